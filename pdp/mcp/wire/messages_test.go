@@ -48,7 +48,7 @@ func TestWireEnvelopeRefusals(t *testing.T) {
 		{`"from":"b"`, `"from":{}`, "/from"},
 		{`"to":["c"]`, `"to":[]`, "/to"}, // for nobody, which some would read as everybody
 		{`"to":["c"]`, `"to":"c"`, "/to"},
-		{`"to":["c"]`, `"to":["c",1]`, "/to"},
+		{`"to":["c"]`, `"to":["c",1]`, "/to/1"},
 		{`"to":["c"]`, `"to":null`, "/to"},
 		{`"to":["c"]`, `"To":["c"]`, "/To"}, // it would be for everybody
 		{`"kind":"mcp"`, `"kind":"MCP"`, "/kind"},

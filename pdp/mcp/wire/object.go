@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -11,91 +12,125 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
-// object is an object that was read. Its methods read single members, and their errors say where a member stands.
-type object struct{ rpc.Object }
+// object is an object of a message. Its methods read members, strictly. The first mistake in a message is kept in err, with
+// its place; the reader of the message gives nothing of it then.
+type object struct {
+	rpc.Object
+	at  []string
+	err *error
+}
 
-// readObject reads the members of the object at a place. It fails if v is no object, or has a member twice at any depth.
-// The object has slices of v, which must not change from then on.
-func readObject(v jsontext.Value, at ...string) (object, error) {
-	o, err := rpc.ParseObject(v)
-	syntax := &jsontext.SyntacticError{}
+// readObject reads a message. It is a mistake if v is no object, or has a member twice at any depth. The object has slices of
+// v, which must not change from then on.
+func readObject(v jsontext.Value, err *error) object { return element(v, err) }
+
+// element is an object in an array, as [readObject] reads it.
+func element(v jsontext.Value, err *error, at ...string) object {
+	read, wrong := rpc.ParseObject(v)
+	o, syntax := object{read, at, err}, &jsontext.SyntacticError{}
 	switch {
-	case err == nil:
-		return object{o}, nil
-	case !errors.As(err, &syntax):
-		return object{}, evaluation.Malformed(err.Error(), "", at...)
+	case wrong == nil:
+	case !errors.As(wrong, &syntax):
+		o.wrong(wrong.Error())
+	case errors.Is(wrong, jsontext.ErrDuplicateName):
+		o.wrong("the member stands twice in one object", slices.Collect(syntax.JSONPointer.Tokens())...)
+	default:
+		o.wrong("no JSON in UTF-8", slices.Collect(syntax.JSONPointer.Tokens())...)
 	}
-	at = slices.AppendSeq(slices.Clone(at), syntax.JSONPointer.Tokens())
-	if errors.Is(err, jsontext.ErrDuplicateName) {
-		return object{}, evaluation.Malformed("the member stands twice in one object", "", at...)
+	return o
+}
+
+// wrong notes a mistake below the object.
+func (o object) wrong(what string, below ...string) {
+	if *o.err == nil {
+		*o.err = evaluation.Malformed(what, "", slices.Concat(o.at, below)...)
 	}
-	return object{}, evaluation.Malformed("no JSON in UTF-8", "", at...)
+}
+
+// object is a member that must be an object.
+func (o object) object(name string) object {
+	inner, err := o.Object.Object(name)
+	if err != nil {
+		o.wrong(err.Error(), name)
+	}
+	return object{inner, append(slices.Clip(o.at), name), o.err}
 }
 
 // text is a member that is a string and not empty. It is "" if there is none.
-func (o object) text(name string, at ...string) (string, error) {
-	return textOf(o.Get(name), append(at, name)...)
-}
+func (o object) text(name string) string { return o.textOf(o.Get(name), name) }
 
 // textOf is a value that is a string and not empty. It is "" if there is no value.
-func textOf(v jsontext.Value, at ...string) (string, error) {
+func (o object) textOf(v jsontext.Value, below ...string) string {
 	if v == nil {
-		return "", nil
+		return ""
 	}
 	if b, err := jsontext.AppendUnquote(nil, v); err == nil && v.Kind() == '"' && len(b) > 0 {
-		return string(b), nil
+		return string(b)
 	}
-	return "", evaluation.Malformed("no string, or an empty one", "", at...)
+	o.wrong("no string, or an empty one", below...)
+	return ""
 }
 
 // wanted is a member that is a string and not empty, and that must be there.
-func (o object) wanted(name string, at ...string) (string, error) {
-	s, err := o.text(name, at...)
-	if err == nil && s == "" {
-		err = evaluation.Malformed("missing; it must be a string", "", append(at, name)...)
+func (o object) wanted(name string) string {
+	s := o.text(name)
+	if s == "" {
+		o.wrong("missing; it must be a string", name)
 	}
-	return s, err
+	return s
+}
+
+// texts are the elements of a member that is an array of strings, of which one at least must be there.
+func (o object) texts(name, want, none string) (all []string) {
+	for n, v := range o.elements(name, want) {
+		all = append(all, o.textOf(v, name, strconv.Itoa(n)))
+	}
+	if len(all) == 0 {
+		o.wrong(none, name)
+	}
+	return all
 }
 
 // truth is a member that is true or false. It is false if there is none.
-func (o object) truth(name string, at []string) (bool, error) {
+func (o object) truth(name string) bool {
 	v := o.Get(name)
 	if v != nil && v.Kind() != 't' && v.Kind() != 'f' {
-		return false, evaluation.Malformed("neither true nor false", "", append(at, name)...)
+		o.wrong("neither true nor false", name)
 	}
-	return v.Kind() == 't', nil
+	return v.Kind() == 't'
 }
 
 // elements are those of a member that is an array. There are none if there is no member.
-func (o object) elements(name, want string, at ...string) (all []jsontext.Value, err error) {
-	if v := o.Get(name); v != nil {
-		if all, err = rpc.Elements(v); err != nil {
-			return nil, evaluation.Malformed(want, "", append(at, name)...)
-		}
+func (o object) elements(name, want string) []jsontext.Value {
+	v := o.Get(name)
+	if v == nil {
+		return nil
 	}
-	return all, nil
+	all, err := rpc.Elements(v)
+	if err != nil {
+		o.wrong(want, name)
+	}
+	return all
 }
 
-// misspelt is an error if a name differs from one of some in case alone: some readers take the two for one.
-func (o object) misspelt(names ...string) error {
+// misspelt notes a member whose name differs from one of some in case alone: some readers take the two for one.
+func (o object) misspelt(names ...string) {
 	for member := range o.Members {
 		for _, name := range names {
 			if member != name && strings.EqualFold(member, name) {
-				return evaluation.Malformed("the name is written "+name, "", member)
+				o.wrong("the name is written "+name, member)
 			}
 		}
 	}
-	return nil
 }
 
-// only is an error if there is a member that has none of some names.
-func (o object) only(at []string, names ...string) error {
+// only notes a member that has none of some names.
+func (o object) only(names ...string) {
 	for member := range o.Members {
 		if !slices.Contains(names, member) {
-			return evaluation.Malformed("unknown", "leave it out; what can stand here is "+strings.Join(names, ", "), append(slices.Clone(at), member)...)
+			o.wrong("unknown; leave it out; what can stand here is "+strings.Join(names, ", "), member)
 		}
 	}
-	return nil
 }
 
 // withMeta is o with more members in its _meta. A _meta that is no object gives way.

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"cmp"
+
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
@@ -132,27 +134,17 @@ type ToolRequest struct {
 
 // ReadToolRequest reads the params of a tools/request.
 func ReadToolRequest(params jsontext.Value) (r ToolRequest, err error) {
-	o, err := readObject(params)
+	o := readObject(params, &err)
+	o.misspelt("name", "arguments", "reason", "requestId")
+	r.Name, r.RequestID, r.Arguments = o.wanted("name"), o.text("requestId"), o.Get("arguments")
+	if string(o.Get("reason")) != `""` { // an empty text is no reason
+		r.Reason = o.text("reason")
+	}
+	if r.Arguments != nil {
+		o.object("arguments")
+	}
 	if err != nil {
-		return r, err
-	}
-	steps := []func() error{
-		func() error { return o.misspelt("name", "arguments", "reason", "requestId") },
-		func() (err error) { r.Name, err = o.wanted("name"); return },
-		func() (err error) { r.RequestID, err = o.text("requestId"); return },
-	}
-	for _, step := range steps {
-		if err := step(); err != nil {
-			return ToolRequest{}, err
-		}
-	}
-	if reason := o.Get("reason"); string(reason) != `""` { // an empty text is no reason
-		if r.Reason, err = textOf(reason, "reason"); err != nil {
-			return ToolRequest{}, err
-		}
-	}
-	if r.Arguments = o.Get("arguments"); r.Arguments != nil && r.Arguments.Kind() != '{' {
-		return ToolRequest{}, evaluation.Malformed("no object", "", "arguments")
+		return ToolRequest{}, err
 	}
 	return r, nil
 }
@@ -173,46 +165,34 @@ type Fulfilment struct {
 // stand at the top of params, as 001 prints them, or in _meta with our prefix, where SDKs can write them. The two functions
 // give the members of each, nil for one that is not there: the caller has read the call, and nothing of it is read again.
 func ReadFulfilment(params, meta func(name string) jsontext.Value) (f Fulfilment, given bool, err error) {
-	of, err := either(params, "onBehalfOf", meta, metaOnBehalfOf)
-	if err != nil {
-		return f, true, err
+	o := object{err: &err}
+	// either is a text that stands in one of two places, or in both and is the same. It is "" if it stands in none.
+	either := func(name, metaName string) string {
+		one, other := o.textOf(params(name), name), o.textOf(meta(metaName), "_meta", metaName)
+		if one != "" && other != "" && one != other {
+			o.wrong("not what "+name+" says", "_meta", metaName)
+		}
+		return cmp.Or(one, other)
 	}
-	id, err := either(params, "requestId", meta, metaRequestID)
+	f = Fulfilment{either("onBehalfOf", metaOnBehalfOf), either("requestId", metaRequestID)}
 	switch {
-	case err != nil:
-		return f, true, err
-	case of == "" && id == "":
+	case err == nil && f == Fulfilment{}:
 		return f, false, nil
-	case of == "":
-		return f, true, evaluation.Malformed("missing; a call that fulfils a request says for whom", "", "onBehalfOf")
-	case id == "":
-		return f, true, evaluation.Malformed("missing; a call that fulfils a request says which", "", "requestId")
+	case f.OnBehalfOf == "":
+		o.wrong("missing; a call that fulfils a request says for whom", "onBehalfOf")
+	case f.RequestID == "":
+		o.wrong("missing; a call that fulfils a request says which", "requestId")
 	}
-	return Fulfilment{of, id}, true, nil
-}
-
-// either is a text that stands in one of two places, or in both and is the same. It is "" if it stands in none.
-func either(params func(string) jsontext.Value, name string, meta func(string) jsontext.Value, metaName string) (string, error) {
-	one, err := textOf(params(name), name)
 	if err != nil {
-		return "", err
+		return Fulfilment{}, true, err
 	}
-	other, err := textOf(meta(metaName), "_meta", metaName)
-	switch {
-	case err != nil:
-		return "", err
-	case one != "" && other != "" && one != other:
-		return "", evaluation.Malformed("not what "+name+" says", "", "_meta", metaName)
-	case one != "":
-		return one, nil
-	}
-	return other, nil
+	return f, true, nil
 }
 
 // Fulfilled is the result of a call that has fulfilled a request: that of the server, with the ids of the caller and of the
 // requester, as 001 prints them. They replace such members of the server's own, and all else keeps its bytes.
-func Fulfilled(result jsontext.Value, by, requester evaluation.Ref) (jsontext.Value, error) {
-	o, err := readObject(result)
+func Fulfilled(result jsontext.Value, by, requester evaluation.Ref) (with jsontext.Value, err error) {
+	o := readObject(result, &err)
 	if err != nil {
 		return nil, err
 	}

@@ -22,14 +22,10 @@ type Respond struct {
 // ReadRespond reads the params of an authorization/respond. The ruling is read by [evaluation.DecodeResponse], as the PDP
 // reads it.
 func ReadRespond(params jsontext.Value, limits evaluation.Limits) (r Respond, err error) {
-	o, err := readObject(params)
+	o := readObject(params, &err)
+	o.misspelt("authorizationId", "decision", "reason", "validUntil", "delegateTo")
+	r.AuthorizationID = o.wanted("authorizationId")
 	if err != nil {
-		return r, err
-	}
-	if err := o.misspelt("authorizationId", "decision", "reason", "validUntil", "delegateTo"); err != nil {
-		return r, err
-	}
-	if r.AuthorizationID, err = o.wanted("authorizationId"); err != nil {
 		return Respond{}, err
 	}
 	r.Answer = o.Without(func(name string) bool { return name == "_meta" }).Value()
@@ -49,19 +45,11 @@ func Responded(authorizationID, status string) jsontext.Value {
 // Announced are the params of a [MethodAuthorizationRequest] for a client, made of those of the PDP: the tool has
 // the name that the client uses, and the requester the bare id. The PDP's names for them stand in _meta, and all else is
 // as it was.
-func Announced(params jsontext.Value, tool, requester string) (jsontext.Value, error) {
-	o, err := readObject(params)
+func Announced(params jsontext.Value, tool, requester string) (announced jsontext.Value, err error) {
+	o := readObject(params, &err)
+	meta := rpc.Object{}.WithText(metaTool, o.wanted("tool")).WithText(metaRequester, o.wanted("requester"))
 	if err != nil {
 		return nil, err
 	}
-	of, err := o.wanted("tool")
-	if err != nil {
-		return nil, err
-	}
-	by, err := o.wanted("requester")
-	if err != nil {
-		return nil, err
-	}
-	meta := rpc.Object{}.WithText(metaTool, of).WithText(metaRequester, by)
 	return withMeta(o.With("tool", rpc.String(tool)).With("requester", rpc.String(requester)), meta).Value(), nil
 }
