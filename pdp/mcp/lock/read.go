@@ -57,18 +57,15 @@ func Parse(text []byte) (File, error) {
 	if len(text) > mostFile {
 		return File{}, wrong(text, 0, "", fmt.Sprintf("it has more than %d bytes", mostFile), "lock fewer tools")
 	}
-	var said struct {
-		Version jsontext.Value        `json:"version"`
-		Servers map[string]serverJSON `json:"servers"`
-	}
+	var said fileJSON
 	if err := json.Unmarshal(text, &said); err != nil {
 		return File{}, malformed(text, err)
 	}
 	switch {
 	case said.Version == nil:
 		return File{}, wrong(text, 0, "", "it lacks the version", again)
-	case string(said.Version) != fmt.Sprint(version):
-		return File{}, wrong(text, 0, "/version", fmt.Sprintf("the version of the file is not %d, which is what this release reads", version),
+	case !bytes.Equal(said.Version, version):
+		return File{}, wrong(text, 0, "/version", fmt.Sprintf("the version of the file is not %s, which is what this release reads", version),
 			"use the release of policy-service that wrote it, or a newer one")
 	case len(said.Servers) > mostServers:
 		return File{}, wrong(text, 0, "/servers", fmt.Sprintf("there are more than %d servers", mostServers), "lock fewer")
@@ -91,15 +88,7 @@ func Parse(text []byte) (File, error) {
 	return f, nil
 }
 
-// serverJSON has the members of a server that are read. The digests are made anew.
-type serverJSON struct {
-	Instructions string `json:"instructions"`
-	Tools        map[string]struct {
-		Definition jsontext.Value `json:"definition"`
-	} `json:"tools"`
-}
-
-// server makes a server of the members at a pointer. An error is at the returned pointer.
+// server makes a server of the members at a pointer, and the digests anew. An error is at the returned pointer.
 func (j serverJSON) server(at jsontext.Pointer) (s Server, where jsontext.Pointer, err error) {
 	s = Server{j.Instructions, make(map[string]Tool, len(j.Tools))}
 	for _, name := range sorted(j.Tools) {

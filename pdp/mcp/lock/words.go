@@ -28,7 +28,8 @@ func ofText(text string) words {
 		lines := strings.Split(text, "\n")
 		for n, line := range lines {
 			if strings.Contains(line, `\`) || strings.HasPrefix(line, `"`) || strings.HasPrefix(line, "/") {
-				lines[n] = string(appendQuoted(nil, line))
+				quoted, _ := jsontext.AppendQuote(nil, line) // invalid UTF-8 becomes U+FFFD
+				lines[n] = string(quoted)
 			}
 		}
 		return lines

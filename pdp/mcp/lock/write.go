@@ -2,8 +2,8 @@ package lock
 
 import (
 	"fmt"
-	"strconv"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/plainfile"
@@ -20,45 +20,38 @@ import (
 // left out if there are none. Invisible characters are escaped, so that reviewers of the file read the same as a model.
 // There is one way to write a file, and no other is read. Another member, anywhere but in a definition, needs another
 // version: a reader that does not know a locked member must not take the rest for all.
-const version = 1
+var version = jsontext.Value("1")
+
+// fileJSON, serverJSON and toolJSON are a file as it is written and read.
+type fileJSON struct {
+	Version jsontext.Value        `json:"version"`
+	Servers map[string]serverJSON `json:"servers"`
+}
+
+type serverJSON struct {
+	Instructions string              `json:"instructions,omitzero"`
+	Tools        map[string]toolJSON `json:"tools"`
+}
+
+type toolJSON struct {
+	Digest     string         `json:"digest"`
+	Definition jsontext.Value `json:"definition"`
+}
 
 // Text is the content of the file.
 func (f File) Text() []byte {
-	b := append([]byte(`{"version":`), strconv.Itoa(version)...)
-	b = append(b, `,"servers":{`...)
-	for i, name := range sorted(f.Servers) {
-		b = f.Servers[name].append(appendName(b, i, name))
+	all := fileJSON{Version: version, Servers: map[string]serverJSON{}}
+	for name, s := range f.Servers {
+		tools := map[string]toolJSON{}
+		for name, t := range s.Tools {
+			tools[name] = toolJSON{t.digest, t.Text()}
+		}
+		all.Servers[name] = serverJSON{s.Instructions, tools}
 	}
-	text := jsontext.Value(visible.Quoted(string(append(b, "}}"...))))
+	b, _ := json.Marshal(all, json.Deterministic(true), jsontext.AllowInvalidUTF8(true)) // what cannot be written cannot be read
+	text := jsontext.Value(visible.Quoted(string(b)))
 	_ = text.Indent(jsontext.WithIndent("  ")) // it is JSON
 	return append(text, '\n')
-}
-
-func (s Server) append(b []byte) []byte {
-	b = append(b, '{')
-	if s.Instructions != "" {
-		b = append(appendQuoted(append(b, `"instructions":`...), s.Instructions), ',')
-	}
-	b = append(b, `"tools":{`...)
-	for i, name := range sorted(s.Tools) {
-		t := s.Tools[name]
-		b = append(appendName(b, i, name), `{"digest":`...)
-		b = append(appendQuoted(b, t.digest), `,"definition":`...)
-		b = append(append(b, t.Text()...), '}')
-	}
-	return append(b, "}}"...)
-}
-
-func appendName(b []byte, n int, name string) []byte {
-	if n > 0 {
-		b = append(b, ',')
-	}
-	return append(appendQuoted(b, name), ':')
-}
-
-func appendQuoted(b []byte, text string) []byte {
-	b, _ = jsontext.AppendQuote(b, text) // invalid UTF-8 becomes U+FFFD
-	return b
 }
 
 // Write puts the file in the place of another one: a reader finds either the old one or the new one.
