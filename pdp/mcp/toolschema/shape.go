@@ -24,15 +24,3 @@ func (s *shape) required() bool {
 	}
 	return false
 }
-
-// size is about how many bytes the text of the type has.
-func (s *shape) size() int {
-	n := len(s.name) + 8
-	if s.element != nil {
-		n += s.element.size()
-	}
-	for _, m := range s.members {
-		n += len(quoted(m.name)) + 24 + m.of.size()
-	}
-	return n
-}

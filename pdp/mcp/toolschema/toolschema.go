@@ -150,14 +150,17 @@ type generator struct {
 func (g *generator) tool(t *Tool) {
 	r := reader{tool: t, noted: map[Note]bool{}}
 	arguments := r.arguments()
-	if g.types += typesOfTool; g.types+r.types > maxTypes || g.out.Len()+arguments.size() > argueText {
-		arguments = &shape{record: true}
+	var written writer
+	written.shape(arguments, "    ")
+	text, optional := written.String(), !arguments.required()
+	if g.types += typesOfTool; g.types+r.types > maxTypes || g.out.Len()+len(text) > argueText {
+		text, optional = "{}", true
 		r.notes = []Note{r.noteAt("/inputSchema", "the schema of all tools is as large as a bundle takes without it")}
 	} else {
 		g.types += r.types
 	}
 	g.notes = append(g.notes, r.notes...)
-	g.out.action(g.Options, t.id(), groupOf(t.Server), arguments, r.notes)
+	g.out.tool(g.Options, t, text, optional, r.notes)
 }
 
 // typeName is a name of a type as Cedar has them. reserved are words that are none.

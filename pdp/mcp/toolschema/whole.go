@@ -2,6 +2,7 @@ package toolschema
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 )
 
@@ -89,17 +90,9 @@ func (w *writer) session(o Options) {
 		for _, name := range strings.Fields(s.names) {
 			names = append(names, quoted(name))
 		}
-		w.line("action %s appliesTo {", strings.Join(names, ", "))
-		w.line("  principal: [%s],", strings.Join(o.principals(), ", "))
-		w.line("  resource: [%s],", s.resource)
-		w.line("  context: {")
 		context := contextOf(o)
-		for name, of := range s.also {
-			context[name] = of
-		}
-		w.members(context, "    ")
-		w.line("  },")
-		w.line("};")
+		maps.Copy(context, s.also)
+		w.action(strings.Join(names, ", "), o, "["+s.resource+"]", context, "")
 	}
 }
 
@@ -112,16 +105,6 @@ func (w *writer) requests(o Options) {
 	request, fulfil := contextOf(o), contextOf(o)
 	request["reason"] = "String"
 	fulfil["on_behalf_of"], fulfil[requester] = "Set<"+anybody+">", o.requester()
-	for _, one := range []struct {
-		name    string
-		context map[string]string
-	}{{"tool.request", request}, {"tool.fulfil", fulfil}} {
-		w.line("action %s appliesTo {", quoted(one.name))
-		w.line("  principal: [%s],", strings.Join(o.principals(), ", "))
-		w.line("  resource: tool,")
-		w.line("  context: {")
-		w.members(one.context, "    ")
-		w.line("  },")
-		w.line("};")
-	}
+	w.action(quoted("tool.request"), o, "tool", request, "")
+	w.action(quoted("tool.fulfil"), o, "tool", fulfil, "")
 }

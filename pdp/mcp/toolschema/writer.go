@@ -76,8 +76,8 @@ func (w *writer) shared() {
 // maxNotes is how many notes about a tool stand in the text.
 const maxNotes = 20
 
-// action writes the action of a tool.
-func (w *writer) action(o Options, id, group string, arguments *shape, notes []Note) {
+// tool writes the action of a tool. arguments is the type of its arguments.
+func (w *writer) tool(o Options, t *Tool, arguments string, optional bool, notes []Note) {
 	w.line("")
 	for n, note := range notes {
 		if n == maxNotes {
@@ -86,26 +86,24 @@ func (w *writer) action(o Options, id, group string, arguments *shape, notes []N
 		}
 		w.comment(note.text())
 	}
-	w.line("action %s in %s appliesTo {", quoted(id), quoted(group))
-	w.line("  principal: [%s],", strings.Join(o.principals(), ", "))
-	w.line("  resource: tool,")
-	w.line("  context: {")
 	context := contextOf(o)
 	context[requester] = o.requester()
-	w.members(context, "    ")
-	w.WriteString("    arguments" + mark(!arguments.required()) + ": ")
-	w.shape(arguments, "    ")
-	w.line(",")
-	w.line("  },")
-	w.line("};")
+	w.action(quoted(t.id())+" in "+quoted(groupOf(t.Server)), o, "tool", context, "    arguments"+mark(optional)+": "+arguments+",\n")
 }
 
-// members writes the members of a context that is no tool's own.
-func (w *writer) members(of map[string]string, indent string) {
-	w.line("%spdp: ToolCallPdp,", indent)
-	for _, name := range slices.Sorted(maps.Keys(of)) {
-		w.line("%s%s?: %s,", indent, bare(name), of[name])
+// action writes actions of all principals. The members of the context are optional; more stands behind them.
+func (w *writer) action(names string, o Options, resource string, context map[string]string, more string) {
+	w.line("action %s appliesTo {", names)
+	w.line("  principal: [%s],", strings.Join(o.principals(), ", "))
+	w.line("  resource: %s,", resource)
+	w.line("  context: {")
+	w.line("    pdp: ToolCallPdp,")
+	for _, name := range slices.Sorted(maps.Keys(context)) {
+		w.line("    %s?: %s,", bare(name), context[name])
 	}
+	w.WriteString(more)
+	w.line("  },")
+	w.line("};")
 }
 
 func mark(optional bool) string {
