@@ -3,6 +3,7 @@ package mcp
 import (
 	"time"
 
+	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/server/config"
 )
 
@@ -94,23 +95,20 @@ type TLSConfig struct {
 	MinVersion string `yaml:"min_version" default:"1.3" enum:"1.2,1.3" doc:"The oldest version of TLS that the gateway speaks to clients."`
 }
 
-// Ask is the question about a call.
-type Ask string
-
-// The questions.
-const (
-	AskToolInvoke Ask = "tool.invoke"
-	AskTool       Ask = "tool"
-	AskCOAZ       Ask = "coaz"
+// Ask is the question about a call, Declared the effect of a declared mapping, and ErrorCodes are those of refusals.
+type (
+	Ask        = ask.Ask
+	Declared   = ask.Declared
+	ErrorCodes = ask.Errors
 )
 
-// Declared is the effect of a declared mapping.
-type Declared string
-
-// The effects.
+// The questions, and the effects.
 const (
-	DeclaredInstead Declared = "instead"
-	DeclaredIgnore  Declared = "ignore"
+	AskToolInvoke   = ask.ToolInvoke
+	AskTool         = ask.ByTool
+	AskCOAZ         = ask.COAZ
+	DeclaredInstead = ask.Instead
+	DeclaredIgnore  = ask.Ignore
 )
 
 // SubjectOverride is the treatment of a declared mapping with another subject.
@@ -130,6 +128,3 @@ type Denials string
 
 // DenialsResult writes a result with isError. Otherwise it is an error of JSON-RPC.
 const DenialsResult Denials = "result"
-
-// ErrorCodes are which codes refusals have.
-type ErrorCodes string

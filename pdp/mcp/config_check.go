@@ -222,11 +222,7 @@ func (c *Config) checkMethod(m *config.Reading, path, name string) {
 		m.Addf(path, "%s is for nobody to map: the PDP decides who may decide, by the policies about approval.decide; write it there", method)
 		return
 	}
-	if near := nearestMethod(method); near != method && spelling.Distance(near, method) <= 2 {
+	if near, ok := spelling.Nearest(method, methods); ok && !slices.Contains(methods, method) && spelling.Distance(near, method) <= 2 {
 		m.Addf(path, "there is no method %q; did you mean %s?", method, near)
 	}
-}
-
-func nearestMethod(name string) string {
-	return slices.MinFunc(methods, func(a, b string) int { return spelling.Distance(a, name) - spelling.Distance(b, name) })
 }

@@ -71,23 +71,19 @@ func newDriftRecord(c PDPConfig, d Deps) func(context.Context, gate.Drift, strin
 // notElsewhere follows no redirect: a redirect would take the key away from its origin.
 func notElsewhere(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// recordOf is a drift in the words of the PDP. A kind of change without a word is a part of the definition.
+// recorded are the kinds of change in the words of the PDP. A kind without a word is a part of the definition.
+var recorded = map[lock.Kind]evaluation.DriftChange{
+	lock.NewServer: evaluation.DriftNew, lock.NewTool: evaluation.DriftNew,
+	lock.GoneServer: evaluation.DriftGone, lock.GoneTool: evaluation.DriftGone,
+	lock.Renamed: evaluation.DriftRenamed, lock.Swapped: evaluation.DriftSwapped,
+	lock.Instructions: evaluation.DriftInstructions, gate.MoreDrifts: evaluation.DriftMore,
+}
+
+// recordOf is a drift in the words of the PDP.
 func recordOf(found gate.Drift) evaluation.Drift {
-	d := evaluation.Drift{Server: found.Server, Tool: found.Tool, With: found.With, Locked: found.Locked, Found: found.Found}
-	switch found.Change {
-	case lock.NewServer, lock.NewTool:
-		d.Change = evaluation.DriftNew
-	case lock.GoneServer, lock.GoneTool:
-		d.Change = evaluation.DriftGone
-	case lock.Renamed:
-		d.Change = evaluation.DriftRenamed
-	case lock.Swapped:
-		d.Change = evaluation.DriftSwapped
-	case lock.Instructions:
-		d.Change = evaluation.DriftInstructions
-	case gate.MoreDrifts:
-		d.Change = evaluation.DriftMore
-	default:
+	change, known := recorded[found.Change]
+	d := evaluation.Drift{Server: found.Server, Tool: found.Tool, Change: change, With: found.With, Locked: found.Locked, Found: found.Found}
+	if !known {
 		d.Change, d.Parts = evaluation.DriftChanged, []string{string(found.Change)}
 	}
 	return d

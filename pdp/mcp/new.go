@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -103,16 +104,10 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 			Most: gate.Sizes{Body: int(c.Limits.MaxBody), Arguments: int(c.Limits.MaxArguments), Requests: gate.Requests{TTL: c.ToolRequests.TTL, Most: int(c.ToolRequests.Pending), Each: int(c.ToolRequests.PerPrincipal)}}, Approvals: c.Approvals.settings(), Lists: gate.Lists{Cache: c.List.Cache, TTL: c.List.TTL}, Meta: c.Meta, SessionIdle: c.Sessions.Idle, SessionsEach: int(c.Sessions.PerPerson),
 			DenialsAsResults: c.Denials == DenialsResult,
 		},
-		Front: gate.Front{Hosts: newHosts(c), Self: newSelf(d.Version), Known: d.Known}, Tracer: d.TracerProvider.Tracer(gate.ScopeName), Logger: d.Logger, Now: d.Now,
+		Front: gate.Front{Hosts: newHosts(c), Self: newSelf(d.Version), Known: d.Known},
 	}
 	var err error
-	if o.Meters, err = gate.NewMeters(d.MeterProvider.Meter(gate.ScopeName)); err != nil {
-		return nil, err
-	}
 	if o.Identity, err = newIdentity(c, d); err != nil {
-		return nil, err
-	}
-	if o.Asker, err = newAsker(c, d); err != nil {
 		return nil, err
 	}
 	if o.Ring, err = newRing(c, d); err != nil {
@@ -130,11 +125,28 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	if o.Lock, err = newLock(c, d); err != nil {
 		return nil, err
 	}
-	if o.Servers, err = newServers(c, d, o.Meters); err != nil {
+	o.Lock.Record = newDriftRecord(c.PDP, d)
+	if err = addServers(&o, c, d); err != nil {
 		return nil, err
 	}
-	o.Lock.Record = newDriftRecord(c.PDP, d)
 	return &Gateway{gate.New(o), network}, nil
+}
+
+// addServers adds the servers, and what a gateway asks and counts with. It comes last, because servers must be closed.
+func addServers(o *gate.Options, c Config, d Deps) (err error) {
+	o.Tracer, o.Logger, o.Now = d.TracerProvider.Tracer(gate.ScopeName), d.Logger, d.Now
+	if o.Meters, err = gate.NewMeters(d.MeterProvider.Meter(gate.ScopeName)); err != nil {
+		return err
+	}
+	handlers, err := newHandlers(c.Obligations, d.Logger, d.Now)
+	if err != nil {
+		return err
+	}
+	if o.Asker, err = c.asker(d, handlers); err != nil {
+		return err
+	}
+	o.Servers, err = newServers(c, d, o.Meters)
+	return err
 }
 
 // newSelf is the gateway's description of itself where it stands for several servers.
@@ -143,20 +155,14 @@ func newSelf(version string) jsontext.Value {
 }
 
 func (d Deps) withDefaults() Deps {
-	if d.Logger == nil {
-		d.Logger = slog.New(slog.DiscardHandler)
-	}
+	d.Logger = cmp.Or(d.Logger, slog.New(slog.DiscardHandler))
+	d.MeterProvider = cmp.Or[metric.MeterProvider](d.MeterProvider, metricnoop.NewMeterProvider())
+	d.TracerProvider = cmp.Or[trace.TracerProvider](d.TracerProvider, tracenoop.NewTracerProvider())
 	if d.Now == nil {
 		d.Now = time.Now
 	}
 	if d.Known == nil {
 		d.Known = func(context.Context, string) {}
-	}
-	if d.MeterProvider == nil {
-		d.MeterProvider = metricnoop.NewMeterProvider()
-	}
-	if d.TracerProvider == nil {
-		d.TracerProvider = tracenoop.NewTracerProvider()
 	}
 	return d
 }
@@ -174,11 +180,9 @@ func newIdentity(c Config, d Deps) (*identity.Identity, error) {
 func (c Config) whoAsks() (identity.Options, error) {
 	o := c.identityOptions()
 	if s := c.Identity.Static; s != nil {
-		claims := map[string]any{"sub": s.Sub}
-		for name, v := range map[string]string{"client_id": s.ClientID, "iss": cmp.Or(s.Issuer, c.Resource)} {
-			if v != "" {
-				claims[name] = v
-			}
+		claims := map[string]any{"sub": s.Sub, "iss": cmp.Or(s.Issuer, c.Resource)}
+		if s.ClientID != "" {
+			claims["client_id"] = s.ClientID
 		}
 		var err error
 		if o.Static, err = evaluation.NewObject(claims); err != nil {
@@ -194,27 +198,16 @@ func (c Config) identityOptions() identity.Options {
 		DefaultTenant: c.PDP.Tenant, Scopes: c.Identity.Scopes, Private: auth.IsLoopbackName(gate.Hostname(c.Listen)),
 	}
 	for _, i := range c.Identity.Issuers {
-		o.Issuers = append(o.Issuers, identity.Issuer{
-			Issuer: i.Issuer, Audience: i.Audience, Algorithms: i.Algorithms, JWKSFile: i.JWKSFile,
-			Tenant: i.Tenant, SubjectType: i.SubjectType, AgentType: i.AgentType, IDPrefix: i.IDPrefix,
-		})
+		o.Issuers = append(o.Issuers, identity.Issuer(i))
 	}
 	return o
-}
-
-func newAsker(c Config, d Deps) (*ask.Asker, error) {
-	handlers, err := newHandlers(c.Obligations, d.Logger, d.Now)
-	if err != nil {
-		return nil, err
-	}
-	return c.asker(d, handlers)
 }
 
 // asker makes the asker of questions, for a gateway and for [Explain].
 func (c Config) asker(d Deps, handlers obligations.Handlers) (*ask.Asker, error) {
 	o := ask.Options{
 		PDP: map[string]*authzenclient.Client{}, Resource: c.Resource, SubjectClaim: c.Identity.SubjectClaim, SubjectOverride: c.override(),
-		Ask: ask.Ask(c.Ask), Strict: c.Strict, Declared: ask.Declared(c.Declared), Errors: ask.Errors(c.Errors), DenyStatus: int(c.DenyHTTPStatus),
+		Ask: c.Ask, Strict: c.Strict, Declared: c.Declared, Errors: c.Errors, DenyStatus: int(c.DenyHTTPStatus),
 		Properties: c.Identity.Properties, Mappings: map[string]evaluation.Object{}, Labels: map[string]map[string]string{}, Handlers: handlers, Logger: d.Logger,
 	}
 	for _, name := range c.Dialects {
@@ -240,12 +233,14 @@ func (c Config) asker(d Deps, handlers obligations.Handlers) (*ask.Asker, error)
 			tenants = append(tenants, i.Tenant)
 		}
 	}
+	address, options, err := c.PDP.client(d)
+	if err != nil {
+		return nil, err
+	}
 	for _, tenant := range tenants {
-		client, err := newClient(c.PDP, d, tenant)
-		if err != nil {
-			return nil, err
+		if o.PDP[tenant], err = authzenclient.New(address, append(slices.Clip(options), authzenclient.WithTenant(tenant))...); err != nil {
+			return nil, fmt.Errorf("pdp: %w", err)
 		}
-		o.PDP[tenant] = client
 	}
 	return ask.New(o)
 }
@@ -257,32 +252,26 @@ func NewTransport() *http.Transport {
 	return t
 }
 
-// newClient is a client of the PDP for a tenant.
-func newClient(c PDPConfig, d Deps, tenant string) (*authzenclient.Client, error) {
-	address := c.URL
-	options := []authzenclient.Option{
-		authzenclient.WithTenant(tenant), authzenclient.WithTimeout(c.Timeout), authzenclient.WithRetries(0),
+// client is what the clients of the PDP have in common, for all tenants.
+func (c PDPConfig) client(d Deps) (address string, options []authzenclient.Option, err error) {
+	options = []authzenclient.Option{
+		authzenclient.WithTimeout(c.Timeout), authzenclient.WithRetries(0),
 		authzenclient.WithBreaker(int(c.Breaker.Failures), c.Breaker.CoolDown), authzenclient.WithClock(d.Now, nil),
 		authzenclient.WithHTTPClient(&http.Client{Transport: tracing{d.Transport}}),
 	}
 	switch {
+	case c.Embedded != nil && d.Transport == nil:
+		return "", nil, errors.New("pdp.embedded: nobody has made the PDP")
 	case c.Embedded != nil:
-		address = EmbeddedURL
-		if d.Transport == nil {
-			return nil, errors.New("pdp.embedded: nobody has made the PDP")
-		}
+		return EmbeddedURL, options, nil
 	case c.KeyFile != "":
 		key := &keyFile{path: c.KeyFile, now: d.Now, logger: d.Logger}
 		if _, err := key.read(); err != nil { // every request would be refused
-			return nil, fmt.Errorf("pdp.key_file: %w", err)
+			return "", nil, fmt.Errorf("pdp.key_file: %w", err)
 		}
 		options = append(options, authzenclient.WithToken(key.token))
 	}
-	client, err := authzenclient.New(address, options...)
-	if err != nil {
-		return nil, fmt.Errorf("pdp: %w", err)
-	}
-	return client, nil
+	return c.URL, options, nil
 }
 
 // ownName is the gateway's name for clients and servers.

@@ -51,14 +51,8 @@ func surveyOne(ctx context.Context, c Config, d Deps, name, token string) (s loc
 	}
 	u.Tools = nil
 	c.Upstreams = map[string]UpstreamConfig{name: u}
-	o := gate.Options{Tracer: d.TracerProvider.Tracer(gate.ScopeName), Logger: d.Logger, Now: d.Now}
-	if o.Meters, err = gate.NewMeters(d.MeterProvider.Meter(gate.ScopeName)); err != nil {
-		return s, err
-	}
-	if o.Asker, err = newAsker(c, d); err != nil {
-		return s, err
-	}
-	if o.Servers, err = newServers(c, d, o.Meters); err != nil {
+	var o gate.Options
+	if err := addServers(&o, c, d); err != nil {
 		return s, err
 	}
 	g := gate.New(o)
