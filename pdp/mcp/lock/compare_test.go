@@ -149,7 +149,7 @@ s: the instructions are changed
 	}
 }
 
-// wholeDiff is what differs between old and b.
+// wholeDiff is the difference between old and b.
 const wholeDiff = `
 - /_meta/k: null
 - /annotations/readOnlyHint: true
@@ -199,7 +199,7 @@ func TestALongTextIsCompared(t *testing.T) {
 	}
 }
 
-// Whoever reads the words sees each change, whatever a server does to have two definitions look alike.
+// Each change is visible in the words, whatever a server does to have two definitions look alike.
 func TestNoChangeLooksLikeNone(t *testing.T) {
 	for what, test := range map[string]struct{ locked, found, want string }{
 		"an array that is an object": {`"inputSchema":{"anyOf":[{"type":"null"},{"const":[]}]}`, `"inputSchema":{"anyOf":{"0":{"type":"null"},"1":{"const":[]}}}`,

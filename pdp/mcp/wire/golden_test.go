@@ -46,7 +46,7 @@ func write(t *testing.T, from any) jsontext.Value {
 	return v
 }
 
-// text is a string that is printed: in the payload if it is of kind system, else in what is within it.
+// text is a string that is printed: in the payload if it is of kind system, else in the part within it.
 func (p printed) text(name string) string {
 	v := p.inner[name]
 	if v == nil {
@@ -68,11 +68,7 @@ func (p printed) call(requester evaluation.Ref, tool string) wire.Call {
 		Request:  write(p.t, map[string]any{"context": map[string]any{"arguments": p.inner["arguments"]}}),
 	}
 	r.ExpiresAt = time.Date(2024, 1, 1, 12, 5, 0, 0, time.UTC) // 000 prints it once
-	call, err := wire.ReadCall(r)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return call
+	return called(p.t, r)
 }
 
 // with is the payload with one member changed.
@@ -82,7 +78,7 @@ func (p printed) with(name string, v jsontext.Value) jsontext.Value {
 	return write(p.t, all)
 }
 
-// ours makes of what is printed the payload that this package writes for it. A message that has no entry has no form of its
+// ours makes of a printed message the payload that this package writes for it. A message that has no entry has no form of its
 // own here, and is carried as it is.
 var ours = map[string]func(p printed) jsontext.Value{
 	"000-authorization-required": func(p printed) jsontext.Value {
@@ -174,7 +170,7 @@ var ours = map[string]func(p printed) jsontext.Value{
 	},
 }
 
-// Each message that 000 and 001 print, and what we write for it: every member that is printed is there, by its name, with a
+// Each message that 000 and 001 print, and ours for it: every member that is printed is there, by its name, with a
 // value of its kind, and with that very value unless the golden says that it differs.
 func TestWirePrinted(t *testing.T) {
 	files, err := filepath.Glob("testdata/messages/*.txtar")
@@ -240,7 +236,7 @@ func golden(t *testing.T, name, file string) {
 	}
 }
 
-// completed is a message with what is left out where an excerpt of it is printed.
+// completed is a message with the members that are left out where an excerpt of it is printed.
 func completed(t *testing.T, of jsontext.Value) jsontext.Value {
 	all := read[map[string]jsontext.Value](t, of)
 	if all["protocol"] == nil { // a payload
@@ -259,7 +255,7 @@ func completed(t *testing.T, of jsontext.Value) jsontext.Value {
 	return write(t, all)
 }
 
-// differences are the places at which a golden says that what we write differs.
+// differences are the places at which a golden says that our message differs.
 func differences(comment []byte) map[string]bool {
 	places := map[string]bool{}
 	for line := range strings.Lines(string(comment)) {

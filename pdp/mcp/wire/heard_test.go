@@ -6,7 +6,6 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
@@ -21,26 +20,12 @@ func shownTo(t *testing.T, hint, policy string) string {
 		Message: policy,
 		Request: jsontext.Value(`{"resource":{"type":"tool","id":"mail","properties":{"approval_hint":` + hint + `}},"context":{"arguments":{}}}`),
 	}
-	call, err := wire.ReadCall(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	call := called(t, r)
 	form, _ := call.Form("", 10)
 	var texts []string
 	for _, m := range []wire.Message{call.Notification(), call.AtAddress("https://pdp.example"), call.Elicitation(form, time.Time{})} {
-		text, err := json.Marshal(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var said struct {
-			Params struct {
-				Message string `json:"message"`
-			} `json:"params"`
-		}
-		if err := json.Unmarshal(text, &said); err != nil {
-			t.Fatal(err)
-		}
-		texts = append(texts, said.Params.Message)
+		params := read[map[string]jsontext.Value](t, write(t, m.Params))
+		texts = append(texts, read[string](t, params["message"]))
 	}
 	if texts[0] != texts[1] || texts[0] != texts[2] {
 		t.Errorf("they differ: %q", texts)
@@ -48,7 +33,7 @@ func shownTo(t *testing.T, hint, policy string) string {
 	return texts[0]
 }
 
-// What a server says of its tool stands on one line, as its words, and never where the policy's stand.
+// The text of a server about its tool stands on one line, as its words, and never in the place of the policy's.
 func TestHeardServersWords(t *testing.T) {
 	const asks = "\nagent/bot asks for tool.invoke on tool/mail with {}\n"
 	long := strings.Repeat("x", 100<<10)
@@ -88,19 +73,14 @@ func TestHeardTimeoutIsInSeconds(t *testing.T) {
 	for left, want := range map[time.Duration]string{
 		time.Hour: "3600", 90 * time.Second: "90", 1500 * time.Millisecond: "2", time.Second: "1", time.Nanosecond: "1", 0: "0", -time.Hour: "0",
 	} {
-		call, err := wire.ReadCall(wire.ApprovalRequest{Request: jsontext.Value(`{}`), ExpiresAt: now.Add(left)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		form, _ := call.Form("approve", 10)
-		text, err := json.Marshal(call.Elicitation(form, now))
-		if err != nil || strings.Count(string(text), `"timeout":`+want+`,`) != 2 {
-			t.Errorf("%v: got %s, %v", left, text, err)
+		call := called(t, wire.ApprovalRequest{Request: jsontext.Value(`{}`), ExpiresAt: now.Add(left)})
+		if text := asks(t, call, "approve", now); strings.Count(text, `"timeout":`+want+`,`) != 2 {
+			t.Errorf("%v: got %s", left, text)
 		}
 	}
 }
 
-// A form says what is not what it looks like, by its code point, whatever part of the request it stands in.
+// A form names characters that look like others by their code points, in whatever part of the request they stand.
 func TestFormNamesLookAlikes(t *testing.T) {
 	for hint, want := range map[string]string{
 		`{"url":"https://github.com\u2215acme"}`:                                      `\u2215 looks like /`,
@@ -113,17 +93,15 @@ func TestFormNamesLookAlikes(t *testing.T) {
 			t.Errorf("%s: %s", hint, text)
 		}
 	}
-	for _, text := range []string{shownTo(t, `{"why":"Den Zahlungsdienst nach dem Update – bitte – neu starten"}`, "bitte")} {
-		if strings.Contains(text, "Careful") {
-			t.Error(text)
-		}
+	if text := shownTo(t, `{"why":"Den Zahlungsdienst nach dem Update – bitte – neu starten"}`, "bitte"); strings.Contains(text, "Careful") {
+		t.Error(text)
 	}
 	if text := shownTo(t, `{}`, "ma\u0131n"); !strings.Contains(text, "\nCareful: ") {
 		t.Error(text)
 	}
 }
 
-// Whoever is asked reads how many follow-up questions a yes is for, on the last line, and nothing of any where there are none.
+// The last line says how many follow-up questions a yes is for. Without such questions there is no such line.
 func TestPeopleReadOfRounds(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -137,16 +115,13 @@ func TestPeopleReadOfRounds(t *testing.T) {
 		{1, 1, time.Hour, "\nOnce approved it may be done once, and up to 1 follow-up question within 1 hour"},
 		{2, 2, 90 * time.Second, "\nOnce approved it may be done 2 times, and each time up to 2 follow-up questions within 90 seconds"},
 	} {
-		call, err := wire.ReadCall(wire.ApprovalRequest{
+		call := called(t, wire.ApprovalRequest{
 			Tenant: evaluation.DefaultTenant, Subject: evaluation.Ref{Type: "agent", ID: "bot"}, Action: "a", Resource: evaluation.Ref{Type: "tool", ID: "t"},
 			Request: jsontext.Value(`{}`), Uses: test.uses, Rounds: test.rounds, RoundsWithin: test.within,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := json.Marshal(call.AtAddress("https://pdp.example"))
-		want, err2 := json.Marshal("a person must approve this call\nagent/bot asks for a on tool/t" + test.want)
-		if err != nil || err2 != nil || !strings.Contains(string(text), `"message":`+string(want)) {
+		text := write(t, call.AtAddress("https://pdp.example"))
+		want := write(t, "a person must approve this call\nagent/bot asks for a on tool/t"+test.want)
+		if !strings.Contains(string(text), `"message":`+string(want)) {
 			t.Errorf("got %s, want %s", text, want)
 		}
 	}

@@ -13,9 +13,9 @@ import (
 	"policy-service/pdp/mcp/wire"
 )
 
-// The forms of 000 and 001 are in testdata. Here is what is refused, and where, and what others may not say for the gateway.
+// The forms of 000 and 001 are in testdata. Here are the refusals with their places, and the members that only the gateway writes.
 
-// refusedAt reports what is wrong if an error does not say where it is: in that pointer, or nowhere for "-".
+// refusedAt fails if an error does not say where it is: in that pointer, or nowhere for "-".
 func refusedAt(t *testing.T, what string, err error, at string) {
 	t.Helper()
 	var e *evaluation.Error
@@ -46,7 +46,7 @@ func TestWireEnvelopeRefusals(t *testing.T) {
 		{`"2024-01-01T12:00:00Z"`, `1704110400`, "/ts"},
 		{`"from":"b",`, ``, "/from"},
 		{`"from":"b"`, `"from":{}`, "/from"},
-		{`"to":["c"]`, `"to":[]`, "/to"}, // for nobody, which some would read as everybody
+		{`"to":["c"]`, `"to":[]`, "/to"}, // which some would read as everybody
 		{`"to":["c"]`, `"to":"c"`, "/to"},
 		{`"to":["c"]`, `"to":["c",1]`, "/to/1"},
 		{`"to":["c"]`, `"to":null`, "/to"},
@@ -95,7 +95,7 @@ func TestWireRespond(t *testing.T) {
 	if want := (evaluation.Ruling{Decision: "delegate", To: `User::"mia"`, Reason: "delegated"}); err != nil || delegated.Ruling != want {
 		t.Errorf("%+v, %v", delegated.Ruling, err)
 	}
-	// What may contradict the ruling reaches the PDP as it came, and what is for the gateway alone does not.
+	// Members that may contradict the ruling reach the PDP as they came, and _meta, which is for the gateway, does not.
 	r, err := wire.ReadRespond(jsontext.Value(`{"_meta":{"progressToken":1},"authorizationId":"a", "arguments": {"n": 1.0},"decision":"approve"}`), evaluation.DefaultLimits())
 	if err != nil || string(r.Answer) != `{"authorizationId":"a","arguments":{"n": 1.0},"decision":"approve"}` {
 		t.Errorf("%s, %v", r.Answer, err)
@@ -163,7 +163,7 @@ func TestWireFulfilment(t *testing.T) {
 	}
 }
 
-// A server cannot say who has called its tool, and nothing else of its result changes.
+// A server cannot name the caller of its tool, and nothing else of its result changes.
 func TestWireFulfilled(t *testing.T) {
 	by, of := evaluation.Ref{Type: "user", ID: "mia"}, evaluation.Ref{Type: "agent", ID: "a-1"}
 	const meta = `"_meta":{"io.policy-service/fulfilledBy":"user/mia","io.policy-service/originalRequester":"agent/a-1"}`
@@ -197,7 +197,7 @@ func TestWireAnnounced(t *testing.T) {
 	}
 }
 
-// What a requester says to people looks to them like what it is.
+// The reason of a requester has no invisible characters for its readers.
 func TestWirePendingReason(t *testing.T) {
 	p := wire.Pending{Reason: "safe\u202eelif", Arguments: jsontext.Value(`{ "n" : 1.0 }`)}
 	text := string(p.Payload())

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
@@ -15,6 +14,32 @@ import (
 )
 
 // How clients and approvers meet these messages is tested over HTTP, by package server.
+
+// called is an approval request as a call.
+func called(t *testing.T, r wire.ApprovalRequest) wire.Call {
+	t.Helper()
+	call, err := wire.ReadCall(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return call
+}
+
+func object(t *testing.T, text string) evaluation.Object {
+	t.Helper()
+	o, err := evaluation.ParseObject([]byte(text), evaluation.DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// asks is the message that asks a person in a form.
+func asks(t *testing.T, call wire.Call, form string, now time.Time) string {
+	t.Helper()
+	f, _ := call.Form(form, 100)
+	return string(write(t, call.Elicitation(f, now)))
+}
 
 func TestCallID(t *testing.T) {
 	for text, want := range map[string]string{"": `"a"`, "7": "7", `"x"`: `"x"`, "1.5": "", "null": "", "{}": "", `"`: ""} {
@@ -26,10 +51,7 @@ func TestCallID(t *testing.T) {
 }
 
 func TestChanged(t *testing.T) {
-	call, err := wire.ReadCall(wire.ApprovalRequest{Request: jsontext.Value(`{"context":{"arguments":{"n":1,"to":"mia"}}}`)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	call := called(t, wire.ApprovalRequest{Request: jsontext.Value(`{"context":{"arguments":{"n":1,"to":"mia"}}}`)})
 	for reviewed, want := range map[string]bool{
 		`{}`:                                     false,
 		`{"other":1}`:                            false,
@@ -41,17 +63,13 @@ func TestChanged(t *testing.T) {
 		`{"arguments.n":1}`:                      true,
 		`{"arguments.new":1}`:                    true,
 	} {
-		o, err := evaluation.ParseObject([]byte(reviewed), evaluation.DefaultLimits())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := call.Changed(o); got != want {
+		if got := call.Changed(object(t, reviewed)); got != want {
 			t.Errorf("%s: changed %t, want %t", reviewed, got, want)
 		}
 	}
 }
 
-// The obligation says which form is shown unless the client asks for one, and no form offers what is not possible, or requires
+// The obligation says which form is shown unless the client asks for one, and no form offers an impossible choice, or requires
 // more than the decision: a client that validates would refuse a lone yes.
 func TestForm(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -70,13 +88,10 @@ func TestForm(t *testing.T) {
 		"a word of the answer":      {false, true, "delegate", ""},
 		"what an obligation is for": {true, true, "Review", ""},
 	} {
-		call, err := wire.ReadCall(wire.ApprovalRequest{
+		call := called(t, wire.ApprovalRequest{
 			Request: jsontext.Value(`{"context":{"arguments":{"n":1,"to":"mia"}}}`),
 			Review:  test.review, Delegable: test.delegable,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 		form, ok := call.Form(test.form, 10)
 		var fields []string
 		if ok && len(form.Required) != 1 {
@@ -104,14 +119,10 @@ func TestForm(t *testing.T) {
 // TestNullArgument: a person is shown an argument that is null, though no field can hold it, and all of the arguments
 // have it when they come back.
 func TestNullArgument(t *testing.T) {
-	call, err := wire.ReadCall(wire.ApprovalRequest{Request: jsontext.Value(`{"context":{"arguments":{"n":1,"force":null}}}`)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	form, _ := call.Form("review", 100)
-	message, err := json.Marshal(call.Elicitation(form, time.Time{}))
-	if err != nil || strings.Count(string(message), `"arguments":{"force":null,"n":1}`) != 2 || !strings.Contains(string(message), `with {\"force\":null,\"n\":1}`) {
-		t.Errorf("people are asked %s, %v", message, err)
+	call := called(t, wire.ApprovalRequest{Request: jsontext.Value(`{"context":{"arguments":{"n":1,"force":null}}}`)})
+	message := asks(t, call, "review", time.Time{})
+	if strings.Count(message, `"arguments":{"force":null,"n":1}`) != 2 || !strings.Contains(message, `with {\"force\":null,\"n\":1}`) {
+		t.Errorf("people are asked %s", message)
 	}
 	for content, want := range map[string]bool{
 		`{"arguments":{"n":1,"force":null}}`:         false,
@@ -130,38 +141,24 @@ func TestNullArgument(t *testing.T) {
 	}
 }
 
-// What a form has only a mask of is as it was, however the form has it.
+// An argument that a form has only a mask of is as it was, however the form has it.
 func TestUnmasked(t *testing.T) {
-	object := func(text string) evaluation.Object {
-		o, err := evaluation.ParseObject([]byte(text), evaluation.DefaultLimits())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return o
-	}
 	const arguments = `{"n":1,"password":"p","login":{"token":"t"}}`
 	for filled, want := range map[string]string{
 		`{"arguments.n":2,"arguments.password":"masked:x","arguments.login":"{\"token\":\"masked:y\"}"}`: `{"arguments.n":2,"arguments.password":"p","arguments.login":{"token":"t"}}`,
 		`{"arguments":{"n":2,"password":"masked:x","login":{"token":"masked:y"}}}`:                       `{"arguments":{"n":2,"password":"p","login":{"token":"t"}}}`,
 		`{"approve":true,"arguments.cc":"masked:x"}`:                                                     `{"approve":true,"arguments.cc":"masked:x"}`,
 	} {
-		if got := wire.Unmasked(object(filled), object(arguments)); !got.Value().Equal(object(want).Value()) {
+		if got := wire.Unmasked(object(t, filled), object(t, arguments)); !got.Value().Equal(object(t, want).Value()) {
 			text, _ := got.Value().MarshalJSON()
 			t.Errorf("%s: %s", filled, text)
 		}
 	}
 }
 
-// What a person changes in a review is suggested as the tool would take it, and not as the text of a field.
+// An argument that a person changes in a review is suggested as the tool would take it, and not as the text of a field.
 func TestSuggested(t *testing.T) {
 	const arguments = `{"n":1,"to":"mia","tags":["a"],"big":9007199254740993}`
-	object := func(text string) evaluation.Object {
-		o, err := evaluation.ParseObject([]byte(text), evaluation.DefaultLimits())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return o
-	}
 	same := func(changes string) string {
 		return `{"approve":true,"arguments.n":1,"arguments.to":"mia","arguments.tags":"[\"a\"]","arguments.big":"9007199254740993"` + changes + `}`
 	}
@@ -174,16 +171,16 @@ func TestSuggested(t *testing.T) {
 		`{"arguments":{"n":1,"to":"zoe"}}`: `{"n":1,"to":"zoe"}`,
 		`{}`:                               "",
 	} {
-		got, changed := wire.Suggested(object(arguments), object(reviewed))
-		if changed != (want != "") || changed && !got.Value().Equal(object(want).Value()) {
+		got, changed := wire.Suggested(object(t, arguments), object(t, reviewed))
+		if changed != (want != "") || changed && !got.Value().Equal(object(t, want).Value()) {
 			text, _ := got.Value().MarshalJSON()
 			t.Errorf("%s: %t, %s", reviewed, changed, text)
 		}
 	}
 }
 
-// TestActorsRequester: people are told who asked for it, apart from those for whom it is done, and a member of that name
-// that names nobody is shown as it came.
+// TestActorsRequester: people read the requester apart from those for whom the call is done, and a member requester that is
+// no entity is shown as it came.
 func TestActorsRequester(t *testing.T) {
 	for _, test := range []struct {
 		actors evaluation.Actors
@@ -194,17 +191,12 @@ func TestActorsRequester(t *testing.T) {
 		{evaluation.Actors{Chain: []evaluation.Ref{{Type: "user", ID: "mia"}}, Requester: &evaluation.Ref{Type: "agent", ID: "b ot"}}, `{"type":"agent","id":"b ot"}`, `on behalf of user/mia as requested by agent/"b ot"`},
 		{evaluation.Actors{}, `"bot"`, `Besides: {"context":{"requester":"bot"}}`},
 	} {
-		call, err := wire.ReadCall(wire.ApprovalRequest{
+		call := called(t, wire.ApprovalRequest{
 			Subject: evaluation.Ref{Type: "agent", ID: "desktop"}, Action: "tool.invoke", Resource: evaluation.Ref{Type: "tool", ID: "t"}, Tenant: evaluation.DefaultTenant,
 			Actors: test.actors, Request: jsontext.Value(`{"context":{"requester":` + test.sent + `}}`),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		form, _ := call.Form("approve", 10)
-		written, err := json.Marshal(call.Elicitation(form, time.Time{}))
-		message := strings.ReplaceAll(string(written), `\"`, `"`)
-		if err != nil || !strings.Contains(message, test.want) || strings.Contains(message, "Besides") != (test.actors.Requester == nil) {
+		message := strings.ReplaceAll(asks(t, call, "approve", time.Time{}), `\"`, `"`)
+		if !strings.Contains(message, test.want) || strings.Contains(message, "Besides") != (test.actors.Requester == nil) {
 			t.Errorf("people read %q, and not %q", message, test.want)
 		}
 	}

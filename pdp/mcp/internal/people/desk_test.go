@@ -14,7 +14,7 @@ import (
 	"policy-service/pdp/mcp/mcptest"
 )
 
-// Whatever becomes of a task, who follows it hears.
+// However a task ends, its followers hear.
 func TestDeskHears(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -50,29 +50,7 @@ func TestDeskHears(t *testing.T) {
 	}
 }
 
-// What was approved is used once, as the PDP has it: a revocation that nobody was told of counts there.
-func TestDeskRevoked(t *testing.T) {
-	t.Parallel()
-	o := newOffice(t)
-	d, c := o.desk(), o.client()
-	for n, revoked := range []bool{false, true} {
-		asked := o.asks(c, n)
-		f := d.Follow(c, asked)
-		o.says("approve", asked)
-		s := decided(t, f)
-		if revoked {
-			if got := o.post("mia", "/v1/approvals/"+asked.Approvals()[0]+"/revoke", `{"reason":"no"}`); got.Status != http.StatusOK {
-				t.Fatal(got)
-			}
-		}
-		if e := approvals.Use(t.Context(), c, s, pushes("push", n), nil).Discharge(t.Context(), nil); e.Permitted() == revoked {
-			t.Errorf("revoked %t: %v", revoked, e)
-		}
-		f.Stop()
-	}
-}
-
-// Nothing is lost that people say between a question and its wait, and nobody is told of what was decided before.
+// No decision between a question and its wait is lost, and earlier decisions are not reported.
 func TestDeskMissesNothing(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -86,7 +64,7 @@ func TestDeskMissesNothing(t *testing.T) {
 			o.watched()
 			o.says("approve", before)
 			o.says("approve", last.Standing())
-			decided(t, last) // so all of it was told
+			decided(t, last) // so all of it was reported
 			last.Stop()
 		} else {
 			o.says("approve", before)
@@ -111,7 +89,7 @@ func TestDeskMissesNothing(t *testing.T) {
 	}
 }
 
-// Nobody is looked at before the watch has begun: what is decided in between would be told by neither.
+// No task is looked at before the watch has begun: a decision in between would be missed by both.
 func TestDeskBegins(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -136,7 +114,7 @@ func TestDeskBegins(t *testing.T) {
 	}
 }
 
-// Equal calls have one task, and one call that was asked about twice has two: all who follow hear.
+// Equal calls have one task, and one call that was asked about twice has two: all followers hear.
 func TestDeskTogether(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -170,7 +148,7 @@ func TestDeskTogether(t *testing.T) {
 	}
 }
 
-// Votes before the last one change what a task is, and not that it is waited for.
+// Votes before the last one change a task, and it still waits.
 func TestDeskQuorum(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -232,7 +210,7 @@ func TestDeskMany(t *testing.T) {
 	}
 }
 
-// With the last who waits the watch ends, also one that the PDP does not answer.
+// With the last follower the watch ends, also one that the PDP does not answer.
 func TestDeskEnds(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -287,7 +265,7 @@ func TestDeskClients(t *testing.T) {
 	}
 }
 
-// Who comes and goes while others are decided is in nobody's way.
+// Followers that come and go while others are decided disturb no others.
 func TestDeskComeAndGo(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -337,7 +315,7 @@ func TestDeskComeAndGo(t *testing.T) {
 	}
 }
 
-// After Close nobody is heard, and nothing is asked.
+// After Close no decision is heard, and nothing is asked.
 func TestDeskCloses(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -370,7 +348,7 @@ func TestDeskCloses(t *testing.T) {
 	}
 }
 
-// refuses answers what is asked of a kind with a status.
+// refuses answers questions of a kind with a status.
 func refuses(kind string, status int, headers ...string) func(http.ResponseWriter, *http.Request) bool {
 	return func(w http.ResponseWriter, r *http.Request) bool {
 		if kindOf(r) != kind {
