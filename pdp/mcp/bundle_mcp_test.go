@@ -15,9 +15,9 @@ import (
 	"policy-service/policies"
 )
 
-// filesystemTools are the tools of the official server for files, with what it says of them, and what an operator does.
+// filesystemTools are the tools of the official server for files, with its annotations and the labels of an operator.
 var filesystemTools = []struct{ name, says, impact string }{
-	{"read_file", `"readOnlyHint":true`, ""}, // on its way out: nobody has labelled it
+	{"read_file", `"readOnlyHint":true`, ""}, // deprecated, and without a label
 	{"read_text_file", `"readOnlyHint":true`, "read"},
 	{"read_media_file", `"readOnlyHint":true`, "read"},
 	{"read_multiple_files", `"readOnlyHint":true`, "read"},
@@ -68,21 +68,13 @@ func filesystem(t *testing.T, more map[string]string) *siege {
 }
 
 // shownTo are the tools that a visitor sees.
-func shownTo(t *testing.T, v *visitor) (names []string) {
+func shownTo(t *testing.T, v *visitor) []string {
 	t.Helper()
-	var r struct {
-		Tools []struct {
-			Name string `json:"name"`
-		} `json:"tools"`
-	}
-	orFail(t, json.Unmarshal(v.ask("tools/list", `{}`).result, &r))
-	for _, tool := range r.Tools {
-		names = append(names, tool.Name)
-	}
+	names, _ := v.tools()
 	return names
 }
 
-// What becomes of calls by the bundle mcp. A call that is refused is so in words that say what to do.
+// The outcomes of calls by the bundle mcp. A refusal names the remedy.
 const (
 	bundleRuns  = "runs"
 	bundleAsks  = "Authorization required"
@@ -94,7 +86,7 @@ const (
 
 var bundleCalls = []struct {
 	name, tool, arguments string
-	person, job           string // what it is for a person, or an agent for one, and for a job
+	person, job           string // the outcome for a person, or an agent for one, and for a job
 	ofPerson              string // the policy by which a person has to approve
 }{
 	{name: "a file is read", tool: "read_text_file", arguments: `{"path":"welcome.md"}`, person: bundleRuns, job: bundleRuns},
@@ -107,7 +99,7 @@ var bundleCalls = []struct {
 	{name: "a tool without a label", tool: "read_file", arguments: `{"path":"a.md"}`, person: bundleLabel, job: bundleJob},
 }
 
-// bundleCallers are those who come to the bundle mcp, and the tools that each does not see.
+// bundleCallers come to the bundle mcp, and each does not see some tools.
 var bundleCallers = []struct {
 	name   string
 	claims mcptest.Claims
@@ -118,8 +110,8 @@ var bundleCallers = []struct {
 	{"job", mcptest.Claims{"client_id": "ci", "sub": "ci"}, "create_directory edit_file move_file read_file read_multiple_files write_file"},
 }
 
-// What the bundle mcp makes of the server for files, in both eras: who sees which tools, which calls run, which ones wait for
-// whom, and which are refused. Nothing runs but what is said here.
+// The bundle mcp before the server for files, in both eras: which tools each caller sees, which calls run, which ones wait for
+// an approval, and which are refused. No other call runs.
 func TestBundleOfTheGateway(t *testing.T) {
 	t.Parallel()
 	s := filesystem(t, nil)
@@ -159,7 +151,7 @@ func TestBundleOfTheGateway(t *testing.T) {
 	}
 }
 
-// filesUsed calls the tools, and holds what becomes of it to what is said. It counts what ran, and what waits by which policy.
+// filesUsed calls the tools, and compares the outcomes with the table. It counts the calls that ran, and those that wait, by policy.
 func filesUsed(t *testing.T, v *visitor, job bool) (ran int, waits map[string]int) {
 	t.Helper()
 	waits = map[string]int{}
@@ -182,7 +174,7 @@ func filesUsed(t *testing.T, v *visitor, job bool) (ran int, waits map[string]in
 	return ran, waits
 }
 
-// keptOut has those come who may not: they do not get as far as a session.
+// keptOut has callers come whom the bundle does not know: they do not get as far as a session.
 func keptOut(t *testing.T, s *siege, era string) {
 	first := map[string]string{"legacy": "initialize", "modern": "server/discover"}[era]
 	for name, claims := range map[string]mcptest.Claims{

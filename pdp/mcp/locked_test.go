@@ -10,23 +10,22 @@ import (
 
 	"github.com/go-json-experiment/json"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/pdptest/clock"
 )
 
-// turncoat is a server that changes what it says.
+// turncoat is a server that changes its tools and instructions.
 type turncoat struct {
 	mu           sync.Mutex
 	tools        []string
 	instructions string
-	// only is the session that hears anything but what was said at first; "" is all.
+	// only is the one session that sees the changes; "" is all.
 	only string
 }
 
-// The tools at first, and what stands in place of one of them.
+// The tools at first.
 const (
 	alpha = `{"name":"alpha","title":"Alpha","description":"Reads.","inputSchema":{"type":"object","properties":{"marker":{"type":"string"}}},` +
 		`"outputSchema":{"type":"object"},"annotations":{"readOnlyHint":true},"authorization":{"required":false},"_meta":{"x":1}}`
@@ -97,23 +96,8 @@ func newLockedSiege(t *testing.T, mode mcp.LockMode, upstreamEras ...string) loc
 // later has every listing be too old.
 func (l lockedSiege) later() { l.clock.Advance(6 * time.Second) }
 
-// drifted is how much is counted as not as it is locked, -1 if nothing is counted.
-func (l lockedSiege) drifted(t *testing.T) int64 {
-	t.Helper()
-	var all metricdata.ResourceMetrics
-	orFail(t, l.counts.Collect(t.Context(), &all))
-	for _, scope := range all.ScopeMetrics {
-		for _, m := range scope.Metrics {
-			if gauge, ok := m.Data.(metricdata.Gauge[int64]); ok && m.Name == "policy_service.mcp.drift" {
-				if of, _ := gauge.DataPoints[0].Attributes.Value("server"); len(gauge.DataPoints) != 1 || gauge.DataPoints[0].Attributes.Len() != 1 || of.AsString() != "rec" {
-					t.Errorf("counted %v", gauge.DataPoints)
-				}
-				return gauge.DataPoints[0].Value
-			}
-		}
-	}
-	return -1
-}
+// drifted is how much of the one server is counted as not as it is locked, -1 if nothing is counted.
+func (l lockedSiege) drifted() int64 { return gaugeIn(l.counts, "policy_service.mcp.drift") }
 
 // tools are those that a visitor is shown, as they are shown.
 func (v *visitor) tools() (names []string, text string) {
@@ -131,9 +115,9 @@ func (v *visitor) tools() (names []string, text string) {
 	return names, string(got.result)
 }
 
-// driftKinds are what a server may change.
+// driftKinds are the changes that a server may make.
 var driftKinds = []struct {
-	kind, tool   string // tool is what is told
+	kind, tool   string // tool is the one in the report
 	instructions string // "" are those at first
 	tools        []string
 	left         string // the tools that are still there if the lock is enforced
@@ -166,7 +150,7 @@ func TestDrift(t *testing.T) {
 				for _, d := range driftKinds {
 					s.server.asAtFirst()
 					s.later()
-					for _, v := range []*visitor{alice, bob} { // who lists what is locked sees it end
+					for _, v := range []*visitor{alice, bob} { // their lists of the locked tools end
 						if got, _ := v.tools(); strings.Join(got, " ") != "alpha beta" {
 							t.Fatalf("before %s: %q", d.kind, got)
 						}
@@ -206,7 +190,7 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-// drifts is what one of two visitors sees of a change. One of them lists, the other only calls.
+// drifts checks the view of one of two visitors of a change. One of them lists, the other only calls.
 func (l lockedSiege) drifts(t *testing.T, mode mcp.LockMode, v *visitor, kind, marker string, n int) {
 	t.Helper()
 	d := driftKinds[0]
@@ -249,12 +233,12 @@ func (l lockedSiege) drifts(t *testing.T, mode mcp.LockMode, v *visitor, kind, m
 		}
 		_, _ = v.tools()
 	}
-	if counted := l.drifted(t); (mode == mcp.LockOff) != (counted == -1) || mode != mcp.LockOff && counted == 0 {
+	if counted := l.drifted(); (mode == mcp.LockOff) != (counted == -1) || mode != mcp.LockOff && counted == 0 {
 		t.Errorf("%s: counted %d", kind, counted)
 	}
 }
 
-// recorded is what stands in the decision log of whether a tool is as it is locked.
+// recorded checks in the decision log whether tools were as they are locked.
 func (l lockedSiege) recorded(t *testing.T, mode mcp.LockMode) {
 	t.Helper()
 	pinned := map[bool]int{}
@@ -277,10 +261,10 @@ func (l lockedSiege) recorded(t *testing.T, mode mcp.LockMode) {
 	}
 }
 
-// changedAlpha is a definition that nobody has accepted.
+// changedAlpha is a definition that was not accepted.
 var changedAlpha = strings.Replace(alpha, "Reads.", "Reads all.", 1)
 
-// What a server shows one client alone is noticed with that client alone, and is over when that client sees it mended.
+// A change that a server shows to one client alone is noticed with that client alone, and ends when that client sees it mended.
 func TestDriftForOnePrincipal(t *testing.T) {
 	t.Parallel()
 	for _, era := range eras {
@@ -302,12 +286,12 @@ func TestDriftForOnePrincipal(t *testing.T) {
 			if got := bob.call("alpha", `{"marker":"bob"}`); !got.ran() {
 				t.Errorf("%s: who is not: %s", era, got)
 			}
-			if err := s.gateway.Ready(); err == nil || s.drifted(t) != 1 {
-				t.Errorf("%s, %v later: ready is %v, counted %d", era, wait, err, s.drifted(t))
+			if err := s.gateway.Ready(); err == nil || s.drifted() != 1 {
+				t.Errorf("%s, %v later: ready is %v, counted %d", era, wait, err, s.drifted())
 			}
 		}
 		s.clock.Advance(2 * time.Minute) // an hour after alice's list
-		if err := s.gateway.Ready(); err != nil || s.drifted(t) != 0 {
+		if err := s.gateway.Ready(); err != nil || s.drifted() != 0 {
 			t.Errorf("%s: nobody has seen it for an hour: ready is %v", era, err)
 		}
 		alice = s.visitor(era, nil)
@@ -390,11 +374,11 @@ func TestDriftIsBounded(t *testing.T) {
 	}
 	s.server.asAtFirst()
 	s.later()
-	if _, _ = v.tools(); s.gateway.Ready() != nil || s.drifted(t) != 0 {
+	if _, _ = v.tools(); s.gateway.Ready() != nil || s.drifted() != 0 {
 		t.Errorf("it is mended, and ready is %v", s.gateway.Ready())
 	}
 	before := len(s.logs.String())
-	for range 10 { // back and forth is told no more
+	for range 10 { // a drift that comes back is not logged again
 		s.server.says("Be kind.", strings.Replace(alpha, "Reads.", "Reads 1.", 1), beta)
 		s.later()
 		_, _ = v.tools()

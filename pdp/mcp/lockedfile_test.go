@@ -1,20 +1,17 @@
 package mcp_test
 
 import (
-	"net/http"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
 )
 
-// What is accepted while the gateway runs counts at once, and a file that cannot be used changes nothing.
+// A lock that is accepted while the gateway runs counts at once, and a file that cannot be used changes nothing.
 func TestTheLockIsFollowed(t *testing.T) {
 	t.Parallel()
 	s := newLockedSiege(t, mcp.LockEnforce)
@@ -54,7 +51,7 @@ func TestTheLockIsFollowed(t *testing.T) {
 	}
 }
 
-// A gateway whose lock cannot be used does not start, and says what to do.
+// A gateway whose lock cannot be used does not start, and names the remedy.
 func TestStartWithTheLock(t *testing.T) {
 	t.Parallel()
 	s := newLockedSiege(t, mcp.LockEnforce)
@@ -95,7 +92,7 @@ func TestStartWithTheLock(t *testing.T) {
 	}
 }
 
-// What the operator hides may change as it likes.
+// A tool that the operator hides may change.
 func TestAHiddenToolDriftsUnnoticed(t *testing.T) {
 	t.Parallel()
 	s := newLockedSiege(t, mcp.LockEnforce)
@@ -111,48 +108,6 @@ func TestAHiddenToolDriftsUnnoticed(t *testing.T) {
 	if got, _ := v.tools(); strings.Join(got, " ") != "beta" || g.Ready() != nil {
 		t.Errorf("listed %q, ready is %v", got, g.Ready())
 	}
-}
-
-// The go-sdk's client sees what others do.
-func TestDriftBeforeTheSDK(t *testing.T) {
-	t.Parallel()
-	s := newLockedSiege(t, mcp.LockEnforce)
-	client := sdk.NewClient(&sdk.Implementation{Name: "sdk", Version: "1"}, nil)
-	session, err := client.Connect(t.Context(), &sdk.StreamableClientTransport{
-		Endpoint: s.url, HTTPClient: &http.Client{Transport: bearer(s.issuer.Token(t, nil))}, DisableStandaloneSSE: true}, nil)
-	orFail(t, err)
-	defer func() { _ = session.Close() }()
-	for _, d := range driftKinds {
-		if d.instructions != "" {
-			continue
-		}
-		s.server.says("Be kind.", d.tools...)
-		s.later()
-		listed, err := session.ListTools(t.Context(), nil)
-		orFail(t, err)
-		var names []string
-		for _, tool := range listed.Tools {
-			names = append(names, tool.Name)
-		}
-		if strings.Join(names, " ") != d.left {
-			t.Errorf("%s: listed %q", d.kind, names)
-		}
-		_, refused := session.CallTool(t.Context(), &sdk.CallToolParams{Name: d.calls, Arguments: map[string]any{}})
-		_, none := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "nothing", Arguments: map[string]any{}})
-		if refused == nil || none == nil || refused.Error() != none.Error() {
-			t.Errorf("%s: %v; a tool that does not exist: %v", d.kind, refused, none)
-		}
-	}
-	s.untouched(t)
-}
-
-// bearer shows a token with each request.
-type bearer string
-
-func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+string(b))
-	return http.DefaultTransport.RoundTrip(r)
 }
 
 // TestSurvey asks servers over HTTP and over standard streams, of either era.
@@ -192,7 +147,7 @@ func TestSurvey(t *testing.T) {
 	}
 }
 
-// What is not as it is locked is on the PDP's record, once.
+// A drift is on the PDP's record once.
 func TestDriftIsOnRecord(t *testing.T) {
 	t.Parallel()
 	s := newLockedSiege(t, mcp.LockEnforce)
@@ -200,7 +155,7 @@ func TestDriftIsOnRecord(t *testing.T) {
 	for _, sub := range []string{"alice", "bob"} {
 		_, _ = s.visitor("modern", mcptest.Claims{"sub": sub}).tools()
 	}
-	orFail(t, s.gateway.Close()) // which waits for what is to be put on record
+	orFail(t, s.gateway.Close()) // which waits for the records
 	var found []string
 	for _, line := range s.records() {
 		if strings.Contains(line.line, `"tool_drift"`) {

@@ -2,9 +2,9 @@ package mcp_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -16,33 +16,9 @@ import (
 
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
-	"policy-service/pdp/pdptest"
 )
 
-// watched is a gateway of one's own in front of an upstream, with what the test looks at it by.
-func watched(t *testing.T, upstream string, d mcp.Deps) (g *mcp.Gateway, at string) {
-	t.Helper()
-	decides := pdptest.Start(t, permitAll, open)
-	g, err := mcp.New(t.Context(), mcp.Config{
-		Listen: "127.0.0.1:0", Resource: "http://127.0.0.1:8181/mcp", PDP: mcp.PDPConfig{URL: decides.URL},
-		Identity:  mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice", ClientID: "agent-1"}},
-		Upstreams: map[string]mcp.UpstreamConfig{"up": {URL: upstream, AllowNetworks: []string{"127.0.0.0/8"}}},
-	}, d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := httptest.NewServer(g.Handler())
-	t.Cleanup(func() {
-		s.CloseClientConnections()
-		s.Close()
-		if err := g.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return g, s.URL + mcp.Endpoint
-}
-
-// carried keeps what traces the questions to the PDP were of.
+// carried keeps the traces of the questions to the PDP.
 type carried struct {
 	mu     sync.Mutex
 	traces []string
@@ -58,16 +34,15 @@ func (c *carried) RoundTrip(r *http.Request) (*http.Response, error) {
 // TestOneTrace follows a client's trace to the PDP and to the server.
 func TestOneTrace(t *testing.T) {
 	t.Parallel()
-	upstream := mcptest.NewRecorder(t, mcptest.Answers{Tools: oneTool})
 	asked := new(carried)
-	_, at := watched(t, upstream.URL, mcp.Deps{Transport: asked})
+	s := newSiege(t, camp{deps: mcp.Deps{Transport: asked}})
 	const trace = "0af7651916cd43dd8448eb211c80319c"
-	if got := send(t, at, toolCall, "Traceparent", "00-"+trace+"-b7ad6b7169203331-01"); !strings.Contains(got, `"ran"`) {
+	if got := s.visitor("modern", nil).call("look", `{}`, "Traceparent", "00-"+trace+"-b7ad6b7169203331-01"); !got.ran() {
 		t.Fatal(got)
 	}
-	calls := slices.DeleteFunc(upstream.Got(), func(g mcptest.Got) bool { return g.Method != "tools/call" })
+	calls := slices.DeleteFunc(s.rec.Got(), func(g mcptest.Got) bool { return g.Method != "tools/call" })
 	if len(calls) != 1 || !strings.Contains(string(calls[0].Params), `"traceparent":"00-`+trace+"-") {
-		t.Errorf("the server was told of no trace: %s", calls[0].Params)
+		t.Errorf("the server was told of no trace: %v", calls)
 	}
 	if len(asked.traces) == 0 || slices.ContainsFunc(asked.traces, func(s string) bool { return !strings.HasPrefix(s, "00-"+trace+"-") }) {
 		t.Errorf("the PDP was told of %q", asked.traces)
@@ -83,7 +58,7 @@ func send(t *testing.T, at, body string, headers ...string) string {
 	return readAll(t, begin(t.Context(), t, at, body, append(headers, "Mcp-Method", "tools/call", "Mcp-Name", "run")...))
 }
 
-// listening has somebody listen to what changes of tools.
+// listening opens a stream of changes of tools.
 func listening(ctx context.Context, t *testing.T, at string) io.ReadCloser {
 	t.Helper()
 	body := strings.Replace(strings.Replace(toolCall, "tools/call", "subscriptions/listen", 1), `"name":"run","arguments":{}`, `"notifications":{"toolsListChanged":true}`, 1)
@@ -110,34 +85,24 @@ func begin(ctx context.Context, t *testing.T, at, body string, headers ...string
 	return answer.Body
 }
 
-// TestMetrics counts what became of requests, by words of the gateway's own.
+// TestMetrics: requests are counted by how they ended, in words of the gateway's own.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	upstream := mcptest.NewRecorder(t, mcptest.Answers{Tools: oneTool})
 	reader := sdkmetric.NewManualReader()
-	_, at := watched(t, upstream.URL, mcp.Deps{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
-	send(t, at, toolCall)
-	send(t, at, strings.ReplaceAll(toolCall, "tools/call", "evil/method"), "Mcp-Method", "evil/method")
+	s := newSiege(t, camp{deps: mcp.Deps{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))}})
+	v := s.visitor("modern", nil)
+	v.call("look", `{}`)
+	v.ask("evil/method", `{}`)
 	var all metricdata.ResourceMetrics
-	if err := reader.Collect(t.Context(), &all); err != nil {
-		t.Fatal(err)
+	orFail(t, reader.Collect(t.Context(), &all))
+	if got := fmt.Sprint(callsCounted(all, "tools/call"), callsCounted(all, "other"), callsCounted(all, "evil/method")); got != "map[answered:1] map[invalid:1] map[]" {
+		t.Errorf("counted %s", got)
 	}
-	calls := map[string]int64{}
 	names := map[string]bool{}
 	for _, scope := range all.ScopeMetrics {
 		for _, m := range scope.Metrics {
 			names[m.Name] = true
-			if sum, ok := m.Data.(metricdata.Sum[int64]); ok && m.Name == "policy_service.mcp.calls" {
-				for _, p := range sum.DataPoints {
-					method, _ := p.Attributes.Value("method")
-					outcome, _ := p.Attributes.Value("outcome")
-					calls[method.AsString()+" "+outcome.AsString()] = p.Value
-				}
-			}
 		}
-	}
-	if calls["tools/call answered"] != 1 || calls["other invalid"] != 1 || len(calls) != 2 {
-		t.Errorf("counted %v", calls)
 	}
 	for _, name := range []string{"policy_service.mcp.available", "policy_service.mcp.pdp.duration", "policy_service.mcp.upstream.duration"} {
 		if !names[name] {
@@ -146,19 +111,20 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestDrain ends what only listens, at once, and takes requests all the same.
+// TestDrain: streams that only listen end at once, and requests are taken all the same.
 func TestDrain(t *testing.T) {
 	t.Parallel()
-	upstream := mcptest.NewRecorder(t, mcptest.Answers{Tools: oneTool})
-	g, at := watched(t, upstream.URL, mcp.Deps{})
+	s := newSiege(t, camp{answers: mcptest.Answers{Tools: oneTool}, change: func(c *mcp.Config) {
+		c.Identity = mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice", ClientID: "agent-1"}}
+	}})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	stream := listening(ctx, t, at)
-	g.Drain()
+	stream := listening(ctx, t, s.url)
+	s.gateway.Drain()
 	if got := readAll(t, stream); ctx.Err() != nil || !strings.Contains(got, `"result"`) {
 		t.Errorf("the stream ended with %q, %v", got, ctx.Err())
 	}
-	if got := send(t, at, toolCall); !strings.Contains(got, `"ran"`) {
+	if got := send(t, s.url, toolCall); !strings.Contains(got, `"ran"`) {
 		t.Error(got)
 	}
 }
@@ -174,7 +140,7 @@ func readAll(t *testing.T, body io.ReadCloser) string {
 	return string(b)
 }
 
-// droppedBy is what was dropped so far, by reason.
+// droppedBy counts the messages that were dropped so far, by reason.
 func droppedBy(t *testing.T, counts *sdkmetric.ManualReader) map[string]int64 {
 	t.Helper()
 	var all metricdata.ResourceMetrics
