@@ -107,16 +107,28 @@ func (p PDPConfig) check(m *config.Reading) {
 
 // overTLS is an error for an address at which a machine on the way could read along.
 func overTLS(address string) error {
+	u, err := plainAddress(address)
+	switch {
+	case err != nil:
+		return err
+	case u.RawQuery != "":
+		return errors.New("has a query; write it like https://host[:port][/path]")
+	case u.Scheme == "http" && !auth.IsLoopbackName(u.Hostname()):
+		return errors.New("is reached without TLS, which is safe on loopback only; write https")
+	}
+	return nil
+}
+
+// plainAddress reads an address without credentials. Its errors quote nothing of it, in which there may be a secret.
+func plainAddress(address string) (*url.URL, error) {
 	u, err := url.Parse(address)
 	switch {
-	case err != nil || u.Host == "" || u.Fragment != "" || u.RawQuery != "":
-		return errors.New("is no address; write it like https://host[:port][/path]")
+	case err != nil || u.Host == "" || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http":
+		return nil, errors.New("is no address; write it like https://host[:port][/path]")
 	case u.User != nil:
-		return errors.New("has a name or password in it, which logs would show; credentials are in files")
-	case u.Scheme == "https", u.Scheme == "http" && auth.IsLoopbackName(u.Hostname()):
-		return nil
+		return nil, errors.New("has a name or password in it, which logs would show; credentials are in files")
 	}
-	return errors.New("is reached without TLS, which is safe on loopback only; write https")
+	return u, nil
 }
 
 func (l LimitsConfig) check(m *config.Reading) {
@@ -132,22 +144,29 @@ func (l LimitsConfig) check(m *config.Reading) {
 }
 
 func (o ObligationsConfig) check(m *config.Reading) {
-	hook := func(path, address string) {
-		if address == "" {
+	hooks := o.webhooks()
+	for _, path := range sortedNames(hooks) {
+		if hooks[path].Webhook == "" {
 			m.Addf(path, "%s has no webhook; write the URL that gets it", path)
-		} else if err := overTLS(address); err != nil {
+		} else if err := overTLS(hooks[path].Webhook); err != nil {
 			m.Addf(path+".webhook", "%s.webhook %w", path, err)
 		}
-	}
-	if o.Notification != nil {
-		hook("obligations.notification", o.Notification.Webhook)
 	}
 	if o.Log != nil && o.Log.File == "" {
 		m.Addf("obligations.log", "obligations.log has no file; write the file to which entries are added")
 	}
-	for _, name := range sortedNames(o.Custom) {
-		hook(config.Entry("obligations.custom", name), o.Custom[name].Webhook)
+}
+
+// webhooks are the receivers of obligations, by the path of their keys.
+func (o ObligationsConfig) webhooks() map[string]WebhookConfig {
+	all := map[string]WebhookConfig{}
+	if o.Notification != nil {
+		all["obligations.notification"] = *o.Notification
 	}
+	for name, hook := range o.Custom {
+		all[config.Entry("obligations.custom", name)] = hook
+	}
+	return all
 }
 
 // reservedMeta are the beginnings of members of _meta that the gateway itself writes, reads or takes out.

@@ -68,24 +68,18 @@ type SealConfig struct {
 
 // ObligationsConfig are how obligations are discharged. A type without an entry is not declared to the PDP, except redact.
 type ObligationsConfig struct {
-	Notification *NotificationConfig      `yaml:"notification" doc:"Where notifications go that a decision demands."`
+	Notification *WebhookConfig           `yaml:"notification" doc:"Where notifications go that a decision demands."`
 	Log          *LogConfig               `yaml:"log" doc:"Where entries go that a decision demands to be logged."`
-	Custom       map[string]CustomHandler `yaml:"custom" doc:"Where obligations of a type of your own go, by their name."`
+	Custom       map[string]WebhookConfig `yaml:"custom" doc:"Where obligations of a type of your own go, by their name."`
 }
 
-// NotificationConfig is the receiver of notifications.
-type NotificationConfig struct {
-	Webhook string `yaml:"webhook" required:"yes" secret:"path" doc:"The URL that gets each notification. It is https, or http on loopback."`
-	KeyFile string `yaml:"key_file" doc:"The key that signs what is sent, in a file."`
+// WebhookConfig is a receiver of obligations.
+type WebhookConfig struct {
+	Webhook string `yaml:"webhook" required:"yes" secret:"path" doc:"The URL that gets each of these obligations. It is https, or http on loopback."`
+	KeyFile string `yaml:"key_file" doc:"The key that signs the messages, in a file."`
 }
 
 // LogConfig is the file of the obligation log.
 type LogConfig struct {
 	File string `yaml:"file" required:"yes" path:"yes" doc:"The file to which entries are added, a line of JSON each."`
-}
-
-// CustomHandler is the receiver of an obligation of the operator's own.
-type CustomHandler struct {
-	Webhook string `yaml:"webhook" required:"yes" secret:"path" doc:"The URL that gets each obligation of this name. It is https, or http on loopback."`
-	KeyFile string `yaml:"key_file" doc:"The key that signs what is sent, in a file."`
 }

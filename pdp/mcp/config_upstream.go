@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -229,15 +228,11 @@ func checkNetworks(m *config.Reading, path string, texts []string) {
 	}
 }
 
-// checkUpstreamURL refuses an URL that would be refused later, when the address is known. Its errors quote nothing of the URL,
-// in which there may be a secret.
+// checkUpstreamURL refuses an URL that would be refused later, when the address is known.
 func checkUpstreamURL(address string, networks []netip.Prefix) error {
-	u, err := url.Parse(address)
-	if err != nil || u.Host == "" || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http" {
-		return errors.New("is no address; write it like https://host[:port]/path")
-	}
-	if u.User != nil {
-		return errors.New("has a name or password in it; credentials are in files, see auth")
+	u, err := plainAddress(address)
+	if err != nil {
+		return err
 	}
 	if u.Scheme == "http" && len(networks) == 0 {
 		return errors.New("is reached without TLS; write https, or list the network in which the server stands in allow_networks")

@@ -75,27 +75,24 @@ func TestDriftIsRecorded(t *testing.T) {
 	c := driftConfig(pdp.URL + "/")
 	c.Tenant = "acme"
 	record := newDriftRecord(c, driftDeps(http.DefaultTransport))
-	for n, d := range []gate.Drift{
-		{Server: "jira", Tool: "reset_password", Change: "input_schema", Locked: "sha256:a", Found: "sha256:b"},
-		{Server: "jira", Tool: `a\u000ab\u202e`, Change: "new_tool", Found: "sha256:c"},
-		{Server: "jira", Tool: "v", Change: "renamed", With: "w"},
-		{Server: "jira", Tool: "x", Change: "swapped", With: "y"},
-		{Server: "jira", Change: "instructions", Locked: "sha256:d", Found: "sha256:e"},
-		{Server: "jira", Change: "gone_server"},
-		{Server: "jira", Tool: "z", Change: "gone_tool"},
-		{Server: "jira", Change: "more"},
+	var want []evaluation.Drift
+	for n, test := range []struct {
+		found  gate.Drift
+		change evaluation.DriftChange
+		parts  []string
+	}{
+		{gate.Drift{Server: "jira", Tool: "reset_password", Change: "input_schema", Locked: "sha256:a", Found: "sha256:b"}, "changed", []string{"input_schema"}},
+		{gate.Drift{Server: "jira", Tool: `a\u000ab\u202e`, Change: "new_tool", Found: "sha256:c"}, "new", nil},
+		{gate.Drift{Server: "jira", Tool: "v", Change: "renamed", With: "w"}, "renamed", nil},
+		{gate.Drift{Server: "jira", Tool: "x", Change: "swapped", With: "y"}, "swapped", nil},
+		{gate.Drift{Server: "jira", Change: "instructions", Locked: "sha256:d", Found: "sha256:e"}, "instructions", nil},
+		{gate.Drift{Server: "jira", Change: "gone_server"}, "gone", nil},
+		{gate.Drift{Server: "jira", Tool: "z", Change: "gone_tool"}, "gone", nil},
+		{gate.Drift{Server: "jira", Change: "more"}, "more", nil},
 	} {
+		d := test.found
 		driftMust(t, record(t.Context(), d, fmt.Sprint(n)))
-	}
-	want := []evaluation.Drift{
-		{Server: "jira", Tool: "reset_password", Change: "changed", Parts: []string{"input_schema"}, Locked: "sha256:a", Found: "sha256:b"},
-		{Server: "jira", Tool: `a\u000ab\u202e`, Change: "new", Found: "sha256:c"},
-		{Server: "jira", Tool: "v", Change: "renamed", With: "w"},
-		{Server: "jira", Tool: "x", Change: "swapped", With: "y"},
-		{Server: "jira", Change: "instructions", Locked: "sha256:d", Found: "sha256:e"},
-		{Server: "jira", Change: "gone"},
-		{Server: "jira", Tool: "z", Change: "gone"},
-		{Server: "jira", Change: "more"},
+		want = append(want, evaluation.Drift{Server: d.Server, Tool: d.Tool, Change: test.change, With: d.With, Parts: test.parts, Locked: d.Locked, Found: d.Found})
 	}
 	driftMust(t, pdp.Stop(context.Background()))
 	var got []evaluation.Drift

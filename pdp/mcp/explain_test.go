@@ -144,7 +144,7 @@ func TestExplainIsWhatIsAsked(t *testing.T) {
 		{"coaz", func(c *mcp.Config) { c.Ask = mcp.AskCOAZ }},
 		{"instead", func(c *mcp.Config) { c.Declared = mcp.DeclaredInstead }},
 		{"obligations, labels, tenant", func(c *mcp.Config) {
-			c.Obligations = mcp.ObligationsConfig{Log: &mcp.LogConfig{File: "/nowhere/log"}, Notification: &mcp.NotificationConfig{Webhook: "http://127.0.0.1:1/", KeyFile: key}, Custom: map[string]mcp.CustomHandler{"x": {Webhook: "http://127.0.0.1:1/", KeyFile: key}}}
+			c.Obligations = mcp.ObligationsConfig{Log: &mcp.LogConfig{File: "/nowhere/log"}, Notification: &mcp.WebhookConfig{Webhook: "http://127.0.0.1:1/", KeyFile: key}, Custom: map[string]mcp.WebhookConfig{"x": {Webhook: "http://127.0.0.1:1/", KeyFile: key}}}
 			u := c.Upstreams["rec"]
 			u.Labels, u.Tools = map[string]string{"zone": "a"}, map[string]mcp.ToolConfig{"look": {Labels: map[string]string{"impact": "read"}}}
 			c.Upstreams["rec"] = u

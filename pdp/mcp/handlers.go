@@ -18,6 +18,7 @@ import (
 	"policy-service/pdp/approval/webhook"
 	"policy-service/pdp/plainfile"
 	"policy-service/pdp/server/auth"
+	"policy-service/pdp/server/config"
 )
 
 // dischargeTime is how long one obligation may take. A longer one fails, and the request is refused.
@@ -25,34 +26,29 @@ const dischargeTime = 2 * time.Second
 
 // newHandlers are the obligations that the configured gateway can discharge, besides redact.
 func newHandlers(c ObligationsConfig, log *slog.Logger, now func() time.Time) (obligations.Handlers, error) {
+	hooks := map[string]obligations.Handler{}
+	for path, to := range c.webhooks() {
+		hook, err := newWebhook(to, log)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		hooks[path] = hook
+	}
 	all := obligations.Handlers{}
 	if c.Log != nil {
 		all["log"] = obligations.Within(dischargeTime, (&logFile{path: c.Log.File, now: now}).write)
 	}
 	if c.Notification != nil {
-		h, err := newWebhook(c.Notification.Webhook, c.Notification.KeyFile, log)
-		if err != nil {
-			return nil, fmt.Errorf("obligations.notification: %w", err)
-		}
-		all["notification"] = h
+		all["notification"] = hooks["obligations.notification"]
 	}
-	if len(c.Custom) == 0 {
-		return all, nil
-	}
-	custom := map[string]obligations.Handler{}
-	for name, to := range c.Custom {
-		h, err := newWebhook(to.Webhook, to.KeyFile, log)
-		if err != nil {
-			return nil, fmt.Errorf("obligations.custom.%s: %w", name, err)
+	if len(c.Custom) > 0 {
+		all["custom"] = func(ctx context.Context, o evaluation.Obligation) error {
+			name, _ := o.Properties.Get("name")
+			if hook := hooks[config.Entry("obligations.custom", name.Text())]; hook != nil {
+				return hook(ctx, o)
+			}
+			return errors.New("this gateway has nobody for custom obligations of this name")
 		}
-		custom[name] = h
-	}
-	all["custom"] = func(ctx context.Context, o evaluation.Obligation) error {
-		name, _ := o.Properties.Get("name")
-		if h := custom[name.Text()]; h != nil {
-			return h(ctx, o)
-		}
-		return errors.New("this gateway has nobody for custom obligations of this name")
 	}
 	return all, nil
 }
@@ -80,9 +76,9 @@ type said struct {
 
 // newWebhook posts an obligation to a receiver, signed as Standard Webhooks has it. It is done when the receiver has taken
 // it.
-func newWebhook(address, keyFile string, log *slog.Logger) (obligations.Handler, error) {
-	c := webhook.Config{URL: address, SecretFile: keyFile}
-	if u, err := url.Parse(address); err == nil && auth.IsLoopbackName(u.Hostname()) {
+func newWebhook(to WebhookConfig, log *slog.Logger) (obligations.Handler, error) {
+	c := webhook.Config{URL: to.Webhook, SecretFile: to.KeyFile}
+	if u, err := url.Parse(to.Webhook); err == nil && auth.IsLoopbackName(u.Hostname()) {
 		c.Allow = []string{u.Hostname()}
 	}
 	sender, err := webhook.New([]webhook.Config{c}, webhook.Options{Logger: log, Timeout: dischargeTime})
