@@ -27,127 +27,66 @@ type attack struct {
 
 const plainCall = `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{CALLMETA}}`
 
-// Messages that two could read differently are refused, and nothing of them reaches the server.
+// Messages that two could read differently are refused, and nothing of them reaches the server. Of those that rpc refuses
+// (TestParseRefuses) and of headers that era refuses (TestCheckHeaders) there are a few of each kind.
 func TestMessagesWithTwoReadings(t *testing.T) {
 	t.Parallel()
 	headers := func(more ...string) []string { return more }
-	long := `"` + strings.Repeat("i", 64<<10) + `"`
-	for group, attacks := range map[string]map[string]attack{
-		"D1 members twice": {
-			"method":             {body: `{"jsonrpc":"2.0","id":7,"method":"ping","method":"tools/call","params":{CALLMETA}}`, status: 400, code: -32700},
-			"name":               {body: `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"change",CALLMETA}}`, status: 400, code: -32700},
-			"arguments":          {body: `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"arguments":{},CALLMETA}}`, status: 400, code: -32700},
-			"params":             {body: `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{},"params":{CALLMETA}}`, status: 400, code: -32700},
-			"escaped":            {body: `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"n\u0061me":"change",CALLMETA}}`, status: 400, code: -32700},
-			"in _meta":           {body: `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{CALL,"_meta":{"a":1,"a":2}}}`, status: 400, code: -32700},
-			"in arguments":       {body: `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"look","arguments":{"a":1,"a":1}META}}`, status: 400, code: -32700},
-			"in an unknown part": {body: `{"jsonrpc":"2.0","id":7,"x":[{"a":1,"a":1}],"method":"tools/call","params":{CALLMETA}}`, status: 400, code: -32700},
-		},
-		"D2 another case": {
-			"Method beside":        {body: `{"jsonrpc":"2.0","id":7,"Method":"ping","method":"tools/call","params":{CALLMETA}}`, status: 400, code: -32600},
-			"METHOD instead":       {body: `{"jsonrpc":"2.0","id":7,"METHOD":"tools/call","params":{CALLMETA}}`, status: 400, code: -32600},
-			"ID":                   {body: `{"jsonrpc":"2.0","ID":7,"method":"tools/call","params":{CALLMETA}}`, status: 400, code: -32600},
-			"Params":               {body: `{"jsonrpc":"2.0","id":7,"method":"tools/call","Params":{CALLMETA}}`, status: 400, code: -32600},
-			"Name beside":          {body: `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"Name":"change",CALLMETA}}`, status: 400, code: -32600},
-			"NAME instead":         {body: `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"NAME":"look","arguments":{}META}}`, status: 400, code: -32600},
-			"Arguments":            {body: `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"Arguments":{},CALLMETA}}`, status: 400, code: -32600},
-			"_Meta":                {body: `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"_Meta":{},CALLMETA}}`, status: 400, code: -32600},
-			"ProgressToken":        {body: `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{CALL,"_meta":{"ProgressToken":1}}}`, status: 400, code: -32600},
-			"the long s of paramſ": {body: `{"jsonrpc":"2.0","id":7,"method":"tools/call","param` + "\u017f" + `":{},"params":{CALLMETA}}`, status: 400, code: -32600},
-			"the Kelvin sign":      {body: `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"ta` + "s\u212a" + `":{},CALLMETA}}`, status: 400, code: -32600},
-		},
-		"D3 not one message": {
-			"more":           {body: plainCall + plainCall, status: 400, code: -32700},
-			"more, a letter": {body: plainCall + "x", status: 400, code: -32700},
-			"NUL behind":     {body: plainCall + "\x00", status: 400, code: -32700},
-			"NUL before":     {body: "\x00" + plainCall, status: 400, code: -32700},
-			"BOM":            {body: "\xef\xbb\xbf" + plainCall, status: 400, code: -32700},
-			"comment":        {body: "/**/" + plainCall, status: 400, code: -32700},
-			"NaN":            {body: strings.Replace(plainCall, "7", "NaN", 1), status: 400, code: -32700},
-			"1e400":          {body: `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"x":1e400,CALLMETA}}`, status: 400, code: -32700},
-			"-0":             {body: `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"x":-0,CALLMETA}}`, status: 400, code: -32600},
-			"lone surrogate": {body: `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"x":"\udc00",CALLMETA}}`, status: 400, code: -32700},
-			"overlong":       {body: "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"tools/call\",\"params\":{\"x\":\"\xe0\x80\xaf\",CALLMETA}}", status: 400, code: -32700},
-			"not UTF-8":      {body: "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"tools/call\",\"params\":{\"x\":\"\xff\",CALLMETA}}", status: 400, code: -32700},
-			"UTF-16":         {body: "{\x00\"\x00", status: 400, code: -32700},
-			"empty":          {body: "", status: 400, code: -32700},
-			"cut":            {body: strings.TrimSuffix(plainCall, "}"), status: 400, code: -32700},
-			"a string":       {body: `"tools/call"`, status: 400, code: -32700},
-			"another RPC":    {body: strings.Replace(plainCall, "2.0", "1.0", 1), status: 400, code: -32600},
-			"no RPC":         {body: strings.Replace(plainCall, `"jsonrpc":"2.0",`, "", 1), status: 400, code: -32600},
-			"both":           {body: strings.Replace(plainCall, `"id":7`, `"id":7,"result":{}`, 1), status: 400, code: -32600},
-			"array params":   {body: `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":["look"]}`, status: 400, code: -32600},
-		},
-		"D4 ids": {
-			"1.0":          {body: strings.Replace(plainCall, "7", "1.0", 1), status: 400, code: -32600},
-			"1e0":          {body: strings.Replace(plainCall, "7", "1e0", 1), status: 400, code: -32600},
-			"-0":           {body: strings.Replace(plainCall, "7", "-0", 1), status: 400, code: -32600},
-			"beyond int64": {body: strings.Replace(plainCall, "7", "9223372036854775808", 1), status: 400, code: -32600},
-			"an object":    {body: strings.Replace(plainCall, "7", "{}", 1), status: 400, code: -32600},
-			"an array":     {body: strings.Replace(plainCall, "7", "[7]", 1), status: 400, code: -32600},
-			"true":         {body: strings.Replace(plainCall, "7", "true", 1), status: 400, code: -32600},
-			"64 KB":        {body: strings.Replace(plainCall, "7", long, 1), status: 400, code: -32600},
-		},
-		"D5 requests without id": requestsWithoutID(),
-		"D6 batches": {
-			"one":                      {body: "[" + plainCall + "]", status: 400, code: -32600},
-			"two":                      {body: "[" + plainCall + "," + plainCall + "]", status: 400, code: -32600},
-			"none":                     {body: "[]", status: 400, code: -32600},
-			"space":                    {body: " \n[" + plainCall + "]", status: 400, code: -32600},
-			"without a version header": {body: "[" + plainCall + "]", headers: headers("Mcp-Protocol-Version", ""), status: 400, code: -32600},
-			"by an old version":        {body: "[" + plainCall + "]", headers: headers("Mcp-Protocol-Version", "2025-03-26"), status: 400, code: -32600},
-		},
-		"D7 headers that say other": {
-			"method":                 {body: plainCall, headers: headers("Mcp-Method", "tools/list"), status: 400, code: -32020, in: "modern"},
-			"no method":              {body: plainCall, headers: headers("Mcp-Method", ""), status: 400, code: -32020, in: "modern"},
-			"method in another case": {body: plainCall, headers: headers("Mcp-Method", "Tools/Call"), status: 400, code: -32020, in: "modern"},
-			"name":                   {body: plainCall, headers: headers("Mcp-Name", "change"), status: 400, code: -32020, in: "modern"},
-			"name in Base64":         {body: plainCall, headers: headers("Mcp-Name", "=?base64?Y2hhbmdl?="), status: 400, code: -32020, in: "modern"},
-			"name in broken Base64":  {body: plainCall, headers: headers("Mcp-Name", "=?base64?bG9vaw=?="), status: 400, code: -32020, in: "modern"},
-			"no name":                {body: plainCall, headers: headers("Mcp-Name", ""), status: 400, code: -32020, in: "modern"},
-			"no version":             {body: plainCall, headers: headers("Mcp-Protocol-Version", ""), status: 400, code: -32020, in: "modern"},
-			"a legacy version":       {body: plainCall, headers: headers("Mcp-Protocol-Version", "2025-11-25"), status: 400, code: -32020, in: "modern"},
-			"a version to come":      {body: plainCall, headers: headers("Mcp-Protocol-Version", "2099-01-01"), status: 400, code: -32020, in: "modern"},
-			"a modern one, no _meta": {body: `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{CALL}}`, headers: headers("Mcp-Protocol-Version", modernVersion), status: 400, in: "legacy"},
-			"an unknown legacy one":  {body: plainCall, headers: headers("Mcp-Protocol-Version", "2024-01-01"), status: 400, code: -32600, in: "legacy"},
-			"two names":              {body: plainCall, headers: headers("+Mcp-Name", "look", "+Mcp-Name", "change"), status: 415},
-			"two methods":            {body: plainCall, headers: headers("+Mcp-Method", "tools/call", "+Mcp-Method", "tools/list"), status: 415},
-			"two sessions":           {body: plainCall, headers: headers("+Mcp-Session-Id", "a", "+Mcp-Session-Id", "b"), status: 415},
-			"two versions":           {body: plainCall, headers: headers("+Mcp-Protocol-Version", "2025-11-25", "+Mcp-Protocol-Version", modernVersion), status: 415},
-		},
-		"D8 types of content": {
-			"text/plain":         {body: plainCall, headers: headers("Content-Type", "text/plain"), status: 415},
-			"none":               {body: plainCall, headers: headers("Content-Type", ""), status: 415},
-			"multipart":          {body: plainCall, headers: headers("Content-Type", "multipart/form-data; boundary=x"), status: 415},
-			"form":               {body: plainCall, headers: headers("Content-Type", "application/x-www-form-urlencoded"), status: 415},
-			"JSON by its suffix": {body: plainCall, headers: headers("Content-Type", "application/x+json"), status: 415},
-			"UTF-16":             {body: plainCall, headers: headers("Content-Type", "application/json;charset=utf-16"), status: 415},
-			"UTF-7":              {body: plainCall, headers: headers("Content-Type", `application/json; charset="utf-7"`), status: 415},
-			"two types":          {body: plainCall, headers: headers("+Content-Type", "text/plain"), status: 415},
-			"two in one":         {body: plainCall, headers: headers("Content-Type", "application/json, text/plain"), status: 415},
-			"gzip":               {body: plainCall, headers: headers("Content-Encoding", "gzip"), status: 415},
-			"identity":           {body: plainCall, headers: headers("Content-Encoding", "identity"), status: 415},
-			"no Accept":          {body: plainCall, headers: headers("Accept", ""), status: 406},
-			"Accept of JSON":     {body: plainCall, headers: headers("Accept", "application/json"), status: 406},
-		},
+	s := newSiege(t, camp{})
+	all := map[string]*visitor{"legacy": s.visitor("legacy", nil), "modern": s.visitor("modern", nil)}
+	for name, a := range map[string]attack{
+		"D1 method":                   {body: `{"jsonrpc":"2.0","id":7,"method":"ping","method":"tools/call","params":{CALLMETA}}`, status: 400, code: -32700},
+		"D1 in _meta":                 {body: `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{CALL,"_meta":{"a":1,"a":2}}}`, status: 400, code: -32700},
+		"D2 Method beside":            {body: `{"jsonrpc":"2.0","id":7,"Method":"ping","method":"tools/call","params":{CALLMETA}}`, status: 400, code: -32600},
+		"D2 the Kelvin sign":          {body: `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"ta` + "s\u212a" + `":{},CALLMETA}}`, status: 400, code: -32600},
+		"D3 more":                     {body: plainCall + plainCall, status: 400, code: -32700},
+		"D3 -0":                       {body: `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"x":-0,CALLMETA}}`, status: 400, code: -32600},
+		"D3 not UTF-8":                {body: "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"tools/call\",\"params\":{\"x\":\"\xff\",CALLMETA}}", status: 400, code: -32700},
+		"D3 empty":                    {body: "", status: 400, code: -32700},
+		"D3 both":                     {body: strings.Replace(plainCall, `"id":7`, `"id":7,"result":{}`, 1), status: 400, code: -32600},
+		"D4 1.0":                      {body: strings.Replace(plainCall, "7", "1.0", 1), status: 400, code: -32600},
+		"D4 64 KB":                    {body: strings.Replace(plainCall, "7", `"`+strings.Repeat("i", 64<<10)+`"`, 1), status: 400, code: -32600},
+		"D5 none":                     {body: strings.Replace(plainCall, `"id":7,`, "", 1), status: 400, code: -32600},
+		"D5 null":                     {body: strings.Replace(plainCall, "7", "null", 1), status: 400, code: -32600},
+		"D6 one":                      {body: "[" + plainCall + "]", status: 400, code: -32600},
+		"D6 without a version header": {body: "[" + plainCall + "]", headers: headers("Mcp-Protocol-Version", ""), status: 400, code: -32600},
+		"D6 by an old version":        {body: "[" + plainCall + "]", headers: headers("Mcp-Protocol-Version", "2025-03-26"), status: 400, code: -32600},
+		"D7 no method":                {body: plainCall, headers: headers("Mcp-Method", ""), status: 400, code: -32020, in: "modern"},
+		"D7 name":                     {body: plainCall, headers: headers("Mcp-Name", "change"), status: 400, code: -32020, in: "modern"},
+		"D7 no name":                  {body: plainCall, headers: headers("Mcp-Name", ""), status: 400, code: -32020, in: "modern"},
+		"D7 no version":               {body: plainCall, headers: headers("Mcp-Protocol-Version", ""), status: 400, code: -32020, in: "modern"},
+		"D7 a version to come":        {body: plainCall, headers: headers("Mcp-Protocol-Version", "2099-01-01"), status: 400, code: -32020, in: "modern"},
+		"D7 a modern one, no _meta":   {body: `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{CALL}}`, headers: headers("Mcp-Protocol-Version", modernVersion), status: 400, in: "legacy"},
+		"D7 an unknown legacy one":    {body: plainCall, headers: headers("Mcp-Protocol-Version", "2024-01-01"), status: 400, code: -32600, in: "legacy"},
+		"D7 two names":                {body: plainCall, headers: headers("+Mcp-Name", "look", "+Mcp-Name", "change"), status: 415},
+		"D7 two methods":              {body: plainCall, headers: headers("+Mcp-Method", "tools/call", "+Mcp-Method", "tools/list"), status: 415},
+		"D7 two sessions":             {body: plainCall, headers: headers("+Mcp-Session-Id", "a", "+Mcp-Session-Id", "b"), status: 415},
+		"D7 two versions":             {body: plainCall, headers: headers("+Mcp-Protocol-Version", "2025-11-25", "+Mcp-Protocol-Version", modernVersion), status: 415},
+		"D8 text/plain":               {body: plainCall, headers: headers("Content-Type", "text/plain"), status: 415},
+		"D8 none":                     {body: plainCall, headers: headers("Content-Type", ""), status: 415},
+		"D8 multipart":                {body: plainCall, headers: headers("Content-Type", "multipart/form-data; boundary=x"), status: 415},
+		"D8 form":                     {body: plainCall, headers: headers("Content-Type", "application/x-www-form-urlencoded"), status: 415},
+		"D8 JSON by its suffix":       {body: plainCall, headers: headers("Content-Type", "application/x+json"), status: 415},
+		"D8 UTF-16":                   {body: plainCall, headers: headers("Content-Type", "application/json;charset=utf-16"), status: 415},
+		"D8 UTF-7":                    {body: plainCall, headers: headers("Content-Type", `application/json; charset="utf-7"`), status: 415},
+		"D8 two types":                {body: plainCall, headers: headers("+Content-Type", "text/plain"), status: 415},
+		"D8 two in one":               {body: plainCall, headers: headers("Content-Type", "application/json, text/plain"), status: 415},
+		"D8 gzip":                     {body: plainCall, headers: headers("Content-Encoding", "gzip"), status: 415},
+		"D8 identity":                 {body: plainCall, headers: headers("Content-Encoding", "identity"), status: 415},
+		"D8 no Accept":                {body: plainCall, headers: headers("Accept", ""), status: 406},
+		"D8 Accept of JSON":           {body: plainCall, headers: headers("Accept", "application/json"), status: 406},
 	} {
-		t.Run(group, func(t *testing.T) {
-			s := newSiege(t, camp{})
-			all := map[string]*visitor{"legacy": s.visitor("legacy", nil), "modern": s.visitor("modern", nil)}
-			for name, a := range attacks {
-				for era, v := range all {
-					if a.in != "" && a.in != era {
-						continue
-					}
-					got := v.send(v.fill(a.body), append(v.headers("tools/call", `{"name":"look"}`), a.headers...)...)
-					if got.status != a.status || got.result != nil || a.code != 0 && got.code() != a.code {
-						t.Errorf("%s, %s: %s; want %d and %d", name, era, got, a.status, a.code)
-					}
-				}
+		for era, v := range all {
+			if a.in != "" && a.in != era {
+				continue
 			}
-			s.untouched(t)
-		})
+			got := v.send(v.fill(a.body), append(v.headers("tools/call", `{"name":"look"}`), a.headers...)...)
+			if got.status != a.status || got.result != nil || a.code != 0 && got.code() != a.code {
+				t.Errorf("%s, %s: %s; want %d and %d", name, era, got, a.status, a.code)
+			}
+		}
 	}
+	s.untouched(t)
 }
 
 // fill makes a message of an attack.
@@ -157,19 +96,6 @@ func (v *visitor) fill(body string) string {
 		meta = "," + meta
 	}
 	return strings.NewReplacer("CALL", `"name":"look","arguments":{}`, "META", meta).Replace(body)
-}
-
-// requestsWithoutID are all requests, as notifications.
-func requestsWithoutID() map[string]attack {
-	all := map[string]attack{}
-	for _, method := range allMethods {
-		for name, id := range map[string]string{"no id": "", "id null": `"id":null,`} {
-			all[method+", "+name] = attack{body: `{"jsonrpc":"2.0",` + id + `"method":"` + method + `","params":{CALLMETA}}`, headers: []string{"Mcp-Method", method}, status: 400, code: -32600}
-		}
-	}
-	all["a notification with an id"] = attack{body: `{"jsonrpc":"2.0","id":7,"method":"notifications/initialized","params":{META}}`, status: 400}
-	delete(all, "a notification with an id")
-	return all
 }
 
 // allMethods are the requests of both eras.

@@ -2,22 +2,16 @@ package mcp_test
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/go-jose/go-jose/v4"
 
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
@@ -83,135 +77,53 @@ func flipped(s string, at int) string {
 	return string(b)
 }
 
-// D32: a token that is not good is none, wherever it stands and however often.
+// D33: a token that does not count has its client told where to get one, and none counts anywhere but in its header, once.
+// TestTokensThatDoNotCount of identity has what a token may have wrong with it, and the places.
 func TestTokensThatAreNone(t *testing.T) {
 	t.Parallel()
 	s := newSiege(t, camp{})
-	stranger := mcptest.NewIssuer(t, siegeResource, time.Now)
 	good := s.issuer.Token(t, nil)
-	now := time.Now().Unix()
-	claims := func(c mcptest.Claims) string { return "Bearer " + s.issuer.Token(t, c) }
 	parts := strings.Split(good, ".")
-	header := func(h string) string { return base64.RawURLEncoding.EncodeToString([]byte(h)) }
-	tokens := map[string]string{
-		"none":                      "Bearer " + header(`{"alg":"none","typ":"at+jwt"}`) + "." + parts[1] + ".",
-		"None":                      "Bearer " + header(`{"alg":"None"}`) + "." + parts[1] + "." + parts[2],
-		"HS256 by the public key":   "Bearer " + hs256(t, s.issuer, parts[1]),
-		"RS256, which is not taken": "Bearer " + s.issuer.Sign(t, jose.RS256, nil),
-		"kid that is a path":        "Bearer " + header(`{"alg":"ES256","kid":"../../../../dev/null"}`) + "." + parts[1] + "." + parts[2],
-		"kid that is SQL":           "Bearer " + header(`{"alg":"ES256","kid":"' OR 1=1 --"}`) + "." + parts[1] + "." + parts[2],
-		"a key of its own":          "Bearer " + header(`{"alg":"ES256","jwk":{"kty":"EC","crv":"P-256","x":"AA","y":"AA"}}`) + "." + parts[1] + "." + parts[2],
-		"a key to fetch":            "Bearer " + header(`{"alg":"ES256","jku":"http://127.0.0.1:1/keys"}`) + "." + parts[1] + "." + parts[2],
-		"critical":                  "Bearer " + header(`{"alg":"ES256","kid":"ES256","crit":["exp"],"exp":1}`) + "." + parts[1] + "." + parts[2],
-		"another's aud":             claims(mcptest.Claims{"aud": "https://other.example.com/mcp"}),
-		"auds of others":            claims(mcptest.Claims{"aud": []string{"https://a.example.com", siegeResource + "2"}}),
-		"aud in another case":       claims(mcptest.Claims{"aud": strings.ToUpper(siegeResource)}),
-		"no aud":                    claims(mcptest.Claims{"aud": nil}),
-		"another iss":               claims(mcptest.Claims{"iss": "https://evil.example.com"}),
-		"iss with a slash":          claims(mcptest.Claims{"iss": s.issuer.URL + "/"}),
-		"no iss":                    claims(mcptest.Claims{"iss": nil}),
-		"a stranger's":              "Bearer " + stranger.Token(t, nil),
-		"ended":                     claims(mcptest.Claims{"exp": now - 3600}),
-		"no exp":                    claims(mcptest.Claims{"exp": nil}),
-		"exp as a text":             claims(mcptest.Claims{"exp": "never"}),
-		"not yet":                   claims(mcptest.Claims{"nbf": now + 3600}),
-		"of the future":             claims(mcptest.Claims{"iat": now + 36000, "nbf": now + 36000}),
-		"no sub":                    claims(mcptest.Claims{"sub": nil}),
-		"an empty sub":              claims(mcptest.Claims{"sub": ""}),
-		"sub as a list":             claims(mcptest.Claims{"sub": []string{"alice"}}),
-		"100 KB":                    "Bearer " + strings.Repeat("A", 100<<10),
-		"another signature":         "Bearer " + parts[0] + "." + parts[1] + "." + flipped(parts[2], 5),
-		"other claims":              "Bearer " + parts[0] + "." + header(`{"sub":"root"}`) + "." + parts[2],
-		"cut":                       "Bearer " + parts[0] + "." + parts[1],
-		"more":                      "Bearer " + good + ".x",
-		"Basic":                     "Basic " + base64.StdEncoding.EncodeToString([]byte("alice:"+good)),
-		"no scheme":                 good,
-		"two in one":                "Bearer " + good + ", Bearer " + good,
-		"two words":                 "Bearer " + good + " " + good,
-		"empty":                     "Bearer ",
-		"nothing":                   "",
-	}
-	for _, era := range eras {
-		v := s.visitor(era, nil)
-		for name, authorization := range tokens {
-			body := v.text("tools/call", `{"name":"look","arguments":{}}`)
-			headers := v.headers("tools/call", `{"name":"look"}`)
-			got, err := v.try(t.Context(), http.MethodPost, body, append(headers, "Authorization", authorization)...)
-			if err != nil || got.status != http.StatusUnauthorized && got.status != http.StatusRequestHeaderFieldsTooLarge && got.status != http.StatusBadRequest || got.result != nil {
+	bearer := func(c mcptest.Claims) []string { return []string{"Authorization", "Bearer " + s.issuer.Token(t, c)} }
+	for name, headers := range map[string][]string{
+		"another's aud":     bearer(mcptest.Claims{"aud": "https://other.example.com/mcp"}),
+		"no sub":            bearer(mcptest.Claims{"sub": nil}),
+		"ended":             bearer(mcptest.Claims{"exp": time.Now().Unix() - 3600}),
+		"a stranger's":      {"Authorization", "Bearer " + mcptest.NewIssuer(t, siegeResource, time.Now).Token(t, nil)},
+		"another signature": {"Authorization", "Bearer " + parts[0] + "." + parts[1] + "." + flipped(parts[2], 5)},
+		"nothing":           {"Authorization", ""},
+		"no scheme":         {"Authorization", good},
+		"two in one":        {"Authorization", "Bearer " + good + ", Bearer " + good},
+		"twice":             {"Authorization", "", "+Authorization", "Bearer " + good, "+Authorization", "Bearer " + good},
+		"in a cookie":       {"Authorization", "", "Cookie", "access_token=" + good},
+		"in another header": {"Authorization", "", "Proxy-Authorization", "Bearer " + good, "X-Forwarded-Access-Token", good, "X-Forwarded-User", "alice"},
+		"in the query":      {"Authorization", ""},
+		"100 KB":            {"Authorization", "Bearer " + strings.Repeat("A", 100<<10)},
+	} {
+		for _, era := range eras {
+			there := *s
+			v := there.visitor(era, nil)
+			if name == "in the query" {
+				there.url += "?access_token=" + good
+			}
+			got, err := v.try(t.Context(), http.MethodPost, v.text("tools/call", `{"name":"look","arguments":{}}`), append(v.headers("tools/call", `{"name":"look"}`), headers...)...)
+			if err != nil || got.result != nil || got.status != http.StatusUnauthorized && (got.status != http.StatusRequestHeaderFieldsTooLarge || name != "100 KB") {
 				t.Errorf("%s, %s: %s, %v", name, era, got, err)
 			}
 			if got.status == http.StatusUnauthorized && !strings.Contains(got.header.Get("WWW-Authenticate"), "resource_metadata=") {
 				t.Errorf("%s, %s: it is not told where to get one: %q", name, era, got.header)
 			}
-			for _, place := range elsewhere(v, authorization) {
-				if got := place(body, headers); got.status == http.StatusOK {
-					t.Errorf("%s, %s, elsewhere: %s", name, era, got)
-				}
-			}
-		}
-		// The good one counts nowhere but in its header, once.
-		body, headers := v.text("tools/call", `{"name":"look","arguments":{}}`), v.headers("tools/call", `{"name":"look"}`)
-		for n, place := range elsewhere(v, "Bearer "+good) {
-			if got := place(body, headers); got.status == http.StatusOK {
-				t.Errorf("%s, the good one, place %d: %s", era, n, got)
-			}
 		}
 	}
 	s.untouched(t)
-	for name, aud := range map[string]any{"ours among others": []string{"https://a.example.com", siegeResource}} {
-		if got := s.visitor("modern", mcptest.Claims{"aud": aud}).call("look", `{}`); !got.ran() {
-			t.Errorf("%s: %s", name, got)
-		}
+	if got := s.visitor("modern", mcptest.Claims{"aud": []string{"https://a.example.com", siegeResource}}).call("look", `{}`); !got.ran() {
+		t.Errorf("ours among others: %s", got)
 	}
 	for _, part := range parts[1:] {
 		if strings.Contains(s.logs.String(), part) {
 			t.Error("a token is in the log")
 		}
 	}
-}
-
-// elsewhere are the places of a token that are none: the query, a cookie, other headers, and the header twice.
-func elsewhere(v *visitor, authorization string) (all []func(body string, headers []string) echo) {
-	token := strings.TrimPrefix(authorization, "Bearer ")
-	without := func(headers []string, more ...string) []string {
-		return append(append(append([]string(nil), headers...), "Authorization", ""), more...)
-	}
-	for _, more := range [][]string{
-		{"Cookie", "access_token=" + url.QueryEscape(token) + "; Authorization=" + url.QueryEscape(authorization)},
-		{"Proxy-Authorization", authorization},
-		{"X-Forwarded-Access-Token", token},
-		{"X-Forwarded-User", "alice"},
-		{"+Authorization", authorization, "+Authorization", authorization},
-	} {
-		all = append(all, func(body string, headers []string) echo {
-			got, err := v.try(v.s.t.Context(), http.MethodPost, body, without(headers, more...)...)
-			if err != nil {
-				v.s.t.Error(err)
-			}
-			return got
-		})
-	}
-	return append(all, func(body string, headers []string) echo {
-		there := *v.s
-		there.url += "?access_token=" + url.QueryEscape(token) + "&Authorization=" + url.QueryEscape(authorization)
-		by := &visitor{s: &there, era: v.era, client: v.client, heard: v.heard}
-		got, err := by.try(v.s.t.Context(), http.MethodPost, body, without(headers)...)
-		if err != nil {
-			v.s.t.Error(err)
-		}
-		return got
-	})
-}
-
-// hs256 is a token that is signed with the public keys of the issuer, as if they were a secret.
-func hs256(t testing.TB, i *mcptest.Issuer, claims string) string {
-	t.Helper()
-	set, err := os.ReadFile(i.KeysFile(t))
-	orFail(t, err)
-	text := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"HS256","kid":"ES256"}`)) + "." + claims
-	sum := hmac.New(sha256.New, set)
-	_, _ = io.WriteString(sum, text)
-	return text + "." + base64.RawURLEncoding.EncodeToString(sum.Sum(nil))
 }
 
 // D32: what is open for somebody ends with the token.
@@ -347,7 +259,7 @@ func TestRefusedBeforeTheBodyEndsTheConnection(t *testing.T) {
 	s.untouched(t)
 }
 
-// D35: a server leads the gateway nowhere else.
+// D35: what a definition names is fetched by nobody. TestNothingNamedIsFetched of upstream has what an answer names.
 func TestServersLeadNowhere(t *testing.T) {
 	t.Parallel()
 	var visits atomic.Int64
@@ -357,25 +269,6 @@ func TestServersLeadNowhere(t *testing.T) {
 		_, _ = io.WriteString(w, `{}`)
 	}))
 	t.Cleanup(inside.Close)
-	for _, status := range []int{301, 302, 303, 307, 308, 401, 403} {
-		leads := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Location", inside.URL)
-			w.Header().Set("Refresh", "0; url="+inside.URL)
-			w.Header().Set("Link", "<"+inside.URL+">; rel=preload")
-			w.Header().Set("WWW-Authenticate", `Bearer resource_metadata="`+inside.URL+`", authorization_uri="`+inside.URL+`"`)
-			w.WriteHeader(status)
-		}))
-		t.Cleanup(leads.Close)
-		s := newSiege(t, camp{change: func(c *mcp.Config) {
-			u := c.Upstreams["rec"]
-			u.URL = leads.URL
-			c.Upstreams["rec"] = u
-		}})
-		v := s.stranger("modern", s.issuer.Token(t, nil))
-		if got := v.call("look", `{}`); got.fault == nil || got.code() != -32603 || strings.Contains(got.text, inside.URL) {
-			t.Errorf("%d: %s", status, got)
-		}
-	}
 	tools := strings.ReplaceAll(`[{"name":"look","icons":[{"src":"URL/icon.png"}],"inputSchema":{"$schema":"URL/schema","$ref":"URL/ref","type":"object","properties":{"a":{"$ref":"URL/a"}}}}]`, "URL", inside.URL)
 	s := newSiege(t, camp{answers: mcptest.Answers{Tools: tools}})
 	for _, era := range eras {
@@ -387,21 +280,5 @@ func TestServersLeadNowhere(t *testing.T) {
 	}
 	if n := visits.Load(); n != 0 {
 		t.Errorf("the gateway went where a server led it, %d times", n)
-	}
-}
-
-// D35: an address that is not for servers is not reached, however it is written.
-func TestAddressesThatAreNoServers(t *testing.T) {
-	t.Parallel()
-	for _, address := range []string{"http://169.254.169.254/mcp", "https://[::ffff:169.254.169.254]/mcp", "https://[::ffff:10.0.0.1]/mcp", "https://10.0.0.1/mcp", "https://[fd00:ec2::254]/mcp", "https://0.0.0.0/mcp"} {
-		c := mcp.Config{
-			Listen: "127.0.0.1:0", Resource: siegeResource, PDP: mcp.PDPConfig{URL: "http://127.0.0.1:1"},
-			Identity:  mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice"}},
-			Upstreams: map[string]mcp.UpstreamConfig{"rec": {URL: address}},
-		}
-		if g, err := mcp.New(t.Context(), c, mcp.Deps{}); err == nil {
-			_ = g.Close()
-			t.Errorf("%s is taken", address)
-		}
 	}
 }

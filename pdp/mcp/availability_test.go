@@ -256,6 +256,9 @@ func TestFlappingPDP(t *testing.T) {
 		if got.code() != code || got.ran() != (code == 0) || got.status != http.StatusOK {
 			t.Fatalf("step %d, %q: %s, and it is to be %s", n, lie.Load(), got, want)
 		}
+		if err := s.gateway.Ready(); (err != nil) != (code == -32603) {
+			t.Fatalf("step %d, %q: ready is %v", n, lie.Load(), err)
+		}
 		if asks {
 			m.answered(c.Now(), want == "refused")
 		}

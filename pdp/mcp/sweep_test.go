@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,6 +31,8 @@ func TestSweep(t *testing.T) {
 func sweep(t *testing.T, over, server, era string) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	orFail(t, os.WriteFile(secret, []byte("Bearer "+mark("credential")), 0o600))
+	touched := filepath.Join(t.TempDir(), "touched")
+	odd := []string{"$(touch " + touched + ")", "`touch " + touched + "`", "; touch " + touched, "| touch " + touched, "&& touch " + touched, "> " + touched, "*", "~", "$HOME", "a\nb", `'"\`, ""}
 	s := newSiege(t, camp{
 		program: over == "stdio",
 		answers: mcptest.Answers{Eras: []string{server}, Handle: func(c *mcptest.Call) bool {
@@ -52,6 +55,7 @@ func sweep(t *testing.T, over, server, era string) {
 				u.Auth.HeaderFile = secret
 			} else {
 				u.EnvFiles = map[string]string{"SECRET": secret}
+				u.Command = append(u.Command, odd...)
 			}
 			c.Upstreams["rec"] = u
 			c.Meta = []string{"x-passes"}
@@ -129,77 +133,16 @@ func sweep(t *testing.T, over, server, era string) {
 		if g.Child == nil {
 			continue
 		}
+		if n := len(g.Child.Args) - len(odd); n < 0 || !slices.Equal(g.Child.Args[n:], odd) {
+			t.Errorf("the child has the arguments %q", g.Child.Args)
+		}
 		for _, one := range g.Child.Env {
 			if name, _, _ := strings.Cut(one, "="); name != "SECRET" {
 				t.Errorf("the child has the variable %s", name)
 			}
 		}
 	}
-}
-
-// What cannot be taken out of a result withholds it, and is on record as failed; what can be is on record as done.
-func TestRedactionOnRecord(t *testing.T) {
-	t.Parallel()
-	results := map[string]string{
-		"done":     `"structuredContent":{"ssn":"` + mark("ssn") + `","n":1},"content":[{"type":"text","text":"{\"ssn\":\"` + mark("ssn") + `\",\"n\":1}"},{"type":"text","text":"of ` + mark("ssn") + `"}]`,
-		"not JSON": `"structuredContent":"` + mark("ssn") + `"`,
-		"twice":    `"structuredContent":{"ssn":"a","\u0073sn":"` + mark("ssn") + `"}`,
-		"no list":  `"content":"` + mark("ssn") + `"`,
-	}
-	for _, era := range eras {
-		s := newSiege(t, camp{
-			policies: map[string]string{
-				"a.cedar":          `@id("look") @obligation("mask") permit(principal, action == Action::"tool.invoke", resource); @id("rest") permit(principal, action, resource) unless { action == Action::"tool.invoke" };`,
-				"obligations.yaml": "mask: {type: redact, properties: {fields: [/ssn]}}\n",
-			},
-			answers: mcptest.Answers{Handle: func(c *mcptest.Call) bool {
-				if c.Method != "tools/call" {
-					return false
-				}
-				c.Message(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"` + mark("ssn") + `"}}`)
-				for name, result := range results {
-					if strings.Contains(string(c.Params), `"`+name+`"`) {
-						if c.Modern {
-							result += `,"resultType":"complete"`
-						}
-						c.Result("{" + result + "}")
-						return true
-					}
-				}
-				c.Error(`{"code":-32000,"message":"` + mark("ssn") + `","data":{"ssn":"` + mark("ssn") + `"}}`)
-				return true
-			}},
-		})
-		v := s.visitor(era, nil)
-		for name := range results {
-			got := v.call("look", `{"is":"`+name+`"}`)
-			if got.ran() != (name == "done") {
-				t.Errorf("%s, %s: %s", era, name, got)
-			}
-			if name == "done" && !strings.Contains(got.text, `"n":1`) {
-				t.Errorf("%s: too much is gone: %s", era, got)
-			}
-		}
-		if got := v.call("look", `{"is":"an error"}`); got.code() != -32000 {
-			t.Errorf("%s: %s", era, got)
-		}
-		if strings.Contains(v.heard.String(), mark("ssn")) {
-			t.Errorf("%s: what is to be taken out reached the client:\n%s", era, v.heard)
-		}
-		if strings.Contains(s.logs.String(), mark("ssn")) {
-			t.Errorf("%s: what is to be taken out is in the log", era)
-		}
-		kinds := map[string]int{}
-		for _, line := range s.records() {
-			for _, status := range []string{"failed", "discharged"} {
-				if line.Kind == "receipt" && strings.Contains(line.line, `"`+status+`"`) {
-					kinds[status]++
-				}
-			}
-		}
-		// Two were withheld. Of the answer with a member that comes twice nothing was read, so nothing was left in it.
-		if kinds["failed"] != 2 || kinds["discharged"] != 3 {
-			t.Errorf("%s: on record %v", era, kinds)
-		}
+	if _, err := os.Stat(touched); err == nil {
+		t.Error("a shell has read the arguments of the program")
 	}
 }

@@ -29,7 +29,7 @@ func TestApprovedLies(t *testing.T) {
 	w, pending := o.files(o.call(alice(t), o.a, `{"n":3}`))
 	for _, l := range mcptest.Lies() {
 		if l == "connection: hangs" || l == "connection: drips" {
-			continue // their five seconds each are TestEachLie's
+			continue // their five seconds each are TestLyingPDP's
 		}
 		lie.Store(&l)
 		over := o.meanwhile(func(r *http.Request, _ func() (*http.Response, error)) (*http.Response, error) {
