@@ -12,7 +12,7 @@ import (
 )
 
 // D37, D39, D40: whatever a server answers, its client gets one answer to its own request, in the gateway's own words
-// between messages. ID in an answer is the id of the request.
+// between messages. ID in an answer is the id of the request. TestAnswers of upstream has more of them.
 func TestAnswersOfServers(t *testing.T) {
 	t.Parallel()
 	const fine = `{"jsonrpc":"2.0","id":ID,"result":{"resultType":"complete","content":[{"type":"text","text":"fine"}]}}`
@@ -26,27 +26,16 @@ func TestAnswersOfServers(t *testing.T) {
 		dropped    string // why something is, each time
 	}{
 		"fine":                  {200, "application/json", fine, 0, 0, ""},
-		"Application/JSON":      {200, "Application/JSON; charset=utf-8", fine, 0, 0, ""},
 		"another id":            {200, "application/json", strings.Replace(fine, "ID", "424242", 1), -32603, 0, "foreign_id"},
-		"the id as a string":    {200, "application/json", strings.Replace(fine, "ID", `"ID"`, 1), -32603, 0, "foreign_id"},
-		"no id":                 {200, "application/json", strings.Replace(fine, "ID", "null", 1), -32603, 0, ""},
-		"result and error":      {200, "application/json", strings.Replace(fine, `"result"`, `"error":{"code":1,"message":"m"},"result"`, 1), -32603, 0, ""},
-		"twice, in one":         {200, "application/json", fine + fine, -32603, 0, ""},
-		"a batch":               {200, "application/json", "[" + fine + "]", -32603, 0, "unreadable"},
 		"a result twice":        {200, "application/json", strings.Replace(fine, `"result"`, `"result":{"content":[]},"result"`, 1), -32603, 0, ""},
 		"content twice":         {200, "application/json", strings.Replace(fine, `"content"`, `"content":[],"content"`, 1), -32603, 0, "unreadable"},
-		"no UTF-8":              {200, "application/json", strings.Replace(fine, "fine", "\xff", 1), -32603, 0, "unreadable"},
-		"HTML":                  {200, "text/html", "<html>fine</html>", -32603, 0, ""},
-		"empty":                 {200, "application/json", "", -32603, 0, ""},
 		"a status of 500":       {500, "application/json", fine, -32603, 0, ""},
 		"a task":                {200, "application/json", `{"jsonrpc":"2.0","id":ID,"result":{"resultType":"task","task":{"taskId":"1","status":"working"}}}`, -32603, 0, ""},
 		"too large":             {200, "application/json", strings.Replace(fine, "fine", strings.Repeat("x", 80<<10), 1), -32603, 0, ""},
 		"two events":            {200, "text/event-stream", event(fine) + event(strings.Replace(fine, "fine", "later", 1)), 0, 0, "after_response"},
 		"another, then its own": {200, "text/event-stream", event(strings.Replace(fine, "ID", "99", 1)) + event(fine), 0, 0, "foreign_id"},
 		"progress of another":   {200, "text/event-stream", event(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p999","progress":1}}`) + event(fine), 0, 0, "progress of another request"},
-		"an event cut":          {200, "text/event-stream", "event: message\ndata: " + fine[:40], -32603, 0, ""},
 		"a stream of nothing":   {200, "text/event-stream", ": hello\n\n", -32603, 0, ""},
-		"a message in two":      {200, "text/event-stream", "data: " + strings.Replace(fine, `,"result"`, "\ndata: ,\"result\"", 1) + "\n\n", 0, 0, ""},
 		"split":                 {200, "application/json", strings.Replace(fine, "fine", `fine\n\ndata: {\"jsonrpc\":\"2.0\",\"id\":ID,\"result\":{}}\n\n\r\r`+"\u2028\u2029", 1), 0, 0, ""},
 		"between tokens":        {200, "application/json", strings.Replace(fine, `,"result"`, "\r\n\r\n,\n\n\"result\"", 1), 0, 0, ""},
 	} {

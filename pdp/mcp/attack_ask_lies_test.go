@@ -1,7 +1,6 @@
 package mcp_test
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/mcp"
 )
@@ -219,27 +217,4 @@ func (w *world) insists(v *visitor, tool, arguments string) echo {
 func asksFormOf(got echo) (q stateAsked, ok bool) {
 	ok = got.result != nil && json.Unmarshal(got.result, &q) == nil && q.State != "" && len(q.Requests) == 1
 	return q, ok
-}
-
-// asksOrEnds calls a tool in the legacy era: either it is asked something, or the call ends.
-func (v *visitor) asksOrEnds(tool, arguments string) (c *called, got echo) {
-	v.s.t.Helper()
-	answer := v.answerTo(tool, arguments)
-	v.s.t.Cleanup(func() { _ = answer.Body.Close() })
-	c = &called{lines: bufio.NewScanner(answer.Body)}
-	c.lines.Buffer(nil, 64<<20)
-	var all strings.Builder
-	for c.lines.Scan() {
-		var m struct {
-			ID     jsontext.Value
-			Method string
-		}
-		all.WriteString(c.lines.Text() + "\n")
-		data, _ := strings.CutPrefix(c.lines.Text(), "data: ")
-		if json.Unmarshal([]byte(data), &m, json.MatchCaseInsensitiveNames(true)) == nil && m.Method == "elicitation/create" {
-			c.id, c.asks = string(m.ID), data
-			return c, got
-		}
-	}
-	return nil, readAnswer(answer, []byte(all.String()))
 }

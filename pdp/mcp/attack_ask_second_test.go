@@ -16,28 +16,6 @@ import (
 	"policy-service/pdp/seal"
 )
 
-// D25: what a client says that its user agreed to counts where policy lets a form count, and is on record as a form. No
-// person need have seen it: this is what policies are told by context.via.
-func TestAskAttackD25RawAccept(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			w := newPeople(t, land{})
-			alice := w.client(era)
-			d := alice.dialogue("confirm", `{"n":1}`)
-			id := w.asks("confirm")
-			d.answer(alice, saysYes)
-			if got := d.end(); !got.ran() || len(w.forwarded("confirm")) != 1 {
-				t.Errorf("%s", got)
-			}
-			if want := []string{`approve user::"alice" form key:gateway`}; !slices.Equal(w.votes(id), want) {
-				t.Errorf("they say %q", w.votes(id))
-			}
-		})
-	}
-}
-
 // awayFromForms has policies let no form count for anything.
 var awayFromForms = map[string]string{"away.cedar": `@id("no-form") forbid (principal, action == Action::"approval.decide", resource is Approval) when { context.via == "form" };`}
 

@@ -17,7 +17,7 @@ import (
 
 // The token of a person goes to the PDP beside the gateway's key, on the two routes of a form, and nowhere else: not to a
 // server, and into no log, error, state, id or file. Nor does the gateway's key leave for anybody but the PDP. What a client
-// brings in headers of those names changes nothing of it.
+// brings in headers of those names changes nothing of it, and makes it nobody else: the PDP is asked as it is without them.
 func TestAskAttackSecrets(t *testing.T) {
 	t.Parallel()
 	for _, era := range eras {
@@ -58,12 +58,21 @@ func TestAskAttackSecrets(t *testing.T) {
 			if got := hurried.call("second-person", `{"n":1}`, posing(posed)...); owed(got) == "" {
 				t.Errorf("posing: %s", got)
 			}
+			before := len(tap.questions())
+			for _, headers := range [][]string{nil, posing(posed)} {
+				if got := hurried.call("free", `{}`, headers...); !got.ran() {
+					t.Errorf("posing by %q: %s", headers, got)
+				}
+			}
+			if q := tap.questions()[before:]; len(q) != 2 || q[0] != q[1] {
+				t.Errorf("the PDP is asked %q", q)
+			}
 			beside := 0
 			for _, q := range tap.all() {
 				for name, values := range q.header {
 					text := strings.Join(values, " ")
 					switch {
-					case strings.Contains(text, posed) || strings.Contains(text, bobs):
+					case strings.Contains(text, posed) || strings.Contains(text, bobs) || strings.HasPrefix(name, "X-Forwarded-A") || name == "Cookie":
 						t.Errorf("%s %s has a posed token in %s", q.verb, q.path, name)
 					case name == "Authorization" && text == "Bearer "+w.keys["gateway"]:
 					case name == "Approver-Token" && text == alice.token && len(values) == 1 && q.ofPerson():
@@ -83,6 +92,9 @@ func TestAskAttackSecrets(t *testing.T) {
 			everywhere := map[string]string{"the log": w.logs.String(), "what the client is told": seen.String() + alice.heard.String() + hurried.heard.String()}
 			for n, g := range w.rec.Got() {
 				everywhere[fmt.Sprintf("message %d to the server", n)] = string(g.Body) + g.Target + fmt.Sprint(g.Header)
+				if strings.Contains(fmt.Sprint(g.Header), "Approver") {
+					t.Errorf("the server gets the headers %q", g.Header)
+				}
 			}
 			for what, secret := range secrets {
 				for where, text := range everywhere {

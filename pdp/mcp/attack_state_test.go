@@ -2,7 +2,6 @@ package mcp_test
 
 import (
 	"bufio"
-	"encoding/base64"
 	"fmt"
 	"maps"
 	"net/http"
@@ -212,32 +211,10 @@ func forgeries(t testing.TB, s *siege, alice *visitor, asked, other stateAsked, 
 	t.Helper()
 	answers := `{"` + asked.key() + `":` + accepted + `}`
 	all := map[string]echo{}
-	raw, err := base64.RawURLEncoding.DecodeString(asked.State)
-	orFail(t, err)
-	for name, state := range map[string]string{
-		"forged":             inText(base64.RawURLEncoding.EncodeToString([]byte(strings.Repeat("forged", 20)))),
-		"empty":              `""`,
-		"null":               `null`,
-		"a number":           `5`,
-		"an object":          `{"Held":"x","theirs":"theirs"}`,
-		"plain":              inText(`{"theirs":"\"theirs\""}`),
-		"the server's own":   `"theirs"`,
-		"cut at its end":     inText(asked.State[:len(asked.State)-2]),
-		"half":               inText(asked.State[:len(asked.State)/2]),
-		"longer":             inText(asked.State + "AAAA"),
-		"padded":             inText(asked.State + "="),
-		"with a space":       inText(" " + asked.State),
-		"the key":            inText(asked.key()),
-		"of other arguments": inText(other.State),
-		"two in one":         inText(asked.State + other.State),
-		"large":              inText(strings.Repeat("A", 64<<10)),
-	} {
+	bad := damaged(t, asked, other)
+	bad["null"], bad["the server's own"] = `null`, `"theirs"`
+	for name, state := range bad {
 		all[name] = alice.retry("look", arguments, state, answers)
-	}
-	for n := 0; n < len(raw); n += 7 {
-		changed := slices.Clone(raw)
-		changed[n] ^= 1
-		all[fmt.Sprintf("byte %d changed", n)] = alice.retry("look", arguments, inText(base64.RawURLEncoding.EncodeToString(changed)), answers)
 	}
 	state := inText(asked.State)
 	for name, claims := range map[string]mcptest.Claims{"another person": {"sub": "bob"}, "another agent": {"client_id": "agent-2"}} {
@@ -381,36 +358,48 @@ type called struct {
 // answerTo calls a tool, and has of the answer what comes before its body.
 func (v *visitor) answerTo(tool, arguments string) *http.Response {
 	v.s.t.Helper()
-	params := `{"name":"` + tool + `","arguments":` + arguments + `}`
-	r, err := http.NewRequestWithContext(v.s.t.Context(), http.MethodPost, v.s.url, strings.NewReader(v.text("tools/call", params)))
-	orFail(v.s.t, err)
-	for all := range slices.Chunk(v.headers("tools/call", params), 2) {
-		r.Header.Set(all[0], all[1])
-	}
-	answer, err := v.client.Do(r)
-	orFail(v.s.t, err)
-	return answer
+	return v.opens(v.s.t.Context(), http.MethodPost, "tools/call", `{"name":"`+tool+`","arguments":`+arguments+`}`)
 }
 
 // asked calls a tool, and reads on until it is asked something.
 func (v *visitor) asked(tool, arguments string) called {
 	v.s.t.Helper()
+	c, got := v.asksOrEnds(tool, arguments)
+	if c == nil {
+		v.s.t.Fatalf("nothing is asked: %s", got)
+	}
+	return *c
+}
+
+// asksOrEnds calls a tool: either the client is asked something, or the call ends.
+func (v *visitor) asksOrEnds(tool, arguments string) (c *called, got echo) {
+	v.s.t.Helper()
 	answer := v.answerTo(tool, arguments)
 	v.s.t.Cleanup(func() { _ = answer.Body.Close() })
-	c := called{lines: bufio.NewScanner(answer.Body)}
+	c = &called{lines: bufio.NewScanner(answer.Body)}
+	c.lines.Buffer(nil, 64<<20)
+	if text, asks := c.next(); !asks {
+		return nil, readAnswer(answer, []byte(text))
+	}
+	return c, got
+}
+
+// next reads on until the client is asked something, and reports whether it is. Said is all that was read.
+func (c *called) next() (said string, asks bool) {
+	var all strings.Builder
 	for c.lines.Scan() {
 		var m struct {
 			ID     jsontext.Value
 			Method string
 		}
+		all.WriteString(c.lines.Text() + "\n")
 		data, _ := strings.CutPrefix(c.lines.Text(), "data: ")
 		if json.Unmarshal([]byte(data), &m, json.MatchCaseInsensitiveNames(true)) == nil && m.Method == "elicitation/create" {
 			c.id, c.asks = string(m.ID), data
-			return c
+			return all.String(), true
 		}
 	}
-	v.s.t.Fatalf("nothing is asked: %d, %v", answer.StatusCode, c.lines.Err())
-	return c
+	return all.String(), false
 }
 
 // rest is what comes until the answer ends.

@@ -476,19 +476,7 @@ func (f *flooded) idleSessions(t *testing.T) {
 // listens opens a stream on which nothing will be said.
 func (f *flooded) listens(t *testing.T, v *visitor, verb string) *http.Response {
 	t.Helper()
-	const params = `{"notifications":{"toolsListChanged":true}}`
-	body := ""
-	if verb == http.MethodPost {
-		body = v.text("subscriptions/listen", params)
-	}
-	r, err := http.NewRequestWithContext(t.Context(), verb, v.s.url, strings.NewReader(body))
-	orFail(t, err)
-	for h := v.headers("subscriptions/listen", params); len(h) > 1; h = h[2:] {
-		r.Header.Set(h[0], h[1])
-	}
-	answer, err := v.client.Do(r)
-	orFail(t, err)
-	return answer
+	return v.opens(t.Context(), verb, "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`)
 }
 
 // largeHeaders sends headers that are too large, and too many.

@@ -43,59 +43,28 @@ func TestThePageKnowsWhatOnePersonRecords(t *testing.T) {
 	}
 }
 
-// TestListenersAreInNobodysWay has somebody listen who may have one request under way, and call meanwhile.
-func TestListenersAreInNobodysWay(t *testing.T) {
+// Large results, and programs that start for clients who come and go, count for more than one request of their person.
+func TestWhatCostsMoreCountsForMore(t *testing.T) {
 	t.Parallel()
-	upstream := mcptest.NewRecorder(t, mcptest.Answers{Tools: oneTool})
-	at, _ := through(t, passage{name: "up", upstream: upstream.URL, change: func(c *mcp.Config) { c.Limits.PerPrincipal.Concurrent = 1 }})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	stream := listening(ctx, t, at) // it has begun when its header comes
-	defer func() { _ = stream.Close() }()
-	if got := send(t, at, toolCall); !strings.Contains(got, `"ran"`) {
-		t.Error(got)
-	}
-}
-
-// Large results count for more than one request of their person: a person who calls for nothing else has no more of them read.
-func TestLargeResultsCountForMore(t *testing.T) {
-	t.Parallel()
-	s := newSiege(t, camp{
-		answers: mcptest.Answers{Handle: func(c *mcptest.Call) bool {
-			if c.Method != "tools/call" {
-				return false
+	large := mcptest.Answers{Results: map[string]string{"tools/call": `{"resultType":"complete","content":[{"type":"text","text":"` + strings.Repeat("x", 1<<20) + `"}]}`}}
+	for name, of := range map[string]struct {
+		camp        camp
+		burst, want int
+	}{
+		"results of 1 MiB": {camp{answers: large}, 20, 4},
+		"programs":         {camp{program: true}, 100, 5},
+	} {
+		of.camp.change = func(c *mcp.Config) { c.Limits.Rate, c.Limits.Burst = 0.01, int64(of.burst) }
+		s, taken := newSiege(t, of.camp), 0
+		for n := range 20 {
+			v := s.stranger("modern", s.issuer.Token(t, mcptest.Claims{"sub": "mallory", "client_id": fmt.Sprint("client-", n)}))
+			if got := v.call("look", `{}`); got.code() == 0 {
+				taken++
 			}
-			c.Result(`{"resultType":"complete","content":[{"type":"text","text":"` + strings.Repeat("x", 1<<20) + `"}]}`)
-			return true
-		}},
-		change: func(c *mcp.Config) { c.Limits.Rate, c.Limits.Burst = 0.01, 20 },
-	})
-	taken := 0
-	for n := range 20 {
-		v := s.stranger("modern", s.issuer.Token(t, mcptest.Claims{"sub": "mallory", "client_id": fmt.Sprint("client-", n)}))
-		if got := v.call("look", `{}`); got.code() == 0 {
-			taken++
 		}
-	}
-	if taken != 4 {
-		t.Errorf("%d results of 1 MiB were taken of 20 requests, want 4", taken)
-	}
-}
-
-// TestProgramsThatStartCountForMore: clients of one person that come and go cost everybody the start of a program each, which is the work of many
-// messages. They start no more of them than the person's rate pays for.
-func TestProgramsThatStartCountForMore(t *testing.T) {
-	t.Parallel()
-	s := newSiege(t, camp{program: true, change: func(c *mcp.Config) { c.Limits.Rate, c.Limits.Burst = 0.01, 100 }})
-	called := 0
-	for n := range 20 {
-		v := s.stranger("modern", s.issuer.Token(t, mcptest.Claims{"sub": "mallory", "client_id": fmt.Sprint("client-", n)}))
-		if got := v.call("look", `{}`); got.code() == 0 {
-			called++
+		if taken != of.want {
+			t.Errorf("%s: %d of 20 requests were taken, want %d", name, taken, of.want)
 		}
-	}
-	if called != 5 {
-		t.Errorf("%d programs were started, want 5", called)
 	}
 }
 

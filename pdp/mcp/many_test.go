@@ -139,6 +139,9 @@ func TestManyRoutes(t *testing.T) {
 					}
 					want[name] = append(want[name], "look"+arguments)
 				}
+				if got := v.ask("odd/method", `{"name":"a__look","uri":"mem://a/"}`); got.code() != -32601 {
+					t.Errorf("%s: %s", era, got)
+				}
 				for _, nobody := range []string{"look", "c__look", "a__", "__look", "a_look", "A__look", "a__absent", "a__a__look", "a-b_look", "rec__look", "a__b__look", "b__a__look"} {
 					if got := v.call(nobody, `{}`); got.code() != -32602 || !strings.Contains(got.text, "unknown tool") {
 						t.Errorf("%s: %q: %s", era, nobody, got)
@@ -159,18 +162,6 @@ func TestManyRoutes(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// Only the server that a call is for is opened for it.
-func TestManyOpenWhatTheyNeed(t *testing.T) {
-	t.Parallel()
-	m := newMany(t, camp{}, map[string]manyServer{"a": {}, "b": {}})
-	if got := m.person(nil).call("b__look", `{}`); !got.ran() {
-		t.Fatal(got)
-	}
-	if n := len(m.recs["a"].Got()); n > 0 {
-		t.Errorf("the other server got %d messages", n)
 	}
 }
 
@@ -227,21 +218,5 @@ func TestManyRouteByPromptAndURI(t *testing.T) {
 				t.Errorf("the third server got %d", n)
 			}
 		})
-	}
-}
-
-// A method that nobody knows is no server's.
-func TestManyAndUnknownMethods(t *testing.T) {
-	t.Parallel()
-	m := newMany(t, camp{}, map[string]manyServer{"a": {}, "b": {}})
-	for _, era := range eras {
-		if got := m.visitor(era, nil).ask("odd/method", `{"name":"a__look","uri":"mem://a/"}`); got.code() != -32601 {
-			t.Errorf("%s: %s", era, got)
-		}
-	}
-	for name, rec := range m.recs {
-		if n := len(rec.Executed()); n > 0 {
-			t.Errorf("%s got %d", name, n)
-		}
 	}
 }

@@ -95,17 +95,9 @@ func TestManyProgressAndCancellation(t *testing.T) {
 				m := newMany(t, camp{}, map[string]manyServer{"a": {answers: answers}, "b": {}})
 				v := m.visitor(era, nil)
 				v.meta = `,"progressToken":"mine"`
-				params := `{"name":"a__look","arguments":{}}`
 				ctx, giveUp := context.WithTimeout(t.Context(), time.Minute)
 				defer giveUp()
-				r, err := http.NewRequestWithContext(ctx, http.MethodPost, v.s.url, strings.NewReader(v.text("tools/call", params)))
-				orFail(t, err)
-				headers := v.headers("tools/call", params)
-				for i := 0; i < len(headers); i += 2 {
-					r.Header.Set(headers[i], headers[i+1])
-				}
-				a, err := v.client.Do(r)
-				orFail(t, err)
+				a := v.opens(ctx, http.MethodPost, "tools/call", `{"name":"a__look","arguments":{}}`)
 				defer func() { _ = a.Body.Close() }()
 				text := make([]byte, 1024)
 				for heard := ""; !strings.Contains(heard, `"progressToken":"mine"`); {

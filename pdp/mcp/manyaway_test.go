@@ -2,6 +2,7 @@ package mcp_test
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -12,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
@@ -78,7 +81,8 @@ func (d *manyDoor) before(t testing.TB) func(string) string {
 
 var manyModernOrLegacy = map[string]mcptest.Answers{"legacy": {Eras: []string{"legacy"}}, "modern": {Eras: []string{"modern"}}}
 
-// A server that is away leaves the others as they are. Clients are told when it is back.
+// A server that is away leaves the others as they are, and the metric says which it is. Clients are told when it is back, also
+// one that listens only after that.
 func TestManyAway(t *testing.T) {
 	t.Parallel()
 	for up, answers := range manyModernOrLegacy {
@@ -86,8 +90,11 @@ func TestManyAway(t *testing.T) {
 			t.Run(era+" to "+up, func(t *testing.T) {
 				t.Parallel()
 				door := &manyDoor{state: "away"}
-				m := newMany(t, camp{}, map[string]manyServer{"a": {answers: answers}, "b": {answers: answers, before: door.before(t)}})
-				v := m.visitor(era, nil)
+				reader := sdkmetric.NewManualReader()
+				m := newMany(t, camp{deps: mcp.Deps{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))}}, map[string]manyServer{
+					"a": {answers: answers}, "b": {answers: answers, before: door.before(t)},
+				})
+				v, later := m.visitor(era, nil), m.visitor(era, mcptest.Claims{"client_id": "agent-2"})
 				list := func(want ...string) {
 					t.Helper()
 					if names := manyNames(t, v.ask("tools/list", `{}`), "tools", "name"); !slices.Equal(names, want) {
@@ -95,6 +102,9 @@ func TestManyAway(t *testing.T) {
 					}
 				}
 				list("a__look", "a__change")
+				if got := later.ask("tools/list", `{}`); strings.Contains(got.text, "b__look") {
+					t.Error(got)
+				}
 				if names := manyNames(t, v.ask("prompts/list", `{}`), "prompts", "name"); !slices.Equal(names, []string{"a__greet"}) {
 					t.Errorf("the prompts are %q", names)
 				}
@@ -106,6 +116,9 @@ func TestManyAway(t *testing.T) {
 				}
 				if err := m.gateway.Ready(); err == nil || !strings.Contains(err.Error(), "the MCP server b did not answer") || strings.Contains(err.Error(), "server a") {
 					t.Errorf("ready: %v", err)
+				}
+				if got := manyAvailable(t, reader); !maps.Equal(got, map[string]int64{"pdp": 1, "servera": 1, "serverb": 0}) {
+					t.Errorf("available are %v", got)
 				}
 				if !strings.Contains(m.logs.String(), `"a server is left out","server":"b"`) {
 					t.Error("the log does not say so")
@@ -124,9 +137,17 @@ func TestManyAway(t *testing.T) {
 					}
 				}
 				list("a__look", "a__change", "b__look", "b__change")
-				if err := m.gateway.Ready(); err != nil {
-					t.Errorf("ready: %v", err)
+				if err, got := m.gateway.Ready(), manyAvailable(t, reader); err != nil || got["serverb"] != 1 {
+					t.Errorf("ready: %v, available are %v", err, got)
 				}
+				if got := later.call("b__look", `{}`); !got.ran() {
+					t.Error(got)
+				}
+				owed := later.stream(manyListens)
+				if era == "modern" {
+					owed.hears("acknowledged")
+				}
+				owed.hears("tools/list_changed")
 				door.set("away") // between list and call
 				if got := v.call("b__look", `{}`); got.code() != -32603 {
 					t.Error(got)
@@ -137,6 +158,28 @@ func TestManyAway(t *testing.T) {
 			})
 		}
 	}
+}
+
+// manyAvailable is what the metric says of the PDP and the servers.
+func manyAvailable(t testing.TB, reader sdkmetric.Reader) map[string]int64 {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	orFail(t, reader.Collect(t.Context(), &all))
+	got := map[string]int64{}
+	for _, scope := range all.ScopeMetrics {
+		for _, metric := range scope.Metrics {
+			gauge, ok := metric.Data.(metricdata.Gauge[int64])
+			if !ok || metric.Name != "policy_service.mcp.available" {
+				continue
+			}
+			for _, p := range gauge.DataPoints {
+				of, _ := p.Attributes.Value("of")
+				server, _ := p.Attributes.Value("server")
+				got[of.AsString()+server.AsString()] = p.Value
+			}
+		}
+	}
+	return got
 }
 
 // If all are away it is the error that it is with one, and if the PDP is away no list is a shorter one.

@@ -69,17 +69,11 @@ type manyStream struct {
 func (v *visitor) stream(params string) *manyStream {
 	v.s.t.Helper()
 	ctx, cancel := context.WithTimeout(v.s.t.Context(), time.Minute)
-	verb, body, headers := http.MethodGet, "", v.headers("", "")
+	verb := http.MethodGet
 	if v.era == "modern" {
-		verb, body, headers = http.MethodPost, v.text("subscriptions/listen", params), v.headers("subscriptions/listen", params)
+		verb = http.MethodPost
 	}
-	r, err := http.NewRequestWithContext(ctx, verb, v.s.url, strings.NewReader(body))
-	orFail(v.s.t, err)
-	for i := 0; i < len(headers); i += 2 {
-		r.Header.Set(headers[i], headers[i+1])
-	}
-	a, err := v.client.Do(r)
-	orFail(v.s.t, err)
+	a := v.opens(ctx, verb, "subscriptions/listen", params)
 	if a.StatusCode != http.StatusOK {
 		v.s.t.Fatal(a.Status)
 	}
@@ -235,29 +229,4 @@ func TestManyStreamMissesNothing(t *testing.T) {
 	there.url = served.URL + mcp.Endpoint
 	listener := &visitor{s: &there, era: v.era, token: v.token, session: v.session, client: v.client, heard: &kept{}}
 	listener.stream("").hears("list_changed")
-}
-
-// Who listens only after a server is back is told that there is more than was listed.
-func TestManyOwedIsToldLater(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			door := &manyDoor{state: "away"}
-			m := newMany(t, camp{}, map[string]manyServer{"a": {}, "b": {before: door.before(t)}})
-			v := m.visitor(era, nil)
-			if names := manyNames(t, v.ask("tools/list", `{}`), "tools", "name"); !slices.Equal(names, []string{"a__look", "a__change"}) {
-				t.Fatalf("the tools are %q", names)
-			}
-			door.set("")
-			if got := v.call("b__look", `{}`); !got.ran() {
-				t.Fatal(got)
-			}
-			s := v.stream(manyListens)
-			if era == "modern" {
-				s.hears("acknowledged")
-			}
-			s.hears("tools/list_changed")
-		})
-	}
 }

@@ -72,11 +72,11 @@ func TestManyQuestions(t *testing.T) {
 	m := newMany(t, camp{policies: map[string]string{"a.cedar": `
 			permit (principal, action in [Action::"initialize", Action::"tools/list"], resource);
 			permit (principal, action == Action::"tool.invoke", resource == tool::"a:look.at");
-			permit (principal, action == Action::"declared", resource == own::"look.at");
+			permit (principal, action == Action::"declared", resource is own);
 			permit (principal, action == Action::"mapped", resource == mine::"b__look");`},
 		change: func(c *mcp.Config) {
 			c.Mappings = map[string]config.Object{"tools/call b:look": []byte(`{"evaluation":{"subject":{"type":"identity","id":"$token.sub"},"action":{"name":"mapped"},"resource":{"type":"mine","id":"$params.name"}}}`)}
-		}}, map[string]manyServer{"a": {answers: mcptest.Answers{Tools: "[" + manyTool("look.at", declared) + "]"}}, "b": {}})
+		}}, map[string]manyServer{"a": {answers: mcptest.Answers{Tools: "[" + manyTool("look.at", declared) + "," + manyTool("change", declared) + "]"}}, "b": {}})
 	v := m.visitor("legacy", nil)
 	names := manyNames(t, v.ask("tools/list", `{}`), "tools", "name")
 	if len(names) != 2 || !strings.HasPrefix(names[0], "a__look_at_") || names[1] != "b__look" {
@@ -87,7 +87,12 @@ func TestManyQuestions(t *testing.T) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
-	if got := v.call("b__change", `{}`); got.code() != -32001 || got.status != http.StatusOK {
-		t.Error(got)
+	for _, name := range []string{"b__change", "a__change"} { // of the second only what its server makes of the question is permitted
+		if got := v.call(name, `{}`); got.code() != -32001 || got.status != http.StatusOK {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	if got := m.ran("a"); len(got) != 1 {
+		t.Errorf("a ran %q", got)
 	}
 }

@@ -7,9 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
-
 	"policy-service/pdp/mcp"
 )
 
@@ -55,39 +52,4 @@ func TestManyOverStdio(t *testing.T) {
 	go func() { _, _ = io.Copy(io.Discard, heard) }() // who it is, its client may be told last of all
 	orFail(t, says.Close())
 	orFail(t, <-served)
-}
-
-// Which server is away, the metric says.
-func TestManyMetric(t *testing.T) {
-	t.Parallel()
-	door := &manyDoor{state: "away"}
-	reader := sdkmetric.NewManualReader()
-	m := newMany(t, camp{deps: mcp.Deps{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))}}, map[string]manyServer{"a": {}, "b": {before: door.before(t)}})
-	available := func() map[string]int64 {
-		var all metricdata.ResourceMetrics
-		orFail(t, reader.Collect(t.Context(), &all))
-		got := map[string]int64{}
-		for _, scope := range all.ScopeMetrics {
-			for _, metric := range scope.Metrics {
-				gauge, ok := metric.Data.(metricdata.Gauge[int64])
-				if !ok || metric.Name != "policy_service.mcp.available" {
-					continue
-				}
-				for _, p := range gauge.DataPoints {
-					of, _ := p.Attributes.Value("of")
-					server, _ := p.Attributes.Value("server")
-					got[of.AsString()+server.AsString()] = p.Value
-				}
-			}
-		}
-		return got
-	}
-	v := m.person(nil)
-	for state, want := range map[string]int64{"away": 0, "": 1} {
-		door.set(state)
-		v.call("b__look", `{}`)
-		if got := available(); len(got) != 3 || got["pdp"] != 1 || got["servera"] != 1 || got["serverb"] != want {
-			t.Errorf("%q: %v", state, got)
-		}
-	}
 }

@@ -326,6 +326,23 @@ func (v *visitor) try(ctx context.Context, verb, body string, headers ...string)
 	return readAnswer(response, text), err
 }
 
+// opens sends a request, and has of the answer what comes before its body.
+func (v *visitor) opens(ctx context.Context, verb, method, params string) *http.Response {
+	v.s.t.Helper()
+	body := ""
+	if verb == http.MethodPost {
+		body = v.text(method, params)
+	}
+	r, err := http.NewRequestWithContext(ctx, verb, v.s.url, strings.NewReader(body))
+	orFail(v.s.t, err)
+	for all := range slices.Chunk(v.headers(method, params), 2) {
+		r.Header.Set(all[0], all[1])
+	}
+	answer, err := v.client.Do(r)
+	orFail(v.s.t, err)
+	return answer
+}
+
 // echo is what came of a request.
 type echo struct {
 	status int
