@@ -17,7 +17,6 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"policy-service/pdp/mcp"
-	"policy-service/pdp/mcp/mcptest"
 )
 
 // lines is a client over the standard streams.
@@ -68,6 +67,14 @@ func (l *lines) hears(want string) (id string, got echo) {
 	return string(m.ID), readAnswer(&http.Response{StatusCode: http.StatusOK}, slices.Clone(l.heard.Bytes()))
 }
 
+// ends fails unless the next message answers a call, and the call ends so.
+func (l *lines) ends(id string, want ending) {
+	l.t.Helper()
+	if _, got := l.hears(`"id":` + id); endingOf(l.t, got) != want {
+		l.t.Errorf("%s, want %s", got, want)
+	}
+}
+
 func (l *lines) reply(id, result string) {
 	l.t.Helper()
 	l.say(`{"jsonrpc":"2.0","id":` + id + `,"result":` + result + `}`)
@@ -86,9 +93,7 @@ func TestApproveLegacyStdio(t *testing.T) {
 		id, _ := l.hears(`"elicitation/create"`)
 		l.reply(inText(w.asks("confirm")), saysYes) // by no id of ours
 		l.reply(id, one.answer)
-		if _, got := l.hears(fmt.Sprintf(`"id":%d`, 10+n)); endingOf(t, got) != one.want {
-			t.Errorf("%s, want %s", got, one.want)
-		}
+		l.ends(fmt.Sprint(10+n), one.want)
 	}
 	w.ran("confirm", `{"case":"`+string(itRuns)+`"}`)
 	id := w.asks("confirm")
@@ -97,24 +102,16 @@ func TestApproveLegacyStdio(t *testing.T) {
 	l.call("2", "confirm", `{"case":"`+string(mustAsk)+`"}`)
 	asked, _ := l.hears(`"elicitation/create"`)
 	l.call("3", "free", `{}`)
-	if _, got := l.hears(`"id":3`); !got.ran() {
-		t.Errorf("%s", got)
-	}
+	l.ends("3", itRuns)
 	l.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
-	if _, got := l.hears(`"id":2`); endingOf(t, got) != mustAsk {
-		t.Errorf("%s", got)
-	}
+	l.ends("2", mustAsk)
 	// The person answers all the same: the same call goes on from there, and nobody is asked again.
 	l.reply(asked, saysYes)
-	mcptest.Until(t, "it is approved", func() bool { return w.approval(id).Status == "approved" })
+	w.becomes(id, "approved")
 	l.call("4", "confirm", `{"case":"`+string(mustAsk)+`"}`)
-	if _, got := l.hears(`"id":4`); endingOf(t, got) != itRuns {
-		t.Errorf("%s", got)
-	}
+	l.ends("4", itRuns)
 	w.ran("confirm", `{"case":"`+string(itRuns)+`"}`, `{"case":"`+string(mustAsk)+`"}`)
-	if want := []string{`approve user::"alice" form key:gateway`}; !slices.Equal(w.votes(id), want) {
-		t.Errorf("they say %q", w.votes(id))
-	}
+	w.voted(id, "approve"+byForm)
 }
 
 // What the PDP decides by an answer may be heard before the PDP has said so to who brought it: the client has answered all the
@@ -140,9 +137,7 @@ func TestApproveLegacyHeardFirst(t *testing.T) {
 	l.call("1", "confirm", `{}`)
 	asked, _ := l.hears(`"elicitation/create"`)
 	l.reply(asked, saysYes)
-	if _, got := l.hears(`"id":1`); endingOf(t, got) != itRuns {
-		t.Errorf("%s", got)
-	}
+	l.ends("1", itRuns)
 }
 
 // If the streams end while people are asked, the call is given up.
@@ -154,7 +149,7 @@ func TestApproveLegacyStdioEnds(t *testing.T) {
 	l.hears(`"elicitation/create"`)
 	id := w.asks("confirm")
 	orFail(t, l.says.Close())
-	mcptest.Until(t, "it is taken back", func() bool { return w.approval(id).Status == "cancelled" })
+	w.becomes(id, "cancelled")
 	w.ran("confirm")
 }
 

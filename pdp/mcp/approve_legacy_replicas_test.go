@@ -2,7 +2,6 @@ package mcp_test
 
 import (
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 
@@ -16,6 +15,14 @@ func (v *visitor) at(s *siege) *visitor {
 	other.session, other.capabilities = v.session, v.capabilities
 	other.id.Store(v.id.Load())
 	return other
+}
+
+// goesOn fails unless a call runs by what was agreed to before: its client is asked nothing.
+func (v *visitor) goesOn(tool, arguments string) {
+	v.s.t.Helper()
+	if got := v.call(tool, arguments); endingOf(v.s.t, got) != itRuns || strings.Contains(got.text, "elicitation") {
+		v.s.t.Errorf("%s: %s", tool, got)
+	}
 }
 
 // An answer counts at whichever replica it arrives, and the one at which the call waits hears of it by the PDP.
@@ -40,9 +47,7 @@ func TestApproveLegacyReplicas(t *testing.T) {
 	d := v.dialogue("pair", `{}`)
 	id := w.asks("pair")
 	d.answer(there, saysYes)
-	if got := w.votes(id); !slices.Equal(got, []string{`approve user::"alice" form key:gateway`}) {
-		t.Errorf("they say %q", got)
-	}
+	w.voted(id, "approve"+byForm)
 	w.ran("pair")
 	w.approve("mia", id)
 	d.ends(itRuns)
@@ -53,9 +58,7 @@ func TestApproveLegacyReplicas(t *testing.T) {
 	id = w.asks("review")
 	for _, answer := range []string{saysNothing, `{"action":"accept","content":{"approve":true,"arguments.n":2}}`} {
 		d.answer(there, answer)
-		if got := w.approval(id); got.Status != "pending" || len(got.Said) != 0 {
-			t.Errorf("%s: it is %s", answer, got.Status)
-		}
+		w.unmoved(t, answer, "review", id, 0)
 	}
 	d.answer(v, `{"action":"accept","content":{"approve":true,"arguments.n":1}}`)
 	d.ends(itRuns)
@@ -65,15 +68,9 @@ func TestApproveLegacyReplicas(t *testing.T) {
 	d = v.dialogue("confirm", `{"case":"others"}`)
 	thief := there.at(w.replicas[1])
 	thief.token = w.issuer.Token(t, mcptest.Claims{"sub": "bob"})
-	if got := thief.reply(d.legacy.id, saysYes); got.status != http.StatusNotFound {
-		t.Errorf("%s", got)
-	}
-	if got := w.replicas[1].takesForms("legacy", nil).reply(d.legacy.id, saysYes); got.status != http.StatusBadRequest {
-		t.Errorf("%s", got)
-	}
-	if got := w.votes(w.asks("confirm")); len(got) != 0 {
-		t.Errorf("they say %q", got)
-	}
+	thief.reply(d.legacy.id, saysYes).has(t, http.StatusNotFound)
+	w.replicas[1].takesForms("legacy", nil).reply(d.legacy.id, saysYes).has(t, http.StatusBadRequest)
+	w.voted(w.asks("confirm"))
 	d.answer(there, saysYes)
 	d.ends(itRuns)
 }
@@ -94,16 +91,12 @@ func TestApproveLegacyReplicaDies(t *testing.T) {
 	}
 	w.ran("confirm")
 	answered.answer(there, saysYes) // to what the other replica has asked
-	if got := there.call("confirm", `{"n":1}`); endingOf(t, got) != itRuns || strings.Contains(got.text, "elicitation") {
-		t.Errorf("%s", got)
-	}
+	there.goesOn("confirm", `{"n":1}`)
 	again := there.dialogue("confirm", `{"n":2}`)
 	again.answer(there, saysYes)
 	again.ends(itRuns)
 	w.ran("confirm", `{"n":1}`, `{"n":2}`)
-	if all := w.approvals("confirm"); len(all) != 2 {
-		t.Errorf("people were asked %d times", len(all))
-	}
+	w.askedFor("confirm", 2)
 }
 
 // A gateway that is about to stop does not keep its clients waiting for people. What they were shown they answer elsewhere.
@@ -113,8 +106,7 @@ func TestApproveLegacyDrain(t *testing.T) {
 	v := w.client("legacy")
 	there := v.at(w.replicas[1])
 	d := v.dialogue("confirm", `{}`)
-	waits := make(chan echo, 1)
-	go func() { waits <- v.call("second-person", `{}`) }()
+	waits := v.ahead("second-person", `{}`)
 	id := w.asks("second-person")
 	w.gateway.Drain()
 	d.ends(mustAsk)
@@ -124,9 +116,7 @@ func TestApproveLegacyDrain(t *testing.T) {
 	d.answer(there, saysYes)
 	w.approve("mia", id)
 	for _, tool := range []string{"confirm", "second-person"} {
-		if got := there.call(tool, `{}`); endingOf(t, got) != itRuns || strings.Contains(got.text, "elicitation") {
-			t.Errorf("%s: %s", tool, got)
-		}
+		there.goesOn(tool, `{}`)
 		w.ran(tool, `{}`)
 	}
 }
@@ -155,7 +145,8 @@ func TestApproveLegacyPDPAway(t *testing.T) {
 	}
 	d = v.dialogue("confirm", `{"n":2}`)
 	for range 2 {
-		if got := there.reply(d.legacy.id, saysYes); got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" || !strings.Contains(got.text, "send it again") {
+		got := there.reply(d.legacy.id, saysYes)
+		if got.has(t, http.StatusServiceUnavailable, "Retry-After"); !strings.Contains(got.text, "send it again") {
 			t.Errorf("%s", got)
 		}
 	}
@@ -167,7 +158,5 @@ func TestApproveLegacyPDPAway(t *testing.T) {
 	again := v.dialogue("confirm", `{"n":1}`)
 	again.answer(v, saysYes)
 	again.ends(itRuns)
-	if all := w.approvals("confirm"); len(all) != 2 {
-		t.Errorf("people were asked %d times", len(all))
-	}
+	w.askedFor("confirm", 2)
 }

@@ -58,47 +58,39 @@ func (d *dialogue) ends(want ending) (got echo) {
 	return got
 }
 
-// ran fails unless the server has got just these calls of a tool.
-func (w *world) ran(tool string, arguments ...string) {
-	w.t.Helper()
-	if got := w.forwarded(tool); !slices.Equal(got, arguments) {
-		w.t.Errorf("the server has got %q of %s, want %q", got, tool, arguments)
-	}
-}
-
 // A client whose person cannot be asked says so by an error. That is no vote.
 func TestApproveLegacyErrorAsAnswer(t *testing.T) {
 	t.Parallel()
 	w := newPeople(t, land{})
 	v := w.client("legacy")
 	d := v.dialogue("confirm", `{"n":2}`)
-	if got := v.send(`{"jsonrpc":"2.0","id":`+d.legacy.id+`,"error":{"code":-32603,"message":"there is nobody"}}`, v.headers("", "")...); got.status != http.StatusAccepted {
-		t.Errorf("%s", got)
-	}
+	v.send(`{"jsonrpc":"2.0","id":`+d.legacy.id+`,"error":{"code":-32603,"message":"there is nobody"}}`, v.headers("", "")...).has(t, http.StatusAccepted)
 	d.ends(mustAsk)
-	if got := w.pending("confirm"); len(got) != 1 || len(w.votes(got[0])) != 0 {
-		t.Errorf("%q", got)
-	}
+	w.voted(w.asks("confirm"))
 }
 
-// Who has a person's answer hears from the PDP at once what came of it, also while it cannot be watched.
+// Whoever brings a decision, by a form or by a message of their own, hears from the PDP at once what came of it, and so does the
+// call that waits in the same process, also while the PDP cannot be watched.
 func TestApproveUnwatched(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			tap := newWiretap(t)
-			tap.silent(func(r *http.Request, _ []byte) bool { return watches(r) })
-			w := newPeople(t, land{before: tap.before, serve: tap.serve})
-			v := w.client(era)
-			for n, end := range []ending{itRuns, isDenied} {
-				d := v.dialogue("confirm", fmt.Sprintf(`{"n":%d}`, n))
-				d.answer(v, []string{saysYes, saysNo}[n])
-				d.ends(end)
-			}
-			w.ran("confirm", `{"n":0}`)
-		})
-	}
+	inEras(t, func(t *testing.T, era string) {
+		tap := newWiretap(t)
+		tap.silent(func(r *http.Request, _ []byte) bool { return watches(r) })
+		counts, deps := metered()
+		w := newPeople(t, land{before: tap.before, serve: tap.serve, deps: deps})
+		v := w.client(era)
+		for n, end := range []ending{itRuns, isDenied} {
+			d := v.dialogue("confirm", fmt.Sprintf(`{"n":%d}`, n))
+			d.answer(v, []string{saysYes, saysNo}[n])
+			d.ends(end)
+		}
+		w.ran("confirm", `{"n":0}`)
+
+		over := w.plain(era).ahead("delegable", `{}`)
+		id := w.asks("delegable")
+		mcptest.Until(t, "the call waits", func() bool { return waitingIn(counts) == 1 })
+		responded(t, w.as(era, "mia").ask(respondMethod, rules(id, "approve", "")), id, "approved")
+		(<-over).runs(t)
+	})
 }
 
 // Others decide while a form is shown: the call goes on at once, or not, and the client is told to take the form away.
@@ -107,29 +99,26 @@ func TestApproveLegacyOthers(t *testing.T) {
 	w := newPeople(t, land{})
 	v := w.client("legacy")
 	for name, one := range map[string]struct {
-		tool  string
-		do    func(id string)
-		want  ending
-		taken bool
+		tool string
+		do   func(id string)
+		want ending
+		says string
 	}{
-		"approved":  {"delegable", func(id string) { w.approve("mia", id) }, itRuns, true},
-		"denied":    {"delegable", func(id string) { w.deny("mia", id, "not today") }, isDenied, true},
-		"delegated": {"delegable", func(id string) { w.delegate("mia", id, "eve"); w.approve("eve", id) }, itRuns, true},
-		"expired":   {"brief", func(string) { w.advance(4 * time.Second) }, isDenied, true},
+		"approved":  {"delegable", func(id string) { w.approve("mia", id) }, itRuns, ""},
+		"denied":    {"delegable", func(id string) { w.deny("mia", id, "not today") }, isDenied, "not today"},
+		"delegated": {"delegable", func(id string) { w.delegate("mia", id, "eve"); w.approve("eve", id) }, itRuns, ""},
+		"expired":   {"brief", func(string) { w.advance(4 * time.Second) }, isDenied, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			arguments := `{"case":` + inText(name) + `}`
 			d := v.dialogue(one.tool, arguments)
 			one.do(w.asks(one.tool))
 			got := d.ends(one.want)
-			if name == "denied" && !strings.Contains(got.text, "not today") && !strings.Contains(got.text, "a person said no") {
+			if !strings.Contains(got.text, one.says) {
 				t.Errorf("why not is not said: %s", got)
 			}
-			taken := slices.ContainsFunc(got.before, func(m jsontext.Value) bool {
-				return strings.Contains(string(m), `"notifications/cancelled"`) && strings.Contains(string(m), `"requestId":`+d.legacy.id)
-			})
-			if taken != one.taken {
-				t.Errorf("the form is taken away: %t: %s", taken, got)
+			if !got.hears(`"notifications/cancelled"`, `"requestId":`+d.legacy.id) {
+				t.Errorf("the form is not taken away: %s", got)
 			}
 			if ran := slices.Contains(w.forwarded(one.tool), arguments); ran != (one.want == itRuns) {
 				t.Errorf("it ran: %t", ran)
@@ -137,6 +126,13 @@ func TestApproveLegacyOthers(t *testing.T) {
 			d.answer(v, saysYes)
 		})
 	}
+}
+
+// hears reports whether one of the messages before the response has all of these texts.
+func (a echo) hears(texts ...string) bool {
+	return slices.ContainsFunc(a.before, func(m jsontext.Value) bool {
+		return !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(string(m), text) })
+	})
 }
 
 // While a person looks at a form the client hears now and then that people are waited for, if it wants to: else it would give up.
@@ -170,18 +166,14 @@ func TestApproveLegacyLeft(t *testing.T) {
 			for name, leave := range map[string]func(v *visitor, d *dialogue, closes func()){
 				"closed": func(_ *visitor, _ *dialogue, closes func()) { closes() },
 				"notifications/cancelled": func(v *visitor, d *dialogue, _ func()) {
-					note := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + lastID(v) + `}}`
-					if got := v.send(note, v.headers("", "")...); got.status != http.StatusAccepted {
-						t.Errorf("%s", got)
-					}
-					if got := endingOf(t, d.end()); got != mustAsk {
-						t.Errorf("a call that is given up ends so: %s", got)
-					}
+					note := fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, v.id.Load())
+					v.send(note, v.headers("", "")...).has(t, http.StatusAccepted)
+					d.ends(mustAsk)
 				},
 				"session ended": func(v *visitor, d *dialogue, _ func()) {
-					if got, err := v.try(t.Context(), http.MethodDelete, "", v.headers("", "")...); err != nil || got.status != http.StatusNoContent {
-						t.Errorf("%s, %v", got, err)
-					}
+					got, err := v.try(t.Context(), http.MethodDelete, "", v.headers("", "")...)
+					orFail(t, err)
+					got.has(t, http.StatusNoContent)
 					d.end()
 				},
 			} {
@@ -197,21 +189,13 @@ func TestApproveLegacyLeft(t *testing.T) {
 					d = v.dialogue("confirm", arguments)
 					d.answer(v, saysYes)
 					d.ends(itRuns)
-					if got := w.approval(id).Status; got != "used_up" {
-						t.Errorf("%s: in the end it is %s", name, got)
-					}
-				} else if got := w.forwarded("confirm"); len(got) != 0 {
-					t.Errorf("the server has got %q", got)
+					w.is(id, "used_up")
+				} else {
+					w.ran("confirm")
 				}
 			}
 		})
 	}
-}
-
-// lastID is the id of the last request of a client.
-func lastID(v *visitor) string {
-	id, _ := json.Marshal(v.id.Load())
-	return string(id)
 }
 
 // hangUp has all that the client has under way break off when it is called.
@@ -237,12 +221,8 @@ func TestApproveLegacyTooMany(t *testing.T) {
 	}})
 	v := w.client("legacy")
 	d := v.dialogue("confirm", `{}`)
-	if got := v.reply(d.legacy.id, saysYes); got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "" {
-		t.Errorf("%s", got)
-	}
-	if got := w.votes(w.asks("confirm")); len(got) != 0 {
-		t.Errorf("they say %q", got)
-	}
+	v.reply(d.legacy.id, saysYes).has(t, http.StatusTooManyRequests, "Retry-After")
+	w.voted(w.asks("confirm"))
 	w.advance(time.Minute)
 	d.answer(v, saysYes)
 	d.ends(itRuns)

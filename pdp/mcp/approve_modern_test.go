@@ -2,14 +2,13 @@ package mcp_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-json-experiment/json"
-
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
 	"policy-service/pdp/mcp"
@@ -48,46 +47,10 @@ func metered() (*sdkmetric.ManualReader, mcp.Deps) {
 	return r, mcp.Deps{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(r))}
 }
 
-// reached fails unless the server got these calls of a tool.
+// reached is ran.
 func (w *world) reached(tool string, want ...string) {
 	w.t.Helper()
-	if got := w.forwarded(tool); !slices.Equal(got, want) {
-		w.t.Errorf("of %s the server got %q, want %q", tool, got, want)
-	}
-}
-
-// Who waits hears of it if they want to, and is told to send the call again if nobody decides in time: the same call goes on
-// from there, and nobody is asked twice.
-func TestApproveModernAndLegacyWaitAgain(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			w := newPeople(t, land{change: askedBy(100*time.Millisecond, "wait")})
-			v := w.plain(era)
-			v.meta = `,"progressToken":"p"`
-			got := v.call("confirm", `{"n":1}`)
-			id := required(t, got).ID
-			if len(got.before) == 0 || !strings.Contains(string(got.before[0]), id) || !strings.Contains(string(got.before[0]), `"progressToken":"p"`) {
-				t.Errorf("it hears %s", got.before)
-			}
-			if again := required(t, v.call("confirm", `{ "n":1.0 }`)).ID; again != id { // the same value
-				t.Errorf("it is %s, and then %s", id, again)
-			}
-			w.untouched(t)
-			w.approve("alice", id)
-			if got := v.call("confirm", `{"n":1}`); !got.ran() {
-				t.Errorf("it came to %s", got)
-			}
-			w.reached("confirm", `{"n":1}`)
-			if all := w.approvals(""); len(all) != 1 || all[0].Status != "used_up" {
-				t.Errorf("people were asked %v", all)
-			}
-			if next := required(t, v.call("confirm", `{"n":1}`)).ID; next == id {
-				t.Error("an approval that was used counts for another call")
-			}
-		})
-	}
+	w.ran(tool, want...)
 }
 
 // Where no policy lets anybody decide, nobody waits in vain, and nobody is told to come again. If the PDP does not say, somebody
@@ -131,7 +94,7 @@ func TestApproveModernEmptyRounds(t *testing.T) {
 	if !strings.Contains(string(d.asked), `"mode":"url"`) || strings.Contains(string(d.asked), "elicitationId") {
 		t.Errorf("it is asked %s", d.asked)
 	}
-	got := v.retry("confirm", `{}`, inText(d.modern.State), `{"`+d.modern.key()+`":{"action":"accept"}}`)
+	got := v.retry("confirm", `{}`, inText(d.modern.State), d.says(saysOpened))
 	states := []string{d.modern.State}
 	for range 2 {
 		var next stateAsked
@@ -145,21 +108,17 @@ func TestApproveModernEmptyRounds(t *testing.T) {
 	id := required(t, got).ID
 	w.untouched(t)
 	w.approve("alice", id)
-	if got := v.retry("confirm", `{}`, inText(states[1]), `{}`); !got.ran() {
-		t.Errorf("it came to %s", got)
-	}
+	v.retry("confirm", `{}`, inText(states[1]), `{}`).runs(t)
 	for _, state := range states { // each was good for this one call
 		if got := v.retry("confirm", `{}`, inText(state), `{}`); got.code() == 0 {
 			t.Errorf("once more: %s", got)
 		}
 	}
-	w.reached("confirm", `{}`)
-	for _, nothing := range []string{`{"action":"decline"}`, saysNothing} { // the page was not opened: that says nothing of the call
+	w.ran("confirm", `{}`)
+	for _, nothing := range []string{saysNo, saysNothing} { // the page was not opened: that says nothing of the call
 		d := v.dialogue("confirm", `{"n":1}`)
 		d.answer(v, nothing)
-		if id := required(t, d.end()).ID; w.approval(id).Status != "pending" {
-			t.Errorf("%s decides", nothing)
-		}
+		w.is(required(t, d.end()).ID, "pending")
 	}
 }
 
@@ -170,35 +129,26 @@ func TestApproveModernVoted(t *testing.T) {
 	v := w.client("modern")
 	d := v.dialogue("pair", `{}`)
 	d.answer(v, saysYes)
-	id := required(t, d.end()).ID
-	if again := required(t, v.call("pair", `{}`)).ID; again != id {
-		t.Errorf("it is %s, and then %s", id, again)
-	}
-	w.approve("mia", id)
-	if got := v.call("pair", `{}`); !got.ran() {
-		t.Errorf("it came to %s", got)
-	}
-	w.reached("pair", `{}`)
+	required(t, d.end())
+	required(t, v.call("pair", `{}`))
+	w.approve("mia", w.asks("pair")) // of one approval
+	v.call("pair", `{}`).runs(t)
+	w.ran("pair", `{}`)
 }
 
 // A tool that promises what its structured content is like keeps that promise: there are clients that take nothing else, also
 // of an error. What a person would rather have is in the text.
 func TestApproveModernAndLegacyChangedAsPromised(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			w := newPeople(t, land{answers: mcptest.Answers{Tools: `[{"name":"review","inputSchema":{"type":"object"},"outputSchema":{"type":"object","required":["sent"]}}]`}})
-			v := w.client(era)
-			d := v.dialogue("review", `{"amount":100}`)
-			d.answer(v, `{"action":"accept","content":{"approve":true,"arguments.amount":50}}`)
-			got := d.end()
-			if text := string(got.result); !strings.Contains(text, `"isError":true`) || !strings.Contains(text, `{\"amount\":50}`) || strings.Contains(text, "structuredContent") {
-				t.Errorf("it came to %s", got)
-			}
-			w.untouched(t)
-		})
-	}
+	inEras(t, func(t *testing.T, era string) {
+		w := newPeople(t, land{answers: mcptest.Answers{Tools: `[{"name":"review","inputSchema":{"type":"object"},"outputSchema":{"type":"object","required":["sent"]}}]`}})
+		d := w.client(era).dialogue("review", `{"amount":100}`)
+		d.answer(d.v, `{"action":"accept","content":{"approve":true,"arguments.amount":50}}`)
+		got := d.end()
+		if text := string(got.result); !strings.Contains(text, `"isError":true`) || !strings.Contains(text, `{\"amount\":50}`) || strings.Contains(text, "structuredContent") {
+			t.Errorf("it came to %s", got)
+		}
+		w.untouched(t)
+	})
 }
 
 // What a person is shown masked they have not changed: who says yes twice where another must say it, too, has nothing taken
@@ -212,32 +162,25 @@ both: {type: approval_required, properties: {template: pair, message: "m", timeo
 	v := w.client("modern")
 	const arguments = `{"n":1,"password":"hunter2"}`
 	d := v.dialogue("never", arguments)
-	var masked string
-	if orFail(t, json.Unmarshal(d.form()["arguments.password"], &struct {
-		Default *string `json:"default"`
-	}{&masked})); !strings.HasPrefix(masked, "hidden: 7 bytes (masked:") {
+	masked := textOf(t, d.form()["arguments.password"], "default")
+	if !strings.HasPrefix(masked, "hidden: 7 bytes (masked:") {
 		t.Fatalf("it is shown %q", masked)
 	}
 	says := func(n string) string {
-		return `{"action":"accept","content":{"approve":true,"arguments.n":` + n + `,"arguments.password":` + inText(masked) + `}}`
+		return d.says(`{"action":"accept","content":{"approve":true,"arguments.n":` + n + `,"arguments.password":` + inText(masked) + `}}`)
 	}
 	id := w.asks("never")
-	for range 2 {
-		if got := d.repeats(v, `{"`+d.modern.key()+`":`+says("1")+`}`); got.code() != -32001 {
-			t.Errorf("one of two has said yes: %s", got)
-		}
+	for range 2 { // one of two has said yes
+		d.repeats(v, says("1")).refused(t, -32001, "", "")
 	}
-	if got := w.approval(id); got.Status != "pending" || len(got.Said) != 1 {
-		t.Errorf("it is %s: %v", got.Status, got.Said)
-	}
+	w.is(id, "pending")
+	w.voted(id, "approve"+byForm)
 	w.approve("mia", id)
-	if got := d.repeats(v, `{}`); !got.ran() {
-		t.Errorf("two of two: %s", got)
-	}
-	w.reached("never", arguments)
+	d.repeats(v, `{}`).runs(t)
+	w.ran("never", arguments)
 
 	d = v.dialogue("review", arguments)
-	if got := d.repeats(v, `{"`+d.modern.key()+`":`+says("2")+`}`); !strings.Contains(string(got.result), `"suggested":{"n":2,"password":"hunter2"}`) {
+	if got := d.repeats(v, says("2")); !strings.Contains(string(got.result), `"suggested":{"n":2,"password":"hunter2"}`) {
 		t.Errorf("it came to %s", got)
 	}
 }
@@ -245,48 +188,32 @@ both: {type: approval_required, properties: {template: pair, message: "m", timeo
 // A client that goes away leaves people asked, or has it taken back if the operator wants that and nobody else in the process
 // waits for the same. What is approved then is nobody's call, until it is sent again.
 func TestApproveModernGone(t *testing.T) {
-	t.Parallel()
 	for on, want := range map[mcp.OnDisconnect]string{mcp.DisconnectKeep: "pending", mcp.DisconnectCancel: "cancelled"} {
 		for _, era := range eras {
 			t.Run(string(on)+", "+era, func(t *testing.T) {
 				meter, deps := metered()
 				w := newPeople(t, land{deps: deps, change: func(c *mcp.Config) { c.Approvals.OnDisconnect = on }})
 				v := w.plain(era)
-				ctx, gone := context.WithCancel(t.Context())
-				params := `{"name":"confirm","arguments":{"n":1}}`
-				over := make(chan error, 1)
-				go func() {
-					_, err := v.try(ctx, http.MethodPost, v.text("tools/call", params), v.headers("tools/call", params)...)
-					over <- err
-				}()
+				wait := func(n int64) {
+					mcptest.Until(t, fmt.Sprint(n, " wait"), func() bool { return waitingIn(meter) == n })
+				}
+				first := v.waits("confirm", `{"n":1}`)
 				id := w.asks("confirm")
 				other := w.plain(era).ahead("confirm", `{"n":1}`)
-				mcptest.Until(t, "two wait", func() bool { return waitingIn(meter) == 2 })
-				gone()
-				if err := <-over; err == nil {
-					t.Error("it was answered")
-				}
-				mcptest.Until(t, "one waits", func() bool { return waitingIn(meter) == 1 })
-				if got := w.approval(id).Status; got != "pending" {
-					t.Errorf("it is %s, and another waits for it", got)
-				}
+				wait(2)
+				first.goes(t)
+				wait(1)
+				w.is(id, "pending") // another waits for it
 				w.approve("alice", id)
-				if got := <-other; !got.ran() {
-					t.Errorf("it came to %s", got)
-				}
+				(<-other).runs(t)
 
-				ctx, gone = context.WithCancel(t.Context())
-				params = `{"name":"confirm","arguments":{"n":2}}`
-				go func() {
-					_, err := v.try(ctx, http.MethodPost, v.text("tools/call", params), v.headers("tools/call", params)...)
-					over <- err
-				}()
+				second := v.waits("confirm", `{"n":2}`)
 				id = w.asks("confirm")
-				mcptest.Until(t, "it waits", func() bool { return waitingIn(meter) == 1 })
-				gone()
-				<-over
-				mcptest.Until(t, "it is "+want, func() bool { return waitingIn(meter) == 0 && w.approval(id).Status == want })
-				w.reached("confirm", `{"n":1}`)
+				wait(1)
+				second.goes(t)
+				wait(0)
+				w.becomes(id, want)
+				w.ran("confirm", `{"n":1}`)
 			})
 		}
 	}
@@ -295,66 +222,45 @@ func TestApproveModernGone(t *testing.T) {
 // A client may go away while the PDP is asked something about its call. Then what people were asked is taken back, too, where
 // the operator wants that.
 func TestApproveModernAndLegacyGoneMeanwhile(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			door := newDoorway(t)
-			w := newPeople(t, land{
-				before: func(pdp string) string { door.leadTo(pdp); return door.url },
-				serve:  func(c *pdpserver.Config) { c.PublicURL = door.url },
-				change: func(c *mcp.Config) { c.Approvals.OnDisconnect = mcp.DisconnectCancel },
-			})
-			v := w.client(era)
-			asked := door.hold(false, func(r *http.Request, _ []byte) bool { return strings.HasSuffix(r.URL.Path, "/elicitation") })
-			ctx, gone := context.WithCancel(t.Context())
-			over := make(chan error, 1)
-			params := `{"name":"confirm","arguments":{}}`
-			go func() {
-				_, err := v.try(ctx, http.MethodPost, v.text("tools/call", params), v.headers("tools/call", params)...)
-				over <- err
-			}()
-			<-asked.held
-			id := w.asks("confirm")
-			gone()
-			<-over
-			mcptest.Until(t, "it is taken back", func() bool { return w.approval(id).Status == "cancelled" })
-			w.untouched(t)
+	inEras(t, func(t *testing.T, era string) {
+		door := newDoorway(t)
+		w := newPeople(t, land{
+			before: func(pdp string) string { door.leadTo(pdp); return door.url },
+			serve:  func(c *pdpserver.Config) { c.PublicURL = door.url },
+			change: func(c *mcp.Config) { c.Approvals.OnDisconnect = mcp.DisconnectCancel },
 		})
-	}
+		asked := door.hold(false, func(r *http.Request, _ []byte) bool { return showsForm(r) })
+		call := w.client(era).waits("confirm", `{}`)
+		<-asked.held
+		id := w.asks("confirm")
+		call.goes(t)
+		w.becomes(id, "cancelled")
+		w.untouched(t)
+	})
 }
 
 // A token that expires ends a wait. People go on being asked, and the next token goes on from there.
 // It takes as long as the token lasts.
 func TestApproveModernExpired(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			w := newPeople(t, land{change: func(c *mcp.Config) { c.Approvals.OnDisconnect = mcp.DisconnectCancel }})
-			v := w.visitor(era, mcptest.Claims{"exp": time.Now().Add(3 * time.Second).Unix()})
-			id := required(t, v.call("confirm", `{}`)).ID
-			if got := w.approval(id).Status; got != "pending" {
-				t.Errorf("it is %s", got)
-			}
-			w.untouched(t)
-			w.approve("alice", id)
-			if got := w.plain(era).call("confirm", `{}`); !got.ran() {
-				t.Errorf("with the next: %s", got)
-			}
-			w.reached("confirm", `{}`)
-		})
-	}
+	inEras(t, func(t *testing.T, era string) {
+		w := newPeople(t, land{change: func(c *mcp.Config) { c.Approvals.OnDisconnect = mcp.DisconnectCancel }})
+		v := w.visitor(era, mcptest.Claims{"exp": time.Now().Add(3 * time.Second).Unix()})
+		id := required(t, v.call("confirm", `{}`)).ID
+		w.is(id, "pending")
+		w.untouched(t)
+		w.approve("alice", id)
+		w.plain(era).call("confirm", `{}`).runs(t)
+		w.ran("confirm", `{}`)
+	})
 }
 
 // If the PDP is away nothing is approved, whatever the client answers, and nothing goes on.
 func TestApproveModernWithoutPDP(t *testing.T) {
 	t.Parallel()
 	w := newPeople(t, land{change: askedBy(100*time.Millisecond, "form", "wait")})
-	v := w.client("modern")
-	d := v.dialogue("confirm", `{}`)
+	d := w.client("modern").dialogue("confirm", `{}`)
 	orFail(t, w.pdp.Stop(context.Background()))
-	d.answer(v, saysYes)
+	d.answer(d.v, saysYes)
 	if got := d.end(); got.code() != -32603 || !strings.Contains(got.text, "retry_after") {
 		t.Errorf("it came to %s", got)
 	}

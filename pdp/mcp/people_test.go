@@ -412,8 +412,11 @@ func (d *dialogue) answer(by *visitor, answer string) {
 		}
 		return
 	}
-	go func() { d.over <- d.repeats(by, `{"`+d.modern.key()+`":`+answer+`}`) }()
+	go func() { d.over <- d.repeats(by, d.says(answer)) }()
 }
+
+// says is an answer as a client of the modern era brings it.
+func (d *dialogue) says(answer string) string { return `{"` + d.modern.key() + `":` + answer + `}` }
 
 // reply sends the result of what a client of the legacy era was asked.
 func (v *visitor) reply(id, result string) echo {
@@ -459,4 +462,83 @@ func (d *dialogue) form() map[string]jsontext.Value {
 	}
 	orFail(d.v.s.t, json.Unmarshal(d.asked, &params))
 	return params.RequestedSchema.Properties
+}
+
+// inEras runs a test in each era, all at once.
+func inEras(t *testing.T, test func(t *testing.T, era string)) {
+	t.Helper()
+	t.Parallel()
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			test(t, era)
+		})
+	}
+}
+
+// runs fails unless a call has come to a result. Of says which call that is.
+func (a echo) runs(t testing.TB, of ...any) {
+	t.Helper()
+	if !a.ran() {
+		t.Errorf("%v %s", of, a)
+	}
+}
+
+// refused fails unless an answer is an error of a code and a kind, "" is any, that says something.
+func (a echo) refused(t testing.TB, code int, kind, message string, of ...any) {
+	t.Helper()
+	if !a.says(code, message) || kind != "" && a.kind() != kind {
+		t.Errorf("%v %s, want %d %s: %s", of, a, code, kind, message)
+	}
+}
+
+// has fails unless the answer to a message has a status, and headers.
+func (a echo) has(t testing.TB, status int, headers ...string) {
+	t.Helper()
+	for _, name := range headers {
+		if a.header.Get(name) == "" {
+			t.Errorf("%s has no %s", a, name)
+		}
+	}
+	if a.status != status {
+		t.Errorf("%s, want %d", a, status)
+	}
+}
+
+// voted fails unless people have said just this of an approval request.
+func (w *world) voted(id string, want ...string) {
+	w.t.Helper()
+	if got := w.votes(id); !slices.Equal(got, want) {
+		w.t.Errorf("they say %q, want %q", got, want)
+	}
+}
+
+// is fails unless an approval request has a status.
+func (w *world) is(id, status string) {
+	w.t.Helper()
+	if got := w.approval(id).Status; got != status {
+		w.t.Errorf("it is %s, want %s", got, status)
+	}
+}
+
+// becomes waits until an approval request has a status.
+func (w *world) becomes(id, status string) {
+	w.t.Helper()
+	mcptest.Until(w.t, "it is "+status, func() bool { return w.approval(id).Status == status })
+}
+
+// askedFor fails unless people were asked so often about a tool, "" is any.
+func (w *world) askedFor(tool string, times int) {
+	w.t.Helper()
+	if all := w.approvals(tool); len(all) != times {
+		w.t.Errorf("people were asked %d times, want %d", len(all), times)
+	}
+}
+
+// ran fails unless the server has got just these calls of a tool.
+func (w *world) ran(tool string, arguments ...string) {
+	w.t.Helper()
+	if got := w.forwarded(tool); !slices.Equal(got, arguments) {
+		w.t.Errorf("the server has got %q of %s, want %q", got, tool, arguments)
+	}
 }

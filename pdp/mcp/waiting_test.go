@@ -45,18 +45,37 @@ type waiter struct {
 
 // waits calls a tool, and does not wait for the answer.
 func (v *visitor) waits(tool, arguments string) *waiter {
+	return v.waitsFor("tools/call", `{"name":"`+tool+`","arguments":`+arguments+`}`)
+}
+
+func (v *visitor) waitsFor(method, params string) *waiter {
 	ctx, cancel := context.WithCancel(v.s.t.Context())
 	w := &waiter{cancel, make(chan echo, 1), make(chan struct{})}
-	params := `{"name":"` + tool + `","arguments":` + arguments + `}`
-	text := v.text("tools/call", params)
+	text := v.text(method, params)
 	go func() {
 		defer close(w.over)
 		defer cancel()
-		if got, err := v.try(ctx, http.MethodPost, text, v.headers("tools/call", params)...); err == nil {
+		if got, err := v.try(ctx, http.MethodPost, text, v.headers(method, params)...); err == nil {
 			w.ended <- got
 		}
 	}()
 	return w
+}
+
+// goes has the client go away, and fails if it was answered before.
+func (w *waiter) goes(t testing.TB) {
+	t.Helper()
+	w.leave()
+	w.lost(t)
+}
+
+// lost fails unless the call ends without an answer.
+func (w *waiter) lost(t testing.TB) {
+	t.Helper()
+	<-w.over
+	if len(w.ended) > 0 {
+		t.Errorf("it was answered %s", <-w.ended)
+	}
 }
 
 // required reports whether an answer says that people were not heard in time.
