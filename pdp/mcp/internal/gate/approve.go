@@ -410,11 +410,14 @@ func (a *approving) conclude(ctx context.Context) (exchange, *Answer) {
 		return a.x, end
 	}
 	a.note("people have approved a call", "")
-	now, refused := a.asAsked(ctx)
-	if refused != nil {
-		return a.x, refused
-	}
 	x, standing := a.x, a.follower.Standing()
+	now, refused := x.find(ctx) // while people were waited for the tool may have become another
+	switch {
+	case refused != nil:
+		return x, refused
+	case now.tool.Digest != x.tool.Digest: // what they have approved stays good for the tool as it was
+		return x, invalid("the tool is not the one that people were asked about any more; send the call again")
+	}
 	x.Target = now
 	return x.ask(ctx, ask.Answered{Standing: &standing})
 }
@@ -441,16 +444,6 @@ func (a *approving) outcome(ctx context.Context) *Answer {
 		return refuse(a.wanted.Required(standing))
 	}
 	return nil
-}
-
-// asAsked refuses a call of a tool that is not the one that people were asked about any more: while they were waited for it may
-// have become another. What they have approved stays good for the tool as it was.
-func (a *approving) asAsked(ctx context.Context) (Target, *Answer) {
-	now, refused := a.x.find(ctx)
-	if refused == nil && now.tool.Digest != a.x.tool.Digest {
-		refused = invalid("the tool is not the one that people were asked about any more; send the call again")
-	}
-	return now, refused
 }
 
 // left takes back what people are asked if the client has gone, where the operator wants that. A client whose token has

@@ -33,15 +33,6 @@ type sealedApproval struct {
 // third.
 const mostEmpty = 2
 
-// openApproval opens a state of this very call, nil if it is none.
-func openApproval(x exchange, text string) *sealedApproval {
-	s, _, ok := seal.OpenJSON[sealedApproval](x.g.o.Ring, seal.Approval, x.binding(), text)
-	if !ok {
-		return nil
-	}
-	return &s
-}
-
 // show has the client show its person what the PDP asks.
 func (a *approving) show(way string, shown *rpc.Message) *Answer {
 	key, err := a.x.g.o.Ring.Seal(seal.Approval, a.x.binding(), []byte(rand.Text()))

@@ -73,17 +73,11 @@ func (s *Server) elicitation(params rpc.Object) (rpc.Object, *unasked) {
 
 // drawnField is a field of a form whose words are what they look like. It is not ok if it is one for a secret.
 func drawnField(name string, field rpc.Object) (drawn rpc.Object, ok bool) {
-	ok = !asksForSecret(name)
-	return field.Map(func(member string, v jsontext.Value) jsontext.Value {
+	ok = !asksForSecret(name) && !asksForSecret(field.GetString("title")) && !asksForSecret(field.GetString("description"))
+	return drawnWords(field).Map(func(member string, v jsontext.Value) jsontext.Value {
 		switch member {
-		case "title", "description":
-			text := field.GetString(member)
-			ok = ok && !asksForSecret(text)
-			return drawnText(v, text)
 		case "enumNames":
 			return eachOf(v, func(one jsontext.Value) jsontext.Value { return drawnText(one, textOf(one)) })
-		case "oneOf", "anyOf":
-			return eachOf(v, drawnChoice)
 		case "items":
 			return drawnChoice(v)
 		}
@@ -97,6 +91,11 @@ func drawnChoice(v jsontext.Value) jsontext.Value {
 	if err != nil {
 		return v
 	}
+	return drawnWords(o).Value()
+}
+
+// drawnWords has its title and description, and those of its choices.
+func drawnWords(o rpc.Object) rpc.Object {
 	return o.Map(func(member string, v jsontext.Value) jsontext.Value {
 		switch member {
 		case "title", "description":
@@ -105,7 +104,7 @@ func drawnChoice(v jsontext.Value) jsontext.Value {
 			return eachOf(v, drawnChoice)
 		}
 		return v
-	}).Value()
+	})
 }
 
 // drawnText is a text in JSON as it looks, and the same bytes if it is what it looks like.

@@ -372,20 +372,14 @@ func (x exchange) findThere(ctx context.Context) (Target, *Answer) {
 	return Target{Call: x.Call, link: x.link, tool: t}, nil
 }
 
-// fits concludes a call whose headers or arguments are not those of the tool.
+// fits ends a call whose headers or arguments are not those of the tool.
 func (x exchange) fits(ctx context.Context) *Answer {
-	if fault := x.mirrored(); fault != nil {
-		return &Answer{Message: rpc.Failure(rpc.ID{}, *fault), Status: http.StatusBadRequest, Outcome: outcomeInvalid}
+	if x.client.era == era.Modern && x.tool != nil && x.request.Method == "tools/call" {
+		if fault := era.CheckParamHeaders(x.header, x.tool.headers, x.params.Get("arguments")); fault != nil {
+			return &Answer{Message: rpc.Failure(rpc.ID{}, *fault), Status: http.StatusBadRequest, Outcome: outcomeInvalid}
+		}
 	}
 	return x.misfit(ctx)
-}
-
-// mirrored is what is wrong with the headers that mirror arguments, nil if they agree with them.
-func (x Target) mirrored() *rpc.Error {
-	if x.client.era != era.Modern || x.tool == nil || x.request.Method != "tools/call" {
-		return nil
-	}
-	return era.CheckParamHeaders(x.header, x.tool.headers, x.params.Get("arguments"))
 }
 
 // ask has the PDP decide, with what people have said before, if they have. Its permit is for one time that something is sent.

@@ -1,8 +1,10 @@
 // Package gate is the way of a message through the gateway: in from a client, past the PDP, out to a server, and back.
 //
 // Begin with [New] and [Gateway.Handler], and read exchange.go first: it is the one way that every request goes, of either
-// era. The front of each era (legacy.go, modern.go, stdio.go) makes an exchange of a request; reach.go is the client's ways to
-// all servers, and link.go its way to one; relay.go is what comes back. approve.go is a call while people decide about it.
+// era. The front of each era (legacy.go, modern.go, stdio.go) makes a [Call] of a request. The stages are route and find, which
+// give its [Target], fits, bring and decide, which gives the permit, then do, which sends and filters; each may end the call by an
+// [Answer]. reach.go is the client's ways to all servers, and link.go its way to one; relay.go is what comes back. approve.go is a
+// call while people decide about it.
 //
 // The package asks nobody by itself and knows no configuration: who asks, who decides and who answers, it is given.
 package gate

@@ -140,20 +140,6 @@ func (x exchange) wait(r *relay, shown rpc.Message, asked rpc.ID) (jsontext.Valu
 	return asks, nil
 }
 
-// askAgain is the result that asks once more for what h waits for. If the request goes on by an approval, one round of that
-// is over with each time: then its state is of the next.
-func askAgain(x exchange, h *held) (rpc.Message, error) {
-	if goesOn(x.permit).Continues == nil {
-		return rpc.Answer(rpc.ID{}, h.asks), nil
-	}
-	state, err := x.sealState(sealedState{Held: x.brought.state.Held})
-	if err != nil {
-		return rpc.Message{}, unsealed(err)
-	}
-	asks, err := rpc.ParseObject(h.asks)
-	return rpc.Answer(rpc.ID{}, asks.With("requestState", rpc.String(state)).Value()), err
-}
-
 // goOn gives the server the answer that it waits for, and relays what comes then. A client that brings none is asked again, if
 // its approval has a round left.
 func (x exchange) goOn(ctx context.Context, h *held, params rpc.Object) (relayed, error) {
@@ -164,8 +150,17 @@ func (x exchange) goOn(ctx context.Context, h *held, params rpc.Object) (relayed
 			x.g.held.end(func(one *held) bool { return one == h })
 			return relayed{permit: x.permit}, refused
 		}
-		asks, err := askAgain(x, h)
-		return relayed{asks, x.permit, true}, err
+		again := relayed{rpc.Answer(rpc.ID{}, h.asks), x.permit, true}
+		if goesOn(x.permit).Continues == nil {
+			return again, nil
+		}
+		state, err := x.sealState(sealedState{Held: x.brought.state.Held}) // one round of the approval is over with each time
+		if err != nil {
+			return again, unsealed(err)
+		}
+		asks, err := rpc.ParseObject(h.asks)
+		again.Result = asks.With("requestState", rpc.String(state)).Value()
+		return again, err
 	}
 	h.relay.exchange, h.relay.token.theirs = x, x.progressToken()
 	if err := h.relay.session.Notify(ctx, rpc.Answer(h.asked, answer)); err != nil {

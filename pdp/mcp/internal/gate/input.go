@@ -260,11 +260,13 @@ func bring(x exchange) (*brought, *Answer) {
 		return b, invalid("inputResponses is not an object, or too large")
 	}
 	if state != nil {
-		text, ok := x.params.GetString("requestState"), false
-		if b.people = openApproval(x, text); b.people != nil {
+		text, binding := x.params.GetString("requestState"), x.binding()
+		if people, _, ok := seal.OpenJSON[sealedApproval](x.g.o.Ring, seal.Approval, binding, text); ok {
+			b.people = &people
 			return b, nil
 		}
-		if b.state, _, ok = seal.OpenJSON[sealedState](x.g.o.Ring, seal.RequestState, x.binding(), text); !ok {
+		var ok bool
+		if b.state, _, ok = seal.OpenJSON[sealedState](x.g.o.Ring, seal.RequestState, binding, text); !ok {
 			return b, invalid("requestState is not of this request, or it has ended; send the request without it")
 		}
 	}

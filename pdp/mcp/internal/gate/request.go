@@ -88,11 +88,7 @@ func newBoard(o Options, all *crowd.Crowd) *board {
 	})
 }
 
-// sealRequest makes the id by which a request is known: it says which, and nobody can make one. It is of one tenant.
-func (g *Gateway) sealRequest(who *identity.Principal, id string) (string, error) {
-	return g.o.Ring.Seal(seal.ToolRequest, tenantBinding(who), []byte(id))
-}
-
+// tenantBinding is what the id of a request is bound to, which says which request it is, and which nobody else can make.
 func tenantBinding(who *identity.Principal) []byte {
 	return []byte(who.Tenant)
 }
@@ -207,7 +203,7 @@ func (r *requesting) file() *Answer {
 	case err != nil:
 		return unsealed(err)
 	}
-	if r.id, err = x.g.sealRequest(x.who, r.entry.ID); err != nil {
+	if r.id, err = x.g.o.Ring.Seal(seal.ToolRequest, tenantBinding(x.who), []byte(r.entry.ID)); err != nil {
 		return unsealed(err)
 	}
 	x.g.o.Logger.Info("a tool is requested", "request", r.entry.ID, "tool", x.tool.Name, "server", x.tool.Server, "principal", x.who.Key)

@@ -228,7 +228,9 @@ func (f *stdioFront) call(s *session, in *incoming) (c Call, fault *rpc.Error) {
 		if err != nil {
 			return c, &rpc.Error{Code: rpc.InvalidParams, Message: err.Error()}
 		}
-		f.begins(begun)
+		f.mu.Lock()
+		f.beginning = begun
+		f.mu.Unlock()
 		c.session = begun
 	case s == nil:
 		return c, &rpc.Error{Code: rpc.InvalidRequest, Message: "begin with initialize, or say which revision the request is of"}
@@ -270,11 +272,4 @@ func (r *stdioReply) Begin(string) {
 	r.f.mu.Lock()
 	defer r.f.mu.Unlock()
 	r.f.session = r.f.beginning
-}
-
-// begins notes which session counts once it has begun.
-func (f *stdioFront) begins(s *session) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.beginning = s
 }
