@@ -69,7 +69,11 @@ func (h *holds) lasts(end func()) {
 
 // end gives back all, also if something panics.
 func (h *holds) end() {
-	for _, end := range h.all {
+	h.mu.Lock()
+	all := h.all
+	h.all = nil // an answer that waits for its client may have the call for longer
+	h.mu.Unlock()
+	for _, end := range all {
 		defer end()
 	}
 }
