@@ -39,7 +39,7 @@ type catalogTool struct {
 const catalogLife = time.Minute
 
 // learn notes what somebody was shown.
-func (g *Gateway) learn(s *Server, all *listing) {
+func (g *servers) learn(s *Server, all *listing) {
 	k, now := &s.catalog, g.o.Now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -60,14 +60,14 @@ func (g *Gateway) learn(s *Server, all *listing) {
 func (t catalogTool) gone(now time.Time) bool { return !t.until.IsZero() && now.After(t.until) }
 
 // relock begins with what is locked, also when that changes.
-func (g *Gateway) relock(s *Server) {
+func (g *servers) relock(s *Server) {
 	if k, locked := &s.catalog, g.o.Lock.current(); k.tools == nil || k.file != locked {
 		k.file, k.tools, k.until = locked, g.lockedTools(s, locked), time.Time{}
 	}
 }
 
 // knownOf is what is known of a server's tools, by the names that clients use. Listed is set if somebody was shown its tools.
-func (g *Gateway) knownOf(s *Server) (tools map[string]*tool, listed bool) {
+func (g *servers) knownOf(s *Server) (tools map[string]*tool, listed bool) {
 	k, now := &s.catalog, g.o.Now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -82,7 +82,7 @@ func (g *Gateway) knownOf(s *Server) (tools map[string]*tool, listed bool) {
 }
 
 // knownTool is what is known of one tool, nil if that is nothing.
-func (g *Gateway) knownTool(s *Server, name string) *tool {
+func (g *servers) knownTool(s *Server, name string) *tool {
 	k := &s.catalog
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -94,7 +94,7 @@ func (g *Gateway) knownTool(s *Server, name string) *tool {
 }
 
 // lockedTools are those of the lock.
-func (g *Gateway) lockedTools(s *Server, file *lock.File) map[string]catalogTool {
+func (g *servers) lockedTools(s *Server, file *lock.File) map[string]catalogTool {
 	all := map[string]catalogTool{}
 	if file == nil || !g.o.Lock.Enforce { // what is not as it is locked is there all the same
 		return all

@@ -180,7 +180,7 @@ func (r *drifts) err() error {
 }
 
 // note notes the changes that a link shows of its server.
-func (g *Gateway) note(l *link, file *lock.File, changes []lock.Change, whole bool) {
+func (g *servers) note(l *link, file *lock.File, changes []lock.Change, whole bool) {
 	l.tools.mu.Lock()
 	now, news, record := g.drifts.listed(file, l.tools.drifts, changes, whole)
 	l.tools.drifts = now
@@ -196,7 +196,7 @@ func (g *Gateway) note(l *link, file *lock.File, changes []lock.Change, whole bo
 }
 
 // record has the PDP record a drift. The log names the reason of the first failure.
-func (g *Gateway) record(d Drift, s *sighting) {
+func (g *servers) record(d Drift, s *sighting) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(g.ctx), driftPost) // Close waits for it
 	defer cancel()
 	err := g.o.Lock.Record(ctx, d, s.id)

@@ -23,7 +23,7 @@ func TestDriftIsToldOnce(t *testing.T) {
 	var away error
 	clock := time.Unix(1, 0)
 	now := func() time.Time { return clock }
-	g := &Gateway{doors: doors{ctx: t.Context()}, drifts: drifts{now: now}, o: Options{Now: now, Logger: slog.New(slog.NewTextHandler(&logs, nil)), Lock: Lock{
+	g := &servers{doors: &doors{ctx: t.Context()}, drifts: drifts{now: now}, o: &Options{Now: now, Logger: slog.New(slog.NewTextHandler(&logs, nil)), Lock: Lock{
 		Record: func(_ context.Context, d Drift, id string) error {
 			recorded, ids = append(recorded, d), append(ids, id)
 			return away

@@ -94,8 +94,8 @@ type Gateway struct {
 	sessions sessions
 	reaches  reaches
 	held     holding
-	drifts   drifts
-	tokens   atomic.Uint64
+	servers
+	tokens atomic.Uint64
 
 	desk      *people.Desk
 	crowd     *crowd.Crowd
@@ -103,6 +103,13 @@ type Gateway struct {
 	requests  *board
 
 	doors
+}
+
+// servers are those behind the gateway: what they list, what of it is locked, and what is said to them that no client sends.
+type servers struct {
+	*doors
+	o      *Options
+	drifts drifts
 }
 
 // doors let requests in, and work behind them, until the gateway is closed.
@@ -128,7 +135,8 @@ type draining struct {
 func New(o Options) *Gateway {
 	ctx, cancel := context.WithCancel(context.Background())
 	o.Lock.schemas = &schemas{members: o.Lock.Arguments, logger: o.Logger}
-	g := &Gateway{o: o, doors: doors{logger: o.Logger, ctx: ctx, stop: cancel}, drifts: drifts{now: o.Now}}
+	g := &Gateway{o: o, doors: doors{logger: o.Logger, ctx: ctx, stop: cancel}}
+	g.servers = servers{doors: &g.doors, o: &g.o, drifts: drifts{now: o.Now}}
 	g.sessions.o, g.reaches.o = &g.o, &g.o
 	g.desk = people.New(people.Options{Logger: o.Logger, Now: o.Now})
 	g.crowd = crowd.New(crowd.Options{Dropped: o.Meters.Drop, Now: o.Now, Background: g.background, Context: ctx})

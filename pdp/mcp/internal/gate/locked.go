@@ -110,7 +110,7 @@ func (k *locking) found(s *Server, instructions string) (locked, found lock.Serv
 }
 
 // compare notes and reports the differences of a listing from the lock.
-func (g *Gateway) compare(l *link, all *listing) {
+func (g *servers) compare(l *link, all *listing) {
 	if all.file == nil || all.file != g.o.Lock.current() { // the next listing will be compared
 		return
 	}
@@ -125,7 +125,7 @@ func instructionsOf(s upstream.Session) string {
 }
 
 // introduces is the server's description of itself, as clients get it: with the locked instructions.
-func (g *Gateway) introduces(l *link, s upstream.Session) jsontext.Value {
+func (g *servers) introduces(l *link, s upstream.Session) jsontext.Value {
 	file := g.o.Lock.current()
 	if file == nil {
 		return s.Server()

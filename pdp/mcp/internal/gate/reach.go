@@ -86,7 +86,7 @@ func (r *reach) silence() {
 	}
 }
 
-func (g *Gateway) several() bool { return len(g.o.Servers) > 1 }
+func (g *servers) several() bool { return len(g.o.Servers) > 1 }
 
 // at is the exchange as far as one of several servers has to do with it. None of them says how far all are.
 func (x exchange) at(l *link) exchange {

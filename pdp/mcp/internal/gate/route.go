@@ -165,7 +165,7 @@ func isPlainRune(r rune) bool {
 }
 
 // toolName is how clients call a tool of a server's.
-func (g *Gateway) toolName(s *Server, tool string) string {
+func (g *servers) toolName(s *Server, tool string) string {
 	if g.several() {
 		return ToolName(s.Name, tool)
 	}
@@ -174,7 +174,7 @@ func (g *Gateway) toolName(s *Server, tool string) string {
 
 // alike is the same for names that people would take for one: with several servers or a lock that is what differs in case
 // alone.
-func (g *Gateway) alike(name string) string {
+func (g *servers) alike(name string) string {
 	if g.several() || g.o.Lock.File != nil {
 		return strings.ToLower(name)
 	}

@@ -22,7 +22,7 @@ func bareGateway(u upstream.Upstream) *Gateway {
 		Ring:     seal.Fresh(seal.Options{Resource: "r"}), Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 		Servers: []*Server{{Upstream: u, Dropped: func(string) {}, URIs: []string{""}}},
 	}}
-	g.sessions.o, g.reaches.o = &g.o, &g.o
+	g.sessions.o, g.reaches.o, g.servers = &g.o, &g.o, servers{doors: &g.doors, o: &g.o}
 	return g
 }
 

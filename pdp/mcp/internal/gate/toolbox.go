@@ -97,7 +97,7 @@ func offers(s upstream.Session, capability string) bool {
 }
 
 // list is the listing, no older than the gateway's setting. At most one is made at a time.
-func (g *Gateway) list(ctx context.Context, l *link, who *identity.Principal, c client) (*listing, error) {
+func (g *servers) list(ctx context.Context, l *link, who *identity.Principal, c client) (*listing, error) {
 	t := &l.tools
 	locked := g.o.Lock.current()
 	if listed, _, _ := t.fresh(g.o.Now(), locked); listed != nil {
@@ -148,7 +148,7 @@ func (t *toolbox) keep(l *listing, version int, until time.Time) {
 }
 
 // fetch lists all tools. What has not changed since before is not compiled again.
-func (g *Gateway) fetch(ctx context.Context, l *link, who *identity.Principal, c client, locked *lock.File, before *listing) (*listing, error) {
+func (g *servers) fetch(ctx context.Context, l *link, who *identity.Principal, c client, locked *lock.File, before *listing) (*listing, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	all := &listing{byName: map[string]*tool{}, taken: map[string]*tool{}, locking: newLocking(locked)}
@@ -196,7 +196,7 @@ func (g *Gateway) fetch(ctx context.Context, l *link, who *identity.Principal, c
 
 // add adds a tool to a listing. One that cannot be decided about is not there: it is neither listed nor callable. Of two by
 // one name it is not known which is called, and neither is there.
-func (g *Gateway) add(all *listing, s *Server, definition jsontext.Value, before *listing) {
+func (g *servers) add(all *listing, s *Server, definition jsontext.Value, before *listing) {
 	o, err := rpc.ParseObject(definition)
 	name := o.GetString("name")
 	if err != nil || name == "" {
@@ -251,7 +251,7 @@ func (t *tool) is(definition jsontext.Value, now *listing) bool {
 	return t != nil && bytes.Equal(t.Definition, definition) && t.pinned == now.pins(t.Tool)
 }
 
-func (g *Gateway) compile(s *Server, shown string, o rpc.Object, definition jsontext.Value, in *listing) (*tool, error) {
+func (g *servers) compile(s *Server, shown string, o rpc.Object, definition jsontext.Value, in *listing) (*tool, error) {
 	t, err := g.o.Asker.Tool(s.Name, shown, definition, s.Labels[o.GetString("name")])
 	if err != nil {
 		return nil, err
@@ -277,7 +277,7 @@ func (g *Gateway) compile(s *Server, shown string, o rpc.Object, definition json
 }
 
 // request sends a request of the gateway's own, and waits for the response. Whatever comes before it is dropped.
-func (g *Gateway) request(ctx context.Context, l *link, who *identity.Principal, c client, method string, params rpc.Object) (response rpc.Message, of upstream.Session, err error) {
+func (g *servers) request(ctx context.Context, l *link, who *identity.Principal, c client, method string, params rpc.Object) (response rpc.Message, of upstream.Session, err error) {
 	session, stream, err := l.send(ctx, who, func(s upstream.Session) upstream.Request {
 		return upstream.Request{Method: method, Params: outgoing(s.Era(), l.server, c, params)}
 	})

@@ -39,7 +39,7 @@ func byKey(key, what string) *unasked {
 // notPassed answers a request of a server that no client is to see, and says why: the configuration, if that refuses it, and
 // otherwise what else does. In the modern era a client that cannot be asked has a code of its own; that of an unknown method
 // would make a 404 of the client's request if the server repeats it.
-func (g *Gateway) notPassed(ctx context.Context, l *link, s upstream.Session, m rpc.Message, client era.Era, otherwise *unasked) {
+func (g *servers) notPassed(ctx context.Context, l *link, s upstream.Session, m rpc.Message, client era.Era, otherwise *unasked) {
 	no := l.server.refuses(m.Method)
 	if no == nil {
 		no = otherwise
@@ -116,7 +116,7 @@ type noted struct {
 	last map[string]time.Time
 }
 
-func (g *Gateway) noteUnasked(s *Server, method string, no *unasked) {
+func (g *servers) noteUnasked(s *Server, method string, no *unasked) {
 	if no.key == "" {
 		return
 	}
