@@ -60,6 +60,7 @@ func TestTenantsOfOthersAreAnsweredLikeNone(t *testing.T) {
 		{"POST", "/tenants/TENANT/access/v1/requests", "{", 404, false},
 		{"GET", "/tenants/TENANT/access/v1/requests", "", 404, false},
 		{"GET", "/tenants/TENANT/access/v1/requests/ID", "", 404, false},
+		{"GET", "/tenants/TENANT/access/v1/requests/notifications", "", 404, false},
 		{"POST", "/tenants/TENANT/access/v1/requests/ID/cancel", "{}", 404, false},
 		{"POST", "/tenants/TENANT/v1/tools/drift", driftFound, 404, false},
 		{"GET", "/v1/decisions?tenant=TENANT", "", 200, false},

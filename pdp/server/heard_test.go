@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
+
+	"policy-service/evaluation"
 	"policy-service/pdp/server"
 )
 
@@ -243,5 +246,145 @@ func TestHeardHintOfAServer(t *testing.T) {
 	}
 	if status, _ := c.do("zoe", "POST", "/v1/approvals/"+id+"/decision", yes); status == 200 {
 		t.Error("it was approved too late")
+	}
+}
+
+const heardPath = "/access/v1/requests/notifications"
+
+// tells reads the ids of what a gateway may tell a person since a cursor.
+func (r relays) tells(after string, header []string) (ids []string, cursor string) {
+	r.t.Helper()
+	path := heardPath
+	if after != "" {
+		path += "?after=" + after
+	}
+	status, text := r.do("gw", "GET", path, "", header...)
+	var said struct {
+		Items []struct {
+			Params struct {
+				ID string `json:"id"`
+			} `json:"params"`
+		} `json:"items"`
+		Cursor string `json:"cursor"`
+		More   bool   `json:"more"`
+	}
+	if err := json.Unmarshal([]byte(text), &said); status != 200 || err != nil || said.More {
+		r.t.Fatalf("got %d %s", status, text)
+	}
+	for _, one := range said.Items {
+		ids = append(ids, one.Params.ID)
+	}
+	return ids, said.Cursor
+}
+
+// files has a program ask for an approval of a tool for mia's agent.
+func (r relays) files(who, tool string, n int) (id string) {
+	r.t.Helper()
+	return r.program(who).requests(wants(tool, fmt.Sprintf(`"n":%d,"on_behalf_of":[{"type":"user","id":"mia"}],"person":%q`, n, evaluation.PersonOf(ofPeople, "mia")))).Task.Approvals[0].ID
+}
+
+// A gateway reads for a person what its own tasks wait for, first all and then what is new, as far as the person may decide about it
+// by its forms. It is on record once. Of what other programs asked for it reads nothing.
+func TestHeardNotificationsOfAGateway(t *testing.T) {
+	t.Parallel()
+	r := openRelays(t, votesFiles())
+	mail, push := r.files("gw", "mail", 1), r.files("gw", "push", 2)
+	r.files("pep", "push", 3)
+	hers, his := r.beside("mia", forGateway), r.beside("noah", forGateway, "agent/desk")
+	cursors := map[string]string{}
+	reads := func(who string, header []string, want ...string) {
+		t.Helper()
+		ids, cursor := r.tells(cursors[who], header)
+		if !slices.Equal(ids, want) {
+			t.Errorf("%s is told %q, want %q", who, ids, want)
+		}
+		cursors[who] = cursor
+	}
+	reads("mia", hers, mail)
+	reads("noah", his, push)
+	reads("eve", r.beside("eve", forGateway))
+	reads("mia", hers)
+	if got, _ := r.tells("", his); !slices.Equal(got, []string{push}) {
+		t.Errorf("who begins again is told %q", got)
+	}
+	if want := []string{"filed", `offered user::"noah" form key:gw`}; !slices.Equal(r.onRecord(push), want) {
+		t.Errorf("on record is %q", r.onRecord(push))
+	}
+	_, alone := r.do("gw", "GET", "/v1/approvals/"+push+"/authorization-notification", "")
+	if _, text := r.do("gw", "GET", heardPath, "", his...); !strings.Contains(text, `{"items":[`+alone+`],`) {
+		t.Errorf("he is told %s, and by itself it is %s", text, alone)
+	}
+	late := r.files("gw", "push", 4)
+	if status, text := r.do("gw", "POST", "/v1/approvals/"+push+"/response", accepts, his...); status != 200 {
+		t.Fatalf("he approves: %d %s", status, text)
+	}
+	reads("noah", his, late)
+	reads("mia", hers)
+	reads("noah", his)
+}
+
+// A person who has voted, or named another one, is told no more, and the other one is, though it waited before.
+func TestHeardNotificationsAfterAVote(t *testing.T) {
+	t.Parallel()
+	r := openRelays(t, votesFiles("obligations.yaml", "\nhanded: {type: approval_required, properties: {template: any, delegable: true, quorum: 2}}\n",
+		"a.cedar", `@id("hand") @obligation("handed") permit(principal, action == Action::"tool.invoke", resource == tool::"hand");`))
+	one, two := r.files("gw", "hand", 1), r.files("gw", "hand", 2)
+	his, zoes, eves := r.beside("noah", forGateway, "agent/desk"), r.beside("zoe", forGateway, "agent/desk"), r.beside("eve", forGateway, "agent/desk")
+	ids, hisCursor := r.tells("", his)
+	none, evesCursor := r.tells("", eves)
+	if !slices.Equal(ids, []string{one, two}) || len(none) > 0 {
+		t.Fatalf("he is told %q, and eve %q", ids, none)
+	}
+	says := func(id string, header []string, decision string) {
+		t.Helper()
+		if status, text := r.do("gw", "POST", "/v1/approvals/"+id+"/response", `{"authorizationId":"`+id+`",`+decision+`}`, header...); status != 200 {
+			t.Fatalf("%s: got %d %s", decision, status, text)
+		}
+	}
+	says(one, his, `"decision":"approve"`)
+	says(two, his, `"decision":"delegate","delegateTo":"user::\"eve\""`)
+	for _, after := range []string{"", hisCursor} {
+		if ids, _ := r.tells(after, his); len(ids) > 0 {
+			t.Errorf("he is told %q after his votes", ids)
+		}
+	}
+	if ids, _ := r.tells(evesCursor, eves); !slices.Equal(ids, []string{two}) {
+		t.Errorf("eve is told %q", ids)
+	}
+	if ids, _ := r.tells("", zoes); !slices.Equal(ids, []string{one, two}) {
+		t.Errorf("zoe is told %q", ids)
+	}
+}
+
+// No other credential reads what a gateway may tell a person, and no cursor is anybody else's.
+func TestHeardNotificationsAreOfAGatewayAndItsPerson(t *testing.T) {
+	t.Parallel()
+	r := openRelays(t, votesFiles())
+	r.files("gw", "mail", 1)
+	mine := r.beside("mia", forGateway)
+	_, cursor := r.tells("", mine)
+	r.key["mia"] = "Bearer " + r.token("mia", "pdp")
+	for name, test := range map[string]struct {
+		who, query string
+		header     []string
+		want       int
+	}{
+		"the gateway alone":           {"gw", "", nil, 403},
+		"an approver alone":           {"zoe", "", nil, 403},
+		"she alone":                   {"mia", "", nil, 403},
+		"beside a console":            {"desk", "", mine, 403},
+		"beside no gateway":           {"pep", "", mine, 403},
+		"another gateway's token":     {"gw", "", r.beside("mia", forOther), 401},
+		"beside another gateway":      {"gw-b", "", mine, 401},
+		"a cursor of another gateway": {"gw-b", "?after=" + cursor, r.beside("mia", forOther), 400},
+		"no cursor":                   {"gw", "?after=x", mine, 400},
+		"another parameter":           {"gw", "?caller=key:pep", mine, 400},
+	} {
+		if status, text := r.do(test.who, "GET", heardPath+test.query, "", test.header...); status != test.want {
+			t.Errorf("%s: got %d %s, want %d", name, status, text, test.want)
+		}
+	}
+	if status, text := r.do("gw-b", "GET", heardPath, "", r.beside("mia", forOther)...); status != 200 || !strings.HasPrefix(text, `{"items":[],`) {
+		t.Errorf("another gateway reads %d %s", status, text)
 	}
 }

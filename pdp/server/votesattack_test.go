@@ -160,6 +160,7 @@ func TestARelayedTokenOnEveryRoute(t *testing.T) {
 	must(t, err)
 	own := map[string]string{
 		"GET /v1/approvals/{id}/elicitation": "gw", "GET /v1/approvals/{id}/authorization-notification": "gw", "POST /v1/approvals/{id}/response": "gw",
+		"GET /access/v1/requests/notifications": "gw", "GET /tenants/{tenant}/access/v1/requests/notifications": "gw",
 		"GET /v1/approvals": "desk", "GET /v1/approvals/{id}": "desk", "POST /v1/approvals/{id}/decision": "desk", "POST /v1/approvals/{id}/revoke": "desk",
 		"GET /v1/me": "desk", "GET /v1/approvals/{id}/why": "desk", "GET /v1/approvals/{id}/deciders": "desk", "GET /v1/approvals/{id}/previous": "desk",
 	}

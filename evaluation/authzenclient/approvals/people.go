@@ -73,6 +73,43 @@ func Notification(ctx context.Context, c *authzenclient.Client, approval string,
 	return message(ctx, c, "notification", approval, "/authorization-notification", as)
 }
 
+// Notifications are a page of messages notifications/authorization/request for a person.
+type Notifications struct {
+	Messages []jsontext.Value
+	// Cursor is where the next page begins. With More there is more to be had at once.
+	Cursor string
+	More   bool
+}
+
+// ReadNotifications reads what waits for a person: the messages about all approval requests that the client's credential
+// filed, and that this person may decide about in this way; after a cursor only those since. A message can come twice. An
+// [authzenclient.Error] of status 410 has the reader begin again with "". It is an API of this service alone, for a gateway.
+func ReadNotifications(ctx context.Context, c *authzenclient.Client, as Person, after string) (n Notifications, err error) {
+	l := c.Link()
+	r := as.asks(link.Request{Op: "notifications", URL: l.Requests, Method: http.MethodGet})
+	if r.URL != "" { // an endpoint has no query
+		if r.URL += "/notifications?limit=50"; after != "" {
+			r.URL += "&after=" + url.QueryEscape(after)
+		}
+	}
+	err = l.Send(ctx, r, func(a link.Answer) error {
+		var said struct {
+			Items  []jsontext.Value `json:"items"`
+			Cursor string           `json:"cursor"`
+			More   bool             `json:"more"`
+		}
+		if json.Unmarshal(a.Body, &said) != nil || said.Items == nil || said.Cursor == "" || said.More && said.Cursor == after {
+			return odd("the body is not one JSON object of items, with a cursor that goes on")
+		}
+		n = Notifications{said.Items, said.Cursor, said.More}
+		return nil
+	})
+	if err != nil {
+		return Notifications{}, err
+	}
+	return n, nil
+}
+
 // Decidable reports whether anybody may decide about an approval request of [Standing.Approvals]. It is false only if the
 // PDP's policies let nobody decide now, and true with an error. It is an API of this service alone.
 func Decidable(ctx context.Context, c *authzenclient.Client, approval string) (may bool, err error) {

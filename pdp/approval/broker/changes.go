@@ -10,6 +10,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/approval"
+	"policy-service/pdp/server/auth"
 )
 
 // A cursor is the JSON of [cursor], sealed with its binding: a caller in a tenant. A member may be added to the
@@ -46,49 +47,132 @@ const taskBytes = 1 << 10
 func (b *Broker) Tasks(
 	ctx context.Context, caller, tenant, after string, limit int, goOn func(context.Context) error,
 ) (list evaluation.TaskList, err error) {
+	tasks, at, err := follow(ctx, b, since{caller, tenant, after, limit, inboxBytes}, goOn, b.told)
+	return evaluation.TaskList{Tasks: tasks, Cursor: at.cursor, More: at.more}, err
+}
+
+// since is a question for the tasks of a caller that changed: how many an answer has, and of which size.
+type since struct {
+	caller, tenant, after string
+	limit, bytes          int
+}
+
+// reached is where an answer ends. With more there is more to be had at once.
+type reached struct {
+	cursor string
+	more   bool
+}
+
+// follow reads the tasks that changed, and takes from each what read says.
+func follow[T any](
+	ctx context.Context, b *Broker, q since, goOn func(context.Context) error,
+	read func(context.Context, approval.Followed) (item T, size int, err error),
+) (items []T, end reached, err error) {
 	now := b.options.Store.Now().Unix()
-	at, given, err := b.position(caller, tenant, after, now)
+	at, given, err := b.position(q.caller, q.tenant, q.after, now)
 	if err != nil {
-		return list, err
+		return nil, end, err
 	}
-	found, end, more, err := b.Store.Follow(tenant, caller, at, limit)
+	found, last, more, err := b.Store.Follow(q.tenant, q.caller, at, q.limit)
 	if errors.Is(err, approval.ErrPosition) {
 		err = fmt.Errorf("%w: %w", ErrBeginAgain, err)
 	}
 	if err != nil {
-		return list, err
+		return nil, end, err
 	}
-	list.Tasks = []evaluation.TaskAnswer{}
+	items = []T{}
 	bytes, whole := 0, !more
 	for n, one := range found {
-		answer, size, err := b.told(ctx, one)
+		item, size, err := read(ctx, one)
 		if errors.Is(err, approval.ErrUnrecorded) { // the changes behind it wait, too
-			end, more, whole = at, false, false
+			last, more, whole = at, false, false
 			break
 		}
 		if err != nil {
-			return list, err
+			return nil, end, err
 		}
 		if err := goOn(ctx); err != nil {
 			if n == 0 {
-				return list, fmt.Errorf("%w: %w", ErrNoTurn, err)
+				return nil, end, fmt.Errorf("%w: %w", ErrNoTurn, err)
 			}
-			end, more = at, true
+			last, more = at, true
 			break
 		}
-		list.Tasks, at = append(list.Tasks, answer), one.At
-		if bytes += size; bytes >= inboxBytes && n < len(found)-1 {
-			end, more = at, true
+		items, at = append(items, item), one.At
+		if bytes += size; bytes >= q.bytes && n < len(found)-1 {
+			last, more = at, true
 			break
 		}
 	}
 	if whole && !more {
 		given = now
 	}
-	list.More = more
-	list.Cursor, err = b.cursorOf(caller, tenant, end, given)
+	end.more = more
+	end.cursor, err = b.cursorOf(q.caller, q.tenant, last, given)
+	return items, end, err
+}
+
+// toTellBytes bounds an answer of [Broker.ToTell]: a gateway keeps one for each person that reads slowly.
+const toTellBytes = 1 << 18
+
+// ToTell are approval requests that a gateway may show a person.
+type ToTell struct {
+	Seen   []Seen
+	Cursor string
+	More   bool
+}
+
+// ToTell lists the approval requests that a gateway's own tasks wait for, as far as the person for whom it asks may decide
+// about them by its forms. A cursor (after), goOn and the errors are those of [Broker.Tasks]; of requests that other
+// programs filed there is nothing in it.
+func (b *Broker) ToTell(
+	ctx context.Context, person auth.Caller, tenant, after string, limit int, goOn func(context.Context) error,
+) (list ToTell, err error) {
+	v := b.approver(person)
+	all, at, err := follow(ctx, b, since{person.Way.Gateway, tenant, after, limit, toTellBytes}, goOn, v.decidable)
+	known := map[string]bool{}
+	for _, seen := range all {
+		for _, one := range seen {
+			if !known[one.Approval.ID] { // several tasks may wait for it
+				known[one.Approval.ID] = true
+				list.Seen = append(list.Seen, one)
+			}
+		}
+	}
+	list.Cursor, list.More = at.cursor, at.more
 	return list, err
 }
+
+// decidable are those approval requests of a task about which the caller may decide now, and has not voted.
+func (v *approver) decidable(ctx context.Context, of approval.Followed) (seen []Seen, size int, err error) {
+	all, err := v.Store.Of(ctx, of.Task)
+	if errors.Is(err, approval.ErrNotFound) { // they ended long ago
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	if of.At.Waiting == "" && slices.ContainsFunc(all, isUnrecorded) {
+		return nil, 0, approval.ErrUnrecorded
+	}
+	for _, a := range all {
+		if a.Status != approval.Pending || a.Unrecorded {
+			continue
+		}
+		s, err := v.standing(ctx, a)
+		if err != nil {
+			return nil, 0, err
+		}
+		one := Seen{Approval: a, by: v, standing: s}
+		if one.refusal(ActApprove) == nil {
+			seen = append(seen, one)
+			size += len(a.Shown) + len(a.Said)
+		}
+	}
+	return seen, size, nil
+}
+
+func isUnrecorded(a approval.Approval) bool { return a.Unrecorded }
 
 // told is the answer about a task that has changed, and about its size. If the change is not on record yet, the
 // error is [approval.ErrUnrecorded].
@@ -104,8 +188,7 @@ func (b *Broker) told(ctx context.Context, one approval.Followed) (answer evalua
 	if err != nil {
 		return answer, 0, err
 	}
-	unrecorded := func(a approval.Approval) bool { return a.Unrecorded }
-	if one.At.Waiting == "" && slices.ContainsFunc(f.approvals, unrecorded) {
+	if one.At.Waiting == "" && slices.ContainsFunc(f.approvals, isUnrecorded) {
 		return answer, 0, approval.ErrUnrecorded
 	}
 	if size = taskBytes; f.Bulk {

@@ -167,7 +167,7 @@ func (b *Broker) callBack(ctx context.Context, t approval.Task) error {
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(approvals, func(one approval.Approval) bool { return one.Unrecorded }) {
+	if slices.ContainsFunc(approvals, isUnrecorded) {
 		return approval.ErrUnrecorded // the notice is tried again: until then the task would look pending
 	}
 	f := Followed{t, approvals}

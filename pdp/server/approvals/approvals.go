@@ -36,6 +36,7 @@ type Approvals struct {
 	Stop context.CancelFunc
 
 	waiting *waiting
+	offered offered
 }
 
 // New makes Approvals.
@@ -57,7 +58,9 @@ func (a *Approvals) Routes(route func(path string, handle echo.HandlerFunc, meth
 	lists.Parameters = taskParameters
 	looks := follows
 	looks.Parameters = []string{"wait"} // another one would make another question of an equal one
+	tells := door.Need{Permission: auth.Approve, Tenant: true, Parameters: []string{"after", "limit"}, Relayed: evaluation.ViaForm}
 	for _, prefix := range []string{"", door.TenantPrefix} {
+		get(prefix+notificationsPath, tells, a.notifications)
 		post(prefix+broker.RequestsPath, submits, a.submit)
 		get(prefix+broker.RequestsPath, lists, a.tasks)
 		get(prefix+broker.RequestsPath+"/:id", looks, a.taskStatus)

@@ -34,6 +34,8 @@ type waiting struct {
 	// turn keeps a connection, so those of one caller are bounded.
 	callers keyedmutex.Mutex
 	pages   door.Gate
+	// told are the places of gateways that read for people, so that they take none of a console.
+	told door.Gate
 
 	mu      sync.Mutex // guards what follows, and what is in watches
 	all     int
@@ -64,6 +66,7 @@ func newWaiting(most time.Duration) *waiting {
 		most:    most,
 		callers: keyedmutex.Mutex{Most: 1 + WaitingOfOne}, // one makes a page, and the others wait
 		pages:   door.Gate{Limit: MostPages, Patience: most},
+		told:    door.Gate{Limit: 1, Queue: door.LongQueue, Patience: most},
 		of:      map[string]int{},
 		watches: map[string]*watch{},
 	}

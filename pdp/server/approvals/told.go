@@ -1,0 +1,144 @@
+package approvals
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+
+	"github.com/labstack/echo/v4"
+	"golang.org/x/sync/errgroup"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/approval"
+	"policy-service/pdp/approval/broker"
+	"policy-service/pdp/mcp/wire"
+	"policy-service/pdp/server/auth"
+	"policy-service/pdp/server/door"
+)
+
+// notificationsPath is below the path of the gateway's own tasks: of others it lists nothing.
+const notificationsPath = broker.RequestsPath + "/notifications"
+
+// toTell is the answer to GET /access/v1/requests/notifications.
+type toTell struct {
+	Items  []wire.Message `json:"items"`
+	Cursor string         `json:"cursor"`
+	More   bool           `json:"more,omitzero"`
+}
+
+// notifications answers GET /access/v1/requests/notifications: what the tasks of a gateway wait for, as messages for a
+// person who may decide about it by a form of this gateway. Each goes on record before it is answered. Without a cursor
+// the list begins with all that waits, and with one it has what changed since.
+func (a *Approvals) notifications(c echo.Context, r door.Admitted) error {
+	if r.Caller.Way.Gateway == "" {
+		return door.NewProblem(http.StatusForbidden,
+			"this is for a gateway and the person whose token it brings in Approver-Token; approvers list theirs at /v1/approvals")
+	}
+	limit, err := pageLimit(r.Given["limit"])
+	if err != nil {
+		return err
+	}
+	ctx, cancel := a.Door.Within(c)
+	defer cancel()
+	list, err := a.toTell(ctx, r, limit)
+	if err != nil {
+		return err
+	}
+	got := toTell{Items: []wire.Message{}, Cursor: list.Cursor, More: list.More}
+	offers, err := a.offer(ctx, r.Caller, list.Seen)
+	if err != nil {
+		return err
+	}
+	for _, one := range offers {
+		call, err := toolCallOf(one.Approval)
+		if err != nil { // it would keep all others from the person
+			a.Door.Options.Log.ErrorContext(ctx, "an approval request cannot be shown", "approval", one.Approval.ID, "error", err)
+			continue
+		}
+		got.Items = append(got.Items, call.Notification())
+	}
+	answer := answerOf(got, true)
+	answer.fresh = true
+	return answer.write(c, http.StatusOK)
+}
+
+// toTell makes the list when it is the gateway's turn. Pages of a console have other places.
+func (a *Approvals) toTell(ctx context.Context, r door.Admitted, limit int) (broker.ToTell, error) {
+	turn := door.Shift{Gate: &a.waiting.told, Caller: r.Caller.Way.Gateway}
+	if err := turn.Begin(ctx); err != nil {
+		return broker.ToTell{}, fmt.Errorf("%w: %w", broker.ErrNoTurn, err)
+	}
+	defer turn.End()
+	return a.Broker.ToTell(ctx, r.Caller, r.Tenant, r.Given["after"], limit, turn.GoOn)
+}
+
+// offersAtOnce is how many offers of a list are put on record at once. Each waits for the disk.
+const offersAtOnce = 16
+
+// offer puts on record that a person is offered approval requests, and returns those that they can still answer.
+func (a *Approvals) offer(ctx context.Context, person auth.Caller, all []broker.Seen) (offers []broker.Seen, err error) {
+	var recording errgroup.Group
+	recording.SetLimit(offersAtOnce)
+	over := make([]bool, len(all))
+	for n := range all {
+		key := offerKey{all[n].Approval.ID, person.Name, person.Way}
+		if a.offered.has(key) {
+			continue
+		}
+		if err := a.Door.Options.Room(&person); err != nil {
+			return nil, errors.Join(err, recording.Wait())
+		}
+		recording.Go(func() error {
+			err := all[n].Offer(ctx)
+			switch state := (*approval.StateError)(nil); {
+			case errors.As(err, &state), errors.Is(err, approval.ErrVoted), errors.Is(err, approval.ErrNotFound):
+				over[n] = true
+				return nil
+			case err == nil:
+				a.offered.add(key)
+			}
+			return err
+		})
+	}
+	if err := recording.Wait(); err != nil {
+		return nil, err
+	}
+	for n, one := range all {
+		if !over[n] {
+			offers = append(offers, one)
+		}
+	}
+	return offers, nil
+}
+
+// mostOffered is how many offers each of two generations remembers.
+const mostOffered = 1 << 14
+
+// offerKey is an approval request that a person was offered by a way.
+type offerKey struct {
+	approval, person string
+	way              evaluation.Way
+}
+
+// offered remembers the offers that were put on record last: a client that begins its list again and again fills no log.
+type offered struct {
+	mu          sync.Mutex
+	now, before map[offerKey]bool
+}
+
+func (o *offered) has(key offerKey) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.now[key] || o.before[key]
+}
+
+func (o *offered) add(key offerKey) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.now == nil || len(o.now) >= mostOffered {
+		o.now, o.before = map[offerKey]bool{}, o.now
+	}
+	o.now[key] = true
+}
