@@ -84,7 +84,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/mcp/internal/people", "anything of ours but evaluation/authzenclient evaluation/authzenclient/approvals", "one watch serves all calls that wait, and would be tied to one of them"},
 	{"pdp/mcp/internal/flights", "anything of ours but pdp/mcp/internal/rpc", "a client cancels a request by its id, and could cancel only the kinds that flights knows"},
 	{"pdp/mcp/internal/reply", "anything of ours but pdp/mcp/internal/rpc", "an answer would be written differently by what was decided"},
-	{"pdp/mcp/internal/crowd", "anything of ours but pdp/mcp/internal/identity pdp/mcp/internal/rpc pdp/mcp/internal/turn", "a listener would miss kinds of events that crowd does not know"},
+	{"pdp/mcp/internal/events", "anything of ours but pdp/mcp/internal/identity pdp/mcp/internal/rpc", "a listener would miss kinds of events that the package does not know"},
 	{"pdp/mcp/internal/requests", "anything of ours", "a request is taken once whatever it is, and a kind with rules of its own could be taken twice"},
 	{"pdp/mcp/internal/turn", "anything of ours", "listings and sessions take turns with it, and would carry one another"},
 	{"pdp/mcp/internal/traces", "anything of ours but pdp/mcp/internal/rpc", "a trace would end at the messages that it does not know"},

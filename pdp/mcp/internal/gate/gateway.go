@@ -26,7 +26,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"policy-service/pdp/mcp/internal/ask"
-	"policy-service/pdp/mcp/internal/crowd"
+	"policy-service/pdp/mcp/internal/events"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/people"
 	"policy-service/pdp/mcp/internal/rates"
@@ -98,7 +98,7 @@ type Gateway struct {
 	tokens atomic.Uint64
 
 	desk      *people.Desk
-	crowd     *crowd.Crowd
+	events    *events.Broadcaster
 	listeners listeners
 	requests  *board
 
@@ -139,9 +139,9 @@ func New(o Options) *Gateway {
 	g.servers = servers{doors: &g.doors, o: &g.o, drifts: drifts{now: o.Now}}
 	g.sessions.o, g.reaches.o = &g.o, &g.o
 	g.desk = people.New(people.Options{Logger: o.Logger, Now: o.Now})
-	g.crowd = crowd.New(crowd.Options{Dropped: o.Meters.Drop, Now: o.Now, Background: g.background, Context: ctx})
+	g.events = events.New(events.Options{Dropped: o.Meters.Drop, Background: g.background, Context: ctx})
 	g.listeners.g = g
-	g.requests = newBoard(o, g.crowd)
+	g.requests = newBoard(o)
 	for _, s := range o.Servers {
 		if s.Program && !g.ofOne() { // clients that come and go have programs come and go
 			s.starting = func(who *identity.Principal) { o.People.Charge(personOf(who), startCosts) }

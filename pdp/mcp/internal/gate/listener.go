@@ -17,8 +17,8 @@ import (
 	"policy-service/evaluation/authzenclient"
 	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/pdp/mcp/internal/ask"
-	"policy-service/pdp/mcp/internal/crowd"
 	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/events"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/wire"
@@ -33,42 +33,96 @@ func wantsAuthorizations(params rpc.Object) bool {
 	return filter.Get(authorizations).Kind() == 't'
 }
 
-// listeners have those who listen be told what others do.
+// listeners send clients that listen what is new for them.
 type listeners struct {
 	g *Gateway
 
-	mu sync.Mutex
-	// hearing ends, by tenant, that the gateway hears what waits for people.
-	hearing map[string]func()
-	// strange are tokens that a PDP did not take, and when.
+	mu        sync.Mutex
+	audiences map[string]*audience // by tenant
+	// strange are the tokens that a PDP did not take, with the time of that.
 	strange map[[sha256.Size]byte]time.Time
 }
 
-// begin has the client of an exchange that lasts be told what there is to tell, until stop is called, Drain or Close: first who
-// it is. By is the request of a client of the modern era. What servers say does not wait for it.
+// audience are the listeners of a tenant, and the topics that they read.
+type audience struct {
+	requests *events.Topic
+	topics   []*events.Topic
+	// stop ends the watch of the PDP.
+	stop func()
+}
+
+// begin sends the client of an exchange that lasts what is new for it, until stop is called, Drain or Close: first who
+// it is. By is the request of a client of the modern era. Messages of servers do not wait for it.
 func (l *listeners) begin(ctx context.Context, x exchange, by rpc.ID) (stop func()) {
 	ctx, cancel := l.g.until(ctx)
-	seat := l.g.crowd.Join(x.who)
-	l.hear(x.who)
-	tell := func(m rpc.Message) error {
+	listener := l.join(x.who)
+	send := func(m rpc.Message) error {
 		if x.client.era == era.Modern {
 			m = era.Notification(m, era.Modern, era.Modern, by)
 		}
 		return x.reply.Interim(m)
 	}
 	over := make(chan struct{})
-	go func() { // which the client's own request waits for, and so does Close
+	go func() { // the client's own request waits for it, and so does Close
 		defer close(over)
 		l.g.alone(func() {
-			if err := tell(l.welcome(ctx, x.who)); err == nil {
-				_ = seat.Hear(ctx, tell)
+			if err := send(l.welcome(ctx, x.who)); err == nil {
+				_ = listener.Hear(ctx, send)
 			}
 		})
 	}()
 	return func() {
 		cancel()
 		<-over
-		seat.Leave()
+		listener.Leave()
+	}
+}
+
+// join adds a stream to the listeners of its tenant.
+func (l *listeners) join(who *identity.Principal) *events.Listener {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.audiences[who.Tenant]
+	if a == nil {
+		a = l.open(who)
+		if l.audiences == nil {
+			l.audiences = map[string]*audience{}
+		}
+		l.audiences[who.Tenant] = a
+	}
+	return l.g.events.Listen(who, a.topics...)
+}
+
+// open makes the topics of a tenant: its requests for tools and, if people decide here, its approvals.
+func (l *listeners) open(who *identity.Principal) *audience {
+	a := &audience{requests: l.g.events.Topic(l.g.readRequests(who.Tenant)), stop: func() {}}
+	a.topics = []*events.Topic{a.requests}
+	if pdp := l.g.o.Asker.PDP(who); pdp != nil && l.g.decides() {
+		inbox := l.g.events.Topic(l.readInbox(pdp))
+		a.topics = append(a.topics, inbox)
+		a.stop = l.g.desk.Hear(pdp, inbox.Changed)
+	}
+	return a
+}
+
+// requested has the listeners of a tenant read its requests for tools.
+func (l *listeners) requested(tenant string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if a := l.audiences[tenant]; a != nil {
+		a.requests.Changed()
+	}
+}
+
+// rest ends the watches of tenants without listeners.
+func (l *listeners) rest() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for tenant, a := range l.audiences {
+		if !a.requests.Listened() {
+			a.stop()
+			delete(l.audiences, tenant)
+		}
 	}
 }
 
@@ -99,77 +153,64 @@ func participant(who *identity.Principal) evaluation.Ref {
 	return evaluation.Ref{Type: acts.Type, ID: acts.ID}
 }
 
-// hear has the gateway hear what waits for people in the tenant of somebody who listens, if people decide here.
-func (l *listeners) hear(who *identity.Principal) {
-	if !l.g.decides() {
-		return
-	}
-	pdp, tenant := l.g.o.Asker.PDP(who), who.Tenant
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.hearing[tenant] != nil || pdp == nil {
-		return
-	}
-	if l.hearing == nil {
-		l.hearing = map[string]func(){}
-	}
-	l.hearing[tenant] = l.g.desk.Hear(pdp, func(approval string, waits bool) {
-		if !waits {
-			l.g.crowd.Withdraw(approval)
-			return
-		}
-		l.g.crowd.Post(crowd.News{ID: approval, Tenant: tenant, Say: func(ctx context.Context, who *identity.Principal) (rpc.Message, bool, error) {
-			return l.announce(ctx, pdp, approval, who)
-		}})
-	})
-}
-
-// rest ends that the gateway hears of what nobody listens to any longer.
-func (l *listeners) rest() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for tenant, stop := range l.hearing {
-		if !l.g.crowd.Listens(tenant) {
-			stop()
-			delete(l.hearing, tenant)
-		}
-	}
-}
-
-// saysNothing are the statuses of refusals by which the PDP says nothing of whose an approval is: it does not take our own key just
-// now, or it is too busy.
+// saysNothing are the statuses of refusals that a moment later may be an answer: the PDP does not take our own key just now, or
+// it is too busy.
 var saysNothing = []int{http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusTooManyRequests}
 
-// announce is what somebody is told of an approval that waits. It is not ok if it is not theirs to decide about: the PDP says
-// so, by their own token.
-func (l *listeners) announce(ctx context.Context, pdp *authzenclient.Client, approval string, who *identity.Principal) (m rpc.Message, ok bool, err error) {
-	person, err := approver(who)
-	if err != nil || l.isStrange(who) {
-		return m, false, nil
+// refusedFor is how long a listener's inbox is not read after the PDP refused that: it does not take the token, or the person
+// may not decide there at all.
+const refusedFor = time.Minute
+
+// readInbox reads from a PDP, by the token of a listener, the approvals that wait for this person.
+func (l *listeners) readInbox(pdp *authzenclient.Client) events.Read {
+	return func(ctx context.Context, who *identity.Principal, cursor string) (page events.Page, err error) {
+		person, err := approver(who)
+		if err != nil { // there is no token
+			return page, nil
+		}
+		if l.isStrange(who) {
+			return page, &events.Later{Err: authzenclient.ErrPerson, After: refusedFor}
+		}
+		read, err := approvals.ReadNotifications(ctx, pdp, person, cursor)
+		var e *authzenclient.Error
+		refused := errors.As(err, &e) && e.Kind == authzenclient.Refused
+		switch {
+		case errors.Is(err, authzenclient.ErrPerson):
+			l.notes(who)
+			return page, &events.Later{Err: err, After: refusedFor}
+		case refused && cursor != "" && (e.Status == http.StatusGone || e.Status == http.StatusBadRequest):
+			return events.Page{More: true}, nil // the PDP knows this cursor no longer
+		case refused && !slices.Contains(saysNothing, e.Status):
+			return page, &events.Later{Err: err, After: refusedFor}
+		case e != nil:
+			return page, &events.Later{Err: err, After: e.RetryAfter}
+		case err != nil:
+			return page, err
+		}
+		page = events.Page{Cursor: read.Cursor, More: read.More}
+		for _, text := range read.Messages {
+			if event, err := l.announced(text); err == nil {
+				page.Events = append(page.Events, event)
+			} else {
+				l.g.o.Logger.Warn("the PDP's notification of an approval cannot be read", "error", err)
+			}
+		}
+		return page, nil
 	}
-	text, err := approvals.Notification(ctx, pdp, approval, person)
-	var e *authzenclient.Error
-	switch {
-	case errors.Is(err, authzenclient.ErrPerson):
-		l.notes(who)
-		return m, false, nil
-	case errors.As(err, &e) && e.Kind == authzenclient.Refused && !slices.Contains(saysNothing, e.Status):
-		return m, false, nil
-	case e != nil && e.RetryAfter > 0:
-		return m, false, &crowd.Later{Err: err, After: e.RetryAfter}
-	case err != nil:
-		return m, false, err
-	}
+}
+
+// announced is the PDP's notification of an approval as clients get it.
+func (l *listeners) announced(text []byte) (e events.Event, err error) {
 	m, fault := rpc.Parse(text, rpc.DefaultLimits())
 	if fault != nil || m.Method != wire.MethodAuthorizationRequest || !m.ID.IsZero() {
-		return m, false, errors.New("what the PDP says of an approval is no notification of it")
+		return e, errors.New("it is no notification of an approval")
 	}
 	params, err := m.ParamsObject()
 	if err != nil {
-		return m, false, err
+		return e, err
 	}
-	told, err := wire.Announced(m.Params, l.shown(params.GetString("tool")), bareRequester(params))
-	return rpc.Message{Method: m.Method, Params: told}, err == nil, err
+	shown, err := wire.Announced(m.Params, l.shown(params.GetString("tool")), bareRequester(params))
+	return events.Event{ID: params.GetString("id"), Message: rpc.Message{Method: m.Method, Params: shown}}, err
 }
 
 // bareRequester is the id alone of whoever asks for an approval. What the PDP calls them may be type and id, or an id, which may
@@ -208,7 +249,7 @@ func (l *listeners) isStrange(who *identity.Principal) bool {
 	defer l.mu.Unlock()
 	of := tokenOf(who)
 	at, ok := l.strange[of]
-	if ok && l.g.o.Now().Sub(at) >= crowd.AnswersFor {
+	if ok && l.g.o.Now().Sub(at) >= refusedFor {
 		delete(l.strange, of)
 		ok = false
 	}
@@ -243,7 +284,7 @@ func (l *listeners) refused(x exchange, r *ask.Refusal) {
 	if x.tool != nil && r.Kind != ask.Unknown {
 		b.ToolID = x.tool.Server + ":" + x.tool.Name
 	}
-	l.g.crowd.Tell(x.who.Key, rpc.Message{Method: wire.MethodCallBlocked, Params: b.Payload()})
+	l.g.events.Tell(x.who.Key, rpc.Message{Method: wire.MethodCallBlocked, Params: b.Payload()})
 }
 
 // acknowledge tells a client of the modern era what it is told from now on.

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"context"
 	"log/slog"
 	"testing"
 	"time"
@@ -10,14 +11,14 @@ import (
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
 	"policy-service/pdp/mcp/internal/ask"
-	"policy-service/pdp/mcp/internal/crowd"
+	"policy-service/pdp/mcp/internal/events"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/people"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/turn"
 )
 
-// What waits is heard of while somebody of the tenant listens, and once for all of them.
+// A tenant's PDP is watched while the tenant has a listener, and once for all of them.
 func TestListenRests(t *testing.T) {
 	pdp, err := authzenclient.New("http://127.0.0.1:1")
 	if err != nil {
@@ -27,39 +28,46 @@ func TestListenRests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &Gateway{o: Options{Asker: asker, Settings: Settings{Approvals: Approvals{Channels: []string{ByForm}}}}, desk: people.New(people.Options{Logger: slog.New(slog.DiscardHandler), Now: time.Now}), crowd: crowd.New(crowd.Options{Dropped: func(string) {}, Now: time.Now})}
-	defer g.desk.Close()
+	ctx, end := context.WithCancel(t.Context())
+	g := &Gateway{o: Options{Asker: asker, Settings: Settings{Approvals: Approvals{Channels: []string{ByForm}}}}, desk: people.New(people.Options{Logger: slog.New(slog.DiscardHandler), Now: time.Now})}
+	g.events = events.New(events.Options{Dropped: func(string) {}, Background: g.background, Context: ctx})
 	g.listeners.g = g
-	var seats []*crowd.Seat
-	for _, tenant := range []string{evaluation.DefaultTenant, evaluation.DefaultTenant, "nowhere"} {
-		who := &identity.Principal{Key: "k", Tenant: tenant}
-		seats = append(seats, g.crowd.Join(who))
-		g.listeners.hear(who)
+	defer g.desk.Close()
+	defer g.doors.running.Wait()
+	defer end()
+	listen := func(tenant string) *events.Listener {
+		return g.listeners.join(&identity.Principal{Key: "k", Tenant: tenant})
 	}
-	for _, s := range seats {
-		g.listeners.rest()
-		if n := len(g.listeners.hearing); n != 1 && s != seats[2] {
-			t.Errorf("%d are heard", n)
+	topics := func(tenant string, want int) {
+		t.Helper()
+		got := 0
+		if a := g.listeners.audiences[tenant]; a != nil {
+			got = len(a.topics)
 		}
-		s.Leave()
+		if got != want {
+			t.Errorf("%s has %d topics, want %d", tenant, got, want)
+		}
 	}
+	one, two, nowhere := listen(evaluation.DefaultTenant), listen(evaluation.DefaultTenant), listen("nowhere")
+	topics(evaluation.DefaultTenant, 2)
+	topics("nowhere", 1) // no PDP is asked there
+	one.Leave()
 	g.listeners.rest()
-	if n := len(g.listeners.hearing); n != 0 {
-		t.Errorf("%d are heard still", n)
-	}
-	seats[0] = g.crowd.Join(&identity.Principal{Key: "k", Tenant: evaluation.DefaultTenant})
-	g.listeners.hear(&identity.Principal{Key: "k", Tenant: evaluation.DefaultTenant})
-	if n := len(g.listeners.hearing); n != 1 {
-		t.Errorf("%d are heard again", n)
-	}
-	seats[0].Leave()
+	topics(evaluation.DefaultTenant, 2)
+	two.Leave()
+	nowhere.Leave()
 	g.listeners.rest()
-	seats[0] = g.crowd.Join(&identity.Principal{Key: "k", Tenant: evaluation.DefaultTenant})
+	if n := len(g.listeners.audiences); n != 0 {
+		t.Errorf("%d tenants are watched still", n)
+	}
+	again := listen(evaluation.DefaultTenant)
+	topics(evaluation.DefaultTenant, 2)
+	again.Leave()
+	g.listeners.rest()
 	g.o.Approvals.Channels = []string{ByURL, ByWait} // nobody decides here
-	g.listeners.hear(&identity.Principal{Key: "k", Tenant: evaluation.DefaultTenant})
-	if n := len(g.listeners.hearing); n != 0 {
-		t.Errorf("%d are heard where nobody decides", n)
-	}
+	again = listen(evaluation.DefaultTenant)
+	topics(evaluation.DefaultTenant, 1)
+	again.Leave()
 }
 
 // The bare id of a requester is that of the question, whatever has a slash in it; a name of no such form stays whole.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -12,8 +13,8 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/mcp/internal/ask"
-	"policy-service/pdp/mcp/internal/crowd"
 	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/events"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/requests"
 	"policy-service/pdp/mcp/internal/rpc"
@@ -44,6 +45,14 @@ type toolRequest struct {
 	// params are those of the request, and arguments those of them that the tool is to be called with, in canonical form.
 	params    rpc.Object
 	arguments []byte
+	sealed    *sealed
+}
+
+// sealed is the id of a request for clients. It is made once: each seal of it is another text.
+type sealed struct {
+	once sync.Once
+	id   string
+	err  error
 }
 
 // newToolRequest keeps nothing of the message that the request came in, and says how large is what it keeps, in bytes.
@@ -55,7 +64,7 @@ func newToolRequest(x exchange) (q toolRequest, size int, err error) {
 	}
 	tool := *x.tool.Tool
 	tool.Definition = nil
-	q = toolRequest{who: x.who, era: x.client.era, tool: &tool, params: params, arguments: canonical(params)}
+	q = toolRequest{who: x.who, era: x.client.era, tool: &tool, params: params, arguments: canonical(params), sealed: &sealed{}}
 	size = len(text) + len(x.who.Token)
 	if given := argumentsOf(params); bytes.Equal(given, q.arguments) {
 		q.arguments = given
@@ -81,11 +90,19 @@ type (
 	entry = requests.Entry[toolRequest, came]
 )
 
-// newBoard has nobody be told any more of what is pending no longer.
-func newBoard(o Options, all *crowd.Crowd) *board {
+func newBoard(o Options) *board {
 	return requests.New[toolRequest, came](requests.Options{
-		TTL: o.Most.Requests.TTL, Most: o.Most.Requests.Most, Each: o.Most.Requests.Each, Bytes: mostKept, Now: o.Now, Left: all.Withdraw,
+		TTL: o.Most.Requests.TTL, Most: o.Most.Requests.Most, Each: o.Most.Requests.Each, Bytes: mostKept, Now: o.Now,
 	})
+}
+
+// sealRequest is the id by which clients know a request: it says which, and nobody can make one. It is of one tenant.
+func (g *Gateway) sealRequest(e *entry) (string, error) {
+	s := e.Asked.sealed
+	s.once.Do(func() {
+		s.id, s.err = g.o.Ring.Seal(seal.ToolRequest, tenantBinding(e.Asked.who), []byte(e.ID))
+	})
+	return s.id, s.err
 }
 
 // tenantBinding is what the id of a request is bound to, which says which request it is, and which nobody else can make.
@@ -203,35 +220,58 @@ func (r *requesting) file() *Answer {
 	case err != nil:
 		return unsealed(err)
 	}
-	if r.id, err = x.g.o.Ring.Seal(seal.ToolRequest, tenantBinding(x.who), []byte(r.entry.ID)); err != nil {
+	if r.id, err = x.g.sealRequest(r.entry); err != nil {
 		return unsealed(err)
 	}
 	x.g.o.Logger.Info("a tool is requested", "request", r.entry.ID, "tool", x.tool.Name, "server", x.tool.Server, "principal", x.who.Key)
-	x.g.crowd.Post(x.g.newsOf(r.entry, r.id))
+	x.g.listeners.requested(x.who.Tenant)
 	return nil
 }
 
-// newsOf are what is told of a request. The crowd may have them for longer than the table has the request: so they have nothing
-// of it but its ids.
-func (g *Gateway) newsOf(e *entry, id string) crowd.News {
-	n := crowd.News{ID: e.ID, Tenant: e.Asked.who.Tenant}
-	n.Say = func(ctx context.Context, who *identity.Principal) (m rpc.Message, ok bool, err error) {
-		if e := g.requests.Find(n.ID); e != nil {
-			return g.announce(ctx, e, id, who)
+// mostRequestsRead is how many requests a page for a listener has.
+const mostRequestsRead = 50
+
+// readRequests reads the requests of a tenant that wait, as far as the listener may fulfil them. The PDP is asked about each
+// once; if it does not answer, the page ends before that request.
+func (g *Gateway) readRequests(tenant string) events.Read {
+	return func(ctx context.Context, who *identity.Principal, cursor string) (page events.Page, err error) {
+		after, _ := strconv.Atoi(cursor) // it is ours, or empty
+		page.Cursor = cursor
+		for _, e := range g.requests.Pending(after) {
+			if page.More = len(page.Events) == mostRequestsRead; page.More {
+				return page, nil
+			}
+			if e.Asked.who.Tenant == tenant {
+				m, ok, err := g.announce(ctx, e, who)
+				if page.More = err != nil && page.Cursor != cursor; page.More {
+					return page, nil
+				}
+				if err != nil {
+					return page, err
+				}
+				if ok {
+					page.Events = append(page.Events, events.Event{ID: e.ID, Message: m})
+				}
+			}
+			page.Cursor = strconv.Itoa(e.Number)
 		}
-		return m, false, nil
+		return page, nil
 	}
-	return n
 }
 
 // requestAgain is after what time somebody may ask again who has requested too much.
 const requestAgain = 5 * time.Second
 
-// announce is what somebody who listens is told of a request. It is not ok if they may not fulfil it, whatever they did.
-func (g *Gateway) announce(ctx context.Context, e *entry, id string, who *identity.Principal) (m rpc.Message, ok bool, err error) {
+// announce is the message about a request for a listener. It is not ok if the listener may not fulfil the request, whatever
+// its call says.
+func (g *Gateway) announce(ctx context.Context, e *entry, who *identity.Principal) (m rpc.Message, ok bool, err error) {
 	q := &e.Asked
 	if !e.Pending() || isOwn(who, q.who) {
 		return m, false, nil
+	}
+	id, err := g.sealRequest(e)
+	if err != nil {
+		return m, false, err
 	}
 	said, err := wire.ReadToolRequest(q.params.Value())
 	if err != nil {

@@ -12,8 +12,9 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/evaluation/authzenclient"
 	"policy-service/pdp/mcp/internal/ask"
-	"policy-service/pdp/mcp/internal/crowd"
+	"policy-service/pdp/mcp/internal/events"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/requests"
 	"policy-service/pdp/mcp/internal/rpc"
@@ -26,8 +27,19 @@ func requestedHere(t *testing.T, params string) *requesting {
 	o := Options{Now: time.Now, Logger: slog.New(slog.DiscardHandler), Ring: seal.Fresh(seal.Options{Resource: "x"})}
 	o.Most.Requests = Requests{TTL: time.Minute, Most: 8, Each: 8}
 	o.Approvals.Wait = 25 * time.Second
-	g := &Gateway{o: o, crowd: crowd.New(crowd.Options{Dropped: func(string) {}, Now: time.Now})}
-	g.requests = newBoard(o, g.crowd)
+	pdp, err := authzenclient.New("http://127.0.0.1:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asker, err := ask.New(ask.Options{PDP: map[string]*authzenclient.Client{"elsewhere": pdp}, Resource: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Asker = asker
+	g := &Gateway{o: o}
+	g.listeners.g = g
+	g.events = events.New(events.Options{Dropped: func(string) {}, Background: g.background, Context: t.Context()})
+	g.requests = newBoard(o)
 	g.drain.ctx = t.Context()
 	x := exchange{Target: Target{Call: &Call{g: g, who: &identity.Principal{Key: "k", Token: "token"}, request: rpc.Message{Params: jsontext.Value(params)}}}}
 	x.tool = &tool{Tool: &ask.Tool{Server: "srv", Name: "free", Shown: "free", Digest: "d", Definition: jsontext.Value(`{"name":"free"}`)}}
@@ -38,12 +50,12 @@ func requestedHere(t *testing.T, params string) *requesting {
 	return r
 }
 
-// What the table has of a request no longer, the crowd does not have either, though it has what was posted for a while.
+// What the table has of a request no longer, nothing else has: a listener's topic reads it from the table.
 func TestRequestIsLetGo(t *testing.T) {
 	t.Parallel()
 	r := requestedHere(t, `{"name":"free","arguments":{}}`)
 	g := r.x.g
-	listens := g.crowd.Join(&identity.Principal{Key: "another"})
+	listens := g.listeners.join(&identity.Principal{Key: "k", Token: "another"})
 	defer listens.Leave()
 	c, _ := r.entry.Claim()
 	c.Finish(came{response: rpc.Message{Result: jsontext.Value(`{}`)}}, mostKept)
@@ -55,7 +67,7 @@ func TestRequestIsLetGo(t *testing.T) {
 		}
 	}
 	if of.Value() != nil {
-		t.Error("somebody has the entry still")
+		t.Error("the entry is still held")
 	}
 	runtime.KeepAlive(g)
 }

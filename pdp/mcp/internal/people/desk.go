@@ -1,7 +1,7 @@
 // Package people waits for the decisions of people: with one watch for each PDP client, however many calls wait.
 //
 // Begin with [New] and [Desk.Follow], which gives a [Follower]. Its [Follower.Decided] closes once the task waits for people
-// no longer. [Desk.Hear] reports all tasks that wait. The package sends no question to people, uses no approval, and decides
+// no longer. [Desk.Hear] reports changes of all tasks. The package sends no question to people, uses no approval, and decides
 // nothing: the caller acts on the end of a task.
 //
 // A wait goes on while a PDP does not answer: the watch pauses and resumes, and each call waits for as long as it likes. A
@@ -63,7 +63,7 @@ func (d *Desk) Follow(pdp *authzenclient.Client, s approvals.Standing) *Follower
 func (d *Desk) watch(pdp *authzenclient.Client) *watch {
 	w := d.watches[pdp]
 	if w == nil {
-		w = &watch{desk: d, pdp: pdp, followers: map[string]map[*Follower]bool{}}
+		w = &watch{desk: d, pdp: pdp, followers: map[string]map[*Follower]bool{}, hearers: map[*func()]bool{}}
 		d.watches[pdp] = w
 	}
 	return w

@@ -26,7 +26,7 @@ type watch struct {
 	pdp       *authzenclient.Client
 	followers map[string]map[*Follower]bool // by task
 	waiting   int                           // followers that wait
-	hearing   hearing
+	hearers   map[*func()]bool
 	round     *round // nil without waiting followers and hearers
 
 	// cursor is the place of the last known change; "" begins. Once settled is set, all later changes come after it: a look
@@ -38,8 +38,6 @@ type watch struct {
 	// due are the tasks to be looked at.
 	due   list.List
 	pause pause
-	// interrupts ends the present question to the PDP.
-	interrupts context.CancelFunc
 }
 
 // round is the time from the first waiting follower or hearer to the last.
@@ -85,7 +83,7 @@ func (w *watch) begin() {
 
 // end ends the watch if there are no waiting followers and no hearers.
 func (w *watch) end() {
-	if w.waiting == 0 && len(w.hearing.hearers) == 0 && w.round != nil {
+	if w.waiting == 0 && len(w.hearers) == 0 && w.round != nil {
 		w.round.end()
 		w.round = nil
 	}
@@ -134,22 +132,21 @@ func (w *watch) run(r *round) {
 	}
 }
 
-// once asks for the changes, or for a list of all that waits.
+// once asks for the changes.
 func (w *watch) once(r *round) {
 	began := w.desk.o.Now()
-	q, done := w.question(r)
-	defer done()
-	changes, err := approvals.Watch(q.ctx, w.pdp, q.after, q.wait)
+	w.desk.mu.Lock()
+	after := w.cursor
+	w.desk.mu.Unlock()
+	changes, err := approvals.Watch(r.ctx, w.pdp, after, longest)
 	switch {
-	case q.ctx.Err() != nil: // the round is over, or another question comes first
+	case r.ctx.Err() != nil:
 	case err != nil:
-		w.failed(r, q, err)
-	case q.lists:
-		w.lists(r, q, changes)
+		w.failed(r, after, err)
 	default:
-		w.heard(r, q.after, changes)
-		if !changes.More() && q.wait > 0 {
-			sleep(q.ctx, between-w.desk.o.Now().Sub(began))
+		w.heard(r, after, changes)
+		if !changes.More() {
+			sleep(r.ctx, between-w.desk.o.Now().Sub(began))
 		}
 	}
 }
@@ -181,11 +178,8 @@ func (w *watch) heard(r *round, after string, changes approvals.Changes) {
 			}
 		}
 	}
-	for id, waits := range changes.Waiting() {
-		w.tell(id, waits)
-	}
+	w.report(changes)
 	w.settled = w.settled && after != "" || !changes.More()
-	w.hearing.late = w.hearing.late && changes.More()
 	w.staff()
 }
 
@@ -206,12 +200,12 @@ func (w *watch) oweAll() {
 }
 
 // failed handles the error of a watch. The last known state of every task stays.
-func (w *watch) failed(r *round, q question, err error) {
+func (w *watch) failed(r *round, after string, err error) {
 	var failure *authzenclient.Error
 	if !errors.As(err, &failure) {
 		failure = &authzenclient.Error{}
 	}
-	anew := failure.Kind == authzenclient.Refused && q.after != ""
+	anew := failure.Kind == authzenclient.Refused && after != ""
 	pause, first := time.Duration(0), false
 	w.desk.mu.Lock()
 	if w.round != r {
@@ -225,17 +219,14 @@ func (w *watch) failed(r *round, q question, err error) {
 		w.alone = true
 		w.oweAll()
 		w.staff()
-	case anew && failure.Status == http.StatusGone: // hearers have all listed first: the PDP could answer so each time
+	case anew && failure.Status == http.StatusGone: // the PDP could answer so each time
 		pause = between
 	default:
 		first = w.pause.failures == 0
 		pause = w.pause.next(w.desk.o.Now(), failure.RetryAfter)
 	}
-	if anew && !q.lists {
+	if anew {
 		w.cursor, w.settled = "", false
-	}
-	if anew && len(w.hearing.hearers) > 0 {
-		w.list()
 	}
 	w.desk.mu.Unlock()
 	if first {

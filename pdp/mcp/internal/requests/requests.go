@@ -13,11 +13,12 @@ import (
 	"cmp"
 	"crypto/rand"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
 
-// Options are what a [Table] is made with. All are needed but Left.
+// Options are what a [Table] is made with. All are needed.
 type Options struct {
 	// TTL is how long an entry waits, and how long what came of it is kept.
 	TTL time.Duration
@@ -28,8 +29,6 @@ type Options struct {
 	// which something came the other half, of which one owner may have a quarter. Neither takes the room of the other.
 	Bytes int
 	Now   func() time.Time
-	// Left is told once of each entry that is pending no longer.
-	Left func(id string)
 }
 
 // spentTimes is how many times as many entries may be spent as may wait.
@@ -50,6 +49,7 @@ type Table[Q, A any] struct {
 	owners   map[string]account
 	together account
 	kept     int // counts what was kept, so that the oldest is known
+	filed    int // counts what was filed
 }
 
 // account is what an owner has, or all.
@@ -83,7 +83,9 @@ const (
 // Entry is one thing that was requested. [Table.File] makes it.
 type Entry[Q, A any] struct {
 	ID, Owner string
-	Asked     Q
+	// Number is higher than that of every entry before.
+	Number int
+	Asked  Q
 
 	table    *Table[Q, A]
 	finished chan struct{}
@@ -113,7 +115,8 @@ func (t *Table[Q, A]) File(owner string, asked Q, size int) (*Entry[Q, A], error
 	if t.together.open.number >= t.o.Most || t.together.open.bytes+size > half {
 		return nil, ErrFull
 	}
-	e := &Entry[Q, A]{ID: rand.Text(), Owner: owner, Asked: asked, table: t, finished: make(chan struct{}), ends: t.o.Now().Add(t.o.TTL), size: size}
+	t.filed++
+	e := &Entry[Q, A]{ID: rand.Text(), Owner: owner, Number: t.filed, Asked: asked, table: t, finished: make(chan struct{}), ends: t.o.Now().Add(t.o.TTL), size: size}
 	t.put(e)
 	return e, nil
 }
@@ -127,6 +130,19 @@ func (t *Table[Q, A]) Find(id string) *Entry[Q, A] {
 		return nil
 	}
 	return e
+}
+
+// Pending are the entries with a higher number that somebody can have, in the order in which they were filed.
+func (t *Table[Q, A]) Pending(after int) (all []*Entry[Q, A]) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, e := range t.all {
+		if e.Number > after && e.pending() {
+			all = append(all, e)
+		}
+	}
+	slices.SortFunc(all, func(a, b *Entry[Q, A]) int { return cmp.Compare(a.Number, b.Number) })
+	return all
 }
 
 // Spent reports whether the entry of that id is over, and what came of it is not kept, and whose it is.
@@ -150,27 +166,12 @@ func (t *Table[Q, A]) Open() int {
 // Sweep has everything go whose time is up.
 func (t *Table[Q, A]) Sweep() {
 	now := t.o.Now()
-	var left []string
 	t.mu.Lock()
-	for id, e := range t.all {
-		if e.state == claimed || now.Before(e.ends) {
-			continue
+	defer t.mu.Unlock()
+	for _, e := range t.all {
+		if e.state != claimed && !now.Before(e.ends) {
+			t.drop(e)
 		}
-		if e.state == pending {
-			left = append(left, id)
-		}
-		t.drop(e)
-	}
-	t.mu.Unlock()
-	t.tell(left...)
-}
-
-func (t *Table[Q, A]) tell(left ...string) {
-	if t.o.Left == nil {
-		return
-	}
-	for _, id := range left {
-		t.o.Left(id)
 	}
 }
 
@@ -216,13 +217,11 @@ type Claim[Q, A any] struct{ of *Entry[Q, A] }
 func (e *Entry[Q, A]) Claim() (c Claim[Q, A], ok bool) {
 	t := e.table
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	if !e.pending() {
-		t.mu.Unlock()
 		return c, false
 	}
 	e.state = claimed
-	t.mu.Unlock()
-	t.tell(e.ID)
 	return Claim[Q, A]{e}, true
 }
 

@@ -18,8 +18,6 @@ import (
 type desk struct {
 	*requests.Table[string, string]
 	ahead atomic.Int64
-	mu    sync.Mutex
-	left  []string
 }
 
 var began = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -27,11 +25,6 @@ var began = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func newDesk(change func(*requests.Options)) *desk {
 	d := &desk{}
 	o := requests.Options{TTL: time.Minute, Most: 4, Each: 2, Bytes: 8 << 10, Now: func() time.Time { return began.Add(time.Duration(d.ahead.Load())) }}
-	o.Left = func(id string) {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.left = append(d.left, id)
-	}
 	if change != nil {
 		change(&o)
 	}
@@ -94,9 +87,6 @@ func TestTable(t *testing.T) {
 	if d.Find(e.ID) != nil {
 		t.Error("what came of it is still there")
 	}
-	if !slices.Equal(d.left, []string{e.ID}) {
-		t.Errorf("those that are pending no longer: %q", d.left)
-	}
 }
 
 // Nobody can have what has waited for too long, also before anybody has looked; whoever waits for it is told once it is swept.
@@ -108,13 +98,30 @@ func TestTableExpires(t *testing.T) {
 		t.Error("it can be had")
 	}
 	d.Sweep()
-	if _, ok := e.Answer(); ok || !isOver(e) || d.Open() != 0 || !slices.Equal(d.left, []string{e.ID}) {
+	if _, ok := e.Answer(); ok || !isOver(e) || d.Open() != 0 {
 		t.Error("nobody is told")
 	}
-	d.Sweep()
-	if len(d.left) != 1 {
-		t.Errorf("they are told again: %q", d.left)
+}
+
+// Those are pending that can be had, after a number, in the order in which they were filed.
+func TestTablePending(t *testing.T) {
+	d := newDesk(nil)
+	first, second, third := file(t, d, "ann", 1), file(t, d, "ben", 1), file(t, d, "ann", 1)
+	pending := func(after int, want ...*requests.Entry[string, string]) {
+		t.Helper()
+		if got := d.Pending(after); !slices.Equal(got, want) {
+			t.Errorf("after %d there are %v, want %v", after, got, want)
+		}
 	}
+	pending(0, first, second, third)
+	pending(first.Number, second, third)
+	c, _ := second.Claim()
+	pending(0, first, third)
+	c.Finish("done", 1)
+	d.advance(time.Minute)
+	pending(0)
+	last := file(t, d, "ann", 1)
+	pending(third.Number, last)
 }
 
 // Each bound holds by itself, and what is over makes room for what comes.
@@ -245,8 +252,8 @@ func model(t *testing.T, random *rand.Rand) {
 			t.Error("something is kept for ever")
 		}
 	}
-	if d.Open() != 0 || len(d.left) != len(entries) {
-		t.Errorf("%d are open, %d of %d are pending no longer", d.Open(), len(d.left), len(entries))
+	if d.Open() != 0 {
+		t.Errorf("%d are open", d.Open())
 	}
 }
 

@@ -1,0 +1,211 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/rpc"
+)
+
+const (
+	// firstPause is the pause after one failed read, lastPause the one after many.
+	firstPause = 500 * time.Millisecond
+	lastPause  = 30 * time.Second
+)
+
+// reader reads a topic for all streams of one token, one page after the other.
+type reader struct {
+	topic     *Topic
+	by        credential
+	who       *identity.Principal
+	end       context.CancelFunc
+	positions []*position
+	wake      chan struct{}
+}
+
+// position is how far a stream is in a topic.
+type position struct {
+	reader   *reader
+	listener *Listener
+	cursor   string
+	// changed is set if the topic may have changed since the last read, more if that read did not come to the end.
+	changed, more bool
+	page          []rpc.Message // was read and waits for the client, which is read no further meanwhile
+	sent          recent
+}
+
+// due reports whether there is something to read, and room for it.
+func (p *position) due() bool { return (p.changed || p.more) && len(p.page) == 0 }
+
+// join adds a stream. The caller holds the lock.
+func (t *Topic) join(l *Listener, who *identity.Principal) *position {
+	by := credential{who.Key, who.Token}
+	r := t.readers[by]
+	if r == nil {
+		r = &reader{topic: t, by: by, who: who, wake: make(chan struct{}, 1)}
+		var ctx context.Context
+		ctx, r.end = context.WithCancel(t.broadcaster.o.Context)
+		t.readers[by] = r
+		if !t.broadcaster.o.Background(func() { r.run(ctx) }) {
+			r.end()
+		}
+	}
+	p := &position{reader: r, listener: l, changed: true}
+	r.positions = append(r.positions, p)
+	signal(r.wake)
+	return p
+}
+
+// remove takes a stream out. With the last one reading ends. The caller holds the lock.
+func (r *reader) remove(p *position) {
+	r.positions = slices.DeleteFunc(r.positions, func(one *position) bool { return one == p })
+	if len(r.positions) == 0 && r.topic.readers[r.by] == r {
+		r.end()
+		delete(r.topic.readers, r.by)
+	}
+}
+
+// run reads after each change until ctx ends.
+func (r *reader) run(ctx context.Context) {
+	failures := 0
+	var pause time.Duration
+	for {
+		if failures == 0 {
+			select {
+			case <-r.wake:
+			case <-ctx.Done():
+				return
+			}
+			pause = r.pause()
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+		err := r.round(ctx)
+		if err == nil {
+			failures = 0
+			continue
+		}
+		pause = min(firstPause<<min(failures, 16), lastPause)
+		pause = pause/2 + rand.N(pause/2)
+		if later := (*Later)(nil); errors.As(err, &later) {
+			pause = max(pause, later.After)
+		}
+		failures++
+	}
+}
+
+// pause is the time until the next read: none for a stream that has read a page and goes on.
+func (r *reader) pause() time.Duration {
+	b := r.topic.broadcaster
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if slices.ContainsFunc(r.positions, func(p *position) bool { return p.more && p.due() }) {
+		return 0
+	}
+	return b.o.Pause()
+}
+
+// round reads a page for each cursor of a stream that has room for it.
+func (r *reader) round(ctx context.Context) error {
+	b := r.topic.broadcaster
+	select {
+	case b.reading <- struct{}{}:
+	case <-ctx.Done():
+		return nil
+	}
+	defer func() { <-b.reading }()
+	end, groups := "", r.due()
+	for n, group := range groups {
+		page, err := r.read(ctx, group[0].cursor)
+		if err != nil {
+			r.failed(groups[n:])
+			return err
+		}
+		if end == "" && !page.More {
+			end = page.Cursor
+		}
+		r.deliver(group, page, end)
+	}
+	return nil
+}
+
+func (r *reader) read(ctx context.Context, cursor string) (Page, error) {
+	ctx, cancel := context.WithTimeout(ctx, readsFor)
+	defer cancel()
+	return r.topic.read(ctx, r.who, cursor)
+}
+
+// due takes the streams to read for, those at the same cursor together. What changes from now on is read in the next round.
+func (r *reader) due() (groups [][]*position) {
+	r.topic.broadcaster.mu.Lock()
+	defer r.topic.broadcaster.mu.Unlock()
+	for _, p := range r.positions {
+		if !p.due() {
+			continue
+		}
+		p.changed, p.more = false, false
+		n := slices.IndexFunc(groups, func(group []*position) bool { return group[0].cursor == p.cursor })
+		if n < 0 {
+			n, groups = len(groups), append(groups, nil)
+		}
+		groups[n] = append(groups[n], p)
+	}
+	return groups
+}
+
+// failed has streams read again.
+func (r *reader) failed(groups [][]*position) {
+	r.topic.broadcaster.mu.Lock()
+	defer r.topic.broadcaster.mu.Unlock()
+	for _, group := range groups {
+		for _, p := range group {
+			p.changed = true
+		}
+	}
+}
+
+// deliver gives a page to streams, but for events that they were sent. Streams that came to the end in the same round go on at
+// the first end of them: what comes between the ends they know, and from then on they share their reads.
+func (r *reader) deliver(group []*position, page Page, end string) {
+	r.topic.broadcaster.mu.Lock()
+	defer r.topic.broadcaster.mu.Unlock()
+	for _, p := range group {
+		if p.cursor, p.more = page.Cursor, page.More; !p.more {
+			p.cursor = end
+		}
+		for _, e := range page.Events {
+			if p.sent.add(e.ID) {
+				p.page = append(p.page, e.Message)
+			}
+		}
+		if p.due() {
+			signal(r.wake)
+		}
+		signal(p.listener.more)
+	}
+}
+
+// mostRecent is how many ids each of two generations remembers.
+const mostRecent = 1024
+
+// recent remembers the last ids that a stream was sent.
+type recent struct{ now, before map[string]bool }
+
+// add remembers an id, and reports whether it was not known.
+func (r *recent) add(id string) bool {
+	if r.now[id] || r.before[id] {
+		return false
+	}
+	if r.now == nil || len(r.now) >= mostRecent {
+		r.now, r.before = map[string]bool{}, r.now
+	}
+	r.now[id] = true
+	return true
+}
