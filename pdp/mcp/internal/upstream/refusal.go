@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -39,10 +40,11 @@ func (s *httpSession) refused(t *httpStream) (Stream, error) {
 	switch code := errorCode(m.Error); {
 	case s.era == era.Legacy && s.id != "" && s.lost(t, code):
 		e.Gone, e.NotSent = true, t.status == http.StatusNotFound && t.turnedAway(m)
-	case t.status == http.StatusBadRequest && s.otherEra(code):
+	case t.status == http.StatusBadRequest && (code == era.UnsupportedVersion || code == era.HeaderMismatch && s.era == era.Legacy):
+		// The server was replaced by one of the other era, for the handshake went well.
 		s.upstream.forget(s.era)
 		e.Gone, e.NotSent = true, t.turnedAway(m)
-	case m.Error == nil && s.era == era.Modern && unlikeModern(t.status):
+	case m.Error == nil && s.era == era.Modern && slices.Contains(withErrors, t.status):
 		s.upstream.forget(s.era)
 		e.Gone = true
 	case m.Error != nil && (t.shown.named || !ofServer(t.status)):
@@ -88,16 +90,8 @@ func ofWork(text []byte) bool {
 	return o.Get("result") != nil || o.Get("method") != nil
 }
 
-// otherEra reports whether an error says that the server does not speak the session's era any more: it was replaced, for
-// the handshake went well.
-func (s *httpSession) otherEra(code int) bool {
-	return code == era.UnsupportedVersion || code == era.HeaderMismatch && s.era == era.Legacy
-}
-
-// unlikeModern reports whether no server of the modern era answers a request by this status without a JSON-RPC error.
-func unlikeModern(status int) bool {
-	return status == http.StatusBadRequest || status == http.StatusNotFound || status == http.StatusMethodNotAllowed
-}
+// withErrors are the statuses with which a server of the modern era answers a request by a JSON-RPC error alone.
+var withErrors = []int{http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed}
 
 // single is the stream of a response that was read already.
 type single struct {

@@ -68,36 +68,24 @@ type command struct {
 //
 // [Request.Headers] and the tokens of clients have no place on a pipe, and are not sent.
 func NewCommand(o CommandOptions) (Upstream, error) {
-	if err := o.check(); err != nil {
-		return nil, err
+	if len(o.Command) == 0 || o.Command[0] == "" {
+		return nil, errors.New("a command has no program; write it like [program, argument]")
 	}
-	o.setDefaults()
+	if strings.ContainsRune(o.Command[0], '/') && !filepath.IsAbs(o.Command[0]) {
+		return nil, fmt.Errorf("the program %q is in no certain place; give its whole path, or its name alone", o.Command[0])
+	}
+	o.Probe, o.Stop = cmp.Or(o.Probe, 5*time.Second), cmp.Or(o.Stop, 3*time.Second)
+	lines := slices.Clone(o.Secrets)
+	for _, secret := range o.Secrets {
+		lines = append(lines, strings.Fields(secret)...)
+	}
+	o.masks, o.errMasks = leak.New(o.Secrets...), leak.New(lines...)
 	inheritNothing()
 	return &command{
 		o:        o,
 		backoff:  backoff{now: time.Now},
 		sessions: map[*childSession]string{},
 	}, nil
-}
-
-func (o *CommandOptions) check() error {
-	if len(o.Command) == 0 || o.Command[0] == "" {
-		return errors.New("a command has no program; write it like [program, argument]")
-	}
-	if strings.ContainsRune(o.Command[0], '/') && !filepath.IsAbs(o.Command[0]) {
-		return fmt.Errorf("the program %q is in no certain place; give its whole path, or its name alone", o.Command[0])
-	}
-	return nil
-}
-
-func (o *CommandOptions) setDefaults() {
-	o.Probe, o.Stop = cmp.Or(o.Probe, 5*time.Second), cmp.Or(o.Stop, 3*time.Second)
-	o.masks = leak.New(o.Secrets...)
-	lines := slices.Clone(o.Secrets)
-	for _, secret := range o.Secrets {
-		lines = append(lines, strings.Fields(secret)...)
-	}
-	o.errMasks = leak.New(lines...)
 }
 
 // Open starts a process and greets it. After a process of the same principal failed, it waits for a moment first, or is an

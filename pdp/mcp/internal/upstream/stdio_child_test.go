@@ -15,8 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"policy-service/pdp/mcp/internal/upstream"
 )
 
@@ -59,43 +57,6 @@ func self(kind ...string) []string {
 
 // quick keeps a program that was built with the race detector from sleeping before it ends.
 var quick = map[string]string{"GORACE": "atexit_sleep_ms=0"}
-
-// sdkChild is a server of both eras, made with the SDK.
-func sdkChild() {
-	server := mcp.NewServer(&mcp.Implementation{Name: "partner", Version: "1"}, nil)
-	type in struct {
-		Text string `json:"text"`
-	}
-	type out struct {
-		Text string `json:"text"`
-	}
-	mcp.AddTool(server, &mcp.Tool{Name: "echo"}, func(ctx context.Context, r *mcp.CallToolRequest, a in) (*mcp.CallToolResult, out, error) {
-		if token := r.Params.GetProgressToken(); token != nil {
-			_ = r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: 1, Message: a.Text})
-		}
-		return nil, out(a), nil
-	})
-	mcp.AddTool(server, &mcp.Tool{Name: "grow"}, func(context.Context, *mcp.CallToolRequest, in) (*mcp.CallToolResult, out, error) {
-		server.AddTool(&mcp.Tool{Name: "grown", InputSchema: json.RawMessage(`{"type":"object"}`)}, nil)
-		return nil, out{"grown"}, nil
-	})
-	mcp.AddTool(server, &mcp.Tool{Name: "wait"}, func(ctx context.Context, _ *mcp.CallToolRequest, _ in) (*mcp.CallToolResult, out, error) {
-		log.Print("I wait")
-		<-ctx.Done()
-		log.Print("I was told to stop")
-		return nil, out{}, ctx.Err()
-	})
-	mcp.AddTool(server, &mcp.Tool{Name: "ask"}, func(ctx context.Context, r *mcp.CallToolRequest, _ in) (*mcp.CallToolResult, out, error) {
-		answer, err := r.Session.Elicit(ctx, &mcp.ElicitParams{Message: "go on?", RequestedSchema: json.RawMessage(`{"type":"object","properties":{}}`)})
-		if err != nil {
-			return nil, out{}, err
-		}
-		return nil, out{answer.Action}, nil
-	})
-	if err := server.Run(context.Background(), &mcp.StdioTransport{}); err != nil {
-		log.Fatal(err)
-	}
-}
 
 // rawChild is a server of the legacy era that does what no SDK would.
 func rawChild(kind string) {

@@ -97,7 +97,7 @@ func (s *childSession) unreadable(line []byte, fault *rpc.Fault) {
 	s.mu.Lock()
 	c := s.calls[fault.ID]
 	if c == nil && fault.ID.IsZero() && bytes.Contains(line, []byte(`"jsonrpc"`)) {
-		c = s.onlyCall(anyCall)
+		c = s.onlyCall(false)
 	}
 	if c != nil {
 		why := &Error{Detail: "what came is not the response to the request", Err: ErrAmbiguous}

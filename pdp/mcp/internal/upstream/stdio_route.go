@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"io"
 	"strings"
 
@@ -29,10 +30,7 @@ func (s *childSession) route(m rpc.Message) (dropped string) {
 }
 
 func (s *childSession) routeRequest(m rpc.Message) (dropped string) {
-	to := s.onlyCall(func(c *childStream) bool { return c.asks })
-	if to == nil {
-		to = s.onlyCall(anyCall)
-	}
+	to := cmp.Or(s.onlyCall(true), s.onlyCall(false))
 	if to == nil && len(s.listeners) > 0 {
 		to = s.listeners[0]
 	}
@@ -79,7 +77,7 @@ func (s *childSession) routeNotification(m rpc.Message) (dropped string) {
 		only(s.takenBack(params.Get("requestId")))
 	case strings.HasSuffix(m.Method, "/list_changed"), m.Method == "notifications/resources/updated":
 	default:
-		if c := s.onlyCall(anyCall); c != nil {
+		if c := s.onlyCall(false); c != nil {
 			only(c)
 		}
 	}
@@ -105,13 +103,12 @@ func (s *childSession) takenBack(id jsontext.Value) *childStream {
 	return nil
 }
 
-func anyCall(*childStream) bool { return true }
-
-// onlyCall is the one call of a kind that waits, nil if there are none or several. The session is locked.
-func (s *childSession) onlyCall(of func(*childStream) bool) (only *childStream) {
+// onlyCall is the one call that waits, of those for which the server may ask or of all; nil if there are none or several.
+// The session is locked.
+func (s *childSession) onlyCall(asks bool) (only *childStream) {
 	for _, c := range s.calls {
 		switch {
-		case c.subscription || !of(c):
+		case c.subscription || asks && !c.asks:
 		case only != nil:
 			return nil
 		default:

@@ -7,19 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"encoding/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
-	"policy-service/pdp/mcp/mcptest"
 )
 
 // child is an upstream that runs this program, with what it dropped.
@@ -132,140 +129,9 @@ func text(m rpc.Message) (string, error) {
 	return result.Content[0].Text, nil
 }
 
-// modernMeta is what a request of the modern era says of itself.
-const modernMeta = `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}`
-
-func TestCommandSpeaksBothErasWithTheSDK(t *testing.T) {
-	for _, e := range []era.Era{era.Legacy, era.Modern} {
-		t.Run(e.String(), func(t *testing.T) {
-			u := newChild(t, "sdk", func(o *upstream.CommandOptions) { o.Eras = []era.Era{e} })
-			s := openChild(t, u)
-			if s.Era() != e || !bytes.Contains(s.Server(), []byte("capabilities")) {
-				t.Fatalf("era %v, server %s", s.Era(), s.Server())
-			}
-			meta := `"progressToken":"p1"`
-			if e == era.Modern {
-				meta += "," + modernMeta
-			}
-			stream, err := s.Send(t.Context(), upstream.Request{
-				Method: "tools/call",
-				Params: members(`{"name":"echo","arguments":{"text":"hello"},"_meta":{` + meta + `}}`),
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			before, m, err := finish(stream)
-			if err != nil || !m.ID.IsZero() || !bytes.Contains(m.Result, []byte(`"structuredContent":{"text":"hello"}`)) {
-				t.Fatalf("%s %s %v", m.Result, m.Error, err)
-			}
-			if len(before) != 1 || before[0].Method != "notifications/progress" {
-				t.Errorf("before the response: %v", before)
-			}
-			if got := u.dropped.String(); got != "map[]" {
-				t.Errorf("dropped %s", got)
-			}
-		})
-	}
-}
-
 func TestCommandPrefersTheModernEra(t *testing.T) {
 	if s := openChild(t, newChild(t, "sdk")); s.Era() != era.Modern {
 		t.Errorf("era %v", s.Era())
-	}
-}
-
-// TestCommandTellsTheSDKThatNobodyWaits gives a call up.
-func TestCommandTellsTheSDKThatNobodyWaits(t *testing.T) {
-	for _, e := range []era.Era{era.Legacy, era.Modern} {
-		var log syncBuffer
-		u := newChild(t, "sdk", func(o *upstream.CommandOptions) {
-			o.Eras, o.Logger = []era.Era{e}, slog.New(slog.NewJSONHandler(&log, nil))
-		})
-		s := openChild(t, u)
-		call, err := s.Send(t.Context(), sdkCall(e, "wait"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		mcptest.Until(t, "the call waits", func() bool { return strings.Contains(log.String(), "I wait") })
-		call.Close()
-		mcptest.Until(t, "the server was told", func() bool { return strings.Contains(log.String(), "I was told to stop") })
-		if s.Close(); !strings.Contains(fmt.Sprint(call.Next()), "given up") {
-			t.Error(call.Next())
-		}
-	}
-}
-
-func sdkCall(e era.Era, tool string) upstream.Request {
-	meta := ""
-	if e == era.Modern {
-		meta = modernMeta
-	}
-	return upstream.Request{
-		Method: "tools/call",
-		Params: members(fmt.Sprintf(`{"name":%q,"arguments":{"text":""},"_meta":{%s}}`, tool, meta)),
-	}
-}
-
-// TestCommandRelaysQuestionsOfTheSDK has a server of the SDK ask the client.
-func TestCommandRelaysQuestionsOfTheSDK(t *testing.T) {
-	u := newChild(t, "sdk", func(o *upstream.CommandOptions) { o.Eras = []era.Era{era.Legacy} })
-	s, err := u.Open(t.Context(), upstream.Client{Principal: "alice", Capabilities: jsontext.Value(`{"elicitation":{}}`)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	call, err := s.Send(t.Context(), sdkCall(era.Legacy, "ask"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer call.Close()
-	question, err := call.Next()
-	if err != nil || question.Method != "elicitation/create" {
-		t.Fatalf("%v %v", question, err)
-	}
-	if err := s.Notify(t.Context(), rpc.Answer(question.ID, jsontext.Value(`{"action":"decline"}`))); err != nil {
-		t.Fatal(err)
-	}
-	if _, m, err := finish(call); err != nil || !bytes.Contains(m.Result, []byte(`"structuredContent":{"text":"decline"}`)) {
-		t.Errorf("%s %s %v", m.Result, m.Error, err)
-	}
-}
-
-func TestCommandSubscribes(t *testing.T) {
-	u := newChild(t, "sdk")
-	s := openChild(t, u)
-	subscription, err := s.Send(t.Context(), upstream.Request{
-		Method: "subscriptions/listen",
-		Params: members(`{"notifications":{"toolsListChanged":true},"_meta":{` + modernMeta + `}}`),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if m, err := subscription.Next(); err != nil || m.Method != "notifications/subscriptions/acknowledged" {
-		t.Fatalf("%v %v", m, err)
-	}
-	call, err := s.Send(t.Context(), upstream.Request{
-		Method: "tools/call",
-		Params: members(`{"name":"grow","arguments":{"text":""},"_meta":{` + modernMeta + `}}`),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if before, _, err := finish(call); err != nil || len(before) > 0 {
-		t.Errorf("%v %v", before, err)
-	}
-	if m, err := subscription.Next(); err != nil || m.Method != "notifications/tools/list_changed" {
-		t.Errorf("%v %v", m, err)
-	}
-	subscription.Close()
-	if _, err := subscription.Next(); err == nil || errors.Is(err, io.EOF) {
-		t.Errorf("after it was given up: %v", err)
-	}
-	listening, err := s.Listen(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := listening.Next(); !errors.Is(err, io.EOF) {
-		t.Errorf("listening in the modern era: %v", err)
 	}
 }
 
