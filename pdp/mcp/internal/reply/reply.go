@@ -1,7 +1,7 @@
 // Package reply is the way back to a client for one request over HTTP: one JSON object, or a stream of events.
 //
-// [Over] makes one, [KeepAlive] has a client know that somebody is still there, and [JSON] is for what is answered at once. The
-// package says nothing of its own, and knows of no session but its id.
+// [Over] makes one, [KeepAlive] shows a client that its request is still being worked on, and [JSON] answers at once. The
+// package sends no message of its own, and knows of no session but its id.
 package reply
 
 import (
@@ -14,27 +14,27 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
-// quiet is for how long a client hears nothing before it is told that somebody is still there.
+// quiet is how long a stream is silent before a sign of life.
 const quiet = 15 * time.Second
 
-// reopen tells clients of the legacy era how long to wait before they open a stream again, so that they do not all come
-// back at once.
+// reopen is the pause of clients of the legacy era before they open a stream again, so that they do not all come back at
+// once.
 const reopen = "retry: 1000\n\n"
 
-// slow is how long a client may take to read what it is sent.
+// slow is how long a client may take to read a part of the stream.
 const slow = 30 * time.Second
 
 // Reply is the way back to the client for one request. Its methods may be called side by side.
 type Reply interface {
 	// Interim sends a message before the response.
 	Interim(m rpc.Message) error
-	// Alive tells the client that its request is still being worked on.
+	// Alive shows the client that its request is still being worked on.
 	Alive() error
 	// Final sends the response, once. Status counts if nothing was sent before it.
 	Final(status int, m rpc.Message) error
-	// Begin has the session of that id count, which the request begins.
+	// Begin says that the request begins the session of that id.
 	Begin(session string)
-	// Stream has the answer be a stream, whatever comes.
+	// Stream makes the answer a stream, even if nothing comes before the response.
 	Stream()
 }
 
@@ -113,8 +113,8 @@ func (r *HTTP) Final(status int, m rpc.Message) error {
 	return nil
 }
 
-// Leave has nothing more be written. It waits for who writes: when the handler of a request is over, its connection is gone,
-// or is somebody else's.
+// Leave ends all writing, and waits for a write under way: after the handler of a request its connection is gone, or serves
+// another request.
 func (r *HTTP) Leave() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -140,14 +140,14 @@ func (r *HTTP) write(b []byte) error {
 		return r.err
 	}
 	to := http.NewResponseController(r.w)
-	_ = to.SetWriteDeadline(time.Now().Add(slow)) // who does not read is not waited for
+	_ = to.SetWriteDeadline(time.Now().Add(slow)) // a client that does not read is not waited for
 	if _, r.err = r.w.Write(b); r.err == nil {
 		r.err = to.Flush()
 	}
 	return r.err
 }
 
-// KeepAlive has a reply say that it is alive now and then, until stop is called: then it says nothing more.
+// KeepAlive sends a sign of life now and then, until stop is called: then it sends nothing more.
 func KeepAlive(r Reply) (stop func()) {
 	var mu sync.Mutex
 	var timer *time.Timer

@@ -1,12 +1,12 @@
-// Package requests keeps what somebody has requested until somebody else takes it, once, and what came of it.
+// Package requests keeps a request of one person until another takes it, once, and then its result.
 //
-// Begin with [New] and [Table.File]. [Table.Find] finds an [Entry] by its id; of all who want it [Entry.Claim] lets one have it,
-// and whoever waits for what comes of it hears of that by [Entry.Over] and [Entry.Answer].
+// Begin with [New] and [Table.File]. [Table.Find] finds an [Entry] by its id. [Entry.Claim] gives it to one caller alone;
+// others wait for the result by [Entry.Over] and [Entry.Answer].
 //
-// An entry goes one way: it is pending, then claimed, then over; or it is pending, and its time is up. Nothing leads back: what
-// was claimed may have been done, whatever became of who did it. Where there is no room for what came of it, the table still knows
-// for as long that it is over ([Table.Spent]): whoever comes for it must not believe that nobody has done it. The package has no
-// network and no clock of its own, and does not know what is requested, or who may have it.
+// An entry goes one way: it is pending, then claimed, then over; or it is pending, and its time is up. Nothing leads back: a
+// claimed request may have been executed, even if its claimant failed. Where there is no room for a result, the table still
+// knows for as long that the entry is over ([Table.Spent]), so that no later caller takes it for one that was never executed.
+// The package has no network and no clock of its own. It knows neither the requests nor the rights of persons.
 package requests
 
 import (
@@ -18,15 +18,15 @@ import (
 	"time"
 )
 
-// Options are what a [Table] is made with. All are needed.
+// Options are those of a [Table]. All are needed.
 type Options struct {
-	// TTL is how long an entry waits, and how long what came of it is kept.
+	// TTL is how long an entry waits, and how long its result is kept.
 	TTL time.Duration
-	// Most is how many entries wait, and Each how many of one owner. As many are kept of which something came, and four times
-	// Most of which no more is known than that they are over.
+	// Most is how many entries wait, and Each how many of one owner. As many results are kept. Four times Most are the entries
+	// that are known to be over without their results.
 	Most, Each int
-	// Bytes is how large all that is kept may be: what waits has half of it, of which one owner may have an eighth, and that of
-	// which something came the other half, of which one owner may have a quarter. Neither takes the room of the other.
+	// Bytes bounds the size of all entries. Half of it is for those that wait, and an eighth of that half for one owner. The
+	// other half is for results, and a quarter of it for one owner. Neither takes the room of the other.
 	Bytes int
 	Now   func() time.Time
 }
@@ -34,31 +34,31 @@ type Options struct {
 // spentTimes is how many times as many entries may be spent as may wait.
 const spentTimes = 4
 
-// Why nothing more is taken.
+// The errors of [Table.File].
 var (
 	ErrFull = errors.New("too much waits already")
 	ErrOwn  = errors.New("too much of this owner waits already")
 )
 
-// Table has entries about Q, of each of which an A comes.
+// Table has entries with requests Q and results A.
 type Table[Q, A any] struct {
 	o Options
 
-	mu       sync.Mutex // guards what follows, and what entries have
+	mu       sync.Mutex // guards the rest, and the rest of entries
 	all      map[string]*Entry[Q, A]
 	owners   map[string]account
 	together account
-	kept     int // counts what was kept, so that the oldest is known
-	filed    int // counts what was filed
+	kept     int // counts results, so that the oldest is known
+	filed    int // counts entries
 }
 
-// account is what an owner has, or all.
+// account counts the entries of an owner, or all.
 type account struct{ open, over, spent pile }
 
-// pile is how many entries there are, and how large they are.
+// pile is a number of entries, and their size.
 type pile struct{ number, bytes int }
 
-// of is the pile of those of a state.
+// of is the pile of entries in a state.
 func (a *account) of(s state) *pile {
 	switch s {
 	case over:
@@ -76,11 +76,11 @@ const (
 	pending state = iota
 	claimed
 	over
-	spent // over, and nothing else of it is kept
+	spent // over, and its result is not kept
 	gone  // its time is up
 )
 
-// Entry is one thing that was requested. [Table.File] makes it.
+// Entry is one request. [Table.File] makes it.
 type Entry[Q, A any] struct {
 	ID, Owner string
 	// Number is higher than that of every entry before.
@@ -97,12 +97,12 @@ type Entry[Q, A any] struct {
 	kept     int
 }
 
-// New makes a table of nothing.
+// New makes an empty table.
 func New[Q, A any](o Options) *Table[Q, A] {
 	return &Table[Q, A]{o: o, all: map[string]*Entry[Q, A]{}, owners: map[string]account{}}
 }
 
-// File keeps something that somebody requests, of a size in bytes.
+// File adds a request of an owner, of a size in bytes.
 func (t *Table[Q, A]) File(owner string, asked Q, size int) (*Entry[Q, A], error) {
 	t.Sweep()
 	t.mu.Lock()
@@ -126,13 +126,13 @@ func (t *Table[Q, A]) Find(id string) *Entry[Q, A] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.all[id]
-	if e == nil || e.state == spent || e.state != claimed && !t.o.Now().Before(e.ends) { // what is claimed lasts until something comes of it
+	if e == nil || e.state == spent || e.state != claimed && !t.o.Now().Before(e.ends) { // a claimed entry lasts until it has a result
 		return nil
 	}
 	return e
 }
 
-// Pending are the entries with a higher number that somebody can have, in the order in which they were filed.
+// Pending are the entries with a higher number that wait, in the order in which they were filed.
 func (t *Table[Q, A]) Pending(after int) (all []*Entry[Q, A]) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -145,7 +145,7 @@ func (t *Table[Q, A]) Pending(after int) (all []*Entry[Q, A]) {
 	return all
 }
 
-// Spent reports whether the entry of that id is over, and what came of it is not kept, and whose it is.
+// Spent reports whether the entry of that id is over without a result that is kept, and its owner.
 func (t *Table[Q, A]) Spent(id string) (owner string, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -156,14 +156,14 @@ func (t *Table[Q, A]) Spent(id string) (owner string, ok bool) {
 	return e.Owner, true
 }
 
-// Open is how many entries wait, or are being done.
+// Open is how many entries are pending or claimed.
 func (t *Table[Q, A]) Open() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.together.open.number
 }
 
-// Sweep has everything go whose time is up.
+// Sweep drops all entries whose time is up.
 func (t *Table[Q, A]) Sweep() {
 	now := t.o.Now()
 	t.mu.Lock()
@@ -175,10 +175,10 @@ func (t *Table[Q, A]) Sweep() {
 	}
 }
 
-// Over is closed once nothing more comes of the entry.
+// Over is closed when the entry is over, or its time is up.
 func (e *Entry[Q, A]) Over() <-chan struct{} { return e.finished }
 
-// Answer is what came of it. It is not ok if nothing did.
+// Answer is the result. It is not ok if there is none.
 func (e *Entry[Q, A]) Answer() (a A, ok bool) {
 	e.table.mu.Lock()
 	defer e.table.mu.Unlock()
@@ -192,14 +192,14 @@ func (e *Entry[Q, A]) Ends() time.Time {
 	return e.ends
 }
 
-// Claimed reports whether somebody has it, and nothing came of it yet. For that there is no time.
+// Claimed reports whether the entry is claimed and has no result yet. A claim has no time limit.
 func (e *Entry[Q, A]) Claimed() bool {
 	e.table.mu.Lock()
 	defer e.table.mu.Unlock()
 	return e.state == claimed
 }
 
-// Pending reports whether somebody can have it.
+// Pending reports whether the entry can be claimed.
 func (e *Entry[Q, A]) Pending() bool {
 	e.table.mu.Lock()
 	defer e.table.mu.Unlock()
@@ -210,10 +210,10 @@ func (e *Entry[Q, A]) pending() bool {
 	return e.state == pending && e.table.o.Now().Before(e.ends)
 }
 
-// Claim is that somebody has an entry, and nobody else. It must come to an end: by Finish, or by Fail.
+// Claim is the right of one caller to an entry. It must come to an end: by Finish, or by Fail.
 type Claim[Q, A any] struct{ of *Entry[Q, A] }
 
-// Claim lets one have the entry, of all who ever want it.
+// Claim gives the entry to the first caller. It is not ok for all others.
 func (e *Entry[Q, A]) Claim() (c Claim[Q, A], ok bool) {
 	t := e.table
 	t.mu.Lock()
@@ -225,7 +225,7 @@ func (e *Entry[Q, A]) Claim() (c Claim[Q, A], ok bool) {
 	return Claim[Q, A]{e}, true
 }
 
-// Finish is what came of it, of a size in bytes. Of several ends the first counts.
+// Finish sets the result, of a size in bytes. Of several ends the first counts.
 func (c Claim[Q, A]) Finish(a A, size int) {
 	e, t := c.of, c.of.table
 	t.mu.Lock()
@@ -239,14 +239,14 @@ func (c Claim[Q, A]) Finish(a A, size int) {
 	e.ends, e.size = t.o.Now().Add(t.o.TTL), e.size+size
 	t.put(e)
 	close(e.finished)
-	t.makeRoom(e) // whoever waits has it in any case
+	t.makeRoom(e) // callers that wait have the result in any case
 }
 
-// Fail is that nothing came of it, and why.
+// Fail sets the reason why there is no result.
 func (c Claim[Q, A]) Fail(why A) { c.Finish(why, 0) }
 
-// makeRoom makes room for what came of an entry by what was kept for longest: of its owner, if that has too much, and else of who
-// has most. The caller holds the lock.
+// makeRoom makes room for the result of an entry: the oldest result goes, of its owner if that has too much, else of the
+// owner with most. The caller holds the lock.
 func (t *Table[Q, A]) makeRoom(e *Entry[Q, A]) {
 	half := t.o.Bytes / 2
 	if e.size > half/4 {
@@ -265,7 +265,7 @@ func (t *Table[Q, A]) makeRoom(e *Entry[Q, A]) {
 	}
 }
 
-// spend keeps of an entry no more than that it is over. Whoever has the entry has its answer.
+// spend drops the result of an entry, and keeps that it is over. A caller with the entry has its answer.
 func (t *Table[Q, A]) spend(e *Entry[Q, A]) {
 	t.take(e)
 	t.put(&Entry[Q, A]{ID: e.ID, Owner: e.Owner, table: t, state: spent, ends: e.ends, kept: e.kept})
@@ -274,7 +274,7 @@ func (t *Table[Q, A]) spend(e *Entry[Q, A]) {
 	}
 }
 
-// largest is the owner who has most of a state.
+// largest is the owner with most in a state.
 func (t *Table[Q, A]) largest(s state) (owner string) {
 	most := pile{}
 	for one, a := range t.owners {
@@ -286,7 +286,7 @@ func (t *Table[Q, A]) largest(s state) (owner string) {
 	return owner
 }
 
-// oldest is what was kept of an owner for longest, of those of a state.
+// oldest is the oldest entry of an owner in a state.
 func (t *Table[Q, A]) oldest(owner string, s state) (oldest *Entry[Q, A]) {
 	for _, e := range t.all {
 		if e.Owner == owner && e.state == s && (oldest == nil || e.kept < oldest.kept) {
@@ -296,7 +296,7 @@ func (t *Table[Q, A]) oldest(owner string, s state) (oldest *Entry[Q, A]) {
 	return oldest
 }
 
-// drop has an entry go that nobody has claimed, or of which something came.
+// drop removes an entry that is not claimed.
 func (t *Table[Q, A]) drop(e *Entry[Q, A]) {
 	t.take(e)
 	if e.state == pending {
@@ -305,7 +305,7 @@ func (t *Table[Q, A]) drop(e *Entry[Q, A]) {
 	e.state = gone
 }
 
-// put has an entry be in the table, as what it is now, and take has it be there no longer.
+// put adds an entry in its state, and take removes it.
 func (t *Table[Q, A]) put(e *Entry[Q, A]) {
 	t.all[e.ID] = e
 	t.count(e, 1)
@@ -316,7 +316,7 @@ func (t *Table[Q, A]) take(e *Entry[Q, A]) {
 	t.count(e, -1)
 }
 
-// count counts an entry, or no longer. Who has nothing is forgotten.
+// count counts an entry, or no longer. An owner without entries is forgotten.
 func (t *Table[Q, A]) count(e *Entry[Q, A], n int) {
 	own := t.owners[e.Owner]
 	for _, a := range []*account{&own, &t.together} {

@@ -54,18 +54,18 @@ func isOver(e *requests.Entry[string, string]) bool {
 	}
 }
 
-// An entry goes one way, and what came of it stays.
+// An entry goes one way, and its result stays.
 func TestTable(t *testing.T) {
 	d := newDesk(nil)
 	e := file(t, d, "ann", 10)
-	if d.Find(e.ID) != e || !e.Pending() || isOver(e) || d.Find("another") != nil || d.Open() != 1 {
+	if d.Find(e.ID) != e || !e.Pending() || e.Claimed() || isOver(e) || d.Find("another") != nil || d.Open() != 1 {
 		t.Fatal("it is not pending")
 	}
 	c, ok := e.Claim()
-	if _, again := e.Claim(); !ok || again || e.Pending() || isOver(e) || d.Find(e.ID) != e {
+	if _, again := e.Claim(); !ok || again || !e.Claimed() || e.Pending() || isOver(e) || d.Find(e.ID) != e {
 		t.Fatal("it is not claimed once")
 	}
-	d.advance(time.Hour) // who has claimed it may take its time
+	d.advance(time.Hour) // a claim has no time limit
 	d.Sweep()
 	if d.Find(e.ID) != e {
 		t.Fatal("what is claimed is gone")
@@ -73,7 +73,7 @@ func TestTable(t *testing.T) {
 	c.Finish("done", 4)
 	c.Finish("done again", 4)
 	c.Fail("or not")
-	if a, ok := e.Answer(); !ok || a != "done" || !isOver(e) || d.Find(e.ID) != e || d.Open() != 0 {
+	if a, ok := e.Answer(); !ok || a != "done" || !isOver(e) || e.Claimed() || d.Find(e.ID) != e || d.Open() != 0 {
 		t.Fatalf("%q, %t", a, ok)
 	}
 	if _, again := e.Claim(); again {
@@ -89,7 +89,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// Nobody can have what has waited for too long, also before anybody has looked; whoever waits for it is told once it is swept.
+// An entry that has waited for too long cannot be claimed, swept or not. Callers that wait hear of its end once it is swept.
 func TestTableExpires(t *testing.T) {
 	d := newDesk(nil)
 	e := file(t, d, "ann", 10)
@@ -124,7 +124,7 @@ func TestTablePending(t *testing.T) {
 	pending(third.Number, last)
 }
 
-// Each bound holds by itself, and what is over makes room for what comes.
+// Each bound holds by itself, and old results make room for new ones.
 func TestTableBounds(t *testing.T) {
 	d := newDesk(nil)
 	done := func(e *requests.Entry[string, string], size int) {
@@ -146,7 +146,7 @@ func TestTableBounds(t *testing.T) {
 	if _, ok := a1.Claim(); !ok {
 		t.Fatal()
 	}
-	refused("dan", 0, requests.ErrFull) // what is claimed counts
+	refused("dan", 0, requests.ErrFull) // a claimed entry counts
 	done(a2, 1<<10)
 	a3 := file(t, d, "ann", 0)
 	done(a3, 1<<10) // takes the place of the other
@@ -161,7 +161,7 @@ func TestTableBounds(t *testing.T) {
 		t.Error("what is too large is kept, or not told")
 	}
 	done(c1, 1<<10)
-	for n := range 12 { // who has most makes room
+	for n := range 12 { // the owner with most makes room
 		e := file(t, d, "of "+strconv.Itoa(n), 0)
 		done(e, 512)
 	}
@@ -170,8 +170,8 @@ func TestTableBounds(t *testing.T) {
 	}
 }
 
-// However many want an entry, one gets it, and nobody waits for ever: the entries of a model are filed, claimed, given up and
-// forgotten side by side.
+// One claim of many succeeds, and no caller waits for ever: the entries of a model are filed, claimed, given up and forgotten
+// side by side.
 func TestTableModel(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) { model(t, rand.New(rand.NewPCG(seed, 7))) })

@@ -18,7 +18,7 @@ func finish(t testing.TB, e *requests.Entry[string, string], size int) {
 	c.Finish("done", size)
 }
 
-// spent fails unless no more is known of an entry than that it is over, and whose it is; and whoever has it has the answer.
+// spent fails unless an entry is known to be over, with its owner and without its result, and has its answer for callers.
 func (d *desk) spent(t testing.TB, e *requests.Entry[string, string]) {
 	t.Helper()
 	owner, ok := d.Spent(e.ID)
@@ -27,7 +27,7 @@ func (d *desk) spent(t testing.TB, e *requests.Entry[string, string]) {
 	}
 }
 
-// What came of something and has no room is known to be over until its time is up; what is kept, waits, or never was is not.
+// An entry whose result has no room is known to be over until its time is up. One that is kept, waits, or never was is not.
 func TestTableSpent(t *testing.T) {
 	d := newDesk(func(o *requests.Options) { o.Each = 1 })
 	large := file(t, d, "ann", 0)
@@ -57,7 +57,7 @@ func TestTableSpent(t *testing.T) {
 	}
 }
 
-// Of what is spent there are four times as many as may wait. Who has most of it loses the oldest first.
+// Four times as many entries are spent as may wait. The owner with most of them loses the oldest first.
 func TestTableSpentIsBounded(t *testing.T) {
 	d := newDesk(func(o *requests.Options) { o.Each = 1 })
 	spend := func(owner string) *requests.Entry[string, string] {
@@ -78,7 +78,7 @@ func TestTableSpentIsBounded(t *testing.T) {
 	}
 }
 
-// However much waits, there is room for what comes of it; and however much came of others, something can be filed.
+// Entries that wait leave room for results, and results leave room for new entries.
 func TestTableHalves(t *testing.T) {
 	d := newDesk(func(o *requests.Options) { o.Most, o.Each = 100, 100 })
 	done := file(t, d, "zoe", 512)
@@ -105,18 +105,5 @@ func TestTableHalves(t *testing.T) {
 	}
 	if !d.has(done.ID) {
 		t.Error("what fits is not kept")
-	}
-}
-
-// What somebody has is claimed until something comes of it.
-func TestTableClaimed(t *testing.T) {
-	d := newDesk(nil)
-	e := file(t, d, "ann", 0)
-	before := e.Claimed()
-	c, _ := e.Claim()
-	during := e.Claimed()
-	c.Fail("nothing")
-	if before || !during || e.Claimed() {
-		t.Errorf("%t, %t, %t", before, during, e.Claimed())
 	}
 }

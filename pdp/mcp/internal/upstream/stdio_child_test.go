@@ -18,7 +18,7 @@ import (
 	"policy-service/pdp/mcp/internal/upstream"
 )
 
-// The children of these tests are this very program, started with asChild and what to be.
+// The children of these tests are this very program, started with asChild and a kind.
 const asChild = "as-child-of-the-stdio-tests"
 
 func init() {
@@ -58,7 +58,7 @@ func self(kind ...string) []string {
 // quick keeps a program that was built with the race detector from sleeping before it ends.
 var quick = map[string]string{"GORACE": "atexit_sleep_ms=0"}
 
-// rawChild is a server of the legacy era that does what no SDK would.
+// rawChild is a server of the legacy era that breaks rules as no SDK would.
 func rawChild(kind string) {
 	in := bufio.NewReaderSize(os.Stdin, 1<<20)
 	if kind == "stubborn" {
@@ -158,7 +158,7 @@ func initializeOddly(kind string, id json.RawMessage, line string) {
 	say(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"%s","capabilities":{},"serverInfo":{"name":"raw","version":"1"}}}`, id, version)
 }
 
-// callOddly answers a call of a tool that is named for what it does.
+// callOddly answers a call of a tool that is named for its answer.
 func callOddly(in *bufio.Reader, tool string, id, token json.RawMessage, line string) {
 	switch tool {
 	case "line":
@@ -282,7 +282,7 @@ func callOddly(in *bufio.Reader, tool string, id, token json.RawMessage, line st
 	}
 }
 
-// gatewayChild has a server of its own, has it do something, says what it says, and waits.
+// gatewayChild has a server of its own, calls a tool of it, prints the answer, and waits.
 func gatewayChild(kind, do string) {
 	u, err := upstream.NewCommand(commandOptions(kind))
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"policy-service/pdp/mcp/internal/upstream"
 )
 
-// child is an upstream that runs this program, with what it dropped.
+// child is an upstream that runs this program, with the messages that it dropped.
 type child struct {
 	upstream.Upstream
 	dropped *counts
@@ -90,7 +90,7 @@ func request(tool, meta string) upstream.Request {
 	}
 }
 
-// finish reads a stream to its end: what came before the response, and that.
+// finish reads a stream to its end: the messages before the response, and that.
 func finish(stream upstream.Stream) (before []rpc.Message, response rpc.Message, err error) {
 	for {
 		m, err := stream.Next()
