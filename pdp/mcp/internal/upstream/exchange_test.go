@@ -22,6 +22,7 @@ import (
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/mcp/mcptest"
 )
 
 // showing are credentials that say whose token they were shown, and try to have requests repeated.
@@ -293,14 +294,6 @@ func TestNothingStays(t *testing.T) {
 		}
 		return len(names)
 	}
-	settle := func(is func() bool) bool {
-		for end := time.Now().Add(time.Minute); time.Now().Before(end); runtime.Gosched() {
-			if is() {
-				return true
-			}
-		}
-		return false
-	}
 	goroutines, files := runtime.NumGoroutine(), fds()
 	for _, e := range []era.Era{era.Modern, era.Legacy} {
 		stub := newStub(t, e, func(w http.ResponseWriter, r *http.Request, id string) {
@@ -350,9 +343,7 @@ func TestNothingStays(t *testing.T) {
 		_ = u.Close()
 		stub.Close()
 	}
-	if !settle(func() bool { return runtime.NumGoroutine() <= goroutines && fds() <= files }) {
-		t.Errorf("there were %d goroutines and %d descriptors, there are %d and %d", goroutines, files, runtime.NumGoroutine(), fds())
-	}
+	mcptest.Until(t, "no goroutine and no descriptor stayed", func() bool { return runtime.NumGoroutine() <= goroutines && fds() <= files })
 }
 
 // A session that is over is kept by nobody.

@@ -42,7 +42,7 @@ func TestAProgramLeaksNoSecretOfItsEnvironment(t *testing.T) {
 		o.Logger = slog.New(slog.NewJSONHandler(&log, nil))
 		o.Masked = func(places int) { masked.Add(int64(places)) }
 	})
-	s := openChild(t, u)
+	s := open(t, u)
 	st, err := s.Send(context.Background(), request("leak", `"progressToken":"p"`))
 	if err != nil {
 		t.Fatal(err)

@@ -73,7 +73,7 @@ func TestCommandGreeting(t *testing.T) {
 func TestCommandKeepsWhatComesAtOnce(t *testing.T) {
 	var log syncBuffer
 	u := newChild(t, "asks-at-once", func(o *upstream.CommandOptions) { o.Logger = slog.New(slog.NewJSONHandler(&log, nil)) })
-	s := openChild(t, u)
+	s := open(t, u)
 	mcptest.Until(t, "it has asked", func() bool { return strings.Contains(log.String(), "I have asked") })
 	listening, err := s.Listen(t.Context())
 	if err != nil {
@@ -133,8 +133,8 @@ func TestCommandBacksOff(t *testing.T) {
 
 func TestCommandBoundsProcesses(t *testing.T) {
 	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.Processes = 2 })
-	first := openChild(t, u)
-	openChild(t, u)
+	first := open(t, u)
+	open(t, u)
 	var e *upstream.Error
 	if _, err := u.Open(t.Context(), upstream.Client{Principal: "bob"}); !errors.As(err, &e) || !e.NotSent {
 		t.Fatalf("%+v", err)
@@ -202,7 +202,7 @@ func TestCommandLooksForThePrograminThePathOfItsEnvironment(t *testing.T) {
 			o.Env = map[string]string{"PATH": path}
 		}
 	}
-	openChild(t, newChild(t, "", named("relative:"+dir)))
+	open(t, newChild(t, "", named("relative:"+dir)))
 	t.Chdir(dir)
 	for _, path := range []string{"", ".", "/nowhere"} {
 		var e *upstream.Error

@@ -47,7 +47,7 @@ func TestCommandSurvivesHostileChildren(t *testing.T) {
 		t.Run(c.tool, func(t *testing.T) {
 			t.Parallel()
 			u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.MaxResult = 64 << 10; o.Stop = 300 * time.Millisecond })
-			s := openChild(t, u)
+			s := open(t, u)
 			got, err := textOf(s, c.tool)
 			var e *upstream.Error
 			switch {
@@ -60,7 +60,7 @@ func TestCommandSurvivesHostileChildren(t *testing.T) {
 				if got, err := textOf(s, "well"); got != "well" {
 					t.Errorf("afterwards: %q, %v", got, err)
 				}
-			} else if again, err := openChild(t, u), error(nil); err == nil {
+			} else if again, err := open(t, u), error(nil); err == nil {
 				if got, err := textOf(again, "well"); got != "well" {
 					t.Errorf("in another session: %q, %v", got, err)
 				}
@@ -73,7 +73,7 @@ func TestCommandSurvivesHostileChildren(t *testing.T) {
 }
 
 func TestCommandHandsOnTheErrorWithoutID(t *testing.T) {
-	s := openChild(t, newChild(t, "raw"))
+	s := open(t, newChild(t, "raw"))
 	_, err := textOf(s, "error-without-id")
 	var e *upstream.Error
 	if !errors.As(err, &e) || !strings.Contains(string(e.Answer), "-32700") {
@@ -85,7 +85,7 @@ func TestCommandHandsOnTheErrorWithoutID(t *testing.T) {
 func TestCommandMemoryIsFlat(t *testing.T) {
 	night.Measures(t)
 	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.MaxResult = 16 << 20; o.Stop = time.Millisecond })
-	s := openChild(t, u)
+	s := open(t, u)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	if _, err := textOf(s, "endless"); err == nil {
@@ -101,7 +101,7 @@ func TestCommandMemoryIsFlat(t *testing.T) {
 func TestCommandGivesUpASilentServer(t *testing.T) {
 	t.Parallel()
 	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.Timeout = 2 * time.Second })
-	s := openChild(t, u)
+	s := open(t, u)
 	listening, err := s.Listen(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +121,7 @@ func TestCommandGivesUpASilentServer(t *testing.T) {
 func TestCommandEndsAChildThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.Timeout = 3 * time.Second; o.Stop = 100 * time.Millisecond })
-	s := openChild(t, u)
+	s := open(t, u)
 	if _, err := s.Send(t.Context(), request("deaf", "")); err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func TestCommandEndsAChildThatDoesNotRead(t *testing.T) {
 		calls.Go(func() {
 			stream, err := s.Send(t.Context(), request("well", `"padding":"`+strings.Repeat("x", 100<<10)+`"`))
 			if err == nil {
-				_, _, err = finish(stream)
+				_, _, err = answer(stream)
 			}
 			var e *upstream.Error
 			if !errors.As(err, &e) {
@@ -138,7 +138,7 @@ func TestCommandEndsAChildThatDoesNotRead(t *testing.T) {
 			}
 		})
 	}
-	other := openChild(t, u)
+	other := open(t, u)
 	if got, err := textOf(other, "well"); got != "well" {
 		t.Errorf("another session: %q %v", got, err)
 	}
@@ -151,7 +151,7 @@ func TestCommandEndsAChildThatDoesNotRead(t *testing.T) {
 
 // TestCommandTakesBackWhatWasNotWritten gives up a request behind one that the child does not read.
 func TestCommandTakesBackWhatWasNotWritten(t *testing.T) {
-	s := openChild(t, newChild(t, "raw", func(o *upstream.CommandOptions) { o.Stop = time.Millisecond }))
+	s := open(t, newChild(t, "raw", func(o *upstream.CommandOptions) { o.Stop = time.Millisecond }))
 	if _, err := s.Send(t.Context(), request("deaf", "")); err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestCommandTakesBackWhatWasNotWritten(t *testing.T) {
 
 func TestCommandAsksTheOnlyCall(t *testing.T) {
 	u := newChild(t, "raw")
-	s := openChild(t, u)
+	s := open(t, u)
 	call, err := s.Send(t.Context(), request("ask", ""))
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +188,7 @@ func TestCommandAsksTheOnlyCall(t *testing.T) {
 	if err := s.Notify(t.Context(), rpc.Answer(rpc.IntID(5), []byte(`{}`))); err == nil {
 		t.Error("an answer to nothing was sent")
 	}
-	if _, m, err = finish(call); err != nil {
+	if _, m, err = answer(call); err != nil {
 		t.Fatal(err)
 	}
 	if got, _ := text(m); got != `{"jsonrpc":"2.0","id":"q","result":{"action":"accept"}}`+"\n" {
@@ -198,7 +198,7 @@ func TestCommandAsksTheOnlyCall(t *testing.T) {
 
 // TestCommandRefusesWhatNobodyAnswers gives a call up while the server asks something for it.
 func TestCommandRefusesWhatNobodyAnswers(t *testing.T) {
-	s := openChild(t, newChild(t, "raw"))
+	s := open(t, newChild(t, "raw"))
 	call, err := s.Send(t.Context(), request("ask", ""))
 	if err != nil {
 		t.Fatal(err)
@@ -221,12 +221,12 @@ func TestCommandRefusesWhatNobodyAnswers(t *testing.T) {
 // TestCommandBoundsWhatAServerAsks has a server ask more than waits for answers.
 func TestCommandBoundsWhatAServerAsks(t *testing.T) {
 	u := newChild(t, "raw")
-	s := openChild(t, u)
+	s := open(t, u)
 	call, err := s.Send(t.Context(), request("ask-often", ""))
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, m, err := finish(call)
+	before, m, err := answer(call)
 	// What the server says of the refusals may be dropped, too.
 	if err != nil || m.Result == nil || len(before) != 64 || u.dropped.get("overflow") < 136 {
 		t.Errorf("%d questions before %s, %v, dropped %s", len(before), m.Result, err, u.dropped)
@@ -238,7 +238,7 @@ func TestCommandBoundsWhatAServerAsks(t *testing.T) {
 }
 
 func TestCommandAnswersPings(t *testing.T) {
-	s := openChild(t, newChild(t, "raw"))
+	s := open(t, newChild(t, "raw"))
 	if got, err := textOf(s, "ping"); got != `{"jsonrpc":"2.0","id":77,"result":{}}`+"\n" {
 		t.Errorf("%q %v", got, err)
 	}
@@ -248,7 +248,7 @@ func TestCommandAnswersPings(t *testing.T) {
 // nobody can tell.
 func TestCommandWithSeveralCallsAsksWhoListens(t *testing.T) {
 	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.Probe = 200 * time.Millisecond })
-	s := openChild(t, u)
+	s := open(t, u)
 	waiting, err := s.Send(t.Context(), request("silence", ""))
 	if err != nil {
 		t.Fatal(err)
@@ -275,7 +275,7 @@ func TestCommandWithSeveralCallsAsksWhoListens(t *testing.T) {
 	if err := s.Notify(t.Context(), rpc.Failure(m.ID, rpc.Error{Code: -1, Message: "no"})); err != nil {
 		t.Error(err)
 	}
-	if before, _, err := finish(call); err != nil || len(before) > 0 {
+	if before, _, err := answer(call); err != nil || len(before) > 0 {
 		t.Errorf("%v %v", before, err)
 	}
 	if got, err := textOf(s, "changed"); got != "told" {
@@ -293,7 +293,7 @@ func TestCommandWithSeveralCallsAsksWhoListens(t *testing.T) {
 		}
 	}
 	s.Close()
-	s = openChild(t, u)
+	s = open(t, u)
 	listening, err = s.Listen(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -308,7 +308,7 @@ func TestCommandWithSeveralCallsAsksWhoListens(t *testing.T) {
 // TestCommandBoundsWhatNobodyReads has a server say more than its caller reads.
 func TestCommandBoundsWhatNobodyReads(t *testing.T) {
 	u := newChild(t, "raw")
-	s := openChild(t, u)
+	s := open(t, u)
 	listening, err := s.Listen(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -321,7 +321,7 @@ func TestCommandBoundsWhatNobodyReads(t *testing.T) {
 	if got, err := textOf(s, "well"); got != "well" { // by now all of it has come
 		t.Fatalf("%q %v", got, err)
 	}
-	before, m, err := finish(call)
+	before, m, err := answer(call)
 	if err != nil || m.Result == nil || len(before) > 128 {
 		t.Errorf("%d before the response %s, %v", len(before), m.Result, err)
 	}
@@ -334,7 +334,7 @@ func TestCommandBoundsWhatNobodyReads(t *testing.T) {
 func TestCommandPacesWhoNeverStops(t *testing.T) {
 	t.Parallel()
 	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.MaxResult, o.Stop = 1<<20, time.Millisecond })
-	s := openChild(t, u)
+	s := open(t, u)
 	call, err := s.Send(t.Context(), request("flood", ""))
 	if err != nil {
 		t.Fatal(err)
@@ -346,14 +346,14 @@ func TestCommandPacesWhoNeverStops(t *testing.T) {
 	if took := time.Since(begun); took < 500*time.Millisecond {
 		t.Errorf("1200 messages were taken in %v", took)
 	}
-	other := openChild(t, u)
+	other := open(t, u)
 	if got, err := textOf(other, "well"); got != "well" {
 		t.Errorf("another session: %q %v", got, err)
 	}
 }
 
 func TestCommandStreamEndsWithItsContext(t *testing.T) {
-	s := openChild(t, newChild(t, "raw"))
+	s := open(t, newChild(t, "raw"))
 	ctx, cancel := context.WithCancel(t.Context())
 	call, err := s.Send(ctx, request("silence", ""))
 	if err != nil {
@@ -390,7 +390,7 @@ func (b *syncBuffer) String() string {
 func TestCommandLogsALittleOfWhatAChildComplains(t *testing.T) {
 	var log syncBuffer
 	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.Logger = slog.New(slog.NewJSONHandler(&log, nil)) })
-	if got, err := textOf(openChild(t, u), "complain"); got != "done" {
+	if got, err := textOf(open(t, u), "complain"); got != "done" {
 		t.Fatalf("%q %v", got, err)
 	}
 	if err := u.Close(); err != nil {

@@ -35,7 +35,7 @@ func TestCommandChildHasOnlyWhatIsConfigured(t *testing.T) {
 	}
 	defer func() { _ = syscall.Close(inherited) }()
 	for _, env := range []map[string]string{nil, {"ONLY": "this = that", "EMPTY": ""}} {
-		s := openChild(t, newChild(t, "raw", func(o *upstream.CommandOptions) { o.Env = env }))
+		s := open(t, newChild(t, "raw", func(o *upstream.CommandOptions) { o.Env = env }))
 		got, err := textOf(s, "environ")
 		if err != nil {
 			t.Fatal(err)
@@ -60,7 +60,7 @@ func TestCommandEndsTheWholeGroup(t *testing.T) {
 	for _, kind := range []string{"raw", "stubborn"} {
 		t.Run(kind, func(t *testing.T) {
 			u := newChild(t, kind, func(o *upstream.CommandOptions) { o.Stop = 200 * time.Millisecond })
-			s := openChild(t, u)
+			s := open(t, u)
 			pid, err := textOf(s, "pid")
 			if err != nil {
 				t.Fatal(err)
@@ -84,7 +84,7 @@ func TestCommandEndsTheWholeGroup(t *testing.T) {
 
 func TestCommandEndsAStoppedChild(t *testing.T) {
 	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.Stop = 100 * time.Millisecond; o.Timeout = 2 * time.Second })
-	if _, err := textOf(openChild(t, u), "stop"); err == nil {
+	if _, err := textOf(open(t, u), "stop"); err == nil {
 		t.Error("it was answered")
 	}
 	if err := u.Close(); err != nil {
@@ -173,7 +173,7 @@ func TestCommandLeaksNothing(t *testing.T) {
 	u := newChild(t, "raw", func(o *upstream.CommandOptions) {
 		o.Stop, o.Timeout, o.MaxResult = 100*time.Millisecond, 3*time.Second, 64<<10
 	})
-	openChild(t, u).Close()
+	open(t, u).Close()
 	mcptest.Until(t, "the first child is gone", func() bool { return children(t, os.Getpid()) == 0 })
 	goroutines, files := runtime.NumGoroutine(), descriptors(t)
 	ways := []string{"exit", "abort", "answer-and-exit", "half", "close", "endless", "fork-and-exit", "fork", "stop", "deaf", "silence", "ask", "well", "ask-often"}

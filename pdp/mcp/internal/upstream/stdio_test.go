@@ -2,11 +2,9 @@ package upstream_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"sync"
 	"testing"
@@ -22,30 +20,19 @@ import (
 // child is an upstream that runs this program, with the messages that it dropped.
 type child struct {
 	upstream.Upstream
-	dropped *counts
+	dropped *drops
 }
 
-type counts struct {
-	mu sync.Mutex
-	of map[string]int
+func (d *drops) String() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return fmt.Sprint(d.count)
 }
 
-func (c *counts) add(reason string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.of[reason]++
-}
-
-func (c *counts) String() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return fmt.Sprint(c.of)
-}
-
-func (c *counts) get(reason string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.of[reason]
+func (d *drops) get(reason string) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.count[reason]
 }
 
 // commandOptions are those of a child, without limits that a test would meet.
@@ -55,7 +42,7 @@ func commandOptions(kind string) upstream.CommandOptions {
 
 func newChild(t *testing.T, kind string, change ...func(*upstream.CommandOptions)) child {
 	t.Helper()
-	dropped := &counts{of: map[string]int{}}
+	dropped := &drops{}
 	o := commandOptions(kind)
 	o.Env, o.Stop, o.Dropped = quick, 10*time.Second, dropped.add
 	for _, c := range change {
@@ -73,15 +60,6 @@ func newChild(t *testing.T, kind string, change ...func(*upstream.CommandOptions
 	return child{u, dropped}
 }
 
-func openChild(t *testing.T, u upstream.Upstream) upstream.Session {
-	t.Helper()
-	s, err := u.Open(t.Context(), upstream.Client{Principal: "alice"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
 // request is a call of a tool.
 func request(tool, meta string) upstream.Request {
 	return upstream.Request{
@@ -90,31 +68,9 @@ func request(tool, meta string) upstream.Request {
 	}
 }
 
-// finish reads a stream to its end: the messages before the response, and that.
-func finish(stream upstream.Stream) (before []rpc.Message, response rpc.Message, err error) {
-	for {
-		m, err := stream.Next()
-		switch {
-		case errors.Is(err, io.EOF):
-			return before, response, nil
-		case err != nil:
-			return before, response, err
-		case m.IsResponse():
-			response = m
-		default:
-			before = append(before, m)
-		}
-	}
-}
-
 // textOf calls a tool, and is the text of its result.
 func textOf(s upstream.Session, tool string) (string, error) {
-	stream, err := s.Send(context.Background(), request(tool, ""))
-	if err != nil {
-		return "", err
-	}
-	defer stream.Close()
-	_, m, err := finish(stream)
+	_, m, err := send(s, request(tool, ""))
 	if err != nil {
 		return "", err
 	}
@@ -130,19 +86,19 @@ func text(m rpc.Message) (string, error) {
 }
 
 func TestCommandPrefersTheModernEra(t *testing.T) {
-	if s := openChild(t, newChild(t, "sdk")); s.Era() != era.Modern {
+	if s := open(t, newChild(t, "sdk")); s.Era() != era.Modern {
 		t.Errorf("era %v", s.Era())
 	}
 }
 
 func TestCommandSendsTheBytes(t *testing.T) {
-	s := openChild(t, newChild(t, "raw"))
+	s := open(t, newChild(t, "raw"))
 	params := "{\"name\":\"line\",\"arguments\":{\r\n\t\"n\" :9007199254740993 , \"f\":1.0e2,\n\"s\":\"a\\u006e\\n\\r\u2028 \\ud83d\\ude00\"}}"
 	stream, err := s.Send(t.Context(), upstream.Request{Method: "tools/call", Params: members(params)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, m, err := finish(stream)
+	_, m, err := answer(stream)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +117,7 @@ func TestCommandSendsTheBytes(t *testing.T) {
 }
 
 func TestCommandKeepsManyCallsApart(t *testing.T) {
-	s := openChild(t, newChild(t, "raw"))
+	s := open(t, newChild(t, "raw"))
 	var calls sync.WaitGroup
 	for n := range 50 {
 		calls.Go(func() {
@@ -172,7 +128,7 @@ func TestCommandKeepsManyCallsApart(t *testing.T) {
 				return
 			}
 			defer stream.Close()
-			before, m, err := finish(stream)
+			before, m, err := answer(stream)
 			if err != nil {
 				t.Error(err)
 				return
@@ -191,7 +147,7 @@ func TestCommandKeepsManyCallsApart(t *testing.T) {
 }
 
 func TestCommandRefusesTwoCallsWithOneToken(t *testing.T) {
-	s := openChild(t, newChild(t, "raw"))
+	s := open(t, newChild(t, "raw"))
 	first, err := s.Send(t.Context(), request("silence", `"progressToken":"a"`))
 	if err != nil {
 		t.Fatal(err)
