@@ -120,7 +120,7 @@ func TestApprovedNot(t *testing.T) {
 				w, s := o.files(op)
 				id := s.Approvals()[0]
 				test.ends(w, s)
-				for until := time.Now().Add(time.Minute); s.Pending() && time.Now().Before(until); s = o.look(w, s) { // what time does is not done at once
+				for until := time.Now().Add(time.Minute); s.Pending() && time.Now().Before(until); s = o.look(w, s) { // the PDP ends it in its own time
 				}
 				got := w.Denied(s)
 				d := told(t, got)
@@ -154,7 +154,7 @@ func TestApprovedNot(t *testing.T) {
 	}
 }
 
-// What people cannot be asked about has no Wanted, and no word of theirs counts for it: nothing is asked then.
+// A call that people cannot be asked about has no Wanted, and no word of theirs counts for it: nothing is asked then.
 func TestApprovedNobody(t *testing.T) {
 	t.Parallel()
 	declared := func(action string) string {
@@ -236,7 +236,7 @@ func TestApprovedNobody(t *testing.T) {
 	}
 }
 
-// An approval is for one call of one principal, one tool and its definition, and once. What does not count spends nothing.
+// An approval is for one call of one principal, one tool and its definition, and once. An attempt that does not count spends nothing.
 func TestApprovedOther(t *testing.T) {
 	t.Parallel()
 	for _, form := range []ask.Ask{ask.ToolInvoke, ask.COAZ} {
@@ -284,7 +284,7 @@ func TestApprovedOther(t *testing.T) {
 	}
 }
 
-// What ends between a person's yes and the use is refused for what it is.
+// An approval that ends between a person's yes and its use is refused with the reason.
 func TestApprovedThenNot(t *testing.T) {
 	t.Parallel()
 	o := people(t)
@@ -320,7 +320,7 @@ func TestApprovedThenNot(t *testing.T) {
 	refused("denied by policy", op, -32001, "tool_call_blocked", "frozen", "")
 }
 
-// Sent many times at once, what people approved goes on once, and each round of it too.
+// Sent many times at once, an approved call goes on once, and so does each of its rounds.
 func TestApprovedAtOnce(t *testing.T) {
 	t.Parallel()
 	o := people(t)
@@ -383,7 +383,7 @@ func TestApprovedDeclaredFirst(t *testing.T) {
 	}
 }
 
-// What the PDP obliges to is owed also where people have approved.
+// The PDP's obligations are owed also where people have approved.
 func TestApprovedOwes(t *testing.T) {
 	t.Parallel()
 	o := people(t)
