@@ -227,12 +227,9 @@ func within(fields []pointer, step string) (below []pointer, gone bool) {
 
 // text is a text without the fields, or one that says that it was withheld.
 func (r *redactor) text(v jsontext.Value) jsontext.Value {
-	s, err := jsontext.AppendUnquote(nil, v)
-	if err != nil || v.Kind() != '"' {
-		return rpc.String(withheldText)
-	}
+	s, err := jsontext.AppendUnquote(nil, v) // nothing of what is no text
 	kept, ok := r.structured(s)
-	if !ok {
+	if err != nil || v.Kind() != '"' || !ok {
 		return rpc.String(withheldText)
 	}
 	return rpc.String(string(kept))
