@@ -140,8 +140,8 @@ func ReadToolRequest(params jsontext.Value) (r ToolRequest, err error) {
 	if string(o.Get("reason")) != `""` { // an empty text is no reason
 		r.Reason = o.text("reason")
 	}
-	if r.Arguments != nil {
-		o.object("arguments")
+	if r.Arguments != nil && r.Arguments.Kind() != '{' {
+		o.wrong("no object", "arguments")
 	}
 	if err != nil {
 		return ToolRequest{}, err
