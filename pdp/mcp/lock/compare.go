@@ -188,13 +188,5 @@ func digestOf(text string) string {
 
 // both are the names in either, sorted.
 func both[V any](a, b map[string]V) []string {
-	return slices.Compact(slices.Sorted(func(yield func(string) bool) {
-		for _, m := range []map[string]V{a, b} {
-			for name := range m {
-				if !yield(name) {
-					return
-				}
-			}
-		}
-	}))
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(sorted(a), sorted(b)))))
 }
