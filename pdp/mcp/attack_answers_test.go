@@ -49,11 +49,7 @@ func TestAnswersOfServers(t *testing.T) {
 				c.Raw(test.status, test.type_, strings.ReplaceAll(test.text, "ID", string(c.ID)))
 				return true
 			}},
-			change: func(c *mcp.Config) {
-				u := c.Upstreams["rec"]
-				u.MaxResult = 64 << 10
-				c.Upstreams["rec"] = u
-			},
+			change: ofServer(func(u *mcp.UpstreamConfig) { u.MaxResult = 64 << 10 }),
 		})
 		for _, era := range eras {
 			v := s.visitor(era, nil)

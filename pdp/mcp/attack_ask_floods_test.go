@@ -142,39 +142,33 @@ func TestAskAttackD29OnePersonByManyClients(t *testing.T) {
 // D29: what the PDP bounds of what one person has people asked, the gateway refuses with when to come back; nobody is asked
 // beyond, and others go on.
 func TestAskAttackD29Filed(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			w := newPeople(t, land{change: hasten, serve: func(c *pdpserver.Config) { c.Approvals.MaxPendingPerSubject = 5 }})
-			alice := w.plain(era)
-			for n := range 60 {
-				got := alice.call("second-person", fmt.Sprintf(`{"n":%d}`, n))
-				if n < 5 && owed(got) == "" || n >= 5 && (got.result != nil || owed(got) != "") {
-					t.Errorf("call %d: %s", n, got)
-				}
-				if n >= 5 && retryAfter(got) < 1 {
-					t.Errorf("call %d: it does not say when to come back: %s", n, got)
-				}
+	inEras(t, func(t *testing.T, era string) {
+		w := newPeople(t, land{change: hasten, serve: func(c *pdpserver.Config) { c.Approvals.MaxPendingPerSubject = 5 }})
+		alice := w.plain(era)
+		for n := range 60 {
+			got := alice.call("second-person", fmt.Sprintf(`{"n":%d}`, n))
+			if n < 5 && owed(got) == "" || n >= 5 && (got.result != nil || owed(got) != "") {
+				t.Errorf("call %d: %s", n, got)
 			}
-			if all := w.approvals("second-person"); len(all) != 5 {
-				t.Errorf("people are asked about %d calls", len(all))
+			if n >= 5 && retryAfter(got) < 1 {
+				t.Errorf("call %d: it does not say when to come back: %s", n, got)
 			}
-			// Who is asked already is asked still: the same call again is none more.
-			if got := alice.call("second-person", `{"n":1}`); owed(got) == "" {
-				t.Errorf("the same again: %s", got)
-			}
-			if got := w.visitor(era, mcptest.Claims{"client_id": "agent-2"}).call("second-person", `{"n":61}`); got.kind() != "rate_limited" || got.code() != -32001 || retryAfter(got) < 1 {
-				t.Errorf("another agent of hers: %s", got)
-			}
-			if got := w.visitor(era, mcptest.Claims{"sub": "bob"}).call("second-person", `{"n":1}`); owed(got) == "" {
-				t.Errorf("another person: %s", got)
-			}
-			if got := alice.call("free", `{}`); !got.ran() {
-				t.Errorf("what needs nobody: %s", got)
-			}
-		})
-	}
+		}
+		if all := w.approvals("second-person"); len(all) != 5 {
+			t.Errorf("people are asked about %d calls", len(all))
+		}
+		// Who is asked already is asked still: the same call again is none more.
+		if got := alice.call("second-person", `{"n":1}`); owed(got) == "" {
+			t.Errorf("the same again: %s", got)
+		}
+		if got := w.visitor(era, mcptest.Claims{"client_id": "agent-2"}).call("second-person", `{"n":61}`); got.kind() != "rate_limited" || got.code() != -32001 || retryAfter(got) < 1 {
+			t.Errorf("another agent of hers: %s", got)
+		}
+		if got := w.visitor(era, mcptest.Claims{"sub": "bob"}).call("second-person", `{"n":1}`); owed(got) == "" {
+			t.Errorf("another person: %s", got)
+		}
+		alice.call("free", `{}`).runs(t, "what needs nobody:")
+	})
 }
 
 // D29: one who has the same call sent again and again has people asked once.

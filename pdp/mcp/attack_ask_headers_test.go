@@ -162,9 +162,7 @@ func TestAskAttackMeta(t *testing.T) {
 				`,"elicitationType":"tool_approval"`, `,"requestState":"s"`,
 			} {
 				n := len(tap.questions())
-				if got := call(meta); !got.ran() {
-					t.Errorf("%s: %s", meta, got)
-				}
+				call(meta).runs(t, meta)
 				if q := tap.questions()[n:]; len(q) != 1 || q[0] != asked {
 					t.Errorf("%s: the PDP is asked %q", meta, q)
 				}

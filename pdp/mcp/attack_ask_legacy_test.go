@@ -113,15 +113,11 @@ func TestAskAttackD30Answers(t *testing.T) {
 	if now := len(w.approvals("")); now != filed || swaps < 60 {
 		t.Errorf("%d swaps, and people are asked about %d more calls", swaps, now-filed)
 	}
-	if got := alice.reply(first.id, saysYes); got.status != http.StatusAccepted {
-		t.Errorf("the right one: %s", got)
-	}
+	alice.reply(first.id, saysYes).has(t, http.StatusAccepted)
 	if got := first.rest(t); !strings.Contains(got, `"ran"`) {
 		t.Errorf("the call ends with %s", got)
 	}
-	if want := []string{`approve user::"alice" form key:gateway`}; !slices.Equal(w.votes(id), want) {
-		t.Errorf("they say %q", w.votes(id))
-	}
+	w.voted(id, `approve user::"alice" form key:gateway`)
 	// After the decision an answer changes nothing, whoever gives it, wherever.
 	for _, answer := range []string{saysNo, saysYes, saysNothing} {
 		_ = alice.reply(first.id, answer)
@@ -139,9 +135,7 @@ func TestAskAttackD30Answers(t *testing.T) {
 	}
 	// Two forms are open in the other session: a no to the one is none to the other, and a yes no yes.
 	for _, one := range [][2]string{{second.id, saysNo}, {review.id, `{"action":"accept","content":{"approve":true,"arguments.n":1}}`}} {
-		if got := beside.reply(one[0], one[1]); got.status != http.StatusAccepted {
-			t.Errorf("one of two: %s", got)
-		}
+		beside.reply(one[0], one[1]).has(t, http.StatusAccepted)
 	}
 	if denied, ran := second.rest(t), review.rest(t); strings.Contains(denied, `"ran"`) || !strings.Contains(ran, `"ran"`) {
 		t.Errorf("the denied call ends with %s, and the other with %s", denied, ran)

@@ -185,9 +185,7 @@ func TestAskAttackLies(t *testing.T) {
 				}
 			}
 			t.Logf("%d of %d lies were told", len(told), len(lies))
-			if got := w.insists(w.patient().takesForms(era, nil), "confirm", `{"n":"honest"}`); !got.ran() {
-				t.Errorf("the PDP is honest again: %s", got)
-			}
+			w.insists(w.patient().takesForms(era, nil), "confirm", `{"n":"honest"}`).runs(t, "the PDP is honest again:")
 		})
 	}
 }

@@ -54,11 +54,7 @@ func (p *phisher) asks(key, state, id string) {
 }
 
 func (p *phisher) answers(era string) mcptest.Answers {
-	var tools []string
-	for _, name := range peopleTools {
-		tools = append(tools, `{"name":"`+name+`","inputSchema":{"type":"object"}}`)
-	}
-	return mcptest.Answers{Eras: []string{era}, Tools: "[" + strings.Join(tools, ",") + "]", Handle: p.handle, Heard: p.heard}
+	return mcptest.Answers{Eras: []string{era}, Tools: definitions(peopleTools...), Handle: p.handle, Heard: p.heard}
 }
 
 func (p *phisher) handle(c *mcptest.Call) bool {
@@ -112,137 +108,123 @@ func marked(word string) string {
 // D26: in the modern era a server asks for an approval, by a form that is like ours, by our names, while people are asked for
 // real. What is answered to it goes to it and is no agreement, and what is answered to us it never gets.
 func TestAskAttackD26Modern(t *testing.T) {
-	t.Parallel()
-	for _, up := range eras {
-		t.Run(up, func(t *testing.T) {
-			t.Parallel()
-			p := newPhisher()
-			tap := newWiretap(t)
-			w := newPeople(t, land{files: withRounds, change: relaysToPeople, answers: p.answers(up), before: tap.before, serve: tap.serve})
-			alice, arguments := w.client("modern"), ""
-			send := func(state string, answers map[string]string) echo {
-				t.Helper()
-				var all []string
-				for key, answer := range answers {
-					all = append(all, inText(key)+":"+answer)
-				}
-				return alice.retry("confirm", arguments, inText(state), "{"+strings.Join(all, ",")+"}")
+	inEras(t, func(t *testing.T, up string) {
+		p := newPhisher()
+		tap := newWiretap(t)
+		w := newPeople(t, land{files: withRounds, change: relaysToPeople, answers: p.answers(up), before: tap.before, serve: tap.serve})
+		alice, arguments := w.client("modern"), ""
+		send := func(state string, answers map[string]string) echo {
+			t.Helper()
+			var all []string
+			for key, answer := range answers {
+				all = append(all, inText(key)+":"+answer)
 			}
-			// both are questions about one call: ours, that was answered, the server's, and ours about the same call once more.
-			both := func() (ours, theirs, again stateAsked, id string) {
-				t.Helper()
-				ours = stateOf(t, alice.call("confirm", arguments))
-				p.asks("k", ours.State, "q"+arguments) // it has learnt our state, wherever from
-				got := send(ours.State, map[string]string{ours.key(): marked("ours-1")})
-				if asksInItsName(t, got.text); json.Unmarshal(got.result, &theirs) != nil || len(theirs.Requests) != 1 {
-					t.Fatalf("the server's question: %s", got)
-				}
-				again = stateOf(t, alice.call("confirm", arguments))
-				return ours, theirs, again, w.asks("confirm")
+			return alice.retry("confirm", arguments, inText(state), "{"+strings.Join(all, ",")+"}")
+		}
+		// both are questions about one call: ours, that was answered, the server's, and ours about the same call once more.
+		both := func() (ours, theirs, again stateAsked, id string) {
+			t.Helper()
+			ours = stateOf(t, alice.call("confirm", arguments))
+			p.asks("k", ours.State, "q"+arguments) // it has learnt our state, wherever from
+			got := send(ours.State, map[string]string{ours.key(): marked("ours-1")})
+			if asksInItsName(t, got.text); json.Unmarshal(got.result, &theirs) != nil || len(theirs.Requests) != 1 {
+				t.Fatalf("the server's question: %s", got)
 			}
-			if arguments = `{"n":0}`; up == "modern" { // it has learnt our key, too
-				ours := stateOf(t, alice.call("confirm", arguments))
-				p.asks(ours.key(), ours.State, "q0")
-				if got := send(ours.State, map[string]string{ours.key(): marked("ours-0")}); got.ran() || got.kind() != "upstream_ambiguous" {
-					t.Errorf("it asks by our key: %s", got)
-				}
+			again = stateOf(t, alice.call("confirm", arguments))
+			return ours, theirs, again, w.asks("confirm")
+		}
+		if arguments = `{"n":0}`; up == "modern" { // it has learnt our key, too
+			ours := stateOf(t, alice.call("confirm", arguments))
+			p.asks(ours.key(), ours.State, "q0")
+			if got := send(ours.State, map[string]string{ours.key(): marked("ours-0")}); got.ran() || got.kind() != "upstream_ambiguous" {
+				t.Errorf("it asks by our key: %s", got)
 			}
-			for n, what := range []string{"our key", "our key of before", "the id", "their key in our state", "both in theirs", "both in ours"} {
-				arguments = fmt.Sprintf(`{"n":%d}`, n+1)
-				ours, theirs, again, id := both()
-				before, votes := tap.responses(), 0
-				var got echo
-				switch what {
-				case "our key":
-					got = send(theirs.State, map[string]string{again.key(): marked("ours-2")})
-				case "our key of before":
-					got = send(theirs.State, map[string]string{ours.key(): marked("ours-3")})
-				case "the id":
-					got = send(theirs.State, map[string]string{id: saysYes}) // a name that nobody has asked by is the server's
-				case "their key in our state":
-					got = send(again.State, map[string]string{theirs.key(): marked("theirs-1")})
-				case "both in theirs":
-					got = send(theirs.State, map[string]string{theirs.key(): marked("theirs-2"), again.key(): marked("ours-4")})
-					if !strings.Contains(got.text, "theirs-2") {
-						t.Errorf("%s: %s", what, got)
-					}
-				default:
-					got, votes = send(again.State, map[string]string{again.key(): marked("ours-5"), theirs.key(): marked("theirs-3")}), 1
-					if !strings.Contains(got.text, "[rec asks] ") {
-						t.Errorf("%s: %s", what, got)
-					}
+		}
+		for n, what := range []string{"our key", "our key of before", "the id", "their key in our state", "both in theirs", "both in ours"} {
+			arguments = fmt.Sprintf(`{"n":%d}`, n+1)
+			ours, theirs, again, id := both()
+			before, votes := tap.responses(), 0
+			var got echo
+			switch what {
+			case "our key":
+				got = send(theirs.State, map[string]string{again.key(): marked("ours-2")})
+			case "our key of before":
+				got = send(theirs.State, map[string]string{ours.key(): marked("ours-3")})
+			case "the id":
+				got = send(theirs.State, map[string]string{id: saysYes}) // a name that nobody has asked by is the server's
+			case "their key in our state":
+				got = send(again.State, map[string]string{theirs.key(): marked("theirs-1")})
+			case "both in theirs":
+				got = send(theirs.State, map[string]string{theirs.key(): marked("theirs-2"), again.key(): marked("ours-4")})
+				if !strings.Contains(got.text, "theirs-2") {
+					t.Errorf("%s: %s", what, got)
 				}
-				if strings.Contains(got.text, "ours-") || tap.responses() != before+votes || len(w.votes(id)) != votes {
-					t.Errorf("%s: %s, and they say %q", what, got, w.votes(id))
-				}
-				if votes == 0 {
-					w.deny("alice", id, "no")
+			default:
+				got, votes = send(again.State, map[string]string{again.key(): marked("ours-5"), theirs.key(): marked("theirs-3")}), 1
+				if !strings.Contains(got.text, "[rec asks] ") {
+					t.Errorf("%s: %s", what, got)
 				}
 			}
-			for _, g := range w.rec.Got() {
-				if strings.Contains(string(g.Body), "ours-") || strings.Contains(string(g.Body), "theirs-1") || strings.Contains(string(g.Body), "theirs-3") {
-					t.Errorf("the server gets %s", g.Body)
-				}
+			if strings.Contains(got.text, "ours-") || tap.responses() != before+votes || len(w.votes(id)) != votes {
+				t.Errorf("%s: %s, and they say %q", what, got, w.votes(id))
 			}
-			for _, q := range tap.all() {
-				if strings.Contains(q.body, "theirs-") {
-					t.Errorf("the PDP gets %s", q.body)
-				}
+			if votes == 0 {
+				w.deny("alice", id, "no")
 			}
-		})
-	}
+		}
+		for _, g := range w.rec.Got() {
+			if strings.Contains(string(g.Body), "ours-") || strings.Contains(string(g.Body), "theirs-1") || strings.Contains(string(g.Body), "theirs-3") {
+				t.Errorf("the server gets %s", g.Body)
+			}
+		}
+		for _, q := range tap.all() {
+			if strings.Contains(q.body, "theirs-") {
+				t.Errorf("the PDP gets %s", q.body)
+			}
+		}
+	})
 }
 
 // D26: the same in the legacy era, by requests of the server's own, with our id.
 func TestAskAttackD26Legacy(t *testing.T) {
-	t.Parallel()
-	for _, up := range eras {
-		t.Run(up, func(t *testing.T) {
-			t.Parallel()
-			p := newPhisher()
-			tap := newWiretap(t)
-			w := newPeople(t, land{files: withRounds, change: relaysToPeople, answers: p.answers(up), before: tap.before, serve: tap.serve})
-			alice := w.client("legacy")
-			ours := alice.asked("confirm", `{"n":1}`)
-			id := w.asks("confirm")
-			p.asks(strings.Trim(ours.id, `"`), "theirs", strings.Trim(ours.id, `"`))
-			theirs := alice.asked("free", `{}`)
-			if asksInItsName(t, theirs.asks); theirs.id == ours.id {
-				t.Fatalf("the server asks by our id: %s", theirs.asks)
+	inEras(t, func(t *testing.T, up string) {
+		p := newPhisher()
+		tap := newWiretap(t)
+		w := newPeople(t, land{files: withRounds, change: relaysToPeople, answers: p.answers(up), before: tap.before, serve: tap.serve})
+		alice := w.client("legacy")
+		ours := alice.asked("confirm", `{"n":1}`)
+		id := w.asks("confirm")
+		p.asks(strings.Trim(ours.id, `"`), "theirs", strings.Trim(ours.id, `"`))
+		theirs := alice.asked("free", `{}`)
+		if asksInItsName(t, theirs.asks); theirs.id == ours.id {
+			t.Fatalf("the server asks by our id: %s", theirs.asks)
+		}
+		alice.reply(theirs.id, marked("theirs-1")).has(t, http.StatusAccepted)
+		if rest := theirs.rest(t); !strings.Contains(rest, "theirs-1") {
+			t.Errorf("the call that it asks in ends with %s", rest)
+		}
+		w.unmoved(t, "what the server is answered", "confirm", id, 0)
+		if got := alice.reply(theirs.id, marked("theirs-2")); got.status == http.StatusAccepted || tap.responses() != 0 {
+			t.Errorf("twice: %s", got)
+		}
+		alice.reply(ours.id, marked("ours-1")).has(t, http.StatusAccepted)
+		next := alice.next(ours) // the server asks in that call, too, now that it has it
+		if !strings.Contains(next.asks, "[rec asks] ") || len(w.votes(id)) != 1 {
+			t.Errorf("the server asks %s, and they say %q", next.asks, w.votes(id))
+		}
+		alice.reply(next.id, marked("theirs-3")).has(t, http.StatusAccepted)
+		if rest := ours.rest(t); !strings.Contains(rest, "theirs-3") {
+			t.Errorf("the call ends with %s", rest)
+		}
+		for _, g := range w.rec.Got() {
+			if strings.Contains(string(g.Body), "ours-1") {
+				t.Errorf("the server gets %s", g.Body)
 			}
-			if got := alice.reply(theirs.id, marked("theirs-1")); got.status != http.StatusAccepted {
-				t.Error(got)
-			}
-			if rest := theirs.rest(t); !strings.Contains(rest, "theirs-1") {
-				t.Errorf("the call that it asks in ends with %s", rest)
-			}
-			w.unmoved(t, "what the server is answered", "confirm", id, 0)
-			if got := alice.reply(theirs.id, marked("theirs-2")); got.status == http.StatusAccepted || tap.responses() != 0 {
-				t.Errorf("twice: %s", got)
-			}
-			if got := alice.reply(ours.id, marked("ours-1")); got.status != http.StatusAccepted {
-				t.Error(got)
-			}
-			next := alice.next(ours) // the server asks in that call, too, now that it has it
-			if !strings.Contains(next.asks, "[rec asks] ") || len(w.votes(id)) != 1 {
-				t.Errorf("the server asks %s, and they say %q", next.asks, w.votes(id))
-			}
-			if got := alice.reply(next.id, marked("theirs-3")); got.status != http.StatusAccepted {
-				t.Error(got)
-			}
-			if rest := ours.rest(t); !strings.Contains(rest, "theirs-3") {
-				t.Errorf("the call ends with %s", rest)
-			}
-			for _, g := range w.rec.Got() {
-				if strings.Contains(string(g.Body), "ours-1") {
-					t.Errorf("the server gets %s", g.Body)
-				}
-			}
-			if tap.responses() != 1 {
-				t.Errorf("the PDP gets %d answers", tap.responses())
-			}
-		})
-	}
+		}
+		if tap.responses() != 1 {
+			t.Errorf("the PDP gets %d answers", tap.responses())
+		}
+	})
 }
 
 // next is what a client is asked next in the course of a call.
@@ -261,7 +243,7 @@ func TestAskAttackD26Pages(t *testing.T) {
 	t.Parallel()
 	var pdp string
 	w := newPeople(t, land{change: relaysToPeople, before: func(at string) string { pdp = at; return at }, answers: mcptest.Answers{
-		Eras: []string{"legacy"}, Tools: `[{"name":"free","inputSchema":{"type":"object"}},{"name":"confirm","inputSchema":{"type":"object"}}]`,
+		Eras: []string{"legacy"}, Tools: definitions("free", "confirm"),
 		Handle: func(c *mcptest.Call) bool {
 			var params struct {
 				Arguments struct{ URL, ID string }
@@ -296,53 +278,45 @@ func TestAskAttackD26Pages(t *testing.T) {
 		t.Errorf("the page's id is answered: %s", got)
 	}
 	w.unmoved(t, "the page", "confirm", id, 0)
-	if got := alice.reply(ours.id, saysNo); got.status != http.StatusAccepted {
-		t.Error(got)
-	}
+	alice.reply(ours.id, saysNo).has(t, http.StatusAccepted)
 	_ = ours.rest(t)
 }
 
 // D24: nor does a call go on, with what its server wanted to know, if the tool is another by then than the one that people have
 // approved.
 func TestAskAttackD24GoesOn(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			p, c := newPhisher(), new(changeling)
-			answers, lists := p.answers("modern"), c.answers()
-			asks := answers.Handle
-			answers.Handle = func(call *mcptest.Call) bool { return lists.Handle(call) || asks(call) }
-			w := newPeople(t, land{files: withRounds, answers: answers, change: func(c *mcp.Config) {
-				relaysToPeople(c)
-				c.List.Cache = time.Millisecond
-			}})
-			alice := w.client(era)
-			d := alice.dialogue("confirm", `{"n":1}`)
-			id := w.asks("confirm")
-			var got echo
-			if era == "legacy" {
-				d.answer(alice, saysYes)
-				next := alice.next(d.legacy)
-				c.becomes(t, true, w.client("modern"))
-				c.becomes(t, true, alice)
-				if got := alice.reply(next.id, marked("theirs")); got.status != http.StatusAccepted {
-					t.Error(got)
-				}
-				got = d.end()
-			} else {
-				theirs := asksOfServer(t, alice.retry("confirm", `{"n":1}`, inText(d.modern.State), `{"`+d.modern.key()+`":`+saysYes+`}`))
-				c.becomes(t, true, alice)
-				got = alice.retry("confirm", `{"n":1}`, inText(theirs.State), `{"`+theirs.key()+`":`+marked("theirs")+`}`)
-			}
-			if got.ran() || got.fault == nil || len(w.forwarded("confirm")) != 1 {
-				t.Errorf("%s, and the server got %q", got, w.forwarded("confirm"))
-			}
-			if a := w.approval(id); a.Used != 1 {
-				t.Errorf("%+v", a)
-			}
-		})
-	}
+	inEras(t, func(t *testing.T, era string) {
+		p, c := newPhisher(), new(changeling)
+		answers, lists := p.answers("modern"), c.answers()
+		asks := answers.Handle
+		answers.Handle = func(call *mcptest.Call) bool { return lists.Handle(call) || asks(call) }
+		w := newPeople(t, land{files: withRounds, answers: answers, change: func(c *mcp.Config) {
+			relaysToPeople(c)
+			c.List.Cache = time.Millisecond
+		}})
+		alice := w.client(era)
+		d := alice.dialogue("confirm", `{"n":1}`)
+		id := w.asks("confirm")
+		var got echo
+		if era == "legacy" {
+			d.answer(alice, saysYes)
+			next := alice.next(d.legacy)
+			c.becomes(t, true, w.client("modern"))
+			c.becomes(t, true, alice)
+			alice.reply(next.id, marked("theirs")).has(t, http.StatusAccepted)
+			got = d.end()
+		} else {
+			theirs := asksOfServer(t, alice.retry("confirm", `{"n":1}`, inText(d.modern.State), `{"`+d.modern.key()+`":`+saysYes+`}`))
+			c.becomes(t, true, alice)
+			got = alice.retry("confirm", `{"n":1}`, inText(theirs.State), `{"`+theirs.key()+`":`+marked("theirs")+`}`)
+		}
+		if got.ran() || got.fault == nil || len(w.forwarded("confirm")) != 1 {
+			t.Errorf("%s, and the server got %q", got, w.forwarded("confirm"))
+		}
+		if a := w.approval(id); a.Used != 1 {
+			t.Errorf("%+v", a)
+		}
+	})
 }
 
 // asksOfServer is what a server asks.

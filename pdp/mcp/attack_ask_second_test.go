@@ -12,7 +12,6 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"policy-service/pdp/mcp"
-	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/seal"
 )
 
@@ -112,9 +111,7 @@ func TestAskAttackSecondPerson(t *testing.T) {
 				if got := alice.call(of.tool, `{"n":1}`); !got.ran() || len(w.forwarded(of.tool)) != 1 {
 					t.Errorf("agreed to: %s", got)
 				}
-				if want := []string{`approve user::"mia" api`}; !slices.Equal(w.votes(id), want) {
-					t.Errorf("they say %q", w.votes(id))
-				}
+				w.voted(id, `approve user::"mia" api`)
 			})
 		}
 	}
@@ -149,104 +146,70 @@ func (w *world) knocks(t testing.TB, token, id string) {
 // D28: a link is for who may decide, and opening it decides nothing: who opens it is asked who they are. What a client says of
 // a page is no agreement, whatever it says.
 func TestAskAttackD28Links(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			w := newPeople(t, land{change: func(c *mcp.Config) {
-				c.Approvals.Channels, c.Approvals.Wait = []string{"url", "wait"}, 100*time.Millisecond
-			}})
-			alice := w.client(era)
-			d := alice.dialogue("confirm", `{"n":1}`)
-			id := w.asks("confirm")
-			var params struct {
-				Mode, URL, Message, ElicitationID string
-			}
-			orFail(t, json.Unmarshal(d.asked, &params, json.MatchCaseInsensitiveNames(true)))
-			if params.Mode != "url" || !strings.HasPrefix(params.URL, w.pdp.URL+"/console/") {
-				t.Fatalf("it is asked %s", d.asked)
-			}
-			for _, secret := range []string{alice.token, w.keys["gateway"]} {
-				if strings.Contains(string(d.asked), secret) {
-					t.Errorf("a secret is in %s", d.asked)
-				}
-			}
-			for n, headers := range [][]string{nil, nil, {"Authorization", "Bearer " + alice.token}, {"Authorization", "Bearer " + w.keys["mia"]}, {"Approver-Token", alice.token}, {"Cookie", "session=x"}} {
-				for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost} {
-					r, err := http.NewRequestWithContext(t.Context(), method, params.URL, strings.NewReader("decision=approve&reason=r"))
-					orFail(t, err)
-					for all := range slices.Chunk(headers, 2) {
-						r.Header.Set(all[0], all[1])
-					}
-					if method == http.MethodPost {
-						r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-					}
-					answer, err := http.DefaultClient.Do(r)
-					orFail(t, err)
-					text, err := io.ReadAll(answer.Body)
-					orFail(t, err)
-					_ = answer.Body.Close()
-					if strings.Contains(string(text), `"n":1`) {
-						t.Errorf("visit %d, %s: a stranger reads what is asked", n, method)
-					}
-					w.unmoved(t, "a visit by "+method, "confirm", id, 0)
-				}
-			}
-			// The client says that the page was opened, and more than that.
-			for _, answer := range []string{`{"action":"accept"}`, saysYes, `{"action":"accept","content":{"action":"approve","approve":true}}`} {
-				if era == "modern" {
-					if got := alice.retry("confirm", `{"n":1}`, inText(d.modern.State), `{"`+d.modern.key()+`":`+answer+`}`); got.ran() && !strings.Contains(got.text, "input_required") {
-						t.Errorf("%s: %s", answer, got)
-					}
-				} else {
-					_ = alice.reply(d.legacy.id, answer)
-				}
-				w.unmoved(t, answer, "confirm", id, 0)
-			}
-			if era == "legacy" {
-				_ = d.end()
-			}
-			// Nobody else gets the link: who may not decide gets none at all.
-			if got := alice.call("second-person", `{"n":1}`); strings.Contains(got.text, "/console/") || got.ran() {
-				t.Errorf("second-person: %s", got)
-			}
-			w.approve("alice", id)
-			if got := alice.call("confirm", `{"n":1}`); !got.ran() || len(w.forwarded("confirm")) != 1 {
-				t.Errorf("agreed to on the page: %s", got)
-			}
-			if got := w.plain(era).call("confirm", `{"n":1}`); owed(got) == "" || owed(got) == id {
-				t.Errorf("a second time: %s", got)
-			}
-		})
-	}
-}
-
-// What people are asked is gone on with by who asked, and by nobody else who can write the same call.
-func TestAskAttackOthersCall(t *testing.T) {
-	t.Parallel()
-	w := newPeople(t, land{change: hasten})
-	alice := w.plain("modern")
-	id := owed(alice.call("second-person", `{"n":1}`))
-	w.approve("mia", id)
-	for name, claims := range map[string]mcptest.Claims{"bob": {"sub": "bob"}, "her other agent": {"client_id": "agent-2"}, "without an agent": {"client_id": nil}, "the approver": {"sub": "mia"}} {
-		v := w.takesForms("modern", claims)
-		v.capabilities = `{}`
-		if got := v.call("second-person", `{"n":1}`); got.ran() || owed(got) == id {
-			t.Errorf("%s: %s", name, got)
+	inEras(t, func(t *testing.T, era string) {
+		w := newPeople(t, land{change: func(c *mcp.Config) {
+			c.Approvals.Channels, c.Approvals.Wait = []string{"url", "wait"}, 100*time.Millisecond
+		}})
+		alice := w.client(era)
+		d := alice.dialogue("confirm", `{"n":1}`)
+		id := w.asks("confirm")
+		var params struct {
+			Mode, URL, Message, ElicitationID string
 		}
-	}
-	for _, arguments := range []string{`{"n":2}`, `{}`, `{"n":"1"}`, `{"n":1,"m":null}`} {
-		if got := alice.call("second-person", arguments); got.ran() || owed(got) == id {
-			t.Errorf("%s: %s", arguments, got)
+		orFail(t, json.Unmarshal(d.asked, &params, json.MatchCaseInsensitiveNames(true)))
+		if params.Mode != "url" || !strings.HasPrefix(params.URL, w.pdp.URL+"/console/") {
+			t.Fatalf("it is asked %s", d.asked)
 		}
-	}
-	if got := w.forwarded("second-person"); len(got) != 0 {
-		t.Errorf("the server got %q", got)
-	}
-	if got := alice.call("second-person", `{"n":1}`); !got.ran() {
-		t.Errorf("her own: %s", got)
-	}
-	if got := alice.call("second-person", `{"n":1}`); got.ran() || len(w.forwarded("second-person")) != 1 {
-		t.Errorf("a second time: %s", got)
-	}
+		for _, secret := range []string{alice.token, w.keys["gateway"]} {
+			if strings.Contains(string(d.asked), secret) {
+				t.Errorf("a secret is in %s", d.asked)
+			}
+		}
+		for n, headers := range [][]string{nil, nil, {"Authorization", "Bearer " + alice.token}, {"Authorization", "Bearer " + w.keys["mia"]}, {"Approver-Token", alice.token}, {"Cookie", "session=x"}} {
+			for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost} {
+				r, err := http.NewRequestWithContext(t.Context(), method, params.URL, strings.NewReader("decision=approve&reason=r"))
+				orFail(t, err)
+				for all := range slices.Chunk(headers, 2) {
+					r.Header.Set(all[0], all[1])
+				}
+				if method == http.MethodPost {
+					r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+				}
+				answer, err := http.DefaultClient.Do(r)
+				orFail(t, err)
+				text, err := io.ReadAll(answer.Body)
+				orFail(t, err)
+				_ = answer.Body.Close()
+				if strings.Contains(string(text), `"n":1`) {
+					t.Errorf("visit %d, %s: a stranger reads what is asked", n, method)
+				}
+				w.unmoved(t, "a visit by "+method, "confirm", id, 0)
+			}
+		}
+		// The client says that the page was opened, and more than that.
+		for _, answer := range []string{`{"action":"accept"}`, saysYes, `{"action":"accept","content":{"action":"approve","approve":true}}`} {
+			if era == "modern" {
+				if got := alice.retry("confirm", `{"n":1}`, inText(d.modern.State), `{"`+d.modern.key()+`":`+answer+`}`); got.ran() && !strings.Contains(got.text, "input_required") {
+					t.Errorf("%s: %s", answer, got)
+				}
+			} else {
+				_ = alice.reply(d.legacy.id, answer)
+			}
+			w.unmoved(t, answer, "confirm", id, 0)
+		}
+		if era == "legacy" {
+			_ = d.end()
+		}
+		// Nobody else gets the link: who may not decide gets none at all.
+		if got := alice.call("second-person", `{"n":1}`); strings.Contains(got.text, "/console/") || got.ran() {
+			t.Errorf("second-person: %s", got)
+		}
+		w.approve("alice", id)
+		if got := alice.call("confirm", `{"n":1}`); !got.ran() || len(w.forwarded("confirm")) != 1 {
+			t.Errorf("agreed to on the page: %s", got)
+		}
+		if got := w.plain(era).call("confirm", `{"n":1}`); owed(got) == "" || owed(got) == id {
+			t.Errorf("a second time: %s", got)
+		}
+	})
 }

@@ -16,59 +16,55 @@ import (
 
 // D37: what comes for a call that was given up reaches nobody, and is counted.
 func TestAnswersAfterCancellation(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			began, told := make(chan bool), make(chan bool, 1)
-			counts := sdkmetric.NewManualReader()
-			s := newSiege(t, camp{program: true, deps: mcp.Deps{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(counts))}, answers: mcptest.Answers{
-				Heard: func(g mcptest.Got) {
-					if g.Method == "notifications/cancelled" {
-						told <- true
-					}
-				},
-				Handle: func(c *mcptest.Call) bool {
-					if c.Method != "tools/call" || !strings.Contains(string(c.Params), `"given up"`) {
-						return false
-					}
-					began <- true
-					<-told
-					c.Message(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p1","progress":1,"message":"too late"}}`)
-					c.Result(`{"resultType":"complete","content":[{"type":"text","text":"too late"}]}`)
-					c.Error(`{"code":-1,"message":"too late"}`)
-					return true
-				},
-			}})
-			v := s.visitor(era, nil)
-			v.meta = `,"progressToken":"mine"`
-			ctx, cancel := context.WithCancel(t.Context())
-			params := `{"name":"look","arguments":{"is":"given up"}}`
-			text := v.text("tools/call", params)
-			id := v.id.Load()
-			ended := make(chan echo)
-			go func() {
-				got, _ := v.try(ctx, http.MethodPost, text, v.headers("tools/call", params)...)
-				ended <- got
-			}()
-			<-began
-			if era == "modern" {
-				cancel()
-			} else if got := v.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, id), v.headers("", "")...); got.status != http.StatusAccepted {
-				t.Errorf("%s", got)
-			}
-			if got := <-ended; strings.Contains(got.text, "too late") || got.ran() {
-				t.Errorf("%s", got)
-			}
-			cancel()
-			mcptest.Until(t, "all of it has come", func() bool { return droppedBy(t, counts)["foreign_id"] == 3 })
-			for range 3 {
-				if got := v.call("look", `{}`); !got.ran() || got.finals != 1 || strings.Contains(got.text, "too late") || len(got.before) > 0 {
-					t.Errorf("another call: %s", got)
+	inEras(t, func(t *testing.T, era string) {
+		began, told := make(chan bool), make(chan bool, 1)
+		counts := sdkmetric.NewManualReader()
+		s := newSiege(t, camp{program: true, deps: mcp.Deps{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(counts))}, answers: mcptest.Answers{
+			Heard: func(g mcptest.Got) {
+				if g.Method == "notifications/cancelled" {
+					told <- true
 				}
+			},
+			Handle: func(c *mcptest.Call) bool {
+				if c.Method != "tools/call" || !strings.Contains(string(c.Params), `"given up"`) {
+					return false
+				}
+				began <- true
+				<-told
+				c.Message(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p1","progress":1,"message":"too late"}}`)
+				c.Result(`{"resultType":"complete","content":[{"type":"text","text":"too late"}]}`)
+				c.Error(`{"code":-1,"message":"too late"}`)
+				return true
+			},
+		}})
+		v := s.visitor(era, nil)
+		v.meta = `,"progressToken":"mine"`
+		ctx, cancel := context.WithCancel(t.Context())
+		params := `{"name":"look","arguments":{"is":"given up"}}`
+		text := v.text("tools/call", params)
+		id := v.id.Load()
+		ended := make(chan echo)
+		go func() {
+			got, _ := v.try(ctx, http.MethodPost, text, v.headers("tools/call", params)...)
+			ended <- got
+		}()
+		<-began
+		if era == "modern" {
+			cancel()
+		} else if got := v.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, id), v.headers("", "")...); got.status != http.StatusAccepted {
+			t.Errorf("%s", got)
+		}
+		if got := <-ended; strings.Contains(got.text, "too late") || got.ran() {
+			t.Errorf("%s", got)
+		}
+		cancel()
+		mcptest.Until(t, "all of it has come", func() bool { return droppedBy(t, counts)["foreign_id"] == 3 })
+		for range 3 {
+			if got := v.call("look", `{}`); !got.ran() || got.finals != 1 || strings.Contains(got.text, "too late") || len(got.before) > 0 {
+				t.Errorf("another call: %s", got)
 			}
-		})
-	}
+		}
+	})
 }
 
 // D37: progress is of the call that it names, if it is the one it comes for. What is of another's goes nowhere.

@@ -165,9 +165,7 @@ func TestOneIDTwice(t *testing.T) {
 	}
 	close(leave)
 	for range 2 {
-		if got := <-answers; !got.ran() {
-			t.Errorf("the first of each: %s", got)
-		}
+		(<-answers).runs(t, "the first of each:")
 	}
 	if n := len(s.executed()); n != 2 {
 		t.Errorf("%d arrived", n)

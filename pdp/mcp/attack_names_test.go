@@ -24,11 +24,7 @@ func TestHiddenDeniedAndNonexistent(t *testing.T) {
 				@reason_user("Not for you.") forbid(principal, action == Action::"tool.invoke", resource == tool::"rec:change");
 				forbid(principal, action, resource == resource::"ui://change");`},
 			answers: mcptest.Answers{Tools: withHidden},
-			change: func(c *mcp.Config) {
-				u := c.Upstreams["rec"]
-				u.Tools = map[string]mcp.ToolConfig{"hidden": {Hidden: true}}
-				c.Upstreams["rec"] = u
-			},
+			change:  ofServer(func(u *mcp.UpstreamConfig) { u.Tools = map[string]mcp.ToolConfig{"hidden": {Hidden: true}} }),
 		})
 		v := s.visitor(era, nil)
 		listed := v.ask("tools/list", `{}`)
@@ -92,12 +88,7 @@ func TestToolsThatComeAndGo(t *testing.T) {
 				if after.Load() {
 					tool = "second"
 				}
-				kind := ""
-				if c.Modern {
-					kind = `"resultType":"complete","ttlMs":0,"cacheScope":"private",`
-				}
-				c.Result(`{` + kind + `"tools":[{"name":"` + tool + `","inputSchema":{"type":"object"}}]}`)
-				return true
+				return lists(c, `"tools":`+definitions(tool))
 			}},
 		})
 		v := s.visitor(era, nil)
@@ -110,8 +101,6 @@ func TestToolsThatComeAndGo(t *testing.T) {
 		if got := v.call("first", `{}`); alike(got) != alike(unknown) {
 			t.Errorf("%s: %s", era, got)
 		}
-		if got := v.call("second", `{}`); !got.ran() {
-			t.Errorf("%s: %s", era, got)
-		}
+		v.call("second", `{}`).runs(t, era)
 	}
 }

@@ -62,9 +62,7 @@ func TestSessionsOfOthers(t *testing.T) {
 		}
 	}
 	s.untouched(t)
-	if got := alice.call("look", `{}`); !got.ran() {
-		t.Errorf("alice's own: %s", got)
-	}
+	alice.call("look", `{}`).runs(t, "alice's own:")
 }
 
 func flipped(s string, at int) string {
@@ -116,9 +114,7 @@ func TestTokensThatAreNone(t *testing.T) {
 		}
 	}
 	s.untouched(t)
-	if got := s.visitor("modern", mcptest.Claims{"aud": []string{"https://a.example.com", siegeResource}}).call("look", `{}`); !got.ran() {
-		t.Errorf("ours among others: %s", got)
-	}
+	s.visitor("modern", mcptest.Claims{"aud": []string{"https://a.example.com", siegeResource}}).call("look", `{}`).runs(t, "ours among others:")
 	for _, part := range parts[1:] {
 		if strings.Contains(s.logs.String(), part) {
 			t.Error("a token is in the log")

@@ -24,46 +24,38 @@ var pages = map[string]bool{
 // A server has a person open a page only where the operator lets it, and the person is told who asks. Whoever may not is
 // told that there is nobody, or has answered ambiguously; the client is told of no page.
 func TestPages(t *testing.T) {
-	t.Parallel()
-	for _, up := range eras {
-		t.Run(up, func(t *testing.T) {
-			t.Parallel()
-			s := newSiege(t, camp{answers: new(asker).answers(up), change: relays})
-			for _, v := range []*visitor{s.person(nil), s.listener(nil)} {
-				for page, may := range pages {
-					arguments := `{"url":"` + page + `"}`
-					if !may {
-						refusesPage(t, v, up, arguments)
-						continue
-					}
-					shown, answer := v.page(arguments)
-					if !strings.Contains(shown, `"url":"`+page+`"`) || !strings.Contains(shown, `"message":"[rec asks] Open it"`) || !strings.Contains(shown, `"mode":"url"`) ||
-						strings.Contains(shown, `"theirs"`) || strings.Contains(shown, "elicitationId") != (v.era == "legacy") {
-						t.Errorf("%s to %s: is shown %s", v.era, up, shown)
-					}
-					if !strings.Contains(answer, "accept") {
-						t.Errorf("%s to %s, %s: %s", v.era, up, page, answer)
-					}
+	inEras(t, func(t *testing.T, up string) {
+		s := newSiege(t, camp{answers: new(asker).answers(up), change: relays})
+		for _, v := range []*visitor{s.person(nil), s.listener(nil)} {
+			for page, may := range pages {
+				arguments := `{"url":"` + page + `"}`
+				if !may {
+					refusesPage(t, v, up, arguments)
+					continue
 				}
-				for _, odd := range []string{`7`, `null`, `["https://good.example/"]`, `{}`} {
-					refusesPage(t, v, up, `{"url":`+odd+`}`)
+				shown, answer := v.page(arguments)
+				if !strings.Contains(shown, `"url":"`+page+`"`) || !strings.Contains(shown, `"message":"[rec asks] Open it"`) || !strings.Contains(shown, `"mode":"url"`) ||
+					strings.Contains(shown, `"theirs"`) || strings.Contains(shown, "elicitationId") != (v.era == "legacy") {
+					t.Errorf("%s to %s: is shown %s", v.era, up, shown)
+				}
+				if !strings.Contains(answer, "accept") {
+					t.Errorf("%s to %s, %s: %s", v.era, up, page, answer)
 				}
 			}
-			// Who cannot open pages, and whose gateway names no hosts, is asked for none.
-			for _, v := range []*visitor{s.person(nil), s.stranger("legacy", s.issuer.Token(t, nil))} {
-				v.capabilities = `{"elicitation":{"form":{}}}`
-				v.begin()
-				refusesPage(t, v, up, `{"url":"https://good.example/"}`)
+			for _, odd := range []string{`7`, `null`, `["https://good.example/"]`, `{}`} {
+				refusesPage(t, v, up, `{"url":`+odd+`}`)
 			}
-			closed := newSiege(t, camp{answers: new(asker).answers(up), change: func(c *mcp.Config) {
-				u := c.Upstreams["rec"]
-				u.ServerRequests.Elicitation = mcp.RelayOn
-				c.Upstreams["rec"] = u
-			}})
-			refusesPage(t, closed.person(nil), up, `{"url":"https://good.example/"}`)
-			refusesPage(t, closed.listener(nil), up, `{"url":"https://good.example/"}`)
-		})
-	}
+		}
+		// Who cannot open pages, and whose gateway names no hosts, is asked for none.
+		for _, v := range []*visitor{s.person(nil), s.stranger("legacy", s.issuer.Token(t, nil))} {
+			v.capabilities = `{"elicitation":{"form":{}}}`
+			v.begin()
+			refusesPage(t, v, up, `{"url":"https://good.example/"}`)
+		}
+		closed := newSiege(t, camp{answers: new(asker).answers(up), change: ofServer(func(u *mcp.UpstreamConfig) { u.ServerRequests.Elicitation = mcp.RelayOn })})
+		refusesPage(t, closed.person(nil), up, `{"url":"https://good.example/"}`)
+		refusesPage(t, closed.listener(nil), up, `{"url":"https://good.example/"}`)
+	})
 }
 
 // page calls a tool that has a page opened, opens it, and gives what was shown and what came then.
@@ -176,11 +168,7 @@ func TestPoisonedDefinitions(t *testing.T) {
 	tools := "[" + strings.Join(append(definitions, fits, more, huge), ",") + "]"
 	for _, up := range eras {
 		s := newSiege(t, camp{answers: mcptest.Answers{Eras: []string{up}, Tools: tools}})
-		tight := newSiege(t, camp{answers: mcptest.Answers{Eras: []string{up}, Tools: tools}, change: func(c *mcp.Config) {
-			u := c.Upstreams["rec"]
-			u.MaxResult = 1 << 20
-			c.Upstreams["rec"] = u
-		}})
+		tight := newSiege(t, camp{answers: mcptest.Answers{Eras: []string{up}, Tools: tools}, change: ofServer(func(u *mcp.UpstreamConfig) { u.MaxResult = 1 << 20 })})
 		for _, era := range eras {
 			v := s.visitor(era, nil)
 			got := v.ask("tools/list", `{}`)

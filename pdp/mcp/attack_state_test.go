@@ -181,9 +181,7 @@ func TestStates(t *testing.T) {
 			}
 			later.Store(int64(16 * time.Minute))
 			before = s.executed()
-			if got := elsewhere.retry("look", `{"a":2}`, inText(other.State), `{"`+other.key()+`":`+accepted+`}`); got.code() != -32602 {
-				t.Errorf("too late: %s", got)
-			}
+			elsewhere.retry("look", `{"a":2}`, inText(other.State), `{"`+other.key()+`":`+accepted+`}`).refused(t, -32602, "", "", "too late:")
 			if now := s.executed(); len(now) != len(before) {
 				t.Errorf("too late, the server got %q", now[len(before):])
 			}
@@ -193,9 +191,9 @@ func TestStates(t *testing.T) {
 
 // relays lets the server ask.
 func relays(c *mcp.Config) {
-	u := c.Upstreams["rec"]
-	u.ServerRequests = mcp.ServerRequests{Elicitation: mcp.RelayOn, Hosts: []string{"good.example", "good.example:8443"}}
-	c.Upstreams["rec"] = u
+	ofServer(func(u *mcp.UpstreamConfig) {
+		u.ServerRequests = mcp.ServerRequests{Elicitation: mcp.RelayOn, Hosts: []string{"good.example", "good.example:8443"}}
+	})(c)
 }
 
 // person is a client of the modern era that takes forms.
@@ -287,56 +285,52 @@ func TestStatesWithoutAnswer(t *testing.T) {
 
 // D30: an answer counts if who was asked gives it, in the session that was asked, once.
 func TestAnswersOfOthers(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			s := newSiege(t, camp{answers: new(asker).answers(era), change: relays})
-			alice, beside, bob := s.listener(nil), s.listener(nil), s.listener(mcptest.Claims{"sub": "bob"})
-			calls, others := alice.asked("look", `{}`), beside.asked("look", `{}`)
-			before := len(s.executed())
-			answer := func(v *visitor, id, member string) int {
-				t.Helper()
-				return v.send(`{"jsonrpc":"2.0","id":`+id+`,`+member+`}`, v.headers("", "")...).status
+	inEras(t, func(t *testing.T, era string) {
+		s := newSiege(t, camp{answers: new(asker).answers(era), change: relays})
+		alice, beside, bob := s.listener(nil), s.listener(nil), s.listener(mcptest.Claims{"sub": "bob"})
+		calls, others := alice.asked("look", `{}`), beside.asked("look", `{}`)
+		before := len(s.executed())
+		answer := func(v *visitor, id, member string) int {
+			t.Helper()
+			return v.send(`{"jsonrpc":"2.0","id":`+id+`,`+member+`}`, v.headers("", "")...).status
+		}
+		const yes = `"result":` + accepted
+		stolen := *bob.s
+		thief := stolen.stranger("legacy", bob.token)
+		thief.session = alice.session
+		for name, got := range map[string][2]int{
+			"another session of hers":    {answer(beside, calls.id, yes), http.StatusBadRequest},
+			"another person":             {answer(bob, calls.id, yes), http.StatusBadRequest},
+			"another person, in hers":    {answer(thief, calls.id, yes), http.StatusNotFound},
+			"to what another was asked":  {answer(alice, others.id, yes), http.StatusBadRequest},
+			"to the server's id":         {answer(alice, `"q1"`, yes), http.StatusBadRequest},
+			"to a number":                {answer(alice, `1`, yes), http.StatusBadRequest},
+			"to a part of the id":        {answer(alice, calls.id[:len(calls.id)-3]+`"`, yes), http.StatusBadRequest},
+			"to null":                    {answer(alice, `null`, yes), http.StatusBadRequest},
+			"with a result and an error": {answer(alice, calls.id, yes+`,"error":{"code":1,"message":"m"}`), http.StatusBadRequest},
+		} {
+			if got[0] != got[1] {
+				t.Errorf("%s: status %d", name, got[0])
 			}
-			const yes = `"result":` + accepted
-			stolen := *bob.s
-			thief := stolen.stranger("legacy", bob.token)
-			thief.session = alice.session
-			for name, got := range map[string][2]int{
-				"another session of hers":    {answer(beside, calls.id, yes), http.StatusBadRequest},
-				"another person":             {answer(bob, calls.id, yes), http.StatusBadRequest},
-				"another person, in hers":    {answer(thief, calls.id, yes), http.StatusNotFound},
-				"to what another was asked":  {answer(alice, others.id, yes), http.StatusBadRequest},
-				"to the server's id":         {answer(alice, `"q1"`, yes), http.StatusBadRequest},
-				"to a number":                {answer(alice, `1`, yes), http.StatusBadRequest},
-				"to a part of the id":        {answer(alice, calls.id[:len(calls.id)-3]+`"`, yes), http.StatusBadRequest},
-				"to null":                    {answer(alice, `null`, yes), http.StatusBadRequest},
-				"with a result and an error": {answer(alice, calls.id, yes+`,"error":{"code":1,"message":"m"}`), http.StatusBadRequest},
-			} {
-				if got[0] != got[1] {
-					t.Errorf("%s: status %d", name, got[0])
-				}
+		}
+		if now := s.executed(); len(now) != before {
+			t.Errorf("the server got %q", now[before:])
+		}
+		for n, want := range []int{http.StatusAccepted, http.StatusBadRequest} {
+			if got := answer(alice, calls.id, strings.Replace(yes, "x-answer", fmt.Sprintf("x-answer %d", n), 1)); got != want {
+				t.Errorf("answer %d has the status %d", n, got)
 			}
-			if now := s.executed(); len(now) != before {
-				t.Errorf("the server got %q", now[before:])
-			}
-			for n, want := range []int{http.StatusAccepted, http.StatusBadRequest} {
-				if got := answer(alice, calls.id, strings.Replace(yes, "x-answer", fmt.Sprintf("x-answer %d", n), 1)); got != want {
-					t.Errorf("answer %d has the status %d", n, got)
-				}
-			}
-			if got := calls.rest(t); !strings.Contains(got, "x-answer 0") || strings.Contains(got, "x-answer 1") {
-				t.Errorf("the call ends with %s", got)
-			}
-			if got := answer(beside, others.id, `"error":{"code":-1,"message":"no"}`); got != http.StatusAccepted {
-				t.Errorf("an error as the answer has the status %d", got)
-			}
-			if got := others.rest(t); strings.Contains(got, "x-answer") {
-				t.Errorf("the other call ends with %s", got)
-			}
-		})
-	}
+		}
+		if got := calls.rest(t); !strings.Contains(got, "x-answer 0") || strings.Contains(got, "x-answer 1") {
+			t.Errorf("the call ends with %s", got)
+		}
+		if got := answer(beside, others.id, `"error":{"code":-1,"message":"no"}`); got != http.StatusAccepted {
+			t.Errorf("an error as the answer has the status %d", got)
+		}
+		if got := others.rest(t); strings.Contains(got, "x-answer") {
+			t.Errorf("the other call ends with %s", got)
+		}
+	})
 }
 
 // listener is a client of the legacy era that takes forms, with a session.

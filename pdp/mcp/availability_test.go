@@ -149,9 +149,7 @@ func TestOneQuestionTriesAgain(t *testing.T) {
 	for range 2 {
 		away.Store(true)
 		for _, v := range all {
-			if got := v.call("look", `{}`); got.code() != -32603 {
-				t.Errorf("%s: %s", v.era, got)
-			}
+			v.call("look", `{}`).refused(t, -32603, "", "", v.era)
 		}
 		away.Store(false)
 		l.hold()
@@ -173,9 +171,7 @@ func TestOneQuestionTriesAgain(t *testing.T) {
 			t.Errorf("%d more were asked", n)
 		}
 		l.letGo()
-		if got := <-first; !got.ran() {
-			t.Errorf("the first: %s", got)
-		}
+		(<-first).runs(t, "the first:")
 		for _, v := range all {
 			if got := v.call("look", `{}`); !got.ran() {
 				t.Errorf("%s, after it: %s", v.era, got)

@@ -440,9 +440,7 @@ func (f *flooded) idleStreams(t *testing.T, before floodHeld) {
 		t.Errorf("%d principals listen to %d streams, and %d were refused", principals, begun.Load(), limited.Load())
 	}
 	for _, v := range visitors { // whoever listens is in nobody's way
-		if got := v.call("look", `{}`); !got.ran() {
-			t.Errorf("beside its streams: %s", got)
-		}
+		v.call("look", `{}`).runs(t, "beside its streams:")
 	}
 	h := f.holds()
 	t.Logf("%d streams: %+v, before %+v: %d KiB each", len(streams), h, before, (h.heap-before.heap)/len(streams)>>10)
@@ -593,9 +591,7 @@ func TestUnreadResultsOfOnePersonAreFew(t *testing.T) {
 	if got := mallory(most).call("look", `{}`); got.kind() != "result_not_kept" {
 		t.Errorf("one more is %s", got)
 	}
-	if got := s.visitor("modern", mcptest.Claims{"sub": "alice"}).call("look", `{}`); !got.ran() {
-		t.Errorf("another person's: %s", got)
-	}
+	s.visitor("modern", mcptest.Claims{"sub": "alice"}).call("look", `{}`).runs(t, "another person's:")
 	closeAll(open)
 	mcptest.Until(t, "there is room again", func() bool { return mallory(most).call("look", `{}`).ran() })
 }

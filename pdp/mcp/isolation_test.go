@@ -56,9 +56,7 @@ func TestForbiddenPerson(t *testing.T) {
 		}
 	}
 	for _, era := range eras {
-		if got := s.visitor(era, nil).call("look", `{}`); !got.ran() {
-			t.Errorf("%s: %s", era, got)
-		}
+		s.visitor(era, nil).call("look", `{}`).runs(t, era)
 	}
 }
 
@@ -79,9 +77,7 @@ func TestForbiddenLater(t *testing.T) {
 	lie = "body: deny"
 	mu.Unlock()
 	for _, method := range []string{"tools/list", "tools/call", "prompts/list", "resources/read", "logging/setLevel"} {
-		if got := v.ask(method, `{"name":"look","uri":"mem://notes","level":"debug"}`); got.code() != -32001 {
-			t.Errorf("%s: %s", method, got)
-		}
+		v.ask(method, `{"name":"look","uri":"mem://notes","level":"debug"}`).refused(t, -32001, "", "", method)
 	}
 	got, err := v.try(t.Context(), http.MethodGet, "", v.headers("", "{}")...)
 	if err != nil || got.status != http.StatusForbidden || got.code() != -32001 {
@@ -113,11 +109,7 @@ func TestOneSubOfTwoIssuers(t *testing.T) {
 		answers: mcptest.Answers{Handle: func(c *mcptest.Call) bool {
 			switch {
 			case c.Method == "resources/list":
-				more := ""
-				if c.Modern {
-					more = `,"resultType":"complete","ttlMs":0,"cacheScope":"private"`
-				}
-				c.Result(`{"resources":[{"uri":"mem://notes","name":"notes"}],"nextCursor":"the-next-page"` + more + `}`)
+				lists(c, `"resources":[{"uri":"mem://notes","name":"notes"}],"nextCursor":"the-next-page"`)
 			case c.Method == "tools/call" && c.Modern && !strings.Contains(string(c.Params), state):
 				c.Result(`{"resultType":"input_required","requestState":"` + state + `"}`)
 			default:
@@ -144,9 +136,7 @@ func TestOneSubOfTwoIssuers(t *testing.T) {
 	alice.begin()
 	twin := s.stranger("legacy", two)
 	twin.session = alice.session
-	if got := twin.call("look", `{}`); got.status != http.StatusNotFound {
-		t.Errorf("a session: %s", got)
-	}
+	twin.call("look", `{}`).has(t, http.StatusNotFound)
 	twin.session = ""
 	twin.begin()
 	// Lists.
@@ -168,15 +158,11 @@ func TestOneSubOfTwoIssuers(t *testing.T) {
 	}
 	again := `{"name":"look","arguments":{},"requestState":"` + asked + `"}`
 	before := len(s.executed())
-	if got := b.ask("tools/call", again); got.code() != -32602 {
-		t.Errorf("a state: %s", got)
-	}
+	b.ask("tools/call", again).refused(t, -32602, "", "", "a state:")
 	if n := len(s.executed()); n != before {
 		t.Errorf("%d were executed by states that are none", n-before)
 	}
-	if got := a.ask("tools/call", again); !got.ran() {
-		t.Errorf("one's own state: %s", got)
-	}
+	a.ask("tools/call", again).runs(t, "one's own state:")
 	// Rates: what alice has used up, her twin has not.
 	mcptest.Until(t, "alice has called too often", func() bool { return a.call("change", `{}`).kind() == "rate_limited" })
 	if got := b.call("change", `{}`); got.kind() == "rate_limited" {
@@ -184,9 +170,7 @@ func TestOneSubOfTwoIssuers(t *testing.T) {
 	}
 	// What the server is shown for one, it is not shown for the other.
 	for name, v := range map[string]*visitor{"one": alice, "two": twin} {
-		if got := v.call("look", `{"of":"`+name+`"}`); !got.ran() {
-			t.Errorf("%s: %s", name, got)
-		}
+		v.call("look", `{"of":"`+name+`"}`).runs(t, name)
 	}
 	for _, g := range s.rec.Got() {
 		for _, name := range []string{"one", "two"} {

@@ -139,13 +139,9 @@ func TestManyRoutes(t *testing.T) {
 					}
 					want[name] = append(want[name], "look"+arguments)
 				}
-				if got := v.ask("odd/method", `{"name":"a__look","uri":"mem://a/"}`); got.code() != -32601 {
-					t.Errorf("%s: %s", era, got)
-				}
+				v.ask("odd/method", `{"name":"a__look","uri":"mem://a/"}`).refused(t, -32601, "", "", era)
 				for _, nobody := range []string{"look", "c__look", "a__", "__look", "a_look", "A__look", "a__absent", "a__a__look", "a-b_look", "rec__look", "a__b__look", "b__a__look"} {
-					if got := v.call(nobody, `{}`); got.code() != -32602 || !strings.Contains(got.text, "unknown tool") {
-						t.Errorf("%s: %q: %s", era, nobody, got)
-					}
+					v.call(nobody, `{}`).refused(t, -32602, "", "unknown tool", era, nobody)
 				}
 			}
 			for name, rec := range m.recs {
@@ -191,9 +187,7 @@ func TestManyRouteByPromptAndURI(t *testing.T) {
 					}
 				}
 				if era == "legacy" {
-					if got := v.ask("resources/subscribe", `{"uri":"mem://b/x"}`); !got.ran() {
-						t.Error(got)
-					}
+					v.ask("resources/subscribe", `{"uri":"mem://b/x"}`).runs(t)
 				}
 				if after := len(m.recs["a"].Executed()); after != before {
 					t.Errorf("%s: a got %d more", era, after-before)
@@ -218,5 +212,15 @@ func TestManyRouteByPromptAndURI(t *testing.T) {
 				t.Errorf("the third server got %d", n)
 			}
 		})
+	}
+}
+
+// Only the server that a call is for is opened for it.
+func TestManyOpenWhatTheyNeed(t *testing.T) {
+	t.Parallel()
+	m := newMany(t, camp{}, map[string]manyServer{"a": {}, "b": {}})
+	m.person(nil).call("b__look", `{}`).runs(t)
+	if n := len(m.recs["a"].Got()); n > 0 {
+		t.Errorf("the other server got %d messages", n)
 	}
 }

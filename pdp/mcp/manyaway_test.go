@@ -108,12 +108,8 @@ func TestManyAway(t *testing.T) {
 				if names := manyNames(t, v.ask("prompts/list", `{}`), "prompts", "name"); !slices.Equal(names, []string{"a__greet"}) {
 					t.Errorf("the prompts are %q", names)
 				}
-				if got := v.call("a__look", `{}`); !got.ran() {
-					t.Error(got)
-				}
-				if got := v.call("b__look", `{}`); got.code() != -32603 || got.kind() != "upstream_unavailable" {
-					t.Error(got)
-				}
+				v.call("a__look", `{}`).runs(t)
+				v.call("b__look", `{}`).refused(t, -32603, "upstream_unavailable", "")
 				if err := m.gateway.Ready(); err == nil || !strings.Contains(err.Error(), "the MCP server b did not answer") || strings.Contains(err.Error(), "server a") {
 					t.Errorf("ready: %v", err)
 				}
@@ -128,9 +124,7 @@ func TestManyAway(t *testing.T) {
 					s.hears("acknowledged")
 				}
 				door.set("")
-				if got := v.call("b__look", `{}`); !got.ran() {
-					t.Error(got)
-				}
+				v.call("b__look", `{}`).runs(t)
 				for _, what := range []string{"tools", "prompts", "resources"} {
 					if what != "resources" || era == "legacy" {
 						s.hears(what + "/list_changed")
@@ -140,21 +134,15 @@ func TestManyAway(t *testing.T) {
 				if err, got := m.gateway.Ready(), manyAvailable(t, reader); err != nil || got["serverb"] != 1 {
 					t.Errorf("ready: %v, available are %v", err, got)
 				}
-				if got := later.call("b__look", `{}`); !got.ran() {
-					t.Error(got)
-				}
+				later.call("b__look", `{}`).runs(t)
 				owed := later.stream(manyListens)
 				if era == "modern" {
 					owed.hears("acknowledged")
 				}
 				owed.hears("tools/list_changed")
 				door.set("away") // between list and call
-				if got := v.call("b__look", `{}`); got.code() != -32603 {
-					t.Error(got)
-				}
-				if got := v.call("a__look", `{}`); !got.ran() {
-					t.Error(got)
-				}
+				v.call("b__look", `{}`).refused(t, -32603, "", "")
+				v.call("a__look", `{}`).runs(t)
 			})
 		}
 	}
@@ -196,9 +184,7 @@ func TestManyAllAway(t *testing.T) {
 	}
 	fresh := m.stranger("modern", m.issuer.Token(t, mcptest.Claims{"sub": "bob"}))
 	for _, method := range []string{"server/discover", "tools/list", "prompts/list"} {
-		if got := fresh.ask(method, `{}`); got.code() != -32603 || got.kind() != "upstream_unavailable" {
-			t.Errorf("%s: %s", method, got)
-		}
+		fresh.ask(method, `{}`).refused(t, -32603, "upstream_unavailable", "", method)
 	}
 	orFail(t, m.pdp.Stop(context.Background()))
 	for _, d := range doors {
@@ -212,39 +198,33 @@ func TestManyAllAway(t *testing.T) {
 // A server that hangs has the others wait for a moment. What it says at last counts. It takes as long as a gateway is patient,
 // twice: five seconds, and then half of that.
 func TestManyHangs(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			door := &manyDoor{state: "hangs"}
-			m := newMany(t, camp{}, map[string]manyServer{"a": {}, "b": {before: door.before(t)}})
-			v := m.stranger(era, m.issuer.Token(t, nil))
-			v.begin()
-			if era == "modern" {
-				if got := v.ask("server/discover", `{}`); !got.ran() {
-					t.Fatal(got)
-				}
+	inEras(t, func(t *testing.T, era string) {
+		door := &manyDoor{state: "hangs"}
+		m := newMany(t, camp{}, map[string]manyServer{"a": {}, "b": {before: door.before(t)}})
+		v := m.stranger(era, m.issuer.Token(t, nil))
+		v.begin()
+		if era == "modern" {
+			if got := v.ask("server/discover", `{}`); !got.ran() {
+				t.Fatal(got)
 			}
-			if got := v.call("a__look", `{}`); !got.ran() {
-				t.Error(got)
-			}
-			if names := manyNames(t, v.ask("tools/list", `{}`), "tools", "name"); !slices.Equal(names, []string{"a__look", "a__change"}) {
-				t.Errorf("the tools are %q", names)
-			}
-			if err := m.gateway.Ready(); err == nil || !strings.Contains(err.Error(), "server b") {
-				t.Errorf("ready: %v", err)
-			}
-			s := v.stream(manyListens)
-			if era == "modern" {
-				s.hears("acknowledged")
-			}
-			door.set("")
-			s.hears("tools/list_changed")
-			if names := manyNames(t, v.ask("tools/list", `{}`), "tools", "name"); !slices.Contains(names, "b__look") {
-				t.Errorf("the tools are %q", names)
-			}
-		})
-	}
+		}
+		v.call("a__look", `{}`).runs(t)
+		if names := manyNames(t, v.ask("tools/list", `{}`), "tools", "name"); !slices.Equal(names, []string{"a__look", "a__change"}) {
+			t.Errorf("the tools are %q", names)
+		}
+		if err := m.gateway.Ready(); err == nil || !strings.Contains(err.Error(), "server b") {
+			t.Errorf("ready: %v", err)
+		}
+		s := v.stream(manyListens)
+		if era == "modern" {
+			s.hears("acknowledged")
+		}
+		door.set("")
+		s.hears("tools/list_changed")
+		if names := manyNames(t, v.ask("tools/list", `{}`), "tools", "name"); !slices.Contains(names, "b__look") {
+			t.Errorf("the tools are %q", names)
+		}
+	})
 }
 
 // manyTraces are told when a handshake has its answer.

@@ -167,12 +167,8 @@ func TestManyLogs(t *testing.T) {
 	}
 	m := newMany(t, camp{}, map[string]manyServer{"a": {answers: logs(`"logger":"b",`)}, "b": {answers: logs("")}})
 	v := m.visitor("legacy", nil)
-	if got := v.ask("logging/setLevel", `{"level":"error"}`); !got.ran() {
-		t.Error(got)
-	}
-	if got := v.ask("logging/setLevel", `{"level":"loud"}`); got.code() != -32602 {
-		t.Error(got)
-	}
+	v.ask("logging/setLevel", `{"level":"error"}`).runs(t)
+	v.ask("logging/setLevel", `{"level":"loud"}`).refused(t, -32602, "", "")
 	for name, want := range map[string]string{"a": `"logger":"a: b"`, "b": `"logger":"b"`} {
 		if got := v.call(name+"__look", `{}`); !got.ran() || !strings.Contains(got.text, want) {
 			t.Errorf("%s: %s", name, got)
@@ -210,9 +206,7 @@ func TestManyStreamMissesNothing(t *testing.T) {
 	}
 	back := func() { // the call is answered once whoever listens was told
 		door.set("")
-		if got := v.call("b__look", `{}`); !got.ran() {
-			t.Error(got)
-		}
+		v.call("b__look", `{}`).runs(t)
 	}
 	all := m.gateway.Handler()
 	served := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -41,9 +41,7 @@ func TestManyHostileLists(t *testing.T) {
 						t.Errorf("%s: %s: %q", era, list.method, names)
 					}
 				}
-				if got := v.call("b__look", `{}`); !got.ran() {
-					t.Errorf("%s: %s", era, got)
-				}
+				v.call("b__look", `{}`).runs(t, era)
 			}
 			if err := m.gateway.Ready(); err != nil && strings.Contains(err.Error(), "server b") {
 				t.Error(err)
@@ -80,9 +78,7 @@ func TestManyChange(t *testing.T) {
 	if names := manyNames(t, v.ask("tools/list", `{}`), "tools", "name"); !slices.Equal(names, []string{"a__new", "b__look", "b__change"}) {
 		t.Errorf("%q", names)
 	}
-	if got := v.call("a__look", `{}`); got.code() != -32602 {
-		t.Error(got)
-	}
+	v.call("a__look", `{}`).refused(t, -32602, "", "")
 	listed := 0
 	for _, g := range m.recs["b"].Got() {
 		if g.Method == "tools/list" {
@@ -115,9 +111,7 @@ func TestManyClose(t *testing.T) {
 	s := v.stream(manyListens)
 	s.hears("acknowledged")
 	orFail(t, m.gateway.Close())
-	if got := <-answered; got.code() != -32603 {
-		t.Error(got)
-	}
+	(<-answered).refused(t, -32603, "", "")
 	if s.lines.Scan(); s.lines.Err() != nil {
 		t.Error(s.lines.Err())
 	}

@@ -50,15 +50,9 @@ func TestManyLists(t *testing.T) {
 				if got := v.ask("tools/list", `{}`); !strings.Contains(got.text, `{"name":"b__see","title":"b__look","inputSchema":{"type":"object"},"x":1.0}`) {
 					t.Errorf("%s: %s", era, got)
 				}
-				if got := v.call("b__look", `{}`); got.code() != -32001 {
-					t.Errorf("%s: %s", era, got)
-				}
-				if got := v.ask("prompts/get", `{"name":"a__greet"}`); got.code() != -32001 {
-					t.Errorf("%s: %s", era, got)
-				}
-				if got := v.call("b__see", `{}`); !got.ran() {
-					t.Errorf("%s: %s", era, got)
-				}
+				v.call("b__look", `{}`).refused(t, -32001, "", "", era)
+				v.ask("prompts/get", `{"name":"a__greet"}`).refused(t, -32001, "", "", era)
+				v.call("b__see", `{}`).runs(t, era)
 			}
 		})
 	}
@@ -121,11 +115,7 @@ func manyPages(name string, pages int) mcptest.Answers {
 		if page+1 < pages {
 			more = fmt.Sprintf(`,"nextCursor":"%s-secret-%d"`, name, page+1)
 		}
-		if c.Modern {
-			more += `,"resultType":"complete","ttlMs":0,"cacheScope":"private"`
-		}
-		c.Result(fmt.Sprintf(`{"prompts":[{"name":"p%d"}]%s}`, page, more))
-		return true
+		return lists(c, fmt.Sprintf(`"prompts":[{"name":"p%d"}]%s`, page, more))
 	}}
 }
 

@@ -24,12 +24,8 @@ func TestManyShadows(t *testing.T) {
 	hostile := []string{
 		"b__look", "__look", "_look", "Find", "find", "b.c", "b_c_" + digest, "lооk", "look\u200b", "b:look", strings.Repeat("z", 80), "look ", "../b__look",
 	}
-	var tools []string
-	for _, name := range hostile {
-		tools = append(tools, manyTool(name, ""))
-	}
 	m := newMany(t, camp{policies: map[string]string{"a.cedar": `@id("all") permit (principal, action, resource); @id("not") forbid (principal, action == Action::"tool.invoke", resource == tool::"a:look ");`}}, map[string]manyServer{
-		"a": {answers: mcptest.Answers{Tools: "[" + strings.Join(tools, ",") + "]"}}, "b": {},
+		"a": {answers: mcptest.Answers{Tools: definitions(hostile...)}}, "b": {},
 	})
 	for _, era := range eras {
 		v := m.visitor(era, nil)
@@ -54,9 +50,7 @@ func TestManyShadows(t *testing.T) {
 			t.Errorf("%s: b ran %d", era, n)
 		}
 		for _, gone := range []string{"a__Find", "a__find", "a__FIND", "a__b_c_" + digest, "a__b.c", "a__look", "a__look\u200b", "A__b__look", "a__lооk"} {
-			if got := v.call(gone, `{}`); got.code() != -32602 || !strings.Contains(got.text, "unknown tool") {
-				t.Errorf("%s: %q: %s", era, gone, got)
-			}
+			v.call(gone, `{}`).refused(t, -32602, "", "unknown tool", era, gone)
 		}
 	}
 	if got := m.person(nil).call("b__look", `{}`); !got.ran() || !slices.Equal(m.ran("b"), []string{"look{}"}) {
@@ -83,9 +77,7 @@ func TestManyQuestions(t *testing.T) {
 		t.Fatalf("%q", names)
 	}
 	for _, name := range names {
-		if got := v.call(name, `{}`); !got.ran() {
-			t.Errorf("%s: %s", name, got)
-		}
+		v.call(name, `{}`).runs(t, name)
 	}
 	for _, name := range []string{"b__change", "a__change"} { // of the second only what its server makes of the question is permitted
 		if got := v.call(name, `{}`); got.code() != -32001 || got.status != http.StatusOK {

@@ -56,9 +56,7 @@ func TestManyHideOneOfTwo(t *testing.T) {
 		if names := manyNames(t, v.ask("tools/list", `{}`), "tools", "name"); !slices.Equal(names, []string{"a__look", "b__look", "b__change"}) {
 			t.Errorf("%q: the tools are %q", order, names)
 		}
-		if got := v.call("a__look", `{}`); !got.ran() {
-			t.Errorf("%q: %s", order, got)
-		}
+		v.call("a__look", `{}`).runs(t, order)
 		if got := v.call("a__Look", `{}`); got.code() != -32602 {
 			t.Errorf("%q: the hidden one: %s", order, got)
 		}

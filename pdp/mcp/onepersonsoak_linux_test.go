@@ -400,11 +400,7 @@ type attacked struct {
 
 func newAttacked(t *testing.T, of assault, where string) *attacked {
 	t.Helper()
-	var tools []string
-	for _, name := range append(slices.Clone(peopleTools), "big") {
-		tools = append(tools, `{"name":"`+name+`","inputSchema":{"type":"object"}}`)
-	}
-	rec := mcptest.NewRecorder(t, mcptest.Answers{Tools: "[" + strings.Join(tools, ",") + "]", Handle: func(c *mcptest.Call) bool {
+	rec := mcptest.NewRecorder(t, mcptest.Answers{Tools: definitions(append(slices.Clone(peopleTools), "big")...), Handle: func(c *mcptest.Call) bool {
 		big := c.Method == "tools/call" && bytes.Contains(c.Params, []byte(`"big"`))
 		if big {
 			c.Result(bigResult)

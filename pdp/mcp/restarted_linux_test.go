@@ -166,9 +166,7 @@ func TestARestartedServerThatRefusesEndsTheSession(t *testing.T) {
 	}
 	v.session = ""
 	v.begin()
-	if got := v.call("look", `{}`); !got.ran() {
-		t.Error(got)
-	}
+	v.call("look", `{}`).runs(t)
 }
 
 // A client that wants to listen to a server which has ended meanwhile need not call it first.

@@ -57,6 +57,33 @@ type camp struct {
 	deps    mcp.Deps
 }
 
+// ofServer changes what the configuration says of the server.
+func ofServer(change func(u *mcp.UpstreamConfig)) func(*mcp.Config) {
+	return func(c *mcp.Config) {
+		u := c.Upstreams["rec"]
+		change(&u)
+		c.Upstreams["rec"] = u
+	}
+}
+
+// definitions are those of tools, by their names.
+func definitions(names ...string) string {
+	var all []string
+	for _, name := range names {
+		all = append(all, `{"name":`+inText(name)+`,"inputSchema":{"type":"object"}}`)
+	}
+	return "[" + strings.Join(all, ",") + "]"
+}
+
+// lists answers with the members of a list, as the era has it.
+func lists(c *mcptest.Call, members string) bool {
+	if c.Modern {
+		members += `,"resultType":"complete","ttlMs":0,"cacheScope":"private"`
+	}
+	c.Result("{" + members + "}")
+	return true
+}
+
 const (
 	siegeResource = "http://127.0.0.1:8181/mcp"
 	siegeTools    = `[{"name":"look","inputSchema":{"type":"object"}},{"name":"change","inputSchema":{"type":"object"}}]`

@@ -2,13 +2,12 @@ package mcp_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -33,24 +32,21 @@ import (
 // SOAKTIME says for how long; without it some seconds do.
 func TestSoakGateway(t *testing.T) {
 	night.Soaks(t)
-	duration := soakTime(t)
+	duration, err := time.ParseDuration(cmp.Or(os.Getenv("SOAKTIME"), "4s"))
+	orFail(t, err)
 	decides := pdptest.Start(t, permitAll, open)
 	to, err := url.Parse(decides.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	orFail(t, err)
 	s := &soak{t: t, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: soakClients}}}
 	s.upstream, s.pdp = fickleAt(t, http.HandlerFunc(serveSoak)), fickleAt(t, mcptest.Proxy(to))
 	before := s.rest()
 	g, err := mcp.New(t.Context(), mcp.Config{
 		Listen: "127.0.0.1:0", Resource: "http://127.0.0.1:8181/mcp",
-		PDP:       mcp.PDPConfig{URL: s.pdp.url, Breaker: mcp.BreakerConfig{CoolDown: 100 * time.Millisecond}},
+		PDP:       mcp.PDPConfig{URL: s.pdp.URL, Breaker: mcp.BreakerConfig{CoolDown: 100 * time.Millisecond}},
 		Identity:  mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice", ClientID: "agent-1"}},
-		Upstreams: map[string]mcp.UpstreamConfig{"up": {URL: s.upstream.url + "/mcp", AllowNetworks: []string{"127.0.0.0/8"}}},
+		Upstreams: map[string]mcp.UpstreamConfig{"up": {URL: s.upstream.URL + "/mcp", AllowNetworks: []string{"127.0.0.0/8"}}},
 	}, mcp.Deps{Now: s.now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	orFail(t, err)
 	front := httptest.NewServer(g.Handler())
 	s.url = front.URL + mcp.Endpoint
 
@@ -66,26 +62,11 @@ func TestSoakGateway(t *testing.T) {
 		t.Error("not everything has happened")
 	}
 	front.Close()
-	if err := g.Close(); err != nil {
-		t.Error(err)
-	}
+	orFail(t, g.Close())
 	if after := s.settled(before); !before.holds(after, 2) {
 		stacks := make([]byte, 1<<20)
 		t.Errorf("of the gateway something is left: %v, there was %v\n%s", after, before, stacks[:runtime.Stack(stacks, true)])
 	}
-}
-
-func soakTime(t *testing.T) time.Duration {
-	t.Helper()
-	text := os.Getenv("SOAKTIME")
-	if text == "" {
-		return 4 * time.Second
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
 }
 
 const soakClients = 16
@@ -170,10 +151,7 @@ func (s *soak) send(ctx context.Context, verb, session, method, params string, h
 		body = fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params)
 	}
 	r, err := http.NewRequestWithContext(ctx, verb, s.url, strings.NewReader(body))
-	if err != nil {
-		s.t.Error(err)
-		return ""
-	}
+	orFail(s.t, err)
 	headers = append(headers, "Content-Type", "application/json", "Accept", "application/json, text/event-stream", "Mcp-Session-Id", session)
 	for n := 0; n < len(headers); n += 2 {
 		if headers[n+1] != "" {
@@ -235,9 +213,7 @@ func (h held) holds(later held, connections int) bool {
 func holding(t testing.TB) held {
 	t.Helper()
 	files, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	orFail(t, err)
 	var m runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&m)
@@ -280,43 +256,28 @@ func (s *soak) settled(wanted held) held {
 
 // fickle is a server that goes away and comes back by the same address.
 type fickle struct {
-	t       testing.TB
-	url     string
-	handler http.Handler
-	server  *http.Server // nil while it is away
+	*httptest.Server
+	away atomic.Bool
 }
 
 func fickleAt(t testing.TB, h http.Handler) *fickle {
 	t.Helper()
-	f := &fickle{t: t, handler: h, url: "http://127.0.0.1:0"}
-	f.turn(true)
-	t.Cleanup(func() { f.turn(false) })
+	f := &fickle{}
+	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if f.away.Load() {
+			panic(http.ErrAbortHandler)
+		}
+		h.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() { f.turn(false); f.Close() })
 	return f
 }
 
 // turn has it be there, or not. When it goes, all of its connections break.
 func (f *fickle) turn(there bool) {
-	if there == (f.server != nil) {
-		return
+	if f.away.Store(!there); !there {
+		f.CloseClientConnections()
 	}
-	if !there {
-		if err := f.server.Close(); err != nil {
-			f.t.Error(err)
-		}
-		f.server = nil
-		return
-	}
-	l, err := net.Listen("tcp", strings.TrimPrefix(f.url, "http://"))
-	if err != nil {
-		f.t.Error(err)
-		return
-	}
-	f.url, f.server = "http://"+l.Addr().String(), &http.Server{Handler: f.handler, ReadHeaderTimeout: time.Minute}
-	go func(s *http.Server) {
-		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			f.t.Error(err)
-		}
-	}(f.server)
 }
 
 // serveSoak is an MCP server of the legacy era that keeps nothing: a session is whatever a client says.
