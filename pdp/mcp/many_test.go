@@ -3,7 +3,6 @@ package mcp_test
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -156,60 +155,6 @@ func TestManyRoutes(t *testing.T) {
 				if where := rec.Saw("__look"); where != "" {
 					t.Errorf("%s saw a name of clients in %s", name, where)
 				}
-			}
-		})
-	}
-}
-
-// Prompts, what is completed and resources go to their server: prompts by its name, resources by how they begin.
-func TestManyRouteByPromptAndURI(t *testing.T) {
-	t.Parallel()
-	for kind, up := range map[string][]string{"legacy": {"legacy"}, "modern": {"modern"}} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			m := newMany(t, camp{}, map[string]manyServer{
-				"a": {answers: mcptest.Answers{Eras: up}, uris: []string{"mem://a/", "x:"}}, "b": {answers: mcptest.Answers{Eras: up}, uris: []string{"mem://b/"}}, "none": {answers: mcptest.Answers{Eras: up}},
-			})
-			for _, era := range eras {
-				v := m.visitor(era, nil)
-				before := len(m.recs["a"].Executed())
-				for _, ask := range []struct{ method, params, arrives string }{
-					{"prompts/get", `{"name":"b__greet","arguments":{"x":"` + era + `"}}`, `{"name":"greet","arguments":{"x":"` + era + `"}`},
-					{"prompts/get", `{"name":"b__odd name__é"}`, `{"name":"odd name__é"`},
-					{"completion/complete", `{"ref":{"type":"ref/prompt","name":"b__greet"},"argument":{"name":"x","value":"` + era + `"}}`, `{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"x","value":"` + era + `"}`},
-					{"completion/complete", `{"ref":{"type":"ref/resource","uri":"mem://b/{x}"},"argument":{"name":"x","value":""}}`, `{"ref":{"type":"ref/resource","uri":"mem://b/{x}"}`},
-					{"resources/read", `{"uri":"mem://b/` + era + `"}`, `{"uri":"mem://b/` + era + `"`},
-				} {
-					got := v.ask(ask.method, ask.params)
-					all := m.recs["b"].Executed()
-					if last := string(all[len(all)-1].Params); !got.ran() || !strings.HasPrefix(last, ask.arrives) {
-						t.Errorf("%s: %s %s: arrives %s: %s", era, ask.method, ask.params, last, got)
-					}
-				}
-				if era == "legacy" {
-					v.ask("resources/subscribe", `{"uri":"mem://b/x"}`).runs(t)
-				}
-				if after := len(m.recs["a"].Executed()); after != before {
-					t.Errorf("%s: a got %d more", era, after-before)
-				}
-				unknown := map[string]int{"legacy": -32002, "modern": -32602}[era]
-				for _, ask := range []struct {
-					method, params string
-					code           int
-				}{
-					{"prompts/get", `{"name":"greet"}`, -32602}, {"prompts/get", `{"name":"c__greet"}`, -32602},
-					{"completion/complete", `{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"x","value":""}}`, -32602},
-					{"completion/complete", `{"ref":{"type":"ref/other","name":"a__greet","uri":"mem://a/"},"argument":{"name":"x","value":""}}`, -32602},
-					{"completion/complete", `{"ref":{"type":"ref/resource","uri":"{a}"},"argument":{"name":"x","value":""}}`, -32602},
-					{"resources/read", `{"uri":"mem://c/x"}`, unknown}, {"resources/read", `{"uri":"MEM://a/x"}`, unknown},
-				} {
-					if got := v.ask(ask.method, ask.params); got.code() != ask.code {
-						t.Errorf("%s: %s %s: %s", era, ask.method, ask.params, got)
-					}
-				}
-			}
-			if n := len(m.recs["none"].Executed()); n > 0 {
-				t.Errorf("the third server got %d", n)
 			}
 		})
 	}

@@ -154,31 +154,6 @@ func TestManyHeard(t *testing.T) {
 	}
 }
 
-// A message of a server's log says of which server it is.
-func TestManyLogs(t *testing.T) {
-	t.Parallel()
-	logs := func(logger string) mcptest.Answers {
-		return mcptest.Answers{Eras: []string{"legacy"}, Handle: func(c *mcptest.Call) bool {
-			if c.Method == "tools/call" {
-				c.Message(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error",` + logger + `"data":"x"}}`)
-			}
-			return false
-		}}
-	}
-	m := newMany(t, camp{}, map[string]manyServer{"a": {answers: logs(`"logger":"b",`)}, "b": {answers: logs("")}})
-	v := m.visitor("legacy", nil)
-	v.ask("logging/setLevel", `{"level":"error"}`).runs(t)
-	v.ask("logging/setLevel", `{"level":"loud"}`).refused(t, -32602, "", "")
-	for name, want := range map[string]string{"a": `"logger":"a: b"`, "b": `"logger":"b"`} {
-		if got := v.call(name+"__look", `{}`); !got.ran() || !strings.Contains(got.text, want) {
-			t.Errorf("%s: %s", name, got)
-		}
-		if m.recs[name].Saw(`"level":"error"`) == "" || m.recs[name].Saw("loud") != "" {
-			t.Errorf("%s was not told the level", name)
-		}
-	}
-}
-
 // flushed does something once, before whoever is answered with a stream knows of it.
 type flushed struct {
 	http.ResponseWriter

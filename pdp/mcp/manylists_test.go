@@ -2,7 +2,6 @@ package mcp_test
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -11,52 +10,6 @@ import (
 
 	"policy-service/pdp/mcp/mcptest"
 )
-
-// Lists are those of all servers, in the order of their names, without what the client may not use.
-func TestManyLists(t *testing.T) {
-	t.Parallel()
-	policies := map[string]string{
-		"a.cedar": `@id("all") permit (principal, action, resource);
-			@id("tool") forbid (principal, action == Action::"tool.invoke", resource == tool::"b:look");
-			@id("prompt") forbid (principal, action == Action::"prompts/get", resource) when { resource == prompt::"a__greet" };`,
-	}
-	for kind, servers := range map[string][2][]string{"legacy": {{"legacy"}, {"legacy"}}, "modern": {{"modern"}, {"modern"}}, "one of each": {{"legacy"}, {"modern"}}} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			own := mcptest.Answers{Eras: servers[0], Results: map[string]string{}}
-			m := newMany(t, camp{policies: maps.Clone(policies)}, map[string]manyServer{
-				"b": {answers: mcptest.Answers{Eras: servers[1], Tools: `[{"name":"look","inputSchema":{"type":"object"}},{"name":"see","title":"b__look","inputSchema":{"type":"object"}, "x":1.0}]`}, uris: []string{"mem:"}},
-				"a": {answers: own, uris: []string{"file:"}}, "c": {},
-			})
-			for _, era := range eras {
-				v := m.visitor(era, nil)
-				for _, list := range []struct {
-					method, list, member string
-					want                 []string
-				}{
-					{"tools/list", "tools", "name", []string{"a__look", "a__change", "b__see", "c__look", "c__change"}},
-					{"prompts/list", "prompts", "name", []string{"b__greet", "c__greet"}},
-					{"resources/list", "resources", "uri", []string{"mem://notes"}},
-					{"resources/templates/list", "resourceTemplates", "uriTemplate", []string{"mem://{name}"}},
-				} {
-					got := v.ask(list.method, `{}`)
-					if names := manyNames(t, got, list.list, list.member); !slices.Equal(names, list.want) {
-						t.Errorf("%s: %s: %q, want %q", era, list.method, names, list.want)
-					}
-					if modern := strings.Contains(got.text, `"resultType":"complete"`) && strings.Contains(got.text, `"cacheScope":"private"`) && strings.Contains(got.text, `"name":"policy-service"`); modern != (era == "modern") {
-						t.Errorf("%s: %s: %s", era, list.method, got)
-					}
-				}
-				if got := v.ask("tools/list", `{}`); !strings.Contains(got.text, `{"name":"b__see","title":"b__look","inputSchema":{"type":"object"},"x":1.0}`) {
-					t.Errorf("%s: %s", era, got)
-				}
-				v.call("b__look", `{}`).refused(t, -32001, "", "", era)
-				v.ask("prompts/get", `{"name":"a__greet"}`).refused(t, -32001, "", "", era)
-				v.call("b__see", `{}`).runs(t, era)
-			}
-		})
-	}
-}
 
 // What clients are told at first is what all servers can, in a form that no single one can spoil, and what each tells
 // models, below its name.

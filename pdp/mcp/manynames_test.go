@@ -1,14 +1,11 @@
 package mcp_test
 
 import (
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
-	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
-	"policy-service/pdp/server/config"
 )
 
 // manyTool is a definition.
@@ -55,36 +52,5 @@ func TestManyShadows(t *testing.T) {
 	}
 	if got := m.person(nil).call("b__look", `{}`); !got.ran() || !slices.Equal(m.ran("b"), []string{"look{}"}) {
 		t.Errorf("%s, %q", got, m.ran("b"))
-	}
-}
-
-// Questions name a tool by its server and its own name. What the operator wrote reads the name that the client used, and what
-// a server declares its own.
-func TestManyQuestions(t *testing.T) {
-	t.Parallel()
-	declared := `,"x-authzen-mapping":{"evaluation":{"subject":{"type":"identity","id":"$token.sub"},"action":{"name":"declared"},"resource":{"type":"own","id":"$params.name"}}}`
-	m := newMany(t, camp{policies: map[string]string{"a.cedar": `
-			permit (principal, action in [Action::"initialize", Action::"tools/list"], resource);
-			permit (principal, action == Action::"tool.invoke", resource == tool::"a:look.at");
-			permit (principal, action == Action::"declared", resource is own);
-			permit (principal, action == Action::"mapped", resource == mine::"b__look");`},
-		change: func(c *mcp.Config) {
-			c.Mappings = map[string]config.Object{"tools/call b:look": []byte(`{"evaluation":{"subject":{"type":"identity","id":"$token.sub"},"action":{"name":"mapped"},"resource":{"type":"mine","id":"$params.name"}}}`)}
-		}}, map[string]manyServer{"a": {answers: mcptest.Answers{Tools: "[" + manyTool("look.at", declared) + "," + manyTool("change", declared) + "]"}}, "b": {}})
-	v := m.visitor("legacy", nil)
-	names := manyNames(t, v.ask("tools/list", `{}`), "tools", "name")
-	if len(names) != 2 || !strings.HasPrefix(names[0], "a__look_at_") || names[1] != "b__look" {
-		t.Fatalf("%q", names)
-	}
-	for _, name := range names {
-		v.call(name, `{}`).runs(t, name)
-	}
-	for _, name := range []string{"b__change", "a__change"} { // of the second only what its server makes of the question is permitted
-		if got := v.call(name, `{}`); got.code() != -32001 || got.status != http.StatusOK {
-			t.Errorf("%s: %s", name, got)
-		}
-	}
-	if got := m.ran("a"); len(got) != 1 {
-		t.Errorf("a ran %q", got)
 	}
 }
