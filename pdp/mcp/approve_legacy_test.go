@@ -4,13 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
@@ -90,48 +88,6 @@ func TestApproveUnwatched(t *testing.T) {
 		mcptest.Until(t, "the call waits", func() bool { return waitingIn(counts) == 1 })
 		responded(t, w.as(era, "mia").ask(respondMethod, rules(id, "approve", "")), id, "approved")
 		(<-over).runs(t)
-	})
-}
-
-// Others decide while a form is shown: the call goes on at once, or not, and the client is told to take the form away.
-func TestApproveLegacyOthers(t *testing.T) {
-	t.Parallel()
-	w := newPeople(t, land{})
-	v := w.client("legacy")
-	for name, one := range map[string]struct {
-		tool string
-		do   func(id string)
-		want ending
-		says string
-	}{
-		"approved":  {"delegable", func(id string) { w.approve("mia", id) }, itRuns, ""},
-		"denied":    {"delegable", func(id string) { w.deny("mia", id, "not today") }, isDenied, "not today"},
-		"delegated": {"delegable", func(id string) { w.delegate("mia", id, "eve"); w.approve("eve", id) }, itRuns, ""},
-		"expired":   {"brief", func(string) { w.advance(4 * time.Second) }, isDenied, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			arguments := `{"case":` + inText(name) + `}`
-			d := v.dialogue(one.tool, arguments)
-			one.do(w.asks(one.tool))
-			got := d.ends(one.want)
-			if !strings.Contains(got.text, one.says) {
-				t.Errorf("why not is not said: %s", got)
-			}
-			if !got.hears(`"notifications/cancelled"`, `"requestId":`+d.legacy.id) {
-				t.Errorf("the form is not taken away: %s", got)
-			}
-			if ran := slices.Contains(w.forwarded(one.tool), arguments); ran != (one.want == itRuns) {
-				t.Errorf("it ran: %t", ran)
-			}
-			d.answer(v, saysYes)
-		})
-	}
-}
-
-// hears reports whether one of the messages before the response has all of these texts.
-func (a echo) hears(texts ...string) bool {
-	return slices.ContainsFunc(a.before, func(m jsontext.Value) bool {
-		return !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(string(m), text) })
 	})
 }
 

@@ -122,35 +122,6 @@ func TestApproveModernEmptyRounds(t *testing.T) {
 	}
 }
 
-// Who has voted is shown nothing more: an equal call waits with the first.
-func TestApproveModernVoted(t *testing.T) {
-	t.Parallel()
-	w := newPeople(t, land{change: askedBy(100*time.Millisecond, "form", "url", "wait")})
-	v := w.client("modern")
-	d := v.dialogue("pair", `{}`)
-	d.answer(v, saysYes)
-	required(t, d.end())
-	required(t, v.call("pair", `{}`))
-	w.approve("mia", w.asks("pair")) // of one approval
-	v.call("pair", `{}`).runs(t)
-	w.ran("pair", `{}`)
-}
-
-// A tool that promises what its structured content is like keeps that promise: there are clients that take nothing else, also
-// of an error. What a person would rather have is in the text.
-func TestApproveModernAndLegacyChangedAsPromised(t *testing.T) {
-	inEras(t, func(t *testing.T, era string) {
-		w := newPeople(t, land{answers: mcptest.Answers{Tools: `[{"name":"review","inputSchema":{"type":"object"},"outputSchema":{"type":"object","required":["sent"]}}]`}})
-		d := w.client(era).dialogue("review", `{"amount":100}`)
-		d.answer(d.v, `{"action":"accept","content":{"approve":true,"arguments.amount":50}}`)
-		got := d.end()
-		if text := string(got.result); !strings.Contains(text, `"isError":true`) || !strings.Contains(text, `{\"amount\":50}`) || strings.Contains(text, "structuredContent") {
-			t.Errorf("it came to %s", got)
-		}
-		w.untouched(t)
-	})
-}
-
 // What a person is shown masked they have not changed: who says yes twice where another must say it, too, has nothing taken
 // back, and who changes something else has the rest suggested as it was.
 func TestApproveModernMasked(t *testing.T) {

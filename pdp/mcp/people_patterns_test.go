@@ -56,159 +56,91 @@ func (e elicitation) fields() string {
 	return strings.Join(names, " ")
 }
 
-// 004's first pattern: the person agrees to a call or not, and may say why. What they are shown says who calls what with which
-// arguments, in the message and for programs.
-func TestPeopleApproveDirectly(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			w := newPeople(t, land{})
-			got := w.client(era).converse("confirm", toAll, func(params jsontext.Value) string {
-				e := elicitationOf(t, params)
-				if e.Mode != "" && e.Mode != "form" || e.fields() != "approve reason" || !slices.Equal(e.RequestedSchema.Required, []string{"approve"}) {
-					t.Errorf("the form is %s", params)
-				}
-				if !strings.Contains(e.Message, "Did you ask agent-release for rec:confirm?\n") || !strings.Contains(e.Message, toAll) {
-					t.Errorf("she reads %q", e.Message)
-				}
-				if e.Meta.Type != "tool_approval" || !sameJSON(string(e.Meta.Original.Arguments), toAll) {
-					t.Errorf("programs read %+v", e.Meta)
-				}
-				return `{"action":"accept","content":{"approve":true,"reason":"I asked for it"}}`
-			})
-			if !got.ran() || !slices.Equal(w.forwarded("confirm"), []string{toAll}) {
-				t.Errorf("%s, and the server got %q", got, w.forwarded("confirm"))
-			}
-		})
-	}
-}
-
-// The second: the person sees each argument in a field. What is shown is all that is bound, whatever its type.
-func TestPeopleReviewArguments(t *testing.T) {
-	t.Parallel()
-	const arguments = `{"b":true,"big":9007199254740993,"l":[1,"x"],"n":1,"o":{"k":null},"s":"[1]"}`
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			w := newPeople(t, land{})
-			got := w.client(era).converse("review", arguments, func(params jsontext.Value) string {
-				e := elicitationOf(t, params)
-				if want := "approve arguments.b arguments.big arguments.l arguments.n arguments.o arguments.s reason"; e.fields() != want {
-					t.Errorf("the fields are %s, want %s", e.fields(), want)
-				}
-				content := `{"approve":true`
-				for name, field := range e.RequestedSchema.Properties { // as a client does that fills in what is proposed
-					var f struct {
-						Default jsontext.Value `json:"default"`
-					}
-					orFail(t, json.Unmarshal(field, &f))
-					if strings.HasPrefix(name, "arguments.") {
-						content += `,` + inText(name) + `:` + string(f.Default)
-					}
-				}
-				return `{"action":"accept","content":` + content + `}}`
-			})
-			if !got.ran() || !slices.Equal(w.forwarded("review"), []string{arguments}) {
-				t.Errorf("%s, and the server got %q", got, w.forwarded("review"))
-			}
-		})
-	}
-}
-
 // The fourth: who calls is told what is pending, and gets on with something else. The same call comes again when people have
 // decided, by any client and any gateway, and nobody is asked twice.
 func TestPeopleDecideLater(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			w := newPeople(t, land{replicas: 2, change: hasten})
-			for n, with := range []string{"", `,"progressToken":"mine"`} {
-				v := w.plain(era)
-				v.meta = with
-				got := v.call("second-person", toAll)
-				id := w.asks("second-person")
-				var data struct {
-					Request struct {
-						ID        string         `json:"id"`
-						Tool      string         `json:"tool"`
-						Arguments jsontext.Value `json:"arguments"`
-						Requester string         `json:"requester"`
-						Reason    string         `json:"reason"`
-						Expires   time.Time      `json:"expiresAt"`
-					} `json:"authorizationRequest"`
-				}
-				if got.code() != -32001 || json.Unmarshal(got.fault.Data, &data) != nil {
-					t.Fatalf("it is told %s", got)
-				}
-				r := data.Request
-				if r.ID != id || r.Tool != "second-person" || !sameJSON(string(r.Arguments), toAll) || r.Requester != "agent-release" || r.Reason == "" || r.Expires.Before(w.now()) {
-					t.Errorf("it is told %s", got.fault.Data)
-				}
-				told := fmt.Sprint(got.before)
-				if n == 0 && len(got.before) > 0 || n == 1 && (!strings.Contains(told, `"progressToken":"mine"`) || !strings.Contains(told, id)) {
-					t.Errorf("it hears %s", told)
-				}
-			}
+	inEras(t, func(t *testing.T, era string) {
+		w := newPeople(t, land{replicas: 2, change: hasten})
+		for n, with := range []string{"", `,"progressToken":"mine"`} {
+			v := w.plain(era)
+			v.meta = with
+			got := v.call("second-person", toAll)
 			id := w.asks("second-person")
-			w.approve("mia", id)
-			other := w.replicas[1].visitor(era, nil)
-			if got := other.call("second-person", toAll); !got.ran() {
-				t.Error(got)
+			var data struct {
+				Request struct {
+					ID        string         `json:"id"`
+					Tool      string         `json:"tool"`
+					Arguments jsontext.Value `json:"arguments"`
+					Requester string         `json:"requester"`
+					Reason    string         `json:"reason"`
+					Expires   time.Time      `json:"expiresAt"`
+				} `json:"authorizationRequest"`
 			}
-			if got := other.call("second-person", toMia); got.code() != -32001 {
-				t.Errorf("another call: %s", got)
+			if got.code() != -32001 || json.Unmarshal(got.fault.Data, &data) != nil {
+				t.Fatalf("it is told %s", got)
 			}
-			if all := w.approvals("second-person"); len(all) != 2 || all[0].ID != id || !slices.Equal(w.forwarded("second-person"), []string{toAll}) {
-				t.Errorf("people were asked %d times, and the server got %q", len(all), w.forwarded("second-person"))
+			r := data.Request
+			if r.ID != id || r.Tool != "second-person" || !sameJSON(string(r.Arguments), toAll) || r.Requester != "agent-release" || r.Reason == "" || r.Expires.Before(w.now()) {
+				t.Errorf("it is told %s", got.fault.Data)
 			}
-		})
-	}
+			told := fmt.Sprint(got.before)
+			if n == 0 && len(got.before) > 0 || n == 1 && (!strings.Contains(told, `"progressToken":"mine"`) || !strings.Contains(told, id)) {
+				t.Errorf("it hears %s", told)
+			}
+		}
+		id := w.asks("second-person")
+		w.approve("mia", id)
+		other := w.replicas[1].visitor(era, nil)
+		if got := other.call("second-person", toAll); !got.ran() {
+			t.Error(got)
+		}
+		if got := other.call("second-person", toMia); got.code() != -32001 {
+			t.Errorf("another call: %s", got)
+		}
+		if all := w.approvals("second-person"); len(all) != 2 || all[0].ID != id || !slices.Equal(w.forwarded("second-person"), []string{toAll}) {
+			t.Errorf("people were asked %d times, and the server got %q", len(all), w.forwarded("second-person"))
+		}
+	})
 }
 
 // The fifth: who was asked by which way, what they said and that it was used stands in the log, in its order, and so does what
 // they were shown.
 func TestPeopleAreOnRecord(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			w := newPeople(t, land{})
-			v := w.client(era)
-			v.converse("confirm", toAll, answers(`{"action":"accept","content":{"approve":true,"reason":"I asked for it"}}`))
-			v.converse("confirm", toMia, answers(`{"action":"decline"}`))
-			all := w.approvals("confirm")
-			if len(all) != 2 {
-				t.Fatalf("%d were filed", len(all))
+	inEras(t, func(t *testing.T, era string) {
+		w := newPeople(t, land{})
+		v := w.client(era)
+		v.converse("confirm", toAll, answers(`{"action":"accept","content":{"approve":true,"reason":"I asked for it"}}`))
+		v.converse("confirm", toMia, answers(`{"action":"decline"}`))
+		all := w.approvals("confirm")
+		if len(all) != 2 {
+			t.Fatalf("%d were filed", len(all))
+		}
+		offered := "offered" + byForm
+		if got, want := w.steps(all[0].ID), []string{"filed", offered, "approve" + byForm, "approved", "used", "used_up"}; !slices.Equal(got, want) {
+			t.Errorf("on record is %q, want %q", got, want)
+		}
+		if got, want := w.steps(all[1].ID), []string{"filed", offered, "deny" + byForm, "denied"}; !slices.Equal(got, want) {
+			t.Errorf("on record is %q, want %q", got, want)
+		}
+		if all[0].Used != 1 || all[0].Status != "used_up" {
+			t.Errorf("it was used %d times, and is %s", all[0].Used, all[0].Status)
+		}
+		var decided, asked []string
+		for _, r := range w.records() {
+			switch {
+			case r.Kind == "decision" && r.Request.Action.Name == "tool.invoke":
+				decided = append(decided, fmt.Sprintf("%t %s", r.Decision, r.Request.Context.Arguments))
+			case strings.Contains(r.line, `"event":"approve"`) || strings.Contains(r.line, `"event":"deny"`):
+				asked = append(asked, r.line)
 			}
-			offered := "offered" + byForm
-			if got, want := w.steps(all[0].ID), []string{"filed", offered, "approve" + byForm, "approved", "used", "used_up"}; !slices.Equal(got, want) {
-				t.Errorf("on record is %q, want %q", got, want)
-			}
-			if got, want := w.steps(all[1].ID), []string{"filed", offered, "deny" + byForm, "denied"}; !slices.Equal(got, want) {
-				t.Errorf("on record is %q, want %q", got, want)
-			}
-			if all[0].Used != 1 || all[0].Status != "used_up" {
-				t.Errorf("it was used %d times, and is %s", all[0].Used, all[0].Status)
-			}
-			var decided, asked []string
-			for _, r := range w.records() {
-				switch {
-				case r.Kind == "decision" && r.Request.Action.Name == "tool.invoke":
-					decided = append(decided, fmt.Sprintf("%t %s", r.Decision, r.Request.Context.Arguments))
-				case strings.Contains(r.line, `"event":"approve"`) || strings.Contains(r.line, `"event":"deny"`):
-					asked = append(asked, r.line)
-				}
-			}
-			if want := []string{"false " + toAll, "true " + toAll, "false " + toMia}; !slices.EqualFunc(decided, want, sameDecision) {
-				t.Errorf("decided was %q, want %q", decided, want)
-			}
-			if len(asked) != 2 || !strings.Contains(asked[0], "I asked for it") || !strings.Contains(asked[1], "declined") {
-				t.Errorf("they said %q", asked)
-			}
-		})
-	}
+		}
+		if want := []string{"false " + toAll, "true " + toAll, "false " + toMia}; !slices.EqualFunc(decided, want, sameDecision) {
+			t.Errorf("decided was %q, want %q", decided, want)
+		}
+		if len(asked) != 2 || !strings.Contains(asked[0], "I asked for it") || !strings.Contains(asked[1], "declined") {
+			t.Errorf("they said %q", asked)
+		}
+	})
 }
 
 func sameDecision(a, b string) bool {
@@ -285,36 +217,32 @@ func TestPeopleAreNotAskedInTheClient(t *testing.T) {
 // A client that opens addresses leads its person to the console's page of the request, and the call goes on when they have
 // approved there: by a session of their own, whatever the client says. The record says so.
 func TestPeopleApproveByLink(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			w := newPeople(t, land{})
-			v := w.stranger(era, w.issuer.Token(t, nil))
-			v.capabilities = `{"elicitation":{"url":{}}}`
-			v.begin()
-			d := v.dialogue("confirm", toAll)
-			id := w.asks("confirm")
-			e := elicitationOf(t, d.asked)
-			if e.Mode != "url" || e.URL != w.page(id) || len(e.RequestedSchema.Properties) > 0 {
-				t.Fatalf("it is asked %s", d.asked)
-			}
-			d.answer(v, `{"action":"accept"}`)
-			w.atConsole("alice").decide(e.URL, "approve")
-			got := d.end()
-			if !got.ran() || !slices.Equal(w.forwarded("confirm"), []string{toAll}) {
-				t.Errorf("%s, and the server got %q", got, w.forwarded("confirm"))
-			}
-			if era == "legacy" && (!strings.Contains(string(d.asked), `"elicitationId":`+d.legacy.id) || !slices.ContainsFunc(got.before, func(m jsontext.Value) bool {
-				return strings.Contains(string(m), `"notifications/elicitation/complete"`) && strings.Contains(string(m), `"elicitationId":`+d.legacy.id)
-			})) {
-				t.Errorf("the client does not hear that the page %s is done with: %s", d.asked, got)
-			}
-			if got, want := w.votes(id), []string{`approve user::"alice" console`}; !slices.Equal(got, want) {
-				t.Errorf("they say %q, want %q", got, want)
-			}
-		})
-	}
+	inEras(t, func(t *testing.T, era string) {
+		w := newPeople(t, land{})
+		v := w.stranger(era, w.issuer.Token(t, nil))
+		v.capabilities = `{"elicitation":{"url":{}}}`
+		v.begin()
+		d := v.dialogue("confirm", toAll)
+		id := w.asks("confirm")
+		e := elicitationOf(t, d.asked)
+		if e.Mode != "url" || e.URL != w.page(id) || len(e.RequestedSchema.Properties) > 0 {
+			t.Fatalf("it is asked %s", d.asked)
+		}
+		d.answer(v, `{"action":"accept"}`)
+		w.atConsole("alice").decide(e.URL, "approve")
+		got := d.end()
+		if !got.ran() || !slices.Equal(w.forwarded("confirm"), []string{toAll}) {
+			t.Errorf("%s, and the server got %q", got, w.forwarded("confirm"))
+		}
+		if era == "legacy" && (!strings.Contains(string(d.asked), `"elicitationId":`+d.legacy.id) || !slices.ContainsFunc(got.before, func(m jsontext.Value) bool {
+			return strings.Contains(string(m), `"notifications/elicitation/complete"`) && strings.Contains(string(m), `"elicitationId":`+d.legacy.id)
+		})) {
+			t.Errorf("the client does not hear that the page %s is done with: %s", d.asked, got)
+		}
+		if got, want := w.votes(id), []string{`approve user::"alice" console`}; !slices.Equal(got, want) {
+			t.Errorf("they say %q, want %q", got, want)
+		}
+	})
 }
 
 // page is where an approval request stands in the console.
@@ -420,78 +348,28 @@ func TestPeopleAreAskedAsTheirClientTakes(t *testing.T) {
 	}
 }
 
-// A call whose client takes no forms is over with the time of its approval request. The server has seen nothing.
-func TestPeopleWhoSayNothing(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			w := newPeople(t, land{})
-			over := w.plain(era).ahead("brief", toAll)
-			w.asks("brief")
-			w.advance(4 * time.Second)
-			if is := becomes(seenIn(<-over)); is != "is denied: nobody decided in time" || len(w.forwarded("brief")) > 0 {
-				t.Errorf("it %s, and the server got %q", is, w.forwarded("brief"))
-			}
-		})
-	}
-}
-
-// What was approved and taken back before the call comes again is as if nobody had approved it: people are asked anew.
-func TestPeopleTakeBack(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			w := newPeople(t, land{change: hasten})
-			v := w.plain(era)
-			v.call("pair", toAll)
-			first := w.asks("pair")
-			w.approve("mia", first)
-			w.approve("noah", first)
-			w.revoke("mia", first)
-			if got := becomes(seenIn(v.call("pair", toAll))); got != "waits" {
-				t.Errorf("it %s", got)
-			}
-			second := w.asks("pair")
-			if second == first || len(w.forwarded("pair")) > 0 {
-				t.Errorf("what was taken back counts: the server got %q", w.forwarded("pair"))
-			}
-			w.approve("zoe", second)
-			w.approve("mia", second)
-			if got := v.call("pair", toAll); !got.ran() || !slices.Equal(w.forwarded("pair"), []string{toAll}) {
-				t.Errorf("%s, and the server got %q", got, w.forwarded("pair"))
-			}
-		})
-	}
-}
-
 // A client of the SDK hears by progress that a person must approve, and which request it is.
 func TestPeopleAndProgress(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			w := newPeople(t, land{})
-			heard := make(chan string, 16)
-			session := w.sdkClient(era, sdk.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) {
-				heard <- r.Params.Message
-			}})
-			params := &sdk.CallToolParams{Name: "second-person", Arguments: jsontext.Value(toAll)}
-			params.SetProgressToken("mine")
-			over := make(chan mcptest.Answer, 1)
-			go func() {
-				result, err := session.CallTool(t.Context(), params)
-				over <- sdkAnswer(t, result, err)
-			}()
-			id := w.asks("second-person")
-			if message := <-heard; !strings.Contains(message, "a person must approve") || !strings.Contains(message, id) {
-				t.Errorf("it hears %q", message)
-			}
-			w.approve("mia", id)
-			if got := becomes(<-over); got != "runs" {
-				t.Errorf("it %s", got)
-			}
-		})
-	}
+	inEras(t, func(t *testing.T, era string) {
+		w := newPeople(t, land{})
+		heard := make(chan string, 16)
+		session := w.sdkClient(era, sdk.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) {
+			heard <- r.Params.Message
+		}})
+		params := &sdk.CallToolParams{Name: "second-person", Arguments: jsontext.Value(toAll)}
+		params.SetProgressToken("mine")
+		over := make(chan mcptest.Answer, 1)
+		go func() {
+			result, err := session.CallTool(t.Context(), params)
+			over <- sdkAnswer(t, result, err)
+		}()
+		id := w.asks("second-person")
+		if message := <-heard; !strings.Contains(message, "a person must approve") || !strings.Contains(message, id) {
+			t.Errorf("it hears %q", message)
+		}
+		w.approve("mia", id)
+		if got := becomes(<-over); got != "runs" {
+			t.Errorf("it %s", got)
+		}
+	})
 }

@@ -35,12 +35,8 @@ func TestRequestKilled(t *testing.T) {
 		refused := func(name, id, arguments string, seen int) {
 			t.Helper()
 			requester, mia := anew()
-			if got := mia.fulfils(id, "agent-release", "once", arguments); !got.says(-32602, noRequest) {
-				t.Errorf("%s, %s: %s", era, name, got)
-			}
-			if got := requester.fetches(id, "once", arguments); !got.says(-32602, noRequest) {
-				t.Errorf("%s, %s: who has requested it hears %s", era, name, got)
-			}
+			mia.fulfils(id, "agent-release", "once", arguments).refused(t, -32602, "", noRequest, era, name)
+			requester.fetches(id, "once", arguments).refused(t, -32602, "", noRequest, era, name, "the requester")
 			if got := s.seen(markerOf([]byte(arguments))); got != seen {
 				t.Errorf("%s, %s: the server has seen it %d times, and it should be %d", era, name, got, seen)
 			}
@@ -66,17 +62,10 @@ func TestRequestKilled(t *testing.T) {
 			arguments := `{"marker":"` + name + `"}`
 			id := requester.requests("once", arguments)
 			trap := point.at.hold(point.answer, point.by)
-			over := make(chan error, 1)
-			params := fulfilling(id, "agent-release", "once", arguments)
-			go func() {
-				_, err := mia.try(t.Context(), http.MethodPost, mia.text("tools/call", params), mia.headers("tools/call", params)...)
-				over <- err
-			}()
+			call := mia.waitsFor("tools/call", fulfilling(id, "agent-release", "once", arguments))
 			<-trap.held
 			gateway.kill()
-			if err := <-over; err == nil {
-				t.Errorf("%s, %s: who fulfils it has an answer of who is dead", era, name)
-			}
+			call.lost(t)
 			gateway.start()
 			refused(name, id, arguments, point.seen)
 		}

@@ -20,30 +20,17 @@ import (
 )
 
 // requestPolicies are beside those of people. The agent restricted, whoever it is for, requests tools and calls none; so does noah, who
-// calls some. People fulfil, but for eve. What each may see of "free" is not the same.
+// calls some. People fulfil, but for eve.
 const requestPolicies = `
 @id("request") permit (principal, action == Action::"tool.request", resource)
 when { principal == agent::"restricted" || principal == user::"noah" } unless { resource == tool::"rec:never" };
 @id("fulfil") permit (principal is user, action == Action::"tool.fulfil", resource) unless { principal == user::"eve" };
 @id("restricted") forbid (principal == agent::"restricted", action == Action::"tool.invoke", resource);
-@id("requested-mask") @obligation("mask-ssn") permit (principal == agent::"restricted", action == Action::"tool.request", resource == tool::"rec:free") when { context.arguments has masked };
-@id("fulfil-mask") @obligation("mask-name") permit (principal == user::"zoe", action == Action::"tool.fulfil", resource) when { context.arguments has masked };
-@id("invoke-mask") @obligation("mask-pay") permit (principal == user::"zoe", action == Action::"tool.invoke", resource) when { context.arguments has masked };
 `
 
 const requestObligations = `
-mask-ssn: {type: redact, properties: {fields: [/ssn]}}
-mask-name: {type: redact, properties: {fields: [/name]}}
 mask-pay: {type: redact, properties: {fields: [/pay]}}
 `
-
-// requestEntities: mia has another account.
-const requestEntities = `[{"uid":{"type":"user","id":"noah"},"attrs":{"identities":[{"__entity":{"type":"user","id":"noah.admin"}}]},"parents":[{"type":"team","id":"operators"}]},
-{"uid":{"type":"user","id":"mia"},"attrs":{},"parents":[{"type":"team","id":"operators"}]},
-{"uid":{"type":"user","id":"zoe"},"attrs":{},"parents":[{"type":"team","id":"operators"}]},
-{"uid":{"type":"user","id":"noah.admin"},"attrs":{},"parents":[]},
-{"uid":{"type":"user","id":"alice"},"attrs":{},"parents":[]},
-{"uid":{"type":"user","id":"eve"},"attrs":{},"parents":[]}]`
 
 // agora is a world in which somebody requests what others call.
 type agora struct {
@@ -55,7 +42,7 @@ type agora struct {
 func newAgora(t testing.TB, of land) agora {
 	t.Helper()
 	files := map[string]string{
-		"people.cedar": peoplePolicies, "requests.cedar": requestPolicies, "obligations.yaml": peopleObligations + requestObligations, "entities/people.json": requestEntities,
+		"people.cedar": peoplePolicies, "requests.cedar": requestPolicies, "obligations.yaml": peopleObligations + requestObligations, "entities/people.json": peopleEntities,
 		"bundle.yaml": "allow_trivial: true\nallow_self_approval: [confirm, review, brief, pair, delegable]\n",
 	}
 	maps.Copy(files, of.files)
@@ -209,45 +196,6 @@ func (e *ear) nextRequest() (p pendingRequest) {
 	return p
 }
 
-// A request is fulfilled once, exactly as it was made, by whoever may, in whichever era; both get the result.
-func TestRequestFulfilled(t *testing.T) {
-	t.Parallel()
-	a := newAgora(t, land{})
-	for _, one := range eras {
-		for _, other := range eras {
-			of := other + " for " + one
-			requester, mia := a.restricted(one, "alice"), a.user(other, "mia")
-			arguments := `{"b": 1,  "a":["\u006e","` + one + other + `"]}`
-			id := requester.requests("free", arguments)
-			if got := requester.call("free", arguments); got.kind() != "tool_call_blocked" || !strings.Contains(got.text, `"suggestion":"call tools/request"`) {
-				t.Errorf("%s: %s", one, got)
-			}
-			if pendingID(requester.fetches(id, "free", arguments)) != id {
-				t.Errorf("%s: it does not wait any longer", of)
-			}
-			before := len(a.forwarded("free"))
-			names(t, of+", the call", mia.fulfils(id, "restricted", "free", `{"a":["n","`+one+other+`"],"b":1}`), "user/mia", "agent/restricted")
-			for range 2 { // also a second time
-				got := requester.fetches(id, "free", arguments)
-				names(t, of+", the request", got, "user/mia", "agent/restricted")
-				if has := strings.Contains(got.text, `"resultType":"complete"`); has != (one == "modern") {
-					t.Errorf("%s: %s", of, got)
-				}
-			}
-			if all := a.forwarded("free"); len(all) != before+1 || all[before] != arguments {
-				t.Errorf("%s: the server got %q", of, all[before:])
-			}
-		}
-	}
-	for _, g := range a.rec.Executed() {
-		for _, ours := range []string{"onBehalfOf", "requestId", "maintenance", "io.policy-service"} {
-			if strings.Contains(string(g.Body), ours) {
-				t.Errorf("the server gets %s: %s", ours, g.Body)
-			}
-		}
-	}
-}
-
 // Who waits gets the result as soon as it is there, and hears that somebody is waited for.
 func TestRequestWaits(t *testing.T) {
 	t.Parallel()
@@ -304,163 +252,6 @@ func TestRequestOnce(t *testing.T) {
 	}
 }
 
-// Whatever is no fulfilment of a request is refused, each for its own reason, and the request waits on as if nothing had been.
-func TestRequestRefused(t *testing.T) {
-	t.Parallel()
-	a := newAgora(t, land{})
-	const arguments = `{"a":1,"b":[2]}`
-	for _, one := range eras {
-		requester := a.restricted(one, "alice")
-		for _, other := range eras {
-			id, mia := requester.requests("free", arguments), a.user(other, "mia")
-			for name, test := range map[string]struct {
-				by     *visitor
-				params string
-				code   int
-				says   string
-			}{
-				"the same principal":    {a.restricted(other, "alice"), fulfilling(id, "restricted", "free", arguments), -32001, "nobody fulfils a request of their own"},
-				"the same subject":      {a.restricted(other, "zoe"), fulfilling(id, "restricted", "free", arguments), -32001, "nobody fulfils a request of their own"},
-				"no such request":       {mia, fulfilling("x", "restricted", "free", arguments), -32602, noRequest},
-				"a forged id":           {mia, fulfilling(forged(id), "restricted", "free", arguments), -32602, noRequest},
-				"a bare id":             {mia, fulfilling("restricted", "restricted", "free", arguments), -32602, noRequest},
-				"a cursor":              {mia, fulfilling(id+id, "restricted", "free", arguments), -32602, noRequest},
-				"of somebody else":      {mia, fulfilling(id, "alice", "free", arguments), -32602, "names somebody else"},
-				"by the full name":      {mia, fulfilling(id, "agent/restricted", "free", arguments), -32602, "names somebody else"},
-				"other arguments":       {mia, fulfilling(id, "restricted", "free", `{"a":1,"b":[3]}`), -32602, "other arguments"},
-				"more arguments":        {mia, fulfilling(id, "restricted", "free", `{"a":1,"b":[2],"c":null}`), -32602, "other arguments"},
-				"no arguments":          {mia, `{"name":"free","onBehalfOf":"restricted","requestId":` + inText(id) + `}`, -32602, "other arguments"},
-				"another tool":          {mia, fulfilling(id, "restricted", "confirm", arguments), -32602, "for another tool"},
-				"no tool":               {mia, fulfilling(id, "restricted", "nonexistent", arguments), -32602, "unknown tool"},
-				"without onBehalfOf":    {mia, `{"name":"free","arguments":` + arguments + `,"requestId":` + inText(id) + `}`, -32602, "onBehalfOf"},
-				"without requestId":     {mia, `{"name":"free","arguments":` + arguments + `,"onBehalfOf":"restricted"}`, -32602, "requestId"},
-				"an empty requestId":    {mia, `{"name":"free","arguments":` + arguments + `,"onBehalfOf":"restricted","requestId":""}`, -32602, "requestId"},
-				"a number":              {mia, `{"name":"free","arguments":` + arguments + `,"onBehalfOf":"restricted","requestId":7}`, -32602, "requestId"},
-				"two requesters":        {mia, strings.TrimSuffix(fulfilling(id, "restricted", "free", arguments), "}") + `,"_meta":{"io.policy-service/onBehalfOf":"alice"}}`, -32602, "onBehalfOf"},
-				"two requests":          {mia, strings.TrimSuffix(fulfilling(id, "restricted", "free", arguments), "}") + `,"_meta":{"io.policy-service/requestId":"x"}}`, -32602, "requestId"},
-				"denied by tool.fulfil": {a.user(other, "eve"), fulfilling(id, "restricted", "free", arguments), -32001, "Access denied"},
-				"an agent that may not": {a.visitor(other, nil), fulfilling(id, "restricted", "free", arguments), -32001, "Access denied"},
-			} {
-				if strings.HasPrefix(name, "two") && other == "modern" {
-					continue // whose _meta is its own
-				}
-				if got := test.by.ask("tools/call", test.params); !got.says(test.code, test.says) || test.code == -32001 && got.kind() != "tool_call_blocked" {
-					t.Errorf("%s for %s, %s: %s", other, one, name, got)
-				}
-			}
-			if a.untouched(t); t.Failed() {
-				t.FailNow()
-			}
-			if pendingID(requester.fetches(id, "free", arguments)) != id {
-				t.Errorf("%s for %s: it does not wait any longer", other, one)
-			}
-		}
-	}
-	// What is denied of the call itself leaves the request, too.
-	noah := a.user("modern", "noah")
-	id := noah.requests("confirm", `{"blocked":true}`)
-	if got := a.user("legacy", "mia").fulfils(id, "noah", "confirm", `{"blocked":true}`); got.code() != -32001 || got.kind() != "tool_call_blocked" {
-		t.Errorf("denied by tool.invoke: %s", got)
-	}
-	if pendingID(noah.fetches(id, "confirm", `{"blocked":true}`)) != id {
-		t.Error("it does not wait any longer")
-	}
-	// The PDP knows who noah is, too.
-	id = noah.requests("free", `{}`)
-	if got := a.visitor("legacy", mcptest.Claims{"sub": "noah"}).fulfils(id, "noah", "free", `{}`); !got.says(-32001, "nobody fulfils a request of their own") {
-		t.Errorf("by an agent of the same person: %s", got)
-	}
-	if got := a.user("modern", "noah.admin").fulfils(id, "noah", "free", `{}`); got.code() != -32001 || got.kind() != "tool_call_blocked" {
-		t.Errorf("the same person by another name: %s", got)
-	}
-	a.untouched(t)
-	names(t, "in the end", a.user("modern", "mia").fulfils(id, "noah", "free", `{}`), "user/mia", "user/noah")
-}
-
-// A request is its requester's alone, and for the tool and the arguments that it was made for.
-func TestRequestComesAgain(t *testing.T) {
-	t.Parallel()
-	a := newAgora(t, land{})
-	for _, era := range eras {
-		requester := a.restricted(era, "alice")
-		id := requester.requests("free", `{"a":1}`)
-		for name, test := range map[string]struct {
-			got  echo
-			code int
-			says string
-		}{
-			"another's":       {a.restricted(era, "zoe").fetches(id, "free", `{"a":1}`), -32602, noRequest},
-			"another agent's": {a.user(era, "noah").fetches(id, "free", `{"a":1}`), -32602, noRequest},
-			"other arguments": {requester.fetches(id, "free", `{"a":2}`), -32602, "has other arguments"},
-			"another tool":    {requester.fetches(id, "confirm", `{"a":1}`), -32602, "for another tool"},
-			"forged":          {requester.fetches(forged(id), "free", `{"a":1}`), -32602, noRequest},
-			"of nobody":       {requester.fetches("x", "free", `{"a":1}`), -32602, noRequest},
-			"denied":          {requester.ask("tools/request", `{"name":"never","arguments":{}}`), -32001, "Access denied"},
-			"no tool":         {requester.ask("tools/request", `{"name":"nonexistent","arguments":{}}`), -32602, "unknown tool"},
-			"no arguments":    {requester.ask("tools/request", `{"name":"free","arguments":[]}`), -32602, "arguments"},
-			"no name":         {requester.ask("tools/request", `{"arguments":{}}`), -32602, ""},
-			"no reason":       {requester.ask("tools/request", `{"name":"free","arguments":{},"reason":7}`), -32602, "reason"},
-			"who may call":    {a.visitor(era, nil).ask("tools/request", `{"name":"free","arguments":{}}`), -32001, "Access denied"},
-		} {
-			if !test.got.says(test.code, test.says) {
-				t.Errorf("%s, %s: %s", era, name, test.got)
-			}
-		}
-		again := a.restricted(era, "alice") // by another session
-		if pendingID(again.fetches(id, "free", ` {"a" : 1}`)) != id {
-			t.Errorf("%s: it does not wait any longer", era)
-		}
-	}
-	if got := a.restricted("modern", "alice").ask("tools/request", `{"name":"free","arguments":{}}`, "Mcp-Name", "confirm"); got.status != 400 || got.code() != -32020 {
-		t.Errorf("a header says something else: %s", got)
-	}
-	if got := a.restricted("modern", "alice").ask("tools/request", `{"name":"free","arguments":{}}`, "Mcp-Name", "free"); pendingID(got) == "" {
-		t.Errorf("a header says the same: %s", got)
-	}
-	a.untouched(t)
-}
-
-// Without our own question there is no such method, and nothing can be fulfilled.
-func TestRequestUnknownMethod(t *testing.T) {
-	t.Parallel()
-	for name, change := range map[string]func(*mcp.Config){
-		"coaz": func(c *mcp.Config) { c.Ask = mcp.AskCOAZ }, "strict": func(c *mcp.Config) { c.Strict = true },
-	} {
-		s := newSiege(t, camp{change: change})
-		v := s.visitor("legacy", nil)
-		for _, tool := range []string{"look", "nonexistent"} {
-			if got := v.ask("tools/request", `{"name":"`+tool+`","arguments":{}}`); got.code() != -32601 || got.kind() != "unknown_method" {
-				t.Errorf("%s: %s", name, got)
-			}
-		}
-		if got := v.fulfils("x", "alice", "look", `{}`); !got.says(-32602, noRequest) {
-			t.Errorf("%s: %s", name, got)
-		}
-		s.untouched(t)
-	}
-}
-
-// What waits too long is gone; so is what came of a request that nobody fetches.
-func TestRequestExpires(t *testing.T) {
-	t.Parallel()
-	a := newAgora(t, land{})
-	requester, mia := a.restricted("legacy", "alice"), a.user("modern", "mia")
-	id, done := requester.requests("free", `{"n":1}`), requester.requests("free", `{"n":2}`)
-	names(t, "the call", mia.fulfils(done, "restricted", "free", `{"n":2}`), "user/mia", "agent/restricted")
-	a.advance(15 * time.Minute)
-	for name, got := range map[string]echo{
-		"a fulfilment": mia.fulfils(id, "restricted", "free", `{"n":1}`), "the request": requester.fetches(id, "free", `{"n":1}`),
-		"its result": requester.fetches(done, "free", `{"n":2}`), "a second time": mia.fulfils(done, "restricted", "free", `{"n":2}`),
-	} {
-		if !got.says(-32602, noRequest) {
-			t.Errorf("%s: %s", name, got)
-		}
-	}
-	if got := a.forwarded("free"); !slices.Equal(got, []string{`{"n":2}`}) {
-		t.Errorf("the server got %q", got)
-	}
-}
-
 // Whoever may not request a tool any more gets nothing from it, and neither does one whose token has expired: the request is over,
 // and nothing is sent.
 func TestRequestDeniedMeanwhile(t *testing.T) {
@@ -471,24 +262,14 @@ func TestRequestDeniedMeanwhile(t *testing.T) {
 		id := requester.requests("free", `{"n":1}`)
 		a.rule(strings.Replace(requestPolicies, `unless { resource == tool::"rec:never" }`, `unless { resource == tool::"rec:free" }`, 1))
 		mia := a.user(era, "mia")
-		if got := mia.fulfils(id, "restricted", "free", `{"n":1}`); !got.says(-32001, "may not request it any more") || got.kind() != "tool_call_blocked" {
-			t.Errorf("%s: %s", era, got)
-		}
+		mia.fulfils(id, "restricted", "free", `{"n":1}`).refused(t, -32001, "tool_call_blocked", "may not request it any more", era)
 		a.rule(requestPolicies)
-		if got := mia.fulfils(id, "restricted", "free", `{"n":1}`); !got.says(-32602, "fulfilled already") {
-			t.Errorf("%s, then: %s", era, got)
-		}
-		if got := requester.fetches(id, "free", `{"n":1}`); !got.says(-32001, "Access denied") {
-			t.Errorf("%s: who has requested it hears %s", era, got)
-		}
+		mia.fulfils(id, "restricted", "free", `{"n":1}`).refused(t, -32602, "", "fulfilled already", era, "then")
+		requester.fetches(id, "free", `{"n":1}`).refused(t, -32001, "", "Access denied", era, "the requester")
 		id = requester.requests("free", `{"n":2}`)
 		a.advance(2 * time.Hour)
-		if got := a.user(era, "mia").fulfils(id, "restricted", "free", `{"n":2}`); !got.says(-32001, "expired") {
-			t.Errorf("%s, expired: %s", era, got)
-		}
-		if got := a.restricted(era, "alice").fetches(id, "free", `{"n":2}`); !got.says(-32001, "had expired") {
-			t.Errorf("%s, expired, and who has requested it hears %s", era, got)
-		}
+		a.user(era, "mia").fulfils(id, "restricted", "free", `{"n":2}`).refused(t, -32001, "", "expired", era)
+		a.restricted(era, "alice").fetches(id, "free", `{"n":2}`).refused(t, -32001, "", "had expired", era, "the requester")
 		a.untouched(t)
 	}
 }
@@ -512,63 +293,21 @@ func TestRequestOfAnotherTool(t *testing.T) {
 	id := requester.requests("free", `{}`)
 	other = true
 	a.advance(time.Second)
-	if got := a.user("legacy", "mia").fulfils(id, "restricted", "free", `{}`); !got.says(-32602, "not the one that was requested") {
-		t.Errorf("%s", got)
-	}
+	a.user("legacy", "mia").fulfils(id, "restricted", "free", `{}`).refused(t, -32602, "", "not the one that was requested")
 	a.untouched(t)
 }
 
-// Each sees of the result what each may see, and what is withheld from one is not from the other.
-func TestRequestRedacted(t *testing.T) {
+// A permit that owes more when a request is fulfilled than when it was made counts as well.
+func TestRequestOwesMore(t *testing.T) {
 	t.Parallel()
-	result := `{"structuredContent":{"ssn":"s-1","name":"n-1","pay":"p-1","rest":"r-1"},"content":[]}`
 	a := newAgora(t, land{answers: mcptest.Answers{Handle: func(c *mcptest.Call) bool {
-		if c.Method != "tools/call" {
-			return false
+		if c.Method == "tools/call" {
+			c.Result(`{"structuredContent":{"ssn":"s-1","pay":"p-1"},"content":[]}`)
 		}
-		if c.Modern {
-			c.Result(`{"resultType":"complete",` + result[1:])
-		} else {
-			c.Result(result)
-		}
-		return true
-	}}})
-	for _, one := range eras {
-		for _, other := range eras {
-			requester, zoe := a.restricted(one, "alice"), a.user(other, "zoe")
-			id := requester.requests("free", `{"masked":1}`)
-			called := zoe.fulfils(id, "restricted", "free", `{"masked":1}`)
-			got := requester.fetches(id, "free", `{"masked":1}`)
-			names(t, "the call", called, "user/zoe", "agent/restricted")
-			names(t, "the request", got, "user/zoe", "agent/restricted")
-			for text, sees := range map[string][2]bool{"s-1": {true, false}, "n-1": {false, true}, "p-1": {false, true}, "r-1": {true, true}} {
-				if has := [2]bool{strings.Contains(called.text, text), strings.Contains(got.text, text)}; has != sees {
-					t.Errorf("%s for %s, %s: they see %v: %s, %s", other, one, text, has, called, got)
-				}
-			}
-		}
-	}
-	old := result
-	result = `{"structuredContent":7,"content":[]}`
+		return c.Method == "tools/call"
+	}, Eras: []string{"legacy"}}})
 	requester := a.restricted("modern", "alice")
-	id := requester.requests("free", `{"masked":1}`)
-	if got := a.user("legacy", "mia").fulfils(id, "restricted", "free", `{"masked":1}`); !got.ran() {
-		t.Errorf("what is withheld from who has requested it: %s", got)
-	}
-	if got := requester.fetches(id, "free", `{"masked":1}`); got.kind() != "withheld" {
-		t.Errorf("%s", got)
-	}
-	noah := a.user("modern", "noah")
-	id = noah.requests("free", `{"masked":1}`)
-	if got := a.user("legacy", "zoe").fulfils(id, "noah", "free", `{"masked":1}`); got.kind() != "withheld" {
-		t.Errorf("%s", got)
-	}
-	if got := noah.fetches(id, "free", `{"masked":1}`); !got.ran() {
-		t.Errorf("what is withheld from who has fulfilled it: %s", got)
-	}
-	// A permit that owes more when the request is fulfilled than when it was made counts as well.
-	result = old
-	id = requester.requests("free", `{}`)
+	id := requester.requests("free", `{}`)
 	a.rule(requestPolicies + `@id("later") @obligation("mask-pay") permit (principal == agent::"restricted", action == Action::"tool.request", resource);`)
 	if got := a.user("legacy", "mia").fulfils(id, "restricted", "free", `{}`); !strings.Contains(got.text, "p-1") {
 		t.Errorf("%s", got)

@@ -3,7 +3,6 @@ package mcp_test
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,9 +93,7 @@ func TestRespond(t *testing.T) {
 							if want := map[string]string{"approve": "runs", "deny": "is denied: Approved for é"}[decision]; got != want {
 								t.Errorf("replica %d, %v: it %s, want that it %s", at, heard, got, want)
 							}
-							if !slices.Equal(w.votes(id), []string{votedByForm(decision, "mia")}) {
-								t.Errorf("on record is %q", w.votes(id))
-							}
+							w.voted(id, votedByForm(decision, "mia"))
 							if ran := len(w.forwarded("delegable")) - before; ran != map[string]int{"approve": 1}[decision] {
 								t.Errorf("it ran %d times", ran)
 							}
@@ -115,211 +112,108 @@ func TestRespond(t *testing.T) {
 
 // A vote says of an approval until when it counts, and without a reason the plain fact.
 func TestRespondValidUntil(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			w := newPeople(t, land{change: hasten})
-			caller, mia := w.plain(era), w.as(era, "mia")
-			id := required(t, caller.call("delegable", `{}`)).ID
-			until := w.now().Add(time.Minute).UTC().Truncate(time.Second).Format(time.RFC3339)
-			responded(t, mia.ask(respondMethod, rules(id, "approve", `,"validUntil":"`+until+`"`)), id, "approved")
-			if got := w.api("gateway", http.MethodGet, "/v1/approvals/"+id, "").Body; !strings.Contains(got, `"valid_until":"`+until) || !strings.Contains(got, `"reason":"approved"`) {
-				t.Errorf("on record is %s", got)
-			}
-			w.advance(2 * time.Minute)
-			if got := caller.call("delegable", `{}`); got.ran() {
-				t.Errorf("%s", got)
-			}
-			w.ran("delegable")
-		})
-	}
-}
-
-// Somebody names another in their place, who names yet another, who decides: the call that waits goes on.
-func TestRespondDelegates(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			w := newPeople(t, land{replicas: 2})
-			for _, decision := range []string{"approve", "deny"} {
-				over := w.plain(era).ahead("delegable", `{"then":"`+decision+`"}`)
-				id := w.asks("delegable")
-				there := w.replicas[1]
-				mia, eve := w.as(era, "mia"), there.as(era, "eve")
-				if got := eve.ask(respondMethod, rules(id, decision, "")); got.code() != -32602 { // nobody has named her
-					t.Errorf("%s", got)
-				}
-				responded(t, mia.ask(respondMethod, rules(id, "delegate", `,"delegateTo":"user::\"noah\"","reason":"away"`)), id, "pending")
-				unheard(t, there.as(era, "noah").utters(respondMethod, rules(id, "delegate", `,"delegateTo":"user::\"eve\""`)))
-				if got := mia.ask(respondMethod, rules(id, "approve", "")); got.code() != -32602 { // she has given her vote away
-					t.Errorf("%s", got)
-				}
-				responded(t, eve.ask(respondMethod, rules(id, decision, "")), id, map[string]string{"approve": "approved", "deny": "denied"}[decision])
-				if got, want := becomes(seenIn(<-over)), map[string]string{"approve": "runs", "deny": "is denied: declined"}[decision]; got != want {
-					t.Errorf("it %s, want that it %s", got, want)
-				}
-				if want := []string{votedByForm("delegate", "mia"), votedByForm("delegate", "noah"), votedByForm(decision, "eve")}; !slices.Equal(w.votes(id), want) {
-					t.Errorf("they say %q", w.votes(id))
-				}
-			}
-			over := w.plain(era).ahead("confirm", `{}`) // whose obligation is not delegable
-			confirm := w.asks("confirm")
-			if got := w.as(era, "alice").ask(respondMethod, rules(confirm, "delegate", `,"delegateTo":"user::\"mia\""`)); got.code() != -32602 || !strings.Contains(got.text, "cannot be delegated") {
-				t.Errorf("%s", got)
-			}
-			responded(t, w.as(era, "alice").ask(respondMethod, rules(confirm, "approve", "")), confirm, "approved")
-			if got := <-over; !got.ran() {
-				t.Errorf("%s", got)
-			}
-		})
-	}
-}
-
-// Whoever waits in the same process goes on at once, also while the PDP cannot be watched.
-func TestRespondUnwatched(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			tap := newWiretap(t)
-			tap.silent(func(r *http.Request, _ []byte) bool { return watches(r) })
-			counts, deps := metered()
-			w := newPeople(t, land{before: tap.before, serve: tap.serve, deps: deps})
-			over := w.plain(era).ahead("delegable", `{}`)
-			id := w.asks("delegable")
-			mcptest.Until(t, "the call waits", func() bool { return waitingIn(counts) == 1 })
-			responded(t, w.as(era, "mia").ask(respondMethod, rules(id, "approve", "")), id, "approved")
-			if got := <-over; !got.ran() {
-				t.Errorf("%s", got)
-			}
-		})
-	}
+	inEras(t, func(t *testing.T, era string) {
+		w := newPeople(t, land{change: hasten})
+		caller, mia := w.plain(era), w.as(era, "mia")
+		id := required(t, caller.call("delegable", `{}`)).ID
+		until := w.now().Add(time.Minute).UTC().Truncate(time.Second).Format(time.RFC3339)
+		responded(t, mia.ask(respondMethod, rules(id, "approve", `,"validUntil":"`+until+`"`)), id, "approved")
+		if got := w.api("gateway", http.MethodGet, "/v1/approvals/"+id, "").Body; !strings.Contains(got, `"valid_until":"`+until) || !strings.Contains(got, `"reason":"approved"`) {
+			t.Errorf("on record is %s", got)
+		}
+		w.advance(2 * time.Minute)
+		if got := caller.call("delegable", `{}`); got.ran() {
+			t.Errorf("%s", got)
+		}
+		w.ran("delegable")
+	})
 }
 
 // Somebody decides while alice is shown a form: the call goes on by it, or is denied, and what she answers then changes nothing.
 func TestRespondWhileAsked(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			w := newPeople(t, land{replicas: 2})
-			for n, decision := range []string{"approve", "deny"} {
-				d := w.client(era).dialogue("delegable", fmt.Sprintf(`{"n":%d}`, n))
-				id := w.asks("delegable")
-				responded(t, w.replicas[1].as("modern", "mia").ask(respondMethod, rules(id, decision, "")), id, map[string]string{"approve": "approved", "deny": "denied"}[decision])
-				if era == "modern" {
-					d.answer(d.v, map[string]string{"approve": saysYes, "deny": saysApprove}[decision])
-				}
-				d.ends([]ending{itRuns, isDenied}[n])
-				if got := w.votes(id); !slices.Equal(got, []string{votedByForm(decision, "mia")}) {
-					t.Errorf("they say %q", got)
-				}
+	inEras(t, func(t *testing.T, era string) {
+		w := newPeople(t, land{replicas: 2})
+		for n, decision := range []string{"approve", "deny"} {
+			d := w.client(era).dialogue("delegable", fmt.Sprintf(`{"n":%d}`, n))
+			id := w.asks("delegable")
+			responded(t, w.replicas[1].as("modern", "mia").ask(respondMethod, rules(id, decision, "")), id, map[string]string{"approve": "approved", "deny": "denied"}[decision])
+			if era == "modern" {
+				d.answer(d.v, map[string]string{"approve": saysYes, "deny": saysApprove}[decision])
 			}
-			w.ran("delegable", `{"n":0}`)
-		})
-	}
+			d.ends([]ending{itRuns, isDenied}[n])
+			w.voted(id, votedByForm(decision, "mia"))
+		}
+		w.ran("delegable", `{"n":0}`)
+	})
 }
 
 // What is not plainly a decision, or whose sender has no say, decides nothing, and says so if it has an id.
 func TestRespondHostile(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			w := newPeople(t, land{change: hasten})
-			caller := w.plain(era)
-			ids := map[string]string{}
-			for _, tool := range []string{"delegable", "second-person", "confirm"} {
-				ids[tool] = required(t, caller.call(tool, `{"n":1}`)).ID
+	inEras(t, func(t *testing.T, era string) {
+		w := newPeople(t, land{change: hasten})
+		caller := w.plain(era)
+		ids := map[string]string{}
+		for _, tool := range []string{"delegable", "second-person", "confirm"} {
+			ids[tool] = required(t, caller.call(tool, `{"n":1}`)).ID
+		}
+		id := ids["delegable"]
+		own := w.as(era, "mia")
+		refuses := func(by *visitor, what, params string) {
+			t.Helper()
+			got := by.ask(respondMethod, params)
+			if got.code() != -32602 && got.status != http.StatusBadRequest || got.result != nil || strings.Contains(got.text, by.token) {
+				t.Errorf("%s: %s", what, got)
 			}
-			id := ids["delegable"]
-			own := w.as(era, "mia")
-			refuses := func(by *visitor, what, params string) {
-				t.Helper()
-				got := by.ask(respondMethod, params)
-				if got.code() != -32602 && got.status != http.StatusBadRequest || got.result != nil || strings.Contains(got.text, by.token) {
-					t.Errorf("%s: %s", what, got)
-				}
-				if got := by.utters(respondMethod, params); got.status != http.StatusBadRequest {
-					unheard(t, got)
-				}
-				for tool, id := range ids {
-					if votes := w.votes(id); len(votes) > 0 || w.approval(id).Status != "pending" {
-						t.Fatalf("%s: %s has %q", what, tool, votes)
-					}
+			if got := by.utters(respondMethod, params); got.status != http.StatusBadRequest {
+				unheard(t, got)
+			}
+			for tool, id := range ids {
+				if votes := w.votes(id); len(votes) > 0 || w.approval(id).Status != "pending" {
+					t.Fatalf("%s: %s has %q", what, tool, votes)
 				}
 			}
-			for _, params := range []string{
-				`{}`, `{"authorizationId":` + inText(id) + `}`, `{"decision":"approve"}`,
-				rules(id, "", ""), rules(id, "yes", ""), rules(id, "Approve", ""), rules(id, "approve ", ""), rules(id, "approved", ""), rules(id, "accept", ""),
-				`{"authorizationId":` + inText(id) + `,"decision":true}`, `{"authorizationId":` + inText(id) + `,"decision":["approve"]}`, `{"authorizationId":` + inText(id) + `,"decision":null}`,
-				`{"authorizationId":` + inText(id) + `,"Decision":"approve"}`, `{"authorizationid":` + inText(id) + `,"decision":"approve"}`,
-				rules(id, "approve", `,"decision":"deny"`), rules(id, "approve", `,"dec\u0069sion":"approve"`), rules(id, "deny", `,"Decision":"approve"`),
-				`{"authorizationId":[` + inText(id) + `],"decision":"approve"}`, `{"authorizationId":1,"decision":"approve"}`, `{"authorizationId":null,"decision":"approve"}`,
-				rules("", "approve", ""), rules(".", "approve", ""), rules("..", "approve", ""), rules("../approvals/"+id, "approve", ""), rules(id+"/", "approve", ""),
-				rules(id+"?a", "approve", ""), rules(id+"#", "approve", ""), rules(" "+id, "approve", ""), rules(strings.ToUpper(id)+"x", "approve", ""), rules("nobody", "approve", ""),
-				rules(strings.Repeat("x", 9000), "approve", ""), rules(id+"\n", "approve", ""), rules("é", "approve", ""),
-				rules(id, "approve", `,"reason":7`), rules(id, "approve", `,"reason":{"a":1}`), rules(id, "approve", `,"reason":"`+strings.Repeat("x", 5000)+`"`),
-				rules(id, "approve", `,"validUntil":"soon"`), rules(id, "approve", `,"validUntil":7`), rules(id, "approve", `,"validUntil":"2001-01-01T00:00:00Z"`),
-				rules(id, "deny", `,"validUntil":"2099-01-01T00:00:00Z"`),
-				rules(id, "approve", `,"action":"accept"`), rules(id, "approve", `,"content":{"approve":true}`), rules(id, "approve", `,"arguments":{"n":2}`),
-				rules(id, "approve", `,"delegateTo":"user::\"eve\""`), rules(id, "deny", `,"delegateTo":"user::\"eve\""`),
-				rules(id, "delegate", ""), rules(id, "delegate", `,"delegateTo":""`), rules(id, "delegate", `,"delegateTo":7`), rules(id, "delegate", `,"delegateTo":"eve"`),
-				rules(id, "delegate", `,"delegateTo":"user::\"eve\"","validUntil":"2099-01-01T00:00:00Z"`), rules(id, "delegate", `,"DelegateTo":"user::\"eve\""`),
-				`{"action":"accept","content":{"approve":true}}`, `{"action":"accept","content":{"approve":true},"authorizationId":` + inText(id) + `}`,
-			} {
-				refuses(own, params, params)
-			}
-			// Somebody without a say, whatever they send; and who takes part, where nobody may decide about their own.
-			for _, who := range []string{"eve", "bob", "nobody"} {
-				refuses(w.as(era, who), who, rules(id, "approve", ""))
-			}
-			refuses(own, "mia, where no form counts", rules(ids["second-person"], "approve", ""))
-			refuses(own, "mia, about what alice confirms", rules(ids["confirm"], "approve", ""))
-			alice := w.as(era, "alice")
-			refuses(alice, "alice", rules(ids["second-person"], "approve", ""))
-			refuses(caller, "the very agent", rules(ids["second-person"], "approve", ""))
-			w.untouched(t)
+		}
+		for _, params := range []string{
+			`{}`, `{"authorizationId":` + inText(id) + `}`, `{"decision":"approve"}`,
+			rules(id, "", ""), rules(id, "yes", ""), rules(id, "Approve", ""), rules(id, "approve ", ""), rules(id, "approved", ""), rules(id, "accept", ""),
+			`{"authorizationId":` + inText(id) + `,"decision":true}`, `{"authorizationId":` + inText(id) + `,"decision":["approve"]}`, `{"authorizationId":` + inText(id) + `,"decision":null}`,
+			`{"authorizationId":` + inText(id) + `,"Decision":"approve"}`, `{"authorizationid":` + inText(id) + `,"decision":"approve"}`,
+			rules(id, "approve", `,"decision":"deny"`), rules(id, "approve", `,"dec\u0069sion":"approve"`), rules(id, "deny", `,"Decision":"approve"`),
+			`{"authorizationId":[` + inText(id) + `],"decision":"approve"}`, `{"authorizationId":1,"decision":"approve"}`, `{"authorizationId":null,"decision":"approve"}`,
+			rules("", "approve", ""), rules(".", "approve", ""), rules("..", "approve", ""), rules("../approvals/"+id, "approve", ""), rules(id+"/", "approve", ""),
+			rules(id+"?a", "approve", ""), rules(id+"#", "approve", ""), rules(" "+id, "approve", ""), rules(strings.ToUpper(id)+"x", "approve", ""), rules("nobody", "approve", ""),
+			rules(strings.Repeat("x", 9000), "approve", ""), rules(id+"\n", "approve", ""), rules("é", "approve", ""),
+			rules(id, "approve", `,"reason":7`), rules(id, "approve", `,"reason":{"a":1}`), rules(id, "approve", `,"reason":"`+strings.Repeat("x", 5000)+`"`),
+			rules(id, "approve", `,"validUntil":"soon"`), rules(id, "approve", `,"validUntil":7`), rules(id, "approve", `,"validUntil":"2001-01-01T00:00:00Z"`),
+			rules(id, "deny", `,"validUntil":"2099-01-01T00:00:00Z"`),
+			rules(id, "approve", `,"action":"accept"`), rules(id, "approve", `,"content":{"approve":true}`), rules(id, "approve", `,"arguments":{"n":2}`),
+			rules(id, "approve", `,"delegateTo":"user::\"eve\""`), rules(id, "deny", `,"delegateTo":"user::\"eve\""`),
+			rules(id, "delegate", ""), rules(id, "delegate", `,"delegateTo":""`), rules(id, "delegate", `,"delegateTo":7`), rules(id, "delegate", `,"delegateTo":"eve"`),
+			rules(id, "delegate", `,"delegateTo":"user::\"eve\"","validUntil":"2099-01-01T00:00:00Z"`), rules(id, "delegate", `,"DelegateTo":"user::\"eve\""`),
+			`{"action":"accept","content":{"approve":true}}`, `{"action":"accept","content":{"approve":true},"authorizationId":` + inText(id) + `}`,
+		} {
+			refuses(own, params, params)
+		}
+		// Somebody without a say, whatever they send; and who takes part, where nobody may decide about their own.
+		for _, who := range []string{"eve", "bob", "nobody"} {
+			refuses(w.as(era, who), who, rules(id, "approve", ""))
+		}
+		refuses(own, "mia, where no form counts", rules(ids["second-person"], "approve", ""))
+		refuses(own, "mia, about what alice confirms", rules(ids["confirm"], "approve", ""))
+		alice := w.as(era, "alice")
+		refuses(alice, "alice", rules(ids["second-person"], "approve", ""))
+		refuses(caller, "the very agent", rules(ids["second-person"], "approve", ""))
+		w.untouched(t)
 
-			// After all that a plain one counts, once: neither a second one, nor one after it is decided.
-			responded(t, own.ask(respondMethod, rules(id, "approve", "")), id, "approved")
-			for _, by := range []*visitor{own, w.as(era, "noah"), w.as(era, "eve")} {
-				for _, decision := range []string{"approve", "deny"} {
-					if got := by.ask(respondMethod, rules(id, decision, "")); got.code() != -32602 || got.kind() != "invalid_params" {
-						t.Errorf("again: %s", got)
-					}
-				}
+		// After all that a plain one counts, once: neither a second one, nor one after it is decided.
+		responded(t, own.ask(respondMethod, rules(id, "approve", "")), id, "approved")
+		for _, by := range []*visitor{own, w.as(era, "noah"), w.as(era, "eve")} {
+			for _, decision := range []string{"approve", "deny"} {
+				by.ask(respondMethod, rules(id, decision, "")).refused(t, -32602, "invalid_params", "", "again")
 			}
-			if want := []string{votedByForm("approve", "mia")}; !slices.Equal(w.votes(id), want) {
-				t.Errorf("they say %q", w.votes(id))
-			}
-		})
-	}
-}
-
-// A bundle that lets nobody decide about their own has alice refused who decides about a call of her agent, in whatever era and by
-// whatever client of hers.
-func TestRespondOwn(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			w := newPeople(t, land{change: hasten, files: map[string]string{"bundle.yaml": "allow_trivial: true\n"}})
-			caller := w.plain(era)
-			id := required(t, caller.call("pair", `{"n":1}`)).ID
-			for _, by := range []*visitor{caller, w.as(era, "alice"), w.visitor(era, mcptest.Claims{"client_id": nil})} {
-				if got := by.ask(respondMethod, rules(id, "approve", "")); got.code() != -32602 || got.kind() != "invalid_params" {
-					t.Errorf("%s", got)
-				}
-				unheard(t, by.utters(respondMethod, rules(id, "approve", "")))
-			}
-			if got := w.votes(id); len(got) > 0 {
-				t.Errorf("they say %q", got)
-			}
-		})
-	}
+		}
+		w.voted(id, votedByForm("approve", "mia"))
+	})
 }
 
 // A message of the modern era without an id is held against its headers as one with an id is.
@@ -344,14 +238,12 @@ func TestRespondHeaders(t *testing.T) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
-	bare := `{"jsonrpc":"2.0","method":"` + respondMethod + `","params":` + params + `}`
-	for name, body := range map[string]string{"nothing of the client": bare, "no params": `{"jsonrpc":"2.0","method":"` + respondMethod + `"}`} {
-		if got := mia.send(body, mia.headers(respondMethod, "{}")...); got.status != http.StatusBadRequest {
-			t.Errorf("%s: %s", name, got)
-		}
-	}
-	if got := mia.send(`{"jsonrpc":"2.0","id":null,"method":"`+respondMethod+`","params":`+mia.params(params)+`}`, mia.headers(respondMethod, "{}")...); got.status != http.StatusBadRequest {
-		t.Errorf("the id null: %s", got)
+	for _, body := range []string{
+		`{"jsonrpc":"2.0","method":"` + respondMethod + `","params":` + params + `}`, // nothing of the client
+		`{"jsonrpc":"2.0","method":"` + respondMethod + `"}`,
+		`{"jsonrpc":"2.0","id":null,"method":"` + respondMethod + `","params":` + mia.params(params) + `}`,
+	} {
+		mia.send(body, mia.headers(respondMethod, "{}")...).has(t, http.StatusBadRequest)
 	}
 	// The legacy era wants a session, and its own one.
 	legacy := w.as("legacy", "mia")
@@ -360,68 +252,48 @@ func TestRespondHeaders(t *testing.T) {
 			t.Errorf("session %s: %s", name, got)
 		}
 	}
-	if got := w.votes(id); len(got) > 0 {
-		t.Fatalf("they say %q", got)
-	}
+	w.voted(id)
 	unheard(t, mia.utters(respondMethod, params))
-	if want := []string{votedByForm("approve", "mia")}; !slices.Equal(w.votes(id), want) {
-		t.Errorf("they say %q", w.votes(id))
-	}
+	w.voted(id, votedByForm("approve", "mia"))
 }
 
 // A vote that the PDP has not answered is to be sent again, and counts then.
 func TestRespondPDPAway(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			tap := newWiretap(t)
-			w := newPeople(t, land{before: tap.before, change: hasten, serve: tap.serve})
-			caller, mia := w.plain(era), w.as(era, "mia")
-			id := required(t, caller.call("delegable", `{}`)).ID
-			tap.answers(breaksOff)
-			got := mia.ask(respondMethod, rules(id, "approve", ""))
-			if got.code() != -32603 || got.kind() != "authorization_unavailable" || !strings.Contains(got.text, `"retry_after"`) {
-				t.Errorf("%s", got)
-			}
-			unheard(t, mia.utters(respondMethod, rules(id, "approve", "")))
-			tap.answers(nil)
-			if votes := w.votes(id); len(votes) > 0 {
-				t.Fatalf("they say %q", votes)
-			}
-			responded(t, mia.ask(respondMethod, rules(id, "approve", "")), id, "approved")
-			if got := caller.call("delegable", `{}`); !got.ran() {
-				t.Errorf("%s", got)
-			}
-		})
-	}
+	inEras(t, func(t *testing.T, era string) {
+		tap := newWiretap(t)
+		w := newPeople(t, land{before: tap.before, change: hasten, serve: tap.serve})
+		caller, mia := w.plain(era), w.as(era, "mia")
+		id := required(t, caller.call("delegable", `{}`)).ID
+		tap.answers(breaksOff)
+		got := mia.ask(respondMethod, rules(id, "approve", ""))
+		if got.code() != -32603 || got.kind() != "authorization_unavailable" || !strings.Contains(got.text, `"retry_after"`) {
+			t.Errorf("%s", got)
+		}
+		unheard(t, mia.utters(respondMethod, rules(id, "approve", "")))
+		tap.answers(nil)
+		w.voted(id)
+		responded(t, mia.ask(respondMethod, rules(id, "approve", "")), id, "approved")
+		caller.call("delegable", `{}`).runs(t)
+	})
 }
 
 // A vote is a request as others are: whoever sends too many is refused, and told so, also without an id.
 func TestRespondRates(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			w := newPeople(t, land{change: func(c *mcp.Config) {
-				hasten(c)
-				c.Limits.PerPrincipal.Rate, c.Limits.PerPrincipal.Burst = 0.001, 6
-			}})
-			id := required(t, w.plain(era).call("delegable", `{}`)).ID
-			mia := w.as(era, "mia")
-			mcptest.Until(t, "it is too much", func() bool { return mia.ask(respondMethod, rules("nobody", "approve", "")).kind() == "rate_limited" })
-			if got := mia.ask(respondMethod, rules(id, "approve", "")); got.kind() != "rate_limited" {
-				t.Errorf("%s", got)
-			}
-			if got := mia.utters(respondMethod, rules(id, "approve", "")); got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "" {
-				t.Errorf("%s", got)
-			}
-			if votes := w.votes(id); len(votes) > 0 {
-				t.Errorf("they say %q", votes)
-			}
-			responded(t, w.as(era, "noah").ask(respondMethod, rules(id, "approve", "")), id, "approved")
-		})
-	}
+	inEras(t, func(t *testing.T, era string) {
+		w := newPeople(t, land{change: func(c *mcp.Config) {
+			hasten(c)
+			c.Limits.PerPrincipal.Rate, c.Limits.PerPrincipal.Burst = 0.001, 6
+		}})
+		id := required(t, w.plain(era).call("delegable", `{}`)).ID
+		mia := w.as(era, "mia")
+		mcptest.Until(t, "it is too much", func() bool { return mia.ask(respondMethod, rules("nobody", "approve", "")).kind() == "rate_limited" })
+		if got := mia.ask(respondMethod, rules(id, "approve", "")); got.kind() != "rate_limited" {
+			t.Errorf("%s", got)
+		}
+		mia.utters(respondMethod, rules(id, "approve", "")).has(t, http.StatusTooManyRequests, "Retry-After")
+		w.voted(id)
+		responded(t, w.as(era, "noah").ask(respondMethod, rules(id, "approve", "")), id, "approved")
+	})
 }
 
 // Decisions are counted by how they ended, whether they have an id or not.
@@ -443,26 +315,20 @@ func TestRespondIsCounted(t *testing.T) {
 
 // A gateway that gives everybody one identity, and has no token of anybody, says that nobody decides there.
 func TestRespondWithoutToken(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			w := newPeople(t, land{change: hasten})
-			id := required(t, w.plain(era).call("confirm", `{}`)).ID
-			other := *w.siege
-			other.config.Identity = mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice", ClientID: "agent-release", Issuer: w.issuer.URL}}
-			other.gateway, other.url = other.beside()
-			v := other.stranger(era, "")
-			v.begin()
-			if got := v.ask(respondMethod, rules(id, "approve", ""), "Authorization", ""); got.code() != -32602 || !strings.Contains(got.text, "nobody decides here") {
-				t.Errorf("%s", got)
-			}
-			unheard(t, v.utters(respondMethod, rules(id, "approve", ""), "Authorization", ""))
-			if votes := w.votes(id); len(votes) > 0 {
-				t.Errorf("they say %q", votes)
-			}
-		})
-	}
+	inEras(t, func(t *testing.T, era string) {
+		w := newPeople(t, land{change: hasten})
+		id := required(t, w.plain(era).call("confirm", `{}`)).ID
+		other := *w.siege
+		other.config.Identity = mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice", ClientID: "agent-release", Issuer: w.issuer.URL}}
+		other.gateway, other.url = other.beside()
+		v := other.stranger(era, "")
+		v.begin()
+		if got := v.ask(respondMethod, rules(id, "approve", ""), "Authorization", ""); got.code() != -32602 || !strings.Contains(got.text, "nobody decides here") {
+			t.Errorf("%s", got)
+		}
+		unheard(t, v.utters(respondMethod, rules(id, "approve", ""), "Authorization", ""))
+		w.voted(id)
+	})
 }
 
 // Over the standard streams it is the same, in either era: what has no id is answered nothing.
@@ -489,9 +355,7 @@ func TestRespondStdio(t *testing.T) {
 		} else {
 			l.say(`{"jsonrpc":"2.0",` + text)
 		}
-		if got := <-over; !got.ran() {
-			t.Errorf("%s: %s", name, got)
-		}
+		(<-over).runs(t, name)
 		l.call("8", "free", `{}`) // and nothing was said before
 		if _, got := l.hears(`"id":8`); !got.ran() {
 			t.Errorf("%s: %s", name, got)

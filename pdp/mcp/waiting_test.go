@@ -113,104 +113,100 @@ func (p *panicking) set(does bool) {
 // Who waits beyond what a principal may, or all may together, is refused before anybody is asked. A place comes free by
 // whatever ends a wait.
 func TestWaitingFlood(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			const own, all, flood = 3, 5, 50
-			counts, way := sdkmetric.NewManualReader(), &panicking{}
-			w := newPeople(t, land{
-				change: func(c *mcp.Config) { c.Approvals = mcp.ApprovalsConfig{PerPrincipal: own, Waiting: all} },
-				deps:   mcp.Deps{Transport: way, MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(counts))},
-			})
-			n := 0
-			call := func(v *visitor) *waiter { // each is another call
-				n++
-				return v.waits("second-person", fmt.Sprintf(`{"n":%d}`, n))
-			}
-			fills := func(what string, is int64) {
-				t.Helper()
-				mcptest.Until(t, what, func() bool { return waitingIn(counts) == is })
-			}
-			filed := func() int { return len(w.approvals("")) }
-			tooMany := func(what string, v *visitor) {
-				t.Helper()
-				before := filed()
-				var floods []*waiter
-				for range flood {
-					floods = append(floods, call(v))
-				}
-				for _, one := range floods {
-					if got := <-one.ended; !got.limited() {
-						t.Errorf("%s: %s", what, got)
-					}
-				}
-				if after := filed(); after != before {
-					t.Errorf("%s: people are asked %d times more", what, after-before)
-				}
-			}
-
-			alice, bob := w.visitor(era, nil), w.visitor(era, mcptest.Claims{"sub": "bob"})
-			var waiting []*waiter
-			for range own {
-				waiting = append(waiting, call(alice))
-			}
-			fills("alice has as many as she may", own)
-			tooMany("of alice", alice)
-			if got := alice.call("free", `{}`); !got.ran() { // who waits is in nobody's way
-				t.Errorf("beside them: %s", got)
-			}
-			theirs := []*waiter{call(bob), call(bob)}
-			fills("all have as many as they may", all)
-			tooMany("of all", bob)
-
-			waiting[0].leave()
-			fills("alice has left one", all-1)
-			theirs = append(theirs, call(bob))
-			fills("bob has it", all)
-			tooMany("of all again", alice)
-
-			ids := w.pending("second-person")
-			for _, id := range ids[:own] { // each of alice's, of which she has left one
-				w.approve("mia", id)
-			}
-			for _, one := range waiting[1:] {
-				if got := <-one.ended; !got.ran() {
-					t.Errorf("approved: %s", got)
-				}
-			}
-			fills("what was decided waits no more", own)
-
-			way.set(true)
-			for range all {
-				one := call(alice)
-				<-one.over
-				select {
-				case got := <-one.ended:
-					if got.ran() || got.limited() {
-						t.Errorf("what panicked: %s", got)
-					}
-				default: // its connection was cut
-				}
-			}
-			way.set(false)
-
-			for _, one := range theirs {
-				one.leave()
-			}
-			fills("nobody waits", 0)
-			for range own {
-				call(alice)
-			}
-			fills("alice has all her places again", own)
-			for range all - own {
-				call(bob)
-			}
-			fills("and bob the others", all)
-			tooMany("at last", bob)
-			if forwarded := w.forwarded("second-person"); len(forwarded) != own-1 {
-				t.Errorf("forwarded: %v", forwarded)
-			}
+	inEras(t, func(t *testing.T, era string) {
+		const own, all, flood = 3, 5, 50
+		counts, way := sdkmetric.NewManualReader(), &panicking{}
+		w := newPeople(t, land{
+			change: func(c *mcp.Config) { c.Approvals = mcp.ApprovalsConfig{PerPrincipal: own, Waiting: all} },
+			deps:   mcp.Deps{Transport: way, MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(counts))},
 		})
-	}
+		n := 0
+		call := func(v *visitor) *waiter { // each is another call
+			n++
+			return v.waits("second-person", fmt.Sprintf(`{"n":%d}`, n))
+		}
+		fills := func(what string, is int64) {
+			t.Helper()
+			mcptest.Until(t, what, func() bool { return waitingIn(counts) == is })
+		}
+		filed := func() int { return len(w.approvals("")) }
+		tooMany := func(what string, v *visitor) {
+			t.Helper()
+			before := filed()
+			var floods []*waiter
+			for range flood {
+				floods = append(floods, call(v))
+			}
+			for _, one := range floods {
+				if got := <-one.ended; !got.limited() {
+					t.Errorf("%s: %s", what, got)
+				}
+			}
+			if after := filed(); after != before {
+				t.Errorf("%s: people are asked %d times more", what, after-before)
+			}
+		}
+
+		alice, bob := w.visitor(era, nil), w.visitor(era, mcptest.Claims{"sub": "bob"})
+		var waiting []*waiter
+		for range own {
+			waiting = append(waiting, call(alice))
+		}
+		fills("alice has as many as she may", own)
+		tooMany("of alice", alice)
+		if got := alice.call("free", `{}`); !got.ran() { // who waits is in nobody's way
+			t.Errorf("beside them: %s", got)
+		}
+		theirs := []*waiter{call(bob), call(bob)}
+		fills("all have as many as they may", all)
+		tooMany("of all", bob)
+
+		waiting[0].leave()
+		fills("alice has left one", all-1)
+		theirs = append(theirs, call(bob))
+		fills("bob has it", all)
+		tooMany("of all again", alice)
+
+		ids := w.pending("second-person")
+		for _, id := range ids[:own] { // each of alice's, of which she has left one
+			w.approve("mia", id)
+		}
+		for _, one := range waiting[1:] {
+			if got := <-one.ended; !got.ran() {
+				t.Errorf("approved: %s", got)
+			}
+		}
+		fills("what was decided waits no more", own)
+
+		way.set(true)
+		for range all {
+			one := call(alice)
+			<-one.over
+			select {
+			case got := <-one.ended:
+				if got.ran() || got.limited() {
+					t.Errorf("what panicked: %s", got)
+				}
+			default: // its connection was cut
+			}
+		}
+		way.set(false)
+
+		for _, one := range theirs {
+			one.leave()
+		}
+		fills("nobody waits", 0)
+		for range own {
+			call(alice)
+		}
+		fills("alice has all her places again", own)
+		for range all - own {
+			call(bob)
+		}
+		fills("and bob the others", all)
+		tooMany("at last", bob)
+		if forwarded := w.forwarded("second-person"); len(forwarded) != own-1 {
+			t.Errorf("forwarded: %v", forwarded)
+		}
+	})
 }
