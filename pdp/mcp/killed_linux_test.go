@@ -323,16 +323,30 @@ func TestKilledGateway(t *testing.T) {
 	}
 }
 
-// hasSeen fails unless the server has seen a call just if it should have. It is how often it has.
-func (m *mortals) hasSeen(t *testing.T, name string, c *begunCall, should bool) (seen int) {
+// hasSeen fails unless the server has seen a call so often.
+func (m *mortals) hasSeen(t *testing.T, name string, c *begunCall, seen int) {
 	t.Helper()
-	if should {
-		seen = 1
-	}
 	if got := m.seen(c.marker()); got != seen {
-		t.Fatalf("%s: the server has seen it %d times, and it should be %d", name, got, seen)
+		t.Errorf("%s: the server has seen it %d times, and it should be %d", name, got, seen)
 	}
-	return seen
+}
+
+// once is how often the server has seen a call by a point at which it has, or has not.
+func once(seen bool) int {
+	if seen {
+		return 1
+	}
+	return 0
+}
+
+// comesTo fails unless what comes of a call is of one of these kinds.
+func (c *begunCall) comesTo(t *testing.T, name string, kinds ...string) wasAsked {
+	t.Helper()
+	a := c.next()
+	if !slices.Contains(kinds, a.kind) {
+		t.Errorf("%s: %s, and it should be one of %q", name, a, kinds)
+	}
+	return a
 }
 
 // goesOn has the client answer by the state that it has. It is how often the server must see the call after that.
@@ -343,13 +357,8 @@ func (p killedPoint) goesOn(t *testing.T, name string, c *begunCall) (seen int) 
 		want = roundsRefused
 	}
 	c.answer("accept", c.client)
-	if a := c.next(); a.kind != want {
-		t.Errorf("%s: %s, and it should be %q", name, a, want)
-	}
-	if p.spent {
-		return 0
-	}
-	return 1
+	c.comesTo(t, name, want)
+	return once(!p.spent)
 }
 
 // killsGateway kills the first gateway at a point of a new call, and has the client go on. It is how often people must
@@ -361,9 +370,7 @@ func (m *mortals) killsGateway(t *testing.T, era, by, with string, p killedPoint
 	m.gateways[0].kill()
 	c.killed()
 	if p.by != nil || era == "legacy" {
-		if a := c.next(); a.kind != roundsGone {
-			t.Errorf("%s: of the call that was under way comes %s", name, a)
-		}
+		c.comesTo(t, name, roundsGone)
 	}
 	n := 1
 	if by == "the same gateway" {
@@ -371,7 +378,8 @@ func (m *mortals) killsGateway(t *testing.T, era, by, with string, p killedPoint
 		n = 0
 	}
 	c.client = m.at(n, era, &c.client)
-	seen := m.hasSeen(t, name, c, p.seen)
+	seen := once(p.seen)
+	m.hasSeen(t, name, c, seen)
 	filed = 1
 	if with == "state" {
 		seen += p.goesOn(t, name, c)
@@ -380,35 +388,26 @@ func (m *mortals) killsGateway(t *testing.T, era, by, with string, p killedPoint
 			filed = 2 // R18
 		}
 		c.call()
-		a := c.next()
+		seen++
 		if p.approved && !p.spent {
-			if seen++; a.kind != roundsRan {
-				t.Errorf("%s: %s, and it was agreed to", name, a)
-			}
-		} else if a.kind != roundsForm {
-			t.Errorf("%s: %s, and it should be a form", name, a)
+			c.comesTo(t, name, roundsRan)
 		} else {
+			a := c.comesTo(t, name, roundsForm)
 			if !p.early && (a.approval == c.form.approval) == p.spent {
 				t.Errorf("%s: people are asked anew: %t", name, a.approval != c.form.approval)
 			}
 			c.form = a
 			c.answer("accept", c.client)
-			if seen++; c.next().kind != roundsRan {
-				t.Errorf("%s: it does not run", name)
-			}
+			c.comesTo(t, name, roundsRan)
 		}
 	}
-	if got := m.seen(c.marker()); got != seen {
-		t.Errorf("%s: the server has seen it %d times, and it should be %d", name, got, seen)
-	}
+	m.hasSeen(t, name, c, seen)
 	if !p.early && !p.spent && era == "modern" { // what the client had in hand is worth nothing now
 		old := c.form
 		if a, err := c.client.call(t.Context(), "once", c.arguments, &old, "accept"); err != nil || a.kind != roundsRefused {
 			t.Errorf("%s: the same again: %s, %v", name, a, err)
 		}
-		if got := m.seen(c.marker()); got != seen {
-			t.Errorf("%s: the server has seen it %d times in the end, and it should be %d", name, got, seen)
-		}
+		m.hasSeen(t, name, c, seen)
 	}
 	if by == "a replica" {
 		m.gateways[0].start()
@@ -482,11 +481,10 @@ func (m *mortals) killsPDP(t *testing.T, era, with string, lost bool, p killedPo
 		} else if is && !lost {
 			want = at
 		}
-		if first = c.next(); !slices.Contains(want, first.kind) {
-			t.Errorf("%s: while the PDP is away comes %s, and it should be one of %q", name, first, want)
-		}
+		first = c.comesTo(t, name+", while the PDP is away", want...)
 	}
-	seen := m.hasSeen(t, name, c, ran)
+	seen := once(ran)
+	m.hasSeen(t, name, c, seen)
 	m.pdp.start()
 	filed = 1
 	switch {
@@ -494,9 +492,7 @@ func (m *mortals) killsPDP(t *testing.T, era, with string, lost bool, p killedPo
 		seen += p.goesOn(t, name, c)
 	case p.by == nil && era == "legacy":
 		c.answer("accept", c.client)
-		if a := c.next(); a.kind != roundsRan {
-			t.Errorf("%s: %s, and it should go on waiting", name, a)
-		}
+		c.comesTo(t, name+", which goes on waiting", roundsRan)
 		seen++
 	default:
 		if p.spent {
@@ -512,16 +508,13 @@ func (m *mortals) killsPDP(t *testing.T, era, with string, lost bool, p killedPo
 			}
 		} else if c.form = first; first.kind != roundsForm {
 			t.Errorf("%s: %s, and it should be a form", name, first)
-		} else if c.answer("accept", c.client); true {
-			if a := c.next(); a.kind != roundsRan {
-				t.Errorf("%s: %s, and it should run", name, a)
-			}
+		} else {
+			c.answer("accept", c.client)
+			c.comesTo(t, name, roundsRan)
 		}
 		seen++
 	}
-	if got := m.seen(c.marker()); got != seen {
-		t.Errorf("%s: the server has seen it %d times, and it should be %d", name, got, seen)
-	}
+	m.hasSeen(t, name, c, seen)
 	return filed
 }
 
@@ -556,9 +549,7 @@ func TestKilledReplica(t *testing.T) {
 			m.setting.pdp.drop(beyond, killed != 0)
 			if killed == 0 { // its client comes again; of what gateway 1 has sent nothing passes when it has gone
 				trap.let <- true
-				if a := c.next(); a.kind != roundsGone {
-					t.Errorf("%s: of the call comes %s", name, a)
-				}
+				c.comesTo(t, name, roundsGone)
 				m.gateways[0].start()
 				mcptest.Until(t, "the answer has counted", func() bool {
 					_, open = m.open(c.marker(), roundsApproved)
@@ -567,26 +558,14 @@ func TestKilledReplica(t *testing.T) {
 				c.client = m.at(0, "legacy", &c.client)
 				c.call()
 			} else if m.gateways[1].start(); !p.approved {
-				if m.seen(c.marker()) != 0 {
-					t.Errorf("%s: it was forwarded, and nobody has answered", name)
-				}
+				m.hasSeen(t, name, c, 0)
 				c.answer("accept", m.at(1, "legacy", &c.client))
 			}
-			if a := c.next(); a.kind != roundsRan {
-				t.Errorf("%s: %s, and it should run", name, a)
-			}
-			if got := m.seen(c.marker()); got != 1 {
-				t.Errorf("%s: the server has seen it %d times", name, got)
-			}
+			c.comesTo(t, name, roundsRan)
+			m.hasSeen(t, name, c, 1)
 		}
 	}
-	for _, g := range m.gateways {
-		g.kill()
-	}
-	m.pdp.stop()
-	if got := strings.Count(strings.Join(m.records(), "\n"), `"event":"filed"`); got != 4 {
-		t.Errorf("people were asked %d times, and it should be 4", got)
-	}
+	m.over(4)
 }
 
 // A server that goes away with a call has it once: the gateway never sends it again, and its client is told so. Whether the
@@ -600,27 +579,18 @@ func TestKilledServer(t *testing.T) {
 				continue
 			}
 			name := era + ": " + p.name
-			seen := 0
-			if p.seen {
-				seen = 1
-			}
 			c := m.begin(era, p)
 			c.trap.let <- false
-			if a := c.next(); a.kind != roundsAway {
-				t.Errorf("%s: %s, and the server has gone", name, a)
-			}
+			c.comesTo(t, name, roundsAway)
 			if era == "modern" {
-				if c.answer("accept", c.client); c.next().kind != roundsRefused {
-					t.Errorf("%s: the same again goes on", name)
-				}
+				c.answer("accept", c.client)
+				c.comesTo(t, name+", the same again", roundsRefused)
 			}
 			c.call()
-			if a := c.next(); a.kind != roundsForm || a.approval == c.form.approval {
-				t.Errorf("%s: %s, and people should be asked anew", name, a)
+			if a := c.comesTo(t, name, roundsForm); a.approval == c.form.approval {
+				t.Errorf("%s: people are not asked anew", name)
 			}
-			if got := m.seen(c.marker()); got != seen {
-				t.Errorf("%s: the server has seen it %d times, and it should be %d", name, got, seen)
-			}
+			m.hasSeen(t, name, c, once(p.seen))
 		}
 	}
 }

@@ -398,25 +398,50 @@ func (v *visitor) converse(tool, arguments string, asked func(jsontext.Value) st
 // streamed is converse in the legacy era: what is asked comes by the answer to the call.
 func (v *visitor) streamed(tool, arguments string, asked func(jsontext.Value) string) echo {
 	v.s.t.Helper()
-	answer := v.answerTo(tool, arguments)
+	got, err := v.reads(v.s.t.Context(), tool, arguments, func(id, params jsontext.Value) {
+		v.reply(string(id), asked(params)).has(v.s.t, http.StatusAccepted)
+	})
+	orFail(v.s.t, err)
+	return got
+}
+
+// reads calls a tool in the legacy era, and gives what came until the end. Asked gets each question as it comes.
+func (v *visitor) reads(ctx context.Context, tool, arguments string, asked func(id, params jsontext.Value)) (got echo, err error) {
+	params := `{"name":"` + tool + `","arguments":` + arguments + `}`
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, v.s.url, strings.NewReader(v.text("tools/call", params)))
+	if err != nil {
+		return got, err
+	}
+	for all := range slices.Chunk(v.headers("tools/call", params), 2) {
+		r.Header.Set(all[0], all[1])
+	}
+	answer, err := v.client.Do(r)
+	if err != nil {
+		return got, err
+	}
 	defer func() { _ = answer.Body.Close() }()
 	var text strings.Builder
 	lines := bufio.NewScanner(answer.Body)
+	lines.Buffer(nil, 4<<20)
 	for lines.Scan() {
+		text.WriteString(lines.Text() + "\n")
 		var m struct {
 			ID     jsontext.Value `json:"id"`
 			Method string         `json:"method"`
 			Params jsontext.Value `json:"params"`
 		}
-		text.WriteString(lines.Text() + "\n")
 		data, ok := strings.CutPrefix(lines.Text(), "data: ")
-		if ok && json.Unmarshal([]byte(data), &m) == nil && m.Method == "elicitation/create" {
-			if got := v.reply(string(m.ID), asked(m.Params)); got.status != http.StatusAccepted {
-				v.s.t.Errorf("the answer: %s", got)
-			}
+		if !ok || data == "" {
+			continue
+		}
+		if err := json.Unmarshal([]byte(data), &m); err != nil {
+			return got, err
+		}
+		if m.Method == "elicitation/create" {
+			asked(m.ID, m.Params)
 		}
 	}
-	return readAnswer(answer, []byte(text.String()))
+	return readAnswer(answer, []byte(text.String())), nil
 }
 
 // sdkCalls is a client of the SDK.

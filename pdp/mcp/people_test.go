@@ -513,6 +513,14 @@ func (w *world) voted(id string, want ...string) {
 	}
 }
 
+// onRecord fails unless just these steps of an approval request are on record.
+func (w *world) onRecord(id string, want ...string) {
+	w.t.Helper()
+	if got := w.steps(id); !slices.Equal(got, want) {
+		w.t.Errorf("on record is %q, want %q", got, want)
+	}
+}
+
 // is fails unless an approval request has a status.
 func (w *world) is(id, status string) {
 	w.t.Helper()

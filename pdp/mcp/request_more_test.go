@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -9,8 +10,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
@@ -222,35 +221,19 @@ func TestRequestWithTheBundle(t *testing.T) {
 // What waits is counted, and how it ends.
 func TestRequestCounted(t *testing.T) {
 	t.Parallel()
-	counts := sdkmetric.NewManualReader()
-	a := newAgora(t, land{deps: mcp.Deps{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(counts))}})
-	counted := func(name, outcome string) int64 {
-		var all metricdata.ResourceMetrics
-		orFail(t, counts.Collect(t.Context(), &all))
-		for _, m := range all.ScopeMetrics[0].Metrics {
-			switch data := m.Data.(type) {
-			case metricdata.Gauge[int64]:
-				if m.Name == name {
-					return data.DataPoints[0].Value
-				}
-			case metricdata.Sum[int64]:
-				for _, p := range data.DataPoints {
-					if got, _ := p.Attributes.Value("outcome"); m.Name == name && got.AsString() == outcome {
-						return p.Value
-					}
-				}
-			}
-		}
-		return 0
-	}
+	counts, deps := metered()
+	a := newAgora(t, land{deps: deps})
 	requester := a.restricted("modern", "alice")
 	requester.requests("free", `{"n":1}`)
 	id := requester.requests("free", `{"n":2}`)
-	if got := counted("policy_service.mcp.requested", ""); got != 2 {
+	if got := gaugeIn(counts, "policy_service.mcp.requested"); got != 2 {
 		t.Errorf("%d wait", got)
 	}
 	names(t, "the call", a.user("legacy", "mia").fulfils(id, "restricted", "free", `{"n":2}`), "user/mia", "agent/restricted")
-	if waits, over := counted("policy_service.mcp.requested", ""), counted("policy_service.mcp.fulfilments", "answered"); waits != 1 || over != 1 {
-		t.Errorf("%d wait, %d are fulfilled", waits, over)
+	if got := gaugeIn(counts, "policy_service.mcp.requested"); got != 1 {
+		t.Errorf("%d wait in the end", got)
+	}
+	if got := countedBy(counts, "policy_service.mcp.fulfilments", "outcome"); fmt.Sprint(got) != "map[answered:1]" {
+		t.Errorf("fulfilled are %v", got)
 	}
 }

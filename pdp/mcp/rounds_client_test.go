@@ -1,10 +1,8 @@
 package mcp_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -173,58 +171,20 @@ type waitingCall struct {
 
 // begins calls a tool. What comes of it is said, question by question, until the response or the end of the connection.
 func (a roundsClient) begins(tool, arguments string) *waitingCall {
-	params := `{"name":"` + tool + `","arguments":` + arguments + `}`
 	ctx, cancel := context.WithCancel(a.s.t.Context())
 	w := &waitingCall{said: make(chan wasAsked, 64), cancel: cancel}
 	go func() {
 		defer close(w.said)
-		last := wasAsked{kind: roundsGone}
-		defer func() { w.said <- last }()
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, a.s.url, strings.NewReader(a.text("tools/call", params)))
-		if err != nil {
-			last.text = err.Error()
-			return
+		got, err := a.reads(ctx, tool, arguments, func(id, params jsontext.Value) {
+			q := wasAsked{id: id, text: string(params)}
+			q.kind, q.approval = readQuestion(params)
+			w.said <- q
+		})
+		last := wasAsked{kind: roundsGone, text: fmt.Sprint(err)}
+		if got.finals > 0 {
+			last = readResponse(lastMessage(got.text))
 		}
-		for h := a.headers("tools/call", params); len(h) > 0; h = h[2:] {
-			r.Header.Set(h[0], h[1])
-		}
-		response, err := a.client.Do(r)
-		if err != nil {
-			last.text = err.Error()
-			return
-		}
-		defer func() { _ = response.Body.Close() }()
-		if !strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream") {
-			if text, err := io.ReadAll(response.Body); err == nil {
-				last = readResponse(text)
-			}
-			return
-		}
-		lines := bufio.NewScanner(response.Body)
-		lines.Buffer(nil, 4<<20)
-		for lines.Scan() {
-			data, is := strings.CutPrefix(lines.Text(), "data: ")
-			if !is || data == "" {
-				continue
-			}
-			var m struct {
-				ID     jsontext.Value `json:"id"`
-				Method string         `json:"method"`
-				Params jsontext.Value `json:"params"`
-			}
-			switch err := json.Unmarshal([]byte(data), &m); {
-			case err != nil:
-				last = wasAsked{kind: "unreadable", text: data}
-				return
-			case m.Method == "elicitation/create":
-				q := wasAsked{id: m.ID, text: data}
-				q.kind, q.approval = readQuestion(m.Params)
-				w.said <- q
-			case m.Method == "":
-				last = readResponse([]byte(data))
-				return
-			}
-		}
+		w.said <- last
 	}()
 	return w
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
 	"policy-service/pdp/mcp"
@@ -689,31 +690,9 @@ func TestNoRoundIsAskedThatNobodyApproved(t *testing.T) {
 // beyond is what comes of a call whose server asks once more than it may. Alice agrees, and answers what she is asked.
 func (w *roundsWorld) beyond(tool string, rounds int) wasAsked {
 	w.t.Helper()
-	arguments := fmt.Sprintf(`{"marker":"x","asks":%d}`, rounds+1)
-	client := w.gate[0].client
-	if w.era == "legacy" {
-		call := client.begins(tool, arguments)
-		defer call.cancel()
-		for range rounds + 1 {
-			q, err := call.next()
-			orFail(w.t, err)
-			if q.kind != roundsForm && q.kind != roundsInput {
-				return q
-			}
-			orFail(w.t, client.answer(w.t.Context(), q, "accept", 1))
-		}
-		got, err := call.next()
-		orFail(w.t, err)
-		return got
-	}
-	got, err := client.call(w.t.Context(), tool, arguments, nil, "")
-	orFail(w.t, err)
-	for range rounds + 1 {
-		if got.state == "" {
-			return got
-		}
-		got, err = client.call(w.t.Context(), tool, arguments, &got, "accept")
-		orFail(w.t, err)
-	}
-	return got
+	got := w.gate[0].client.converse(tool, fmt.Sprintf(`{"marker":"x","asks":%d}`, rounds+1), func(params jsontext.Value) string {
+		kind, _ := readQuestion(params)
+		return answerOf(kind, "accept")
+	})
+	return readResponse(lastMessage(got.text))
 }

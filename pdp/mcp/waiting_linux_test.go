@@ -3,8 +3,6 @@ package mcp_test
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -19,44 +17,28 @@ import (
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/pdptest/night"
-	pdpserver "policy-service/pdp/server"
 )
 
 // watchCounter counts who watches the PDP, in front of it.
 type watchCounter struct {
-	url string
-	pdp atomic.Pointer[http.Handler]
+	*wiretap
 
 	mu              sync.Mutex
-	open, most, all int
+	open, most, sum int
 }
 
 func newWatchCounter(t testing.TB) *watchCounter {
-	w := &watchCounter{}
-	front := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet && r.URL.Path == "/access/v1/requests" {
-			w.add(1)
-			defer w.add(-1)
+	w := &watchCounter{wiretap: newWiretap(t)}
+	w.answers(func(rw http.ResponseWriter, r *http.Request, _ []byte) bool {
+		if !watches(r) {
+			return false
 		}
-		(*w.pdp.Load()).ServeHTTP(rw, r)
-	}))
-	t.Cleanup(func() {
-		front.CloseClientConnections()
-		front.Close()
+		w.add(1)
+		defer w.add(-1)
+		w.proxy.ServeHTTP(rw, r)
+		return true
 	})
-	w.url = front.URL
 	return w
-}
-
-// before puts it before a PDP that calls itself by its address.
-func (w *watchCounter) before(pdp string) string {
-	to, err := url.Parse(pdp)
-	if err != nil {
-		panic(err)
-	}
-	proxy := mcptest.Proxy(to)
-	w.pdp.Store(&proxy)
-	return w.url
 }
 
 func (w *watchCounter) add(n int) {
@@ -64,13 +46,13 @@ func (w *watchCounter) add(n int) {
 	defer w.mu.Unlock()
 	w.open += n
 	w.most = max(w.most, w.open)
-	w.all += max(n, 0)
+	w.sum += max(n, 0)
 }
 
 func (w *watchCounter) counts() (open, most, all int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.open, w.most, w.all
+	return w.open, w.most, w.sum
 }
 
 // rss is what a process has of the memory, in bytes.
@@ -117,7 +99,7 @@ func TestWaiting2000(t *testing.T) {
 func waitAtOnce(t *testing.T, many int, measured bool) {
 	const principals = 20
 	seen := newWatchCounter(t)
-	w := newPeople(t, land{before: seen.before, serve: func(c *pdpserver.Config) { c.PublicURL = seen.url }})
+	w := newPeople(t, land{before: seen.before, serve: seen.serve})
 	p := startGateway(t, fmt.Appendf(nil, `listen: 127.0.0.1:0
 resource: %s
 pdp: {url: %q, timeout: 30s, key_file: %q}

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 
+	"go.opentelemetry.io/otel/attribute"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
@@ -89,25 +90,13 @@ func (a echo) limited() bool {
 }
 
 // panicking is a way to the PDP that does not survive to have people asked, while it is set.
-type panicking struct {
-	mu   sync.Mutex
-	does bool
-}
+type panicking struct{ does atomic.Bool }
 
 func (p *panicking) RoundTrip(r *http.Request) (*http.Response, error) {
-	p.mu.Lock()
-	does := p.does
-	p.mu.Unlock()
-	if does && r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/requests") {
+	if p.does.Load() && r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/requests") {
 		panic(http.ErrAbortHandler)
 	}
 	return http.DefaultTransport.RoundTrip(r)
-}
-
-func (p *panicking) set(does bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.does = does
 }
 
 // Who waits beyond what a principal may, or all may together, is refused before anybody is asked. A place comes free by
@@ -178,7 +167,7 @@ func TestWaitingFlood(t *testing.T) {
 		}
 		fills("what was decided waits no more", own)
 
-		way.set(true)
+		way.does.Store(true)
 		for range all {
 			one := call(alice)
 			<-one.over
@@ -190,7 +179,7 @@ func TestWaitingFlood(t *testing.T) {
 			default: // its connection was cut
 			}
 		}
-		way.set(false)
+		way.does.Store(false)
 
 		for _, one := range theirs {
 			one.leave()
@@ -209,4 +198,25 @@ func TestWaitingFlood(t *testing.T) {
 			t.Errorf("forwarded: %v", forwarded)
 		}
 	})
+}
+
+// countedBy is what a gateway has counted, by the values of an attribute.
+func countedBy(counts *sdkmetric.ManualReader, name, by string) map[string]int64 {
+	all, of := metricdata.ResourceMetrics{}, map[string]int64{}
+	if err := counts.Collect(context.Background(), &all); err != nil {
+		return nil
+	}
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			sum, ok := m.Data.(metricdata.Sum[int64])
+			if !ok || m.Name != name {
+				continue
+			}
+			for _, p := range sum.DataPoints {
+				value, _ := p.Attributes.Value(attribute.Key(by))
+				of[value.AsString()] += p.Value
+			}
+		}
+	}
+	return of
 }
