@@ -1,7 +1,6 @@
 package mcp_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -223,17 +222,4 @@ func TestApproveModernExpired(t *testing.T) {
 		w.plain(era).call("confirm", `{}`).runs(t)
 		w.ran("confirm", `{}`)
 	})
-}
-
-// If the PDP is away nothing is approved, whatever the client answers, and nothing goes on.
-func TestApproveModernWithoutPDP(t *testing.T) {
-	t.Parallel()
-	w := newPeople(t, land{change: askedBy(100*time.Millisecond, "form", "wait")})
-	d := w.client("modern").dialogue("confirm", `{}`)
-	orFail(t, w.pdp.Stop(context.Background()))
-	d.answer(d.v, saysYes)
-	if got := d.end(); got.code() != -32603 || !strings.Contains(got.text, "retry_after") {
-		t.Errorf("it came to %s", got)
-	}
-	w.untouched(t)
 }

@@ -129,24 +129,6 @@ func TestRespondValidUntil(t *testing.T) {
 	})
 }
 
-// Somebody decides while alice is shown a form: the call goes on by it, or is denied, and what she answers then changes nothing.
-func TestRespondWhileAsked(t *testing.T) {
-	inEras(t, func(t *testing.T, era string) {
-		w := newPeople(t, land{replicas: 2})
-		for n, decision := range []string{"approve", "deny"} {
-			d := w.client(era).dialogue("delegable", fmt.Sprintf(`{"n":%d}`, n))
-			id := w.asks("delegable")
-			responded(t, w.replicas[1].as("modern", "mia").ask(respondMethod, rules(id, decision, "")), id, map[string]string{"approve": "approved", "deny": "denied"}[decision])
-			if era == "modern" {
-				d.answer(d.v, map[string]string{"approve": saysYes, "deny": saysApprove}[decision])
-			}
-			d.ends([]ending{itRuns, isDenied}[n])
-			w.voted(id, votedByForm(decision, "mia"))
-		}
-		w.ran("delegable", `{"n":0}`)
-	})
-}
-
 // What is not plainly a decision, or whose sender has no say, decides nothing, and says so if it has an id.
 func TestRespondHostile(t *testing.T) {
 	inEras(t, func(t *testing.T, era string) {
