@@ -68,7 +68,8 @@ import (
 //	alice< error -32602 ...                            is the next that she hears; "..." stands for any text
 //	alice header Retry-After: ...                      is a header of what she heard last
 //
-// A client has one thing under way, and any number of others as alice/2>, alice/ear>, ... A request may not be followed by another
+// A client has one thing under way, and any number of others as alice/2>, alice/ear>, ... Over the standard streams
+// alice/ear is there from the beginning, and has what no call brings. A request may not be followed by another
 // of the same label before it has been answered. alice/api> POST /v1/approvals/ASK-1/decision {...} asks the PDP by alice's key.
 // REPEAT(x,5000) in what is sent is a text that often.
 //
@@ -82,7 +83,7 @@ import (
 // A client has the token of a person by its name, with the client agent-release. Otherwise a line says so:
 //
 //	client bot: sub=alice client_id=bot forms mcpx at=2   takes forms and addresses, speaks MCPx, and is at the second gateway
-//	client eve: byhand era=modern capabilities={} token=x  sends no initialize by itself, and so on; client_id= takes a claim away
+//	client eve: byhand era=modern capabilities="roots":{} token=x  sends no initialize by itself, and so on; client_id= takes a claim away
 //
 // # Servers
 //
@@ -212,14 +213,14 @@ func (s *story) write(t *testing.T, file string) {
 		}
 	}
 	var b strings.Builder
-	for n := range len(s.steps) + 1 {
+	for n := range 2 * len(s.steps) {
 		same := true
 		for _, run := range s.runs {
 			same = same && slices.Equal(heard[run][n], heard[s.runs[0]][n])
 		}
 		for _, run := range s.runs {
 			for _, line := range heard[run][n] {
-				if !same && (n == len(s.steps) || s.steps[n].only == "") && !strings.HasPrefix(line, "#") {
+				if !same && (n%2 == 1 || s.steps[n/2].only == "") {
 					line = run + ": " + line
 				}
 				fmt.Fprintln(&b, line)
@@ -249,18 +250,20 @@ type telling struct {
 	names     naming
 	tap       *wiretap
 	questions int
-	at        int
-	heard     [][]string // by step, the lines that should stand there
+	at, last  int        // the step that is told, and the one before it
+	heard     [][]string // by step, the lines that should stand there, and those behind them
+	behind    [][]string
 }
 
-// tell tells the story in a run, and gives the lines that should stand there, by step.
-func (s *story) tell(t *testing.T, run string) [][]string {
-	x := &telling{t: t, of: s, run: run, clients: map[string]*teller{}, servers: map[string]*scripted{}, heard: make([][]string, len(s.steps)+1)}
+// tell tells the story in a run, and gives the lines that should stand there: two texts for each step, its own and what is behind it.
+func (s *story) tell(t *testing.T, run string) (lines [][]string) {
+	x := &telling{t: t, of: s, run: run, clients: map[string]*teller{}, servers: map[string]*scripted{}}
+	x.heard, x.behind = make([][]string, len(s.steps)), make([][]string, len(s.steps))
 	x.era, _, x.stdio = strings.Cut(run, "-")
 	x.settle()
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("it is at: %s\n%s", append(s.steps, step{})[x.at].line, strings.Join(slices.Concat(x.heard...), "\n"))
+			t.Logf("it is at: %s\n%s", s.steps[x.at].line, strings.Join(slices.Concat(x.heard...), "\n"))
 		}
 	})
 	for n, one := range s.steps {
@@ -270,11 +273,11 @@ func (s *story) tell(t *testing.T, run string) [][]string {
 			continue
 		}
 		x.step(one)
+		x.last = n
 		if t.Failed() {
 			return nil
 		}
 	}
-	x.at = len(s.steps)
 	for _, name := range slices.Sorted(maps.Keys(x.clients)) {
 		c := x.clients[name]
 		for _, label := range slices.Sorted(maps.Keys(c.under)) {
@@ -282,7 +285,10 @@ func (s *story) tell(t *testing.T, run string) [][]string {
 		}
 	}
 	x.reached()
-	return x.heard
+	for n := range s.steps {
+		lines = append(lines, x.heard[n], x.behind[n])
+	}
+	return lines
 }
 
 func (x *telling) keep(line string) { x.heard[x.at] = append(x.heard[x.at], line) }
@@ -293,7 +299,7 @@ func (x *telling) unlisted(name, text string) {
 	if !*update {
 		x.t.Errorf("the story does not say:\n%s< %s", name, text)
 	}
-	x.keep(name + "< " + text)
+	x.behind[x.last] = append(x.behind[x.last], strings.TrimRight(name+"< "+text, " "))
 }
 
 // settle starts all that the story needs.
@@ -495,7 +501,8 @@ func (x *telling) client(name string) *teller {
 	}
 	claims := mcptest.Claims{"sub": name}
 	c := &teller{x: x, under: map[string]*hearing{}}
-	era, at, capabilities, token := x.era, 1, "", ""
+	era, at, token := x.era, 1, ""
+	var capabilities []string
 	for _, one := range x.of.steps {
 		rest, ok := strings.CutPrefix(one.text, "client "+name+":")
 		if !ok || one.arrow != "" || !one.of(x.run) {
@@ -504,11 +511,11 @@ func (x *telling) client(name string) *teller {
 		for _, option := range strings.Fields(rest) {
 			switch key, value, _ := strings.Cut(option, "="); key {
 			case "forms":
-				capabilities = `{"elicitation":{"form":{},"url":{}}}`
+				capabilities = append(capabilities, `"elicitation":{"form":{},"url":{}}`)
 			case "mcpx":
-				capabilities = map[string]string{"legacy": `{"experimental":{"io.policy-service/tool-requests":{}}}`, "modern": `{"extensions":{"io.policy-service/tool-requests":{}}}`}[era]
+				capabilities = append(capabilities, map[string]string{"legacy": `"experimental"`, "modern": `"extensions"`}[era]+`:{"io.policy-service/tool-requests":{}}`)
 			case "capabilities":
-				capabilities = value
+				capabilities = append(capabilities, value)
 			case "byhand":
 				c.byHand = true
 			case "era":
@@ -527,7 +534,7 @@ func (x *telling) client(name string) *teller {
 	}
 	s := x.replicas[at-1]
 	c.visitor = s.stranger(era, cmp.Or(token, x.issuer.Token(x.t, claims)))
-	c.capabilities = cmp.Or(capabilities, "{}")
+	c.capabilities = "{" + strings.Join(capabilities, ",") + "}"
 	x.clients[name] = c
 	if x.stdio {
 		c.pipes(claims)
@@ -544,6 +551,9 @@ func (x *telling) client(name string) *teller {
 	return c
 }
 
+// ofNoCall is what a client hears over the standard streams that no call brings.
+var ofNoCall = regexp.MustCompile(`^\{"jsonrpc":"2.0","method":"notifications/(?:welcome|tool|resource|prompt|authorization|subscriptions)`)
+
 // pipes gives the client a gateway of its own over the standard streams.
 func (c *teller) pipes(claims mcptest.Claims) {
 	other := *c.s
@@ -556,11 +566,17 @@ func (c *teller) pipes(claims mcptest.Claims) {
 	g, _ := other.beside()
 	in, out := pipes(c.x.t, g)
 	c.says, c.lines = in, &hearing{items: make(chan heardItem, 1024), listen: true}
+	ear := &hearing{items: make(chan heardItem, 1024), listen: true}
+	c.under["ear"] = ear
 	go func() {
 		lines := bufio.NewScanner(out)
 		lines.Buffer(nil, 64<<20)
 		for lines.Scan() {
-			c.lines.items <- heardItem{status: http.StatusOK, raw: lines.Text(), text: lines.Text()}
+			to, text := c.lines, lines.Text()
+			if ofNoCall.MatchString(text) {
+				to = ear
+			}
+			to.items <- heardItem{status: http.StatusOK, raw: text, text: text}
 		}
 		c.lines.items <- heardItem{over: true}
 	}()
@@ -621,6 +637,10 @@ func (c *teller) requests(h *hearing, verb, to, body string, headers []string) {
 				if data, ok := strings.CutPrefix(line, "data: "); ok {
 					item.text += data
 				}
+			}
+			if len(event) == 1 && strings.HasPrefix(event[0], ":") { // it is alive
+				event = nil
+				continue
 			}
 			event = nil
 			if item.text != "" || c.x.of.bytes {
@@ -711,6 +731,10 @@ func (c *teller) is() string {
 // asksFor sends a request of a method.
 func (c *teller) asksFor(h *hearing, method, params string, more []string) {
 	body := c.text(method, params)
+	if own, has := strings.CutPrefix(c.params("{}"), `{"_meta":{`); has && strings.Contains(params, `"_meta":{`) {
+		id := strconv.FormatInt(c.id.Load(), 10)
+		body = `{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":` + strings.Replace(params, `"_meta":{`, `"_meta":{`+strings.TrimSuffix(own, "}}")+",", 1) + `}`
+	}
 	h.method, h.params, h.id = method, params, strconv.FormatInt(c.id.Load(), 10)
 	c.sends(body, h, append(c.headers(method, params), more...)...)
 }
@@ -774,6 +798,9 @@ func (c *teller) take(h *hearing) heardItem {
 		case item := <-h.items:
 			if item.header != nil {
 				h.header = item.header
+				if h.method == "initialize" {
+					c.session = item.header.Get("Mcp-Session-Id")
+				}
 				if !c.x.of.bytes {
 					continue
 				}
@@ -926,6 +953,9 @@ func without(object jsontext.Value, names ...string) string {
 func (x *telling) finish(c *teller, label string) {
 	x.t.Helper()
 	h := c.under[label]
+	if *update {
+		defer x.reached()
+	}
 	if h == nil {
 		return
 	}
@@ -946,9 +976,6 @@ func (x *telling) finish(c *teller, label string) {
 		}
 		x.unlisted(name, forms[0])
 	}
-	if *update {
-		x.reached()
-	}
 }
 
 // scripted is a server of a story.
@@ -962,8 +989,9 @@ type scripted struct {
 	mu      sync.Mutex
 	held    []heldCall
 	streams []*mcptest.Call
-	seen    int  // of what the recorder got, how much was looked at
-	rest    bool // what else comes is not looked at
+	seen    int           // of what the recorder got, how much is in came
+	came    []mcptest.Got // what no step has looked at
+	rest    bool          // what else comes is not looked at
 }
 
 // serverRule is what a server says to a request of a method, about something if that has a name.
@@ -1044,6 +1072,9 @@ func (s *scripted) handle(c *mcptest.Call) bool {
 				select {
 				case <-held.answered:
 				case <-c.Context.Done():
+					s.mu.Lock()
+					s.held = slices.DeleteFunc(s.held, func(one heldCall) bool { return one.answered == held.answered })
+					s.mu.Unlock()
 				}
 				continue
 			}
@@ -1129,32 +1160,43 @@ func (s *scripted) say(label, text string) {
 	}
 }
 
-// next is the next that reached the server, in all forms in which a story may have it; none if nothing has.
-func (s *scripted) next() (forms []string) {
-	for all := s.rec.Got(); s.seen < len(all); {
-		g := all[s.seen]
-		s.seen++
-		if s.x.of.bytes {
-			return []string{s.x.names.name(bytesOf(g))}
-		}
-		if !slices.ContainsFunc(s.rec.Executed(), func(one mcptest.Got) bool { return string(one.Body) == string(g.Body) }) {
-			continue
-		}
-		if g.Method == "" {
-			return []string{s.x.names.name(string(g.Body))}
-		}
-		return []string{
-			s.x.names.name(strings.TrimSpace(g.Method + " " + without(g.Params, "_meta"))),
-			s.x.names.name(g.Method + " " + string(g.Params)), s.x.names.name(string(g.Body)),
-		}
+// next is the next that reached the server, in all forms in which a story may have it; none if nothing has. What opens a stream
+// comes beside the rest.
+func (s *scripted) next(streams bool) (forms []string) {
+	all := s.rec.Got()
+	s.came, s.seen = append(s.came, all[s.seen:]...), len(all)
+	at := slices.IndexFunc(s.came, func(g mcptest.Got) bool { return opensStream(g) == streams })
+	if at < 0 {
+		return nil
 	}
-	return nil
+	g := s.came[at]
+	s.came = slices.Delete(s.came, at, at+1)
+	switch {
+	case s.x.of.bytes:
+		return []string{s.x.names.name(bytesOf(g))}
+	case !slices.ContainsFunc(s.rec.Executed(), func(one mcptest.Got) bool { return string(one.Body) == string(g.Body) }):
+		return s.next(streams)
+	case g.Method == "":
+		return []string{s.x.names.name(string(g.Body))}
+	}
+	return []string{
+		s.x.names.name(strings.TrimSpace(g.Method + " " + without(g.Params, "_meta"))),
+		s.x.names.name(g.Method + " " + string(g.Params)), s.x.names.name(string(g.Body)),
+	}
 }
+
+func opensStream(g mcptest.Got) bool {
+	return g.Verb == http.MethodGet || g.Method == "subscriptions/listen"
+}
+
+// ownID is the id of a request of the gateway's own; those that begin at once may come in either order.
+var ownID = regexp.MustCompile(`(^\{"jsonrpc":"2.0","id":|"requestId":)\d+`)
 
 // bytesOf is all that came, but for what is no news.
 func bytesOf(g mcptest.Got) string {
+	body := ownID.ReplaceAllString(string(g.Body), "${1}N")
 	if g.Over == "stdio" {
-		return string(g.Body)
+		return body
 	}
 	var b strings.Builder
 	b.WriteString(g.Verb)
@@ -1163,7 +1205,7 @@ func bytesOf(g mcptest.Got) string {
 			fmt.Fprintf(&b, " | %s: %s", name, strings.Join(g.Header[name], ", "))
 		}
 	}
-	return strings.TrimSpace(b.String() + " " + string(g.Body))
+	return strings.TrimSpace(b.String() + " " + body)
 }
 
 // label is the name that a server has in the story.
@@ -1173,12 +1215,19 @@ func (x *telling) label(server string) string { return cmp.Or(server, "server") 
 func (x *telling) reached() {
 	x.t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(x.servers)) {
-		for s := x.servers[name]; !s.rest; {
-			forms := s.next()
-			if forms == nil {
-				break
+		s := x.servers[name]
+		for _, streams := range []bool{false, true} {
+			label := x.label(name)
+			if streams {
+				label += "/stream"
 			}
-			x.unlisted(x.label(name), forms[0])
+			for !s.rest {
+				forms := s.next(streams)
+				if forms == nil {
+					break
+				}
+				x.unlisted(label, forms[0])
+			}
 		}
 	}
 }
@@ -1207,7 +1256,7 @@ func (x *telling) step(one step) {
 	case server != nil:
 		var forms []string
 		mcptest.Until(x.t, "something reaches the server", func() bool {
-			forms = server.next()
+			forms = server.next(one.label == "stream")
 			return forms != nil
 		})
 		x.compare(one, forms)
@@ -1217,6 +1266,10 @@ func (x *telling) step(one step) {
 			x.t.Fatalf("%s has said nothing", one.line)
 		}
 		forms := c.hears(c.under[one.label])
+		for *update && one.text == "" && len(forms) == 1 && !strings.Contains(forms[0], "{") { // it is no message
+			x.keep(one.line + " " + forms[0])
+			forms = c.hears(c.under[one.label])
+		}
 		if forms == nil {
 			forms = []string{"nothing"}
 		}
