@@ -27,6 +27,8 @@ type Answer struct {
 	// Outcome counts the request.
 	Outcome string
 	refusal *ask.Refusal // nil if the request is not refused
+	// read is set if the refusal is a result already, to which more may have been added.
+	read bool
 }
 
 func (a *Answer) Error() string {
@@ -65,8 +67,8 @@ func (x *Call) says(result jsontext.Value) rpc.Message {
 
 // readable is the answer as its client reads it: where the operator wants that, the refusal of a call is a result, for models.
 func (x *Call) readable(a *Answer) *Answer {
-	if r := a.refusal; r != nil && x.g.o.DenialsAsResults && x.request.Method == "tools/call" && slices.Contains(readables, r.Kind) {
-		return &Answer{x.says(toolError(cmp.Or(r.Words, r.Message)).Value()), http.StatusOK, a.Outcome, r}
+	if r := a.refusal; r != nil && !a.read && x.g.o.DenialsAsResults && x.request.Method == "tools/call" && slices.Contains(readables, r.Kind) {
+		return &Answer{x.says(toolError(cmp.Or(r.Words, r.Message)).Value()), http.StatusOK, a.Outcome, r, true}
 	}
 	return a
 }

@@ -159,6 +159,8 @@ func (r *relay) asked(ctx context.Context, m rpc.Message) (waits *rpc.Message, r
 		no = &unasked{why: "nothing is asked while the result is to be changed"}
 	case x.client.era == era.Modern && !era.TakesInput(x.request.Method):
 		no = &unasked{why: "a client of its revision is asked nothing during " + x.request.Method}
+	case lists[x.request.Method].id != "" && goesOn(x.permit).Continues != nil: // the response would leave by another permit than the one of now
+		no = &unasked{why: "nothing is asked during " + x.request.Method + ", which people have approved"}
 	case x.fulfils != nil: // it would come back to the other, in the result
 		no = &unasked{why: "nothing is asked while a request of somebody else is fulfilled"}
 	}
