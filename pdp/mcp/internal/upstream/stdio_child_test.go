@@ -114,6 +114,12 @@ const discovered = `{"supportedVersions":["2026-07-28"],"capabilities":{}}`
 func greetOddly(kind string, id json.RawMessage) {
 	switch kind {
 	case "silent", "silent-refuses":
+	case "silent-chatty":
+		go func() {
+			for range time.Tick(100 * time.Millisecond) {
+				say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"I am busy"}}`)
+			}
+		}()
 	case "exits":
 		os.Exit(0)
 	case "no-id":

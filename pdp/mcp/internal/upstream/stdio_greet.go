@@ -92,8 +92,7 @@ func (s *childSession) discover(ctx context.Context, c Client) (late *childStrea
 	if err != nil {
 		return nil, err
 	}
-	question.patience = s.o.Probe
-	m, err := response(question, s.o.Dropped)
+	m, err := s.soon(question)
 	e := (*Error)(nil)
 	switch {
 	case err == nil:
@@ -104,6 +103,21 @@ func (s *childSession) discover(ctx context.Context, c Client) (late *childStrea
 		return nil, errOtherEra
 	}
 	return nil, err
+}
+
+// soon is the response to a question, or errSlow once Probe is over, however much else the server says meanwhile.
+func (s *childSession) soon(question *childStream) (rpc.Message, error) {
+	until := time.Now().Add(s.o.Probe)
+	for {
+		if question.patience = time.Until(until); question.patience <= 0 {
+			return rpc.Message{}, errSlow
+		}
+		m, err := question.Next()
+		if err != nil || m.IsResponse() {
+			return m, err
+		}
+		s.o.Dropped(DropEarly)
+	}
 }
 
 // isModern begins the session if m, an answer to server/discover, is that of a server of the modern era.

@@ -23,6 +23,7 @@ func TestCommandGreeting(t *testing.T) {
 	}{
 		{"raw", nil, "legacy"},
 		{"silent", nil, "legacy"},
+		{"silent-chatty", nil, "legacy"},
 		{"exits", nil, "legacy"},
 		{"no-id", nil, "legacy"},
 		{"html", nil, "legacy"},
