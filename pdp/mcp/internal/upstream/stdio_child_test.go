@@ -144,6 +144,8 @@ func greetOddly(kind string, id json.RawMessage) {
 func initializeOddly(kind string, id json.RawMessage, line string) {
 	version := "2025-11-25"
 	switch kind {
+	case "mute":
+		return
 	case "silent-refuses": // it was only slow, and is modern
 		say(`{"jsonrpc":"2.0","id":1,"result":%s}`, discovered)
 		fallthrough

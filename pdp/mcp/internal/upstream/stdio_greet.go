@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -102,7 +103,7 @@ func (s *childSession) discover(ctx context.Context, c Client) (late *childStrea
 	case errors.As(err, &e) && !e.Gone && ctx.Err() == nil: // an answer, if not one that can be read
 		return nil, errOtherEra
 	}
-	return nil, err
+	return nil, fmt.Errorf("server/discover: %w", err)
 }
 
 // soon is the response to a question, or errSlow once Probe is over, however much else the server says meanwhile.
@@ -137,7 +138,7 @@ func (s *childSession) initialize(ctx context.Context, c Client) error {
 	}
 	m, err := response(question, s.o.Dropped)
 	if err != nil {
-		return err
+		return fmt.Errorf("initialize: %w", err)
 	}
 	if _, err := initialized(m); err != nil {
 		return err

@@ -70,6 +70,25 @@ func TestCommandGreeting(t *testing.T) {
 	}
 }
 
+// An operator reads at which step a program gave no answer.
+func TestCommandNamesTheSilentStep(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		kind, step string
+		era        era.Era
+	}{
+		{"mute", "initialize: ", era.Legacy},
+		{"silent", "server/discover: ", era.Modern},
+	} {
+		u := newChild(t, c.kind, func(o *upstream.CommandOptions) { o.Eras, o.Timeout = []era.Era{c.era}, 2*time.Second })
+		_, err := u.Open(t.Context(), upstream.Client{Principal: "alice"})
+		var e *upstream.Error
+		if !errors.As(err, &e) || !strings.HasPrefix(err.Error(), c.step) {
+			t.Errorf("%s: %v", c.kind, err)
+		}
+	}
+}
+
 // TestCommandKeepsWhatComesAtOnce has a server ask before anybody can listen.
 func TestCommandKeepsWhatComesAtOnce(t *testing.T) {
 	var log syncBuffer
