@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -70,9 +71,9 @@ func (a *Asker) speaks(p *identity.Principal) (s speaker, err error) {
 }
 
 // text is a text as it stands in a question: it was read strictly before, from a token or a definition, or is a digest in
-// Base64.
+// Base64. One that is not UTF-8 all the same stands there with marks in it: a policy never misses the member.
 func text(s string) evaluation.Value {
-	v, _ := evaluation.Text(s)
+	v, _ := evaluation.Text(strings.ToValidUTF8(s, "\uFFFD"))
 	return v
 }
 
