@@ -13,7 +13,8 @@ import (
 // server that does not read. The lock of the session guards add.
 type outbox struct {
 	lines chan *outLine
-	size  atomic.Int64 // of the lines that are not taken out
+	// count and size are those of the lines that are not taken out.
+	count, size atomic.Int64
 }
 
 // outLine is a line on its way.
@@ -28,17 +29,21 @@ const (
 	mostLines     = 128
 	mostOwnLines  = mostLines / 2
 	mostLineBytes = 4 << 20 // one line may be larger
+	// Callers take lines back while a server does not read: the writer skips so many at most.
+	mostWithdrawn = 8 * mostLines
 )
 
-func newOutbox() *outbox { return &outbox{lines: make(chan *outLine, mostLines)} }
+func newOutbox() *outbox { return &outbox{lines: make(chan *outLine, mostLines+mostWithdrawn)} }
 
 // add adds a message. It returns nil if too much waits.
-func (o *outbox) add(m rpc.Message, most int) *outLine {
+func (o *outbox) add(m rpc.Message, most int64) *outLine {
 	l := &outLine{text: rpc.AppendLine(nil, m), written: make(chan struct{})}
 	size := int64(len(l.text))
-	if len(o.lines) >= most || len(o.lines) > 0 && o.size.Load()+size > mostLineBytes {
+	count := o.count.Load()
+	if count >= most || count > 0 && o.size.Load()+size > mostLineBytes || len(o.lines) == cap(o.lines) {
 		return nil
 	}
+	o.count.Add(1)
 	o.size.Add(size)
 	o.lines <- l
 	return l
@@ -48,12 +53,13 @@ func (o *outbox) add(m rpc.Message, most int) *outLine {
 func (o *outbox) take(l *outLine) (ok bool) {
 	ok = l.taken.CompareAndSwap(false, true)
 	if ok {
+		o.count.Add(-1)
 		o.size.Add(-int64(len(l.text)))
 	}
 	return ok
 }
 
-// withdraw takes a line back. Its place stays taken until the writer comes to it; its bytes go at once.
+// withdraw takes a line back: there is room for another. The writer skips it.
 func (o *outbox) withdraw(l *outLine) (ok bool) {
 	if ok = o.take(l); ok {
 		l.text = nil
