@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"policy-service/evaluation"
@@ -14,6 +16,8 @@ import (
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/mcptest"
+	"policy-service/pdp/pdptest/lies"
 )
 
 const plainTool = `{"name":"a","inputSchema":{}}`
@@ -303,7 +307,8 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// Items that the PDP answers oddly, in a list that is one otherwise.
+// A list is an error, neither shorter nor wider, whatever the PDP says wrong: to all questions, to the one there is, to one beside
+// an honest answer, and to the two of a call. The exception is an item whose question it does not take: that is hidden.
 func TestListLies(t *testing.T) {
 	t.Parallel()
 	const yes, no = `{"decision":false,"context":{"possible":true}}`, `{"decision":false,"context":{"possible":false}}`
@@ -331,6 +336,39 @@ func TestListLies(t *testing.T) {
 		keep, refusal := s.Filter(t.Context(), request(alice(t), "tools/list", ``), listed)
 		if got := fmt.Sprint(keep); want != "" && got != want || (refusal != nil) != (want == "") {
 			t.Errorf("%s: %v, %+v", body, keep, refusal)
+		}
+	}
+	var said atomic.Value
+	liar := mcptest.NewLiar(t, "http://127.0.0.1:0", func(int64) string { return said.Load().(string) })
+	s := stub(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"evaluations":[`+yes+`,`+said.Load().(string)+`]}`)
+	})
+	of := func(n int) []ask.Item {
+		return []ask.Item{{Tool: s.tool(plainTool, nil)}, {Tool: s.tool(sepTool, nil)}}[:n]
+	}
+	for name, body := range lies.Bodies {
+		said.Store(lies.InShape(body, "decision", "allow"))
+		keep, refusal := s.Filter(t.Context(), request(alice(t), "tools/list", ``), of(2))
+		if hidden := name == "error in context"; hidden != (refusal == nil) || hidden != slices.Equal(keep, []bool{true, false}) {
+			t.Errorf("%s, of one item: %v, %+v", name, keep, refusal)
+		}
+	}
+	s.before(liar.URL)
+	declared := s.call(alice(t), s.tool(declares("a", `{"evaluation":{"action":{"name":"x"},"resource":{"type":"x","id":"1"}}}`), nil), `{}`)
+	for _, lie := range mcptest.Lies() {
+		if lie == "connection: hangs" || lie == "connection: drips" {
+			continue // their five seconds each are TestLyingPDP's
+		}
+		said.Store(lie)
+		for n := 1; n <= 2; n++ {
+			keep, refusal := s.Filter(t.Context(), request(alice(t), "tools/list", ``), of(n))
+			if hidden := lie == "body: error in context"; hidden != (refusal == nil) || slices.Contains(keep, true) || !hidden && keep != nil {
+				t.Errorf("%s, of %d items: %v, %+v", lie, n, keep, refusal)
+			}
+		}
+		if got, refusal := s.outcome(declared); refusal == nil {
+			t.Errorf("%s, of a declared mapping: %s", lie, got)
 		}
 	}
 }
