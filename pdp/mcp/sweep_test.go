@@ -33,15 +33,18 @@ func sweep(t *testing.T, over, server, era string) {
 	orFail(t, os.WriteFile(secret, []byte("Bearer "+mark("credential")), 0o600))
 	touched := filepath.Join(t.TempDir(), "touched")
 	odd := []string{"$(touch " + touched + ")", "`touch " + touched + "`", "; touch " + touched, "| touch " + touched, "&& touch " + touched, "> " + touched, "*", "~", "$HOME", "a\nb", `'"\`, ""}
+	counts, deps := metered()
 	s := newSiege(t, camp{
-		program: over == "stdio",
+		program: over == "stdio", deps: deps,
 		answers: mcptest.Answers{Eras: []string{server}, Handle: func(c *mcptest.Call) bool {
 			if c.Method != "tools/call" {
 				return false
 			}
 			switch {
 			case strings.Contains(string(c.Params), "fails"):
-				c.Error(`{"code":-32000,"message":"it failed"}`)
+				c.Error(`{"code":-32000,"message":"it failed: Bearer ` + mark("credential") + `"}`)
+			case strings.Contains(string(c.Params), mark("argument")):
+				c.Result(`{"content":[{"type":"text","text":"ran by Bearer ` + mark("credential") + `"}]}`)
 			case strings.Contains(string(c.Params), "breaks"):
 				c.Raw(http.StatusInternalServerError, "text/plain", "it breaks: "+mark("trace")+"\n")
 			default:
@@ -83,7 +86,7 @@ func sweep(t *testing.T, over, server, era string) {
 			continue // a program that writes no JSON is held to in its own tests
 		}
 		got := v.send(v.text("tools/call", params), append(v.headers("tools/call", params), headers...)...)
-		if got.ran() != (n == 0) {
+		if got.ran() != (n == 0) || strings.Contains(got.text, "[masked]") != (n < 2) {
 			t.Errorf("call %d: %s", n, got)
 		}
 	}
@@ -99,6 +102,9 @@ func sweep(t *testing.T, over, server, era string) {
 		if s.rec.Saw(mark(of)) == "" {
 			t.Errorf("%s did not reach the server", of)
 		}
+	}
+	if masked := countedBy(counts, "policy_service.mcp.masked", "server"); len(masked) != 1 || masked["rec"] != 2 {
+		t.Errorf("masked: %v", masked)
 	}
 	if t.Failed() {
 		t.Log(s.logs)
