@@ -46,16 +46,6 @@ func elicitationOf(t testing.TB, params jsontext.Value) (e elicitation) {
 	return e
 }
 
-// fields are the names of the fields of a form, sorted.
-func (e elicitation) fields() string {
-	var names []string
-	for name := range e.RequestedSchema.Properties {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return strings.Join(names, " ")
-}
-
 // The fifth: who was asked by which way, what they said and that it was used stands in the log, in its order, and so does what
 // they were shown.
 func TestPeopleAreOnRecord(t *testing.T) {
