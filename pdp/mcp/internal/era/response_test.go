@@ -26,6 +26,8 @@ func TestResults(t *testing.T) {
 		{"bytes stay", "tools/call", modern, modern, `{ "resultType" : "complete", "content" : [ ] }`, same},
 		{"members stay", "tools/call", legacy, modern, `{ "content" : [ {"x" : 1.0} ] , "\u0078":"\u00e9", "é":-0, "":null, "a.b/c":9007199254740993, "contents2":{ "resultType":"x", "inputRequests":{} } }`,
 			`{"content":[ {"x" : 1.0} ],"\u0078":"\u00e9","é":-0,"":null,"a.b/c":9007199254740993,"contents2":{ "resultType":"x", "inputRequests":{} },"resultType":"complete"}`},
+		{"members stay", "tools/list", legacy, modern, `{"tools":[ {"name" : "a","x":1.0} ],"\u0078":"\u00e9","nextCursor":"c"}`,
+			`{"tools":[ {"name" : "a","x":1.0} ],"\u0078":"\u00e9","nextCursor":"c","resultType":"complete","ttlMs":0,"cacheScope":"private"}`},
 		{"members stay", "x/y", modern, legacy, `{"resultType":"complete","\u0078":"\u00e9\/","é":-0,"":null,"a.b/c":1e2}`, `{"\u0078":"\u00e9\/","é":-0,"":null,"a.b/c":1e2}`},
 		{"members stay", "tools/call", modern, legacy, `{"resultType":"complete","content" : [ {"x" : 1.0} ],"y":2}`,
 			`{"content":[ {"x" : 1.0} ],"y":2}`},
@@ -87,6 +89,12 @@ func TestResults(t *testing.T) {
 			}
 			if again := era.Response(c.method, got, c.to, c.to); got.Result != nil && c.what != "to be continued" && string(again.Result) != string(got.Result) {
 				t.Errorf("a client of the same era gets %s for %s", again.Result, got.Result)
+			}
+			if c.what == "members stay" { // and come back
+				back := era.Response(c.method, got, c.to, c.from)
+				if there := era.Response(c.method, back, c.from, c.to); string(there.Result) != string(got.Result) {
+					t.Errorf("%s became %s and then %s", got.Result, back.Result, there.Result)
+				}
 			}
 		})
 	}
