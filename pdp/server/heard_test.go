@@ -388,3 +388,27 @@ func TestHeardNotificationsAreOfAGatewayAndItsPerson(t *testing.T) {
 		t.Errorf("another gateway reads %d %s", status, text)
 	}
 }
+
+// A page of many approval requests on which another person has voted is put on record at once. `.ci/race` looks on.
+func TestHeardManyNotificationsAtOnce(t *testing.T) {
+	t.Parallel()
+	r := openRelays(t, votesFiles("obligations.yaml", "\ntwice: {type: approval_required, properties: {template: any, quorum: 2}}\n",
+		"a.cedar", `@id("twice") @obligation("twice") permit(principal, action == Action::"tool.invoke", resource == tool::"twice");`),
+		func(config *server.Config) { config.Approvals.NewPerMinutePerSubject = 1000 })
+	his, zoes := r.beside("noah", forGateway, "agent/desk"), r.beside("zoe", forGateway, "agent/desk")
+	var want []string
+	for n := range 20 {
+		id := r.files("gw", "twice", n)
+		body := `{"authorizationId":"` + id + `","decision":"approve"}`
+		if status, text := r.do("gw", "POST", "/v1/approvals/"+id+"/response", body, zoes...); status != 200 {
+			t.Fatalf("zoe approves: %d %s", status, text)
+		}
+		want = append(want, id)
+	}
+	ids, _ := r.tells("", his)
+	slices.Sort(ids)
+	slices.Sort(want)
+	if !slices.Equal(ids, want) {
+		t.Errorf("he is told %q, want %q", ids, want)
+	}
+}

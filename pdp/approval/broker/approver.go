@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
@@ -53,7 +54,9 @@ func (b *Broker) See(ctx context.Context, caller auth.Caller, id string) (Seen, 
 // one request, and no longer than one look of a request that waits.
 type approver struct {
 	*Broker
-	caller    auth.Caller
+	caller auth.Caller
+	// mu guards reviewers: the offers of a list are made at once.
+	mu        sync.Mutex
 	reviewers map[reviewerOf]*pdp.Reviewer
 }
 
@@ -77,7 +80,7 @@ func voterOf(v approval.Vote) (voter, error) {
 }
 
 func (b *Broker) approver(caller auth.Caller) *approver {
-	return &approver{b, caller, map[reviewerOf]*pdp.Reviewer{}}
+	return &approver{Broker: b, caller: caller, reviewers: map[reviewerOf]*pdp.Reviewer{}}
 }
 
 // samePerson reports whether two names are names of one person. If that cannot be said, they are.
@@ -210,6 +213,8 @@ func reviewed(a approval.Approval) pdp.Reviewed {
 
 func (v *approver) reviewer(tenant string, who voter) (*pdp.Reviewer, error) {
 	key := reviewerOf{tenant, who}
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	if known := v.reviewers[key]; known != nil {
 		return known, nil
 	}
