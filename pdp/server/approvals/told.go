@@ -47,17 +47,12 @@ func (a *Approvals) notifications(c echo.Context, r door.Admitted) error {
 		return err
 	}
 	got := toTell{Items: []wire.Message{}, Cursor: list.Cursor, More: list.More}
-	offers, err := a.offer(ctx, r.Caller, list.Seen)
+	offers, err := a.offer(ctx, r.Caller, a.readable(ctx, list.Seen))
 	if err != nil {
 		return err
 	}
 	for _, one := range offers {
-		call, err := toolCallOf(one.Approval)
-		if err != nil { // it would keep all others from the person
-			a.Door.Options.Log.ErrorContext(ctx, "an approval request cannot be shown", "approval", one.Approval.ID, "error", err)
-			continue
-		}
-		got.Items = append(got.Items, call.Notification())
+		got.Items = append(got.Items, one.call.Notification())
 	}
 	answer := answerOf(got, true)
 	answer.fresh = true
@@ -74,11 +69,30 @@ func (a *Approvals) toTell(ctx context.Context, r door.Admitted, limit int) (bro
 	return a.Broker.ToTell(ctx, r.Caller, r.Tenant, r.Given["after"], limit, turn.GoOn)
 }
 
+// offer is an approval request that a person may be offered, and the call that waits for it.
+type offer struct {
+	broker.Seen
+	call wire.Call
+}
+
+// readable are the approval requests that can be shown. Nothing else is offered, and none keeps the others from the person.
+func (a *Approvals) readable(ctx context.Context, all []broker.Seen) (offers []offer) {
+	for _, one := range all {
+		call, err := toolCallOf(one.Approval)
+		if err != nil {
+			a.Door.Options.Log.ErrorContext(ctx, "an approval request cannot be shown", "approval", one.Approval.ID, "error", err)
+			continue
+		}
+		offers = append(offers, offer{one, call})
+	}
+	return offers
+}
+
 // offersAtOnce is how many offers of a list are put on record at once. Each waits for the disk.
 const offersAtOnce = 16
 
 // offer puts on record that a person is offered approval requests, and returns those that they can still answer.
-func (a *Approvals) offer(ctx context.Context, person auth.Caller, all []broker.Seen) (offers []broker.Seen, err error) {
+func (a *Approvals) offer(ctx context.Context, person auth.Caller, all []offer) (offers []offer, err error) {
 	var recording errgroup.Group
 	recording.SetLimit(offersAtOnce)
 	over := make([]bool, len(all))
