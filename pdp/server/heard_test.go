@@ -11,6 +11,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/server"
+	"policy-service/pdp/server/door"
 )
 
 // Who may decide by a form is told by a notification what waits, and the gateway that fetches it for them is on record
@@ -411,4 +412,29 @@ func TestHeardManyNotificationsAtOnce(t *testing.T) {
 	if !slices.Equal(ids, want) {
 		t.Errorf("he is told %q, want %q", ids, want)
 	}
+}
+
+// A list with new offers costs a person as many requests as the offers would one by one, by whatever client they are made.
+func TestHeardOffersAreCharged(t *testing.T) {
+	t.Parallel()
+	r := openRelays(t, votesFiles(), func(config *server.Config) {
+		config.Load.RateLimit.Callers = []door.CallerRate{{Caller: "jwt:" + ofPeople + "#noah", Rate: door.Rate{PerSecond: 1, Burst: 4}}}
+	})
+	for n := range 3 {
+		r.files("gw", "push", n)
+	}
+	asks := func(client string, want int) {
+		t.Helper()
+		if status, text := r.do("gw", "GET", heardPath, "", r.beside("noah", forGateway, client)...); status != want {
+			t.Errorf("by %.20s: got %d %s, want %d", client, status, text, want)
+		}
+	}
+	asks("agent/desk", 200)
+	asks("agent/desk", 200) // nothing is offered anew
+	asks("agent/desk", 429)
+	r.Advance(4 * time.Second)
+	other := "agent/" + strings.Repeat("x", 1000)
+	asks(other, 200)
+	asks(other, 200)
+	asks("agent/desk", 429)
 }

@@ -2,6 +2,7 @@ package approvals
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,7 +11,6 @@ import (
 	"github.com/labstack/echo/v4"
 	"golang.org/x/sync/errgroup"
 
-	"policy-service/evaluation"
 	"policy-service/pdp/approval"
 	"policy-service/pdp/approval/broker"
 	"policy-service/pdp/mcp/wire"
@@ -96,14 +96,17 @@ func (a *Approvals) offer(ctx context.Context, person auth.Caller, all []offer) 
 	var recording errgroup.Group
 	recording.SetLimit(offersAtOnce)
 	over := make([]bool, len(all))
+	fresh := 0
+	defer func() { a.Door.Charge(person, fresh-1) }() // as if they were fetched one by one
 	for n := range all {
-		key := offerKey{all[n].Approval.ID, person.Name, person.Way}
+		key := keyOf(all[n].Approval.ID, person)
 		if a.offered.has(key) {
 			continue
 		}
 		if err := a.Door.Options.Room(&person); err != nil {
 			return nil, errors.Join(err, recording.Wait())
 		}
+		fresh++
 		recording.Go(func() error {
 			err := all[n].Offer(ctx)
 			switch state := (*approval.StateError)(nil); {
@@ -130,10 +133,12 @@ func (a *Approvals) offer(ctx context.Context, person auth.Caller, all []offer) 
 // mostOffered is how many offers each of two generations remembers.
 const mostOffered = 1 << 14
 
-// offerKey is an approval request that a person was offered by a way.
-type offerKey struct {
-	approval, person string
-	way              evaluation.Way
+// offerKey is a digest of an approval request that a person was offered by a way. The client in a way is the gateway's own
+// word, of any length.
+type offerKey [sha256.Size]byte
+
+func keyOf(approval string, person auth.Caller) offerKey {
+	return sha256.Sum256(fmt.Appendf(nil, "%q %q %q", approval, person.Name, person.Way))
 }
 
 // offered remembers the offers that were put on record last: a client that begins its list again and again fills no log.
