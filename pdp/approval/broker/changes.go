@@ -88,10 +88,13 @@ func follow[T any](
 			last, more, whole = at, false, false
 			break
 		}
-		if err != nil {
+		if err != nil && (n == 0 || !errors.Is(err, ctx.Err())) {
 			return nil, end, err
 		}
-		if err := goOn(ctx); err != nil {
+		if err == nil {
+			err = goOn(ctx)
+		}
+		if err != nil { // the time is up
 			if n == 0 {
 				return nil, end, fmt.Errorf("%w: %w", ErrNoTurn, err)
 			}

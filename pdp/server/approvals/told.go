@@ -59,8 +59,11 @@ func (a *Approvals) notifications(c echo.Context, r door.Admitted) error {
 	return answer.write(c, http.StatusOK)
 }
 
-// toTell makes the list when it is the gateway's turn. Pages of a console have other places.
+// toTell makes the list when it is the gateway's turn. Pages of a console have other places. The list ends with half of the
+// time of the request, because what is on it is put on record with the rest.
 func (a *Approvals) toTell(ctx context.Context, r door.Admitted, limit int) (broker.ToTell, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.Door.Options.Load.RequestTime/2)
+	defer cancel()
 	turn := door.Shift{Gate: &a.waiting.told, Caller: r.Caller.Way.Gateway}
 	if err := turn.Begin(ctx); err != nil {
 		return broker.ToTell{}, fmt.Errorf("%w: %w", broker.ErrNoTurn, err)
