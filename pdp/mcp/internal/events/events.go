@@ -54,6 +54,8 @@ type Page struct {
 	Events []Event
 	Cursor string
 	More   bool
+	// Failed is why something is missing: the topic is read on from Cursor, but after a pause as after an error of a [Read].
+	Failed error
 }
 
 // Read reads what a topic has for a principal since a cursor; "" is the beginning. An event may come twice. After an error the

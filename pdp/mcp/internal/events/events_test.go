@@ -355,3 +355,30 @@ func TestEventsManyPages(t *testing.T) {
 		ann.end()
 	})
 }
+
+// A topic that refuses each cursor is read from its beginning each time, after longer and longer.
+func TestEventsOfRefusedCursors(t *testing.T) {
+	inSquare(t, func(t *testing.T, s *square) {
+		reads, refuses := 0, true
+		s.topic = s.Topic(func(_ context.Context, _ *identity.Principal, cursor string) (events.Page, error) {
+			switch reads++; {
+			case cursor == "":
+				return events.Page{Cursor: "1", More: true, Events: []events.Event{{ID: "a", Message: rpc.Message{Method: "a"}}}}, nil
+			case refuses:
+				return events.Page{Failed: errors.New("gone")}, nil
+			}
+			return events.Page{Cursor: "2", Events: []events.Event{{ID: "b", Message: rpc.Message{Method: "b"}}}}, nil
+		})
+		ann := s.listens(principal("ann"))
+		ann.is(t, "a")
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if reads < 40 || reads > 120 {
+			t.Errorf("it is read %d times in ten minutes", reads)
+		}
+		refuses = false
+		time.Sleep(time.Minute)
+		ann.is(t, "b")
+		ann.end()
+	})
+}

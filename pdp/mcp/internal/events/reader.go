@@ -15,6 +15,8 @@ const (
 	// firstPause is the pause after one failed read, lastPause the one after many.
 	firstPause = 500 * time.Millisecond
 	lastPause  = 30 * time.Second
+	// failuresFor is how long a failure counts. A success does not end that: reads can succeed and fail in turn.
+	failuresFor = 2 * lastPause
 )
 
 // reader reads a topic for all streams of one token, one page after the other.
@@ -25,6 +27,9 @@ type reader struct {
 	end       context.CancelFunc
 	positions []*position
 	wake      chan struct{}
+	// failures counts those of run, up to failed, the end of the last one's pause.
+	failures int
+	failed   time.Time
 }
 
 // position is how far a stream is in a topic.
@@ -71,10 +76,10 @@ func (r *reader) remove(p *position) {
 
 // run reads after each change until ctx ends.
 func (r *reader) run(ctx context.Context) {
-	failures := 0
+	var err error
 	var pause time.Duration
 	for {
-		if failures == 0 {
+		if err == nil {
 			select {
 			case <-r.wake:
 			case <-ctx.Done():
@@ -87,18 +92,25 @@ func (r *reader) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		err := r.round(ctx)
-		if err == nil {
-			failures = 0
-			continue
+		if err = r.round(ctx); err != nil {
+			pause = r.pauseAfter(err)
 		}
-		pause = min(firstPause<<min(failures, 16), lastPause)
-		pause = pause/2 + rand.N(pause/2)
-		if later := (*Later)(nil); errors.As(err, &later) {
-			pause = max(pause, later.After)
-		}
-		failures++
 	}
+}
+
+// pauseAfter is the time until the next read after an error.
+func (r *reader) pauseAfter(err error) time.Duration {
+	if time.Since(r.failed) > failuresFor {
+		r.failures = 0
+	}
+	pause := min(firstPause<<min(r.failures, 16), lastPause)
+	pause = pause/2 + rand.N(pause/2)
+	if later := (*Later)(nil); errors.As(err, &later) {
+		pause = max(pause, later.After)
+	}
+	r.failures++
+	r.failed = time.Now().Add(pause)
+	return pause
 }
 
 // pause is the time until the next read: none for a stream that has read a page and goes on.
@@ -113,7 +125,7 @@ func (r *reader) pause() time.Duration {
 }
 
 // round reads a page for each cursor of a stream that has room for it.
-func (r *reader) round(ctx context.Context) error {
+func (r *reader) round(ctx context.Context) (failed error) {
 	b := r.topic.broadcaster
 	select {
 	case b.reading <- struct{}{}:
@@ -125,16 +137,22 @@ func (r *reader) round(ctx context.Context) error {
 	for n, group := range groups {
 		page, err := r.read(ctx, group[0].cursor)
 		if err != nil {
-			r.failed(groups[n:])
+			r.again(groups[n:])
 			return err
 		}
-		if end == "" && !page.More {
+		if end == "" && page.ends() {
 			end = page.Cursor
 		}
 		r.deliver(group, page, end)
+		if failed == nil {
+			failed = page.Failed
+		}
 	}
-	return nil
+	return failed
 }
+
+// ends reports whether nothing comes after the page for now.
+func (p *Page) ends() bool { return !p.More && p.Failed == nil }
 
 func (r *reader) read(ctx context.Context, cursor string) (Page, error) {
 	ctx, cancel := context.WithTimeout(ctx, readsFor)
@@ -160,8 +178,8 @@ func (r *reader) due() (groups [][]*position) {
 	return groups
 }
 
-// failed has streams read again.
-func (r *reader) failed(groups [][]*position) {
+// again has streams read again.
+func (r *reader) again(groups [][]*position) {
 	r.topic.broadcaster.mu.Lock()
 	defer r.topic.broadcaster.mu.Unlock()
 	for _, group := range groups {
@@ -177,7 +195,7 @@ func (r *reader) deliver(group []*position, page Page, end string) {
 	r.topic.broadcaster.mu.Lock()
 	defer r.topic.broadcaster.mu.Unlock()
 	for _, p := range group {
-		if p.cursor, p.more = page.Cursor, page.More; !p.more {
+		if p.cursor, p.more = page.Cursor, !page.ends(); !p.more {
 			p.cursor = end
 		}
 		for _, e := range page.Events {

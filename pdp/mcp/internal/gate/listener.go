@@ -179,7 +179,8 @@ func (l *listeners) readInbox(pdp *authzenclient.Client) events.Read {
 			l.notes(who)
 			return page, &events.Later{Err: err, After: refusedFor}
 		case refused && cursor != "" && (e.Status == http.StatusGone || e.Status == http.StatusBadRequest):
-			return events.Page{More: true}, nil // the PDP knows this cursor no longer
+			// The PDP knows this cursor no longer. It is read from the beginning, but not at once: it may refuse each cursor.
+			return events.Page{Failed: &events.Later{Err: err, After: e.RetryAfter}}, nil
 		case refused && !slices.Contains(saysNothing, e.Status):
 			return page, &events.Later{Err: err, After: refusedFor}
 		case e != nil:
