@@ -102,6 +102,7 @@ type Gateway struct {
 	listeners listeners
 	requests  *board
 
+	fulfilments fulfilments
 	doors
 }
 

@@ -229,9 +229,9 @@ func bareRequester(params rpc.Object) string {
 // mostStrange is how many tokens are known that a PDP did not take.
 const mostStrange = 1 << 12
 
-// tokenOf is a digest of a token, and of the PDP that it was shown to.
+// tokenOf is a digest of a token, of its principal, and of the PDP that it was shown to.
 func tokenOf(who *identity.Principal) [sha256.Size]byte {
-	return sha256.Sum256([]byte(who.Tenant + "\x00" + who.Token))
+	return sha256.Sum256([]byte(who.Tenant + "\x00" + who.Key + "\x00" + who.Token))
 }
 
 // notes notes that the PDP does not take somebody's token, whatever it is asked about.

@@ -3,6 +3,7 @@ package gate
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"net/http"
 	"strconv"
@@ -232,17 +233,18 @@ func (r *requesting) file() *Answer {
 const mostRequestsRead = 50
 
 // readRequests reads the requests of a tenant that wait, as far as the listener may fulfil them. The PDP is asked about each
-// once; if it does not answer, the page ends before that request.
+// once a minute for each token; if it does not answer, the page ends before that request.
 func (g *Gateway) readRequests(tenant string) events.Read {
 	return func(ctx context.Context, who *identity.Principal, cursor string) (page events.Page, err error) {
 		after, _ := strconv.Atoi(cursor) // it is ours, or empty
+		by := tokenOf(who)
 		page.Cursor = cursor
 		for _, e := range g.requests.Pending(after) {
 			if page.More = len(page.Events) == mostRequestsRead; page.More {
 				return page, nil
 			}
 			if e.Asked.who.Tenant == tenant {
-				m, ok, err := g.announce(ctx, e, who)
+				m, ok, err := g.announce(ctx, e, who, by)
 				if page.More = err != nil && page.Cursor != cursor; page.More {
 					return page, nil
 				}
@@ -259,12 +261,56 @@ func (g *Gateway) readRequests(tenant string) events.Read {
 	}
 }
 
+// fulfilment is whether the holder of a token may fulfil a request.
+type fulfilment struct {
+	number int // of the request
+	by     [sha256.Size]byte
+}
+
+// fulfilments are the last answers of PDPs to that: each new stream reads all requests from the beginning. They only select who
+// hears of a request; the PDP is asked anew when it is fulfilled.
+type fulfilments struct {
+	mu          sync.Mutex
+	now, before map[fulfilment]verdict
+}
+
+type verdict struct {
+	may bool
+	at  time.Time
+}
+
+const (
+	// fulfilmentFor is how long an answer holds: policies change, and so does what is known of a person.
+	fulfilmentFor = time.Minute
+	// mostFulfilments is how many answers are kept of each of two generations.
+	mostFulfilments = 1 << 14
+)
+
+func (f *fulfilments) get(of fulfilment, now time.Time) (may, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	kept, ok := f.now[of]
+	if !ok {
+		kept, ok = f.before[of]
+	}
+	return kept.may, ok && now.Sub(kept.at) < fulfilmentFor
+}
+
+func (f *fulfilments) put(of fulfilment, may bool, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.now == nil || len(f.now) >= mostFulfilments {
+		f.now, f.before = map[fulfilment]verdict{}, f.now
+	}
+	f.now[of] = verdict{may, now}
+}
+
 // requestAgain is after what time somebody may ask again who has requested too much.
 const requestAgain = 5 * time.Second
 
 // announce is the message about a request for a listener. It is not ok if the listener may not fulfil the request, whatever
 // its call says.
-func (g *Gateway) announce(ctx context.Context, e *entry, who *identity.Principal) (m rpc.Message, ok bool, err error) {
+func (g *Gateway) announce(ctx context.Context, e *entry, who *identity.Principal, by [sha256.Size]byte) (m rpc.Message, ok bool, err error) {
 	q := &e.Asked
 	if !e.Pending() || isOwn(who, q.who) {
 		return m, false, nil
@@ -281,13 +327,20 @@ func (g *Gateway) announce(ctx context.Context, e *entry, who *identity.Principa
 	if said.Arguments != nil {
 		call = call.With("arguments", said.Arguments)
 	}
-	op := ask.Operation{Principal: who, Era: era.Modern, Server: q.tool.Server, Method: "tools/call", Params: call, Tool: q.tool, Requester: q.who}
-	may, refused := g.o.Asker.MayFulfil(ctx, op)
-	g.health.asked(refused)
-	switch {
-	case refused != nil && refused.Kind == ask.Unavailable:
-		return m, false, errors.New(refused.Why)
-	case refused != nil || !may:
+	of := fulfilment{e.Number, by}
+	may, known := g.fulfilments.get(of, g.o.Now())
+	if !known {
+		op := ask.Operation{Principal: who, Era: era.Modern, Server: q.tool.Server, Method: "tools/call", Params: call, Tool: q.tool, Requester: q.who}
+		var refused *ask.Refusal
+		may, refused = g.o.Asker.MayFulfil(ctx, op)
+		g.health.asked(refused)
+		if refused != nil && refused.Kind == ask.Unavailable {
+			return m, false, errors.New(refused.Why)
+		}
+		may = may && refused == nil
+		g.fulfilments.put(of, may, g.o.Now())
+	}
+	if !may {
 		return m, false, nil
 	}
 	p := wire.Pending{

@@ -2,9 +2,13 @@ package gate
 
 import (
 	"context"
+	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -110,4 +114,82 @@ func TestRequestSize(t *testing.T) {
 			t.Errorf("of the tool it keeps %+v", kept)
 		}
 	}
+}
+
+// office is a gateway with requests for tools that wait, and a PDP that answers a question by whether it fails.
+type office struct {
+	*Gateway
+	asked atomic.Int32
+	now   time.Time
+}
+
+func openOffice(t *testing.T, fails func(question string) bool, requested ...string) *office {
+	t.Helper()
+	r := requestedHere(t, `{"name":"free"}`)
+	o := &office{Gateway: r.x.g, now: time.Now()}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		o.asked.Add(1)
+		text, _ := io.ReadAll(r.Body)
+		w.Header().Set("Content-Type", "application/json")
+		if fails(string(text)) {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		_, _ = io.WriteString(w, `{"decision":false,"context":{"possible":true}}`)
+	}))
+	t.Cleanup(server.Close)
+	pdp, err := authzenclient.New(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.o.Asker, err = ask.New(ask.Options{PDP: map[string]*authzenclient.Client{"t": pdp}, Resource: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	o.o.Now = func() time.Time { return o.now }
+	asks := &identity.Principal{Key: "k", Tenant: "t"}
+	asks.User.Type, asks.User.ID = "user", "k"
+	for _, params := range requested {
+		x := r.x
+		x.tool = &tool{Tool: o.o.Asker.Named("srv", "free", "free")}
+		x.Call = &Call{g: o.Gateway, who: asks, request: rpc.Message{Params: jsontext.Value(params)}}
+		if refused := (&requesting{x: x}).file(); refused != nil {
+			t.Fatal(refused.Error())
+		}
+	}
+	return o
+}
+
+// reads reads what there is for a listener since a cursor.
+func (o *office) reads(t *testing.T, token, cursor string) events.Page {
+	t.Helper()
+	who := &identity.Principal{Key: "other", Tenant: "t", Token: token}
+	who.User.Type, who.User.ID = "user", "other"
+	page, err := o.readRequests("t")(t.Context(), who, cursor)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return page
+}
+
+// Streams that one token opens one after the other have the PDP asked once a minute.
+func TestRequestIsAskedAboutOnce(t *testing.T) {
+	t.Parallel()
+	o := openOffice(t, func(string) bool { return false }, `{"name":"free","arguments":{}}`)
+	reads := func(token string, want int32) {
+		t.Helper()
+		if page := o.reads(t, token, ""); len(page.Events) != 1 {
+			t.Errorf("it reads %+v", page)
+		}
+		if got := o.asked.Load(); got != want {
+			t.Errorf("%d questions, want %d", got, want)
+		}
+	}
+	reads("one", 1)
+	reads("one", 1)
+	reads("two", 2)
+	reads("one", 2)
+	o.now = o.now.Add(fulfilmentFor - time.Second)
+	reads("one", 2)
+	o.now = o.now.Add(time.Second)
+	reads("one", 3)
 }
