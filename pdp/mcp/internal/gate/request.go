@@ -229,18 +229,21 @@ func (r *requesting) file() *Answer {
 	return nil
 }
 
-// mostRequestsRead is how many requests a page for a listener has.
-const mostRequestsRead = 50
+// mostRequestsRead is how many requests a page for a listener has. The page ends where it is of mostBytesRead, too.
+const (
+	mostRequestsRead = 50
+	mostBytesRead    = 256 << 10
+)
 
 // readRequests reads the requests of a tenant that wait, as far as the listener may fulfil them. The PDP is asked about each
 // once a minute for each token; if it does not answer, the page ends before that request.
 func (g *Gateway) readRequests(tenant string) events.Read {
 	return func(ctx context.Context, who *identity.Principal, cursor string) (page events.Page, err error) {
 		after, _ := strconv.Atoi(cursor) // it is ours, or empty
-		by := tokenOf(who)
+		by, size := tokenOf(who), 0
 		page.Cursor = cursor
 		for _, e := range g.requests.Pending(after) {
-			if page.More = len(page.Events) == mostRequestsRead; page.More {
+			if page.More = len(page.Events) == mostRequestsRead || size >= mostBytesRead; page.More {
 				return page, nil
 			}
 			if e.Asked.who.Tenant == tenant {
@@ -253,6 +256,7 @@ func (g *Gateway) readRequests(tenant string) events.Read {
 				}
 				if ok {
 					page.Events = append(page.Events, events.Event{ID: e.ID, Message: m})
+					size += len(m.Params)
 				}
 			}
 			page.Cursor = strconv.Itoa(e.Number)

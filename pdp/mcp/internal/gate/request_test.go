@@ -193,3 +193,17 @@ func TestRequestIsAskedAboutOnce(t *testing.T) {
 	o.now = o.now.Add(time.Second)
 	reads("one", 3)
 }
+
+// A page ends where it is large, and the next one goes on there.
+func TestRequestPagesAreSmall(t *testing.T) {
+	t.Parallel()
+	large := `{"name":"free","arguments":{"a":"` + strings.Repeat("x", mostBytesRead*2/3) + `"}}`
+	o := openOffice(t, func(string) bool { return false }, large, large, large)
+	page := o.reads(t, "one", "")
+	if len(page.Events) != 2 || !page.More {
+		t.Errorf("the first page has %d requests, more: %v", len(page.Events), page.More)
+	}
+	if page = o.reads(t, "one", page.Cursor); len(page.Events) != 1 || page.More {
+		t.Errorf("the second page has %d requests, more: %v", len(page.Events), page.More)
+	}
+}
