@@ -33,8 +33,9 @@ type Options struct {
 const (
 	// Spread is the time within which reads begin after a change.
 	Spread = 2 * time.Second
-	// mostReading is how many reads go on at once, and readsFor how long one may take.
+	// mostReading is how many reads go on at once, mostOfTopic how many of them of one topic, and readsFor how long one may take.
 	mostReading = 16
+	mostOfTopic = 4
 	readsFor    = 30 * time.Second
 	// mostQueued is how many messages to a principal wait for a slow stream.
 	mostQueued = 64
@@ -79,8 +80,14 @@ type Broadcaster struct {
 	o       Options
 	reading chan struct{} // one value for each read
 
-	mu        sync.Mutex // guards what follows, and the fields of topics, readers and listeners
-	listeners map[string]map[*Listener]bool
+	mu        sync.Mutex          // guards what follows, and the fields of topics, readers and listeners
+	listeners map[string]*streams // by principal
+}
+
+// streams are the listeners of one principal.
+type streams struct {
+	all     map[*Listener]bool
+	reading chan struct{} // one read at a time goes on, of all their tokens
 }
 
 // New returns a Broadcaster without listeners.
@@ -88,14 +95,18 @@ func New(o Options) *Broadcaster {
 	if o.Pause == nil {
 		o.Pause = func() time.Duration { return rand.N(Spread) }
 	}
-	return &Broadcaster{o: o, reading: make(chan struct{}, mostReading), listeners: map[string]map[*Listener]bool{}}
+	return &Broadcaster{o: o, reading: make(chan struct{}, mostReading), listeners: map[string]*streams{}}
 }
 
 // Tell sends a message to all streams of one principal.
 func (b *Broadcaster) Tell(principal string, m rpc.Message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for l := range b.listeners[principal] {
+	of := b.listeners[principal]
+	if of == nil {
+		return
+	}
+	for l := range of.all {
 		if len(l.queue) >= mostQueued {
 			b.o.Dropped(TooSlow)
 			continue
@@ -109,6 +120,7 @@ func (b *Broadcaster) Tell(principal string, m rpc.Message) {
 type Topic struct {
 	broadcaster *Broadcaster
 	read        Read
+	reading     chan struct{} // one value for each read
 	readers     map[credential]*reader
 }
 
@@ -117,7 +129,7 @@ type credential struct{ principal, token string }
 
 // Topic returns a topic without listeners.
 func (b *Broadcaster) Topic(read Read) *Topic {
-	return &Topic{broadcaster: b, read: read, readers: map[credential]*reader{}}
+	return &Topic{broadcaster: b, read: read, reading: make(chan struct{}, mostOfTopic), readers: map[credential]*reader{}}
 }
 
 // Changed has all listeners of the topic read it.
@@ -153,13 +165,15 @@ func (b *Broadcaster) Listen(who *identity.Principal, topics ...*Topic) *Listene
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l := &Listener{broadcaster: b, principal: who.Key, more: make(chan struct{}, 1)}
+	of := b.listeners[l.principal]
+	if of == nil {
+		of = &streams{all: map[*Listener]bool{}, reading: make(chan struct{}, 1)}
+		b.listeners[l.principal] = of
+	}
+	of.all[l] = true
 	for _, t := range topics {
-		l.positions = append(l.positions, t.join(l, who))
+		l.positions = append(l.positions, t.join(l, who, of.reading))
 	}
-	if b.listeners[l.principal] == nil {
-		b.listeners[l.principal] = map[*Listener]bool{}
-	}
-	b.listeners[l.principal][l] = true
 	return l
 }
 
@@ -171,9 +185,10 @@ func (l *Listener) Leave() {
 	for _, p := range l.positions {
 		p.reader.remove(p)
 	}
-	delete(b.listeners[l.principal], l)
-	if len(b.listeners[l.principal]) == 0 {
-		delete(b.listeners, l.principal)
+	if of := b.listeners[l.principal]; of != nil {
+		if delete(of.all, l); len(of.all) == 0 {
+			delete(b.listeners, l.principal)
+		}
 	}
 }
 

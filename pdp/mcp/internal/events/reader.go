@@ -27,6 +27,8 @@ type reader struct {
 	end       context.CancelFunc
 	positions []*position
 	wake      chan struct{}
+	// slots are what each read takes a place of, in this order: of the principal, of the topic, and of all.
+	slots []chan struct{}
 	// failures counts those of run, up to failed, the end of the last one's pause.
 	failures int
 	failed   time.Time
@@ -47,11 +49,11 @@ type position struct {
 func (p *position) due() bool { return (p.changed || p.more) && len(p.page) == 0 }
 
 // join adds a stream. The caller holds the lock.
-func (t *Topic) join(l *Listener, who *identity.Principal) *position {
+func (t *Topic) join(l *Listener, who *identity.Principal, own chan struct{}) *position {
 	by := credential{who.Key, who.Token}
 	r := t.readers[by]
 	if r == nil {
-		r = &reader{topic: t, by: by, who: who, wake: make(chan struct{}, 1)}
+		r = &reader{topic: t, by: by, who: who, wake: make(chan struct{}, 1), slots: []chan struct{}{own, t.reading, t.broadcaster.reading}}
 		var ctx context.Context
 		ctx, r.end = context.WithCancel(t.broadcaster.o.Context)
 		t.readers[by] = r
@@ -126,13 +128,6 @@ func (r *reader) pause() time.Duration {
 
 // round reads a page for each cursor of a stream that has room for it.
 func (r *reader) round(ctx context.Context) (failed error) {
-	b := r.topic.broadcaster
-	select {
-	case b.reading <- struct{}{}:
-	case <-ctx.Done():
-		return nil
-	}
-	defer func() { <-b.reading }()
 	end, groups := "", r.due()
 	for n, group := range groups {
 		page, err := r.read(ctx, group[0].cursor)
@@ -154,7 +149,16 @@ func (r *reader) round(ctx context.Context) (failed error) {
 // ends reports whether nothing comes after the page for now.
 func (p *Page) ends() bool { return !p.More && p.Failed == nil }
 
+// read reads a page, once there is a place for that: slow reads of a topic or of a principal delay no others.
 func (r *reader) read(ctx context.Context, cursor string) (Page, error) {
+	for _, slots := range r.slots {
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+		case <-ctx.Done():
+			return Page{}, ctx.Err()
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, readsFor)
 	defer cancel()
 	return r.topic.read(ctx, r.who, cursor)
