@@ -6,7 +6,9 @@ import (
 	"crypto/sha256"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -236,33 +238,102 @@ const (
 )
 
 // readRequests reads the requests of a tenant that wait, as far as the listener may fulfil them. The PDP is asked about each
-// once a minute for each token; if it does not answer, the page ends before that request.
+// once a minute for each token. A request about which it does not answer is passed over, and owed to the listener.
 func (g *Gateway) readRequests(tenant string) events.Read {
 	return func(ctx context.Context, who *identity.Principal, cursor string) (page events.Page, err error) {
-		after, _ := strconv.Atoi(cursor) // it is ours, or empty
 		by, size := tokenOf(who), 0
-		page.Cursor = cursor
-		for _, e := range g.requests.Pending(after) {
+		at := placeOf(cursor)
+		fresh, owed := at.split(g.requests.Pending(at.first()))
+		full := false // no more can be owed: what is fresh waits
+		for _, e := range slices.Concat(fresh, owed) {
 			if page.More = len(page.Events) == mostRequestsRead || size >= mostBytesRead; page.More {
-				return page, nil
+				break
 			}
+			isFresh := e.Number > at.after
+			if isFresh && full {
+				continue
+			}
+			var m rpc.Message
+			var ok bool
 			if e.Asked.who.Tenant == tenant {
-				m, ok, err := g.announce(ctx, e, who, by)
-				if page.More = err != nil && page.Cursor != cursor; page.More {
-					return page, nil
-				}
-				if err != nil {
-					return page, err
-				}
-				if ok {
-					page.Events = append(page.Events, events.Event{ID: e.ID, Message: m})
-					size += len(m.Params)
-				}
+				m, ok, err = g.announce(ctx, e, who, by)
 			}
-			page.Cursor = strconv.Itoa(e.Number)
+			if err != nil {
+				page.Failed, err = err, nil
+				if ctx.Err() != nil {
+					break
+				}
+				if full = len(at.owed) >= mostOwed; isFresh && !full {
+					at.after, at.owed = e.Number, append(at.owed, e.Number)
+				}
+				continue
+			}
+			if isFresh {
+				at.after = e.Number
+			} else {
+				at.owed = slices.DeleteFunc(at.owed, func(n int) bool { return n == e.Number })
+			}
+			if ok {
+				page.Events = append(page.Events, events.Event{ID: e.ID, Message: m})
+				size += len(m.Params)
+			}
 		}
+		page.Cursor = at.String()
 		return page, nil
 	}
+}
+
+// mostOwed is how many requests a listener is owed, of those that it has passed.
+const mostOwed = 8
+
+// place is how far a listener is: it has passed all requests up to a number, but is owed some of them, in their order.
+type place struct {
+	after int
+	owed  []int
+}
+
+// placeOf reads a cursor, which is of String or empty.
+func placeOf(cursor string) (at place) {
+	for n, text := range strings.Fields(cursor) {
+		number, _ := strconv.Atoi(text)
+		if n == 0 {
+			at.after = number
+		} else {
+			at.owed = append(at.owed, number)
+		}
+	}
+	return at
+}
+
+func (at place) String() string {
+	text := strconv.Itoa(at.after)
+	for _, n := range at.owed {
+		text += " " + strconv.Itoa(n)
+	}
+	return text
+}
+
+// first is the number after which all is that may be read.
+func (at place) first() int {
+	if len(at.owed) > 0 {
+		return at.owed[0] - 1
+	}
+	return at.after
+}
+
+// split parts requests that wait into those not passed yet and those that are owed. What waits no longer is owed no longer.
+func (at *place) split(pending []*entry) (fresh, owed []*entry) {
+	was := at.owed
+	at.owed = nil
+	for _, e := range pending {
+		switch {
+		case e.Number > at.after:
+			fresh = append(fresh, e)
+		case slices.Contains(was, e.Number):
+			owed, at.owed = append(owed, e), append(at.owed, e.Number)
+		}
+	}
+	return fresh, owed
 }
 
 // fulfilment is whether the holder of a token may fulfil a request.

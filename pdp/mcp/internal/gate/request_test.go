@@ -207,3 +207,33 @@ func TestRequestPagesAreSmall(t *testing.T) {
 		t.Errorf("the second page has %d requests, more: %v", len(page.Events), page.More)
 	}
 }
+
+// A request about which the PDP does not answer hides no other. The listener is owed it, up to a bound.
+func TestRequestsAreOwed(t *testing.T) {
+	t.Parallel()
+	const bad, good = `{"name":"free","arguments":{"a":"bad"}}`, `{"name":"free","arguments":{"a":"good"}}`
+	var well atomic.Bool
+	fails := func(question string) bool { return !well.Load() && strings.Contains(question, "bad") }
+	o := openOffice(t, fails, bad, good, bad, good)
+	page := o.reads(t, "one", "")
+	if len(page.Events) != 2 || page.Failed == nil {
+		t.Errorf("beside those that fail it reads %d, %v", len(page.Events), page.Failed)
+	}
+	if page = o.reads(t, "one", page.Cursor); len(page.Events) != 0 || page.Failed == nil {
+		t.Errorf("again it reads %d, %v", len(page.Events), page.Failed)
+	}
+	well.Store(true)
+	if page = o.reads(t, "one", page.Cursor); len(page.Events) != 2 || page.Failed != nil {
+		t.Errorf("of those that failed it reads %d, %v", len(page.Events), page.Failed)
+	}
+	if page = o.reads(t, "one", page.Cursor); len(page.Events) != 0 {
+		t.Errorf("at the end it reads %d", len(page.Events))
+	}
+	at := place{}
+	for n := range mostOwed {
+		at.owed = append(at.owed, n+1)
+	}
+	if got := placeOf(at.String()); got.after != 0 || len(got.owed) != mostOwed {
+		t.Errorf("%s is read as %v", at, got)
+	}
+}
