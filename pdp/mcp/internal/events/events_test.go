@@ -84,6 +84,9 @@ func (b *board) read(ctx context.Context, who *identity.Principal, cursor string
 	return page, ctx.Err()
 }
 
+// planned is the panic of a test.
+const planned = "a planned panic"
+
 // square is a broadcaster with one topic.
 type square struct {
 	*events.Broadcaster
@@ -100,7 +103,14 @@ func inSquare(t *testing.T, test func(t *testing.T, s *square)) {
 		ctx, end := context.WithCancel(context.Background())
 		s := &square{board: &board{reads: map[string]int{}, limit: 3}}
 		s.Broadcaster = events.New(events.Options{Dropped: func(string) { s.dropped++ }, Context: ctx, Background: func(what func()) bool {
-			running.Go(what)
+			running.Go(func() {
+				defer func() {
+					if why := recover(); why != nil && why != planned {
+						panic(why)
+					}
+				}()
+				what()
+			})
 			return true
 		}})
 		s.topic = s.Topic(s.read)
@@ -409,6 +419,30 @@ func TestEventsTenants(t *testing.T) {
 		for _, end := range leave {
 			end()
 		}
+		ann.end()
+	})
+}
+
+// After a panic in a read it is read again, after longer and longer. Nothing is lost.
+func TestEventsAfterPanics(t *testing.T) {
+	inSquare(t, func(t *testing.T, s *square) {
+		reads, panics := 0, true
+		s.topic = s.Topic(func(ctx context.Context, who *identity.Principal, cursor string) (events.Page, error) {
+			if reads++; panics {
+				panic(planned)
+			}
+			return s.read(ctx, who, cursor)
+		})
+		s.add("a", "ann")
+		ann := s.listens(principal("ann"))
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if reads < 20 || reads > 60 {
+			t.Errorf("it is read %d times in ten minutes", reads)
+		}
+		panics = false
+		time.Sleep(time.Minute)
+		ann.is(t, "a")
 		ann.end()
 	})
 }

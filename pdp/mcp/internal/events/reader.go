@@ -57,7 +57,7 @@ func (t *Topic) join(l *Listener, who *identity.Principal, own chan struct{}) *p
 		var ctx context.Context
 		ctx, r.end = context.WithCancel(t.broadcaster.o.Context)
 		t.readers[by] = r
-		if !t.broadcaster.o.Background(func() { r.run(ctx) }) {
+		if !t.broadcaster.o.Background(func() { r.run(ctx, nil) }) {
 			r.end()
 		}
 	}
@@ -76,10 +76,21 @@ func (r *reader) remove(p *position) {
 	}
 }
 
-// run reads after each change until ctx ends.
-func (r *reader) run(ctx context.Context) {
-	var err error
+// errPanic is that of a read that panicked.
+var errPanic = errors.New("a read panicked")
+
+// run reads after each change until ctx ends. After err it begins with a pause.
+func (r *reader) run(ctx context.Context, err error) {
 	var pause time.Duration
+	if err != nil {
+		pause = r.pauseAfter(err)
+	}
+	defer func() {
+		if ctx.Err() == nil { // it panics, and whoever runs it takes note of that
+			r.againAll()
+			r.topic.broadcaster.o.Background(func() { r.run(ctx, errPanic) })
+		}
+	}()
 	for {
 		if err == nil {
 			select {
@@ -190,6 +201,15 @@ func (r *reader) again(groups [][]*position) {
 		for _, p := range group {
 			p.changed = true
 		}
+	}
+}
+
+// againAll has all streams read again.
+func (r *reader) againAll() {
+	r.topic.broadcaster.mu.Lock()
+	defer r.topic.broadcaster.mu.Unlock()
+	for _, p := range r.positions {
+		p.changed = true
 	}
 }
 
