@@ -48,6 +48,9 @@ const TooSlow = "listener too slow"
 type Event struct {
 	ID      string
 	Message rpc.Message
+	// Over reports, unless it is nil, whether the event is of no use any longer: then it is not sent. It must be quick, and call
+	// nothing here.
+	Over func() bool
 }
 
 // Page is what a read finds. The next read begins at Cursor, and at once if there is More.
@@ -218,13 +221,15 @@ func (l *Listener) next() (m rpc.Message, ok bool) {
 		return m, true
 	}
 	for _, p := range l.positions {
-		if len(p.page) == 0 {
-			continue
+		for len(p.page) > 0 {
+			var e Event
+			if e, p.page = p.page[0], p.page[1:]; p.due() {
+				signal(p.reader.wake)
+			}
+			if e.Over == nil || !e.Over() {
+				return e.Message, true
+			}
 		}
-		if m, p.page = p.page[0], p.page[1:]; p.due() {
-			signal(p.reader.wake)
-		}
-		return m, true
 	}
 	return m, false
 }

@@ -446,3 +446,34 @@ func TestEventsAfterPanics(t *testing.T) {
 		ann.end()
 	})
 }
+
+// What is over before a slow client takes it is not sent.
+func TestEventsThatAreOver(t *testing.T) {
+	inSquare(t, func(t *testing.T, s *square) {
+		over := false
+		s.topic = s.Topic(func(context.Context, *identity.Principal, string) (page events.Page, err error) {
+			for _, id := range []string{"a", "b", "c"} {
+				e := events.Event{ID: id, Message: rpc.Message{Method: id}}
+				if id != "c" {
+					e.Over = func() bool { return over }
+				}
+				page.Events = append(page.Events, e)
+			}
+			return page, nil
+		})
+		slow, heard := s.Listen(principal("ann"), s.topic), []string{}
+		ctx, end := context.WithCancel(context.Background())
+		defer end()
+		err := slow.Hear(ctx, func(m rpc.Message) error {
+			over = true
+			if heard = append(heard, m.Method); m.Method == "c" {
+				end()
+			}
+			return nil
+		})
+		if got := strings.Join(heard, " "); got != "a c" || err == nil {
+			t.Errorf("heard %q, %v", got, err)
+		}
+		slow.Leave()
+	})
+}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"policy-service/pdp/mcp/internal/identity"
-	"policy-service/pdp/mcp/internal/rpc"
 )
 
 const (
@@ -41,7 +40,7 @@ type position struct {
 	cursor   string
 	// changed is set if the topic may have changed since the last read, more if that read did not come to the end.
 	changed, more bool
-	page          []rpc.Message // was read and waits for the client, which is read no further meanwhile
+	page          []Event // was read and waits for the client, which is read no further meanwhile
 	sent          recent
 }
 
@@ -224,7 +223,7 @@ func (r *reader) deliver(group []*position, page Page, end string) {
 		}
 		for _, e := range page.Events {
 			if p.sent.add(e.ID) {
-				p.page = append(p.page, e.Message)
+				p.page = append(p.page, e)
 			}
 		}
 		if p.due() {

@@ -274,12 +274,20 @@ func (g *Gateway) readRequests(tenant string) events.Read {
 				at.owed = slices.DeleteFunc(at.owed, func(n int) bool { return n == e.Number })
 			}
 			if ok {
-				page.Events = append(page.Events, events.Event{ID: e.ID, Message: m})
+				page.Events = append(page.Events, events.Event{ID: e.ID, Message: m, Over: g.waitsNoLonger(e.ID)})
 				size += len(m.Params)
 			}
 		}
 		page.Cursor = at.String()
 		return page, nil
+	}
+}
+
+// waitsNoLonger reports whether a request is pending no longer. It holds but the id: a slow client has the table keep nothing.
+func (g *Gateway) waitsNoLonger(id string) func() bool {
+	return func() bool {
+		e := g.requests.Find(id)
+		return e == nil || !e.Pending()
 	}
 }
 

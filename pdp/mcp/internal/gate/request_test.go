@@ -226,6 +226,15 @@ func TestRequestsAreOwed(t *testing.T) {
 	if page = o.reads(t, "one", page.Cursor); len(page.Events) != 2 || page.Failed != nil {
 		t.Errorf("of those that failed it reads %d, %v", len(page.Events), page.Failed)
 	}
+	for _, e := range page.Events {
+		if e.Over() {
+			t.Error("it is over while it waits")
+		}
+		o.requests.Find(e.ID).Claim()
+		if !e.Over() {
+			t.Error("it is not over though it is claimed")
+		}
+	}
 	if page = o.reads(t, "one", page.Cursor); len(page.Events) != 0 {
 		t.Errorf("at the end it reads %d", len(page.Events))
 	}
