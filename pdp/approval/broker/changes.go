@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"policy-service/evaluation"
+	"policy-service/pdp"
 	"policy-service/pdp/approval"
 	"policy-service/pdp/server/auth"
 )
@@ -146,14 +147,15 @@ func (b *Broker) ToTell(
 	return list, err
 }
 
-// decidable are those approval requests of a task about which the caller may decide now, and has not voted.
+// decidable are those approval requests of a task about which the caller may decide now, and has not voted. One that fails
+// is left out: it would keep all others from the person.
 func (v *approver) decidable(ctx context.Context, of approval.Followed) (seen []Seen, size int, err error) {
 	all, err := v.Store.Of(ctx, of.Task)
 	if errors.Is(err, approval.ErrNotFound) { // they ended long ago
 		return nil, 0, nil
 	}
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, v.leaveOut(ctx, err, "task", of.ID)
 	}
 	if of.At.Waiting == "" && slices.ContainsFunc(all, isUnrecorded) {
 		return nil, 0, approval.ErrUnrecorded
@@ -164,7 +166,10 @@ func (v *approver) decidable(ctx context.Context, of approval.Followed) (seen []
 		}
 		s, err := v.standing(ctx, a)
 		if err != nil {
-			return nil, 0, err
+			if err := v.leaveOut(ctx, err, "approval", a.ID); err != nil {
+				return nil, 0, err
+			}
+			continue
 		}
 		one := Seen{Approval: a, by: v, standing: s}
 		if one.refusal(ActApprove) == nil {
@@ -173,6 +178,21 @@ func (v *approver) decidable(ctx context.Context, of approval.Followed) (seen []
 		}
 	}
 	return seen, size, nil
+}
+
+// ofAll are errors that are not about one approval request: another time each may be shown.
+var ofAll = []error{
+	context.Canceled, context.DeadlineExceeded, pdp.ErrNoBundle, pdp.ErrTenantUnavailable,
+	approval.ErrUnrecorded, approval.ErrUnavailable, approval.ErrClosed, approval.ErrShort,
+}
+
+// leaveOut logs the error of one task or approval request, and returns any other.
+func (b *Broker) leaveOut(ctx context.Context, err error, what, id string) error {
+	if ctx.Err() != nil || slices.ContainsFunc(ofAll, func(one error) bool { return errors.Is(err, one) }) {
+		return err
+	}
+	b.options.Logger.ErrorContext(ctx, "an approval request cannot be listed", what, id, "error", err)
+	return nil
 }
 
 func isUnrecorded(a approval.Approval) bool { return a.Unrecorded }
