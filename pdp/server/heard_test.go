@@ -364,6 +364,9 @@ func TestHeardNotificationsAreOfAGatewayAndItsPerson(t *testing.T) {
 	r.files("gw", "mail", 1)
 	mine := r.beside("mia", forGateway)
 	_, cursor := r.tells("", mine)
+	f := r.program("gw").follows()
+	f.lists("")
+	tasks := f.cursor
 	r.key["mia"] = "Bearer " + r.token("mia", "pdp")
 	for name, test := range map[string]struct {
 		who, query string
@@ -378,6 +381,8 @@ func TestHeardNotificationsAreOfAGatewayAndItsPerson(t *testing.T) {
 		"another gateway's token":     {"gw", "", r.beside("mia", forOther), 401},
 		"beside another gateway":      {"gw-b", "", mine, 401},
 		"a cursor of another gateway": {"gw-b", "?after=" + cursor, r.beside("mia", forOther), 400},
+		"a cursor of another person":  {"gw", "?after=" + cursor, r.beside("noah", forGateway), 400},
+		"a cursor of tasks":           {"gw", "?after=" + tasks, mine, 400},
 		"no cursor":                   {"gw", "?after=x", mine, 400},
 		"another parameter":           {"gw", "?caller=key:pep", mine, 400},
 	} {

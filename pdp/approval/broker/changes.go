@@ -14,7 +14,7 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// A cursor is the JSON of [cursor], sealed with its binding: a caller in a tenant. A member may be added to the
+// A cursor is the JSON of [cursor], sealed with its binding: a caller in a tenant, and the person. A member may be added to the
 // JSON: a cursor lives half a day, so none is older than a release.
 
 // cursor is where a program is that follows its tasks.
@@ -48,14 +48,14 @@ const taskBytes = 1 << 10
 func (b *Broker) Tasks(
 	ctx context.Context, caller, tenant, after string, limit int, goOn func(context.Context) error,
 ) (list evaluation.TaskList, err error) {
-	tasks, at, err := follow(ctx, b, since{caller, tenant, after, limit, inboxBytes}, goOn, b.told)
+	tasks, at, err := follow(ctx, b, since{caller, tenant, "", after, limit, inboxBytes}, goOn, b.told)
 	return evaluation.TaskList{Tasks: tasks, Cursor: at.cursor, More: at.more}, err
 }
 
-// since is a question for the tasks of a caller that changed: how many an answer has, and of which size.
+// since is a question for the tasks of a caller that changed, for a person or "": how many an answer has, and of which size.
 type since struct {
-	caller, tenant, after string
-	limit, bytes          int
+	caller, tenant, person, after string
+	limit, bytes                  int
 }
 
 // reached is where an answer ends. With more there is more to be had at once.
@@ -70,7 +70,7 @@ func follow[T any](
 	read func(context.Context, approval.Followed) (item T, size int, err error),
 ) (items []T, end reached, err error) {
 	now := b.options.Store.Now().Unix()
-	at, given, err := b.position(q.caller, q.tenant, q.after, now)
+	at, given, err := b.position(q, now)
 	if err != nil {
 		return nil, end, err
 	}
@@ -112,7 +112,7 @@ func follow[T any](
 		given = now
 	}
 	end.more = more
-	end.cursor, err = b.cursorOf(q.caller, q.tenant, last, given)
+	end.cursor, err = b.cursorOf(q, last, given)
 	return items, end, err
 }
 
@@ -133,7 +133,7 @@ func (b *Broker) ToTell(
 	ctx context.Context, person auth.Caller, tenant, after string, limit int, goOn func(context.Context) error,
 ) (list ToTell, err error) {
 	v := b.approver(person)
-	all, at, err := follow(ctx, b, since{person.Way.Gateway, tenant, after, limit, toTellBytes}, goOn, v.decidable)
+	all, at, err := follow(ctx, b, since{person.Way.Gateway, tenant, person.Name, after, limit, toTellBytes}, goOn, v.decidable)
 	known := map[string]bool{}
 	for _, seen := range all {
 		for _, one := range seen {
@@ -224,13 +224,13 @@ func (b *Broker) told(ctx context.Context, one approval.Followed) (answer evalua
 }
 
 // position reads a cursor, "" for the beginning, and the time at which the program had all changes.
-func (b *Broker) position(caller, tenant, after string, now int64) (at approval.Position, given int64, err error) {
-	if after == "" {
-		at, err = b.Store.Start(tenant, caller)
+func (b *Broker) position(q since, now int64) (at approval.Position, given int64, err error) {
+	if q.after == "" {
+		at, err = b.Store.Start(q.tenant, q.caller)
 		return at, now, err
 	}
 	var c cursor
-	text, ok := b.options.Sealer.Open(after, cursorBinding(caller, tenant))
+	text, ok := b.options.Sealer.Open(q.after, q.binding())
 	if !ok || json.Unmarshal(text, &c) != nil {
 		return at, 0, ErrCursor
 	}
@@ -240,14 +240,19 @@ func (b *Broker) position(caller, tenant, after string, now int64) (at approval.
 	return c.Position, c.Given, nil
 }
 
-func (b *Broker) cursorOf(caller, tenant string, at approval.Position, given int64) (string, error) {
+func (b *Broker) cursorOf(q since, at approval.Position, given int64) (string, error) {
 	text, err := marshal(cursor{at, given})
 	if err != nil {
 		return "", err
 	}
-	return b.options.Sealer.Seal(text, cursorBinding(caller, tenant)), nil
+	return b.options.Sealer.Seal(text, q.binding()), nil
 }
 
-func cursorBinding(caller, tenant string) []byte {
-	return fmt.Appendf(nil, "tasks %d:%s%d:%s", len(tenant), tenant, len(caller), caller)
+// binding is what a cursor opens with: one for a person is no cursor of tasks, nor one for another person.
+func (q since) binding() []byte {
+	b := fmt.Appendf(nil, "tasks %d:%s%d:%s", len(q.tenant), q.tenant, len(q.caller), q.caller)
+	if q.person != "" {
+		b = fmt.Appendf(b, " notifications %d:%s", len(q.person), q.person)
+	}
+	return b
 }
