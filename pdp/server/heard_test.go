@@ -33,6 +33,7 @@ func TestHeardNotificationForAPerson(t *testing.T) {
 		"beside another gateway":  {"gw-b", mine, 401},
 		"beside a console":        {"desk", mine, 403},
 		"beside no gateway":       {"pep", mine, 403},
+		"a client without end":    {"gw", r.beside("mia", forGateway, "agent/"+strings.Repeat("a", 2048)), 403},
 	} {
 		if status, text := r.do(test.who, "GET", path, "", test.header...); status != test.want {
 			t.Errorf("%s: got %d %s, want %d", name, status, text, test.want)

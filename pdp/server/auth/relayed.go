@@ -26,6 +26,9 @@ const ApproverToken = "Approver-Token"
 // names no client.
 const ApproverClient = "Approver-Client"
 
+// mostClient bounds the header in bytes: it goes on record with each offer and each vote.
+const mostClient = 2048
+
 // relayed is the person whose token a gateway brought.
 func (a *Authenticator) relayed(r *http.Request, gateway Caller, tokens []string) (Caller, error) {
 	key, isKey := strings.CutPrefix(gateway.Name, keyCaller)
@@ -81,8 +84,8 @@ func client(gateway Caller, header []string) (c evaluation.Ref, err error) {
 		c.ID, err = url.PathUnescape(id)
 	}
 	named := c.Type != "" && c.ID != "" && utf8.ValidString(c.Type+c.ID) || header[0] == evaluation.NoClient.Type
-	if err != nil || !named || len(header) > 1 || gateway.Relays != evaluation.ViaForm {
-		return c, forbidden("the header Approver-Client cannot be read here; send TYPE/ID once, each percent-encoded, or none, and only for a form")
+	if err != nil || !named || len(header) > 1 || len(header[0]) > mostClient || gateway.Relays != evaluation.ViaForm {
+		return c, forbidden("the header Approver-Client cannot be read here; send TYPE/ID once, each percent-encoded, or none, of at most 2048 bytes, and only for a form")
 	}
 	return c, nil
 }
