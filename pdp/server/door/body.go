@@ -39,15 +39,16 @@ func (d *Door) readUpTo(c echo.Context, caller auth.Caller, large *Places, known
 		d.Connections.Awaits(by, known)
 		defer d.Connections.Came(by, known)
 	}
-	size := min(SmallBody, limit+1)
+	most := min(SmallBody, limit+1)
+	size := most
 	if r.ContentLength >= 0 {
-		size = min(size, r.ContentLength+1) // so that the end is found
+		size = min(most, r.ContentLength+1) // so that the end is found
 	}
 	body, n, err := make([]byte, size), 0, error(nil)
 	for read := 0; n < len(body) && err == nil; n += read {
 		read, err = r.Body.Read(body[n:])
 	}
-	if body = body[:n]; err != io.EOF && int64(n) < min(SmallBody, limit+1) {
+	if body = body[:n]; err != io.EOF && int64(n) < most {
 		return nil, cutShort()
 	}
 	if len(body) == SmallBody {
