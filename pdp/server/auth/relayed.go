@@ -85,7 +85,7 @@ func client(gateway Caller, header []string) (c evaluation.Ref, err error) {
 	}
 	named := c.Type != "" && c.ID != "" && utf8.ValidString(c.Type+c.ID) || header[0] == evaluation.NoClient.Type
 	if err != nil || !named || len(header) > 1 || len(header[0]) > mostClient || gateway.Relays != evaluation.ViaForm {
-		return c, forbidden("the header Approver-Client cannot be read here; send TYPE/ID once, each percent-encoded, or none, of at most 2048 bytes, and only for a form")
+		return c, forbidden(fmt.Sprintf("the header %s cannot be read here; send TYPE/ID once, each percent-encoded, or none, of at most %d bytes, and only for a form", ApproverClient, mostClient))
 	}
 	return c, nil
 }
