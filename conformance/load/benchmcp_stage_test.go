@@ -37,6 +37,7 @@ type mcpUpstream struct {
 	tool      string
 	arguments func(n int) string
 	ran       string
+	lists     bool // it has mcpTools tools, and the list of them is measured
 }
 
 var mcpFiller = strings.Repeat("x", mcpArguments-30)
@@ -54,6 +55,7 @@ var mcpPlain = mcpUpstream{
 	tool:      "tool-0",
 	arguments: func(n int) string { return fmt.Sprintf(`{"number":%d,"text":"%s"}`, n, mcpFiller) },
 	ran:       mcpRan,
+	lists:     true,
 }
 
 // mcpEverything is the server of the SDK. It answers a call by a stream of events, which has the arguments in it: 1.3 KB.
