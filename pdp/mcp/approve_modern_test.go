@@ -46,12 +46,6 @@ func metered() (*sdkmetric.ManualReader, mcp.Deps) {
 	return r, mcp.Deps{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(r))}
 }
 
-// reached is ran.
-func (w *world) reached(tool string, want ...string) {
-	w.t.Helper()
-	w.ran(tool, want...)
-}
-
 // Where no policy lets anybody decide, nobody waits in vain, and nobody is told to come again. If the PDP does not say, somebody
 // may decide.
 func TestNoWaitForNobody(t *testing.T) {

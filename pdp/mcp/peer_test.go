@@ -346,7 +346,7 @@ func peerAuthorization(t *testing.T, page *spoken, era string) {
 		t.Errorf("the tool is %s", list)
 	}
 	page.speaks(t, jsontext.Value(topicTool))
-	w.reached("dangerous_operation", `{"target":"production"}`)
+	w.ran("dangerous_operation", `{"target":"production"}`)
 	if want := []string{`approve user::"user-1" form key:gateway`}; !slices.Equal(w.votes(id), want) {
 		t.Errorf("on record is %q", w.votes(id))
 	}
@@ -372,7 +372,7 @@ func peerMeanwhile(t *testing.T, page *spoken, era string) {
 		return string(with(t, []byte(next(t, over).answer()), "id", "any"))
 	}
 	agent.gets(t, "000-executed", says("approve", "approved", "Approved for maintenance window"))
-	w.reached("dangerous_operation", `{"target":"production"}`)
+	w.ran("dangerous_operation", `{"target":"production"}`)
 	denied := says("deny", "denied", "User denied authorization")
 	if era == "legacy" {
 		agent.gets(t, "000-authorization-denied", denied)
@@ -380,7 +380,7 @@ func peerMeanwhile(t *testing.T, page *spoken, era string) {
 		agent.gets(t, "000-authorization-denied", strings.Replace(denied, "-32001", "-32002", 1))
 		page.speaks(t, jsontext.Value(denied))
 	}
-	w.reached("dangerous_operation", `{"target":"production"}`)
+	w.ran("dangerous_operation", `{"target":"production"}`)
 }
 
 // Tool Access Control, message by message: agent-a may not call the tool, and asks that somebody does; user-1 hears of it, and
@@ -412,7 +412,7 @@ func peerRequests(t *testing.T, page *spoken, era string) {
 
 	fulfilled := user.says(t, "001-call-on-behalf-of", "requestId", id)
 	user.gets(t, "001-fulfilled", fulfilled.answer())
-	w.reached("dangerous_operation", `{"target":"staging"}`)
+	w.ran("dangerous_operation", `{"target":"staging"}`)
 
 	// Who asked gets the same, by the same message with the id of what waits.
 	result := agent.sends(t, jsontext.Value(`{"jsonrpc":"2.0","id":"call-456","method":"tools/request","params":{"name":"dangerous_operation","arguments":{"target":"staging"},"requestId":"`+id+`"}}`))
@@ -422,7 +422,7 @@ func peerRequests(t *testing.T, page *spoken, era string) {
 	if again := user.says(t, "001-call-on-behalf-of", "requestId", id); again.fault == nil {
 		t.Errorf("a second time: %s", again)
 	}
-	w.reached("dangerous_operation", `{"target":"staging"}`)
+	w.ran("dangerous_operation", `{"target":"staging"}`)
 }
 
 // What Tool Access Control has of capabilities is not there yet: nobody is given one, and what a call has of one is taken out, and
