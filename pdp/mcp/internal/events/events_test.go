@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,6 +50,13 @@ func (b *board) times(who string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.reads[who]
+}
+
+// atOnce is how many reads there were at most at one time.
+func (b *board) atOnce() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.most
 }
 
 func (b *board) read(ctx context.Context, who *identity.Principal, cursor string) (page events.Page, err error) {
@@ -258,8 +266,8 @@ func TestEventsManyReaders(t *testing.T) {
 		s.topic.Changed()
 		time.Sleep(events.Spread)
 		synctest.Wait()
-		if s.most != 4 {
-			t.Errorf("%d read at once", s.most)
+		if got := s.atOnce(); got != 4 {
+			t.Errorf("%d read at once", got)
 		}
 		close(s.blocked)
 		for _, l := range all {
@@ -369,12 +377,13 @@ func TestEventsManyPages(t *testing.T) {
 // A topic that refuses each cursor is read from its beginning each time, after longer and longer.
 func TestEventsOfRefusedCursors(t *testing.T) {
 	inSquare(t, func(t *testing.T, s *square) {
-		reads, refuses := 0, true
+		var reads atomic.Int32
+		var accepts atomic.Bool
 		s.topic = s.Topic(func(_ context.Context, _ *identity.Principal, cursor string) (events.Page, error) {
-			switch reads++; {
+			switch reads.Add(1); {
 			case cursor == "":
 				return events.Page{Cursor: "1", More: true, Events: []events.Event{{ID: "a", Message: rpc.Message{Method: "a"}}}}, nil
-			case refuses:
+			case !accepts.Load():
 				return events.Page{Failed: errors.New("gone")}, nil
 			}
 			return events.Page{Cursor: "2", Events: []events.Event{{ID: "b", Message: rpc.Message{Method: "b"}}}}, nil
@@ -383,10 +392,10 @@ func TestEventsOfRefusedCursors(t *testing.T) {
 		ann.is(t, "a")
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		if reads < 40 || reads > 120 {
-			t.Errorf("it is read %d times in ten minutes", reads)
+		if got := reads.Load(); got < 40 || got > 120 {
+			t.Errorf("it is read %d times in ten minutes", got)
 		}
-		refuses = false
+		accepts.Store(true)
 		time.Sleep(time.Minute)
 		ann.is(t, "b")
 		ann.end()
@@ -413,8 +422,8 @@ func TestEventsTenants(t *testing.T) {
 		s.add("a", "ann")
 		s.topic.Changed()
 		ann.is(t, "a")
-		if s.most > 2 || other.most != 4 {
-			t.Errorf("%d of one principal and another, and %d of one topic read at once", s.most, other.most)
+		if own, others := s.atOnce(), other.atOnce(); own > 2 || others != 4 {
+			t.Errorf("%d of one principal and another, and %d of one topic read at once", own, others)
 		}
 		for _, end := range leave {
 			end()
@@ -426,9 +435,10 @@ func TestEventsTenants(t *testing.T) {
 // After a panic in a read it is read again, after longer and longer. Nothing is lost.
 func TestEventsAfterPanics(t *testing.T) {
 	inSquare(t, func(t *testing.T, s *square) {
-		reads, panics := 0, true
+		var reads atomic.Int32
+		var answers atomic.Bool
 		s.topic = s.Topic(func(ctx context.Context, who *identity.Principal, cursor string) (events.Page, error) {
-			if reads++; panics {
+			if reads.Add(1); !answers.Load() {
 				panic(planned)
 			}
 			return s.read(ctx, who, cursor)
@@ -437,10 +447,10 @@ func TestEventsAfterPanics(t *testing.T) {
 		ann := s.listens(principal("ann"))
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		if reads < 20 || reads > 60 {
-			t.Errorf("it is read %d times in ten minutes", reads)
+		if got := reads.Load(); got < 20 || got > 60 {
+			t.Errorf("it is read %d times in ten minutes", got)
 		}
-		panics = false
+		answers.Store(true)
 		time.Sleep(time.Minute)
 		ann.is(t, "a")
 		ann.end()
