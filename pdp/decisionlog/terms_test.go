@@ -245,12 +245,15 @@ func TestTheIndexIsThatOfTheLines(t *testing.T) {
 	if err := l.Rotate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	removed := 0
 	same := func() {
 		t.Helper()
 		told := indexFiles(t, l)
-		if err := os.RemoveAll(filepath.Join(l.data, filepath.FromSlash(index.Dir))); err != nil {
+		// By one step: the log makes missing files meanwhile.
+		if err := os.Rename(filepath.Join(l.data, filepath.FromSlash(index.Dir)), fmt.Sprint(l.data, "-index-", removed)); err != nil {
 			t.Fatal(err)
 		}
+		removed++
 		if err := l.index.Fill(t.Context()); err != nil {
 			t.Fatal(err)
 		}
