@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"policy-service/pdp/mcp/internal/gate"
+	"policy-service/pdp/mcp/internal/people"
 	"policy-service/pdp/server/config"
 )
 
@@ -23,8 +23,8 @@ type OnDisconnect string
 
 // The treatments.
 const (
-	DisconnectKeep   OnDisconnect = gate.KeepAsking
-	DisconnectCancel OnDisconnect = gate.CancelTask
+	DisconnectKeep   OnDisconnect = people.KeepAsking
+	DisconnectCancel OnDisconnect = people.CancelTask
 )
 
 func (a ApprovalsConfig) check(m *config.Reading) {
@@ -39,12 +39,12 @@ func (a ApprovalsConfig) check(m *config.Reading) {
 }
 
 // settings are the same as the gateway reads them.
-func (a ApprovalsConfig) settings() gate.Approvals {
+func (a ApprovalsConfig) settings() people.Approvals {
 	channels := a.Channels
 	if channels == nil {
-		channels = []string{gate.ByForm, gate.ByURL, gate.ByWait}
+		channels = []string{people.ByForm, people.ByURL, people.ByWait}
 	}
-	return gate.Approvals{Channels: channels, Wait: a.Wait, OnDisconnect: string(a.OnDisconnect)}
+	return people.Approvals{Channels: channels, Wait: a.Wait, OnDisconnect: string(a.OnDisconnect)}
 }
 
 // ToolRequestsConfig bounds the requests for tools (tools/request) that wait until another caller fulfils them.
@@ -52,6 +52,11 @@ type ToolRequestsConfig struct {
 	TTL          time.Duration `yaml:"ttl" default:"15m" min:"1s" max:"24h" doc:"How long a request for a tool (tools/request) waits for somebody to fulfil it, and how long what came of it is kept for who has requested it."`
 	PerPrincipal int64         `yaml:"per_principal" default:"32" min:"1" max:"100000" doc:"How many requests for tools of one person, by all their clients, may wait. More are refused."`
 	Pending      int64         `yaml:"pending" default:"1024" min:"1" max:"100000" doc:"How many requests for tools may wait, of all persons together. They are kept in memory, with what came of them in 64 MiB at the most, and are gone after a restart."`
+}
+
+// settings are the same as the gateway reads them.
+func (r ToolRequestsConfig) settings() people.Requests {
+	return people.Requests{TTL: r.TTL, Most: int(r.Pending), Each: int(r.PerPrincipal)}
 }
 
 func (r ToolRequestsConfig) check(m *config.Reading) {

@@ -6,9 +6,8 @@ import (
 	"strings"
 
 	"policy-service/pdp/mcp/internal/arguments"
-	"policy-service/pdp/mcp/internal/gate"
+	"policy-service/pdp/mcp/internal/link"
 	"policy-service/pdp/mcp/lock"
-
 	"policy-service/pdp/server/config"
 )
 
@@ -35,9 +34,9 @@ func (l LockConfig) check(m *config.Reading) {
 }
 
 // newLock reads the lock. Nothing is locked if there is no file.
-func newLock(c Config, d Deps) (gate.Lock, error) {
+func newLock(c Config, d Deps) (link.Lock, error) {
 	if c.Lock.File == "" || c.Lock.Mode == LockOff {
-		return gate.Lock{}, nil
+		return link.Lock{}, nil
 	}
 	enforce := c.Lock.Mode != LockWarn
 	o := lock.FollowOptions{MayBeMissing: !enforce, Now: d.Now, Logger: d.Logger}
@@ -49,9 +48,9 @@ func newLock(c Config, d Deps) (gate.Lock, error) {
 	}
 	file, err := lock.Follow(c.Lock.File, o)
 	if err != nil {
-		return gate.Lock{}, fmt.Errorf("lock.file: %w", err)
+		return link.Lock{}, fmt.Errorf("lock.file: %w", err)
 	}
-	return gate.Lock{File: file, Enforce: enforce, Arguments: c.members()}, nil
+	return link.Lock{File: file, Enforce: enforce, Arguments: c.members()}, nil
 }
 
 // members says which members the arguments of locked tools may have.

@@ -14,13 +14,13 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"policy-service/evaluation"
-	"policy-service/pdp/mcp/internal/gate"
+	"policy-service/pdp/mcp/internal/link"
 	"policy-service/pdp/mcp/lock"
 	"policy-service/pdp/visible"
 )
 
 // newDriftRecord returns a function that has the PDP record one drift, for the gateway's own tenant and with its own key.
-func newDriftRecord(c PDPConfig, d Deps) func(context.Context, gate.Drift, string) error {
+func newDriftRecord(c PDPConfig, d Deps) func(context.Context, link.Drift, string) error {
 	base := strings.TrimSuffix(c.URL, "/")
 	if c.Embedded != nil {
 		base = EmbeddedURL
@@ -33,7 +33,7 @@ func newDriftRecord(c PDPConfig, d Deps) func(context.Context, gate.Drift, strin
 		key = (&keyFile{path: c.KeyFile, now: d.Now, logger: slog.New(slog.DiscardHandler)}).token
 	}
 	client := http.Client{Transport: d.Transport, Timeout: c.Timeout, CheckRedirect: notElsewhere}
-	return func(ctx context.Context, drift gate.Drift, id string) error {
+	return func(ctx context.Context, drift link.Drift, id string) error {
 		text, err := json.Marshal(recordOf(drift))
 		if err != nil {
 			return err
@@ -76,11 +76,11 @@ var recorded = map[lock.Kind]evaluation.DriftChange{
 	lock.NewServer: evaluation.DriftNew, lock.NewTool: evaluation.DriftNew,
 	lock.GoneServer: evaluation.DriftGone, lock.GoneTool: evaluation.DriftGone,
 	lock.Renamed: evaluation.DriftRenamed, lock.Swapped: evaluation.DriftSwapped,
-	lock.Instructions: evaluation.DriftInstructions, gate.MoreDrifts: evaluation.DriftMore,
+	lock.Instructions: evaluation.DriftInstructions, link.MoreDrifts: evaluation.DriftMore,
 }
 
 // recordOf is a drift in the words of the PDP.
-func recordOf(found gate.Drift) evaluation.Drift {
+func recordOf(found link.Drift) evaluation.Drift {
 	change, known := recorded[found.Change]
 	d := evaluation.Drift{Server: found.Server, Tool: found.Tool, Change: change, With: found.With, Locked: found.Locked, Found: found.Found}
 	if !known {

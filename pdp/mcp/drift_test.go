@@ -17,7 +17,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog"
-	"policy-service/pdp/mcp/internal/gate"
+	"policy-service/pdp/mcp/internal/link"
 	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
@@ -77,18 +77,18 @@ func TestDriftIsRecorded(t *testing.T) {
 	record := newDriftRecord(c, driftDeps(http.DefaultTransport))
 	var want []evaluation.Drift
 	for n, test := range []struct {
-		found  gate.Drift
+		found  link.Drift
 		change evaluation.DriftChange
 		parts  []string
 	}{
-		{gate.Drift{Server: "jira", Tool: "reset_password", Change: "input_schema", Locked: "sha256:a", Found: "sha256:b"}, "changed", []string{"input_schema"}},
-		{gate.Drift{Server: "jira", Tool: `a\u000ab\u202e`, Change: "new_tool", Found: "sha256:c"}, "new", nil},
-		{gate.Drift{Server: "jira", Tool: "v", Change: "renamed", With: "w"}, "renamed", nil},
-		{gate.Drift{Server: "jira", Tool: "x", Change: "swapped", With: "y"}, "swapped", nil},
-		{gate.Drift{Server: "jira", Change: "instructions", Locked: "sha256:d", Found: "sha256:e"}, "instructions", nil},
-		{gate.Drift{Server: "jira", Change: "gone_server"}, "gone", nil},
-		{gate.Drift{Server: "jira", Tool: "z", Change: "gone_tool"}, "gone", nil},
-		{gate.Drift{Server: "jira", Change: "more"}, "more", nil},
+		{link.Drift{Server: "jira", Tool: "reset_password", Change: "input_schema", Locked: "sha256:a", Found: "sha256:b"}, "changed", []string{"input_schema"}},
+		{link.Drift{Server: "jira", Tool: `a\u000ab\u202e`, Change: "new_tool", Found: "sha256:c"}, "new", nil},
+		{link.Drift{Server: "jira", Tool: "v", Change: "renamed", With: "w"}, "renamed", nil},
+		{link.Drift{Server: "jira", Tool: "x", Change: "swapped", With: "y"}, "swapped", nil},
+		{link.Drift{Server: "jira", Change: "instructions", Locked: "sha256:d", Found: "sha256:e"}, "instructions", nil},
+		{link.Drift{Server: "jira", Change: "gone_server"}, "gone", nil},
+		{link.Drift{Server: "jira", Tool: "z", Change: "gone_tool"}, "gone", nil},
+		{link.Drift{Server: "jira", Change: "more"}, "more", nil},
 	} {
 		d := test.found
 		driftMust(t, record(t.Context(), d, fmt.Sprint(n)))
@@ -124,9 +124,9 @@ func TestDriftIsNotRecorded(t *testing.T) {
 	d, clock := driftDeps(http.DefaultTransport), time.Now()
 	d.Now = func() time.Time { return clock }
 	record := newDriftRecord(c, d)
-	fails := func(record func(context.Context, gate.Drift, string) error, want string) {
+	fails := func(record func(context.Context, link.Drift, string) error, want string) {
 		t.Helper()
-		if err := record(t.Context(), gate.Drift{Server: "jira", Change: "more"}, "1"); err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 400 {
+		if err := record(t.Context(), link.Drift{Server: "jira", Change: "more"}, "1"); err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 400 {
 			t.Errorf("%v, and not %s", err, want)
 		}
 	}
@@ -135,7 +135,7 @@ func TestDriftIsNotRecorded(t *testing.T) {
 	fails(record, "permission decide")
 	driftMust(t, os.WriteFile(file, []byte(key[auth.Decide]+"\n"), 0o600))
 	clock = clock.Add(time.Minute)
-	driftMust(t, record(t.Context(), gate.Drift{Server: "jira", Change: "more"}, "2"))
+	driftMust(t, record(t.Context(), link.Drift{Server: "jira", Change: "more"}, "2"))
 	driftMust(t, pdp.Stop(context.Background()))
 	if all := driftsIn(t, data); len(all) != 1 || all[0].Caller != "key:decide" {
 		t.Errorf("%+v", all)
@@ -169,7 +169,7 @@ func TestDriftEmbedded(t *testing.T) {
 		driftMust(t, pdp.Start(t.Context()))
 		c := driftConfig("")
 		c.Embedded = &EmbeddedConfig{Policies: t.TempDir(), Data: data}
-		err = newDriftRecord(c, driftDeps(pdp.Transport()))(t.Context(), gate.Drift{Server: "jira", Change: "more"}, "1")
+		err = newDriftRecord(c, driftDeps(pdp.Transport()))(t.Context(), link.Drift{Server: "jira", Change: "more"}, "1")
 		driftMust(t, pdp.Stop(context.Background()))
 		if data == "" {
 			if err == nil || !strings.Contains(err.Error(), "404") || !strings.Contains(err.Error(), "no decision log is kept here") {

@@ -15,7 +15,7 @@ import (
 	"policy-service/evaluation/coaz"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
-	"policy-service/pdp/mcp/internal/gate"
+	"policy-service/pdp/mcp/internal/link"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/lock"
 )
@@ -164,7 +164,7 @@ func Compile(c Config, tools []Tool) ([]error, error) {
 // Unjudged says why a gateway of this configuration does not hold the arguments of a locked tool against its inputSchema; nil
 // if it does, or has no such tool.
 func Unjudged(c Config, t lock.Tool) error {
-	_, unjudged, _ := gate.Schema(t, c.members())
+	_, unjudged, _ := link.Schema(t, c.members())
 	return unjudged
 }
 
@@ -179,7 +179,7 @@ func (c Config) readable(t Tool) error {
 	}
 	locked, err := lock.ParseTool(t.Definition)
 	if err == nil {
-		_, _, err = gate.Schema(locked, c.members())
+		_, _, err = link.Schema(locked, c.members())
 	}
 	return err
 }

@@ -14,8 +14,9 @@ import (
 	"policy-service/pdp/mcp/internal/arguments"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
-	"policy-service/pdp/mcp/internal/gate"
+	"policy-service/pdp/mcp/internal/flow"
 	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/link"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/lock"
 	"policy-service/pdp/spelling"
@@ -80,9 +81,9 @@ func unread(code int, what string) *Refused {
 }
 
 // servers are the upstreams as far as they distinguish requests.
-func (c Config) servers() (all []*gate.Server) {
+func (c Config) servers() (all []*link.Server) {
 	for _, name := range sortedNames(c.Upstreams) {
-		all = append(all, &gate.Server{Name: name, URIs: c.uris(c.Upstreams[name])})
+		all = append(all, &link.Server{Name: name, URIs: c.uris(c.Upstreams[name])})
 	}
 	return all
 }
@@ -90,7 +91,7 @@ func (c Config) servers() (all []*gate.Server) {
 // place finds the server that an operation is for, and its tool.
 func (c Config) place(asker *ask.Asker, op *ask.Operation, tools []Tool, locked *lock.File) *Refused {
 	all := c.servers()
-	s, what := gate.Route(all, op.Method, op.Params)
+	s, what := flow.Route(all, op.Method, op.Params)
 	switch {
 	case s != nil:
 		op.Server = s.Name
@@ -159,7 +160,7 @@ func (c Config) misfit(t lock.Tool, given jsontext.Value) *Refused {
 	if given != nil && given.Kind() != '{' {
 		return inArguments("invalid_params", rpc.InvalidParams, "the arguments are not an object", "write an object")
 	}
-	schema, unjudged, err := gate.Schema(t, c.members())
+	schema, unjudged, err := link.Schema(t, c.members())
 	switch {
 	case err != nil:
 		return badTool(err)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -25,8 +24,11 @@ import (
 	"policy-service/evaluation/coaz"
 	"policy-service/obligations"
 	"policy-service/pdp/mcp/internal/ask"
-	"policy-service/pdp/mcp/internal/gate"
+	"policy-service/pdp/mcp/internal/flow"
+	"policy-service/pdp/mcp/internal/front"
 	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/link"
+	"policy-service/pdp/mcp/internal/people"
 	"policy-service/pdp/mcp/internal/rates"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/seal"
@@ -51,102 +53,6 @@ type Deps struct {
 	FixedToken string
 	// Version is the gateway's version for servers, and for clients of several servers.
 	Version string
-}
-
-// Gateway stands in front of MCP servers, and has a PDP decide about each request.
-type Gateway struct {
-	gate *gate.Gateway
-	// network carries questions to the PDP, nil if something else does.
-	network *http.Transport
-}
-
-// Endpoint is the path of the MCP endpoint.
-const Endpoint = gate.Endpoint
-
-// Handler is the gateway over HTTP: the MCP endpoint, and the document that says by which authorization servers it is
-// entered.
-func (g *Gateway) Handler() http.Handler { return g.gate.Handler() }
-
-// ServeStdio serves the one client at the other end of in and out until in ends. Its identity is the fixed one.
-func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
-	return g.gate.ServeStdio(ctx, in, out)
-}
-
-// Ready reports the present failures of the gateway. It asks no other service: the last requests have shown them.
-func (g *Gateway) Ready() error { return g.gate.Ready() }
-
-// Drain ends the streams of clients that only listen, which would last as long as the gateway. Requests go on.
-func (g *Gateway) Drain() { g.gate.Drain() }
-
-// Close ends all sessions, and waits for their goroutines.
-func (g *Gateway) Close() error {
-	err := g.gate.Close()
-	if g.network != nil {
-		g.network.CloseIdleConnections()
-	}
-	return err
-}
-
-// New makes a gateway. It sends nothing yet: a PDP, an issuer or a server that is away now may come back.
-func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
-	Form.SetDefaults(&c)
-	if err := c.Check(); err != nil {
-		return nil, err
-	}
-	d = d.withDefaults()
-	var network *http.Transport
-	if d.Transport == nil && c.PDP.Embedded == nil {
-		network = NewTransport()
-		d.Transport = network
-	}
-	o := gate.Options{
-		Settings: gate.Settings{
-			Most: gate.Sizes{Body: int(c.Limits.MaxBody), Arguments: int(c.Limits.MaxArguments), Requests: gate.Requests{TTL: c.ToolRequests.TTL, Most: int(c.ToolRequests.Pending), Each: int(c.ToolRequests.PerPrincipal)}}, Approvals: c.Approvals.settings(), Lists: gate.Lists{Cache: c.List.Cache, TTL: c.List.TTL}, Meta: c.Meta, SessionIdle: c.Sessions.Idle, SessionsEach: int(c.Sessions.PerPerson),
-			DenialsAsResults: c.Denials == DenialsResult,
-		},
-		Front: gate.Front{Hosts: newHosts(c), Self: newSelf(d.Version), Known: d.Known},
-	}
-	var err error
-	if o.Identity, err = newIdentity(c, d); err != nil {
-		return nil, err
-	}
-	if o.Ring, err = newRing(c, d); err != nil {
-		return nil, err
-	}
-	if o.Arrivals, err = newPeople(c, d, 2); err != nil {
-		return nil, err
-	}
-	if o.People, err = newPeople(c, d, 1); err != nil {
-		return nil, err
-	}
-	if o.Rates, err = newRates(c, d); err != nil {
-		return nil, err
-	}
-	if o.Lock, err = newLock(c, d); err != nil {
-		return nil, err
-	}
-	o.Lock.Record = newDriftRecord(c.PDP, d)
-	if err = addServers(&o, c, d); err != nil {
-		return nil, err
-	}
-	return &Gateway{gate.New(o), network}, nil
-}
-
-// addServers adds the servers, and what a gateway asks and counts with. It comes last, because servers must be closed.
-func addServers(o *gate.Options, c Config, d Deps) (err error) {
-	o.Tracer, o.Logger, o.Now = d.TracerProvider.Tracer(gate.ScopeName), d.Logger, d.Now
-	if o.Meters, err = gate.NewMeters(d.MeterProvider.Meter(gate.ScopeName)); err != nil {
-		return err
-	}
-	handlers, err := newHandlers(c.Obligations, d.Logger, d.Now)
-	if err != nil {
-		return err
-	}
-	if o.Asker, err = c.asker(d, handlers); err != nil {
-		return err
-	}
-	o.Servers, err = newServers(c, d, o.Meters)
-	return err
 }
 
 // newSelf is the gateway's description of itself where it stands for several servers.
@@ -195,7 +101,7 @@ func (c Config) whoAsks() (identity.Options, error) {
 func (c Config) identityOptions() identity.Options {
 	o := identity.Options{
 		Resource: c.Resource, Name: ownName, SubjectClaim: c.Identity.SubjectClaim, AgentClaim: c.Identity.AgentClaim,
-		DefaultTenant: c.PDP.Tenant, Scopes: c.Identity.Scopes, Private: auth.IsLoopbackName(gate.Hostname(c.Listen)),
+		DefaultTenant: c.PDP.Tenant, Scopes: c.Identity.Scopes, Private: auth.IsLoopbackName(front.Hostname(c.Listen)),
 	}
 	for _, i := range c.Identity.Issuers {
 		o.Issuers = append(o.Issuers, identity.Issuer(i))
@@ -307,8 +213,8 @@ func newRates(c Config, d Deps) (*rates.Limiter, error) {
 	o := rates.Options{
 		Rate: rate.Limit(one.Rate), Burst: int(one.Burst), Concurrent: concurrent, ToolRate: rate.Limit(tool.Rate), ToolBurst: int(tool.Burst), Now: d.Now,
 		Holds: map[string]int{
-			gate.Streams: concurrent, gate.LargeMessages: mostLarge, gate.LargeAnswers: mostLarge, gate.Errands: concurrent * len(c.Upstreams),
-			gate.Waiting: int(c.Approvals.PerPrincipal), gate.AllWaiting: int(c.Approvals.Waiting),
+			flow.Streams: concurrent, front.LargeMessages: mostLarge, flow.LargeAnswers: mostLarge, link.Errands: concurrent * len(c.Upstreams),
+			people.Waiting: int(c.Approvals.PerPrincipal), people.AllWaiting: int(c.Approvals.Waiting),
 		},
 	}
 	if o.Rate == 0 {
@@ -320,10 +226,10 @@ func newRates(c Config, d Deps) (*rates.Limiter, error) {
 	return rates.New(o)
 }
 
-func newHosts(c Config) gate.Hosts {
-	h := gate.Hosts{Origins: c.AllowedOrigins, OwnPages: c.Identity.Static != nil} // no token tells the page's requests from the user's
+func newHosts(c Config) front.Hosts {
+	h := front.Hosts{Origins: c.AllowedOrigins, OwnPages: c.Identity.Static != nil} // no token tells the page's requests from the user's
 	for _, name := range c.AllowedHosts {
-		h.Names = append(h.Names, gate.Hostname(name))
+		h.Names = append(h.Names, front.Hostname(name))
 	}
 	if u, err := url.Parse(c.Resource); err == nil {
 		h.Names = append(h.Names, strings.ToLower(u.Hostname()))

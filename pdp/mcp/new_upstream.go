@@ -4,19 +4,20 @@ import (
 	"fmt"
 
 	"policy-service/pdp/mcp/internal/era"
-	"policy-service/pdp/mcp/internal/gate"
+	"policy-service/pdp/mcp/internal/flow"
+	"policy-service/pdp/mcp/internal/link"
 	"policy-service/pdp/mcp/internal/upstream"
 	"policy-service/pdp/server/config"
 )
 
 // newServers are the servers behind the gateway, sorted by their names.
-func newServers(c Config, d Deps, m *gate.Meters) (all []*gate.Server, err error) {
+func newServers(c Config, d Deps, m *flow.Meters) (all []*link.Server, err error) {
 	for _, name := range sortedNames(c.Upstreams) {
 		u := c.Upstreams[name]
-		s := &gate.Server{
+		s := &link.Server{
 			Program: len(c.Upstreams[name].Command) > 0,
 			Name:    name, Key: config.Entry("upstreams", name), Labels: map[string]map[string]string{}, Hidden: map[string]bool{}, Dropped: m.Drop,
-			Asks: gate.Relays{
+			Asks: link.Relays{
 				Elicitation: u.ServerRequests.Elicitation == RelayOn, Sampling: u.ServerRequests.Sampling == RelayOn, Roots: u.ServerRequests.Roots == RelayOn,
 				Hosts: u.ServerRequests.Hosts,
 			},
@@ -51,7 +52,7 @@ func (c Config) uris(u UpstreamConfig) []string {
 // upstream's name and two underscores are before it, and a name that common clients would not take is shortened.
 func (c Config) ToolName(upstream, tool string) string {
 	if len(c.Upstreams) > 1 {
-		return gate.ToolName(upstream, tool)
+		return link.ToolName(upstream, tool)
 	}
 	return tool
 }
@@ -73,7 +74,7 @@ func (c Config) processesEach() int {
 	return int(c.Processes.PerPerson)
 }
 
-func newUpstream(c Config, name string, d Deps, m *gate.Meters) (upstream.Upstream, error) {
+func newUpstream(c Config, name string, d Deps, m *flow.Meters) (upstream.Upstream, error) {
 	u := c.Upstreams[name]
 	key := config.Entry("upstreams", name)
 	var eras []era.Era

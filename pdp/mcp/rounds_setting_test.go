@@ -139,7 +139,7 @@ identity: {issuers: [{issuer: %q, algorithms: [ES256], jwks_file: %q}]}
 upstreams: {rec: {url: %q, allow_networks: [127.0.0.0/8, "::1/128"], timeout: 30s, server_requests: {elicitation: relay}}}
 seal: {key_files: [%q]}
 approvals: {per_principal: 1000, %s}
-limits: {per_principal: {concurrent: 1000}}
+limits: {rate: 100000/s, burst: 100000, per_principal: {concurrent: 1000}}
 `, listen, settingResource, s.pdp.url, s.file("gateway.key"), s.issuer.URL, s.issuer.KeysFile(s.t), s.server.url+mcp.Endpoint, s.file("seal.key"), approvals))
 	return s.file(name)
 }

@@ -7,8 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"policy-service/pdp/mcp/internal/gate"
+	"policy-service/pdp/mcp/internal/doors"
+	"policy-service/pdp/mcp/internal/flow"
 	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/link"
 	"policy-service/pdp/mcp/lock"
 )
 
@@ -51,13 +53,23 @@ func surveyOne(ctx context.Context, c Config, d Deps, name, token string) (s loc
 	}
 	u.Tools = nil
 	c.Upstreams = map[string]UpstreamConfig{name: u}
-	var o gate.Options
-	if err := addServers(&o, c, d); err != nil {
+	meters, err := flow.NewMeters(d.MeterProvider.Meter(flow.ScopeName))
+	if err != nil {
 		return s, err
 	}
-	g := gate.New(o)
-	defer func() { _ = g.Close() }()
+	o := link.Options{Logger: d.Logger, Now: d.Now}
+	if o.Asker, err = c.asker(d, c.Obligations.promised()); err != nil {
+		return s, err
+	}
+	if o.All, err = newServers(c, d, meters); err != nil {
+		return s, err
+	}
+	servers := link.New(doors.New(d.Logger), o)
+	defer func() {
+		servers.Doors.Close()
+		_ = servers.Close()
+	}()
 	ctx, cancel := context.WithTimeout(ctx, surveyLasts)
 	defer cancel()
-	return g.Survey(ctx, o.Servers[0], &identity.Principal{Key: "survey", Token: token, Expires: d.Now().Add(surveyLasts)}, newSelf(d.Version))
+	return servers.Survey(ctx, o.All[0], &identity.Principal{Key: "survey", Token: token, Expires: d.Now().Add(surveyLasts)}, newSelf(d.Version))
 }

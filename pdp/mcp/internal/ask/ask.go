@@ -24,6 +24,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
@@ -102,13 +103,23 @@ type Options struct {
 // {name, labels, digest} and client {id}.
 var Inputs = []string{"server", "tool", "client"}
 
-// Asker asks. It is immutable, and safe for concurrent use.
+// Asker asks. It is safe for concurrent use.
 type Asker struct {
 	o        Options
 	binding  *coaz.Binding
 	operator map[string]*coaz.Mapping // by method
 	ofTools  map[string]*coaz.Mapping // by server:name
+	away     atomic.Bool
 }
+
+// Note notes how a question ended.
+func (a *Asker) Note(r *Refusal) { a.away.Store(r != nil && r.Kind == Unavailable) }
+
+// ErrAway is that of a PDP that is away.
+var ErrAway = errors.New("the PDP did not answer the last question: requests are refused")
+
+// Away reports whether the PDP did not answer the last question that was noted.
+func (a *Asker) Away() bool { return a.away.Load() }
 
 const redact = "redact"
 

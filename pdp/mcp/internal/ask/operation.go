@@ -1,6 +1,8 @@
 package ask
 
 import (
+	"github.com/go-json-experiment/json/jsontext"
+
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
 	"policy-service/evaluation/authzenclient/approvals"
@@ -114,4 +116,21 @@ func below(place string, err error) error {
 		return &moved
 	}
 	return err
+}
+
+// Canonical are the arguments of a request in a form that is the same for all that mean the same.
+func Canonical(params rpc.Object) []byte {
+	arguments, err := evaluation.ParseWithNulls(Arguments(params), evaluation.DefaultLimits())
+	if canonical, ok := arguments.Value().AppendCanonical(nil); err == nil && ok {
+		return canonical
+	}
+	return Arguments(params)
+}
+
+// Arguments are the arguments of a request.
+func Arguments(params rpc.Object) jsontext.Value {
+	if v := params.Get("arguments"); v != nil {
+		return v
+	}
+	return jsontext.Value(`{}`)
 }

@@ -14,6 +14,14 @@ const tasks = "tasks"
 // Own begins the names that are the gateway's, in _meta and in capabilities.
 const Own = "io.policy-service/"
 
+// What the gateway can beside its servers, as it says and as clients say that they know of it.
+const (
+	// Authorizations are that people hear of what waits for them, and decide by messages.
+	Authorizations = Own + "authorization"
+	// ToolRequests are that an agent asks others to call a tool.
+	ToolRequests = Own + "tool-requests"
+)
+
 // Initialized is a server's description of itself, in the handshake or in server/discover, as the result of initialize.
 // Version is the revision that is spoken with the client, and ours are the extensions of the gateway's, which no server has.
 func Initialized(server jsontext.Value, e Era, version string, ours []string) (jsontext.Value, error) {

@@ -9,6 +9,7 @@
 package identity
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -41,6 +42,18 @@ type Principal struct {
 	agentType, idPrefix string // of the issuer's clients, and of all its entities
 	bySub               Entity // the person by sub, if the claim that names the subject is one of the actor
 	now                 func() time.Time
+}
+
+// Account is by what shares are counted: the person, by all clients, or the key of a client without a person.
+func (p *Principal) Account() string { return cmp.Or(p.Person, p.Key) }
+
+// Participant is whoever acts, as questions have it: the client, or the user without one.
+func (p *Principal) Participant() evaluation.Ref {
+	acts := p.User
+	if p.Agent.ID != "" {
+		acts = p.Agent
+	}
+	return evaluation.Ref{Type: acts.Type, ID: acts.ID}
 }
 
 // Entity is a type and an id.

@@ -1,0 +1,152 @@
+package mcp
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"time"
+
+	"policy-service/pdp/mcp/internal/doors"
+	"policy-service/pdp/mcp/internal/flow"
+	"policy-service/pdp/mcp/internal/front"
+	"policy-service/pdp/mcp/internal/link"
+	"policy-service/pdp/mcp/internal/people"
+)
+
+// Gateway stands in front of MCP servers, and has a PDP decide about each request: it comes in by package front, goes the way of
+// package flow, which asks the PDP and has package people ask people, and goes out by package link.
+type Gateway struct {
+	doors   *doors.Doors
+	servers *link.Servers
+	people  *people.People
+	flow    *flow.Flow
+	front   *front.Front
+	// network carries questions to the PDP, nil if something else does.
+	network *http.Transport
+}
+
+// New makes a gateway. It sends nothing yet: a PDP, an issuer or a server that is away now may come back.
+func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
+	Form.SetDefaults(&c)
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	d = d.withDefaults()
+	g := &Gateway{doors: doors.New(d.Logger)}
+	if d.Transport == nil && c.PDP.Embedded == nil {
+		g.network = NewTransport()
+		d.Transport = g.network
+	}
+	of := link.Options{Cache: c.List.Cache, Logger: d.Logger, Now: d.Now}
+	by := front.Options{
+		Hosts: newHosts(c), Known: d.Known, Body: int(c.Limits.MaxBody), SessionIdle: c.Sessions.Idle, SessionsEach: int(c.Sessions.PerPerson),
+		Logger: d.Logger, Now: d.Now,
+	}
+	var err error
+	if by.Identity, err = newIdentity(c, d); err != nil {
+		return nil, err
+	}
+	if by.Ring, err = newRing(c, d); err != nil {
+		return nil, err
+	}
+	if by.Arrivals, err = newPeople(c, d, 2); err != nil {
+		return nil, err
+	}
+	if of.People, err = newPeople(c, d, 1); err != nil {
+		return nil, err
+	}
+	if of.Rates, err = newRates(c, d); err != nil {
+		return nil, err
+	}
+	if of.Lock, err = newLock(c, d); err != nil {
+		return nil, err
+	}
+	of.Lock.Record = newDriftRecord(c.PDP, d)
+	meters, err := flow.NewMeters(d.MeterProvider.Meter(flow.ScopeName))
+	if err != nil {
+		return nil, err
+	}
+	handlers, err := newHandlers(c.Obligations, d.Logger, d.Now)
+	if err != nil {
+		return nil, err
+	}
+	if of.Asker, err = c.asker(d, handlers); err != nil {
+		return nil, err
+	}
+	if of.All, err = newServers(c, d, meters); err != nil { // the last that can fail: they must be closed
+		return nil, err
+	}
+	g.servers = link.New(g.doors, of)
+	g.people = people.New(g.doors, people.Options{
+		Approvals: c.Approvals.settings(), Requests: c.ToolRequests.settings(), Asker: of.Asker, Rates: of.Rates, Ring: by.Ring,
+		Servers: g.servers.Names(), ToolName: g.servers.ToolName, Dropped: meters.Drop, Logger: d.Logger, Now: d.Now,
+	})
+	g.flow = flow.New(g.servers, g.people, flow.Options{
+		Asker: of.Asker, Rates: of.Rates, People: of.People, Ring: by.Ring, Meters: meters, Tracer: d.TracerProvider.Tracer(flow.ScopeName),
+		Logger: d.Logger, Now: d.Now, Self: newSelf(d.Version), Arguments: int(c.Limits.MaxArguments), TTL: c.List.TTL,
+		DenialsAsResults: c.Denials == DenialsResult, Meta: c.Meta,
+	})
+	by.Rates, by.Meters = of.Rates, meters
+	g.front = front.New(g.flow, g.people, g.servers, by)
+	g.doors.Background(func() { g.sweep(d.Now) })
+	context.AfterFunc(g.doors.Context, meters.Watch(g.flow))
+	return g, nil
+}
+
+// Endpoint is the path of the MCP endpoint.
+const Endpoint = front.Endpoint
+
+// Handler is the gateway over HTTP: the MCP endpoint, and the document that says by which authorization servers it is
+// entered.
+func (g *Gateway) Handler() http.Handler { return g.front.Handler() }
+
+// ServeStdio serves the one client at the other end of in and out until in ends. Its identity is the fixed one.
+func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
+	return g.front.ServeStdio(ctx, in, out)
+}
+
+// Ready reports the present failures of the gateway. It asks no other service: the last requests have shown them.
+func (g *Gateway) Ready() error { return g.servers.Ready() }
+
+// Drain ends the streams of clients that only listen, which would last as long as the gateway, and waits for people no longer.
+// Requests go on.
+func (g *Gateway) Drain() { g.doors.Drain() }
+
+// lastWords is how long Close waits for requests that are given up. To put on record what became of them takes two seconds
+// at the most.
+const lastWords = 5 * time.Second
+
+// Close ends all sessions and requests, and waits for what they hold, and for what is put on record of them.
+func (g *Gateway) Close() error {
+	g.doors.Close()
+	g.flow.Close()
+	err := g.servers.Close()
+	g.doors.Served(lastWords)
+	g.people.Close()
+	if g.network != nil {
+		g.network.CloseIdleConnections()
+	}
+	return err
+}
+
+// sweep ends, now and then, what is not used any longer.
+func (g *Gateway) sweep(now func() time.Time) {
+	each := time.Minute
+	for _, s := range g.servers.All() {
+		if s.Idle > 0 { // no program runs for much longer than it need
+			each = min(each, s.Idle/5)
+		}
+	}
+	ticker := time.NewTicker(each)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			g.flow.Sweep(now())
+			g.people.Sweep()
+			g.front.Sweep(g.doors.Context, now())
+		case <-g.doors.Context.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,244 @@
+package flow
+
+import (
+	"bytes"
+	"context"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/mcp/internal/answer"
+	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/people"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/wire"
+)
+
+// A call may fulfil what somebody else has requested. It is made once, exactly as it was requested, and both get what came of it,
+// each as far as the PDP lets them. Whatever is refused before it is claimed leaves the request as it is; from then on it is over,
+// whatever happens: nobody knows whether a call that was sent was made.
+
+// fulfils is the request that such a call fulfils.
+type fulfils struct {
+	id    string
+	entry *people.Entry
+}
+
+// readFulfilment reads what a call says of a request that it fulfils.
+func readFulfilment(x exchange) (exchange, *answer.Answer) {
+	if x.Request.Method != "tools/call" || x.tool == nil {
+		return x, nil
+	}
+	said, given, err := wire.ReadFulfilment(x.Params.Get, x.Params.GetObject("_meta").Get)
+	switch {
+	case err != nil:
+		return x, answer.Invalid("what the call says of the request that it fulfils cannot be read: " + err.Error())
+	case !given:
+		return x, nil
+	}
+	e, refused := x.g.people.FindRequest(x.Who, true, said.RequestID)
+	if refused != nil {
+		return x, refused
+	}
+	x.fulfils = &fulfils{said.RequestID, e}
+	if refused := x.isRequested(said.OnBehalfOf); refused != nil {
+		return x, refused
+	}
+	// Of what means the same the tool gets what was requested, byte for byte.
+	c := *x.Call
+	if arguments := e.Asked.Params.Get("arguments"); arguments != nil {
+		c.Params = c.Params.With("arguments", arguments)
+	} else {
+		c.Params = c.Params.Without(func(name string) bool { return name == "arguments" })
+	}
+	x.Call = &c
+	return x, nil
+}
+
+// isRequested refuses a call that is not the one that is requested.
+func (x exchange) isRequested(requester string) *answer.Answer {
+	q := &x.fulfils.entry.Asked
+	switch {
+	case requester != q.Who.Participant().ID:
+		return answer.Invalid("onBehalfOf names somebody else than who has made the request of that id")
+	case people.IsOwn(x.Who, q.Who):
+		return x.blocked("nobody fulfils a request of their own")
+	case !q.IsFor(x.tool.Tool):
+		return answer.Invalid("the request of that id is for another tool")
+	case !bytes.Equal(ask.Canonical(x.Params), q.Arguments):
+		return answer.Invalid("the request of that id has other arguments")
+	case x.tool.Digest != q.Tool.Digest:
+		return answer.Invalid("the tool is not the one that was requested any more")
+	case !x.fulfils.entry.Pending():
+		return x.tooLate()
+	}
+	return nil
+}
+
+// tooLate refuses a call that is not the first, or comes when the time of the request is up.
+func (x exchange) tooLate() *answer.Answer {
+	if _, refused := x.g.people.FindRequest(x.Who, true, x.fulfils.id); refused != nil {
+		return refused
+	}
+	return people.FulfilledAlready()
+}
+
+// blocked refuses the call as if the PDP had denied it.
+func (x exchange) blocked(why string) *answer.Answer {
+	return answer.Refuse(x.g.o.Asker.Block(x.operation(), why))
+}
+
+// fulfil makes the call, once.
+func (x exchange) fulfil(ctx context.Context) *answer.Answer {
+	if _, err := x.link.Open(ctx, x.Who); err != nil { // while it harms nothing
+		return x.failed(err)
+	}
+	permit, refused := x.askRequester(ctx)
+	if refused != nil {
+		return refused
+	}
+	defer func() { permit.Done(context.WithoutCancel(ctx)) }()
+	c, ok := x.fulfils.entry.Claim()
+	if !ok {
+		return x.tooLate()
+	}
+	how := fulfilBroken
+	defer func() { // also if something panics
+		c.Fail(people.Came{Refused: unanswered()})
+		x.isOver(ctx, how)
+	}()
+	defer x.link.Fulfils()()
+	response, err := x.forward(ctx, x.own(x.asRequested()), nil)
+	if err != nil {
+		return x.failed(err)
+	}
+	if x.asksBack(response) {
+		how = fulfilRefused
+		c.Fail(people.Came{Refused: noSecondRound()})
+		return noSecondRound()
+	}
+	how = fulfilAnswered
+	c.Finish(x.forRequester(permit, response.Message), len(response.Result)+len(response.Error))
+	return fulfilled(x.readable(x.result(response.Message)), x.Who.Participant(), x.fulfils.entry.Asked.Who.Participant())
+}
+
+func (x exchange) isOver(ctx context.Context, how string) {
+	x.g.o.Meters.fulfilment(ctx, how)
+	x.g.o.Logger.Info("a request for a tool is over", "request", x.fulfils.entry.ID, "how", how, "principal", x.Who.Key)
+}
+
+// asRequested are the params that go to the server: name and arguments, as they were requested, and _meta, which every call
+// may have. Other members of the fulfiller are dropped.
+func (x Target) asRequested() rpc.Object {
+	return x.Params.Without(func(name string) bool { return name != "name" && name != "arguments" && name != "_meta" })
+}
+
+// askRequester has the PDP decide again whether the requester may make the request. If not, the request is over, and
+// the fulfiller gets no other reason. If the PDP does not answer, the request still waits.
+func (x exchange) askRequester(ctx context.Context) (*ask.Permit, *answer.Answer) {
+	q := &x.fulfils.entry.Asked
+	op := ask.Operation{Principal: q.Who, Era: q.Era, Server: q.Tool.Server, Method: wire.MethodToolRequest, Params: q.Params, Tool: x.tool.Tool}
+	begun := x.g.o.Now()
+	if !q.Who.Expires.IsZero() && !begun.Before(q.Who.Expires) {
+		x.withdraw(ctx, answer.Refuse(x.g.o.Asker.Block(op, "the token by which the tool was requested had expired when the request was fulfilled")))
+		return nil, x.blocked("the token of who has requested the call has expired")
+	}
+	permit, refused := x.g.o.Asker.Ask(ctx, op)
+	since(ctx, x.g.o.Meters.pdp, begun, x.g.o.Now())
+	x.g.o.Asker.Note(refused)
+	switch {
+	case refused == nil:
+		return permit, nil
+	case refused.Kind == ask.Unavailable:
+		return nil, answer.Refuse(refused)
+	}
+	x.g.o.Logger.Info("who has requested a tool may not any more", "request", x.fulfils.entry.ID, "why", refused.Why, "principal", q.Who.Key)
+	x.withdraw(ctx, answer.Refuse(refused))
+	return nil, x.blocked("who has requested the call may not request it any more")
+}
+
+// withdraw ends the request of somebody who may not make it any more, unless it is just being fulfilled.
+func (x exchange) withdraw(ctx context.Context, why *answer.Answer) {
+	if c, ok := x.fulfils.entry.Claim(); ok {
+		c.Fail(people.Came{Refused: why})
+		x.isOver(ctx, fulfilRefused)
+	}
+}
+
+// asksBack reports whether the server asks for input before it answers. A call that fulfils a request cannot give any:
+// it would have to be made again.
+func (x exchange) asksBack(response relayed) bool {
+	if e, err := rpc.ReadError(response.Error); response.Error != nil {
+		return err == nil && e.Code == era.URLRequired
+	}
+	in, refused := x.inputRequired(response)
+	return in != nil || refused != nil
+}
+
+func noSecondRound() *answer.Answer {
+	return answer.Ambiguous("the server asks for input before it answers a call that fulfils a request")
+}
+
+// unanswered is what the requester is told if nothing came of the call.
+func unanswered() *answer.Answer {
+	return answer.New(answer.AbsentUpstream, rpc.InternalError, "the request was being fulfilled, and no answer came; request it again if it may be done twice", "a call that fulfils a request has no answer")
+}
+
+// forRequester is what came of the call as far as it is the requester's: without what their permit takes out of it.
+func (x Target) forRequester(permit *ask.Permit, response rpc.Message) people.Came {
+	a := people.Came{Era: x.Client.Era, By: x.Who.Participant()}
+	if s, _ := x.link.Current(); s != nil {
+		a.Info = x.link.ServerInfo(s)
+	}
+	var withheld *ask.Refusal
+	a.Response, withheld = permit.Result(response)
+	a.Refused = answer.Refuse(withheld)
+	return a
+}
+
+// fulfilled is an answer that says by whom a tool was called, and who requested it.
+func fulfilled(a *answer.Answer, by, requester evaluation.Ref) *answer.Answer {
+	if a.Message.Error != nil {
+		return a
+	}
+	var err error
+	if a.Message.Result, err = wire.Fulfilled(a.Message.Result, by, requester); err != nil {
+		return answer.Ambiguous("the result is not an object")
+	}
+	return a
+}
+
+// whatCame is what came of a call, as it leaves to whoever has requested it: without what either permit of theirs takes out.
+func (x exchange) whatCame(a people.Came) *answer.Answer {
+	m := a.Response
+	if a.Era != x.Client.Era {
+		m = era.Response("tools/call", m, a.Era, x.Client.Era)
+	}
+	if x.Client.Era == era.Modern {
+		m = era.WithServer(m, a.Info)
+	}
+	return fulfilled(x.result(m), a.By, x.Who.Participant())
+}
+
+// requestable are those tools of a list that are shown to a client which can request them, besides those that it may call.
+func requestable(ctx context.Context, x exchange, o *offer) {
+	if x.Request.Method != "tools/list" || o.err != nil || !x.Client.Knows(era.ToolRequests) {
+		return
+	}
+	var hidden []ask.Item
+	var of []int
+	for n, keep := range o.keep {
+		if !keep {
+			hidden, of = append(hidden, o.items[n]), append(of, n)
+		}
+	}
+	if len(hidden) == 0 {
+		return
+	}
+	keep, refused := x.g.o.Asker.FilterRequests(ctx, x.operation(), hidden)
+	if o.err = refused; refused != nil {
+		return
+	}
+	for n, may := range keep {
+		o.keep[of[n]] = may
+	}
+}

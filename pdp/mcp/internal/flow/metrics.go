@@ -1,0 +1,160 @@
+package flow
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"policy-service/pdp/mcp/internal/answer"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/wire"
+)
+
+// How a request for a tool ended that somebody has claimed.
+const (
+	fulfilAnswered = "answered" // by the server
+	fulfilRefused  = "refused"  // its requester may not request it any more, or the server wanted to know more
+	fulfilBroken   = "failed"   // no answer came
+)
+
+// ScopeName names the gateway in telemetry.
+const ScopeName = "policy-service/pdp/mcp"
+
+// Meters are what the gateway counts. No label is anything that somebody sent: a method that MCP does not have is "other".
+type Meters struct {
+	calls, dropped metric.Int64Counter
+	masked         metric.Int64Counter
+	fulfilments    metric.Int64Counter
+	pdp, upstream  metric.Float64Histogram
+	available      metric.Int64ObservableGauge
+	drift, waiting metric.Int64ObservableGauge
+	requested      metric.Int64ObservableGauge
+	meter          metric.Meter
+	labels         map[howEnded]metric.MeasurementOption
+}
+
+// howEnded is how a request of a method ended.
+type howEnded struct {
+	method  string
+	outcome answer.Outcome
+}
+
+// labelled are the labels of all ways in which a request can end: they are made once, and not with each request.
+func labelled() map[howEnded]metric.MeasurementOption {
+	all := map[howEnded]metric.MeasurementOption{}
+	for _, method := range append(slices.Sorted(maps.Keys(known)), other) {
+		for _, outcome := range answer.Outcomes {
+			all[howEnded{method, outcome}] = metric.WithAttributeSet(attribute.NewSet(attribute.String("method", method), attribute.String("outcome", string(outcome))))
+		}
+	}
+	return all
+}
+
+// NewMeters makes them.
+func NewMeters(m metric.Meter) (*Meters, error) {
+	seconds := metric.WithExplicitBucketBoundaries(.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60)
+	t := Meters{meter: m, labels: labelled()}
+	var errs [10]error
+	t.calls, errs[0] = m.Int64Counter("policy_service.mcp.calls", metric.WithDescription("Requests of MCP clients, by method and how they ended."))
+	t.pdp, errs[1] = m.Float64Histogram("policy_service.mcp.pdp.duration", metric.WithUnit("s"), seconds, metric.WithDescription("How long the PDP took to decide about a request."))
+	t.upstream, errs[2] = m.Float64Histogram("policy_service.mcp.upstream.duration", metric.WithUnit("s"), seconds, metric.WithDescription("How long the MCP server took to answer a request."))
+	t.dropped, errs[3] = m.Int64Counter("policy_service.mcp.dropped", metric.WithDescription("Messages of MCP servers and clients that went nowhere, by reason."))
+	t.available, errs[4] = m.Int64ObservableGauge("policy_service.mcp.available", metric.WithDescription("Whether the PDP and each MCP server answered when they were last asked: 1 or 0."))
+	t.drift, errs[5] = m.Int64ObservableGauge("policy_service.mcp.drift", metric.WithDescription("How much of what an MCP server lists is not as it is locked, by server."))
+	t.waiting, errs[6] = m.Int64ObservableGauge("policy_service.mcp.waiting", metric.WithDescription("Calls that wait for people to decide about them."))
+	t.requested, errs[7] = m.Int64ObservableGauge("policy_service.mcp.requested", metric.WithDescription("Requests for tools that somebody else may fulfil, or is just fulfilling."))
+	t.fulfilments, errs[8] = m.Int64Counter("policy_service.mcp.fulfilments", metric.WithDescription("Requests for tools that somebody else has fulfilled, by how that ended."))
+	t.masked, errs[9] = m.Int64Counter("policy_service.mcp.masked", metric.WithDescription("Secrets of the gateway that were masked in what an MCP server sent, by server."))
+	return &t, errors.Join(errs[:]...)
+}
+
+// Watch shows the health of a gateway and its servers, what waits, and how many drifts each server has, until stop is called.
+func (t *Meters) Watch(g *Flow) (stop func()) {
+	number := func(away bool) int64 {
+		if away {
+			return 0
+		}
+		return 1
+	}
+	r, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		o.ObserveInt64(t.available, number(g.o.Asker.Away()), metric.WithAttributes(attribute.String("of", "pdp")))
+		for _, s := range g.servers.All() {
+			o.ObserveInt64(t.available, number(!s.Answers()), metric.WithAttributes(attribute.String("of", "server"), attribute.String("server", s.Name)))
+		}
+		calls, requests := g.people.Waits()
+		o.ObserveInt64(t.waiting, int64(calls))
+		o.ObserveInt64(t.requested, int64(requests))
+		counts := g.servers.DriftCounts()
+		if counts == nil {
+			return nil
+		}
+		for _, s := range g.servers.All() {
+			o.ObserveInt64(t.drift, counts[s.Name], metric.WithAttributes(attribute.String("server", s.Name)))
+		}
+		return nil
+	}, t.available, t.waiting, t.requested, t.drift)
+	if err != nil { // nobody sees it, and nothing depends on it
+		return func() {}
+	}
+	return func() { _ = r.Unregister() }
+}
+
+// Drop counts a message that went nowhere.
+func (t *Meters) Drop(reason string) {
+	t.dropped.Add(context.Background(), 1, metric.WithAttributes(attribute.String("reason", reason)))
+}
+
+// Mask counts secrets of the gateway that were masked in what a server sent.
+func (t *Meters) Mask(server string, places int) {
+	t.masked.Add(context.Background(), int64(places), metric.WithAttributes(attribute.String("server", server)))
+}
+
+// fulfilment counts a request for a tool that is over.
+func (t *Meters) fulfilment(ctx context.Context, how string) {
+	t.fulfilments.Add(ctx, 1, metric.WithAttributes(attribute.String("outcome", how)))
+}
+
+func (t *Meters) call(ctx context.Context, method string, outcome answer.Outcome) {
+	t.calls.Add(ctx, 1, t.labels[howEnded{labelOf(method), outcome}])
+}
+
+// labelOf is a method as telemetry names it.
+func labelOf(method string) string {
+	if known[method] {
+		return method
+	}
+	return other
+}
+
+const other = "other"
+
+// endStep ends a step. It says what was done and how that ended, and nothing that was sent.
+func endStep(span trace.Span, outcome answer.Outcome) {
+	defer span.End()
+	if !span.IsRecording() {
+		return
+	}
+	span.SetAttributes(attribute.String("policy_service.mcp.outcome", string(outcome)))
+	if outcome == answer.Failed {
+		span.SetStatus(codes.Error, "")
+	}
+}
+
+func since(ctx context.Context, h metric.Float64Histogram, from, to time.Time) {
+	h.Record(ctx, to.Sub(from).Seconds())
+}
+
+// known are the methods of MCP that clients ask, and ours.
+var known = map[string]bool{
+	"initialize": true, "ping": true, "server/discover": true, "subscriptions/listen": true, "completion/complete": true, "logging/setLevel": true,
+	"tools/list": true, "tools/call": true, wire.MethodToolRequest: true, "prompts/list": true, "prompts/get": true,
+	"resources/list": true, "resources/templates/list": true, "resources/read": true, "resources/subscribe": true, "resources/unsubscribe": true,
+	rpc.Respond: true,
+}

@@ -1,0 +1,30 @@
+package front
+
+import (
+	"net/http"
+
+	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/wire"
+)
+
+// noAccess is what somebody is told who sends a tool_access_policy. It stays the word of a participant until who operates the PDP
+// makes policy of it.
+const noAccess = "the gateway takes no access policies, and nothing has changed; ask who operates it to run: policy-service access import FILE --policies DIR"
+
+// refuseAccess refuses an access policy over HTTP. A notification has no answer, but its status may have an error in its body.
+func (g *Front) refuseAccess(w http.ResponseWriter, who *identity.Principal) {
+	release, limit, after := g.flow.Admit(who, "", false)
+	if limit != "" {
+		g.tooMany(w, after)
+		return
+	}
+	defer release()
+	g.noteAccess(who)
+	g.refuse(w, http.StatusBadRequest, rpc.ID{}, rpc.InvalidRequest, noAccess)
+}
+
+// noteAccess notes that an access policy was refused: over the standard streams nobody is told so.
+func (g *Front) noteAccess(who *identity.Principal) {
+	g.o.Logger.Info("refused", "method", wire.MethodAccess, "code", rpc.InvalidRequest, "why", noAccess, "principal", who.Key)
+}

@@ -1,0 +1,182 @@
+package front
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"policy-service/pdp/mcp/internal/answer"
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/flow"
+	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/link"
+	"policy-service/pdp/mcp/internal/reply"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/wire"
+)
+
+// The front of the legacy era: a handshake, then requests, notifications and answers that name a session.
+
+func (g *Front) postLegacy(w http.ResponseWriter, r *http.Request, in *incoming) (context.Context, *flow.Visit) {
+	m := &in.message
+	if v := in.header.Get(versionHeader); v != "" && !slices.Contains(era.LegacyVersions, v) {
+		g.refuse(w, http.StatusBadRequest, m.ID, rpc.InvalidRequest, "this revision of the protocol is not supported")
+		return nil, nil
+	}
+	if m.Method == "initialize" {
+		return g.begin(w, r, in)
+	}
+	s, ok := g.sessionOf(w, r, in.who)
+	if !ok {
+		return nil, nil
+	}
+	switch {
+	case m.IsResponse():
+		_, _ = g.flow.PersonMay(in.who)
+		g.takeAnswer(w, r, s, in)
+	case m.Method == rpc.Respond && m.IsNotification():
+		ctx, cancel := in.who.Context(r.Context())
+		v := s.visit(g, w, in, cancel)
+		v.Reply = unheard{w}
+		return ctx, v
+	case m.Method == wire.MethodAccess:
+		g.refuseAccess(w, in.who)
+	case m.IsNotification():
+		release, limit, after := g.flow.Admit(in.who, "", m.Method == "notifications/cancelled") // which frees what others wait for
+		if limit != "" {
+			g.tooMany(w, after)
+			break
+		}
+		defer release()
+		g.notified(r.Context(), s, in)
+		w.WriteHeader(http.StatusAccepted)
+	default:
+		ctx, cancel := in.who.Context(r.Context())
+		if !s.flights.Begin(m.ID, cancel) {
+			cancel()
+			g.refuse(w, http.StatusBadRequest, m.ID, rpc.InvalidRequest, "a request with this id is under way")
+			break
+		}
+		return ctx, s.visit(g, w, in, cancel, func() {
+			s.touch(g.o.Now())
+			s.flights.End(m.ID)
+		})
+	}
+	return nil, nil
+}
+
+// visit is that of a request.
+func (s *session) visit(g *Front, w http.ResponseWriter, in *incoming, ends ...func()) *flow.Visit {
+	back := reply.Over(w, in.streamFirst, true)
+	back.Begun = func() {
+		s.begun.Store(true)
+		if g.sessions.add(s) == nil {
+			go s.close()
+		}
+	}
+	return g.flow.Visit(flow.Call{Who: in.who, Client: s.client, Reach: s.reach, Session: s.Conversation, Request: in.message, Params: in.params, Header: in.header, Reply: back}, ends...)
+}
+
+// begin has a session begin.
+func (g *Front) begin(w http.ResponseWriter, r *http.Request, in *incoming) (context.Context, *flow.Visit) {
+	if in.header.Get(sessionHeader) != "" {
+		g.refuse(w, http.StatusBadRequest, in.message.ID, rpc.InvalidRequest, "a session begins without Mcp-Session-Id")
+		return nil, nil
+	}
+	if !g.sessions.hasRoom(in.who) {
+		g.tooMany(w, time.Second)
+		return nil, nil
+	}
+	s, err := g.sessions.make(in.who, greeted(in.params))
+	if err != nil {
+		g.refuse(w, http.StatusBadRequest, in.message.ID, rpc.InvalidParams, err.Error())
+		return nil, nil
+	}
+	ctx, cancel := in.who.Context(r.Context())
+	return ctx, s.visit(g, w, in, cancel, func() { g.unbegun(s) })
+}
+
+// unbegun closes a session that has not begun: nobody else would end what has been opened for it, or is just being opened.
+func (g *Front) unbegun(s *session) {
+	if !s.begun.Load() {
+		g.Background(s.close)
+	}
+}
+
+// greeted is a client as it says in the handshake what it is. If we do not speak the revision that it asks for, it may take
+// another, or go.
+func greeted(params rpc.Object) link.Client {
+	c := link.Client{Era: era.Legacy, Version: params.GetString("protocolVersion"), Info: params.Get("clientInfo"), Capabilities: params.Get("capabilities")}
+	if !slices.Contains(era.LegacyVersions, c.Version) {
+		c.Version = era.LegacyVersions[0]
+	}
+	return c
+}
+
+// sessionOf is the session that a request names, or refuses it.
+func (g *Front) sessionOf(w http.ResponseWriter, r *http.Request, who *identity.Principal) (*session, bool) {
+	id := r.Header.Get(sessionHeader)
+	if id == "" {
+		g.refuse(w, http.StatusBadRequest, rpc.ID{}, rpc.InvalidRequest, "Mcp-Session-Id is missing; begin with initialize")
+		return nil, false
+	}
+	s := g.sessions.find(id, who)
+	if s == nil {
+		g.refuse(w, http.StatusNotFound, rpc.ID{}, rpc.InvalidRequest, "there is no such session; begin with initialize")
+		return nil, false
+	}
+	return s, true
+}
+
+// notified takes a notification of a client. Nothing travels that no policy decides about, but that roots have changed, by its
+// name. That a request is given up, the server hears from us.
+func (g *Front) notified(ctx context.Context, s *session, in *incoming) {
+	switch in.message.Method {
+	case "notifications/initialized": // the server has had ours
+	case "notifications/cancelled":
+		s.flights.Cancel(in.params.Get("requestId"))
+	case "notifications/progress":
+		g.o.Meters.Drop("progress of a client")
+	default:
+		g.flow.Notified(ctx, flow.Call{Who: in.who, Client: s.client, Reach: s.reach, Session: s.Conversation, Request: in.message, Params: in.params})
+	}
+}
+
+// delete ends a session.
+func (g *Front) delete(w http.ResponseWriter, r *http.Request) {
+	who, ok := g.authenticate(w, r)
+	if !ok {
+		return
+	}
+	s, ok := g.sessionOf(w, r, who)
+	if !ok {
+		return
+	}
+	_, _ = g.flow.PersonMay(who)
+	g.sessions.end(s)
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// takeAnswer takes what a client answers: to us, if we have asked a person, and else to a server.
+func (g *Front) takeAnswer(w http.ResponseWriter, r *http.Request, s *session, in *incoming) {
+	q, ours := g.people.Question(s.Conversation, in.message.ID)
+	if !ours {
+		if !s.Deliver(in.message) {
+			g.refuse(w, http.StatusBadRequest, rpc.ID{}, rpc.InvalidRequest, "nothing waits for this answer")
+			return
+		}
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	switch status, after := g.people.Bring(r.Context(), s.Conversation, q, in.who, in.message); status {
+	case http.StatusTooManyRequests:
+		g.tooMany(w, after)
+	case http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", strconv.FormatInt(answer.Seconds(after), 10))
+		g.refuse(w, status, rpc.ID{}, rpc.InternalError, "the PDP did not take the answer; send it again")
+	default:
+		w.WriteHeader(status)
+	}
+}

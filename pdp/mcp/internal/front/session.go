@@ -1,0 +1,255 @@
+package front
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/flights"
+	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/link"
+	"policy-service/pdp/mcp/internal/people"
+	"policy-service/pdp/seal"
+)
+
+// session is a session of a client of the legacy era. All that must outlive this process is in its id, which is sealed: a
+// gateway that is started again, or another with the same keys, goes on with it.
+type session struct {
+	*people.Conversation
+	who    string // the key of its principal
+	client link.Client
+	reach  *link.Reach
+	ends   time.Time
+
+	flights   flights.Flights
+	begun     atomic.Bool // its client knows it
+	mu        sync.Mutex
+	listening bool
+	left      bool // its client had a stream, and closed it
+	used      time.Time
+}
+
+// sealedSession is what the id of a session holds.
+type sealedSession struct {
+	Version      string         `json:"version"`
+	Info         jsontext.Value `json:"info,omitzero"`
+	Capabilities jsontext.Value `json:"capabilities,omitzero"`
+	// Nonce keeps two sessions of one client apart.
+	Nonce string `json:"nonce"`
+}
+
+const (
+	sessionLife = 24 * time.Hour
+	// mostSessions is how many this process has.
+	mostSessions = 10000
+	// mostEnded bounds what is remembered of sessions that are over. Beyond it one that was deleted may go on: it is still
+	// its own principal's, and all that it asks is decided.
+	mostEnded = 100000
+	// mostSaid is how much a client may say of itself: it travels in a header.
+	mostSaid = 4096
+)
+
+// sessions are those that this process has something of.
+type sessions struct {
+	o       *Options
+	servers *link.Servers
+	mu      sync.Mutex
+	all     map[string]*session
+	// ended are the digests of ids that were deleted, and until when they would open.
+	ended map[[sha256.Size]byte]time.Time
+}
+
+// make makes a session, which does not count before it is added.
+func (t *sessions) make(who *identity.Principal, c link.Client) (*session, error) {
+	if len(c.Info)+len(c.Capabilities) > mostSaid {
+		return nil, errors.New("clientInfo and capabilities are too large")
+	}
+	ends := t.o.Now().Add(sessionLife)
+	kept := sealedSession{Version: c.Version, Info: c.Info, Capabilities: c.Capabilities, Nonce: rand.Text()}
+	id, err := seal.SealJSON(t.o.Ring, seal.Session, []byte(who.Key), kept, ends)
+	if err != nil {
+		return nil, err
+	}
+	return t.newSession(id, who, c, ends), nil
+}
+
+func (t *sessions) newSession(id string, who *identity.Principal, c link.Client, ends time.Time) *session {
+	return &session{
+		Conversation: people.NewConversation(id, t.o.Ring), who: who.Key, client: c.Kept(), ends: ends, used: t.o.Now(), reach: t.servers.Reach(who, c),
+	}
+}
+
+// add has a session count, and is the one that counts: another, if somebody was faster, and none, if it was ended
+// meanwhile, or if there is no room. If its person has too many, or all together have, the one that was not used for longest makes place for it:
+// its client goes on by its id, and finds the server's side of it new. One that is busy never does.
+func (t *sessions) add(s *session) *session {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.all == nil {
+		t.all, t.ended = map[string]*session{}, map[[sha256.Size]byte]time.Time{}
+	}
+	if other := t.all[s.ID]; other != nil {
+		return other
+	}
+	if !t.ended[sha256.Sum256([]byte(s.ID))].IsZero() {
+		return nil
+	}
+	id, oldest, ok := t.room(s.reach.Account)
+	if !ok {
+		return nil
+	}
+	if oldest != nil {
+		delete(t.all, id)
+		go oldest.close()
+	}
+	t.all[s.ID] = s
+	return s
+}
+
+// room is the session that has to make place for another one of a person, nil if none has to. It is not ok if all that
+// could are busy.
+func (t *sessions) room(person string) (id string, oldest *session, ok bool) {
+	own := func(s *session) bool { return s.reach.Account == person }
+	unused := func(s *session) (time.Time, bool) { return s.lastUse(), !s.busy() }
+	id, oldest, full := leastUsed(t.all, t.o.SessionsEach, own, unused)
+	if !full {
+		id, oldest, full = leastUsed(t.all, mostSessions, everybody, unused)
+	}
+	if !full {
+		return "", nil, true
+	}
+	return id, oldest, oldest != nil
+}
+
+// hasRoom reports whether one more session of a person can begin.
+func (t *sessions) hasRoom(who *identity.Principal) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, _, ok := t.room(who.Account())
+	return ok
+}
+
+// leastUsed is of those that count the one that was not used for longest, if there are as many as may be: else they are not
+// full. It is the zero value if none of them can go.
+func leastUsed[K comparable, V any](all map[K]V, most int, counts func(V) bool, used func(V) (last time.Time, mayGo bool)) (key K, one V, full bool) {
+	n, oldest := 0, time.Time{}
+	for k, v := range all {
+		if !counts(v) {
+			continue
+		}
+		n++
+		if last, mayGo := used(v); mayGo && (oldest.IsZero() || last.Before(oldest)) {
+			key, one, oldest = k, v, last
+		}
+	}
+	return key, one, n >= most
+}
+
+func everybody[V any](V) bool { return true }
+
+// find is the session of that id, nil if there is none of this principal.
+func (t *sessions) find(id string, who *identity.Principal) *session {
+	now := t.o.Now()
+	t.mu.Lock()
+	s, ended := t.all[id], t.ended[sha256.Sum256([]byte(id))]
+	if s != nil && s.who == who.Key && now.Before(s.ends) {
+		s.touch(now)
+		t.mu.Unlock()
+		if server := s.reach.Stale(); server != nil && !s.flights.Any() {
+			t.o.Logger.Warn("a session ends: the server began anew, and does not take again what the client told it", "server", server.Name, "principal", who.Key)
+			go t.end(s)
+			return nil
+		}
+		return s
+	}
+	t.mu.Unlock()
+	if s != nil || !ended.IsZero() {
+		return nil
+	}
+	kept, ends, ok := seal.OpenJSON[sealedSession](t.o.Ring, seal.Session, []byte(who.Key), id)
+	if !ok {
+		return nil
+	}
+	c := link.Client{Era: era.Legacy, Version: kept.Version, Info: kept.Info, Capabilities: kept.Capabilities}
+	return t.add(t.newSession(id, who, c, ends))
+}
+
+// end ends a session for good, as far as this process is concerned.
+func (t *sessions) end(s *session) {
+	t.mu.Lock()
+	delete(t.all, s.ID)
+	if len(t.ended) < mostEnded {
+		t.ended[sha256.Sum256([]byte(s.ID))] = s.ends
+	}
+	t.mu.Unlock()
+	s.close()
+}
+
+// idle closes sessions that were not used for longer than most, which do not count any more, and of those that are not used the
+// programs that need not run.
+func (t *sessions) idle(now time.Time, most time.Duration) (idle []closing) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for id, s := range t.all {
+		switch unused := now.Sub(s.lastUse()); {
+		case s.reach.Stale() != nil && !s.flights.Any(): // its stream ends, and no other begins
+			idle = append(idle, func() { t.end(s) })
+		case now.After(s.ends), unused > most && !s.busy():
+			idle = append(idle, s.close)
+			delete(t.all, id)
+		case !s.busy(): // nor does it become so before find
+			idle = append(idle, s.rest(unused)...)
+		}
+	}
+	for id, ends := range t.ended {
+		if now.After(ends) {
+			delete(t.ended, id)
+		}
+	}
+	return idle
+}
+
+// close ends what the session holds.
+func (s *session) close() {
+	s.flights.CancelAll()
+	s.reach.Close()
+}
+
+// rest takes from a session whose client closed its stream what servers need not keep for it: its next message opens them again.
+func (s *session) rest(unused time.Duration) (idle []closing) {
+	s.mu.Lock()
+	left := s.left
+	s.mu.Unlock()
+	for _, l := range s.reach.Links {
+		if left && l.Server.Idle > 0 && unused > l.Server.Idle {
+			if open := l.Rest(); open != nil {
+				idle = append(idle, open.Close)
+			}
+		}
+	}
+	return idle
+}
+
+func (s *session) touch(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used = now
+}
+
+func (s *session) lastUse() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.used
+}
+
+func (s *session) busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.flights.Any() || s.listening
+}

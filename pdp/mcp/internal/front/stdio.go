@@ -1,0 +1,275 @@
+package front
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"policy-service/pdp/mcp/internal/answer"
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/flights"
+	"policy-service/pdp/mcp/internal/flow"
+	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/link"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/wire"
+)
+
+// The front of the standard streams: a message a line, one client, one principal. It is for programs that start their
+// servers themselves, and cannot tell the gateway from a server.
+
+// ServeStdio serves the client at the other end of in and out until in ends. The identity is the fixed one.
+func (g *Front) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
+	who := g.o.Identity.Fixed()
+	if who == nil {
+		return errors.New("over the standard streams nobody shows a token: set identity.static")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	f := &stdioFront{g: g, who: who, out: out}
+	defer func() {
+		cancel()
+		f.running.Wait()
+		if f.session != nil {
+			f.session.close()
+		}
+	}()
+	lines := bufio.NewReaderSize(in, 64<<10)
+	for {
+		line, err := readLine(lines, g.o.Body)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.Is(err, rpc.ErrTooLarge):
+			f.write(rpc.Failure(rpc.ID{}, rpc.Error{Code: rpc.InvalidRequest, Message: "the message is too large"}))
+			continue
+		case err != nil:
+			return err
+		case len(line) == 0:
+			continue
+		}
+		m, fault := rpc.Parse(line, rpc.DefaultLimits())
+		if fault != nil {
+			f.write(fault.Failure())
+			continue
+		}
+		f.take(ctx, m)
+	}
+}
+
+// readLine reads a line without its end. Of one that is too large it reads the rest, and keeps nothing.
+func readLine(r *bufio.Reader, most int) ([]byte, error) {
+	var line []byte
+	tooLarge := false
+	for {
+		part, err := r.ReadSlice('\n')
+		if len(line)+len(part) > most {
+			tooLarge, line = true, nil
+		} else {
+			line = append(line, part...)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case err != nil && (len(line) == 0 || !errors.Is(err, io.EOF)):
+			return nil, err
+		case tooLarge:
+			return nil, rpc.ErrTooLarge
+		}
+		return trimEnd(line), nil
+	}
+}
+
+func trimEnd(line []byte) []byte {
+	for len(line) > 0 && (line[len(line)-1] == '\n' || line[len(line)-1] == '\r') {
+		line = line[:len(line)-1]
+	}
+	return line
+}
+
+// stdioFront is the one client.
+type stdioFront struct {
+	g       *Front
+	who     *identity.Principal
+	running sync.WaitGroup
+
+	writing sync.Mutex
+	out     io.Writer
+
+	flights flights.Flights
+
+	mu sync.Mutex
+	// session is that of a client of the legacy era, once it has begun, and beginning the one that will be.
+	session, beginning *session
+}
+
+// write sends a message to the client, in one line.
+func (f *stdioFront) write(m rpc.Message) error {
+	line := rpc.AppendLine(nil, m)
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	_, err := f.out.Write(line)
+	return err
+}
+
+// take takes a message. Requests are answered side by side.
+func (f *stdioFront) take(ctx context.Context, m rpc.Message) {
+	params, _ := m.ParamsObject()
+	in := &incoming{who: f.who, message: m, params: params}
+	f.mu.Lock()
+	s := f.session
+	f.mu.Unlock()
+	switch {
+	case m.IsResponse():
+		f.answer(ctx, s, in)
+	case m.Method == "notifications/cancelled":
+		f.flights.Cancel(params.Get("requestId"))
+	case m.Method == "notifications/initialized" && s != nil:
+		f.running.Go(func() { f.hear(ctx, s) })
+	case m.Method == rpc.Respond && m.IsNotification():
+		f.unheard(ctx, s, in)
+	case m.Method == wire.MethodAccess:
+		f.g.noteAccess(f.who)
+	case m.IsNotification():
+		if s != nil {
+			f.g.notified(ctx, s, in)
+		}
+	default:
+		f.request(ctx, s, in)
+	}
+}
+
+// answer takes what the client answers: to us, if we have asked its person, and else to a server.
+func (f *stdioFront) answer(ctx context.Context, s *session, in *incoming) {
+	if s == nil {
+		f.g.o.Meters.Drop(nobodyWaits)
+		return
+	}
+	q, ours := f.g.people.Question(s.Conversation, in.message.ID)
+	if !ours {
+		if !s.Deliver(in.message) {
+			f.g.o.Meters.Drop(nobodyWaits)
+		}
+		return
+	}
+	f.running.Go(func() {
+		if status, _ := f.g.people.Bring(ctx, s.Conversation, q, in.who, in.message); status != http.StatusAccepted {
+			f.g.o.Meters.Drop("answer of a person that the PDP did not take")
+		}
+	})
+}
+
+const nobodyWaits = "answer that nobody waits for"
+
+// request answers a request, beside others.
+func (f *stdioFront) request(ctx context.Context, s *session, in *incoming) {
+	id := in.message.ID
+	ctx, cancel := context.WithCancel(ctx)
+	if !f.flights.Begin(id, cancel) {
+		cancel()
+		_ = f.write(rpc.Failure(id, rpc.Error{Code: rpc.InvalidRequest, Message: "a request with this id is under way"}))
+		return
+	}
+	c, fault := f.call(s, in)
+	if fault != nil {
+		f.end(id, cancel)
+		_ = f.write(rpc.Failure(id, *fault))
+		return
+	}
+	if in.message.Method == "initialize" { // what comes after it is of its session
+		f.serve(ctx, c, cancel)
+		if c.Client.Era == era.Legacy {
+			f.g.unbegun(f.beginning)
+		}
+		return
+	}
+	f.running.Go(func() { f.serve(ctx, c, cancel) })
+}
+
+func (f *stdioFront) serve(ctx context.Context, c flow.Call, cancel context.CancelFunc) {
+	defer f.end(c.Request.ID, cancel)
+	if c.Client.Era == era.Modern {
+		way, done, ok := f.g.reaches.of(f.who, c.Client)
+		if !ok {
+			_ = c.Reply.Final(http.StatusOK, answer.Limited("", time.Second).Refusal.Failure(c.Request.ID))
+			return
+		}
+		defer done()
+		c.Reach = way
+	}
+	f.g.flow.Visit(c).Serve(ctx)
+}
+
+// unheard does what a message wants that has no id, beside others, and answers nothing.
+func (f *stdioFront) unheard(ctx context.Context, s *session, in *incoming) {
+	c, fault := f.call(s, in)
+	if fault != nil {
+		f.g.o.Meters.Drop("message without an id that cannot be read")
+		return
+	}
+	c.Reply = unheard{}
+	ctx, cancel := context.WithCancel(ctx)
+	f.running.Go(func() { f.serve(ctx, c, cancel) })
+}
+
+func (f *stdioFront) end(id rpc.ID, cancel context.CancelFunc) {
+	cancel()
+	f.flights.End(id)
+}
+
+// call is a request of either era. That of the modern one has no reach yet.
+func (f *stdioFront) call(s *session, in *incoming) (c flow.Call, fault *rpc.Error) {
+	c = flow.Call{Who: f.who, Request: in.message, Params: in.params, Reply: &stdioReply{f: f}}
+	switch {
+	case in.params.GetObject("_meta").Get(era.MetaVersion) != nil:
+		meta, fault := era.ReadMeta(in.params)
+		if fault != nil {
+			return c, fault
+		}
+		c.Client = link.Client{Era: era.Modern, Version: meta.Version, Info: meta.Client, Capabilities: meta.Capabilities, LogLevel: meta.LogLevel}
+	case in.message.Method == "initialize" && s == nil:
+		begun, err := f.g.sessions.make(f.who, greeted(in.params))
+		if err != nil {
+			return c, &rpc.Error{Code: rpc.InvalidParams, Message: err.Error()}
+		}
+		f.mu.Lock()
+		f.beginning = begun
+		f.mu.Unlock()
+		c.Client, c.Reach, c.Session = begun.client, begun.reach, begun.Conversation
+	case s == nil:
+		return c, &rpc.Error{Code: rpc.InvalidRequest, Message: "begin with initialize, or say which revision the request is of"}
+	case in.message.Method == "initialize":
+		return c, &rpc.Error{Code: rpc.InvalidRequest, Message: "the session has begun already"}
+	default:
+		c.Client, c.Reach, c.Session = s.client, s.reach, s.Conversation
+	}
+	return c, nil
+}
+
+// hear relays what the server says by itself.
+func (f *stdioFront) hear(ctx context.Context, s *session) {
+	if !s.listen() {
+		return
+	}
+	defer func() { s.leave(f.g.o.Now()) }()
+	f.g.flow.Relay(ctx, flow.Call{Who: f.who, Client: s.client, Reach: s.reach, Session: s.Conversation, Reply: &stdioReply{f: f}})
+}
+
+// stdioReply is the way back over the standard streams.
+type stdioReply struct{ f *stdioFront }
+
+func (r *stdioReply) Interim(m rpc.Message) error      { return r.f.write(m) }
+func (r *stdioReply) Alive() error                     { return nil }
+func (r *stdioReply) Stream()                          {}
+func (r *stdioReply) Final(_ int, m rpc.Message) error { return r.f.write(m) }
+
+// Begin implements [reply.Reply].
+func (r *stdioReply) Begin(string) {
+	r.f.mu.Lock()
+	defer r.f.mu.Unlock()
+	r.f.session = r.f.beginning
+	r.f.session.begun.Store(true)
+}

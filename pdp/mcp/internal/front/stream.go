@@ -1,0 +1,83 @@
+package front
+
+import (
+	"net/http"
+	"time"
+
+	"policy-service/pdp/mcp/internal/flow"
+	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/link"
+	"policy-service/pdp/mcp/internal/reply"
+	"policy-service/pdp/mcp/internal/rpc"
+)
+
+// get opens the stream of a session.
+func (g *Front) get(w http.ResponseWriter, r *http.Request) {
+	if !acceptOf(r.Header).stream {
+		g.refuse(w, http.StatusNotAcceptable, rpc.ID{}, rpc.InvalidRequest, "Accept must name text/event-stream")
+		return
+	}
+	who, ok := g.authenticate(w, r)
+	if !ok {
+		return
+	}
+	s, ok := g.sessionOf(w, r, who)
+	if !ok {
+		return
+	}
+	if !s.listen() {
+		g.refuse(w, http.StatusConflict, rpc.ID{}, rpc.InvalidRequest, "this session has a stream already")
+		return
+	}
+	defer func() { s.leave(g.o.Now()) }()
+	ctx, leave, ok := g.Enter(r.Context())
+	if !ok {
+		g.refuse(w, http.StatusServiceUnavailable, rpc.ID{}, rpc.InternalError, link.ErrClosed.Detail)
+		return
+	}
+	defer leave()
+	ctx, cancel := who.Context(ctx)
+	defer cancel()
+	ctx, done := g.Until(ctx)
+	defer done()
+	back := reply.Over(w, false, true)
+	defer back.Leave() // the server may be asking something just now
+	release, limit, after := g.flow.Admit(who, "", false)
+	if limit != "" {
+		g.tooMany(w, after)
+		return
+	}
+	release() // it is a request like others, and then it lasts
+	end, ok := g.flow.Lasting(who.Key)
+	if !ok {
+		g.tooMany(w, time.Second)
+		return
+	}
+	defer end()
+	if refused := g.flow.Stream(ctx, s.call(g, who, r.Header, back)); refused != nil {
+		reply.JSON(w, max(refused.Status, http.StatusForbidden), refused.Message)
+	}
+}
+
+// call is the opening of a stream: by whoever may begin a session.
+func (s *session) call(g *Front, who *identity.Principal, header http.Header, back reply.Reply) flow.Call {
+	params := rpc.Object{}.With("protocolVersion", rpc.String(s.client.Version))
+	request := rpc.Message{Method: "initialize", Params: params.Value()}
+	return flow.Call{Who: who, Client: s.client, Reach: s.reach, Session: s.Conversation, Request: request, Params: params, Header: header, Reply: back}
+}
+
+// listen notes that the session has a stream. It is not ok if it has one already.
+func (s *session) listen() (ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ok = !s.listening
+	s.listening, s.left = true, false
+	return ok
+}
+
+// leave notes that the session's stream is closed.
+func (s *session) leave(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listening, s.left, s.used = false, true, now
+}

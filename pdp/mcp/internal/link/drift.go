@@ -1,0 +1,222 @@
+package link
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/mcp/lock"
+	"policy-service/pdp/visible"
+)
+
+const (
+	// mostDrifts is how many drifts of a server are kept. That there are more is one as well.
+	mostDrifts = 64
+	// driftLasts is how long a drift lasts that no listing shows or ends.
+	driftLasts = time.Hour
+	// driftAgain is how long a drift waits that could not be recorded. Then the next listing that shows it has it recorded.
+	driftAgain  = time.Minute
+	driftPost   = 5 * time.Second
+	driftsNamed = 8 // in an error
+)
+
+// Drift is one difference of a server from the lock. Another change in the same place is another Drift. Names are visible,
+// and as long as a record may have them.
+type Drift struct {
+	// Server is the server's name here. Tool is the server's name of the tool, "" if no tool is meant.
+	Server, Tool string
+	// Change is the kind of change, as package lock names it, or [MoreDrifts]. With is the other tool, if there is one: the
+	// new name of a tool that is renamed.
+	Change lock.Kind
+	With   string
+	// Locked and Found are digests, "" for nothing.
+	Locked, Found string
+}
+
+// MoreDrifts is the change of a server that has more drifts than are kept.
+const MoreDrifts lock.Kind = "more"
+
+// String is a drift in words, on one line.
+func (d Drift) String() string {
+	if d.Tool == "" {
+		return d.Server + ": " + string(d.Change)
+	}
+	return d.Server + ": tool " + d.Tool + ": " + string(d.Change)
+}
+
+// drifts keeps the drifts of all servers. A drift costs memory, a line of the log and a record once, however often a server
+// shows it, and a server has only so many.
+type drifts struct {
+	now func() time.Time
+
+	mu   sync.Mutex
+	file *lock.File // of the comparisons
+	all  map[Drift]*sighting
+}
+
+// sighting is a drift in listings. It is kept after the last listing that shows it, so that it is not new when it comes back.
+type sighting struct {
+	by     int // listings that show it
+	last   time.Time
+	id     string // of the request that has it recorded: two records of one drift have the same
+	failed bool   // it could not be recorded, and is not recorded again before this:
+	again  time.Time
+}
+
+// sightings are the drifts that one listing shows.
+type sightings map[Drift]*sighting
+
+// listed notes the drifts of a listing, in place of those that it showed before if that is the whole of it, and else besides.
+// It returns those that the listing shows now, those that are new, and those that are to be recorded.
+func (r *drifts) listed(file *lock.File, before sightings, changes []lock.Change, whole bool) (now sightings, news, record []Drift) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.forget(file)
+	now = sightings{}
+	for _, c := range changes {
+		d := r.driftOf(c)
+		s := r.all[d]
+		switch {
+		case s == nil:
+			s = &sighting{id: uuid.NewString()}
+			r.all[d] = s
+			news, record = append(news, d), append(record, d)
+		case s.failed && !r.now().Before(s.again):
+			s.again = r.now().Add(driftAgain)
+			record = append(record, d)
+		}
+		s.last, now[d] = r.now(), s
+	}
+	for d, s := range before {
+		switch {
+		case !whole && now[d] == nil:
+			now[d] = s
+		case now[d] != s:
+			s.by--
+		}
+	}
+	for d, s := range now {
+		if before[d] != s {
+			s.by++
+		}
+	}
+	return now, news, record
+}
+
+// forget drops comparisons with another lock file, and old ones.
+func (r *drifts) forget(file *lock.File) {
+	if r.file != file {
+		r.file = file
+		r.all = map[Drift]*sighting{}
+	}
+	for d, s := range r.all {
+		if r.now().Sub(s.last) > driftLasts {
+			delete(r.all, d)
+		}
+	}
+}
+
+// driftOf is a change as a drift. Names of tools come from strangers.
+func (r *drifts) driftOf(c lock.Change) Drift {
+	name := func(text string) string { return shortened(visible.Text(text), evaluation.DriftTool) }
+	d := Drift{c.Server, name(c.Tool), c.Kind, name(c.With), c.Locked, c.Found}
+	kept := 0
+	for other := range r.all {
+		if other.Server == d.Server {
+			kept++
+		}
+	}
+	if r.all[d] == nil && kept >= mostDrifts {
+		return Drift{Server: d.Server, Change: MoreDrifts}
+	}
+	return d
+}
+
+// shortened is a text of at most so many bytes. One that was longer ends in an ellipsis.
+func shortened(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-len("…")], "") + "…"
+}
+
+// lasting are the drifts that a listing shows, sorted.
+func (r *drifts) lasting() (all []Drift) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.forget(r.file)
+	for d, s := range r.all {
+		if s.by > 0 {
+			all = append(all, d)
+		}
+	}
+	slices.SortFunc(all, func(a, b Drift) int {
+		return cmp.Or(strings.Compare(a.String(), b.String()), strings.Compare(a.With, b.With), strings.Compare(a.Found, b.Found))
+	})
+	return all
+}
+
+// DriftCounts are how many drifts each server has, nil if nothing is compared.
+func (g *Servers) DriftCounts() map[string]int64 {
+	if g.o.Lock.File == nil {
+		return nil
+	}
+	counts := map[string]int64{}
+	for _, d := range g.drifts.lasting() {
+		counts[d.Server]++
+	}
+	return counts
+}
+
+// err names the drifts that last; nil if there are none.
+func (r *drifts) err() error {
+	all := r.lasting()
+	if len(all) == 0 {
+		return nil
+	}
+	var words []string
+	for _, d := range all[:min(len(all), driftsNamed)] {
+		words = append(words, d.String())
+	}
+	if more := len(all) - driftsNamed; more > 0 {
+		words = append(words, fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Errorf("not as locked: %s; see what it is with policy-service mcp lock --diff, and accept it with --accept", strings.Join(words, ", "))
+}
+
+// note notes the changes that a link shows of its server.
+func (g *Servers) note(l *Link, file *lock.File, changes []lock.Change, whole bool) {
+	l.tools.mu.Lock()
+	now, news, record := g.drifts.listed(file, l.tools.drifts, changes, whole)
+	l.tools.drifts = now
+	l.tools.mu.Unlock()
+	for _, d := range news {
+		g.o.Logger.Warn("a server is not as it is locked", "what", d.String(), "enforced", g.o.Lock.Enforce, "locked", d.Locked, "found", d.Found)
+	}
+	for _, d := range record {
+		if s := now[d]; g.o.Lock.Record != nil {
+			g.Background(func() { g.record(d, s) })
+		}
+	}
+}
+
+// record has the PDP record a drift. The log names the reason of the first failure.
+func (g *Servers) record(d Drift, s *sighting) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(g.Context), driftPost) // Close waits for it
+	defer cancel()
+	err := g.o.Lock.Record(ctx, d, s.id)
+	g.drifts.mu.Lock()
+	before := s.failed
+	s.failed, s.again = err != nil, g.o.Now().Add(driftAgain)
+	g.drifts.mu.Unlock()
+	if err != nil && !before {
+		g.o.Logger.Error("a difference from the lock is not on the PDP's record", "what", d.String(), "why", err)
+	}
+}

@@ -1,0 +1,274 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"time"
+
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/internal/upstream"
+)
+
+// ear hears what the server says by itself, for all who listen at one link. It is one, for a server of the legacy era takes
+// one listener a session, and there are servers of the modern one that forget a subscription when another of the same
+// process ends. From the first who listens on it lasts as long as its link.
+type ear struct {
+	link *Link
+	by   Listening // the first who listened
+	over chan struct{}
+	// Why it is over, set before over is closed: the server's error, or ours. Neither is set if the server ended it.
+	answer rpc.Message
+	of     upstream.Session
+	err    error
+
+	// The lock of the link guards what follows.
+	settled int // the version of the subscriptions that the server has taken
+	agreed  Wants
+	step    chan struct{} // closed when settled has changed
+}
+
+// Said is a message of the server's that is of no request.
+type Said struct {
+	rpc.Message
+	From era.Era
+}
+
+// hearer is one who listens.
+type hearer struct {
+	heard chan Said
+	// answer has a request of the server answered, nil if it cannot.
+	answer func(ctx context.Context, s upstream.Session, m rpc.Message)
+}
+
+// attend is the ear of the link.
+func (l *Link) attend(by Listening) *ear {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ear != nil {
+		return l.ear
+	}
+	by.Client = by.Client.Kept()
+	e := &ear{link: l, by: by, over: make(chan struct{}), step: make(chan struct{}), settled: -1}
+	ctx, cancel := context.WithCancel(l.of.Context)
+	run := func() {
+		defer cancel()
+		e.run(ctx)
+	}
+	if l.closed || !l.of.Background(run) {
+		cancel()
+		e.err = ErrClosed
+		close(e.over)
+		return e
+	}
+	l.ear, l.deafen = e, cancel
+	return e
+}
+
+// Agrees waits until the server tells of what was wanted at a version of the subscriptions.
+func (l *Link) Agrees(ctx context.Context, by Listening, version int) error {
+	_, err := l.attend(by).until(ctx, version)
+	return err
+}
+
+// until waits until the server tells of what was wanted at a version, and says what it has agreed to tell of.
+func (e *ear) until(ctx context.Context, version int) (Wants, error) {
+	for {
+		e.link.mu.Lock()
+		settled, agreed, step := e.settled, e.agreed, e.step
+		e.link.mu.Unlock()
+		if settled >= version {
+			return agreed, nil
+		}
+		select {
+		case <-step:
+		case <-e.over:
+			if e.err == nil {
+				return agreed, &upstream.Error{Detail: "the server does not say what changes", Answer: e.answer.Error}
+			}
+			return agreed, e.err
+		case <-ctx.Done():
+			return agreed, &upstream.Error{Detail: "the client has gone", Err: ctx.Err()}
+		}
+	}
+}
+
+// refusal is the error by which the server says that it tells nothing. It is not ok if it has not said so.
+func (e *ear) refusal() (m rpc.Message, ok bool) {
+	select {
+	case <-e.over:
+		return e.answer, e.err == nil && e.answer.Error != nil
+	default:
+		return m, false
+	}
+}
+
+func (e *ear) settle(version int, agreed Wants) {
+	e.link.announce(changes["initialize"]) // the server is there
+	e.link.mu.Lock()
+	defer e.link.mu.Unlock()
+	e.settled, e.agreed = version, agreed
+	close(e.step)
+	e.step = make(chan struct{})
+}
+
+// How long to wait before a stream is opened again that the server has ended.
+const (
+	firstPause = time.Second
+	lastPause  = time.Minute
+)
+
+func (e *ear) run(ctx context.Context) {
+	defer func() {
+		e.link.mu.Lock()
+		if e.link.ear == e {
+			e.link.ear = nil
+		}
+		e.link.mu.Unlock()
+		close(e.over)
+	}()
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		ended, heard := e.once(ctx)
+		if ctx.Err() != nil {
+			e.err = ErrClosed
+			return
+		}
+		switch ended {
+		case again:
+			pause = firstPause / 2
+			continue
+		case over:
+			if e.settled >= 0 { // what it said meanwhile, nobody heard
+				e.link.account.owed.add(changes["initialize"])
+			}
+			return
+		}
+		if heard {
+			pause = firstPause
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+	}
+}
+
+// ending is what is done when a stream has ended.
+type ending uint8
+
+const (
+	over  ending = iota // nothing
+	again               // another is opened
+	later               // another is opened, but not at once
+)
+
+// once hears one stream of the server's.
+func (e *ear) once(ctx context.Context) (ended ending, heard bool) {
+	uris, version, changed := e.link.subscribed()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var stream upstream.Stream
+	if e.of, stream, e.err = e.open(ctx, uris); e.err != nil {
+		return over, false
+	}
+	defer stream.Close()
+	defer context.AfterFunc(ctx, stream.Close)()
+	if e.of.Era() == era.Legacy {
+		e.settle(math.MaxInt, Wants{})
+		if stream == upstream.Nothing { // there is what comes beside answers
+			<-ctx.Done()
+			return over, false
+		}
+	} else {
+		go func() {
+			select {
+			case <-changed:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+	}
+	for {
+		m, err := stream.Next()
+		if isGone(err) {
+			e.link.lose(e.of)
+			if !e.link.isHeard() { // nobody has a program started again
+				return over, heard
+			}
+		}
+		switch {
+		case err != nil && ctx.Err() != nil, err != nil && !e.link.has(e.of):
+			return again, heard
+		case errors.Is(err, io.EOF) && e.of.Era() == era.Legacy:
+			return later, heard
+		case err != nil:
+			return over, heard
+		case m.IsResponse():
+			e.answer = m
+			return over, heard
+		case m.Method == Acknowledged:
+			params, _ := rpc.ParseObject(m.Params)
+			e.settle(version, WantsOf(params))
+		default:
+			e.take(ctx, m)
+		}
+		heard = true
+	}
+}
+
+// open opens a stream of what the server says by itself, in another session if the server forgot this one since somebody called.
+func (e *ear) open(ctx context.Context, uris []string) (upstream.Session, upstream.Stream, error) {
+	s, stream, err := e.openOnce(ctx, uris)
+	if isGone(err) && s != nil {
+		e.link.lose(s)
+		if e.link.isHeard() {
+			s, stream, err = e.openOnce(ctx, uris)
+		}
+	}
+	return s, stream, err
+}
+
+func (e *ear) openOnce(ctx context.Context, uris []string) (upstream.Session, upstream.Stream, error) {
+	if err := e.by.MayOpen(ctx); err != nil {
+		return nil, nil, err
+	}
+	s, err := e.link.Open(ctx, e.by.Who)
+	if err != nil {
+		return nil, nil, err
+	}
+	if s.Era() == era.Legacy {
+		stream, err := s.Listen(ctx)
+		return s, stream, err
+	}
+	if s == e.of {
+		// The end of the stream before is behind a server that has answered this, too.
+		if _, _, err := e.link.Request(ctx, e.by.Who, e.by.Client, "server/discover", rpc.Object{}); err != nil {
+			return nil, nil, err
+		}
+	}
+	all := Wants{tools: true, prompts: true, resources: true, URIs: uris}
+	params := rpc.Object{}.With("notifications", all.value())
+	return e.link.Send(ctx, e.by.Who, func(s upstream.Session) upstream.Request {
+		return upstream.Request{Method: "subscriptions/listen", Params: e.link.Outgoing(s, e.by.Client, params)}
+	})
+}
+
+// take hands on what the server says.
+func (e *ear) take(ctx context.Context, m rpc.Message) {
+	switch {
+	case m.IsRequest():
+		if answer := e.link.answerer(); answer != nil {
+			answer(ctx, e.of, m)
+		} else {
+			e.link.NotPassed(ctx, e.of, m, e.by.Client.Era, &Unasked{Why: "nobody listens who can answer now"})
+		}
+	case IsChange(m.Method) || m.Method == "notifications/message":
+		e.link.Tell(Said{e.link.Signed(m), e.of.Era()})
+	default:
+		e.link.Server.Dropped("notification that nobody wants")
+	}
+}

@@ -1,0 +1,425 @@
+package link
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"policy-service/pdp/mcp/internal/answer"
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/internal/turn"
+	"policy-service/pdp/mcp/internal/upstream"
+)
+
+// has reports whether a session is the link's.
+func (l *Link) has(s upstream.Session) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.session == s
+}
+
+// Hear gives what the server says by itself, and beside the answers to requests, until stop is called.
+func (l *Link) Hear(answer func(context.Context, upstream.Session, rpc.Message)) (heard <-chan Said, stop func()) {
+	h := &hearer{make(chan Said, mostUnheard), answer}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hearers[h] = true
+	if l.session != nil { // the server came back while nobody listened
+		l.announceLocked(changes["initialize"])
+	}
+	return h.heard, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.hearers, h)
+	}
+}
+
+// isHeard reports whether anybody listens.
+func (l *Link) isHeard() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.hearers) > 0
+}
+
+// answerer answers requests of the server that belong to none of the client's, nil if nobody does.
+func (l *Link) answerer() func(context.Context, upstream.Session, rpc.Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for h := range l.hearers {
+		if h.answer != nil && !l.muted.silent && l.muted.fulfilling == 0 {
+			return h.answer
+		}
+	}
+	return nil
+}
+
+// Silence has nobody hear words of the server's beside its answers any longer.
+func (l *Link) Silence() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.muted.silent = true
+}
+
+// Fulfils has nobody answer requests of the server until end is called.
+func (l *Link) Fulfils() (end func()) {
+	add := func(n int) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.muted.fulfilling += n
+	}
+	add(1)
+	return func() { add(-1) }
+}
+
+func (l *Link) Silenced() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.muted.silent
+}
+
+// WordsWhileSilent is why a message goes nowhere after [Link.Silence].
+const WordsWhileSilent = "message in words while results are to be changed"
+
+// announce tells whoever listens what is owed of some changes. It stays owed while nobody listens.
+func (l *Link) announce(changes []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.announceLocked(changes)
+}
+
+func (l *Link) announceLocked(changes []string) {
+	if len(l.hearers) == 0 {
+		return
+	}
+	for _, change := range l.account.owed.take(changes) {
+		if change != resourceUpdated {
+			l.passLocked(Said{rpc.Message{Method: change}, era.Legacy})
+			continue
+		}
+		for _, uri := range slices.Sorted(maps.Keys(l.subscriptions.of)) {
+			l.passLocked(Said{rpc.Message{Method: change, Params: rpc.Object{}.With("uri", rpc.String(uri)).Value()}, era.Legacy})
+		}
+	}
+}
+
+// Tell is for whoever listens. A server says nothing of what is not its own.
+func (l *Link) Tell(s Said) {
+	s.Message = era.NotificationFrom(s.Message)
+	switch s.Method {
+	case toolsChanged:
+		l.tools.forget()
+	case resourceUpdated:
+		if params, _ := s.ParamsObject(); !l.Server.Owns(params.GetString("uri")) {
+			l.Server.Dropped("notification of a resource that is not the server's")
+			return
+		}
+	}
+	l.pass(s)
+}
+
+// pass is for whoever listens. Who does not keep up misses it.
+func (l *Link) pass(s Said) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.passLocked(s)
+}
+
+func (l *Link) passLocked(s Said) {
+	if l.muted.silent {
+		var ok bool
+		if s.Message, ok = withoutWords(s.Message); !ok {
+			l.Server.Dropped(WordsWhileSilent)
+			return
+		}
+	}
+	for h := range l.hearers {
+		select {
+		case h.heard <- s:
+		default:
+			l.Server.Dropped("listener too slow")
+		}
+	}
+}
+
+// subscriptions say how many want to hear of a resource. When they have changed, they have another version, and changed is
+// closed.
+type subscriptions struct {
+	of      map[string]int
+	version int
+	changed chan struct{}
+}
+
+// How many resources one client may want to hear of, how long their URIs may be together, and how much waits for one that listens:
+// all that is owed, and some more.
+const (
+	mostSubscriptions = 64
+	mostSubscribed    = 64 << 10
+	mostUnheard       = 64 + mostSubscriptions
+)
+
+// Want notes that one more wants to hear of resources, or one less. First are those that nobody wanted before, and last
+// those that nobody wants any more. It is not ok, and nothing is noted, if they are too many.
+func (l *Link) Want(uris []string, on bool) (first, last []string, version int, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	size := 0
+	for uri := range l.subscriptions.of {
+		size += len(uri)
+	}
+	for _, uri := range uris {
+		if on && l.subscriptions.of[uri] == 0 {
+			first = append(first, uri)
+			size += len(uri)
+		}
+	}
+	if len(first) > 0 && (len(l.subscriptions.of)+len(first) > mostSubscriptions || size > mostSubscribed) {
+		return nil, nil, 0, false
+	}
+	for _, uri := range uris {
+		if on {
+			l.subscriptions.of[uri]++
+		} else if l.subscriptions.of[uri]--; l.subscriptions.of[uri] <= 0 {
+			delete(l.subscriptions.of, uri)
+			last = append(last, uri)
+		}
+	}
+	if len(first)+len(last) > 0 {
+		l.subscriptions.version++
+		close(l.subscriptions.changed)
+		l.subscriptions.changed = make(chan struct{})
+	}
+	return first, last, l.subscriptions.version, true
+}
+
+// Note keeps what the client told a server of the legacy era, so that its next session is told the same.
+func (l *Link) Note(method string, params rpc.Object) {
+	uri := params.GetString("uri")
+	switch on := method == "resources/subscribe"; {
+	case method == "logging/setLevel":
+		l.SetLevel(params.GetString("level"))
+	case l.Wanted(uri) == on:
+	default:
+		if _, _, _, ok := l.Want([]string{uri}, on); !ok {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.resumed.short = true
+		}
+	}
+}
+
+// Wanted reports whether anybody wants to hear of a resource.
+func (l *Link) Wanted(uri string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.subscriptions.of[uri] > 0
+}
+
+// subscribed are the resources, sorted, and what is closed when they change.
+func (l *Link) subscribed() (uris []string, version int, changed <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Sorted(maps.Keys(l.subscriptions.of)), l.subscriptions.version, l.subscriptions.changed
+}
+
+// Listening is who listens to a server.
+type Listening struct {
+	Who    *identity.Principal
+	Client Client
+	// MayOpen is nil if a session may be opened with the server for it.
+	MayOpen func(context.Context) error
+}
+
+// Listener is one who listens to a server by a request.
+type Listener struct {
+	link *Link
+	// by is the request, and as whoever listens without one.
+	by, as Listening
+	wants  Wants
+	heard  <-chan Said
+	stop   func()
+	// stays is set if it listens again to a server that ends what it tells, or was away.
+	stays bool
+
+	joining turn.Turn // guards what follows
+	ear     *ear      // nil if the server does not tell
+	uris    []string
+	wanted  bool // whether the uris are
+	ended   bool
+}
+
+func (l *Link) Listener(by, as Listening, w Wants, stays bool) *Listener {
+	w.URIs = slices.DeleteFunc(slices.Clone(w.URIs), func(uri string) bool { return !l.Server.Owns(uri) })
+	heard, stop := l.Hear(nil)
+	return &Listener{link: l, by: by, as: as, wants: w, heard: heard, stop: stop, stays: stays, joining: turn.New()}
+}
+
+// End has the listener be told no longer. It waits for who has it join: whose context has ended.
+func (l *Listener) End() {
+	_ = l.joining.Take(context.Background())
+	defer l.joining.Leave()
+	l.ended = true
+	l.stop()
+	if l.wanted {
+		l.link.unwant(l.by, l.uris)
+	}
+}
+
+// Join has the server tell of what is wanted, and says of what it does.
+func (l *Listener) Join(ctx context.Context) (agreed Wants, err error) {
+	if err := l.joining.Take(ctx); err != nil {
+		return agreed, &upstream.Error{Detail: "the client has gone", Err: err}
+	}
+	defer l.joining.Leave()
+	if l.ended { // who begins late may have the turn all the same
+		return agreed, &upstream.Error{Detail: "the client has gone", Err: context.Canceled}
+	}
+	w := l.wants
+	l.ear = nil
+	if err := l.by.MayOpen(ctx); err != nil {
+		if err == ErrForbidden { // it is told of the server's lists once that is open
+			return w.Lists(), nil
+		}
+		return agreed, err
+	}
+	s, err := l.link.Opened(ctx, l.by.Who)
+	if err != nil {
+		return agreed, err
+	}
+	if s.Era() == era.Legacy {
+		w = w.told(s)
+	}
+	first, version := l.uris, 0
+	if !l.wanted {
+		l.uris = w.URIs
+		if first, _, version, l.wanted = l.link.Want(l.uris, true); !l.wanted {
+			return agreed, answer.Invalid("too many resources; listen to fewer")
+		}
+	}
+	e := l.link.attend(l.as)
+	agreed, err = e.until(ctx, version)
+	no, refused := e.refusal()
+	switch {
+	case err != nil && refused:
+		return agreed, answer.Of(l.link.Translated("subscriptions/listen", no, e.of, l.by.Client.Era))
+	case err != nil:
+		return agreed, err
+	case s.Era() == era.Modern:
+		w = w.and(agreed)
+	default:
+		if err := l.link.tellOf(ctx, l.by, "resources/subscribe", first); err != nil {
+			return agreed, err
+		}
+	}
+	l.ear = e
+	return w, nil
+}
+
+// Relay sends what the listener is told, until the server ends it or the client goes. If it stays, it listens again after a
+// while instead.
+func (l *Listener) Relay(ctx context.Context, w Wants, send func(Said)) {
+	over, arrives, pause := l.ends()
+	for {
+		select {
+		case m := <-l.heard:
+			if w.hear(m.Message) {
+				send(m)
+			}
+		case <-over:
+			if !l.stays {
+				return
+			}
+			over, arrives, pause = nil, nil, time.After(lastPause)
+		case <-arrives:
+			_, _ = l.Again(ctx)
+			over, arrives, pause = l.ends()
+		case <-pause:
+			_, _ = l.Again(ctx)
+			over, arrives, pause = l.ends()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// ends are when the server ends what it tells, and if it tells nothing when to ask it again: when it is back, or in a while.
+func (l *Listener) ends() (over, arrives <-chan struct{}, pause <-chan time.Time) {
+	_ = l.joining.Take(context.Background()) // who has it is not waited for any longer
+	defer l.joining.Leave()
+	if l.ear == nil {
+		return nil, l.link.arrives(), time.After(lastPause)
+	}
+	return l.ear.over, nil, nil
+}
+
+// Again has the server tell once more, or in time.
+func (l *Listener) Again(ctx context.Context) (agreed Wants, err error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	if agreed, err = l.Join(ctx); err != nil {
+		l.link.of.o.Logger.Info("the server has no stream of its own", "server", l.link.Server.Name, "why", err)
+	}
+	return agreed, err
+}
+
+// unwant has the server tell no longer of what nobody wants to hear of.
+func (l *Link) unwant(by Listening, uris []string) {
+	_, last, _, _ := l.Want(uris, false)
+	if len(last) == 0 {
+		return
+	}
+	l.of.Background(func() { // for its client has gone
+		ctx, cancel := context.WithTimeout(l.of.Context, listTimeout)
+		defer cancel()
+		if s, err := l.Open(ctx, by.Who); err == nil && s.Era() == era.Legacy {
+			_ = l.tellOf(ctx, by, "resources/unsubscribe", last)
+		}
+	})
+}
+
+// tellOf subscribes to resources of a server of the legacy era, or unsubscribes from them.
+func (l *Link) tellOf(ctx context.Context, by Listening, method string, uris []string) error {
+	for _, uri := range uris {
+		params := rpc.Object{}.With("uri", rpc.String(uri))
+		if _, _, err := l.Request(ctx, by.Who, by.Client, method, params); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RelayHeard sends what the server says by itself until the client goes.
+func (l *Link) RelayHeard(ctx context.Context, by Listening, heard <-chan Said, send func(Said)) {
+	e, wait := l.attend(by), firstPause
+	var pause <-chan time.Time
+	var arrives <-chan struct{}
+	for {
+		select {
+		case m := <-heard:
+			send(m)
+		case <-e.over:
+			if errors.Is(e.err, ErrClosed) { // the session is over
+				return
+			}
+			l.of.o.Logger.Info("the server has no stream of its own", "server", l.Server.Name, "why", e.err)
+			if e.settled >= 0 {
+				wait = firstPause
+			}
+			was := e.err
+			e, pause, wait = &ear{}, time.After(wait), min(2*wait, lastPause) // what comes beside answers goes on
+			arrives = l.arrives()
+			if s, _ := l.Current(); s != nil && was == ErrForbidden { // opened meanwhile
+				e = l.attend(by)
+			}
+		case <-pause:
+			e, arrives = l.attend(by), nil
+		case <-arrives:
+			e, arrives = l.attend(by), nil
+		case <-ctx.Done():
+			return
+		}
+	}
+}

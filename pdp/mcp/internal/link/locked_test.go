@@ -1,0 +1,37 @@
+package link
+
+import (
+	"log/slog"
+	"testing"
+
+	"policy-service/pdp/mcp/lock"
+)
+
+// Who writes the log may block: nobody else waits for that to get a schema.
+func TestLogOutsideOfSchemas(t *testing.T) {
+	tool, err := lock.ParseTool([]byte(`{"name":"a","inputSchema":{"$ref":"#/none"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, lines := &schemas{}, 0
+	s.logger = slog.New(slog.NewTextHandler(writes(func() {
+		if lines++; s.mu.TryLock() {
+			s.mu.Unlock()
+		} else {
+			t.Error("the schemas are locked while a line is logged")
+		}
+	}), nil))
+	file := &lock.File{Servers: map[string]lock.Server{"s": {Tools: map[string]lock.Tool{"a": tool}}}}
+	for range 2 {
+		if schema, err := s.of(file, "s", "a"); schema != nil || err != nil {
+			t.Errorf("%v, %v", schema, err)
+		}
+	}
+	if lines != 1 {
+		t.Errorf("%d lines", lines)
+	}
+}
+
+type writes func()
+
+func (w writes) Write(p []byte) (int, error) { w(); return len(p), nil }

@@ -1,0 +1,279 @@
+package link
+
+import (
+	"context"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/text/unicode/norm"
+
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/visible"
+)
+
+// Unasked is why a request of a server reaches no client.
+type Unasked struct {
+	Why string // in words for the server
+	key string // of the server's configuration, if that refuses it
+}
+
+// What clients say that they can, and what the configuration calls it, by the method that wants it.
+var capabilityOf = map[string]string{era.Elicit: "elicitation", era.Sample: "sampling", era.Roots: "roots"}
+
+// refuses is why the configuration refuses a request of the server by its method, nil if it does not.
+func (s *Server) refuses(method string) *Unasked {
+	if capabilityOf[method] == "" || s.Asks.allow(method) {
+		return nil
+	}
+	return byKey("server_requests."+capabilityOf[method], method)
+}
+
+// byKey is a refusal by the configuration.
+func byKey(key, what string) *Unasked {
+	return &Unasked{"the configuration of the gateway refuses " + what + " (" + key + ")", key}
+}
+
+// NotPassed answers a request of a server that no client is to see, and says why: the configuration, if that refuses it, and
+// otherwise what else does. In the modern era a client that cannot be asked has a code of its own; that of an unknown method
+// would make a 404 of the client's request if the server repeats it.
+func (l *Link) NotPassed(ctx context.Context, s upstream.Session, m rpc.Message, client era.Era, otherwise *Unasked) {
+	no := l.Server.refuses(m.Method)
+	if no == nil {
+		no = otherwise
+	}
+	l.NoteUnasked(m.Method, no)
+	e := rpc.Error{Code: rpc.MethodNotFound, Message: no.Why}
+	if client == era.Modern {
+		e.Code, e.Data = era.MissingCapability, Missing(m.Method).Value()
+	}
+	answer := rpc.Failure(m.ID, e)
+	if m.Method == "ping" {
+		answer = rpc.Answer(m.ID, jsontext.Value(`{}`))
+	}
+	if err := s.Notify(ctx, answer); err != nil {
+		l.of.o.Logger.Warn("the answer to a request of the server did not reach it", "why", err)
+	}
+}
+
+// Missing are the data of the error that says which capability a request wants.
+func Missing(method string) (data rpc.Object) {
+	var wants rpc.Object
+	if name := capabilityOf[method]; name != "" {
+		wants = wants.With(name, jsontext.Value(`{}`))
+	}
+	return data.With("requiredCapabilities", wants.Value())
+}
+
+// unaskedEach is how often the log says that the configuration refuses what a server asks, of each key.
+const unaskedEach = time.Minute
+
+// noted are the keys of which the log said so, and when.
+type noted struct {
+	mu   sync.Mutex
+	last map[string]time.Time
+}
+
+func (l *Link) NoteUnasked(method string, no *Unasked) {
+	s := l.Server
+	if no.key == "" {
+		return
+	}
+	s.noted.mu.Lock()
+	defer s.noted.mu.Unlock()
+	now := l.of.o.Now()
+	if last, ok := s.noted.last[no.key]; ok && now.Sub(last) < unaskedEach {
+		return
+	}
+	if s.noted.last == nil {
+		s.noted.last = map[string]time.Time{}
+	}
+	s.noted.last[no.key] = now
+	l.of.o.Logger.Warn("the configuration refuses what a server asks", "server", s.Name, "method", method, "key", s.Key+"."+no.key)
+}
+
+// allow reports whether the operator lets a request of the server through.
+func (r Relays) allow(method string) bool {
+	switch method {
+	case era.Elicit:
+		return r.Elicitation
+	case era.Sample:
+		return r.Sampling
+	case era.Roots:
+		return r.Roots
+	}
+	return false
+}
+
+// Any reports whether the server may ask anything.
+func (r Relays) Any() bool { return r.Elicitation || r.Sampling || r.Roots }
+
+// Shown is a request of a server as its client is shown it, or why the client is not to see it: because the operator does not
+// let it through, because the client cannot answer it, or because it asks a person for what no server behind a gateway is to be
+// told.
+func Shown(s *Server, m rpc.Message, capabilities jsontext.Value) (shown rpc.Message, no *Unasked) {
+	if no := s.refuses(m.Method); no != nil {
+		return shown, no
+	}
+	if !era.Takes(capabilities, m) {
+		return shown, &Unasked{Why: "the client does not take this request"}
+	}
+	params, err := m.ParamsObject()
+	if err != nil && m.Params != nil {
+		return shown, &Unasked{Why: "the params of the request cannot be read"}
+	}
+	if meta, err := rpc.ParseObject(params.Get("_meta")); err == nil { // ours are not theirs to write, and tokens are of one hop
+		params = WithMeta(params, meta.Without(func(name string) bool {
+			return strings.HasPrefix(name, OwnMeta) || name == "progressToken" || isOneOf(approvalMeta, name)
+		}))
+	}
+	if m.Method == era.Elicit {
+		if params, no = s.elicitation(params); no != nil {
+			return shown, no
+		}
+	}
+	shown = rpc.Message{Method: m.Method}
+	if params.Len() > 0 {
+		shown.Params = params.Value()
+	}
+	return shown, nil
+}
+
+// OwnMeta begins the members of _meta that are the gateway's.
+const OwnMeta = era.Own
+
+// approvalMeta are members of _meta by which clients know a form that asks for an approval. In the form of a server they
+// would have it pass for one of the gateway's.
+var approvalMeta = []string{"elicitationType", "originalRequest", "timeout", "priority"}
+
+// isOneOf reports whether a name is one of some, to clients that do not tell upper from lower case.
+func isOneOf(all []string, name string) bool {
+	return slices.ContainsFunc(all, func(one string) bool { return strings.EqualFold(one, name) })
+}
+
+// MostInputs is how many things a server may want to know at once.
+const MostInputs = 16
+
+// elicitation is a question to a person as it is shown: it names the server, leads only where the operator lets it, asks for no
+// secret, has no character that hides another, and says what only looks like something else.
+func (s *Server) elicitation(params rpc.Object) (rpc.Object, *Unasked) {
+	params = params.Without(func(name string) bool { return strings.EqualFold(name, "metadata") }) // it repeats _meta, for some clients
+	text, asks := params.GetString("message"), s.Name+" asks"
+	if careful := visible.Careful(slices.Concat(visible.Notes(text), visible.NotesInJSON(params.Get("requestedSchema")))); careful != "" {
+		asks += "; careful: " + careful
+	}
+	params = params.With("message", rpc.String("["+asks+"] "+visible.Lines(text)))
+	if params.GetString("mode") == "url" {
+		params = params.Without(func(name string) bool { return name == "requestedSchema" })
+		switch u, err := url.Parse(params.GetString("url")); {
+		case err != nil || u.Scheme != "https" || u.User != nil:
+			return params, &Unasked{Why: "a page is opened by an https address without a name or password"}
+		case !slices.Contains(s.Asks.Hosts, strings.ToLower(u.Host)):
+			return params, byKey("server_requests.hosts", "pages of that host")
+		}
+		return params, nil
+	}
+	schema, err := rpc.ParseObject(params.Get("requestedSchema"))
+	if err != nil {
+		return params, &Unasked{Why: "requestedSchema cannot be read"}
+	}
+	drawn, ok := drawnField("", schema)
+	fields, _ := rpc.ParseObject(schema.Get("properties"))
+	fields = fields.Map(func(name string, v jsontext.Value) jsontext.Value {
+		field, err := rpc.ParseObject(v)
+		if err != nil {
+			ok = ok && !asksForSecret(name)
+			return v
+		}
+		plain, fine := drawnField(name, field)
+		ok = ok && fine
+		return plain.Value()
+	})
+	if fields.Len() > 0 {
+		drawn = drawn.With("properties", fields.Value())
+	}
+	if !ok {
+		return params, &Unasked{Why: "no form asks for a password, or for another secret"}
+	}
+	return params.With("requestedSchema", drawn.Value()), nil
+}
+
+// secretWords name fields for values that no server may ask for.
+var secretWords = []string{"password", "passwd", "passphrase", "secret", "token", "apikey", "privatekey", "credential", "cvv", "cardnumber"}
+
+// asksForSecret reports whether a text has such a word in it, by its letters alone.
+func asksForSecret(text string) bool {
+	letters := strings.Map(func(r rune) rune {
+		if !unicode.IsLetter(r) {
+			return -1
+		}
+		return unicode.ToLower(r)
+	}, norm.NFKC.String(text))
+	return slices.ContainsFunc(secretWords, func(w string) bool { return strings.Contains(letters, w) })
+}
+
+// drawnField is a field of a form whose words are what they look like. It is not ok if it is one for a secret.
+func drawnField(name string, field rpc.Object) (drawn rpc.Object, ok bool) {
+	ok = !asksForSecret(name) && !asksForSecret(field.GetString("title")) && !asksForSecret(field.GetString("description"))
+	return drawnWords(field).Map(func(member string, v jsontext.Value) jsontext.Value {
+		switch member {
+		case "enumNames":
+			return eachOf(v, func(one jsontext.Value) jsontext.Value { return drawnText(one, textOf(one)) })
+		case "items":
+			return drawnChoice(v)
+		}
+		return v
+	}), ok
+}
+
+// drawnChoice is one of several that may be chosen, or the list of them.
+func drawnChoice(v jsontext.Value) jsontext.Value {
+	o, err := rpc.ParseObject(v)
+	if err != nil {
+		return v
+	}
+	return drawnWords(o).Value()
+}
+
+// drawnWords has its title and description, and those of its choices.
+func drawnWords(o rpc.Object) rpc.Object {
+	return o.Map(func(member string, v jsontext.Value) jsontext.Value {
+		switch member {
+		case "title", "description":
+			return drawnText(v, o.GetString(member))
+		case "oneOf", "anyOf":
+			return eachOf(v, drawnChoice)
+		}
+		return v
+	})
+}
+
+// drawnText is a text in JSON as it looks, and the same bytes if it is what it looks like.
+func drawnText(v jsontext.Value, text string) jsontext.Value {
+	if plain := visible.Lines(text); plain != text {
+		return rpc.String(plain)
+	}
+	return v
+}
+
+func textOf(v jsontext.Value) string {
+	return rpc.Object{}.With("text", v).GetString("text")
+}
+
+// eachOf is an array with each element changed, and what it was if it is none.
+func eachOf(v jsontext.Value, f func(jsontext.Value) jsontext.Value) jsontext.Value {
+	all, err := rpc.Elements(v)
+	if err != nil {
+		return v
+	}
+	for n := range all {
+		all[n] = f(all[n])
+	}
+	return rpc.Array(all)
+}

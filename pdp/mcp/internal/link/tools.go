@@ -1,0 +1,307 @@
+package link
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/internal/turn"
+	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/mcp/lock"
+)
+
+// A server's tools are listed for each link apart: a server may show one client what it does not show another, and what a
+// call is asked about is what this client was shown.
+const (
+	mostTools = 1000
+	mostPages = 100
+	// mostListing is the size of all their definitions in bytes.
+	mostListing = 16 << 20
+)
+
+// toolbox holds the tools of a server as one client is shown them.
+type toolbox struct {
+	mu      sync.Mutex
+	listed  *Listing
+	until   time.Time
+	loading turn.Turn
+	loads   turn.Errand[*Listing]
+	// version counts what made the listing old, so that one that was begun before is not kept.
+	version int
+	drifts  sightings
+}
+
+// Listing is one answer to tools/list, of all pages. It is not changed once it is made.
+type Listing struct {
+	Tools  []*Tool          // in the server's order
+	ByName map[string]*Tool // by the names that clients use
+	taken  map[string]*Tool // by what is alike for them, nil for one that is left out
+	Rest   rpc.Object       // the other members of the result
+	Of     upstream.Session
+	locking
+	// nameless is how many tools are left out because they have no name.
+	nameless int
+}
+
+func (t *toolbox) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.version++
+	t.listed = nil
+}
+
+// tools is the listing of the server. One of several servers goes on listing when nobody waits for it any longer, and may
+// have no tools.
+func (l *Link) Listed(ctx context.Context, who *identity.Principal, c Client) (*Listing, error) {
+	g := l.of
+	list := func(ctx context.Context) (*Listing, error) { return g.list(ctx, l, who, c) }
+	if !g.Several() {
+		return list(ctx)
+	}
+	if listed, _, _ := l.tools.fresh(g.o.Now(), g.o.Lock.current()); listed != nil {
+		return listed, nil
+	}
+	s, err := l.Opened(ctx, who)
+	if err != nil {
+		return nil, err
+	}
+	if !Offers(s, "tools") {
+		return &Listing{Of: s}, nil
+	}
+	load := func(ctx context.Context) (*Listing, error) {
+		listed, err := list(ctx)
+		if err == nil {
+			l.answered("tools/list")
+		}
+		return listed, err
+	}
+	listed, joined, err := sendOff(ctx, g, who, &l.tools.loads, load)
+	if joined && err == nil && !l.tools.holds(listed, g.o.Lock.current()) { // it was begun before we came, and is old
+		listed, _, err = sendOff(ctx, g, who, &l.tools.loads, load)
+	}
+	return listed, err
+}
+
+// Offers reports whether a server says that it has a capability.
+func Offers(s upstream.Session, capability string) bool {
+	server, _ := rpc.ParseObject(s.Server())
+	return server.GetObject("capabilities").Get(capability).Kind() == '{'
+}
+
+// list is the listing, no older than the gateway's setting. At most one is made at a time.
+func (g *Servers) list(ctx context.Context, l *Link, who *identity.Principal, c Client) (*Listing, error) {
+	t := &l.tools
+	locked := g.o.Lock.current()
+	if listed, _, _ := t.fresh(g.o.Now(), locked); listed != nil {
+		return listed, nil
+	}
+	if err := t.loading.Take(ctx); err != nil {
+		return nil, &upstream.Error{Detail: "the client has gone", Err: err}
+	}
+	defer t.loading.Leave()
+	listed, before, version := t.fresh(g.o.Now(), locked)
+	if listed != nil { // somebody had the turn before
+		return listed, nil
+	}
+	listed, err := g.fetch(ctx, l, who, c, locked, before)
+	l.Server.tried(ctx, err)
+	if err == nil {
+		g.compare(l, listed)
+		g.learn(l.Server, listed)
+		t.keep(listed, version, g.o.Now().Add(g.o.Cache))
+	}
+	return listed, err
+}
+
+// fresh is the listing if it is not too old and was compared with what is locked, and otherwise the one before it.
+func (t *toolbox) fresh(now time.Time, locked *lock.File) (listed, before *Listing, version int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.listed != nil && now.Before(t.until) && t.listed.file == locked {
+		return t.listed, nil, t.version
+	}
+	return nil, t.listed, t.version
+}
+
+// holds reports whether a listing was kept, and compared with what is locked.
+func (t *toolbox) holds(l *Listing, locked *lock.File) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.listed == l && l.file == locked
+}
+
+// keep keeps a listing, unless it was begun before something changed.
+func (t *toolbox) keep(l *Listing, version int, until time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if version == t.version {
+		t.listed, t.until = l, until
+	}
+}
+
+// fetch lists all tools. What has not changed since before is not compiled again.
+func (g *Servers) fetch(ctx context.Context, l *Link, who *identity.Principal, c Client, locked *lock.File, before *Listing) (*Listing, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	all := &Listing{ByName: map[string]*Tool{}, taken: map[string]*Tool{}, locking: newLocking(locked)}
+	cursor, size := "", 0
+	for page := 0; ; page++ {
+		if page == mostPages {
+			return nil, fmt.Errorf("the server lists its tools on more than %d pages", mostPages)
+		}
+		var params rpc.Object
+		if cursor != "" {
+			params = params.With("cursor", rpc.String(cursor))
+		}
+		response, of, err := l.Request(ctx, who, c, "tools/list", params)
+		if err != nil {
+			return nil, err
+		}
+		result, err := response.ResultObject()
+		if err != nil {
+			return nil, errors.New("the server does not list its tools")
+		}
+		definitions, err := rpc.Elements(result.Get("tools"))
+		if err != nil {
+			return nil, errors.New("the server's list of tools is no list")
+		}
+		if page == 0 {
+			all.Of = of
+			all.Rest = result.Without(func(name string) bool { return name == "nextCursor" })
+		}
+		if size += len(response.Result); len(all.Tools)+len(definitions) > mostTools || size > mostListing {
+			return nil, fmt.Errorf("the server lists more than %d tools, or more than %d bytes of them", mostTools, mostListing)
+		}
+		for _, d := range definitions {
+			g.add(all, l.Server, d, before)
+		}
+		next := result.GetString("nextCursor")
+		if next == "" || next == cursor {
+			if all.nameless > 0 {
+				g.o.Logger.Warn("tools are left out: they have no name", "server", l.Server.Name, "tools", all.nameless)
+			}
+			return all, nil
+		}
+		cursor = next
+	}
+}
+
+// add adds a tool to a listing. One that cannot be decided about is not there: it is neither listed nor callable. Of two by
+// one name it is not known which is called, and neither is there.
+func (g *Servers) add(all *Listing, s *Server, definition jsontext.Value, before *Listing) {
+	o, err := rpc.ParseObject(definition)
+	name := o.GetString("name")
+	if err != nil || name == "" {
+		all.nameless++
+		return
+	}
+	if s.Hidden[name] { // it takes no other's name away
+		return
+	}
+	shown := g.ToolName(s.Name, name)
+	alike := g.alike(shown)
+	if other, twice := all.taken[alike]; twice {
+		g.o.Logger.Warn("a tool is left out: the server lists two by that name, or by names that clients could take for one", "server", s.Name, "tool", name)
+		if other != nil {
+			all.Tools = slices.DeleteFunc(all.Tools, func(t *Tool) bool { return t == other })
+			delete(all.ByName, other.Shown)
+			all.taken[alike] = nil
+		}
+		all.again(name, definition)
+		return
+	}
+	t := before.compiledTool(name)
+	if !t.is(definition, all) {
+		t = s.catalog.shown(shown)
+	}
+	if !t.is(definition, all) {
+		if t, err = g.compile(s, shown, o, definition, all); err != nil {
+			g.o.Logger.Warn("a tool is left out", "server", s.Name, "tool", name, "why", err)
+			all.taken[alike] = nil // and stays out, if another is listed by that name
+			all.differs(definition)
+			return
+		}
+	}
+	if !all.admits(t, g.o.Lock) {
+		all.taken[alike] = nil
+		return
+	}
+	all.ByName[shown], all.taken[alike] = t, t
+	all.Tools = append(all.Tools, t)
+}
+
+// compiledTool is a tool of a listing by the server's name, nil if there is none.
+func (l *Listing) compiledTool(name string) *Tool {
+	if l == nil {
+		return nil
+	}
+	return l.compiled[name]
+}
+
+// is reports whether a tool is defined as it was, and locked or not as it was.
+func (t *Tool) is(definition jsontext.Value, now *Listing) bool {
+	return t != nil && bytes.Equal(t.Definition, definition) && t.Pinned == now.pins(t.Tool)
+}
+
+func (g *Servers) compile(s *Server, shown string, o rpc.Object, definition jsontext.Value, in *Listing) (*Tool, error) {
+	t, err := g.o.Asker.Tool(s.Name, shown, definition, s.Labels[o.GetString("name")])
+	if err != nil {
+		return nil, err
+	}
+	if o.GetObject("execution").GetString("taskSupport") == "required" { // no call of it could be passed on
+		return nil, errors.New("it can be called by tasks only, which the gateway does not pass on")
+	}
+	headers, err := era.HeaderParams(o.Get("inputSchema"))
+	if err != nil {
+		return nil, err
+	}
+	made := &Tool{Tool: t, Entry: t.Definition, Headers: headers, Pinned: in.pins(t)}
+	if in.file != nil {
+		made.Tool = t.Pinned(made.Pinned)
+	}
+	if shown != t.Name {
+		made.Entry = o.With("name", rpc.String(shown)).Value()
+	}
+	if made.Pinned {
+		made.Schema, err = g.o.Lock.schemas.of(in.file, s.Name, t.Name)
+	}
+	return made, err
+}
+
+// Request sends a request of the gateway's own, and waits for the response. Whatever comes before it is dropped.
+func (l *Link) Request(ctx context.Context, who *identity.Principal, c Client, method string, params rpc.Object) (response rpc.Message, of upstream.Session, err error) {
+	session, stream, err := l.Send(ctx, who, func(s upstream.Session) upstream.Request {
+		return upstream.Request{Method: method, Params: outgoing(s.Era(), l.Server, c, params)}
+	})
+	if err != nil {
+		return response, of, err
+	}
+	defer stream.Close()
+	for {
+		m, err := stream.Next()
+		switch {
+		case err != nil:
+			return m, of, err
+		case m.IsRequest():
+			l.NotPassed(ctx, session, m, c.Era, &Unasked{Why: "the gateway itself sent " + method + ", and answers nothing"})
+		case m.IsResponse():
+			if e := era.Relayed(method, l.Server.Name, m, session.Era(), c.Era).Error; e != nil {
+				return m, of, &upstream.Error{Detail: "the server answered " + method + " with an error, or with no result of that method", Answer: e}
+			}
+			return m, session, nil
+		case IsChange(m.Method):
+			l.Tell(Said{m, session.Era()})
+		}
+	}
+}
+
+const listTimeout = 30 * time.Second

@@ -1,0 +1,73 @@
+package people
+
+import (
+	"context"
+	"crypto/rand"
+	"sync"
+	"time"
+
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/seal"
+)
+
+// Conversation is what a client of the legacy era is asked by requests, on a stream of its session, and answers by messages of its own.
+type Conversation struct {
+	ID   string // of the session
+	ring *seal.Ring
+
+	mu      sync.Mutex
+	waiting map[rpc.ID]chan rpc.Message // what servers ask
+	people  map[rpc.ID]*asking          // what we ask
+}
+
+func NewConversation(id string, ring *seal.Ring) *Conversation {
+	return &Conversation{ID: id, ring: ring, waiting: map[rpc.ID]chan rpc.Message{}, people: map[rpc.ID]*asking{}}
+}
+
+// Ask shows the client a request of the server, and waits for what it answers.
+func (s *Conversation) Ask(ctx context.Context, shown rpc.Message, send func(rpc.Message) error) rpc.Message {
+	// The client gets an id of ours: what it answers to it can be the answer to nothing else.
+	id, err := s.ring.Seal(seal.RequestID, []byte(s.ID), []byte(rand.Text()))
+	if err != nil {
+		return rpc.Failure(rpc.ID{}, rpc.Error{Code: rpc.InternalError, Message: "internal error"})
+	}
+	shown = era.Asked(shown, era.Legacy, id)
+	shown.ID = rpc.StringID(id)
+	answer := make(chan rpc.Message, 1)
+	s.mu.Lock()
+	s.waiting[shown.ID] = answer
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.waiting, shown.ID)
+		s.mu.Unlock()
+	}()
+	ctx, cancel := context.WithTimeout(ctx, StateLife)
+	defer cancel()
+	if err := send(shown); err != nil {
+		return rpc.Failure(shown.ID, rpc.Error{Code: rpc.InternalError, Message: "the client cannot be asked"})
+	}
+	select {
+	case m := <-answer:
+		return m
+	case <-ctx.Done():
+		return rpc.Failure(shown.ID, rpc.Error{Code: rpc.InternalError, Message: "the client did not answer"})
+	}
+}
+
+// Deliver takes what a client answers. It is not ok if nobody asked.
+func (s *Conversation) Deliver(m rpc.Message) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	answer := s.waiting[m.ID]
+	if answer == nil {
+		return false
+	}
+	delete(s.waiting, m.ID)
+	answer <- m
+	return true
+}
+
+// StateLife is for how long a client may take to bring answers.
+const StateLife = 15 * time.Minute

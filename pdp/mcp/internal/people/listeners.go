@@ -1,0 +1,268 @@
+package people
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
+	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/events"
+	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/link"
+	"policy-service/pdp/mcp/internal/reply"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/wire"
+)
+
+// Whoever listens to servers hears the gateway, too: what it thinks of them, what waits for people and is theirs to decide
+// about, and what of theirs was blocked. A client of the modern era says by a member of its filter that it wants to.
+
+// listeners send clients that listen what is new for them.
+type listeners struct {
+	g *People
+
+	mu        sync.Mutex
+	audiences map[string]*audience // by tenant
+	// strange are the tokens that a PDP did not take, with the time of that.
+	strange map[[sha256.Size]byte]time.Time
+}
+
+// audience are the listeners of a tenant, and the topics that they read.
+type audience struct {
+	requests *events.Topic
+	topics   []*events.Topic
+	// stop ends the watch of the PDP.
+	stop func()
+}
+
+// Listen sends the client of an exchange that lasts what is new for it, until stop is called, Drain or Close: first who
+// it is. By is the request of a client of the modern era. Messages of servers do not wait for it.
+func (l *listeners) Listen(ctx context.Context, who *identity.Principal, c link.Client, by rpc.ID, back reply.Reply) (stop func()) {
+	ctx, cancel := l.g.Until(ctx)
+	listener := l.join(who)
+	send := func(m rpc.Message) error {
+		if c.Era == era.Modern {
+			m = era.Notification(m, era.Modern, era.Modern, by)
+		}
+		return back.Interim(m)
+	}
+	over := make(chan struct{})
+	go func() { // the client's own request waits for it, and so does Close
+		defer close(over)
+		l.g.Alone(func() {
+			if err := send(l.welcome(ctx, who)); err == nil {
+				_ = listener.Hear(ctx, send)
+			}
+		})
+	}()
+	return func() {
+		cancel()
+		<-over
+		listener.Leave()
+	}
+}
+
+// join adds a stream to the listeners of its tenant.
+func (l *listeners) join(who *identity.Principal) *events.Listener {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.audiences[who.Tenant]
+	if a == nil {
+		a = l.open(who)
+		if l.audiences == nil {
+			l.audiences = map[string]*audience{}
+		}
+		l.audiences[who.Tenant] = a
+	}
+	return l.g.events.Listen(who, a.topics...)
+}
+
+// open makes the topics of a tenant: its requests for tools and, if people decide here, its approvals.
+func (l *listeners) open(who *identity.Principal) *audience {
+	a := &audience{requests: l.g.events.Topic(l.g.readRequests(who.Tenant)), stop: func() {}}
+	a.topics = []*events.Topic{a.requests}
+	if pdp := l.g.o.Asker.PDP(who); pdp != nil && l.g.decides() {
+		inbox := l.g.events.Topic(l.readInbox(pdp))
+		a.topics = append(a.topics, inbox)
+		a.stop = l.g.desk.Hear(pdp, inbox.Changed)
+	}
+	return a
+}
+
+// requested has the listeners of a tenant read its requests for tools.
+func (l *listeners) requested(tenant string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if a := l.audiences[tenant]; a != nil {
+		a.requests.Changed()
+	}
+}
+
+// rest ends the watches of tenants without listeners.
+func (l *listeners) rest() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for tenant, a := range l.audiences {
+		if !a.requests.Listened() {
+			a.stop()
+			delete(l.audiences, tenant)
+		}
+	}
+}
+
+// welcome tells somebody who they are, and whether they may call any tool, or request them at most. If nobody knows that, it
+// is as if they might not.
+func (l *listeners) welcome(ctx context.Context, who *identity.Principal) rpc.Message {
+	w := wire.Welcome{TokenType: wire.TokenRestricted, Participant: who.Participant()}
+	may, refused := l.g.o.Asker.MayCall(ctx, who, l.g.o.Servers)
+	switch {
+	case refused != nil:
+		l.g.o.Logger.Warn("nobody knows what a listener may call", "why", refused.Why, "principal", who.Key)
+	case may:
+		w.TokenType = wire.TokenFull
+	}
+	return rpc.Message{Method: wire.MethodWelcome, Params: w.Payload()}
+}
+
+// saysNothing are the statuses of refusals that a moment later may be an answer: the PDP does not take our own key just now, or
+// it is too busy.
+var saysNothing = []int{http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusTooManyRequests}
+
+// refusedFor is how long a listener's inbox is not read after the PDP refused that: it does not take the token, or the person
+// may not decide there at all.
+const refusedFor = time.Minute
+
+// readInbox reads from a PDP, by the token of a listener, the approvals that wait for this person.
+func (l *listeners) readInbox(pdp *authzenclient.Client) events.Read {
+	return func(ctx context.Context, who *identity.Principal, cursor string) (page events.Page, err error) {
+		person, err := approver(who)
+		if err != nil { // there is no token
+			return page, nil
+		}
+		if l.isStrange(who) {
+			return page, &events.Later{Err: authzenclient.ErrPerson, After: refusedFor}
+		}
+		read, err := approvals.ReadNotifications(ctx, pdp, person, cursor)
+		var e *authzenclient.Error
+		refused := errors.As(err, &e) && e.Kind == authzenclient.Refused
+		switch {
+		case errors.Is(err, authzenclient.ErrPerson):
+			l.notes(who)
+			return page, &events.Later{Err: err, After: refusedFor}
+		case refused && cursor != "" && (e.Status == http.StatusGone || e.Status == http.StatusBadRequest):
+			// The PDP knows this cursor no longer. It is read from the beginning, but not at once: it may refuse each cursor.
+			return events.Page{Failed: &events.Later{Err: err, After: e.RetryAfter}}, nil
+		case refused && !slices.Contains(saysNothing, e.Status):
+			return page, &events.Later{Err: err, After: refusedFor}
+		case e != nil:
+			return page, &events.Later{Err: err, After: e.RetryAfter}
+		case err != nil:
+			return page, err
+		}
+		page = events.Page{Cursor: read.Cursor, More: read.More}
+		for _, text := range read.Messages {
+			if event, err := l.announced(text); err == nil {
+				page.Events = append(page.Events, event)
+			} else {
+				l.g.o.Logger.Warn("the PDP's notification of an approval cannot be read", "error", err)
+			}
+		}
+		return page, nil
+	}
+}
+
+// announced is the PDP's notification of an approval as clients get it.
+func (l *listeners) announced(text []byte) (e events.Event, err error) {
+	m, fault := rpc.Parse(text, rpc.DefaultLimits())
+	if fault != nil || m.Method != wire.MethodAuthorizationRequest || !m.ID.IsZero() {
+		return e, errors.New("it is no notification of an approval")
+	}
+	params, err := m.ParamsObject()
+	if err != nil {
+		return e, err
+	}
+	shown, err := wire.Announced(m.Params, l.shown(params.GetString("tool")), bareRequester(params))
+	return events.Event{ID: params.GetString("id"), Message: rpc.Message{Method: m.Method, Params: shown}}, err
+}
+
+// bareRequester is the id alone of whoever asks for an approval. What the PDP calls them may be type and id, or an id, which may
+// have a slash in it: so it is the one of those in the question that is called so. Else it stays as it is.
+func bareRequester(params rpc.Object) string {
+	name, question := params.GetString("requester"), params.GetObject("request")
+	for _, one := range []rpc.Object{question.GetObject("context").GetObject("agent"), question.GetObject("subject")} {
+		if id := one.GetString("id"); id != "" && name == one.GetString("type")+"/"+id {
+			return id
+		}
+	}
+	return name
+}
+
+// mostStrange is how many tokens are known that a PDP did not take.
+const mostStrange = 1 << 12
+
+// tokenOf is a digest of a token, of its principal, and of the PDP that it was shown to.
+func tokenOf(who *identity.Principal) [sha256.Size]byte {
+	return sha256.Sum256([]byte(who.Tenant + "\x00" + who.Key + "\x00" + who.Token))
+}
+
+// notes notes that the PDP does not take somebody's token, whatever it is asked about.
+func (l *listeners) notes(who *identity.Principal) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.strange) >= mostStrange || l.strange == nil {
+		l.strange = map[[sha256.Size]byte]time.Time{}
+	}
+	l.strange[tokenOf(who)] = l.g.o.Now()
+}
+
+// isStrange reports whether the PDP has not taken somebody's token lately.
+func (l *listeners) isStrange(who *identity.Principal) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	of := tokenOf(who)
+	at, ok := l.strange[of]
+	if ok && l.g.o.Now().Sub(at) >= refusedFor {
+		delete(l.strange, of)
+		ok = false
+	}
+	return ok
+}
+
+// shown is what clients call a tool that questions know by its id. What is no tool of a server keeps its name.
+func (l *listeners) shown(id string) string {
+	server, tool, _ := strings.Cut(id, ":")
+	if slices.Contains(l.g.o.Servers, server) {
+		return l.g.o.ToolName(server, tool)
+	}
+	return id
+}
+
+// Refused tells a principal that a call of theirs is blocked, wherever they listen, if it is.
+func (l *listeners) Refused(who *identity.Principal, method string, tool *ask.Tool, r *ask.Refusal) {
+	var data struct {
+		Type       string `json:"type"`
+		Reason     string `json:"reason"`
+		Suggestion string `json:"suggestion"`
+	}
+	if method != "tools/call" || json.Unmarshal(r.Data, &data) != nil || data.Type != "tool_call_blocked" {
+		return
+	}
+	b := wire.Blocked{Reason: data.Reason, Suggestion: data.Suggestion}
+	if b.Reason == "" {
+		b.Reason = r.Message
+	}
+	if tool != nil && r.Kind != ask.Unknown {
+		b.ToolID = tool.Server + ":" + tool.Name
+	}
+	l.g.events.Tell(who.Key, rpc.Message{Method: wire.MethodCallBlocked, Params: b.Payload()})
+}

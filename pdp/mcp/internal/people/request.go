@@ -1,0 +1,482 @@
+package people
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/mcp/internal/answer"
+	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/events"
+	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/requests"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/wire"
+	"policy-service/pdp/seal"
+)
+
+// Whoever may not call a tool may be let request it: then it waits, those who may fulfil that are told, and whoever requests it
+// gets what came of the call of somebody else (fulfil.go). What waits is kept in this process alone: another gateway beside it does
+// not have it, and after a restart there is none.
+
+// Requests say how much of it may wait, and for how long.
+type Requests struct {
+	TTL time.Duration
+	// Most is how many wait at once, and Each how many of one person.
+	Most, Each int
+}
+
+// mostKept is how large all may be that is requested and what came of it, in bytes.
+const mostKept = 64 << 20
+
+// toolRequest is what somebody requests.
+type toolRequest struct {
+	Who *identity.Principal
+	Era era.Era
+	// Tool is as it was when it was requested, but for its definition: a server can make a new one of each listing.
+	Tool *ask.Tool
+	// Params are those of the request, and arguments those of them that the tool is to be called with, in canonical form.
+	Params    rpc.Object
+	Arguments []byte
+	sealed    *sealed
+}
+
+// sealed is the id of a request for clients. It is made once: each seal of it is another text.
+type sealed struct {
+	once sync.Once
+	id   string
+	err  error
+}
+
+// newToolRequest keeps nothing of the message that the request came in, and says how large is what it keeps, in bytes.
+func newToolRequest(x *Case, said jsontext.Value) (q toolRequest, size int, err error) {
+	text := said.Clone()
+	params, err := rpc.ParseObject(text)
+	if err != nil {
+		return q, 0, err
+	}
+	tool := *x.Tool
+	tool.Definition = nil
+	q = toolRequest{Who: x.Who, Era: x.Client.Era, Tool: &tool, Params: params, Arguments: ask.Canonical(params), sealed: &sealed{}}
+	size = len(text) + len(x.Who.Token)
+	if given := ask.Arguments(params); bytes.Equal(given, q.Arguments) {
+		q.Arguments = given
+	} else {
+		size += len(q.Arguments)
+	}
+	return q, size, nil
+}
+
+// Came is what came of a request, as far as it is its requester's.
+type Came struct {
+	// Response is that of the call, for a client of an era. Info is what its server calls itself.
+	Response rpc.Message
+	Era      era.Era
+	Info     jsontext.Value
+	By       evaluation.Ref
+	// Refused is why there is none.
+	Refused *answer.Answer
+}
+
+type (
+	board = requests.Table[toolRequest, Came]
+	Entry = requests.Entry[toolRequest, Came]
+)
+
+func newBoard(o Options) *board {
+	return requests.New[toolRequest, Came](requests.Options{
+		TTL: o.Requests.TTL, Most: o.Requests.Most, Each: o.Requests.Each, Bytes: mostKept, Now: o.Now,
+	})
+}
+
+// sealRequest is the id by which clients know a request: it says which, and nobody can make one. It is of one tenant.
+func (g *People) sealRequest(e *Entry) (string, error) {
+	s := e.Asked.sealed
+	s.once.Do(func() {
+		s.id, s.err = g.o.Ring.Seal(seal.ToolRequest, tenantBinding(e.Asked.Who), []byte(e.ID))
+	})
+	return s.id, s.err
+}
+
+// tenantBinding is what the id of a request is bound to, which says which request it is, and which nobody else can make.
+func tenantBinding(who *identity.Principal) []byte {
+	return []byte(who.Tenant)
+}
+
+// noRequest refuses an id that is forged, of another tenant or of before a restart, or whose time is up: nobody can tell which.
+func noRequest() *answer.Answer { return answer.Invalid("no request of that id waits here") }
+
+// FindRequest is the request of an id, or why there is none. Whoever has made it, and whoever would fulfil it, is told if it may
+// have been done.
+func (g *People) FindRequest(who *identity.Principal, fulfils bool, id string) (*Entry, *answer.Answer) {
+	text, ok := g.o.Ring.Open(seal.ToolRequest, tenantBinding(who), id)
+	if !ok {
+		return nil, noRequest()
+	}
+	if e := g.requests.Find(string(text)); e != nil {
+		return e, nil
+	}
+	owner, spent := g.requests.Spent(string(text))
+	switch {
+	case spent && owner == who.Account():
+		return nil, notKept()
+	case spent && fulfils:
+		return nil, FulfilledAlready()
+	}
+	return nil, noRequest()
+}
+
+// notKept refuses whoever comes for what is there no longer, so that they do not request again what was done.
+func notKept() *answer.Answer {
+	return answer.New(answer.ResultNotKept, rpc.InternalError, "the request was fulfilled, or somebody has tried to; what came of it is not kept. Request it again only if it may be done twice",
+		"what came of a request for a tool is not kept")
+}
+
+// Request is a request for a tool, while somebody may fulfil it.
+type Request struct {
+	Case
+	said jsontext.Value // the params of the request
+	// entry is what waits, nil before it is filed, and id the id that it has for clients.
+	entry *Entry
+	id    string
+	told  int
+	// Leave gives back its place among those who wait.
+	Leave func()
+}
+
+// ReadRequest reads a request for a tool. One that comes again is that of its principal, for the same tool and arguments.
+func ReadRequest(x Case, params jsontext.Value) (*Request, *answer.Answer) {
+	said, err := wire.ReadToolRequest(params)
+	if err != nil {
+		return nil, answer.Invalid("the request for a tool cannot be read: " + err.Error())
+	}
+	r := &Request{Case: x, said: params, id: said.RequestID, Leave: func() {}}
+	if r.id == "" {
+		return r, nil
+	}
+	var refused *answer.Answer
+	switch r.entry, refused = x.FindRequest(x.Who, false, r.id); {
+	case refused != nil:
+		return nil, refused
+	case r.entry.Asked.Who.Key != x.Who.Key:
+		return nil, noRequest()
+	case !r.entry.Asked.IsFor(x.Tool) || !bytes.Equal(r.entry.Asked.Arguments, ask.Canonical(x.Params)):
+		return nil, answer.Invalid("the request of that id is for another tool, or has other arguments")
+	}
+	return r, nil
+}
+
+// IsFor reports whether a tool is the one that is requested, whatever has become of it.
+func (q *toolRequest) IsFor(t *ask.Tool) bool {
+	return q.Tool.Server == t.Server && q.Tool.Name == t.Name
+}
+
+// Begin files the request, if it has not come before, and takes a place among those who wait.
+func (r *Request) Begin() *answer.Answer {
+	done, refused := r.takePlace(r.Who)
+	if refused != nil {
+		return refused
+	}
+	r.Leave = sync.OnceFunc(done)
+	if r.entry == nil {
+		if refused := r.file(); refused != nil {
+			return refused
+		}
+	}
+	r.tell()
+	return nil
+}
+
+// file keeps the request, and tells those who may fulfil it.
+func (r *Request) file() *answer.Answer {
+	x := &r.Case
+	q, size, err := newToolRequest(x, r.said)
+	if err != nil {
+		return answer.Invalid("params cannot be read")
+	}
+	r.entry, err = x.requests.File(x.Who.Account(), q, size)
+	switch {
+	case errors.Is(err, requests.ErrOwn), errors.Is(err, requests.ErrFull):
+		x.o.Logger.Warn("a request for a tool is not taken", "why", err, "principal", x.Who.Key)
+		return answer.Limited("", requestAgain)
+	case err != nil:
+		return answer.Internal(err)
+	}
+	if r.id, err = x.sealRequest(r.entry); err != nil {
+		return answer.Internal(err)
+	}
+	x.o.Logger.Info("a tool is requested", "request", r.entry.ID, "tool", x.Tool.Name, "server", x.Tool.Server, "principal", x.Who.Key)
+	x.Listeners.requested(x.Who.Tenant)
+	return nil
+}
+
+// mostRequestsRead is how many requests a page for a listener has. The page ends where it is of mostBytesRead, too.
+const (
+	mostRequestsRead = 50
+	mostBytesRead    = 256 << 10
+)
+
+// readRequests reads the requests of a tenant that wait, as far as the listener may fulfil them. The PDP is asked about each
+// once a minute for each token. A request about which it does not answer is passed over, and owed to the listener.
+func (g *People) readRequests(tenant string) events.Read {
+	return func(ctx context.Context, who *identity.Principal, cursor string) (page events.Page, err error) {
+		by, size := tokenOf(who), 0
+		at := placeOf(cursor)
+		fresh, owed := at.split(g.requests.Pending(at.first()))
+		full := false // no more can be owed: what is fresh waits
+		for _, e := range slices.Concat(fresh, owed) {
+			if page.More = len(page.Events) == mostRequestsRead || size >= mostBytesRead; page.More {
+				break
+			}
+			isFresh := e.Number > at.after
+			if isFresh && full {
+				continue
+			}
+			var m rpc.Message
+			var ok bool
+			if e.Asked.Who.Tenant == tenant {
+				m, ok, err = g.announce(ctx, e, who, by)
+			}
+			if err != nil {
+				page.Failed, err = err, nil
+				if ctx.Err() != nil {
+					break
+				}
+				if full = len(at.owed) >= mostOwed; isFresh && !full {
+					at.after, at.owed = e.Number, append(at.owed, e.Number)
+				}
+				continue
+			}
+			if isFresh {
+				at.after = e.Number
+			} else {
+				at.owed = slices.DeleteFunc(at.owed, func(n int) bool { return n == e.Number })
+			}
+			if ok {
+				page.Events = append(page.Events, events.Event{ID: e.ID, Message: m, Over: g.waitsNoLonger(e.ID)})
+				size += len(m.Params)
+			}
+		}
+		page.Cursor = at.String()
+		return page, nil
+	}
+}
+
+// waitsNoLonger reports whether a request is pending no longer. It holds but the id: a slow client has the table keep nothing.
+func (g *People) waitsNoLonger(id string) func() bool {
+	return func() bool {
+		e := g.requests.Find(id)
+		return e == nil || !e.Pending()
+	}
+}
+
+// mostOwed is how many requests a listener is owed, of those that it has passed.
+const mostOwed = 8
+
+// place is how far a listener is: it has passed all requests up to a number, but is owed some of them, in their order.
+type place struct {
+	after int
+	owed  []int
+}
+
+// placeOf reads a cursor, which is of String or empty.
+func placeOf(cursor string) (at place) {
+	for n, text := range strings.Fields(cursor) {
+		number, _ := strconv.Atoi(text)
+		if n == 0 {
+			at.after = number
+		} else {
+			at.owed = append(at.owed, number)
+		}
+	}
+	return at
+}
+
+func (at place) String() string {
+	text := strconv.Itoa(at.after)
+	for _, n := range at.owed {
+		text += " " + strconv.Itoa(n)
+	}
+	return text
+}
+
+// first is the number after which all is that may be read.
+func (at place) first() int {
+	if len(at.owed) > 0 {
+		return at.owed[0] - 1
+	}
+	return at.after
+}
+
+// split parts requests that wait into those not passed yet and those that are owed. What waits no longer is owed no longer.
+func (at *place) split(pending []*Entry) (fresh, owed []*Entry) {
+	was := at.owed
+	at.owed = nil
+	for _, e := range pending {
+		switch {
+		case e.Number > at.after:
+			fresh = append(fresh, e)
+		case slices.Contains(was, e.Number):
+			owed, at.owed = append(owed, e), append(at.owed, e.Number)
+		}
+	}
+	return fresh, owed
+}
+
+// fulfilment is whether the holder of a token may fulfil a request.
+type fulfilment struct {
+	number int // of the request
+	by     [sha256.Size]byte
+}
+
+// fulfilments are the last answers of PDPs to that: each new stream reads all requests from the beginning. They only select who
+// hears of a request; the PDP is asked anew when it is fulfilled.
+type fulfilments struct {
+	mu          sync.Mutex
+	now, before map[fulfilment]verdict
+}
+
+type verdict struct {
+	may bool
+	at  time.Time
+}
+
+const (
+	// fulfilmentFor is how long an answer holds: policies change, and so does what is known of a person.
+	fulfilmentFor = time.Minute
+	// mostFulfilments is how many answers are kept of each of two generations.
+	mostFulfilments = 1 << 14
+)
+
+func (f *fulfilments) get(of fulfilment, now time.Time) (may, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	kept, ok := f.now[of]
+	if !ok {
+		kept, ok = f.before[of]
+	}
+	return kept.may, ok && now.Sub(kept.at) < fulfilmentFor
+}
+
+func (f *fulfilments) put(of fulfilment, may bool, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.now == nil || len(f.now) >= mostFulfilments {
+		f.now, f.before = map[fulfilment]verdict{}, f.now
+	}
+	f.now[of] = verdict{may, now}
+}
+
+// requestAgain is after what time somebody may ask again who has requested too much.
+const requestAgain = 5 * time.Second
+
+// announce is the message about a request for a listener. It is not ok if the listener may not fulfil the request, whatever
+// its call says.
+func (g *People) announce(ctx context.Context, e *Entry, who *identity.Principal, by [sha256.Size]byte) (m rpc.Message, ok bool, err error) {
+	q := &e.Asked
+	if !e.Pending() || IsOwn(who, q.Who) {
+		return m, false, nil
+	}
+	id, err := g.sealRequest(e)
+	if err != nil {
+		return m, false, err
+	}
+	said, err := wire.ReadToolRequest(q.Params.Value())
+	if err != nil {
+		return m, false, err
+	}
+	call := rpc.Object{}.With("name", rpc.String(said.Name))
+	if said.Arguments != nil {
+		call = call.With("arguments", said.Arguments)
+	}
+	of := fulfilment{e.Number, by}
+	may, known := g.fulfilments.get(of, g.o.Now())
+	if !known {
+		op := ask.Operation{Principal: who, Era: era.Modern, Server: q.Tool.Server, Method: "tools/call", Params: call, Tool: q.Tool, Requester: q.Who}
+		var refused *ask.Refusal
+		may, refused = g.o.Asker.MayFulfil(ctx, op)
+		g.o.Asker.Note(refused)
+		if refused != nil && refused.Kind == ask.Unavailable {
+			return m, false, errors.New(refused.Why)
+		}
+		may = may && refused == nil
+		g.fulfilments.put(of, may, g.o.Now())
+	}
+	if !may {
+		return m, false, nil
+	}
+	p := wire.Pending{
+		Requester: q.Who.Participant(), Target: q.Tool.Server, Tool: wire.Tool{Name: q.Tool.Shown, ID: q.Tool.Server + ":" + q.Tool.Name},
+		Arguments: said.Arguments, RequestID: id, Reason: said.Reason,
+	}
+	return rpc.Message{Method: wire.MethodPending, Params: p.Payload()}, true, nil
+}
+
+// Wait waits until something came of the request, for as long as a request is held.
+func (r *Request) Wait(ctx context.Context) {
+	long := r.o.Approvals.Wait
+	if !r.entry.Claimed() { // else something comes of it, however late
+		long = min(long, r.entry.Ends().Sub(r.o.Now()))
+	}
+	enough := time.NewTimer(long)
+	defer enough.Stop()
+	tick := time.NewTicker(tellsEach)
+	defer tick.Stop()
+	for {
+		select {
+		case <-r.entry.Over():
+			return
+		case <-enough.C:
+			return
+		case <-r.Draining.Done():
+			return
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			r.tell()
+		}
+	}
+}
+
+// tell tells the client that somebody is waited for, if it wants to hear of progress.
+func (r *Request) tell() {
+	tellProgress(r.Params, r.Reply, r.told, "somebody else must fulfil this request")
+	r.told++
+}
+
+// Conclude is what came of the request, or the response without that: that it waits still, or why nothing came of it.
+func (r *Request) Conclude() (Came, *answer.Answer) {
+	defer r.Leave()
+	here := r.requests.Find(r.entry.ID) != nil // before the answer: it may be there a moment later, and be kept by nobody
+	a, ok := r.entry.Answer()
+	switch {
+	case ok:
+		return a, a.Refused
+	case !here:
+		return Came{}, noRequest()
+	}
+	return Came{}, &answer.Answer{Message: r.Client.Says(r.Method, wire.Requested(r.id)), Status: http.StatusOK, Outcome: answer.Asked}
+}
+
+func FulfilledAlready() *answer.Answer {
+	return answer.Invalid("the request of that id is fulfilled already, or is just being fulfilled")
+}
+
+// IsOwn reports whether somebody would fulfil their own request: as they made it, by another name, or by an agent of theirs. What
+// an agent requests its person may do.
+func IsOwn(by, requester *identity.Principal) bool {
+	person := requester.Agent.ID == ""
+	return by.Key == requester.Key || by.Participant() == requester.Participant() ||
+		person && (by.User == requester.User || requester.Person != "" && by.Person == requester.Person)
+}

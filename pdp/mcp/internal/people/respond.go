@@ -1,0 +1,109 @@
+package people
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
+	"policy-service/pdp/mcp/internal/answer"
+	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/link"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/wire"
+)
+
+// What waits for people, somebody decides about by a message of their own, authorization/respond: it may come from a client that
+// calls nothing, and to any gateway. It is the word of the principal whose message it is. The gateway brings it to the PDP beside
+// that principal's own token, and to nobody else; whether it counts the PDP says.
+
+// decides reports whether people decide by what comes through this gateway: where they are not asked by forms, a message of theirs
+// does not count either, for to the PDP it is one.
+func (g *People) decides() bool { return slices.Contains(g.o.Approvals.Channels, ByForm) }
+
+// decidesElsewhere is why a decision counts for nothing, however it comes, and whoever has asked for it.
+const decidesElsewhere = "this gateway takes no decisions, for it asks nobody by a form; nothing was decided: decide in the console, or by a key of your own"
+
+// Vote brings such a message to the PDP. Calls that wait for that approval in this process look at it at once: the watch may be
+// late.
+func (g *People) Vote(ctx context.Context, who *identity.Principal, c link.Client, params jsontext.Value) *answer.Answer {
+	if !g.decides() {
+		return answer.Invalid(decidesElsewhere)
+	}
+	said, err := wire.ReadRespond(params, evaluation.DefaultLimits())
+	if err != nil {
+		return answer.Invalid("this decision cannot be read, and nothing was decided: " + err.Error())
+	}
+	status, no := g.takes(ctx, who, said)
+	g.o.Logger.Info("somebody decides about an approval request", "approval", said.AuthorizationID, "principal", who.Key, "taken", no == nil, "status", status)
+	if no != nil {
+		return no
+	}
+	if status != "pending" {
+		g.desk.Heed(g.o.Asker.PDP(who), said.AuthorizationID)
+	}
+	return answer.Of(c.Says(rpc.Respond, wire.Responded(said.AuthorizationID, status)))
+}
+
+// takes is the status of the approval request after it, as the PDP says. A decision does not depend on whether its client
+// stays.
+func (g *People) takes(ctx context.Context, who *identity.Principal, said wire.Respond) (status string, no *answer.Answer) {
+	if who.Token == "" {
+		return "", answer.Invalid("this gateway takes no tokens, and so nobody decides here: decide in the console, or by a key of your own")
+	}
+	person, err := approver(who)
+	if err != nil {
+		return "", answer.Invalid("the PDP takes no such token; nothing was decided")
+	}
+	pdp := g.o.Asker.PDP(who)
+	if pdp == nil {
+		return "", untold(ask.ErrAway)
+	}
+	ctx, leave, ok := g.Enter(context.WithoutCancel(ctx))
+	if !ok {
+		return "", untold(link.ErrClosed)
+	}
+	defer leave()
+	if status, err = approvals.Respond(ctx, pdp, said.AuthorizationID, person, said.Answer); err != nil {
+		return "", notTaken(err)
+	}
+	return status, nil
+}
+
+// notTaken refuses what the PDP does not take. What it says of its own callers is not for the sender.
+func notTaken(err error) *answer.Answer {
+	var e *authzenclient.Error
+	if !errors.As(err, &e) {
+		return untold(err)
+	}
+	what := ""
+	switch {
+	case e.Kind == authzenclient.NotAsked, e.Kind == authzenclient.Refused && e.Status == http.StatusNotFound:
+		what = "there is no such approval request, or none that you may decide about here"
+	case e.Kind != authzenclient.Refused:
+		return untold(err)
+	case e.Status == http.StatusForbidden:
+		what = "you have no vote on this approval request: it may be your own, or of somebody who acts for you, or others decide about it"
+	case e.Status == http.StatusConflict, e.Status == http.StatusBadRequest, e.Status == http.StatusRequestEntityTooLarge, e.Status == http.StatusUnprocessableEntity:
+		what = "this does not count: " + e.Detail
+	default:
+		return untold(err)
+	}
+	return answer.New(answer.InvalidParams, rpc.InvalidParams, what, err.Error())
+}
+
+// untold refuses what the PDP has not answered. It may have taken it all the same: then it says so when it is sent again.
+func untold(err error) *answer.Answer {
+	after := 5 * time.Second
+	if e := (*authzenclient.Error)(nil); errors.As(err, &e) && e.RetryAfter > 0 {
+		after = e.RetryAfter
+	}
+	return answer.With(ask.Unavailable, rpc.InternalError, "the authorization service did not answer: send this again", err.Error(), answer.ComeAgain("", after))
+}
