@@ -10,6 +10,7 @@ import (
 	"policy-service/pdp/mcp/internal/flow"
 	"policy-service/pdp/mcp/internal/front"
 	"policy-service/pdp/mcp/internal/link"
+	"policy-service/pdp/mcp/internal/meters"
 	"policy-service/pdp/mcp/internal/people"
 )
 
@@ -62,7 +63,7 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 		return nil, err
 	}
 	of.Lock.Record = newDriftRecord(c.PDP, d)
-	meters, err := flow.NewMeters(d.MeterProvider.Meter(flow.ScopeName))
+	counts, err := meters.New(d.MeterProvider.Meter(meters.ScopeName))
 	if err != nil {
 		return nil, err
 	}
@@ -73,23 +74,23 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	if of.Asker, err = c.asker(d, handlers); err != nil {
 		return nil, err
 	}
-	if of.All, err = newServers(c, d, meters); err != nil { // the last that can fail: they must be closed
+	if of.All, err = newServers(c, d, counts); err != nil { // the last that can fail: they must be closed
 		return nil, err
 	}
 	g.servers = link.New(g.doors, of)
 	g.people = people.New(g.doors, people.Options{
 		Approvals: c.Approvals.settings(), Requests: c.ToolRequests.settings(), Asker: of.Asker, Rates: of.Rates, Ring: by.Ring,
-		Servers: g.servers.Names(), ToolName: g.servers.ToolName, Dropped: meters.Drop, Logger: d.Logger, Now: d.Now,
+		Servers: g.servers.Names(), ToolName: g.servers.ToolName, Dropped: counts.Drop, Logger: d.Logger, Now: d.Now,
 	})
 	g.flow = flow.New(g.servers, g.people, flow.Options{
-		Asker: of.Asker, Rates: of.Rates, People: of.People, Ring: by.Ring, Meters: meters, Tracer: d.TracerProvider.Tracer(flow.ScopeName),
+		Asker: of.Asker, Rates: of.Rates, People: of.People, Ring: by.Ring, Meters: counts, Tracer: d.TracerProvider.Tracer(meters.ScopeName),
 		Logger: d.Logger, Now: d.Now, Self: newSelf(d.Version), Arguments: int(c.Limits.MaxArguments), TTL: c.List.TTL,
 		DenialsAsResults: c.Denials == DenialsResult, Meta: c.Meta,
 	})
-	by.Rates, by.Meters = of.Rates, meters
+	by.Rates, by.Meters = of.Rates, counts
 	g.front = front.New(g.flow, g.people, g.servers, by)
 	g.doors.Background(func() { g.sweep(d.Now) })
-	context.AfterFunc(g.doors.Context, meters.Watch(g.flow))
+	context.AfterFunc(g.doors.Context, counts.Watch(of.Asker, g.servers, g.people))
 	return g, nil
 }
 

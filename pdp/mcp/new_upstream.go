@@ -4,14 +4,14 @@ import (
 	"fmt"
 
 	"policy-service/pdp/mcp/internal/era"
-	"policy-service/pdp/mcp/internal/flow"
 	"policy-service/pdp/mcp/internal/link"
+	"policy-service/pdp/mcp/internal/meters"
 	"policy-service/pdp/mcp/internal/upstream"
 	"policy-service/pdp/server/config"
 )
 
 // newServers are the servers behind the gateway, sorted by their names.
-func newServers(c Config, d Deps, m *flow.Meters) (all []*link.Server, err error) {
+func newServers(c Config, d Deps, m *meters.Meters) (all []*link.Server, err error) {
 	for _, name := range sortedNames(c.Upstreams) {
 		u := c.Upstreams[name]
 		s := &link.Server{
@@ -74,7 +74,7 @@ func (c Config) processesEach() int {
 	return int(c.Processes.PerPerson)
 }
 
-func newUpstream(c Config, name string, d Deps, m *flow.Meters) (upstream.Upstream, error) {
+func newUpstream(c Config, name string, d Deps, m *meters.Meters) (upstream.Upstream, error) {
 	u := c.Upstreams[name]
 	key := config.Entry("upstreams", name)
 	var eras []era.Era

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"policy-service/pdp/mcp/internal/doors"
-	"policy-service/pdp/mcp/internal/flow"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/link"
+	"policy-service/pdp/mcp/internal/meters"
 	"policy-service/pdp/mcp/lock"
 )
 
@@ -53,7 +53,7 @@ func surveyOne(ctx context.Context, c Config, d Deps, name, token string) (s loc
 	}
 	u.Tools = nil
 	c.Upstreams = map[string]UpstreamConfig{name: u}
-	meters, err := flow.NewMeters(d.MeterProvider.Meter(flow.ScopeName))
+	counts, err := meters.New(d.MeterProvider.Meter(meters.ScopeName))
 	if err != nil {
 		return s, err
 	}
@@ -61,7 +61,7 @@ func surveyOne(ctx context.Context, c Config, d Deps, name, token string) (s loc
 	if o.Asker, err = c.asker(d, c.Obligations.promised()); err != nil {
 		return s, err
 	}
-	if o.All, err = newServers(c, d, meters); err != nil {
+	if o.All, err = newServers(c, d, counts); err != nil {
 		return s, err
 	}
 	servers := link.New(doors.New(d.Logger), o)

@@ -8,6 +8,7 @@ import (
 	"policy-service/pdp/mcp/internal/answer"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/meters"
 	"policy-service/pdp/mcp/internal/people"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/wire"
@@ -101,7 +102,7 @@ func (x exchange) fulfil(ctx context.Context) *answer.Answer {
 	if !ok {
 		return x.tooLate()
 	}
-	how := fulfilBroken
+	how := meters.FulfilBroken
 	defer func() { // also if something panics
 		c.Fail(people.Came{Refused: unanswered()})
 		x.isOver(ctx, how)
@@ -112,17 +113,17 @@ func (x exchange) fulfil(ctx context.Context) *answer.Answer {
 		return x.failed(err)
 	}
 	if x.asksBack(response) {
-		how = fulfilRefused
+		how = meters.FulfilRefused
 		c.Fail(people.Came{Refused: noSecondRound()})
 		return noSecondRound()
 	}
-	how = fulfilAnswered
+	how = meters.FulfilAnswered
 	c.Finish(x.forRequester(permit, response.Message), len(response.Result)+len(response.Error))
 	return fulfilled(x.readable(x.result(response.Message)), x.Who.Participant(), x.fulfils.entry.Asked.Who.Participant())
 }
 
 func (x exchange) isOver(ctx context.Context, how string) {
-	x.g.o.Meters.fulfilment(ctx, how)
+	x.g.o.Meters.Fulfilment(ctx, how)
 	x.g.o.Logger.Info("a request for a tool is over", "request", x.fulfils.entry.ID, "how", how, "principal", x.Who.Key)
 }
 
@@ -143,7 +144,7 @@ func (x exchange) askRequester(ctx context.Context) (*ask.Permit, *answer.Answer
 		return nil, x.blocked("the token of who has requested the call has expired")
 	}
 	permit, refused := x.g.o.Asker.Ask(ctx, op)
-	since(ctx, x.g.o.Meters.pdp, begun, x.g.o.Now())
+	x.g.o.Meters.Asked(ctx, x.g.o.Now().Sub(begun))
 	x.g.o.Asker.Note(refused)
 	switch {
 	case refused == nil:
@@ -160,7 +161,7 @@ func (x exchange) askRequester(ctx context.Context) (*ask.Permit, *answer.Answer
 func (x exchange) withdraw(ctx context.Context, why *answer.Answer) {
 	if c, ok := x.fulfils.entry.Claim(); ok {
 		c.Fail(people.Came{Refused: why})
-		x.isOver(ctx, fulfilRefused)
+		x.isOver(ctx, meters.FulfilRefused)
 	}
 }
 

@@ -3,6 +3,9 @@ package flow
 import (
 	"context"
 	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -11,6 +14,8 @@ import (
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/link"
 	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/mcp/wire"
 	"policy-service/pdp/seal"
 )
 
@@ -261,4 +266,298 @@ func (x Target) items(values []jsontext.Value) (items []ask.Item, known []jsonte
 		items, known = append(items, ask.Item{ID: id, Server: x.link.Server.Name}), append(known, v)
 	}
 	return items, known
+}
+
+// at is the exchange as far as one of several servers has to do with it. None of them says how far all are.
+func (x exchange) at(l *link.Link) exchange {
+	x.link = l
+	if meta := x.Params.GetObject("_meta"); meta.Get("progressToken") != nil {
+		c := *x.Call
+		c.Params = link.WithMeta(c.Params, meta.Without(func(name string) bool { return name == "progressToken" }))
+		x.Call = &c
+	}
+	return x
+}
+
+// none is all that comes of what is told, and not asked.
+type none struct{}
+
+// part is what came of asking one server.
+type part[T any] struct {
+	of    exchange
+	value T
+	err   error
+}
+
+// each asks all servers at once, and gives what came of each, in their order. A server that is away, or late, leaves the
+// others as they are: its part is an error.
+func each[T any](ctx context.Context, x exchange, ask func(context.Context, exchange) (T, error)) []part[T] {
+	if x.link != nil {
+		v, err := ask(ctx, x)
+		if err == link.ErrForbidden {
+			x.link.Owe(x.Request.Method)
+		}
+		return []part[T]{{x, v, err}}
+	}
+	all := make([]part[T], len(x.Reach.Links))
+	came := make(chan func(), len(all)) // each puts one part into its place
+	asking, enough := context.WithCancel(ctx)
+	defer enough()
+	defer context.AfterFunc(x.g.Context, enough)()
+	left := map[*link.Link]time.Duration{} // how long each may take that has not answered
+	for i, l := range x.Reach.Links {
+		y := x.at(l)
+		all[i] = part[T]{of: y, err: link.ErrLate}
+		left[l] = l.Patience(x.Request.Method)
+		run := func() {
+			p := part[T]{of: y, err: link.ErrBroken}
+			defer func() { came <- func() { all[i] = p } }() // also if somebody panics
+			p.value, p.err = ask(asking, y)
+		}
+		if !x.g.Background(run) {
+			came <- func() { all[i].err = link.ErrClosed }
+		}
+	}
+	var first time.Time // when somebody has answered
+	var over <-chan time.Time
+	for n := 0; n < len(all); n++ {
+		select {
+		case put := <-came:
+			put()
+		case <-over:
+			n = len(all)
+		case <-ctx.Done(): // what some have said is no answer for all
+			for i := range all {
+				all[i].err = &upstream.Error{Detail: "the client has gone", Err: ctx.Err()}
+			}
+			return all
+		}
+		for _, p := range all {
+			if p.err != link.ErrLate {
+				delete(left, p.of.link)
+			}
+			if p.err == nil && first.IsZero() {
+				first = time.Now()
+			}
+		}
+		if !first.IsZero() {
+			over = time.After(longest(left) - time.Since(first))
+		}
+	}
+	for _, p := range all {
+		p.of.link.HeardFrom(x.Request.Method, p.err)
+	}
+	return all
+}
+
+// longest is how long whoever is left may take.
+func longest(left map[*link.Link]time.Duration) (wait time.Duration) {
+	for _, one := range left {
+		wait = max(wait, one)
+	}
+	return wait
+}
+
+// there are the parts that came. It is an error if none did, unless a server is closed, and also if the PDP could not decide
+// about one: what cannot be decided is no shorter list.
+func there[T any](all []part[T]) (came []part[T], err error) {
+	closed := false
+	for _, p := range all {
+		if p.err == nil {
+			came = append(came, p)
+			continue
+		}
+		closed = closed || p.err == link.ErrForbidden
+		if a, ok := p.err.(*answer.Answer); ok && a.Is(ask.Unavailable) {
+			return nil, p.err
+		}
+		if err == nil {
+			err = p.err
+		}
+	}
+	if len(came) > 0 || closed {
+		return came, nil
+	}
+	return nil, err
+}
+
+// introduction is what a server says of itself, in the form of an era: what [upstream.Session.Server] gives.
+type introduction struct {
+	server jsontext.Value
+	era    era.Era
+}
+
+// introduction opens all links. Of one server it is the server's own; of several it is ours, and says what all of them can.
+func (x exchange) introduction(ctx context.Context) (introduction, error) {
+	all := each(ctx, x, func(ctx context.Context, x exchange) (upstream.Session, error) { return x.meets(ctx) })
+	came, err := there(all)
+	if err != nil {
+		return introduction{}, err
+	}
+	if x.link != nil && len(came) > 0 {
+		s := came[0].value
+		return introduction{x.link.Introduces(s), s.Era()}, nil
+	}
+	can, words := abilities{}, []string{}
+	for _, p := range all {
+		if p.err != nil { // it may have all this when it is back, or when something of it is permitted
+			can.add(p.of.link.Server, rpc.Object{}.With("tools", jsontext.Value(`{}`)).With("prompts", jsontext.Value(`{}`)).With("resources", jsontext.Value(`{}`)))
+			continue
+		}
+		server, err := rpc.ParseObject(p.of.link.Introduces(p.value))
+		if err != nil || len(server.Get("capabilities")) > mostCapabilities {
+			x.g.o.Logger.Warn("what a server says of itself is left out: it cannot be read, or it is too large", "server", p.of.link.Server.Name)
+			continue
+		}
+		can.add(p.of.link.Server, server.GetObject("capabilities"))
+		if said := server.GetString("instructions"); said != "" {
+			words = append(words, instructions(p.of.link.Server.Name, said, mostInstructions/len(all)))
+		}
+	}
+	o := rpc.Object{}.With("capabilities", can.value()).With("serverInfo", x.g.o.Self)
+	if len(words) > 0 {
+		o = o.With("instructions", rpc.String(strings.Join(words, "\n")))
+	}
+	return introduction{o.Value(), era.Legacy}, nil
+}
+
+// meets opens the session with a server. If nothing is known of the server, its tools are known to others from then on.
+func (x exchange) meets(ctx context.Context) (upstream.Session, error) {
+	if err := x.mayOpen(ctx); err != nil {
+		return nil, err
+	}
+	s, err := x.link.Opened(ctx, x.Who)
+	if err == nil && !x.g.ofOne() && link.Offers(s, "tools") {
+		if _, listed := x.g.servers.KnownOf(x.link.Server); !listed {
+			_, _ = x.link.Listed(ctx, x.Who, x.Client) // a failure is of the server's tools, and the client meets it when it wants them
+		}
+	}
+	return s, err
+}
+
+// extensions are those that there are with this configuration.
+func (g *Flow) extensions() []string {
+	if g.o.Asker.Requests() {
+		return []string{era.Authorizations, era.ToolRequests}
+	}
+	return []string{era.Authorizations}
+}
+
+// speaksMCPx reports whether a message is one of those extensions.
+func speaksMCPx(method string, params rpc.Object) bool {
+	switch method {
+	case wire.MethodToolRequest, rpc.Respond:
+		return true
+	}
+	return method == "subscriptions/listen" && wantsAuthorizations(params)
+}
+
+const (
+	// mostCapabilities is how much one of several servers may say that it can, in bytes.
+	mostCapabilities = 16 << 10
+	// mostInstructions is how much all of several servers may tell models, in bytes. Each has the same share.
+	mostInstructions = 32 << 10
+)
+
+// abilities are the capabilities of several servers. They have the form that clients know, whatever one server says.
+type abilities struct {
+	tools, prompts, resources, subscribe, completions, logging bool
+	extensions, experimental                                   rpc.Object
+}
+
+func (a *abilities) add(s *link.Server, o rpc.Object) {
+	has := func(name string) bool { return o.Get(name).Kind() == '{' }
+	a.tools = a.tools || has("tools")
+	a.prompts = a.prompts || has("prompts")
+	a.completions = a.completions || has("completions")
+	a.logging = a.logging || has("logging")
+	if has("resources") && len(s.URIs) > 0 {
+		a.resources = true
+		a.subscribe = a.subscribe || o.GetObject("resources").Get("subscribe").Kind() == 't'
+	}
+	a.extensions = withObjects(a.extensions, o.GetObject("extensions"))
+	a.experimental = withObjects(a.experimental, o.GetObject("experimental"))
+}
+
+// mostExtensions is how many of them one of several servers may name.
+const mostExtensions = 64
+
+// withObjects is o with those members of more that are objects, and that it has not.
+func withObjects(o, more rpc.Object) rpc.Object {
+	if more.Len() > mostExtensions {
+		return o
+	}
+	for name, v := range more.Members {
+		if v.Kind() == '{' && o.Get(name) == nil {
+			o = o.With(name, v)
+		}
+	}
+	return o
+}
+
+// value is what clients are told. Lists may change at any time: with a server that was away, and is back.
+func (a *abilities) value() jsontext.Value {
+	const changes = `{"listChanged":true}`
+	resources := changes
+	if a.subscribe {
+		resources = `{"subscribe":true,"listChanged":true}`
+	}
+	o := rpc.Object{}
+	for _, one := range []struct {
+		has         bool
+		name, value string
+	}{
+		{a.tools, "tools", changes}, {a.prompts, "prompts", changes}, {a.resources, "resources", resources},
+		{a.completions, "completions", `{}`}, {a.logging, "logging", `{}`},
+		{a.extensions.Len() > 0, "extensions", string(a.extensions.Value())}, {a.experimental.Len() > 0, "experimental", string(a.experimental.Value())},
+	} {
+		if one.has {
+			o = o.With(one.name, jsontext.Value(one.value))
+		}
+	}
+	return o.Value()
+}
+
+// instructions are what one of several servers tells models: below its name, and set in, so that nothing in it passes for
+// what another says.
+func instructions(server, said string, most int) string {
+	if len(said) > most {
+		said = said[:most]
+		for !utf8.ValidString(said) {
+			said = said[:len(said)-1]
+		}
+		said += "…"
+	}
+	lines := strings.FieldsFunc(said, func(r rune) bool { return strings.ContainsRune("\n\r\v\f\u0085\u2028\u2029", r) })
+	return server + ":\n  " + strings.Join(lines, "\n  ")
+}
+
+// initialize answers the handshake, and has the session begin.
+func (x exchange) initialize(ctx context.Context) *answer.Answer {
+	said, err := x.introduction(ctx)
+	if err != nil {
+		return x.failed(err)
+	}
+	result, err := era.Initialized(said.server, said.era, x.Client.Version, x.g.extensions())
+	if err != nil {
+		return answer.Ambiguous("what the server says of itself cannot be read")
+	}
+	answer := x.result(rpc.Answer(rpc.ID{}, result))
+	if answer.Message.Error == nil {
+		x.Reply.Begin(x.Session.ID)
+	}
+	return answer
+}
+
+// discover says what the servers say of themselves, and what the gateway speaks.
+func (x exchange) discover(ctx context.Context) *answer.Answer {
+	said, err := x.introduction(ctx)
+	if err != nil {
+		return x.failed(err)
+	}
+	result, err := era.Discovered(said.server, said.era, x.g.extensions())
+	if err != nil {
+		return answer.Ambiguous("what the server says of itself cannot be read")
+	}
+	return x.result(rpc.Answer(rpc.ID{}, result))
 }

@@ -24,6 +24,7 @@ import (
 	"policy-service/pdp/mcp/internal/flow"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/link"
+	"policy-service/pdp/mcp/internal/meters"
 	"policy-service/pdp/mcp/internal/people"
 	"policy-service/pdp/mcp/internal/rates"
 	"policy-service/pdp/mcp/internal/reply"
@@ -307,7 +308,7 @@ type Options struct {
 	SessionIdle time.Duration
 	// SessionsEach is how many sessions one person may have, and how many clients of the modern era.
 	SessionsEach int
-	Meters       *flow.Meters
+	Meters       *meters.Meters
 	Logger       *slog.Logger
 	Now          func() time.Time
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -12,8 +15,96 @@ import (
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/link"
 	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/internal/traces"
 	"policy-service/pdp/mcp/internal/upstream"
 )
+
+// call sends the request on, and relays what comes for it. What is sent again, with answers that the server has asked
+// for, is decided about again.
+func (x exchange) call(ctx context.Context) *answer.Answer {
+	params, held, refused := x.resumed()
+	if refused != nil {
+		return refused
+	}
+	params = x.own(params)
+	for round := 0; ; round++ {
+		response, err := x.forward(ctx, params, held)
+		x.permit = response.permit
+		if err != nil {
+			return x.failed(err)
+		}
+		asked, refused := x.inputRequired(response)
+		switch {
+		case refused != nil:
+			return refused
+		case asked == nil:
+			return x.result(response.Message)
+		}
+		if _, withheld := x.permit.Result(response.Message); withheld != nil { // what it asks in words may be what is to be taken out
+			return answer.Refuse(withheld)
+		}
+		if response.waits { // it is our own, and was asked while there was a round
+			return answer.Of(response.Message)
+		}
+		if refused := x.noRound(); refused != nil {
+			return refused
+		}
+		switch {
+		case x.Client.Era == era.Modern:
+			return x.passOn(*asked)
+		case round == mostRounds:
+			return answer.Ambiguous("the server asks for input again and again")
+		}
+		if params, err = x.gather(ctx, *asked, params); err != nil {
+			return answer.Ambiguous(err.Error())
+		}
+		if x.tool != nil { // which may have become another while the client was asked
+			if x.Target, refused = x.findThere(ctx); refused != nil {
+				return refused
+			}
+		}
+		if x, refused = x.ask(ctx, goesOn(x.permit)); refused != nil {
+			return refused
+		}
+	}
+}
+
+// mostRounds is how often a server may ask for input for one request.
+const mostRounds = 10
+
+// forward sends params, or the answer that a held request waits for, and relays what comes until the response.
+func (x exchange) forward(ctx context.Context, params rpc.Object, h *held) (_ relayed, err error) {
+	if h != nil {
+		return x.goOn(ctx, h, params)
+	}
+	if err := x.logs(ctx); err != nil {
+		return relayed{permit: x.permit}, err
+	}
+	token, sent := x.progress(params)
+	// The stream may be held when this request has ended. As long as it is not, it ends with it.
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	r := &relay{exchange: x, token: token, cancel: cancel}
+	defer context.AfterFunc(ctx, cancel)()
+	send := x.link.Send
+	if x.fulfils != nil {
+		send = x.link.SendOnce
+	}
+	r.session, r.stream, err = send(life, x.Who, func(s upstream.Session) upstream.Request {
+		q := upstream.Request{Method: x.Request.Method, Params: x.outgoing(life, s, sent)}
+		if x.tool != nil && s.Era() == era.Modern {
+			q.Headers = era.ParamHeaders(x.tool.Headers, params.Get("arguments"))
+		}
+		return q
+	})
+	x.link.Server.Sent(err)
+	if err != nil {
+		cancel()
+		return relayed{permit: x.permit}, err
+	}
+	begun := x.g.o.Now()
+	defer func() { x.g.o.Meters.Sent(ctx, x.g.o.Now().Sub(begun)) }()
+	return r.run(ctx)
+}
 
 // relay hands what comes for one request from the server to the client.
 type relay struct {
@@ -166,4 +257,55 @@ func (r *relay) asked(ctx context.Context, m rpc.Message) (waits *rpc.Message, r
 		x.g.o.Logger.Warn("the answer to a request of the server did not reach it", "server", x.link.Server.Name, "why", err)
 	}
 	return nil, nil
+}
+
+// What goes to a server is what was decided about, byte for byte, but for what MCP itself has beside it: who speaks which
+// revision, by which token progress is known, and what is between the client and the gateway alone.
+
+// betweenUs are members of params that are for the gateway.
+var betweenUs = []string{"capability", "proof", "onBehalfOf", "requestId"}
+
+// outgoing are the params of this exchange as the server of s gets them.
+func (x Target) outgoing(ctx context.Context, s upstream.Session, params rpc.Object) rpc.Object {
+	params = params.Without(func(name string) bool { return slices.Contains(betweenUs, name) })
+	params = link.WithMeta(params, traces.Traced(ctx, x.g.metaOf(params)))
+	return x.link.Outgoing(s, x.Client, params)
+}
+
+// metaOf are the members of _meta of something that a client sends, as far as they are for the server, too.
+func (g *Flow) metaOf(o rpc.Object) rpc.Object {
+	return o.GetObject("_meta").Without(func(name string) bool { return !g.goesOn(name) })
+}
+
+// answered is what a client answers to a server, nil if it does not, as the server gets it.
+func (g *Flow) answered(v jsontext.Value) jsontext.Value {
+	o, err := rpc.ParseObject(v)
+	if err != nil || o.Get("_meta") == nil {
+		return v
+	}
+	return link.WithMeta(o, g.metaOf(o)).Value()
+}
+
+// goesOn reports whether a member of a client's _meta is for the server, too.
+func (g *Flow) goesOn(name string) bool {
+	switch name {
+	case "progressToken", "traceparent", "tracestate":
+		return true
+	}
+	return slices.Contains(g.o.Meta, name) && !strings.HasPrefix(name, link.OwnMeta)
+}
+
+// progressToken is by what the client wants to hear of progress, nil if it does not.
+func (x *Call) progressToken() jsontext.Value {
+	return x.Params.GetObject("_meta").Get("progressToken")
+}
+
+// progress is how progress of this request is known, and the params with our token for it.
+func (x *Call) progress(params rpc.Object) (progressToken, rpc.Object) {
+	theirs := x.progressToken()
+	if theirs == nil {
+		return progressToken{}, params
+	}
+	ours := "p" + strconv.FormatUint(x.g.tokens.Add(1), 10)
+	return progressToken{ours, theirs}, params.With("_meta", params.GetObject("_meta").With("progressToken", rpc.String(ours)).Value())
 }

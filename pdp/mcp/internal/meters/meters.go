@@ -1,4 +1,5 @@
-package flow
+// Package meters counts what the gateway does, and shows its health, in OpenTelemetry.
+package meters
 
 import (
 	"context"
@@ -13,15 +14,18 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"policy-service/pdp/mcp/internal/answer"
+	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/internal/link"
+	"policy-service/pdp/mcp/internal/people"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/wire"
 )
 
 // How a request for a tool ended that somebody has claimed.
 const (
-	fulfilAnswered = "answered" // by the server
-	fulfilRefused  = "refused"  // its requester may not request it any more, or the server wanted to know more
-	fulfilBroken   = "failed"   // no answer came
+	FulfilAnswered = "answered" // by the server
+	FulfilRefused  = "refused"  // its requester may not request it any more, or the server wanted to know more
+	FulfilBroken   = "failed"   // no answer came
 )
 
 // ScopeName names the gateway in telemetry.
@@ -57,8 +61,8 @@ func labelled() map[howEnded]metric.MeasurementOption {
 	return all
 }
 
-// NewMeters makes them.
-func NewMeters(m metric.Meter) (*Meters, error) {
+// New makes them.
+func New(m metric.Meter) (*Meters, error) {
 	seconds := metric.WithExplicitBucketBoundaries(.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60)
 	t := Meters{meter: m, labels: labelled()}
 	var errs [10]error
@@ -76,7 +80,7 @@ func NewMeters(m metric.Meter) (*Meters, error) {
 }
 
 // Watch shows the health of a gateway and its servers, what waits, and how many drifts each server has, until stop is called.
-func (t *Meters) Watch(g *Flow) (stop func()) {
+func (t *Meters) Watch(asker *ask.Asker, servers *link.Servers, asked *people.People) (stop func()) {
 	number := func(away bool) int64 {
 		if away {
 			return 0
@@ -84,18 +88,18 @@ func (t *Meters) Watch(g *Flow) (stop func()) {
 		return 1
 	}
 	r, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		o.ObserveInt64(t.available, number(g.o.Asker.Away()), metric.WithAttributes(attribute.String("of", "pdp")))
-		for _, s := range g.servers.All() {
+		o.ObserveInt64(t.available, number(asker.Away()), metric.WithAttributes(attribute.String("of", "pdp")))
+		for _, s := range servers.All() {
 			o.ObserveInt64(t.available, number(!s.Answers()), metric.WithAttributes(attribute.String("of", "server"), attribute.String("server", s.Name)))
 		}
-		calls, requests := g.people.Waits()
+		calls, requests := asked.Waits()
 		o.ObserveInt64(t.waiting, int64(calls))
 		o.ObserveInt64(t.requested, int64(requests))
-		counts := g.servers.DriftCounts()
+		counts := servers.DriftCounts()
 		if counts == nil {
 			return nil
 		}
-		for _, s := range g.servers.All() {
+		for _, s := range servers.All() {
 			o.ObserveInt64(t.drift, counts[s.Name], metric.WithAttributes(attribute.String("server", s.Name)))
 		}
 		return nil
@@ -116,17 +120,18 @@ func (t *Meters) Mask(server string, places int) {
 	t.masked.Add(context.Background(), int64(places), metric.WithAttributes(attribute.String("server", server)))
 }
 
-// fulfilment counts a request for a tool that is over.
-func (t *Meters) fulfilment(ctx context.Context, how string) {
+// Fulfilment counts a request for a tool that is over.
+func (t *Meters) Fulfilment(ctx context.Context, how string) {
 	t.fulfilments.Add(ctx, 1, metric.WithAttributes(attribute.String("outcome", how)))
 }
 
-func (t *Meters) call(ctx context.Context, method string, outcome answer.Outcome) {
-	t.calls.Add(ctx, 1, t.labels[howEnded{labelOf(method), outcome}])
+// Call counts a request of a client that is over.
+func (t *Meters) Call(ctx context.Context, method string, outcome answer.Outcome) {
+	t.calls.Add(ctx, 1, t.labels[howEnded{LabelOf(method), outcome}])
 }
 
-// labelOf is a method as telemetry names it.
-func labelOf(method string) string {
+// LabelOf is a method as telemetry names it.
+func LabelOf(method string) string {
 	if known[method] {
 		return method
 	}
@@ -135,8 +140,8 @@ func labelOf(method string) string {
 
 const other = "other"
 
-// endStep ends a step. It says what was done and how that ended, and nothing that was sent.
-func endStep(span trace.Span, outcome answer.Outcome) {
+// EndStep ends a step. It says what was done and how that ended, and nothing that was sent.
+func EndStep(span trace.Span, outcome answer.Outcome) {
 	defer span.End()
 	if !span.IsRecording() {
 		return
@@ -147,8 +152,12 @@ func endStep(span trace.Span, outcome answer.Outcome) {
 	}
 }
 
-func since(ctx context.Context, h metric.Float64Histogram, from, to time.Time) {
-	h.Record(ctx, to.Sub(from).Seconds())
+// Asked notes how long the PDP took to decide about a request.
+func (t *Meters) Asked(ctx context.Context, took time.Duration) { t.pdp.Record(ctx, took.Seconds()) }
+
+// Sent notes how long an MCP server took to answer a request.
+func (t *Meters) Sent(ctx context.Context, took time.Duration) {
+	t.upstream.Record(ctx, took.Seconds())
 }
 
 // known are the methods of MCP that clients ask, and ours.
