@@ -52,8 +52,8 @@ func (a *Answer) Error() string {
 	return a.Refusal.Why
 }
 
-// Is reports whether the answer is a refusal of that kind.
-func (a *Answer) Is(kind ask.Kind) bool {
+// OfKind reports whether the answer is a refusal of that kind.
+func (a *Answer) OfKind(kind ask.Kind) bool {
 	return a != nil && a.Refusal != nil && a.Refusal.Kind == kind
 }
 

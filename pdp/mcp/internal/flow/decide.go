@@ -119,7 +119,7 @@ func (x Target) wantsOwn() bool {
 // people are asked about the call: nobody approves a call of a server that is away.
 func (x exchange) decideKnown(ctx context.Context, answered ask.Answered) (exchange, *answer.Answer) {
 	x, refused := x.ask(ctx, answered)
-	if !x.unsettled || !refused.Is(ask.Denied) {
+	if !x.unsettled || !refused.OfKind(ask.Denied) {
 		return x, refused
 	}
 	if refused.Refusal.Wanted == nil {

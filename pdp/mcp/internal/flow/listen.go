@@ -217,7 +217,7 @@ func (x exchange) joinBeside(ctx context.Context, all map[*link.Link]*link.Liste
 	for range all {
 		select {
 		case p := <-came:
-			if no, ok := p.err.(*answer.Answer); ok && no.Is(answer.InvalidParams) {
+			if no, ok := p.err.(*answer.Answer); ok && no.OfKind(answer.InvalidParams) {
 				return agreed, no
 			}
 			if agreed = agreed.Or(p.agreed); p.err != nil {

@@ -368,7 +368,7 @@ func there[T any](all []part[T]) (came []part[T], err error) {
 			continue
 		}
 		closed = closed || p.err == link.ErrForbidden
-		if a, ok := p.err.(*answer.Answer); ok && a.Is(ask.Unavailable) {
+		if a, ok := p.err.(*answer.Answer); ok && a.OfKind(ask.Unavailable) {
 			return nil, p.err
 		}
 		if err == nil {
