@@ -143,9 +143,11 @@ func (g *Gateway) sweep(now func() time.Time) {
 	for {
 		select {
 		case <-ticker.C:
-			g.flow.Sweep(now())
-			g.people.Sweep()
-			g.front.Sweep(g.doors.Context, now())
+			g.doors.Alone(func() {
+				g.flow.Sweep(now())
+				g.people.Sweep()
+				g.front.Sweep(g.doors.Context, now())
+			})
 		case <-g.doors.Context.Done():
 			return
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
@@ -253,5 +254,31 @@ func TestAStreamHearsAServerOnceItIsOpen(t *testing.T) {
 			t.Fatal("nothing was read")
 		}
 		e.next("notifications/tools/list_changed")
+	}
+}
+
+// A request for a tool is for the tool as the PDP has permitted it: as the server shows it now, and not as it showed it to another.
+func TestAToolIsRequestedAsItIsNow(t *testing.T) {
+	t.Parallel()
+	var plain atomic.Bool
+	s := newSiege(t, camp{
+		policies: map[string]string{"all.cedar": `permit(principal, action, resource)
+			unless { resource is tool && resource has annotations && resource.annotations has destructiveHint && resource.annotations.destructiveHint };`},
+		answers: mcptest.Answers{Tools: `[{"name":"look","annotations":{"destructiveHint":true},"inputSchema":{"type":"object"}}]`, Handle: func(c *mcptest.Call) bool {
+			if c.Method != "tools/list" || !plain.Load() {
+				return false
+			}
+			c.Result(`{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[{"name":"look","inputSchema":{"type":"object"}}]}`)
+			return true
+		}},
+		change: func(c *mcp.Config) { c.Approvals.Wait = 100 * time.Millisecond },
+	})
+	if got := s.visitor("modern", as("alice")).call("look", `{}`); got.code() == 0 {
+		t.Fatal(got)
+	}
+	plain.Store(true)
+	id := s.visitor("modern", as("bob")).requests("look", `{}`)
+	if got := s.visitor("modern", as("carol")).fulfils(id, "bob", "look", `{}`); !got.ran() {
+		t.Error(got)
 	}
 }

@@ -152,17 +152,13 @@ func (v *Visit) requests(ctx context.Context) *answer.Answer {
 	}
 	v.release()
 	v.requested = r
-	return r.Begin()
+	return r.Begin(v.x.asCase())
 }
 
 // finish does what the request wants, if people have nothing against it.
 func (v *Visit) finish(ctx context.Context) (end *answer.Answer) {
 	if v.approval != nil {
-		by, end := v.approval.Conclude(ctx)
-		if end != nil {
-			return end
-		}
-		if v.x, end = v.x.approved(ctx, by); end != nil {
+		if end := v.approved(ctx); end != nil {
 			return end
 		}
 	}
@@ -261,7 +257,7 @@ func (v *Visit) decide(ctx context.Context) (refused *answer.Answer) {
 		return v.approve(ctx, nil)
 	}
 	v.x, refused = v.x.decideKnown(ctx, v.x.brought.answered())
-	if refused == nil || refused.Refusal.Wanted == nil || v.x.brought.forServer() { // people are asked about a whole call, and not about what goes on
+	if refused == nil || refused.Refusal.Wanted == nil || v.x.tool == nil || v.x.brought.forServer() { // people are asked about a whole call of a tool, and not about what goes on
 		return refused
 	}
 	return v.approve(ctx, refused.Refusal.Wanted)
@@ -285,12 +281,23 @@ func (v *Visit) approve(ctx context.Context, wanted *ask.Wanted) *answer.Answer 
 func (x exchange) asCase() people.Case {
 	c := people.Case{
 		People: x.g.people, Who: x.Who, Client: x.Client, Session: x.Session, Reply: x.Reply, Method: x.Request.Method, Params: x.Params,
-		Tool: x.asked(), Operation: x.operation(), Binding: x.binding(),
+		Tool: x.asked(), Operation: x.operation(), Binding: x.binding,
 	}
 	if x.brought != nil {
 		c.Answers = x.brought.answers
 	}
 	return c
+}
+
+// approved ends the wait for people. It gives back the place of the call once the call has used what people have approved.
+func (v *Visit) approved(ctx context.Context) *answer.Answer {
+	defer v.approval.Leave()
+	by, end := v.approval.Conclude(ctx)
+	if end != nil {
+		return end
+	}
+	v.x, end = v.x.approved(ctx, by)
+	return end
 }
 
 // approved has the PDP decide again about a call that people have approved.

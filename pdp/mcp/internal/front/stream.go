@@ -54,13 +54,13 @@ func (g *Front) get(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer end()
-	if refused := g.flow.Stream(ctx, s.call(g, who, r.Header, back)); refused != nil {
+	if refused := g.flow.Stream(ctx, s.call(who, r.Header, back)); refused != nil {
 		reply.JSON(w, max(refused.Status, http.StatusForbidden), refused.Message)
 	}
 }
 
 // call is the opening of a stream: by whoever may begin a session.
-func (s *session) call(g *Front, who *identity.Principal, header http.Header, back reply.Reply) flow.Call {
+func (s *session) call(who *identity.Principal, header http.Header, back reply.Reply) flow.Call {
 	params := rpc.Object{}.With("protocolVersion", rpc.String(s.client.Version))
 	request := rpc.Message{Method: "initialize", Params: params.Value()}
 	return flow.Call{Who: who, Client: s.client, Reach: s.reach, Session: s.Conversation, Request: request, Params: params, Header: header, Reply: back}

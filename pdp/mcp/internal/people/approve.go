@@ -385,7 +385,6 @@ func tellProgress(asked rpc.Object, back reply.Reply, told int, message string) 
 
 // Conclude is the end of a wait: what the PDP is asked again with, or the response.
 func (a *Approval) Conclude(ctx context.Context) (ask.Answered, *answer.Answer) {
-	defer a.Leave()
 	if end := a.outcome(ctx); end != nil {
 		return ask.Answered{}, end
 	}

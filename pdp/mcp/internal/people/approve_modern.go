@@ -38,7 +38,7 @@ const mostEmpty = 2
 
 // show has the client show its person what the PDP asks.
 func (a *Approval) show(way string, shown *rpc.Message) *answer.Answer {
-	key, err := a.o.Ring.Seal(seal.Approval, a.Binding, []byte(rand.Text()))
+	key, err := a.o.Ring.Seal(seal.Approval, a.Binding(), []byte(rand.Text()))
 	if err != nil {
 		return answer.Internal(err)
 	}
@@ -55,7 +55,7 @@ func (a *Approval) require(asks rpc.Object, s *SealedApproval) *answer.Answer {
 		ends = a.o.Now()
 	}
 	// Who comes when the time is over is told so.
-	state, err := seal.SealJSON(a.o.Ring, seal.Approval, a.Binding, s, ends.Add(StateLife))
+	state, err := seal.SealJSON(a.o.Ring, seal.Approval, a.Binding(), s, ends.Add(StateLife))
 	if err != nil {
 		return answer.Internal(err)
 	}

@@ -79,7 +79,7 @@ type Case struct {
 	Tool      *ask.Tool
 	Operation ask.Operation
 	// Binding is what states and keys of the call are bound to.
-	Binding []byte
+	Binding func() []byte
 	// Answers are what the client answers, if the call is sent again.
 	Answers rpc.Object
 }

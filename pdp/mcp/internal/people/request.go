@@ -182,8 +182,10 @@ func (q *toolRequest) IsFor(t *ask.Tool) bool {
 	return q.Tool.Server == t.Server && q.Tool.Name == t.Name
 }
 
-// Begin files the request, if it has not come before, and takes a place among those who wait.
-func (r *Request) Begin() *answer.Answer {
+// Begin files the request, if it has not come before, and takes a place among those that wait. C is the call as the PDP has permitted it:
+// its tool may be another than the one with which the request was read.
+func (r *Request) Begin(c Case) *answer.Answer {
+	r.Case = c
 	done, refused := r.takePlace(r.Who)
 	if refused != nil {
 		return refused
