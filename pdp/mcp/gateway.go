@@ -82,13 +82,13 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 		Approvals: c.Approvals.settings(), Requests: c.ToolRequests.settings(), Asker: of.Asker, Rates: of.Rates, Ring: by.Ring,
 		Servers: g.servers.Names(), ToolName: g.servers.ToolName, Dropped: counts.Drop, Logger: d.Logger, Now: d.Now,
 	})
-	g.flow = flow.New(g.servers, g.people, flow.Options{
+	g.flow = flow.New(g.doors, g.servers, g.people, flow.Options{
 		Asker: of.Asker, Rates: of.Rates, People: of.People, Ring: by.Ring, Meters: counts, Tracer: d.TracerProvider.Tracer(meters.ScopeName),
 		Logger: d.Logger, Now: d.Now, Self: newSelf(d.Version), Arguments: int(c.Limits.MaxArguments), TTL: c.List.TTL,
 		DenialsAsResults: c.Denials == DenialsResult, Meta: c.Meta,
 	})
 	by.Rates, by.Meters = of.Rates, counts
-	g.front = front.New(g.flow, g.people, g.servers, by)
+	g.front = front.New(g.doors, g.flow, g.people, g.servers, by)
 	g.doors.Background(func() { g.sweep(d.Now) })
 	context.AfterFunc(g.doors.Context, counts.Watch(of.Asker, g.servers, g.people))
 	return g, nil

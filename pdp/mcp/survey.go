@@ -64,9 +64,10 @@ func surveyOne(ctx context.Context, c Config, d Deps, name, token string) (s loc
 	if o.All, err = newServers(c, d, counts); err != nil {
 		return s, err
 	}
-	servers := link.New(doors.New(d.Logger), o)
+	open := doors.New(d.Logger)
+	servers := link.New(open, o)
 	defer func() {
-		servers.Doors.Close()
+		open.Close()
 		_ = servers.Close()
 	}()
 	ctx, cancel := context.WithTimeout(ctx, surveyLasts)

@@ -76,13 +76,13 @@ func Refuse(r *ask.Refusal) *Answer {
 
 // Refusals of the gateway's own, without a question to the PDP. Package ask writes those of decisions.
 const (
-	AmbiguousUpstream ask.Kind = era.Ambiguous
+	ambiguousUpstream ask.Kind = era.Ambiguous
 	AbsentUpstream    ask.Kind = "upstream_unavailable"
-	ResultTooLarge    ask.Kind = "result_too_large"
+	resultTooLarge    ask.Kind = "result_too_large"
 	ResultNotKept     ask.Kind = "result_not_kept"
 	RequestRefused    ask.Kind = "server_request_refused"
 	InvalidParams     ask.Kind = "invalid_params"
-	InternalError     ask.Kind = "internal_error"
+	internalError     ask.Kind = "internal_error"
 )
 
 // New is a refusal.
@@ -106,12 +106,12 @@ func Invalid(what string) *Answer {
 
 // Ambiguous refuses what a server has sent.
 func Ambiguous(why string) *Answer {
-	return New(AmbiguousUpstream, rpc.InternalError, "upstream answered ambiguously", why)
+	return New(ambiguousUpstream, rpc.InternalError, "upstream answered ambiguously", why)
 }
 
 // Internal refuses if this machine has no randomness.
 func Internal(err error) *Answer {
-	return New(InternalError, rpc.InternalError, "internal error", err.Error())
+	return New(internalError, rpc.InternalError, "internal error", err.Error())
 }
 
 // Denied is the code of a denial.
@@ -159,7 +159,7 @@ func Silent(err error) *Answer {
 	if large := (*upstream.TooLarge)(nil); errors.As(err, &large) {
 		message := fmt.Sprintf("what the server answered has %d bytes or more, and %d are taken; ask for less", large.Size, large.Limit)
 		sizes := rpc.Object{}.With("size", jsontext.Value(strconv.Itoa(large.Size))).With("limit", jsontext.Value(strconv.Itoa(large.Limit)))
-		return With(ResultTooLarge, rpc.InternalError, message, err.Error(), sizes)
+		return With(resultTooLarge, rpc.InternalError, message, err.Error(), sizes)
 	}
 	if errors.Is(err, upstream.ErrManyOfPerson) {
 		return Limited("processes.per_person", time.Second)

@@ -172,7 +172,7 @@ var readables = []ask.Kind{ask.Denied, ask.RateLimited, ask.Unavailable, ask.Wit
 
 // Flow is the way of all requests.
 type Flow struct {
-	*doors.Doors
+	doors   *doors.Doors
 	o       Options
 	servers *link.Servers
 	people  *people.People
@@ -203,8 +203,9 @@ type Options struct {
 	Meta []string
 }
 
-func New(s *link.Servers, p *people.People, o Options) *Flow {
-	return &Flow{Doors: s.Doors, o: o, servers: s, people: p}
+// New is the way of requests to the servers.
+func New(d *doors.Doors, s *link.Servers, p *people.People, o Options) *Flow {
+	return &Flow{doors: d, o: o, servers: s, people: p}
 }
 
 // ofOne reports whether the gateway is one person's: then there is nobody to share with, and all servers are theirs.
@@ -242,8 +243,8 @@ func (g *Flow) PersonMay(who *identity.Principal) (after time.Duration, ok bool)
 	return after, ok
 }
 
-// Lasting notes that somebody listens, until end is called. It is not ok if that principal listens to as many streams as it
-// may: whoever listens is in nobody's way but of those who want to listen, too.
+// Lasting takes a place among the streams of a principal, until end is called. It is not ok if all places are taken. A stream
+// takes no place of ordinary requests.
 func (g *Flow) Lasting(principal string) (end func(), ok bool) {
 	return g.o.Rates.Hold(principal, Streams)
 }

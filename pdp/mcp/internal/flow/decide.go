@@ -60,8 +60,9 @@ func (x exchange) bring() (_ exchange, refused *answer.Answer) {
 // general are the methods whose permit is for no server in particular.
 var general = map[string]bool{"initialize": true, "server/discover": true, "tools/list": true, "subscriptions/listen": true, "logging/setLevel": true}
 
-// mayOpen is nil if a session may be opened with the server: the request is permitted and names something of it, or something
-// of it may be permitted. Of a server of which nothing is known that is any permit, and without one that of a session.
+// mayOpen is nil if a session with the server may be opened. That is so if the request has a permit and names something of this
+// server, or if the PDP may permit some use of the server. If no tools of the server are known, any permit is enough; without a
+// permit the PDP is asked about initialize.
 func (x exchange) mayOpen(ctx context.Context) error {
 	permitted := x.permit != nil
 	if s, err := x.link.Current(); s != nil || err != nil {

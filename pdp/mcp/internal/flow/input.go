@@ -161,8 +161,8 @@ type brought struct {
 	people *people.SealedApproval
 }
 
-// bring opens what a client brings, before anybody is asked anything: a state that is none of this request's, or of somebody
-// else, is refused, and takes nothing from whose it is.
+// bring opens the state and the answers that a client sends with its request, before the PDP or a server is asked. It refuses a
+// state of another request or principal, which stays good for its owner.
 func bring(x exchange) (*brought, *answer.Answer) {
 	answers, state := x.Params.Get("inputResponses"), x.Params.Get("requestState")
 	if x.Client.Era != era.Modern || x.link == nil || answers == nil && state == nil {

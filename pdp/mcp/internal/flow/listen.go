@@ -21,7 +21,7 @@ import (
 // What a server says by itself reaches clients of the legacy era by a stream that they open (GET), and clients of the modern
 // era by a request that stays open and names what it wants to hear (subscriptions/listen).
 
-// Stream relays what servers and the gateway say until the client goes, if the PDP permits it.
+// Stream sends the client what servers and the gateway say, until ctx ends, if the PDP permits that.
 func (g *Flow) Stream(ctx context.Context, c Call) (refused *answer.Answer) {
 	c.g, c.holds = g, &holds{}
 	defer c.holds.end()
@@ -34,7 +34,7 @@ func (g *Flow) Stream(ctx context.Context, c Call) (refused *answer.Answer) {
 	return nil
 }
 
-// Relay relays what servers and the gateway say until the client goes, which may listen.
+// Relay sends the client what servers and the gateway say, until ctx ends. The caller has made sure that the client may listen.
 func (g *Flow) Relay(ctx context.Context, c Call) {
 	c.g = g
 	exchange{Target: Target{Call: &c, link: c.Reach.Only()}}.relays(ctx)
@@ -68,7 +68,7 @@ func (x exchange) heard() (all map[*link.Link]<-chan link.Said, stop func()) {
 func (x exchange) hearAll(ctx context.Context, heard map[*link.Link]<-chan link.Said) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(x.g.Context, cancel)()
+	defer context.AfterFunc(x.g.doors.Context, cancel)()
 	x.beside(func(l *link.Link) {
 		l.RelayHeard(ctx, x.at(l).listening(), heard[l], func(m link.Said) {
 			_ = x.Reply.Interim(era.Notification(m.Message, m.From, era.Legacy, rpc.ID{}))
@@ -79,7 +79,7 @@ func (x exchange) hearAll(ctx context.Context, heard map[*link.Link]<-chan link.
 // listening is the client as it listens to the server, by no request: what it may then is decided anew.
 func (x exchange) listening() link.Listening {
 	y := exchange{Target: Target{Call: &Call{g: x.g, Who: x.Who, Client: x.Client.Kept(), Reach: x.Reach, Session: x.Session}, link: x.link}}
-	return link.Listening{Who: x.Who, Client: x.Client, MayOpen: y.mayOpen}
+	return link.Listening{Who: x.Who, Client: y.Client, MayOpen: y.mayOpen}
 }
 
 // answerBeside has a request of the server answered that belongs to no request of the client's.
@@ -96,7 +96,7 @@ func (x Target) answerBeside(ctx context.Context, session upstream.Session, m rp
 		x.link.NotPassed(ctx, session, m, x.Client.Era, no)
 		return
 	}
-	x.g.Background(func() { // the stream goes on meanwhile
+	x.g.doors.Background(func() { // the stream goes on meanwhile
 		defer done()
 		answer := x.asks(ctx, shown)
 		answer.ID = m.ID
@@ -108,7 +108,7 @@ func (x Target) answerBeside(ctx context.Context, session upstream.Session, m rp
 // several servers none ends it for the others.
 func (x exchange) listen(ctx context.Context) *answer.Answer {
 	x.Reply.Stream()
-	ctx, done := x.g.Until(ctx)
+	ctx, done := x.g.doors.Until(ctx)
 	defer done()
 	w, ours := link.WantsOf(x.Params), wantsAuthorizations(x.Params)
 	all := map[*link.Link]*link.Listener{}
@@ -167,7 +167,7 @@ func (x Target) beside(do func(*link.Link)) {
 	var all sync.WaitGroup
 	for _, l := range x.Reach.Links {
 		all.Add(1)
-		if !x.g.Background(func() { defer all.Done(); do(l) }) {
+		if !x.g.doors.Background(func() { defer all.Done(); do(l) }) {
 			all.Done()
 		}
 	}
@@ -205,7 +205,7 @@ func (x exchange) joinBeside(ctx context.Context, all map[*link.Link]*link.Liste
 	}
 	came := make(chan part, len(all))
 	for _, one := range all {
-		if !x.g.Background(func() {
+		if !x.g.doors.Background(func() {
 			agreed, err := one.Again(ctx)
 			came <- part{agreed, err}
 		}) {

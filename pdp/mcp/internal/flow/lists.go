@@ -303,7 +303,7 @@ func each[T any](ctx context.Context, x exchange, ask func(context.Context, exch
 	came := make(chan func(), len(all)) // each puts one part into its place
 	asking, enough := context.WithCancel(ctx)
 	defer enough()
-	defer context.AfterFunc(x.g.Context, enough)()
+	defer context.AfterFunc(x.g.doors.Context, enough)()
 	left := map[*link.Link]time.Duration{} // how long each may take that has not answered
 	for i, l := range x.Reach.Links {
 		y := x.at(l)
@@ -314,7 +314,7 @@ func each[T any](ctx context.Context, x exchange, ask func(context.Context, exch
 			defer func() { came <- func() { all[i] = p } }() // also if somebody panics
 			p.value, p.err = ask(asking, y)
 		}
-		if !x.g.Background(run) {
+		if !x.g.doors.Background(run) {
 			came <- func() { all[i].err = link.ErrClosed }
 		}
 	}
@@ -358,7 +358,7 @@ func longest(left map[*link.Link]time.Duration) (wait time.Duration) {
 	return wait
 }
 
-// there are the parts that came. It is an error if none did, unless a server is closed, and also if the PDP could not decide
+// there are the parts that came. It is an error if none did, unless a server is closed to the principal, and also if the PDP could not decide
 // about one: what cannot be decided is no shorter list.
 func there[T any](all []part[T]) (came []part[T], err error) {
 	closed := false

@@ -94,7 +94,7 @@ func TestAnUnsubscriptionThatFailsTakesNothingMore(t *testing.T) {
 		ctx, giveUp := context.WithCancel(t.Context())
 		over := make(chan rpc.Message, 1)
 		go func() {
-			c := &Call{g: New(servers, nil, Options{Now: time.Now, Logger: log}), Who: who, Reach: reach, Params: rpc.Object{}.With("uri", rpc.String(uri))}
+			c := &Call{g: New(d, servers, nil, Options{Now: time.Now, Logger: log}), Who: who, Reach: reach, Params: rpc.Object{}.With("uri", rpc.String(uri))}
 			c.Request.Method = "resources/unsubscribe"
 			over <- exchange{Target: Target{Call: c, link: l}, permit: &ask.Permit{}}.remember(ctx).Message
 		}()

@@ -29,7 +29,8 @@ type Visit struct {
 	approval  *people.Approval
 	requested *people.Request
 	span      trace.Span
-	// release lets others of the principal in, nil if it was not let in itself, and lasting those that last, nil if it does not.
+	// release gives back the place of the request among those of its principal under way; nil if it took none. Lasting gives
+	// back the place of a stream; nil if the request is no stream.
 	release, lasting func()
 }
 
@@ -87,11 +88,12 @@ func (v *Visit) makeWay() {
 	}
 }
 
-// begin lets the request in, and has the PDP decide about it. If people are asked, [Visit.approval] is set.
+// begin lets the request in, and has the PDP decide about it. It sets [Visit.approval] if people are asked, and
+// [Visit.requested] if the call is a request for a tool.
 func (v *Visit) begin(ctx context.Context) (context.Context, *answer.Answer) {
 	v.x = exchange{Target: Target{Call: &v.Call, link: v.Reach.Only()}}
 	ctx, v.span = v.g.o.Tracer.Start(ctx, "mcp "+meters.LabelOf(v.Request.Method), trace.WithSpanKind(trace.SpanKindServer))
-	ctx, leave, ok := v.g.Enter(ctx)
+	ctx, leave, ok := v.g.doors.Enter(ctx)
 	if !ok {
 		return ctx, v.x.failed(link.ErrClosed)
 	}
@@ -263,7 +265,7 @@ func (v *Visit) decide(ctx context.Context) (refused *answer.Answer) {
 	return v.approve(ctx, refused.Refusal.Wanted)
 }
 
-// approve has people decide, whom nobody has asked yet where something is wanted of them.
+// approve has people decide about the call. Wanted is what to ask them; it is nil if an earlier request has asked them already.
 func (v *Visit) approve(ctx context.Context, wanted *ask.Wanted) *answer.Answer {
 	a, refused := people.NewApproval(v.x.asCase(), wanted)
 	if refused != nil {

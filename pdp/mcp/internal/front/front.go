@@ -141,7 +141,7 @@ func (g *Front) pace(ctx context.Context, who *identity.Principal) {
 	select {
 	case <-wait.C:
 	case <-ctx.Done():
-	case <-g.Context.Done():
+	case <-g.doors.Context.Done():
 	}
 }
 
@@ -284,7 +284,7 @@ func acceptOf(h http.Header) (a accepts) {
 
 // Front takes requests of clients, over HTTP and the standard streams.
 type Front struct {
-	*doors.Doors
+	doors    *doors.Doors
 	o        Options
 	flow     *flow.Flow
 	people   *people.People
@@ -313,8 +313,9 @@ type Options struct {
 	Now          func() time.Time
 }
 
-func New(f *flow.Flow, p *people.People, s *link.Servers, o Options) *Front {
-	g := &Front{Doors: s.Doors, o: o, flow: f, people: p}
+// New takes requests for a flow.
+func New(d *doors.Doors, f *flow.Flow, p *people.People, s *link.Servers, o Options) *Front {
+	g := &Front{doors: d, o: o, flow: f, people: p}
 	g.sessions.o, g.sessions.servers, g.reaches.o, g.reaches.servers = &g.o, s, &g.o, s
 	return g
 }

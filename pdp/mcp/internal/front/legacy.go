@@ -98,10 +98,10 @@ func (g *Front) begin(w http.ResponseWriter, r *http.Request, in *incoming) (con
 	return ctx, s.visit(g, w, in, cancel, func() { g.unbegun(s) })
 }
 
-// unbegun closes a session that has not begun: nobody else would end what has been opened for it, or is just being opened.
+// unbegun closes a session that has not begun, with what was opened for it at servers: its client has no id to end it by.
 func (g *Front) unbegun(s *session) {
 	if !s.begun.Load() {
-		g.Background(s.close)
+		g.doors.Background(s.close)
 	}
 }
 

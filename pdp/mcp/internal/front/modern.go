@@ -75,7 +75,7 @@ type used struct {
 type reachKey struct{ principal, info, capabilities string }
 
 const (
-	reachIdle = 20 * time.Minute // longer than stateLife: an answer may be held
+	reachIdle = 20 * time.Minute // longer than people.StateLife: an answer may be held
 	// mostReaches is how many there are: a client may say of itself what it likes.
 	mostReaches = 10000
 )

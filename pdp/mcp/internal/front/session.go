@@ -85,9 +85,10 @@ func (t *sessions) newSession(id string, who *identity.Principal, c link.Client,
 	}
 }
 
-// add has a session count, and is the one that counts: another, if somebody was faster, and none, if it was ended
-// meanwhile, or if there is no room. If its person has too many, or all together have, the one that was not used for longest makes place for it:
-// its client goes on by its id, and finds the server's side of it new. One that is busy never does.
+// add puts a session into the table, and returns the session that is in it then. That is another if one with the same id was
+// added before, and nil if the session was ended meanwhile or there is no room. If the person has too many sessions, or the
+// process has, the one unused for longest is closed first: its client goes on by its id, with new sessions at the servers. A
+// busy session is never closed for this.
 func (t *sessions) add(s *session) *session {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -22,7 +22,7 @@ func bare(u upstream.Upstream) *Front {
 	log := slog.New(slog.DiscardHandler)
 	d := doors.New(log)
 	servers := link.New(d, link.Options{All: []*link.Server{{Upstream: u, Dropped: func(string) {}, URIs: []string{""}}}, Logger: log, Now: time.Now})
-	return New(nil, nil, servers, Options{SessionsEach: 64, Ring: seal.Fresh(seal.Options{Resource: "r"}), Now: time.Now, Logger: log})
+	return New(d, nil, nil, servers, Options{SessionsEach: 64, Ring: seal.Fresh(seal.Options{Resource: "r"}), Now: time.Now, Logger: log})
 }
 
 // opens has one session.

@@ -30,7 +30,7 @@ func (g *Front) get(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer func() { s.leave(g.o.Now()) }()
-	ctx, leave, ok := g.Enter(r.Context())
+	ctx, leave, ok := g.doors.Enter(r.Context())
 	if !ok {
 		g.refuse(w, http.StatusServiceUnavailable, rpc.ID{}, rpc.InternalError, link.ErrClosed.Detail)
 		return
@@ -38,7 +38,7 @@ func (g *Front) get(w http.ResponseWriter, r *http.Request) {
 	defer leave()
 	ctx, cancel := who.Context(ctx)
 	defer cancel()
-	ctx, done := g.Until(ctx)
+	ctx, done := g.doors.Until(ctx)
 	defer done()
 	back := reply.Over(w, false, true)
 	defer back.Leave() // the server may be asking something just now

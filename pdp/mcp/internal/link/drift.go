@@ -202,14 +202,14 @@ func (g *Servers) note(l *Link, file *lock.File, changes []lock.Change, whole bo
 	}
 	for _, d := range record {
 		if s := now[d]; g.o.Lock.Record != nil {
-			g.Background(func() { g.record(d, s) })
+			g.doors.Background(func() { g.record(d, s) })
 		}
 	}
 }
 
 // record has the PDP record a drift. The log names the reason of the first failure.
 func (g *Servers) record(d Drift, s *sighting) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(g.Context), driftPost) // Close waits for it
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(g.doors.Context), driftPost) // Close waits for it
 	defer cancel()
 	err := g.o.Lock.Record(ctx, d, s.id)
 	g.drifts.mu.Lock()

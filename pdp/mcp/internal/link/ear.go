@@ -50,14 +50,13 @@ func (l *Link) attend(by Listening) *ear {
 	if l.ear != nil {
 		return l.ear
 	}
-	by.Client = by.Client.Kept()
 	e := &ear{link: l, by: by, over: make(chan struct{}), step: make(chan struct{}), settled: -1}
-	ctx, cancel := context.WithCancel(l.of.Context)
+	ctx, cancel := context.WithCancel(l.of.doors.Context)
 	run := func() {
 		defer cancel()
 		e.run(ctx)
 	}
-	if l.closed || !l.of.Background(run) {
+	if l.closed || !l.of.doors.Background(run) {
 		cancel()
 		e.err = ErrClosed
 		close(e.over)

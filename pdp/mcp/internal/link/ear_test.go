@@ -43,7 +43,7 @@ func (c *counting) AfterFunc(f func()) (stop func() bool) {
 func TestListeningToNobodyLeavesNothing(t *testing.T) {
 	l := bare(absent{})
 	ctx := &counting{Context: t.Context()}
-	l.of.Context = ctx
+	l.of.doors.Context = ctx
 	for range 20 {
 		e := l.attend(anybody)
 		select {
@@ -52,7 +52,7 @@ func TestListeningToNobodyLeavesNothing(t *testing.T) {
 			t.Fatal("nothing says that the server is away")
 		}
 	}
-	l.of.Doors.Close()
+	l.of.doors.Close()
 	if n := ctx.hang.Load(); n > 0 {
 		t.Errorf("%d are left", n)
 	}
@@ -116,7 +116,7 @@ func TestListenerLeavesAtTheAnswer(t *testing.T) {
 		_, _ = one.Join(ctx)
 		one.End()
 		l.close()
-		l.of.Doors.Close()
+		l.of.doors.Close()
 	}
 }
 
@@ -128,7 +128,7 @@ func TestAPanicBehindRequestsEndsThatAlone(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Error("those who listen are not told")
 	}
-	l.of.Doors.Close()
+	l.of.doors.Close()
 }
 
 // Who begins to join once the client has gone wants nothing, though the turn is theirs.

@@ -40,14 +40,14 @@ func (l *Link) Hear(answer func(context.Context, upstream.Session, rpc.Message))
 	}
 }
 
-// isHeard reports whether anybody listens.
+// isHeard reports whether the link has listeners.
 func (l *Link) isHeard() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.hearers) > 0
 }
 
-// answerer answers requests of the server that belong to none of the client's, nil if nobody does.
+// answerer answers requests of the server that belong to no request of the client. It is nil if no listener can.
 func (l *Link) answerer() func(context.Context, upstream.Session, rpc.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,14 +59,14 @@ func (l *Link) answerer() func(context.Context, upstream.Session, rpc.Message) {
 	return nil
 }
 
-// Silence has nobody hear words of the server's beside its answers any longer.
+// Silence drops words of the server beside its answers from now on.
 func (l *Link) Silence() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.muted.silent = true
 }
 
-// Fulfils has nobody answer requests of the server until end is called.
+// Fulfils lets no client answer requests of the server until end is called.
 func (l *Link) Fulfils() (end func()) {
 	add := func(n int) {
 		l.mu.Lock()
@@ -77,6 +77,7 @@ func (l *Link) Fulfils() (end func()) {
 	return func() { add(-1) }
 }
 
+// Silenced reports whether words of the server are dropped.
 func (l *Link) Silenced() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,7 +87,7 @@ func (l *Link) Silenced() bool {
 // WordsWhileSilent is why a message goes nowhere after [Link.Silence].
 const WordsWhileSilent = "message in words while results are to be changed"
 
-// announce tells whoever listens what is owed of some changes. It stays owed while nobody listens.
+// announce sends listeners the changes that are owed, of some. They stay owed while there are no listeners.
 func (l *Link) announce(changes []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,7 +109,7 @@ func (l *Link) announceLocked(changes []string) {
 	}
 }
 
-// Tell is for whoever listens. A server says nothing of what is not its own.
+// Tell hands a message of the server to the listeners. A server reports nothing of resources that are not its own.
 func (l *Link) Tell(s Said) {
 	s.Message = era.NotificationFrom(s.Message)
 	switch s.Method {
@@ -123,7 +124,7 @@ func (l *Link) Tell(s Said) {
 	l.pass(s)
 }
 
-// pass is for whoever listens. Who does not keep up misses it.
+// pass hands a message to the listeners. A listener that does not keep up misses it.
 func (l *Link) pass(s Said) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,8 +148,7 @@ func (l *Link) passLocked(s Said) {
 	}
 }
 
-// subscriptions say how many want to hear of a resource. When they have changed, they have another version, and changed is
-// closed.
+// subscriptions count the subscriptions of each resource. Each change makes another version, and closes changed.
 type subscriptions struct {
 	of      map[string]int
 	version int
@@ -163,8 +163,8 @@ const (
 	mostUnheard       = 64 + mostSubscriptions
 )
 
-// Want notes that one more wants to hear of resources, or one less. First are those that nobody wanted before, and last
-// those that nobody wants any more. It is not ok, and nothing is noted, if they are too many.
+// Want counts one subscription more, or one less, to resources. First are those without a subscription before, and last those
+// without one afterwards. It is not ok, and nothing changes, if they are too many.
 func (l *Link) Want(uris []string, on bool) (first, last []string, version int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -213,7 +213,7 @@ func (l *Link) Note(method string, params rpc.Object) {
 	}
 }
 
-// Wanted reports whether anybody wants to hear of a resource.
+// Wanted reports whether a resource has a subscription.
 func (l *Link) Wanted(uri string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -227,7 +227,7 @@ func (l *Link) subscribed() (uris []string, version int, changed <-chan struct{}
 	return slices.Sorted(maps.Keys(l.subscriptions.of)), l.subscriptions.version, l.subscriptions.changed
 }
 
-// Listening is who listens to a server.
+// Listening is a principal and its client that listen to a server.
 type Listening struct {
 	Who    *identity.Principal
 	Client Client
@@ -235,10 +235,11 @@ type Listening struct {
 	MayOpen func(context.Context) error
 }
 
-// Listener is one who listens to a server by a request.
+// Listener listens to a server for one request of a client.
 type Listener struct {
 	link *Link
-	// by is the request, and as whoever listens without one.
+	// by is the principal and client of the request; its MayOpen uses the permit of the request. As is the same principal and
+	// client without that permit: the ear lasts longer than the request.
 	by, as Listening
 	wants  Wants
 	heard  <-chan Said
@@ -253,13 +254,14 @@ type Listener struct {
 	ended   bool
 }
 
+// Listener is a listener for the request of by. It hears from now on.
 func (l *Link) Listener(by, as Listening, w Wants, stays bool) *Listener {
 	w.URIs = slices.DeleteFunc(slices.Clone(w.URIs), func(uri string) bool { return !l.Server.Owns(uri) })
 	heard, stop := l.Hear(nil)
 	return &Listener{link: l, by: by, as: as, wants: w, heard: heard, stop: stop, stays: stays, joining: turn.New()}
 }
 
-// End has the listener be told no longer. It waits for who has it join: whose context has ended.
+// End stops the listener. It waits for a Join under way, whose context has ended by then.
 func (l *Listener) End() {
 	_ = l.joining.Take(context.Background())
 	defer l.joining.Leave()
@@ -270,7 +272,7 @@ func (l *Listener) End() {
 	}
 }
 
-// Join has the server tell of what is wanted, and says of what it does.
+// Join has the server report the changes that are wanted, and returns those that it will report.
 func (l *Listener) Join(ctx context.Context) (agreed Wants, err error) {
 	if err := l.joining.Take(ctx); err != nil {
 		return agreed, &upstream.Error{Detail: "the client has gone", Err: err}
@@ -347,7 +349,7 @@ func (l *Listener) Relay(ctx context.Context, w Wants, send func(Said)) {
 	}
 }
 
-// ends are when the server ends what it tells, and if it tells nothing when to ask it again: when it is back, or in a while.
+// ends are the signals for which Relay waits: with an ear the end of the ear, without one a new session, or the end of a pause.
 func (l *Listener) ends() (over, arrives <-chan struct{}, pause <-chan time.Time) {
 	_ = l.joining.Take(context.Background()) // who has it is not waited for any longer
 	defer l.joining.Leave()
@@ -373,8 +375,8 @@ func (l *Link) unwant(by Listening, uris []string) {
 	if len(last) == 0 {
 		return
 	}
-	l.of.Background(func() { // for its client has gone
-		ctx, cancel := context.WithTimeout(l.of.Context, listTimeout)
+	l.of.doors.Background(func() { // for its client has gone
+		ctx, cancel := context.WithTimeout(l.of.doors.Context, listTimeout)
 		defer cancel()
 		if s, err := l.Open(ctx, by.Who); err == nil && s.Era() == era.Legacy {
 			_ = l.tellOf(ctx, by, "resources/unsubscribe", last)
@@ -432,6 +434,7 @@ type Wants struct {
 	URIs                      []string
 }
 
+// WantsOf reads the filter of a client or of an acknowledgement.
 func WantsOf(params rpc.Object) (w Wants) {
 	o, _ := rpc.ParseObject(params.Get("notifications"))
 	yes := func(name string) bool { return o.Get(name).Kind() == 't' }
@@ -505,6 +508,7 @@ func (w Wants) Lists() Wants {
 // value is the filter in JSON.
 func (w Wants) value() jsontext.Value { return w.Object().Value() }
 
+// Object is the filter as an object.
 func (w Wants) Object() rpc.Object {
 	o := rpc.Object{}
 	for _, v := range []struct {

@@ -42,7 +42,7 @@ type Link struct {
 	hearing
 }
 
-// opening is who opens the session, for all who want it.
+// opening lets one request at a time open the session. The others wait for it, and share the session.
 type opening struct {
 	turn   turn.Turn
 	errand turn.Errand[upstream.Session]
@@ -60,7 +60,7 @@ type account struct {
 	owed   owed
 }
 
-// hearing is who listens to what the server says by itself, and who listens to the server for them.
+// hearing holds the listeners of the link, and the ear that reads from the server for all of them.
 type hearing struct {
 	hearers map[*hearer]bool
 	ear     *ear   // nil if nobody has listened yet
@@ -112,6 +112,7 @@ func (g *Servers) newLink(s *Server, who *identity.Principal, c Client) *Link {
 	}
 }
 
+// ErrClosed is of a link that is closed.
 var ErrClosed = &upstream.Error{NotSent: true, Gone: true, Detail: "the session is over"}
 
 // Open is the session with the server, opened if there is none.
@@ -359,6 +360,7 @@ func (l *Link) level() string {
 	return l.log.level
 }
 
+// SetLevel keeps the log level that a client of the legacy era has set.
 func (l *Link) SetLevel(level string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -418,6 +420,7 @@ type Reach struct {
 	MCPx atomic.Bool
 }
 
+// Reach is the way of a client to all servers. Nothing is opened yet.
 func (g *Servers) Reach(who *identity.Principal, c Client) *Reach {
 	r := &Reach{Account: who.Account()}
 	for _, s := range g.o.All {

@@ -1,8 +1,8 @@
 // Package link is the way to the servers: sessions with them, the tools that they list, how those differ from the lock, and what
 // servers say and ask by themselves.
 //
-// [Servers] are all of them, [Reach] is the way of one client to them, and a [Link] that to one. The package decides nothing: it is
-// given the permit, or a function that says whether a session may be opened.
+// [Servers] are all servers, a [Reach] is one client's way to them, and a [Link] its way to one. The package asks for no decision.
+// A caller of [Link.Open], [Link.Send] or [Link.Listed] has asked before; listeners ask by [Listening.MayOpen].
 package link
 
 import (
@@ -34,7 +34,7 @@ import (
 
 // Servers are those behind the gateway: what they list, what of it is locked, and what is said to them that no client sends.
 type Servers struct {
-	*doors.Doors
+	doors  *doors.Doors
 	o      Options
 	drifts drifts
 }
@@ -53,11 +53,13 @@ type Options struct {
 	Now    func() time.Time
 }
 
+// New are the servers, of which none is connected yet.
 func New(d *doors.Doors, o Options) *Servers {
 	o.Lock.schemas = &schemas{members: o.Lock.Arguments, logger: o.Logger}
-	return &Servers{Doors: d, o: o, drifts: drifts{now: o.Now}}
+	return &Servers{doors: d, o: o, drifts: drifts{now: o.Now}}
 }
 
+// Several reports whether there is more than one server.
 func (g *Servers) Several() bool { return len(g.o.All) > 1 }
 
 // All are the servers, sorted by their names.
@@ -88,7 +90,7 @@ func (g *Servers) Ready() error {
 	return errors.Join(errs...)
 }
 
-// Close ends the ways to all servers. Each takes its time.
+// Close ends the upstreams of all servers. Each takes its time.
 func (g *Servers) Close() error {
 	errs := make([]error, len(g.o.All))
 	var all sync.WaitGroup
@@ -108,13 +110,13 @@ func sendOff[T any](ctx context.Context, g *Servers, who *identity.Principal, e 
 		Hold: func() (func(), bool) { return g.o.Rates.Hold(who.Key, Errands) },
 		Context: func(ctx context.Context) (context.Context, context.CancelFunc) {
 			ctx, expire := who.Context(ctx)
-			stop := context.AfterFunc(g.Context, expire)
+			stop := context.AfterFunc(g.doors.Context, expire)
 			return ctx, func() {
 				stop()
 				expire()
 			}
 		},
-		Background: g.Background,
+		Background: g.doors.Background,
 	}, what)
 	switch {
 	case errors.Is(err, turn.ErrMany):

@@ -60,7 +60,7 @@ func (t *toolbox) forget() {
 	t.listed = nil
 }
 
-// tools is the listing of the server. One of several servers goes on listing when nobody waits for it any longer, and may
+// Listed is the listing of the server. One of several servers goes on listing when no request waits for it any longer, and may
 // have no tools.
 func (l *Link) Listed(ctx context.Context, who *identity.Principal, c Client) (*Listing, error) {
 	g := l.of

@@ -345,7 +345,7 @@ func (a *Approval) Wait(ctx context.Context) {
 			return
 		case <-enough.C:
 			return
-		case <-a.Draining.Done(): // another gateway goes on, where also what is shown can be answered
+		case <-a.doors.Draining.Done(): // another gateway goes on, where also what is shown can be answered
 			return
 		case <-ctx.Done():
 			return
@@ -421,7 +421,7 @@ func (a *Approval) outcome(ctx context.Context) *answer.Answer {
 // expired may come again with another, and one that this gateway lets go may come to another gateway.
 func (a *Approval) left(ctx context.Context) {
 	expired := errors.Is(context.Cause(ctx), identity.ErrExpired)
-	if a.o.Approvals.OnDisconnect == CancelTask && !expired && a.Draining.Err() == nil {
+	if a.o.Approvals.OnDisconnect == CancelTask && !expired && a.doors.Draining.Err() == nil {
 		a.cancel(ctx)
 	}
 }

@@ -21,7 +21,7 @@ import (
 // Over HTTP that may come to another gateway with the same keys: it finds in the id of the request all that it needs to
 // bring the answer to the PDP, and the waiting call gets the outcome from the PDP. An answer that the PDP does not
 // keep, such as that the person would rather not say, reaches only a call that waits in the same process; elsewhere the
-// wait lasts as long as the client wants, and stateLife at the most.
+// wait lasts as long as the client wants, and StateLife at the most.
 
 // sealedQuestion is what the id of a request holds by which a person is asked. It is bound to the session: what another client
 // answers by it is an answer to nothing. The tenant is the principal's, who is the same as long as the session is.
@@ -172,7 +172,7 @@ func (g *People) Bring(ctx context.Context, s *Conversation, q sealedQuestion, w
 		return http.StatusTooManyRequests, after
 	}
 	defer release()
-	ctx, leave, ok := g.Enter(context.WithoutCancel(ctx)) // what a person has said does not depend on whether the client stays
+	ctx, leave, ok := g.doors.Enter(context.WithoutCancel(ctx)) // what a person has said does not depend on whether the client stays
 	if !ok {
 		return http.StatusServiceUnavailable, time.Second
 	}

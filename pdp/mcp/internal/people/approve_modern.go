@@ -130,6 +130,7 @@ func (a *Approval) answer(ctx context.Context, s *SealedApproval) {
 	a.reaction = a.reacted(ctx, respond(ctx, a.wanted.PDP(), a.Who, s.Approval, given))
 }
 
+// InputRequest is a request of a server in the form that the modern era has for it.
 func InputRequest(m rpc.Message) jsontext.Value {
 	params := m.Params
 	if params == nil { // there are clients that read them, whatever the method

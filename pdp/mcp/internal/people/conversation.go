@@ -21,6 +21,7 @@ type Conversation struct {
 	people  map[rpc.ID]*asking          // what we ask
 }
 
+// NewConversation is that of a session.
 func NewConversation(id string, ring *seal.Ring) *Conversation {
 	return &Conversation{ID: id, ring: ring, waiting: map[rpc.ID]chan rpc.Message{}, people: map[rpc.ID]*asking{}}
 }

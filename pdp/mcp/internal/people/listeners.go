@@ -48,7 +48,7 @@ type audience struct {
 // Listen sends the client of an exchange that lasts what is new for it, until stop is called, Drain or Close: first who
 // it is. By is the request of a client of the modern era. Messages of servers do not wait for it.
 func (l *listeners) Listen(ctx context.Context, who *identity.Principal, c link.Client, by rpc.ID, back reply.Reply) (stop func()) {
-	ctx, cancel := l.g.Until(ctx)
+	ctx, cancel := l.g.doors.Until(ctx)
 	listener := l.join(who)
 	send := func(m rpc.Message) error {
 		if c.Era == era.Modern {
@@ -59,7 +59,7 @@ func (l *listeners) Listen(ctx context.Context, who *identity.Principal, c link.
 	over := make(chan struct{})
 	go func() { // the client's own request waits for it, and so does Close
 		defer close(over)
-		l.g.Alone(func() {
+		l.g.doors.Alone(func() {
 			if err := send(l.welcome(ctx, who)); err == nil {
 				_ = listener.Hear(ctx, send)
 			}

@@ -1,7 +1,7 @@
 // Package people asks people about calls, has others fulfil requests for tools, and lets both hear of what waits for them.
 //
 // [NewApproval] is a call about which people decide, [ReadRequest] a request for a tool, [People.Vote] a decision by a message. The
-// package knows no way by which a call comes in, and no server.
+// package decides nothing and sends nothing to a server.
 package people
 
 import (
@@ -22,7 +22,7 @@ import (
 
 // People are asked about calls, and hear of what waits for them.
 type People struct {
-	*doors.Doors
+	doors       *doors.Doors
 	o           Options
 	desk        *desk.Desk
 	events      *events.Broadcaster
@@ -47,8 +47,9 @@ type Options struct {
 	Now     func() time.Time
 }
 
+// New makes the part of the gateway that asks people.
 func New(d *doors.Doors, o Options) *People {
-	p := &People{Doors: d, o: o, desk: desk.New(desk.Options{Logger: o.Logger, Now: o.Now})}
+	p := &People{doors: d, o: o, desk: desk.New(desk.Options{Logger: o.Logger, Now: o.Now})}
 	p.events = events.New(events.Options{Dropped: o.Dropped, Background: d.Background, Context: d.Context})
 	p.Listeners.g = p
 	p.requests = newBoard(o)

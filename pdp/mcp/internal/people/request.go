@@ -26,9 +26,9 @@ import (
 	"policy-service/pdp/seal"
 )
 
-// Whoever may not call a tool may be let request it: then it waits, those who may fulfil that are told, and whoever requests it
-// gets what came of the call of somebody else (fulfil.go). What waits is kept in this process alone: another gateway beside it does
-// not have it, and after a restart there is none.
+// A caller that may not call a tool may be permitted to request it. The request waits, the callers that may fulfil it hear of it,
+// and the requester gets the result of the call that fulfils it (fulfil.go in package flow). Requests are kept in the memory of this
+// process: other gateways do not have them, and a restart loses them.
 
 // Requests say how much of it may wait, and for how long.
 type Requests struct {
@@ -441,7 +441,7 @@ func (r *Request) Wait(ctx context.Context) {
 			return
 		case <-enough.C:
 			return
-		case <-r.Draining.Done():
+		case <-r.doors.Draining.Done():
 			return
 		case <-ctx.Done():
 			return
@@ -471,6 +471,7 @@ func (r *Request) Conclude() (Came, *answer.Answer) {
 	return Came{}, &answer.Answer{Message: r.Client.Says(r.Method, wire.Requested(r.id)), Status: http.StatusOK, Outcome: answer.Asked}
 }
 
+// FulfilledAlready refuses a call that fulfils a request after another.
 func FulfilledAlready() *answer.Answer {
 	return answer.Invalid("the request of that id is fulfilled already, or is just being fulfilled")
 }

@@ -66,7 +66,7 @@ func (g *People) takes(ctx context.Context, who *identity.Principal, said wire.R
 	if pdp == nil {
 		return "", untold(ask.ErrAway)
 	}
-	ctx, leave, ok := g.Enter(context.WithoutCancel(ctx))
+	ctx, leave, ok := g.doors.Enter(context.WithoutCancel(ctx))
 	if !ok {
 		return "", untold(link.ErrClosed)
 	}
