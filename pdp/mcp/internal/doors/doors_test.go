@@ -26,10 +26,13 @@ func TestDoors(t *testing.T) {
 		request, leave, ok := d.Enter(t.Context())
 		stream, stop := d.Until(t.Context())
 		defer stop()
-		if d.Drain(); !ok || stream.Err() == nil || request.Err() != nil {
+		d.Drain()
+		synctest.Wait()
+		if !ok || stream.Err() == nil || request.Err() != nil {
 			t.Errorf("after Drain: %v, the stream %v, the request %v", ok, stream.Err(), request.Err())
 		}
 		d.Close()
+		synctest.Wait()
 		if !ran || request.Err() != context.Canceled || !strings.Contains(log.String(), "planned") {
 			t.Errorf("after Close: the background ran: %v, the request %v, the log %s", ran, request.Err(), log.String())
 		}
