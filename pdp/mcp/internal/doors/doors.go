@@ -1,4 +1,4 @@
-// Package doors lets requests in, and work behind them, until the gateway is closed.
+// Package doors admits requests, and the work behind them, until the gateway closes.
 package doors
 
 import (
@@ -22,7 +22,7 @@ type Doors struct {
 	serving sync.WaitGroup // requests of clients
 }
 
-// New opens the doors.
+// New returns open doors.
 func New(logger *slog.Logger) *Doors {
 	d := &Doors{logger: logger}
 	d.Context, d.end = context.WithCancel(context.Background())
@@ -30,13 +30,13 @@ func New(logger *slog.Logger) *Doors {
 	return d
 }
 
-// Drain ends what would last as long as the gateway. Requests go on.
+// Drain ends streams, which would last as long as the gateway. Requests go on.
 func (d *Doors) Drain() { d.drain() }
 
-// Until is ctx, and ends at Drain.
+// Until returns a context that ends with ctx, and at Drain.
 func (d *Doors) Until(ctx context.Context) (context.Context, func()) { return either(ctx, d.Draining) }
 
-// either is ctx, and ends with another context, too.
+// either returns a context that ends with ctx, and with other.
 func either(ctx, other context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(other, cancel)
@@ -46,7 +46,8 @@ func either(ctx, other context.Context) (context.Context, func()) {
 	}
 }
 
-// Enter has Served wait for a request of a client until leave is called. Its context ends with Close. It is not ok after Close.
+// Enter makes Served wait for a request of a client until leave is called. The returned context ends with Close. It is not ok
+// after Close.
 func (d *Doors) Enter(ctx context.Context) (_ context.Context, leave func(), ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -61,28 +62,28 @@ func (d *Doors) Enter(ctx context.Context) (_ context.Context, leave func(), ok 
 	}, true
 }
 
-// Background runs a function for which only Close waits. After Close it runs nothing, and is not ok. A panic ends it
-// alone, as net/http has it for requests: what it works on is what servers say.
-func (d *Doors) Background(what func()) (ok bool) {
+// Background runs work for which only Close waits. After Close it runs nothing, and is not ok. A panic ends only this work, as
+// in net/http, where it ends only its request: the work handles messages of servers.
+func (d *Doors) Background(work func()) (ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.closed {
-		d.running.Go(func() { d.Alone(what) })
+		d.running.Go(func() { d.Alone(work) })
 	}
 	return !d.closed
 }
 
-// Alone does something that nothing else ends with if it panics.
-func (d *Doors) Alone(what func()) {
+// Alone runs work. A panic in it ends nothing else.
+func (d *Doors) Alone(work func()) {
 	defer func() {
 		if why := recover(); why != nil {
 			d.logger.Error("a panic behind requests", "panic", why, "stack", string(debug.Stack()))
 		}
 	}()
-	what()
+	work()
 }
 
-// Close closes the doors, and waits for what runs in the background.
+// Close closes the doors, and waits for the work in the background.
 func (d *Doors) Close() {
 	d.mu.Lock()
 	d.closed = true
@@ -91,7 +92,7 @@ func (d *Doors) Close() {
 	d.running.Wait()
 }
 
-// Served waits for the requests of clients, but no longer than that: a client may not read what it is answered.
+// Served waits for the requests of clients, but no longer than most: a client may not read its answer.
 func (d *Doors) Served(most time.Duration) {
 	served := make(chan struct{})
 	go func() {

@@ -1,7 +1,7 @@
-// Package flights knows the requests of one client that are under way, by their ids, so that the client can give them up. It
-// knows nothing of what they are for.
+// Package flights keeps the requests of one client that are under way, by their ids, so that the client can cancel them. It
+// does not know the purpose of a request.
 //
-// Begin with [Flights.Begin] and [Flights.End]; what a client says by notifications/cancelled is for [Flights.Cancel].
+// Begin with [Flights.Begin] and [Flights.End]. A notifications/cancelled of the client goes to [Flights.Cancel].
 package flights
 
 import (
@@ -13,13 +13,14 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
-// Flights are the requests of one client that are under way. The zero Flights are none. Methods may be called side by side.
+// Flights are the requests of one client that are under way. The zero Flights hold no request. Methods may be called
+// concurrently.
 type Flights struct {
 	mu  sync.Mutex
 	all map[rpc.ID]context.CancelFunc
 }
 
-// Begin notes a request. It is not ok if there is one with that id.
+// Begin adds a request. It is not ok if a request with that id is under way.
 func (f *Flights) Begin(id rpc.ID, cancel context.CancelFunc) (ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -33,14 +34,14 @@ func (f *Flights) Begin(id rpc.ID, cancel context.CancelFunc) (ok bool) {
 	return true
 }
 
-// End notes that a request has its answer: its id is free.
+// End removes a request that has its answer: its id is free.
 func (f *Flights) End(id rpc.ID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.all, id)
 }
 
-// Cancel gives up a request of this client, whose id is that text. Others it does not know.
+// Cancel cancels the request of this client with the id in text. It ignores ids of other requests.
 func (f *Flights) Cancel(text jsontext.Value) {
 	id, ok := rpc.ReadID(text)
 	f.mu.Lock()
@@ -50,7 +51,7 @@ func (f *Flights) Cancel(text jsontext.Value) {
 	}
 }
 
-// CancelAll gives up all of them.
+// CancelAll cancels all requests.
 func (f *Flights) CancelAll() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -59,7 +60,7 @@ func (f *Flights) CancelAll() {
 	}
 }
 
-// Any reports whether something is under way.
+// Any reports whether a request is under way.
 func (f *Flights) Any() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

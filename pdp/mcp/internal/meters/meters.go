@@ -1,4 +1,4 @@
-// Package meters counts what the gateway does, and shows its health, in OpenTelemetry.
+// Package meters counts the work of the gateway, and shows its health, in OpenTelemetry.
 package meters
 
 import (
@@ -21,17 +21,18 @@ import (
 	"policy-service/pdp/mcp/wire"
 )
 
-// How a request for a tool ended that somebody has claimed.
+// Outcomes of a request for a tool that a participant has claimed.
 const (
 	FulfilAnswered = "answered" // by the server
-	FulfilRefused  = "refused"  // its requester may not request it any more, or the server wanted to know more
+	FulfilRefused  = "refused"  // the requester may not request the tool any more, or the server asked for input
 	FulfilBroken   = "failed"   // no answer came
 )
 
 // ScopeName names the gateway in telemetry.
 const ScopeName = "policy-service/pdp/mcp"
 
-// Meters are what the gateway counts. No label is anything that somebody sent: a method that MCP does not have is "other".
+// Meters are the instruments of the gateway. No label holds text that a client or server sent: a method that MCP does not have
+// is "other".
 type Meters struct {
 	calls, dropped metric.Int64Counter
 	masked         metric.Int64Counter
@@ -44,13 +45,13 @@ type Meters struct {
 	labels         map[howEnded]metric.MeasurementOption
 }
 
-// howEnded is how a request of a method ended.
+// howEnded is a method, and the outcome of a request of that method.
 type howEnded struct {
 	method  string
 	outcome answer.Outcome
 }
 
-// labelled are the labels of all ways in which a request can end: they are made once, and not with each request.
+// labelled returns the labels of all methods with all outcomes. They are made once, and not with each request.
 func labelled() map[howEnded]metric.MeasurementOption {
 	all := map[howEnded]metric.MeasurementOption{}
 	for _, method := range append(slices.Sorted(maps.Keys(known)), other) {
@@ -61,7 +62,7 @@ func labelled() map[howEnded]metric.MeasurementOption {
 	return all
 }
 
-// New makes them.
+// New makes the instruments.
 func New(m metric.Meter) (*Meters, error) {
 	seconds := metric.WithExplicitBucketBoundaries(.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60)
 	t := Meters{meter: m, labels: labelled()}
@@ -79,7 +80,8 @@ func New(m metric.Meter) (*Meters, error) {
 	return &t, errors.Join(errs[:]...)
 }
 
-// Watch shows the health of a gateway and its servers, what waits, and how many drifts each server has, until stop is called.
+// Watch shows the health of the PDP and of each server, the number of calls and of requests for tools that wait, and the number
+// of drifts of each server, until stop is called.
 func (t *Meters) Watch(asker *ask.Asker, servers *link.Servers, asked *people.People) (stop func()) {
 	number := func(away bool) int64 {
 		if away {
@@ -104,33 +106,33 @@ func (t *Meters) Watch(asker *ask.Asker, servers *link.Servers, asked *people.Pe
 		}
 		return nil
 	}, t.available, t.waiting, t.requested, t.drift)
-	if err != nil { // nobody sees it, and nothing depends on it
+	if err != nil { // no reader sees the error, and nothing depends on it
 		return func() {}
 	}
 	return func() { _ = r.Unregister() }
 }
 
-// Drop counts a message that went nowhere.
+// Drop counts a message that was dropped.
 func (t *Meters) Drop(reason string) {
 	t.dropped.Add(context.Background(), 1, metric.WithAttributes(attribute.String("reason", reason)))
 }
 
-// Mask counts secrets of the gateway that were masked in what a server sent.
+// Mask counts secrets of the gateway that were masked in a message of a server.
 func (t *Meters) Mask(server string, places int) {
 	t.masked.Add(context.Background(), int64(places), metric.WithAttributes(attribute.String("server", server)))
 }
 
-// Fulfilment counts a request for a tool that is over.
+// Fulfilment counts a request for a tool that has ended.
 func (t *Meters) Fulfilment(ctx context.Context, how string) {
 	t.fulfilments.Add(ctx, 1, metric.WithAttributes(attribute.String("outcome", how)))
 }
 
-// Call counts a request of a client that is over.
+// Call counts a request of a client that has ended.
 func (t *Meters) Call(ctx context.Context, method string, outcome answer.Outcome) {
 	t.calls.Add(ctx, 1, t.labels[howEnded{LabelOf(method), outcome}])
 }
 
-// LabelOf is a method as telemetry names it.
+// LabelOf returns the label of a method in telemetry.
 func LabelOf(method string) string {
 	if known[method] {
 		return method
@@ -140,7 +142,7 @@ func LabelOf(method string) string {
 
 const other = "other"
 
-// EndStep ends a step. It says what was done and how that ended, and nothing that was sent.
+// EndStep ends the span of a step, with its outcome. It records nothing that was sent.
 func EndStep(span trace.Span, outcome answer.Outcome) {
 	defer span.End()
 	if !span.IsRecording() {
@@ -152,15 +154,15 @@ func EndStep(span trace.Span, outcome answer.Outcome) {
 	}
 }
 
-// Asked notes how long the PDP took to decide about a request.
+// Asked records how long the PDP took to decide about a request.
 func (t *Meters) Asked(ctx context.Context, took time.Duration) { t.pdp.Record(ctx, took.Seconds()) }
 
-// Sent notes how long an MCP server took to answer a request.
+// Sent records how long an MCP server took to answer a request.
 func (t *Meters) Sent(ctx context.Context, took time.Duration) {
 	t.upstream.Record(ctx, took.Seconds())
 }
 
-// known are the methods of MCP that clients ask, and ours.
+// known are the methods that clients call, those of MCP and our own.
 var known = map[string]bool{
 	"initialize": true, "ping": true, "server/discover": true, "subscriptions/listen": true, "completion/complete": true, "logging/setLevel": true,
 	"tools/list": true, "tools/call": true, wire.MethodToolRequest: true, "prompts/list": true, "prompts/get": true,

@@ -1,7 +1,7 @@
-// Package turn is for what many want at once, and what is done once: a [Turn] has one of them do it while the others wait, and
-// an [Errand] does it for all of them, and goes on if nobody waits for it any longer.
+// Package turn does work once that several callers want at the same time: a [Turn] lets one caller work while the others wait,
+// and an [Errand] does the work for all of them, and goes on when no caller waits for it any longer.
 //
-// It knows neither who they are nor what they want: a [Sender] says on whose account an errand is.
+// It knows neither the callers nor the work: a [Sender] says on which account an errand runs.
 package turn
 
 import (
@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// Turn is for what one does at a time while others wait, and do not wait any longer if their request has ended. Whoever has
-// it leaves it, also if a server makes them panic.
+// Turn lets one caller work at a time while others wait. A caller stops waiting when its request has ended. The caller that has
+// the turn must leave it, also if a server makes the caller panic.
 type Turn chan struct{}
 
-// New is a turn that nobody has.
+// New returns a free turn.
 func New() Turn { return make(Turn, 1) }
 
-// Take waits for the turn, or until ctx ends: that is its error.
+// Take waits for the turn, or until ctx ends: then it returns the error of ctx.
 func (t Turn) Take(ctx context.Context) error {
 	select {
 	case t <- struct{}{}:
@@ -28,33 +28,33 @@ func (t Turn) Take(ctx context.Context) error {
 	}
 }
 
-// Leave gives the turn to another.
+// Leave frees the turn for the next caller.
 func (t Turn) Leave() { <-t }
 
-// Errand is something that is done once for all who want it, and goes on if they do not wait for it any longer. The zero
-// Errand has nobody under way.
+// Errand is work that is done once for all callers that want it. It goes on if they do not wait for it any longer. The zero
+// Errand has no run under way.
 type Errand[T any] struct {
-	mu  sync.Mutex
-	now *run[T] // nil if nobody is under way
+	mu      sync.Mutex
+	current *run[T] // nil if no run is under way
 }
 
 type run[T any] struct {
-	done  chan struct{} // closed when what follows is set
+	done  chan struct{} // closed when value and err are set
 	value T
 	err   error
 }
 
-// Sender is whoever sends somebody off.
+// Sender is the caller that starts a run, and on whose account the run is.
 type Sender struct {
-	// Hold takes a place for one more errand of the sender's, until release is called. It is not ok if there is none.
+	// Hold takes a place for one more errand of the sender, until release is called. It is not ok if there is no place.
 	Hold func() (release func(), ok bool)
-	// Context is what the errand may work by: no longer than the sender may, whether or not he waits.
+	// Context is the context of the run. It lasts no longer than the rights of the sender, whether or not the sender waits.
 	Context func(context.Context) (context.Context, context.CancelFunc)
-	// Background runs what nobody waits for. It is not ok, and nothing runs, if all is over.
-	Background func(what func()) (ok bool)
+	// Background runs work for which no caller waits. It is not ok, and runs nothing, once everything is closed.
+	Background func(work func()) (ok bool)
 }
 
-// Why an errand brings nothing, besides what it says itself.
+// Errors of an errand besides those of its work.
 var (
 	ErrMany   = errors.New("too many errands of one sender")
 	ErrOver   = errors.New("nobody is sent off any longer")
@@ -62,13 +62,13 @@ var (
 	ErrAlone  = errors.New("nobody waits for the errand any longer")
 )
 
-// most is how long an errand may last.
-const most = 2 * time.Minute
+// maxDuration is how long a run may last.
+const maxDuration = 2 * time.Minute
 
-// Do waits for what the errand brings, and sends it off if it is not under way: else it is joined. It is done on the sender's
-// account, and waited for until ctx ends: the error is ErrAlone then, and that of ctx.
-func (e *Errand[T]) Do(ctx context.Context, s Sender, what func(context.Context) (T, error)) (value T, joined bool, err error) {
-	r, joined, err := e.send(ctx, s, what)
+// Do starts the work on the account of the sender, or joins the run that is under way, and waits for the result. If ctx ends
+// first, the error is ErrAlone and that of ctx.
+func (e *Errand[T]) Do(ctx context.Context, s Sender, work func(context.Context) (T, error)) (value T, joined bool, err error) {
+	r, joined, err := e.start(ctx, s, work)
 	if err != nil {
 		return value, joined, err
 	}
@@ -80,11 +80,11 @@ func (e *Errand[T]) Do(ctx context.Context, s Sender, what func(context.Context)
 	}
 }
 
-func (e *Errand[T]) send(ctx context.Context, s Sender, what func(context.Context) (T, error)) (r *run[T], joined bool, err error) {
+func (e *Errand[T]) start(ctx context.Context, s Sender, work func(context.Context) (T, error)) (r *run[T], joined bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.now != nil {
-		return e.now, true, nil
+	if e.current != nil {
+		return e.current, true, nil
 	}
 	release, ok := s.Hold()
 	if !ok {
@@ -92,7 +92,7 @@ func (e *Errand[T]) send(ctx context.Context, s Sender, what func(context.Contex
 	}
 	r = &run[T]{done: make(chan struct{}), err: ErrBroken}
 	ctx, expire := s.Context(context.WithoutCancel(ctx))
-	ctx, cancel := context.WithTimeout(ctx, most)
+	ctx, cancel := context.WithTimeout(ctx, maxDuration)
 	end := func() {
 		cancel()
 		expire()
@@ -100,18 +100,18 @@ func (e *Errand[T]) send(ctx context.Context, s Sender, what func(context.Contex
 	}
 	ok = s.Background(func() {
 		defer end()
-		defer func() { // also if somebody panics
+		defer func() { // also if the work panics
 			e.mu.Lock()
-			e.now = nil
+			e.current = nil
 			e.mu.Unlock()
 			close(r.done)
 		}()
-		r.value, r.err = what(ctx)
+		r.value, r.err = work(ctx)
 	})
 	if !ok {
 		end()
 		return nil, false, ErrOver
 	}
-	e.now = r
+	e.current = r
 	return r, false, nil
 }
