@@ -8,8 +8,8 @@ import (
 	"policy-service/pdp/mcp/wire"
 )
 
-// noAccess is what somebody is told who sends a tool_access_policy. It stays the word of a participant until who operates the PDP
-// makes policy of it.
+// noAccess is the refusal of a tool_access_policy. An access policy stays the proposal of a participant until the operator of
+// the PDP makes policy of it.
 const noAccess = "the gateway takes no access policies, and nothing has changed; ask who operates it to run: policy-service access import FILE --policies DIR"
 
 // refuseAccess refuses an access policy over HTTP. A notification has no answer, but its status may have an error in its body.
@@ -24,7 +24,7 @@ func (g *Front) refuseAccess(w http.ResponseWriter, who *identity.Principal) {
 	g.refuse(w, http.StatusBadRequest, rpc.ID{}, rpc.InvalidRequest, noAccess)
 }
 
-// noteAccess notes that an access policy was refused: over the standard streams nobody is told so.
+// noteAccess logs the refusal of an access policy. Over the standard streams the client gets no refusal.
 func (g *Front) noteAccess(who *identity.Principal) {
 	g.o.Logger.Info("refused", "method", wire.MethodAccess, "code", rpc.InvalidRequest, "why", noAccess, "principal", who.Key)
 }

@@ -1,5 +1,5 @@
-// Package front takes requests from clients, over HTTP and the standard streams, in either era, and gives back the answers. It knows
-// sessions, and hands each request to package flow as a call.
+// Package front takes requests from clients, over HTTP and the standard streams, in either era, and returns the answers. It
+// keeps the sessions, and hands each request to package flow as a call.
 package front
 
 import (
@@ -34,8 +34,8 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// The front lets requests in, in the order of what is cheapest to find out: where they come from, what they are, whose
-// they are, whether they can be read. What it does not recognise it refuses.
+// The front checks requests in the order of cost: origin, kind, principal, syntax. It refuses everything that it does not
+// recognise.
 
 // Headers of MCP over HTTP.
 const (
@@ -71,7 +71,7 @@ func (g *Front) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answerPage tells a browser that a page of an allowed origin may ask, and read what comes back.
+// answerPage lets a browser send requests of pages of an allowed origin, and lets those pages read the answers.
 func answerPage(h http.Header, origin string) {
 	h.Set("Access-Control-Allow-Origin", origin)
 	h.Add("Vary", "Origin")
@@ -81,12 +81,12 @@ func answerPage(h http.Header, origin string) {
 	h.Set("Access-Control-Max-Age", "600")
 }
 
-// refuse answers a request that was not read as a message, or was none that may go on.
+// refuse answers a request that could not be read as a message, or that may not go on.
 func (g *Front) refuse(w http.ResponseWriter, status int, id rpc.ID, code int, detail string) {
 	reply.JSON(w, status, rpc.Failure(id, rpc.Error{Code: code, Message: detail}))
 }
 
-// turnAway refuses a request before its body is read. The body is not waited for: the connection ends with the answer.
+// turnAway refuses a request before its body is read. It does not wait for the body: the connection ends with the answer.
 func (g *Front) turnAway(w http.ResponseWriter, r *http.Request, status int, detail string) {
 	if r.ContentLength != 0 {
 		unread(w)
@@ -94,19 +94,19 @@ func (g *Front) turnAway(w http.ResponseWriter, r *http.Request, status int, det
 	g.refuse(w, status, rpc.ID{}, rpc.InvalidRequest, detail)
 }
 
-// unread has the connection end with the answer, and not when the body has come: net/http would wait for that.
+// unread ends the connection with the answer. Without it net/http would wait for the whole body.
 func unread(w http.ResponseWriter) {
 	w.Header().Set("Connection", "close")
-	_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // where there is none, the server's own ends it
+	_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // where no deadline can be set, that of the server ends it
 }
 
-// tooMany answers what has no answer in MCP if somebody sends too much of it.
+// tooMany refuses a message that has no answer in MCP, such as a notification, if its sender sends too many.
 func (g *Front) tooMany(w http.ResponseWriter, after time.Duration) {
 	w.Header().Set("Retry-After", strconv.FormatInt(answer.Seconds(after), 10))
 	g.refuse(w, http.StatusTooManyRequests, rpc.ID{}, rpc.InvalidRequest, "too many requests")
 }
 
-// authenticate says for whom a request is, or refuses it.
+// authenticate returns the principal of a request, or refuses the request.
 func (g *Front) authenticate(w http.ResponseWriter, r *http.Request) (*identity.Principal, bool) {
 	who, challenge := g.o.Identity.Authenticate(r)
 	if challenge == nil {
@@ -121,12 +121,12 @@ func (g *Front) authenticate(w http.ResponseWriter, r *http.Request) (*identity.
 	return nil, false
 }
 
-// paced is how long a message waits of a person who sends far more than may be asked, and up to as long again: those that came
-// together do not go on together.
-const paced = time.Second
+// paceDelay is how long a message of a person waits that sends far more than may be asked, and at most twice that: messages
+// that came together do not go on together.
+const paceDelay = time.Second
 
-// pace has a message wait, before its body is read, if its person sends more than all that may be asked and as much again. A
-// refusal costs its sender nothing, and others wait behind it.
+// pace delays a message, before its body is read, if its person sends more than twice as much as may be asked. A refusal costs
+// its sender nothing, and would delay the requests of others.
 func (g *Front) pace(ctx context.Context, who *identity.Principal) {
 	if g.o.Arrivals == nil {
 		return
@@ -136,7 +136,7 @@ func (g *Front) pace(ctx context.Context, who *identity.Principal) {
 		release()
 		return
 	}
-	wait := time.NewTimer(paced + rand.N(paced))
+	wait := time.NewTimer(paceDelay + rand.N(paceDelay))
 	defer wait.Stop()
 	select {
 	case <-wait.C:
@@ -145,9 +145,9 @@ func (g *Front) pace(ctx context.Context, who *identity.Principal) {
 	}
 }
 
-// post takes what is posted. It gives what is to be served, and nil if there is nothing more to do.
+// post takes a POST. It returns the visit to serve, or nil if the request is answered already.
 func (g *Front) post(w http.ResponseWriter, r *http.Request) (context.Context, *flow.Visit) {
-	in := g.takes(w, r)
+	in := g.readIncoming(w, r)
 	if in == nil {
 		return nil, nil
 	}
@@ -158,8 +158,8 @@ func (g *Front) post(w http.ResponseWriter, r *http.Request) (context.Context, *
 	return g.postLegacy(w, r, in)
 }
 
-// takes takes a message of a principal, or refuses it and gives nil.
-func (g *Front) takes(w http.ResponseWriter, r *http.Request) *incoming {
+// readIncoming reads a message of a principal. If it refuses the message it returns nil.
+func (g *Front) readIncoming(w http.ResponseWriter, r *http.Request) *incoming {
 	takes := acceptOf(r.Header)
 	switch {
 	case !plainJSON(r.Header):
@@ -177,7 +177,7 @@ func (g *Front) takes(w http.ResponseWriter, r *http.Request) *incoming {
 	if !ok {
 		return nil
 	}
-	params, _ := m.ParamsObject() // it is an object, or not there
+	params, _ := m.ParamsObject() // the params are an object, or absent
 	return &incoming{who: who, message: m, params: params, header: r.Header, streamFirst: takes.streamFirst}
 }
 
@@ -185,7 +185,7 @@ func (g *Front) takes(w http.ResponseWriter, r *http.Request) *incoming {
 func (g *Front) read(w http.ResponseWriter, r *http.Request, who *identity.Principal) (m rpc.Message, ok bool) {
 	var b bytes.Buffer
 	body := http.MaxBytesReader(w, r.Body, int64(g.o.Body))
-	b.Grow(int(max(0, min(r.ContentLength, usualBody))) + bytes.MinRead) // one that lies costs no more than usual messages have
+	b.Grow(int(max(0, min(r.ContentLength, usualBody))) + bytes.MinRead) // a ContentLength that lies costs no more than usual messages do
 	_, err := b.ReadFrom(io.LimitReader(body, usualBody))
 	if err == nil && b.Len() == usualBody {
 		end, few := g.o.Rates.Hold(who.Account(), LargeMessages)
@@ -194,7 +194,7 @@ func (g *Front) read(w http.ResponseWriter, r *http.Request, who *identity.Princ
 			g.tooMany(w, time.Second)
 			return m, false
 		}
-		defer end() // when it is read as a message, which takes more than its bytes do
+		defer end() // after parsing, which takes more memory than the bytes do
 		_, err = b.ReadFrom(body)
 	}
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
@@ -213,10 +213,10 @@ func (g *Front) read(w http.ResponseWriter, r *http.Request, who *identity.Princ
 
 const usualBody = 16 << 10
 
-// LargeMessages are larger than usual, and read: there is a bounded number of one person.
+// LargeMessages is the limit on messages larger than usual that are read for one person at a time.
 const LargeMessages = "large message"
 
-// incoming is a message of a client as it came in.
+// incoming is a message of a client, with its principal and headers.
 type incoming struct {
 	who         *identity.Principal
 	message     rpc.Message
@@ -225,8 +225,8 @@ type incoming struct {
 	streamFirst bool
 }
 
-// modern reports whether a message is to be read as one of the modern era: because it says so itself, or because its
-// header names a revision that no client of the legacy era has.
+// modern reports whether a message is read as one of the modern era: because it says so itself, or because its header names a
+// revision that no client of the legacy era has.
 func modern(h http.Header, params rpc.Object) bool {
 	if params.GetObject("_meta").Get(era.MetaVersion) != nil {
 		return true
@@ -235,7 +235,8 @@ func modern(h http.Header, params rpc.Object) bool {
 	return version >= era.ModernVersions[len(era.ModernVersions)-1]
 }
 
-// plainJSON reports whether the headers leave no doubt about what the body is, and about what they mirror of it.
+// plainJSON reports whether the headers are unambiguous about the type of the body, and about the parts of the body that they
+// mirror.
 func plainJSON(h http.Header) bool {
 	for name, values := range h {
 		if len(values) > 1 && (name == "Content-Type" || name == "Content-Encoding" || strings.HasPrefix(name, "Mcp-")) {
@@ -245,7 +246,7 @@ func plainJSON(h http.Header) bool {
 	if h.Get("Content-Encoding") != "" {
 		return false
 	}
-	if h.Get("Content-Type") == jsonType { // as most have it
+	if h.Get("Content-Type") == jsonType { // the usual spelling
 		return true
 	}
 	media, parameters, err := mime.ParseMediaType(h.Get("Content-Type"))
@@ -255,17 +256,17 @@ func plainJSON(h http.Header) bool {
 
 const jsonType, eventStream = "application/json", "text/event-stream"
 
-// accepts is what a client takes for an answer.
+// accepts are the types of answer that a client accepts.
 type accepts struct {
 	json, stream bool
-	// streamFirst is set if it names the stream before JSON, and so would rather have it.
+	// streamFirst is set if the client names the stream before JSON, and so prefers it.
 	streamFirst bool
 }
 
 func acceptOf(h http.Header) (a accepts) {
 	for part := range strings.SplitSeq(strings.Join(h["Accept"], ","), ",") {
 		media := strings.TrimSpace(part)
-		if media != jsonType && media != eventStream { // as most have them
+		if media != jsonType && media != eventStream { // the usual spelling
 			var err error
 			if media, _, err = mime.ParseMediaType(part); err != nil {
 				continue
@@ -292,19 +293,19 @@ type Front struct {
 	reaches  reaches
 }
 
-// Options are how requests come in.
+// Options configure a Front.
 type Options struct {
 	Identity *identity.Identity
 	Rates    *rates.Limiter
-	// Arrivals bounds how often one person is answered at once, whatever the answer. Nil is any number.
+	// Arrivals bounds how often one person is answered at once, whatever the answer. Nil is no bound.
 	Arrivals *rates.Limiter
 	Ring     *seal.Ring
 	Hosts    Hosts
-	// Known is told of which person a request is, or of which client without one, before its body is read.
+	// Known is called with the person of a request, or with its client if it has no person, before the body is read.
 	Known func(ctx context.Context, person string)
-	// Body is how large that of a message may be, in bytes.
+	// Body is the largest size of a message, in bytes.
 	Body int
-	// SessionIdle is how long a session of the legacy era is kept that nobody uses.
+	// SessionIdle is how long a session of the legacy era is kept without use.
 	SessionIdle time.Duration
 	// SessionsEach is how many sessions one person may have, and how many clients of the modern era.
 	SessionsEach int
@@ -313,7 +314,7 @@ type Options struct {
 	Now          func() time.Time
 }
 
-// New takes requests for a flow.
+// New returns a Front that hands requests to a flow.
 func New(d *doors.Doors, f *flow.Flow, p *people.People, s *link.Servers, o Options) *Front {
 	g := &Front{doors: d, o: o, flow: f, people: p}
 	g.sessions.o, g.sessions.servers, g.reaches.o, g.reaches.servers = &g.o, s, &g.o, s
@@ -323,7 +324,7 @@ func New(d *doors.Doors, f *flow.Flow, p *people.People, s *link.Servers, o Opti
 // Endpoint is the path of the MCP endpoint.
 const Endpoint = "/mcp"
 
-// Handler serves the MCP endpoint, and says by which authorization servers it is entered.
+// Handler serves the MCP endpoint, and the metadata that names its authorization servers.
 func (g *Front) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc(Endpoint, g.serve)
@@ -340,13 +341,14 @@ func (g *Front) metadata(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(g.o.Identity.Metadata())
 }
 
-// closing ends a session of a client's, or a reach, or one of its sessions. A server may take its time to hear that it is over.
+// closing closes a session of a client, a reach, or one session of a reach with a server. A server may be slow to take the end
+// of its session.
 type closing func()
 
-// mostClosing is how many are closed at a time.
+// mostClosing is how many sessions and reaches are closed at a time.
 const mostClosing = 64
 
-// Sweep closes sessions and reaches that nobody uses any longer.
+// Sweep closes idle sessions and reaches.
 func (g *Front) Sweep(ctx context.Context, now time.Time) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -354,7 +356,7 @@ func (g *Front) Sweep(ctx context.Context, now time.Time) {
 	for _, end := range append(g.sessions.idle(now, g.o.SessionIdle), g.reaches.idle(now)...) {
 		select {
 		case atOnce <- struct{}{}:
-		case <-ctx.Done(): // the server ends the rest with all others
+		case <-ctx.Done(): // the gateway closes the rest when it closes
 			return
 		}
 		all.Go(func() {
@@ -375,14 +377,14 @@ func Hostname(hostport string) string {
 
 func isLoopback(host string) bool { return auth.IsLoopbackName(host) }
 
-// Hosts are the names under which the gateway is spoken to, and the origins of pages that may.
+// Hosts are the host names under which clients may address the gateway, and the origins of pages that may send requests.
 type Hosts struct {
 	Names, Origins []string
-	// OwnPages is set if of the pages that this machine serves only those of the gateway's own origin may ask.
+	// OwnPages is set if, of the pages that this machine serves, only those of the gateway's own origin may send requests.
 	OwnPages bool
 }
 
-// allow refuses what a page in a browser would send by a name that it made point here.
+// allow refuses requests that a page in a browser sends under a host name that the page made point here.
 func (a Hosts) allow(r *http.Request) bool {
 	host := Hostname(r.Host)
 	if !slices.Contains(a.Names, host) && !isLoopback(host) {
@@ -399,6 +401,6 @@ func (a Hosts) allow(r *http.Request) bool {
 		return true
 	}
 	scheme, rest, ok := strings.Cut(origins[0], "://")
-	// A page that this very host has served is no stranger.
+	// A page that this very host serves is trusted.
 	return ok && (scheme == "http" || scheme == "https") && rest != "" && (strings.EqualFold(rest, r.Host) || !a.OwnPages && isLoopback(Hostname(rest)) && isLoopback(host))
 }

@@ -26,7 +26,7 @@ func (g *Front) postLegacy(w http.ResponseWriter, r *http.Request, in *incoming)
 		return nil, nil
 	}
 	if m.Method == "initialize" {
-		return g.begin(w, r, in)
+		return g.beginSession(w, r, in)
 	}
 	s, ok := g.sessionOf(w, r, in.who)
 	if !ok {
@@ -39,18 +39,18 @@ func (g *Front) postLegacy(w http.ResponseWriter, r *http.Request, in *incoming)
 	case m.Method == rpc.Respond && m.IsNotification():
 		ctx, cancel := in.who.Context(r.Context())
 		v := s.visit(g, w, in, cancel)
-		v.Reply = unheard{w}
+		v.Reply = silentReply{w}
 		return ctx, v
 	case m.Method == wire.MethodAccess:
 		g.refuseAccess(w, in.who)
 	case m.IsNotification():
-		release, limit, after := g.flow.Admit(in.who, "", m.Method == "notifications/cancelled") // which frees what others wait for
+		release, limit, after := g.flow.Admit(in.who, "", m.Method == "notifications/cancelled") // it frees places for others
 		if limit != "" {
 			g.tooMany(w, after)
 			break
 		}
 		defer release()
-		g.notified(r.Context(), s, in)
+		g.takeNotification(r.Context(), s, in)
 		w.WriteHeader(http.StatusAccepted)
 	default:
 		ctx, cancel := in.who.Context(r.Context())
@@ -67,7 +67,7 @@ func (g *Front) postLegacy(w http.ResponseWriter, r *http.Request, in *incoming)
 	return nil, nil
 }
 
-// visit is that of a request.
+// visit returns the visit of a request in this session.
 func (s *session) visit(g *Front, w http.ResponseWriter, in *incoming, ends ...func()) *flow.Visit {
 	back := reply.Over(w, in.streamFirst, true)
 	back.Begun = func() {
@@ -79,8 +79,8 @@ func (s *session) visit(g *Front, w http.ResponseWriter, in *incoming, ends ...f
 	return g.flow.Visit(flow.Call{Who: in.who, Client: s.client, Reach: s.reach, Session: s.Conversation, Request: in.message, Params: in.params, Header: in.header, Reply: back}, ends...)
 }
 
-// begin has a session begin.
-func (g *Front) begin(w http.ResponseWriter, r *http.Request, in *incoming) (context.Context, *flow.Visit) {
+// beginSession answers the handshake of a new session.
+func (g *Front) beginSession(w http.ResponseWriter, r *http.Request, in *incoming) (context.Context, *flow.Visit) {
 	if in.header.Get(sessionHeader) != "" {
 		g.refuse(w, http.StatusBadRequest, in.message.ID, rpc.InvalidRequest, "a session begins without Mcp-Session-Id")
 		return nil, nil
@@ -89,25 +89,25 @@ func (g *Front) begin(w http.ResponseWriter, r *http.Request, in *incoming) (con
 		g.tooMany(w, time.Second)
 		return nil, nil
 	}
-	s, err := g.sessions.make(in.who, greeted(in.params))
+	s, err := g.sessions.make(in.who, legacyClient(in.params))
 	if err != nil {
 		g.refuse(w, http.StatusBadRequest, in.message.ID, rpc.InvalidParams, err.Error())
 		return nil, nil
 	}
 	ctx, cancel := in.who.Context(r.Context())
-	return ctx, s.visit(g, w, in, cancel, func() { g.unbegun(s) })
+	return ctx, s.visit(g, w, in, cancel, func() { g.closeUnbegun(s) })
 }
 
-// unbegun closes a session that has not begun, with what was opened for it at servers: its client has no id to end it by.
-func (g *Front) unbegun(s *session) {
+// closeUnbegun closes a session that has not begun, with its sessions at servers: the client has no id to end it by.
+func (g *Front) closeUnbegun(s *session) {
 	if !s.begun.Load() {
 		g.doors.Background(s.close)
 	}
 }
 
-// greeted is a client as it says in the handshake what it is. If we do not speak the revision that it asks for, it may take
-// another, or go.
-func greeted(params rpc.Object) link.Client {
+// legacyClient is the client that the params of a handshake describe. If the gateway does not speak the revision that the
+// client asks for, it offers another one, which the client may accept or not.
+func legacyClient(params rpc.Object) link.Client {
 	c := link.Client{Era: era.Legacy, Version: params.GetString("protocolVersion"), Info: params.Get("clientInfo"), Capabilities: params.Get("capabilities")}
 	if !slices.Contains(era.LegacyVersions, c.Version) {
 		c.Version = era.LegacyVersions[0]
@@ -115,7 +115,7 @@ func greeted(params rpc.Object) link.Client {
 	return c
 }
 
-// sessionOf is the session that a request names, or refuses it.
+// sessionOf returns the session that a request names, or refuses the request.
 func (g *Front) sessionOf(w http.ResponseWriter, r *http.Request, who *identity.Principal) (*session, bool) {
 	id := r.Header.Get(sessionHeader)
 	if id == "" {
@@ -130,11 +130,12 @@ func (g *Front) sessionOf(w http.ResponseWriter, r *http.Request, who *identity.
 	return s, true
 }
 
-// notified takes a notification of a client. Nothing travels that no policy decides about, but that roots have changed, by its
-// name. That a request is given up, the server hears from us.
-func (g *Front) notified(ctx context.Context, s *session, in *incoming) {
+// takeNotification takes a notification of a client. Only notifications that a policy decides about are forwarded, except that
+// roots have changed, which goes to servers by its name alone. If a client cancels a request, the gateway itself cancels it at
+// the server.
+func (g *Front) takeNotification(ctx context.Context, s *session, in *incoming) {
 	switch in.message.Method {
-	case "notifications/initialized": // the server has had ours
+	case "notifications/initialized": // the gateway has sent its own to the server
 	case "notifications/cancelled":
 		s.flights.Cancel(in.params.Get("requestId"))
 	case "notifications/progress":
@@ -159,7 +160,7 @@ func (g *Front) delete(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// takeAnswer takes what a client answers: to us, if we have asked a person, and else to a server.
+// takeAnswer takes an answer of a client: to the gateway, if the gateway has asked a person, and otherwise to a server.
 func (g *Front) takeAnswer(w http.ResponseWriter, r *http.Request, s *session, in *incoming) {
 	q, ours := g.people.Question(s.Conversation, in.message.ID)
 	if !ours {

@@ -15,7 +15,7 @@ import (
 	"policy-service/pdp/mcp/wire"
 )
 
-// The front of the modern era: each request says of itself all that there is to know.
+// The front of the modern era: each request carries all that the gateway needs to know about it.
 
 func (g *Front) postModern(w http.ResponseWriter, r *http.Request, in *incoming) (ctx context.Context, v *flow.Visit) {
 	switch {
@@ -23,7 +23,7 @@ func (g *Front) postModern(w http.ResponseWriter, r *http.Request, in *incoming)
 		g.refuse(w, http.StatusBadRequest, rpc.ID{}, rpc.InvalidRequest, "this revision has no requests to clients that one could answer")
 	case in.message.Method == wire.MethodAccess:
 		g.refuseAccess(w, in.who)
-	case in.message.IsNotification() && in.message.Method != rpc.Respond: // there is none that means something here
+	case in.message.IsNotification() && in.message.Method != rpc.Respond: // no notification has a meaning in this era
 		w.WriteHeader(http.StatusAccepted)
 	default:
 		if v = g.visitModern(w, in); v != nil {
@@ -35,7 +35,7 @@ func (g *Front) postModern(w http.ResponseWriter, r *http.Request, in *incoming)
 	return ctx, v
 }
 
-// visitModern is the visit of a request, nil if it is refused.
+// visitModern returns the visit of a request, nil if the request is refused.
 func (g *Front) visitModern(w http.ResponseWriter, in *incoming) *flow.Visit {
 	meta, fault := era.CheckHeaders(in.header, in.message, in.params)
 	if fault != nil {
@@ -43,57 +43,57 @@ func (g *Front) visitModern(w http.ResponseWriter, in *incoming) *flow.Visit {
 		return nil
 	}
 	c := link.Client{Era: era.Modern, Version: meta.Version, Info: meta.Client, Capabilities: meta.Capabilities, LogLevel: meta.LogLevel}
-	way, done, ok := g.reaches.of(in.who, c)
+	way, done, ok := g.reaches.take(in.who, c)
 	if !ok {
 		g.tooMany(w, time.Second)
 		return nil
 	}
 	v := g.flow.Visit(flow.Call{Who: in.who, Client: c, Reach: way, Request: in.message, Params: in.params, Header: in.header}, done)
 	if v.Reply = reply.Over(w, in.streamFirst, false); in.message.IsNotification() {
-		v.Reply = unheard{w}
+		v.Reply = silentReply{w}
 	}
 	return v
 }
 
-// reaches are the ways to the servers of clients of the modern era: requests of one principal that say the same of their
-// client share one, for as long as some come.
+// reaches are the reaches of clients of the modern era. Requests share a reach if they have the same principal and describe
+// their client in the same way, for as long as such requests come.
 type reaches struct {
 	o       *Options
 	servers *link.Servers
 	mu      sync.Mutex
-	all     map[reachKey]*used
+	all     map[reachKey]*usedReach
 }
 
-// used is a reach with by how many requests it is used, and when it was last.
-type used struct {
+// usedReach is a reach, with the number of requests that use it and the time of its last use.
+type usedReach struct {
 	*link.Reach
 	by   int
 	last time.Time
 }
 
-// reachKey is who asks, and what its client says of itself.
+// reachKey is a principal, and the client's description of itself.
 type reachKey struct{ principal, info, capabilities string }
 
 const (
 	reachIdle = 20 * time.Minute // longer than people.StateLife: an answer may be held
-	// mostReaches is how many there are: a client may say of itself what it likes.
+	// mostReaches is how many reaches there may be: a client may describe itself in any number of ways.
 	mostReaches = 10000
 )
 
-// of is the reach of a client, until done is called. It is not ok if its person has too many that are in use.
-func (t *reaches) of(who *identity.Principal, c link.Client) (_ *link.Reach, done func(), ok bool) {
+// take returns the reach of a client, in use until done is called. It is not ok if the person has too many reaches in use.
+func (t *reaches) take(who *identity.Principal, c link.Client) (_ *link.Reach, done func(), ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.all[reachKey{who.Key, string(c.Info), string(c.Capabilities)}]
-	if r == nil { // looked up without a copy
+	if r == nil { // the lookup copies no text
 		if t.all == nil {
-			t.all = map[reachKey]*used{}
+			t.all = map[reachKey]*usedReach{}
 		}
 		if !t.makeRoom(who.Account()) {
 			return nil, nil, false
 		}
 		key := reachKey{who.Key, string(c.Info), string(c.Capabilities)}
-		r = &used{Reach: t.servers.Reach(who, c)}
+		r = &usedReach{Reach: t.servers.Reach(who, c)}
 		t.all[key] = r
 	}
 	r.by++
@@ -106,14 +106,14 @@ func (t *reaches) of(who *identity.Principal, c link.Client) (_ *link.Reach, don
 	}, true
 }
 
-// makeRoom closes the reach that nobody has used for longest, if its person has too many, or all together have. It is not
-// ok if all of those are in use.
+// makeRoom closes the reach unused for longest, if the person has too many reaches, or the process has. It is not ok if all of
+// those are in use.
 func (t *reaches) makeRoom(person string) bool {
-	own := func(r *used) bool { return r.Account == person }
-	unused := func(r *used) (time.Time, bool) { return r.last, r.by == 0 }
-	key, r, full := leastUsed(t.all, t.o.SessionsEach, own, unused)
+	ofPerson := func(r *usedReach) bool { return r.Account == person }
+	unused := func(r *usedReach) (time.Time, bool) { return r.last, r.by == 0 }
+	key, r, full := leastUsed(t.all, t.o.SessionsEach, ofPerson, unused)
 	if !full {
-		key, r, full = leastUsed(t.all, mostReaches, everybody, unused)
+		key, r, full = leastUsed(t.all, mostReaches, anyValue, unused)
 	}
 	if !full || r == nil {
 		return !full
@@ -123,7 +123,7 @@ func (t *reaches) makeRoom(person string) bool {
 	return true
 }
 
-// idle are those that nobody uses any longer. They do not count any more.
+// idle removes the reaches that have been unused for longer than reachIdle, and returns how to close them.
 func (t *reaches) idle(now time.Time) (idle []closing) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

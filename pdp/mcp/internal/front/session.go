@@ -18,8 +18,8 @@ import (
 	"policy-service/pdp/seal"
 )
 
-// session is a session of a client of the legacy era. All that must outlive this process is in its id, which is sealed: a
-// gateway that is started again, or another with the same keys, goes on with it.
+// session is a session of a client of the legacy era. Everything that must outlive this process is in its id, which is sealed:
+// a gateway that restarts, or another one with the same keys, continues the session.
 type session struct {
 	*people.Conversation
 	who    string // the key of its principal
@@ -28,44 +28,44 @@ type session struct {
 	ends   time.Time
 
 	flights   flights.Flights
-	begun     atomic.Bool // its client knows it
+	begun     atomic.Bool // the client has its id
 	mu        sync.Mutex
 	listening bool
-	left      bool // its client had a stream, and closed it
+	left      bool // the client had a stream, and closed it
 	used      time.Time
 }
 
-// sealedSession is what the id of a session holds.
+// sealedSession is the content of a session's id.
 type sealedSession struct {
 	Version      string         `json:"version"`
 	Info         jsontext.Value `json:"info,omitzero"`
 	Capabilities jsontext.Value `json:"capabilities,omitzero"`
-	// Nonce keeps two sessions of one client apart.
+	// Nonce distinguishes two sessions of one client.
 	Nonce string `json:"nonce"`
 }
 
 const (
 	sessionLife = 24 * time.Hour
-	// mostSessions is how many this process has.
+	// mostSessions is how many sessions this process keeps.
 	mostSessions = 10000
-	// mostEnded bounds what is remembered of sessions that are over. Beyond it one that was deleted may go on: it is still
-	// its own principal's, and all that it asks is decided.
+	// mostEnded bounds how many ended sessions are remembered. Beyond it a deleted session may go on: it still belongs to its
+	// own principal, and the PDP decides about all its requests.
 	mostEnded = 100000
-	// mostSaid is how much a client may say of itself: it travels in a header.
+	// mostSaid is how large a client's description of itself may be: it travels in a header.
 	mostSaid = 4096
 )
 
-// sessions are those that this process has something of.
+// sessions are the sessions that this process keeps in memory.
 type sessions struct {
 	o       *Options
 	servers *link.Servers
 	mu      sync.Mutex
 	all     map[string]*session
-	// ended are the digests of ids that were deleted, and until when they would open.
+	// ended holds the digest of each deleted id, and the time until which the id would open.
 	ended map[[sha256.Size]byte]time.Time
 }
 
-// make makes a session, which does not count before it is added.
+// make makes a session, which counts only once it is added.
 func (t *sessions) make(who *identity.Principal, c link.Client) (*session, error) {
 	if len(c.Info)+len(c.Capabilities) > mostSaid {
 		return nil, errors.New("clientInfo and capabilities are too large")
@@ -85,10 +85,10 @@ func (t *sessions) newSession(id string, who *identity.Principal, c link.Client,
 	}
 }
 
-// add puts a session into the table, and returns the session that is in it then. That is another if one with the same id was
-// added before, and nil if the session was ended meanwhile or there is no room. If the person has too many sessions, or the
-// process has, the one unused for longest is closed first: its client goes on by its id, with new sessions at the servers. A
-// busy session is never closed for this.
+// add puts a session into the table, and returns the session that the table has then: another one if one with the same id was
+// added before, and nil if the session has ended meanwhile or there is no room. If the person or the process has too many
+// sessions, the one unused for longest is closed first: its client continues with its id, and gets new sessions at the servers.
+// A busy session is never closed for this.
 func (t *sessions) add(s *session) *session {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -113,14 +113,14 @@ func (t *sessions) add(s *session) *session {
 	return s
 }
 
-// room is the session that has to make place for another one of a person, nil if none has to. It is not ok if all that
-// could are busy.
+// room returns the session that must be closed for another one of a person, nil if there is room. It is not ok if every
+// candidate is busy.
 func (t *sessions) room(person string) (id string, oldest *session, ok bool) {
-	own := func(s *session) bool { return s.reach.Account == person }
+	ofPerson := func(s *session) bool { return s.reach.Account == person }
 	unused := func(s *session) (time.Time, bool) { return s.lastUse(), !s.busy() }
-	id, oldest, full := leastUsed(t.all, t.o.SessionsEach, own, unused)
+	id, oldest, full := leastUsed(t.all, t.o.SessionsEach, ofPerson, unused)
 	if !full {
-		id, oldest, full = leastUsed(t.all, mostSessions, everybody, unused)
+		id, oldest, full = leastUsed(t.all, mostSessions, anyValue, unused)
 	}
 	if !full {
 		return "", nil, true
@@ -136,8 +136,8 @@ func (t *sessions) hasRoom(who *identity.Principal) bool {
 	return ok
 }
 
-// leastUsed is of those that count the one that was not used for longest, if there are as many as may be: else they are not
-// full. It is the zero value if none of them can go.
+// leastUsed returns, of the values that count, the one unused for longest. Full is set if as many count as there may be. The
+// value is zero if none of them can go.
 func leastUsed[K comparable, V any](all map[K]V, most int, counts func(V) bool, used func(V) (last time.Time, mayGo bool)) (key K, one V, full bool) {
 	n, oldest := 0, time.Time{}
 	for k, v := range all {
@@ -152,9 +152,9 @@ func leastUsed[K comparable, V any](all map[K]V, most int, counts func(V) bool, 
 	return key, one, n >= most
 }
 
-func everybody[V any](V) bool { return true }
+func anyValue[V any](V) bool { return true }
 
-// find is the session of that id, nil if there is none of this principal.
+// find returns the session with an id, nil if this principal has no such session.
 func (t *sessions) find(id string, who *identity.Principal) *session {
 	now := t.o.Now()
 	t.mu.Lock()
@@ -181,7 +181,7 @@ func (t *sessions) find(id string, who *identity.Principal) *session {
 	return t.add(t.newSession(id, who, c, ends))
 }
 
-// end ends a session for good, as far as this process is concerned.
+// end ends a session for good, as far as this process can.
 func (t *sessions) end(s *session) {
 	t.mu.Lock()
 	delete(t.all, s.ID)
@@ -192,19 +192,19 @@ func (t *sessions) end(s *session) {
 	s.close()
 }
 
-// idle closes sessions that were not used for longer than most, which do not count any more, and of those that are not used the
-// programs that need not run.
+// idle removes the sessions that have been unused for longer than most, and returns how to close them. Of sessions that are not
+// busy it also returns how to stop the server programs that need not run.
 func (t *sessions) idle(now time.Time, most time.Duration) (idle []closing) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for id, s := range t.all {
 		switch unused := now.Sub(s.lastUse()); {
-		case s.reach.Stale() != nil && !s.flights.Any(): // its stream ends, and no other begins
+		case s.reach.Stale() != nil && !s.flights.Any(): // its stream ends, and no other one begins
 			idle = append(idle, func() { t.end(s) })
 		case now.After(s.ends), unused > most && !s.busy():
 			idle = append(idle, s.close)
 			delete(t.all, id)
-		case !s.busy(): // nor does it become so before find
+		case !s.busy(): // nor does it become busy before find
 			idle = append(idle, s.rest(unused)...)
 		}
 	}
@@ -216,13 +216,14 @@ func (t *sessions) idle(now time.Time, most time.Duration) (idle []closing) {
 	return idle
 }
 
-// close ends what the session holds.
+// close cancels the requests of the session, and closes its reach.
 func (s *session) close() {
 	s.flights.CancelAll()
 	s.reach.Close()
 }
 
-// rest takes from a session whose client closed its stream what servers need not keep for it: its next message opens them again.
+// rest closes sessions at servers that need not be kept for a client that has closed its stream: the client's next message
+// opens them again.
 func (s *session) rest(unused time.Duration) (idle []closing) {
 	s.mu.Lock()
 	left := s.left

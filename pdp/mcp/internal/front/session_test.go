@@ -101,7 +101,7 @@ func TestIdleSessionsEndTogether(t *testing.T) {
 		}
 		open(s.reach)
 		g.sessions.add(s)
-		r, done, _ := g.reaches.of(who, link.Client{Era: era.Modern, Info: rpc.String(s.ID)})
+		r, done, _ := g.reaches.take(who, link.Client{Era: era.Modern, Info: rpc.String(s.ID)})
 		open(r)
 		done()
 	}

@@ -19,8 +19,8 @@ import (
 	"policy-service/pdp/mcp/wire"
 )
 
-// The front of the standard streams: a message a line, one client, one principal. It is for programs that start their
-// servers themselves, and cannot tell the gateway from a server.
+// The front of the standard streams: one message a line, one client, one principal. It is for programs that start their servers
+// themselves, and cannot distinguish the gateway from a server.
 
 // ServeStdio serves the client at the other end of in and out until in ends. The identity is the fixed one.
 func (g *Front) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
@@ -60,7 +60,7 @@ func (g *Front) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) err
 	}
 }
 
-// readLine reads a line without its end. Of one that is too large it reads the rest, and keeps nothing.
+// readLine reads a line without its end. A line that is too large is read to its end, and not kept.
 func readLine(r *bufio.Reader, most int) ([]byte, error) {
 	var line []byte
 	tooLarge := false
@@ -102,7 +102,7 @@ type stdioFront struct {
 	flights flights.Flights
 
 	mu sync.Mutex
-	// session is that of a client of the legacy era, once it has begun, and beginning the one that will be.
+	// session is that of a client of the legacy era, once it has begun. beginning is the session whose handshake is under way.
 	session, beginning *session
 }
 
@@ -115,7 +115,7 @@ func (f *stdioFront) write(m rpc.Message) error {
 	return err
 }
 
-// take takes a message. Requests are answered side by side.
+// take takes a message. Requests are answered concurrently.
 func (f *stdioFront) take(ctx context.Context, m rpc.Message) {
 	params, _ := m.ParamsObject()
 	in := &incoming{who: f.who, message: m, params: params}
@@ -128,30 +128,31 @@ func (f *stdioFront) take(ctx context.Context, m rpc.Message) {
 	case m.Method == "notifications/cancelled":
 		f.flights.Cancel(params.Get("requestId"))
 	case m.Method == "notifications/initialized" && s != nil:
-		f.running.Go(func() { f.hear(ctx, s) })
+		f.running.Go(func() { f.relay(ctx, s) })
 	case m.Method == rpc.Respond && m.IsNotification():
-		f.unheard(ctx, s, in)
+		f.serveSilently(ctx, s, in)
 	case m.Method == wire.MethodAccess:
 		f.g.noteAccess(f.who)
 	case m.IsNotification():
 		if s != nil {
-			f.g.notified(ctx, s, in)
+			f.g.takeNotification(ctx, s, in)
 		}
 	default:
 		f.request(ctx, s, in)
 	}
 }
 
-// answer takes what the client answers: to us, if we have asked its person, and else to a server.
+// answer takes an answer of the client: to the gateway, if the gateway has asked the client's person, and otherwise to a
+// server.
 func (f *stdioFront) answer(ctx context.Context, s *session, in *incoming) {
 	if s == nil {
-		f.g.o.Meters.Drop(nobodyWaits)
+		f.g.o.Meters.Drop(dropUnawaited)
 		return
 	}
 	q, ours := f.g.people.Question(s.Conversation, in.message.ID)
 	if !ours {
 		if !s.Deliver(in.message) {
-			f.g.o.Meters.Drop(nobodyWaits)
+			f.g.o.Meters.Drop(dropUnawaited)
 		}
 		return
 	}
@@ -162,9 +163,9 @@ func (f *stdioFront) answer(ctx context.Context, s *session, in *incoming) {
 	})
 }
 
-const nobodyWaits = "answer that nobody waits for"
+const dropUnawaited = "answer that nobody waits for"
 
-// request answers a request, beside others.
+// request answers a request, concurrently with others.
 func (f *stdioFront) request(ctx context.Context, s *session, in *incoming) {
 	id := in.message.ID
 	ctx, cancel := context.WithCancel(ctx)
@@ -179,10 +180,10 @@ func (f *stdioFront) request(ctx context.Context, s *session, in *incoming) {
 		_ = f.write(rpc.Failure(id, *fault))
 		return
 	}
-	if in.message.Method == "initialize" { // what comes after it is of its session
+	if in.message.Method == "initialize" { // later messages belong to the session that it begins
 		f.serve(ctx, c, cancel)
 		if c.Client.Era == era.Legacy {
-			f.g.unbegun(f.beginning)
+			f.g.closeUnbegun(f.beginning)
 		}
 		return
 	}
@@ -192,7 +193,7 @@ func (f *stdioFront) request(ctx context.Context, s *session, in *incoming) {
 func (f *stdioFront) serve(ctx context.Context, c flow.Call, cancel context.CancelFunc) {
 	defer f.end(c.Request.ID, cancel)
 	if c.Client.Era == era.Modern {
-		way, done, ok := f.g.reaches.of(f.who, c.Client)
+		way, done, ok := f.g.reaches.take(f.who, c.Client)
 		if !ok {
 			_ = c.Reply.Final(http.StatusOK, answer.Limited("", time.Second).Refusal.Failure(c.Request.ID))
 			return
@@ -203,14 +204,14 @@ func (f *stdioFront) serve(ctx context.Context, c flow.Call, cancel context.Canc
 	f.g.flow.Visit(c).Serve(ctx)
 }
 
-// unheard does what a message wants that has no id, beside others, and answers nothing.
-func (f *stdioFront) unheard(ctx context.Context, s *session, in *incoming) {
+// serveSilently serves a message that has no id, concurrently with others, and answers nothing.
+func (f *stdioFront) serveSilently(ctx context.Context, s *session, in *incoming) {
 	c, fault := f.call(s, in)
 	if fault != nil {
 		f.g.o.Meters.Drop("message without an id that cannot be read")
 		return
 	}
-	c.Reply = unheard{}
+	c.Reply = silentReply{}
 	ctx, cancel := context.WithCancel(ctx)
 	f.running.Go(func() { f.serve(ctx, c, cancel) })
 }
@@ -220,7 +221,7 @@ func (f *stdioFront) end(id rpc.ID, cancel context.CancelFunc) {
 	f.flights.End(id)
 }
 
-// call is a request of either era. That of the modern one has no reach yet.
+// call is the call of a request of either era. In the modern era it has no reach yet.
 func (f *stdioFront) call(s *session, in *incoming) (c flow.Call, fault *rpc.Error) {
 	c = flow.Call{Who: f.who, Request: in.message, Params: in.params, Reply: &stdioReply{f: f}}
 	switch {
@@ -231,7 +232,7 @@ func (f *stdioFront) call(s *session, in *incoming) (c flow.Call, fault *rpc.Err
 		}
 		c.Client = link.Client{Era: era.Modern, Version: meta.Version, Info: meta.Client, Capabilities: meta.Capabilities, LogLevel: meta.LogLevel}
 	case in.message.Method == "initialize" && s == nil:
-		begun, err := f.g.sessions.make(f.who, greeted(in.params))
+		begun, err := f.g.sessions.make(f.who, legacyClient(in.params))
 		if err != nil {
 			return c, &rpc.Error{Code: rpc.InvalidParams, Message: err.Error()}
 		}
@@ -249,8 +250,8 @@ func (f *stdioFront) call(s *session, in *incoming) (c flow.Call, fault *rpc.Err
 	return c, nil
 }
 
-// hear relays what the server says by itself.
-func (f *stdioFront) hear(ctx context.Context, s *session) {
+// relay sends the client what servers and the gateway send outside of requests.
+func (f *stdioFront) relay(ctx context.Context, s *session) {
 	if !s.listen() {
 		return
 	}
@@ -258,7 +259,7 @@ func (f *stdioFront) hear(ctx context.Context, s *session) {
 	f.g.flow.Relay(ctx, flow.Call{Who: f.who, Client: s.client, Reach: s.reach, Session: s.Conversation, Reply: &stdioReply{f: f}})
 }
 
-// stdioReply is the way back over the standard streams.
+// stdioReply writes answers to the standard streams.
 type stdioReply struct{ f *stdioFront }
 
 func (r *stdioReply) Interim(m rpc.Message) error      { return r.f.write(m) }

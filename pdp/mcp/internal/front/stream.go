@@ -41,13 +41,13 @@ func (g *Front) get(w http.ResponseWriter, r *http.Request) {
 	ctx, done := g.doors.Until(ctx)
 	defer done()
 	back := reply.Over(w, false, true)
-	defer back.Leave() // the server may be asking something just now
+	defer back.Leave() // the server may be sending a request just now
 	release, limit, after := g.flow.Admit(who, "", false)
 	if limit != "" {
 		g.tooMany(w, after)
 		return
 	}
-	release() // it is a request like others, and then it lasts
+	release() // the opening counts as one request; the stream then lasts
 	end, ok := g.flow.Lasting(who.Key)
 	if !ok {
 		g.tooMany(w, time.Second)
@@ -59,14 +59,14 @@ func (g *Front) get(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// call is the opening of a stream: by whoever may begin a session.
+// call is the opening of a stream. The PDP permits it if it permits the principal to begin a session.
 func (s *session) call(who *identity.Principal, header http.Header, back reply.Reply) flow.Call {
 	params := rpc.Object{}.With("protocolVersion", rpc.String(s.client.Version))
 	request := rpc.Message{Method: "initialize", Params: params.Value()}
 	return flow.Call{Who: who, Client: s.client, Reach: s.reach, Session: s.Conversation, Request: request, Params: params, Header: header, Reply: back}
 }
 
-// listen notes that the session has a stream. It is not ok if it has one already.
+// listen notes that the session has a stream. It is not ok if the session has one already.
 func (s *session) listen() (ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
