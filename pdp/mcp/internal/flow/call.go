@@ -1,8 +1,9 @@
-// Package flow is the way of a request: find what it is for, ask the PDP, send it to the server, and filter what comes back.
+// Package flow serves requests: it finds the server and tool of a request, asks the PDP, sends the request to the server, and
+// filters the response.
 //
-// Begin with [Flow.Visit] and read call.go first. A [Call] is what came. The stages are route and find, which give its [Target],
-// fits, bring and decide, which give the permit, then do, which sends and filters. Each may end the call by an answer. A call about
-// which people decide, or that another caller is to make, waits in package people meanwhile.
+// Begin with [Flow.Visit] and read call.go first. A [Call] is a request as it came. The stages are route and find, which give
+// its [Target], checkFit, read and decide, which give the permit, then do, which sends and filters. Each stage may end the call
+// with an answer. A call that waits for people to decide, or for another caller to make it, waits in package people.
 package flow
 
 import (
@@ -33,72 +34,72 @@ import (
 	"policy-service/pdp/seal"
 )
 
-// Call is a request of a client, of either era, as it came. It stays as it is. There is one way through the gateway: what the
-// client wants is looked up, the PDP is asked, and only then is anything sent. What is for all of several servers goes to [each].
+// Call is a request of a client, of either era, as it came. It is never changed. There is one road through the gateway: the
+// target is found, the PDP decides, and only then is anything sent. A request for all of several servers goes through [each].
 type Call struct {
-	g       *Flow
-	Who     *identity.Principal
-	Client  link.Client
-	Reach   *link.Reach
-	Session *people.Conversation // of a client of the legacy era, nil for others
-	Request rpc.Message
-	Params  rpc.Object
-	Header  http.Header
-	Reply   reply.Reply
-	holds   *holds
+	g        *Flow
+	Who      *identity.Principal
+	Client   link.Client
+	Reach    *link.Reach
+	Session  *people.Conversation // of a client of the legacy era, nil for others
+	Request  rpc.Message
+	Params   rpc.Object
+	Header   http.Header
+	Reply    reply.Reply
+	cleanups *cleanups
 }
 
-// Target is a call at what it is for.
+// Target is a call with its server and tool.
 type Target struct {
 	*Call
-	link *link.Link // to the server, nil if the call is for several
+	link *link.Link // to the server, nil if the call is for several servers
 	tool *link.Tool
-	// unsettled is set if the tool is as others were shown it: see [exchange.settle].
-	unsettled bool
+	// unconfirmed is set if the definition of the tool comes from a listing for other principals: see [exchange.confirm].
+	unconfirmed bool
 }
 
-// exchange is a call with what the stages have found of it. Each stage takes it by value, and returns what it adds.
+// exchange is a call with the findings of the stages so far. Each stage takes it by value, and returns it with its additions.
 type exchange struct {
 	Target
-	brought *brought // nil if the client brings nothing
-	fulfils *fulfils // nil if the call fulfils no request
-	permit  *ask.Permit
+	followUp *followUp // nil if the client brings nothing
+	fulfils  *fulfils  // nil if the call fulfils no request
+	permit   *ask.Permit
 }
 
-// holds is what a call holds until it is over. It may be added to by several at once.
-type holds struct {
+// cleanups are the functions to call at the end of a call. Several goroutines may add to them at once.
+type cleanups struct {
 	mu  sync.Mutex
 	all []func()
 }
 
-// lasts has end be called when the call is over, before what was there before it.
-func (h *holds) lasts(end func()) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.all = append(h.all, end)
+// add makes end run at the end of the call, before the functions that were added earlier.
+func (c *cleanups) add(end func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all = append(c.all, end)
 }
 
-// end gives back all, also if something panics.
-func (h *holds) end() {
-	h.mu.Lock()
-	all := h.all
-	h.all = nil // an answer that waits for its client may have the call for longer
-	h.mu.Unlock()
+// run calls all functions, also if one panics.
+func (c *cleanups) run() {
+	c.mu.Lock()
+	all := c.all
+	c.all = nil // a held answer may keep the call for longer
+	c.mu.Unlock()
 	for _, end := range all {
 		defer end()
 	}
 }
 
-// note has the log, and those who listen, hear of a refusal.
-func (x exchange) note(a *answer.Answer) {
+// noteRefusal logs a refusal, and sends it to listeners.
+func (x exchange) noteRefusal(a *answer.Answer) {
 	if r := a.Refusal; r != nil {
 		x.g.o.Logger.Info("refused", "method", x.Request.Method, "code", r.Code, "why", r.Why, "principal", x.Who.Key)
-		x.g.people.Listeners.Refused(x.Who, x.Request.Method, x.asked(), r)
+		x.g.people.Listeners.Refused(x.Who, x.Request.Method, x.policyTool(), r)
 	}
 }
 
-// asked is the tool of the call as the PDP is asked about it, nil if there is none.
-func (x Target) asked() *ask.Tool {
+// policyTool is the tool of the call as policies see it, nil if there is none.
+func (x Target) policyTool() *ask.Tool {
 	if x.tool == nil {
 		return nil
 	}
@@ -110,18 +111,18 @@ func (x exchange) operation() ask.Operation {
 	if x.link != nil {
 		op.Server = x.link.Server.Name
 	}
-	op.Tool = x.asked()
+	op.Tool = x.policyTool()
 	if x.fulfils != nil {
 		op.Requester = x.fulfils.entry.Asked.Who
 	}
 	return op
 }
 
-// result is the response as it leaves.
+// result is the response as it leaves the gateway.
 func (x exchange) result(response rpc.Message) *answer.Answer {
 	if e, err := rpc.ReadError(response.Error); err == nil && response.Error != nil && e.Code == era.URLRequired {
 		var refused *answer.Answer
-		if response.Error, refused = x.pages(response.Error); refused != nil {
+		if response.Error, refused = x.showPages(response.Error); refused != nil {
 			return refused
 		}
 	}
@@ -136,7 +137,7 @@ func (x exchange) result(response rpc.Message) *answer.Answer {
 	return a
 }
 
-// failed is the response if the server does not answer, or answers with an error where the gateway wanted to know something.
+// failed is the answer if the server does not answer, or answers with an error to a request of the gateway's own.
 func (x exchange) failed(err error) *answer.Answer {
 	if a, ok := err.(*answer.Answer); ok {
 		if a.Refusal == nil {
@@ -156,7 +157,8 @@ func (x exchange) failed(err error) *answer.Answer {
 	return a
 }
 
-// readable is the answer as its client reads it: where the operator wants that, the refusal of a call is a result, for models.
+// readable returns the answer in the form for its client: if the operator wants that, a refused call gets a result, which
+// models read, instead of an error.
 func (x *Call) readable(a *answer.Answer) *answer.Answer {
 	if r := a.Refusal; r != nil && !a.Readable && x.g.o.DenialsAsResults && x.Request.Method == "tools/call" && slices.Contains(readables, r.Kind) {
 		return &answer.Answer{
@@ -167,61 +169,63 @@ func (x *Call) readable(a *answer.Answer) *answer.Answer {
 	return a
 }
 
-// readables are the refusals of a call that a model can read as its result. All others are errors of the protocol, or of a server.
+// readables are the kinds of refusal that a model can read as a result. All others are errors of the protocol, or of a server.
 var readables = []ask.Kind{ask.Denied, ask.RateLimited, ask.Unavailable, ask.Withheld}
 
-// Flow is the way of all requests.
+// Flow serves all requests.
 type Flow struct {
 	doors   *doors.Doors
 	o       Options
 	servers *link.Servers
 	people  *people.People
-	held    holding
+	held    heldAnswers
 	tokens  atomic.Uint64
 }
 
-// Options are what requests are answered by.
+// Options configure a Flow.
 type Options struct {
 	Asker *ask.Asker
 	Rates *rates.Limiter
-	// People bounds how often one person asks, by whatever clients. Nil is any number.
+	// People bounds how often one person sends requests, from all clients together. Nil is no bound.
 	People *rates.Limiter
 	Ring   *seal.Ring
 	Meters *meters.Meters
 	Tracer trace.Tracer
 	Logger *slog.Logger
 	Now    func() time.Time
-	// Self is what the gateway is, as clients of several servers are told: an implementation of MCP.
+	// Self is the gateway's description of itself for clients of several servers: an implementation of MCP.
 	Self jsontext.Value
-	// Arguments is how large those of a call may be, in bytes.
+	// Arguments is the largest size of the arguments of a call, in bytes.
 	Arguments int
 	// TTL is how long clients may keep a list.
 	TTL time.Duration
 	// DenialsAsResults makes the refusal of a call a result, which models read, instead of an error.
 	DenialsAsResults bool
-	// Meta are the members of a client's _meta that are for the server, besides those of MCP.
+	// Meta are the members of a client's _meta that are forwarded to servers, besides those of MCP.
 	Meta []string
 }
 
-// New is the way of requests to the servers.
+// New returns a Flow to the servers.
 func New(d *doors.Doors, s *link.Servers, p *people.People, o Options) *Flow {
 	return &Flow{doors: d, o: o, servers: s, people: p}
 }
 
-// ofOne reports whether the gateway is one person's: then there is nobody to share with, and all servers are theirs.
-func (g *Flow) ofOne() bool { return g.o.People == nil }
+// onePerson reports whether the gateway has only one person: then nothing is shared, and all servers belong to that person.
+func (g *Flow) onePerson() bool { return g.o.People == nil }
 
 // several reports whether there are several servers.
 func (g *Flow) several() bool { return g.servers.Several() }
 
-// Sweep gives up what waits for too long.
-func (g *Flow) Sweep(now time.Time) { g.held.end(func(h *held) bool { return now.After(h.until) }) }
+// Sweep gives up the held answers that have waited for too long.
+func (g *Flow) Sweep(now time.Time) {
+	g.held.end(func(h *heldAnswer) bool { return now.After(h.until) })
+}
 
-// Close gives up all that waits.
-func (g *Flow) Close() { g.held.end(func(*held) bool { return true }) }
+// Close gives up all held answers.
+func (g *Flow) Close() { g.held.end(func(*heldAnswer) bool { return true }) }
 
-// Admit takes one more message of a principal, with a tool if there is one, until release is called. Where it may not, limit
-// is the key of the limit. One that is always taken of a person is counted for them.
+// Admit takes one more message of a principal, for a tool if it names one, until release is called. If a limit is reached,
+// limit is its key. If always is set, the limit of the person refuses no message, but still counts it.
 func (g *Flow) Admit(who *identity.Principal, tool string, always bool) (release func(), limit string, after time.Duration) {
 	if after, ok := g.PersonMay(who); !ok && !always {
 		return nil, "limits.rate", after
@@ -233,9 +237,9 @@ func (g *Flow) Admit(who *identity.Principal, tool string, always bool) (release
 	return release, "", 0
 }
 
-// PersonMay counts a message of a person, and says whether one more may be taken of them, or when.
+// PersonMay counts a message of a person. It reports whether the person may send one more now, or after which time.
 func (g *Flow) PersonMay(who *identity.Principal) (after time.Duration, ok bool) {
-	if g.ofOne() {
+	if g.onePerson() {
 		return 0, true
 	}
 	release, after, ok := g.o.People.Admit(who.Account(), "")
@@ -243,20 +247,20 @@ func (g *Flow) PersonMay(who *identity.Principal) (after time.Duration, ok bool)
 	return after, ok
 }
 
-// Lasting takes a place among the streams of a principal, until end is called. It is not ok if all places are taken. A stream
-// takes no place of ordinary requests.
+// Lasting takes a place for a stream of a principal, until end is called. It is not ok if all places are taken. A stream takes
+// no place of ordinary requests.
 func (g *Flow) Lasting(principal string) (end func(), ok bool) {
 	return g.o.Rates.Hold(principal, Streams)
 }
 
-// What is bounded of one principal, the streams to which it listens, and of one person, large answers that are not read.
+// Resources with a bounded number: streams of one principal, and large unread answers of one person.
 const (
 	Streams      = "stream"
 	LargeAnswers = "large answer"
 )
 
-// usualAnswer is the size of a result of which one person may leave any number unread.
+// usualAnswer is the size up to which results are not counted as large: a person may leave any number of them unread.
 const usualAnswer = 64 << 10
 
-// eachOfLarge is how much of a result counts as one more request of its person.
+// eachOfLarge is the size that counts as one more request of the person, for each time that it fits into a large result.
 const eachOfLarge = 256 << 10

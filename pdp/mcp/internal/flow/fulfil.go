@@ -14,17 +14,18 @@ import (
 	"policy-service/pdp/mcp/wire"
 )
 
-// A call may fulfil what somebody else has requested. It is made once, exactly as it was requested, and both get what came of it,
-// each as far as the PDP lets them. Whatever is refused before it is claimed leaves the request as it is; from then on it is over,
-// whatever happens: nobody knows whether a call that was sent was made.
+// A call may fulfil a request of another participant. It is made once, exactly as it was requested, and both participants get
+// the result, each as far as the PDP permits. A refusal before the request is claimed leaves the request as it is. Once
+// claimed, the request ends with this call in any case: if no answer comes, the gateway cannot know whether the server made the
+// call.
 
-// fulfils is the request that such a call fulfils.
+// fulfils is the request that a call fulfils.
 type fulfils struct {
 	id    string
 	entry *people.Entry
 }
 
-// readFulfilment reads what a call says of a request that it fulfils.
+// readFulfilment reads which request a call fulfils.
 func readFulfilment(x exchange) (exchange, *answer.Answer) {
 	if x.Request.Method != "tools/call" || x.tool == nil {
 		return x, nil
@@ -44,7 +45,7 @@ func readFulfilment(x exchange) (exchange, *answer.Answer) {
 	if refused := x.isRequested(said.OnBehalfOf); refused != nil {
 		return x, refused
 	}
-	// Of what means the same the tool gets what was requested, byte for byte.
+	// Arguments that are equal may differ in bytes: the tool gets those that were requested, byte for byte.
 	c := *x.Call
 	if arguments := e.Asked.Params.Get("arguments"); arguments != nil {
 		c.Params = c.Params.With("arguments", arguments)
@@ -55,7 +56,7 @@ func readFulfilment(x exchange) (exchange, *answer.Answer) {
 	return x, nil
 }
 
-// isRequested refuses a call that is not the one that is requested.
+// isRequested refuses a call that differs from the requested one.
 func (x exchange) isRequested(requester string) *answer.Answer {
 	q := &x.fulfils.entry.Asked
 	switch {
@@ -75,7 +76,7 @@ func (x exchange) isRequested(requester string) *answer.Answer {
 	return nil
 }
 
-// tooLate refuses a call that is not the first, or comes when the time of the request is up.
+// tooLate refuses a call that is not the first, or that comes when the time of the request is up.
 func (x exchange) tooLate() *answer.Answer {
 	if _, refused := x.g.people.FindRequest(x.Who, true, x.fulfils.id); refused != nil {
 		return refused
@@ -90,7 +91,7 @@ func (x exchange) blocked(why string) *answer.Answer {
 
 // fulfil makes the call, once.
 func (x exchange) fulfil(ctx context.Context) *answer.Answer {
-	if _, err := x.link.Open(ctx, x.Who); err != nil { // while it harms nothing
+	if _, err := x.link.Open(ctx, x.Who); err != nil { // the request is not claimed yet, so a failure harms nothing
 		return x.failed(err)
 	}
 	permit, refused := x.askRequester(ctx)
@@ -103,16 +104,16 @@ func (x exchange) fulfil(ctx context.Context) *answer.Answer {
 		return x.tooLate()
 	}
 	how := meters.FulfilBroken
-	defer func() { // also if something panics
+	defer func() { // also after a panic
 		c.Fail(people.Came{Refused: unanswered()})
-		x.isOver(ctx, how)
+		x.recordEnd(ctx, how)
 	}()
 	defer x.link.Fulfils()()
-	response, err := x.forward(ctx, x.own(x.asRequested()), nil)
+	response, err := x.forward(ctx, x.withServerNames(x.requestedParams()), nil)
 	if err != nil {
 		return x.failed(err)
 	}
-	if x.asksBack(response) {
+	if x.wantsInput(response) {
 		how = meters.FulfilRefused
 		c.Fail(people.Came{Refused: noSecondRound()})
 		return noSecondRound()
@@ -122,19 +123,19 @@ func (x exchange) fulfil(ctx context.Context) *answer.Answer {
 	return fulfilled(x.readable(x.result(response.Message)), x.Who.Participant(), x.fulfils.entry.Asked.Who.Participant())
 }
 
-func (x exchange) isOver(ctx context.Context, how string) {
+func (x exchange) recordEnd(ctx context.Context, how string) {
 	x.g.o.Meters.Fulfilment(ctx, how)
 	x.g.o.Logger.Info("a request for a tool is over", "request", x.fulfils.entry.ID, "how", how, "principal", x.Who.Key)
 }
 
-// asRequested are the params that go to the server: name and arguments, as they were requested, and _meta, which every call
-// may have. Other members of the fulfiller are dropped.
-func (x Target) asRequested() rpc.Object {
+// requestedParams are the params that go to the server: name and arguments as requested, and _meta, which every call may have.
+// Other params of the fulfiller are dropped.
+func (x Target) requestedParams() rpc.Object {
 	return x.Params.Without(func(name string) bool { return name != "name" && name != "arguments" && name != "_meta" })
 }
 
-// askRequester has the PDP decide again whether the requester may make the request. If not, the request is over, and
-// the fulfiller gets no other reason. If the PDP does not answer, the request still waits.
+// askRequester lets the PDP decide again whether the requester may make the request. If not, the request ends, and the
+// fulfiller gets no further reason. If the PDP does not answer, the request still waits.
 func (x exchange) askRequester(ctx context.Context) (*ask.Permit, *answer.Answer) {
 	q := &x.fulfils.entry.Asked
 	op := ask.Operation{Principal: q.Who, Era: q.Era, Server: q.Tool.Server, Method: wire.MethodToolRequest, Params: q.Params, Tool: x.tool.Tool}
@@ -157,17 +158,17 @@ func (x exchange) askRequester(ctx context.Context) (*ask.Permit, *answer.Answer
 	return nil, x.blocked("who has requested the call may not request it any more")
 }
 
-// withdraw ends the request of somebody who may not make it any more, unless it is just being fulfilled.
+// withdraw ends a request whose requester may not make it any more, unless it is being fulfilled at that moment.
 func (x exchange) withdraw(ctx context.Context, why *answer.Answer) {
 	if c, ok := x.fulfils.entry.Claim(); ok {
 		c.Fail(people.Came{Refused: why})
-		x.isOver(ctx, meters.FulfilRefused)
+		x.recordEnd(ctx, meters.FulfilRefused)
 	}
 }
 
-// asksBack reports whether the server asks for input before it answers. A call that fulfils a request cannot give any:
-// it would have to be made again.
-func (x exchange) asksBack(response relayed) bool {
+// wantsInput reports whether the server asks for input before it answers. A call that fulfils a request cannot give any: it
+// would have to be made again.
+func (x exchange) wantsInput(response relayed) bool {
 	if e, err := rpc.ReadError(response.Error); response.Error != nil {
 		return err == nil && e.Code == era.URLRequired
 	}
@@ -179,12 +180,12 @@ func noSecondRound() *answer.Answer {
 	return answer.Ambiguous("the server asks for input before it answers a call that fulfils a request")
 }
 
-// unanswered is what the requester is told if nothing came of the call.
+// unanswered is the requester's answer if no answer came for the call.
 func unanswered() *answer.Answer {
 	return answer.New(answer.AbsentUpstream, rpc.InternalError, "the request was being fulfilled, and no answer came; request it again if it may be done twice", "a call that fulfils a request has no answer")
 }
 
-// forRequester is what came of the call as far as it is the requester's: without what their permit takes out of it.
+// forRequester is the result of the call for the requester, without the parts that the requester's permit removes.
 func (x Target) forRequester(permit *ask.Permit, response rpc.Message) people.Came {
 	a := people.Came{Era: x.Client.Era, By: x.Who.Participant()}
 	if s, _ := x.link.Current(); s != nil {
@@ -196,7 +197,7 @@ func (x Target) forRequester(permit *ask.Permit, response rpc.Message) people.Ca
 	return a
 }
 
-// fulfilled is an answer that says by whom a tool was called, and who requested it.
+// fulfilled adds to an answer the participant that called the tool, and the one that requested the call.
 func fulfilled(a *answer.Answer, by, requester evaluation.Ref) *answer.Answer {
 	if a.Message.Error != nil {
 		return a
@@ -208,8 +209,8 @@ func fulfilled(a *answer.Answer, by, requester evaluation.Ref) *answer.Answer {
 	return a
 }
 
-// whatCame is what came of a call, as it leaves to whoever has requested it: without what either permit of theirs takes out.
-func (x exchange) whatCame(a people.Came) *answer.Answer {
+// requestedAnswer is the answer for the requester of a call, without the parts that either permit of the requester removes.
+func (x exchange) requestedAnswer(a people.Came) *answer.Answer {
 	m := a.Response
 	if a.Era != x.Client.Era {
 		m = era.Response("tools/call", m, a.Era, x.Client.Era)
@@ -220,7 +221,7 @@ func (x exchange) whatCame(a people.Came) *answer.Answer {
 	return fulfilled(x.result(m), a.By, x.Who.Participant())
 }
 
-// requestable are those tools of a list that are shown to a client which can request them, besides those that it may call.
+// requestable adds to a list of tools those that the client may request, but not call, if it can request tools.
 func requestable(ctx context.Context, x exchange, o *offer) {
 	if x.Request.Method != "tools/list" || o.err != nil || !x.Client.Knows(era.ToolRequests) {
 		return

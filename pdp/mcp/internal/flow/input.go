@@ -22,11 +22,11 @@ import (
 	"policy-service/pdp/seal"
 )
 
-// A server may want to know something of its client before it answers: of the person, of the client's model, of its
-// directories. In the legacy era it sends a request; in the modern era it answers that it needs input, and the client
-// sends its request again with the answers. Both are shown to clients of both eras, as far as the operator lets them.
+// A server may ask its client for input before it answers: for input of the person, of the client's model, or about its
+// directories. In the legacy era the server sends a request. In the modern era it answers that it needs input, and the client
+// sends its request again with the answers. Clients of both eras get both, as far as the operator permits.
 
-// inputs is what a server of the modern era wants to know before it answers.
+// inputs is the input that a server of the modern era asks for before it answers.
 type inputs struct {
 	result   rpc.Object
 	requests []input
@@ -37,7 +37,7 @@ type input struct {
 	request rpc.Message
 }
 
-// inputRequired is what the server asks for, nil if the response is none that asks.
+// inputRequired returns the input that the server asks for, nil if the response asks for none.
 func (x exchange) inputRequired(came relayed) (*inputs, *answer.Answer) {
 	result, err := came.ResultObject()
 	if err != nil || result.GetString("resultType") != "input_required" {
@@ -47,7 +47,7 @@ func (x exchange) inputRequired(came relayed) (*inputs, *answer.Answer) {
 		return nil, answer.Ambiguous("the server asks for input, and for none")
 	}
 	in := &inputs{result: result}
-	if came.waits { // it is our own, and shown already
+	if came.waits { // the gateway made this response, and has checked its question
 		return in, nil
 	}
 	requests := result.Get("inputRequests")
@@ -65,9 +65,9 @@ func (x exchange) inputRequired(came relayed) (*inputs, *answer.Answer) {
 		}
 		shown, no := link.Shown(x.link.Server, rpc.Message{Method: r.GetString("method"), Params: r.Get("params")}, x.Client.Capabilities)
 		if no != nil {
-			return nil, x.unasked(r.GetString("method"), no)
+			return nil, x.refuseUnasked(r.GetString("method"), no)
 		}
-		if x.g.ours(x.binding(), key) {
+		if x.g.isGatewayKey(x.binding(), key) {
 			return nil, answer.Ambiguous("the server asks by a name that is ours")
 		}
 		in.requests = append(in.requests, input{key, shown})
@@ -75,8 +75,8 @@ func (x exchange) inputRequired(came relayed) (*inputs, *answer.Answer) {
 	return in, nil
 }
 
-// pages is an error that has a person open pages, as the client is shown it.
-func (x exchange) pages(v jsontext.Value) (jsontext.Value, *answer.Answer) {
+// showPages returns an error that makes a person open pages, in the form for the client.
+func (x exchange) showPages(v jsontext.Value) (jsontext.Value, *answer.Answer) {
 	var no *link.Unasked
 	pages, ok := era.ShowPages(v, func(m rpc.Message) (rpc.Message, bool) {
 		if m, no = link.Shown(x.link.Server, m, x.Client.Capabilities); no != nil {
@@ -87,24 +87,24 @@ func (x exchange) pages(v jsontext.Value) (jsontext.Value, *answer.Answer) {
 	})
 	switch {
 	case no != nil:
-		return nil, x.unasked(era.Elicit, no)
+		return nil, x.refuseUnasked(era.Elicit, no)
 	case !ok || x.Client.Era == era.Modern:
 		return nil, answer.Ambiguous("the server has a person open a page, and does not say which")
 	}
 	return pages, nil
 }
 
-// sealedState is what the requestState of a client holds.
+// sealedState is the content of a client's requestState.
 type sealedState struct {
-	// Theirs is the server's own, nil if it gave none.
+	// Theirs is the server's own requestState, nil if the server gave none.
 	Theirs jsontext.Value `json:"theirs,omitzero"`
-	// Held names a request of this process that waits.
+	// Held names a held answer of this process.
 	Held string `json:"held,omitzero"`
-	// Continues is set if the permit rests on an approval, whose use is spent.
+	// Continues is set if the permit rests on an approval that is already spent.
 	Continues *authzenclient.Continuation `json:"continues,omitzero"`
 }
 
-// binding is what states and keys of this request are bound to: they are good for no other request, of no other principal.
+// binding binds states and keys to this request: they are valid for no other request, and for no other principal.
 func (x exchange) binding() []byte {
 	sum := sha256.New()
 	parts := []string{x.Who.Key, x.operation().Server, x.Request.Method, x.Params.GetString("name"), x.Params.GetString("uri")}
@@ -118,10 +118,10 @@ func (x exchange) binding() []byte {
 	return sum.Sum(nil)
 }
 
-// passOn is the response that asks a client of the modern era for what the server asks for. The state is sealed: it is
-// good for this request of this principal alone. The keys are the server's, as clients expect them, and none of ours: ours
-// are sealed, so that no answer to a server passes for an answer to the gateway.
-func (x exchange) passOn(in inputs) *answer.Answer {
+// requireInput is the response that asks a client of the modern era for the input that the server asks for. The state is
+// sealed: it is valid for this request of this principal alone. The keys are the server's, as clients expect, and none is a key
+// of the gateway: those are sealed, so that no answer to a server can pass for an answer to the gateway.
+func (x exchange) requireInput(in inputs) *answer.Answer {
 	result := in.result
 	if len(in.requests) > 0 {
 		requests := rpc.Collect(func(yield func(string, jsontext.Value) bool) {
@@ -133,9 +133,9 @@ func (x exchange) passOn(in inputs) *answer.Answer {
 		})
 		result = result.With("inputRequests", requests.Value())
 	}
-	theirs, continues := result.Get("requestState"), goesOn(x.permit).Continues
-	if theirs != nil || continues != nil {
-		state, err := x.sealState(sealedState{Theirs: theirs})
+	serverState, continues := result.Get("requestState"), continuationOf(x.permit).Continues
+	if serverState != nil || continues != nil {
+		state, err := x.sealState(sealedState{Theirs: serverState})
 		if err != nil {
 			return answer.Internal(err)
 		}
@@ -144,31 +144,31 @@ func (x exchange) passOn(in inputs) *answer.Answer {
 	return answer.Of(rpc.Answer(rpc.ID{}, result.Value()))
 }
 
-// sealState seals a state with what the request goes on by.
+// sealState seals a state, with the approval on which the request continues.
 func (x exchange) sealState(s sealedState) (string, error) {
-	s.Continues = goesOn(x.permit).Continues
+	s.Continues = continuationOf(x.permit).Continues
 	return seal.SealJSON(x.g.o.Ring, seal.RequestState, x.binding(), s, x.g.o.Now().Add(people.StateLife))
 }
 
-// brought is what a client brings with a request that it sends again.
-type brought struct {
-	// answers are what it answers, as far as somebody may have asked.
+// followUp is the answers and the state of a request that a client sends again.
+type followUp struct {
+	// answers are the client's inputResponses, up to the largest number that could have been asked for.
 	answers rpc.Object
-	// server is set if it brings something for the server, and state is what was sealed for that.
+	// server is set if the answers are for the server. state is then the server's sealed state.
 	server bool
 	state  sealedState
-	// people is set if it was told that people are asked.
+	// people is set if an earlier response said that people are asked.
 	people *people.SealedApproval
 }
 
-// bring opens the state and the answers that a client sends with its request, before the PDP or a server is asked. It refuses a
-// state of another request or principal, which stays good for its owner.
-func bring(x exchange) (*brought, *answer.Answer) {
+// readFollowUp opens the state and the answers of a request, before the PDP or a server is asked. It refuses a state of another
+// request or principal. That state stays valid for its owner.
+func readFollowUp(x exchange) (*followUp, *answer.Answer) {
 	answers, state := x.Params.Get("inputResponses"), x.Params.Get("requestState")
 	if x.Client.Era != era.Modern || x.link == nil || answers == nil && state == nil {
 		return nil, nil
 	}
-	b, err := &brought{}, error(nil)
+	b, err := &followUp{}, error(nil)
 	if b.answers, err = rpc.ParseObject(answers); answers != nil && err != nil || b.answers.Len() > 4*link.MostInputs {
 		return b, answer.Invalid("inputResponses is not an object, or too large")
 	}
@@ -187,33 +187,33 @@ func bring(x exchange) (*brought, *answer.Answer) {
 	return b, nil
 }
 
-// answered is what of people's word the state of a server's request brings.
-func (b *brought) answered() ask.Answered {
+// continuation is the approval in the state of a server's request.
+func (b *followUp) continuation() ask.Answered {
 	if b == nil {
 		return ask.Answered{}
 	}
 	return ask.Answered{Continues: b.state.Continues}
 }
 
-// forServer reports whether something is brought for the server.
-func (b *brought) forServer() bool { return b != nil && b.server }
+// forServer reports whether the answers are for the server.
+func (b *followUp) forServer() bool { return b != nil && b.server }
 
-// goesOn is what a request brings that is decided about again, because its server asks for input.
-func goesOn(p *ask.Permit) (a ask.Answered) {
+// continuationOf is the approval on which the PDP decides again, because the server asks for input.
+func continuationOf(p *ask.Permit) (a ask.Answered) {
 	if k, ok := p.Continuation(); ok {
 		a.Continues = &k
 	}
 	return a
 }
 
-// resumed are the params with what the client brings for the server in the server's own terms. Only who was asked can
-// bring something.
-func (x exchange) resumed() (params rpc.Object, h *held, refused *answer.Answer) {
+// resumedParams returns the params with the client's answers and state in the form of the server. It forwards answers only to a
+// server that may ask.
+func (x exchange) resumedParams() (params rpc.Object, h *heldAnswer, refused *answer.Answer) {
 	params = x.Params.Without(func(name string) bool { return name == "inputResponses" || name == "requestState" })
-	if !x.brought.forServer() {
+	if !x.followUp.forServer() {
 		return params, nil, nil
 	}
-	state, answers := x.brought.state, x.brought.answers
+	state, answers := x.followUp.state, x.followUp.answers
 	if state.Held != "" {
 		if h = x.g.held.take(state.Held, x.Who.Key, answers); h == nil {
 			return params, nil, answer.Invalid("the request that this continues is no more; send it without requestState")
@@ -222,38 +222,38 @@ func (x exchange) resumed() (params rpc.Object, h *held, refused *answer.Answer)
 	if state.Theirs != nil {
 		params = params.With("requestState", state.Theirs)
 	}
-	if x.Params.Get("inputResponses") == nil || !x.link.Server.Asks.Any() { // who may ask nothing is answered nothing
+	if x.Params.Get("inputResponses") == nil || !x.link.Server.Asks.Any() { // a server that may ask nothing gets no answers
 		return params, h, nil
 	}
 	binding := x.binding()
-	theirs := answers.Map(func(key string, v jsontext.Value) jsontext.Value {
-		if x.g.ours(binding, key) && h == nil {
+	forwarded := answers.Map(func(key string, v jsontext.Value) jsontext.Value {
+		if x.g.isGatewayKey(binding, key) && h == nil {
 			return nil
 		}
-		return x.g.answered(v)
+		return x.g.serverAnswer(v)
 	})
-	return params.With("inputResponses", theirs.Value()), h, nil
+	return params.With("inputResponses", forwarded.Value()), h, nil
 }
 
-// ours reports whether a name by which a client answers was made by this gateway, or by one with the same keys.
-func (g *Flow) ours(binding []byte, key string) bool {
+// isGatewayKey reports whether the key of an answer was made by this gateway, or by another one with the same sealing keys.
+func (g *Flow) isGatewayKey(binding []byte, key string) bool {
 	_, relayed := g.o.Ring.Open(seal.RequestID, binding, key)
 	_, approving := g.o.Ring.Open(seal.Approval, binding, key)
 	return relayed || approving
 }
 
-// asks asks a client of the legacy era, and gives its answer as a server gets it.
-func (x *Call) asks(ctx context.Context, shown rpc.Message) rpc.Message {
+// askClient asks a client of the legacy era, and returns its answer in the form for a server.
+func (x *Call) askClient(ctx context.Context, shown rpc.Message) rpc.Message {
 	m := x.Session.Ask(ctx, shown, x.Reply.Interim)
-	m.Result = x.g.answered(m.Result)
+	m.Result = x.g.serverAnswer(m.Result)
 	return m
 }
 
-// gather asks a client of the legacy era, and gives the params with what it answers.
+// gather asks a client of the legacy era, and returns the params with its answers.
 func (x *Call) gather(ctx context.Context, in inputs, params rpc.Object) (rpc.Object, error) {
 	var answers rpc.Object
 	for _, i := range in.requests {
-		answer := x.asks(ctx, i.request)
+		answer := x.askClient(ctx, i.request)
 		if answer.Result == nil {
 			return params, errors.New("the client did not answer what the server asks for")
 		}
@@ -269,8 +269,8 @@ func (x *Call) gather(ctx context.Context, in inputs, params rpc.Object) (rpc.Ob
 	return params, nil
 }
 
-// unasked refuses the request of a client whose server answers with a request that does not reach the client.
-func (x Target) unasked(method string, no *link.Unasked) *answer.Answer {
+// refuseUnasked refuses a request whose server asks for input, if that question may not reach the client.
+func (x Target) refuseUnasked(method string, no *link.Unasked) *answer.Answer {
 	x.link.NoteUnasked(method, no)
 	r := ask.Refusal{Kind: answer.RequestRefused, Code: rpc.InternalError, Message: "the server asks for something first: " + no.Why, Why: no.Why}
 	var data rpc.Object
@@ -281,9 +281,9 @@ func (x Target) unasked(method string, no *link.Unasked) *answer.Answer {
 	return answer.Refuse(&r)
 }
 
-// noRound refuses a call whose server asks for something first, if people have approved the call and nothing that comes after
-// it. They are not asked again: what the server asks does not reach the client.
-func (x exchange) noRound() *answer.Answer {
+// noRoundLeft refuses a call whose server asks for input, if people have approved the call but no further round. People are not
+// asked again, because the server's question does not reach the client.
+func (x exchange) noRoundLeft() *answer.Answer {
 	obligation, is := x.permit.LastRound()
 	if !is {
 		return nil
@@ -296,8 +296,8 @@ func (x exchange) noRound() *answer.Answer {
 	return answer.New(answer.RequestRefused, rpc.InternalError, "the server asks for something first, and "+why+", so the call has ended; the server may have begun it", why)
 }
 
-// cancels answers a request of the server's in the place of a client: the person gives no answer.
-func (r *relay) cancels(ctx context.Context, m rpc.Message) {
+// cancelRequest answers a request of the server in place of a client: the person gives no answer.
+func (r *relay) cancelRequest(ctx context.Context, m rpc.Message) {
 	answer := rpc.Failure(m.ID, rpc.Error{Code: rpc.InternalError, Message: "the call has ended: its approval has no follow-up question left"})
 	if m.Method == era.Elicit {
 		answer = rpc.Answer(m.ID, people.Cancels().Value())
@@ -307,43 +307,43 @@ func (r *relay) cancels(ctx context.Context, m rpc.Message) {
 	}
 }
 
-// A server of the legacy era asks while its answer is under way, and a client of the modern one answers by a new request.
-// Between the two the answer is held, in this process alone: a gateway beside this one does not have it.
+// A server of the legacy era asks before its answer ends, and a client of the modern era answers with a new request. Between
+// the two the gateway holds the server's answer, in this process alone: another gateway beside this one does not have it.
 
-// held is an answer of a server that waits.
-type held struct {
+// heldAnswer is an answer of a server that waits for its client.
+type heldAnswer struct {
 	principal string
 	server    string
 	relay     *relay
 	asked     rpc.ID         // the server's
-	method    string         // of what the server asks
-	key       string         // by which the client answers
-	asks      jsontext.Value // the result that asks the client
+	method    string         // of the server's request
+	key       string         // under which the client answers
+	question  jsontext.Value // the result that asks the client
 	until     time.Time
 }
 
-// answer is what a client brings for it, nil if that is none.
-func (h *held) answer(answers rpc.Object) jsontext.Value {
+// answer is the client's answer to the server's request, nil if there is none.
+func (h *heldAnswer) answer(answers rpc.Object) jsontext.Value {
 	if v := answers.Get(h.key); v.Kind() == '{' {
 		return v
 	}
 	return nil
 }
 
-// holding are all that wait.
-type holding struct {
+// heldAnswers are all held answers.
+type heldAnswers struct {
 	mu  sync.Mutex
-	all map[string]*held
+	all map[string]*heldAnswer
 }
 
-// mostHeld is how many answers of one server may wait, in all and for one principal.
+// mostHeld is how many answers of one server may be held. mostHeldEach is how many of those one principal may have.
 const (
 	mostHeld     = 1000
 	mostHeldEach = 8
 )
 
-// put keeps an answer by an id. It is not ok if too many wait.
-func (h *holding) put(id string, one *held, now time.Time) (ok bool) {
+// put holds an answer under an id. It is not ok if too many are held.
+func (h *heldAnswers) put(id string, one *heldAnswer, now time.Time) (ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all, each := 0, 0
@@ -364,14 +364,15 @@ func (h *holding) put(id string, one *held, now time.Time) (ok bool) {
 		return false
 	}
 	if h.all == nil {
-		h.all = map[string]*held{}
+		h.all = map[string]*heldAnswer{}
 	}
 	h.all[id] = one
 	return true
 }
 
-// take is what waits by that id. It is taken once, by who brings an answer: for others it goes on waiting.
-func (h *holding) take(id, principal string, answers rpc.Object) *held {
+// take returns the held answer with that id. Only its principal gets it. It is removed once the principal brings an answer, and
+// held on until then.
+func (h *heldAnswers) take(id, principal string, answers rpc.Object) *heldAnswer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	one := h.all[id]
@@ -384,8 +385,8 @@ func (h *holding) take(id, principal string, answers rpc.Object) *held {
 	return one
 }
 
-// end gives up what waits, or what waits for longer than until now.
-func (h *holding) end(old func(*held) bool) {
+// end gives up the held answers that old selects.
+func (h *heldAnswers) end(old func(*heldAnswer) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for id, one := range h.all {
@@ -396,8 +397,8 @@ func (h *holding) end(old func(*held) bool) {
 	}
 }
 
-// hold is the response that asks the client what the server has asked. The server's answer goes on when the client brings
-// it. It is nil if that cannot be.
+// hold returns the response that asks the client the server's question. The server's answer goes on when the client answers. It
+// is nil if the answer cannot be held.
 func (r *relay) hold(shown rpc.Message, asked rpc.ID) *rpc.Message {
 	x := r.exchange
 	result, err := x.wait(r, shown, asked)
@@ -412,7 +413,7 @@ func (r *relay) hold(shown rpc.Message, asked rpc.ID) *rpc.Message {
 
 var errTooMany = errors.New("too many answers wait for their clients")
 
-// wait holds an answer, and gives the result that asks for what it waits for.
+// wait holds an answer, and returns the result that asks the client.
 func (x exchange) wait(r *relay, shown rpc.Message, asked rpc.ID) (jsontext.Value, error) {
 	key, err := x.g.o.Ring.Seal(seal.RequestID, x.binding(), asked.Text())
 	if err != nil {
@@ -424,38 +425,38 @@ func (x exchange) wait(r *relay, shown rpc.Message, asked rpc.ID) (jsontext.Valu
 		return nil, err
 	}
 	requests := rpc.Object{}.With(key, people.InputRequest(era.Asked(shown, era.Modern, "")))
-	asks := rpc.Object{}.With("resultType", rpc.String("input_required")).
+	question := rpc.Object{}.With("resultType", rpc.String("input_required")).
 		With("inputRequests", requests.Value()).With("requestState", rpc.String(state)).Value()
 	now := x.g.o.Now()
-	if !x.g.held.put(id, &held{principal: x.Who.Key, server: x.link.Server.Name, relay: r, asked: asked, method: shown.Method, key: key, asks: asks, until: now.Add(people.StateLife)}, now) {
+	if !x.g.held.put(id, &heldAnswer{principal: x.Who.Key, server: x.link.Server.Name, relay: r, asked: asked, method: shown.Method, key: key, question: question, until: now.Add(people.StateLife)}, now) {
 		return nil, errTooMany
 	}
-	return asks, nil
+	return question, nil
 }
 
-// goOn gives the server the answer that it waits for, and relays what comes then. A client that brings none is asked again, if
-// its approval has a round left.
-func (x exchange) goOn(ctx context.Context, h *held, params rpc.Object) (relayed, error) {
+// resumeHeld sends the client's answer to the server, and relays the rest of the server's answer. A client that brings no
+// answer is asked again, if its approval has a round left.
+func (x exchange) resumeHeld(ctx context.Context, h *heldAnswer, params rpc.Object) (relayed, error) {
 	given := h.answer(params.GetObject("inputResponses"))
 	if given == nil {
-		if refused := x.noRound(); refused != nil {
-			h.relay.cancels(ctx, rpc.Message{ID: h.asked, Method: h.method})
-			x.g.held.end(func(one *held) bool { return one == h })
+		if refused := x.noRoundLeft(); refused != nil {
+			h.relay.cancelRequest(ctx, rpc.Message{ID: h.asked, Method: h.method})
+			x.g.held.end(func(one *heldAnswer) bool { return one == h })
 			return relayed{permit: x.permit}, refused
 		}
-		again := relayed{rpc.Answer(rpc.ID{}, h.asks), x.permit, true}
-		if goesOn(x.permit).Continues == nil {
+		again := relayed{rpc.Answer(rpc.ID{}, h.question), x.permit, true}
+		if continuationOf(x.permit).Continues == nil {
 			return again, nil
 		}
-		state, err := x.sealState(sealedState{Held: x.brought.state.Held}) // one round of the approval is over with each time
+		state, err := x.sealState(sealedState{Held: x.followUp.state.Held}) // each time ends one round of the approval
 		if err != nil {
 			return again, answer.Internal(err)
 		}
-		asks, err := rpc.ParseObject(h.asks)
-		again.Result = asks.With("requestState", rpc.String(state)).Value()
+		question, err := rpc.ParseObject(h.question)
+		again.Result = question.With("requestState", rpc.String(state)).Value()
 		return again, err
 	}
-	h.relay.exchange, h.relay.token.theirs = x, x.progressToken()
+	h.relay.exchange, h.relay.token.client = x, x.progressToken()
 	if err := h.relay.session.Notify(ctx, rpc.Answer(h.asked, given)); err != nil {
 		h.relay.close()
 		return relayed{permit: x.permit}, err

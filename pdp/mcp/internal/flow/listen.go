@@ -18,44 +18,45 @@ import (
 	"policy-service/pdp/mcp/internal/upstream"
 )
 
-// What a server says by itself reaches clients of the legacy era by a stream that they open (GET), and clients of the modern
-// era by a request that stays open and names what it wants to hear (subscriptions/listen).
+// Messages that a server sends outside of requests reach clients of the legacy era on a stream that the client opens (GET), and
+// clients of the modern era on a request that stays open and names the kinds of message (subscriptions/listen).
 
-// Stream sends the client what servers and the gateway say, until ctx ends, if the PDP permits that.
+// Stream sends the client the messages of servers and of the gateway, until ctx ends, if the PDP permits that.
 func (g *Flow) Stream(ctx context.Context, c Call) (refused *answer.Answer) {
-	c.g, c.holds = g, &holds{}
-	defer c.holds.end()
+	c.g, c.cleanups = g, &cleanups{}
+	defer c.cleanups.run()
 	x, refused := exchange{Target: Target{Call: &c, link: c.Reach.Only()}}.ask(ctx, ask.Answered{})
 	if refused != nil {
-		x.note(refused)
+		x.noteRefusal(refused)
 		return refused
 	}
-	x.relays(ctx)
+	x.relayStream(ctx)
 	return nil
 }
 
-// Relay sends the client what servers and the gateway say, until ctx ends. The caller has made sure that the client may listen.
+// Relay sends the client the messages of servers and of the gateway, until ctx ends. The caller must have made sure that the
+// client may listen.
 func (g *Flow) Relay(ctx context.Context, c Call) {
 	c.g = g
-	exchange{Target: Target{Call: &c, link: c.Reach.Only()}}.relays(ctx)
+	exchange{Target: Target{Call: &c, link: c.Reach.Only()}}.relayStream(ctx)
 }
 
-func (x exchange) relays(ctx context.Context) {
-	heard, stop := x.heard() // before the client knows of its stream: what is said from then on is not missed
+func (x exchange) relayStream(ctx context.Context) {
+	said, stop := x.subscribe() // before the client knows of its stream, so that it misses no message from then on
 	defer stop()
 	_ = x.Reply.Alive()
 	defer reply.KeepAlive(x.Reply)()
 	defer x.g.people.Listeners.Listen(ctx, x.Who, x.Client, rpc.ID{}, x.Reply)()
-	x.hearAll(ctx, heard)
+	x.relaySubscribed(ctx, said)
 }
 
-// heard is what each server says by itself from now on, until stop is called.
-func (x exchange) heard() (all map[*link.Link]<-chan link.Said, stop func()) {
+// subscribe returns a channel for each server, with the messages that it sends outside of requests, until stop is called.
+func (x exchange) subscribe() (all map[*link.Link]<-chan link.Said, stop func()) {
 	all = map[*link.Link]<-chan link.Said{}
 	var stops []func()
 	for _, l := range x.Reach.Links {
-		heard, stop := l.Hear(x.at(l).answerBeside)
-		all[l], stops = heard, append(stops, stop)
+		said, stop := l.Hear(x.forLink(l).answerServer)
+		all[l], stops = said, append(stops, stop)
 	}
 	return all, func() {
 		for _, stop := range stops {
@@ -64,26 +65,26 @@ func (x exchange) heard() (all map[*link.Link]<-chan link.Said, stop func()) {
 	}
 }
 
-// hearAll relays what all servers say until the client goes.
-func (x exchange) hearAll(ctx context.Context, heard map[*link.Link]<-chan link.Said) {
+// relaySubscribed relays the messages of all servers until the client goes.
+func (x exchange) relaySubscribed(ctx context.Context, said map[*link.Link]<-chan link.Said) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(x.g.doors.Context, cancel)()
-	x.beside(func(l *link.Link) {
-		l.RelayHeard(ctx, x.at(l).listening(), heard[l], func(m link.Said) {
+	x.forEachLink(func(l *link.Link) {
+		l.RelayHeard(ctx, x.forLink(l).listening(), said[l], func(m link.Said) {
 			_ = x.Reply.Interim(era.Notification(m.Message, m.From, era.Legacy, rpc.ID{}))
 		})
 	})
 }
 
-// listening is the client as it listens to the server, by no request: what it may then is decided anew.
+// listening is the client as a listener to the server, apart from any request: its rights are decided anew.
 func (x exchange) listening() link.Listening {
 	y := exchange{Target: Target{Call: &Call{g: x.g, Who: x.Who, Client: x.Client.Kept(), Reach: x.Reach, Session: x.Session}, link: x.link}}
 	return link.Listening{Who: x.Who, Client: y.Client, MayOpen: y.mayOpen}
 }
 
-// answerBeside has a request of the server answered that belongs to no request of the client's.
-func (x Target) answerBeside(ctx context.Context, session upstream.Session, m rpc.Message) {
+// answerServer answers a request of the server that belongs to no request of the client.
+func (x Target) answerServer(ctx context.Context, session upstream.Session, m rpc.Message) {
 	shown, no := link.Shown(x.link.Server, m, x.Client.Capabilities)
 	var done func()
 	if no == nil {
@@ -98,68 +99,68 @@ func (x Target) answerBeside(ctx context.Context, session upstream.Session, m rp
 	}
 	x.g.doors.Background(func() { // the stream goes on meanwhile
 		defer done()
-		answer := x.asks(ctx, shown)
+		answer := x.askClient(ctx, shown)
 		answer.ID = m.ID
 		_ = session.Notify(ctx, answer)
 	})
 }
 
-// listen answers subscriptions/listen of a client of the modern era. The response comes when the server ends the stream; of
-// several servers none ends it for the others.
+// listen answers subscriptions/listen of a client of the modern era. The response comes when the server ends the stream. With
+// several servers, none of them ends the stream for the others.
 func (x exchange) listen(ctx context.Context) *answer.Answer {
 	x.Reply.Stream()
 	ctx, done := x.g.doors.Until(ctx)
 	defer done()
-	w, ours := link.WantsOf(x.Params), wantsAuthorizations(x.Params)
+	w, authz := link.WantsOf(x.Params), wantsAuthorizations(x.Params)
 	all := map[*link.Link]*link.Listener{}
-	if !ours || !w.None() { // no server is asked for what is ours
+	if !authz || !w.None() { // authorizations come from the gateway, so no server is asked for them
 		for _, l := range x.Reach.Links {
-			y := x.at(l)
-			all[l] = l.Listener(link.Listening{Who: x.Who, Client: x.Client, MayOpen: y.mayOpen}, y.listening(), w, ours || x.g.several())
+			y := x.forLink(l)
+			all[l] = l.Listener(link.Listening{Who: x.Who, Client: x.Client, MayOpen: y.mayOpen}, y.listening(), w, authz || x.g.several())
 			defer all[l].End()
 		}
 	}
 	joining, enough := context.WithCancel(ctx)
 	defer enough()
-	agreed, err := x.join(joining, all, w, ours)
+	agreed, err := x.join(joining, all, w, authz)
 	if err != nil {
 		return x.failed(err)
 	}
-	acknowledge(x, agreed, ours)
-	if ours {
+	acknowledge(x, agreed, authz)
+	if authz {
 		defer x.g.people.Listeners.Listen(ctx, x.Who, x.Client, x.Request.ID, x.Reply)()
 	}
 	if len(all) > 0 {
-		x.beside(func(l *link.Link) {
+		x.forEachLink(func(l *link.Link) {
 			all[l].Relay(ctx, agreed, func(m link.Said) {
 				_ = x.Reply.Interim(era.Notification(m.Message, m.From, era.Modern, x.Request.ID))
 			})
 		})
 	}
-	if ours {
+	if authz {
 		<-ctx.Done()
 	}
-	return x.result(rpc.Answer(rpc.ID{}, ended(x.Request.ID)))
+	return x.result(rpc.Answer(rpc.ID{}, endedResult(x.Request.ID)))
 }
 
-// join has servers tell what is wanted, and says of what they do.
-func (x exchange) join(ctx context.Context, all map[*link.Link]*link.Listener, w link.Wants, ours bool) (agreed link.Wants, err error) {
-	if x.link == nil && len(all) > 0 { // lists change also if a server is back
+// join subscribes to the wanted messages at the servers, and returns the kinds of message that they agree to.
+func (x exchange) join(ctx context.Context, all map[*link.Link]*link.Listener, w link.Wants, authz bool) (agreed link.Wants, err error) {
+	if x.link == nil && len(all) > 0 { // a list also changes when a server comes back
 		agreed = w.Lists()
 	}
-	if ours {
-		came, err := x.joinBeside(ctx, all, w.Lists())
+	if authz {
+		came, err := x.joinBriefly(ctx, all, w.Lists())
 		return agreed.Or(came), err
 	}
-	came, err := there(each(ctx, x, func(ctx context.Context, x exchange) (link.Wants, error) { return all[x.link].Join(ctx) }))
+	came, err := succeeded(each(ctx, x, func(ctx context.Context, x exchange) (link.Wants, error) { return all[x.link].Join(ctx) }))
 	for _, p := range came {
 		agreed = agreed.Or(p.value)
 	}
 	return agreed, err
 }
 
-// beside does something for each link, for all of them at once, and waits for it.
-func (x Target) beside(do func(*link.Link)) {
+// forEachLink calls a function for each link, for all of them at once, and waits for all of them.
+func (x Target) forEachLink(do func(*link.Link)) {
 	if x.link != nil {
 		do(x.link)
 		return
@@ -174,31 +175,32 @@ func (x Target) beside(do func(*link.Link)) {
 	all.Wait()
 }
 
-// ended is the result of a listener whose stream the server has ended.
-func ended(id rpc.ID) jsontext.Value {
+// endedResult is the result of a listener whose stream the server has ended.
+func endedResult(id rpc.ID) jsontext.Value {
 	meta := rpc.Object{}.With(era.MetaSubscription, id.Text())
 	return rpc.Object{}.With("resultType", rpc.String("complete")).With("_meta", meta.Value()).Value()
 }
 
-// wantsAuthorizations reports whether the filter of a client has that member, which is called as the extension is.
+// wantsAuthorizations reports whether the filter of a client has the member named like the extension.
 func wantsAuthorizations(params rpc.Object) bool {
 	filter, _ := rpc.ParseObject(params.Get("notifications"))
 	return filter.Get(era.Authorizations).Kind() == 't'
 }
 
-// acknowledge tells a client of the modern era what it is told from now on.
-func acknowledge(x exchange, agreed link.Wants, ours bool) {
+// acknowledge sends a client of the modern era the kinds of message that it gets from now on.
+func acknowledge(x exchange, agreed link.Wants, authz bool) {
 	filter := agreed.Object()
-	if ours {
+	if authz {
 		filter = filter.With(era.Authorizations, jsontext.Value("true"))
 	}
 	ack := rpc.Message{Method: link.Acknowledged, Params: rpc.Object{}.With("notifications", filter.Value()).Value()}
 	_ = x.Reply.Interim(era.Notification(ack, era.Modern, era.Modern, x.Request.ID))
 }
 
-// joinBeside has servers tell a client that listens to the gateway in any case, and waits but a moment for those that take their
-// time: one that is away, or has nothing to tell of, is asked again later. Lists it may tell of then.
-func (x exchange) joinBeside(ctx context.Context, all map[*link.Link]*link.Listener, lists link.Wants) (agreed link.Wants, err error) {
+// joinBriefly subscribes at the servers for a client that listens to the gateway in any case, and waits only a moment. A server
+// that is away, or that has no such messages, is asked again later. Its lists are agreed to already, because it may announce
+// them then.
+func (x exchange) joinBriefly(ctx context.Context, all map[*link.Link]*link.Listener, lists link.Wants) (agreed link.Wants, err error) {
 	type part struct {
 		agreed link.Wants
 		err    error
@@ -232,7 +234,8 @@ func (x exchange) joinBeside(ctx context.Context, all map[*link.Link]*link.Liste
 	return agreed, nil
 }
 
-// remember takes what a client of the legacy era says once, and a server of the modern era wants said with each request.
+// remember takes a setting that a client of the legacy era sends once, and that a server of the modern era needs with each
+// request.
 func (x exchange) remember(ctx context.Context) *answer.Answer {
 	switch err := x.mayOpen(ctx); err {
 	case nil:
@@ -279,7 +282,7 @@ func (x exchange) remember(ctx context.Context) *answer.Answer {
 	return x.result(rpc.Answer(rpc.ID{}, jsontext.Value(`{}`)))
 }
 
-// setLevel tells all servers how much of their logs the client wants.
+// setLevel sets the log level of the client at all servers.
 func (x exchange) setLevel(ctx context.Context) *answer.Answer {
 	level := x.Params.GetString("level")
 	if !slices.Contains(link.LogLevels, level) {
@@ -288,8 +291,8 @@ func (x exchange) setLevel(ctx context.Context) *answer.Answer {
 	if x.link != nil {
 		return x.remember(ctx)
 	}
-	_, err := there(each(ctx, x, func(ctx context.Context, x exchange) (none, error) {
-		defer x.link.SetLevel(level) // which a session that is opened later is told
+	_, err := succeeded(each(ctx, x, func(ctx context.Context, x exchange) (none, error) {
+		defer x.link.SetLevel(level) // a session that opens later gets the level
 		if err := x.mayOpen(ctx); err != nil {
 			return none{}, err
 		}
@@ -309,9 +312,9 @@ func (x exchange) setLevel(ctx context.Context) *answer.Answer {
 	return x.result(rpc.Answer(rpc.ID{}, jsontext.Value(`{}`)))
 }
 
-// logs has a server of the legacy era, which is told once, say what the client wants of its log with this request. It says
-// it with others', too: see wantsLog.
-func (x Target) logs(ctx context.Context) error {
+// setServerLog sets the log level of this request at a server of the legacy era, which takes the level once for the whole
+// session. The server logs at that level for other requests, too: see wantsLog.
+func (x Target) setServerLog(ctx context.Context) error {
 	if x.Client.Era == era.Legacy || x.Client.LogLevel == "" {
 		return nil
 	}
@@ -322,7 +325,7 @@ func (x Target) logs(ctx context.Context) error {
 	params := rpc.Object{}.With("level", rpc.String(x.Client.LogLevel))
 	op := ask.Operation{Principal: x.Who, Era: era.Legacy, Method: "logging/setLevel", Params: params, Server: x.link.Server.Name}
 	permit, refused := x.g.o.Asker.Ask(ctx, op)
-	if refused != nil { // the request goes on without: it was decided about by itself
+	if refused != nil { // the request goes on: it was decided about separately
 		x.link.Server.Dropped("level of the log that is denied")
 		return nil
 	}
@@ -343,10 +346,10 @@ func (x *Call) wantsLog(m rpc.Message) bool {
 	return wanted >= 0 && slices.Index(link.LogLevels, params.GetString("level")) >= wanted
 }
 
-// Notified hands on a notification of a client.
+// Notified forwards a notification of a client.
 func (g *Flow) Notified(ctx context.Context, c Call) {
-	c.g, c.holds = g, &holds{}
-	defer c.holds.end()
+	c.g, c.cleanups = g, &cleanups{}
+	defer c.cleanups.run()
 	x := exchange{Target: Target{Call: &c, link: c.Reach.Only()}}
 	switch {
 	case x.Request.Method == rootsChanged:
@@ -354,8 +357,8 @@ func (g *Flow) Notified(ctx context.Context, c Call) {
 			if !x.link.Server.Asks.Roots {
 				return none{}, nil
 			}
-			if session := x.notifiable(); session != nil {
-				x.pass(ctx, session, rootsChanged, rpc.Object{})
+			if session := x.notifySession(); session != nil {
+				x.sendNotification(ctx, session, rootsChanged, rpc.Object{})
 			}
 			return none{}, nil
 		})
@@ -366,27 +369,27 @@ func (g *Flow) Notified(ctx context.Context, c Call) {
 	}
 }
 
-// passMapped hands on a notification that the operator has a mapping for, if the PDP permits it.
+// passMapped forwards a notification that the operator has a mapping for, if the PDP permits it.
 func (x exchange) passMapped(ctx context.Context) {
 	if x.link == nil {
 		x.g.o.Meters.Drop("notification for one of several servers")
 		return
 	}
-	session := x.notifiable()
-	if session == nil { // a notification that no server takes is not asked about
+	session := x.notifySession()
+	if session == nil { // no server takes the notification, so the PDP is not asked
 		return
 	}
 	if _, refused := x.ask(ctx, ask.Answered{}); refused != nil {
-		x.note(refused)
+		x.noteRefusal(refused)
 		x.link.Server.Dropped("notification that is denied")
 		return
 	}
-	x.pass(ctx, session, x.Request.Method, x.Params)
+	x.sendNotification(ctx, session, x.Request.Method, x.Params)
 }
 
-// notifiable is the session that takes a notification of the client. None is begun for it: the PDP was not asked whether the
+// notifySession is the session that takes a notification of the client. It opens no session: the PDP was not asked whether the
 // client may have one.
-func (x Target) notifiable() upstream.Session {
+func (x Target) notifySession() upstream.Session {
 	session, _ := x.link.Current()
 	if session == nil || session.Era() != era.Legacy {
 		x.link.Server.Dropped("notification of a client")
@@ -395,8 +398,8 @@ func (x Target) notifiable() upstream.Session {
 	return session
 }
 
-// pass hands on a notification.
-func (x Target) pass(ctx context.Context, session upstream.Session, method string, params rpc.Object) {
+// sendNotification sends a notification to the server.
+func (x Target) sendNotification(ctx context.Context, session upstream.Session, method string, params rpc.Object) {
 	if err := session.Notify(ctx, rpc.Message{Method: method, Params: x.outgoing(ctx, session, params).Params()}); err != nil {
 		x.g.o.Logger.Warn("a notification did not reach the server", "server", x.link.Server.Name, "why", err)
 	}

@@ -19,16 +19,16 @@ import (
 	"policy-service/pdp/seal"
 )
 
-// Lists show what their reader may use. What cannot be decided is an error, and never a shorter list: clients keep lists,
-// and take them for the truth.
+// A list shows the items that its reader may use. An item that cannot be decided about is an error, and never a shorter list:
+// clients keep lists, and take them as complete.
 
-// listTools answers with all tools that the client may call with some arguments, in the order of the servers and in each
-// server's order, as the servers define them.
+// listTools answers with all tools that the client may call with some arguments, in the order of the servers, and of each
+// server's own list, as the servers define them.
 func (x exchange) listTools(ctx context.Context) *answer.Answer {
 	if x.Params.Get("cursor") != nil {
 		return answer.Invalid("cursor is none of ours: all tools are on one page")
 	}
-	shelves, err := there(each(ctx, x, func(ctx context.Context, x exchange) (*shelf, error) { return x.shelf(ctx) }))
+	shelves, err := succeeded(each(ctx, x, func(ctx context.Context, x exchange) (*toolList, error) { return x.toolList(ctx) }))
 	if err != nil {
 		return x.failed(err)
 	}
@@ -38,20 +38,20 @@ func (x exchange) listTools(ctx context.Context) *answer.Answer {
 	}
 	result := rpc.Object{}.With("tools", rpc.Array(shown))
 	if x.link == nil || len(shelves) == 0 {
-		return x.listed(x.ours(result))
+		return x.listed(x.gatewayResult(result))
 	}
 	listed := shelves[0].value.Listing
 	response := rpc.Answer(rpc.ID{}, listed.Rest.With("tools", rpc.Array(shown)).Value())
 	return x.listed(x.translated(response, listed.Of))
 }
 
-// shelf are all tools of a server.
-type shelf struct {
+// toolList are all tools of a server.
+type toolList struct {
 	*link.Listing
 	offer
 }
 
-func (x exchange) shelf(ctx context.Context) (*shelf, error) {
+func (x exchange) toolList(ctx context.Context) (*toolList, error) {
 	if err := x.mayOpen(ctx); err != nil {
 		return nil, err
 	}
@@ -59,14 +59,15 @@ func (x exchange) shelf(ctx context.Context) (*shelf, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &shelf{Listing: listed}
+	s := &toolList{Listing: listed}
 	for _, t := range listed.Tools {
 		s.items, s.values = append(s.items, ask.Item{Tool: t.Tool, Server: x.link.Server.Name}), append(s.values, t.Entry)
 	}
 	return s, nil
 }
 
-// offer is what a server has for a list: what the PDP is asked about, and what a client is shown that may see it.
+// offer are the items that a server has for a list: the item about which the PDP is asked, and the value that a permitted
+// client sees.
 type offer struct {
 	items  []ask.Item
 	values []jsontext.Value
@@ -76,17 +77,17 @@ type offer struct {
 
 func (o *offer) offered() *offer { return o }
 
-// filtered are those of what the servers offer that the client may see, in their order. If no question can be made about what
-// one of several servers offers, that server is left out; if none can be made about any, that is an error.
+// filtered returns the offered values that the client may see, in the order of the servers. If no question can be made about
+// the items of one of several servers, that server is left out. If none can be made about any server, that is an error.
 func filtered[T interface{ offered() *offer }](ctx context.Context, x exchange, all []part[T]) (shown []jsontext.Value, refused *answer.Answer) {
 	of := map[*link.Link]*offer{}
 	for _, p := range all {
 		of[p.of.link] = p.value.offered()
-		of[p.of.link].err = answer.Internal(link.ErrBroken).Refusal // unless nobody panics
+		of[p.of.link].err = answer.Internal(link.ErrBroken).Refusal // stands if the filter panics
 	}
-	x.beside(func(l *link.Link) {
+	x.forEachLink(func(l *link.Link) {
 		if o := of[l]; o != nil {
-			y := x.at(l)
+			y := x.forLink(l)
 			o.keep, o.err = x.g.o.Asker.Filter(ctx, y.operation(), o.items)
 			requestable(ctx, y, o)
 		}
@@ -116,8 +117,8 @@ func filtered[T interface{ offered() *offer }](ctx context.Context, x exchange, 
 	return shown, nil
 }
 
-// ours is a result that several servers have a part in.
-func (x *Call) ours(result rpc.Object) rpc.Message {
+// gatewayResult is the response for a result that several servers have a part in.
+func (x *Call) gatewayResult(result rpc.Object) rpc.Message {
 	m := x.Client.Says(x.Request.Method, result.Value())
 	if x.Client.Era == era.Modern {
 		m = era.WithServer(m, x.g.o.Self)
@@ -133,27 +134,28 @@ func (x exchange) listed(m rpc.Message) *answer.Answer {
 	return x.result(m)
 }
 
-// lists are the other lists: what an item of one is known by, and which capability a server has that has some.
+// lists are the other lists, by method: the member that holds the items, the member that names an item, and the capability of
+// servers that have such items.
 var lists = map[string]struct{ member, id, capability string }{
 	"prompts/list":             {"prompts", "name", "prompts"},
 	"resources/list":           {"resources", "uri", "resources"},
 	"resources/templates/list": {"resourceTemplates", "uriTemplate", "resources"},
 }
 
-// mostItems is how many items a page of a server's may have: about each the PDP is asked.
+// mostItems is how many items a page of a server may have: the PDP is asked about each.
 const mostItems = 5000
 
-// mostCursor is how large a cursor of one of several servers may be: the client's has those of all of them.
+// mostCursor is how large a cursor of one of several servers may be: the client's cursor contains the cursors of all of them.
 const mostCursor = 4 << 10
 
-// listOther answers with a page of each server's, without what the client may not use. The cursor of ours that comes with it
-// holds those of the servers that have more.
+// listOther answers with one page of each server, without the items that the client may not use. The gateway's cursor contains
+// the cursors of the servers that have more.
 func (x exchange) listOther(ctx context.Context) *answer.Answer {
 	cursors, refused := x.cursors()
 	if refused != nil {
 		return refused
 	}
-	pages, err := there(each(ctx, x, func(ctx context.Context, x exchange) (*page, error) { return x.page(ctx, cursors) }))
+	pages, err := succeeded(each(ctx, x, func(ctx context.Context, x exchange) (*page, error) { return x.page(ctx, cursors) }))
 	if err != nil {
 		return x.failed(err)
 	}
@@ -180,12 +182,12 @@ func (x exchange) listOther(ctx context.Context) *answer.Answer {
 		result = result.With("nextCursor", rpc.String(cursor))
 	}
 	if x.link == nil {
-		return x.listed(x.ours(result))
+		return x.listed(x.gatewayResult(result))
 	}
 	return x.listed(rpc.Answer(rpc.ID{}, result.Value()))
 }
 
-// cursors are the servers' own cursors in that of the client, nil if it begins.
+// cursors are the servers' cursors in the client's cursor, nil if the client has none yet.
 func (x Target) cursors() (*rpc.Object, *answer.Answer) {
 	if x.Params.Get("cursor") == nil {
 		return nil, nil
@@ -201,10 +203,10 @@ func (x Target) cursors() (*rpc.Object, *answer.Answer) {
 	return &all, nil
 }
 
-// cursorBinding is what a cursor is bound to: it is good for no other list, and nobody else.
+// cursorBinding binds a cursor to one list and one principal.
 func cursorBinding(x *Call) []byte { return []byte(x.Who.Key + "\x00" + x.Request.Method) }
 
-// page is one page of a server's.
+// page is one page of a server's list.
 type page struct {
 	result rpc.Object // the server's own
 	offer
@@ -250,7 +252,7 @@ func (x exchange) page(ctx context.Context, cursors *rpc.Object) (*page, error) 
 	return p, nil
 }
 
-// items are the values of a page that are the server's, and have a name, as clients see them.
+// items are the items of a page that have a name and belong to the server, with their values as clients see them.
 func (x Target) items(values []jsontext.Value) (items []ask.Item, known []jsontext.Value) {
 	by := lists[x.Request.Method].id
 	for _, v := range values {
@@ -268,8 +270,9 @@ func (x Target) items(values []jsontext.Value) (items []ask.Item, known []jsonte
 	return items, known
 }
 
-// at is the exchange as far as one of several servers has to do with it. None of them says how far all are.
-func (x exchange) at(l *link.Link) exchange {
+// forLink is the exchange with one of several servers. It drops the progress token: no single server knows the progress of all
+// of them.
+func (x exchange) forLink(l *link.Link) exchange {
 	x.link = l
 	if meta := x.Params.GetObject("_meta"); meta.Get("progressToken") != nil {
 		c := *x.Call
@@ -279,18 +282,18 @@ func (x exchange) at(l *link.Link) exchange {
 	return x
 }
 
-// none is all that comes of what is told, and not asked.
+// none is the value of a part that has no value.
 type none struct{}
 
-// part is what came of asking one server.
+// part is the result of one server.
 type part[T any] struct {
 	of    exchange
 	value T
 	err   error
 }
 
-// each asks all servers at once, and gives what came of each, in their order. A server that is away, or late, leaves the
-// others as they are: its part is an error.
+// each calls ask for all servers at once, and returns the results in the order of the servers. A server that is away, or late,
+// does not affect the others: its part is an error.
 func each[T any](ctx context.Context, x exchange, ask func(context.Context, exchange) (T, error)) []part[T] {
 	if x.link != nil {
 		v, err := ask(ctx, x)
@@ -300,25 +303,25 @@ func each[T any](ctx context.Context, x exchange, ask func(context.Context, exch
 		return []part[T]{{x, v, err}}
 	}
 	all := make([]part[T], len(x.Reach.Links))
-	came := make(chan func(), len(all)) // each puts one part into its place
+	came := make(chan func(), len(all)) // each function puts one part into its place
 	asking, enough := context.WithCancel(ctx)
 	defer enough()
 	defer context.AfterFunc(x.g.doors.Context, enough)()
-	left := map[*link.Link]time.Duration{} // how long each may take that has not answered
+	left := map[*link.Link]time.Duration{} // how long each server may take that has not answered
 	for i, l := range x.Reach.Links {
-		y := x.at(l)
+		y := x.forLink(l)
 		all[i] = part[T]{of: y, err: link.ErrLate}
 		left[l] = l.Patience(x.Request.Method)
 		run := func() {
 			p := part[T]{of: y, err: link.ErrBroken}
-			defer func() { came <- func() { all[i] = p } }() // also if somebody panics
+			defer func() { came <- func() { all[i] = p } }() // also after a panic
 			p.value, p.err = ask(asking, y)
 		}
 		if !x.g.doors.Background(run) {
 			came <- func() { all[i].err = link.ErrClosed }
 		}
 	}
-	var first time.Time // when somebody has answered
+	var first time.Time // when the first server has answered
 	var over <-chan time.Time
 	for n := 0; n < len(all); n++ {
 		select {
@@ -326,7 +329,7 @@ func each[T any](ctx context.Context, x exchange, ask func(context.Context, exch
 			put()
 		case <-over:
 			n = len(all)
-		case <-ctx.Done(): // what some have said is no answer for all
+		case <-ctx.Done(): // a partial list would pass for a complete one
 			for i := range all {
 				all[i].err = &upstream.Error{Detail: "the client has gone", Err: ctx.Err()}
 			}
@@ -350,7 +353,7 @@ func each[T any](ctx context.Context, x exchange, ask func(context.Context, exch
 	return all
 }
 
-// longest is how long whoever is left may take.
+// longest is how long the remaining servers may take.
 func longest(left map[*link.Link]time.Duration) (wait time.Duration) {
 	for _, one := range left {
 		wait = max(wait, one)
@@ -358,9 +361,10 @@ func longest(left map[*link.Link]time.Duration) (wait time.Duration) {
 	return wait
 }
 
-// there are the parts that came. It is an error if none did, unless a server is closed to the principal, and also if the PDP could not decide
-// about one: what cannot be decided is no shorter list.
-func there[T any](all []part[T]) (came []part[T], err error) {
+// succeeded returns the parts without an error. It returns an error if there is none, unless a server is closed to the
+// principal. It also returns an error if the PDP could not decide about a server: an undecided part must not make a list
+// shorter.
+func succeeded[T any](all []part[T]) (came []part[T], err error) {
 	closed := false
 	for _, p := range all {
 		if p.err == nil {
@@ -381,16 +385,18 @@ func there[T any](all []part[T]) (came []part[T], err error) {
 	return nil, err
 }
 
-// introduction is what a server says of itself, in the form of an era: what [upstream.Session.Server] gives.
+// introduction is the description that a server gives of itself, in the form of an era, as [upstream.Session.Server] returns
+// it.
 type introduction struct {
 	server jsontext.Value
 	era    era.Era
 }
 
-// introduction opens all links. Of one server it is the server's own; of several it is ours, and says what all of them can.
+// introduction opens all links. With one server it is the server's own. With several it is the gateway's, and has the
+// capabilities of all of them.
 func (x exchange) introduction(ctx context.Context) (introduction, error) {
-	all := each(ctx, x, func(ctx context.Context, x exchange) (upstream.Session, error) { return x.meets(ctx) })
-	came, err := there(all)
+	all := each(ctx, x, func(ctx context.Context, x exchange) (upstream.Session, error) { return x.openServer(ctx) })
+	came, err := succeeded(all)
 	if err != nil {
 		return introduction{}, err
 	}
@@ -400,7 +406,7 @@ func (x exchange) introduction(ctx context.Context) (introduction, error) {
 	}
 	can, words := abilities{}, []string{}
 	for _, p := range all {
-		if p.err != nil { // it may have all this when it is back, or when something of it is permitted
+		if p.err != nil { // it may have all this once it is back, or once some use of it is permitted
 			can.add(p.of.link.Server, rpc.Object{}.With("tools", jsontext.Value(`{}`)).With("prompts", jsontext.Value(`{}`)).With("resources", jsontext.Value(`{}`)))
 			continue
 		}
@@ -421,21 +427,22 @@ func (x exchange) introduction(ctx context.Context) (introduction, error) {
 	return introduction{o.Value(), era.Legacy}, nil
 }
 
-// meets opens the session with a server. If nothing is known of the server, its tools are known to others from then on.
-func (x exchange) meets(ctx context.Context) (upstream.Session, error) {
+// openServer opens the session with a server. If no tools of the server are known yet, it lists them, and so makes them known
+// for other principals.
+func (x exchange) openServer(ctx context.Context) (upstream.Session, error) {
 	if err := x.mayOpen(ctx); err != nil {
 		return nil, err
 	}
 	s, err := x.link.Opened(ctx, x.Who)
-	if err == nil && !x.g.ofOne() && link.Offers(s, "tools") {
+	if err == nil && !x.g.onePerson() && link.Offers(s, "tools") {
 		if _, listed := x.g.servers.KnownOf(x.link.Server); !listed {
-			_, _ = x.link.Listed(ctx, x.Who, x.Client) // a failure is of the server's tools, and the client meets it when it wants them
+			_, _ = x.link.Listed(ctx, x.Who, x.Client) // the client meets a failure of the server's tools when it lists them
 		}
 	}
 	return s, err
 }
 
-// extensions are those that there are with this configuration.
+// extensions are the extensions that this configuration has.
 func (g *Flow) extensions() []string {
 	if g.o.Asker.Requests() {
 		return []string{era.Authorizations, era.ToolRequests}
@@ -443,7 +450,7 @@ func (g *Flow) extensions() []string {
 	return []string{era.Authorizations}
 }
 
-// speaksMCPx reports whether a message is one of those extensions.
+// speaksMCPx reports whether a message belongs to one of those extensions.
 func speaksMCPx(method string, params rpc.Object) bool {
 	switch method {
 	case wire.MethodToolRequest, rpc.Respond:
@@ -453,13 +460,14 @@ func speaksMCPx(method string, params rpc.Object) bool {
 }
 
 const (
-	// mostCapabilities is how much one of several servers may say that it can, in bytes.
+	// mostCapabilities is how large the capabilities of one of several servers may be, in bytes.
 	mostCapabilities = 16 << 10
-	// mostInstructions is how much all of several servers may tell models, in bytes. Each has the same share.
+	// mostInstructions is how large the instructions of all of several servers may be, in bytes. Each server has the same
+	// share.
 	mostInstructions = 32 << 10
 )
 
-// abilities are the capabilities of several servers. They have the form that clients know, whatever one server says.
+// abilities are the capabilities of several servers. They have the form that clients know, whatever a server sends.
 type abilities struct {
 	tools, prompts, resources, subscribe, completions, logging bool
 	extensions, experimental                                   rpc.Object
@@ -479,10 +487,10 @@ func (a *abilities) add(s *link.Server, o rpc.Object) {
 	a.experimental = withObjects(a.experimental, o.GetObject("experimental"))
 }
 
-// mostExtensions is how many of them one of several servers may name.
+// mostExtensions is how many extensions one of several servers may name.
 const mostExtensions = 64
 
-// withObjects is o with those members of more that are objects, and that it has not.
+// withObjects adds to o the members of more that are objects, and that o does not have.
 func withObjects(o, more rpc.Object) rpc.Object {
 	if more.Len() > mostExtensions {
 		return o
@@ -495,7 +503,7 @@ func withObjects(o, more rpc.Object) rpc.Object {
 	return o
 }
 
-// value is what clients are told. Lists may change at any time: with a server that was away, and is back.
+// value are the capabilities for clients. Any list may change at any time, when a server that was away comes back.
 func (a *abilities) value() jsontext.Value {
 	const changes = `{"listChanged":true}`
 	resources := changes
@@ -518,8 +526,8 @@ func (a *abilities) value() jsontext.Value {
 	return o.Value()
 }
 
-// instructions are what one of several servers tells models: below its name, and set in, so that nothing in it passes for
-// what another says.
+// instructions are the instructions of one of several servers for models: below its name and indented, so that no text in them
+// passes for that of another server.
 func instructions(server, said string, most int) string {
 	if len(said) > most {
 		said = said[:most]
@@ -532,7 +540,7 @@ func instructions(server, said string, most int) string {
 	return server + ":\n  " + strings.Join(lines, "\n  ")
 }
 
-// initialize answers the handshake, and has the session begin.
+// initialize answers the handshake, and begins the session.
 func (x exchange) initialize(ctx context.Context) *answer.Answer {
 	said, err := x.introduction(ctx)
 	if err != nil {
@@ -549,7 +557,7 @@ func (x exchange) initialize(ctx context.Context) *answer.Answer {
 	return answer
 }
 
-// discover says what the servers say of themselves, and what the gateway speaks.
+// discover answers with the descriptions of the servers, and the versions and extensions of the gateway.
 func (x exchange) discover(ctx context.Context) *answer.Answer {
 	said, err := x.introduction(ctx)
 	if err != nil {

@@ -19,14 +19,14 @@ import (
 	"policy-service/pdp/mcp/internal/upstream"
 )
 
-// call sends the request on, and relays what comes for it. What is sent again, with answers that the server has asked
-// for, is decided about again.
+// call sends the request, and relays the messages that come for it. A request that is sent again, with answers to the server's
+// questions, is decided about again.
 func (x exchange) call(ctx context.Context) *answer.Answer {
-	params, held, refused := x.resumed()
+	params, held, refused := x.resumedParams()
 	if refused != nil {
 		return refused
 	}
-	params = x.own(params)
+	params = x.withServerNames(params)
 	for round := 0; ; round++ {
 		response, err := x.forward(ctx, params, held)
 		x.permit = response.permit
@@ -40,30 +40,31 @@ func (x exchange) call(ctx context.Context) *answer.Answer {
 		case asked == nil:
 			return x.result(response.Message)
 		}
-		if _, withheld := x.permit.Result(response.Message); withheld != nil { // what it asks in words may be what is to be taken out
+		// The words of a question may be a part that the permit removes.
+		if _, withheld := x.permit.Result(response.Message); withheld != nil {
 			return answer.Refuse(withheld)
 		}
-		if response.waits { // it is our own, and was asked while there was a round
+		if response.waits { // the gateway made this response, while a round was left
 			return answer.Of(response.Message)
 		}
-		if refused := x.noRound(); refused != nil {
+		if refused := x.noRoundLeft(); refused != nil {
 			return refused
 		}
 		switch {
 		case x.Client.Era == era.Modern:
-			return x.passOn(*asked)
+			return x.requireInput(*asked)
 		case round == mostRounds:
 			return answer.Ambiguous("the server asks for input again and again")
 		}
 		if params, err = x.gather(ctx, *asked, params); err != nil {
 			return answer.Ambiguous(err.Error())
 		}
-		if x.tool != nil { // which may have become another while the client was asked
-			if x.Target, refused = x.findThere(ctx); refused != nil {
+		if x.tool != nil { // the tool may have changed while the client was asked
+			if x.Target, refused = x.findListed(ctx); refused != nil {
 				return refused
 			}
 		}
-		if x, refused = x.ask(ctx, goesOn(x.permit)); refused != nil {
+		if x, refused = x.ask(ctx, continuationOf(x.permit)); refused != nil {
 			return refused
 		}
 	}
@@ -72,16 +73,16 @@ func (x exchange) call(ctx context.Context) *answer.Answer {
 // mostRounds is how often a server may ask for input for one request.
 const mostRounds = 10
 
-// forward sends params, or the answer that a held request waits for, and relays what comes until the response.
-func (x exchange) forward(ctx context.Context, params rpc.Object, h *held) (_ relayed, err error) {
+// forward sends params, or the answer that a held request waits for, and relays messages until the response.
+func (x exchange) forward(ctx context.Context, params rpc.Object, h *heldAnswer) (_ relayed, err error) {
 	if h != nil {
-		return x.goOn(ctx, h, params)
+		return x.resumeHeld(ctx, h, params)
 	}
-	if err := x.logs(ctx); err != nil {
+	if err := x.setServerLog(ctx); err != nil {
 		return relayed{permit: x.permit}, err
 	}
 	token, sent := x.progress(params)
-	// The stream may be held when this request has ended. As long as it is not, it ends with it.
+	// A stream that is held outlives this request. Any other stream ends with the request.
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r := &relay{exchange: x, token: token, cancel: cancel}
 	defer context.AfterFunc(ctx, cancel)()
@@ -106,7 +107,7 @@ func (x exchange) forward(ctx context.Context, params rpc.Object, h *held) (_ re
 	return r.run(ctx)
 }
 
-// relay hands what comes for one request from the server to the client.
+// relay relays the messages for one request from the server to the client.
 type relay struct {
 	exchange exchange
 	session  upstream.Session
@@ -115,32 +116,33 @@ type relay struct {
 	token    progressToken
 }
 
-// relayed is the response of a server, with the permit by which it leaves.
+// relayed is the response of a server, with the permit under which it leaves.
 type relayed struct {
 	rpc.Message
 	permit *ask.Permit
-	// waits is set if the response is our own, because the server waits for the client.
+	// waits is set if the gateway made the response, because the server waits for the client.
 	waits bool
 }
 
-// close gives the answer up, if it has not come.
+// close gives up the server's answer, if it has not come yet.
 func (r *relay) close() {
 	r.stream.Close()
 	r.cancel()
 }
 
-// progressToken is what progress of a request is known by: to the server, and to the client, nil if it wants none.
+// progressToken are the tokens for progress of a request: the gateway's at the server, and the client's, nil if the client
+// wants no progress.
 type progressToken struct {
-	ours   string
-	theirs jsontext.Value
+	gateway string
+	client  jsontext.Value
 }
 
-// run relays until the response, or until ctx ends, which is to end the stream by its cancel. The response of a server which
-// waits for an answer that only the client's next request can bring is made here.
+// run relays until the response, or until ctx ends; the end of ctx must end the stream through cancel. If the server waits for
+// an answer that only the client's next request can bring, run returns the response that asks for it.
 func (r *relay) run(ctx context.Context) (relayed, error) {
 	held := false
 	defer func() {
-		if !held { // also if what the server says makes somebody panic
+		if !held { // also if a message of the server causes a panic
 			r.close()
 		}
 	}()
@@ -153,54 +155,54 @@ func (r *relay) run(ctx context.Context) (relayed, error) {
 			case errors.Is(err, io.EOF):
 				err = &upstream.Error{Detail: "the server ended its answer before the response"}
 			}
-			return r.gives(m, false), err
+			return r.withPermit(m, false), err
 		}
 		switch {
 		case m.IsResponse():
-			return r.gives(r.exchange.translated(m, r.session), false), nil
+			return r.withPermit(r.exchange.translated(m, r.session), false), nil
 		case m.IsRequest():
-			waits, refused := r.asked(ctx, m)
+			waits, refused := r.answerRequest(ctx, m)
 			if refused != nil {
-				r.cancels(ctx, m)
-				return r.gives(m, false), refused
+				r.cancelRequest(ctx, m)
+				return r.withPermit(m, false), refused
 			}
 			if waits != nil {
 				held = true
-				return r.gives(*waits, true), nil
+				return r.withPermit(*waits, true), nil
 			}
 		default:
-			r.note(m)
+			r.relayNotification(m)
 		}
 	}
 }
 
-func (r *relay) gives(m rpc.Message, waits bool) relayed {
+func (r *relay) withPermit(m rpc.Message, waits bool) relayed {
 	return relayed{m, r.exchange.permit, waits}
 }
 
-// translated is a response as the client's era has it, and says whose it is.
+// translated is a response in the form of the client's era, with the name of its server.
 func (x Target) translated(m rpc.Message, of upstream.Session) rpc.Message {
 	return x.link.Translated(x.Request.Method, m, of, x.Client.Era)
 }
 
-// note relays a notification, or drops it.
-func (r *relay) note(m rpc.Message) {
+// relayNotification relays a notification, or drops it.
+func (r *relay) relayNotification(m rpc.Message) {
 	x := r.exchange
 	m = era.NotificationFrom(m)
 	switch {
 	case m.Method == "notifications/progress":
 		params, err := m.ParamsObject()
-		if err != nil || r.token.theirs == nil || params.GetString("progressToken") != r.token.ours {
+		if err != nil || r.token.client == nil || params.GetString("progressToken") != r.token.gateway {
 			x.link.Server.Dropped("progress of another request")
 			return
 		}
-		m.Params = params.With("progressToken", r.token.theirs).Value()
+		m.Params = params.With("progressToken", r.token.client).Value()
 	case m.Method == "notifications/message":
 		if !x.wantsLog(m) {
 			x.link.Server.Dropped("log message that nobody wants")
 			return
 		}
-		if x.link.Silenced() { // nothing says that it is of this request
+		if x.link.Silenced() { // it may belong to another request
 			x.link.Server.Dropped(link.WordsWhileSilent)
 			return
 		}
@@ -219,10 +221,10 @@ func (r *relay) note(m rpc.Message) {
 	_ = x.Reply.Interim(m)
 }
 
-// asked has a request of a server of the legacy era answered. If only the next request of the client can bring the answer,
-// waits is the response that asks for it. Of a call that people have approved each answer is a round, which the PDP takes as
-// it takes one of a call that is sent again; if it refuses that, the call ends.
-func (r *relay) asked(ctx context.Context, m rpc.Message) (waits *rpc.Message, refused *answer.Answer) {
+// answerRequest gets an answer for a request of a server of the legacy era. If only the client's next request can bring the
+// answer, waits is the response that asks for it. For a call that people have approved each answer is a round, about which the
+// PDP decides as about a call that is sent again. If the PDP refuses the round, the call ends.
+func (r *relay) answerRequest(ctx context.Context, m rpc.Message) (waits *rpc.Message, refused *answer.Answer) {
 	x := r.exchange
 	shown, no := link.Shown(x.link.Server, m, x.Client.Capabilities)
 	switch {
@@ -231,23 +233,23 @@ func (r *relay) asked(ctx context.Context, m rpc.Message) (waits *rpc.Message, r
 		no = &link.Unasked{Why: "nothing is asked while the result is to be changed"}
 	case x.Client.Era == era.Modern && !era.TakesInput(x.Request.Method):
 		no = &link.Unasked{Why: "a client of its revision is asked nothing during " + x.Request.Method}
-	case lists[x.Request.Method].id != "" && goesOn(x.permit).Continues != nil: // the response would leave by another permit than the one of now
+	case lists[x.Request.Method].id != "" && continuationOf(x.permit).Continues != nil: // the permit may change
 		no = &link.Unasked{Why: "nothing is asked during " + x.Request.Method + ", which people have approved"}
-	case x.fulfils != nil: // it would come back to the other, in the result
+	case x.fulfils != nil: // the fulfiller's answer would reach the requester, in the result
 		no = &link.Unasked{Why: "nothing is asked while a request of somebody else is fulfilled"}
 	}
 	if no != nil {
 		x.link.NotPassed(ctx, r.session, m, x.Client.Era, no)
 		return nil, nil
 	}
-	if refused := x.noRound(); refused != nil {
+	if refused := x.noRoundLeft(); refused != nil {
 		return nil, refused
 	}
 	if x.Client.Era == era.Modern {
 		return r.hold(shown, m.ID), nil
 	}
-	answer := x.asks(ctx, shown)
-	if by := goesOn(x.permit); by.Continues != nil {
+	answer := x.askClient(ctx, shown)
+	if by := continuationOf(x.permit); by.Continues != nil {
 		if r.exchange, refused = x.ask(ctx, by); refused != nil {
 			return nil, refused
 		}
@@ -259,26 +261,26 @@ func (r *relay) asked(ctx context.Context, m rpc.Message) (waits *rpc.Message, r
 	return nil, nil
 }
 
-// What goes to a server is what was decided about, byte for byte, but for what MCP itself has beside it: who speaks which
-// revision, by which token progress is known, and what is between the client and the gateway alone.
+// A server gets the params that were decided about, byte for byte, but for the parts that MCP itself adds: client and revision,
+// the token for progress, and the members that are between the client and the gateway alone.
 
-// betweenUs are members of params that are for the gateway.
-var betweenUs = []string{"capability", "proof", "onBehalfOf", "requestId"}
+// gatewayParams are the params that are for the gateway alone.
+var gatewayParams = []string{"capability", "proof", "onBehalfOf", "requestId"}
 
-// outgoing are the params of this exchange as the server of s gets them.
+// outgoing are the params of this exchange in the form for the server of s.
 func (x Target) outgoing(ctx context.Context, s upstream.Session, params rpc.Object) rpc.Object {
-	params = params.Without(func(name string) bool { return slices.Contains(betweenUs, name) })
+	params = params.Without(func(name string) bool { return slices.Contains(gatewayParams, name) })
 	params = link.WithMeta(params, traces.Traced(ctx, x.g.metaOf(params)))
 	return x.link.Outgoing(s, x.Client, params)
 }
 
-// metaOf are the members of _meta of something that a client sends, as far as they are for the server, too.
+// metaOf are the members of a client's _meta that are forwarded to the server.
 func (g *Flow) metaOf(o rpc.Object) rpc.Object {
-	return o.GetObject("_meta").Without(func(name string) bool { return !g.goesOn(name) })
+	return o.GetObject("_meta").Without(func(name string) bool { return !g.forwardsMeta(name) })
 }
 
-// answered is what a client answers to a server, nil if it does not, as the server gets it.
-func (g *Flow) answered(v jsontext.Value) jsontext.Value {
+// serverAnswer is a client's answer in the form for a server, nil if the client gives none.
+func (g *Flow) serverAnswer(v jsontext.Value) jsontext.Value {
 	o, err := rpc.ParseObject(v)
 	if err != nil || o.Get("_meta") == nil {
 		return v
@@ -286,8 +288,8 @@ func (g *Flow) answered(v jsontext.Value) jsontext.Value {
 	return link.WithMeta(o, g.metaOf(o)).Value()
 }
 
-// goesOn reports whether a member of a client's _meta is for the server, too.
-func (g *Flow) goesOn(name string) bool {
+// forwardsMeta reports whether a member of a client's _meta is forwarded to the server.
+func (g *Flow) forwardsMeta(name string) bool {
 	switch name {
 	case "progressToken", "traceparent", "tracestate":
 		return true
@@ -295,17 +297,17 @@ func (g *Flow) goesOn(name string) bool {
 	return slices.Contains(g.o.Meta, name) && !strings.HasPrefix(name, link.OwnMeta)
 }
 
-// progressToken is by what the client wants to hear of progress, nil if it does not.
+// progressToken is the client's token for progress, nil if it wants none.
 func (x *Call) progressToken() jsontext.Value {
 	return x.Params.GetObject("_meta").Get("progressToken")
 }
 
-// progress is how progress of this request is known, and the params with our token for it.
+// progress returns the tokens for progress of this request, and the params with the gateway's token.
 func (x *Call) progress(params rpc.Object) (progressToken, rpc.Object) {
-	theirs := x.progressToken()
-	if theirs == nil {
+	client := x.progressToken()
+	if client == nil {
 		return progressToken{}, params
 	}
-	ours := "p" + strconv.FormatUint(x.g.tokens.Add(1), 10)
-	return progressToken{ours, theirs}, params.With("_meta", params.GetObject("_meta").With("progressToken", rpc.String(ours)).Value())
+	gateway := "p" + strconv.FormatUint(x.g.tokens.Add(1), 10)
+	return progressToken{gateway, client}, params.With("_meta", params.GetObject("_meta").With("progressToken", rpc.String(gateway)).Value())
 }

@@ -20,38 +20,38 @@ import (
 	"policy-service/pdp/mcp/wire"
 )
 
-// Visit is a call from when it comes until it is over.
+// Visit is a call from its arrival to its end.
 type Visit struct {
 	Call
-	holds holds
-	x     exchange
-	// approval is set if people decide about it, and requested if somebody else is to call the tool.
+	cleanups cleanups
+	x        exchange
+	// approval is set if people decide about the call. requested is set if it asks for another participant to call the tool.
 	approval  *people.Approval
 	requested *people.Request
 	span      trace.Span
-	// release gives back the place of the request among those of its principal under way; nil if it took none. Lasting gives
-	// back the place of a stream; nil if the request is no stream.
+	// release frees the place of the request among those of its principal that are under way. It is nil if the request took no
+	// place. lasting frees the place of a stream. It is nil if the request is no stream.
 	release, lasting func()
 }
 
-// Visit is the visit of a call. The ends are called when it is over.
+// Visit begins the visit of a call. The ends are called at its end.
 func (g *Flow) Visit(c Call, ends ...func()) *Visit {
 	c.g = g
 	v := &Visit{Call: c}
-	v.holds.all = ends
-	v.Call.holds = &v.holds
+	v.cleanups.all = ends
+	v.Call.cleanups = &v.cleanups
 	return v
 }
 
-// Lasts has end be called when the visit is over.
-func (v *Visit) Lasts(end func()) { v.holds.lasts(end) }
+// Lasts makes end run at the end of the visit.
+func (v *Visit) Lasts(end func()) { v.cleanups.add(end) }
 
 // Serve answers the request.
 //
-// Thousands may wait for people, each on a stack of its own, which is as large as what it holds. What comes before the wait is
-// therefore in functions that have returned by then.
+// Thousands of requests may wait for people, each on its own stack, which keeps the size that it once needed. The work before
+// the wait is therefore in functions that have returned by then.
 func (v *Visit) Serve(ctx context.Context) {
-	defer v.over()
+	defer v.close()
 	ctx, end := v.begin(ctx)
 	switch {
 	case end != nil:
@@ -66,14 +66,14 @@ func (v *Visit) Serve(ctx context.Context) {
 	v.respond(ctx, end)
 }
 
-// over gives back what the request holds, also if something has panicked.
-func (v *Visit) over() {
-	defer v.holds.end()
-	v.makeWay()
+// close frees all that the request holds, also after a panic.
+func (v *Visit) close() {
+	defer v.cleanups.run()
+	v.releasePlaces()
 }
 
-// makeWay lets others of the principal in, and gives back a place among those who wait for people.
-func (v *Visit) makeWay() {
+// releasePlaces frees the places of the request, among those of the principal and among those that wait for people.
+func (v *Visit) releasePlaces() {
 	if v.requested != nil {
 		v.requested.Leave()
 	}
@@ -88,7 +88,7 @@ func (v *Visit) makeWay() {
 	}
 }
 
-// begin lets the request in, and has the PDP decide about it. It sets [Visit.approval] if people are asked, and
+// begin admits the request, and lets the PDP decide about it. It sets [Visit.approval] if people are asked, and
 // [Visit.requested] if the call is a request for a tool.
 func (v *Visit) begin(ctx context.Context) (context.Context, *answer.Answer) {
 	v.x = exchange{Target: Target{Call: &v.Call, link: v.Reach.Only()}}
@@ -97,14 +97,14 @@ func (v *Visit) begin(ctx context.Context) (context.Context, *answer.Answer) {
 	if !ok {
 		return ctx, v.x.failed(link.ErrClosed)
 	}
-	v.holds.lasts(leave)
-	if v.Request.Method != "initialize" { // whose answer has a header that is known late
-		v.holds.lasts(reply.KeepAlive(v.Reply))
+	v.cleanups.add(leave)
+	if v.Request.Method != "initialize" { // the answer to initialize has a header that is known late
+		v.cleanups.add(reply.KeepAlive(v.Reply))
 	}
 	return ctx, v.enter(ctx)
 }
 
-// enter lets the request in.
+// enter admits the request, finds its target, and lets the PDP decide.
 func (v *Visit) enter(ctx context.Context) (end *answer.Answer) {
 	x := &v.x
 	if x.Request.Method == "ping" && x.Client.Era == era.Legacy {
@@ -120,7 +120,7 @@ func (v *Visit) enter(ctx context.Context) (end *answer.Answer) {
 	case rpc.Respond:
 		return x.g.people.Vote(ctx, x.Who, x.Client, x.Request.Params)
 	case "subscriptions/listen":
-		v.release() // it lasts, and is in nobody's way
+		v.release() // a stream lasts, and must not block other requests
 		over, ok := x.g.Lasting(x.Who.Key)
 		if !ok {
 			return answer.Limited("", time.Second)
@@ -131,21 +131,21 @@ func (v *Visit) enter(ctx context.Context) (end *answer.Answer) {
 	if x.Target, end = x.route(ctx); end != nil {
 		return end
 	}
-	if end = x.fits(ctx); end != nil {
+	if end = x.checkFit(ctx); end != nil {
 		return end
 	}
 	if x.Request.Method == wire.MethodToolRequest && x.tool != nil {
-		return v.requests(ctx)
+		return v.requestTool(ctx)
 	}
-	if *x, end = x.bring(); end != nil {
+	if *x, end = x.read(); end != nil {
 		return end
 	}
 	return v.decide(ctx)
 }
 
-// requests has the PDP decide about a request for a tool, and files it. Waiting for it is in nobody's way.
-func (v *Visit) requests(ctx context.Context) *answer.Answer {
-	r, end := people.ReadRequest(v.x.asCase(), v.x.Request.Params)
+// requestTool lets the PDP decide about a request for a tool, and files it. While it waits it takes no place of other requests.
+func (v *Visit) requestTool(ctx context.Context) *answer.Answer {
+	r, end := people.ReadRequest(v.x.peopleCase(), v.x.Request.Params)
 	if end != nil {
 		return end
 	}
@@ -154,13 +154,13 @@ func (v *Visit) requests(ctx context.Context) *answer.Answer {
 	}
 	v.release()
 	v.requested = r
-	return r.Begin(v.x.asCase())
+	return r.Begin(v.x.peopleCase())
 }
 
-// finish does what the request wants, if people have nothing against it.
+// finish does the work of the request, unless people refuse.
 func (v *Visit) finish(ctx context.Context) (end *answer.Answer) {
 	if v.approval != nil {
-		if end := v.approved(ctx); end != nil {
+		if end := v.afterApproval(ctx); end != nil {
 			return end
 		}
 	}
@@ -169,19 +169,19 @@ func (v *Visit) finish(ctx context.Context) (end *answer.Answer) {
 		if end != nil {
 			return end
 		}
-		return v.x.whatCame(came)
+		return v.x.requestedAnswer(came)
 	}
 	return v.x.do(ctx)
 }
 
-// respond sends the response. What was done of what the PDP obliged to is reported once it has left.
+// respond sends the response. The outcome of the PDP's obligations is reported once the response has left.
 func (v *Visit) respond(ctx context.Context, end *answer.Answer) {
 	x := v.x
-	v.makeWay() // whoever has an answer can ask again
-	x.note(end)
+	v.releasePlaces() // the client may send the next request once it has the response
+	x.noteRefusal(end)
 	end = x.readable(end)
 	response := end.Message
-	if len(response.Result) > usualAnswer && !x.g.ofOne() {
+	if len(response.Result) > usualAnswer && !x.g.onePerson() {
 		x.g.o.People.Charge(x.Who.Account(), len(response.Result)/eachOfLarge)
 		if read, few := x.g.o.Rates.Hold(x.Who.Account(), LargeAnswers); few {
 			defer read()
@@ -196,7 +196,7 @@ func (v *Visit) respond(ctx context.Context, end *answer.Answer) {
 	_ = x.Reply.Final(end.Status, response)
 }
 
-// admit keeps whoever asks too often from asking the PDP.
+// admit refuses a request of a principal that asks too often, before the PDP is asked.
 func (v *Visit) admit() *answer.Answer {
 	x := v.x
 	name := ""
@@ -209,19 +209,20 @@ func (v *Visit) admit() *answer.Answer {
 		return nil
 	}
 	refused := answer.Limited(limit, after)
-	if x.Request.IsNotification() { // whose status is all that anybody sees
+	if x.Request.IsNotification() { // a notification's sender sees only the status
 		refused.Status = http.StatusTooManyRequests
 	}
 	return refused
 }
 
-// unreadResults is in place of a result for which there is no room. The server did what it was asked.
+// unreadResults replaces a result for which there is no room. The server has served the request.
 func unreadResults() *answer.Answer {
 	const message = "the server did what it was asked, and its result is not kept: too many large results of this person are not read; read those first, and call again only if it may be done twice"
 	return answer.New(answer.ResultNotKept, rpc.InternalError, message, message)
 }
 
-// do does what the request wants, and is the response, whoever made it, and the status that it has if nothing went before it.
+// do does the work of the request, and returns the response, of a server or of the gateway, with the status that it has if no
+// message went before it.
 func (x exchange) do(ctx context.Context) *answer.Answer {
 	switch x.Request.Method {
 	case "initialize":
@@ -239,10 +240,10 @@ func (x exchange) do(ctx context.Context) *answer.Answer {
 	case "resources/subscribe", "resources/unsubscribe":
 		return x.remember(ctx)
 	}
-	if x.link == nil { // the operator has a mapping for a method of his own
+	if x.link == nil { // a method that the operator has a mapping for
 		return answer.New(ask.Unknown, rpc.MethodNotFound, "unknown method", "with several servers nobody knows for which of them the method is")
 	}
-	x, end := x.settle(ctx)
+	x, end := x.confirm(ctx)
 	switch {
 	case end != nil:
 		return end
@@ -252,63 +253,65 @@ func (x exchange) do(ctx context.Context) *answer.Answer {
 	return x.call(ctx)
 }
 
-// decide has the PDP decide about a request, and people if it says that they can: [Visit.approval] is set then. A call that waits
-// for them is in nobody's way.
+// decide lets the PDP decide about a request, and then people, if the PDP says that they can: then [Visit.approval] is set. A
+// call that waits for people takes no place of other requests.
 func (v *Visit) decide(ctx context.Context) (refused *answer.Answer) {
-	if v.x.brought != nil && v.x.brought.people != nil { // people were asked before
+	if v.x.followUp != nil && v.x.followUp.people != nil { // people were asked before
 		return v.approve(ctx, nil)
 	}
-	v.x, refused = v.x.decideKnown(ctx, v.x.brought.answered())
-	if refused == nil || refused.Refusal.Wanted == nil || v.x.tool == nil || v.x.brought.forServer() { // people are asked about a whole call of a tool, and not about what goes on
+	v.x, refused = v.x.decideKnown(ctx, v.x.followUp.continuation())
+	// People decide about whole calls of a tool, not about continued ones.
+	if refused == nil || refused.Refusal.Wanted == nil || v.x.tool == nil || v.x.followUp.forServer() {
 		return refused
 	}
 	return v.approve(ctx, refused.Refusal.Wanted)
 }
 
-// approve has people decide about the call. Wanted is what to ask them; it is nil if an earlier request has asked them already.
+// approve lets people decide about the call. Wanted is the question for them. It is nil if an earlier request has asked them
+// already.
 func (v *Visit) approve(ctx context.Context, wanted *ask.Wanted) *answer.Answer {
-	a, refused := people.NewApproval(v.x.asCase(), wanted)
+	a, refused := people.NewApproval(v.x.peopleCase(), wanted)
 	if refused != nil {
 		return refused
 	}
 	v.release()
 	v.approval = a
 	if wanted == nil {
-		return a.Again(ctx, v.x.brought.people)
+		return a.Again(ctx, v.x.followUp.people)
 	}
 	return a.Begin(ctx)
 }
 
-// asCase is the call as people are asked about it.
-func (x exchange) asCase() people.Case {
+// peopleCase is the call in the form in which people are asked about it.
+func (x exchange) peopleCase() people.Case {
 	c := people.Case{
 		People: x.g.people, Who: x.Who, Client: x.Client, Session: x.Session, Reply: x.Reply, Method: x.Request.Method, Params: x.Params,
-		Tool: x.asked(), Operation: x.operation(), Binding: x.binding,
+		Tool: x.policyTool(), Operation: x.operation(), Binding: x.binding,
 	}
-	if x.brought != nil {
-		c.Answers = x.brought.answers
+	if x.followUp != nil {
+		c.Answers = x.followUp.answers
 	}
 	return c
 }
 
-// approved ends the wait for people. It gives back the place of the call once the call has used what people have approved.
-func (v *Visit) approved(ctx context.Context) *answer.Answer {
+// afterApproval ends the wait for people. It frees the place of the call once the call has used its approval.
+func (v *Visit) afterApproval(ctx context.Context) *answer.Answer {
 	defer v.approval.Leave()
 	by, end := v.approval.Conclude(ctx)
 	if end != nil {
 		return end
 	}
-	v.x, end = v.x.approved(ctx, by)
+	v.x, end = v.x.decideApproved(ctx, by)
 	return end
 }
 
-// approved has the PDP decide again about a call that people have approved.
-func (x exchange) approved(ctx context.Context, by ask.Answered) (exchange, *answer.Answer) {
-	now, refused := x.find(ctx) // while people were waited for the tool may have become another
+// decideApproved lets the PDP decide again about a call that people have approved.
+func (x exchange) decideApproved(ctx context.Context, by ask.Answered) (exchange, *answer.Answer) {
+	now, refused := x.find(ctx) // the tool may have changed while people decided
 	switch {
 	case refused != nil:
 		return x, refused
-	case now.tool.Digest != x.tool.Digest: // what they have approved stays good for the tool as it was
+	case now.tool.Digest != x.tool.Digest: // the approval stays valid for the tool as it was
 		return x, answer.Invalid("the tool is not the one that people were asked about any more; send the call again")
 	}
 	x.Target = now

@@ -185,7 +185,7 @@ func (g *Front) readIncoming(w http.ResponseWriter, r *http.Request) *incoming {
 func (g *Front) read(w http.ResponseWriter, r *http.Request, who *identity.Principal) (m rpc.Message, ok bool) {
 	var b bytes.Buffer
 	body := http.MaxBytesReader(w, r.Body, int64(g.o.Body))
-	b.Grow(int(max(0, min(r.ContentLength, usualBody))) + bytes.MinRead) // a ContentLength that lies costs no more than usual messages do
+	b.Grow(int(max(0, min(r.ContentLength, usualBody))) + bytes.MinRead) // a false ContentLength costs no more than a usual message
 	_, err := b.ReadFrom(io.LimitReader(body, usualBody))
 	if err == nil && b.Len() == usualBody {
 		end, few := g.o.Rates.Hold(who.Account(), LargeMessages)
