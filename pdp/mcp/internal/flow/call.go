@@ -137,7 +137,7 @@ func (x exchange) result(response rpc.Message) *answer.Answer {
 	return a
 }
 
-// failed is the answer if the server does not answer, or answers with an error to a request of the gateway's own.
+// failed is the answer if the server does not answer, or answers a request of the gateway's own with an error.
 func (x exchange) failed(err error) *answer.Answer {
 	if a, ok := err.(*answer.Answer); ok {
 		if a.Refusal == nil {
@@ -262,5 +262,5 @@ const (
 // usualAnswer is the size up to which results are not counted as large: a person may leave any number of them unread.
 const usualAnswer = 64 << 10
 
-// eachOfLarge is the size that counts as one more request of the person, for each time that it fits into a large result.
+// eachOfLarge is the size of a part of a large result that counts as one more request of the person.
 const eachOfLarge = 256 << 10

@@ -44,7 +44,7 @@ func (x exchange) ask(ctx context.Context, answered ask.Answered) (exchange, *an
 	return x, answer.Refuse(refused)
 }
 
-// read reads the parts of the request that answer people or a server which asked before.
+// read reads the parts of the request that answer earlier questions, of people or of a server.
 func (x exchange) read() (_ exchange, refused *answer.Answer) {
 	if x, refused = readFulfilment(x); refused != nil {
 		return x, refused
@@ -117,9 +117,9 @@ func (x Target) wantsServerResource() bool {
 }
 
 // decideKnown lets the PDP decide about a call. If the tool is known only from a listing for other principals, a denial does
-// not yet stand: the tool may be another one for this principal. If some definition of it could be permitted, the server lists
-// it for this principal. The same happens before people are asked about the call, so that no approver is asked about a call to
-// a server that is away.
+// not yet stand: the tool may be another one for this principal. If some definition of it could be permitted, the tool is found
+// again in the server's list for this principal. If it differs, the PDP decides about that one. The same happens before people
+// are asked about the call, so that nobody approves a call to a server that is away.
 func (x exchange) decideKnown(ctx context.Context, answered ask.Answered) (exchange, *answer.Answer) {
 	x, refused := x.ask(ctx, answered)
 	if !x.unconfirmed || !refused.OfKind(ask.Denied) {
@@ -215,8 +215,8 @@ func (x exchange) checkFit(ctx context.Context) *answer.Answer {
 	return x.checkArguments(ctx)
 }
 
-// checkArguments answers a call of a locked tool whose arguments do not fit its inputSchema. It is nil if they fit, or if the tool is
-// not locked.
+// checkArguments answers a call of a locked tool whose arguments do not fit its inputSchema. It is nil if they fit, or if the
+// tool is not locked.
 //
 // Such a call is never forwarded, and no approval is requested for it. The result names the problems of the arguments, so that
 // a model can mend them. Only callers that may list the tool see the schema: others get the PDP's refusal, as for all their

@@ -221,7 +221,7 @@ func (x exchange) requestedAnswer(a people.Came) *answer.Answer {
 	return fulfilled(x.result(m), a.By, x.Who.Participant())
 }
 
-// requestable adds to a list of tools those that the client may request, but not call, if it can request tools.
+// requestable adds to a list of tools those that the client may request, but not call, if the client can request tools.
 func requestable(ctx context.Context, x exchange, o *offer) {
 	if x.Request.Method != "tools/list" || o.err != nil || !x.Client.Knows(era.ToolRequests) {
 		return

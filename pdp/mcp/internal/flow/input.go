@@ -370,8 +370,7 @@ func (h *heldAnswers) put(id string, one *heldAnswer, now time.Time) (ok bool) {
 	return true
 }
 
-// take returns the held answer with that id. Only its principal gets it. It is removed once the principal brings an answer, and
-// held on until then.
+// take returns the held answer with that id. Only its principal gets it. It stays held until the principal brings an answer.
 func (h *heldAnswers) take(id, principal string, answers rpc.Object) *heldAnswer {
 	h.mu.Lock()
 	defer h.mu.Unlock()

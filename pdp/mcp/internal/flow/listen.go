@@ -312,8 +312,8 @@ func (x exchange) setLevel(ctx context.Context) *answer.Answer {
 	return x.result(rpc.Answer(rpc.ID{}, jsontext.Value(`{}`)))
 }
 
-// setServerLog sets the log level of this request at a server of the legacy era, which takes the level once for the whole
-// session. The server logs at that level for other requests, too: see wantsLog.
+// setServerLog sets the log level that the client wants for this request, at a server of the legacy era, which takes the level
+// once for a whole session. The server then logs at that level for other requests, too: see wantsLog.
 func (x Target) setServerLog(ctx context.Context) error {
 	if x.Client.Era == era.Legacy || x.Client.LogLevel == "" {
 		return nil

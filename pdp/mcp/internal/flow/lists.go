@@ -66,7 +66,7 @@ func (x exchange) toolList(ctx context.Context) (*toolList, error) {
 	return s, nil
 }
 
-// offer are the items that a server has for a list: the item about which the PDP is asked, and the value that a permitted
+// offer is the part of a list that one server has: the items about which the PDP is asked, and the values that a permitted
 // client sees.
 type offer struct {
 	items  []ask.Item
@@ -361,7 +361,7 @@ func longest(left map[*link.Link]time.Duration) (wait time.Duration) {
 	return wait
 }
 
-// succeeded returns the parts without an error. It returns an error if there is none, unless a server is closed to the
+// succeeded returns the parts that have no error. If every part has one, it returns an error, unless a server is closed to the
 // principal. It also returns an error if the PDP could not decide about a server: an undecided part must not make a list
 // shorter.
 func succeeded[T any](all []part[T]) (came []part[T], err error) {
@@ -385,8 +385,7 @@ func succeeded[T any](all []part[T]) (came []part[T], err error) {
 	return nil, err
 }
 
-// introduction is the description that a server gives of itself, in the form of an era, as [upstream.Session.Server] returns
-// it.
+// introduction is a server's description of itself, in the form of an era, as [upstream.Session.Server] returns it.
 type introduction struct {
 	server jsontext.Value
 	era    era.Era

@@ -180,7 +180,7 @@ func (r *relay) withPermit(m rpc.Message, waits bool) relayed {
 	return relayed{m, r.exchange.permit, waits}
 }
 
-// translated is a response in the form of the client's era, with the name of its server.
+// translated is a response in the form of the client's era, and names its server.
 func (x Target) translated(m rpc.Message, of upstream.Session) rpc.Message {
 	return x.link.Translated(x.Request.Method, m, of, x.Client.Era)
 }
@@ -233,7 +233,8 @@ func (r *relay) answerRequest(ctx context.Context, m rpc.Message) (waits *rpc.Me
 		no = &link.Unasked{Why: "nothing is asked while the result is to be changed"}
 	case x.Client.Era == era.Modern && !era.TakesInput(x.Request.Method):
 		no = &link.Unasked{Why: "a client of its revision is asked nothing during " + x.Request.Method}
-	case lists[x.Request.Method].id != "" && continuationOf(x.permit).Continues != nil: // the permit may change
+	// The response would leave under another permit than the current one.
+	case lists[x.Request.Method].id != "" && continuationOf(x.permit).Continues != nil:
 		no = &link.Unasked{Why: "nothing is asked during " + x.Request.Method + ", which people have approved"}
 	case x.fulfils != nil: // the fulfiller's answer would reach the requester, in the result
 		no = &link.Unasked{Why: "nothing is asked while a request of somebody else is fulfilled"}

@@ -72,7 +72,7 @@ func (v *Visit) close() {
 	v.releasePlaces()
 }
 
-// releasePlaces frees the places of the request, among those of the principal and among those that wait for people.
+// releasePlaces frees the places of the request: among those of its principal, and among those that wait for people.
 func (v *Visit) releasePlaces() {
 	if v.requested != nil {
 		v.requested.Leave()

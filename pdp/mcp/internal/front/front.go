@@ -34,8 +34,8 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// The front checks requests in the order of cost: origin, kind, principal, syntax. It refuses everything that it does not
-// recognise.
+// The front makes the cheapest checks of a request first: origin, kind, principal, syntax. It refuses everything that it does
+// not recognise.
 
 // Headers of MCP over HTTP.
 const (
@@ -121,12 +121,12 @@ func (g *Front) authenticate(w http.ResponseWriter, r *http.Request) (*identity.
 	return nil, false
 }
 
-// paceDelay is how long a message of a person waits that sends far more than may be asked, and at most twice that: messages
-// that came together do not go on together.
+// paceDelay is the shortest delay of a message whose person sends far too many. The longest is twice that. The delays differ,
+// so that messages that came together do not go on together.
 const paceDelay = time.Second
 
-// pace delays a message, before its body is read, if its person sends more than twice as much as may be asked. A refusal costs
-// its sender nothing, and would delay the requests of others.
+// pace delays a message, before its body is read, if its person sends more than twice the allowed rate. A refusal costs its
+// sender nothing, and delays the requests of others.
 func (g *Front) pace(ctx context.Context, who *identity.Principal) {
 	if g.o.Arrivals == nil {
 		return
@@ -213,7 +213,7 @@ func (g *Front) read(w http.ResponseWriter, r *http.Request, who *identity.Princ
 
 const usualBody = 16 << 10
 
-// LargeMessages is the limit on messages larger than usual that are read for one person at a time.
+// LargeMessages names the limit on the messages larger than usual that are read for one person at a time.
 const LargeMessages = "large message"
 
 // incoming is a message of a client, with its principal and headers.
@@ -384,7 +384,7 @@ type Hosts struct {
 	OwnPages bool
 }
 
-// allow refuses requests that a page in a browser sends under a host name that the page made point here.
+// allow refuses requests that a page in a browser sends under a host name that the page made point here (DNS rebinding).
 func (a Hosts) allow(r *http.Request) bool {
 	host := Hostname(r.Host)
 	if !slices.Contains(a.Names, host) && !isLoopback(host) {

@@ -51,8 +51,8 @@ const (
 	// mostEnded bounds how many ended sessions are remembered. Beyond it a deleted session may go on: it still belongs to its
 	// own principal, and the PDP decides about all its requests.
 	mostEnded = 100000
-	// mostSaid is how large a client's description of itself may be: it travels in a header.
-	mostSaid = 4096
+	// mostClientInfo is how large a client's description of itself may be: it travels in a header.
+	mostClientInfo = 4096
 )
 
 // sessions are the sessions that this process keeps in memory.
@@ -67,7 +67,7 @@ type sessions struct {
 
 // make makes a session, which counts only once it is added.
 func (t *sessions) make(who *identity.Principal, c link.Client) (*session, error) {
-	if len(c.Info)+len(c.Capabilities) > mostSaid {
+	if len(c.Info)+len(c.Capabilities) > mostClientInfo {
 		return nil, errors.New("clientInfo and capabilities are too large")
 	}
 	ends := t.o.Now().Add(sessionLife)
