@@ -12,10 +12,10 @@ import (
 	"policy-service/pdp/mcp/internal/upstream"
 )
 
-// ear hears what the server says by itself, for all who listen at one link. It is one, for a server of the legacy era takes
+// serverEvents hears what the server says by itself, for all who listen at one link. It is one, for a server of the legacy era takes
 // one listener a session, and there are servers of the modern one that forget a subscription when another of the same
 // process ends. From the first who listens on it lasts as long as its link.
-type ear struct {
+type serverEvents struct {
 	link *Link
 	by   Listening // the first who listened
 	over chan struct{}
@@ -44,13 +44,13 @@ type hearer struct {
 }
 
 // attend is the ear of the link.
-func (l *Link) attend(by Listening) *ear {
+func (l *Link) attend(by Listening) *serverEvents {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ear != nil {
 		return l.ear
 	}
-	e := &ear{link: l, by: by, over: make(chan struct{}), step: make(chan struct{}), settled: -1}
+	e := &serverEvents{link: l, by: by, over: make(chan struct{}), step: make(chan struct{}), settled: -1}
 	ctx, cancel := context.WithCancel(l.of.doors.Context)
 	run := func() {
 		defer cancel()
@@ -73,7 +73,7 @@ func (l *Link) Agrees(ctx context.Context, by Listening, version int) error {
 }
 
 // until waits until the server tells of what was wanted at a version, and says what it has agreed to tell of.
-func (e *ear) until(ctx context.Context, version int) (Wants, error) {
+func (e *serverEvents) until(ctx context.Context, version int) (Wants, error) {
 	for {
 		e.link.mu.Lock()
 		settled, agreed, step := e.settled, e.agreed, e.step
@@ -95,7 +95,7 @@ func (e *ear) until(ctx context.Context, version int) (Wants, error) {
 }
 
 // refusal is the error by which the server says that it tells nothing. It is not ok if it has not said so.
-func (e *ear) refusal() (m rpc.Message, ok bool) {
+func (e *serverEvents) refusal() (m rpc.Message, ok bool) {
 	select {
 	case <-e.over:
 		return e.answer, e.err == nil && e.answer.Error != nil
@@ -104,7 +104,7 @@ func (e *ear) refusal() (m rpc.Message, ok bool) {
 	}
 }
 
-func (e *ear) settle(version int, agreed Wants) {
+func (e *serverEvents) settle(version int, agreed Wants) {
 	e.link.announce(changes["initialize"]) // the server is there
 	e.link.mu.Lock()
 	defer e.link.mu.Unlock()
@@ -119,7 +119,7 @@ const (
 	lastPause  = time.Minute
 )
 
-func (e *ear) run(ctx context.Context) {
+func (e *serverEvents) run(ctx context.Context) {
 	defer func() {
 		e.link.mu.Lock()
 		if e.link.ear == e {
@@ -166,7 +166,7 @@ const (
 )
 
 // once hears one stream of the server's.
-func (e *ear) once(ctx context.Context) (ended ending, heard bool) {
+func (e *serverEvents) once(ctx context.Context) (ended ending, heard bool) {
 	uris, version, changed := e.link.subscribed()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -220,7 +220,7 @@ func (e *ear) once(ctx context.Context) (ended ending, heard bool) {
 }
 
 // open opens a stream of what the server says by itself, in another session if the server forgot this one since somebody called.
-func (e *ear) open(ctx context.Context, uris []string) (upstream.Session, upstream.Stream, error) {
+func (e *serverEvents) open(ctx context.Context, uris []string) (upstream.Session, upstream.Stream, error) {
 	s, stream, err := e.openOnce(ctx, uris)
 	if isGone(err) && s != nil {
 		e.link.lose(s)
@@ -231,7 +231,7 @@ func (e *ear) open(ctx context.Context, uris []string) (upstream.Session, upstre
 	return s, stream, err
 }
 
-func (e *ear) openOnce(ctx context.Context, uris []string) (upstream.Session, upstream.Stream, error) {
+func (e *serverEvents) openOnce(ctx context.Context, uris []string) (upstream.Session, upstream.Stream, error) {
 	if err := e.by.MayOpen(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -257,7 +257,7 @@ func (e *ear) openOnce(ctx context.Context, uris []string) (upstream.Session, up
 }
 
 // take hands on what the server says.
-func (e *ear) take(ctx context.Context, m rpc.Message) {
+func (e *serverEvents) take(ctx context.Context, m rpc.Message) {
 	switch {
 	case m.IsRequest():
 		if answer := e.link.answerer(); answer != nil {

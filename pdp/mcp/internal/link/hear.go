@@ -247,8 +247,8 @@ type Listener struct {
 	// stays is set if it listens again to a server that ends what it tells, or was away.
 	stays bool
 
-	joining turn.Turn // guards what follows
-	ear     *ear      // nil if the server does not tell
+	joining turn.Turn     // guards what follows
+	ear     *serverEvents // nil if the server does not tell
 	uris    []string
 	wanted  bool // whether the uris are
 	ended   bool
@@ -413,7 +413,7 @@ func (l *Link) RelayHeard(ctx context.Context, by Listening, heard <-chan Said, 
 				wait = firstPause
 			}
 			was := e.err
-			e, pause, wait = &ear{}, time.After(wait), min(2*wait, lastPause) // what comes beside answers goes on
+			e, pause, wait = &serverEvents{}, time.After(wait), min(2*wait, lastPause) // what comes beside answers goes on
 			arrives = l.arrives()
 			if s, _ := l.Current(); s != nil && was == ErrForbidden { // opened meanwhile
 				e = l.attend(by)

@@ -63,8 +63,8 @@ type account struct {
 // hearing holds the listeners of the link, and the ear that reads from the server for all of them.
 type hearing struct {
 	hearers map[*hearer]bool
-	ear     *ear   // nil if nobody has listened yet
-	deafen  func() // ends it
+	ear     *serverEvents // nil if nobody has listened yet
+	deafen  func()        // ends it
 	muted   muted
 }
 
