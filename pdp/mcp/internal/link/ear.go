@@ -47,8 +47,8 @@ type hearer struct {
 func (l *Link) attend(by Listening) *serverEvents {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ear != nil {
-		return l.ear
+	if l.events != nil {
+		return l.events
 	}
 	e := &serverEvents{link: l, by: by, over: make(chan struct{}), step: make(chan struct{}), settled: -1}
 	ctx, cancel := context.WithCancel(l.of.doors.Context)
@@ -62,7 +62,7 @@ func (l *Link) attend(by Listening) *serverEvents {
 		close(e.over)
 		return e
 	}
-	l.ear, l.deafen = e, cancel
+	l.events, l.deafen = e, cancel
 	return e
 }
 
@@ -122,8 +122,8 @@ const (
 func (e *serverEvents) run(ctx context.Context) {
 	defer func() {
 		e.link.mu.Lock()
-		if e.link.ear == e {
-			e.link.ear = nil
+		if e.link.events == e {
+			e.link.events = nil
 		}
 		e.link.mu.Unlock()
 		close(e.over)

@@ -248,7 +248,7 @@ type Listener struct {
 	stays bool
 
 	joining turn.Turn     // guards what follows
-	ear     *serverEvents // nil if the server does not tell
+	events  *serverEvents // nil if the server does not tell
 	uris    []string
 	wanted  bool // whether the uris are
 	ended   bool
@@ -282,7 +282,7 @@ func (l *Listener) Join(ctx context.Context) (agreed Wants, err error) {
 		return agreed, &upstream.Error{Detail: "the client has gone", Err: context.Canceled}
 	}
 	w := l.wants
-	l.ear = nil
+	l.events = nil
 	if err := l.by.MayOpen(ctx); err != nil {
 		if err == ErrForbidden { // it is told of the server's lists once that is open
 			return w.Lists(), nil
@@ -318,7 +318,7 @@ func (l *Listener) Join(ctx context.Context) (agreed Wants, err error) {
 			return agreed, err
 		}
 	}
-	l.ear = e
+	l.events = e
 	return w, nil
 }
 
@@ -353,10 +353,10 @@ func (l *Listener) Relay(ctx context.Context, w Wants, send func(Said)) {
 func (l *Listener) ends() (over, arrives <-chan struct{}, pause <-chan time.Time) {
 	_ = l.joining.Take(context.Background()) // who has it is not waited for any longer
 	defer l.joining.Leave()
-	if l.ear == nil {
+	if l.events == nil {
 		return nil, l.link.arrives(), time.After(lastPause)
 	}
-	return l.ear.over, nil, nil
+	return l.events.over, nil, nil
 }
 
 // Again has the server tell once more, or in time.

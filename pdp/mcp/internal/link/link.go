@@ -63,7 +63,7 @@ type account struct {
 // hearing holds the listeners of the link, and the ear that reads from the server for all of them.
 type hearing struct {
 	hearers map[*hearer]bool
-	ear     *serverEvents // nil if nobody has listened yet
+	events  *serverEvents // nil if nobody has listened yet
 	deafen  func()        // ends it
 	muted   muted
 }
@@ -275,7 +275,7 @@ func (l *Link) lose(s upstream.Session) {
 func (l *Link) Rest() upstream.Session {
 	l.mu.Lock()
 	s := l.session
-	l.session, l.ear = nil, nil
+	l.session, l.events = nil, nil
 	l.account.owed.add(changes["initialize"])
 	l.deafen()
 	l.mu.Unlock()
