@@ -20,14 +20,14 @@ type serverEvents struct {
 	by   Listening // the first who listened
 	over chan struct{}
 	// Why it is over, set before over is closed: the server's error, or ours. Neither is set if the server ended it.
-	answer rpc.Message
-	of     upstream.Session
-	err    error
+	answer  rpc.Message
+	session upstream.Session
+	err     error
 
 	// The lock of the link guards what follows.
-	settled int // the version of the subscriptions that the server has taken
-	agreed  Wants
-	step    chan struct{} // closed when settled has changed
+	acknowledged int // the version of the subscriptions that the server has taken
+	agreed       Wants
+	step         chan struct{} // closed when settled has changed
 }
 
 // Said is a message of the server's that is of no request.
@@ -50,7 +50,7 @@ func (l *Link) attend(by Listening) *serverEvents {
 	if l.events != nil {
 		return l.events
 	}
-	e := &serverEvents{link: l, by: by, over: make(chan struct{}), step: make(chan struct{}), settled: -1}
+	e := &serverEvents{link: l, by: by, over: make(chan struct{}), step: make(chan struct{}), acknowledged: -1}
 	ctx, cancel := context.WithCancel(l.of.doors.Context)
 	run := func() {
 		defer cancel()
@@ -76,7 +76,7 @@ func (l *Link) Agrees(ctx context.Context, by Listening, version int) error {
 func (e *serverEvents) until(ctx context.Context, version int) (Wants, error) {
 	for {
 		e.link.mu.Lock()
-		settled, agreed, step := e.settled, e.agreed, e.step
+		settled, agreed, step := e.acknowledged, e.agreed, e.step
 		e.link.mu.Unlock()
 		if settled >= version {
 			return agreed, nil
@@ -104,11 +104,11 @@ func (e *serverEvents) refusal() (m rpc.Message, ok bool) {
 	}
 }
 
-func (e *serverEvents) settle(version int, agreed Wants) {
+func (e *serverEvents) acknowledge(version int, agreed Wants) {
 	e.link.announce(changes["initialize"]) // the server is there
 	e.link.mu.Lock()
 	defer e.link.mu.Unlock()
-	e.settled, e.agreed = version, agreed
+	e.acknowledged, e.agreed = version, agreed
 	close(e.step)
 	e.step = make(chan struct{})
 }
@@ -129,7 +129,7 @@ func (e *serverEvents) run(ctx context.Context) {
 		close(e.over)
 	}()
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		ended, heard := e.once(ctx)
+		ended, heard := e.readStream(ctx)
 		if ctx.Err() != nil {
 			e.err = ErrClosed
 			return
@@ -139,7 +139,7 @@ func (e *serverEvents) run(ctx context.Context) {
 			pause = firstPause / 2
 			continue
 		case over:
-			if e.settled >= 0 { // what it said meanwhile, nobody heard
+			if e.acknowledged >= 0 { // what it said meanwhile, nobody heard
 				e.link.account.owed.add(changes["initialize"])
 			}
 			return
@@ -165,19 +165,19 @@ const (
 	later               // another is opened, but not at once
 )
 
-// once hears one stream of the server's.
-func (e *serverEvents) once(ctx context.Context) (ended ending, heard bool) {
+// readStream hears one stream of the server's.
+func (e *serverEvents) readStream(ctx context.Context) (ended ending, heard bool) {
 	uris, version, changed := e.link.subscribed()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var stream upstream.Stream
-	if e.of, stream, e.err = e.open(ctx, uris); e.err != nil {
+	if e.session, stream, e.err = e.open(ctx, uris); e.err != nil {
 		return over, false
 	}
 	defer stream.Close()
 	defer context.AfterFunc(ctx, stream.Close)()
-	if e.of.Era() == era.Legacy {
-		e.settle(math.MaxInt, Wants{})
+	if e.session.Era() == era.Legacy {
+		e.acknowledge(math.MaxInt, Wants{})
 		if stream == upstream.Nothing { // there is what comes beside answers
 			<-ctx.Done()
 			return over, false
@@ -194,15 +194,15 @@ func (e *serverEvents) once(ctx context.Context) (ended ending, heard bool) {
 	for {
 		m, err := stream.Next()
 		if isGone(err) {
-			e.link.lose(e.of)
+			e.link.lose(e.session)
 			if !e.link.isHeard() { // nobody has a program started again
 				return over, heard
 			}
 		}
 		switch {
-		case err != nil && ctx.Err() != nil, err != nil && !e.link.has(e.of):
+		case err != nil && ctx.Err() != nil, err != nil && !e.link.has(e.session):
 			return again, heard
-		case errors.Is(err, io.EOF) && e.of.Era() == era.Legacy:
+		case errors.Is(err, io.EOF) && e.session.Era() == era.Legacy:
 			return later, heard
 		case err != nil:
 			return over, heard
@@ -211,9 +211,9 @@ func (e *serverEvents) once(ctx context.Context) (ended ending, heard bool) {
 			return over, heard
 		case m.Method == Acknowledged:
 			params, _ := rpc.ParseObject(m.Params)
-			e.settle(version, WantsOf(params))
+			e.acknowledge(version, WantsOf(params))
 		default:
-			e.take(ctx, m)
+			e.dispatch(ctx, m)
 		}
 		heard = true
 	}
@@ -243,7 +243,7 @@ func (e *serverEvents) openOnce(ctx context.Context, uris []string) (upstream.Se
 		stream, err := s.Listen(ctx)
 		return s, stream, err
 	}
-	if s == e.of {
+	if s == e.session {
 		// The end of the stream before is behind a server that has answered this, too.
 		if _, _, err := e.link.Request(ctx, e.by.Who, e.by.Client, "server/discover", rpc.Object{}); err != nil {
 			return nil, nil, err
@@ -256,17 +256,17 @@ func (e *serverEvents) openOnce(ctx context.Context, uris []string) (upstream.Se
 	})
 }
 
-// take hands on what the server says.
-func (e *serverEvents) take(ctx context.Context, m rpc.Message) {
+// dispatch hands on what the server says.
+func (e *serverEvents) dispatch(ctx context.Context, m rpc.Message) {
 	switch {
 	case m.IsRequest():
 		if answer := e.link.answerer(); answer != nil {
-			answer(ctx, e.of, m)
+			answer(ctx, e.session, m)
 		} else {
-			e.link.NotPassed(ctx, e.of, m, e.by.Client.Era, &Unasked{Why: "nobody listens who can answer now"})
+			e.link.NotPassed(ctx, e.session, m, e.by.Client.Era, &Unasked{Why: "nobody listens who can answer now"})
 		}
 	case IsChange(m.Method) || m.Method == "notifications/message":
-		e.link.Tell(Said{e.link.Signed(m), e.of.Era()})
+		e.link.Tell(Said{e.link.Signed(m), e.session.Era()})
 	default:
 		e.link.Server.Dropped("notification that nobody wants")
 	}

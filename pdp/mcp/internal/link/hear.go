@@ -308,7 +308,7 @@ func (l *Listener) Join(ctx context.Context) (agreed Wants, err error) {
 	no, refused := e.refusal()
 	switch {
 	case err != nil && refused:
-		return agreed, answer.Of(l.link.Translated("subscriptions/listen", no, e.of, l.by.Client.Era))
+		return agreed, answer.Of(l.link.Translated("subscriptions/listen", no, e.session, l.by.Client.Era))
 	case err != nil:
 		return agreed, err
 	case s.Era() == era.Modern:
@@ -409,7 +409,7 @@ func (l *Link) RelayHeard(ctx context.Context, by Listening, heard <-chan Said, 
 				return
 			}
 			l.of.o.Logger.Info("the server has no stream of its own", "server", l.Server.Name, "why", e.err)
-			if e.settled >= 0 {
+			if e.acknowledged >= 0 {
 				wait = firstPause
 			}
 			was := e.err
