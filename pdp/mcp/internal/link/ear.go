@@ -43,8 +43,8 @@ type hearer struct {
 	answer func(ctx context.Context, s upstream.Session, m rpc.Message)
 }
 
-// attend is the ear of the link.
-func (l *Link) attend(by Listening) *serverEvents {
+// startEvents is the ear of the link.
+func (l *Link) startEvents(by Listening) *serverEvents {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.events != nil {
@@ -62,13 +62,13 @@ func (l *Link) attend(by Listening) *serverEvents {
 		close(e.over)
 		return e
 	}
-	l.events, l.deafen = e, cancel
+	l.events, l.stopEvents = e, cancel
 	return e
 }
 
 // Agrees waits until the server tells of what was wanted at a version of the subscriptions.
 func (l *Link) Agrees(ctx context.Context, by Listening, version int) error {
-	_, err := l.attend(by).until(ctx, version)
+	_, err := l.startEvents(by).until(ctx, version)
 	return err
 }
 

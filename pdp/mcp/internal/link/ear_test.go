@@ -45,7 +45,7 @@ func TestListeningToNobodyLeavesNothing(t *testing.T) {
 	ctx := &counting{Context: t.Context()}
 	l.of.doors.Context = ctx
 	for range 20 {
-		e := l.attend(anybody)
+		e := l.startEvents(anybody)
 		select {
 		case <-e.over:
 		case <-time.After(time.Minute):
@@ -124,7 +124,7 @@ func TestListenerLeavesAtTheAnswer(t *testing.T) {
 func TestAPanicBehindRequestsEndsThatAlone(t *testing.T) {
 	l := bare(opens{Session: new(mad)})
 	select {
-	case <-l.attend(anybody).over:
+	case <-l.startEvents(anybody).over:
 	case <-time.After(time.Minute):
 		t.Error("those who listen are not told")
 	}

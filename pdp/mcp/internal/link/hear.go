@@ -303,7 +303,7 @@ func (l *Listener) Join(ctx context.Context) (agreed Wants, err error) {
 			return agreed, answer.Invalid("too many resources; listen to fewer")
 		}
 	}
-	e := l.link.attend(l.as)
+	e := l.link.startEvents(l.as)
 	agreed, err = e.until(ctx, version)
 	no, refused := e.refusal()
 	switch {
@@ -397,7 +397,7 @@ func (l *Link) tellOf(ctx context.Context, by Listening, method string, uris []s
 
 // RelayHeard sends what the server says by itself until the client goes.
 func (l *Link) RelayHeard(ctx context.Context, by Listening, heard <-chan Said, send func(Said)) {
-	e, wait := l.attend(by), firstPause
+	e, wait := l.startEvents(by), firstPause
 	var pause <-chan time.Time
 	var arrives <-chan struct{}
 	for {
@@ -416,12 +416,12 @@ func (l *Link) RelayHeard(ctx context.Context, by Listening, heard <-chan Said, 
 			e, pause, wait = &serverEvents{}, time.After(wait), min(2*wait, lastPause) // what comes beside answers goes on
 			arrives = l.arrives()
 			if s, _ := l.Current(); s != nil && was == ErrForbidden { // opened meanwhile
-				e = l.attend(by)
+				e = l.startEvents(by)
 			}
 		case <-pause:
-			e, arrives = l.attend(by), nil
+			e, arrives = l.startEvents(by), nil
 		case <-arrives:
-			e, arrives = l.attend(by), nil
+			e, arrives = l.startEvents(by), nil
 		case <-ctx.Done():
 			return
 		}

@@ -62,10 +62,10 @@ type account struct {
 
 // hearing holds the listeners of the link, and the ear that reads from the server for all of them.
 type hearing struct {
-	hearers map[*hearer]bool
-	events  *serverEvents // nil if nobody has listened yet
-	deafen  func()        // ends it
-	muted   muted
+	hearers    map[*hearer]bool
+	events     *serverEvents // nil if nobody has listened yet
+	stopEvents func()        // ends it
+	muted      muted
 }
 
 // muted is why a client does not hear what the server says by itself.
@@ -108,7 +108,7 @@ func (g *Servers) newLink(s *Server, who *identity.Principal, c Client) *Link {
 		of: g, Server: s, client: as, opening: opening{turn: turn.New()}, arrival: make(chan struct{}),
 		tools:         toolbox{loading: turn.New()},
 		subscriptions: subscriptions{of: map[string]int{}, changed: make(chan struct{})},
-		hearing:       hearing{hearers: map[*hearer]bool{}, deafen: func() {}},
+		hearing:       hearing{hearers: map[*hearer]bool{}, stopEvents: func() {}},
 	}
 }
 
@@ -277,7 +277,7 @@ func (l *Link) Rest() upstream.Session {
 	s := l.session
 	l.session, l.events = nil, nil
 	l.account.owed.add(changes["initialize"])
-	l.deafen()
+	l.stopEvents()
 	l.mu.Unlock()
 	l.tools.forget()
 	return s
@@ -288,7 +288,7 @@ func (l *Link) close() {
 	l.mu.Lock()
 	s := l.session
 	l.session, l.closed = nil, true
-	l.deafen()
+	l.stopEvents()
 	l.mu.Unlock()
 	if s != nil {
 		s.Close()
