@@ -36,9 +36,9 @@ type Said struct {
 	From era.Era
 }
 
-// hearer is one who listens.
-type hearer struct {
-	heard chan Said
+// receiver is one who listens.
+type receiver struct {
+	queue chan Said
 	// answer has a request of the server answered, nil if it cannot.
 	answer func(ctx context.Context, s upstream.Session, m rpc.Message)
 }
@@ -195,7 +195,7 @@ func (e *serverEvents) readStream(ctx context.Context) (ended ending, heard bool
 		m, err := stream.Next()
 		if isGone(err) {
 			e.link.lose(e.session)
-			if !e.link.isHeard() { // nobody has a program started again
+			if !e.link.hasReceivers() { // nobody has a program started again
 				return over, heard
 			}
 		}
@@ -224,7 +224,7 @@ func (e *serverEvents) open(ctx context.Context, uris []string) (upstream.Sessio
 	s, stream, err := e.openOnce(ctx, uris)
 	if isGone(err) && s != nil {
 		e.link.lose(s)
-		if e.link.isHeard() {
+		if e.link.hasReceivers() {
 			s, stream, err = e.openOnce(ctx, uris)
 		}
 	}

@@ -26,32 +26,32 @@ func (l *Link) has(s upstream.Session) bool {
 
 // Hear gives what the server says by itself, and beside the answers to requests, until stop is called.
 func (l *Link) Hear(answer func(context.Context, upstream.Session, rpc.Message)) (heard <-chan Said, stop func()) {
-	h := &hearer{make(chan Said, mostUnheard), answer}
+	h := &receiver{make(chan Said, mostQueued), answer}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.hearers[h] = true
+	l.receivers[h] = true
 	if l.session != nil { // the server came back while nobody listened
 		l.announceLocked(changes["initialize"])
 	}
-	return h.heard, func() {
+	return h.queue, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		delete(l.hearers, h)
+		delete(l.receivers, h)
 	}
 }
 
-// isHeard reports whether the link has listeners.
-func (l *Link) isHeard() bool {
+// hasReceivers reports whether the link has listeners.
+func (l *Link) hasReceivers() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.hearers) > 0
+	return len(l.receivers) > 0
 }
 
 // answerer answers requests of the server that belong to no request of the client. It is nil if no listener can.
 func (l *Link) answerer() func(context.Context, upstream.Session, rpc.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for h := range l.hearers {
+	for h := range l.receivers {
 		if h.answer != nil && !l.muted.silent && l.muted.fulfilling == 0 {
 			return h.answer
 		}
@@ -95,7 +95,7 @@ func (l *Link) announce(changes []string) {
 }
 
 func (l *Link) announceLocked(changes []string) {
-	if len(l.hearers) == 0 {
+	if len(l.receivers) == 0 {
 		return
 	}
 	for _, change := range l.account.owed.take(changes) {
@@ -139,9 +139,9 @@ func (l *Link) passLocked(s Said) {
 			return
 		}
 	}
-	for h := range l.hearers {
+	for h := range l.receivers {
 		select {
-		case h.heard <- s:
+		case h.queue <- s:
 		default:
 			l.Server.Dropped("listener too slow")
 		}
@@ -160,7 +160,7 @@ type subscriptions struct {
 const (
 	mostSubscriptions = 64
 	mostSubscribed    = 64 << 10
-	mostUnheard       = 64 + mostSubscriptions
+	mostQueued        = 64 + mostSubscriptions
 )
 
 // Want counts one subscription more, or one less, to resources. First are those without a subscription before, and last those

@@ -62,7 +62,7 @@ type account struct {
 
 // hearing holds the listeners of the link, and the ear that reads from the server for all of them.
 type hearing struct {
-	hearers    map[*hearer]bool
+	receivers  map[*receiver]bool
 	events     *serverEvents // nil if nobody has listened yet
 	stopEvents func()        // ends it
 	muted      muted
@@ -108,7 +108,7 @@ func (g *Servers) newLink(s *Server, who *identity.Principal, c Client) *Link {
 		of: g, Server: s, client: as, opening: opening{turn: turn.New()}, arrival: make(chan struct{}),
 		tools:         toolbox{loading: turn.New()},
 		subscriptions: subscriptions{of: map[string]int{}, changed: make(chan struct{})},
-		hearing:       hearing{hearers: map[*hearer]bool{}, stopEvents: func() {}},
+		hearing:       hearing{receivers: map[*receiver]bool{}, stopEvents: func() {}},
 	}
 }
 
