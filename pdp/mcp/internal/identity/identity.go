@@ -11,10 +11,16 @@ package identity
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/server/auth"
 )
 
 // Principal is the party that a request is for. Everything that is kept for a principal is kept by Key.
@@ -72,4 +78,139 @@ func (p *Principal) Context(ctx context.Context) (context.Context, context.Cance
 		now = p.now
 	}
 	return context.WithTimeoutCause(ctx, p.Expires.Sub(now()), ErrExpired)
+}
+
+// principal is the principal that a verified token names.
+func (i *Identity) principal(t auth.Token) (*Principal, error) {
+	e, known := i.issuers[t.Issuer]
+	now := i.now()
+	switch {
+	case !known:
+		return nil, errors.New("the token is not valid here; get one from an issuer that this service knows")
+	case !now.Before(t.Expires): // a stream that is open ends just then
+		return nil, errors.New("the token has expired; get a new one")
+	case t.Login:
+		return nil, errors.New("the token is an ID token, which gives access to nothing; send an access token")
+	}
+	return i.holder(t.Claims, e, t.Subject, t.Expires)
+}
+
+// holder is whom the claims of an issuer's access token name. Sub is the claim of that name.
+func (i *Identity) holder(claims evaluation.Object, e Issuer, sub string, expires time.Time) (*Principal, error) {
+	// RFC 7800: the token is bound to the holder of a key, by DPoP or TLS. Without the proof it could be anybody's.
+	if _, bound := claims.Get("cnf"); bound {
+		return nil, errors.New("the token is bound to a key, for which this gateway takes no proof; get a plain bearer token")
+	}
+	p, err := i.named(claims, e)
+	if err != nil {
+		return nil, err
+	}
+	p.Issuer, p.Expires, p.now = e.Issuer, expires, i.now
+	p.Person = evaluation.PersonOf(e.Issuer, sub)
+	p.Key = keyOf(e.Issuer, sub, p.Subject, p.Client)
+	return p, nil
+}
+
+// named reads the subject and the client from claims.
+func (i *Identity) named(claims evaluation.Object, e Issuer) (*Principal, error) {
+	p := &Principal{Tenant: e.Tenant, Claims: claims, agentType: e.AgentType, idPrefix: e.IDPrefix}
+	var ok bool
+	if p.Subject, ok = textOf(i.subject, claims); !ok {
+		return nil, errors.New("the token does not say whose it is; have its issuer set the claim " + strings.Join(i.subject, "/") + " to a text")
+	}
+	p.User = Entity{e.SubjectType, e.IDPrefix + p.Subject}
+	if sub, ok := textOf(evaluation.ClaimPath{"sub"}, claims); ok && i.subject[0] == actMember {
+		p.bySub = Entity{e.SubjectType, e.IDPrefix + sub}
+	}
+	for _, path := range i.agent {
+		if _, there := path.In(claims); !there {
+			continue
+		}
+		client, ok := textOf(path, claims)
+		if !ok || p.Client != "" && p.Client != client {
+			return nil, errors.New("the token does not say plainly which client it is for; have its issuer set " + i.agentClaims() + " to a text")
+		}
+		p.Client, p.Agent = client, Entity{e.AgentType, e.IDPrefix + client}
+	}
+	return p, nil
+}
+
+// textOf is a claim that is a name.
+func textOf(path evaluation.ClaimPath, claims evaluation.Object) (string, bool) {
+	v, _ := path.In(claims)
+	return v.Text(), v.Kind() == evaluation.String && isName(v.Text())
+}
+
+// keyOf is a digest of texts, each behind its length, so that no two lists of texts are written alike.
+func keyOf(texts ...string) string {
+	h := sha256.New()
+	for _, text := range texts {
+		_, _ = h.Write(binary.AppendUvarint(nil, uint64(len(text)))) // a hash takes everything
+		_, _ = h.Write([]byte(text))
+	}
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
+}
+
+// agentClaims are the claims that name the client, for people.
+func (i *Identity) agentClaims() string {
+	if len(i.agent) > 1 {
+		return "client_id or azp, or both,"
+	}
+	return "the claim " + strings.Join(i.agent[0], "/")
+}
+
+// actMember is RFC 8693's claim for the actor, in which it occurs again for the actor before.
+const actMember = "act"
+
+// OnBehalfOf are all entities behind a question whose subject is the agent, or the user if there is no agent: the actors of
+// the claim act, the last one first, and then the person. If the configuration takes an actor for the subject, that actor is
+// there as both, and the person behind is the last. It fails if the claim has another form than RFC 8693 gives it: then the
+// actor is not known.
+func (p *Principal) OnBehalfOf() ([]Entity, error) {
+	actors, err := p.actors()
+	if err != nil {
+		return nil, err
+	}
+	subject := p.User
+	if p.Agent != (Entity{}) {
+		subject = p.Agent
+	}
+	var chain []Entity
+	for _, e := range append(actors, p.User, p.bySub) {
+		if e != subject && e != (Entity{}) && !slices.Contains(chain, e) {
+			chain = append(chain, e)
+		}
+	}
+	return chain, nil
+}
+
+// actors are the actors of the claim act, the last one first, as entities of the type that clients have.
+func (p *Principal) actors() (all []Entity, err error) {
+	typ := cmp.Or(p.agentType, p.Agent.Type, "agent")
+	act, given := p.Claims.Get(actMember)
+	for given {
+		name, ok := p.actor(act)
+		if !ok {
+			return nil, errors.New("the token's claim act is no chain of actors that this gateway can read: each has sub, perhaps the token's own iss, perhaps act, and nothing else")
+		}
+		all = append(all, Entity{typ, p.idPrefix + name})
+		act, given = act.Object().Get(actMember)
+	}
+	return all, nil
+}
+
+// actor is the name of an actor. One that another issuer names would have the name of another one here.
+func (p *Principal) actor(act evaluation.Value) (string, bool) {
+	for member, v := range act.Object().All {
+		switch member {
+		case "sub", actMember:
+		case "iss":
+			if v.Text() != p.Issuer {
+				return "", false
+			}
+		default:
+			return "", false
+		}
+	}
+	return textOf(evaluation.ClaimPath{"sub"}, act.Object())
 }

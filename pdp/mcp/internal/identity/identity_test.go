@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	"github.com/modelcontextprotocol/go-sdk/oauthex"
 
 	"policy-service/evaluation"
 	"policy-service/pdp/mcp/internal/identity"
@@ -407,6 +409,181 @@ func BenchmarkAuthenticate(b *testing.B) {
 	for b.Loop() {
 		if _, challenge := i.Authenticate(r); challenge != nil {
 			b.Fatal(challenge)
+		}
+	}
+}
+
+func fixed(t *testing.T, members map[string]any) (*identity.Identity, error) {
+	t.Helper()
+	static, err := evaluation.NewObject(members)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return identity.New(identity.Options{Resource: "http://127.0.0.1:8181/mcp", Static: static, StaticToken: "known", Private: true, DefaultTenant: "acme"})
+}
+
+func TestAFixedIdentity(t *testing.T) {
+	i, err := fixed(t, map[string]any{"iss": "https://one.example", "sub": "alice", "client_id": "desktop", "act": map[string]any{"sub": "bot"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := i.Fixed()
+	if p == nil || p.Issuer != "https://one.example" || p.Subject != "alice" || p.Client != "desktop" || p.Tenant != "acme" || p.Key == "" || p.Token != "known" || !p.Expires.IsZero() {
+		t.Fatalf("got %+v", p)
+	}
+	if p.User != (identity.Entity{Type: "user", ID: "alice"}) || p.Agent != (identity.Entity{Type: "agent", ID: "desktop"}) || p.Person != evaluation.PersonOf("https://one.example", "alice") {
+		t.Errorf("got %+v", p)
+	}
+	if chain, err := p.OnBehalfOf(); err != nil || !slices.Equal(chain, []identity.Entity{{Type: "agent", ID: "bot"}, {Type: "user", ID: "alice"}}) {
+		t.Errorf("got %v, %v", chain, err)
+	}
+	if i.Metadata() != nil || i.MetadataPaths() != nil {
+		t.Errorf("got %s, %q", i.Metadata(), i.MetadataPaths())
+	}
+	ctx, cancel := p.Context(t.Context())
+	if _, ends := ctx.Deadline(); ends || ctx.Err() != nil {
+		t.Error("it ends by itself")
+	}
+	if cancel(); ctx.Err() == nil {
+		t.Error("it does not end")
+	}
+}
+
+func TestFixedIdentitiesThatAreRefused(t *testing.T) {
+	for _, members := range []map[string]any{
+		{"client_id": "desktop"}, {"sub": ""}, {"sub": 7}, {"sub": "a", "client_id": 7}, {"sub": "a", "iss": 7}, {"sub": "a", "iss": ""}, {"sub": "a", "iss": "a#b"}, {"sub": "a\nb"},
+	} {
+		if i, err := fixed(t, members); err == nil || !strings.HasPrefix(err.Error(), "identity.static: ") || !strings.Contains(err.Error(), "; ") {
+			t.Errorf("%v: got %+v, %v", members, i, err)
+		}
+	}
+}
+
+// A request from another machine is not the fixed person.
+func TestAFixedIdentityIsForThisMachine(t *testing.T) {
+	i, err := fixed(t, map[string]any{"sub": "alice"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := i.Fixed(); p.Person != "" || p.Agent != (identity.Entity{}) || p.User.ID != "alice" { // no issuer names it
+		t.Errorf("got %+v", p)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p, challenge := i.Authenticate(r)
+		if (p == nil) == (challenge == nil) {
+			t.Errorf("got %v and %v; want exactly one of them", p, challenge)
+		}
+		if challenge != nil {
+			forwarded := r.Host == r.Context().Value(http.LocalAddrContextKey).(net.Addr).String()
+			if challenge.Header != "" || strings.Contains(challenge.Detail, "a proxy") != forwarded {
+				t.Errorf("got %+v", challenge)
+			}
+			w.WriteHeader(challenge.Status)
+		}
+	}))
+	t.Cleanup(server.Close)
+	for name, test := range map[string]struct {
+		host, header string
+		want         int
+	}{
+		"this machine":       {"", "", http.StatusOK},
+		"localhost":          {"localhost:1", "", http.StatusOK},
+		"with a token":       {"", "Authorization", http.StatusOK},
+		"rebound":            {"evil.example", "", http.StatusForbidden},
+		"a proxy":            {"", "X-Forwarded-For", http.StatusForbidden},
+		"another proxy":      {"", "Via", http.StatusForbidden},
+		"a standard's proxy": {"", "Forwarded", http.StatusForbidden},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = test.host
+		if test.header != "" {
+			r.Header.Set(test.header, "x")
+		}
+		w, err := server.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _ = w.Body.Close(); w.StatusCode != test.want {
+			t.Errorf("%s: got %d", name, w.StatusCode)
+		}
+	}
+}
+
+func TestMetadata(t *testing.T) {
+	issuers := []identity.Issuer{
+		{Issuer: "https://two.example/realm", Algorithms: []string{"ES256"}, Tenant: "two"},
+		{Issuer: "https://one.example", Algorithms: []string{"ES256"}},
+	}
+	for id, paths := range map[string][]string{
+		"https://mcp.example.com/mcp":        {"/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-protected-resource"},
+		"https://mcp.example.com/a/b.c/":     {"/.well-known/oauth-protected-resource/a/b.c/", "/.well-known/oauth-protected-resource"},
+		"https://mcp.example.com":            {"/.well-known/oauth-protected-resource"},
+		"https://mcp.example.com/":           {"/.well-known/oauth-protected-resource"},
+		"https://mcp.example.com:8443/mcp":   {"/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-protected-resource"},
+		"http://[::1]:8181/mcp":              {"/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-protected-resource"},
+		"http://localhost:8181/.x/-y/~z/_/1": {"/.well-known/oauth-protected-resource/.x/-y/~z/_/1", "/.well-known/oauth-protected-resource"},
+	} {
+		i, err := identity.New(identity.Options{Resource: id, Name: "Tickets", Issuers: issuers, Scopes: []string{"mcp:tools", "x"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := `{"resource":"` + id + `","authorization_servers":["https://one.example","https://two.example/realm"],"bearer_methods_supported":["header"],` +
+			`"scopes_supported":["mcp:tools","x"],"resource_name":"Tickets"}`
+		if got := string(i.Metadata()); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+		if got := i.MetadataPaths(); !slices.Equal(got, paths) {
+			t.Errorf("%s: got %q, want %q", id, got, paths)
+		}
+		if i.Fixed() != nil {
+			t.Errorf("got %+v", i.Fixed())
+		}
+	}
+}
+
+// The SDK finds from a refusal where to get a token.
+func TestTheSDKFollowsAChallenge(t *testing.T) {
+	p := newProvider(t, clock.New())
+	mux := http.NewServeMux()
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	id := server.URL + "/mcp"
+	hidden := identity.Issuer{Issuer: "no address", Algorithms: []string{"ES256"}, JWKSFile: writeKeys(t, p), Tenant: "other"}
+	i, err := identity.New(identity.Options{Resource: id, Issuers: []identity.Issuer{p.issuer(), hidden}, Scopes: []string{"a", "b"}, Now: p.clock.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux.HandleFunc("/mcp", func(w http.ResponseWriter, r *http.Request) {
+		_, challenge := i.Authenticate(r)
+		w.Header().Set("WWW-Authenticate", challenge.Header)
+		w.WriteHeader(challenge.Status)
+	})
+	for _, path := range i.MetadataPaths() {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write(i.Metadata())
+		})
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, id, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := server.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = w.Body.Close()
+	challenges, err := oauthex.ParseWWWAuthenticate(w.Header.Values("WWW-Authenticate"))
+	if err != nil || len(challenges) != 1 || challenges[0].Params["scope"] != "a b" || challenges[0].Params["error"] != "" {
+		t.Fatalf("got %+v, %v", challenges, err)
+	}
+	for _, address := range []string{challenges[0].Params["resource_metadata"], server.URL + "/.well-known/oauth-protected-resource"} {
+		document, err := oauthex.GetProtectedResourceMetadata(t.Context(), address, id, server.Client())
+		if err != nil || !slices.Equal(document.AuthorizationServers, []string{p.URL}) || !slices.Equal(document.ScopesSupported, []string{"a", "b"}) {
+			t.Errorf("%s: got %+v, %v", address, document, err)
 		}
 	}
 }
