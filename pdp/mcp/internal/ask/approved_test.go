@@ -93,12 +93,8 @@ func TestApprovedCall(t *testing.T) {
 func moved(t *testing.T, s approvals.Standing) (task approvals.Task) {
 	t.Helper()
 	text, err := json.Marshal(s.Task())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, &task); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, json.Unmarshal(text, &task))
 	return task
 }
 

@@ -23,13 +23,16 @@ func (a *Asker) Ask(ctx context.Context, op Operation) (*Permit, *Refusal) {
 	if refusal != nil {
 		return nil, refusal
 	}
-	if refusal := plan.answerable(w, op.Answered); refusal != nil {
-		return nil, refusal
+	if _, ok := plan.last(); op.Answered.given() && !ok {
+		return nil, w.denial("", "people cannot have been asked about the request")
+	}
+	if op.Answered.Standing != nil && op.Answered.Continues != nil {
+		return nil, w.denial("", "the request brings people's word twice")
 	}
 	if len(plan.questions) == 0 {
 		return &Permit{}, nil
 	}
-	p := &Permit{pdp: plan.pdp, refuse: w, method: resultOf(op.Method)}
+	p := &Permit{pdp: plan.pdp, refuse: w, method: op.Method}
 	handlers := a.handlers(p)
 	asked, denied := plan.ask(ctx, handlers.Types(), op.Answered)
 	p.decided = authzenclient.DischargeAll(ctx, handlers, asked...)
@@ -38,20 +41,6 @@ func (a *Asker) Ask(ctx context.Context, op Operation) (*Permit, *Refusal) {
 	}
 	plan.pdp.ReportAll(ctx, &p.decided)
 	return nil, a.refusalOf(ctx, w, &op, plan, denied, p.decided.First())
-}
-
-// answerable refuses an approval that cannot be for the last question, before the PDP is asked.
-func (p Plan) answerable(w refuser, by Answered) *Refusal {
-	if !by.given() {
-		return nil
-	}
-	switch _, ok := p.last(); {
-	case !ok:
-		return w.denial("", "people cannot have been asked about the request")
-	case by.Standing != nil && by.Continues != nil:
-		return w.denial("", "the request brings people's word twice")
-	}
-	return nil
 }
 
 // ask asks one question after the other until one is denied, the last with people's word if there is some. Denied is the
@@ -73,25 +62,18 @@ func (p Plan) ask(ctx context.Context, types []string, by Answered) (all []authz
 
 // questions are all questions about a request, in order: those that the tool declares first, and the trusted ones last.
 // If one cannot be made, none is asked.
-func (a *Asker) questions(ctx context.Context, w refuser, op *Operation) ([]question, *Refusal) {
+func (a *Asker) questions(ctx context.Context, op *Operation) (all []question, err error) {
 	params := &parameters{members: op.Params}
-	var all []question
-	var err error
-	if OfTool(op.Method) {
-		if refusal := callable(w, op, params); refusal != nil {
-			return nil, refusal
-		}
-	}
 	declares := op.Method == toolsCall && op.Tool.declared != nil
 	if declares {
 		if all, err = a.declaredQuestions(ctx, op, params); err != nil {
-			return nil, w.unmapped(err)
+			return nil, err
 		}
 	}
 	if op.Requester != nil {
 		r, err := a.aboutTool(op, params, toolFulfil, nil)
 		if err != nil {
-			return nil, w.unmapped(err)
+			return nil, err
 		}
 		all = append(all, question{source: Source{Author: BuiltIn}, requests: []evaluation.Request{r}})
 	}
@@ -99,21 +81,7 @@ func (a *Asker) questions(ctx context.Context, w refuser, op *Operation) ([]ques
 		return all, nil
 	}
 	more, err := a.trusted(op, params, nil)
-	if err != nil {
-		return nil, w.unmapped(err)
-	}
-	return append(all, more...), nil
-}
-
-// callable refuses a call that is of another tool than the operation says, or of a kind that there is none of.
-func callable(w refuser, op *Operation, params *parameters) *Refusal {
-	if op.Tool == nil || params.members.GetString("name") != op.Tool.Shown {
-		return UnknownTool()
-	}
-	if params.members.Get("task") != nil {
-		return w.refuse(Unmapped, rpc.InvalidParams, "tasks are not offered: leave params.task out", data{}, "the call wants to be a task")
-	}
-	return nil
+	return append(all, more...), err
 }
 
 // handlers discharge obligations of the PDP. Redact is promised only where a result has data that it could be done to.
@@ -152,13 +120,17 @@ func (a *Asker) refusalOf(ctx context.Context, w refuser, op *Operation, plan Pl
 	return r
 }
 
-// instead suggests to a client that speaks MCPx a way around a denied call: to request it, if that may be permitted. It is ""
-// if there is none.
+// instead suggests to a client that speaks MCPx a way around a denied call: to request it with the same arguments, if the PDP
+// may permit that. It is "" if there is none, or if the PDP cannot be asked: nothing else depends on it.
 func (a *Asker) instead(ctx context.Context, op Operation, e authzenclient.Enforcement) string {
-	if op.MCPx && op.Method == toolsCall && e.Err() == nil && e.Decision().Reason() == "" && a.MayRequest(ctx, op) {
-		return callRequest
+	if !op.MCPx || op.Method != toolsCall || op.Requester != nil || !a.Requests() || e.Err() != nil || e.Decision().Reason() != "" {
+		return ""
 	}
-	return ""
+	op.Method = toolsRequest
+	if may, _ := a.possible(ctx, op, toolRequest, unknownOfTheCall); !may {
+		return ""
+	}
+	return callRequest
 }
 
 // Author wrote the mapping of a question.
@@ -204,9 +176,18 @@ func (a *Asker) Plan(ctx context.Context, op Operation) (Plan, *Refusal) {
 	if refusal != nil {
 		return Plan{}, refusal
 	}
-	p := Plan{of: a, method: op.Method, pdp: pdp}
-	p.questions, refusal = a.questions(ctx, w, &op)
-	return p, refusal
+	switch {
+	case !OfTool(op.Method):
+	case op.Tool == nil || op.Params.GetString("name") != op.Tool.Shown:
+		return Plan{}, UnknownTool()
+	case op.Params.Get("task") != nil:
+		return Plan{}, w.refuse(Unmapped, rpc.InvalidParams, "tasks are not offered: leave params.task out", data{}, "the call wants to be a task")
+	}
+	questions, err := a.questions(ctx, &op)
+	if err != nil {
+		return Plan{}, w.unmapped(err)
+	}
+	return Plan{of: a, method: op.Method, pdp: pdp, questions: questions}, nil
 }
 
 // Len is how many messages the PDP gets, at the most.
@@ -232,7 +213,7 @@ func (p Plan) last() (q question, ok bool) {
 
 // Pose asks question n as [Asker.Ask] does, and does nothing about the answers.
 func (p Plan) Pose(ctx context.Context, n int) []authzenclient.Undischarged {
-	return p.questions[n].ask(ctx, p.pdp, p.of.handlers(&Permit{method: resultOf(p.method)}).Types(), Answered{})
+	return p.questions[n].ask(ctx, p.pdp, p.of.handlers(&Permit{method: p.method}).Types(), Answered{})
 }
 
 // Permit is the PDP's yes to one request, and what it owes. [Asker.Ask] makes one. The zero Permit is of a message that

@@ -219,8 +219,6 @@ func told(t testing.TB, r *ask.Refusal) (d struct {
 	if r == nil {
 		t.Fatal("it is permitted")
 	}
-	if err := json.Unmarshal(r.Data, &d); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(r.Data, &d))
 	return d
 }

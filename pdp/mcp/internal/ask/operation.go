@@ -78,12 +78,6 @@ func (p *parameters) whole() (evaluation.Object, error) {
 	return *p.object, nil
 }
 
-// named are all parameters with another name in them.
-func (p *parameters) named(name string) (evaluation.Object, error) {
-	o, err := p.whole()
-	return o.With("name", text(name)), err
-}
-
 // inputs are the values of [Inputs].
 func (a *Asker) inputs(op *Operation) (evaluation.Object, error) {
 	client := map[string]any{}

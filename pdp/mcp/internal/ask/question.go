@@ -31,7 +31,7 @@ type question struct {
 // person it is. A mapping need not write that, and then the PDP could not know the parties, and so must not decide.
 func (q question) approvable() bool { return q.whole && !q.mapped && len(q.requests) == 1 }
 
-// ask asks, with people's word if it is about this question: see [Plan.answerable]. It declares the obligations that can be
+// ask asks, with people's word if it is about this question: see [Asker.Ask]. It declares the obligations that can be
 // discharged.
 func (q question) ask(ctx context.Context, pdp *authzenclient.Client, types []string, by Answered) []authzenclient.Undischarged {
 	switch {
@@ -61,11 +61,11 @@ const declaredMember = "declared"
 
 // declaredQuestions are those of the called tool's own mapping.
 func (a *Asker) declaredQuestions(ctx context.Context, op *Operation, params *parameters) ([]question, error) {
-	own, err := params.named(op.Tool.Name)
+	sent, err := params.whole()
 	if err != nil {
 		return nil, err
 	}
-	m := op.Tool.declared
+	m, own := op.Tool.declared, sent.With("name", text(op.Tool.Name))
 	asked, err := m.Questions(coaz.Operation{Method: op.Method, Params: own, Token: op.Principal.Claims})
 	if err != nil {
 		return nil, err
@@ -244,7 +244,7 @@ const (
 // speaker is the principal of a request, as it stands in each of our own questions.
 type speaker struct {
 	subject evaluation.Entity
-	chain   []identity.Entity // those behind the subject
+	chain   []evaluation.Ref  // those behind the subject
 	context evaluation.Object // the members that it has in the context,
 	said    rpc.Object        // and those that the client says
 }
@@ -262,7 +262,8 @@ func (a *Asker) speaker(p *identity.Principal, params *parameters, known *speake
 
 // speaks makes a speaker of a principal.
 func (a *Asker) speaks(p *identity.Principal) (s speaker, err error) {
-	s.subject = evaluation.Entity{Type: p.User.Type, ID: p.User.ID}
+	acts := p.Participant()
+	s.subject = evaluation.Entity{Type: acts.Type, ID: acts.ID}
 	chain, err := p.OnBehalfOf()
 	if err != nil {
 		return s, err
@@ -270,13 +271,10 @@ func (a *Asker) speaks(p *identity.Principal) (s speaker, err error) {
 	if len(chain) > mostActors {
 		return s, errors.New("the token's claim act names too many actors")
 	}
-	if p.Agent.ID != "" {
-		s.subject.Type, s.subject.ID = p.Agent.Type, p.Agent.ID
-		if p.Person == "" && p.User.ID == p.Agent.ID { // the agent acts for itself
-			chain = slices.DeleteFunc(chain, func(e identity.Entity) bool { return e == p.User })
-		}
+	if p.Person == "" && p.User.ID == p.Agent.ID { // the agent acts for itself
+		chain = slices.DeleteFunc(chain, func(e evaluation.Ref) bool { return e == p.User })
 	}
-	if s.subject.ID == "" || s.subject.Type == "" {
+	if acts.ID == "" || acts.Type == "" {
 		return s, errors.New("the token names nobody")
 	}
 	for _, name := range a.o.Properties {
@@ -285,7 +283,7 @@ func (a *Asker) speaks(p *identity.Principal) (s speaker, err error) {
 		}
 	}
 	s.chain = chain
-	s.context = s.context.With("on_behalf_of", chainOf(chain, entityOf(s.subject)))
+	s.context = s.context.With("on_behalf_of", chainOf(chain, acts))
 	if p.Person != "" {
 		s.context = s.context.With(personMember, text(p.Person))
 	}

@@ -94,14 +94,10 @@ func TestQuestions(t *testing.T) {
 	}
 	const file = "testdata/questions.golden"
 	if *update {
-		if err := os.WriteFile(file, []byte(got.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(got.String()), 0o600))
 	}
 	golden, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff(string(golden), got.String()); diff != "" {
 		t.Error(diff)
 	}
@@ -144,9 +140,7 @@ func typedStage(t *testing.T) *stage {
 	jiraTool := toolschema.Tool{Server: "jira-server-1", Name: "create_ticket", Definition: parsed(t, jira)}
 	transfer := toolschema.Tool{Server: "jira-server-1", Name: "transfer", Definition: parsed(t, typedTool)}
 	s, err := toolschema.Generate([]toolschema.Tool{transfer, jiraTool}, toolschema.Options{Whole: true, Labels: []string{"impact"}, Said: []string{"workflow_id"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return open(t, map[string]string{"tools.cedarschema": s.Text, "a.cedar": `
 		@id("session") permit(principal, action, resource) unless { action in Action::"tool.invoke" };
 		@id("tickets") permit(principal, action == Action::"jira-server-1:create_ticket", resource) when { resource has labels && resource.labels has impact && resource.labels.impact == "write" };

@@ -18,26 +18,25 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
+// part is a member of a result without the fields.
+type part func(*redactor, jsontext.Value) (kept jsontext.Value, ok bool)
+
 // parts are the members of results that have data, and by which they leave without the fields: by the method. Of results of
-// other methods nothing can be taken out.
-var parts = map[string]map[string]func(*redactor, jsontext.Value) (kept jsontext.Value, ok bool){
-	toolsCall:     {"structuredContent": (*redactor).structured, "content": each((*redactor).block)},
-	resourcesRead: {"contents": each((*redactor).contents)},
-	promptsGet:    {"messages": each((*redactor).message)},
-}
+// other methods nothing can be taken out. A request for a tool gets the result of the tool.
+var (
+	partsOfTool = map[string]part{"structuredContent": (*redactor).structured, "content": each((*redactor).block)}
+	parts       = map[string]map[string]part{
+		toolsCall:     partsOfTool,
+		toolsRequest:  partsOfTool,
+		resourcesRead: {"contents": each((*redactor).contents)},
+		promptsGet:    {"messages": each((*redactor).message)},
+	}
+)
 
 // pointer is a JSON Pointer. The token * stands for each member or element.
 type pointer []string
 
 const mostFields = 256
-
-// resultOf is the method whose results those of a method are: a request for a tool gets the result of the tool.
-func resultOf(method string) string {
-	if method == toolsRequest {
-		return toolsCall
-	}
-	return method
-}
 
 // fieldsOf are the fields of an obligation redact.
 func fieldsOf(o evaluation.Obligation) (fields []pointer, err error) {
@@ -268,7 +267,7 @@ func (r *redactor) message(v jsontext.Value) jsontext.Value {
 }
 
 // each changes each element of an array.
-func each(change func(*redactor, jsontext.Value) jsontext.Value) func(*redactor, jsontext.Value) (jsontext.Value, bool) {
+func each(change func(*redactor, jsontext.Value) jsontext.Value) part {
 	return func(r *redactor, v jsontext.Value) (jsontext.Value, bool) {
 		all, err := rpc.Elements(v)
 		for n := range all {

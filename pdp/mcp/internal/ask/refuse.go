@@ -269,10 +269,7 @@ func (a *Asker) Wanted(ctx context.Context, op Operation) (*Wanted, *Refusal) {
 }
 
 func (a *Asker) wanted(w refuser, pdp *authzenclient.Client, op *Operation, last question) *Wanted {
-	of := authorization{Tool: op.Tool.Shown, Arguments: op.Params.Get("arguments"), Requester: last.requests[0].Subject.ID}
-	if of.Arguments == nil {
-		of.Arguments = jsontext.Value("{}")
-	}
+	of := authorization{Tool: op.Tool.Shown, Arguments: Arguments(op.Params), Requester: last.requests[0].Subject.ID}
 	return &Wanted{pdp: pdp, refuse: w, of: of, denied: nothing}
 }
 

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"policy-service/evaluation"
-	"policy-service/pdp/mcp/internal/identity"
 )
 
 // A client that may not call a tool may be permitted to request it (001): then another calls it, who may. Both have actions
@@ -88,13 +87,13 @@ func (s *speaker) reasons(params *parameters) error {
 func (s speaker) fulfils(of speaker, withRequester bool) speaker {
 	chain := slices.Clone(s.chain)
 	if withRequester {
-		chain = append(chain, entityOf(of.subject))
+		chain = append(chain, refOf(of.subject))
 	}
-	behind := chainOf(append(chain, of.chain...), entityOf(s.subject))
+	behind := chainOf(append(chain, of.chain...), refOf(s.subject))
 	if person, both := persons(s, of); both { // neither of them decides about the call
 		s.context = s.context.With(personMember, person)
 	}
-	s.context = s.context.With("on_behalf_of", behind).With(requester, valueOf(entityOf(of.subject)))
+	s.context = s.context.With("on_behalf_of", behind).With(requester, valueOf(refOf(of.subject)))
 	return s
 }
 
@@ -111,11 +110,11 @@ func persons(by, of speaker) (both evaluation.Value, ok bool) {
 	return evaluation.List(one, other), true
 }
 
-func entityOf(e evaluation.Entity) identity.Entity { return identity.Entity{Type: e.Type, ID: e.ID} }
+func refOf(e evaluation.Entity) evaluation.Ref { return evaluation.Ref{Type: e.Type, ID: e.ID} }
 
 // chainOf is a chain as it stands in a question, with each once and without the subject. It is null if none is left.
-func chainOf(chain []identity.Entity, subject identity.Entity) evaluation.Value {
-	seen := []identity.Entity{subject}
+func chainOf(chain []evaluation.Ref, subject evaluation.Ref) evaluation.Value {
+	seen := []evaluation.Ref{subject}
 	var all []evaluation.Value
 	for _, e := range chain {
 		if !slices.Contains(seen, e) {
@@ -129,19 +128,8 @@ func chainOf(chain []identity.Entity, subject identity.Entity) evaluation.Value 
 }
 
 // valueOf is an entity as it stands in a context.
-func valueOf(e identity.Entity) evaluation.Value {
+func valueOf(e evaluation.Ref) evaluation.Value {
 	return evaluation.Object{}.With("type", text(e.Type)).With("id", text(e.ID)).Value()
-}
-
-// MayRequest reports whether the PDP may permit that the caller of a tool requests it with the same arguments. If it cannot be
-// asked, it may not: nothing depends on it but the suggestion to the caller.
-func (a *Asker) MayRequest(ctx context.Context, op Operation) bool {
-	if op.Tool == nil || op.Requester != nil || !a.Requests() {
-		return false
-	}
-	op.Method = toolsRequest
-	may, refusal := a.possible(ctx, op, toolRequest, unknownOfTheCall)
-	return may && refusal == nil
 }
 
 // MayFulfil reports whether the PDP may permit that op.Principal fulfils the request of op.Requester. It is a question whose

@@ -114,17 +114,20 @@ func (s *stage) lists(method, want string, items ...ask.Item) {
 
 func (s *stage) must(err error) {
 	s.t.Helper()
+	must(s.t, err)
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
 }
 
 func parsed(t testing.TB, text string) evaluation.Object {
 	t.Helper()
 	o, err := evaluation.ParseWithNulls([]byte(text), evaluation.DefaultLimits())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return o
 }
 
@@ -244,9 +247,7 @@ func undeclared(v map[string]any) map[string]any {
 func text(t testing.TB, v any) string {
 	t.Helper()
 	b, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(b)
 }
 

@@ -54,16 +54,15 @@ type Principal struct {
 func (p *Principal) Account() string { return cmp.Or(p.Person, p.Key) }
 
 // Participant is whoever acts, as questions have it: the client, or the user without one.
-func (p *Principal) Participant() evaluation.Ref {
-	acts := p.User
+func (p *Principal) Participant() Entity {
 	if p.Agent.ID != "" {
-		acts = p.Agent
+		return p.Agent
 	}
-	return evaluation.Ref{Type: acts.Type, ID: acts.ID}
+	return p.User
 }
 
 // Entity is a type and an id.
-type Entity struct{ Type, ID string }
+type Entity = evaluation.Ref
 
 // ErrExpired is the cause of a context that ended with its principal's token.
 var ErrExpired = errors.New("the access token has expired")
@@ -118,9 +117,9 @@ func (i *Identity) named(claims evaluation.Object, e Issuer) (*Principal, error)
 	if p.Subject, ok = textOf(i.subject, claims); !ok {
 		return nil, errors.New("the token does not say whose it is; have its issuer set the claim " + strings.Join(i.subject, "/") + " to a text")
 	}
-	p.User = Entity{e.SubjectType, e.IDPrefix + p.Subject}
+	p.User = Entity{Type: e.SubjectType, ID: e.IDPrefix + p.Subject}
 	if sub, ok := textOf(evaluation.ClaimPath{"sub"}, claims); ok && i.subject[0] == actMember {
-		p.bySub = Entity{e.SubjectType, e.IDPrefix + sub}
+		p.bySub = Entity{Type: e.SubjectType, ID: e.IDPrefix + sub}
 	}
 	for _, path := range i.agent {
 		if _, there := path.In(claims); !there {
@@ -130,7 +129,7 @@ func (i *Identity) named(claims evaluation.Object, e Issuer) (*Principal, error)
 		if !ok || p.Client != "" && p.Client != client {
 			return nil, errors.New("the token does not say plainly which client it is for; have its issuer set " + i.agentClaims() + " to a text")
 		}
-		p.Client, p.Agent = client, Entity{e.AgentType, e.IDPrefix + client}
+		p.Client, p.Agent = client, Entity{Type: e.AgentType, ID: e.IDPrefix + client}
 	}
 	return p, nil
 }
@@ -171,10 +170,7 @@ func (p *Principal) OnBehalfOf() ([]Entity, error) {
 	if err != nil {
 		return nil, err
 	}
-	subject := p.User
-	if p.Agent != (Entity{}) {
-		subject = p.Agent
-	}
+	subject := p.Participant()
 	var chain []Entity
 	for _, e := range append(actors, p.User, p.bySub) {
 		if e != subject && e != (Entity{}) && !slices.Contains(chain, e) {
@@ -193,7 +189,7 @@ func (p *Principal) actors() (all []Entity, err error) {
 		if !ok {
 			return nil, errors.New("the token's claim act is no chain of actors that this gateway can read: each has sub, perhaps the token's own iss, perhaps act, and nothing else")
 		}
-		all = append(all, Entity{typ, p.idPrefix + name})
+		all = append(all, Entity{Type: typ, ID: p.idPrefix + name})
 		act, given = act.Object().Get(actMember)
 	}
 	return all, nil

@@ -110,15 +110,14 @@ func (i *Identity) readClaims(o Options) error {
 	if i.subject, err = evaluation.ParseClaimPath(cmp.Or(o.SubjectClaim, "sub")); err != nil {
 		return fmt.Errorf("identity.subject_claim: %w; write the name of a claim, such as sub, or a JSON Pointer, such as /act/sub", err)
 	}
-	if o.AgentClaim == "" || o.AgentClaim == "client_id" {
-		i.agent = []evaluation.ClaimPath{{"client_id"}, {"azp"}}
-		return nil
-	}
-	path, err := evaluation.ParseClaimPath(o.AgentClaim)
+	claim := cmp.Or(o.AgentClaim, "client_id")
+	path, err := evaluation.ParseClaimPath(claim)
 	if err != nil {
 		return fmt.Errorf("identity.agent_claim: %w; write the name of a claim, such as client_id, or a JSON Pointer", err)
 	}
-	i.agent = []evaluation.ClaimPath{path}
+	if i.agent = []evaluation.ClaimPath{path}; claim == "client_id" {
+		i.agent = append(i.agent, evaluation.ClaimPath{"azp"})
+	}
 	return nil
 }
 
@@ -149,12 +148,8 @@ func isText(s string) bool { return len(s) <= 128 && isName(s) }
 
 // isName bounds names that come from tokens.
 func isName(s string) bool {
-	for _, r := range s {
-		if !unicode.IsPrint(r) {
-			return false
-		}
-	}
-	return s != "" && len(s) <= 1024 && utf8.ValidString(s)
+	hidden := func(r rune) bool { return !unicode.IsPrint(r) }
+	return s != "" && len(s) <= 1024 && utf8.ValidString(s) && !strings.ContainsFunc(s, hidden)
 }
 
 // Claimed is the principal that claims would name in a valid token. Nothing is verified, so it must not let a request in: it
@@ -173,12 +168,12 @@ func Claimed(o Options, claims evaluation.Object) (*Principal, error) {
 		}
 		return i.fixed, nil
 	}
+	issuers, err := o.filled()
+	if err != nil {
+		return nil, err
+	}
 	issuer, _ := claims.Get("iss")
-	for n, e := range o.Issuers {
-		e = e.filled(o)
-		if err := e.check(); err != nil {
-			return nil, fmt.Errorf("%s[%d]: %w", place, n, err)
-		}
+	for _, e := range issuers {
 		if e.Issuer == issuer.Text() && issuer.Kind() == evaluation.String {
 			sub, _ := claims.Get("sub")
 			return i.holder(claims, e, sub.Text(), time.Time{})
@@ -195,20 +190,29 @@ func (i *Identity) believe(o Options) error {
 	if len(o.Issuers) == 0 {
 		return errors.New("identity: nobody could ask anything; list issuers, or static for a gateway on loopback or stdio")
 	}
-	issuers, errs := make([]Issuer, len(o.Issuers)), []error{}
-	for n, e := range o.Issuers {
-		e = e.filled(o)
-		if err := e.check(); err != nil {
-			errs = append(errs, fmt.Errorf("%s[%d]: %w", place, n, err))
-		}
-		issuers[n], i.issuers[e.Issuer] = e, e
+	issuers, wrong := o.filled()
+	for _, e := range issuers {
+		i.issuers[e.Issuer] = e
 	}
-	if n, err := Apart(o); err != nil {
-		errs = append(errs, fmt.Errorf("%s[%d]: %w", place, n, err))
+	n, alike := Apart(o)
+	if alike != nil {
+		alike = fmt.Errorf("%s[%d]: %w", place, n, alike)
 	}
 	tokens, err := verifier(issuers, o, i.now)
 	i.tokens = tokens
-	return errors.Join(append(errs, err)...)
+	return errors.Join(wrong, alike, err)
+}
+
+// filled are the issuers with their defaults, and the reasons why some cannot be believed.
+func (o Options) filled() (issuers []Issuer, wrong error) {
+	for n, e := range o.Issuers {
+		e = e.filled(o)
+		if err := e.check(); err != nil {
+			wrong = errors.Join(wrong, fmt.Errorf("%s[%d]: %w", place, n, err))
+		}
+		issuers = append(issuers, e)
+	}
+	return issuers, wrong
 }
 
 // verifier verifies tokens of issuers.
