@@ -62,11 +62,7 @@ func (s *Schema) Check(arguments []byte) ([]Problem, error) {
 }
 
 func (s *Schema) check(v evaluation.Value) (problems []Problem, err error) {
-	defer func() { // a stranger's schema may find a mistake in the library
-		if why := recover(); why != nil {
-			problems, err = nil, errors.New("the arguments cannot be held against the tool's inputSchema")
-		}
-	}()
+	defer recovered(&err, "the arguments cannot be held against the tool's inputSchema")
 	arguments, err := (&document{what: "the arguments"}).plain(v, "")
 	if err != nil {
 		return nil, err
@@ -123,11 +119,7 @@ func Compile(inputSchema []byte, m Members) (*Schema, error) {
 
 // readByLibrary has the library compile a schema. It has no loader: references lead nowhere outside of the document.
 func readByLibrary(plain any) (s *jsonschema.Schema, err error) {
-	defer func() { // a stranger's schema may find a mistake in the library
-		if why := recover(); why != nil {
-			s, err = nil, errors.New("inputSchema cannot be read")
-		}
-	}()
+	defer recovered(&err, "inputSchema cannot be read")
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)
 	c.UseLoader(nil)
@@ -139,6 +131,13 @@ func readByLibrary(plain any) (s *jsonschema.Schema, err error) {
 		return nil, words(err)
 	}
 	return s, nil
+}
+
+// recovered makes an error of a panic: a stranger's schema may find a mistake in the library.
+func recovered(err *error, says string) {
+	if why := recover(); why != nil {
+		*err = errors.New(says)
+	}
 }
 
 // words are the library's error without text that could deceive readers of a log.

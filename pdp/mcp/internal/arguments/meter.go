@@ -23,8 +23,10 @@ const (
 
 func (m *meter) spend(steps int) { m.left -= min(steps, m.left+1) }
 
-// visit counts the application of a schema to a value, after so many others to that value.
-func (m *meter) visit(s *jsonschema.Schema, v any, chain int) {
+// visit counts the application of a schema to a value, after so many others to that value. Where a schema may stand, there
+// may be another value, or none.
+func (m *meter) visit(schema, v any, chain int) {
+	s, _ := schema.(*jsonschema.Schema)
 	if s == nil {
 		return
 	}
@@ -47,7 +49,7 @@ func (m *meter) visit(s *jsonschema.Schema, v any, chain int) {
 		m.visit(next, v, chain+1)
 	}
 	for _, next := range s.Dependencies {
-		m.either(next, v, chain+1)
+		m.visit(next, v, chain+1)
 	}
 	switch v := v.(type) {
 	case map[string]any:
@@ -78,7 +80,7 @@ func (m *meter) object(s *jsonschema.Schema, o map[string]any) {
 				return
 			}
 		}
-		m.either(s.AdditionalProperties, v, 0)
+		m.visit(s.AdditionalProperties, v, 0)
 		m.visit(s.UnevaluatedProperties, v, 0)
 		m.visit(s.PropertyNames, name, 0)
 	}
@@ -98,8 +100,8 @@ func (m *meter) array(s *jsonschema.Schema, all []any) {
 		if list, ok := s.Items.([]*jsonschema.Schema); ok && n < len(list) {
 			m.visit(list[n], v, 0)
 		}
-		m.either(s.Items, v, 0)
-		m.either(s.AdditionalItems, v, 0)
+		m.visit(s.Items, v, 0)
+		m.visit(s.AdditionalItems, v, 0)
 		m.visit(s.Items2020, v, 0)
 		m.visit(s.Contains, v, 0)
 		m.visit(s.UnevaluatedItems, v, 0)
@@ -115,13 +117,6 @@ func through(v any) int {
 		return 1 + len(v)/8
 	}
 	return 0
-}
-
-// either visits a schema where another value may stand.
-func (m *meter) either(schema, v any, chain int) {
-	if s, ok := schema.(*jsonschema.Schema); ok {
-		m.visit(s, v, chain)
-	}
 }
 
 // compare counts the keywords that compare a value itself.

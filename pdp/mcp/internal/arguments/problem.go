@@ -174,10 +174,8 @@ var escaper = strings.NewReplacer("~", "~0", "/", "~1")
 // pointer is a JSON Pointer that people can read.
 func pointer(tokens []string, more ...string) string {
 	var b strings.Builder
-	for _, all := range [][]string{tokens, more} {
-		for _, t := range all {
-			b.WriteString("/" + visible.Text(escaper.Replace(cut(t, mostName))))
-		}
+	for _, t := range slices.Concat(tokens, more) {
+		b.WriteString("/" + visible.Text(escaper.Replace(cut(t, mostName))))
 	}
 	return cut(b.String(), mostPointer)
 }

@@ -155,11 +155,7 @@ func (f *Follower) Alone() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	all := f.watch.followers[f.standing.Task().ID()]
-	others := len(all)
-	if all[f] {
-		others--
-	}
-	return others == 0
+	return len(all) == 0 || len(all) == 1 && all[f]
 }
 
 // Stop ends the wait. It must be called; more calls do nothing. The standing stays.

@@ -128,7 +128,10 @@ func (w *watch) clear(f *Follower) {
 // run watches until the round is over.
 func (w *watch) run(r *round) {
 	defer r.end()
-	for w.resume(r.ctx); r.ctx.Err() == nil; {
+	w.desk.mu.Lock()
+	left := w.pause.until.Sub(w.desk.o.Now()) // of a pause that the PDP asked for in an earlier round
+	w.desk.mu.Unlock()
+	for sleep(r.ctx, left); r.ctx.Err() == nil; {
 		w.once(r)
 	}
 }
@@ -152,14 +155,6 @@ func (w *watch) once(r *round) {
 	}
 }
 
-// resume waits until the end of a pause that the PDP asked for in an earlier round.
-func (w *watch) resume(ctx context.Context) {
-	w.desk.mu.Lock()
-	left := w.pause.until.Sub(w.desk.o.Now())
-	w.desk.mu.Unlock()
-	sleep(ctx, left)
-}
-
 // heard takes the changes that the PDP reports.
 func (w *watch) heard(r *round, after string, changes approvals.Changes) {
 	w.desk.mu.Lock()
@@ -167,7 +162,10 @@ func (w *watch) heard(r *round, after string, changes approvals.Changes) {
 	if w.round != r {
 		return
 	}
-	w.answers()
+	if failed := w.pause.ended(); failed || w.alone {
+		w.desk.o.Logger.Info("the PDP says again what has become of approval requests")
+	}
+	w.alone = false
 	if w.cursor = changes.Cursor(); after == "" { // earlier changes are reported only for tasks that wait for people
 		w.oweAll()
 	}
@@ -184,14 +182,6 @@ func (w *watch) heard(r *round, after string, changes approvals.Changes) {
 	w.staff()
 }
 
-// answers notes that the PDP can be watched.
-func (w *watch) answers() {
-	if failed := w.pause.ended(); failed || w.alone {
-		w.desk.o.Logger.Info("the PDP says again what has become of approval requests")
-	}
-	w.alone = false
-}
-
 func (w *watch) oweAll() {
 	for _, of := range w.followers {
 		for f := range of {
@@ -202,10 +192,7 @@ func (w *watch) oweAll() {
 
 // failed handles the error of a watch. The last known state of every task stays.
 func (w *watch) failed(r *round, after string, err error) {
-	var failure *authzenclient.Error
-	if !errors.As(err, &failure) {
-		failure = &authzenclient.Error{}
-	}
+	failure := failureOf(err)
 	anew := failure.Kind == authzenclient.Refused && after != ""
 	pause, first := time.Duration(0), false
 	w.desk.mu.Lock()
@@ -266,11 +253,7 @@ func (w *watch) look(r *round) {
 			p.ended()
 			continue
 		}
-		var failure *authzenclient.Error
-		if !errors.As(err, &failure) {
-			failure = &authzenclient.Error{}
-		}
-		sleep(r.ctx, p.next(w.desk.o.Now(), failure.RetryAfter))
+		sleep(r.ctx, p.next(w.desk.o.Now(), failureOf(err).RetryAfter))
 	}
 }
 
@@ -332,6 +315,13 @@ func (p *pause) ended() bool {
 	failed := p.failures > 0
 	*p = pause{}
 	return failed
+}
+
+// failureOf is an error of the client, the zero value of others.
+func failureOf(err error) *authzenclient.Error {
+	failure := &authzenclient.Error{}
+	_ = errors.As(err, &failure)
+	return failure
 }
 
 func sleep(ctx context.Context, d time.Duration) {

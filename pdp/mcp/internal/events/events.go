@@ -140,9 +140,7 @@ func (t *Topic) Changed() {
 	t.broadcaster.mu.Lock()
 	defer t.broadcaster.mu.Unlock()
 	for _, r := range t.readers {
-		for _, p := range r.positions {
-			p.changed = true
-		}
+		r.again(r.positions)
 		signal(r.wake)
 	}
 }

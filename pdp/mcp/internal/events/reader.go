@@ -86,7 +86,9 @@ func (r *reader) run(ctx context.Context, err error) {
 	}
 	defer func() {
 		if ctx.Err() == nil { // it panics, and whoever runs it takes note of that
-			r.againAll()
+			r.topic.broadcaster.mu.Lock()
+			r.again(r.positions)
+			r.topic.broadcaster.mu.Unlock()
 			r.topic.broadcaster.o.Background(func() { r.run(ctx, errPanic) })
 		}
 	}()
@@ -142,7 +144,9 @@ func (r *reader) round(ctx context.Context) (failed error) {
 	for n, group := range groups {
 		page, err := r.read(ctx, group[0].cursor)
 		if err != nil {
-			r.again(groups[n:])
+			r.topic.broadcaster.mu.Lock()
+			defer r.topic.broadcaster.mu.Unlock()
+			r.again(slices.Concat(groups[n:]...))
 			return err
 		}
 		if end == "" && page.ends() {
@@ -192,22 +196,9 @@ func (r *reader) due() (groups [][]*position) {
 	return groups
 }
 
-// again has streams read again.
-func (r *reader) again(groups [][]*position) {
-	r.topic.broadcaster.mu.Lock()
-	defer r.topic.broadcaster.mu.Unlock()
-	for _, group := range groups {
-		for _, p := range group {
-			p.changed = true
-		}
-	}
-}
-
-// againAll has all streams read again.
-func (r *reader) againAll() {
-	r.topic.broadcaster.mu.Lock()
-	defer r.topic.broadcaster.mu.Unlock()
-	for _, p := range r.positions {
+// again has streams read again. The caller holds the lock.
+func (r *reader) again(streams []*position) {
+	for _, p := range streams {
 		p.changed = true
 	}
 }
