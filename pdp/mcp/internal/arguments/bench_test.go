@@ -11,9 +11,7 @@ import (
 // them?
 func BenchmarkCheck(b *testing.B) {
 	schema, err := Compile([]byte(`{"type":"object","properties":{"number":{"type":"integer"},"text":{"type":"string"}},"required":["number"]}`), Open)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	text := []byte(`{"number":1,"text":"` + strings.Repeat("x", 1000) + `"}`)
 	b.Run("read and checked", func(b *testing.B) {
 		b.ReportAllocs()
@@ -25,9 +23,7 @@ func BenchmarkCheck(b *testing.B) {
 	})
 	b.Run("checked", func(b *testing.B) {
 		o, err := evaluation.ParseWithNulls(text, limits)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		b.ReportAllocs()
 		for b.Loop() {
 			if problems, err := schema.check(o.Value()); problems != nil || err != nil {

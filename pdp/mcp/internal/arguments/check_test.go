@@ -16,6 +16,13 @@ func compiled(t testing.TB, schema string, m Members) *Schema {
 	return s
 }
 
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // told is what is said of arguments, a line a problem.
 func told(t testing.TB, s *Schema, arguments string) string {
 	t.Helper()

@@ -48,9 +48,7 @@ func repeated(n int, of func(i int) string) string {
 // What a schema's author writes to hang who compiles it is an error, soon.
 func TestHostileSchemas(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret.json")
-	if err := os.WriteFile(secret, []byte(`{"type":"object"}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(secret, []byte(`{"type":"object"}`), 0o600))
 	for _, c := range []struct{ what, schema, want string }{
 		{"itself", `{"$ref":"#"}`, "refers to itself"},
 		{"itself by a choice", `{"anyOf":[{"type":"string"},{"$ref":"#"}]}`, "refers to itself"},

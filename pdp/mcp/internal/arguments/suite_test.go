@@ -40,13 +40,9 @@ func TestOfficialSuite(t *testing.T) {
 		}
 		for _, file := range files {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var groups []suiteGroup
-			if err := json.Unmarshal(text, &groups); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal(text, &groups))
 			for _, g := range groups {
 				schema, err := Compile(inDraft(t, filepath.Base(from.dir), g.Schema), Open)
 				switch {
@@ -83,9 +79,7 @@ func TestOfficialSuite(t *testing.T) {
 func moduleDir(t testing.TB, module string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return strings.TrimSpace(string(out))
 }
 
@@ -95,9 +89,7 @@ func inDraft(t *testing.T, draft string, schema json.RawMessage) []byte {
 		return []byte(`{"allOf":[` + string(schema) + `]}`)
 	}
 	var o map[string]json.RawMessage
-	if err := json.Unmarshal(schema, &o); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(schema, &o))
 	if o["$schema"] == nil {
 		o["$schema"] = json.RawMessage(map[string]string{
 			"draft2020-12": `"https://json-schema.org/draft/2020-12/schema"`, "draft2019-09": `"https://json-schema.org/draft/2019-09/schema"`,
@@ -108,18 +100,14 @@ func inDraft(t *testing.T, draft string, schema json.RawMessage) []byte {
 		t.Fatal("no draft", draft)
 	}
 	text, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return text
 }
 
 func suiteValue(t testing.TB, data []byte) evaluation.Value {
 	t.Helper()
 	o, err := evaluation.ParseWithNulls([]byte(`{"v":`+string(data)+`}`), limits)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	v, _ := o.Lookup("v")
 	return v
 }

@@ -27,26 +27,16 @@ const (
 func forged(t *testing.T, p *provider) map[string]string {
 	t.Helper()
 	der, err := x509.MarshalPKIXPublicKey(p.key.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stranger, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	own := jose.JSONWebKey{Key: stranger.Public(), KeyID: "1", Algorithm: "ES256"}
 	encrypter, err := jose.NewEncrypter(jose.A256GCM, jose.Recipient{Algorithm: jose.ECDH_ES, Key: p.key.Public()}, (&jose.EncrypterOptions{}).WithContentType("JWT"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	nested, err := encrypter.Encrypt([]byte(p.token(nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	jwe, err := nested.CompactSerialize()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	now := p.clock.Now()
 	good, all := p.token(nil), p.claims(nil)
 	parts := strings.Split(good, ".")
@@ -161,9 +151,7 @@ func TestStrangersLearnNothing(t *testing.T) {
 	p := newProvider(t, clock.New())
 	g := newGate(t, identity.Options{Issuers: []identity.Issuer{p.issuer()}, Now: p.clock.Now})
 	stranger, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, want := g.bearer(p.sign(stranger, nil, p.claims(claims{"iss": "https://issuer.example"})))
 	for name, changes := range map[string]claims{
 		"ours": nil, "foreign aud": {"aud": "x"}, "expired": {"exp": 1}, "not yet": {"nbf": 1e11}, "no sub": {"sub": nil}, "never expires": {"exp": nil}, "ID token": {"nonce": "n"}, "client": {"client_id": 7},

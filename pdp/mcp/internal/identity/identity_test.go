@@ -60,9 +60,7 @@ func TestThePersonIsThePDPs(t *testing.T) {
 		Issuer: p.URL, Audience: resource, Algorithms: []string{"ES256"},
 		Grant: auth.Grant{Tenants: []string{"default"}, Permissions: []auth.Permission{auth.Decide}},
 	}}, auth.JWTOptions{Now: p.clock.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	e := p.issuer()
 	e.IDPrefix = "corp:"
 	g := newGate(t, identity.Options{Issuers: []identity.Issuer{e}, SubjectClaim: "email", Now: p.clock.Now})
@@ -71,9 +69,7 @@ func TestThePersonIsThePDPs(t *testing.T) {
 		asks := httptest.NewRequest(http.MethodGet, "/", nil)
 		asks.Header.Set("Authorization", "Bearer "+token)
 		caller, err := (&auth.Authenticator{JWT: pdp}).Authenticate(asks)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got, answer := g.bearer(token); got == nil || got.Person != (&auth.Authenticator{}).Persons(caller.Name, auth.Principal{})[0] || got.Person == "" || got.User.ID != "corp:a@example.com" {
 			t.Errorf("%q: got %+v, %+v; the PDP has %s", sub, got, answer, (&auth.Authenticator{}).Persons(caller.Name, auth.Principal{})[0])
 		}
@@ -276,9 +272,7 @@ func TestOptionsThatAreRefused(t *testing.T) {
 		return []identity.Issuer{e}
 	}
 	static, err := evaluation.NewObject(map[string]any{"sub": "local"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for want, o := range map[string]identity.Options{
 		"resource is missing":              {Issuers: []identity.Issuer{good}},
 		"resource is http":                 {Resource: "http://mcp.example.com/mcp", Issuers: []identity.Issuer{good}},
@@ -400,9 +394,7 @@ func TestOnBehalfOf(t *testing.T) {
 func BenchmarkAuthenticate(b *testing.B) {
 	p := newProvider(b, clock.New())
 	i, err := identity.New(identity.Options{Resource: resource, Issuers: []identity.Issuer{p.issuer()}, Now: p.clock.Now})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	r := httptest.NewRequest(http.MethodPost, "/mcp", http.NoBody)
 	r.Header.Set("Authorization", "Bearer "+p.token(claims{"roles": []string{"a", "b"}, "department_id": "c", "scope": "mcp:tools", "jti": "1", "iat": 1}))
 	b.ReportAllocs()
@@ -416,17 +408,13 @@ func BenchmarkAuthenticate(b *testing.B) {
 func fixed(t *testing.T, members map[string]any) (*identity.Identity, error) {
 	t.Helper()
 	static, err := evaluation.NewObject(members)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return identity.New(identity.Options{Resource: "http://127.0.0.1:8181/mcp", Static: static, StaticToken: "known", Private: true, DefaultTenant: "acme"})
 }
 
 func TestAFixedIdentity(t *testing.T) {
 	i, err := fixed(t, map[string]any{"iss": "https://one.example", "sub": "alice", "client_id": "desktop", "act": map[string]any{"sub": "bot"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := i.Fixed()
 	if p == nil || p.Issuer != "https://one.example" || p.Subject != "alice" || p.Client != "desktop" || p.Tenant != "acme" || p.Key == "" || p.Token != "known" || !p.Expires.IsZero() {
 		t.Fatalf("got %+v", p)
@@ -462,9 +450,7 @@ func TestFixedIdentitiesThatAreRefused(t *testing.T) {
 // A request from another machine is not the fixed person.
 func TestAFixedIdentityIsForThisMachine(t *testing.T) {
 	i, err := fixed(t, map[string]any{"sub": "alice"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if p := i.Fixed(); p.Person != "" || p.Agent != (identity.Entity{}) || p.User.ID != "alice" { // no issuer names it
 		t.Errorf("got %+v", p)
 	}
@@ -495,17 +481,13 @@ func TestAFixedIdentityIsForThisMachine(t *testing.T) {
 		"a standard's proxy": {"", "Forwarded", http.StatusForbidden},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r.Host = test.host
 		if test.header != "" {
 			r.Header.Set(test.header, "x")
 		}
 		w, err := server.Client().Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _ = w.Body.Close(); w.StatusCode != test.want {
 			t.Errorf("%s: got %d", name, w.StatusCode)
 		}
@@ -527,9 +509,7 @@ func TestMetadata(t *testing.T) {
 		"http://localhost:8181/.x/-y/~z/_/1": {"/.well-known/oauth-protected-resource/.x/-y/~z/_/1", "/.well-known/oauth-protected-resource"},
 	} {
 		i, err := identity.New(identity.Options{Resource: id, Name: "Tickets", Issuers: issuers, Scopes: []string{"mcp:tools", "x"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		want := `{"resource":"` + id + `","authorization_servers":["https://one.example","https://two.example/realm"],"bearer_methods_supported":["header"],` +
 			`"scopes_supported":["mcp:tools","x"],"resource_name":"Tickets"}`
 		if got := string(i.Metadata()); got != want {
@@ -553,9 +533,7 @@ func TestTheSDKFollowsAChallenge(t *testing.T) {
 	id := server.URL + "/mcp"
 	hidden := identity.Issuer{Issuer: "no address", Algorithms: []string{"ES256"}, JWKSFile: writeKeys(t, p), Tenant: "other"}
 	i, err := identity.New(identity.Options{Resource: id, Issuers: []identity.Issuer{p.issuer(), hidden}, Scopes: []string{"a", "b"}, Now: p.clock.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	mux.HandleFunc("/mcp", func(w http.ResponseWriter, r *http.Request) {
 		_, challenge := i.Authenticate(r)
 		w.Header().Set("WWW-Authenticate", challenge.Header)
@@ -568,13 +546,9 @@ func TestTheSDKFollowsAChallenge(t *testing.T) {
 		})
 	}
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, id, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w, err := server.Client().Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = w.Body.Close()
 	challenges, err := oauthex.ParseWWWAuthenticate(w.Header.Values("WWW-Authenticate"))
 	if err != nil || len(challenges) != 1 || challenges[0].Params["scope"] != "a b" || challenges[0].Params["error"] != "" {

@@ -38,9 +38,7 @@ type provider struct {
 func newProvider(t testing.TB, c *clock.Clock) *provider {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := &provider{t: t, clock: c, key: key}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
@@ -62,6 +60,13 @@ func (p *provider) public() jose.JSONWebKey {
 
 func (p *provider) issuer() identity.Issuer {
 	return identity.Issuer{Issuer: p.URL, Algorithms: []string{"ES256"}}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 type claims map[string]any
@@ -86,17 +91,11 @@ func (p *provider) sign(key crypto.Signer, extra header, all claims) string {
 func (p *provider) signWith(key jose.SigningKey, extra header, payload []byte) string {
 	p.t.Helper()
 	signer, err := jose.NewSigner(key, &jose.SignerOptions{ExtraHeaders: extra})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	signed, err := signer.Sign(payload)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	token, err := signed.CompactSerialize()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, err)
 	return token
 }
 
@@ -104,18 +103,14 @@ func (p *provider) signWith(key jose.SigningKey, extra header, payload []byte) s
 func writeKeys(t testing.TB, p *provider) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "jwks.json")
-	if err := os.WriteFile(name, text(t, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{p.public()}}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, text(t, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{p.public()}}), 0o600))
 	return name
 }
 
 func text(t testing.TB, v any) []byte {
 	t.Helper()
 	b, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 
@@ -135,9 +130,7 @@ func newGate(t testing.TB, o identity.Options) *gate {
 		o.Resource = resource
 	}
 	i, err := identity.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	g := &gate{t: t}
 	g.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, challenge := i.Authenticate(r)
@@ -167,19 +160,13 @@ type answer struct {
 func (g *gate) send(query string, headers http.Header) (*identity.Principal, answer) {
 	g.t.Helper()
 	r, err := http.NewRequestWithContext(g.t.Context(), http.MethodPost, g.URL+"/mcp"+query, http.NoBody)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	must(g.t, err)
 	maps.Copy(r.Header, headers)
 	w, err := g.Client().Do(r)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	must(g.t, err)
 	defer func() { _ = w.Body.Close() }()
 	body, err := io.ReadAll(w.Body)
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	must(g.t, err)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.last, answer{w.StatusCode, w.Header.Get("WWW-Authenticate"), string(body)}
