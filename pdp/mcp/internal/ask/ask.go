@@ -192,13 +192,12 @@ func (a *Asker) PDP(who *identity.Principal) *authzenclient.Client {
 
 // client is the client that asks about an operation.
 func (a *Asker) client(op *Operation) (*authzenclient.Client, *Refusal) {
-	w := a.refuser(op)
 	if op.Principal == nil {
-		return nil, w.unavailable(0, "the request has no principal")
+		return nil, a.refuser(op).unavailable(0, "the request has no principal")
 	}
 	pdp := a.PDP(op.Principal)
 	if pdp == nil {
-		return nil, w.unavailable(0, "there is no client of the PDP for the tenant of the principal")
+		return nil, a.refuser(op).unavailable(0, "there is no client of the PDP for the tenant of the principal")
 	}
 	return pdp, nil
 }

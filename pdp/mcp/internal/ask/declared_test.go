@@ -136,19 +136,20 @@ func TestDefinitions(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	bad := declares("a", `{}`)
-	if _, err := s.beside(func(o *ask.Options) { o.Declared = ask.Ignore }).Tool("srv", "a", jsontext.Value(bad), nil); err != nil {
-		t.Error(err)
-	}
-	if _, err := s.beside(func(o *ask.Options) { o.Dialects = []coaz.Dialect{coaz.SEP} }).Tool("srv", "a", jsontext.Value(bad), nil); err != nil {
-		t.Error(err)
-	}
-	older := `{"name":"a","coaz":true,"inputSchema":{"x-coaz-mapping":{}}}`
-	if _, err := s.beside(func(o *ask.Options) { o.Dialects = []coaz.Dialect{coaz.AuthZEN} }).Tool("srv", "a", jsontext.Value(older), nil); err != nil {
-		t.Error(err)
-	}
-	if _, err := s.Tool("srv", "a", jsontext.Value(older), nil); err == nil {
-		t.Error("a mapping of nothing, in the older dialect")
+	bad, older := declares("a", `{}`), `{"name":"a","coaz":true,"inputSchema":{"x-coaz-mapping":{}}}`
+	for name, test := range map[string]struct {
+		definition string
+		set        func(*ask.Options)
+		good       bool
+	}{
+		"ignored":           {bad, func(o *ask.Options) { o.Declared = ask.Ignore }, true},
+		"the older dialect": {bad, func(o *ask.Options) { o.Dialects = []coaz.Dialect{coaz.SEP} }, true},
+		"the newer dialect": {older, func(o *ask.Options) { o.Dialects = []coaz.Dialect{coaz.AuthZEN} }, true},
+		"both dialects":     {older, func(*ask.Options) {}, false},
+	} {
+		if _, err := s.beside(test.set).Tool("srv", "a", jsontext.Value(test.definition), nil); (err == nil) != test.good {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 	// The digest is of the value, and of all of it.
 	of := func(definition string) string { return s.tool(definition, nil).Digest }

@@ -172,19 +172,3 @@ func TestOperatorMappings(t *testing.T) {
 		}
 	}
 }
-
-// Where the action is called as the tool is, a list asks by that action, too.
-func TestFilterByTool(t *testing.T) {
-	t.Parallel()
-	s := open(t, map[string]string{"a.cedar": `
-		@id("one") permit(principal, action == Action::"jira-server-1:one", resource) when { context.arguments.amount < 100 };
-		@id("two") permit(principal, action == Action::"tool.invoke", resource);`},
-		func(o *ask.Options) { o.Ask = ask.ByTool })
-	items := []ask.Item{{Tool: s.tool(`{"name":"one"}`, nil)}, {Tool: s.tool(`{"name":"two"}`, nil)}}
-	s.lists("tools/list", "[true false]", items...)
-	for arguments, want := range map[string]string{`{"amount":99}`: "permit", `{"amount":100}`: "-32001"} {
-		if got, _ := s.outcome(s.call(alice(t), items[0].Tool, arguments)); !strings.Contains(got, want) {
-			t.Errorf("%s: %s", arguments, got)
-		}
-	}
-}

@@ -41,6 +41,24 @@ var questions = []struct{ method, params string }{
 	{"logging/setLevel", `{"level":"debug"}`},
 }
 
+// everything is one request of each method; and where tools can be requested, a request, and its fulfilment by carol.
+func (s *stage) everything(p *identity.Principal) (all []ask.Operation) {
+	s.t.Helper()
+	const arguments = `{"summary":"down","assignee":null}`
+	tool := s.tool(jira, map[string]string{"impact": "write"})
+	for _, q := range questions {
+		op := request(p, q.method, q.params)
+		if q.method == "tools/call" {
+			op = s.call(p, tool, arguments)
+		}
+		all = append(all, op)
+	}
+	if s.Requests() {
+		all = append(all, s.requested(p, tool, arguments, `,"reason":"for maintenance"`), s.fulfilled(himself(s.t, "carol"), p, tool, arguments))
+	}
+	return all
+}
+
 // Each question as the PDP has it in its decision log, in each way of asking.
 func TestQuestions(t *testing.T) {
 	t.Parallel()
@@ -58,28 +76,12 @@ func TestQuestions(t *testing.T) {
 	} {
 		s := open(t, anything, mode.set)
 		want := 0
-		for _, q := range questions {
-			op := request(mode.who(t), q.method, q.params)
-			if q.method == "tools/call" {
-				op = s.call(mode.who(t), s.tool(jira, map[string]string{"impact": "write"}), `{"summary":"down","assignee":null}`)
-			}
+		for _, op := range s.everything(mode.who(t)) {
 			forgotten := op.Method == "server/discover" || op.Method == "subscriptions/listen" || op.Method == "resources/templates/list"
 			outcome, refusal := s.outcome(op)
 			if strict := mode.name == "coaz, strict" && forgotten; (outcome == "permit") == strict || refusal != nil && refusal.Code != -32001 {
-				t.Errorf("%s, %s: %s", mode.name, q.method, outcome)
+				t.Errorf("%s, %s: %s", mode.name, op.Method, outcome)
 			} else if !strict {
-				want++
-			}
-		}
-		if s.Requests() {
-			tool := s.tool(jira, map[string]string{"impact": "write"})
-			for _, op := range []ask.Operation{
-				s.requested(mode.who(t), tool, `{"summary":"down","assignee":null}`, `,"reason":"for maintenance"`),
-				s.fulfilled(himself(t, "carol"), mode.who(t), tool, `{"summary":"down","assignee":null}`),
-			} {
-				if outcome, _ := s.outcome(op); outcome != "permit" {
-					t.Errorf("%s, %s: %s", mode.name, op.Method, outcome)
-				}
 				want++
 			}
 		}
@@ -157,20 +159,7 @@ func typedStage(t *testing.T) *stage {
 func TestTypedQuestions(t *testing.T) {
 	t.Parallel()
 	s := typedStage(t)
-	for _, q := range questions {
-		op := request(alice(t), q.method, q.params)
-		if q.method == "tools/call" {
-			op = s.call(alice(t), s.tool(jira, map[string]string{"impact": "write"}), `{"summary":"down","assignee":null}`)
-		}
-		if got, _ := s.outcome(op); got != "permit" {
-			t.Errorf("%s: %s", q.method, got)
-		}
-	}
-	tool := s.tool(jira, map[string]string{"impact": "write"})
-	for _, op := range []ask.Operation{
-		s.requested(alice(t), tool, `{"summary":"down","assignee":null}`, `,"reason":"for maintenance"`),
-		s.fulfilled(himself(t, "bob"), alice(t), tool, `{"summary":"down","assignee":null}`),
-	} {
+	for _, op := range s.everything(alice(t)) {
 		if got, _ := s.outcome(op); got != "permit" {
 			t.Errorf("%s: %s", op.Method, got)
 		}

@@ -17,7 +17,6 @@ import (
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/mcptest"
-	"policy-service/pdp/pdptest/lies"
 )
 
 const plainTool = `{"name":"a","inputSchema":{}}`
@@ -307,8 +306,9 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// A list is an error, neither shorter nor wider, whatever the PDP says wrong: to all questions, to the one there is, to one beside
-// an honest answer, and to the two of a call. The exception is an item whose question it does not take: that is hidden.
+// A list is an error, neither shorter nor wider, whatever the PDP says wrong: to all questions, to the one there is, and to the two
+// of a call. The exception is an item whose question it does not take: that is hidden. TestOddBodies of authzenclient has the
+// lies beside an honest answer.
 func TestListLies(t *testing.T) {
 	t.Parallel()
 	const yes, no = `{"decision":false,"context":{"possible":true}}`, `{"decision":false,"context":{"possible":false}}`
@@ -340,21 +340,11 @@ func TestListLies(t *testing.T) {
 	}
 	var said atomic.Value
 	liar := mcptest.NewLiar(t, "http://127.0.0.1:0", func(int64) string { return said.Load().(string) })
-	s := stub(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"evaluations":[`+yes+`,`+said.Load().(string)+`]}`)
-	})
+	s := &stage{t: t}
+	s.before(liar.URL)
 	of := func(n int) []ask.Item {
 		return []ask.Item{{Tool: s.tool(plainTool, nil)}, {Tool: s.tool(sepTool, nil)}}[:n]
 	}
-	for name, body := range lies.Bodies {
-		said.Store(lies.InShape(body, "decision", "allow"))
-		keep, refusal := s.Filter(t.Context(), request(alice(t), "tools/list", ``), of(2))
-		if hidden := name == "error in context"; hidden != (refusal == nil) || hidden != slices.Equal(keep, []bool{true, false}) {
-			t.Errorf("%s, of one item: %v, %+v", name, keep, refusal)
-		}
-	}
-	s.before(liar.URL)
 	declared := s.call(alice(t), s.tool(declares("a", `{"evaluation":{"action":{"name":"x"},"resource":{"type":"x","id":"1"}}}`), nil), `{}`)
 	for _, lie := range mcptest.Lies() {
 		if lie == "connection: hangs" || lie == "connection: drips" {
