@@ -241,33 +241,19 @@ func (o *office) desk() *desk.Desk {
 // asks has people asked for a push, and joins who has asked for the same before.
 func (o *office) asks(c *authzenclient.Client, n int) approvals.Standing {
 	o.t.Helper()
-	return o.asksOf(c, "push", n)
+	return o.asksOf(c, "push", n, approvals.JoinEqual())
 }
 
-func (o *office) asksOf(c *authzenclient.Client, action string, n int) approvals.Standing {
+// asksOf makes a task of its own, unless an option joins it to another.
+func (o *office) asksOf(c *authzenclient.Client, action string, n int, options ...approvals.Option) approvals.Standing {
 	o.t.Helper()
-	return o.asksBy(c, action, n, approvals.JoinEqual())
-}
-
-// asksAnew makes a task of its own of it.
-func (o *office) asksAnew(c *authzenclient.Client, n int) approvals.Standing {
-	o.t.Helper()
-	return o.asksBy(c, "push", n)
-}
-
-func (o *office) asksBy(c *authzenclient.Client, action string, n int, options ...approvals.Option) approvals.Standing {
-	o.t.Helper()
-	s, err := approvals.Ask(o.t.Context(), c, c.Enforce(o.t.Context(), pushes(action, n), nil), options...)
+	asked := evaluation.Request{Subject: evaluation.Entity{Type: "user", ID: "noah"}, Action: evaluation.Action{Name: action}, Resource: evaluation.Entity{Type: "repo", ID: fmt.Sprint(n)}}
+	s, err := approvals.Ask(o.t.Context(), c, c.Enforce(o.t.Context(), asked, nil), options...)
 	o.must(err)
 	if !s.Pending() {
 		o.t.Fatal(s)
 	}
 	return s
-}
-
-// pushes is what people are asked about.
-func pushes(action string, n int) evaluation.Request {
-	return evaluation.Request{Subject: evaluation.Entity{Type: "user", ID: "noah"}, Action: evaluation.Action{Name: action}, Resource: evaluation.Entity{Type: "repo", ID: fmt.Sprint(n)}}
 }
 
 // watched waits until the PDP is asked to wait for changes.
@@ -287,12 +273,6 @@ func (o *office) begun() int {
 	return o.begins
 }
 
-// post posts as somebody, to the PDP itself.
-func (o *office) post(who, path, body string) pdptest.Response {
-	o.t.Helper()
-	return o.server.Post(path, body, "Authorization", "Bearer "+o.key[who])
-}
-
 // says has mia say approve or deny.
 func (o *office) says(what string, about approvals.Standing) {
 	o.t.Helper()
@@ -302,20 +282,24 @@ func (o *office) says(what string, about approvals.Standing) {
 func (o *office) saysAs(who, what string, about approvals.Standing) {
 	o.t.Helper()
 	path := "/v1/approvals/" + about.Approvals()[0] + "/decision"
-	if got := o.post(who, path, `{"decision":"`+what+`","reason":"because"}`); got.Status != http.StatusOK {
+	if got := o.server.Post(path, `{"decision":"`+what+`","reason":"because"}`, "Authorization", "Bearer "+o.key[who]); got.Status != http.StatusOK {
 		o.t.Errorf("%s says %s: %d %s", who, what, got.Status, got.Body)
 	}
 }
 
-// decided waits until people are not waited for any more.
-func decided(t *testing.T, f *desk.Follower) approvals.Standing {
+// decided waits until people are not waited for any more, as they have decided in one way.
+func decided(t *testing.T, f *desk.Follower, status string) approvals.Standing {
 	t.Helper()
 	select {
 	case <-f.Decided():
 	case <-time.After(patience):
 		t.Fatal("it is not decided")
 	}
-	return f.Standing()
+	s := f.Standing()
+	if s.Status() != status || s.Approved() != (status == "approved") {
+		t.Errorf("%v, and it should be %s", s, status)
+	}
+	return s
 }
 
 func pending(t *testing.T, f *desk.Follower) {
