@@ -33,10 +33,7 @@ func TestPrincipal(t *testing.T) {
 	g := newGate(t, identity.Options{Issuers: []identity.Issuer{e}, Now: p.clock.Now})
 	exp := p.clock.Now().Add(5 * time.Minute)
 	token := p.token(claims{"exp": exp.Unix(), "amount": json.RawMessage("9007199254740993"), "roles": []string{"a"}, "null": json.RawMessage("null")})
-	got, answer := g.bearer(token)
-	if got == nil {
-		t.Fatal(answer)
-	}
+	got := g.holder(token)
 	if got.Issuer != p.URL || got.Subject != "alice" || got.Client != "desktop" || got.Tenant != "acme" || got.Token != token || !got.Expires.Equal(exp) {
 		t.Errorf("got %+v", got)
 	}
@@ -77,8 +74,7 @@ func TestThePersonIsThePDPs(t *testing.T) {
 }
 
 func TestTokensThatCount(t *testing.T) {
-	p := newProvider(t, clock.New())
-	g := newGate(t, identity.Options{Issuers: []identity.Issuer{p.issuer()}, Now: p.clock.Now})
+	p, g := newProviderAndGate(t)
 	type agent = identity.Entity
 	for name, test := range map[string]struct {
 		token string
@@ -240,10 +236,7 @@ func TestKeysAreOfOnePrincipalAlone(t *testing.T) {
 		{"sub": "c", "name": "b", "client_id": "a"},
 		{"sub": "abc", "name": "b", "client_id": nil},
 	} {
-		got, answer := g.bearer(p.token(changes))
-		if got == nil {
-			t.Fatal(answer)
-		}
+		got := g.holder(p.token(changes))
 		if other, there := seen[got.Key]; there {
 			t.Errorf("%v and %v share a key", other, changes)
 		}
@@ -320,12 +313,8 @@ func TestAContextEndsWithTheToken(t *testing.T) {
 }
 
 func TestAContextGoesByTheGatewaysClock(t *testing.T) {
-	p := newProvider(t, clock.New())
-	g := newGate(t, identity.Options{Issuers: []identity.Issuer{p.issuer()}, Now: p.clock.Now})
-	who, answer := g.bearer(p.token(nil))
-	if who == nil {
-		t.Fatal(answer)
-	}
+	p, g := newProviderAndGate(t)
+	who := g.holder(p.token(nil))
 	ctx, cancel := who.Context(t.Context())
 	if ctx.Err() != nil {
 		t.Error("it ends at once")
@@ -367,10 +356,7 @@ func TestOnBehalfOf(t *testing.T) {
 	} {
 		g := newGate(t, identity.Options{Issuers: []identity.Issuer{e}, SubjectClaim: test.subject, Now: p.clock.Now})
 		act := json.RawMessage(strings.ReplaceAll(test.act, "ISS", p.URL))
-		who, answer := g.bearer(p.token(claims{"act": act, "client_id": test.client}))
-		if who == nil {
-			t.Fatal(answer)
-		}
+		who := g.holder(p.token(claims{"act": act, "client_id": test.client}))
 		if got, err := who.OnBehalfOf(); err != nil || !slices.Equal(got, test.want) {
 			t.Errorf("%s: got %v, %v; want %v", test.act, got, err, test.want)
 		}
@@ -380,10 +366,7 @@ func TestOnBehalfOf(t *testing.T) {
 		`"bot"`, `[]`, `[{"sub":"bot"}]`, `{}`, `7`, `true`, `{"sub":7}`, `{"sub":""}`, `{"sub":"a\nb"}`, `{"client_id":"bot"}`, `{"sub":"bot","client_id":"x"}`,
 		`{"sub":"bot","iss":"https://issuer.example"}`, `{"sub":"bot","iss":null}`, `{"sub":"bot","act":"x"}`, `{"sub":"bot","act":{}}`, `{"sub":"bot","act":{"sub":"b","iss":"x"}}`,
 	} {
-		who, answer := g.bearer(p.token(claims{"act": json.RawMessage(act)}))
-		if who == nil {
-			t.Fatal(answer)
-		}
+		who := g.holder(p.token(claims{"act": json.RawMessage(act)}))
 		if got, err := who.OnBehalfOf(); err == nil || got != nil {
 			t.Errorf("%s: got %v", act, got)
 		}

@@ -177,3 +177,20 @@ func (g *gate) bearer(token string) (*identity.Principal, answer) {
 	g.t.Helper()
 	return g.send("", http.Header{"Authorization": {"Bearer " + token}})
 }
+
+// holder is for whom a token is, which must be a good one.
+func (g *gate) holder(token string) *identity.Principal {
+	g.t.Helper()
+	p, answer := g.bearer(token)
+	if p == nil {
+		g.t.Fatal(answer)
+	}
+	return p
+}
+
+// newProviderAndGate makes an issuer, and a server that takes its tokens.
+func newProviderAndGate(t testing.TB) (*provider, *gate) {
+	t.Helper()
+	p := newProvider(t, clock.New())
+	return p, newGate(t, identity.Options{Issuers: []identity.Issuer{p.issuer()}, Now: p.clock.Now})
+}
