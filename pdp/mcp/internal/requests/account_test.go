@@ -2,41 +2,69 @@ package requests
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
 )
 
-// The counts are right and within their bounds, and an owner without entries is forgotten.
+// The counts are right and within their bounds, and an owner without entries is forgotten. Each entry is claimed once at most, and
+// comes to an end: with an answer just if its claim has come to one.
 func TestTableCounts(t *testing.T) {
 	for seed := range uint64(20) {
 		random, now := rand.New(rand.NewPCG(seed, 3)), time.Unix(0, 0)
 		table := New[int, int](Options{TTL: time.Minute, Most: 12, Each: 4, Bytes: 8 << 10, Now: func() time.Time { return now }})
 		var open []*Entry[int, int]
+		var claims []Claim[int, int]
+		answered := map[*Entry[int, int]]bool{}
+		finish := func(n int) {
+			claims[n].Finish(2, random.IntN(1200))
+			answered[claims[n].of] = true
+			claims = slices.Delete(claims, n, n+1)
+		}
 		for range 2000 {
-			switch random.IntN(4) {
+			switch random.IntN(5) {
 			case 0:
 				now = now.Add(time.Duration(random.IntN(4)) * time.Second)
 				table.Sweep()
 			case 1, 2:
 				if e, err := table.File("owner "+strconv.Itoa(random.IntN(9)), 1, random.IntN(600)); err == nil {
-					open = append(open, e)
+					open, answered[e] = append(open, e), false
 				}
-			default:
+			case 3:
 				if len(open) == 0 {
 					continue
 				}
 				n := random.IntN(len(open))
 				if c, ok := open[n].Claim(); ok {
-					c.Finish(2, random.IntN(1200))
+					claims = append(claims, c)
 				}
-				open[n] = open[len(open)-1]
-				open = open[:len(open)-1]
+				if _, again := open[n].Claim(); again {
+					t.Fatal("it is claimed twice")
+				}
+				open = slices.Delete(open, n, n+1)
+			default:
+				if len(claims) > 0 {
+					finish(random.IntN(len(claims)))
+				}
 			}
 			counted(t, table)
 		}
+		for len(claims) > 0 {
+			finish(0)
+		}
 		now = now.Add(time.Hour)
 		table.Sweep()
+		for e, want := range answered {
+			select {
+			case <-e.Over():
+			default:
+				t.Error("it is not over")
+			}
+			if _, ok := e.Answer(); ok != want || table.Find(e.ID) != nil {
+				t.Errorf("answered: %t, and it should be %t; or it is kept for ever", ok, want)
+			}
+		}
 		if counted(t, table); len(table.all) != 0 {
 			t.Errorf("%d entries are left", len(table.all))
 		}

@@ -2,13 +2,11 @@ package requests_test
 
 import (
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"policy-service/pdp/mcp/internal/requests"
@@ -167,93 +165,6 @@ func TestTableBounds(t *testing.T) {
 	}
 	if d.has(a3.ID) || d.has(c1.ID) {
 		t.Error("others made room for those of whom most is kept")
-	}
-}
-
-// One claim of many succeeds, and no caller waits for ever: the entries of a model are filed, claimed, given up and forgotten
-// side by side.
-func TestTableModel(t *testing.T) {
-	for seed := range uint64(20) {
-		synctest.Test(t, func(t *testing.T) { model(t, rand.New(rand.NewPCG(seed, 7))) })
-	}
-}
-
-func model(t *testing.T, random *rand.Rand) {
-	d := newDesk(func(o *requests.Options) { o.Most, o.Each, o.Bytes, o.Now = 64, 16, 64<<10, time.Now })
-	var all sync.WaitGroup
-	type counted struct {
-		*requests.Entry[string, string]
-		claims, finished atomic.Int64
-	}
-	var entries []*counted
-	for n := range 200 {
-		e, err := d.File("owner "+strconv.Itoa(n%9), "what", random.IntN(64))
-		if err != nil {
-			time.Sleep(time.Duration(random.IntN(20)) * time.Second)
-			d.Sweep()
-			continue
-		}
-		c := &counted{Entry: e}
-		entries = append(entries, c)
-		for range 1 + random.IntN(6) {
-			wait, fails, size := time.Duration(random.IntN(90))*time.Second, random.IntN(3) == 0, random.IntN(12<<10)
-			all.Go(func() {
-				time.Sleep(wait)
-				claim, ok := c.Claim()
-				if !ok {
-					return
-				}
-				c.claims.Add(1)
-				time.Sleep(wait)
-				if c.Pending() || isOver(c.Entry) {
-					t.Error("what is claimed is pending, or over")
-				}
-				c.finished.Add(1)
-				if fails {
-					claim.Fail("nothing")
-				} else {
-					claim.Finish("done", size)
-				}
-			})
-		}
-		all.Go(func() { // waits
-			<-c.Over()
-			if _, ok := c.Answer(); ok != (c.claims.Load() == 1) {
-				t.Error("who waits hears what nobody did")
-			}
-		})
-		if random.IntN(3) == 0 {
-			time.Sleep(time.Duration(random.IntN(10)) * time.Second)
-		}
-	}
-	end := make(chan struct{})
-	all.Go(func() {
-		for {
-			select {
-			case <-time.After(10 * time.Second):
-				d.Sweep()
-			case <-end:
-				return
-			}
-		}
-	})
-	for _, c := range entries {
-		<-c.Over()
-	}
-	close(end)
-	all.Wait()
-	time.Sleep(time.Hour)
-	d.Sweep()
-	for _, c := range entries {
-		if c.claims.Load() > 1 || c.finished.Load() != c.claims.Load() {
-			t.Errorf("claimed %d times, finished %d times", c.claims.Load(), c.finished.Load())
-		}
-		if d.Find(c.ID) != nil {
-			t.Error("something is kept for ever")
-		}
-	}
-	if d.Open() != 0 {
-		t.Errorf("%d are open", d.Open())
 	}
 }
 
