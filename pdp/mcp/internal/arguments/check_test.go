@@ -23,7 +23,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// told is what is said of arguments, a line a problem.
+// told are the problems of arguments, a line each.
 func told(t testing.TB, s *Schema, arguments string) string {
 	t.Helper()
 	problems, err := s.Check([]byte(arguments))
@@ -37,7 +37,7 @@ func told(t testing.TB, s *Schema, arguments string) string {
 	return strings.Join(lines, "\n")
 }
 
-// Each problem says where, and what is wanted, in an order that does not change; and no value.
+// Each problem names the place and the rule, in an order that does not change; and no value.
 func TestProblems(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ schema, arguments, want string }{
@@ -81,7 +81,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// What is closed is as if the schema said so itself, where it lists members and does not say what else there may be.
+// A closed schema refuses further members, where it lists some and does not say itself which others there may be.
 func TestClosed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ schema, arguments, want string }{
@@ -112,7 +112,7 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// What is told of one call is bounded, however much is wrong with it.
+// The problems of one call are bounded, however many there are.
 func TestProblemsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := compiled(t, `{"additionalProperties":false}`, Open)
@@ -133,7 +133,7 @@ func TestProblemsAreBounded(t *testing.T) {
 	}
 }
 
-// What is no object, or cannot be read in one way, does not fit, whatever the schema says.
+// A value that is no object, or cannot be read in one way, fits no schema.
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	s := compiled(t, `{}`, Open)

@@ -17,8 +17,8 @@ import (
 	"policy-service/pdp/pdptest/night"
 )
 
-// soon runs something that must end soon, whatever machine it is on, and make not much of what is to be collected. The race
-// detector has pools forget what is in them, so that regexp makes all anew: then that is not looked at.
+// soon runs something that must end soon, on any machine, and must not allocate much. The race
+// detector empties pools, so that regexp allocates anew: then the allocations do not count.
 func soon(t *testing.T, what string, f func()) {
 	t.Helper()
 	var before, after runtime.MemStats
@@ -45,7 +45,7 @@ func repeated(n int, of func(i int) string) string {
 	return strings.Join(all, ",")
 }
 
-// What a schema's author writes to hang who compiles it is an error, soon.
+// A schema that is written to hang its reader is an error, soon.
 func TestHostileSchemas(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret.json")
 	must(t, os.WriteFile(secret, []byte(`{"type":"object"}`), 0o600))
@@ -102,7 +102,7 @@ func TestHostileSchemas(t *testing.T) {
 	})
 }
 
-// A check that could take too long is an error, soon, and no fit. What is just below costs no more.
+// A check that could take too long is an error, soon, and no fit. A check just below the bound passes.
 func TestHostileArguments(t *testing.T) {
 	many := `{"a":[` + repeated(50_000, func(i int) string { return fmt.Sprint(i) }) + `]}`
 	some := `{"a":[` + repeated(5_000, func(i int) string { return fmt.Sprint(i) }) + `]}`

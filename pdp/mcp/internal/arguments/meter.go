@@ -9,7 +9,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// meter counts what a check would cost at most, before the library makes it: each schema that is applied to each value is a
+// meter counts the cost of a check at most, before the library makes it: each schema that is applied to each value is a
 // step, and so is work of the library that takes as long.
 type meter struct {
 	left      int // steps, less than zero if they were not enough
@@ -108,7 +108,7 @@ func (m *meter) array(s *jsonschema.Schema, all []any) {
 	}
 }
 
-// through is what it costs to go through the members or elements of a value.
+// through is the cost to go through the members or elements of a value.
 func through(v any) int {
 	switch v := v.(type) {
 	case map[string]any:
@@ -157,7 +157,7 @@ func (m *meter) unique(all []any) {
 	m.spend((weight + nested*weight) / 16)
 }
 
-// weight is what a comparison of a value costs, in sixteenths of a step.
+// weight is the cost of a comparison of a value, in sixteenths of a step.
 func (m *meter) weight(v any) int {
 	weight := 1
 	switch v := v.(type) {

@@ -13,7 +13,7 @@ import (
 	"policy-service/evaluation"
 )
 
-// suiteGroup is a schema of the official JSON Schema test suite, with what fits it and what does not.
+// suiteGroup is a schema of the official JSON Schema test suite, with values that fit it and values that do not.
 type suiteGroup struct {
 	Description string
 	Schema      json.RawMessage
@@ -25,7 +25,7 @@ type suiteGroup struct {
 }
 
 // The official suite stands in the source of a module that ours needs, and the library has some cases besides. Each is one of
-// three: checked, and right; a schema that refers to other documents; or one of what we say is not supported.
+// three: checked, and right; a schema that refers to other documents; or one that is not supported.
 func TestOfficialSuite(t *testing.T) {
 	t.Parallel()
 	checked, outside, dynamic := 0, 0, 0

@@ -23,13 +23,13 @@ import (
 
 func TestMain(m *testing.M) { mcptest.Main(m) }
 
-// office is a stage where people approve: mia what alice's agent does with the tool a.
+// office is a stage where people approve: mia approves calls of the tool a by alice's agent.
 type office struct {
 	*stage
 	*clock.Clock
 	a   *ask.Tool
 	mia string // her key
-	// between sees what is sent to the PDP, and may answer in its place.
+	// between gets each request to the PDP, and may answer in its place.
 	between atomic.Pointer[func(r *http.Request, send func() (*http.Response, error)) (*http.Response, error)]
 }
 
@@ -89,7 +89,7 @@ func (o *office) client(key string, options ...authzenclient.Option) *authzencli
 	return c
 }
 
-// RoundTrip keeps what the PDP is asked, and lets between answer.
+// RoundTrip keeps the questions to the PDP, and lets between answer.
 func (o *office) RoundTrip(r *http.Request) (*http.Response, error) {
 	if between := o.between.Load(); between != nil {
 		return (*between)(r, func() (*http.Response, error) { return o.stage.RoundTrip(r) })
@@ -97,7 +97,7 @@ func (o *office) RoundTrip(r *http.Request) (*http.Response, error) {
 	return o.stage.RoundTrip(r)
 }
 
-// meanwhile has f between the gateway and the PDP until what it gives is called.
+// meanwhile puts f between the gateway and the PDP, until over is called.
 func (o *office) meanwhile(f func(r *http.Request, send func() (*http.Response, error)) (*http.Response, error)) (over func()) {
 	o.between.Store(&f)
 	return func() { o.between.Store(nil) }
@@ -114,7 +114,7 @@ func says(r *http.Request, body string) *http.Response {
 // decides asks whether a request is a question, and not about people or obligations.
 func decides(r *http.Request) bool { return strings.Contains(r.URL.Path, "/access/v1/evaluation") }
 
-// read is what an answer says, which can be read once more.
+// read is the body of an answer, which can be read once more.
 func read(t testing.TB, answer *http.Response) string {
 	t.Helper()
 	body, err := io.ReadAll(answer.Body)
@@ -155,7 +155,7 @@ func (o *office) approved(op ask.Operation) ask.Operation {
 	return o.brings(w, s, op)
 }
 
-// brings is op with what has become of what people were asked.
+// brings is op with the state of its request for approval.
 func (o *office) brings(w *ask.Wanted, s approvals.Standing, op ask.Operation) ask.Operation {
 	o.t.Helper()
 	s = o.look(w, s)
@@ -170,7 +170,7 @@ func (o *office) look(w *ask.Wanted, s approvals.Standing) approvals.Standing {
 	return s
 }
 
-// goesOn is op as the next round of what was permitted.
+// goesOn is op as the next round of a permitted call.
 func goesOn(t testing.TB, p *ask.Permit, op ask.Operation) ask.Operation {
 	t.Helper()
 	k, ok := p.Continuation()
@@ -181,7 +181,7 @@ func goesOn(t testing.TB, p *ask.Permit, op ask.Operation) ask.Operation {
 	return op
 }
 
-// says is mia about what is asked for.
+// says makes a decision as mia.
 func (o *office) says(what string, s approvals.Standing) {
 	o.t.Helper()
 	o.does("decision", `{"decision":"`+what+`","reason":"not on a\n Sunday\u202e"}`, s)

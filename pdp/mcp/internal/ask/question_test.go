@@ -105,7 +105,7 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// Who asks, by what the token says.
+// The subject and its context, by the claims of the token.
 func TestSpeaker(t *testing.T) {
 	t.Parallel()
 	s := open(t, anything)
@@ -207,7 +207,7 @@ func TestTypedList(t *testing.T) {
 	}
 }
 
-// Many at once: each is decided by its own arguments, and what one owes is nothing to another.
+// Many at once: each is decided by its own arguments, and owes its own obligations.
 func TestAtOnce(t *testing.T) {
 	t.Parallel()
 	s := open(t, map[string]string{"a.cedar": `@id("even") permit(principal, action == Action::"tool.invoke", resource) when { context.arguments.even };

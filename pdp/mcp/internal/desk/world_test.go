@@ -136,7 +136,7 @@ func (o *office) proxy() http.Handler {
 	})
 }
 
-// counting counts what is asked at a time: from the question until its answer was read.
+// counting counts the questions at a time, each from the question until its answer was read.
 type counting struct {
 	o    *office
 	next http.RoundTripper
@@ -171,7 +171,7 @@ func (c closing) Close() error {
 	return c.ReadCloser.Close()
 }
 
-// kindOf is what is asked: to "watch", to "look", or something else.
+// kindOf is the kind of a question: to "watch", to "look", or something else.
 func kindOf(r *http.Request) string {
 	switch path := strings.TrimPrefix(r.URL.Path, "/tenants/acme"); {
 	case r.Method == http.MethodGet && path == "/access/v1/requests":
@@ -214,7 +214,7 @@ func (o *office) start() {
 	})
 }
 
-// stop stops it: who asks it finds nobody there.
+// stop stops it: questions find no server.
 func (o *office) stop() {
 	o.t.Helper()
 	o.must(o.server.Stop(context.Background()))
@@ -238,7 +238,7 @@ func (o *office) desk() *desk.Desk {
 	return d
 }
 
-// asks has people asked for a push, and joins who has asked for the same before.
+// asks has people asked for a push, and joins an equal request.
 func (o *office) asks(c *authzenclient.Client, n int) approvals.Standing {
 	o.t.Helper()
 	return o.asksOf(c, "push", n, approvals.JoinEqual())

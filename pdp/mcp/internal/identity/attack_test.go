@@ -133,7 +133,7 @@ func TestStrangersLearnNothing(t *testing.T) {
 			t.Errorf("%s: got %+v, %+v; want %+v", name, who, got, want)
 		}
 	}
-	// An issuer's own people are told.
+	// An issuer's own people learn the fault.
 	if _, got := g.bearer(p.token(claims{"exp": 1})); got == want {
 		t.Errorf("got %+v", got)
 	}

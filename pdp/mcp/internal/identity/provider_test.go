@@ -150,7 +150,7 @@ func newGate(t testing.TB, o identity.Options) *gate {
 	return g
 }
 
-// answer is what a client gets.
+// answer is the response to a client.
 type answer struct {
 	status            int
 	challenge, detail string
