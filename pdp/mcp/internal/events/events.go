@@ -11,7 +11,6 @@ package events
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -19,15 +18,13 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
-// Options are the parts of a [Broadcaster]. All but Pause are needed.
+// Options are the parts of a [Broadcaster]. All are needed.
 type Options struct {
 	// Dropped counts a message that a listener misses, by the reason.
 	Dropped func(reason string)
 	// Background runs a function. It is not ok, and nothing runs, once Context has ended.
 	Background func(what func()) (ok bool)
 	Context    context.Context
-	// Pause is the time from a change to a read; nil is a random one within [Spread].
-	Pause func() time.Duration
 }
 
 const (
@@ -95,9 +92,6 @@ type streams struct {
 
 // New returns a Broadcaster without listeners.
 func New(o Options) *Broadcaster {
-	if o.Pause == nil {
-		o.Pause = func() time.Duration { return rand.N(Spread) }
-	}
 	return &Broadcaster{o: o, reading: make(chan struct{}, mostReading), listeners: map[string]*streams{}}
 }
 

@@ -135,7 +135,7 @@ func (r *reader) pause() time.Duration {
 	if slices.ContainsFunc(r.positions, func(p *position) bool { return p.more && p.due() }) {
 		return 0
 	}
-	return b.o.Pause()
+	return rand.N(Spread)
 }
 
 // round reads a page for each cursor of a stream that has room for it.

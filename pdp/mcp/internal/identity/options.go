@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"strings"
 	"time"
 	"unicode"
@@ -42,8 +41,6 @@ type Options struct {
 	Now func() time.Time
 	// Logger takes failures to get keys; nil discards them.
 	Logger *slog.Logger
-	// Transport carries discovery; nil is that of net/http.
-	Transport http.RoundTripper
 }
 
 // Issuer is an issuer whose tokens count.
@@ -217,7 +214,7 @@ func (o Options) filled() (issuers []Issuer, wrong error) {
 
 // verifier verifies tokens of issuers.
 func verifier(issuers []Issuer, o Options, now func() time.Time) (*auth.JWT, error) {
-	options := auth.JWTOptions{Now: now, Logger: o.Logger, Transport: o.Transport, Place: place}
+	options := auth.JWTOptions{Now: now, Logger: o.Logger, Place: place}
 	var entries, others []auth.JWTIssuer
 	for _, e := range issuers {
 		entry := auth.JWTIssuer{
