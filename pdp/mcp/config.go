@@ -1,9 +1,19 @@
 package mcp
 
 import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
 	"time"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/people"
+	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/config"
 )
 
@@ -128,3 +138,234 @@ type Denials string
 
 // DenialsResult writes a result with isError. Otherwise it is an error of JSON-RPC.
 const DenialsResult Denials = "result"
+
+// IdentityConfig says for whom requests are.
+type IdentityConfig struct {
+	// Issuers are believed. Without one there is Static.
+	Issuers []IssuerConfig `yaml:"issuers" min:"1" doc:"Issuers whose access tokens the gateway takes."`
+	// SubjectClaim and AgentClaim are names of claims, or JSON Pointers into them.
+	SubjectClaim string `yaml:"subject_claim" default:"sub" doc:"The claim that says who the person is: a name, or a JSON Pointer such as /act/sub."`
+	AgentClaim   string `yaml:"agent_claim" default:"client_id" doc:"The claim that says which agent asks: a name, or a JSON Pointer."`
+	// Properties are claims that policies see.
+	Properties []string `yaml:"properties" doc:"The claims that policies see as properties of the person. roles and department_id unless given."`
+	Scopes     []string `yaml:"scopes" min:"1" doc:"The scopes that clients are told to ask for. Whether a token has them, nobody looks: policies decide. None unless given."`
+	// Static is the identity of everybody, where only one person can come.
+	Static *StaticConfig `yaml:"static" doc:"The one identity of every request, without a token: for --stdio, and for a gateway on loopback that only you use. It takes the place of issuers."`
+}
+
+// IssuerConfig is an issuer of access tokens.
+type IssuerConfig struct {
+	Issuer     string   `yaml:"issuer" required:"yes" doc:"The claim iss of the tokens, byte for byte. OIDC discovery begins at this address."`
+	Audience   string   `yaml:"audience" doc:"What the claim aud of the tokens must contain, if that is not resource."`
+	Algorithms []string `yaml:"algorithms" required:"yes" min:"1" enum:"RS256,RS384,RS512,PS256,PS384,PS512,ES256,ES384,ES512,EdDSA" doc:"The signature algorithms that the gateway accepts."`
+	JWKSFile   string   `yaml:"jwks_file" doc:"The issuer's public keys, as a JWK Set. A changed file takes effect without a restart. Without it, the keys come by OIDC discovery."`
+	// Tenant, the types and IDPrefix keep the people of several issuers apart.
+	Tenant      string `yaml:"tenant" doc:"The tenant whose policies decide about holders of these tokens, in place of pdp.tenant."`
+	SubjectType string `yaml:"subject_type" doc:"The type of the entity that a person is to policies. user unless given."`
+	AgentType   string `yaml:"agent_type" doc:"The type of the entity that an agent is to policies. agent unless given."`
+	IDPrefix    string `yaml:"id_prefix" doc:"What the ids of people and agents of this issuer begin with in policies. Nothing unless given."`
+}
+
+// StaticConfig is an identity that no token says.
+type StaticConfig struct {
+	Sub      string `yaml:"sub" required:"yes" doc:"Who the person is."`
+	ClientID string `yaml:"client_id" doc:"Which agent asks. Without it the person asks alone."`
+	Issuer   string `yaml:"iss" doc:"Whose name sub is: the issuer by whose tokens the same person decides about approvals, so that nobody approves what their own agent wants. resource unless given."`
+}
+
+func (i IdentityConfig) check(m *config.Reading, c *Config) {
+	host, _, err := net.SplitHostPort(c.Listen)
+	switch {
+	case i.Static == nil && len(i.Issuers) == 0:
+		m.Addf("identity", "identity says nothing of who may come; list issuers of tokens, or write static: {sub: NAME} if only you can come")
+	case i.Static != nil && len(i.Issuers) > 0:
+		m.Addf("identity.static", "identity has both static and issuers; keep one of them")
+	case i.Static != nil && i.Static.Sub == "":
+		m.Addf("identity.static", "identity.static has no sub; write who the person is")
+	case i.Static != nil && err == nil && !auth.IsLoopbackName(host):
+		m.Addf("identity.static", "identity.static would make everybody who reaches %q the same person; listen on loopback, or list issuers instead", c.Listen)
+	}
+	for n, issuer := range i.Issuers {
+		if err := issuer.check(); err != nil {
+			m.Addf(fmt.Sprintf("identity.issuers[%d]", n), "identity.issuers[%d]: %w", n, err)
+		}
+	}
+	if n, err := identity.Apart(c.identityOptions()); err != nil {
+		m.Addf(fmt.Sprintf("identity.issuers[%d]", n), "identity.issuers[%d]: %w", n, err)
+	}
+}
+
+func (i IssuerConfig) check() error {
+	switch {
+	case i.Issuer == "" || strings.Contains(i.Issuer, "#"):
+		return errors.New("issuer is missing or has a fragment; write it as in the claim iss of the tokens")
+	case len(i.Algorithms) == 0:
+		return errors.New("algorithms is missing; list those the issuer signs with, such as RS256 or ES256")
+	case i.Tenant != "" && !evaluation.IsTenantName(i.Tenant):
+		return errors.New("tenant is no name of a tenant; write it as the directory is called")
+	}
+	if i.JWKSFile == "" {
+		if err := overTLS(i.Issuer); err != nil {
+			return fmt.Errorf("issuer %w, or use jwks_file", err)
+		}
+	}
+	return nil
+}
+
+func sortedNames[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }
+
+// PDPConfig is the PDP that is asked: a server, or one in this process.
+type PDPConfig struct {
+	URL    string `yaml:"url" doc:"The address of the PDP. It is https, or http on loopback."`
+	CAFile string `yaml:"ca_file" doc:"The root certificates to trust as the PDP's, in PEM, instead of the system's."`
+	// Embedded is a PDP in this process, in place of URL.
+	Embedded *EmbeddedConfig `yaml:"embedded" doc:"A PDP in this process, in place of url."`
+	Tenant   string          `yaml:"tenant" default:"default" doc:"The tenant whose policies decide, unless the issuer of the token has its own."`
+	KeyFile  string          `yaml:"key_file" doc:"The API key of the gateway, in a file. It needs the permissions decide, search, request and relay. The gateway reads the file again if it changes. The PDP in this process needs none."`
+	Timeout  time.Duration   `yaml:"timeout" default:"2s" min:"10ms" max:"1m" doc:"How long a question may take. Without an answer the request is refused."`
+	Breaker  BreakerConfig   `yaml:"breaker"`
+}
+
+// EmbeddedConfig is a PDP in this process.
+type EmbeddedConfig struct {
+	Policies string `yaml:"policies" path:"yes" doc:"The directory of the bundle. The PDP watches it: an edit is in force a moment later."`
+	Data     string `yaml:"data" path:"yes" doc:"The directory for the decision log, approvals and keys. Without it there is no decision log, and nobody is asked for an approval."`
+	LogMode  string `yaml:"log_mode" default:"strict" enum:"strict,best_effort" doc:"strict: a request goes on once its decision is on disk. best_effort: requests do not wait, and some decisions may have no record."`
+}
+
+// BreakerConfig is when the PDP is no longer asked for a while.
+type BreakerConfig struct {
+	Failures int64         `yaml:"failures" default:"5" min:"1" max:"1000" doc:"After so many questions in a row without an answer the gateway refuses at once, without asking."`
+	CoolDown time.Duration `yaml:"cool_down" default:"10s" min:"100ms" max:"10m" doc:"After how long the gateway asks one question again."`
+}
+
+// LimitsConfig bounds the cost of requests, before the PDP is asked.
+type LimitsConfig struct {
+	MaxBody        config.Size   `yaml:"max_body" default:"1MiB" min:"1KiB" max:"16MiB" doc:"The size of a request."`
+	MaxArguments   config.Size   `yaml:"max_arguments" default:"512KiB" min:"1KiB" max:"960KiB" doc:"The size of the arguments of a call. They stand in the question, and a PDP takes 1 MiB."`
+	MaxConnections int64         `yaml:"max_connections" min:"1" max:"1048576" doc:"How many connections may be open at once. 4096 unless given, or fewer if the process may not open so many files."`
+	Rate           config.Rate   `yaml:"rate" default:"50/s" min:"1/h" max:"1000000/s" doc:"How often one person may ask in the long run, by whatever clients; without a person, one client. A result counts once more for each 256 KiB, and the start of a program twenty times more. With identity.static there is no limit."`
+	Burst          int64         `yaml:"burst" default:"200" min:"1" max:"1000000" doc:"How many requests of one person may come at once. Answers, cancellations and the end of a session count, and are never refused. Beyond twice rate and burst each message waits for one to two seconds."`
+	PerPrincipal   PrincipalRate `yaml:"per_principal"`
+	PerTool        ToolRate      `yaml:"per_tool"`
+}
+
+// PrincipalRate bounds one principal: a person by an agent.
+type PrincipalRate struct {
+	Rate       config.Rate `yaml:"rate" min:"1/h" max:"1000000/s" doc:"How often one principal may ask in the long run. No limit unless given."`
+	Burst      int64       `yaml:"burst" min:"1" max:"1000000" doc:"How many requests of one principal may come at once. It needs rate. As many as come in a second unless given."`
+	Concurrent int64       `yaml:"concurrent" default:"128" min:"1" max:"100000" doc:"How many requests of one principal may be under way at once. Streams to which it only listens are counted apart: there may be as many."`
+}
+
+// ToolRate bounds the calls of one tool by one principal.
+type ToolRate struct {
+	Rate  config.Rate `yaml:"rate" min:"1/h" max:"1000000/s" doc:"How often one principal may call one tool in the long run. No limit unless given."`
+	Burst int64       `yaml:"burst" min:"1" max:"1000000" doc:"How many calls of one tool may come at once. It needs rate. As many as come in a second unless given."`
+}
+
+// ListConfig is about lists of tools, prompts and resources.
+type ListConfig struct {
+	Cache time.Duration `yaml:"cache" default:"5s" min:"1ms" max:"5s" doc:"How long the gateway keeps what a server says of its tools. What of it a principal may see is decided each time."`
+	TTL   time.Duration `yaml:"ttl" max:"1h" doc:"How long clients may keep a list. They do not keep it unless given."`
+}
+
+// SealConfig has the keys of the state that clients keep for the gateway.
+type SealConfig struct {
+	KeyFiles []string `yaml:"key_files" path:"yes" min:"1" doc:"Files with the keys of sessions and cursors that clients hold: 32 random bytes each, or their base64url. The first one seals, all of them open. Gateways with the same files are replicas of each other. Without it a key is made at each start."`
+}
+
+// ObligationsConfig are how obligations are discharged. A type without an entry is not declared to the PDP, except redact.
+type ObligationsConfig struct {
+	Notification *WebhookConfig           `yaml:"notification" doc:"Where notifications go that a decision demands."`
+	Log          *LogConfig               `yaml:"log" doc:"Where entries go that a decision demands to be logged."`
+	Custom       map[string]WebhookConfig `yaml:"custom" doc:"Where obligations of a type of your own go, by their name."`
+}
+
+// WebhookConfig is a receiver of obligations.
+type WebhookConfig struct {
+	Webhook string `yaml:"webhook" required:"yes" secret:"path" doc:"The URL that gets each of these obligations. It is https, or http on loopback."`
+	KeyFile string `yaml:"key_file" doc:"The key that signs the messages, in a file."`
+}
+
+// LogConfig is the file of the obligation log.
+type LogConfig struct {
+	File string `yaml:"file" required:"yes" path:"yes" doc:"The file to which entries are added, a line of JSON each."`
+}
+
+// ApprovalsConfig is how people are asked about a call that needs them.
+type ApprovalsConfig struct {
+	Channels     []string      `yaml:"channels" enum:"form,url,wait" min:"1" doc:"How people are asked, in the order in which it is tried. form: the person behind the token, by a form in the client. Without it nobody decides through this gateway: authorization/respond is refused, and what waits is announced to nobody. url: the same person, by a page of the PDP's console that the client opens. wait: whoever may decide, by the console or elsewhere, while the call waits. The PDP says who may decide in which way. All three unless given."`
+	Wait         time.Duration `yaml:"wait" default:"25s" min:"100ms" max:"25s" doc:"How long a request waits for people. Then it is refused, or a client of MCP 2026-07-28 is told to send it again; the same call again goes on waiting, and nobody is asked twice."`
+	OnDisconnect OnDisconnect  `yaml:"on_disconnect" default:"keep" enum:"keep,cancel" doc:"What becomes of what people were asked if the client goes away. keep: they may decide, and the same call again finds what they said. cancel: it is taken back, unless another call of this process waits for the same."`
+	PerPrincipal int64         `yaml:"per_principal" default:"32" min:"1" max:"100000" doc:"How many calls of one person, by all their clients, may wait for people at once. More are refused, and nobody is asked about them."`
+	Waiting      int64         `yaml:"waiting" default:"4096" min:"1" max:"1000000" doc:"How many calls may wait for people at once, of all persons together."`
+}
+
+// OnDisconnect is the treatment of a question to people if the client goes away.
+type OnDisconnect string
+
+// The treatments.
+const (
+	DisconnectKeep   OnDisconnect = people.KeepAsking
+	DisconnectCancel OnDisconnect = people.CancelTask
+)
+
+func (a ApprovalsConfig) check(m *config.Reading) {
+	for n, channel := range a.Channels {
+		if slices.Contains(a.Channels[:n], channel) {
+			m.Addf(fmt.Sprintf("approvals.channels[%d]", n), "approvals.channels has %s twice; write each way once", channel)
+		}
+	}
+	if a.PerPrincipal > a.Waiting {
+		m.Addf("approvals.per_principal", "approvals.per_principal is more than waiting, which is for all persons together; write less, or more there")
+	}
+}
+
+// settings are the same as the gateway reads them.
+func (a ApprovalsConfig) settings() people.Approvals {
+	channels := a.Channels
+	if channels == nil {
+		channels = []string{people.ByForm, people.ByURL, people.ByWait}
+	}
+	return people.Approvals{Channels: channels, Wait: a.Wait, OnDisconnect: string(a.OnDisconnect)}
+}
+
+// ToolRequestsConfig bounds the requests for tools (tools/request) that wait until another caller fulfils them.
+type ToolRequestsConfig struct {
+	TTL          time.Duration `yaml:"ttl" default:"15m" min:"1s" max:"24h" doc:"How long a request for a tool (tools/request) waits for somebody to fulfil it, and how long what came of it is kept for who has requested it."`
+	PerPrincipal int64         `yaml:"per_principal" default:"32" min:"1" max:"100000" doc:"How many requests for tools of one person, by all their clients, may wait. More are refused."`
+	Pending      int64         `yaml:"pending" default:"1024" min:"1" max:"100000" doc:"How many requests for tools may wait, of all persons together. They are kept in memory, with what came of them in 64 MiB at the most, and are gone after a restart."`
+}
+
+// settings are the same as the gateway reads them.
+func (r ToolRequestsConfig) settings() people.Requests {
+	return people.Requests{TTL: r.TTL, Most: int(r.Pending), Each: int(r.PerPrincipal)}
+}
+
+func (r ToolRequestsConfig) check(m *config.Reading) {
+	if r.PerPrincipal > r.Pending {
+		m.Addf("tool_requests.per_principal", "tool_requests.per_principal is more than pending, which is for all persons together; write less, or more there")
+	}
+}
+
+// LockConfig has the definitions of tools that were accepted, with which tools are compared.
+type LockConfig struct {
+	File string   `yaml:"file" path:"yes" doc:"The file with the definitions of tools that were accepted. policy-service mcp lock --accept writes it. A changed file takes effect without a restart. Nothing is locked unless given."`
+	Mode LockMode `yaml:"mode" enum:"enforce,warn,off" doc:"What becomes of what is not as it is locked; enforce unless given. enforce: a tool that is new or changed is neither listed nor callable, as if it did not exist, and clients are told the instructions that are locked. warn: policies see pinned: false with such a tool. off: nothing is compared."`
+}
+
+// LockMode is the treatment of tools that differ from the lock.
+type LockMode string
+
+// The treatments.
+const (
+	LockEnforce LockMode = "enforce"
+	LockWarn    LockMode = "warn"
+	LockOff     LockMode = "off"
+)
+
+func (l LockConfig) check(m *config.Reading) {
+	if l.File == "" && l.Mode != "" && l.Mode != LockOff {
+		m.Addf("lock.mode", "lock has a mode and no file, so that nothing would be locked; write lock.file, and make the file with: policy-service mcp lock --accept")
+	}
+}

@@ -23,6 +23,7 @@ import (
 	"policy-service/evaluation/authzenclient"
 	"policy-service/evaluation/coaz"
 	"policy-service/obligations"
+	"policy-service/pdp/mcp/internal/arguments"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/flow"
 	"policy-service/pdp/mcp/internal/front"
@@ -31,6 +32,7 @@ import (
 	"policy-service/pdp/mcp/internal/people"
 	"policy-service/pdp/mcp/internal/rates"
 	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/lock"
 	"policy-service/pdp/seal"
 	"policy-service/pdp/server/auth"
 )
@@ -151,40 +153,8 @@ func (c Config) asker(d Deps, handlers obligations.Handlers) (*ask.Asker, error)
 	return ask.New(o)
 }
 
-// NewTransport is the way to a PDP elsewhere. Many questions go to one address at once, so many connections are kept.
-func NewTransport() *http.Transport {
-	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.MaxIdleConns, t.MaxIdleConnsPerHost = 256, 256
-	return t
-}
-
-// client is what the clients of the PDP have in common, for all tenants.
-func (c PDPConfig) client(d Deps) (address string, options []authzenclient.Option, err error) {
-	options = []authzenclient.Option{
-		authzenclient.WithTimeout(c.Timeout), authzenclient.WithRetries(0),
-		authzenclient.WithBreaker(int(c.Breaker.Failures), c.Breaker.CoolDown), authzenclient.WithClock(d.Now, nil),
-		authzenclient.WithHTTPClient(&http.Client{Transport: tracing{d.Transport}}),
-	}
-	switch {
-	case c.Embedded != nil && d.Transport == nil:
-		return "", nil, errors.New("pdp.embedded: nobody has made the PDP")
-	case c.Embedded != nil:
-		return EmbeddedURL, options, nil
-	case c.KeyFile != "":
-		key := &keyFile{path: c.KeyFile, now: d.Now, logger: d.Logger}
-		if _, err := key.read(); err != nil { // every request would be refused
-			return "", nil, fmt.Errorf("pdp.key_file: %w", err)
-		}
-		options = append(options, authzenclient.WithToken(key.token))
-	}
-	return c.URL, options, nil
-}
-
 // ownName is the gateway's name for clients and servers.
 const ownName = "policy-service"
-
-// EmbeddedURL is the address of a PDP in this process, and the issuer and audience of its tokens. Nothing is sent there.
-const EmbeddedURL = "http://localhost"
 
 func newRing(c Config, d Deps) (*seal.Ring, error) {
 	o := seal.Options{Resource: c.Resource, Now: d.Now, Logger: d.Logger}
@@ -235,4 +205,105 @@ func newHosts(c Config) front.Hosts {
 		h.Names = append(h.Names, strings.ToLower(u.Hostname()))
 	}
 	return h
+}
+
+// newLock reads the lock. Nothing is locked if there is no file.
+func newLock(c Config, d Deps) (link.Lock, error) {
+	if c.Lock.File == "" || c.Lock.Mode == LockOff {
+		return link.Lock{}, nil
+	}
+	enforce := c.Lock.Mode != LockWarn
+	o := lock.FollowOptions{MayBeMissing: !enforce, Now: d.Now, Logger: d.Logger}
+	o.Check = func(f lock.File) error {
+		if enforce {
+			return errors.Join(c.allLocked(f), c.noneAlike(f))
+		}
+		return c.noneAlike(f)
+	}
+	file, err := lock.Follow(c.Lock.File, o)
+	if err != nil {
+		return link.Lock{}, fmt.Errorf("lock.file: %w", err)
+	}
+	return link.Lock{File: file, Enforce: enforce, Arguments: c.members()}, nil
+}
+
+// members says which members the arguments of locked tools may have.
+func (c Config) members() arguments.Members {
+	if c.Arguments == ArgumentsClosed {
+		return arguments.Closed
+	}
+	return arguments.Open
+}
+
+// allLocked is an error if none of the tools of a server would be there.
+func (c Config) allLocked(f lock.File) (err error) {
+	for _, name := range sortedNames(c.Upstreams) {
+		if _, ok := f.Servers[name]; !ok {
+			err = errors.Join(err, fmt.Errorf("%s: nothing of the server %s is locked, and so it would have no tools; look at them with: policy-service mcp lock --diff, and add them with: policy-service mcp lock --accept --server %s", c.Lock.File, name, name))
+		}
+	}
+	return err
+}
+
+// noneAlike is an error if people could take one locked tool for another of its server by the name that clients see:
+// neither would be there.
+func (c Config) noneAlike(f lock.File) (err error) {
+	for _, name := range sortedNames(c.Upstreams) {
+		before := map[string]string{}
+		for _, tool := range sortedNames(f.Servers[name].Tools) {
+			if c.Upstreams[name].Tools[tool].Hidden {
+				continue
+			}
+			alike := strings.ToLower(c.ToolName(name, tool))
+			if other, twice := before[alike]; twice {
+				err = errors.Join(err, fmt.Errorf("%s: the server %s has tools by the names %q and %q, which clients and people take for one; hide one of them: upstreams: {%s: {tools: {%q: {hidden: true}}}}", c.Lock.File, name, other, tool, name, tool))
+			}
+			before[alike] = tool
+		}
+	}
+	return err
+}
+
+// Persons are those whom a gateway knows: the holders of tokens that it takes, or the one of identity.static. A PDP in its
+// process goes by them, so that a form counts there as the word of the person who filled it in. They are [auth.People].
+type Persons struct {
+	known *identity.Identity
+	// typeOf is the policies' name of a type of questions.
+	typeOf func(wire string) (string, bool)
+}
+
+// NewPersons knows them by the configuration and d.FixedToken. typeOf is the name in the policies in force of a type of
+// questions.
+func NewPersons(c Config, d Deps, typeOf func(wire string) (string, bool)) (*Persons, error) {
+	Form.SetDefaults(&c)
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	known, err := newIdentity(c, d.withDefaults())
+	if err != nil {
+		return nil, err
+	}
+	return &Persons{known, typeOf}, nil
+}
+
+// Person implements [auth.People]. Policies know the person as in the questions of their agents.
+func (p *Persons) Person(ctx context.Context, token string) (auth.Person, error) {
+	who, err := p.known.Holder(ctx, token)
+	if err != nil {
+		return auth.Person{}, err
+	}
+	sub, _ := who.Claims.Get("sub")
+	person := auth.Person{Issuer: who.Issuer, Subject: sub.Text(), Tenant: who.Tenant}
+	if sub.Kind() != evaluation.String || evaluation.PersonOf(person.Issuer, person.Subject) != who.Person {
+		return person, nil // that person would not be known as the one of the question
+	}
+	if typ, ok := p.typeOf(who.User.Type); ok {
+		person.Principal = auth.Principal{Type: typ, ID: who.User.ID}
+	}
+	return person, nil
+}
+
+// Believed implements [auth.People].
+func (p *Persons) Believed(tenant, issuer, subject string) bool {
+	return p.known.Believes(tenant, issuer, subject)
 }

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"math"
 	"strconv"
 	"time"
 
@@ -122,4 +123,185 @@ func (c *Call) authorization() authorization {
 		Message:      c.question(),
 		wholeRequest: wholeRequest{c.of.Request, c.of.Unbound},
 	}
+}
+
+// elicitParams are the parameters of elicitation/create. The members that MCP does not name stand in them twice: SDKs
+// hand on only _meta, and other readers of these messages look for metadata.
+type elicitParams struct {
+	Meta     elicitMeta `json:"_meta"`
+	Message  string     `json:"message"`
+	Schema   Form       `json:"requestedSchema"`
+	Metadata elicitMeta `json:"metadata"`
+}
+
+type elicitMeta struct {
+	Type     string          `json:"elicitationType"`
+	Timeout  int64           `json:"timeout"` // seconds, rounded up: every request that waits has one
+	Priority string          `json:"priority"`
+	Original originalRequest `json:"originalRequest"`
+}
+
+type originalRequest struct {
+	From      string            `json:"from"`
+	Tool      string            `json:"tool"`
+	Arguments evaluation.Object `json:"arguments"`
+	RequestID string            `json:"requestId"`
+	wholeRequest
+}
+
+// Form is a form for a person, in the JSON Schema that MCP allows: a flat object of primitive fields.
+type Form struct {
+	Type       string           `json:"type"`
+	Properties map[string]Field `json:"properties"`
+	Required   []string         `json:"required"`
+}
+
+// Field is one field of a [Form].
+type Field struct {
+	Type        string         `json:"type"`
+	Title       string         `json:"title,omitempty"`
+	Description string         `json:"description,omitempty"`
+	Enum        []string       `json:"enum,omitempty"`
+	MaxLength   int            `json:"maxLength,omitzero"`
+	Default     jsontext.Value `json:"default,omitzero"`
+}
+
+// Form makes a form by its name: approve, choose or review. For "" it makes the one that the obligation asks for. Ok is
+// false if there is no form of that name. A reason has at most maxReason characters. No field has an approval as its
+// default.
+//
+// The form that the obligation asks for lets an approver delegate where that is possible, and so does choose. The other
+// two ask for yes or no, for a client that shows nothing else.
+func (c *Call) Form(name string, maxReason int) (f Form, ok bool) {
+	f = Form{
+		Type:       "object",
+		Properties: map[string]Field{"reason": {Type: "string", Title: "Reason", MaxLength: maxReason}},
+	}
+	review, choose := false, false
+	switch name {
+	case "":
+		review, choose = c.of.Review, c.of.Delegable
+	case "approve":
+	case "choose":
+		choose = true
+	case "review":
+		review = true
+	default:
+		return f, false
+	}
+	if choose {
+		f.choice(c.of.Delegable)
+	} else {
+		f.decide("approve", Field{Type: "boolean", Title: "Approve"})
+	}
+	if review { // an argument that is null stands in the text alone: no field of MCP holds it
+		for argument, v := range c.arguments.Members { // none is required: a lone yes is to the call as it is
+			f.Properties[evaluation.ArgumentPrefix+argument] = argumentField(argument, v)
+		}
+	}
+	return f, true
+}
+
+// choice has the approver choose one of several words.
+func (f *Form) choice(delegable bool) {
+	words := []string{"approve", "deny"}
+	if delegable {
+		words = append(words, "delegate")
+		f.Properties["delegateTo"] = Field{
+			Type:        "string",
+			Title:       "Delegate to",
+			Description: `Who decides instead, as policies name them, such as User::"mia".`,
+		}
+	}
+	f.decide("action", Field{Type: "string", Title: "Decision", Enum: words})
+}
+
+// decide adds the field that must be filled in.
+func (f *Form) decide(name string, field Field) {
+	f.Properties[name], f.Required = field, []string{name}
+}
+
+// Elicitation is a whole elicitation/create, for the MCP client of an approver.
+func (c *Call) Elicitation(f Form, now time.Time) Message {
+	meta := elicitMeta{
+		Type:     "tool_approval",
+		Timeout:  int64((max(0, c.of.ExpiresAt.Sub(now)) + time.Second - 1) / time.Second),
+		Priority: "normal",
+		Original: originalRequest{
+			From:         c.requester(),
+			Tool:         c.of.Resource.ID,
+			Arguments:    c.arguments,
+			RequestID:    c.of.Decision,
+			wholeRequest: wholeRequest{c.of.Request, c.of.Unbound},
+		},
+	}
+	return Message{
+		Version: version,
+		ID:      rpc.String(c.of.ID),
+		Method:  "elicitation/create",
+		Params: elicitParams{
+			Meta:     meta,
+			Message:  c.question(),
+			Schema:   f,
+			Metadata: meta,
+		},
+	}
+}
+
+// addressParams are the parameters of elicitation/create in the mode url.
+type addressParams struct {
+	Mode    string `json:"mode"`
+	ID      string `json:"elicitationId"`
+	URL     string `json:"url"`
+	Message string `json:"message"`
+}
+
+// AtAddress is a whole elicitation/create that sends an approver to a page, where they log in and decide.
+func (c *Call) AtAddress(url string) Message {
+	return Message{
+		Version: version,
+		ID:      rpc.String(c.of.ID),
+		Method:  "elicitation/create",
+		Params:  addressParams{"url", c.of.ID, url, c.question()},
+	}
+}
+
+// argumentField is the field of an argument.
+func argumentField(argument string, v evaluation.Value) Field {
+	v = fieldValue(v)
+	kind := map[evaluation.Kind]string{
+		evaluation.Bool:   "boolean",
+		evaluation.Number: "number",
+		evaluation.String: "string",
+	}[v.Kind()]
+	if _, err := strconv.ParseInt(v.Text(), 10, 64); err == nil && v.Kind() == evaluation.Number {
+		kind = "integer"
+	}
+	return Field{Type: kind, Title: visible.Text(argument), Default: jsontext.Value(jsonText(v))}
+}
+
+// fieldValue is a value as a field holds it: as it is, or as JSON text if it is an object, an array, or a number that
+// many programs would round.
+func fieldValue(v evaluation.Value) evaluation.Value {
+	switch v.Kind() {
+	case evaluation.Bool, evaluation.String:
+		return v
+	case evaluation.Number:
+		if exact(v) {
+			return v
+		}
+	}
+	text, _ := evaluation.Text(jsonText(v)) // which is UTF-8
+	return text
+}
+
+// exact reports whether a number survives programs that have only floats.
+func exact(v evaluation.Value) bool {
+	f, err := strconv.ParseFloat(v.Text(), 64)
+	if err != nil || math.Abs(f) > 1<<53 {
+		return false
+	}
+	kept, err := evaluation.NewObject(map[string]any{"n": f})
+	n, _ := kept.Get("n")
+	return err == nil && equal(n, v)
 }

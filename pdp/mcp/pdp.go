@@ -1,0 +1,200 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient"
+	"policy-service/pdp/mcp/internal/link"
+	"policy-service/pdp/mcp/lock"
+	"policy-service/pdp/plainfile"
+	"policy-service/pdp/visible"
+)
+
+// NewTransport is the way to a PDP elsewhere. Many questions go to one address at once, so many connections are kept.
+func NewTransport() *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.MaxIdleConns, t.MaxIdleConnsPerHost = 256, 256
+	return t
+}
+
+// client is what the clients of the PDP have in common, for all tenants.
+func (c PDPConfig) client(d Deps) (address string, options []authzenclient.Option, err error) {
+	options = []authzenclient.Option{
+		authzenclient.WithTimeout(c.Timeout), authzenclient.WithRetries(0),
+		authzenclient.WithBreaker(int(c.Breaker.Failures), c.Breaker.CoolDown), authzenclient.WithClock(d.Now, nil),
+		authzenclient.WithHTTPClient(&http.Client{Transport: tracing{d.Transport}}),
+	}
+	switch {
+	case c.Embedded != nil && d.Transport == nil:
+		return "", nil, errors.New("pdp.embedded: nobody has made the PDP")
+	case c.Embedded != nil:
+		return EmbeddedURL, options, nil
+	case c.KeyFile != "":
+		key := &keyFile{path: c.KeyFile, now: d.Now, logger: d.Logger}
+		if _, err := key.read(); err != nil { // every request would be refused
+			return "", nil, fmt.Errorf("pdp.key_file: %w", err)
+		}
+		options = append(options, authzenclient.WithToken(key.token))
+	}
+	return c.URL, options, nil
+}
+
+// EmbeddedURL is the address of a PDP in this process, and the issuer and audience of its tokens. Nothing is sent there.
+const EmbeddedURL = "http://localhost"
+
+// keyFile is a secret in a file, read again now and then: a change needs no signal.
+type keyFile struct {
+	path   string
+	now    func() time.Time
+	logger *slog.Logger // gets the reason why the file is of no use: callers do not log it
+
+	mu    sync.Mutex
+	value string
+	until time.Time
+	wrong string // why the file was of no use when it was last read
+}
+
+// fresh is for how long a file is believed to be as it was.
+const fresh = time.Second
+
+// token is the secret. A file that cannot be read is an error, and never no secret.
+func (f *keyFile) token(context.Context) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.now().Before(f.until) {
+		return f.value, nil
+	}
+	value, err := f.read()
+	f.tell(err)
+	if err != nil {
+		return "", err
+	}
+	f.value, f.until = value, f.now().Add(fresh)
+	return value, nil
+}
+
+// read reads the file. Its errors have nothing of the secret.
+func (f *keyFile) read() (string, error) {
+	text, err := plainfile.ReadPrivate(f.path, 4096)
+	if err != nil {
+		return "", err
+	}
+	value := strings.TrimSpace(string(text))
+	if value == "" || strings.ContainsAny(value, " \t\r\n") {
+		return "", fmt.Errorf("%s holds no key: write the key, and nothing else, on one line", f.path)
+	}
+	return value, nil
+}
+
+// tell logs a mistake once, and not with each request, until it is mended or there is another.
+func (f *keyFile) tell(err error) {
+	wrong := ""
+	if err != nil {
+		wrong = err.Error()
+	}
+	switch {
+	case wrong == f.wrong:
+	case wrong != "":
+		f.logger.Error("every request is refused: pdp.key_file cannot be used: " + wrong)
+	default:
+		f.logger.Info("pdp.key_file can be used again")
+	}
+	f.wrong = wrong
+}
+
+// tracing carries requests to the PDP by another transport, with the trace that they belong to.
+type tracing struct{ next http.RoundTripper }
+
+// RoundTrip implements [http.RoundTripper].
+func (t tracing) RoundTrip(r *http.Request) (*http.Response, error) {
+	if trace.SpanContextFromContext(r.Context()).IsValid() {
+		r = r.Clone(r.Context())
+		propagation.TraceContext{}.Inject(r.Context(), propagation.HeaderCarrier(r.Header))
+	}
+	return t.next.RoundTrip(r)
+}
+
+// newDriftRecord returns a function that has the PDP record one drift, for the gateway's own tenant and with its own key.
+func newDriftRecord(c PDPConfig, d Deps) func(context.Context, link.Drift, string) error {
+	base := strings.TrimSuffix(c.URL, "/")
+	if c.Embedded != nil {
+		base = EmbeddedURL
+	}
+	if c.Tenant != evaluation.DefaultTenant {
+		base += "/tenants/" + url.PathEscape(c.Tenant)
+	}
+	key := func(context.Context) (string, error) { return "", nil }
+	if c.KeyFile != "" && c.Embedded == nil {
+		key = (&keyFile{path: c.KeyFile, now: d.Now, logger: slog.New(slog.DiscardHandler)}).token
+	}
+	client := http.Client{Transport: d.Transport, Timeout: c.Timeout, CheckRedirect: notElsewhere}
+	return func(ctx context.Context, drift link.Drift, id string) error {
+		text, err := json.Marshal(recordOf(drift))
+		if err != nil {
+			return err
+		}
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v1/tools/drift", bytes.NewReader(text))
+		if err != nil {
+			return errors.New("pdp.url is no address")
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("X-Request-ID", id)
+		switch token, err := key(ctx); {
+		case err != nil:
+			return err
+		case token != "":
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+		answer, err := client.Do(r)
+		if err != nil {
+			return errors.New("there is no answer")
+		}
+		defer func() { _ = answer.Body.Close() }()
+		if answer.StatusCode == http.StatusNoContent {
+			return nil
+		}
+		var problem struct {
+			Detail string `json:"detail"`
+		}
+		if text, err := io.ReadAll(io.LimitReader(answer.Body, 16<<10)); err == nil {
+			_ = json.Unmarshal(text, &problem) // the status says enough without it
+		}
+		return fmt.Errorf("%d %.300s", answer.StatusCode, visible.Quoted(problem.Detail))
+	}
+}
+
+// notElsewhere follows no redirect: a redirect would take the key away from its origin.
+func notElsewhere(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// recorded are the kinds of change in the words of the PDP. A kind without a word is a part of the definition.
+var recorded = map[lock.Kind]evaluation.DriftChange{
+	lock.NewServer: evaluation.DriftNew, lock.NewTool: evaluation.DriftNew,
+	lock.GoneServer: evaluation.DriftGone, lock.GoneTool: evaluation.DriftGone,
+	lock.Renamed: evaluation.DriftRenamed, lock.Swapped: evaluation.DriftSwapped,
+	lock.Instructions: evaluation.DriftInstructions, link.MoreDrifts: evaluation.DriftMore,
+}
+
+// recordOf is a drift in the words of the PDP.
+func recordOf(found link.Drift) evaluation.Drift {
+	change, known := recorded[found.Change]
+	d := evaluation.Drift{Server: found.Server, Tool: found.Tool, Change: change, With: found.With, Locked: found.Locked, Found: found.Found}
+	if !known {
+		d.Change, d.Parts = evaluation.DriftChanged, []string{string(found.Change)}
+	}
+	return d
+}
