@@ -20,6 +20,16 @@ const (
 	maxFollowed = 4_000 // references and choices that are looked through
 )
 
+// cedarType is a type as it is written.
+type cedarType struct {
+	text string
+	// record is whether it is a record, and needed whether no record can lack all of its members.
+	record, needed bool
+}
+
+// empty is the record without members.
+var empty = &cedarType{text: "{}", record: true}
+
 // reader reads the inputSchema of one tool.
 type reader struct {
 	tool  *Tool
@@ -39,7 +49,7 @@ func (r *reader) noteAt(pointer, why string) Note {
 }
 
 // leave notes that a value is left out.
-func (r *reader) leave(at, why string) (*shape, bool) {
+func (r *reader) leave(at, why string) (*cedarType, bool) {
 	r.note(r.noteAt(at, why))
 	return nil, false
 }
@@ -52,23 +62,22 @@ func (r *reader) note(n Note) {
 }
 
 // arguments is the type of context.arguments. It is a record without members if nothing can be said.
-func (r *reader) arguments() *shape {
+func (r *reader) arguments() *cedarType {
 	const at = "/inputSchema"
-	anything := &shape{record: true}
 	input, given := r.tool.Definition.Get("inputSchema")
 	if !given {
 		r.leave(at, "the tool has none")
-		return anything
+		return empty
 	}
 	r.root = input.Object()
 	r.moved = moved(input, true)
 	s, _ := r.read(input, at, 0)
 	switch {
 	case s == nil:
-		return anything
+		return empty
 	case !s.record:
 		r.leave(at, "it is no schema of an object")
-		return anything
+		return empty
 	}
 	return s
 }
@@ -97,7 +106,7 @@ func moved(v evaluation.Value, top bool) bool {
 
 // read is the type of the values that a schema takes. It is nil if it is left out. nullable says that null is taken, too,
 // which policies see as a member that is not there.
-func (r *reader) read(v evaluation.Value, at string, depth int) (s *shape, nullable bool) {
+func (r *reader) read(v evaluation.Value, at string, depth int) (s *cedarType, nullable bool) {
 	if r.steps++; r.steps > maxFollowed || r.types >= maxOfTool {
 		return r.leave("/inputSchema", fmt.Sprintf("it comes to more than %d types; what is behind them is left out", maxOfTool))
 	}
@@ -155,7 +164,7 @@ func (r *reader) leaveBeside(o evaluation.Object, at string, names ...string) {
 }
 
 // choice is the type of a schema that says no type itself. A choice of one, and of one or null, is that one.
-func (r *reader) choice(o evaluation.Object, at string, depth int) (*shape, bool) {
+func (r *reader) choice(o evaluation.Object, at string, depth int) (*cedarType, bool) {
 	var of string
 	for _, name := range []string{"allOf", "anyOf", "oneOf"} {
 		if _, ok := o.Get(name); ok && of != "" {
@@ -193,7 +202,7 @@ func isNull(v evaluation.Value) bool {
 }
 
 // array is a set, if all elements are of one type.
-func (r *reader) array(o evaluation.Object, at string, depth int) *shape {
+func (r *reader) array(o evaluation.Object, at string, depth int) *cedarType {
 	items, given := o.Get("items")
 	if _, tuple := o.Get("prefixItems"); tuple || items.Kind() == evaluation.Array {
 		r.leave(at, "an array whose elements have types by their places")
@@ -212,11 +221,11 @@ func (r *reader) array(o evaluation.Object, at string, depth int) *shape {
 		r.leave(at, "an array of what is left out")
 		return nil
 	}
-	return &shape{element: element}
+	return &cedarType{text: "Set<" + element.text + ">"}
 }
 
 // record is a record of the properties that can be said.
-func (r *reader) record(o evaluation.Object, at string, depth int) *shape {
+func (r *reader) record(o evaluation.Object, at string, depth int) *cedarType {
 	properties, _ := o.Get("properties")
 	more, given := o.Get("additionalProperties")
 	open := given && (more.Kind() == evaluation.Map || more.True())
@@ -226,7 +235,7 @@ func (r *reader) record(o evaluation.Object, at string, depth int) *shape {
 		if depth > 0 {
 			return nil
 		}
-		return &shape{record: true}
+		return empty
 	}
 	if open {
 		r.leave(at+"/additionalProperties", "members of any name")
@@ -239,7 +248,8 @@ func (r *reader) record(o evaluation.Object, at string, depth int) *shape {
 	for _, name := range list.Elements {
 		required[name.Text()] = name.Kind() == evaluation.String
 	}
-	s := &shape{record: true}
+	s := &cedarType{record: true}
+	var members strings.Builder
 	for name, p := range properties.Object().Members {
 		place := string(jsontext.Pointer(at + "/properties").AppendToken(name))
 		if name == "" || len(name) > maxName {
@@ -247,15 +257,20 @@ func (r *reader) record(o evaluation.Object, at string, depth int) *shape {
 			continue
 		}
 		if of, nullable := r.read(p, place, depth+1); of != nil {
-			s.members = append(s.members, member{name: name, optional: nullable || !required[name], of: of})
+			optional := nullable || !required[name]
+			s.needed = s.needed || !optional
+			members.WriteString("  " + bare(name) + mark(optional) + ": " + strings.ReplaceAll(of.text, "\n", "\n  ") + ",\n")
 		}
+	}
+	if s.text = empty.text; members.Len() > 0 {
+		s.text = "{\n" + members.String() + "}"
 	}
 	return s
 }
 
 // follow reads the target of a reference. It must be in the same document. Other readers ignore what stands beside it, or
 // take it as well: either way the value is one that the target takes.
-func (r *reader) follow(ref evaluation.Value, at string, depth int) (*shape, bool) {
+func (r *reader) follow(ref evaluation.Value, at string, depth int) (*cedarType, bool) {
 	fragment, inside := strings.CutPrefix(ref.Text(), "#")
 	pointer, err := url.PathUnescape(fragment)
 	switch {
@@ -362,31 +377,31 @@ func valuesOf(o evaluation.Object) (values []evaluation.Value, known bool) {
 }
 
 // scalar is a type without parts.
-func (r *reader) scalar(of string, o evaluation.Object, at string) *shape {
+func (r *reader) scalar(of string, o evaluation.Object, at string) *cedarType {
 	format, _ := o.Get("format")
 	switch {
 	case of == "string" && format.Text() == "date-time":
 		n := r.noteAt(at, "a date-time that Cedar cannot read, such as one with +02:00, is refused; Z and +0200 are read")
 		n.Narrow = true
 		r.note(n)
-		return &shape{name: "datetime"}
+		return &cedarType{text: "datetime"}
 	case of == "string" && (format.Text() == "ipv4" || format.Text() == "ipv6"):
 		if format.Text() == "ipv6" {
 			n := r.noteAt(at, "an address with an IPv4 address in it, such as ::ffff:192.0.2.1, is refused")
 			n.Narrow = true
 			r.note(n)
 		}
-		return &shape{name: "ipaddr"}
+		return &cedarType{text: "ipaddr"}
 	case of == "string":
-		return &shape{name: "String"}
+		return &cedarType{text: "String"}
 	case of == "integer":
-		return &shape{name: "Long"}
+		return &cedarType{text: "Long"}
 	case of == "boolean":
-		return &shape{name: "Bool"}
+		return &cedarType{text: "Bool"}
 	case of == "number":
 		step, _ := o.Get("multipleOf")
 		if n, exact := step.Scaled(4); step.Kind() == evaluation.Number && exact && n > 0 {
-			return &shape{name: "decimal"}
+			return &cedarType{text: "decimal"}
 		}
 		r.leave(at, "a number that may have more than four digits behind the point; multipleOf would say that it has not")
 		return nil

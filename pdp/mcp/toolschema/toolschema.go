@@ -150,9 +150,7 @@ type generator struct {
 func (g *generator) tool(t *Tool) {
 	r := reader{tool: t, noted: map[Note]bool{}}
 	arguments := r.arguments()
-	var written writer
-	written.shape(arguments, "    ")
-	text, optional := written.String(), !arguments.required()
+	text, optional := strings.ReplaceAll(arguments.text, "\n", "\n    "), !arguments.needed
 	if g.types += typesOfTool; g.types+r.types > maxTypes || g.out.Len()+len(text) > argueText {
 		text, optional = "{}", true
 		r.notes = []Note{r.noteAt("/inputSchema", "the schema of all tools is as large as a bundle takes without it")}

@@ -113,27 +113,6 @@ func mark(optional bool) string {
 	return ""
 }
 
-func (w *writer) shape(s *shape, indent string) {
-	switch {
-	case s.element != nil:
-		w.WriteString("Set<")
-		w.shape(s.element, indent)
-		w.WriteString(">")
-	case !s.record:
-		w.WriteString(s.name)
-	case len(s.members) == 0:
-		w.WriteString("{}")
-	default:
-		w.WriteString("{\n")
-		for _, m := range s.members {
-			w.WriteString(indent + "  " + bare(m.name) + mark(m.optional) + ": ")
-			w.shape(m.of, indent+"  ")
-			w.WriteString(",\n")
-		}
-		w.WriteString(indent + "}")
-	}
-}
-
 // bare is a name of a member, in quotes if Cedar needs them.
 func bare(name string) string {
 	if typeName.MatchString(name) && !strings.Contains(name, ":") && !isKeyword(name) {
