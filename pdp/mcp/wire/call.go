@@ -55,14 +55,7 @@ type Call struct {
 // size limits it here.
 func ReadCall(r ApprovalRequest) (Call, error) {
 	n := len(r.Request)
-	shown, err := evaluation.ParseObject(r.Request, evaluation.Limits{
-		Body:           n,
-		Depth:          n,
-		Elements:       n,
-		NestedElements: n,
-		ArrayDepth:     n,
-		Values:         n,
-	})
+	shown, err := evaluation.ParseObject(r.Request, evaluation.Limits{Body: n, Depth: n, Elements: n, NestedElements: n, ArrayDepth: n, Values: n})
 	if err != nil { // not wrapped: an error of a body would blame the message that arrived now
 		return Call{}, fmt.Errorf("the request of an approval cannot be read: %v", err)
 	}
@@ -135,7 +128,11 @@ func Suggested(arguments, reviewed evaluation.Object) (suggested evaluation.Obje
 	if len(back) == 0 {
 		return suggested, changed
 	}
-	return suggested.Without(func(name string) bool { return !back[name] && has(arguments, name) }), changed || len(back) < arguments.Len()
+	takenOut := func(name string) bool {
+		_, shown := arguments.Get(name)
+		return shown && !back[name]
+	}
+	return suggested.Without(takenOut), changed || len(back) < arguments.Len()
 }
 
 // Unmasked is a form as a person filled it in, in which each masked argument is as it was: the person has not seen it, and
@@ -151,11 +148,6 @@ func Unmasked(filled, arguments evaluation.Object) evaluation.Object {
 		filled = filled.With("arguments", all.Object().Rewrite(asItWas).Value())
 	}
 	return filled.Rewrite(asItWas)
-}
-
-func has(o evaluation.Object, name string) bool {
-	_, ok := o.Get(name)
-	return ok
 }
 
 // meant is the value that a person wrote into a field: that of the text, if the field showed another value as text.

@@ -75,40 +75,24 @@ func CallID(text, otherwise string) (id jsontext.Value, ok bool) {
 
 // AuthorizationRequired answers the tool call id while the call waits for a person.
 func (c *Call) AuthorizationRequired(id jsontext.Value) Message {
-	return Message{
-		Version: version,
-		ID:      id,
-		Error: &Error{
-			Code:    authorizationRequired,
-			Message: "authorization required",
-			Data: struct {
-				Request authorization `json:"authorizationRequest"`
-			}{c.authorization()},
-		},
-	}
+	return refusal(id, authorizationRequired, "authorization required", struct {
+		Request authorization `json:"authorizationRequest"`
+	}{c.authorization()})
 }
 
 // AuthorizationDenied answers the tool call id if its approval request ended in a status without an approval, and
 // says why.
 func AuthorizationDenied(id jsontext.Value, approvalID, status, reason string) Message {
-	return Message{
-		Version: version,
-		ID:      id,
-		Error: &Error{
-			Code:    authorizationDenied,
-			Message: "authorization " + status,
-			Data:    deniedCall{approvalID, reason},
-		},
-	}
+	return refusal(id, authorizationDenied, "authorization "+status, deniedCall{approvalID, reason})
+}
+
+func refusal(id jsontext.Value, code int, message string, data any) Message {
+	return Message{Version: version, ID: id, Error: &Error{code, message, data}}
 }
 
 // Notification informs a client of a call that waits for a person.
 func (c *Call) Notification() Message {
-	return Message{
-		Version: version,
-		Method:  MethodAuthorizationRequest,
-		Params:  c.authorization(),
-	}
+	return Message{Version: version, Method: MethodAuthorizationRequest, Params: c.authorization()}
 }
 
 // authorization is all that a client needs to ask a person about the call.
@@ -173,28 +157,19 @@ type Field struct {
 // The form that the obligation asks for lets an approver delegate where that is possible, and so does choose. The other
 // two ask for yes or no, for a client that shows nothing else.
 func (c *Call) Form(name string, maxReason int) (f Form, ok bool) {
-	f = Form{
-		Type:       "object",
-		Properties: map[string]Field{"reason": {Type: "string", Title: "Reason", MaxLength: maxReason}},
-	}
-	review, choose := false, false
-	switch name {
-	case "":
-		review, choose = c.of.Review, c.of.Delegable
-	case "approve":
-	case "choose":
-		choose = true
-	case "review":
-		review = true
-	default:
+	of, ok := map[string]struct{ review, choose bool }{
+		"": {c.of.Review, c.of.Delegable}, "approve": {}, "choose": {choose: true}, "review": {review: true},
+	}[name]
+	if !ok {
 		return f, false
 	}
-	if choose {
+	f = Form{Type: "object", Properties: map[string]Field{"reason": {Type: "string", Title: "Reason", MaxLength: maxReason}}}
+	if of.choose {
 		f.choice(c.of.Delegable)
 	} else {
 		f.decide("approve", Field{Type: "boolean", Title: "Approve"})
 	}
-	if review { // an argument that is null stands in the text alone: no field of MCP holds it
+	if of.review { // an argument that is null stands in the text alone: no field of MCP holds it
 		for argument, v := range c.arguments.Members { // none is required: a lone yes is to the call as it is
 			f.Properties[evaluation.ArgumentPrefix+argument] = argumentField(argument, v)
 		}
@@ -228,24 +203,15 @@ func (c *Call) Elicitation(f Form, now time.Time) Message {
 		Timeout:  int64((max(0, c.of.ExpiresAt.Sub(now)) + time.Second - 1) / time.Second),
 		Priority: "normal",
 		Original: originalRequest{
-			From:         c.requester(),
-			Tool:         c.of.Resource.ID,
-			Arguments:    c.arguments,
-			RequestID:    c.of.Decision,
+			From: c.requester(), Tool: c.of.Resource.ID, Arguments: c.arguments, RequestID: c.of.Decision,
 			wholeRequest: wholeRequest{c.of.Request, c.of.Unbound},
 		},
 	}
-	return Message{
-		Version: version,
-		ID:      rpc.String(c.of.ID),
-		Method:  "elicitation/create",
-		Params: elicitParams{
-			Meta:     meta,
-			Message:  c.question(),
-			Schema:   f,
-			Metadata: meta,
-		},
-	}
+	return c.elicits(elicitParams{Meta: meta, Message: c.question(), Schema: f, Metadata: meta})
+}
+
+func (c *Call) elicits(params any) Message {
+	return Message{Version: version, ID: rpc.String(c.of.ID), Method: "elicitation/create", Params: params}
 }
 
 // addressParams are the parameters of elicitation/create in the mode url.
@@ -258,22 +224,13 @@ type addressParams struct {
 
 // AtAddress is a whole elicitation/create that sends an approver to a page, where they log in and decide.
 func (c *Call) AtAddress(url string) Message {
-	return Message{
-		Version: version,
-		ID:      rpc.String(c.of.ID),
-		Method:  "elicitation/create",
-		Params:  addressParams{"url", c.of.ID, url, c.question()},
-	}
+	return c.elicits(addressParams{"url", c.of.ID, url, c.question()})
 }
 
 // argumentField is the field of an argument.
 func argumentField(argument string, v evaluation.Value) Field {
 	v = fieldValue(v)
-	kind := map[evaluation.Kind]string{
-		evaluation.Bool:   "boolean",
-		evaluation.Number: "number",
-		evaluation.String: "string",
-	}[v.Kind()]
+	kind := map[evaluation.Kind]string{evaluation.Bool: "boolean", evaluation.Number: "number", evaluation.String: "string"}[v.Kind()]
 	if _, err := strconv.ParseInt(v.Text(), 10, 64); err == nil && v.Kind() == evaluation.Number {
 		kind = "integer"
 	}
