@@ -229,9 +229,7 @@ func TestNamesInTitles(t *testing.T) {
 		"a\n\"\u202e\u3164": `s: tool "a\n\"\u202e\u3164": is new`,
 	} {
 		definition, err := json.Marshal(map[string]string{"name": name})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		changes := lock.CompareServer("s", serverOf(t, ""), serverOf(t, "", string(definition)))
 		if len(changes) != 1 || changes[0].Title() != want {
 			t.Errorf("%q: got %v, want %s", name, changes, want)

@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -9,16 +10,16 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"policy-service/pdp/mcp/lock"
+	"policy-service/schemas"
 )
 
 func toolOf(t testing.TB, definition string) lock.Tool {
 	t.Helper()
 	tool, err := lock.ParseTool([]byte(definition))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return tool
 }
 
@@ -29,9 +30,7 @@ func serverOf(t testing.TB, instructions string, definitions ...string) lock.Ser
 		tools = append(tools, toolOf(t, d))
 	}
 	s, err := lock.Of(instructions, tools)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -86,19 +85,13 @@ func TestThereIsOneWayToWriteAFile(t *testing.T) {
 		t.Fatalf("written (-want +got):\n%s", diff)
 	}
 	path := filepath.Join(t.TempDir(), "tools.lock.json")
-	if err := f.Write(path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Write(path))
 	again, err := lock.Read(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := string(again.Text()); got != small || len(lock.Compare(f, again)) > 0 {
 		t.Errorf("read and written:\n%s", got)
 	}
-	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte("{"), 0o600))
 	if _, err := lock.Read(path); err == nil || !strings.HasPrefix(err.Error(), path+":1:2: ") {
 		t.Errorf("a mistake does not name the file: %v", err)
 	}
@@ -201,4 +194,36 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("it differs from itself: %v", changes)
 		}
 	})
+}
+
+// TestSchema holds the published schema of the file to what is written, and to what no reader takes.
+func TestSchema(t *testing.T) {
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(schemas.ToolsLock))
+	must(t, err)
+	compiler := jsonschema.NewCompiler()
+	must(t, compiler.AddResource("lock", document))
+	schema, err := compiler.Compile("lock")
+	must(t, err)
+	fits := func(text string) bool {
+		v, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+		return err == nil && schema.Validate(v) == nil
+	}
+	if !fits(small) {
+		t.Error("what is written does not fit the schema")
+	}
+	for _, edit := range [][2]string{
+		{`"version": 1`, `"version": 2`}, {`"version": 1,`, `"version": 1, "mode": "off",`}, {`"tools": {}`, `"prompts": {}`}, {`"tools": {}`, `"instructions": "", "tools": {}`},
+		{`"digest": "T`, `"hidden": true, "digest": "T`}, {`"digest": "T`, `"digest": "`}, {`"name": "get"`, `"name": ""`},
+	} {
+		if text := strings.Replace(small, edit[0], edit[1], 1); text == small || fits(text) {
+			t.Errorf("it fits the schema: %s", edit[1])
+		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -189,9 +189,7 @@ func loaded(c *oneCase) (*pdp.PDP, error) {
 func load(t *testing.T, c *oneCase) *pdp.PDP {
 	t.Helper()
 	p, err := loaded(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return p
 }
 
@@ -207,9 +205,7 @@ func decides(t *testing.T, p *pdp.PDP, c *oneCase, n int) evaluation.Decision {
 		t.Fatalf("%s: %v", c.sent[n], err)
 	}
 	d, err := p.Evaluate(t.Context(), pdp.Call{Request: q, Now: now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return d
 }
 
@@ -217,13 +213,9 @@ func decides(t *testing.T, p *pdp.PDP, c *oneCase, n int) evaluation.Decision {
 func compiled(t *testing.T, input string) *jsonschema.Schema {
 	t.Helper()
 	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(input))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := jsonschema.NewCompiler()
-	if err := c.AddResource("https://example.com/", doc); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.AddResource("https://example.com/", doc))
 	s, err := c.Compile("https://example.com/")
 	if err != nil {
 		t.Fatalf("%s: %v", input, err)
@@ -235,9 +227,7 @@ func compiled(t *testing.T, input string) *jsonschema.Schema {
 func fits(t *testing.T, s *jsonschema.Schema, arguments string) {
 	t.Helper()
 	v, err := jsonschema.UnmarshalJSON(strings.NewReader(arguments))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := s.Validate(v); err != nil {
 		t.Errorf("the generator makes arguments that are not valid: %s\n%v", arguments, err)
 	}

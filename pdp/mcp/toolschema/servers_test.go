@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/mcp/lock"
 	"policy-service/pdp/mcp/toolschema"
@@ -34,9 +35,7 @@ var typed = map[string]string{
 func TestServers(t *testing.T) {
 	for name := range typed {
 		list, err := os.ReadFile("testdata/lists/" + name + ".json")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		loadsStrictly(t, name, list)
 	}
 }
@@ -65,18 +64,12 @@ const ofSession = `
 // The part of the tools lies beside the bundle for gateways, whose policies hold for each tool as well as for tool.invoke.
 func TestBesideTheBundle(t *testing.T) {
 	list, err := os.ReadFile("testdata/lists/filesystem.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	part := generated(t, tools(t, "files", list), toolschema.Options{Said: []string{"agent_invocation_id"}})
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("../../../policies/mcp")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(dir, os.DirFS("../../../policies/mcp")))
 	for name, text := range map[string]string{"tools.cedarschema": part.Text, "own.cedar": `@id("one-at-a-time") forbid(principal, action == Action::"files:read_multiple_files", resource) when { context.arguments.paths.contains("..") };`} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	if _, problems := pdp.Check(pdp.Dir(dir), time.Now()); len(problems) > 0 {
 		t.Error(problems)
@@ -95,9 +88,7 @@ func check(files map[string]string) pdp.Problems {
 func generated(t testing.TB, tools []toolschema.Tool, o toolschema.Options) *toolschema.Schema {
 	t.Helper()
 	s, err := toolschema.Generate(tools, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -105,15 +96,56 @@ func generated(t testing.TB, tools []toolschema.Tool, o toolschema.Options) *too
 func tools(t testing.TB, server string, list []byte) (all []toolschema.Tool) {
 	t.Helper()
 	var result struct{ Tools []jsontext.Value }
-	if err := json.Unmarshal(list, &result); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(list, &result))
 	for _, text := range result.Tools {
 		d, err := lock.ParseTool(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all = append(all, toolschema.Tool{Server: server, Name: d.Name(), Definition: d.Definition()})
 	}
 	return all
+}
+
+// Whatever a server lists, there is a schema of it that loads, and it has no other lines than ours.
+func FuzzGenerate(f *testing.F) {
+	files, err := filepath.Glob("testdata/lists/*.json")
+	if err != nil || len(files) == 0 {
+		f.Fatal(files, err)
+	}
+	for _, file := range files {
+		list, err := os.ReadFile(file)
+		must(f, err)
+		for _, t := range tools(f, "s", list) {
+			text, err := t.Definition.MarshalJSON()
+			must(f, err)
+			f.Add(t.Name, text)
+		}
+	}
+	for _, input := range []string{
+		`{"$ref":"#"}`, `{"$ref":"#/a/0","a":[{"$ref":"#/a/0"}]}`, `{"type":"object","properties":{"a":{"anyOf":[{"$ref":"#"},{"type":"null"}]}}}`,
+		`{"type":["object","null"],"properties":{"\u2028":{"const":"*/\n"}},"required":[1,"\u2028"]}`, `{"type":"object","properties":[1],"required":{},"$id":7}`,
+	} {
+		f.Add("a\n;", []byte(`{"inputSchema":`+input+`}`))
+	}
+	const policy = `@id("a") permit(principal is user, action == Action::"tools/list", resource is mcp_server);`
+	f.Fuzz(func(t *testing.T, name string, definition []byte) {
+		d, err := evaluation.ParseWithNulls(definition, evaluation.DefaultLimits())
+		if err != nil {
+			return // no tool has such a definition
+		}
+		all := []toolschema.Tool{{Server: "s", Name: name, Definition: d}, {Server: "s", Name: "other", Definition: d}}
+		s, err := toolschema.Generate(all, toolschema.Options{Whole: true})
+		must(t, err)
+		for line := range strings.Lines(s.Text) {
+			if begins := strings.TrimLeft(line, " "); strings.HasPrefix(line, "action") && !strings.Contains(line, " in ") && !strings.Contains(line, "appliesTo") && !strings.HasPrefix(begins, `action "tool.invoke";`) {
+				t.Errorf("it has the line %q", line)
+			}
+		}
+		if _, err := json.Marshal(s.Notes); err != nil {
+			t.Error(err)
+		}
+		bundle := fstest.MapFS{"tools.cedarschema": {Data: []byte(s.Text)}, "a.cedar": {Data: []byte(policy)}}
+		if _, problems := pdp.Load(pdp.FS(bundle)); problems.Refuse() {
+			t.Errorf("%v\n%s", problems, s.Text)
+		}
+	})
 }

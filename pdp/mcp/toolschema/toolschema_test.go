@@ -21,14 +21,10 @@ func golden(t *testing.T, name string, s *toolschema.Schema) {
 	t.Helper()
 	file := "testdata/" + name
 	if *update {
-		if err := os.WriteFile(file, []byte(s.Text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(s.Text), 0o600))
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if diff := cmp.Diff(string(want), s.Text); diff != "" {
 		t.Errorf("%s: -update\n%s", name, diff)
 	}
@@ -304,5 +300,12 @@ func TestOptions(t *testing.T) {
 		if !strings.Contains(s.Text, want) {
 			t.Errorf("it lacks %s:\n%s", want, s.Text)
 		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

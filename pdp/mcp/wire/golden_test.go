@@ -40,9 +40,7 @@ func read[T any](t *testing.T, v jsontext.Value) (to T) {
 func write(t *testing.T, from any) jsontext.Value {
 	t.Helper()
 	v, err := json.Marshal(from, json.Deterministic(true))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return v
 }
 
@@ -90,9 +88,7 @@ var ours = map[string]func(p printed) jsontext.Value{
 		call := p.call(evaluation.Ref{Type: "agent", ID: p.text("requester")}, "agent-b:"+p.text("tool"))
 		ofPDP := read[map[string]jsontext.Value](p.t, write(p.t, call.Notification()))
 		params, err := wire.Announced(ofPDP["params"], p.text("tool"), p.text("requester"))
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, err)
 		ofPDP["params"] = params
 		return write(p.t, ofPDP)
 	},
@@ -163,9 +159,7 @@ var ours = map[string]func(p printed) jsontext.Value{
 	"001-fulfilled": func(p printed) jsontext.Value {
 		server := write(p.t, map[string]any{"content": p.inner["content"]})
 		result, err := wire.Fulfilled(server, evaluation.Ref{Type: "user", ID: p.text("fulfilledBy")}, evaluation.Ref{Type: "agent", ID: p.text("originalRequester")})
-		if err != nil {
-			p.t.Fatal(err)
-		}
+		must(p.t, err)
 		return p.with("result", result)
 	},
 }
@@ -192,14 +186,10 @@ func TestWirePrinted(t *testing.T) {
 
 func golden(t *testing.T, name, file string) {
 	archive, err := txtar.ParseFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	of := jsontext.Value(archive.Files[0].Data)
 	e, err := wire.ReadEnvelope(completed(t, of))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := printed{t: t, payload: read[map[string]jsontext.Value](t, e.Payload)}
 	for _, inner := range []string{"params", "result", "error"} {
 		if v := p.payload[inner]; v != nil {
@@ -226,9 +216,7 @@ func golden(t *testing.T, name, file string) {
 	}}
 	got := txtar.Format(again)
 	if *update {
-		if err := os.WriteFile(file, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, got, 0o600))
 	}
 	want, err := os.ReadFile(file)
 	if err != nil || !bytes.Equal(got, want) {
@@ -300,8 +288,6 @@ func holds(t *testing.T, printed, written jsontext.Value, at string, differs map
 
 func indented(t *testing.T, v jsontext.Value) []byte {
 	v = slices.Clone(v)
-	if err := v.Indent(jsontext.WithIndent("  ")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, v.Indent(jsontext.WithIndent("  ")))
 	return append(v, '\n')
 }
