@@ -200,14 +200,6 @@ func (c Config) override() coaz.Override {
 	return coaz.RefuseOverride
 }
 
-func compileMapping(b *coaz.Binding, text config.Object) (*coaz.Mapping, error) {
-	o, err := evaluation.ParseObject(text, evaluation.DefaultLimits())
-	if err != nil {
-		return nil, err
-	}
-	return b.Compile(o, coaz.AuthZEN)
-}
-
 // checkQuestions checks the settings that questions are made by: meta, the claim of the subject, and the
 // mappings.
 func (c *Config) checkQuestions(m *config.Reading) {
@@ -220,8 +212,11 @@ func (c *Config) checkQuestions(m *config.Reading) {
 	for _, method := range sortedNames(c.Mappings) {
 		path := config.Entry("mappings", method)
 		c.checkMethod(m, path, method)
-		var wrong *coaz.Error
-		if _, err := compileMapping(b, c.Mappings[method]); errors.As(err, &wrong) {
+		mapping, err := evaluation.ParseObject(c.Mappings[method], evaluation.DefaultLimits())
+		if err == nil {
+			_, err = b.Compile(mapping, coaz.AuthZEN)
+		}
+		if wrong := (*coaz.Error)(nil); errors.As(err, &wrong) {
 			m.Addf(path+wrong.Pointer, "%s: %w; mend the mapping", path, wrong)
 		} else if err != nil {
 			m.Addf(path, "%s: %w; mend the mapping", path, err)

@@ -275,18 +275,6 @@ func TestCheckWithoutAFile(t *testing.T) {
 	}
 }
 
-func TestOperatorMappings(t *testing.T) {
-	t.Parallel()
-	c, _, _, err := read(t, full)
-	if err != nil || len(c.Mappings) != 2 || c.Mappings["resources/templates/list"] == nil {
-		t.Errorf("got %v, %v", c.Mappings, err)
-	}
-	c.Mappings["resources/templates/list"] = []byte(`{"evaluation":{"action":{"name":"$("}}}`)
-	if err := c.Check(); err == nil || !strings.Contains(err.Error(), "resources/templates/list") {
-		t.Errorf("one that does not compile: %v", err)
-	}
-}
-
 func TestEveryKeyIsDescribed(t *testing.T) {
 	t.Parallel()
 	for _, k := range mcp.Form.Keys() {

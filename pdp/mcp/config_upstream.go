@@ -246,12 +246,10 @@ func checkUpstreamURL(address string, networks []netip.Prefix) error {
 	}
 	private := err == nil && (at.IsPrivate() || at.IsLoopback() || at.IsLinkLocalUnicast() || at.IsUnspecified())
 	if private && !allowed(networks, at) {
-		return fmt.Errorf("is in a private network, or on this machine; add its network to allow_networks if that is meant, such as %s", single(at))
+		return fmt.Errorf("is in a private network, or on this machine; add its network to allow_networks if that is meant, such as %s", netip.PrefixFrom(at, at.BitLen()))
 	}
 	return nil
 }
-
-func single(at netip.Addr) netip.Prefix { return netip.PrefixFrom(at, at.BitLen()) }
 
 func allowed(networks []netip.Prefix, at netip.Addr) bool {
 	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(at.Unmap()) })

@@ -248,17 +248,12 @@ func unread(code int, what string) *Refused {
 	return &Refused{Kind: "unreadable", Code: code, Message: what, Try: "write the message as a client sends it"}
 }
 
-// servers are the upstreams as far as they distinguish requests.
-func (c Config) servers() (all []*link.Server) {
+// place finds the server that an operation is for, and its tool.
+func (c Config) place(asker *ask.Asker, op *ask.Operation, tools []Tool, locked *lock.File) *Refused {
+	var all []*link.Server // as far as they distinguish requests
 	for _, name := range sortedNames(c.Upstreams) {
 		all = append(all, &link.Server{Name: name, URIs: c.uris(c.Upstreams[name])})
 	}
-	return all
-}
-
-// place finds the server that an operation is for, and its tool.
-func (c Config) place(asker *ask.Asker, op *ask.Operation, tools []Tool, locked *lock.File) *Refused {
-	all := c.servers()
 	s, what := flow.Route(all, op.Method, op.Params)
 	switch {
 	case s != nil:

@@ -119,11 +119,7 @@ func (c Config) asker(d Deps, handlers obligations.Handlers) (*ask.Asker, error)
 		Properties: c.Identity.Properties, Mappings: map[string]evaluation.Object{}, Labels: map[string]map[string]string{}, Handlers: handlers, Logger: d.Logger,
 	}
 	for _, name := range c.Dialects {
-		if name == "sep" {
-			o.Dialects = append(o.Dialects, coaz.SEP)
-		} else {
-			o.Dialects = append(o.Dialects, coaz.AuthZEN)
-		}
+		o.Dialects = append(o.Dialects, map[string]coaz.Dialect{"authzen": coaz.AuthZEN, "sep": coaz.SEP}[name])
 	}
 	for method, text := range c.Mappings {
 		mapping, err := evaluation.ParseObject(text, evaluation.DefaultLimits())

@@ -28,8 +28,7 @@ func newServers(c Config, d Deps, m *meters.Meters) (all []*link.Server, err err
 	for _, name := range sortedNames(c.Upstreams) {
 		u := c.Upstreams[name]
 		s := &link.Server{
-			Program: len(c.Upstreams[name].Command) > 0,
-			Name:    name, Key: config.Entry("upstreams", name), Labels: map[string]map[string]string{}, Hidden: map[string]bool{}, Dropped: m.Drop,
+			Program: len(u.Command) > 0, Name: name, Key: config.Entry("upstreams", name), Labels: map[string]map[string]string{}, Hidden: map[string]bool{}, Dropped: m.Drop,
 			Asks: link.Relays{
 				Elicitation: u.ServerRequests.Elicitation == RelayOn, Sampling: u.ServerRequests.Sampling == RelayOn, Roots: u.ServerRequests.Roots == RelayOn,
 				Hosts: u.ServerRequests.Hosts,
@@ -91,12 +90,8 @@ func newUpstream(c Config, name string, d Deps, m *meters.Meters) (upstream.Upst
 	u := c.Upstreams[name]
 	key := config.Entry("upstreams", name)
 	var eras []era.Era
-	for _, e := range u.Eras {
-		if e == "modern" {
-			eras = append(eras, era.Modern)
-		} else {
-			eras = append(eras, era.Legacy)
-		}
+	for _, name := range u.Eras {
+		eras = append(eras, map[string]era.Era{"modern": era.Modern, "legacy": era.Legacy}[name])
 	}
 	all := upstream.Options{
 		Eras: eras, Timeout: u.Timeout, MaxResult: int(u.MaxResult), Key: key, Name: ownName, Version: d.Version,
