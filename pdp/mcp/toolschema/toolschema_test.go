@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -50,7 +51,7 @@ func typeOf(t *testing.T, input string) (text string, notes []string) {
 	for _, n := range s.Notes {
 		what := ""
 		if n.Narrow {
-			what = "narrow "
+			what = "narrow:"
 		}
 		notes = append(notes, what+strings.TrimPrefix(n.Pointer, "/inputSchema"))
 	}
@@ -62,6 +63,9 @@ func typeOf(t *testing.T, input string) (text string, notes []string) {
 	}
 	return strings.TrimSuffix(strings.Join(strings.Fields(arguments), " "), ","), notes
 }
+
+// atX is the place of the property x, as TestTypes writes it.
+var atX = regexp.MustCompile(`(^|[ :])x`)
 
 // Each form of a property, as R17 has it.
 func TestTypes(t *testing.T) {
@@ -76,10 +80,10 @@ func TestTypes(t *testing.T) {
 		{`{"enum":[1.5]}`, "", "x"},
 		{`{"enum":[[1]]}`, "", "x"},
 		{`{"enum":["a",null]}`, `?String`, ""},
-		{`{"type":"string","format":"date-time"}`, "datetime", "narrow x"},
+		{`{"type":"string","format":"date-time"}`, "datetime", "narrow:x"},
 		{`{"type":"string","format":"date"}`, "String", ""},
 		{`{"type":"string","format":"ipv4"}`, "ipaddr", ""},
-		{`{"type":"string","format":"ipv6"}`, "ipaddr", "narrow x"},
+		{`{"type":"string","format":"ipv6"}`, "ipaddr", "narrow:x"},
 		{`{"type":"integer"}`, "Long", ""},
 		{`{"type":"number"}`, "", "x"},
 		{`{"type":"number","multipleOf":0.01}`, "decimal", ""},
@@ -145,18 +149,7 @@ func TestTypes(t *testing.T) {
 				want = "?: { x?: " + of + ", }"
 			}
 		}
-		var notes []string
-		for _, at := range strings.Fields(strings.ReplaceAll(test.notes, "narrow ", "narrow~")) {
-			at = strings.ReplaceAll(at, "narrow~x", "narrow x")
-			before, rest := "", at
-			if strings.HasPrefix(at, "narrow ") {
-				before, rest = "narrow ", strings.TrimPrefix(at, "narrow ")
-			}
-			if !strings.HasPrefix(rest, "/") {
-				rest = "/properties/" + rest
-			}
-			notes = append(notes, before+rest)
-		}
+		notes := strings.Fields(atX.ReplaceAllString(test.notes, "${1}/properties/x"))
 		got, noted := typeOf(t, input)
 		if test.property == `{"$ref":"#"}` {
 			// The arguments themselves are another x, which holds a third: that one is the recursion.
