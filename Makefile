@@ -111,7 +111,7 @@ measure: ## run the tests that compare times, CPU, memory or allocations (on a m
 # What shows only after a while: a server that answers for SOAKTIME while everything happens to it, 200 crashes of a
 # server under load instead of 20, 100 stops instead of 8, a minute of five times as many questions as can be answered,
 # several times the records that retention keeps, and SOAKNEIGHBOURS of each kind of neighbour who does their worst, of a
-# PDP and of an MCP gateway, beside as long without them; and SOAKTIME of an MCP gateway whose PDP and server come and go.
+# PDP and of an MCP gateway, beside as long without them; one kind gives up while that gateway's PDP and server come and go.
 # Each wait in these tests has its own end: the timeout is only to be longer than any SOAKTIME.
 soak: ## SOAKTIME of reloads, rotations and overload, kills and stops under load, bad neighbours (SOAKTIME=5m, SOAKNEIGHBOURS=10s)
 	@SOAK=1 SOAKTIME='$(SOAKTIME)' SOAKNEIGHBOURS='$(SOAKNEIGHBOURS)' $(GO) run ./.ci/tests -calls Soaks $(GO_TEST) -timeout 24h

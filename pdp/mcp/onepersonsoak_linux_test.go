@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -17,6 +19,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,7 +37,8 @@ import (
 
 // TestSoakOnePerson has one person with 200 client ids and 8 connections of each do their worst, in each way, while another
 // person calls and lists. The other is never refused, and their p99 is at most three times what it is alone. Afterwards nothing
-// of the attack is left. The limits are those that a gateway has by default.
+// of the attack is left. The limits are those that a gateway has by default. In one way, all who ask are persons who give up in the
+// midst of their calls, while the server and the PDP go away and come back: whoever gets an answer gets the right one.
 //
 // SOAKNEIGHBOURS is how long each attack lasts (10s). Of less than a minute the median is judged in place of the p99, which the
 // first second of an attack decides.
@@ -70,41 +74,46 @@ type assault struct {
 	shows   string // what is among the attacker's counts if it has really happened
 	policy  string // in the bundle; "" is none
 	once    func(*intruder)
+	fickle  bool // the server, and a PDP beside the gateway, go away and come back meanwhile
 }
 
 var assaults = []assault{
-	{"lists", false, "answered", "", func(c *intruder) { c.ask([]string{"tools/list", "prompts/list", "resources/list"}[c.n%3], `{}`) }},
-	{"large contexts", false, "answered", "", func(c *intruder) {
+	{name: "lists", shows: "answered", once: func(c *intruder) { c.ask([]string{"tools/list", "prompts/list", "resources/list"}[c.n%3], `{}`) }},
+	{name: "large contexts", shows: "answered", once: func(c *intruder) {
 		c.meta = `,"io.policy-service/context":{"x":"` + strings.Repeat("x", 4000) + `"}`
 		c.ask([]string{"tools/list", "tools/call"}[c.n%2], `{"name":"free","arguments":{}}`)
 	}},
-	{"approvals", false, "waiting", "", func(c *intruder) { c.call("second-person") }},
-	{"denied", true, "tool_call_blocked", mayNothing, func(c *intruder) {
+	{name: "approvals", shows: "waiting", once: func(c *intruder) { c.call("second-person") }},
+	{name: "denied", program: true, shows: "tool_call_blocked", policy: mayNothing, once: func(c *intruder) {
 		c.info = fmt.Sprintf("%s-%d", c.token[len(c.token)-8:], c.id.Load())
 		c.newSession()
 		c.call("never")
 	}},
-	{"sessions", true, "processes", "", func(c *intruder) { c.newSession(); c.call("free") }},
-	{"notifications", false, "accepted", "", func(c *intruder) {
+	{name: "sessions", program: true, shows: "processes", once: func(c *intruder) { c.newSession(); c.call("free") }},
+	{name: "notifications", shows: "accepted", once: func(c *intruder) {
 		if c.begun() {
 			name := []string{"notifications/roots/list_changed", "notifications/progress", "notifications/cancelled", "notifications/custom"}[c.n%4]
 			c.post(`{"jsonrpc":"2.0","method":"`+name+`","params":`+c.params(`{"progressToken":1,"progress":1,"requestId":1}`)+`}`, name, "")
 		}
 	}},
-	{"streams", false, "stream open", "", (*intruder).listen},
-	{"tool requests", false, "waiting", "", func(c *intruder) {
+	{name: "streams", shows: "stream open", once: (*intruder).listen},
+	{name: "tool requests", shows: "waiting", once: func(c *intruder) {
 		c.ask("tools/request", fmt.Sprintf(`{"name":"never","arguments":{"n":%d},"reason":"why not"}`, c.id.Load()))
 	}},
-	{"forms", false, "form shown", "", func(c *intruder) {
+	{name: "forms", shows: "form shown", once: func(c *intruder) {
 		c.capabilities = `{"elicitation":{"form":{}}}`
 		c.call("confirm")
 	}},
-	{"stalled bodies", false, "body stalled", "", (*intruder).stall},
-	{"unread results", false, "result unread", "", (*intruder).leaveUnread},
+	{name: "stalled bodies", shows: "body stalled", once: (*intruder).stall},
+	{name: "unread results", shows: "result unread", once: (*intruder).leaveUnread},
+	{name: "giving up", shows: "given up", policy: maySlow, once: (*intruder).giveUp, fickle: true},
 }
 
 // mayNothing has all but the other person begin, and do nothing else.
 const mayNothing = `@id("nothing") forbid (principal, action, resource) unless { principal == agent::"agent-release" || action == Action::"initialize" };`
+
+// maySlow has all call a tool that does not answer.
+const maySlow = `@id("slow") permit (principal, action == Action::"tool.invoke", resource == tool::"rec:slow");`
 
 const attackerChild = "MCP_TEST_ATTACKER"
 
@@ -345,6 +354,27 @@ func (c *intruder) listen() {
 	})
 }
 
+// giveUp calls in a session of its own, and leaves in the midst of the call, and the session behind. An answer that comes is its own.
+func (c *intruder) giveUp() {
+	if c.newSession(); !c.begun() {
+		return
+	}
+	params := `{"name":"` + []string{"free", "slow"}[c.n%2] + `","arguments":{}}`
+	if body := c.text("tools/call", params); !c.write(http.MethodPost, body, len(body), "tools/call", params) {
+		return
+	}
+	_ = c.conn.SetReadDeadline(time.Now().Add(time.Duration(c.n%16) * 5 * time.Millisecond))
+	if _, err := c.r.Peek(1); errors.Is(err, os.ErrDeadlineExceeded) {
+		c.count("given up")
+		c.drop()
+		return
+	}
+	_ = c.conn.SetReadDeadline(c.until)
+	if got := c.answer(nil); got.ran() && !strings.Contains(got.text, `"ran"`) {
+		c.count("another's answer")
+	}
+}
+
 // stall begins a body, of every other connection a large one without its last byte, and waits.
 func (c *intruder) stall() {
 	body := `{"jsonrpc"`
@@ -396,11 +426,16 @@ type attacked struct {
 	*siege
 	*gatewayProcess
 	assault
+	goes []*fickle // those that go away
 }
 
 func newAttacked(t *testing.T, of assault, where string) *attacked {
 	t.Helper()
-	rec := mcptest.NewRecorder(t, mcptest.Answers{Tools: definitions(append(slices.Clone(peopleTools), "big")...), Handle: func(c *mcptest.Call) bool {
+	rec := mcptest.NewRecorder(t, mcptest.Answers{Tools: definitions(append(slices.Clone(peopleTools), "big", "slow")...), Handle: func(c *mcptest.Call) bool {
+		if c.Method == "tools/call" && bytes.Contains(c.Params, []byte(`"slow"`)) {
+			<-c.Context.Done()
+			return true
+		}
 		big := c.Method == "tools/call" && bytes.Contains(c.Params, []byte(`"big"`))
 		if big {
 			c.Result(bigResult)
@@ -430,9 +465,9 @@ func newAttacked(t *testing.T, of assault, where string) *attacked {
 				Principal: &auth.PrincipalClaim{Type: "user", Claim: "sub"}, Grant: auth.Grant{Tenants: []string{"default"}, Permissions: []auth.Permission{auth.Approve}},
 			}}
 		})
-		decides = fmt.Sprintf(`{url: %q, key_file: %q}`, a.pdp.URL, keyFile)
+		decides = fmt.Sprintf(`{url: %q, key_file: %q, breaker: {cool_down: 100ms}}`, a.before(a.pdp.URL), keyFile)
 	}
-	server := fmt.Sprintf(`{url: %q, allow_networks: [127.0.0.0/8, "::1/128"]}`, rec.URL)
+	server := fmt.Sprintf(`{url: %q, allow_networks: [127.0.0.0/8, "::1/128"]}`, a.before(rec.URL))
 	if of.program {
 		command, err := json.Marshal(rec.Command())
 		orFail(t, err)
@@ -442,6 +477,36 @@ func newAttacked(t *testing.T, of assault, where string) *attacked {
 		siegeResource, decides, a.issuer.URL, keys, server))
 	a.url = "http://" + a.addr + mcp.Endpoint
 	return a
+}
+
+// before is where a server is found that may go away.
+func (a *attacked) before(server string) string {
+	if !a.fickle {
+		return server
+	}
+	f, path := fickleAt(a.t, server), ""
+	a.goes = append(a.goes, f)
+	if at, err := url.Parse(server); err == nil {
+		path = at.Path
+	}
+	return f.URL + path
+}
+
+// comeAndGo has all that goes away go and come back in turn, and be there at the end.
+func (a *attacked) comeAndGo(ended chan struct{}) {
+	next := time.NewTicker(300 * time.Millisecond)
+	defer next.Stop()
+	for n := 0; len(a.goes) > 0; n++ {
+		select {
+		case <-next.C:
+			a.goes[n/2%len(a.goes)].turn(n%2 == 1)
+		case <-ended:
+			for _, f := range a.goes {
+				f.turn(true)
+			}
+			return
+		}
+	}
 }
 
 // run has the other person ask alone, and then beside the attack. It gives their line of the table.
@@ -455,7 +520,11 @@ func (a *attacked) run(era string, span time.Duration) string {
 	file := filepath.Join(t.TempDir(), "attacker.json")
 	told := attacker{Addr: a.addr, Era: era, Name: a.name, For: int64(span)}
 	for n := range attackIDs {
-		told.Tokens = append(told.Tokens, a.issuer.Token(t, mcptest.Claims{"sub": "mallory", "client_id": fmt.Sprintf("client-%d", n)}))
+		sub := "mallory"
+		if a.fickle { // who is refused for asking too often has nothing to give up
+			sub = fmt.Sprint("mallory-", n)
+		}
+		told.Tokens = append(told.Tokens, a.issuer.Token(t, mcptest.Claims{"sub": sub, "client_id": fmt.Sprintf("client-%d", n)}))
 	}
 	text, err := json.Marshal(&told)
 	orFail(t, err)
@@ -464,6 +533,8 @@ func (a *attacked) run(era string, span time.Duration) string {
 	command, in, out, _ := startSelf(t, said, attackerChild+"="+file)
 	ended, watched := make(chan struct{}), make(chan most)
 	go func() { watched <- a.watch(ended) }()
+	var goes sync.WaitGroup
+	goes.Go(func() { a.comeAndGo(ended) })
 	_, err = fmt.Fprintln(in)
 	orFail(t, err)
 	beside, refused := a.asks(other, span)
@@ -472,6 +543,7 @@ func (a *attacked) run(era string, span time.Duration) string {
 		t.Errorf("the attacker: %v\n%s", err, said)
 	}
 	close(ended)
+	goes.Wait()
 	meanwhile, log := <-watched, a.logged()-logged
 	counts := map[string]int{}
 	orFail(t, json.Unmarshal(counted, &counts))
@@ -487,7 +559,13 @@ func (a *attacked) run(era string, span time.Duration) string {
 	if span < time.Minute {
 		part = 50
 	}
-	if got, bound := beside[len(beside)*part/100], 3*alone[len(alone)*part/100]; got > bound {
+	if counts["another's answer"] > 0 || a.fickle && (len(refused) == 0 || len(refused) == len(beside)) {
+		t.Errorf("of the other person's %d requests %d are refused; the attacker got %s", len(beside), len(refused), counted)
+	}
+	if a.fickle { // the other person cannot be served meanwhile, and is afterwards
+		mcptest.Until(t, "requests pass again", func() bool { _, refused := a.asks(other, 0); return len(refused) == 0 })
+		refused = nil
+	} else if got, bound := beside[len(beside)*part/100], 3*alone[len(alone)*part/100]; got > bound {
 		t.Errorf("p%d of the other person is %v, and may be %v", part, got, bound)
 	}
 	for _, text := range refused[:min(5, len(refused))] {
@@ -602,5 +680,33 @@ func (a *attacked) watch(ended chan struct{}) (m most) {
 			_ = unix.Kill(a.pid, unix.SIGKILL)
 			return m
 		}
+	}
+}
+
+// fickle is a server that goes away and comes back by the same address.
+type fickle struct {
+	*httptest.Server
+	away atomic.Bool
+}
+
+func fickleAt(t testing.TB, server string) *fickle {
+	t.Helper()
+	to, err := url.Parse(server)
+	orFail(t, err)
+	f, h := &fickle{}, mcptest.Proxy(to)
+	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if f.away.Load() {
+			panic(http.ErrAbortHandler)
+		}
+		h.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() { f.turn(false); f.Close() })
+	return f
+}
+
+// turn has it be there, or not. When it goes, all of its connections break.
+func (f *fickle) turn(there bool) {
+	if f.away.Store(!there); !there {
+		f.CloseClientConnections()
 	}
 }
