@@ -1,8 +1,8 @@
 package mcp_test
 
 import (
-	"fmt"
-	"slices"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -110,56 +110,6 @@ func manyNames(t testing.TB, got echo, list, member string) (names []string) {
 	return names
 }
 
-// manyKinds are two servers in all the ways in which two may differ.
-var manyKinds = map[string]map[string]manyServer{
-	"both eras":     {"a": {}, "b": {}},
-	"legacy":        {"a": {answers: mcptest.Answers{Eras: []string{"legacy"}}}, "b": {answers: mcptest.Answers{Eras: []string{"legacy"}}}},
-	"modern":        {"a": {answers: mcptest.Answers{Eras: []string{"modern"}}}, "b": {answers: mcptest.Answers{Eras: []string{"modern"}}}},
-	"one of each":   {"a": {answers: mcptest.Answers{Eras: []string{"legacy"}}, program: true}, "b": {answers: mcptest.Answers{Eras: []string{"modern"}}}},
-	"programs":      {"a": {answers: mcptest.Answers{Eras: []string{"modern"}}, program: true}, "b": {answers: mcptest.Answers{Eras: []string{"legacy"}}, program: true}},
-	"three of them": {"a": {}, "a-b": {program: true}, "b": {answers: mcptest.Answers{Eras: []string{"legacy"}}}},
-}
-
-// A call reaches the server whose name it begins with, by the server's own name and with the arguments that were decided
-// about, and no other server sees anything of it.
-func TestManyRoutes(t *testing.T) {
-	t.Parallel()
-	for kind, servers := range manyKinds {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			m := newMany(t, camp{}, servers)
-			want := map[string][]string{}
-			for _, era := range eras {
-				v := m.visitor(era, nil)
-				for name := range servers {
-					arguments := fmt.Sprintf(`{"marker": "%s-(%s)-4711",  "n":1.0}`, era, name)
-					if got := v.call(name+"__look", arguments); !got.ran() {
-						t.Fatalf("%s, %s: %s", era, name, got)
-					}
-					want[name] = append(want[name], "look"+arguments)
-				}
-				v.ask("odd/method", `{"name":"a__look","uri":"mem://a/"}`).refused(t, -32601, "", "", era)
-				for _, nobody := range []string{"look", "c__look", "a__", "__look", "a_look", "A__look", "a__absent", "a__a__look", "a-b_look", "rec__look", "a__b__look", "b__a__look"} {
-					v.call(nobody, `{}`).refused(t, -32602, "", "unknown tool", era, nobody)
-				}
-			}
-			for name, rec := range m.recs {
-				if got := m.ran(name); !slices.Equal(got, want[name]) {
-					t.Errorf("%s ran %q, want %q", name, got, want[name])
-				}
-				for other := range servers {
-					if marker := "(" + other + ")-4711"; other != name && rec.Saw(marker) != "" {
-						t.Errorf("%s saw what was for %s, in %s", name, other, rec.Saw(marker))
-					}
-				}
-				if where := rec.Saw("__look"); where != "" {
-					t.Errorf("%s saw a name of clients in %s", name, where)
-				}
-			}
-		})
-	}
-}
-
 // Only the server that a call is for is opened for it.
 func TestManyOpenWhatTheyNeed(t *testing.T) {
 	t.Parallel()
@@ -167,5 +117,103 @@ func TestManyOpenWhatTheyNeed(t *testing.T) {
 	m.person(nil).call("b__look", `{}`).runs(t)
 	if n := len(m.recs["a"].Got()); n > 0 {
 		t.Errorf("the other server got %d messages", n)
+	}
+}
+
+// A session goes on at another gateway with the same keys, with all servers, and notifications of its client open nothing.
+func TestManySessions(t *testing.T) {
+	t.Parallel()
+	m := newMany(t, camp{change: sealedBy(secretFile(t, "0123456789abcdef0123456789abcdef"))}, map[string]manyServer{
+		"a": {answers: mcptest.Answers{Eras: []string{"legacy"}}}, "b": {answers: mcptest.Answers{Eras: []string{"legacy"}}, change: func(u *mcp.UpstreamConfig) { u.ServerRequests.Roots = mcp.RelayOn }},
+	})
+	v := m.visitor("legacy", nil)
+	notify := func(v *visitor, method string) {
+		t.Helper()
+		v.send(`{"jsonrpc":"2.0","method":"`+method+`","params":{}}`, v.headers("", "")...).has(t, http.StatusAccepted)
+	}
+	notify(v, "notifications/custom")
+	notify(v, "notifications/roots/list_changed")
+	for name, want := range map[string]bool{"a": false, "b": true} {
+		if got := m.recs[name].Saw("notifications/roots/list_changed") != ""; got != want || m.recs[name].Saw("notifications/custom") != "" {
+			t.Errorf("%s heard of roots: %t", name, got)
+		}
+	}
+	other := m.with("a", "b").stranger("legacy", v.token)
+	other.session = v.session
+	counts := func() int { return len(m.recs["a"].Got()) + len(m.recs["b"].Got()) }
+	before := counts()
+	notify(other, "notifications/custom")
+	if n := counts() - before; n > 0 {
+		t.Errorf("a notification opened something: %d messages", n)
+	}
+	other.call("b__look", `{}`).runs(t)
+	bob := m.stranger("legacy", m.issuer.Token(t, mcptest.Claims{"sub": "bob"}))
+	bob.session = v.session
+	bob.call("a__look", `{}`).has(t, http.StatusNotFound)
+	r, err := v.try(t.Context(), http.MethodDelete, "", v.headers("", "")...)
+	if err != nil || r.status != http.StatusNoContent {
+		t.Error(r, err)
+	}
+	v.call("a__look", `{}`).has(t, http.StatusNotFound)
+	for name, rec := range m.recs {
+		deleted := false
+		for _, g := range rec.Got() {
+			deleted = deleted || g.Verb == http.MethodDelete
+		}
+		if !deleted {
+			t.Errorf("the session with %s goes on", name)
+		}
+	}
+}
+
+// A gateway that is closed gives up what it asks of all servers.
+func TestManyClose(t *testing.T) {
+	t.Parallel()
+	come := make(chan struct{}, 8)
+	waits := mcptest.Answers{Handle: func(c *mcptest.Call) bool {
+		if c.Method != "tools/list" {
+			return false
+		}
+		come <- struct{}{}
+		<-c.Context.Done()
+		return true
+	}}
+	m := newMany(t, camp{}, map[string]manyServer{"a": {answers: waits}, "b": {answers: waits, program: true}})
+	v := m.person(nil)
+	answered := make(chan echo, 1)
+	go func() { answered <- v.ask("tools/list", `{}`) }()
+	<-come
+	<-come
+	s := v.stream(manyListens)
+	s.hears("acknowledged")
+	orFail(t, m.gateway.Close())
+	(<-answered).refused(t, -32603, "", "")
+	if s.lines.Scan(); s.lines.Err() != nil {
+		t.Error(s.lines.Err())
+	}
+}
+
+// What gateways with the same keys have sealed is good at none with other servers: neither a state in which a server waits nor a
+// cursor, and nothing of either reaches the server that is there.
+func TestManySealed(t *testing.T) {
+	t.Parallel()
+	m := newMany(t, camp{change: sealedBy(secretFile(t, "0123456789abcdef0123456789abcdef"))}, map[string]manyServer{
+		"a": {answers: new(asker).answers("legacy"), change: func(u *mcp.UpstreamConfig) { u.ServerRequests.Elicitation = mcp.RelayOn }},
+		"b": {answers: mcptest.Answers{Handle: func(c *mcptest.Call) bool {
+			return c.Method == "prompts/list" && lists(c, `"prompts":[],"nextCursor":"b-secret"`)
+		}}},
+	})
+	v := m.person(nil)
+	q, cursor := stateOf(t, v.call("a__look", `{}`)), member(v.ask("prompts/list", `{}`), "nextCursor")
+	if cursor == "" {
+		t.Fatal("there is no cursor")
+	}
+	alone, before := m.with("a").person(nil), len(m.recs["a"].Got())
+	alone.retry("look", `{}`, inText(q.State), `{"`+q.key()+`":`+accepted+`}`).refused(t, -32602, "", "")
+	alone.ask("prompts/list", `{"cursor":`+inText(cursor)+`}`).refused(t, -32602, "", "")
+	for _, g := range m.recs["a"].Got()[before:] {
+		if strings.Contains(string(g.Body), "b-secret") || strings.Contains(string(g.Body), "x-answer") {
+			t.Errorf("the server got %s", g.Body)
+		}
 	}
 }

@@ -20,8 +20,12 @@ import (
 	"policy-service/pdp/mcp/lock"
 	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/pdptest/clock"
-	"policy-service/pdp/server/config"
 )
+
+// manyTool is a definition.
+func manyTool(name, more string) string {
+	return `{"name":` + inText(name) + `,"inputSchema":{"type":"object"` + more + `}}`
+}
 
 // manyLock locks tools of servers, by their names.
 func manyLock(t testing.TB, file string, tools map[string]string) {
@@ -62,24 +66,6 @@ func TestManyHideOneOfTwo(t *testing.T) {
 		}
 		if err := m.gateway.Ready(); err != nil {
 			t.Errorf("%q: ready is %v", order, err)
-		}
-	}
-}
-
-// If no question can be made about what any server has, there is no list, and no empty one.
-func TestManyUnmapped(t *testing.T) {
-	t.Parallel()
-	m := newMany(t, camp{change: func(c *mcp.Config) {
-		c.Mappings = map[string]config.Object{"tools/list": []byte(`{"evaluation":{"subject":{"type":"identity","id":"$token.sub"},"action":{"name":"mapped"},"resource":{"type":"mine","id":"x"}}}`)}
-	}}, map[string]manyServer{"a": {}, "b": {}})
-	for _, era := range eras {
-		v := m.visitor(era, nil)
-		v.meta = `,"io.policy-service/context":7`
-		got := v.ask("tools/list", `{}`)
-		one := m.with("a").visitor(era, nil)
-		one.meta = v.meta
-		if want := one.ask("tools/list", `{}`); got.code() != want.code() || got.code() == 0 {
-			t.Errorf("%s: %s, and with one server %s", era, got, want)
 		}
 	}
 }

@@ -117,6 +117,16 @@ func golden(t *testing.T, name, form string) []byte {
 	return nil
 }
 
+// payloadOf is the payload of a message as its design prints it.
+func payloadOf(t *testing.T, name string) jsontext.Value {
+	t.Helper()
+	var envelope struct {
+		Payload jsontext.Value `json:"payload"`
+	}
+	orFail(t, json.Unmarshal(printed(t, name), &envelope))
+	return envelope.Payload
+}
+
 // with is a JSON text in which members have other texts, wherever they stand: name, value, …
 func with(t *testing.T, text []byte, changes ...string) []byte {
 	t.Helper()

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"net/http"
 	"os"
@@ -26,6 +27,7 @@ import (
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/server/config"
+	"policy-service/policies"
 )
 
 // A story is a txtar file in testdata/stories. Its prose stands first, then files, then the steps:
@@ -71,7 +73,7 @@ import (
 // A client has one thing under way, and any number of others as alice/2>, alice/ear>, ... Over the standard streams
 // alice/ear is there from the beginning, and has what no call brings. A request may not be followed by another
 // of the same label before it has been answered. alice/api> POST /v1/approvals/ASK-1/decision {...} asks the PDP by alice's key.
-// REPEAT(x,5000) in what is sent is a text that often.
+// REPEAT(x,5000) in what is sent, or what a rule says, is a text that often.
 //
 // What is heard is written "result VALUE", "error CODE MESSAGE DATA", "METHOD PARAMS" for a request or notification, and "end" for
 // a stream that ends without an answer, with a status before it if that is not 200. _meta and "resultType":"complete" are left
@@ -93,6 +95,7 @@ import (
 //	tools/call look: notifications/progress {"progressToken":TOKEN,"progress":1} && result {"content":[]}
 //	tools/call change: error {"code":-1,"message":"no"}
 //	tools/call away: 503 it is away
+//	tools/call odd: 403 {"jsonrpc":"2.0","id":ID,"error":{"code":-1,"message":"no"}}
 //	tools/call slow: by hand
 //
 // By hand, the steps say it: server> result {...}, to the oldest request that has no answer; server/slow> to the oldest for slow.
@@ -1017,7 +1020,7 @@ func newScripted(x *telling, text string, people bool) *scripted {
 		}
 		s.answers.Tools = "[" + strings.Join(tools, ",") + "]"
 	}
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(x.names.back(text)) {
 		key, rest, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		switch key {
 		case "", "#":
@@ -1110,7 +1113,11 @@ func serverSays(c *mcptest.Call, text string) bool {
 		return false
 	case regexp.MustCompile(`^\d+$`).MatchString(verb):
 		status, _ := strconv.Atoi(verb)
-		c.Raw(status, "text/plain", rest)
+		kind := "text/plain"
+		if strings.HasPrefix(rest, "{") {
+			kind = "application/json"
+		}
+		c.Raw(status, kind, strings.Replace(rest, `"id":ID`, `"id":`+string(c.ID), 1))
 	default:
 		c.Message(`{"jsonrpc":"2.0","method":"` + verb + `","params":` + cmp.Or(rest, "{}") + `}`)
 		return false
@@ -1423,4 +1430,21 @@ func (x *telling) person(name, does, of string) {
 	default:
 		x.t.Fatalf("nobody knows how to %s", does)
 	}
+}
+
+// filesOf are the files of a bundle of ours.
+func filesOf(t testing.TB, name string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	files, err := policies.Named(name)
+	orFail(t, err)
+	orFail(t, fs.WalkDir(files, ".", func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(files, name)
+		all[name] = string(text)
+		return err
+	}))
+	return all
 }
