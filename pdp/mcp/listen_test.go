@@ -2,8 +2,6 @@ package mcp_test
 
 import (
 	"bufio"
-	"context"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -127,32 +125,6 @@ func (e *ear) ended() {
 	}
 }
 
-// Who may call any tool is told so, and who may not, that it can request them: who it is, by the short name and by the full one.
-func TestListenWelcome(t *testing.T) {
-	t.Parallel()
-	restricted := map[string]string{
-		"a.cedar": `@id("connect") permit (principal, action, resource) unless { resource is tool };
-@id("all") permit (principal, action == Action::"tool.invoke", resource) when { context has on_behalf_of && context.on_behalf_of.contains({type: "user", id: "alice"}) };
-@id("args") permit (principal, action == Action::"tool.invoke", resource) when { context has on_behalf_of && context.on_behalf_of.contains({type: "user", id: "mia"}) && context.arguments.n == 1 };
-@id("labels") permit (principal, action == Action::"tool.invoke", resource) when { context has on_behalf_of && context.on_behalf_of.contains({type: "user", id: "noah"}) && resource has labels };`,
-	}
-	s := newSiege(t, camp{policies: restricted})
-	for _, era := range eras {
-		for who, want := range map[string]string{"alice": "full", "mia": "full", "noah": "full", "eve": "restricted"} {
-			got := s.visitor(era, mcptest.Claims{"sub": who}).listens().welcomed().Params
-			if got.Type != "welcome" || got.TokenType != want || got.ParticipantID != "agent-release" || string(got.Meta["io.policy-service/participant"]) != `"agent/agent-release"` {
-				t.Errorf("%s, %s: %+v", era, who, got)
-			}
-			if by := got.Meta["io.modelcontextprotocol/subscriptionId"]; (by != nil) != (era == "modern") {
-				t.Errorf("%s: by %s", era, by)
-			}
-		}
-	}
-	if got := s.executed(); len(got) > 0 {
-		t.Errorf("the server got %q", got)
-	}
-}
-
 // If the PDP does not say what somebody may call, they are restricted, as far as anybody knows.
 func TestListenWelcomeWithoutPDP(t *testing.T) {
 	t.Parallel()
@@ -165,103 +137,6 @@ func TestListenWelcomeWithoutPDP(t *testing.T) {
 			t.Errorf("%s: %s", era, got)
 		}
 		tap.answers(nil)
-	}
-}
-
-// A client that wants to hear the gateway alone has no server asked for anything, and hears it beside a server that is away,
-// that hangs, or that has nothing to tell; who wants to hear servers as well is told by those that there are.
-func TestListenWithoutServers(t *testing.T) {
-	t.Parallel()
-	for _, state := range []string{"", "away", "hangs"} {
-		t.Run("server "+state, func(t *testing.T) {
-			t.Parallel()
-			door := &manyDoor{}
-			m := newMany(t, camp{}, map[string]manyServer{"a": {before: door.before(t), answers: mcptest.Answers{Eras: []string{"modern"}}}})
-			v := m.visitor("modern", nil)
-			door.set(state)
-			alone := v.listens()
-			if got := alone.next("notifications/subscriptions/acknowledged").Params; string(got.Notifications) != `{"io.policy-service/authorization":true}` {
-				t.Errorf("acknowledged: %s", got.Notifications)
-			}
-			alone.next("notifications/welcome")
-			if got := m.ran("a"); len(got) > 0 {
-				t.Errorf("the server got %q", got)
-			}
-			both := v.listensTo(`{"notifications":{"toolsListChanged":true,"io.policy-service/authorization":true}}`)
-			if got := both.next("notifications/subscriptions/acknowledged").Params; string(got.Notifications) != `{"toolsListChanged":true,"io.policy-service/authorization":true}` {
-				t.Errorf("acknowledged: %s", got.Notifications)
-			}
-			both.next("notifications/welcome")
-			alone.end()
-			alone.ended()
-			both.nothing()
-		})
-	}
-}
-
-// A call of somebody that is blocked they hear of wherever they listen, and nobody else does.
-func TestListenBlocked(t *testing.T) {
-	t.Parallel()
-	w := newPeople(t, land{})
-	for _, era := range eras {
-		alice, other, eve := w.visitor(era, nil), w.visitor(era, nil), w.visitor(era, mcptest.Claims{"sub": "eve"})
-		ears := []*ear{alice.listens(), other.listens()}
-		bystander := eve.listens()
-		for _, e := range append(ears, bystander) {
-			e.welcomed()
-		}
-		if got := alice.call("never", `{}`); got.kind() != "tool_call_blocked" {
-			t.Fatal(got)
-		}
-		for _, e := range ears {
-			got := e.next("notifications/tool_call_blocked").Params
-			if got.Type != "tool_call_blocked" || got.Reason == "" || string(got.Meta["io.policy-service/tool"]) != `"rec:never"` {
-				t.Errorf("%s: %+v", era, got)
-			}
-		}
-		if got := alice.call("free", `{}`); !got.ran() {
-			t.Fatal(got)
-		}
-		if got := eve.call("nothing", `{}`); got.kind() != "tool_call_blocked" {
-			t.Fatal(got)
-		}
-		bystander.next("notifications/tool_call_blocked")
-		for _, e := range ears {
-			e.nothing()
-		}
-	}
-}
-
-// Over the standard streams, too, a client listens: one of the legacy era once it has said that it has begun.
-func TestListenOverStdio(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		s := newSiege(t, camp{change: func(c *mcp.Config) { c.Identity = mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice"}} }})
-		in, says := io.Pipe()
-		heard, out := io.Pipe()
-		served := make(chan error, 1)
-		go func() { served <- s.gateway.ServeStdio(context.Background(), in, out) }()
-		e := &ear{t, era, make(chan heardMessage, 64), nil}
-		go e.read(bufio.NewScanner(heard), "")
-		v := &visitor{s: s, era: era, capabilities: "{}"}
-		texts := []string{v.text("subscriptions/listen", listensToUs)}
-		if era == "legacy" {
-			texts = []string{v.text("initialize", `{"protocolVersion":"2025-11-25","clientInfo":{"name":"x","version":"1"},"capabilities":{}}`), `{"jsonrpc":"2.0","method":"notifications/initialized"}`}
-		}
-		for _, text := range texts {
-			_, err := io.WriteString(says, text+"\n")
-			orFail(t, err)
-		}
-		if got := e.welcomed().Params; got.ParticipantID != "alice" || got.TokenType != "full" || string(got.Meta["io.policy-service/participant"]) != `"user/alice"` {
-			t.Errorf("%s: %+v", era, got)
-		}
-		_, err := io.WriteString(says, v.text("tools/call", `{"name":"none","arguments":{}}`)+"\n")
-		orFail(t, err)
-		e.next("notifications/tool_call_blocked")
-		orFail(t, says.Close())
-		orFail(t, <-served)
-		_ = out.Close()
-		e.ended()
 	}
 }
 
@@ -308,70 +183,6 @@ func (w *world) filesBy(v *visitor, tool, arguments string) string {
 		return id != ""
 	})
 	return id
-}
-
-// Who may decide about what waits hears of it at each replica, whether it waited before or not, and it is on record that it
-// was offered; nobody else hears anything, and of what is decided nobody does any longer.
-func TestListenToWhatWaits(t *testing.T) {
-	t.Parallel()
-	w := newPeople(t, land{replicas: 2})
-	alice := w.plain("modern")
-	early := w.filesBy(alice, "delegable", `{"n":0}`)
-	gone := w.filesBy(alice, "delegable", `{"n":100}`)
-	w.deny("mia", gone, "no")
-	type one struct {
-		who string
-		e   *ear
-	}
-	var all []one
-	for n, era := range eras {
-		for _, who := range []string{"alice", "mia", "noah", "eve"} {
-			e := w.replicas[n].visitor(era, mcptest.Claims{"sub": who, "client_id": "desk-" + who}).listens()
-			e.welcomed()
-			all = append(all, one{who, e})
-		}
-	}
-	hear := func(id, tool, arguments string, who ...string) {
-		t.Helper()
-		for _, one := range all {
-			if !slices.Contains(who, one.who) {
-				continue
-			}
-			got := one.e.next("notifications/authorization/request")
-			p := got.Params
-			if p.ID != id || p.Tool != tool || string(p.Arguments) != arguments || p.Requester != "agent-release" || p.Reason == "" ||
-				string(p.Meta["io.policy-service/tool"]) != `"rec:`+tool+`"` || string(p.Meta["io.policy-service/requester"]) != `"agent/agent-release"` {
-				t.Errorf("%s hears %s", one.who, got.text)
-			}
-		}
-	}
-	hear(early, "delegable", `{"n":0}`, "alice", "mia", "noah")
-	confirm := w.filesBy(alice, "confirm", `{"n":1}`)
-	hear(confirm, "confirm", `{"n":1}`, "alice")
-	w.filesBy(alice, "second-person", `{"n":2}`) // which nobody may decide about by a form
-	pair := w.filesBy(alice, "pair", `{"n":3}`)
-	hear(pair, "pair", `{"n":3}`, "alice", "mia", "noah")
-	late := w.replicas[1].visitor("modern", mcptest.Claims{"sub": "mia"}).listens()
-	late.welcomed()
-	for _, want := range []string{early, pair} {
-		if got := late.next("notifications/authorization/request").Params.ID; got != want && got != early && got != pair {
-			t.Errorf("who comes late hears %s", got)
-		}
-	}
-	w.delegate("mia", early, "eve")
-	hear(early, "delegable", `{"n":0}`, "eve")
-	if got := w.steps(confirm); !slices.Contains(got, `offered user::"alice" form key:gateway`) {
-		t.Errorf("on record is %q", got)
-	}
-	last := w.filesBy(alice, "pair", `{"n":4}`) // what was told before it is not told again
-	hear(last, "pair", `{"n":4}`, "alice", "mia", "noah")
-	if got := late.next("notifications/authorization/request").Params.ID; got != last {
-		t.Errorf("who came late hears %s", got)
-	}
-	for _, one := range all {
-		one.e.nothing()
-	}
-	late.nothing()
 }
 
 // Who listens for another tenant hears what waits there, and nothing else, whatever they are called.
@@ -558,30 +369,6 @@ func TestListenStrangers(t *testing.T) {
 	asked(2)
 }
 
-// Where people are not asked by forms, nobody hears of approvals, and nobody decides by a message.
-func TestListenWithoutForms(t *testing.T) {
-	t.Parallel()
-	w := newPeople(t, land{change: func(c *mcp.Config) { c.Approvals.Channels = []string{"url", "wait"} }})
-	for _, era := range eras {
-		alice := w.visitor(era, nil)
-		e := alice.listens()
-		e.welcomed()
-		id := w.filesBy(w.plain(era), "confirm", `{"era":"`+era+`"}`)
-		if got := alice.call("never", `{}`); got.kind() != "tool_call_blocked" {
-			t.Fatal(got)
-		}
-		e.next("notifications/tool_call_blocked")
-		if got := alice.ask(respondMethod, rules(id, "approve", "")); got.code() != -32602 || !strings.Contains(got.text, "decide in the console") {
-			t.Errorf("%s: %s", era, got)
-		}
-		unheard(t, alice.utters(respondMethod, rules(id, "approve", "")))
-		if votes, offers := w.votes(id), w.steps(id); len(votes) > 0 || slices.ContainsFunc(offers, func(s string) bool { return strings.Contains(s, "offered") }) {
-			t.Errorf("%s: they say %q: %q", era, votes, offers)
-		}
-		e.nothing()
-	}
-}
-
 // Nor does anybody decide there by a form that a gateway which asks by forms has shown.
 func TestListenFormsOfOthers(t *testing.T) {
 	t.Parallel()
@@ -604,18 +391,5 @@ func TestListenFormsOfOthers(t *testing.T) {
 		if era == "legacy" {
 			d.ends(itRuns)
 		}
-	}
-}
-
-// By the letter of the binding nobody is asked about tools in general: who is let in may call what each question permits.
-func TestListenWelcomeByTheLetter(t *testing.T) {
-	t.Parallel()
-	s := newSiege(t, camp{
-		policies: map[string]string{"a.cedar": `@id("connect") permit (principal, action, resource) unless { action == Action::"tools/call" };`},
-		change:   func(c *mcp.Config) { c.Strict, c.Ask = true, "coaz" },
-	})
-	// One of the modern era cannot listen then: there is no default mapping.
-	if got := s.visitor("legacy", nil).listens().welcomed().Params.TokenType; got != "full" {
-		t.Error(got)
 	}
 }
