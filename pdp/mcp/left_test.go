@@ -116,3 +116,35 @@ func TestWordsAboutTheGateway(t *testing.T) {
 		}
 	}
 }
+
+// legacyOne is a session of the legacy era, with a client that takes forms.
+type legacyOne struct{ at, id string }
+
+func legacySession(t *testing.T, at string) legacyOne {
+	t.Helper()
+	s := legacyOne{at: at}
+	answer := s.do(t, http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","clientInfo":{"name":"c","version":"1"},"capabilities":{"elicitation":{}}}}`)
+	if got := readAll(t, answer.Body); !strings.Contains(got, `"result"`) {
+		t.Fatal(got)
+	}
+	s.id = answer.Header.Get("Mcp-Session-Id")
+	return s
+}
+
+func (s legacyOne) do(t *testing.T, method, body string) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, s.at, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, v := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Mcp-Session-Id": s.id} {
+		if v != "" {
+			r.Header.Set(name, v)
+		}
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}

@@ -143,61 +143,6 @@ func TestNothingHappensWhereNothingIsPermitted(t *testing.T) {
 	}
 }
 
-// A call that is permitted as others were shown the tool is decided about again as the server shows it now.
-func TestAToolIsCalledAsItIsNow(t *testing.T) {
-	t.Parallel()
-	var changed atomic.Bool
-	s := newSiege(t, camp{
-		policies: map[string]string{"all.cedar": `permit(principal, action, resource)
-			unless { action == Action::"tool.invoke" && resource has annotations && resource.annotations has destructiveHint && resource.annotations.destructiveHint };`},
-		answers: mcptest.Answers{Tools: `[{"name":"look","inputSchema":{"type":"object"}}]`, Handle: func(c *mcptest.Call) bool {
-			if c.Method != "tools/list" || !changed.Load() {
-				return false
-			}
-			c.Result(`{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[{"name":"look","annotations":{"destructiveHint":true},"inputSchema":{"type":"object"}}]}`)
-			return true
-		}},
-	})
-	if got := s.visitor("modern", as("alice")).call("look", `{}`); !got.ran() {
-		t.Fatal(got)
-	}
-	changed.Store(true)
-	v := s.visitor("modern", as("bob"))
-	if got := v.call("look", `{}`); got.code() == 0 {
-		t.Errorf("it ran: %s", got)
-	}
-	if n := len(s.rec.Executed()); n != 1 {
-		t.Errorf("the server ran %d calls", n)
-	}
-}
-
-// A call is not denied because the server showed somebody else another tool by that name.
-func TestACallIsNotDeniedForWhatAnotherWasShown(t *testing.T) {
-	t.Parallel()
-	var plain atomic.Bool
-	s := newSiege(t, camp{
-		policies: map[string]string{"all.cedar": `permit(principal, action, resource)
-			unless { action == Action::"tool.invoke" && resource has annotations && resource.annotations has destructiveHint && resource.annotations.destructiveHint };`},
-		answers: mcptest.Answers{Tools: `[{"name":"look","annotations":{"destructiveHint":true},"inputSchema":{"type":"object"}}]`, Handle: func(c *mcptest.Call) bool {
-			if c.Method != "tools/list" || !plain.Load() {
-				return false
-			}
-			c.Result(`{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[{"name":"look","inputSchema":{"type":"object"}}]}`)
-			return true
-		}},
-	})
-	if got := s.visitor("modern", as("alice")).call("look", `{}`); got.code() == 0 {
-		t.Fatal(got)
-	}
-	if got := s.visitor("modern", as("carol")).call("look", `{}`); got.code() == 0 {
-		t.Errorf("it is so for everybody: %s", got)
-	}
-	plain.Store(true)
-	if got := s.visitor("modern", as("bob")).call("look", `{}`); !got.ran() {
-		t.Error(got)
-	}
-}
-
 // People are asked about no call of a server that is away, though others have seen the tool.
 func TestNobodyIsAskedForAServerThatIsAway(t *testing.T) {
 	t.Parallel()
@@ -223,37 +168,6 @@ func TestNobodyIsAskedForAServerThatIsAway(t *testing.T) {
 	}
 	if all := w.approvals("second-person"); len(all) > 0 {
 		t.Errorf("people are asked: %+v", all)
-	}
-}
-
-// A stream that a client opens while nothing of a server is permitted hears what the server says once something was.
-func TestAStreamHearsAServerOnceItIsOpen(t *testing.T) {
-	t.Parallel()
-	s := newSiege(t, camp{
-		policies: map[string]string{"all.cedar": `permit(principal == agent::"alice", action, resource);
-			permit(principal == agent::"bob", action in [Action::"initialize", Action::"server/discover", Action::"subscriptions/listen"], resource);
-			permit(principal == agent::"bob", action == Action::"resources/read", resource == resource::"mem://notes");`},
-		answers: mcptest.Answers{Eras: []string{"legacy"}},
-	})
-	s.visitor("modern", as("alice")).ask("tools/list", `{}`)
-	s.visitor("legacy", as("alice"))
-	for _, era := range eras {
-		v := s.visitor(era, as("bob"))
-		e := v.listensTo(`{"notifications":{"toolsListChanged":true}}`)
-		if era == "modern" {
-			e.next("notifications/subscriptions/acknowledged")
-			v.ask("server/discover", `{}`)
-		} else {
-			e.next("notifications/welcome")
-		}
-		before := len(s.rec.Got())
-		if got := v.ask("resources/read", `{"uri":"mem://notes"}`); got.code() != 0 {
-			t.Fatal(got)
-		}
-		if len(s.rec.Got()) == before {
-			t.Fatal("nothing was read")
-		}
-		e.next("notifications/tools/list_changed")
 	}
 }
 

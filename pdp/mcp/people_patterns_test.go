@@ -46,47 +46,6 @@ func elicitationOf(t testing.TB, params jsontext.Value) (e elicitation) {
 	return e
 }
 
-// The fifth: who was asked by which way, what they said and that it was used stands in the log, in its order, and so does what
-// they were shown.
-func TestPeopleAreOnRecord(t *testing.T) {
-	inEras(t, func(t *testing.T, era string) {
-		w := newPeople(t, land{})
-		v := w.client(era)
-		v.converse("confirm", toAll, answers(`{"action":"accept","content":{"approve":true,"reason":"I asked for it"}}`))
-		v.converse("confirm", toMia, answers(`{"action":"decline"}`))
-		all := w.approvals("confirm")
-		if len(all) != 2 {
-			t.Fatalf("%d were filed", len(all))
-		}
-		w.onRecord(all[0].ID, "filed", "offered"+byForm, "approve"+byForm, "approved", "used", "used_up")
-		w.onRecord(all[1].ID, "filed", "offered"+byForm, "deny"+byForm, "denied")
-		if all[0].Used != 1 || all[0].Status != "used_up" {
-			t.Errorf("it was used %d times, and is %s", all[0].Used, all[0].Status)
-		}
-		var decided, asked []string
-		for _, r := range w.records() {
-			switch {
-			case r.Kind == "decision" && r.Request.Action.Name == "tool.invoke":
-				decided = append(decided, fmt.Sprintf("%t %s", r.Decision, r.Request.Context.Arguments))
-			case strings.Contains(r.line, `"event":"approve"`) || strings.Contains(r.line, `"event":"deny"`):
-				asked = append(asked, r.line)
-			}
-		}
-		if want := []string{"false " + toAll, "true " + toAll, "false " + toMia}; !slices.EqualFunc(decided, want, sameDecision) {
-			t.Errorf("decided was %q, want %q", decided, want)
-		}
-		if len(asked) != 2 || !strings.Contains(asked[0], "I asked for it") || !strings.Contains(asked[1], "declined") {
-			t.Errorf("they said %q", asked)
-		}
-	})
-}
-
-func sameDecision(a, b string) bool {
-	verdict, arguments, _ := strings.Cut(a, " ")
-	wanted, of, _ := strings.Cut(b, " ")
-	return verdict == wanted && sameJSON(arguments, of)
-}
-
 // answers is an answer, whatever is asked.
 func answers(answer string) func(jsontext.Value) string {
 	return func(jsontext.Value) string { return answer }

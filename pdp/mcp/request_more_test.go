@@ -3,13 +3,9 @@ package mcp_test
 import (
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
@@ -90,24 +86,6 @@ func TestRequestLeft(t *testing.T) {
 	}
 }
 
-// An id with one character changed is none, whether the request waits or was fulfilled.
-func TestRequestForged(t *testing.T) {
-	t.Parallel()
-	a := newAgora(t, land{})
-	for _, era := range eras {
-		requester, mia := a.restricted(era, "alice"), a.user(era, "mia")
-		id := requester.requests("free", `{}`)
-		for _, when := range []string{"it waits", "it is fulfilled"} {
-			mia.fulfils(forged(id), "restricted", "free", `{}`).refused(t, -32602, "", noRequest, era, when)
-			requester.fetches(forged(id), "free", `{}`).refused(t, -32602, "", noRequest, era, when)
-			if when == "it waits" {
-				names(t, era, mia.fulfils(id, "restricted", "free", `{}`), "user/mia", "agent/restricted")
-			}
-		}
-	}
-	a.ran("free", `{}`, `{}`)
-}
-
 // The id of a request is of its tenant: in another there is none.
 func TestRequestTenants(t *testing.T) {
 	t.Parallel()
@@ -128,37 +106,6 @@ func TestRequestTenants(t *testing.T) {
 	a.untouched(t)
 	if pendingID(requester.fetches(id, "free", `{}`)) != id {
 		t.Error("it does not wait any longer")
-	}
-}
-
-// What was requested and fulfilled is on record: who has requested it, who has called it and what each was let.
-func TestRequestOnRecord(t *testing.T) {
-	t.Parallel()
-	a := newAgora(t, land{})
-	id := a.restricted("modern", "alice").requests("free", `{}`)
-	names(t, "the call", a.user("legacy", "mia").fulfils(id, "restricted", "free", `{}`), "user/mia", "agent/restricted")
-	var asked []string
-	for line := range strings.Lines(a.api("auditor", http.MethodGet, "/v1/log/export", "").Body) {
-		var r struct {
-			Kind    string `json:"kind"`
-			Request struct {
-				Subject, Resource struct{ ID string }
-				Action            struct{ Name string }
-				Context           struct{ Requester jsontext.Value }
-			} `json:"request"`
-		}
-		if json.Unmarshal([]byte(line), &r, json.MatchCaseInsensitiveNames(true)) == nil && r.Kind == "decision" && r.Request.Resource.ID == "rec:free" {
-			asked = append(asked, r.Request.Subject.ID+" "+r.Request.Action.Name+" "+string(r.Request.Context.Requester))
-		}
-	}
-	want := []string{"restricted tool.request ", `mia tool.fulfil {"id":"restricted","type":"agent"}`, `mia tool.invoke {"id":"restricted","type":"agent"}`, "restricted tool.request "}
-	if !slices.Equal(asked, want) {
-		t.Errorf("on record is %q", asked)
-	}
-	for _, says := range []string{`"msg":"a tool is requested"`, `"msg":"a request for a tool is over"`} {
-		if !strings.Contains(a.logs.String(), says) {
-			t.Errorf("the log does not have it that %s", says)
-		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package mcp_test
 
 import (
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -124,15 +123,6 @@ func (a echo) says(code int, what string) bool {
 	return a.code() == code && strings.Contains(a.fault.Message, what)
 }
 
-// forged is an id with one character changed.
-func forged(id string) string {
-	other := "A"
-	if id[20] == 'A' {
-		other = "B"
-	}
-	return id[:20] + other + id[21:]
-}
-
 const noRequest = "no request of that id waits here"
 
 // names fails unless a result has the two who have a part in it.
@@ -166,13 +156,6 @@ func withoutServerInfo(result jsontext.Value) []byte {
 	return text
 }
 
-// toldOf is the id of the next request that somebody is told of.
-func toldOf(e *ear) (id string) {
-	e.t.Helper()
-	e.welcomed()
-	return e.nextRequest().Params.RequestID
-}
-
 // pendingRequest is what is told of a request.
 type pendingRequest struct {
 	Method string `json:"method"`
@@ -194,28 +177,6 @@ func (e *ear) nextRequest() (p pendingRequest) {
 	m := e.next("notifications/tools/request_pending")
 	orFail(e.t, json.Unmarshal([]byte(m.text), &p))
 	return p
-}
-
-// Who waits gets the result as soon as it is there, and hears that somebody is waited for.
-func TestRequestWaits(t *testing.T) {
-	t.Parallel()
-	a := newAgora(t, land{change: func(c *mcp.Config) { c.Approvals.Wait = 25 * time.Second }})
-	for n, era := range eras {
-		requester, mia := a.restricted(era, "alice"), a.user(era, "mia")
-		requester.meta = `,"progressToken":"p"`
-		arguments := fmt.Sprintf(`{"n":%d}`, n)
-		over := make(chan echo, 1)
-		go func() {
-			over <- requester.ask("tools/request", `{"name":"free","arguments":`+arguments+`}`)
-		}()
-		mia.meta = `,"io.policy-service/onBehalfOf":"restricted","io.policy-service/requestId":` + inText(toldOf(mia.listens()))
-		names(t, era+", the call", mia.call("free", arguments), "user/mia", "agent/restricted")
-		got := <-over
-		names(t, era+", the request", got, "user/mia", "agent/restricted")
-		if len(got.before) == 0 || !strings.Contains(string(got.before[0]), "somebody else must fulfil") {
-			t.Errorf("%s: it hears %s", era, got.before)
-		}
-	}
 }
 
 // Of all who would fulfil a request one does.

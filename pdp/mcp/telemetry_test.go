@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
@@ -58,13 +57,6 @@ func send(t *testing.T, at, body string, headers ...string) string {
 	return readAll(t, begin(t.Context(), t, at, body, append(headers, "Mcp-Method", "tools/call", "Mcp-Name", "run")...))
 }
 
-// listening opens a stream of changes of tools.
-func listening(ctx context.Context, t *testing.T, at string) io.ReadCloser {
-	t.Helper()
-	body := strings.Replace(strings.Replace(toolCall, "tools/call", "subscriptions/listen", 1), `"name":"run","arguments":{}`, `"notifications":{"toolsListChanged":true}`, 1)
-	return begin(ctx, t, at, body, "Mcp-Method", "subscriptions/listen")
-}
-
 // begin sends a request of the modern era, and returns when the answer has begun. Of a header that is given twice the first
 // counts.
 func begin(ctx context.Context, t *testing.T, at, body string, headers ...string) io.ReadCloser {
@@ -108,24 +100,6 @@ func TestMetrics(t *testing.T) {
 		if !names[name] {
 			t.Errorf("there is no %s", name)
 		}
-	}
-}
-
-// TestDrain: streams that only listen end at once, and requests are taken all the same.
-func TestDrain(t *testing.T) {
-	t.Parallel()
-	s := newSiege(t, camp{answers: mcptest.Answers{Tools: oneTool}, change: func(c *mcp.Config) {
-		c.Identity = mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice", ClientID: "agent-1"}}
-	}})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	stream := listening(ctx, t, s.url)
-	s.gateway.Drain()
-	if got := readAll(t, stream); ctx.Err() != nil || !strings.Contains(got, `"result"`) {
-		t.Errorf("the stream ended with %q, %v", got, ctx.Err())
-	}
-	if got := send(t, s.url, toolCall); !strings.Contains(got, `"ran"`) {
-		t.Error(got)
 	}
 }
 
