@@ -194,16 +194,3 @@ func TestAListCostsLittle(t *testing.T) {
 		}
 	}
 }
-
-// A server that lists many tools without a name costs one line of the log a listing, not one for each.
-func TestNamelessToolsAreOneLine(t *testing.T) {
-	t.Parallel()
-	s := newSiege(t, camp{answers: mcptest.Answers{Tools: `[{"name":"look","inputSchema":{"type":"object"}}` + strings.Repeat(`,{"inputSchema":{"type":"object"}}`, 900) + `]`}})
-	v := s.visitor("modern", nil)
-	if got := v.ask("tools/list", `{}`); strings.Count(got.text, `"inputSchema"`) != 1 {
-		t.Errorf("%s", got)
-	}
-	if text := s.logs.String(); strings.Count(text, "no name") != 1 || !strings.Contains(text, `"tools":900`) {
-		t.Errorf("got %d lines", strings.Count(text, "no name"))
-	}
-}
