@@ -5,12 +5,9 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"net/url"
 	"strings"
 	"testing"
-
-	"policy-service/pdp/mcp/mcptest"
 )
 
 const plainCall = `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{CALLMETA}}`
@@ -22,44 +19,6 @@ func (v *visitor) fill(body string) string {
 		meta = "," + meta
 	}
 	return strings.NewReplacer("CALL", `"name":"look","arguments":{}`, "META", meta).Replace(body)
-}
-
-// allMethods are the requests of both eras.
-var allMethods = []string{
-	"initialize", "ping", "server/discover", "subscriptions/listen", "completion/complete", "logging/setLevel", "tools/list", "tools/call",
-	"prompts/list", "prompts/get", "resources/list", "resources/templates/list", "resources/read", "resources/subscribe", "resources/unsubscribe",
-	"tasks/get", "tasks/list", "tasks/cancel", "tasks/result", "tasks/update", "x-unknown/method",
-}
-
-// Two requests under way with one id, in a session, are not both taken; the id 1 and the id "1" are two.
-func TestOneIDTwice(t *testing.T) {
-	t.Parallel()
-	arrived, leave := make(chan struct{}, 8), make(chan struct{})
-	s := newSiege(t, camp{answers: mcptest.Answers{Handle: func(c *mcptest.Call) bool {
-		if c.Method == "tools/call" {
-			arrived <- struct{}{}
-			<-leave
-		}
-		return false
-	}}})
-	v := s.visitor("legacy", nil)
-	answers := make(chan echo, 2)
-	for _, id := range []string{"1", `"1"`} {
-		go func() {
-			answers <- v.send(strings.Replace(v.fill(plainCall), "7", id, 1), v.headers("tools/call", "{}")...)
-		}()
-		<-arrived
-	}
-	if got := v.send(strings.Replace(v.fill(plainCall), "7", "1", 1), v.headers("tools/call", "{}")...); got.status != http.StatusBadRequest || got.fault == nil {
-		t.Errorf("the second: %s", got)
-	}
-	close(leave)
-	for range 2 {
-		(<-answers).runs(t, "the first of each:")
-	}
-	if n := len(s.executed()); n != 2 {
-		t.Errorf("%d arrived", n)
-	}
 }
 
 // Requests that no client library sends: two lengths, old versions of HTTP, other protocols on the same connection. CALL

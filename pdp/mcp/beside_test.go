@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"net/http"
 	"slices"
-	"strings"
 	"testing"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -15,7 +14,6 @@ import (
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/pdptest"
-	"policy-service/pdp/server/config"
 )
 
 // masksLook takes something out of the results of look, and of nothing else.
@@ -23,88 +21,6 @@ var masksLook = map[string]string{
 	"a.cedar": `@id("all") permit (principal, action, resource) unless { action == Action::"tool.invoke" && resource == tool::"rec:look" };
 		@id("mask") @obligation("mask") permit (principal, action == Action::"tool.invoke", resource == tool::"rec:look");`,
 	"obligations.yaml": "mask: {type: redact, properties: {fields: [/ssn]}}\n",
-}
-
-// What a server writes to its log behind an answer from which something was taken out may be just that: nothing says that it
-// is of the next request, in whose course it comes.
-func TestLogBehindARedactedAnswer(t *testing.T) {
-	t.Parallel()
-	const secret = "s3cr3t-123-45"
-	for _, program := range []bool{false, true} {
-		s := newSiege(t, camp{policies: masksLook, program: program, answers: mcptest.Answers{Eras: []string{"legacy"}, Handle: func(c *mcptest.Call) bool {
-			if c.Method == "tools/call" && strings.Contains(string(c.Params), `"change"`) {
-				c.Message(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"looked at ` + secret + `"}}`)
-			}
-			return false
-		}}})
-		v := s.visitor("legacy", nil)
-		for _, tool := range []string{"look", "change"} {
-			if got := v.call(tool, `{}`); got.fault != nil || strings.Contains(got.text, secret) {
-				t.Errorf("program %t, %s: %s", program, tool, got)
-			}
-		}
-	}
-}
-
-// That something has changed is said in no words of the server's while something is to be taken out of its results.
-func TestChangesWithoutWords(t *testing.T) {
-	t.Parallel()
-	const secret = "s3cr3t-123-45"
-	s := newSiege(t, camp{policies: masksLook, answers: mcptest.Answers{Eras: []string{"legacy"}, Handle: func(c *mcptest.Call) bool {
-		if c.Method == "tools/call" {
-			c.Message(`{"jsonrpc":"2.0","method":"notifications/` + secret + `/list_changed"}`)
-			c.Message(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"mem://notes","title":"` + secret + `","_meta":{"a":"` + secret + `"}}}`)
-			c.Message(`{"jsonrpc":"2.0","method":"notifications/prompts/list_changed","params":{"why":"` + secret + `"}}`)
-		}
-		return false
-	}}})
-	v := s.visitor("legacy", nil)
-	stream := v.stream("")
-	if got := v.call("look", `{}`); got.fault != nil {
-		t.Fatal(got)
-	}
-	var heard strings.Builder
-	for !strings.Contains(heard.String(), "prompts/list_changed") && stream.lines.Scan() {
-		heard.WriteString(stream.lines.Text())
-	}
-	stream.end()
-	if got := heard.String(); strings.Contains(got, secret) || !strings.Contains(got, `"uri":"mem://notes"`) {
-		t.Errorf("the client hears %s", got)
-	}
-}
-
-// TestNotificationsAreNoBackDoor: what a client says without an answer reaches no server that no policy decided about.
-func TestNotificationsAreNoBackDoor(t *testing.T) {
-	t.Parallel()
-	const policies = `@id("all") permit (principal, action, resource) unless {action == Action::"note" && context.text != "fine"};`
-	s := newSiege(t, camp{policies: map[string]string{"a.cedar": policies}, answers: mcptest.Answers{Eras: []string{"legacy"}}, change: func(c *mcp.Config) {
-		server := c.Upstreams["rec"]
-		server.ServerRequests.Roots = mcp.RelayOn
-		c.Upstreams["rec"] = server
-		c.Mappings = map[string]config.Object{"notifications/mapped": config.Object(`{"evaluation":{"subject":{"type":"user","id":"$token.sub"},"action":{"name":"note"},"resource":{"type":"mcp_server","id":"$server.name"},"context":{"text":"$params.text"}}}`)}
-	}})
-	v := s.visitor("legacy", nil)
-	if got := v.call("look", `{}`); !got.ran() {
-		t.Fatal(got)
-	}
-	for _, note := range []string{
-		`"notifications/tools/list_changed","params":{"x":"needle"}`, `"notifications/custom","params":{"x":"needle"}`, `"tools/call","params":{"name":"change","arguments":{"x":"needle"}}`,
-		`"notifications/cancelled","params":{"requestId":99,"reason":"needle"}`, `"notifications/progress","params":{"progressToken":"needle","progress":1,"message":"needle"}`,
-		`"notifications/roots/list_changed","params":{"x":"needle","_meta":{"x":"needle"}}`, `"notifications/initialized","params":{"x":"needle"}`,
-		`"notifications/mapped","params":{"text":"needle"}`, `"notifications/mapped","params":{"text":"fine"}`,
-	} {
-		if got := v.send(`{"jsonrpc":"2.0","method":`+note+`}`, v.headers("", "")...); got.status != http.StatusAccepted && got.status != http.StatusBadRequest {
-			t.Errorf("%s: %s", note, got)
-		}
-	}
-	if where := s.rec.Saw("needle"); where != "" {
-		t.Errorf("the server has it in %s", where)
-	}
-	for _, wanted := range []string{`"notifications/roots/list_changed"`, `"text":"fine"`} {
-		if s.rec.Saw(wanted) == "" {
-			t.Errorf("the server has no %s", wanted)
-		}
-	}
 }
 
 // A notification is handed on without a decision, but nothing is opened for it: a person who may do nothing any longer has
@@ -204,25 +120,5 @@ func TestAPanicIsOnRecord(t *testing.T) {
 	}
 	if !slices.ContainsFunc(s.records(), func(l record) bool { return l.Kind == "receipt" }) {
 		t.Error("what became of the call is not on record")
-	}
-}
-
-// TestNoLogLevelThatPolicyRefuses: what a client of the modern era wants of a log, with a call, is asked about as a legacy
-// client's own message is.
-func TestNoLogLevelThatPolicyRefuses(t *testing.T) {
-	t.Parallel()
-	for policy, want := range map[string]bool{
-		`@id("all") permit (principal, action, resource);`:                                                 true,
-		`@id("all") permit (principal, action, resource) unless { action == Action::"logging/setLevel" };`: false,
-	} {
-		s := newSiege(t, camp{policies: map[string]string{"a.cedar": policy}, answers: mcptest.Answers{Eras: []string{"legacy"}}})
-		v := s.visitor("modern", nil)
-		v.meta = `,"io.modelcontextprotocol/logLevel":"debug"`
-		if got := v.call("look", `{}`); !got.ran() {
-			t.Error(got)
-		}
-		if got := s.rec.Saw(`"logging/setLevel"`) != ""; got != want {
-			t.Errorf("%s: the server is told a level: %t", policy, got)
-		}
 	}
 }

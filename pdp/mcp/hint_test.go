@@ -8,56 +8,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
 )
-
-// What a server says of whether its tool wants an approval reaches clients byte for byte, whatever it says, in both eras, of one
-// server and of several.
-func TestHintReachesClients(t *testing.T) {
-	t.Parallel()
-	said := []string{
-		`{"required":true,"mode":"user_approval","timeout":300,"message":"This operation affects production systems"}`,
-		`{ "message" : "caf\u00e9\u202e",  "timeout":3.00e2, "required" :true,"mode":"delegated" , "x":[1.0,{"y":null}]}`,
-		`{"required":false,"mode":"automatic"}`, `{}`, `"yes"`, `[ ]`, `null`, `7.0`, `{"mode":"","timeout":-1}`,
-	}
-	var tools []string
-	for n, one := range said {
-		tools = append(tools, `{"name":"t`+string(rune('a'+n))+`", "authorization" : `+one+`,"inputSchema":{"type":"object"}}`)
-	}
-	for _, up := range eras {
-		for name, change := range map[string]func(*mcp.Config){
-			"one": nil, "several": func(c *mcp.Config) { c.Upstreams["other"] = c.Upstreams["rec"] },
-		} {
-			t.Run(name+" of "+up, func(t *testing.T) {
-				t.Parallel()
-				s := newSiege(t, camp{change: change, answers: mcptest.Answers{Eras: []string{up}, Tools: "[" + strings.Join(tools, ",") + "]"}})
-				for _, era := range eras {
-					got := s.visitor(era, nil).ask("tools/list", `{}`)
-					var r struct {
-						Tools []jsontext.Value `json:"tools"`
-					}
-					orFail(t, json.Unmarshal(got.result, &r))
-					if want := len(said) * map[string]int{"one": 1, "several": 2}[name]; len(r.Tools) != want {
-						t.Fatalf("%s: %d tools, want %d", era, len(r.Tools), want)
-					}
-					for n, tool := range r.Tools {
-						var of struct {
-							Authorization jsontext.Value `json:"authorization"`
-						}
-						orFail(t, json.Unmarshal(tool, &of))
-						if want := said[n%len(said)]; !strings.Contains(string(tool), want) || string(of.Authorization) != want {
-							t.Errorf("%s: %s, want %s", era, tool, want)
-						}
-						if name == "one" && string(tool) != tools[n] {
-							t.Errorf("%s: %s, want %s", era, tool, tools[n])
-						}
-					}
-				}
-			})
-		}
-	}
-}
 
 // It stands in the question, shortens how long people are waited for and never lengthens it, and what it says to people they read as
 // the words of the server, behind those of the policy.

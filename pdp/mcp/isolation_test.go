@@ -1,7 +1,6 @@
 package mcp_test
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -15,76 +14,6 @@ import (
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
 )
-
-// One forbid on a person stops every method of both eras, and the stream, whatever agent the person comes by. Others go on.
-func TestForbiddenPerson(t *testing.T) {
-	t.Parallel()
-	s := newSiege(t, camp{
-		policies: map[string]string{"a.cedar": `permit(principal, action, resource);
-			forbid(principal, action, resource) when { principal == user::"mallory" || (context has on_behalf_of && context.on_behalf_of.contains({"type": "user", "id": "mallory"})) };`},
-	})
-	params := map[string]string{
-		"tools/call": `{"name":"look","arguments":{}}`, "prompts/get": `{"name":"greet"}`, "resources/read": `{"uri":"mem://notes"}`,
-		"resources/subscribe": `{"uri":"mem://notes"}`, "resources/unsubscribe": `{"uri":"mem://notes"}`, "logging/setLevel": `{"level":"debug"}`,
-		"completion/complete":  `{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"a","value":"b"}}`,
-		"initialize":           `{"protocolVersion":"2025-11-25","clientInfo":{"name":"siege","version":"1"},"capabilities":{}}`,
-		"subscriptions/listen": `{"notifications":{"toolsListChanged":true}}`, "tasks/get": `{"taskId":"a"}`,
-	}
-	for name, claims := range map[string]mcptest.Claims{"by an agent": {"sub": "mallory"}, "by another": {"sub": "mallory", "client_id": "other"}, "alone": {"sub": "mallory", "client_id": nil}} {
-		for _, era := range eras {
-			v := s.stranger(era, s.issuer.Token(t, claims))
-			for _, method := range allMethods {
-				if method == "ping" {
-					continue
-				}
-				of := params[method]
-				if of == "" {
-					of = "{}"
-				}
-				soon, cancel := context.WithTimeout(t.Context(), time.Minute)
-				got, err := v.try(soon, http.MethodPost, v.text(method, of), v.headers(method, of)...)
-				cancel()
-				if err != nil || got.result != nil || got.fault == nil || got.header.Get("Mcp-Session-Id") != "" {
-					t.Errorf("%s, %s, %s: %s, %v", name, era, method, got, err)
-				}
-			}
-		}
-	}
-	for _, g := range s.rec.Got() {
-		if g.Method != "initialize" && g.Method != "notifications/initialized" && g.Method != "tools/list" && g.Method != "server/discover" && len(g.Body) > 0 {
-			t.Errorf("the server got %s", g.Method)
-		}
-	}
-	for _, era := range eras {
-		s.visitor(era, nil).call("look", `{}`).runs(t, era)
-	}
-}
-
-// Once a person is forbidden, a session that has begun helps no more: no request, and no stream.
-func TestForbiddenLater(t *testing.T) {
-	t.Parallel()
-	var mu sync.Mutex
-	lie := ""
-	s := newSiege(t, camp{before: func(pdp string) string {
-		return mcptest.NewLiar(t, pdp, func(int64) string {
-			mu.Lock()
-			defer mu.Unlock()
-			return lie
-		}).URL
-	}})
-	v := s.visitor("legacy", nil)
-	mu.Lock()
-	lie = "body: deny"
-	mu.Unlock()
-	for _, method := range []string{"tools/list", "tools/call", "prompts/list", "resources/read", "logging/setLevel"} {
-		v.ask(method, `{"name":"look","uri":"mem://notes","level":"debug"}`).refused(t, -32001, "", "", method)
-	}
-	got, err := v.try(t.Context(), http.MethodGet, "", v.headers("", "{}")...)
-	if err != nil || got.status != http.StatusForbidden || got.code() != -32001 {
-		t.Errorf("GET: %s, %v", got, err)
-	}
-	s.untouched(t)
-}
 
 // The same sub of two issuers is two people: nothing of the one is the other's.
 func TestOneSubOfTwoIssuers(t *testing.T) {
