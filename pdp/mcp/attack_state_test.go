@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -138,57 +137,6 @@ func inText(s string) string {
 	return string(quoted)
 }
 
-// askers are the servers of TestStates by what they are.
-var askers = map[string]struct {
-	era     string
-	program bool
-}{"modern": {"modern", false}, "legacy": {"legacy", false}, "legacy program": {"legacy", true}}
-
-// D23: a state is good for who got it, for the request that it was got for, and for a time. Whatever else somebody brings is
-// refused, nothing of it reaches the server, and the state is as good as before.
-func TestStates(t *testing.T) {
-	t.Parallel()
-	for name, up := range askers {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var later atomic.Int64
-			s := newSiege(t, camp{answers: new(asker).answers(up.era), program: up.program, change: relays, deps: mcp.Deps{
-				Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) },
-			}})
-			alice := s.person(nil)
-			const arguments = `{"a":1,"b":{"c":[1.0,"é"],"d":null}}`
-			asked := stateOf(t, alice.call("look", arguments))
-			elsewhere := s.person(nil) // a program that waits for an answer asks nothing else: she has another of it
-			elsewhere.capabilities = `{"elicitation":{"form":{}}}`
-			other := stateOf(t, elsewhere.call("look", `{"a":2}`))
-			before := s.executed()
-			for form, got := range forgeries(t, s, alice, asked, other, arguments) {
-				if got.code() != -32602 || got.finals != 1 || got.kind() != "invalid_params" || strings.Contains(got.text, "theirs") {
-					t.Errorf("%s: %s", form, got)
-				}
-			}
-			if now := s.executed(); len(now) != len(before) {
-				t.Fatalf("the server got %q", now[len(before):])
-			}
-			// The same value, however it is written, is the same request.
-			got := alice.retry("look", `{"b": {"d": null, "c": [1.0, "\u00e9"]}, "a": 1}`, inText(asked.State), `{"`+asked.key()+`":`+accepted+`}`)
-			if !got.ran() || !strings.Contains(got.text, "x-answer") {
-				t.Errorf("the right one: %s", got)
-			}
-			again := alice.retry("look", arguments, inText(asked.State), `{"`+asked.key()+`":`+accepted+`}`)
-			if up.era == "legacy" && again.code() != -32602 || up.era == "modern" && !again.ran() { // it is the server's own, and says so
-				t.Errorf("a second time: %s", again)
-			}
-			later.Store(int64(16 * time.Minute))
-			before = s.executed()
-			elsewhere.retry("look", `{"a":2}`, inText(other.State), `{"`+other.key()+`":`+accepted+`}`).refused(t, -32602, "", "", "too late:")
-			if now := s.executed(); len(now) != len(before) {
-				t.Errorf("too late, the server got %q", now[len(before):])
-			}
-		})
-	}
-}
-
 // relays lets the server ask.
 func relays(c *mcp.Config) {
 	ofServer(func(u *mcp.UpstreamConfig) {
@@ -202,45 +150,6 @@ func (s *siege) person(claims mcptest.Claims) *visitor {
 	v := s.stranger("modern", s.issuer.Token(s.t, claims))
 	v.capabilities = `{"elicitation":{"form":{},"url":{}}}`
 	return v
-}
-
-// forgeries are the answers to whatever somebody may bring in place of the state that was asked for.
-func forgeries(t testing.TB, s *siege, alice *visitor, asked, other stateAsked, arguments string) map[string]echo {
-	t.Helper()
-	answers := `{"` + asked.key() + `":` + accepted + `}`
-	all := map[string]echo{}
-	bad := damaged(t, asked, other)
-	bad["null"], bad["the server's own"] = `null`, `"theirs"`
-	for name, state := range bad {
-		all[name] = alice.retry("look", arguments, state, answers)
-	}
-	state := inText(asked.State)
-	for name, claims := range map[string]mcptest.Claims{"another person": {"sub": "bob"}, "another agent": {"client_id": "agent-2"}} {
-		all[name] = s.person(claims).retry("look", arguments, state, answers)
-	}
-	all["another tool"] = alice.retry("change", arguments, state, answers)
-	for name, changed := range map[string]string{
-		"other arguments": `{"a":2}`, "no arguments": `{}`, "one more": `{"a":1,"b":{"c":[1.0,"é"],"d":null},"e":1}`, "one less": `{"a":1,"b":{"c":[1.0,"é"]}}`,
-		"another text": `{"a":1,"b":{"c":[1.0,"e\u0301"],"d":null}}`, "a text for a number": `{"a":"1","b":{"c":[1.0,"é"],"d":null}}`,
-	} {
-		all[name] = alice.retry("look", changed, state, answers)
-	}
-	all["a prompt"] = alice.ask("prompts/get", `{"name":"look","arguments":`+arguments+`,"requestState":`+state+`,"inputResponses":`+answers+`}`)
-	all["a resource"] = alice.ask("resources/read", `{"uri":"look","requestState":`+state+`,"inputResponses":`+answers+`}`)
-	for name, bad := range map[string]string{"answers in a list": `[]`, "answers in a text": `"x"`, "too many answers": `{` + strings.TrimSuffix(strings.Join(manyAnswers(), ","), ",") + `}`} {
-		all[name] = alice.retry("look", arguments, state, bad)
-	}
-	beside := *s
-	_, beside.url = s.beside()
-	all["another gateway's"] = beside.person(nil).retry("look", arguments, state, answers)
-	return all
-}
-
-func manyAnswers() (all []string) {
-	for n := range 100 {
-		all = append(all, fmt.Sprintf(`"k%d":%s`, n, accepted))
-	}
-	return all
 }
 
 // Who brings no answer is asked again. Of many who bring one at once, one gives it.
