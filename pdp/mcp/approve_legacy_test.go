@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -54,17 +53,6 @@ func (d *dialogue) ends(want ending) (got echo) {
 		d.v.s.t.Errorf("%s %s: %s, want %s", d.tool, d.arguments, is, want)
 	}
 	return got
-}
-
-// A client whose person cannot be asked says so by an error. That is no vote.
-func TestApproveLegacyErrorAsAnswer(t *testing.T) {
-	t.Parallel()
-	w := newPeople(t, land{})
-	v := w.client("legacy")
-	d := v.dialogue("confirm", `{"n":2}`)
-	v.send(`{"jsonrpc":"2.0","id":`+d.legacy.id+`,"error":{"code":-32603,"message":"there is nobody"}}`, v.headers("", "")...).has(t, http.StatusAccepted)
-	d.ends(mustAsk)
-	w.voted(w.asks("confirm"))
 }
 
 // Whoever brings a decision, by a form or by a message of their own, hears from the PDP at once what came of it, and so does the
@@ -167,20 +155,3 @@ func (v *visitor) hangUp() (now func()) {
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-// Answers count as requests: who sends too many is told to wait, and an answer that is sent again counts.
-func TestApproveLegacyTooMany(t *testing.T) {
-	t.Parallel()
-	w := newPeople(t, land{change: func(c *mcp.Config) {
-		c.Limits.PerPrincipal.Rate = 1.0 / 60
-		c.Limits.PerPrincipal.Burst, c.Limits.PerPrincipal.Concurrent = 2, 1
-	}})
-	v := w.client("legacy")
-	d := v.dialogue("confirm", `{}`)
-	v.reply(d.legacy.id, saysYes).has(t, http.StatusTooManyRequests, "Retry-After")
-	w.voted(w.asks("confirm"))
-	w.advance(time.Minute)
-	d.answer(v, saysYes)
-	d.ends(itRuns)
-	w.ran("confirm", `{}`)
-}
