@@ -51,8 +51,8 @@ func (x exchange) relayStream(ctx context.Context) {
 }
 
 // subscribe returns a channel for each server, with the messages that it sends outside of requests, until stop is called.
-func (x exchange) subscribe() (all map[*link.Link]<-chan link.Said, stop func()) {
-	all = map[*link.Link]<-chan link.Said{}
+func (x exchange) subscribe() (all map[*link.Link]<-chan link.Notification, stop func()) {
+	all = map[*link.Link]<-chan link.Notification{}
 	var stops []func()
 	for _, l := range x.Reach.Links {
 		said, stop := l.Hear(x.forLink(l).answerServer)
@@ -66,12 +66,12 @@ func (x exchange) subscribe() (all map[*link.Link]<-chan link.Said, stop func())
 }
 
 // relaySubscribed relays the messages of all servers until the client goes.
-func (x exchange) relaySubscribed(ctx context.Context, said map[*link.Link]<-chan link.Said) {
+func (x exchange) relaySubscribed(ctx context.Context, said map[*link.Link]<-chan link.Notification) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(x.g.doors.Context, cancel)()
 	x.forEachLink(func(l *link.Link) {
-		l.RelayHeard(ctx, x.forLink(l).listening(), said[l], func(m link.Said) {
+		l.RelayHeard(ctx, x.forLink(l).listening(), said[l], func(m link.Notification) {
 			_ = x.Reply.Interim(era.Notification(m.Message, m.From, era.Legacy, rpc.ID{}))
 		})
 	})
@@ -132,7 +132,7 @@ func (x exchange) listen(ctx context.Context) *answer.Answer {
 	}
 	if len(all) > 0 {
 		x.forEachLink(func(l *link.Link) {
-			all[l].Relay(ctx, agreed, func(m link.Said) {
+			all[l].Relay(ctx, agreed, func(m link.Notification) {
 				_ = x.Reply.Interim(era.Notification(m.Message, m.From, era.Modern, x.Request.ID))
 			})
 		})

@@ -30,15 +30,15 @@ type serverEvents struct {
 	step         chan struct{} // closed when settled has changed
 }
 
-// Said is a message of the server's that is of no request.
-type Said struct {
+// Notification is a message of the server's that is of no request.
+type Notification struct {
 	rpc.Message
 	From era.Era
 }
 
 // receiver is one who listens.
 type receiver struct {
-	queue chan Said
+	queue chan Notification
 	// answer has a request of the server answered, nil if it cannot.
 	answer func(ctx context.Context, s upstream.Session, m rpc.Message)
 }
@@ -266,7 +266,7 @@ func (e *serverEvents) dispatch(ctx context.Context, m rpc.Message) {
 			e.link.NotPassed(ctx, e.session, m, e.by.Client.Era, &Unasked{Why: "nobody listens who can answer now"})
 		}
 	case IsChange(m.Method) || m.Method == "notifications/message":
-		e.link.Tell(Said{e.link.Signed(m), e.session.Era()})
+		e.link.Tell(Notification{e.link.Signed(m), e.session.Era()})
 	default:
 		e.link.Server.Dropped("notification that nobody wants")
 	}

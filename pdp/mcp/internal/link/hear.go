@@ -25,8 +25,8 @@ func (l *Link) has(s upstream.Session) bool {
 }
 
 // Hear gives what the server says by itself, and beside the answers to requests, until stop is called.
-func (l *Link) Hear(answer func(context.Context, upstream.Session, rpc.Message)) (heard <-chan Said, stop func()) {
-	h := &receiver{make(chan Said, mostQueued), answer}
+func (l *Link) Hear(answer func(context.Context, upstream.Session, rpc.Message)) (heard <-chan Notification, stop func()) {
+	h := &receiver{make(chan Notification, mostQueued), answer}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.receivers[h] = true
@@ -100,17 +100,17 @@ func (l *Link) announceLocked(changes []string) {
 	}
 	for _, change := range l.account.owed.take(changes) {
 		if change != resourceUpdated {
-			l.passLocked(Said{rpc.Message{Method: change}, era.Legacy})
+			l.passLocked(Notification{rpc.Message{Method: change}, era.Legacy})
 			continue
 		}
 		for _, uri := range slices.Sorted(maps.Keys(l.subscriptions.of)) {
-			l.passLocked(Said{rpc.Message{Method: change, Params: rpc.Object{}.With("uri", rpc.String(uri)).Value()}, era.Legacy})
+			l.passLocked(Notification{rpc.Message{Method: change, Params: rpc.Object{}.With("uri", rpc.String(uri)).Value()}, era.Legacy})
 		}
 	}
 }
 
 // Tell hands a message of the server to the listeners. A server reports nothing of resources that are not its own.
-func (l *Link) Tell(s Said) {
+func (l *Link) Tell(s Notification) {
 	s.Message = era.NotificationFrom(s.Message)
 	switch s.Method {
 	case toolsChanged:
@@ -125,13 +125,13 @@ func (l *Link) Tell(s Said) {
 }
 
 // pass hands a message to the listeners. A listener that does not keep up misses it.
-func (l *Link) pass(s Said) {
+func (l *Link) pass(s Notification) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.passLocked(s)
 }
 
-func (l *Link) passLocked(s Said) {
+func (l *Link) passLocked(s Notification) {
 	if l.muted.silent {
 		var ok bool
 		if s.Message, ok = withoutWords(s.Message); !ok {
@@ -242,7 +242,7 @@ type Listener struct {
 	// client without that permit: the ear lasts longer than the request.
 	by, as Listening
 	wants  Wants
-	heard  <-chan Said
+	heard  <-chan Notification
 	stop   func()
 	// stays is set if it listens again to a server that ends what it tells, or was away.
 	stays bool
@@ -324,7 +324,7 @@ func (l *Listener) Join(ctx context.Context) (agreed Wants, err error) {
 
 // Relay sends what the listener is told, until the server ends it or the client goes. If it stays, it listens again after a
 // while instead.
-func (l *Listener) Relay(ctx context.Context, w Wants, send func(Said)) {
+func (l *Listener) Relay(ctx context.Context, w Wants, send func(Notification)) {
 	over, arrives, pause := l.ends()
 	for {
 		select {
@@ -396,7 +396,7 @@ func (l *Link) tellOf(ctx context.Context, by Listening, method string, uris []s
 }
 
 // RelayHeard sends what the server says by itself until the client goes.
-func (l *Link) RelayHeard(ctx context.Context, by Listening, heard <-chan Said, send func(Said)) {
+func (l *Link) RelayHeard(ctx context.Context, by Listening, heard <-chan Notification, send func(Notification)) {
 	e, wait := l.startEvents(by), firstPause
 	var pause <-chan time.Time
 	var arrives <-chan struct{}
