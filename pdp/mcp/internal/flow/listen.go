@@ -55,7 +55,7 @@ func (x exchange) subscribe() (all map[*link.Link]<-chan link.Notification, stop
 	all = map[*link.Link]<-chan link.Notification{}
 	var stops []func()
 	for _, l := range x.Reach.Links {
-		said, stop := l.Hear(x.forLink(l).answerServer)
+		said, stop := l.Receive(x.forLink(l).answerServer)
 		all[l], stops = said, append(stops, stop)
 	}
 	return all, func() {
@@ -71,7 +71,7 @@ func (x exchange) relaySubscribed(ctx context.Context, said map[*link.Link]<-cha
 	defer cancel()
 	defer context.AfterFunc(x.g.doors.Context, cancel)()
 	x.forEachLink(func(l *link.Link) {
-		l.RelayHeard(ctx, x.forLink(l).listening(), said[l], func(m link.Notification) {
+		l.RelayNotifications(ctx, x.forLink(l).listening(), said[l], func(m link.Notification) {
 			_ = x.Reply.Interim(era.Notification(m.Message, m.From, era.Legacy, rpc.ID{}))
 		})
 	})

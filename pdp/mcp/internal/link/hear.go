@@ -24,8 +24,8 @@ func (l *Link) has(s upstream.Session) bool {
 	return l.session == s
 }
 
-// Hear gives what the server says by itself, and beside the answers to requests, until stop is called.
-func (l *Link) Hear(answer func(context.Context, upstream.Session, rpc.Message)) (heard <-chan Notification, stop func()) {
+// Receive gives what the server says by itself, and beside the answers to requests, until stop is called.
+func (l *Link) Receive(answer func(context.Context, upstream.Session, rpc.Message)) (heard <-chan Notification, stop func()) {
 	h := &receiver{make(chan Notification, mostQueued), answer}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -240,10 +240,10 @@ type Listener struct {
 	link *Link
 	// by is the principal and client of the request; its MayOpen uses the permit of the request. As is the same principal and
 	// client without that permit: the ear lasts longer than the request.
-	by, as Listening
-	wants  Wants
-	heard  <-chan Notification
-	stop   func()
+	by, as        Listening
+	wants         Wants
+	notifications <-chan Notification
+	stop          func()
 	// stays is set if it listens again to a server that ends what it tells, or was away.
 	stays bool
 
@@ -257,8 +257,8 @@ type Listener struct {
 // Listener is a listener for the request of by. It hears from now on.
 func (l *Link) Listener(by, as Listening, w Wants, stays bool) *Listener {
 	w.URIs = slices.DeleteFunc(slices.Clone(w.URIs), func(uri string) bool { return !l.Server.Owns(uri) })
-	heard, stop := l.Hear(nil)
-	return &Listener{link: l, by: by, as: as, wants: w, heard: heard, stop: stop, stays: stays, joining: turn.New()}
+	heard, stop := l.Receive(nil)
+	return &Listener{link: l, by: by, as: as, wants: w, notifications: heard, stop: stop, stays: stays, joining: turn.New()}
 }
 
 // End stops the listener. It waits for a Join under way, whose context has ended by then.
@@ -328,7 +328,7 @@ func (l *Listener) Relay(ctx context.Context, w Wants, send func(Notification)) 
 	over, arrives, pause := l.ends()
 	for {
 		select {
-		case m := <-l.heard:
+		case m := <-l.notifications:
 			if w.hear(m.Message) {
 				send(m)
 			}
@@ -395,8 +395,8 @@ func (l *Link) tellOf(ctx context.Context, by Listening, method string, uris []s
 	return nil
 }
 
-// RelayHeard sends what the server says by itself until the client goes.
-func (l *Link) RelayHeard(ctx context.Context, by Listening, heard <-chan Notification, send func(Notification)) {
+// RelayNotifications sends what the server says by itself until the client goes.
+func (l *Link) RelayNotifications(ctx context.Context, by Listening, heard <-chan Notification, send func(Notification)) {
 	e, wait := l.startEvents(by), firstPause
 	var pause <-chan time.Time
 	var arrives <-chan struct{}

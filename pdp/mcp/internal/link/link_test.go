@@ -33,7 +33,7 @@ func (b *breaking) Close() error { return nil }
 // While a call fulfils somebody's request, nobody answers the server beside it.
 func TestRequestServerAsksBeside(t *testing.T) {
 	l := bare(new(breaking))
-	_, stop := l.Hear(func(context.Context, upstream.Session, rpc.Message) {})
+	_, stop := l.Receive(func(context.Context, upstream.Session, rpc.Message) {})
 	defer stop()
 	one, other := l.Fulfils(), l.Fulfils()
 	for _, end := range []func(){one, other} {
