@@ -52,7 +52,7 @@ func (l *Link) answerer() func(context.Context, upstream.Session, rpc.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for h := range l.receivers {
-		if h.answer != nil && !l.muted.silent && l.muted.fulfilling == 0 {
+		if h.answer != nil && !l.filter.changesOnly && l.filter.fulfilling == 0 {
 			return h.answer
 		}
 	}
@@ -63,7 +63,7 @@ func (l *Link) answerer() func(context.Context, upstream.Session, rpc.Message) {
 func (l *Link) Silence() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.muted.silent = true
+	l.filter.changesOnly = true
 }
 
 // Fulfils lets no client answer requests of the server until end is called.
@@ -71,7 +71,7 @@ func (l *Link) Fulfils() (end func()) {
 	add := func(n int) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.muted.fulfilling += n
+		l.filter.fulfilling += n
 	}
 	add(1)
 	return func() { add(-1) }
@@ -81,7 +81,7 @@ func (l *Link) Fulfils() (end func()) {
 func (l *Link) Silenced() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.muted.silent
+	return l.filter.changesOnly
 }
 
 // WordsWhileSilent is why a message goes nowhere after [Link.Silence].
@@ -132,7 +132,7 @@ func (l *Link) pass(s Notification) {
 }
 
 func (l *Link) passLocked(s Notification) {
-	if l.muted.silent {
+	if l.filter.changesOnly {
 		var ok bool
 		if s.Message, ok = withoutWords(s.Message); !ok {
 			l.Server.Dropped(WordsWhileSilent)

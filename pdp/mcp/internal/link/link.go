@@ -65,14 +65,14 @@ type hearing struct {
 	receivers  map[*receiver]bool
 	events     *serverEvents // nil if nobody has listened yet
 	stopEvents func()        // ends it
-	muted      muted
+	filter     passFilter
 }
 
-// muted is why a client does not hear what the server says by itself.
-type muted struct {
-	// silent is set once something was to be taken out of a result: what the server says in words of its own beside answers
+// passFilter is why a client does not hear what the server says by itself.
+type passFilter struct {
+	// changesOnly is set once something was to be taken out of a result: what the server says in words of its own beside answers
 	// could be just that.
-	silent bool
+	changesOnly bool
 	// fulfilling counts the calls under way that fulfil requests of others: what a client answered to the server meanwhile could
 	// come back to one of them.
 	fulfilling int
