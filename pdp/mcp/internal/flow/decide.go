@@ -36,9 +36,9 @@ func (x exchange) ask(ctx context.Context, answered ask.Answered) (exchange, *an
 	x.g.o.Asker.Note(refused)
 	if refused == nil && !x.permit.Passes() {
 		if x.link == nil {
-			x.Reach.Silence()
+			x.Reach.PassChangesOnly()
 		} else {
-			x.link.Silence()
+			x.link.PassChangesOnly()
 		}
 	}
 	return x, answer.Refuse(refused)

@@ -202,8 +202,8 @@ func (r *relay) relayNotification(m rpc.Message) {
 			x.link.Server.Dropped("log message that nobody wants")
 			return
 		}
-		if x.link.Silenced() { // it may belong to another request
-			x.link.Server.Dropped(link.WordsWhileSilent)
+		if x.link.PassesChangesOnly() { // it may belong to another request
+			x.link.Server.Dropped(link.TextWithheld)
 			return
 		}
 	case link.IsChange(m.Method):

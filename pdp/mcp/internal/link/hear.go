@@ -59,8 +59,8 @@ func (l *Link) answerer() func(context.Context, upstream.Session, rpc.Message) {
 	return nil
 }
 
-// Silence drops words of the server beside its answers from now on.
-func (l *Link) Silence() {
+// PassChangesOnly drops words of the server beside its answers from now on.
+func (l *Link) PassChangesOnly() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.filter.changesOnly = true
@@ -77,15 +77,15 @@ func (l *Link) Fulfils() (end func()) {
 	return func() { add(-1) }
 }
 
-// Silenced reports whether words of the server are dropped.
-func (l *Link) Silenced() bool {
+// PassesChangesOnly reports whether words of the server are dropped.
+func (l *Link) PassesChangesOnly() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.filter.changesOnly
 }
 
-// WordsWhileSilent is why a message goes nowhere after [Link.Silence].
-const WordsWhileSilent = "message in words while results are to be changed"
+// TextWithheld is why a message goes nowhere after [Link.PassChangesOnly].
+const TextWithheld = "message in words while results are to be changed"
 
 // announce sends listeners the changes that are owed, of some. They stay owed while there are no listeners.
 func (l *Link) announce(changes []string) {
@@ -134,8 +134,8 @@ func (l *Link) pass(s Notification) {
 func (l *Link) passLocked(s Notification) {
 	if l.filter.changesOnly {
 		var ok bool
-		if s.Message, ok = withoutWords(s.Message); !ok {
-			l.Server.Dropped(WordsWhileSilent)
+		if s.Message, ok = withoutText(s.Message); !ok {
+			l.Server.Dropped(TextWithheld)
 			return
 		}
 	}
@@ -465,8 +465,8 @@ func (w Wants) told(s upstream.Session) Wants {
 	return w
 }
 
-// withoutWords is what says that something has changed, and no more than what. It is not ok for anything else.
-func withoutWords(m rpc.Message) (rpc.Message, bool) {
+// withoutText is what says that something has changed, and no more than what. It is not ok for anything else.
+func withoutText(m rpc.Message) (rpc.Message, bool) {
 	var params jsontext.Value
 	switch m.Method {
 	case toolsChanged, promptsChanged, resourcesChanged:

@@ -474,9 +474,9 @@ func (r *Reach) Close() {
 	all.Wait()
 }
 
-func (r *Reach) Silence() {
+func (r *Reach) PassChangesOnly() {
 	for _, l := range r.Links {
-		l.Silence()
+		l.PassChangesOnly()
 	}
 }
 
