@@ -298,7 +298,7 @@ func each[T any](ctx context.Context, x exchange, ask func(context.Context, exch
 	if x.link != nil {
 		v, err := ask(ctx, x)
 		if err == link.ErrForbidden {
-			x.link.Owe(x.Request.Method)
+			x.link.NotifyLater(x.Request.Method)
 		}
 		return []part[T]{{x, v, err}}
 	}

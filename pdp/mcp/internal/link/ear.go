@@ -140,7 +140,7 @@ func (e *serverEvents) run(ctx context.Context) {
 			continue
 		case over:
 			if e.acknowledged >= 0 { // what it said meanwhile, nobody heard
-				e.link.account.owed.add(changes["initialize"])
+				e.link.dues.changes.add(changes["initialize"])
 			}
 			return
 		}

@@ -98,7 +98,7 @@ func (l *Link) announceLocked(changes []string) {
 	if len(l.receivers) == 0 {
 		return
 	}
-	for _, change := range l.account.owed.take(changes) {
+	for _, change := range l.dues.changes.take(changes) {
 		if change != resourceUpdated {
 			l.passLocked(Notification{rpc.Message{Method: change}, era.Legacy})
 			continue

@@ -35,7 +35,7 @@ type Link struct {
 	resumed resumed
 
 	tools         toolbox
-	account       account
+	dues          clientDues
 	log           logSettings
 	subscriptions subscriptions
 	introduced    introduced
@@ -54,10 +54,10 @@ type resumed struct {
 	short, stale bool
 }
 
-// account is how many things of the server's the client is asked, and what it is to be told.
-type account struct {
-	asking int
-	owed   owed
+// clientDues is how many things of the server's the client is asked, and what it is to be told.
+type clientDues struct {
+	requests int
+	changes  pendingChanges
 }
 
 // hearing holds the listeners of the link, and the ear that reads from the server for all of them.
@@ -264,7 +264,7 @@ func (l *Link) lose(s upstream.Session) {
 	l.mu.Lock()
 	if l.session == s {
 		l.session = nil
-		l.account.owed.add(changes["initialize"])
+		l.dues.changes.add(changes["initialize"])
 	}
 	l.mu.Unlock()
 	s.Close()
@@ -276,7 +276,7 @@ func (l *Link) Rest() upstream.Session {
 	l.mu.Lock()
 	s := l.session
 	l.session, l.events = nil, nil
-	l.account.owed.add(changes["initialize"])
+	l.dues.changes.add(changes["initialize"])
 	l.stopEvents()
 	l.mu.Unlock()
 	l.tools.forget()
@@ -342,14 +342,14 @@ const mostAsking = 16
 func (l *Link) MayAsk() (done func(), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.account.asking == mostAsking {
+	if l.dues.requests == mostAsking {
 		return nil, false
 	}
-	l.account.asking++
+	l.dues.requests++
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.account.asking--
+		l.dues.requests--
 	}, true
 }
 
@@ -531,7 +531,7 @@ func (l *Link) HeardFrom(method string, err error) {
 		return
 	}
 	l.Server.late.note(l.waits(method), err == ErrLate)
-	l.Owe(method)
+	l.NotifyLater(method)
 	l.Server.tried(context.Background(), err)
 	if err != ErrForbidden {
 		l.of.o.Logger.Warn("a server is left out", "server", l.Server.Name, "method", method, "why", err)
@@ -541,8 +541,8 @@ func (l *Link) HeardFrom(method string, err error) {
 	}
 }
 
-// Owe notes that the client is to hear when the server, which has not answered a method, is there.
-func (l *Link) Owe(method string) { l.account.owed.add(changes[method]) }
+// NotifyLater notes that the client is to hear when the server, which has not answered a method, is there.
+func (l *Link) NotifyLater(method string) { l.dues.changes.add(changes[method]) }
 
 // Patience is for how long the server is waited for that has not answered a method while others have.
 func (l *Link) Patience(method string) time.Duration { return l.Server.late.patience(l.waits(method)) }
@@ -566,14 +566,14 @@ func (l *Link) answered(method string) {
 	l.announce(changes[method])
 }
 
-// owed are the notifications that are due, because the server was away when a client was shown what servers have: the client
+// changes are the notifications that are due, because the server was away when a client was shown what servers have: the client
 // is told when the server is back.
-type owed struct {
+type pendingChanges struct {
 	mu  sync.Mutex
 	all map[string]bool
 }
 
-func (o *owed) add(changes []string) {
+func (o *pendingChanges) add(changes []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.all == nil {
@@ -585,7 +585,7 @@ func (o *owed) add(changes []string) {
 }
 
 // take are those of the changes that are due. They are due no longer.
-func (o *owed) take(changes []string) (due []string) {
+func (o *pendingChanges) take(changes []string) (due []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, change := range changes {
