@@ -39,7 +39,7 @@ type Link struct {
 	log           logSettings
 	subscriptions subscriptions
 	introduced    introduced
-	hearing
+	eventState
 }
 
 // opening lets one request at a time open the session. The others wait for it, and share the session.
@@ -60,8 +60,8 @@ type clientDues struct {
 	changes  pendingChanges
 }
 
-// hearing holds the listeners of the link, and the ear that reads from the server for all of them.
-type hearing struct {
+// eventState holds the listeners of the link, and the ear that reads from the server for all of them.
+type eventState struct {
 	receivers  map[*receiver]bool
 	events     *serverEvents // nil if nobody has listened yet
 	stopEvents func()        // ends it
@@ -108,7 +108,7 @@ func (g *Servers) newLink(s *Server, who *identity.Principal, c Client) *Link {
 		of: g, Server: s, client: as, opening: opening{turn: turn.New()}, arrival: make(chan struct{}),
 		tools:         toolbox{loading: turn.New()},
 		subscriptions: subscriptions{of: map[string]int{}, changed: make(chan struct{})},
-		hearing:       hearing{receivers: map[*receiver]bool{}, stopEvents: func() {}},
+		eventState:    eventState{receivers: map[*receiver]bool{}, stopEvents: func() {}},
 	}
 }
 
