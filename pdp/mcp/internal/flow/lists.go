@@ -348,7 +348,7 @@ func each[T any](ctx context.Context, x exchange, ask func(context.Context, exch
 		}
 	}
 	for _, p := range all {
-		p.of.link.HeardFrom(x.Request.Method, p.err)
+		p.of.link.NoteAnswer(x.Request.Method, p.err)
 	}
 	return all
 }

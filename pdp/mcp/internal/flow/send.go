@@ -207,7 +207,7 @@ func (r *relay) relayNotification(m rpc.Message) {
 			return
 		}
 	case link.IsChange(m.Method):
-		x.link.Tell(link.Notification{Message: m, From: r.session.Era()})
+		x.link.Publish(link.Notification{Message: m, From: r.session.Era()})
 		return
 	default:
 		x.link.Server.Dropped("notification that is not of a request")

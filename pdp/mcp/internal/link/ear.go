@@ -266,7 +266,7 @@ func (e *serverEvents) dispatch(ctx context.Context, m rpc.Message) {
 			e.link.NotPassed(ctx, e.session, m, e.by.Client.Era, &Unasked{Why: "nobody listens who can answer now"})
 		}
 	case IsChange(m.Method) || m.Method == "notifications/message":
-		e.link.Tell(Notification{e.link.Signed(m), e.session.Era()})
+		e.link.Publish(Notification{e.link.Signed(m), e.session.Era()})
 	default:
 		e.link.Server.Dropped("notification that nobody wants")
 	}

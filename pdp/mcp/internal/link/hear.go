@@ -109,8 +109,8 @@ func (l *Link) announceLocked(changes []string) {
 	}
 }
 
-// Tell hands a message of the server to the listeners. A server reports nothing of resources that are not its own.
-func (l *Link) Tell(s Notification) {
+// Publish hands a message of the server to the listeners. A server reports nothing of resources that are not its own.
+func (l *Link) Publish(s Notification) {
 	s.Message = era.NotificationFrom(s.Message)
 	switch s.Method {
 	case toolsChanged:
@@ -314,7 +314,7 @@ func (l *Listener) Join(ctx context.Context) (agreed Wants, err error) {
 	case s.Era() == era.Modern:
 		w = w.and(agreed)
 	default:
-		if err := l.link.tellOf(ctx, l.by, "resources/subscribe", first); err != nil {
+		if err := l.link.sendSubscriptions(ctx, l.by, "resources/subscribe", first); err != nil {
 			return agreed, err
 		}
 	}
@@ -379,13 +379,13 @@ func (l *Link) unwant(by Listening, uris []string) {
 		ctx, cancel := context.WithTimeout(l.of.doors.Context, listTimeout)
 		defer cancel()
 		if s, err := l.Open(ctx, by.Who); err == nil && s.Era() == era.Legacy {
-			_ = l.tellOf(ctx, by, "resources/unsubscribe", last)
+			_ = l.sendSubscriptions(ctx, by, "resources/unsubscribe", last)
 		}
 	})
 }
 
-// tellOf subscribes to resources of a server of the legacy era, or unsubscribes from them.
-func (l *Link) tellOf(ctx context.Context, by Listening, method string, uris []string) error {
+// sendSubscriptions subscribes to resources of a server of the legacy era, or unsubscribes from them.
+func (l *Link) sendSubscriptions(ctx context.Context, by Listening, method string, uris []string) error {
 	for _, uri := range uris {
 		params := rpc.Object{}.With("uri", rpc.String(uri))
 		if _, _, err := l.Request(ctx, by.Who, by.Client, method, params); err != nil {

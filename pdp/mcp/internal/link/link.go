@@ -169,7 +169,7 @@ func (l *Link) resume(ctx context.Context, who *identity.Principal, s upstream.S
 	defer cancel()
 	tell := func(method, name, value string) (err error) {
 		r := upstream.Request{Method: method, Params: rpc.Object{}.With(name, rpc.String(value)), Token: who.Token, Expires: who.Expires}
-		if err = takes(ctx, s, r); isGone(err) {
+		if err = roundTrip(ctx, s, r); isGone(err) {
 			return err
 		}
 		short = short || err != nil
@@ -191,8 +191,8 @@ func (l *Link) resume(ctx context.Context, who *identity.Principal, s upstream.S
 	return nil
 }
 
-// takes has a server of the legacy era take a request, and is an error if it does not.
-func takes(ctx context.Context, s upstream.Session, r upstream.Request) error {
+// roundTrip has a server of the legacy era take a request, and is an error if it does not.
+func roundTrip(ctx context.Context, s upstream.Session, r upstream.Request) error {
 	stream, err := s.Send(ctx, r)
 	if err != nil {
 		return err
@@ -524,8 +524,8 @@ func (l *Link) waits(method string) string {
 	return method
 }
 
-// HeardFrom notes whether a server has answered what all were asked, or came late.
-func (l *Link) HeardFrom(method string, err error) {
+// NoteAnswer notes whether a server has answered what all were asked, or came late.
+func (l *Link) NoteAnswer(method string, err error) {
 	if err == nil {
 		l.answered(method)
 		return
@@ -536,7 +536,7 @@ func (l *Link) HeardFrom(method string, err error) {
 	if err != ErrForbidden {
 		l.of.o.Logger.Warn("a server is left out", "server", l.Server.Name, "method", method, "why", err)
 	}
-	if l.came(method, l.of.o.Now(), l.of.o.Lock.current()) { // just when nobody waited for it any longer, and before anything was owed
+	if l.hasArrived(method, l.of.o.Now(), l.of.o.Lock.current()) { // just when nobody waited for it any longer, and before anything was owed
 		l.announce(changes[method])
 	}
 }
@@ -547,8 +547,8 @@ func (l *Link) NotifyLater(method string) { l.dues.changes.add(changes[method]) 
 // Patience is for how long the server is waited for that has not answered a method while others have.
 func (l *Link) Patience(method string) time.Duration { return l.Server.late.patience(l.waits(method)) }
 
-// came reports whether what the server was asked is there meanwhile.
-func (l *Link) came(method string, now time.Time, locked *lock.File) bool {
+// hasArrived reports whether what the server was asked is there meanwhile.
+func (l *Link) hasArrived(method string, now time.Time, locked *lock.File) bool {
 	switch method {
 	case "initialize", "server/discover":
 		s, _ := l.Current()

@@ -300,7 +300,7 @@ func (l *Link) Request(ctx context.Context, who *identity.Principal, c Client, m
 			}
 			return m, session, nil
 		case IsChange(m.Method):
-			l.Tell(Notification{m, session.Era()})
+			l.Publish(Notification{m, session.Era()})
 		}
 	}
 }
