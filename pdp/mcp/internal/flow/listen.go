@@ -208,7 +208,7 @@ func (x exchange) joinBriefly(ctx context.Context, all map[*link.Link]*link.List
 	came := make(chan part, len(all))
 	for _, one := range all {
 		if !x.g.doors.Background(func() {
-			agreed, err := one.Again(ctx)
+			agreed, err := one.Rejoin(ctx)
 			came <- part{agreed, err}
 		}) {
 			came <- part{err: link.ErrClosed}

@@ -244,8 +244,8 @@ type Listener struct {
 	wants         Wants
 	notifications <-chan Notification
 	stop          func()
-	// stays is set if it listens again to a server that ends what it tells, or was away.
-	stays bool
+	// rejoins is set if it listens again to a server that ends what it tells, or was away.
+	rejoins bool
 
 	joining turn.Turn     // guards what follows
 	events  *serverEvents // nil if the server does not tell
@@ -258,7 +258,7 @@ type Listener struct {
 func (l *Link) Listener(by, as Listening, w Wants, stays bool) *Listener {
 	w.URIs = slices.DeleteFunc(slices.Clone(w.URIs), func(uri string) bool { return !l.Server.Owns(uri) })
 	heard, stop := l.Receive(nil)
-	return &Listener{link: l, by: by, as: as, wants: w, notifications: heard, stop: stop, stays: stays, joining: turn.New()}
+	return &Listener{link: l, by: by, as: as, wants: w, notifications: heard, stop: stop, rejoins: stays, joining: turn.New()}
 }
 
 // End stops the listener. It waits for a Join under way, whose context has ended by then.
@@ -294,7 +294,7 @@ func (l *Listener) Join(ctx context.Context) (agreed Wants, err error) {
 		return agreed, err
 	}
 	if s.Era() == era.Legacy {
-		w = w.told(s)
+		w = w.offeredBy(s)
 	}
 	first, version := l.uris, 0
 	if !l.wanted {
@@ -329,19 +329,19 @@ func (l *Listener) Relay(ctx context.Context, w Wants, send func(Notification)) 
 	for {
 		select {
 		case m := <-l.notifications:
-			if w.hear(m.Message) {
+			if w.includes(m.Message) {
 				send(m)
 			}
 		case <-over:
-			if !l.stays {
+			if !l.rejoins {
 				return
 			}
 			over, arrives, pause = nil, nil, time.After(lastPause)
 		case <-arrives:
-			_, _ = l.Again(ctx)
+			_, _ = l.Rejoin(ctx)
 			over, arrives, pause = l.ends()
 		case <-pause:
-			_, _ = l.Again(ctx)
+			_, _ = l.Rejoin(ctx)
 			over, arrives, pause = l.ends()
 		case <-ctx.Done():
 			return
@@ -359,8 +359,8 @@ func (l *Listener) ends() (over, arrives <-chan struct{}, pause <-chan time.Time
 	return l.events.over, nil, nil
 }
 
-// Again has the server tell once more, or in time.
-func (l *Listener) Again(ctx context.Context) (agreed Wants, err error) {
+// Rejoin has the server tell once more, or in time.
+func (l *Listener) Rejoin(ctx context.Context) (agreed Wants, err error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	if agreed, err = l.Join(ctx); err != nil {
@@ -451,8 +451,8 @@ func WantsOf(params rpc.Object) (w Wants) {
 	return w
 }
 
-// told are w as far as a server of the legacy era says that it tells of such things.
-func (w Wants) told(s upstream.Session) Wants {
+// offeredBy are w as far as a server of the legacy era says that it tells of such things.
+func (w Wants) offeredBy(s upstream.Session) Wants {
 	server, _ := rpc.ParseObject(s.Server())
 	can := server.GetObject("capabilities")
 	yes := func(of, name string) bool { return can.GetObject(of).Get(name).Kind() == 't' }
@@ -482,7 +482,7 @@ func withoutText(m rpc.Message) (rpc.Message, bool) {
 	return rpc.Message{Method: m.Method, Params: params}, true
 }
 
-func (w Wants) hear(m rpc.Message) bool {
+func (w Wants) includes(m rpc.Message) bool {
 	switch m.Method {
 	case toolsChanged:
 		return w.tools
