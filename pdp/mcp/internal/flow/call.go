@@ -162,7 +162,7 @@ func (x exchange) failed(err error) *answer.Answer {
 func (x *Call) readable(a *answer.Answer) *answer.Answer {
 	if r := a.Refusal; r != nil && !a.Readable && x.g.o.DenialsAsResults && x.Request.Method == "tools/call" && slices.Contains(readables, r.Kind) {
 		return &answer.Answer{
-			Message: x.Client.Says(x.Request.Method, answer.ToolError(cmp.Or(r.Words, r.Message)).Value()),
+			Message: x.Client.Result(x.Request.Method, answer.ToolError(cmp.Or(r.Words, r.Message)).Value()),
 			Status:  http.StatusOK, Outcome: a.Outcome, Refusal: r, Readable: true,
 		}
 	}

@@ -241,7 +241,7 @@ func (x exchange) checkArguments(ctx context.Context) *answer.Answer {
 		text = "The arguments cannot be held against the inputSchema of the tool: " + err.Error()
 	}
 	x.g.o.Logger.Info("arguments do not fit", "tool", x.tool.Name, "server", x.tool.Server, "problems", len(problems), "costly", errors.Is(err, arguments.ErrCostly), "principal", x.Who.Key)
-	return &answer.Answer{Message: x.Client.Says(x.Request.Method, answer.ToolError(text).Value()), Status: http.StatusOK, Outcome: answer.Unusable}
+	return &answer.Answer{Message: x.Client.Result(x.Request.Method, answer.ToolError(text).Value()), Status: http.StatusOK, Outcome: answer.Unusable}
 }
 
 // checkListable refuses a caller that may not list the tool, with the same refusal as for any other arguments.

@@ -319,7 +319,7 @@ func (x Target) setServerLog(ctx context.Context) error {
 		return nil
 	}
 	s, err := x.link.Open(ctx, x.Who)
-	if err != nil || s.Era() == era.Modern || !x.link.SaysLess(s, x.Client.LogLevel) {
+	if err != nil || s.Era() == era.Modern || !x.link.NeedsLevel(s, x.Client.LogLevel) {
 		return err
 	}
 	params := rpc.Object{}.With("level", rpc.String(x.Client.LogLevel))
@@ -331,7 +331,7 @@ func (x Target) setServerLog(ctx context.Context) error {
 	}
 	defer permit.Done(context.WithoutCancel(ctx))
 	if _, _, err = x.link.Request(ctx, x.Who, x.Client, "logging/setLevel", params); err == nil {
-		x.link.Says(s, x.Client.LogLevel)
+		x.link.SetSessionLevel(s, x.Client.LogLevel)
 	}
 	return err
 }

@@ -119,7 +119,7 @@ func filtered[T interface{ offered() *offer }](ctx context.Context, x exchange, 
 
 // gatewayResult is the response for a result that several servers have a part in.
 func (x *Call) gatewayResult(result rpc.Object) rpc.Message {
-	m := x.Client.Says(x.Request.Method, result.Value())
+	m := x.Client.Result(x.Request.Method, result.Value())
 	if x.Client.Era == era.Modern {
 		m = era.WithServer(m, x.g.o.Self)
 	}

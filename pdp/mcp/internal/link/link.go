@@ -82,8 +82,8 @@ type passFilter struct {
 type logSettings struct {
 	// level is what a server of the modern era is told with each request, because its client has said it once.
 	level string
-	// told is the session that a server of the legacy era was told level in, for a client of the modern one.
-	told upstream.Session
+	// session is the session that a server of the legacy era was told level in, for a client of the modern one.
+	session upstream.Session
 }
 
 // introduced is what the server of a session calls itself.
@@ -158,7 +158,7 @@ const startCosts = 20
 func (l *Link) resume(ctx context.Context, who *identity.Principal, s upstream.Session) error {
 	l.mu.Lock()
 	uris, level, short := slices.Sorted(maps.Keys(l.subscriptions.of)), l.log.level, l.resumed.short
-	if l.log.told != nil { // the next request of the client says it
+	if l.log.session != nil { // the next request of the client says it
 		level = ""
 	}
 	l.mu.Unlock()

@@ -343,8 +343,8 @@ func (c Client) Kept() Client {
 	return c
 }
 
-// Says is a result of the gateway's own for a method, as the client's era has it.
-func (c Client) Says(method string, result jsontext.Value) rpc.Message {
+// SetSessionLevel is a result of the gateway's own for a method, as the client's era has it.
+func (c Client) Result(method string, result jsontext.Value) rpc.Message {
 	return era.Response(method, rpc.Answer(rpc.ID{}, result), era.Legacy, c.Era)
 }
 
@@ -354,19 +354,19 @@ func (c Client) Knows(extension string) bool {
 	return o.GetObject("extensions").Get(extension).Kind() == '{' || o.GetObject("experimental").Get(extension).Kind() == '{'
 }
 
-// SaysLess reports whether a server has a log, and has not been told to say as much of it.
-func (l *Link) SaysLess(s upstream.Session, level string) bool {
+// NeedsLevel reports whether a server has a log, and has not been told to say as much of it.
+func (l *Link) NeedsLevel(s upstream.Session, level string) bool {
 	server, _ := rpc.ParseObject(s.Server())
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	told := slices.Index(LogLevels, l.log.level)
-	return server.GetObject("capabilities").Get("logging") != nil && (l.log.told != s || told < 0 || told > slices.Index(LogLevels, level))
+	return server.GetObject("capabilities").Get("logging") != nil && (l.log.session != s || told < 0 || told > slices.Index(LogLevels, level))
 }
 
-func (l *Link) Says(s upstream.Session, level string) {
+func (l *Link) SetSessionLevel(s upstream.Session, level string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.log.told, l.log.level = s, level
+	l.log.session, l.log.level = s, level
 }
 
 // LogLevels are from the one that says most on.

@@ -452,5 +452,5 @@ func (a *Approval) changed(suggested jsontext.Value) *answer.Answer {
 		said := rpc.Object{}.With("type", rpc.String("arguments_changed")).With("suggested", suggested)
 		result = result.With("structuredContent", said.Value())
 	}
-	return &answer.Answer{Message: a.Client.Says(a.Method, result.Value()), Status: http.StatusOK, Outcome: answer.Refused}
+	return &answer.Answer{Message: a.Client.Result(a.Method, result.Value()), Status: http.StatusOK, Outcome: answer.Refused}
 }

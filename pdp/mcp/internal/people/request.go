@@ -468,7 +468,7 @@ func (r *Request) Conclude() (Came, *answer.Answer) {
 	case !here:
 		return Came{}, noRequest()
 	}
-	return Came{}, &answer.Answer{Message: r.Client.Says(r.Method, wire.Requested(r.id)), Status: http.StatusOK, Outcome: answer.Asked}
+	return Came{}, &answer.Answer{Message: r.Client.Result(r.Method, wire.Requested(r.id)), Status: http.StatusOK, Outcome: answer.Asked}
 }
 
 // FulfilledAlready refuses a call that fulfils a request after another.

@@ -49,7 +49,7 @@ func (g *People) Vote(ctx context.Context, who *identity.Principal, c link.Clien
 	if status != "pending" {
 		g.desk.Heed(g.o.Asker.PDP(who), said.AuthorizationID)
 	}
-	return answer.Of(c.Says(rpc.Respond, wire.Responded(said.AuthorizationID, status)))
+	return answer.Of(c.Result(rpc.Respond, wire.Responded(said.AuthorizationID, status)))
 }
 
 // takes is the status of the approval request after it, as the PDP says. A decision does not depend on whether its client
