@@ -105,7 +105,7 @@ func (x exchange) fulfil(ctx context.Context) *answer.Answer {
 	}
 	how := meters.FulfilBroken
 	defer func() { // also after a panic
-		c.Fail(people.Came{Refused: unanswered()})
+		c.Fail(people.Result{Refused: unanswered()})
 		x.recordEnd(ctx, how)
 	}()
 	defer x.link.Fulfils()()
@@ -115,7 +115,7 @@ func (x exchange) fulfil(ctx context.Context) *answer.Answer {
 	}
 	if x.wantsInput(response) {
 		how = meters.FulfilRefused
-		c.Fail(people.Came{Refused: noSecondRound()})
+		c.Fail(people.Result{Refused: noSecondRound()})
 		return noSecondRound()
 	}
 	how = meters.FulfilAnswered
@@ -161,7 +161,7 @@ func (x exchange) askRequester(ctx context.Context) (*ask.Permit, *answer.Answer
 // withdraw ends a request whose requester may not make it any more, unless it is being fulfilled at that moment.
 func (x exchange) withdraw(ctx context.Context, why *answer.Answer) {
 	if c, ok := x.fulfils.entry.Claim(); ok {
-		c.Fail(people.Came{Refused: why})
+		c.Fail(people.Result{Refused: why})
 		x.recordEnd(ctx, meters.FulfilRefused)
 	}
 }
@@ -186,8 +186,8 @@ func unanswered() *answer.Answer {
 }
 
 // forRequester is the result of the call for the requester, without the parts that the requester's permit removes.
-func (x Target) forRequester(permit *ask.Permit, response rpc.Message) people.Came {
-	a := people.Came{Era: x.Client.Era, By: x.Who.Participant()}
+func (x Target) forRequester(permit *ask.Permit, response rpc.Message) people.Result {
+	a := people.Result{Era: x.Client.Era, By: x.Who.Participant()}
 	if s, _ := x.link.Current(); s != nil {
 		a.Info = x.link.ServerInfo(s)
 	}
@@ -210,7 +210,7 @@ func fulfilled(a *answer.Answer, by, requester evaluation.Ref) *answer.Answer {
 }
 
 // requestedAnswer is the answer for the requester of a call, without the parts that either permit of the requester removes.
-func (x exchange) requestedAnswer(a people.Came) *answer.Answer {
+func (x exchange) requestedAnswer(a people.Result) *answer.Answer {
 	m := a.Response
 	if a.Era != x.Client.Era {
 		m = era.Response("tools/call", m, a.Era, x.Client.Era)

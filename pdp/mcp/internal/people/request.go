@@ -78,8 +78,8 @@ func newToolRequest(x *Case, said jsontext.Value) (q toolRequest, size int, err 
 	return q, size, nil
 }
 
-// Came is what came of a request, as far as it is its requester's.
-type Came struct {
+// Result is what came of a request, as far as it is its requester's.
+type Result struct {
 	// Response is that of the call, for a client of an era. Info is what its server calls itself.
 	Response rpc.Message
 	Era      era.Era
@@ -90,12 +90,12 @@ type Came struct {
 }
 
 type (
-	board = requests.Table[toolRequest, Came]
-	Entry = requests.Entry[toolRequest, Came]
+	board = requests.Table[toolRequest, Result]
+	Entry = requests.Entry[toolRequest, Result]
 )
 
 func newBoard(o Options) *board {
-	return requests.New[toolRequest, Came](requests.Options{
+	return requests.New[toolRequest, Result](requests.Options{
 		TTL: o.Requests.TTL, Most: o.Requests.Most, Each: o.Requests.Each, Bytes: mostKept, Now: o.Now,
 	})
 }
@@ -458,7 +458,7 @@ func (r *Request) tell() {
 }
 
 // Conclude is what came of the request, or the response without that: that it waits still, or why nothing came of it.
-func (r *Request) Conclude() (Came, *answer.Answer) {
+func (r *Request) Conclude() (Result, *answer.Answer) {
 	defer r.Leave()
 	here := r.requests.Find(r.entry.ID) != nil // before the answer: it may be there a moment later, and be kept by nobody
 	a, ok := r.entry.Answer()
@@ -466,9 +466,9 @@ func (r *Request) Conclude() (Came, *answer.Answer) {
 	case ok:
 		return a, a.Refused
 	case !here:
-		return Came{}, noRequest()
+		return Result{}, noRequest()
 	}
-	return Came{}, &answer.Answer{Message: r.Client.Result(r.Method, wire.Requested(r.id)), Status: http.StatusOK, Outcome: answer.Asked}
+	return Result{}, &answer.Answer{Message: r.Client.Result(r.Method, wire.Requested(r.id)), Status: http.StatusOK, Outcome: answer.Asked}
 }
 
 // FulfilledAlready refuses a call that fulfils a request after another.

@@ -68,9 +68,9 @@ func TestRequestIsLetGo(t *testing.T) {
 	listens := g.Listeners.join(&identity.Principal{Key: "k", Token: "another"})
 	defer listens.Leave()
 	c, _ := r.entry.Claim()
-	c.Finish(Came{Response: rpc.Message{Result: jsontext.Value(`{}`)}}, mostKept)
+	c.Finish(Result{Response: rpc.Message{Result: jsontext.Value(`{}`)}}, mostKept)
 	of := weak.Make(r.entry)
-	r, c = nil, requests.Claim[toolRequest, Came]{}
+	r, c = nil, requests.Claim[toolRequest, Result]{}
 	for range 10 {
 		if runtime.GC(); of.Value() == nil {
 			break
@@ -101,7 +101,7 @@ func TestRequestWaitsForWhatIsClaimed(t *testing.T) {
 		c, _ := r.entry.Claim()
 		time.Sleep(time.Hour)
 		waits(r, 25*time.Second)
-		time.AfterFunc(3*time.Second, func() { c.Fail(Came{}) })
+		time.AfterFunc(3*time.Second, func() { c.Fail(Result{}) })
 		waits(r, 3*time.Second)
 	})
 }
