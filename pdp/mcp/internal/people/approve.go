@@ -69,8 +69,8 @@ type Approval struct {
 	// state is what the call was sent again with, nil if it was not, and answered is set if the client's person has answered then.
 	state    *SealedApproval
 	answered bool
-	// reaction is what has come of what the client has answered.
-	reaction reaction
+	// effect is what has come of what the client has answered.
+	effect effect
 	// Leave gives back what it holds.
 	Leave func()
 }
@@ -114,7 +114,7 @@ func (a *Approval) Begin(ctx context.Context) *answer.Answer {
 	case a.follower == nil: // nobody was asked
 		return refused
 	case refused != nil:
-		a.reaction.refused = refused
+		a.effect.refused = refused
 	case way == ByWait:
 		a.waits()
 	case way == "":
@@ -227,9 +227,9 @@ func (a *Approval) form(ctx context.Context, way string) (shown rpc.Message, ok 
 	return shown, true, nil
 }
 
-// reaction is what comes of what a client has answered, or of what it has not. The zero reaction is that what has become of
+// effect is what comes of what a client has answered, or of what it has not. The zero reaction is that what has become of
 // the approval counts, and nothing besides: if people are waited for still, the call is to be sent again.
-type reaction struct {
+type effect struct {
 	// over is set if the client does not wait any longer, and gone if it cannot be reached.
 	over, gone bool
 	// suggested are the arguments that a person would rather have, nil if they have changed none: nothing was approved.
@@ -238,8 +238,10 @@ type reaction struct {
 	refused *answer.Answer
 }
 
-// waits reports whether there is something to wait for.
-func (r *reaction) waits() bool { return !r.over && !r.gone && r.suggested == nil && r.refused == nil }
+// continues reports whether there is something to wait for.
+func (r *effect) continues() bool {
+	return !r.over && !r.gone && r.suggested == nil && r.refused == nil
+}
 
 // word is what a client has answered, and what came of bringing it to the PDP. The zero word is that it has answered
 // something that could not be brought just now.
@@ -280,8 +282,8 @@ func declined(answer rpc.Object) bool {
 	return answer.Len() > 0 && answer.GetString("action") != "accept"
 }
 
-// reacted is what comes of an answer.
-func (a *Approval) reacted(ctx context.Context, w word) (r reaction) {
+// effectOf is what comes of an answer.
+func (a *Approval) effectOf(ctx context.Context, w word) (r effect) {
 	var e *authzenclient.Error
 	switch {
 	case w.err == nil:
@@ -291,7 +293,7 @@ func (a *Approval) reacted(ctx context.Context, w word) (r reaction) {
 	case !errors.As(w.err, &e) || e.Kind != authzenclient.Refused:
 		r.refused = answer.Refuse(a.wanted.Failed(w.err))
 	case e.Status == http.StatusConflict:
-		r = a.contradicted(ctx, w.answer)
+		r = a.effectOfConflict(ctx, w.answer)
 	case e.Status == http.StatusBadRequest, e.Status == http.StatusRequestEntityTooLarge, e.Status == http.StatusUnprocessableEntity:
 		r.refused = answer.Invalid("the answer to the form cannot be read; nothing was approved")
 	default: // what somebody says who has no say is nothing: others decide
@@ -301,15 +303,15 @@ func (a *Approval) reacted(ctx context.Context, w word) (r reaction) {
 	return r
 }
 
-// contradicted is what comes of an answer that the PDP did not take, as things are: because people have decided meanwhile, or
+// effectOfConflict is what comes of an answer that the PDP did not take, as things are: because people have decided meanwhile, or
 // this one has before, or because it is about other arguments.
-func (a *Approval) contradicted(ctx context.Context, said rpc.Object) (r reaction) {
+func (a *Approval) effectOfConflict(ctx context.Context, said rpc.Object) (r effect) {
 	now, err := approvals.Look(ctx, a.wanted.PDP(), a.follower.Standing().Task())
 	if err != nil {
-		return reaction{refused: answer.Refuse(a.wanted.Failed(err))}
+		return effect{refused: answer.Refuse(a.wanted.Failed(err))}
 	}
 	if declined(said) {
-		return reaction{over: now.Pending() || now.Approved()}
+		return effect{over: now.Pending() || now.Approved()}
 	}
 	if !now.Pending() {
 		return r
@@ -325,7 +327,7 @@ func (a *Approval) contradicted(ctx context.Context, said rpc.Object) (r reactio
 	return r
 }
 
-// waits has people be waited for as long as a request is held.
+// continues has people be waited for as long as a request is held.
 func (a *Approval) waits() {
 	a.patience = a.o.Approvals.Wait
 	a.tell()
@@ -337,7 +339,7 @@ func (a *Approval) Wait(ctx context.Context) {
 	defer enough.Stop()
 	tick := time.NewTicker(tellsEach)
 	defer tick.Stop()
-	for a.patience > 0 && a.reaction.waits() {
+	for a.patience > 0 && a.effect.continues() {
 		select {
 		case w := <-a.question.answers():
 			a.hears(ctx, w, enough)
@@ -399,7 +401,7 @@ func (a *Approval) outcome(ctx context.Context) *answer.Answer {
 		return end
 	}
 	a.question.ends(ctx, a)
-	standing, r := a.follower.Standing(), &a.reaction
+	standing, r := a.follower.Standing(), &a.effect
 	switch {
 	case r.suggested != nil:
 		a.cancel(ctx)

@@ -105,14 +105,14 @@ func (a *Approval) askLegacy(way string, shown *rpc.Message) {
 	q := &question{sealed: sealedQuestion{Approval: a.approval, Page: way == ByURL}}
 	var err error
 	if q.id, err = seal.SealJSON(a.o.Ring, seal.Approval, []byte(s.ID), q.sealed, a.o.Now().Add(StateLife)); err != nil {
-		a.reaction.refused = answer.Internal(err)
+		a.effect.refused = answer.Internal(err)
 		return
 	}
 	*shown = era.Asked(*shown, era.Legacy, q.id)
 	shown.ID = rpc.StringID(q.id)
 	q.asking, q.stop = s.asks(shown.ID)
 	a.question, a.patience = q, StateLife
-	a.reaction.gone = a.Reply.Interim(*shown) != nil
+	a.effect.gone = a.Reply.Interim(*shown) != nil
 }
 
 // hears takes what the client has answered. Whoever else must decide has as long from then on as in every other way.
@@ -121,7 +121,7 @@ func (a *Approval) hears(ctx context.Context, w word, enough *time.Timer) {
 	if q.taken { // a request has one answer: of two that contradict each other the PDP has the first
 		return
 	}
-	if a.reaction = a.reacted(ctx, w); !a.reaction.waits() {
+	if a.effect = a.effectOf(ctx, w); !a.effect.continues() {
 		return
 	}
 	q.taken = w.err == nil && w.answer.Len() > 0
@@ -137,7 +137,7 @@ func (q *question) ends(ctx context.Context, a *Approval) {
 		return
 	}
 	q.stop()
-	if !a.reaction.waits() || a.pending() || ctx.Err() != nil {
+	if !a.effect.continues() || a.pending() || ctx.Err() != nil {
 		return
 	}
 	m := rpc.Message{Method: "notifications/cancelled", Params: rpc.Object{}.With("requestId", rpc.String(q.id)).With("reason", rpc.String("it is decided")).Value()}

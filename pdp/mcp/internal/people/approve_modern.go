@@ -71,10 +71,10 @@ func (a *Approval) Again(ctx context.Context, s *SealedApproval) *answer.Answer 
 		return refused
 	}
 	if !a.pending() {
-		a.reaction.over = s.Way == ByForm && declined(a.Answers.GetObject(s.Key))
+		a.effect.over = s.Way == ByForm && declined(a.Answers.GetObject(s.Key))
 		return nil
 	}
-	if a.answer(ctx, s); a.reaction.waits() {
+	if a.answer(ctx, s); a.effect.continues() {
 		a.waits()
 	}
 	return nil
@@ -84,7 +84,7 @@ func (a *Approval) Again(ctx context.Context, s *SealedApproval) *answer.Answer 
 // be open, or a person has said yes and another must, too.
 func (a *Approval) round(ctx context.Context) *answer.Answer {
 	s := a.state
-	if s == nil || s.Round == mostEmpty || !a.reaction.waits() || ctx.Err() != nil || !a.pending() {
+	if s == nil || s.Round == mostEmpty || !a.effect.continues() || ctx.Err() != nil || !a.pending() {
 		return nil
 	}
 	if s.Way != ByURL && !a.answered && s.Round == 0 {
@@ -120,14 +120,14 @@ func (a *Approval) answer(ctx context.Context, s *SealedApproval) {
 	}
 	given := a.Answers.GetObject(s.Key)
 	if s.Way == ByURL { // what was opened, and not what anybody thinks of the call
-		a.reaction.over = given.GetString("action") != "accept"
+		a.effect.over = given.GetString("action") != "accept"
 		return
 	}
 	if !a.decides() { // it was shown by a gateway that shows forms
-		a.reaction.refused = answer.Invalid(decidesElsewhere)
+		a.effect.refused = answer.Invalid(decidesElsewhere)
 		return
 	}
-	a.reaction = a.reacted(ctx, respond(ctx, a.wanted.PDP(), a.Who, s.Approval, given))
+	a.effect = a.effectOf(ctx, respond(ctx, a.wanted.PDP(), a.Who, s.Approval, given))
 }
 
 // InputRequest is a request of a server in the form that the modern era has for it.
