@@ -243,9 +243,9 @@ func (r *effect) continues() bool {
 	return !r.over && !r.gone && r.suggested == nil && r.refused == nil
 }
 
-// word is what a client has answered, and what came of bringing it to the PDP. The zero word is that it has answered
+// formAnswer is what a client has answered, and what came of bringing it to the PDP. The zero word is that it has answered
 // something that could not be brought just now.
-type word struct {
+type formAnswer struct {
 	answer rpc.Object
 	// status is what has become of the approval by it, as the PDP says, "" if it says nothing.
 	status string
@@ -261,8 +261,8 @@ func approver(who *identity.Principal) (approvals.Person, error) {
 
 // respond brings the PDP what the client of somebody has answered to a form: who has sent the answer says it, whoever has
 // sent the call.
-func respond(ctx context.Context, pdp *authzenclient.Client, who *identity.Principal, approval string, answer rpc.Object) word {
-	w := word{answer: answer}
+func respond(ctx context.Context, pdp *authzenclient.Client, who *identity.Principal, approval string, answer rpc.Object) formAnswer {
+	w := formAnswer{answer: answer}
 	if cancelled(answer) { // nobody has said anything
 		return w
 	}
@@ -283,7 +283,7 @@ func declined(answer rpc.Object) bool {
 }
 
 // effectOf is what comes of an answer.
-func (a *Approval) effectOf(ctx context.Context, w word) (r effect) {
+func (a *Approval) effectOf(ctx context.Context, w formAnswer) (r effect) {
 	var e *authzenclient.Error
 	switch {
 	case w.err == nil:
@@ -360,7 +360,7 @@ func (a *Approval) Wait(ctx context.Context) {
 // tellsEach is how often a client hears that people are waited for.
 const tellsEach = 5 * time.Second
 
-// tell tells the client that people are waited for, if it wants to hear of progress.
+// deliver tells the client that people are waited for, if it wants to hear of progress.
 func (a *Approval) tell() {
 	if !a.follower.Standing().Pending() {
 		return

@@ -33,26 +33,26 @@ type sealedQuestion struct {
 
 // asking waits for what a client answers to such a request.
 type asking struct {
-	words chan word
-	over  chan struct{} // closed when nobody waits any longer
+	answers chan formAnswer
+	over    chan struct{} // closed when nobody waits any longer
 	// answered is set as soon as an answer is there: what comes of it at the PDP may be known before its word is.
 	answered atomic.Bool
 }
 
-// comes notes that the client has answered.
-func (q *asking) comes() {
+// markAnswered notes that the client has answered.
+func (q *asking) markAnswered() {
 	if q != nil {
 		q.answered.Store(true)
 	}
 }
 
-// tell hands the client's answer to the waiting call. It is not ok if the call waits no longer.
-func (q *asking) tell(ctx context.Context, w word) (ok bool) {
+// deliver hands the client's answer to the waiting call. It is not ok if the call waits no longer.
+func (q *asking) deliver(ctx context.Context, w formAnswer) (ok bool) {
 	if q == nil {
 		return false
 	}
 	select {
-	case q.words <- w:
+	case q.answers <- w:
 		return true
 	case <-q.over:
 	case <-ctx.Done():
@@ -62,7 +62,7 @@ func (q *asking) tell(ctx context.Context, w word) (ok bool) {
 
 // asks has a request of ours wait for answers of the client, until stop is called.
 func (s *Conversation) asks(id rpc.ID) (q *asking, stop func()) {
-	q = &asking{words: make(chan word), over: make(chan struct{})}
+	q = &asking{answers: make(chan formAnswer), over: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.people[id] = q
@@ -92,11 +92,11 @@ type question struct {
 }
 
 // answers are what the client answers. Nothing comes if nobody is asked.
-func (q *question) answers() <-chan word {
+func (q *question) answers() <-chan formAnswer {
 	if q == nil {
 		return nil
 	}
-	return q.asking.words
+	return q.asking.answers
 }
 
 // askLegacy shows the client's person a form or a page.
@@ -116,7 +116,7 @@ func (a *Approval) askLegacy(way string, shown *rpc.Message) {
 }
 
 // hears takes what the client has answered. Whoever else must decide has as long from then on as in every other way.
-func (a *Approval) hears(ctx context.Context, w word, enough *time.Timer) {
+func (a *Approval) hears(ctx context.Context, w formAnswer, enough *time.Timer) {
 	q := a.question
 	if q.taken { // a request has one answer: of two that contradict each other the PDP has the first
 		return
@@ -165,10 +165,10 @@ func (g *People) Question(s *Conversation, id rpc.ID) (q sealedQuestion, ours bo
 // after a while: whatever was taken of it is taken once.
 func (g *People) Bring(ctx context.Context, s *Conversation, q sealedQuestion, who *identity.Principal, m rpc.Message) (status int, after time.Duration) {
 	waiter := s.asking(m.ID)
-	waiter.comes()
+	waiter.markAnswered()
 	release, after, ok := g.o.Rates.Admit(who.Key, "")
 	if !ok {
-		waiter.tell(ctx, word{})
+		waiter.deliver(ctx, formAnswer{})
 		return http.StatusTooManyRequests, after
 	}
 	defer release()
@@ -187,7 +187,7 @@ func (g *People) Bring(ctx context.Context, s *Conversation, q sealedQuestion, w
 		}
 	}
 	g.o.Logger.Info("the client of a person who was asked has answered", "approval", q.Approval, "principal", who.Key, "taken", w.err == nil)
-	if waiter.tell(ctx, w) {
+	if waiter.deliver(ctx, w) {
 		return http.StatusAccepted, 0
 	}
 	var e *authzenclient.Error
@@ -198,7 +198,7 @@ func (g *People) Bring(ctx context.Context, s *Conversation, q sealedQuestion, w
 }
 
 // read is what a response says. A client that cannot ask anybody, or was not let open a page, has not asked.
-func (q sealedQuestion) read(m rpc.Message) (w word) {
+func (q sealedQuestion) read(m rpc.Message) (w formAnswer) {
 	w.answer, _ = rpc.ParseObject(m.Result) // of what is no object the PDP says that it is no answer
 	if m.Error != nil || q.Page && w.answer.GetString("action") != "accept" {
 		w.answer = Cancels()
