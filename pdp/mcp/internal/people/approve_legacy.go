@@ -31,8 +31,8 @@ type sealedQuestion struct {
 	Page bool `json:"p,omitzero"`
 }
 
-// asking waits for what a client answers to such a request.
-type asking struct {
+// openQuestion waits for what a client answers to such a request.
+type openQuestion struct {
 	answers chan formAnswer
 	over    chan struct{} // closed when nobody waits any longer
 	// answered is set as soon as an answer is there: what comes of it at the PDP may be known before its word is.
@@ -40,14 +40,14 @@ type asking struct {
 }
 
 // markAnswered notes that the client has answered.
-func (q *asking) markAnswered() {
+func (q *openQuestion) markAnswered() {
 	if q != nil {
 		q.answered.Store(true)
 	}
 }
 
 // deliver hands the client's answer to the waiting call. It is not ok if the call waits no longer.
-func (q *asking) deliver(ctx context.Context, w formAnswer) (ok bool) {
+func (q *openQuestion) deliver(ctx context.Context, w formAnswer) (ok bool) {
 	if q == nil {
 		return false
 	}
@@ -60,32 +60,32 @@ func (q *asking) deliver(ctx context.Context, w formAnswer) (ok bool) {
 	return false
 }
 
-// asks has a request of ours wait for answers of the client, until stop is called.
-func (s *Conversation) asks(id rpc.ID) (q *asking, stop func()) {
-	q = &asking{answers: make(chan formAnswer), over: make(chan struct{})}
+// register has a request of ours wait for answers of the client, until stop is called.
+func (s *Conversation) register(id rpc.ID) (q *openQuestion, stop func()) {
+	q = &openQuestion{answers: make(chan formAnswer), over: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.people[id] = q
+	s.questions[id] = q
 	return q, sync.OnceFunc(func() {
 		close(q.over)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.people, id)
+		delete(s.questions, id)
 	})
 }
 
-// asking is who waits for answers to a request of that id, nil if nobody does in this process.
-func (s *Conversation) asking(id rpc.ID) *asking {
+// openQuestion is who waits for answers to a request of that id, nil if nobody does in this process.
+func (s *Conversation) openQuestion(id rpc.ID) *openQuestion {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.people[id]
+	return s.questions[id]
 }
 
 // question is what a person is asked on the stream of a call.
 type question struct {
 	id     string
 	sealed sealedQuestion
-	asking *asking
+	open   *openQuestion
 	stop   func()
 	// heard is set if a word of the client was heard, and taken if the PDP has that answer.
 	heard, taken bool
@@ -96,7 +96,7 @@ func (q *question) answers() <-chan formAnswer {
 	if q == nil {
 		return nil
 	}
-	return q.asking.answers
+	return q.open.answers
 }
 
 // askLegacy shows the client's person a form or a page.
@@ -110,7 +110,7 @@ func (a *Approval) askLegacy(way string, shown *rpc.Message) {
 	}
 	*shown = era.Asked(*shown, era.Legacy, q.id)
 	shown.ID = rpc.StringID(q.id)
-	q.asking, q.stop = s.asks(shown.ID)
+	q.open, q.stop = s.register(shown.ID)
 	a.question, a.patience = q, StateLife
 	a.effect.gone = a.Reply.Interim(*shown) != nil
 }
@@ -141,7 +141,7 @@ func (q *question) ends(ctx context.Context, a *Approval) {
 		return
 	}
 	m := rpc.Message{Method: "notifications/cancelled", Params: rpc.Object{}.With("requestId", rpc.String(q.id)).With("reason", rpc.String("it is decided")).Value()}
-	switch answered := q.asking.answered.Load(); {
+	switch answered := q.open.answered.Load(); {
 	case answered && !q.sealed.Page:
 		return
 	case answered:
@@ -164,7 +164,7 @@ func (g *People) Question(s *Conversation, id rpc.ID) (q sealedQuestion, ours bo
 // accepted whatever the PDP thinks of it, which the response to the call says. If it has reached nobody, it is to be sent again
 // after a while: whatever was taken of it is taken once.
 func (g *People) Bring(ctx context.Context, s *Conversation, q sealedQuestion, who *identity.Principal, m rpc.Message) (status int, after time.Duration) {
-	waiter := s.asking(m.ID)
+	waiter := s.openQuestion(m.ID)
 	waiter.markAnswered()
 	release, after, ok := g.o.Rates.Admit(who.Key, "")
 	if !ok {

@@ -16,14 +16,14 @@ type Conversation struct {
 	ID   string // of the session
 	ring *seal.Ring
 
-	mu      sync.Mutex
-	waiting map[rpc.ID]chan rpc.Message // what servers ask
-	people  map[rpc.ID]*asking          // what we ask
+	mu        sync.Mutex
+	waiting   map[rpc.ID]chan rpc.Message // what servers ask
+	questions map[rpc.ID]*openQuestion    // what we ask
 }
 
 // NewConversation is that of a session.
 func NewConversation(id string, ring *seal.Ring) *Conversation {
-	return &Conversation{ID: id, ring: ring, waiting: map[rpc.ID]chan rpc.Message{}, people: map[rpc.ID]*asking{}}
+	return &Conversation{ID: id, ring: ring, waiting: map[rpc.ID]chan rpc.Message{}, questions: map[rpc.ID]*openQuestion{}}
 }
 
 // Ask shows the client a request of the server, and waits for what it answers.
