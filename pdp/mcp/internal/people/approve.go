@@ -342,7 +342,7 @@ func (a *Approval) Wait(ctx context.Context) {
 	for a.patience > 0 && a.effect.continues() {
 		select {
 		case w := <-a.question.answers():
-			a.hears(ctx, w, enough)
+			a.receive(ctx, w, enough)
 		case <-a.follower.Decided():
 			return
 		case <-enough.C:
@@ -400,7 +400,7 @@ func (a *Approval) outcome(ctx context.Context) *answer.Answer {
 	if end := a.round(ctx); end != nil {
 		return end
 	}
-	a.question.ends(ctx, a)
+	a.question.close(ctx, a)
 	standing, r := a.follower.Standing(), &a.effect
 	switch {
 	case r.suggested != nil:

@@ -87,8 +87,8 @@ type question struct {
 	sealed sealedQuestion
 	open   *openQuestion
 	stop   func()
-	// heard is set if a word of the client was heard, and taken if the PDP has that answer.
-	heard, taken bool
+	// received is set if a word of the client was heard, and taken if the PDP has that answer.
+	received, accepted bool
 }
 
 // answers are what the client answers. Nothing comes if nobody is asked.
@@ -115,24 +115,24 @@ func (a *Approval) askLegacy(way string, shown *rpc.Message) {
 	a.effect.gone = a.Reply.Interim(*shown) != nil
 }
 
-// hears takes what the client has answered. Whoever else must decide has as long from then on as in every other way.
-func (a *Approval) hears(ctx context.Context, w formAnswer, enough *time.Timer) {
+// receive takes what the client has answered. Whoever else must decide has as long from then on as in every other way.
+func (a *Approval) receive(ctx context.Context, w formAnswer, enough *time.Timer) {
 	q := a.question
-	if q.taken { // a request has one answer: of two that contradict each other the PDP has the first
+	if q.accepted { // a request has one answer: of two that contradict each other the PDP has the first
 		return
 	}
 	if a.effect = a.effectOf(ctx, w); !a.effect.continues() {
 		return
 	}
-	q.taken = w.err == nil && w.answer.Len() > 0
-	if !q.heard {
-		q.heard = true
+	q.accepted = w.err == nil && w.answer.Len() > 0
+	if !q.received {
+		q.received = true
 		enough.Reset(a.o.Approvals.Wait)
 	}
 }
 
-// ends has nobody answer any longer, and the client take away what it still shows, if people are not waited for any more.
-func (q *question) ends(ctx context.Context, a *Approval) {
+// close has nobody answer any longer, and the client take away what it still shows, if people are not waited for any more.
+func (q *question) close(ctx context.Context, a *Approval) {
 	if q == nil {
 		return
 	}
