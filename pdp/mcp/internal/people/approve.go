@@ -60,8 +60,8 @@ type Approval struct {
 	follower *desk.Follower
 	// approval is the id by which a form is shown and answered, "" if there is not just one.
 	approval string
-	// told is how often the client was told that people are waited for.
-	told int
+	// reports is how often the client was told that people are waited for.
+	reports int
 	// patience is for how long they are waited for, 0 if they are not.
 	patience time.Duration
 	// question is what the client's person is asked on the stream of the call, nil if that is not so.
@@ -330,14 +330,14 @@ func (a *Approval) effectOfConflict(ctx context.Context, said rpc.Object) (r eff
 // continues has people be waited for as long as a request is held.
 func (a *Approval) waits() {
 	a.patience = a.o.Approvals.Wait
-	a.tell()
+	a.reportProgress()
 }
 
 // Wait waits until people are not waited for any more, for as long as it has patience.
 func (a *Approval) Wait(ctx context.Context) {
 	enough := time.NewTimer(a.patience)
 	defer enough.Stop()
-	tick := time.NewTicker(tellsEach)
+	tick := time.NewTicker(progressInterval)
 	defer tick.Stop()
 	for a.patience > 0 && a.effect.continues() {
 		select {
@@ -352,16 +352,16 @@ func (a *Approval) Wait(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			a.tell()
+			a.reportProgress()
 		}
 	}
 }
 
-// tellsEach is how often a client hears that people are waited for.
-const tellsEach = 5 * time.Second
+// progressInterval is how often a client hears that people are waited for.
+const progressInterval = 5 * time.Second
 
 // deliver tells the client that people are waited for, if it wants to hear of progress.
-func (a *Approval) tell() {
+func (a *Approval) reportProgress() {
 	if !a.follower.Standing().Pending() {
 		return
 	}
@@ -369,13 +369,13 @@ func (a *Approval) tell() {
 	if a.approval != "" {
 		message += "; the request for approval is " + a.approval
 	}
-	tellProgress(a.Params, a.Reply, a.told, message)
-	a.told++
+	sendProgress(a.Params, a.Reply, a.reports, message)
+	a.reports++
 }
 
-// tellProgress tells a client that wants to hear of progress how far its request is, before its server has it: told is how often
+// sendProgress tells a client that wants to hear of progress how far its request is, before its server has it: told is how often
 // it was told before. That grows, and leaves room for what the server says of its own progress.
-func tellProgress(asked rpc.Object, back reply.Reply, told int, message string) {
+func sendProgress(asked rpc.Object, back reply.Reply, told int, message string) {
 	token := asked.GetObject("_meta").Get("progressToken")
 	if token == nil {
 		return

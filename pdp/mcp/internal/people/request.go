@@ -148,9 +148,9 @@ type Request struct {
 	Case
 	said jsontext.Value // the params of the request
 	// entry is what waits, nil before it is filed, and id the id that it has for clients.
-	entry *Entry
-	id    string
-	told  int
+	entry   *Entry
+	id      string
+	reports int
 	// Leave gives back its place among those who wait.
 	Leave func()
 }
@@ -196,7 +196,7 @@ func (r *Request) Begin(c Case) *answer.Answer {
 			return refused
 		}
 	}
-	r.tell()
+	r.reportProgress()
 	return nil
 }
 
@@ -433,7 +433,7 @@ func (r *Request) Wait(ctx context.Context) {
 	}
 	enough := time.NewTimer(long)
 	defer enough.Stop()
-	tick := time.NewTicker(tellsEach)
+	tick := time.NewTicker(progressInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -446,15 +446,15 @@ func (r *Request) Wait(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			r.tell()
+			r.reportProgress()
 		}
 	}
 }
 
-// tell tells the client that somebody is waited for, if it wants to hear of progress.
-func (r *Request) tell() {
-	tellProgress(r.Params, r.Reply, r.told, "somebody else must fulfil this request")
-	r.told++
+// reportProgress tells the client that somebody is waited for, if it wants to hear of progress.
+func (r *Request) reportProgress() {
+	sendProgress(r.Params, r.Reply, r.reports, "somebody else must fulfil this request")
+	r.reports++
 }
 
 // Conclude is what came of the request, or the response without that: that it waits still, or why nothing came of it.
