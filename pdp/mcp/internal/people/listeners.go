@@ -134,9 +134,9 @@ func (l *listeners) welcome(ctx context.Context, who *identity.Principal) rpc.Me
 	return rpc.Message{Method: wire.MethodWelcome, Params: w.Payload()}
 }
 
-// saysNothing are the statuses of refusals that a moment later may be an answer: the PDP does not take our own key just now, or
+// retryableStatuses are the statuses of refusals that a moment later may be an answer: the PDP does not take our own key just now, or
 // it is too busy.
-var saysNothing = []int{http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusTooManyRequests}
+var retryableStatuses = []int{http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusTooManyRequests}
 
 // refusedFor is how long a listener's inbox is not read after the PDP refused that: it does not take the token, or the person
 // may not decide there at all.
@@ -162,7 +162,7 @@ func (l *listeners) readInbox(pdp *authzenclient.Client) events.Read {
 		case refused && cursor != "" && (e.Status == http.StatusGone || e.Status == http.StatusBadRequest):
 			// The PDP knows this cursor no longer. It is read from the beginning, but not at once: it may refuse each cursor.
 			return events.Page{Failed: &events.Later{Err: err, After: e.RetryAfter}}, nil
-		case refused && !slices.Contains(saysNothing, e.Status):
+		case refused && !slices.Contains(retryableStatuses, e.Status):
 			return page, &events.Later{Err: err, After: refusedFor}
 		case e != nil:
 			return page, &events.Later{Err: err, After: e.RetryAfter}

@@ -41,7 +41,7 @@ func (g *People) Vote(ctx context.Context, who *identity.Principal, c link.Clien
 	if err != nil {
 		return answer.Invalid("this decision cannot be read, and nothing was decided: " + err.Error())
 	}
-	status, no := g.takes(ctx, who, said)
+	status, no := g.sendVote(ctx, who, said)
 	g.o.Logger.Info("somebody decides about an approval request", "approval", said.AuthorizationID, "principal", who.Key, "taken", no == nil, "status", status)
 	if no != nil {
 		return no
@@ -52,9 +52,9 @@ func (g *People) Vote(ctx context.Context, who *identity.Principal, c link.Clien
 	return answer.Of(c.Result(rpc.Respond, wire.Responded(said.AuthorizationID, status)))
 }
 
-// takes is the status of the approval request after it, as the PDP says. A decision does not depend on whether its client
+// sendVote is the status of the approval request after it, as the PDP says. A decision does not depend on whether its client
 // stays.
-func (g *People) takes(ctx context.Context, who *identity.Principal, said wire.Respond) (status string, no *answer.Answer) {
+func (g *People) sendVote(ctx context.Context, who *identity.Principal, said wire.Respond) (status string, no *answer.Answer) {
 	if who.Token == "" {
 		return "", answer.Invalid("this gateway takes no tokens, and so nobody decides here: decide in the console, or by a key of your own")
 	}
@@ -64,43 +64,43 @@ func (g *People) takes(ctx context.Context, who *identity.Principal, said wire.R
 	}
 	pdp := g.o.Asker.PDP(who)
 	if pdp == nil {
-		return "", untold(ask.ErrAway)
+		return "", unanswered(ask.ErrAway)
 	}
 	ctx, leave, ok := g.doors.Enter(context.WithoutCancel(ctx))
 	if !ok {
-		return "", untold(link.ErrClosed)
+		return "", unanswered(link.ErrClosed)
 	}
 	defer leave()
 	if status, err = approvals.Respond(ctx, pdp, said.AuthorizationID, person, said.Answer); err != nil {
-		return "", notTaken(err)
+		return "", rejected(err)
 	}
 	return status, nil
 }
 
-// notTaken refuses what the PDP does not take. What it says of its own callers is not for the sender.
-func notTaken(err error) *answer.Answer {
+// rejected refuses what the PDP does not take. What it says of its own callers is not for the sender.
+func rejected(err error) *answer.Answer {
 	var e *authzenclient.Error
 	if !errors.As(err, &e) {
-		return untold(err)
+		return unanswered(err)
 	}
 	what := ""
 	switch {
 	case e.Kind == authzenclient.NotAsked, e.Kind == authzenclient.Refused && e.Status == http.StatusNotFound:
 		what = "there is no such approval request, or none that you may decide about here"
 	case e.Kind != authzenclient.Refused:
-		return untold(err)
+		return unanswered(err)
 	case e.Status == http.StatusForbidden:
 		what = "you have no vote on this approval request: it may be your own, or of somebody who acts for you, or others decide about it"
 	case e.Status == http.StatusConflict, e.Status == http.StatusBadRequest, e.Status == http.StatusRequestEntityTooLarge, e.Status == http.StatusUnprocessableEntity:
 		what = "this does not count: " + e.Detail
 	default:
-		return untold(err)
+		return unanswered(err)
 	}
 	return answer.New(answer.InvalidParams, rpc.InvalidParams, what, err.Error())
 }
 
-// untold refuses what the PDP has not answered. It may have taken it all the same: then it says so when it is sent again.
-func untold(err error) *answer.Answer {
+// unanswered refuses what the PDP has not answered. It may have taken it all the same: then it says so when it is sent again.
+func unanswered(err error) *answer.Answer {
 	after := 5 * time.Second
 	if e := (*authzenclient.Error)(nil); errors.As(err, &e) && e.RetryAfter > 0 {
 		after = e.RetryAfter
