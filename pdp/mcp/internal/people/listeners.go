@@ -33,8 +33,8 @@ type listeners struct {
 
 	mu        sync.Mutex
 	audiences map[string]*audience // by tenant
-	// strange are the tokens that a PDP did not take, with the time of that.
-	strange map[[sha256.Size]byte]time.Time
+	// refusedTokens are the tokens that a PDP did not take, with the time of that.
+	refusedTokens map[[sha256.Size]byte]time.Time
 }
 
 // audience are the listeners of a tenant, and the topics that they read.
@@ -149,7 +149,7 @@ func (l *listeners) readInbox(pdp *authzenclient.Client) events.Read {
 		if err != nil { // there is no token
 			return page, nil
 		}
-		if l.isStrange(who) {
+		if l.isRefusedToken(who) {
 			return page, &events.Later{Err: authzenclient.ErrPerson, After: refusedFor}
 		}
 		read, err := approvals.ReadNotifications(ctx, pdp, person, cursor)
@@ -157,7 +157,7 @@ func (l *listeners) readInbox(pdp *authzenclient.Client) events.Read {
 		refused := errors.As(err, &e) && e.Kind == authzenclient.Refused
 		switch {
 		case errors.Is(err, authzenclient.ErrPerson):
-			l.notes(who)
+			l.noteRefusedToken(who)
 			return page, &events.Later{Err: err, After: refusedFor}
 		case refused && cursor != "" && (e.Status == http.StatusGone || e.Status == http.StatusBadRequest):
 			// The PDP knows this cursor no longer. It is read from the beginning, but not at once: it may refuse each cursor.
@@ -207,32 +207,32 @@ func bareRequester(params rpc.Object) string {
 	return name
 }
 
-// mostStrange is how many tokens are known that a PDP did not take.
-const mostStrange = 1 << 12
+// mostRefusedTokens is how many tokens are known that a PDP did not take.
+const mostRefusedTokens = 1 << 12
 
 // tokenOf is a digest of a token, of its principal, and of the PDP that it was shown to.
 func tokenOf(who *identity.Principal) [sha256.Size]byte {
 	return sha256.Sum256([]byte(who.Tenant + "\x00" + who.Key + "\x00" + who.Token))
 }
 
-// notes notes that the PDP does not take somebody's token, whatever it is asked about.
-func (l *listeners) notes(who *identity.Principal) {
+// noteRefusedToken notes that the PDP does not take somebody's token, whatever it is asked about.
+func (l *listeners) noteRefusedToken(who *identity.Principal) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.strange) >= mostStrange || l.strange == nil {
-		l.strange = map[[sha256.Size]byte]time.Time{}
+	if len(l.refusedTokens) >= mostRefusedTokens || l.refusedTokens == nil {
+		l.refusedTokens = map[[sha256.Size]byte]time.Time{}
 	}
-	l.strange[tokenOf(who)] = l.g.o.Now()
+	l.refusedTokens[tokenOf(who)] = l.g.o.Now()
 }
 
-// isStrange reports whether the PDP has not taken somebody's token lately.
-func (l *listeners) isStrange(who *identity.Principal) bool {
+// isRefusedToken reports whether the PDP has not taken somebody's token lately.
+func (l *listeners) isRefusedToken(who *identity.Principal) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	of := tokenOf(who)
-	at, ok := l.strange[of]
+	at, ok := l.refusedTokens[of]
 	if ok && l.g.o.Now().Sub(at) >= refusedFor {
-		delete(l.strange, of)
+		delete(l.refusedTokens, of)
 		ok = false
 	}
 	return ok
