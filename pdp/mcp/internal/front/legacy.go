@@ -171,7 +171,7 @@ func (g *Front) takeAnswer(w http.ResponseWriter, r *http.Request, s *session, i
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	switch status, after := g.people.Bring(r.Context(), s.Conversation, q, in.who, in.message); status {
+	switch status, after := g.people.SubmitAnswer(r.Context(), s.Conversation, q, in.who, in.message); status {
 	case http.StatusTooManyRequests:
 		g.tooMany(w, after)
 	case http.StatusServiceUnavailable:

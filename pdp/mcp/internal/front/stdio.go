@@ -157,7 +157,7 @@ func (f *stdioFront) answer(ctx context.Context, s *session, in *incoming) {
 		return
 	}
 	f.running.Go(func() {
-		if status, _ := f.g.people.Bring(ctx, s.Conversation, q, in.who, in.message); status != http.StatusAccepted {
+		if status, _ := f.g.people.SubmitAnswer(ctx, s.Conversation, q, in.who, in.message); status != http.StatusAccepted {
 			f.g.o.Meters.Drop("answer of a person that the PDP did not take")
 		}
 	})

@@ -116,7 +116,7 @@ func (a *Approval) Begin(ctx context.Context) *answer.Answer {
 	case refused != nil:
 		a.effect.refused = refused
 	case way == ByWait:
-		a.waits()
+		a.startWait()
 	case way == "":
 	case a.Client.Era == era.Modern:
 		return a.show(way, shown)
@@ -259,9 +259,9 @@ func approver(who *identity.Principal) (approvals.Person, error) {
 	return person.WithClient(who.Agent.Type, who.Agent.ID), err
 }
 
-// respond brings the PDP what the client of somebody has answered to a form: who has sent the answer says it, whoever has
+// submit brings the PDP what the client of somebody has answered to a form: who has sent the answer says it, whoever has
 // sent the call.
-func respond(ctx context.Context, pdp *authzenclient.Client, who *identity.Principal, approval string, answer rpc.Object) formAnswer {
+func submit(ctx context.Context, pdp *authzenclient.Client, who *identity.Principal, approval string, answer rpc.Object) formAnswer {
 	w := formAnswer{answer: answer}
 	if cancelled(answer) { // nobody has said anything
 		return w
@@ -328,7 +328,7 @@ func (a *Approval) effectOfConflict(ctx context.Context, said rpc.Object) (r eff
 }
 
 // continues has people be waited for as long as a request is held.
-func (a *Approval) waits() {
+func (a *Approval) startWait() {
 	a.patience = a.o.Approvals.Wait
 	a.reportProgress()
 }
@@ -407,7 +407,7 @@ func (a *Approval) outcome(ctx context.Context) *answer.Answer {
 		a.cancel(ctx)
 		return a.changed(r.suggested)
 	case r.gone, ctx.Err() != nil: // also where the PDP could not be asked because of that
-		a.left(ctx)
+		a.clientLeft(ctx)
 		return answer.Refuse(a.wanted.Required(standing))
 	case r.refused != nil:
 		return r.refused
@@ -419,9 +419,9 @@ func (a *Approval) outcome(ctx context.Context) *answer.Answer {
 	return nil
 }
 
-// left takes back what people are asked if the client has gone, where the operator wants that. A client whose token has
+// clientLeft takes back what people are asked if the client has gone, where the operator wants that. A client whose token has
 // expired may come again with another, and one that this gateway lets go may come to another gateway.
-func (a *Approval) left(ctx context.Context) {
+func (a *Approval) clientLeft(ctx context.Context) {
 	expired := errors.Is(context.Cause(ctx), identity.ErrExpired)
 	if a.o.Approvals.OnDisconnect == CancelTask && !expired && a.doors.Draining.Err() == nil {
 		a.cancel(ctx)

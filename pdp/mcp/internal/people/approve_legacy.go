@@ -160,10 +160,10 @@ func (g *People) Question(s *Conversation, id rpc.ID) (q sealedQuestion, ours bo
 	return q, ours
 }
 
-// Bring brings the PDP what a client has answered for its person, and tells it to whoever waits for it in this process. It is
+// SubmitAnswer brings the PDP what a client has answered for its person, and tells it to whoever waits for it in this process. It is
 // accepted whatever the PDP thinks of it, which the response to the call says. If it has reached nobody, it is to be sent again
 // after a while: whatever was taken of it is taken once.
-func (g *People) Bring(ctx context.Context, s *Conversation, q sealedQuestion, who *identity.Principal, m rpc.Message) (status int, after time.Duration) {
+func (g *People) SubmitAnswer(ctx context.Context, s *Conversation, q sealedQuestion, who *identity.Principal, m rpc.Message) (status int, after time.Duration) {
 	waiter := s.openQuestion(m.ID)
 	waiter.markAnswered()
 	release, after, ok := g.o.Rates.Admit(who.Key, "")
@@ -183,7 +183,7 @@ func (g *People) Bring(ctx context.Context, s *Conversation, q sealedQuestion, w
 	}
 	if !q.Page {
 		if w.err = ask.ErrAway; g.o.Asker.PDP(who) != nil { // it has been there when people were asked
-			w = respond(ctx, g.o.Asker.PDP(who), who, q.Approval, w.answer)
+			w = submit(ctx, g.o.Asker.PDP(who), who, q.Approval, w.answer)
 		}
 	}
 	g.o.Logger.Info("the client of a person who was asked has answered", "approval", q.Approval, "principal", who.Key, "taken", w.err == nil)

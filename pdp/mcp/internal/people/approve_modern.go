@@ -75,7 +75,7 @@ func (a *Approval) Again(ctx context.Context, s *SealedApproval) *answer.Answer 
 		return nil
 	}
 	if a.answer(ctx, s); a.effect.continues() {
-		a.waits()
+		a.startWait()
 	}
 	return nil
 }
@@ -127,7 +127,7 @@ func (a *Approval) answer(ctx context.Context, s *SealedApproval) {
 		a.effect.refused = answer.Invalid(decidesElsewhere)
 		return
 	}
-	a.effect = a.effectOf(ctx, respond(ctx, a.wanted.PDP(), a.Who, s.Approval, given))
+	a.effect = a.effectOf(ctx, submit(ctx, a.wanted.PDP(), a.Who, s.Approval, given))
 }
 
 // InputRequest is a request of a server in the form that the modern era has for it.
