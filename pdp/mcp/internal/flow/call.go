@@ -94,7 +94,7 @@ func (c *cleanups) run() {
 func (x exchange) noteRefusal(a *answer.Answer) {
 	if r := a.Refusal; r != nil {
 		x.g.o.Logger.Info("refused", "method", x.Request.Method, "code", r.Code, "why", r.Why, "principal", x.Who.Key)
-		x.g.people.Listeners.Refused(x.Who, x.Request.Method, x.policyTool(), r)
+		x.g.people.Listeners.NotifyBlocked(x.Who, x.Request.Method, x.policyTool(), r)
 	}
 }
 

@@ -99,8 +99,8 @@ func (l *listeners) open(who *identity.Principal) *audience {
 	return a
 }
 
-// requested has the listeners of a tenant read its requests for tools.
-func (l *listeners) requested(tenant string) {
+// requestsChanged has the listeners of a tenant read its requests for tools.
+func (l *listeners) requestsChanged(tenant string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if a := l.audiences[tenant]; a != nil {
@@ -109,7 +109,7 @@ func (l *listeners) requested(tenant string) {
 }
 
 // rest ends the watches of tenants without listeners.
-func (l *listeners) rest() {
+func (l *listeners) sweep() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for tenant, a := range l.audiences {
@@ -171,7 +171,7 @@ func (l *listeners) readInbox(pdp *authzenclient.Client) events.Read {
 		}
 		page = events.Page{Cursor: read.Cursor, More: read.More}
 		for _, text := range read.Messages {
-			if event, err := l.announced(text); err == nil {
+			if event, err := l.clientNotification(text); err == nil {
 				page.Events = append(page.Events, event)
 			} else {
 				l.g.o.Logger.Warn("the PDP's notification of an approval cannot be read", "error", err)
@@ -181,8 +181,8 @@ func (l *listeners) readInbox(pdp *authzenclient.Client) events.Read {
 	}
 }
 
-// announced is the PDP's notification of an approval as clients get it.
-func (l *listeners) announced(text []byte) (e events.Event, err error) {
+// clientNotification is the PDP's notification of an approval as clients get it.
+func (l *listeners) clientNotification(text []byte) (e events.Event, err error) {
 	m, fault := rpc.Parse(text, rpc.DefaultLimits())
 	if fault != nil || m.Method != wire.MethodAuthorizationRequest || !m.ID.IsZero() {
 		return e, errors.New("it is no notification of an approval")
@@ -247,8 +247,8 @@ func (l *listeners) shown(id string) string {
 	return id
 }
 
-// Refused tells a principal that a call of theirs is blocked, wherever they listen, if it is.
-func (l *listeners) Refused(who *identity.Principal, method string, tool *ask.Tool, r *ask.Refusal) {
+// NotifyBlocked tells a principal that a call of theirs is blocked, wherever they listen, if it is.
+func (l *listeners) NotifyBlocked(who *identity.Principal, method string, tool *ask.Tool, r *ask.Refusal) {
 	var data struct {
 		Type       string `json:"type"`
 		Reason     string `json:"reason"`

@@ -48,18 +48,18 @@ func TestListenRests(t *testing.T) {
 	topics(evaluation.DefaultTenant, 2)
 	topics("nowhere", 1) // no PDP is asked there
 	one.Leave()
-	g.Listeners.rest()
+	g.Listeners.sweep()
 	topics(evaluation.DefaultTenant, 2)
 	two.Leave()
 	nowhere.Leave()
-	g.Listeners.rest()
+	g.Listeners.sweep()
 	if n := len(g.Listeners.audiences); n != 0 {
 		t.Errorf("%d tenants are watched still", n)
 	}
 	again := listen(evaluation.DefaultTenant)
 	topics(evaluation.DefaultTenant, 2)
 	again.Leave()
-	g.Listeners.rest()
+	g.Listeners.sweep()
 	g.o.Approvals.Channels = []string{ByURL, ByWait} // nobody decides here
 	again = listen(evaluation.DefaultTenant)
 	topics(evaluation.DefaultTenant, 1)

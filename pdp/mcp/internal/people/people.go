@@ -62,7 +62,7 @@ func (g *People) Close() { g.desk.Close() }
 // Sweep ends what nobody uses any longer.
 func (g *People) Sweep() {
 	g.requests.Sweep()
-	g.Listeners.rest()
+	g.Listeners.sweep()
 }
 
 // Waits are how many calls wait for people, and how many requests for tools for whoever fulfils them.

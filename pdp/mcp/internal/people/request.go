@@ -85,7 +85,7 @@ type Result struct {
 	Era      era.Era
 	Info     jsontext.Value
 	By       evaluation.Ref
-	// Refused is why there is none.
+	// NotifyBlocked is why there is none.
 	Refused *answer.Answer
 }
 
@@ -219,7 +219,7 @@ func (r *Request) file() *answer.Answer {
 		return answer.Internal(err)
 	}
 	x.o.Logger.Info("a tool is requested", "request", r.entry.ID, "tool", x.Tool.Name, "server", x.Tool.Server, "principal", x.Who.Key)
-	x.Listeners.requested(x.Who.Tenant)
+	x.Listeners.requestsChanged(x.Who.Tenant)
 	return nil
 }
 
