@@ -234,7 +234,7 @@ const (
 func (g *People) readRequests(tenant string) events.Read {
 	return func(ctx context.Context, who *identity.Principal, cursor string) (page events.Page, err error) {
 		by, size := tokenOf(who), 0
-		at := placeOf(cursor)
+		at := parsePosition(cursor)
 		fresh, owed := at.split(g.requests.Pending(at.first()))
 		full := false // no more can be owed: what is fresh waits
 		for _, e := range slices.Concat(fresh, owed) {
@@ -255,15 +255,15 @@ func (g *People) readRequests(tenant string) events.Read {
 				if ctx.Err() != nil {
 					break
 				}
-				if full = len(at.owed) >= mostOwed; isFresh && !full {
-					at.after, at.owed = e.Number, append(at.owed, e.Number)
+				if full = len(at.retries) >= mostRetries; isFresh && !full {
+					at.after, at.retries = e.Number, append(at.retries, e.Number)
 				}
 				continue
 			}
 			if isFresh {
 				at.after = e.Number
 			} else {
-				at.owed = slices.DeleteFunc(at.owed, func(n int) bool { return n == e.Number })
+				at.retries = slices.DeleteFunc(at.retries, func(n int) bool { return n == e.Number })
 			}
 			if ok {
 				page.Events = append(page.Events, events.Event{ID: e.ID, Message: m, Over: g.waitsNoLonger(e.ID)})
@@ -283,54 +283,54 @@ func (g *People) waitsNoLonger(id string) func() bool {
 	}
 }
 
-// mostOwed is how many requests a listener is owed, of those that it has passed.
-const mostOwed = 8
+// mostRetries is how many requests a listener is owed, of those that it has passed.
+const mostRetries = 8
 
-// place is how far a listener is: it has passed all requests up to a number, but is owed some of them, in their order.
-type place struct {
-	after int
-	owed  []int
+// position is how far a listener is: it has passed all requests up to a number, but is owed some of them, in their order.
+type position struct {
+	after   int
+	retries []int
 }
 
-// placeOf reads a cursor, which is of String or empty.
-func placeOf(cursor string) (at place) {
+// parsePosition reads a cursor, which is of String or empty.
+func parsePosition(cursor string) (at position) {
 	for n, text := range strings.Fields(cursor) {
 		number, _ := strconv.Atoi(text)
 		if n == 0 {
 			at.after = number
 		} else {
-			at.owed = append(at.owed, number)
+			at.retries = append(at.retries, number)
 		}
 	}
 	return at
 }
 
-func (at place) String() string {
+func (at position) String() string {
 	text := strconv.Itoa(at.after)
-	for _, n := range at.owed {
+	for _, n := range at.retries {
 		text += " " + strconv.Itoa(n)
 	}
 	return text
 }
 
 // first is the number after which all is that may be read.
-func (at place) first() int {
-	if len(at.owed) > 0 {
-		return at.owed[0] - 1
+func (at position) first() int {
+	if len(at.retries) > 0 {
+		return at.retries[0] - 1
 	}
 	return at.after
 }
 
 // split parts requests that wait into those not passed yet and those that are owed. What waits no longer is owed no longer.
-func (at *place) split(pending []*Entry) (fresh, owed []*Entry) {
-	was := at.owed
-	at.owed = nil
+func (at *position) split(pending []*Entry) (fresh, owed []*Entry) {
+	was := at.retries
+	at.retries = nil
 	for _, e := range pending {
 		switch {
 		case e.Number > at.after:
 			fresh = append(fresh, e)
 		case slices.Contains(was, e.Number):
-			owed, at.owed = append(owed, e), append(at.owed, e.Number)
+			owed, at.retries = append(owed, e), append(at.retries, e.Number)
 		}
 	}
 	return fresh, owed

@@ -239,11 +239,11 @@ func TestRequestsAreOwed(t *testing.T) {
 	if page = o.reads(t, "one", page.Cursor); len(page.Events) != 0 {
 		t.Errorf("at the end it reads %d", len(page.Events))
 	}
-	at := place{}
-	for n := range mostOwed {
-		at.owed = append(at.owed, n+1)
+	at := position{}
+	for n := range mostRetries {
+		at.retries = append(at.retries, n+1)
 	}
-	if got := placeOf(at.String()); got.after != 0 || len(got.owed) != mostOwed {
+	if got := parsePosition(at.String()); got.after != 0 || len(got.retries) != mostRetries {
 		t.Errorf("%s is read as %v", at, got)
 	}
 }
