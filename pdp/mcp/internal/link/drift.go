@@ -17,23 +17,23 @@ import (
 )
 
 const (
-	// mostDrifts is how many drifts of a server are kept. That there are more is one as well.
+	// mostDrifts is the number of drifts of a server that are kept. One more entry stands for the rest.
 	mostDrifts = 64
-	// driftLasts is how long a drift lasts that no listing shows or ends.
+	// driftLasts is the time for which a drift is kept after the last listing that shows it.
 	driftLasts = time.Hour
-	// driftAgain is how long a drift waits that could not be recorded. Then the next listing that shows it has it recorded.
+	// driftAgain is the pause after a failed record. The next listing after it that shows the drift records it.
 	driftAgain  = time.Minute
 	driftPost   = 5 * time.Second
 	driftsNamed = 8 // in an error
 )
 
-// Drift is one difference of a server from the lock. Another change in the same place is another Drift. Names are visible,
-// and as long as a record may have them.
+// Drift is one difference of a server from the lock. Another change in the same place is another Drift. Its names contain
+// only visible characters, and are no longer than a record allows.
 type Drift struct {
-	// Server is the server's name here. Tool is the server's name of the tool, "" if no tool is meant.
+	// Server is the server's name here. Tool is the server's name of the tool, "" if the drift is of no tool.
 	Server, Tool string
-	// Change is the kind of change, as package lock names it, or [MoreDrifts]. With is the other tool, if there is one: the
-	// new name of a tool that is renamed.
+	// Change is the kind of change, named as in package lock, or [MoreDrifts]. With is the other tool, if there is one: the
+	// new name of a renamed tool.
 	Change lock.Kind
 	With   string
 	// Locked and Found are digests, "" for nothing.
@@ -43,7 +43,7 @@ type Drift struct {
 // MoreDrifts is the change of a server that has more drifts than are kept.
 const MoreDrifts lock.Kind = "more"
 
-// String is a drift in words, on one line.
+// String returns a drift as text on one line.
 func (d Drift) String() string {
 	if d.Tool == "" {
 		return d.Server + ": " + string(d.Change)
@@ -51,8 +51,8 @@ func (d Drift) String() string {
 	return d.Server + ": tool " + d.Tool + ": " + string(d.Change)
 }
 
-// drifts keeps the drifts of all servers. A drift costs memory, a line of the log and a record once, however often a server
-// shows it, and a server has only so many.
+// drifts keeps the drifts of all servers. A drift costs memory, a log line and a record once, however often a server shows
+// it. The drifts of a server are bounded.
 type drifts struct {
 	now func() time.Time
 
@@ -61,20 +61,21 @@ type drifts struct {
 	all  map[Drift]*sighting
 }
 
-// sighting is a drift in listings. It is kept after the last listing that shows it, so that it is not new when it comes back.
+// sighting is a drift in listings. It is kept for a while after the last listing that shows it, so that a drift that returns
+// is not new.
 type sighting struct {
 	by     int // listings that show it
 	last   time.Time
-	id     string // of the request that has it recorded: two records of one drift have the same
-	failed bool   // it could not be recorded, and is not recorded again before this:
+	id     string // of the request that records it: two records of one drift have the same id
+	failed bool   // the record failed, and is not tried again before this:
 	again  time.Time
 }
 
 // sightings are the drifts that one listing shows.
 type sightings map[Drift]*sighting
 
-// listed notes the drifts of a listing, in place of those that it showed before if that is the whole of it, and else besides.
-// It returns those that the listing shows now, those that are new, and those that are to be recorded.
+// listed notes the drifts of a listing. A whole listing replaces the drifts that it showed before, a part adds to them. It
+// returns the drifts that the listing shows now, the new ones, and those to record.
 func (r *drifts) listed(file *lock.File, before sightings, changes []lock.Change, whole bool) (now sightings, news, record []Drift) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,7 +111,7 @@ func (r *drifts) listed(file *lock.File, before sightings, changes []lock.Change
 	return now, news, record
 }
 
-// forget drops comparisons with another lock file, and old ones.
+// forget drops old drifts, and all drifts if the lock file has changed.
 func (r *drifts) forget(file *lock.File) {
 	if r.file != file {
 		r.file = file
@@ -123,7 +124,7 @@ func (r *drifts) forget(file *lock.File) {
 	}
 }
 
-// driftOf is a change as a drift. Names of tools come from strangers.
+// driftOf returns a change as a drift. Names of tools come from strangers.
 func (r *drifts) driftOf(c lock.Change) Drift {
 	name := func(text string) string { return shortened(visible.Text(text), evaluation.DriftTool) }
 	d := Drift{c.Server, name(c.Tool), c.Kind, name(c.With), c.Locked, c.Found}
@@ -139,7 +140,7 @@ func (r *drifts) driftOf(c lock.Change) Drift {
 	return d
 }
 
-// shortened is a text of at most so many bytes. One that was longer ends in an ellipsis.
+// shortened returns at most so many bytes of a text. An ellipsis ends a text that was longer.
 func shortened(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -147,7 +148,7 @@ func shortened(text string, most int) string {
 	return strings.ToValidUTF8(text[:most-len("…")], "") + "…"
 }
 
-// lasting are the drifts that a listing shows, sorted.
+// lasting returns the drifts that a listing shows, sorted.
 func (r *drifts) lasting() (all []Drift) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,7 +164,7 @@ func (r *drifts) lasting() (all []Drift) {
 	return all
 }
 
-// DriftCounts are how many drifts each server has, nil if nothing is compared.
+// DriftCounts returns the number of drifts of each server, nil if nothing is compared.
 func (g *Servers) DriftCounts() map[string]int64 {
 	if g.o.Lock.File == nil {
 		return nil
@@ -175,7 +176,7 @@ func (g *Servers) DriftCounts() map[string]int64 {
 	return counts
 }
 
-// err names the drifts that last; nil if there are none.
+// err returns an error that names the lasting drifts, nil if there are none.
 func (r *drifts) err() error {
 	all := r.lasting()
 	if len(all) == 0 {
@@ -191,7 +192,7 @@ func (r *drifts) err() error {
 	return fmt.Errorf("not as locked: %s; see what it is with policy-service mcp lock --diff, and accept it with --accept", strings.Join(words, ", "))
 }
 
-// note notes the changes that a link shows of its server.
+// note notes the changes of a server that a link shows.
 func (g *Servers) note(l *Link, file *lock.File, changes []lock.Change, whole bool) {
 	l.tools.mu.Lock()
 	now, news, record := g.drifts.listed(file, l.tools.drifts, changes, whole)
@@ -207,7 +208,7 @@ func (g *Servers) note(l *Link, file *lock.File, changes []lock.Change, whole bo
 	}
 }
 
-// record has the PDP record a drift. The log names the reason of the first failure.
+// record records a drift at the PDP. The log has the reason of the first failure.
 func (g *Servers) record(d Drift, s *sighting) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(g.doors.Context), driftPost) // Close waits for it
 	defer cancel()

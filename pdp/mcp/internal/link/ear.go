@@ -12,38 +12,39 @@ import (
 	"policy-service/pdp/mcp/internal/upstream"
 )
 
-// serverEvents hears what the server says by itself, for all who listen at one link. It is one, for a server of the legacy era takes
-// one listener a session, and there are servers of the modern one that forget a subscription when another of the same
-// process ends. From the first who listens on it lasts as long as its link.
+// serverEvents reads the notifications and requests that a server sends outside its answers, for all receivers of one link. A
+// link has only one: a server of the legacy era takes one such stream a session, and some servers of the modern era forget a
+// subscription when another of the same process ends. The first receiver starts it, and it lasts as long as its link.
 type serverEvents struct {
 	link *Link
-	by   Listening // the first who listened
+	by   Listening // the principal and client that started it
 	over chan struct{}
-	// Why it is over, set before over is closed: the server's error, or ours. Neither is set if the server ended it.
+	// The reason of its end, set before over is closed: the server's error, or ours. Neither is set if the server ended the
+	// stream without an error.
 	answer  rpc.Message
 	session upstream.Session
 	err     error
 
-	// The lock of the link guards what follows.
-	acknowledged int // the version of the subscriptions that the server has taken
+	// The lock of the link guards the rest.
+	acknowledged int // the version of the subscriptions that the server has confirmed
 	agreed       Wants
-	step         chan struct{} // closed when settled has changed
+	step         chan struct{} // closed when acknowledged has changed
 }
 
-// Notification is a message of the server's that is of no request.
+// Notification is a message of the server that belongs to no request.
 type Notification struct {
 	rpc.Message
 	From era.Era
 }
 
-// receiver is one who listens.
+// receiver is one reader of a link's notifications.
 type receiver struct {
 	queue chan Notification
-	// answer has a request of the server answered, nil if it cannot.
+	// answer answers a request of the server. It is nil if the receiver cannot.
 	answer func(ctx context.Context, s upstream.Session, m rpc.Message)
 }
 
-// startEvents is the ear of the link.
+// startEvents returns the serverEvents of the link, and starts them if there are none.
 func (l *Link) startEvents(by Listening) *serverEvents {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,13 +67,14 @@ func (l *Link) startEvents(by Listening) *serverEvents {
 	return e
 }
 
-// Agrees waits until the server tells of what was wanted at a version of the subscriptions.
+// Agrees waits until the server has confirmed a version of the subscriptions.
 func (l *Link) Agrees(ctx context.Context, by Listening, version int) error {
 	_, err := l.startEvents(by).until(ctx, version)
 	return err
 }
 
-// until waits until the server tells of what was wanted at a version, and says what it has agreed to tell of.
+// until waits until the server has confirmed a version of the subscriptions, and returns the notifications that the server
+// will send.
 func (e *serverEvents) until(ctx context.Context, version int) (Wants, error) {
 	for {
 		e.link.mu.Lock()
@@ -94,7 +96,7 @@ func (e *serverEvents) until(ctx context.Context, version int) (Wants, error) {
 	}
 }
 
-// refusal is the error by which the server says that it tells nothing. It is not ok if it has not said so.
+// refusal returns the error by which the server refused the stream. It is not ok if the server has not refused it.
 func (e *serverEvents) refusal() (m rpc.Message, ok bool) {
 	select {
 	case <-e.over:
@@ -113,7 +115,7 @@ func (e *serverEvents) acknowledge(version int, agreed Wants) {
 	e.step = make(chan struct{})
 }
 
-// How long to wait before a stream is opened again that the server has ended.
+// The pauses before a stream that the server ended is opened again.
 const (
 	firstPause = time.Second
 	lastPause  = time.Minute
@@ -139,7 +141,7 @@ func (e *serverEvents) run(ctx context.Context) {
 			pause = firstPause / 2
 			continue
 		case over:
-			if e.acknowledged >= 0 { // what it said meanwhile, nobody heard
+			if e.acknowledged >= 0 { // changes of this time were not received
 				e.link.dues.changes.add(changes["initialize"])
 			}
 			return
@@ -156,16 +158,16 @@ func (e *serverEvents) run(ctx context.Context) {
 	}
 }
 
-// ending is what is done when a stream has ended.
+// ending is the next step after the end of a stream.
 type ending uint8
 
 const (
-	over  ending = iota // nothing
-	again               // another is opened
-	later               // another is opened, but not at once
+	over  ending = iota // no other stream
+	again               // another stream at once
+	later               // another stream after a pause
 )
 
-// readStream hears one stream of the server's.
+// readStream opens one stream of the server and reads it to its end.
 func (e *serverEvents) readStream(ctx context.Context) (ended ending, heard bool) {
 	uris, version, changed := e.link.subscribed()
 	ctx, cancel := context.WithCancel(ctx)
@@ -178,7 +180,7 @@ func (e *serverEvents) readStream(ctx context.Context) (ended ending, heard bool
 	defer context.AfterFunc(ctx, stream.Close)()
 	if e.session.Era() == era.Legacy {
 		e.acknowledge(math.MaxInt, Wants{})
-		if stream == upstream.Nothing { // there is what comes beside answers
+		if stream == upstream.Nothing { // notifications can come beside answers
 			<-ctx.Done()
 			return over, false
 		}
@@ -195,7 +197,7 @@ func (e *serverEvents) readStream(ctx context.Context) (ended ending, heard bool
 		m, err := stream.Next()
 		if isGone(err) {
 			e.link.lose(e.session)
-			if !e.link.hasReceivers() { // nobody has a program started again
+			if !e.link.hasReceivers() { // without a receiver no program is started again
 				return over, heard
 			}
 		}
@@ -219,7 +221,8 @@ func (e *serverEvents) readStream(ctx context.Context) (ended ending, heard bool
 	}
 }
 
-// open opens a stream of what the server says by itself, in another session if the server forgot this one since somebody called.
+// open opens the server's stream. If the server has forgotten this session since the last request, it opens the stream in
+// another session.
 func (e *serverEvents) open(ctx context.Context, uris []string) (upstream.Session, upstream.Stream, error) {
 	s, stream, err := e.openOnce(ctx, uris)
 	if isGone(err) && s != nil {
@@ -244,7 +247,7 @@ func (e *serverEvents) openOnce(ctx context.Context, uris []string) (upstream.Se
 		return s, stream, err
 	}
 	if s == e.session {
-		// The end of the stream before is behind a server that has answered this, too.
+		// A server that answers this has noticed the end of the stream before.
 		if _, _, err := e.link.Request(ctx, e.by.Who, e.by.Client, "server/discover", rpc.Object{}); err != nil {
 			return nil, nil, err
 		}
@@ -256,7 +259,7 @@ func (e *serverEvents) openOnce(ctx context.Context, uris []string) (upstream.Se
 	})
 }
 
-// dispatch hands on what the server says.
+// dispatch passes a message of the server to its destination.
 func (e *serverEvents) dispatch(ctx context.Context, m rpc.Message) {
 	switch {
 	case m.IsRequest():

@@ -22,7 +22,7 @@ func (absent) Open(context.Context, upstream.Client) (upstream.Session, error) {
 	return nil, &upstream.Error{NotSent: true, Detail: "away"}
 }
 
-// counting is a context that counts what hangs on it.
+// counting is a context that counts the functions that wait for its end.
 type counting struct {
 	context.Context
 	hang atomic.Int64
@@ -39,7 +39,7 @@ func (c *counting) AfterFunc(f func()) (stop func() bool) {
 	}
 }
 
-// Listening to a server that is away, again and again, leaves nothing behind.
+// Listening to an absent server again and again leaves nothing behind.
 func TestListeningToNobodyLeavesNothing(t *testing.T) {
 	l := bare(absent{})
 	ctx := &counting{Context: t.Context()}
@@ -58,7 +58,7 @@ func TestListeningToNobodyLeavesNothing(t *testing.T) {
 	}
 }
 
-// mad is a server's session whose stream nobody can read without a panic.
+// mad is a session whose stream panics when it is read.
 type mad struct {
 	upstream.Session
 	closed atomic.Bool
@@ -74,7 +74,7 @@ func (m *mad) Close() { m.closed.Store(true) }
 
 func (m *mad) Listen(context.Context) (upstream.Stream, error) { return m, nil }
 
-// opens has one session.
+// opens returns one session for all clients.
 type opens struct {
 	upstream.Upstream
 	upstream.Session
@@ -85,7 +85,7 @@ func (o opens) Open(context.Context, upstream.Client) (upstream.Session, error) 
 }
 func (o opens) Close() error { return nil }
 
-// refusing is a server of the modern era that tells nobody of anything, and takes its time to say so.
+// refusing is a server of the modern era that refuses every subscription, after a delay.
 type refusing struct {
 	upstream.Session
 	slow chan struct{}
@@ -102,7 +102,7 @@ func (r refusing) Next() (rpc.Message, error) {
 	return rpc.Failure(rpc.ID{}, rpc.Error{Code: -32000, Message: "no"}), nil
 }
 
-// A client goes in the moment in which the server refuses to tell it anything. (What goes wrong, the race detector tells.)
+// A client leaves at the moment in which the server refuses its subscription. The race detector checks this test.
 func TestListenerLeavesAtTheAnswer(t *testing.T) {
 	for range 50 {
 		slow := make(chan struct{})
@@ -120,7 +120,7 @@ func TestListenerLeavesAtTheAnswer(t *testing.T) {
 	}
 }
 
-// A panic in the background ends that, as one of a request does, and not the gateway with all its clients.
+// A panic in a background task ends that task, as a panic in a request does. The gateway and its other clients go on.
 func TestAPanicBehindRequestsEndsThatAlone(t *testing.T) {
 	l := bare(opens{Session: new(mad)})
 	select {
@@ -131,7 +131,7 @@ func TestAPanicBehindRequestsEndsThatAlone(t *testing.T) {
 	l.of.doors.Close()
 }
 
-// Who begins to join once the client has gone wants nothing, though the turn is theirs.
+// A Join that begins after the client has left subscribes to nothing, even if it gets the turn.
 func TestListenJoinsLate(t *testing.T) {
 	l := &Listener{joining: turn.New(), stop: func() {}}
 	l.End()

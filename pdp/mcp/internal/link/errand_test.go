@@ -17,7 +17,8 @@ import (
 	"policy-service/pdp/mcp/internal/turn"
 )
 
-// What is under way for nobody any longer counts: of one principal there is only so much, and it is in no other's way.
+// An errand counts for its principal even after its last waiter has left. The errands of one principal are bounded, and block
+// no other principal.
 func TestErrandsAreBounded(t *testing.T) { synctest.Test(t, testErrandsAreBounded) }
 
 func testErrandsAreBounded(t *testing.T) {

@@ -17,20 +17,21 @@ import (
 	"policy-service/pdp/mcp/internal/upstream"
 )
 
-// has reports whether a session is the link's.
+// has reports whether a session is the current one of the link.
 func (l *Link) has(s upstream.Session) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.session == s
 }
 
-// Receive gives what the server says by itself, and beside the answers to requests, until stop is called.
+// Receive returns a queue of the messages that the server sends outside its answers, and beside the answers to requests,
+// until stop is called. Requests of the server go to answer.
 func (l *Link) Receive(answer func(context.Context, upstream.Session, rpc.Message)) (heard <-chan Notification, stop func()) {
 	h := &receiver{make(chan Notification, mostQueued), answer}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.receivers[h] = true
-	if l.session != nil { // the server came back while nobody listened
+	if l.session != nil { // the server may have come back while there was no receiver
 		l.announceLocked(changes["initialize"])
 	}
 	return h.queue, func() {
@@ -40,14 +41,14 @@ func (l *Link) Receive(answer func(context.Context, upstream.Session, rpc.Messag
 	}
 }
 
-// hasReceivers reports whether the link has listeners.
+// hasReceivers reports whether the link has receivers.
 func (l *Link) hasReceivers() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.receivers) > 0
 }
 
-// answerer answers requests of the server that belong to no request of the client. It is nil if no listener can.
+// answerer returns the function that answers requests of the server outside of client requests. It is nil if no receiver can.
 func (l *Link) answerer() func(context.Context, upstream.Session, rpc.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,14 +60,14 @@ func (l *Link) answerer() func(context.Context, upstream.Session, rpc.Message) {
 	return nil
 }
 
-// PassChangesOnly drops words of the server beside its answers from now on.
+// PassChangesOnly drops, from now on, all notifications but those of changes, and takes the text out of those.
 func (l *Link) PassChangesOnly() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.filter.changesOnly = true
 }
 
-// Fulfils lets no client answer requests of the server until end is called.
+// Fulfils keeps clients from answering requests of the server until end is called.
 func (l *Link) Fulfils() (end func()) {
 	add := func(n int) {
 		l.mu.Lock()
@@ -77,17 +78,17 @@ func (l *Link) Fulfils() (end func()) {
 	return func() { add(-1) }
 }
 
-// PassesChangesOnly reports whether words of the server are dropped.
+// PassesChangesOnly reports whether notifications with text are dropped.
 func (l *Link) PassesChangesOnly() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.filter.changesOnly
 }
 
-// TextWithheld is why a message goes nowhere after [Link.PassChangesOnly].
+// TextWithheld is the reason for dropping a message after [Link.PassChangesOnly].
 const TextWithheld = "message in words while results are to be changed"
 
-// announce sends listeners the changes that are owed, of some. They stay owed while there are no listeners.
+// announce sends the receivers those of the changes that are pending. They stay pending while there are no receivers.
 func (l *Link) announce(changes []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,7 +110,7 @@ func (l *Link) announceLocked(changes []string) {
 	}
 }
 
-// Publish hands a message of the server to the listeners. A server reports nothing of resources that are not its own.
+// Publish passes a message of the server to the receivers. It drops notifications of resources that are not the server's.
 func (l *Link) Publish(s Notification) {
 	s.Message = era.NotificationFrom(s.Message)
 	switch s.Method {
@@ -124,7 +125,7 @@ func (l *Link) Publish(s Notification) {
 	l.pass(s)
 }
 
-// pass hands a message to the listeners. A listener that does not keep up misses it.
+// pass puts a message into the queue of each receiver. A receiver with a full queue misses it.
 func (l *Link) pass(s Notification) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,23 +149,23 @@ func (l *Link) passLocked(s Notification) {
 	}
 }
 
-// subscriptions count the subscriptions of each resource. Each change makes another version, and closes changed.
+// subscriptions count the subscriptions of each resource. Each change increments the version and closes changed.
 type subscriptions struct {
 	of      map[string]int
 	version int
 	changed chan struct{}
 }
 
-// How many resources one client may want to hear of, how long their URIs may be together, and how much waits for one that listens:
-// all that is owed, and some more.
+// The bounds of one client's subscriptions: resources, and bytes of all their URIs. A receiver's queue holds all pending
+// changes, and some more.
 const (
 	mostSubscriptions = 64
 	mostSubscribed    = 64 << 10
 	mostQueued        = 64 + mostSubscriptions
 )
 
-// Want counts one subscription more, or one less, to resources. First are those without a subscription before, and last those
-// without one afterwards. It is not ok, and nothing changes, if they are too many.
+// Want adds or removes one subscription of each resource. First are the resources that had no subscription before, and last
+// those that have none afterwards. If there would be too many, it is not ok and nothing changes.
 func (l *Link) Want(uris []string, on bool) (first, last []string, version int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -197,7 +198,7 @@ func (l *Link) Want(uris []string, on bool) (first, last []string, version int, 
 	return first, last, l.subscriptions.version, true
 }
 
-// Note keeps what the client told a server of the legacy era, so that its next session is told the same.
+// Note keeps the settings that a client sent to a server of the legacy era, so that its next session gets them too.
 func (l *Link) Note(method string, params rpc.Object) {
 	uri := params.GetString("uri")
 	switch on := method == "resources/subscribe"; {
@@ -220,7 +221,7 @@ func (l *Link) Wanted(uri string) bool {
 	return l.subscriptions.of[uri] > 0
 }
 
-// subscribed are the resources, sorted, and what is closed when they change.
+// subscribed returns the resources with a subscription, sorted, their version, and a channel that is closed when they change.
 func (l *Link) subscribed() (uris []string, version int, changed <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -231,7 +232,7 @@ func (l *Link) subscribed() (uris []string, version int, changed <-chan struct{}
 type Listening struct {
 	Who    *identity.Principal
 	Client Client
-	// MayOpen is nil if a session may be opened with the server for it.
+	// MayOpen returns nil if the PDP permits opening a session with the server for this principal.
 	MayOpen func(context.Context) error
 }
 
@@ -239,29 +240,29 @@ type Listening struct {
 type Listener struct {
 	link *Link
 	// by is the principal and client of the request; its MayOpen uses the permit of the request. As is the same principal and
-	// client without that permit: the ear lasts longer than the request.
+	// client without that permit, because serverEvents outlast the request.
 	by, as        Listening
 	wants         Wants
 	notifications <-chan Notification
 	stop          func()
-	// rejoins is set if it listens again to a server that ends what it tells, or was away.
+	// rejoins is set if the listener subscribes again after the server ended its stream or was away.
 	rejoins bool
 
-	joining turn.Turn     // guards what follows
-	events  *serverEvents // nil if the server does not tell
+	joining turn.Turn     // guards the rest
+	events  *serverEvents // nil if the server sends no notifications
 	uris    []string
-	wanted  bool // whether the uris are
+	wanted  bool // whether the uris are subscribed
 	ended   bool
 }
 
-// Listener is a listener for the request of by. It hears from now on.
+// Listener returns a listener for the request of by. It receives from now on.
 func (l *Link) Listener(by, as Listening, w Wants, stays bool) *Listener {
 	w.URIs = slices.DeleteFunc(slices.Clone(w.URIs), func(uri string) bool { return !l.Server.Owns(uri) })
 	heard, stop := l.Receive(nil)
 	return &Listener{link: l, by: by, as: as, wants: w, notifications: heard, stop: stop, rejoins: stays, joining: turn.New()}
 }
 
-// End stops the listener. It waits for a Join under way, whose context has ended by then.
+// End stops the listener. It waits for a running Join. The context of that Join has ended before.
 func (l *Listener) End() {
 	_ = l.joining.Take(context.Background())
 	defer l.joining.Leave()
@@ -272,19 +273,19 @@ func (l *Listener) End() {
 	}
 }
 
-// Join has the server report the changes that are wanted, and returns those that it will report.
+// Join subscribes to the wanted changes, and returns those that the server will report.
 func (l *Listener) Join(ctx context.Context) (agreed Wants, err error) {
 	if err := l.joining.Take(ctx); err != nil {
 		return agreed, &upstream.Error{Detail: "the client has gone", Err: err}
 	}
 	defer l.joining.Leave()
-	if l.ended { // who begins late may have the turn all the same
+	if l.ended { // a Join that begins late may get the turn after End
 		return agreed, &upstream.Error{Detail: "the client has gone", Err: context.Canceled}
 	}
 	w := l.wants
 	l.events = nil
 	if err := l.by.MayOpen(ctx); err != nil {
-		if err == ErrForbidden { // it is told of the server's lists once that is open
+		if err == ErrForbidden { // it receives changes of the server's lists once the server is opened
 			return w.Lists(), nil
 		}
 		return agreed, err
@@ -322,8 +323,8 @@ func (l *Listener) Join(ctx context.Context) (agreed Wants, err error) {
 	return w, nil
 }
 
-// Relay sends what the listener is told, until the server ends it or the client goes. If it stays, it listens again after a
-// while instead.
+// Relay sends the wanted notifications until the server ends them or the client leaves. A listener that rejoins subscribes
+// again after a while instead of returning.
 func (l *Listener) Relay(ctx context.Context, w Wants, send func(Notification)) {
 	over, arrives, pause := l.ends()
 	for {
@@ -349,9 +350,10 @@ func (l *Listener) Relay(ctx context.Context, w Wants, send func(Notification)) 
 	}
 }
 
-// ends are the signals for which Relay waits: with an ear the end of the ear, without one a new session, or the end of a pause.
+// ends returns the signals for which Relay waits. With serverEvents that is their end; without, a new session or the end of a
+// pause.
 func (l *Listener) ends() (over, arrives <-chan struct{}, pause <-chan time.Time) {
-	_ = l.joining.Take(context.Background()) // who has it is not waited for any longer
+	_ = l.joining.Take(context.Background()) // no request waits any longer for a Join that holds the turn
 	defer l.joining.Leave()
 	if l.events == nil {
 		return nil, l.link.arrives(), time.After(lastPause)
@@ -359,7 +361,7 @@ func (l *Listener) ends() (over, arrives <-chan struct{}, pause <-chan time.Time
 	return l.events.over, nil, nil
 }
 
-// Rejoin has the server tell once more, or in time.
+// Rejoin subscribes once more, within listTimeout.
 func (l *Listener) Rejoin(ctx context.Context) (agreed Wants, err error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -369,13 +371,13 @@ func (l *Listener) Rejoin(ctx context.Context) (agreed Wants, err error) {
 	return agreed, err
 }
 
-// unwant has the server tell no longer of what nobody wants to hear of.
+// unwant ends the subscriptions of resources that no other listener wants.
 func (l *Link) unwant(by Listening, uris []string) {
 	_, last, _, _ := l.Want(uris, false)
 	if len(last) == 0 {
 		return
 	}
-	l.of.doors.Background(func() { // for its client has gone
+	l.of.doors.Background(func() { // because its client has left
 		ctx, cancel := context.WithTimeout(l.of.doors.Context, listTimeout)
 		defer cancel()
 		if s, err := l.Open(ctx, by.Who); err == nil && s.Era() == era.Legacy {
@@ -395,7 +397,7 @@ func (l *Link) sendSubscriptions(ctx context.Context, by Listening, method strin
 	return nil
 }
 
-// RelayNotifications sends what the server says by itself until the client goes.
+// RelayNotifications sends the server's notifications until the client leaves.
 func (l *Link) RelayNotifications(ctx context.Context, by Listening, heard <-chan Notification, send func(Notification)) {
 	e, wait := l.startEvents(by), firstPause
 	var pause <-chan time.Time
@@ -405,7 +407,7 @@ func (l *Link) RelayNotifications(ctx context.Context, by Listening, heard <-cha
 		case m := <-heard:
 			send(m)
 		case <-e.over:
-			if errors.Is(e.err, ErrClosed) { // the session is over
+			if errors.Is(e.err, ErrClosed) { // the link is closed
 				return
 			}
 			l.of.o.Logger.Info("the server has no stream of its own", "server", l.Server.Name, "why", e.err)
@@ -413,9 +415,9 @@ func (l *Link) RelayNotifications(ctx context.Context, by Listening, heard <-cha
 				wait = firstPause
 			}
 			was := e.err
-			e, pause, wait = &serverEvents{}, time.After(wait), min(2*wait, lastPause) // what comes beside answers goes on
+			e, pause, wait = &serverEvents{}, time.After(wait), min(2*wait, lastPause) // notifications beside answers go on
 			arrives = l.arrives()
-			if s, _ := l.Current(); s != nil && was == ErrForbidden { // opened meanwhile
+			if s, _ := l.Current(); s != nil && was == ErrForbidden { // the server was opened meanwhile
 				e = l.startEvents(by)
 			}
 		case <-pause:
@@ -428,7 +430,7 @@ func (l *Link) RelayNotifications(ctx context.Context, by Listening, heard <-cha
 	}
 }
 
-// Wants is what a listener wants to hear.
+// Wants are the changes that a listener wants to receive.
 type Wants struct {
 	tools, prompts, resources bool
 	URIs                      []string
@@ -442,7 +444,7 @@ func WantsOf(params rpc.Object) (w Wants) {
 	uris, _ := rpc.Elements(o.Get("resourceSubscriptions"))
 	for _, v := range uris {
 		if len(w.URIs) > mostSubscriptions {
-			break // they are too many
+			break // there are too many
 		}
 		if s, err := jsontext.AppendUnquote(nil, v); err == nil && v.Kind() == '"' && !slices.Contains(w.URIs, string(s)) {
 			w.URIs = append(w.URIs, string(s))
@@ -451,7 +453,7 @@ func WantsOf(params rpc.Object) (w Wants) {
 	return w
 }
 
-// offeredBy are w as far as a server of the legacy era says that it tells of such things.
+// offeredBy returns w without the changes that a server of the legacy era does not report.
 func (w Wants) offeredBy(s upstream.Session) Wants {
 	server, _ := rpc.ParseObject(s.Server())
 	can := server.GetObject("capabilities")
@@ -465,7 +467,7 @@ func (w Wants) offeredBy(s upstream.Session) Wants {
 	return w
 }
 
-// withoutText is what says that something has changed, and no more than what. It is not ok for anything else.
+// withoutText returns a notification of a change without its other members. It is not ok for any other message.
 func withoutText(m rpc.Message) (rpc.Message, bool) {
 	var params jsontext.Value
 	switch m.Method {
@@ -500,15 +502,15 @@ func (w Wants) includes(m rpc.Message) bool {
 // None reports whether nothing is wanted.
 func (w Wants) None() bool { return !w.tools && !w.prompts && !w.resources && len(w.URIs) == 0 }
 
-// Lists are w without single resources.
+// Lists returns w without single resources.
 func (w Wants) Lists() Wants {
 	return Wants{tools: w.tools, prompts: w.prompts, resources: w.resources}
 }
 
-// value is the filter in JSON.
+// value returns the filter in JSON.
 func (w Wants) value() jsontext.Value { return w.Object().Value() }
 
-// Object is the filter as an object.
+// Object returns the filter as an object.
 func (w Wants) Object() rpc.Object {
 	o := rpc.Object{}
 	for _, v := range []struct {
@@ -525,13 +527,13 @@ func (w Wants) Object() rpc.Object {
 	return o
 }
 
-// and is what both want.
+// and returns the changes that both want.
 func (w Wants) and(v Wants) Wants {
 	uris := slices.DeleteFunc(slices.Clone(w.URIs), func(uri string) bool { return !slices.Contains(v.URIs, uri) })
 	return Wants{w.tools && v.tools, w.prompts && v.prompts, w.resources && v.resources, uris}
 }
 
-// Or is what one or the other wants.
+// Or returns the changes that at least one of them wants.
 func (w Wants) Or(v Wants) Wants {
 	uris := slices.Clone(w.URIs)
 	for _, uri := range v.URIs {

@@ -21,7 +21,7 @@ import (
 	"policy-service/pdp/mcp/lock"
 )
 
-// Link is the way from one client of one principal to one server. Links share nothing but the server.
+// Link connects one client of one principal to one server. Links share nothing but the server.
 type Link struct {
 	of     *Servers
 	Server *Server
@@ -30,7 +30,7 @@ type Link struct {
 	mu      sync.Mutex
 	session upstream.Session
 	opening opening
-	arrival chan struct{} // closed when another session is there
+	arrival chan struct{} // closed when a new session is kept
 	closed  bool
 	resumed resumed
 
@@ -42,57 +42,58 @@ type Link struct {
 	eventState
 }
 
-// opening lets one request at a time open the session. The others wait for it, and share the session.
+// opening lets one request at a time open the session. The others wait, and share the session.
 type opening struct {
 	turn   turn.Turn
 	errand turn.Errand[upstream.Session]
 }
 
-// resumed is how far a new session of the legacy era is told what the one before was.
+// resumed says whether a new session of the legacy era got all settings of the session before.
 type resumed struct {
-	// short is set if less is kept than the client told the server, and stale once a session was told less.
+	// short is set if the link has kept fewer settings than the client sent. Stale is set once a session was opened with
+	// fewer.
 	short, stale bool
 }
 
-// clientDues is how many things of the server's the client is asked, and what it is to be told.
+// clientDues are the client's open requests from the server, and the changes that are due to it.
 type clientDues struct {
 	requests int
 	changes  pendingChanges
 }
 
-// eventState holds the listeners of the link, and the ear that reads from the server for all of them.
+// eventState holds the receivers of the link, and the serverEvents that read for all of them.
 type eventState struct {
 	receivers  map[*receiver]bool
-	events     *serverEvents // nil if nobody has listened yet
-	stopEvents func()        // ends it
+	events     *serverEvents // nil if no receiver has started them, or they have ended
+	stopEvents func()        // ends the serverEvents
 	filter     passFilter
 }
 
-// passFilter is why a client does not hear what the server says by itself.
+// passFilter restricts the messages that the server sends to the client outside its answers.
 type passFilter struct {
-	// changesOnly is set once something was to be taken out of a result: what the server says in words of its own beside answers
-	// could be just that.
+	// changesOnly is set once a member was to be removed from a result. Text that the server sends beside its answers could
+	// repeat that member.
 	changesOnly bool
-	// fulfilling counts the calls under way that fulfil requests of others: what a client answered to the server meanwhile could
-	// come back to one of them.
+	// fulfilling counts the running calls that fulfil requests of other principals. An answer of the client to the server
+	// meanwhile could return to one of them.
 	fulfilling int
 }
 
-// logSettings are what of its log the server was told to say.
+// logSettings are the log settings that the server has received.
 type logSettings struct {
-	// level is what a server of the modern era is told with each request, because its client has said it once.
+	// level goes with each request to a server of the modern era, because a client of the legacy era sets it once.
 	level string
-	// session is the session that a server of the legacy era was told level in, for a client of the modern one.
+	// session is the session of a legacy server that last got level, for a client of the modern era.
 	session upstream.Session
 }
 
-// introduced is what the server of a session calls itself.
+// introduced is the name and version that the server of a session gives itself.
 type introduced struct {
 	of   upstream.Session
 	info jsontext.Value
 }
 
-// ServerInfo is what the server of a session calls itself, nil if it does not say.
+// ServerInfo is the name and version that the server of a session gives itself, nil if it gives none.
 func (l *Link) ServerInfo(s upstream.Session) jsontext.Value {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,10 +113,10 @@ func (g *Servers) newLink(s *Server, who *identity.Principal, c Client) *Link {
 	}
 }
 
-// ErrClosed is of a link that is closed.
+// ErrClosed is the error of a closed link.
 var ErrClosed = &upstream.Error{NotSent: true, Gone: true, Detail: "the session is over"}
 
-// Open is the session with the server, opened if there is none.
+// Open returns the session with the server. It opens one if there is none.
 func (l *Link) Open(ctx context.Context, who *identity.Principal) (upstream.Session, error) {
 	if s, err := l.Current(); s != nil || err != nil {
 		return s, err
@@ -124,12 +125,12 @@ func (l *Link) Open(ctx context.Context, who *identity.Principal) (upstream.Sess
 		return nil, &upstream.Error{NotSent: true, Detail: "the client has gone", Err: err}
 	}
 	defer l.opening.turn.Leave()
-	if s, err := l.Current(); s != nil || err != nil { // somebody had the turn before
+	if s, err := l.Current(); s != nil || err != nil { // another request has opened it
 		return s, err
 	}
 	c := l.client
 	c.Token, c.Expires = who.Token, who.Expires
-	if l.Server.Program && l.of.o.People != nil { // clients that come and go have programs come and go
+	if l.Server.Program && l.of.o.People != nil { // clients that come and go start programs again and again
 		l.of.o.People.Charge(who.Account(), startCosts)
 	}
 	s, err := l.Server.Upstream.Open(ctx, c)
@@ -150,15 +151,15 @@ func (l *Link) Open(ctx context.Context, who *identity.Principal) (upstream.Sess
 	return s, nil
 }
 
-// startCosts is how many messages the start of a program counts as, besides the one that wants it.
+// startCosts is the number of messages that the start of a program counts as, besides the one that causes it.
 const startCosts = 20
 
-// resume tells a new session of the legacy era what the client told the one before, which was permitted then. What the server
-// does not take leaves the link stale.
+// resume gives a new session of the legacy era the settings of the session before, which the PDP permitted then. A setting
+// that the server refuses leaves the link stale.
 func (l *Link) resume(ctx context.Context, who *identity.Principal, s upstream.Session) error {
 	l.mu.Lock()
 	uris, level, short := slices.Sorted(maps.Keys(l.subscriptions.of)), l.log.level, l.resumed.short
-	if l.log.session != nil { // the next request of the client says it
+	if l.log.session != nil { // the next request of the client sets it
 		level = ""
 	}
 	l.mu.Unlock()
@@ -191,7 +192,7 @@ func (l *Link) resume(ctx context.Context, who *identity.Principal, s upstream.S
 	return nil
 }
 
-// roundTrip has a server of the legacy era take a request, and is an error if it does not.
+// roundTrip sends a request to a server of the legacy era and waits for its answer. An error answer is an error.
 func roundTrip(ctx context.Context, s upstream.Session, r upstream.Request) error {
 	stream, err := s.Send(ctx, r)
 	if err != nil {
@@ -210,14 +211,14 @@ func roundTrip(ctx context.Context, s upstream.Session, r upstream.Request) erro
 	}
 }
 
-// isGone reports whether an error says that a session is no more.
+// isGone reports whether an error means that a session no longer exists.
 func isGone(err error) bool {
 	e := (*upstream.Error)(nil)
 	return errors.As(err, &e) && e.Gone
 }
 
-// Opened is the session with the server, opened if there is none. One of several servers goes on opening when whoever asks
-// for all of them does not wait any longer.
+// Opened returns the session with the server. It opens one if there is none. With several servers, opening goes on when the
+// request that waits for all of them gives up.
 func (l *Link) Opened(ctx context.Context, who *identity.Principal) (upstream.Session, error) {
 	if s, err := l.Current(); s != nil || err != nil {
 		return s, err
@@ -230,7 +231,7 @@ func (l *Link) Opened(ctx context.Context, who *identity.Principal) (upstream.Se
 	return s, err
 }
 
-// Current is the session that there is, nil if there is none. It is an error if there will be none.
+// Current returns the current session, nil if there is none. It is an error if the link is closed.
 func (l *Link) Current() (upstream.Session, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -240,7 +241,7 @@ func (l *Link) Current() (upstream.Session, error) {
 	return l.session, nil
 }
 
-// keep makes a session the link's. It is not ok if the link is closed.
+// keep makes a session the current one. It is not ok if the link is closed.
 func (l *Link) keep(s upstream.Session) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -252,14 +253,14 @@ func (l *Link) keep(s upstream.Session) bool {
 	return !l.closed
 }
 
-// arrives is closed when another session than the one there is has been opened.
+// arrives returns a channel that is closed when the next session is kept.
 func (l *Link) arrives() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.arrival
 }
 
-// lose forgets a session that is no more, unless another has taken its place already.
+// lose forgets a session that no longer exists, unless another has taken its place.
 func (l *Link) lose(s upstream.Session) {
 	l.mu.Lock()
 	if l.session == s {
@@ -271,7 +272,7 @@ func (l *Link) lose(s upstream.Session) {
 	l.tools.forget()
 }
 
-// Rest takes the session from the link until something is sent again, and the ear with it. It is nil if there is none.
+// Rest takes the session and the serverEvents from the link until the next request. It returns nil if there is no session.
 func (l *Link) Rest() upstream.Session {
 	l.mu.Lock()
 	s := l.session
@@ -295,7 +296,7 @@ func (l *Link) close() {
 	}
 }
 
-// Send sends a request. If the server has forgotten the session and has not got the request, another session is opened,
+// Send sends a request. If the server has forgotten the session and did not get the request, Send opens another session,
 // once.
 func (l *Link) Send(ctx context.Context, who *identity.Principal, make func(upstream.Session) upstream.Request) (upstream.Session, upstream.Stream, error) {
 	s, stream, err := l.SendOnce(ctx, who, make)
@@ -309,7 +310,7 @@ func (l *Link) Send(ctx context.Context, who *identity.Principal, make func(upst
 	return s, stream, nil
 }
 
-// SendOnce sends a request, and never again. With an error there is a session if one was open.
+// SendOnce sends a request, and never again. Together with an error it returns the session if one was open.
 func (l *Link) SendOnce(ctx context.Context, who *identity.Principal, make func(upstream.Session) upstream.Request) (upstream.Session, upstream.Stream, error) {
 	s, err := l.Open(ctx, who)
 	if err != nil {
@@ -324,7 +325,7 @@ func (l *Link) SendOnce(ctx context.Context, who *identity.Principal, make func(
 	return s, stream, l.plain(r.Method, err)
 }
 
-// plain is an error without what only the gateway says, if the server said one.
+// plain returns an error with the server's own answer in it, without members that only the gateway may write.
 func (l *Link) plain(method string, err error) error {
 	var e *upstream.Error
 	if !errors.As(err, &e) || e.Answer == nil {
@@ -335,10 +336,10 @@ func (l *Link) plain(method string, err error) error {
 	return &said
 }
 
-// mostAsking is how many things of a server's one client may be asked at a time.
+// mostAsking is the number of requests of a server that one client may have open at a time.
 const mostAsking = 16
 
-// MayAsk notes that the client is asked something, until done is called. It is not ok if it is asked too much already.
+// MayAsk counts one open request to the client until done is called. It is not ok if there are too many already.
 func (l *Link) MayAsk() (done func(), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -367,17 +368,17 @@ func (l *Link) SetLevel(level string) {
 	l.log.level = level
 }
 
-// Tool is a tool, how it is defined by the name that clients use, what its calls have in their headers, and whether it is as it
-// is locked.
+// Tool is a tool: its definition under the name that clients use, the parameters that its calls repeat in headers, and
+// whether it is as locked.
 type Tool struct {
 	*ask.Tool
 	Entry   jsontext.Value
 	Headers []era.HeaderParam
 	Pinned  bool
-	Schema  *arguments.Schema // of its arguments; nil if it is not as it is locked, or they go unjudged
+	Schema  *arguments.Schema // of its arguments; nil if the tool differs from the lock, or its arguments go unjudged
 }
 
-// Translated is the response to a method as an era has it, and says whose it is.
+// Translated returns the response to a method in the form of an era. For the modern era it names the server.
 func (l *Link) Translated(method string, m rpc.Message, of upstream.Session, to era.Era) rpc.Message {
 	m = era.Relayed(method, l.Server.Name, m, of.Era(), to)
 	if to == era.Modern {
@@ -386,7 +387,7 @@ func (l *Link) Translated(method string, m rpc.Message, of upstream.Session, to 
 	return m
 }
 
-// Signed is a message of a server's log that says of which of several servers it is.
+// Signed returns a message of a server's log. With several servers the message names its server.
 func (l *Link) Signed(m rpc.Message) rpc.Message {
 	if !l.of.Several() || m.Method != "notifications/message" {
 		return m
@@ -403,7 +404,7 @@ func (l *Link) Signed(m rpc.Message) rpc.Message {
 	return m
 }
 
-// IsChange reports whether a notification says that something is other than it was, for whoever wants to know.
+// IsChange reports whether a notification is one of a change, to which clients can subscribe.
 func IsChange(method string) bool {
 	switch method {
 	case toolsChanged, promptsChanged, resourcesChanged, resourceUpdated:
@@ -412,7 +413,7 @@ func IsChange(method string) bool {
 	return false
 }
 
-// Reach is the ways from one client of one principal to all servers: a link to each, which is opened when it is needed.
+// Reach connects one client of one principal to all servers. It has a link to each, which is opened on its first use.
 type Reach struct {
 	Account string  // see [identity.Principal.Account]
 	Links   []*Link // in the order of the servers
@@ -420,7 +421,7 @@ type Reach struct {
 	MCPx atomic.Bool
 }
 
-// Reach is the way of a client to all servers. Nothing is opened yet.
+// Reach returns the links of a client to all servers. None of them is open yet.
 func (g *Servers) Reach(who *identity.Principal, c Client) *Reach {
 	r := &Reach{Account: who.Account()}
 	for _, s := range g.o.All {
@@ -430,7 +431,7 @@ func (g *Servers) Reach(who *identity.Principal, c Client) *Reach {
 	return r
 }
 
-// Only is the link to the one server there is, nil if there are several.
+// Only returns the link to the only server, nil if there are several.
 func (r *Reach) Only() *Link {
 	if len(r.Links) == 1 {
 		return r.Links[0]
@@ -438,7 +439,7 @@ func (r *Reach) Only() *Link {
 	return nil
 }
 
-// To is the link to a server, nil if there is none of that name.
+// To returns the link to a server, nil if there is none of that name.
 func (r *Reach) To(server string) *Link {
 	for _, l := range r.Links {
 		if l.Server.Name == server {
@@ -448,7 +449,7 @@ func (r *Reach) To(server string) *Link {
 	return nil
 }
 
-// Stale is the server, if there is one, of which a client of the legacy era hears less than it asked for.
+// Stale returns a server that sends a client of the legacy era fewer notifications than it asked for, nil if there is none.
 func (r *Reach) Stale() *Server {
 	for _, l := range r.Links {
 		l.mu.Lock()
@@ -461,7 +462,7 @@ func (r *Reach) Stale() *Server {
 	return nil
 }
 
-// Close ends all links. One server that takes its time to hear that it is over is in no other's way.
+// Close ends all links at the same time, so that a slow server delays no other.
 func (r *Reach) Close() {
 	if l := r.Only(); l != nil {
 		l.close()
@@ -480,7 +481,7 @@ func (r *Reach) PassChangesOnly() {
 	}
 }
 
-// lateness is how often a server was waited for in vain, one time after the other, by what it was asked.
+// lateness counts the vain waits for a server since its last answer, by method.
 type lateness struct {
 	mu sync.Mutex
 	of map[string]late
@@ -513,10 +514,10 @@ func (t *lateness) note(of string, inVain bool) {
 	t.of[of] = late{t.of[of].times + 1, time.Now()}
 }
 
-// toOpen is what a server is asked first, whatever a client wants.
+// toOpen stands for opening the session, which comes before any method.
 const toOpen = "opening"
 
-// waits is what a server is waited for.
+// awaited is the key in lateness of a request: its method, or toOpen without a session.
 func (l *Link) waits(method string) string {
 	if s, _ := l.Current(); s == nil {
 		return toOpen
@@ -524,7 +525,7 @@ func (l *Link) waits(method string) string {
 	return method
 }
 
-// NoteAnswer notes whether a server has answered what all were asked, or came late.
+// NoteAnswer notes whether a server has answered a request that went to all servers, or was late.
 func (l *Link) NoteAnswer(method string, err error) {
 	if err == nil {
 		l.answered(method)
@@ -536,18 +537,19 @@ func (l *Link) NoteAnswer(method string, err error) {
 	if err != ErrForbidden {
 		l.of.o.Logger.Warn("a server is left out", "server", l.Server.Name, "method", method, "why", err)
 	}
-	if l.hasArrived(method, l.of.o.Now(), l.of.o.Lock.current()) { // just when nobody waited for it any longer, and before anything was owed
+	if l.hasArrived(method, l.of.o.Now(), l.of.o.Lock.current()) { // it came just after the wait, before it was pending
 		l.announce(changes[method])
 	}
 }
 
-// NotifyLater notes that the client is to hear when the server, which has not answered a method, is there.
+// NotifyLater makes the changes of a method pending: the client receives them when the server, which has not answered it, is
+// there.
 func (l *Link) NotifyLater(method string) { l.dues.changes.add(changes[method]) }
 
-// Patience is for how long the server is waited for that has not answered a method while others have.
+// Patience is the time to wait for the server's answer to a method after other servers have answered.
 func (l *Link) Patience(method string) time.Duration { return l.Server.late.patience(l.waits(method)) }
 
-// hasArrived reports whether what the server was asked is there meanwhile.
+// hasArrived reports whether the answer to a method has come meanwhile.
 func (l *Link) hasArrived(method string, now time.Time, locked *lock.File) bool {
 	switch method {
 	case "initialize", "server/discover":
@@ -560,14 +562,14 @@ func (l *Link) hasArrived(method string, now time.Time, locked *lock.File) bool 
 	return false
 }
 
-// answered notes that the server has answered, and tells whoever was not shown what it has.
+// answered notes an answer of the server, and announces it to clients that got a list without the server.
 func (l *Link) answered(method string) {
 	l.Server.late.note(method, false)
 	l.announce(changes[method])
 }
 
-// changes are the notifications that are due, because the server was away when a client was shown what servers have: the client
-// is told when the server is back.
+// pendingChanges are notifications that are due because the server was away when a client listed all servers. The client
+// receives them when the server is back.
 type pendingChanges struct {
 	mu  sync.Mutex
 	all map[string]bool
@@ -584,7 +586,7 @@ func (o *pendingChanges) add(changes []string) {
 	}
 }
 
-// take are those of the changes that are due. They are due no longer.
+// take removes and returns those of the changes that are due.
 func (o *pendingChanges) take(changes []string) (due []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -597,7 +599,7 @@ func (o *pendingChanges) take(changes []string) (due []string) {
 	return due
 }
 
-// changes are the notifications that say that what a method said is no longer so.
+// changes are the notifications that make the answer to a method out of date.
 var changes = map[string][]string{
 	"initialize":               {toolsChanged, promptsChanged, resourcesChanged, resourceUpdated},
 	"server/discover":          {toolsChanged, promptsChanged, resourcesChanged, resourceUpdated},
@@ -614,8 +616,8 @@ const (
 	resourceUpdated  = "notifications/resources/updated"
 )
 
-// How long a client waits for a server that has not answered while others have. It is half of that each time that somebody
-// has waited in vain, until the server answers or a minute has gone, but not less than a glance.
+// The time that a client waits for a server after other servers have answered. Each vain wait halves it, down to Glance,
+// until the server answers or a minute has passed.
 const (
 	patience = 5 * time.Second
 	Glance   = 500 * time.Millisecond

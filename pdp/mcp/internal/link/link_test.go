@@ -16,7 +16,7 @@ import (
 	"policy-service/pdp/mcp/internal/upstream"
 )
 
-// breaking is a server on whose first word somebody panics.
+// breaking is a server that panics when a session is opened.
 type breaking struct{ opened int }
 
 var errAway = errors.New("away")
@@ -30,7 +30,7 @@ func (b *breaking) Open(context.Context, upstream.Client) (upstream.Session, err
 
 func (b *breaking) Close() error { return nil }
 
-// While a call fulfils somebody's request, nobody answers the server beside it.
+// While a call fulfils a request of another principal, no client answers requests that the server sends beside its answers.
 func TestRequestServerAsksBeside(t *testing.T) {
 	l := bare(new(breaking))
 	_, stop := l.Receive(func(context.Context, upstream.Session, rpc.Message) {})
@@ -47,7 +47,7 @@ func TestRequestServerAsksBeside(t *testing.T) {
 	}
 }
 
-// A request that panics, which ends it alone, leaves nobody waiting for what it was about to do.
+// A request that panics ends alone. It leaves no other request waiting for the work that it had begun.
 func TestAPanicLeavesTheTurn(t *testing.T) {
 	l := bare(new(breaking))
 	who := new(identity.Principal)

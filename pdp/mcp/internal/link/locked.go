@@ -19,23 +19,22 @@ import (
 	"policy-service/pdp/mcp/lock"
 )
 
-// Each listing is compared with the lock, and is kept for a short time only: so a change between a list and a call is seen by
-// the call.
+// Each listing is compared with the lock, and is kept only for a short time. So a call notices a change since the list.
 
 // Lock is the accepted state of servers. The zero Lock compares nothing.
 type Lock struct {
 	File *lock.Followed
 	// Enforce hides tools that differ from the lock. Without it they are listed, and policies see the difference.
 	Enforce bool
-	// Arguments says which members the arguments of locked tools may have.
+	// Arguments are the members that arguments of locked tools may have.
 	Arguments arguments.Members
-	// Record has the PDP record a drift, in a request with that id. Nil records nothing.
+	// Record records a drift at the PDP, in a request with that id. Nil records nothing.
 	Record func(ctx context.Context, d Drift, id string) error
 
 	schemas *schemas
 }
 
-// current is the lock file, nil if nothing is compared.
+// current returns the lock file, nil if nothing is compared.
 func (l Lock) current() *lock.File {
 	if l.File == nil {
 		return nil
@@ -43,10 +42,10 @@ func (l Lock) current() *lock.File {
 	return l.File.Current()
 }
 
-// locking is the part of a listing that the lock is compared with.
+// locking is the part of a listing that is compared with the lock.
 type locking struct {
 	file *lock.File // nil if nothing is compared
-	// compiled are all tools that can be decided about, hidden ones among them, by the server's own names.
+	// compiled are all tools that can be decided about, including hidden ones, by the server's own names.
 	compiled map[string]*Tool
 	// other are tools that differ from the lock, and tools that cannot be decided about.
 	other map[string]lock.Tool
@@ -61,7 +60,7 @@ func (k *locking) pins(t *ask.Tool) bool {
 	return k.file != nil && k.file.Servers[t.Server].Tools[t.Name].Digest() == t.Digest
 }
 
-// differs notes a definition for the comparison.
+// differs adds a definition to the comparison.
 func (k *locking) differs(definition jsontext.Value) {
 	if k.file == nil {
 		return
@@ -71,8 +70,8 @@ func (k *locking) differs(definition jsontext.Value) {
 	}
 }
 
-// again notes a tool that is left out because another has a name like it. With the very same name it is not known which of
-// them a call would reach, and neither is compared.
+// again notes a tool that is left out because another has a similar name. If the names are equal, it is unknown which tool a
+// call would reach, and neither is compared.
 func (k *locking) again(name string, definition jsontext.Value) {
 	if _, noted := k.other[name]; !noted && k.compiled[name] == nil {
 		k.differs(definition)
@@ -82,7 +81,7 @@ func (k *locking) again(name string, definition jsontext.Value) {
 	delete(k.other, name)
 }
 
-// admits notes a compiled tool, and reports whether it is there.
+// admits adds a compiled tool to the comparison, and reports whether clients get it.
 func (k *locking) admits(t *Tool, l Lock) bool {
 	k.compiled[t.Name] = t
 	if k.file == nil || t.Pinned {
@@ -92,7 +91,7 @@ func (k *locking) admits(t *Tool, l Lock) bool {
 	return !l.Enforce
 }
 
-// found is the server as it is listed, without the tools that the operator hides.
+// found returns the locked and the listed server, without the tools that the operator hides.
 func (k *locking) found(s *Server, instructions string) (locked, found lock.Server) {
 	locked = k.file.Servers[s.Name]
 	locked.Tools = maps.Clone(locked.Tools)
@@ -115,13 +114,13 @@ func (g *Servers) compare(l *Link, all *Listing) {
 	g.note(l, all.file, lock.CompareServer(l.Server.Name, locked, found), true)
 }
 
-// instructionsOf are a server's instructions for models.
+// instructionsOf returns a server's instructions for models.
 func instructionsOf(s upstream.Session) string {
 	o, _ := rpc.ParseObject(s.Server())
 	return o.GetString("instructions")
 }
 
-// Introduces is the server's description of itself, as clients get it: with the locked instructions.
+// Introduces returns the server's description of itself for clients, with the locked instructions.
 func (l *Link) Introduces(s upstream.Session) jsontext.Value {
 	g := l.of
 	file := g.o.Lock.current()
@@ -144,7 +143,7 @@ func (l *Link) Introduces(s upstream.Session) jsontext.Value {
 	return o.With("instructions", rpc.String(locked.Instructions)).Value()
 }
 
-// Survey lists a server for a client of the operator's own. The list has hidden tools, and tools that cannot be used.
+// Survey lists a server for the operator's own client. The list contains hidden tools, and tools that cannot be used.
 func (g *Servers) Survey(ctx context.Context, s *Server, who *identity.Principal, info jsontext.Value) (lock.Server, error) {
 	c := Client{Era: era.Modern, Version: era.ModernVersions[0], Info: info, Capabilities: rpc.Object{}.Value()}
 	l := g.newLink(s, who, c)
@@ -156,8 +155,8 @@ func (g *Servers) Survey(ctx context.Context, s *Server, who *identity.Principal
 	return lock.Of(instructionsOf(listed.Of), slices.Collect(maps.Values(listed.other)))
 }
 
-// schemas holds the inputSchemas of locked tools, each compiled once: as they are locked, whatever a server lists for one
-// client. A new lock file drops those of the old one.
+// schemas holds the inputSchemas of locked tools, each compiled once. It uses the locked schema, not the one that a server
+// lists for one client. A new lock file drops the old schemas.
 type schemas struct {
 	members arguments.Members
 	logger  *slog.Logger
@@ -172,16 +171,16 @@ type compiledSchema struct {
 	err    error
 }
 
-// of returns the schema of a tool that is as the file has it locked; nil if its arguments go unjudged.
+// of returns the schema of a tool that is as locked in the file; nil if its arguments go unjudged.
 func (s *schemas) of(file *lock.File, server, name string) (*arguments.Schema, error) {
 	made, unjudged := s.made(file, file.Servers[server].Tools[name])
-	if unjudged != nil { // not under the lock: a log may block
+	if unjudged != nil { // not while holding the mutex: a log may block
 		s.logger.Warn("the arguments of a tool are not held against its inputSchema", "server", server, "tool", name, "why", unjudged)
 	}
 	return made.schema, made.err
 }
 
-// made compiles the schema of a tool once, and says then why its arguments go unjudged.
+// made compiles the schema of a tool once. The call that compiles it gets the reason if the arguments go unjudged.
 func (s *schemas) made(file *lock.File, t lock.Tool) (made compiledSchema, unjudged error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,7 +196,7 @@ func (s *schemas) made(file *lock.File, t lock.Tool) (made compiledSchema, unjud
 }
 
 // Schema compiles the inputSchema of a locked tool. The arguments of a tool go unjudged if its schema cannot be compiled,
-// unless arguments are closed: an operator who wants unlisted members refused gets no tool that takes them.
+// unless arguments are closed: an operator who wants unlisted members refused gets no tool that accepts them.
 func Schema(t lock.Tool, m arguments.Members) (schema *arguments.Schema, unjudged, err error) {
 	var text []byte
 	if v, ok := t.Definition().Lookup("inputSchema"); ok {

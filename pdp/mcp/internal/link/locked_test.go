@@ -7,7 +7,7 @@ import (
 	"policy-service/pdp/mcp/lock"
 )
 
-// Who writes the log may block: nobody else waits for that to get a schema.
+// A log writer may block. No other caller waits for it to get a schema.
 func TestLogOutsideOfSchemas(t *testing.T) {
 	tool, err := lock.ParseTool([]byte(`{"name":"a","inputSchema":{"$ref":"#/none"}}`))
 	if err != nil {

@@ -35,9 +35,8 @@ var (
 	serverName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
 )
 
-// Whatever servers call their tools, a name that clients use is legal and leads back to its server; no two servers have one
-// name, also not for somebody who takes capitals for small letters; and a server has one name for two of its tools only if
-// both are shortened.
+// For all names that servers give their tools, a name for clients is legal and leads back to its server. No two servers share
+// a name, even if case is ignored. A server has one name for two of its tools only if both names are shortened.
 func FuzzToolNames(f *testing.F) {
 	for _, s := range []string{"look", "b__look", "_look", "__", "a.b", "a b", strings.Repeat("y", 70), "é", "b_c_06a090a5"} {
 		f.Add("a", s, "b", "look")
@@ -50,7 +49,7 @@ func FuzzToolNames(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, server, tool, server2, tool2 string) {
 		if !legal(server) || !legal(server2) || tool == "" || tool2 == "" {
-			return // the configuration has no such server, and a list no such tool
+			return // the configuration has no such server, and the list no such tool
 		}
 		one, two := ToolName(server, tool), ToolName(server2, tool2)
 		for of, name := range map[string]string{server: ToolName(server, tool), server2: ToolName(server2, tool2)} {

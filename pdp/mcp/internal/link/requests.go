@@ -18,16 +18,16 @@ import (
 	"policy-service/pdp/visible"
 )
 
-// Unasked is why a request of a server reaches no client.
+// Unasked is the reason for which a request of a server reaches no client.
 type Unasked struct {
-	Why string // in words for the server
-	key string // of the server's configuration, if that refuses it
+	Why string // a text for the server
+	key string // of the server's configuration, if that refuses the request
 }
 
-// What clients say that they can, and what the configuration calls it, by the method that wants it.
+// The name of a capability, for clients and in the configuration, by the method that needs it.
 var capabilityOf = map[string]string{era.Elicit: "elicitation", era.Sample: "sampling", era.Roots: "roots"}
 
-// refuses is why the configuration refuses a request of the server by its method, nil if it does not.
+// refuses returns the reason if the configuration refuses a request of the server by its method, nil otherwise.
 func (s *Server) refuses(method string) *Unasked {
 	if capabilityOf[method] == "" || s.Asks.allow(method) {
 		return nil
@@ -40,9 +40,9 @@ func byKey(key, what string) *Unasked {
 	return &Unasked{"the configuration of the gateway refuses " + what + " (" + key + ")", key}
 }
 
-// NotPassed answers a request of a server that no client is to see, and says why: the configuration, if that refuses it, and
-// otherwise what else does. In the modern era a client that cannot be asked has a code of its own; that of an unknown method
-// would make a 404 of the client's request if the server repeats it.
+// NotPassed answers a request of a server that reaches no client, and gives the reason: the configuration if that refuses it,
+// otherwise the given one. In the modern era a client that cannot be asked has an error code of its own. The code of an
+// unknown method would turn the client's request into a 404 if the server repeats it.
 func (l *Link) NotPassed(ctx context.Context, s upstream.Session, m rpc.Message, client era.Era, otherwise *Unasked) {
 	no := l.Server.refuses(m.Method)
 	if no == nil {
@@ -62,7 +62,7 @@ func (l *Link) NotPassed(ctx context.Context, s upstream.Session, m rpc.Message,
 	}
 }
 
-// Missing are the data of the error that says which capability a request wants.
+// Missing returns the data of the error that names the capability a request needs.
 func Missing(method string) (data rpc.Object) {
 	var wants rpc.Object
 	if name := capabilityOf[method]; name != "" {
@@ -71,10 +71,10 @@ func Missing(method string) (data rpc.Object) {
 	return data.With("requiredCapabilities", wants.Value())
 }
 
-// unaskedEach is how often the log says that the configuration refuses what a server asks, of each key.
+// unaskedEach is the interval of log lines about a server's refused requests, for each key.
 const unaskedEach = time.Minute
 
-// noted are the keys of which the log said so, and when.
+// noted holds the time of the last log line for each key.
 type noted struct {
 	mu   sync.Mutex
 	last map[string]time.Time
@@ -111,12 +111,11 @@ func (r Relays) allow(method string) bool {
 	return false
 }
 
-// Any reports whether the server may ask anything.
+// Any reports whether the server may send any request to clients.
 func (r Relays) Any() bool { return r.Elicitation || r.Sampling || r.Roots }
 
-// Shown is a request of a server as its client is shown it, or why the client is not to see it: because the operator does not
-// let it through, because the client cannot answer it, or because it asks a person for what no server behind a gateway is to be
-// told.
+// Shown returns a request of a server as its client gets it, or the reason for which the client does not get it. The operator
+// may not let it through, the client may be unable to answer it, or it may ask a person for a secret.
 func Shown(s *Server, m rpc.Message, capabilities jsontext.Value) (shown rpc.Message, no *Unasked) {
 	if no := s.refuses(m.Method); no != nil {
 		return shown, no
@@ -128,7 +127,7 @@ func Shown(s *Server, m rpc.Message, capabilities jsontext.Value) (shown rpc.Mes
 	if err != nil && m.Params != nil {
 		return shown, &Unasked{Why: "the params of the request cannot be read"}
 	}
-	if meta, err := rpc.ParseObject(params.Get("_meta")); err == nil { // ours are not theirs to write, and tokens are of one hop
+	if meta, err := rpc.ParseObject(params.Get("_meta")); err == nil { // not members of the gateway, and no token of another hop
 		params = WithMeta(params, meta.Without(func(name string) bool {
 			return strings.HasPrefix(name, OwnMeta) || name == "progressToken" || isOneOf(approvalMeta, name)
 		}))
@@ -145,25 +144,26 @@ func Shown(s *Server, m rpc.Message, capabilities jsontext.Value) (shown rpc.Mes
 	return shown, nil
 }
 
-// OwnMeta begins the members of _meta that are the gateway's.
+// OwnMeta is the prefix of the gateway's members of _meta.
 const OwnMeta = era.Own
 
-// approvalMeta are members of _meta by which clients know a form that asks for an approval. In the form of a server they
-// would have it pass for one of the gateway's.
+// approvalMeta are members of _meta by which clients recognise a form that asks for an approval. In a server's form they
+// would make it look like a form of the gateway.
 var approvalMeta = []string{"elicitationType", "originalRequest", "timeout", "priority"}
 
-// isOneOf reports whether a name is one of some, to clients that do not tell upper from lower case.
+// isOneOf reports whether a list contains a name, ignoring case as some clients do.
 func isOneOf(all []string, name string) bool {
 	return slices.ContainsFunc(all, func(one string) bool { return strings.EqualFold(one, name) })
 }
 
-// MostInputs is how many things a server may want to know at once.
+// MostInputs is the number of requests that a server may send at once.
 const MostInputs = 16
 
-// elicitation is a question to a person as it is shown: it names the server, leads only where the operator lets it, asks for no
-// secret, has no character that hides another, and says what only looks like something else.
+// elicitation returns a question to a person as the client shows it. It names the server, links only to hosts that the
+// operator allows, asks for no secret, contains no character that hides another, and warns of text that only looks like other
+// text.
 func (s *Server) elicitation(params rpc.Object) (rpc.Object, *Unasked) {
-	params = params.Without(func(name string) bool { return strings.EqualFold(name, "metadata") }) // it repeats _meta, for some clients
+	params = params.Without(func(name string) bool { return strings.EqualFold(name, "metadata") }) // some clients read it as _meta
 	text, asks := params.GetString("message"), s.Name+" asks"
 	if careful := visible.Careful(slices.Concat(visible.Notes(text), visible.NotesInJSON(params.Get("requestedSchema")))); careful != "" {
 		asks += "; careful: " + careful
@@ -204,10 +204,10 @@ func (s *Server) elicitation(params rpc.Object) (rpc.Object, *Unasked) {
 	return params.With("requestedSchema", drawn.Value()), nil
 }
 
-// secretWords name fields for values that no server may ask for.
+// secretWords are names of fields for values that no server may ask for.
 var secretWords = []string{"password", "passwd", "passphrase", "secret", "token", "apikey", "privatekey", "credential", "cvv", "cardnumber"}
 
-// asksForSecret reports whether a text has such a word in it, by its letters alone.
+// asksForSecret reports whether the letters of a text contain such a word.
 func asksForSecret(text string) bool {
 	letters := strings.Map(func(r rune) rune {
 		if !unicode.IsLetter(r) {
@@ -218,7 +218,7 @@ func asksForSecret(text string) bool {
 	return slices.ContainsFunc(secretWords, func(w string) bool { return strings.Contains(letters, w) })
 }
 
-// drawnField is a field of a form whose words are what they look like. It is not ok if it is one for a secret.
+// drawnField returns a field of a form with its texts as they look. It is not ok if the field is for a secret.
 func drawnField(name string, field rpc.Object) (drawn rpc.Object, ok bool) {
 	ok = !asksForSecret(name) && !asksForSecret(field.GetString("title")) && !asksForSecret(field.GetString("description"))
 	return drawnWords(field).Map(func(member string, v jsontext.Value) jsontext.Value {
@@ -232,7 +232,7 @@ func drawnField(name string, field rpc.Object) (drawn rpc.Object, ok bool) {
 	}), ok
 }
 
-// drawnChoice is one of several that may be chosen, or the list of them.
+// drawnChoice returns a choice, or the list of choices, with its texts as they look.
 func drawnChoice(v jsontext.Value) jsontext.Value {
 	o, err := rpc.ParseObject(v)
 	if err != nil {
@@ -241,7 +241,7 @@ func drawnChoice(v jsontext.Value) jsontext.Value {
 	return drawnWords(o).Value()
 }
 
-// drawnWords has its title and description, and those of its choices.
+// drawnWords returns o with its title, description and choices as they look.
 func drawnWords(o rpc.Object) rpc.Object {
 	return o.Map(func(member string, v jsontext.Value) jsontext.Value {
 		switch member {
@@ -254,7 +254,7 @@ func drawnWords(o rpc.Object) rpc.Object {
 	})
 }
 
-// drawnText is a text in JSON as it looks, and the same bytes if it is what it looks like.
+// drawnText returns a text in JSON as it looks. A text that is as it looks keeps its bytes.
 func drawnText(v jsontext.Value, text string) jsontext.Value {
 	if plain := visible.Lines(text); plain != text {
 		return rpc.String(plain)
@@ -266,7 +266,7 @@ func textOf(v jsontext.Value) string {
 	return rpc.Object{}.With("text", v).GetString("text")
 }
 
-// eachOf is an array with each element changed, and what it was if it is none.
+// eachOf returns an array with f applied to each element. A value that is no array stays as it is.
 func eachOf(v jsontext.Value, f func(jsontext.Value) jsontext.Value) jsontext.Value {
 	all, err := rpc.Elements(v)
 	if err != nil {

@@ -1,8 +1,9 @@
-// Package link is the way to the servers: sessions with them, the tools that they list, how those differ from the lock, and what
-// servers say and ask by themselves.
+// Package link connects clients to the servers: it keeps sessions, lists tools, compares them with the lock, and reads the
+// notifications and requests that servers send by themselves.
 //
-// [Servers] are all servers, a [Reach] is one client's way to them, and a [Link] its way to one. The package asks for no decision.
-// A caller of [Link.Open], [Link.Send] or [Link.Listed] has asked before; listeners ask by [Listening.MayOpen].
+// [Servers] are all servers, a [Reach] connects one client to them, and a [Link] connects it to one of them. The package asks
+// for no decision. A caller of [Link.Open], [Link.Send] or [Link.Listed] has asked before; listeners ask by
+// [Listening.MayOpen].
 package link
 
 import (
@@ -32,28 +33,29 @@ import (
 	"policy-service/pdp/mcp/internal/upstream"
 )
 
-// Servers are those behind the gateway: what they list, what of it is locked, and what is said to them that no client sends.
+// Servers are the servers behind the gateway: their tools, the comparison with the lock, and the requests that the gateway
+// sends itself.
 type Servers struct {
 	doors  *doors.Doors
 	o      Options
 	drifts drifts
 }
 
-// Options are what servers are reached by.
+// Options configure the access to the servers.
 type Options struct {
 	All   []*Server
 	Lock  Lock
 	Asker *ask.Asker
 	Rates *rates.Limiter
-	// People bounds how often one person asks, by whatever clients. Nil is any number.
+	// People bounds the requests of one person, across all clients. Nil sets no bound.
 	People *rates.Limiter
-	// Cache is how long a server's list of tools is kept.
+	// Cache is the time for which a server's list of tools is kept.
 	Cache  time.Duration
 	Logger *slog.Logger
 	Now    func() time.Time
 }
 
-// New are the servers, of which none is connected yet.
+// New returns the servers. None of them is connected yet.
 func New(d *doors.Doors, o Options) *Servers {
 	o.Lock.schemas = &schemas{members: o.Lock.Arguments, logger: o.Logger}
 	return &Servers{doors: d, o: o, drifts: drifts{now: o.Now}}
@@ -62,10 +64,10 @@ func New(d *doors.Doors, o Options) *Servers {
 // Several reports whether there is more than one server.
 func (g *Servers) Several() bool { return len(g.o.All) > 1 }
 
-// All are the servers, sorted by their names.
+// All returns the servers, sorted by name.
 func (g *Servers) All() []*Server { return g.o.All }
 
-// Names are those of all servers.
+// Names returns the names of all servers.
 func (g *Servers) Names() (all []string) {
 	for _, s := range g.o.All {
 		all = append(all, s.Name)
@@ -73,7 +75,7 @@ func (g *Servers) Names() (all []string) {
 	return all
 }
 
-// Ready reports what did not answer the last requests, and which servers are not as they are locked.
+// Ready returns an error if the PDP or a server did not answer the last request, or if a server differs from the lock.
 func (g *Servers) Ready() error {
 	var errs []error
 	if g.o.Asker.Away() {
@@ -90,7 +92,7 @@ func (g *Servers) Ready() error {
 	return errors.Join(errs...)
 }
 
-// Close ends the upstreams of all servers. Each takes its time.
+// Close ends the upstreams of all servers at the same time.
 func (g *Servers) Close() error {
 	errs := make([]error, len(g.o.All))
 	var all sync.WaitGroup
@@ -101,10 +103,10 @@ func (g *Servers) Close() error {
 	return errors.Join(errs...)
 }
 
-// Errands are what requests of a principal have sent off: they count also if nobody waits for them any longer.
+// Errands is the key under which the errands of a principal count. An errand counts also after its last waiter has left.
 const Errands = "errands"
 
-// sendOff has an errand done on the account of a principal, and waits for what it brings.
+// sendOff runs an errand that counts for a principal, and waits for its result.
 func sendOff[T any](ctx context.Context, g *Servers, who *identity.Principal, e *turn.Errand[T], what func(context.Context) (T, error)) (value T, joined bool, err error) {
 	value, joined, err = e.Do(ctx, turn.Sender{
 		Hold: func() (func(), bool) { return g.o.Rates.Hold(who.Key, Errands) },
@@ -131,41 +133,42 @@ func sendOff[T any](ctx context.Context, g *Servers, who *identity.Principal, e 
 	return value, joined, err
 }
 
-// Server is the MCP server as the gateway knows it.
+// Server is an MCP server behind the gateway.
 type Server struct {
 	Name     string
 	Upstream upstream.Upstream
-	// Key is what the server is called in the configuration.
+	// Key is the server's place in the configuration.
 	Key string
-	// Labels are the operator's, of tools by their own names.
+	// Labels are the operator's labels of tools, by the tools' own names.
 	Labels map[string]map[string]string
-	// Hidden are tools that the gateway does not have.
+	// Hidden are tools that the gateway leaves out.
 	Hidden map[string]bool
-	// Asks says what the server may ask of clients.
+	// Asks are the requests that the server may send to clients.
 	Asks Relays
-	// Dropped counts what came from the server and went nowhere.
+	// Dropped counts messages of the server that reached no client.
 	Dropped func(reason string)
-	// URIs are how the resources begin that are the server's; "" begins all.
+	// URIs are the prefixes of the server's resources; "" is a prefix of all.
 	URIs []string
-	// Idle is how long its program runs on for a session whose client closed its stream; 0 is for as long as the session.
+	// Idle is the time for which its program runs on after a client has closed the stream of its session; 0 is as long as the
+	// session.
 	Idle time.Duration
 	// Program is set if each session has a process of its own.
 	Program bool
 
-	away    atomic.Bool // it did not answer when it was last asked
+	away    atomic.Bool // it did not answer the last request
 	late    lateness
 	catalog catalog
 	noted   noted
 }
 
-// Answers reports whether the server answered when it was last asked.
+// Answers reports whether the server answered the last request.
 func (s *Server) Answers() bool { return !s.away.Load() }
 
-// Sent notes how a request to the server ended.
+// Sent notes the end of a request to the server.
 func (s *Server) Sent(err error) { s.away.Store(err != nil) }
 
-// tried notes how something ended that the gateway wanted of the server, unless it was given up. What the server answers with
-// an error, it has answered.
+// tried notes the end of a request of the gateway itself, unless its context has ended. An error that the server sent is an
+// answer.
 func (s *Server) tried(ctx context.Context, err error) {
 	e := (*upstream.Error)(nil)
 	if ctx.Err() == nil {
@@ -173,28 +176,28 @@ func (s *Server) tried(ctx context.Context, err error) {
 	}
 }
 
-// Relays says which requests of a server reach its clients.
+// Relays are the requests of a server that reach its clients.
 type Relays struct {
 	Elicitation, Sampling, Roots bool
-	// Hosts are those that a URL may lead to which a server has a person open.
+	// Hosts are the hosts of the pages that a server may ask a person to open.
 	Hosts []string
 }
 
-// With one server its names are the clients' names. With several a client sees the server's name, [between] and the
-// server's own name for it. A server's name has no [between] in it, and does not end with half of it: so the first [between]
-// is where it ends, and no server has a name for something that another has.
+// With one server, clients use the server's own names. With several, a name for clients is the server's name, [between], and
+// the server's own name for the thing. A server's name contains no [between] and does not end with half of one. So the
+// server's name ends at the first [between], and two servers never share a name for clients.
 
 const (
-	// between is what stands between a server's name and the name of what it has.
+	// between separates a server's name from the name of its tool or prompt.
 	between = "__"
-	// mostName is how long a tool's name may be for the clients that people use.
+	// mostName is the length of a tool's name that common clients accept.
 	mostName = 64
-	// digestSize is how many bytes of a digest tell shortened names apart.
+	// digestSize is the number of bytes of the digest that keeps shortened names apart.
 	digestSize = 4
 )
 
-// ToolName is how clients call a tool of one of several servers. A name that common clients would not take is shortened:
-// what they do not take in it becomes _, and a digest of the whole name is behind it.
+// ToolName is the name for clients of a tool of one of several servers. A name that common clients would refuse is shortened:
+// _ replaces the characters that they refuse, and a digest of the whole name follows.
 func ToolName(server, tool string) string {
 	name := server + between + tool
 	if isPlain(name) {
@@ -211,10 +214,10 @@ func ToolName(server, tool string) string {
 	return server + between + plain[:max(0, min(len(plain), mostName-len(tail)-len(server)-len(between)))] + tail
 }
 
-// PromptName is how clients call a prompt of one of several servers. People choose prompts: any name will do.
+// PromptName is the name for clients of a prompt of one of several servers. People choose prompts, so any name will do.
 func PromptName(server, prompt string) string { return server + between + prompt }
 
-// Apart are the server's name in what a client calls something of one of several servers, and what stands behind it.
+// Apart splits a name for clients into the server's name and the server's own name for the thing.
 func Apart(name string) (server, rest string, ok bool) { return strings.Cut(name, between) }
 
 func isPlain(name string) bool {
@@ -225,7 +228,7 @@ func isPlainRune(r rune) bool {
 	return r < utf8.RuneSelf && (r == '_' || r == '-' || '0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z')
 }
 
-// ToolName is how clients call a tool of a server's.
+// ToolName is the name for clients of a server's tool.
 func (g *Servers) ToolName(server, tool string) string {
 	if g.Several() {
 		return ToolName(server, tool)
@@ -233,8 +236,7 @@ func (g *Servers) ToolName(server, tool string) string {
 	return tool
 }
 
-// alike is the same for names that people would take for one: with several servers or a lock that is what differs in case
-// alone.
+// alike maps names that people could confuse to one. With several servers or a lock those are names that differ only in case.
 func (g *Servers) alike(name string) string {
 	if g.Several() || g.o.Lock.File != nil {
 		return strings.ToLower(name)
@@ -242,14 +244,13 @@ func (g *Servers) alike(name string) string {
 	return name
 }
 
-// Owns reports whether a resource, or a template of some, is the server's. Where the operator says how the URIs begin, none
-// leads elsewhere.
+// Owns reports whether a resource, or a template of resources, is the server's. A URI that climbs out of its prefix is not.
 func (s *Server) Owns(uri string) bool {
 	return slices.ContainsFunc(s.URIs, func(begin string) bool { return strings.HasPrefix(uri, begin) && (begin == "" || !climbs(uri)) })
 }
 
-// climbs reports whether a URI can be read as that of another place: it has a segment of dots, a backslash or a
-// control character, as it is or escaped, once or again.
+// climbs reports whether a URI can be read as that of another place. Such a URI has a segment of dots, a backslash or a
+// control character, plain or escaped, once or repeatedly.
 func climbs(uri string) bool {
 	for range mostEscapes {
 		if strings.ContainsFunc(uri, func(r rune) bool { return r == '\\' || r < ' ' || r == 0x7f }) {
@@ -271,7 +272,7 @@ func climbs(uri string) bool {
 
 const mostEscapes = 4
 
-// unescaped is a URI with its escapes read, and other percent signs left.
+// unescaped returns a URI with its escapes decoded. Other percent signs stay.
 func unescaped(uri string) string {
 	var b strings.Builder
 	for n := 0; n < len(uri); n++ {
@@ -287,7 +288,7 @@ func unescaped(uri string) string {
 	return b.String()
 }
 
-// WithMeta is o with another _meta, or without one if that is empty.
+// WithMeta returns o with another _meta, or without one if that is empty.
 func WithMeta(o, meta rpc.Object) rpc.Object {
 	if meta.Len() == 0 {
 		return o.Without(func(name string) bool { return name == "_meta" })
@@ -295,15 +296,15 @@ func WithMeta(o, meta rpc.Object) rpc.Object {
 	return o.With("_meta", meta.Value())
 }
 
-// Outgoing are params of a client with what the era of a server wants in them.
+// Outgoing returns params of a client with the members that the era of a server requires.
 func (l *Link) Outgoing(s upstream.Session, c Client, params rpc.Object) rpc.Object {
-	if c.Era == era.Legacy { // which says once what it wants of logs
+	if c.Era == era.Legacy { // it sets its log level once
 		c.LogLevel = l.level()
 	}
 	return outgoing(s.Era(), l.Server, c, params)
 }
 
-// outgoing are params with what the era of a server wants in them.
+// outgoing returns params with the members that the era of a server requires.
 func outgoing(e era.Era, s *Server, c Client, params rpc.Object) rpc.Object {
 	if e == era.Modern {
 		return era.ToModern(params, era.Client{Version: era.ModernVersions[0], Info: c.Info, Capabilities: s.able(c.Capabilities), LogLevel: c.LogLevel})
@@ -311,8 +312,8 @@ func outgoing(e era.Era, s *Server, c Client, params rpc.Object) rpc.Object {
 	return params
 }
 
-// able are the capabilities of a client as a server is told them: it is not to know of what it may not use. What is between the
-// client and us another gateway behind us would take for its own.
+// able returns the capabilities of a client for a server, without those that the server may not use. It removes the
+// extensions between the client and this gateway, because a gateway behind this one would take them for its own.
 func (s *Server) able(capabilities jsontext.Value) jsontext.Value {
 	o, _ := rpc.ParseObject(capabilities)
 	return era.WithoutOwn(o).Without(func(name string) bool {
@@ -328,33 +329,33 @@ func (s *Server) able(capabilities jsontext.Value) jsontext.Value {
 	}).Value()
 }
 
-// Client is what a client says of itself: once in the legacy era, with each request in the modern one.
+// Client is the client's description of itself: sent once in the legacy era, with each request in the modern era.
 type Client struct {
 	Era                era.Era
 	Version            string
 	Info, Capabilities jsontext.Value
-	// LogLevel is which messages of a server's log it wants, "" if none.
+	// LogLevel is the lowest level of a server's log messages that the client wants, "" for none.
 	LogLevel string
 }
 
-// Kept is a client without the request in which it says what it is.
+// Kept returns a copy of the client that holds nothing of the request that described it.
 func (c Client) Kept() Client {
 	c.Info, c.Capabilities = c.Info.Clone(), c.Capabilities.Clone()
 	return c
 }
 
-// SetSessionLevel is a result of the gateway's own for a method, as the client's era has it.
+// Result returns a result of the gateway's own for a method, in the form of the client's era.
 func (c Client) Result(method string, result jsontext.Value) rpc.Message {
 	return era.Response(method, rpc.Answer(rpc.ID{}, result), era.Legacy, c.Era)
 }
 
-// Knows reports whether a client has said that it knows an extension, in whichever way its era has for that.
+// Knows reports whether a client has declared an extension, in one of the ways of its era.
 func (c Client) Knows(extension string) bool {
 	o, _ := rpc.ParseObject(c.Capabilities)
 	return o.GetObject("extensions").Get(extension).Kind() == '{' || o.GetObject("experimental").Get(extension).Kind() == '{'
 }
 
-// NeedsLevel reports whether a server has a log, and has not been told to say as much of it.
+// NeedsLevel reports whether a server has a log and must get a level to send as much of it.
 func (l *Link) NeedsLevel(s upstream.Session, level string) bool {
 	server, _ := rpc.ParseObject(s.Server())
 	l.mu.Lock()
@@ -369,5 +370,5 @@ func (l *Link) SetSessionLevel(s upstream.Session, level string) {
 	l.log.session, l.log.level = s, level
 }
 
-// LogLevels are from the one that says most on.
+// LogLevels are sorted from the most messages to the fewest.
 var LogLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}

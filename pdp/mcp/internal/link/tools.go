@@ -20,8 +20,8 @@ import (
 	"policy-service/pdp/mcp/lock"
 )
 
-// A server's tools are listed for each link apart: a server may show one client what it does not show another, and what a
-// call is asked about is what this client was shown.
+// Each link has its own listing of a server's tools. A server may show different tools to different clients, and a decision
+// about a call is about the tool that this client was shown.
 const (
 	mostTools = 1000
 	mostPages = 100
@@ -29,27 +29,27 @@ const (
 	mostListing = 16 << 20
 )
 
-// toolbox holds the tools of a server as one client is shown them.
+// toolbox holds the tools of a server as one client sees them.
 type toolbox struct {
 	mu      sync.Mutex
 	listed  *Listing
 	until   time.Time
 	loading turn.Turn
 	loads   turn.Errand[*Listing]
-	// version counts what made the listing old, so that one that was begun before is not kept.
+	// version counts the events that made a listing out of date. A listing that began before such an event is not kept.
 	version int
 	drifts  sightings
 }
 
-// Listing is one answer to tools/list, of all pages. It is not changed once it is made.
+// Listing is one answer to tools/list, of all pages. It does not change once it is made.
 type Listing struct {
 	Tools  []*Tool          // in the server's order
-	ByName map[string]*Tool // by the names that clients use
-	taken  map[string]*Tool // by what is alike for them, nil for one that is left out
+	ByName map[string]*Tool // by the names for clients
+	taken  map[string]*Tool // by alike; nil for a tool that is left out
 	Rest   rpc.Object       // the other members of the result
 	Of     upstream.Session
 	locking
-	// nameless is how many tools are left out because they have no name.
+	// nameless is the number of tools that are left out because they have no name.
 	nameless int
 }
 
@@ -60,8 +60,8 @@ func (t *toolbox) forget() {
 	t.listed = nil
 }
 
-// Listed is the listing of the server. One of several servers goes on listing when no request waits for it any longer, and may
-// have no tools.
+// Listed returns the listing of the server. With several servers, listing goes on when no request waits for it any longer,
+// and a server may have no tools.
 func (l *Link) Listed(ctx context.Context, who *identity.Principal, c Client) (*Listing, error) {
 	g := l.of
 	list := func(ctx context.Context) (*Listing, error) { return g.list(ctx, l, who, c) }
@@ -86,19 +86,19 @@ func (l *Link) Listed(ctx context.Context, who *identity.Principal, c Client) (*
 		return listed, err
 	}
 	listed, joined, err := sendOff(ctx, g, who, &l.tools.loads, load)
-	if joined && err == nil && !l.tools.holds(listed, g.o.Lock.current()) { // it was begun before we came, and is old
+	if joined && err == nil && !l.tools.holds(listed, g.o.Lock.current()) { // it began before this request, and is out of date
 		listed, _, err = sendOff(ctx, g, who, &l.tools.loads, load)
 	}
 	return listed, err
 }
 
-// Offers reports whether a server says that it has a capability.
+// Offers reports whether a server declares a capability.
 func Offers(s upstream.Session, capability string) bool {
 	server, _ := rpc.ParseObject(s.Server())
 	return server.GetObject("capabilities").Get(capability).Kind() == '{'
 }
 
-// list is the listing, no older than the gateway's setting. At most one is made at a time.
+// list returns a listing that is no older than the gateway's setting. It makes one at a time.
 func (g *Servers) list(ctx context.Context, l *Link, who *identity.Principal, c Client) (*Listing, error) {
 	t := &l.tools
 	locked := g.o.Lock.current()
@@ -110,7 +110,7 @@ func (g *Servers) list(ctx context.Context, l *Link, who *identity.Principal, c 
 	}
 	defer t.loading.Leave()
 	listed, before, version := t.fresh(g.o.Now(), locked)
-	if listed != nil { // somebody had the turn before
+	if listed != nil { // another request has made it
 		return listed, nil
 	}
 	listed, err := g.fetch(ctx, l, who, c, locked, before)
@@ -123,7 +123,7 @@ func (g *Servers) list(ctx context.Context, l *Link, who *identity.Principal, c 
 	return listed, err
 }
 
-// fresh is the listing if it is not too old and was compared with what is locked, and otherwise the one before it.
+// fresh returns the listing if it is recent and was compared with this lock, and otherwise the listing before.
 func (t *toolbox) fresh(now time.Time, locked *lock.File) (listed, before *Listing, version int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -133,14 +133,14 @@ func (t *toolbox) fresh(now time.Time, locked *lock.File) (listed, before *Listi
 	return nil, t.listed, t.version
 }
 
-// holds reports whether a listing was kept, and compared with what is locked.
+// holds reports whether a listing is the kept one, and was compared with this lock.
 func (t *toolbox) holds(l *Listing, locked *lock.File) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.listed == l && l.file == locked
 }
 
-// keep keeps a listing, unless it was begun before something changed.
+// keep keeps a listing, unless it is out of date already.
 func (t *toolbox) keep(l *Listing, version int, until time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -149,7 +149,7 @@ func (t *toolbox) keep(l *Listing, version int, until time.Time) {
 	}
 }
 
-// fetch lists all tools. What has not changed since before is not compiled again.
+// fetch lists all tools. Tools that are unchanged since before are not compiled again.
 func (g *Servers) fetch(ctx context.Context, l *Link, who *identity.Principal, c Client, locked *lock.File, before *Listing) (*Listing, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -196,8 +196,8 @@ func (g *Servers) fetch(ctx context.Context, l *Link, who *identity.Principal, c
 	}
 }
 
-// add adds a tool to a listing. One that cannot be decided about is not there: it is neither listed nor callable. Of two by
-// one name it is not known which is called, and neither is there.
+// add adds a tool to a listing. A tool that cannot be decided about is left out: it is neither listed nor callable. Of two
+// tools with one name it is unknown which a call would reach, so both are left out.
 func (g *Servers) add(all *Listing, s *Server, definition jsontext.Value, before *Listing) {
 	o, err := rpc.ParseObject(definition)
 	name := o.GetString("name")
@@ -205,7 +205,7 @@ func (g *Servers) add(all *Listing, s *Server, definition jsontext.Value, before
 		all.nameless++
 		return
 	}
-	if s.Hidden[name] { // it takes no other's name away
+	if s.Hidden[name] { // its name stays free for another tool
 		return
 	}
 	shown := g.ToolName(s.Name, name)
@@ -227,7 +227,7 @@ func (g *Servers) add(all *Listing, s *Server, definition jsontext.Value, before
 	if !t.is(definition, all) {
 		if t, err = g.compile(s, shown, o, definition, all); err != nil {
 			g.o.Logger.Warn("a tool is left out", "server", s.Name, "tool", name, "why", err)
-			all.taken[alike] = nil // and stays out, if another is listed by that name
+			all.taken[alike] = nil // another tool of this name is left out too
 			all.differs(definition)
 			return
 		}
@@ -240,7 +240,7 @@ func (g *Servers) add(all *Listing, s *Server, definition jsontext.Value, before
 	all.Tools = append(all.Tools, t)
 }
 
-// compiledTool is a tool of a listing by the server's name, nil if there is none.
+// compiledTool returns a tool of a listing by the server's name, nil if there is none.
 func (l *Listing) compiledTool(name string) *Tool {
 	if l == nil {
 		return nil
@@ -248,7 +248,7 @@ func (l *Listing) compiledTool(name string) *Tool {
 	return l.compiled[name]
 }
 
-// is reports whether a tool is defined as it was, and locked or not as it was.
+// is reports whether a tool has the same definition, and is still locked or still not locked.
 func (t *Tool) is(definition jsontext.Value, now *Listing) bool {
 	return t != nil && bytes.Equal(t.Definition, definition) && t.Pinned == now.pins(t.Tool)
 }
@@ -278,7 +278,8 @@ func (g *Servers) compile(s *Server, shown string, o rpc.Object, definition json
 	return made, err
 }
 
-// Request sends a request of the gateway's own, and waits for the response. Whatever comes before it is dropped.
+// Request sends a request of the gateway's own, and waits for the response. It publishes changes that come before the
+// response, refuses requests, and drops the rest.
 func (l *Link) Request(ctx context.Context, who *identity.Principal, c Client, method string, params rpc.Object) (response rpc.Message, of upstream.Session, err error) {
 	session, stream, err := l.Send(ctx, who, func(s upstream.Session) upstream.Request {
 		return upstream.Request{Method: method, Params: outgoing(s.Era(), l.Server, c, params)}
@@ -307,30 +308,31 @@ func (l *Link) Request(ctx context.Context, who *identity.Principal, c Client, m
 
 const listTimeout = 30 * time.Second
 
-// Nothing happens at a server for a principal that may do nothing there: no session is opened, no program started, no token
-// exchanged, and nothing of the client reaches it. So the PDP decides by what is known of the server's tools from others.
+// The gateway does nothing at a server for a principal that may do nothing there. It opens no session, starts no program,
+// exchanges no token, and sends nothing of the client. So the PDP decides by the tools that the gateway knows from the lock
+// and from other principals.
 //
-// A call of a known tool is decided about as it is known. With a permit the session is opened and the server's tools are
-// listed for this principal; if the tool is another one there, the PDP decides again. What is for no tool and no resource
-// in particular is for the servers of which the principal may be permitted some use.
+// A call of a known tool is decided by its known definition. With a permit the session is opened and the server's tools are
+// listed for this principal. If the tool differs there, the PDP decides again. A request for no particular tool or resource
+// goes to the servers of which the PDP may permit the principal some use.
 
-// catalog is what the gateway knows of a server's tools: those that are locked, and those that anybody was shown lately.
+// catalog holds the known tools of a server: the locked ones, and those that any principal was shown lately.
 type catalog struct {
 	mu    sync.Mutex
 	file  *lock.File
-	tools map[string]catalogTool // by the names that clients use
-	until time.Time              // of the last listing; the zero time if there was none
+	tools map[string]catalogTool // by the names for clients
+	until time.Time              // of the last listing; zero if there was none
 }
 
 type catalogTool struct {
 	*Tool
-	until time.Time // zero for one that is locked
+	until time.Time // zero for a locked tool
 }
 
-// catalogLife is how long a listing is known to others. A tool that is new since then is found by its name before.
+// catalogLife is the time for which the catalog keeps a listing. A tool that is new since then is decided by its name first.
 const catalogLife = time.Minute
 
-// learn notes what somebody was shown.
+// learn adds a listing to the catalog.
 func (g *Servers) learn(s *Server, all *Listing) {
 	k, now := &s.catalog, g.o.Now()
 	k.mu.Lock()
@@ -340,7 +342,7 @@ func (g *Servers) learn(s *Server, all *Listing) {
 	}
 	g.relock(s)
 	k.until = now.Add(catalogLife)
-	many := len(k.tools)+len(all.ByName) > 2*mostTools // a server that lists others each time has no more of them kept
+	many := len(k.tools)+len(all.ByName) > 2*mostTools // bounds a server that lists other tools each time
 	maps.DeleteFunc(k.tools, func(_ string, t catalogTool) bool { return t.gone(now) || many && !t.until.IsZero() })
 	for name, t := range all.ByName {
 		if old := k.tools[name]; old.Tool == nil || !old.until.IsZero() {
@@ -351,14 +353,14 @@ func (g *Servers) learn(s *Server, all *Listing) {
 
 func (t catalogTool) gone(now time.Time) bool { return !t.until.IsZero() && now.After(t.until) }
 
-// relock begins with what is locked, also when that changes.
+// relock starts the catalog with the locked tools, also when the lock changes.
 func (g *Servers) relock(s *Server) {
 	if k, locked := &s.catalog, g.o.Lock.current(); k.tools == nil || k.file != locked {
 		k.file, k.tools, k.until = locked, g.lockedTools(s, locked), time.Time{}
 	}
 }
 
-// KnownOf is what is known of a server's tools, by the names that clients use. Listed is set if somebody was shown its tools.
+// KnownOf returns the known tools of a server, by the names for clients. Listed is set if any principal was shown its tools.
 func (g *Servers) KnownOf(s *Server) (tools map[string]*Tool, listed bool) {
 	k, now := &s.catalog, g.o.Now()
 	k.mu.Lock()
@@ -373,7 +375,7 @@ func (g *Servers) KnownOf(s *Server) (tools map[string]*Tool, listed bool) {
 	return tools, len(tools) > 0 || now.Before(k.until)
 }
 
-// KnownTool is what is known of one tool, nil if that is nothing.
+// KnownTool returns a known tool, nil if it is unknown.
 func (g *Servers) KnownTool(s *Server, name string) *Tool {
 	k := &s.catalog
 	k.mu.Lock()
@@ -385,10 +387,10 @@ func (g *Servers) KnownTool(s *Server, name string) *Tool {
 	return nil
 }
 
-// lockedTools are those of the lock.
+// lockedTools returns the tools of the lock.
 func (g *Servers) lockedTools(s *Server, file *lock.File) map[string]catalogTool {
 	all := map[string]catalogTool{}
-	if file == nil || !g.o.Lock.Enforce { // what is not as it is locked is there all the same
+	if file == nil || !g.o.Lock.Enforce { // without Enforce, tools that differ from the lock are there, too
 		return all
 	}
 	in := newLocking(file)
@@ -406,12 +408,12 @@ func (g *Servers) lockedTools(s *Server, file *lock.File) map[string]catalogTool
 	return all
 }
 
-// shown is the tool that others were shown last by a name, so that equal ones are kept once.
+// shown returns the tool that was last shown under a name, so that equal tools are kept once.
 func (k *catalog) shown(name string) *Tool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.tools[name].Tool
 }
 
-// ErrForbidden is of a server of which nothing may be permitted.
+// ErrForbidden is the error for a server of which the PDP permits the principal nothing.
 var ErrForbidden = errors.New("the principal may be permitted nothing of the server")
