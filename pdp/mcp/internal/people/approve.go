@@ -23,59 +23,61 @@ import (
 	"policy-service/pdp/mcp/wire"
 )
 
-// A call may need people. They are asked while it waits, in the ways that the operator has named. What they say the PDP says:
-// nothing that a client answers is a permit, and only what the PDP permits once they have approved it goes on.
+// A call may need an approval. The gateway asks people while the call waits, through the channels that the operator has
+// named. The PDP decides by their answers: a client's answer is never a permit, and a call goes on only with what the PDP
+// permits after the approval.
 
-// Approvals say how people are asked.
+// Approvals configure how people are asked.
 type Approvals struct {
-	// Channels are the ways, in the order in which they are tried.
+	// Channels are tried in their order.
 	Channels []string
-	// Wait is how long a request is held for people at most.
+	// Wait is the longest time for which a request waits for people.
 	Wait time.Duration
-	// OnDisconnect is what becomes of what people were asked if the client goes away.
+	// OnDisconnect says whether the task at the PDP is kept or cancelled when the client disconnects.
 	OnDisconnect string
 }
 
-// The ways to ask people, and what becomes of what they were asked if the client goes away.
+// The channels to people, and the values of OnDisconnect.
 const (
-	ByForm = "form" // in the client, what the PDP has the person behind the token fill in
-	ByURL  = "url"  // in the client, a page of the PDP's console
-	ByWait = "wait" // elsewhere: whoever decides hears of it by the PDP
+	ByForm = "form" // in the client: a form of the PDP for the person behind the token
+	ByURL  = "url"  // in the client: a page of the PDP's console
+	ByWait = "wait" // elsewhere: the PDP notifies the approvers
 
 	KeepAsking = "keep"
 	CancelTask = "cancel"
 )
 
-// What of those who wait there is a bounded number of: of one person, and of all together by the one key "".
+// Keys of the bounds on waiting calls: of one person, and of all together under the key "".
 const (
 	Waiting    = "waiting"
 	AllWaiting = "waiting for all"
 )
 
-// Approval is a call while people decide about it.
+// Approval is a call that waits for people to decide about it.
 type Approval struct {
 	Case
 	wanted *ask.Wanted
-	// follower hears what people say, once they were asked.
+	// follower follows the task at the PDP, once it is filed.
 	follower *desk.Follower
-	// approval is the id by which a form is shown and answered, "" if there is not just one.
+	// approval is the id by which a form is shown and answered, "" if there is not exactly one.
 	approval string
-	// reports is how often the client was told that people are waited for.
+	// reports counts the progress notifications sent to the client.
 	reports int
-	// patience is for how long they are waited for, 0 if they are not.
+	// patience is the time to wait for people, 0 to not wait.
 	patience time.Duration
-	// question is what the client's person is asked on the stream of the call, nil if that is not so.
+	// question is the question to the client's person on the stream of the call, nil if there is none.
 	question *question
-	// state is what the call was sent again with, nil if it was not, and answered is set if the client's person has answered then.
+	// state is the state with which the call was sent again, nil if it was not. Answered is set if that message has an answer
+	// of the client's person.
 	state    *SealedApproval
 	answered bool
-	// effect is what has come of what the client has answered.
+	// effect is the effect of the client's answer.
 	effect effect
-	// Leave gives back what it holds.
+	// Leave releases its place and stops what it has started.
 	Leave func()
 }
 
-// NewApproval takes a place among those who wait for people.
+// NewApproval takes a place among the calls that wait for people.
 func NewApproval(c Case, wanted *ask.Wanted) (*Approval, *answer.Answer) {
 	done, refused := c.takePlace(c.Who)
 	if refused != nil {
@@ -89,7 +91,7 @@ func NewApproval(c Case, wanted *ask.Wanted) (*Approval, *answer.Answer) {
 	return a, nil
 }
 
-// takePlace takes a place among those who wait, before anybody is asked.
+// takePlace takes a place among those that wait, before people are asked.
 func (g *People) takePlace(who *identity.Principal) (done func(), refused *answer.Answer) {
 	const again = 5 * time.Second
 	own, ok := g.o.Rates.Hold(who.Account(), Waiting)
@@ -107,11 +109,11 @@ func (g *People) takePlace(who *identity.Principal) (done func(), refused *answe
 	}, nil
 }
 
-// Begin has people asked.
+// Begin asks people.
 func (a *Approval) Begin(ctx context.Context) *answer.Answer {
 	way, shown, refused := a.file(ctx)
 	switch {
-	case a.follower == nil: // nobody was asked
+	case a.follower == nil: // people were not asked
 		return refused
 	case refused != nil:
 		a.effect.refused = refused
@@ -126,8 +128,8 @@ func (a *Approval) Begin(ctx context.Context) *answer.Answer {
 	return nil
 }
 
-// file has people asked, and finds the first way that there is for this client and for who is behind its token, "" if there is
-// none.
+// file files the task at the PDP. It returns the first channel that works for this client and the person behind its token, ""
+// if none does.
 func (a *Approval) file(ctx context.Context) (way string, shown *rpc.Message, refused *answer.Answer) {
 	standing, no := a.wanted.Ask(ctx)
 	if no != nil {
@@ -154,8 +156,8 @@ func (a *Approval) file(ctx context.Context) (way string, shown *rpc.Message, re
 	return way, nil, nil
 }
 
-// decidable reports whether somebody may decide about what was filed. If the PDP does not say, somebody may: then the call
-// waits, and nothing more comes of it.
+// decidable reports whether any person may decide about the filed task. If the PDP does not answer, it is true: then the call
+// waits, without further effect.
 func (a *Approval) decidable(ctx context.Context) bool {
 	if a.approval == "" {
 		return true
@@ -167,7 +169,7 @@ func (a *Approval) decidable(ctx context.Context) bool {
 	return may || err != nil
 }
 
-// follow hears from now on what people say, until stop is called.
+// follow follows the task at the PDP until stop is called.
 func (a *Approval) follow(s approvals.Standing) {
 	if ids := s.Approvals(); len(ids) == 1 {
 		a.approval = ids[0]
@@ -184,7 +186,7 @@ func (a *Approval) stop() {
 	}
 }
 
-// pending reports whether people are waited for still.
+// pending reports whether people have yet to decide.
 func (a *Approval) pending() bool {
 	select {
 	case <-a.follower.Decided():
@@ -198,8 +200,8 @@ func (a *Approval) note(what, way string) {
 	a.o.Logger.Info(what, "way", way, "approval", a.approval, "task", a.follower.Standing().Task().ID(), "status", a.follower.Standing().Status(), "principal", a.Who.Key)
 }
 
-// form is what the person behind the token is shown in a way. It is not ok if that way is none for them, or for their client:
-// the PDP says for whom it is.
+// form returns the form or page of a channel for the person behind the token. It is not ok if the channel does not work for
+// this client, or if the PDP refuses to ask this person.
 func (a *Approval) form(ctx context.Context, way string) (shown rpc.Message, ok bool, refused *answer.Answer) {
 	var mode rpc.Object
 	name := ""
@@ -227,43 +229,42 @@ func (a *Approval) form(ctx context.Context, way string) (shown rpc.Message, ok 
 	return shown, true, nil
 }
 
-// effect is what comes of what a client has answered, or of what it has not. The zero reaction is that what has become of
-// the approval counts, and nothing besides: if people are waited for still, the call is to be sent again.
+// effect is the effect on the call of a client's answer, or of a missing answer. With the zero effect the state of the
+// approval decides: if people have yet to decide, the call must be sent again.
 type effect struct {
 	// over is set if the client does not wait any longer, and gone if it cannot be reached.
 	over, gone bool
-	// suggested are the arguments that a person would rather have, nil if they have changed none: nothing was approved.
+	// suggested are the arguments that a person has proposed instead, nil if there are none. With them nothing was approved.
 	suggested jsontext.Value
-	// refused is set if the answer was none, or could not be brought to the PDP.
+	// refused is set if the answer was invalid, or could not be sent to the PDP.
 	refused *answer.Answer
 }
 
-// continues reports whether there is something to wait for.
+// continues reports whether the call still waits for people.
 func (r *effect) continues() bool {
 	return !r.over && !r.gone && r.suggested == nil && r.refused == nil
 }
 
-// formAnswer is what a client has answered, and what came of bringing it to the PDP. The zero word is that it has answered
-// something that could not be brought just now.
+// formAnswer is a client's answer to a form, and the PDP's response to it. The zero formAnswer is an answer that could not be
+// sent just now.
 type formAnswer struct {
 	answer rpc.Object
-	// status is what has become of the approval by it, as the PDP says, "" if it says nothing.
+	// status is the state of the approval after the answer, by the PDP, "" if the PDP gives none.
 	status string
 	err    error
 }
 
-// approver is a principal as the PDP knows voters: the person, by the client that the token was given to. Whether a vote
-// through that client counts the PDP says.
+// approver returns a principal as a voter for the PDP: the person, with the client that the token was issued to. The PDP
+// decides whether a vote through that client counts.
 func approver(who *identity.Principal) (approvals.Person, error) {
 	person, err := approvals.PersonWith(who.Token)
 	return person.WithClient(who.Agent.Type, who.Agent.ID), err
 }
 
-// submit brings the PDP what the client of somebody has answered to a form: who has sent the answer says it, whoever has
-// sent the call.
+// submit sends the PDP a client's answer to a form. The vote is that of the principal who sent the answer, not of the caller.
 func submit(ctx context.Context, pdp *authzenclient.Client, who *identity.Principal, approval string, answer rpc.Object) formAnswer {
 	w := formAnswer{answer: answer}
-	if cancelled(answer) { // nobody has said anything
+	if cancelled(answer) { // the person has not answered
 		return w
 	}
 	var person approvals.Person
@@ -274,15 +275,15 @@ func submit(ctx context.Context, pdp *authzenclient.Client, who *identity.Princi
 	return w
 }
 
-// cancelled reports whether an answer says that nobody has answered.
+// cancelled reports whether an answer says that the person has not answered.
 func cancelled(answer rpc.Object) bool { return answer.GetString("action") == "cancel" }
 
-// declined reports whether an answer is anything but a yes. The client that gives it does not go on, whatever others say.
+// declined reports whether an answer is anything but a yes. The client that sends it does not go on, whatever others decide.
 func declined(answer rpc.Object) bool {
 	return answer.Len() > 0 && answer.GetString("action") != "accept"
 }
 
-// effectOf is what comes of an answer.
+// effectOf returns the effect of an answer.
 func (a *Approval) effectOf(ctx context.Context, w formAnswer) (r effect) {
 	var e *authzenclient.Error
 	switch {
@@ -296,15 +297,15 @@ func (a *Approval) effectOf(ctx context.Context, w formAnswer) (r effect) {
 		r = a.effectOfConflict(ctx, w.answer)
 	case e.Status == http.StatusBadRequest, e.Status == http.StatusRequestEntityTooLarge, e.Status == http.StatusUnprocessableEntity:
 		r.refused = answer.Invalid("the answer to the form cannot be read; nothing was approved")
-	default: // what somebody says who has no say is nothing: others decide
+	default: // the answer of a person without a vote has no effect: others decide
 		a.note("an answer does not count: "+e.Error(), ByForm)
 		r.over = declined(w.answer)
 	}
 	return r
 }
 
-// effectOfConflict is what comes of an answer that the PDP did not take, as things are: because people have decided meanwhile, or
-// this one has before, or because it is about other arguments.
+// effectOfConflict returns the effect of an answer that the PDP refused as a conflict. People have decided meanwhile, this
+// person has answered before, or the answer is about other arguments.
 func (a *Approval) effectOfConflict(ctx context.Context, said rpc.Object) (r effect) {
 	now, err := approvals.Look(ctx, a.wanted.PDP(), a.follower.Standing().Task())
 	if err != nil {
@@ -327,13 +328,13 @@ func (a *Approval) effectOfConflict(ctx context.Context, said rpc.Object) (r eff
 	return r
 }
 
-// continues has people be waited for as long as a request is held.
+// startWait waits for people as long as a request may wait.
 func (a *Approval) startWait() {
 	a.patience = a.o.Approvals.Wait
 	a.reportProgress()
 }
 
-// Wait waits until people are not waited for any more, for as long as it has patience.
+// Wait waits until people have decided, or until patience ends.
 func (a *Approval) Wait(ctx context.Context) {
 	enough := time.NewTimer(a.patience)
 	defer enough.Stop()
@@ -347,7 +348,7 @@ func (a *Approval) Wait(ctx context.Context) {
 			return
 		case <-enough.C:
 			return
-		case <-a.doors.Draining.Done(): // another gateway goes on, where also what is shown can be answered
+		case <-a.doors.Draining.Done(): // another gateway continues, and takes answers to forms shown here
 			return
 		case <-ctx.Done():
 			return
@@ -357,10 +358,10 @@ func (a *Approval) Wait(ctx context.Context) {
 	}
 }
 
-// progressInterval is how often a client hears that people are waited for.
+// progressInterval is the interval of progress notifications.
 const progressInterval = 5 * time.Second
 
-// deliver tells the client that people are waited for, if it wants to hear of progress.
+// reportProgress notifies a client that wants progress that the call waits for people.
 func (a *Approval) reportProgress() {
 	if !a.follower.Standing().Pending() {
 		return
@@ -373,8 +374,8 @@ func (a *Approval) reportProgress() {
 	a.reports++
 }
 
-// sendProgress tells a client that wants to hear of progress how far its request is, before its server has it: told is how often
-// it was told before. That grows, and leaves room for what the server says of its own progress.
+// sendProgress sends the progress of a request that no server has yet, to a client that wants progress. Reports is the number
+// of earlier notifications. The value grows with it in small steps, which leaves room for the server's own progress.
 func sendProgress(asked rpc.Object, back reply.Reply, told int, message string) {
 	token := asked.GetObject("_meta").Get("progressToken")
 	if token == nil {
@@ -385,7 +386,7 @@ func sendProgress(asked rpc.Object, back reply.Reply, told int, message string) 
 	_ = back.Interim(rpc.Message{Method: "notifications/progress", Params: params.Value()})
 }
 
-// Conclude is the end of a wait: what the PDP is asked again with, or the response.
+// Conclude ends the wait. It returns the approval for the PDP's next decision, or the response.
 func (a *Approval) Conclude(ctx context.Context) (ask.Answered, *answer.Answer) {
 	if end := a.outcome(ctx); end != nil {
 		return ask.Answered{}, end
@@ -395,7 +396,7 @@ func (a *Approval) Conclude(ctx context.Context) (ask.Answered, *answer.Answer) 
 	return ask.Answered{Standing: &standing}, nil
 }
 
-// outcome is the response if the call does not go on.
+// outcome returns the response if the call does not go on.
 func (a *Approval) outcome(ctx context.Context) *answer.Answer {
 	if end := a.round(ctx); end != nil {
 		return end
@@ -406,7 +407,7 @@ func (a *Approval) outcome(ctx context.Context) *answer.Answer {
 	case r.suggested != nil:
 		a.cancel(ctx)
 		return a.changed(r.suggested)
-	case r.gone, ctx.Err() != nil: // also where the PDP could not be asked because of that
+	case r.gone, ctx.Err() != nil: // also if that kept the PDP from answering
 		a.clientLeft(ctx)
 		return answer.Refuse(a.wanted.Required(standing))
 	case r.refused != nil:
@@ -419,8 +420,8 @@ func (a *Approval) outcome(ctx context.Context) *answer.Answer {
 	return nil
 }
 
-// clientLeft takes back what people are asked if the client has gone, where the operator wants that. A client whose token has
-// expired may come again with another, and one that this gateway lets go may come to another gateway.
+// clientLeft cancels the task after the client has disconnected, if the operator wants that. A client with an expired token
+// may return with another token, and a client of a draining gateway may go to another gateway.
 func (a *Approval) clientLeft(ctx context.Context) {
 	expired := errors.Is(context.Cause(ctx), identity.ErrExpired)
 	if a.o.Approvals.OnDisconnect == CancelTask && !expired && a.doors.Draining.Err() == nil {
@@ -428,9 +429,9 @@ func (a *Approval) clientLeft(ctx context.Context) {
 	}
 }
 
-// cancel takes back what people are asked, unless somebody else waits for them, too.
+// cancel cancels the task, unless another call waits for it, too.
 func (a *Approval) cancel(ctx context.Context) {
-	a.follower.Stop() // of those who leave at once, one at least is alone then
+	a.follower.Stop() // of calls that leave at once, at least one is alone then
 	if !a.follower.Alone() {
 		return
 	}
@@ -441,11 +442,11 @@ func (a *Approval) cancel(ctx context.Context) {
 	}
 }
 
-// cancelFor is how long it may take to take back what people are asked.
+// cancelFor is the longest time to cancel a task.
 const cancelFor = 5 * time.Second
 
-// changed is the result of a call that a person would rather have with other arguments: another call, which is decided anew.
-// What a tool promises of its structured content is true of errors, too, and clients see to it: there the text alone says it.
+// changed is the result of a call for which a person has proposed other arguments. A call with those is another call, with a
+// decision of its own. A tool's outputSchema holds for errors, too, and clients check it: with one, the result has only text.
 func (a *Approval) changed(suggested jsontext.Value) *answer.Answer {
 	a.note("a person would have a call changed", ByForm)
 	result := answer.ToolError("Nothing was approved, and nothing was done: the person who reviewed this call changed its arguments. " +

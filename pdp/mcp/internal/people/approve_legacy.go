@@ -17,25 +17,26 @@ import (
 	"policy-service/pdp/seal"
 )
 
-// A client of the legacy era is asked by a request, on the stream of its call, and answers by a message of its own.
-// Over HTTP that may come to another gateway with the same keys: it finds in the id of the request all that it needs to
-// bring the answer to the PDP, and the waiting call gets the outcome from the PDP. An answer that the PDP does not
-// keep, such as that the person would rather not say, reaches only a call that waits in the same process; elsewhere the
-// wait lasts as long as the client wants, and StateLife at the most.
+// A client of the legacy era gets the question as a request on the stream of its call, and answers with a message of its own.
+// Over HTTP that message may reach another gateway with the same keys. The id of the request contains everything needed to
+// send the answer to the PDP, and the waiting call gets the outcome from the PDP. The PDP keeps no answer such as "the person
+// would rather not say". Such an answer reaches only a call that waits in the same process. Elsewhere the call waits as long
+// as the client wants, StateLife at the most.
 
-// sealedQuestion is what the id of a request holds by which a person is asked. It is bound to the session: what another client
-// answers by it is an answer to nothing. The tenant is the principal's, who is the same as long as the session is.
+// sealedQuestion is sealed in the id of a request that asks a person. It is bound to the session, so another client cannot
+// answer with it. The tenant is that of the principal, which stays the same for the whole session.
 type sealedQuestion struct {
 	Approval string `json:"a"`
-	// Page is set if the person was sent to a page. Whether it was opened says nothing of what they think of the call.
+	// Page is set if the person was sent to a page. Opening the page says nothing about the person's decision.
 	Page bool `json:"p,omitzero"`
 }
 
-// openQuestion waits for what a client answers to such a request.
+// openQuestion receives a client's answers to such a request.
 type openQuestion struct {
 	answers chan formAnswer
-	over    chan struct{} // closed when nobody waits any longer
-	// answered is set as soon as an answer is there: what comes of it at the PDP may be known before its word is.
+	over    chan struct{} // closed when the call has stopped waiting
+	// answered is set as soon as the client has answered. The call may see the effect at the PDP before it receives the
+	// answer.
 	answered atomic.Bool
 }
 
@@ -46,7 +47,7 @@ func (q *openQuestion) markAnswered() {
 	}
 }
 
-// deliver hands the client's answer to the waiting call. It is not ok if the call waits no longer.
+// deliver passes the client's answer to the waiting call. It is not ok if the call waits no longer.
 func (q *openQuestion) deliver(ctx context.Context, w formAnswer) (ok bool) {
 	if q == nil {
 		return false
@@ -60,7 +61,7 @@ func (q *openQuestion) deliver(ctx context.Context, w formAnswer) (ok bool) {
 	return false
 }
 
-// register has a request of ours wait for answers of the client, until stop is called.
+// register registers a request of the gateway for answers of the client, until stop is called.
 func (s *Conversation) register(id rpc.ID) (q *openQuestion, stop func()) {
 	q = &openQuestion{answers: make(chan formAnswer), over: make(chan struct{})}
 	s.mu.Lock()
@@ -74,24 +75,24 @@ func (s *Conversation) register(id rpc.ID) (q *openQuestion, stop func()) {
 	})
 }
 
-// openQuestion is who waits for answers to a request of that id, nil if nobody does in this process.
+// openQuestion returns the question with the id of a request, nil if none waits in this process.
 func (s *Conversation) openQuestion(id rpc.ID) *openQuestion {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.questions[id]
 }
 
-// question is what a person is asked on the stream of a call.
+// question is a question to a person on the stream of a call.
 type question struct {
 	id     string
 	sealed sealedQuestion
 	open   *openQuestion
 	stop   func()
-	// received is set if a word of the client was heard, and taken if the PDP has that answer.
+	// received is set if an answer of the client was received, and accepted if the PDP has accepted it.
 	received, accepted bool
 }
 
-// answers are what the client answers. Nothing comes if nobody is asked.
+// answers returns the channel of the client's answers. It is nil without a question.
 func (q *question) answers() <-chan formAnswer {
 	if q == nil {
 		return nil
@@ -99,7 +100,7 @@ func (q *question) answers() <-chan formAnswer {
 	return q.open.answers
 }
 
-// askLegacy shows the client's person a form or a page.
+// askLegacy sends a form or a page to the client's person.
 func (a *Approval) askLegacy(way string, shown *rpc.Message) {
 	s := a.Session
 	q := &question{sealed: sealedQuestion{Approval: a.approval, Page: way == ByURL}}
@@ -115,7 +116,7 @@ func (a *Approval) askLegacy(way string, shown *rpc.Message) {
 	a.effect.gone = a.Reply.Interim(*shown) != nil
 }
 
-// receive takes what the client has answered. Whoever else must decide has as long from then on as in every other way.
+// receive handles an answer of the client. From the first one on, other people have the usual time to decide.
 func (a *Approval) receive(ctx context.Context, w formAnswer, enough *time.Timer) {
 	q := a.question
 	if q.accepted { // a request has one answer: of two that contradict each other the PDP has the first
@@ -131,7 +132,7 @@ func (a *Approval) receive(ctx context.Context, w formAnswer, enough *time.Timer
 	}
 }
 
-// close has nobody answer any longer, and the client take away what it still shows, if people are not waited for any more.
+// close stops waiting for answers. If people have decided, it has the client remove the form or page that it still shows.
 func (q *question) close(ctx context.Context, a *Approval) {
 	if q == nil {
 		return
@@ -150,7 +151,7 @@ func (q *question) close(ctx context.Context, a *Approval) {
 	_ = a.Reply.Interim(m)
 }
 
-// Question is what a person was asked by a request of that id, in this session.
+// Question opens the id of a request in this session. It is ours if the gateway has asked a person with it.
 func (g *People) Question(s *Conversation, id rpc.ID) (q sealedQuestion, ours bool) {
 	text, ok := id.Unquoted()
 	if !ok {
@@ -160,9 +161,9 @@ func (g *People) Question(s *Conversation, id rpc.ID) (q sealedQuestion, ours bo
 	return q, ours
 }
 
-// SubmitAnswer brings the PDP what a client has answered for its person, and tells it to whoever waits for it in this process. It is
-// accepted whatever the PDP thinks of it, which the response to the call says. If it has reached nobody, it is to be sent again
-// after a while: whatever was taken of it is taken once.
+// SubmitAnswer sends the PDP a client's answer for its person, and passes it to the waiting call in this process. The status
+// is "accepted" even if the PDP refuses the answer: the response to the call reports that. If the answer reached neither the
+// PDP nor a call, the client must send it again after a while. It counts once.
 func (g *People) SubmitAnswer(ctx context.Context, s *Conversation, q sealedQuestion, who *identity.Principal, m rpc.Message) (status int, after time.Duration) {
 	waiter := s.openQuestion(m.ID)
 	waiter.markAnswered()
@@ -172,17 +173,17 @@ func (g *People) SubmitAnswer(ctx context.Context, s *Conversation, q sealedQues
 		return http.StatusTooManyRequests, after
 	}
 	defer release()
-	ctx, leave, ok := g.doors.Enter(context.WithoutCancel(ctx)) // what a person has said does not depend on whether the client stays
+	ctx, leave, ok := g.doors.Enter(context.WithoutCancel(ctx)) // an answer counts even if its client disconnects
 	if !ok {
 		return http.StatusServiceUnavailable, time.Second
 	}
 	defer leave()
 	w := q.read(m)
-	if !q.Page && !g.decides() { // it was shown by a gateway that shows forms
+	if !q.Page && !g.decides() { // another gateway, which uses forms, has shown it
 		w.answer = Cancels()
 	}
 	if !q.Page {
-		if w.err = ask.ErrAway; g.o.Asker.PDP(who) != nil { // it has been there when people were asked
+		if w.err = ask.ErrAway; g.o.Asker.PDP(who) != nil { // the PDP was configured when people were asked
 			w = submit(ctx, g.o.Asker.PDP(who), who, q.Approval, w.answer)
 		}
 	}
@@ -197,14 +198,15 @@ func (g *People) SubmitAnswer(ctx context.Context, s *Conversation, q sealedQues
 	return http.StatusAccepted, 0
 }
 
-// read is what a response says. A client that cannot ask anybody, or was not let open a page, has not asked.
+// read reads the answer in a response. A client that cannot show a question, or was not allowed to open a page, has not asked
+// its person.
 func (q sealedQuestion) read(m rpc.Message) (w formAnswer) {
-	w.answer, _ = rpc.ParseObject(m.Result) // of what is no object the PDP says that it is no answer
+	w.answer, _ = rpc.ParseObject(m.Result) // the PDP refuses an answer that is no object
 	if m.Error != nil || q.Page && w.answer.GetString("action") != "accept" {
 		w.answer = Cancels()
 	}
 	return w
 }
 
-// Cancels is the answer that nobody has answered.
+// Cancels returns the answer of a client whose person has not answered.
 func Cancels() rpc.Object { return rpc.Object{}.With("action", rpc.String("cancel")) }

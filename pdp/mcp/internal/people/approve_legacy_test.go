@@ -10,9 +10,9 @@ import (
 	"policy-service/pdp/seal"
 )
 
-// What a client says of a page is whether its person has opened it; what it says of a form, the PDP reads.
+// An answer to a page says whether the person has opened it. An answer to a form goes to the PDP as it is.
 func TestApproveLegacyReads(t *testing.T) {
-	for text, want := range map[string][2]bool{ // whether nobody has answered: to a form, to a page
+	for text, want := range map[string][2]bool{ // whether the answer counts as none: to a form, to a page
 		`{"result":{"action":"accept","content":{"approve":true}}}`: {false, false},
 		`{"result":{"action":"decline"}}`:                           {false, true},
 		`{"result":{"action":"cancel"}}`:                            {true, true},
@@ -32,8 +32,8 @@ func TestApproveLegacyReads(t *testing.T) {
 	}
 }
 
-// The ids by which we ask, those by which servers ask, and what clients of the modern era keep are three things, also for one
-// session: none opens as another.
+// The ids of the gateway's questions, the ids of servers' requests, and the states of clients of the modern era are three
+// kinds, also in one session: none opens as another.
 func TestApproveLegacyIDs(t *testing.T) {
 	g := &People{o: Options{Ring: seal.Fresh(seal.Options{Resource: "r"})}}
 	s, other := NewConversation("a session", g.o.Ring), NewConversation("another session", g.o.Ring)

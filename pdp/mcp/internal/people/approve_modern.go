@@ -15,28 +15,27 @@ import (
 	"policy-service/pdp/seal"
 )
 
-// A client of the modern era is answered that input is required, and sends its call again with what it was given. Between the
-// two nothing is kept here: the state says all, and another gateway with the same keys goes on with it.
+// A client of the modern era gets the result "input required", and sends its call again with the answers. The gateway keeps
+// nothing in between: the state holds everything, and another gateway with the same keys can continue.
 
-// SealedApproval is what the requestState of a client holds while people decide about its call.
+// SealedApproval is the content of a client's requestState while people decide about its call.
 type SealedApproval struct {
-	// Task is what people are asked, and Approval the id of it.
+	// Task is the task at the PDP, and Approval its id.
 	Task     approvals.Task `json:"task"`
 	Approval string         `json:"approval"`
-	// Digest is that of the tool's definition when people were asked.
+	// Digest is the digest of the tool's definition when people were asked.
 	Digest string `json:"digest"`
-	// Way is how the person behind the token is asked, and Key the name by which their client answers.
+	// Way is the channel to the person behind the token, and Key the name of the client's answer.
 	Way string `json:"way"`
 	Key string `json:"key"`
-	// Round counts how often the client was told to send its call again with nothing to answer.
+	// Round counts how often the client had to send its call again without a question.
 	Round int `json:"round,omitzero"`
 }
 
-// mostEmpty is how often a client is told to send its call again with nothing to answer: there are clients that give up on the
-// third.
+// mostEmpty is how often a client must send its call again without a question. Some clients give up on the third time.
 const mostEmpty = 2
 
-// show has the client show its person what the PDP asks.
+// show has the client show its person the PDP's question.
 func (a *Approval) show(way string, shown *rpc.Message) *answer.Answer {
 	key, err := a.o.Ring.Seal(seal.Approval, a.Binding(), []byte(rand.Text()))
 	if err != nil {
@@ -46,7 +45,7 @@ func (a *Approval) show(way string, shown *rpc.Message) *answer.Answer {
 	return a.require(asks, &SealedApproval{Approval: a.approval, Digest: a.Tool.Digest, Way: way, Key: key})
 }
 
-// require is the response that has the client send its call again, with the answers to what is asked.
+// require returns the response that has the client send its call again, with the answers to asks.
 func (a *Approval) require(asks rpc.Object, s *SealedApproval) *answer.Answer {
 	standing := a.follower.Standing()
 	s.Task = standing.Task()
@@ -54,7 +53,7 @@ func (a *Approval) require(asks rpc.Object, s *SealedApproval) *answer.Answer {
 	if ends.IsZero() {
 		ends = a.o.Now()
 	}
-	// Who comes when the time is over is told so.
+	// A client that returns after the task has ended learns of that.
 	state, err := seal.SealJSON(a.o.Ring, seal.Approval, a.Binding(), s, ends.Add(StateLife))
 	if err != nil {
 		return answer.Internal(err)
@@ -64,7 +63,7 @@ func (a *Approval) require(asks rpc.Object, s *SealedApproval) *answer.Answer {
 	return &answer.Answer{Message: rpc.Answer(rpc.ID{}, result.Value()), Status: http.StatusOK, Outcome: answer.Asked}
 }
 
-// Again goes on with a call that is sent again.
+// Again continues a call that was sent again.
 func (a *Approval) Again(ctx context.Context, s *SealedApproval) *answer.Answer {
 	a.state = s
 	if refused := a.resume(ctx, s); refused != nil {
@@ -80,8 +79,8 @@ func (a *Approval) Again(ctx context.Context, s *SealedApproval) *answer.Answer 
 	return nil
 }
 
-// round has a client that has sent its call again send it once more, if people are waited for still and it is of use: a page may
-// be open, or a person has said yes and another must, too.
+// round has a client send its call once more if people have yet to decide and another round helps: a page may be open, or a
+// second person must approve, too.
 func (a *Approval) round(ctx context.Context) *answer.Answer {
 	s := a.state
 	if s == nil || s.Round == mostEmpty || !a.effect.continues() || ctx.Err() != nil || !a.pending() {
@@ -94,8 +93,7 @@ func (a *Approval) round(ctx context.Context) *answer.Answer {
 	return a.require(rpc.Object{}, s)
 }
 
-// resume finds what people were asked. A state that is not good for the call any more is refused, and costs nothing: what people
-// were asked, they are asked still.
+// resume looks up the task. It refuses a state that no longer fits the call. The refusal leaves the task open.
 func (a *Approval) resume(ctx context.Context, s *SealedApproval) (refused *answer.Answer) {
 	if a.Tool == nil || a.Tool.Digest != s.Digest {
 		return answer.Invalid("the tool is not the one that people were asked about any more; send the call without requestState")
@@ -113,27 +111,27 @@ func (a *Approval) resume(ctx context.Context, s *SealedApproval) (refused *answ
 	return nil
 }
 
-// answer brings the PDP what the client answers, if it does.
+// answer sends the PDP the client's answer, if there is one.
 func (a *Approval) answer(ctx context.Context, s *SealedApproval) {
 	if a.answered = a.Answers.Get(s.Key).Kind() == '{'; !a.answered {
 		return
 	}
 	given := a.Answers.GetObject(s.Key)
-	if s.Way == ByURL { // what was opened, and not what anybody thinks of the call
+	if s.Way == ByURL { // it says that the page was opened, and nothing about the person's decision
 		a.effect.over = given.GetString("action") != "accept"
 		return
 	}
-	if !a.decides() { // it was shown by a gateway that shows forms
+	if !a.decides() { // another gateway, which uses forms, has shown it
 		a.effect.refused = answer.Invalid(decidesElsewhere)
 		return
 	}
 	a.effect = a.effectOf(ctx, submit(ctx, a.wanted.PDP(), a.Who, s.Approval, given))
 }
 
-// InputRequest is a request of a server in the form that the modern era has for it.
+// InputRequest returns a request of a server in the form of the modern era.
 func InputRequest(m rpc.Message) jsontext.Value {
 	params := m.Params
-	if params == nil { // there are clients that read them, whatever the method
+	if params == nil { // some clients read the params of every method
 		params = jsontext.Value(`{}`)
 	}
 	return rpc.Object{}.With("method", rpc.String(m.Method)).With("params", params).Value()

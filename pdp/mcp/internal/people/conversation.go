@@ -11,24 +11,25 @@ import (
 	"policy-service/pdp/seal"
 )
 
-// Conversation is what a client of the legacy era is asked by requests, on a stream of its session, and answers by messages of its own.
+// Conversation holds the open requests to a client of the legacy era, on a stream of its session. The client answers them
+// with messages of its own.
 type Conversation struct {
 	ID   string // of the session
 	ring *seal.Ring
 
 	mu        sync.Mutex
-	waiting   map[rpc.ID]chan rpc.Message // what servers ask
-	questions map[rpc.ID]*openQuestion    // what we ask
+	waiting   map[rpc.ID]chan rpc.Message // requests of servers
+	questions map[rpc.ID]*openQuestion    // questions of the gateway
 }
 
-// NewConversation is that of a session.
+// NewConversation returns the conversation of a session.
 func NewConversation(id string, ring *seal.Ring) *Conversation {
 	return &Conversation{ID: id, ring: ring, waiting: map[rpc.ID]chan rpc.Message{}, questions: map[rpc.ID]*openQuestion{}}
 }
 
-// Ask shows the client a request of the server, and waits for what it answers.
+// Ask sends the client a request of the server, and waits for the answer.
 func (s *Conversation) Ask(ctx context.Context, shown rpc.Message, send func(rpc.Message) error) rpc.Message {
-	// The client gets an id of ours: what it answers to it can be the answer to nothing else.
+	// The client gets an id of the gateway: an answer to it can answer no other request.
 	id, err := s.ring.Seal(seal.RequestID, []byte(s.ID), []byte(rand.Text()))
 	if err != nil {
 		return rpc.Failure(rpc.ID{}, rpc.Error{Code: rpc.InternalError, Message: "internal error"})
@@ -57,7 +58,7 @@ func (s *Conversation) Ask(ctx context.Context, shown rpc.Message, send func(rpc
 	}
 }
 
-// Deliver takes what a client answers. It is not ok if nobody asked.
+// Deliver passes a client's answer to the request that waits for it. It is not ok if there is none.
 func (s *Conversation) Deliver(m rpc.Message) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,5 +71,5 @@ func (s *Conversation) Deliver(m rpc.Message) bool {
 	return true
 }
 
-// StateLife is for how long a client may take to bring answers.
+// StateLife is the time that a client has to send its answers.
 const StateLife = 15 * time.Minute

@@ -24,20 +24,20 @@ import (
 	"policy-service/pdp/mcp/wire"
 )
 
-// Whoever listens to servers hears the gateway, too: what it thinks of them, what waits for people and is theirs to decide
-// about, and what of theirs was blocked. A client of the modern era says by a member of its filter that it wants to.
+// Clients that listen to servers also receive messages of the gateway: whether they may call tools, the approvals that they
+// may decide about, and their own blocked calls. A client of the modern era asks for them with a member of its filter.
 
-// listeners send clients that listen what is new for them.
+// listeners send new messages to clients that listen.
 type listeners struct {
 	g *People
 
 	mu        sync.Mutex
 	audiences map[string]*audience // by tenant
-	// refusedTokens are the tokens that a PDP did not take, with the time of that.
+	// refusedTokens holds the times at which a PDP refused a token.
 	refusedTokens map[[sha256.Size]byte]time.Time
 }
 
-// audience are the listeners of a tenant, and the topics that they read.
+// audience holds the topics of a tenant's listeners.
 type audience struct {
 	requests *events.Topic
 	topics   []*events.Topic
@@ -45,8 +45,8 @@ type audience struct {
 	stop func()
 }
 
-// Listen sends the client of an exchange that lasts what is new for it, until stop is called, Drain or Close: first who
-// it is. By is the request of a client of the modern era. Messages of servers do not wait for it.
+// Listen sends a client the new messages on its open stream, until stop is called, Drain or Close. The first message welcomes
+// the principal. By is the request of a client of the modern era. Messages of servers do not wait for it.
 func (l *listeners) Listen(ctx context.Context, who *identity.Principal, c link.Client, by rpc.ID, back reply.Reply) (stop func()) {
 	ctx, cancel := l.g.doors.Until(ctx)
 	listener := l.join(who)
@@ -108,7 +108,7 @@ func (l *listeners) requestsChanged(tenant string) {
 	}
 }
 
-// rest ends the watches of tenants without listeners.
+// sweep ends the watches of tenants without listeners.
 func (l *listeners) sweep() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -120,8 +120,8 @@ func (l *listeners) sweep() {
 	}
 }
 
-// welcome tells somebody who they are, and whether they may call any tool, or request them at most. If nobody knows that, it
-// is as if they might not.
+// welcome returns the message with the participant's name, and with whether it may call any tool or only request tools. If
+// the PDP does not answer, the listener may only request tools.
 func (l *listeners) welcome(ctx context.Context, who *identity.Principal) rpc.Message {
 	w := wire.Welcome{TokenType: wire.TokenRestricted, Participant: who.Participant()}
 	may, refused := l.g.o.Asker.MayCall(ctx, who, l.g.o.Servers)
@@ -134,15 +134,15 @@ func (l *listeners) welcome(ctx context.Context, who *identity.Principal) rpc.Me
 	return rpc.Message{Method: wire.MethodWelcome, Params: w.Payload()}
 }
 
-// retryableStatuses are the statuses of refusals that a moment later may be an answer: the PDP does not take our own key just now, or
-// it is too busy.
+// retryableStatuses are the statuses of refusals that may soon change: the PDP does not accept the gateway's own key just
+// now, or it is too busy.
 var retryableStatuses = []int{http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusTooManyRequests}
 
-// refusedFor is how long a listener's inbox is not read after the PDP refused that: it does not take the token, or the person
-// may not decide there at all.
+// refusedFor is the time for which a listener's inbox is not read after the PDP refused that: it does not accept the token,
+// or the person may not decide there at all.
 const refusedFor = time.Minute
 
-// readInbox reads from a PDP, by the token of a listener, the approvals that wait for this person.
+// readInbox reads from a PDP, with the token of a listener, the approvals that wait for this person.
 func (l *listeners) readInbox(pdp *authzenclient.Client) events.Read {
 	return func(ctx context.Context, who *identity.Principal, cursor string) (page events.Page, err error) {
 		person, err := approver(who)
@@ -160,7 +160,8 @@ func (l *listeners) readInbox(pdp *authzenclient.Client) events.Read {
 			l.noteRefusedToken(who)
 			return page, &events.Later{Err: err, After: refusedFor}
 		case refused && cursor != "" && (e.Status == http.StatusGone || e.Status == http.StatusBadRequest):
-			// The PDP knows this cursor no longer. It is read from the beginning, but not at once: it may refuse each cursor.
+			// The PDP does not know this cursor any longer. The listener starts from the beginning, but not at once: the PDP
+			// may refuse each cursor.
 			return events.Page{Failed: &events.Later{Err: err, After: e.RetryAfter}}, nil
 		case refused && !slices.Contains(retryableStatuses, e.Status):
 			return page, &events.Later{Err: err, After: refusedFor}
@@ -181,7 +182,7 @@ func (l *listeners) readInbox(pdp *authzenclient.Client) events.Read {
 	}
 }
 
-// clientNotification is the PDP's notification of an approval as clients get it.
+// clientNotification returns the PDP's notification of an approval in the form for clients.
 func (l *listeners) clientNotification(text []byte) (e events.Event, err error) {
 	m, fault := rpc.Parse(text, rpc.DefaultLimits())
 	if fault != nil || m.Method != wire.MethodAuthorizationRequest || !m.ID.IsZero() {
@@ -195,8 +196,9 @@ func (l *listeners) clientNotification(text []byte) (e events.Event, err error) 
 	return events.Event{ID: params.GetString("id"), Message: rpc.Message{Method: m.Method, Params: shown}}, err
 }
 
-// bareRequester is the id alone of whoever asks for an approval. What the PDP calls them may be type and id, or an id, which may
-// have a slash in it: so it is the one of those in the question that is called so. Else it stays as it is.
+// bareRequester returns the id of the requester, without its type. The PDP names a requester by type and id, or by the id
+// alone, which may contain a slash. So it takes the id of the agent or subject in the question that has this name. Any other
+// name stays as it is.
 func bareRequester(params rpc.Object) string {
 	name, question := params.GetString("requester"), params.GetObject("request")
 	for _, one := range []rpc.Object{question.GetObject("context").GetObject("agent"), question.GetObject("subject")} {
@@ -207,15 +209,15 @@ func bareRequester(params rpc.Object) string {
 	return name
 }
 
-// mostRefusedTokens is how many tokens are known that a PDP did not take.
+// mostRefusedTokens is the number of refused tokens that are kept.
 const mostRefusedTokens = 1 << 12
 
-// tokenOf is a digest of a token, of its principal, and of the PDP that it was shown to.
+// tokenOf is a digest of a token, its principal, and the tenant, which has one PDP.
 func tokenOf(who *identity.Principal) [sha256.Size]byte {
 	return sha256.Sum256([]byte(who.Tenant + "\x00" + who.Key + "\x00" + who.Token))
 }
 
-// noteRefusedToken notes that the PDP does not take somebody's token, whatever it is asked about.
+// noteRefusedToken notes that the PDP refuses a principal's token for every question.
 func (l *listeners) noteRefusedToken(who *identity.Principal) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -225,7 +227,7 @@ func (l *listeners) noteRefusedToken(who *identity.Principal) {
 	l.refusedTokens[tokenOf(who)] = l.g.o.Now()
 }
 
-// isRefusedToken reports whether the PDP has not taken somebody's token lately.
+// isRefusedToken reports whether the PDP has refused a principal's token lately.
 func (l *listeners) isRefusedToken(who *identity.Principal) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -238,7 +240,7 @@ func (l *listeners) isRefusedToken(who *identity.Principal) bool {
 	return ok
 }
 
-// shown is what clients call a tool that questions know by its id. What is no tool of a server keeps its name.
+// shown returns the name for clients of a tool that questions name by its id. The id of no server's tool stays as it is.
 func (l *listeners) shown(id string) string {
 	server, tool, _ := strings.Cut(id, ":")
 	if slices.Contains(l.g.o.Servers, server) {
@@ -247,7 +249,7 @@ func (l *listeners) shown(id string) string {
 	return id
 }
 
-// NotifyBlocked tells a principal that a call of theirs is blocked, wherever they listen, if it is.
+// NotifyBlocked sends a principal, on all its streams, the message that its call is blocked, if the refusal blocks it.
 func (l *listeners) NotifyBlocked(who *identity.Principal, method string, tool *ask.Tool, r *ask.Refusal) {
 	var data struct {
 		Type       string `json:"type"`

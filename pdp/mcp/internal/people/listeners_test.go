@@ -60,13 +60,13 @@ func TestListenRests(t *testing.T) {
 	topics(evaluation.DefaultTenant, 2)
 	again.Leave()
 	g.Listeners.sweep()
-	g.o.Approvals.Channels = []string{ByURL, ByWait} // nobody decides here
+	g.o.Approvals.Channels = []string{ByURL, ByWait} // people do not decide here
 	again = listen(evaluation.DefaultTenant)
 	topics(evaluation.DefaultTenant, 1)
 	again.Leave()
 }
 
-// The bare id of a requester is that of the question, whatever has a slash in it; a name of no such form stays whole.
+// The bare id of a requester comes from the question, whatever has a slash in it. A name of another form stays whole.
 func TestListenRequester(t *testing.T) {
 	for _, test := range []struct{ params, want string }{
 		{`{"requester":"agent/coder","request":{"subject":{"type":"user","id":"alice"},"context":{"agent":{"type":"agent","id":"coder"}}}}`, "coder"},

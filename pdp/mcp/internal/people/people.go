@@ -1,7 +1,8 @@
-// Package people asks people about calls, has others fulfil requests for tools, and lets both hear of what waits for them.
+// Package people asks people about calls, lets participants fulfil requests for tools, and notifies both of the calls and
+// requests that wait for them.
 //
-// [NewApproval] is a call about which people decide, [ReadRequest] a request for a tool, [People.Vote] a decision by a message. The
-// package decides nothing and sends nothing to a server.
+// [NewApproval] makes a call wait for an approval, [ReadRequest] reads a request for a tool, and [People.Vote] sends a
+// decision to the PDP. The package decides nothing and sends nothing to a server.
 package people
 
 import (
@@ -20,7 +21,7 @@ import (
 	"policy-service/pdp/seal"
 )
 
-// People are asked about calls, and hear of what waits for them.
+// People asks people about calls, and keeps the requests for tools.
 type People struct {
 	doors       *doors.Doors
 	o           Options
@@ -31,23 +32,23 @@ type People struct {
 	fulfilments fulfilments
 }
 
-// Options are how people are asked.
+// Options configure how people are asked.
 type Options struct {
 	Approvals Approvals
 	Requests  Requests
 	Asker     *ask.Asker
 	Rates     *rates.Limiter
 	Ring      *seal.Ring
-	// Servers are the names of those behind the gateway, and ToolName how clients call a tool of one.
+	// Servers are the names of the servers behind the gateway, and ToolName returns the name for clients of a tool.
 	Servers  []string
 	ToolName func(server, tool string) string
-	// Dropped counts messages for listeners that went nowhere.
+	// Dropped counts messages that reached no listener.
 	Dropped func(reason string)
 	Logger  *slog.Logger
 	Now     func() time.Time
 }
 
-// New makes the part of the gateway that asks people.
+// New returns the part of the gateway that asks people.
 func New(d *doors.Doors, o Options) *People {
 	p := &People{doors: d, o: o, desk: desk.New(desk.Options{Logger: o.Logger, Now: o.Now})}
 	p.events = events.New(events.Options{Dropped: o.Dropped, Background: d.Background, Context: d.Context})
@@ -59,16 +60,16 @@ func New(d *doors.Doors, o Options) *People {
 // Close ends the watches of PDPs.
 func (g *People) Close() { g.desk.Close() }
 
-// Sweep ends what nobody uses any longer.
+// Sweep drops expired requests, and ends watches without listeners.
 func (g *People) Sweep() {
 	g.requests.Sweep()
 	g.Listeners.sweep()
 }
 
-// Waits are how many calls wait for people, and how many requests for tools for whoever fulfils them.
+// Waits returns the number of calls that wait for people, and of requests for tools that wait to be fulfilled.
 func (g *People) Waits() (calls, requests int) { return g.desk.Waiting(), g.requests.Open() }
 
-// Case is a call as people are asked about it.
+// Case is a call with everything needed to ask people about it.
 type Case struct {
 	*People
 	Who       *identity.Principal
@@ -79,8 +80,8 @@ type Case struct {
 	Params    rpc.Object
 	Tool      *ask.Tool
 	Operation ask.Operation
-	// Binding is what states and keys of the call are bound to.
+	// Binding returns the text that states and keys of the call are bound to.
 	Binding func() []byte
-	// Answers are what the client answers, if the call is sent again.
+	// Answers are the client's answers, if the call is sent again.
 	Answers rpc.Object
 }

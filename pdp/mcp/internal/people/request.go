@@ -26,40 +26,40 @@ import (
 	"policy-service/pdp/seal"
 )
 
-// A caller that may not call a tool may be permitted to request it. The request waits, the callers that may fulfil it hear of it,
-// and the requester gets the result of the call that fulfils it (fulfil.go in package flow). Requests are kept in the memory of this
-// process: other gateways do not have them, and a restart loses them.
+// A caller that may not call a tool may be permitted to request it. The request waits, the callers that may fulfil it are
+// notified, and the requester gets the result of the call that fulfils it (fulfil.go in package flow). Requests are kept in
+// the memory of this process: other gateways do not have them, and a restart loses them.
 
-// Requests say how much of it may wait, and for how long.
+// Requests bound the waiting requests for tools, and their time.
 type Requests struct {
 	TTL time.Duration
-	// Most is how many wait at once, and Each how many of one person.
+	// Most is the number that may wait at once, and Each the number of one person.
 	Most, Each int
 }
 
-// mostKept is how large all may be that is requested and what came of it, in bytes.
+// mostKept is the size in bytes of all requests and their results.
 const mostKept = 64 << 20
 
-// toolRequest is what somebody requests.
+// toolRequest is a request for a tool.
 type toolRequest struct {
 	Who *identity.Principal
 	Era era.Era
-	// Tool is as it was when it was requested, but for its definition: a server can make a new one of each listing.
+	// Tool is the requested tool as it was then, without its definition: a server can make a new one for each listing.
 	Tool *ask.Tool
-	// Params are those of the request, and arguments those of them that the tool is to be called with, in canonical form.
+	// Params are the params of the request, and Arguments the requested arguments of the tool, in canonical form.
 	Params    rpc.Object
 	Arguments []byte
 	sealed    *sealed
 }
 
-// sealed is the id of a request for clients. It is made once: each seal of it is another text.
+// sealed is the id of a request for clients. It is made once, because each seal of it is another text.
 type sealed struct {
 	once sync.Once
 	id   string
 	err  error
 }
 
-// newToolRequest keeps nothing of the message that the request came in, and says how large is what it keeps, in bytes.
+// newToolRequest makes a request that keeps nothing of its message. It returns the size in bytes of what is kept.
 func newToolRequest(x *Case, said jsontext.Value) (q toolRequest, size int, err error) {
 	text := said.Clone()
 	params, err := rpc.ParseObject(text)
@@ -78,14 +78,15 @@ func newToolRequest(x *Case, said jsontext.Value) (q toolRequest, size int, err 
 	return q, size, nil
 }
 
-// Result is what came of a request, as far as it is its requester's.
+// Result is the result of a request for its requester.
 type Result struct {
-	// Response is that of the call, for a client of an era. Info is what its server calls itself.
+	// Response is the response of the fulfilling call, in the form of Era. Info is the name that its server gives itself. By
+	// is the participant who fulfilled the request.
 	Response rpc.Message
 	Era      era.Era
 	Info     jsontext.Value
 	By       evaluation.Ref
-	// NotifyBlocked is why there is none.
+	// Refused is the reason for which there is no response.
 	Refused *answer.Answer
 }
 
@@ -100,7 +101,7 @@ func newBoard(o Options) *board {
 	})
 }
 
-// sealRequest is the id by which clients know a request: it says which, and nobody can make one. It is of one tenant.
+// sealRequest returns the id of a request for clients. It names the request, cannot be forged, and holds for one tenant.
 func (g *People) sealRequest(e *Entry) (string, error) {
 	s := e.Asked.sealed
 	s.once.Do(func() {
@@ -109,16 +110,17 @@ func (g *People) sealRequest(e *Entry) (string, error) {
 	return s.id, s.err
 }
 
-// tenantBinding is what the id of a request is bound to, which says which request it is, and which nobody else can make.
+// tenantBinding returns the text that the id of a request is bound to.
 func tenantBinding(who *identity.Principal) []byte {
 	return []byte(who.Tenant)
 }
 
-// noRequest refuses an id that is forged, of another tenant or of before a restart, or whose time is up: nobody can tell which.
+// noRequest refuses an id that is forged, of another tenant, from before a restart, or expired. The gateway cannot tell these
+// apart.
 func noRequest() *answer.Answer { return answer.Invalid("no request of that id waits here") }
 
-// FindRequest is the request of an id, or why there is none. Whoever has made it, and whoever would fulfil it, is told if it may
-// have been done.
+// FindRequest returns the request of an id, or the reason for which there is none. For its requester, and for a fulfilling
+// caller, the reason says whether the request may have been fulfilled.
 func (g *People) FindRequest(who *identity.Principal, fulfils bool, id string) (*Entry, *answer.Answer) {
 	text, ok := g.o.Ring.Open(seal.ToolRequest, tenantBinding(who), id)
 	if !ok {
@@ -137,25 +139,27 @@ func (g *People) FindRequest(who *identity.Principal, fulfils bool, id string) (
 	return nil, noRequest()
 }
 
-// notKept refuses whoever comes for what is there no longer, so that they do not request again what was done.
+// notKept refuses a requester that returns for a result that is no longer kept, so that it does not repeat a request that was
+// fulfilled.
 func notKept() *answer.Answer {
 	return answer.New(answer.ResultNotKept, rpc.InternalError, "the request was fulfilled, or somebody has tried to; what came of it is not kept. Request it again only if it may be done twice",
 		"what came of a request for a tool is not kept")
 }
 
-// Request is a request for a tool, while somebody may fulfil it.
+// Request is a request for a tool, while it waits to be fulfilled.
 type Request struct {
 	Case
 	said jsontext.Value // the params of the request
-	// entry is what waits, nil before it is filed, and id the id that it has for clients.
+	// entry is the waiting entry, nil before it is filed. Id is its id for clients.
 	entry   *Entry
 	id      string
 	reports int
-	// Leave gives back its place among those who wait.
+	// Leave releases its place among those that wait.
 	Leave func()
 }
 
-// ReadRequest reads a request for a tool. One that comes again is that of its principal, for the same tool and arguments.
+// ReadRequest reads a request for a tool. A request that is sent again must be of the same principal, for the same tool and
+// arguments.
 func ReadRequest(x Case, params jsontext.Value) (*Request, *answer.Answer) {
 	said, err := wire.ReadToolRequest(params)
 	if err != nil {
@@ -177,13 +181,13 @@ func ReadRequest(x Case, params jsontext.Value) (*Request, *answer.Answer) {
 	return r, nil
 }
 
-// IsFor reports whether a tool is the one that is requested, whatever has become of it.
+// IsFor reports whether a tool is the requested one, even if its definition has changed.
 func (q *toolRequest) IsFor(t *ask.Tool) bool {
 	return q.Tool.Server == t.Server && q.Tool.Name == t.Name
 }
 
-// Begin files the request, if it has not come before, and takes a place among those that wait. C is the call as the PDP has permitted it:
-// its tool may be another than the one with which the request was read.
+// Begin files the request, if it was not filed before, and takes a place among those that wait. C is the call as the PDP has
+// permitted it: its tool may be another than the one with which the request was read.
 func (r *Request) Begin(c Case) *answer.Answer {
 	r.Case = c
 	done, refused := r.takePlace(r.Who)
@@ -200,7 +204,7 @@ func (r *Request) Begin(c Case) *answer.Answer {
 	return nil
 }
 
-// file keeps the request, and tells those who may fulfil it.
+// file files the request, and notifies the listeners that may fulfil it.
 func (r *Request) file() *answer.Answer {
 	x := &r.Case
 	q, size, err := newToolRequest(x, r.said)
@@ -223,20 +227,20 @@ func (r *Request) file() *answer.Answer {
 	return nil
 }
 
-// mostRequestsRead is how many requests a page for a listener has. The page ends where it is of mostBytesRead, too.
+// mostRequestsRead is the number of requests on a page for a listener. A page also ends at mostBytesRead.
 const (
 	mostRequestsRead = 50
 	mostBytesRead    = 256 << 10
 )
 
-// readRequests reads the requests of a tenant that wait, as far as the listener may fulfil them. The PDP is asked about each
-// once a minute for each token. A request about which it does not answer is passed over, and owed to the listener.
+// readRequests reads the waiting requests of a tenant that the listener may fulfil. It asks the PDP about each request once a
+// minute for each token. A request about which the PDP does not answer is passed over, and retried later.
 func (g *People) readRequests(tenant string) events.Read {
 	return func(ctx context.Context, who *identity.Principal, cursor string) (page events.Page, err error) {
 		by, size := tokenOf(who), 0
 		at := parsePosition(cursor)
 		fresh, owed := at.split(g.requests.Pending(at.first()))
-		full := false // no more can be owed: what is fresh waits
+		full := false // no more retries fit: new requests wait
 		for _, e := range slices.Concat(fresh, owed) {
 			if page.More = len(page.Events) == mostRequestsRead || size >= mostBytesRead; page.More {
 				break
@@ -275,7 +279,8 @@ func (g *People) readRequests(tenant string) events.Read {
 	}
 }
 
-// waitsNoLonger reports whether a request is pending no longer. It holds but the id: a slow client has the table keep nothing.
+// waitsNoLonger reports whether a request is no longer pending. It holds only the id, so that a slow client keeps nothing in
+// the table.
 func (g *People) waitsNoLonger(id string) func() bool {
 	return func() bool {
 		e := g.requests.Find(id)
@@ -283,16 +288,17 @@ func (g *People) waitsNoLonger(id string) func() bool {
 	}
 }
 
-// mostRetries is how many requests a listener is owed, of those that it has passed.
+// mostRetries is the number of requests that a listener has passed and will retry.
 const mostRetries = 8
 
-// position is how far a listener is: it has passed all requests up to a number, but is owed some of them, in their order.
+// position is a listener's position in the requests: it has passed all up to a number, except those to retry, which are in
+// their order.
 type position struct {
 	after   int
 	retries []int
 }
 
-// parsePosition reads a cursor, which is of String or empty.
+// parsePosition parses a cursor, which is empty or of String.
 func parsePosition(cursor string) (at position) {
 	for n, text := range strings.Fields(cursor) {
 		number, _ := strconv.Atoi(text)
@@ -313,7 +319,7 @@ func (at position) String() string {
 	return text
 }
 
-// first is the number after which all is that may be read.
+// first returns the number after which all requests to read are.
 func (at position) first() int {
 	if len(at.retries) > 0 {
 		return at.retries[0] - 1
@@ -321,7 +327,7 @@ func (at position) first() int {
 	return at.after
 }
 
-// split parts requests that wait into those not passed yet and those that are owed. What waits no longer is owed no longer.
+// split splits the pending requests into new ones and those to retry. Requests that no longer wait are not retried.
 func (at *position) split(pending []*Entry) (fresh, owed []*Entry) {
 	was := at.retries
 	at.retries = nil
@@ -336,14 +342,14 @@ func (at *position) split(pending []*Entry) (fresh, owed []*Entry) {
 	return fresh, owed
 }
 
-// fulfilment is whether the holder of a token may fulfil a request.
+// fulfilment is the question of whether the holder of a token may fulfil a request.
 type fulfilment struct {
 	number int // of the request
 	by     [sha256.Size]byte
 }
 
-// fulfilments are the last answers of PDPs to that: each new stream reads all requests from the beginning. They only select who
-// hears of a request; the PDP is asked anew when it is fulfilled.
+// fulfilments keeps the PDP's last answers to that, because each new stream reads all requests from the beginning. They only
+// select the listeners of a request: the PDP decides again when the request is fulfilled.
 type fulfilments struct {
 	mu          sync.Mutex
 	now, before map[fulfilment]verdict
@@ -355,9 +361,9 @@ type verdict struct {
 }
 
 const (
-	// fulfilmentFor is how long an answer holds: policies change, and so does what is known of a person.
+	// fulfilmentFor is the time for which an answer holds: policies change, and so does the data about a person.
 	fulfilmentFor = time.Minute
-	// mostFulfilments is how many answers are kept of each of two generations.
+	// mostFulfilments is the number of answers kept in each of two generations.
 	mostFulfilments = 1 << 14
 )
 
@@ -380,11 +386,11 @@ func (f *fulfilments) put(of fulfilment, may bool, now time.Time) {
 	f.now[of] = verdict{may, now}
 }
 
-// requestAgain is after what time somebody may ask again who has requested too much.
+// requestAgain is the pause after which a principal with too many requests may request again.
 const requestAgain = 5 * time.Second
 
-// announce is the message about a request for a listener. It is not ok if the listener may not fulfil the request, whatever
-// its call says.
+// announce returns the notification of a request for a listener. It is not ok if the listener may not fulfil the request,
+// whatever the fulfilling call contains.
 func (g *People) announce(ctx context.Context, e *Entry, who *identity.Principal, by [sha256.Size]byte) (m rpc.Message, ok bool, err error) {
 	q := &e.Asked
 	if !e.Pending() || IsOwn(who, q.Who) {
@@ -425,10 +431,10 @@ func (g *People) announce(ctx context.Context, e *Entry, who *identity.Principal
 	return rpc.Message{Method: wire.MethodPending, Params: p.Payload()}, true, nil
 }
 
-// Wait waits until something came of the request, for as long as a request is held.
+// Wait waits until the request has a result, as long as a request may wait.
 func (r *Request) Wait(ctx context.Context) {
 	long := r.o.Approvals.Wait
-	if !r.entry.Claimed() { // else something comes of it, however late
+	if !r.entry.Claimed() { // a claimed request gets a result, however late
 		long = min(long, r.entry.Ends().Sub(r.o.Now()))
 	}
 	enough := time.NewTimer(long)
@@ -451,16 +457,16 @@ func (r *Request) Wait(ctx context.Context) {
 	}
 }
 
-// reportProgress tells the client that somebody is waited for, if it wants to hear of progress.
+// reportProgress notifies a client that wants progress that the request waits to be fulfilled.
 func (r *Request) reportProgress() {
 	sendProgress(r.Params, r.Reply, r.reports, "somebody else must fulfil this request")
 	r.reports++
 }
 
-// Conclude is what came of the request, or the response without that: that it waits still, or why nothing came of it.
+// Conclude returns the result of the request, or a response: the request still waits, or has no result.
 func (r *Request) Conclude() (Result, *answer.Answer) {
 	defer r.Leave()
-	here := r.requests.Find(r.entry.ID) != nil // before the answer: it may be there a moment later, and be kept by nobody
+	here := r.requests.Find(r.entry.ID) != nil // before Answer: a result in between could take the entry out of the table
 	a, ok := r.entry.Answer()
 	switch {
 	case ok:
@@ -476,8 +482,8 @@ func FulfilledAlready() *answer.Answer {
 	return answer.Invalid("the request of that id is fulfilled already, or is just being fulfilled")
 }
 
-// IsOwn reports whether somebody would fulfil their own request: as they made it, by another name, or by an agent of theirs. What
-// an agent requests its person may do.
+// IsOwn reports whether a principal would fulfil its own request: as it made it, by another name, or through an agent of the
+// same person. A person may fulfil the request of its own agent.
 func IsOwn(by, requester *identity.Principal) bool {
 	person := requester.Agent.ID == ""
 	return by.Key == requester.Key || by.Participant() == requester.Participant() ||

@@ -26,7 +26,7 @@ import (
 	"policy-service/pdp/seal"
 )
 
-// requestedHere is a request that waits, of a gateway that has nothing but what is needed for that.
+// requestedHere returns a waiting request of a gateway that has only the parts needed for it.
 func requestedHere(t *testing.T, params string) *Request {
 	t.Helper()
 	pdp, err := authzenclient.New("http://127.0.0.1:1")
@@ -60,7 +60,7 @@ func files(t *testing.T, g *People, who *identity.Principal, of *ask.Tool, param
 	return r
 }
 
-// What the table has of a request no longer, nothing else has: a listener's topic reads it from the table.
+// A request that the table has dropped is held nowhere else: a listener's topic reads it from the table.
 func TestRequestIsLetGo(t *testing.T) {
 	t.Parallel()
 	r := requestedHere(t, `{"name":"free","arguments":{}}`)
@@ -82,7 +82,8 @@ func TestRequestIsLetGo(t *testing.T) {
 	runtime.KeepAlive(g)
 }
 
-// Who comes for what is just being fulfilled waits for that, though its time would be up; and for what nobody has, until then.
+// The requester of a request that is just being fulfilled waits for the result, even after the request's time. The requester
+// of a request that is not claimed waits until that time.
 func TestRequestWaitsForWhatIsClaimed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -106,7 +107,7 @@ func TestRequestWaitsForWhatIsClaimed(t *testing.T) {
 	})
 }
 
-// What is kept of a request is counted, once, and the definition of its tool is not kept.
+// The kept parts of a request are counted once, and the definition of its tool is not kept.
 func TestRequestSize(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 1000)
@@ -122,7 +123,7 @@ func TestRequestSize(t *testing.T) {
 	}
 }
 
-// office is a gateway with requests for tools that wait, and a PDP that answers a question by whether it fails.
+// office is a gateway with waiting requests for tools, and a PDP that answers a question by whether it fails.
 type office struct {
 	*People
 	asked atomic.Int32
@@ -160,7 +161,7 @@ func openOffice(t *testing.T, fails func(question string) bool, requested ...str
 	return o
 }
 
-// reads reads what there is for a listener since a cursor.
+// reads reads the messages for a listener since a cursor.
 func (o *office) reads(t *testing.T, token, cursor string) events.Page {
 	t.Helper()
 	who := &identity.Principal{Key: "other", Tenant: "t", Token: token}
@@ -172,7 +173,7 @@ func (o *office) reads(t *testing.T, token, cursor string) events.Page {
 	return page
 }
 
-// Streams that one token opens one after the other have the PDP asked once a minute.
+// Streams that one token opens one after the other ask the PDP once a minute.
 func TestRequestIsAskedAboutOnce(t *testing.T) {
 	t.Parallel()
 	o := openOffice(t, func(string) bool { return false }, `{"name":"free","arguments":{}}`)
@@ -195,7 +196,7 @@ func TestRequestIsAskedAboutOnce(t *testing.T) {
 	reads("one", 3)
 }
 
-// A page ends where it is large, and the next one goes on there.
+// A large page ends early, and the next page goes on there.
 func TestRequestPagesAreSmall(t *testing.T) {
 	t.Parallel()
 	large := `{"name":"free","arguments":{"a":"` + strings.Repeat("x", mostBytesRead*2/3) + `"}}`
@@ -209,7 +210,7 @@ func TestRequestPagesAreSmall(t *testing.T) {
 	}
 }
 
-// A request about which the PDP does not answer hides no other. The listener is owed it, up to a bound.
+// A request about which the PDP does not answer hides no other. The listener retries it, up to a bound.
 func TestRequestsAreOwed(t *testing.T) {
 	t.Parallel()
 	const bad, good = `{"name":"free","arguments":{"a":"bad"}}`, `{"name":"free","arguments":{"a":"good"}}`

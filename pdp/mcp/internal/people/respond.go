@@ -20,19 +20,19 @@ import (
 	"policy-service/pdp/mcp/wire"
 )
 
-// What waits for people, somebody decides about by a message of their own, authorization/respond: it may come from a client that
-// calls nothing, and to any gateway. It is the word of the principal whose message it is. The gateway brings it to the PDP beside
-// that principal's own token, and to nobody else; whether it counts the PDP says.
+// A person may also decide about an approval with the message authorization/respond. It may come from a client that calls
+// nothing, and to any gateway. The vote is that of the principal who sends the message. The gateway sends it to the PDP with
+// that principal's own token, and to no other party. The PDP decides whether it counts.
 
-// decides reports whether people decide by what comes through this gateway: where they are not asked by forms, a message of theirs
-// does not count either, for to the PDP it is one.
+// decides reports whether people decide through this gateway. Without forms a message does not count either, because to the
+// PDP it is an answer to a form.
 func (g *People) decides() bool { return slices.Contains(g.o.Approvals.Channels, ByForm) }
 
-// decidesElsewhere is why a decision counts for nothing, however it comes, and whoever has asked for it.
+// decidesElsewhere is the reason for which a decision does not count here, in every form and for every requester.
 const decidesElsewhere = "this gateway takes no decisions, for it asks nobody by a form; nothing was decided: decide in the console, or by a key of your own"
 
-// Vote brings such a message to the PDP. Calls that wait for that approval in this process look at it at once: the watch may be
-// late.
+// Vote sends a decision to the PDP. Calls in this process that wait for the approval look at it at once, because the watch
+// may be late.
 func (g *People) Vote(ctx context.Context, who *identity.Principal, c link.Client, params jsontext.Value) *answer.Answer {
 	if !g.decides() {
 		return answer.Invalid(decidesElsewhere)
@@ -52,8 +52,8 @@ func (g *People) Vote(ctx context.Context, who *identity.Principal, c link.Clien
 	return answer.Of(c.Result(rpc.Respond, wire.Responded(said.AuthorizationID, status)))
 }
 
-// sendVote is the status of the approval request after it, as the PDP says. A decision does not depend on whether its client
-// stays.
+// sendVote returns the status of the approval request after the decision, by the PDP. A decision counts even if its client
+// disconnects.
 func (g *People) sendVote(ctx context.Context, who *identity.Principal, said wire.Respond) (status string, no *answer.Answer) {
 	if who.Token == "" {
 		return "", answer.Invalid("this gateway takes no tokens, and so nobody decides here: decide in the console, or by a key of your own")
@@ -77,7 +77,8 @@ func (g *People) sendVote(ctx context.Context, who *identity.Principal, said wir
 	return status, nil
 }
 
-// rejected refuses what the PDP does not take. What it says of its own callers is not for the sender.
+// rejected returns the refusal of a decision that the PDP does not accept. The PDP's words about the gateway itself are not
+// for the sender.
 func rejected(err error) *answer.Answer {
 	var e *authzenclient.Error
 	if !errors.As(err, &e) {
@@ -99,7 +100,8 @@ func rejected(err error) *answer.Answer {
 	return answer.New(answer.InvalidParams, rpc.InvalidParams, what, err.Error())
 }
 
-// unanswered refuses what the PDP has not answered. It may have taken it all the same: then it says so when it is sent again.
+// unanswered returns the refusal of a decision that the PDP has not answered. The PDP may have accepted it; then it says so
+// when the decision is sent again.
 func unanswered(err error) *answer.Answer {
 	after := 5 * time.Second
 	if e := (*authzenclient.Error)(nil); errors.As(err, &e) && e.RetryAfter > 0 {
