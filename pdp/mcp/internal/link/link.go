@@ -168,7 +168,7 @@ func (l *Link) resume(ctx context.Context, who *identity.Principal, s upstream.S
 	}
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	tell := func(method, name, value string) (err error) {
+	send := func(method, name, value string) (err error) {
 		r := upstream.Request{Method: method, Params: rpc.Object{}.With(name, rpc.String(value)), Token: who.Token, Expires: who.Expires}
 		if err = roundTrip(ctx, s, r); isGone(err) {
 			return err
@@ -177,12 +177,12 @@ func (l *Link) resume(ctx context.Context, who *identity.Principal, s upstream.S
 		return nil
 	}
 	if level != "" && Offers(s, "logging") {
-		if err := tell("logging/setLevel", "level", level); err != nil {
+		if err := send("logging/setLevel", "level", level); err != nil {
 			return err
 		}
 	}
 	for _, uri := range uris {
-		if err := tell("resources/subscribe", "uri", uri); err != nil {
+		if err := send("resources/subscribe", "uri", uri); err != nil {
 			return err
 		}
 	}
@@ -518,7 +518,7 @@ func (t *lateness) note(of string, inVain bool) {
 const toOpen = "opening"
 
 // awaited is the key in lateness of a request: its method, or toOpen without a session.
-func (l *Link) waits(method string) string {
+func (l *Link) awaited(method string) string {
 	if s, _ := l.Current(); s == nil {
 		return toOpen
 	}
@@ -531,7 +531,7 @@ func (l *Link) NoteAnswer(method string, err error) {
 		l.answered(method)
 		return
 	}
-	l.Server.late.note(l.waits(method), err == ErrLate)
+	l.Server.late.note(l.awaited(method), err == ErrLate)
 	l.NotifyLater(method)
 	l.Server.tried(context.Background(), err)
 	if err != ErrForbidden {
@@ -547,7 +547,9 @@ func (l *Link) NoteAnswer(method string, err error) {
 func (l *Link) NotifyLater(method string) { l.dues.changes.add(changes[method]) }
 
 // Patience is the time to wait for the server's answer to a method after other servers have answered.
-func (l *Link) Patience(method string) time.Duration { return l.Server.late.patience(l.waits(method)) }
+func (l *Link) Patience(method string) time.Duration {
+	return l.Server.late.patience(l.awaited(method))
+}
 
 // hasArrived reports whether the answer to a method has come meanwhile.
 func (l *Link) hasArrived(method string, now time.Time, locked *lock.File) bool {

@@ -24,7 +24,7 @@ type Unasked struct {
 	key string // of the server's configuration, if that refuses the request
 }
 
-// The name of a capability, for clients and in the configuration, by the method that needs it.
+// capabilityOf names the capability that a method needs, for clients and in the configuration.
 var capabilityOf = map[string]string{era.Elicit: "elicitation", era.Sample: "sampling", era.Roots: "roots"}
 
 // refuses returns the reason if the configuration refuses a request of the server by its method, nil otherwise.
