@@ -1,10 +1,16 @@
 package era
 
 import (
+	"bytes"
 	"encoding/base64"
+	"fmt"
+	"math"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/mcp/internal/rpc"
 )
@@ -135,4 +141,218 @@ func decodeHeader(s string) (text string, ok bool) {
 // plain reports whether a header can hold a text as it is.
 func plain(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r != '\t' && (r < ' ' || r > '~') })
+}
+
+// CheckParamHeaders holds the headers of a call against its arguments: each parameter of p that has a value is in its
+// header, and no other is. The status of the error is 400.
+func CheckParamHeaders(h http.Header, p []HeaderParam, arguments jsontext.Value) *rpc.Error {
+	if len(p) == 0 {
+		return nil
+	}
+	all := objectOf(arguments)
+	for _, one := range p {
+		v := one.value(all)
+		if v == nil {
+			if len(h[one.header]) > 0 {
+				return mismatch("the header " + one.header + " is of a parameter that has no value")
+			}
+			continue
+		}
+		said, fault := single(h, one.header)
+		if fault != nil {
+			return fault
+		}
+		if !mirrors(said, v) {
+			return differs(one.header)
+		}
+	}
+	return nil
+}
+
+// ParamHeaders are the headers that mirror the arguments of a call. A value that no header may have has none.
+func ParamHeaders(p []HeaderParam, arguments jsontext.Value) http.Header {
+	if len(p) == 0 {
+		return nil
+	}
+	h, all := http.Header{}, objectOf(arguments)
+	for _, one := range p {
+		if text, ok := primitive(one.value(all)); ok {
+			h[one.header] = []string{EncodeHeader(text)}
+		}
+	}
+	return h
+}
+
+// value is the argument of a parameter, nil if it is absent or null.
+func (p HeaderParam) value(arguments rpc.Object) jsontext.Value {
+	v := arguments.Get(p.path[0])
+	for _, name := range p.path[1:] {
+		v = objectOf(v).Get(name)
+	}
+	if v.Kind() == 'n' {
+		return nil
+	}
+	return v
+}
+
+// mirrors reports whether a header has the value of an argument. Integers are compared as numbers.
+func mirrors(header string, v jsontext.Value) bool {
+	said, ok := decodeHeader(header)
+	if !ok {
+		return false
+	}
+	if v.Kind() == '0' {
+		n, ok := integer(v)
+		other := jsontext.Value(said)
+		m, ok2 := int64(0), other.Kind() == '0' && other.IsValid()
+		if ok2 {
+			m, ok2 = integer(other)
+		}
+		return ok && ok2 && n == m
+	}
+	text, ok := primitive(v)
+	return ok && text == said
+}
+
+// primitive is the text of an argument that a header may have: a string, a boolean, an integer that a double holds exactly.
+func primitive(v jsontext.Value) (string, bool) {
+	switch v.Kind() {
+	case '"':
+		b, err := jsontext.AppendUnquote(nil, v)
+		return string(b), err == nil
+	case 't', 'f':
+		return string(v), true
+	case '0':
+		n, ok := integer(v)
+		return strconv.FormatInt(n, 10), ok
+	}
+	return "", false
+}
+
+// integer is a number that is one, however it is written, within the protocol's bounds.
+func integer(v jsontext.Value) (int64, bool) {
+	const most = 1<<53 - 1
+	f, err := strconv.ParseFloat(string(v), 64)
+	if err != nil || f != math.Trunc(f) || math.Abs(f) > most {
+		return 0, false
+	}
+	return int64(f), true
+}
+
+// HeaderParam is a parameter of a tool that a header mirrors.
+type HeaderParam struct {
+	// path are the names that lead to the parameter in the arguments.
+	path []string
+	// header is the whole name of the header, as [net/http.Header] has it.
+	header string
+}
+
+const (
+	annotation = "x-mcp-header"
+	// mostHeaders is how many parameters of one tool have headers: servers take no request with many more.
+	mostHeaders = 64
+)
+
+// HeaderParams are the parameters that an input schema wants mirrored. It is an error if an annotation breaks a rule of the
+// protocol: then the tool is not valid, and no client may list it.
+func HeaderParams(schema jsontext.Value) ([]HeaderParam, error) {
+	if !bytes.Contains(schema, []byte(annotation)) && !bytes.ContainsRune(schema, '\\') {
+		return nil, nil
+	}
+	var w schemaWalk
+	if err := w.schema(schema, nil, true); err != nil {
+		return nil, err
+	}
+	return w.found, nil
+}
+
+type schemaWalk struct{ found []HeaderParam }
+
+// Where schemas stand within a schema, beside properties: as a value, in an array, or as the values of a map. Anything
+// elsewhere is data.
+var (
+	below = map[string]bool{
+		"items": true, "additionalItems": true, "additionalProperties": true, "unevaluatedItems": true,
+		"unevaluatedProperties": true, "contains": true, "propertyNames": true, "not": true, "if": true, "then": true,
+		"else": true, "contentSchema": true, "allOf": true, "anyOf": true, "oneOf": true, "prefixItems": true,
+	}
+	belowNames = map[string]bool{
+		"$defs": true, "definitions": true, "patternProperties": true, "dependentSchemas": true, "dependencies": true,
+	}
+)
+
+// schema walks through a schema. Reachable reports that nothing but properties leads to it from the root.
+func (w *schemaWalk) schema(v jsontext.Value, path []string, reachable bool) error {
+	s, err := rpc.ParseObject(v)
+	if err != nil { // true, false, or nothing that we could read an annotation in
+		return nil
+	}
+	if s.Get(annotation) != nil {
+		if !reachable || len(path) == 0 {
+			return fmt.Errorf("%s stands where no chain of properties leads", annotation)
+		}
+		if err := w.take(s, path); err != nil {
+			return err
+		}
+	}
+	for keyword, v := range s.Members {
+		switch {
+		case keyword == "properties":
+			err = w.schemas(v, path, reachable)
+		case belowNames[keyword]:
+			err = w.schemas(v, nil, false)
+		case below[keyword]:
+			err = w.anySchema(v)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// schemas walks through the values of a map.
+func (w *schemaWalk) schemas(v jsontext.Value, path []string, reachable bool) error {
+	for name, inner := range objectOf(v).Members {
+		if err := w.schema(inner, append(slices.Clip(path), name), reachable); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// anySchema walks through a schema, or the schemas of an array.
+func (w *schemaWalk) anySchema(v jsontext.Value) error {
+	if v.Kind() != '[' {
+		return w.schema(v, nil, false)
+	}
+	all, err := rpc.Elements(v)
+	for _, inner := range all {
+		if err := w.schema(inner, nil, false); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// take takes the annotation of a parameter.
+func (w *schemaWalk) take(s rpc.Object, path []string) error {
+	name := s.GetString(annotation)
+	header := http.CanonicalHeaderKey(ParamPrefix + name)
+	switch kind := s.GetString("type"); {
+	case name == "" || strings.ContainsFunc(name, func(r rune) bool { return !isTokenRune(r) }):
+		return fmt.Errorf("%s of the parameter %q is no name of a header", annotation, path)
+	case kind != "string" && kind != "integer" && kind != "boolean":
+		return fmt.Errorf("%s stands at the parameter %q, whose type is not string, integer or boolean", annotation, path)
+	case slices.ContainsFunc(w.found, func(p HeaderParam) bool { return p.header == header }):
+		return fmt.Errorf("%s of the parameter %q is that of another", annotation, path)
+	case len(w.found) >= mostHeaders:
+		return fmt.Errorf("more than %d parameters have %s", mostHeaders, annotation)
+	}
+	w.found = append(w.found, HeaderParam{path, header})
+	return nil
+}
+
+func isTokenRune(r rune) bool {
+	return '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || r < 0x7F && strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 }

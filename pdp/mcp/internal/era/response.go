@@ -1,8 +1,10 @@
 package era
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -149,3 +151,131 @@ func reserved(code int) bool { return lastReserved <= code && code <= HeaderMism
 // ofClient reports whether a reserved code of a modern server says something of the client. The others say something of
 // a hop between.
 func ofClient(code int) bool { return code == HeaderMismatch || code == MissingCapability }
+
+// ownCodes are the codes of the gateway's refusals.
+var ownCodes = []int{-32001, ResourceNotFound, -32003, -32401}
+
+// ofResource are the methods to which a server may answer [ResourceNotFound].
+var ofResource = []string{"resources/read", "resources/subscribe", "resources/unsubscribe"}
+
+// Relayed is [Response] of the response of a server, without the codes and members that only the gateway uses: those of its
+// refusals, of its fulfilments, and of its own _meta.
+func Relayed(method, server string, m rpc.Message, from, to Era) rpc.Message {
+	if m.Error != nil {
+		m.Error = errorFrom(method, server, m.Error)
+	} else if o, err := m.ResultObject(); err == nil {
+		m.Result = rewritten(m.Result, o, withoutMeta(o, isOwn).Without(isFulfilment))
+	}
+	return Response(method, m, from, to)
+}
+
+// NotificationFrom is a notification of a server without the members that only the gateway uses. The name of one that a list
+// has changed says all.
+func NotificationFrom(m rpc.Message) rpc.Message {
+	if strings.HasSuffix(m.Method, "/list_changed") {
+		m.Params = nil
+		return m
+	}
+	if o, err := m.ParamsObject(); err == nil {
+		m.Params = rewritten(m.Params, o, withoutMeta(o, isOwn))
+	}
+	return m
+}
+
+func errorFrom(method, server string, v jsontext.Value) jsontext.Value {
+	e, err := rpc.ReadError(v)
+	if err != nil { // which [Response] has words for
+		return v
+	}
+	o, _ := rpc.ParseObject(v)
+	plain := o
+	if slices.Contains(ownCodes, e.Code) && !(e.Code == ResourceNotFound && slices.Contains(ofResource, method)) {
+		plain = plain.With("code", jsontext.Value(fmt.Sprint(rpc.InternalError))).
+			With("message", rpc.String(fmt.Sprintf("the server %s answered with the code %d: %s", server, e.Code, e.Message)))
+	}
+	if data, err := rpc.ParseObject(e.Data); err == nil {
+		less := withoutMeta(data, isOwn).Without(func(name string) bool { return isRefusal(name) || isFulfilment(name) || isOwn(name) })
+		plain = plain.With("data", rewritten(e.Data, data, less))
+	}
+	return rewritten(v, o, plain)
+}
+
+// isRefusal reports whether a member of an error's data is one of the gateway's refusals.
+func isRefusal(name string) bool {
+	return name == "type" || name == "authorizationRequest" || name == "suggestion"
+}
+
+func isFulfilment(name string) bool { return name == "fulfilledBy" || name == "originalRequester" }
+
+// Methods by which servers ask clients, in the legacy era by a request of their own, in the modern era within a result.
+const (
+	Elicit = "elicitation/create"
+	Sample = "sampling/createMessage"
+	Roots  = "roots/list"
+)
+
+// Takes reports whether a client that has these capabilities has said that it takes a request of a server.
+func Takes(capabilities jsontext.Value, m rpc.Message) bool {
+	can, params := objectOf(capabilities), objectOf(m.Params)
+	switch m.Method {
+	case Roots:
+		return can.Get("roots").Kind() == '{'
+	case Sample:
+		withTools := params.Get("tools") != nil || params.Get("toolChoice") != nil
+		return can.Get("sampling").Kind() == '{' && (!withTools || can.GetObject("sampling").Get("tools").Kind() == '{')
+	case Elicit:
+		return can.Get("elicitation").Kind() == '{' && takesMode(can.GetObject("elicitation"), params)
+	}
+	return false
+}
+
+// takesMode reports whether a client takes an elicitation of this mode. One that names no mode takes forms.
+func takesMode(can, params rpc.Object) bool {
+	form, url := can.Get("form").Kind() == '{', can.Get("url").Kind() == '{'
+	switch mode := params.Get("mode"); {
+	case mode == nil, params.GetString("mode") == "form":
+		return form || !url
+	case params.GetString("mode") == "url":
+		return url
+	}
+	return false
+}
+
+// Asked is a request of a server as a client of an era takes it. A legacy client knows a page that it opens by an id, which
+// is ours; a modern one does not. No client answers by a task.
+func Asked(m rpc.Message, to Era, id string) rpc.Message {
+	o, err := m.ParamsObject()
+	if err != nil {
+		return m
+	}
+	changed := o.Without(func(name string) bool { return name == "task" || name == "elicitationId" && m.Method == Elicit })
+	if to == Legacy && m.Method == Elicit && o.GetString("mode") == "url" {
+		changed = changed.With("elicitationId", rpc.String(id))
+	}
+	m.Params = rewritten(m.Params, o, changed)
+	return m
+}
+
+// ShowPages is an error of code [URLRequired] as a legacy client is shown it: each page as show says. It is not ok if the
+// error is another, or if a page is not to be shown.
+func ShowPages(v jsontext.Value, show func(rpc.Message) (shown rpc.Message, ok bool)) (jsontext.Value, bool) {
+	e, err := rpc.ReadError(v)
+	data, err2 := rpc.ParseObject(e.Data)
+	pages, err3 := rpc.Elements(data.Get("elicitations"))
+	if err != nil || err2 != nil || err3 != nil || e.Code != URLRequired || len(pages) == 0 {
+		return nil, false
+	}
+	var shown []jsontext.Value
+	for _, page := range pages {
+		if objectOf(page).GetString("mode") != "url" {
+			return nil, false
+		}
+		m, ok := show(rpc.Message{Method: Elicit, Params: page})
+		if !ok {
+			return nil, false
+		}
+		shown = append(shown, m.Params)
+	}
+	e.Data = data.With("elicitations", rpc.Array(shown)).Value()
+	return e.Value(), true
+}

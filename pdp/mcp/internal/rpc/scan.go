@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -143,3 +145,171 @@ func broken(err error) *Fault {
 	}
 	return &Fault{Code: ParseError, Detail: at + "this is not JSON in UTF-8"}
 }
+
+// split is an object that was read and checked before: it only finds where the members begin and end, and costs a fraction
+// of reading.
+func split(v jsontext.Value) Object {
+	var found [few]member
+	members := found[:0]
+	for at := next(v, skipSpace(v, 0)+1); v[at] != '}'; {
+		m, ends := member{read: true}, skipString(v, at)
+		m.quoted = v[at:ends:ends]
+		m.name = unquoted(m.quoted)
+		at = skipSpace(v, skipSpace(v, ends)+1) // behind the colon
+		ends = skipValue(v, at)
+		m.value = v[at:ends:ends]
+		members = append(members, m)
+		at = next(v, ends)
+	}
+	return newObject(slices.Clone(members))
+}
+
+// next is where the next member or element begins, or the end of what they are in, if at is behind the one before.
+func next(text []byte, at int) int {
+	if at = skipSpace(text, at); text[at] == ',' {
+		at = skipSpace(text, at+1)
+	}
+	return at
+}
+
+// skipSpace is where something else than white space comes.
+func skipSpace(text []byte, at int) int {
+	for at < len(text) && (text[at] == ' ' || text[at] == '\t' || text[at] == '\n' || text[at] == '\r') {
+		at++
+	}
+	return at
+}
+
+// skipString is where a string ends that begins here, or the end of the text if the string has none.
+func skipString(text []byte, at int) int {
+	for at++; ; at++ {
+		n := bytes.IndexByte(text[at:], '"')
+		if n < 0 {
+			return len(text)
+		}
+		at += n
+		escapes := 0
+		for text[at-1-escapes] == '\\' {
+			escapes++
+		}
+		if escapes%2 == 0 { // the backslashes before the quote escape each other
+			return at + 1
+		}
+	}
+}
+
+// skipValue is where a value ends that begins here.
+func skipValue(text []byte, at int) int {
+	switch text[at] {
+	case '"':
+		return skipString(text, at)
+	case '{', '[':
+		return skipContainer(text, at)
+	}
+	for text[at] != ',' && text[at] != '}' && text[at] != ']' && text[at] > ' ' {
+		at++
+	}
+	return at
+}
+
+func skipContainer(text []byte, at int) int {
+	for open := 0; ; {
+		switch text[at] {
+		case '"':
+			at = skipString(text, at)
+			continue
+		case '{', '[':
+			open++
+		case '}', ']':
+			open--
+		}
+		if at++; open == 0 {
+			return at
+		}
+	}
+}
+
+// known are the names of the members of an object on which the meaning of a message hangs. Many readers ignore case: a
+// member that differs from a known one in nothing else would be read by them, and by no others.
+type known struct {
+	members map[string]*known
+	names   []string // those of members
+	// each is for the values of a map that has names of its own.
+	each *known
+}
+
+// member are the known names below a member, and whether its own name is misspelt.
+func (k *known) member(name string) (below *known, misspelt bool) {
+	if below, ok := k.members[name]; ok {
+		return below, false
+	}
+	for _, other := range k.names {
+		if strings.EqualFold(name, other) {
+			return nil, true
+		}
+	}
+	return k.each, false
+}
+
+// misspelt reports whether a name in an object is misspelt, or one in an object within it of which something is known.
+func (k *known) misspelt(o Object) bool {
+	for _, m := range o.members {
+		below, misspelt := k.member(m.name)
+		if misspelt || below != nil && m.value.Kind() == '{' && below.misspelt(split(m.value)) {
+			return true
+		}
+	}
+	return false
+}
+
+// of makes the names of an object of which nothing is known but these.
+func of(names ...string) *known {
+	k := &known{members: make(map[string]*known, len(names))}
+	for _, name := range names {
+		k.with(name, nil)
+	}
+	return k
+}
+
+// with adds a member of which more is known.
+func (k *known) with(name string, below *known) *known {
+	k.members[name], usual[name] = below, name
+	k.names = append(k.names, name)
+	return k
+}
+
+// usual are the names that messages have, so that reading one makes no new text.
+var usual = map[string]string{"type": "type", "text": "text"}
+
+var (
+	ofMeta = of("progressToken", "traceparent", "tracestate",
+		"io.modelcontextprotocol/protocolVersion", "io.modelcontextprotocol/clientInfo",
+		"io.modelcontextprotocol/clientCapabilities", "io.modelcontextprotocol/logLevel",
+		"io.modelcontextprotocol/serverInfo", "io.modelcontextprotocol/subscriptionId",
+		"io.policy-service/onBehalfOf", "io.policy-service/requestId")
+
+	// ofAsked is a question of a server to a client, by a request of its own or within a result.
+	ofAsked = of("mode", "message", "requestedSchema", "url", "elicitationId").with("_meta", ofMeta)
+
+	ofAnswer = of("action", "content").with("_meta", ofMeta)
+
+	ofParams = of("name", "arguments", "uri", "cursor", "requestState", "capability", "proof", "onBehalfOf", "requestId",
+		"task", "level", "protocolVersion", "capabilities", "clientInfo", "progressToken", "notifications",
+		"mode", "message", "requestedSchema", "url", "elicitationId",
+		"authorizationId", "decision", "reason", "validUntil").
+		with("_meta", ofMeta).
+		with("ref", of("type", "name", "uri")).
+		with("argument", of("name", "value")).
+		with("inputResponses", &known{each: ofAnswer})
+
+	ofResults = of("resultType", "requestState", "content", "structuredContent", "isError", "task", "action",
+		"tools", "resources", "resourceTemplates", "prompts", "nextCursor", "ttlMs", "cacheScope", "contents", "messages",
+		"completion", "capabilities", "serverInfo", "instructions", "protocolVersion", "supportedVersions", "roots").
+		with("_meta", ofMeta).
+		with("inputRequests", &known{each: of("method").with("params", ofAsked)})
+
+	ofMessages = *of("jsonrpc", "id", "method").
+			with("params", ofParams).
+			with("result", ofResults).
+			with("error", of("code", "message", "data"))
+)

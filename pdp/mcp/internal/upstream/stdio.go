@@ -5,11 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"policy-service/pdp/mcp/internal/leak"
@@ -156,4 +161,180 @@ func (k *command) Close() error {
 	k.mu.Unlock()
 	k.waiting.Wait()
 	return nil
+}
+
+// backoff keeps a server that fails from being started again and again. It is by principal: no principal can keep others waiting.
+type backoff struct {
+	now func() time.Time
+
+	mu       sync.Mutex
+	failures map[string]failure
+}
+
+type failure struct {
+	times int
+	last  time.Time
+}
+
+const (
+	firstBackoff = 100 * time.Millisecond
+	mostBackoff  = 30 * time.Second
+	// forgetFailures is how long after its last failure a server is as good as one that never failed.
+	forgetFailures = 5 * time.Minute
+	mostFailures   = 4096
+	// mostWait is the longest wait for a server. A client that would wait for longer is refused at once.
+	mostWait = 500 * time.Millisecond
+)
+
+// failed notes that a server did not start, or ended by itself.
+func (b *backoff) failed(principal string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now()
+	f, known := b.failures[principal]
+	if now.Sub(f.last) > forgetFailures {
+		f.times = 0
+	}
+	if !known && len(b.failures) >= mostFailures {
+		maps.DeleteFunc(b.failures, func(_ string, f failure) bool { return now.Sub(f.last) > forgetFailures })
+	}
+	if b.failures == nil || !known && len(b.failures) >= mostFailures {
+		b.failures = map[string]failure{} // so many fail that waiting helps none of them
+	}
+	b.failures[principal] = failure{f.times + 1, now}
+}
+
+// left is how long a principal has to wait.
+func (b *backoff) left(principal string) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f, known := b.failures[principal]
+	now := b.now()
+	if !known || now.Sub(f.last) > forgetFailures {
+		return 0
+	}
+	delay := min(firstBackoff<<min(f.times-1, 16), mostBackoff)
+	return f.last.Add(delay).Sub(now)
+}
+
+// wait waits until a server may be started for a principal, if that is soon.
+func (b *backoff) wait(ctx context.Context, principal string) error {
+	for left := b.left(principal); left > 0; left = b.left(principal) {
+		if left > mostWait {
+			return fmt.Errorf("it is tried again in %v", left.Round(time.Second/10))
+		}
+		if err := pause(ctx, left); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// process is a child, with all that it starts in its group, and our ends of its standard streams.
+type process struct {
+	in, out, err *os.File
+	// ended ends when the child is no more and has been waited for. Its cause is how.
+	ended context.Context
+
+	mu   sync.Mutex
+	pid  int
+	gone bool // the id may be another's by now
+}
+
+// startProcess starts a child with exactly this environment.
+func startProcess(o *CommandOptions) (*process, error) {
+	path, err := FindProgram(o.Command[0], o.Env)
+	if err != nil {
+		return nil, err
+	}
+	child := &exec.Cmd{Path: path, Args: o.Command, Dir: o.Dir, Env: []string{}, SysProcAttr: ownGroup()} // a nil Env would be ours
+	for name, value := range o.Env {
+		child.Env = append(child.Env, name+"="+value)
+	}
+	stdin, in, inErr := os.Pipe()
+	out, stdout, outErr := os.Pipe()
+	errs, stderr, errErr := os.Pipe()
+	if err := errors.Join(inErr, outErr, errErr); err != nil {
+		closeAll(stdin, stdout, stderr, in, out, errs)
+		return nil, err
+	}
+	child.Stdin, child.Stdout, child.Stderr = stdin, stdout, stderr
+	ended, end := context.WithCancelCause(context.Background())
+	p := &process{in: in, out: out, err: errs, ended: ended}
+	started := make(chan error)
+	go p.keep(child, end, started)
+	err = <-started
+	closeAll(stdin, stdout, stderr)
+	if err != nil {
+		closeAll(in, out, errs)
+		return nil, err
+	}
+	return p, nil
+}
+
+// closeAll closes files. It passes over nil.
+func closeAll(files ...*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}
+
+// keep starts the child and is there until it has been waited for.
+func (p *process) keep(child *exec.Cmd, end context.CancelCauseFunc, started chan<- error) {
+	runtime.LockOSThread() // see ownGroup
+	defer runtime.UnlockOSThread()
+	if err := child.Start(); err != nil {
+		end(err)
+		started <- err
+		return
+	}
+	p.pid = child.Process.Pid
+	started <- nil
+	how := "it ended"
+	if state, err := p.reap(child.Process); err == nil {
+		how = state.String()
+	}
+	end(errors.New(how))
+}
+
+// signal sends a signal to the whole group.
+func (p *process) signal(sig syscall.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.gone {
+		_ = syscall.Kill(-p.pid, sig) // a process that has ended already needs none
+	}
+}
+
+// stop ends the child: by the end of its input, then by SIGTERM, then by SIGKILL, each after a grace.
+func (p *process) stop(grace time.Duration) {
+	_ = p.in.Close()
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		if pause(p.ended, grace) != nil {
+			return
+		}
+		p.signal(sig)
+	}
+	<-p.ended.Done()
+}
+
+// FindProgram is where a program is. A name without a slash is looked for in the PATH of the environment that the child
+// will have, or in the gateway's if that has none.
+func FindProgram(name string, env map[string]string) (string, error) {
+	if strings.ContainsRune(name, '/') {
+		return exec.LookPath(name)
+	}
+	path, ok := env["PATH"]
+	if !ok {
+		path = os.Getenv("PATH")
+	}
+	for _, dir := range filepath.SplitList(path) {
+		if !filepath.IsAbs(dir) {
+			continue // a program in the current directory is not meant
+		}
+		if found, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+			return found, nil
+		}
+	}
+	return "", fmt.Errorf("no program %q is in any directory of PATH; give its whole path, or a PATH in env", name)
 }

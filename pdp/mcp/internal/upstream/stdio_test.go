@@ -3,18 +3,20 @@ package upstream_test
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"encoding/json"
-
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/mcp/mcptest"
 )
 
 // child is an upstream that runs this program, with the messages that it dropped.
@@ -156,5 +158,223 @@ func TestCommandRefusesTwoCallsWithOneToken(t *testing.T) {
 	var e *upstream.Error
 	if _, err = s.Send(t.Context(), request("echo", `"progressToken":"\u0061"`)); !errors.As(err, &e) || !e.NotSent || e.Gone {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestCommandGreeting(t *testing.T) {
+	refused := "-"
+	for _, c := range []struct {
+		kind string
+		eras []era.Era
+		want string
+	}{
+		{"raw", nil, "legacy"},
+		{"silent", nil, "legacy"},
+		{"silent-chatty", nil, "legacy"},
+		{"exits", nil, "legacy"},
+		{"no-id", nil, "legacy"},
+		{"html", nil, "legacy"},
+		{"any-result", nil, "legacy"},
+		{"talks", nil, "legacy"},
+		{"discovers-legacy", nil, "legacy"},
+		{"other-modern-and-legacy", nil, "legacy"},
+		{"modern", nil, "modern"},
+		{"silent-refuses", nil, "modern"},
+		{"other-modern", nil, refused},
+		{"refuses", nil, refused},
+		{"old", nil, refused},
+		{"dies", nil, refused},
+		{"raw", []era.Era{era.Modern}, refused},
+		{"exits", []era.Era{era.Modern}, refused},
+		{"exits", []era.Era{era.Legacy}, "legacy"}, // it is not asked
+		{"modern", []era.Era{era.Modern}, "modern"},
+	} {
+		t.Run(fmt.Sprint(c.kind, c.eras), func(t *testing.T) {
+			t.Parallel()
+			u := newChild(t, c.kind, func(o *upstream.CommandOptions) {
+				if o.Eras = c.eras; strings.HasPrefix(c.kind, "silent") {
+					o.Probe = time.Second
+				}
+			})
+			for range 2 { // the second time it is known
+				s, err := u.Open(t.Context(), upstream.Client{Principal: "alice"})
+				if c.want == refused {
+					var e *upstream.Error
+					if !errors.As(err, &e) {
+						t.Fatalf("%v %v", s, err)
+					}
+					continue
+				}
+				if err != nil || s.Era().String() != c.want || !strings.Contains(string(s.Server()), `"capabilities"`) {
+					t.Fatalf("%v %v", s, err)
+				}
+				if got, err := textOf(s, "well"); got != "well" {
+					t.Errorf("%q %v", got, err)
+				}
+				s.Close()
+			}
+		})
+	}
+}
+
+// An operator reads at which step a program gave no answer.
+func TestCommandNamesTheSilentStep(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		kind, step string
+		era        era.Era
+	}{
+		{"mute", "initialize: ", era.Legacy},
+		{"silent", "server/discover: ", era.Modern},
+	} {
+		u := newChild(t, c.kind, func(o *upstream.CommandOptions) { o.Eras, o.Timeout = []era.Era{c.era}, 2*time.Second })
+		_, err := u.Open(t.Context(), upstream.Client{Principal: "alice"})
+		var e *upstream.Error
+		if !errors.As(err, &e) || !strings.HasPrefix(err.Error(), c.step) {
+			t.Errorf("%s: %v", c.kind, err)
+		}
+	}
+}
+
+// TestCommandKeepsWhatComesAtOnce has a server ask before anybody can listen.
+func TestCommandKeepsWhatComesAtOnce(t *testing.T) {
+	var log syncBuffer
+	u := newChild(t, "asks-at-once", func(o *upstream.CommandOptions) { o.Logger = slog.New(slog.NewJSONHandler(&log, nil)) })
+	s := open(t, u)
+	mcptest.Until(t, "it has asked", func() bool { return strings.Contains(log.String(), "I have asked") })
+	listening, err := s.Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := listening.Next(); err != nil || m.Method != "roots/list" {
+		t.Errorf("%v %v", m, err)
+	}
+	if got := u.dropped.String(); got != "map[]" {
+		t.Errorf("dropped %s", got)
+	}
+}
+
+// TestCommandTellsServersWhoAsks has a server say what it was told.
+func TestCommandTellsServersWhoAsks(t *testing.T) {
+	u := newChild(t, "line-of-initialize")
+	s, err := u.Open(t.Context(), upstream.Client{
+		Principal:    "alice",
+		Token:        "SECRET-TOKEN",
+		Info:         []byte(`{"name":"inspector","version":"9"}`),
+		Capabilities: []byte(`{"elicitation":{}}`),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := string(s.Server())
+	want := `{\"protocolVersion\":\"2025-11-25\",\"capabilities\":{\"elicitation\":{}},\"clientInfo\":{\"name\":\"inspector\",\"version\":\"9\"}}`
+	if !strings.Contains(got, want) || strings.Contains(got, "SECRET") {
+		t.Errorf("it was told %s", got)
+	}
+}
+
+func TestCommandBacksOff(t *testing.T) {
+	t.Parallel()
+	u := newChild(t, "dies")
+	begun := time.Now()
+	refused := false
+	for range 10 { // after failures it waits 100, 200 and 400 ms, and then it is an error at once
+		_, err := u.Open(t.Context(), upstream.Client{Principal: "alice"})
+		if err == nil {
+			t.Fatal("it was opened")
+		}
+		if refused = strings.Contains(err.Error(), "lately"); refused {
+			break
+		}
+	}
+	if !refused {
+		t.Error("it was started each time")
+	}
+	if took := time.Since(begun); took < 700*time.Millisecond {
+		t.Errorf("four failures within %v", took)
+	}
+	if _, err := u.Open(t.Context(), upstream.Client{Principal: "bob"}); err == nil || strings.Contains(err.Error(), "lately") {
+		t.Errorf("another principal: %v", err)
+	}
+}
+
+func TestCommandBoundsProcesses(t *testing.T) {
+	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.Processes = 2 })
+	first := open(t, u)
+	open(t, u)
+	var e *upstream.Error
+	if _, err := u.Open(t.Context(), upstream.Client{Principal: "bob"}); !errors.As(err, &e) || !e.NotSent {
+		t.Fatalf("%+v", err)
+	}
+	first.Close()
+	mcptest.Until(t, "there is room again", func() bool {
+		_, err := u.Open(t.Context(), upstream.Client{Principal: "bob"})
+		return err == nil
+	})
+	if err := u.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := u.Open(t.Context(), upstream.Client{Principal: "carol"}); !errors.As(err, &e) || !e.Gone {
+		t.Errorf("%+v", err)
+	}
+}
+
+// One person cannot have all programs, and is not kept waiting once one has ended.
+func TestCommandSharesProcesses(t *testing.T) {
+	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.PerPerson = 2 })
+	mallory := func(n int) upstream.Client {
+		return upstream.Client{Principal: fmt.Sprint("mallory by client ", n), Person: "mallory"}
+	}
+	first, err := u.Open(t.Context(), mallory(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := u.Open(t.Context(), mallory(2)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := u.Open(t.Context(), mallory(3)); !errors.Is(err, upstream.ErrManyOfPerson) {
+		t.Errorf("%+v", err)
+	}
+	if _, err := u.Open(t.Context(), upstream.Client{Principal: "bob", Person: "bob"}); err != nil {
+		t.Errorf("another person: %v", err)
+	}
+	first.Close()
+	mcptest.Until(t, "there is room again", func() bool {
+		_, err := u.Open(t.Context(), mallory(3))
+		return err == nil
+	})
+}
+
+func TestNewCommandRefuses(t *testing.T) {
+	for _, o := range []upstream.CommandOptions{
+		{},
+		{Command: []string{""}},
+		{Command: []string{"./server"}},
+	} {
+		if _, err := upstream.NewCommand(o); err == nil {
+			t.Errorf("%q %q is taken", o.Command, o.Env)
+		}
+	}
+}
+
+func TestCommandLooksForThePrograminThePathOfItsEnvironment(t *testing.T) {
+	dir := t.TempDir()
+	program := self()[0]
+	if err := os.Symlink(program, dir+"/the-server"); err != nil {
+		t.Fatal(err)
+	}
+	named := func(path string) func(*upstream.CommandOptions) {
+		return func(o *upstream.CommandOptions) {
+			o.Command = []string{"the-server", asChild, "raw", "$(exit 1)", "; exit 1", "*"}
+			o.Env = map[string]string{"PATH": path}
+		}
+	}
+	open(t, newChild(t, "", named("relative:"+dir)))
+	t.Chdir(dir)
+	for _, path := range []string{"", ".", "/nowhere"} {
+		var e *upstream.Error
+		if _, err := newChild(t, "", named(path)).Open(t.Context(), upstream.Client{}); !errors.As(err, &e) || !strings.Contains(err.Error(), "PATH") {
+			t.Errorf("PATH %q: %v", path, err)
+		}
 	}
 }

@@ -1,0 +1,97 @@
+package upstream
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"policy-service/pdp/mcp/internal/rpc"
+)
+
+func TestTokensAreBounded(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	kept := &tokens{from: &endpoint{TokenEndpoint: TokenEndpoint{Now: func() time.Time { return now }}}, kept: map[tokenOf]token{}}
+	give := func(n int, lasts time.Duration) {
+		kept.keep(tokenOf{principal: fmt.Sprint(n)}, token{fmt.Sprint(n), now.Add(lasts)}, now.Add(lasts))
+		if len(kept.kept) > mostTokens {
+			t.Fatalf("%d tokens are kept", len(kept.kept))
+		}
+	}
+	for n := range 2 * mostTokens {
+		give(n, time.Hour)
+		if got := kept.find(tokenOf{principal: fmt.Sprint(n)}); got != fmt.Sprint(n) {
+			t.Fatalf("%d: %q", n, got)
+		}
+	}
+	now = now.Add(time.Hour)
+	give(-1, time.Hour)
+	for n := range mostTokens {
+		give(-2-n, 31*time.Second)
+	}
+	now = now.Add(2 * time.Second)
+	if got := kept.find(tokenOf{principal: fmt.Sprint(-1 - mostTokens)}); got != "" {
+		t.Errorf("a token that is about to end is used: %q", got)
+	}
+	give(1, time.Hour)
+	if got := kept.find(tokenOf{principal: "1"}); got != "1" || len(kept.kept) > mostTokens {
+		t.Errorf("%q, %d are kept", got, len(kept.kept))
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	b := backoff{now: func() time.Time { return now }}
+	for n, want := range []time.Duration{0, 100, 200, 400, 800, 1600, 3200, 6400, 12800, 25600, 30000, 30000} {
+		if got := b.left("alice"); got != want*time.Millisecond {
+			t.Errorf("after %d failures: %v", n, got)
+		}
+		b.failed("alice")
+	}
+	now = now.Add(10 * time.Second)
+	if got := b.left("alice"); got != 20*time.Second {
+		t.Errorf("ten seconds later: %v", got)
+	}
+	now = now.Add(forgetFailures)
+	if got := b.left("alice"); got != 0 {
+		t.Errorf("after all that time: %v", got)
+	}
+	b.failed("alice")
+	if got := b.left("alice"); got != firstBackoff {
+		t.Errorf("a first failure again: %v", got)
+	}
+	for n := range 3 * mostFailures {
+		b.failed(fmt.Sprint(n))
+	}
+	if len(b.failures) > mostFailures {
+		t.Errorf("%d principals are remembered", len(b.failures))
+	}
+}
+
+// A caller that takes lines back leaves their places to others, while the server reads nothing.
+func TestOutboxFreesWhatIsWithdrawn(t *testing.T) {
+	t.Parallel()
+	o, m := newOutbox(), rpc.Message{Method: "notifications/message"}
+	fill := func(most int64) {
+		t.Helper()
+		var all []*outLine
+		for l := o.add(m, most); l != nil; l = o.add(m, most) {
+			all = append(all, l)
+		}
+		if int64(len(all)) != most {
+			t.Fatalf("%d lines of %d", len(all), most)
+		}
+		for _, l := range all {
+			o.withdraw(l)
+		}
+	}
+	for range 3 {
+		fill(mostLines)
+	}
+	fill(mostOwnLines)
+	for len(o.lines) < cap(o.lines) { // what was withdrawn is bounded too
+		o.withdraw(o.add(m, mostLines))
+	}
+	if o.add(m, mostLines) != nil {
+		t.Error("the outbox has no bound")
+	}
+}
