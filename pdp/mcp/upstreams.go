@@ -117,13 +117,16 @@ func newUpstream(c Config, name string, d Deps, m *meters.Meters) (upstream.Upst
 }
 
 // CheckCredential returns the error with which each request to a server would refuse a file with a credential.
-func CheckCredential(file string) error { return upstream.CheckSecret(file) }
+func CheckCredential(file string) error {
+	_, err := upstream.ReadSecret(file)
+	return err
+}
 
 // credentials are the gateway's credentials for an upstream; nil is none.
 func (a UpstreamAuth) credentials(now func() time.Time) (upstream.Credentials, error) {
 	switch {
 	case a.HeaderFile != "":
-		return upstream.NewHeaderFile(upstream.HeaderFile{Path: a.HeaderFile, Header: a.Header}), nil
+		return &upstream.HeaderFile{Path: a.HeaderFile, Header: a.Header}, nil
 	case a.TokenExchange != nil:
 		return upstream.NewTokenExchange(a.TokenExchange.endpoint(now))
 	case a.ClientCredentials != nil:

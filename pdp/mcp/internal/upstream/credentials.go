@@ -29,14 +29,8 @@ import (
 // counts at once.
 type HeaderFile struct {
 	Path string
-	// Header is the header's name; "" is Authorization.
+	// Header is the header's name, one [ForCredentials]; "" is Authorization.
 	Header string
-}
-
-// NewHeaderFile makes credentials of a file. The header is one [ForCredentials].
-func NewHeaderFile(f HeaderFile) Credentials {
-	f.Header = cmp.Or(f.Header, "Authorization")
-	return &f
 }
 
 // ForCredentials reports whether a header can hold a credential: it has no meaning of its own for HTTP, for MCP, or for
@@ -63,11 +57,11 @@ const mostHeader = 16 << 10
 
 // Authorize sets the header to the line of the file.
 func (f *HeaderFile) Authorize(_ context.Context, h http.Header, _, _ string, _ time.Time) error {
-	line, err := readLine(f.Path)
+	line, err := ReadSecret(f.Path)
 	if err != nil {
 		return fmt.Errorf("the credential for the upstream cannot be read: %w", err)
 	}
-	h.Set(f.Header, line)
+	h.Set(cmp.Or(f.Header, "Authorization"), line)
 	return nil
 }
 
@@ -85,189 +79,17 @@ func (u *httpUpstream) learn(h http.Header) {
 	}
 }
 
-// CheckSecret returns the error of a file that is to hold one secret and nothing else.
-func CheckSecret(path string) error {
-	_, err := readLine(path)
-	return err
-}
-
-// readLine reads a file that holds one secret and nothing else.
-func readLine(path string) (string, error) {
+// ReadSecret reads a file that holds one secret and nothing else: one line, of characters that every server reads alike.
+func ReadSecret(path string) (string, error) {
 	content, err := plainfile.ReadPrivate(path, mostHeader)
 	if err != nil {
 		return "", err
 	}
 	line := strings.TrimSuffix(strings.TrimSuffix(string(content), "\n"), "\r")
-	if strings.TrimSpace(line) != line || !isHeaderValue(line) {
+	if line == "" || strings.TrimSpace(line) != line || strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return "", fmt.Errorf("%s is not one line of plain characters; write the value, and nothing else", path)
 	}
 	return line, nil
-}
-
-// isHeaderValue reports whether a text is not empty and has only characters that every server reads alike.
-func isHeaderValue(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
-}
-
-// NewTokenExchange makes credentials for each principal: the authorization server gives a token for the upstream in exchange
-// for the principal's own (RFC 8693), which goes nowhere else. It sends nothing before the first request needs a token.
-func NewTokenExchange(o TokenEndpoint) (Credentials, error) {
-	if o.Audience == "" && o.Resource == "" {
-		return nil, errors.New("a token exchange needs the audience or the resource that the token is for")
-	}
-	t, err := newTokens(grantExchange, o)
-	if err != nil {
-		return nil, err
-	}
-	t.form.Set("subject_token_type", typeAccess)
-	t.form.Set("requested_token_type", typeAccess)
-	return &exchange{t}, nil
-}
-
-// NewClientCredentials makes credentials of the gateway's own, the same for all principals (RFC 6749, 4.4). It sends nothing
-// before the first request needs a token.
-func NewClientCredentials(o TokenEndpoint) (Credentials, error) {
-	t, err := newTokens(grantClient, o)
-	if err != nil {
-		return nil, err
-	}
-	return &ownToken{t}, nil
-}
-
-func newTokens(grant string, o TokenEndpoint) (*tokens, error) {
-	form := url.Values{"grant_type": {grant}}
-	for _, scope := range o.Scopes {
-		if scope == "" || !isToken(scope) {
-			return nil, errors.New("a scope is one word; write a list of them")
-		}
-	}
-	if o.Audience != "" {
-		form.Set("audience", o.Audience)
-	}
-	if o.Resource != "" { // RFC 8707
-		form.Set("resource", o.Resource)
-	}
-	if len(o.Scopes) > 0 {
-		form.Set("scope", strings.Join(o.Scopes, " "))
-	}
-	e, err := newEndpoint(o)
-	if err != nil {
-		return nil, err
-	}
-	return &tokens{from: e, form: form, kept: map[tokenOf]token{}}, nil
-}
-
-type exchange struct{ *tokens }
-
-// Authorize exchanges the token of a principal, or takes the result of an earlier exchange.
-func (x *exchange) Authorize(ctx context.Context, h http.Header, principal, subject string, expires time.Time) error {
-	switch {
-	case subject == "" || principal == "":
-		return errors.New("the upstream needs a token in exchange for the client's, and the client has none")
-	case !expires.After(x.from.Now()):
-		return errors.New("the client's token has ended, and is not exchanged")
-	}
-	form := maps.Clone(x.form)
-	form.Set("subject_token", subject)
-	return x.authorize(ctx, h, tokenOf{principal, sha256.Sum256([]byte(subject))}, form, expires)
-}
-
-type ownToken struct{ *tokens }
-
-// Authorize takes the gateway's token, and gets another before it ends.
-func (o *ownToken) Authorize(ctx context.Context, h http.Header, _, _ string, _ time.Time) error {
-	return o.authorize(ctx, h, tokenOf{}, o.form, o.from.Now().Add(longest))
-}
-
-// tokenOf is the owner of a token: a principal with the token that it was exchanged for, or, if zero, the gateway.
-type tokenOf struct {
-	principal string
-	subject   [sha256.Size]byte
-}
-
-func (o tokenOf) key() string { return o.principal + "\x00" + string(o.subject[:]) }
-
-// tokens keeps tokens that do not end soon.
-type tokens struct {
-	from   *endpoint
-	form   url.Values // of each question
-	asking singleflight.Group
-
-	mu   sync.Mutex
-	kept map[tokenOf]token // ends is the end of its use
-}
-
-const (
-	mostTokens = 10_000
-	// early is how long before its end a token is not used any more.
-	early = 30 * time.Second
-)
-
-// authorize sets the token of an owner, which is kept until a time at most.
-func (t *tokens) authorize(ctx context.Context, h http.Header, of tokenOf, form url.Values, until time.Time) error {
-	text := t.find(of)
-	if text == "" {
-		// The first caller may leave while others wait for the same answer: so the question does not end with its context.
-		answer := t.asking.DoChan(of.key(), func() (any, error) {
-			if text := t.find(of); text != "" { // another question has just been answered
-				return text, nil
-			}
-			got, err := t.from.ask(context.WithoutCancel(ctx), form)
-			if err != nil {
-				return "", err
-			}
-			t.keep(of, got, until)
-			return got.text, nil
-		})
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case r := <-answer:
-			if r.Err != nil {
-				return r.Err
-			}
-			text = r.Val.(string)
-		}
-	}
-	h.Set("Authorization", "Bearer "+text)
-	return nil
-}
-
-// find is the text of a usable token, "" if there is none.
-func (t *tokens) find(of tokenOf) string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	k, ok := t.kept[of]
-	if !ok || !t.from.Now().Before(k.ends) {
-		return ""
-	}
-	return k.text
-}
-
-// keep keeps a token, unless its server does not say when it ends.
-func (t *tokens) keep(of tokenOf, got token, until time.Time) {
-	if ends := got.ends.Add(-early); ends.Before(until) {
-		until = ends
-	}
-	now := t.from.Now()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.kept) >= mostTokens {
-		maps.DeleteFunc(t.kept, func(_ tokenOf, k token) bool { return !now.Before(k.ends) })
-	}
-	room := len(t.kept) < mostTokens
-	for other := range t.kept { // any: it is exchanged again
-		if room {
-			break
-		}
-		delete(t.kept, other)
-		room = len(t.kept) <= mostTokens*15/16
-	}
-	if now.Before(until) {
-		t.kept[of] = token{got.text, until}
-	} else {
-		delete(t.kept, of)
-	}
 }
 
 // TokenEndpoint is the address where an authorization server gives tokens, and the gateway's credential there.
@@ -302,76 +124,181 @@ const (
 // token is an access token with its end.
 type token struct {
 	text string
-	// ends is the end by its server's word, the zero time without one.
+	// ends is the end by its server's word, the zero time without one; of a kept token, the end of its use.
 	ends time.Time
 }
 
-// endpoint asks a token endpoint.
-type endpoint struct {
+// tokens gets tokens from an endpoint, and keeps those that do not end soon.
+type tokens struct {
 	TokenEndpoint
 	transport *http.Transport
+	form      url.Values // of each question
+	asking    singleflight.Group
+
+	mu   sync.Mutex
+	kept map[string]token // by their owners: "" is the gateway, any other one a principal with the token that it showed
 }
 
-func newEndpoint(o TokenEndpoint) (*endpoint, error) {
-	u, err := url.Parse(o.TokenURL)
-	switch {
-	case err != nil || u.Host == "" || u.Opaque != "" || u.Scheme != "https" && u.Scheme != "http":
-		return nil, errors.New("the token endpoint is no URL; write it like https://idp.example.com/token")
-	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return nil, errors.New("the URL of the token endpoint has a password, a query or a fragment; leave them out")
-	case u.Scheme == "http" && !loopbackName(u.Hostname()):
-		return nil, errors.New("plain http to another machine shows the client secret to anybody on the way; use https")
-	case o.ClientID == "" || o.ClientSecretFile == "":
-		return nil, errors.New("a token endpoint needs client_id and client_secret_file: it gives no token to somebody unknown")
+// NewTokenExchange makes credentials for each principal: the authorization server gives a token for the upstream in exchange
+// for the principal's own (RFC 8693), which goes nowhere else. It sends nothing before the first request needs a token.
+func NewTokenExchange(o TokenEndpoint) (Credentials, error) {
+	return newTokens(o, url.Values{"grant_type": {grantExchange}, "subject_token_type": {typeAccess}, "requested_token_type": {typeAccess}})
+}
+
+// NewClientCredentials makes credentials of the gateway's own, the same for all principals (RFC 6749, 4.4). It sends nothing
+// before the first request needs a token.
+func NewClientCredentials(o TokenEndpoint) (Credentials, error) {
+	return newTokens(o, url.Values{"grant_type": {grantClient}})
+}
+
+// newTokens takes an endpoint that the configuration has checked.
+func newTokens(o TokenEndpoint, form url.Values) (Credentials, error) {
+	for _, scope := range o.Scopes {
+		if scope == "" || !isToken(scope) {
+			return nil, errors.New("a scope is one word; write a list of them")
+		}
 	}
-	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
+	for name, value := range map[string]string{"audience": o.Audience, "resource": o.Resource, "scope": strings.Join(o.Scopes, " ")} {
+		if value != "" {
+			form.Set(name, value)
+		}
+	}
+	u, err := url.Parse(o.TokenURL)
+	if err != nil {
+		return nil, errors.New("the token endpoint is no URL; write it like https://idp.example.com/token")
+	}
 	transport, err := newTransport(HTTPOptions{AllowNetworks: o.AllowNetworks, RootsFile: o.RootsFile}, u)
 	if err != nil {
 		return nil, err
 	}
-	return &endpoint{o, transport}, nil
+	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
+	return &tokens{TokenEndpoint: o, transport: transport, form: form, kept: map[string]token{}}, nil
 }
 
-// loopbackName reports whether a host is this machine, whatever the resolver says.
-func loopbackName(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()
+// exchanges reports whether the tokens are made for principals. Otherwise all have the gateway's.
+func (t *tokens) exchanges() bool { return t.form.Get("grant_type") == grantExchange }
+
+const (
+	mostTokens = 10_000
+	// early is how long before its end a token is not used any more.
+	early = 30 * time.Second
+)
+
+// Authorize sets a token that is kept, or asks for another.
+func (t *tokens) Authorize(ctx context.Context, h http.Header, principal, subject string, expires time.Time) error {
+	owner := ""
+	switch {
+	case !t.exchanges():
+		subject, expires = "", t.Now().Add(longest)
+	case subject == "" || principal == "":
+		return errors.New("the upstream needs a token in exchange for the client's, and the client has none")
+	case !expires.After(t.Now()):
+		return errors.New("the client's token has ended, and is not exchanged")
+	default:
+		digest := sha256.Sum256([]byte(subject))
+		owner = principal + "\x00" + string(digest[:])
+	}
+	text := t.find(owner)
+	if text == "" {
+		// The first caller may leave while others wait for the same answer: so the question does not end with its context.
+		answer := t.asking.DoChan(owner, func() (any, error) {
+			if text := t.find(owner); text != "" { // another question has just been answered
+				return text, nil
+			}
+			got, err := t.ask(context.WithoutCancel(ctx), subject)
+			if err != nil {
+				return "", err
+			}
+			t.keep(owner, got, expires)
+			return got.text, nil
+		})
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case r := <-answer:
+			if r.Err != nil {
+				return r.Err
+			}
+			text = r.Val.(string)
+		}
+	}
+	h.Set("Authorization", "Bearer "+text)
+	return nil
+}
+
+// find is the text of a usable token, "" if there is none.
+func (t *tokens) find(owner string) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k, ok := t.kept[owner]
+	if !ok || !t.Now().Before(k.ends) {
+		return ""
+	}
+	return k.text
+}
+
+// keep keeps a token until a time at most, unless its server does not say when it ends.
+func (t *tokens) keep(owner string, got token, until time.Time) {
+	if ends := got.ends.Add(-early); ends.Before(until) {
+		until = ends
+	}
+	now := t.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.kept, owner)
+	if !now.Before(until) {
+		return
+	}
+	if len(t.kept) >= mostTokens {
+		maps.DeleteFunc(t.kept, func(_ string, k token) bool { return !now.Before(k.ends) })
+		for other := range t.kept { // any: it is exchanged again
+			if len(t.kept) <= mostTokens*15/16 {
+				break
+			}
+			delete(t.kept, other)
+		}
+	}
+	t.kept[owner] = token{got.text, until}
 }
 
 // ask sends a form, and reads the token of the answer. Errors quote nothing of the answer: it may repeat the form.
-func (e *endpoint) ask(ctx context.Context, form url.Values) (t token, err error) {
-	secret, err := readLine(e.ClientSecretFile)
+func (t *tokens) ask(ctx context.Context, subject string) (got token, err error) {
+	secret, err := ReadSecret(t.ClientSecretFile)
 	if err != nil {
-		return t, fmt.Errorf("the secret for the token endpoint cannot be read: %w", err)
+		return got, fmt.Errorf("the secret for the token endpoint cannot be read: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
+	form := maps.Clone(t.form)
+	if subject != "" {
+		form.Set("subject_token", subject)
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, e.TokenURL, strings.NewReader(form.Encode()))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, t.TokenURL, strings.NewReader(form.Encode()))
 	if err != nil {
-		return t, errors.New("the token endpoint cannot be asked")
+		return got, errors.New("the token endpoint cannot be asked")
 	}
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.Header.Set("Accept", "application/json")
-	r.SetBasicAuth(url.QueryEscape(e.ClientID), url.QueryEscape(secret)) // RFC 6749, 2.3.1
-	asked := e.Now()
-	response, err := e.transport.RoundTrip(r) // which follows nothing
+	r.SetBasicAuth(url.QueryEscape(t.ClientID), url.QueryEscape(secret)) // RFC 6749, 2.3.1
+	asked := t.Now()
+	response, err := t.transport.RoundTrip(r) // which follows nothing
 	if err != nil {
-		return t, fmt.Errorf("the token endpoint did not answer: %w", reason(ctx, err))
+		return got, fmt.Errorf("the token endpoint did not answer: %w", reason(ctx, err))
 	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(response.Body, mostAnswer+1))
+	kind, _, kindErr := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	switch {
 	case err != nil:
-		return t, fmt.Errorf("the token endpoint did not answer: %w", reason(ctx, err))
+		return got, fmt.Errorf("the token endpoint did not answer: %w", reason(ctx, err))
 	case len(body) > mostAnswer:
-		return t, errors.New("the answer of the token endpoint is too large")
+		return got, errors.New("the answer of the token endpoint is too large")
 	case response.StatusCode != http.StatusOK:
-		return t, refusal(response.StatusCode, body)
+		return got, refusal(response.StatusCode, body)
+	case kindErr != nil || kind != jsonType:
+		return got, errors.New("the answer of the token endpoint is no JSON")
 	}
-	if kind, _, err := mime.ParseMediaType(response.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return t, errors.New("the answer of the token endpoint is no JSON")
-	}
-	return readToken(body, form.Get("grant_type") == grantExchange, asked)
+	return readToken(body, t.exchanges(), asked)
 }
 
 // refusal is the error of an endpoint that gives no token, with its reason if that is a word of the RFCs.

@@ -262,19 +262,14 @@ func TestClientCredentials(t *testing.T) {
 // nothing of what it says is quoted.
 func TestTokenEndpointLies(t *testing.T) {
 	const good = `"access_token":"SECRET-given","token_type":"Bearer","expires_in":300,"issued_token_type":"urn:ietf:params:oauth:token-type:access_token"`
-	body := func(text string) func(http.ResponseWriter, *http.Request, int64) {
+	answers := func(code int, kind, text string) func(http.ResponseWriter, *http.Request, int64) {
 		return func(w http.ResponseWriter, _ *http.Request, _ int64) {
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, text)
+			w.Header().Set("Location", "/elsewhere?SECRET-subject")
+			says(code, kind, text)(w, nil, "ID")
 		}
 	}
-	status := func(code int, text string) func(http.ResponseWriter, *http.Request, int64) {
-		return func(w http.ResponseWriter, _ *http.Request, _ int64) {
-			w.Header().Set("Content-Type", "application/json")
-			w.Header().Set("Location", "/elsewhere?SECRET-subject")
-			w.WriteHeader(code)
-			_, _ = io.WriteString(w, text)
-		}
+	body := func(text string) func(http.ResponseWriter, *http.Request, int64) {
+		return answers(http.StatusOK, jsonKind, text)
 	}
 	raw := func(text string) func(http.ResponseWriter, *http.Request, int64) {
 		return func(w http.ResponseWriter, _ *http.Request, _ int64) {
@@ -303,23 +298,16 @@ func TestTokenEndpointLies(t *testing.T) {
 		"null":            {body("null"), "access_token"},
 		"nothing":         {body(""), "ambiguities"},
 		"huge":            {body("{" + good + `,"x":"` + strings.Repeat("SECRET", 20_000) + `"}`), "too large"},
-		"html": {func(w http.ResponseWriter, _ *http.Request, _ int64) {
-			w.Header().Set("Content-Type", "text/html")
-			_, _ = io.WriteString(w, "{"+good+"}")
-		}, "no JSON"},
-		"redirect":       {status(http.StatusFound, "{"+good+"}"), "302, no reason"},
-		"kept redirect":  {status(http.StatusTemporaryRedirect, "{"+good+"}"), "307, no reason"},
-		"created":        {status(http.StatusCreated, "{"+good+"}"), "201, no reason"},
-		"refusal":        {status(http.StatusBadRequest, `{"error":"invalid_target","error_description":"SECRET-subject"}`), "400, invalid_target"},
-		"own refusal":    {status(http.StatusBadRequest, `{"error":"SECRET-subject"}`), "400, no reason"},
-		"broken":         {status(http.StatusInternalServerError, "SECRET-subject"), "500, no reason"},
-		"no HTTP":        {raw("SECRET-subject\r\n\r\n"), "is not HTTP"},
-		"bad header":     {raw("HTTP/1.1 200 OK\r\nSECRET-subject\r\n\r\n"), "is not HTTP"},
-		"bad status":     {raw("HTTP/1.1 SECRET-subject\r\n\r\n"), "is not HTTP"},
-		"cut off":        {raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{" + good), "EOF"},
-		"hangs up":       {raw(""), "EOF"},
-		"large header":   {raw("HTTP/1.1 200 OK\r\nX: " + strings.Repeat("SECRET", 100_000) + "\r\n\r\n"), "is not HTTP"},
-		"says two sizes": {raw("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: SECRET\r\n\r\n{}"), "is not HTTP"},
+		"html":            {answers(http.StatusOK, "text/html", "{"+good+"}"), "no JSON"},
+		"redirect":        {answers(http.StatusFound, jsonKind, "{"+good+"}"), "302, no reason"},
+		"kept redirect":   {answers(http.StatusTemporaryRedirect, jsonKind, "{"+good+"}"), "307, no reason"},
+		"created":         {answers(http.StatusCreated, jsonKind, "{"+good+"}"), "201, no reason"},
+		"refusal":         {answers(http.StatusBadRequest, jsonKind, `{"error":"invalid_target","error_description":"SECRET-subject"}`), "400, invalid_target"},
+		"own refusal":     {answers(http.StatusBadRequest, jsonKind, `{"error":"SECRET-subject"}`), "400, no reason"},
+		"broken":          {answers(http.StatusInternalServerError, jsonKind, "SECRET-subject"), "500, no reason"},
+		"bad header":      {raw("HTTP/1.1 200 OK\r\nSECRET-subject\r\n\r\n"), "is not HTTP"},
+		"cut off":         {raw("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{" + good), "EOF"},
+		"hangs up":        {raw(""), "EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var logged bytes.Buffer
@@ -388,58 +376,32 @@ func TestTokenEndpointIsAway(t *testing.T) {
 func TestClientSecretFileIsWrong(t *testing.T) {
 	a := newAuthorizationServer(t, nil)
 	clock := clock.New()
-	for _, content := range []string{"", "\n", "SECRET\nSECRET", " SECRET", "SECRET\x00"} {
+	for content, mode := range map[string]os.FileMode{"SECRET\nSECRET": 0o600, "client+secret\n": 0o644} {
 		e := a.endpoint(t, clock)
 		e.ClientSecretFile = writeFile(t, content)
+		if err := os.Chmod(e.ClientSecretFile, mode); err != nil {
+			t.Fatal(err)
+		}
 		if got, err := authorized(newExchange(t, e), "alice", "a", clock.Now().Add(time.Hour)); err == nil || leaks(err.Error()) {
 			t.Errorf("%q: %q %v", content, got, err)
 		}
-	}
-	e := a.endpoint(t, clock)
-	if err := os.Chmod(e.ClientSecretFile, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := authorized(newExchange(t, e), "alice", "a", clock.Now().Add(time.Hour)); err == nil {
-		t.Errorf("everybody can read it: %q", got)
 	}
 	if n := a.asked.Load(); n != 0 {
 		t.Errorf("the server was asked %d times", n)
 	}
 }
 
-func TestTokenEndpointRefusesItsConfiguration(t *testing.T) {
-	for _, e := range []upstream.TokenEndpoint{
-		{TokenURL: "", ClientID: "c", ClientSecretFile: "f"},
-		{TokenURL: "idp.example.com", ClientID: "c", ClientSecretFile: "f"},
-		{TokenURL: "ftp://idp.example.com", ClientID: "c", ClientSecretFile: "f"},
-		{TokenURL: "http://idp.example.com/token", ClientID: "c", ClientSecretFile: "f"},
-		{TokenURL: "http://127.0.0.1.example.com/token", ClientID: "c", ClientSecretFile: "f"},
-		{TokenURL: "https://user:SECRET@idp.example.com/token", ClientID: "c", ClientSecretFile: "f"},
-		{TokenURL: "https://idp.example.com/token?key=SECRET", ClientID: "c", ClientSecretFile: "f"},
-		{TokenURL: "https://idp.example.com/token", ClientID: "c"},
-		{TokenURL: "https://idp.example.com/token", ClientSecretFile: "f"},
-	} {
-		e.Audience = "x"
-		if _, err := upstream.NewTokenExchange(e); err == nil || leaks(err.Error()) {
-			t.Errorf("%s: %v", e.TokenURL, err)
+func TestScopesAreWords(t *testing.T) {
+	for _, scope := range []string{"", "a b"} {
+		if _, err := upstream.NewClientCredentials(upstream.TokenEndpoint{Scopes: []string{"a", scope}}); err == nil {
+			t.Errorf("%q is taken", scope)
 		}
-		if _, err := upstream.NewClientCredentials(e); err == nil || leaks(err.Error()) {
-			t.Errorf("%s: %v", e.TokenURL, err)
-		}
-	}
-	e := upstream.TokenEndpoint{TokenURL: "https://idp.example.com/token", ClientID: "c", ClientSecretFile: "f"}
-	if _, err := upstream.NewTokenExchange(e); err == nil {
-		t.Error("for anything")
-	}
-	e.Audience, e.Scopes = "x", []string{"a b"}
-	if _, err := upstream.NewTokenExchange(e); err == nil {
-		t.Error("two scopes in one")
 	}
 }
 
 func TestHeaderFile(t *testing.T) {
 	name := writeFile(t, "Bearer one\n")
-	f, key := upstream.NewHeaderFile(upstream.HeaderFile{Path: name}), upstream.NewHeaderFile(upstream.HeaderFile{Path: name, Header: "X-Api-Key"})
+	f, key := &upstream.HeaderFile{Path: name}, &upstream.HeaderFile{Path: name, Header: "X-Api-Key"}
 	for content, want := range map[string]string{
 		"Bearer one": "Bearer one", "Bearer two\n": "Bearer two", "Bearer three\r\n": "Bearer three",
 		"": "", "\n": "", " ": "", "SECRET\nSECRET": "", "SECRET\n\n": "", "SECRET\rX: y": "", " SECRET": "", "SECRET\x00": "", "SECRETé": "",

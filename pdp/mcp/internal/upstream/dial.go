@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"syscall"
 	"time"
 
@@ -153,10 +154,8 @@ var metadata = []netip.Addr{
 
 // purpose is the purpose of an address, "" if it is a public one.
 func purpose(a netip.Addr) string {
-	for _, m := range metadata {
-		if a == m {
-			return "where a cloud keeps its machines' credentials"
-		}
+	if slices.Contains(metadata, a) {
+		return "where a cloud keeps its machines' credentials"
 	}
 	for _, p := range purposes {
 		if p.network.Contains(a) {
@@ -168,16 +167,8 @@ func purpose(a netip.Addr) string {
 
 // allows reports whether one of the networks has an address. One of metadata must be the whole network.
 func allows(networks []netip.Prefix, a netip.Addr) bool {
-	whole := false
-	for _, m := range metadata {
-		whole = whole || a == m
-	}
-	for _, n := range networks {
-		if n.Contains(a) && (!whole || n.IsSingleIP()) {
-			return true
-		}
-	}
-	return false
+	whole := slices.Contains(metadata, a)
+	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(a) && (!whole || n.IsSingleIP()) })
 }
 
 var (

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"io"
 	"net"
@@ -62,7 +61,7 @@ func (s *httpSession) do(ctx context.Context, method, accept string, body []byte
 		if err := c.Authorize(ctx, h, s.client.Principal, token, expires); err != nil {
 			return nil, &Error{NotSent: true, Detail: "there are no credentials for the upstream", Err: err}
 		}
-		if _, ofPrincipal := c.(*exchange); !ofPrincipal {
+		if t, ok := c.(*tokens); !ok || !t.exchanges() {
 			s.upstream.learn(h)
 		}
 	}
@@ -93,18 +92,14 @@ func reason(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
-	var (
-		network     *net.OpError
-		authority   x509.UnknownAuthorityError
-		name        x509.HostnameError
-		certificate *tls.CertificateVerificationError
-	)
+	var network *net.OpError
+	var certificate *tls.CertificateVerificationError
 	for _, known := range []error{io.EOF, io.ErrUnexpectedEOF, errAddress, errTooMuch} {
 		if errors.Is(err, known) {
 			return err
 		}
 	}
-	if errors.As(err, &network) || errors.As(err, &certificate) || errors.As(err, &authority) || errors.As(err, &name) {
+	if errors.As(err, &network) || errors.As(err, &certificate) {
 		return err
 	}
 	return errBroken
@@ -153,11 +148,6 @@ func mirror(h http.Header, r Request) {
 	}
 }
 
-// validSession reports whether a server's session id is one that can be sent back.
-func validSession(id string) bool {
-	return len(id) <= 4<<10 && !strings.ContainsFunc(id, func(r rune) bool { return r < '!' || r > '~' })
-}
-
 // The codes of servers of the legacy era beside a status for an unknown session: SDKs have settled on them.
 const (
 	sessionNotFound = -32001 // with 404
@@ -191,7 +181,7 @@ func (s *httpSession) refused(t *httpStream) (Stream, error) {
 	case m.Error == nil && s.era == era.Modern && slices.Contains(withErrors, t.status):
 		s.upstream.forget(s.era)
 		e.Gone = true
-	case m.Error != nil && (t.shown.named || !ofServer(t.status)):
+	case m.Error != nil && (t.named || !ofServer(t.status)):
 		return &single{message: m}, nil
 	}
 	return nil, e
@@ -211,9 +201,9 @@ func forClients(status int, m rpc.Message) jsontext.Value {
 func (s *httpSession) lost(t *httpStream, code int) bool {
 	switch t.status {
 	case http.StatusNotFound:
-		return !t.shown.named || code == sessionNotFound
+		return !t.named || code == sessionNotFound
 	case http.StatusBadRequest:
-		return !t.shown.named && code == noSession
+		return !t.named && code == noSession
 	}
 	return false
 }
@@ -221,7 +211,7 @@ func (s *httpSession) lost(t *httpStream, code int) bool {
 // turnedAway reports whether a refusal leaves no doubt that the server has not begun on the request. m is the response,
 // if there is one. A stream of events that ends without an error may be that of a request which was begun.
 func (t *httpStream) turnedAway(m rpc.Message) bool {
-	return !t.shown.begun && (t.events == nil || m.Error != nil)
+	return !t.begun && (t.events == nil || m.Error != nil)
 }
 
 // ofWork reports whether a text is, or looks like, one of a server that has begun on a request.

@@ -421,7 +421,7 @@ func TestAServerLeaksNoCredentialOfTheGateway(t *testing.T) {
 			_, _ = w.Write([]byte(kept))
 		})
 		write("Bearer first/token+0123456789")
-		c := upstream.NewHeaderFile(upstream.HeaderFile{Path: file})
+		c := &upstream.HeaderFile{Path: file}
 		var masked atomic.Int64
 		s := open(t, reach(t, server.URL, func(o *upstream.HTTPOptions) {
 			o.Credentials, o.Eras, o.Timeout = c, []era.Era{e}, 20*time.Second

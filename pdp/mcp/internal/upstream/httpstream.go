@@ -39,15 +39,10 @@ type httpStream struct {
 	silence  time.Duration
 
 	mu       sync.Mutex // guards body once others have the stream
-	shown    shown
+	named    bool       // the response has the request's id
+	begun    bool       // beside a status that refuses stood a text of a server that has begun on the request
 	answered atomic.Bool
 	closed   sync.Once
-}
-
-// shown has the facts about the request that its texts showed.
-type shown struct {
-	named bool // the response has its id
-	begun bool // beside a status that refuses stood a text of a server that has begun on it
 }
 
 var errGivenUp = errors.New("the request was given up")
@@ -261,7 +256,7 @@ const (
 // judge reads a text, and decides about it. Neither its status nor its media type counts beside its content.
 func (t *httpStream) judge(text []byte) (rpc.Message, verdict) {
 	if t.status/100 != 2 && ofWork(text) {
-		t.shown.begun = true
+		t.begun = true
 	}
 	m, fault := rpc.Parse(text, rpc.DefaultLimits())
 	if fault != nil {
@@ -274,7 +269,7 @@ func (t *httpStream) judge(text []byte) (rpc.Message, verdict) {
 		if m.Result != nil && t.status/100 != 2 {
 			return m, wrong // a status that refuses, and a result
 		}
-		m.ID, t.shown.named = rpc.ID{}, true
+		m.ID, t.named = rpc.ID{}, true
 		return m, last
 	}
 	if m.IsRequest() && t.session.era == era.Modern {

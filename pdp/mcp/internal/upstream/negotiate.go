@@ -131,7 +131,7 @@ func (s *httpSession) initialize(ctx context.Context) error {
 		return err
 	}
 	id := h.Get(sessionHeader)
-	if !validSession(id) {
+	if len(id) > 4<<10 || !isToken(id) {
 		return &Error{Detail: "the server's session id cannot stand in a header"}
 	}
 	s.version, s.id, s.server = version, id, m.Result
@@ -169,8 +169,8 @@ func (o *Options) says(c Client) (info, capabilities jsontext.Value) {
 // discovers is the handshake of the modern era.
 func (o *Options) discovers(c Client) Request {
 	info, capabilities := o.says(c)
-	meta := rpc.Object{}.With(era.MetaVersion, rpc.String(era.ModernVersions[0])).With(era.MetaClient, info).With(era.MetaCapabilities, capabilities)
-	return Request{Method: "server/discover", Params: rpc.Object{}.With("_meta", meta.Value())}
+	as := era.Client{Version: era.ModernVersions[0], Info: info, Capabilities: capabilities}
+	return Request{Method: "server/discover", Params: era.ToModern(rpc.Object{}, as)}
 }
 
 // initializes is that of the legacy era.
