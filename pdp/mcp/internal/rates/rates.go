@@ -32,7 +32,7 @@ type Options struct {
 	Holds map[string]int
 	// Keys is how many buckets are kept; 0 is 100,000, of some 300 bytes each.
 	Keys int
-	// Now is the clock; nil is time.Now.
+	// Now is the clock; nil is [time.Now], which does not go back.
 	Now func() time.Time
 }
 
@@ -43,7 +43,7 @@ type Limiter struct {
 	full time.Duration
 
 	mu     sync.Mutex
-	now    time.Time // the latest that was seen: time does not go back
+	now    time.Time // of the call that holds the lock
 	meters map[name]*meter
 	idle   *list.List // of *meter without a running thing, the last used one in front
 }
@@ -106,7 +106,7 @@ func fills(r rate.Limit, burst int) time.Duration {
 func (l *Limiter) Admit(key, tool string) (release func(), retryAfter time.Duration, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.look()
+	l.now = l.options.Now()
 	l.forget(2) // more than one call adds on average, so that an old rush goes away
 	whole, wait := l.meter(name{key: key}, l.options.Rate, l.options.Burst)
 	if wait > 0 {
@@ -136,7 +136,7 @@ const mostOwed = time.Minute
 func (l *Limiter) Charge(key string, more int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.look()
+	l.now = l.options.Now()
 	m, _ := l.meter(name{key: key}, l.options.Rate, l.options.Burst)
 	if m == nil || l.options.Rate == rate.Inf {
 		return
@@ -152,7 +152,7 @@ func (l *Limiter) Charge(key string, more int) {
 func (l *Limiter) Hold(key, kind string) (release func(), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.look()
+	l.now = l.options.Now()
 	l.forget(2)
 	m, wait := l.meter(name{key: key, holds: kind}, rate.Inf, 1)
 	if wait > 0 || m.running >= l.options.Holds[kind] {
@@ -181,16 +181,9 @@ func (l *Limiter) release(m *meter) func() {
 		defer l.mu.Unlock()
 		if !ended {
 			ended = true
-			l.look()
+			l.now = l.options.Now()
 			l.end(m)
 		}
-	}
-}
-
-// look looks at the clock.
-func (l *Limiter) look() {
-	if now := l.options.Now(); now.After(l.now) {
-		l.now = now
 	}
 }
 

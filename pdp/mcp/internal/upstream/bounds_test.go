@@ -1,7 +1,10 @@
 package upstream
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -93,5 +96,28 @@ func TestOutboxFreesWhatIsWithdrawn(t *testing.T) {
 	}
 	if o.add(m, mostLines) != nil {
 		t.Error("the outbox has no bound")
+	}
+}
+
+// A message that is too large shows by its own members which call it answers, wherever its id stands.
+func TestLongLines(t *testing.T) {
+	x := strings.Repeat("x", 100)
+	for line, want := range map[string]string{
+		`{"jsonrpc":"2.0","id":3,"result":{"id":4,"x":"` + x + `"}}`:        "3",
+		`{"result":{"x":"` + x + `\"}\\","id":4},"jsonrpc":"2.0","id":3}`:   "3",
+		`{"result":[{"id":4}],"x":"` + x + `"}`:                             "",
+		`{"id":3,"result":{"x":"` + x + `"},"id":4}`:                        "",
+		`{"id":3,"x":"` + strings.Repeat("x", mostSkeleton) + `","id":4}`:   "",
+		`{"id":3,"result":[` + strings.Repeat(`{"id":4},`, 1000) + `null]}`: "3",
+	} {
+		_, err := nextLine(bufio.NewReader(strings.NewReader(line+"\n")), len(line)/4)
+		var long *longLine
+		if !errors.As(err, &long) {
+			t.Fatalf("%.50s: %v", line, err)
+		}
+		head, _ := rpc.ParseObject(long.head.text)
+		if got := string(head.Get("id")); got != want {
+			t.Errorf("%.50s answers %q", line, got)
+		}
 	}
 }

@@ -302,7 +302,7 @@ func (t *httpStream) dropped(reason string) (rpc.Message, verdict) {
 }
 
 // unnamedError is the error of a response whose id is null or absent, nil if text is anything else. [rpc.Parse] takes none:
-// over HTTP alone it is known which request such an error answers.
+// over HTTP alone, or if one call alone waits, it is known which request such an error answers.
 func unnamedError(text []byte) jsontext.Value {
 	o, err := rpc.ParseObject(text)
 	if err != nil || o.GetString("jsonrpc") != "2.0" || o.Get("method") != nil || o.Get("result") != nil {

@@ -81,10 +81,11 @@ func (s *childSession) tooLarge(long *longLine) {
 	why := s.o.tooLarge(long.size)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch id, ok := long.head.answers(); {
-	case long.head.method && ok:
+	head, _ := rpc.ParseObject(long.head.text)
+	switch id, ok := rpc.ReadID(head.Get("id")); {
+	case ok && head.Get("method") != nil:
 		s.refuse(id, rpc.InternalError)
-	case long.head.method:
+	case head.Get("method") != nil:
 	case ok:
 		if c := s.calls[id]; c != nil {
 			s.finish(c, why)
@@ -108,11 +109,7 @@ func (s *childSession) unreadable(line []byte, fault *rpc.Fault) {
 		c = s.onlyCall(false)
 	}
 	if c != nil {
-		why := &Error{Detail: "what came is not the response to the request", Err: ErrAmbiguous}
-		if o, err := rpc.ParseObject(line); err == nil && (o.Get("id") == nil || o.Get("id").Kind() == 'n') {
-			why.Answer = o.Get("error")
-		}
-		s.finish(c, why)
+		s.finish(c, &Error{Detail: "what came is not the response to the request", Answer: unnamedError(line), Err: ErrAmbiguous})
 	}
 	s.mu.Unlock()
 	s.o.Dropped(DropUnreadable)
@@ -121,7 +118,7 @@ func (s *childSession) unreadable(line []byte, fault *rpc.Fault) {
 // longLine is the error of a line that is longer than it may be. The lines after it can be read.
 type longLine struct {
 	size int
-	head lineHead
+	head skeleton
 }
 
 func (e *longLine) Error() string {
@@ -164,70 +161,34 @@ func nextLine(in *bufio.Reader, most int) ([]byte, error) {
 	}
 }
 
-// lineHead finds out which call a message answers that is not kept.
-type lineHead struct {
+// mostSkeleton is how much is kept of a message that is too large: more than its own members have without their contents.
+const mostSkeleton = 4 << 10
+
+// skeleton is a message that is not kept, without the contents of its objects and arrays: enough to see which call it answers.
+type skeleton struct {
+	text            []byte
 	depth           int
 	inText, escaped bool
-	word            []byte // the text at depth 1, as far as it is short
-	name            string // of the member whose value is read
-	ids             int
-	id              []byte
-	method          bool // it is no answer
 }
 
-// mostWord is how much of the text at depth 1 is kept: more than an id of ours has.
-const mostWord = 64
-
-func (h *lineHead) read(part []byte) {
+func (s *skeleton) read(part []byte) {
 	for _, c := range part {
+		before := s.depth
 		switch {
-		case h.inText:
-			h.inText = h.escaped || c != '"'
-			h.escaped = !h.escaped && c == '\\'
+		case s.inText:
+			s.inText = s.escaped || c != '"'
+			s.escaped = !s.escaped && c == '\\'
 		case c == '"':
-			h.inText = true
+			s.inText = true
 		case c == '{', c == '[':
-			h.depth++
-			continue
+			s.depth++
 		case c == '}', c == ']':
-			h.ends()
-			h.depth--
-			continue
-		case c == ',':
-			h.ends()
-			continue
-		case c == ':' && h.depth == 1:
-			h.name, h.word = string(h.word), h.word[:0]
-			continue
-		case c <= ' ':
-			continue
+			s.depth--
 		}
-		if h.depth == 1 && len(h.word) < mostWord {
-			h.word = append(h.word, c)
+		if min(before, s.depth) <= 1 && len(s.text) < mostSkeleton {
+			s.text = append(s.text, c)
 		}
 	}
-}
-
-// ends takes the value of a member, if one ends here.
-func (h *lineHead) ends() {
-	if h.depth != 1 {
-		return
-	}
-	switch h.name {
-	case `"id"`:
-		h.ids, h.id = h.ids+1, bytes.Clone(h.word)
-	case `"method"`:
-		h.method = true
-	}
-	h.name, h.word = "", h.word[:0]
-}
-
-// answers is the id of the message. It is not ok if it has none, or several.
-func (h *lineHead) answers() (id rpc.ID, ok bool) {
-	if h.ids != 1 {
-		return id, false
-	}
-	return rpc.ReadID(h.id)
 }
 
 const (
