@@ -147,28 +147,6 @@ func TestNothingNamedIsFetched(t *testing.T) {
 	}
 }
 
-func TestNoCookies(t *testing.T) {
-	stub := newStub(t, era.Legacy, func(w http.ResponseWriter, r *http.Request, id string) {
-		http.SetCookie(w, &http.Cookie{Name: "who", Value: "alice"})
-		says(200, jsonKind, good)(w, r, id)
-	})
-	u := reach(t, stub.URL)
-	for range 2 {
-		s := open(t, u)
-		for range 2 {
-			if _, _, err := send(s, call(s, "x", `{}`)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		s.Close()
-	}
-	for _, r := range stub.received() {
-		if r.header.Get("Cookie") != "" {
-			t.Errorf("a %s carries a cookie", r.http)
-		}
-	}
-}
-
 func TestRoots(t *testing.T) {
 	stub := newStub(t, era.Modern, says(200, jsonKind, good))
 	secure := httptest.NewTLSServer(stub)

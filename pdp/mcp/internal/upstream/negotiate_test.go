@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -120,22 +121,13 @@ func TestEraChanges(t *testing.T) {
 		{era.Modern, era.Legacy, `{"jsonrpc":"2.0","id":null,"error":{"code":-32022,"message":"no"}}`, "not sent true, gone true"},
 		{era.Modern, era.Legacy, `Bad Request: no session`, "not sent false, gone true"},
 	} {
-		before := newStub(t, c.before, nil)
-		after := newStub(t, c.after, says(400, jsonKind, c.answer))
-		now := before
-		var mu sync.Mutex
-		h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			mu.Lock()
-			s := now
-			mu.Unlock()
-			s.ServeHTTP(w, r)
-		}))
+		var now atomic.Pointer[stub]
+		now.Store(newStub(t, c.before, nil))
+		h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { now.Load().ServeHTTP(w, r) }))
 		t.Cleanup(h.Close)
 		u := reach(t, h.URL)
 		s := open(t, u)
-		mu.Lock()
-		now = after
-		mu.Unlock()
+		now.Store(newStub(t, c.after, says(400, jsonKind, c.answer)))
 		if _, _, err := send(s, call(s, "x", `{}`)); !strings.HasPrefix(describe(err), c.want) {
 			t.Errorf("a request to a server that is %s now: %s", c.after, describe(err))
 		}
@@ -146,40 +138,27 @@ func TestEraChanges(t *testing.T) {
 }
 
 func TestHandshakesThatFail(t *testing.T) {
-	result := func(result string) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) { says(200, jsonKind, result)(w, r, "1") }
-	}
-	status := func(status int) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }
-	}
 	for _, c := range []struct {
 		name   string
-		server http.HandlerFunc
-		tries  int
+		server func(http.ResponseWriter, *http.Request, string)
+		tries  int32
 		want   string
 	}{
-		{"401", status(401), 1, "answers server/discover with 401"},
-		{"403", status(403), 1, "answers server/discover with 403"},
-		{"429", status(429), 1, "answers server/discover with 429"},
-		{"503", status(503), 1, "answers server/discover with 503"},
-		{"302", status(302), 1, "answers server/discover with 302"},
-		{"404", status(404), 2, "answers initialize with 404"},
-		{"500", status(500), 2, "answers initialize with 500"},
-		{"silence", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, 1, "nothing came in time"},
-		{"a modern error", result(`{"jsonrpc":"2.0","id":ID,"error":{"code":-32021,"message":"no"}}`), 1, "of the modern era, and refuses"},
-		{"errors alone", func(w http.ResponseWriter, r *http.Request) {
-			says(400, jsonKind, nobodys)(w, r, "")
-		}, 2, "refuses initialize"},
+		{"401", says(401, "", ""), 1, "answers server/discover with 401"},
+		{"503", says(503, "", ""), 1, "answers server/discover with 503"},
+		{"302", says(302, "", ""), 1, "answers server/discover with 302"},
+		{"404", says(404, "", ""), 2, "answers initialize with 404"},
+		{"500", says(500, "", ""), 2, "answers initialize with 500"},
+		{"silence", silent, 1, "nothing came in time"},
+		{"a modern error", says(200, jsonKind, `{"jsonrpc":"2.0","id":ID,"error":{"code":-32021,"message":"no"}}`), 1, "of the modern era, and refuses"},
+		{"errors alone", says(400, jsonKind, nobodys), 2, "refuses initialize"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var mu sync.Mutex
-			tries := 0
+			var tries atomic.Int32
 			h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				mu.Lock()
-				tries++
-				mu.Unlock()
+				tries.Add(1)
 				_, _ = io.ReadAll(r.Body)
-				c.server(w, r)
+				c.server(w, r, "1")
 			}))
 			defer h.Close()
 			u := reach(t, h.URL, func(o *upstream.HTTPOptions) {
@@ -192,10 +171,8 @@ func TestHandshakesThatFail(t *testing.T) {
 			if !errors.As(err, &e) || !e.NotSent || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s", describe(err))
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			if tries != c.tries {
-				t.Errorf("the server was asked %d times, not %d", tries, c.tries)
+			if n := tries.Load(); n != c.tries {
+				t.Errorf("the server was asked %d times, not %d", n, c.tries)
 			}
 		})
 	}

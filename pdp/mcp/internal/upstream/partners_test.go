@@ -257,7 +257,12 @@ func TestGivenUp(t *testing.T) {
 						}
 						st.Close()
 					}
-					_, _ = st.Next()
+					for err == nil {
+						_, err = st.Next()
+					}
+					if how == "context" && !errors.Is(err, context.Canceled) {
+						t.Errorf("the stream ends with %v", err)
+					}
 					st.Close()
 				})
 				mcptest.Until(t, "the call hangs", func() bool { return strings.Contains(said.String(), "it hangs") })
@@ -266,6 +271,10 @@ func TestGivenUp(t *testing.T) {
 					cancel()
 				}
 				mcptest.Until(t, "the server heard of it", func() bool { return strings.Contains(said.String(), "it is cancelled") })
+				cancel()
+				if _, err := s.Send(ctx, call(s, "echo", `{}`)); !errors.Is(err, context.Canceled) || !strings.HasPrefix(describe(err), "not sent true") {
+					t.Errorf("another request of a client that has gone: %s", describe(err))
+				}
 			})
 		}
 	}

@@ -82,19 +82,6 @@ func TestCommandEndsTheWholeGroup(t *testing.T) {
 	}
 }
 
-func TestCommandEndsAStoppedChild(t *testing.T) {
-	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.Stop = 100 * time.Millisecond; o.Timeout = 2 * time.Second })
-	if _, err := textOf(open(t, u), "stop"); err == nil {
-		t.Error("it was answered")
-	}
-	if err := u.Close(); err != nil {
-		t.Error(err)
-	}
-	if n := children(t, os.Getpid()); n != 0 {
-		t.Errorf("%d children", n)
-	}
-}
-
 func TestCommandChildDiesWithTheGateway(t *testing.T) {
 	for _, kind := range []string{"raw", "stubborn"} {
 		gateway, pid := startGateway(t, nil, kind, "pid")
