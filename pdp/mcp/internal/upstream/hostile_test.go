@@ -28,6 +28,8 @@ type stub struct {
 	*httptest.Server
 	era    era.Era
 	answer func(w http.ResponseWriter, r *http.Request, id string)
+	// session and version are those of its handshake in the legacy era.
+	session, version string
 
 	mu  sync.Mutex
 	got []received
@@ -39,8 +41,11 @@ type received struct {
 	body   string
 }
 
-func newStub(t testing.TB, e era.Era, answer func(w http.ResponseWriter, r *http.Request, id string)) *stub {
-	s := &stub{era: e, answer: answer}
+func newStub(t testing.TB, e era.Era, answer func(w http.ResponseWriter, r *http.Request, id string), change ...func(*stub)) *stub {
+	s := &stub{era: e, answer: answer, session: "session-1", version: "2025-06-18"}
+	for _, c := range change {
+		c(s)
+	}
 	s.Server = httptest.NewServer(s)
 	t.Cleanup(s.Close)
 	return s
@@ -61,8 +66,8 @@ func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case m.Method == "server/discover" && s.era == era.Modern:
 		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}}`, m.ID.Text())
 	case m.Method == "initialize" && s.era == era.Legacy:
-		w.Header().Set("Mcp-Session-Id", "session-1")
-		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{}}}`, m.ID.Text())
+		w.Header().Set("Mcp-Session-Id", s.session)
+		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":%q,"capabilities":{},"serverInfo":{}}}`, m.ID.Text(), s.version)
 	case m.Method == "server/discover" || m.Method == "initialize":
 		http.Error(w, "what is that?", http.StatusBadRequest)
 	case m.IsNotification() || r.Method == http.MethodPost && m.IsResponse():

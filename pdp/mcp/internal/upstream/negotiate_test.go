@@ -3,7 +3,6 @@ package upstream_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -188,30 +187,13 @@ func TestLegacyHandshake(t *testing.T) {
 		{"a b", "2025-11-25", "cannot stand in a header"},
 		{strings.Repeat("x", 5000), "2025-11-25", "cannot stand in a header"},
 	} {
-		var mu sync.Mutex
-		var later []http.Header
-		h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			body, _ := io.ReadAll(r.Body)
-			m, _ := rpc.Parse(body, rpc.DefaultLimits())
-			if m.Method == "initialize" {
-				w.Header().Set("Mcp-Session-Id", c.session)
-				_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":%q}}`, m.ID.Text(), c.version)
-				return
-			}
-			mu.Lock()
-			later = append(later, r.Header)
-			mu.Unlock()
-			if m.IsRequest() {
-				says(200, jsonKind, good)(w, r, string(m.ID.Text()))
-			}
-		}))
-		u := reach(t, h.URL, func(o *upstream.HTTPOptions) { o.Eras = []era.Era{era.Legacy} })
+		stub := newStub(t, era.Legacy, says(200, jsonKind, good), func(s *stub) { s.session, s.version = c.session, c.version })
+		u := reach(t, stub.URL, func(o *upstream.HTTPOptions) { o.Eras = []era.Era{era.Legacy} })
 		s, err := u.Open(t.Context(), upstream.Client{})
 		if c.want != "" {
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%.10q %s: %v", c.session, c.version, err)
 			}
-			h.Close()
 			continue
 		}
 		if err != nil {
@@ -221,15 +203,15 @@ func TestLegacyHandshake(t *testing.T) {
 			t.Error(err)
 		}
 		_ = u.Close()
-		for _, header := range later {
-			if header.Get("Mcp-Protocol-Version") != c.version || header.Get("Mcp-Session-Id") != c.session {
-				t.Errorf("%q %s: a later request has %v", c.session, c.version, header)
+		later := stub.received()[1:]
+		for _, r := range later {
+			if r.header.Get("Mcp-Protocol-Version") != c.version || r.header.Get("Mcp-Session-Id") != c.session {
+				t.Errorf("%q %s: a later request has %v", c.session, c.version, r.header)
 			}
 		}
 		if want := map[bool]int{true: 3, false: 2}[c.session != ""]; len(later) != want { // DELETE only with a session
 			t.Errorf("%q: %d later requests", c.session, len(later))
 		}
-		h.Close()
 	}
 }
 

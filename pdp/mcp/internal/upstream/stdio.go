@@ -140,14 +140,12 @@ func (k *command) start(c Client) (*childSession, error) {
 	}
 	s := newChildSession(&k.o, p, func() { k.backoff.failed(c.Principal) })
 	k.sessions[s] = c.Person
-	k.waiting.Add(1)
-	go func() {
-		defer k.waiting.Done()
+	k.waiting.Go(func() {
 		s.run()
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		delete(k.sessions, s)
-	}()
+	})
 	return s, nil
 }
 

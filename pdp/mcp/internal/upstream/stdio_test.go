@@ -298,51 +298,37 @@ func TestCommandBacksOff(t *testing.T) {
 	}
 }
 
-func TestCommandBoundsProcesses(t *testing.T) {
-	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.Processes = 2 })
-	first := open(t, u)
-	open(t, u)
+// One person cannot have all programs, nor can all together have more than run, and there is room again once one has ended.
+func TestCommandSharesProcesses(t *testing.T) {
+	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.Processes, o.PerPerson = 3, 2 })
+	open := func(person string, n int) (upstream.Session, error) {
+		return u.Open(t.Context(), upstream.Client{Principal: fmt.Sprint(person, " by client ", n), Person: person})
+	}
 	var e *upstream.Error
-	if _, err := u.Open(t.Context(), upstream.Client{Principal: "bob"}); !errors.As(err, &e) || !e.NotSent {
-		t.Fatalf("%+v", err)
+	var first upstream.Session
+	for _, c := range []struct {
+		person      string
+		many, share bool
+	}{{"mallory", false, false}, {"mallory", false, false}, {"mallory", true, true}, {"bob", false, false}, {"bob", true, false}} {
+		s, err := open(c.person, 1)
+		if c.many != (errors.As(err, &e) && e.NotSent) || c.share != errors.Is(err, upstream.ErrManyOfPerson) {
+			t.Fatalf("%+v: %+v", c, err)
+		}
+		if first == nil {
+			first = s
+		}
 	}
 	first.Close()
 	mcptest.Until(t, "there is room again", func() bool {
-		_, err := u.Open(t.Context(), upstream.Client{Principal: "bob"})
+		_, err := open("mallory", 3)
 		return err == nil
 	})
 	if err := u.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := u.Open(t.Context(), upstream.Client{Principal: "carol"}); !errors.As(err, &e) || !e.Gone {
+	if _, err := open("carol", 1); !errors.As(err, &e) || !e.Gone {
 		t.Errorf("%+v", err)
 	}
-}
-
-// One person cannot have all programs, and is not kept waiting once one has ended.
-func TestCommandSharesProcesses(t *testing.T) {
-	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.PerPerson = 2 })
-	mallory := func(n int) upstream.Client {
-		return upstream.Client{Principal: fmt.Sprint("mallory by client ", n), Person: "mallory"}
-	}
-	first, err := u.Open(t.Context(), mallory(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := u.Open(t.Context(), mallory(2)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := u.Open(t.Context(), mallory(3)); !errors.Is(err, upstream.ErrManyOfPerson) {
-		t.Errorf("%+v", err)
-	}
-	if _, err := u.Open(t.Context(), upstream.Client{Principal: "bob", Person: "bob"}); err != nil {
-		t.Errorf("another person: %v", err)
-	}
-	first.Close()
-	mcptest.Until(t, "there is room again", func() bool {
-		_, err := u.Open(t.Context(), mallory(3))
-		return err == nil
-	})
 }
 
 func TestNewCommandRefuses(t *testing.T) {
