@@ -70,7 +70,7 @@ func TestCheckHeaders(t *testing.T) {
 			if code := codeOf(fault); code != c.want {
 				t.Fatalf("%d, want %d: %+v", code, c.want, fault)
 			}
-			if fault == nil && (meta.Version != "2026-07-28" || string(meta.Capabilities) != `{}` || string(meta.Client) != string(testClient.Info)) {
+			if fault == nil && (meta.Version != "2026-07-28" || string(meta.Capabilities) != `{}` || string(meta.Client) != string(testClient.Client)) {
 				t.Errorf("read %+v", meta)
 			}
 			status, answer := startPartner(t, era.Modern).send(t, m, h)
@@ -121,7 +121,7 @@ func TestUnsupportedVersions(t *testing.T) {
 		"1900-01-01": `{"supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"requested":"1900-01-01"}`,
 		"2025-11-25": `{"supported":["2026-07-28","2025-06-18","2025-03-26","2024-11-05"],"requested":"2025-11-25"}`,
 	} {
-		o := era.ToModern(rpc.Object{}, era.Client{Version: version})
+		o := era.ToModern(rpc.Object{}, era.Meta{Version: version})
 		h := http.Header{era.VersionHeader: {version}, era.MethodHeader: {"tools/list"}}
 		_, fault := era.CheckHeaders(h, rpc.Message{ID: rpc.IntID(1), Method: "tools/list"}, o)
 		if codeOf(fault) != era.UnsupportedVersion || string(fault.Data) != want {

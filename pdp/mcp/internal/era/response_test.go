@@ -223,14 +223,14 @@ func TestRespondAnnounced(t *testing.T) {
 
 func TestToModern(t *testing.T) {
 	o := era.ToModern(object(t, `{"name" : "a","arguments": { "b":1.0 } ,"_meta":{"progressToken":1.5,"io.modelcontextprotocol/protocolVersion":"x","io.modelcontextprotocol/serverInfo":{},"k":"\u00e9"}}`),
-		era.Client{Version: "2026-07-28", Info: []byte(`{"name":"c"}`), Capabilities: []byte(`{"roots":{ }}`), LogLevel: "info"})
+		era.Meta{Version: "2026-07-28", Client: []byte(`{"name":"c"}`), Capabilities: []byte(`{"roots":{ }}`), LogLevel: "info"})
 	want := `{"name":"a","arguments":{ "b":1.0 },"_meta":{"progressToken":1.5,"k":"\u00e9",` +
 		`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c"},` +
 		`"io.modelcontextprotocol/clientCapabilities":{"roots":{ }},"io.modelcontextprotocol/logLevel":"info"}}`
 	if got := string(o.Value()); got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
-	bare := era.ToModern(object(t, `{"_meta":7}`), era.Client{Version: "2026-07-28"})
+	bare := era.ToModern(object(t, `{"_meta":7}`), era.Meta{Version: "2026-07-28"})
 	meta, fault := era.ReadMeta(bare)
 	if fault != nil || meta.Client != nil || string(meta.Capabilities) != `{}` || meta.LogLevel != "" {
 		t.Errorf("%s: %+v, %+v", bare.Value(), meta, fault)

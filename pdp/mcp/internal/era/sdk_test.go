@@ -109,7 +109,7 @@ func (p *partner) ask(t *testing.T, method, params string) rpc.Message {
 	return answer
 }
 
-var testClient = era.Client{Version: "2026-07-28", Info: []byte(`{"name":"test","version":"1"}`)}
+var testClient = era.Meta{Version: "2026-07-28", Client: []byte(`{"name":"test","version":"1"}`)}
 
 // headers are those of a modern request, which are all right.
 func headers(method string, params rpc.Object) http.Header {

@@ -146,7 +146,7 @@ type Meta struct {
 	Version string
 	// LogLevel is from which level on the client wants log messages of this request, "" for none.
 	LogLevel string
-	// Client is nil if the client does not name itself. Capabilities is an object.
+	// Client is nil if the client does not name itself. Capabilities is an object, nil on the way to a server that is shown none.
 	Client, Capabilities jsontext.Value
 }
 
@@ -187,27 +187,19 @@ func ReadMeta(params rpc.Object) (Meta, *rpc.Error) {
 
 func invalid(text string) *rpc.Error { return &rpc.Error{Code: rpc.InvalidParams, Message: text} }
 
-// Client describes the client to a modern server, in each request.
-type Client struct {
-	Version string
-	// Info may be nil, and so may Capabilities: then the client has none.
-	Info, Capabilities jsontext.Value
-	LogLevel           string
-}
-
 // ToModern is params with the members that describe a modern request, in the place of those they had.
-func ToModern(params rpc.Object, c Client) rpc.Object {
+func ToModern(params rpc.Object, m Meta) rpc.Object {
 	meta := params.GetObject("_meta").Without(func(name string) bool { return slices.Contains(protocolKeys, name) })
-	meta = meta.With(MetaVersion, rpc.String(c.Version))
-	if c.Info != nil {
-		meta = meta.With(MetaClient, c.Info)
+	meta = meta.With(MetaVersion, rpc.String(m.Version))
+	if m.Client != nil {
+		meta = meta.With(MetaClient, m.Client)
 	}
-	if c.Capabilities == nil {
-		c.Capabilities = jsontext.Value(`{}`)
+	if m.Capabilities == nil {
+		m.Capabilities = jsontext.Value(`{}`)
 	}
-	meta = meta.With(MetaCapabilities, c.Capabilities)
-	if c.LogLevel != "" {
-		meta = meta.With(MetaLogLevel, rpc.String(c.LogLevel))
+	meta = meta.With(MetaCapabilities, m.Capabilities)
+	if m.LogLevel != "" {
+		meta = meta.With(MetaLogLevel, rpc.String(m.LogLevel))
 	}
 	return params.With("_meta", meta.Value())
 }

@@ -307,7 +307,7 @@ func (l *Link) Outgoing(s upstream.Session, c Client, params rpc.Object) rpc.Obj
 // outgoing returns params with the members that the era of a server requires.
 func outgoing(e era.Era, s *Server, c Client, params rpc.Object) rpc.Object {
 	if e == era.Modern {
-		return era.ToModern(params, era.Client{Version: era.ModernVersions[0], Info: c.Info, Capabilities: s.able(c.Capabilities), LogLevel: c.LogLevel})
+		return era.ToModern(params, era.Meta{Version: era.ModernVersions[0], Client: c.Info, Capabilities: s.able(c.Capabilities), LogLevel: c.LogLevel})
 	}
 	return params
 }

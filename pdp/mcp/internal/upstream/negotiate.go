@@ -169,7 +169,7 @@ func (o *Options) says(c Client) (info, capabilities jsontext.Value) {
 // discovers is the handshake of the modern era.
 func (o *Options) discovers(c Client) Request {
 	info, capabilities := o.says(c)
-	as := era.Client{Version: era.ModernVersions[0], Info: info, Capabilities: capabilities}
+	as := era.Meta{Version: era.ModernVersions[0], Client: info, Capabilities: capabilities}
 	return Request{Method: "server/discover", Params: era.ToModern(rpc.Object{}, as)}
 }
 
@@ -278,7 +278,7 @@ func (s *childSession) become(e era.Era, server jsontext.Value) {
 	defer s.mu.Unlock()
 	s.era, s.server = e, server
 	if e == era.Legacy && s.over == nil {
-		s.listeners = []*childStream{s.newStream()}
+		s.listener = s.newStream()
 		s.early = time.AfterFunc(s.o.Probe, s.dropUnheard)
 	}
 }

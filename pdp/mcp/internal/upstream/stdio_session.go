@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,11 +30,11 @@ type childSession struct {
 	last  int64 // id of the last request
 	calls map[rpc.ID]*childStream
 	// asked are the requests of the server that wait for an answer, each with the stream it went to.
-	asked     map[rpc.ID]*childStream
-	listeners []*childStream
-	early     *time.Timer // there was no listener yet, and messages wait for the first
-	failed    func()      // is called if a server that was well ends by itself, and is nil then
-	over      *Error      // why nothing can be sent any more
+	asked    map[rpc.ID]*childStream
+	listener *childStream // nil if there is none
+	early    *time.Timer  // there was no listener yet, and messages wait for the first
+	failed   func()       // is called if a server that was well ends by itself, and is nil then
+	over     *Error       // why nothing can be sent any more
 }
 
 // mostAsked bounds how many requests of a server wait for an answer.
@@ -105,8 +104,8 @@ func (s *childSession) end(why *Error, itself bool) {
 	for _, c := range s.calls {
 		s.finish(c, &Error{NotSent: s.out.withdraw(c.line), Gone: true, Detail: why.Detail, Err: why.Err})
 	}
-	for _, c := range slices.Clone(s.listeners) {
-		s.finish(c, why)
+	if s.listener != nil {
+		s.finish(s.listener, why)
 	}
 	if s.early != nil {
 		s.early.Stop()

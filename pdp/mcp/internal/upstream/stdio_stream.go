@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -154,16 +153,15 @@ func (s *childSession) giveUp(c *childStream, why *Error) {
 func (s *childSession) finish(c *childStream, why error) {
 	c.err = why
 	c.unwatch()
-	s.listeners = slices.DeleteFunc(s.listeners, func(other *childStream) bool { return other == c })
+	if s.listener == c {
+		s.listener = nil
+	}
 	delete(s.calls, c.id)
 	close(c.ended)
 }
 
-// mostListeners bounds how many listen to one session.
-const mostListeners = 16
-
-// Listen is the stream of messages beside the answers to requests. Each listener gets all of them; the first alone gets the
-// requests of the server. Messages right after the greeting wait for the first listener.
+// Listen is the stream of messages beside the answers to requests, one at a time. Messages right after the greeting wait
+// for the first.
 func (s *childSession) Listen(ctx context.Context) (Stream, error) {
 	if s.era == era.Modern {
 		return Nothing, nil
@@ -173,20 +171,17 @@ func (s *childSession) Listen(ctx context.Context) (Stream, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	var c *childStream
 	switch {
 	case s.early != nil:
 		s.early.Stop()
 		s.early = nil
-		c = s.listeners[0]
-	case len(s.listeners) >= mostListeners:
-		return nil, &Error{NotSent: true, Detail: "too many listen to this session already"}
+	case s.listener != nil:
+		return nil, &Error{NotSent: true, Detail: "another listens to this session already"}
 	default:
-		c = s.newStream()
-		s.listeners = append(s.listeners, c)
+		s.listener = s.newStream()
 	}
-	c.watch(ctx)
-	return c, nil
+	s.listener.watch(ctx)
+	return s.listener, nil
 }
 
 // dropUnheard drops messages that have waited for a listener.
@@ -197,7 +192,7 @@ func (s *childSession) dropUnheard() {
 		return
 	}
 	s.early = nil
-	c := s.listeners[0]
+	c := s.listener
 	s.finish(c, io.EOF)
 	s.refuseAll(c, rpc.MethodNotFound)
 	for _, m := range c.queue {
@@ -226,10 +221,7 @@ func (s *childSession) route(m rpc.Message) (dropped string) {
 }
 
 func (s *childSession) routeRequest(m rpc.Message) (dropped string) {
-	to := cmp.Or(s.onlyCall(true), s.onlyCall(false))
-	if to == nil && len(s.listeners) > 0 {
-		to = s.listeners[0]
-	}
+	to := cmp.Or(s.onlyCall(true), s.onlyCall(false), s.listener)
 	switch {
 	case s.era == era.Modern:
 		return DropRequest
@@ -257,35 +249,26 @@ func (s *childSession) refuse(id rpc.ID, code int) {
 
 func (s *childSession) routeNotification(m rpc.Message) (dropped string) {
 	params, _ := m.ParamsObject() // without any it is empty
-	meta := params.GetObject("_meta")
-	to, dropped := s.listeners, DropUnheard
-	only := func(c *childStream) {
-		if to, dropped = nil, DropForeign; c != nil {
-			to = []*childStream{c}
-		}
-	}
-	switch subscription := meta.Get(era.MetaSubscription); {
+	subscription := params.GetObject("_meta").Get(era.MetaSubscription)
+	to, dropped := s.listener, DropUnheard
+	switch {
 	case m.Method == "notifications/progress":
-		only(s.awaiting(tokenKey(params.Get("progressToken"))))
+		to, dropped = s.awaiting(tokenKey(params.Get("progressToken"))), DropForeign
 	case subscription != nil:
-		only(s.subscribed(subscription))
+		to, dropped = s.subscribed(subscription), DropForeign
 	case m.Method == "notifications/cancelled":
-		only(s.takenBack(params.Get("requestId")))
+		to, dropped = s.takenBack(params.Get("requestId")), DropForeign
 	case strings.HasSuffix(m.Method, "/list_changed"), m.Method == "notifications/resources/updated":
 	default:
-		if c := s.onlyCall(false); c != nil {
-			only(c)
-		}
+		to = cmp.Or(s.onlyCall(false), to)
 	}
-	for n, c := range to {
-		if n == 0 {
-			dropped = ""
-		}
-		if !c.put(m) {
-			dropped = DropOverflow
-		}
+	switch {
+	case to == nil:
+		return dropped
+	case !to.put(m):
+		return DropOverflow
 	}
-	return dropped
+	return ""
 }
 
 // takenBack is the stream that a request of the server went to, which waits no longer for its answer.

@@ -103,8 +103,8 @@ type Session interface {
 	Send(ctx context.Context, r Request) (Stream, error)
 	// Notify sends a notification, or the answer to a request of the server.
 	Notify(ctx context.Context, m rpc.Message) error
-	// Listen is the stream of messages of a server of the legacy era beside the answers to requests. A server that says nothing gives a
-	// stream that ends. The modern era has subscriptions/listen for it, which is sent like any request.
+	// Listen is the stream of messages of a server of the legacy era beside the answers to requests, one at a time. A server that
+	// says nothing gives a stream that ends. The modern era has subscriptions/listen for it, which is sent like any request.
 	Listen(ctx context.Context) (Stream, error)
 	// Close ends the session at the server, where the era has a way.
 	Close()
