@@ -271,13 +271,7 @@ func TestTokenEndpointLies(t *testing.T) {
 		return answers(http.StatusOK, jsonKind, text)
 	}
 	raw := func(text string) func(http.ResponseWriter, *http.Request, int64) {
-		return func(w http.ResponseWriter, _ *http.Request, _ int64) {
-			conn, _, err := w.(http.Hijacker).Hijack()
-			if err == nil {
-				_, _ = io.WriteString(conn, text)
-				_ = conn.Close()
-			}
-		}
+		return func(w http.ResponseWriter, _ *http.Request, _ int64) { hangUp(w, text) }
 	}
 	for name, c := range map[string]struct {
 		give func(http.ResponseWriter, *http.Request, int64)

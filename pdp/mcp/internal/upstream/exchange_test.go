@@ -66,6 +66,25 @@ func open(t testing.TB, u upstream.Upstream) upstream.Session {
 	return s
 }
 
+// begin sends a request.
+func begin(t testing.TB, s upstream.Session, r upstream.Request) upstream.Stream {
+	t.Helper()
+	st, err := s.Send(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+func listen(t testing.TB, s upstream.Session) upstream.Stream {
+	t.Helper()
+	st, err := s.Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
 // call is a tools/call as the era of the session wants it.
 func call(s upstream.Session, tool, arguments string) upstream.Request {
 	params := rpc.Object{}.With("name", rpc.String(tool)).With("arguments", jsontext.Value(arguments))
@@ -236,11 +255,16 @@ func (b *breaking) answer(w http.ResponseWriter, r *http.Request, id string) {
 		_, _ = io.WriteString(w, text)
 		return
 	}
+	hangUp(w, piece)
+}
+
+// hangUp writes a text in place of an answer, and ends the connection.
+func hangUp(w http.ResponseWriter, text string) {
 	c, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		panic(err)
 	}
-	_, _ = io.WriteString(c, piece)
+	_, _ = io.WriteString(c, text)
 	_ = c.Close()
 }
 
@@ -292,14 +316,7 @@ func TestErrorsQuoteNothing(t *testing.T) {
 		"HTTP/1.1 101 Switching Protocols\r\nUpgrade: secret\r\n\r\n",
 		"HTTP/1.1 400 secret\r\nContent-Length: 6\r\n\r\nsecret",
 	} {
-		s := open(t, reach(t, newStub(t, era.Modern, func(w http.ResponseWriter, _ *http.Request, _ string) {
-			c, _, err := http.NewResponseController(w).Hijack()
-			if err != nil {
-				panic(err)
-			}
-			_, _ = io.WriteString(c, answer)
-			_ = c.Close()
-		}).URL))
+		s := open(t, reach(t, newStub(t, era.Modern, func(w http.ResponseWriter, _ *http.Request, _ string) { hangUp(w, answer) }).URL))
 		if _, _, err := send(s, call(s, "x", `{}`)); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%.60q: %v", answer, err)
 		}
@@ -317,10 +334,7 @@ func TestClosedSessionEndsStreams(t *testing.T) {
 			<-r.Context().Done()
 		})
 		s := open(t, reach(t, stub.URL))
-		st, err := s.Send(t.Context(), call(s, "x", `{}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		st := begin(t, s, call(s, "x", `{}`))
 		<-began
 		if m, err := st.Next(); err != nil || m.Method != "notifications/message" {
 			t.Error(err)

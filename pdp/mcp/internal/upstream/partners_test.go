@@ -183,18 +183,13 @@ func (p partner) progresses(t *testing.T, s upstream.Session) {
 
 // says has the server say that its tools changed: in the modern era on a stream that is asked for, else beside answers.
 func (p partner) says(t *testing.T, s upstream.Session) {
-	st, err := s.Listen(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := listen(t, s)
 	if p.era == era.Modern {
 		if _, err := st.Next(); err != io.EOF {
 			t.Errorf("a server of the modern era says beside answers: %v", err)
 		}
 		params := rpc.Object{}.With("notifications", jsontext.Value(`{"toolsListChanged":true}`))
-		if st, err = s.Send(t.Context(), upstream.Request{Method: "subscriptions/listen", Params: withMeta(s, params, rpc.Object{})}); err != nil {
-			t.Fatal(err)
-		}
+		st = begin(t, s, upstream.Request{Method: "subscriptions/listen", Params: withMeta(s, params, rpc.Object{})})
 		if m, err := st.Next(); err != nil || m.Method != "notifications/subscriptions/acknowledged" {
 			t.Errorf("at first comes %s %v", m.Append(nil), err)
 		}
@@ -213,10 +208,7 @@ func (p partner) says(t *testing.T, s upstream.Session) {
 
 // asks has the server ask the client.
 func (p partner) asks(t *testing.T, s upstream.Session) {
-	st, err := s.Send(t.Context(), call(s, "form", `{}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	st := begin(t, s, call(s, "form", `{}`))
 	defer st.Close()
 	m, err := st.Next()
 	if err != nil || m.Method != "elicitation/create" || !m.IsRequest() {

@@ -96,10 +96,7 @@ func TestCommandGivesUpASilentServer(t *testing.T) {
 	t.Parallel()
 	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.Timeout = 2 * time.Second })
 	s := open(t, u)
-	listening, err := s.Listen(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	listening := listen(t, s)
 	if _, err := textOf(s, "silence"); err == nil || !strings.Contains(err.Error(), "silent") {
 		t.Error(err)
 	}
@@ -165,10 +162,7 @@ func TestCommandTakesBackWhatWasNotWritten(t *testing.T) {
 func TestCommandAsksTheOnlyCall(t *testing.T) {
 	u := newChild(t, "raw")
 	s := open(t, u)
-	call, err := s.Send(t.Context(), request("ask", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	call := begin(t, s, request("ask", ""))
 	defer call.Close()
 	m, err := call.Next()
 	if err != nil || m.Method != "elicitation/create" || m.ID != rpc.StringID("q") {
@@ -193,17 +187,11 @@ func TestCommandAsksTheOnlyCall(t *testing.T) {
 // TestCommandRefusesWhatNobodyAnswers gives a call up while the server asks something for it.
 func TestCommandRefusesWhatNobodyAnswers(t *testing.T) {
 	s := open(t, newChild(t, "raw"))
-	call, err := s.Send(t.Context(), request("ask", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	call := begin(t, s, request("ask", ""))
 	if _, err := call.Next(); err != nil {
 		t.Fatal(err)
 	}
-	listening, err := s.Listen(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	listening := listen(t, s)
 	call.Close()
 	// Its first line is taken as the answer, and the second is told.
 	m, err := listening.Next()
@@ -216,10 +204,7 @@ func TestCommandRefusesWhatNobodyAnswers(t *testing.T) {
 func TestCommandBoundsWhatAServerAsks(t *testing.T) {
 	u := newChild(t, "raw")
 	s := open(t, u)
-	call, err := s.Send(t.Context(), request("ask-often", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	call := begin(t, s, request("ask-often", ""))
 	before, m, err := answer(call)
 	// What the server says of the refusals may be dropped, too.
 	if err != nil || m.Result == nil || len(before) != 64 || u.dropped.get("overflow") < 136 {
@@ -236,24 +221,15 @@ func TestCommandBoundsWhatAServerAsks(t *testing.T) {
 func TestCommandWithSeveralCallsAsksWhoListens(t *testing.T) {
 	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.Probe = 200 * time.Millisecond })
 	s := open(t, u)
-	waiting, err := s.Send(t.Context(), request("silence", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	waiting := begin(t, s, request("silence", ""))
 	if got, err := textOf(s, "ask"); err != nil || !strings.Contains(got, `"id":"q","error":{"code":-32601`) {
 		t.Errorf("while nobody listens: %q %v", got, err)
 	}
-	listening, err := s.Listen(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	listening := listen(t, s)
 	if _, err := s.Listen(t.Context()); err == nil {
 		t.Error("two listen")
 	}
-	call, err := s.Send(t.Context(), request("ask", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	call := begin(t, s, request("ask", ""))
 	m, err := listening.Next()
 	if err != nil || m.Method != "elicitation/create" {
 		t.Fatalf("%v %v", m, err)
@@ -272,10 +248,7 @@ func TestCommandWithSeveralCallsAsksWhoListens(t *testing.T) {
 	}
 	s.Close()
 	s = open(t, u)
-	listening, err = s.Listen(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	listening = listen(t, s)
 	listening.Close()
 	waiting.Close()
 	if got, err := textOf(s, "changed"); got != "told" || u.dropped.get("unheard") == 0 {
@@ -287,15 +260,9 @@ func TestCommandWithSeveralCallsAsksWhoListens(t *testing.T) {
 func TestCommandBoundsWhatNobodyReads(t *testing.T) {
 	u := newChild(t, "raw")
 	s := open(t, u)
-	listening, err := s.Listen(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	listening := listen(t, s)
 	listening.Close()
-	call, err := s.Send(t.Context(), request("chatter", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	call := begin(t, s, request("chatter", ""))
 	if got, err := textOf(s, "well"); got != "well" { // by now all of it has come
 		t.Fatalf("%q %v", got, err)
 	}
@@ -313,10 +280,7 @@ func TestCommandPacesWhoNeverStops(t *testing.T) {
 	t.Parallel()
 	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.MaxResult, o.Stop = 1<<20, time.Millisecond })
 	s := open(t, u)
-	call, err := s.Send(t.Context(), request("flood", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	call := begin(t, s, request("flood", ""))
 	defer call.Close()
 	begun := time.Now()
 	mcptest.Until(t, "it has said much", func() bool { return u.dropped.get("overflow") > 1200 })

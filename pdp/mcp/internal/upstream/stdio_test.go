@@ -96,10 +96,7 @@ func TestCommandPrefersTheModernEra(t *testing.T) {
 func TestCommandSendsTheBytes(t *testing.T) {
 	s := open(t, newChild(t, "raw"))
 	params := "{\"name\":\"line\",\"arguments\":{\r\n\t\"n\" :9007199254740993 , \"f\":1.0e2,\n\"s\":\"a\\u006e\\n\\r\u2028 \\ud83d\\ude00\"}}"
-	stream, err := s.Send(t.Context(), upstream.Request{Method: "tools/call", Params: members(params)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := begin(t, s, upstream.Request{Method: "tools/call", Params: members(params)})
 	_, m, err := answer(stream)
 	if err != nil {
 		t.Fatal(err)
@@ -150,13 +147,10 @@ func TestCommandKeepsManyCallsApart(t *testing.T) {
 
 func TestCommandRefusesTwoCallsWithOneToken(t *testing.T) {
 	s := open(t, newChild(t, "raw"))
-	first, err := s.Send(t.Context(), request("silence", `"progressToken":"a"`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := begin(t, s, request("silence", `"progressToken":"a"`))
 	defer first.Close()
 	var e *upstream.Error
-	if _, err = s.Send(t.Context(), request("echo", `"progressToken":"\u0061"`)); !errors.As(err, &e) || !e.NotSent || e.Gone {
+	if _, err := s.Send(t.Context(), request("echo", `"progressToken":"\u0061"`)); !errors.As(err, &e) || !e.NotSent || e.Gone {
 		t.Errorf("%v", err)
 	}
 }
@@ -242,10 +236,7 @@ func TestCommandKeepsWhatComesAtOnce(t *testing.T) {
 	u := newChild(t, "asks-at-once", func(o *upstream.CommandOptions) { o.Logger = slog.New(slog.NewJSONHandler(&log, nil)) })
 	s := open(t, u)
 	mcptest.Until(t, "it has asked", func() bool { return strings.Contains(log.String(), "I have asked") })
-	listening, err := s.Listen(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	listening := listen(t, s)
 	if m, err := listening.Next(); err != nil || m.Method != "roots/list" {
 		t.Errorf("%v %v", m, err)
 	}
