@@ -14,7 +14,7 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
-// sameEverywhere fails if another reader reads what Parse has taken otherwise.
+// sameEverywhere fails if another reader reads a message that Parse has taken otherwise.
 func sameEverywhere(t *testing.T, text []byte, m rpc.Message) {
 	t.Helper()
 	var std struct {
@@ -175,7 +175,7 @@ func value(r *rand.Rand, depth int) string {
 	return object(r, depth-1)
 }
 
-// object writes an object, with names that nobody knows.
+// object writes an object, with unknown names.
 func object(r *rand.Rand, depth int) string {
 	items := make([]string, r.IntN(5))
 	for i := range items {

@@ -119,7 +119,7 @@ func (r *repeated) Read(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// endless are what a stream may say for ever without an event.
+// endless are texts of a stream without an event.
 var endless = map[string]string{
 	"comment lines": ": keep alive " + strings.Repeat("x", 500) + "\n",
 	"one comment":   ":" + strings.Repeat("x", 500),

@@ -71,7 +71,7 @@ func TestParseRefuses(t *testing.T) {
 		{"D2 its URL", `{"jsonrpc":"2.0","id":1,"result":{"inputRequests":{"k":{"params":{"URL":"m"}}}}}`, invalid, "1"},
 		{"D2 code", `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"","Code":2}}`, invalid, "1"},
 
-		// D3: what is no JSON to somebody
+		// D3: no JSON to some readers
 		{"D3 two", call(`{}`) + call(`{}`), malformed, ""},
 		{"D3 comma", call(`{}`) + `,`, malformed, ""},
 		{"D3 BOM", "\uFEFF" + call(`{}`), malformed, ""},
@@ -266,7 +266,7 @@ func TestHostileMessages(t *testing.T) {
 	}
 }
 
-// What a hostile message costs is bounded by the limits, not by what it could hold.
+// The cost of a hostile message is bounded by the limits, not by its size.
 func TestParseIsFlat(t *testing.T) {
 	night.Measures(t)
 	for name, text := range hostileMessages(4 << 20) {

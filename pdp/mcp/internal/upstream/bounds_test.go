@@ -91,7 +91,7 @@ func TestOutboxFreesWhatIsWithdrawn(t *testing.T) {
 		fill(mostLines)
 	}
 	fill(mostOwnLines)
-	for len(o.lines) < cap(o.lines) { // what was withdrawn is bounded too
+	for len(o.lines) < cap(o.lines) { // withdrawn lines are bounded too
 		o.withdraw(o.add(m, mostLines))
 	}
 	if o.add(m, mostLines) != nil {

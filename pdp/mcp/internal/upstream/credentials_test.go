@@ -23,11 +23,11 @@ import (
 	"policy-service/pdp/pdptest/clock"
 )
 
-// authorizationServer is a token endpoint that gives numbered tokens, or what give says.
+// authorizationServer is a token endpoint that gives numbered tokens, or those of give.
 type authorizationServer struct {
 	*httptest.Server
 	asked atomic.Int64
-	give  func(w http.ResponseWriter, r *http.Request, n int64) // nil gives what it should
+	give  func(w http.ResponseWriter, r *http.Request, n int64) // nil gives good tokens
 }
 
 func newAuthorizationServer(t *testing.T, give func(http.ResponseWriter, *http.Request, int64)) *authorizationServer {
@@ -91,7 +91,7 @@ func newExchange(t *testing.T, e upstream.TokenEndpoint) upstream.Credentials {
 	return c
 }
 
-// authorized is what a principal's request is authorized with.
+// authorized is the Authorization of a principal's request.
 func authorized(c upstream.Credentials, principal, token string, expires time.Time) (string, error) {
 	h := http.Header{}
 	err := c.Authorize(context.Background(), h, principal, token, expires)
@@ -118,7 +118,7 @@ func TestTokenExchange(t *testing.T) {
 		{0, "alice", "a1", "Bearer token-1"},
 		{0, "alice", "a1", "Bearer token-1"},
 		{0, "alice", "a2", "Bearer token-2"}, // another token of hers
-		{0, "bob", "a1", "Bearer token-3"},   // the same token, somebody else's
+		{0, "bob", "a1", "Bearer token-3"},   // the same token, another principal's
 		{269 * time.Second, "alice", "a1", "Bearer token-1"},
 		{time.Second, "alice", "a1", "Bearer token-4"}, // 30 s before its end
 		{129 * time.Second, "alice", "a1", "Bearer token-4"},
@@ -168,7 +168,7 @@ func TestTokenExchangeKeepsNothingTooLong(t *testing.T) {
 		}
 	}
 	clock.Advance(10 * time.Second)
-	// The very token again, said to last longer: what it was exchanged for is not used longer than it was to last.
+	// The very token again, said to last longer: the one it was exchanged for is not used longer than it was to last.
 	if got, err := authorized(x, "alice", "a", end.Add(time.Hour)); got != "Bearer token-2-for-a" {
 		t.Errorf("%q %v", got, err)
 	}
@@ -184,7 +184,7 @@ func TestTokenExchangeKeepsPrincipalsApart(t *testing.T) {
 	x := newExchange(t, a.endpoint(t, clock))
 	var callers sync.WaitGroup
 	for n := range 64 {
-		for range 4 { // who ask at once for one principal ask once
+		for range 4 { // callers at once for one principal ask once
 			callers.Go(func() {
 				who := fmt.Sprint("p", n)
 				if got, err := authorized(x, who, who+"-token", clock.Now().Add(time.Hour)); got != "Bearer for-"+who+"-token" {
@@ -200,7 +200,7 @@ func TestTokenExchangeKeepsPrincipalsApart(t *testing.T) {
 	}
 }
 
-// TestTokenExchangeOutlivesItsFirstCaller has the first who asks go before the answer comes.
+// TestTokenExchangeOutlivesItsFirstCaller has the first caller go before the answer comes.
 func TestTokenExchangeOutlivesItsFirstCaller(t *testing.T) {
 	asked, release := make(chan struct{}), make(chan struct{})
 	a := newAuthorizationServer(t, func(w http.ResponseWriter, r *http.Request, _ int64) {
@@ -242,7 +242,7 @@ func TestClientCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n, want := range []string{"Bearer token-1-for-", "Bearer token-1-for-", "Bearer token-2-for-"} {
-		// Whoever the client is, and whatever it shows, makes no difference.
+		// The client and its token make no difference.
 		if got, err := authorized(c, fmt.Sprint("p", n), "client's", time.Time{}); got != want {
 			t.Errorf("%q %v", got, err)
 		}
@@ -257,8 +257,8 @@ func TestClientCredentials(t *testing.T) {
 	}
 }
 
-// TestTokenEndpointLies has an endpoint answer in every wrong way, with all it was told in each answer. It gives no token, and
-// nothing of what it says is quoted.
+// TestTokenEndpointLies has an endpoint answer in every wrong way, with all of the question in each answer. It gives no token, and
+// nothing of its answer is quoted.
 func TestTokenEndpointLies(t *testing.T) {
 	const good = `"access_token":"SECRET-given","token_type":"Bearer","expires_in":300,"issued_token_type":"urn:ietf:params:oauth:token-type:access_token"`
 	answers := func(code int, kind, text string) func(http.ResponseWriter, *http.Request, int64) {
@@ -322,7 +322,7 @@ func TestTokenEndpointLies(t *testing.T) {
 	}
 }
 
-// leaks reports whether a text holds what nobody may read.
+// leaks reports whether a text holds a secret.
 func leaks(text string) bool {
 	return strings.Contains(text, "SECRET") || strings.Contains(text, "client+secret") || strings.Contains(text, "client%2Bsecret")
 }

@@ -111,7 +111,7 @@ func members(text string) rpc.Object {
 	return o
 }
 
-// answer reads a stream to its response, and what came before it.
+// answer reads a stream to its response; before are the messages in front of it.
 func answer(st upstream.Stream) (before []rpc.Message, m rpc.Message, err error) {
 	for {
 		m, err := st.Next()
@@ -268,7 +268,7 @@ func hangUp(w http.ResponseWriter, text string) {
 	_ = c.Close()
 }
 
-// Nothing that a server may have got is sent again; what it certainly has not got says so. A connection that dies behind a
+// Nothing that a server may have got is sent again; the error of any other request says so. A connection that dies behind a
 // whole answer, before the next request, costs nothing, or at most an error.
 func TestNothingTwice(t *testing.T) {
 	b := &breaking{executed: map[string]int{}}
@@ -306,7 +306,7 @@ func TestNotSent(t *testing.T) {
 	}
 }
 
-// Errors of net/http quote what a server wrote. Ours do not.
+// Errors of net/http quote the server. Ours do not.
 func TestErrorsQuoteNothing(t *testing.T) {
 	for _, answer := range []string{
 		"secret", "HTTP/1.1 secret\r\n\r\n", "HTTP/1.1 200 OK\r\nsecret\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: secret\r\n\r\n",
@@ -411,7 +411,7 @@ func TestNothingStays(t *testing.T) {
 	mcptest.Until(t, "no goroutine and no descriptor stayed", func() bool { return runtime.NumGoroutine() <= goroutines && fds() <= files })
 }
 
-// A session that is over is kept by nobody.
+// A session that is over is held by nothing.
 func TestSessionsAreForgotten(t *testing.T) {
 	u := reach(t, newStub(t, era.Legacy, says(200, jsonKind, good)).URL)
 	freed := make(chan struct{})

@@ -23,7 +23,7 @@ import (
 	"policy-service/pdp/mcp/internal/upstream"
 )
 
-// stub is a server that does its handshakes as it should, and everything else as a test wants it. It keeps what it got.
+// stub is a server that does its handshakes as it should, and everything else as a test wants it. It keeps all requests.
 type stub struct {
 	*httptest.Server
 	era    era.Era
@@ -77,7 +77,7 @@ func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// received is what the server got since it was asked last.
+// received are the requests since the last call of it.
 func (s *stub) received() []received {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +86,7 @@ func (s *stub) received() []received {
 	return got
 }
 
-// drops counts what went no further.
+// drops counts messages that went no further.
 type drops struct {
 	mu    sync.Mutex
 	count map[string]int
@@ -128,7 +128,7 @@ const (
 	eventKind = "text/event-stream"
 )
 
-// What a server answers, and what comes of it: the result or error, or the text of ours, and what was dropped.
+// Answers of a server, and their outcomes: the result or error, or the text of ours, and the messages that were dropped.
 var answers = []struct {
 	name   string
 	status int
@@ -281,7 +281,7 @@ func TestEndless(t *testing.T) {
 	}
 }
 
-// Who listens waits for as long as a server is quiet; who calls does not.
+// A listener waits for as long as a server is quiet; a caller does not.
 func TestQuiet(t *testing.T) {
 	t.Parallel()
 	s := open(t, reach(t, newStub(t, era.Modern, func(w http.ResponseWriter, r *http.Request, id string) {
@@ -307,7 +307,7 @@ func TestManyMessages(t *testing.T) {
 	}
 }
 
-// A server that goes on after its response keeps nobody from closing.
+// A server that goes on after its response does not keep a gateway from closing.
 func TestEndlessAfterResponse(t *testing.T) {
 	for _, again := range []string{event(note), ": still here\n\n"} {
 		u := reach(t, newStub(t, era.Modern, func(w http.ResponseWriter, r *http.Request, id string) {

@@ -84,7 +84,7 @@ func TestEraIsFoundOutOnce(t *testing.T) {
 	}
 }
 
-// Where there is nothing to find out, a session that a server lets wait is in nobody's way.
+// Where there is nothing to find out, a session that a server lets wait is in no other's way.
 func TestOneEraIsNotFoundOut(t *testing.T) {
 	var both sync.WaitGroup
 	both.Add(2)
@@ -215,7 +215,7 @@ func TestLegacyHandshake(t *testing.T) {
 	}
 }
 
-// What a server of the legacy era answers, and whether its session is lost.
+// Answers of a server of the legacy era, and whether its session is lost.
 func TestLostSessions(t *testing.T) {
 	for _, c := range []struct {
 		status int
@@ -278,7 +278,7 @@ func TestListenLegacy(t *testing.T) {
 	}
 }
 
-// heard is what a session says beside answers.
+// heard are the messages of a session beside answers.
 func heard(ctx context.Context, s upstream.Session) string {
 	st, err := s.Listen(ctx)
 	if err != nil {

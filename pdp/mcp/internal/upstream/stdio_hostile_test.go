@@ -75,7 +75,7 @@ func TestCommandSurvivesHostileChildren(t *testing.T) {
 	}
 }
 
-// TestCommandMemoryIsFlat has a child write a line that has no end: what is read of it is not kept.
+// TestCommandMemoryIsFlat has a child write a line that has no end, and does not keep it.
 func TestCommandMemoryIsFlat(t *testing.T) {
 	night.Measures(t)
 	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.MaxResult = 16 << 20; o.Stop = time.Millisecond })

@@ -245,7 +245,7 @@ func TestCommandKeepsWhatComesAtOnce(t *testing.T) {
 	}
 }
 
-// TestCommandTellsServersWhoAsks has a server say what it was told.
+// TestCommandTellsServersWhoAsks has a server repeat its initialize.
 func TestCommandTellsServersWhoAsks(t *testing.T) {
 	u := newChild(t, "line-of-initialize")
 	s, err := u.Open(t.Context(), upstream.Client{
