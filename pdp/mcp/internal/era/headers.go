@@ -198,19 +198,13 @@ func (p HeaderParam) value(arguments rpc.Object) jsontext.Value {
 // mirrors reports whether a header has the value of an argument. Integers are compared as numbers.
 func mirrors(header string, v jsontext.Value) bool {
 	said, ok := decodeHeader(header)
-	if !ok {
+	text, ok2 := primitive(v)
+	if !ok || !ok2 {
 		return false
 	}
-	if v.Kind() == '0' {
-		n, ok := integer(v)
-		other := jsontext.Value(said)
-		m, ok2 := int64(0), other.Kind() == '0' && other.IsValid()
-		if ok2 {
-			m, ok2 = integer(other)
-		}
-		return ok && ok2 && n == m
+	if other := jsontext.Value(said); v.Kind() == '0' && other.Kind() == '0' && other.IsValid() {
+		said, ok = primitive(other)
 	}
-	text, ok := primitive(v)
 	return ok && text == said
 }
 
