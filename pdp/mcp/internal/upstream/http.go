@@ -93,18 +93,14 @@ func (u *httpUpstream) Open(ctx context.Context, c Client) (Session, error) {
 	u.behind.Add(1)
 	u.mu.Unlock()
 	defer u.behind.Done()
-	s := newHTTPSession(u, c)
+	s := &httpSession{upstream: u, client: c, token: c.Token, expires: c.Expires}
+	s.ctx, s.stop = context.WithCancelCause(u.ctx)
 	ctx, cancel := context.WithTimeoutCause(ctx, u.options.Timeout, errSlow)
 	defer cancel()
 	defer context.AfterFunc(u.ctx, cancel)()
 	if err := u.agree(ctx, s); err != nil {
 		s.Close() // it may have an id already
-		var e *Error
-		if !errors.As(err, &e) {
-			e = &Error{Detail: "no session was opened", Err: err}
-		}
-		e.NotSent = true // the request that needed the session
-		return nil, e
+		return nil, unopened(err)
 	}
 	u.mu.Lock()
 	closed := u.closed
@@ -176,12 +172,6 @@ type httpSession struct {
 	mu      sync.Mutex // guards the newest token
 	token   string
 	expires time.Time
-}
-
-func newHTTPSession(u *httpUpstream, c Client) *httpSession {
-	s := &httpSession{upstream: u, client: c, token: c.Token, expires: c.Expires}
-	s.ctx, s.stop = context.WithCancelCause(u.ctx)
-	return s
 }
 
 // renew takes over a client's newer token, and is the newest.

@@ -44,7 +44,10 @@ func (u *httpUpstream) agree(ctx context.Context, s *httpSession) error {
 	if len(u.options.Eras) == 1 { // there is no question, and sessions do not wait for each other
 		return s.shake(ctx, u.options.Eras[0])
 	}
-	order := s.client.eras()
+	order := []era.Era{era.Modern, era.Legacy}
+	if s.client.Legacy {
+		slices.Reverse(order)
+	}
 	if e, known := u.era(order); known {
 		err := s.shake(ctx, e)
 		if !errors.Is(err, errOtherEra) {
@@ -152,6 +155,15 @@ func initialized(m rpc.Message) (version string, err error) {
 		return "", &Error{Detail: "the server wants a version of the protocol that we do not speak", Err: errOtherEra}
 	}
 	return version, nil
+}
+
+// unopened is the error of an opening: the request that needed the session was not sent.
+func unopened(err error) error {
+	var e *Error
+	if errors.As(err, &e) {
+		e.NotSent = true
+	}
+	return err
 }
 
 // says describes the client to the server: in the client's own words, or else in the gateway's.

@@ -106,11 +106,7 @@ func (k *command) Open(ctx context.Context, c Client) (Session, error) {
 		if ctx.Err() == nil && !errors.Is(err, ErrManyOfPerson) {
 			k.backoff.failed(c.Principal)
 		}
-		var e *Error
-		if errors.As(err, &e) {
-			e.NotSent = true // the request that needed the session
-		}
-		return nil, err
+		return nil, unopened(err)
 	}
 	return s, nil
 }

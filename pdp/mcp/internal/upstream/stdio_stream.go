@@ -297,24 +297,25 @@ func (s *childSession) onlyCall(asks bool) (only *childStream) {
 	return only
 }
 
-// subscribed is the stream of a subscription, which has the id of its request. Some servers make a string of it.
-func (s *childSession) subscribed(id jsontext.Value) *childStream {
+// call is a call of which is holds, nil if there is none.
+func (s *childSession) call(is func(*childStream) bool) *childStream {
 	for _, c := range s.calls {
-		if c.subscription && strings.Trim(string(id), `"`) == string(c.id.Text()) {
+		if is(c) {
 			return c
 		}
 	}
 	return nil
 }
 
+// subscribed is the stream of a subscription, which has the id of its request. Some servers make a string of it.
+func (s *childSession) subscribed(id jsontext.Value) *childStream {
+	text := strings.Trim(string(id), `"`)
+	return s.call(func(c *childStream) bool { return c.subscription && string(c.id.Text()) == text })
+}
+
 // awaiting is the call that may have progress with a token, nil if there is none.
 func (s *childSession) awaiting(token string) *childStream {
-	for _, c := range s.calls {
-		if c.token != "" && c.token == token {
-			return c
-		}
-	}
-	return nil
+	return s.call(func(c *childStream) bool { return c.token != "" && c.token == token })
 }
 
 // tokenKey is equal for equal tokens of progress, however they are written. No token has the key "".

@@ -86,14 +86,6 @@ type Client struct {
 	Info, Capabilities jsontext.Value
 }
 
-// eras are both, that of the client first.
-func (c Client) eras() []era.Era {
-	if c.Legacy {
-		return []era.Era{era.Legacy, era.Modern}
-	}
-	return []era.Era{era.Modern, era.Legacy}
-}
-
 // Session is one client's connection with a server. Its methods may be called side by side.
 type Session interface {
 	Era() era.Era
