@@ -108,6 +108,15 @@ func newSiege(t testing.TB, of camp) *siege {
 	}
 	s := &siege{t: t, data: mcptest.QuickDir(t), logs: &kept{}, rec: mcptest.NewRecorder(t, of.answers), issuer: mcptest.NewIssuer(t, siegeResource, now)}
 	t.Cleanup(func() {
+		logged := s.logs.String()
+		for _, token := range s.issuer.Signed() {
+			_, secret, _ := strings.Cut(token, ".") // all tokens begin with the same header
+			for part := range strings.SplitSeq(secret, ".") {
+				if strings.Contains(logged, part) {
+					t.Error("a part of a token is in the gateway's log")
+				}
+			}
+		}
 		if t.Failed() { // what refused, and why, is only in the log
 			t.Log(s.logs.warnings())
 		}

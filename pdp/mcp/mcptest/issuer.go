@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -28,6 +29,16 @@ type Issuer struct {
 	Audience string
 
 	now func() time.Time
+
+	mu     sync.Mutex
+	signed []string
+}
+
+// Signed are all tokens so far.
+func (i *Issuer) Signed() []string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return slices.Clone(i.signed)
 }
 
 // Claims are those of a token that differ from a good one's; nil takes a claim away.
@@ -129,6 +140,9 @@ func (i *Issuer) Sign(t testing.TB, by jose.SignatureAlgorithm, c Claims) string
 	if err != nil {
 		t.Fatal(err)
 	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.signed = append(i.signed, token)
 	return token
 }
 
