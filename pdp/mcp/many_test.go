@@ -77,22 +77,6 @@ func sealedBy(file string) func(*mcp.Config) {
 	return func(c *mcp.Config) { c.Seal.KeyFiles = []string{file} }
 }
 
-// ran are the calls that reached a server, each as name and arguments.
-func (m *many) ran(name string) (all []string) {
-	for _, g := range m.recs[name].Got() {
-		if g.Method != "tools/call" {
-			continue
-		}
-		var params struct {
-			Name      string         `json:"name"`
-			Arguments jsontext.Value `json:"arguments"`
-		}
-		orFail(m.t, json.Unmarshal(g.Params, &params))
-		all = append(all, params.Name+string(params.Arguments))
-	}
-	return all
-}
-
 // manyNames are the names in a list.
 func manyNames(t testing.TB, got echo, list, member string) (names []string) {
 	t.Helper()

@@ -46,11 +46,6 @@ func elicitationOf(t testing.TB, params jsontext.Value) (e elicitation) {
 	return e
 }
 
-// answers is an answer, whatever is asked.
-func answers(answer string) func(jsontext.Value) string {
-	return func(jsontext.Value) string { return answer }
-}
-
 // Under "second-person" no form and no address is shown to the agent's own person, nor to an operator whose agent calls. What
 // they accept all the same is nothing.
 func TestPeopleAreNotAskedInTheClient(t *testing.T) {

@@ -58,11 +58,6 @@ func (s *siege) as(era, who string) *visitor {
 	return s.visitor(era, mcptest.Claims{"sub": who, "client_id": "desk-of-" + who})
 }
 
-// votedByForm is how a vote of a gateway's client is on record.
-func votedByForm(decision, who string) string {
-	return decision + ` user::"` + who + `" form key:gateway`
-}
-
 // A vote says of an approval until when it counts, and without a reason the plain fact.
 func TestRespondValidUntil(t *testing.T) {
 	inEras(t, func(t *testing.T, era string) {
