@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"cmp"
 	"fmt"
 	"os"
@@ -145,7 +146,11 @@ func (p page) link(t *testing.T, target string) (problem string) {
 	to := p
 	if path != "" {
 		path = filepath.Join(filepath.Dir(p.path), path)
-		if _, err := os.Stat(filepath.Join(root, path)); err != nil {
+		_, err := os.Stat(filepath.Join(root, path))
+		if !filepath.IsLocal(path) { // it may exist beside this checkout
+			err = errors.New("it leaves the repository")
+		}
+		if err != nil {
 			return fmt.Sprintf("a link to %s: %v", target, err)
 		}
 		if !hasAnchor {
