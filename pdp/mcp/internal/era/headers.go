@@ -223,14 +223,27 @@ func primitive(v jsontext.Value) (string, bool) {
 	return "", false
 }
 
-// integer is a number that is one, however it is written, within the protocol's bounds.
+// integer is a number that is one, however it is written, within the protocol's bounds. The digits decide and not the nearest
+// double: what is decided about is never rounded. Negative zero is none.
 func integer(v jsontext.Value) (int64, bool) {
 	const most = 1<<53 - 1
 	f, err := strconv.ParseFloat(string(v), 64)
-	if err != nil || f != math.Trunc(f) || math.Abs(f) > most {
+	if err != nil || math.Abs(f) > most {
 		return 0, false
 	}
-	return int64(f), true
+	mantissa, exponent, scientific := strings.Cut(strings.ToLower(string(v)), "e")
+	e := 0
+	if scientific {
+		if e, err = strconv.Atoi(exponent); err != nil {
+			return 0, false
+		}
+	}
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	digits := strings.TrimRight(whole+fraction, "0")
+	if strings.Trim(digits, "-") == "" {
+		return 0, digits == ""
+	}
+	return int64(f), len(whole)+e >= len(digits)
 }
 
 // HeaderParam is a parameter of a tool that a header mirrors.

@@ -108,6 +108,7 @@ func TestLongLines(t *testing.T) {
 		`{"result":[{"id":4}],"x":"` + x + `"}`:                             "",
 		`{"id":3,"result":{"x":"` + x + `"},"id":4}`:                        "",
 		`{"id":3,"x":"` + strings.Repeat("x", mostSkeleton) + `","id":4}`:   "",
+		`{"id":3,"error":"` + strings.Repeat("x", 4*mostSkeleton) + `"}`:    "3",
 		`{"id":3,"result":[` + strings.Repeat(`{"id":4},`, 1000) + `null]}`: "3",
 	} {
 		_, err := nextLine(bufio.NewReader(strings.NewReader(line+"\n")), len(line)/4)

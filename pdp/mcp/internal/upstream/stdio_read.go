@@ -74,8 +74,8 @@ func (s *childSession) readOne(in *bufio.Reader) (beside int, over *Error) {
 	return len(line), nil
 }
 
-// tooLarge drops a line that is too large. The call that it answers waits no longer; if it does not say which that is, it may
-// have been any.
+// tooLarge drops a line that is too large. The call that it answers waits no longer; if it is a message and does not say
+// which that is, it may have been any.
 func (s *childSession) tooLarge(long *longLine) {
 	s.o.Dropped(DropTooLarge)
 	why := s.o.tooLarge(long.size)
@@ -90,7 +90,7 @@ func (s *childSession) tooLarge(long *longLine) {
 		if c := s.calls[id]; c != nil {
 			s.finish(c, why)
 		}
-	default:
+	case bytes.Contains(long.head.text, []byte(`"jsonrpc"`)): // others are lines of a log
 		for _, c := range s.calls {
 			if !c.subscription {
 				s.say(cancelled(c.id))
@@ -162,13 +162,19 @@ func nextLine(in *bufio.Reader, most int) ([]byte, error) {
 }
 
 // mostSkeleton is how much is kept of a message that is too large: more than its own members have without their contents.
-const mostSkeleton = 4 << 10
+// mostText is how much is kept of a text in it: more than an id or a method has.
+const (
+	mostSkeleton = 4 << 10
+	mostText     = 512
+)
 
-// skeleton is a message that is not kept, without the contents of its objects and arrays: enough to see which call it answers.
+// skeleton is a message that is not kept, without the contents of its objects and arrays, and without the rest of long texts:
+// enough to see which call it answers.
 type skeleton struct {
 	text            []byte
 	depth           int
 	inText, escaped bool
+	length          int // of the text so far
 }
 
 func (s *skeleton) read(part []byte) {
@@ -185,7 +191,10 @@ func (s *skeleton) read(part []byte) {
 		case c == '}', c == ']':
 			s.depth--
 		}
-		if min(before, s.depth) <= 1 && len(s.text) < mostSkeleton {
+		if s.length++; !s.inText {
+			s.length = 0
+		}
+		if min(before, s.depth) <= 1 && s.length < mostText && len(s.text) < mostSkeleton {
 			s.text = append(s.text, c)
 		}
 	}
