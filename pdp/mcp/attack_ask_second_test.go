@@ -1,7 +1,9 @@
 package mcp_test
 
 import (
+	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"policy-service/pdp/mcp"
+	"policy-service/pdp/seal"
 )
 
 // owed is the id of the approval that a call was refused for, "" if it was refused for something else.
@@ -95,4 +98,45 @@ func TestAskAttackD28Links(t *testing.T) {
 			t.Errorf("a second time: %s", got)
 		}
 	})
+}
+
+// D25: what holds the id of an approval, sealed with the gateway's own keys, counts for no client that is shown no form; and no form is
+// on record.
+func TestAskAttackD25Sealed(t *testing.T) {
+	t.Parallel()
+	const away = `@id("no-form") forbid (principal, action == Action::"approval.decide", resource is Approval) when { context.via == "form" };`
+	for _, era := range eras {
+		for tool, files := range map[string]map[string]string{"second-person": {}, "confirm": {"away.cedar": away}} {
+			t.Run(era+" "+tool, func(t *testing.T) {
+				t.Parallel()
+				w := newPeople(t, land{files: maps.Clone(files), change: hasten})
+				alice := w.client(era)
+				alice.capabilities = `{"elicitation":{"form":{}}}`
+				if era == "legacy" {
+					alice.session = ""
+					alice.begin()
+				}
+				id := owed(alice.call(tool, `{"n":1}`))
+				if steps := strings.Join(w.steps(id), "; "); id == "" || steps != "filed" {
+					t.Fatalf("%q: on record is %s", id, steps)
+				}
+				ring := w.ring(t, siegeResource)
+				for n, bound := range [][]byte{nil, []byte(alice.session), boundTo(t, w.principalOf(t, alice), "rec", tool, `{"n":1}`)} {
+					for _, purpose := range []seal.Purpose{seal.Approval, seal.RequestID, seal.RequestState, seal.Session} {
+						text, err := ring.Seal(purpose, bound, []byte(id))
+						orFail(t, err)
+						what := fmt.Sprintf("purpose %d, bound %d", purpose, n)
+						if era == "legacy" {
+							if got := alice.reply(inText(text), saysYes); got.status == http.StatusAccepted {
+								t.Errorf("%s: %s", what, got)
+							}
+						} else if got := alice.retry(tool, `{"n":1}`, inText(text), `{"`+text+`":`+saysYes+`}`); got.ran() {
+							t.Errorf("%s: %s", what, got)
+						}
+						w.unmoved(t, what, tool, id, 0)
+					}
+				}
+			})
+		}
+	}
 }

@@ -132,6 +132,9 @@ func TestConfigIsRead(t *testing.T) {
 		if text == full && c.Seal.KeyFiles[1] != filepath.Join(filepath.Dir(file), "old.key") {
 			t.Errorf("got %v", c.Seal)
 		}
+		if text == full && (len(c.Mappings) != 2 || c.Mappings["resources/templates/list"] == nil) {
+			t.Errorf("got %v", c.Mappings)
+		}
 	}
 }
 

@@ -338,3 +338,42 @@ func TestUnreadResultsOfOnePersonAreFew(t *testing.T) {
 	closeAll(open)
 	mcptest.Until(t, "there is room again", func() bool { return mallory(most).call("look", `{}`).ran() })
 }
+
+// Slow headers, slow bodies and silent connections fill the gateway: no more are open than may be, and others are answered meanwhile.
+func TestFullGatewayAnswersOthers(t *testing.T) {
+	t.Parallel()
+	f := newFlooded(t, 128)
+	good := map[string]*visitor{}
+	for _, era := range eras {
+		v := f.visitor(era, mcptest.Claims{"sub": "good"})
+		v.call("look", `{}`).runs(t, era)
+		v.client = &http.Client{Timeout: floodPatience, Transport: &http.Transport{DisableKeepAlives: true}}
+		good[era] = v
+	}
+	before := f.holds()
+	all := f.flood(f.most/2, "POST "+mcp.Endpoint+" HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+	all = append(all, f.flood(f.most, f.head(f.issuer.Token(t, mcptest.Claims{"sub": "mallory"}), 1000)+`{"jsonrpc"`)...)
+	all = append(all, f.flood(f.most/2, "")...)
+	mcptest.Until(t, "the gateway is full", func() bool { return f.holds().connections > f.most*9/10 })
+	for range 8 {
+		for era, v := range good {
+			var got echo
+			err := errors.New("not yet")
+			for n := 0; n < 10 && (err != nil || !got.ran()); n++ { // a new connection may be the one that makes way
+				const params = `{"name":"look","arguments":{}}`
+				got, err = v.try(t.Context(), http.MethodPost, v.text("tools/call", params), v.headers("tools/call", params)...)
+			}
+			if err != nil || !got.ran() {
+				t.Errorf("%s: %s, %v", era, got, err)
+			}
+			if h := f.holds(); h.connections > f.most {
+				t.Errorf("%d connections are open, of at most %d", h.connections, f.most)
+			}
+		}
+	}
+	closeAll(all)
+	mcptest.Until(t, "all is as before", func() bool {
+		h := f.holds()
+		return h.connections <= before.connections+8 && h.goroutines <= 2*before.goroutines
+	})
+}

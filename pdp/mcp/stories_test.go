@@ -337,7 +337,7 @@ func (x *telling) settle() {
 		of.before, of.serve = x.tap.before, x.tap.serve
 	}
 	x.world = newPeople(x.t, of)
-	x.names = naming{of: map[string]string{}, values: map[string]string{}}
+	x.names = naming{t: x.t, of: map[string]string{}, values: map[string]string{}}
 	x.names.fixed = []string{x.pdp.URL, "PDP", x.issuer.URL, "ISSUER"}
 	for _, r := range x.replicas {
 		x.names.fixed = append(x.names.fixed, strings.TrimSuffix(r.url, mcp.Endpoint), "GATEWAY", strings.TrimPrefix(strings.TrimSuffix(r.url, mcp.Endpoint), "http://"), "GATEWAY")
@@ -383,6 +383,7 @@ func (x *telling) configure(c *mcp.Config) {
 
 // naming gives what differs each time a name that does not.
 type naming struct {
+	t testing.TB
 	fixed            []string
 	of, values       map[string]string // names by values, and back
 	ids, seals, asks int
@@ -436,7 +437,12 @@ func (n *naming) back(text string) string {
 		}
 		text = strings.ReplaceAll(text, n.fixed[i+1], n.fixed[i])
 	}
-	return named.ReplaceAllStringFunc(text, func(name string) string { return cmp.Or(n.values[name], name) })
+	return named.ReplaceAllStringFunc(text, func(name string) string {
+		if n.values[name] == "" {
+			n.t.Errorf("the story says %s before anything has that name", name)
+		}
+		return cmp.Or(n.values[name], name)
+	})
 }
 
 // fits reports whether a text is as a pattern has it, in which ... stands for any text.
@@ -1279,6 +1285,10 @@ func (x *telling) step(one step) {
 		}
 		if forms == nil {
 			forms = []string{"nothing"}
+			if one.text != "" && one.text != "nothing" {
+				x.t.Errorf("%s: nothing came", one.line)
+				return
+			}
 		}
 		x.compare(one, forms)
 	}

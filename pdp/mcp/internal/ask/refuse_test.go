@@ -17,6 +17,7 @@ import (
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/mcptest"
+	"policy-service/pdp/pdptest/lies"
 )
 
 const plainTool = `{"name":"a","inputSchema":{}}`
@@ -307,8 +308,7 @@ func TestLies(t *testing.T) {
 }
 
 // A list is an error, neither shorter nor wider, whatever the PDP says wrong: to all questions, to the one there is, and to the two
-// of a call. The exception is an item whose question it does not take: that is hidden. TestOddBodies of authzenclient has the
-// lies beside an honest answer.
+// of a call. The exception is an item whose question it does not take: that is hidden.
 func TestListLies(t *testing.T) {
 	t.Parallel()
 	const yes, no = `{"decision":false,"context":{"possible":true}}`, `{"decision":false,"context":{"possible":false}}`
@@ -344,6 +344,17 @@ func TestListLies(t *testing.T) {
 	s.before(liar.URL)
 	of := func(n int) []ask.Item {
 		return []ask.Item{{Tool: s.tool(plainTool, nil)}, {Tool: s.tool(sepTool, nil)}}[:n]
+	}
+	for name, body := range lies.Bodies { // beside an honest answer
+		s := stub(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"evaluations":[`+yes+`,`+lies.InShape(body, "decision", "allow")+`]}`)
+		})
+		listed := []ask.Item{{Tool: s.tool(plainTool, nil)}, {Tool: s.tool(sepTool, nil)}}
+		keep, refusal := s.Filter(t.Context(), request(alice(t), "tools/list", ``), listed)
+		if hidden := name == "error in context"; hidden != (refusal == nil) || hidden != slices.Equal(keep, []bool{true, false}) {
+			t.Errorf("%s, of one item: %v, %+v", name, keep, refusal)
+		}
 	}
 	declared := s.call(alice(t), s.tool(declares("a", `{"evaluation":{"action":{"name":"x"},"resource":{"type":"x","id":"1"}}}`), nil), `{}`)
 	for _, lie := range mcptest.Lies() {

@@ -42,7 +42,7 @@ type Options struct {
 	// Servers are the names of the servers behind the gateway, and ToolName returns the name for clients of a tool.
 	Servers  []string
 	ToolName func(server, tool string) string
-	// Dropped counts messages that reached no listener.
+	// Dropped counts a message that a listener misses.
 	Dropped func(reason string)
 	Logger  *slog.Logger
 	Now     func() time.Time

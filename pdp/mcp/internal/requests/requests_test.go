@@ -185,6 +185,16 @@ func TestTableRace(t *testing.T) {
 				}
 			})
 		}
+		all.Go(func() { // what else goes on meanwhile
+			<-begin
+			d.Sweep()
+			d.Open()
+			d.Find(e.ID)
+		})
+		all.Go(func() {
+			<-e.Over()
+			e.Answer()
+		})
 		close(begin)
 		all.Wait()
 		if won.Load() != 1 {
