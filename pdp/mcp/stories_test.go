@@ -383,7 +383,7 @@ func (x *telling) configure(c *mcp.Config) {
 
 // naming gives what differs each time a name that does not.
 type naming struct {
-	t testing.TB
+	t                testing.TB
 	fixed            []string
 	of, values       map[string]string // names by values, and back
 	ids, seals, asks int
