@@ -36,6 +36,9 @@ func (d *Doors) Drain() { d.drain() }
 // Until returns a context that ends with ctx, and at Drain.
 func (d *Doors) Until(ctx context.Context) (context.Context, func()) { return either(ctx, d.Draining) }
 
+// Within is ctx, and ends at Close.
+func (d *Doors) Within(ctx context.Context) (context.Context, func()) { return either(ctx, d.Context) }
+
 // either returns a context that ends with ctx, and with other.
 func either(ctx, other context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -55,7 +58,7 @@ func (d *Doors) Enter(ctx context.Context) (_ context.Context, leave func(), ok 
 		return ctx, nil, false
 	}
 	d.serving.Add(1)
-	ctx, end := either(ctx, d.Context)
+	ctx, end := d.Within(ctx)
 	return ctx, func() {
 		end()
 		d.serving.Done()

@@ -67,9 +67,8 @@ func (x exchange) subscribe() (all map[*link.Link]<-chan link.Notification, stop
 
 // relaySubscribed relays the messages of all servers until the client goes.
 func (x exchange) relaySubscribed(ctx context.Context, said map[*link.Link]<-chan link.Notification) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(x.g.doors.Context, cancel)()
+	ctx, end := x.g.doors.Within(ctx)
+	defer end()
 	x.forEachLink(func(l *link.Link) {
 		l.RelayNotifications(ctx, x.forLink(l).listening(), said[l], func(m link.Notification) {
 			_ = x.Reply.Interim(era.Notification(m.Message, m.From, era.Legacy, rpc.ID{}))

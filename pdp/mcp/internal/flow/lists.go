@@ -304,9 +304,8 @@ func each[T any](ctx context.Context, x exchange, ask func(context.Context, exch
 	}
 	all := make([]part[T], len(x.Reach.Links))
 	came := make(chan func(), len(all)) // each function puts one part into its place
-	asking, enough := context.WithCancel(ctx)
+	asking, enough := x.g.doors.Within(ctx)
 	defer enough()
-	defer context.AfterFunc(x.g.doors.Context, enough)()
 	left := map[*link.Link]time.Duration{} // how long each server may take that has not answered
 	for i, l := range x.Reach.Links {
 		y := x.forLink(l)

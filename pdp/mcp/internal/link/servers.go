@@ -112,9 +112,9 @@ func sendOff[T any](ctx context.Context, g *Servers, who *identity.Principal, e 
 		Hold: func() (func(), bool) { return g.o.Rates.Hold(who.Key, Errands) },
 		Context: func(ctx context.Context) (context.Context, context.CancelFunc) {
 			ctx, expire := who.Context(ctx)
-			stop := context.AfterFunc(g.doors.Context, expire)
+			ctx, end := g.doors.Within(ctx)
 			return ctx, func() {
-				stop()
+				end()
 				expire()
 			}
 		},
