@@ -43,9 +43,6 @@ func (g *Flow) Visit(c Call, ends ...func()) *Visit {
 	return v
 }
 
-// Lasts makes end run at the end of the visit.
-func (v *Visit) Lasts(end func()) { v.cleanups.add(end) }
-
 // Serve answers the request.
 //
 // Thousands of requests may wait for people, each on its own stack, which keeps the size that it once needed. The work before

@@ -17,7 +17,7 @@ import (
 
 // The front of the modern era: each request carries all that the gateway needs to know about it.
 
-func (g *Front) postModern(w http.ResponseWriter, r *http.Request, in *incoming) (ctx context.Context, v *flow.Visit) {
+func (g *Front) postModern(w http.ResponseWriter, r *http.Request, in *incoming) (context.Context, *flow.Visit) {
 	switch {
 	case in.message.IsResponse():
 		g.refuse(w, http.StatusBadRequest, rpc.ID{}, rpc.InvalidRequest, "this revision has no requests to clients that one could answer")
@@ -26,33 +26,30 @@ func (g *Front) postModern(w http.ResponseWriter, r *http.Request, in *incoming)
 	case in.message.IsNotification() && in.message.Method != rpc.Respond: // no notification has a meaning in this era
 		w.WriteHeader(http.StatusAccepted)
 	default:
-		if v = g.visitModern(w, in); v != nil {
-			var cancel context.CancelFunc
-			ctx, cancel = in.who.Context(r.Context())
-			v.Lasts(cancel)
-		}
+		return g.visitModern(w, r, in)
 	}
-	return ctx, v
+	return nil, nil
 }
 
 // visitModern returns the visit of a request, nil if the request is refused.
-func (g *Front) visitModern(w http.ResponseWriter, in *incoming) *flow.Visit {
+func (g *Front) visitModern(w http.ResponseWriter, r *http.Request, in *incoming) (context.Context, *flow.Visit) {
 	meta, fault := era.CheckHeaders(in.header, in.message, in.params)
 	if fault != nil {
 		reply.JSON(w, http.StatusBadRequest, rpc.Failure(in.message.ID, *fault))
-		return nil
+		return nil, nil
 	}
 	c := link.Client{Era: era.Modern, Version: meta.Version, Info: meta.Client, Capabilities: meta.Capabilities, LogLevel: meta.LogLevel}
 	way, done, ok := g.reaches.take(in.who, c)
 	if !ok {
 		g.tooMany(w, time.Second)
-		return nil
+		return nil, nil
 	}
-	v := g.flow.Visit(flow.Call{Who: in.who, Client: c, Reach: way, Request: in.message, Params: in.params, Header: in.header}, done)
+	ctx, cancel := in.who.Context(r.Context())
+	v := g.flow.Visit(flow.Call{Who: in.who, Client: c, Reach: way, Request: in.message, Params: in.params, Header: in.header}, done, cancel)
 	if v.Reply = reply.Over(w, in.streamFirst, false); in.message.IsNotification() {
 		v.Reply = silentReply{w}
 	}
-	return v
+	return ctx, v
 }
 
 // reaches are the reaches of clients of the modern era. Requests share a reach if they have the same principal and describe
