@@ -283,7 +283,7 @@ func (v *Visit) approve(ctx context.Context, wanted *ask.Wanted) *answer.Answer 
 func (x exchange) peopleCase() people.Case {
 	c := people.Case{
 		People: x.g.people, Who: x.Who, Client: x.Client, Session: x.Session, Reply: x.Reply, Method: x.Request.Method, Params: x.Params,
-		Tool: x.policyTool(), Operation: x.operation(), Binding: x.binding,
+		Tool: x.policyTool(), Operation: x.operation, Binding: x.binding,
 	}
 	if x.followUp != nil {
 		c.Answers = x.followUp.answers

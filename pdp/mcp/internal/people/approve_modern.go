@@ -99,7 +99,7 @@ func (a *Approval) resume(ctx context.Context, s *SealedApproval) (refused *answ
 		return answer.Invalid("the tool is not the one that people were asked about any more; send the call without requestState")
 	}
 	var no *ask.Refusal
-	if a.wanted, no = a.o.Asker.Wanted(ctx, a.Operation); no != nil {
+	if a.wanted, no = a.o.Asker.Wanted(ctx, a.Operation()); no != nil {
 		return answer.Refuse(no)
 	}
 	standing, err := approvals.Look(ctx, a.wanted.PDP(), s.Task)

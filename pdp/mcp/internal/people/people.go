@@ -79,7 +79,7 @@ type Case struct {
 	Method    string
 	Params    rpc.Object
 	Tool      *ask.Tool
-	Operation ask.Operation
+	Operation func() ask.Operation
 	// Binding returns the text that states and keys of the call are bound to.
 	Binding func() []byte
 	// Answers are the client's answers, if the call is sent again.
