@@ -3,6 +3,7 @@ package flow
 import (
 	"context"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,9 +30,10 @@ type Visit struct {
 	approval  *people.Approval
 	requested *people.Request
 	span      trace.Span
-	// release frees the place of the request among those of its principal that are under way. It is nil if the request took no
-	// place. lasting frees the place of a stream. It is nil if the request is no stream.
-	release, lasting func()
+	// release frees the place of the request among those of its principal that are under way.
+	release func()
+	// places free all places that the request has taken. Each may be freed twice.
+	places []func()
 }
 
 // Visit begins the visit of a call. The ends are called at its end.
@@ -71,17 +73,8 @@ func (v *Visit) close() {
 
 // releasePlaces frees the places of the request: among those of its principal, and among those that wait for people.
 func (v *Visit) releasePlaces() {
-	if v.requested != nil {
-		v.requested.Leave()
-	}
-	if v.approval != nil {
-		v.approval.Leave()
-	}
-	if v.lasting != nil {
-		v.lasting()
-	}
-	if v.release != nil {
-		v.release()
+	for _, free := range slices.Backward(v.places) {
+		free()
 	}
 }
 
@@ -122,7 +115,7 @@ func (v *Visit) enter(ctx context.Context) (end *answer.Answer) {
 		if !ok {
 			return answer.Limited("", time.Second)
 		}
-		v.lasting = sync.OnceFunc(over)
+		v.places = append(v.places, sync.OnceFunc(over))
 		return v.decide(ctx)
 	}
 	if x.Target, end = x.route(ctx); end != nil {
@@ -151,6 +144,7 @@ func (v *Visit) requestTool(ctx context.Context) *answer.Answer {
 	}
 	v.release()
 	v.requested = r
+	v.places = append(v.places, func() { r.Leave() }) // Begin makes it
 	return r.Begin(v.x.peopleCase())
 }
 
@@ -203,6 +197,7 @@ func (v *Visit) admit() *answer.Answer {
 	release, limit, after := x.g.Admit(x.Who, name, false)
 	if limit == "" {
 		v.release = sync.OnceFunc(release)
+		v.places = append(v.places, v.release)
 		return nil
 	}
 	refused := answer.Limited(limit, after)
@@ -273,6 +268,7 @@ func (v *Visit) approve(ctx context.Context, wanted *ask.Wanted) *answer.Answer 
 	}
 	v.release()
 	v.approval = a
+	v.places = append(v.places, a.Leave)
 	if wanted == nil {
 		return a.Again(ctx, v.x.followUp.people)
 	}
