@@ -31,7 +31,9 @@ type world struct {
 	replicas []*siege
 	keys     map[string]string // by whose they are
 	ahead    *atomic.Int64     // of the time, for the PDP, the gateways and the issuer
-	aside    sync.WaitGroup    // what people do while a call goes on
+	began    time.Time
+	slower   time.Duration
+	aside    sync.WaitGroup // what people do while a call goes on
 }
 
 // land is what differs from the ordinary. The zero land has one gateway.
@@ -44,6 +46,7 @@ type land struct {
 	change   func(*mcp.Config)
 	serve    func(*pdpserver.Config)
 	deps     mcp.Deps
+	slower   time.Duration // by how many times the clock is slower; 0 is as 1
 }
 
 // peoplePolicies: each tool is called as the way in which people agree to it. "never" is denied.
@@ -100,7 +103,7 @@ var peopleTools = []string{"free", "confirm", "review", "brief", "second-person"
 // newPeople runs until the test ends.
 func newPeople(t testing.TB, of land) *world {
 	t.Helper()
-	w := &world{keys: map[string]string{}, ahead: new(atomic.Int64)}
+	w := &world{keys: map[string]string{}, ahead: new(atomic.Int64), began: time.Now(), slower: max(1, of.slower)}
 	files := map[string]string{
 		"people.cedar": peoplePolicies, "obligations.yaml": peopleObligations, "entities/people.json": peopleEntities,
 		"bundle.yaml": "allow_trivial: true\nallow_self_approval: [confirm, review, brief, pair, delegable]\n",
@@ -121,7 +124,7 @@ func newPeople(t testing.TB, of land) *world {
 	orFail(t, os.WriteFile(sealFile, []byte("0123456789abcdef0123456789abcdef"), 0o600))
 	w.siege = newSiege(t, camp{
 		policies: files, answers: of.answers, before: of.before, deps: of.deps,
-		now: func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) },
+		now: w.now,
 		serve: func(s *siege, c *pdpserver.Config) {
 			w.addKeys(s)
 			orFail(t, os.WriteFile(keyFile, []byte(w.keys["gateway"]), 0o600))
@@ -159,7 +162,9 @@ func (w *world) replica() *siege {
 }
 
 // now is the time, for all but the people.
-func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }
+func (w *world) now() time.Time {
+	return w.began.Add(time.Since(w.began)/w.slower + time.Duration(w.ahead.Load()))
+}
 
 // advance is what happens if nothing happens for so long.
 func (w *world) advance(d time.Duration) { w.ahead.Add(int64(d)) }

@@ -307,7 +307,7 @@ func (x *telling) unlisted(name, text string) {
 
 // settle starts all that the story needs.
 func (x *telling) settle() {
-	s, of := x.of, land{files: map[string]string{}, change: x.configure}
+	s, of := x.of, land{files: map[string]string{}, change: x.configure, slower: 100} // what ages in seconds does not, on a busy machine
 	rules := map[string]string{}
 	for name, text := range s.files {
 		if server, ok := strings.CutPrefix(name, "server"); ok {
