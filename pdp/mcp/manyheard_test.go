@@ -24,7 +24,7 @@ type manyStream struct {
 // stream opens the stream of a client: params are what it listens to in the modern era.
 func (v *visitor) stream(params string) *manyStream {
 	v.s.t.Helper()
-	ctx, cancel := context.WithTimeout(v.s.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(v.s.t.Context(), 5*time.Minute)
 	verb := http.MethodGet
 	if v.era == "modern" {
 		verb = http.MethodPost

@@ -13,6 +13,7 @@ import (
 
 	"policy-service/pdp/approval"
 	"policy-service/pdp/approval/broker"
+	"policy-service/pdp/keyedmutex"
 	"policy-service/pdp/mcp/wire"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
@@ -111,7 +112,15 @@ func (a *Approvals) offer(ctx context.Context, person auth.Caller, all []offer) 
 		}
 		fresh++
 		recording.Go(func() error {
-			err := all[n].Offer(ctx)
+			release, err := a.offered.recording.Lock(ctx, string(key[:]))
+			if err != nil {
+				return err
+			}
+			defer release()
+			if a.offered.has(key) { // another gateway asked for the same person meanwhile
+				return nil
+			}
+			err = all[n].Offer(ctx)
 			switch state := (*approval.StateError)(nil); {
 			case errors.As(err, &state), errors.Is(err, approval.ErrVoted), errors.Is(err, approval.ErrNotFound):
 				over[n] = true
@@ -146,6 +155,8 @@ func keyOf(approval string, person auth.Caller) offerKey {
 
 // offered remembers the offers that were put on record last: a client that begins its list again and again fills no log.
 type offered struct {
+	recording keyedmutex.Mutex // by key
+
 	mu          sync.Mutex
 	now, before map[offerKey]bool
 }
