@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 
 	"github.com/labstack/echo/v4"
 	"golang.org/x/sync/errgroup"
@@ -104,7 +103,7 @@ func (a *Approvals) offer(ctx context.Context, person auth.Caller, all []offer) 
 	defer func() { a.Door.Charge(person, fresh-1) }() // as if they were fetched one by one
 	for n := range all {
 		key := keyOf(all[n].Approval.ID, person)
-		if a.offered.has(key) {
+		if _, known := a.offered.Get(key); known {
 			continue
 		}
 		if err := a.Door.Options.Room(&person); err != nil {
@@ -117,7 +116,7 @@ func (a *Approvals) offer(ctx context.Context, person auth.Caller, all []offer) 
 				return err
 			}
 			defer release()
-			if a.offered.has(key) { // another gateway asked for the same person meanwhile
+			if _, known := a.offered.Get(key); known { // another gateway asked for the same person meanwhile
 				return nil
 			}
 			err = all[n].Offer(ctx)
@@ -126,7 +125,7 @@ func (a *Approvals) offer(ctx context.Context, person auth.Caller, all []offer) 
 				over[n] = true
 				return nil
 			case err == nil:
-				a.offered.add(key)
+				a.offered.Put(key, struct{}{}, mostOffered)
 			}
 			return err
 		})
@@ -142,36 +141,17 @@ func (a *Approvals) offer(ctx context.Context, person auth.Caller, all []offer) 
 	return offers, nil
 }
 
-// mostOffered is how many offers each of two generations remembers.
+// offered has the offers that were put on record last: a client that begins its list again and again fills no log.
+type offered struct {
+	auth.Recent[struct{}]
+	recording keyedmutex.Mutex // by key
+}
+
+// mostOffered is how many offers are known at least.
 const mostOffered = 1 << 14
 
-// offerKey is a digest of an approval request that a person was offered by a way. The client in a way is the gateway's own
-// word, of any length.
-type offerKey [sha256.Size]byte
-
-func keyOf(approval string, person auth.Caller) offerKey {
+// keyOf is a digest of an approval request that a person was offered by a way. The client in a way is the gateway's own word,
+// of any length.
+func keyOf(approval string, person auth.Caller) auth.Digest {
 	return sha256.Sum256(fmt.Appendf(nil, "%q %q %q", approval, person.Name, person.Way))
-}
-
-// offered remembers the offers that were put on record last: a client that begins its list again and again fills no log.
-type offered struct {
-	recording keyedmutex.Mutex // by key
-
-	mu          sync.Mutex
-	now, before map[offerKey]bool
-}
-
-func (o *offered) has(key offerKey) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.now[key] || o.before[key]
-}
-
-func (o *offered) add(key offerKey) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.now == nil || len(o.now) >= mostOffered {
-		o.now, o.before = map[offerKey]bool{}, o.now
-	}
-	o.now[key] = true
 }

@@ -31,17 +31,17 @@ func (s *signatures) by(key any, sum Digest, verify func() bool) bool {
 	return true
 }
 
-// Digest is the SHA-256 of a token.
+// Digest is the SHA-256 of a token, or of another text.
 type Digest [sha256.Size]byte
 
-// Recent keeps what was found out about tokens, by their digests: at least the newest, and at most twice as many. The zero
-// Recent keeps nothing yet.
+// Recent keeps what was found out about tokens, or other texts, by their digests: at least the newest, and at most twice as many.
+// The zero Recent keeps nothing yet.
 type Recent[V any] struct {
 	mu       sync.Mutex
 	now, old map[Digest]V
 }
 
-// Get is what was found out about a token, if that is known.
+// Get is what was found out, if that is known.
 func (r *Recent[V]) Get(sum Digest) (v V, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,7 +51,7 @@ func (r *Recent[V]) Get(sum Digest) (v V, ok bool) {
 	return v, ok
 }
 
-// Put keeps what was found out about a token, and of the others at least most.
+// Put keeps what was found out, and of the others at least most.
 func (r *Recent[V]) Put(sum Digest, v V, most int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
