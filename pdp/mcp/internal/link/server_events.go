@@ -130,15 +130,17 @@ func (e *serverEvents) run(ctx context.Context) {
 		e.link.mu.Unlock()
 		close(e.over)
 	}()
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+	for pause := firstPause; ; {
 		ended, heard := e.readStream(ctx)
 		if ctx.Err() != nil {
 			e.err = ErrClosed
 			return
 		}
+		if heard || ended == again {
+			pause = firstPause
+		}
 		switch ended {
 		case again:
-			pause = firstPause / 2
 			continue
 		case over:
 			if e.acknowledged >= 0 { // changes of this time were not received
@@ -146,15 +148,11 @@ func (e *serverEvents) run(ctx context.Context) {
 			}
 			return
 		}
-		if heard {
-			pause = firstPause
-		}
-		timer := time.NewTimer(pause)
 		select {
-		case <-timer.C:
+		case <-time.After(pause):
 		case <-ctx.Done():
-			timer.Stop()
 		}
+		pause = min(2*pause, lastPause)
 	}
 }
 
