@@ -33,8 +33,8 @@ type listeners struct {
 
 	mu        sync.Mutex
 	audiences map[string]*audience // by tenant
-	// refusedTokens holds the times at which a PDP refused a token.
-	refusedTokens map[[sha256.Size]byte]time.Time
+	// refusedTokens has the tokens that a PDP refused last, for every question.
+	refusedTokens recent[[sha256.Size]byte, struct{}]
 }
 
 // audience holds the topics of a tenant's listeners.
@@ -149,7 +149,7 @@ func (l *listeners) readInbox(pdp *authzenclient.Client) events.Read {
 		if err != nil { // there is no token
 			return page, nil
 		}
-		if l.isRefusedToken(who) {
+		if _, is := l.refusedTokens.get(tokenOf(who), l.g.o.Now(), refusedFor); is {
 			return page, &events.Later{Err: authzenclient.ErrPerson, After: refusedFor}
 		}
 		read, err := approvals.ReadNotifications(ctx, pdp, person, cursor)
@@ -157,7 +157,7 @@ func (l *listeners) readInbox(pdp *authzenclient.Client) events.Read {
 		refused := errors.As(err, &e) && e.Kind == authzenclient.Refused
 		switch {
 		case errors.Is(err, authzenclient.ErrPerson):
-			l.noteRefusedToken(who)
+			l.refusedTokens.put(tokenOf(who), struct{}{}, l.g.o.Now(), mostRefusedTokens)
 			return page, &events.Later{Err: err, After: refusedFor}
 		case refused && cursor != "" && (e.Status == http.StatusGone || e.Status == http.StatusBadRequest):
 			// The PDP does not know this cursor any longer. The listener starts from the beginning, but not at once: the PDP
@@ -209,35 +209,12 @@ func bareRequester(params rpc.Object) string {
 	return name
 }
 
-// mostRefusedTokens is the number of refused tokens that are kept.
+// mostRefusedTokens is the number of refused tokens that are kept at least.
 const mostRefusedTokens = 1 << 12
 
 // tokenOf is a digest of a token, its principal, and the tenant, which has one PDP.
 func tokenOf(who *identity.Principal) [sha256.Size]byte {
 	return sha256.Sum256([]byte(who.Tenant + "\x00" + who.Key + "\x00" + who.Token))
-}
-
-// noteRefusedToken notes that the PDP refuses a principal's token for every question.
-func (l *listeners) noteRefusedToken(who *identity.Principal) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.refusedTokens) >= mostRefusedTokens || l.refusedTokens == nil {
-		l.refusedTokens = map[[sha256.Size]byte]time.Time{}
-	}
-	l.refusedTokens[tokenOf(who)] = l.g.o.Now()
-}
-
-// isRefusedToken reports whether the PDP has refused a principal's token lately.
-func (l *listeners) isRefusedToken(who *identity.Principal) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	of := tokenOf(who)
-	at, ok := l.refusedTokens[of]
-	if ok && l.g.o.Now().Sub(at) >= refusedFor {
-		delete(l.refusedTokens, of)
-		ok = false
-	}
-	return ok
 }
 
 // shown returns the name for clients of a tool that questions name by its id. The id of no server's tool stays as it is.

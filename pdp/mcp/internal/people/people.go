@@ -23,13 +23,15 @@ import (
 
 // People asks people about calls, and keeps the requests for tools.
 type People struct {
-	doors       *doors.Doors
-	o           Options
-	desk        *desk.Desk
-	events      *events.Broadcaster
-	Listeners   listeners
-	requests    *board
-	fulfilments fulfilments
+	doors     *doors.Doors
+	o         Options
+	desk      *desk.Desk
+	events    *events.Broadcaster
+	Listeners listeners
+	requests  *board
+	// fulfilments keeps the PDP's last answers, because each new stream reads all requests from the beginning. They only select
+	// the listeners of a request: the PDP decides again when the request is fulfilled.
+	fulfilments recent[fulfilment, bool]
 }
 
 // Options configure how people are asked.

@@ -348,43 +348,12 @@ type fulfilment struct {
 	by     [sha256.Size]byte
 }
 
-// fulfilments keeps the PDP's last answers to that, because each new stream reads all requests from the beginning. They only
-// select the listeners of a request: the PDP decides again when the request is fulfilled.
-type fulfilments struct {
-	mu          sync.Mutex
-	now, before map[fulfilment]verdict
-}
-
-type verdict struct {
-	may bool
-	at  time.Time
-}
-
 const (
-	// fulfilmentFor is the time for which an answer holds: policies change, and so does the data about a person.
+	// fulfilmentFor is the time for which an answer of the PDP to it holds: policies change, and so does the data about a person.
 	fulfilmentFor = time.Minute
-	// mostFulfilments is the number of answers kept in each of two generations.
+	// mostFulfilments is the number of answers that are kept at least.
 	mostFulfilments = 1 << 14
 )
-
-func (f *fulfilments) get(of fulfilment, now time.Time) (may, ok bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	kept, ok := f.now[of]
-	if !ok {
-		kept, ok = f.before[of]
-	}
-	return kept.may, ok && now.Sub(kept.at) < fulfilmentFor
-}
-
-func (f *fulfilments) put(of fulfilment, may bool, now time.Time) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.now == nil || len(f.now) >= mostFulfilments {
-		f.now, f.before = map[fulfilment]verdict{}, f.now
-	}
-	f.now[of] = verdict{may, now}
-}
 
 // requestAgain is the pause after which a principal with too many requests may request again.
 const requestAgain = 5 * time.Second
@@ -409,7 +378,7 @@ func (g *People) announce(ctx context.Context, e *Entry, who *identity.Principal
 		call = call.With("arguments", said.Arguments)
 	}
 	of := fulfilment{e.Number, by}
-	may, known := g.fulfilments.get(of, g.o.Now())
+	may, known := g.fulfilments.get(of, g.o.Now(), fulfilmentFor)
 	if !known {
 		op := ask.Operation{Principal: who, Era: era.Modern, Server: q.Tool.Server, Method: "tools/call", Params: call, Tool: q.Tool, Requester: q.Who}
 		var refused *ask.Refusal
@@ -419,7 +388,7 @@ func (g *People) announce(ctx context.Context, e *Entry, who *identity.Principal
 			return m, false, errors.New(refused.Why)
 		}
 		may = may && refused == nil
-		g.fulfilments.put(of, may, g.o.Now())
+		g.fulfilments.put(of, may, g.o.Now(), mostFulfilments)
 	}
 	if !may {
 		return m, false, nil
