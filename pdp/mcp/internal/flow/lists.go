@@ -330,7 +330,7 @@ func each[T any](ctx context.Context, x exchange, ask func(context.Context, exch
 			n = len(all)
 		case <-ctx.Done(): // a partial list would pass for a complete one
 			for i := range all {
-				all[i].err = &upstream.Error{Detail: "the client has gone", Err: ctx.Err()}
+				all[i].err = upstream.ClientGone(ctx.Err())
 			}
 			return all
 		}

@@ -151,7 +151,7 @@ func (r *relay) run(ctx context.Context) (relayed, error) {
 		if err != nil {
 			switch {
 			case ctx.Err() != nil:
-				err = &upstream.Error{Detail: "the client has gone", Err: ctx.Err()}
+				err = upstream.ClientGone(ctx.Err())
 			case errors.Is(err, io.EOF):
 				err = &upstream.Error{Detail: "the server ended its answer before the response"}
 			}

@@ -276,11 +276,11 @@ func (l *Listener) End() {
 // Join subscribes to the wanted changes, and returns those that the server will report.
 func (l *Listener) Join(ctx context.Context) (agreed Wants, err error) {
 	if err := l.joining.Take(ctx); err != nil {
-		return agreed, &upstream.Error{Detail: "the client has gone", Err: err}
+		return agreed, upstream.ClientGone(err)
 	}
 	defer l.joining.Leave()
 	if l.ended { // a Join that begins late may get the turn after End
-		return agreed, &upstream.Error{Detail: "the client has gone", Err: context.Canceled}
+		return agreed, upstream.ClientGone(context.Canceled)
 	}
 	w := l.wants
 	l.events = nil

@@ -91,7 +91,7 @@ func (e *serverEvents) until(ctx context.Context, version int) (Wants, error) {
 			}
 			return agreed, e.err
 		case <-ctx.Done():
-			return agreed, &upstream.Error{Detail: "the client has gone", Err: ctx.Err()}
+			return agreed, upstream.ClientGone(ctx.Err())
 		}
 	}
 }

@@ -106,7 +106,7 @@ func (g *Servers) list(ctx context.Context, l *Link, who *identity.Principal, c 
 		return listed, nil
 	}
 	if err := t.loading.Take(ctx); err != nil {
-		return nil, &upstream.Error{Detail: "the client has gone", Err: err}
+		return nil, upstream.ClientGone(err)
 	}
 	defer t.loading.Leave()
 	listed, before, version := t.fresh(g.o.Now(), locked)

@@ -215,3 +215,6 @@ func (e *Error) Error() string {
 }
 
 func (e *Error) Unwrap() error { return e.Err }
+
+// ClientGone is the error if the client no longer waits for an answer.
+func ClientGone(cause error) *Error { return &Error{Detail: "the client has gone", Err: cause} }
