@@ -93,7 +93,6 @@ func NewApproval(c Case, wanted *ask.Wanted) (*Approval, *answer.Answer) {
 
 // takePlace takes a place among those that wait, before people are asked.
 func (g *People) takePlace(who *identity.Principal) (done func(), refused *answer.Answer) {
-	const again = 5 * time.Second
 	own, ok := g.o.Rates.Hold(who.Account(), Waiting)
 	if !ok {
 		return nil, answer.Limited("", again)

@@ -34,6 +34,9 @@ type People struct {
 	fulfilments recent[fulfilment, bool]
 }
 
+// again is the pause after which a refused client may come again, if the PDP names no other.
+const again = 5 * time.Second
+
 // Options configure how people are asked.
 type Options struct {
 	Approvals Approvals

@@ -215,7 +215,7 @@ func (r *Request) file() *answer.Answer {
 	switch {
 	case errors.Is(err, requests.ErrOwn), errors.Is(err, requests.ErrFull):
 		x.o.Logger.Warn("a request for a tool is not taken", "why", err, "principal", x.Who.Key)
-		return answer.Limited("", requestAgain)
+		return answer.Limited("", again)
 	case err != nil:
 		return answer.Internal(err)
 	}
@@ -354,9 +354,6 @@ const (
 	// mostFulfilments is the number of answers that are kept at least.
 	mostFulfilments = 1 << 14
 )
-
-// requestAgain is the pause after which a principal with too many requests may request again.
-const requestAgain = 5 * time.Second
 
 // announce returns the notification of a request for a listener. It is not ok if the listener may not fulfil the request,
 // whatever the fulfilling call contains.

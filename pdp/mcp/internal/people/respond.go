@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -103,7 +102,7 @@ func rejected(err error) *answer.Answer {
 // unanswered returns the refusal of a decision that the PDP has not answered. The PDP may have accepted it; then it says so
 // when the decision is sent again.
 func unanswered(err error) *answer.Answer {
-	after := 5 * time.Second
+	after := again
 	if e := (*authzenclient.Error)(nil); errors.As(err, &e) && e.RetryAfter > 0 {
 		after = e.RetryAfter
 	}
