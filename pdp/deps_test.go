@@ -38,7 +38,7 @@ var rooms = []struct{ room, not, because string }{
 
 	// The library: files become a bundle, and a bundle answers questions.
 	{"pdp", "pdp/server/... pdp/mcp/... pdp/console/... pdp/httpclient evaluation/authzenclient", "a program that embeds a PDP would carry a server, or a client of one"},
-	{"pdp", "pdp/decisionlog/... pdp/approval/... pdp/ledger pdp/boltfile/...", "a program that embeds a PDP would carry our stores, even if it has its own"},
+	{"pdp", "pdp/decisionlog/... pdp/approval/... pdp/ledger/... pdp/boltfile/...", "a program that embeds a PDP would carry our stores, even if it has its own"},
 	{"pdp/internal/engine", "anything of ours but evaluation obligations pdp/internal/bundle", "a decision would depend on more than a question and a bundle, and could not be made again from its record"},
 	{"pdp/internal/source", "anything of ours but evaluation pdp/internal/document pdp/plainfile pdp/spelling", "files would be read differently for what is in them, and a file that is not Cedar could keep others from being read"},
 	{"pdp/internal/bundle", "anything of ours but evaluation obligations pdp/cedartext pdp/internal/access pdp/internal/document pdp/internal/places pdp/internal/source pdp/spelling schemas", "a bundle is checked before the first question, and could not be if it needed a question, a clock or a store"},
@@ -62,19 +62,20 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/decisionlog/verify", "anything of ours but pdp/boltfile/pages pdp/decisionlog pdp/decisionlog/export", "a verifier that shares code with the writer shares its mistakes (of the log it uses constants: see its TestStranger)"},
 
 	// Approvals: kept, decided about, announced.
-	{"pdp/ledger", "anything of ours but pdp/boltfile pdp/keyedmutex pdp/plainfile", "the ledger keeps items of any kind, and could keep no others than those of approvals"},
-	{"pdp/approval", "anything of ours but evaluation obligations pdp/ledger", "an approval would be granted differently by how the answer came: console, API or gateway"},
+	{"pdp/ledger", "anything of ours but pdp/keyedmutex", "the ledger keeps items of any kind in any engine, and could keep no others than those of approvals, or in a file alone"},
+	{"pdp/ledger/bolt", "anything of ours but pdp/boltfile pdp/ledger pdp/plainfile", "an engine keeps values, and would know what they mean"},
+	{"pdp/approval", "anything of ours but evaluation obligations pdp/ledger pdp/ledger/bolt", "an approval would be granted differently by how the answer came: console, API or gateway"},
 	{"pdp/approval/broker", "pdp/server/... pdp/mcp/... pdp/console/... pdp/approval/inbox pdp/httpclient but pdp/server/auth", "the rules of approving would be spread over HTTP handlers"},
-	{"pdp/approval/broker", "pdp/internal/... pdp/ledger pdp/boltfile/...", "an approval would be decided beside pdp, or kept beside pdp/approval"},
+	{"pdp/approval/broker", "pdp/internal/... pdp/ledger/... pdp/boltfile/...", "an approval would be decided beside pdp, or kept beside pdp/approval"},
 	{"pdp/approval/webhook", "anything of ours but pdp/plainfile", "receivers import it to verify a delivery, and would carry the store of approvals"},
 	{"pdp/approval/inbox", "anything of ours but evaluation pdp/httpclient", "a server may be of another version, and the client would know more of it than the wire says"},
 
 	// The gateway in front of MCP servers.
-	{"pdp/mcp", "pdp pdp/internal/... pdp/decisionlog/... pdp/ledger pdp/boltfile/... pdp/approval/... pdp/console/... pdp/server/... but pdp/approval/webhook pdp/server/auth pdp/server/config", "a gateway asks any PDP over HTTP, and would carry ours and work with no other"},
-	{"pdp/mcp/internal/front", "pdp pdp/internal/... pdp/decisionlog/... pdp/ledger pdp/boltfile/... pdp/approval/... pdp/console/... pdp/server/... evaluation/... obligations but pdp/server/auth", "HTTP, standard streams and sessions would decide what a request means: that is the flow's"},
-	{"pdp/mcp/internal/flow", "pdp pdp/internal/... pdp/decisionlog/... pdp/ledger pdp/boltfile/... pdp/approval/... pdp/console/... pdp/server/... evaluation/coaz/... obligations pdp/mcp/internal/front pdp/mcp/internal/desk pdp/mcp/internal/flights", "a request would go another way by the connection that it came by, or by a configuration file"},
-	{"pdp/mcp/internal/people", "pdp pdp/internal/... pdp/decisionlog/... pdp/ledger pdp/boltfile/... pdp/approval/... pdp/console/... pdp/server/... evaluation/coaz/... obligations pdp/mcp/internal/front pdp/mcp/internal/flow pdp/mcp/internal/upstream", "people would be asked differently by how a call came, or by what its server answers"},
-	{"pdp/mcp/internal/link", "pdp pdp/internal/... pdp/decisionlog/... pdp/ledger pdp/boltfile/... pdp/approval/... pdp/console/... pdp/server/... evaluation/authzenclient/... evaluation/coaz/... obligations pdp/mcp/internal/front pdp/mcp/internal/flow pdp/mcp/internal/people pdp/mcp/internal/events pdp/mcp/internal/reply", "what a server lists and says would depend on the request for which it is asked"},
+	{"pdp/mcp", "pdp pdp/internal/... pdp/decisionlog/... pdp/ledger/... pdp/boltfile/... pdp/approval/... pdp/console/... pdp/server/... but pdp/approval/webhook pdp/server/auth pdp/server/config", "a gateway asks any PDP over HTTP, and would carry ours and work with no other"},
+	{"pdp/mcp/internal/front", "pdp pdp/internal/... pdp/decisionlog/... pdp/ledger/... pdp/boltfile/... pdp/approval/... pdp/console/... pdp/server/... evaluation/... obligations but pdp/server/auth", "HTTP, standard streams and sessions would decide what a request means: that is the flow's"},
+	{"pdp/mcp/internal/flow", "pdp pdp/internal/... pdp/decisionlog/... pdp/ledger/... pdp/boltfile/... pdp/approval/... pdp/console/... pdp/server/... evaluation/coaz/... obligations pdp/mcp/internal/front pdp/mcp/internal/desk pdp/mcp/internal/flights", "a request would go another way by the connection that it came by, or by a configuration file"},
+	{"pdp/mcp/internal/people", "pdp pdp/internal/... pdp/decisionlog/... pdp/ledger/... pdp/boltfile/... pdp/approval/... pdp/console/... pdp/server/... evaluation/coaz/... obligations pdp/mcp/internal/front pdp/mcp/internal/flow pdp/mcp/internal/upstream", "people would be asked differently by how a call came, or by what its server answers"},
+	{"pdp/mcp/internal/link", "pdp pdp/internal/... pdp/decisionlog/... pdp/ledger/... pdp/boltfile/... pdp/approval/... pdp/console/... pdp/server/... evaluation/authzenclient/... evaluation/coaz/... obligations pdp/mcp/internal/front pdp/mcp/internal/flow pdp/mcp/internal/people pdp/mcp/internal/events pdp/mcp/internal/reply", "what a server lists and says would depend on the request for which it is asked"},
 	{"pdp/mcp/internal/answer", "anything of ours but pdp/mcp/internal/ask pdp/mcp/internal/era pdp/mcp/internal/rpc pdp/mcp/internal/upstream", "a refusal would be told in as many ways as there are rooms"},
 	{"pdp/mcp/internal/meters", "anything of ours but pdp/mcp/internal/answer pdp/mcp/internal/ask pdp/mcp/internal/link pdp/mcp/internal/people pdp/mcp/internal/rpc pdp/mcp/wire", "a label could be anything that a client sent"},
 	{"pdp/mcp/internal/doors", "anything of ours", "what is waited for at the end would depend on what it works on"},
@@ -100,19 +101,19 @@ var rooms = []struct{ room, not, because string }{
 	// The server: the library and the stores on HTTP.
 	{"pdp/server", "pdp/internal/...", "a server would decide differently from a PDP inside another program"},
 	{"pdp/server", "pdp/mcp/...", "a PDP without a gateway would carry one"},
-	{"pdp/server", "pdp/ledger pdp/boltfile/... pdp/decisionlog/index pdp/decisionlog/journal", "a file of the data directory would have two owners"},
+	{"pdp/server", "pdp/ledger/... pdp/boltfile/... pdp/decisionlog/index pdp/decisionlog/journal", "a file of the data directory would have two owners"},
 	{"pdp/server", "pdp/httpclient pdp/approval/inbox pdp/decisionlog/remote", "a route would ask the API again, and one request would count as two"},
-	{"pdp/server/approvals", "pdp pdp/internal/... pdp/decisionlog/... pdp/ledger pdp/boltfile/... pdp/console/... pdp/server/audit pdp/server/config", "the routes of approvals could decide by themselves what the broker decides"},
+	{"pdp/server/approvals", "pdp pdp/internal/... pdp/decisionlog/... pdp/ledger/... pdp/boltfile/... pdp/console/... pdp/server/audit pdp/server/config", "the routes of approvals could decide by themselves what the broker decides"},
 	{"pdp/server/approvals", "pdp/mcp/... but pdp/mcp/wire", "a PDP without a gateway would carry one"},
 	{"pdp/server/audit", "pdp/mcp/...", "a PDP without a gateway would carry one"},
-	{"pdp/server/audit", "pdp pdp/internal/... pdp/decisionlog/recorder pdp/approval/... pdp/ledger pdp/boltfile/... pdp/console/... pdp/server/approvals pdp/server/config", "reading the log could decide a question or change an approval"},
+	{"pdp/server/audit", "pdp pdp/internal/... pdp/decisionlog/recorder pdp/approval/... pdp/ledger/... pdp/boltfile/... pdp/console/... pdp/server/approvals pdp/server/config", "reading the log could decide a question or change an approval"},
 	{"pdp/server/door", "anything of ours but evaluation pdp/server/auth pdp/server/listener", "a request would be let in differently by the route that it goes to"},
 	{"pdp/server/listener", "anything of ours but pdp/plainfile pdp/server/auth", "the gateway listens with it, and would carry the server's routes"},
 	{"pdp/server/auth", "anything of ours but evaluation pdp/plainfile", "gateway and console authenticate with it, and would carry the server"},
 	{"pdp/server/config", "anything of ours but pdp/plainfile pdp/spelling pdp/when", "the gateway reads its own configuration with it, and would carry the server's"},
 	{"pdp/server/telemetry", "anything of ours but evaluation obligations pdp/approval pdp/decisionlog pdp/server/auth", "all rooms of the server count with it, and could not import it without a cycle"},
 	{"pdp/server/sink", "anything of ours but pdp/decisionlog pdp/server/telemetry", "a sink could send out more than the log holds"},
-	{"pdp/server/doctor", "pdp/internal/... pdp/ledger pdp/boltfile/... pdp/mcp/... pdp/console/...", "doctor would judge a file by itself, and differently from the start of the server"},
+	{"pdp/server/doctor", "pdp/internal/... pdp/ledger/... pdp/boltfile/... pdp/mcp/... pdp/console/...", "doctor would judge a file by itself, and differently from the start of the server"},
 	{"pdp/server/floor", "anything of ours", "our server is measured beside it, and a part that both have would cost nothing in the difference"},
 
 	// The console: a client of our own HTTP API.
@@ -134,9 +135,9 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/latency", "anything of ours", "conformance/load measures servers of others with it, and would carry ours"},
 
 	// Helpers of tests: a line of owners keeps them out of the binary.
-	{"pdp/pdptest", "pdp/mcp/... pdp/approval/... pdp/decisionlog/... pdp/console/... pdp/ledger", "tests would reach past HTTP into a server that runs"},
+	{"pdp/pdptest", "pdp/mcp/... pdp/approval/... pdp/decisionlog/... pdp/console/... pdp/ledger/...", "tests would reach past HTTP into a server that runs"},
 	{"pdp/pdptest/bound", "anything of ours", "benchmarks of any package could not import it without a cycle"},
-	{"pdp/pdptest/bundles", "pdp/server/... pdp/mcp/... pdp/approval/... pdp/decisionlog/... pdp/console/... pdp/ledger", "tests of bundles and of the engine would carry a server in order to ask a question"},
+	{"pdp/pdptest/bundles", "pdp/server/... pdp/mcp/... pdp/approval/... pdp/decisionlog/... pdp/console/... pdp/ledger/...", "tests of bundles and of the engine would carry a server in order to ask a question"},
 	{"pdp/pdptest/clock", "anything of ours", "tests of any package could not import it without a cycle"},
 	{"pdp/pdptest/crashedlog", "anything of ours but pdp/decisionlog", "a crashed log would be made by another program than the log, and could look different"},
 	{"pdp/pdptest/filetree", "anything of ours", "tests of pdp itself could not import it without a cycle"},
@@ -167,10 +168,10 @@ var rooms = []struct{ room, not, because string }{
 	{"cmd/policy-service/internal/connection", "anything of ours but cmd/policy-service/internal/cli pdp/httpclient pdp/server", "approvals and log reach a server with it, and would carry one another (of pdp/server it uses the name of a variable)"},
 	{"cmd/policy-service/internal/process", "anything of ours but cmd/policy-service/internal/cli pdp/plainfile pdp/server/config pdp/server/doctor", "serve and mcp-gateway start with it, and would carry one another"},
 	{"cmd/policy-service/internal/author", "pdp/server/... pdp/mcp pdp/mcp/lock pdp/console/... pdp/approval/...", "check, test and fmt run in pipelines and editors, and would carry a server"},
-	{"cmd/policy-service/internal/operate", "pdp/mcp/... pdp/approval/... pdp/decisionlog/... pdp/ledger pdp/console/...", "serve would open a store that pdp/server opens, and the file would have two owners"},
-	{"cmd/policy-service/internal/gateway", "pdp/approval/... pdp/ledger pdp/console/... pdp/decisionlog/... but pdp/decisionlog", "log and approvals belong to the PDP, which may be in another process"},
+	{"cmd/policy-service/internal/operate", "pdp/mcp/... pdp/approval/... pdp/decisionlog/... pdp/ledger/... pdp/console/...", "serve would open a store that pdp/server opens, and the file would have two owners"},
+	{"cmd/policy-service/internal/gateway", "pdp/approval/... pdp/ledger/... pdp/console/... pdp/decisionlog/... but pdp/decisionlog", "log and approvals belong to the PDP, which may be in another process"},
 	{"cmd/policy-service/internal/tools", "pdp/server/... pdp/approval/... pdp/decisionlog/... pdp/console/... but pdp/server/config", "a look at tools would start a server or leave a record"},
-	{"cmd/policy-service/internal/approve", "pdp pdp/server/... pdp/decisionlog/... pdp/mcp/... pdp/ledger pdp/boltfile/... pdp/approval/... but pdp/approval/inbox", "an approver has a URL and a credential, and a command that opens files would work on the server's machine only"},
+	{"cmd/policy-service/internal/approve", "pdp pdp/server/... pdp/decisionlog/... pdp/mcp/... pdp/ledger/... pdp/boltfile/... pdp/approval/... but pdp/approval/inbox", "an approver has a URL and a credential, and a command that opens files would work on the server's machine only"},
 	{"cmd/policy-service/internal/audit", "pdp/server/... pdp/mcp/... pdp/console/... pdp/approval/broker pdp/approval/inbox", "an auditor reads a copy of a log where no server runs"},
 }
 
@@ -181,7 +182,7 @@ var owners = []struct{ paths, where, because string }{
 	{"golang.org/x/oauth2", "pdp/console", "people would log in elsewhere than at the console, and all other callers bring a credential"},
 	{"go.opentelemetry.io/otel/sdk go.opentelemetry.io/otel/exporters go.opentelemetry.io/contrib", "pdp/server/telemetry", "a library would choose where the telemetry of its process goes"},
 	{"github.com/prometheus", "pdp/server/telemetry", "a library would choose how its process shows metrics"},
-	{"go.etcd.io/bbolt", "pdp/boltfile pdp/decisionlog pdp/decisionlog/index pdp/ledger", "bbolt panics on a damaged file, and more places would have to open files by pdp/boltfile"},
+	{"go.etcd.io/bbolt", "pdp/boltfile pdp/decisionlog pdp/decisionlog/index pdp/ledger/bolt", "bbolt panics on a damaged file, and more places would have to open files by pdp/boltfile"},
 	{"cel.dev/cel-go", "evaluation/coaz", "cel-go adds 10 MB, and each place that evaluates expressions must bound them"},
 	{"github.com/santhosh-tekuri/jsonschema", "pdp/internal/bundle pdp/mcp/internal/arguments pdp/pdptest", "it fetches what a schema refers to, cannot be stopped, and quotes secrets, and each place must guard against that"},
 	{"github.com/modelcontextprotocol/go-sdk", "evaluation/coaz/sdkpep evaluation/coaz/sdkpep/example", "the gateway is tested against the SDK, and would pass if both wrote a message with the same mistake"},

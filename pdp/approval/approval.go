@@ -17,6 +17,7 @@
 package approval
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -120,9 +121,14 @@ type Approval struct {
 	RedactedAt time.Time `json:"redacted_at,omitzero"`
 	// Agreed is the id of the record that says that enough people approved.
 	Agreed string `json:"agreed,omitzero"`
-	// After is how long the log was when this was written. Later steps of it stand
+	// After is how long the log was when this was written, and Origin its name. Later steps of it stand
 	// there or later.
-	After uint64 `json:"after,omitzero"`
+	After  uint64 `json:"after,omitzero"`
+	Origin string `json:"origin,omitzero"`
+	// Origins are those of reserved decisions, if they have names.
+	Origins map[string]string `json:"origins,omitzero"`
+	// Revision is of what was read, 0 of a new one.
+	Revision uint64 `json:"-"`
 	// Unrecorded says that a step of it is not on record yet. Until then it counts for
 	// nothing, whatever its state, and the state is not shown.
 	Unrecorded bool `json:"-"`
@@ -219,6 +225,7 @@ func (a *Approval) usable(now time.Time, digest [32]byte) bool {
 // next is a copy that shares nothing that is appended to, one version on.
 func (a Approval) next() Approval {
 	a.Version++
+	a.Origins = maps.Clone(a.Origins)
 	a.Votes, a.Used, a.Reserved = slices.Clone(a.Votes), slices.Clone(a.Used), slices.Clone(a.Reserved)
 	a.Spendings = slices.Clone(a.Spendings)
 	for n := range a.Spendings {
@@ -231,6 +238,27 @@ func (a Approval) next() Approval {
 func (a *Approval) has(decision string) bool {
 	return slices.Contains(a.Used, decision) || slices.Contains(a.reserved(), decision) ||
 		slices.ContainsFunc(a.Spendings, func(s Spending) bool { return slices.Contains(s.Rounds, decision) })
+}
+
+// words are the part of an approval request that people are shown. They may be long, and never change: so they stand
+// apart from the state.
+type words struct {
+	Actors  evaluation.Actors `json:"actors,omitzero"`
+	Shown   jsontext.Value    `json:"shown,omitzero"`
+	Drawn   jsontext.Value    `json:"drawn,omitzero"`
+	Members []string          `json:"members,omitzero"`
+	Said    jsontext.Value    `json:"said,omitzero"`
+}
+
+// cut takes the words away.
+func (q *ApprovalRequest) cut() (w words) {
+	w = words{q.Actors, q.Shown, q.Drawn, q.Members, q.Said}
+	q.add(words{})
+	return w
+}
+
+func (q *ApprovalRequest) add(w words) {
+	q.Actors, q.Shown, q.Drawn, q.Members, q.Said = w.Actors, w.Shown, w.Drawn, w.Members, w.Said
 }
 
 // reserved are the decisions that are to use an approval, or to go on from a use.

@@ -1,14 +1,10 @@
 package approval
 
 import (
-	"bytes"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"policy-service/evaluation"
@@ -18,9 +14,11 @@ import (
 // Position is a cursor in the changes of a caller's tasks: changes after it are still to be delivered. [Store.Start]
 // gives the first one.
 type Position struct {
-	// File is the name that the file had then, and Number that of the last delivered change.
+	// File is the name that the values had then, and Number the revision of the last delivered change.
 	File   string `json:"file"`
 	Number uint64 `json:"number"`
+	// Within is the last delivered task of that change, if others of it are still to be delivered.
+	Within string `json:"within,omitzero"`
 	// Waiting is set while pending tasks are delivered. It is the last of them: the id of an approval, a zero byte, and
 	// the id of a task that follows it.
 	Waiting string `json:"waiting,omitzero"`
@@ -43,8 +41,9 @@ const FollowedFor = leastKept / 2
 // Start is the first position for following the tasks of a caller in a tenant. From there come first the tasks that
 // wait for a person, and then the changes since.
 func (s *Store) Start(tenant, caller string) (at Position, err error) {
-	whose := owner{tenant, evaluation.Ref{ID: caller}}
-	err = s.ledger.View(func(tx *ledger.Tx) { at = Position{s.name(), s.allTold(tx, whose), begins} })
+	err = s.ledger.View(func(tx *ledger.Tx) {
+		at = Position{File: s.ledger.Name(), Number: s.allTold(tx, tenant, caller), Waiting: begins}
+	})
 	return at, err
 }
 
@@ -56,19 +55,18 @@ func (s *Store) Start(tenant, caller string) (at Position, err error) {
 // decide about it than before. A change that is not on record yet is found, too: a caller must look whether it
 // is ([Store.Of]), and stop before it if it is not.
 func (s *Store) Follow(tenant, caller string, from Position, most int) (found []Followed, end Position, more bool, err error) {
-	whose := owner{tenant, evaluation.Ref{ID: caller}}
 	err = s.ledger.View(func(tx *ledger.Tx) {
-		if !s.knows(from) {
+		if !s.ledger.Knows(from.File, from.Number) {
 			tx.Fail(ErrPosition)
 			return
 		}
-		from.File = s.name()
+		from.File = s.ledger.Name()
 		if end = from; from.Waiting != "" {
-			found, end, more = s.waitingTasks(tx, whose, from, most)
+			found, end, more = waitingTasks(tx, tenant, caller, from, most)
 		}
 		if !more {
 			var changed []Followed
-			changed, end, more = changedTasks(tx, whose, end, most-len(found))
+			changed, end, more = changedTasks(tx, changesOf(tenant, caller), end, most-len(found))
 			found = append(found, changed...)
 		}
 	})
@@ -78,13 +76,16 @@ func (s *Store) Follow(tenant, caller string, from Position, most int) (found []
 	return found, end, more, nil
 }
 
-// allTold is the number up to which all changes of a caller's tasks are on record. A later change is delivered once it is on record.
-func (s *Store) allTold(tx *ledger.Tx, whose owner) uint64 {
-	last := tx.Last(bucketChanged)
-	theirs := func(n Notice) bool { return n.Tenant == whose.tenant && n.Caller == whose.subject.ID }
-	for _, id := range s.ledger.UnrecordedItems(theirs) {
-		for _, t := range tasksOf(tx, id) {
-			last = min(last, t.Changed-1)
+// allTold is the revision up to which all changes of a caller's tasks are on record. A later change is delivered once it is
+// on record.
+func (s *Store) allTold(tx *ledger.Tx, tenant, caller string) uint64 {
+	last := tx.Revision()
+	for _, n := range s.ledger.UnrecordedItems(tx) {
+		if n.Tenant != tenant || n.Caller != caller {
+			continue
+		}
+		if changed := tx.Get(changesOf(tenant, caller)+changedApproval+n.ID, new(bool)); changed > 0 {
+			last = min(last, changed-1)
 		}
 	}
 	return last
@@ -92,15 +93,19 @@ func (s *Store) allTold(tx *ledger.Tx, whose owner) uint64 {
 
 // waitingTasks are the tasks of a caller that wait for a person. A task stands under the first of its approvals that is
 // pending.
-func (s *Store) waitingTasks(tx *ledger.Tx, whose owner, from Position, most int) (found []Followed, end Position, more bool) {
-	first, _, _ := strings.Cut(from.Waiting, "\x00")
+func waitingTasks(tx *ledger.Tx, tenant, caller string, from Position, most int) (found []Followed, end Position, more bool) {
+	first, after, _ := strings.Cut(from.Waiting, "\x00")
 	looks := most * examinedPerItem
 	end = from
-	for n, id := range s.queue.Load().askedBy(whose, first, looks+1) {
-		if n == looks {
+	whose := owner{tenant, evaluation.Ref{ID: caller}}
+	for id := range tx.Scan(prefixAsked+whose.hash()+"/", first) {
+		if looks--; looks < 0 {
 			return found, end, true
 		}
-		for _, task := range followers(tx, id, []byte(end.Waiting)) {
+		for _, task := range followers(tx, id) {
+			if id == first && task <= after {
+				continue
+			}
 			t, is := readTask(tx, task)
 			if !is || waitsBefore(tx, t, id) {
 				continue
@@ -108,10 +113,10 @@ func (s *Store) waitingTasks(tx *ledger.Tx, whose owner, from Position, most int
 			if len(found) == most {
 				return found, end, true
 			}
-			end.Waiting = string(follower(id, task))
+			end.Waiting = id + "\x00" + task
 			found = append(found, Followed{t, end})
 		}
-		end.Waiting = string(follower(id, behindTasks))
+		end.Waiting = id + "\x00" + behindTasks
 	}
 	end.Waiting = ""
 	return found, end, false
@@ -126,96 +131,74 @@ const (
 // waitsBefore reports whether another approval of a task is pending that comes before one.
 func waitsBefore(tx *ledger.Tx, t Task, approval string) bool {
 	return slices.ContainsFunc(t.Items, func(id string) bool {
-		return id < approval && tx.Get(bucketPending, []byte(id), &waiting{})
+		return id < approval && tx.Get(prefixPending+url.PathEscape(t.Tenant)+"/"+id, &waiting{}) > 0
 	})
 }
 
-// changedTasks are the tasks of a caller that have changed, in the order of their changes.
-func changedTasks(tx *ledger.Tx, whose owner, from Position, most int) (found []Followed, end Position, more bool) {
+// The keys of changes, of one caller in a tenant: of an approval that tasks follow, and of a task.
+const (
+	changedApproval = "a:"
+	changedTask     = "t:"
+)
+
+func changesOf(tenant, caller string) string {
+	return ledger.PrefixChanges + owner{tenant, evaluation.Ref{ID: caller}}.hash() + "/"
+}
+
+// changedTasks are the tasks of a caller that have changed, in the order of their last changes.
+func changedTasks(tx *ledger.Tx, of string, from Position, most int) (found []Followed, end Position, more bool) {
+	looks := most * examinedPerItem
 	end = from
-	of := whose.taskOwner()
-	for key, read := range tx.Scan(bucketChanged, changedKey(of, from.Number)) {
-		number, is := bytes.CutPrefix(key, of)
-		if !is {
-			break
-		}
-		if len(found) == most {
+	after := from.Number
+	if from.Within != "" { // there are others of the same change
+		after--
+	}
+	for key, revision := range tx.Since(of, after) {
+		if looks--; looks < 0 {
 			return found, end, true
 		}
-		var id string
-		if !read(&id) {
-			break
+		for _, id := range tasksOfChange(tx, key) {
+			if revision == from.Number && id <= from.Within {
+				continue
+			}
+			t, is := readTask(tx, id)
+			if !is {
+				tx.Fail(fmt.Errorf("%w: %q is followed by %q, and that is no task", ErrDamaged, key, id))
+			}
+			if lastChange(tx, of, &t) != revision {
+				continue // it comes later
+			}
+			if len(found) == most {
+				return found, end, true
+			}
+			end.Number, end.Within = revision, id
+			found = append(found, Followed{t, end})
 		}
-		t, is := readTask(tx, id)
-		if !is {
-			tx.Fail(fmt.Errorf("%w: %q in %s is no task", ErrDamaged, id, bucketChanged))
-		}
-		end.Number = binary.BigEndian.Uint64(number)
-		found = append(found, Followed{t, end})
+		end.Number, end.Within = revision, ""
 	}
 	return found, end, false
 }
 
-// changeTasks notes that the tasks have changed that follow an approval.
-func (s *Store) changeTasks(c *change, approval string) {
-	for _, t := range tasksOf(c.Tx, approval) {
-		c.Delete(bucketChanged, t.changedKey())
-		s.number(c, &t)
-		c.Put(bucketTasks, []byte(t.ID), t)
-		c.Put(bucketChanged, t.changedKey(), t.ID)
+// tasksOfChange are the tasks that changed with a key.
+func tasksOfChange(tx *ledger.Tx, key string) []string {
+	if id, is := strings.CutPrefix(key, changedTask); is {
+		return []string{id}
 	}
+	return followers(tx, strings.TrimPrefix(key, changedApproval))
 }
 
-// number gives a task the number of a change.
-func (s *Store) number(c *change, t *Task) { t.Changed = c.Next(bucketChanged, c.Size<<20) }
-
-func (t Task) changedKey() []byte {
-	whose := owner{t.Tenant, evaluation.Ref{ID: t.Caller}}
-	return changedKey(whose.taskOwner(), t.Changed)
+// lastChange is the revision of the last change of a task.
+func lastChange(tx *ledger.Tx, of string, t *Task) uint64 {
+	last := tx.Get(of+changedTask+t.ID, new(bool))
+	for _, id := range t.Items {
+		last = max(last, tx.Get(of+changedApproval+id, new(bool)))
+	}
+	return last
 }
 
-func changedKey(of []byte, number uint64) []byte {
-	return binary.BigEndian.AppendUint64(slices.Clone(of), number)
-}
-
-// taskOwner is a caller in a tenant as the keys of its tasks begin.
-func (o owner) taskOwner() []byte {
-	of := sha256.Sum256([]byte(strconv.Itoa(len(o.tenant)) + ":" + o.tenant + o.subject.ID))
-	return of[:]
-}
-
-// naming is a name of the file: it gets one whenever it is opened. Last is the number of the last change under that name,
-// once it has another one.
-type naming struct {
-	Name string `json:"name"`
-	Last uint64 `json:"last,omitzero"`
-}
-
-// mostNames is how many names a file has at most. Positions of the names before are good no more.
-const mostNames = 100
-
-// nameFile gives the file its next name.
-func (s *Store) nameFile() error {
-	var names []naming
-	err := s.ledger.Update(func(c *change) {
-		c.Get(ledger.BucketMeta, []byte(keyNames), &names)
-		if n := len(names); n > 0 {
-			names[n-1].Last = c.Last(bucketChanged)
-		}
-		names = append(names, naming{Name: rand.Text()})
-		names = names[max(0, len(names)-mostNames):]
-		c.Put(ledger.BucketMeta, []byte(keyNames), names)
-	})
-	s.names = names
-	return err
-}
-
-// name is the name that the file has now.
-func (s *Store) name() string { return s.names[len(s.names)-1].Name }
-
-// knows reports whether the file has had all changes up to a position. An older copy does not know the names that the file
-// got since it was made, and says of the name that it has that no later change has come under that.
-func (s *Store) knows(at Position) bool {
-	n := slices.IndexFunc(s.names, func(one naming) bool { return one.Name == at.File })
-	return n >= 0 && (n == len(s.names)-1 || at.Number <= s.names[n].Last)
+// tellTasks notes that the tasks have changed that follow an approval.
+func tellTasks(c *change, a *Approval) {
+	if len(followers(c, a.ID)) > 0 {
+		c.Put(changesOf(a.Tenant, a.Caller)+changedApproval+a.ID, true)
+	}
 }

@@ -106,8 +106,8 @@ func (s *Store) Continuable(
 ) (until time.Time, is bool) {
 	now := s.now()
 	err := s.ledger.View(func(tx *ledger.Tx) {
-		a, found := ledger.GetItem[Approval](tx, id)
-		if found && a.continues(now, digest, c) && s.ledger.Live(id) && !s.ledger.Unrecorded(id) {
+		a, found := readState(tx, id)
+		if found && a.continues(now, digest, c) && s.counts(tx, &a) {
 			until, is = a.until(a.spending(c.Decision)), true
 		}
 	})
@@ -126,7 +126,7 @@ func (s *Store) Continue(
 ) (*Reservation, error) {
 	return s.reserve(ctx, id, decision, claim{
 		may:   func(a *Approval, now time.Time) bool { return a.continues(now, digest, c) },
-		take:  func(m *move) { m.to.spending(c.Decision).Reserved = decision },
+		take:  func(m *move) { m.to.spending(c.Decision).Reserved = decision; m.here(decision) },
 		after: c.Decision,
 	})
 }

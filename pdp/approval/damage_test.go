@@ -103,10 +103,11 @@ func TestDamageOutOfSight(t *testing.T) {
 	must(t, s.Close())
 	edit(t, data, func(tx *bbolt.Tx) error {
 		var errs []error
-		for bucket, id := range map[string]string{"approvals": over.ID, "tasks": task.ID} {
-			value := slices.Clone(tx.Bucket([]byte(bucket)).Get([]byte(id)))
+		values := tx.Bucket([]byte("values"))
+		for _, key := range []string{"a/" + over.ID, "t/" + task.ID} {
+			value := slices.Clone(values.Get([]byte(key)))
 			value[len(value)-2] ^= 1
-			errs = append(errs, tx.Bucket([]byte(bucket)).Put([]byte(id), value))
+			errs = append(errs, values.Put([]byte(key), value))
 		}
 		return errors.Join(errs...)
 	})
@@ -175,6 +176,7 @@ func TestFormatRefused(t *testing.T) {
 	t.Parallel()
 	r, data := newRecord(), quick(t)
 	s := mustOpen(t, data, r.options())
+	mustFile(t, s, question("a"))
 	must(t, s.Close())
 	info, err := os.Stat(filepath.Join(data, approval.FileName))
 	if err != nil || info.Mode().Perm() != 0o600 {
@@ -183,6 +185,10 @@ func TestFormatRefused(t *testing.T) {
 	edit(t, data, func(tx *bbolt.Tx) error { return approval.PutFormat(tx, key, approval.FormatVersion+1) })
 	if _, err := approval.Open(data, r.options()); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("is version %d", approval.FormatVersion+1)) {
 		t.Errorf("a format that it does not know: %v", err)
+	}
+	edit(t, data, func(tx *bbolt.Tx) error { return tx.Bucket([]byte("values")).Delete([]byte("g")) })
+	if _, err := approval.Open(data, r.options()); !errors.Is(err, approval.ErrDamaged) {
+		t.Errorf("a file without a format: %v", err)
 	}
 	edit(t, data, func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte("meta")) })
 	if _, err := approval.Open(data, r.options()); !errors.Is(err, approval.ErrDamaged) {

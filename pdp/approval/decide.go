@@ -44,7 +44,17 @@ func (s *Store) Decide(
 
 // moveFrom changes an approval that is in a state, and in the version that was seen of it.
 // Any version will do if seen is 0.
-func (s *Store) moveFrom(ctx context.Context, id string, in Status, seen int, do func(*move) error) (Approval, error) {
+func (s *Store) moveFrom(
+	ctx context.Context, id string, in Status, seen int, do func(*move) error,
+) (a Approval, err error) {
+	err = s.ledger.Again(ctx, func() (err error) {
+		a, err = s.moveOnce(ctx, id, in, seen, do)
+		return err
+	})
+	return a, err
+}
+
+func (s *Store) moveOnce(ctx context.Context, id string, in Status, seen int, do func(*move) error) (Approval, error) {
 	a, release, err := s.ledger.Locked(ctx, id)
 	if err != nil {
 		return Approval{}, err
@@ -147,8 +157,8 @@ func (s *Store) Offer(ctx context.Context, id string, v Vote, same func(a, b str
 		return err
 	}
 	defer release()
-	m := &move{store: s, now: s.now(), to: a}
-	v.Kind = Approve // or Deny: the form takes both
+	m := &move{store: s, now: s.now(), to: a} // which nothing writes
+	v.Kind = Approve                          // or Deny: the form takes both
 	if err := s.mayVote(a, &v, m.now, same); err != nil {
 		return err
 	}

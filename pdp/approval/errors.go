@@ -32,6 +32,15 @@ var (
 	ErrInvalid = ledger.ErrInvalid
 )
 
+// known are those that the ledger returns.
+var known = ledger.Errors{
+	Unavailable: ErrUnavailable,
+	Closed:      ErrClosed,
+	Locked:      ErrLocked,
+	Damaged:     ErrDamaged,
+	NotFound:    ErrNotFound,
+}
+
 // StateError says that something cannot be done in the state, or not to the version,
 // that an approval is in.
 type StateError struct {

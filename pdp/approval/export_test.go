@@ -1,42 +1,49 @@
 package approval
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"go.etcd.io/bbolt"
 
 	"policy-service/pdp/ledger"
+	"policy-service/pdp/ledger/bolt"
 )
 
-// MostNames is how many names a file has at most.
-const MostNames = mostNames
+// MostNames is how many names the values have at most.
+const MostNames = ledger.MostNames
 
 // Work does once what Run does whenever something is due.
 func (s *Store) Work(ctx context.Context) { s.ledger.Work(ctx) }
 
 // PutFormat says that a file has another format.
 func PutFormat(tx *bbolt.Tx, key []byte, version int) error {
-	return putSealed(tx, key, ledger.BucketMeta, []byte(ledger.KeyFormat), fmt.Append(nil, version))
+	return putSealed(tx, key, ledger.KeyFormat, fmt.Appendf(nil, `{"format":%d}`, version))
 }
+
+// sealedBytes is where the text of a stored value begins: behind its revision and its seal.
+const sealedBytes = 8 + sha256.Size
 
 // EditApproval changes the text of an approval in a file, as the service writes it.
 func EditApproval(tx *bbolt.Tx, key []byte, id string, edit func(text string) string) error {
-	text := tx.Bucket([]byte(bucketApprovals)).Get([]byte(id))[sha256.Size:]
-	return putSealed(tx, key, bucketApprovals, []byte(id), []byte(edit(string(text))))
+	name := ledger.PrefixItems + id
+	text := tx.Bucket([]byte(bolt.BucketValues)).Get([]byte(name))[sealedBytes:]
+	return putSealed(tx, key, name, []byte(edit(string(text))))
 }
 
-func putSealed(tx *bbolt.Tx, key []byte, bucket string, name, text []byte) error {
+func putSealed(tx *bbolt.Tx, key []byte, name string, text []byte) error {
 	mac := hmac.New(sha256.New, keyOf(key, keyUse))
-	for _, part := range [][]byte{[]byte(bucket), name} {
-		_, _ = mac.Write(binary.BigEndian.AppendUint16(nil, uint16(len(part))))
-		_, _ = mac.Write(part)
-	}
+	_, _ = mac.Write(binary.BigEndian.AppendUint16(nil, uint16(len(name))))
+	_, _ = mac.Write([]byte(name))
 	_, _ = mac.Write(text)
-	return tx.Bucket([]byte(bucket)).Put(name, append(mac.Sum(nil), text...))
+	b := tx.Bucket([]byte(bolt.BucketValues))
+	revision := bytes.Clone(b.Get([]byte(name))[:8])
+	return b.Put([]byte(name), slices.Concat(revision, mac.Sum(nil), text))
 }
 
 // Changed is readable after the next change.
@@ -44,15 +51,16 @@ func (s *Store) Changed() <-chan struct{} {
 	return s.News(nil).C
 }
 
-// FileAll files many in one transaction, and puts nothing on record.
+// FileAll files many, and puts nothing on record.
 func (s *Store) FileAll(questions []ApprovalRequest) error {
 	now := s.now()
-	return s.ledger.Update(func(c *change) {
-		for _, q := range questions {
-			a := Approval{ApprovalRequest: q, ID: s.options.NewID(), Version: 1, Status: Pending, FiledAt: now, ExpiresAt: now.Add(q.Terms.Timeout)}
-			s.save(c, Approval{}, &a)
+	for _, q := range questions {
+		a := Approval{ApprovalRequest: q, ID: s.options.NewID(), Version: 1, Status: Pending, FiledAt: now, ExpiresAt: now.Add(q.Terms.Timeout)}
+		if _, err := s.make(context.Background(), &move{store: s, now: now, to: a}); err != nil {
+			return err
 		}
-	})
+	}
+	return nil
 }
 
 // Stored is an approval as the file has it, StoredPage are many.

@@ -4,25 +4,42 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"policy-service/pdp/ledger"
 )
 
 // File asks for an approval, once. If an approval that is bound to the same digest waits, or
 // was approved, the result is that one.
-func (s *Store) File(ctx context.Context, q ApprovalRequest) (Approval, error) {
+func (s *Store) File(ctx context.Context, q ApprovalRequest) (a Approval, err error) {
 	if err := errors.Join(s.fits(&q), s.ledger.Ready(ctx)); err != nil {
-		return Approval{}, err
+		return a, err
 	}
+	paid := false // the rates are taken once, however often the rest is done again
+	err = s.ledger.Again(ctx, func() (err error) {
+		a, err = s.file(ctx, q, &paid)
+		return err
+	})
+	return a, err
+}
+
+func (s *Store) file(ctx context.Context, q ApprovalRequest, paid *bool) (Approval, error) {
 	release, err := s.ledger.Lock(ctx, "digest "+string(q.Digest[:])) // no id has a space
 	if err != nil {
 		return Approval{}, err
 	}
 	defer release()
-	if a, joined, err := s.join(ctx, q.Digest); joined || err != nil {
+	a, joined, stale, err := s.join(ctx, q.Digest)
+	if joined || err != nil {
 		return a, err
 	}
 	now := s.now()
+	if !*paid {
+		if err := s.pay(&q, now); err != nil {
+			return Approval{}, err
+		}
+		*paid = true
+	}
 	m := &move{store: s, now: now, to: Approval{
 		ApprovalRequest: q,
 		ID:              s.options.NewID(),
@@ -37,8 +54,22 @@ func (s *Store) File(ctx context.Context, q ApprovalRequest) (Approval, error) {
 		return Approval{}, err
 	}
 	defer mine()
-	m.allowed = func() error { return s.limiter.take(&q, s.queue.Load(), now) }
+	m.also = func(c *change) {
+		if bound(c, q.Digest) != stale {
+			c.Fail(ledger.ErrConflict)
+		}
+		c.Fail(s.limiter.full(countsOf(c, &q)))
+	}
 	return s.commit(ctx, m)
+}
+
+// pay takes what an approval request takes from the rates, unless too many wait.
+func (s *Store) pay(q *ApprovalRequest, now time.Time) error {
+	err := s.ledger.View(func(tx *ledger.Tx) { tx.Fail(s.limiter.full(countsOf(tx, q))) })
+	if err == nil {
+		err = s.limiter.take(q, now)
+	}
+	return err
 }
 
 // fits refuses a request that could not be shown to people, and terms that no person or any
@@ -57,19 +88,27 @@ func (s *Store) fits(q *ApprovalRequest) error {
 	return nil
 }
 
-// join finds the open approval that is bound to a digest. It ends one whose time is up.
-func (s *Store) join(ctx context.Context, digest [32]byte) (a Approval, joined bool, err error) {
-	err = s.ledger.View(func(tx *ledger.Tx) { a, joined = bound(tx, digest) })
-	if err != nil || !joined {
-		return Approval{}, false, err
+// join finds the open approval that is bound to a digest. It ends one whose time is up. If one is bound that is not open,
+// it is stale.
+func (s *Store) join(ctx context.Context, digest [32]byte) (a Approval, joined bool, stale string, err error) {
+	var id string
+	err = s.ledger.View(func(tx *ledger.Tx) { id = bound(tx, digest) })
+	if err != nil || id == "" {
+		return Approval{}, false, "", err
 	}
-	a, release, err := s.ledger.Locked(ctx, a.ID)
+	a, release, err := s.ledger.Locked(ctx, id)
+	if errors.Is(err, ErrNotFound) {
+		return Approval{}, false, id, nil
+	}
 	if err != nil {
-		return Approval{}, false, err
+		return Approval{}, false, "", err
 	}
 	defer release()
 	if a.open() && a.at(s.now()).Status == Expired {
-		return Approval{}, false, rules{s}.Expire(ctx, a)
+		return Approval{}, false, "", rules{s}.Expire(ctx, a)
 	}
-	return a, a.open(), nil
+	if a.open() {
+		return a, true, "", nil
+	}
+	return Approval{}, false, id, nil
 }

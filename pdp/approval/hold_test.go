@@ -196,9 +196,9 @@ func TestReservedUseIsNotGivenBack(t *testing.T) {
 func unlist(t *testing.T, data string) {
 	t.Helper()
 	edit(t, data, func(tx *bbolt.Tx) error {
-		due := tx.Bucket([]byte("due"))
-		key, _ := due.Cursor().First()
-		return due.Delete(key)
+		values := tx.Bucket([]byte("values"))
+		key, _ := values.Cursor().Seek([]byte("i/d/"))
+		return values.Delete(key)
 	})
 }
 

@@ -1,27 +1,36 @@
 package approval
 
 import (
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 )
 
-// limiter bounds how many questions callers put to people. The writer alone uses it.
+// limiter bounds how many questions callers put to people: how many wait, and how many come in a minute. The rates are
+// those of this process.
 type limiter struct {
 	most     Limits
+	mu       sync.Mutex // guards the rates
 	subjects rates
 	callers  rates
 }
 
-// take lets an approval request in, or refuses it with a [LimitError].
-func (l *limiter) take(r *ApprovalRequest, q *queue, now time.Time) error {
-	subject, caller, tenant := q.counts(r)
+// full refuses one more of those that wait.
+func (l *limiter) full(n counts) error {
 	switch {
-	case caller >= l.most.MaxPendingPerCaller:
+	case n.caller >= l.most.MaxPendingPerCaller:
 		return &LimitError{RetryAfter: laterOn, OfCaller: true}
-	case subject >= l.most.MaxPendingPerSubject, tenant >= l.most.MaxPendingPerTenant:
+	case n.subject >= l.most.MaxPendingPerSubject, n.tenant >= l.most.MaxPendingPerTenant:
 		return &LimitError{RetryAfter: laterOn}
 	}
+	return nil
+}
+
+// take lets an approval request in, or refuses it with a [LimitError].
+func (l *limiter) take(r *ApprovalRequest, now time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	// The rate of the caller is looked at before its subject gets a bucket: a caller that
 	// names ever new subjects would leave no buckets to others. It is taken after that of the
 	// subject: a subject that asks too often takes nothing from others with the same gateway.
@@ -40,7 +49,7 @@ const laterOn = time.Minute
 
 // rates bound how many new approval requests come of each subject, or of each caller,
 // in a minute: a bucket for each, which is forgotten when it is full again, because a new one is the
-// same. The writer alone uses it.
+// same.
 type rates struct {
 	perMinute int
 	of        map[owner]*rate.Limiter

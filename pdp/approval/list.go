@@ -42,16 +42,16 @@ func (s *Store) told(ctx context.Context, stored Approval) (Approval, error) {
 func (s *Store) stored(id string) (a Approval, found bool, err error) {
 	now := s.now()
 	err = s.ledger.View(func(tx *ledger.Tx) {
-		a, found = ledger.GetItem[Approval](tx, id)
-		a = s.shown(a, now)
+		a, found = read(tx, id)
+		a = s.shown(tx, a, now)
 	})
 	return a, found, err
 }
 
-// shown is an approval as of now. It is called within a view.
-func (s *Store) shown(a Approval, now time.Time) Approval {
+// shown is an approval as of now.
+func (s *Store) shown(tx *ledger.Tx, a Approval, now time.Time) Approval {
 	a = a.at(now)
-	a.Unrecorded = s.ledger.Unrecorded(a.ID)
+	a.Unrecorded = s.ledger.Unrecorded(tx, a.ID)
 	return a
 }
 
@@ -98,19 +98,16 @@ func (s *Store) page(tenants []string, status Status, after string, most int) (a
 	}
 	sees := func(tenant string) bool { return tenants == nil || slices.Contains(tenants, tenant) }
 	err = s.ledger.View(func(tx *ledger.Tx) {
-		for n, key := range s.keys(tx, tenants, status, after, looks+1) {
+		for n, one := range keys(tx, tenants, status, after, looks+1) {
 			if n == looks || len(all) == most {
 				return
 			}
-			next = key
-			if status == Pending { // another index says, without reading the approval, if it is out
-				var known waiting
-				if !tx.Get(bucketPending, []byte(key), &known) || !sees(known.Tenant) || !now.Before(known.Until) {
-					continue
-				}
+			next = one.id
+			if status == Pending && !now.Before(one.Until) { // it is out
+				continue
 			}
-			a, found := ledger.GetItem[Approval](tx, key)
-			if a = s.shown(a, now); found && sees(a.Tenant) && (status == "" || status == a.Status) {
+			a, found := read(tx, one.id)
+			if a = s.shown(tx, a, now); found && sees(a.Tenant) && (status == "" || status == a.Status) {
 				all = append(all, a)
 			}
 		}
@@ -122,30 +119,23 @@ func (s *Store) page(tenants []string, status Status, after string, most int) (a
 	return all, next, nil
 }
 
-// keys are the ids that page looks at, after one and in order. If other tenants have much
+// keys are those that page looks at, after one and in order. If other tenants have much
 // that is pending, a caller need not go through all of it to find its own.
-func (s *Store) keys(tx *ledger.Tx, tenants []string, status Status, after string, most int) (keys []string) {
-	bucket := bucketApprovals
+func keys(tx *ledger.Tx, tenants []string, status Status, after string, most int) (keys []listed) {
 	if status == Pending {
-		if tenants != nil {
-			return s.queue.Load().pendingIn(tenants, after, most)
-		}
-		bucket = bucketPending
+		return pending(tx, tenants, after, most)
 	}
-	for key := range tx.Scan(bucket, []byte(after)) {
+	for id := range tx.Scan(ledger.PrefixItems, ledger.After(after)) {
 		if len(keys) == most {
 			break
 		}
-		keys = append(keys, string(key))
+		keys = append(keys, listed{id: id})
 	}
 	return keys
 }
 
-// bound reads the open approval that is bound to a digest.
-func bound(tx *ledger.Tx, digest [32]byte) (a Approval, found bool) {
-	var id string
-	if !tx.Get(bucketDigests, digest[:], &id) {
-		return a, false
-	}
-	return ledger.GetItem[Approval](tx, id)
+// bound is the id of the approval that is bound to a digest, "" if there is none.
+func bound(from ledger.Reader, digest [32]byte) (id string) {
+	from.Get(digestKey(digest), &id)
+	return id
 }

@@ -532,7 +532,7 @@ func (m *model) compare(step int) {
 func equate(a, b approval.Approval) bool {
 	for _, one := range []*approval.Approval{&a, &b} {
 		one.Votes = slices.Clone(one.Votes)
-		one.After, one.Agreed = 0, "" // where its records are is not the model's to know
+		one.After, one.Revision, one.Agreed = 0, 0, "" // where its records are is not the model's to know
 		for n := range one.Votes {
 			one.Votes[n].Step = ""
 		}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"policy-service/pdp/ledger"
 )
 
 // Options configure a [Store]. Key and all that has to do with the log
@@ -15,6 +17,10 @@ type Options struct {
 	// by when they were made. The default is UUIDv7.
 	Now   func() time.Time
 	NewID func() string
+	// Engine keeps the approvals, the file in the data directory unless it is given; and Origin is the name of the log here,
+	// if others write to the engine, too.
+	Engine ledger.Engine
+	Origin string
 	// Key is a secret of 32 bytes. A value that was not written with it counts for nothing, in the
 	// file and in the log.
 	Key []byte

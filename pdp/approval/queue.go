@@ -1,150 +1,101 @@
 package approval
 
 import (
+	"cmp"
+	"context"
+	"net/url"
 	"slices"
-	"sync"
-	"sync/atomic"
 
-	"github.com/go-json-experiment/json"
-
-	"policy-service/evaluation"
 	"policy-service/pdp/ledger"
 )
 
-// queue has, in memory, the approvals that wait for a person,
-// and those with events still to be delivered to systems. It is made anew whenever the file is
-// opened, so nothing in it is known by it alone.
-type queue struct {
-	pending atomic.Int64
-	mu      sync.Mutex          // guards the fields below
-	tenants map[string][]string // which are pending, in the order of their ids
-	askers  map[owner][]string  // the same, by requester
-	owners  map[owner]int       // how many are pending, of subjects
-	untold  map[string]owner    // requesters of approvals with events to be delivered
+// counts are how many approvals are pending of the subject of a request, of its caller, and in its tenant.
+type counts struct{ subject, caller, tenant int }
+
+// counters are the keys of the counts.
+func (q *ApprovalRequest) counters() (subject, caller, tenant string) {
+	of := url.PathEscape(q.Tenant)
+	return prefixOfSubject + of + "/" + q.owner().hash(), prefixOfCaller + of + "/" + q.asker().hash(), prefixOfTenant + of
 }
 
-// readQueue makes the queue: of the open approvals those that are pending, and from the file those of which systems are
-// still to be told.
-func readQueue(tx *ledger.Tx, open []Approval) *queue {
-	q := &queue{
-		tenants: map[string][]string{},
-		askers:  map[owner][]string{},
-		owners:  map[owner]int{},
-		untold:  map[string]owner{},
-	}
-	for _, a := range open {
-		if a.Status == Pending {
-			q.waits(a.ID, a.owner(), a.asker(), true)
+func countsOf(from ledger.Reader, q *ApprovalRequest) (n counts) {
+	subject, caller, tenant := q.counters()
+	from.Get(subject, &n.subject)
+	from.Get(caller, &n.caller)
+	from.Get(tenant, &n.tenant)
+	return n
+}
+
+// waits notes that one more approval is pending, or one less, and that an event for systems is due.
+func (s *Store) waits(c *change, a *Approval, more int) {
+	n := countsOf(c, &a.ApprovalRequest)
+	subject, caller, tenant := a.counters()
+	count := func(key string, now int) {
+		if now > 0 {
+			c.Put(key, now)
+		} else {
+			c.Delete(key)
 		}
 	}
-	for key := range tx.Scan(bucketUntold, nil) {
-		_ = tx.Try(func(tx *ledger.Tx) { // damage in one that ended is found when it is read
-			q.untold[string(key)] = askerOf(tx, key)
-		})
+	count(subject, n.subject+more)
+	count(caller, n.caller+more)
+	count(tenant, n.tenant+more)
+	ofTenant, ofCaller := prefixPending+url.PathEscape(a.Tenant)+"/"+a.ID, prefixAsked+a.asker().hash()+"/"+a.ID
+	e := Completed
+	if more > 0 {
+		c.Put(ofTenant, waiting{a.ExpiresAt})
+		c.Put(ofCaller, true)
+		e = Filed
+	} else {
+		c.Delete(ofTenant)
+		c.Delete(ofCaller)
 	}
-	return q
-}
-
-// askerOf reads the caller that asked for an approval, and nothing else of it.
-func askerOf(tx *ledger.Tx, id []byte) owner {
-	var a struct {
-		Tenant string `json:"tenant"`
-		Caller string `json:"caller"`
-	}
-	tx.Get(bucketApprovals, id, &a, json.RejectUnknownMembers(false))
-	return owner{a.Tenant, evaluation.Ref{ID: a.Caller}}
-}
-
-// waits notes that an approval is pending, or is no more.
-func (q *queue) waits(id string, subject, asker owner, pending bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if !list(q.tenants, asker.tenant, id, pending) {
+	if s.options.Silent {
 		return
 	}
-	list(q.askers, asker, id, pending)
-	n := -1
-	if pending {
-		n = 1
+	due := untold{Tenant: a.Tenant, Caller: a.Caller}
+	c.Get(prefixUntold+a.ID, &due)
+	due.Events = append(due.Events, e)
+	c.Put(prefixUntold+a.ID, due)
+}
+
+// pendingIn is how many approvals are pending in all tenants.
+func pendingIn(tx *ledger.Tx) (all int) {
+	for _, read := range tx.Scan(prefixOfTenant, "") {
+		n := 0
+		read(&n)
+		all += n
 	}
-	q.pending.Add(int64(n))
-	if q.owners[subject] += n; q.owners[subject] == 0 {
-		delete(q.owners, subject)
-	}
+	return all
 }
 
-// list puts an id into the list of a key, in order, or takes it out. It reports whether that changes the list.
-func list[K comparable](lists map[K][]string, key K, id string, in bool) bool {
-	ids := lists[key]
-	at, known := slices.BinarySearch(ids, id)
-	if known == in {
-		return false
-	}
-	if in {
-		ids = slices.Insert(ids, at, id)
-	} else {
-		ids = slices.Delete(ids, at, at+1)
-	}
-	if lists[key] = ids; len(ids) == 0 {
-		delete(lists, key)
-	}
-	return true
+// listed is an approval that an index lists.
+type listed struct {
+	id string
+	waiting
 }
 
-// tells notes the requester of an approval with events to be delivered.
-func (q *queue) tells(id string, asker owner) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.untold[id] = asker
-}
-
-// told notes that all events of an approval are delivered.
-func (q *queue) told(id string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	delete(q.untold, id)
-}
-
-// toTell is the requester of an approval with events to be delivered.
-func (q *queue) toTell(id string) owner {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.untold[id]
-}
-
-// counts are how many approvals are pending of the subject of a request, of its caller, and
-// in its tenant.
-func (q *queue) counts(r *ApprovalRequest) (subject, caller, tenant int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.owners[r.owner()], len(q.askers[r.asker()]), len(q.tenants[r.Tenant])
-}
-
-// askedBy are the ids of those that are pending of a caller in a tenant, from an id on and in order, but no more than
-// most.
-func (q *queue) askedBy(asker owner, from string, most int) []string {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	ids := q.askers[asker]
-	at, _ := slices.BinarySearch(ids, from)
-	return slices.Clone(ids[at:min(at+most, len(ids))])
-}
-
-// pendingIn are the ids of those that are pending in some tenants, after an id and in order,
-// but no more than most.
-func (q *queue) pendingIn(tenants []string, after string, most int) (ids []string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, tenant := range slices.Compact(slices.Sorted(slices.Values(tenants))) {
-		all := q.tenants[tenant]
-		at, is := slices.BinarySearch(all, after)
-		if is {
-			at++
+// pending are those that are pending in some tenants, or in all if tenants is nil, after an id and in order, but no more
+// than most.
+func pending(tx *ledger.Tx, tenants []string, after string, most int) (all []listed) {
+	if tenants == nil {
+		for tenant := range tx.Scan(prefixOfTenant, "") {
+			tenant, _ = url.PathUnescape(tenant)
+			tenants = append(tenants, tenant)
 		}
-		ids = append(ids, all[at:min(at+most, len(all))]...)
 	}
-	slices.Sort(ids)
-	return ids[:min(most, len(ids))]
+	for _, tenant := range slices.Compact(slices.Sorted(slices.Values(tenants))) {
+		n := 0
+		for id, read := range tx.Scan(prefixPending+url.PathEscape(tenant)+"/", ledger.After(after)) {
+			one := listed{id: id}
+			if n++; n > most || !read(&one.waiting) {
+				break
+			}
+			all = append(all, one)
+		}
+	}
+	slices.SortFunc(all, func(a, b listed) int { return cmp.Compare(a.id, b.id) })
+	return all[:min(most, len(all))]
 }
 
 // Event is an event that systems receive.
@@ -162,24 +113,33 @@ type Told struct {
 	Event    Event
 }
 
+// untold are the events of an approval that are still to be delivered.
+type untold struct {
+	Tenant string  `json:"tenant"`
+	Caller string  `json:"caller"`
+	Events []Event `json:"events"`
+}
+
 // Untold are the events that are not delivered yet, those of one approval in
 // their order. It leaves out events that are not on record yet. It has no more than share events of
 // one caller's approvals in a tenant, so that those of others come, too.
 func (s *Store) Untold(limit, share int) (out []Told) {
-	of := map[owner]int{}
+	of := map[[2]string]int{}
 	err := s.ledger.View(func(tx *ledger.Tx) {
-		for key, read := range tx.Scan(bucketUntold, nil) {
+		for id, read := range tx.Scan(prefixUntold, "") {
 			if len(out) >= limit {
 				return
 			}
-			id := string(key)
-			who := s.queue.Load().toTell(id)
-			var events []Event
-			if of[who] >= share || !read(&events) || s.ledger.Unrecorded(id) {
+			var due untold
+			if !read(&due) {
+				return
+			}
+			whose := [2]string{due.Tenant, due.Caller}
+			if of[whose] >= share || s.ledger.Unrecorded(tx, id) {
 				continue
 			}
-			of[who] += len(events)
-			for _, e := range events {
+			of[whose] += len(due.Events)
+			for _, e := range due.Events {
 				out = append(out, Told{id, e})
 			}
 		}
@@ -193,17 +153,24 @@ func (s *Store) Untold(limit, share int) (out []Told) {
 
 // Told notes that an event was delivered. Until then it is delivered again, also after a restart.
 func (s *Store) Told(t Told) error {
-	return s.ledger.Update(func(c *change) {
-		var events []Event
-		if !c.Get(bucketUntold, []byte(t.Approval), &events) {
+	return s.again(context.Background(), func(c *change) {
+		var due untold
+		if c.Get(prefixUntold+t.Approval, &due) == 0 {
 			return
 		}
-		events = slices.DeleteFunc(events, func(e Event) bool { return e == t.Event })
-		if len(events) > 0 {
-			c.Put(bucketUntold, []byte(t.Approval), events)
-			return
+		due.Events = slices.DeleteFunc(due.Events, func(e Event) bool { return e == t.Event })
+		if len(due.Events) > 0 {
+			c.Put(prefixUntold+t.Approval, due)
+		} else {
+			c.Delete(prefixUntold + t.Approval)
 		}
-		c.Delete(bucketUntold, []byte(t.Approval))
-		c.Then(func() { s.queue.Load().told(t.Approval) })
+	})
+}
+
+// again makes a change that has no steps.
+func (s *Store) again(ctx context.Context, write func(*change)) error {
+	return s.ledger.Again(ctx, func() error {
+		_, err := s.ledger.Update(write)
+		return err
 	})
 }

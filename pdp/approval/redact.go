@@ -13,6 +13,10 @@ import (
 // While the approval waits or can be used the error is [ErrInUse], unless end is set: then it is cancelled or revoked in the
 // same step. Of one that was redacted before, an older copy has it all again; there is nothing to do for any other.
 func (s *Store) Redact(ctx context.Context, id, caller, reason string, end bool) error {
+	return s.ledger.Again(ctx, func() error { return s.redact(ctx, id, caller, reason, end) })
+}
+
+func (s *Store) redact(ctx context.Context, id, caller, reason string, end bool) error {
 	a, release, err := s.ledger.Locked(ctx, id)
 	if err != nil {
 		return err
@@ -46,11 +50,8 @@ func (s *Store) Redact(ctx context.Context, id, caller, reason string, end bool)
 		m.step(Step{Name: string(m.to.Status), Caller: by, Statement: said})
 	}
 	m.step(Step{Name: StepRedacted, Caller: caller, Statement: said})
-	err = s.ledger.Commit(ctx, id, func(c *change) {
-		m.write(c)
-		c.Erase()
-	})
-	if err != nil {
+	m.also = (*change).Erase
+	if _, err = s.commit(ctx, m); err != nil {
 		return err
 	}
 	return s.ledger.Erase()

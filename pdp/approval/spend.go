@@ -15,8 +15,8 @@ import (
 func (s *Store) Live(digest [32]byte, id string) (a Approval, live bool) {
 	now := s.now()
 	err := s.ledger.View(func(tx *ledger.Tx) {
-		a, live = bound(tx, digest)
-		live = live && (id == "" || id == a.ID) && a.usable(now, digest) && s.ledger.Live(a.ID) && !s.ledger.Unrecorded(a.ID)
+		a, live = read(tx, bound(tx, digest))
+		live = live && (id == "" || id == a.ID) && a.usable(now, digest) && s.counts(tx, &a)
 	})
 	if err != nil {
 		s.options.OnError(err)
@@ -25,6 +25,11 @@ func (s *Store) Live(digest [32]byte, id string) (a Approval, live bool) {
 		return Approval{}, false
 	}
 	return a, true
+}
+
+// counts reports whether an open approval was held against the log, and all its steps are on record.
+func (s *Store) counts(tx *ledger.Tx, a *Approval) bool {
+	return ledger.Listed(tx, a.Standing()) && !s.ledger.Unrecorded(tx, a.ID)
 }
 
 // Reservation is a use of an approval that one decision has, and no other can have, or uses
@@ -52,6 +57,17 @@ func (s *Store) Reserve(ctx context.Context, id string, digest [32]byte, decisio
 func (m *move) take(decision string) {
 	m.to.Reserved = append(m.to.Reserved, decision)
 	m.to.spend(decision, m.now)
+	m.here(decision)
+}
+
+// here notes that the log of this origin will say what becomes of a decision.
+func (m *move) here(decision string) {
+	if origin := m.store.options.Origin; origin != "" {
+		if m.to.Origins == nil {
+			m.to.Origins = map[string]string{}
+		}
+		m.to.Origins[decision] = origin
+	}
 }
 
 // claim is a use of an approval that a decision wants: whether it may have it, and the change that takes it. If it goes on from a use,
@@ -63,6 +79,14 @@ type claim struct {
 }
 
 func (s *Store) reserve(ctx context.Context, id, decision string, what claim) (r *Reservation, err error) {
+	err = s.ledger.Again(ctx, func() (err error) {
+		r, err = s.reserveOnce(ctx, id, decision, what)
+		return err
+	})
+	return r, err
+}
+
+func (s *Store) reserveOnce(ctx context.Context, id, decision string, what claim) (r *Reservation, err error) {
 	a, release, err := s.ledger.Locked(ctx, id)
 	if errors.Is(err, ErrNotFound) {
 		return nil, nil
@@ -79,7 +103,7 @@ func (s *Store) reserve(ctx context.Context, id, decision string, what claim) (r
 		return nil, err
 	}
 	m := s.move(a)
-	if !what.may(&a, m.now) || !s.ledger.Live(id) {
+	if !what.may(&a, m.now) {
 		return nil, nil
 	}
 	if votes, enough, err := s.proof.holding(ctx, &a); err != nil || !enough {
@@ -94,7 +118,13 @@ func (s *Store) reserve(ctx context.Context, id, decision string, what claim) (r
 		}
 	}
 	what.take(m)
-	return s.ledger.Reserve(m.to, decision, release, m.write)
+	return s.ledger.Reserve(decision, release, func() (Approval, error) { return s.reserved(ctx, m) })
+}
+
+// reserved is an approval with a reservation.
+func (s *Store) reserved(ctx context.Context, m *move) (Approval, error) {
+	_, err := s.make(ctx, m)
+	return m.to, err
 }
 
 // ReserveAgain takes one more use of an approval that is reserved, for another decision that
@@ -110,7 +140,7 @@ func (s *Store) ReserveAgain(r *Reservation, decision string) (bool, error) {
 	}
 	m := s.move(a)
 	m.take(decision)
-	err := r.Add(m.to, decision, m.write)
+	err := r.Add(decision, func() (Approval, error) { return s.reserved(context.Background(), m) })
 	return err == nil, err
 }
 

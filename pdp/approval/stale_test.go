@@ -20,10 +20,10 @@ func TestLookReadsTheOutbox(t *testing.T) {
 	_, _ = s.File(t.Context(), question("a")) // the log takes nothing
 	must(t, s.Close())
 	edit(t, data, func(tx *bbolt.Tx) error {
-		b := tx.Bucket([]byte("outbox"))
-		k, v := b.Cursor().First()
+		b := tx.Bucket([]byte("values"))
+		k, v := b.Cursor().Seek([]byte("o/"))
 		v = bytes.Clone(v)
-		v[40] ^= 1
+		v[48] ^= 1
 		return b.Put(bytes.Clone(k), v)
 	})
 	_, looked := approval.Look(data, key, nil)

@@ -3,11 +3,15 @@ package approval
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"policy-service/pdp/ledger"
+	"policy-service/pdp/ledger/bolt"
 )
 
 // Store keeps approvals in a file. [Store.File] asks for one, [Store.Decide] adds the vote of
@@ -19,9 +23,6 @@ type Store struct {
 	*ledger.Bulletin // has the news for readers that wait for a change
 	options          Options
 	ledger           *ledger.Ledger[Approval, Step]
-	names            []naming // of the file, the one that it has now last
-	queue            atomic.Pointer[queue]
-	history          *history
 	limiter          limiter
 	proof            proof
 }
@@ -45,12 +46,20 @@ func Open(data string, o Options) (*Store, error) {
 	if len(o.Key) != 32 {
 		return nil, errors.New("opening the approvals: their key is not 32 bytes long: set Key")
 	}
-	s := &Store{options: o.withDefaults(), history: newHistory()}
+	s := &Store{options: o.withDefaults()}
 	most := s.options.Limits
-	s.limiter = limiter{most, newRates(most.NewPerMinutePerSubject), newRates(most.NewPerMinutePerCaller)}
+	s.limiter = limiter{most: most, subjects: newRates(most.NewPerMinutePerSubject), callers: newRates(most.NewPerMinutePerCaller)}
 	s.proof = proof{key: keyOf(o.Key, sealUse), options: &s.options}
+	if o.Engine == nil {
+		if err := os.MkdirAll(data, 0o700); err != nil {
+			return nil, opening(data, err)
+		}
+		o.Engine = bolt.New(file(data))
+	}
 	s.ledger = ledger.New(ledger.Options[Approval, Step]{
-		Form:    form(data, o.Key),
+		Engine:  o.Engine,
+		Form:    form(o.Key),
+		Origin:  o.Origin,
 		Log:     ledger.Log[Step]{Record: o.Record, Recorded: o.Recorded, Steps: o.Steps, Size: o.Size},
 		Rules:   rules{s},
 		Now:     s.now,
@@ -59,12 +68,16 @@ func Open(data string, o Options) (*Store, error) {
 	})
 	s.Bulletin = s.ledger.Bulletin
 	if err := s.ledger.Open(context.Background()); err != nil {
-		return nil, err
-	}
-	if err := s.nameFile(); err != nil {
-		return nil, errors.Join(err, s.Close())
+		return nil, opening(data, err)
 	}
 	return s, nil
+}
+
+func opening(data string, err error) error {
+	if err != nil {
+		err = fmt.Errorf("opening the approvals: %s: %w", filepath.Join(data, FileName), err)
+	}
+	return err
 }
 
 // Run does due work until its context ends. It ends approvals whose time is up, forgets
@@ -75,7 +88,12 @@ func (s *Store) Run(ctx context.Context) { s.ledger.Run(ctx, s.forgetTasks) }
 func (s *Store) Close() error { return s.ledger.Close() }
 
 // Pending is how many wait for a person.
-func (s *Store) Pending() int { return int(s.queue.Load().pending.Load()) }
+func (s *Store) Pending() (n int) {
+	if err := s.ledger.View(func(tx *ledger.Tx) { n = pendingIn(tx) }); err != nil {
+		s.options.OnError(err)
+	}
+	return n
+}
 
 // now is the time as it is stored.
 func (s *Store) now() time.Time { return s.options.Now().Round(0).UTC() }
@@ -87,8 +105,8 @@ type move struct {
 	from  Approval // the zero value of a new one
 	to    Approval
 	steps []Step
-	// allowed refuses the move, if it is not nil. The writer calls it, so that no other change comes in between.
-	allowed func() error
+	// also is part of the change, if it is not nil, and comes first.
+	also func(*change)
 }
 
 func (s *Store) move(from Approval) *move {
@@ -107,11 +125,8 @@ func (m *move) step(step Step) (id string) {
 
 // write writes the change with its steps.
 func (m *move) write(c *change) {
-	if m.allowed != nil {
-		c.Fail(m.allowed())
-	}
-	if c.Err() != nil {
-		return
+	if m.also != nil {
+		m.also(c)
 	}
 	m.store.save(c, m.from, &m.to)
 	for _, step := range m.steps {
@@ -121,60 +136,77 @@ func (m *move) write(c *change) {
 
 // commit makes a change, and puts its steps on record: it counts when this returns nil.
 func (s *Store) commit(ctx context.Context, m *move) (Approval, error) {
-	if err := s.ledger.Commit(ctx, m.to.ID, m.write); err != nil {
+	made, err := s.make(ctx, m)
+	if err == nil {
+		err = s.ledger.Record(ctx, m.to, made)
+	}
+	if err != nil {
 		return Approval{}, err
 	}
 	return m.to, nil
 }
 
-// save writes an approval and its indexes: by digest while it is open, and by id while it is pending. If it begins or
-// ends to be pending, an event for callbacks and webhooks is due. from is as the file has it, the zero
-// value of a new one.
+// make makes a change, and puts nothing on record. Changes of one tenant that count what is pending wait for one another:
+// else each would find the count of another, and be made again.
+func (s *Store) make(ctx context.Context, m *move) (made ledger.Made[Step], err error) {
+	if (m.from.Status == Pending) != (m.to.Status == Pending) {
+		release, err := s.ledger.Lock(ctx, "pending in "+m.to.Tenant) // no id has a space
+		if err != nil {
+			return made, err
+		}
+		defer release()
+	}
+	made, err = s.ledger.Update(m.write)
+	m.to.Revision = made.Revision
+	return made, err
+}
+
+// save writes an approval and its indexes: by digest while it is open, by tenant and by caller while it is pending, and by
+// what it was for after that. If it begins or ends to be pending, an event for callbacks and webhooks is due. from is as it
+// was read, the zero value of a new one.
 func (s *Store) save(c *change, from Approval, to *Approval) {
-	to.After = c.Size // the length of the log: an opening compares it with later records of the log
-	c.Save(from.Standing(), to)
+	to.After, to.Origin = c.Size, c.Origin // an opening compares it with later records of the log
+	maps.DeleteFunc(to.Origins, func(decision, _ string) bool { return !slices.Contains(to.reserved(), decision) })
+	state := *to
+	words := state.cut()
+	c.Save(from.Standing(), state)
 	switch {
-	case to.open():
-		c.Put(bucketDigests, to.Digest[:], to.ID)
-	case from.open():
-		c.Delete(bucketDigests, to.Digest[:])
+	case from.ID == "":
+		c.Put(prefixWords+to.ID, words)
+	case from.RedactedAt.IsZero() && !to.RedactedAt.IsZero():
+		c.Delete(prefixWords + to.ID)
+	}
+	switch {
+	case to.open() && !from.open():
+		c.Put(digestKey(to.Digest), to.ID)
+	case from.open() && !to.open():
+		c.Delete(digestKey(to.Digest))
 	}
 	if from.Status != to.Status || !slices.Equal(from.Votes, to.Votes) {
-		s.changeTasks(c, to.ID)
+		tellTasks(c, to)
 	}
-	if to.Status != Pending {
-		of, id, in := to.purpose(), to.ID, to.RedactedAt.IsZero()
-		if !in {
-			of = from.purpose()
-		}
-		c.Then(func() { s.history.note(of, id, in) })
+	switch was, is := from.isPast(), to.isPast(); {
+	case is && !was:
+		c.Put(to.alikeKey(), true)
+	case was && !is:
+		c.Delete(from.alikeKey())
 	}
 	switch was, is := from.Status == Pending, to.Status == Pending; {
 	case is && !was:
-		c.Put(bucketPending, []byte(to.ID), waiting{to.Tenant, to.Subject, to.ExpiresAt})
-		s.queued(c, to, Filed)
+		s.waits(c, to, 1)
 	case was && !is:
-		c.Delete(bucketPending, []byte(to.ID))
-		s.queued(c, &from, Completed) // to may not say any more whose it was
+		s.waits(c, &from, -1) // to may not say any more whose it was
 	}
-}
-
-// queued notes that an approval waits, or does no more, and that an event for systems is due.
-func (s *Store) queued(c *change, a *Approval, e Event) {
-	q, id, subject, asker := s.queue.Load(), a.ID, a.owner(), a.asker()
-	c.Then(func() { q.waits(id, subject, asker, e == Filed) })
-	if s.options.Silent {
-		return
-	}
-	var events []Event
-	c.Get(bucketUntold, []byte(a.ID), &events)
-	c.Put(bucketUntold, []byte(a.ID), append(events, e))
-	c.Then(func() { q.tells(id, asker) })
 }
 
 // Standing implements [ledger.Item].
 func (a Approval) Standing() ledger.Standing {
-	is := ledger.Standing{ID: a.ID, Tenant: a.Tenant, Caller: a.Caller, Ends: a.EndedAt, After: a.After, Reserved: a.reserved()}
+	is := ledger.Standing{
+		ID: a.ID, Tenant: a.Tenant, Caller: a.Caller, Ends: a.EndedAt, After: a.After, Origin: a.Origin, Revision: a.Revision,
+	}
+	for _, d := range a.reserved() {
+		is.Reserved = append(is.Reserved, ledger.Reserved{Decision: d, Origin: a.Origins[d]})
+	}
 	switch until := a.continuesUntil(); {
 	case a.open():
 		is.Open, is.Ends = true, a.ExpiresAt
@@ -198,11 +230,42 @@ func (s Step) Entry() ledger.Entry {
 // rules are the part of a store that the ledger calls.
 type rules struct{ *Store }
 
-// Remember implements [ledger.Rules].
-func (r rules) Remember(tx *ledger.Tx, open []Approval) {
-	if q := readQueue(tx, open); tx.Err() == nil {
-		r.queue.Store(q)
+// Read implements [ledger.Rules].
+func (r rules) Read(from ledger.Reader, id string) (a Approval, found bool) { return read(from, id) }
+
+// read reads an approval with its words.
+func read(from ledger.Reader, id string) (a Approval, found bool) {
+	var w words
+	if a, found = readState(from, id); !found || !a.RedactedAt.IsZero() {
+		return a, found
 	}
+	if from.Get(prefixWords+id, &w) == 0 {
+		from.Fail(fmt.Errorf("%w: %q has no request", ErrDamaged, id))
+	}
+	a.add(w)
+	return a, from.Err() == nil
+}
+
+// readState reads an approval without its words.
+func readState(from ledger.Reader, id string) (a Approval, found bool) {
+	revision := from.Get(ledger.PrefixItems+id, &a)
+	a.Revision = revision
+	return a, revision > 0
+}
+
+// Brief implements [ledger.Rules]: what the step changes, and whose it is.
+func (r rules) Brief(step Step) Step {
+	a := step.Approval
+	step.Approval = Approval{ID: a.ID, Version: a.Version, Status: a.Status, ExpiresAt: a.ExpiresAt}
+	step.Approval.Tenant, step.Approval.Caller = a.Tenant, a.Caller
+	return step
+}
+
+// Whole implements [ledger.Rules].
+func (r rules) Whole(step Step, a Approval) Step {
+	a.Version, a.Status, a.ExpiresAt = step.Approval.Version, step.Approval.Status, step.Approval.ExpiresAt
+	step.Approval = a
+	return step
 }
 
 // Save implements [ledger.Rules].
@@ -211,11 +274,11 @@ func (r rules) Save(c *change, a Approval) { r.save(c, a, &a) }
 // Forget implements [ledger.Rules].
 func (r rules) Forget(c *change, a Approval) {
 	c.Forget(a)
-	c.Delete(bucketUntold, []byte(a.ID))
-	c.Then(func() {
-		r.queue.Load().told(a.ID)
-		r.history.note(a.purpose(), a.ID, false)
-	})
+	c.Delete(prefixWords + a.ID)
+	c.Delete(prefixUntold + a.ID)
+	if a.isPast() {
+		c.Delete(a.alikeKey())
+	}
 }
 
 // Expire implements [ledger.Rules]. An approval whose time is up ended then, not now. One that ended before has only its
@@ -223,7 +286,8 @@ func (r rules) Forget(c *change, a Approval) {
 func (r rules) Expire(ctx context.Context, a Approval) error {
 	if to := a; a.Status.Final() {
 		to.close(every)
-		return r.ledger.Update(func(c *change) { r.save(c, a, &to) })
+		_, err := r.ledger.Update(func(c *change) { r.save(c, a, &to) })
+		return err
 	}
 	m := r.move(a)
 	m.to.end(Expired, a.ExpiresAt)
@@ -235,19 +299,9 @@ func (r rules) Expire(ctx context.Context, a Approval) error {
 // Look reads the file of a data directory as [Open] would, and changes nothing. Size is how many records the log has; nil
 // if there is no log. It returns the number of pending approvals. The error is the one with which Open would fail.
 func Look(data string, key []byte, size func() uint64) (pending int, err error) {
-	err = ledger.Examine(form(data, key), func(tx *ledger.Tx) {
-		if tx.Format() == 0 {
-			return
-		}
-		open := ledger.OpenItems[Approval](tx)
-		pending = int(readQueue(tx, open).pending.Load())
-		for range ledger.Outbox[Step](tx) { // Open reads it, too
-		}
-		if size != nil {
-			none := func(context.Context, uint64, map[string]bool) (map[string][]Step, error) { return nil, nil }
-			_, short := ledger.Since(context.Background(), open, ledger.Log[Step]{Size: size, Steps: none})
-			tx.Fail(short)
-		}
+	o := ledger.Options[Approval, Step]{Form: form(key), Rules: rules{}, Log: ledger.Log[Step]{Size: size}}
+	err = bolt.Examine(file(data), func(state ledger.State) error {
+		return ledger.Look(state, o, func(tx *ledger.Tx, _ []Approval) { pending = pendingIn(tx) })
 	})
-	return pending, err
+	return pending, opening(data, err)
 }

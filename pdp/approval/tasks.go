@@ -1,11 +1,10 @@
 package approval
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -33,8 +32,6 @@ type Task struct {
 	CallbackState string    `json:"callback_state,omitzero"`
 	Events        []string  `json:"events,omitzero"`
 	CreatedAt     time.Time `json:"created_at"`
-	// Changed is the number of its last change, among all changes of tasks.
-	Changed uint64 `json:"changed,omitzero"`
 	// Until is when it is forgotten.
 	Until time.Time `json:"until"`
 }
@@ -64,44 +61,66 @@ func (s *Store) Begin(t Task) (Task, error) {
 			return Task{}, err
 		}
 	}
-	t.CreatedAt = s.now()
-	err := s.ledger.Update(func(c *change) {
-		if known, found := taskOf(c.Tx, t.Key, t.Body); found {
-			t = known
-			return
+	items := slices.Compact(slices.Sorted(slices.Values(t.Items)))
+	wanted := t
+	err := s.ledger.Again(context.Background(), func() error {
+		var of []Approval
+		t = wanted
+		t.CreatedAt = s.now()
+		err := s.ledger.View(func(tx *ledger.Tx) {
+			for _, id := range items {
+				a, found := readState(tx, id)
+				if !found {
+					tx.Fail(ErrNotFound)
+				}
+				t.Until = s.keptUntil(&a, t.Until)
+				of = append(of, a)
+			}
+		})
+		if err == nil {
+			_, err = s.ledger.Update(func(c *change) { s.begin(c, &t, of) })
 		}
-		for _, id := range t.Items {
-			a, found := ledger.GetItem[Approval](c.Tx, id)
-			if !found {
-				c.Fail(ErrNotFound)
-			}
-			if len(followers(c.Tx, id, nil)) >= mostFollowers {
-				c.Fail(&LimitError{RetryAfter: laterOn})
-			}
-			ends := a.EndedAt
-			if a.open() {
-				ends = a.ExpiresAt.Add(a.Terms.ValidFor)
-			}
-			if until := ends.Add(max(s.options.Retain, leastKept)); until.After(t.Until) {
-				t.Until = until
-			}
-			c.Tell(a)
-		}
-		s.number(c, &t)
-		t.entries(c.Put)
+		return err
 	})
 	return t, err
 }
 
-// entries are a task in the file, and every index that has it.
-func (t Task) entries(do func(bucket string, key []byte, value any)) {
-	do(bucketTasks, []byte(t.ID), t)
-	do(bucketTaskEnds, ledger.TimeKey(t.Until, t.ID), true)
-	do(bucketTaskKeys, t.Key[:], t.ID)
-	do(bucketChanged, t.changedKey(), t.ID)
-	for _, id := range t.Items {
-		do(bucketFollowers, follower(id, t.ID), true)
+// keptUntil is how long a task is kept that follows an approval, and is kept so long for others.
+func (s *Store) keptUntil(a *Approval, others time.Time) time.Time {
+	ends := a.EndedAt
+	if a.open() {
+		ends = a.ExpiresAt.Add(a.Terms.ValidFor)
 	}
+	if until := ends.Add(max(s.options.Retain, leastKept)); until.After(others) {
+		return until
+	}
+	return others
+}
+
+// begin writes a task that follows approvals, or finds the one with its key.
+func (s *Store) begin(c *change, t *Task, of []Approval) {
+	if known, found := taskOf(c, t.Key, t.Body); found || c.Err() != nil {
+		*t = known
+		return
+	}
+	for _, a := range of {
+		following := followers(c, a.ID)
+		if len(following) >= mostFollowers {
+			c.Fail(&LimitError{RetryAfter: laterOn})
+		}
+		at, _ := slices.BinarySearch(following, t.ID)
+		c.Put(prefixFollowers+a.ID, slices.Insert(following, at, t.ID))
+		c.Tell(a)
+	}
+	t.entries(c.Put)
+}
+
+// entries are a task, and every index that has it but the lists of followers.
+func (t Task) entries(do func(key string, value any)) {
+	do(prefixTasks+t.ID, t)
+	do(ledger.TimeKey(prefixTaskEnds, t.Until, t.ID), true)
+	do(prefixTaskKeys+hex.EncodeToString(t.Key[:]), t.ID)
+	do(changesOf(t.Tenant, t.Caller)+changedTask+t.ID, true)
 }
 
 // nameItself gives a task without a key one that the same asking would have again.
@@ -126,11 +145,11 @@ func (s *Store) Of(ctx context.Context, t Task) (all []Approval, err error) {
 	now := s.now()
 	err = s.ledger.View(func(tx *ledger.Tx) {
 		for _, id := range t.Items {
-			a, found := ledger.GetItem[Approval](tx, id)
+			a, found := read(tx, id)
 			if !found {
 				tx.Fail(ErrNotFound)
 			}
-			all = append(all, s.shown(a, now))
+			all = append(all, s.shown(tx, a, now))
 		}
 	})
 	if err != nil {
@@ -151,7 +170,7 @@ func (s *Store) TasksOf(approval string) (all []Task, err error) {
 }
 
 func tasksOf(tx *ledger.Tx, approval string) (all []Task) {
-	for _, id := range followers(tx, approval, nil) {
+	for _, id := range followers(tx, approval) {
 		if t, found := readTask(tx, id); found {
 			all = append(all, t)
 		}
@@ -162,50 +181,60 @@ func tasksOf(tx *ledger.Tx, approval string) (all []Task) {
 // forgetTasks removes the tasks whose time is up. One whose end is not on record yet stays until
 // its program can receive it.
 func (s *Store) forgetTasks(ctx context.Context) error {
-	return s.ledger.Past(ctx, bucketTaskEnds, s.now(), func(_ context.Context, id string) error {
-		return s.ledger.Update(func(c *change) {
-			t, found := readTask(c.Tx, id)
-			if found && !slices.ContainsFunc(t.Items, s.ledger.Unrecorded) {
-				t.entries(func(bucket string, key []byte, _ any) { c.Delete(bucket, key) })
-			}
+	return s.ledger.Past(ctx, prefixTaskEnds, s.now(), func(ctx context.Context, id string) error {
+		var t Task
+		stays := false
+		err := s.ledger.View(func(tx *ledger.Tx) {
+			found := false
+			t, found = readTask(tx, id)
+			stays = !found || slices.ContainsFunc(t.Items, func(id string) bool { return s.ledger.Unrecorded(tx, id) })
 		})
+		if err != nil || stays {
+			return err
+		}
+		for items := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(t.Items))), unfollowedAtOnce) {
+			if err := s.again(ctx, func(c *change) { t.unfollow(c, items) }); err != nil {
+				return err
+			}
+		}
+		return s.again(ctx, func(c *change) { t.entries(func(key string, _ any) { c.Delete(key) }) })
 	})
 }
 
-// follower is the key of a task that follows an approval; neither id has a zero byte.
-func follower(approval, task string) []byte { return []byte(approval + "\x00" + task) }
+// unfollowedAtOnce is how many approvals a task ceases to follow in one change.
+const unfollowedAtOnce = 25
 
-// followers are the ids of the tasks that follow an approval: those after a key, if that is a key of this approval.
-func followers(tx *ledger.Tx, approval string, after []byte) (tasks []string) {
-	prefix := follower(approval, "")
-	if !bytes.HasPrefix(after, prefix) {
-		after = prefix
-	}
-	for key := range tx.Scan(bucketFollowers, after) {
-		task, is := bytes.CutPrefix(key, prefix)
-		if !is {
-			break
+// unfollow takes a task from the lists of followers of some approvals.
+func (t *Task) unfollow(c *change, items []string) {
+	for _, id := range items {
+		left := slices.DeleteFunc(followers(c, id), func(one string) bool { return one == t.ID })
+		if len(left) > 0 {
+			c.Put(prefixFollowers+id, left)
+			continue
 		}
-		tasks = append(tasks, string(task))
+		c.Delete(prefixFollowers + id)
+		c.Delete(changesOf(t.Tenant, t.Caller) + changedApproval + id)
 	}
+}
+
+// followers are the ids of the tasks that follow an approval, in their order.
+func followers(from ledger.Reader, approval string) (tasks []string) {
+	from.Get(prefixFollowers+approval, &tasks)
 	return tasks
 }
 
-func readTask(tx *ledger.Tx, id string) (t Task, found bool) {
-	found = tx.Get(bucketTasks, []byte(id), &t)
-	if found && t.ID != id {
-		tx.Fail(fmt.Errorf("%w: %q in %s says that it is %q", ErrDamaged, id, bucketTasks, t.ID))
-	}
-	return t, found && t.ID == id
+func readTask(from ledger.Reader, id string) (t Task, found bool) {
+	found = from.Get(prefixTasks+id, &t) > 0
+	return t, found
 }
 
-func taskOf(tx *ledger.Tx, key, body [32]byte) (t Task, found bool) {
+func taskOf(from ledger.Reader, key, body [32]byte) (t Task, found bool) {
 	var id string
-	if !tx.Get(bucketTaskKeys, key[:], &id) {
+	if from.Get(prefixTaskKeys+hex.EncodeToString(key[:]), &id) == 0 {
 		return t, false
 	}
-	if t, found = readTask(tx, id); found && t.Body != body {
-		tx.Fail(ErrOtherBody)
+	if t, found = readTask(from, id); found && t.Body != body {
+		from.Fail(ErrOtherBody)
 		return Task{}, false
 	}
 	return t, found

@@ -25,6 +25,8 @@ type Notice struct {
 	Tenant, Caller, ID string
 }
 
+func (s Standing) notice() Notice { return Notice{Tenant: s.Tenant, Caller: s.Caller, ID: s.ID} }
+
 // News are of those items for which a function says so; the function must be quick. If it is nil, they are of every
 // change, also one of no item. A reader that looks after this returned misses nothing that was on record by then or
 // comes after it.

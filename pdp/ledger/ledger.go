@@ -1,16 +1,20 @@
 // Package ledger keeps state that counts only once it is on record. Its owner has rules for items, such as approvals;
 // the ledger has the parts that all such owners need:
 //
-//   - A file of values, each of them sealed with a key, and transactions on it: a [Tx] reads, a [Change] writes.
+//   - Values, each of them sealed with a key, in an [Engine]: a [Tx] reads them, a [Change] reads and writes.
 //   - An outbox. The steps that a change takes are written in the transaction of the change. They are put on the log in
 //     their order, and only then does the item count.
 //   - Reservations. A use of an item is reserved durably, then the decision that uses it is recorded, then the use is
 //     spent. If the process ends in between, the log is asked whether the decision is on record.
-//   - The comparison with the log at every start. The file may be an older copy, and the log knows better.
+//   - The comparison with the log at every start. The values may be an older copy, and the log knows better.
 //   - A loop that does due work, and work that failed before ([Ledger.Run]).
 //   - News for callers that wait for a change ([Bulletin]).
 //
 // Start with [New] and [Ledger.Open]. The owner implements [Rules], and [Options] say where the log is.
+//
+// Other processes may write to the same engine, each with a log of its own, whose name is its origin. What was read may
+// have changed when it is written. Then the change is refused with [ErrConflict], and [Ledger.Again] has the whole run again.
+// No process knows what another did but by what it reads of the engine.
 //
 // The package knows no log, no policy and no HTTP. It gives an item no meaning, and it never decides that a
 // reservation is old enough to be given up: only the log can say that.
@@ -20,9 +24,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"sync/atomic"
+	"math/rand/v2"
 	"time"
 
 	"policy-service/pdp/keyedmutex"
@@ -43,11 +45,17 @@ type Standing struct {
 	// when it ended.
 	Open bool
 	Ends time.Time
-	// After is how long the log was when the item was written. Later changes of it stand there or behind.
-	After uint64
-	// Reserved are the decisions that are to use the item, and may be on record or not.
-	Reserved []string
+	// After is how long the log of an origin was when it wrote the item. Later changes of it stand there or behind.
+	After  uint64
+	Origin string
+	// Reserved are the uses that decisions are to have, which may be on record or not.
+	Reserved []Reserved
+	// Revision is of what was read, and 0 of an item that is new.
+	Revision uint64
 }
+
+// Reserved is a use of an item that a decision is to have. Only the log of its origin says whether it has it.
+type Reserved struct{ Decision, Origin string }
 
 // Step is the part of a change that goes on record.
 type Step interface {
@@ -71,11 +79,14 @@ type Outcome struct {
 	Used     bool
 }
 
-// Rules are the owner's part. The item that a method is given is locked, and all its steps are on record.
+// Rules are the owner's part. The item that a method is given is locked, and all its steps are on record. A method that
+// writes it may return [ErrConflict].
 type Rules[I Item, S Step] interface {
-	// Remember reads the part that the owner keeps in memory. It is given the open items, in the order of their ids. It is called
-	// whenever the file is opened, and the file is not read meanwhile.
-	Remember(tx *Tx, open []I)
+	// Read reads an item, and reports whether there is one.
+	Read(r Reader, id string) (item I, found bool)
+	// Whole is a step of an item as it is recorded. The outbox has only what Brief leaves of it.
+	Whole(step S, item I) S
+	Brief(step S) S
 	// CatchUp takes from the log the changes of an item that the file does not know. Steps are those since [Standing].After.
 	CatchUp(ctx context.Context, item I, steps []S) error
 	// Expire ends an item whose time is up.
@@ -101,73 +112,111 @@ type Log[S Step] struct {
 	Size func() uint64
 }
 
-// Options are what a [Ledger] is given. All must be there.
+// Options are what a [Ledger] is given. All must be there, but Origin.
 type Options[I Item, S Step] struct {
-	Form  Form
-	Log   Log[S]
-	Rules Rules[I, S]
-	Now   func() time.Time
+	Engine Engine
+	Form   Form
+	// Origin is the name of the log. It may be "" if no other process writes to the engine.
+	Origin string
+	Log    Log[S]
+	Rules  Rules[I, S]
+	Now    func() time.Time
 	// Retain is how long items are kept after they ended.
 	Retain time.Duration
 	// OnError gets the errors that no caller gets.
 	OnError func(error)
 }
 
-// Ledger keeps items. The caller that changes an item holds its lock until the change is on record.
+// Ledger keeps items. The caller that changes an item holds its lock until the change is on record: within one process
+// nobody else tries meanwhile. What other processes do, the engine compares.
 type Ledger[I Item, S Step] struct {
 	*Bulletin
-	options      Options[I, S]
-	file         file
-	locks        keyedmutex.Mutex
-	wake         chan struct{} // has room for one: Run has something to look at
-	memory       atomic.Pointer[memory[S]]
-	unreconciled []I // the open items as Open read them, until they are held against the log
+	options Options[I, S]
+	engine  Engine
+	locks   keyedmutex.Mutex
+	wake    chan struct{} // has room for one: Run has something to look at
+	struck  struck
+	names   []naming // that the values have, the one of this opening last
 }
 
 // New makes a ledger, which is to be opened.
 func New[I Item, S Step](o Options[I, S]) *Ledger[I, S] {
-	l := &Ledger[I, S]{Bulletin: &Bulletin{readers: map[*News]chan<- struct{}{}}, options: o, wake: make(chan struct{}, 1)}
-	l.file = file{form: o.Form, load: l.load}
-	return l
+	return &Ledger[I, S]{
+		Bulletin: &Bulletin{readers: map[*News]chan<- struct{}{}},
+		options:  o,
+		engine:   o.Engine,
+		wake:     make(chan struct{}, 1),
+		struck:   struck{keys: map[string]bool{}},
+	}
 }
 
-// Open opens the file, or creates it. What was in doubt when the last process ended is settled as far as it can be now;
+// Open opens the engine. What was in doubt when the last process ended is settled as far as it can be now;
 // [Ledger.Run] does the rest.
 func (l *Ledger[I, S]) Open(ctx context.Context) error {
-	err := os.MkdirAll(filepath.Dir(l.options.Form.Path), 0o700)
-	if err == nil {
-		err = l.file.open()
+	err := l.engine.Open()
+	if err != nil {
+		return err
+	}
+	var open []I
+	if err = l.Again(ctx, l.begin); err == nil {
+		err = l.View(func(tx *Tx) { open = l.options.check(tx) })
 	}
 	if err == nil {
-		err = l.reconcile(ctx)
+		err = l.reconcile(ctx, open)
+	}
+	if err == nil {
+		err = l.Again(ctx, l.name)
 	}
 	if err != nil {
-		return l.options.Form.opening(errors.Join(err, l.file.letGo(err)))
+		return errors.Join(err, l.engine.Close())
 	}
-	if err := errors.Join(l.file.erase(), l.catchUp(ctx)); err != nil {
+	if err := errors.Join(l.engine.Erase(), l.catchUp(ctx)); err != nil {
 		l.options.OnError(err)
 	}
 	return nil
 }
 
-// Close closes the file. Steps that are not on record yet are put there after the next Open.
-func (l *Ledger[I, S]) Close() error {
-	_ = l.strike(context.Background()) // or it is looked up once more
-	if open, err := l.openItems(); err == nil {
-		_ = l.advance(open, 1) // or more of the log is
+// check reads what an opening reads: the open items, in the order of their ids, and the outbox.
+func (o *Options[I, S]) check(tx *Tx) (open []I) {
+	open = o.openItems(tx)
+	for range outbox[S](tx, "") {
 	}
-	return l.file.close()
+	return open
 }
 
-// Erase writes the file anew if a change asked for that. Others read and write meanwhile as ever.
-func (l *Ledger[I, S]) Erase() error { return l.file.erase() }
+// Look reads the values of an engine as [Ledger.Open] would, and changes nothing. The error is the one with which Open
+// would fail. It returns the open items. If there is no log, its Size is nil.
+func Look[I Item, S Step](s State, o Options[I, S], read func(tx *Tx, open []I)) error {
+	return o.Form.in(func(tx *Tx) {
+		if tx.Format() == 0 {
+			return
+		}
+		open := o.check(tx)
+		if o.Log.Size != nil {
+			_, short := o.since(tx, open)
+			tx.Fail(short)
+		}
+		read(tx, open)
+	})(s)
+}
 
-// View runs a function in a transaction that reads. What the function keeps of it must be copied.
-func (l *Ledger[I, S]) View(f func(*Tx)) error { return l.file.view(f) }
+// Close closes the engine. Steps that are not on record yet are put there after the next Open.
+func (l *Ledger[I, S]) Close() error {
+	ctx := context.Background()
+	_ = l.strike(ctx) // or they are looked up once more
+	_ = l.advance(ctx, 1)
+	return l.engine.Close()
+}
 
-// Ready opens the file again if that did not go well before. Callers that only read do not call it, as there are many
-// of them.
-func (l *Ledger[I, S]) Ready(context.Context) error { return l.file.ready() }
+// Erase leaves no byte of what changes with [Change.Erase] took away.
+func (l *Ledger[I, S]) Erase() error { return l.engine.Erase() }
+
+// View runs a function on one state of the values.
+func (l *Ledger[I, S]) View(f func(*Tx)) error { return l.engine.View(l.options.Form.in(f)) }
+
+// Ready opens again what had to be closed after a failure. Callers that only read do not call it, as there are many of
+// them.
+func (l *Ledger[I, S]) Ready(context.Context) error { return l.engine.Ready() }
 
 // Lock locks a name: the id of an item, or of another thing that is not to change meanwhile.
 func (l *Ledger[I, S]) Lock(ctx context.Context, name string) (release func(), err error) {
@@ -177,17 +226,33 @@ func (l *Ledger[I, S]) Lock(ctx context.Context, name string) (release func(), e
 	return release, err
 }
 
-// Locked reads an item. It does not change before release, and all its steps are on record.
+// mostTries is how often Again runs a function at most.
+const mostTries = 10
+
+// Again runs a function, which reads, computes and writes, and runs it again as a whole whenever another process changed
+// meanwhile what it had read.
+func (l *Ledger[I, S]) Again(ctx context.Context, do func() error) error {
+	for try := range mostTries {
+		err := do()
+		if !errors.Is(err, ErrConflict) {
+			return err
+		}
+		select {
+		case <-time.After(rand.N(time.Millisecond << try)):
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", l.options.Form.Errors.Unavailable, ctx.Err())
+		}
+	}
+	return fmt.Errorf("%w: %w, %d times", l.options.Form.Errors.Unavailable, ErrConflict, mostTries)
+}
+
+// Locked reads an item. Nobody else in this process changes it before release, and all its steps are on record.
 func (l *Ledger[I, S]) Locked(ctx context.Context, id string) (item I, release func(), err error) {
 	if release, err = l.Lock(ctx, id); err != nil {
 		return item, nil, err
 	}
 	if err = l.Ready(ctx); err == nil {
 		item, err = l.current(ctx, id)
-	}
-	if err == nil && item.Standing().Open && !l.Live(id) {
-		err = fmt.Errorf("%w: %q in %s is open, and not listed so: it was never held against the log",
-			l.options.Form.Errors.Damaged, id, l.options.Form.Items)
 	}
 	if err != nil {
 		release()
@@ -197,68 +262,78 @@ func (l *Ledger[I, S]) Locked(ctx context.Context, id string) (item I, release f
 
 // current reads an item whose lock is held, with all its steps on record.
 func (l *Ledger[I, S]) current(ctx context.Context, id string) (item I, err error) {
-	if err = l.record(ctx, id); err == nil {
-		item, err = l.Read(id)
+	for {
+		var waiting []*entry[S]
+		err = l.View(func(tx *Tx) {
+			item, waiting = l.read(tx, id), l.waiting(tx, id)
+			if is := item.Standing(); is.Open && !Listed(tx, is) {
+				tx.Fail(fmt.Errorf("%w: %q is open, and not listed so: it was never held against the log",
+					l.options.Form.Errors.Damaged, id))
+			}
+		})
+		if err != nil || len(waiting) == 0 {
+			return item, err
+		}
+		if err = l.record(ctx, item, waiting); err != nil {
+			return item, err
+		}
 	}
-	return item, err
 }
 
-// Read reads an item as the file has it, be it on record or not.
+func (l *Ledger[I, S]) read(tx *Tx, id string) I {
+	item, found := l.options.Rules.Read(tx, id)
+	if !found {
+		tx.Fail(l.options.Form.Errors.NotFound)
+	}
+	return item
+}
+
+// Read reads an item as the engine has it, be it on record or not.
 func (l *Ledger[I, S]) Read(id string) (item I, err error) {
-	err = l.View(func(tx *Tx) {
-		found := false
-		if item, found = GetItem[I](tx, id); !found {
-			tx.Fail(l.options.Form.Errors.NotFound)
-		}
-	})
+	err = l.View(func(tx *Tx) { item = l.read(tx, id) })
 	return item, err
 }
 
-// Update runs a function in a transaction that writes, and returns when that is durable. After an error of the
-// function, or after a write that cannot be done, nothing happened. After any other error it may have happened or not;
-// the file is opened and read again.
-func (l *Ledger[I, S]) Update(f func(*Change[S])) error {
-	c := &Change[S]{}
-	err := l.file.update(func(tx *Tx) {
-		c.Tx, c.Size = tx, l.options.Log.Size()
-		m := l.memory.Load()
-		struck := m.toStrike()
-		for _, n := range struck {
-			c.Delete(bucketOutbox, numberKey(n))
-		}
-		c.Then(func() { m.apply(c.saved, len(struck)) })
-		if f(c); c.err == nil {
-			m.expect(c.steps) // before anybody can see the change
-		}
-	}, func() {
-		for _, then := range c.then {
-			then()
-		}
+// Made is a change that was made.
+type Made[S Step] struct {
+	Revision uint64
+	steps    []*entry[S]
+}
+
+// Update runs a function that reads and writes, and returns when what it wrote is durable. After an error of the
+// function, or after a write that cannot be done, nothing happened; nor after [ErrConflict]. After any other error it may
+// have happened or not. If it has steps, they are still to be put on record: see [Ledger.Record].
+func (l *Ledger[I, S]) Update(f func(*Change[S])) (made Made[S], err error) {
+	c := &Change[S]{Size: l.options.Log.Size(), Origin: l.options.Origin, brief: l.options.Rules.Brief}
+	c.t = Transaction{If: map[string]uint64{}, Puts: map[string][]byte{}}
+	err = l.View(func(tx *Tx) {
+		c.tx = tx
+		f(c)
 	})
-	if err == nil && len(c.steps) == 0 { // else it counts when they are on record, and is news then
-		for _, is := range c.saved {
-			c.news = append(c.news, is.notice())
-		}
+	if err != nil {
+		return made, err
+	}
+	gone := l.struck.some(MostKeys - len(c.t.If) - len(c.t.Puts))
+	for _, key := range gone {
+		c.t.Puts[key] = nil
+	}
+	made.steps = c.steps
+	if made.Revision, err = l.engine.Write(c.t); err != nil {
+		return made, err
+	}
+	l.struck.drop(gone)
+	if len(c.steps) == 0 { // else it counts when they are on record, and is news then
 		l.post(c.news)
 	}
-	return err
+	return made, nil
 }
 
-func (s Standing) notice() Notice { return Notice{Tenant: s.Tenant, Caller: s.Caller, ID: s.ID} }
-
-// Commit makes a change of an item, whose lock the caller holds, and puts its steps on record. The change counts if
-// this returns nil.
-func (l *Ledger[I, S]) Commit(ctx context.Context, id string, write func(*Change[S])) error {
-	err := l.Update(write)
-	if err == nil {
-		select {
-		case l.wake <- struct{}{}:
-		default: // Run looks anyway
-		}
-		err = l.record(ctx, id)
+// Record puts the steps of a change on record, whose item is locked since before the change. The change counts if this
+// returns nil.
+func (l *Ledger[I, S]) Record(ctx context.Context, item I, made Made[S]) error {
+	select {
+	case l.wake <- struct{}{}:
+	default: // Run looks anyway
 	}
-	return err
+	return l.record(ctx, item, made.steps)
 }
-
-// Live reports whether an item is open, and was held against the log or changed since.
-func (l *Ledger[I, S]) Live(id string) bool { return l.memory.Load().isLive(id) }

@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"policy-service/pdp/ledger"
+	"policy-service/pdp/ledger/bolt"
 )
 
 // A ticket is a small item: it has some uses, and ends at a time. The tests below have the rules of tickets.
@@ -26,10 +27,15 @@ type ticket struct {
 	Ended    bool      `json:"ended"`
 	Ends     time.Time `json:"ends"`
 	After    uint64    `json:"after"`
+	Revision uint64    `json:"-"`
 }
 
 func (t ticket) Standing() ledger.Standing {
-	return ledger.Standing{ID: t.ID, Tenant: "acme", Open: !t.Ended, Ends: t.Ends, After: t.After, Reserved: t.Reserved}
+	is := ledger.Standing{ID: t.ID, Tenant: "acme", Open: !t.Ended, Ends: t.Ends, After: t.After, Revision: t.Revision}
+	for _, d := range t.Reserved {
+		is.Reserved = append(is.Reserved, ledger.Reserved{Decision: d})
+	}
+	return is
 }
 
 type step struct {
@@ -99,23 +105,27 @@ type tickets struct {
 	log *log
 }
 
+var known = ledger.Errors{
+	Unavailable: errUnavailable,
+	Closed:      errClosed,
+	Locked:      errLocked,
+	Damaged:     errDamaged,
+	NotFound:    errNotFound,
+}
+
+func file(data string) bolt.Options {
+	return bolt.Options{Path: filepath.Join(data, "tickets.db"), Errors: known}
+}
+
 func options(data string, l *log, rules ledger.Rules[ticket, step]) ledger.Options[ticket, step] {
 	return ledger.Options[ticket, step]{
+		Engine: bolt.New(file(data)),
 		Form: ledger.Form{
-			Path:      filepath.Join(data, "tickets.db"),
 			Key:       []byte("a key that nobody else has"),
 			Version:   2,
-			Buckets:   []string{"tickets"},
-			Items:     "tickets",
 			Marshal:   json.Deterministic(true),
 			Unmarshal: json.RejectUnknownMembers(true),
-			Errors: ledger.Errors{
-				Unavailable: errUnavailable,
-				Closed:      errClosed,
-				Locked:      errLocked,
-				Damaged:     errDamaged,
-				NotFound:    errNotFound,
-			},
+			Errors:    known,
 		},
 		Log: ledger.Log[step]{
 			Record: l.record,
@@ -182,7 +192,24 @@ func (a *tickets) save(was, is ticket, names ...string) func(*change) {
 	}
 }
 
-func (a *tickets) Remember(*ledger.Tx, []ticket) {}
+func (a *tickets) Read(r ledger.Reader, id string) (t ticket, found bool) {
+	revision := r.Get(ledger.PrefixItems+id, &t)
+	t.Revision = revision
+	return t, revision > 0
+}
+
+func (a *tickets) Brief(s step) step { return s }
+
+func (a *tickets) Whole(s step, _ ticket) step { return s }
+
+// commit makes a change of a ticket, and puts its steps on record.
+func (a *tickets) commit(ctx context.Context, t ticket, write func(*change)) error {
+	made, err := a.Update(write)
+	if err == nil {
+		err = a.Record(ctx, t, made)
+	}
+	return err
+}
 
 func (a *tickets) CatchUp(ctx context.Context, t ticket, steps []step) error {
 	is := t
@@ -194,13 +221,13 @@ func (a *tickets) CatchUp(ctx context.Context, t ticket, steps []step) error {
 	if is.Ended == t.Ended {
 		return nil
 	}
-	return a.Commit(ctx, t.ID, a.save(t, is, "caught_up"))
+	return a.commit(ctx, t, a.save(t, is, "caught_up"))
 }
 
 func (a *tickets) Expire(ctx context.Context, t ticket) error {
 	is := t
 	is.Ended = true
-	return a.Commit(ctx, t.ID, a.save(t, is, "ended"))
+	return a.commit(ctx, t, a.save(t, is, "ended"))
 }
 
 func (a *tickets) Settle(ctx context.Context, t ticket, outcomes []ledger.Outcome) error {
@@ -220,7 +247,7 @@ func (a *tickets) Settle(ctx context.Context, t ticket, outcomes []ledger.Outcom
 	if len(names) == 0 {
 		return nil
 	}
-	return a.Commit(ctx, t.ID, a.save(t, is, names...))
+	return a.commit(ctx, t, a.save(t, is, names...))
 }
 
 func (a *tickets) Save(c *change, t ticket) { a.save(t, t)(c) }
@@ -230,8 +257,8 @@ func (a *tickets) Forget(c *change, t ticket) { c.Forget(t) }
 func (a *tickets) sell(t *testing.T, id string, uses int) ticket {
 	t.Helper()
 	is := ticket{ID: id, Uses: uses, Ends: a.log.now.Add(time.Hour)}
-	must(t, a.Commit(t.Context(), id, a.save(ticket{}, is, "sold")))
-	return is
+	must(t, a.commit(t.Context(), is, a.save(ticket{}, is, "sold")))
+	return a.read(t, id)
 }
 
 func (a *tickets) reserve(t *testing.T, id, decision string) *ledger.Reservation[ticket, step] {
@@ -240,14 +267,30 @@ func (a *tickets) reserve(t *testing.T, id, decision string) *ledger.Reservation
 	must(t, err)
 	is := was
 	is.Reserved = append(slices.Clone(was.Reserved), decision)
-	r, err := a.Reserve(is, decision, release, a.save(was, is))
+	r, err := a.Reserve(decision, release, func() (ticket, error) {
+		made, err := a.Update(a.save(was, is))
+		is.Revision = made.Revision
+		return is, err
+	})
 	must(t, err)
 	return r
 }
 
+func (a *tickets) unrecorded(t *testing.T, id string) (is bool) {
+	t.Helper()
+	must(t, a.View(func(tx *ledger.Tx) { is = a.Unrecorded(tx, id) }))
+	return is
+}
+
+func (a *tickets) listed(t *testing.T, one ticket) (is bool) {
+	t.Helper()
+	must(t, a.View(func(tx *ledger.Tx) { is = ledger.Listed(tx, one.Standing()) }))
+	return is
+}
+
 func (a *tickets) read(t *testing.T, id string) ticket {
 	t.Helper()
-	is, err := a.Read(id)
+	is, err := a.Ledger.Read(id)
 	must(t, err)
 	return is
 }
@@ -291,18 +334,18 @@ func TestOutbox(t *testing.T) {
 	news := a.News(func(n ledger.Notice) bool { return n.Tenant == "acme" && n.ID == "t" })
 	defer news.Close()
 	l.locked(func() { l.away = true })
-	err := a.Commit(t.Context(), "t", a.save(is, is, "moved", "painted"))
-	if !errors.Is(err, ledger.ErrUnrecorded) || !errors.Is(err, errLog) || !a.Unrecorded("t") {
+	err := a.commit(t.Context(), is, a.save(is, is, "moved", "painted"))
+	if !errors.Is(err, ledger.ErrUnrecorded) || !errors.Is(err, errLog) || !a.unrecorded(t, "t") {
 		t.Errorf("without a log it counts: %v", err)
 	}
 	if _, _, err := a.Locked(t.Context(), "t"); !errors.Is(err, ledger.ErrUnrecorded) {
 		t.Errorf("it is handed out: %v", err)
 	}
-	for tenant, want := range map[string]int{"acme": 1, "other": 0} {
-		if got := a.UnrecordedItems(func(n ledger.Notice) bool { return n.Tenant == tenant && n.ID == "t" }); len(got) != want {
-			t.Errorf("of %s not all is on record of %v", tenant, got)
+	must(t, a.View(func(tx *ledger.Tx) {
+		if got := a.UnrecordedItems(tx); len(got) != 1 || got[0] != (ledger.Notice{Tenant: "acme", ID: "t"}) {
+			t.Errorf("not all is on record of %v", got)
 		}
-	}
+	}))
 	select {
 	case <-news.C:
 		t.Error("it is news before it counts")
@@ -311,12 +354,12 @@ func TestOutbox(t *testing.T) {
 	must(t, a.Close())
 	l.locked(func() { l.away = false })
 	a = open(t, data, l)
-	if a.Unrecorded("t") || !slices.Equal(l.names(), []string{"sold", "moved", "painted"}) {
+	if a.unrecorded(t, "t") || !slices.Equal(l.names(), []string{"sold", "moved", "painted"}) {
 		t.Errorf("after a restart on record is %v", l.names())
 	}
 	again := a.News(func(n ledger.Notice) bool { return n.ID == "t" })
 	defer again.Close()
-	must(t, a.Commit(t.Context(), "t", a.save(a.read(t, "t"), is, "painted")))
+	must(t, a.commit(t.Context(), is, a.save(a.read(t, "t"), is, "painted")))
 	<-again.C
 }
 
@@ -332,12 +375,12 @@ func TestRun(t *testing.T) {
 	}
 	l.locked(func() { l.now = l.now.Add(time.Hour) })
 	a.Work(t.Context())
-	if got := a.read(t, "t"); !got.Ended || a.Live("t") {
+	if got := a.read(t, "t"); !got.Ended || a.listed(t, got) {
 		t.Errorf("its time is up, and it is %+v", got)
 	}
 	l.locked(func() { l.now = l.now.Add(time.Hour) })
 	a.Work(t.Context())
-	if _, err := a.Read("t"); !errors.Is(err, errNotFound) {
+	if _, err := a.Ledger.Read("t"); !errors.Is(err, errNotFound) {
 		t.Errorf("it is not forgotten: %v", err)
 	}
 }
@@ -382,12 +425,12 @@ func TestKey(t *testing.T) {
 	if err := ledger.New(o).Open(t.Context()); !errors.Is(err, errDamaged) {
 		t.Errorf("it opens with another key: %v", err)
 	}
-	err := ledger.Examine(o.Form, func(tx *ledger.Tx) {
-		if failed := tx.Try(func(tx *ledger.Tx) { ledger.GetItem[ticket](tx, "t") }); !errors.Is(failed, errDamaged) {
-			t.Errorf("it is read with another key: %v", failed)
-		}
+	err := bolt.Examine(file(data), func(s ledger.State) error {
+		return ledger.Look(s, o, func(*ledger.Tx, []ticket) { t.Error("it is read with another key") })
 	})
-	must(t, err)
+	if !errors.Is(err, errDamaged) {
+		t.Errorf("it is read with another key: %v", err)
+	}
 }
 
 // TestRefused: after an error nothing of a change is there, and after a write that cannot be done likewise.
@@ -401,21 +444,28 @@ func TestRefused(t *testing.T) {
 		want   error
 	}{
 		"by its author": {func(c *change) { c.Fail(refused) }, refused},
-		"no JSON":       {func(c *change) { c.Put("tickets", []byte("x"), func() {}) }, ledger.ErrInvalid},
+		"no JSON":       {func(c *change) { c.Put("x", func() {}) }, ledger.ErrInvalid},
+		"written first": {func(c *change) { c.Put("x", 1); c.Get("x", new(int)) }, ledger.ErrInvalid},
+		"many keys": {func(c *change) {
+			for n := range ledger.MostKeys {
+				c.Put(fmt.Sprint("x", n), n)
+			}
+		}, ledger.ErrTooMuch},
+		"many bytes":    {func(c *change) { c.Put("x", strings.Repeat("x", ledger.MostBytes)) }, ledger.ErrTooMuch},
+		"come too late": {func(c *change) { c.Save(ledger.Standing{ID: is.ID, Revision: is.Revision - 1}, is) }, ledger.ErrConflict},
 	} {
-		err := a.Update(func(one *change) {
+		_, err := a.Update(func(one *change) {
 			changed := is
 			changed.Uses = 7
 			a.save(is, changed, "painted")(one)
-			one.Then(func() { t.Errorf("%s: it is done", name) })
 			c.change(one)
 		})
-		if got := a.read(t, "t"); !errors.Is(err, c.want) || got.Uses != 1 || a.Unrecorded("t") {
+		if got := a.read(t, "t"); !errors.Is(err, c.want) || got.Uses != 1 || a.unrecorded(t, "t") {
 			t.Errorf("%s: %v, and it is %+v", name, err, got)
 		}
 	}
 	must(t, a.Close())
-	if err := a.Update(func(*change) {}); !errors.Is(err, errClosed) {
+	if _, err := a.Update(func(*change) {}); !errors.Is(err, errClosed) {
 		t.Errorf("after the end: %v", err)
 	}
 }
@@ -438,11 +488,11 @@ func TestErase(t *testing.T) {
 		a.reserve(t, "kept", "d1").InDoubt()
 		is := a.sell(t, "t", 1)
 		is.Used = []string{"a-secret"}
-		must(t, a.Commit(t.Context(), "t", a.save(is, is)))
-		gone := is
+		must(t, a.commit(t.Context(), is, a.save(is, is)))
+		gone := a.read(t, "t")
 		gone.Used = nil
-		must(t, a.Commit(t.Context(), "t", func(c *change) {
-			a.save(is, gone, "painted")(c)
+		must(t, a.commit(t.Context(), gone, func(c *change) {
+			a.save(gone, gone, "painted")(c)
 			c.Erase()
 		}))
 		if !has("a-secret") {
@@ -450,7 +500,7 @@ func TestErase(t *testing.T) {
 		}
 		if crash {
 			must(t, a.Close())
-			must(t, os.WriteFile(name+ledger.NewSuffix, []byte("half"), 0o600))
+			must(t, os.WriteFile(name+bolt.NewSuffix, []byte("half"), 0o600))
 			a = open(t, data, l)
 		} else {
 			must(t, a.Erase())
@@ -458,21 +508,22 @@ func TestErase(t *testing.T) {
 		if has("a-secret") {
 			t.Errorf("crash %v: it is in the file", crash)
 		}
-		if _, err := os.Stat(name + ledger.NewSuffix); !errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Stat(name + bolt.NewSuffix); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("crash %v: the new file is beside it: %v", crash, err)
 		}
 		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("crash %v: it is %v, %v", crash, info, err)
 		}
 		must(t, a.Erase())
-		must(t, a.Commit(t.Context(), "t", a.save(gone, gone, "moved")))
+		gone = a.read(t, "t")
+		must(t, a.commit(t.Context(), gone, a.save(gone, gone, "moved")))
 		a.sell(t, "new", 1)
 		must(t, a.Close())
 		a = open(t, data, l)
 		if got := a.read(t, "kept"); got.Uses != kept.Uses {
 			t.Errorf("crash %v: it is %+v", crash, got)
 		}
-		if len(a.read(t, "t").Used) > 0 || !a.Live("t") || !a.Live("new") {
+		if len(a.read(t, "t").Used) > 0 || !a.listed(t, a.read(t, "t")) || !a.listed(t, a.read(t, "new")) {
 			t.Errorf("crash %v: what was written after it is not there", crash)
 		}
 	}

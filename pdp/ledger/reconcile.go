@@ -7,83 +7,151 @@ import (
 	"slices"
 )
 
-// reconcile holds every open item against the log: the file may be an older copy, or parts of it. What the log knows
+// reconcile holds every open item against the log: the values may be an older copy, or parts of it. What the log knows
 // better is taken from there. It is done before anything else is. At its end the items that know of the log only up to
 // advanceBy records ago are saved as of now.
-func (l *Ledger[I, S]) reconcile(ctx context.Context) error {
-	open := l.unreconciled
-	l.unreconciled = nil
-	steps, err := Since(ctx, open, l.options.Log)
+func (l *Ledger[I, S]) reconcile(ctx context.Context, open []I) error {
+	var steps map[string][]S
+	err := l.View(func(tx *Tx) {
+		from, err := l.options.since(tx, open)
+		if tx.Fail(err); err != nil || len(open) == 0 {
+			return
+		}
+		ids := set{}
+		for _, item := range open {
+			ids[item.Standing().ID] = true
+		}
+		steps, err = l.options.Log.Steps(ctx, from, ids)
+		tx.Fail(err)
+	})
 	if err != nil {
 		return err
 	}
 	for _, item := range open {
-		err := l.options.Rules.CatchUp(ctx, item, steps[item.Standing().ID])
+		id := item.Standing().ID
+		err := l.options.Rules.CatchUp(ctx, item, steps[id])
+		if errors.Is(err, ErrConflict) {
+			err = l.locked(ctx, id, func(item I) error { return l.options.Rules.CatchUp(ctx, item, steps[id]) })
+		}
 		if err != nil && !errors.Is(err, ErrUnrecorded) { // until it is on record it counts for nothing
 			return err
 		}
 	}
-	return l.advance(open, advanceBy)
+	return l.advance(ctx, advanceBy)
 }
 
-// advanceBy is how many records the log may have grown by at a start before the open items say again that they know of
-// all of them. advanceAt is how many do so in one transaction.
-const (
-	advanceBy = 100_000
-	advanceAt = 1000
-)
-
-// advance has the next opening hold less against the log: all changes of the open items until now are in the file. At an
-// orderly end all do. A record that goes after that, by redaction or retention, is none that they do not know of. Each
-// is read again as it is saved, because it may have changed since open was read.
-func (l *Ledger[I, S]) advance(open []I, by uint64) error {
-	live := l.memory.Load()
-	size := l.options.Log.Size()
-	open = slices.DeleteFunc(open, func(item I) bool {
-		is := item.Standing()
-		// The record of a use in doubt may stand before.
-		return !live.isLive(is.ID) || is.After+by > size || len(is.Reserved) > 0
-	})
-	for some := range slices.Chunk(open, advanceAt) {
-		err := l.Update(func(c *Change[S]) {
-			for _, item := range some {
-				now, _ := GetItem[I](c.Tx, item.Standing().ID)
-				if is := now.Standing(); is.Open && len(is.Reserved) == 0 {
-					l.options.Rules.Save(c, now)
-				}
-			}
-		})
+// locked does something with an item, and does it again as a whole after a conflict.
+func (l *Ledger[I, S]) locked(ctx context.Context, id string, do func(I) error) error {
+	return l.Again(ctx, func() error {
+		item, release, err := l.Locked(ctx, id)
 		if err != nil {
 			return err
 		}
-	}
-	return nil
+		defer release()
+		return do(item)
+	})
 }
 
-func (l *Ledger[I, S]) openItems() (open []I, err error) {
-	err = l.View(func(tx *Tx) { open = openOf[I](tx, l.memory.Load().liveOnes()) })
-	return open, err
+// advanceBy is how many records the log may have grown by before items that did not change say again that they know of all
+// of them. advanceAt is how many do so in one transaction.
+const (
+	advanceBy = 100_000
+	advanceAt = 20
+)
+
+// known is the value of an origin.
+type known struct {
+	// After is how long the log of the origin was when all that it says of items was here.
+	After uint64 `json:"after"`
+}
+
+// advance has the next opening hold less against the log. At an orderly end all changes that the log has are here: a
+// record that goes after that, by redaction or retention, is none that nobody knows of.
+//
+// If nobody else writes, each open item says so for itself: who puts back one of them from an older copy has it held
+// against the log from then on. If others write, the origin says so for all.
+func (l *Ledger[I, S]) advance(ctx context.Context, by uint64) error {
+	if l.engine.Shared() {
+		return l.advanceOrigin(by)
+	}
+	size := l.options.Log.Size()
+	behind := func(is Standing) bool { // the record of a use in doubt may stand before
+		return is.Open && is.After+by <= size && len(is.Reserved) == 0
+	}
+	var ids []string
+	err := l.View(func(tx *Tx) {
+		for _, item := range l.options.openItems(tx) {
+			if is := item.Standing(); behind(is) {
+				ids = append(ids, is.ID)
+			}
+		}
+	})
+	for some := range slices.Chunk(ids, advanceAt) {
+		if err != nil {
+			return err
+		}
+		err = l.Again(ctx, func() error {
+			_, err := l.Update(func(c *Change[S]) {
+				for _, id := range some {
+					if item, found := l.options.Rules.Read(c, id); found && behind(item.Standing()) {
+						l.options.Rules.Save(c, item)
+					}
+				}
+			})
+			return err
+		})
+	}
+	return err
+}
+
+// advanceOrigin says how long the log was before any reservation was made that is not settled.
+func (l *Ledger[I, S]) advanceOrigin(by uint64) error {
+	is, key := known{l.options.Log.Size()}, prefixOrigins+l.options.Origin
+	settled := true
+	err := l.View(func(tx *Tx) {
+		for range tx.Scan(prefixReserved+l.options.Origin+"/", "") {
+			settled = false
+			return
+		}
+	})
+	if err != nil || !settled {
+		return err
+	}
+	_, err = l.Update(func(c *Change[S]) {
+		var was known
+		if c.Get(key, &was); was.After+by <= is.After {
+			c.Put(key, is)
+		}
+	})
+	return err
 }
 
 // set is a set of ids.
 type set = map[string]bool
 
-// Since are the steps of open items that the log has and the file does not. It refuses a log that ends before what
-// the file knows of it. Whatever people say from here on would stand where they said something else before, and a copy
-// of the file of then would pass for a newer one.
-func Since[I Item, S Step](ctx context.Context, open []I, log Log[S]) (steps map[string][]S, err error) {
-	size := log.Size()
-	ids, from := set{}, size
+// since is the length of the log from which on it is to be held against open items. It refuses a log that ends before what
+// is known of it. Whatever people say from here on would stand where they said something else before, and an older copy of
+// the values would pass for a newer one.
+func (o *Options[I, S]) since(tx *Tx, open []I) (from uint64, err error) {
+	size := o.Log.Size()
+	short := func(what string, after uint64) error {
+		return fmt.Errorf("%w: %s is of when the log had %d records, and it has %d; "+
+			"put the right log back, or this file away", ErrShort, what, after, size)
+	}
+	if o.Engine != nil && o.Engine.Shared() {
+		var is known
+		if tx.Get(prefixOrigins+o.Origin, &is); is.After > size {
+			return 0, short("the origin "+o.Origin, is.After)
+		}
+		return is.After, nil
+	}
+	from = size
 	for _, item := range open {
 		is := item.Standing()
 		if is.After > size {
-			return nil, fmt.Errorf("%w: %q is of when the log had %d records, and it has %d; "+
-				"put the right log back, or this file away", ErrShort, is.ID, is.After, size)
+			return 0, short(fmt.Sprintf("%q", is.ID), is.After)
 		}
-		from, ids[is.ID] = min(from, is.After), true
+		from = min(from, is.After)
 	}
-	if len(open) > 0 {
-		steps, err = log.Steps(ctx, from, ids)
-	}
-	return steps, err
+	return from, nil
 }

@@ -2,7 +2,9 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 )
 
 // Reservation is a use of an item that one decision has, and no other can have, or uses of several decisions that go on
@@ -15,12 +17,14 @@ type Reservation[I Item, S Step] struct {
 }
 
 // Reserve writes a change after which an item has a reservation by a decision, durably, so that the decision can be
-// recorded. The caller holds the lock of the item. If there is no error, the reservation unlocks it.
+// recorded. It returns the item with that. The caller holds the lock of the item. If there is no error, the reservation
+// unlocks it.
 //
 // Whatever happens after Reserve, the use is not there for another decision. If it is neither spent nor in doubt,
 // because the process ended, it is as in doubt.
-func (l *Ledger[I, S]) Reserve(item I, by string, unlock func(), write func(*Change[S])) (*Reservation[I, S], error) {
-	if err := l.Update(write); err != nil {
+func (l *Ledger[I, S]) Reserve(by string, unlock func(), write func() (I, error)) (*Reservation[I, S], error) {
+	item, err := write()
+	if err != nil {
 		return nil, err
 	}
 	return &Reservation[I, S]{l, item, []string{by}, unlock}, nil
@@ -30,8 +34,9 @@ func (l *Ledger[I, S]) Reserve(item I, by string, unlock func(), write func(*Cha
 func (r *Reservation[I, S]) Item() I { return r.item }
 
 // Add writes a change after which the item has one more reservation, by another decision.
-func (r *Reservation[I, S]) Add(item I, by string, write func(*Change[S])) error {
-	if err := r.ledger.Update(write); err != nil {
+func (r *Reservation[I, S]) Add(by string, write func() (I, error)) error {
+	item, err := write()
+	if err != nil {
 		return err
 	}
 	r.item, r.decisions = item, append(r.decisions, by)
@@ -46,8 +51,19 @@ func (r *Reservation[I, S]) Spent(ctx context.Context) {
 	for n, decision := range r.decisions {
 		outcomes[n] = Outcome{decision, true}
 	}
-	if err := r.ledger.options.Rules.Settle(ctx, r.item, outcomes); err != nil {
-		r.ledger.options.OnError(err)
+	l, id := r.ledger, r.item.Standing().ID
+	err := l.settleAll(ctx, r.item, outcomes)
+	if errors.Is(err, ErrConflict) {
+		err = l.Again(ctx, func() error {
+			item, err := l.current(ctx, id)
+			if err != nil {
+				return err
+			}
+			return l.settleAll(ctx, item, outcomes)
+		})
+	}
+	if err != nil {
+		l.options.OnError(err)
 	}
 }
 
@@ -55,20 +71,47 @@ func (r *Reservation[I, S]) Spent(ctx context.Context) {
 // then each use is spent or there again.
 func (r *Reservation[I, S]) InDoubt() { r.unlock() }
 
-// settle asks the log for the outcomes of the reservations of an item. The lock of the item is held.
+// settledAtOnce is how many outcomes one change has at most.
+const settledAtOnce = 16
+
+// settleAll notes outcomes of reservations that an item still has.
+func (l *Ledger[I, S]) settleAll(ctx context.Context, item I, outcomes []Outcome) error {
+	for n, some := range slices.Collect(slices.Chunk(outcomes, settledAtOnce)) {
+		if n > 0 {
+			next, err := l.current(ctx, item.Standing().ID)
+			if err != nil {
+				return err
+			}
+			item = next
+		}
+		is := item.Standing()
+		some = slices.DeleteFunc(slices.Clone(some), func(o Outcome) bool {
+			return !slices.Contains(is.Reserved, Reserved{o.Decision, l.options.Origin})
+		})
+		if err := l.options.Rules.Settle(ctx, item, some); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle asks the log for the outcomes of the reservations of an item. The lock of the item is held. It asks for those
+// alone that this origin made: what is not in this log may be in another.
 func (l *Ledger[I, S]) settle(ctx context.Context, id string) error {
 	item, err := l.current(ctx, id)
 	if err != nil {
 		return err
 	}
 	var outcomes []Outcome
-	for _, decision := range item.Standing().Reserved {
-		used, err := l.options.Log.Recorded(decision)
-		if err != nil {
-			return fmt.Errorf("whether decision %s, which uses %s in %s, is on record: %w",
-				decision, id, l.options.Form.Items, err)
+	for _, r := range item.Standing().Reserved {
+		if r.Origin != l.options.Origin {
+			continue
 		}
-		outcomes = append(outcomes, Outcome{decision, used})
+		used, err := l.options.Log.Recorded(r.Decision)
+		if err != nil {
+			return fmt.Errorf("whether decision %s, which uses %s, is on record: %w", r.Decision, id, err)
+		}
+		outcomes = append(outcomes, Outcome{r.Decision, used})
 	}
-	return l.options.Rules.Settle(ctx, item, outcomes)
+	return l.settleAll(ctx, item, outcomes)
 }

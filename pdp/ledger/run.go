@@ -1,10 +1,10 @@
 package ledger
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -46,7 +46,7 @@ func (l *Ledger[I, S]) Work(ctx context.Context, more ...func(context.Context) e
 func (l *Ledger[I, S]) nap(worked time.Time) time.Duration {
 	now, nap := l.options.Now(), longestNap
 	_ = l.View(func(tx *Tx) { // or there is nothing to be done
-		for key := range tx.Scan(BucketDue, TimeKey(worked.Add(1), "")) {
+		for key := range tx.Scan(PrefixDue, TimeKey("", worked.Add(1), "")) {
 			at, _ := readTimeKey(key)
 			nap = max(0, min(nap, at.Sub(now)))
 			return
@@ -57,14 +57,26 @@ func (l *Ledger[I, S]) nap(worked time.Time) time.Duration {
 
 // catchUp settles reservations and puts steps on record that are not. A caller with the lock of an item does so itself.
 func (l *Ledger[I, S]) catchUp(ctx context.Context) error {
-	var reserved []string
+	var waiting, reserved []string
 	err := l.View(func(tx *Tx) {
-		for id := range tx.Scan(bucketReserved, nil) {
-			reserved = append(reserved, string(id))
+		for e := range l.unrecorded(tx, "") {
+			if e.origin == l.options.Origin {
+				waiting = append(waiting, e.Item)
+			}
+		}
+		for _, read := range tx.Scan(prefixReserved+l.options.Origin+"/", "") {
+			var id string
+			if read(&id) {
+				reserved = append(reserved, id)
+			}
 		}
 	})
-	all := func(Notice) bool { return true }
-	return errors.Join(err, l.each(ctx, l.UnrecordedItems(all), l.record), l.each(ctx, reserved, l.settle))
+	slices.Sort(reserved)
+	record := func(ctx context.Context, id string) error {
+		_, err := l.current(ctx, id)
+		return err
+	}
+	return errors.Join(err, l.each(ctx, slices.Compact(waiting), record), l.each(ctx, slices.Compact(reserved), l.settle))
 }
 
 // visit does something with an id that it has the lock of.
@@ -82,7 +94,7 @@ func (l *Ledger[I, S]) each(ctx context.Context, ids []string, do visit) (first 
 		if !ok {
 			continue
 		}
-		err := do(ctx, id)
+		err := l.Again(ctx, func() error { return do(ctx, id) })
 		release()
 		if !errors.Is(err, known.NotFound) { // or it was forgotten meanwhile
 			first = cmp.Or(first, err)
@@ -95,7 +107,7 @@ func (l *Ledger[I, S]) each(ctx context.Context, ids []string, do visit) (first 
 }
 
 func (l *Ledger[I, S]) expireDue(ctx context.Context) error {
-	return l.Past(ctx, BucketDue, l.options.Now(), func(ctx context.Context, id string) error {
+	return l.Past(ctx, PrefixDue, l.options.Now(), func(ctx context.Context, id string) error {
 		item, err := l.current(ctx, id)
 		if is := item.Standing(); err != nil || !is.Open || l.options.Now().Before(is.Ends) {
 			return err
@@ -107,30 +119,38 @@ func (l *Ledger[I, S]) expireDue(ctx context.Context) error {
 // forgetOld deletes the items that ended longer ago than they are retained. One stays while a use of it is
 // reserved, or a step of it is not on record; a later run takes it.
 func (l *Ledger[I, S]) forgetOld(ctx context.Context) error {
-	return l.Past(ctx, bucketEnded, l.options.Now().Add(-l.options.Retain), func(ctx context.Context, id string) error {
-		item, err := l.Read(id)
-		if err != nil || len(item.Standing().Reserved) > 0 || len(l.memory.Load().stepsOf(id)) > 0 {
+	return l.Past(ctx, prefixEnded, l.options.Now().Add(-l.options.Retain), func(ctx context.Context, id string) error {
+		var item I
+		stays := false
+		err := l.View(func(tx *Tx) {
+			item = l.read(tx, id)
+			for range l.unrecorded(tx, id) {
+				stays = true
+			}
+		})
+		if err != nil || stays || len(item.Standing().Reserved) > 0 {
 			return err
 		}
-		return l.Update(func(c *Change[S]) { l.options.Rules.Forget(c, item) })
+		_, err = l.Update(func(c *Change[S]) { l.options.Rules.Forget(c, item) })
+		return err
 	})
 }
 
 // batch is how many ids are read at once.
 const batch = 1000
 
-// Past does something with all ids of a bucket, whose keys are made by [TimeKey], that stand under a moment which is
+// Past does something with all ids of keys with a prefix, made by [TimeKey], that stand under a moment which is
 // not after now. It locks each id, and leaves out those that are locked.
-func (l *Ledger[I, S]) Past(ctx context.Context, bucket string, now time.Time, do visit) error {
-	for after := []byte(nil); ; {
+func (l *Ledger[I, S]) Past(ctx context.Context, prefix string, now time.Time, do visit) error {
+	for after := ""; ; {
 		var ids []string
 		err := l.View(func(tx *Tx) {
-			for key := range tx.Scan(bucket, after) {
+			for key := range tx.Scan(prefix, after) {
 				at, id := readTimeKey(key)
 				if at.After(now) || len(ids) == batch {
 					return
 				}
-				ids, after = append(ids, id), bytes.Clone(key)
+				ids, after = append(ids, id), After(key)
 			}
 		})
 		if err == nil {

@@ -8,260 +8,334 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"go.etcd.io/bbolt"
 )
 
-// A value is JSON after the 32 bytes of its HMAC-SHA256. The MAC is taken of the bucket's name, the key and the JSON,
-// with the length of each of the first two before it (2 bytes, big-endian). So a program that can write to the file and has no
-// key makes no value, and moves none to another place.
+// A value is JSON after the 32 bytes of its HMAC-SHA256. The MAC is taken of the key, with its length before it (2 bytes,
+// big-endian), and the JSON. So a program that can write to the engine and has no key makes no value, and moves none to
+// another place.
 
-// Tx is a transaction that reads one consistent state. The first value that cannot be read is the error of the whole
-// transaction, and after it nothing is found: so its author need not look after each value.
-type Tx struct {
-	bolt *bbolt.Tx
-	form *Form
-	err  error
+// The keys that every ledger has. TIME is 16 hexadecimal digits of nanoseconds since 1970.
+const (
+	KeyFormat = "g" // the number of the format, and the names of openings (general)
+
+	PrefixItems    = "a/"   // ID → the item
+	PrefixDue      = "i/d/" // TIME of Ends/ID → true, of each open item
+	prefixEnded    = "i/e/" // TIME of Ends/ID → true, of each item that ended
+	prefixReserved = "r/"   // ORIGIN/DECISION → the id of the item that has the reservation
+	prefixOutbox   = "o/"   // ID/NN/STEP → a step that may not be on record yet, in the order of steps (outboxed)
+	prefixOrigins  = "l/"   // ORIGIN → up to where its log is known here (known), if other processes write, too
+)
+
+// Form is how values are written.
+type Form struct {
+	// Key seals values. A value that was not written with it counts for nothing.
+	Key []byte
+	// Version is the number of the format. A program refuses a number that it does not know.
+	Version   int
+	Marshal   json.Options
+	Unmarshal json.Options
+	Errors    Errors
 }
 
-// in runs a function in a transaction of bbolt.
-func (f *Form) in(do func(*Tx)) func(*bbolt.Tx) error {
-	return func(bolt *bbolt.Tx) error {
-		tx := &Tx{bolt: bolt, form: f}
+// general is the value of KeyFormat.
+type general struct {
+	Format int      `json:"format"`
+	Names  []naming `json:"names,omitzero"`
+}
+
+// Reader reads values.
+type Reader interface {
+	// Get reads a value, and returns its revision; 0 if there is none.
+	Get(key string, into any, options ...json.Options) (revision uint64)
+	// Fail has all fail, unless the error is nil, or it has failed before. Err is why it does.
+	Fail(err error)
+	Err() error
+}
+
+// Tx reads one consistent state. The first value that cannot be read is the error of the whole, and after it nothing is
+// found: so its author need not look after each value.
+type Tx struct {
+	state State
+	form  *Form
+	err   error
+}
+
+// in runs a function on a state.
+func (f *Form) in(do func(*Tx)) func(State) error {
+	return func(s State) error {
+		tx := &Tx{state: s, form: f}
 		do(tx)
 		return tx.err
 	}
 }
 
-// Fail has the whole transaction fail, unless the error is nil, or it has failed before.
+// Fail implements [Reader].
 func (tx *Tx) Fail(err error) {
 	if tx.err == nil {
 		tx.err = err
 	}
 }
 
-// Err is why the transaction fails.
+// Err implements [Reader].
 func (tx *Tx) Err() error { return tx.err }
 
-// Try reads without having the whole transaction fail.
+// Revision is that of the last change.
+func (tx *Tx) Revision() uint64 { return tx.state.Revision() }
+
+// Try reads without having the whole fail.
 func (tx *Tx) Try(read func(*Tx)) error {
 	other := *tx
 	read(&other)
 	return other.err
 }
 
-// Get reads a value, and reports whether there is one.
-func (tx *Tx) Get(bucket string, key []byte, into any, options ...json.Options) bool {
-	if b := tx.bolt.Bucket([]byte(bucket)); b != nil && tx.err == nil {
-		if value := b.Get(key); value != nil {
-			return tx.read(bucket, key, value, into, options...)
-		}
+// Get implements [Reader].
+func (tx *Tx) Get(key string, into any, options ...json.Options) (revision uint64) {
+	if tx.err != nil {
+		return 0
 	}
-	return false
+	value, revision, err := tx.state.Get(key)
+	if tx.Fail(err); err != nil || revision == 0 || !tx.read(key, value, into, options...) {
+		return 0
+	}
+	return revision
 }
 
-// GetItem reads an item, and reports whether there is one.
-func GetItem[I Item](tx *Tx, id string) (item I, found bool) {
-	found = tx.Get(tx.form.Items, []byte(id), &item)
-	if is := item.Standing().ID; found && is != id {
-		tx.Fail(fmt.Errorf("%w: %q in %s says that it is %q", tx.form.Errors.Damaged, id, tx.form.Items, is))
-	}
-	return item, found && tx.err == nil
+// Scan yields the keys with a prefix, without it and in their order, from one on. With each key comes a function that
+// reads its value, as Get does, until the loop goes on.
+func (tx *Tx) Scan(prefix, from string) iter.Seq2[string, func(into any) bool] {
+	return tx.scan(prefix, prefix+from, end(prefix), false)
 }
 
-// OpenItems reads the open items of a file, in the order of their ids.
-func OpenItems[I Item](tx *Tx) []I { return openOf[I](tx, tx.listed()) }
+// After is the first key that may come after another.
+func After(key string) string { return key + "\x00" }
 
-func openOf[I Item](tx *Tx, ids []string) []I {
-	open := make([]I, 0, len(ids))
-	for _, id := range ids {
-		if item, found := GetItem[I](tx, id); found && item.Standing().Open {
-			open = append(open, item)
-		}
-	}
-	return open
+// Back yields as Scan does, and backward: the last key before one comes first.
+func (tx *Tx) Back(prefix, before string) iter.Seq2[string, func(into any) bool] {
+	return tx.scan(prefix, prefix, prefix+before, true)
 }
 
-// listed are the ids of the items that the file lists as open, in their order.
-func (tx *Tx) listed() (ids []string) {
-	for key, read := range tx.Scan(BucketDue, nil) {
-		_, id := readTimeKey(key)
-		ids = append(ids, id)
-		read(new(bool))
-	}
-	slices.Sort(ids)
-	return ids
-}
+// end is behind all keys with a prefix, which ends with a slash.
+func end(prefix string) string { return prefix[:len(prefix)-1] + "0" }
 
-// Last is the last number that [Change.Next] gave for a bucket, 0 for none.
-func (tx *Tx) Last(bucket string) uint64 {
-	if b := tx.bolt.Bucket([]byte(bucket)); b != nil {
-		return b.Sequence()
-	}
-	return 0
-}
-
-// Scan yields the keys of a bucket in their order: those after a key, or all if that is nil. With each key comes a
-// function that reads its value, as Get does, until the loop goes on.
-func (tx *Tx) Scan(bucket string, after []byte) iter.Seq2[[]byte, func(into any) bool] {
-	return func(yield func([]byte, func(any) bool) bool) {
-		b := tx.bolt.Bucket([]byte(bucket))
-		if b == nil {
+func (tx *Tx) scan(prefix, from, to string, backward bool) iter.Seq2[string, func(into any) bool] {
+	return func(yield func(string, func(any) bool) bool) {
+		if tx.err != nil {
 			return
 		}
-		c := b.Cursor()
-		key, value := c.Seek(after)
-		if len(after) > 0 && bytes.Equal(key, after) {
-			key, value = c.Next()
-		}
-		read := func(into any) bool { return tx.read(bucket, key, value, into) }
-		for key != nil && tx.err == nil && yield(key, read) {
-			key, value = c.Next()
-		}
+		tx.Fail(tx.state.Range(from, to, backward, func(key string, value []byte) bool {
+			return yield(key[len(prefix):], func(into any) bool { return tx.read(key, value, into) }) && tx.err == nil
+		}))
 	}
 }
 
-// read reads a value, and reports whether it was written with the key. What it makes shares nothing with the file.
-func (tx *Tx) read(bucket string, key, value []byte, into any, options ...json.Options) bool {
-	text, err := tx.form.unseal(bucket, key, value)
+// Since yields the keys with a prefix c/WHOSE/, without it, that have a later revision, and that revision.
+func (tx *Tx) Since(prefix string, revision uint64) iter.Seq2[string, uint64] {
+	return func(yield func(string, uint64) bool) {
+		if tx.err != nil {
+			return
+		}
+		tx.Fail(tx.state.Since(prefix, revision, func(key string, revision uint64) bool {
+			return yield(key[len(prefix):], revision) && tx.err == nil
+		}))
+	}
+}
+
+// read reads a value, and reports whether it was written with the key. What it makes shares nothing with the engine.
+func (tx *Tx) read(key string, value []byte, into any, options ...json.Options) bool {
+	text, err := tx.form.unseal(key, value)
 	if err == nil {
 		options = append([]json.Options{tx.form.Unmarshal}, options...)
 		if err = json.Unmarshal(bytes.Clone(text), into, options...); err != nil {
-			err = fmt.Errorf("%w: %q in %s: %w", tx.form.Errors.Damaged, key, bucket, err)
+			err = fmt.Errorf("%w: %q: %w", tx.form.Errors.Damaged, key, err)
 		}
 	}
 	tx.Fail(err)
 	return err == nil
 }
 
-// begin makes the buckets of a new file.
-func (tx *Tx) begin() {
-	for _, name := range tx.form.buckets() {
-		if _, err := tx.bolt.CreateBucket([]byte(name)); err != nil {
-			tx.Fail(err)
+// Format is the number of the format, and 0 if nothing was written yet. If this program does not know how to read the
+// values, all fails.
+func (tx *Tx) Format() int {
+	var is general
+	if tx.Get(KeyFormat, &is) == 0 {
+		if tx.err != nil {
+			tx.err = fmt.Errorf("%w: it does not say what its format is: %w", tx.form.Errors.Damaged, tx.err)
 		}
+		for key := range tx.scan("", "", "~", false) {
+			tx.Fail(fmt.Errorf("%w: it has %q, and does not say what its format is", tx.form.Errors.Damaged, key))
+		}
+		return 0
 	}
-	tx.put(BucketMeta, []byte(KeyFormat), tx.form.Version)
+	if is.Format != tx.form.Version {
+		tx.Fail(fmt.Errorf("its format is version %d, and this program knows version %d only: use the program that wrote it",
+			is.Format, tx.form.Version))
+	}
+	return is.Format
 }
 
-func (tx *Tx) put(bucket string, key []byte, v any) {
-	text, err := json.Marshal(v, tx.form.Marshal)
+// seal makes a value of what is to be written.
+func (f *Form) seal(key string, v any) ([]byte, error) {
+	text, err := json.Marshal(v, f.Marshal)
 	if err != nil {
-		tx.Fail(fmt.Errorf("%w: %w", ErrInvalid, err))
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	if tx.err == nil {
-		tx.err = tx.bolt.Bucket([]byte(bucket)).Put(key, append(tx.form.sum(bucket, key, text), text...))
-	}
+	return append(f.sum(key, text), text...), nil
 }
 
-func (f *Form) sum(bucket string, key, text []byte) []byte {
+func (f *Form) sum(key string, text []byte) []byte {
 	mac := hmac.New(sha256.New, f.Key)
-	for _, part := range [][]byte{[]byte(bucket), key} {
-		_, _ = mac.Write(binary.BigEndian.AppendUint16(nil, uint16(len(part)))) // never fails; bbolt bounds a key to 32 KiB
-		_, _ = mac.Write(part)
-	}
+	_, _ = mac.Write(binary.BigEndian.AppendUint16(nil, uint16(len(key)))) // never fails; engines bound a key to 32 KiB
+	_, _ = mac.Write([]byte(key))
 	_, _ = mac.Write(text)
 	return mac.Sum(nil)
 }
 
-func (f *Form) unseal(bucket string, key, value []byte) (text []byte, err error) {
-	if len(value) < sha256.Size || !hmac.Equal(value[:sha256.Size], f.sum(bucket, key, value[sha256.Size:])) {
-		return nil, fmt.Errorf("%w: %q in %s was not written with the key of %s that is here",
-			f.Errors.Damaged, key, bucket, f.Items)
+func (f *Form) unseal(key string, value []byte) (text []byte, err error) {
+	if len(value) < sha256.Size || !hmac.Equal(value[:sha256.Size], f.sum(key, value[sha256.Size:])) {
+		return nil, fmt.Errorf("%w: %q was not written with the key that is here", f.Errors.Damaged, key)
 	}
 	return value[sha256.Size:], nil
 }
 
-// TimeKey is a key of a bucket that is in the order of time.
-func TimeKey(at time.Time, id string) []byte {
-	return append(binary.BigEndian.AppendUint64(nil, uint64(at.UnixNano())), id...)
+// TimeKey is a key with a prefix by which keys are in the order of time.
+func TimeKey(prefix string, at time.Time, id string) string {
+	return fmt.Sprintf("%s%016x/%s", prefix, uint64(at.UnixNano()), id)
 }
 
-// readTimeKey reads what TimeKey wrote.
-func readTimeKey(key []byte) (at time.Time, id string) {
-	if len(key) < 8 {
+// readTimeKey reads what TimeKey wrote behind the prefix.
+func readTimeKey(key string) (at time.Time, id string) {
+	if len(key) < 17 {
 		return at, ""
 	}
-	return time.Unix(0, int64(binary.BigEndian.Uint64(key))).UTC(), string(key[8:])
+	ns, _ := strconv.ParseUint(key[:16], 16, 64)
+	return time.Unix(0, int64(ns)).UTC(), key[17:]
 }
 
-// Change is a transaction that writes. The first write that cannot be done is the error of the whole change, too.
+// Listed reports whether the values list an open item as open. An opening holds those that are listed against the log.
+func Listed(r Reader, is Standing) bool {
+	return r.Get(TimeKey(PrefixDue, is.Ends, is.ID), new(bool)) > 0
+}
+
+// openItems reads the open items, in the order of their ids.
+func (o *Options[I, S]) openItems(tx *Tx) (open []I) {
+	var ids []string
+	for key, read := range tx.Scan(PrefixDue, "") {
+		if _, id := readTimeKey(key); read(new(bool)) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	for _, id := range slices.Compact(ids) {
+		if item, found := o.Rules.Read(tx, id); found && item.Standing().Open {
+			open = append(open, item)
+		}
+	}
+	return open
+}
+
+// Change reads and writes. What it reads must be the same when the change is made, and what it writes is written then.
+// It has no way to read a range: nothing would say that the range is the same then. The first error is that of the
+// whole change, as with [Tx].
 type Change[S Step] struct {
-	*Tx
-	// Size is how many records the log has: what goes on record of this change stands there or later.
-	Size  uint64
-	steps []*entry[S]
-	saved []Standing
-	news  []Notice
-	then  []func()
+	// Size is how many records the log has: what goes on record of this change stands there or later. Origin is its name.
+	Size   uint64
+	Origin string
+	tx     *Tx
+	t      Transaction
+	brief  func(S) S
+	steps  []*entry[S]
+	news   []Notice
+}
+
+// Fail implements [Reader].
+func (c *Change[S]) Fail(err error) { c.tx.Fail(err) }
+
+// Err implements [Reader].
+func (c *Change[S]) Err() error { return c.tx.err }
+
+// Get implements [Reader]. A key is read before it is written.
+func (c *Change[S]) Get(key string, into any, options ...json.Options) (revision uint64) {
+	if _, written := c.t.Puts[key]; written {
+		c.Fail(fmt.Errorf("%w: %q is read after it was written", ErrInvalid, key))
+	}
+	revision = c.tx.Get(key, into, options...)
+	c.t.If[key] = revision
+	return revision
 }
 
 // Put writes a value.
-func (c *Change[S]) Put(bucket string, key []byte, v any) { c.put(bucket, key, v) }
+func (c *Change[S]) Put(key string, v any) {
+	value, err := c.tx.form.seal(key, v)
+	c.Fail(err)
+	c.t.Puts[key] = value
+}
 
 // Delete removes a value, if it is there.
-func (c *Change[S]) Delete(bucket string, key []byte) {
-	if c.err == nil {
-		c.err = c.bolt.Bucket([]byte(bucket)).Delete(key)
-	}
-}
+func (c *Change[S]) Delete(key string) { c.t.Puts[key] = nil }
 
-// Save writes an item, and every index of the ledger that has it. Was is how the item stood before, the zero value of a
-// new one.
+// Save writes an item, and every index of the ledger that has it, if nobody wrote it since it was read. Was is how it
+// stood then, the zero value of a new one.
 func (c *Change[S]) Save(was Standing, item Item) {
 	is := item.Standing()
-	c.Put(c.form.Items, []byte(is.ID), item)
-	if was.Open {
-		c.Delete(BucketDue, TimeKey(was.Ends, is.ID))
+	c.t.If[PrefixItems+is.ID] = was.Revision
+	c.Put(PrefixItems+is.ID, item)
+	before, now := was.due(), is.due()
+	if before != now && before != "" {
+		c.Delete(before)
 	}
-	ends := bucketEnded
-	if is.Open {
-		ends = BucketDue
+	if before != now {
+		c.Put(now, true)
 	}
-	c.Put(ends, TimeKey(is.Ends, is.ID), true)
-	c.Delete(bucketReserved, []byte(is.ID))
-	if len(is.Reserved) > 0 {
-		c.Put(bucketReserved, []byte(is.ID), true)
+	for _, r := range was.Reserved {
+		if !slices.Contains(is.Reserved, r) {
+			c.Delete(r.key())
+		}
 	}
-	c.saved = append(c.saved, is)
+	for _, r := range is.Reserved {
+		if !slices.Contains(was.Reserved, r) {
+			c.Put(r.key(), is.ID)
+		}
+	}
+	c.Tell(item)
 }
+
+// due is the key of an item in the order of time, "" of one that is not there.
+func (s Standing) due() string {
+	switch {
+	case s.ID == "":
+		return ""
+	case s.Open:
+		return TimeKey(PrefixDue, s.Ends, s.ID)
+	}
+	return TimeKey(prefixEnded, s.Ends, s.ID)
+}
+
+func (r Reserved) key() string { return prefixReserved + r.Origin + "/" + r.Decision }
 
 // Forget removes an item that ended.
 func (c *Change[S]) Forget(item Item) {
 	is := item.Standing()
-	c.Delete(c.form.Items, []byte(is.ID))
-	c.Delete(bucketEnded, TimeKey(is.Ends, is.ID))
-	c.saved = append(c.saved, is)
+	c.t.If[PrefixItems+is.ID] = is.Revision
+	c.Delete(PrefixItems + is.ID)
+	c.Delete(is.due())
+	c.Tell(item)
 }
 
 // Step puts a step into the outbox.
 func (c *Change[S]) Step(step S) {
-	number, err := c.bolt.Bucket([]byte(bucketOutbox)).NextSequence()
-	c.Fail(err)
-	c.steps = append(c.steps, &entry[S]{Entry: step.Entry(), number: number, step: &step})
-	c.Put(bucketOutbox, numberKey(number), step)
+	e := &entry[S]{Entry: step.Entry(), step: step}
+	e.key = fmt.Sprintf("%s%s/%02d/%s", prefixOutbox, e.Item, len(c.steps), e.ID)
+	c.steps = append(c.steps, e)
+	c.Put(e.key, outboxed[S]{Origin: c.Origin, Step: c.brief(step)})
 }
 
-// Next is the next number of a bucket, and at least so much. No number comes twice.
-func (c *Change[S]) Next(bucket string, least uint64) (number uint64) {
-	if c.err == nil {
-		b := c.bolt.Bucket([]byte(bucket))
-		number = max(b.Sequence()+1, least)
-		c.err = b.SetSequence(number)
-	}
-	return number
-}
-
-// Tell makes news of an item that the change does not save, because something was done that has to do with it.
+// Tell makes news of an item, because something was done that has to do with it.
 func (c *Change[S]) Tell(item Item) { c.news = append(c.news, item.Standing().notice()) }
 
-// Then has a function run when the change is durable, before the next change begins.
-func (c *Change[S]) Then(f func()) { c.then = append(c.then, f) }
-
-// Erase has the file written anew by [Ledger.Erase], or at the next opening, so that no page of it has the bytes of what
-// the change takes away.
-func (c *Change[S]) Erase() { c.Put(BucketMeta, []byte(keyErase), true) }
-
-func numberKey(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+// Erase has [Ledger.Erase], or the next opening, leave no byte of what the change takes away.
+func (c *Change[S]) Erase() { c.t.Erase = true }

@@ -162,25 +162,24 @@ var statuses = strings.NewReplacer(`"uses":1`, `"uses":7`, `"Uses":1`, `"Uses":7
 func (m *hostileModel) withoutMACs() string {
 	table := crc32.MakeTable(crc32.Castagnoli)
 	return "without MACs, " + m.approvalsFile(func(tx *bbolt.Tx) error {
-		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
-			return each(b, func(k, v []byte) error {
-				text := statuses.Replace(string(v[32:]))
-				if string(name) == "meta" {
-					text = "1"
-				}
-				crc := crc32.Update(crc32.Update(0, table, name), table, k)
-				return b.Put(k, append(binary.BigEndian.AppendUint32(nil, crc32.Update(crc, table, []byte(text))), text...))
-			})
+		b := tx.Bucket([]byte("values"))
+		return each(b, "", func(k, v []byte) error {
+			text := statuses.Replace(string(v[sealed:]))
+			crc := crc32.Update(crc32.Update(0, table, k), table, []byte(text))
+			return b.Put(k, append(binary.BigEndian.AppendUint32(v[:8:8], crc), text...))
 		})
 	})
 }
 
-// each is of what was there when it began.
-func each(b *bbolt.Bucket, do func(k, v []byte) error) error {
+// sealed is where the text of a value begins: behind its revision and its MAC.
+const sealed = 8 + 32
+
+// each is of what was there when it began, of the keys with a prefix.
+func each(b *bbolt.Bucket, prefix string, do func(k, v []byte) error) error {
 	all := map[string][]byte{}
 	_ = b.ForEach(func(k, v []byte) error { all[string(k)] = slices.Clone(v); return nil })
 	for _, k := range slices.Sorted(maps.Keys(all)) {
-		if len(all[k]) < 32 {
+		if len(all[k]) < sealed || !strings.HasPrefix(k, prefix) {
 			continue
 		}
 		if err := do([]byte(k), all[k]); err != nil {
@@ -192,16 +191,16 @@ func each(b *bbolt.Bucket, do func(k, v []byte) error) error {
 
 // editedApprovals changes values, moves one to another's place, or takes some away.
 func (m *hostileModel) editedApprovals() string {
-	bucket := oneOf(m, []string{"approvals", "approvals", "pending", "digests", "due", "ended", "reserved", "outbox", "tasks"})
+	prefix := oneOf(m, []string{"a/", "a/", "q/", "i/p/", "d/", "i/d/", "i/e/", "r/", "o/", "t/", "n/", "i/"})
 	kind := m.rng.IntN(3)
-	return fmt.Sprintf("edited %s %d of ", bucket, kind) + m.approvalsFile(func(tx *bbolt.Tx) error {
-		b := tx.Bucket([]byte(bucket))
+	return fmt.Sprintf("edited %s %d of ", prefix, kind) + m.approvalsFile(func(tx *bbolt.Tx) error {
+		b := tx.Bucket([]byte("values"))
 		var last []byte
-		return each(b, func(k, v []byte) error {
+		return each(b, prefix, func(k, v []byte) error {
 			defer func() { last = v }()
 			switch {
 			case kind == 0:
-				return b.Put(k, append(slices.Clone(v[:32]), statuses.Replace(string(v[32:]))...))
+				return b.Put(k, append(slices.Clone(v[:sealed]), statuses.Replace(string(v[sealed:]))...))
 			case kind == 1 && last != nil && m.chance(2):
 				return b.Put(k, last)
 			case kind == 2 && m.chance(2):
@@ -215,12 +214,13 @@ func (m *hostileModel) editedApprovals() string {
 // usesEdited has an approval that somebody gave, and another used, be used more often.
 func (m *hostileModel) usesEdited() string {
 	err := editFile(filepath.Join(m.data, approvalsDB), func(tx *bbolt.Tx) error {
-		b := tx.Bucket([]byte("approvals"))
-		return each(b, func(k, v []byte) error {
-			if q := m.asked[string(k)]; len(m.said[string(k)]) > 0 && q.tool == "push" {
+		b := tx.Bucket([]byte("values"))
+		return each(b, "a/", func(k, v []byte) error {
+			id := strings.TrimPrefix(string(k), "a/")
+			if q := m.asked[id]; len(m.said[id]) > 0 && q.tool == "push" {
 				m.next = append(m.next, q, q)
 			}
-			return b.Put(k, append(slices.Clone(v[:32]), strings.NewReplacer(`"uses":1`, `"uses":7`, `"Uses":1`, `"Uses":7`).Replace(string(v[32:]))...))
+			return b.Put(k, append(slices.Clone(v[:sealed]), strings.NewReplacer(`"uses":1`, `"uses":7`, `"Uses":1`, `"Uses":7`).Replace(string(v[sealed:]))...))
 		})
 	})
 	return fmt.Sprintf("uses edited %v", err)
@@ -229,8 +229,8 @@ func (m *hostileModel) usesEdited() string {
 // unlisted takes what is open from the lists of what is open.
 func (m *hostileModel) unlisted() string {
 	return "unlisted in " + m.approvalsFile(func(tx *bbolt.Tx) error {
-		b := tx.Bucket([]byte("due"))
-		return each(b, func(k, _ []byte) error { return b.Delete(k) })
+		b := tx.Bucket([]byte("values"))
+		return each(b, "i/d/", func(k, _ []byte) error { return b.Delete(k) })
 	})
 }
 

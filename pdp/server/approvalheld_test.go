@@ -60,33 +60,23 @@ func (c *counter) write(name string, content []byte) {
 
 // edit changes values of the file of approvals as somebody does who knows its form, and
 // has no key.
-func (c *counter) edit(change func(bucket, text string) string) {
+func (c *counter) edit(change func(key, text string) string) {
 	c.t.Helper()
 	db, err := bbolt.Open(filepath.Join(c.data, approval.FileName), 0o600, nil)
 	must(c.t, err)
 	defer func() { must(c.t, db.Close()) }()
 	must(c.t, db.Update(func(tx *bbolt.Tx) error {
-		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
-			changed := map[string][]byte{}
-			err := b.ForEach(func(k, v []byte) error {
-				mac, text := v[:32], string(v[32:])
-				changed[string(k)] = slices.Concat(mac, []byte(change(string(name), text)))
-				return nil
-			})
-			for k, v := range changed {
-				if err == nil {
-					err = b.Put([]byte(k), v)
-				}
-			}
-			return err
+		b := tx.Bucket([]byte("values"))
+		return each(b, "", func(k, v []byte) error {
+			return b.Put(k, slices.Concat(v[:sealed], []byte(change(string(k), string(v[sealed:])))))
 		})
 	}))
 }
 
 const asApproved = `"status":"approved"`
 
-func pretend(bucket, text string) string {
-	if bucket == "approvals" {
+func pretend(key, text string) string {
+	if strings.HasPrefix(key, "a/") {
 		return strings.Replace(text, `"status":"pending"`, asApproved, 1)
 	}
 	return text

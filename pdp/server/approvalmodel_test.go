@@ -430,7 +430,8 @@ func (m *hostileModel) reserves(copied []byte) (is bool) {
 	name := filepath.Join(m.t.TempDir(), approvalsDB)
 	must(m.t, os.WriteFile(name, copied, 0o600))
 	_ = editFile(name, func(tx *bbolt.Tx) error {
-		is = tx.Bucket([]byte("reserved")).Stats().KeyN > 0
+		key, _ := tx.Bucket([]byte("values")).Cursor().Seek([]byte("r/"))
+		is = bytes.HasPrefix(key, []byte("r/"))
 		return nil
 	})
 	return is

@@ -106,7 +106,6 @@ func Open(options Options) (*Broker, error) {
 func (b *Broker) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	all.Go(func() { b.Store.Run(ctx) })
-	all.Go(func() { b.Store.Recall(ctx) })
 	b.Redo(ctx) // before any message is sent
 	b.teller.run(ctx)
 	all.Wait()

@@ -1,0 +1,91 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Engine keeps values by their keys. A value has a revision, the number of the transaction that wrote it. Revisions
+// only grow.
+type Engine interface {
+	// Open opens the engine, or begins a new one.
+	Open() error
+	Close() error
+	// Ready opens again what had to be closed after a failure.
+	Ready() error
+	// View runs a function on one consistent state. An error of the function is that of View. What the function keeps of
+	// values must be copied.
+	View(read func(State) error) error
+	// Write makes a transaction, durably, and returns its revision. If a key has not the revision that the transaction
+	// says, nothing happened, and the error is [ErrConflict]. After any other error it may have happened or not, or happen later.
+	Write(Transaction) (revision uint64, err error)
+	// Erase leaves no byte of what transactions with Erase took away.
+	Erase() error
+	// Shared reports whether there are other processes that write.
+	Shared() bool
+}
+
+// State is one consistent state of an engine.
+type State interface {
+	// Revision is that of the last transaction.
+	Revision() uint64
+	// Get reads a value. Of a key without one the revision is 0.
+	Get(key string) (value []byte, revision uint64, err error)
+	// Range goes through the keys from one up to another, which is not among them, until the function returns false. If it
+	// goes backward, the last comes first.
+	Range(from, to string, backward bool, each func(key string, value []byte) bool) error
+	// Since goes through the keys that begin with a prefix of two parts, changes/WHOSE/, and have a later revision, in the
+	// order of revisions.
+	Since(prefix string, revision uint64, each func(key string, revision uint64) bool) error
+}
+
+// PrefixChanges begins the keys that [State.Since] goes through.
+const PrefixChanges = "c/"
+
+// Transaction is what [Engine.Write] does, as a whole or not at all.
+type Transaction struct {
+	// If are the revisions that keys must have, by key; 0 is that of a key without a value.
+	If map[string]uint64
+	// Puts are the values to be written, by key; nil removes a value.
+	Puts  map[string][]byte
+	Erase bool // see [Engine.Erase]
+}
+
+// A transaction has no more than so many keys, and so many bytes. So it fits in any engine.
+const (
+	MostKeys  = 64
+	MostBytes = 512 << 10
+)
+
+var (
+	// ErrConflict: another change came in between.
+	ErrConflict = errors.New("another change came in between")
+	// ErrTooMuch: the transaction is larger than a transaction may be.
+	ErrTooMuch = fmt.Errorf("%w: the change is too large", ErrInvalid)
+)
+
+// Fits refuses a transaction with too many keys or bytes. Each engine asks it first.
+func (t *Transaction) Fits() error {
+	keys, bytes := len(t.If), 0
+	for key, value := range t.Puts {
+		if _, known := t.If[key]; !known {
+			keys++
+		}
+		bytes += len(key) + len(value)
+	}
+	if keys > MostKeys || bytes > MostBytes {
+		return fmt.Errorf("%w: it has %d keys and %d bytes, and %d and %d are the most",
+			ErrTooMuch, keys, bytes, MostKeys, MostBytes)
+	}
+	return nil
+}
+
+// Holds reports whether all keys have the revisions that the transaction says, in the state to which it is to be applied.
+func (t *Transaction) Holds(revision func(key string) uint64) bool {
+	for key, is := range t.If {
+		if revision(key) != is {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,24 @@
+package ledger
+
+import "errors"
+
+// Errors are the owner's errors, in the words of its users.
+type Errors struct {
+	// Unavailable: nothing can be written now, or not even read.
+	Unavailable error
+	Closed      error
+	// Locked: another process has the file.
+	Locked   error
+	Damaged  error
+	NotFound error
+}
+
+// The errors that need no words of the owner.
+var (
+	// ErrUnrecorded: the change is not on record yet, and counts for nothing until it is.
+	ErrUnrecorded = errors.New("the step is not on record yet")
+	// ErrShort: the log is shorter than the file says.
+	ErrShort = errors.New("the log was cut, or an older copy of it put in its place")
+	// ErrInvalid: the change can never be made, whenever it is tried.
+	ErrInvalid = errors.New("not valid")
+)
