@@ -46,6 +46,9 @@ func putSealed(tx *bbolt.Tx, key []byte, name string, text []byte) error {
 	return b.Put([]byte(name), slices.Concat(revision, mac.Sum(nil), text))
 }
 
+// Engine is the file of a data directory.
+func Engine(data string) ledger.Engine { return bolt.New(file(data)) }
+
 // Changed is readable after the next change.
 func (s *Store) Changed() <-chan struct{} {
 	return s.News(nil).C

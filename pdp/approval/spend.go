@@ -131,18 +131,25 @@ func (s *Store) reserved(ctx context.Context, m *move) (Approval, error) {
 // goes on record with the first. It reports false if there is no use left. The votes were
 // looked at for the first one, and no other could change them since.
 func (s *Store) ReserveAgain(r *Reservation, decision string) (bool, error) {
-	a := r.Item()
-	if err := a.mayUse(decision); err != nil {
-		return false, err
-	}
-	if !a.usable(s.now(), a.Digest) {
+	ctx := context.Background()
+	err := r.Add(ctx, decision, func(a Approval) (Approval, error) {
+		if err := a.mayUse(decision); err != nil {
+			return a, err
+		}
+		if !a.usable(s.now(), a.Digest) {
+			return a, errNoUse
+		}
+		m := s.move(a)
+		m.take(decision)
+		return s.reserved(ctx, m)
+	})
+	if errors.Is(err, errNoUse) {
 		return false, nil
 	}
-	m := s.move(a)
-	m.take(decision)
-	err := r.Add(decision, func() (Approval, error) { return s.reserved(context.Background(), m) })
 	return err == nil, err
 }
+
+var errNoUse = errors.New("no use is left")
 
 // mayUse refuses a decision that cannot be distinguished from one that used the approval.
 func (a *Approval) mayUse(decision string) error {

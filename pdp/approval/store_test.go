@@ -19,6 +19,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/obligations"
 	"policy-service/pdp/approval"
+	"policy-service/pdp/ledger/ledgertest"
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -197,6 +198,10 @@ func (r *record) since(_ context.Context, from uint64, ids map[string]bool) (map
 
 func mustOpen(t testing.TB, data string, o approval.Options) *approval.Store {
 	t.Helper()
+	if os.Getenv(inTrouble) != "" {
+		one := ledgertest.Cluster{Below: approval.Engine(data), Conflicts: 3, Late: 50 * time.Microsecond, Alone: true}
+		o.Engine = one.Process()
+	}
 	s, err := approval.Open(data, o)
 	must(t, err)
 	t.Cleanup(func() { _ = s.Close() })

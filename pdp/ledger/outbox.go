@@ -78,13 +78,13 @@ func (s *struck) drop(keys []string) {
 }
 
 // strike removes the entries that are on record.
-func (l *Ledger[I, S]) strike(context.Context) error {
-	for len(l.struck.some(1)) > 0 {
-		if _, err := l.Update(func(*Change[S]) {}); err != nil {
-			return err
+func (l *Ledger[I, S]) strike(ctx context.Context) error {
+	return l.Again(ctx, func() (err error) {
+		for err == nil && len(l.struck.some(1)) > 0 {
+			_, err = l.Update(func(*Change[S]) {})
 		}
-	}
-	return nil
+		return err
+	})
 }
 
 // unrecorded goes through the steps of an item, or of all items, that are not on record, as far as this process knows.

@@ -72,7 +72,7 @@ type known struct {
 // against the log from then on. If others write, the origin says so for all.
 func (l *Ledger[I, S]) advance(ctx context.Context, by uint64) error {
 	if l.engine.Shared() {
-		return l.advanceOrigin(by)
+		return l.Again(ctx, func() error { return l.advanceOrigin(by) })
 	}
 	size := l.options.Log.Size()
 	behind := func(is Standing) bool { // the record of a use in doubt may stand before

@@ -33,14 +33,30 @@ func (l *Ledger[I, S]) Reserve(by string, unlock func(), write func() (I, error)
 // Item is the item with what is reserved of it.
 func (r *Reservation[I, S]) Item() I { return r.item }
 
-// Add writes a change after which the item has one more reservation, by another decision.
-func (r *Reservation[I, S]) Add(by string, write func() (I, error)) error {
-	item, err := write()
-	if err != nil {
+// Add writes a change after which the item, as it is now, has one more reservation, by another decision.
+func (r *Reservation[I, S]) Add(ctx context.Context, by string, write func(I) (I, error)) error {
+	return r.again(ctx, func() error {
+		item, err := write(r.item)
+		if err == nil {
+			r.item, r.decisions = item, append(r.decisions, by)
+		}
 		return err
-	}
-	r.item, r.decisions = item, append(r.decisions, by)
-	return nil
+	})
+}
+
+// again does something with the item, and does it again with the item as it is then if another process changed it.
+func (r *Reservation[I, S]) again(ctx context.Context, do func() error) error {
+	return r.ledger.Again(ctx, func() error {
+		err := do()
+		if errors.Is(err, ErrConflict) {
+			item, failed := r.ledger.current(ctx, r.item.Standing().ID)
+			if failed != nil {
+				return failed
+			}
+			r.item = item
+		}
+		return err
+	})
 }
 
 // Spent settles the uses: the decisions are on record, and that is what counts. What cannot be written now is written
@@ -51,19 +67,8 @@ func (r *Reservation[I, S]) Spent(ctx context.Context) {
 	for n, decision := range r.decisions {
 		outcomes[n] = Outcome{decision, true}
 	}
-	l, id := r.ledger, r.item.Standing().ID
-	err := l.settleAll(ctx, r.item, outcomes)
-	if errors.Is(err, ErrConflict) {
-		err = l.Again(ctx, func() error {
-			item, err := l.current(ctx, id)
-			if err != nil {
-				return err
-			}
-			return l.settleAll(ctx, item, outcomes)
-		})
-	}
-	if err != nil {
-		l.options.OnError(err)
+	if err := r.again(ctx, func() error { return r.ledger.settleAll(ctx, r.item, outcomes) }); err != nil {
+		r.ledger.options.OnError(err)
 	}
 }
 

@@ -349,17 +349,16 @@ func (s state) revision(key string) uint64 {
 // Range implements [ledger.State].
 func (s state) Range(from, to string, backward bool, each func(key string, value []byte) bool) error {
 	c := s.values.Cursor()
-	key, stored := c.Seek([]byte(from))
-	next := c.Next
+	begin, next := func() ([]byte, []byte) { return c.Seek([]byte(from)) }, c.Next
 	if backward {
-		if key, stored = c.Seek([]byte(to)); key == nil {
-			key, stored = c.Last()
-		} else {
-			key, stored = c.Prev()
-		}
-		next = c.Prev
+		begin, next = func() ([]byte, []byte) {
+			if key, _ := c.Seek([]byte(to)); key == nil {
+				return c.Last()
+			}
+			return c.Prev()
+		}, c.Prev
 	}
-	for ; key != nil && string(key) >= from && string(key) < to; key, stored = next() {
+	for key, stored := begin(); key != nil && string(key) >= from && string(key) < to; key, stored = next() {
 		if value, _ := split(stored); !each(string(key), value) {
 			break
 		}

@@ -1,0 +1,234 @@
+package approval_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/approval"
+	"policy-service/pdp/ledger/ledgertest"
+	"policy-service/pdp/pdptest/night"
+)
+
+// place is one process of several, with a log of its own.
+type place struct {
+	*record
+	s *approval.Store
+}
+
+// places are two processes on one state. Each attests what is in the log of the other, too, as a proof would.
+func places(t *testing.T, c *ledgertest.Cluster) []*place {
+	t.Helper()
+	c.Below, c.Lost = approval.Engine(quick(t)), approval.ErrUnavailable
+	all := []*place{{record: newRecord()}, {record: newRecord()}}
+	for n, one := range all {
+		one.n = n * 1_000_000 // ids differ
+		o := one.options()
+		o.Engine, o.Origin = c.Process(), fmt.Sprint("place ", n)
+		o.Attest = func(ctx context.Context, id string) (step approval.Step, found bool, err error) {
+			for _, other := range all {
+				if step, found, err = other.attest(ctx, id); found {
+					break
+				}
+			}
+			return step, found, err
+		}
+		s, err := approval.Open("", o)
+		must(t, err)
+		t.Cleanup(func() { _ = s.Close() })
+		one.s = s
+	}
+	return all
+}
+
+// uses has a decision use an approval, and says whether it is on record.
+func (p *place) uses(ctx context.Context, a approval.Approval, decision string) (bool, error) {
+	return spend(ctx, p.s, a.ID, a.Digest, decision, p.vouchFor(decision, a.ID, evaluation.Continuation{}))
+}
+
+// used are the decisions on record that used an approval.
+func used(all []*place, id string) (decisions []string) {
+	for _, p := range all {
+		p.mu.Lock()
+		for d, step := range p.decisions {
+			if step.Approval.ID == id {
+				decisions = append(decisions, d)
+			}
+		}
+		p.mu.Unlock()
+	}
+	slices.Sort(decisions)
+	return decisions
+}
+
+// TestOneUseWhereverItIsAsked: of 16 decisions that want one use, half at each of two processes, one has it.
+func TestOneUseWhereverItIsAsked(t *testing.T) {
+	t.Parallel()
+	for round := range uint64(night.Cases(10)) {
+		all := places(t, &ledgertest.Cluster{Conflicts: 3, Late: time.Millisecond, Seed: round})
+		a := mustFile(t, all[0].s, question("a"))
+		mustDecide(t, all[1].s, a.ID, by("mia"))
+		var racing sync.WaitGroup
+		for n := range 16 {
+			racing.Go(func() { _, _ = all[n%2].uses(t.Context(), a, fmt.Sprint("d", n)) })
+		}
+		racing.Wait()
+		for _, p := range all {
+			p.s.Work(t.Context())
+		}
+		got, _, err := all[round%2].s.Get(t.Context(), a.ID)
+		if d := used(all, a.ID); len(d) != 1 || !slices.Equal(got.Used, d) || got.Status != approval.UsedUp || err != nil {
+			t.Fatalf("round %d: on record are %v, and it is %+v, %v", round, d, got, err)
+		}
+	}
+}
+
+// TestReservedElsewhereIsLeftAlone: what one process reserved is in doubt until that process says what became of it,
+// whatever the log of another says.
+func TestReservedElsewhereIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	all := places(t, &ledgertest.Cluster{})
+	here, there := all[0], all[1]
+	a := mustFile(t, here.s, question("a"))
+	mustDecide(t, here.s, a.ID, by("mia"))
+	r, err := there.s.Reserve(t.Context(), a.ID, a.Digest, "d")
+	must(t, err)
+	must(t, there.vouchFor("d", a.ID, evaluation.Continuation{})(t.Context()))
+	r.InDoubt()
+	for range 3 {
+		here.s.Work(t.Context())
+	}
+	if got, _, err := here.s.Get(t.Context(), a.ID); len(got.Reserved) != 1 || got.Origins["d"] != "place 1" || err != nil {
+		t.Fatalf("it is %+v, %v", got, err)
+	}
+	if spent, err := here.uses(t.Context(), a, "other"); spent || err != nil {
+		t.Fatalf("a use that is in doubt is used: %v, %v", spent, err)
+	}
+	there.s.Work(t.Context())
+	if got, _, err := here.s.Get(t.Context(), a.ID); !slices.Equal(got.Used, []string{"d"}) || len(got.Reserved)+len(got.Origins) > 0 || err != nil {
+		t.Errorf("the log says that it was used, and it is %+v, %v", got, err)
+	}
+}
+
+// TestUnrecordedElsewhereDoesNotCount: a vote that the log of another process does not have yet is none.
+func TestUnrecordedElsewhereDoesNotCount(t *testing.T) {
+	t.Parallel()
+	all := places(t, &ledgertest.Cluster{})
+	here, there := all[0], all[1]
+	a := mustFile(t, here.s, question("a"))
+	there.set(true, false, false)
+	if _, err := there.s.Decide(t.Context(), a.ID, 0, by("mia"), counted, equal); !errors.Is(err, approval.ErrUnrecorded) {
+		t.Fatal(err)
+	}
+	isLive(t, "while the vote is not on record", here.s, a.Digest, "", false)
+	if spent, err := here.uses(t.Context(), a, "d"); spent || !errors.Is(err, approval.ErrUnrecorded) {
+		t.Errorf("it is used: %v, %v", spent, err)
+	}
+	here.s.Work(t.Context())
+	if got := here.names(a.ID); !slices.Equal(got, []string{"filed"}) {
+		t.Errorf("the vote of another is on record here: %v", got)
+	}
+	there.set(false, false, false)
+	there.s.Work(t.Context())
+	isLive(t, "once it is on record", here.s, a.Digest, "", true)
+	if spent, err := here.uses(t.Context(), a, "e"); !spent || err != nil {
+		t.Errorf("it is not used: %v, %v", spent, err)
+	}
+}
+
+// counted has every vote count.
+func counted(approval.Vote) bool { return true }
+
+// TestEachChangeOnceOrRefused: two processes do random things at once, where changes come in between, answers are late and
+// some are lost. Each change was made once or not at all: in the end the state is what both logs say together.
+func TestEachChangeOnceOrRefused(t *testing.T) {
+	t.Parallel()
+	for round := range uint64(night.Cases(8)) {
+		c := &ledgertest.Cluster{Conflicts: 3, Late: 200 * time.Microsecond, Seed: round}
+		all := places(t, c)
+		c.Forgets = 6
+		var doing sync.WaitGroup
+		for n := range 8 {
+			random := rand.New(rand.NewPCG(round, uint64(n)))
+			p := all[n%2]
+			doing.Go(func() {
+				for step := range 60 {
+					name := fmt.Sprint("q", random.IntN(4))
+					a, err := p.s.File(t.Context(), question(name, func(q *approval.ApprovalRequest) { q.Terms.Uses, q.Terms.Quorum = 3, 2 }))
+					if err != nil {
+						continue
+					}
+					switch random.IntN(8) {
+					case 0:
+						_, _ = p.s.Cancel(t.Context(), a.ID, 0, "alice", "key:gateway", "")
+					case 1:
+						_, _ = p.s.Revoke(t.Context(), a.ID, 0, by("mia"))
+					case 2, 3:
+						_, _ = p.s.Decide(t.Context(), a.ID, 0, by(fmt.Sprint("p", random.IntN(3))), counted, equal)
+					case 4:
+						p.s.Work(t.Context())
+					default:
+						_, _ = p.uses(t.Context(), a, fmt.Sprintf("d%d-%d", n, step))
+					}
+				}
+			})
+		}
+		doing.Wait()
+		c.Conflicts, c.Forgets = 0, 0
+		for range 2 {
+			for _, p := range all {
+				p.s.Work(t.Context())
+			}
+		}
+		pending, spent, open := 0, 0, map[[32]byte]string{}
+		approvals, next, err := all[round%2].s.List(t.Context(), nil, "", "", 1000)
+		if err != nil || next != "" {
+			t.Fatal(next, err)
+		}
+		for _, a := range approvals {
+			if len(a.Reserved)+len(a.Origins) > 0 {
+				t.Errorf("round %d: in doubt is %+v", round, a)
+			}
+			d := used(all, a.ID)
+			slices.Sort(a.Used)
+			if !slices.Equal(a.Used, d) || len(d) > a.Terms.Uses {
+				t.Errorf("round %d: %s was used by %v, and on record are %v", round, a.ID, a.Used, d)
+			}
+			once := map[string]int{}
+			for _, p := range all {
+				for _, name := range p.names(a.ID) {
+					once[name]++
+				}
+			}
+			votes := 0
+			for n, v := range a.Votes {
+				votes++
+				if slices.ContainsFunc(a.Votes[:n], func(other approval.Vote) bool { return other.By == v.By }) {
+					t.Errorf("round %d: %s has two votes of %s", round, a.ID, v.By)
+				}
+			}
+			if once["filed"] != 1 || once["approve"] != votes || once["used"] != len(d) || once["approved"] > 1 {
+				t.Errorf("round %d: of %s on record are %v, and it is %+v", round, a.ID, once, a)
+			}
+			spent += len(d)
+			if a.Status == approval.Pending {
+				pending++
+			}
+			if !a.Status.Final() {
+				if other := open[a.Digest]; other != "" {
+					t.Errorf("round %d: %s and %s are open for the same", round, a.ID, other)
+				}
+				open[a.Digest] = a.ID
+			}
+		}
+		if pending != all[0].s.Pending() || spent == 0 {
+			t.Errorf("round %d: %d are pending, and counted are %d; %d uses", round, pending, all[0].s.Pending(), spent)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+// Package ledgertest has an engine for tests that does to a ledger what a cluster does: other processes write to it, too,
+// changes come in between, and answers are late or lost. Below it is another engine.
+package ledgertest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"policy-service/pdp/ledger"
+)
+
+// Cluster is the state that all processes of a test share. Each has an engine of its own, by [Cluster.Process].
+type Cluster struct {
+	Below ledger.Engine
+	// Conflicts says that one of so many transactions is refused as if another change had come in between, but never more
+	// than five of one process in a row. Forgets says that of so many transactions that were made one has its answer lost.
+	// Late is how long a transaction waits at most. 0 is never.
+	Conflicts, Forgets int
+	Late               time.Duration
+	// Lost is the error of a transaction whose answer is lost.
+	Lost error
+	// Alone says that there is one process.
+	Alone bool
+	Seed  uint64
+
+	mu     sync.Mutex // guards what follows
+	random *rand.Rand
+	open   int
+}
+
+// Process is the engine of one process.
+func (c *Cluster) Process() ledger.Engine {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.random == nil {
+		c.random = rand.New(rand.NewPCG(c.Seed, 0))
+	}
+	return &process{Engine: c.Below, c: c}
+}
+
+// one reports whether it is one of so many.
+func (c *Cluster) one(of int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return of > 0 && c.random.IntN(of) == 0
+}
+
+func (c *Cluster) late() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Duration(c.random.Int64N(int64(c.Late) + 1))
+}
+
+type process struct {
+	ledger.Engine
+	c      *Cluster
+	mu     sync.Mutex
+	row    int // conflicts in a row
+	closed bool
+}
+
+// Open implements [ledger.Engine]. What is below is opened once.
+func (p *process) Open() error {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	if p.c.open > 0 {
+		p.c.open++
+		return nil
+	}
+	err := p.Engine.Open()
+	if err == nil {
+		p.c.open++
+	}
+	return err
+}
+
+// Close implements [ledger.Engine].
+func (p *process) Close() error {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	if p.closed {
+		return nil
+	}
+	p.closed = true
+	if p.c.open--; p.c.open > 0 {
+		return nil
+	}
+	return p.Engine.Close()
+}
+
+// Shared implements [ledger.Engine].
+func (p *process) Shared() bool { return !p.c.Alone }
+
+// Write implements [ledger.Engine].
+func (p *process) Write(t ledger.Transaction) (revision uint64, err error) {
+	if late := p.c.late(); late > 0 {
+		<-time.After(late)
+	}
+	p.mu.Lock()
+	conflict := p.row < 5 && p.c.one(p.c.Conflicts)
+	if p.row++; !conflict {
+		p.row = 0
+	}
+	p.mu.Unlock()
+	if conflict {
+		return 0, ledger.ErrConflict
+	}
+	revision, err = p.Engine.Write(t)
+	if err == nil && p.c.one(p.c.Forgets) {
+		return 0, fmt.Errorf("%w: the answer is lost", p.c.Lost)
+	}
+	return revision, err
+}
