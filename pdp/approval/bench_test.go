@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"policy-service/pdp/approval"
 )
@@ -64,4 +67,29 @@ func BenchmarkRefused(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// What does it cost the processor to ask for an approval, to give it, and to use it, on a disk?
+func BenchmarkFiledToUsed(b *testing.B) {
+	r := newRecord()
+	s := mustOpen(b, b.TempDir(), many(r))
+	b.ReportAllocs()
+	before := processor(b)
+	for n := 0; b.Loop(); n++ {
+		q := question(fmt.Sprint(n))
+		a := mustFile(b, s, q)
+		mustDecide(b, s, a.ID, by("mia"))
+		if spent, err := spend(b.Context(), s, a.ID, q.Digest, q.Decision, r.decide(q.Decision)); !spent {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(processor(b)-before)/float64(b.N), "cpu-ns/op")
+}
+
+// processor is the time that the process has had.
+func processor(b *testing.B) time.Duration {
+	b.Helper()
+	var u unix.Rusage
+	must(b, unix.Getrusage(unix.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
