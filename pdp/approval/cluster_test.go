@@ -145,6 +145,50 @@ func TestUnrecordedElsewhereDoesNotCount(t *testing.T) {
 // counted has every vote count.
 func counted(approval.Vote) bool { return true }
 
+// TestOneDoesItForAll: one process delivers the events of all, and another one half a minute after it has ended.
+func TestOneDoesItForAll(t *testing.T) {
+	t.Parallel()
+	all := places(t, &ledgertest.Cluster{})
+	here, there := all[0], all[1]
+	mustFile(t, there.s, question("a"))
+	if got := here.s.Untold(10, 10); len(got) != 1 {
+		t.Fatalf("what is due is %v", got)
+	}
+	there.pass(29 * time.Second)
+	if got := there.s.Untold(10, 10); len(got) != 0 {
+		t.Errorf("another delivers it, too: %v", got)
+	}
+	must(t, here.s.Close())
+	there.pass(time.Second)
+	if got := there.s.Untold(10, 10); len(got) != 1 {
+		t.Errorf("half a minute later nobody delivers it: %v", got)
+	}
+}
+
+// TestNewsOfAnother: who waits for a change hears of one that another process makes, once it counts.
+func TestNewsOfAnother(t *testing.T) {
+	t.Parallel()
+	all := places(t, &ledgertest.Cluster{})
+	here, there := all[0], all[1]
+	a := mustFile(t, here.s, question("a"))
+	news := here.s.News(func(n approval.Notice) bool { return n.ID == a.ID && n.Tenant == "acme" && n.Caller == "key:gateway" })
+	defer news.Close()
+	there.set(true, false, false)
+	_, _ = there.s.Decide(t.Context(), a.ID, 0, by("mia"), counted, equal)
+	select {
+	case <-news.C:
+		t.Error("it is news before it counts")
+	default:
+	}
+	there.set(false, false, false)
+	there.s.Work(t.Context())
+	select {
+	case <-news.C:
+	default:
+		t.Error("it counts, and is no news")
+	}
+}
+
 // TestEachChangeOnceOrRefused: two processes do random things at once, where changes come in between, answers are late and
 // some are lost. Each change was made once or not at all: in the end the state is what both logs say together.
 func TestEachChangeOnceOrRefused(t *testing.T) {

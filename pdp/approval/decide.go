@@ -44,14 +44,8 @@ func (s *Store) Decide(
 
 // moveFrom changes an approval that is in a state, and in the version that was seen of it.
 // Any version will do if seen is 0.
-func (s *Store) moveFrom(
-	ctx context.Context, id string, in Status, seen int, do func(*move) error,
-) (a Approval, err error) {
-	err = s.ledger.Again(ctx, func() (err error) {
-		a, err = s.moveOnce(ctx, id, in, seen, do)
-		return err
-	})
-	return a, err
+func (s *Store) moveFrom(ctx context.Context, id string, in Status, seen int, do func(*move) error) (Approval, error) {
+	return again(ctx, s, func() (Approval, error) { return s.moveOnce(ctx, id, in, seen, do) })
 }
 
 func (s *Store) moveOnce(ctx context.Context, id string, in Status, seen int, do func(*move) error) (Approval, error) {

@@ -31,7 +31,7 @@ const sealedBytes = 8 + sha256.Size
 
 // EditApproval changes the text of an approval in a file, as the service writes it.
 func EditApproval(tx *bbolt.Tx, key []byte, id string, edit func(text string) string) error {
-	name := ledger.PrefixItems + id
+	name := prefixItems + id
 	text := tx.Bucket([]byte(bolt.BucketValues)).Get([]byte(name))[sealedBytes:]
 	return putSealed(tx, key, name, []byte(edit(string(text))))
 }

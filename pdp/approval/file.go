@@ -11,16 +11,12 @@ import (
 
 // File asks for an approval, once. If an approval that is bound to the same digest waits, or
 // was approved, the result is that one.
-func (s *Store) File(ctx context.Context, q ApprovalRequest) (a Approval, err error) {
+func (s *Store) File(ctx context.Context, q ApprovalRequest) (Approval, error) {
 	if err := errors.Join(s.fits(&q), s.ledger.Ready(ctx)); err != nil {
-		return a, err
+		return Approval{}, err
 	}
 	paid := false // the rates are taken once, however often the rest is done again
-	err = s.ledger.Again(ctx, func() (err error) {
-		a, err = s.file(ctx, q, &paid)
-		return err
-	})
-	return a, err
+	return again(ctx, s, func() (Approval, error) { return s.file(ctx, q, &paid) })
 }
 
 func (s *Store) file(ctx context.Context, q ApprovalRequest, paid *bool) (Approval, error) {

@@ -56,6 +56,8 @@ const (
 )
 
 const (
+	kind            = "a"
+	prefixItems     = kind + "/"
 	prefixWords     = "q/"
 	prefixDigests   = "d/"
 	prefixPending   = "i/p/"
@@ -130,6 +132,8 @@ func file(data string) bolt.Options {
 // form is how values are written.
 func form(key []byte) ledger.Form {
 	return ledger.Form{
+		Items:     "approvals",
+		Kind:      kind,
 		Key:       keyOf(key, keyUse),
 		Version:   FormatVersion,
 		Marshal:   asStored,

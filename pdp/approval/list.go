@@ -125,7 +125,7 @@ func keys(tx *ledger.Tx, tenants []string, status Status, after string, most int
 	if status == Pending {
 		return pending(tx, tenants, after, most)
 	}
-	for id := range tx.Scan(ledger.PrefixItems, ledger.After(after)) {
+	for id := range tx.Scan(prefixItems, ledger.After(after)) {
 		if len(keys) == most {
 			break
 		}

@@ -148,12 +148,15 @@ func (s *Store) Untold(limit, share int) (out []Told) {
 		s.options.OnError(err)
 		return nil
 	}
+	if len(out) > 0 && !s.ledger.Claim(prefixUntold) { // another process delivers them
+		return nil
+	}
 	return out[:min(len(out), max(limit, 0))]
 }
 
 // Told notes that an event was delivered. Until then it is delivered again, also after a restart.
 func (s *Store) Told(t Told) error {
-	return s.again(context.Background(), func(c *change) {
+	return s.change(context.Background(), func(c *change) {
 		var due untold
 		if c.Get(prefixUntold+t.Approval, &due) == 0 {
 			return
@@ -164,13 +167,5 @@ func (s *Store) Told(t Told) error {
 		} else {
 			c.Delete(prefixUntold + t.Approval)
 		}
-	})
-}
-
-// again makes a change that has no steps.
-func (s *Store) again(ctx context.Context, write func(*change)) error {
-	return s.ledger.Again(ctx, func() error {
-		_, err := s.ledger.Update(write)
-		return err
 	})
 }

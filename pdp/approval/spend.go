@@ -29,7 +29,7 @@ func (s *Store) Live(digest [32]byte, id string) (a Approval, live bool) {
 
 // counts reports whether an open approval was held against the log, and all its steps are on record.
 func (s *Store) counts(tx *ledger.Tx, a *Approval) bool {
-	return ledger.Listed(tx, a.Standing()) && !s.ledger.Unrecorded(tx, a.ID)
+	return s.form.Listed(tx, a.Standing()) && !s.ledger.Unrecorded(tx, a.ID)
 }
 
 // Reservation is a use of an approval that one decision has, and no other can have, or uses
@@ -78,12 +78,8 @@ type claim struct {
 	after string
 }
 
-func (s *Store) reserve(ctx context.Context, id, decision string, what claim) (r *Reservation, err error) {
-	err = s.ledger.Again(ctx, func() (err error) {
-		r, err = s.reserveOnce(ctx, id, decision, what)
-		return err
-	})
-	return r, err
+func (s *Store) reserve(ctx context.Context, id, decision string, what claim) (*Reservation, error) {
+	return again(ctx, s, func() (*Reservation, error) { return s.reserveOnce(ctx, id, decision, what) })
 }
 
 func (s *Store) reserveOnce(ctx context.Context, id, decision string, what claim) (r *Reservation, err error) {
@@ -118,13 +114,10 @@ func (s *Store) reserveOnce(ctx context.Context, id, decision string, what claim
 		}
 	}
 	what.take(m)
-	return s.ledger.Reserve(decision, release, func() (Approval, error) { return s.reserved(ctx, m) })
-}
-
-// reserved is an approval with a reservation.
-func (s *Store) reserved(ctx context.Context, m *move) (Approval, error) {
-	_, err := s.make(ctx, m)
-	return m.to, err
+	if _, err := s.make(ctx, m); err != nil {
+		return nil, err
+	}
+	return s.ledger.Reserved(m.to, decision, release), nil
 }
 
 // ReserveAgain takes one more use of an approval that is reserved, for another decision that
@@ -141,7 +134,8 @@ func (s *Store) ReserveAgain(r *Reservation, decision string) (bool, error) {
 		}
 		m := s.move(a)
 		m.take(decision)
-		return s.reserved(ctx, m)
+		_, err := s.make(ctx, m)
+		return m.to, err
 	})
 	if errors.Is(err, errNoUse) {
 		return false, nil

@@ -23,6 +23,7 @@ type Store struct {
 	*ledger.Bulletin // has the news for readers that wait for a change
 	options          Options
 	ledger           *ledger.Ledger[Approval, Step]
+	form             ledger.Form
 	limiter          limiter
 	proof            proof
 }
@@ -46,7 +47,7 @@ func Open(data string, o Options) (*Store, error) {
 	if len(o.Key) != 32 {
 		return nil, errors.New("opening the approvals: their key is not 32 bytes long: set Key")
 	}
-	s := &Store{options: o.withDefaults()}
+	s := &Store{options: o.withDefaults(), form: form(o.Key)}
 	most := s.options.Limits
 	s.limiter = limiter{most: most, subjects: newRates(most.NewPerMinutePerSubject), callers: newRates(most.NewPerMinutePerCaller)}
 	s.proof = proof{key: keyOf(o.Key, sealUse), options: &s.options}
@@ -58,7 +59,7 @@ func Open(data string, o Options) (*Store, error) {
 	}
 	s.ledger = ledger.New(ledger.Options[Approval, Step]{
 		Engine:  o.Engine,
-		Form:    form(o.Key),
+		Form:    s.form,
 		Origin:  o.Origin,
 		Log:     ledger.Log[Step]{Record: o.Record, Recorded: o.Recorded, Steps: o.Steps, Size: o.Size},
 		Rules:   rules{s},
@@ -199,6 +200,21 @@ func (s *Store) save(c *change, from Approval, to *Approval) {
 	}
 }
 
+// again does something, and does it again as a whole after a conflict.
+func again[T any](ctx context.Context, s *Store, do func() (T, error)) (made T, err error) {
+	err = s.ledger.Again(ctx, func() (err error) {
+		made, err = do()
+		return err
+	})
+	return made, err
+}
+
+// change makes a change that has no steps.
+func (s *Store) change(ctx context.Context, write func(*change)) error {
+	_, err := again(ctx, s, func() (ledger.Made[Step], error) { return s.ledger.Update(write) })
+	return err
+}
+
 // Standing implements [ledger.Item].
 func (a Approval) Standing() ledger.Standing {
 	is := ledger.Standing{
@@ -248,7 +264,7 @@ func read(from ledger.Reader, id string) (a Approval, found bool) {
 
 // readState reads an approval without its words.
 func readState(from ledger.Reader, id string) (a Approval, found bool) {
-	revision := from.Get(ledger.PrefixItems+id, &a)
+	revision := from.Get(prefixItems+id, &a)
 	a.Revision = revision
 	return a, revision > 0
 }

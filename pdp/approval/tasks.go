@@ -193,11 +193,11 @@ func (s *Store) forgetTasks(ctx context.Context) error {
 			return err
 		}
 		for items := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(t.Items))), unfollowedAtOnce) {
-			if err := s.again(ctx, func(c *change) { t.unfollow(c, items) }); err != nil {
+			if err := s.change(ctx, func(c *change) { t.unfollow(c, items) }); err != nil {
 				return err
 			}
 		}
-		return s.again(ctx, func(c *change) { t.entries(func(key string, _ any) { c.Delete(key) }) })
+		return s.change(ctx, func(c *change) { t.entries(func(key string, _ any) { c.Delete(key) }) })
 	})
 }
 

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -37,6 +38,34 @@ func (b *Bulletin) News(of func(Notice) bool) *News {
 	defer b.mu.Unlock()
 	b.readers[n] = c
 	return n
+}
+
+// changed makes news of what another process did, once it counts.
+func (l *Ledger[I, S]) changed(keys []string) {
+	form := &l.options.Form
+	var ids []string
+	for _, key := range keys {
+		for _, prefix := range []string{form.Item(""), form.of(prefixOutbox)} {
+			if rest, is := strings.CutPrefix(key, prefix); is {
+				id, _, _ := strings.Cut(rest, "/")
+				ids = append(ids, id)
+			}
+		}
+	}
+	var news []Notice
+	err := l.View(func(tx *Tx) {
+		for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
+			if item, found := l.options.Rules.Read(tx, id); found && !l.Unrecorded(tx, id) {
+				news = append(news, item.Standing().notice())
+			}
+		}
+	})
+	if err != nil {
+		l.options.OnError(err)
+	}
+	if len(news) > 0 {
+		l.post(news)
+	}
 }
 
 // Close ends them.

@@ -21,8 +21,10 @@ type Engine interface {
 	Write(Transaction) (revision uint64, err error)
 	// Erase leaves no byte of what transactions with Erase took away.
 	Erase() error
-	// Shared reports whether there are other processes that write.
+	// Shared reports whether there are other processes that write. Watch calls a function with the keys of each transaction
+	// that another one makes, until stop. The function must be quick.
 	Shared() bool
+	Watch(changed func(keys []string)) (stop func())
 }
 
 // State is one consistent state of an engine.

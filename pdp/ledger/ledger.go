@@ -25,6 +25,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"policy-service/pdp/keyedmutex"
@@ -135,8 +136,9 @@ type Ledger[I Item, S Step] struct {
 	engine  Engine
 	locks   keyedmutex.Mutex
 	wake    chan struct{} // has room for one: Run has something to look at
-	struck  struck
-	names   []naming // that the values have, the one of this opening last
+	struck  sync.Map      // keys of the outbox that this process knows to be on record: the next change removes them
+	names   []naming      // that the values have, the one of this opening last
+	unwatch func()
 }
 
 // New makes a ledger, which is to be opened.
@@ -146,7 +148,6 @@ func New[I Item, S Step](o Options[I, S]) *Ledger[I, S] {
 		options:  o,
 		engine:   o.Engine,
 		wake:     make(chan struct{}, 1),
-		struck:   struck{keys: map[string]bool{}},
 	}
 }
 
@@ -157,6 +158,7 @@ func (l *Ledger[I, S]) Open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	l.unwatch = l.engine.Watch(l.changed)
 	var open []I
 	if err = l.Again(ctx, l.begin); err == nil {
 		err = l.View(func(tx *Tx) { open = l.options.check(tx) })
@@ -168,6 +170,7 @@ func (l *Ledger[I, S]) Open(ctx context.Context) error {
 		err = l.Again(ctx, l.name)
 	}
 	if err != nil {
+		l.unwatch()
 		return errors.Join(err, l.engine.Close())
 	}
 	if err := errors.Join(l.engine.Erase(), l.catchUp(ctx)); err != nil {
@@ -205,6 +208,7 @@ func (l *Ledger[I, S]) Close() error {
 	ctx := context.Background()
 	_ = l.strike(ctx) // or they are looked up once more
 	_ = l.advance(ctx, 1)
+	l.unwatch()
 	return l.engine.Close()
 }
 
@@ -266,7 +270,7 @@ func (l *Ledger[I, S]) current(ctx context.Context, id string) (item I, err erro
 		var waiting []*entry[S]
 		err = l.View(func(tx *Tx) {
 			item, waiting = l.read(tx, id), l.waiting(tx, id)
-			if is := item.Standing(); is.Open && !Listed(tx, is) {
+			if is := item.Standing(); is.Open && !tx.form.Listed(tx, is) {
 				tx.Fail(fmt.Errorf("%w: %q is open, and not listed so: it was never held against the log",
 					l.options.Form.Errors.Damaged, id))
 			}
@@ -313,7 +317,7 @@ func (l *Ledger[I, S]) Update(f func(*Change[S])) (made Made[S], err error) {
 	if err != nil {
 		return made, err
 	}
-	gone := l.struck.some(MostKeys - len(c.t.If) - len(c.t.Puts))
+	gone := l.struckSome(MostKeys - len(c.t.If) - len(c.t.Puts))
 	for _, key := range gone {
 		c.t.Puts[key] = nil
 	}
@@ -321,7 +325,9 @@ func (l *Ledger[I, S]) Update(f func(*Change[S])) (made Made[S], err error) {
 	if made.Revision, err = l.engine.Write(c.t); err != nil {
 		return made, err
 	}
-	l.struck.drop(gone)
+	for _, key := range gone {
+		l.struck.Delete(key)
+	}
 	if len(c.steps) == 0 { // else it counts when they are on record, and is news then
 		l.post(c.news)
 	}

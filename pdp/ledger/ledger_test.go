@@ -102,7 +102,8 @@ func (l *log) names() (names []string) {
 // tickets are the rules of tickets.
 type tickets struct {
 	*ledger.Ledger[ticket, step]
-	log *log
+	form ledger.Form
+	log  *log
 }
 
 var known = ledger.Errors{
@@ -121,6 +122,7 @@ func options(data string, l *log, rules ledger.Rules[ticket, step]) ledger.Optio
 	return ledger.Options[ticket, step]{
 		Engine: bolt.New(file(data)),
 		Form: ledger.Form{
+			Kind:      "t",
 			Key:       []byte("a key that nobody else has"),
 			Version:   2,
 			Marshal:   json.Deterministic(true),
@@ -166,7 +168,8 @@ func options(data string, l *log, rules ledger.Rules[ticket, step]) ledger.Optio
 func open(t *testing.T, data string, l *log) *tickets {
 	t.Helper()
 	all := &tickets{log: l}
-	all.Ledger = ledger.New(options(data, l, all))
+	o := options(data, l, all)
+	all.Ledger, all.form = ledger.New(o), o.Form
 	must(t, all.Open(t.Context()))
 	t.Cleanup(func() { _ = all.Close() })
 	return all
@@ -193,7 +196,7 @@ func (a *tickets) save(was, is ticket, names ...string) func(*change) {
 }
 
 func (a *tickets) Read(r ledger.Reader, id string) (t ticket, found bool) {
-	revision := r.Get(ledger.PrefixItems+id, &t)
+	revision := r.Get("t/"+id, &t)
 	t.Revision = revision
 	return t, revision > 0
 }
@@ -267,13 +270,10 @@ func (a *tickets) reserve(t *testing.T, id, decision string) *ledger.Reservation
 	must(t, err)
 	is := was
 	is.Reserved = append(slices.Clone(was.Reserved), decision)
-	r, err := a.Reserve(decision, release, func() (ticket, error) {
-		made, err := a.Update(a.save(was, is))
-		is.Revision = made.Revision
-		return is, err
-	})
+	made, err := a.Update(a.save(was, is))
 	must(t, err)
-	return r
+	is.Revision = made.Revision
+	return a.Reserved(is, decision, release)
 }
 
 func (a *tickets) unrecorded(t *testing.T, id string) (is bool) {
@@ -284,7 +284,7 @@ func (a *tickets) unrecorded(t *testing.T, id string) (is bool) {
 
 func (a *tickets) listed(t *testing.T, one ticket) (is bool) {
 	t.Helper()
-	must(t, a.View(func(tx *ledger.Tx) { is = ledger.Listed(tx, one.Standing()) }))
+	must(t, a.View(func(tx *ledger.Tx) { is = a.form.Listed(tx, one.Standing()) }))
 	return is
 }
 

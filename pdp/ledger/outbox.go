@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"sync"
 )
 
 // outboxed is the value of a step in the outbox.
@@ -24,7 +23,7 @@ type entry[S Step] struct {
 
 // outbox goes through the steps that may not be on record yet, of one item or of all.
 func outbox[S Step](tx *Tx, id string) iter.Seq[*entry[S]] {
-	prefix := prefixOutbox
+	prefix := tx.form.of(prefixOutbox)
 	if id != "" {
 		prefix += id + "/"
 	}
@@ -38,49 +37,21 @@ func outbox[S Step](tx *Tx, id string) iter.Seq[*entry[S]] {
 	}
 }
 
-// struck are the entries of the outbox that this process knows to be on record. The next change removes them.
-type struck struct {
-	mu   sync.Mutex
-	keys map[string]bool
-}
-
-func (s *struck) add(key string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.keys[key] = true
-}
-
-func (s *struck) has(key string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.keys[key]
-}
-
-// some are no more than so many.
-func (s *struck) some(most int) (keys []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for key := range s.keys {
+// struckSome are entries that are on record, but no more than so many.
+func (l *Ledger[I, S]) struckSome(most int) (keys []string) {
+	for key := range l.struck.Range {
 		if len(keys) >= most {
 			break
 		}
-		keys = append(keys, key)
+		keys = append(keys, key.(string))
 	}
 	return keys
-}
-
-func (s *struck) drop(keys []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, key := range keys {
-		delete(s.keys, key)
-	}
 }
 
 // strike removes the entries that are on record.
 func (l *Ledger[I, S]) strike(ctx context.Context) error {
 	return l.Again(ctx, func() (err error) {
-		for err == nil && len(l.struck.some(1)) > 0 {
+		for err == nil && len(l.struckSome(1)) > 0 {
 			_, err = l.Update(func(*Change[S]) {})
 		}
 		return err
@@ -91,7 +62,7 @@ func (l *Ledger[I, S]) strike(ctx context.Context) error {
 func (l *Ledger[I, S]) unrecorded(tx *Tx, id string) iter.Seq[*entry[S]] {
 	return func(yield func(*entry[S]) bool) {
 		for e := range outbox[S](tx, id) {
-			if !l.struck.has(e.key) && !yield(e) {
+			if _, is := l.struck.Load(e.key); !is && !yield(e) {
 				return
 			}
 		}
@@ -143,7 +114,7 @@ func (l *Ledger[I, S]) record(ctx context.Context, item I, entries []*entry[S]) 
 		if err := l.recordStep(ctx, item, e); err != nil {
 			return fmt.Errorf("%w: %w", ErrUnrecorded, err)
 		}
-		l.struck.add(e.key)
+		l.struck.Store(e.key, true)
 	}
 	if l.engine.Shared() { // others wait for that
 		if err := l.strike(ctx); err != nil {

@@ -106,10 +106,10 @@ func (l *Ledger[I, S]) advance(ctx context.Context, by uint64) error {
 
 // advanceOrigin says how long the log was before any reservation was made that is not settled.
 func (l *Ledger[I, S]) advanceOrigin(by uint64) error {
-	is, key := known{l.options.Log.Size()}, prefixOrigins+l.options.Origin
+	is, key := known{l.options.Log.Size()}, l.options.Form.of(prefixOrigins)+l.options.Origin
 	settled := true
 	err := l.View(func(tx *Tx) {
-		for range tx.Scan(prefixReserved+l.options.Origin+"/", "") {
+		for range tx.Scan(l.options.Form.reserved(l.options.Origin, ""), "") {
 			settled = false
 			return
 		}
@@ -140,7 +140,7 @@ func (o *Options[I, S]) since(tx *Tx, open []I) (from uint64, err error) {
 	}
 	if o.Engine != nil && o.Engine.Shared() {
 		var is known
-		if tx.Get(prefixOrigins+o.Origin, &is); is.After > size {
+		if tx.Get(o.Form.of(prefixOrigins)+o.Origin, &is); is.After > size {
 			return 0, short("the origin "+o.Origin, is.After)
 		}
 		return is.After, nil

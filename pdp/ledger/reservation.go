@@ -16,18 +16,13 @@ type Reservation[I Item, S Step] struct {
 	unlock    func()
 }
 
-// Reserve writes a change after which an item has a reservation by a decision, durably, so that the decision can be
-// recorded. It returns the item with that. The caller holds the lock of the item. If there is no error, the reservation
-// unlocks it.
+// Reserved is a reservation that a change has made, durably, so that the decision can be recorded: item is as the change
+// left it. The caller holds the lock of the item, which the reservation unlocks.
 //
-// Whatever happens after Reserve, the use is not there for another decision. If it is neither spent nor in doubt,
+// Whatever happens from then on, the use is not there for another decision. If it is neither spent nor in doubt,
 // because the process ended, it is as in doubt.
-func (l *Ledger[I, S]) Reserve(by string, unlock func(), write func() (I, error)) (*Reservation[I, S], error) {
-	item, err := write()
-	if err != nil {
-		return nil, err
-	}
-	return &Reservation[I, S]{l, item, []string{by}, unlock}, nil
+func (l *Ledger[I, S]) Reserved(item I, by string, unlock func()) *Reservation[I, S] {
+	return &Reservation[I, S]{l, item, []string{by}, unlock}
 }
 
 // Item is the item with what is reserved of it.

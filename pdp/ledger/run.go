@@ -46,7 +46,7 @@ func (l *Ledger[I, S]) Work(ctx context.Context, more ...func(context.Context) e
 func (l *Ledger[I, S]) nap(worked time.Time) time.Duration {
 	now, nap := l.options.Now(), longestNap
 	_ = l.View(func(tx *Tx) { // or there is nothing to be done
-		for key := range tx.Scan(PrefixDue, TimeKey("", worked.Add(1), "")) {
+		for key := range tx.Scan(l.options.Form.of(prefixDue), TimeKey("", worked.Add(1), "")) {
 			at, _ := readTimeKey(key)
 			nap = max(0, min(nap, at.Sub(now)))
 			return
@@ -64,7 +64,7 @@ func (l *Ledger[I, S]) catchUp(ctx context.Context) error {
 				waiting = append(waiting, e.Item)
 			}
 		}
-		for _, read := range tx.Scan(prefixReserved+l.options.Origin+"/", "") {
+		for _, read := range tx.Scan(l.options.Form.reserved(l.options.Origin, ""), "") {
 			var id string
 			if read(&id) {
 				reserved = append(reserved, id)
@@ -107,7 +107,7 @@ func (l *Ledger[I, S]) each(ctx context.Context, ids []string, do visit) (first 
 }
 
 func (l *Ledger[I, S]) expireDue(ctx context.Context) error {
-	return l.Past(ctx, PrefixDue, l.options.Now(), func(ctx context.Context, id string) error {
+	return l.Past(ctx, l.options.Form.of(prefixDue), l.options.Now(), func(ctx context.Context, id string) error {
 		item, err := l.current(ctx, id)
 		if is := item.Standing(); err != nil || !is.Open || l.options.Now().Before(is.Ends) {
 			return err
@@ -119,7 +119,7 @@ func (l *Ledger[I, S]) expireDue(ctx context.Context) error {
 // forgetOld deletes the items that ended longer ago than they are retained. One stays while a use of it is
 // reserved, or a step of it is not on record; a later run takes it.
 func (l *Ledger[I, S]) forgetOld(ctx context.Context) error {
-	return l.Past(ctx, prefixEnded, l.options.Now().Add(-l.options.Retain), func(ctx context.Context, id string) error {
+	return l.Past(ctx, l.options.Form.of(prefixEnded), l.options.Now().Add(-l.options.Retain), func(ctx context.Context, id string) error {
 		var item I
 		stays := false
 		err := l.View(func(tx *Tx) {
@@ -134,6 +134,36 @@ func (l *Ledger[I, S]) forgetOld(ctx context.Context) error {
 		_, err = l.Update(func(c *Change[S]) { l.options.Rules.Forget(c, item) })
 		return err
 	})
+}
+
+// claim says which process does a kind of work for all, until when unless it says so again.
+type claim struct {
+	Origin string    `json:"origin"`
+	Until  time.Time `json:"until"`
+}
+
+// claimed is how long a claim holds. If its process ends, others do the work from then on.
+const claimed = 30 * time.Second
+
+// Claim reports whether this process is to do a kind of work for all that write to the engine. It is only for saving work:
+// what two do at once is done once, because the second finds a conflict.
+func (l *Ledger[I, S]) Claim(work string) (mine bool) {
+	if !l.engine.Shared() {
+		return true
+	}
+	now, key := l.options.Now(), prefixClaims+work
+	_, err := l.Update(func(c *Change[S]) {
+		var is claim
+		c.Get(key, &is)
+		mine = is.Origin == l.options.Origin || !now.Before(is.Until)
+		if mine && is.Until.Sub(now) < claimed/2 {
+			c.Put(key, claim{l.options.Origin, now.Add(claimed)})
+		}
+	})
+	if err != nil && !errors.Is(err, ErrConflict) {
+		l.options.OnError(err)
+	}
+	return mine && err == nil
 }
 
 // batch is how many ids are read at once.
@@ -153,7 +183,7 @@ func (l *Ledger[I, S]) Past(ctx context.Context, prefix string, now time.Time, d
 				ids, after = append(ids, id), After(key)
 			}
 		})
-		if err == nil {
+		if err == nil && len(ids) > 0 && l.Claim(prefix) {
 			err = l.each(ctx, ids, do)
 		}
 		if err != nil || len(ids) < batch {

@@ -18,20 +18,33 @@ import (
 // big-endian), and the JSON. So a program that can write to the engine and has no key makes no value, and moves none to
 // another place.
 
-// The keys that every ledger has. TIME is 16 hexadecimal digits of nanoseconds since 1970.
+// The keys that every ledger has. KIND is that of its items, by which several ledgers keep theirs in one engine. TIME is 16
+// hexadecimal digits of nanoseconds since 1970.
+//
+//	KIND/ID                → the item
+//	i/d/KIND/TIME/ID       → true, of each open item, by Ends
+//	i/e/KIND/TIME/ID       → true, of each item that ended
+//	r/KIND/ORIGIN/DECISION → the id of the item that has the reservation
+//	o/KIND/ID/NN/STEP      → a step that may not be on record yet, in the order of steps (outboxed)
+//
+// And where other processes write, too:
+//
+//	l/KIND/ORIGIN          → up to where the log of an origin is known (known)
+//	j/WORK                 → which process does it for all (claim)
 const (
-	KeyFormat = "g" // the number of the format, and the names of openings (general)
-
-	PrefixItems    = "a/"   // ID → the item
-	PrefixDue      = "i/d/" // TIME of Ends/ID → true, of each open item
-	prefixEnded    = "i/e/" // TIME of Ends/ID → true, of each item that ended
-	prefixReserved = "r/"   // ORIGIN/DECISION → the id of the item that has the reservation
-	prefixOutbox   = "o/"   // ID/NN/STEP → a step that may not be on record yet, in the order of steps (outboxed)
-	prefixOrigins  = "l/"   // ORIGIN → up to where its log is known here (known), if other processes write, too
+	KeyFormat      = "g" // the number of the format, and the names of openings (general)
+	prefixDue      = "i/d/"
+	prefixEnded    = "i/e/"
+	prefixReserved = "r/"
+	prefixOutbox   = "o/"
+	prefixOrigins  = "l/"
+	prefixClaims   = "j/"
 )
 
 // Form is how values are written.
 type Form struct {
+	Items string // what items are called
+	Kind  string // begins the keys of items: a letter or two, which no other kind begins with
 	// Key seals values. A value that was not written with it counts for nothing.
 	Key []byte
 	// Version is the number of the format. A program refuses a number that it does not know.
@@ -85,13 +98,6 @@ func (tx *Tx) Err() error { return tx.err }
 
 // Revision is that of the last change.
 func (tx *Tx) Revision() uint64 { return tx.state.Revision() }
-
-// Try reads without having the whole fail.
-func (tx *Tx) Try(read func(*Tx)) error {
-	other := *tx
-	read(&other)
-	return other.err
-}
 
 // Get implements [Reader].
 func (tx *Tx) Get(key string, into any, options ...json.Options) (revision uint64) {
@@ -197,7 +203,7 @@ func (f *Form) sum(key string, text []byte) []byte {
 
 func (f *Form) unseal(key string, value []byte) (text []byte, err error) {
 	if len(value) < sha256.Size || !hmac.Equal(value[:sha256.Size], f.sum(key, value[sha256.Size:])) {
-		return nil, fmt.Errorf("%w: %q was not written with the key that is here", f.Errors.Damaged, key)
+		return nil, fmt.Errorf("%w: %q was not written with the key of %s that is here", f.Errors.Damaged, key, f.Items)
 	}
 	return value[sha256.Size:], nil
 }
@@ -217,14 +223,35 @@ func readTimeKey(key string) (at time.Time, id string) {
 }
 
 // Listed reports whether the values list an open item as open. An opening holds those that are listed against the log.
-func Listed(r Reader, is Standing) bool {
-	return r.Get(TimeKey(PrefixDue, is.Ends, is.ID), new(bool)) > 0
+func (f *Form) Listed(r Reader, is Standing) bool {
+	return is.Open && r.Get(f.due(is), new(bool)) > 0
+}
+
+// Item is the key of an item.
+func (f *Form) Item(id string) string { return f.Kind + "/" + id }
+
+// of begins the keys of this kind with a prefix.
+func (f *Form) of(prefix string) string { return prefix + f.Kind + "/" }
+
+// due is the key of an item in the order of time, "" of one that is not there.
+func (f *Form) due(s Standing) string {
+	switch {
+	case s.ID == "":
+		return ""
+	case s.Open:
+		return TimeKey(f.of(prefixDue), s.Ends, s.ID)
+	}
+	return TimeKey(f.of(prefixEnded), s.Ends, s.ID)
+}
+
+func (f *Form) reserved(origin, decision string) string {
+	return f.of(prefixReserved) + origin + "/" + decision
 }
 
 // openItems reads the open items, in the order of their ids.
 func (o *Options[I, S]) openItems(tx *Tx) (open []I) {
 	var ids []string
-	for key, read := range tx.Scan(PrefixDue, "") {
+	for key, read := range tx.Scan(o.Form.of(prefixDue), "") {
 		if _, id := readTimeKey(key); read(new(bool)) {
 			ids = append(ids, id)
 		}
@@ -282,9 +309,10 @@ func (c *Change[S]) Delete(key string) { c.t.Puts[key] = nil }
 // stood then, the zero value of a new one.
 func (c *Change[S]) Save(was Standing, item Item) {
 	is := item.Standing()
-	c.t.If[PrefixItems+is.ID] = was.Revision
-	c.Put(PrefixItems+is.ID, item)
-	before, now := was.due(), is.due()
+	form, key := c.tx.form, c.tx.form.Item(is.ID)
+	c.t.If[key] = was.Revision
+	c.Put(key, item)
+	before, now := form.due(was), form.due(is)
 	if before != now && before != "" {
 		c.Delete(before)
 	}
@@ -293,43 +321,31 @@ func (c *Change[S]) Save(was Standing, item Item) {
 	}
 	for _, r := range was.Reserved {
 		if !slices.Contains(is.Reserved, r) {
-			c.Delete(r.key())
+			c.Delete(form.reserved(r.Origin, r.Decision))
 		}
 	}
 	for _, r := range is.Reserved {
 		if !slices.Contains(was.Reserved, r) {
-			c.Put(r.key(), is.ID)
+			c.Put(form.reserved(r.Origin, r.Decision), is.ID)
 		}
 	}
 	c.Tell(item)
 }
 
-// due is the key of an item in the order of time, "" of one that is not there.
-func (s Standing) due() string {
-	switch {
-	case s.ID == "":
-		return ""
-	case s.Open:
-		return TimeKey(PrefixDue, s.Ends, s.ID)
-	}
-	return TimeKey(prefixEnded, s.Ends, s.ID)
-}
-
-func (r Reserved) key() string { return prefixReserved + r.Origin + "/" + r.Decision }
-
 // Forget removes an item that ended.
 func (c *Change[S]) Forget(item Item) {
 	is := item.Standing()
-	c.t.If[PrefixItems+is.ID] = is.Revision
-	c.Delete(PrefixItems + is.ID)
-	c.Delete(is.due())
+	form, key := c.tx.form, c.tx.form.Item(is.ID)
+	c.t.If[key] = is.Revision
+	c.Delete(key)
+	c.Delete(form.due(is))
 	c.Tell(item)
 }
 
 // Step puts a step into the outbox.
 func (c *Change[S]) Step(step S) {
 	e := &entry[S]{Entry: step.Entry(), step: step}
-	e.key = fmt.Sprintf("%s%s/%02d/%s", prefixOutbox, e.Item, len(c.steps), e.ID)
+	e.key = fmt.Sprintf("%s%s/%02d/%s", c.tx.form.of(prefixOutbox), e.Item, len(c.steps), e.ID)
 	c.steps = append(c.steps, e)
 	c.Put(e.key, outboxed[S]{Origin: c.Origin, Step: c.brief(step)})
 }

@@ -178,6 +178,9 @@ func (e *Engine) Close() error {
 // Shared implements [ledger.Engine]: the file is locked.
 func (e *Engine) Shared() bool { return false }
 
+// Watch implements [ledger.Engine].
+func (e *Engine) Watch(func([]string)) (stop func()) { return func() {} }
+
 // View implements [ledger.Engine].
 func (e *Engine) View(read func(ledger.State) error) error {
 	e.mu.RLock()

@@ -4,7 +4,9 @@ package ledgertest
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,9 +27,10 @@ type Cluster struct {
 	Alone bool
 	Seed  uint64
 
-	mu     sync.Mutex // guards what follows
-	random *rand.Rand
-	open   int
+	mu       sync.Mutex // guards what follows
+	random   *rand.Rand
+	open     int
+	watchers map[*process]func(keys []string)
 }
 
 // Process is the engine of one process.
@@ -35,7 +38,7 @@ func (c *Cluster) Process() ledger.Engine {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.random == nil {
-		c.random = rand.New(rand.NewPCG(c.Seed, 0))
+		c.random, c.watchers = rand.New(rand.NewPCG(c.Seed, 0)), map[*process]func([]string){}
 	}
 	return &process{Engine: c.Below, c: c}
 }
@@ -93,6 +96,31 @@ func (p *process) Close() error {
 // Shared implements [ledger.Engine].
 func (p *process) Shared() bool { return !p.c.Alone }
 
+// Watch implements [ledger.Engine].
+func (p *process) Watch(changed func(keys []string)) (stop func()) {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	p.c.watchers[p] = changed
+	return func() {
+		p.c.mu.Lock()
+		defer p.c.mu.Unlock()
+		delete(p.c.watchers, p)
+	}
+}
+
+// tell has the watchers of the other processes called.
+func (p *process) tell(t ledger.Transaction) {
+	keys := slices.Sorted(maps.Keys(t.Puts))
+	p.c.mu.Lock()
+	others := maps.Clone(p.c.watchers)
+	p.c.mu.Unlock()
+	for other, changed := range others {
+		if other != p {
+			changed(keys)
+		}
+	}
+}
+
 // Write implements [ledger.Engine].
 func (p *process) Write(t ledger.Transaction) (revision uint64, err error) {
 	if late := p.c.late(); late > 0 {
@@ -107,7 +135,9 @@ func (p *process) Write(t ledger.Transaction) (revision uint64, err error) {
 	if conflict {
 		return 0, ledger.ErrConflict
 	}
-	revision, err = p.Engine.Write(t)
+	if revision, err = p.Engine.Write(t); err == nil {
+		p.tell(t)
+	}
 	if err == nil && p.c.one(p.c.Forgets) {
 		return 0, fmt.Errorf("%w: the answer is lost", p.c.Lost)
 	}
