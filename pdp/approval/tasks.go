@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/ledger"
 )
 
@@ -62,8 +63,13 @@ func (s *Store) Begin(t Task) (Task, error) {
 		}
 	}
 	items := slices.Compact(slices.Sorted(slices.Values(t.Items)))
-	wanted := t
-	err := s.ledger.Again(context.Background(), func() error {
+	wanted, ctx := t, context.Background()
+	release, err := s.ledger.Lock(ctx, "tasks of "+owner{t.Tenant, evaluation.Ref{ID: t.Caller}}.hash()) // no id has a space
+	if err != nil {
+		return Task{}, err
+	}
+	defer release()
+	err = s.ledger.Again(ctx, func() error {
 		var of []Approval
 		t = wanted
 		t.CreatedAt = s.now()

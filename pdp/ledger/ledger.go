@@ -173,7 +173,7 @@ func (l *Ledger[I, S]) Open(ctx context.Context) error {
 		l.unwatch()
 		return errors.Join(err, l.engine.Close())
 	}
-	if err := errors.Join(l.engine.Erase(), l.catchUp(ctx)); err != nil {
+	if err := errors.Join(l.Erase(ctx), l.catchUp(ctx)); err != nil {
 		l.options.OnError(err)
 	}
 	return nil
@@ -212,8 +212,13 @@ func (l *Ledger[I, S]) Close() error {
 	return l.engine.Close()
 }
 
-// Erase leaves no byte of what changes with [Change.Erase] took away.
-func (l *Ledger[I, S]) Erase() error { return l.engine.Erase() }
+// Erase leaves no byte of what changes with [Change.Erase] took away, nor of steps that are on record.
+func (l *Ledger[I, S]) Erase(ctx context.Context) error {
+	if err := l.strike(ctx); err != nil {
+		return err
+	}
+	return l.engine.Erase()
+}
 
 // View runs a function on one state of the values.
 func (l *Ledger[I, S]) View(f func(*Tx)) error { return l.engine.View(l.options.Form.in(f)) }

@@ -503,7 +503,7 @@ func TestErase(t *testing.T) {
 			must(t, os.WriteFile(name+bolt.NewSuffix, []byte("half"), 0o600))
 			a = open(t, data, l)
 		} else {
-			must(t, a.Erase())
+			must(t, a.Erase(t.Context()))
 		}
 		if has("a-secret") {
 			t.Errorf("crash %v: it is in the file", crash)
@@ -514,7 +514,7 @@ func TestErase(t *testing.T) {
 		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("crash %v: it is %v, %v", crash, info, err)
 		}
-		must(t, a.Erase())
+		must(t, a.Erase(t.Context()))
 		gone = a.read(t, "t")
 		must(t, a.commit(t.Context(), gone, a.save(gone, gone, "moved")))
 		a.sell(t, "new", 1)
