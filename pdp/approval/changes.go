@@ -84,8 +84,8 @@ func (s *Store) allTold(tx *ledger.Tx, tenant, caller string) uint64 {
 		if n.Tenant != tenant || n.Caller != caller {
 			continue
 		}
-		if changed := tx.Get(changesOf(tenant, caller)+changedApproval+n.ID, new(bool)); changed > 0 {
-			last = min(last, changed-1)
+		for _, t := range tasksOf(tx, n.ID) {
+			last = min(last, lastChange(tx, changesOf(tenant, caller), &t)-1)
 		}
 	}
 	return last

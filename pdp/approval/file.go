@@ -30,12 +30,6 @@ func (s *Store) file(ctx context.Context, q ApprovalRequest, paid *bool) (Approv
 		return a, err
 	}
 	now := s.now()
-	if !*paid {
-		if err := s.pay(&q, now); err != nil {
-			return Approval{}, err
-		}
-		*paid = true
-	}
 	m := &move{store: s, now: now, to: Approval{
 		ApprovalRequest: q,
 		ID:              s.options.NewID(),
@@ -50,6 +44,13 @@ func (s *Store) file(ctx context.Context, q ApprovalRequest, paid *bool) (Approv
 		return Approval{}, err
 	}
 	defer mine()
+	m.first = func() (err error) {
+		if !*paid {
+			err = s.pay(&q, now)
+			*paid = err == nil
+		}
+		return err
+	}
 	m.also = func(c *change) {
 		if bound(c, q.Digest) != stale {
 			c.Fail(ledger.ErrConflict)

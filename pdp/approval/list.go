@@ -103,7 +103,8 @@ func (s *Store) page(tenants []string, status Status, after string, most int) (a
 				return
 			}
 			next = one.id
-			if status == Pending && !now.Before(one.Until) { // it is out
+			var until waiting
+			if status == Pending && (tx.Get(one.key, &until) == 0 || !now.Before(until.Until)) { // it is out
 				continue
 			}
 			a, found := read(tx, one.id)

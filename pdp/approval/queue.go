@@ -69,11 +69,8 @@ func pendingIn(tx *ledger.Tx) (all int) {
 	return all
 }
 
-// listed is an approval that an index lists.
-type listed struct {
-	id string
-	waiting
-}
+// listed is an approval that an index lists, under a key if it is pending.
+type listed struct{ id, key string }
 
 // pending are those that are pending in some tenants, or in all if tenants is nil, after an id and in order, but no more
 // than most.
@@ -85,13 +82,12 @@ func pending(tx *ledger.Tx, tenants []string, after string, most int) (all []lis
 		}
 	}
 	for _, tenant := range slices.Compact(slices.Sorted(slices.Values(tenants))) {
-		n := 0
-		for id, read := range tx.Scan(prefixPending+url.PathEscape(tenant)+"/", ledger.After(after)) {
-			one := listed{id: id}
-			if n++; n > most || !read(&one.waiting) {
+		n, prefix := 0, prefixPending+url.PathEscape(tenant)+"/"
+		for id := range tx.Scan(prefix, ledger.After(after)) {
+			if n++; n > most {
 				break
 			}
-			all = append(all, one)
+			all = append(all, listed{id, prefix + id})
 		}
 	}
 	slices.SortFunc(all, func(a, b listed) int { return cmp.Compare(a.id, b.id) })

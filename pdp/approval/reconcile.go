@@ -35,7 +35,7 @@ func (r rules) CatchUp(ctx context.Context, a Approval, steps []Step) error {
 			outcomes = append(outcomes, ledger.Outcome{Decision: d, Used: true})
 		}
 	}
-	return r.Settle(ctx, a, outcomes)
+	return r.ledger.SettleAll(ctx, a, outcomes)
 }
 
 // takes are the steps that only ever take something away. They count without a good seal, too.

@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -122,15 +123,20 @@ func (s *Store) reserveOnce(ctx context.Context, id, decision string, what claim
 
 // ReserveAgain takes one more use of an approval that is reserved, for another decision that
 // goes on record with the first. It reports false if there is no use left. The votes were
-// looked at for the first one, and no other could change them since.
+// looked at for the first one, and only another process can have changed them since.
 func (s *Store) ReserveAgain(r *Reservation, decision string) (bool, error) {
-	ctx := context.Background()
+	ctx, seen := context.Background(), r.Item().Version
 	err := r.Add(ctx, decision, func(a Approval) (Approval, error) {
 		if err := a.mayUse(decision); err != nil {
 			return a, err
 		}
 		if !a.usable(s.now(), a.Digest) {
 			return a, errNoUse
+		}
+		if a.Version != seen { // another process changed it
+			if _, enough, err := s.proof.holding(ctx, &a); err != nil || !enough {
+				return a, cmp.Or(err, errNoUse)
+			}
 		}
 		m := s.move(a)
 		m.take(decision)

@@ -65,6 +65,7 @@ func Open(data string, o Options) (*Store, error) {
 		Rules:   rules{s},
 		Now:     s.now,
 		Retain:  s.options.Retain,
+		Beside:  prefixFollowers,
 		OnError: s.options.OnError,
 	})
 	s.Bulletin = s.ledger.Bulletin
@@ -106,8 +107,10 @@ type move struct {
 	from  Approval // the zero value of a new one
 	to    Approval
 	steps []Step
-	// also is part of the change, if it is not nil, and comes first.
-	also func(*change)
+	// first is called, if it is not nil, when no other change of what is pending in the tenant is under way here. also is the
+	// first part of the change, if it is not nil.
+	first func() error
+	also  func(*change)
 }
 
 func (s *Store) move(from Approval) *move {
@@ -156,6 +159,11 @@ func (s *Store) make(ctx context.Context, m *move) (made ledger.Made[Step], err 
 			return made, err
 		}
 		defer release()
+	}
+	if m.first != nil {
+		if err := m.first(); err != nil {
+			return made, err
+		}
 	}
 	made, err = s.ledger.Update(m.write)
 	m.to.Revision = made.Revision
@@ -248,6 +256,11 @@ type rules struct{ *Store }
 
 // Read implements [ledger.Rules].
 func (r rules) Read(from ledger.Reader, id string) (a Approval, found bool) { return read(from, id) }
+
+// State implements [ledger.Rules].
+func (r rules) State(from ledger.Reader, id string) (a Approval, found bool) {
+	return readState(from, id)
+}
 
 // read reads an approval with its words.
 func read(from ledger.Reader, id string) (a Approval, found bool) {

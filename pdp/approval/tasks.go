@@ -74,6 +74,9 @@ func (s *Store) Begin(t Task) (Task, error) {
 		t = wanted
 		t.CreatedAt = s.now()
 		err := s.ledger.View(func(tx *ledger.Tx) {
+			if _, known := taskOf(tx, t.Key, t.Body); known {
+				return
+			}
 			for _, id := range items {
 				a, found := readState(tx, id)
 				if !found {
@@ -203,7 +206,11 @@ func (s *Store) forgetTasks(ctx context.Context) error {
 				return err
 			}
 		}
-		return s.change(ctx, func(c *change) { t.entries(func(key string, _ any) { c.Delete(key) }) })
+		return s.change(ctx, func(c *change) {
+			if known, _ := taskOf(c, t.Key, t.Body); known.ID == t.ID { // or another one has the key by now
+				t.entries(func(key string, _ any) { c.Delete(key) })
+			}
+		})
 	})
 }
 

@@ -45,8 +45,8 @@ func (l *Ledger[I, S]) changed(keys []string) {
 	form := &l.options.Form
 	var ids []string
 	for _, key := range keys {
-		for _, prefix := range []string{form.Item(""), form.of(prefixOutbox)} {
-			if rest, is := strings.CutPrefix(key, prefix); is {
+		for _, prefix := range []string{form.Item(""), form.of(prefixOutbox), l.options.Beside} {
+			if rest, is := strings.CutPrefix(key, prefix); is && prefix != "" {
 				id, _, _ := strings.Cut(rest, "/")
 				ids = append(ids, id)
 			}
@@ -55,7 +55,7 @@ func (l *Ledger[I, S]) changed(keys []string) {
 	var news []Notice
 	err := l.View(func(tx *Tx) {
 		for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
-			if item, found := l.options.Rules.Read(tx, id); found && !l.Unrecorded(tx, id) {
+			if item, found := l.options.Rules.State(tx, id); found && !l.Unrecorded(tx, id) {
 				news = append(news, item.Standing().notice())
 			}
 		}

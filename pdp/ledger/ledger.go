@@ -83,9 +83,10 @@ type Outcome struct {
 // Rules are the owner's part. The item that a method is given is locked, and all its steps are on record. A method that
 // writes it may return [ErrConflict].
 type Rules[I Item, S Step] interface {
-	// Read reads an item, and reports whether there is one.
+	// Read reads an item, and reports whether there is one. State reads what of it may change, and no more.
 	Read(r Reader, id string) (item I, found bool)
-	// Whole is a step of an item as it is recorded. The outbox has only what Brief leaves of it.
+	State(r Reader, id string) (item I, found bool)
+	// Whole is a step of an item, as Read has it, as it is recorded. The outbox has only what Brief leaves of it.
 	Whole(step S, item I) S
 	Brief(step S) S
 	// CatchUp takes from the log the changes of an item that the file does not know. Steps are those since [Standing].After.
@@ -113,7 +114,7 @@ type Log[S Step] struct {
 	Size func() uint64
 }
 
-// Options are what a [Ledger] is given. All must be there, but Origin.
+// Options are what a [Ledger] is given. All must be there, but Origin and Beside.
 type Options[I Item, S Step] struct {
 	Engine Engine
 	Form   Form
@@ -124,6 +125,8 @@ type Options[I Item, S Step] struct {
 	Now    func() time.Time
 	// Retain is how long items are kept after they ended.
 	Retain time.Duration
+	// Beside begins the keys of values, by the id of an item, whose change is news of the item.
+	Beside string
 	// OnError gets the errors that no caller gets.
 	OnError func(error)
 }
@@ -136,7 +139,7 @@ type Ledger[I Item, S Step] struct {
 	engine  Engine
 	locks   keyedmutex.Mutex
 	wake    chan struct{} // has room for one: Run has something to look at
-	struck  sync.Map      // keys of the outbox that this process knows to be on record: the next change removes them
+	struck  sync.Map      // keys of the outbox that this process knows to be on record, and how far they are struck
 	names   []naming      // that the values have, the one of this opening last
 	unwatch func()
 }
@@ -164,10 +167,10 @@ func (l *Ledger[I, S]) Open(ctx context.Context) error {
 		err = l.View(func(tx *Tx) { open = l.options.check(tx) })
 	}
 	if err == nil {
-		err = l.reconcile(ctx, open)
+		err = l.Again(ctx, l.name) // before anything else is written: it says which revisions the last opening had
 	}
 	if err == nil {
-		err = l.Again(ctx, l.name)
+		err = l.reconcile(ctx, open)
 	}
 	if err != nil {
 		l.unwatch()
@@ -207,7 +210,9 @@ func Look[I Item, S Step](s State, o Options[I, S], read func(tx *Tx, open []I))
 func (l *Ledger[I, S]) Close() error {
 	ctx := context.Background()
 	_ = l.strike(ctx) // or they are looked up once more
-	_ = l.advance(ctx, 1)
+	if open, err := l.openItems(); err == nil {
+		_ = l.advance(ctx, 1, open) // or more of the log is held against them
+	}
 	l.unwatch()
 	return l.engine.Close()
 }
@@ -306,34 +311,38 @@ func (l *Ledger[I, S]) Read(id string) (item I, err error) {
 // Made is a change that was made.
 type Made[S Step] struct {
 	Revision uint64
-	steps    []*entry[S]
+	entry    *entry[S] // nil if it has no steps
 }
 
 // Update runs a function that reads and writes, and returns when what it wrote is durable. After an error of the
 // function, or after a write that cannot be done, nothing happened; nor after [ErrConflict]. After any other error it may
 // have happened or not. If it has steps, they are still to be put on record: see [Ledger.Record].
 func (l *Ledger[I, S]) Update(f func(*Change[S])) (made Made[S], err error) {
+	if err := l.engine.Ready(); err != nil {
+		return made, err
+	}
 	c := &Change[S]{Size: l.options.Log.Size(), Origin: l.options.Origin, brief: l.options.Rules.Brief}
 	c.t = Transaction{If: map[string]uint64{}, Puts: map[string][]byte{}}
 	err = l.View(func(tx *Tx) {
 		c.tx = tx
 		f(c)
+		c.putSteps()
 	})
 	if err != nil {
 		return made, err
 	}
-	gone := l.struckSome(MostKeys - len(c.t.If) - len(c.t.Puts))
+	gone := l.toStrike(MostKeys - len(c.t.If) - len(c.t.Puts))
 	for _, key := range gone {
 		c.t.Puts[key] = nil
 	}
-	made.steps = c.steps
+	made.entry = c.entry
 	if made.Revision, err = l.engine.Write(c.t); err != nil {
 		return made, err
 	}
 	for _, key := range gone {
-		l.struck.Delete(key)
+		l.struck.Store(key, struckRemoved)
 	}
-	if len(c.steps) == 0 { // else it counts when they are on record, and is news then
+	if c.entry == nil { // else it counts when they are on record, and is news then
 		l.post(c.news)
 	}
 	return made, nil
@@ -346,5 +355,24 @@ func (l *Ledger[I, S]) Record(ctx context.Context, item I, made Made[S]) error {
 	case l.wake <- struct{}{}:
 	default: // Run looks anyway
 	}
-	return l.record(ctx, item, made.steps)
+	if made.entry == nil {
+		return nil
+	}
+	var entries []*entry[S] // with those of changes before, if there are any
+	err := l.View(func(tx *Tx) {
+		for e := range l.unrecorded(tx, item.Standing().ID) {
+			if e.Origin == l.options.Origin && e.key < made.entry.key {
+				entries = append(entries, e)
+			}
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnrecorded, err)
+	}
+	if len(entries) > 0 {
+		if item, err = l.Read(item.Standing().ID); err != nil {
+			return fmt.Errorf("%w: %w", ErrUnrecorded, err)
+		}
+	}
+	return l.record(ctx, item, append(entries, made.entry))
 }

@@ -4,24 +4,31 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 )
 
-// outboxed is the value of a step in the outbox.
+// outboxed is a value of the outbox: the steps of one change.
 type outboxed[S Step] struct {
 	Origin string `json:"origin,omitzero"`
-	Step   S      `json:"step"`
+	Steps  []S    `json:"steps"`
 }
 
-// entry is a step in the outbox.
+// entry is the steps of one change of an item, in the outbox.
 type entry[S Step] struct {
-	Entry
-	key    string
-	step   S
-	origin string
-	brief  bool // as it was read: it was tried before, and may be on record
+	outboxed[S]
+	key   string
+	brief bool // as it was read: each step was tried before, and may be on record
 }
 
-// outbox goes through the steps that may not be on record yet, of one item or of all.
+// of is the part of the first step that the ledger knows. Each change has steps of one item.
+func (e *entry[S]) of() Entry { return e.Steps[0].Entry() }
+
+// settles reports whether all steps are outcomes of reservations.
+func (e *entry[S]) settles() bool {
+	return !slices.ContainsFunc(e.Steps, func(step S) bool { return !step.Entry().Settles })
+}
+
+// outbox goes through the changes whose steps may not be on record yet, of one item or of all.
 func outbox[S Step](tx *Tx, id string) iter.Seq[*entry[S]] {
 	prefix := tx.form.of(prefixOutbox)
 	if id != "" {
@@ -29,29 +36,52 @@ func outbox[S Step](tx *Tx, id string) iter.Seq[*entry[S]] {
 	}
 	return func(yield func(*entry[S]) bool) {
 		for key, read := range tx.Scan(prefix, "") {
-			var o outboxed[S]
-			if !read(&o) || !yield(&entry[S]{o.Step.Entry(), prefix + key, o.Step, o.Origin, true}) {
+			e := &entry[S]{key: prefix + key, brief: true}
+			if !read(&e.outboxed) || len(e.Steps) > 0 && !yield(e) {
 				return
 			}
 		}
 	}
 }
 
-// struckSome are entries that are on record, but no more than so many.
-func (l *Ledger[I, S]) struckSome(most int) (keys []string) {
-	for key := range l.struck.Range {
+// An entry that this process knows to be on record is struck: it counts no more. The next change removes it. A reader that
+// began before that may still find it, so it stays struck for a while.
+const (
+	struckInside = iota // to be removed
+	struckRemoved
+	struckLongAgo
+)
+
+// toStrike are entries that are to be removed, but no more than so many.
+func (l *Ledger[I, S]) toStrike(most int) (keys []string) {
+	for key, how := range l.struck.Range {
 		if len(keys) >= most {
 			break
 		}
-		keys = append(keys, key.(string))
+		if how == struckInside {
+			keys = append(keys, key.(string))
+		}
 	}
 	return keys
+}
+
+// ageStruck forgets the entries that were removed long ago: before it was called the last time.
+func (l *Ledger[I, S]) ageStruck(context.Context) error {
+	for key, how := range l.struck.Range {
+		switch how {
+		case struckRemoved:
+			l.struck.Store(key, struckLongAgo)
+		case struckLongAgo:
+			l.struck.Delete(key)
+		}
+	}
+	return nil
 }
 
 // strike removes the entries that are on record.
 func (l *Ledger[I, S]) strike(ctx context.Context) error {
 	return l.Again(ctx, func() (err error) {
-		for err == nil && len(l.struckSome(1)) > 0 {
+		for err == nil && len(l.toStrike(1)) > 0 {
 			_, err = l.Update(func(*Change[S]) {})
 		}
 		return err
@@ -72,7 +102,7 @@ func (l *Ledger[I, S]) unrecorded(tx *Tx, id string) iter.Seq[*entry[S]] {
 // Unrecorded reports whether an item counts for nothing until a step of it is on record.
 func (l *Ledger[I, S]) Unrecorded(tx *Tx, id string) bool {
 	for e := range l.unrecorded(tx, id) {
-		if !e.Settles {
+		if !e.settles() {
 			return true
 		}
 	}
@@ -82,8 +112,8 @@ func (l *Ledger[I, S]) Unrecorded(tx *Tx, id string) bool {
 // UnrecordedItems are the items of which not all steps are on record, in the order of their ids.
 func (l *Ledger[I, S]) UnrecordedItems(tx *Tx) (items []Notice) {
 	for e := range l.unrecorded(tx, "") {
-		if n := len(items); n == 0 || items[n-1].ID != e.Item {
-			items = append(items, e.notice())
+		if n := len(items); n == 0 || items[n-1].ID != e.of().Item {
+			items = append(items, e.of().notice())
 		}
 	}
 	return items
@@ -91,47 +121,48 @@ func (l *Ledger[I, S]) UnrecordedItems(tx *Tx) (items []Notice) {
 
 func (e Entry) notice() Notice { return Notice{Tenant: e.Tenant, Caller: e.Caller, ID: e.Item} }
 
-// waiting are the steps of an item that are still to be put on record here. If one is on its way to the log of another
-// origin, the item does not count.
+// waiting are the changes of an item whose steps are still to be put on record here. If some are on their way to the log of
+// another origin, the item does not count.
 func (l *Ledger[I, S]) waiting(tx *Tx, id string) (entries []*entry[S]) {
 	for e := range l.unrecorded(tx, id) {
 		switch {
-		case e.origin == l.options.Origin:
+		case e.Origin == l.options.Origin:
 			entries = append(entries, e)
-		case !e.Settles:
-			tx.Fail(fmt.Errorf("%w: it is to be recorded by %s", ErrUnrecorded, e.origin))
+		case !e.settles():
+			tx.Fail(fmt.Errorf("%w: it is to be recorded by %s", ErrUnrecorded, e.Origin))
 		}
 	}
 	return entries
 }
 
-// record puts on record steps of an item, in their order. The lock of the item is held.
+// record puts the steps of changes of an item on record, in their order. The lock of the item is held.
 func (l *Ledger[I, S]) record(ctx context.Context, item I, entries []*entry[S]) error {
 	if len(entries) == 0 {
 		return nil
 	}
 	for _, e := range entries {
-		if err := l.recordStep(ctx, item, e); err != nil {
-			return fmt.Errorf("%w: %w", ErrUnrecorded, err)
+		for _, step := range e.Steps {
+			if err := l.recordStep(ctx, item, step, e.brief); err != nil {
+				return fmt.Errorf("%w: %w", ErrUnrecorded, err)
+			}
 		}
-		l.struck.Store(e.key, true)
+		l.struck.Store(e.key, struckInside)
 	}
 	if l.engine.Shared() { // others wait for that
 		if err := l.strike(ctx); err != nil {
 			l.options.OnError(err)
 		}
 	}
-	l.post([]Notice{entries[0].notice()})
+	l.post([]Notice{entries[0].of().notice()})
 	return nil
 }
 
 // recordStep puts a step on record. Once begun it is not cancelled: while a record is on its way, it is not known that
 // it will not come. A second try, or one after a restart, asks the log first, because the step may be on record
 // already.
-func (l *Ledger[I, S]) recordStep(ctx context.Context, item I, e *entry[S]) error {
-	step := e.step
-	if e.brief {
-		if known, err := l.options.Log.Recorded(e.ID); err != nil || known {
+func (l *Ledger[I, S]) recordStep(ctx context.Context, item I, step S, brief bool) error {
+	if brief {
+		if known, err := l.options.Log.Recorded(step.Entry().ID); err != nil || known {
 			return err
 		}
 		step = l.options.Rules.Whole(step, item)

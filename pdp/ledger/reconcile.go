@@ -37,7 +37,10 @@ func (l *Ledger[I, S]) reconcile(ctx context.Context, open []I) error {
 			return err
 		}
 	}
-	return l.advance(ctx, advanceBy)
+	if err := l.advance(ctx, advanceBy, open); err != nil {
+		l.options.OnError(err)
+	}
+	return nil
 }
 
 // locked does something with an item, and does it again as a whole after a conflict.
@@ -56,7 +59,7 @@ func (l *Ledger[I, S]) locked(ctx context.Context, id string, do func(I) error) 
 // of them. advanceAt is how many do so in one transaction.
 const (
 	advanceBy = 100_000
-	advanceAt = 20
+	advanceAt = 50
 )
 
 // known is the value of an origin.
@@ -70,7 +73,7 @@ type known struct {
 //
 // If nobody else writes, each open item says so for itself: who puts back one of them from an older copy has it held
 // against the log from then on. If others write, the origin says so for all.
-func (l *Ledger[I, S]) advance(ctx context.Context, by uint64) error {
+func (l *Ledger[I, S]) advance(ctx context.Context, by uint64, open []I) (err error) {
 	if l.engine.Shared() {
 		return l.Again(ctx, func() error { return l.advanceOrigin(by) })
 	}
@@ -79,27 +82,42 @@ func (l *Ledger[I, S]) advance(ctx context.Context, by uint64) error {
 		return is.Open && is.After+by <= size && len(is.Reserved) == 0
 	}
 	var ids []string
-	err := l.View(func(tx *Tx) {
-		for _, item := range l.options.openItems(tx) {
-			if is := item.Standing(); behind(is) {
-				ids = append(ids, is.ID)
-			}
+	for _, item := range open {
+		if is := item.Standing(); behind(is) {
+			ids = append(ids, is.ID)
 		}
-	})
+	}
 	for some := range slices.Chunk(ids, advanceAt) {
 		if err != nil {
 			return err
 		}
-		err = l.Again(ctx, func() error {
-			_, err := l.Update(func(c *Change[S]) {
-				for _, id := range some {
-					if item, found := l.options.Rules.Read(c, id); found && behind(item.Standing()) {
-						l.options.Rules.Save(c, item)
-					}
+		err = l.saveAgain(ctx, some, behind)
+	}
+	return err
+}
+
+func (l *Ledger[I, S]) openItems() (open []I, err error) {
+	err = l.View(func(tx *Tx) { open = l.options.openItems(tx) })
+	return open, err
+}
+
+// saveAgain saves some items as they are. If they are too large for one change, it takes more changes.
+func (l *Ledger[I, S]) saveAgain(ctx context.Context, ids []string, which func(Standing) bool) error {
+	err := l.Again(ctx, func() error {
+		_, err := l.Update(func(c *Change[S]) {
+			for _, id := range ids {
+				if item, found := l.options.Rules.State(c, id); found && which(item.Standing()) {
+					l.options.Rules.Save(c, item)
 				}
-			})
-			return err
+			}
 		})
+		return err
+	})
+	if half := len(ids) / 2; half > 0 && errors.Is(err, ErrTooMuch) {
+		err = l.saveAgain(ctx, ids[:half], which)
+		if err == nil {
+			err = l.saveAgain(ctx, ids[half:], which)
+		}
 	}
 	return err
 }
@@ -138,20 +156,24 @@ func (o *Options[I, S]) since(tx *Tx, open []I) (from uint64, err error) {
 		return fmt.Errorf("%w: %s is of when the log had %d records, and it has %d; "+
 			"put the right log back, or this file away", ErrShort, what, after, size)
 	}
-	if o.Engine != nil && o.Engine.Shared() {
+	shared := o.Engine != nil && o.Engine.Shared()
+	if shared {
 		var is known
 		if tx.Get(o.Form.of(prefixOrigins)+o.Origin, &is); is.After > size {
 			return 0, short("the origin "+o.Origin, is.After)
 		}
-		return is.After, nil
+		from = is.After
+	} else {
+		from = size
 	}
-	from = size
 	for _, item := range open {
 		is := item.Standing()
-		if is.After > size {
+		if is.Origin == o.Origin && is.After > size {
 			return 0, short(fmt.Sprintf("%q", is.ID), is.After)
 		}
-		from = min(from, is.After)
+		if !shared {
+			from = min(from, is.After)
+		}
 	}
 	return from, nil
 }

@@ -62,7 +62,7 @@ func (r *Reservation[I, S]) Spent(ctx context.Context) {
 	for n, decision := range r.decisions {
 		outcomes[n] = Outcome{decision, true}
 	}
-	if err := r.again(ctx, func() error { return r.ledger.settleAll(ctx, r.item, outcomes) }); err != nil {
+	if err := r.again(ctx, func() error { return r.ledger.SettleAll(ctx, r.item, outcomes) }); err != nil {
 		r.ledger.options.OnError(err)
 	}
 }
@@ -74,8 +74,8 @@ func (r *Reservation[I, S]) InDoubt() { r.unlock() }
 // settledAtOnce is how many outcomes one change has at most.
 const settledAtOnce = 16
 
-// settleAll notes outcomes of reservations that an item still has.
-func (l *Ledger[I, S]) settleAll(ctx context.Context, item I, outcomes []Outcome) error {
+// SettleAll notes outcomes of reservations that an item still has, by [Rules].Settle.
+func (l *Ledger[I, S]) SettleAll(ctx context.Context, item I, outcomes []Outcome) error {
 	for n, some := range slices.Collect(slices.Chunk(outcomes, settledAtOnce)) {
 		if n > 0 {
 			next, err := l.current(ctx, item.Standing().ID)
@@ -113,5 +113,32 @@ func (l *Ledger[I, S]) settle(ctx context.Context, id string) error {
 		}
 		outcomes = append(outcomes, Outcome{r.Decision, used})
 	}
-	return l.settleAll(ctx, item, outcomes)
+	return l.SettleAll(ctx, item, outcomes)
+}
+
+// reserving are the decisions of this origin for which something of an item is reserved, or was.
+type reserving = map[string][]string
+
+// settleSome settles items, and removes the keys of those reservations that they have no more: a change that takes many
+// away leaves some.
+func (l *Ledger[I, S]) settleSome(of reserving) visit {
+	return func(ctx context.Context, id string) error {
+		if err := l.settle(ctx, id); err != nil {
+			return err
+		}
+		for some := range slices.Chunk(of[id], settledAtOnce) {
+			_, err := l.Update(func(c *Change[S]) {
+				item, _ := l.options.Rules.State(c, id)
+				for _, decision := range some {
+					if r := (Reserved{decision, l.options.Origin}); !slices.Contains(item.Standing().Reserved, r) {
+						c.Delete(l.options.Form.reserved(r.Origin, r.Decision))
+					}
+				}
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 )
@@ -33,7 +34,7 @@ func (l *Ledger[I, S]) Run(ctx context.Context, more ...func(context.Context) er
 
 // Work does once the work that Run does whenever some is due.
 func (l *Ledger[I, S]) Work(ctx context.Context, more ...func(context.Context) error) {
-	more = append([]func(context.Context) error{l.Ready, l.catchUp, l.expireDue, l.forgetOld, l.strike}, more...)
+	more = append([]func(context.Context) error{l.Ready, l.catchUp, l.expireDue, l.forgetOld, l.strike, l.ageStruck}, more...)
 	for _, do := range more {
 		if err := do(ctx); err != nil && ctx.Err() == nil {
 			l.options.OnError(err)
@@ -57,26 +58,26 @@ func (l *Ledger[I, S]) nap(worked time.Time) time.Duration {
 
 // catchUp settles reservations and puts steps on record that are not. A caller with the lock of an item does so itself.
 func (l *Ledger[I, S]) catchUp(ctx context.Context) error {
-	var waiting, reserved []string
+	var waiting []string
+	reserved := reserving{}
 	err := l.View(func(tx *Tx) {
 		for e := range l.unrecorded(tx, "") {
-			if e.origin == l.options.Origin {
-				waiting = append(waiting, e.Item)
+			if e.Origin == l.options.Origin {
+				waiting = append(waiting, e.of().Item)
 			}
 		}
-		for _, read := range tx.Scan(l.options.Form.reserved(l.options.Origin, ""), "") {
+		for decision, read := range tx.Scan(l.options.Form.reserved(l.options.Origin, ""), "") {
 			var id string
 			if read(&id) {
-				reserved = append(reserved, id)
+				reserved[id] = append(reserved[id], decision)
 			}
 		}
 	})
-	slices.Sort(reserved)
 	record := func(ctx context.Context, id string) error {
 		_, err := l.current(ctx, id)
 		return err
 	}
-	return errors.Join(err, l.each(ctx, slices.Compact(waiting), record), l.each(ctx, slices.Compact(reserved), l.settle))
+	return errors.Join(err, l.each(ctx, slices.Compact(waiting), record), l.each(ctx, slices.Sorted(maps.Keys(reserved)), l.settleSome(reserved)))
 }
 
 // visit does something with an id that it has the lock of.
@@ -121,17 +122,25 @@ func (l *Ledger[I, S]) expireDue(ctx context.Context) error {
 func (l *Ledger[I, S]) forgetOld(ctx context.Context) error {
 	return l.Past(ctx, l.options.Form.of(prefixEnded), l.options.Now().Add(-l.options.Retain), func(ctx context.Context, id string) error {
 		var item I
-		stays := false
+		stays, struck := false, []string(nil)
 		err := l.View(func(tx *Tx) {
 			item = l.read(tx, id)
 			for range l.unrecorded(tx, id) {
 				stays = true
 			}
+			for e := range outbox[S](tx, id) {
+				struck = append(struck, e.key)
+			}
 		})
 		if err != nil || stays || len(item.Standing().Reserved) > 0 {
 			return err
 		}
-		_, err = l.Update(func(c *Change[S]) { l.options.Rules.Forget(c, item) })
+		_, err = l.Update(func(c *Change[S]) {
+			l.options.Rules.Forget(c, item)
+			for _, key := range struck { // or nothing would find them any more
+				c.Delete(key)
+			}
+		})
 		return err
 	})
 }

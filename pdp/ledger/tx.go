@@ -25,7 +25,7 @@ import (
 //	i/d/KIND/TIME/ID       → true, of each open item, by Ends
 //	i/e/KIND/TIME/ID       → true, of each item that ended
 //	r/KIND/ORIGIN/DECISION → the id of the item that has the reservation
-//	o/KIND/ID/NN/STEP      → a step that may not be on record yet, in the order of steps (outboxed)
+//	o/KIND/ID/REVISION     → the steps of a change that may not be on record yet, by the revision before (outboxed)
 //
 // And where other processes write, too:
 //
@@ -258,7 +258,7 @@ func (o *Options[I, S]) openItems(tx *Tx) (open []I) {
 	}
 	slices.Sort(ids)
 	for _, id := range slices.Compact(ids) {
-		if item, found := o.Rules.Read(tx, id); found && item.Standing().Open {
+		if item, found := o.Rules.State(tx, id); found && item.Standing().Open {
 			open = append(open, item)
 		}
 	}
@@ -275,7 +275,7 @@ type Change[S Step] struct {
 	tx     *Tx
 	t      Transaction
 	brief  func(S) S
-	steps  []*entry[S]
+	entry  *entry[S]
 	news   []Notice
 }
 
@@ -312,6 +312,7 @@ func (c *Change[S]) Save(was Standing, item Item) {
 	form, key := c.tx.form, c.tx.form.Item(is.ID)
 	c.t.If[key] = was.Revision
 	c.Put(key, item)
+	c.Fail(c.leaveRoom(key))
 	before, now := form.due(was), form.due(is)
 	if before != now && before != "" {
 		c.Delete(before)
@@ -319,10 +320,9 @@ func (c *Change[S]) Save(was Standing, item Item) {
 	if before != now {
 		c.Put(now, true)
 	}
-	for _, r := range was.Reserved {
-		if !slices.Contains(is.Reserved, r) {
-			c.Delete(form.reserved(r.Origin, r.Decision))
-		}
+	gone := slices.DeleteFunc(slices.Clone(was.Reserved), func(r Reserved) bool { return slices.Contains(is.Reserved, r) })
+	for _, r := range gone[:min(settledAtOnce, len(gone))] { // see settle for any others
+		c.Delete(form.reserved(r.Origin, r.Decision))
 	}
 	for _, r := range is.Reserved {
 		if !slices.Contains(was.Reserved, r) {
@@ -330,6 +330,19 @@ func (c *Change[S]) Save(was Standing, item Item) {
 		}
 	}
 	c.Tell(item)
+}
+
+// leaveRoom refuses an item that has grown so large that its end would not fit in a change any more.
+func (c *Change[S]) leaveRoom(key string) error {
+	const most, little = MostBytes * 3 / 4, 1 << 10
+	size := len(c.t.Puts[key])
+	if size <= most {
+		return nil
+	}
+	if was, _, err := c.tx.state.Get(key); err != nil || size <= len(was)+little {
+		return err
+	}
+	return fmt.Errorf("%w: %q has %d bytes, and %d are the most", ErrTooMuch, key, size, most)
 }
 
 // Forget removes an item that ended.
@@ -342,12 +355,25 @@ func (c *Change[S]) Forget(item Item) {
 	c.Tell(item)
 }
 
-// Step puts a step into the outbox.
+// Step puts a step into the outbox. All steps of a change are of one item.
 func (c *Change[S]) Step(step S) {
-	e := &entry[S]{Entry: step.Entry(), step: step}
-	e.key = fmt.Sprintf("%s%s/%02d/%s", c.tx.form.of(prefixOutbox), e.Item, len(c.steps), e.ID)
-	c.steps = append(c.steps, e)
-	c.Put(e.key, outboxed[S]{Origin: c.Origin, Step: c.brief(step)})
+	if c.entry == nil {
+		key := fmt.Sprintf("%s%s/%016x", c.tx.form.of(prefixOutbox), step.Entry().Item, c.tx.Revision())
+		c.entry = &entry[S]{key: key, outboxed: outboxed[S]{Origin: c.Origin}}
+	}
+	c.entry.Steps = append(c.entry.Steps, step)
+}
+
+// putSteps writes the steps. Each is written in brief.
+func (c *Change[S]) putSteps() {
+	if c.entry == nil {
+		return
+	}
+	o := outboxed[S]{Origin: c.Origin}
+	for _, step := range c.entry.Steps {
+		o.Steps = append(o.Steps, c.brief(step))
+	}
+	c.Put(c.entry.key, o)
 }
 
 // Tell makes news of an item, because something was done that has to do with it.
