@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -186,6 +187,42 @@ func TestNewsOfAnother(t *testing.T) {
 	case <-news.C:
 	default:
 		t.Error("it counts, and is no news")
+	}
+}
+
+// TestALogThatWasCut is refused by its own place, whatever another one wrote since.
+func TestALogThatWasCut(t *testing.T) {
+	t.Parallel()
+	c := &ledgertest.Cluster{}
+	here := places(t, c)[0]
+	a := mustFile(t, here.s, question("a"))
+	mustDecide(t, here.s, a.ID, by("mia"))
+	o := newRecord().options()
+	o.Engine, o.Origin = c.Process(), "place 0"
+	if _, err := approval.Open("", o); !errors.Is(err, approval.ErrShort) || !strings.Contains(err.Error(), a.ID) {
+		t.Error(err)
+	}
+}
+
+// TestOneMoreUseNeedsVotesThatCountHere: between two uses of a batch another process asked again, and other people said yes
+// for whom nothing vouches here.
+func TestOneMoreUseNeedsVotesThatCountHere(t *testing.T) {
+	t.Parallel()
+	all := places(t, &ledgertest.Cluster{})
+	here, there := all[0], all[1]
+	a := mustFile(t, here.s, question("a", func(q *approval.ApprovalRequest) { q.Terms.Uses = 5 }))
+	mustDecide(t, here.s, a.ID, by("mia"))
+	use, err := here.s.Reserve(t.Context(), a.ID, a.Digest, "d0")
+	must(t, err)
+	defer use.InDoubt()
+	here.log = nil
+	if r, err := there.s.Reserve(t.Context(), a.ID, a.Digest, "e0"); r != nil || err != nil {
+		t.Fatal(r, err)
+	}
+	mustDecide(t, there.s, a.ID, by("ben"))
+	there.log = nil
+	if more, err := here.s.ReserveAgain(use, "d1"); more || err != nil {
+		t.Errorf("it takes one more: %v, %v", more, err)
 	}
 }
 

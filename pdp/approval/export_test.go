@@ -49,6 +49,16 @@ func putSealed(tx *bbolt.Tx, key []byte, name string, text []byte) error {
 // Engine is the file of a data directory.
 func Engine(data string) ledger.Engine { return bolt.New(file(data)) }
 
+// ReservationKeys is how many keys of reservations there are.
+func (s *Store) ReservationKeys() (n int) {
+	_ = s.ledger.View(func(tx *ledger.Tx) {
+		for range tx.Scan("r/", "") {
+			n++
+		}
+	})
+	return n
+}
+
 // Changed is readable after the next change.
 func (s *Store) Changed() <-chan struct{} {
 	return s.News(nil).C

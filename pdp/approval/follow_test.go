@@ -293,3 +293,55 @@ func BenchmarkFollowAmong2000Tasks(b *testing.B) {
 		}
 	}
 }
+
+// TestAnEndThatIsNotOnRecordYetIsToCome: who begins to follow before it is on record gets it.
+func TestAnEndThatIsNotOnRecordYetIsToCome(t *testing.T) {
+	t.Parallel()
+	r := newRecord()
+	s := mustOpen(t, quick(t), r.options())
+	a := mustFile(t, s, question("a"))
+	r.set(true, false, false)
+	no := by("mia")
+	no.Kind = approval.Deny
+	if _, err := s.Decide(t.Context(), a.ID, 0, no, all, equal); !errors.Is(err, approval.ErrUnrecorded) {
+		t.Fatal(err)
+	}
+	_, err := s.Begin(approval.Task{ID: "task", Tenant: a.Tenant, Caller: a.Caller, Items: []string{a.ID}})
+	must(t, err)
+	at, err := s.Start(a.Tenant, a.Caller)
+	must(t, err)
+	r.set(false, false, false)
+	s.Work(t.Context())
+	if found, _, _, err := s.Follow(a.Tenant, a.Caller, at, 10); len(found) != 1 || err != nil {
+		t.Errorf("found is %v, %v", found, err)
+	}
+}
+
+// TestWhatAnOlderCopyCatchesUpIsNew: a follower of the newer file does not take it for what it had.
+func TestWhatAnOlderCopyCatchesUpIsNew(t *testing.T) {
+	t.Parallel()
+	r, data := newRecord(), quick(t)
+	s := mustOpen(t, data, r.options())
+	var ids []string
+	for n := range 6 {
+		a := mustFile(t, s, question(fmt.Sprint(n)))
+		ids = append(ids, a.ID)
+		_, err := s.Begin(approval.Task{ID: fmt.Sprint("task", n), Tenant: a.Tenant, Caller: a.Caller, Items: []string{a.ID}})
+		must(t, err)
+	}
+	old := copyOf(t, data)
+	for _, id := range ids[3:] {
+		mustDecide(t, s, id, by("mia"))
+	}
+	follower := newReader(t, s, "key:gateway")
+	follower.reads(t, s, func() int { return 100 })
+	mustDecide(t, s, ids[0], by("mia")) // which the follower does not have
+	must(t, s.Close())
+	putBack(t, data, old)
+	s = mustOpen(t, data, r.options())
+	found, _, _, err := s.Follow("acme", "key:gateway", follower.at, 100)
+	has := slices.ContainsFunc(found, func(one approval.Followed) bool { return one.ID == "task0" })
+	if !errors.Is(err, approval.ErrPosition) && !has {
+		t.Errorf("it is told of %v, and not of the first: %v", found, err)
+	}
+}

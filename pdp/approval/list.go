@@ -104,7 +104,7 @@ func (s *Store) page(tenants []string, status Status, after string, most int) (a
 			}
 			next = one.id
 			var until waiting
-			if status == Pending && (tx.Get(one.key, &until) == 0 || !now.Before(until.Until)) { // it is out
+			if status == Pending && (tx.Get(one.prefix+one.id, &until) == 0 || !now.Before(until.Until)) { // it is out
 				continue
 			}
 			a, found := read(tx, one.id)

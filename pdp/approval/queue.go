@@ -69,8 +69,8 @@ func pendingIn(tx *ledger.Tx) (all int) {
 	return all
 }
 
-// listed is an approval that an index lists, under a key if it is pending.
-type listed struct{ id, key string }
+// listed is an approval that an index lists, if it is pending under a key with a prefix.
+type listed struct{ id, prefix string }
 
 // pending are those that are pending in some tenants, or in all if tenants is nil, after an id and in order, but no more
 // than most.
@@ -82,16 +82,17 @@ func pending(tx *ledger.Tx, tenants []string, after string, most int) (all []lis
 		}
 	}
 	for _, tenant := range slices.Compact(slices.Sorted(slices.Values(tenants))) {
-		n, prefix := 0, prefixPending+url.PathEscape(tenant)+"/"
+		n, known, prefix := 0, len(all), prefixPending+url.PathEscape(tenant)+"/"
 		for id := range tx.Scan(prefix, ledger.After(after)) {
-			if n++; n > most {
+			if n++; n > most || known == most && id > all[most-1].id {
 				break
 			}
-			all = append(all, listed{id, prefix + id})
+			all = append(all, listed{id, prefix})
 		}
+		slices.SortFunc(all, func(a, b listed) int { return cmp.Compare(a.id, b.id) })
+		all = all[:min(most, len(all))]
 	}
-	slices.SortFunc(all, func(a, b listed) int { return cmp.Compare(a.id, b.id) })
-	return all[:min(most, len(all))]
+	return all
 }
 
 // Event is an event that systems receive.

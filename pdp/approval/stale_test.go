@@ -2,13 +2,17 @@ package approval_test
 
 import (
 	"bytes"
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"go.etcd.io/bbolt"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/approval"
+	"policy-service/pdp/ledger"
 )
 
 // A doctor that finds nothing wrong with a file that a server refuses would be no help.
@@ -92,5 +96,74 @@ func TestCloseKeepsWhatIsDecidedMeanwhile(t *testing.T) {
 	if _, err := s.Decide(t.Context(), a.ID, 0, by("ben"), all, equal); err == nil {
 		_, live := s.Live(digest("a"), "")
 		t.Errorf("and another approves it: live %v", live)
+	}
+}
+
+// hooked is an engine whose reader is stopped at a key.
+type hooked struct {
+	ledger.Engine
+	at func(key string)
+}
+
+type hookedState struct {
+	ledger.State
+	at func(key string)
+}
+
+func (e *hooked) View(read func(ledger.State) error) error {
+	return e.Engine.View(func(s ledger.State) error { return read(hookedState{s, e.at}) })
+}
+
+func (s hookedState) Get(key string) ([]byte, uint64, error) {
+	s.at(key)
+	return s.State.Get(key)
+}
+
+// A reader may read an older state, in which a step that is on record stands in the outbox, when the outbox has it no more.
+func TestALongReaderFindsWhatIsOnRecord(t *testing.T) {
+	t.Parallel()
+	o := newRecord().options()
+	e := &hooked{Engine: approval.Engine(quick(t)), at: func(string) {}}
+	o.Engine = e
+	s := mustOpen(t, "", o)
+	a := mustFile(t, s, question("a"))
+	mustDecide(t, s, a.ID, by("mia"))
+	e.at = func(key string) {
+		if strings.HasPrefix(key, "d/") {
+			e.at = func(string) {}
+			changed := make(chan error)
+			go func() { changed <- s.Told(approval.Told{Approval: a.ID, Event: approval.Filed}) }()
+			must(t, <-changed)
+		}
+	}
+	isLive(t, "while another change is made", s, a.Digest, "", true)
+}
+
+// Steps of an approval that are on record only after a start come before those that the start makes.
+func TestStepsStayInOrderOverAStart(t *testing.T) {
+	t.Parallel()
+	r, data, gone := newRecord(), quick(t), false
+	o := r.options()
+	o.InForce = func(_, _, _ string) bool { return !gone }
+	s := mustOpen(t, data, o)
+	mustFile(t, s, question("one that was written before, so the log is read from there on"))
+	a := mustFile(t, s, question("a", func(q *approval.ApprovalRequest) { q.Terms.Uses = 3 }))
+	mustDecide(t, s, a.ID, by("mia"))
+	use, err := s.Reserve(t.Context(), a.ID, a.Digest, "d1")
+	must(t, err)
+	must(t, r.decideBy("d1", a.ID, evaluation.Continuation{})(t.Context()))
+	use.InDoubt()
+	gone = true
+	r.set(true, false, false)
+	if _, err := s.Reserve(t.Context(), a.ID, a.Digest, "d2"); !errors.Is(err, approval.ErrUnrecorded) {
+		t.Fatal(err)
+	}
+	old := copyOf(t, data)
+	must(t, s.Close())
+	putBack(t, data, old)
+	r.set(false, false, false)
+	mustOpen(t, data, o)
+	if want := []string{"filed", "approve", "approved", "lapsed", "reopened", "used"}; !slices.Equal(r.names(a.ID), want) {
+		t.Errorf("on record is %v, want %v", r.names(a.ID), want)
 	}
 }

@@ -127,13 +127,16 @@ func (l *Ledger[I, S]) settleSome(of reserving) visit {
 			return err
 		}
 		for some := range slices.Chunk(of[id], settledAtOnce) {
-			_, err := l.Update(func(c *Change[S]) {
-				item, _ := l.options.Rules.State(c, id)
-				for _, decision := range some {
-					if r := (Reserved{decision, l.options.Origin}); !slices.Contains(item.Standing().Reserved, r) {
-						c.Delete(l.options.Form.reserved(r.Origin, r.Decision))
+			err := l.Again(ctx, func() error {
+				_, err := l.Update(func(c *Change[S]) {
+					item, _ := l.options.Rules.State(c, id)
+					for _, decision := range some {
+						if r := (Reserved{decision, l.options.Origin}); !slices.Contains(item.Standing().Reserved, r) {
+							c.Delete(l.options.Form.reserved(r.Origin, r.Decision))
+						}
 					}
-				}
+				})
+				return err
 			})
 			if err != nil {
 				return err
