@@ -11,19 +11,15 @@ import (
 // better is taken from there. It is done before anything else is. At its end the items that know of the log only up to
 // advanceBy records ago are saved as of now.
 func (l *Ledger[I, S]) reconcile(ctx context.Context, open []I) error {
-	var steps map[string][]S
-	err := l.View(func(tx *Tx) {
-		from, err := l.options.since(tx, open)
-		if tx.Fail(err); err != nil || len(open) == 0 {
-			return
-		}
-		ids := set{}
-		for _, item := range open {
-			ids[item.Standing().ID] = true
-		}
+	var from uint64
+	err := l.View(func(tx *Tx) { from = l.options.since(tx, open) })
+	ids, steps := map[string]bool{}, map[string][]S(nil)
+	for _, item := range open {
+		ids[item.Standing().ID] = true
+	}
+	if err == nil && len(open) > 0 {
 		steps, err = l.options.Log.Steps(ctx, from, ids)
-		tx.Fail(err)
-	})
+	}
 	if err != nil {
 		return err
 	}
@@ -144,36 +140,33 @@ func (l *Ledger[I, S]) advanceOrigin(by uint64) error {
 	return err
 }
 
-// set is a set of ids.
-type set = map[string]bool
-
 // since is the length of the log from which on it is to be held against open items. It refuses a log that ends before what
 // is known of it. Whatever people say from here on would stand where they said something else before, and an older copy of
 // the values would pass for a newer one.
-func (o *Options[I, S]) since(tx *Tx, open []I) (from uint64, err error) {
+func (o *Options[I, S]) since(tx *Tx, open []I) (from uint64) {
 	size := o.Log.Size()
-	short := func(what string, after uint64) error {
-		return fmt.Errorf("%w: %s is of when the log had %d records, and it has %d; "+
-			"put the right log back, or this file away", ErrShort, what, after, size)
+	within := func(what string, after uint64) {
+		if after > size {
+			tx.Fail(fmt.Errorf("%w: %q is of when the log had %d records, and it has %d; "+
+				"put the right log back, or this file away", ErrShort, what, after, size))
+		}
 	}
+	from = size
 	shared := o.Engine != nil && o.Engine.Shared()
 	if shared {
 		var is known
-		if tx.Get(o.Form.of(prefixOrigins)+o.Origin, &is); is.After > size {
-			return 0, short("the origin "+o.Origin, is.After)
-		}
+		tx.Get(o.Form.of(prefixOrigins)+o.Origin, &is)
+		within(o.Origin, is.After)
 		from = is.After
-	} else {
-		from = size
 	}
 	for _, item := range open {
 		is := item.Standing()
-		if is.Origin == o.Origin && is.After > size {
-			return 0, short(fmt.Sprintf("%q", is.ID), is.After)
+		if is.Origin == o.Origin {
+			within(is.ID, is.After)
 		}
 		if !shared {
 			from = min(from, is.After)
 		}
 	}
-	return from, nil
+	return from
 }
