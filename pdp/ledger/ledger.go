@@ -25,7 +25,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"policy-service/pdp/keyedmutex"
@@ -139,14 +138,16 @@ type Ledger[I Item, S Step] struct {
 	engine  Engine
 	locks   keyedmutex.Mutex
 	wake    chan struct{} // has room for one: Run has something to look at
-	struck  sync.Map      // keys of the outbox that this process knows to be on record, and how far they are struck
-	names   []naming      // that the values have, the one of this opening last
+	struck  struck
+	names   []naming // that the values have, the one of this opening last
 	unwatch func()
 }
 
 // New makes a ledger, which is to be opened.
 func New[I Item, S Step](o Options[I, S]) *Ledger[I, S] {
+	o.Form.ready()
 	return &Ledger[I, S]{
+		struck:   struck{inside: map[string]bool{}, gone: [2]map[string]bool{{}, {}}},
 		Bulletin: &Bulletin{readers: map[*News]chan<- struct{}{}},
 		options:  o,
 		engine:   o.Engine,
@@ -185,7 +186,7 @@ func (l *Ledger[I, S]) Open(ctx context.Context) error {
 // check reads what an opening reads: the open items, in the order of their ids, and the outbox.
 func (o *Options[I, S]) check(tx *Tx) (open []I) {
 	open = o.openItems(tx)
-	for range outbox[S](tx, "") {
+	for range outbox[S](tx, "", func(string) bool { return false }) {
 	}
 	return open
 }
@@ -193,6 +194,7 @@ func (o *Options[I, S]) check(tx *Tx) (open []I) {
 // Look reads the values of an engine as [Ledger.Open] would, and changes nothing. The error is the one with which Open
 // would fail. It returns the open items. If there is no log, its Size is nil.
 func Look[I Item, S Step](s State, o Options[I, S], read func(tx *Tx, open []I)) error {
+	o.Form.ready()
 	return o.Form.in(func(tx *Tx) {
 		if tx.Format() == 0 {
 			return
@@ -330,7 +332,7 @@ func (l *Ledger[I, S]) Update(f func(*Change[S])) (made Made[S], err error) {
 	if err != nil {
 		return made, err
 	}
-	gone := l.toStrike(MostKeys - len(c.t.If) - len(c.t.Puts))
+	gone := l.struck.some(MostKeys - len(c.t.If) - len(c.t.Puts))
 	for _, key := range gone {
 		c.t.Puts[key] = nil
 	}
@@ -338,9 +340,7 @@ func (l *Ledger[I, S]) Update(f func(*Change[S])) (made Made[S], err error) {
 	if made.Revision, err = l.engine.Write(c.t); err != nil {
 		return made, err
 	}
-	for _, key := range gone {
-		l.struck.Store(key, struckRemoved)
-	}
+	l.struck.removed(gone)
 	if c.entry == nil { // else it counts when they are on record, and is news then
 		l.post(c.news)
 	}
@@ -358,9 +358,10 @@ func (l *Ledger[I, S]) Record(ctx context.Context, item I, made Made[S]) error {
 		return nil
 	}
 	var entries []*entry[S] // with those of changes before, if there are any
+	known := func(key string) bool { return key >= made.entry.key || l.struck.has(key) }
 	err := l.View(func(tx *Tx) {
-		for e := range l.unrecorded(tx, item.Standing().ID) {
-			if e.Origin == l.options.Origin && e.key < made.entry.key {
+		for e := range outbox[S](tx, item.Standing().ID, known) {
+			if e.Origin == l.options.Origin {
 				entries = append(entries, e)
 			}
 		}

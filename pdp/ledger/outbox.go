@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"sync"
 )
 
 // outboxed is a value of the outbox: the steps of one change.
@@ -28,8 +29,9 @@ func (e *entry[S]) settles() bool {
 	return !slices.ContainsFunc(e.Steps, func(step S) bool { return !step.Entry().Settles })
 }
 
-// outbox goes through the changes whose steps may not be on record yet, of one item or of all.
-func outbox[S Step](tx *Tx, id string) iter.Seq[*entry[S]] {
+// outbox goes through the changes whose steps may not be on record yet, of one item or of all. It does not read those whose
+// keys are left out.
+func outbox[S Step](tx *Tx, id string, leaveOut func(key string) bool) iter.Seq[*entry[S]] {
 	prefix := tx.form.of(prefixOutbox)
 	if id != "" {
 		prefix += id + "/"
@@ -37,6 +39,9 @@ func outbox[S Step](tx *Tx, id string) iter.Seq[*entry[S]] {
 	return func(yield func(*entry[S]) bool) {
 		for key, read := range tx.Scan(prefix, "") {
 			e := &entry[S]{key: prefix + key, brief: true}
+			if leaveOut(e.key) {
+				continue
+			}
 			if !read(&e.outboxed) || len(e.Steps) > 0 && !yield(e) {
 				return
 			}
@@ -44,44 +49,69 @@ func outbox[S Step](tx *Tx, id string) iter.Seq[*entry[S]] {
 	}
 }
 
-// An entry that this process knows to be on record is struck: it counts no more. The next change removes it. A reader that
-// began before that may still find it, so it stays struck for a while.
-const (
-	struckInside = iota // to be removed
-	struckRemoved
-	struckLongAgo
-)
+// struck are the entries that this process knows to be on record: they count no more, and the next change removes them. A
+// reader that began before that may still find them, so they stay struck for a while.
+type struck struct {
+	mu     sync.Mutex
+	inside map[string]bool
+	gone   [2]map[string]bool // the latest first
+}
 
-// toStrike are entries that are to be removed, but no more than so many.
-func (l *Ledger[I, S]) toStrike(most int) (keys []string) {
-	for key, how := range l.struck.Range {
+// mostGone is how many entries are removed before those that were removed long ago are forgotten, at the latest.
+const mostGone = 10_000
+
+func (s *struck) add(key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.inside[key] = true
+}
+
+func (s *struck) has(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.inside[key] || s.gone[0][key] || s.gone[1][key]
+}
+
+// some are entries that are to be removed, but no more than so many.
+func (s *struck) some(most int) (keys []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range s.inside {
 		if len(keys) >= most {
 			break
 		}
-		if how == struckInside {
-			keys = append(keys, key.(string))
-		}
+		keys = append(keys, key)
 	}
 	return keys
 }
 
-// ageStruck forgets the entries that were removed long ago: before it was called the last time.
-func (l *Ledger[I, S]) ageStruck(context.Context) error {
-	for key, how := range l.struck.Range {
-		switch how {
-		case struckRemoved:
-			l.struck.Store(key, struckLongAgo)
-		case struckLongAgo:
-			l.struck.Delete(key)
-		}
+func (s *struck) removed(keys []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, key := range keys {
+		delete(s.inside, key)
+		s.gone[0][key] = true
 	}
+	if len(s.gone[0]) >= mostGone {
+		s.age()
+	}
+}
+
+// age forgets the entries that were removed before it was called the last time.
+func (s *struck) age() { s.gone = [2]map[string]bool{{}, s.gone[0]} }
+
+// ageStruck is done once in a while.
+func (l *Ledger[I, S]) ageStruck(context.Context) error {
+	l.struck.mu.Lock()
+	defer l.struck.mu.Unlock()
+	l.struck.age()
 	return nil
 }
 
 // strike removes the entries that are on record.
 func (l *Ledger[I, S]) strike(ctx context.Context) error {
 	return l.Again(ctx, func() (err error) {
-		for err == nil && len(l.toStrike(1)) > 0 {
+		for err == nil && len(l.struck.some(1)) > 0 {
 			_, err = l.Update(func(*Change[S]) {})
 		}
 		return err
@@ -90,13 +120,7 @@ func (l *Ledger[I, S]) strike(ctx context.Context) error {
 
 // unrecorded goes through the steps of an item, or of all items, that are not on record, as far as this process knows.
 func (l *Ledger[I, S]) unrecorded(tx *Tx, id string) iter.Seq[*entry[S]] {
-	return func(yield func(*entry[S]) bool) {
-		for e := range outbox[S](tx, id) {
-			if _, is := l.struck.Load(e.key); !is && !yield(e) {
-				return
-			}
-		}
-	}
+	return outbox[S](tx, id, l.struck.has)
 }
 
 // Unrecorded reports whether an item counts for nothing until a step of it is on record.
@@ -146,7 +170,7 @@ func (l *Ledger[I, S]) record(ctx context.Context, item I, entries []*entry[S]) 
 				return fmt.Errorf("%w: %w", ErrUnrecorded, err)
 			}
 		}
-		l.struck.Store(e.key, struckInside)
+		l.struck.add(e.key)
 	}
 	if l.engine.Shared() { // others wait for that
 		if err := l.strike(ctx); err != nil {

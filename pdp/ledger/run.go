@@ -125,11 +125,14 @@ func (l *Ledger[I, S]) forgetOld(ctx context.Context) error {
 		stays, struck := false, []string(nil)
 		err := l.View(func(tx *Tx) {
 			item = l.read(tx, id)
-			for range l.unrecorded(tx, id) {
+			for range outbox[S](tx, id, func(key string) bool {
+				is := l.struck.has(key)
+				if is {
+					struck = append(struck, key)
+				}
+				return is
+			}) {
 				stays = true
-			}
-			for e := range outbox[S](tx, id) {
-				struck = append(struck, e.key)
 			}
 		})
 		if err != nil || stays || len(item.Standing().Reserved) > 0 {

@@ -6,9 +6,11 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"hash"
 	"iter"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -52,6 +54,13 @@ type Form struct {
 	Marshal   json.Options
 	Unmarshal json.Options
 	Errors    Errors
+
+	macs *sync.Pool // of hash.Hash with the key
+}
+
+// ready makes what the form needs for sealing.
+func (f *Form) ready() {
+	f.macs = &sync.Pool{New: func() any { return hmac.New(sha256.New, f.Key) }}
 }
 
 // general is the value of KeyFormat.
@@ -194,7 +203,9 @@ func (f *Form) seal(key string, v any) ([]byte, error) {
 }
 
 func (f *Form) sum(key string, text []byte) []byte {
-	mac := hmac.New(sha256.New, f.Key)
+	mac := f.macs.Get().(hash.Hash)
+	defer f.macs.Put(mac)
+	mac.Reset()
 	_, _ = mac.Write(binary.BigEndian.AppendUint16(nil, uint16(len(key)))) // never fails; engines bound a key to 32 KiB
 	_, _ = mac.Write([]byte(key))
 	_, _ = mac.Write(text)
