@@ -31,7 +31,7 @@ func places(t *testing.T, c *ledgertest.Cluster) []*place {
 	for n, one := range all {
 		one.n = n * 1_000_000 // ids differ
 		o := one.options()
-		o.Engine, o.Origin = c.Process(), fmt.Sprint("place ", n)
+		o.Engine, o.Origin = c.Process(), []string{"place", "place/1"}[n] // one begins as the other
 		o.Attest = func(ctx context.Context, id string) (step approval.Step, found bool, err error) {
 			for _, other := range all {
 				if step, found, err = other.attest(ctx, id); found {
@@ -105,7 +105,7 @@ func TestReservedElsewhereIsLeftAlone(t *testing.T) {
 	for range 3 {
 		here.s.Work(t.Context())
 	}
-	if got, _, err := here.s.Get(t.Context(), a.ID); len(got.Reserved) != 1 || got.Origins["d"] != "place 1" || err != nil {
+	if got, _, err := here.s.Get(t.Context(), a.ID); len(got.Reserved) != 1 || got.Origins["d"] != "place/1" || err != nil {
 		t.Fatalf("it is %+v, %v", got, err)
 	}
 	if spent, err := here.uses(t.Context(), a, "other"); spent || err != nil {
@@ -198,7 +198,7 @@ func TestALogThatWasCut(t *testing.T) {
 	a := mustFile(t, here.s, question("a"))
 	mustDecide(t, here.s, a.ID, by("mia"))
 	o := newRecord().options()
-	o.Engine, o.Origin = c.Process(), "place 0"
+	o.Engine, o.Origin = c.Process(), "place"
 	if _, err := approval.Open("", o); !errors.Is(err, approval.ErrShort) || !strings.Contains(err.Error(), a.ID) {
 		t.Error(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash"
 	"iter"
+	"net/url"
 	"slices"
 	"strconv"
 	"sync"
@@ -255,8 +256,9 @@ func (f *Form) due(s Standing) string {
 	return TimeKey(f.of(prefixEnded), s.Ends, s.ID)
 }
 
+// reserved is the key of a reservation. An origin may have slashes, and none of another is found with it.
 func (f *Form) reserved(origin, decision string) string {
-	return f.of(prefixReserved) + origin + "/" + decision
+	return f.of(prefixReserved) + url.PathEscape(origin) + "/" + decision
 }
 
 // openItems reads the open items, in the order of their ids.
