@@ -73,7 +73,7 @@ type general struct {
 // Reader reads values.
 type Reader interface {
 	// Get reads a value, and returns its revision; 0 if there is none.
-	Get(key string, into any, options ...json.Options) (revision uint64)
+	Get(key string, into any) (revision uint64)
 	// Fail has all fail, unless the error is nil, or it has failed before. Err is why it does.
 	Fail(err error)
 	Err() error
@@ -110,12 +110,12 @@ func (tx *Tx) Err() error { return tx.err }
 func (tx *Tx) Revision() uint64 { return tx.state.Revision() }
 
 // Get implements [Reader].
-func (tx *Tx) Get(key string, into any, options ...json.Options) (revision uint64) {
+func (tx *Tx) Get(key string, into any) (revision uint64) {
 	if tx.err != nil {
 		return 0
 	}
 	value, revision, err := tx.state.Get(key)
-	if tx.Fail(err); err != nil || revision == 0 || !tx.read(key, value, into, options...) {
+	if tx.Fail(err); err != nil || revision == 0 || !tx.read(key, value, into) {
 		return 0
 	}
 	return revision
@@ -162,11 +162,10 @@ func (tx *Tx) Since(prefix string, revision uint64) iter.Seq2[string, uint64] {
 }
 
 // read reads a value, and reports whether it was written with the key. What it makes shares nothing with the engine.
-func (tx *Tx) read(key string, value []byte, into any, options ...json.Options) bool {
+func (tx *Tx) read(key string, value []byte, into any) bool {
 	text, err := tx.form.unseal(key, value)
 	if err == nil {
-		options = append([]json.Options{tx.form.Unmarshal}, options...)
-		if err = json.Unmarshal(bytes.Clone(text), into, options...); err != nil {
+		if err = json.Unmarshal(bytes.Clone(text), into, tx.form.Unmarshal); err != nil {
 			err = fmt.Errorf("%w: %q: %w", tx.form.Errors.Damaged, key, err)
 		}
 	}
@@ -299,11 +298,11 @@ func (c *Change[S]) Fail(err error) { c.tx.Fail(err) }
 func (c *Change[S]) Err() error { return c.tx.err }
 
 // Get implements [Reader]. A key is read before it is written.
-func (c *Change[S]) Get(key string, into any, options ...json.Options) (revision uint64) {
+func (c *Change[S]) Get(key string, into any) (revision uint64) {
 	if _, written := c.t.Puts[key]; written {
 		c.Fail(fmt.Errorf("%w: %q is read after it was written", ErrInvalid, key))
 	}
-	revision = c.tx.Get(key, into, options...)
+	revision = c.tx.Get(key, into)
 	c.t.If[key] = revision
 	return revision
 }
