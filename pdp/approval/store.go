@@ -330,7 +330,7 @@ func (r rules) Expire(ctx context.Context, a Approval) error {
 func Look(data string, key []byte, size func() uint64) (pending int, err error) {
 	o := ledger.Options[Approval, Step]{Form: form(key), Rules: rules{}, Log: ledger.Log[Step]{Size: size}}
 	err = bolt.Examine(file(data), func(state ledger.State) error {
-		return ledger.Look(state, o, func(tx *ledger.Tx, _ []Approval) { pending = pendingIn(tx) })
+		return ledger.Look(state, o, func(tx *ledger.Tx) { pending = pendingIn(tx) })
 	})
 	return pending, opening(data, err)
 }

@@ -192,8 +192,8 @@ func (o *Options[I, S]) check(tx *Tx) (open []I) {
 }
 
 // Look reads the values of an engine as [Ledger.Open] would, and changes nothing. The error is the one with which Open
-// would fail. It returns the open items. If there is no log, its Size is nil.
-func Look[I Item, S Step](s State, o Options[I, S], read func(tx *Tx, open []I)) error {
+// would fail. If there is no log, its Size is nil.
+func Look[I Item, S Step](s State, o Options[I, S], read func(*Tx)) error {
 	o.Form.ready()
 	return o.Form.in(func(tx *Tx) {
 		if tx.Format() == 0 {
@@ -203,7 +203,7 @@ func Look[I Item, S Step](s State, o Options[I, S], read func(tx *Tx, open []I))
 		if o.Log.Size != nil {
 			o.since(tx, open)
 		}
-		read(tx, open)
+		read(tx)
 	})(s)
 }
 

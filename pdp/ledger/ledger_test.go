@@ -428,7 +428,7 @@ func TestKey(t *testing.T) {
 		t.Errorf("it opens with another key: %v", err)
 	}
 	err := bolt.Examine(file(data), func(s ledger.State) error {
-		return ledger.Look(s, o, func(*ledger.Tx, []ticket) { t.Error("it is read with another key") })
+		return ledger.Look(s, o, func(*ledger.Tx) { t.Error("it is read with another key") })
 	})
 	if !errors.Is(err, errDamaged) {
 		t.Errorf("it is read with another key: %v", err)
