@@ -36,8 +36,7 @@ type State interface {
 	// Range goes through the keys from one up to another, which is not among them, until the function returns false. If it
 	// goes backward, the last comes first.
 	Range(from, to string, backward bool, each func(key string, value []byte) bool) error
-	// Since goes through the keys that begin with a prefix of two parts, changes/WHOSE/, and have a later revision, in the
-	// order of revisions.
+	// Since goes through the keys that begin with a prefix c/WHOSE/, and have a later revision, in the order of revisions.
 	Since(prefix string, revision uint64, each func(key string, revision uint64) bool) error
 }
 

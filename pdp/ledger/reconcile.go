@@ -27,7 +27,7 @@ func (l *Ledger[I, S]) reconcile(ctx context.Context, open []I) error {
 		id := item.Standing().ID
 		err := l.options.Rules.CatchUp(ctx, item, steps[id])
 		if errors.Is(err, ErrConflict) {
-			err = l.locked(ctx, id, func(item I) error { return l.options.Rules.CatchUp(ctx, item, steps[id]) })
+			err = l.catchUpAgain(ctx, id, steps[id])
 		}
 		if err != nil && !errors.Is(err, ErrUnrecorded) { // until it is on record it counts for nothing
 			return err
@@ -39,15 +39,15 @@ func (l *Ledger[I, S]) reconcile(ctx context.Context, open []I) error {
 	return nil
 }
 
-// locked does something with an item, and does it again as a whole after a conflict.
-func (l *Ledger[I, S]) locked(ctx context.Context, id string, do func(I) error) error {
+// catchUpAgain catches up with an item that another process has changed meanwhile.
+func (l *Ledger[I, S]) catchUpAgain(ctx context.Context, id string, steps []S) error {
 	return l.Again(ctx, func() error {
 		item, release, err := l.Locked(ctx, id)
 		if err != nil {
 			return err
 		}
 		defer release()
-		return do(item)
+		return l.options.Rules.CatchUp(ctx, item, steps)
 	})
 }
 
