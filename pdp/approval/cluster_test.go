@@ -188,6 +188,30 @@ func TestNewsOfAnother(t *testing.T) {
 	default:
 		t.Error("it counts, and is no news")
 	}
+	_, err := there.s.Begin(approval.Task{ID: "task", Tenant: a.Tenant, Caller: a.Caller, Items: []string{a.ID}})
+	must(t, err)
+	select {
+	case <-news.C:
+	default:
+		t.Error("a task of it is no news")
+	}
+}
+
+// TestAForgottenTaskTakesNothingOfItsSuccessor: two processes forget a task late, and the program has asked again between.
+func TestAForgottenTaskTakesNothingOfItsSuccessor(t *testing.T) {
+	t.Parallel()
+	all := places(t, &ledgertest.Cluster{})
+	here, there := all[0], all[1]
+	a := mustFile(t, here.s, question("a"))
+	first, err := here.s.Begin(approval.Task{ID: "first", Tenant: a.Tenant, Caller: a.Caller, Items: []string{a.ID}, Key: [32]byte{1}})
+	must(t, err)
+	must(t, there.s.ForgetTask(t.Context(), first))
+	_, err = there.s.Begin(approval.Task{ID: "second", Tenant: a.Tenant, Caller: a.Caller, Items: []string{a.ID}, Key: [32]byte{1}})
+	must(t, err)
+	must(t, here.s.ForgetTask(t.Context(), first))
+	if got, found, err := there.s.Known([32]byte{1}, [32]byte{}); got.ID != "second" || !found || err != nil {
+		t.Errorf("it is %q, %v, %v", got.ID, found, err)
+	}
 }
 
 // TestALogThatWasCut is refused by its own place, whatever another one wrote since.

@@ -59,6 +59,9 @@ func (s *Store) ReservationKeys() (n int) {
 	return n
 }
 
+// ForgetTask forgets a task as a process does that read it before.
+func (s *Store) ForgetTask(ctx context.Context, t Task) error { return s.forgetTask(ctx, t) }
+
 // Changed is readable after the next change.
 func (s *Store) Changed() <-chan struct{} {
 	return s.News(nil).C

@@ -201,16 +201,20 @@ func (s *Store) forgetTasks(ctx context.Context) error {
 		if err != nil || stays {
 			return err
 		}
-		for items := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(t.Items))), unfollowedAtOnce) {
-			if err := s.change(ctx, func(c *change) { t.unfollow(c, items) }); err != nil {
-				return err
-			}
+		return s.forgetTask(ctx, t)
+	})
+}
+
+func (s *Store) forgetTask(ctx context.Context, t Task) error {
+	for items := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(t.Items))), unfollowedAtOnce) {
+		if err := s.change(ctx, func(c *change) { t.unfollow(c, items) }); err != nil {
+			return err
 		}
-		return s.change(ctx, func(c *change) {
-			if known, _ := taskOf(c, t.Key, t.Body); known.ID == t.ID { // or another one has the key by now
-				t.entries(func(key string, _ any) { c.Delete(key) })
-			}
-		})
+	}
+	return s.change(ctx, func(c *change) {
+		if known, _ := taskOf(c, t.Key, t.Body); known.ID == t.ID { // or another one has the key by now
+			t.entries(func(key string, _ any) { c.Delete(key) })
+		}
 	})
 }
 
