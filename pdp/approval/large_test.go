@@ -3,7 +3,6 @@ package approval_test
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -111,9 +110,6 @@ func TestTooManyWords(t *testing.T) {
 // TestTheRatesAreForWhatIsFiled: of several that want the last place at once, those that do not get it pay nothing.
 func TestTheRatesAreForWhatIsFiled(t *testing.T) {
 	t.Parallel()
-	if os.Getenv(inTrouble) != "" {
-		t.Skip("what is taken is not given back where another process takes the place")
-	}
 	o := newRecord().options()
 	o.Limits = approval.Limits{MaxPendingPerTenant: 1, NewPerMinutePerSubject: 10, MaxPendingPerCaller: 100}
 	s := mustOpen(t, quick(t), o)
