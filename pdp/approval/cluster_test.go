@@ -72,19 +72,19 @@ func used(all []*place, id string) (decisions []string) {
 func TestOneUseWhereverItIsAsked(t *testing.T) {
 	t.Parallel()
 	for round := range uint64(night.Cases(10)) {
-		all := places(t, &ledgertest.Cluster{Conflicts: 3, Late: time.Millisecond, Seed: round})
-		a := mustFile(t, all[0].s, question("a"))
-		mustDecide(t, all[1].s, a.ID, by("mia"))
+		both := places(t, &ledgertest.Cluster{Conflicts: 3, Late: time.Millisecond, Seed: round})
+		a := mustFile(t, both[0].s, question("a"))
+		mustDecide(t, both[1].s, a.ID, by("mia"))
 		var racing sync.WaitGroup
 		for n := range 16 {
-			racing.Go(func() { _, _ = all[n%2].uses(t.Context(), a, fmt.Sprint("d", n)) })
+			racing.Go(func() { _, _ = both[n%2].uses(t.Context(), a, fmt.Sprint("d", n)) })
 		}
 		racing.Wait()
-		for _, p := range all {
+		for _, p := range both {
 			p.s.Work(t.Context())
 		}
-		got, _, err := all[round%2].s.Get(t.Context(), a.ID)
-		if d := used(all, a.ID); len(d) != 1 || !slices.Equal(got.Used, d) || got.Status != approval.UsedUp || err != nil {
+		got, _, err := both[round%2].s.Get(t.Context(), a.ID)
+		if d := used(both, a.ID); len(d) != 1 || !slices.Equal(got.Used, d) || got.Status != approval.UsedUp || err != nil {
 			t.Fatalf("round %d: on record are %v, and it is %+v, %v", round, d, got, err)
 		}
 	}
@@ -94,8 +94,8 @@ func TestOneUseWhereverItIsAsked(t *testing.T) {
 // whatever the log of another says.
 func TestReservedElsewhereIsLeftAlone(t *testing.T) {
 	t.Parallel()
-	all := places(t, &ledgertest.Cluster{})
-	here, there := all[0], all[1]
+	both := places(t, &ledgertest.Cluster{})
+	here, there := both[0], both[1]
 	a := mustFile(t, here.s, question("a"))
 	mustDecide(t, here.s, a.ID, by("mia"))
 	r, err := there.s.Reserve(t.Context(), a.ID, a.Digest, "d")
@@ -120,11 +120,11 @@ func TestReservedElsewhereIsLeftAlone(t *testing.T) {
 // TestUnrecordedElsewhereDoesNotCount: a vote that the log of another process does not have yet is none.
 func TestUnrecordedElsewhereDoesNotCount(t *testing.T) {
 	t.Parallel()
-	all := places(t, &ledgertest.Cluster{})
-	here, there := all[0], all[1]
+	both := places(t, &ledgertest.Cluster{})
+	here, there := both[0], both[1]
 	a := mustFile(t, here.s, question("a"))
 	there.set(true, false, false)
-	if _, err := there.s.Decide(t.Context(), a.ID, 0, by("mia"), counted, equal); !errors.Is(err, approval.ErrUnrecorded) {
+	if _, err := there.s.Decide(t.Context(), a.ID, 0, by("mia"), all, equal); !errors.Is(err, approval.ErrUnrecorded) {
 		t.Fatal(err)
 	}
 	isLive(t, "while the vote is not on record", here.s, a.Digest, "", false)
@@ -143,14 +143,11 @@ func TestUnrecordedElsewhereDoesNotCount(t *testing.T) {
 	}
 }
 
-// counted has every vote count.
-func counted(approval.Vote) bool { return true }
-
 // TestOneDoesItForAll: one process delivers the events of all, and another one half a minute after it has ended.
 func TestOneDoesItForAll(t *testing.T) {
 	t.Parallel()
-	all := places(t, &ledgertest.Cluster{})
-	here, there := all[0], all[1]
+	both := places(t, &ledgertest.Cluster{})
+	here, there := both[0], both[1]
 	mustFile(t, there.s, question("a"))
 	if got := here.s.Untold(10, 10); len(got) != 1 {
 		t.Fatalf("what is due is %v", got)
@@ -169,13 +166,13 @@ func TestOneDoesItForAll(t *testing.T) {
 // TestNewsOfAnother: who waits for a change hears of one that another process makes, once it counts.
 func TestNewsOfAnother(t *testing.T) {
 	t.Parallel()
-	all := places(t, &ledgertest.Cluster{})
-	here, there := all[0], all[1]
+	both := places(t, &ledgertest.Cluster{})
+	here, there := both[0], both[1]
 	a := mustFile(t, here.s, question("a"))
 	news := here.s.News(func(n approval.Notice) bool { return n.ID == a.ID && n.Tenant == "acme" && n.Caller == "key:gateway" })
 	defer news.Close()
 	there.set(true, false, false)
-	_, _ = there.s.Decide(t.Context(), a.ID, 0, by("mia"), counted, equal)
+	_, _ = there.s.Decide(t.Context(), a.ID, 0, by("mia"), all, equal)
 	select {
 	case <-news.C:
 		t.Error("it is news before it counts")
@@ -200,8 +197,8 @@ func TestNewsOfAnother(t *testing.T) {
 // TestAForgottenTaskTakesNothingOfItsSuccessor: two processes forget a task late, and the program has asked again between.
 func TestAForgottenTaskTakesNothingOfItsSuccessor(t *testing.T) {
 	t.Parallel()
-	all := places(t, &ledgertest.Cluster{})
-	here, there := all[0], all[1]
+	both := places(t, &ledgertest.Cluster{})
+	here, there := both[0], both[1]
 	a := mustFile(t, here.s, question("a"))
 	first, err := here.s.Begin(approval.Task{ID: "first", Tenant: a.Tenant, Caller: a.Caller, Items: []string{a.ID}, Key: [32]byte{1}})
 	must(t, err)
@@ -232,8 +229,8 @@ func TestALogThatWasCut(t *testing.T) {
 // for whom nothing vouches here.
 func TestOneMoreUseNeedsVotesThatCountHere(t *testing.T) {
 	t.Parallel()
-	all := places(t, &ledgertest.Cluster{})
-	here, there := all[0], all[1]
+	both := places(t, &ledgertest.Cluster{})
+	here, there := both[0], both[1]
 	a := mustFile(t, here.s, question("a", func(q *approval.ApprovalRequest) { q.Terms.Uses = 5 }))
 	mustDecide(t, here.s, a.ID, by("mia"))
 	use, err := here.s.Reserve(t.Context(), a.ID, a.Digest, "d0")
@@ -256,12 +253,12 @@ func TestEachChangeOnceOrRefused(t *testing.T) {
 	t.Parallel()
 	for round := range uint64(night.Cases(8)) {
 		c := &ledgertest.Cluster{Conflicts: 3, Late: 200 * time.Microsecond, Seed: round}
-		all := places(t, c)
+		both := places(t, c)
 		c.Forgets = 6
 		var doing sync.WaitGroup
 		for n := range 8 {
 			random := rand.New(rand.NewPCG(round, uint64(n)))
-			p := all[n%2]
+			p := both[n%2]
 			doing.Go(func() {
 				for step := range 60 {
 					name := fmt.Sprint("q", random.IntN(4))
@@ -275,7 +272,7 @@ func TestEachChangeOnceOrRefused(t *testing.T) {
 					case 1:
 						_, _ = p.s.Revoke(t.Context(), a.ID, 0, by("mia"))
 					case 2, 3:
-						_, _ = p.s.Decide(t.Context(), a.ID, 0, by(fmt.Sprint("p", random.IntN(3))), counted, equal)
+						_, _ = p.s.Decide(t.Context(), a.ID, 0, by(fmt.Sprint("p", random.IntN(3))), all, equal)
 					case 4:
 						p.s.Work(t.Context())
 					default:
@@ -287,12 +284,12 @@ func TestEachChangeOnceOrRefused(t *testing.T) {
 		doing.Wait()
 		c.Conflicts, c.Forgets = 0, 0
 		for range 2 {
-			for _, p := range all {
+			for _, p := range both {
 				p.s.Work(t.Context())
 			}
 		}
 		pending, spent, open := 0, 0, map[[32]byte]string{}
-		approvals, next, err := all[round%2].s.List(t.Context(), nil, "", "", 1000)
+		approvals, next, err := both[round%2].s.List(t.Context(), nil, "", "", 1000)
 		if err != nil || next != "" {
 			t.Fatal(next, err)
 		}
@@ -300,13 +297,13 @@ func TestEachChangeOnceOrRefused(t *testing.T) {
 			if len(a.Reserved)+len(a.Origins) > 0 {
 				t.Errorf("round %d: in doubt is %+v", round, a)
 			}
-			d := used(all, a.ID)
+			d := used(both, a.ID)
 			slices.Sort(a.Used)
 			if !slices.Equal(a.Used, d) || len(d) > a.Terms.Uses {
 				t.Errorf("round %d: %s was used by %v, and on record are %v", round, a.ID, a.Used, d)
 			}
 			once := map[string]int{}
-			for _, p := range all {
+			for _, p := range both {
 				for _, name := range p.names(a.ID) {
 					once[name]++
 				}
@@ -332,8 +329,8 @@ func TestEachChangeOnceOrRefused(t *testing.T) {
 				open[a.Digest] = a.ID
 			}
 		}
-		if pending != all[0].s.Pending() || spent == 0 {
-			t.Errorf("round %d: %d are pending, and counted are %d; %d uses", round, pending, all[0].s.Pending(), spent)
+		if pending != both[0].s.Pending() || spent == 0 {
+			t.Errorf("round %d: %d are pending, and counted are %d; %d uses", round, pending, both[0].s.Pending(), spent)
 		}
 	}
 }
