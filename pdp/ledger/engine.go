@@ -80,13 +80,3 @@ func (t *Transaction) Fits() error {
 	}
 	return nil
 }
-
-// Holds reports whether all keys have the revisions that the transaction says, in the state to which it is to be applied.
-func (t *Transaction) Holds(revision func(key string) uint64) bool {
-	for key, is := range t.If {
-		if revision(key) != is {
-			return false
-		}
-	}
-	return true
-}

@@ -210,7 +210,12 @@ func (e *Engine) Write(t ledger.Transaction) (revision uint64, err error) {
 		}
 		defer func() { _ = tx.Rollback() }() // nothing if it was committed
 		s := state{tx.Bucket([]byte(BucketValues)), tx}
-		if holds = t.Holds(s.revision); !holds || len(t.Puts) == 0 {
+		for key, is := range t.If {
+			if s.revision(key) != is {
+				return nil
+			}
+		}
+		if holds = true; len(t.Puts) == 0 {
 			return nil
 		}
 		if revision, err = s.apply(t); err == nil {
