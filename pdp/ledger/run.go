@@ -124,7 +124,10 @@ func (l *Ledger[I, S]) forgetOld(ctx context.Context) error {
 		var item I
 		stays, struck := false, []string(nil)
 		err := l.View(func(tx *Tx) {
-			item = l.read(tx, id)
+			found := false
+			if item, found = l.options.Rules.State(tx, id); !found {
+				tx.Fail(l.options.Form.Errors.NotFound)
+			}
 			for range outbox[S](tx, id, func(key string) bool {
 				is := l.struck.has(key)
 				if is {
