@@ -30,7 +30,7 @@ func (s *Store) Live(digest [32]byte, id string) (a Approval, live bool) {
 
 // counts reports whether an open approval was held against the log, and all its steps are on record.
 func (s *Store) counts(tx *ledger.Tx, a *Approval) bool {
-	return s.form.Listed(tx, a.Standing()) && !s.ledger.Unrecorded(tx, a.ID)
+	return s.ledger.Listed(tx, a.Standing()) && !s.ledger.Unrecorded(tx, a.ID)
 }
 
 // Reservation is a use of an approval that one decision has, and no other can have, or uses

@@ -23,7 +23,6 @@ type Store struct {
 	*ledger.Bulletin // has the news for readers that wait for a change
 	options          Options
 	ledger           *ledger.Ledger[Approval, Step]
-	form             ledger.Form
 	limiter          limiter
 	proof            proof
 }
@@ -47,7 +46,7 @@ func Open(data string, o Options) (*Store, error) {
 	if len(o.Key) != 32 {
 		return nil, errors.New("opening the approvals: their key is not 32 bytes long: set Key")
 	}
-	s := &Store{options: o.withDefaults(), form: form(o.Key)}
+	s := &Store{options: o.withDefaults()}
 	most := s.options.Limits
 	s.limiter = limiter{most: most, subjects: newRates(most.NewPerMinutePerSubject), callers: newRates(most.NewPerMinutePerCaller)}
 	s.proof = proof{key: keyOf(o.Key, sealUse), options: &s.options}
@@ -59,7 +58,7 @@ func Open(data string, o Options) (*Store, error) {
 	}
 	s.ledger = ledger.New(ledger.Options[Approval, Step]{
 		Engine:  o.Engine,
-		Form:    s.form,
+		Form:    form(o.Key),
 		Origin:  o.Origin,
 		Log:     ledger.Log[Step]{Record: o.Record, Recorded: o.Recorded, Steps: o.Steps, Size: o.Size},
 		Rules:   rules{s},

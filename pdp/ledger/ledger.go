@@ -281,7 +281,7 @@ func (l *Ledger[I, S]) current(ctx context.Context, id string) (item I, err erro
 		var waiting []*entry[S]
 		err = l.View(func(tx *Tx) {
 			item, waiting = l.read(tx, id), l.waiting(tx, id)
-			if is := item.Standing(); is.Open && !tx.form.Listed(tx, is) {
+			if is := item.Standing(); is.Open && !l.Listed(tx, is) {
 				tx.Fail(fmt.Errorf("%w: %q is open, and not listed so: it was never held against the log",
 					l.options.Form.Errors.Damaged, id))
 			}
@@ -293,6 +293,11 @@ func (l *Ledger[I, S]) current(ctx context.Context, id string) (item I, err erro
 			return item, err
 		}
 	}
+}
+
+// Listed reports whether the values list an open item as open. An opening holds those that are listed against the log.
+func (l *Ledger[I, S]) Listed(r Reader, is Standing) bool {
+	return is.Open && r.Get(l.options.Form.due(is), new(bool)) > 0
 }
 
 func (l *Ledger[I, S]) read(tx *Tx, id string) I {

@@ -102,8 +102,7 @@ func (l *log) names() (names []string) {
 // tickets are the rules of tickets.
 type tickets struct {
 	*ledger.Ledger[ticket, step]
-	form ledger.Form
-	log  *log
+	log *log
 }
 
 var known = ledger.Errors{
@@ -168,8 +167,7 @@ func options(data string, l *log, rules ledger.Rules[ticket, step]) ledger.Optio
 func open(t *testing.T, data string, l *log) *tickets {
 	t.Helper()
 	all := &tickets{log: l}
-	o := options(data, l, all)
-	all.Ledger, all.form = ledger.New(o), o.Form
+	all.Ledger = ledger.New(options(data, l, all))
 	must(t, all.Open(t.Context()))
 	t.Cleanup(func() { _ = all.Close() })
 	return all
@@ -286,7 +284,7 @@ func (a *tickets) unrecorded(t *testing.T, id string) (is bool) {
 
 func (a *tickets) listed(t *testing.T, one ticket) (is bool) {
 	t.Helper()
-	must(t, a.View(func(tx *ledger.Tx) { is = a.form.Listed(tx, one.Standing()) }))
+	must(t, a.View(func(tx *ledger.Tx) { is = a.Listed(tx, one.Standing()) }))
 	return is
 }
 

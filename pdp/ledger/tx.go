@@ -233,11 +233,6 @@ func readTimeKey(key string) (at time.Time, id string) {
 	return time.Unix(0, int64(ns)).UTC(), key[17:]
 }
 
-// Listed reports whether the values list an open item as open. An opening holds those that are listed against the log.
-func (f *Form) Listed(r Reader, is Standing) bool {
-	return is.Open && r.Get(f.due(is), new(bool)) > 0
-}
-
 // Item is the key of an item.
 func (f *Form) Item(id string) string { return f.Kind + "/" + id }
 
