@@ -114,6 +114,8 @@ type Call struct {
 	// Approved is the approval by which the call was decided, if it comes from a record. It counts
 	// as an approval of exactly this call. None other is looked for, and nothing is spent.
 	Approved string
+	// Capability is the one by which the call was decided, if it comes from a record or from a test.
+	Capability evaluation.Capability
 	// Continued is the round that the decision was of an approved call, if it comes from a record.
 	Continued evaluation.Continuation
 
@@ -272,7 +274,7 @@ func put(call *Call, b *Bundle, in *engine.Inquiry) {
 	in.Request = call.Request // one by one: large values that are assigned together are copied twice
 	in.Asker = call.Asker
 	in.Bundle, in.Now, in.Explain, in.Masked = b, call.Now, call.Explain, call.masked
-	in.Hidden = call.Hidden
+	in.Hidden, in.Capability = call.Hidden, call.Capability
 }
 
 // judge puts one request to the policies, and makes an answer of their verdict. Both are one step

@@ -71,6 +71,8 @@ type View struct {
 	// SeesWho is set if a policy can see context.pdp.subject or context.pdp.resource, and SeesAllPDP if one can see any
 	// member that is not among the first four. Nothing else would miss them: see [FirstPDPMembers].
 	SeesWho, SeesAllPDP bool
+	// SeesCapability is set if a policy can see context.pdp.capability.
+	SeesCapability bool
 
 	Obligations        map[string]Definition // what policies can name
 	obligationProblems Problems              // warnings of the files that define them

@@ -100,6 +100,7 @@ func (v *View) findSeen(root *View) {
 	v.Seen = &Sight{names: map[string]struct{}{}}
 	if root != nil {
 		v.Seen.root, v.SeesWho, v.SeesAllPDP = root.Seen, root.SeesWho, root.SeesAllPDP
+		v.SeesCapability = root.SeesCapability
 	}
 	for _, p := range v.Policies {
 		if root != nil && !p.OfTenant() {
@@ -107,6 +108,7 @@ func (v *View) findSeen(root *View) {
 		}
 		v.Seen.add(p)
 		v.SeesWho = v.SeesWho || p.Facts.sees(subjectMember, resourceMember)
+		v.SeesCapability = v.SeesCapability || p.Facts.sees(capabilityMember)
 		v.SeesAllPDP = v.SeesAllPDP || p.Facts.sees(subjectMember, resourceMember, capabilityMember)
 	}
 }

@@ -322,7 +322,13 @@ func refRecord(r evaluation.Ref) types.Record {
 var otherPDP = map[string]types.Record{
 	"subject":    refRecord(evaluation.Ref{}),
 	"resource":   refRecord(evaluation.Ref{}),
-	"capability": types.NewRecord(types.RecordMap{"held": types.False, "id": types.String(""), "depth": types.Long(0)}),
+	"capability": capabilityRecord(evaluation.Capability{}),
+}
+
+func capabilityRecord(c evaluation.Capability) types.Record {
+	return types.NewRecord(types.RecordMap{
+		"held": types.Boolean(c.Held), "id": types.String(c.ID), "depth": types.Long(c.Depth),
+	})
 }
 
 func (in *Inquiry) makeContext(v *bundle.View, action types.EntityUID, made *contextPiece) error {
@@ -384,6 +390,9 @@ func (in *Inquiry) ofPDP(m *merger, all bool) types.RecordMap {
 		if all && sees(name) {
 			pdp[types.String(name)] = v
 		}
+	}
+	if _, seen := pdp["capability"]; seen && in.Capability.Held {
+		pdp["capability"] = capabilityRecord(in.Capability)
 	}
 	return pdp
 }

@@ -42,6 +42,8 @@ type Inquiry struct {
 	Explain bool // decisions come with an explanation
 	// Approved is the value that policies see as context.pdp.approved.
 	Approved bool
+	// Capability is the value that policies see as context.pdp.capability.
+	Capability evaluation.Capability
 	// Hidden are the places that masks hide, if the request comes from a record.
 	Hidden []evaluation.Hidden
 	// Masked reports if texts must not show the member of the context that names lead to, besides the members that are
