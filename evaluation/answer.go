@@ -96,6 +96,12 @@ func (d Decision) context(s Shape) ([]byte, error) {
 			return nil, err
 		}
 	}
+	if d.Capability != nil {
+		var err error
+		if b, err = appendMember(b, capabilityMember, d.Capability); err != nil {
+			return nil, err
+		}
+	}
 	if d.Malformed != nil {
 		b = appendString(append(b, `,"error":{"status":400,"message":`...), d.Malformed.Error())
 		b = append(b, '}')

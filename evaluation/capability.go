@@ -7,3 +7,64 @@ type Capability struct {
 	ID    string
 	Depth int
 }
+
+// CapabilityShown is what a request shows in context.capability: a token, or the id of one, and a proof that its caller
+// holds the token's key. Neither is read here, and either may be missing: then it is no good capability.
+type CapabilityShown struct{ Token, Proof string }
+
+const capabilityMember = "capability"
+
+// CapabilityShown reads context.capability. It reports false if there is none.
+func (r *Request) CapabilityShown() (shown CapabilityShown, given bool) {
+	v, given := r.Context.Lookup(capabilityMember)
+	token, _ := v.Object().Get("token")
+	proof, _ := v.Object().Get("proof")
+	return CapabilityShown{token.Text(), proof.Text()}, given
+}
+
+// checkCapability checks context.capability. If it could not be read and were ignored, a call with a bad token would be
+// one without a token.
+func (r *reader) checkCapability(context Object) {
+	at := []string{"context", capabilityMember}
+	v, given := context.Lookup(capabilityMember)
+	if !given {
+		return
+	}
+	r.want(v.Kind() == Map, "not an object with token and proof", at...)
+	for name, value := range v.Object().All {
+		r.want(name == "token" || name == "proof", "neither token nor proof", append(at, name)...)
+		r.want(value.Kind() == String, "not a string", append(at, name)...)
+	}
+}
+
+// CapabilityAnswer is what an answer says of the capability that a request showed, or that it lacks.
+type CapabilityAnswer struct {
+	ID string `json:"id,omitzero"`
+	// UsesLeft is nil unless uses are counted.
+	UsesLeft *int `json:"uses_left,omitzero"`
+	// Reason is why the one that was shown does not count. Argument names an argument that it does not cover.
+	Reason   string `json:"reason,omitzero"`
+	Argument string `json:"argument,omitzero"`
+	// Audience and Tools are what to ask a capability for.
+	Audience string   `json:"audience,omitzero"`
+	Tools    []string `json:"tools,omitzero"`
+	// Nonce is for the next proof.
+	Nonce      string `json:"nonce,omitzero"`
+	NextAction string `json:"next_action,omitzero"`
+	// Enforceable is false in an answer that no use was counted for, and that lets nothing happen.
+	Enforceable *bool `json:"enforceable,omitzero"`
+}
+
+// SpentProof is a proof that was taken for a call. Its members are all that its holder signed: from them, and the key, an
+// auditor can check the signature. To anybody else it is worth nothing.
+type SpentProof struct {
+	Key       string `json:"jkt"` // the thumbprint of the holder's key
+	ID        string `json:"jti"`
+	IssuedAt  int64  `json:"iat"`
+	Audience  string `json:"aud"`
+	Tool      string `json:"tool"`
+	Arguments string `json:"args"`
+	Nonce     string `json:"nonce,omitzero"`
+	Algorithm string `json:"alg"`
+	Signature string `json:"signature"`
+}

@@ -38,6 +38,8 @@ type Decision struct {
 	// Access has the members of the profile for access requests, for a caller that
 	// speaks it.
 	Access *Access
+	// Capability says more about the capability that the request showed, or that it lacks.
+	Capability *CapabilityAnswer
 	// Refused says, where an approval is owed, why people cannot be asked for it. Allow is false then.
 	Refused *Mismatch
 	// Mismatch says what of the request has no form that the policies could be asked
@@ -105,6 +107,9 @@ const (
 	ObligationUnfilled    Reason = "obligation_unfilled"
 	ObligationUnsupported Reason = "obligation_unsupported"
 	ApprovalRequired      Reason = "approval_required"
+
+	CapabilityInvalid  Reason = "capability_invalid"
+	CapabilityRequired Reason = "capability_required"
 
 	OwnRequest Reason = "own_request"
 )

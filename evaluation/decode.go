@@ -160,7 +160,10 @@ func decode[T any](body []byte, limits Limits, read func(*reader, Object) T) (no
 
 // done returns a request, or the first thing that is wrong with it.
 func (r *reader) done(q Request) (Request, error) {
-	if r.checkContext(q.Context); r.err != nil {
+	r.checkContext(q.Context)
+	_, shows := q.CapabilityShown()
+	r.want(!shows || q.Unknown == nil, "a question about what is possible permits nothing, and takes no capability", "context", capabilityMember)
+	if r.err != nil {
 		return Request{}, r.err
 	}
 	return q, nil
@@ -190,6 +193,7 @@ func (r *reader) checkContext(context Object) {
 		r.want(alone.Text() != "", "empty; it is the id of an approval", "context", approvalIDMember)
 		r.want(!given || alone.Text() == id, "another approval than that of context.approval; present one", "context", approvalIDMember)
 	}
+	r.checkCapability(context)
 	r.checkActors(context)
 	// A person that could not be read and were ignored could approve what is asked for that person.
 	if person, ok := context.Get(personMember); ok {

@@ -56,7 +56,7 @@ func IsTenantName(s string) bool {
 func Protocol(member string) bool {
 	switch member {
 	case "supported_obligations", "justification", approvalMember, approvalIDMember, "approved", "access_request", "evaluation_id",
-		personMember:
+		capabilityMember, personMember:
 		return true
 	}
 	return false

@@ -58,6 +58,7 @@ func DecodeSearch(kind SearchKind, body []byte, tenant string, limits Limits) (S
 			q.Action = r.action(o, "action")
 		}
 		r.checkContext(q.Context)
+		r.want(!has(q.Context, capabilityMember), "a search takes no capability", "context", capabilityMember)
 		s.Request = q
 		s.Hash = sha256.Sum256(o.Without(func(name string) bool { return name == "page" }).Value().append(nil))
 		return s

@@ -116,6 +116,7 @@ type reply struct {
 	decision evaluation.Decision
 	claim    *claim // nil if the answer uses no approval
 	approved bool   // the answer is what the policies said when they were asked as approved
+	shown    *ShownCapability
 }
 
 // claim is the use of an approval that an answer hangs on. It is reserved when there is nothing
@@ -150,7 +151,9 @@ func (r *reply) forgo(ctx context.Context) (err error) {
 	if c.request.Presented != "" {
 		why = evaluation.ApprovalExpired
 	}
+	shown := r.shown
 	*r, err = unapproved(ctx, c.approvals, c.request, c.stands, why)
+	r.shown = shown
 	return err
 }
 
@@ -162,7 +165,9 @@ func consult(
 	case call.Approvals == NotAsked || approvals == nil:
 		return nil
 	case first.Waits():
+		shown := answer.shown
 		*answer, err = await(ctx, approvals, bundle, call, first, answer.decision)
+		answer.shown = shown
 		return err
 	}
 	return explainPresented(ctx, approvals, call, &answer.decision)
@@ -228,10 +233,14 @@ func requestable(d *evaluation.Decision) bool {
 // what that approval would be for. Nothing goes on record.
 func (p *PDP) Requestable(ctx context.Context, call Call) (ApprovalRequest, bool, error) {
 	p.begin(ctx, &call)
+	shown, err := p.show(ctx, &call, false)
+	if err != nil || shown != nil && shown.Reason != "" {
+		return ApprovalRequest{}, false, err
+	}
 	in := inquire(p.Bundle(), &call)
 	var w engine.Verdict
 	var d evaluation.Decision
-	err := judge(ctx, &in, &w, &d)
+	err = judge(ctx, &in, &w, &d)
 	if err != nil || p.options.Approvals == nil || !w.Waits() || !requestable(&d) {
 		return ApprovalRequest{}, false, err
 	}

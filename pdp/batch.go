@@ -37,7 +37,7 @@ type BatchDecision struct {
 }
 
 // EvaluateBatch answers the items of a batch in their order, up to the item that the semantic of
-// the batch makes the last. Each answer is the one that [PDP.Evaluate] would give. All answers
+// the batch makes the last. Each answer is the one that [PDP.Evaluate] would give, but that a batch takes no capability. All answers
 // come from one bundle and one reading of the clock, and go on record together. Approvals that the
 // answers hang on are used by all of them, or by none.
 func (p *PDP) EvaluateBatch(ctx context.Context, batch BatchCall) (BatchDecision, error) {
@@ -179,7 +179,7 @@ func (j *judging) records() []Record {
 	for n := range j.items {
 		item := &j.items[n]
 		records[n].put(&item.call, &item.decision)
-		records[n].Approved = item.approved
+		records[n].Approved, records[n].Capability = item.approved, item.shown
 		records[n].Item = Item{Batch: j.id, Size: size, Inherits: item.inherits}
 	}
 	return records
@@ -244,8 +244,14 @@ func (j *judging) judgeItem(ctx context.Context, call *Call, item *evaluation.It
 		var answer reply
 		err := j.in.Decide(ctx, &w, &answer.decision)
 		if err == nil {
+			err = j.in.NeedCapability(ctx, &w, &answer.decision)
+		}
+		if err == nil {
 			answer.decision.ID = id
 			inBody(item, &answer.decision)
+			if answer.shown = refuseShown(call, &answer.decision); answer.shown != nil {
+				return answer, nil
+			}
 			err = j.consult(ctx, call, item, &w, &answer)
 			return answer, err
 		}

@@ -32,6 +32,8 @@ type Options struct {
 	// Recorder puts decisions on record before they are answered; the default
 	// keeps none.
 	Recorder Recorder
+	// Capabilities says what the capabilities are worth that requests show. By default none counts.
+	Capabilities Capabilities
 	// Approvals keeps approval requests and approvals. By default no approval is requested, and
 	// none is given.
 	Approvals Approvals
@@ -66,6 +68,8 @@ type Record struct {
 	// Approved is set if the decision is what the policies said when they were asked again as
 	// approved, an allow or a deny.
 	Approved bool
+	// Capability is what came of the capability that the request showed, nil if it showed none.
+	Capability *ShownCapability
 	// Item is set for an item of a batch. The records of a batch are recorded together.
 	Item Item
 	// Kind and Search are set for a search: what it looked for, and what it found.
@@ -114,8 +118,10 @@ type Call struct {
 	// Approved is the approval by which the call was decided, if it comes from a record. It counts
 	// as an approval of exactly this call. None other is looked for, and nothing is spent.
 	Approved string
-	// Capability is the one by which the call was decided, if it comes from a record or from a test.
-	Capability evaluation.Capability
+	// Capability is the one by which the call was decided, if it comes from a record or from a test. NoCapability is then
+	// why the one that was shown did not count.
+	Capability   evaluation.Capability
+	NoCapability string
 	// Continued is the round that the decision was of an approved call, if it comes from a record.
 	Continued evaluation.Continuation
 
@@ -186,23 +192,30 @@ func newPDP(source Source, first loaded, options Options) *PDP {
 
 // Evaluate answers one call. It is the decision path from top to bottom:
 //
+//   - show: what the capability is worth that the request shows;
 //   - judge: the policies of one bundle are asked, and their verdict becomes an answer;
 //   - if the answer waits for a person's approval and there is one, the policies are asked
-//     again as approved, and a use of the approval is reserved for the new answer;
+//     again as approved;
+//   - reserve: a use of the approval, and one of the capability, are reserved for the answer;
 //   - record: the answer is durable before it leaves;
-//   - settle: the reserved use is spent, or in doubt if it is not known what was recorded.
+//   - settle: the reserved uses are spent, or in doubt if it is not known what was recorded.
 //
-// [PDP.EvaluateBatch] goes the same way with all of its items, and [PDP.Search] judges and records
+// [PDP.EvaluateBatch] goes the same way with all of its items, but for capabilities, and [PDP.Search] judges and records
 // without approvals.
 // If ctx ends first there is no answer, and the error is that of ctx.
 func (p *PDP) Evaluate(ctx context.Context, call Call) (evaluation.Decision, error) {
 	p.begin(ctx, &call)
 	b := p.Bundle() // pinned: one call sees one bundle
+	shown, err := p.show(ctx, &call, !call.Explain)
+	if err != nil {
+		return evaluation.Decision{}, err
+	}
 	var answer reply
+	answer.shown = shown
 	if err := p.decide(ctx, b, &call, &answer); err != nil {
 		return evaluation.Decision{}, err
 	}
-	use, err := answer.reserve(ctx)
+	uses, err := p.reserve(ctx, &answer)
 	if err != nil {
 		return evaluation.Decision{}, err
 	}
@@ -212,22 +225,23 @@ func (p *PDP) Evaluate(ctx context.Context, call Call) (evaluation.Decision, err
 		lent.Put(one)
 	}()
 	one[0].put(&call, &answer.decision)
-	one[0].Approved = answer.approved
-	if use != nil {
-		err = p.recordUse(ctx, one[:], use)
+	one[0].Approved, one[0].Capability = answer.approved, shown
+	if len(uses) > 0 {
+		err = p.recordUses(ctx, one[:], uses)
 	} else {
 		err = p.record(ctx, one[:]...)
 	}
 	if err != nil {
 		return evaluation.Decision{}, err
 	}
+	p.keepProof(ctx, shown, &answer.decision)
 	return answer.decision, nil
 }
 
 // lent are lent to recorders, each with the record of one call.
 var lent = sync.Pool{New: func() any { return new([1]Record) }}
 
-// decide is [PDP.Evaluate] up to the record. The answer is empty before.
+// decide is [PDP.Evaluate] up to the record. Of the answer there is only what was shown before.
 func (p *PDP) decide(ctx context.Context, b *Bundle, call *Call, answer *reply) error {
 	room := engine.Borrow()
 	defer room.Return()
@@ -237,6 +251,10 @@ func (p *PDP) decide(ctx context.Context, b *Bundle, call *Call, answer *reply) 
 		return err
 	}
 	answer.decision.ID = p.options.NewID()
+	if shown := answer.shown; shown != nil && shown.Reason != "" {
+		shown.refuse(&answer.decision)
+		return nil
+	}
 	approvals, mode := p.approvalsFor(call)
 	if mode == NotAsked || approvals == nil {
 		return nil
@@ -263,6 +281,25 @@ func (p *PDP) approvalsFor(call *Call) (Approvals, ApprovalMode) {
 	return p.options.Approvals, call.Approvals
 }
 
+// reserve reserves the uses that an answer hangs on: first that of an approval, then that of a capability.
+func (p *PDP) reserve(ctx context.Context, answer *reply) (uses []Reservation, err error) {
+	done := false
+	defer func() {
+		if !done { // after an error or a panic
+			inDoubt(uses)
+		}
+	}()
+	use, err := answer.reserve(ctx)
+	if use != nil {
+		uses = append(uses, use)
+	}
+	if err == nil && answer.shown != nil {
+		uses, err = p.reserveHeld(ctx, answer, uses)
+	}
+	done = err == nil
+	return uses, err
+}
+
 // inquire returns the inquiry that puts a call to a bundle.
 func inquire(b *Bundle, call *Call) (in engine.Inquiry) {
 	put(call, b, &in)
@@ -282,6 +319,9 @@ func put(call *Call, b *Bundle, in *engine.Inquiry) {
 func judge(ctx context.Context, in *engine.Inquiry, w *engine.Verdict, d *evaluation.Decision) error {
 	_, span := startStep(ctx, "authorize")
 	err := in.Decide(ctx, w, d)
+	if err == nil {
+		err = in.NeedCapability(ctx, w, d)
+	}
 	if err == nil && filledSize(d) > maxFilled {
 		*d, err = evaluation.Decision{}, overfilled()
 	}
@@ -323,23 +363,30 @@ func (p *PDP) record(ctx context.Context, records ...Record) error {
 	return notRecorded(err)
 }
 
-// recordUse records an answer that uses an approval, and settles the use that is reserved for it:
-// spent if the record is durable, and in doubt after an error or a panic. It goes on even if the
-// caller goes away.
-func (p *PDP) recordUse(ctx context.Context, records []Record, use Reservation) error {
+// recordUses records an answer that uses an approval or a capability, and settles the uses that are reserved for it:
+// spent if the record is durable, and in doubt after an error or a panic. It goes on even if the caller goes away.
+func (p *PDP) recordUses(ctx context.Context, records []Record, uses []Reservation) error {
 	ctx = context.WithoutCancel(ctx)
 	recorded := false
 	defer func() {
 		if !recorded {
-			use.InDoubt()
+			inDoubt(uses)
 		}
 	}()
 	if err := p.record(ctx, records...); err != nil {
 		return err
 	}
 	recorded = true
-	use.Spent(ctx)
+	for _, use := range uses {
+		use.Spent(ctx)
+	}
 	return nil
+}
+
+func inDoubt(uses []Reservation) {
+	for _, use := range uses {
+		use.InDoubt()
+	}
 }
 
 // Bundle returns the bundle in force.

@@ -46,9 +46,11 @@ type Entry struct {
 }
 
 // waits reports whether Append returns only when it is durable, in best effort too:
-// otherwise one approval could be spent twice.
+// otherwise one approval, or one use of a capability, could be spent twice.
 func (e *Entry) waits() bool {
-	return !slices.Contains([]string{KindDecision, KindPossible, KindSearch, KindBatch}, e.Kind) || e.Decision != nil && len(e.Decision.Discharged) > 0
+	d := e.Decision
+	return !slices.Contains([]string{KindDecision, KindPossible, KindSearch, KindBatch}, e.Kind) ||
+		d != nil && (len(d.Discharged) > 0 || d.Capability != nil && d.Capability.Counted)
 }
 
 // refusable reports whether it may be refused if there is no room. Then nothing is answered.
@@ -103,8 +105,21 @@ type Decision struct {
 	Required           []string
 	LeftOut            []evaluation.LeftOut
 	Discharged         []evaluation.Met // obligations that an approval has met
-	Mismatch           []string         // JSON Pointers
+	Capability         *Capability
+	Mismatch           []string // JSON Pointers
 	Bundle             string
+}
+
+// Capability is what came of the capability that a request showed. It is held, or there is a reason why it does not count.
+// The proof is there if it was good.
+type Capability struct {
+	ID     string                 `json:"id,omitzero"`
+	Held   bool                   `json:"held"`
+	Depth  int                    `json:"depth"`
+	Reason string                 `json:"reason,omitzero"`
+	Proof  *evaluation.SpentProof `json:"proof,omitzero"`
+	// Counted says that the decision uses one of a number of uses.
+	Counted bool `json:"-"`
 }
 
 // KindReceipt is the kind of record with a PEP's report about the obligations
@@ -432,6 +447,9 @@ func (b *body) decision(d *Decision) {
 	list(b, "required", d.Required, quote)
 	list(b, "left_out", d.LeftOut, appendLeftOut)
 	list(b, "discharged", d.Discharged, appendMet)
+	if d.Capability != nil {
+		b.value("capability", details(d.Capability))
+	}
 	list(b, "mismatch", d.Mismatch, quote)
 	b.text("bundle", d.Bundle)
 }

@@ -152,6 +152,9 @@ import (
 //	left_out      array of {"id","reason"}
 //	discharged    array of {"id","type","approval","continues"?}; continues is {"decision","round"}: no use of the
 //	              approval, but the round of that number which goes on from the use by that decision
+//	capability    {"id"?,"held","depth","reason"?,"proof"?}: what came of the capability that the request showed. It is held,
+//	              or reason is why it does not count. proof is {"jkt","jti","iat","aud","tool","args","nonce"?,"alg",
+//	              "signature"}: all that its holder signed, so that the signature can be checked with the holder's key
 //	mismatch      array of JSON Pointers into the body that was sent, in order: the places that could not be put to the
 //	              policies, or counted as an error where they read it. Their names are masked like texts; a name that
 //	              is too long ends in … or is left out; there may be more than are listed: then there

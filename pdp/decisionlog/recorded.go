@@ -52,6 +52,7 @@ type Recorded struct {
 	Errors      []evaluation.PolicyError `json:"errors"`
 	Obligations []RecordedObligation     `json:"obligations"`
 	Discharged  []evaluation.Met         `json:"discharged"`
+	Capability  *Capability              `json:"capability"`
 	Mismatch    []string                 `json:"mismatch"`
 	Bundle      string                   `json:"bundle"`
 	Event       string                   `json:"event"`

@@ -1,6 +1,7 @@
 package recorder
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -22,6 +23,7 @@ const againPolicies = `
 @id("listed") permit(principal, action == Action::"list", resource) unless { context has note && context.note == "no" };
 @id("asks") @obligation("approval_required") permit(principal, action == Action::"push", resource);
 @id("logs") @obligation("log") permit(principal, action == Action::"read", resource) when { principal has pin };
+@id("held") permit(principal is agent, action == Action::"read", resource) when { context.pdp.capability.held && context.pdp.capability.id != "cap_2" };
 @id("never") forbid(principal, action, resource) when { context has arguments && context.arguments has x && context.arguments.x.pin == 7 };
 `
 
@@ -37,12 +39,13 @@ func TestPropertyDecisionsAreMadeAgain(t *testing.T) {
 	}
 	r, recorded := logged(t)
 	n := 0
-	p, err := pdp.New(pdp.Dir(dir), pdp.Options{Recorder: r, NewID: func() string { n++; return fmt.Sprint("d", n) }})
+	p, err := pdp.New(pdp.Dir(dir), pdp.Options{Recorder: r, Capabilities: tokens{}, NewID: func() string { n++; return fmt.Sprint("d", n) }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	again := pdp.Of(p.Bundle(), pdp.Options{})
 	known, unknown, possible, masked, cases := 0, 0, 0, 0, night.Cases(2000)
+	reasons := map[evaluation.Reason]int{}
 	for seed := range uint64(cases) {
 		seed += 500 // so that the first few have one of each kind
 		g := rand.New(rand.NewPCG(seed, 9))
@@ -56,6 +59,7 @@ func TestPropertyDecisionsAreMadeAgain(t *testing.T) {
 		maybe(context, "token", 3, 7, 0.5, "hunter22", map[string]any{"x": 1}, true, []any{1, nil})
 		maybe(context, "note", "no", "hunter22", "yes", "masked:x", map[string]any{"hunter22": 1})
 		maybe(context, "arguments", map[string]any{"x": map[string]any{"pin": 7}}, map[string]any{"x": map[string]any{"pin": 0.5}}, map[string]any{"y": 0.25})
+		maybe(context, "capability", map[string]any{"token": "cap_1", "proof": "hunter22"}, map[string]any{"token": "cap_2"}, map[string]any{"token": "expired"})
 		maybe(context, "supported_obligations", []string{"log"}, []string{"log", "approval_required"}, []string{"hunter22"})
 		of := func(members map[string]any) evaluation.Object {
 			o, err := evaluation.NewObject(members)
@@ -77,6 +81,7 @@ func TestPropertyDecisionsAreMadeAgain(t *testing.T) {
 		}
 		if g.IntN(4) == 0 {
 			call.Request.Shape = evaluation.AuthZEN
+			call.Request.Context = call.Request.Context.Without(func(name string) bool { return name == "capability" })
 			var some []string
 			for _, at := range []string{"/context/token", "/context/note", "/context/arguments/x/pin", "/subject/properties/pin", "/context/odd", "/context/note/hunter22"} {
 				if g.IntN(4) == 0 {
@@ -91,6 +96,7 @@ func TestPropertyDecisionsAreMadeAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		reasons[d.Reason]++
 		record := recorded(d.ID)
 		asked, err := CallOf(record, p.Bundle(), evaluation.DefaultLimits())
 		if err != nil && slices.ContainsFunc(record.Unknown, func(at string) bool { return strings.Contains(at, "masked:") || strings.HasSuffix(at, "…") }) {
@@ -129,7 +135,22 @@ func TestPropertyDecisionsAreMadeAgain(t *testing.T) {
 		}
 	}
 	t.Logf("%d decisions were made again, %d hang on what is hidden; %d asked what is possible, besides %d of which that is masked", known, unknown, possible, masked)
+	if reasons[evaluation.CapabilityInvalid] < 10 || reasons[evaluation.CapabilityRequired] < 10 {
+		t.Errorf("too few about capabilities: %v", reasons)
+	}
 	if known < cases/2 || unknown < cases/100 || possible < cases/10 || masked == 0 {
 		t.Error("too few")
 	}
+}
+
+// tokens are capabilities by their ids; any other text is the reason why it is none.
+type tokens struct{ pdp.Capabilities }
+
+func (tokens) Check(_ context.Context, p pdp.PresentedCapability) (h pdp.HeldCapability, more *evaluation.CapabilityAnswer, err error) {
+	if !strings.HasPrefix(p.Token, "cap_") {
+		return h, &evaluation.CapabilityAnswer{Reason: p.Token}, nil
+	}
+	h.Capability = evaluation.Capability{Held: true, ID: p.Token, Depth: 1}
+	h.Proof = &evaluation.SpentProof{Key: "k", ID: "j", Signature: "s"}
+	return h, nil, nil
 }

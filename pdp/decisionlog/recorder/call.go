@@ -43,7 +43,11 @@ func CallOf(r *decisionlog.Recorded, b *pdp.Bundle, limits evaluation.Limits) (p
 	if now.IsZero() { // else it would be decided by the clock of today
 		now = r.Time
 	}
+	capability, refused := capabilityOf(r)
 	return pdp.Call{
+		Capability:   capability,
+		NoCapability: refused,
+
 		Request: request,
 		Asker: evaluation.Asker{
 			Name:        r.Caller,
@@ -58,6 +62,14 @@ func CallOf(r *decisionlog.Recorded, b *pdp.Bundle, limits evaluation.Limits) (p
 
 		Continued: continuedIn(r),
 	}, nil
+}
+
+// capabilityOf is the capability by which a decision was made, or why the one that was shown did not count.
+func capabilityOf(r *decisionlog.Recorded) (held evaluation.Capability, refused string) {
+	if c := r.Capability; c != nil {
+		return evaluation.Capability{Held: c.Held, ID: c.ID, Depth: c.Depth}, c.Reason
+	}
+	return held, ""
 }
 
 // continuedIn is the round that a decision was of an approved call.

@@ -62,6 +62,11 @@ func entryOf(record *pdp.Record, masked *mask.Masking) (e decisionlog.Entry, err
 	}
 	e.Decision = decisionOf(d, masked)
 	e.Decision.Approved = record.Approved
+	if c := record.Capability; c != nil {
+		e.Decision.Capability = &decisionlog.Capability{
+			ID: c.ID, Held: c.Held, Depth: c.Depth, Reason: c.Reason, Proof: c.Proof, Counted: c.Counted(),
+		}
+	}
 	if d.Malformed != nil {
 		e.Details, err = malformedOf(d.Malformed, masked)
 	}

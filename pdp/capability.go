@@ -1,0 +1,205 @@
+package pdp
+
+import (
+	"context"
+	"crypto/sha256"
+	"slices"
+	"strconv"
+	"time"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/internal/engine"
+)
+
+// Capabilities says what the capabilities are worth that requests show.
+type Capabilities interface {
+	// Check checks a capability and the proof of it. If both are good, the proof is spent by that: whatever the answer
+	// will be, it is taken no second time. If one is not good, the reason says why, and more says what to do.
+	Check(ctx context.Context, p PresentedCapability) (h HeldCapability, more *evaluation.CapabilityAnswer, err error)
+	// Reserve reserves one use of a counted capability for a decision, durably: whatever happens next, no other decision
+	// gets it. Left are the uses after it. If none is left any more, there is no reservation, and more says why.
+	Reserve(ctx context.Context, h HeldCapability, decision string) (use Reservation, left int, more *evaluation.CapabilityAnswer, err error)
+	// Keep has the very same proof taken once more, with the same question and the id of an approval that it waits for,
+	// whatever the age of the proof, until a moment.
+	Keep(ctx context.Context, h HeldCapability, approval string, until time.Time)
+}
+
+// PresentedCapability is a capability that a request shows, and the call that it is to be good for.
+type PresentedCapability struct {
+	evaluation.CapabilityShown
+	Tenant, Caller string
+	// Holder is who acts: the agent that the request names, or else its subject. Without a type it is of any type.
+	Holder    evaluation.Ref
+	Action    string
+	Resource  evaluation.Ref
+	Arguments evaluation.Object // as they were sent, with members that are null
+	// Question is the hash of the request without the protocol's members, and Approval the approval that it presents.
+	Question [sha256.Size]byte
+	Approval string
+	Now      time.Time
+	// Spends is false if nothing is to be spent, not even the proof.
+	Spends bool
+}
+
+// HeldCapability is a capability that is good for a call.
+type HeldCapability struct {
+	evaluation.Capability
+	Counted   bool // each call uses it up a little
+	Proof     *evaluation.SpentProof
+	Presented PresentedCapability
+}
+
+// ShownCapability is what came of the capability that a request showed. Reason is why it does not count, "" if it does.
+type ShownCapability struct {
+	evaluation.Capability
+	Reason string
+	Proof  *evaluation.SpentProof
+
+	held HeldCapability
+	more *evaluation.CapabilityAnswer
+}
+
+// Counted reports whether each call uses the capability up a little.
+func (s *ShownCapability) Counted() bool { return s.held.Counted }
+
+// noCapabilities is the reason why no capability counts at a PDP that has none: it issued none.
+const noCapabilities = "bad_signature"
+
+// show finds out what the capability is worth that a call shows. It returns nil if the call shows none.
+func (p *PDP) show(ctx context.Context, call *Call, spends bool) (*ShownCapability, error) {
+	shows, given := call.Request.CapabilityShown()
+	switch {
+	case call.Capability.Held || call.NoCapability != "": // on record
+		return onRecord(call), nil
+	case !given:
+		return nil, nil
+	case p.options.Capabilities == nil:
+		return &ShownCapability{
+			Reason: noCapabilities,
+			more:   &evaluation.CapabilityAnswer{Reason: noCapabilities, NextAction: "none"},
+		}, nil
+	}
+	presented, ok := presentedBy(call, shows)
+	if !ok {
+		return nil, evaluation.Malformed("no agent: a request that shows a capability names who acts by an id, or by type and id", "", "context", "agent")
+	}
+	presented.Spends = spends
+	held, more, err := p.options.Capabilities.Check(ctx, presented)
+	if err != nil {
+		return nil, notRecorded(err)
+	}
+	s := &ShownCapability{Capability: held.Capability, Proof: held.Proof, more: more}
+	if more != nil {
+		s.Reason, s.Held = more.Reason, false
+	} else {
+		s.held, s.held.Presented = held, presented
+	}
+	call.Capability, call.NoCapability = s.Capability, s.Reason
+	return s, nil
+}
+
+// onRecord is what the record of a call says of the capability.
+func onRecord(call *Call) *ShownCapability {
+	s := &ShownCapability{Capability: call.Capability, Reason: call.NoCapability}
+	s.more = &evaluation.CapabilityAnswer{ID: s.ID, Reason: s.Reason}
+	return s
+}
+
+func presentedBy(call *Call, shows evaluation.CapabilityShown) (p PresentedCapability, ok bool) {
+	r := &call.Request
+	actors, ok := r.Actors()
+	arguments, _ := r.Context.Get("arguments")
+	if r.Tenant == "" && r.Shape == evaluation.AuthZEN {
+		r.Tenant = evaluation.DefaultTenant
+	}
+	p = PresentedCapability{
+		CapabilityShown: shows,
+		Tenant:          r.Tenant,
+		Caller:          call.Asker.Name,
+		Holder:          evaluation.Ref{Type: r.Subject.Type, ID: r.Subject.ID},
+		Action:          r.Action.Name,
+		Resource:        evaluation.Ref{Type: r.Resource.Type, ID: r.Resource.ID},
+		Arguments:       arguments.Object(),
+		Approval:        r.Presented(),
+		Question:        questionHash(r),
+		Now:             call.Now,
+	}
+	if actors.Agent != nil {
+		p.Holder = *actors.Agent
+	}
+	return p, ok
+}
+
+// questionHash is the hash of a request without the protocol's members of its context.
+func questionHash(r *evaluation.Request) [sha256.Size]byte {
+	q := *r
+	q.Context = q.Context.Without(evaluation.Protocol)
+	text, _ := q.MarshalJSON() // which cannot fail
+	head := strconv.AppendQuote([]byte{byte('0' + r.Shape)}, r.Tenant)
+	return sha256.Sum256(append(head, text...))
+}
+
+// refuse denies a call because its capability does not count. What keeps a call from the policies counts first.
+func (s *ShownCapability) refuse(d *evaluation.Decision) {
+	if slices.Contains(engine.ReasonOrder, d.Reason) {
+		return
+	}
+	d.Deny(evaluation.CapabilityInvalid)
+	d.Access, d.Approval, d.Required, d.Refused, d.LeftOut = nil, nil, nil, nil, nil
+	d.Capability = s.more
+}
+
+// reserveHeld reserves a use of the capability for an answer that lets the call happen, and adds it to the uses. If no use is
+// left, the answer is a deny with an id of its own: what was reserved for the answer before is not on record, and so is
+// there again.
+func (p *PDP) reserveHeld(ctx context.Context, answer *reply, uses []Reservation) ([]Reservation, error) {
+	s, d := answer.shown, &answer.decision
+	if s.held.ID == "" || !d.Allow || d.Approval != nil {
+		return uses, nil
+	}
+	d.Capability = &evaluation.CapabilityAnswer{ID: s.ID}
+	if !s.held.Presented.Spends {
+		d.Capability.Enforceable = new(bool)
+		return uses, nil
+	}
+	if !s.held.Counted {
+		return uses, nil
+	}
+	use, left, more, err := p.options.Capabilities.Reserve(ctx, s.held, d.ID)
+	switch {
+	case err != nil:
+		return uses, notRecorded(err)
+	case more != nil:
+		inDoubt(uses)
+		d.ID, answer.approved = p.options.NewID(), false
+		s.more, s.Reason, s.Held, s.held = more, more.Reason, false, HeldCapability{}
+		s.refuse(d)
+		return nil, nil
+	}
+	d.Capability.UsesLeft = &left
+	return append(uses, use), nil
+}
+
+// keepProof keeps the proof of a call that waits for a person: the call comes again with that approval.
+func (p *PDP) keepProof(ctx context.Context, s *ShownCapability, d *evaluation.Decision) {
+	if s == nil || s.held.ID == "" || !s.held.Presented.Spends {
+		return
+	}
+	switch {
+	case d.Approval != nil && d.Approval.ID != "":
+		p.options.Capabilities.Keep(ctx, s.held, d.Approval.ID, d.Approval.ExpiresAt)
+	case d.Access != nil && d.Access.Reason == evaluation.ApprovalPending && s.held.Presented.Approval != "":
+		p.options.Capabilities.Keep(ctx, s.held, s.held.Presented.Approval, time.Time{})
+	}
+}
+
+// refuseShown denies an item of a batch that shows a capability: a batch takes none.
+func refuseShown(call *Call, d *evaluation.Decision) (shown *ShownCapability) {
+	if _, given := call.Request.CapabilityShown(); !given {
+		return nil
+	}
+	const reason = "not_in_batch"
+	shown = &ShownCapability{Reason: reason, more: &evaluation.CapabilityAnswer{Reason: reason, NextAction: "retry"}}
+	shown.refuse(d)
+	return shown
+}
