@@ -135,7 +135,7 @@ func TestPropertyDecisionsAreMadeAgain(t *testing.T) {
 		}
 	}
 	t.Logf("%d decisions were made again, %d hang on what is hidden; %d asked what is possible, besides %d of which that is masked", known, unknown, possible, masked)
-	if reasons[evaluation.CapabilityInvalid] < 10 || reasons[evaluation.CapabilityRequired] < 10 {
+	if reasons[evaluation.CapabilityInvalid] < cases/100 || reasons[evaluation.CapabilityRequired] < cases/100 {
 		t.Errorf("too few about capabilities: %v", reasons)
 	}
 	if known < cases/2 || unknown < cases/100 || possible < cases/10 || masked == 0 {
