@@ -160,6 +160,9 @@ type Met struct {
 	// Continues is the round that the decision is, if it goes on from a use of the approval. Then
 	// it is no use of its own.
 	Continues Continuation `json:"continues,omitzero"`
+	// Shares is the decision whose use of the approval this one is a part of, if people approved several questions as
+	// one. Then it is no use of its own either.
+	Shares string `json:"shares,omitzero"`
 }
 
 // Approval is a request for a person's approval, as its caller sees it.

@@ -278,26 +278,10 @@ func answerByApproval(
 	if found, err = approvals.Find(ctx, a); err != nil || found.ID == "" {
 		return answer, found, notRecorded(err)
 	}
-	again := inquire(bundle, &a.Call)
-	again.Approved = true
-	var second engine.Verdict
-	if err := again.Judge(ctx, &second); err != nil {
-		return answer, Found{}, err
-	}
-	if second.Decision.Allow {
-		if a.OfTenant && second.Waits() && !second.DemandOfTenant(bundle) {
-			// The second demand has equal words but comes from the root, whose approvers were not asked.
-			return answer, Found{Why: evaluation.ApprovalOutOfScope}, nil
-		}
-		met := evaluation.Met{Approval: found.ID, Continues: a.Continues}
-		if second.Unite(first, a.Obligation, met); second.Decision.Allow && second.Waits() {
-			// The second verdict waits for another approval, which is still owed.
-			return answer, Found{Why: evaluation.ApprovalOutOfScope}, nil
-		}
-	}
-	var d evaluation.Decision
-	if err := second.Answer(ctx, &again, &d); err != nil {
-		return answer, Found{}, err
+	met := evaluation.Met{Approval: found.ID, Continues: a.Continues}
+	d, why, err := askApproved(ctx, bundle, &a, &a.Call, first, met)
+	if err != nil || why != "" {
+		return answer, Found{Why: why}, err
 	}
 	d.ID = a.Decision
 	offers := a.Call.Approvals == SpendOrOffer
@@ -313,6 +297,30 @@ func answerByApproval(
 		}}
 	}
 	return reply{decision: d, claim: &claim{approvals: approvals, request: a, id: found.ID}, approved: true}, found, nil
+}
+
+// askApproved asks the policies again about a call that was approved. If the approval cannot be used for what they say, why
+// says why.
+func askApproved(
+	ctx context.Context, bundle *Bundle, a *ApprovalRequest, call *Call, first *engine.Verdict, met evaluation.Met,
+) (d evaluation.Decision, why evaluation.Reason, err error) {
+	again := inquire(bundle, call)
+	again.Approved = true
+	var second engine.Verdict
+	if err := again.Judge(ctx, &second); err != nil {
+		return d, "", err
+	}
+	if second.Decision.Allow {
+		if a.OfTenant && second.Waits() && !second.DemandOfTenant(bundle) {
+			// The second demand has equal words but comes from the root, whose approvers were not asked.
+			return d, evaluation.ApprovalOutOfScope, nil
+		}
+		if second.Unite(first, a.Obligation, met); second.Decision.Allow && second.Waits() {
+			// The second verdict waits for another approval, which is still owed.
+			return d, evaluation.ApprovalOutOfScope, nil
+		}
+	}
+	return d, "", second.Answer(ctx, &again, &d)
 }
 
 // approvalRequest returns what an approval would be for. It reports false if no approver could be

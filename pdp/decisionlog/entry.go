@@ -505,6 +505,9 @@ func appendMet(b []byte, m evaluation.Met) []byte {
 		b = quote(append(b, `,"continues":{"decision":`...), m.Continues.Decision)
 		b = append(strconv.AppendInt(append(b, `,"round":`...), int64(m.Continues.Round), 10), '}')
 	}
+	if m.Shares != "" {
+		b = quote(append(b, `,"shares":`...), m.Shares)
+	}
 	return append(b, '}')
 }
 

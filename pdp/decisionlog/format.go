@@ -150,8 +150,9 @@ import (
 //	obligations   array, AuthZEN form, masked
 //	required      array of obligation types that were not declared
 //	left_out      array of {"id","reason"}
-//	discharged    array of {"id","type","approval","continues"?}; continues is {"decision","round"}: no use of the
-//	              approval, but the round of that number which goes on from the use by that decision
+//	discharged    array of {"id","type","approval","continues"?,"shares"?}; continues is {"decision","round"}: no use of the
+//	              approval, but the round of that number which goes on from the use by that decision. shares is the id of a
+//	              decision: no use of its own, but a part of the use by that one
 //	capability    {"id"?,"held","depth","reason"?,"proof"?}: what came of the capability that the request showed. It is held,
 //	              or reason is why it does not count. proof is {"jkt","jti","iat","aud","tool","args","nonce"?,"alg",
 //	              "signature"}: all that its holder signed, so that the signature can be checked with the holder's key

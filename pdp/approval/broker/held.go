@@ -54,6 +54,9 @@ func (l *recordedLine) stepsOf() (steps []approval.Step) {
 		}}
 	case l.Kind == decisionlog.KindDecision && l.Decision:
 		for _, one := range l.Discharged {
+			if one.Shares != "" {
+				continue
+			}
 			steps = append(steps, approval.Step{
 				ID:        l.ID,
 				At:        l.Now,

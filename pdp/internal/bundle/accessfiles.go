@@ -22,7 +22,7 @@ import (
 const (
 	toolType    = "tool"
 	toolInvoke  = "tool.invoke"
-	grantAction = "capability.grant"
+	GrantAction = "capability.grant"
 )
 
 // Declared is a tool access declaration, with the policies that are made from it.
@@ -107,7 +107,7 @@ func (b *Bundle) declaredType(wire string) (types.EntityType, bool) {
 
 // accessActions are the actions that declarations are about, as far as the schema declares them.
 func (b *Bundle) accessActions() (actions []types.EntityUID) {
-	for _, name := range []types.String{toolInvoke, grantAction} {
+	for _, name := range []types.String{toolInvoke, GrantAction} {
 		uid := types.NewEntityUID(b.Config.ActionType, name)
 		if b.Schema == nil || b.Schema.Actions[uid] != nil {
 			actions = append(actions, uid)
