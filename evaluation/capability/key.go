@@ -147,9 +147,6 @@ var edwards25519 = func() (c struct{ p, d *big.Int }) {
 // IsZero reports whether k is no key.
 func (k Key) IsZero() bool { return k.ed25519 == nil && k.p256 == nil }
 
-// Equal reports whether k and other are one key.
-func (k Key) Equal(other Key) bool { return k.Thumbprint() == other.Thumbprint() }
-
 // Algorithm is the only one that the key signs with.
 func (k Key) Algorithm() string {
 	switch {
