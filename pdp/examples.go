@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -76,6 +77,7 @@ func (f *exampleFile) example(n *yaml.Node) (Example, bool) {
 		"tenant":      func(v *yaml.Node) { tenant = f.tenantOfTest(v) },
 		"now":         func(v *yaml.Node) { e.Call.Now = f.time(v) },
 		"caller":      func(v *yaml.Node) { e.Call.Asker.Name = f.string(v) },
+		"capability":  func(v *yaml.Node) { e.Call.Capability = f.capability(v) },
 		"request":     func(v *yaml.Node) { request = v },
 		"decision":    func(v *yaml.Node) { decision = v; e.Decision = m.OneOf(v, "allow", "deny", "possible", "impossible") },
 		"reason":      func(v *yaml.Node) { s := f.string(v); e.Reason = &s },
@@ -118,6 +120,31 @@ func (f *exampleFile) time(n *yaml.Node) time.Time {
 		f.Bad(n, "yaml_value", "this must be a time", "write it as 2026-01-02T03:04:05Z")
 	}
 	return t
+}
+
+// capability reads which capability a test holds. Where it does not matter, it is called cap_test.
+func (f *exampleFile) capability(n *yaml.Node) evaluation.Capability {
+	held := evaluation.Capability{Held: true, ID: "cap_test"}
+	if n.Kind != yaml.MappingNode {
+		if n.Kind != yaml.ScalarNode || n.Value != "held" {
+			f.Bad(n, "yaml_value", "this is no capability", "write held, or {id: cap_1, depth: 0}; without the key there is none")
+		}
+		return held
+	}
+	held.ID = ""
+	m := document.Map{File: f.File, Problems: f.Problems, Known: map[string]func(*yaml.Node){
+		"id": func(v *yaml.Node) { held.ID = f.string(v) },
+		"depth": func(v *yaml.Node) {
+			depth, err := strconv.ParseUint(v.Value, 10, 31)
+			if held.Depth = int(depth); err != nil || v.ShortTag() != "!!int" {
+				f.Bad(v, "yaml_value", "this must be a number, how often the capability was handed on", "write 0, 1 or more")
+			}
+		},
+	}}
+	if m.Read(n); held.ID == "" {
+		f.Bad(n, "missing_key", "this capability has no id", "add id: to it, or write held")
+	}
+	return held
 }
 
 // string also accepts the empty string: a test may say that there is no reason.

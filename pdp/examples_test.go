@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"policy-service/evaluation"
 	"policy-service/pdp"
 )
 
@@ -63,6 +64,22 @@ func TestExamples(t *testing.T) {
 	}
 }
 
+// A test says which capability its request holds.
+func TestExampleCapability(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]evaluation.Capability{
+		"": {}, "capability: held": {Held: true, ID: "cap_test"}, "capability: {id: cap_1}": {Held: true, ID: "cap_1"},
+		"capability: {depth: 2, id: cap_1}": {Held: true, ID: "cap_1", Depth: 2},
+	} {
+		got, problems := examples(t, map[string]string{
+			"tests/a.yaml": "- name: n\n  decision: deny\n  request: {subject: {type: user, id: a}, action: {name: read}, resource: {type: doc, id: d}}\n  " + text + "\n",
+		})
+		if len(problems) > 0 || len(got) != 1 || got[0].Call.Capability != want {
+			t.Errorf("%q: %v %+v", text, problems, got)
+		}
+	}
+}
+
 func TestExampleProblems(t *testing.T) {
 	t.Parallel()
 	const request = "request: {subject: {type: user, id: a}, action: {name: read}, resource: {type: doc, id: d}}"
@@ -88,6 +105,10 @@ func TestExampleProblems(t *testing.T) {
 		"no list":                {"tests/t.yaml", "name: x\ndecision: deny\n" + request, "tests/t.yaml:1:1 yaml_form"},
 		"empty list":             {"tests/t.yaml", "[]\n", "tests/t.yaml:1:1 no_tests"},
 		"determining is text":    {"tests/t.yaml", "- name: x\n  decision: deny\n  determining: a\n  " + request, "tests/t.yaml:3:16 yaml_form"},
+		"capability of a word":   {"tests/t.yaml", "- name: x\n  decision: deny\n  capability: yes\n  " + request, "tests/t.yaml:3:15 yaml_value"},
+		"capability without id":  {"tests/t.yaml", "- name: x\n  decision: deny\n  capability: {depth: 1}\n  " + request, "tests/t.yaml:3:15 missing_key"},
+		"depth of a capability":  {"tests/t.yaml", "- name: x\n  decision: deny\n  capability: {id: a, depth: deep}\n  " + request, "tests/t.yaml:3:30 yaml_value"},
+		"held beside an id":      {"tests/t.yaml", "- name: x\n  decision: deny\n  capability: {id: a, held: true}\n  " + request, "tests/t.yaml:3:23 unknown_key"},
 		"not YAML":               {"tests/t.yaml", "- name: [\n", "tests/t.yaml:1:1 yaml_syntax"},
 	} {
 		t.Run(name, func(t *testing.T) {

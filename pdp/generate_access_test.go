@@ -33,8 +33,9 @@ type declaredWorld struct {
 	actions      []string // that declarations are about
 	types        map[string]string
 	namespace    string
-	small        bool // few agents and tools, so that rules meet
-	permits      bool // policies by hand permit everything
+	capability   string // of declarations that say nothing of it
+	small        bool   // few agents and tools, so that rules meet
+	permits      bool   // policies by hand permit everything
 }
 
 type worldEntity struct {
@@ -53,6 +54,8 @@ var (
 	}
 	worldGlobs = []string{"*", "read_*", "read*", "b:*", `q"*`, "new\n*", `back\*`, "é*", "e*", "nul\x00*", "😀*"}
 	worldTypes = []string{"agent", "user", "service"}
+
+	worldCapabilities = []string{"none", "none", "observe", "observe", "required"}
 )
 
 // strangeIDs are names that break policies that are made by pasting text, and that many programs take for one another.
@@ -101,6 +104,10 @@ func newDeclaredWorld(r *rand.Rand) *declaredWorld {
 // makeNames names the types of the bundle, and sometimes has a schema that declares them.
 func (w *declaredWorld) makeNames() {
 	config := "allow_trivial: true\n"
+	if w.chance(40) {
+		w.capability = worldPick(w, worldCapabilities)
+		config += "access: {capability: " + w.capability + "}\n"
+	}
 	switch w.IntN(4) {
 	case 0:
 		w.namespace = "Acme::"
@@ -345,8 +352,8 @@ func (w *declaredWorld) declare(tenant, owner string) {
 	if w.chance(50) {
 		d["subjects"] = worldPick(w, [][]string{{"agent"}, {"user"}, {"agent", "user"}, {"service", "user", "agent"}})
 	}
-	if w.chance(20) {
-		d["capability"] = "none"
+	if w.chance(40) {
+		d["capability"] = worldPick(w, worldCapabilities)
 	}
 	if w.chance(40) {
 		d["approval"] = worldPick(w, []map[string]any{
@@ -371,6 +378,7 @@ func (w *declaredWorld) declare(tenant, owner string) {
 	text := w.yaml(d)
 	w.files[below(tenant, "access/"+file)] = text
 	read := readDeclared(file, text)
+	read.Capability = cmp.Or(read.Capability, w.capability)
 	w.declarations[tenant] = append(w.declarations[tenant], read)
 }
 
@@ -410,10 +418,39 @@ func (w *declaredWorld) written(rules []worldRule) []any {
 	return all
 }
 
+// writable puts texts in quotes that the library writes as a block which it cannot read: those with a tab in a new line.
+func writable(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		all := map[string]any{}
+		for name, member := range v {
+			all[name] = writable(member)
+		}
+		return all
+	case []any:
+		all := []any{}
+		for _, item := range v {
+			all = append(all, writable(item))
+		}
+		return all
+	case []string:
+		all := []any{}
+		for _, item := range v {
+			all = append(all, writable(item))
+		}
+		return all
+	case string:
+		if strings.Contains(v, "\n") && strings.Contains(v, "\t") {
+			return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: v, Style: yaml.DoubleQuotedStyle}
+		}
+	}
+	return v
+}
+
 // yaml writes a declaration in one of the many ways in which YAML can be written.
 func (w *declaredWorld) yaml(d map[string]any) string {
 	var n yaml.Node
-	if err := n.Encode(d); err != nil {
+	if err := n.Encode(writable(d)); err != nil {
 		panic(err)
 	}
 	var vary func(n *yaml.Node)
@@ -480,7 +517,7 @@ func (w *declaredWorld) byHand(tenant string) {
 
 // answer is the expected answer of the bundle to a question about an action that declarations are about. Whatever policies by
 // hand permit, they open no tool of an owner that has declared its users.
-func (w *declaredWorld) answer(tenant string, who worldEntity, tool string, now time.Time) (allow bool, approval string) {
+func (w *declaredWorld) answer(tenant string, who worldEntity, action, tool string, held bool, now time.Time) (allow bool, approval string) {
 	if w.forbids(tenant, who, tool) {
 		return false, ""
 	}
@@ -491,7 +528,26 @@ func (w *declaredWorld) answer(tenant string, who worldEntity, tool string, now 
 	if owner, _, named := strings.Cut(tool, ":"); !named || !slices.ContainsFunc(all, func(d toolaccess.Declaration) bool { return d.Owner == owner }) {
 		return w.permits, "" // there is no declaration
 	}
-	return toolaccess.Answer(all, toolaccess.Agent{Type: who.Type, ID: who.ID, In: w.lineage(tenant, who)}, tool, now)
+	return toolaccess.Answer(all, toolaccess.Agent{Type: who.Type, ID: who.ID, In: w.lineage(tenant, who), Holds: held || action == "capability.grant"}, tool, now)
+}
+
+// observing are the ids of the policies that stand on record with a question that is allowed, because a capability is
+// observed, and there is none.
+func (w *declaredWorld) observing(tenant string, q question) (ids []string) {
+	for _, in := range slices.Compact([]string{"", tenant}) {
+		for _, d := range w.declarations[in] {
+			name := d.Owner
+			if in != "" {
+				name = in + "/" + name
+			}
+			if d.Capability == "observe" && q.allow && !q.held && q.resource == "tool" && slices.Contains(w.actions, q.action) &&
+				q.action != "capability.grant" && strings.HasPrefix(q.tool, d.Owner+":") {
+				ids = append(ids, "access."+name+".observe")
+			}
+		}
+	}
+	slices.Sort(ids)
+	return ids
 }
 
 // forbids reports if a policy by hand does.

@@ -25,12 +25,13 @@ type question struct {
 	action   string
 	resource string // its type
 	tool     string
+	held     bool // there is a capability, which no request can say
 	allow    bool
 	approval string // properties as JSON, "" for none
 }
 
 func (q question) String() string {
-	return fmt.Sprintf("%s %q %s %s %q", q.who.Type, q.who.ID, q.action, q.resource, q.tool)
+	return fmt.Sprintf("%s %q %s %s %q, held %t", q.who.Type, q.who.ID, q.action, q.resource, q.tool, q.held)
 }
 
 // batchOf is a batch of questions of a PEP that can wait for people.
@@ -162,7 +163,7 @@ func TestPropertyAccess(t *testing.T) {
 				at.Advance(now.Sub(at.Now()))
 				for _, tenant := range []string{"", "t"} {
 					path := pathOf(tenant)
-					all := w.questions(tenant, now, 36)
+					all := w.questions(tenant, now, 36, false)
 					for _, q := range all {
 						seen[fmt.Sprint("allow ", q.allow)]++
 						seen[fmt.Sprint("approval ", q.approval != "")]++
@@ -173,6 +174,9 @@ func TestPropertyAccess(t *testing.T) {
 						t.Fatalf("seed %d, tenant %q, at %v: %s\n%s", seed, tenant, now, wrong, w)
 					}
 					if wrong := w.otherWays(t, s, path, tenant, now); wrong != "" {
+						t.Fatalf("seed %d, tenant %q, at %v: %s\n%s", seed, tenant, now, wrong, w)
+					}
+					if wrong := w.holding(t, []*pdp.Bundle{b, b.WithoutIndex(), printed}, tenant, now, seen); wrong != "" {
 						t.Fatalf("seed %d, tenant %q, at %v: %s\n%s", seed, tenant, now, wrong, w)
 					}
 					indexed := decided(t, b, tenant, batch, now)
@@ -191,6 +195,11 @@ func TestPropertyAccess(t *testing.T) {
 	})
 	t.Logf("%d declarations, %v", declarations, seen)
 	if !pdp.FewSeeds() && !t.Failed() {
+		for _, what := range []string{"held and allowed", "held for nothing", "observed"} {
+			if seen[what] < night.Cases(100) {
+				t.Errorf("%d questions are %s: the generator does not test what it should", seen[what], what)
+			}
+		}
 		for _, what := range []string{"allow true", "allow false", "approval true"} {
 			if n, total := seen[what], seen["allow true"]+seen["allow false"]; 100*n < 3*total {
 				t.Errorf("%d of %d questions are %s: the generator does not test what it should", n, total, what)
@@ -210,14 +219,70 @@ func pathOf(tenant string) string {
 	return "/tenants/" + tenant
 }
 
+// holding asks some questions with a capability and some without, which a request cannot say, and of several bundles that
+// should not differ. It returns what is wrong, or "".
+func (w *declaredWorld) holding(t *testing.T, bundles []*pdp.Bundle, tenant string, now time.Time, seen map[string]int) string {
+	t.Helper()
+	for n, q := range w.questions(tenant, now, 12, w.chance(50)) {
+		body, err := json.Marshal(map[string]any{
+			"subject": map[string]any{"type": q.who.Type, "id": q.who.ID}, "action": map[string]any{"name": q.action},
+			"resource": map[string]any{"type": q.resource, "id": q.tool}, "context": map[string]any{"supported_obligations": []string{"approval_required"}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		request, err := evaluation.Decode(body, tenant, evaluation.DefaultLimits())
+		if err != nil {
+			t.Fatal(err)
+		}
+		call := pdp.Call{Request: request, Now: now}
+		if q.held {
+			call.Capability = evaluation.Capability{Held: true, ID: "cap_1", Depth: n % 3}
+		}
+		first := ""
+		for of, b := range bundles {
+			d, err := pdp.Of(b, pdp.Options{}).Evaluate(t.Context(), call)
+			if err != nil {
+				t.Fatal(err)
+			}
+			observed := []string{}
+			for _, id := range d.Determining {
+				if strings.HasSuffix(id, ".observe") {
+					observed = append(observed, id)
+				}
+			}
+			slices.Sort(observed)
+			want := w.observing(tenant, q)
+			if d.Allow != q.allow || len(d.Obligations) > 0 != (q.approval != "") || !slices.Equal(observed, want) {
+				return fmt.Sprintf("of bundle %d: %s: %s, want %t, approval %q, observed %q", of, q, outcomeOf(d), q.allow, q.approval, want)
+			}
+			if of == 0 {
+				first = outcomeOf(d)
+			} else if outcomeOf(d) != first {
+				return fmt.Sprintf("of bundle %d: %s:\n  %s\n  %s", of, q, first, outcomeOf(d))
+			}
+		}
+		without, _ := w.answer(tenant, q.who, q.action, q.tool, false, now)
+		switch {
+		case q.held && q.allow && !without:
+			seen["held and allowed"]++
+		case q.held && !q.allow:
+			seen["held for nothing"]++
+		case len(w.observing(tenant, q)) > 0:
+			seen["observed"]++
+		}
+	}
+	return ""
+}
+
 // questions are some of all that can be asked about a world, each with its answer at a time.
-func (w *declaredWorld) questions(tenant string, now time.Time, n int) (all []question) {
+func (w *declaredWorld) questions(tenant string, now time.Time, n int, held bool) (all []question) {
 	var owners []string
 	for _, d := range slices.Concat(w.declarations[""], w.declarations[tenant]) {
 		owners = append(owners, d.Owner)
 	}
 	for range n {
-		q := question{who: worldPick(w, w.agents), action: worldPick(w, w.actions), resource: "tool", tool: worldPick(w, owners) + ":" + worldPick(w, w.tools)}
+		q := question{who: worldPick(w, w.agents), action: worldPick(w, w.actions), resource: "tool", tool: worldPick(w, owners) + ":" + worldPick(w, w.tools), held: held}
 		if w.chance(10) {
 			q.tool = worldPick(w, worldOwners) + ":" + worldPick(w, w.tools)
 		}
@@ -227,7 +292,7 @@ func (w *declaredWorld) questions(tenant string, now time.Time, n int) (all []qu
 		case 1:
 			q.tool = worldPick(w, worldOwners)
 		}
-		q.allow, q.approval = w.answer(tenant, q.who, q.tool, now)
+		q.allow, q.approval = w.answer(tenant, q.who, q.action, q.tool, held, now)
 		if w.IntN(30) == 0 { // declarations are not about other actions: the permit by hand counts
 			q.action, q.approval = "tool.see", ""
 			q.allow = w.permits && !w.forbids(tenant, q.who, q.tool)
@@ -243,7 +308,7 @@ func (w *declaredWorld) questions(tenant string, now time.Time, n int) (all []qu
 // otherWays asks in the other shape and by searches, and returns an answer that is not the expected one, or "".
 func (w *declaredWorld) otherWays(t *testing.T, s *pdptest.Server, path, tenant string, now time.Time) string {
 	t.Helper()
-	q := w.questions(tenant, now, 1)[0]
+	q := w.questions(tenant, now, 1, false)[0]
 	native, err := json.Marshal(map[string]any{
 		"tenant_id": cmp.Or(tenant, "default"), "actor": map[string]any{"actor_id": q.who.ID, "actor_type": q.who.Type}, "action": q.action,
 		"resource": map[string]any{"type": q.resource, "id": q.tool},
@@ -261,6 +326,17 @@ func (w *declaredWorld) otherWays(t *testing.T, s *pdptest.Server, path, tenant 
 		jsonEntity(t, q.who.Type, q.who.ID), q.action, jsonEntity(t, q.resource, q.tool), worldPick(w, []string{"/context/arguments", "/context", "/context/pdp/approved", "/resource/properties"}))).Body
 	if unknown != fmt.Sprintf(`{"decision":false,"context":{"possible":%t}}`, q.allow) {
 		return fmt.Sprintf("not knowing all: %s: %s, want %t", q, unknown, q.allow)
+	}
+	// Whether there is a capability is not known when tools are listed. Nothing is hidden that can be called with one.
+	hides := func(answer string) bool { return !strings.Contains(answer, `"possible":true`) }
+	with, _ := w.answer(tenant, q.who, q.action, q.tool, true, now)
+	if q.resource != "tool" || !slices.Contains(w.actions, q.action) {
+		with = q.allow
+	}
+	unknown = s.Post(path+"/access/v1/evaluation", fmt.Sprintf(`{"subject":%s,"action":{"name":%q},"resource":%s,"context":{"supported_obligations":["approval_required"]},"options":{"unknown":["/context/pdp/capability"]}}`,
+		jsonEntity(t, q.who.Type, q.who.ID), q.action, jsonEntity(t, q.resource, q.tool))).Body
+	if (with || q.allow) && hides(unknown) {
+		return fmt.Sprintf("not knowing the capability: %s: %s, want it possible", q, unknown)
 	}
 	const search = `{"context":{"supported_obligations":["approval_required"]},"action":{"name":"tool.invoke"},`
 	found := w.found(t, s, path+"/access/v1/search/resource", search+fmt.Sprintf(`"subject":%s,"resource":{"type":"tool"}}`, jsonEntity(t, q.who.Type, q.who.ID)))
@@ -299,7 +375,7 @@ func (w *declaredWorld) found(t *testing.T, s *pdptest.Server, path, body string
 }
 
 func (w *declaredWorld) allows(tenant string, who worldEntity, tool string, now time.Time) bool {
-	allow, _ := w.answer(tenant, who, tool, now)
+	allow, _ := w.answer(tenant, who, "tool.invoke", tool, false, now)
 	return allow
 }
 

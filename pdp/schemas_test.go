@@ -87,7 +87,7 @@ var rightDocuments = map[string][]string{
 		"{}", "namespace: Acme::Shop\ntypes: {a: A, 'b c': B::C}\nattributes: {a: fill, d: store, e: request}\nparents: {a: {roles: Role, '': A}}\nknown: [a, x::y]",
 		"unknown_entities: evaluate\nunknown_properties: reject\nforbid_errors: ignore\nundeclared_obligations: allow\nallow_trivial: true\nvolatile: [a, 7, true]\nallow_self_approval: [t]",
 		"unknown_entities: deny\nunknown_properties: drop\nforbid_errors: deny\nundeclared_obligations: deny\nallow_trivial: 'false'\nknown: []",
-		"types: {}\nattributes: {}\nparents: {a: {}}\nvolatile: []", "tenants: {}", "tenants: {parents: [role, 'role::\"admin\"', a::b], approvers: ['role::\"x\"']}", "namespace: Actions::ActionIs", "types: {Action: Act}",
+		"types: {}\nattributes: {}\nparents: {a: {}}\nvolatile: []", "tenants: {}", "access: {}", "access: {capability: required}", "access: {capability: observe}\nallow_trivial: true", "tenants: {parents: [role, 'role::\"admin\"', a::b], approvers: ['role::\"x\"']}", "namespace: Actions::ActionIs", "types: {Action: Act}",
 	},
 	"obligations.yaml": {
 		"{}", "log: {type: log}\napproval_required: {type: approval_required, properties: {template: t, quorum: 2, material: [subject, context.a.b]}}",
@@ -98,6 +98,7 @@ var rightDocuments = map[string][]string{
 	"tests/t.yaml": {
 		aTest("now: 2026-01-02T03:04:05+01:00, caller: '', reason: '', determining: [], obligations: [a, 7], tenant: acme"),
 		aTest("now: '2026-01-02T3:04:05.5Z', tenant: 7"), aTest("tenant: true"),
+		aTest("capability: held"), aTest("capability: {id: cap_1}"), aTest("capability: {id: cap_1, depth: 2}"),
 		natively(""), natively(", purpose: p, context: {a: 1}"), natively(", purpose: null, context: {purpose: p}"), natively(", context: null, subject: s"),
 		inContext("action: null, supported_obligations: [a], approval: {id: a, continues: {decision: d, round: 10, x: null}}, person: null"),
 		inContext("approval_id: x, person: 47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU, arguments: {a: null, b: [[1], {c: 2}]}"),
@@ -114,7 +115,7 @@ var wrongDocuments = map[string][]string{
 		"types: [a]", "types: {a: 7}", "types: {a: Action}", "types: {a: null}", "attributes: {a: some}", "attributes: {a: null}", "attributes: {'': fill}",
 		"parents: {a: Role}", "parents: {a: {roles: in}}", "parents: {a: {roles: [Role]}}", "parents: {'': {}}", "known: agent", "known: ['']", "known: [[a]]",
 		"unknown_entities: allow", "unknown_properties:", "forbid_errors: Deny", "undeclared_obligations: true", "allow_trivial: yes", "allow_trivial: 1",
-		"volatile: ['']", "tenants: [role]", "tenants: {parents: role}", "tenants: {approver: []}", "tenants: {approvers: [null]}", "volatile: [null]", "volatile: {a: b}", "allow_self_approval: t", "alow_trivial: true",
+		"volatile: ['']", "access: required", "access: {capability: maybe}", "access: {capability: null}", "access: {mode: open}", "tenants: [role]", "tenants: {parents: role}", "tenants: {approver: []}", "tenants: {approvers: [null]}", "volatile: [null]", "volatile: {a: b}", "allow_self_approval: t", "alow_trivial: true",
 	},
 	"obligations.yaml": {
 		"[]", "a: log", "a: {}", "a: {type: logs}", "a: {type: log, on: always}", "a: {type: log, on: null}", "a: {type: log, properties: []}", "a: {type: log, more: 1}", "'a b': {type: log}",
@@ -126,6 +127,8 @@ var wrongDocuments = map[string][]string{
 	"tests/t.yaml": {
 		"[]", "{}", "- 7", "- {name: n}", "- {name: n, decision: deny}", strings.Replace(aTest("caller: c"), "name: n", "name: ''", 1), aTest("more: 1"), aTest("now: noon"), aTest("now: 2026-01-02"), aTest("now: 2026-13-02T00:00:00Z"),
 		aTest("now: 2026-01-02T00:00:00"), aTest("caller: 7"), aTest("caller: null"), aTest("reason: [a]"), aTest("determining: a"), aTest("determining: [null]"), aTest("obligations: ['']"),
+		aTest("capability: none"), aTest("capability: true"), aTest("capability: null"), aTest("capability: [held]"), aTest("capability: {}"), aTest("capability: {id: ''}"), aTest("capability: {id: 7}"),
+		aTest("capability: {id: a, depth: -1}"), aTest("capability: {id: a, depth: '1'}"), aTest("capability: {id: a, depth: 1.5}"), aTest("capability: {id: a, held: true}"), aTest("capability: {depth: 1}"),
 		aTest("tenant: ../a"), aTest("tenant: ''"), aTest("tenant: -1"), aTest("tenant: null"), strings.Replace(aTest("reason: r"), "deny", "no", 1),
 		strings.Replace(natively(""), "actor_type: t, ", "", 1), strings.Replace(natively(""), "tenant_id: t", "tenant_id: ''", 1), strings.Replace(natively(""), "tenant_id: t", "tenant_id: 7", 1),
 		natively(", purpose: 7"), natively(", purpose: p, context: {purpose: q}"), natively(", context: []"), strings.Replace(natively(""), "id: i}}", "id: i, labels: x}}", 1),

@@ -47,7 +47,7 @@ func TestADeclarationWithAMistakeLeavesTheBundle(t *testing.T) {
 		{"an owner of no form", desk, "owner: a b\n" + open, `"line":1,"column":8`, "access_owner"},
 		{"an unknown mode", desk, "mode: allow\n", `"line":1,"column":7`, "yaml_value"},
 		{"a default of another mode", desk, open + "default: allow\n", `"line":4,"column":10`, "access_default"},
-		{"capabilities", desk, open + "capability: required\n", `"line":4,"column":13`, "access_capability"},
+		{"capabilities", desk, open + "capability: always\n", `"line":4,"column":13`, "yaml_value"},
 		{"no subjects", desk, open + "subjects: []\n", `"line":4,"column":11`, "access_subjects"},
 		{"an unknown key of a rule", desk, rule("{agent: alice, tool: x, tools: y}"), `"line":3,"column":20`, "unknown_key"},
 		{"no agent", desk, rule("{tools: x}"), `"line":3,"column":5`, "missing_key"},

@@ -27,14 +27,26 @@ const (
 	Hybrid    Mode = "hybrid"    // each rule has an effect, and default is for all else
 )
 
+// Capability says if calls need a capability: a token that an agent has asked for.
+type Capability string
+
+// What there is to say about capabilities. An empty text is [None].
+const (
+	None     Capability = "none"
+	Observe  Capability = "observe"  // calls need none, and a policy of its own permits those without one
+	Required Capability = "required" // without one, a call is denied
+)
+
 // Declaration is one file about the tools of one owner.
 type Declaration struct {
-	File     string
-	Owner    string
-	At       *yaml.Node // where the owner is named, else the beginning of the document
-	Mode     Mode
-	Allows   bool     // the default
-	Subjects []string // the wire types that a bare name of an agent stands for
+	File   string
+	Owner  string
+	At     *yaml.Node // where the owner is named, else the beginning of the document
+	Mode   Mode
+	Allows bool // the default
+	// Capability is empty if the file leaves it to the bundle.
+	Capability Capability
+	Subjects   []string // the wire types that a bare name of an agent stands for
 	// SubjectsAt are the places of Subjects; nil if the file does not name them.
 	SubjectsAt []*yaml.Node
 	// Approval are the properties of the obligation that a rule with requires_approval demands, as
@@ -42,7 +54,8 @@ type Declaration struct {
 	Approval *yaml.Node
 	Rules    []Rule
 
-	defaultAt *yaml.Node // the default, or the mode
+	defaultAt    *yaml.Node // the default, or the mode
+	capabilityAt *yaml.Node // the capability, or the default
 }
 
 // Rule is one rule of a declaration.
@@ -81,6 +94,8 @@ type Names struct {
 	// Actions are the actions that rules are about: tool.invoke and capability.grant, as far as the
 	// bundle's schema declares them.
 	Actions []types.EntityUID
+	// Grant is the action that never needs a capability, because who asks for one has none.
+	Grant types.EntityUID
 }
 
 // Policy is one policy made from a declaration.

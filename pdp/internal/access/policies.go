@@ -20,7 +20,7 @@ import (
 const maxEscaped = 32
 
 // Policies makes the policies of the declaration, in a fixed order: the default, the rules, the
-// guard. The name is the beginning of their ids, and the name of their obligation. A word that
+// guard, and what there is about capabilities. The name is the beginning of their ids, and the name of their obligation. A word that
 // has no meaning in the bundle is a problem at its place.
 func (d *Declaration) Policies(name string, in Names, problems *document.Problems) []Policy {
 	m := maker{d: d, name: name, in: in, problems: problems}
@@ -46,6 +46,12 @@ func (d *Declaration) Policies(name string, in Names, problems *document.Problem
 	}
 	if !d.Allows {
 		m.guard()
+	}
+	switch {
+	case d.Capability == Required && d.Allows:
+		m.demand()
+	case d.Capability == Observe:
+		m.observe()
 	}
 	return m.made
 }
@@ -176,7 +182,11 @@ func (m *maker) rule(id string, r *Rule, t terms) {
 	case t.in != types.EntityUID{}:
 		p = p.PrincipalIn(t.in)
 	}
-	if tests = append(tests, t.notOver()...); len(tests) > 0 {
+	tests = append(tests, t.notOver()...)
+	if !m.d.Allows { // else one policy demands it of all calls
+		tests = append(tests, m.held()...)
+	}
+	if len(tests) > 0 {
 		p = p.When(allOf(tests))
 	}
 	m.add(id, r.At, p)
@@ -185,33 +195,103 @@ func (m *maker) rule(id string, r *Rule, t terms) {
 
 // guard makes the policy that denies all that no rule allows, also beside permits of other files.
 func (m *maker) guard() {
-	var but []ast.Node
+	but, everything := m.opened()
+	held := m.held()
+	reason := m.d.Owner + " has not opened this tool to you."
+	switch {
+	case everything && held == nil:
+		return // it would never apply
+	case held != nil:
+		reason = m.d.Owner + " has not opened this tool to you, or not without a capability."
+	}
+	p := m.begin("guard").Annotation("reason_user", types.String(reason)).Forbid().ResourceIs(m.tool).When(m.begins(""))
+	switch {
+	case everything:
+		p = p.Unless(allOf(held))
+	case len(but) > 0:
+		p = p.Unless(allOf(append([]ast.Node{anyOf(but)}, held...)))
+	}
+	m.add("guard", m.d.defaultAt, p)
+}
+
+// opened are the tests of what the rules allow. There are none if a rule allows everything to everybody.
+func (m *maker) opened() (tests []ast.Node, everything bool) {
 	for i, t := range m.rules {
 		if m.d.Rules[i].Denies {
 			continue
 		}
-		var tests []ast.Node
+		var of []ast.Node
 		switch {
 		case len(t.agents) > 0:
-			tests = append(tests, t.isAgent())
+			of = append(of, t.isAgent())
 		case t.in != types.EntityUID{}:
-			tests = append(tests, ast.Principal().In(ast.Value(t.in)))
+			of = append(of, ast.Principal().In(ast.Value(t.in)))
 		}
 		if !slices.Contains(t.begins, "") {
-			tests = append(tests, m.isTool(t))
+			of = append(of, m.isTool(t))
 		}
-		if tests = append(tests, t.notOver()...); len(tests) == 0 {
-			return // the rule allows everything to everybody, so the guard would never apply
+		if of = append(of, t.notOver()...); len(of) == 0 {
+			return nil, true
 		}
-		but = append(but, allOf(tests))
+		tests = append(tests, allOf(of))
 	}
-	p := m.begin("guard").
-		Annotation("reason_user", types.String(m.d.Owner+" has not opened this tool to you.")).
-		Forbid().ResourceIs(m.tool).When(m.begins(""))
-	if len(but) > 0 {
-		p = p.Unless(anyOf(but))
+	return tests, false
+}
+
+// demand makes the policy that denies calls without a capability where no guard does.
+func (m *maker) demand() {
+	held := m.held()
+	if held == nil {
+		return
 	}
-	m.add("guard", m.d.defaultAt, p)
+	m.add("capability", m.d.capabilityAt, m.begin("capability").
+		Annotation("reason_user", types.String(m.d.Owner+" opens this tool only to holders of a capability.")).
+		Forbid().ResourceIs(m.tool).When(m.begins("")).Unless(allOf(held)))
+}
+
+// observe makes a policy that permits, once more, the calls without a capability that the declaration
+// allows. So its id is on record with each call that would be denied if a capability were required.
+// It repeats what the rules allow, because by itself no policy should permit more than they do.
+func (m *maker) observe() {
+	tests := []ast.Node{m.begins("")}
+	if !m.d.Allows {
+		switch but, everything := m.opened(); {
+		case everything:
+		case len(but) == 0:
+			return // nothing is allowed
+		default:
+			tests = append(tests, anyOf(but))
+		}
+	}
+	if calls, grants := m.actions(); calls {
+		if grants {
+			tests = append(tests, ast.Action().NotEqual(ast.Value(m.in.Grant)))
+		}
+		tests = append(tests, ast.Not(capabilityHeld()))
+		m.add("observe", m.d.capabilityAt, m.begin("observe").Permit().ResourceIs(m.tool).When(allOf(tests)))
+	}
+}
+
+// held tests if there is a capability, where one is required. The test is of all actions but one, and
+// not of tool.invoke: a schema may have an action of its own for each tool.
+func (m *maker) held() []ast.Node {
+	switch calls, grants := m.actions(); {
+	case m.d.Capability != Required || !calls:
+		return nil
+	case grants:
+		return []ast.Node{ast.Action().Equal(ast.Value(m.in.Grant)).Or(capabilityHeld())}
+	}
+	return []ast.Node{capabilityHeld()}
+}
+
+// actions report if the declaration is about calls, and if it is about capabilities to be asked for.
+func (m *maker) actions() (calls, grants bool) {
+	grants = slices.Contains(m.in.Actions, m.in.Grant)
+	return !grants || len(m.in.Actions) > 1, grants
+}
+
+func capabilityHeld() ast.Node {
+	return ast.Context().Access("pdp").Access("capability").Access("held")
 }
 
 // isTool tests if the tool is one of the rule's. No test is made with in, which would hold for

@@ -34,6 +34,7 @@ var names = access.Names{
 	Actions: []types.EntityUID{
 		types.NewEntityUID("Action", "tool.invoke"), types.NewEntityUID("Action", "capability.grant"),
 	},
+	Grant: types.NewEntityUID("Action", "capability.grant"),
 }
 
 func read(t testing.TB, file, text string) *access.Declaration {
@@ -79,6 +80,35 @@ func TestGolden(t *testing.T) {
 		}
 		if len(ar.Files) != 2 || got.String() != string(ar.Files[1].Data) {
 			t.Errorf("%s: got\n%s", file, got.String())
+		}
+	}
+}
+
+// Where a schema has no capability.grant, every call is one that needs a capability, and where it has nothing
+// else, none does.
+func TestCapabilityOfFewActions(t *testing.T) {
+	defer func(all []types.EntityUID) { names.Actions = all }(names.Actions)
+	invoke, grant := names.Actions[0], names.Actions[1]
+	for _, mode := range []string{"allowlist\nrules: [{agent: a, tools: x}]", "open"} {
+		for _, capability := range []string{"required", "observe"} {
+			d := read(t, "access/o.yaml", "capability: "+capability+"\nmode: "+mode)
+			for _, c := range []struct {
+				actions []types.EntityUID
+				want    string
+			}{
+				{[]types.EntityUID{invoke}, "held"}, {[]types.EntityUID{grant}, ""}, {[]types.EntityUID{invoke, grant}, "action held"},
+			} {
+				names.Actions = c.actions
+				made, text := policies(t, d), ""
+				parsesBack(t, made)
+				for _, p := range made {
+					text += string(p.Cedar.MarshalCedar())
+				}
+				asksHeld, asksAction := strings.Contains(text, "context.pdp.capability.held"), strings.Contains(text, `= Action::"capability.grant"`)
+				if asksHeld != strings.Contains(c.want, "held") || asksAction != strings.Contains(c.want, "action") {
+					t.Errorf("%s, %s, of %v:\n%s", mode, capability, c.actions, text)
+				}
+			}
 		}
 	}
 }

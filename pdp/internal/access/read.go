@@ -106,10 +106,8 @@ func (r *reader) declaration(root *yaml.Node) {
 	}
 	r.owner(owner)
 	r.mode(root, mode, otherwise)
-	if capability != nil {
-		if c := r.OneOf(capability, "none", "observe", "required"); c == "observe" || c == "required" {
-			r.Bad(capability, "access_capability", "capabilities are not there yet", "write none")
-		}
+	if r.d.capabilityAt = r.d.defaultAt; capability != nil {
+		r.d.Capability, r.d.capabilityAt = ReadCapability(&r.Map, capability), capability
 	}
 	if subjects != nil {
 		r.subjects(subjects)
@@ -126,6 +124,11 @@ func (r *reader) declaration(root *yaml.Node) {
 	if !r.Problems.Refuse() {
 		r.compare()
 	}
+}
+
+// ReadCapability reads if calls need a capability.
+func ReadCapability(m *document.Map, n *yaml.Node) Capability {
+	return Capability(m.OneOf(n, string(None), string(Observe), string(Required)))
 }
 
 // owner reads whose tools the declaration is about.

@@ -64,11 +64,13 @@ func (o *own) declare(d *Declared, problems *Problems) {
 // policiesOf makes the policies of a declaration of one owner of files. From here on they are
 // policies as any others.
 func (b *Bundle) policiesOf(d *access.Declaration, use *Usage, problems *Problems) *Declared {
+	d.Capability = cmp.Or(d.Capability, b.Config.Capability)
 	made := newDeclared(d, use.Owner)
 	if b.lacks(d, problems) {
 		return made
 	}
-	made.make(access.Names{Type: b.declaredType, Actions: b.accessActions()}, use, problems)
+	grant := types.NewEntityUID(b.Config.ActionType, grantAction)
+	made.make(access.Names{Type: b.declaredType, Actions: b.accessActions(), Grant: grant}, use, problems)
 	return made
 }
 
@@ -98,6 +100,10 @@ func (d *Declared) make(names access.Names, use *Usage, problems *Problems) {
 		d.Policies = append(d.Policies, p)
 	}
 }
+
+// Repeats reports if the policy permits nothing but what others of the same declaration permit: it is there
+// to be on record.
+func (p *Policy) Repeats() bool { return p.Access != "" && strings.HasSuffix(p.Id, ".observe") }
 
 // declaredType is the type of Cedar that a wire type stands for, if the schema declares it.
 func (b *Bundle) declaredType(wire string) (types.EntityType, bool) {

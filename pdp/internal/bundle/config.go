@@ -9,6 +9,7 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 	"go.yaml.in/yaml/v3"
 
+	"policy-service/pdp/internal/access"
 	"policy-service/pdp/internal/document"
 	"policy-service/pdp/internal/source"
 )
@@ -28,6 +29,8 @@ type Config struct {
 	// TenantParents are the entities that tenants' own entities may have as parents though the root names them. Where
 	// the root demands an approval, or grants a capability, only those that are TenantApprovers too count as parents.
 	TenantParents, TenantApprovers EntityList
+	// Capability is that of the tool access declarations that do not say it, also of tenants.
+	Capability access.Capability
 
 	EvaluateUnknown    bool // unknown_entities: evaluate
 	RejectUnknown      bool // unknown_properties: reject
@@ -137,6 +140,11 @@ func parseConfig(text []byte, problems *Problems) Config {
 	byKey["forbid_errors"] = either("deny", "ignore", &c.IgnoreForbidErrors)
 	byKey["undeclared_obligations"] = either("deny", "allow", &c.AllowUndeclared)
 	byKey["allow_trivial"] = either("false", "true", &c.AllowTrivial)
+	byKey["access"] = func(n *yaml.Node) {
+		m := document.Map{File: doc.File, Problems: problems}
+		m.Known = map[string]func(*yaml.Node){"capability": func(n *yaml.Node) { c.Capability = access.ReadCapability(&m, n) }}
+		m.Read(n)
+	}
 	doc.Read(root)
 
 	// Keys that name types are read after the keys that say how names of types are read.

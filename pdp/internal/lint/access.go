@@ -64,9 +64,13 @@ func (d *declaration) open(byDefault *bundle.Policy) {
 		return
 	}
 	how := ""
-	if d.RequiresApproval() {
-		how = " without an approval, unless a rule demands one"
+	if d.Capability == access.Required {
+		how = " with a capability, for which everybody may ask,"
 	}
+	if d.RequiresApproval() {
+		how += " without an approval, unless a rule demands one"
+	}
+	how = strings.TrimSuffix(how, ",")
 	d.l.problems.Warn(d.File, byDefault.Line, byDefault.Column, "access_open",
 		"everybody may use every tool of "+bundle.Quote(d.Owner)+how+"; that counts for agents and tools that come later, too",
 		"write mode: allowlist, with a rule for each agent that is to use something, if that is not meant",

@@ -162,7 +162,10 @@ func TestCheckAccessOpen(t *testing.T) {
 	for declaration, says := range map[string]string{
 		"mode: open": `everybody may use every tool of "agent-b"; `,
 		"mode: open\nrules: [{agent: a, tools: x, requires_approval: true}]": `everybody may use every tool of "agent-b" without an approval, unless a rule demands one; `,
-		"mode: denylist": `everybody may use every tool of "agent-b"; `,
+		"mode: denylist":                   `everybody may use every tool of "agent-b"; `,
+		"mode: open\ncapability: observe":  `everybody may use every tool of "agent-b"; `,
+		"mode: open\ncapability: required": `everybody may use every tool of "agent-b" with a capability, for which everybody may ask; `,
+		"mode: open\ncapability: required\nrules: [{agent: a, tools: x, requires_approval: true}]": `everybody may use every tool of "agent-b" with a capability, for which everybody may ask, without an approval, unless a rule demands one; `,
 	} {
 		if _, problems := pdp.Check(pdp.FS(declared(declaration)), lintNow); len(problems) != 1 || !strings.HasPrefix(problems[0].Message, says) {
 			t.Errorf("%q: %v", declaration, problems)
@@ -232,6 +235,12 @@ func TestCheckAccessOverlap(t *testing.T) {
 		{"a denial of a role that is sent", declared("mode: denylist\nrules:\n  - {agent: {in: 'Role::\"r\"'}, tools: x}", "bundle.yaml", roles), "forbid_omittable access/agent-b.yaml:3:5"},
 	} {
 		c.run(t)
+		// What is made of a capability is no way around anything, and nothing that is mistaken.
+		own := c.files["access/agent-b.yaml"].Data
+		for _, capability := range []string{"observe", "required"} {
+			c.files["access/agent-b.yaml"].Data = fmt.Appendf(nil, "%s\ncapability: %s\n", own, capability)
+			lintCase{c.name + ", " + capability, c.files, c.want}.run(t)
+		}
 	}
 }
 
@@ -280,6 +289,9 @@ func TestCheckAccessBesideOurs(t *testing.T) {
 		"always-prompt": "{type: user, id: alice}", "delegated": "{type: user, id: alice}", "selective": "{type: user, id: alice}",
 	}
 	groups := map[string]string{"starter": `Role::"employee"`, "mcp": `group::"assistants"`}
+	capabilities := map[string]string{
+		"starter": "required", "mcp": "observe", "always-allow": "required", "always-prompt": "observe", "delegated": "none", "selective": "none",
+	}
 	for name, user := range users {
 		rules := "  - {agent: agent-a, tools: [read_file, list_files], expires: 2027-01-02T00:00:00Z%}\n" +
 			"  - {agent: " + user + ", tools: \"*\", requires_approval: true%}\n"
@@ -289,6 +301,7 @@ func TestCheckAccessBesideOurs(t *testing.T) {
 		plain := strings.ReplaceAll(rules, "%", "")
 		denials, _, _ := strings.Cut(strings.ReplaceAll(strings.ReplaceAll(rules, ", requires_approval: true", ""), "%", ""), "  - {agent: {in")
 		allow := "  - {agent: \"*\", tools: \"public_*\", effect: allow}\n"
+		capability := "capability: " + capabilities[name] + "\n"
 		for mode, declaration := range map[string]string{
 			"allowlist":             allowlist + plain,
 			"open":                  open + "  - {agent: agent-a, tools: [\"delete_*\", drop], requires_approval: true}\n",
@@ -298,11 +311,11 @@ func TestCheckAccessBesideOurs(t *testing.T) {
 			"allowlist of a tenant": "",
 		} {
 			files := copyOf(t, "../../../policies/"+name)
-			files["access/agent-b.yaml"] = &fstest.MapFile{Data: []byte(declaration)}
+			files["access/agent-b.yaml"] = &fstest.MapFile{Data: []byte(declaration + capability)}
 			files["access/agent-c.yaml"] = &fstest.MapFile{Data: []byte(allowlist + plain)}
 			if declaration == "" {
-				files["access/agent-b.yaml"] = &fstest.MapFile{Data: []byte("mode: allowlist")}
-				files["tenants/other/access/agent-b.yaml"] = &fstest.MapFile{Data: []byte(allowlist + plain)}
+				files["access/agent-b.yaml"] = &fstest.MapFile{Data: []byte("mode: allowlist\n" + capability)}
+				files["tenants/other/access/agent-b.yaml"] = &fstest.MapFile{Data: []byte(allowlist + plain + capability)}
 			}
 			decides := `@id("ours") permit (principal is %, action == Action::"approval.decide", resource is Approval) when { ["agent-b", "agent-c"].contains(resource.template) };`
 			typ := "user"

@@ -106,12 +106,12 @@ func named(policies []*bundle.Policy) (names []string) {
 }
 
 // permits returns the permits of a view that can apply: those without obligations, and those
-// with some. Two permits of the root are compared with each other in the root's own view. In a
+// with some. One that only repeats others gets round nothing that they do not. Two permits of the root are compared with each other in the root's own view. In a
 // tenant's view a permit of the root is only compared with the tenant's permits.
 func (l *linter) permits(v *bundle.View) (free, obliging []*bundle.Policy) {
 	var own struct{ free, obliging bool } // whether a permit of the view's own is one
 	for _, p := range v.Policies {
-		if p.Forbids() {
+		if p.Forbids() || p.Repeats() {
 			continue
 		}
 		if len(p.Obliges) > 0 {

@@ -13,6 +13,7 @@ import (
 // Declaration is a file, decoded. Whoever decodes it gives it an owner if it names none.
 type Declaration struct {
 	Owner, Mode, Default string
+	Capability           string
 	Subjects             []string
 	Approval             map[string]any
 	Rules                []struct {
@@ -22,10 +23,12 @@ type Declaration struct {
 	}
 }
 
-// Agent is who asks, as it is sent. In has the entities that it is in, as policies write them, and itself.
+// Agent is who asks, as it is sent. In has the entities that it is in, as policies write them, and itself. Holds says that
+// it has a capability for the call, or asks for one.
 type Agent struct {
 	Type, ID string
 	In       []string
+	Holds    bool
 }
 
 // Answer says if an agent may use a tool, and which approval that takes: its properties as JSON, "" for none. Two
@@ -45,7 +48,7 @@ func Answer(all []Declaration, who Agent, tool string, now time.Time) (allow boo
 				}
 			}
 		}
-		allow, closed = allow || ours, closed || ours && (denied || !opened)
+		allow, closed = allow || ours, closed || ours && (denied || !opened || d.Capability == "required" && !who.Holds)
 	}
 	if approvals = slices.Compact(approvals); !allow || closed || len(approvals) > 1 {
 		return false, ""

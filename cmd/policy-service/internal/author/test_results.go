@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/xml"
 	"fmt"
+	"strings"
 	"time"
 
 	"policy-service/cmd/policy-service/internal/cli"
@@ -43,7 +44,7 @@ func (r *results) print(s cli.Streams) error {
 func (c result) place() string { return fmt.Sprintf("%s:%d:%d", c.File, c.Line, c.Column) }
 
 // reproduce is a command that asks the same question and says why it is
-// answered so. Only a caller cannot be given on the command line.
+// answered so. A caller and a capability cannot be given on the command line.
 func (c result) reproduce(dir string) string {
 	command := "policy-service eval --explain --policies " + cli.Shell(dir)
 	if tenant := c.Call.Request.Tenant; tenant != "default" {
@@ -53,8 +54,15 @@ func (c result) reproduce(dir string) string {
 		command += " --now " + c.Call.Now.Format(time.RFC3339)
 	}
 	command = "printf %s " + cli.Shell(string(c.Body)) + " | " + command + " -"
+	var without []string
 	if c.Call.Asker.Name != "" {
-		command += " # but without the caller"
+		without = append(without, "the caller")
+	}
+	if c.Call.Capability.Held {
+		without = append(without, "the capability")
+	}
+	if len(without) > 0 {
+		command += " # but without " + strings.Join(without, " and ")
 	}
 	return command
 }
