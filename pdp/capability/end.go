@@ -1,0 +1,83 @@
+package capability
+
+import (
+	"context"
+	"errors"
+)
+
+// Revoke takes a capability back, also one whose grant is not on record yet. A use that is reserved is had, and the result
+// says which: it was under way.
+func (s *Store) Revoke(ctx context.Context, id, by, reason string) (Capability, error) {
+	return s.end(ctx, id, Revoked, Step{Name: StepRevoked, By: by, Reason: reason})
+}
+
+// Return gives a capability back.
+func (s *Store) Return(ctx context.Context, id, by, reason string) (Capability, error) {
+	return s.end(ctx, id, Returned, Step{Name: StepReturned, By: by, Reason: reason})
+}
+
+func (s *Store) end(ctx context.Context, id string, as State, step Step) (Capability, error) {
+	return s.moveFrom(ctx, id, Asked, func(m *move) {
+		m.to.end(as, m.now)
+		m.step(step)
+	})
+}
+
+// Suspend stops an active capability: the policies with this digest would not grant it.
+func (s *Store) Suspend(ctx context.Context, id, bundle string) (Capability, error) {
+	return s.moveFrom(ctx, id, Active, func(m *move) {
+		m.to.State, m.to.Bundle = Suspended, bundle
+		m.step(Step{Name: StepSuspended})
+	})
+}
+
+// Resume has a suspended capability be active again: the policies with this digest would grant it.
+func (s *Store) Resume(ctx context.Context, id, bundle string) (Capability, error) {
+	return s.moveFrom(ctx, id, Suspended, func(m *move) {
+		m.to.State, m.to.Bundle = Active, bundle
+		m.step(Step{Name: StepResumed})
+	})
+}
+
+// moveFrom changes a capability that is in a state; Asked stands for all that are not final.
+func (s *Store) moveFrom(ctx context.Context, id string, in State, do func(*move)) (Capability, error) {
+	return again(ctx, s, func() (Capability, error) {
+		c, release, err := s.ledger.Locked(ctx, id)
+		if err != nil {
+			return Capability{}, err
+		}
+		defer release()
+		m := s.move(c)
+		if c = c.at(m.now); c.State != in && (in != Asked || c.State.Final()) {
+			return Capability{}, &StateError{c.State}
+		}
+		do(m)
+		return s.commit(ctx, m)
+	})
+}
+
+// RevokeMany revokes all live capabilities that a filter finds, whatever its State, each by a change of its own. It returns
+// how many. After an error it can be called again, and revokes those that are left.
+func (s *Store) RevokeMany(ctx context.Context, f Filter, by, reason string) (n int, err error) {
+	for after := ""; ; {
+		ids, next, err := s.page(f, after, revokedAtOnce, func(c Capability) bool { return c.open() })
+		if err != nil {
+			return n, err
+		}
+		for _, c := range ids {
+			_, err := s.Revoke(ctx, c.ID, by, reason)
+			if ended := (*StateError)(nil); errors.As(err, &ended) || errors.Is(err, ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return n, err
+			}
+			n++
+		}
+		if after = next; next == "" {
+			return n, nil
+		}
+	}
+}
+
+const revokedAtOnce = 100

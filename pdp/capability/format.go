@@ -1,0 +1,146 @@
+package capability
+
+import (
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"net/url"
+	"path/filepath"
+
+	"github.com/go-json-experiment/json"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/capability"
+	"policy-service/pdp/ledger"
+	"policy-service/pdp/ledger/bolt"
+)
+
+// The file is DATA/capabilities.db, in bbolt's format; see package bolt. These are its keys, besides those of package ledger.
+// T is a tenant, and a HASH is the SHA-256 of what it is said to be of.
+//
+//	x/ID        → the Capability, without its words
+//	xw/ID       → its Words, written again when it is renewed
+//	xr/ID       → the renewal that is reserved
+//	xa/HASH     → of a tenant, an approval and an ask: the id of the capability that was granted by them
+//	xc/t/T      → how many are live in a tenant; xc/h/HASH those of a tenant and a holder
+//	xi/t/T/ID   → true, of each one; also xi/h/HASH/ID by tenant and holder, and xi/k/HASH/ID by tenant and key
+//
+// A value is JSON after its MAC, as [ledger] has it, with a key that is derived from the service's key of approvals. The
+// format may grow by another format number, and by that alone.
+
+// FileName is the name of the file in the data directory, FormatVersion the number of its format.
+const (
+	FileName      = "capabilities.db"
+	FormatVersion = 1
+)
+
+const (
+	kind          = "x"
+	prefixItems   = kind + "/"
+	prefixWords   = "xw/"
+	prefixRenewal = "xr/"
+	prefixAsks    = "xa/"
+	ofTenants     = "xc/t/"
+	ofHolders     = "xc/h/"
+)
+
+// The uses of derived keys: the values of the file, and the steps in the log.
+const (
+	keyUse  = "file"
+	sealUse = "steps"
+)
+
+// keyOf derives a key for one use from the key of approvals. None is one of those of approvals.
+func keyOf(key []byte, use string) []byte {
+	derived, err := hkdf.Key(sha256.New, key, nil, "policy-service capabilities "+use, sha256.Size)
+	if err != nil {
+		panic(err) // of the length alone, which is constant
+	}
+	return derived
+}
+
+// file is where capabilities are, unless there is another engine.
+func file(data string) bolt.Options {
+	return bolt.Options{Path: filepath.Join(data, FileName), Errors: known}
+}
+
+// form is how values are written.
+func form(key []byte) ledger.Form {
+	return ledger.Form{
+		Items:     "capabilities",
+		Kind:      kind,
+		Key:       keyOf(key, keyUse),
+		Version:   FormatVersion,
+		Marshal:   json.Deterministic(true),
+		Unmarshal: json.RejectUnknownMembers(true),
+		Errors:    known,
+	}
+}
+
+// hash is of some texts. Others have another.
+func hash(parts ...string) string {
+	h := sha256.New()
+	for _, part := range parts {
+		_, _ = fmt.Fprintf(h, "%d:%s", len(part), part) // never fails
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func askKey(tenant, approval, ask string) string { return prefixAsks + hash(tenant, approval, ask) }
+
+// counters are the keys of the counts that a capability has a part in.
+func (c *Capability) counters() (holder, tenant string) {
+	return ofHolders + hash(c.Tenant, c.Holder.Type, c.Holder.ID), ofTenants + url.PathEscape(c.Tenant)
+}
+
+// The indexes, each the beginning of keys that end with ids.
+func indexTenant(tenant string) string { return "xi/t/" + url.PathEscape(tenant) + "/" }
+func indexHolder(tenant string, h evaluation.Ref) string {
+	return "xi/h/" + hash(tenant, h.Type, h.ID) + "/"
+}
+func indexKey(tenant, jkt string) string { return "xi/k/" + hash(tenant, jkt) + "/" }
+
+func (c *Capability) indexes() []string {
+	return []string{
+		indexTenant(c.Tenant) + c.ID, indexHolder(c.Tenant, c.Holder) + c.ID, indexKey(c.Tenant, c.JKT) + c.ID,
+	}
+}
+
+// setWords gives a capability its words, and what is in them.
+func (c *Capability) setWords(w Words) error {
+	token, refused := capability.ParseClaims(w.Claims)
+	if refused != nil {
+		return refused
+	}
+	sum := sha256.Sum256(w.Claims)
+	c.Words, c.Token, c.Digest = w, token, base64.RawURLEncoding.EncodeToString(sum[:])
+	c.ID, c.Holder, c.JKT, c.Audience = token.ID, token.Holder, token.Key.Thumbprint(), token.Audience
+	c.Expires, c.MaxUses = token.Expires.UTC(), token.MaxUses
+	return nil
+}
+
+// read reads a capability with its words.
+func read(from ledger.Reader, id string) (c Capability, found bool) {
+	if c, found = readState(from, id); !found {
+		return c, false
+	}
+	var w Words
+	from.Get(prefixWords+id, &w)
+	was := c
+	if err := c.setWords(w); from.Err() == nil && (err != nil || c.ID != was.ID || c.Digest != was.Digest) {
+		from.Fail(fmt.Errorf("%w: %q has not the token that it is to have", ErrDamaged, id))
+	}
+	if next := (renewal{}); c.Granting != "" && from.Get(prefixRenewal+id, &next) > 0 {
+		c.next = &next
+	}
+	return c, from.Err() == nil
+}
+
+// readState reads a capability without its words.
+func readState(from ledger.Reader, id string) (c Capability, found bool) {
+	revision := from.Get(prefixItems+id, &c)
+	c.Revision = revision
+	return c, revision > 0
+}

@@ -1,0 +1,129 @@
+package capability
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/ledger"
+)
+
+// Filter finds capabilities. What is zero in it does not matter.
+type Filter struct {
+	Tenant   string
+	Holder   evaluation.Ref
+	JKT      string // the thumbprint of the holder's key
+	Audience string
+	State    State
+}
+
+func (f *Filter) finds(c *Capability) bool {
+	return (f.Tenant == "" || f.Tenant == c.Tenant) && (f.Holder == evaluation.Ref{} || f.Holder == c.Holder) &&
+		(f.JKT == "" || f.JKT == c.JKT) && (f.Audience == "" || f.Audience == c.Audience)
+}
+
+// keys are those under which capabilities are looked for.
+func (f *Filter) keys(tx *ledger.Tx, after string) iter.Seq2[string, func(any) bool] {
+	prefix := prefixItems
+	switch {
+	case f.Tenant == "":
+	case f.JKT != "":
+		prefix = indexKey(f.Tenant, f.JKT)
+	case f.Holder != evaluation.Ref{}:
+		prefix = indexHolder(f.Tenant, f.Holder)
+	default:
+		prefix = indexTenant(f.Tenant)
+	}
+	return tx.Scan(prefix, ledger.After(after))
+}
+
+// readPerItem is the number of capabilities that List reads for each one that it could return.
+const readPerItem = 4
+
+// Get reads a capability as it is now. If its time is up, it is expired, whether that is on record yet or not. With
+// [ErrUnrecorded] the result says whose it is, and not its state. Any other error means that it is not known whether there
+// is one.
+func (s *Store) Get(ctx context.Context, id string) (c Capability, found bool, err error) {
+	err = s.ledger.View(func(tx *ledger.Tx) { c, found = s.stored(tx, id) })
+	if !found || err != nil {
+		return Capability{}, false, err
+	}
+	c, err = s.told(ctx, c)
+	if errors.Is(err, ErrNotFound) { // it was forgotten meanwhile
+		return Capability{}, false, nil
+	}
+	return c, err == nil || errors.Is(err, ErrUnrecorded), err
+}
+
+// told is a capability with all its steps on record. It waits for another caller that records them, and tries failed work
+// again.
+func (s *Store) told(ctx context.Context, stored Capability) (Capability, error) {
+	if !stored.Unrecorded {
+		return stored, nil
+	}
+	c, release, err := s.ledger.Locked(ctx, stored.ID)
+	if err != nil {
+		return stored, err
+	}
+	release()
+	return c.at(s.now()), nil
+}
+
+// stored is a capability as of now, whether it is on record or not. One that is open must be listed so: else it was never
+// held against the log.
+func (s *Store) stored(tx *ledger.Tx, id string) (c Capability, found bool) {
+	c, found = read(tx, id)
+	if is := c.Standing(); found && is.Open && !s.ledger.Listed(tx, is) {
+		tx.Fail(fmt.Errorf("%w: %q is open, and not listed so: it was never held against the log", ErrDamaged, id))
+	}
+	c = c.at(s.now())
+	c.Unrecorded = s.ledger.Unrecorded(tx, id)
+	return c, found
+}
+
+// List reads a page of the capabilities that a filter finds, after an id, oldest first. Next is the id to go on after, "" if
+// there is no more. A page can be empty and have a next. One that cannot be put on record now is left out, because its
+// state is not known.
+func (s *Store) List(ctx context.Context, f Filter, after string, limit int) (page []Capability, next string, err error) {
+	is := func(c Capability) bool { return f.State == "" || f.State == c.State }
+	stored, next, err := s.page(f, after, limit, is)
+	for _, one := range stored {
+		c, err := s.told(ctx, one)
+		switch {
+		case errors.Is(err, ErrUnrecorded), errors.Is(err, ErrNotFound):
+		case err != nil:
+			return nil, "", err
+		case is(c):
+			page = append(page, c)
+		}
+	}
+	return page, next, err
+}
+
+// page reads a page as the file has it.
+func (s *Store) page(f Filter, after string, most int, is func(Capability) bool) (all []Capability, next string, err error) {
+	if most < 1 {
+		return nil, "", fmt.Errorf("%w: a page has at least one capability: ask for more than none", ErrInvalid)
+	}
+	more := false
+	err = s.ledger.View(func(tx *ledger.Tx) {
+		looks := most * readPerItem
+		for key := range f.keys(tx, after) {
+			if more = looks == 0 || len(all) == most; more {
+				return
+			}
+			looks--
+			next = key[strings.LastIndexByte(key, '/')+1:]
+			if c, found := s.stored(tx, next); found && f.finds(&c) && (c.Unrecorded || is(c)) {
+				all = append(all, c)
+			}
+		}
+	})
+	if !more {
+		next = ""
+	}
+	return all, next, err
+}

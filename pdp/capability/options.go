@@ -1,0 +1,119 @@
+package capability
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/time/rate"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/ledger"
+)
+
+// Options configure a [Store]. Key and all that has to do with the log must be given.
+type Options struct {
+	// Now is the clock. NewID makes ids, which sort by when they were made. The default is UUIDv7.
+	Now   func() time.Time
+	NewID func() string
+	// Engine keeps the capabilities, the file in the data directory unless it is given; and Origin is the name of the log
+	// here, if others write to the engine, too.
+	Engine ledger.Engine
+	Origin string
+	// Key is the service's key of approvals: 32 bytes, of which the keys of this store are derived. A value that was not
+	// written with it counts for nothing, in the file and in the log.
+	Key []byte
+	// Record puts a step on record and returns when it is durable. After a crash or a failure it gets the same step again,
+	// with the same id, unless Recorded knows the step. Its context does not end.
+	Record func(context.Context, Step) error
+	// Recorded reports whether the record of a step or of a decision is durable. An error means that this cannot be known
+	// now; false, that the record is not there and will not be.
+	Recorded func(id string) (bool, error)
+	// Attest reads the step of a record, if the log vouches for the record now. Not found means that the record is gone.
+	Attest func(ctx context.Context, record string) (s Step, found bool, err error)
+	// Steps reads the records in the log of some capabilities from a size of the log on, in the order of the log and by the
+	// ids of the capabilities: their steps, and a step without a name for each decision that used, granted or renewed one.
+	// The capabilities in the steps need only ID, Version and State.
+	Steps func(ctx context.Context, from uint64, ids map[string]bool) (map[string][]Step, error)
+	// Size is how many records the log has.
+	Size   func() uint64
+	Limits Limits
+	// Retain is how long capabilities are kept after they ended: 30 days. The log still has their steps.
+	Retain time.Duration
+	// OnError gets the failures that no caller gets.
+	OnError func(error)
+}
+
+// Limits bound how many capabilities there are, and how many come at once.
+type Limits struct {
+	MaxLivePerHolder      int // of a holder in a tenant: 100
+	MaxLivePerTenant      int // 100,000
+	NewPerMinutePerHolder int // of a holder in a tenant: 60
+}
+
+// withDefaults fills in the defaults.
+func (o Options) withDefaults() Options {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.NewID == nil {
+		o.NewID = func() string { return uuid.Must(uuid.NewV7()).String() }
+	}
+	if o.OnError == nil {
+		o.OnError = func(error) {}
+	}
+	o.Retain = cmp.Or(o.Retain, 30*24*time.Hour)
+	o.Limits.MaxLivePerHolder = cmp.Or(o.Limits.MaxLivePerHolder, 100)
+	o.Limits.MaxLivePerTenant = cmp.Or(o.Limits.MaxLivePerTenant, 100_000)
+	o.Limits.NewPerMinutePerHolder = cmp.Or(o.Limits.NewPerMinutePerHolder, 60)
+	return o
+}
+
+// laterOn is when to try again if a capability must end before. When that will be is not known.
+const laterOn = time.Minute
+
+// holder is a holder in a tenant.
+type holder struct {
+	tenant string
+	evaluation.Ref
+}
+
+// rates bound how many capabilities each holder gets in a minute: a bucket for each, which is forgotten when it is full
+// again, because a new one is the same. They are those of this process.
+type rates struct {
+	perMinute int
+	mu        sync.Mutex // guards what follows
+	of        map[holder]*rate.Limiter
+	swept     time.Time
+}
+
+// mostRates bounds the memory of the buckets. If there is no room for a holder, it shares one with others of its tenant.
+const mostRates = 10_000
+
+// take lets one in, or refuses it with a [LimitError].
+func (r *rates) take(h holder, now time.Time) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	full := func() bool { return r.of[h] == nil && len(r.of) >= mostRates }
+	if passed := now.Sub(r.swept); full() && (passed < 0 || passed >= time.Second) { // it goes through all of them
+		r.swept = now
+		for one, bucket := range r.of {
+			if bucket.TokensAt(now) >= float64(bucket.Burst()) {
+				delete(r.of, one)
+			}
+		}
+	}
+	if full() {
+		h = holder{tenant: h.tenant} // no holder is without a type
+	}
+	if r.of[h] == nil {
+		r.of[h] = rate.NewLimiter(rate.Limit(float64(r.perMinute)/60), r.perMinute)
+	}
+	if !r.of[h].AllowN(now, 1) {
+		missing := 1 - r.of[h].TokensAt(now)
+		return &LimitError{RetryAfter: time.Duration(missing * 60 / float64(r.perMinute) * float64(time.Second))}
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+package capability
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"policy-service/pdp/ledger"
+)
+
+// Step is one step of a capability as it goes on record.
+type Step struct {
+	ID   string    `json:"id"` // of the record
+	At   time.Time `json:"at"`
+	Name string    `json:"name"`
+	// By is who revoked it, or gave it back, and Reason is why.
+	By     string `json:"by,omitzero"`
+	Reason string `json:"reason,omitzero"`
+	// Decision is the one that used, granted or renewed it, or that was to.
+	Decision string `json:"decision,omitzero"`
+	// Grants says, of a step without a name, that the decision granted or renewed it, and did not use it.
+	Grants bool `json:"grants,omitzero"`
+	// Seal is made with the key of capabilities. Without the key no program writes a step that gives something.
+	Seal string `json:"seal,omitzero"`
+	// Capability is as it is after the step.
+	Capability Capability `json:"capability"`
+}
+
+// The names of steps. A step that ends a capability is named as the state.
+const (
+	StepGranted   = "granted"   // the decision that grants it is on record: it can be used
+	StepUsed      = "used"      // a decision was made by it
+	StepUsedUp    = "used_up"   // that was the last use
+	StepRevoked   = "revoked"   // somebody took it back
+	StepReturned  = "returned"  // its holder gave it back
+	StepSuspended = "suspended" // the policies of Bundle would not grant it
+	StepResumed   = "resumed"   // the policies of Bundle would grant it again
+	StepRenewed   = "renewed"   // it has another token, by another decision
+	StepExpired   = "expired"   // its time was up
+	StepReleased  = "released"  // a decision that was to use, grant or renew it is not on record
+	StepCaughtUp  = "caught_up" // the file was behind the log, and is not any more
+)
+
+// StepGone stands among the steps of [Options].Steps for a record without content, which may have been any step. If there
+// are several such records, it stands for the last one. The number of the record is in Capability.After. This step is
+// never recorded.
+const StepGone = "gone"
+
+// StepNames are the names of all steps there are.
+func StepNames() []string {
+	return []string{
+		StepGranted, StepUsed, StepUsedUp, StepRevoked, StepReturned, StepSuspended, StepResumed, StepRenewed,
+		StepExpired, StepReleased, StepCaughtUp,
+	}
+}
+
+// Entry implements [ledger.Step].
+func (s Step) Entry() ledger.Entry {
+	settles := s.Name == StepGranted || s.Name == StepUsed || s.Name == StepRenewed || s.Name == StepReleased
+	c := &s.Capability
+	return ledger.Entry{ID: s.ID, Item: c.ID, Tenant: c.Tenant, Caller: c.Caller, Settles: settles}
+}
+
+// seal is made of all that a step brings about of a capability.
+func (s *Store) seal(step *Step, c *Capability) string {
+	text, err := json.Marshal([]any{
+		step.ID, step.Capability.ID, step.Name, step.By, step.Decision, step.Capability.Version, step.Capability.State,
+		c.Tenant, c.Caller, c.Holder, c.JKT, c.Audience, c.Expires.UnixNano(), c.MaxUses, c.Digest,
+	})
+	if err != nil { // of a text that is no UTF-8: no record says it in these words
+		return ""
+	}
+	mac := hmac.New(sha256.New, s.sealKey)
+	_, _ = mac.Write(text) // never fails
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// sealed reports whether a step from the log was written with the key, about the capability with the token that it has.
+func (s *Store) sealed(step *Step, c *Capability) bool {
+	want := s.seal(step, c)
+	return want != "" && hmac.Equal([]byte(want), []byte(step.Seal))
+}
+
+// vouched reports whether the log vouches for the record of the grant of a capability, or of its last renewal.
+func (s *Store) vouched(ctx context.Context, c *Capability) (bool, error) {
+	if c.Granted == "" {
+		return false, nil
+	}
+	step, found, err := s.options.Attest(ctx, c.Granted)
+	if err != nil {
+		return false, fmt.Errorf("whether the log has step %s of capability %s: %w", c.Granted, c.ID, err)
+	}
+	of := step.Name == StepGranted || step.Name == StepRenewed
+	return found && of && step.ID == c.Granted && step.Capability.ID == c.ID && s.sealed(&step, c), nil
+}

@@ -1,0 +1,172 @@
+package capability
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"policy-service/evaluation/capability"
+	"policy-service/pdp/ledger"
+)
+
+// Usable finds a capability that can be used now. If it cannot, the error is a [*capability.Refusal]. One whose uses are not
+// counted needs no more than that; of others a use is to be reserved.
+//
+// The log must vouch for the grant. It is asked for each capability once: nobody but this process writes to the file
+// meanwhile, or each reservation asks again.
+func (s *Store) Usable(ctx context.Context, id string) (Capability, error) {
+	c, found, err := s.Get(ctx, id)
+	switch {
+	case err != nil:
+		return Capability{}, err
+	case !found:
+		return Capability{}, &capability.Refusal{Code: capability.BadSignature}
+	}
+	if err := c.refusal(s.now()); err != nil {
+		return Capability{}, err
+	}
+	if by, known := s.attested.Load(id); known && by == c.Granted {
+		return c, nil
+	}
+	if err := s.mustVouch(ctx, &c); err != nil {
+		return Capability{}, err
+	}
+	return c, nil
+}
+
+// mustVouch refuses a capability for whose grant the log does not vouch: it is asked for anew.
+func (s *Store) mustVouch(ctx context.Context, c *Capability) error {
+	is, err := s.vouched(ctx, c)
+	if err != nil {
+		return err
+	}
+	if !is {
+		return &capability.Refusal{Code: capability.Revoked}
+	}
+	s.attested.Store(c.ID, c.Granted)
+	return nil
+}
+
+// Reservation is a use of a capability that one decision has, and no other can have; or the grant or the renewal of one. The
+// capability is locked until exactly one of Spent and InDoubt is called.
+type Reservation struct {
+	*ledger.Reservation[Capability, Step]
+	store *Store
+}
+
+// Reserve takes one use of a capability for a decision, durably, so that the decision can be recorded. If it has no use that
+// is left, the error is a [*capability.Refusal].
+//
+// Whatever happens after Reserve, the use is not there for another decision. If it is neither spent nor in doubt, because
+// the process ended, it is as in doubt: then Options.Recorded says whether the decision is on record.
+func (s *Store) Reserve(ctx context.Context, id, decision string) (*Reservation, error) {
+	return again(ctx, s, func() (*Reservation, error) {
+		c, release, err := s.usable(ctx, id, decision)
+		if err != nil {
+			return nil, err
+		}
+		to, err := s.take(ctx, c, decision)
+		if err != nil {
+			release()
+			return nil, err
+		}
+		return &Reservation{s.ledger.Reserved(to, decision, release), s}, nil
+	})
+}
+
+// usable locks a capability that can be used now, by a decision that has not used it.
+func (s *Store) usable(ctx context.Context, id, decision string) (c Capability, release func(), err error) {
+	c, release, err = s.ledger.Locked(ctx, id)
+	if errors.Is(err, ErrNotFound) {
+		return c, nil, &capability.Refusal{Code: capability.BadSignature}
+	}
+	if err != nil {
+		return c, nil, err
+	}
+	if err = c.mayUse(decision); err == nil {
+		err = c.refusal(s.now())
+	}
+	if err == nil {
+		err = s.mustVouch(ctx, &c)
+	}
+	if err != nil {
+		release()
+	}
+	return c, release, err
+}
+
+// mayUse refuses a decision that cannot be distinguished from one that used the capability.
+func (c *Capability) mayUse(decision string) error {
+	if decision == "" || c.reserves(decision) || slices.Contains(c.Recent, decision) {
+		return fmt.Errorf("%w: the decision %q has used the capability, or has no id", ErrInvalid, decision)
+	}
+	return nil
+}
+
+// take reserves a use for a decision.
+func (s *Store) take(ctx context.Context, c Capability, decision string) (Capability, error) {
+	m := s.move(c)
+	m.reserve(decision)
+	_, err := s.make(ctx, m)
+	return m.to, err
+}
+
+// Again takes one more use, for another decision that goes on record with the first. It reports false if no use is left.
+func (r *Reservation) Again(ctx context.Context, decision string) (bool, error) {
+	err := r.Add(ctx, decision, func(c Capability) (Capability, error) {
+		if err := c.mayUse(decision); err != nil {
+			return c, err
+		}
+		if err := c.refusal(r.store.now()); err != nil {
+			return c, err
+		}
+		return r.store.take(ctx, c, decision)
+	})
+	if refusal := (*capability.Refusal)(nil); errors.As(err, &refusal) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Settle implements [ledger.Rules]: what was reserved is used, or there again.
+func (r rules) Settle(ctx context.Context, c Capability, outcomes []ledger.Outcome) error {
+	if len(outcomes) == 0 {
+		return nil
+	}
+	if c.Granting != "" && c.Claims == nil { // it was read without its words
+		whole, err := r.ledger.Read(c.ID)
+		if err != nil {
+			return err
+		}
+		if whole.Revision != c.Revision {
+			return ledger.ErrConflict
+		}
+		c = whole
+	}
+	m := r.move(c)
+	for _, o := range outcomes {
+		m.settle(o.Decision, o.Used)
+	}
+	_, err := r.commit(ctx, m)
+	return err
+}
+
+func (m *move) settle(decision string, used bool) {
+	grants := m.to.Granting == decision
+	m.to.release(decision)
+	switch {
+	case grants:
+		m.settleGrant(decision, used)
+		return
+	case !used:
+		m.step(Step{Name: StepReleased, Decision: decision})
+		return
+	}
+	m.to.use(decision)
+	m.step(Step{Name: StepUsed, Decision: decision})
+	if m.to.open() && m.to.MaxUses > 0 && m.to.Used >= m.to.MaxUses {
+		m.to.end(UsedUp, m.now)
+		m.step(Step{Name: StepUsedUp})
+	}
+}
