@@ -54,13 +54,12 @@ type ShownCapability struct {
 	evaluation.Capability
 	Reason string
 	Proof  *evaluation.SpentProof
+	// Used is set if the decision has a use of it, and Grants if the decision grants or renews it.
+	Used, Grants bool
 
 	held HeldCapability
 	more *evaluation.CapabilityAnswer
 }
-
-// Counted reports whether each call uses the capability up a little.
-func (s *ShownCapability) Counted() bool { return s.held.Counted }
 
 // noCapabilities is the reason why no capability counts at a PDP that has none: it issued none.
 const noCapabilities = "bad_signature"
@@ -176,7 +175,7 @@ func (p *PDP) reserveHeld(ctx context.Context, answer *reply, uses []Reservation
 		s.refuse(d)
 		return nil, nil
 	}
-	d.Capability.UsesLeft = &left
+	d.Capability.UsesLeft, s.Used = &left, true
 	return append(uses, use), nil
 }
 

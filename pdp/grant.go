@@ -40,6 +40,8 @@ type GrantDecision struct {
 	Approval *evaluation.Approval
 	// Approved is the approval that the grant uses, or "".
 	Approved string
+	// Capability is the one that it grants, or renews: prepare sets it.
+	Capability string
 }
 
 // granting is a grant that is being decided.
@@ -57,7 +59,7 @@ type granting struct {
 }
 
 // Grant decides whether a capability may be granted. If so, prepare is called before the decisions go on record: it
-// reserves the capability for them, which counts only once they are there. The answers are on record when Grant returns.
+// reserves the capability for the first of them, which counts only once they are there. The answers are on record when Grant returns.
 func (p *PDP) Grant(
 	ctx context.Context, call GrantCall, prepare func(context.Context, *GrantDecision) (Reservation, error),
 ) (out GrantDecision, err error) {
@@ -245,6 +247,9 @@ func (g *granting) records() []Record {
 		records[n].put(&g.calls[n], &g.out.Items[n])
 		records[n].Approved = g.approved[n]
 		records[n].Item = Item{Batch: g.out.ID, Size: size}
+		if n == 0 && g.out.Capability != "" {
+			records[n].Capability = &ShownCapability{Capability: evaluation.Capability{ID: g.out.Capability}, Grants: true}
+		}
 	}
 	return records
 }

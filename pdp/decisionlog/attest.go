@@ -44,12 +44,12 @@ func (l *Log) covering(ctx context.Context, sequence uint64) (Checkpoint, error)
 	return ParseCheckpoint(signed, nil)
 }
 
-// Approvals goes over the records from a sequence on that name one of some approval requests: steps of it, and
+// Naming goes over the records from a sequence on that name one of some approval requests or capabilities: steps of it, and
 // decisions that went by it. What it says is what was signed: it makes the tree again of all records from there on, so
 // that no record can be hidden. It therefore asks no index. A record whose content is gone comes without its Line,
 // because it may have named any of them: a program that can write to the files can also write, past the last
 // checkpoint, that it was redacted.
-func (l *Log) Approvals(ctx context.Context, from uint64, ids map[string]bool, visit func(Record) error) error {
+func (l *Log) Naming(ctx context.Context, from uint64, ids map[string]bool, visit func(Record) error) error {
 	return l.signed(ctx, from, &walker{ids: ids, visit: visit})
 }
 
@@ -196,14 +196,18 @@ func (w *walker) record(r Record) error {
 	return w.visit(r)
 }
 
-// names reports whether a line names one of the approval requests that are looked for, anywhere. The log writes a line in
-// one way, so that it cannot be spelt otherwise.
+// naming is what stands before the id of an approval request, or of a capability.
+var naming = [][]byte{[]byte(`"approval":"`), []byte(`"capability":"`), []byte(`"capability":{"id":"`)}
+
+// names reports whether a line names one of the items that are looked for, anywhere. The log writes a line in one way, so
+// that it cannot be spelt otherwise.
 func (w *walker) names(line []byte) bool {
-	for found := true; found; {
-		_, line, found = bytes.Cut(line, []byte(`"approval":`))
-		text, isText := bytes.CutPrefix(line, []byte{'"'})
-		if id, _, ended := bytes.Cut(text, []byte{'"'}); found && isText && ended && w.ids[string(id)] {
-			return true
+	for _, before := range naming {
+		for rest, found := line, true; found; {
+			_, rest, found = bytes.Cut(rest, before)
+			if id, _, ended := bytes.Cut(rest, []byte{'"'}); found && ended && w.ids[string(id)] {
+				return true
+			}
 		}
 	}
 	return false

@@ -70,7 +70,7 @@ func TestNobodyHidesAStep(t *testing.T) {
 			l, err = Open(data, options)
 			if err == nil {
 				defer func() { _ = l.Close() }()
-				err = l.Approvals(t.Context(), 0, map[string]bool{"mine": true}, func(r Record) error {
+				err = l.Naming(t.Context(), 0, map[string]bool{"mine": true}, func(r Record) error {
 					var s Recorded
 					if r.Line == nil {
 						return nil // what comes of it is said at the end
@@ -101,7 +101,7 @@ func TestRedactedStepIsExplained(t *testing.T) {
 		t.Fatal(err)
 	}
 	steps, gone := 0, 0
-	err := l.Approvals(t.Context(), 0, map[string]bool{"mine": true}, func(r Record) error {
+	err := l.Naming(t.Context(), 0, map[string]bool{"mine": true}, func(r Record) error {
 		if steps++; r.Line == nil {
 			steps, gone = steps-1, gone+1
 		}

@@ -50,7 +50,7 @@ type Entry struct {
 func (e *Entry) waits() bool {
 	d := e.Decision
 	return !slices.Contains([]string{KindDecision, KindPossible, KindSearch, KindBatch}, e.Kind) ||
-		d != nil && (len(d.Discharged) > 0 || d.Capability != nil && d.Capability.Counted)
+		d != nil && (len(d.Discharged) > 0 || d.Capability != nil && (d.Capability.Used || d.Capability.Grants))
 }
 
 // refusable reports whether it may be refused if there is no room. Then nothing is answered.
@@ -117,9 +117,10 @@ type Capability struct {
 	Held   bool                   `json:"held"`
 	Depth  int                    `json:"depth"`
 	Reason string                 `json:"reason,omitzero"`
+	// Used says that the decision has one of a number of uses, and Grants that it grants the capability, or renews it.
+	Used   bool                   `json:"used,omitzero"`
+	Grants bool                   `json:"grants,omitzero"`
 	Proof  *evaluation.SpentProof `json:"proof,omitzero"`
-	// Counted says that the decision uses one of a number of uses.
-	Counted bool `json:"-"`
 }
 
 // KindReceipt is the kind of record with a PEP's report about the obligations
@@ -147,6 +148,8 @@ const (
 	// KindApproval is the kind of record of the steps of an approval request. Its
 	// events are the steps of package approval.
 	KindApproval = "approval"
+	// KindCapability is the kind of record of the steps of a capability. Its events are the steps of package capability.
+	KindCapability = "capability"
 
 	EventStart                = "start"
 	EventStop                 = "stop"

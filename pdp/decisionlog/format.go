@@ -153,8 +153,9 @@ import (
 //	discharged    array of {"id","type","approval","continues"?,"shares"?}; continues is {"decision","round"}: no use of the
 //	              approval, but the round of that number which goes on from the use by that decision. shares is the id of a
 //	              decision: no use of its own, but a part of the use by that one
-//	capability    {"id"?,"held","depth","reason"?,"proof"?}: what came of the capability that the request showed. It is held,
-//	              or reason is why it does not count. proof is {"jkt","jti","iat","aud","tool","args","nonce"?,"alg",
+//	capability    {"id"?,"held","depth","reason"?,"used"?,"grants"?,"proof"?}: what came of the capability that the request
+//	              showed. It is held, or reason is why it does not count; used: the decision has one of a number of uses.
+//	              grants: it showed none, and the decision grants this one, or renews it. proof is {"jkt","jti","iat","aud","tool","args","nonce"?,"alg",
 //	              "signature"}: all that its holder signed, so that the signature can be checked with the holder's key
 //	mismatch      array of JSON Pointers into the body that was sent, in order: the places that could not be put to the
 //	              policies, or counted as an error where they read it. Their names are masked like texts; a name that

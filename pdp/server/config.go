@@ -70,6 +70,8 @@ type Config struct {
 	DecisionLog DecisionLogConfig `yaml:"decision_log"`
 	// Approvals bounds the questions to people. They are asked if there is a log.
 	Approvals ApprovalsConfig `yaml:"approvals"`
+	// Capabilities bounds the capabilities that agents are granted. There are some if there is a log.
+	Capabilities CapabilitiesConfig `yaml:"capabilities"`
 	// Console turns the console on; nil is none.
 	Console *ConsoleConfig `yaml:"console" doc:"Pages at /console/ where people decide about approval requests. There are none unless it is given; {} is enough."`
 	// Load bounds the cost of all requests together.

@@ -18,6 +18,8 @@ type health struct {
 	door *door.Door
 	pdp  *pdp.PDP
 	log  func() *logReadiness // nil without a decision log
+	// capabilities reports whether their file could not be opened.
+	capabilities func() bool
 }
 
 // readiness is the body of /readyz. Monitoring of others reads it: members may be added, never renamed.
@@ -27,6 +29,8 @@ type readiness struct {
 	Refused *refusedState `json:"refused"`
 	// Log is null without a decision log.
 	Log *logReadiness `json:"log"`
+	// Capabilities is closed if their file could not be opened.
+	Capabilities string `json:"capabilities,omitzero"`
 }
 
 type bundleState struct {
@@ -100,6 +104,9 @@ func (h *health) readiness() (int, readiness) {
 		first, more := firstOf(r.Problems)
 		tenants, _ := firstOf(r.Tenants)
 		state.Refused = &refusedState{r.At.UTC(), tenants, first, more}
+	}
+	if h.capabilities != nil && h.capabilities() {
+		state.Status, state.Capabilities = "degraded", "closed"
 	}
 	unavailable := h.door.Stopping.Load()
 	if h.log != nil {

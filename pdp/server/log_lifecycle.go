@@ -98,7 +98,7 @@ func (s *Server) openLog(ctx context.Context) error {
 			},
 		},
 		Index: true,
-		Kinds: []string{decisionlog.KindApproval},
+		Kinds: []string{decisionlog.KindApproval, decisionlog.KindCapability},
 	}
 	d.retention = s.newRetention(d, &options)
 	d.log, err = decisionlog.Open(s.config.Data, options)

@@ -58,8 +58,10 @@ func (s *Server) routes(route registrar) {
 	decisions.register(route)
 	registerMe(s.door, route)
 	s.approvals.Routes(route)
+	s.capabilities.Routes(route)
 	s.audit.Routes(route)
 	health := &health{door: s.door, pdp: s.pdp}
+	health.capabilities = s.closedCapabilities
 	if s.decisions != nil {
 		health.log = s.decisions.readiness
 	}

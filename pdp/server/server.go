@@ -23,6 +23,7 @@ import (
 	"policy-service/pdp/server/approvals"
 	"policy-service/pdp/server/audit"
 	"policy-service/pdp/server/auth"
+	"policy-service/pdp/server/capabilities"
 	"policy-service/pdp/server/door"
 	"policy-service/pdp/server/listener"
 	"policy-service/pdp/server/telemetry"
@@ -31,19 +32,20 @@ import (
 // Server is the service as a value: made by [New], running between [Server.Start] and [Server.Stop]. It serves once;
 // make another for another run.
 type Server struct {
-	config    Config
-	log       *slog.Logger
-	pdp       *pdp.PDP
-	keys      keys
-	decisions *decisionLog // nil without a decision log
-	audit     *audit.Audit
-	approvals *approvals.Approvals
-	telemetry *telemetry.Telemetry
-	door      *door.Door
-	listeners *listeners
-	live      inForce
-	lifetime  lifetime
-	shown     pdp.Status // the outcome of the last load that was logged
+	config       Config
+	log          *slog.Logger
+	pdp          *pdp.PDP
+	keys         keys
+	decisions    *decisionLog // nil without a decision log
+	audit        *audit.Audit
+	approvals    *approvals.Approvals
+	capabilities *capabilities.Capabilities
+	telemetry    *telemetry.Telemetry
+	door         *door.Door
+	listeners    *listeners
+	live         inForce
+	lifetime     lifetime
+	shown        pdp.Status // the outcome of the last load that was logged
 }
 
 // New checks a configuration and returns a Server that has not started.
@@ -82,6 +84,7 @@ func New(config Config) (*Server, error) {
 		Explain:    explain,
 	})
 	s.audit, s.approvals = s.newAudit(), approvals.New(approvals.Options{Door: s.door})
+	s.capabilities = capabilities.New(capabilities.Options{Door: s.door})
 	s.live.Store(&live{config: config, callers: config.Program.Authenticator})
 	return s, nil
 }
@@ -111,6 +114,7 @@ func (s *Server) start(ctx context.Context) error {
 	if err := s.openApprovals(approvalKey); err != nil {
 		return err
 	}
+	s.openCapabilities(approvalKey)
 	if err := s.load(ctx); err != nil {
 		return err
 	}
@@ -135,6 +139,9 @@ func (s *Server) start(ctx context.Context) error {
 	}
 	if s.approvals.Broker != nil {
 		s.lifetime.background("approvals' work", s.approvals.Broker.Run)
+	}
+	if b := s.capabilities.Broker; b != nil {
+		s.lifetime.background("capabilities' work", b.Store.Run)
 	}
 	if err := s.serve(); err != nil {
 		return err

@@ -103,7 +103,7 @@ func (b *Broker) attest(ctx context.Context, id string) (step approval.Step, fou
 func (b *Broker) steps(ctx context.Context, from uint64, ids map[string]bool) (map[string][]approval.Step, error) {
 	all, gone := map[string][]approval.Step{}, false
 	var last uint64 // the last record that is gone: a store that knows of it knows of those before it
-	err := b.options.Log.Approvals(ctx, from, ids, func(r decisionlog.Record) error {
+	err := b.options.Log.Naming(ctx, from, ids, func(r decisionlog.Record) error {
 		if r.Line == nil {
 			last, gone = r.Sequence, true
 			return nil

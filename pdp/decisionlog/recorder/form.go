@@ -64,7 +64,7 @@ func entryOf(record *pdp.Record, masked *mask.Masking) (e decisionlog.Entry, err
 	e.Decision.Approved = record.Approved
 	if c := record.Capability; c != nil {
 		e.Decision.Capability = &decisionlog.Capability{
-			ID: c.ID, Held: c.Held, Depth: c.Depth, Reason: c.Reason, Proof: c.Proof, Counted: c.Counted(),
+			ID: c.ID, Held: c.Held, Depth: c.Depth, Reason: c.Reason, Used: c.Used, Grants: c.Grants, Proof: c.Proof,
 		}
 	}
 	if d.Malformed != nil {

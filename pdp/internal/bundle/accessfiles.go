@@ -69,7 +69,7 @@ func (b *Bundle) policiesOf(d *access.Declaration, use *Usage, problems *Problem
 	if b.lacks(d, problems) {
 		return made
 	}
-	grant := types.NewEntityUID(b.Config.ActionType, grantAction)
+	grant := types.NewEntityUID(b.Config.ActionType, GrantAction)
 	made.make(access.Names{Type: b.declaredType, Actions: b.accessActions(), Grant: grant}, use, problems)
 	return made
 }

@@ -68,9 +68,12 @@ const (
 	// Relay is to bring the votes of people about approvals, each with a token of their own. Its holder
 	// has no vote itself. Only API keys have it.
 	Relay Permission = "relay"
+	// Capability is to ask for capabilities, and CapabilityAdmin to see and to take back those of others.
+	Capability      Permission = "capability"
+	CapabilityAdmin Permission = "capability.admin"
 )
 
-var permissions = []Permission{Decide, Search, Explain, LogRead, LogAdmin, Request, Approve, Relay}
+var permissions = []Permission{Decide, Search, Explain, LogRead, LogAdmin, Request, Approve, Relay, Capability, CapabilityAdmin}
 
 // May reports whether the caller has a permission, in all tenants that it serves. A caller without a principal approves
 // nothing.

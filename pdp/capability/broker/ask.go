@@ -1,0 +1,291 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/capability"
+	"policy-service/pdp"
+	store "policy-service/pdp/capability"
+)
+
+// Answer is the answer to a request for a capability.
+type Answer struct {
+	ID string `json:"id"` // of the capability
+	// Token is the capability. It can be had once more only by the approval that it was granted by.
+	Token     string    `json:"token"`
+	Tools     []string  `json:"tools"`
+	Audience  string    `json:"audience"`
+	ValidFrom time.Time `json:"valid_from"`
+	Expires   time.Time `json:"expires"`
+	ExpiresIn int       `json:"expires_in"` // in seconds
+	MaxUses   int       `json:"max_uses,omitzero"`
+	Verify    string    `json:"verify"`
+	// Narrowed are the members of the request of which less was granted.
+	Narrowed []string `json:"narrowed,omitzero"`
+}
+
+// Denied says why no capability was granted, if that is no error.
+type Denied struct {
+	// Approval is what people were asked, if only that is missing.
+	Approval   *evaluation.Approval `json:"approval,omitzero"`
+	Reason     evaluation.Reason    `json:"reason,omitzero"`
+	ReasonUser string               `json:"reason_user,omitzero"`
+	Refused    []string             `json:"refused,omitzero"` // the tools that may not be granted
+}
+
+// ErrNoIssuer says that tokens cannot be signed, because their issuer has no URL.
+var ErrNoIssuer = errors.New("the service does not know its own URL, by which tokens are: set public_url")
+
+// Ask decides whether a capability may be granted, and grants it. Whoever asks shows the key that it is to be bound to by a
+// proof. Decision is the id of the answer on record, "" if there is none, as when the same answer is given again.
+// An error can be a [*capability.Refusal], an [*evaluation.Error], a [*store.LimitError], [ErrNoIssuer], or one of the PDP or
+// of the store.
+func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, a capability.Ask) (decision string, granted *Answer, denied *Denied, err error) {
+	issuer, now := b.options.IssuerURL(a.Tenant), b.now()
+	if issuer == "" {
+		return "", nil, nil, ErrNoIssuer
+	}
+	if err := b.asked(&a, issuer, now); err != nil {
+		return "", nil, nil, err
+	}
+	if again, err := b.again(ctx, &a); again != nil || err != nil {
+		return "", again, nil, err
+	}
+	w, err := b.want(&a, issuer, now)
+	if err != nil {
+		return "", nil, nil, err
+	}
+	call, err := w.call(asker, now)
+	if err != nil {
+		return "", nil, nil, err
+	}
+	prepare := func(ctx context.Context, d *pdp.GrantDecision) (pdp.Reservation, error) {
+		n, err := w.new(asker, d, call.Questions)
+		if err != nil {
+			return nil, err
+		}
+		use, err := b.Store.Grant(ctx, n, d.Items[0].ID)
+		if err != nil {
+			return nil, err
+		}
+		d.Capability = n.Token.ID
+		return use, nil
+	}
+	w.token.ID = b.Store.NewID()
+	d, err := b.options.PDP().Grant(ctx, call, prepare)
+	switch {
+	case err != nil:
+		return "", nil, nil, err
+	case !d.Allow:
+		return d.ID, nil, deniedBy(&d, a.Tools), nil
+	}
+	c, err := b.Store.Usable(ctx, d.Capability)
+	if err != nil {
+		return "", nil, nil, err
+	}
+	granted, err = b.answer(&c, w.narrowed)
+	return d.ID, granted, nil, err
+}
+
+// asked checks the proof of a request. It is taken once. After a restart it may be taken again: then it gives its sender
+// what it gave before, a token for the same key, within the same limits.
+func (b *Broker) asked(a *capability.Ask, issuer string, now time.Time) error {
+	terms := b.options.Terms
+	jti, iat, refusal := a.CheckProof(issuer, now, terms.ProofAge, terms.Skew)
+	if refusal != nil {
+		return refusal
+	}
+	first, err := b.seen.First(a.Tenant, a.Holder, a.Key.Thumbprint(), jti, iat.Add(terms.ProofAge+terms.Skew))
+	switch {
+	case errors.Is(err, store.ErrFull):
+		return &capability.Refusal{Code: capability.Unavailable}
+	case err == nil && !first:
+		return &capability.Refusal{Code: capability.ProofReplayed}
+	}
+	return err
+}
+
+// again is the answer to a request that was granted before by the same approval, and whose answer may have been lost.
+func (b *Broker) again(ctx context.Context, a *capability.Ask) (*Answer, error) {
+	if a.ApprovalID == "" {
+		return nil, nil
+	}
+	c, found, err := b.Store.Granted(ctx, a.Tenant, a.ApprovalID, a.Digest())
+	if err != nil || !found || c.State != store.Active || c.Holder != a.Holder || c.JKT != a.Key.Thumbprint() {
+		return nil, err
+	}
+	if c, err = b.Store.Usable(ctx, c.ID); err != nil {
+		return nil, err
+	}
+	return b.answer(&c, nil)
+}
+
+// answer signs the token of a capability.
+func (b *Broker) answer(c *store.Capability, narrowed []string) (*Answer, error) {
+	claims, err := c.Token.Claims()
+	if err != nil {
+		return nil, err
+	}
+	signed, err := b.options.Keys.Sign(claims, capability.TypeToken)
+	t := &c.Token
+	return &Answer{
+		ID:        t.ID,
+		Token:     signed,
+		Tools:     t.Layers[0].Tools,
+		Audience:  t.Audience,
+		ValidFrom: t.NotBefore.UTC(),
+		Expires:   t.Expires.UTC(),
+		ExpiresIn: int(t.Expires.Sub(t.NotBefore) / time.Second),
+		MaxUses:   t.MaxUses,
+		Verify:    t.Verify,
+		Narrowed:  narrowed,
+	}, err
+}
+
+func deniedBy(d *pdp.GrantDecision, tools []string) *Denied {
+	out := &Denied{Approval: d.Approval}
+	for n := range d.Items {
+		item := &d.Items[n]
+		if item.Allow {
+			continue
+		}
+		if len(out.Refused) == 0 {
+			out.Reason, out.ReasonUser = item.Reason, item.ReasonUser
+		}
+		out.Refused = append(out.Refused, tools[n])
+	}
+	if len(out.Refused) == 0 && d.Approval == nil { // it waits, and nobody was asked
+		out.Reason = evaluation.ApprovalRequired
+	}
+	return out
+}
+
+// wanted is a request for a capability, and the token that it would be granted.
+type wanted struct {
+	ask      *capability.Ask
+	token    capability.Token
+	narrowed []string
+}
+
+// want makes the token of a request. It counts from now on, or from later, and no longer than tokens may.
+func (b *Broker) want(a *capability.Ask, issuer string, now time.Time) (*wanted, error) {
+	w, terms := &wanted{ask: a}, b.options.Terms
+	from := now.Truncate(time.Second)
+	if a.ValidFrom.After(from) {
+		from = a.ValidFrom
+	}
+	until := a.ValidUntil
+	if until.IsZero() {
+		duration := a.Duration
+		if duration == 0 {
+			duration = terms.DefaultLifetime
+		}
+		until = from.Add(duration)
+	}
+	if latest := from.Add(terms.MaxLifetime); until.After(latest) {
+		w.narrowed, until = append(w.narrowed, "duration"), latest
+	}
+	if !from.Before(until) || !now.Before(until) {
+		return nil, evaluation.Malformed("not after the time from which it is to count, or past", "", "valid_until")
+	}
+	w.token = capability.Token{
+		Issuer:    issuer,
+		Audience:  a.Audience,
+		Holder:    a.Holder,
+		Key:       a.Key,
+		IssuedAt:  now.Truncate(time.Second),
+		NotBefore: from,
+		Expires:   until,
+		Layers:    []capability.Layer{{Tools: a.Tools, Arguments: a.Arguments}},
+		MaxUses:   a.MaxUses,
+		Verify:    capability.Online,
+	}
+	return w, nil
+}
+
+// call is the questions of a request: one for each tool, and one for people, about all of them.
+func (w *wanted) call(asker evaluation.Asker, now time.Time) (call pdp.GrantCall, err error) {
+	a := w.ask
+	action := map[string]any{
+		"audience": a.Audience,
+		"seconds":  int(w.token.Expires.Sub(w.token.NotBefore) / time.Second),
+		"offline":  false,
+		"jkt":      a.Key.Thumbprint(),
+		"depth":    0,
+	}
+	if a.MaxUses > 0 {
+		action["max_uses"] = a.MaxUses
+	}
+	constrained, exact, constraints := []string{}, map[string]any{}, map[string]any{}
+	for name, c := range a.Arguments {
+		constrained = append(constrained, name)
+		constraints[name] = c.Value()
+		if v, ok := c.ScalarExact(); ok {
+			exact[name] = v
+		}
+	}
+	slices.Sort(constrained)
+	action["constrained"], action["exact"] = constrained, exact
+	context := map[string]any{}
+	if a.Reason != "" {
+		context["justification"] = a.Reason
+	}
+	about := func(typ, id string, properties, context map[string]any) evaluation.Request {
+		r := evaluation.Request{Shape: evaluation.Native, Tenant: a.Tenant}
+		r.Subject = evaluation.Entity{Type: a.Holder.Type, ID: a.Holder.ID, Properties: a.Properties}
+		r.Resource = evaluation.Entity{Type: typ, ID: id}
+		r.Action.Name = pdp.GrantAction
+		for _, part := range []struct {
+			to   *evaluation.Object
+			from map[string]any
+		}{{&r.Action.Properties, action}, {&r.Resource.Properties, properties}, {&r.Context, context}} {
+			made, failed := evaluation.NewObject(part.from)
+			*part.to, err = made, errors.Join(err, failed)
+		}
+		return r
+	}
+	for _, tool := range a.Tools {
+		typ, id := toolType, tool
+		if server, all := strings.CutSuffix(tool, ":*"); all {
+			typ, id = serverType, server
+		}
+		call.Questions = append(call.Questions, about(typ, id, nil, context))
+	}
+	whole := map[string]any{"tools": a.Tools}
+	if a.Arguments != nil {
+		whole["arguments"] = constraints
+	}
+	if a.Reason != "" {
+		whole["justification"] = a.Reason
+	}
+	if a.ApprovalID != "" {
+		whole["approval_id"] = a.ApprovalID
+	}
+	call.Whole = about(serverType, a.Audience, map[string]any{"digest": a.Digest()}, whole)
+	call.Asker, call.Now, call.Approvals = asker, now, pdp.SpendOrFile
+	return call, err
+}
+
+// serverType is the wire type of a server, whose tools are all asked for.
+const serverType = "server"
+
+// new is the capability that a decision grants.
+func (w *wanted) new(asker evaluation.Asker, d *pdp.GrantDecision, questions []evaluation.Request) (store.New, error) {
+	grant, err := json.Marshal(questions)
+	return store.New{
+		Tenant:   w.ask.Tenant,
+		Caller:   asker.Name,
+		Token:    w.token,
+		Grant:    grant,
+		Approval: d.Approved,
+		Ask:      w.ask.Digest(),
+		Bundle:   d.Bundle,
+	}, err
+}

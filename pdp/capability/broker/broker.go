@@ -1,0 +1,257 @@
+// Package broker is where decisions and capabilities meet. A [Broker] is the [pdp.Capabilities] of a PDP whose decisions are
+// on record: it checks the tokens and proofs that requests show, and reserves their uses.
+//
+// [Open] opens the store and holds it to the decision log: each step of a capability is a record there. [Broker.Ask] asks
+// the policies, and people where they say so, whether a capability may be granted, and signs the token of one that is.
+//
+// A proof is taken once. It is marked after all that it must fulfil was checked, and before the policies are asked: so it is
+// spent by a deny, too. One exception: a call that waits for a person comes again with the proof that it came with.
+//
+// The package serves nothing and knows no HTTP.
+package broker
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/capability"
+	"policy-service/pdp"
+	store "policy-service/pdp/capability"
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/signing"
+)
+
+// Options are the parts of a [Broker].
+type Options struct {
+	// Data is the data directory.
+	Data string
+	// Store are the key of approvals, the clock and the bounds of the store. [Open] sets the rest.
+	Store store.Options
+	Log   *decisionlog.Log
+	// Keys sign the tokens.
+	Keys *signing.Keys
+	// PDP is the PDP whose capabilities these are. It is made after the Broker.
+	PDP func() *pdp.PDP
+	// IssuerURL is the URL by which a tenant's decisions are asked for, "" if it is not known. Tokens are by it.
+	IssuerURL func(tenant string) string
+	Terms     Terms
+	Logger    *slog.Logger
+}
+
+// Terms bound how long capabilities and proofs count.
+type Terms struct {
+	MaxLifetime, DefaultLifetime time.Duration
+	ProofAge, Skew               time.Duration
+	// NonceAlways has every proof need a nonce of this process.
+	NonceAlways bool
+}
+
+// Broker implements [pdp.Capabilities].
+type Broker struct {
+	Store   *store.Store
+	options Options
+	seen    *store.Seen
+	nonces  *store.Nonces
+	now     func() time.Time
+}
+
+// Open opens the store of capabilities. Its caller closes the Store.
+func Open(options Options) (*Broker, error) {
+	b := &Broker{options: options, now: options.Store.Now}
+	b.seen = store.NewSeen(store.SeenOptions{Now: b.now})
+	b.nonces = store.NewNonces(b.now(), options.Terms.Skew, options.Terms.NonceAlways)
+	o := &b.options.Store
+	o.Record, o.Recorded, o.Attest, o.Steps = b.record, b.recorded, b.attest, b.steps
+	o.Size, o.OnError = options.Log.Size, b.failed
+	var err error
+	if b.Store, err = store.Open(options.Data, *o); err != nil {
+		return nil, fmt.Errorf("cannot open the capabilities: %w", err)
+	}
+	return b, nil
+}
+
+func (b *Broker) failed(err error) {
+	b.options.Logger.Error("capabilities wait for something that failed; it is tried again", "error", err)
+}
+
+// longestWait is the oldest that the proof of a call that waited for a person can be.
+const longestWait = 90 * 24 * time.Hour
+
+// Check implements [pdp.Capabilities].
+func (b *Broker) Check(
+	ctx context.Context, p pdp.PresentedCapability,
+) (held pdp.HeldCapability, more *evaluation.CapabilityAnswer, err error) {
+	token, err := b.token(ctx, p)
+	if err == nil && (p.Action != toolInvoke || p.Resource.Type != toolType) {
+		err = &capability.Refusal{Code: capability.ToolNotCovered, Audience: token.Audience, Tool: p.Resource.ID}
+	}
+	var proof capability.Proof
+	if err == nil {
+		proof, err = b.proof(token, p)
+	}
+	if err != nil {
+		more, err = answerOf(err)
+		return pdp.HeldCapability{}, more, err
+	}
+	return pdp.HeldCapability{
+		Capability: evaluation.Capability{Held: true, ID: token.ID, Depth: token.Depth},
+		Counted:    token.MaxUses > 0,
+		Proof: &evaluation.SpentProof{
+			Key:       token.Key.Thumbprint(),
+			ID:        proof.ID,
+			IssuedAt:  proof.IssuedAt.Unix(),
+			Audience:  proof.Audience,
+			Tool:      proof.Tool,
+			Arguments: proof.Arguments,
+			Nonce:     proof.Nonce,
+			Algorithm: proof.Algorithm,
+			Signature: proof.Signature,
+		},
+	}, nil, nil
+}
+
+// The action and the wire type of the calls that capabilities are for.
+const (
+	toolInvoke = "tool.invoke"
+	toolType   = "tool"
+)
+
+// refused makes an error of a refusal, which may be none.
+func refused(r *capability.Refusal) error {
+	if r == nil {
+		return nil
+	}
+	return r
+}
+
+// answerOf is what an answer says of an error, if it is a refusal.
+func answerOf(err error) (*evaluation.CapabilityAnswer, error) {
+	r := (*capability.Refusal)(nil)
+	if !errors.As(err, &r) {
+		return nil, err
+	}
+	a := &evaluation.CapabilityAnswer{
+		Reason:     string(r.Code),
+		Argument:   r.Argument,
+		Audience:   r.Audience,
+		Nonce:      r.Nonce,
+		NextAction: r.NextAction(),
+	}
+	if r.Tool != "" {
+		a.Tools = []string{r.Tool}
+	}
+	return a, nil
+}
+
+// token is the token that a request shows, by its text or by its id, if it counts now.
+func (b *Broker) token(ctx context.Context, p pdp.PresentedCapability) (t capability.Token, err error) {
+	id, whole := p.Token, strings.Contains(p.Token, ".")
+	switch {
+	case len(p.Token) > capability.MaxToken:
+		return t, &capability.Refusal{Code: capability.TooLarge}
+	case p.Token == "":
+		return t, &capability.Refusal{Code: capability.Malformed}
+	case whole:
+		payload, err := b.options.Keys.Verify(p.Token, capability.TypeToken)
+		if err != nil {
+			return t, &capability.Refusal{Code: capability.BadSignature}
+		}
+		said, refusal := capability.ParseClaims(payload)
+		if refusal != nil {
+			return t, refusal
+		}
+		if issuer := b.options.IssuerURL(p.Tenant); issuer == "" || said.Issuer != issuer {
+			return t, &capability.Refusal{Code: capability.BadSignature}
+		}
+		t, id = said, said.ID
+	}
+	c, err := b.Store.Usable(ctx, id)
+	if err != nil {
+		return t, err
+	}
+	if c.Tenant != p.Tenant { // as if there was none
+		return t, &capability.Refusal{Code: capability.BadSignature}
+	}
+	if !whole {
+		t = c.Token
+	}
+	return t, nil
+}
+
+// proof checks the proof of a call, and marks it if it is to be spent.
+func (b *Broker) proof(t capability.Token, p pdp.PresentedCapability) (capability.Proof, error) {
+	call := capability.Call{Proof: p.Proof, Holder: p.Holder, Tool: p.Resource.ID, Arguments: p.Arguments}
+	terms := b.options.Terms
+	proof, refusal := t.CheckCall(call, nil, p.Now, terms.ProofAge, terms.Skew)
+	stale := refusal != nil && refusal.Code == capability.ProofStale
+	if stale && p.Approval != "" { // the call may have waited for a person
+		proof, refusal = t.CheckCall(call, nil, p.Now, longestWait, terms.Skew)
+	}
+	if refusal != nil {
+		return proof, refusal
+	}
+	jkt := t.Key.Thumbprint()
+	if !p.Spends {
+		if stale {
+			return proof, &capability.Refusal{Code: capability.ProofStale}
+		}
+		return proof, nil
+	}
+	if p.Approval != "" && b.seen.Take(proofHash(t.ID, p.Proof), p.Question, p.Approval) {
+		return proof, nil
+	}
+	if needs := b.nonces.Required(proof.IssuedAt); needs && !b.nonces.Verify(proof.Nonce, p.Tenant, jkt, p.Now) {
+		return proof, &capability.Refusal{Code: capability.NonceRequired, Nonce: b.nonces.New(p.Tenant, jkt, p.Now)}
+	}
+	if stale {
+		return proof, &capability.Refusal{Code: capability.ProofStale}
+	}
+	first, err := b.seen.First(p.Tenant, t.Holder, jkt, proof.ID, proof.IssuedAt.Add(terms.ProofAge+terms.Skew))
+	switch {
+	case errors.Is(err, store.ErrFull):
+		return proof, &capability.Refusal{Code: capability.Unavailable}
+	case err != nil:
+		return proof, err
+	case !first:
+		return proof, &capability.Refusal{Code: capability.ProofReplayed}
+	}
+	return proof, nil
+}
+
+// proofHash is of a proof and the token that it came with.
+func proofHash(token, proof string) [sha256.Size]byte {
+	return sha256.Sum256([]byte(token + "\x00" + proof))
+}
+
+// Reserve implements [pdp.Capabilities].
+func (b *Broker) Reserve(
+	ctx context.Context, h pdp.HeldCapability, decision string,
+) (pdp.Reservation, int, *evaluation.CapabilityAnswer, error) {
+	use, err := b.Store.Reserve(ctx, h.ID, decision)
+	if err != nil {
+		more, err := answerOf(err)
+		if more != nil {
+			more.ID = h.ID
+		}
+		return nil, 0, more, err
+	}
+	c := use.Item()
+	return use, c.MaxUses - c.Used - len(c.Reserved), nil, nil
+}
+
+// keptFor is how long a proof is kept whose approval has no end that is known.
+const keptFor = time.Hour
+
+// Keep implements [pdp.Capabilities].
+func (b *Broker) Keep(_ context.Context, h pdp.HeldCapability, approval string, until time.Time) {
+	if until.IsZero() {
+		until = b.now().Add(keptFor)
+	}
+	b.seen.Keep(proofHash(h.ID, h.Presented.Proof), h.Presented.Question, approval, until)
+}

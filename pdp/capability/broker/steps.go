@@ -1,0 +1,168 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+	store "policy-service/pdp/capability"
+	"policy-service/pdp/decisionlog"
+)
+
+// recordedStep are the details of a record of kind capability; its event is the step.
+type recordedStep struct {
+	Capability string         `json:"capability"`
+	State      store.State    `json:"state"`
+	Version    int            `json:"version"`
+	Holder     evaluation.Ref `json:"holder"`
+	JKT        string         `json:"jkt"`
+	Audience   string         `json:"audience"`
+	Tools      []string       `json:"tools,omitzero"`
+	Expires    time.Time      `json:"expires"`
+	MaxUses    int            `json:"max_uses,omitzero"`
+	Used       int            `json:"used,omitzero"`
+	// Decision is the one that used, granted or renewed it, or that was to.
+	Decision  string `json:"decision,omitzero"`
+	Approval  string `json:"approval,omitzero"`
+	By        string `json:"by,omitzero"`
+	Reason    string `json:"reason,omitzero"`
+	Bundle    string `json:"bundle"`
+	Requester string `json:"requester"`
+	// Seal is the store's: it takes no step from the log without it.
+	Seal string `json:"seal,omitzero"`
+}
+
+// record puts a step on record.
+func (b *Broker) record(ctx context.Context, step store.Step) error {
+	c := &step.Capability
+	details := recordedStep{
+		Capability: c.ID,
+		State:      c.State,
+		Version:    c.Version,
+		Holder:     c.Holder,
+		JKT:        c.JKT,
+		Audience:   c.Audience,
+		Expires:    c.Expires,
+		MaxUses:    c.MaxUses,
+		Used:       c.Used,
+		Decision:   step.Decision,
+		By:         step.By,
+		Reason:     step.Reason,
+		Bundle:     c.Bundle,
+		Requester:  c.Caller,
+		Seal:       step.Seal,
+	}
+	if step.Name == store.StepGranted || step.Name == store.StepRenewed {
+		details.Approval = c.Approval
+		for _, layer := range c.Token.Layers {
+			details.Tools = append(details.Tools, layer.Tools...)
+		}
+	}
+	text, err := json.Marshal(details, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		return fmt.Errorf("the step %s of a capability has no JSON form: %w", step.Name, err)
+	}
+	return b.options.Log.Append(ctx, []decisionlog.Entry{{
+		ID:      step.ID,
+		Kind:    decisionlog.KindCapability,
+		Tenant:  c.Tenant,
+		Now:     step.At,
+		Payer:   c.Caller,
+		Event:   step.Name,
+		Details: text,
+	}})
+}
+
+// recorded reports whether a record is durable.
+func (b *Broker) recorded(id string) (bool, error) {
+	if !b.options.Log.Status().OK {
+		return false, decisionlog.ErrUnavailable
+	}
+	_, err := b.options.Log.ByID(id)
+	switch {
+	case err == nil, errors.Is(err, decisionlog.ErrGone):
+		return true, nil
+	case errors.Is(err, decisionlog.ErrNotFound):
+		return false, nil
+	}
+	return false, err
+}
+
+// line is a record of a step or of a decision, as it is read back.
+type line struct {
+	ID         string                  `json:"id"`
+	Now        time.Time               `json:"now"`
+	Kind       string                  `json:"kind"`
+	Event      string                  `json:"event"`
+	Capability *decisionlog.Capability `json:"capability"`
+	Details    jsontext.Value          `json:"details"`
+}
+
+// stepOf reads the step of a line, or one without a name for a decision that used, granted or renewed a capability.
+func stepOf(text []byte) (step store.Step, is bool, err error) {
+	var l line
+	if err := json.Unmarshal(text, &l); err != nil {
+		return step, false, err
+	}
+	switch c := l.Capability; {
+	case l.Kind == decisionlog.KindCapability:
+		var d recordedStep
+		if err := json.Unmarshal(l.Details, &d); err != nil {
+			return step, false, err
+		}
+		step = store.Step{
+			ID: l.ID, At: l.Now, Name: l.Event, By: d.By, Reason: d.Reason, Decision: d.Decision, Seal: d.Seal,
+			Capability: store.Capability{ID: d.Capability, State: d.State, Version: d.Version},
+		}
+		return step, true, nil
+	case l.Kind == decisionlog.KindDecision && c != nil && (c.Used || c.Grants):
+		step = store.Step{
+			ID: l.ID, At: l.Now, Decision: l.ID, Grants: c.Grants, Capability: store.Capability{ID: c.ID},
+		}
+		return step, true, nil
+	}
+	return step, false, nil
+}
+
+// attest finds a step by the id of its record, if the log vouches for that record.
+func (b *Broker) attest(ctx context.Context, id string) (step store.Step, found bool, err error) {
+	record, err := b.options.Log.Attest(ctx, id)
+	if errors.Is(err, decisionlog.ErrNotFound) || errors.Is(err, decisionlog.ErrGone) {
+		return step, false, nil
+	}
+	if err != nil {
+		return step, false, err
+	}
+	return stepOf(record.Line)
+}
+
+// steps reads the steps that the log has of some capabilities, as [store.Options] has it.
+func (b *Broker) steps(ctx context.Context, from uint64, ids map[string]bool) (map[string][]store.Step, error) {
+	all, gone := map[string][]store.Step{}, false
+	var last uint64 // the last record that is gone: a store that knows of it knows of those before it
+	err := b.options.Log.Naming(ctx, from, ids, func(r decisionlog.Record) error {
+		if r.Line == nil {
+			last, gone = r.Sequence, true
+			return nil
+		}
+		step, is, err := stepOf(r.Line)
+		if err != nil {
+			return fmt.Errorf("record %d: %w", r.Sequence, err)
+		}
+		if is {
+			all[step.Capability.ID] = append(all[step.Capability.ID], step)
+		}
+		return nil
+	})
+	if gone {
+		for id := range ids {
+			all[id] = append(all[id], store.Step{Name: store.StepGone, Capability: store.Capability{ID: id, After: last}})
+		}
+	}
+	return all, err
+}

@@ -1,0 +1,71 @@
+package server
+
+import (
+	"time"
+
+	"policy-service/pdp"
+	store "policy-service/pdp/capability"
+	"policy-service/pdp/capability/broker"
+)
+
+// CapabilitiesConfig bounds the capabilities that agents are granted.
+type CapabilitiesConfig struct {
+	MaxLifetime     time.Duration `yaml:"max_lifetime" default:"24h" min:"1m" max:"2160h" doc:"How long a capability counts at most."`
+	DefaultLifetime time.Duration `yaml:"default_lifetime" default:"10m" min:"1s" max:"2160h" doc:"How long a capability counts if its request does not say."`
+	ProofAge        time.Duration `yaml:"proof_age" default:"60s" min:"5s" max:"5m" doc:"How old the proof of a call may be."`
+	ClockSkew       time.Duration `yaml:"clock_skew" default:"10s" min:"1s" max:"1m" doc:"How far the clock of a holder may be ahead."`
+	// NonceAlways is for several processes that share a signing key.
+	NonceAlways           bool          `yaml:"nonce_always" doc:"Whether every proof needs a nonce of this process. Without it, only the proofs made before the process started do. Set it where several processes sign with one key."`
+	MaxLivePerHolder      int64         `yaml:"max_live_per_holder" default:"100" min:"1" max:"1000000" doc:"How many capabilities one holder may have at once in one tenant."`
+	MaxLivePerTenant      int64         `yaml:"max_live_per_tenant" default:"100000" min:"1" max:"10000000" doc:"How many capabilities there may be at once in one tenant."`
+	NewPerMinutePerHolder int64         `yaml:"new_per_minute_per_holder" default:"60" min:"1" max:"1000000" doc:"How many capabilities one holder may be granted in one tenant in a minute."`
+	Retain                time.Duration `yaml:"retain" default:"720h" min:"1h" doc:"How long the service keeps capabilities that have ended, like 30d. The decision log keeps its records of them."`
+}
+
+// openCapabilities opens the file of capabilities. A server has capabilities if it records decisions, because each step of
+// one is on record. If the file cannot be opened the service goes on: whoever shows a capability is answered with an error,
+// and nobody else is held up.
+func (s *Server) openCapabilities(key []byte) {
+	if s.decisions == nil || key == nil {
+		return
+	}
+	c := s.config.Capabilities
+	b, err := broker.Open(broker.Options{
+		Data: s.config.Data,
+		Store: store.Options{
+			Key:    key,
+			Now:    s.now,
+			Retain: c.Retain,
+			Limits: store.Limits{
+				MaxLivePerHolder:      int(c.MaxLivePerHolder),
+				MaxLivePerTenant:      int(c.MaxLivePerTenant),
+				NewPerMinutePerHolder: int(c.NewPerMinutePerHolder),
+			},
+		},
+		Log:       s.decisions.log,
+		Keys:      s.keys.signing,
+		PDP:       func() *pdp.PDP { return s.pdp },
+		IssuerURL: s.issuerURL,
+		Terms: broker.Terms{
+			MaxLifetime:     c.MaxLifetime,
+			DefaultLifetime: c.DefaultLifetime,
+			ProofAge:        c.ProofAge,
+			Skew:            c.ClockSkew,
+			NonceAlways:     c.NonceAlways,
+		},
+		Logger: s.log,
+	})
+	if err != nil {
+		s.log.Error("the capabilities cannot be opened; requests that show one are not answered until a restart", "error", err)
+		s.config.Program.PDP.Capabilities = broker.Closed{Err: err}
+		return
+	}
+	s.lifetime.add("capabilities", closing(b.Store.Close))
+	s.capabilities.Broker, s.config.Program.PDP.Capabilities = b, b
+}
+
+// closedCapabilities reports whether the file of capabilities could not be opened.
+func (s *Server) closedCapabilities() bool {
+	_, closed := s.config.Program.PDP.Capabilities.(broker.Closed)
+	return closed
+}

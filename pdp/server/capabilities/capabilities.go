@@ -1,0 +1,247 @@
+// Package capabilities serves capabilities to the programs that ask for them, and takes them back. Start with
+// [Capabilities.Routes], which has the needs of each route.
+//
+// The package decides nothing: package broker asks the policies, and people, whether a capability may be granted. It knows
+// no other parts of the server than the door, and the callers of package auth. Using a capability is no route of its own: it
+// is shown in the question that it is for.
+package capabilities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/capability"
+	"policy-service/pdp"
+	store "policy-service/pdp/capability"
+	"policy-service/pdp/capability/broker"
+	"policy-service/pdp/server/auth"
+	"policy-service/pdp/server/door"
+	"policy-service/pdp/server/telemetry"
+)
+
+// Options are the parts of Capabilities.
+type Options struct {
+	Door *door.Door
+	// Broker is nil if there are no capabilities. It is set before the first request comes.
+	Broker *broker.Broker
+}
+
+// Capabilities are the routes.
+type Capabilities struct{ Options }
+
+// New makes Capabilities.
+func New(o Options) *Capabilities { return &Capabilities{o} }
+
+const (
+	all = "/v1/capabilities"
+	one = all + "/:id"
+)
+
+// Routes registers the routes.
+func (s *Capabilities) Routes(route func(path string, handle echo.HandlerFunc, methods ...string)) {
+	asks := door.Need{Permission: auth.Capability, Body: door.JSON, Work: door.WorkBySize, Records: true}
+	reads := door.Need{Parameters: door.NoParameters}
+	ends := door.Need{Parameters: door.NoParameters, Body: door.JSON, Work: door.ShortWork, Records: true}
+	route(all, s.admit(asks, s.ask), http.MethodPost)
+	route(one, s.admit(reads, s.state), http.MethodGet)
+	route(one+"/revoke", s.admit(ends, s.end(auth.CapabilityAdmin, (*store.Store).Revoke)), http.MethodPost)
+	route(one+"/return", s.admit(ends, s.end(auth.Capability, (*store.Store).Return)), http.MethodPost)
+}
+
+func (s *Capabilities) admit(need door.Need, handle func(echo.Context, door.Admitted) error) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		need := need
+		if s.Broker == nil {
+			need.Absent = door.NewProblem(http.StatusNotFound,
+				"there are no capabilities here; the operator gives the server a data directory with --data")
+		}
+		admitted, err := s.Door.Admit(c, need)
+		if err != nil {
+			return err
+		}
+		defer admitted.Shift.End()
+		err = handle(c, admitted)
+		if known := problem(err); known != nil {
+			return known
+		}
+		return err
+	}
+}
+
+// problem is an error as callers see it, nil if it has no words of its own.
+func problem(err error) error {
+	var refusal *capability.Refusal
+	var limit *store.LimitError
+	var state *store.StateError
+	switch {
+	case errors.As(err, &limit):
+		return door.TooMany("capabilities", limit.RetryAfter, http.StatusTooManyRequests,
+			"this holder, or its tenant, has too many capabilities, or they came too fast; ask again after Retry-After seconds")
+	case errors.As(err, &refusal) && refusal.Code == capability.Unavailable:
+		return door.TooMany("capabilities", time.Second, http.StatusServiceUnavailable, "too many proofs at once; ask again after Retry-After seconds")
+	case errors.As(err, &refusal):
+		p := door.NewProblem(http.StatusBadRequest, fmt.Sprintf("the proof of the request does not count, %s: %s", refusal.Code, refusal.Suggestion()))
+		p.Pointer = "/proof"
+		return p
+	case errors.As(err, &state):
+		return door.NewProblem(http.StatusConflict, fmt.Sprintf("this capability is %s", state.State))
+	case errors.Is(err, broker.ErrNoIssuer):
+		return door.NewProblem(http.StatusNotFound, "no tokens are signed here, because the service does not know its own URL; the operator sets public_url")
+	case errors.Is(err, store.ErrGranted):
+		return door.NewProblem(http.StatusConflict, "this approval has granted a capability before; ask for a new one without approval_id")
+	case errors.Is(err, store.ErrNotFound):
+		return unknown()
+	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrUnrecorded):
+		return door.NewProblem(http.StatusServiceUnavailable, "this cannot be stored or recorded at the moment; ask again later")
+	}
+	return nil
+}
+
+func unknown() error {
+	return door.NewProblem(http.StatusNotFound, "no such capability, or none that you may see")
+}
+
+// asker is the caller of a request, with what others know the request by.
+func asker(c echo.Context, caller *auth.Caller) evaluation.Asker {
+	return evaluation.Asker{
+		Name:        caller.Name,
+		Registered:  caller.Registered,
+		Obligations: caller.Obligations,
+		Relays:      caller.May(auth.Relay),
+		RequestID:   door.RequestID(c),
+		TraceID:     telemetry.TraceID(c.Request().Context(), c.Request().Header),
+	}
+}
+
+// ask answers a request for a capability.
+func (s *Capabilities) ask(c echo.Context, a door.Admitted) error {
+	ask, err := capability.DecodeAsk(a.Body, s.Door.Options.Limits)
+	if err != nil {
+		return err
+	}
+	if err := s.Door.CheckTenant(ask.Tenant, a.Caller, evaluation.Native); err != nil {
+		return err
+	}
+	caller := a.Caller.In(ask.Tenant)
+	if !caller.May(auth.Capability) {
+		return door.Lacks(auth.Capability)
+	}
+	if p := caller.Principal; p != (auth.Principal{}) && p.ID != ask.Holder.ID {
+		return door.NewProblem(http.StatusForbidden, "this credential is of one principal, and asks for that one alone; a credential without a principal asks for the holders that it vouches for")
+	}
+	ctx, cancel := s.Door.Within(c)
+	defer cancel()
+	decision, granted, denied, err := s.Broker.Ask(ctx, asker(c, &caller), ask)
+	if err != nil {
+		if known := problem(err); known != nil {
+			return known
+		}
+		if errors.Is(err, pdp.ErrNotRecorded) || errors.As(err, new(*evaluation.Error)) {
+			return s.Door.Refuse(c, err, evaluation.Native)
+		}
+		return err
+	}
+	if decision != "" {
+		c.Response().Header()["X-Decision-Id"] = []string{decision}
+	}
+	switch {
+	case granted != nil:
+		c.Response().Header().Set(echo.HeaderCacheControl, "no-store")
+		return write(c, http.StatusCreated, struct {
+			Granted        bool `json:"granted"`
+			*broker.Answer `json:",inline"`
+		}{true, granted})
+	case denied.Approval != nil && denied.Approval.ID != "":
+		return write(c, http.StatusAccepted, refusal{false, denied})
+	}
+	return write(c, http.StatusOK, refusal{false, denied})
+}
+
+type refusal struct {
+	Granted        bool `json:"granted"`
+	*broker.Denied `json:",inline"`
+}
+
+func write(c echo.Context, status int, v any) error {
+	body, err := door.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return c.Blob(status, echo.MIMEApplicationJSON, body)
+}
+
+// State is what a caller sees of a capability. The token is not in it.
+type State struct {
+	ID       string         `json:"id"`
+	State    store.State    `json:"state"`
+	Holder   evaluation.Ref `json:"holder"`
+	JKT      string         `json:"jkt"`
+	Audience string         `json:"audience"`
+	Tools    []string       `json:"tools"`
+	Expires  time.Time      `json:"expires"`
+	MaxUses  int            `json:"max_uses,omitzero"`
+	Used     int            `json:"used,omitzero"`
+}
+
+func stateOf(c *store.Capability) (s State) {
+	s = State{c.ID, c.State, c.Holder, c.JKT, c.Audience, nil, c.Expires.UTC(), c.MaxUses, c.Used}
+	for _, layer := range c.Token.Layers {
+		s.Tools = append(s.Tools, layer.Tools...)
+	}
+	return s
+}
+
+// see finds a capability that the caller may see: one that it asked for, or in whose tenant it takes capabilities back.
+func (s *Capabilities) see(c echo.Context, a door.Admitted) (one store.Capability, caller auth.Caller, err error) {
+	ctx, cancel := s.Door.Within(c)
+	defer cancel()
+	one, found, err := s.Broker.Store.Get(ctx, c.Param("id"))
+	if err != nil && !errors.Is(err, store.ErrUnrecorded) {
+		return one, caller, err
+	}
+	caller = a.Caller.In(one.Tenant)
+	sees := caller.May(auth.CapabilityAdmin) || caller.May(auth.Capability) && one.Caller == caller.Name
+	if !found || !caller.Serves(one.Tenant) || !sees {
+		return store.Capability{}, caller, unknown()
+	}
+	return one, caller, err
+}
+
+func (s *Capabilities) state(c echo.Context, a door.Admitted) error {
+	one, _, err := s.see(c, a)
+	if err != nil {
+		return err
+	}
+	return write(c, http.StatusOK, stateOf(&one))
+}
+
+type ender = func(s *store.Store, ctx context.Context, id, by, reason string) (store.Capability, error)
+
+// end ends a capability, with a reason.
+func (s *Capabilities) end(permission auth.Permission, end ender) func(echo.Context, door.Admitted) error {
+	return func(c echo.Context, a door.Admitted) error {
+		reason, err := evaluation.DecodeWithdrawal(a.Body, s.Door.Options.Limits)
+		if err != nil {
+			return err
+		}
+		one, caller, err := s.see(c, a)
+		if err != nil {
+			return err
+		}
+		if !caller.May(permission) {
+			return door.Lacks(permission)
+		}
+		ctx, cancel := s.Door.Within(c)
+		defer cancel()
+		if one, err = end(s.Broker.Store, ctx, one.ID, caller.Name, reason.Reason); err != nil {
+			return err
+		}
+		return write(c, http.StatusOK, stateOf(&one))
+	}
+}
