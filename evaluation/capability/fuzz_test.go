@@ -93,3 +93,39 @@ func FuzzConstraint(f *testing.F) {
 		}
 	})
 }
+
+// FuzzClaims: what is taken under the service's signature is written and read as the same, and covers no call of another
+// server or holder.
+func FuzzClaims(f *testing.F) {
+	for _, c := range trials() {
+		if c.want == "" {
+			_, claims, _ := segments(c.token)
+			_, proof, _ := segments(c.proof)
+			f.Add([]byte(claims), []byte(proof))
+		}
+	}
+	f.Fuzz(func(t *testing.T, claims, proof []byte) {
+		if p, refusal := capability.ParseProof(raw(seeded(2), `{"alg":"EdDSA","typ":"cap-proof+jwt"}`, string(proof)), agent.Key()); refusal == nil {
+			if _, payload, _ := segments(p.Text()); payload != string(proof) || !p.VerifiedBy(agent.Key()) {
+				t.Errorf("%s cannot be rebuilt", proof)
+			}
+		}
+		token, refusal := capability.ParseClaims(claims)
+		if refusal != nil {
+			return
+		}
+		text, err := token.Claims()
+		if err != nil {
+			return // it is too large with all that goes without saying
+		}
+		again, refusal := capability.ParseClaims(text)
+		if refusal != nil || !again.Expires.Equal(token.Expires) || len(again.Layers) != len(token.Layers) {
+			t.Errorf("%s becomes %s: %v", claims, text, refusal)
+		}
+		for _, c := range []capability.Call{{Tool: "other:" + tool, Holder: token.Holder}, {Tool: token.Audience + ":x"}} {
+			if _, refusal := token.CheckCall(c, nil, token.NotBefore, time.Minute, 0); refusal == nil {
+				t.Errorf("%s covers %+v", claims, c)
+			}
+		}
+	})
+}

@@ -14,11 +14,11 @@ import (
 func TestClaims(t *testing.T) {
 	t.Parallel()
 	text, err := granted(func(t *capability.Token) { t.MaxUses = 5 }).Claims()
-	want := `{"iss":"https://pdp.example.com/tenants/tenant-xyz","aud":"agent-b","jti":"cap_0199f3a27c1e7d3a8f00c3b2a1908f7e","sub":"agent-a","sub_type":"agent",` +
-		`"iat":1763650000,"nbf":1763650000,"exp":1763653600,"cnf":{"jwk":{"crv":"Ed25519","kty":"OKP","x":"` + xOf(agent.Key()) + `"},"jkt":"` + agent.Key().Thumbprint() + `"},` +
-		`"authorization_details":[{"type":"tool_capability","locations":["agent-b"],"actions":["tools/call"],"datatypes":["agent-b:dangerous_operation","agent-b:read_file"],` +
-		`"layers":[{"tools":["agent-b:dangerous_operation","agent-b:read_file"],"arguments":{"*":{"constraint_type":"wildcard"},"target":{"constraint_type":"exact","value":"staging"}}}]}],` +
-		`"verify":"online","max_uses":5}`
+	want := `{"aud":"agent-b","authorization_details":[{"actions":["tools/call"],"datatypes":["agent-b:dangerous_operation","agent-b:read_file"],` +
+		`"layers":[{"tools":["agent-b:dangerous_operation","agent-b:read_file"],"arguments":{"*":{"constraint_type":"wildcard"},"target":{"constraint_type":"exact","value":"staging"}}}],` +
+		`"locations":["agent-b"],"type":"tool_capability"}],"cnf":{"jkt":"` + agent.Key().Thumbprint() + `","jwk":{"crv":"Ed25519","kty":"OKP","x":"` + xOf(agent.Key()) + `"}},` +
+		`"exp":1763653600,"iat":1763650000,"iss":"https://pdp.example.com/tenants/tenant-xyz","jti":"cap_0199f3a27c1e7d3a8f00c3b2a1908f7e","max_uses":5,"nbf":1763650000,` +
+		`"sub":"agent-a","sub_type":"agent","verify":"online"}`
 	if err != nil || string(text) != want {
 		t.Errorf("got  %s, %v\nwant %s", text, err, want)
 	}
@@ -91,15 +91,12 @@ func TestRefusals(t *testing.T) {
 	t.Parallel()
 	r := &capability.Refusal{Code: capability.Expired}
 	for _, one := range [][2]string{
-		{string(r.RPC([]byte(`"tool-call-1"`))), `{"jsonrpc":"2.0","id":"tool-call-1","error":{"code":-32003,"message":"Invalid or missing capability token",` +
-			`"data":{"reason":"Token expired","code":"expired","suggestion":"Request capability first using capabilities/request","next_action":"request"}}}`},
-		{string((&capability.Refusal{Code: capability.NonceRequired, Nonce: "v1.x", Audience: gateway}).RPC([]byte("7"))), `{"jsonrpc":"2.0","id":7,"error":{"code":-32003,"message":"Invalid or missing capability token",` +
-			`"data":{"reason":"Fresh nonce required","code":"nonce_required","suggestion":"Send the call again with a fresh proof","next_action":"retry","nonce":"v1.x","audience":"https://gw1.example.com"}}}`},
-		{string((&capability.Refusal{Code: capability.ArgumentRefused, Argument: "a\"\xff", Audience: "agent-b", Tool: tool}).RPC(nil)), `{"jsonrpc":"2.0","id":null,"error":{"code":-32003,"message":"Invalid or missing capability token",` +
-			`"data":{"reason":"Argument not covered by capability","code":"argument_refused","suggestion":"Request capability first using capabilities/request","next_action":"request","argument":"a\"` + "\ufffd" + `","audience":"agent-b","id":"agent-b:dangerous_operation"}}}`},
+		{string(r.RPC([]byte(`"tool-call-1"`))), `{"error":{"code":-32003,"data":{"code":"expired","next_action":"request","reason":"Token expired","suggestion":"Request capability first using capabilities/request"},"message":"Invalid or missing capability token"},"id":"tool-call-1","jsonrpc":"2.0"}`},
+		{string((&capability.Refusal{Code: capability.NonceRequired, Nonce: "v1.x", Audience: gateway}).RPC([]byte("7"))), `{"error":{"code":-32003,"data":{"audience":"https://gw1.example.com","code":"nonce_required","next_action":"retry","nonce":"v1.x","reason":"Fresh nonce required","suggestion":"Send the call again with a fresh proof"},"message":"Invalid or missing capability token"},"id":7,"jsonrpc":"2.0"}`},
+		{string((&capability.Refusal{Code: capability.ArgumentRefused, Argument: "a\"\xff", Audience: "agent-b", Tool: tool}).RPC(nil)), `{"error":{"code":-32003,"data":{"argument":"a\"�","audience":"agent-b","code":"argument_refused","id":"agent-b:dangerous_operation","next_action":"request","reason":"Argument not covered by capability","suggestion":"Request capability first using capabilities/request"},"message":"Invalid or missing capability token"},"id":null,"jsonrpc":"2.0"}`},
 		{string(r.RPC([]byte(`{"a":`))), string(r.RPC(nil))},
 		{string(r.RPC([]byte(``))), string(r.RPC(nil))},
-		{string(r.Blocked("dangerous_operation", "agent-b")), `{"type":"tool_call_blocked","reason":"No valid capability for tool 'dangerous_operation' on agent 'agent-b'","suggestion":"Request capability first using capabilities/request"}`},
+		{string(r.Blocked("dangerous_operation", "agent-b")), `{"reason":"No valid capability for tool 'dangerous_operation' on agent 'agent-b'","suggestion":"Request capability first using capabilities/request","type":"tool_call_blocked"}`},
 		{r.Error(), "Token expired (expired): Request capability first using capabilities/request"},
 	} {
 		if one[0] != one[1] {
