@@ -66,7 +66,7 @@ func trials() (all []trial) {
 	})
 	add("", "all tools of the server", token(func(t *capability.Token) { t.Layers = []capability.Layer{{Tools: []string{"agent-b:*"}}} }))
 	add("", "a nonce", proof(func(p *capability.Claim) { p.Nonce = "v1.1763650360.abc" }))
-	add("", "another claim is passed over", func(c *trial) { c.token = edited(c.token, `{"iss"`, `{"more":{"a":null},"iss"`) })
+	add("", "another claim is passed over", func(c *trial) { c.token = edited(c.token, `"iss"`, `"more":{"a":null},"iss"`) })
 	add("", "an entry of another type is passed over", func(c *trial) {
 		c.token = edited(c.token, `"authorization_details":[`, `"authorization_details":[{"type":"other","layers":5},`)
 	})

@@ -13,6 +13,7 @@ type Constraint struct {
 	kind     string
 	values   []evaluation.Value // of exact and prefix one; of one_of all
 	min, max bound
+	written  evaluation.Value
 }
 
 // bound is one end of a range.
@@ -52,12 +53,13 @@ func ParseConstraint(v evaluation.Value) (Constraint, error) {
 }
 
 func (r *reader) constraint(v evaluation.Value, at ...string) (c Constraint) {
-	o := v.Object()
-	kind, typed := o.Lookup("constraint_type")
+	kind, typed := v.Object().Lookup("constraint_type")
 	if !typed {
-		return Constraint{kind: exact, values: []evaluation.Value{r.shallow(v, at...)}}
+		o, _ := evaluation.ParseWithNulls(fmt.Appendf(nil, `{"constraint_type":"exact","value":%s}`, marshaled(v)), boundless)
+		return Constraint{kind: exact, values: []evaluation.Value{r.shallow(v, at...)}, written: o.Value()}
 	}
-	c.kind = kind.Text()
+	o := v.Object()
+	c.kind, c.written = kind.Text(), v
 	switch c.kind {
 	case exact, prefix:
 		r.only(o, at, "constraint_type", "value")
@@ -150,40 +152,12 @@ func (b bound) admits(n decimal, outside int) bool {
 }
 
 // Value is the constraint as ParseConstraint reads it, always with its constraint_type.
-func (c Constraint) Value() evaluation.Value {
-	o, _ := evaluation.ParseWithNulls(text(c), wide) // which does not fail: c is of parts that were read
-	return o.Value()
-}
+func (c Constraint) Value() evaluation.Value { return c.written }
 
-// MarshalJSON writes [Constraint.Value]. What goes without saying is left out.
+// MarshalJSON writes [Constraint.Value]. The zero Constraint has a text that no reader takes.
 func (c Constraint) MarshalJSON() ([]byte, error) {
-	type members struct {
-		Type      string             `json:"constraint_type"`
-		Max       *evaluation.Value  `json:"max,omitzero"`
-		Including *bool              `json:"max_inclusive,omitzero"`
-		Min       *evaluation.Value  `json:"min,omitzero"`
-		From      *bool              `json:"min_inclusive,omitzero"`
-		Value     *evaluation.Value  `json:"value,omitzero"`
-		Values    []evaluation.Value `json:"values,omitzero"`
+	if c.kind == "" {
+		return []byte(`{"constraint_type":""}`), nil
 	}
-	m := members{Type: c.kind}
-	m.Max, m.Including = c.max.members()
-	m.Min, m.From = c.min.members()
-	switch c.kind {
-	case exact, prefix:
-		m.Value = &c.values[0]
-	case oneOf:
-		m.Values = c.values
-	}
-	return text(m), nil
-}
-
-func (b bound) members() (end *evaluation.Value, inclusive *bool) {
-	if b.value.Kind() != evaluation.Null {
-		end = &b.value
-	}
-	if b.exclusive {
-		inclusive = new(bool)
-	}
-	return end, inclusive
+	return c.written.MarshalJSON()
 }

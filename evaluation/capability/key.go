@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 
 	"policy-service/evaluation"
 )
@@ -115,13 +116,11 @@ func onEdwards25519(b []byte) bool {
 	if len(b) != ed25519.PublicKeySize {
 		return false
 	}
-	reversed := make([]byte, len(b))
-	for i := range b {
-		reversed[len(b)-1-i] = b[i]
-	}
-	reversed[0] &= 0x7f // the sign of x
+	b = slices.Clone(b)
+	slices.Reverse(b)
+	b[0] &= 0x7f // the sign of x
 	one, p := big.NewInt(1), edwards25519.p
-	y := new(big.Int).SetBytes(reversed)
+	y := new(big.Int).SetBytes(b)
 	if y.Sign() == 0 || y.Cmp(p) >= 0 {
 		return false
 	}

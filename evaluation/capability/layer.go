@@ -65,16 +65,8 @@ func (a Arguments) admit(arguments evaluation.Object) *Refusal {
 	rest, open := a[others]
 	for name, v := range arguments.All {
 		if _, named := a[name]; (!named || name == others) && (!open || !rest.Holds(v)) {
-			return &Refusal{Code: ArgumentRefused, Argument: shortened(name)}
+			return &Refusal{Code: ArgumentRefused, Argument: name[:min(len(name), maxName)]} // which the caller made up
 		}
 	}
 	return nil
-}
-
-// shortened keeps a name that a caller made up from filling an answer.
-func shortened(name string) string {
-	if len(name) <= maxName {
-		return name
-	}
-	return strings.ToValidUTF8(name[:maxName], "") + "…"
 }

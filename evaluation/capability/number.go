@@ -2,6 +2,7 @@ package capability
 
 import (
 	"cmp"
+	"math"
 	"strconv"
 	"strings"
 
@@ -58,51 +59,23 @@ func (a decimal) compare(b decimal) int {
 // jcs is the text of a value in the form of RFC 8785, null members included. It fails where a number is another decimal
 // value there: that form writes a double, and 2^53+1 has none.
 func jcs(v evaluation.Value) ([]byte, bool) {
-	text, err := v.MarshalJSON()
-	if err != nil || !provable(v) {
+	text := jsontext.Value(`{"":` + string(marshaled(v)) + `}`)
+	if text.Canonicalize() != nil {
 		return nil, false
 	}
-	canonical := jsontext.Value(text)
-	err = canonical.Canonicalize()
-	return canonical, err == nil
+	o, err := evaluation.ParseWithNulls(text, boundless)
+	written, _ := o.Lookup("")
+	return text[len(`{"":`) : len(text)-1], err == nil && same(v, written)
 }
 
-// provable reports whether each number in v is a decimal value that RFC 8785 writes.
-func provable(v evaluation.Value) bool {
-	switch v.Kind() {
-	case evaluation.Number:
-		text := jsontext.Value(v.Text())
-		if text.Canonicalize() != nil {
-			return false
-		}
-		written, err := numberOf(string(text))
-		if err != nil {
-			return false
-		}
-		a, ok1 := decimalOf(v)
-		b, ok2 := decimalOf(written)
-		return ok1 && ok2 && a == b
-	case evaluation.Array:
-		for _, e := range v.Elements {
-			if !provable(e) {
-				return false
-			}
-		}
-	case evaluation.Map:
-		for _, e := range v.Object().All {
-			if !provable(e) {
-				return false
-			}
-		}
-	}
-	return true
+// boundless are limits for what was within others before.
+var boundless = evaluation.Limits{
+	Body: math.MaxInt, Depth: math.MaxInt, Elements: math.MaxInt, NestedElements: math.MaxInt, ArrayDepth: math.MaxInt, Values: math.MaxInt,
 }
 
-// numberOf is a number of JSON.
-func numberOf(text string) (evaluation.Value, error) {
-	o, err := evaluation.ParseObject([]byte(`{"n":`+text+`}`), evaluation.DefaultLimits())
-	v, _ := o.Get("n")
-	return v, err
+func marshaled(v evaluation.Value) []byte {
+	text, _ := v.MarshalJSON() // which cannot fail
+	return text
 }
 
 // same reports whether two values are the same JSON, numbers compared by their exact values.

@@ -1,6 +1,7 @@
 package capability
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -51,12 +52,7 @@ func NewVerifier(o Options) (*Verifier, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.ProofAge == 0 {
-		o.ProofAge = DefaultProofAge
-	}
-	if o.Skew == 0 {
-		o.Skew = DefaultSkew
-	}
+	o.ProofAge, o.Skew = cmp.Or(o.ProofAge, DefaultProofAge), cmp.Or(o.Skew, DefaultSkew)
 	within := func(d, most time.Duration) bool { return 0 < d && d <= most && d%time.Second == 0 }
 	switch {
 	case o.Issuer == "":
