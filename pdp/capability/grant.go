@@ -196,4 +196,3 @@ func (m *move) then(do func(*change)) {
 		do(c)
 	}
 }
-

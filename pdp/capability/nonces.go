@@ -31,8 +31,8 @@ func NewNonces(now time.Time, skew time.Duration, always bool) *Nonces {
 	return n
 }
 
-// Required reports whether a proof that was made at a moment needs a nonce. It has whole seconds: one that was made after
-// the beginning may say the second before.
+// Required reports whether a proof that says it was made at a moment needs a nonce. A clock that is ahead may have said the
+// last of these moments just before the process began.
 func (n *Nonces) Required(made time.Time) bool { return n.always || !made.After(n.since) }
 
 // New makes a nonce for proofs by a key in a tenant.

@@ -3,6 +3,7 @@ package capability
 import (
 	"crypto/sha256"
 	"errors"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -111,7 +112,7 @@ func (s *Seen) first(h *shard, key [sha256.Size]byte, of holder, until time.Time
 	if !ok {
 		return false, ErrFull
 	}
-	h.of[key] = seen{uint32(until.Add(time.Second - 1).Unix()), index}
+	h.of[key] = seen{uint32(min(until.Add(time.Second-1).Unix(), math.MaxUint32)), index}
 	return true, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -59,11 +60,13 @@ func StepNames() []string {
 	}
 }
 
+// outcomes are the steps that say what became of a reservation.
+var outcomes = []string{StepGranted, StepUsed, StepUsedUp, StepRenewed, StepReleased}
+
 // Entry implements [ledger.Step].
 func (s Step) Entry() ledger.Entry {
-	settles := s.Name == StepGranted || s.Name == StepUsed || s.Name == StepRenewed || s.Name == StepReleased
 	c := &s.Capability
-	return ledger.Entry{ID: s.ID, Item: c.ID, Tenant: c.Tenant, Caller: c.Caller, Settles: settles}
+	return ledger.Entry{ID: s.ID, Item: c.ID, Tenant: c.Tenant, Caller: c.Caller, Settles: slices.Contains(outcomes, s.Name)}
 }
 
 // seal is made of all that a step brings about of a capability.

@@ -1,0 +1,32 @@
+package capability
+
+import (
+	"context"
+
+	"policy-service/pdp/ledger"
+	"policy-service/pdp/ledger/bolt"
+)
+
+// Work does once what Run does whenever something is due.
+func (s *Store) Work(ctx context.Context) { s.ledger.Work(ctx) }
+
+// Stored is a capability as the file has it.
+func (s *Store) Stored(id string) (c Capability, found bool, err error) {
+	err = s.ledger.View(func(tx *ledger.Tx) { c, found = s.stored(tx, id) })
+	return c, found, err
+}
+
+// Engine is the file of a data directory.
+func Engine(data string) ledger.Engine { return bolt.New(file(data)) }
+
+// Keys are all keys of a store, but those that every ledger has.
+func (s *Store) Keys() (keys []string) {
+	_ = s.ledger.View(func(tx *ledger.Tx) {
+		for _, prefix := range []string{"x/", "xw/", "xr/", "xa/", "xc/", "xi/", "r/"} {
+			for key := range tx.Scan(prefix, "") {
+				keys = append(keys, prefix+key)
+			}
+		}
+	})
+	return keys
+}

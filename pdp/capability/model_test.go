@@ -1,0 +1,509 @@
+package capability_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	token "policy-service/evaluation/capability"
+	"policy-service/pdp/capability"
+	"policy-service/pdp/ledger/ledgertest"
+	"policy-service/pdp/pdptest/night"
+)
+
+// TestModel does random things to a store and to a model of it that is a list, and compares them after each: with restarts,
+// with a record that fails, that fails though it took what it was given, or that cannot be asked, with a clock that is set
+// back, and with changes that are made again because another came in between.
+func TestModel(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(night.Cases(30)) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			m := &model{T: t, record: newRecord(), rand: rand.New(rand.NewPCG(seed, 0)), data: quick(t), asks: map[string]string{}, went: map[string]int{}}
+			m.open()
+			for step := range 500 {
+				m.do()
+				m.compare(step)
+			}
+			for _, what := range []string{"granted", "released", "renewed", "not renewed", "used", "used up", "full", "granted before", "refused"} {
+				if m.went[what]++; m.went[what] == 1 && seed == 0 {
+					t.Errorf("the model tries too little: never %s: %v", what, m.went)
+				}
+			}
+		})
+	}
+}
+
+const (
+	modelRetain = 2 * time.Hour
+	modelLimit  = 4
+)
+
+type model struct {
+	*testing.T
+	*record
+	rand *rand.Rand
+	data string
+	s    *capability.Store
+	all  []*modelled
+	asks map[string]string // of an approval, the id that it granted
+	went map[string]int
+	d    int
+	said string
+}
+
+// modelled is a capability as it is to be.
+type modelled struct {
+	capability.Capability
+	next   *capability.New
+	outbox []modelStep
+	names  []string // of the steps on record
+}
+
+type modelStep struct {
+	name      string
+	tried, is bool // is: on record, whatever was said of it
+}
+
+func (m *model) open() {
+	if m.s != nil {
+		must(m, m.s.Close())
+	}
+	o := m.options()
+	o.Retain, o.Limits.MaxLivePerHolder = modelRetain, modelLimit
+	o.Engine = (&ledgertest.Cluster{Below: capability.Engine(m.data), Conflicts: 3, Alone: true, Seed: m.rand.Uint64()}).Process()
+	m.s = mustOpen(m, m.data, o)
+	for _, a := range m.all {
+		for i := range a.outbox {
+			a.outbox[i].tried = true
+		}
+	}
+	m.catchUp()
+}
+
+func (m *model) catchUp() {
+	for _, a := range m.all {
+		m.put(a)
+	}
+	for _, a := range m.all {
+		reserved := slices.Clone(a.Reserved)
+		if len(reserved) == 0 || !m.put(a) || m.unknown {
+			continue
+		}
+		a.Version++
+		for _, r := range reserved {
+			m.settle(a, r.Decision, m.ids[r.Decision])
+		}
+		m.put(a)
+	}
+}
+
+// put puts the steps of a capability on record, and reports whether all are.
+func (m *model) put(a *modelled) bool {
+	for len(a.outbox) > 0 {
+		e := &a.outbox[0]
+		if e.tried && m.unknown {
+			return false
+		}
+		if !e.tried || !e.is {
+			e.is = !m.fails || m.half
+			if e.tried = true; e.is {
+				a.names = append(a.names, e.name)
+			}
+			if m.fails {
+				return false
+			}
+		}
+		a.outbox = a.outbox[1:]
+	}
+	return true
+}
+
+func (a *modelled) step(name string) { a.outbox = append(a.outbox, modelStep{name: name}) }
+
+func (a *modelled) end(as capability.State, at time.Time) { a.State, a.EndedAt = as, at }
+
+func (m *model) late(a *modelled) bool { return !a.State.Final() && !m.now.Before(a.Expires) }
+
+// forget removes what an approval granted, if that is it.
+func (m *model) forget(a *modelled, approval string) {
+	if m.asks[approval] == a.ID {
+		delete(m.asks, approval)
+	}
+}
+
+func (m *model) settle(a *modelled, d string, used bool) {
+	grants, next := a.Granting == d, a.next
+	a.Reserved = slices.DeleteFunc(slices.Clone(a.Reserved), func(r capability.Reserved) bool { return r.Decision == d })
+	if !used {
+		if grants && a.State == capability.Asked {
+			a.end(capability.Released, m.now)
+			m.forget(a, a.Approval)
+			m.went["released"]++
+		} else if grants && next != nil {
+			m.went["not renewed"]++
+			if next.Approval != a.Approval {
+				m.forget(a, next.Approval)
+			}
+		}
+		a.step(capability.StepReleased)
+	}
+	if used && grants {
+		a.Decision = d
+		switch {
+		case next == nil:
+			if a.State == capability.Asked {
+				a.State = capability.Active
+				m.went["granted"]++
+			}
+			a.step(capability.StepGranted)
+		case a.State.Final():
+			if next.Approval != a.Approval {
+				m.forget(a, next.Approval)
+			}
+			a.step(capability.StepRenewed)
+		default:
+			if next.Approval != a.Approval {
+				m.forget(a, a.Approval)
+			}
+			a.Approval, a.Bundle, a.Expires, a.MaxUses = next.Approval, next.Bundle, next.Token.Expires, next.Token.MaxUses
+			a.Renewals++
+			m.went["renewed"]++
+			a.step(capability.StepRenewed)
+		}
+	}
+	if grants {
+		a.Granting, a.next = "", nil
+		return
+	}
+	if used {
+		a.Used++
+		a.Recent = append(slices.Clone(a.Recent), d)
+		a.Recent = a.Recent[max(0, len(a.Recent)-32):]
+		a.step(capability.StepUsed)
+		m.went["used"]++
+		if a.MaxUses > 0 && a.Used >= a.MaxUses && !a.State.Final() {
+			a.end(capability.UsedUp, m.now)
+			a.step(capability.StepUsedUp)
+			m.went["used up"]++
+		}
+	}
+}
+
+// do does one thing.
+func (m *model) do() {
+	var a *modelled
+	if len(m.all) > 0 {
+		a = m.all[max(0, len(m.all)-1-m.rand.IntN(6))]
+	}
+	switch n := m.rand.IntN(60); {
+	case n == 0:
+		m.said = "restart"
+		m.open()
+	case n < 4:
+		m.said = "work"
+		m.s.Work(m.Context())
+		m.work()
+	case n < 8:
+		m.set(m.rand.IntN(3) == 0, m.rand.IntN(2) == 0, m.rand.IntN(5) == 0)
+		m.said = fmt.Sprintf("fails %v, half %v, unknown %v", m.fails, m.half, m.unknown)
+	case n < 12:
+		d := []time.Duration{time.Minute, 10 * time.Minute, time.Hour, -3 * time.Minute}[m.rand.IntN(4)]
+		m.said = fmt.Sprint("pass ", d)
+		m.pass(d)
+	case n < 22 || a == nil:
+		m.grant()
+	case n < 40:
+		m.spend(a)
+	case n < 46:
+		if m.rand.IntN(3) == 0 { // as it is asked
+			m.set(true, m.rand.IntN(2) == 0, false)
+		}
+		m.renew(a)
+	case n < 48:
+		m.change(a, capability.Revoked, capability.StepRevoked)
+	case n < 50:
+		m.change(a, capability.Returned, capability.StepReturned)
+	case n < 55:
+		m.change(a, capability.Suspended, capability.StepSuspended)
+	default:
+		m.change(a, capability.Active, capability.StepResumed)
+	}
+}
+
+func (m *model) work() {
+	m.catchUp()
+	for _, a := range m.all {
+		if m.late(a) && m.put(a) {
+			a.Version++
+			a.end(capability.Expired, a.Expires)
+			a.step(capability.StepExpired)
+			m.put(a)
+		}
+	}
+	m.all = slices.DeleteFunc(m.all, func(a *modelled) bool {
+		over := a.State.Final() && len(a.outbox) == 0 && len(a.Reserved) == 0 && !a.EndedAt.Add(modelRetain).After(m.now)
+		if over {
+			m.forget(a, a.Approval)
+		}
+		return over
+	})
+}
+
+func (m *model) want(err, is error) {
+	m.Helper()
+	if !errors.Is(err, is) {
+		m.Fatalf("%s: %v, want %v", m.said, err, is)
+	}
+}
+
+// asked is a random capability.
+func (m *model) asked() capability.New {
+	return asked(m.s, m.now, fmt.Sprint("agent-", m.rand.IntN(2)), uses(m.rand.IntN(4)), func(n *capability.New) {
+		n.Ask = "ask"
+		n.Approval = []string{"", "", "p", "q", "r"}[m.rand.IntN(5)]
+		n.Bundle = fmt.Sprint("h1:", m.rand.IntN(100))
+		n.Token.Expires = m.now.Truncate(time.Second).Add(time.Duration(1+m.rand.IntN(90)) * time.Minute)
+	})
+}
+
+// taken reports whether an approval has granted another that is open, and else notes what it grants.
+func (m *model) taken(approval, id string) bool {
+	other := m.asks[approval]
+	if approval != "" && slices.ContainsFunc(m.all, func(a *modelled) bool { return a.ID == other && other != id && !a.State.Final() }) {
+		m.went["granted before"]++
+		return true
+	}
+	return false
+}
+
+func (m *model) note(approval, id string) {
+	if approval != "" {
+		m.asks[approval] = id
+	}
+}
+
+func (m *model) grant() {
+	n := m.asked()
+	m.d++
+	d := fmt.Sprint("d", m.d)
+	m.said = "grant " + n.Token.ID
+	r, err := m.s.Grant(m.Context(), n, d)
+	live := 0
+	for _, a := range m.all {
+		if a.Holder == n.Token.Holder && !a.State.Final() {
+			live++
+		}
+	}
+	if m.taken(n.Approval, n.Token.ID) {
+		m.want(err, capability.ErrGranted)
+		return
+	}
+	if limit := (*capability.LimitError)(nil); live >= modelLimit {
+		if m.went["full"]++; !errors.As(err, &limit) {
+			m.Fatalf("%s: %v, and the holder has %d", m.said, err, live)
+		}
+		return
+	}
+	m.want(err, nil)
+	m.note(n.Approval, n.Token.ID)
+	m.all = append(m.all, &modelled{Capability: capability.Capability{
+		ID: n.Token.ID, Tenant: n.Tenant, Holder: n.Token.Holder, Bundle: n.Bundle, MaxUses: n.Token.MaxUses, Expires: n.Token.Expires, State: capability.Asked,
+		Granting: d, Reserved: []capability.Reserved{{Decision: d}}, Version: 1, Words: capability.Words{Approval: n.Approval},
+	}})
+	m.recorded(m.all[len(m.all)-1], r, d)
+}
+
+// recorded has decisions recorded for which something was reserved, and what was reserved settled.
+func (m *model) recorded(a *modelled, r *capability.Reservation, ds ...string) {
+	for _, d := range ds {
+		if m.decide(d) != nil {
+			r.InDoubt()
+			return
+		}
+	}
+	r.Spent(m.Context())
+	a.Version++
+	for _, d := range ds {
+		m.settle(a, d, true)
+	}
+	m.put(a)
+}
+
+// code is why a capability cannot be used.
+func (m *model) code(a *modelled) token.Code {
+	taken := a.Used + len(a.Reserved)
+	if a.Granting != "" {
+		taken--
+	}
+	switch {
+	case m.late(a):
+		return token.Expired
+	case a.State == capability.Active && a.MaxUses > 0 && taken >= a.MaxUses:
+		return token.UsedUp
+	}
+	return map[capability.State]token.Code{
+		capability.Active: "", capability.Asked: token.BadSignature, capability.Released: token.BadSignature, capability.Suspended: token.Suspended,
+		capability.UsedUp: token.UsedUp, capability.Expired: token.Expired, capability.Revoked: token.Revoked, capability.Returned: token.Revoked,
+	}[a.State]
+}
+
+// refused reports whether a capability cannot be used, and wants to be told so.
+func (m *model) refused(a *modelled, err error) bool {
+	m.Helper()
+	if !m.put(a) {
+		m.want(err, capability.ErrUnrecorded)
+		return true
+	}
+	want := m.code(a)
+	if want != "" {
+		m.went["refused"]++
+		wantCode(m, m.said, err, want)
+	}
+	return want != ""
+}
+
+// spend uses a capability once, or twice by decisions that are recorded together.
+func (m *model) spend(a *modelled) {
+	m.d += 2
+	ds := []string{fmt.Sprint("d", m.d-1), fmt.Sprint("d", m.d)}
+	m.said = fmt.Sprint(a.ID, ": use for ", ds)
+	r, err := m.s.Reserve(m.Context(), a.ID, ds[0])
+	if m.refused(a, err) {
+		return
+	}
+	m.want(err, nil)
+	take := func(d string) {
+		a.Version++
+		a.Reserved = append(slices.Clone(a.Reserved), capability.Reserved{Decision: d})
+	}
+	take(ds[0])
+	if m.rand.IntN(3) > 0 {
+		ds = ds[:1]
+	} else if got, err := r.Again(m.Context(), ds[1]); got != (m.code(a) == "") || err != nil {
+		m.Fatalf("%s: one more is reserved: %v, %v", m.said, got, err)
+	} else if got {
+		take(ds[1])
+	} else {
+		ds = ds[:1]
+	}
+	m.recorded(a, r, ds...)
+}
+
+func (m *model) renew(a *modelled) {
+	n := m.asked()
+	m.d++
+	d := fmt.Sprint("d", m.d)
+	n.Token.ID, n.Token.Holder, n.Token.Key = a.ID, a.Holder, holderKey(a.Holder.ID)
+	m.said = fmt.Sprint("renew ", a.ID)
+	r, err := m.s.Renew(m.Context(), a.ID, n, d)
+	if m.refused(a, err) {
+		return
+	}
+	taken := a.Used + len(a.Reserved)
+	if a.Granting != "" {
+		taken--
+	}
+	switch {
+	case a.MaxUses > 0 && (n.Token.MaxUses <= taken || n.Token.MaxUses > a.MaxUses), a.Renewals == capability.MostRenewals:
+		m.want(err, capability.ErrInvalid)
+		return
+	case a.Granting != "":
+		m.want(err, capability.ErrUnavailable)
+		return
+	case n.Approval != a.Approval && m.taken(n.Approval, a.ID):
+		m.want(err, capability.ErrGranted)
+		return
+	}
+	m.want(err, nil)
+	if n.Approval != a.Approval {
+		m.note(n.Approval, a.ID)
+	}
+	a.Version++
+	a.Granting, a.next, a.Reserved = d, &n, append(slices.Clone(a.Reserved), capability.Reserved{Decision: d})
+	m.recorded(a, r, d)
+}
+
+// change revokes, returns, suspends or resumes a capability.
+func (m *model) change(a *modelled, to capability.State, step string) {
+	m.said = fmt.Sprint(a.ID, ": ", step)
+	var err error
+	from := []capability.State{capability.Asked, capability.Active, capability.Suspended}
+	switch to {
+	case capability.Revoked:
+		_, err = m.s.Revoke(m.Context(), a.ID, "mia", "")
+	case capability.Returned:
+		_, err = m.s.Return(m.Context(), a.ID, "agent", "")
+	case capability.Suspended:
+		from = from[1:2]
+		_, err = m.s.Suspend(m.Context(), a.ID, "h1:s")
+	case capability.Active:
+		from = from[2:]
+		_, err = m.s.Resume(m.Context(), a.ID, "h1:s")
+	}
+	if state := (*capability.StateError)(nil); m.put(a) && (m.late(a) || !slices.Contains(from, a.State)) {
+		if !errors.As(err, &state) {
+			m.Fatalf("%s: %v, and it is %s", m.said, err, a.State)
+		}
+		return
+	}
+	if len(a.outbox) == 0 {
+		a.Version++
+		if a.State = to; to.Final() {
+			a.end(to, m.now)
+		} else {
+			a.Bundle = "h1:s"
+		}
+		a.step(step)
+		m.put(a)
+	}
+	if len(a.outbox) > 0 {
+		m.want(err, capability.ErrUnrecorded)
+	} else {
+		m.want(err, nil)
+	}
+}
+
+// compare looks at everything that can be seen.
+func (m *model) compare(step int) {
+	m.Helper()
+	live := 0
+	for i, a := range m.all {
+		if !a.State.Final() {
+			live++
+		}
+		want := a.Capability
+		if m.late(a) {
+			want.State, want.EndedAt = capability.Expired, want.Expires
+		}
+		want.Unrecorded = slices.ContainsFunc(a.outbox, func(e modelStep) bool {
+			return !slices.Contains([]string{capability.StepGranted, capability.StepUsed, capability.StepUsedUp, capability.StepRenewed, capability.StepReleased}, e.name)
+		})
+		if young := i >= len(m.all)-8; young || step%25 == 0 {
+			got, found, err := m.s.Stored(a.ID)
+			got.Caller, got.JKT, got.Audience, got.Digest, got.Claims, got.Grant, got.Ask, got.Granted = "", "", "", "", nil, nil, "", ""
+			if diff := cmp.Diff(want, got, placed); !found || err != nil || diff != "" {
+				m.Fatalf("%d, %s: found %s %v, %v %s; %v", step, m.said, a.ID, found, err, diff, a.outbox)
+			}
+		}
+		if got := m.record.names(a.ID); !slices.Equal(got, a.names) {
+			m.Fatalf("%d, %s: on record of %s is %v, want %v", step, m.said, a.ID, got, a.names)
+		}
+	}
+	if m.s.Live() != live {
+		m.Fatalf("%d, %s: %d are live, want %d", step, m.said, m.s.Live(), live)
+	}
+	for approval, id := range m.asks {
+		if slices.ContainsFunc(m.all, func(a *modelled) bool { return a.ID == id && len(a.outbox) > 0 }) {
+			continue // to find it would put that on record
+		}
+		if got, found, err := m.s.Granted(m.Context(), "acme", approval, "ask"); !found || got.ID != id || err != nil {
+			m.Fatalf("%d, %s: %s has granted %s, %v; want %s", step, m.said, approval, got.ID, err, id)
+		}
+	}
+}
