@@ -1,0 +1,463 @@
+package server_test
+
+import (
+	"crypto/ed25519"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/capability"
+	"policy-service/pdp"
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/pdptest"
+	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
+)
+
+const capabilityPolicies = `
+@id("held") permit(principal is agent, action == Action::"tool.invoke", resource is tool) when { context.pdp.capability.held };
+@id("never") forbid(principal, action == Action::"tool.invoke", resource == tool::"b:never");
+@id("grants") permit(principal is agent, action == Action::"capability.grant", resource is tool) when { context.pdp.resource.id like "b:*" };
+@id("grants_by_people") @obligation("ask") permit(principal is agent, action == Action::"capability.grant", resource is tool) when { context.pdp.resource.id like "b:danger*" };
+@id("asks") @obligation("ask") permit(principal is agent, action == Action::"tool.invoke", resource is tool) when { context.pdp.capability.held && context.pdp.resource.id == "b:both" };
+@id("leads") permit(principal in team::"leads", action == Action::"approval.decide", resource is Approval);
+@id("not_granted") forbid(principal, action == Action::"capability.grant", resource == tool::"b:secret");
+`
+
+// wallet is where an agent asks for capabilities and shows them.
+type wallet struct {
+	*counter
+	holder  *capability.Holder
+	options []pdptest.Option
+	n       int
+}
+
+// openWallet starts a server whose PEP asks for agents, with people who approve.
+func openWallet(t *testing.T, options ...pdptest.Option) *wallet {
+	t.Helper()
+	w := &wallet{holder: newHolder(t, 1), options: append(options, func(c *server.Config) { c.PublicURL = issuer })}
+	w.counter = openCounterOn(t, capabilityBundle(), w.options...)
+	c := w.counter
+	c.welcome("wallet", "", auth.Decide, auth.Capability)
+	c.welcome("warden", "", auth.CapabilityAdmin)
+	return w
+}
+
+// issuer is the address that tokens are by, also after a restart.
+const issuer = "https://pdp.example"
+
+func capabilityBundle() pdp.Source {
+	return pdptest.Bundle(map[string]string{
+		"a.cedar": capabilityPolicies, "obligations.yaml": approvalObligations, "entities/e.json": capabilityEntities,
+		"tenants/acme/a.cedar": `@id("acme") permit(principal is agent, action == Action::"tool.invoke", resource) when { context.pdp.capability.held };`,
+	})
+}
+
+// restart stops the server, has something done to its data directory, and starts it again.
+func (w *wallet) restart(meanwhile func()) {
+	w.t.Helper()
+	must(w.t, w.Stop(w.t.Context()))
+	meanwhile()
+	w.open(capabilityBundle(), w.options...)
+}
+
+const capabilityEntities = `[{"uid":{"type":"user","id":"mia"},"attrs":{},"parents":[{"type":"team","id":"leads"}]}]`
+
+// newHolder has a key that is made of one byte.
+func newHolder(t *testing.T, seed byte) *capability.Holder {
+	t.Helper()
+	h, err := capability.NewHolder(ed25519.NewKeyFromSeed([]byte(strings.Repeat(string(rune(seed)), ed25519.SeedSize))))
+	must(t, err)
+	return h
+}
+
+// granted is the answer to a request for a capability.
+type granted struct {
+	Granted  bool     `json:"granted"`
+	ID       string   `json:"id"`
+	Token    string   `json:"token"`
+	Refused  []string `json:"refused"`
+	Approval *struct {
+		ID string `json:"id"`
+	} `json:"approval"`
+}
+
+// asksFor asks for a capability for agent bot.
+func (w *wallet) asksFor(want int, change func(*capability.Ask), tools ...string) (g granted) {
+	w.t.Helper()
+	a := capability.Ask{
+		Tenant: "default", Holder: evaluation.Ref{Type: "agent", ID: "bot"}, Audience: "b", Tools: tools, Duration: time.Hour,
+	}
+	if change != nil {
+		change(&a)
+	}
+	by := issuer
+	if a.Tenant != "default" {
+		by += "/tenants/" + a.Tenant
+	}
+	must(w.t, w.holder.Request(&a, by, w.Now()))
+	body, err := json.Marshal(a)
+	must(w.t, err)
+	status, text := w.do("wallet", "POST", "/v1/capabilities", string(body))
+	if status != want {
+		w.t.Fatalf("asked for %v: %d %s, want %d", tools, status, text, want)
+	}
+	if status < 300 {
+		must(w.t, json.Unmarshal([]byte(text), &g))
+	}
+	return g
+}
+
+// shot is a call that shows a capability. Each of its parts can be changed.
+type shot struct {
+	tenant, agent, tool, arguments, token, more string
+	claim                                       capability.Claim
+	proof                                       string // in place of one that is made
+	by                                          *capability.Holder
+}
+
+// call is a good call of a tool with a capability.
+func (w *wallet) call(g granted, tool string) shot {
+	w.n++
+	return shot{
+		tenant: "default", agent: "bot", tool: tool, arguments: `{"target":"staging","n":7}`, token: g.Token, by: w.holder,
+		claim: capability.Claim{Capability: g.ID, Audience: "b", Tool: tool, IssuedAt: w.Now(), ID: fmt.Sprintf("proof-%012d", w.n)},
+	}
+}
+
+// body is the call in the native form.
+func (s shot) body(t testing.TB) string {
+	t.Helper()
+	arguments, err := evaluation.ParseWithNulls([]byte(s.arguments), evaluation.DefaultLimits())
+	must(t, err)
+	if s.claim.Arguments.Len() == 0 {
+		s.claim.Arguments = arguments
+	}
+	if s.proof == "" {
+		s.proof, err = s.by.Prove(s.claim)
+		must(t, err)
+	}
+	return fmt.Sprintf(`{"tenant_id":%q,"actor":{"actor_id":%q,"actor_type":"agent"},"action":"tool.invoke","resource":{"type":"tool","id":%q},"context":{"arguments":%s,"capability":{"token":%q,"proof":%q}%s}}`,
+		s.tenant, s.agent, s.tool, s.arguments, s.token, s.proof, s.more)
+}
+
+// worth is what an answer says of the capability.
+type worth struct {
+	Allow      bool            `json:"allow"`
+	Reason     string          `json:"reason"`
+	Owes       map[string]bool `json:"obligations"`
+	Capability struct {
+		ID       string `json:"id"`
+		UsesLeft *int   `json:"uses_left"`
+		Reason   string `json:"reason"`
+		Nonce    string `json:"nonce"`
+	} `json:"capability"`
+	Approval struct {
+		ID string `json:"id"`
+	} `json:"approval"`
+}
+
+// shoot makes a call, and returns what became of it in one word: allow, or why not.
+func (w *wallet) shoot(s shot) (string, worth) {
+	w.t.Helper()
+	status, text := w.do("wallet", "POST", "/v1/authorize", s.body(w.t))
+	var a worth
+	if status != http.StatusOK {
+		return fmt.Sprint(status), a
+	}
+	must(w.t, json.Unmarshal([]byte(text), &a))
+	switch {
+	case a.Allow && len(a.Owes) > 0:
+		return "wait", a
+	case a.Allow:
+		return "allow", a
+	case a.Capability.Reason != "":
+		return a.Capability.Reason, a
+	case a.Reason != "":
+		return a.Reason, a
+	}
+	return "deny", a
+}
+
+// is checks what becomes of a call.
+func (w *wallet) is(want string, s shot) worth {
+	w.t.Helper()
+	got, a := w.shoot(s)
+	if got != want {
+		w.t.Errorf("got %s, %+v; want %s", got, a, want)
+	}
+	return a
+}
+
+// TestCapabilityStory: denied, asked, approved, granted, called, called again, revoked, refused; all of it on record.
+func TestCapabilityStory(t *testing.T) {
+	t.Parallel()
+	w := openWallet(t)
+	w.Advance(time.Minute) // proofs need no nonce any more
+	const tool = "b:dangerous_operation"
+	none := fmt.Sprintf(`{"tenant_id":"default","actor":{"actor_id":"bot","actor_type":"agent"},"action":"tool.invoke","resource":{"type":"tool","id":%q}}`, tool)
+	status, text := w.do("wallet", "POST", "/v1/authorize", none)
+	if want := `{"allow":false,"reason":"capability_required","capability":{"audience":"b","tools":["b:dangerous_operation"],"next_action":"request"}}`; status != 200 || text != want {
+		t.Fatalf("got %d %s\nwant %s", status, text, want)
+	}
+
+	waits := w.asksFor(http.StatusAccepted, nil, "dangerous_operation")
+	if waits.Granted || waits.Token != "" || waits.Approval == nil {
+		t.Fatalf("%+v", waits)
+	}
+	presents := func(a *capability.Ask) { a.ApprovalID = waits.Approval.ID }
+	if g := w.asksFor(http.StatusAccepted, presents, "dangerous_operation"); g.Granted || g.Approval.ID != waits.Approval.ID {
+		t.Errorf("before anybody has approved: %+v", g)
+	}
+	w.says("mia", waits.Approval.ID, "decision", `{"decision":"approve","reason":"maintenance"}`, http.StatusOK)
+	other := w.asksFor(http.StatusAccepted, func(a *capability.Ask) { presents(a); a.Duration = 2 * time.Hour }, "dangerous_operation")
+	if other.Granted || other.Approval.ID == waits.Approval.ID {
+		t.Errorf("an approval of an hour is none of two: %+v", other)
+	}
+	g := w.asksFor(http.StatusCreated, presents, "dangerous_operation")
+	if lost := w.asksFor(http.StatusCreated, presents, "dangerous_operation"); lost.ID != g.ID || lost.Token != g.Token {
+		t.Errorf("whose answer was lost gets another: %+v, %+v", g, lost)
+	}
+
+	if a := w.is("allow", w.call(g, tool)); a.Capability.ID != g.ID || a.Capability.UsesLeft != nil {
+		t.Errorf("%+v", a)
+	}
+	w.is("allow", w.call(g, tool))
+	w.is("tool_not_covered", w.call(g, "b:read"))
+	w.reply("warden", "POST", "/v1/capabilities/"+g.ID+"/revoke", `{"reason":"enough"}`).is(t, "revoke", 200, `"state":"revoked"`)
+	w.is("revoked", w.call(g, tool))
+	w.reply("wallet", "GET", "/v1/capabilities/"+g.ID, "").is(t, "state", 200, `"state":"revoked"`, `"tools":["b:dangerous_operation"]`)
+	w.reply("pep", "GET", "/v1/capabilities/"+g.ID, "").is(t, "whose it is not", 404)
+	w.asksFor(http.StatusOK, nil, "secret")
+
+	_, text = w.do("auditor", "GET", "/v1/log/export", "")
+	if report := verify.Export(strings.NewReader(text), verify.Options{}); !report.Verified() {
+		t.Errorf("the log does not verify: %+v", report)
+	}
+	found := ""
+	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
+		r, err := decisionlog.Parse([]byte(line))
+		switch {
+		case err != nil:
+		case r.Kind == "capability":
+			found += " " + r.Event
+		case r.Capability != nil && r.Capability.Held:
+			p := r.Capability.Proof
+			claim := capability.Proof{
+				Capability: r.Capability.ID, Audience: p.Audience, Tool: p.Tool, Arguments: p.Arguments, IssuedAt: time.Unix(p.IssuedAt, 0),
+				ID: p.ID, Nonce: p.Nonce, Algorithm: p.Algorithm, Signature: p.Signature,
+			}
+			if !claim.VerifiedBy(w.holder.Key()) || p.Key != w.holder.Key().Thumbprint() {
+				t.Errorf("the signature of the holder is not on record: %+v", p)
+			}
+			found += " held"
+		case r.Capability != nil && r.Capability.Reason != "":
+			found += " " + r.Capability.Reason
+		case r.Reason == "capability_required":
+			found += " required"
+		}
+	}
+	if want := " required granted held held tool_not_covered revoked revoked"; found != want {
+		t.Errorf("on record:%s\nwant     %s", found, want)
+	}
+}
+
+// TestCapabilityAttacks: one thing is changed of a call that is good otherwise. It is denied for exactly that reason, and the
+// good call that follows is allowed: nothing was spent.
+func TestCapabilityAttacks(t *testing.T) {
+	t.Parallel()
+	w := openWallet(t)
+	counted := func(a *capability.Ask) {
+		a.MaxUses = 1
+		staging, err := capability.ParseConstraint(textValue(t, "staging"))
+		must(t, err)
+		wild, err := evaluation.NewObject(map[string]any{"constraint_type": "wildcard"})
+		must(t, err)
+		others, err := capability.ParseConstraint(wild.Value())
+		must(t, err)
+		a.Arguments = capability.Arguments{"target": staging, "*": others}
+	}
+	thief := newHolder(t, 2)
+	w.Advance(30 * time.Second)
+	for _, test := range []struct {
+		name   string
+		change func(*shot)
+		want   string
+	}{
+		{"without a proof", func(s *shot) { s.proof = " " }, "proof_invalid"},
+		{"a proof by the thief's key", func(s *shot) { s.by = thief }, "proof_invalid"},
+		{"another audience", func(s *shot) { s.claim.Audience = "https://gateway.example" }, "proof_wrong_audience"},
+		{"a proof for another tool", func(s *shot) { s.claim.Tool = "b:other" }, "proof_wrong_call"},
+		{"a proof for another capability", func(s *shot) { s.claim.Capability = "cap_other" }, "proof_wrong_call"},
+		{"another argument than was proved", func(s *shot) {
+			s.claim.Arguments = objectOf(t, `{"target":"staging","n":8}`)
+		}, "proof_wrong_call"},
+		{"null beside what was proved", func(s *shot) {
+			s.claim.Arguments, s.arguments = objectOf(t, s.arguments), `{"target":"staging","n":7,"x":null}`
+		}, "proof_wrong_call"},
+		{"an argument outside the constraint", func(s *shot) { s.arguments = `{"target":"production","n":7}` }, "argument_refused"},
+		{"a number that no double holds", func(s *shot) {
+			s.claim.Arguments, s.arguments = objectOf(t, s.arguments), `{"target":"staging","n":9007199254740993}`
+		}, "argument_unprovable"},
+		{"another tool", func(s *shot) { s.tool, s.claim.Tool = "b:red", "b:red" }, "tool_not_covered"},
+		{"another tool by another case", func(s *shot) { s.tool, s.claim.Tool = "b:Read", "b:Read" }, "tool_not_covered"},
+		{"another holder", func(s *shot) { s.agent = "bot2" }, "wrong_holder"},
+		{"another tenant", func(s *shot) { s.tenant = "acme" }, "bad_signature"},
+		{"one bit of the token", func(s *shot) { s.token = s.token[:len(s.token)-4] + "AAAA" }, "bad_signature"},
+		{"white space", func(s *shot) { s.token += "\n" }, "bad_signature"},
+		{"an id that there is not", func(s *shot) { s.token = "cap_0199f3a27c1e7d3a8f00c3b2a1908f7e" }, "bad_signature"},
+		{"no token", func(s *shot) { s.token = "" }, "malformed"},
+		{"a large token", func(s *shot) { s.token = strings.Repeat("a", 9000) }, "too_large"},
+		{"a proof as a token", func(s *shot) {
+			var err error
+			s.token, err = s.by.Prove(s.claim)
+			must(t, err)
+		}, "bad_signature"},
+		{"a proof that is too old", func(s *shot) { s.claim.IssuedAt = w.Now().Add(-61 * time.Second) }, "proof_stale"},
+		{"a proof that is to come", func(s *shot) { s.claim.IssuedAt = w.Now().Add(11 * time.Second) }, "proof_stale"},
+		{"a proof from before the start", func(s *shot) { s.claim.IssuedAt = pdptest.Now.Add(5 * time.Second) }, "nonce_required"},
+		{"another action", func(s *shot) { s.more = `}` }, "action"},
+		{"a good one", func(s *shot) {}, "allow"},
+	} {
+		g := w.asksFor(http.StatusCreated, counted, "read")
+		s := w.call(g, "b:read")
+		test.change(&s)
+		if test.want == "action" {
+			body := strings.Replace(w.call(g, "b:read").body(t), `"tool.invoke"`, `"tool.list"`, 1)
+			w.reply("wallet", "POST", "/v1/authorize", body).is(t, test.name, 200, `"allow":false`, `"reason":"tool_not_covered"`)
+		} else if got, a := w.shoot(s); got != test.want {
+			t.Errorf("%s: got %s, %+v; want %s", test.name, got, a, test.want)
+		}
+		if test.want == "allow" {
+			if got, _ := w.shoot(w.call(g, "b:read")); got != "used_up" {
+				t.Errorf("the second use of one: %s", got)
+			}
+		} else if got, a := w.shoot(w.call(g, "b:read")); got != "allow" {
+			t.Errorf("%s: the good call after it: %s, %+v", test.name, got, a)
+		}
+		w.do("warden", "POST", "/v1/capabilities/"+g.ID+"/revoke", `{"reason":"done"}`)
+		w.Advance(time.Second)
+	}
+}
+
+func textValue(t *testing.T, text string) evaluation.Value {
+	t.Helper()
+	v, err := evaluation.Text(text)
+	must(t, err)
+	return v
+}
+
+func objectOf(t *testing.T, text string) evaluation.Object {
+	t.Helper()
+	o, err := evaluation.ParseWithNulls([]byte(text), evaluation.DefaultLimits())
+	must(t, err)
+	return o
+}
+
+// TestCapabilityOnce: of 64 equal requests one is allowed, and of 64 different ones as many as there are uses.
+func TestCapabilityOnce(t *testing.T) {
+	t.Parallel()
+	w := openWallet(t)
+	all := func(body func(n int) string) (allows int) {
+		var wait sync.WaitGroup
+		var mu sync.Mutex
+		for n := range 64 {
+			text := body(n)
+			wait.Go(func() {
+				if _, answer := w.do("wallet", "POST", "/v1/authorize", text); strings.Contains(answer, `"allow":true`) {
+					mu.Lock()
+					allows++
+					mu.Unlock()
+				}
+			})
+		}
+		wait.Wait()
+		return allows
+	}
+	w.Advance(time.Minute)
+	g := w.asksFor(http.StatusCreated, nil, "read")
+	same := w.call(g, "b:read").body(t)
+	if n := all(func(int) string { return same }); n != 1 {
+		t.Errorf("one proof: %d allows", n)
+	}
+	w.reply("wallet", "POST", "/v1/authorize", same).is(t, "the proof once more", 200, `"reason":"proof_replayed"`)
+	few := w.asksFor(http.StatusCreated, func(a *capability.Ask) { a.MaxUses = 3 }, "read")
+	if n := all(func(int) string { return w.call(few, "b:read").body(t) }); n != 3 {
+		t.Errorf("three uses: %d allows", n)
+	}
+	w.is("used_up", w.call(few, "b:read"))
+
+	// By its id, and denied by a policy: nothing is used.
+	one := w.asksFor(http.StatusCreated, func(a *capability.Ask) { a.MaxUses = 1 }, "read", "never")
+	byID := w.call(one, "b:never")
+	byID.token = one.ID
+	w.is("deny", byID)
+	byID = w.call(one, "b:read")
+	byID.token = one.ID
+	w.is("allow", byID)
+
+	// A restart takes no proof twice.
+	before := w.call(g, "b:read")
+	body := before.body(t)
+	w.is("allow", before)
+	w.restart(func() {})
+	if got := w.reply("wallet", "POST", "/v1/authorize", body); !strings.Contains(got.text, `"nonce_required"`) {
+		t.Errorf("after a restart: %+v", got)
+	}
+	again := w.call(g, "b:read")
+	_, a := w.shoot(again)
+	again = w.call(g, "b:read")
+	again.claim.Nonce = a.Capability.Nonce
+	w.is("allow", again)
+	w.is("used_up", w.call(few, "b:read"))
+}
+
+// TestCapabilityAndApprovalServed: a call that needs a capability and an approval keeps its proof while a person decides, and
+// spends both at once.
+func TestCapabilityAndApprovalServed(t *testing.T) {
+	t.Parallel()
+	w := openWallet(t)
+	w.Advance(time.Minute)
+	g := w.asksFor(http.StatusCreated, func(a *capability.Ask) { a.MaxUses = 1 }, "both")
+	s := w.call(g, "b:both")
+	var err error
+	s.claim.Arguments = objectOf(t, s.arguments)
+	s.proof, err = s.by.Prove(s.claim)
+	must(t, err)
+	a := w.is("wait", s)
+	w.is("proof_replayed", s) // without the approval it is any call
+	w.Advance(5 * time.Minute)
+	w.says("mia", a.Approval.ID, "decision", `{"decision":"approve","reason":"yes"}`, http.StatusOK)
+	s.more = fmt.Sprintf(`,"approval_id":%q`, a.Approval.ID)
+	other := s
+	other.more = `,"trace":1` + s.more // another question
+	w.is("proof_stale", other)
+	w.is("allow", s)
+	if got, _ := w.shoot(s); got == "allow" {
+		t.Error("the proof was taken a third time")
+	}
+	w.is("used_up", w.call(g, "b:both"))
+}
+
+// TestCapabilitiesClosed: if the file cannot be opened, whoever shows a capability gets an error, and all others an answer.
+func TestCapabilitiesClosed(t *testing.T) {
+	t.Parallel()
+	w := openWallet(t)
+	g := w.asksFor(http.StatusCreated, nil, "read")
+	body := w.call(g, "b:read").body(t)
+	w.restart(func() {
+		must(t, os.WriteFile(filepath.Join(w.data, "capabilities.db"), []byte("no database"), 0o600))
+	})
+	w.reply("wallet", "POST", "/v1/authorize", body).is(t, "shown", http.StatusServiceUnavailable)
+	w.reply("wallet", "POST", "/v1/authorize", tool("b:read", "")).is(t, "not shown", 200, `"reason":"capability_required"`)
+	w.reply("wallet", "GET", "/readyz", "").is(t, "ready", 200, `degraded`)
+}
