@@ -31,38 +31,25 @@ const (
 var base64url = base64.RawURLEncoding.Strict()
 
 // NewKey takes a public key of the standard library.
-func NewKey(public crypto.PublicKey) (Key, error) {
+func NewKey(public crypto.PublicKey) (k Key, err error) {
 	switch public := public.(type) {
 	case ed25519.PublicKey:
-		if onEdwards25519(public) {
-			return Key{ed25519: public}, nil
-		}
+		k.ed25519 = public
 	case *ecdsa.PublicKey:
 		if public != nil && public.Curve == elliptic.P256() {
-			if point, err := public.Bytes(); err == nil { // which is one of the curve
-				return p256Key(point)
-			}
+			k.p256 = public
 		}
 	}
-	return Key{}, errors.New("a holder's key is not a point of Ed25519 or of P-256; make an Ed25519 key")
-}
-
-func p256Key(point []byte) (Key, error) {
-	public, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), point)
+	text, err := k.MarshalJSON()
 	if err != nil {
-		return Key{}, errors.New("x and y are no point of P-256; send the key as your library writes it")
+		return Key{}, errors.New("a holder's key is neither of Ed25519 nor of P-256; make an Ed25519 key")
 	}
-	return Key{p256: public}, nil
+	return ParseKey(text) // which copies it, and finds what is no point
 }
-
-// maxKey bounds a key's JSON: those that count have 150 bytes.
-const maxKey = 4 << 10
 
 // ParseKey reads a public JSON Web Key (RFC 7517). Its members that say nothing about the key are passed over.
 func ParseKey(text []byte) (Key, error) {
-	limits := evaluation.DefaultLimits()
-	limits.Body = maxKey
-	o, err := evaluation.ParseObject(text, limits)
+	o, err := evaluation.ParseObject(text, wide)
 	if err != nil {
 		return Key{}, err
 	}
@@ -71,8 +58,10 @@ func ParseKey(text []byte) (Key, error) {
 
 func keyOf(o evaluation.Object) (Key, error) {
 	member := func(name string) string {
-		v, _ := o.Get(name)
-		return v.Text()
+		if v, _ := o.Get(name); v.Kind() == evaluation.String {
+			return v.Text()
+		}
+		return "" // a number of 43 digits would be base64, too
 	}
 	for _, private := range []string{"d", "k", "p", "q", "dp", "dq", "qi", "oth"} {
 		if _, there := o.Lookup(private); there {
@@ -96,10 +85,11 @@ func keyOf(o evaluation.Object) (Key, error) {
 		}
 		key = Key{ed25519: x}
 	case member("kty") == "EC" && member("crv") == "P-256":
-		var err error
-		if key, err = p256Key(append(append([]byte{4}, x...), y...)); err != nil {
-			return Key{}, err
+		public, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), slices.Concat([]byte{4}, x, y))
+		if err != nil {
+			return Key{}, errors.New("x and y are no point of P-256; send the key as your library writes it")
 		}
+		key = Key{p256: public}
 	default:
 		return Key{}, errors.New("the key is of another kind than Ed25519 (kty OKP) and P-256 (kty EC); make an Ed25519 key")
 	}
