@@ -80,7 +80,7 @@ func keyOf(o evaluation.Object) (Key, error) {
 	var key Key
 	switch x, y := coordinate("x"), coordinate("y"); {
 	case member("kty") == "OKP" && member("crv") == "Ed25519":
-		if !onEdwards25519(x) {
+		if x == nil || !onEdwards25519(x) {
 			return Key{}, errors.New("x is no point of Ed25519 that can be a key; send the key as your library writes it")
 		}
 		key = Key{ed25519: x}
@@ -99,13 +99,10 @@ func keyOf(o evaluation.Object) (Key, error) {
 	return key, nil
 }
 
-// onEdwards25519 reports whether bytes are the y of a point on the curve, whose order is not small: with a key of small
+// onEdwards25519 reports whether 32 bytes are the y of a point on the curve, whose order is not small: with a key of small
 // order, signatures can be made without its private half. A point is on the curve if x² = (y²-1)/(dy²+1) has a solution.
 // It is of small order if y is 0 or x is (orders 1, 2 and 4), or if x² = -y² (order 8).
 func onEdwards25519(b []byte) bool {
-	if len(b) != ed25519.PublicKeySize {
-		return false
-	}
 	b = slices.Clone(b)
 	slices.Reverse(b)
 	b[0] &= 0x7f // the sign of x

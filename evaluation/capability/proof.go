@@ -35,7 +35,7 @@ func ParseProof(text string, key Key) (Proof, *Refusal) {
 	refused := &Refusal{Code: ProofInvalid}
 	c, o, ok := readProof(text, TypeProof, key)
 	if !ok {
-		if c, split := splitCompact(text, MaxProof); split && bytes.Contains(c.header, []byte(`"dpop+jwt"`)) {
+		if bytes.Contains(c.header, []byte(`"dpop+jwt"`)) {
 			refused.Hint = "Send a proof of type " + TypeProof + ": DPoP says nothing about the tool and its arguments"
 		}
 		return Proof{}, refused
