@@ -180,7 +180,8 @@ func (k *Key) UnmarshalJSON(text []byte) (err error) {
 	return err
 }
 
-// verifies reports whether a signature in the form of JOSE is by the key.
+// verifies reports whether a signature in the form of JOSE is by the key. Of one by P-256 anybody can make a second one, so
+// that a proof counts once by its id, and not by its text.
 func (k Key) verifies(signed string, signature []byte) bool {
 	switch {
 	case len(signature) != 64:

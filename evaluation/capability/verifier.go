@@ -103,7 +103,7 @@ func (v *Verifier) Check(ctx context.Context, c Call) (Checked, error) {
 func (v *Verifier) token(ctx context.Context, c Call) (Token, error) {
 	switch {
 	case c.Token == "":
-		return Token{}, &Refusal{Code: Missing, Audience: v.server(c.Tool), Tool: c.Tool}
+		return Token{}, &Refusal{Code: Missing, Audience: serverOf(c.Tool, v.o.Servers), Tool: c.Tool}
 	case len(c.Token) > MaxToken:
 		return Token{}, &Refusal{Code: TooLarge}
 	case !strings.Contains(c.Token, "."): // the id of a token, which the service can look up
@@ -140,9 +140,9 @@ func keyID(header []byte) (string, bool) {
 	return kid, err == nil && r.err == nil && alg == EdDSA && typ == TypeToken
 }
 
-// server is the one of the verifier's that a tool is of.
-func (v *Verifier) server(tool string) string {
-	for _, server := range v.o.Servers {
+// serverOf is the one of the servers that a tool is of, "" if it is of none.
+func serverOf(tool string, servers []string) string {
+	for _, server := range servers {
 		if strings.HasPrefix(tool, server+":") {
 			return server
 		}
@@ -161,8 +161,8 @@ func (t Token) check(c Call, servers, audiences []string, now time.Time, age, sk
 		if refusal.NextAction() == evaluation.NextRequest {
 			refusal.Audience, refusal.Tool = t.Audience, c.Tool
 		}
-		if refusal.Code == WrongAudience { // which is all that is known
-			refusal.Audience = ""
+		if refusal.Code == WrongAudience { // for which another token is needed
+			refusal.Audience = serverOf(c.Tool, servers)
 		}
 		return Proof{}, refusal
 	}
