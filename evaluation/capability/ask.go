@@ -46,7 +46,7 @@ func DecodeAsk(body []byte, limits evaluation.Limits) (Ask, error) {
 	var r reader
 	r.only(o, nil, "tenant_id", "holder", "audience", "tools", "duration", "valid_from", "valid_until", "max_uses", "arguments",
 		"reason", "key", "proof", "approval_id")
-	who := r.object(o, "holder")
+	who := r.object(o, false, "holder")
 	r.only(who, []string{"holder"}, "type", "id", "properties")
 	a := Ask{
 		Tenant:     strings.Clone(r.text(o, maxName, true, "tenant_id")), // who counts by tenants keeps it, and not the body
@@ -60,14 +60,10 @@ func DecodeAsk(body []byte, limits evaluation.Limits) (Ask, error) {
 		Reason:     r.text(o, maxReason, true, "reason"),
 		Proof:      r.text(o, MaxProof, false, "proof"),
 		ApprovalID: r.text(o, maxName, true, "approval_id"),
+		Properties: r.object(who, true, "holder", "properties"),
 	}
-	if _, there := who.Get("properties"); there {
-		a.Properties = r.object(who, "holder", "properties")
-	}
-	var keyErr error
-	if a.Key, keyErr = keyOf(r.object(o, "key")); keyErr != nil {
-		r.want(false, keyErr.Error(), "key")
-	}
+	a.Key, err = keyOf(r.object(o, false, "key"))
+	r.want(err == nil, fmt.Sprint(err), "key")
 	r.asked(&a, o)
 	if r.err != nil {
 		return Ask{}, r.err

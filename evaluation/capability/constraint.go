@@ -55,7 +55,7 @@ func ParseConstraint(v evaluation.Value) (Constraint, error) {
 func (r *reader) constraint(v evaluation.Value, at ...string) (c Constraint) {
 	kind, typed := v.Object().Lookup("constraint_type")
 	if !typed {
-		o, _ := evaluation.ParseWithNulls(fmt.Appendf(nil, `{"constraint_type":"exact","value":%s}`, marshaled(v)), boundless)
+		o, _ := evaluation.ParseWithNulls(fmt.Appendf(nil, `{"constraint_type":"exact","value":%s}`, text(v)), boundless)
 		return Constraint{kind: exact, values: []evaluation.Value{r.shallow(v, at...)}, written: o.Value()}
 	}
 	o := v.Object()

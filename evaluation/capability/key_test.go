@@ -11,6 +11,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -136,6 +137,9 @@ func (b broken) Sign(r io.Reader, digest []byte, opts crypto.SignerOpts) ([]byte
 	if b.by == nil {
 		return []byte("no ASN.1"), nil
 	}
+	if key, ok := b.by.(ed25519.PrivateKey); ok && key == nil {
+		return nil, errors.New("no answer")
+	}
 	return b.by.Sign(r, digest, opts)
 }
 
@@ -154,9 +158,15 @@ func TestHolders(t *testing.T) {
 			t.Errorf("%T: %v", signer, err)
 		}
 	}
-	for _, signer := range []crypto.Signer{broken{seeded(2), seeded(3)}, broken{scalar(4), scalar(5)}, broken{scalar(4), nil}, broken{scalar(4), p384}, broken{seeded(2), nil}} {
+	for _, signer := range []crypto.Signer{
+		broken{seeded(2), seeded(3)}, broken{scalar(4), scalar(5)}, broken{scalar(4), nil}, broken{scalar(4), p384}, broken{seeded(2), nil}, broken{scalar(4), ed25519.PrivateKey(nil)},
+	} {
 		if _, err := newHolder(signer).Prove(claim(`{}`)); err == nil {
-			t.Errorf("%+v made a proof", signer)
+			t.Errorf("%T made a proof", signer)
+		}
+		a := wanted(nil)
+		if err := newHolder(signer).Request(&a, issuer, now); err == nil || a.Proof != "" {
+			t.Errorf("%T made the proof of a request", signer)
 		}
 	}
 	for name, change := range map[string]func(*capability.Claim){

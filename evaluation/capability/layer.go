@@ -40,7 +40,21 @@ func (l Layer) Admits(tool string, arguments evaluation.Object) *Refusal {
 	if !slices.ContainsFunc(l.Tools, func(covered string) bool { return covers(covered, tool) }) {
 		return &Refusal{Code: ToolNotCovered}
 	}
-	return l.Arguments.admit(arguments)
+	if l.Arguments == nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.Arguments)) {
+		if v, there := arguments.Lookup(name); name != others && (!there || !l.Arguments[name].Holds(v)) {
+			return &Refusal{Code: ArgumentRefused, Argument: name}
+		}
+	}
+	rest, open := l.Arguments[others]
+	for name, v := range arguments.All {
+		if _, named := l.Arguments[name]; (!named || name == others) && (!open || !rest.Holds(v)) {
+			return &Refusal{Code: ArgumentRefused, Argument: name[:min(len(name), maxName)]} // which the caller made up
+		}
+	}
+	return nil
 }
 
 // covers reports whether a tool is the covered one, or one of the covered server. The id of a tool that ends with a star
@@ -51,22 +65,4 @@ func covers(covered, tool string) bool {
 	}
 	server, all := strings.CutSuffix(covered, "*")
 	return covered == tool || all && strings.HasSuffix(server, ":") && len(server) > 1 && len(tool) > len(server) && strings.HasPrefix(tool, server)
-}
-
-func (a Arguments) admit(arguments evaluation.Object) *Refusal {
-	if a == nil {
-		return nil
-	}
-	for _, name := range slices.Sorted(maps.Keys(a)) {
-		if v, there := arguments.Lookup(name); name != others && (!there || !a[name].Holds(v)) {
-			return &Refusal{Code: ArgumentRefused, Argument: name}
-		}
-	}
-	rest, open := a[others]
-	for name, v := range arguments.All {
-		if _, named := a[name]; (!named || name == others) && (!open || !rest.Holds(v)) {
-			return &Refusal{Code: ArgumentRefused, Argument: name[:min(len(name), maxName)]} // which the caller made up
-		}
-	}
-	return nil
 }

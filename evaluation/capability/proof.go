@@ -35,7 +35,7 @@ func ParseProof(text string, key Key) (Proof, *Refusal) {
 	refused := &Refusal{Code: ProofInvalid}
 	c, o, ok := readProof(text, TypeProof, key)
 	if !ok {
-		if c, split := splitCompact(text, MaxProof); split && bytes.Contains(c.header, []byte(`"dpop+jwt"`)) {
+		if bytes.Contains(c.header, []byte(`"dpop+jwt"`)) {
 			refused.Hint = "Send a proof of type " + TypeProof + ": DPoP says nothing about the tool and its arguments"
 		}
 		return Proof{}, refused
@@ -120,20 +120,16 @@ func splitCompact(text string, most int) (c compact, ok bool) {
 	if len(text) > most || strings.Count(text, ".") != 2 {
 		return c, false
 	}
-	end := strings.LastIndexByte(text, '.')
-	c.signed = text[:end]
-	head, payload, _ := strings.Cut(c.signed, ".")
-	for _, segment := range []struct {
-		text string
-		into *[]byte
-	}{{head, &c.header}, {payload, &c.payload}, {text[end+1:], &c.signature}} {
-		b, err := base64url.DecodeString(segment.text)
-		if err != nil || base64url.EncodeToString(b) != segment.text {
-			return c, false
-		}
-		*segment.into = b
+	decode := func(segment string) []byte {
+		b, err := base64url.DecodeString(segment)
+		ok = ok && err == nil && base64url.EncodeToString(b) == segment // line breaks are passed over
+		return b
 	}
-	return c, true
+	end := strings.LastIndexByte(text, '.')
+	c.signed, ok = text[:end], true
+	header, payload, _ := strings.Cut(c.signed, ".")
+	c.header, c.payload, c.signature = decode(header), decode(payload), decode(text[end+1:])
+	return c, ok
 }
 
 // header is all that the header of a proof may hold. To compare it as text leaves nothing to be read, and no other

@@ -45,10 +45,10 @@ const (
 	maxDepth = MaxLayers - 1
 )
 
-// wide are the limits of what the package reads by itself. The sizes of tokens and proofs bound the rest.
+// wide are the limits of what the package reads by itself: a token, and what is smaller.
 var wide = func() evaluation.Limits {
 	limits := evaluation.DefaultLimits()
-	limits.Depth, limits.ArrayDepth, limits.NestedElements = 32, 8, 256
+	limits.Body, limits.Depth, limits.ArrayDepth, limits.NestedElements = MaxToken, 32, 8, 256
 	return limits
 }()
 
@@ -96,9 +96,6 @@ func (t Token) Claims() ([]byte, error) {
 
 // ParseClaims reads what Claims wrote. It does not ask whether the token counts.
 func ParseClaims(payload []byte) (Token, *Refusal) {
-	if len(payload) > MaxToken {
-		return Token{}, &Refusal{Code: TooLarge}
-	}
 	t, err := parseClaims(payload)
 	if err != nil {
 		return Token{}, &Refusal{Code: Malformed}
@@ -150,8 +147,8 @@ func (r *reader) time(o evaluation.Object, at ...string) time.Time {
 }
 
 func (r *reader) confirmation(o evaluation.Object) Key {
-	o = r.object(o, "cnf")
-	key, err := keyOf(r.object(o, "cnf", "jwk"))
+	o = r.object(o, false, "cnf")
+	key, err := keyOf(r.object(o, false, "cnf", "jwk"))
 	r.want(err == nil, "not a key of a holder", "cnf", "jwk")
 	thumbprint, there := o.Lookup("jkt")
 	r.want(!there || thumbprint.Text() == key.Thumbprint(), "not the thumbprint of the key", "cnf", "jkt")

@@ -61,10 +61,8 @@ func NewVerifier(o Options) (*Verifier, error) {
 		return nil, errors.New("a verifier without keys cannot verify; set Keys to those that the service publishes")
 	case slices.Contains(o.Audience, ""), slices.Contains(o.Servers, ""):
 		return nil, errors.New("an empty name of a verifier or server would fit what names none; leave it out of Audience and Servers")
-	case !within(o.ProofAge, maxProofAge):
-		return nil, fmt.Errorf("ProofAge is not a whole number of seconds up to %v; leave it out for %v", maxProofAge, DefaultProofAge)
-	case !within(o.Skew, maxSkew):
-		return nil, fmt.Errorf("Skew is not a whole number of seconds up to %v; leave it out for %v", maxSkew, DefaultSkew)
+	case !within(o.ProofAge, maxProofAge), !within(o.Skew, maxSkew):
+		return nil, fmt.Errorf("ProofAge and Skew are whole numbers of seconds, up to %v and %v; leave them out for %v and %v", maxProofAge, maxSkew, DefaultProofAge, DefaultSkew)
 	}
 	o.Audience, o.Servers = slices.Clone(o.Audience), slices.Clone(o.Servers)
 	return &Verifier{o}, nil
@@ -105,7 +103,7 @@ func (v *Verifier) Check(ctx context.Context, c Call) (Checked, error) {
 func (v *Verifier) token(ctx context.Context, c Call) (Token, error) {
 	switch {
 	case c.Token == "":
-		return Token{}, &Refusal{Code: Missing, Audience: v.server(c.Tool), Tool: c.Tool}
+		return Token{}, &Refusal{Code: Missing, Audience: serverOf(c.Tool, v.o.Servers), Tool: c.Tool}
 	case len(c.Token) > MaxToken:
 		return Token{}, &Refusal{Code: TooLarge}
 	case !strings.Contains(c.Token, "."): // the id of a token, which the service can look up
@@ -142,9 +140,9 @@ func keyID(header []byte) (string, bool) {
 	return kid, err == nil && r.err == nil && alg == EdDSA && typ == TypeToken
 }
 
-// server is the one of the verifier's that a tool is of.
-func (v *Verifier) server(tool string) string {
-	for _, server := range v.o.Servers {
+// serverOf is the one of the servers that a tool is of, "" if it is of none.
+func serverOf(tool string, servers []string) string {
+	for _, server := range servers {
 		if strings.HasPrefix(tool, server+":") {
 			return server
 		}
@@ -161,7 +159,10 @@ func (t Token) CheckCall(c Call, audiences []string, now time.Time, age, skew ti
 func (t Token) check(c Call, servers, audiences []string, now time.Time, age, skew time.Duration) (Proof, *Refusal) {
 	if refusal := t.covers(c, servers, now, skew); refusal != nil {
 		if refusal.NextAction() == evaluation.NextRequest {
-			refusal.Tool = c.Tool
+			refusal.Audience, refusal.Tool = t.Audience, c.Tool
+		}
+		if refusal.Code == WrongAudience { // for which another token is needed
+			refusal.Audience = serverOf(c.Tool, servers)
 		}
 		return Proof{}, refusal
 	}
@@ -183,17 +184,16 @@ func (t Token) covers(c Call, servers []string, now time.Time, skew time.Duratio
 	case at+seconds(skew) < t.NotBefore.Unix():
 		return &Refusal{Code: NotYetValid}
 	case at >= t.Expires.Unix():
-		return &Refusal{Code: Expired, Audience: t.Audience}
+		return &Refusal{Code: Expired}
 	case !strings.HasPrefix(c.Tool, t.Audience+":"), len(servers) > 0 && !slices.Contains(servers, t.Audience):
 		return &Refusal{Code: WrongAudience}
 	case c.Holder.ID != t.Holder.ID, c.Holder.Type != "" && c.Holder.Type != t.Holder.Type:
 		return &Refusal{Code: WrongHolder}
 	case len(t.Layers) == 0:
-		return &Refusal{Code: ToolNotCovered, Audience: t.Audience}
+		return &Refusal{Code: ToolNotCovered}
 	}
 	for _, layer := range t.Layers {
 		if refusal := layer.Admits(c.Tool, c.Arguments); refusal != nil {
-			refusal.Audience = t.Audience
 			return refusal
 		}
 	}
