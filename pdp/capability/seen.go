@@ -104,10 +104,10 @@ func (s *Seen) First(tenant string, of evaluation.Ref, jkt, jti string, until ti
 func (s *Seen) first(h *shard, key [sha256.Size]byte, of holder, until time.Time) (bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	s.sweep(h, s.o.Now())
 	if _, is := h.of[key]; is {
 		return false, nil
 	}
-	s.sweep(h, s.o.Now())
 	index, ok := s.shares.take(of, &s.o)
 	if !ok {
 		return false, ErrFull

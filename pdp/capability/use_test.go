@@ -426,11 +426,11 @@ func TestVouched(t *testing.T) {
 	counted, free := r.mustGrant(t, s, asked(s, r.now, "a", uses(2))), r.mustGrant(t, s, asked(s, r.now, "b"))
 	log := slices.Clone(r.log)
 	for name, spoil := range map[string]func(*capability.Step){
-		"gone":       func(s *capability.Step) { *s = capability.Step{} },
-		"no seal":    func(s *capability.Step) { s.Seal = "" },
-		"of another": func(s *capability.Step) { s.Capability.ID = "cap_other" },
-		"other step": func(s *capability.Step) { s.Name = capability.StepUsed },
-		"other time": func(s *capability.Step) { s.Decision = "other" },
+		"gone":           func(s *capability.Step) { *s = capability.Step{} },
+		"no seal":        func(s *capability.Step) { s.Seal = "" },
+		"of another":     func(s *capability.Step) { s.Capability.ID = "cap_other" },
+		"other step":     func(s *capability.Step) { s.Name = capability.StepUsed },
+		"other decision": func(s *capability.Step) { s.Decision = "other" },
 	} {
 		r.log = slices.Clone(log)
 		for n := range r.log {

@@ -1,0 +1,248 @@
+package capability_test
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/capability"
+)
+
+var agent = evaluation.Ref{Type: "agent", ID: "a"}
+
+// first asks for a proof, and wants no error.
+func first(t *testing.T, s *capability.Seen, jkt, jti string, until time.Time) bool {
+	t.Helper()
+	is, err := s.First("acme", agent, jkt, jti, until)
+	must(t, err)
+	return is
+}
+
+// TestSeenOnce: of 64 equal proofs at once one is the first, whoever says so.
+func TestSeenOnce(t *testing.T) {
+	t.Parallel()
+	r := newRecord()
+	s := capability.NewSeen(capability.SeenOptions{Now: r.time})
+	for round := range 100 {
+		var firsts atomic.Int32
+		var all sync.WaitGroup
+		for n := range 64 {
+			all.Go(func() {
+				of := evaluation.Ref{Type: "agent", ID: fmt.Sprint(n % 3)}
+				if is, err := s.First(fmt.Sprint("tenant ", n%2), of, "key", fmt.Sprint(round), start.Add(time.Minute)); is {
+					firsts.Add(1)
+				} else if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if firsts.Load() != 1 {
+			t.Fatalf("round %d: %d were the first", round, firsts.Load())
+		}
+	}
+	if s.Count() != 100 {
+		t.Errorf("%d are remembered", s.Count())
+	}
+	if first(t, s, "key", "1", start) || !first(t, s, "ke", "y1", start) || !first(t, s, "other", "1", start) {
+		t.Error("another key's proof is not the first, or the same one is")
+	}
+}
+
+// TestSeenUntil: nothing is forgotten before its time is up, and all is two seconds after.
+func TestSeenUntil(t *testing.T) {
+	t.Parallel()
+	r, random := newRecord(), rand.New(rand.NewPCG(1, 2))
+	s := capability.NewSeen(capability.SeenOptions{Now: r.time})
+	until := map[string]time.Time{}
+	for n := range 5000 {
+		r.pass(time.Duration(random.IntN(300)) * time.Millisecond)
+		id := fmt.Sprint(random.IntN(500))
+		end, known := until[id]
+		next := r.now.Add(time.Duration(random.IntN(70_000)) * time.Millisecond)
+		is := first(t, s, "key", id, next)
+		if known && !r.now.After(end) && is {
+			t.Fatalf("%d: %s was to be remembered until %s, and is not at %s", n, id, end, r.now)
+		}
+		if known && r.now.After(end.Add(2*time.Second)) && !is {
+			t.Fatalf("%d: %s is remembered for too long", n, id)
+		}
+		if is {
+			until[id] = next
+		}
+	}
+	r.pass(time.Hour)
+	full := capability.NewSeen(capability.SeenOptions{Now: r.time, Most: 3})
+	for n := range 3 {
+		if is, err := full.First(fmt.Sprint(n), agent, "key", fmt.Sprint(n), r.now.Add(time.Second)); !is || err != nil {
+			t.Fatal(is, err)
+		}
+	}
+	at := r.now.Add(time.Second)
+	for !r.now.After(at) {
+		if is, err := full.First("new", agent, "key", "new", r.now); is || !errors.Is(err, capability.ErrFull) {
+			t.Fatalf("at %s one is forgotten: %v, %v", r.now, is, err)
+		}
+		if is, err := full.First("0", agent, "key", "0", r.now); is || err != nil {
+			t.Fatalf("at %s a proof is taken twice: %v", r.now, err)
+		}
+		r.pass(100 * time.Millisecond)
+	}
+	r.pass(2 * time.Second)
+	if is, err := full.First("new", agent, "key", "new", r.now); !is || err != nil {
+		t.Errorf("what is over is not forgotten: %v, %v", is, err)
+	}
+}
+
+// TestSeenShares: who has its share is refused, and takes nothing from others.
+func TestSeenShares(t *testing.T) {
+	t.Parallel()
+	r := newRecord()
+	s := capability.NewSeen(capability.SeenOptions{Now: r.time, Most: 100, PerTenant: 50, PerHolder: 20})
+	take := func(tenant, id string, n int) (took int) {
+		for i := range n {
+			is, err := s.First(tenant, evaluation.Ref{Type: "agent", ID: id}, tenant+id, fmt.Sprint(i), r.time().Add(time.Minute))
+			if is {
+				took++
+			} else if !errors.Is(err, capability.ErrFull) {
+				t.Error(err)
+			}
+		}
+		return took
+	}
+	for round := range 3 {
+		for _, c := range []struct {
+			tenant, id string
+			want       int
+		}{{"a", "1", 20}, {"a", "2", 20}, {"a", "3", 10}, {"a", "4", 0}, {"b", "1", 20}, {"c", "1", 20}, {"d", "1", 10}, {"e", "1", 0}} {
+			if got := take(c.tenant, c.id, 30); got != c.want {
+				t.Errorf("%d: of %s and %s %d are taken, want %d", round, c.tenant, c.id, got, c.want)
+			}
+		}
+		r.pass(2 * time.Minute) // all is forgotten, and may come again
+	}
+}
+
+// TestSeenMemory: a proof takes 100 bytes at most.
+func TestSeenMemory(t *testing.T) {
+	r := newRecord()
+	s := capability.NewSeen(capability.SeenOptions{Now: r.time, PerHolder: 1_000_000, PerTenant: 1_000_000})
+	used := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	const most = 300_000
+	before := used()
+	for n := range most {
+		if !first(t, s, "key", fmt.Sprint(n), start.Add(time.Minute)) {
+			t.Fatal(n)
+		}
+		if n%25_000 == 24_999 {
+			if each := (used() - before) / uint64(n+1); each > 100 {
+				t.Errorf("of %d each takes %d bytes", n+1, each)
+			}
+		}
+	}
+	runtime.KeepAlive(s)
+}
+
+// TestKept: what was kept is taken once more, with the same question and approval, until its time is up.
+func TestKept(t *testing.T) {
+	t.Parallel()
+	r := newRecord()
+	s := capability.NewSeen(capability.SeenOptions{Now: r.time})
+	of := func(text string) [32]byte { return sha256.Sum256([]byte(text)) }
+	until := start.Add(time.Hour)
+	s.Keep(of("proof"), of("question"), "approval", until)
+	s.Keep(of("proof"), of("question"), "approval", until) // once more is the same
+	for name, take := range map[string]bool{
+		"another proof":    s.Take(of("other"), of("question"), "approval"),
+		"another question": s.Take(of("proof"), of("other"), "approval"),
+		"another approval": s.Take(of("proof"), of("question"), "other"),
+		"both the same":    s.Take(of("question"), of("proof"), "approval"),
+	} {
+		if take {
+			t.Errorf("%s is taken", name)
+		}
+	}
+	var taken atomic.Int32
+	var all sync.WaitGroup
+	for range 64 {
+		all.Go(func() {
+			if s.Take(of("proof"), of("question"), "approval") {
+				taken.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if taken.Load() != 1 {
+		t.Errorf("it is taken %d times", taken.Load())
+	}
+	s.Keep(of("proof"), of("question"), "approval", until)
+	r.pass(time.Hour)
+	if s.Take(of("proof"), of("question"), "approval") {
+		t.Error("it is taken when its time is up")
+	}
+	for n := range 20 { // of one approval the last eight are kept, and none of another goes
+		s.Keep(of(fmt.Sprint(n)), of("question"), "busy", r.now.Add(time.Hour))
+		s.Keep(of(fmt.Sprint(n)), of("question"), fmt.Sprint("approval ", n), r.now.Add(time.Hour))
+	}
+	kept := 0
+	for n := range 20 {
+		if s.Take(of(fmt.Sprint(n)), of("question"), "busy") {
+			kept++
+		}
+		if !s.Take(of(fmt.Sprint(n)), of("question"), fmt.Sprint("approval ", n)) {
+			t.Errorf("%d is not kept", n)
+		}
+	}
+	if kept != 8 {
+		t.Errorf("of one approval %d are kept", kept)
+	}
+}
+
+// TestNonces: a nonce is taken by the process that gave it, for the same tenant and key, until its time is up.
+func TestNonces(t *testing.T) {
+	t.Parallel()
+	here, there := capability.NewNonces(start, 10*time.Second, false), capability.NewNonces(start, 10*time.Second, true)
+	nonce := here.New("acme", "key", start)
+	end := start.Add(capability.NonceLife)
+	for name, c := range map[string]struct {
+		of                 *capability.Nonces
+		nonce, tenant, key string
+		at                 time.Time
+		want               bool
+	}{
+		"good":            {here, nonce, "acme", "key", start, true},
+		"the last second": {here, nonce, "acme", "key", end.Add(-1), true},
+		"over":            {here, nonce, "acme", "key", end, false},
+		"another process": {there, nonce, "acme", "key", start, false},
+		"another tenant":  {here, nonce, "other", "key", start, false},
+		"another key":     {here, nonce, "acme", "other", start, false},
+		"moved":           {here, nonce, "acmek", "ey", start, false},
+		"empty":           {here, "", "acme", "key", start, false},
+		"no version":      {here, nonce[3:], "acme", "key", start, false},
+		"other version":   {here, "v2" + nonce[2:], "acme", "key", start, false},
+		"longer":          {here, nonce + "A", "acme", "key", start, false},
+		"another end":     {here, nonce[:12] + "9" + nonce[13:], "acme", "key", start, false},
+		"a plus":          {here, "v1.+" + nonce[3:], "acme", "key", start, false},
+	} {
+		if got := c.of.Verify(c.nonce, c.tenant, c.key, c.at); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	for after, want := range map[time.Duration]bool{-time.Hour: true, 0: true, 10 * time.Second: true, 10*time.Second + 1: false, time.Hour: false} {
+		if got := here.Required(start.Add(after)); got != want || !there.Required(start.Add(after)) {
+			t.Errorf("of a proof that was made %s after the beginning it is required: %v", after, got)
+		}
+	}
+}
