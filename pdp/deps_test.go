@@ -39,7 +39,7 @@ var rooms = []struct{ room, not, because string }{
 
 	// The library: files become a bundle, and a bundle answers questions.
 	{"pdp", "pdp/server/... pdp/mcp/... pdp/console/... pdp/httpclient evaluation/authzenclient", "a program that embeds a PDP would carry a server, or a client of one"},
-	{"pdp", "pdp/decisionlog/... pdp/approval/... pdp/ledger/... pdp/boltfile/...", "a program that embeds a PDP would carry our stores, even if it has its own"},
+	{"pdp", "pdp/decisionlog/... pdp/approval/... pdp/capability/... pdp/ledger/... pdp/boltfile/...", "a program that embeds a PDP would carry our stores, even if it has its own"},
 	{"pdp/internal/engine", "anything of ours but evaluation obligations pdp/internal/bundle", "a decision would depend on more than a question and a bundle, and could not be made again from its record"},
 	{"pdp/internal/source", "anything of ours but evaluation pdp/internal/document pdp/plainfile pdp/spelling", "files would be read differently for what is in them, and a file that is not Cedar could keep others from being read"},
 	{"pdp/internal/bundle", "anything of ours but evaluation obligations pdp/cedartext pdp/internal/access pdp/internal/document pdp/internal/places pdp/internal/source pdp/spelling schemas", "a bundle is checked before the first question, and could not be if it needed a question, a clock or a store"},
@@ -69,6 +69,8 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/approval", "anything of ours but evaluation obligations pdp/ledger pdp/ledger/bolt", "an approval would be granted differently by how the answer came: console, API or gateway"},
 	{"pdp/approval/broker", "pdp/server/... pdp/mcp/... pdp/console/... pdp/approval/inbox pdp/httpclient but pdp/server/auth", "the rules of approving would be spread over HTTP handlers"},
 	{"pdp/approval/broker", "pdp/internal/... pdp/ledger/... pdp/boltfile/...", "an approval would be decided beside pdp, or kept beside pdp/approval"},
+	{"pdp/capability", "anything of ours but evaluation evaluation/capability pdp/ledger pdp/ledger/bolt pdp/keyedmutex", "a capability would be granted or used differently by how the question came"},
+	{"pdp/capability/broker", "pdp/server/... pdp/mcp/... pdp/console/... pdp/httpclient pdp/internal/... pdp/ledger/... pdp/boltfile/...", "the rules of capabilities would be spread over HTTP handlers, or be kept beside pdp/capability"},
 	{"pdp/approval/webhook", "anything of ours but pdp/plainfile", "receivers import it to verify a delivery, and would carry the store of approvals"},
 	{"pdp/approval/inbox", "anything of ours but evaluation pdp/httpclient", "a server may be of another version, and the client would know more of it than the wire says"},
 
@@ -108,6 +110,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/server/approvals", "pdp pdp/internal/... pdp/decisionlog/... pdp/ledger/... pdp/boltfile/... pdp/console/... pdp/server/audit pdp/server/config", "the routes of approvals could decide by themselves what the broker decides"},
 	{"pdp/server/approvals", "pdp/mcp/... but pdp/mcp/wire", "a PDP without a gateway would carry one"},
 	{"pdp/server/audit", "pdp/mcp/...", "a PDP without a gateway would carry one"},
+	{"pdp/server/capabilities", "pdp/internal/... pdp/decisionlog/... pdp/ledger/... pdp/boltfile/... pdp/console/... pdp/approval/... pdp/server/audit pdp/server/approvals pdp/server/config pdp/mcp/...", "the routes of capabilities could decide by themselves what the broker decides"},
 	{"pdp/server/audit", "pdp pdp/internal/... pdp/decisionlog/recorder pdp/approval/... pdp/ledger/... pdp/boltfile/... pdp/console/... pdp/server/approvals pdp/server/config", "reading the log could decide a question or change an approval"},
 	{"pdp/server/door", "anything of ours but evaluation pdp/server/auth pdp/server/listener", "a request would be let in differently by the route that it goes to"},
 	{"pdp/server/listener", "anything of ours but pdp/plainfile pdp/server/auth", "the gateway listens with it, and would carry the server's routes"},
@@ -180,7 +183,7 @@ var rooms = []struct{ room, not, because string }{
 // owners: PATHS, and what is below them, may be imported only in WHERE, which are packages or files, because BECAUSE. Where
 // paths overlap, the longest counts.
 var owners = []struct{ paths, where, because string }{
-	{"github.com/labstack/echo", "pdp/server pdp/server/approvals pdp/server/audit pdp/server/door pdp/server/floor", "support of v4 ends on 2026-12-31, and a move to v5 would touch more than the server"},
+	{"github.com/labstack/echo", "pdp/server pdp/server/approvals pdp/server/audit pdp/server/capabilities pdp/server/door pdp/server/floor", "support of v4 ends on 2026-12-31, and a move to v5 would touch more than the server"},
 	{"golang.org/x/oauth2", "pdp/console", "people would log in elsewhere than at the console, and all other callers bring a credential"},
 	{"go.opentelemetry.io/otel/sdk go.opentelemetry.io/otel/exporters go.opentelemetry.io/contrib", "pdp/server/telemetry", "a library would choose where the telemetry of its process goes"},
 	{"github.com/prometheus", "pdp/server/telemetry", "a library would choose how its process shows metrics"},

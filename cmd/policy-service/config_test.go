@@ -36,6 +36,7 @@ var serverKeys = keysPage{root + "/pdp/server/KEYS.md", server.ConfigForm.Keys()
 	{"Callers", []string{"auth."}},
 	{"Decision log", []string{"decision_log."}},
 	{"Approvals", []string{"approvals."}},
+	{"Capabilities", []string{"capabilities."}},
 	{"Console", []string{"console"}},
 	{"Load", []string{"max_concurrent", "queue_time", "request_time", "max_connections", "rate_limit."}},
 }}

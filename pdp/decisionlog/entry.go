@@ -113,10 +113,10 @@ type Decision struct {
 // Capability is what came of the capability that a request showed. It is held, or there is a reason why it does not count.
 // The proof is there if it was good.
 type Capability struct {
-	ID     string                 `json:"id,omitzero"`
-	Held   bool                   `json:"held"`
-	Depth  int                    `json:"depth"`
-	Reason string                 `json:"reason,omitzero"`
+	ID     string `json:"id,omitzero"`
+	Held   bool   `json:"held"`
+	Depth  int    `json:"depth"`
+	Reason string `json:"reason,omitzero"`
 	// Used says that the decision has one of a number of uses, and Grants that it grants the capability, or renews it.
 	Used   bool                   `json:"used,omitzero"`
 	Grants bool                   `json:"grants,omitzero"`
