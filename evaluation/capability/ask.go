@@ -33,7 +33,7 @@ const (
 	maxReason   = 1000                 // bytes
 	maxDuration = 10 * 366 * 24 * 3600 // seconds
 	// maxTerms bounds what a token has to hold of a request: what is more than that would be too large a token.
-	maxTerms = 5000 // bytes
+	maxTerms = 4500 // bytes
 )
 
 // DecodeAsk reads the body of a request for a capability. It does not ask whether the proof is good: [Ask.CheckProof]
@@ -83,7 +83,8 @@ func (r *reader) asked(a *Ask, o evaluation.Object) {
 		_, ok := jcs(a.Arguments[name].Value())
 		r.want(ok, "a number that other readers round, so that a token could not pin it; write it as a string, or with fewer digits", "arguments", name)
 	}
-	r.want(len(text(a.terms())) <= maxTerms, fmt.Sprintf("tools and arguments have more than %d bytes together, and would not fit a token; ask for them in parts", maxTerms))
+	told := text([]any{a.terms(), a.Tools, a.Holder, a.Audience, a.Audience}) // a token says some of it twice
+	r.want(len(told) <= maxTerms, fmt.Sprintf("tools, arguments and holder have more than %d bytes together, and would not fit a token; ask for them in parts", maxTerms))
 }
 
 // date is a member that is a time of RFC 3339, in whole seconds.

@@ -39,11 +39,7 @@ type Token struct {
 // Online is the only value of [Token.Verify].
 const Online = "online"
 
-const (
-	ourType  = "tool_capability"
-	toolCall = "tools/call"
-	maxDepth = MaxLayers - 1
-)
+const ourType, toolCall, maxDepth = "tool_capability", "tools/call", MaxLayers - 1
 
 // wide are the limits of what the package reads by itself: a token, and what is smaller.
 var wide = func() evaluation.Limits {
@@ -113,7 +109,7 @@ func parseClaims(payload []byte) (Token, error) {
 		Issuer:    r.text(o, maxURL, false, "iss"),
 		Audience:  r.text(o, maxName, false, "aud"),
 		ID:        r.text(o, mostID, false, "jti"),
-		Holder:    evaluation.Ref{ID: r.text(o, maxName, false, "sub"), Type: r.text(o, maxName, false, "sub_type")},
+		Holder:    evaluation.Ref{ID: r.text(o, maxURL, false, "sub"), Type: r.text(o, maxName, false, "sub_type")},
 		IssuedAt:  r.time(o, "iat"),
 		NotBefore: r.time(o, "nbf"),
 		Expires:   r.time(o, "exp"),

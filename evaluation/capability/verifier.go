@@ -40,8 +40,7 @@ const (
 	DefaultProofAge = time.Minute
 	DefaultSkew     = 10 * time.Second
 
-	maxProofAge = 5 * time.Minute
-	maxSkew     = time.Minute
+	maxProofAge, maxSkew = 5 * time.Minute, time.Minute
 )
 
 // Verifier checks the calls that go by one gateway. It may be used by several goroutines.
