@@ -17,8 +17,8 @@ type Ask struct {
 	Properties evaluation.Object // of the holder
 	Audience   string            // the server of the tools
 	Tools      []string          // ids; the audience is put before one without a colon, and "*" is all of its tools
-	// Duration is from when it is granted, and 0 leaves it to the service. ValidUntil, with or without ValidFrom, stands in
-	// its place.
+	// Duration is from when it is granted, and 0 leaves it to the service. ValidUntil, with or without ValidFrom,
+	// stands in its place.
 	Duration              time.Duration
 	ValidFrom, ValidUntil time.Time
 	MaxUses               int       // 0 for no bound
@@ -33,11 +33,11 @@ const (
 	maxReason   = 1000                 // bytes
 	maxDuration = 10 * 366 * 24 * 3600 // seconds
 	// maxTerms bounds what a token has to hold of a request: what is more than that would be too large a token.
-	maxTerms = 5000 // bytes
+	maxTerms = 4500 // bytes
 )
 
-// DecodeAsk reads the body of a request for a capability. It does not ask whether the proof is good: [Ask.CheckProof] does.
-// An error is an [*evaluation.Error].
+// DecodeAsk reads the body of a request for a capability. It does not ask whether the proof is good: [Ask.CheckProof]
+// does. An error is an [*evaluation.Error].
 func DecodeAsk(body []byte, limits evaluation.Limits) (Ask, error) {
 	o, err := evaluation.ParseObject(body, limits)
 	if err != nil {
@@ -83,7 +83,8 @@ func (r *reader) asked(a *Ask, o evaluation.Object) {
 		_, ok := jcs(a.Arguments[name].Value())
 		r.want(ok, "a number that other readers round, so that a token could not pin it; write it as a string, or with fewer digits", "arguments", name)
 	}
-	r.want(len(text(a.terms())) <= maxTerms, fmt.Sprintf("tools and arguments have more than %d bytes together, and would not fit a token; ask for them in parts", maxTerms))
+	told := text([]any{a.terms(), a.Tools, a.Holder, a.Audience, a.Audience}) // a token says some of it twice
+	r.want(len(told) <= maxTerms, fmt.Sprintf("tools, arguments and holder have more than %d bytes together, and would not fit a token; ask for them in parts", maxTerms))
 }
 
 // date is a member that is a time of RFC 3339, in whole seconds.
@@ -139,9 +140,10 @@ func (a Ask) MarshalJSON() ([]byte, error) {
 	return text(m), nil
 }
 
-// Digest is what the proof of a request is about: the SHA-256, in base64url, of the form of RFC 8785 of {tools, audience,
-// duration or valid_from and valid_until, max_uses, arguments, jkt}. Members that were not given are left out. Tools are
-// the whole ids, times are in UTC, each constraint has its constraint_type, and jkt is the thumbprint of the key.
+// Digest is what the proof of a request is about: the SHA-256, in base64url, of the form of RFC 8785 of {tools,
+// audience, duration or valid_from and valid_until, max_uses, arguments, jkt}. Members that were not given are left
+// out. Tools are the whole ids, times are in UTC, each constraint has its constraint_type, and jkt is the thumbprint of
+// the key.
 func (a Ask) Digest() string {
 	m := a.terms()
 	m["jkt"] = a.Key.Thumbprint()
@@ -153,9 +155,9 @@ func requestPayload(issuer string, at int64, id, digest string) []byte {
 	return canonical(map[string]any{"aud": issuer, "iat": at, "jti": id, "req": digest})
 }
 
-// CheckProof reports whether whoever asks has the key that the capability is to be bound to: the proof is signed with it,
-// for the issuer of that name, within the window of [Options], and over what is asked for. The caller sees to it that a
-// jti counts once.
+// CheckProof reports whether whoever asks has the key that the capability is to be bound to: the proof is signed with
+// it, for the issuer of that name, within the window of [Options], and over what is asked for. The caller sees to it
+// that a jti counts once.
 func (a Ask) CheckProof(issuer string, now time.Time, age, skew time.Duration) (jti string, iat time.Time, refusal *Refusal) {
 	refused := func(code Code) (string, time.Time, *Refusal) {
 		return "", time.Time{}, &Refusal{Code: code, Audience: issuer}

@@ -226,3 +226,52 @@ func xOf(k capability.Key) string {
 	x, _, _ = strings.Cut(x, `"`)
 	return x
 }
+
+// TestWhatIsAskedForFitsAToken: however the bytes of a request are spread, it is refused or can be granted.
+func TestWhatIsAskedForFitsAToken(t *testing.T) {
+	t.Parallel()
+	refused, fits := 0, 0
+	for _, name := range []string{"t", strings.Repeat("t", 40), strings.Repeat("\x01", 40), strings.Repeat("é", 100)} {
+		for n := range 64 {
+			for _, change := range []func(*capability.Ask){
+				func(a *capability.Ask) {
+					for m := range n {
+						a.Tools = append(a.Tools, fmt.Sprint(name, m))
+					}
+				},
+				func(a *capability.Ask) {
+					for m := range min(n, capability.MaxArguments) {
+						a.Arguments[fmt.Sprint(name, m)] = constraint(`"` + strings.Repeat("v", n) + `"`)
+					}
+				},
+				func(a *capability.Ask) { a.Holder.ID = strings.Repeat(name, n+1) },
+				func(a *capability.Ask) { a.Audience = name + strings.Repeat("a", n) },
+			} {
+				a := wanted(func(a *capability.Ask) { a.Arguments = capability.Arguments{} })
+				change(&a)
+				if err := agentEC.Request(&a, issuer, now); err != nil {
+					refused++
+					continue
+				}
+				fits++
+				text, err := a.MarshalJSON()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if a, err = capability.DecodeAsk(text, evaluation.DefaultLimits()); err != nil {
+					t.Fatal(err)
+				}
+				token := granted(func(t *capability.Token) {
+					t.Audience, t.Holder, t.Key, t.MaxUses = a.Audience, a.Holder, a.Key, a.MaxUses
+					t.Layers = []capability.Layer{{Tools: a.Tools, Arguments: a.Arguments}}
+				})
+				if text := signed(token); len(text) > capability.MaxToken {
+					t.Fatalf("a token of %d bytes", len(text))
+				}
+			}
+		}
+	}
+	if refused < 50 || fits < 300 {
+		t.Errorf("%d were refused, and %d fit: that tells too little", refused, fits)
+	}
+}

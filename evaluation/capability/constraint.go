@@ -31,17 +31,13 @@ const (
 	wildcard = "wildcard"
 )
 
-const (
-	maxValues = 128 // of one_of
-	maxNested = 4   // how deep a value of a constraint may nest
-)
-
-// ParseConstraint reads a constraint: an object with the member constraint_type, or any other value, which has to be met
-// exactly. To pin an object that has that member, write it as the value of exact. An unknown type or member is an error.
+// ParseConstraint reads a constraint: an object with the member constraint_type, or any other value, which has to be
+// met exactly. To pin an object that has that member, write it as the value of exact. An unknown type or member is an
+// error.
 //
 //	{"constraint_type": "exact", "value": …}          the same JSON: 1 and 1.0 are, and members may come in any order
 //	{"constraint_type": "one_of", "values": […]}      the same JSON as one of them
-//	{"constraint_type": "range", "min": 1, "max": 9}  a number, compared exactly; min_inclusive and max_inclusive may be false
+//	{"constraint_type": "range", "min": 1, "max": 9}  a number, compared exactly; min_inclusive, max_inclusive may be false
 //	{"constraint_type": "prefix", "value": "a/"}      a string that begins with these very bytes
 //	{"constraint_type": "wildcard"}                   any value, null too
 func ParseConstraint(v evaluation.Value) (Constraint, error) {
@@ -143,12 +139,9 @@ func (c Constraint) Holds(v evaluation.Value) bool {
 
 // admits reports whether a number is on the inner side of the end, whose outer side is -1 or 1.
 func (b bound) admits(n decimal, outside int) bool {
-	end, ok := decimalOf(b.value)
-	if !ok {
-		return true // there is no such end
-	}
+	end, there := decimalOf(b.value)
 	by := n.compare(end)
-	return by == -outside || by == 0 && !b.exclusive
+	return !there || by == -outside || by == 0 && !b.exclusive
 }
 
 // Value is the constraint as ParseConstraint reads it, always with its constraint_type.

@@ -29,8 +29,8 @@ func ExampleHolder_Request() {
 	// Output: true true
 }
 
-// A gateway checks the token and the proof of a call before it asks the service, which alone knows whether the token was
-// revoked and the proof seen before.
+// A gateway checks the token and the proof of a call before it asks the service, which alone knows whether the token
+// was revoked and the proof seen before.
 func ExampleVerifier_Check() {
 	// What the service signed, and what the agent proves.
 	token := signed(granted(nil))

@@ -94,8 +94,8 @@ func FuzzConstraint(f *testing.F) {
 	})
 }
 
-// FuzzClaims: what is taken under the service's signature is written and read as the same, and covers no call of another
-// server or holder.
+// FuzzClaims: what is taken under the service's signature is written and read as the same, and covers no call of
+// another server or holder.
 func FuzzClaims(f *testing.F) {
 	for _, c := range trials() {
 		if c.want == "" {

@@ -1,6 +1,7 @@
 package capability
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/rand"
 	"crypto/sha256"
@@ -53,13 +54,10 @@ func (h *Holder) Prove(c Claim) (string, error) {
 	}
 	p := Proof{
 		Capability: c.Capability, Audience: c.Audience, Tool: c.Tool, Arguments: hash,
-		IssuedAt: c.IssuedAt, ID: c.ID, Nonce: c.Nonce, Algorithm: h.key.Algorithm(),
+		IssuedAt: c.IssuedAt, ID: cmp.Or(c.ID, rand.Text()), Nonce: c.Nonce, Algorithm: h.key.Algorithm(),
 	}
 	if p.IssuedAt.IsZero() {
 		p.IssuedAt = time.Now()
-	}
-	if p.ID == "" {
-		p.ID = rand.Text()
 	}
 	proof, err := h.sign(p.SignedText())
 	if err != nil {

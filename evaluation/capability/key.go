@@ -17,15 +17,13 @@ import (
 
 // Key is the public key of a holder: Ed25519, or ECDSA with P-256. The zero Key is none, and verifies nothing.
 type Key struct {
-	ed25519 ed25519.PublicKey
-	p256    *ecdsa.PublicKey
+	algorithm string
+	ed25519   ed25519.PublicKey
+	p256      *ecdsa.PublicKey
 }
 
 // The algorithms of JOSE that the keys sign with.
-const (
-	EdDSA = "EdDSA"
-	ES256 = "ES256"
-)
+const EdDSA, ES256 = "EdDSA", "ES256"
 
 // base64url is that of JOSE. Strict refuses unused bits at the end, which would give one token many texts.
 var base64url = base64.RawURLEncoding.Strict()
@@ -83,13 +81,13 @@ func keyOf(o evaluation.Object) (Key, error) {
 		if x == nil || !onEdwards25519(x) {
 			return Key{}, errors.New("x is no point of Ed25519 that can be a key; send the key as your library writes it")
 		}
-		key = Key{ed25519: x}
+		key = Key{algorithm: EdDSA, ed25519: x}
 	case member("kty") == "EC" && member("crv") == "P-256":
 		public, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), slices.Concat([]byte{4}, x, y))
 		if err != nil {
 			return Key{}, errors.New("x and y are no point of P-256; send the key as your library writes it")
 		}
-		key = Key{p256: public}
+		key = Key{algorithm: ES256, p256: public}
 	default:
 		return Key{}, errors.New("the key is of another kind than Ed25519 (kty OKP) and P-256 (kty EC); make an Ed25519 key")
 	}
@@ -99,9 +97,9 @@ func keyOf(o evaluation.Object) (Key, error) {
 	return key, nil
 }
 
-// onEdwards25519 reports whether 32 bytes are the y of a point on the curve, whose order is not small: with a key of small
-// order, signatures can be made without its private half. A point is on the curve if x² = (y²-1)/(dy²+1) has a solution.
-// It is of small order if y is 0 or x is (orders 1, 2 and 4), or if x² = -y² (order 8).
+// onEdwards25519 reports whether 32 bytes are the y of a point on the curve, whose order is not small: with a key of
+// small order, signatures can be made without its private half. A point is on the curve if x² = (y²-1)/(dy²+1) has a
+// solution. It is of small order if y is 0 or x is (orders 1, 2 and 4), or if x² = -y² (order 8).
 func onEdwards25519(b []byte) bool {
 	b = slices.Clone(b)
 	slices.Reverse(b)
@@ -131,18 +129,10 @@ var edwards25519 = func() (c struct{ p, d *big.Int }) {
 }()
 
 // IsZero reports whether k is no key.
-func (k Key) IsZero() bool { return k.ed25519 == nil && k.p256 == nil }
+func (k Key) IsZero() bool { return k.algorithm == "" }
 
 // Algorithm is the only one that the key signs with.
-func (k Key) Algorithm() string {
-	switch {
-	case k.ed25519 != nil:
-		return EdDSA
-	case k.p256 != nil:
-		return ES256
-	}
-	return ""
-}
+func (k Key) Algorithm() string { return k.algorithm }
 
 // Thumbprint is that of RFC 7638, with SHA-256, in base64url.
 func (k Key) Thumbprint() string {
@@ -180,8 +170,8 @@ func (k *Key) UnmarshalJSON(text []byte) (err error) {
 	return err
 }
 
-// verifies reports whether a signature in the form of JOSE is by the key. Of one by P-256 anybody can make a second one, so
-// that a proof counts once by its id, and not by its text.
+// verifies reports whether a signature in the form of JOSE is by the key. Of one by P-256 anybody can make a second
+// one, so that a proof counts once by its id, and not by its text.
 func (k Key) verifies(signed string, signature []byte) bool {
 	switch {
 	case len(signature) != 64:

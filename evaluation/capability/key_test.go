@@ -106,8 +106,8 @@ func TestKeysThatAreNone(t *testing.T) {
 	}
 }
 
-// TestEveryKeyIsTaken: half of all bytes are no point, and every key that was made is one. Go's Ed25519 is the judge: it
-// verifies nothing by what is no point.
+// TestEveryKeyIsTaken: half of all bytes are no point, and every key that was made is one. Go's Ed25519 is the judge:
+// it verifies nothing by what is no point.
 func TestEveryKeyIsTaken(t *testing.T) {
 	t.Parallel()
 	none := 0

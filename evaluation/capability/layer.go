@@ -17,15 +17,17 @@ const (
 	MaxLayers    = 3
 	MaxUses      = 1_000_000
 
-	maxName = 256 // bytes of an id, or of the name of an argument
-	maxURL  = 2048
+	maxValues = 128 // of one_of
+	maxNested = 4   // how deep a value of a constraint may nest
+	maxName   = 256 // bytes of an id, or of the name of an argument
+	maxURL    = 2048
 )
 
 // others is the name that stands for all arguments that have no constraint of their own.
 const others = "*"
 
-// Arguments are the constraints on arguments, by name. They are closed: each named argument must be there, and an argument
-// without a constraint refuses the call, unless "*" is among the names. Nil Arguments restrict nothing.
+// Arguments are the constraints on arguments, by name. They are closed: each named argument must be there, and an
+// argument without a constraint refuses the call, unless "*" is among the names. Nil Arguments restrict nothing.
 type Arguments map[string]Constraint
 
 // Layer is one restriction of a token: the tools that may be called, and the arguments that they may be called with.
@@ -57,8 +59,8 @@ func (l Layer) Admits(tool string, arguments evaluation.Object) *Refusal {
 	return nil
 }
 
-// covers reports whether a tool is the covered one, or one of the covered server. The id of a tool that ends with a star
-// would be taken for a whole server by whoever reads the token, and is never covered.
+// covers reports whether a tool is the covered one, or one of the covered server. The id of a tool that ends with a
+// star would be taken for a whole server by whoever reads the token, and is never covered.
 func covers(covered, tool string) bool {
 	if strings.HasSuffix(tool, "*") {
 		return false

@@ -13,7 +13,8 @@ import (
 	"policy-service/evaluation"
 )
 
-// decimal is the exact value of a number: its digits without zeros around them, times a power of ten. Zero has no digits.
+// decimal is the exact value of a number: its digits without zeros around them, times a power of ten. Zero has no
+// digits.
 type decimal struct {
 	sign   int // -1, 0 or 1
 	digits string
@@ -69,7 +70,7 @@ var boundless = evaluation.Limits{
 
 // same reports whether two values are the same JSON, numbers compared by their exact values.
 func same(a, b evaluation.Value) bool {
-	if a.Kind() != b.Kind() {
+	if a.Kind() != b.Kind() || a.Len() != b.Len() {
 		return false
 	}
 	switch a.Kind() {

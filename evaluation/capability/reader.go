@@ -80,7 +80,7 @@ func (r *reader) ref(o evaluation.Object, at ...string) evaluation.Ref {
 	o = r.object(o, false, at...)
 	return evaluation.Ref{
 		Type: r.text(o, maxName, false, in(at, "type")...),
-		ID:   r.text(o, maxName, false, in(at, "id")...),
+		ID:   r.text(o, maxURL, false, in(at, "id")...), // of SPIFFE, too
 	}
 }
 

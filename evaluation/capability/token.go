@@ -28,8 +28,8 @@ type Token struct {
 	MaxUses int
 	// Verify is who can say that it counts: "online" is the service alone, which knows what was revoked.
 	Verify string
-	// Parent is the id of the capability that this one was made from, "" for none. Depth is how often that was done, and
-	// MaxDepth how often it may be.
+	// Parent is the id of the capability that this one was made from, "" for none. Depth is how often that was done,
+	// and MaxDepth how often it may be.
 	Parent          string
 	Depth, MaxDepth int
 	// Grantor is on whose authority it was granted, nil where that is the policies' alone.
@@ -39,11 +39,7 @@ type Token struct {
 // Online is the only value of [Token.Verify].
 const Online = "online"
 
-const (
-	ourType  = "tool_capability"
-	toolCall = "tools/call"
-	maxDepth = MaxLayers - 1
-)
+const ourType, toolCall, maxDepth = "tool_capability", "tools/call", MaxLayers - 1
 
 // wide are the limits of what the package reads by itself: a token, and what is smaller.
 var wide = func() evaluation.Limits {
@@ -53,17 +49,17 @@ var wide = func() evaluation.Limits {
 }()
 
 // Claims is the payload of the token, to be signed with the type [TypeToken]. The same token has the same bytes, with
-// members in the order of their names. It fails where [ParseClaims] would not read it again, and where the token would be
-// too large.
+// members in the order of their names. It fails where [ParseClaims] would not read it again, and where the token would
+// be too large.
 //
 //	{"iss":…, "aud":…, "jti":…, "sub":…, "sub_type":…, "iat":…, "nbf":…, "exp":…, "cnf": {"jwk": {…}, "jkt":…},
 //	 "authorization_details": [{"type": "tool_capability", "locations": [aud], "actions": ["tools/call"],
 //	   "datatypes": [the tools of the first layer], "layers": [{"tools": […], "arguments": {…}}]}],
 //	 "verify": "online", "max_uses":…, "parent":…, "depth":…, "max_depth":…, "grantor": {"type":…, "id":…}}
 //
-// What the entry says in the members of RFC 9396, any authorization server can narrow. More claims may come, which readers
-// pass over. An entry and its layers have these members alone: to pass over another one there could be to pass over a
-// restriction.
+// What the entry says in the members of RFC 9396, any authorization server can narrow. More claims may come, which
+// readers pass over. An entry and its layers have these members alone: to pass over another one there could be to pass
+// over a restriction.
 func (t Token) Claims() ([]byte, error) {
 	if len(t.Layers) == 0 || t.Key.IsZero() {
 		return nil, errors.New("a token needs a layer and a key; without them it would cover nothing, or be anybody's")
@@ -113,7 +109,7 @@ func parseClaims(payload []byte) (Token, error) {
 		Issuer:    r.text(o, maxURL, false, "iss"),
 		Audience:  r.text(o, maxName, false, "aud"),
 		ID:        r.text(o, mostID, false, "jti"),
-		Holder:    evaluation.Ref{ID: r.text(o, maxName, false, "sub"), Type: r.text(o, maxName, false, "sub_type")},
+		Holder:    evaluation.Ref{ID: r.text(o, maxURL, false, "sub"), Type: r.text(o, maxName, false, "sub_type")},
 		IssuedAt:  r.time(o, "iat"),
 		NotBefore: r.time(o, "nbf"),
 		Expires:   r.time(o, "exp"),

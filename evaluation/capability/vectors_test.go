@@ -21,8 +21,8 @@ var update = flag.Bool("update", false, "write testdata/vectors.json anew")
 
 const vectorsFile = "testdata/vectors.json"
 
-// vectors is the file for programs in other languages. What is JSON of a caller stands in it as a string: a reader of the
-// file would round its numbers.
+// vectors is the file for programs in other languages. What is JSON of a caller stands in it as a string: a reader of
+// the file would round its numbers.
 type vectors struct {
 	About       []string          `json:"about"`
 	Issuer      string            `json:"issuer"`

@@ -23,15 +23,15 @@ type Keys interface {
 type Options struct {
 	// Issuer is the iss of the tokens that count.
 	Issuer string
-	// Audience are the names of this verifier, one of which a proof must be for. If there is none, a proof must be for the
-	// server of the tool.
+	// Audience are the names of this verifier, one of which a proof must be for. If there is none, a proof must be for
+	// the server of the tool.
 	Audience []string
 	// Servers are those behind this verifier, whose tools a token may be for. If there is none, any may be.
 	Servers []string
 	Keys    Keys
 	Now     func() time.Time // [time.Now] if it is nil
-	// ProofAge is how old a proof may be, [DefaultProofAge] if it is 0. Skew is how far another clock may be ahead of this
-	// one, [DefaultSkew] if it is 0. They are whole seconds.
+	// ProofAge is how old a proof may be, [DefaultProofAge] if it is 0. Skew is how far another clock may be ahead of
+	// this one, [DefaultSkew] if it is 0. They are whole seconds.
 	ProofAge, Skew time.Duration
 }
 
@@ -40,8 +40,7 @@ const (
 	DefaultProofAge = time.Minute
 	DefaultSkew     = 10 * time.Second
 
-	maxProofAge = 5 * time.Minute
-	maxSkew     = time.Minute
+	maxProofAge, maxSkew = 5 * time.Minute, time.Minute
 )
 
 // Verifier checks the calls that go by one gateway. It may be used by several goroutines.
@@ -85,8 +84,8 @@ type Checked struct {
 }
 
 // Check reports whether a token and its proof cover a call. The error is a [*Refusal], or says that a key could not be
-// looked up: then nobody knows, and the call must not go on either. That the proof was not seen before, that its nonce is
-// the right one, and that the token was not revoked or used up, only the service can say.
+// looked up: then nobody knows, and the call must not go on either. That the proof was not seen before, that its nonce
+// is the right one, and that the token was not revoked or used up, only the service can say.
 func (v *Verifier) Check(ctx context.Context, c Call) (Checked, error) {
 	t, err := v.token(ctx, c)
 	if err != nil {
@@ -150,8 +149,8 @@ func serverOf(tool string, servers []string) string {
 	return ""
 }
 
-// CheckCall reports whether a token that is known to be the service's, and its proof, cover a call. The token of the call
-// is not read. Audiences are as in [Options]. What [Verifier.Check] leaves to the service is left to it here, too.
+// CheckCall reports whether a token that is known to be the service's, and its proof, cover a call. The token of the
+// call is not read. Audiences are as in [Options]. What [Verifier.Check] leaves to the service is left to it here, too.
 func (t Token) CheckCall(c Call, audiences []string, now time.Time, age, skew time.Duration) (Proof, *Refusal) {
 	return t.check(c, nil, audiences, now, age, skew)
 }
