@@ -44,6 +44,12 @@ type GrantDecision struct {
 	Capability string
 }
 
+// Names reports whether a request that names an entity by a wire type names the one that policies know by another type.
+func (p *PDP) Names(of evaluation.Ref, typ, id string) bool {
+	is, known := p.Bundle().Config.EntityType(of.Type)
+	return known && string(is) == typ && of.ID == id
+}
+
 // granting is a grant that is being decided.
 type granting struct {
 	pdp    *PDP

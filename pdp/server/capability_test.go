@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"fmt"
 	"net/http"
@@ -39,6 +40,7 @@ type wallet struct {
 	holder  *capability.Holder
 	options []pdptest.Option
 	n       int
+	as      string // who asks for capabilities: wallet unless it is set
 }
 
 // openWallet starts a server whose PEP asks for agents, with people who approve.
@@ -107,7 +109,7 @@ func (w *wallet) asksFor(want int, change func(*capability.Ask), tools ...string
 	must(w.t, w.holder.Request(&a, by, w.Now()))
 	body, err := json.Marshal(a)
 	must(w.t, err)
-	status, text := w.do("wallet", "POST", "/v1/capabilities", string(body))
+	status, text := w.do(cmp.Or(w.as, "wallet"), "POST", "/v1/capabilities", string(body))
 	if status != want {
 		w.t.Fatalf("asked for %v: %d %s, want %d", tools, status, text, want)
 	}
@@ -446,6 +448,23 @@ func TestCapabilityAndApprovalServed(t *testing.T) {
 		t.Error("the proof was taken a third time")
 	}
 	w.is("used_up", w.call(g, "b:both"))
+}
+
+// TestCapabilityAskedForItself: a credential with a principal asks for that holder alone, and one without the permission for
+// nobody.
+func TestCapabilityAskedForItself(t *testing.T) {
+	t.Parallel()
+	w := openWallet(t)
+	w.welcome("itself", `agent::"bot"`, auth.Capability)
+	w.welcome("namesake", `user::"bot"`, auth.Capability)
+	for who, want := range map[string]int{"itself": http.StatusCreated, "namesake": http.StatusForbidden, "pep": http.StatusForbidden, "warden": http.StatusForbidden} {
+		w.as = who
+		w.asksFor(want, nil, "read")
+		if who == "itself" {
+			w.asksFor(http.StatusForbidden, func(a *capability.Ask) { a.Holder.ID = "bot2" }, "read")
+			w.asksFor(http.StatusForbidden, func(a *capability.Ask) { a.Holder.Type = "user" }, "read")
+		}
+	}
 }
 
 // TestCapabilitiesClosed: if the file cannot be opened, whoever shows a capability gets an error, and all others an answer.

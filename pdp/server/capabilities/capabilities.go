@@ -132,7 +132,7 @@ func (s *Capabilities) ask(c echo.Context, a door.Admitted) error {
 	if !caller.May(auth.Capability) {
 		return door.Lacks(auth.Capability)
 	}
-	if p := caller.Principal; p != (auth.Principal{}) && p.ID != ask.Holder.ID {
+	if p := caller.Principal; p != (auth.Principal{}) && !s.Broker.IsFor(&ask, p.Type, p.ID) {
 		return door.NewProblem(http.StatusForbidden, "this credential is of one principal, and asks for that one alone; a credential without a principal asks for the holders that it vouches for")
 	}
 	ctx, cancel := s.Door.Within(c)
