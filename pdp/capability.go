@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"policy-service/evaluation"
+	"policy-service/obligations"
 	"policy-service/pdp/internal/engine"
 )
 
@@ -49,7 +50,8 @@ type HeldCapability struct {
 	Presented PresentedCapability
 }
 
-// ShownCapability is what came of the capability that a request showed. Reason is why it does not count, "" if it does.
+// ShownCapability is what came of the capability that a request showed. Held is what the policies were asked with. Reason is
+// why it does not count, "" if it does: the last use of one that is held may go to another call meanwhile.
 type ShownCapability struct {
 	evaluation.Capability
 	Reason string
@@ -77,6 +79,10 @@ func (p *PDP) show(ctx context.Context, call *Call, spends bool) (*ShownCapabili
 			Reason: noCapabilities,
 			more:   &evaluation.CapabilityAnswer{Reason: noCapabilities, NextAction: "none"},
 		}, nil
+	}
+	if v, given := call.Request.Context.Get("arguments"); given && v.Kind() != evaluation.Map { // no proof is about them
+		const reason = "argument_unprovable"
+		return &ShownCapability{Reason: reason, more: &evaluation.CapabilityAnswer{Reason: reason, NextAction: "retry"}}, nil
 	}
 	presented, ok := presentedBy(call, shows)
 	if !ok {
@@ -156,12 +162,13 @@ func (p *PDP) reserveHeld(ctx context.Context, answer *reply, uses []Reservation
 	if s.held.ID == "" || !d.Allow || d.Approval != nil {
 		return uses, nil
 	}
+	continues := slices.ContainsFunc(d.Met, func(m evaluation.Met) bool { return m.Continues.Round > 0 }) // of a use that was counted
 	d.Capability = &evaluation.CapabilityAnswer{ID: s.ID}
 	if !s.held.Presented.Spends {
 		d.Capability.Enforceable = new(bool)
 		return uses, nil
 	}
-	if !s.held.Counted {
+	if !s.held.Counted || continues {
 		return uses, nil
 	}
 	use, left, more, err := p.options.Capabilities.Reserve(ctx, s.held, d.ID)
@@ -171,7 +178,7 @@ func (p *PDP) reserveHeld(ctx context.Context, answer *reply, uses []Reservation
 	case more != nil:
 		inDoubt(uses)
 		d.ID, answer.approved = p.options.NewID(), false
-		s.more, s.Reason, s.Held, s.held = more, more.Reason, false, HeldCapability{}
+		s.more, s.Reason, s.held = more, more.Reason, HeldCapability{} // and Held, as the policies were asked
 		s.refuse(d)
 		return nil, nil
 	}
@@ -186,7 +193,13 @@ func (p *PDP) keepProof(ctx context.Context, s *ShownCapability, d *evaluation.D
 	}
 	switch {
 	case d.Approval != nil && d.Approval.ID != "":
-		p.options.Capabilities.Keep(ctx, s.held, d.Approval.ID, d.Approval.ExpiresAt)
+		until := d.Approval.ExpiresAt // and the approval counts for a while from then on
+		for _, o := range d.Obligations {
+			if terms, ok := obligations.TermsOf(o); ok {
+				until = until.Add(terms.ValidFor)
+			}
+		}
+		p.options.Capabilities.Keep(ctx, s.held, d.Approval.ID, until)
 	case d.Access != nil && d.Access.Reason == evaluation.ApprovalPending && s.held.Presented.Approval != "":
 		p.options.Capabilities.Keep(ctx, s.held, s.held.Presented.Approval, time.Time{})
 	}

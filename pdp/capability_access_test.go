@@ -66,7 +66,7 @@ func TestAccessNobodyGetsRoundACapability(t *testing.T) {
 			}
 			b := loadFiles(t, files)
 			for _, action := range []string{"tool.invoke", "o.a", "capability.grant"} {
-				for _, context := range []string{`{}`, `{"capability":{"held":true,"token":"x"},"arguments":{"capability":"held"}}`} {
+				for _, context := range []string{`{}`, `{"held":true,"arguments":{"capability":{"held":true}}}`} {
 					for _, held := range []bool{true, false} {
 						want := held || action == "capability.grant"
 						if d := asked(t, b, "t", action, context, held); d.Allow != want {

@@ -1,8 +1,10 @@
 package pdp
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -22,6 +24,8 @@ type GrantCall struct {
 	// Whole is what people are shown, and what presents their approval. Its resource has the digest of all that is asked
 	// for, to which an approval is always bound.
 	Whole evaluation.Request
+	// Message is what people read, in the place of the message of each question.
+	Message string
 	evaluation.Asker
 	// Now overrides the clock.
 	Now       time.Time
@@ -192,10 +196,11 @@ func (g *granting) approvalRequest() *ApprovalRequest {
 	alike := true
 	for _, n := range g.owing {
 		o, terms, _ := g.first[n].ApprovalOwed()
+		terms.Message = cmp.Or(g.call.Message, terms.Message) // a message may name its resource
 		if a.Obligation.ID == "" {
 			a.Obligation, a.Terms = o, terms
 		}
-		alike = alike && o.ID == a.Obligation.ID && o.Properties.Value().Equal(a.Obligation.Properties.Value())
+		alike = alike && o.ID == a.Obligation.ID && reflect.DeepEqual(terms, a.Terms)
 		a.OfTenant = a.OfTenant && g.first[n].DemandOfTenant(g.bundle) // else the root's approvers are asked
 	}
 	if alike {
@@ -221,7 +226,9 @@ func (g *granting) useApproval(ctx context.Context, approvals Approvals, a *Appr
 			met.Shares = a.Decision
 		}
 		var why evaluation.Reason
-		answers[i], why, err = askApproved(ctx, g.bundle, a, &g.calls[n], &g.first[n], met)
+		own := *a
+		own.Obligation, _, _ = g.first[n].ApprovalOwed()
+		answers[i], why, err = askApproved(ctx, g.bundle, &own, &g.calls[n], &g.first[n], met)
 		if err != nil || why != "" {
 			return false, err
 		}

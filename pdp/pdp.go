@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -377,8 +378,8 @@ func (p *PDP) recordUses(ctx context.Context, records []Record, uses []Reservati
 		return err
 	}
 	recorded = true
-	for _, use := range uses {
-		use.Spent(ctx)
+	for _, use := range slices.Backward(uses) {
+		defer use.Spent(ctx) // all of them, even if one panics
 	}
 	return nil
 }
@@ -387,6 +388,11 @@ func inDoubt(uses []Reservation) {
 	for _, use := range uses {
 		use.InDoubt()
 	}
+}
+
+// Masked reports if the configuration hides the member of the context that names lead to, for the call of a context.
+func (p *PDP) Masked(ctx context.Context, path ...string) bool {
+	return p.options.Masked != nil && p.options.Masked(ctx, path)
 }
 
 // Bundle returns the bundle in force.

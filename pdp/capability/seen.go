@@ -104,8 +104,9 @@ func (s *Seen) First(tenant string, of evaluation.Ref, jkt, jti string, until ti
 func (s *Seen) first(h *shard, key [sha256.Size]byte, of holder, until time.Time) (bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s.sweep(h, s.o.Now())
-	if _, is := h.of[key]; is {
+	now := s.o.Now()
+	s.sweep(h, now)
+	if _, is := h.of[key]; is || now.After(until) { // it may have been taken, and be forgotten
 		return false, nil
 	}
 	index, ok := s.shares.take(of, &s.o)

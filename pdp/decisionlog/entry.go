@@ -451,7 +451,8 @@ func (b *body) decision(d *Decision) {
 	list(b, "left_out", d.LeftOut, appendLeftOut)
 	list(b, "discharged", d.Discharged, appendMet)
 	if d.Capability != nil {
-		b.value("capability", details(d.Capability))
+		b.name("capability")
+		b.out = appendCapability(b.out, d.Capability)
 	}
 	list(b, "mismatch", d.Mismatch, quote)
 	b.text("bundle", d.Bundle)
@@ -510,6 +511,39 @@ func appendMet(b []byte, m evaluation.Met) []byte {
 	}
 	if m.Shares != "" {
 		b = quote(append(b, `,"shares":`...), m.Shares)
+	}
+	return append(b, '}')
+}
+
+// appendCapability appends what came of a capability. The texts of a proof are the caller's.
+func appendCapability(b []byte, c *Capability) []byte {
+	b = append(b, '{')
+	if c.ID != "" {
+		b = append(quote(append(b, `"id":`...), c.ID), ',')
+	}
+	b = strconv.AppendBool(append(b, `"held":`...), c.Held)
+	b = strconv.AppendInt(append(b, `,"depth":`...), int64(c.Depth), 10)
+	if c.Reason != "" {
+		b = quote(append(b, `,"reason":`...), c.Reason)
+	}
+	if c.Used {
+		b = append(b, `,"used":true`...)
+	}
+	if c.Grants {
+		b = append(b, `,"grants":true`...)
+	}
+	if p := c.Proof; p != nil {
+		b = quote(append(b, `,"proof":{"jkt":`...), p.Key)
+		b = quote(append(b, `,"jti":`...), p.ID)
+		b = strconv.AppendInt(append(b, `,"iat":`...), p.IssuedAt, 10)
+		b = quote(append(b, `,"aud":`...), p.Audience)
+		b = quote(append(b, `,"tool":`...), p.Tool)
+		b = quote(append(b, `,"args":`...), p.Arguments)
+		if p.Nonce != "" {
+			b = quote(append(b, `,"nonce":`...), p.Nonce)
+		}
+		b = quote(append(b, `,"alg":`...), p.Algorithm)
+		b = append(quote(append(b, `,"signature":`...), p.Signature), '}')
 	}
 	return append(b, '}')
 }

@@ -139,10 +139,9 @@ func (w *wallet) call(g granted, tool string) shot {
 // body is the call in the native form.
 func (s shot) body(t testing.TB) string {
 	t.Helper()
-	arguments, err := evaluation.ParseWithNulls([]byte(s.arguments), evaluation.DefaultLimits())
-	must(t, err)
+	var err error
 	if s.claim.Arguments.Len() == 0 {
-		s.claim.Arguments = arguments
+		s.claim.Arguments = objectOf(t, s.arguments)
 	}
 	if s.proof == "" {
 		s.proof, err = s.by.Prove(s.claim)
@@ -310,6 +309,12 @@ func TestCapabilityAttacks(t *testing.T) {
 		{"a number that no double holds", func(s *shot) {
 			s.claim.Arguments, s.arguments = objectOf(t, s.arguments), `{"target":"staging","n":9007199254740993}`
 		}, "argument_unprovable"},
+		{"arguments that are no object", func(s *shot) {
+			s.claim.Arguments, s.arguments = objectOf(t, `{"target":"staging","n":7}`), `["rm","-rf"]`
+		}, "argument_unprovable"},
+		{"arguments that are text", func(s *shot) {
+			s.claim.Arguments, s.arguments = objectOf(t, `{"target":"staging","n":7}`), `"rm -rf"`
+		}, "argument_unprovable"},
 		{"another tool", func(s *shot) { s.tool, s.claim.Tool = "b:red", "b:red" }, "tool_not_covered"},
 		{"another tool by another case", func(s *shot) { s.tool, s.claim.Tool = "b:Read", "b:Read" }, "tool_not_covered"},
 		{"another holder", func(s *shot) { s.agent = "bot2" }, "wrong_holder"},
@@ -351,14 +356,14 @@ func TestCapabilityAttacks(t *testing.T) {
 	}
 }
 
-func textValue(t *testing.T, text string) evaluation.Value {
+func textValue(t testing.TB, text string) evaluation.Value {
 	t.Helper()
 	v, err := evaluation.Text(text)
 	must(t, err)
 	return v
 }
 
-func objectOf(t *testing.T, text string) evaluation.Object {
+func objectOf(t testing.TB, text string) evaluation.Object {
 	t.Helper()
 	o, err := evaluation.ParseWithNulls([]byte(text), evaluation.DefaultLimits())
 	must(t, err)
@@ -437,8 +442,9 @@ func TestCapabilityAndApprovalServed(t *testing.T) {
 	must(t, err)
 	a := w.is("wait", s)
 	w.is("proof_replayed", s) // without the approval it is any call
-	w.Advance(5 * time.Minute)
+	w.Advance(9 * time.Minute)
 	w.says("mia", a.Approval.ID, "decision", `{"decision":"approve","reason":"yes"}`, http.StatusOK)
+	w.Advance(2 * time.Minute) // after the time that people had, and within the time that the approval has
 	s.more = fmt.Sprintf(`,"approval_id":%q`, a.Approval.ID)
 	other := s
 	other.more = `,"trace":1` + s.more // another question
@@ -448,6 +454,48 @@ func TestCapabilityAndApprovalServed(t *testing.T) {
 		t.Error("the proof was taken a third time")
 	}
 	w.is("used_up", w.call(g, "b:both"))
+}
+
+// TestCapabilityAsShown: people see what will be granted, and nothing else is granted by their approval, whatever the policy
+// binds approvals to.
+func TestCapabilityAsShown(t *testing.T) {
+	t.Parallel()
+	w := openWallet(t)
+	until := w.Now().Add(2 * time.Hour)
+	asked := func(a *capability.Ask) {
+		staging, err := capability.ParseConstraint(textValue(t, "staging"))
+		must(t, err)
+		a.Duration, a.ValidUntil, a.MaxUses, a.Arguments = 0, until, 5, capability.Arguments{"target": staging}
+	}
+	g := w.asksFor(http.StatusAccepted, asked, "danger1", "danger2") // whose messages would differ
+	_, text := w.do("mia", "GET", "/v1/approvals/"+g.Approval.ID, "")
+	sentence := fmt.Sprintf(`bot may call danger1, danger2 of b until %s, 5 times, where target = \"staging\"; held by key %s`,
+		until.UTC().Format(time.RFC3339), w.holder.Key().Thumbprint())
+	has(t, text, sentence)
+	w.says("mia", g.Approval.ID, "decision", `{"decision":"approve","reason":"yes"}`, http.StatusOK)
+	w.Advance(20 * time.Second) // what is left of the time is less, and the same was asked
+	by := func(change func(*capability.Ask)) func(*capability.Ask) {
+		return func(a *capability.Ask) { asked(a); a.ApprovalID = g.Approval.ID; change(a) }
+	}
+	for name, change := range map[string]func(*capability.Ask){
+		"later":         func(a *capability.Ask) { a.ValidUntil = until.Add(time.Hour) },
+		"from later on": func(a *capability.Ask) { a.ValidFrom = until.Add(-time.Hour) },
+		"more uses":     func(a *capability.Ask) { a.MaxUses = 6 },
+		"no constraint": func(a *capability.Ask) { a.Arguments = nil },
+		"another tool":  func(a *capability.Ask) { a.Tools = []string{"danger1", "danger3"} },
+	} {
+		if other := w.asksFor(http.StatusAccepted, by(change), "danger1", "danger2"); other.Approval.ID == g.Approval.ID {
+			t.Errorf("%s: %+v", name, other)
+		}
+	}
+	w.asksFor(http.StatusCreated, by(func(*capability.Ask) {}), "danger1", "danger2")
+
+	far := func(a *capability.Ask) {
+		a.Duration, a.ValidFrom, a.ValidUntil = 0, w.Now().Add(1000*time.Hour), w.Now().Add(1001*time.Hour)
+	}
+	w.asksFor(http.StatusBadRequest, far, "read")
+	large := func(a *capability.Ask) { a.Properties = objectOf(t, `{"x":"`+strings.Repeat("x", 40<<10)+`"}`) }
+	w.asksFor(http.StatusRequestEntityTooLarge, large, "read", "write")
 }
 
 // TestCapabilityAskedForItself: a credential with a principal asks for that holder alone, and one without the permission for

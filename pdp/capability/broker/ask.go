@@ -3,6 +3,8 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -52,7 +54,7 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, a capability.A
 	if issuer == "" {
 		return "", nil, nil, ErrNoIssuer
 	}
-	if err := b.asked(&a, issuer, now); err != nil {
+	if err := b.asked(&a, asker.Name, issuer, now); err != nil {
 		return "", nil, nil, err
 	}
 	if again, err := b.again(ctx, &a); again != nil || err != nil {
@@ -62,15 +64,15 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, a capability.A
 	if err != nil {
 		return "", nil, nil, err
 	}
+	w.hidden = func(name string) bool {
+		return evaluation.SecretName(name) || b.options.PDP().Masked(ctx, "arguments", name)
+	}
 	call, err := w.call(asker, now)
 	if err != nil {
 		return "", nil, nil, err
 	}
 	prepare := func(ctx context.Context, d *pdp.GrantDecision) (pdp.Reservation, error) {
-		n, err := w.new(asker, d, call.Questions)
-		if err != nil {
-			return nil, err
-		}
+		n := w.new(asker, d)
 		use, err := b.Store.Grant(ctx, n, d.Items[0].ID)
 		if err != nil {
 			return nil, err
@@ -96,13 +98,13 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, a capability.A
 
 // asked checks the proof of a request. It is taken once. After a restart it may be taken again: then it gives its sender
 // what it gave before, a token for the same key, within the same limits.
-func (b *Broker) asked(a *capability.Ask, issuer string, now time.Time) error {
+func (b *Broker) asked(a *capability.Ask, caller, issuer string, now time.Time) error {
 	terms := b.options.Terms
 	jti, iat, refusal := a.CheckProof(issuer, now, terms.ProofAge, terms.Skew)
 	if refusal != nil {
 		return refusal
 	}
-	first, err := b.seen.First(a.Tenant, a.Holder, a.Key.Thumbprint(), jti, iat.Add(terms.ProofAge+terms.Skew))
+	first, err := b.asks.First(a.Tenant, evaluation.Ref{ID: caller}, a.Key.Thumbprint(), jti, iat.Add(terms.ProofAge+terms.Skew))
 	switch {
 	case errors.Is(err, store.ErrFull):
 		return &capability.Refusal{Code: capability.Unavailable}
@@ -177,6 +179,8 @@ type wanted struct {
 	ask      *capability.Ask
 	token    capability.Token
 	narrowed []string
+	hidden   func(argument string) bool // masks hide its value
+	grant    []byte                     // the questions
 }
 
 // want makes the token of a request. It counts from now on, or from later, and no longer than tokens may.
@@ -194,11 +198,11 @@ func (b *Broker) want(a *capability.Ask, issuer string, now time.Time) (*wanted,
 		}
 		until = from.Add(duration)
 	}
-	if latest := from.Add(terms.MaxLifetime); until.After(latest) {
+	if latest := now.Truncate(time.Second).Add(terms.MaxLifetime); until.After(latest) {
 		w.narrowed, until = append(w.narrowed, "duration"), latest
 	}
 	if !from.Before(until) || !now.Before(until) {
-		return nil, evaluation.Malformed("not after the time from which it is to count, or past", "", "valid_until")
+		return nil, evaluation.Malformed("past, or not after the time from which it is to count, or that is further off than a capability may last", "", "valid_until")
 	}
 	w.token = capability.Token{
 		Issuer:    issuer,
@@ -228,11 +232,17 @@ func (w *wanted) call(asker evaluation.Asker, now time.Time) (call pdp.GrantCall
 	if a.MaxUses > 0 {
 		action["max_uses"] = a.MaxUses
 	}
+	if !a.ValidFrom.IsZero() {
+		action["valid_from"] = a.ValidFrom.UTC().Format(time.RFC3339)
+	}
+	if !a.ValidUntil.IsZero() {
+		action["valid_until"] = a.ValidUntil.UTC().Format(time.RFC3339)
+	}
 	constrained, exact, constraints := []string{}, map[string]any{}, map[string]any{}
 	for name, c := range a.Arguments {
 		constrained = append(constrained, name)
 		constraints[name] = c.Value()
-		if v, ok := c.ScalarExact(); ok {
+		if v, ok := c.ScalarExact(); ok && !w.hidden(name) {
 			exact[name] = v
 		}
 	}
@@ -273,24 +283,96 @@ func (w *wanted) call(asker evaluation.Asker, now time.Time) (call pdp.GrantCall
 	if a.ApprovalID != "" {
 		whole["approval_id"] = a.ApprovalID
 	}
+	if !a.ValidUntil.IsZero() { // what people see says until when, and not for how long from the moment of the question
+		delete(action, "seconds")
+	}
 	call.Whole = about(serverType, a.Audience, map[string]any{"digest": a.Digest()}, whole)
 	call.Asker, call.Now, call.Approvals = asker, now, pdp.SpendOrFile
+	call.Message = w.sentence()
+	if err == nil {
+		w.grant, err = json.Marshal(call.Questions)
+	}
+	if len(w.grant) > mostAsked {
+		err = &evaluation.Error{
+			TooLarge: true,
+			Detail:   fmt.Sprintf("the questions that it makes, one for each tool, have more than %d bytes", mostAsked),
+			Try:      "ask for fewer tools at once, or send fewer properties of the holder",
+		}
+	}
 	return call, err
+}
+
+// mostAsked bounds the questions of one request, which all go on record, and are kept.
+const mostAsked = 60 << 10
+
+// sentence is what people read about the request. What has no bound is said so.
+func (w *wanted) sentence() string {
+	a, b := w.ask, new(strings.Builder)
+	fmt.Fprintf(b, "%s may call %s of %s ", a.Holder.ID, strings.Join(bare(a), ", "), a.Audience)
+	if !a.ValidFrom.IsZero() {
+		fmt.Fprintf(b, "from %s ", a.ValidFrom.UTC().Format(time.RFC3339))
+	}
+	if a.ValidUntil.IsZero() {
+		fmt.Fprintf(b, "for %s, ", w.token.Expires.Sub(w.token.NotBefore))
+	} else {
+		fmt.Fprintf(b, "until %s, ", a.ValidUntil.UTC().Format(time.RFC3339))
+	}
+	if a.MaxUses > 0 {
+		fmt.Fprintf(b, "%d times, ", a.MaxUses)
+	} else {
+		b.WriteString("any number of times, ")
+	}
+	if a.Arguments == nil {
+		b.WriteString("with any arguments")
+	} else {
+		fmt.Fprintf(b, "where %s", strings.Join(w.conditions(), " and "))
+	}
+	fmt.Fprintf(b, "; held by key %s", a.Key.Thumbprint())
+	return b.String()
+}
+
+// bare are the names of the tools at their server.
+func bare(a *capability.Ask) (names []string) {
+	for _, tool := range a.Tools {
+		if name := strings.TrimPrefix(tool, a.Audience+":"); name != "*" {
+			names = append(names, name)
+		} else {
+			names = append(names, "all tools")
+		}
+	}
+	return names
+}
+
+// conditions are the constraints in words. Values that masks hide are left out.
+func (w *wanted) conditions() (all []string) {
+	for _, name := range slices.Sorted(maps.Keys(w.ask.Arguments)) {
+		c := w.ask.Arguments[name]
+		value, one := c.ScalarExact()
+		switch {
+		case name == "*":
+			all = append(all, "other arguments are any")
+		case one && !w.hidden(name):
+			text, _ := value.MarshalJSON()
+			all = append(all, name+" = "+string(text))
+		default:
+			all = append(all, name+" is bound ("+c.Kind()+")")
+		}
+	}
+	return all
 }
 
 // serverType is the wire type of a server, whose tools are all asked for.
 const serverType = "server"
 
 // new is the capability that a decision grants.
-func (w *wanted) new(asker evaluation.Asker, d *pdp.GrantDecision, questions []evaluation.Request) (store.New, error) {
-	grant, err := json.Marshal(questions)
+func (w *wanted) new(asker evaluation.Asker, d *pdp.GrantDecision) store.New {
 	return store.New{
 		Tenant:   w.ask.Tenant,
 		Caller:   asker.Name,
 		Token:    w.token,
-		Grant:    grant,
+		Grant:    w.grant,
 		Approval: d.Approved,
 		Ask:      w.ask.Digest(),
 		Bundle:   d.Bundle,
-	}, err
+	}
 }

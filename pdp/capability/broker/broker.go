@@ -57,6 +57,7 @@ type Broker struct {
 	Store   *store.Store
 	options Options
 	seen    *store.Seen
+	asks    *store.Seen // the proofs of requests, by callers
 	nonces  *store.Nonces
 	now     func() time.Time
 }
@@ -64,7 +65,7 @@ type Broker struct {
 // Open opens the store of capabilities. Its caller closes the Store.
 func Open(options Options) (*Broker, error) {
 	b := &Broker{options: options, now: options.Store.Now}
-	b.seen = store.NewSeen(store.SeenOptions{Now: b.now})
+	b.seen, b.asks = store.NewSeen(store.SeenOptions{Now: b.now}), store.NewSeen(store.SeenOptions{Now: b.now, Most: 100_000})
 	b.nonces = store.NewNonces(b.now(), options.Terms.Skew, options.Terms.NonceAlways)
 	o := &b.options.Store
 	o.Record, o.Recorded, o.Attest, o.Steps = b.record, b.recorded, b.attest, b.steps

@@ -44,7 +44,7 @@ func (c *Config) Members(context evaluation.Object) []string {
 // was checked to be none of them, so the same actors must act when the approval is used. The
 // text says if the tenant alone demands the approval, because that decides whose permits let
 // an approver decide. The digest of the resource is in it, because another digest is another
-// tool under the same id. Below the arguments of the call null members are in it. Of the protocol
+// tool under the same id. Of the grant of a capability all properties of the action and all of the context are in it. Below the arguments of the call null members are in it. Of the protocol
 // members the text has the person for whom the request is asked, who may not approve it. The others
 // are how one and the same request is sent again.
 func (c *Config) Binding(
@@ -83,6 +83,10 @@ func (c *Config) Binding(
 				return evaluation.Protocol(member) || slices.Contains(c.volatile, member)
 			}).Value())
 		}
+	}
+	if r.Action.Name == GrantAction { // it is granted as it was shown, whatever the terms bind
+		b.value(r.Action.Properties.Value())
+		b.value(r.Context.Without(evaluation.Protocol).Value())
 	}
 	if !slices.Contains(t.Material, "resource") {
 		digest, _ := r.Resource.Properties.Get("digest")

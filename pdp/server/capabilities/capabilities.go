@@ -60,6 +60,7 @@ func (s *Capabilities) admit(need door.Need, handle func(echo.Context, door.Admi
 		if s.Broker == nil {
 			need.Absent = door.NewProblem(http.StatusNotFound,
 				"there are no capabilities here; the operator gives the server a data directory with --data")
+			need.Permission = "" // every caller hears that, whatever it may do
 		}
 		admitted, err := s.Door.Admit(c, need)
 		if err != nil {
