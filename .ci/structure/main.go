@@ -27,6 +27,7 @@ const module = "policy-service/"
 var heavy = []struct{ room, not, because string }{
 	{"schemas", "net/http", "PEPs read the schemas, and would carry HTTP"},
 	{"evaluation", "net/http github.com/cedar-policy go.etcd.io/bbolt go.opentelemetry.io github.com/fsnotify/fsnotify cel.dev/cel-go", "PEPs import the vocabulary, and would carry a part of the server"},
+	{"evaluation/capability", "net/http github.com/cedar-policy go.etcd.io/bbolt go.opentelemetry.io cel.dev/cel-go", "an agent that makes proofs would carry HTTP, or a part of the server"},
 	{"evaluation/coaz", "net/http", "a PEP that asks in process would carry HTTP"},
 	{"evaluation/authzenclient", "github.com/cedar-policy go.etcd.io/bbolt", "a PEP that asks would carry a PDP"},
 	{"evaluation/authzenclient/approvals", "github.com/cedar-policy go.etcd.io/bbolt github.com/labstack", "a PEP that asks people would carry a PDP"},

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"policy-service/evaluation"
 )
 
@@ -19,8 +17,8 @@ type Ask struct {
 	Properties evaluation.Object // of the holder
 	Audience   string            // the server of the tools
 	Tools      []string          // ids; the audience is put before one without a colon, and "*" is all of its tools
-	// Duration is from when it is granted, and 0 leaves it to the service. ValidUntil, with or without ValidFrom, stands in
-	// its place.
+	// Duration is from when it is granted, and 0 leaves it to the service. ValidUntil, with or without ValidFrom,
+	// stands in its place.
 	Duration              time.Duration
 	ValidFrom, ValidUntil time.Time
 	MaxUses               int       // 0 for no bound
@@ -31,43 +29,15 @@ type Ask struct {
 	ApprovalID            string    // where people were asked before
 }
 
-// request is the body, and terms the part of it that the proof is about.
-type request struct {
-	Tenant string `json:"tenant_id,omitzero"`
-	Holder holder `json:"holder"`
-	terms
-	Reason     string `json:"reason,omitzero"`
-	Key        Key    `json:"key"`
-	Proof      string `json:"proof,omitzero"`
-	ApprovalID string `json:"approval_id,omitzero"`
-}
-
-type holder struct {
-	Type       string             `json:"type"`
-	ID         string             `json:"id"`
-	Properties *evaluation.Object `json:"properties,omitzero"`
-}
-
-type terms struct {
-	Tools      []string  `json:"tools"`
-	Audience   string    `json:"audience"`
-	Duration   int64     `json:"duration,omitzero"`
-	ValidFrom  string    `json:"valid_from,omitzero"`
-	ValidUntil string    `json:"valid_until,omitzero"`
-	MaxUses    int       `json:"max_uses,omitzero"`
-	Arguments  Arguments `json:"arguments,omitzero"`
-	Thumbprint string    `json:"jkt,omitzero"`
-}
-
 const (
 	maxReason   = 1000                 // bytes
 	maxDuration = 10 * 366 * 24 * 3600 // seconds
 	// maxTerms bounds what a token has to hold of a request: what is more than that would be too large a token.
-	maxTerms = 5000 // bytes
+	maxTerms = 4500 // bytes
 )
 
-// DecodeAsk reads the body of a request for a capability. It does not ask whether the proof is good: [Ask.CheckProof] does.
-// An error is an [*evaluation.Error].
+// DecodeAsk reads the body of a request for a capability. It does not ask whether the proof is good: [Ask.CheckProof]
+// does. An error is an [*evaluation.Error].
 func DecodeAsk(body []byte, limits evaluation.Limits) (Ask, error) {
 	o, err := evaluation.ParseObject(body, limits)
 	if err != nil {
@@ -76,7 +46,7 @@ func DecodeAsk(body []byte, limits evaluation.Limits) (Ask, error) {
 	var r reader
 	r.only(o, nil, "tenant_id", "holder", "audience", "tools", "duration", "valid_from", "valid_until", "max_uses", "arguments",
 		"reason", "key", "proof", "approval_id")
-	who := r.object(o, "holder")
+	who := r.object(o, false, "holder")
 	r.only(who, []string{"holder"}, "type", "id", "properties")
 	a := Ask{
 		Tenant:     strings.Clone(r.text(o, maxName, true, "tenant_id")), // who counts by tenants keeps it, and not the body
@@ -90,14 +60,10 @@ func DecodeAsk(body []byte, limits evaluation.Limits) (Ask, error) {
 		Reason:     r.text(o, maxReason, true, "reason"),
 		Proof:      r.text(o, MaxProof, false, "proof"),
 		ApprovalID: r.text(o, maxName, true, "approval_id"),
+		Properties: r.object(who, true, "holder", "properties"),
 	}
-	if _, there := who.Get("properties"); there {
-		a.Properties = r.object(who, "holder", "properties")
-	}
-	var keyErr error
-	if a.Key, keyErr = keyOf(r.object(o, "key")); keyErr != nil {
-		r.want(false, keyErr.Error(), "key")
-	}
+	a.Key, err = keyOf(r.object(o, false, "key"))
+	r.want(err == nil, fmt.Sprint(err), "key")
 	r.asked(&a, o)
 	if r.err != nil {
 		return Ask{}, r.err
@@ -114,9 +80,11 @@ func (r *reader) asked(a *Ask, o evaluation.Object) {
 	r.want(a.Duration == 0 || a.ValidUntil.IsZero(), "given beside valid_until; leave one of the two out", "duration")
 	r.want(a.ValidFrom.IsZero() || a.ValidFrom.Before(a.ValidUntil), "not before valid_until; give both, or a duration from now", "valid_from")
 	for _, name := range slices.Sorted(maps.Keys(a.Arguments)) {
-		r.want(provable(a.Arguments[name].Value()), "a number that other readers round, so that a token could not pin it; write it as a string, or with fewer digits", "arguments", name)
+		_, ok := jcs(a.Arguments[name].Value())
+		r.want(ok, "a number that other readers round, so that a token could not pin it; write it as a string, or with fewer digits", "arguments", name)
 	}
-	r.want(len(text(a.terms())) <= maxTerms, fmt.Sprintf("tools and arguments have more than %d bytes together, and would not fit a token; ask for them in parts", maxTerms))
+	told := text([]any{a.terms(), a.Tools, a.Holder, a.Audience, a.Audience}) // a token says some of it twice
+	r.want(len(told) <= maxTerms, fmt.Sprintf("tools, arguments and holder have more than %d bytes together, and would not fit a token; ask for them in parts", maxTerms))
 }
 
 // date is a member that is a time of RFC 3339, in whole seconds.
@@ -143,56 +111,53 @@ func (a Ask) full() []string {
 	return all
 }
 
-func (a Ask) terms() terms {
+// terms are the members that the proof is about.
+func (a Ask) terms() map[string]any {
 	date := func(t time.Time) string {
 		if t.IsZero() {
 			return ""
 		}
 		return t.UTC().Format("2006-01-02T15:04:05Z")
 	}
-	return terms{a.full(), a.Audience, seconds(a.Duration), date(a.ValidFrom), date(a.ValidUntil), a.MaxUses, a.Arguments, ""}
+	m := given(map[string]any{
+		"tools": a.full(), "audience": a.Audience, "max_uses": a.MaxUses,
+		"duration": seconds(a.Duration), "valid_from": date(a.ValidFrom), "valid_until": date(a.ValidUntil),
+	})
+	if a.Arguments != nil {
+		m["arguments"] = a.Arguments
+	}
+	return m
 }
 
 // MarshalJSON writes the body that [DecodeAsk] reads.
 func (a Ask) MarshalJSON() ([]byte, error) {
-	who := holder{Type: a.Holder.Type, ID: a.Holder.ID}
-	if a.Properties.Len() > 0 {
-		who.Properties = &a.Properties
+	m := a.terms()
+	maps.Copy(m, given(map[string]any{"tenant_id": a.Tenant, "reason": a.Reason, "proof": a.Proof, "approval_id": a.ApprovalID}))
+	m["holder"] = map[string]any{"type": a.Holder.Type, "id": a.Holder.ID, "properties": a.Properties}
+	if !a.Key.IsZero() {
+		m["key"] = a.Key
 	}
-	return text(request{a.Tenant, who, a.terms(), a.Reason, a.Key, a.Proof, a.ApprovalID}), nil
+	return text(m), nil
 }
 
-// Digest is what the proof of a request is about: the SHA-256, in base64url, of the form of RFC 8785 of {tools, audience,
-// duration or valid_from and valid_until, max_uses, arguments, jkt}. Members that were not given are left out. Tools are
-// the whole ids, times are in UTC, each constraint has its constraint_type, and jkt is the thumbprint of the key.
+// Digest is what the proof of a request is about: the SHA-256, in base64url, of the form of RFC 8785 of {tools,
+// audience, duration or valid_from and valid_until, max_uses, arguments, jkt}. Members that were not given are left
+// out. Tools are the whole ids, times are in UTC, each constraint has its constraint_type, and jkt is the thumbprint of
+// the key.
 func (a Ask) Digest() string {
-	t := a.terms()
-	t.Thumbprint = a.Key.Thumbprint()
-	return digest(canonical(t))
+	m := a.terms()
+	m["jkt"] = a.Key.Thumbprint()
+	return digest(canonical(m))
 }
 
-// canonical is the form of RFC 8785 of what has JSON.
-func canonical(v any) []byte {
-	b := jsontext.Value(text(v))
-	if err := b.Canonicalize(); err != nil {
-		panic(err) // of JSON that was just written
-	}
-	return b
+// requestPayload is that of the proof of a request. Its form is that of RFC 8785.
+func requestPayload(issuer string, at int64, id, digest string) []byte {
+	return canonical(map[string]any{"aud": issuer, "iat": at, "jti": id, "req": digest})
 }
 
-// requestProof is the payload of the proof of a request: its form is that of RFC 8785.
-type requestProof struct {
-	Audience string `json:"aud"`
-	IssuedAt int64  `json:"iat"`
-	ID       string `json:"jti"`
-	Request  string `json:"req"`
-}
-
-func (p requestProof) payload() []byte { return canonical(p) }
-
-// CheckProof reports whether whoever asks has the key that the capability is to be bound to: the proof is signed with it,
-// for the issuer of that name, within the window of [Options], and over what is asked for. The caller sees to it that a
-// jti counts once.
+// CheckProof reports whether whoever asks has the key that the capability is to be bound to: the proof is signed with
+// it, for the issuer of that name, within the window of [Options], and over what is asked for. The caller sees to it
+// that a jti counts once.
 func (a Ask) CheckProof(issuer string, now time.Time, age, skew time.Duration) (jti string, iat time.Time, refusal *Refusal) {
 	refused := func(code Code) (string, time.Time, *Refusal) {
 		return "", time.Time{}, &Refusal{Code: code, Audience: issuer}
@@ -205,18 +170,17 @@ func (a Ask) CheckProof(issuer string, now time.Time, age, skew time.Duration) (
 		return refused(ProofInvalid)
 	}
 	var r reader
-	p := requestProof{r.text(o, maxURL, false, "aud"), r.time(o, "iat").Unix(), r.text(o, mostID, false, "jti"), r.text(o, maxName, false, "req")}
+	audience, req := r.text(o, maxURL, false, "aud"), r.text(o, maxName, false, "req")
+	jti, iat = r.text(o, mostID, false, "jti"), r.time(o, "iat")
 	switch {
-	case r.err != nil, !visible(p.ID), len(p.ID) < leastID, string(p.payload()) != string(c.payload):
+	case r.err != nil, !isID(jti), string(requestPayload(audience, iat.Unix(), jti, req)) != string(c.payload):
 		return refused(ProofInvalid)
-	case p.Audience != issuer:
+	case audience != issuer:
 		return refused(ProofWrongAudience)
-	case p.Request != a.Digest():
+	case req != a.Digest():
 		return refused(ProofWrongCall)
-	}
-	iat = time.Unix(p.IssuedAt, 0).UTC()
-	if !window(iat, now, age, skew) {
+	case !window(iat, now, age, skew):
 		return refused(ProofStale)
 	}
-	return p.ID, iat, nil
+	return jti, iat, nil
 }

@@ -13,6 +13,7 @@ type Constraint struct {
 	kind     string
 	values   []evaluation.Value // of exact and prefix one; of one_of all
 	min, max bound
+	written  evaluation.Value
 }
 
 // bound is one end of a range.
@@ -30,17 +31,13 @@ const (
 	wildcard = "wildcard"
 )
 
-const (
-	maxValues = 128 // of one_of
-	maxNested = 4   // how deep a value of a constraint may nest
-)
-
-// ParseConstraint reads a constraint: an object with the member constraint_type, or any other value, which has to be met
-// exactly. To pin an object that has that member, write it as the value of exact. An unknown type or member is an error.
+// ParseConstraint reads a constraint: an object with the member constraint_type, or any other value, which has to be
+// met exactly. To pin an object that has that member, write it as the value of exact. An unknown type or member is an
+// error.
 //
 //	{"constraint_type": "exact", "value": …}          the same JSON: 1 and 1.0 are, and members may come in any order
 //	{"constraint_type": "one_of", "values": […]}      the same JSON as one of them
-//	{"constraint_type": "range", "min": 1, "max": 9}  a number, compared exactly; min_inclusive and max_inclusive may be false
+//	{"constraint_type": "range", "min": 1, "max": 9}  a number, compared exactly; min_inclusive, max_inclusive may be false
 //	{"constraint_type": "prefix", "value": "a/"}      a string that begins with these very bytes
 //	{"constraint_type": "wildcard"}                   any value, null too
 func ParseConstraint(v evaluation.Value) (Constraint, error) {
@@ -52,12 +49,13 @@ func ParseConstraint(v evaluation.Value) (Constraint, error) {
 }
 
 func (r *reader) constraint(v evaluation.Value, at ...string) (c Constraint) {
-	o := v.Object()
-	kind, typed := o.Lookup("constraint_type")
+	kind, typed := v.Object().Lookup("constraint_type")
 	if !typed {
-		return Constraint{kind: exact, values: []evaluation.Value{r.shallow(v, at...)}}
+		o, _ := evaluation.ParseWithNulls(fmt.Appendf(nil, `{"constraint_type":"exact","value":%s}`, text(v)), boundless)
+		return Constraint{kind: exact, values: []evaluation.Value{r.shallow(v, at...)}, written: o.Value()}
 	}
-	c.kind = kind.Text()
+	o := v.Object()
+	c.kind, c.written = kind.Text(), v
 	switch c.kind {
 	case exact, prefix:
 		r.only(o, at, "constraint_type", "value")
@@ -141,49 +139,18 @@ func (c Constraint) Holds(v evaluation.Value) bool {
 
 // admits reports whether a number is on the inner side of the end, whose outer side is -1 or 1.
 func (b bound) admits(n decimal, outside int) bool {
-	end, ok := decimalOf(b.value)
-	if !ok {
-		return true // there is no such end
-	}
+	end, there := decimalOf(b.value)
 	by := n.compare(end)
-	return by == -outside || by == 0 && !b.exclusive
+	return !there || by == -outside || by == 0 && !b.exclusive
 }
 
 // Value is the constraint as ParseConstraint reads it, always with its constraint_type.
-func (c Constraint) Value() evaluation.Value {
-	o, _ := evaluation.ParseWithNulls(text(c), wide) // which does not fail: c is of parts that were read
-	return o.Value()
-}
+func (c Constraint) Value() evaluation.Value { return c.written }
 
-// MarshalJSON writes [Constraint.Value]. What goes without saying is left out.
+// MarshalJSON writes [Constraint.Value]. The zero Constraint has a text that no reader takes.
 func (c Constraint) MarshalJSON() ([]byte, error) {
-	type members struct {
-		Type      string             `json:"constraint_type"`
-		Max       *evaluation.Value  `json:"max,omitzero"`
-		Including *bool              `json:"max_inclusive,omitzero"`
-		Min       *evaluation.Value  `json:"min,omitzero"`
-		From      *bool              `json:"min_inclusive,omitzero"`
-		Value     *evaluation.Value  `json:"value,omitzero"`
-		Values    []evaluation.Value `json:"values,omitzero"`
+	if c.kind == "" {
+		return []byte(`{"constraint_type":""}`), nil
 	}
-	m := members{Type: c.kind}
-	m.Max, m.Including = c.max.members()
-	m.Min, m.From = c.min.members()
-	switch c.kind {
-	case exact, prefix:
-		m.Value = &c.values[0]
-	case oneOf:
-		m.Values = c.values
-	}
-	return text(m), nil
-}
-
-func (b bound) members() (end *evaluation.Value, inclusive *bool) {
-	if b.value.Kind() != evaluation.Null {
-		end = &b.value
-	}
-	if b.exclusive {
-		inclusive = new(bool)
-	}
-	return end, inclusive
+	return c.written.MarshalJSON()
 }

@@ -1,6 +1,7 @@
 package capability
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/rand"
 	"crypto/sha256"
@@ -53,20 +54,17 @@ func (h *Holder) Prove(c Claim) (string, error) {
 	}
 	p := Proof{
 		Capability: c.Capability, Audience: c.Audience, Tool: c.Tool, Arguments: hash,
-		IssuedAt: c.IssuedAt, ID: c.ID, Nonce: c.Nonce, Algorithm: h.key.Algorithm(),
+		IssuedAt: c.IssuedAt, ID: cmp.Or(c.ID, rand.Text()), Nonce: c.Nonce, Algorithm: h.key.Algorithm(),
 	}
 	if p.IssuedAt.IsZero() {
 		p.IssuedAt = time.Now()
-	}
-	if p.ID == "" {
-		p.ID = rand.Text()
 	}
 	proof, err := h.sign(p.SignedText())
 	if err != nil {
 		return "", err
 	}
 	if _, refusal := ParseProof(proof, h.key); refusal != nil {
-		return "", fmt.Errorf("the proof would be refused: an id has %d to %d visible ASCII characters, the other members %d bytes at most", leastID, mostID, maxURL)
+		return "", fmt.Errorf("the proof would be refused: an id has %d to %d visible ASCII characters, another member %d bytes at most, and the key has to sign by its own public half", leastID, mostID, maxURL)
 	}
 	return proof, nil
 }
@@ -75,13 +73,16 @@ func (h *Holder) Prove(c Claim) (string, error) {
 func (h *Holder) Request(a *Ask, issuer string, at time.Time) error {
 	asked := *a
 	asked.Key = h.key
-	proof := requestProof{issuer, at.Unix(), rand.Text(), asked.Digest()}
 	var err error
-	if asked.Proof, err = h.sign(signedText(header(h.key.Algorithm(), TypeRequest), proof.payload())); err != nil {
+	payload := requestPayload(issuer, at.Unix(), rand.Text(), asked.Digest())
+	if asked.Proof, err = h.sign(signedText(header(h.key.Algorithm(), TypeRequest), payload)); err != nil {
 		return err
 	}
 	if _, err := DecodeAsk(text(asked), evaluation.DefaultLimits()); err != nil {
 		return fmt.Errorf("the service would not take this request: %w", err)
+	}
+	if _, _, refusal := asked.CheckProof(issuer, at, 0, 0); refusal != nil {
+		return errors.New("the proof would be refused; see that the key signs by its own public half")
 	}
 	*a = asked
 	return nil
@@ -92,9 +93,6 @@ func (h *Holder) sign(signed string) (string, error) {
 	signature, err := h.signature(signed)
 	if err != nil {
 		return "", fmt.Errorf("the holder's key did not sign: %w", err)
-	}
-	if !h.key.verifies(signed, signature) {
-		return "", errors.New("the holder's key does not sign with the half of its public key; see to the signer")
 	}
 	return signed + "." + base64url.EncodeToString(signature), nil
 }

@@ -10,58 +10,44 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 
 	"policy-service/evaluation"
 )
 
 // Key is the public key of a holder: Ed25519, or ECDSA with P-256. The zero Key is none, and verifies nothing.
 type Key struct {
-	ed25519 ed25519.PublicKey
-	p256    *ecdsa.PublicKey
+	algorithm string
+	ed25519   ed25519.PublicKey
+	p256      *ecdsa.PublicKey
 }
 
 // The algorithms of JOSE that the keys sign with.
-const (
-	EdDSA = "EdDSA"
-	ES256 = "ES256"
-)
+const EdDSA, ES256 = "EdDSA", "ES256"
 
 // base64url is that of JOSE. Strict refuses unused bits at the end, which would give one token many texts.
 var base64url = base64.RawURLEncoding.Strict()
 
 // NewKey takes a public key of the standard library.
-func NewKey(public crypto.PublicKey) (Key, error) {
+func NewKey(public crypto.PublicKey) (k Key, err error) {
 	switch public := public.(type) {
 	case ed25519.PublicKey:
-		if onEdwards25519(public) {
-			return Key{ed25519: public}, nil
-		}
+		k.ed25519 = public
 	case *ecdsa.PublicKey:
 		if public != nil && public.Curve == elliptic.P256() {
-			if point, err := public.Bytes(); err == nil { // which is one of the curve
-				return p256Key(point)
-			}
+			k.p256 = public
 		}
 	}
-	return Key{}, errors.New("a holder's key is not a point of Ed25519 or of P-256; make an Ed25519 key")
-}
-
-func p256Key(point []byte) (Key, error) {
-	public, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), point)
+	text, err := k.MarshalJSON()
 	if err != nil {
-		return Key{}, errors.New("x and y are no point of P-256; send the key as your library writes it")
+		return Key{}, errors.New("a holder's key is neither of Ed25519 nor of P-256; make an Ed25519 key")
 	}
-	return Key{p256: public}, nil
+	return ParseKey(text) // which copies it, and finds what is no point
 }
-
-// maxKey bounds a key's JSON: those that count have 150 bytes.
-const maxKey = 4 << 10
 
 // ParseKey reads a public JSON Web Key (RFC 7517). Its members that say nothing about the key are passed over.
 func ParseKey(text []byte) (Key, error) {
-	limits := evaluation.DefaultLimits()
-	limits.Body = maxKey
-	o, err := evaluation.ParseObject(text, limits)
+	o, err := evaluation.ParseObject(text, wide)
 	if err != nil {
 		return Key{}, err
 	}
@@ -70,8 +56,10 @@ func ParseKey(text []byte) (Key, error) {
 
 func keyOf(o evaluation.Object) (Key, error) {
 	member := func(name string) string {
-		v, _ := o.Get(name)
-		return v.Text()
+		if v, _ := o.Get(name); v.Kind() == evaluation.String {
+			return v.Text()
+		}
+		return "" // a number of 43 digits would be base64, too
 	}
 	for _, private := range []string{"d", "k", "p", "q", "dp", "dq", "qi", "oth"} {
 		if _, there := o.Lookup(private); there {
@@ -90,15 +78,16 @@ func keyOf(o evaluation.Object) (Key, error) {
 	var key Key
 	switch x, y := coordinate("x"), coordinate("y"); {
 	case member("kty") == "OKP" && member("crv") == "Ed25519":
-		if !onEdwards25519(x) {
+		if x == nil || !onEdwards25519(x) {
 			return Key{}, errors.New("x is no point of Ed25519 that can be a key; send the key as your library writes it")
 		}
-		key = Key{ed25519: x}
+		key = Key{algorithm: EdDSA, ed25519: x}
 	case member("kty") == "EC" && member("crv") == "P-256":
-		var err error
-		if key, err = p256Key(append(append([]byte{4}, x...), y...)); err != nil {
-			return Key{}, err
+		public, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), slices.Concat([]byte{4}, x, y))
+		if err != nil {
+			return Key{}, errors.New("x and y are no point of P-256; send the key as your library writes it")
 		}
+		key = Key{algorithm: ES256, p256: public}
 	default:
 		return Key{}, errors.New("the key is of another kind than Ed25519 (kty OKP) and P-256 (kty EC); make an Ed25519 key")
 	}
@@ -108,20 +97,15 @@ func keyOf(o evaluation.Object) (Key, error) {
 	return key, nil
 }
 
-// onEdwards25519 reports whether bytes are the y of a point on the curve, whose order is not small: with a key of small
-// order, signatures can be made without its private half. A point is on the curve if x² = (y²-1)/(dy²+1) has a solution.
-// It is of small order if y is 0 or x is (orders 1, 2 and 4), or if x² = -y² (order 8).
+// onEdwards25519 reports whether 32 bytes are the y of a point on the curve, whose order is not small: with a key of
+// small order, signatures can be made without its private half. A point is on the curve if x² = (y²-1)/(dy²+1) has a
+// solution. It is of small order if y is 0 or x is (orders 1, 2 and 4), or if x² = -y² (order 8).
 func onEdwards25519(b []byte) bool {
-	if len(b) != ed25519.PublicKeySize {
-		return false
-	}
-	reversed := make([]byte, len(b))
-	for i := range b {
-		reversed[len(b)-1-i] = b[i]
-	}
-	reversed[0] &= 0x7f // the sign of x
+	b = slices.Clone(b)
+	slices.Reverse(b)
+	b[0] &= 0x7f // the sign of x
 	one, p := big.NewInt(1), edwards25519.p
-	y := new(big.Int).SetBytes(reversed)
+	y := new(big.Int).SetBytes(b)
 	if y.Sign() == 0 || y.Cmp(p) >= 0 {
 		return false
 	}
@@ -145,18 +129,10 @@ var edwards25519 = func() (c struct{ p, d *big.Int }) {
 }()
 
 // IsZero reports whether k is no key.
-func (k Key) IsZero() bool { return k.ed25519 == nil && k.p256 == nil }
+func (k Key) IsZero() bool { return k.algorithm == "" }
 
 // Algorithm is the only one that the key signs with.
-func (k Key) Algorithm() string {
-	switch {
-	case k.ed25519 != nil:
-		return EdDSA
-	case k.p256 != nil:
-		return ES256
-	}
-	return ""
-}
+func (k Key) Algorithm() string { return k.algorithm }
 
 // Thumbprint is that of RFC 7638, with SHA-256, in base64url.
 func (k Key) Thumbprint() string {
@@ -194,7 +170,8 @@ func (k *Key) UnmarshalJSON(text []byte) (err error) {
 	return err
 }
 
-// verifies reports whether a signature in the form of JOSE is by the key.
+// verifies reports whether a signature in the form of JOSE is by the key. Of one by P-256 anybody can make a second
+// one, so that a proof counts once by its id, and not by its text.
 func (k Key) verifies(signed string, signature []byte) bool {
 	switch {
 	case len(signature) != 64:

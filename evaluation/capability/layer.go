@@ -17,15 +17,17 @@ const (
 	MaxLayers    = 3
 	MaxUses      = 1_000_000
 
-	maxName = 256 // bytes of an id, or of the name of an argument
-	maxURL  = 2048
+	maxValues = 128 // of one_of
+	maxNested = 4   // how deep a value of a constraint may nest
+	maxName   = 256 // bytes of an id, or of the name of an argument
+	maxURL    = 2048
 )
 
 // others is the name that stands for all arguments that have no constraint of their own.
 const others = "*"
 
-// Arguments are the constraints on arguments, by name. They are closed: each named argument must be there, and an argument
-// without a constraint refuses the call, unless "*" is among the names. Nil Arguments restrict nothing.
+// Arguments are the constraints on arguments, by name. They are closed: each named argument must be there, and an
+// argument without a constraint refuses the call, unless "*" is among the names. Nil Arguments restrict nothing.
 type Arguments map[string]Constraint
 
 // Layer is one restriction of a token: the tools that may be called, and the arguments that they may be called with.
@@ -40,41 +42,29 @@ func (l Layer) Admits(tool string, arguments evaluation.Object) *Refusal {
 	if !slices.ContainsFunc(l.Tools, func(covered string) bool { return covers(covered, tool) }) {
 		return &Refusal{Code: ToolNotCovered}
 	}
-	return l.Arguments.admit(arguments)
+	if l.Arguments == nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.Arguments)) {
+		if v, there := arguments.Lookup(name); name != others && (!there || !l.Arguments[name].Holds(v)) {
+			return &Refusal{Code: ArgumentRefused, Argument: name}
+		}
+	}
+	rest, open := l.Arguments[others]
+	for name, v := range arguments.All {
+		if _, named := l.Arguments[name]; (!named || name == others) && (!open || !rest.Holds(v)) {
+			return &Refusal{Code: ArgumentRefused, Argument: name[:min(len(name), maxName)]} // which the caller made up
+		}
+	}
+	return nil
 }
 
-// covers reports whether a tool is the covered one, or one of the covered server. The id of a tool that ends with a star
-// would be taken for a whole server by whoever reads the token, and is never covered.
+// covers reports whether a tool is the covered one, or one of the covered server. The id of a tool that ends with a
+// star would be taken for a whole server by whoever reads the token, and is never covered.
 func covers(covered, tool string) bool {
 	if strings.HasSuffix(tool, "*") {
 		return false
 	}
 	server, all := strings.CutSuffix(covered, "*")
 	return covered == tool || all && strings.HasSuffix(server, ":") && len(server) > 1 && len(tool) > len(server) && strings.HasPrefix(tool, server)
-}
-
-func (a Arguments) admit(arguments evaluation.Object) *Refusal {
-	if a == nil {
-		return nil
-	}
-	for _, name := range slices.Sorted(maps.Keys(a)) {
-		if v, there := arguments.Lookup(name); name != others && (!there || !a[name].Holds(v)) {
-			return &Refusal{Code: ArgumentRefused, Argument: name}
-		}
-	}
-	rest, open := a[others]
-	for name, v := range arguments.All {
-		if _, named := a[name]; (!named || name == others) && (!open || !rest.Holds(v)) {
-			return &Refusal{Code: ArgumentRefused, Argument: shortened(name)}
-		}
-	}
-	return nil
-}
-
-// shortened keeps a name that a caller made up from filling an answer.
-func shortened(name string) string {
-	if len(name) <= maxName {
-		return name
-	}
-	return strings.ToValidUTF8(name[:maxName], "") + "…"
 }

@@ -2,112 +2,75 @@ package capability
 
 import (
 	"cmp"
+	"maps"
+	"math"
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
 )
 
-// decimal is the exact value of a number: its digits without zeros around them, times a power of ten. Zero has no digits.
+// decimal is the exact value of a number: its digits without zeros around them, times a power of ten. Zero has no
+// digits.
 type decimal struct {
-	negative bool
-	digits   string
-	power    int64
+	sign   int // -1, 0 or 1
+	digits string
+	power  int64
 }
 
 // decimalOf fails for what is no number, and for one whose exponent cannot be handled in reasonable time.
-func decimalOf(v evaluation.Value) (decimal, bool) {
+func decimalOf(v evaluation.Value) (d decimal, ok bool) {
 	if v.Kind() != evaluation.Number {
-		return decimal{}, false
+		return d, false
 	}
 	canonical, ok := v.AppendCanonical(nil)
 	text, exponent, _ := strings.Cut(string(canonical), "e")
-	var d decimal
-	text, d.negative = strings.CutPrefix(text, "-")
-	d.power, _ = strconv.ParseInt(exponent, 10, 64) // 0 where there is none
-	d.digits = strings.TrimRight(text, "0")
-	if d.power += int64(len(text) - len(d.digits)); d.digits == "" {
-		d = decimal{}
+	text, negative := strings.CutPrefix(text, "-")
+	if d.digits = strings.TrimRight(text, "0"); d.digits == "" {
+		return d, ok
 	}
+	if d.sign = 1; negative {
+		d.sign = -1
+	}
+	d.power, _ = strconv.ParseInt(exponent, 10, 64) // 0 where there is none
+	d.power += int64(len(text) - len(d.digits))
 	return d, ok
 }
 
 // compare is that of the values of a and b, without a step for each zero of an exponent.
 func (a decimal) compare(b decimal) int {
-	sign := func(d decimal) int {
-		switch {
-		case d.digits == "":
-			return 0
-		case d.negative:
-			return -1
-		}
-		return 1
-	}
-	if by := cmp.Compare(sign(a), sign(b)); by != 0 || a.digits == "" {
+	if by := cmp.Compare(a.sign, b.sign); by != 0 || a.sign == 0 {
 		return by
 	}
-	by := cmp.Or(
+	return a.sign * cmp.Or(
 		cmp.Compare(int64(len(a.digits))+a.power, int64(len(b.digits))+b.power), // the place of the first digit
-		strings.Compare(a.digits, b.digits),                                     // which ends with no zero
+		strings.Compare(a.digits, b.digits),                                     // which end with no zero
 	)
-	return by * sign(a)
 }
 
 // jcs is the text of a value in the form of RFC 8785, null members included. It fails where a number is another decimal
 // value there: that form writes a double, and 2^53+1 has none.
 func jcs(v evaluation.Value) ([]byte, bool) {
-	text, err := v.MarshalJSON()
-	if err != nil || !provable(v) {
+	b := jsontext.Value(`{"":` + string(text(v)) + `}`)
+	if b.Canonicalize() != nil {
 		return nil, false
 	}
-	canonical := jsontext.Value(text)
-	err = canonical.Canonicalize()
-	return canonical, err == nil
+	o, err := evaluation.ParseWithNulls(b, boundless)
+	written, _ := o.Lookup("")
+	return b[len(`{"":`) : len(b)-1], err == nil && same(v, written)
 }
 
-// provable reports whether each number in v is a decimal value that RFC 8785 writes.
-func provable(v evaluation.Value) bool {
-	switch v.Kind() {
-	case evaluation.Number:
-		text := jsontext.Value(v.Text())
-		if text.Canonicalize() != nil {
-			return false
-		}
-		written, err := numberOf(string(text))
-		if err != nil {
-			return false
-		}
-		a, ok1 := decimalOf(v)
-		b, ok2 := decimalOf(written)
-		return ok1 && ok2 && a == b
-	case evaluation.Array:
-		for _, e := range v.Elements {
-			if !provable(e) {
-				return false
-			}
-		}
-	case evaluation.Map:
-		for _, e := range v.Object().All {
-			if !provable(e) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// numberOf is a number of JSON.
-func numberOf(text string) (evaluation.Value, error) {
-	o, err := evaluation.ParseObject([]byte(`{"n":`+text+`}`), evaluation.DefaultLimits())
-	v, _ := o.Get("n")
-	return v, err
+// boundless are limits for what was within others before.
+var boundless = evaluation.Limits{
+	Body: math.MaxInt, Depth: math.MaxInt, Elements: math.MaxInt, NestedElements: math.MaxInt, ArrayDepth: math.MaxInt, Values: math.MaxInt,
 }
 
 // same reports whether two values are the same JSON, numbers compared by their exact values.
 func same(a, b evaluation.Value) bool {
-	if a.Kind() != b.Kind() {
+	if a.Kind() != b.Kind() || a.Len() != b.Len() {
 		return false
 	}
 	switch a.Kind() {
@@ -116,31 +79,9 @@ func same(a, b evaluation.Value) bool {
 		y, ok2 := decimalOf(b)
 		return ok1 && ok2 && x == y
 	case evaluation.Array:
-		var rest []evaluation.Value
-		for _, e := range b.Elements {
-			rest = append(rest, e)
-		}
-		if a.Len() != len(rest) {
-			return false
-		}
-		for n, e := range a.Elements {
-			if !same(e, rest[n]) {
-				return false
-			}
-		}
-		return true
-	case evaluation.Map:
-		count := 0
-		for range b.Object().All {
-			count++
-		}
-		for name, e := range a.Object().All {
-			other, there := b.Object().Lookup(name)
-			if count--; !there || !same(e, other) {
-				return false
-			}
-		}
-		return count == 0
+		return maps.EqualFunc(maps.Collect(a.Elements), maps.Collect(b.Elements), same)
+	case evaluation.Map: // null members included
+		return maps.EqualFunc(maps.Collect(a.Object().All), maps.Collect(b.Object().All), same)
 	}
 	return a.Text() == b.Text()
 }
@@ -154,4 +95,26 @@ func HashArguments(arguments evaluation.Object) (hash string, refusal *Refusal) 
 		return "", &Refusal{Code: ArgumentUnprovable}
 	}
 	return digest(text), nil
+}
+
+// given drops members that are "" or 0: they were not given.
+func given(members map[string]any) map[string]any {
+	maps.DeleteFunc(members, func(_ string, v any) bool { return v == "" || v == 0 || v == int64(0) })
+	return members
+}
+
+// canonical is the form of RFC 8785 of what has JSON.
+func canonical(v any) []byte {
+	b := jsontext.Value(text(v))
+	_ = b.Canonicalize() // which fails for what is no JSON
+	return b
+}
+
+// text is the JSON of what has one. Text that is not valid UTF-8, such as the name of a tool, is mended.
+func text(v any) []byte {
+	b, err := json.Marshal(v, jsontext.AllowInvalidUTF8(true), json.Deterministic(true))
+	if err != nil {
+		panic(err)
+	}
+	return b
 }

@@ -2,6 +2,7 @@ package capability
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"time"
 
@@ -34,7 +35,7 @@ func ParseProof(text string, key Key) (Proof, *Refusal) {
 	refused := &Refusal{Code: ProofInvalid}
 	c, o, ok := readProof(text, TypeProof, key)
 	if !ok {
-		if c, split := splitCompact(text, MaxProof); split && bytes.Contains(c.header, []byte(`"dpop+jwt"`)) {
+		if bytes.Contains(c.header, []byte(`"dpop+jwt"`)) {
 			refused.Hint = "Send a proof of type " + TypeProof + ": DPoP says nothing about the tool and its arguments"
 		}
 		return Proof{}, refused
@@ -51,11 +52,14 @@ func ParseProof(text string, key Key) (Proof, *Refusal) {
 		Algorithm:  key.Algorithm(),
 		Signature:  text[len(c.signed)+1:],
 	}
-	if r.err != nil || !visible(p.ID) || len(p.ID) < leastID || p.SignedText() != c.signed {
+	if r.err != nil || !isID(p.ID) || p.SignedText() != c.signed {
 		return Proof{}, refused
 	}
 	return p, nil
 }
+
+// isID reports whether text can be the id of a proof.
+func isID(text string) bool { return leastID <= len(text) && len(text) <= mostID && visible(text) }
 
 // visible reports whether text is of visible characters of ASCII.
 func visible(text string) bool {
@@ -74,15 +78,9 @@ func readProof(text, typ string, key Key) (c compact, o evaluation.Object, ok bo
 
 // SignedText is what was signed: the first two segments of the proof.
 func (p Proof) SignedText() string {
-	return signedText(header(p.Algorithm, TypeProof), canonical(struct {
-		Arguments  string `json:"args"`
-		Audience   string `json:"aud"`
-		Capability string `json:"cap"`
-		IssuedAt   int64  `json:"iat"`
-		ID         string `json:"jti"`
-		Nonce      string `json:"nonce,omitzero"`
-		Tool       string `json:"tool"`
-	}{p.Arguments, p.Audience, p.Capability, p.IssuedAt.Unix(), p.ID, p.Nonce, p.Tool}))
+	return signedText(header(p.Algorithm, TypeProof), canonical(given(map[string]any{
+		"args": p.Arguments, "aud": p.Audience, "cap": p.Capability, "iat": p.IssuedAt.Unix(), "jti": p.ID, "nonce": p.Nonce, "tool": p.Tool,
+	})))
 }
 
 // Text is the proof as it was sent.
@@ -101,3 +99,46 @@ func window(issued, now time.Time, age, skew time.Duration) bool {
 }
 
 func seconds(d time.Duration) int64 { return int64(d / time.Second) }
+
+// The values of typ in the header of a token, of a proof, and of the proof of a request. What was signed as one of them
+// never passes for another.
+const (
+	TypeToken   = "cap+jwt"
+	TypeProof   = "cap-proof+jwt"
+	TypeRequest = "cap-request+jwt"
+)
+
+// compact is a JWS in its compact form (RFC 7515, section 7.1). There is one text for it: encodings that other readers
+// may take, with line breaks or unused bits, are refused.
+type compact struct {
+	signed                     string // the first two segments
+	header, payload, signature []byte
+}
+
+// splitCompact reads a text of at most most bytes.
+func splitCompact(text string, most int) (c compact, ok bool) {
+	if len(text) > most || strings.Count(text, ".") != 2 {
+		return c, false
+	}
+	decode := func(segment string) []byte {
+		b, err := base64url.DecodeString(segment)
+		ok = ok && err == nil && base64url.EncodeToString(b) == segment // line breaks are passed over
+		return b
+	}
+	end := strings.LastIndexByte(text, '.')
+	c.signed, ok = text[:end], true
+	header, payload, _ := strings.Cut(c.signed, ".")
+	c.header, c.payload, c.signature = decode(header), decode(payload), decode(text[end+1:])
+	return c, ok
+}
+
+// header is all that the header of a proof may hold. To compare it as text leaves nothing to be read, and no other
+// algorithm or key to be tried.
+func header(algorithm, typ string) string {
+	return fmt.Sprintf(`{"alg":%q,"typ":%q}`, algorithm, typ)
+}
+
+// signedText is what is signed.
+func signedText(header string, payload []byte) string {
+	return base64url.EncodeToString([]byte(header)) + "." + base64url.EncodeToString(payload)
+}

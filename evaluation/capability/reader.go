@@ -53,9 +53,9 @@ func (r *reader) whole(o evaluation.Object, least, most int64, optional bool, at
 	return n
 }
 
-func (r *reader) object(o evaluation.Object, at ...string) evaluation.Object {
-	v, _ := o.Get(at[len(at)-1])
-	r.want(v.Kind() == evaluation.Map, "not an object", at...)
+func (r *reader) object(o evaluation.Object, optional bool, at ...string) evaluation.Object {
+	v, there := o.Get(at[len(at)-1])
+	r.want(v.Kind() == evaluation.Map || optional && !there, "not an object", at...)
 	return v.Object()
 }
 
@@ -77,10 +77,10 @@ func (r *reader) list(o evaluation.Object, most int, at ...string) func(yield fu
 
 // ref is a member {"type", "id"}.
 func (r *reader) ref(o evaluation.Object, at ...string) evaluation.Ref {
-	o = r.object(o, at...)
+	o = r.object(o, false, at...)
 	return evaluation.Ref{
 		Type: r.text(o, maxName, false, in(at, "type")...),
-		ID:   r.text(o, maxName, false, in(at, "id")...),
+		ID:   r.text(o, maxURL, false, in(at, "id")...), // of SPIFFE, too
 	}
 }
 
@@ -90,7 +90,7 @@ func (r *reader) arguments(o evaluation.Object, at ...string) Arguments {
 		return nil
 	}
 	at = in(at, "arguments")
-	o = r.object(o, at...)
+	o = r.object(o, false, at...)
 	all := Arguments{}
 	for name, v := range o.All {
 		c := r.constraint(v, in(at, name)...)

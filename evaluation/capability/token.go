@@ -28,8 +28,8 @@ type Token struct {
 	MaxUses int
 	// Verify is who can say that it counts: "online" is the service alone, which knows what was revoked.
 	Verify string
-	// Parent is the id of the capability that this one was made from, "" for none. Depth is how often that was done, and
-	// MaxDepth how often it may be.
+	// Parent is the id of the capability that this one was made from, "" for none. Depth is how often that was done,
+	// and MaxDepth how often it may be.
 	Parent          string
 	Depth, MaxDepth int
 	// Grantor is on whose authority it was granted, nil where that is the policies' alone.
@@ -39,66 +39,44 @@ type Token struct {
 // Online is the only value of [Token.Verify].
 const Online = "online"
 
-const (
-	ourType  = "tool_capability"
-	toolCall = "tools/call"
-	maxDepth = MaxLayers - 1
-)
+const ourType, toolCall, maxDepth = "tool_capability", "tools/call", MaxLayers - 1
 
-// claims are those of a token. Others besides them are passed over by who reads them, but within an entry of our type all
-// are known: to pass over one there would be to pass over a restriction.
-type claims struct {
-	Issuer       string          `json:"iss"`
-	Audience     string          `json:"aud"`
-	ID           string          `json:"jti"`
-	Subject      string          `json:"sub"`
-	SubjectType  string          `json:"sub_type"`
-	IssuedAt     int64           `json:"iat"`
-	NotBefore    int64           `json:"nbf"`
-	Expires      int64           `json:"exp"`
-	Confirmation confirmation    `json:"cnf"`
-	Details      []entry         `json:"authorization_details"`
-	Verify       string          `json:"verify"`
-	MaxUses      int             `json:"max_uses,omitzero"`
-	Parent       string          `json:"parent,omitzero"`
-	Depth        int             `json:"depth,omitzero"`
-	MaxDepth     int             `json:"max_depth,omitzero"`
-	Grantor      *evaluation.Ref `json:"grantor,omitzero"`
-}
-
-type confirmation struct {
-	Key        Key    `json:"jwk"`
-	Thumbprint string `json:"jkt"`
-}
-
-// entry is the one of RFC 9396: in the members that the RFC defines it says what any authorization server can narrow.
-type entry struct {
-	Type      string   `json:"type"`
-	Locations []string `json:"locations"` // the audience
-	Actions   []string `json:"actions"`   // tools/call
-	DataTypes []string `json:"datatypes"` // the tools of the first layer
-	Layers    []Layer  `json:"layers"`
-}
-
-// wide are the limits of what the package reads by itself. The sizes of tokens and proofs bound the rest.
+// wide are the limits of what the package reads by itself: a token, and what is smaller.
 var wide = func() evaluation.Limits {
 	limits := evaluation.DefaultLimits()
-	limits.Depth, limits.ArrayDepth, limits.NestedElements = 32, 8, 256
+	limits.Body, limits.Depth, limits.ArrayDepth, limits.NestedElements = MaxToken, 32, 8, 256
 	return limits
 }()
 
-// Claims is the payload of the token, to be signed with the type [TypeToken]. The same token has the same bytes. It fails
-// where [ParseClaims] would not read it again, and where the token would be too large.
+// Claims is the payload of the token, to be signed with the type [TypeToken]. The same token has the same bytes, with
+// members in the order of their names. It fails where [ParseClaims] would not read it again, and where the token would
+// be too large.
+//
+//	{"iss":…, "aud":…, "jti":…, "sub":…, "sub_type":…, "iat":…, "nbf":…, "exp":…, "cnf": {"jwk": {…}, "jkt":…},
+//	 "authorization_details": [{"type": "tool_capability", "locations": [aud], "actions": ["tools/call"],
+//	   "datatypes": [the tools of the first layer], "layers": [{"tools": […], "arguments": {…}}]}],
+//	 "verify": "online", "max_uses":…, "parent":…, "depth":…, "max_depth":…, "grantor": {"type":…, "id":…}}
+//
+// What the entry says in the members of RFC 9396, any authorization server can narrow. More claims may come, which
+// readers pass over. An entry and its layers have these members alone: to pass over another one there could be to pass
+// over a restriction.
 func (t Token) Claims() ([]byte, error) {
 	if len(t.Layers) == 0 || t.Key.IsZero() {
 		return nil, errors.New("a token needs a layer and a key; without them it would cover nothing, or be anybody's")
 	}
-	payload, err := json.Marshal(claims{
-		t.Issuer, t.Audience, t.ID, t.Holder.ID, t.Holder.Type, t.IssuedAt.Unix(), t.NotBefore.Unix(), t.Expires.Unix(),
-		confirmation{t.Key, t.Key.Thumbprint()},
-		[]entry{{ourType, []string{t.Audience}, []string{toolCall}, t.Layers[0].Tools, t.Layers}},
-		t.Verify, t.MaxUses, t.Parent, t.Depth, t.MaxDepth, t.Grantor,
-	}, json.Deterministic(true))
+	claims := given(map[string]any{
+		"iss": t.Issuer, "aud": t.Audience, "jti": t.ID, "sub": t.Holder.ID, "sub_type": t.Holder.Type,
+		"iat": t.IssuedAt.Unix(), "nbf": t.NotBefore.Unix(), "exp": t.Expires.Unix(),
+		"cnf":    map[string]any{"jwk": t.Key, "jkt": t.Key.Thumbprint()},
+		"verify": t.Verify, "max_uses": t.MaxUses, "parent": t.Parent, "depth": t.Depth, "max_depth": t.MaxDepth,
+		"authorization_details": []any{map[string]any{
+			"type": ourType, "locations": []string{t.Audience}, "actions": []string{toolCall}, "datatypes": t.Layers[0].Tools, "layers": t.Layers,
+		}},
+	})
+	if t.Grantor != nil {
+		claims["grantor"] = t.Grantor
+	}
+	payload, err := json.Marshal(claims, json.Deterministic(true))
 	if err != nil { // whose text may quote a value
 		return nil, errors.New("a text of the token is not valid UTF-8, and would become another one")
 	}
@@ -114,9 +92,6 @@ func (t Token) Claims() ([]byte, error) {
 
 // ParseClaims reads what Claims wrote. It does not ask whether the token counts.
 func ParseClaims(payload []byte) (Token, *Refusal) {
-	if len(payload) > MaxToken {
-		return Token{}, &Refusal{Code: TooLarge}
-	}
 	t, err := parseClaims(payload)
 	if err != nil {
 		return Token{}, &Refusal{Code: Malformed}
@@ -134,7 +109,7 @@ func parseClaims(payload []byte) (Token, error) {
 		Issuer:    r.text(o, maxURL, false, "iss"),
 		Audience:  r.text(o, maxName, false, "aud"),
 		ID:        r.text(o, mostID, false, "jti"),
-		Holder:    evaluation.Ref{ID: r.text(o, maxName, false, "sub"), Type: r.text(o, maxName, false, "sub_type")},
+		Holder:    evaluation.Ref{ID: r.text(o, maxURL, false, "sub"), Type: r.text(o, maxName, false, "sub_type")},
 		IssuedAt:  r.time(o, "iat"),
 		NotBefore: r.time(o, "nbf"),
 		Expires:   r.time(o, "exp"),
@@ -168,8 +143,8 @@ func (r *reader) time(o evaluation.Object, at ...string) time.Time {
 }
 
 func (r *reader) confirmation(o evaluation.Object) Key {
-	o = r.object(o, "cnf")
-	key, err := keyOf(r.object(o, "cnf", "jwk"))
+	o = r.object(o, false, "cnf")
+	key, err := keyOf(r.object(o, false, "cnf", "jwk"))
 	r.want(err == nil, "not a key of a holder", "cnf", "jwk")
 	thumbprint, there := o.Lookup("jkt")
 	r.want(!there || thumbprint.Text() == key.Thumbprint(), "not the thumbprint of the key", "cnf", "jkt")

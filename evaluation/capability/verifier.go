@@ -1,6 +1,7 @@
 package capability
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -22,15 +23,15 @@ type Keys interface {
 type Options struct {
 	// Issuer is the iss of the tokens that count.
 	Issuer string
-	// Audience are the names of this verifier, one of which a proof must be for. If there is none, a proof must be for the
-	// server of the tool.
+	// Audience are the names of this verifier, one of which a proof must be for. If there is none, a proof must be for
+	// the server of the tool.
 	Audience []string
 	// Servers are those behind this verifier, whose tools a token may be for. If there is none, any may be.
 	Servers []string
 	Keys    Keys
 	Now     func() time.Time // [time.Now] if it is nil
-	// ProofAge is how old a proof may be, [DefaultProofAge] if it is 0. Skew is how far another clock may be ahead of this
-	// one, [DefaultSkew] if it is 0. They are whole seconds.
+	// ProofAge is how old a proof may be, [DefaultProofAge] if it is 0. Skew is how far another clock may be ahead of
+	// this one, [DefaultSkew] if it is 0. They are whole seconds.
 	ProofAge, Skew time.Duration
 }
 
@@ -39,8 +40,7 @@ const (
 	DefaultProofAge = time.Minute
 	DefaultSkew     = 10 * time.Second
 
-	maxProofAge = 5 * time.Minute
-	maxSkew     = time.Minute
+	maxProofAge, maxSkew = 5 * time.Minute, time.Minute
 )
 
 // Verifier checks the calls that go by one gateway. It may be used by several goroutines.
@@ -51,12 +51,7 @@ func NewVerifier(o Options) (*Verifier, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.ProofAge == 0 {
-		o.ProofAge = DefaultProofAge
-	}
-	if o.Skew == 0 {
-		o.Skew = DefaultSkew
-	}
+	o.ProofAge, o.Skew = cmp.Or(o.ProofAge, DefaultProofAge), cmp.Or(o.Skew, DefaultSkew)
 	within := func(d, most time.Duration) bool { return 0 < d && d <= most && d%time.Second == 0 }
 	switch {
 	case o.Issuer == "":
@@ -65,10 +60,8 @@ func NewVerifier(o Options) (*Verifier, error) {
 		return nil, errors.New("a verifier without keys cannot verify; set Keys to those that the service publishes")
 	case slices.Contains(o.Audience, ""), slices.Contains(o.Servers, ""):
 		return nil, errors.New("an empty name of a verifier or server would fit what names none; leave it out of Audience and Servers")
-	case !within(o.ProofAge, maxProofAge):
-		return nil, fmt.Errorf("ProofAge is not a whole number of seconds up to %v; leave it out for %v", maxProofAge, DefaultProofAge)
-	case !within(o.Skew, maxSkew):
-		return nil, fmt.Errorf("Skew is not a whole number of seconds up to %v; leave it out for %v", maxSkew, DefaultSkew)
+	case !within(o.ProofAge, maxProofAge), !within(o.Skew, maxSkew):
+		return nil, fmt.Errorf("ProofAge and Skew are whole numbers of seconds, up to %v and %v; leave them out for %v and %v", maxProofAge, maxSkew, DefaultProofAge, DefaultSkew)
 	}
 	o.Audience, o.Servers = slices.Clone(o.Audience), slices.Clone(o.Servers)
 	return &Verifier{o}, nil
@@ -91,8 +84,8 @@ type Checked struct {
 }
 
 // Check reports whether a token and its proof cover a call. The error is a [*Refusal], or says that a key could not be
-// looked up: then nobody knows, and the call must not go on either. That the proof was not seen before, that its nonce is
-// the right one, and that the token was not revoked or used up, only the service can say.
+// looked up: then nobody knows, and the call must not go on either. That the proof was not seen before, that its nonce
+// is the right one, and that the token was not revoked or used up, only the service can say.
 func (v *Verifier) Check(ctx context.Context, c Call) (Checked, error) {
 	t, err := v.token(ctx, c)
 	if err != nil {
@@ -109,7 +102,7 @@ func (v *Verifier) Check(ctx context.Context, c Call) (Checked, error) {
 func (v *Verifier) token(ctx context.Context, c Call) (Token, error) {
 	switch {
 	case c.Token == "":
-		return Token{}, &Refusal{Code: Missing, Audience: v.server(c.Tool), Tool: c.Tool}
+		return Token{}, &Refusal{Code: Missing, Audience: serverOf(c.Tool, v.o.Servers), Tool: c.Tool}
 	case len(c.Token) > MaxToken:
 		return Token{}, &Refusal{Code: TooLarge}
 	case !strings.Contains(c.Token, "."): // the id of a token, which the service can look up
@@ -146,9 +139,9 @@ func keyID(header []byte) (string, bool) {
 	return kid, err == nil && r.err == nil && alg == EdDSA && typ == TypeToken
 }
 
-// server is the one of the verifier's that a tool is of.
-func (v *Verifier) server(tool string) string {
-	for _, server := range v.o.Servers {
+// serverOf is the one of the servers that a tool is of, "" if it is of none.
+func serverOf(tool string, servers []string) string {
+	for _, server := range servers {
 		if strings.HasPrefix(tool, server+":") {
 			return server
 		}
@@ -156,8 +149,8 @@ func (v *Verifier) server(tool string) string {
 	return ""
 }
 
-// CheckCall reports whether a token that is known to be the service's, and its proof, cover a call. The token of the call
-// is not read. Audiences are as in [Options]. What [Verifier.Check] leaves to the service is left to it here, too.
+// CheckCall reports whether a token that is known to be the service's, and its proof, cover a call. The token of the
+// call is not read. Audiences are as in [Options]. What [Verifier.Check] leaves to the service is left to it here, too.
 func (t Token) CheckCall(c Call, audiences []string, now time.Time, age, skew time.Duration) (Proof, *Refusal) {
 	return t.check(c, nil, audiences, now, age, skew)
 }
@@ -165,7 +158,10 @@ func (t Token) CheckCall(c Call, audiences []string, now time.Time, age, skew ti
 func (t Token) check(c Call, servers, audiences []string, now time.Time, age, skew time.Duration) (Proof, *Refusal) {
 	if refusal := t.covers(c, servers, now, skew); refusal != nil {
 		if refusal.NextAction() == evaluation.NextRequest {
-			refusal.Tool = c.Tool
+			refusal.Audience, refusal.Tool = t.Audience, c.Tool
+		}
+		if refusal.Code == WrongAudience { // for which another token is needed
+			refusal.Audience = serverOf(c.Tool, servers)
 		}
 		return Proof{}, refusal
 	}
@@ -187,17 +183,16 @@ func (t Token) covers(c Call, servers []string, now time.Time, skew time.Duratio
 	case at+seconds(skew) < t.NotBefore.Unix():
 		return &Refusal{Code: NotYetValid}
 	case at >= t.Expires.Unix():
-		return &Refusal{Code: Expired, Audience: t.Audience}
+		return &Refusal{Code: Expired}
 	case !strings.HasPrefix(c.Tool, t.Audience+":"), len(servers) > 0 && !slices.Contains(servers, t.Audience):
 		return &Refusal{Code: WrongAudience}
 	case c.Holder.ID != t.Holder.ID, c.Holder.Type != "" && c.Holder.Type != t.Holder.Type:
 		return &Refusal{Code: WrongHolder}
 	case len(t.Layers) == 0:
-		return &Refusal{Code: ToolNotCovered, Audience: t.Audience}
+		return &Refusal{Code: ToolNotCovered}
 	}
 	for _, layer := range t.Layers {
 		if refusal := layer.Admits(c.Tool, c.Arguments); refusal != nil {
-			refusal.Audience = t.Audience
 			return refusal
 		}
 	}
