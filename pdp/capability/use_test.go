@@ -591,6 +591,21 @@ func TestRestartElsewhere(t *testing.T) {
 		p.logs(fmt.Sprint("d", i), n.Token.ID, false)
 		use.Spent(t.Context())
 	}
+	used := here.mustGrant(t, here.s, asked(here.s, start, "used", uses(5)))
+	use, err := here.s.Reserve(t.Context(), used.ID, "late use")
+	must(t, err)
+	here.logs("late use", used.ID, false)
+	late := asked(here.s, start, "late", uses(5))
+	here.set(true, false, false) // from here on steps wait to go on record
+	use.Spent(t.Context())
+	granting, err = here.s.Grant(t.Context(), late, "late grant")
+	must(t, err)
+	here.logs("late grant", late.Token.ID, true)
+	granting.Spent(t.Context())
+	for _, id := range []string{late.Token.ID, used.ID} { // so the other process wrote it last
+		_, err = there.s.Suspend(t.Context(), id, "h1:next")
+		must(t, err)
+	}
 	o := here.options()
 	o.Engine, o.Origin, o.Attest = here.again(), "place", func(context.Context, string) (capability.Step, bool, error) {
 		return capability.Step{}, false, errRecord
@@ -599,6 +614,13 @@ func TestRestartElsewhere(t *testing.T) {
 	if got := here.mustGet(t, s, n.Token.ID); got.Used != 40 || got.State != capability.Active || slices.Contains(here.names(n.Token.ID), capability.StepCaughtUp) {
 		t.Errorf("it is %+v", got)
 	}
+	if got, _, _ := s.Stored(late.Token.ID); got.State != capability.Suspended || got.Decision != "late grant" {
+		t.Errorf("what waits is %+v", got)
+	}
+	if got, _, _ := s.Stored(used.ID); got.State != capability.Suspended || got.Used != 1 {
+		t.Errorf("what waits is %+v", got)
+	}
+	here.set(false, false, false)
 	if err := here.use(t.Context(), s, n.Token.ID, "e"); !errors.Is(err, errRecord) {
 		t.Errorf("while nobody can say whether the log vouches for it: %v", err)
 	}
