@@ -240,7 +240,39 @@ func TestRenew(t *testing.T) {
 		t.Errorf("approvals find it by %q, and %d are live", asks, s.Live())
 	}
 	must(t, r.use(t.Context(), s, c.ID, "e"))
+	for n := range r.log { // the log vouched for the first grant, and does not for the last renewal
+		if r.log[n].ID == got.Granted {
+			r.log[n].ID = "gone"
+		}
+	}
+	wantCode(t, "a renewal that is gone", r.use(t.Context(), s, c.ID, "f"), token.Revoked)
 }
+
+// TestRenewedIsVouchedFor: the log is asked for a renewal, too, if it vouched for the grant.
+func TestRenewedIsVouchedFor(t *testing.T) {
+	t.Parallel()
+	r := newRecord()
+	s := mustOpen(t, quick(t), r.options())
+	c := r.mustGrant(t, s, asked(s, r.now, "a"))
+	_, err := s.Usable(t.Context(), c.ID)
+	must(t, err)
+	renewal, err := s.Renew(t.Context(), c.ID, asked(s, r.now, "a", func(n *capability.New) { n.Token.ID = c.ID }), "renewal")
+	must(t, err)
+	must(t, r.decide("renewal"))
+	renewal.Spent(t.Context())
+	r.log[len(r.log)-1].Seal = "forged"
+	_, err = s.Usable(t.Context(), c.ID)
+	wantCode(t, "a renewal without a good seal", err, token.Revoked)
+}
+
+// reservation is what a PDP wants of one.
+type reservation interface {
+	Again(ctx context.Context, decision string) (bool, error)
+	Spent(ctx context.Context)
+	InDoubt()
+}
+
+var _ reservation = (*capability.Reservation)(nil)
 
 // TestLimits: of a holder, of its tenant, and each only of its own; after a restart they are what they were.
 func TestLimits(t *testing.T) {
