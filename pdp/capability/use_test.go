@@ -798,19 +798,19 @@ func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecord()
 		o := r.options()
-		o.Now, o.NewID = time.Now, nil
+		o.Now, o.NewID, o.Retain = time.Now, nil, time.Minute
 		s := mustOpen(t, quick(t), o)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { s.Run(ctx) })
-		id := r.mustGrant(t, s, asked(s, time.Now(), "a")).ID
+		id := r.mustGrant(t, s, asked(s, time.Now(), "a", func(n *capability.New) { n.Token.Expires = n.Token.NotBefore.Add(10 * time.Minute) })).ID
 		if !strings.HasPrefix(id, "cap_") || len(id) != 36 {
 			t.Errorf("the id is %q", id)
 		}
-		time.Sleep(time.Hour + time.Second)
+		time.Sleep(10*time.Minute + time.Second)
 		synctest.Wait()
 		r.wantState(t, s, id, capability.Expired, "granted", "expired")
-		time.Sleep(720*time.Hour + time.Second)
+		time.Sleep(time.Minute + time.Second)
 		synctest.Wait()
 		if keys := s.Keys(); len(keys) > 0 {
 			t.Errorf("left are %q", keys)
