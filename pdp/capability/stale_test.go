@@ -5,7 +5,6 @@ import (
 	"errors"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"go.etcd.io/bbolt"
 
@@ -39,7 +38,7 @@ func TestOlderValue(t *testing.T) {
 	s = mustOpen(t, data, r.options())
 	_, err := s.Revoke(t.Context(), revoked, "mia", "")
 	must(t, err)
-	narrower := asked(s, r.now, "b", func(n *capability.New) { n.Token.ID, n.Token.Expires = renewed, start.Add(time.Minute) })
+	narrower := asked(s, r.now, "b", func(n *capability.New) { n.Token.ID, n.Token.Layers[0].Tools = renewed, []string{"agent-b:look"} })
 	renewal, err := s.Renew(t.Context(), renewed, narrower, "renewal")
 	must(t, err)
 	must(t, r.decide("renewal"))
