@@ -78,7 +78,17 @@ func TestSeenUntil(t *testing.T) {
 			until[id] = next
 		}
 	}
-	r.pass(time.Hour)
+	exact := capability.NewSeen(capability.SeenOptions{Now: r.time})
+	r.now = start
+	for n := range 5 { // at the very instant it is still remembered
+		if is := first(t, exact, "key", "exact", start.Add(4*time.Second)); is != (n == 0) {
+			t.Errorf("after %d seconds: %v", n, is)
+		}
+		r.pass(time.Second)
+	}
+	if !first(t, exact, "key", "exact", r.now) {
+		t.Error("it is remembered for too long")
+	}
 	full := capability.NewSeen(capability.SeenOptions{Now: r.time, Most: 3})
 	for n := range 3 {
 		if is, err := full.First(fmt.Sprint(n), agent, "key", fmt.Sprint(n), r.now.Add(time.Second)); !is || err != nil {

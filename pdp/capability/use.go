@@ -13,8 +13,8 @@ import (
 // Usable finds a capability that can be used now. If it cannot, the error is a [*capability.Refusal]. One whose uses are not
 // counted needs no more than that; of others a use is to be reserved.
 //
-// The log must vouch for the grant. It is asked for each capability once: nobody but this process writes to the file
-// meanwhile, or each reservation asks again.
+// The log must vouch for the grant. Usable asks it once for each capability, because it is called for each call;
+// [Store.Reserve] asks it each time.
 func (s *Store) Usable(ctx context.Context, id string) (Capability, error) {
 	c, found, err := s.Get(ctx, id)
 	switch {

@@ -20,6 +20,7 @@ import (
 	"policy-service/evaluation"
 	token "policy-service/evaluation/capability"
 	"policy-service/pdp/capability"
+	"policy-service/pdp/ledger"
 	"policy-service/pdp/ledger/ledgertest"
 	"policy-service/pdp/pdptest/night"
 )
@@ -53,14 +54,15 @@ func TestOneUseOnce(t *testing.T) {
 // place is one process of several, with a log of its own.
 type place struct {
 	*record
-	s *capability.Store
+	s     *capability.Store
+	again func() ledger.Engine // of a process that starts then
 }
 
 // places are two processes on one state. Each attests what is in the log of the other, too, as a proof would.
 func places(t *testing.T, c *ledgertest.Cluster) []*place {
 	t.Helper()
 	c.Below, c.Lost = capability.Engine(quick(t)), capability.ErrUnavailable
-	all := []*place{{record: newRecord()}, {record: newRecord()}}
+	all := []*place{{record: newRecord(), again: c.Process}, {record: newRecord(), again: c.Process}}
 	for n, one := range all {
 		one.n = n * 1_000_000 // ids differ
 		o := one.options()
@@ -238,7 +240,39 @@ func TestRenew(t *testing.T) {
 		t.Errorf("approvals find it by %q, and %d are live", asks, s.Live())
 	}
 	must(t, r.use(t.Context(), s, c.ID, "e"))
+	for n := range r.log { // the log vouched for the first grant, and does not for the last renewal
+		if r.log[n].ID == got.Granted {
+			r.log[n].ID = "gone"
+		}
+	}
+	wantCode(t, "a renewal that is gone", r.use(t.Context(), s, c.ID, "f"), token.Revoked)
 }
+
+// TestRenewedIsVouchedFor: the log is asked for a renewal, too, if it vouched for the grant.
+func TestRenewedIsVouchedFor(t *testing.T) {
+	t.Parallel()
+	r := newRecord()
+	s := mustOpen(t, quick(t), r.options())
+	c := r.mustGrant(t, s, asked(s, r.now, "a"))
+	_, err := s.Usable(t.Context(), c.ID)
+	must(t, err)
+	renewal, err := s.Renew(t.Context(), c.ID, asked(s, r.now, "a", func(n *capability.New) { n.Token.ID = c.ID }), "renewal")
+	must(t, err)
+	must(t, r.decide("renewal"))
+	renewal.Spent(t.Context())
+	r.log[len(r.log)-1].Seal = "forged"
+	_, err = s.Usable(t.Context(), c.ID)
+	wantCode(t, "a renewal without a good seal", err, token.Revoked)
+}
+
+// reservation is what a PDP wants of one.
+type reservation interface {
+	Again(ctx context.Context, decision string) (bool, error)
+	Spent(ctx context.Context)
+	InDoubt()
+}
+
+var _ reservation = (*capability.Reservation)(nil)
 
 // TestLimits: of a holder, of its tenant, and each only of its own; after a restart they are what they were.
 func TestLimits(t *testing.T) {
@@ -449,93 +483,181 @@ func TestVouched(t *testing.T) {
 }
 
 // TestOlderFile: a file that was copied back is held against the log. What was used stays used, and what was taken back
-// stays so.
+// stays so. The copy is made where an action has its first part done, and what it returns is still to be done.
 func TestOlderFile(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	use := func(r *record, s *capability.Store, id, decision string) {
-		use, err := s.Reserve(ctx, id, decision)
+	type action = func(r *record, s *capability.Store, id string) (rest func())
+	reserve := func(decision string) action { // the copy has what is reserved
+		return func(r *record, s *capability.Store, id string) func() {
+			use, err := s.Reserve(ctx, id, decision)
+			must(t, err)
+			return func() { r.logs(decision, id, false); use.Spent(ctx) }
+		}
+	}
+	later := func(do ...func(r *record, s *capability.Store, id string)) action { // the copy has nothing of it
+		return func(r *record, s *capability.Store, id string) func() {
+			return func() {
+				for _, one := range do {
+					one(r, s, id)
+				}
+			}
+		}
+	}
+	use := func(decision string) func(r *record, s *capability.Store, id string) {
+		return func(r *record, s *capability.Store, id string) { reserve(decision)(r, s, id)() }
+	}
+	renewing := func(spent bool) action {
+		return func(r *record, s *capability.Store, id string) func() {
+			renew, err := s.Renew(ctx, id, asked(s, r.now, "a", uses(4), func(n *capability.New) { n.Token.ID = id }), "renewal")
+			must(t, err)
+			return func() {
+				if r.logs("renewal", id, true); spent {
+					renew.Spent(ctx)
+				} else {
+					renew.InDoubt()
+				}
+			}
+		}
+	}
+	renew := func(spent bool) func(r *record, s *capability.Store, id string) {
+		return func(r *record, s *capability.Store, id string) { renewing(spent)(r, s, id)() }
+	}
+	inDoubt := func(r *record, s *capability.Store, id string) {
+		use, err := s.Reserve(ctx, id, "doubt")
 		must(t, err)
-		r.logs(decision, id, false)
-		use.Spent(ctx)
+		r.logs("doubt", id, false)
+		use.InDoubt()
+	}
+	revoke := func(_ *record, s *capability.Store, id string) { _, _ = s.Revoke(ctx, id, "", "") }
+	returns := func(_ *record, s *capability.Store, id string) { _, _ = s.Return(ctx, id, "", "") }
+	suspend := func(_ *record, s *capability.Store, id string) { _, _ = s.Suspend(ctx, id, "") }
+	resume := func(_ *record, s *capability.Store, id string) { _, _ = s.Resume(ctx, id, "") }
+	forge := func(r *record, _ *capability.Store, _ string) { r.log[len(r.log)-1].Seal = "forged" }
+	goes := func(r *record, _ *capability.Store, id string) {
+		r.log = append(r.log, capability.Step{Name: capability.StepGone, Capability: capability.Capability{ID: id, After: uint64(len(r.log))}})
 	}
 	for name, c := range map[string]struct {
-		then func(r *record, s *capability.Store, id string)
-		want capability.State
-		used int
+		do         action
+		want       capability.State
+		used       int
+		renewals   int
+		stillKnown bool // the log has nothing that the copy does not know
 	}{
-		"used": {func(r *record, s *capability.Store, id string) { use(r, s, id, "d1"); use(r, s, id, "d2") }, capability.Active, 3},
-		"used up": {func(r *record, s *capability.Store, id string) {
-			use(r, s, id, "d1")
-			use(r, s, id, "d2")
-			use(r, s, id, "d3")
-		}, capability.UsedUp, 4},
-		"in doubt": {func(r *record, s *capability.Store, id string) {
-			use, err := s.Reserve(ctx, id, "d1")
-			must(t, err)
-			r.logs("d1", id, false)
-			use.InDoubt()
-		}, capability.Active, 2},
-		"revoked":   {func(_ *record, s *capability.Store, id string) { _, _ = s.Revoke(ctx, id, "", "") }, capability.Revoked, 1},
-		"returned":  {func(_ *record, s *capability.Store, id string) { _, _ = s.Return(ctx, id, "", "") }, capability.Returned, 1},
-		"suspended": {func(_ *record, s *capability.Store, id string) { _, _ = s.Suspend(ctx, id, "") }, capability.Suspended, 1},
-		"resumed": {func(_ *record, s *capability.Store, id string) {
-			_, _ = s.Suspend(ctx, id, "")
-			_, _ = s.Resume(ctx, id, "")
-		}, capability.Active, 1},
-		"resumed by nobody": {func(r *record, s *capability.Store, id string) {
-			_, _ = s.Suspend(ctx, id, "")
-			_, _ = s.Resume(ctx, id, "")
-			r.log[len(r.log)-1].Seal = "forged"
-		}, capability.Suspended, 1},
-		"renewed": {func(r *record, s *capability.Store, id string) {
-			renew, err := s.Renew(ctx, id, asked(s, r.now, "a", uses(4), func(n *capability.New) { n.Token.ID = id }), "renewal")
-			must(t, err)
-			r.logs("renewal", id, true)
-			renew.Spent(ctx)
-		}, capability.Renewed, 1},
-		"a renewal in doubt": {func(r *record, s *capability.Store, id string) {
-			renew, err := s.Renew(ctx, id, asked(s, r.now, "a", uses(4), func(n *capability.New) { n.Token.ID = id }), "renewal")
-			must(t, err)
-			r.logs("renewal", id, true)
-			renew.InDoubt()
-		}, capability.Renewed, 1},
-		"gone": {func(r *record, _ *capability.Store, id string) {
-			r.log = append(r.log, capability.Step{Name: capability.StepGone, Capability: capability.Capability{ID: id, After: uint64(len(r.log))}})
-		}, capability.Expired, 1},
-		"nothing": {func(*record, *capability.Store, string) {}, capability.Active, 1},
+		"used":               {do: later(use("d1"), use("d2")), want: capability.Active, used: 3},
+		"used up":            {do: later(use("d1"), use("d2"), use("d3")), want: capability.UsedUp, used: 4},
+		"used up, in doubt":  {do: later(use("d1"), use("d2"), inDoubt), want: capability.UsedUp, used: 4},
+		"in doubt":           {do: later(inDoubt), want: capability.Active, used: 2},
+		"reserved":           {do: reserve("d1"), want: capability.Active, used: 2},
+		"revoked":            {do: later(revoke), want: capability.Revoked, used: 1},
+		"used, revoked":      {do: later(use("d1"), revoke), want: capability.Revoked, used: 2},
+		"returned":           {do: later(returns), want: capability.Returned, used: 1},
+		"suspended":          {do: later(suspend), want: capability.Suspended, used: 1},
+		"resumed":            {do: later(suspend, resume), want: capability.Active, used: 1},
+		"resumed by nobody":  {do: later(suspend, resume, forge), want: capability.Suspended, used: 1},
+		"renewed":            {do: later(renew(true)), want: capability.Renewed, used: 1},
+		"a renewal in doubt": {do: later(renew(false)), want: capability.Renewed, used: 1},
+		"renewing":           {do: renewing(true), want: capability.Active, used: 1, renewals: 1},
+		"renewing, in doubt": {do: renewing(false), want: capability.Active, used: 1, renewals: 1, stillKnown: true},
+		"gone":               {do: later(goes), want: capability.Expired, used: 1},
+		"nothing":            {do: later(), want: capability.Active, used: 1, stillKnown: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, data := newRecord(), quick(t)
 			s := mustOpen(t, data, r.options())
-			id := r.mustGrant(t, s, asked(s, r.now, "a", uses(4))).ID
-			use(r, s, id, "d0")
-			must(t, s.Close())
+			id, free := r.mustGrant(t, s, asked(s, r.now, "a", uses(4))).ID, r.mustGrant(t, s, asked(s, r.now, "b")).ID
+			use("d0")(r, s, id)
+			rest := c.do(r, s, id)
 			older, err := os.ReadFile(filepath.Join(data, capability.FileName))
 			must(t, err)
-			s = mustOpen(t, data, r.options())
-			c.then(r, s, id)
+			rest()
+			r.logs("a use that is not counted", free, false)
 			must(t, s.Close())
 			must(t, os.WriteFile(filepath.Join(data, capability.FileName), older, 0o600))
 			s = mustOpen(t, data, r.options())
 			got := r.mustGet(t, s, id)
-			if got.State != c.want || got.Used != c.used || len(got.Reserved) > 0 {
+			if got.State != c.want || got.Used != c.used || len(got.Reserved) > 0 || got.Renewals != c.renewals {
 				t.Errorf("it is %+v, want %s, used %d times", got, c.want, c.used)
 			}
-			if names := r.names(id); name != "nothing" && names[len(names)-1] != capability.StepCaughtUp {
-				t.Errorf("on record is %v", names)
+			if is := slices.Contains(r.names(id), capability.StepCaughtUp); is == c.stillKnown {
+				t.Errorf("on record is %v", r.names(id))
 			}
-			r.log = r.log[:len(r.log)-1] // and a log that is shorter than the file knows it is refused
+			if got := r.mustGet(t, s, free); got.Used != 0 || got.State != capability.Active {
+				t.Errorf("what is not counted is %+v", got)
+			}
+			if got.State == capability.Active && got.Used < 4 { // and it is as new: its later steps count again after another copy
+				use("later")(r, s, id)
+				suspend(r, s, id)
+				must(t, s.Close())
+				must(t, os.WriteFile(filepath.Join(data, capability.FileName), older, 0o600))
+				s = mustOpen(t, data, r.options())
+				if got := r.mustGet(t, s, id); got.State != capability.Suspended && got.State != capability.UsedUp || got.Used != c.used+1 {
+					t.Errorf("after another copy it is %+v", got)
+				}
+			}
 			must(t, s.Close())
-			if got.State.Final() {
-				return
-			}
 			r.log = nil
 			if _, err := capability.Open(data, r.options()); !errors.Is(err, capability.ErrShort) {
 				t.Errorf("a log that was cut: %v", err)
 			}
 		})
+	}
+}
+
+// TestRestartElsewhere: a process that starts again holds against its log what others have written since, and counts
+// nothing twice.
+func TestRestartElsewhere(t *testing.T) {
+	t.Parallel()
+	both := places(t, &ledgertest.Cluster{})
+	here, there := both[0], both[1]
+	n := asked(here.s, start, "a", uses(100))
+	granting, err := here.s.Grant(t.Context(), n, "grant")
+	must(t, err)
+	here.logs("grant", n.Token.ID, true)
+	granting.Spent(t.Context())
+	for i := range 40 {
+		p := both[i/35] // the last ones there
+		use, err := p.s.Reserve(t.Context(), n.Token.ID, fmt.Sprint("d", i))
+		must(t, err)
+		p.logs(fmt.Sprint("d", i), n.Token.ID, false)
+		use.Spent(t.Context())
+	}
+	used := here.mustGrant(t, here.s, asked(here.s, start, "used", uses(5)))
+	use, err := here.s.Reserve(t.Context(), used.ID, "late use")
+	must(t, err)
+	here.logs("late use", used.ID, false)
+	late := asked(here.s, start, "late", uses(5))
+	here.set(true, false, false) // from here on steps wait to go on record
+	use.Spent(t.Context())
+	granting, err = here.s.Grant(t.Context(), late, "late grant")
+	must(t, err)
+	here.logs("late grant", late.Token.ID, true)
+	granting.Spent(t.Context())
+	for _, id := range []string{late.Token.ID, used.ID} { // so the other process wrote it last
+		_, err = there.s.Suspend(t.Context(), id, "h1:next")
+		must(t, err)
+	}
+	o := here.options()
+	o.Engine, o.Origin, o.Attest = here.again(), "place", func(context.Context, string) (capability.Step, bool, error) {
+		return capability.Step{}, false, errRecord
+	}
+	s := mustOpen(t, "", o)
+	if got := here.mustGet(t, s, n.Token.ID); got.Used != 40 || got.State != capability.Active || slices.Contains(here.names(n.Token.ID), capability.StepCaughtUp) {
+		t.Errorf("it is %+v", got)
+	}
+	if got, _, _ := s.Stored(late.Token.ID); got.State != capability.Suspended || got.Decision != "late grant" {
+		t.Errorf("what waits is %+v", got)
+	}
+	if got, _, _ := s.Stored(used.ID); got.State != capability.Suspended || got.Used != 1 {
+		t.Errorf("what waits is %+v", got)
+	}
+	here.set(false, false, false)
+	if err := here.use(t.Context(), s, n.Token.ID, "e"); !errors.Is(err, errRecord) {
+		t.Errorf("while nobody can say whether the log vouches for it: %v", err)
+	}
+	if got := there.mustGet(t, there.s, n.Token.ID); len(got.Recent) != 32 || got.Recent[31] != "d39" {
+		t.Errorf("the last decisions are %q", got.Recent)
 	}
 }
 
@@ -676,19 +798,19 @@ func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecord()
 		o := r.options()
-		o.Now, o.NewID = time.Now, nil
+		o.Now, o.NewID, o.Retain = time.Now, nil, time.Minute
 		s := mustOpen(t, quick(t), o)
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { s.Run(ctx) })
-		id := r.mustGrant(t, s, asked(s, time.Now(), "a")).ID
+		id := r.mustGrant(t, s, asked(s, time.Now(), "a", func(n *capability.New) { n.Token.Expires = n.Token.NotBefore.Add(10 * time.Minute) })).ID
 		if !strings.HasPrefix(id, "cap_") || len(id) != 36 {
 			t.Errorf("the id is %q", id)
 		}
-		time.Sleep(time.Hour + time.Second)
+		time.Sleep(10*time.Minute + time.Second)
 		synctest.Wait()
 		r.wantState(t, s, id, capability.Expired, "granted", "expired")
-		time.Sleep(720*time.Hour + time.Second)
+		time.Sleep(time.Minute + time.Second)
 		synctest.Wait()
 		if keys := s.Keys(); len(keys) > 0 {
 			t.Errorf("left are %q", keys)
