@@ -70,7 +70,6 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/capability", "anything of ours but evaluation evaluation/capability pdp/ledger pdp/ledger/bolt", "a capability would be granted or used differently by how it was asked for, or by what policies say"},
 	{"pdp/approval/broker", "pdp/server/... pdp/mcp/... pdp/console/... pdp/approval/inbox pdp/httpclient but pdp/server/auth", "the rules of approving would be spread over HTTP handlers"},
 	{"pdp/approval/broker", "pdp/internal/... pdp/ledger/... pdp/boltfile/...", "an approval would be decided beside pdp, or kept beside pdp/approval"},
-	{"pdp/capability", "anything of ours but evaluation evaluation/capability pdp/ledger pdp/ledger/bolt pdp/keyedmutex", "a capability would be granted or used differently by how the question came"},
 	{"pdp/capability/broker", "pdp/server/... pdp/mcp/... pdp/console/... pdp/httpclient pdp/internal/... pdp/ledger/... pdp/boltfile/...", "the rules of capabilities would be spread over HTTP handlers, or be kept beside pdp/capability"},
 	{"pdp/approval/webhook", "anything of ours but pdp/plainfile", "receivers import it to verify a delivery, and would carry the store of approvals"},
 	{"pdp/approval/inbox", "anything of ours but evaluation pdp/httpclient", "a server may be of another version, and the client would know more of it than the wire says"},

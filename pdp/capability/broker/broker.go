@@ -123,14 +123,6 @@ const (
 	toolType   = "tool"
 )
 
-// refused makes an error of a refusal, which may be none.
-func refused(r *capability.Refusal) error {
-	if r == nil {
-		return nil
-	}
-	return r
-}
-
 // answerOf is what an answer says of an error, if it is a refusal.
 func answerOf(err error) (*evaluation.CapabilityAnswer, error) {
 	r := (*capability.Refusal)(nil)
