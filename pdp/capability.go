@@ -45,7 +45,8 @@ type PresentedCapability struct {
 // HeldCapability is a capability that is good for a call.
 type HeldCapability struct {
 	evaluation.Capability
-	Counted   bool // each call uses it up a little
+	Counted   bool   // each call uses it up a little
+	Nonce     string // for the next proof, if each needs one
 	Proof     *evaluation.SpentProof
 	Presented PresentedCapability
 }
@@ -163,7 +164,7 @@ func (p *PDP) reserveHeld(ctx context.Context, answer *reply, uses []Reservation
 		return uses, nil
 	}
 	continues := slices.ContainsFunc(d.Met, func(m evaluation.Met) bool { return m.Continues.Round > 0 }) // of a use that was counted
-	d.Capability = &evaluation.CapabilityAnswer{ID: s.ID}
+	d.Capability = &evaluation.CapabilityAnswer{ID: s.ID, Nonce: s.held.Nonce}
 	if !s.held.Presented.Spends {
 		d.Capability.Enforceable = new(bool)
 		return uses, nil

@@ -515,6 +515,30 @@ func TestCapabilityAskedForItself(t *testing.T) {
 	}
 }
 
+// TestCapabilityNonces: where each proof needs a nonce, each answer has the next one, and none is good for another key.
+func TestCapabilityNonces(t *testing.T) {
+	t.Parallel()
+	w := openWallet(t, func(c *server.Config) { c.Capabilities.Nonce = "required" })
+	w.Advance(time.Minute)
+	g := w.asksFor(http.StatusCreated, nil, "read")
+	a := w.is("nonce_required", w.call(g, "b:read"))
+	with := func(nonce string) shot {
+		s := w.call(g, "b:read")
+		s.claim.Nonce = nonce
+		return s
+	}
+	a = w.is("allow", with(a.Capability.Nonce))
+	w.is("allow", with(a.Capability.Nonce))
+	w.holder = newHolder(t, 2)
+	other := w.asksFor(http.StatusCreated, nil, "read")
+	s := w.call(other, "b:read")
+	s.claim.Nonce = a.Capability.Nonce
+	w.is("nonce_required", s)
+	w.Advance(6 * time.Minute)
+	w.holder = newHolder(t, 1)
+	w.is("nonce_required", with(a.Capability.Nonce))
+}
+
 // TestCapabilitiesClosed: if the file cannot be opened, whoever shows a capability gets an error, and all others an answer.
 func TestCapabilitiesClosed(t *testing.T) {
 	t.Parallel()

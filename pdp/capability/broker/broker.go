@@ -100,7 +100,12 @@ func (b *Broker) Check(
 		more, err = answerOf(err)
 		return pdp.HeldCapability{}, more, err
 	}
+	nonce := ""
+	if b.options.Terms.NonceAlways {
+		nonce = b.nonces.New(p.Tenant, token.Key.Thumbprint(), p.Now)
+	}
 	return pdp.HeldCapability{
+		Nonce:      nonce,
 		Capability: evaluation.Capability{Held: true, ID: token.ID, Depth: token.Depth},
 		Counted:    token.MaxUses > 0,
 		Proof: &evaluation.SpentProof{
