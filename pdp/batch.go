@@ -37,9 +37,9 @@ type BatchDecision struct {
 }
 
 // EvaluateBatch answers the items of a batch in their order, up to the item that the semantic of
-// the batch makes the last. Each answer is the one that [PDP.Evaluate] would give, but that a batch takes no capability. All answers
-// come from one bundle and one reading of the clock, and go on record together. Approvals that the
-// answers hang on are used by all of them, or by none.
+// the batch makes the last. Each answer is the one that [PDP.Evaluate] would give, but that a batch takes no
+// capability. All answers come from one bundle and one reading of the clock, and go on record together.
+// Approvals that the answers hang on are used by all of them, or by none.
 func (p *PDP) EvaluateBatch(ctx context.Context, batch BatchCall) (BatchDecision, error) {
 	j := p.judging(ctx, batch)
 	defer j.inDoubt()

@@ -197,7 +197,7 @@ func (w *walker) record(r Record) error {
 }
 
 // naming is what stands before the id of an approval request, or of a capability.
-var naming = [][]byte{[]byte(`"approval":"`), []byte(`"capability":"`), []byte(`"capability":{"id":"`)}
+var naming = [][]byte{[]byte(`"approval":`), []byte(`"capability":`), []byte(`"capability":{"id":`)}
 
 // names reports whether a line names one of the items that are looked for, anywhere. The log writes a line in one way, so
 // that it cannot be spelt otherwise.
@@ -205,7 +205,8 @@ func (w *walker) names(line []byte) bool {
 	for _, before := range naming {
 		for rest, found := line, true; found; {
 			_, rest, found = bytes.Cut(rest, before)
-			if id, _, ended := bytes.Cut(rest, []byte{'"'}); found && ended && w.ids[string(id)] {
+			text, isText := bytes.CutPrefix(rest, []byte{'"'})
+			if id, _, ended := bytes.Cut(text, []byte{'"'}); found && isText && ended && w.ids[string(id)] {
 				return true
 			}
 		}

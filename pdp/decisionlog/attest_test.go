@@ -121,8 +121,11 @@ func TestALineThatNamesAnApproval(t *testing.T) {
 		for _, b := range parts {
 			for _, c := range parts {
 				line := a + b + c
-				if got := w.names([]byte(line)); got != strings.Contains(line, `"approval":"mine"`) {
-					t.Fatalf("%s: %v", line, got)
+				for _, of := range []string{`"approval":"`, `"capability":"`, `"capability":{"id":"`} {
+					line := strings.ReplaceAll(line, `"approval":"`, of)
+					if got := w.names([]byte(line)); got != (strings.Contains(line, of+`mine"`) || strings.Contains(line, `"approval":"mine"`)) {
+						t.Fatalf("%s: %v", line, got)
+					}
 				}
 			}
 		}
