@@ -17,7 +17,6 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/capability"
-	"policy-service/pdp"
 	store "policy-service/pdp/capability"
 	"policy-service/pdp/capability/broker"
 	"policy-service/pdp/server/auth"
@@ -139,13 +138,10 @@ func (s *Capabilities) ask(c echo.Context, a door.Admitted) error {
 	ctx, cancel := s.Door.Within(c)
 	defer cancel()
 	decision, granted, denied, err := s.Broker.Ask(ctx, asker(c, &caller), ask)
-	if err != nil {
-		if known := problem(err); known != nil {
-			return known
-		}
-		if errors.Is(err, pdp.ErrNotRecorded) || errors.As(err, new(*evaluation.Error)) {
-			return s.Door.Refuse(c, err, evaluation.Native)
-		}
+	switch {
+	case err != nil && problem(err) == nil: // of the PDP, as for any decision
+		return s.Door.Refuse(c, err, evaluation.Native)
+	case err != nil:
 		return err
 	}
 	if decision != "" {
