@@ -60,8 +60,8 @@ type ShownCapability struct {
 	// Used is set if the decision has a use of it, and Grants if the decision grants or renews it.
 	Used, Grants bool
 
-	held HeldCapability
-	more *evaluation.CapabilityAnswer
+	held   HeldCapability
+	answer *evaluation.CapabilityAnswer
 }
 
 // noCapabilities is the reason why no capability counts at a PDP that has none: it issued none.
@@ -78,12 +78,12 @@ func (p *PDP) show(ctx context.Context, call *Call, spends bool) (*ShownCapabili
 	case p.options.Capabilities == nil:
 		return &ShownCapability{
 			Reason: noCapabilities,
-			more:   &evaluation.CapabilityAnswer{Reason: noCapabilities, NextAction: "none"},
+			answer: &evaluation.CapabilityAnswer{Reason: noCapabilities, NextAction: "none"},
 		}, nil
 	}
 	if v, given := call.Request.Context.Get("arguments"); given && v.Kind() != evaluation.Map { // no proof is about them
 		const reason = "argument_unprovable"
-		return &ShownCapability{Reason: reason, more: &evaluation.CapabilityAnswer{Reason: reason, NextAction: "retry"}}, nil
+		return &ShownCapability{Reason: reason, answer: &evaluation.CapabilityAnswer{Reason: reason, NextAction: "retry"}}, nil
 	}
 	presented, ok := presentedBy(call, shows)
 	if !ok {
@@ -94,7 +94,7 @@ func (p *PDP) show(ctx context.Context, call *Call, spends bool) (*ShownCapabili
 	if err != nil {
 		return nil, notRecorded(err)
 	}
-	s := &ShownCapability{Capability: held.Capability, Proof: held.Proof, more: more}
+	s := &ShownCapability{Capability: held.Capability, Proof: held.Proof, answer: more}
 	if more != nil {
 		s.Reason, s.Held = more.Reason, false
 	} else {
@@ -107,7 +107,7 @@ func (p *PDP) show(ctx context.Context, call *Call, spends bool) (*ShownCapabili
 // onRecord is what the record of a call says of the capability.
 func onRecord(call *Call) *ShownCapability {
 	s := &ShownCapability{Capability: call.Capability, Reason: call.NoCapability}
-	s.more = &evaluation.CapabilityAnswer{ID: s.ID, Reason: s.Reason}
+	s.answer = &evaluation.CapabilityAnswer{ID: s.ID, Reason: s.Reason}
 	return s
 }
 
@@ -152,7 +152,7 @@ func (s *ShownCapability) refuse(d *evaluation.Decision) {
 	}
 	d.Deny(evaluation.CapabilityInvalid)
 	d.Access, d.Approval, d.Required, d.Refused, d.LeftOut = nil, nil, nil, nil, nil
-	d.Capability = s.more
+	d.Capability = s.answer
 }
 
 // reserveHeld reserves a use of the capability for an answer that lets the call happen, and adds it to the uses. If no use is
@@ -179,7 +179,7 @@ func (p *PDP) reserveHeld(ctx context.Context, answer *reply, uses []Reservation
 	case more != nil:
 		inDoubt(uses)
 		d.ID, answer.approved = p.options.NewID(), false
-		s.more, s.Reason, s.held = more, more.Reason, HeldCapability{} // and Held, as the policies were asked
+		s.answer, s.Reason, s.held = more, more.Reason, HeldCapability{} // and Held, as the policies were asked
 		s.refuse(d)
 		return nil, nil
 	}
@@ -212,7 +212,7 @@ func refuseShown(call *Call, d *evaluation.Decision) (shown *ShownCapability) {
 		return nil
 	}
 	const reason = "not_in_batch"
-	shown = &ShownCapability{Reason: reason, more: &evaluation.CapabilityAnswer{Reason: reason, NextAction: "retry"}}
+	shown = &ShownCapability{Reason: reason, answer: &evaluation.CapabilityAnswer{Reason: reason, NextAction: "retry"}}
 	shown.refuse(d)
 	return shown
 }
