@@ -48,8 +48,8 @@ type GrantDecision struct {
 	Capability string
 }
 
-// Names reports whether a request that names an entity by a wire type names the one that policies know by another type.
-func (p *PDP) Names(of evaluation.Ref, typ, id string) bool {
+// SameEntity reports whether a request that names an entity by a wire type names the one that policies know by another type.
+func (p *PDP) SameEntity(of evaluation.Ref, typ, id string) bool {
 	is, known := p.Bundle().Config.EntityType(of.Type)
 	return known && string(is) == typ && of.ID == id
 }

@@ -116,7 +116,7 @@ func (b *Broker) asked(a *capability.Ask, caller, issuer string, now time.Time) 
 
 // IsFor reports whether a request is for the holder that policies know by a type and an id.
 func (b *Broker) IsFor(a *capability.Ask, typ, id string) bool {
-	return b.options.PDP().Names(a.Holder, typ, id)
+	return b.options.PDP().SameEntity(a.Holder, typ, id)
 }
 
 // again is the answer to a request that was granted before by the same approval, and whose answer may have been lost.
