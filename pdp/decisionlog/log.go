@@ -176,6 +176,22 @@ func (l *Log) Flush(ctx context.Context) error {
 // What was answered is in the journal at first, and in the segments a moment later. These reads see
 // it at once: they wait until the segments have it, and fail if they cannot know.
 
+// Has reports whether there is a record with an id, or was. While the log cannot be written that is not known: the
+// record that failed last may be there or not.
+func (l *Log) Has(id string) (bool, error) {
+	if !l.Status().OK {
+		return false, ErrUnavailable
+	}
+	_, err := l.ByID(id)
+	switch {
+	case err == nil, errors.Is(err, ErrGone):
+		return true, nil
+	case errors.Is(err, ErrNotFound):
+		return false, nil
+	}
+	return false, err
+}
+
 // ByID is [Reader.ByID] of all that was answered.
 func (l *Log) ByID(id string) (Record, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), barrierWait)

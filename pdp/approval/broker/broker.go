@@ -88,7 +88,7 @@ type Broker struct {
 func Open(options Options) (*Broker, error) {
 	b := &Broker{options: options}
 	o := &b.options.Store
-	o.Record, o.Recorded, o.Attest, o.Steps = b.record, b.recorded, b.attest, b.steps
+	o.Record, o.Recorded, o.Attest, o.Steps = b.record, options.Log.Has, b.attest, b.steps
 	o.Size, o.SamePerson, o.OnError = options.Log.Size, b.samePerson, b.failed
 	o.Silent = len(options.Webhooks)+len(options.Callbacks) == 0
 	var err error
@@ -241,20 +241,4 @@ func asShownOf(masked *mask.Masking) (jsontext.Value, error) {
 	asked := masked.Request
 	asked.Context = asked.Context.Without(evaluation.Protocol)
 	return asked.MarshalJSON()
-}
-
-// recorded reports whether the log has a record of an id. While the log cannot be written that is not known: the record
-// that failed last may be there or not.
-func (b *Broker) recorded(id string) (bool, error) {
-	if !b.options.Log.Status().OK {
-		return false, decisionlog.ErrUnavailable
-	}
-	_, err := b.options.Log.ByID(id)
-	switch {
-	case err == nil, errors.Is(err, decisionlog.ErrGone):
-		return true, nil
-	case errors.Is(err, decisionlog.ErrNotFound):
-		return false, nil
-	}
-	return false, err
 }

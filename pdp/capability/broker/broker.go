@@ -68,7 +68,7 @@ func Open(options Options) (*Broker, error) {
 	b.seen, b.asks = store.NewSeen(store.SeenOptions{Now: b.now}), store.NewSeen(store.SeenOptions{Now: b.now, Most: 100_000})
 	b.nonces = store.NewNonces(b.now(), options.Terms.Skew, options.Terms.NonceAlways)
 	o := &b.options.Store
-	o.Record, o.Recorded, o.Attest, o.Steps = b.record, b.recorded, b.attest, b.steps
+	o.Record, o.Recorded, o.Attest, o.Steps = b.record, options.Log.Has, b.attest, b.steps
 	o.Size, o.OnError = options.Log.Size, b.failed
 	var err error
 	if b.Store, err = store.Open(options.Data, *o); err != nil {

@@ -78,21 +78,6 @@ func (b *Broker) record(ctx context.Context, step store.Step) error {
 	}})
 }
 
-// recorded reports whether a record is durable.
-func (b *Broker) recorded(id string) (bool, error) {
-	if !b.options.Log.Status().OK {
-		return false, decisionlog.ErrUnavailable
-	}
-	_, err := b.options.Log.ByID(id)
-	switch {
-	case err == nil, errors.Is(err, decisionlog.ErrGone):
-		return true, nil
-	case errors.Is(err, decisionlog.ErrNotFound):
-		return false, nil
-	}
-	return false, err
-}
-
 // line is a record of a step or of a decision, as it is read back.
 type line struct {
 	ID         string                  `json:"id"`
