@@ -1,7 +1,6 @@
 package approval
 
 import (
-	"crypto/hkdf"
 	"crypto/sha256"
 	"encoding/hex"
 	"path/filepath"
@@ -117,11 +116,7 @@ const (
 
 // keyOf derives a key for one use from the key of approvals.
 func keyOf(key []byte, use string) []byte {
-	derived, err := hkdf.Key(sha256.New, key, nil, "policy-service approvals "+use, sha256.Size)
-	if err != nil {
-		panic(err) // of the length alone, which is constant
-	}
-	return derived
+	return ledger.DeriveKey(key, "policy-service approvals "+use)
 }
 
 // file is where approvals are, unless there is another engine.

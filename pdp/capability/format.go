@@ -1,7 +1,6 @@
 package capability
 
 import (
-	"crypto/hkdf"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -54,11 +53,7 @@ const (
 
 // keyOf derives a key for one use from the key of approvals. None is one of those of approvals.
 func keyOf(key []byte, use string) []byte {
-	derived, err := hkdf.Key(sha256.New, key, nil, "policy-service capabilities "+use, sha256.Size)
-	if err != nil {
-		panic(err) // of the length alone, which is constant
-	}
-	return derived
+	return ledger.DeriveKey(key, "policy-service capabilities "+use)
 }
 
 // file is where capabilities are, unless there is another engine.

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"bytes"
+	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
@@ -57,6 +58,15 @@ type Form struct {
 	Errors    Errors
 
 	macs *sync.Pool // of hash.Hash with the key
+}
+
+// DeriveKey derives the key of one use from the key of an owner. Two uses have two.
+func DeriveKey(key []byte, use string) []byte {
+	derived, err := hkdf.Key(sha256.New, key, nil, use, sha256.Size)
+	if err != nil {
+		panic(err) // of the length alone, which is constant
+	}
+	return derived
 }
 
 // ready makes what the form needs for sealing.
