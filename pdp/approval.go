@@ -116,7 +116,6 @@ type reply struct {
 	decision evaluation.Decision
 	claim    *claim // nil if the answer uses no approval
 	approved bool   // the answer is what the policies said when they were asked as approved
-	shown    *ShownCapability
 }
 
 // claim is the use of an approval that an answer hangs on. It is reserved when there is nothing
@@ -151,9 +150,7 @@ func (r *reply) forgo(ctx context.Context) (err error) {
 	if c.request.Presented != "" {
 		why = evaluation.ApprovalExpired
 	}
-	shown := r.shown
 	*r, err = unapproved(ctx, c.approvals, c.request, c.stands, why)
-	r.shown = shown
 	return err
 }
 
@@ -165,9 +162,7 @@ func consult(
 	case call.Approvals == NotAsked || approvals == nil:
 		return nil
 	case first.Waits():
-		shown := answer.shown
 		*answer, err = await(ctx, approvals, bundle, call, first, answer.decision)
-		answer.shown = shown
 		return err
 	}
 	return explainPresented(ctx, approvals, call, &answer.decision)

@@ -179,7 +179,10 @@ func (j *judging) records() []Record {
 	for n := range j.items {
 		item := &j.items[n]
 		records[n].put(&item.call, &item.decision)
-		records[n].Approved, records[n].Capability = item.approved, item.shown
+		records[n].Approved = item.approved
+		if item.decision.Malformed == nil {
+			records[n].Capability = shownInBatch(&item.call.Request)
+		}
 		records[n].Item = Item{Batch: j.id, Size: size, Inherits: item.inherits}
 	}
 	return records
@@ -249,7 +252,8 @@ func (j *judging) judgeItem(ctx context.Context, call *Call, item *evaluation.It
 		if err == nil {
 			answer.decision.ID = id
 			inBody(item, &answer.decision)
-			if answer.shown = refuseShown(call, &answer.decision); answer.shown != nil {
+			if shown := shownInBatch(&call.Request); shown != nil {
+				shown.refuse(&answer.decision)
 				return answer, nil
 			}
 			err = j.consult(ctx, call, item, &w, &answer)

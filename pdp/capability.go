@@ -158,8 +158,10 @@ func (s *ShownCapability) refuse(d *evaluation.Decision) {
 // reserveHeld reserves a use of the capability for an answer that lets the call happen, and adds it to the uses. If no use is
 // left, the answer is a deny with an id of its own: what was reserved for the answer before is not on record, and so is
 // there again.
-func (p *PDP) reserveHeld(ctx context.Context, answer *reply, uses []Reservation) ([]Reservation, error) {
-	s, d := answer.shown, &answer.decision
+func (p *PDP) reserveHeld(
+	ctx context.Context, s *ShownCapability, answer *reply, uses []Reservation,
+) ([]Reservation, error) {
+	d := &answer.decision
 	if s.held.ID == "" || !d.Allow || d.Approval != nil {
 		return uses, nil
 	}
@@ -206,13 +208,11 @@ func (p *PDP) keepProof(ctx context.Context, s *ShownCapability, d *evaluation.D
 	}
 }
 
-// refuseShown denies an item of a batch that shows a capability: a batch takes none.
-func refuseShown(call *Call, d *evaluation.Decision) (shown *ShownCapability) {
-	if _, given := call.Request.CapabilityShown(); !given {
+// shownInBatch is the capability that an item of a batch shows, and that does not count: a batch takes none.
+func shownInBatch(r *evaluation.Request) *ShownCapability {
+	if _, given := r.CapabilityShown(); !given {
 		return nil
 	}
 	const reason = "not_in_batch"
-	shown = &ShownCapability{Reason: reason, answer: &evaluation.CapabilityAnswer{Reason: reason, NextAction: "retry"}}
-	shown.refuse(d)
-	return shown
+	return &ShownCapability{Reason: reason, answer: &evaluation.CapabilityAnswer{Reason: reason, NextAction: "retry"}}
 }

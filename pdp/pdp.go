@@ -212,11 +212,10 @@ func (p *PDP) Evaluate(ctx context.Context, call Call) (evaluation.Decision, err
 		return evaluation.Decision{}, err
 	}
 	var answer reply
-	answer.shown = shown
-	if err := p.decide(ctx, b, &call, &answer); err != nil {
+	if err := p.decide(ctx, b, &call, shown, &answer); err != nil {
 		return evaluation.Decision{}, err
 	}
-	uses, err := p.reserve(ctx, &answer)
+	uses, err := p.reserve(ctx, shown, &answer)
 	if err != nil {
 		return evaluation.Decision{}, err
 	}
@@ -242,8 +241,8 @@ func (p *PDP) Evaluate(ctx context.Context, call Call) (evaluation.Decision, err
 // lent are lent to recorders, each with the record of one call.
 var lent = sync.Pool{New: func() any { return new([1]Record) }}
 
-// decide is [PDP.Evaluate] up to the record. Of the answer there is only what was shown before.
-func (p *PDP) decide(ctx context.Context, b *Bundle, call *Call, answer *reply) error {
+// decide is [PDP.Evaluate] up to the record. The answer is empty before.
+func (p *PDP) decide(ctx context.Context, b *Bundle, call *Call, shown *ShownCapability, answer *reply) error {
 	room := engine.Borrow()
 	defer room.Return()
 	in := &room.Inquiry
@@ -252,7 +251,7 @@ func (p *PDP) decide(ctx context.Context, b *Bundle, call *Call, answer *reply) 
 		return err
 	}
 	answer.decision.ID = p.options.NewID()
-	if shown := answer.shown; shown != nil && shown.Reason != "" {
+	if shown != nil && shown.Reason != "" {
 		shown.refuse(&answer.decision)
 		return nil
 	}
@@ -283,7 +282,7 @@ func (p *PDP) approvalsFor(call *Call) (Approvals, ApprovalMode) {
 }
 
 // reserve reserves the uses that an answer hangs on: first that of an approval, then that of a capability.
-func (p *PDP) reserve(ctx context.Context, answer *reply) (uses []Reservation, err error) {
+func (p *PDP) reserve(ctx context.Context, shown *ShownCapability, answer *reply) (uses []Reservation, err error) {
 	done := false
 	defer func() {
 		if !done { // after an error or a panic
@@ -294,8 +293,8 @@ func (p *PDP) reserve(ctx context.Context, answer *reply) (uses []Reservation, e
 	if use != nil {
 		uses = append(uses, use)
 	}
-	if err == nil && answer.shown != nil {
-		uses, err = p.reserveHeld(ctx, answer, uses)
+	if err == nil && shown != nil {
+		uses, err = p.reserveHeld(ctx, shown, answer, uses)
 	}
 	done = err == nil
 	return uses, err
