@@ -57,13 +57,15 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, a capability.A
 	if err := b.asked(&a, asker.Name, issuer, now); err != nil {
 		return "", nil, nil, err
 	}
-	if again, err := b.again(ctx, &a); again != nil || err != nil {
+	digest := a.Digest()
+	if again, err := b.again(ctx, &a, digest); again != nil || err != nil {
 		return "", again, nil, err
 	}
 	w, err := b.want(&a, issuer, now)
 	if err != nil {
 		return "", nil, nil, err
 	}
+	w.digest = digest
 	w.hidden = func(name string) bool {
 		return evaluation.SecretName(name) || b.options.PDP().Masked(ctx, "arguments", name)
 	}
@@ -120,11 +122,11 @@ func (b *Broker) IsFor(a *capability.Ask, typ, id string) bool {
 }
 
 // again is the answer to a request that was granted before by the same approval, and whose answer may have been lost.
-func (b *Broker) again(ctx context.Context, a *capability.Ask) (*Answer, error) {
+func (b *Broker) again(ctx context.Context, a *capability.Ask, digest string) (*Answer, error) {
 	if a.ApprovalID == "" {
 		return nil, nil
 	}
-	c, found, err := b.Store.Granted(ctx, a.Tenant, a.ApprovalID, a.Digest())
+	c, found, err := b.Store.Granted(ctx, a.Tenant, a.ApprovalID, digest)
 	if err != nil || !found || c.State != store.Active || c.Holder != a.Holder || c.JKT != a.Key.Thumbprint() {
 		return nil, err
 	}
@@ -177,6 +179,7 @@ func deniedBy(d *pdp.GrantDecision, tools []string) *Denied {
 // wanted is a request for a capability, and the token that it would be granted.
 type wanted struct {
 	ask      *capability.Ask
+	digest   string // of what is asked
 	token    capability.Token
 	narrowed []string
 	hidden   func(argument string) bool // masks hide its value
@@ -286,7 +289,7 @@ func (w *wanted) call(asker evaluation.Asker, now time.Time) (call pdp.GrantCall
 	if !a.ValidUntil.IsZero() { // what people see says until when, and not for how long from the moment of the question
 		delete(action, "seconds")
 	}
-	call.Whole = about(serverType, a.Audience, map[string]any{"digest": a.Digest()}, whole)
+	call.Whole = about(serverType, a.Audience, map[string]any{"digest": w.digest}, whole)
 	call.Asker, call.Now, call.Approvals = asker, now, pdp.SpendOrFile
 	call.Message = w.sentence()
 	if err == nil {
@@ -372,7 +375,7 @@ func (w *wanted) new(asker evaluation.Asker, d *pdp.GrantDecision) store.New {
 		Token:    w.token,
 		Grant:    w.grant,
 		Approval: d.Approved,
-		Ask:      w.ask.Digest(),
+		Ask:      w.digest,
 		Bundle:   d.Bundle,
 	}
 }
