@@ -95,6 +95,41 @@ func TermsOf(o evaluation.Obligation) (t Terms, ok bool) {
 	return t, ok1 && ok2 && ok3 && ok4 && ok5 && ok6 && (form == "" || form == FormApprove || t.Review)
 }
 
+// GrantTerms are the properties of obligations of type [CapabilityTerms]: what bounds a capability that is granted. What is 0
+// bounds nothing.
+type GrantTerms struct {
+	MaxDuration time.Duration `json:"max_duration,omitzero"`
+	MaxUses     int           `json:"max_uses,omitzero"`
+}
+
+// mostUses bounds the uses of a capability.
+const mostUses = 1_000_000
+
+// GrantTermsOf reads the terms of an obligation. One of another type has none. It reports false if they cannot be read.
+func GrantTermsOf(o evaluation.Obligation) (t GrantTerms, ok bool) {
+	if o.Type != CapabilityTerms {
+		return t, true
+	}
+	duration, _ := o.Properties.Get("max_duration")
+	t.MaxDuration, ok = span(duration.Text(), 0)
+	uses, fits := number(o.Properties, "max_uses", 0, 1, mostUses)
+	t.MaxUses = uses
+	return t, ok && fits
+}
+
+// Narrower are the terms that bound by both.
+func (t GrantTerms) Narrower(other GrantTerms) GrantTerms {
+	return GrantTerms{least(t.MaxDuration, other.MaxDuration), least(t.MaxUses, other.MaxUses)}
+}
+
+// least is the lesser of two bounds, of which 0 is none.
+func least[T int | time.Duration](a, b T) T {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
 // mostPeople bounds quorum and uses: more is a slip of the pen.
 const mostPeople = 1000
 

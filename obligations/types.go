@@ -47,12 +47,18 @@ type Type struct {
 	Needs string
 }
 
-// ApprovalRequired is the type that the native answer is about.
-const ApprovalRequired = "approval_required"
+// The types that the service itself acts on.
+const (
+	// ApprovalRequired is the type that the native answer is about.
+	ApprovalRequired = "approval_required"
+	// CapabilityTerms bounds a capability that is granted.
+	CapabilityTerms = "capability_terms"
+)
 
 // types is the registry of all types, in order of names.
 var types = [...]Type{
 	{Name: ApprovalRequired, Combine: One, On: OnAllow},
+	{Name: CapabilityTerms, Combine: One, On: OnAllow},
 	{Name: "custom", On: OnBoth},
 	{Name: "log", On: OnBoth},
 	{Name: "notification", On: OnBoth, Needs: "to"},

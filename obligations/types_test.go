@@ -57,7 +57,7 @@ func TestRegistry(t *testing.T) {
 		if !ok || typ.Name != name || typ.On == 0 || typ.On.With(true) == typ.On.With(false) && typ.On != obligations.OnBoth {
 			t.Errorf("%s is found as %+v", name, typ)
 		}
-		one := name == "step-up" || name == obligations.ApprovalRequired
+		one := name == "step-up" || name == obligations.ApprovalRequired || name == obligations.CapabilityTerms
 		if (typ.Combine == obligations.One) != one {
 			t.Errorf("%s combines as %d", name, typ.Combine)
 		}

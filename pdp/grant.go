@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"policy-service/evaluation"
+	"policy-service/obligations"
 	"policy-service/pdp/internal/bundle"
 	"policy-service/pdp/internal/engine"
 )
@@ -21,11 +22,10 @@ const GrantAction = bundle.GrantAction
 type GrantCall struct {
 	// Questions have the action [GrantAction].
 	Questions []evaluation.Request
-	// Whole is what people are shown, and what presents their approval. Its resource has the digest of all that is asked
-	// for, to which an approval is always bound.
-	Whole evaluation.Request
-	// Message is what people read, in the place of the message of each question.
-	Message string
+	// People makes what people are shown, and what presents their approval, of the terms that bound the grant; and a message
+	// in the place of that of each question. Its resource has the digest of all that is asked for. An approval is bound to
+	// that, and to the context.
+	People func(obligations.GrantTerms) (evaluation.Request, string)
 	evaluation.Asker
 	// Now overrides the clock.
 	Now       time.Time
@@ -44,6 +44,9 @@ type GrantDecision struct {
 	Approval *evaluation.Approval
 	// Approved is the approval that the grant uses, or "".
 	Approved string
+	// Terms bound what is granted, and Until is when the first of the access rules expires that grant it, zero for never.
+	Terms obligations.GrantTerms
+	Until time.Time
 	// Capability is the one that it grants, or renews: prepare sets it.
 	Capability string
 }
@@ -95,6 +98,7 @@ func (p *PDP) Grant(
 			uses = append(uses, g.use)
 		}
 	}
+	g.bound()
 	if g.out.Allow = g.allowed() && (len(g.owing) == 0 || g.use != nil); g.out.Allow {
 		made, err := prepare(ctx, &g.out)
 		if err != nil {
@@ -112,6 +116,41 @@ func (p *PDP) Grant(
 		return out, err
 	}
 	return g.out, nil
+}
+
+// Standing is what the policies in force say of a grant of before.
+type Standing struct {
+	Granted bool
+	// Terms and Bundle as a [GrantDecision] has them.
+	Terms  obligations.GrantTerms
+	Bundle string
+}
+
+// Stands asks the policies in force once more what was asked for a grant of before, and puts nothing on record. That people
+// agreed then is taken as given, if they did.
+func (p *PDP) Stands(ctx context.Context, call GrantCall, approved bool) (s Standing, err error) {
+	g := &granting{pdp: p, bundle: p.Bundle(), call: call}
+	if g.bundle == nil {
+		return s, ErrNoBundle
+	}
+	if err := g.judge(ctx); err != nil {
+		return s, err
+	}
+	for _, n := range g.owing {
+		if !approved {
+			g.out.Items[n].Allow = false
+			continue
+		}
+		a := ApprovalRequest{}
+		a.Obligation, a.Terms, _ = g.first[n].ApprovalOwed()
+		d, _, err := askApproved(ctx, g.bundle, &a, &g.calls[n], &g.first[n], evaluation.Met{})
+		if err != nil {
+			return s, err
+		}
+		g.out.Items[n] = d // of one that would need another approval it is the zero value
+	}
+	g.bound()
+	return Standing{g.allowed(), g.out.Terms, g.out.Bundle}, nil
 }
 
 // judge puts the questions to the policies.
@@ -139,7 +178,28 @@ func (g *granting) judge(ctx context.Context) error {
 			g.owing = append(g.owing, n)
 		}
 	}
+	g.bound()
 	return nil
+}
+
+// bound finds out what bounds the grant, by all answers. A question whose terms cannot be read is denied.
+func (g *granting) bound() {
+	g.out.Terms, g.out.Until = obligations.GrantTerms{}, time.Time{}
+	for n := range g.out.Items {
+		d := &g.out.Items[n]
+		for _, o := range d.Obligations {
+			terms, ok := obligations.GrantTermsOf(o)
+			if !ok {
+				d.Deny(evaluation.ObligationUnfilled)
+				break
+			}
+			g.out.Terms = g.out.Terms.Narrower(terms)
+		}
+		until := g.bundle.Until(g.calls[n].Request.Tenant, d.Determining)
+		if g.out.Until.IsZero() || !until.IsZero() && until.Before(g.out.Until) {
+			g.out.Until = until
+		}
+	}
 }
 
 // allowed reports whether all answers are an allow.
@@ -182,7 +242,8 @@ func (g *granting) consult(ctx context.Context) error {
 // approvalRequest is what people are to approve. If the questions owe different approvals it returns nil, and these
 // questions are denied.
 func (g *granting) approvalRequest() *ApprovalRequest {
-	whole := Call{Request: g.call.Whole, Asker: g.call.Asker, Now: g.call.Now, Approvals: g.call.Approvals}
+	shown, message := g.call.People(g.out.Terms)
+	whole := Call{Request: shown, Asker: g.call.Asker, Now: g.call.Now, Approvals: g.call.Approvals}
 	whole.masked = g.calls[0].masked
 	a := &ApprovalRequest{
 		Call:      whole,
@@ -196,7 +257,7 @@ func (g *granting) approvalRequest() *ApprovalRequest {
 	alike := true
 	for _, n := range g.owing {
 		o, terms, _ := g.first[n].ApprovalOwed()
-		terms.Message = cmp.Or(g.call.Message, terms.Message) // a message may name its resource
+		terms.Message = cmp.Or(message, terms.Message) // a message may name its resource
 		if a.Obligation.ID == "" {
 			a.Obligation, a.Terms = o, terms
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"policy-service/evaluation"
+	"policy-service/obligations"
 	"policy-service/pdp"
 )
 
@@ -42,7 +43,9 @@ func grantOf(t *testing.T, approval string, tools ...string) pdp.GrantCall {
 		presents["approval_id"] = approval
 	}
 	call := pdp.GrantCall{
-		Whole:     of("server", "b", map[string]any{"digest": strings.Join(tools, " ")}, presents),
+		People: func(obligations.GrantTerms) (evaluation.Request, string) {
+			return of("server", "b", map[string]any{"digest": strings.Join(tools, " ")}, presents), ""
+		},
 		Asker:     evaluation.Asker{Name: "key:a"},
 		Approvals: pdp.SpendOrFile,
 	}

@@ -51,6 +51,9 @@ func (s *Server) admitBundle(b pdp.Incoming) error {
 
 // loaded is called with the outcome of every load after the first.
 func (s *Server) loaded(status pdp.Status) {
+	if b := s.capabilities.Broker; b != nil && status.Digest != s.shown.Digest {
+		b.PoliciesChanged()
+	}
 	s.show(status)
 	if s.config.Program.PDP.OnLoad != nil {
 		s.config.Program.PDP.OnLoad(status)

@@ -41,13 +41,19 @@ type wallet struct {
 	options []pdptest.Option
 	n       int
 	as      string // who asks for capabilities: wallet unless it is set
+	source  pdp.Source
 }
 
 // openWallet starts a server whose PEP asks for agents, with people who approve.
 func openWallet(t *testing.T, options ...pdptest.Option) *wallet {
 	t.Helper()
-	w := &wallet{holder: newHolder(t, 1), options: append(options, func(c *server.Config) { c.PublicURL = issuer })}
-	w.counter = openCounterOn(t, capabilityBundle(), w.options...)
+	return openWalletOn(t, capabilityBundle(), options...)
+}
+
+func openWalletOn(t *testing.T, source pdp.Source, options ...pdptest.Option) *wallet {
+	t.Helper()
+	w := &wallet{holder: newHolder(t, 1), options: append(options, func(c *server.Config) { c.PublicURL = issuer }), source: source}
+	w.counter = openCounterOn(t, source, w.options...)
 	c := w.counter
 	c.welcome("wallet", "", auth.Decide, auth.Capability)
 	c.welcome("warden", "", auth.CapabilityAdmin)
@@ -57,11 +63,13 @@ func openWallet(t *testing.T, options ...pdptest.Option) *wallet {
 // issuer is the address that tokens are by, also after a restart.
 const issuer = "https://pdp.example"
 
-func capabilityBundle() pdp.Source {
-	return pdptest.Bundle(map[string]string{
+func capabilityBundle() pdp.Source { return pdptest.Bundle(capabilityFiles()) }
+
+func capabilityFiles() map[string]string {
+	return map[string]string{
 		"a.cedar": capabilityPolicies, "obligations.yaml": approvalObligations, "entities/e.json": capabilityEntities,
 		"tenants/acme/a.cedar": `@id("acme") permit(principal is agent, action == Action::"tool.invoke", resource) when { context.pdp.capability.held };`,
-	})
+	}
 }
 
 // restart stops the server, has something done to its data directory, and starts it again.
@@ -69,13 +77,13 @@ func (w *wallet) restart(meanwhile func()) {
 	w.t.Helper()
 	must(w.t, w.Stop(w.t.Context()))
 	meanwhile()
-	w.open(capabilityBundle(), w.options...)
+	w.open(w.source, w.options...)
 }
 
 const capabilityEntities = `[{"uid":{"type":"user","id":"mia"},"attrs":{},"parents":[{"type":"team","id":"leads"}]}]`
 
 // newHolder has a key that is made of one byte.
-func newHolder(t *testing.T, seed byte) *capability.Holder {
+func newHolder(t testing.TB, seed byte) *capability.Holder {
 	t.Helper()
 	h, err := capability.NewHolder(ed25519.NewKeyFromSeed([]byte(strings.Repeat(string(rune(seed)), ed25519.SeedSize))))
 	must(t, err)
@@ -84,17 +92,35 @@ func newHolder(t *testing.T, seed byte) *capability.Holder {
 
 // granted is the answer to a request for a capability.
 type granted struct {
-	Granted  bool     `json:"granted"`
-	ID       string   `json:"id"`
-	Token    string   `json:"token"`
-	Refused  []string `json:"refused"`
-	Approval *struct {
+	Granted   bool     `json:"granted"`
+	ID        string   `json:"id"`
+	Token     string   `json:"token"`
+	Refused   []string `json:"refused"`
+	ExpiresIn int      `json:"expires_in"`
+	MaxUses   int      `json:"max_uses"`
+	Narrowed  []string `json:"narrowed"`
+	Approval  *struct {
 		ID string `json:"id"`
 	} `json:"approval"`
 }
 
 // asksFor asks for a capability for agent bot.
 func (w *wallet) asksFor(want int, change func(*capability.Ask), tools ...string) (g granted) {
+	w.t.Helper()
+	body, err := json.Marshal(w.ask(change, tools...))
+	must(w.t, err)
+	status, text := w.do(cmp.Or(w.as, "wallet"), "POST", "/v1/capabilities", string(body))
+	if status != want {
+		w.t.Fatalf("asked for %v: %d %s, want %d", tools, status, text, want)
+	}
+	if status < 300 {
+		must(w.t, json.Unmarshal([]byte(text), &g))
+	}
+	return g
+}
+
+// ask is a request for a capability for agent bot, with its proof.
+func (w *wallet) ask(change func(*capability.Ask), tools ...string) capability.Ask {
 	w.t.Helper()
 	a := capability.Ask{
 		Tenant: "default", Holder: evaluation.Ref{Type: "agent", ID: "bot"}, Audience: "b", Tools: tools, Duration: time.Hour,
@@ -107,16 +133,7 @@ func (w *wallet) asksFor(want int, change func(*capability.Ask), tools ...string
 		by += "/tenants/" + a.Tenant
 	}
 	must(w.t, w.holder.Request(&a, by, w.Now()))
-	body, err := json.Marshal(a)
-	must(w.t, err)
-	status, text := w.do(cmp.Or(w.as, "wallet"), "POST", "/v1/capabilities", string(body))
-	if status != want {
-		w.t.Fatalf("asked for %v: %d %s, want %d", tools, status, text, want)
-	}
-	if status < 300 {
-		must(w.t, json.Unmarshal([]byte(text), &g))
-	}
-	return g
+	return a
 }
 
 // shot is a call that shows a capability. Each of its parts can be changed.

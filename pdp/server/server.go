@@ -142,6 +142,7 @@ func (s *Server) start(ctx context.Context) error {
 	}
 	if b := s.capabilities.Broker; b != nil {
 		s.lifetime.background("capabilities' work", b.Store.Run)
+		s.lifetime.background("capabilities' sweeps", b.Run)
 	}
 	if err := s.serve(); err != nil {
 		return err

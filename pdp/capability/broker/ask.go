@@ -9,10 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
-
 	"policy-service/evaluation"
 	"policy-service/evaluation/capability"
+	"policy-service/obligations"
 	"policy-service/pdp"
 	store "policy-service/pdp/capability"
 )
@@ -31,6 +30,15 @@ type Answer struct {
 	Verify    string    `json:"verify"`
 	// Narrowed are the members of the request of which less was granted.
 	Narrowed []string `json:"narrowed,omitzero"`
+	// Obligations are owed for the grant, each once.
+	Obligations []Owed `json:"obligations,omitzero"`
+}
+
+// Owed is an obligation in the form of an answer.
+type Owed struct {
+	ID         string            `json:"id"`
+	Type       string            `json:"type"`
+	Properties evaluation.Object `json:"properties"`
 }
 
 // Denied says why no capability was granted, if that is no error.
@@ -74,6 +82,8 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, a capability.A
 		return "", nil, nil, err
 	}
 	prepare := func(ctx context.Context, d *pdp.GrantDecision) (pdp.Reservation, error) {
+		w.narrow(d.Terms)
+		w.end(d.Until)
 		n := w.new(asker, d)
 		use, err := b.Store.Grant(ctx, n, d.Items[0].ID)
 		if err != nil {
@@ -90,12 +100,34 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, a capability.A
 	case !d.Allow:
 		return d.ID, nil, deniedBy(&d, a.Tools), nil
 	}
+	if b.options.PDP().Bundle().Digest() != d.Bundle { // a sweep may not have seen it
+		if err := b.recheck(ctx, d.Capability); err != nil {
+			return "", nil, nil, err
+		}
+	}
 	c, err := b.Store.Usable(ctx, d.Capability)
 	if err != nil {
 		return "", nil, nil, err
 	}
-	granted, err = b.answer(&c, w.narrowed)
+	if granted, err = b.answer(&c, w.narrowed); err == nil {
+		granted.Obligations = owed(&d)
+	}
 	return d.ID, granted, nil, err
+}
+
+// owed are the obligations of all answers, without those that the service met itself.
+func owed(d *pdp.GrantDecision) (all []Owed) {
+	for n := range d.Items {
+		for _, o := range d.Items[n].Obligations {
+			same := func(other Owed) bool {
+				return other.Type == o.Type && other.Properties.Value().Equal(o.Properties.Value())
+			}
+			if o.Type != obligations.CapabilityTerms && !slices.ContainsFunc(all, same) {
+				all = append(all, Owed{o.ID, o.Type, o.Properties})
+			}
+		}
+	}
+	return all
 }
 
 // asked checks the proof of a request. It is taken once. After a restart it may be taken again: then it gives its sender
@@ -202,7 +234,8 @@ func (b *Broker) want(a *capability.Ask, issuer string, now time.Time) (*wanted,
 		until = from.Add(duration)
 	}
 	if latest := now.Truncate(time.Second).Add(terms.MaxLifetime); until.After(latest) {
-		w.narrowed, until = append(w.narrowed, "duration"), latest
+		w.less("duration")
+		until = latest
 	}
 	if !from.Before(until) || !now.Before(until) {
 		return nil, evaluation.Malformed("past, or not after the time from which it is to count, or that is further off than a capability may last", "", "valid_until")
@@ -220,6 +253,34 @@ func (b *Broker) want(a *capability.Ask, issuer string, now time.Time) (*wanted,
 		Verify:    capability.Online,
 	}
 	return w, nil
+}
+
+// narrow bounds the token by terms of the policies.
+func (w *wanted) narrow(by obligations.GrantTerms) {
+	t := &w.token
+	if most := t.NotBefore.Add(by.MaxDuration); by.MaxDuration > 0 && t.Expires.After(most) {
+		t.Expires = most
+		w.less("duration")
+	}
+	if by.MaxUses > 0 && (t.MaxUses == 0 || t.MaxUses > by.MaxUses) {
+		t.MaxUses = by.MaxUses
+		w.less("max_uses")
+	}
+}
+
+// end ends the token no later than an access rule does that grants it. One that would begin later never counts.
+func (w *wanted) end(until time.Time) {
+	if until = until.Truncate(time.Second); !until.IsZero() && w.token.Expires.After(until) {
+		w.token.Expires = until
+		w.less("duration")
+	}
+}
+
+// less notes that less was granted of a member of the request.
+func (w *wanted) less(member string) {
+	if !slices.Contains(w.narrowed, member) {
+		w.narrowed = append(w.narrowed, member)
+	}
 }
 
 // call is the questions of a request: one for each tool, and one for people, about all of them.
@@ -255,6 +316,11 @@ func (w *wanted) call(asker evaluation.Asker, now time.Time) (call pdp.GrantCall
 	if a.Reason != "" {
 		context["justification"] = a.Reason
 	}
+	if call.Asker = asker; asker.Registered {
+		call.Asker.Obligations = append(slices.Clone(asker.Obligations), obligations.CapabilityTerms)
+	} else {
+		context["supported_obligations"] = []string{obligations.CapabilityTerms}
+	}
 	about := func(typ, id string, properties, context map[string]any) evaluation.Request {
 		r := evaluation.Request{Shape: evaluation.Native, Tenant: a.Tenant}
 		r.Subject = evaluation.Entity{Type: a.Holder.Type, ID: a.Holder.ID, Properties: a.Properties}
@@ -289,11 +355,16 @@ func (w *wanted) call(asker evaluation.Asker, now time.Time) (call pdp.GrantCall
 	if !a.ValidUntil.IsZero() { // what people see says until when, and not for how long from the moment of the question
 		delete(action, "seconds")
 	}
-	call.Whole = about(serverType, a.Audience, map[string]any{"digest": w.digest}, whole)
-	call.Asker, call.Now, call.Approvals = asker, now, pdp.SpendOrFile
-	call.Message = w.sentence()
+	call.People = func(by obligations.GrantTerms) (evaluation.Request, string) {
+		w.narrow(by)
+		if by != (obligations.GrantTerms{}) { // what people see says no more than is granted
+			whole["at_most"] = map[string]any{"seconds": int(by.MaxDuration / time.Second), "uses": by.MaxUses}
+		}
+		return about(serverType, a.Audience, map[string]any{"digest": w.digest}, whole), w.sentence()
+	}
+	call.Now, call.Approvals = now, pdp.SpendOrFile
 	if err == nil {
-		w.grant, err = json.Marshal(call.Questions)
+		w.grant, err = asGranted(&call)
 	}
 	if len(w.grant) > mostAsked {
 		err = &evaluation.Error{
@@ -315,13 +386,17 @@ func (w *wanted) sentence() string {
 	if !a.ValidFrom.IsZero() {
 		fmt.Fprintf(b, "from %s ", a.ValidFrom.UTC().Format(time.RFC3339))
 	}
-	if a.ValidUntil.IsZero() {
-		fmt.Fprintf(b, "for %s, ", w.token.Expires.Sub(w.token.NotBefore))
-	} else {
+	if !a.ValidUntil.IsZero() {
 		fmt.Fprintf(b, "until %s, ", a.ValidUntil.UTC().Format(time.RFC3339))
 	}
-	if a.MaxUses > 0 {
-		fmt.Fprintf(b, "%d times, ", a.MaxUses)
+	switch span := w.token.Expires.Sub(w.token.NotBefore); {
+	case a.ValidUntil.IsZero():
+		fmt.Fprintf(b, "for %s, ", span)
+	case slices.Contains(w.narrowed, "duration"):
+		fmt.Fprintf(b, "for %s at most, ", span)
+	}
+	if w.token.MaxUses > 0 {
+		fmt.Fprintf(b, "%d times, ", w.token.MaxUses)
 	} else {
 		b.WriteString("any number of times, ")
 	}

@@ -60,11 +60,12 @@ type Broker struct {
 	asks    *store.Seen // the proofs of requests, by callers
 	nonces  *store.Nonces
 	now     func() time.Time
+	changed chan struct{} // has a value after a change of policies that no sweep has begun to look at
 }
 
 // Open opens the store of capabilities. Its caller closes the Store.
 func Open(options Options) (*Broker, error) {
-	b := &Broker{options: options, now: options.Store.Now}
+	b := &Broker{options: options, now: options.Store.Now, changed: make(chan struct{}, 1)}
 	b.seen, b.asks = store.NewSeen(store.SeenOptions{Now: b.now}), store.NewSeen(store.SeenOptions{Now: b.now, Most: 100_000})
 	b.nonces = store.NewNonces(b.now(), options.Terms.Skew, options.Terms.NonceAlways)
 	o := &b.options.Store

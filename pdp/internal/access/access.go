@@ -104,6 +104,7 @@ type Policy struct {
 	Cedar      *cedar.Policy
 	Obligation bool       // it carries the declaration's obligation
 	At         *yaml.Node // the rule, the default or the mode that it is made from
+	Until      time.Time  // when the rule expires, zero for never
 }
 
 // ReservedPrefix begins the ids of policies and the names of obligations that are made from

@@ -190,7 +190,8 @@ func (m *maker) rule(id string, r *Rule, t terms) {
 		p = p.When(allOf(tests))
 	}
 	m.add(id, r.At, p)
-	m.made[len(m.made)-1].Obligation = r.RequiresApproval
+	made := &m.made[len(m.made)-1]
+	made.Obligation, made.Until = r.RequiresApproval, r.Expires
 }
 
 // guard makes the policy that denies all that no rule allows, also beside permits of other files.

@@ -96,7 +96,7 @@ func (d *Declared) make(names access.Names, use *Usage, problems *Problems) {
 			return
 		}
 		p := newPolicy(m.Cedar, m.ID, use.Owner, at)
-		p.Access = d.Owner
+		p.Access, p.Until = d.Owner, m.Until
 		d.Policies = append(d.Policies, p)
 	}
 }

@@ -92,9 +92,10 @@ type Policy struct {
 	Tenant       string
 	File         string
 	Line, Column int
-	Position     string // file:line:column
-	Named        bool   // the policy has an @id; otherwise its id is its place
-	Access       string // the owner whose access declaration it is made from; "" if it is written by hand
+	Position     string    // file:line:column
+	Named        bool      // the policy has an @id; otherwise its id is its place
+	Access       string    // the owner whose access declaration it is made from; "" if it is written by hand
+	Until        time.Time // when the rule expires that it is made from, zero for never
 	ReasonUser   string
 	Obligation   *string // the text of the annotation @obligation
 	Obliges      []*obligations.Definition

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cedar-policy/cedar-go/types"
 
@@ -336,6 +337,22 @@ func (b *Bundle) refs(uids []types.EntityUID) []evaluation.Ref {
 		all[n] = evaluation.Ref{Type: wire, ID: string(uid.ID)}
 	}
 	return all
+}
+
+// SeesNow reports whether a policy of a tenant can see the time.
+func (b *Bundle) SeesNow(tenant string) bool {
+	v := b.Views[tenant]
+	return v != nil && v.Seen.SeesPDP("now")
+}
+
+// Until is when the first of some policies expires, as access rules do; zero if none of them does.
+func (b *Bundle) Until(tenant string, policies []string) (until time.Time) {
+	for _, id := range policies {
+		if p := b.Views[tenant].ByID[id]; !p.Until.IsZero() && (until.IsZero() || p.Until.Before(until)) {
+			until = p.Until
+		}
+	}
+	return until
 }
 
 // Escapes reports whether a request may name an action, and policies of a tenant about a group of actions are not about it,

@@ -147,8 +147,13 @@ func (r *obligationReader) properties(n *yaml.Node, typ obligations.Type) evalua
 		r.refuseProperties(n, typ, err)
 	}
 	r.templates(n)
-	if typ.Name == obligations.ApprovalRequired {
+	switch typ.Name {
+	case obligations.ApprovalRequired:
 		r.terms(n, o, err == nil)
+	case obligations.CapabilityTerms:
+		if _, ok := obligations.GrantTermsOf(evaluation.Obligation{Type: typ.Name, Properties: o}); err == nil && !ok {
+			r.tooLong(n, "max_duration")
+		}
 	}
 	return o
 }
@@ -172,9 +177,13 @@ func (r *obligationReader) terms(n *yaml.Node, properties evaluation.Object, fit
 	for _, name := range []string{"timeout", "valid_for", "rounds_within"} {
 		approval.Properties = properties.Without(func(member string) bool { return member != "template" && member != name })
 		if _, ok := obligations.TermsOf(approval); !ok {
-			r.Bad(document.NodeAt(n, "/"+name), "obligation_terms", name+" is longer than it can be", "keep it to 366 days, which are 8784h")
+			r.tooLong(n, name)
 		}
 	}
+}
+
+func (r *obligationReader) tooLong(n *yaml.Node, name string) {
+	r.Bad(document.NodeAt(n, "/"+name), "obligation_terms", name+" is longer than it can be", "keep it to 366 days, which are 8784h")
 }
 
 // templates checks the templates in every string, each at its place.

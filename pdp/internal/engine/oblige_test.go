@@ -39,7 +39,7 @@ asked: {type: step-up, properties: {acr_value: "${context.level}"}}
 watch: {type: log, on: both}
 `
 	bundleOf := func(policies string) small { return one(policies, "obligations.yaml", yaml) }
-	const all = `"approval_required","custom","log","notification","redact","session_termination","step-up"`
+	const all = `"approval_required","capability_terms","custom","log","notification","redact","session_termination","step-up"`
 	for name, test := range map[string]struct {
 		bundle small
 		asked  []asked

@@ -1,0 +1,225 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/sync/errgroup"
+
+	"policy-service/evaluation"
+	"policy-service/obligations"
+	"policy-service/pdp"
+	store "policy-service/pdp/capability"
+)
+
+// asked are the questions by which a capability was granted, as the store keeps them.
+type asked struct {
+	Questions []jsontext.Value `json:"questions"`
+	// Declared are the obligations that its asker declared, nil if it declared none in its registration.
+	Declared []string `json:"declared,omitzero"`
+}
+
+// asGranted has the questions of a call in the form in which they are kept.
+func asGranted(call *pdp.GrantCall) (jsontext.Value, error) {
+	var a asked
+	if call.Asker.Registered {
+		a.Declared = call.Asker.Obligations
+	}
+	for _, q := range call.Questions {
+		text, err := q.MarshalJSON()
+		if err != nil {
+			return nil, err
+		}
+		a.Questions = append(a.Questions, text)
+	}
+	return json.Marshal(a)
+}
+
+// questions are the questions by which a capability was granted.
+func questions(c *store.Capability) (call pdp.GrantCall, err error) {
+	var a asked
+	if err := json.Unmarshal(c.Grant, &a); err != nil {
+		return call, err
+	}
+	limits := evaluation.DefaultLimits()
+	limits.Body = mostAsked
+	for _, text := range a.Questions {
+		q, err := evaluation.DecodeAuthZEN(text, c.Tenant, limits)
+		if err != nil {
+			return call, err
+		}
+		q.Shape = evaluation.Native
+		call.Questions = append(call.Questions, q)
+	}
+	call.Asker = evaluation.Asker{Name: c.Caller, Registered: a.Declared != nil, Obligations: a.Declared}
+	return call, nil
+}
+
+// When the policies are asked again although they did not change: time changes what some of them say.
+const (
+	againWhenTimeCounts = time.Minute
+	againAfterError     = 10 * time.Second
+	looksAtClock        = time.Second // which may have been set
+)
+
+// Run asks the policies again about all that is granted, at once and after each change of them, until a context ends. A
+// capability that they would not grant any more is suspended, and active again when they would.
+func (b *Broker) Run(ctx context.Context) {
+	everywhere := func(string) bool { return true }
+	whereTimeCounts := func(tenant string) bool { return b.options.PDP().Bundle().SeesNow(tenant) }
+	of, wait, swept := everywhere, time.Duration(0), b.now()
+	clock := time.NewTicker(looksAtClock)
+	defer clock.Stop()
+	b.PoliciesChanged()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-b.changed:
+			of = everywhere
+		case <-clock.C:
+			if ago := b.now().Sub(swept); 0 <= ago && ago < wait {
+				continue
+			}
+		}
+		swept = b.now()
+		later, err := b.sweep(ctx, of)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			b.failed(err)
+			wait = againAfterError
+		case later:
+			wait = againAfterError
+		default:
+			of, wait = whereTimeCounts, againWhenTimeCounts
+		}
+	}
+}
+
+// PoliciesChanged has Run ask the policies again.
+func (b *Broker) PoliciesChanged() {
+	select {
+	case b.changed <- struct{}{}:
+	default: // it is to ask already
+	}
+}
+
+// Bounds of a sweep: how many capabilities it reads at once, and how many changes it makes at once.
+const (
+	sweptAtOnce   = 256
+	changesAtOnce = 64
+)
+
+// sweep asks the policies again about all that is granted in some tenants. Later says that it is to be done again, because of
+// a capability whose grant was not on record yet.
+func (b *Broker) sweep(ctx context.Context, of func(tenant string) bool) (later bool, err error) {
+	if !slices.ContainsFunc(b.options.PDP().Bundle().Tenants(), of) {
+		return false, nil
+	}
+	var changes errgroup.Group
+	changes.SetLimit(changesAtOnce)
+	var suspended, resumed atomic.Int64
+	for after, more := "", true; more; more = after != "" {
+		var page []store.Capability
+		if page, after, err = b.Store.List(ctx, store.Filter{}, after, sweptAtOnce); err != nil {
+			break
+		}
+		for n := range page {
+			c := &page[n]
+			later = later || c.State == store.Asked
+			if c.State != store.Active && c.State != store.Suspended || !of(c.Tenant) {
+				continue
+			}
+			to, bundle := b.stands(ctx, c)
+			if to == c.State {
+				continue
+			}
+			changes.Go(func() error {
+				is, err := b.settle(ctx, *c, to, bundle)
+				switch {
+				case is.State == store.Suspended && c.State == store.Active:
+					suspended.Add(1)
+				case is.State == store.Active && c.State == store.Suspended:
+					resumed.Add(1)
+				}
+				return err
+			})
+		}
+	}
+	err = errors.Join(err, changes.Wait())
+	if s, r := suspended.Load(), resumed.Load(); s+r > 0 {
+		b.options.Logger.Info("the policies in force would not grant some capabilities, or grant some again", "suspended", s, "resumed", r)
+	}
+	return later, err
+}
+
+// recheck asks the policies again about one capability.
+func (b *Broker) recheck(ctx context.Context, id string) error {
+	c, found, err := b.Store.Get(ctx, id)
+	if err != nil || !found || c.State != store.Active && c.State != store.Suspended {
+		return err
+	}
+	to, bundle := b.stands(ctx, &c)
+	_, err = b.settle(ctx, c, to, bundle)
+	return err
+}
+
+// stands is the state that the policies in force give a capability that was granted, and their digest. One about which they
+// cannot be asked is suspended.
+func (b *Broker) stands(ctx context.Context, c *store.Capability) (to store.State, bundle string) {
+	bundle = b.options.PDP().Bundle().Digest()
+	var s pdp.Standing
+	call, err := questions(c)
+	if err == nil {
+		s, err = b.options.PDP().Stands(ctx, call, c.Approval != "")
+	}
+	switch {
+	case ctx.Err() != nil: // nothing was found out
+		return c.State, bundle
+	case err != nil:
+		b.options.Logger.Error("the policies cannot be asked again about a capability; it is suspended", "capability", c.ID, "error", err)
+		return store.Suspended, bundle
+	case s.Granted && within(c, s.Terms):
+		return store.Active, s.Bundle
+	}
+	return store.Suspended, s.Bundle
+}
+
+// within reports whether a capability is within the terms of now.
+func within(c *store.Capability, terms obligations.GrantTerms) bool {
+	return (terms.MaxDuration == 0 || c.Expires.Sub(c.Token.NotBefore) <= terms.MaxDuration) &&
+		(terms.MaxUses == 0 || 0 < c.MaxUses && c.MaxUses <= terms.MaxUses)
+}
+
+// settle gives a capability the state that the policies with a digest give it. It asks them again if another grant or other
+// policies came between.
+func (b *Broker) settle(ctx context.Context, c store.Capability, to store.State, bundle string) (store.Capability, error) {
+	for ctx.Err() == nil {
+		granted, change := c.Granted, b.Store.Resume
+		if to == store.Suspended {
+			change = b.Store.Suspend
+		}
+		if to != c.State {
+			changed, err := change(ctx, c.ID, bundle)
+			if other := (*store.StateError)(nil); errors.As(err, &other) || errors.Is(err, store.ErrNotFound) {
+				return c, nil // it ended, or is as it is to be
+			}
+			if err != nil {
+				return c, err
+			}
+			c = changed
+		}
+		if c.Granted == granted && bundle == b.options.PDP().Bundle().Digest() {
+			return c, nil
+		}
+		to, bundle = b.stands(ctx, &c)
+	}
+	return c, ctx.Err()
+}
