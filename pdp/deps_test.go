@@ -132,6 +132,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/datakey", "anything of ours but pdp/plainfile", "masks and approvals keep a key with it each, and would carry one another"},
 	{"pdp/signing", "anything of ours but pdp/plainfile", "the log and approvals are signed with it, and would carry one another"},
 	{"pdp/seal", "anything of ours but pdp/plainfile", "gateway and console seal with it, and would carry one another"},
+	{"pdp/recent", "anything of ours", "authentication and capabilities remember with it, and would carry one another"},
 	{"pdp/keyedmutex", "anything of ours", "the ledger and the server lock with it, and would carry one another"},
 	{"pdp/httpclient", "anything of ours", "the commands of approvers and auditors would carry a server in order to speak with one"},
 	{"pdp/visible", "anything of ours", "terminals, pages and the gateway print with it, and would carry one another"},

@@ -12,7 +12,7 @@ func (s *Store) Work(ctx context.Context) { s.ledger.Work(ctx) }
 
 // Stored is a capability as the file has it.
 func (s *Store) Stored(id string) (c Capability, found bool, err error) {
-	err = s.ledger.View(func(tx *ledger.Tx) { c, found = s.stored(tx, id) })
+	err = s.ledger.View(func(tx *ledger.Tx) { c, found = s.stored(tx, id, read) })
 	return c, found, err
 }
 

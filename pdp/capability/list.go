@@ -47,7 +47,14 @@ const readPerItem = 4
 // [ErrUnrecorded] the result says whose it is, and not its state. Any other error means that it is not known whether there
 // is one.
 func (s *Store) Get(ctx context.Context, id string) (c Capability, found bool, err error) {
-	err = s.ledger.View(func(tx *ledger.Tx) { c, found = s.stored(tx, id) })
+	return s.get(ctx, id, read)
+}
+
+// reading reads a capability, with its words or without.
+type reading = func(from ledger.Reader, id string) (Capability, bool)
+
+func (s *Store) get(ctx context.Context, id string, read reading) (c Capability, found bool, err error) {
+	err = s.ledger.View(func(tx *ledger.Tx) { c, found = s.stored(tx, id, read) })
 	if !found || err != nil {
 		return Capability{}, false, err
 	}
@@ -74,7 +81,7 @@ func (s *Store) told(ctx context.Context, stored Capability) (Capability, error)
 
 // stored is a capability as of now, whether it is on record or not. One that is open must be listed so: else it was never
 // held against the log.
-func (s *Store) stored(tx *ledger.Tx, id string) (c Capability, found bool) {
+func (s *Store) stored(tx *ledger.Tx, id string, read reading) (c Capability, found bool) {
 	c, found = read(tx, id)
 	if is := c.Standing(); found && is.Open && !s.ledger.Listed(tx, is) {
 		tx.Fail(fmt.Errorf("%w: %q is open, and not listed so: it was never held against the log", ErrDamaged, id))
@@ -117,7 +124,7 @@ func (s *Store) page(f Filter, after string, most int, is func(Capability) bool)
 			}
 			looks--
 			next = key[strings.LastIndexByte(key, '/')+1:]
-			if c, found := s.stored(tx, next); found && f.finds(&c) && (c.Unrecorded || is(c)) {
+			if c, found := s.stored(tx, next, read); found && f.finds(&c) && (c.Unrecorded || is(c)) {
 				all = append(all, c)
 			}
 		}

@@ -11,12 +11,18 @@ import (
 )
 
 // Usable finds a capability that can be used now. If it cannot, the error is a [*capability.Refusal]. One whose uses are not
-// counted needs no more than that; of others a use is to be reserved.
-//
-// The log must vouch for the grant. Usable asks it once for each capability, because it is called for each call;
-// [Store.Reserve] asks it each time.
+// counted needs no more than that; of others a use is to be reserved. The log must vouch for the grant.
 func (s *Store) Usable(ctx context.Context, id string) (Capability, error) {
-	c, found, err := s.Get(ctx, id)
+	return s.inUse(ctx, id, read)
+}
+
+// UsableState is as Usable, of a capability without its words.
+func (s *Store) UsableState(ctx context.Context, id string) (Capability, error) {
+	return s.inUse(ctx, id, readState)
+}
+
+func (s *Store) inUse(ctx context.Context, id string, read reading) (Capability, error) {
+	c, found, err := s.get(ctx, id, read)
 	switch {
 	case err != nil:
 		return Capability{}, err
@@ -26,17 +32,15 @@ func (s *Store) Usable(ctx context.Context, id string) (Capability, error) {
 	if err := c.refusal(s.now()); err != nil {
 		return Capability{}, err
 	}
-	if by, known := s.attested.Load(id); known && by == c.Granted {
-		return c, nil
-	}
-	if err := s.mustVouch(ctx, &c); err != nil {
-		return Capability{}, err
-	}
-	return c, nil
+	return c, s.mustVouch(ctx, &c)
 }
 
-// mustVouch refuses a capability for whose grant the log does not vouch: it is asked for anew.
+// mustVouch refuses a capability for whose grant the log does not vouch: it is asked for anew. The log is asked once for each
+// grant, because this is called for each call.
 func (s *Store) mustVouch(ctx context.Context, c *Capability) error {
+	if by, known := s.attested.Load(c.ID); known && by == c.Granted {
+		return nil
+	}
 	is, err := s.vouched(ctx, c)
 	if err != nil {
 		return err

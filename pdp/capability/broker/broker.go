@@ -24,6 +24,7 @@ import (
 	"policy-service/pdp"
 	store "policy-service/pdp/capability"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/recent"
 	"policy-service/pdp/signing"
 )
 
@@ -59,6 +60,7 @@ type Broker struct {
 	seen    *store.Seen
 	asks    *store.Seen // the proofs of requests, by callers
 	nonces  *store.Nonces
+	shown   recent.Texts[shown]
 	now     func() time.Time
 	changed chan struct{} // has a value after a change of policies that no sweep has begun to look at
 }
@@ -148,39 +150,65 @@ func answerOf(err error) (*evaluation.CapabilityAnswer, error) {
 	return a, nil
 }
 
+// shown is a token that was shown before, by its text or its id: then its signature was checked with these keys, and it was
+// held against the store, which had these claims.
+type shown struct {
+	token  capability.Token
+	keys   *signing.Set
+	claims string // their digest
+}
+
+const mostShown = 4096
+
 // token is the token that a request shows, by its text or by its id, if it counts now.
 func (b *Broker) token(ctx context.Context, p pdp.PresentedCapability) (t capability.Token, err error) {
+	sum, keys := recent.Digest(sha256.Sum256([]byte(p.Token))), b.options.Keys.Current()
+	if known, ok := b.shown.Get(sum); ok && known.keys == keys && known.token.Issuer == b.options.IssuerURL(p.Tenant) {
+		c, err := b.Store.UsableState(ctx, known.token.ID)
+		if err != nil || c.Digest == known.claims {
+			return known.token, err
+		}
+	}
+	t, claims, err := b.read(ctx, p, keys)
+	if err == nil {
+		b.shown.Put(sum, shown{t, keys, claims}, mostShown)
+	}
+	return t, err
+}
+
+// read is the token that a request shows, and the digest of the claims that the store has of it.
+func (b *Broker) read(ctx context.Context, p pdp.PresentedCapability, keys *signing.Set) (t capability.Token, claims string, err error) {
 	id, whole := p.Token, strings.Contains(p.Token, ".")
 	switch {
 	case len(p.Token) > capability.MaxToken:
-		return t, &capability.Refusal{Code: capability.TooLarge}
+		return t, "", &capability.Refusal{Code: capability.TooLarge}
 	case p.Token == "":
-		return t, &capability.Refusal{Code: capability.Malformed}
+		return t, "", &capability.Refusal{Code: capability.Malformed}
 	case whole:
-		payload, err := b.options.Keys.Verify(p.Token, capability.TypeToken)
+		payload, err := keys.Verify(p.Token, capability.TypeToken)
 		if err != nil {
-			return t, &capability.Refusal{Code: capability.BadSignature}
+			return t, "", &capability.Refusal{Code: capability.BadSignature}
 		}
 		said, refusal := capability.ParseClaims(payload)
 		if refusal != nil {
-			return t, refusal
+			return t, "", refusal
 		}
 		if issuer := b.options.IssuerURL(p.Tenant); issuer == "" || said.Issuer != issuer {
-			return t, &capability.Refusal{Code: capability.BadSignature}
+			return t, "", &capability.Refusal{Code: capability.BadSignature}
 		}
 		t, id = said, said.ID
 	}
 	c, err := b.Store.Usable(ctx, id)
 	if err != nil {
-		return t, err
+		return t, "", err
 	}
 	if c.Tenant != p.Tenant { // as if there was none
-		return t, &capability.Refusal{Code: capability.BadSignature}
+		return t, "", &capability.Refusal{Code: capability.BadSignature}
 	}
 	if !whole {
 		t = c.Token
 	}
-	return t, nil
+	return t, c.Digest, nil
 }
 
 // proof checks the proof of a call, and marks it if it is to be spent.

@@ -38,6 +38,7 @@ type Options struct {
 type Engine struct {
 	Options
 
+	queue     queue
 	writing   sync.Mutex // one transaction at a time; guards what follows
 	committed uint64     // the last revision
 
@@ -197,46 +198,100 @@ func (e *Engine) Write(t ledger.Transaction) (revision uint64, err error) {
 	if err := t.Fits(); err != nil {
 		return 0, err
 	}
+	w := &write{Transaction: t, err: e.Errors.Unavailable} // until it is written, also after a panic of another caller
+	e.queue.add(w)
 	e.writing.Lock()
 	defer e.writing.Unlock()
-	if err := e.usable(); err != nil {
-		return 0, err
+	if !w.done {
+		e.writeTogether(e.queue.take())
 	}
-	holds := false
-	err = e.guard(func() error {
-		tx, err := e.db.Begin(true)
-		if err != nil {
+	return w.revision, w.err
+}
+
+// write is a transaction that waits, and then what became of it.
+type write struct {
+	ledger.Transaction
+	done     bool
+	conflict bool
+	revision uint64
+	err      error
+}
+
+// queue has the transactions that wait: whichever of their callers writes first writes all of them.
+type queue struct {
+	mu      sync.Mutex
+	waiting []*write
+}
+
+func (q *queue) add(w *write) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting = append(q.waiting, w)
+}
+
+func (q *queue) take() (all []*write) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	all, q.waiting = q.waiting, nil
+	return all
+}
+
+// writeTogether writes transactions one after the other in one of the file's, so that they wait for the disk once. If the
+// file fails, all of them do.
+func (e *Engine) writeTogether(all []*write) {
+	err := e.usable()
+	if err == nil {
+		if err = e.guard(func() error { return e.commit(all) }); err != nil {
+			err = fmt.Errorf("%w: %s: %w", e.Errors.Unavailable, e.Path, err)
+			_ = e.letGo(err) // it failed already
+			boltfile.DropCache(e.Path)
+			_ = e.usable() // or the next one opens it
+		}
+	}
+	for _, w := range all {
+		if w.done, w.err = true, err; err == nil && w.conflict {
+			w.err = ledger.ErrConflict
+		}
+		if w.err != nil {
+			w.revision = 0
+		}
+	}
+}
+
+func (e *Engine) commit(all []*write) error {
+	tx, err := e.db.Begin(true)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // nothing if it was committed
+	s := state{tx.Bucket([]byte(BucketValues)), tx}
+	last := uint64(0)
+	for _, w := range all {
+		if w.conflict = !s.holds(w.If); w.conflict || len(w.Puts) == 0 {
+			continue
+		}
+		if w.revision, err = s.apply(w.Transaction); err != nil {
 			return err
 		}
-		defer func() { _ = tx.Rollback() }() // nothing if it was committed
-		s := state{tx.Bucket([]byte(BucketValues)), tx}
-		for key, is := range t.If {
-			if s.revision(key) != is {
-				return nil
-			}
-		}
-		if holds = true; len(t.Puts) == 0 {
-			return nil
-		}
-		if revision, err = s.apply(t); err == nil {
-			err = tx.Commit()
-		}
-		if err == nil {
-			e.committed = revision
-		}
-		return err
-	})
-	if err == nil && !holds {
-		return 0, ledger.ErrConflict
+		last = w.revision
 	}
-	if err == nil {
-		return revision, nil
+	if last == 0 {
+		return nil
 	}
-	err = fmt.Errorf("%w: %s: %w", e.Errors.Unavailable, e.Path, err)
-	_ = e.letGo(err) // it failed already
-	boltfile.DropCache(e.Path)
-	_ = e.usable() // or the next one opens it
-	return 0, err
+	if err = tx.Commit(); err == nil {
+		e.committed = last
+	}
+	return err
+}
+
+// holds reports whether keys have the revisions that a transaction is to find.
+func (s state) holds(all map[string]uint64) bool {
+	for key, is := range all {
+		if s.revision(key) != is {
+			return false
+		}
+	}
+	return true
 }
 
 // NewSuffix ends the name of a file that is to take the place of a ledger's.

@@ -14,6 +14,7 @@ import (
 	"policy-service/pdp/approval/broker"
 	"policy-service/pdp/keyedmutex"
 	"policy-service/pdp/mcp/wire"
+	"policy-service/pdp/recent"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 )
@@ -143,7 +144,7 @@ func (a *Approvals) offer(ctx context.Context, person auth.Caller, all []offer) 
 
 // offered has the offers that were put on record last: a client that begins its list again and again fills no log.
 type offered struct {
-	auth.Recent[struct{}]
+	recent.Texts[struct{}]
 	recording keyedmutex.Mutex // by key
 }
 
@@ -152,6 +153,6 @@ const mostOffered = 1 << 14
 
 // keyOf is a digest of an approval request that a person was offered by a way. The client in a way is the gateway's own word,
 // of any length.
-func keyOf(approval string, person auth.Caller) auth.Digest {
+func keyOf(approval string, person auth.Caller) recent.Digest {
 	return sha256.Sum256(fmt.Appendf(nil, "%q %q %q", approval, person.Name, person.Way))
 }

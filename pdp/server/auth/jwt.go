@@ -16,6 +16,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/recent"
 )
 
 // JWT verifies bearer tokens.
@@ -23,7 +24,7 @@ type JWT struct {
 	issuers    []issuer
 	algorithms []jose.SignatureAlgorithm // of all issuers
 	now        func() time.Time
-	read       Recent[readToken]
+	read       recent.Texts[readToken]
 }
 
 type issuer struct {
@@ -216,7 +217,7 @@ const clockSkew = 60 * time.Second
 
 // verify checks the signature of a token that was parsed. The claims were read from
 // the very bytes that it covers.
-func (i *issuer) verify(ctx context.Context, sum Digest, token *jwt.JSONWebToken) error {
+func (i *issuer) verify(ctx context.Context, sum recent.Digest, token *jwt.JSONWebToken) error {
 	header := token.Headers[0]
 	keys, err := i.source.keys(ctx, fits(header.KeyID, header.Algorithm))
 	if err != nil {

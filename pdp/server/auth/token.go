@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/recent"
 )
 
 // Token are the claims of a verified token.
@@ -26,13 +27,13 @@ type Token struct {
 	// Claims are all claims as they stand in the token, those that are null among them.
 	Claims evaluation.Object
 	// Digest is that of the token's text.
-	Digest Digest
+	Digest recent.Digest
 }
 
 // Claims verifies a token that came by itself, for callers that need all its claims. The claims of a token never change, so
 // they are read once; its key and its time are looked at each time.
 func (j *JWT) Claims(ctx context.Context, text string) (Token, error) {
-	sum := Digest(sha256.Sum256([]byte(text)))
+	sum := recent.Digest(sha256.Sum256([]byte(text)))
 	if known, ok := j.read.Get(sum); ok {
 		if err := known.verify(ctx, j.now(), ""); err != nil {
 			return Token{}, err
@@ -111,7 +112,7 @@ type verified struct {
 	issuer *issuer
 	token  *jwt.JSONWebToken
 	claims jwt.Claims
-	sum    Digest
+	sum    recent.Digest
 }
 
 // verified verifies a token. key is the name of the key beside which it came, "" if it came by itself.
