@@ -29,6 +29,8 @@ type Capabilities interface {
 type PresentedCapability struct {
 	evaluation.CapabilityShown
 	Tenant, Caller string
+	// Audiences are those of the caller, one of which the proof must be for; without any, it must be for the token's.
+	Audiences []string
 	// Holder is who acts: the agent that the request names, or else its subject. Without a type it is of any type.
 	Holder    evaluation.Ref
 	Action    string
@@ -122,6 +124,7 @@ func presentedBy(call *Call, shows evaluation.CapabilityShown) (p PresentedCapab
 		CapabilityShown: shows,
 		Tenant:          r.Tenant,
 		Caller:          call.Asker.Name,
+		Audiences:       call.Asker.Audiences,
 		Holder:          evaluation.Ref{Type: r.Subject.Type, ID: r.Subject.ID},
 		Action:          r.Action.Name,
 		Resource:        evaluation.Ref{Type: r.Resource.Type, ID: r.Resource.ID},

@@ -123,6 +123,7 @@ func (w *wallet) asksFor(want int, change func(*capability.Ask), tools ...string
 type shot struct {
 	tenant, agent, tool, arguments, token, more string
 	claim                                       capability.Claim
+	gateway                                     string // that shows it: wallet unless it is set
 	proof                                       string // in place of one that is made
 	by                                          *capability.Holder
 }
@@ -160,6 +161,7 @@ type worth struct {
 		ID       string `json:"id"`
 		UsesLeft *int   `json:"uses_left"`
 		Reason   string `json:"reason"`
+		Audience string `json:"audience"`
 		Nonce    string `json:"nonce"`
 	} `json:"capability"`
 	Approval struct {
@@ -170,7 +172,7 @@ type worth struct {
 // shoot makes a call, and returns what became of it in one word: allow, or why not.
 func (w *wallet) shoot(s shot) (string, worth) {
 	w.t.Helper()
-	status, text := w.do("wallet", "POST", "/v1/authorize", s.body(w.t))
+	status, text := w.do(cmp.Or(s.gateway, "wallet"), "POST", "/v1/authorize", s.body(w.t))
 	var a worth
 	if status != http.StatusOK {
 		return fmt.Sprint(status), a
@@ -520,6 +522,47 @@ func TestCapabilityAskedForItself(t *testing.T) {
 			w.asksFor(http.StatusForbidden, func(a *capability.Ask) { a.Holder.ID = "bot2" }, "read")
 			w.asksFor(http.StatusForbidden, func(a *capability.Ask) { a.Holder.Type = "user" }, "read")
 		}
+	}
+}
+
+// TestCapabilityAudiences: a proof for one gateway is refused by another one, which spends nothing, and is good at its own.
+func TestCapabilityAudiences(t *testing.T) {
+	t.Parallel()
+	w := openWallet(t)
+	for _, name := range []string{"gw1", "gw2"} {
+		w.key[name] = addKey(t, w.data, name, auth.Grant{
+			Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide}, Audiences: []string{"https://" + name + ".example", "both"},
+		})
+		w.until(name, func(status int) bool { return status != http.StatusUnauthorized })
+	}
+	w.Advance(time.Minute)
+	g := w.asksFor(http.StatusCreated, func(a *capability.Ask) { a.MaxUses = 3 }, "read")
+	left := 3
+	for _, test := range []struct{ audience, at, instead string }{
+		{"https://gw1.example", "gw2", "gw1"},
+		{"https://gw1.example", "wallet", "gw1"}, // which has no name of its own
+		{"b", "gw1", "wallet"},
+	} {
+		s := w.call(g, "b:read")
+		var err error
+		s.claim.Audience, s.claim.Arguments = test.audience, objectOf(t, s.arguments)
+		s.proof, err = s.by.Prove(s.claim)
+		must(t, err)
+		s.gateway = test.at
+		want := map[string]string{"gw1": "https://gw1.example", "gw2": "https://gw2.example", "wallet": "b"}[test.at]
+		if a := w.is("proof_wrong_audience", s); a.Capability.Audience != want {
+			t.Errorf("at %s a proof has to be for %q, want %q", test.at, a.Capability.Audience, want)
+		}
+		s.gateway, left = test.instead, left-1
+		if a := w.is("allow", s); a.Capability.UsesLeft == nil || *a.Capability.UsesLeft != left {
+			t.Errorf("%+v: something was spent at %s: %+v, want %d uses", test, test.at, a, left)
+		}
+	}
+	g = w.asksFor(http.StatusCreated, nil, "read")
+	for _, at := range []string{"gw1", "gw2"} {
+		s := w.call(g, "b:read")
+		s.claim.Audience, s.gateway = "both", at
+		w.is("allow", s)
 	}
 }
 
