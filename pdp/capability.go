@@ -96,7 +96,10 @@ func (p *PDP) show(ctx context.Context, call *Call, spends bool) (*ShownCapabili
 	if err != nil {
 		return nil, notRecorded(err)
 	}
-	s := &ShownCapability{Capability: held.Capability, Proof: held.Proof, answer: more}
+	s := &ShownCapability{Capability: held.Capability, answer: more}
+	if spends { // one that is still good could be taken from the record, and shown
+		s.Proof = held.Proof
+	}
 	if more != nil {
 		s.Reason, s.Held = more.Reason, false
 	} else {
