@@ -195,10 +195,15 @@ func (p *PDP) reserveHeld(
 	return append(uses, use), nil
 }
 
-// keepProof keeps the proof of a call that waits for a person: the call comes again with that approval.
+// keepProof keeps the proof of a call that waits for a person: the call comes again with that approval. Only then does the
+// proof go on record: until then it could be taken from there, and shown.
 func (p *PDP) keepProof(ctx context.Context, s *ShownCapability, d *evaluation.Decision) {
 	if s == nil || s.held.ID == "" || !s.held.Presented.Spends {
 		return
+	}
+	keep := func(approval string, until time.Time) {
+		p.options.Capabilities.Keep(ctx, s.held, approval, until)
+		s.Proof = nil
 	}
 	switch {
 	case d.Approval != nil && d.Approval.ID != "":
@@ -208,9 +213,9 @@ func (p *PDP) keepProof(ctx context.Context, s *ShownCapability, d *evaluation.D
 				until = until.Add(terms.ValidFor)
 			}
 		}
-		p.options.Capabilities.Keep(ctx, s.held, d.Approval.ID, until)
+		keep(d.Approval.ID, until)
 	case d.Access != nil && d.Access.Reason == evaluation.ApprovalPending && s.held.Presented.Approval != "":
-		p.options.Capabilities.Keep(ctx, s.held, s.held.Presented.Approval, time.Time{})
+		keep(s.held.Presented.Approval, time.Time{})
 	}
 }
 

@@ -470,6 +470,7 @@ func TestCapabilityAndApprovalServed(t *testing.T) {
 	s := w.call(g, "b:both").proved(t)
 	a := w.is("wait", s)
 	w.is("proof_replayed", s) // without the approval it is any call
+	w.signed("while it waits", 0)
 	w.Advance(9 * time.Minute)
 	w.says("mia", a.Approval.ID, "decision", `{"decision":"approve","reason":"yes"}`, http.StatusOK)
 	w.Advance(2 * time.Minute) // after the time that people had, and within the time that the approval has
@@ -478,6 +479,7 @@ func TestCapabilityAndApprovalServed(t *testing.T) {
 	other.more = `,"trace":1` + s.more // another question
 	w.is("proof_stale", other)
 	w.is("allow", s)
+	w.signed("approved", 1)
 	if got, _ := w.shoot(s); got == "allow" {
 		t.Error("the proof was taken a third time")
 	}
