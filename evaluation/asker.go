@@ -9,6 +9,9 @@ type Asker struct {
 	// Obligations, which may be none. Then a request cannot declare others.
 	Registered  bool
 	Obligations []string
+	// Audiences are the names of the caller as a verifier of capabilities, one of which a proof must be for. If there is
+	// none, a proof must be for the server of the tool. They are not on record: what came of a proof is.
+	Audiences []string
 	// Relays is set if the caller relays what people say. It asks for persons whom it names in the
 	// context; see [Request.Person].
 	Relays bool

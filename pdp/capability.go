@@ -29,6 +29,8 @@ type Capabilities interface {
 type PresentedCapability struct {
 	evaluation.CapabilityShown
 	Tenant, Caller string
+	// Audiences are those of the caller, one of which the proof must be for; without any, it must be for the token's.
+	Audiences []string
 	// Holder is who acts: the agent that the request names, or else its subject. Without a type it is of any type.
 	Holder    evaluation.Ref
 	Action    string
@@ -94,7 +96,10 @@ func (p *PDP) show(ctx context.Context, call *Call, spends bool) (*ShownCapabili
 	if err != nil {
 		return nil, notRecorded(err)
 	}
-	s := &ShownCapability{Capability: held.Capability, Proof: held.Proof, answer: more}
+	s := &ShownCapability{Capability: held.Capability, answer: more}
+	if spends { // one that is still good could be taken from the record, and shown
+		s.Proof = held.Proof
+	}
 	if more != nil {
 		s.Reason, s.Held = more.Reason, false
 	} else {
@@ -122,6 +127,7 @@ func presentedBy(call *Call, shows evaluation.CapabilityShown) (p PresentedCapab
 		CapabilityShown: shows,
 		Tenant:          r.Tenant,
 		Caller:          call.Asker.Name,
+		Audiences:       call.Asker.Audiences,
 		Holder:          evaluation.Ref{Type: r.Subject.Type, ID: r.Subject.ID},
 		Action:          r.Action.Name,
 		Resource:        evaluation.Ref{Type: r.Resource.Type, ID: r.Resource.ID},
@@ -189,10 +195,15 @@ func (p *PDP) reserveHeld(
 	return append(uses, use), nil
 }
 
-// keepProof keeps the proof of a call that waits for a person: the call comes again with that approval.
+// keepProof keeps the proof of a call that waits for a person: the call comes again with that approval. Only then does the
+// proof go on record: until then it could be taken from there, and shown.
 func (p *PDP) keepProof(ctx context.Context, s *ShownCapability, d *evaluation.Decision) {
 	if s == nil || s.held.ID == "" || !s.held.Presented.Spends {
 		return
+	}
+	keep := func(approval string, until time.Time) {
+		p.options.Capabilities.Keep(ctx, s.held, approval, until)
+		s.Proof = nil
 	}
 	switch {
 	case d.Approval != nil && d.Approval.ID != "":
@@ -202,9 +213,9 @@ func (p *PDP) keepProof(ctx context.Context, s *ShownCapability, d *evaluation.D
 				until = until.Add(terms.ValidFor)
 			}
 		}
-		p.options.Capabilities.Keep(ctx, s.held, d.Approval.ID, until)
+		keep(d.Approval.ID, until)
 	case d.Access != nil && d.Access.Reason == evaluation.ApprovalPending && s.held.Presented.Approval != "":
-		p.options.Capabilities.Keep(ctx, s.held, s.held.Presented.Approval, time.Time{})
+		keep(s.held.Presented.Approval, time.Time{})
 	}
 }
 

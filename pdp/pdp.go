@@ -219,6 +219,7 @@ func (p *PDP) Evaluate(ctx context.Context, call Call) (evaluation.Decision, err
 	if err != nil {
 		return evaluation.Decision{}, err
 	}
+	p.keepProof(ctx, shown, &answer.decision)
 	one := lent.Get().(*[1]Record)
 	defer func() {
 		*one = [1]Record{}
@@ -234,7 +235,6 @@ func (p *PDP) Evaluate(ctx context.Context, call Call) (evaluation.Decision, err
 	if err != nil {
 		return evaluation.Decision{}, err
 	}
-	p.keepProof(ctx, shown, &answer.decision)
 	return answer.decision, nil
 }
 

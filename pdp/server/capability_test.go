@@ -104,23 +104,8 @@ type granted struct {
 	} `json:"approval"`
 }
 
-// asksFor asks for a capability for agent bot.
-func (w *wallet) asksFor(want int, change func(*capability.Ask), tools ...string) (g granted) {
-	w.t.Helper()
-	body, err := json.Marshal(w.ask(change, tools...))
-	must(w.t, err)
-	status, text := w.do(cmp.Or(w.as, "wallet"), "POST", "/v1/capabilities", string(body))
-	if status != want {
-		w.t.Fatalf("asked for %v: %d %s, want %d", tools, status, text, want)
-	}
-	if status < 300 {
-		must(w.t, json.Unmarshal([]byte(text), &g))
-	}
-	return g
-}
-
-// ask is a request for a capability for agent bot, with its proof.
-func (w *wallet) ask(change func(*capability.Ask), tools ...string) capability.Ask {
+// asking is a request for a capability for agent bot, with its proof.
+func (w *wallet) asking(change func(*capability.Ask), tools ...string) capability.Ask {
 	w.t.Helper()
 	a := capability.Ask{
 		Tenant: "default", Holder: evaluation.Ref{Type: "agent", ID: "bot"}, Audience: "b", Tools: tools, Duration: time.Hour,
@@ -136,10 +121,29 @@ func (w *wallet) ask(change func(*capability.Ask), tools ...string) capability.A
 	return a
 }
 
+// uses has a capability count its uses.
+func uses(n int) func(*capability.Ask) { return func(a *capability.Ask) { a.MaxUses = n } }
+
+// asksFor asks for a capability for agent bot.
+func (w *wallet) asksFor(want int, change func(*capability.Ask), tools ...string) (g granted) {
+	w.t.Helper()
+	body, err := json.Marshal(w.asking(change, tools...))
+	must(w.t, err)
+	status, text := w.do(cmp.Or(w.as, "wallet"), "POST", "/v1/capabilities", string(body))
+	if status != want {
+		w.t.Fatalf("asked for %v: %d %s, want %d", tools, status, text, want)
+	}
+	if status < 300 {
+		must(w.t, json.Unmarshal([]byte(text), &g))
+	}
+	return g
+}
+
 // shot is a call that shows a capability. Each of its parts can be changed.
 type shot struct {
 	tenant, agent, tool, arguments, token, more string
 	claim                                       capability.Claim
+	gateway                                     string // that shows it: wallet unless it is set
 	proof                                       string // in place of one that is made
 	by                                          *capability.Holder
 }
@@ -153,8 +157,8 @@ func (w *wallet) call(g granted, tool string) shot {
 	}
 }
 
-// body is the call in the native form.
-func (s shot) body(t testing.TB) string {
+// proved is the call with its proof, if it has none yet.
+func (s shot) proved(t testing.TB) shot {
 	t.Helper()
 	var err error
 	if s.claim.Arguments.Len() == 0 {
@@ -164,6 +168,13 @@ func (s shot) body(t testing.TB) string {
 		s.proof, err = s.by.Prove(s.claim)
 		must(t, err)
 	}
+	return s
+}
+
+// body is the call in the native form.
+func (s shot) body(t testing.TB) string {
+	t.Helper()
+	s = s.proved(t)
 	return fmt.Sprintf(`{"tenant_id":%q,"actor":{"actor_id":%q,"actor_type":"agent"},"action":"tool.invoke","resource":{"type":"tool","id":%q},"context":{"arguments":%s,"capability":{"token":%q,"proof":%q}%s}}`,
 		s.tenant, s.agent, s.tool, s.arguments, s.token, s.proof, s.more)
 }
@@ -177,6 +188,7 @@ type worth struct {
 		ID       string `json:"id"`
 		UsesLeft *int   `json:"uses_left"`
 		Reason   string `json:"reason"`
+		Audience string `json:"audience"`
 		Nonce    string `json:"nonce"`
 	} `json:"capability"`
 	Approval struct {
@@ -187,7 +199,7 @@ type worth struct {
 // shoot makes a call, and returns what became of it in one word: allow, or why not.
 func (w *wallet) shoot(s shot) (string, worth) {
 	w.t.Helper()
-	status, text := w.do("wallet", "POST", "/v1/authorize", s.body(w.t))
+	status, text := w.do(cmp.Or(s.gateway, "wallet"), "POST", "/v1/authorize", s.body(w.t))
 	var a worth
 	if status != http.StatusOK {
 		return fmt.Sprint(status), a
@@ -381,6 +393,25 @@ func TestCapabilityIsForCalls(t *testing.T) {
 	}
 }
 
+// atOnce sends 64 requests at once, and counts the answers that allow, by their paths.
+func (w *wallet) atOnce(request func(n int) (path, body string)) map[string]int {
+	var wait sync.WaitGroup
+	var mu sync.Mutex
+	allows := map[string]int{}
+	for n := range 64 {
+		path, body := request(n)
+		wait.Go(func() {
+			if _, answer := w.do("wallet", "POST", path, body); strings.Contains(answer, `"allow":true`) || strings.Contains(answer, `"decision":true`) {
+				mu.Lock()
+				allows[path]++
+				mu.Unlock()
+			}
+		})
+	}
+	wait.Wait()
+	return allows
+}
+
 func textValue(t testing.TB, text string) evaluation.Value {
 	t.Helper()
 	v, err := evaluation.Text(text)
@@ -399,37 +430,24 @@ func objectOf(t testing.TB, text string) evaluation.Object {
 func TestCapabilityOnce(t *testing.T) {
 	t.Parallel()
 	w := openWallet(t)
-	all := func(body func(n int) string) (allows int) {
-		var wait sync.WaitGroup
-		var mu sync.Mutex
-		for n := range 64 {
-			text := body(n)
-			wait.Go(func() {
-				if _, answer := w.do("wallet", "POST", "/v1/authorize", text); strings.Contains(answer, `"allow":true`) {
-					mu.Lock()
-					allows++
-					mu.Unlock()
-				}
-			})
-		}
-		wait.Wait()
-		return allows
+	all := func(body func() string) int {
+		return w.atOnce(func(int) (string, string) { return authorizePath, body() })[authorizePath]
 	}
 	w.Advance(time.Minute)
 	g := w.asksFor(http.StatusCreated, nil, "read")
 	same := w.call(g, "b:read").body(t)
-	if n := all(func(int) string { return same }); n != 1 {
+	if n := all(func() string { return same }); n != 1 {
 		t.Errorf("one proof: %d allows", n)
 	}
 	w.reply("wallet", "POST", "/v1/authorize", same).is(t, "the proof once more", 200, `"reason":"proof_replayed"`)
-	few := w.asksFor(http.StatusCreated, func(a *capability.Ask) { a.MaxUses = 3 }, "read")
-	if n := all(func(int) string { return w.call(few, "b:read").body(t) }); n != 3 {
+	few := w.asksFor(http.StatusCreated, uses(3), "read")
+	if n := all(func() string { return w.call(few, "b:read").body(t) }); n != 3 {
 		t.Errorf("three uses: %d allows", n)
 	}
 	w.is("used_up", w.call(few, "b:read"))
 
 	// By its id, and denied by a policy: nothing is used.
-	one := w.asksFor(http.StatusCreated, func(a *capability.Ask) { a.MaxUses = 1 }, "read", "never")
+	one := w.asksFor(http.StatusCreated, uses(1), "read", "never")
 	byID := w.call(one, "b:never")
 	byID.token = one.ID
 	w.is("deny", byID)
@@ -459,14 +477,11 @@ func TestCapabilityAndApprovalServed(t *testing.T) {
 	t.Parallel()
 	w := openWallet(t)
 	w.Advance(time.Minute)
-	g := w.asksFor(http.StatusCreated, func(a *capability.Ask) { a.MaxUses = 1 }, "both")
-	s := w.call(g, "b:both")
-	var err error
-	s.claim.Arguments = objectOf(t, s.arguments)
-	s.proof, err = s.by.Prove(s.claim)
-	must(t, err)
+	g := w.asksFor(http.StatusCreated, uses(1), "both")
+	s := w.call(g, "b:both").proved(t)
 	a := w.is("wait", s)
 	w.is("proof_replayed", s) // without the approval it is any call
+	w.signed("while it waits", 0)
 	w.Advance(9 * time.Minute)
 	w.says("mia", a.Approval.ID, "decision", `{"decision":"approve","reason":"yes"}`, http.StatusOK)
 	w.Advance(2 * time.Minute) // after the time that people had, and within the time that the approval has
@@ -475,6 +490,7 @@ func TestCapabilityAndApprovalServed(t *testing.T) {
 	other.more = `,"trace":1` + s.more // another question
 	w.is("proof_stale", other)
 	w.is("allow", s)
+	w.signed("approved", 1)
 	if got, _ := w.shoot(s); got == "allow" {
 		t.Error("the proof was taken a third time")
 	}
@@ -537,6 +553,67 @@ func TestCapabilityAskedForItself(t *testing.T) {
 			w.asksFor(http.StatusForbidden, func(a *capability.Ask) { a.Holder.ID = "bot2" }, "read")
 			w.asksFor(http.StatusForbidden, func(a *capability.Ask) { a.Holder.Type = "user" }, "read")
 		}
+	}
+}
+
+// TestCapabilityAudiences: a proof for one gateway is refused by another one, which spends nothing, and is good at its own.
+func TestCapabilityAudiences(t *testing.T) {
+	t.Parallel()
+	w := openWallet(t)
+	for _, name := range []string{"gw1", "gw2"} {
+		w.key[name] = addKey(t, w.data, name, auth.Grant{
+			Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide}, Audiences: []string{"https://" + name + ".example", "both"},
+		})
+		w.until(name, func(status int) bool { return status != http.StatusUnauthorized })
+	}
+	w.Advance(time.Minute)
+	g := w.asksFor(http.StatusCreated, uses(3), "read")
+	left := 3
+	for _, test := range []struct{ audience, at, instead string }{
+		{"https://gw1.example", "gw2", "gw1"},
+		{"https://gw1.example", "wallet", "gw1"}, // which has no name of its own
+		{"b", "gw1", "wallet"},
+	} {
+		s := w.call(g, "b:read")
+		s.claim.Audience = test.audience
+		s = s.proved(t)
+		s.gateway = test.at
+		want := map[string]string{"gw1": "https://gw1.example", "gw2": "https://gw2.example", "wallet": "b"}[test.at]
+		if a := w.is("proof_wrong_audience", s); a.Capability.Audience != want {
+			t.Errorf("at %s a proof has to be for %q, want %q", test.at, a.Capability.Audience, want)
+		}
+		s.gateway, left = test.instead, left-1
+		if a := w.is("allow", s); a.Capability.UsesLeft == nil || *a.Capability.UsesLeft != left {
+			t.Errorf("%+v: something was spent at %s: %+v, want %d uses", test, test.at, a, left)
+		}
+	}
+	g = w.asksFor(http.StatusCreated, nil, "read")
+	for _, at := range []string{"gw1", "gw2"} {
+		s := w.call(g, "b:read")
+		s.claim.Audience, s.gateway = "both", at
+		w.is("allow", s)
+	}
+}
+
+// TestCapabilityExplained: an explained call takes no proof, and none of it is on record: whoever reads it there could show it.
+func TestCapabilityExplained(t *testing.T) {
+	t.Parallel()
+	w := openWallet(t)
+	w.Advance(time.Minute)
+	g := w.asksFor(http.StatusCreated, uses(1), "read")
+	s := w.call(g, "b:read").proved(t)
+	w.reply("explainer", "POST", authorizePath, s.body(t), "X-Explain", "true").is(t, "explained", 200, `"allow":true`, `"enforceable":false`)
+	w.signed("explained", 0)
+	w.is("allow", s)
+	w.signed("called", 1)
+}
+
+// signed checks how many records have what a holder signed.
+func (w *wallet) signed(name string, want int) {
+	w.t.Helper()
+	_, text := w.do("auditor", "GET", "/v1/log/export", "")
+	if got := strings.Count(text, `"jti":`); got != want {
+		w.t.Errorf("%s: %d records have a proof, want %d", name, got, want)
 	}
 }
 

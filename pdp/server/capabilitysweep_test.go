@@ -223,7 +223,7 @@ func TestCapabilityOwes(t *testing.T) {
 
 // asks is the body of a request.
 func (w *wallet) asks(tool string) []byte {
-	body, err := json.Marshal(w.ask(nil, tool))
+	body, err := json.Marshal(w.asking(nil, tool))
 	must(w.t, err)
 	return body
 }

@@ -44,7 +44,7 @@ auth:
       tenants: [default, acme]
       permissions: [decide, search]
       obligations: []
-    - {san: other.example, tenants: [acme], permissions: [decide], obligations: [log]}
+    - {san: other.example, tenants: [acme], permissions: [decide], obligations: [log], audiences: [gw, "https://gw.example"]}
 `
 
 func TestReadConfig(t *testing.T) {
@@ -63,7 +63,7 @@ func TestReadConfig(t *testing.T) {
 			MTLS: []auth.MTLSRule{
 				// Registered for none is not the same as not registered.
 				{SAN: "pep.example", Grant: auth.Grant{Tenants: []string{"default", "acme"}, Permissions: []auth.Permission{auth.Decide, auth.Search}, Obligations: []string{}}},
-				{SAN: "other.example", Grant: auth.Grant{Tenants: []string{"acme"}, Permissions: []auth.Permission{auth.Decide}, Obligations: []string{"log"}}},
+				{SAN: "other.example", Grant: auth.Grant{Tenants: []string{"acme"}, Permissions: []auth.Permission{auth.Decide}, Obligations: []string{"log"}, Audiences: []string{"gw", "https://gw.example"}}},
 			},
 		},
 	}
@@ -117,7 +117,7 @@ func refusals(t *testing.T) map[string]refusal {
 		"a grant relays":         {granted("[{claim: groups, value: staff, permissions: [relay], tenants: [acme]}]"), `:9:7: auth.jwt[0]: grants[0]: permissions has relay, which only API keys have; `},
 		"unknown key":            {"publicurl: x\n", `:1:1: unknown key "publicurl"; use one of admin_listen, approvals, auth, capabilities, console, data, decision_log, listen, max_concurrent, max_connections, policies, public_url, queue_time, rate_limit, request_time, tls`},
 		"another case":           {"Public_URL: x\n", `:1:1: unknown key "Public_URL"`},
-		"unknown key of a grant": {replaced("tenants: [default, acme]", "tenant: default"), `:17:7: unknown key "tenant"; use one of obligations, permissions, san, tenants`},
+		"unknown key of a grant": {replaced("tenants: [default, acme]", "tenant: default"), `:17:7: unknown key "tenant"; use one of audiences, obligations, permissions, san, tenants`},
 		"a secret written out":   {replaced("audience: pdp", "client_secret: s3cret"), `:10:7: unknown key "client_secret"`},
 		"twice":                  {"public_url: https://a.example\npublic_url: https://b.example\n", `:2:1: the key "public_url" occurs twice; keep one`},
 		"second document":        {"public_url: https://a.example\n---\npublic_url: https://b.example\n", `:2:1: a second document`},
@@ -171,7 +171,7 @@ func refusals(t *testing.T) map[string]refusal {
 		"a type of actions":      {replaced("Acme::User", "Acme::Action"), `:9:7: auth.jwt[0]: principal.type is missing or no type of principals; `},
 		"no claim":               {replaced(", claim: sub", ""), `:9:7: auth.jwt[0]: principal.claim is missing or not printable; `},
 		"an empty principal":     {replaced("{type: \"Acme::User\", claim: sub}", "{}"), `:9:7: auth.jwt[0]: principal.type is missing`},
-		"principal of a SAN":     {replaced("    - san: pep.example\n", "    - san: pep.example\n      principal: {type: User, claim: sub}\n"), `:17:7: unknown key "principal"; use one of obligations, permissions, san, tenants`},
+		"principal of a SAN":     {replaced("    - san: pep.example\n", "    - san: pep.example\n      principal: {type: User, claim: sub}\n"), `:17:7: unknown key "principal"; use one of audiences, obligations, permissions, san, tenants`},
 		"second entry":           {replaced("{san: other.example", "{san: pep.example"), `:20:7: auth.mtls[1]: `},
 		"no such JWKS":           {replaced("      audience: pdp\n", "      audience: pdp\n      jwks_file: nosuch.json\n"), `:9:7: auth.jwt[0]: `},
 		"console, an address":    {"console: {listen: here}\n", `:1:19: console.listen is "here", which is no address`},

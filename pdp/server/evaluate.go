@@ -133,14 +133,9 @@ func decisionJSON(c echo.Context, id string, body []byte) error {
 
 // asker is the caller of a request, with what others know the request by.
 func (d *decisionRoutes) asker(c echo.Context, caller *auth.Caller) evaluation.Asker {
-	return evaluation.Asker{
-		Name:        caller.Name,
-		Registered:  caller.Registered,
-		Obligations: caller.Obligations,
-		Relays:      caller.May(auth.Relay),
-		RequestID:   door.RequestID(c),
-		TraceID:     telemetry.TraceID(c.Request().Context(), c.Request().Header),
-	}
+	asker := caller.Asker()
+	asker.RequestID, asker.TraceID = door.RequestID(c), telemetry.TraceID(c.Request().Context(), c.Request().Header)
+	return asker
 }
 
 // explains reports whether a caller asked for an explanation, and may have one.

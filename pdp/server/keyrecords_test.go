@@ -168,6 +168,9 @@ func TestNoKeyIsGoodForWhatTheLogDoesNotSay(t *testing.T) {
 	}
 	keyFile(t, data, more)
 	eventually(t, "the other change is on record", func() bool { return s.CountRecorded("api_key_changed") == 3 })
+	more = strings.Replace(more, `,"explain"]`, `,"explain"],"audiences":["gw"]`, 1)
+	keyFile(t, data, more)
+	eventually(t, "its name as a verifier is on record", func() bool { return s.CountRecorded("api_key_changed") == 4 })
 	stopAndWait(t, s)
 	keyFile(t, data, strings.Replace(more, theirs, mine, 1))
 	s = pdptest.Start(t, bundle(t), withData(data))
@@ -182,7 +185,8 @@ func TestNoKeyIsGoodForWhatTheLogDoesNotSay(t *testing.T) {
 		after, _ := one.Details["after"].(map[string]any)
 		told = append(told, fmt.Sprint(before["name"], one.Details["in_force"], before["permissions"], after["permissions"], before["digest"] == after["digest"]))
 	}
-	want := []string{"pepfalse [decide] [decide] false", "pepfalse [decide] [decide] false", "pep<nil> [decide] [decide explain] true", "forgerfalse [decide] [decide] false"}
+	want := []string{"pepfalse [decide] [decide] false", "pepfalse [decide] [decide] false", "pep<nil> [decide] [decide explain] true",
+		"pep<nil> [decide explain] [decide explain] true", "forgerfalse [decide] [decide] false"}
 	if diff := cmp.Diff(want, told); diff != "" {
 		t.Error(diff)
 	}

@@ -104,13 +104,7 @@ func (b *Broker) requested(
 			Pointer: "/client/actor",
 		}
 	}
-	asker := evaluation.Asker{
-		Name:        caller.Name,
-		Registered:  caller.Registered,
-		Obligations: caller.Obligations,
-		Relays:      caller.May(auth.Relay),
-	}
-	w, ok, err := b.options.PDP().Requestable(ctx, pdp.Call{Request: r, Asker: asker})
+	w, ok, err := b.options.PDP().Requestable(ctx, pdp.Call{Request: r, Asker: caller.Asker()})
 	if err != nil {
 		return q, err
 	}

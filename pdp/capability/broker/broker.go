@@ -215,10 +215,10 @@ func (b *Broker) read(ctx context.Context, p pdp.PresentedCapability, keys *sign
 func (b *Broker) proof(t capability.Token, p pdp.PresentedCapability) (capability.Proof, error) {
 	call := capability.Call{Proof: p.Proof, Holder: p.Holder, Tool: p.Resource.ID, Arguments: p.Arguments}
 	terms := b.options.Terms
-	proof, refusal := t.CheckCall(call, nil, p.Now, terms.ProofAge, terms.Skew)
+	proof, refusal := t.CheckCall(call, p.Audiences, p.Now, terms.ProofAge, terms.Skew)
 	stale := refusal != nil && refusal.Code == capability.ProofStale
 	if stale && p.Approval != "" { // the call may have waited for a person
-		proof, refusal = t.CheckCall(call, nil, p.Now, longestWait, terms.Skew)
+		proof, refusal = t.CheckCall(call, p.Audiences, p.Now, longestWait, terms.Skew)
 	}
 	if refusal != nil {
 		return proof, refusal

@@ -42,6 +42,9 @@ type Caller struct {
 	// obligation types it discharges; they are Obligations, and may be none.
 	Registered  bool
 	Obligations []string
+	// Audiences are the names of the caller as a verifier: the proof of a capability that it shows is for one of them. If
+	// there is none, the proof is for the server of the tool.
+	Audiences []string
 	// Relays is by which way votes come that the caller relays for people; "" if it relays none.
 	Relays evaluation.Via
 	// Way is how the caller votes. If it has a gateway, the caller is the person whose token
@@ -79,6 +82,17 @@ var permissions = []Permission{Decide, Search, Explain, LogRead, LogAdmin, Reque
 // nothing.
 func (c Caller) May(p Permission) bool {
 	return slices.Contains(c.Permissions, p) && (p != Approve || c.Principal != Principal{})
+}
+
+// Asker is the caller as decisions know it.
+func (c Caller) Asker() evaluation.Asker {
+	return evaluation.Asker{
+		Name:        c.Name,
+		Registered:  c.Registered,
+		Obligations: c.Obligations,
+		Audiences:   c.Audiences,
+		Relays:      c.May(Relay),
+	}
 }
 
 // Serves reports whether the caller may ask for a tenant.

@@ -19,6 +19,8 @@ type Grant struct {
 	// Obligations are the types the caller discharges. nil is no registration,
 	// which is not the same as being registered for none.
 	Obligations []string `yaml:"obligations" json:"obligations,omitzero" doc:"The types of obligations that the caller discharges; an empty list is none. Without it, each request declares them."`
+	// Audiences are the names of the caller as a verifier of capabilities; nil is no registration.
+	Audiences []string `yaml:"audiences" json:"audiences,omitzero" min:"1" doc:"The names of the caller, such as https://gateway.example.com, one of which the proof of a capability must be for. Without it, a proof must be for the server of the tool."`
 }
 
 const allTenants = "*"
@@ -40,13 +42,22 @@ func (g Grant) check() error {
 			return fmt.Errorf("there is no permission %q; try decide, search, explain, log.read, log.admin, request, approve or relay", p)
 		}
 	}
-	return g.checkObligations()
+	return g.checkRegistered()
 }
 
-func (g Grant) checkObligations() error {
+// checkRegistered checks what a caller has declared once and for all.
+func (g Grant) checkRegistered() error {
 	for _, obligation := range g.Obligations {
 		if !isName(obligation) {
 			return fmt.Errorf("%q is no obligation type; try one such as approval_required", obligation)
+		}
+	}
+	if g.Audiences != nil && len(g.Audiences) == 0 {
+		return errors.New("audiences is empty, and no proof would be for this caller; list its names, or leave it out")
+	}
+	for _, audience := range g.Audiences {
+		if !isName(audience) {
+			return fmt.Errorf("%q is no audience; try up to 128 bytes of printable text such as https://gateway.example.com", audience)
 		}
 	}
 	return nil
@@ -75,6 +86,7 @@ func (g Grant) caller(name string) Caller {
 		Permissions: g.Permissions,
 		Registered:  g.Obligations != nil,
 		Obligations: g.Obligations,
+		Audiences:   g.Audiences,
 	}
 }
 

@@ -165,7 +165,7 @@ func TestGrantsOfBearerTokens(t *testing.T) {
 	entry := JWTIssuer{
 		Issuer: p.URL, Audience: testAudience, Algorithms: []string{"ES256"}, Principal: &PrincipalClaim{"User", "sub"},
 		Grants: []ClaimGrant{groupGrant("approvers", "approve", "acme"), groupGrant("auditors", "log.read", "default")},
-		Grant:  Grant{Obligations: []string{"log"}},
+		Grant:  Grant{Obligations: []string{"log"}, Audiences: []string{"gw"}},
 	}
 	j, err := NewJWT([]JWTIssuer{entry}, JWTOptions{Now: c.Now})
 	must(t, err)
@@ -180,7 +180,8 @@ func TestGrantsOfBearerTokens(t *testing.T) {
 	}
 	caller, err := ask(with([]string{"auditors", "approvers"}))
 	if err != nil || caller.Apart == nil || !caller.In("acme").May(Approve) || caller.In("acme").May(LogRead) || !caller.In("default").May(LogRead) ||
-		!caller.Registered || !slices.Equal(caller.Obligations, []string{"log"}) || caller.Principal != (Principal{"User", "alice"}) || caller.Way != (evaluation.Way{}) {
+		!caller.Registered || !slices.Equal(caller.Obligations, []string{"log"}) || !slices.Equal(caller.In("acme").Audiences, []string{"gw"}) ||
+		caller.Principal != (Principal{"User", "alice"}) || caller.Way != (evaluation.Way{}) {
 		t.Errorf("got %+v, %v", caller, err)
 	}
 	if caller, err = ask(with("approvers")); err != nil || caller.Apart != nil || !caller.May(Approve) || !caller.Serves("acme") || caller.Serves("default") {
@@ -252,6 +253,7 @@ func TestGrantsThatAreNotTaken(t *testing.T) {
 		"is no legal tenant name":                         func(i *JWTIssuer) { i.Grants[0].Tenants = []string{"a/b"} },
 		"grants[1]: permissions has approve, and nothing": func(i *JWTIssuer) { i.Principal = nil },
 		"is no obligation type":                           func(i *JWTIssuer) { i.Obligations = []string{"a b", "-"} },
+		"is no audience":                                  func(i *JWTIssuer) { i.Audiences = []string{"a b", "-"} },
 	} {
 		entry := decider("RS256")
 		entry.Grant, entry.Principal = Grant{}, &PrincipalClaim{"User", "sub"}

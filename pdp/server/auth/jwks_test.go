@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -136,6 +137,8 @@ func TestConfigurationOfIssuers(t *testing.T) {
 		"no permissions":           func(i *JWTIssuer) { i.Permissions = []Permission{} },
 		"a permission misspelt":    func(i *JWTIssuer) { i.Permissions = []Permission{"Decide"} },
 		"an empty obligation type": func(i *JWTIssuer) { i.Obligations = []string{""} },
+		"an empty audience":        func(i *JWTIssuer) { i.Audiences = []string{"gw", ""} },
+		"no audience of a list":    func(i *JWTIssuer) { i.Audiences = []string{} },
 	} {
 		issuer := decider("ES256")
 		change(&issuer)
@@ -159,13 +162,16 @@ func TestConfigurationAsItIsWritten(t *testing.T) {
 jwt:
   - {issuer: "https://a.example", audience: pdp, jwks_file: f, algorithms: [ES256], tenants: ["*"], permissions: [decide, log.read], obligations: []}
 mtls:
-  - {san: pep.example, tenants: [acme], permissions: [search]}
+  - {san: pep.example, tenants: [acme], permissions: [search], audiences: [gw]}
 `))
 	d.KnownFields(true)
 	must(t, d.Decode(&auth))
 	jwt, mtls := auth.JWT[0], auth.MTLS[0]
 	if err := errors.Join(jwt.check(), mtls.check()); err != nil || jwt.JWKSFile != "f" || mtls.SAN != "pep.example" {
 		t.Errorf("got %+v, %+v, %v", jwt, mtls, err)
+	}
+	if jwt.caller("").Asker().Audiences != nil || !slices.Equal(mtls.caller("").Asker().Audiences, []string{"gw"}) {
+		t.Error("the audiences are those of another caller")
 	}
 	if !jwt.caller("").Registered || mtls.caller("").Registered {
 		t.Error("registered for nothing and not registered are not told apart")

@@ -79,7 +79,7 @@ func (i JWTIssuer) checkGrants() error {
 	case i.Permissions != nil || i.Tenants != nil:
 		return errors.New("grants stands in place of permissions and tenants; leave these out, or leave grants out")
 	}
-	return cmp.Or(i.checkObligations(), checkGrants(i.Grants, i.Principal))
+	return cmp.Or(i.checkRegistered(), checkGrants(i.Grants, i.Principal))
 }
 
 // lets reports whether an issuer's tokens, or some of them, let their holders do something in a tenant.

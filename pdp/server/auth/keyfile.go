@@ -18,10 +18,10 @@ import (
 // keyFile is the file of API keys in the data directory, one JSON document:
 //
 //	{"format":1,"keys":[{"id":"…","name":"…","principal":"User::\"mia\"","via":"console","tenants":["default"],
-//	 "permissions":["decide"],"obligations":["…"],"created":"…","revoked":"…","sha256":"…"}]}
+//	 "permissions":["decide"],"obligations":["…"],"audiences":["…"],"created":"…","revoked":"…","sha256":"…"}]}
 //
 // sha256 is of the whole key, in lower-case hex. principal is absent if the holder is no entity of policies, via if the key
-// relays no votes or those of a gateway's form, obligations if the key has no registration, and revoked while the key is in
+// relays no votes or those of a gateway's form, obligations and audiences if none are registered, and revoked while the key is in
 // force. Both times are RFC 3339. Keys stand in the order they were added. A revoked one stays, so that its name
 // is never used again, and so every change makes the file longer.
 //

@@ -127,7 +127,8 @@ func (k RecordedKey) sameHolder(other RecordedKey) bool {
 	a, b := k.Grant, other.Grant
 	return k.Name == other.Name && k.Principal == other.Principal && k.Via == other.Via && k.Created.Equal(other.Created) &&
 		slices.Equal(a.Tenants, b.Tenants) && slices.Equal(a.Permissions, b.Permissions) &&
-		(a.Obligations == nil) == (b.Obligations == nil) && slices.Equal(a.Obligations, b.Obligations)
+		(a.Obligations == nil) == (b.Obligations == nil) && slices.Equal(a.Obligations, b.Obligations) &&
+		slices.Equal(a.Audiences, b.Audiences)
 }
 
 func (s storedKey) recorded() RecordedKey {

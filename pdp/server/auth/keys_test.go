@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -38,9 +39,9 @@ func TestKeyHasItsDefaults(t *testing.T) {
 		!caller.Serves("default") || caller.Serves("acme") || !caller.May(Decide) || caller.May(Search) {
 		t.Errorf("got %v %+v, want key:pep that decides in default, without registration", found, caller)
 	}
-	secret, err := k.Add(KeySpec{Name: "all", Grant: Grant{[]string{"*"}, []Permission{Search, LogRead}, []string{}}})
+	secret, err := k.Add(KeySpec{Name: "all", Grant: Grant{[]string{"*"}, []Permission{Search, LogRead}, []string{}, []string{"gw"}}})
 	must(t, err)
-	if caller, _ := k.Find(secret); !caller.Serves("acme") || caller.May(Decide) || !caller.May(LogRead) || !caller.Registered {
+	if caller, _ := k.Find(secret); !caller.Serves("acme") || caller.May(Decide) || !caller.May(LogRead) || !caller.Registered || !slices.Equal(caller.Asker().Audiences, []string{"gw"}) {
 		t.Errorf("got %+v, want what was asked for", caller)
 	}
 }

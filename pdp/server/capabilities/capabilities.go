@@ -109,14 +109,9 @@ func unknown() error {
 
 // asker is the caller of a request, with what others know the request by.
 func asker(c echo.Context, caller *auth.Caller) evaluation.Asker {
-	return evaluation.Asker{
-		Name:        caller.Name,
-		Registered:  caller.Registered,
-		Obligations: caller.Obligations,
-		Relays:      caller.May(auth.Relay),
-		RequestID:   door.RequestID(c),
-		TraceID:     telemetry.TraceID(c.Request().Context(), c.Request().Header),
-	}
+	asker := caller.Asker()
+	asker.RequestID, asker.TraceID = door.RequestID(c), telemetry.TraceID(c.Request().Context(), c.Request().Header)
+	return asker
 }
 
 // ask answers a request for a capability.

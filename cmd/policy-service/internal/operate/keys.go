@@ -28,6 +28,7 @@ type keysAddCommand struct {
 	Tenant     []string          `sep:"none" placeholder:"T" help:"A tenant that the caller may ask for, or * for all. Without the flag, the tenant default. Repeat for more."`
 	Permission []auth.Permission `sep:"none" placeholder:"P" help:"A permission: decide, search, explain, log.read, log.admin, request, approve, relay, capability or capability.admin. Without the flag, decide. Repeat for more."`
 	Obligation []string          `sep:"none" placeholder:"TYPE" help:"An obligation type that the caller discharges. Repeat for more."`
+	Audience   []string          `sep:"none" placeholder:"A" help:"A name of the caller as a verifier of capabilities, such as https://gateway.example.com, for which proofs are made. Without the flag, a proof is for the server of the tool. Repeat for more."`
 	Principal  auth.Principal    `placeholder:"ENTITY" help:"The entity that the caller is to policies, as policies write it: 'User::\"mia\"'. The permission approve needs it."`
 	Via        cli.Given         `placeholder:"WAY" help:"console, if the caller is a console for approvers that relays what they say. Without the flag, a caller with the permission relay is a gateway that shows them forms."`
 }
@@ -42,7 +43,7 @@ func (c keysAddCommand) Run(s cli.Streams) error {
 		Name:      c.Name,
 		Principal: c.Principal,
 		Via:       evaluation.Via(c.Via),
-		Grant:     auth.Grant{Tenants: c.Tenant, Permissions: c.Permission, Obligations: c.Obligation},
+		Grant:     auth.Grant{Tenants: c.Tenant, Permissions: c.Permission, Obligations: c.Obligation, Audiences: c.Audience},
 	})
 	if err != nil {
 		return err
@@ -71,7 +72,7 @@ func (c keysListCommand) Run(s cli.Streams) error {
 		}{keys.List()})
 	}
 	table := s.Table()
-	table.Row("NAME", "ID", "TENANTS", "PERMISSIONS", "OBLIGATIONS", "PRINCIPAL", "ADDED", "REVOKED")
+	table.Row("NAME", "ID", "TENANTS", "PERMISSIONS", "OBLIGATIONS", "AUDIENCES", "PRINCIPAL", "ADDED", "REVOKED")
 	for _, k := range keys.List() {
 		principal := cli.Quoted("-")
 		if k.Principal != (auth.Principal{}) {
@@ -82,7 +83,7 @@ func (c keysListCommand) Run(s cli.Streams) error {
 			permissions += ";via=" + string(k.Via)
 		}
 		table.Row(k.Name, k.ID, strings.Join(k.Tenants, ","), permissions,
-			cmp.Or(joined(k.Obligations), "-"), principal, day(k.Created), day(k.Revoked))
+			cmp.Or(joined(k.Obligations), "-"), cmp.Or(joined(k.Audiences), "-"), principal, day(k.Created), day(k.Revoked))
 	}
 	return table.Flush()
 }
