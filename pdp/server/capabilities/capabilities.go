@@ -27,8 +27,10 @@ import (
 // Options are the parts of Capabilities.
 type Options struct {
 	Door *door.Door
-	// Broker is nil if there are no capabilities. It is set before the first request comes.
+	// Broker is nil if there are no capabilities. It is set before the first request comes, with Count, which counts the
+	// answers to requests for capabilities.
 	Broker *broker.Broker
+	Count  func(outcome string)
 }
 
 // Capabilities are the routes.
@@ -149,14 +151,19 @@ func (s *Capabilities) ask(c echo.Context, a door.Admitted) error {
 	}
 	switch {
 	case granted != nil:
+		if decision != "" { // else it was granted before, and counted
+			s.Count(telemetry.Granted)
+		}
 		c.Response().Header().Set(echo.HeaderCacheControl, "no-store")
 		return write(c, http.StatusCreated, struct {
 			Granted        bool `json:"granted"`
 			*broker.Answer `json:",inline"`
 		}{true, granted})
 	case denied.Approval != nil && denied.Approval.ID != "":
+		s.Count(telemetry.Waiting)
 		return write(c, http.StatusAccepted, refusal{false, denied})
 	}
+	s.Count(telemetry.Denied)
 	return write(c, http.StatusOK, refusal{false, denied})
 }
 
