@@ -28,6 +28,8 @@ const capabilityPolicies = `
 @id("held") permit(principal is agent, action == Action::"tool.invoke", resource is tool) when { context.pdp.capability.held };
 @id("never") forbid(principal, action == Action::"tool.invoke", resource == tool::"b:never");
 @id("grants") permit(principal is agent, action == Action::"capability.grant", resource is tool) when { context.pdp.resource.id like "b:*" };
+@id("grants_all") permit(principal is agent, action == Action::"capability.grant", resource == server::"b");
+@id("grants_all_by_people") @obligation("ask") permit(principal is agent, action == Action::"capability.grant", resource == server::"people");
 @id("grants_by_people") @obligation("ask") permit(principal is agent, action == Action::"capability.grant", resource is tool) when { context.pdp.resource.id like "b:danger*" };
 @id("asks") @obligation("ask") permit(principal is agent, action == Action::"tool.invoke", resource is tool) when { context.pdp.capability.held && context.pdp.resource.id == "b:both" };
 @id("leads") permit(principal in team::"leads", action == Action::"approval.decide", resource is Approval);

@@ -192,13 +192,18 @@ type State struct {
 	JKT      string         `json:"jkt"`
 	Audience string         `json:"audience"`
 	Tools    []string       `json:"tools"`
-	Expires  time.Time      `json:"expires"`
-	MaxUses  int            `json:"max_uses,omitzero"`
-	Used     int            `json:"used,omitzero"`
+	// Arguments are the types of the constraints on them, by name; without it they may be any. The values are left out.
+	Arguments map[string]string `json:"arguments,omitzero"`
+	Expires   time.Time         `json:"expires"`
+	MaxUses   int               `json:"max_uses,omitzero"`
+	Used      int               `json:"used,omitzero"`
 }
 
-func stateOf(c *store.Capability) (s State) {
-	s = State{c.ID, c.Tenant, c.State, c.Holder, c.JKT, c.Audience, nil, c.Expires.UTC(), c.MaxUses, c.Used}
+func stateOf(c *store.Capability) State {
+	s := State{
+		ID: c.ID, Tenant: c.Tenant, State: c.State, Holder: c.Holder, JKT: c.JKT, Audience: c.Audience,
+		Arguments: capability.Kinds(c.Token.Layers), Expires: c.Expires.UTC(), MaxUses: c.MaxUses, Used: c.Used,
+	}
 	for _, layer := range c.Token.Layers {
 		s.Tools = append(s.Tools, layer.Tools...)
 	}
