@@ -479,7 +479,7 @@ func TestCapabilityAsShown(t *testing.T) {
 	}
 	g := w.asksFor(http.StatusAccepted, asked, "danger1", "danger2") // whose messages would differ
 	_, text := w.do("mia", "GET", "/v1/approvals/"+g.Approval.ID, "")
-	sentence := fmt.Sprintf(`bot may call danger1, danger2 of b until %s, 5 times, where target = \"staging\"; held by key %s`,
+	sentence := fmt.Sprintf(`"message":"bot may call danger1 and danger2 of b until %s, 5 times, where target = \"staging\"; held by key %s`,
 		until.UTC().Format(time.RFC3339), w.holder.Key().Thumbprint())
 	has(t, text, sentence)
 	w.says("mia", g.Approval.ID, "decision", `{"decision":"approve","reason":"yes"}`, http.StatusOK)
