@@ -116,7 +116,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/server/listener", "anything of ours but pdp/plainfile pdp/server/auth", "the gateway listens with it, and would carry the server's routes"},
 	{"pdp/server/auth", "anything of ours but evaluation pdp/plainfile", "gateway and console authenticate with it, and would carry the server"},
 	{"pdp/server/config", "anything of ours but pdp/plainfile pdp/spelling pdp/when", "the gateway reads its own configuration with it, and would carry the server's"},
-	{"pdp/server/telemetry", "anything of ours but evaluation obligations pdp/approval pdp/decisionlog pdp/server/auth", "all rooms of the server count with it, and could not import it without a cycle"},
+	{"pdp/server/telemetry", "anything of ours but evaluation evaluation/capability obligations pdp/approval pdp/decisionlog pdp/server/auth", "all rooms of the server count with it, and could not import it without a cycle"},
 	{"pdp/server/sink", "anything of ours but pdp/decisionlog pdp/server/telemetry", "a sink could send out more than the log holds"},
 	{"pdp/server/doctor", "pdp/internal/... pdp/ledger/... pdp/boltfile/... pdp/mcp/... pdp/console/...", "doctor would judge a file by itself, and differently from the start of the server"},
 	{"pdp/server/floor", "anything of ours", "our server is measured beside it, and a part that both have would cost nothing in the difference"},

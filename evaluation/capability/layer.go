@@ -37,6 +37,31 @@ type Layer struct {
 	Arguments Arguments `json:"arguments,omitzero"`
 }
 
+// Kinds are the kinds of the constraints that layers have together, by the names of the arguments. Without "*" among them
+// there may be no other arguments. Nil says that the arguments may be any.
+func Kinds(layers []Layer) (all map[string]string) {
+	closed := false
+	for _, l := range layers {
+		if l.Arguments == nil {
+			continue
+		}
+		if all == nil {
+			all = map[string]string{}
+		}
+		for name, c := range l.Arguments {
+			if was := all[name]; was == "" || was == wildcard {
+				all[name] = c.kind
+			}
+		}
+		_, open := l.Arguments[others]
+		closed = closed || !open
+	}
+	if closed {
+		delete(all, others)
+	}
+	return all
+}
+
 // Admits returns nil if the layer admits a call. Names are compared byte for byte.
 func (l Layer) Admits(tool string, arguments evaluation.Object) *Refusal {
 	if !slices.ContainsFunc(l.Tools, func(covered string) bool { return covers(covered, tool) }) {

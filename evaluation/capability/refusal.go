@@ -3,6 +3,8 @@ package capability
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -78,6 +80,15 @@ var reasons = map[Code]struct{ text, next, suggestion string }{
 	NotInBatch:         {"A capability is not taken in a batch", evaluation.NextRetry, "Send the call alone"},
 	NotAsked:           {"A capability is not taken with this question", evaluation.NextNone, "Leave the capability out of this question"},
 	Unavailable:        {"Capability could not be checked", evaluation.NextRetry, "Send the call again later"},
+}
+
+// Codes are all codes there are.
+func Codes() []Code { return slices.Sorted(maps.Keys(reasons)) }
+
+// Known reports whether a code is one of [Codes].
+func (c Code) Known() bool {
+	_, known := reasons[c]
+	return known
 }
 
 // Refusal says why a capability does not cover a call. The members besides the code are there where they help.

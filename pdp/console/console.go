@@ -1,5 +1,5 @@
-// Package console serves the pages where people approve. Start with [New], which makes the handler of all paths below
-// /console/.
+// Package console serves the pages where people approve, and where they take capabilities back. Start with [New], which
+// makes the handler of all paths below /console/.
 //
 // A page is made of what the HTTP API answers: every datum comes by a request to /v1, as the person who looks at the
 // page, and what a person may do is what the API lets that person do. The package reads no store, and decides nothing.
@@ -49,6 +49,7 @@ type Console struct {
 	options  Options
 	base     string // the path of PublicURL, without a slash at its end
 	api      *inbox.Inbox
+	server   *httpclient.Server // the same API, for all that is not about approvals
 	mux      *http.ServeMux
 	sessions *sessions
 	// tries are those with a wrong key, exchanges those of a code that come to nothing.
@@ -84,6 +85,9 @@ func New(api http.RoundTripper, o Options) (*Console, error) {
 	if c.api, err = inbox.New(nowhere, httpclient.Options{Transport: api}); err != nil {
 		return nil, err
 	}
+	if c.server, err = httpclient.New(nowhere, httpclient.Options{Transport: api}); err != nil {
+		return nil, err
+	}
 	c.routes()
 	return c, nil
 }
@@ -103,6 +107,9 @@ func (c *Console) routes() {
 	c.page(approvalsPath+"/{id}", (*visit).request)
 	c.form(approvalsPath+"/{id}/decision", (*visit).decide)
 	c.form(approvalsPath+"/{id}/revoke", (*visit).revoke)
+	c.page(capabilitiesPath, (*visit).capabilities)
+	c.page(capabilitiesPath+"/{id}", (*visit).capability)
+	c.form(capabilitiesPath+"/{id}/revoke", (*visit).revokeCapability)
 	c.form(logoutPath, (*visit).logOut)
 	c.take(loginPath, methods{http.MethodGet: (*visit).loginPage, http.MethodHead: (*visit).loginPage, http.MethodPost: (*visit).logInByKey})
 	// Both change the browser's cookies, so a HEAD is no harmless GET.

@@ -113,6 +113,10 @@ func (v *visit) inbox() {
 		switch status = httpclient.StatusOf(err); status {
 		case http.StatusBadRequest:
 		case http.StatusForbidden: // the page to which the login leads says more than that there is none
+			if len(v.me.Where(capabilityAdmin)) > 0 {
+				v.redirect(capabilitiesPath)
+				return
+			}
 			m := v.message(http.StatusNotFound)
 			m.Says = append(m.Says, page.Of("You are logged in, but may not approve: "+detailOf(err)))
 			v.show(http.StatusNotFound, m)

@@ -62,6 +62,7 @@ func (s *Server) openCapabilities(key []byte) {
 	}
 	s.lifetime.add("capabilities", closing(b.Store.Close))
 	s.capabilities.Broker, s.config.Program.PDP.Capabilities = b, b
+	s.capabilities.Count = s.telemetry.Grants.Count
 }
 
 // closedCapabilities reports whether the file of capabilities could not be opened.

@@ -28,6 +28,8 @@ const capabilityPolicies = `
 @id("held") permit(principal is agent, action == Action::"tool.invoke", resource is tool) when { context.pdp.capability.held };
 @id("never") forbid(principal, action == Action::"tool.invoke", resource == tool::"b:never");
 @id("grants") permit(principal is agent, action == Action::"capability.grant", resource is tool) when { context.pdp.resource.id like "b:*" };
+@id("grants_all") permit(principal is agent, action == Action::"capability.grant", resource == server::"b");
+@id("grants_all_by_people") @obligation("ask") permit(principal is agent, action == Action::"capability.grant", resource == server::"people");
 @id("grants_by_people") @obligation("ask") permit(principal is agent, action == Action::"capability.grant", resource is tool) when { context.pdp.resource.id like "b:danger*" };
 @id("asks") @obligation("ask") permit(principal is agent, action == Action::"tool.invoke", resource is tool) when { context.pdp.capability.held && context.pdp.resource.id == "b:both" };
 @id("leads") permit(principal in team::"leads", action == Action::"approval.decide", resource is Approval);
@@ -510,7 +512,7 @@ func TestCapabilityAsShown(t *testing.T) {
 	}
 	g := w.asksFor(http.StatusAccepted, asked, "danger1", "danger2") // whose messages would differ
 	_, text := w.do("mia", "GET", "/v1/approvals/"+g.Approval.ID, "")
-	sentence := fmt.Sprintf(`bot may call danger1, danger2 of b until %s, 5 times, where target = \"staging\"; held by key %s`,
+	sentence := fmt.Sprintf(`"message":"bot may call danger1 and danger2 of b until %s, 5 times, where target = \"staging\"; held by key %s`,
 		until.UTC().Format(time.RFC3339), w.holder.Key().Thumbprint())
 	has(t, text, sentence)
 	w.says("mia", g.Approval.ID, "decision", `{"decision":"approve","reason":"yes"}`, http.StatusOK)

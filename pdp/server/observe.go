@@ -65,6 +65,10 @@ func (s *Server) state() telemetry.State {
 		pending := s.approvals.Broker.Store.Pending()
 		state.Pending = &pending
 	}
+	if s.capabilities.Broker != nil {
+		live := s.capabilities.Broker.Store.Live()
+		state.Live = &live
+	}
 	return state
 }
 

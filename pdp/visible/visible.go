@@ -3,7 +3,7 @@
 // [Text] is for one line, and [Lines] for several: invisible characters are escaped, and a backslash is doubled, so that
 // an escape is never taken for a text that has one in it. [Quoted] is for a text whose quotes and escapes are there
 // already. [Of] is for output that draws escapes in another way than text, such as a page: it also marks look-alikes.
-// [Known] finds the ids that look like one that is known.
+// [Word] is for a name in a sentence of ours, before the sentence is written by one of these. [Known] finds the ids that look like one that is known.
 package visible
 
 import (
@@ -12,11 +12,26 @@ import (
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Text writes invisible characters as JSON would escape them, a byte that is no UTF-8 as \xff, and a backslash as two. An
 // id may hold characters that move a cursor, reverse text or hide it, and must not rewrite the screen that it is read on.
 func Text(text string) string { return but(text, "", `\\`) }
+
+// Word is a name in a sentence. It is in the quotes of JSON unless it can only be read as one word, so that the sentence
+// does not go on in it.
+func Word(name string) string {
+	other := func(r rune) bool {
+		return r >= utf8.RuneSelf || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("._:@/-", r)
+	}
+	if name == "" || strings.ContainsFunc(name, other) {
+		quoted, _ := jsontext.AppendQuote(nil, name) // what is no UTF-8 in it is replaced
+		return string(quoted)
+	}
+	return name
+}
 
 // Lines leaves a text its lines and tabs.
 func Lines(text string) string { return but(text, "\n\t", `\\`) }

@@ -3,6 +3,7 @@ package inbox
 import (
 	"context"
 	"net/url"
+	"slices"
 
 	"policy-service/evaluation"
 	"policy-service/pdp/httpclient"
@@ -15,6 +16,34 @@ type Me struct {
 	Principal string `json:"principal"`
 	// Tenants are names, or "*" for all.
 	Tenants []string `json:"tenants"`
+	// Permissions are in all of Tenants, unless Grants say which one is in which.
+	Permissions []string `json:"permissions"`
+	Grants      []Grant  `json:"grants"`
+}
+
+// Grant is some permissions, and the tenants where they count.
+type Grant struct {
+	Tenants     []string `json:"tenants"`
+	Permissions []string `json:"permissions"`
+}
+
+// Where are the tenants where the caller has a permission: names, or "*" for all.
+func (m Me) Where(permission string) (tenants []string) {
+	grants := m.Grants
+	if len(grants) == 0 {
+		grants = []Grant{{m.Tenants, m.Permissions}}
+	}
+	for _, g := range grants {
+		if slices.Contains(g.Permissions, permission) {
+			tenants = append(tenants, g.Tenants...)
+		}
+	}
+	return tenants
+}
+
+// May reports whether the caller has a permission in a tenant.
+func (m Me) May(permission, tenant string) bool {
+	return slices.ContainsFunc(m.Where(permission), func(one string) bool { return one == tenant || one == "*" })
 }
 
 // Me asks the server for its view of the caller.

@@ -53,7 +53,7 @@ type Entry struct {
 // Votes is how many people approved, and how many have to.
 type Votes struct{ Given, Needed int }
 
-// Status is the status of an approval request, by the name that the API has for it.
+// Status is the status of an approval request, or the state of a capability, by the name that the API has for it.
 type Status Label
 
 // The statuses. Unknown is one that this console does not know.
@@ -66,6 +66,14 @@ const (
 	Cancelled Status = "cancelled"
 	UsedUp    Status = "used_up"
 	Revoked   Status = "revoked"
+
+	// Of capabilities alone.
+	Asked     Status = "asked"
+	Active    Status = "active"
+	Suspended Status = "suspended"
+	Returned  Status = "returned"
+	Renewed   Status = "renewed"
+	Released  Status = "released"
 )
 
 var statuses = map[Status]Label{
@@ -77,6 +85,12 @@ var statuses = map[Status]Label{
 	Cancelled: "Cancelled",
 	UsedUp:    "Used up",
 	Revoked:   "Revoked",
+	Asked:     "Not on record yet",
+	Active:    "Active",
+	Suspended: "Suspended",
+	Returned:  "Returned",
+	Renewed:   "Renewed",
+	Released:  "Never granted",
 }
 
 // StatusOf is the status of a name.

@@ -2,7 +2,7 @@ package page
 
 // Layout is the part that every page has.
 type Layout struct {
-	// Title is the title of the page. If it is the page of one approval request, About is its id.
+	// Title is the title of the page. If it is the page of one approval request or capability, About is its id.
 	Title Label
 	About ID
 	// Home is where the console is, without a slash at its end.
@@ -13,6 +13,8 @@ type Layout struct {
 	AllTenants bool
 	// LogOut is the token of the form that logs out. Without one there is no session that could end.
 	LogOut Token
+	// Capabilities says that the person may see and take back capabilities.
+	Capabilities bool
 	// Waiting is how many approval requests wait for the person.
 	Waiting Count
 	// Now is when the page was made.

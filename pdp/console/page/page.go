@@ -1,5 +1,5 @@
 // Package page draws the pages of the console: a view goes in, HTML comes out. Start with [Render], and with the views:
-// [Login], [Inbox], [Request], [Message]. The pages load [Style] and [Script].
+// [Login], [Inbox], [Request], [Capabilities], [Capability], [Message]. The pages load [Style] and [Script].
 //
 // Words of a request, a policy or a person enter a view only as [Text], which is harmless and is no other than it looks.
 // All that is not Text is ours, and has a type that says why it is safe. No type of html/template that switches its
@@ -52,7 +52,7 @@ type Token string
 // it was typed into, where a browser shows it and does nothing else with it.
 type Typed string
 
-// ID is the id of an approval request or of a record, as this service makes them. Nothing else becomes an ID, so it can
+// ID is the id of an approval request, a capability or a record, as this service makes them. Nothing else becomes an ID, so it can
 // stand in links and titles.
 type ID struct{ id string }
 
@@ -64,7 +64,7 @@ func IDOf(text string) ID {
 		return ID{}
 	}
 	for _, c := range []byte(text) {
-		if !(c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '-') {
+		if !(c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '-' || c == '_') {
 			return ID{}
 		}
 	}

@@ -44,6 +44,7 @@ type Asks struct {
 	Redacted   bool
 	RedactedAt Moment
 	Message    Text
+	Grant      bool // it is about a capability, and the service may have written the message
 	Who        Name
 	Through    Text
 	For        []Name

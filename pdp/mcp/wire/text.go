@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"policy-service/evaluation"
 	"policy-service/pdp/visible"
@@ -32,7 +30,7 @@ func (c *Call) question() string {
 	if len(c.of.Unbound) > 0 {
 		names := make([]string, len(c.of.Unbound))
 		for n, name := range c.of.Unbound {
-			names[n] = word(name)
+			names[n] = visible.Word(name)
 		}
 		lines = append(lines, "May be otherwise when it is done: "+strings.Join(names, ", "))
 	}
@@ -78,7 +76,7 @@ func plural(n int, what string) string {
 // asks is the sentence that names the caller, the action, the resource, the subject, the requester, and the arguments.
 func (c *Call) asks() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s asks for %s on %s", words(c.caller()), word(c.of.Action), words(c.of.Resource))
+	fmt.Fprintf(&b, "%s asks for %s on %s", words(c.caller()), visible.Word(c.of.Action), words(c.of.Resource))
 	if c.of.Actors.Agent != nil {
 		b.WriteString(" for " + words(c.of.Subject))
 	}
@@ -89,7 +87,7 @@ func (c *Call) asks() string {
 		b.WriteString(" as requested by " + words(*c.of.Actors.Requester))
 	}
 	if c.of.Tenant != evaluation.DefaultTenant {
-		b.WriteString(" in tenant " + word(c.of.Tenant))
+		b.WriteString(" in tenant " + visible.Word(c.of.Tenant))
 	}
 	if c.given.Kind() != evaluation.Null {
 		b.WriteString(" with " + jsonText(c.given))
@@ -100,23 +98,12 @@ func (c *Call) asks() string {
 // words is an entity in a sentence. An agent that is known by its id alone has no type.
 func words(e evaluation.Ref) string {
 	if e.Type != "" {
-		return word(e.Type) + "/" + word(e.ID)
+		return visible.Word(e.Type) + "/" + visible.Word(e.ID)
 	}
 	if strings.Contains(e.ID, "/") { // it would pass for a type and an id
 		return quotes(e.ID)
 	}
-	return word(e.ID)
-}
-
-// word is a name in a sentence. It is in quotes unless it can only be read as one word.
-func word(name string) string {
-	other := func(r rune) bool {
-		return r >= utf8.RuneSelf || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("._:@/-", r)
-	}
-	if name == "" || strings.ContainsFunc(name, other) {
-		return quotes(name)
-	}
-	return name
+	return visible.Word(e.ID)
 }
 
 // mostServer is how many characters of a server's words are on a line of their own. All of them stand among the

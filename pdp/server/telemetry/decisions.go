@@ -4,17 +4,19 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"policy-service/evaluation"
+	"policy-service/evaluation/capability"
 	"policy-service/obligations"
 )
 
-// Decisions counts decisions and their obligations. The difference of the obligations that are
-// owed and those that are reported is what no PEP discharged.
+// Decisions counts decisions, their obligations, and the capabilities that their requests showed. The difference of the
+// obligations that are owed and those that are reported is what no PEP discharged.
 type Decisions struct {
 	tenants      tenantNames
 	decided      Tally[outcome]
 	policyErrors Tally[evaluation.ErrorKind]
 	owed         Tally[string]
 	reported     Tally[discharge]
+	shown        Tally[capability.Code]
 }
 
 type (
@@ -72,7 +74,18 @@ func (d *Decisions) make(i *instruments) {
 	for _, t := range obligations.Types() {
 		d.reported.begin(discharge{t, evaluation.Discharged}, discharge{t, evaluation.NotDischarged})
 	}
+	i.tally("policy_service.capabilities.uses", "{call}",
+		"Calls that showed a capability, by why it did not count; used is a call that was allowed with it.", d.shown.observe)
+	d.shown.series.attributes = named[capability.Code]("outcome")
+	d.shown.begin(append(capability.Codes(), used, otherCode)...)
 }
+
+// The outcomes of a capability besides the codes of refusals: a call was allowed with it; and a program that embeds the
+// service, and has capabilities of its own, gave a reason that is none of the codes.
+const (
+	used      capability.Code = "used"
+	otherCode capability.Code = "other"
+)
 
 // Answered counts a decision that was answered, and its obligations. The results of a search are
 // not counted: their obligations are on no record, and cannot be reported.
@@ -84,6 +97,24 @@ func (d *Decisions) Answered(tenant string, one *evaluation.Decision) {
 	for _, o := range one.Obligations {
 		d.owed.Count(o.Type)
 	}
+	if outcome := outcomeOf(one.Capability); outcome != "" {
+		d.shown.Count(outcome)
+	}
+}
+
+// outcomeOf is what came of the capability that a request showed, "" if it showed none, or nothing was to come of it.
+func outcomeOf(c *evaluation.CapabilityAnswer) capability.Code {
+	switch {
+	case c == nil || c.Enforceable != nil:
+		return ""
+	case c.Reason != "" && !capability.Code(c.Reason).Known():
+		return otherCode
+	case c.Reason != "":
+		return capability.Code(c.Reason)
+	case c.ID != "":
+		return used
+	}
+	return "" // it is what to ask for
 }
 
 // Reported counts an obligation whose receipt came.

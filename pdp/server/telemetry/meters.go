@@ -21,12 +21,21 @@ type Meters struct {
 	Loads Tally[string]
 	// Approvals are the steps of approval requests, by their names.
 	Approvals Tally[string]
+	// Grants are answers to requests for capabilities, by [Granted], [Waiting] or [Denied].
+	Grants Tally[string]
 }
 
 // The results of an attempt to load a bundle.
 const (
 	Loaded  = "loaded"
 	Refused = "refused"
+)
+
+// The answers to a request for a capability.
+const (
+	Granted = "granted"
+	Waiting = "waiting" // for people
+	Denied  = "denied"
 )
 
 // NewMeters makes the instruments.
@@ -42,6 +51,10 @@ func NewMeters(meter metric.Meter) (*Meters, error) {
 		"Steps of approval requests, by what happened.", m.Approvals.observe)
 	m.Approvals.series.attributes = named[string]("step")
 	m.Approvals.begin(approval.StepNames()...)
+	i.tally("policy_service.capabilities.grants", "{request}",
+		"Requests for capabilities that were decided, by what came of them.", m.Grants.observe)
+	m.Grants.series.attributes = named[string]("outcome")
+	m.Grants.begin(Granted, Waiting, Denied)
 	m.Log.make(i)
 	if i.err != nil {
 		return nil, fmt.Errorf("cannot make the instruments of what is counted: %w", i.err)

@@ -29,6 +29,8 @@ type State struct {
 	Log *decisionlog.Status
 	// Pending is how many approval requests wait for people; nil if people are not asked.
 	Pending *int
+	// Live is how many capabilities have not ended; nil if there are none here.
+	Live *int
 }
 
 // Observe has metrics show the state of the service, until the registration is undone.
@@ -38,6 +40,7 @@ func (t *Telemetry) Observe(look func() State) (metric.Registration, error) {
 	onDisk := i.gauge("policy_service.bundle.on.disk", "", "1, with the digest of the bundle's files as they were read last.")
 	age := i.secondsGauge("policy_service.bundle.age", "How long the bundle has been in force.")
 	pending := i.gauge("policy_service.approvals.pending", "{request}", "Approval requests that wait for people.")
+	live := i.gauge("policy_service.capabilities.live", "{capability}", "Capabilities that have not ended.")
 	behind := i.secondsGauge("policy_service.log.journal.age", "The age of the oldest record that only the journal has; 0 if there is none.")
 	always := []observed[State]{
 		{i.gauge("policy_service.http.requests.active", "{request}", "Requests being answered."),
@@ -93,6 +96,9 @@ func (t *Telemetry) Observe(look func() State) (metric.Registration, error) {
 		}
 		if s.Pending != nil {
 			o.ObserveInt64(pending, int64(*s.Pending))
+		}
+		if s.Live != nil {
+			o.ObserveInt64(live, int64(*s.Live))
 		}
 		if s.Log != nil {
 			o.ObserveFloat64(behind, s.Log.Behind.Seconds())
