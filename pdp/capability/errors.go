@@ -42,7 +42,7 @@ type StateError struct{ State State }
 // Error says which state that is.
 func (e *StateError) Error() string { return fmt.Sprintf("the capability is %s", e.State) }
 
-// LimitError says that a holder or a tenant has too many capabilities, or that they came at once.
+// LimitError says that a holder or a tenant has too many capabilities, or that a holder asked for too many at once.
 type LimitError struct{ RetryAfter time.Duration }
 
 // Error says when to try again.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/ledger"
 )
 
@@ -33,6 +34,11 @@ func (n *New) words() (c Capability, err error) {
 	return c, err
 }
 
+// Admit counts a request for a capability, whatever it will be answered. A holder that asks too often gets a [LimitError].
+func (s *Store) Admit(tenant string, of evaluation.Ref) error {
+	return s.rates.take(holder{tenant, of}, s.now())
+}
+
 // Grant makes a capability that a decision is to grant. It cannot be used before the caller has recorded the decision and
 // says so by Spent. If the caller does not know whether the decision is on record, or the process ends, the log says it
 // later: then the capability is active, or was never granted.
@@ -43,9 +49,6 @@ func (s *Store) Grant(ctx context.Context, n New, decision string) (*Reservation
 	}
 	if err == nil {
 		err = s.ledger.Ready(ctx)
-	}
-	if err == nil { // taken once, however often the rest is done again
-		err = s.rates.take(holder{c.Tenant, c.Holder}, s.now())
 	}
 	if err != nil {
 		return nil, err

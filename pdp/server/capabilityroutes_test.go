@@ -4,12 +4,15 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-json-experiment/json"
 
+	"policy-service/evaluation"
 	"policy-service/evaluation/capability"
+	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 )
 
@@ -166,4 +169,50 @@ func TestCapabilityRevokeMany(t *testing.T) {
 	w.reply("acme-warden", "POST", "/v1/capabilities/revoke", fmt.Sprintf(everything, "default")).is(t, "another tenant", 403)
 	w.reply("warden", "POST", "/v1/capabilities/revoke", `{"reason":"x","all":true}`).is(t, "no tenant", 403)
 	w.reply("acme-warden", "POST", "/v1/capabilities/revoke", fmt.Sprintf(everything, "acme")).is(t, "its own", 200, `{"revoked":2}`)
+}
+
+// onRecord are the lines of the decision log that have some text.
+func (w *wallet) onRecord(with string) (lines []string) {
+	w.t.Helper()
+	_, text := w.do("auditor", "GET", "/v1/log/export", "")
+	for line := range strings.SplitSeq(text, "\n") {
+		if strings.Contains(line, with) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// TestCapabilityFlood: requests count before they are decided, whatever the answers are. One too many is on no record, and
+// asks nobody.
+func TestCapabilityFlood(t *testing.T) {
+	t.Parallel()
+	w := openWallet(t, func(c *server.Config) { c.Capabilities.NewPerMinutePerHolder = 3 })
+	w.asksFor(http.StatusOK, nil, "secret")
+	w.asksFor(http.StatusOK, nil, "secret")
+	w.asksFor(http.StatusAccepted, nil, "danger")
+	before := len(w.onRecord(`"id":`))
+	for _, tool := range []string{"secret", "danger2", "read"} {
+		w.asksFor(http.StatusTooManyRequests, nil, tool)
+	}
+	if after := len(w.onRecord(`"id":`)); after != before {
+		t.Errorf("of what was refused %d records were made", after-before)
+	}
+	w.reply("mia", "GET", "/v1/approvals", "").is(t, "people are asked once", 200, "danger")
+	if _, text := w.do("mia", "GET", "/v1/approvals", ""); strings.Contains(text, "danger2") {
+		t.Errorf("people are asked: %s", text)
+	}
+	a := capability.Ask{Tenant: "default", Holder: evaluation.Ref{Type: "agent", ID: "bot"}, Audience: "b", Tools: []string{"read"}}
+	must(t, w.holder.Request(&a, issuer, w.Now()))
+	body, err := json.Marshal(a)
+	must(t, err)
+	got := w.Post("/v1/capabilities", string(body), "Authorization", w.key["wallet"])
+	if got.Status != http.StatusTooManyRequests || got.Header.Get("Retry-After") != "20" {
+		t.Errorf("got %d, to be tried again after %q", got.Status, got.Header.Get("Retry-After"))
+	}
+	w.asksFor(http.StatusCreated, func(a *capability.Ask) { a.Holder.ID = "bot2" }, "read")
+	w.Advance(20 * time.Second)
+	if got := w.Post("/v1/capabilities", string(body), "Authorization", w.key["wallet"]); got.Status != http.StatusCreated {
+		t.Errorf("the proof was spent by a refusal: %d %s", got.Status, got.Body)
+	}
 }

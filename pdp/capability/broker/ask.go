@@ -54,6 +54,9 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, a capability.A
 	if issuer == "" {
 		return "", nil, nil, ErrNoIssuer
 	}
+	if err := b.Store.Admit(a.Tenant, a.Holder); err != nil { // before anything of it is on record
+		return "", nil, nil, err
+	}
 	if err := b.asked(&a, asker.Name, issuer, now); err != nil {
 		return "", nil, nil, err
 	}

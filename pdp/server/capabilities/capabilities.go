@@ -88,7 +88,7 @@ func problem(err error) error {
 	switch {
 	case errors.As(err, &limit):
 		return door.TooMany("capabilities", limit.RetryAfter, http.StatusTooManyRequests,
-			"this holder, or its tenant, has too many capabilities, or they came too fast; ask again after Retry-After seconds")
+			"this holder, or its tenant, has too many capabilities, or asks for them too often; ask again after Retry-After seconds")
 	case errors.As(err, &refusal) && refusal.Code == capability.Unavailable:
 		return door.TooMany("capabilities", time.Second, http.StatusServiceUnavailable, "too many proofs at once; ask again after Retry-After seconds")
 	case errors.As(err, &refusal):
