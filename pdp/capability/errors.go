@@ -25,6 +25,8 @@ var (
 	ErrGranted = errors.New("this was granted before by the same approval")
 	// ErrInvalid: the request can never be done, whenever it is tried.
 	ErrInvalid = ledger.ErrInvalid
+	// ErrRenewals: it was renewed as often as can be.
+	ErrRenewals = fmt.Errorf("%w: it was renewed %d times, and no more is possible: ask for another", ErrInvalid, MostRenewals)
 )
 
 // known are those that the ledger returns.

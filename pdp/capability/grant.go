@@ -122,12 +122,11 @@ func (s *Store) renew(ctx context.Context, id string, to Capability, decision st
 		}
 	}()
 	same := to.ID == c.ID && to.Tenant == c.Tenant && to.Holder == c.Holder && to.JKT == c.JKT && to.Audience == c.Audience
-	fewer := c.MaxUses == 0 || to.MaxUses > c.MaxUses-c.left() && to.MaxUses <= c.MaxUses
 	switch {
-	case !same || !fewer || !s.now().Before(to.Expires):
+	case !same || !c.MayHaveUses(to.MaxUses) || !s.now().Before(to.Expires):
 		return nil, fmt.Errorf("%w: it would be another capability, have more uses or none, or be over", ErrInvalid)
 	case c.Renewals >= MostRenewals:
-		return nil, fmt.Errorf("%w: it was renewed %d times, and no more is possible: ask for another", ErrInvalid, c.Renewals)
+		return nil, ErrRenewals
 	case c.Granting != "":
 		return nil, fmt.Errorf("%w: whether it was renewed, the log will say", ErrUnavailable)
 	}
