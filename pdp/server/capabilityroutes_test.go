@@ -466,3 +466,13 @@ func TestCapabilityUnproved(t *testing.T) {
 	w.holder = newHolder(t, 2)
 	w.is("proof_invalid", w.call(g, "b:read"))
 }
+
+// TestCapabilityMetadata: what the server says of itself says where to ask for a capability, to those who can.
+func TestCapabilityMetadata(t *testing.T) {
+	t.Parallel()
+	w := openWallet(t)
+	for _, point := range []string{"", "/tenants/acme"} {
+		w.reply("", "GET", metadataPath+point, "").is(t, point, 200,
+			`"capability_endpoint":"`+issuer+`/v1/capabilities"`, `,"urn:policy-service:capability:tool-capability"]`)
+	}
+}
