@@ -106,6 +106,12 @@ func TestCapabilityList(t *testing.T) {
 			t.Errorf("%s lists %s: got %v in %d pages, want %v", test.who, test.query, got, pages, want)
 		}
 	}
+	for range 3 {
+		w.asksFor(http.StatusCreated, nil, "read")
+	}
+	if got := w.reply("acme-warden", "GET", "/v1/capabilities?tenant=default&limit=1", ""); got.text != `{"items":[],"next":""}` {
+		t.Errorf("of another tenant: %s", got.text) // not even a cursor
+	}
 	w.reply("pep", "GET", "/v1/capabilities", "").is(t, "without a permission", 403, "the permission capability")
 	w.reply("two", "GET", "/v1/capabilities", "").is(t, "of two tenants", 400, "the parameter tenant")
 	for query, part := range map[string]string{
