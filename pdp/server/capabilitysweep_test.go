@@ -176,7 +176,7 @@ func TestCapabilityTerms(t *testing.T) {
 	}
 
 	waits := w.asksFor(http.StatusAccepted, nil, "danger")
-	w.reply("mia", "GET", "/v1/approvals/"+waits.Approval.ID, "").is(t, "what people see", 200, "bot may call danger of b for 10m0s, 3 times, with any arguments")
+	w.reply("mia", "GET", "/v1/approvals/"+waits.Approval.ID, "").is(t, "what people see", 200, `"message":"Open-ended in arguments: bot may call danger of b for 10 min, 3 times, with any arguments`)
 	w.says("mia", waits.Approval.ID, "decision", `{"decision":"approve","reason":"maintenance"}`, http.StatusOK)
 	presents := func(a *capability.Ask) { a.ApprovalID = waits.Approval.ID }
 	terms(20, 3) // people did not see that

@@ -103,7 +103,7 @@ func (f *bench) granted(uses int) *broker.Answer {
 		Tenant: "default", Holder: evaluation.Ref{Type: "agent", ID: "bot"}, Audience: "b", Tools: []string{"b:read"}, Duration: life, MaxUses: uses,
 	}
 	f.must(f.holder.Request(&a, issuer, f.Now()))
-	_, g, denied, err := f.Ask(context.Background(), evaluation.Asker{Name: "key:wallet"}, a)
+	_, g, denied, err := f.Ask(context.Background(), evaluation.Asker{Name: "key:wallet"}, broker.Request{Ask: a})
 	if err != nil || g == nil {
 		f.Fatal(denied, err)
 	}
