@@ -27,8 +27,8 @@ var rooms = []struct{ room, not, because string }{
 	// What PEPs import.
 	{"schemas", "anything of ours", "PEPs read the schemas, and would carry all that schemas imports"},
 	{"evaluation", "anything of ours but schemas", "PEPs import the vocabulary, and would carry a part of the server"},
-	{"evaluation/authzenclient", "anything of ours but evaluation evaluation/authzenclient/internal/link obligations", "a PEP that asks would carry a PDP, and could decide by itself"},
-	{"evaluation/authzenclient/approvals", "anything of ours but evaluation evaluation/authzenclient evaluation/authzenclient/internal/link obligations", "a PEP that asks people would carry a PDP, and could decide by itself"},
+	{"evaluation/authzenclient", "anything of ours but evaluation evaluation/authzenclient/internal/link evaluation/capability obligations", "a PEP that asks would carry a PDP, and could decide by itself"},
+	{"evaluation/authzenclient/approvals", "anything of ours but evaluation evaluation/authzenclient evaluation/authzenclient/internal/link evaluation/capability obligations", "a PEP that asks people would carry a PDP, and could decide by itself"},
 	{"evaluation/authzenclient/internal/link", "anything of ours", "the client could not import it without a cycle"},
 	{"evaluation/capability", "anything of ours but evaluation", "a gateway that checks tokens, or an agent that makes proofs, would carry a part of the server"},
 	{"evaluation/coaz", "anything of ours but evaluation", "a mapping would be tied to one client or transport, and PEPs choose theirs"},
