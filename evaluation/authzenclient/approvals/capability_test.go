@@ -1,8 +1,11 @@
 package approvals_test
 
 import (
+	"context"
 	"crypto/ed25519"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +18,7 @@ import (
 	"policy-service/evaluation/capability"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
 )
 
 var capabilityFiles = map[string]string{
@@ -200,4 +204,47 @@ func TestCapabilityRefused(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "not asked") {
 		t.Errorf("got %v", err)
 	}
+}
+
+// withAgents puts a server where the example of the page about capabilities looks for one, with that page's policies.
+func withAgents() (stop func(), err error) {
+	const url, address = "http://127.0.0.1:8247", "127.0.0.1:8247"
+	data, err := os.MkdirTemp("", "agents")
+	stop = func() { _ = os.RemoveAll(data) }
+	if err != nil {
+		return stop, err
+	}
+	keys, err := auth.OpenKeys(data)
+	if err != nil {
+		return stop, err
+	}
+	key, err := keys.Add(auth.KeySpec{Name: "agents", Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Capability}}})
+	if err != nil {
+		return stop, err
+	}
+	s, err := server.New(server.Config{Listen: "127.0.0.1:0", Data: data, PublicURL: url, Program: server.Program{Source: pdptest.Bundle(map[string]string{"a.cedar": `
+@id("capability-suffices")
+permit (principal is agent, action == Action::"tool.invoke", resource is tool) when { context.pdp.capability.held };
+@id("capability-granted")
+permit (principal == agent::"agent-a", action == Action::"capability.grant", resource == tool::"agent-b:restart");`})}})
+	if err == nil {
+		err = s.Start(context.Background())
+	}
+	if err != nil {
+		return stop, err
+	}
+	stop = func() {
+		_ = s.Stop(context.Background())
+		_ = os.RemoveAll(data)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	dial := transport.DialContext
+	transport.DialContext = func(ctx context.Context, network, to string) (net.Conn, error) {
+		if to == address {
+			to = s.Addr()
+		}
+		return dial(ctx, network, to)
+	}
+	http.DefaultTransport = transport
+	return stop, os.Setenv("AGENTS_KEY", key)
 }
