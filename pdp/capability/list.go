@@ -18,11 +18,12 @@ type Filter struct {
 	JKT      string // the thumbprint of the holder's key
 	Audience string
 	State    State
+	Sees     func(*Capability) bool // whether the reader may see one, nil for all
 }
 
 func (f *Filter) finds(c *Capability) bool {
 	return (f.Tenant == "" || f.Tenant == c.Tenant) && (f.Holder == evaluation.Ref{} || f.Holder == c.Holder) &&
-		(f.JKT == "" || f.JKT == c.JKT) && (f.Audience == "" || f.Audience == c.Audience)
+		(f.JKT == "" || f.JKT == c.JKT) && (f.Audience == "" || f.Audience == c.Audience) && (f.Sees == nil || f.Sees(c))
 }
 
 // keys are those under which capabilities are looked for.

@@ -75,7 +75,7 @@ func (w *wallet) restart(meanwhile func()) {
 const capabilityEntities = `[{"uid":{"type":"user","id":"mia"},"attrs":{},"parents":[{"type":"team","id":"leads"}]}]`
 
 // newHolder has a key that is made of one byte.
-func newHolder(t *testing.T, seed byte) *capability.Holder {
+func newHolder(t testing.TB, seed byte) *capability.Holder {
 	t.Helper()
 	h, err := capability.NewHolder(ed25519.NewKeyFromSeed([]byte(strings.Repeat(string(rune(seed)), ed25519.SeedSize))))
 	must(t, err)

@@ -82,7 +82,7 @@ func (a *Approvals) tasks(c echo.Context, r door.Admitted) error {
 	if err != nil {
 		return err
 	}
-	limit, err := pageLimit(r.Given["limit"])
+	limit, err := door.PageLimit(r.Given["limit"])
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -18,24 +17,6 @@ import (
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 )
-
-// usualPage is how many approval requests, or tasks, a page has unless the client says, and MostOnPage the most it may.
-const (
-	usualPage  = 50
-	MostOnPage = 200
-)
-
-// pageLimit reads how many a page may have.
-func pageLimit(text string) (int, error) {
-	if text == "" {
-		return usualPage, nil
-	}
-	limit, err := strconv.ParseUint(text, 10, 31)
-	if err != nil || limit == 0 {
-		return 0, door.BadParameter("limit", fmt.Sprintf("is no number of entries; give one from 1 to %d", MostOnPage))
-	}
-	return int(min(limit, MostOnPage)), nil
-}
 
 var inboxParameters = []string{
 	"status", "tenant", "template", "subject", "resource", "action", "voted", "cursor", "limit", "wait",
@@ -94,7 +75,7 @@ func query(r door.Admitted) (q broker.Query, wait time.Duration, err error) {
 	default:
 		return q, 0, door.BadParameter("voted", "is neither true nor false; give one of them, or leave it out for both")
 	}
-	if q.Limit, err = pageLimit(given["limit"]); err != nil {
+	if q.Limit, err = door.PageLimit(given["limit"]); err != nil {
 		return q, 0, err
 	}
 	if !r.Caller.AllTenants {

@@ -36,7 +36,7 @@ func (a *Approvals) notifications(c echo.Context, r door.Admitted) error {
 		return door.NewProblem(http.StatusForbidden,
 			"this is for a gateway and the person whose token it brings in Approver-Token; approvers list theirs at /v1/approvals")
 	}
-	limit, err := pageLimit(r.Given["limit"])
+	limit, err := door.PageLimit(r.Given["limit"])
 	if err != nil {
 		return err
 	}

@@ -46,9 +46,15 @@ const (
 func (s *Capabilities) Routes(route func(path string, handle echo.HandlerFunc, methods ...string)) {
 	asks := door.Need{Permission: auth.Capability, Body: door.JSON, Work: door.WorkBySize, Records: true}
 	reads := door.Need{Parameters: door.NoParameters}
+	lists := door.Need{Parameters: listParameters, Work: door.LongWork}
 	ends := door.Need{Parameters: door.NoParameters, Body: door.JSON, Work: door.ShortWork, Records: true}
+	many := door.Need{
+		Permission: auth.CapabilityAdmin, Parameters: door.NoParameters, Body: door.JSON, Work: door.LongWork, Records: true,
+	}
 	route(all, s.admit(asks, s.ask), http.MethodPost)
+	route(all, s.admit(lists, s.list), http.MethodGet)
 	route(one, s.admit(reads, s.state), http.MethodGet)
+	route(all+"/revoke", s.admit(many, s.revokeMany), http.MethodPost)
 	route(one+"/revoke", s.admit(ends, s.end(auth.CapabilityAdmin, (*store.Store).Revoke)), http.MethodPost)
 	route(one+"/return", s.admit(ends, s.end(auth.Capability, (*store.Store).Return)), http.MethodPost)
 }
@@ -125,12 +131,9 @@ func (s *Capabilities) ask(c echo.Context, a door.Admitted) error {
 	if err != nil {
 		return err
 	}
-	if err := s.Door.CheckTenant(ask.Tenant, a.Caller, evaluation.Native); err != nil {
+	caller, err := s.in(a, ask.Tenant, auth.Capability)
+	if err != nil {
 		return err
-	}
-	caller := a.Caller.In(ask.Tenant)
-	if !caller.May(auth.Capability) {
-		return door.Lacks(auth.Capability)
 	}
 	if p := caller.Principal; p != (auth.Principal{}) && !s.Broker.IsFor(&ask, p.Type, p.ID) {
 		return door.NewProblem(http.StatusForbidden, "this credential is of one principal, and asks for that one alone; a credential without a principal asks for the holders that it vouches for")
@@ -176,6 +179,7 @@ func write(c echo.Context, status int, v any) error {
 // State is what a caller sees of a capability. The token is not in it.
 type State struct {
 	ID       string         `json:"id"`
+	Tenant   string         `json:"tenant_id"`
 	State    store.State    `json:"state"`
 	Holder   evaluation.Ref `json:"holder"`
 	JKT      string         `json:"jkt"`
@@ -187,7 +191,7 @@ type State struct {
 }
 
 func stateOf(c *store.Capability) (s State) {
-	s = State{c.ID, c.State, c.Holder, c.JKT, c.Audience, nil, c.Expires.UTC(), c.MaxUses, c.Used}
+	s = State{c.ID, c.Tenant, c.State, c.Holder, c.JKT, c.Audience, nil, c.Expires.UTC(), c.MaxUses, c.Used}
 	for _, layer := range c.Token.Layers {
 		s.Tools = append(s.Tools, layer.Tools...)
 	}
@@ -202,12 +206,17 @@ func (s *Capabilities) see(c echo.Context, a door.Admitted) (one store.Capabilit
 	if err != nil && !errors.Is(err, store.ErrUnrecorded) {
 		return one, caller, err
 	}
-	caller = a.Caller.In(one.Tenant)
-	sees := caller.May(auth.CapabilityAdmin) || caller.May(auth.Capability) && one.Caller == caller.Name
-	if !found || !caller.Serves(one.Tenant) || !sees {
+	if !found || !sees(a.Caller, &one) {
 		return store.Capability{}, caller, unknown()
 	}
-	return one, caller, err
+	return one, a.Caller.In(one.Tenant), err
+}
+
+// sees reports whether a caller may see a capability.
+func sees(caller auth.Caller, one *store.Capability) bool {
+	caller = caller.In(one.Tenant)
+	asked := caller.May(auth.Capability) && one.Caller == caller.Name
+	return caller.Serves(one.Tenant) && (asked || caller.May(auth.CapabilityAdmin))
 }
 
 func (s *Capabilities) state(c echo.Context, a door.Admitted) error {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -137,4 +138,22 @@ func harmlessName(name string) string {
 // BadParameter is the problem of a query parameter.
 func BadParameter(name, what string) *Problem {
 	return NewProblem(http.StatusBadRequest, "the parameter "+name+" "+what)
+}
+
+// usualPage is how many items a page has unless the client says, and mostOnPage the most it may.
+const (
+	usualPage  = 50
+	mostOnPage = 200
+)
+
+// PageLimit reads the parameter limit: how many items a page may have.
+func PageLimit(text string) (int, error) {
+	if text == "" {
+		return usualPage, nil
+	}
+	limit, err := strconv.ParseUint(text, 10, 31)
+	if err != nil || limit == 0 {
+		return 0, BadParameter("limit", fmt.Sprintf("is no number of entries; give one from 1 to %d", mostOnPage))
+	}
+	return int(min(limit, mostOnPage)), nil
 }

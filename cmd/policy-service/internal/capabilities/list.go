@@ -19,6 +19,7 @@ import (
 // held is a capability as the server shows it. The token is not in it. JSON is all of it.
 type held struct {
 	ID       string         `json:"id"`
+	Tenant   string         `json:"tenant_id"`
 	State    string         `json:"state"`
 	Holder   evaluation.Ref `json:"holder"`
 	JKT      string         `json:"jkt"`
@@ -80,7 +81,7 @@ func (c listCommand) Run(s cli.Streams) error {
 			}
 		}
 		table := s.Table()
-		table.Row("ID", "STATE", "HOLDER", "UNTIL", "USES", "TOOLS", "KEY")
+		table.Row("ID", "STATE", "TENANT", "HOLDER", "UNTIL", "USES", "TOOLS", "KEY")
 		for {
 			page, err := httpclient.GetJSON[struct {
 				Items []jsontext.Value `json:"items"`
@@ -98,7 +99,7 @@ func (c listCommand) Run(s cli.Streams) error {
 				if err := json.Unmarshal(item, &h); err != nil {
 					return errors.New("the server's answer is no page of capabilities")
 				}
-				table.Row(h.ID, h.State, cli.Entity(h.Holder), cli.Time(h.Expires), h.uses(), strings.Join(h.Tools, ", "), h.JKT)
+				table.Row(h.ID, h.State, h.Tenant, cli.Entity(h.Holder), cli.Time(h.Expires), h.uses(), strings.Join(h.Tools, ", "), h.JKT)
 			}
 			if page.Next == "" || page.Next == query.Get("cursor") {
 				break
@@ -131,7 +132,7 @@ func (at serverFlags) print(s cli.Streams, text jsontext.Value) error {
 	}
 	table := s.Table()
 	for _, row := range [][2]any{
-		{"capability", h.ID}, {"state", h.State}, {"holder", cli.Entity(h.Holder)}, {"key", h.JKT}, {"audience", h.Audience},
+		{"capability", h.ID}, {"state", h.State}, {"tenant", h.Tenant}, {"holder", cli.Entity(h.Holder)}, {"key", h.JKT}, {"audience", h.Audience},
 		{"tools", strings.Join(h.Tools, ", ")}, {"until", cli.Time(h.Expires)}, {"uses", h.uses()},
 	} {
 		table.Row(row[0], row[1])

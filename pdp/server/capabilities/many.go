@@ -1,0 +1,126 @@
+package capabilities
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/capability"
+	store "policy-service/pdp/capability"
+	"policy-service/pdp/server/auth"
+	"policy-service/pdp/server/door"
+)
+
+var listParameters = []string{"tenant", "holder", "jkt", "audience", "state", "cursor", "limit"}
+
+// list answers GET /v1/capabilities: those that the caller may see.
+func (s *Capabilities) list(c echo.Context, a door.Admitted) error {
+	f, err := filter(a)
+	if err != nil {
+		return err
+	}
+	limit, err := door.PageLimit(a.Given["limit"])
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.Door.Within(c)
+	defer cancel()
+	found, next, err := s.Broker.Store.List(ctx, f, a.Given["cursor"], limit)
+	if err != nil {
+		return err
+	}
+	items := make([]State, len(found))
+	for n := range found {
+		items[n] = stateOf(&found[n])
+	}
+	return write(c, http.StatusOK, struct {
+		Items []State `json:"items"`
+		Next  string  `json:"next"`
+	}{items, next})
+}
+
+// filter is what a list is to find.
+func filter(a door.Admitted) (f store.Filter, err error) {
+	given := a.Given
+	f = store.Filter{
+		JKT:      given["jkt"],
+		Audience: given["audience"],
+		State:    store.State(given["state"]),
+		Sees:     func(c *store.Capability) bool { return sees(a.Caller, c) },
+	}
+	if f.Tenant, err = tenantOf(a); err != nil {
+		return f, err
+	}
+	if text, there := given["holder"]; there {
+		var is bool
+		if f.Holder.Type, f.Holder.ID, is = strings.Cut(text, ":"); !is || f.Holder.Type == "" || f.Holder.ID == "" {
+			return f, door.BadParameter("holder", "is no holder; give type:id, such as agent:agent-a")
+		}
+	}
+	if f.State != "" && !slices.Contains(store.States(), f.State) {
+		return f, door.BadParameter("state", fmt.Sprintf("is no state; give one of %q", store.States()))
+	}
+	return f, nil
+}
+
+// tenantOf is the tenant of a list, "" for all, which only a caller that serves all can list at once: the cursor of a page
+// may name a capability that is not on it, and must not name one of a tenant that the caller does not serve.
+func tenantOf(a door.Admitted) (string, error) {
+	all, tenants := false, []string(nil)
+	for _, p := range []auth.Permission{auth.Capability, auth.CapabilityAdmin} {
+		if in := a.Caller.Where(p); in.May(p) {
+			all, tenants = all || in.AllTenants, append(tenants, in.Tenants...)
+		}
+	}
+	slices.Sort(tenants)
+	tenants = slices.Compact(tenants)
+	tenant, given := a.Given["tenant"]
+	switch {
+	case !all && len(tenants) == 0:
+		return "", door.Lacks(auth.Capability)
+	case given, all: // one that the caller does not serve is as if there were no tenant of that name
+		return tenant, nil
+	case len(tenants) > 1:
+		return "", door.BadParameter("tenant", "is missing, and this caller has several; give one of them")
+	}
+	return tenants[0], nil
+}
+
+// revokeMany answers POST /v1/capabilities/revoke.
+func (s *Capabilities) revokeMany(c echo.Context, a door.Admitted) error {
+	r, err := capability.DecodeRevocation(a.Body, s.Door.Options.Limits)
+	if err != nil {
+		return err
+	}
+	caller, err := s.in(a, r.Tenant, auth.CapabilityAdmin)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.Door.Within(c)
+	defer cancel()
+	f := store.Filter{Tenant: r.Tenant, Holder: r.Holder, JKT: r.JKT, Audience: r.Audience}
+	n, err := s.Broker.Store.RevokeMany(ctx, f, caller.Name, r.Reason)
+	if err != nil {
+		p := door.NewProblem(http.StatusServiceUnavailable,
+			fmt.Sprintf("%d were revoked, and not all that were asked for; send the same again for the rest", n))
+		p.Cause = err.Error()
+		return p
+	}
+	return write(c, http.StatusOK, map[string]int{"revoked": n})
+}
+
+// in is the caller of a request whose body names its tenant, with the rights there.
+func (s *Capabilities) in(a door.Admitted, tenant string, needs auth.Permission) (auth.Caller, error) {
+	if err := s.Door.CheckTenant(tenant, a.Caller, evaluation.Native); err != nil {
+		return a.Caller, err
+	}
+	caller := a.Caller.In(tenant)
+	if !caller.May(needs) {
+		return caller, door.Lacks(needs)
+	}
+	return caller, nil
+}
