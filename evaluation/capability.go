@@ -8,6 +8,9 @@ type Capability struct {
 	Depth int
 }
 
+// ToolCapability is among the capabilities of a PDP that grants the capabilities that are meant here.
+const ToolCapability = "urn:policy-service:capability:tool-capability"
+
 // CapabilityShown is what a request shows in context.capability: a token, or the id of one, and a proof that its caller
 // holds the token's key. Neither is read here, and either may be missing: then it is no good capability.
 type CapabilityShown struct{ Token, Proof string }

@@ -45,7 +45,9 @@ type PresentedCapability struct {
 // HeldCapability is a capability that is good for a call.
 type HeldCapability struct {
 	evaluation.Capability
-	Counted   bool   // each call uses it up a little
+	Counted   bool // each call uses it up a little
+	Left      int  // uses, if they are counted
+	Expires   time.Time
 	Nonce     string // for the next proof, if each needs one
 	Proof     *evaluation.SpentProof
 	Presented PresentedCapability
@@ -102,6 +104,21 @@ func (p *PDP) show(ctx context.Context, call *Call, spends bool) (*ShownCapabili
 	}
 	call.Capability, call.NoCapability = s.Capability, s.Reason
 	return s, nil
+}
+
+// CheckCapability checks the capability that a call shows, as [PDP.Evaluate] does before it asks the policies. Nothing is spent,
+// not even the proof, so whether the proof was taken before is not known; and nothing goes on record. If the capability does
+// not count, more says why.
+func (p *PDP) CheckCapability(ctx context.Context, call Call) (held HeldCapability, more *evaluation.CapabilityAnswer, err error) {
+	p.begin(ctx, &call)
+	shown, err := p.show(ctx, &call, false)
+	switch {
+	case err != nil:
+		return held, nil, err
+	case shown == nil:
+		return held, nil, evaluation.Malformed("missing; show the capability that is to be checked, with its proof", "", "context", "capability")
+	}
+	return shown.held, shown.answer, nil
 }
 
 // onRecord is what the record of a call says of the capability.

@@ -25,7 +25,7 @@ type Ask struct {
 	Arguments             Arguments // nil for any
 	Reason                string    // for people and the record
 	Key                   Key       // of the holder
-	Proof                 string    // that whoever asks has the key
+	Proof                 string    // that whoever asks has the key; "" for a holder that is away
 	ApprovalID            string    // where people were asked before
 }
 
@@ -58,7 +58,7 @@ func DecodeAsk(body []byte, limits evaluation.Limits) (Ask, error) {
 		MaxUses:    int(r.whole(o, 1, MaxUses, true, "max_uses")),
 		Arguments:  r.arguments(o),
 		Reason:     r.text(o, maxReason, true, "reason"),
-		Proof:      r.text(o, MaxProof, false, "proof"),
+		Proof:      r.text(o, MaxProof, true, "proof"),
 		ApprovalID: r.text(o, maxName, true, "approval_id"),
 		Properties: r.object(who, true, "holder", "properties"),
 	}
@@ -148,6 +148,25 @@ func (a Ask) Digest() string {
 	m := a.terms()
 	m["jkt"] = a.Key.Thumbprint()
 	return digest(canonical(m))
+}
+
+// SameAs reports what of a request is not as in a token that is to be renewed by it. The error is at that member, and nil
+// if the holder, its key, the audience, the tools and the arguments are the same.
+func (a Ask) SameAs(t Token) error {
+	var r reader
+	same := func(is bool, name string) {
+		r.want(is, "not that of the capability; send the request that it was granted by, or ask for another capability", name)
+	}
+	layer, arguments := t.Layers[0], func(a Arguments) string { return string(canonical(Layer{Arguments: a})) }
+	same(a.Holder == t.Holder, "holder")
+	same(a.Key.Thumbprint() == t.Key.Thumbprint(), "key")
+	same(a.Audience == t.Audience, "audience")
+	same(slices.Equal(a.Tools, layer.Tools), "tools")
+	same(len(t.Layers) == 1 && arguments(a.Arguments) == arguments(layer.Arguments), "arguments")
+	if r.err != nil {
+		return r.err
+	}
+	return nil
 }
 
 // requestPayload is that of the proof of a request. Its form is that of RFC 8785.

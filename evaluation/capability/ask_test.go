@@ -144,6 +144,9 @@ func TestDecodeAsk(t *testing.T) {
 		!a.Arguments["n"].Holds(evaluation.Value{}) || !a.Arguments["m"].Holds(evaluation.Value{}) || a.ValidUntil.Unix() != 1767222000 {
 		t.Errorf("null arguments: %+v, %v", a, err)
 	}
+	if a, err = decode(strings.Replace(body, `"proof":"x.y.z"`, `"reason":"r"`, 1)); err != nil || a.Proof != "" {
+		t.Errorf("a holder that is away: %+v, %v", a, err)
+	}
 	many := func(n int, one string) string { return strings.TrimSuffix(strings.Repeat(one+",", n), ",") }
 	for text, at := range map[string]string{
 		with(`"more":1`):                               "/more",
@@ -168,7 +171,7 @@ func TestDecodeAsk(t *testing.T) {
 		with(`"reason":""`):                                                               "/reason",
 		with(`"tenant_id":5`):                                                             "/tenant_id",
 		with(`"approval_id":5`):                                                           "/approval_id",
-		strings.Replace(body, `"proof":"x.y.z"`, `"reason":"r"`, 1):                       "/proof",
+		strings.Replace(body, `"x.y.z"`, `""`, 1):                                         "/proof",
 		strings.Replace(body, `"x.y.z"`, `"`+strings.Repeat("x", 4097)+`"`, 1):            "/proof",
 		strings.Replace(body, `"id":"agent-a"`, `"id":""`, 1):                             "/holder/id",
 		strings.Replace(body, `"id":"agent-a"`, `"id":"agent-a","name":"x"`, 1):           "/holder/name",

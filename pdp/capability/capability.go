@@ -170,12 +170,18 @@ func (c *Capability) release(decision string) {
 	}
 }
 
+// MayHaveUses reports whether a renewal may have so many uses, those included that were used: no more than before, and one at
+// least that is left.
+func (c *Capability) MayHaveUses(most int) bool {
+	return c.MaxUses == 0 || most > c.MaxUses-c.Left() && most <= c.MaxUses
+}
+
 func (c *Capability) reserves(decision string) bool {
 	return slices.ContainsFunc(c.Reserved, func(r Reserved) bool { return r.Decision == decision })
 }
 
-// left is how many uses there are of a counted one. A use that is in doubt is not left.
-func (c *Capability) left() int {
+// Left is how many uses there are of a counted one. A use that is in doubt is not left.
+func (c *Capability) Left() int {
 	taken := c.Used + len(c.Reserved)
 	if c.Granting != "" {
 		taken--
@@ -194,7 +200,7 @@ var refusals = map[State]capability.Code{
 // refusal says why a capability cannot be used now, nil if it can.
 func (c Capability) refusal(now time.Time) error {
 	code, refused := refusals[c.at(now).State]
-	if !refused && c.MaxUses > 0 && c.left() <= 0 {
+	if !refused && c.MaxUses > 0 && c.Left() <= 0 {
 		code, refused = capability.UsedUp, true
 	}
 	if refused {

@@ -25,6 +25,8 @@ var (
 	ErrGranted = errors.New("this was granted before by the same approval")
 	// ErrInvalid: the request can never be done, whenever it is tried.
 	ErrInvalid = ledger.ErrInvalid
+	// ErrRenewals: it was renewed as often as can be.
+	ErrRenewals = fmt.Errorf("%w: it was renewed %d times, and no more is possible: ask for another", ErrInvalid, MostRenewals)
 )
 
 // known are those that the ledger returns.
@@ -42,7 +44,7 @@ type StateError struct{ State State }
 // Error says which state that is.
 func (e *StateError) Error() string { return fmt.Sprintf("the capability is %s", e.State) }
 
-// LimitError says that a holder or a tenant has too many capabilities, or that they came at once.
+// LimitError says that a holder or a tenant has too many capabilities, or that a holder asked for too many at once.
 type LimitError struct{ RetryAfter time.Duration }
 
 // Error says when to try again.

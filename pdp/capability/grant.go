@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/ledger"
 )
 
@@ -33,6 +34,11 @@ func (n *New) words() (c Capability, err error) {
 	return c, err
 }
 
+// Admit counts a request for a capability, whatever it will be answered. A holder that asks too often gets a [LimitError].
+func (s *Store) Admit(tenant string, of evaluation.Ref) error {
+	return s.rates.take(holder{tenant, of}, s.now())
+}
+
 // Grant makes a capability that a decision is to grant. It cannot be used before the caller has recorded the decision and
 // says so by Spent. If the caller does not know whether the decision is on record, or the process ends, the log says it
 // later: then the capability is active, or was never granted.
@@ -43,9 +49,6 @@ func (s *Store) Grant(ctx context.Context, n New, decision string) (*Reservation
 	}
 	if err == nil {
 		err = s.ledger.Ready(ctx)
-	}
-	if err == nil { // taken once, however often the rest is done again
-		err = s.rates.take(holder{c.Tenant, c.Holder}, s.now())
 	}
 	if err != nil {
 		return nil, err
@@ -119,12 +122,11 @@ func (s *Store) renew(ctx context.Context, id string, to Capability, decision st
 		}
 	}()
 	same := to.ID == c.ID && to.Tenant == c.Tenant && to.Holder == c.Holder && to.JKT == c.JKT && to.Audience == c.Audience
-	fewer := c.MaxUses == 0 || to.MaxUses > c.MaxUses-c.left() && to.MaxUses <= c.MaxUses
 	switch {
-	case !same || !fewer || !s.now().Before(to.Expires):
+	case !same || !c.MayHaveUses(to.MaxUses) || !s.now().Before(to.Expires):
 		return nil, fmt.Errorf("%w: it would be another capability, have more uses or none, or be over", ErrInvalid)
 	case c.Renewals >= MostRenewals:
-		return nil, fmt.Errorf("%w: it was renewed %d times, and no more is possible: ask for another", ErrInvalid, c.Renewals)
+		return nil, ErrRenewals
 	case c.Granting != "":
 		return nil, fmt.Errorf("%w: whether it was renewed, the log will say", ErrUnavailable)
 	}

@@ -46,11 +46,11 @@ type Options struct {
 	OnError func(error)
 }
 
-// Limits bound how many capabilities there are, and how many come at once.
+// Limits bound how many capabilities there are, and how many are asked for at once.
 type Limits struct {
 	MaxLivePerHolder      int // of a holder in a tenant: 100
 	MaxLivePerTenant      int // 100,000
-	NewPerMinutePerHolder int // of a holder in a tenant: 60
+	NewPerMinutePerHolder int // requests for a holder in a tenant, granted or not: 60
 }
 
 // withDefaults fills in the defaults.
@@ -80,7 +80,7 @@ type holder struct {
 	evaluation.Ref
 }
 
-// rates bound how many capabilities each holder gets in a minute: a bucket for each, which is forgotten when it is full
+// rates bound how many capabilities are asked for each holder in a minute: a bucket for each, which is forgotten when it is full
 // again, because a new one is the same. They are those of this process.
 type rates struct {
 	perMinute int

@@ -283,6 +283,9 @@ func TestLimits(t *testing.T) {
 	s := mustOpen(t, data, o)
 	grant := func(tenant, agent string) error {
 		n := asked(s, r.time(), agent, func(n *capability.New) { n.Tenant = tenant })
+		if err := s.Admit(tenant, n.Token.Holder); err != nil {
+			return err
+		}
 		g, err := s.Grant(t.Context(), n, n.Token.ID)
 		if err == nil {
 			must(t, r.decide(n.Token.ID))

@@ -18,7 +18,7 @@ type CapabilitiesConfig struct {
 	Nonce                 string        `yaml:"nonce" default:"auto" enum:"required,auto" doc:"auto: only a proof made before this process started needs a nonce of it. required: every proof does; for several processes that sign with one key."`
 	MaxLivePerHolder      int64         `yaml:"max_live_per_holder" default:"100" min:"1" max:"1000000" doc:"How many capabilities one holder may have at once in one tenant."`
 	MaxLivePerTenant      int64         `yaml:"max_live_per_tenant" default:"100000" min:"1" max:"10000000" doc:"How many capabilities there may be at once in one tenant."`
-	NewPerMinutePerHolder int64         `yaml:"new_per_minute_per_holder" default:"60" min:"1" max:"1000000" doc:"How many capabilities one holder may be granted in one tenant in a minute."`
+	NewPerMinutePerHolder int64         `yaml:"new_per_minute_per_holder" default:"60" min:"1" max:"1000000" doc:"How many capabilities may be asked for in a minute for one holder in one tenant, whatever the answers are."`
 	Retain                time.Duration `yaml:"retain" default:"720h" min:"1h" doc:"How long the service keeps capabilities that have ended, like 30d. The decision log keeps its records of them."`
 }
 

@@ -31,6 +31,7 @@ const capabilityPolicies = `
 @id("grants_by_people") @obligation("ask") permit(principal is agent, action == Action::"capability.grant", resource is tool) when { context.pdp.resource.id like "b:danger*" };
 @id("asks") @obligation("ask") permit(principal is agent, action == Action::"tool.invoke", resource is tool) when { context.pdp.capability.held && context.pdp.resource.id == "b:both" };
 @id("leads") permit(principal in team::"leads", action == Action::"approval.decide", resource is Approval);
+@id("not_long") forbid(principal, action == Action::"capability.grant", resource == tool::"b:short") when { context.action.seconds > 3600 };
 @id("not_granted") forbid(principal, action == Action::"capability.grant", resource == tool::"b:secret");
 `
 
@@ -41,6 +42,8 @@ type wallet struct {
 	options []pdptest.Option
 	n       int
 	as      string // who asks for capabilities: wallet unless it is set
+	at      string // where: /v1/capabilities unless it is set
+	away    bool   // the holder is away, and makes no proof
 }
 
 // openWallet starts a server whose PEP asks for agents, with people who approve.
@@ -84,10 +87,13 @@ func newHolder(t testing.TB, seed byte) *capability.Holder {
 
 // granted is the answer to a request for a capability.
 type granted struct {
-	Granted  bool     `json:"granted"`
-	ID       string   `json:"id"`
-	Token    string   `json:"token"`
-	Refused  []string `json:"refused"`
+	text     string    // of the answer
+	Granted  bool      `json:"granted"`
+	ID       string    `json:"id"`
+	Token    string    `json:"token"`
+	Expires  time.Time `json:"expires"`
+	Narrowed []string  `json:"narrowed"`
+	Refused  []string  `json:"refused"`
 	Approval *struct {
 		ID string `json:"id"`
 	} `json:"approval"`
@@ -107,13 +113,16 @@ func (w *wallet) asksFor(want int, change func(*capability.Ask), tools ...string
 		by += "/tenants/" + a.Tenant
 	}
 	must(w.t, w.holder.Request(&a, by, w.Now()))
+	if w.away {
+		a.Proof = ""
+	}
 	body, err := json.Marshal(a)
 	must(w.t, err)
-	status, text := w.do(cmp.Or(w.as, "wallet"), "POST", "/v1/capabilities", string(body))
+	status, text := w.do(cmp.Or(w.as, "wallet"), "POST", cmp.Or(w.at, "/v1/capabilities"), string(body))
 	if status != want {
 		w.t.Fatalf("asked for %v: %d %s, want %d", tools, status, text, want)
 	}
-	if status < 300 {
+	if g.text = text; status < 300 {
 		must(w.t, json.Unmarshal([]byte(text), &g))
 	}
 	return g

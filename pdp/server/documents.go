@@ -12,6 +12,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/obligations"
 	"policy-service/pdp/approval/broker"
+	"policy-service/pdp/server/capabilities"
 	"policy-service/pdp/server/door"
 	"policy-service/pdp/signing"
 	"policy-service/schemas"
@@ -23,8 +24,8 @@ type documents struct {
 	door *door.Door
 	keys *signing.Keys
 	base string // the address of the service, "" if it is not known
-	// takesRequests reports if a caller may file approval requests.
-	takesRequests func() bool
+	// takesRequests reports if a caller may file approval requests, and grants if it may ask for capabilities.
+	takesRequests, grants func() bool
 }
 
 const (
@@ -52,6 +53,7 @@ type metadata struct {
 	SearchResourceEndpoint    string `json:"search_resource_endpoint"`
 	SearchActionEndpoint      string `json:"search_action_endpoint"`
 	AccessRequestEndpoint     string `json:"access_request_endpoint,omitempty"`
+	CapabilityEndpoint        string `json:"capability_endpoint,omitempty"` // the tenant is in the body
 	JWKSURI                   string `json:"jwks_uri"`
 
 	Capabilities         []string `json:"capabilities,omitempty"`
@@ -73,6 +75,10 @@ func (d *documents) metadata(point string) metadata {
 	if d.takesRequests() {
 		m.AccessRequestEndpoint = point + broker.RequestsPath
 		m.Capabilities = []string{evaluation.AccessRequestCapability}
+	}
+	if d.grants() {
+		m.CapabilityEndpoint = d.base + capabilities.Path
+		m.Capabilities = append(m.Capabilities, evaluation.ToolCapability)
 	}
 	return m
 }

@@ -68,11 +68,13 @@ func (s *Server) routes(route registrar) {
 	route("/livez", health.livez, http.MethodGet, http.MethodHead)
 	route("/readyz", health.readyz, http.MethodGet, http.MethodHead)
 	route(metricsPath, metrics(s.door, s.telemetry.Scrape), http.MethodGet)
+	credentials := func() bool { return s.live.Load().credentials() }
 	documents := &documents{
 		door:          s.door,
 		keys:          s.keys.signing,
 		base:          s.listeners.base(),
-		takesRequests: func() bool { return s.approvals.Broker != nil && s.live.Load().credentials() },
+		takesRequests: func() bool { return s.approvals.Broker != nil && credentials() },
+		grants:        func() bool { return s.capabilities.Broker != nil && credentials() },
 	}
 	documents.register(route, urlPath(s.config.PublicURL))
 }

@@ -42,8 +42,8 @@ func (g Grant) Waits() bool { return !g.Granted && g.Approval != nil && g.Approv
 
 // AskCapability asks for a capability, once, or for a new token of one if renews is its id. If people have to approve it,
 // the Grant waits: ask again with its approval as ask.ApprovalID once they have, or use [RequestCapability]. The holder's
-// key and a proof of it are added to the request. If holder is nil, ask.Key is the key of a holder who is not here: the
-// service takes that from a credential with the permission capability.admin alone.
+// key and a proof of it are added to the request. If holder is nil, ask.Key is the key of a holder that is away: the
+// service takes that from a credential with the permissions capability and capability.admin alone.
 //
 // The base URL of the client has to be the service's own, which is the issuer of its tokens (public_url). The error is an
 // [*authzenclient.Error]. A no is no error.

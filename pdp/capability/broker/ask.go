@@ -45,23 +45,49 @@ type Denied struct {
 // ErrNoIssuer says that tokens cannot be signed, because their issuer has no URL.
 var ErrNoIssuer = errors.New("the service does not know its own URL, by which tokens are: set public_url")
 
-// Ask decides whether a capability may be granted, and grants it. Whoever asks shows the key that it is to be bound to by a
-// proof. Decision is the id of the answer on record, "" if there is none, as when the same answer is given again.
+// Request is a request for a capability.
+type Request struct {
+	capability.Ask
+	// Renews is the capability that is to be renewed by it, nil if another one is to be granted.
+	Renews *store.Capability
+	// MayLackProof is set if the caller may have a capability bound to a key without a proof of the key.
+	MayLackProof bool
+}
+
+// mostUnproved is the longest lifetime of a capability for a key of which there was no proof: its holder is away.
+const mostUnproved = 90 * 24 * time.Hour
+
+// unproved stands behind the digest of a request without a proof. An approval of it is none of a request with one, which
+// may be granted for less time.
+const unproved = " unproved"
+
+// Ask decides whether a capability may be granted, and grants it, or renews one. Whoever asks shows the key that it is to be
+// bound to by a proof. Decision is the id of the answer on record, "" if there is none, as when the same answer is given again.
 // An error can be a [*capability.Refusal], an [*evaluation.Error], a [*store.LimitError], [ErrNoIssuer], or one of the PDP or
 // of the store.
-func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, a capability.Ask) (decision string, granted *Answer, denied *Denied, err error) {
+func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (decision string, granted *Answer, denied *Denied, err error) {
+	a := &r.Ask
+	if err := r.renewable(); err != nil {
+		return "", nil, nil, err
+	}
 	issuer, now := b.options.IssuerURL(a.Tenant), b.now()
 	if issuer == "" {
 		return "", nil, nil, ErrNoIssuer
 	}
-	if err := b.asked(&a, asker.Name, issuer, now); err != nil {
+	if err := b.Store.Admit(a.Tenant, a.Holder); err != nil { // before anything of it is on record
+		return "", nil, nil, err
+	}
+	if err := b.asked(&r, asker.Name, issuer, now); err != nil {
 		return "", nil, nil, err
 	}
 	digest := a.Digest()
-	if again, err := b.again(ctx, &a, digest); again != nil || err != nil {
+	if a.Proof == "" {
+		digest += unproved
+	}
+	if again, err := b.again(ctx, &r, digest); again != nil || err != nil {
 		return "", again, nil, err
 	}
-	w, err := b.want(&a, issuer, now)
+	w, err := b.want(a, issuer, now)
 	if err != nil {
 		return "", nil, nil, err
 	}
@@ -73,16 +99,22 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, a capability.A
 	if err != nil {
 		return "", nil, nil, err
 	}
+	keep := b.Store.Grant
+	if w.token.ID = b.Store.NewID(); r.Renews != nil {
+		w.token.ID = r.Renews.ID
+		keep = func(ctx context.Context, n store.New, decision string) (*store.Reservation, error) {
+			return b.Store.Renew(ctx, n.Token.ID, n, decision)
+		}
+	}
 	prepare := func(ctx context.Context, d *pdp.GrantDecision) (pdp.Reservation, error) {
 		n := w.new(asker, d)
-		use, err := b.Store.Grant(ctx, n, d.Items[0].ID)
+		use, err := keep(ctx, n, d.Items[0].ID)
 		if err != nil {
 			return nil, err
 		}
 		d.Capability = n.Token.ID
 		return use, nil
 	}
-	w.token.ID = b.Store.NewID()
 	d, err := b.options.PDP().Grant(ctx, call, prepare)
 	switch {
 	case err != nil:
@@ -91,6 +123,9 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, a capability.A
 		return d.ID, nil, deniedBy(&d, a.Tools), nil
 	}
 	c, err := b.Store.Usable(ctx, d.Capability)
+	if err == nil && c.Decision != d.Items[0].ID { // it is on record, and what it granted is not stored yet
+		err = store.ErrUnavailable
+	}
 	if err != nil {
 		return "", nil, nil, err
 	}
@@ -100,7 +135,10 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, a capability.A
 
 // asked checks the proof of a request. It is taken once. After a restart it may be taken again: then it gives its sender
 // what it gave before, a token for the same key, within the same limits.
-func (b *Broker) asked(a *capability.Ask, caller, issuer string, now time.Time) error {
+func (b *Broker) asked(a *Request, caller, issuer string, now time.Time) error {
+	if a.Proof == "" && a.MayLackProof {
+		return nil
+	}
 	terms := b.options.Terms
 	jti, iat, refusal := a.CheckProof(issuer, now, terms.ProofAge, terms.Skew)
 	if refusal != nil {
@@ -116,19 +154,40 @@ func (b *Broker) asked(a *capability.Ask, caller, issuer string, now time.Time) 
 	return err
 }
 
+// renewable says why the capability that a request is to renew cannot be renewed by it.
+func (r *Request) renewable() error {
+	if r.Renews == nil {
+		return nil
+	}
+	switch c := r.Renews; {
+	case c.Tenant != r.Tenant:
+		return store.ErrNotFound
+	case c.State != store.Active:
+		return &store.StateError{State: c.State}
+	case c.Renewals >= store.MostRenewals:
+		return store.ErrRenewals
+	case !c.MayHaveUses(r.MaxUses):
+		return evaluation.Malformed("more than the capability has, or no more than were used", "give as many as it has", "max_uses")
+	}
+	return r.SameAs(r.Renews.Token)
+}
+
 // IsFor reports whether a request is for the holder that policies know by a type and an id.
 func (b *Broker) IsFor(a *capability.Ask, typ, id string) bool {
 	return b.options.PDP().SameEntity(a.Holder, typ, id)
 }
 
 // again is the answer to a request that was granted before by the same approval, and whose answer may have been lost.
-func (b *Broker) again(ctx context.Context, a *capability.Ask, digest string) (*Answer, error) {
+func (b *Broker) again(ctx context.Context, a *Request, digest string) (*Answer, error) {
 	if a.ApprovalID == "" {
 		return nil, nil
 	}
 	c, found, err := b.Store.Granted(ctx, a.Tenant, a.ApprovalID, digest)
 	if err != nil || !found || c.State != store.Active || c.Holder != a.Holder || c.JKT != a.Key.Thumbprint() {
 		return nil, err
+	}
+	if a.Renews != nil && (c.ID != a.Renews.ID || c.Renewals == 0) { // the approval granted it, and renewed nothing
+		return nil, nil
 	}
 	if c, err = b.Store.Usable(ctx, c.ID); err != nil {
 		return nil, err
@@ -201,7 +260,11 @@ func (b *Broker) want(a *capability.Ask, issuer string, now time.Time) (*wanted,
 		}
 		until = from.Add(duration)
 	}
-	if latest := now.Truncate(time.Second).Add(terms.MaxLifetime); until.After(latest) {
+	most := terms.MaxLifetime
+	if a.Proof == "" {
+		most = mostUnproved
+	}
+	if latest := now.Truncate(time.Second).Add(most); until.After(latest) {
 		w.narrowed, until = append(w.narrowed, "duration"), latest
 	}
 	if !from.Before(until) || !now.Before(until) {
@@ -331,6 +394,9 @@ func (w *wanted) sentence() string {
 		fmt.Fprintf(b, "where %s", strings.Join(w.conditions(), " and "))
 	}
 	fmt.Fprintf(b, "; held by key %s", a.Key.Thumbprint())
+	if a.Proof == "" {
+		b.WriteString(", of which no proof was shown")
+	}
 	return b.String()
 }
 

@@ -88,7 +88,8 @@ const longestWait = 90 * 24 * time.Hour
 func (b *Broker) Check(
 	ctx context.Context, p pdp.PresentedCapability,
 ) (held pdp.HeldCapability, more *evaluation.CapabilityAnswer, err error) {
-	token, err := b.token(ctx, p)
+	c, err := b.shown(ctx, p)
+	token := c.Token
 	if err == nil && (p.Action != toolInvoke || p.Resource.Type != toolType) {
 		err = &capability.Refusal{Code: capability.ToolNotCovered, Audience: token.Audience, Tool: p.Resource.ID}
 	}
@@ -108,6 +109,8 @@ func (b *Broker) Check(
 		Nonce:      nonce,
 		Capability: evaluation.Capability{Held: true, ID: token.ID, Depth: token.Depth},
 		Counted:    token.MaxUses > 0,
+		Left:       c.Left(),
+		Expires:    token.Expires,
 		Proof: &evaluation.SpentProof{
 			Key:       token.Key.Thumbprint(),
 			ID:        proof.ID,
@@ -147,39 +150,42 @@ func answerOf(err error) (*evaluation.CapabilityAnswer, error) {
 	return a, nil
 }
 
-// token is the token that a request shows, by its text or by its id, if it counts now.
-func (b *Broker) token(ctx context.Context, p pdp.PresentedCapability) (t capability.Token, err error) {
-	id, whole := p.Token, strings.Contains(p.Token, ".")
+// shown is the capability that a request shows, by the text of a token or by its id, if it counts now. It has the token that
+// is in force. The text of an older one, from before a renewal, counts no longer than both.
+func (b *Broker) shown(ctx context.Context, p pdp.PresentedCapability) (c store.Capability, err error) {
+	id, said := p.Token, capability.Token{}
 	switch {
 	case len(p.Token) > capability.MaxToken:
-		return t, &capability.Refusal{Code: capability.TooLarge}
+		return c, &capability.Refusal{Code: capability.TooLarge}
 	case p.Token == "":
-		return t, &capability.Refusal{Code: capability.Malformed}
-	case whole:
+		return c, &capability.Refusal{Code: capability.Malformed}
+	case strings.Contains(p.Token, "."):
 		payload, err := b.options.Keys.Verify(p.Token, capability.TypeToken)
 		if err != nil {
-			return t, &capability.Refusal{Code: capability.BadSignature}
+			return c, &capability.Refusal{Code: capability.BadSignature}
 		}
-		said, refusal := capability.ParseClaims(payload)
-		if refusal != nil {
-			return t, refusal
+		var refusal *capability.Refusal
+		if said, refusal = capability.ParseClaims(payload); refusal != nil {
+			return c, refusal
 		}
 		if issuer := b.options.IssuerURL(p.Tenant); issuer == "" || said.Issuer != issuer {
-			return t, &capability.Refusal{Code: capability.BadSignature}
+			return c, &capability.Refusal{Code: capability.BadSignature}
 		}
-		t, id = said, said.ID
+		id = said.ID
 	}
-	c, err := b.Store.Usable(ctx, id)
-	if err != nil {
-		return t, err
+	if c, err = b.Store.Usable(ctx, id); err != nil {
+		return c, err
 	}
 	if c.Tenant != p.Tenant { // as if there was none
-		return t, &capability.Refusal{Code: capability.BadSignature}
+		return store.Capability{}, &capability.Refusal{Code: capability.BadSignature}
 	}
-	if !whole {
-		t = c.Token
+	if said.ID != "" && said.Expires.Before(c.Token.Expires) {
+		c.Token.Expires = said.Expires
 	}
-	return t, nil
+	if said.NotBefore.After(c.Token.NotBefore) {
+		c.Token.NotBefore = said.NotBefore
+	}
+	return c, nil
 }
 
 // proof checks the proof of a call, and marks it if it is to be spent.
@@ -240,7 +246,7 @@ func (b *Broker) Reserve(
 		return nil, 0, more, err
 	}
 	c := use.Item()
-	return use, c.MaxUses - c.Used - len(c.Reserved), nil, nil
+	return use, c.Left(), nil, nil
 }
 
 // keptFor is how long a proof is kept whose approval has no end that is known.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -29,6 +30,7 @@ type recordedStep struct {
 	// Decision is the one that used, granted or renewed it, or that was to.
 	Decision  string `json:"decision,omitzero"`
 	Approval  string `json:"approval,omitzero"`
+	Unproved  bool   `json:"unproved,omitzero"` // it was granted without a proof of the key
 	By        string `json:"by,omitzero"`
 	Reason    string `json:"reason,omitzero"`
 	Bundle    string `json:"bundle"`
@@ -58,7 +60,7 @@ func (b *Broker) record(ctx context.Context, step store.Step) error {
 		Seal:       step.Seal,
 	}
 	if step.Name == store.StepGranted || step.Name == store.StepRenewed {
-		details.Approval = c.Approval
+		details.Approval, details.Unproved = c.Approval, strings.HasSuffix(c.Ask, unproved)
 		for _, layer := range c.Token.Layers {
 			details.Tools = append(details.Tools, layer.Tools...)
 		}

@@ -68,7 +68,8 @@ const (
 	// Relay is to bring the votes of people about approvals, each with a token of their own. Its holder
 	// has no vote itself. Only API keys have it.
 	Relay Permission = "relay"
-	// Capability is to ask for capabilities, and CapabilityAdmin to see and to take back those of others.
+	// Capability is to ask for capabilities, and CapabilityAdmin to see and to take back those of others. Both are needed to
+	// ask without a proof of the key.
 	Capability      Permission = "capability"
 	CapabilityAdmin Permission = "capability.admin"
 )

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -37,24 +38,27 @@ type Capabilities struct{ Options }
 // New makes Capabilities.
 func New(o Options) *Capabilities { return &Capabilities{o} }
 
-const (
-	all = "/v1/capabilities"
-	one = all + "/:id"
-)
+// Path is where capabilities are asked for.
+const Path = "/v1/capabilities"
+
+const one = Path + "/:id"
 
 // Routes registers the routes.
 func (s *Capabilities) Routes(route func(path string, handle echo.HandlerFunc, methods ...string)) {
 	asks := door.Need{Permission: auth.Capability, Body: door.JSON, Work: door.WorkBySize, Records: true}
+	validates := door.Need{Permission: auth.Decide, Body: door.JSON, Work: door.WorkBySize} // as any question about one call
 	reads := door.Need{Parameters: door.NoParameters}
 	lists := door.Need{Parameters: listParameters, Work: door.LongWork}
 	ends := door.Need{Parameters: door.NoParameters, Body: door.JSON, Work: door.ShortWork, Records: true}
 	many := door.Need{
 		Permission: auth.CapabilityAdmin, Parameters: door.NoParameters, Body: door.JSON, Work: door.LongWork, Records: true,
 	}
-	route(all, s.admit(asks, s.ask), http.MethodPost)
-	route(all, s.admit(lists, s.list), http.MethodGet)
+	route(Path, s.admit(asks, s.ask), http.MethodPost)
+	route(Path, s.admit(lists, s.list), http.MethodGet)
 	route(one, s.admit(reads, s.state), http.MethodGet)
-	route(all+"/revoke", s.admit(many, s.revokeMany), http.MethodPost)
+	route(Path+"/validate", s.admit(validates, s.validate), http.MethodPost)
+	route(Path+"/revoke", s.admit(many, s.revokeMany), http.MethodPost)
+	route(one+"/renew", s.admit(asks, s.renew), http.MethodPost)
 	route(one+"/revoke", s.admit(ends, s.end(auth.CapabilityAdmin, (*store.Store).Revoke)), http.MethodPost)
 	route(one+"/return", s.admit(ends, s.end(auth.Capability, (*store.Store).Return)), http.MethodPost)
 }
@@ -88,9 +92,13 @@ func problem(err error) error {
 	switch {
 	case errors.As(err, &limit):
 		return door.TooMany("capabilities", limit.RetryAfter, http.StatusTooManyRequests,
-			"this holder, or its tenant, has too many capabilities, or they came too fast; ask again after Retry-After seconds")
+			"this holder, or its tenant, has too many capabilities, or asks for them too often; ask again after Retry-After seconds")
 	case errors.As(err, &refusal) && refusal.Code == capability.Unavailable:
 		return door.TooMany("capabilities", time.Second, http.StatusServiceUnavailable, "too many proofs at once; ask again after Retry-After seconds")
+	case errors.As(err, &refusal) && refusal.Code == capability.BadSignature: // it was just granted, and is not there yet
+		return unstored()
+	case errors.As(err, &refusal) && !strings.HasPrefix(string(refusal.Code), "proof_"): // it has ended meanwhile
+		return door.NewProblem(http.StatusConflict, "this capability does not count any more: "+refusal.Text())
 	case errors.As(err, &refusal):
 		p := door.NewProblem(http.StatusBadRequest, fmt.Sprintf("the proof of the request does not count, %s: %s", refusal.Code, refusal.Suggestion()))
 		p.Pointer = "/proof"
@@ -103,10 +111,18 @@ func problem(err error) error {
 		return door.NewProblem(http.StatusConflict, "this approval has granted a capability before; ask for a new one without approval_id")
 	case errors.Is(err, store.ErrNotFound):
 		return unknown()
+	case errors.Is(err, store.ErrRenewals):
+		return door.NewProblem(http.StatusConflict, fmt.Sprintf("this capability was renewed %d times, which is the most; ask for another", store.MostRenewals))
+	case errors.Is(err, store.ErrInvalid):
+		return door.NewProblem(http.StatusConflict, "it would be over, or have no use that is left; ask for another, or for more")
 	case errors.Is(err, store.ErrUnavailable), errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrUnrecorded):
-		return door.NewProblem(http.StatusServiceUnavailable, "this cannot be stored or recorded at the moment; ask again later")
+		return unstored()
 	}
 	return nil
+}
+
+func unstored() error {
+	return door.NewProblem(http.StatusServiceUnavailable, "this cannot be stored or recorded at the moment; ask again later")
 }
 
 func unknown() error {
@@ -126,7 +142,19 @@ func asker(c echo.Context, caller *auth.Caller) evaluation.Asker {
 }
 
 // ask answers a request for a capability.
-func (s *Capabilities) ask(c echo.Context, a door.Admitted) error {
+func (s *Capabilities) ask(c echo.Context, a door.Admitted) error { return s.grant(c, a, nil) }
+
+// renew answers a request to renew the capability of the path: one that the caller may see.
+func (s *Capabilities) renew(c echo.Context, a door.Admitted) error {
+	one, _, err := s.see(c, a)
+	if err != nil {
+		return err
+	}
+	return s.grant(c, a, &one)
+}
+
+// grant answers a request that a capability be granted, or that one be renewed.
+func (s *Capabilities) grant(c echo.Context, a door.Admitted, renews *store.Capability) error {
 	ask, err := capability.DecodeAsk(a.Body, s.Door.Options.Limits)
 	if err != nil {
 		return err
@@ -140,12 +168,11 @@ func (s *Capabilities) ask(c echo.Context, a door.Admitted) error {
 	}
 	ctx, cancel := s.Door.Within(c)
 	defer cancel()
-	decision, granted, denied, err := s.Broker.Ask(ctx, asker(c, &caller), ask)
-	switch {
-	case err != nil && problem(err) == nil: // of the PDP, as for any decision
-		return s.Door.Refuse(c, err, evaluation.Native)
-	case err != nil:
-		return err
+	decision, granted, denied, err := s.Broker.Ask(ctx, asker(c, &caller), broker.Request{
+		Ask: ask, Renews: renews, MayLackProof: renews == nil && caller.May(auth.CapabilityAdmin),
+	})
+	if err != nil {
+		return s.refuse(c, err)
 	}
 	if decision != "" {
 		c.Response().Header()["X-Decision-Id"] = []string{decision}
@@ -161,6 +188,33 @@ func (s *Capabilities) ask(c echo.Context, a door.Admitted) error {
 		return write(c, http.StatusAccepted, refusal{false, denied})
 	}
 	return write(c, http.StatusOK, refusal{false, denied})
+}
+
+// validate says what the capability in a question is worth, and spends nothing.
+func (s *Capabilities) validate(c echo.Context, a door.Admitted) error {
+	request, err := evaluation.DecodeNative(a.Body, s.Door.Options.Limits)
+	if err != nil {
+		return err
+	}
+	caller, err := s.in(a, request.Tenant, auth.Decide)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.Door.Within(c)
+	defer cancel()
+	v, err := s.Broker.Validate(ctx, asker(c, &caller), request)
+	if err != nil {
+		return s.refuse(c, err)
+	}
+	return write(c, http.StatusOK, v)
+}
+
+// refuse answers with an error. One of the PDP is answered as for any decision.
+func (s *Capabilities) refuse(c echo.Context, err error) error {
+	if problem(err) == nil {
+		return s.Door.Refuse(c, err, evaluation.Native)
+	}
+	return err
 }
 
 type refusal struct {

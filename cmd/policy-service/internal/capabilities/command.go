@@ -10,10 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/cmd/policy-service/internal/connection"
 	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/capability"
 	"policy-service/pdp/httpclient"
 )
 
@@ -75,7 +77,13 @@ func (at serverFlags) failed(s cli.Streams, what string, err error) error {
 func (at serverFlags) try(status int, err error) string {
 	switch status {
 	case http.StatusBadRequest:
-		return "correct it, and run it again; --server is the service's own URL, which its operator sets as public_url"
+		switch says := err.Error(); {
+		case strings.Contains(says, string(capability.ProofWrongAudience)):
+			return "give --server the service's own URL, which its operator sets as public_url"
+		case strings.Contains(says, string(capability.ProofMissing)):
+			return "give --key the private key, or use a credential that has the permission capability.admin, too"
+		}
+		return "correct it, and run it again"
 	case http.StatusForbidden:
 		return "policy-service keys add makes a key with another --permission"
 	case http.StatusNotFound:

@@ -20,7 +20,7 @@ import (
 // asked are the flags of what is asked for.
 type asked struct {
 	serverFlags
-	Key      cli.Given     `required:"" placeholder:"FILE" help:"The holder's key: the private one in PEM, as capabilities key makes it. With a public one, in PEM or as a JWK, the capability is for a holder who is not here; the credential needs the permission capability.admin then."`
+	Key      cli.Given     `required:"" placeholder:"FILE" help:"The holder's key: the private one in PEM, as capabilities key makes it. With a public one, in PEM or as a JWK, the capability is for a holder that is away; the credential needs the permission capability.admin beside capability then."`
 	Holder   ref           `required:"" placeholder:"TYPE:ID" help:"Who will use the capability, such as agent:agent-a."`
 	Audience cli.Given     `required:"" placeholder:"A" help:"The server of the tools."`
 	Tool     []string      `required:"" sep:"none" placeholder:"T" help:"A tool of the server, or '*' for all. The flag can be repeated."`
