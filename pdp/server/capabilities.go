@@ -10,7 +10,7 @@ import (
 
 // CapabilitiesConfig bounds the capabilities that agents are granted.
 type CapabilitiesConfig struct {
-	MaxLifetime     time.Duration `yaml:"max_lifetime" default:"24h" min:"1m" max:"2160h" doc:"How long a capability counts at most."`
+	MaxLifetime     time.Duration `yaml:"max_lifetime" default:"24h" min:"1m" max:"2160h" doc:"How long a capability counts at most. One for a holder that is away counts up to 90 days."`
 	DefaultLifetime time.Duration `yaml:"default_lifetime" default:"10m" min:"1s" max:"2160h" doc:"How long a capability counts if its request does not say."`
 	ProofAge        time.Duration `yaml:"proof_age" default:"60s" min:"5s" max:"5m" doc:"How old the proof of a call may be."`
 	ClockSkew       time.Duration `yaml:"clock_skew" default:"10s" min:"1s" max:"1m" doc:"How far the clock of a holder may be ahead."`

@@ -106,6 +106,12 @@ func TestCapabilityList(t *testing.T) {
 			t.Errorf("%s lists %s: got %v in %d pages, want %v", test.who, test.query, got, pages, want)
 		}
 	}
+	for range 3 {
+		w.asksFor(http.StatusCreated, nil, "read")
+	}
+	if got := w.reply("acme-warden", "GET", "/v1/capabilities?tenant=default&limit=1", ""); got.text != `{"items":[],"next":""}` {
+		t.Errorf("of another tenant: %s", got.text) // not even a cursor
+	}
 	w.reply("pep", "GET", "/v1/capabilities", "").is(t, "without a permission", 403, "the permission capability")
 	w.reply("two", "GET", "/v1/capabilities", "").is(t, "of two tenants", 400, "the parameter tenant")
 	for query, part := range map[string]string{
@@ -434,11 +440,13 @@ func TestCapabilityUnproved(t *testing.T) {
 	if !g.Expires.Equal(w.Now().Add(90*days)) || !slices.Equal(g.Narrowed, []string{"duration"}) {
 		t.Errorf("without a proof: %+v", g)
 	}
-	waits := w.asksFor(http.StatusAccepted, long, "danger")
+	until := w.Now().Add(50 * days) // so people read the same of both requests
+	far := func(a *capability.Ask) { a.Duration, a.ValidUntil = 0, until }
+	waits := w.asksFor(http.StatusAccepted, far, "danger")
 	_, text := w.do("mia", "GET", "/v1/approvals/"+waits.Approval.ID, "")
-	has(t, text, "bot may call danger of b for 2160h0m0s", "of which no proof was shown")
+	has(t, text, "bot may call danger of b until "+until.Format(time.RFC3339), "of which no proof was shown")
 	w.says("mia", waits.Approval.ID, "decision", `{"decision":"approve","reason":"yes"}`, http.StatusOK)
-	presents := func(a *capability.Ask) { long(a); a.ApprovalID = waits.Approval.ID }
+	presents := func(a *capability.Ask) { far(a); a.ApprovalID = waits.Approval.ID }
 
 	w.away = false
 	if other := w.asksFor(http.StatusAccepted, presents, "danger"); other.Approval.ID == waits.Approval.ID {

@@ -19,7 +19,7 @@ var listParameters = []string{"tenant", "holder", "jkt", "audience", "state", "c
 
 // list answers GET /v1/capabilities: those that the caller may see.
 func (s *Capabilities) list(c echo.Context, a door.Admitted) error {
-	f, err := filter(a)
+	f, serves, err := filter(a)
 	if err != nil {
 		return err
 	}
@@ -29,9 +29,12 @@ func (s *Capabilities) list(c echo.Context, a door.Admitted) error {
 	}
 	ctx, cancel := s.Door.Within(c)
 	defer cancel()
-	found, next, err := s.Broker.Store.List(ctx, f, a.Given["cursor"], limit)
-	if err != nil {
-		return err
+	var found []store.Capability
+	next := ""
+	if serves {
+		if found, next, err = s.Broker.Store.List(ctx, f, a.Given["cursor"], limit); err != nil {
+			return err
+		}
 	}
 	items := make([]State, len(found))
 	for n := range found {
@@ -43,8 +46,9 @@ func (s *Capabilities) list(c echo.Context, a door.Admitted) error {
 	}{items, next})
 }
 
-// filter is what a list is to find.
-func filter(a door.Admitted) (f store.Filter, err error) {
+// filter is what a list is to find. If it names a tenant that the caller does not serve, it is as if there were none of that
+// name.
+func filter(a door.Admitted) (f store.Filter, serves bool, err error) {
 	given := a.Given
 	f = store.Filter{
 		JKT:      given["jkt"],
@@ -52,24 +56,24 @@ func filter(a door.Admitted) (f store.Filter, err error) {
 		State:    store.State(given["state"]),
 		Sees:     func(c *store.Capability) bool { return sees(a.Caller, c) },
 	}
-	if f.Tenant, err = tenantOf(a); err != nil {
-		return f, err
+	if f.Tenant, serves, err = tenantOf(a); err != nil {
+		return f, false, err
 	}
 	if text, there := given["holder"]; there {
 		var is bool
 		if f.Holder.Type, f.Holder.ID, is = strings.Cut(text, ":"); !is || f.Holder.Type == "" || f.Holder.ID == "" {
-			return f, door.BadParameter("holder", "is no holder; give type:id, such as agent:agent-a")
+			return f, false, door.BadParameter("holder", "is no holder; give type:id, such as agent:agent-a")
 		}
 	}
 	if f.State != "" && !slices.Contains(store.States(), f.State) {
-		return f, door.BadParameter("state", fmt.Sprintf("is no state; give one of %q", store.States()))
+		return f, false, door.BadParameter("state", fmt.Sprintf("is no state; give one of %q", store.States()))
 	}
-	return f, nil
+	return f, serves, nil
 }
 
 // tenantOf is the tenant of a list, "" for all, which only a caller that serves all can list at once: the cursor of a page
 // may name a capability that is not on it, and must not name one of a tenant that the caller does not serve.
-func tenantOf(a door.Admitted) (string, error) {
+func tenantOf(a door.Admitted) (tenant string, serves bool, err error) {
 	all, tenants := false, []string(nil)
 	for _, p := range []auth.Permission{auth.Capability, auth.CapabilityAdmin} {
 		if in := a.Caller.Where(p); in.May(p) {
@@ -81,13 +85,13 @@ func tenantOf(a door.Admitted) (string, error) {
 	tenant, given := a.Given["tenant"]
 	switch {
 	case !all && len(tenants) == 0:
-		return "", door.Lacks(auth.Capability)
-	case given, all: // one that the caller does not serve is as if there were no tenant of that name
-		return tenant, nil
+		return "", false, door.Lacks(auth.Capability)
+	case given, all:
+		return tenant, all || slices.Contains(tenants, tenant), nil
 	case len(tenants) > 1:
-		return "", door.BadParameter("tenant", "is missing, and this caller has several; give one of them")
+		return "", false, door.BadParameter("tenant", "is missing, and this caller has several; give one of them")
 	}
-	return tenants[0], nil
+	return tenants[0], true, nil
 }
 
 // revokeMany answers POST /v1/capabilities/revoke.
