@@ -27,8 +27,8 @@ var rooms = []struct{ room, not, because string }{
 	// What PEPs import.
 	{"schemas", "anything of ours", "PEPs read the schemas, and would carry all that schemas imports"},
 	{"evaluation", "anything of ours but schemas", "PEPs import the vocabulary, and would carry a part of the server"},
-	{"evaluation/authzenclient", "anything of ours but evaluation evaluation/authzenclient/internal/link obligations", "a PEP that asks would carry a PDP, and could decide by itself"},
-	{"evaluation/authzenclient/approvals", "anything of ours but evaluation evaluation/authzenclient evaluation/authzenclient/internal/link obligations", "a PEP that asks people would carry a PDP, and could decide by itself"},
+	{"evaluation/authzenclient", "anything of ours but evaluation evaluation/authzenclient/internal/link evaluation/capability obligations", "a PEP that asks would carry a PDP, and could decide by itself"},
+	{"evaluation/authzenclient/approvals", "anything of ours but evaluation evaluation/authzenclient evaluation/authzenclient/internal/link evaluation/capability obligations", "a PEP that asks people would carry a PDP, and could decide by itself"},
 	{"evaluation/authzenclient/internal/link", "anything of ours", "the client could not import it without a cycle"},
 	{"evaluation/capability", "anything of ours but evaluation", "a gateway that checks tokens, or an agent that makes proofs, would carry a part of the server"},
 	{"evaluation/coaz", "anything of ours but evaluation", "a mapping would be tied to one client or transport, and PEPs choose theirs"},
@@ -171,13 +171,14 @@ var rooms = []struct{ room, not, because string }{
 	{"cmd/policy-service", "anything of ours but cmd/policy-service/internal/...", "main would do work that no test of a command runs"},
 	{"cmd/policy-service/internal/cli", "anything of ours but evaluation pdp/visible", "all commands print with it, and would carry one another"},
 	{"cmd/policy-service/internal/bundledir", "anything of ours but cmd/policy-service/internal/cli pdp", "commands would load a directory differently from the library"},
-	{"cmd/policy-service/internal/connection", "anything of ours but cmd/policy-service/internal/cli pdp/httpclient pdp/server", "approvals and log reach a server with it, and would carry one another (of pdp/server it uses the name of a variable)"},
+	{"cmd/policy-service/internal/connection", "anything of ours but cmd/policy-service/internal/cli pdp/httpclient pdp/server", "approvals, capabilities and log reach a server with it, and would carry one another (of pdp/server it uses the name of a variable)"},
 	{"cmd/policy-service/internal/process", "anything of ours but cmd/policy-service/internal/cli pdp/plainfile pdp/server/config pdp/server/doctor", "serve and mcp-gateway start with it, and would carry one another"},
 	{"cmd/policy-service/internal/author", "pdp/server/... pdp/mcp pdp/mcp/lock pdp/console/... pdp/approval/...", "check, test and fmt run in pipelines and editors, and would carry a server"},
 	{"cmd/policy-service/internal/operate", "pdp/mcp/... pdp/approval/... pdp/decisionlog/... pdp/ledger/... pdp/console/...", "serve would open a store that pdp/server opens, and the file would have two owners"},
 	{"cmd/policy-service/internal/gateway", "pdp/approval/... pdp/ledger/... pdp/console/... pdp/decisionlog/... but pdp/decisionlog", "log and approvals belong to the PDP, which may be in another process"},
 	{"cmd/policy-service/internal/tools", "pdp/server/... pdp/approval/... pdp/decisionlog/... pdp/console/... but pdp/server/config", "a look at tools would start a server or leave a record"},
 	{"cmd/policy-service/internal/approve", "pdp pdp/server/... pdp/decisionlog/... pdp/mcp/... pdp/ledger/... pdp/boltfile/... pdp/approval/... but pdp/approval/inbox", "an approver has a URL and a credential, and a command that opens files would work on the server's machine only"},
+	{"cmd/policy-service/internal/capabilities", "pdp pdp/server/... pdp/decisionlog/... pdp/mcp/... pdp/ledger/... pdp/boltfile/... pdp/approval/... pdp/capability/...", "an agent has a URL, a credential and a key, and a command that opens files would work on the server's machine only"},
 	{"cmd/policy-service/internal/audit", "pdp/server/... pdp/mcp/... pdp/console/... pdp/approval/broker pdp/approval/inbox", "an auditor reads a copy of a log where no server runs"},
 }
 

@@ -122,9 +122,12 @@ func (f *exampleFile) time(n *yaml.Node) time.Time {
 	return t
 }
 
+// HeldInTest is the capability of a test that says capability: held.
+var HeldInTest = evaluation.Capability{Held: true, ID: "cap_test"}
+
 // capability reads which capability a test holds. Where it does not matter, it is called cap_test.
 func (f *exampleFile) capability(n *yaml.Node) evaluation.Capability {
-	held := evaluation.Capability{Held: true, ID: "cap_test"}
+	held := HeldInTest
 	if n.Kind != yaml.MappingNode {
 		if n.Kind != yaml.ScalarNode || n.Value != "held" {
 			f.Bad(n, "yaml_value", "this is no capability", "write held, or {id: cap_1, depth: 0}; without the key there is none")

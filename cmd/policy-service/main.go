@@ -14,6 +14,7 @@ import (
 	"policy-service/cmd/policy-service/internal/approve"
 	"policy-service/cmd/policy-service/internal/audit"
 	"policy-service/cmd/policy-service/internal/author"
+	"policy-service/cmd/policy-service/internal/capabilities"
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/cmd/policy-service/internal/gateway"
 	"policy-service/cmd/policy-service/internal/operate"
@@ -33,6 +34,8 @@ type commands struct {
 	Keys        operate.Keys        `cmd:"" help:"Add, list and revoke API keys, and rotate the signing key."`
 	Log         audit.Command       `cmd:"" help:"Read, prove and verify the decision log."`
 	Approvals   approve.Command     `cmd:"" help:"See the approval requests that wait for you, and decide about them."`
+
+	Capabilities capabilities.Command `cmd:"" help:"Ask for capability tokens, prove and verify them, and take them back."`
 
 	Doctor  operate.Doctor  `cmd:"" help:"Find what would go wrong with a server before it does, and say what to do."`
 	Health  operate.Health  `cmd:"" help:"Ask a running server whether it is alive, or with --ready whether it can decide."`

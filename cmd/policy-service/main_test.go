@@ -238,7 +238,7 @@ func code(ts *testscript.TestScript, _ bool, args []string) {
 // runsInside is true of commands that read neither the standard input nor the transcript's environment, and change nothing of
 // their process.
 func runsInside(args []string) bool {
-	commands := []string{"access", "approvals", "bench", "check", "conformance", "eval", "health", "keys", "log", "mcp", "test"}
+	commands := []string{"access", "approvals", "bench", "capabilities", "check", "conformance", "eval", "health", "keys", "log", "mcp", "test"}
 	return len(args) > 0 && slices.Contains(commands, args[0]) && !slices.Contains(args, "-")
 }
 

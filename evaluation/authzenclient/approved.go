@@ -29,7 +29,9 @@ func (a approved) ended() bool { return !a.until.IsZero() && !a.now().Before(a.u
 // Present asks with an approval, and declares as [Client.Decide] does. The approval is an object for context.approval, as
 // the PDP gave it: package approvals has it. Only the answer can permit. The request is sent again only where no
 // connection was made: an answer that is lost may have used the approval.
-func (c *Client) Present(ctx context.Context, request evaluation.Request, types []string, approval []byte) Undischarged {
+func (c *Client) Present(
+	ctx context.Context, request evaluation.Request, types []string, approval []byte, options ...AskOption,
+) Undischarged {
 	var said struct {
 		ID        string                  `json:"id"`
 		Until     time.Time               `json:"approved_until"`
@@ -41,7 +43,6 @@ func (c *Client) Present(ctx context.Context, request evaluation.Request, types 
 	by := approved{until: said.Until, now: c.clock.now, next: Continuation{continued{
 		PDP: c.pdp(), Approval: said.ID, Decision: said.Continues.Decision, Round: said.Continues.Round,
 	}}}
-	var body []byte
 	q, err := declare(request, types)
 	switch {
 	case err != nil:
@@ -49,13 +50,11 @@ func (c *Client) Present(ctx context.Context, request evaluation.Request, types 
 		err = notAsked("the request presents an approval already; leave context.approval and context.approval_id out")
 	case by.ended():
 		err = &Error{Kind: NotApproved, Detail: "the approval has ended"}
-	default:
-		body, err = c.encodeApproved(q, approval)
 	}
 	if err != nil {
 		return Undischarged{decision: denied("evaluate", err)}
 	}
-	d := c.decide(ctx, asking{op: "evaluate", url: c.endpoint.Load().evaluation, body: body, repeat: unsent})
+	d, q := c.question(ctx, q, unsent, options, func(q evaluation.Request) ([]byte, *Error) { return c.encodeApproved(q, approval) })
 	err = d.read(&by)
 	if err == nil && by.ended() {
 		err = &Error{Kind: NotApproved, Detail: "the approval has ended"}

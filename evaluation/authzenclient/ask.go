@@ -27,7 +27,7 @@ type asking struct {
 	public bool   // readable by anybody: it gets no credentials
 	body   []byte
 	header http.Header // beside the client's own
-	secret string      // a credential in header
+	secret secrets     // beside the client's credential: no error repeats them
 	repeat repeatable  // the failures after which it may be asked again
 	// The statuses of an answer, nil is 200, and the breaker, nil is the client's own. Receipts and approvals have others.
 	statuses []int
@@ -92,7 +92,7 @@ func (c *Client) once(ctx context.Context, a asking, id string, read func(reply)
 	if failure != nil {
 		return failure
 	}
-	hidden := secrets{token, a.secret}
+	hidden := append(secrets{token}, a.secret...)
 	maps.Copy(r.Header, a.header)
 	r.Header.Set("Accept", "application/json")
 	if method == http.MethodPost {

@@ -109,13 +109,15 @@ func wait(ctx context.Context, d time.Duration) error {
 }
 
 // Evaluate sends one request. The request's tenant is empty or the client's.
-func (c *Client) Evaluate(ctx context.Context, request evaluation.Request) Decision {
-	body, err := c.encodeAuthZEN(request)
-	if err != nil {
-		return denied("evaluate", err)
-	}
-	a := asking{op: "evaluate", url: c.endpoint.Load().evaluation, body: body, repeat: repeatOf(request)}
-	return c.decide(ctx, a).to("evaluate", &request)
+func (c *Client) Evaluate(ctx context.Context, request evaluation.Request, options ...AskOption) Decision {
+	d, _ := c.evaluate(ctx, request, options)
+	return d
+}
+
+// evaluate is Evaluate. It returns the request as it was asked, too.
+func (c *Client) evaluate(ctx context.Context, request evaluation.Request, options []AskOption) (Decision, evaluation.Request) {
+	d, q := c.question(ctx, request, repeatOf(request), options, c.encodeAuthZEN)
+	return d.to("evaluate", &q), q
 }
 
 func (c *Client) decide(ctx context.Context, a asking) (d Decision) {
@@ -147,7 +149,7 @@ func (c *Client) Link() link.Link {
 
 func (c *Client) send(ctx context.Context, r link.Request, read func(link.Answer) error) error {
 	a := asking{
-		op: r.Op, url: r.URL, method: r.Method, header: r.Header, secret: r.Secret, body: r.Body, statuses: r.Statuses,
+		op: r.Op, url: r.URL, method: r.Method, header: r.Header, secret: secrets{r.Secret}, body: r.Body, statuses: r.Statuses,
 		wait: r.Wait, repeat: unanswered, breaker: &breaker{},
 	}
 	if r.Once {

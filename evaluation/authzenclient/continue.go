@@ -52,7 +52,9 @@ func (k Continuation) whole() bool {
 // Continue asks for the next round of a call that was permitted by an approval, and declares as
 // [Client.Decide] does. The request is the one that was permitted. It is sent again only where
 // no connection was made: the PDP takes a round once.
-func (c *Client) Continue(ctx context.Context, k Continuation, request evaluation.Request, types []string) Undischarged {
+func (c *Client) Continue(
+	ctx context.Context, k Continuation, request evaluation.Request, types []string, options ...AskOption,
+) Undischarged {
 	if !k.whole() || k.kept.PDP != c.pdp() {
 		return Undischarged{decision: denied("continue", notAsked("the continuation is of another PDP or tenant, or of none"))}
 	}
@@ -63,7 +65,7 @@ func (c *Client) Continue(ctx context.Context, k Continuation, request evaluatio
 	if err != nil {
 		return Undischarged{decision: denied("continue", err)}
 	}
-	return c.Present(ctx, request, types, text)
+	return c.Present(ctx, request, types, text, options...)
 }
 
 // String is for logs.

@@ -23,12 +23,13 @@ type Undischarged struct {
 // discharge (context.supported_obligations) in place of any that the request declares. It is
 // the first of the three steps of [Client.Enforce], for a PEP that does something between
 // them. Types without a handler in the step that follows come to a deny.
-func (c *Client) Decide(ctx context.Context, request evaluation.Request, types []string) Undischarged {
+func (c *Client) Decide(ctx context.Context, request evaluation.Request, types []string, options ...AskOption) Undischarged {
 	q, err := declare(request, types)
 	if err != nil {
 		return Undischarged{decision: denied("evaluate", err)}
 	}
-	return Undischarged{decision: c.Evaluate(ctx, q), question: q}
+	d, q := c.evaluate(ctx, q, options)
+	return Undischarged{decision: d, question: q}
 }
 
 // DecideBatch asks as [Client.EvaluateBatch] does, and declares as Decide does. There is

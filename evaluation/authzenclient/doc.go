@@ -66,6 +66,11 @@
 // never with a text of a handler's. Other PDPs do not know the path; they are asked once,
 // and left alone for a while. No receipt changes an outcome, whatever becomes of it.
 //
+// # Capabilities
+//
+// An agent that holds a capability shows it with a question about a call, by the option [WithCapability] of Evaluate,
+// Decide, Enforce, Present and Continue. Package approvals asks for one, and waits if people have to approve it.
+//
 // # Approvals
 //
 // A deny can offer an approval request, by AuthZEN's Access Request and Approval Profile.

@@ -30,13 +30,10 @@ import (
 // nothing about e; [Enforcement.ReceiptErr] says whether it went well.
 //
 // It is [Client.Decide], [Undischarged.Discharge] and [Client.Report], one after the other.
-func (c *Client) Enforce(ctx context.Context, request evaluation.Request, handlers obligations.Handlers) Enforcement {
-	return c.enforce(ctx, c.Decide(ctx, request, handlers.Types()), handlers)
-}
-
-// enforce discharges the obligations of an answer, and reports.
-func (c *Client) enforce(ctx context.Context, u Undischarged, handlers obligations.Handlers) Enforcement {
-	e := u.Discharge(ctx, handlers)
+func (c *Client) Enforce(
+	ctx context.Context, request evaluation.Request, handlers obligations.Handlers, options ...AskOption,
+) Enforcement {
+	e := c.Decide(ctx, request, handlers.Types(), options...).Discharge(ctx, handlers)
 	c.Report(ctx, &e)
 	return e
 }

@@ -98,6 +98,19 @@ func (v *Verifier) Check(ctx context.Context, c Call) (Checked, error) {
 	return Checked{t, p}, nil
 }
 
+// CheckToken reports whether a token is the service's, and counts now. Which calls it covers is not asked: see
+// [Verifier.Check], which has the same errors.
+func (v *Verifier) CheckToken(ctx context.Context, text string) (Token, error) {
+	t, err := v.token(ctx, Call{Token: text})
+	if err != nil {
+		return Token{}, err
+	}
+	if refusal := t.counts(v.o.Now(), v.o.Skew); refusal != nil {
+		return Token{}, refusal
+	}
+	return t, nil
+}
+
 // token reads the token of a call. Nothing that it says is believed before its signature was verified.
 func (v *Verifier) token(ctx context.Context, c Call) (Token, error) {
 	switch {
@@ -176,14 +189,23 @@ func (t Token) check(c Call, servers, audiences []string, now time.Time, age, sk
 	return p, nil
 }
 
-// covers reports what of the token does not fit a call.
-func (t Token) covers(c Call, servers []string, now time.Time, skew time.Duration) *Refusal {
-	at := now.Unix()
-	switch {
+// counts reports whether it is not the token's time.
+func (t Token) counts(now time.Time, skew time.Duration) *Refusal {
+	switch at := now.Unix(); {
 	case at+seconds(skew) < t.NotBefore.Unix():
 		return &Refusal{Code: NotYetValid}
 	case at >= t.Expires.Unix():
 		return &Refusal{Code: Expired}
+	}
+	return nil
+}
+
+// covers reports what of the token does not fit a call.
+func (t Token) covers(c Call, servers []string, now time.Time, skew time.Duration) *Refusal {
+	if refusal := t.counts(now, skew); refusal != nil {
+		return refusal
+	}
+	switch {
 	case !strings.HasPrefix(c.Tool, t.Audience+":"), len(servers) > 0 && !slices.Contains(servers, t.Audience):
 		return &Refusal{Code: WrongAudience}
 	case c.Holder.ID != t.Holder.ID, c.Holder.Type != "" && c.Holder.Type != t.Holder.Type:

@@ -3,6 +3,7 @@ package capability_test
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +30,37 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%s: refused, and returned", c.name)
 		}
 		quotesNothing(t, c, err)
+	}
+}
+
+// TestCheckToken: a token by itself is refused for what is wrong with it, and not for the call.
+func TestCheckToken(t *testing.T) {
+	t.Parallel()
+	ofToken := []capability.Code{
+		capability.Missing, capability.Malformed, capability.TooLarge, capability.BadSignature, capability.NotYetValid, capability.Expired,
+		capability.OnlineOnly,
+	}
+	for _, c := range trials() {
+		want := c.want
+		if !slices.Contains(ofToken, want) {
+			want = ""
+		}
+		token, err := c.verifier().CheckToken(t.Context(), c.token)
+		if got := codeOf(t, err); got != want || (token.ID != "") != (err == nil) {
+			t.Errorf("%s: got %q, want %q", c.name, got, want)
+		}
+		if err != nil {
+			quotesNothing(t, c, err)
+			continue
+		}
+		if read, refusal := capability.ParseToken(c.token); refusal != nil || read.ID != token.ID || read.Key.Thumbprint() != token.Key.Thumbprint() {
+			t.Errorf("%s: its holder cannot read it: %v", c.name, refusal)
+		}
+	}
+	for _, text := range []string{"", "x", "a.b.c", "cap_0199f3a27c1e7d3a8f00c3b2a1908f7e"} {
+		if _, refusal := capability.ParseToken(text); refusal == nil || refusal.Code != capability.Malformed {
+			t.Errorf("%q reads as a token", text)
+		}
 	}
 }
 

@@ -41,12 +41,15 @@ type Filter struct {
 	// Approval is the id of an approval request, of which the steps are meant and the
 	// decisions that went by it.
 	Approval string `json:"approval,omitzero"`
+	// Capability is the id of a capability, of which the steps are meant, and the decisions that granted it or
+	// that it was good for.
+	Capability string `json:"capability,omitzero"`
 }
 
 // All reports whether every record passes.
 func (f Filter) All() bool {
 	return f.Tenants == nil && f.From.IsZero() && f.To.IsZero() &&
-		f.Tenant == "" && f.Kind == "" && f.Decision == "" && f.Subject == "" && f.Resource == "" && f.Action == "" && f.Policy == "" && f.Event == "" && f.Of == "" && f.Approval == ""
+		f.Tenant == "" && f.Kind == "" && f.Decision == "" && f.Subject == "" && f.Resource == "" && f.Action == "" && f.Policy == "" && f.Event == "" && f.Of == "" && f.Approval == "" && f.Capability == ""
 }
 
 // Check says what is wrong with a filter that no record could ever pass.
@@ -94,7 +97,8 @@ func (f Filter) passes(r *Recorded) bool {
 		(f.Policy == "" || r.decidedBy(f.Policy)) &&
 		(f.Event == "" || f.Event == r.Event) &&
 		(f.Of == "" || r.Receipt().Decision == f.Of) &&
-		(f.Approval == "" || slices.Contains(r.Approvals(), f.Approval))
+		(f.Approval == "" || slices.Contains(r.Approvals(), f.Approval)) &&
+		(f.Capability == "" || r.capability() == f.Capability)
 }
 
 func (r *Recorded) decidedBy(policy string) bool {
@@ -108,24 +112,29 @@ func (r *Recorded) Approvals() (ids []string) {
 	for _, d := range r.Discharged {
 		ids = append(ids, d.Approval)
 	}
-	if id := r.stepOf(); id != "" {
+	if id := r.stepOf().Approval; id != "" {
 		ids = append(ids, id)
 	}
 	return ids
 }
 
-// stepOf is the approval request that a record is a step of, or "".
-func (r *Recorded) stepOf() string {
-	if len(r.Details) == 0 {
-		return ""
+// capability is the capability that a record is a step of, or that its decision granted, or was made by, or "".
+func (r *Recorded) capability() string {
+	if r.Capability != nil {
+		return r.Capability.ID
 	}
-	var of struct {
-		Approval string `json:"approval"`
+	return r.stepOf().Capability
+}
+
+// stepOf is the approval request, and the capability, that a record is a step of.
+func (r *Recorded) stepOf() (of struct {
+	Approval   string `json:"approval"`
+	Capability string `json:"capability"`
+}) {
+	if len(r.Details) > 0 && json.Unmarshal(r.Details, &of) != nil {
+		of.Approval, of.Capability = "", ""
 	}
-	if json.Unmarshal(r.Details, &of) != nil {
-		return ""
-	}
-	return of.Approval
+	return of
 }
 
 // named reports whether an entity is the one of an id, or of "type/id".
@@ -143,6 +152,7 @@ func (f Filter) terms() (all [][]string) {
 	}
 	one(index.TermOf, f.Of)
 	one(index.TermApproval, f.Approval)
+	one(index.TermCapability, f.Capability)
 	for letter, name := range map[byte]string{index.TermSubject: f.Subject, index.TermResource: f.Resource} {
 		if name != "" {
 			all = append(all, entityTerms(letter, name))
@@ -189,6 +199,7 @@ func (e *Entry) terms(into index.Terms) index.Terms {
 	if d := e.Decision; d != nil {
 		r.Decision, r.Possible = &d.Allow, d.Possible.Bool()
 		r.Determining, r.Overruled, r.Errors, r.Discharged = d.Determining, d.Overruled, d.Errors, d.Discharged
+		r.Capability = d.Capability
 		for _, o := range d.Obligations {
 			r.Obligations = append(r.Obligations, RecordedObligation{ID: o.ID, Type: o.Type})
 		}
@@ -235,6 +246,7 @@ func (r *Recorded) terms(into index.Terms) index.Terms {
 	for _, id := range r.Approvals() {
 		add(index.TermApproval, id)
 	}
+	add(index.TermCapability, r.capability())
 	for _, policies := range [...][]string{r.Determining, r.Overruled} {
 		for _, policy := range policies {
 			add(index.TermPolicy, policy)

@@ -44,6 +44,9 @@ func randomEntry(r *rand.Rand) Entry {
 		}
 		e.Decision.Obligations = []evaluation.Obligation{{ID: "o", Type: pick("log", index.ApprovalRequired), Properties: properties}}
 	}
+	if r.IntN(3) == 0 {
+		e.Decision.Capability = &Capability{ID: pick("cap_1", "cap_2"), Held: true}
+	}
 	switch r.IntN(10) {
 	case 0:
 		e.Kind, e.Search, e.Decision = KindSearch, &Search{Query: "subject"}, nil
@@ -75,6 +78,7 @@ func randomFilter(r *rand.Rand, begun time.Time) (f Filter) {
 	set(&f.Policy, "p1", "p3")
 	set(&f.Event, "start", EventSegment, EventRedacted)
 	set(&f.Of, "one", "three")
+	set(&f.Capability, "cap_1", "cap_3")
 	switch r.IntN(4) {
 	case 0:
 		f.Tenants = []string{"acme", "a"}

@@ -54,10 +54,15 @@ var deskFiles = map[string]string{
 
 func openDesk(t *testing.T) *desk {
 	t.Helper()
+	return openDeskOn(t, deskFiles)
+}
+
+func openDeskOn(t *testing.T, files map[string]string, options ...pdptest.Option) *desk {
+	t.Helper()
 	d := &desk{t: t, data: t.TempDir(), key: map[string]string{}, now: pdptest.Now}
 	keys, err := auth.OpenKeys(d.data)
 	d.must(err)
-	for name, permissions := range map[string][]auth.Permission{"pep": {auth.Decide, auth.Request}, "other": {auth.Decide, auth.Request}, "decides": {auth.Decide}, "mia": {auth.Approve}} {
+	for name, permissions := range map[string][]auth.Permission{"pep": {auth.Decide, auth.Request}, "other": {auth.Decide, auth.Request}, "decides": {auth.Decide}, "mia": {auth.Approve}, "agents": {auth.Decide, auth.Request, auth.Capability}} {
 		spec := auth.KeySpec{Name: name, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: permissions}}
 		if name == "mia" {
 			spec.Principal, err = auth.ParsePrincipal(`user::"mia"`)
@@ -66,7 +71,7 @@ func openDesk(t *testing.T) *desk {
 		d.key[name], err = keys.Add(spec)
 		d.must(err)
 	}
-	d.open(pdptest.Bundle(deskFiles))
+	d.open(pdptest.Bundle(files), options...)
 	return d
 }
 
@@ -77,11 +82,11 @@ func (d *desk) must(err error) {
 	}
 }
 
-func (d *desk) open(source pdp.Source) {
+func (d *desk) open(source pdp.Source, options ...pdptest.Option) {
 	d.t.Helper()
-	d.server = pdptest.Start(d.t, source, func(c *server.Config) {
+	d.server = pdptest.Start(d.t, source, append(options, func(c *server.Config) {
 		c.Data, c.PublicURL, c.Program.PDP.Now, c.Program.PDP.NewID = d.data, deskURL, d.clock, nil
-	})
+	})...)
 	d.reach(d.server.Addr())
 }
 

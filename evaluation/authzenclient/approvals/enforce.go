@@ -9,6 +9,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
 	"policy-service/evaluation/authzenclient/internal/link"
+	"policy-service/evaluation/capability"
 	"policy-service/obligations"
 )
 
@@ -34,16 +35,16 @@ func Enforce(
 	if err != nil {
 		return deny(authzenclient.Enforcement{}, "evaluate", err)
 	}
-	return w.follow(ctx, c.Enforce(ctx, request, handlers))
+	return w.follow(ctx, c.Enforce(ctx, request, handlers, w.shows...))
 }
 
 // Resume goes on with a wait that another call of [Enforce] or of [Ask] began, here or in another process. The PDP
 // compares the request with the one that people approved. Resume asks nobody anew: if the approval has ended, it is a deny.
 // A Task can be resumed more than once: the PDP counts how often an approval is used.
 func Resume(
-	ctx context.Context, c *authzenclient.Client, t Task, request evaluation.Request, handlers obligations.Handlers,
+	ctx context.Context, c *authzenclient.Client, t Task, request evaluation.Request, handlers obligations.Handlers, options ...Option,
 ) authzenclient.Enforcement {
-	w, err := newWaiter(c, handlers, nil)
+	w, err := newWaiter(c, handlers, options)
 	if err == nil {
 		err = w.asks(request)
 	}
@@ -81,6 +82,12 @@ func JoinEqual() Option {
 	return func(w *waiter) { w.joins = true }
 }
 
+// WithCapability shows a capability with each question: see [authzenclient.WithCapability].
+func WithCapability(token string, holder *capability.Holder) Option {
+	show := authzenclient.WithCapability(token, holder)
+	return func(w *waiter) { w.shows = []authzenclient.AskOption{show} }
+}
+
 // waiter waits for people.
 type waiter struct {
 	client        *authzenclient.Client
@@ -88,6 +95,7 @@ type waiter struct {
 	handlers      obligations.Handlers
 	justification string
 	joins         bool
+	shows         []authzenclient.AskOption
 	keeps         func(context.Context, Task) error
 }
 
@@ -182,7 +190,7 @@ func (w *waiter) await(ctx context.Context, end time.Time, try func() (Standing,
 // use asks with an approval, and again if the PDP says that the approval is about to count.
 func (w *waiter) use(ctx context.Context, s Standing, q evaluation.Request) authzenclient.Enforcement {
 	for n := 0; ; n++ {
-		e := Use(ctx, w.client, s, q, w.handlers.Types()).Discharge(ctx, w.handlers)
+		e := Use(ctx, w.client, s, q, w.handlers.Types(), w.shows...).Discharge(ctx, w.handlers)
 		w.client.Report(ctx, &e)
 		next, after := Next(e)
 		if next != evaluation.NextRetry {

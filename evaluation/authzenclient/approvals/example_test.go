@@ -2,6 +2,7 @@ package approvals_test
 
 import (
 	"context"
+	"crypto/ed25519"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
 	"policy-service/evaluation/authzenclient/approvals"
+	"policy-service/evaluation/capability"
 	"policy-service/obligations"
 )
 
@@ -108,14 +110,65 @@ func ExampleAsk() {
 	// alice may use github.push_code
 }
 
-// TestMain starts the server of the examples.
+func ExampleRequestCapability() {
+	client, err := authzenclient.New("http://127.0.0.1:8247", authzenclient.WithKey(os.Getenv("AGENTS_KEY")))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	holder, err := capability.NewHolder(private)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	grant, err := approvals.RequestCapability(ctx, client, "", holder, capability.Ask{
+		Tenant: "default", Holder: evaluation.Ref{Type: "agent", ID: "agent-a"}, Audience: "agent-b", Tools: []string{"restart"},
+		Duration: time.Hour,
+	}, nil)
+	if err != nil || !grant.Granted {
+		fmt.Println("agent-a is granted nothing", grant.Refused, err)
+		return
+	}
+	held := authzenclient.WithCapability(grant.Token, holder) // keep it: it remembers the nonce
+	arguments, err := evaluation.NewObject(map[string]any{"arguments": map[string]any{"target": "staging"}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	enforcement := client.Enforce(ctx, evaluation.Request{
+		Subject:  evaluation.Entity{Type: "agent", ID: "agent-a"},
+		Action:   evaluation.Action{Name: "tool.invoke"},
+		Resource: evaluation.Entity{Type: "tool", ID: "agent-b:restart"},
+		Context:  arguments,
+	}, obligations.Handlers{}, held)
+	if !enforcement.Permitted() {
+		fmt.Println("agent-a may not restart", enforcement.Err())
+		return
+	}
+	fmt.Println("agent-a may restart")
+	// Output:
+	// agent-a may restart
+}
+
+// TestMain starts the servers of the examples.
 func TestMain(m *testing.M) {
 	stop, err := withPeople()
+	stopAgents := func() {}
+	if err == nil {
+		stopAgents, err = withAgents()
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	code := m.Run()
 	stop()
+	stopAgents()
 	os.Exit(code)
 }

@@ -150,7 +150,9 @@ func Cancel(ctx context.Context, c *authzenclient.Client, t Task) error {
 // is sent again only if no connection was made: an answer that is lost may have used the approval.
 //
 // It is a deny of kind NotApproved if s has no approval, or one that has ended. [Next] is what may follow on a deny.
-func Use(ctx context.Context, c *authzenclient.Client, s Standing, request evaluation.Request, types []string) authzenclient.Undischarged {
+func Use(
+	ctx context.Context, c *authzenclient.Client, s Standing, request evaluation.Request, types []string, options ...authzenclient.AskOption,
+) authzenclient.Undischarged {
 	err := s.task.of(c.Link())
 	if err == nil && !s.Approved() {
 		err = notApproved("there is no approval")
@@ -158,5 +160,5 @@ func Use(ctx context.Context, c *authzenclient.Client, s Standing, request evalu
 	if err != nil {
 		return authzenclient.Undischarged{}.Deny(failureOf(of("evaluate", err)))
 	}
-	return c.Present(ctx, request, types, s.given.text)
+	return c.Present(ctx, request, types, s.given.text, options...)
 }

@@ -169,14 +169,14 @@ func (b *Broker) denial(item evaluation.SubmissionItem) (claims evaluation.Bindi
 }
 
 // asDenied is a submitted request as it was when it was denied, with the members that were added since. The obligations that the
-// program can meet decide whether one is missing, so they are part of the request.
+// program can meet, and the capability that it shows, decide whether one is missing, so they are part of the request.
 func (b *Broker) asDenied(
 	r evaluation.Request, claims evaluation.BindingClaims,
 ) (evaluation.Request, evaluation.Object) {
 	bundle := b.options.PDP().Bundle()
 	ours := func(name string) bool {
 		return slices.Contains(claims.Members, name) || bundle.Volatile(name) || name == "supported_obligations" ||
-			evaluation.BindsAlways(name)
+			name == "capability" || evaluation.BindsAlways(name)
 	}
 	said := r.Context.Without(func(name string) bool { return ours(name) || evaluation.Protocol(name) })
 	r.Context = r.Context.Without(func(name string) bool { return !ours(name) })

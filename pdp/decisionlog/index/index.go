@@ -76,7 +76,7 @@ type Index struct {
 
 const (
 	// Version is the version of the index's files. Others are made again.
-	Version = 3
+	Version = 4
 	// Dir is where they are, below the data directory.
 	Dir = "log/index"
 

@@ -18,6 +18,8 @@ const (
 	TermOf       = 'o' // receipts: the decision
 	TermApproval = 'g' // steps of an approval request, and decisions that went by it
 
+	TermCapability = 'c' // steps of a capability, and decisions that granted it or that it was good for
+
 	// TermOdd is that of lines that cannot be understood. Every query looks at them,
 	// and what filters them says what is wrong.
 	TermOdd = "!"

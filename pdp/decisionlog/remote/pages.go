@@ -53,7 +53,7 @@ func filterQuery(f decisionlog.Filter) url.Values {
 	query := timesOf(f.From, f.To)
 	for name, value := range map[string]string{
 		"tenant": f.Tenant, "kind": f.Kind, "decision": f.Decision, "subject": f.Subject, "resource": f.Resource,
-		"action": f.Action, "policy": f.Policy, "event": f.Event, "of": f.Of, "approval": f.Approval,
+		"action": f.Action, "policy": f.Policy, "event": f.Event, "of": f.Of, "approval": f.Approval, "capability": f.Capability,
 	} {
 		if value != "" {
 			query.Set(name, value)

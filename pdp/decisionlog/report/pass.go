@@ -63,6 +63,8 @@ func newReporting(s *decisionlog.Snapshot, o Options) *reporting {
 			Denies:     map[string]int64{},
 			Approvals:  map[string]approval.Tally{},
 			ToolDrift:  map[string]int64{},
+
+			Capabilities: Capabilities{Steps: map[string]int64{}, Refused: map[string]int64{}},
 		},
 	}
 	p.gaps.found = func(g DatedGap) {
@@ -129,6 +131,8 @@ func (p *reporting) count(s *decisionlog.Recorded) error {
 		return p.event(s)
 	case decisionlog.KindApproval:
 		return p.approval(s)
+	case decisionlog.KindCapability:
+		p.report.Capabilities.Steps[s.Event]++
 	}
 	return nil
 }
@@ -151,6 +155,13 @@ func (p *reporting) decision(s *decisionlog.Recorded) {
 	p.owed.decided(s)
 	if s.Answer() == decisionlog.Deny {
 		p.report.Denies[whyDenied(s)]++
+	}
+	switch c := s.Capability; {
+	case c == nil:
+	case c.Reason != "":
+		p.report.Capabilities.Refused[c.Reason]++
+	case c.Held && s.Answer() == decisionlog.Allow:
+		p.report.Capabilities.Calls++
 	}
 	p.erring(s)
 }

@@ -42,13 +42,24 @@ type Report struct {
 	// receipt there is, also of later.
 	Obligations map[string]Obligations `json:"obligations"`
 	// Approvals are the approval requests, by the form in which they were asked for.
-	Approvals map[string]approval.Tally `json:"approvals"`
+	Approvals    map[string]approval.Tally `json:"approvals"`
+	Capabilities Capabilities              `json:"capabilities"`
 	// ToolDrift is how often a gateway found a tool that differs from the operator's lock, by the change.
 	ToolDrift   map[string]int64 `json:"tool_drift"`
 	Redactions  []Redaction      `json:"redactions"`
 	ClockBehind []ClockBehind    `json:"clock_behind"`
 	Days        Days             `json:"days"`
 	Service     *Service         `json:"service,omitzero"`
+}
+
+// Capabilities counts what became of capabilities.
+type Capabilities struct {
+	// Steps are counted by their names, such as granted and revoked.
+	Steps map[string]int64 `json:"steps"`
+	// Calls are the allowed ones that showed a good capability, whether its uses are counted or not.
+	Calls int64 `json:"calls"`
+	// Refused are the calls that showed one that does not count, by the reason.
+	Refused map[string]int64 `json:"refused"`
 }
 
 // Population are the records of the time that have content.

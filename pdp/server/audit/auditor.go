@@ -123,7 +123,7 @@ func logProblem(err error) error {
 
 // filterNames are the parameters that pick records.
 var filterNames = []string{
-	"from", "to", "since", "tenant", "kind", "decision", "subject", "resource", "action", "policy", "event", "of", "approval",
+	"from", "to", "since", "tenant", "kind", "decision", "subject", "resource", "action", "policy", "event", "of", "approval", "capability",
 }
 
 // filter picks, by the parameters, from the records that the auditor sees.
@@ -140,6 +140,8 @@ func (who auditor) filter() (f decisionlog.Filter, err error) {
 		Event:    who.Given["event"],
 		Of:       who.Given["of"],
 		Approval: who.Given["approval"],
+
+		Capability: who.Given["capability"],
 	}
 	if f.Check() != nil {
 		return f, door.BadParameter("decision", "is none of allow, waiting, deny, possible and impossible; give one of them")

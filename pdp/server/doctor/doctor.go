@@ -18,7 +18,7 @@ import (
 
 // Finding is the result of one look.
 type Finding struct {
-	// Check is configuration, bundle, data, keys, log, approvals, clock, disk, listen or console. More may come.
+	// Check is configuration, bundle, data, keys, log, approvals, capabilities, clock, disk, listen or console. More may come.
 	Check string `json:"check"`
 	// Bites is set if something is to be done.
 	Bites bool `json:"bites"`
@@ -90,7 +90,7 @@ type Patient struct {
 // Examine looks at everything, always in the same order. It takes as long as a bundle takes to load.
 func Examine(ctx context.Context, p Patient) []Finding {
 	x := &exam{Patient: p, ctx: ctx, data: p.Config.Data}
-	for _, look := range []func(){x.configuration, x.bundle, x.dataDirectory, x.keys, x.log, x.approvals, x.clock, x.disk, x.listen, x.console} {
+	for _, look := range []func(){x.configuration, x.bundle, x.dataDirectory, x.keys, x.log, x.approvals, x.capabilities, x.clock, x.disk, x.listen, x.console} {
 		look()
 	}
 	if x.reader != nil {

@@ -2,10 +2,12 @@ package doctor_test
 
 import (
 	"cmp"
+	"crypto/ed25519"
 	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"policy-service/evaluation"
+	"policy-service/evaluation/capability"
 	"policy-service/pdp"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/crashedlog"
@@ -126,12 +130,66 @@ func TestWell(t *testing.T) {
 			t.Errorf("%+v", f)
 		}
 	}
-	if got := strings.Join(slices.Compact(order), " "); got != "configuration bundle data keys log approvals clock disk listen" {
+	if got := strings.Join(slices.Compact(order), " "); got != "configuration bundle data keys log approvals capabilities clock disk listen" {
 		t.Error(got)
 	}
 	if after := listing(t, data); after != before {
 		t.Errorf("looking changed\n%sinto\n%s", before, after)
 	}
+}
+
+// TestCapabilitiesAreLookedAt: tokens are signed by a service that knows its own URL. It does not matter where none is live.
+func TestCapabilitiesAreLookedAt(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	must(t, os.Chmod(data, 0o700))
+	const issuer = "https://pdp.example.com"
+	grants := pdptest.Bundle(map[string]string{"a.cedar": `@id("grants") permit(principal, action == Action::"capability.grant", resource);`})
+	s := pdptest.Start(t, grants, func(c *server.Config) { c.Data, c.PublicURL, c.Program.Authenticator = data, issuer, everybody{} })
+	says := func(publicURL, listen string) string {
+		p := patient(data)
+		p.Config.PublicURL, p.Config.Listen = publicURL, listen
+		for _, f := range doctor.Examine(t.Context(), p) {
+			if f.Check == "capabilities" {
+				return fmt.Sprint(f.Bites, ": ", f.Message)
+			}
+		}
+		return ""
+	}
+	if got := says(issuer, "127.0.0.1:0"); got != "false: their file is locked: a server is running on it" {
+		t.Error(got)
+	}
+	must(t, s.Stop(t.Context()))
+	if got := says("", ":8180"); got != "false: none is granted: tokens are signed once public_url is set" {
+		t.Error(got)
+	}
+	s = pdptest.Start(t, grants, func(c *server.Config) { c.Data, c.PublicURL, c.Program.Authenticator = data, issuer, everybody{} })
+	holder, err := capability.NewHolder(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
+	must(t, err)
+	ask := capability.Ask{Tenant: "default", Holder: evaluation.Ref{Type: "agent", ID: "a"}, Audience: "b", Tools: []string{"c"}}
+	must(t, holder.Request(&ask, issuer, pdptest.Now))
+	body, err := ask.MarshalJSON()
+	must(t, err)
+	if got := s.Post("/v1/capabilities", string(body)); got.Status != http.StatusCreated {
+		t.Fatalf("%d %s", got.Status, got.Body)
+	}
+	must(t, s.Stop(t.Context()))
+	for _, c := range []struct{ publicURL, listen, want string }{
+		{issuer, ":8180", "false: 1 are live, and no server is running on their file"},
+		{"", "127.0.0.1:8180", "false: 1 are live, and no server is running on their file"},
+		{"", ":8180", "true: 1 are live, and their tokens do not count: without public_url the service does not know its own URL"},
+	} {
+		if got := says(c.publicURL, c.listen); got != c.want {
+			t.Errorf("got %s, want %s", got, c.want)
+		}
+	}
+}
+
+// everybody may ask for capabilities.
+type everybody struct{}
+
+func (everybody) Authenticate(*http.Request) (auth.Caller, error) {
+	return auth.Caller{Name: "key:pep", AllTenants: true, Permissions: []auth.Permission{auth.Capability}}, nil
 }
 
 // TestNothingYet: serve makes all that is missing, and the doctor makes nothing of it.
@@ -198,6 +256,7 @@ func TestSpoilt(t *testing.T) {
 		{"every API key revoked", "keys", "every API key is revoked, and nobody can ask; policy-service keys add", revoke},
 		{"approvals' key short", "keys", "does not hold the 32 bytes of a key; put the file back", write("approvals.key", "short")},
 		{"approvals garbage", "approvals", "no server starts with them: ", write("approvals.db", strings.Repeat("garbage", 10_000))},
+		{"capabilities garbage", "capabilities", "requests that show one are answered with 503: ", write("capabilities.db", strings.Repeat("garbage", 10_000))},
 		{"segment garbage", "log", "it cannot be read: ", write("log/00000001.db", strings.Repeat("garbage", 10_000))},
 		{"segment empty", "log", "policy-service log verify ", write("log/00000001.db", "")},
 	} {

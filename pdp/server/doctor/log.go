@@ -7,7 +7,9 @@ import (
 
 	"policy-service/pdp/approval"
 	"policy-service/pdp/approval/broker"
+	"policy-service/pdp/capability"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/server/listener"
 )
 
 const asServe = "do this as the user that serve runs as, or chown the directory"
@@ -116,5 +118,38 @@ func (x *exam) approvals() {
 		x.Bites("approvals", "copy the directory before anything else", "no server starts with them: %v", err)
 	default:
 		x.OK("approvals", "%d wait for a person, and no server is running on their file", pending)
+	}
+}
+
+// capabilities looks whether the capabilities can be read, and whether their tokens could be signed.
+func (x *exam) capabilities() {
+	if !x.exists {
+		return
+	}
+	key, err := broker.Key.Read(x.data)
+	if err != nil || key == nil {
+		return // [exam.keys] and [exam.approvals] have it
+	}
+	var size func() uint64
+	if x.reader != nil {
+		size = x.reader.Size
+	}
+	const check = "capabilities"
+	live, err := capability.Look(x.data, key, size)
+	switch unsigned := x.Config.PublicURL == "" && !listener.IsLoopback(x.Config.Listen); {
+	case errors.Is(err, fs.ErrNotExist):
+		x.OK(check, "there are none yet; serve makes their file")
+	case errors.Is(err, capability.ErrLocked):
+		x.OK(check, "their file is locked: a server is running on it")
+	case errors.Is(err, fs.ErrPermission):
+		x.Bites(check, asServe, "they cannot be read: %v", err)
+	case err != nil:
+		x.Bites(check, "copy the directory before anything else", "requests that show one are answered with 503: %v", err)
+	case unsigned && live > 0:
+		x.Bites(check, "set public_url, to what it was when they were granted", "%d are live, and their tokens do not count: without public_url the service does not know its own URL", live)
+	case unsigned:
+		x.OK(check, "none is granted: tokens are signed once public_url is set")
+	default:
+		x.OK(check, "%d are live, and no server is running on their file", live)
 	}
 }

@@ -31,10 +31,7 @@ type Command struct {
 
 // serverFlags are the server and the credential of the caller.
 type serverFlags struct {
-	Server     string    `required:"" placeholder:"URL" help:"The URL of a running server. It must be https, or http on this machine."`
-	Credential cli.Given `placeholder:"FILE" help:"The file with an API key or a token, which tells the server who you are. An approver needs one that has the permission approve. Without the flag, $$POLICY_SERVICE_KEY is used."`
-	CA         cli.Given `name:"ca" placeholder:"FILE" help:"The root certificates to trust instead of the system's, in PEM."`
-	JSON       bool      `name:"json" help:"Print JSON, for programs: one line for each approval request."`
+	connection.Flags `set:"needs=An approver needs one that has the permission approve."`
 }
 
 // approvalID says which approval request is meant.
@@ -66,15 +63,8 @@ func (at serverFlags) open(s cli.Streams, what string, f func(context.Context, *
 	return nil
 }
 
-// failed prints a refusal, which is an answer and exits 1, and returns every other error.
 func (at serverFlags) failed(s cli.Streams, what string, err error) error {
-	message := fmt.Errorf("cannot %s: %s; %s", what, err, at.try(err))
-	switch httpclient.StatusOf(err) {
-	case http.StatusForbidden, http.StatusNotFound, http.StatusConflict:
-		s.Fail(message)
-		return cli.No
-	}
-	return message
+	return connection.Failed(s, httpclient.StatusOf(err), fmt.Errorf("cannot %s: %s; %s", what, err, at.try(err)))
 }
 
 func (at serverFlags) try(err error) string {
@@ -84,23 +74,11 @@ func (at serverFlags) try(err error) string {
 	case http.StatusForbidden:
 		return "the policies say who may decide, and the operator says who you are (keys add --principal)"
 	case http.StatusNotFound:
-		return "try policy-service approvals list " + at.where()
+		return "try policy-service approvals list " + at.Where()
 	case http.StatusConflict:
-		return "try policy-service approvals show ID " + at.where()
+		return "try policy-service approvals show ID " + at.Where()
 	}
 	return connection.Try(err)
-}
-
-// where are the same flags on a command line.
-func (at serverFlags) where() string {
-	words := "--server " + cli.Shell(at.Server)
-	if at.Credential != "" {
-		words += " --credential " + cli.Shell(string(at.Credential))
-	}
-	if at.CA != "" {
-		words += " --ca " + cli.Shell(string(at.CA))
-	}
-	return words
 }
 
 // print shows one request, to programs or to people.

@@ -220,7 +220,7 @@ func (p *page) commands(r inbox.Request) {
 		return
 	}
 	command := func(name, more string) {
-		p.line(name, "policy-service approvals %s %s%s --reason WHY %s", name, cli.Shell(r.ID), more, p.flags.where())
+		p.line(name, "policy-service approvals %s %s%s --reason WHY %s", name, cli.Shell(r.ID), more, p.flags.Where())
 	}
 	switch r.Status {
 	case "pending":

@@ -116,15 +116,16 @@ func (l logHere) Report(ctx context.Context, o report.Options) (report.Report, e
 
 // filterFlags choose records. A record must pass each flag that is given.
 type filterFlags struct {
-	Span     spanFlags `embed:""`
-	Tenant   cli.Given `placeholder:"T" help:"Only records of this tenant."`
-	Decision answer    `placeholder:"ANSWER" help:"Only records with this answer: allow, waiting, deny, possible or impossible. An allow that waits for approval is waiting, and not allow. The last two are answers to options.unknown."`
-	Subject  cli.Given `placeholder:"ID" help:"Only records with this subject: an id, or TYPE/ID."`
-	Resource cli.Given `placeholder:"ID" help:"Only records with this resource: an id, or TYPE/ID."`
-	Action   cli.Given `placeholder:"NAME" help:"Only records with this action."`
-	Policy   cli.Given `placeholder:"ID" help:"Only decisions that this policy determined, in which it had an error, or in which a reason denied what it allowed."`
-	Approval cli.Given `placeholder:"ID" help:"Only records of this approval request: its steps, and the decisions that used it."`
-	Event    cli.Given `placeholder:"NAME" help:"Only records that say that this happened, such as tool_drift or bundle_refused."`
+	Span       spanFlags `embed:""`
+	Tenant     cli.Given `placeholder:"T" help:"Only records of this tenant."`
+	Decision   answer    `placeholder:"ANSWER" help:"Only records with this answer: allow, waiting, deny, possible or impossible. An allow that waits for approval is waiting, and not allow. The last two are answers to options.unknown."`
+	Subject    cli.Given `placeholder:"ID" help:"Only records with this subject: an id, or TYPE/ID."`
+	Resource   cli.Given `placeholder:"ID" help:"Only records with this resource: an id, or TYPE/ID."`
+	Action     cli.Given `placeholder:"NAME" help:"Only records with this action."`
+	Policy     cli.Given `placeholder:"ID" help:"Only decisions that this policy determined, in which it had an error, or in which a reason denied what it allowed."`
+	Approval   cli.Given `placeholder:"ID" help:"Only records of this approval request: its steps, and the decisions that used it."`
+	Capability cli.Given `placeholder:"ID" help:"Only records of this capability: its steps, and the decisions that granted it or that it was good for."`
+	Event      cli.Given `placeholder:"NAME" help:"Only records that say that this happened, such as tool_drift or bundle_refused."`
 }
 
 // spanFlags say of which time the records are. Each takes a time, a day or an age.
@@ -172,16 +173,17 @@ func (f filterFlags) filter() (decisionlog.Filter, error) {
 		return decisionlog.Filter{}, err
 	}
 	return decisionlog.Filter{
-		From:     from,
-		To:       to,
-		Tenant:   string(f.Tenant),
-		Decision: string(f.Decision),
-		Subject:  string(f.Subject),
-		Resource: string(f.Resource),
-		Action:   string(f.Action),
-		Policy:   string(f.Policy),
-		Approval: string(f.Approval),
-		Event:    string(f.Event),
+		From:       from,
+		To:         to,
+		Tenant:     string(f.Tenant),
+		Decision:   string(f.Decision),
+		Subject:    string(f.Subject),
+		Resource:   string(f.Resource),
+		Action:     string(f.Action),
+		Policy:     string(f.Policy),
+		Approval:   string(f.Approval),
+		Capability: string(f.Capability),
+		Event:      string(f.Event),
 	}, nil
 }
 

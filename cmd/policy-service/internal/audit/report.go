@@ -67,6 +67,7 @@ func printAuditReport(s cli.Streams, r report.Report) error {
 	t.population(r)
 	t.decisions(r)
 	t.approvals(r.Approvals)
+	t.capabilities(r.Capabilities)
 	t.bundles(r.Bundles)
 	t.days(r)
 	t.none("tool drift", len(r.ToolDrift))
@@ -146,6 +147,22 @@ func (t reportTable) approvals(all map[string]approval.Tally) {
 		t.row("approvals", "%s: %d filed, %d approved, %d denied, %d expired, %d cancelled, %d used%s", form, a.Filed,
 			a.Approved, a.Denied, a.Expired, a.Cancelled, a.Used, took)
 	}
+}
+
+func (t reportTable) capabilities(c report.Capabilities) {
+	t.none("capabilities", len(c.Steps)+int(c.Calls)+len(c.Refused))
+	for _, text := range []string{cli.Counts("", c.Steps, ""), calls(c.Calls), cli.Counts("refused: ", c.Refused, "")} {
+		if text != "" {
+			t.row("capabilities", "%s", text)
+		}
+	}
+}
+
+func calls(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return "good for " + cli.Plural(int(n), "call")
 }
 
 // seconds is a duration for people.

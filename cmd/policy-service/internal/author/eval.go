@@ -20,6 +20,7 @@ type Eval struct {
 	Policies string      `required:"" placeholder:"DIR" help:"The directory of the bundle to answer from."`
 	Tenant   string      `placeholder:"T" help:"The tenant of the request. A native request names its own."`
 	Now      when.Moment `placeholder:"TIME" help:"Decide as if it were this time: 2026-11-20T15:04:05Z, or 2026-11-20 (midnight UTC)."`
+	Held     bool        `help:"Decide as if the request showed a capability that is good for it, as a test with capability: held does."`
 	Explain  bool        `help:"Explain the decision policy by policy."`
 	JSON     bool        `name:"json" help:"Print JSON, for programs."`
 	Record   cli.Given   `placeholder:"ID" help:"Decide the request of this decision record again. FILE is then an export of the decision log, or lines of log tail --json. The tenant, the caller, the obligations that its registration declares and the time are those of the record."`
@@ -41,6 +42,9 @@ func (c Eval) Run(s cli.Streams) error {
 	call.Explain = true // only then are names suggested
 	if !c.Now.IsZero() {
 		call.Now = c.Now.Time
+	}
+	if c.Held {
+		call.Capability = pdp.HeldInTest
 	}
 	decision, err := pdp.Of(bundle, pdp.Options{}).Evaluate(context.Background(), call)
 	if errors.Is(err, pdp.ErrUnknownTenant) {

@@ -23,6 +23,9 @@ func (c Eval) recordedCall(
 	if c.Tenant != "" {
 		return call, nil, nil, errors.New("--tenant and --record: the record names its tenant; leave out --tenant")
 	}
+	if c.Held {
+		return call, nil, nil, errors.New("--held and --record: the record says whether a capability was held; leave out --held")
+	}
 	if recorded, err = c.find(s); err != nil {
 		return call, nil, nil, err
 	}

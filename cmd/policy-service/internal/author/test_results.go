@@ -44,7 +44,7 @@ func (r *results) print(s cli.Streams) error {
 func (c result) place() string { return fmt.Sprintf("%s:%d:%d", c.File, c.Line, c.Column) }
 
 // reproduce is a command that asks the same question and says why it is
-// answered so. A caller and a capability cannot be given on the command line.
+// answered so. A caller, and a capability of a certain id, cannot be given on the command line.
 func (c result) reproduce(dir string) string {
 	command := "policy-service eval --explain --policies " + cli.Shell(dir)
 	if tenant := c.Call.Request.Tenant; tenant != "default" {
@@ -53,12 +53,15 @@ func (c result) reproduce(dir string) string {
 	if !c.Call.Now.IsZero() {
 		command += " --now " + c.Call.Now.Format(time.RFC3339)
 	}
+	if c.Call.Capability == pdp.HeldInTest {
+		command += " --held"
+	}
 	command = "printf %s " + cli.Shell(string(c.Body)) + " | " + command + " -"
 	var without []string
 	if c.Call.Asker.Name != "" {
 		without = append(without, "the caller")
 	}
-	if c.Call.Capability.Held {
+	if c.Call.Capability.Held && c.Call.Capability != pdp.HeldInTest {
 		without = append(without, "the capability")
 	}
 	if len(without) > 0 {

@@ -1,5 +1,5 @@
-// Package connection is how a command reaches a running server: the meaning of --credential and --ca, and advice if the
-// server cannot be asked. It asks nothing itself.
+// Package connection is how a command reaches a running server: the flags for that, the meaning of --credential and --ca,
+// and advice if the server cannot be asked. It asks nothing itself.
 package connection
 
 import (
@@ -15,6 +15,36 @@ import (
 	"policy-service/pdp/httpclient"
 	"policy-service/pdp/server"
 )
+
+// Flags are the server that a command asks, and the credential of its caller.
+type Flags struct {
+	Server     string    `required:"" placeholder:"URL" help:"The URL of a running server. It must be https, or http on this machine."`
+	Credential cli.Given `placeholder:"FILE" help:"The file with an API key or a token, which tells the server who you are. ${needs} Without the flag, $$POLICY_SERVICE_KEY is used."`
+	CA         cli.Given `name:"ca" placeholder:"FILE" help:"The root certificates to trust instead of the system's, in PEM."`
+	JSON       bool      `name:"json" help:"Print JSON, for programs: one line for each answer."`
+}
+
+// Where are the same flags on a command line.
+func (f Flags) Where() string {
+	words := "--server " + cli.Shell(f.Server)
+	if f.Credential != "" {
+		words += " --credential " + cli.Shell(string(f.Credential))
+	}
+	if f.CA != "" {
+		words += " --ca " + cli.Shell(string(f.CA))
+	}
+	return words
+}
+
+// Failed prints the message of a refusal, which is an answer and exits 1, and returns every other one.
+func Failed(s cli.Streams, status int, message error) error {
+	switch status {
+	case http.StatusForbidden, http.StatusNotFound, http.StatusConflict:
+		s.Fail(message)
+		return cli.No
+	}
+	return message
+}
 
 // Options are how a running server is asked, by the values of --credential and --ca. A variable holds the credential if no
 // file does: a flag would show it to every user of the machine.

@@ -1,0 +1,168 @@
+package approvals
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/internal/link"
+	"policy-service/evaluation/capability"
+)
+
+// Grant is the answer to a request for a capability. Only a Grant with Granted has a token.
+type Grant struct {
+	Granted            bool      `json:"granted"`
+	ID                 string    `json:"id"`
+	Token              string    `json:"token"`
+	Tools              []string  `json:"tools"`
+	Audience           string    `json:"audience"`
+	ValidFrom, Expires time.Time `json:"-"`
+	MaxUses            int       `json:"max_uses"`
+	// Narrowed are the members of the request of which less was granted.
+	Narrowed []string `json:"narrowed"`
+	// Approval is what people were asked, nil if no person was.
+	Approval *evaluation.Approval `json:"approval"`
+	// Reason, ReasonUser and Refused say why nothing is granted, and for which tools.
+	Reason     string   `json:"reason"`
+	ReasonUser string   `json:"reason_user"`
+	Refused    []string `json:"refused"`
+
+	// JSON is the whole answer. It holds the token.
+	JSON jsontext.Value `json:"-"`
+}
+
+// Waits reports whether people are still to decide.
+func (g Grant) Waits() bool { return !g.Granted && g.Approval != nil && g.Approval.ID != "" }
+
+// AskCapability asks for a capability, once, or for a new token of one if renews is its id. If people have to approve it,
+// the Grant waits: ask again with its approval as ask.ApprovalID once they have, or use [RequestCapability]. The holder's
+// key and a proof of it are added to the request. If holder is nil, ask.Key is the key of a holder that is away: the
+// service takes that from a credential with the permissions capability and capability.admin alone.
+//
+// The base URL of the client has to be the service's own, which is the issuer of its tokens (public_url). The error is an
+// [*authzenclient.Error]. A no is no error.
+func AskCapability(
+	ctx context.Context, c *authzenclient.Client, renews string, holder *capability.Holder, ask capability.Ask,
+) (g Grant, err error) {
+	l, r := c.Link(), link.Request{Op: "request", Statuses: []int{http.StatusOK, http.StatusCreated, http.StatusAccepted}, Once: true}
+	if r.URL = l.Base + "/v1/capabilities"; renews != "" {
+		r.URL += "/" + url.PathEscape(renews) + "/renew"
+	}
+	if holder != nil {
+		if err := holder.Request(&ask, l.PDP, l.Now()); err != nil {
+			return g, of("request", &authzenclient.Error{Kind: authzenclient.NotAsked, Detail: link.Printable(err.Error()), Cause: err})
+		}
+	}
+	if r.Body, err = json.Marshal(ask); err != nil {
+		return g, of("request", notAsked("the request cannot be encoded"))
+	}
+	r.Secret = ask.Proof
+	err = l.Send(ctx, r, func(a link.Answer) error {
+		g, err = readGrant(a.Body, ask.Key)
+		return err
+	})
+	if err != nil {
+		return Grant{}, of("request", err)
+	}
+	return g, nil
+}
+
+// readGrant takes a token only if it is bound to the key, as the answer says.
+func readGrant(body []byte, key capability.Key) (g Grant, err error) {
+	if json.Unmarshal(body, &g) != nil {
+		return g, odd("it is no answer to a request for a capability")
+	}
+	g.JSON = body
+	if !g.Granted {
+		g.ID, g.Token = "", ""
+		return g, nil
+	}
+	t, refusal := capability.ParseToken(g.Token)
+	if refusal != nil || t.ID != g.ID || t.Key.Thumbprint() != key.Thumbprint() {
+		return g, odd("the token is none, or of another capability or key")
+	}
+	g.ValidFrom, g.Expires = t.NotBefore, t.Expires
+	return g, nil
+}
+
+// RequestCapability is [AskCapability], and waits for people if they have to approve it: as long as they take, as the
+// approval request lasts, or as ctx lasts. Waiting, if it is not nil, is called before that, once. The Grant is granted, or
+// a no of the policies. If people did not approve it the error is of kind NotApproved.
+func RequestCapability(
+	ctx context.Context, c *authzenclient.Client, renews string, holder *capability.Holder, ask capability.Ask,
+	waiting func(evaluation.Approval),
+) (Grant, error) {
+	w, err := newWaiter(c, nil, nil)
+	if err != nil {
+		return Grant{}, of("request", err)
+	}
+	g, err := AskCapability(ctx, c, renews, holder, ask)
+	if err != nil || !g.Waits() {
+		return g, err
+	}
+	if waiting != nil {
+		waiting(*g.Approval)
+	}
+	ask.ApprovalID = g.Approval.ID
+	status, url := g.Approval.Status, w.link.Base+"/v1/approvals/"+url.PathEscape(ask.ApprovalID)
+	err = w.until(ctx, g.Approval.ExpiresAt, func() (done bool, err error) {
+		status, err = statusOf(ctx, w.link, url)
+		return status != taskPending, err
+	})
+	if err == nil && status != taskApproved {
+		err = notApproved("the request is " + link.Printable(status))
+	}
+	if err == nil {
+		err = w.until(ctx, time.Time{}, func() (done bool, err error) {
+			g, err = AskCapability(ctx, c, renews, holder, ask)
+			return true, err
+		})
+	}
+	if err == nil && g.Waits() { // another used it, or it ended
+		err = notApproved("the approval counts no more")
+	}
+	if err != nil {
+		return Grant{}, of("await", err)
+	}
+	return g, nil
+}
+
+// until tries until it is done, and after a failure that says nothing of it once more.
+func (w *waiter) until(ctx context.Context, end time.Time, try func() (done bool, err error)) error {
+	for n := 0; ; n++ {
+		pause := time.Duration(0)
+		switch done, err := try(); {
+		case err != nil && (!passing(err) || ctx.Err() != nil):
+			return err
+		case err != nil:
+			pause = failureOf(err).RetryAfter
+		case done:
+			return nil
+		}
+		if err := w.pause(ctx, n, pause, end); err != nil {
+			return err
+		}
+	}
+}
+
+// statusOf asks for the status of an approval request. The PDP holds its answer back while it is pending.
+func statusOf(ctx context.Context, l link.Link, url string) (status string, err error) {
+	r := link.Request{Op: "await", Method: http.MethodGet, URL: url, Wait: 30 * time.Second}
+	err = l.Send(ctx, r, func(a link.Answer) error {
+		var said struct {
+			Status string `json:"status"`
+		}
+		if json.Unmarshal(a.Body, &said) != nil || said.Status == "" {
+			return odd("it is no approval request")
+		}
+		status = said.Status
+		return nil
+	})
+	return status, err
+}
