@@ -2,9 +2,11 @@ package capability
 
 import (
 	"bytes"
-	"fmt"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
 )
@@ -78,9 +80,31 @@ func readProof(text, typ string, key Key) (c compact, o evaluation.Object, ok bo
 
 // SignedText is what was signed: the first two segments of the proof.
 func (p Proof) SignedText() string {
-	return signedText(header(p.Algorithm, TypeProof), canonical(given(map[string]any{
-		"args": p.Arguments, "aud": p.Audience, "cap": p.Capability, "iat": p.IssuedAt.Unix(), "jti": p.ID, "nonce": p.Nonce, "tool": p.Tool,
-	})))
+	return signedText(header(p.Algorithm, TypeProof), p.payload())
+}
+
+// payload is what the proof says, in the form of RFC 8785. It is written here in order, because it is made for each call.
+func (p Proof) payload() []byte {
+	b := make([]byte, 0, 512)
+	member := func(name, text string) {
+		if text != "" {
+			b, _ = jsontext.AppendQuote(append(append(append(b, ",\""...), name...), "\":"...), text) // mended if it is no UTF-8
+		}
+	}
+	member("args", p.Arguments)
+	member("aud", p.Audience)
+	member("cap", p.Capability)
+	if issued := p.IssuedAt.Unix(); issued != 0 {
+		b = strconv.AppendInt(append(b, `,"iat":`...), issued, 10)
+	}
+	member("jti", p.ID)
+	member("nonce", p.Nonce)
+	member("tool", p.Tool)
+	if len(b) == 0 {
+		return []byte("{}")
+	}
+	b[0] = '{'
+	return append(b, '}')
 }
 
 // Text is the proof as it was sent.
@@ -135,7 +159,7 @@ func splitCompact(text string, most int) (c compact, ok bool) {
 // header is all that the header of a proof may hold. To compare it as text leaves nothing to be read, and no other
 // algorithm or key to be tried.
 func header(algorithm, typ string) string {
-	return fmt.Sprintf(`{"alg":%q,"typ":%q}`, algorithm, typ)
+	return `{"alg":"` + algorithm + `","typ":"` + typ + `"}`
 }
 
 // signedText is what is signed.

@@ -60,7 +60,7 @@ func (s *Store) moveFrom(ctx context.Context, id string, in State, do func(*move
 // how many. After an error it can be called again, and revokes those that are left.
 func (s *Store) RevokeMany(ctx context.Context, f Filter, by, reason string) (n int, err error) {
 	for after := ""; ; {
-		ids, next, err := s.page(f, after, revokedAtOnce, func(c Capability) bool { return c.open() })
+		ids, next, err := s.page(f, after, revokedAtOnce, func(c Capability) bool { return c.open() }, readState)
 		if err != nil {
 			return n, err
 		}

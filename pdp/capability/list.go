@@ -97,7 +97,7 @@ func (s *Store) stored(tx *ledger.Tx, id string, read reading) (c Capability, fo
 // state is not known.
 func (s *Store) List(ctx context.Context, f Filter, after string, limit int) (page []Capability, next string, err error) {
 	is := func(c Capability) bool { return f.State == "" || f.State == c.State }
-	stored, next, err := s.page(f, after, limit, is)
+	stored, next, err := s.page(f, after, limit, is, read)
 	for _, one := range stored {
 		c, err := s.told(ctx, one)
 		switch {
@@ -111,8 +111,27 @@ func (s *Store) List(ctx context.Context, f Filter, after string, limit int) (pa
 	return page, next, err
 }
 
+// Grants reads a page of those capabilities that have not ended, with their words and without their tokens. One that cannot be
+// put on record now is Unrecorded.
+func (s *Store) Grants(ctx context.Context, after string, limit int) (page []Capability, next string, err error) {
+	page, next, err = s.page(Filter{}, after, limit, func(c Capability) bool { return c.open() }, readGrant)
+	for n := range page {
+		c, err := s.told(ctx, page[n])
+		switch {
+		case errors.Is(err, ErrUnrecorded), errors.Is(err, ErrNotFound):
+		case err != nil:
+			return nil, "", err
+		default:
+			page[n] = c
+		}
+	}
+	return page, next, err
+}
+
 // page reads a page as the file has it.
-func (s *Store) page(f Filter, after string, most int, is func(Capability) bool) (all []Capability, next string, err error) {
+func (s *Store) page(
+	f Filter, after string, most int, is func(Capability) bool, read reading,
+) (all []Capability, next string, err error) {
 	if most < 1 {
 		return nil, "", fmt.Errorf("%w: a page has at least one capability: ask for more than none", ErrInvalid)
 	}

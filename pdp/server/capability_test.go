@@ -55,7 +55,7 @@ func openWallet(t *testing.T, options ...pdptest.Option) *wallet {
 	return openWalletOn(t, capabilityBundle(), options...)
 }
 
-func openWalletOn(t *testing.T, source pdp.Source, options ...pdptest.Option) *wallet {
+func openWalletOn(t testing.TB, source pdp.Source, options ...pdptest.Option) *wallet {
 	t.Helper()
 	w := &wallet{holder: newHolder(t, 1), options: append(options, func(c *server.Config) { c.PublicURL = issuer }), source: source}
 	w.counter = openCounterOn(t, source, w.options...)

@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"fmt"
 	"html"
 	"io"
 	"net/http"
@@ -108,5 +107,5 @@ func quotedIn(t *testing.T, text string) string {
 	t.Helper()
 	quoted, err := json.Marshal(text)
 	must(t, err)
-	return strings.Trim(fmt.Sprintf("%s", quoted), `"`)
+	return strings.Trim(string(quoted), `"`)
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"policy-service/evaluation"
+	"policy-service/evaluation/capability"
 	"policy-service/obligations"
 	"policy-service/pdp"
 	store "policy-service/pdp/capability"
@@ -128,13 +129,13 @@ func (b *Broker) sweep(ctx context.Context, of func(tenant string) bool) (later 
 	var suspended, resumed atomic.Int64
 	for after, more := "", true; more; more = after != "" {
 		var page []store.Capability
-		if page, after, err = b.Store.List(ctx, store.Filter{}, after, sweptAtOnce); err != nil {
+		if page, after, err = b.Store.Grants(ctx, after, sweptAtOnce); err != nil {
 			break
 		}
 		for n := range page {
 			c := &page[n]
-			later = later || c.State == store.Asked
-			if c.State != store.Active && c.State != store.Suspended || !of(c.Tenant) {
+			later = later || c.State == store.Asked || c.Unrecorded
+			if c.State != store.Active && c.State != store.Suspended || c.Unrecorded || !of(c.Tenant) {
 				continue
 			}
 			to, bundle := b.stands(ctx, c)
@@ -194,8 +195,14 @@ func (b *Broker) stands(ctx context.Context, c *store.Capability) (to store.Stat
 
 // within reports whether a capability is within the terms of now.
 func within(c *store.Capability, terms obligations.GrantTerms) bool {
-	return (terms.MaxDuration == 0 || c.Expires.Sub(c.Token.NotBefore) <= terms.MaxDuration) &&
-		(terms.MaxUses == 0 || 0 < c.MaxUses && c.MaxUses <= terms.MaxUses)
+	if terms.MaxUses > 0 && (c.MaxUses == 0 || c.MaxUses > terms.MaxUses) {
+		return false
+	}
+	if terms.MaxDuration == 0 {
+		return true
+	}
+	token, refused := capability.ParseClaims(c.Claims)
+	return refused == nil && c.Expires.Sub(token.NotBefore) <= terms.MaxDuration
 }
 
 // settle gives a capability the state that the policies with a digest give it. It asks them again if another grant or other
