@@ -12,9 +12,12 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"policy-service/evaluation"
 	"policy-service/evaluation/capability"
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/pdptest"
+	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 )
 
@@ -24,11 +27,11 @@ type edited struct {
 	dir string
 }
 
-func openEdited(t *testing.T) edited {
+func openEdited(t *testing.T, options ...pdptest.Option) edited {
 	t.Helper()
 	dir := t.TempDir()
 	writeAll(t, dir, capabilityFiles())
-	w := openWalletOn(t, pdp.Dir(dir))
+	w := openWalletOn(t, pdp.Dir(dir), options...)
 	w.Advance(time.Minute)
 	return edited{w, dir}
 }
@@ -154,6 +157,23 @@ func (w *wallet) tries(seed byte) (g granted, status int) {
 	status, text := w.do("wallet", "POST", "/v1/capabilities", string(own.asks("read")))
 	must(w.t, json.Unmarshal([]byte(text), &g))
 	return g, status
+}
+
+// TestCapabilityOfALargeRequest: what is within the limits of the server when it is asked can be asked again.
+func TestCapabilityOfALargeRequest(t *testing.T) {
+	t.Parallel()
+	limits := evaluation.DefaultLimits()
+	limits.Elements, limits.Depth = 20_000, 40
+	w := openEdited(t, func(c *server.Config) { c.Program.Limits = limits })
+	many, err := evaluation.ParseObject([]byte(`{"all":[1`+strings.Repeat(",1", 10_000)+`],"deep":`+strings.Repeat(`{"a":`, 30)+`1`+strings.Repeat(`}`, 30)+`}`), limits)
+	must(t, err)
+	g := w.asksFor(http.StatusCreated, func(a *capability.Ask) { a.Properties = many }, "read")
+	other := w.asksFor(http.StatusCreated, nil, "write")
+	w.under(capabilityPolicies + strings.Replace(noMore, "b:read", "b:write", 1))
+	w.becomes(other, "suspended") // so all were asked again
+	if got := w.stateOf(g); got != "active" {
+		t.Errorf("it is %s", got)
+	}
 }
 
 // TestCapabilityTerms: policies bound what is granted, people see it bounded, and what is beyond later terms is suspended.

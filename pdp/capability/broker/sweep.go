@@ -41,16 +41,21 @@ func asGranted(call *pdp.GrantCall) (jsontext.Value, error) {
 	return json.Marshal(a)
 }
 
+// kept are the limits of what is kept: it was within those of the server when it was asked.
+var kept = func() evaluation.Limits {
+	l := evaluation.DefaultLimits()
+	l.Depth, l.Elements, l.NestedElements, l.ArrayDepth, l.Values = mostAsked, mostAsked, mostAsked, mostAsked, mostAsked
+	return l
+}()
+
 // questions are the questions by which a capability was granted.
 func questions(c *store.Capability) (call pdp.GrantCall, err error) {
 	var a asked
 	if err := json.Unmarshal(c.Grant, &a); err != nil {
 		return call, err
 	}
-	limits := evaluation.DefaultLimits()
-	limits.Body = mostAsked
 	for _, text := range a.Questions {
-		q, err := evaluation.DecodeAuthZEN(text, c.Tenant, limits)
+		q, err := evaluation.DecodeAuthZEN(text, c.Tenant, kept)
 		if err != nil {
 			return call, err
 		}
