@@ -15,7 +15,8 @@ import (
 // Capabilities says what the capabilities are worth that requests show.
 type Capabilities interface {
 	// Check checks a capability and the proof of it. If both are good, the proof is spent by that: whatever the answer
-	// will be, it is taken no second time. If one is not good, the reason says why, and more says what to do.
+	// will be, it is taken no second time. If one is not good, more says why and what to do, and h has its id for the
+	// record, if it is known which one it is.
 	Check(ctx context.Context, p PresentedCapability) (h HeldCapability, more *evaluation.CapabilityAnswer, err error)
 	// Reserve reserves one use of a counted capability for a decision, durably: whatever happens next, no other decision
 	// gets it. Left are the uses after it. If none is left any more, there is no reservation, and more says why.
@@ -129,7 +130,9 @@ func (p *PDP) CheckCapability(ctx context.Context, call Call) (held HeldCapabili
 // onRecord is what the record of a call says of the capability.
 func onRecord(call *Call) *ShownCapability {
 	s := &ShownCapability{Capability: call.Capability, Reason: call.NoCapability}
-	s.answer = &evaluation.CapabilityAnswer{ID: s.ID, Reason: s.Reason}
+	if s.answer = (&evaluation.CapabilityAnswer{Reason: s.Reason}); s.Held { // else no answer had the id
+		s.answer.ID = s.ID
+	}
 	return s
 }
 

@@ -495,8 +495,8 @@ func (m *model) compare(step int) {
 			m.Fatalf("%d, %s: on record of %s is %v, want %v", step, m.said, a.ID, got, a.names)
 		}
 	}
-	if m.s.Live() != live {
-		m.Fatalf("%d, %s: %d are live, want %d", step, m.said, m.s.Live(), live)
+	if mustLive(m.T, m.s) != live {
+		m.Fatalf("%d, %s: %d are live, want %d", step, m.said, mustLive(m.T, m.s), live)
 	}
 	for approval, id := range m.asks {
 		if slices.ContainsFunc(m.all, func(a *modelled) bool { return a.ID == id && len(a.outbox) > 0 }) {

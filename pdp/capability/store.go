@@ -93,11 +93,9 @@ func liveIn(tx *ledger.Tx) (all int) {
 }
 
 // Live is how many capabilities have not ended.
-func (s *Store) Live() (n int) {
-	if err := s.ledger.View(func(tx *ledger.Tx) { n = liveIn(tx) }); err != nil {
-		s.options.OnError(err)
-	}
-	return n
+func (s *Store) Live() (n int, err error) {
+	err = s.ledger.View(func(tx *ledger.Tx) { n = liveIn(tx) })
+	return n, err
 }
 
 // Run does due work until its context ends. It ends capabilities whose time is up, forgets those that ended long ago, and

@@ -185,6 +185,13 @@ func mustOpen(t testing.TB, data string, o capability.Options) *capability.Store
 	return s
 }
 
+func mustLive(t testing.TB, s *capability.Store) int {
+	t.Helper()
+	n, err := s.Live()
+	must(t, err)
+	return n
+}
+
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -343,8 +350,8 @@ func TestLife(t *testing.T) {
 	again()
 	wantCode(t, "a third use", r.use(t.Context(), s, c.ID, "d3"), token.UsedUp)
 	r.wantState(t, s, c.ID, capability.UsedUp, "granted", "used", "used", "used_up")
-	if got := r.mustGet(t, s, c.ID); !slices.Equal(got.Recent, []string{"d1", "d2"}) || got.Used != 2 || s.Live() != 0 {
-		t.Errorf("it is %+v, and %d are live", got, s.Live())
+	if got := r.mustGet(t, s, c.ID); !slices.Equal(got.Recent, []string{"d1", "d2"}) || got.Used != 2 || mustLive(t, s) != 0 {
+		t.Errorf("it is %+v, and %d are live", got, mustLive(t, s))
 	}
 	r.pass(30*24*time.Hour + time.Second)
 	s.Work(t.Context())

@@ -10,8 +10,9 @@ import (
 	"policy-service/pdp/ledger"
 )
 
-// Usable finds a capability that can be used now. If it cannot, the error is a [*capability.Refusal]. One whose uses are not
-// counted needs no more than that; of others a use is to be reserved. The log must vouch for the grant.
+// Usable finds a capability that can be used now. If it cannot, the error is a [*capability.Refusal], and the capability is
+// returned with it, if there is one. One whose uses are not counted needs no more than that; of others a use is to be
+// reserved. The log must vouch for the grant.
 func (s *Store) Usable(ctx context.Context, id string) (Capability, error) {
 	return s.inUse(ctx, id, read)
 }
@@ -30,7 +31,7 @@ func (s *Store) inUse(ctx context.Context, id string, read reading) (Capability,
 		return Capability{}, &capability.Refusal{Code: capability.BadSignature}
 	}
 	if err := c.refusal(s.now()); err != nil {
-		return Capability{}, err
+		return c, err
 	}
 	return c, s.mustVouch(ctx, &c)
 }

@@ -233,8 +233,8 @@ func TestRenew(t *testing.T) {
 	if must(t, err); got.Used != 1 || got.MaxUses != 13 || got.Renewals != 8 || got.Decision != "renewal 7" || !got.Token.Expires.Equal(r.now.Add(8*time.Hour).Truncate(time.Second)) {
 		t.Errorf("it is %+v", got)
 	}
-	if asks := slices.DeleteFunc(s.Keys(), func(k string) bool { return !strings.HasPrefix(k, "xa/") }); len(asks) != 1 || s.Live() != 1 {
-		t.Errorf("approvals find it by %q, and %d are live", asks, s.Live())
+	if asks := slices.DeleteFunc(s.Keys(), func(k string) bool { return !strings.HasPrefix(k, "xa/") }); len(asks) != 1 || mustLive(t, s) != 1 {
+		t.Errorf("approvals find it by %q, and %d are live", asks, mustLive(t, s))
 	}
 	last := slices.IndexFunc(r.log, func(step capability.Step) bool { return step.ID == got.Granted })
 	r.log[last].ID = "gone" // the log vouched for the first grant, and does not for the last renewal
@@ -306,12 +306,15 @@ func TestLimits(t *testing.T) {
 	if live, err := capability.Look(data, key, r.size); live != 4 || err != nil {
 		t.Errorf("who looks sees %d, %v", live, err)
 	}
+	if _, err := s.Live(); !errors.Is(err, capability.ErrClosed) {
+		t.Errorf("what is closed has none: %v", err)
+	}
 	s = mustOpen(t, data, o)
 	limited("after a restart", grant("acme", "b"), time.Minute)
 	r.pass(time.Hour)
 	s.Work(t.Context())
-	if s.Live() != 0 {
-		t.Errorf("%d are live", s.Live())
+	if mustLive(t, s) != 0 {
+		t.Errorf("%d are live", mustLive(t, s))
 	}
 	o.Limits.MaxLivePerHolder, o.Limits.MaxLivePerTenant = 100, 100
 	must(t, s.Close())
@@ -420,8 +423,8 @@ func TestList(t *testing.T) {
 		t.Errorf("%d are revoked, want %d: %v", n, want-1, err)
 	}
 	of.State = capability.Revoked
-	if got := list(of, 100); len(got) != want || s.Live() != len(all)-want {
-		t.Errorf("revoked are %d of %d, and live %d", len(got), want, s.Live())
+	if got := list(of, 100); len(got) != want || mustLive(t, s) != len(all)-want {
+		t.Errorf("revoked are %d of %d, and live %d", len(got), want, mustLive(t, s))
 	}
 }
 
@@ -765,7 +768,7 @@ func TestLostAnswers(t *testing.T) {
 		cluster.Forgets = 0
 		r.set(false, false, false)
 		s.Work(t.Context())
-		live := 0
+		active := 0
 		for _, id := range ids {
 			c, found, err := s.Get(t.Context(), id)
 			granted, used := r.ids["grant of "+id], 0
@@ -778,7 +781,7 @@ func TestLostAnswers(t *testing.T) {
 				t.Errorf("seed %d: granted %v, used %d times, and it is %v, %+v, %v", seed, granted, used, found, c, err)
 			}
 			if c.State == capability.Active {
-				live++
+				active++
 			}
 			for _, d := range c.Recent {
 				if !r.ids[d] {
@@ -786,8 +789,8 @@ func TestLostAnswers(t *testing.T) {
 				}
 			}
 		}
-		if s.Live() != live {
-			t.Errorf("seed %d: %d are live, and counted %d", seed, live, s.Live())
+		if counted := mustLive(t, s); counted != active {
+			t.Errorf("seed %d: %d are live, and counted %d", seed, active, counted)
 		}
 	}
 }

@@ -113,6 +113,7 @@ type Decision struct {
 // Capability is what came of the capability that a request showed. It is held, or there is a reason why it does not count.
 // The proof is there if it was good.
 type Capability struct {
+	// ID is "" if what was shown is no capability of the tenant, or was not looked at.
 	ID     string `json:"id,omitzero"`
 	Held   bool   `json:"held"`
 	Depth  int    `json:"depth"`

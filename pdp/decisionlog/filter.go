@@ -41,8 +41,8 @@ type Filter struct {
 	// Approval is the id of an approval request, of which the steps are meant and the
 	// decisions that went by it.
 	Approval string `json:"approval,omitzero"`
-	// Capability is the id of a capability, of which the steps are meant, and the decisions that granted it or
-	// that it was good for.
+	// Capability is the id of a capability, of which the steps are meant, the decisions that granted it, and those on calls
+	// that showed it.
 	Capability string `json:"capability,omitzero"`
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/ed25519"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -18,10 +19,12 @@ import (
 	"policy-service/evaluation/capability"
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
+	records "policy-service/pdp/decisionlog/recorder"
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
+	"policy-service/pdp/signing"
 )
 
 const capabilityPolicies = `
@@ -389,6 +392,122 @@ func TestCapabilityAttacks(t *testing.T) {
 		w.do("warden", "POST", "/v1/capabilities/"+g.ID+"/revoke", `{"reason":"done"}`)
 		w.Advance(time.Second)
 	}
+}
+
+// TestCapabilityRefusedOnRecord: the record of a call whose capability was refused has its id if it is one of the tenant: a
+// signature of ours or the store says so. The answer has none, and the record is decided again as it was.
+func TestCapabilityRefusedOnRecord(t *testing.T) {
+	t.Parallel()
+	w := openWallet(t)
+	w.Advance(time.Minute)
+	g := w.asksFor(http.StatusCreated, func(a *capability.Ask) { a.Arguments = capability.Arguments{} }, "read")
+	acme := w.asksFor(http.StatusCreated, func(a *capability.Ask) { a.Tenant = "acme" }, "read")
+	gone := w.asksFor(http.StatusCreated, nil, "read")
+	good := func() shot { s := w.call(g, "b:read"); s.arguments = "{}"; return s }
+	byID := func(s shot, id string) shot { s.token = id; return s }
+	spent := good().proved(t)
+	w.is("allow", spent)
+	bundle, problems := pdp.Load(w.source)
+	if bundle == nil {
+		t.Fatal(problems)
+	}
+	check := func(name, want string, s shot, id string) {
+		t.Helper()
+		status, answer, decision := w.sent("wallet", "POST", authorizePath, s.body(t))
+		record, err := decisionlog.Resolve([]byte(w.onRecord(decision)[0]), decisionlog.Record{})
+		must(t, err)
+		if c := record.Capability; status != 200 || c == nil || c.ID != id || c.Reason != want || c.Held || c.Proof != nil {
+			t.Errorf("%s: on record is %+v of %d %s, want %q refused as %s", name, c, status, answer, id, want)
+		}
+		if strings.Contains(answer, `"id"`) {
+			t.Errorf("%s: %s", name, answer)
+		}
+		call, err := records.CallOf(&record, bundle, evaluation.DefaultLimits())
+		must(t, err)
+		if call.Capability.ID != id {
+			t.Errorf("%s: it is decided again with %+v", name, call.Capability)
+		}
+		d, err := pdp.Of(bundle, pdp.Options{}).Evaluate(t.Context(), call)
+		must(t, err)
+		if d.Allow || d.Reason != evaluation.CapabilityInvalid || d.Capability.Reason != want || d.Capability.ID != "" {
+			t.Errorf("%s: decided again it is %+v, %+v", name, d, d.Capability)
+		}
+	}
+	refused := w.call(g, "b:read") // which has arguments
+	check("an argument", "argument_refused", refused, g.ID)
+	check("an argument, by its id", "argument_refused", byID(refused, g.ID), g.ID)
+	check("a proof once more", "proof_replayed", spent, g.ID)
+	wrong := good()
+	wrong.claim.Tool = "b:other"
+	check("a proof of another call", "proof_wrong_call", wrong, g.ID)
+	check("another tool", "tool_not_covered", w.call(g, "b:other"), g.ID)
+
+	cut := good()
+	cut.token = cut.token[:len(cut.token)-4] + "AAAA"
+	check("a signature that is not ours", "bad_signature", cut, "")
+	check("no such id", "bad_signature", byID(good(), "cap_0199f3a27c1e7d3a8f00c3b2a1908f7e"), "")
+	check("a token of another tenant", "bad_signature", w.call(acme, "b:read"), "")
+	check("an id of another tenant", "bad_signature", byID(w.call(acme, "b:read"), acme.ID), "")
+
+	w.is("allow", w.call(gone, "b:read")) // so the service remembers the token
+	for _, id := range []string{g.ID, gone.ID, acme.ID} {
+		w.reply("warden", "POST", "/v1/capabilities/"+id+"/revoke", `{"reason":"done"}`).is(t, "revoke", 200)
+	}
+	check("revoked", "revoked", good(), g.ID)
+	check("revoked, remembered", "revoked", w.call(gone, "b:read"), gone.ID)
+	check("revoked, by its id", "revoked", byID(good(), g.ID), g.ID)
+	check("an id that was revoked in another tenant", "bad_signature", byID(w.call(acme, "b:read"), acme.ID), "")
+	w.restart(func() {})
+	check("revoked, after a restart", "revoked", good(), g.ID)
+
+	// Its grant, one call and eight refusals.
+	w.reply("auditor", "GET", "/v1/log/export?kind=decision&capability="+g.ID, "").is(t, "what names it", 200, `"records":10,`)
+}
+
+// TestCapabilityAfterRotation: a token counts while one of the two newest keys has signed it. Its id has no signature: the
+// store and the holder's key vouch for it, so what ends it is to take it back. A stolen signing key makes no capability here.
+func TestCapabilityAfterRotation(t *testing.T) {
+	t.Parallel()
+	w := openWallet(t)
+	w.Advance(time.Minute)
+	g := w.asksFor(http.StatusCreated, nil, "read")
+	stolen, err := signing.Open(w.data, slog.New(slog.DiscardHandler))
+	must(t, err)
+	payload, err := stolen.Verify(g.Token, capability.TypeToken)
+	must(t, err)
+	token, refusal := capability.ParseClaims(payload)
+	if refusal != nil {
+		t.Fatal(refusal)
+	}
+	thief := newHolder(t, 2)
+	forged := func(id string) shot {
+		token.ID, token.Key = id, thief.Key()
+		claims, err := token.Claims()
+		must(t, err)
+		s := w.call(g, "b:read")
+		s.token, err = stolen.Sign(claims, capability.TypeToken)
+		must(t, err)
+		s.by, s.claim.Capability = thief, id
+		return s
+	}
+	w.is("bad_signature", forged("cap_0199f3a27c1e7d3a8f00c3b2a1908f7e"))
+	w.is("proof_invalid", forged(g.ID))
+
+	byID := func() shot { s := w.call(g, "b:read"); s.token = g.ID; return s }
+	w.is("allow", w.call(g, "b:read"))
+	for _, want := range []string{"allow", "bad_signature"} {
+		kid, err := signing.Rotate(w.data)
+		must(t, err)
+		eventually(t, "the new key is in force", func() bool {
+			_, keys := w.do("wallet", "GET", "/.well-known/jwks.json", "")
+			return strings.Contains(keys, kid)
+		})
+		w.is(want, w.call(g, "b:read"))
+		w.is("allow", byID())
+	}
+	w.is("allow", w.call(w.asksFor(http.StatusCreated, nil, "read"), "b:read"))
+	w.reply("warden", "POST", "/v1/capabilities/revoke", `{"tenant_id":"default","reason":"theft","all":true}`).is(t, "all", 200, `{"revoked":2}`)
+	w.is("revoked", byID())
 }
 
 // TestCapabilityIsForCalls: a capability is for calls of tools, and for no other action on them, nor for other resources.

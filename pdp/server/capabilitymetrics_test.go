@@ -56,4 +56,9 @@ func TestCapabilityMetrics(t *testing.T) {
 		grants("granted"): 2, grants("waiting"): 1, grants("denied"): 1,
 		uses("used"): 1, uses("used_up"): 1, uses("not_in_batch"): 1, uses("bad_signature"): 0, live: 1,
 	})
+
+	must(t, w.CloseCapabilities())
+	if n, is := read()[live]; is {
+		t.Errorf("%v are live of a file that cannot be read", n)
+	}
 }

@@ -391,7 +391,8 @@ func TestCapabilityRenewsTheSame(t *testing.T) {
 	w.as = "warden"
 	w.renews(g, http.StatusForbidden, constrained, "read", "write")
 	w.as, w.away = "issuer", true
-	has(t, w.renews(g, http.StatusBadRequest, constrained, "read", "write").text, `"pointer":"/proof"`)
+	unproved := w.renews(g, http.StatusBadRequest, constrained, "read", "write").text
+	has(t, unproved, `"pointer":"/proof"`, `Sign the request with its key, and send that as proof"`)
 	w.as, w.away = "", false
 	w.renews(g, http.StatusCreated, constrained, "read", "write")
 }
@@ -431,7 +432,7 @@ func TestCapabilityUnproved(t *testing.T) {
 	const days = 24 * time.Hour
 	long := func(a *capability.Ask) { a.Duration = 100 * days }
 	w.away = true
-	has(t, w.asksFor(http.StatusBadRequest, long, "read").text, `"pointer":"/proof"`, "proof_missing")
+	has(t, w.asksFor(http.StatusBadRequest, long, "read").text, `"pointer":"/proof"`, "proof_missing: ", "send that as proof; only a credential that has the permission capability.admin")
 	w.as = "warden"
 	w.asksFor(http.StatusForbidden, long, "read")
 	w.as = "issuer"

@@ -103,6 +103,9 @@ func (s *Server) WorkOff() (stop func()) {
 // CloseApprovals has a running server without its approvals, as after a disk that failed.
 func (s *Server) CloseApprovals() error { return s.approvals.Broker.Store.Close() }
 
+// CloseCapabilities closes their file, as if it could not be read any more.
+func (s *Server) CloseCapabilities() error { return s.capabilities.Broker.Store.Close() }
+
 // Waiting is how many wait for something to become of an approval.
 func (s *Server) Waiting() int {
 	waiting := s.approvals.Counts().Waiting

@@ -66,8 +66,12 @@ func (s *Server) state() telemetry.State {
 		state.Pending = &pending
 	}
 	if s.capabilities.Broker != nil {
-		live := s.capabilities.Broker.Store.Live()
-		state.Live = &live
+		live, err := s.capabilities.Broker.Store.Live()
+		if err == nil {
+			state.Live = &live
+		} else {
+			s.log.Error("the live capabilities cannot be counted, and are left out of the metrics", "error", err)
+		}
 	}
 	return state
 }

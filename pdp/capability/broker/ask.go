@@ -175,6 +175,12 @@ func (b *Broker) asked(a *Request, caller, issuer string, now time.Time) error {
 	terms := b.options.Terms
 	jti, iat, refusal := a.CheckProof(issuer, now, terms.ProofAge, terms.Skew)
 	if refusal != nil {
+		if refusal.Code == capability.ProofMissing {
+			refusal.Hint = "Sign the request with its key, and send that as proof"
+			if a.Renews == nil {
+				refusal.Hint += "; only a credential that has the permission capability.admin, too, may leave it out"
+			}
+		}
 		return refusal
 	}
 	first, err := b.asks.First(a.Tenant, evaluation.Ref{ID: caller}, a.Key.Thumbprint(), jti, iat.Add(terms.ProofAge+terms.Skew))

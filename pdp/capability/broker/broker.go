@@ -102,7 +102,7 @@ func (b *Broker) Check(
 	}
 	if err != nil {
 		more, err = answerOf(err)
-		return pdp.HeldCapability{}, more, err
+		return pdp.HeldCapability{Capability: evaluation.Capability{ID: token.ID, Depth: token.Depth}}, more, err
 	}
 	nonce := ""
 	if b.options.Terms.NonceAlways {
@@ -164,7 +164,8 @@ type knownToken struct {
 const mostKnown = 4096
 
 // shown is the capability that a request shows, by the text of a token or by its id, if it counts now. It has the token that
-// is in force. The text of an older one, from before a renewal, counts no longer than both.
+// is in force. The text of an older one, from before a renewal, counts no longer than both. With a refusal, the token has at
+// least its id, if it is one of the tenant: the text has our signature, or the store has the id.
 func (b *Broker) shown(ctx context.Context, p pdp.PresentedCapability) (c store.Capability, err error) {
 	sum, keys := recent.Digest(sha256.Sum256([]byte(p.Token))), b.options.Keys.Current()
 	if known, ok := b.known.Get(sum); ok && known.keys == keys && known.token.Issuer == b.options.IssuerURL(p.Tenant) {
@@ -201,11 +202,15 @@ func (b *Broker) read(ctx context.Context, p pdp.PresentedCapability, keys *sign
 		}
 		id = said.ID
 	}
-	if c, err = b.Store.Usable(ctx, id); err != nil {
-		return c, err
-	}
-	if c.Tenant != p.Tenant { // as if there was none
+	c, err = b.Store.Usable(ctx, id)
+	switch {
+	case c.ID == "": // there is none, or it cannot be read
+		c.Token.ID = said.ID
+	case c.Tenant != p.Tenant: // as if there was none
 		return store.Capability{}, &capability.Refusal{Code: capability.BadSignature}
+	}
+	if err != nil {
+		return c, err
 	}
 	if said.ID != "" && said.Expires.Before(c.Token.Expires) {
 		c.Token.Expires = said.Expires

@@ -18,7 +18,7 @@ const (
 	TermOf       = 'o' // receipts: the decision
 	TermApproval = 'g' // steps of an approval request, and decisions that went by it
 
-	TermCapability = 'c' // steps of a capability, and decisions that granted it or that it was good for
+	TermCapability = 'c' // steps of a capability, decisions that granted it, and those on calls that showed it
 
 	// TermOdd is that of lines that cannot be understood. Every query looks at them,
 	// and what filters them says what is wrong.

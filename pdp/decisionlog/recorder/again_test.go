@@ -143,11 +143,12 @@ func TestPropertyDecisionsAreMadeAgain(t *testing.T) {
 	}
 }
 
-// tokens are capabilities by their ids; any other text is the reason why it is none.
+// tokens are capabilities by their ids; any other text is the reason why one does not count.
 type tokens struct{ pdp.Capabilities }
 
 func (tokens) Check(_ context.Context, p pdp.PresentedCapability) (h pdp.HeldCapability, more *evaluation.CapabilityAnswer, err error) {
 	if !strings.HasPrefix(p.Token, "cap_") {
+		h.Capability = evaluation.Capability{ID: "cap_1", Depth: 1}
 		return h, &evaluation.CapabilityAnswer{Reason: p.Token}, nil
 	}
 	h.Capability = evaluation.Capability{Held: true, ID: p.Token, Depth: 1}

@@ -29,7 +29,7 @@ type State struct {
 	Log *decisionlog.Status
 	// Pending is how many approval requests wait for people; nil if people are not asked.
 	Pending *int
-	// Live is how many capabilities have not ended; nil if there are none here.
+	// Live is how many capabilities have not ended; nil if there are none here, or if it is not known.
 	Live *int
 }
 

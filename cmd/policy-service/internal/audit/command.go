@@ -124,7 +124,7 @@ type filterFlags struct {
 	Action     cli.Given `placeholder:"NAME" help:"Only records with this action."`
 	Policy     cli.Given `placeholder:"ID" help:"Only decisions that this policy determined, in which it had an error, or in which a reason denied what it allowed."`
 	Approval   cli.Given `placeholder:"ID" help:"Only records of this approval request: its steps, and the decisions that used it."`
-	Capability cli.Given `placeholder:"ID" help:"Only records of this capability: its steps, and the decisions that granted it or that it was good for."`
+	Capability cli.Given `placeholder:"ID" help:"Only records of this capability: its steps, the decisions that granted it, and those on calls that showed it."`
 	Event      cli.Given `placeholder:"NAME" help:"Only records that say that this happened, such as tool_drift or bundle_refused."`
 }
 
