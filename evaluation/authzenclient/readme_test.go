@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestREADME holds the Go of README.md, and of the page about capabilities, to the examples, which are run.
+// TestREADME holds the Go of README.md, and of the page for agents that hold capabilities, to the examples, which are run.
 func TestREADME(t *testing.T) {
 	t.Parallel()
 	read := func(names ...string) (all string) {
@@ -20,7 +20,7 @@ func TestREADME(t *testing.T) {
 		}
 		return all
 	}
-	readme := read("README.md", "../../pdp/capability/README.md")
+	readme := read("README.md", "../../pdp/capability/AGENT.md")
 	source := read("example_test.go", "approvals/example_test.go")
 	var blocks, examples []string
 	for _, after := range strings.Split(readme, "\n```go\n")[1:] {

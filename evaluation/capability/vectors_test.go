@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -254,4 +255,25 @@ func askCode(a capability.Ask, at int64) capability.Code {
 		return ""
 	}
 	return refusal.Code
+}
+
+// TestPageHasVectors holds the proofs that the page for agents shows to the first vectors.
+func TestPageHasVectors(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../pdp/capability/AGENT.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked, err := capability.DecodeAsk([]byte(asks()[0].Body), evaluation.DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, proof := range []string{asked.Proof, trials()[0].proof} {
+		for _, segment := range strings.Split(proof, ".")[:2] {
+			text, err := base64.RawURLEncoding.DecodeString(segment)
+			if err != nil || !strings.Contains(string(page), "\n"+string(text)+"\n") {
+				t.Errorf("the page does not show %s (%v)", text, err)
+			}
+		}
+	}
 }

@@ -57,7 +57,7 @@ func (s *Server) openCapabilities(key []byte) {
 	})
 	if err != nil {
 		s.log.Error("the capabilities cannot be opened; requests that show one are not answered until a restart", "error", err)
-		s.config.Program.PDP.Capabilities = broker.Closed{Err: err}
+		s.config.Program.PDP.Capabilities, s.capabilities.Closed = broker.Closed{Err: err}, true
 		return
 	}
 	s.lifetime.add("capabilities", closing(b.Store.Close))

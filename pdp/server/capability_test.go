@@ -782,4 +782,5 @@ func TestCapabilitiesClosed(t *testing.T) {
 	w.reply("wallet", "POST", "/v1/authorize", body).is(t, "shown", http.StatusServiceUnavailable)
 	w.reply("wallet", "POST", "/v1/authorize", tool("b:read", "")).is(t, "not shown", 200, `"reason":"capability_required"`)
 	w.reply("wallet", "GET", "/readyz", "").is(t, "ready", 200, `degraded`)
+	w.reply("wallet", "GET", "/v1/capabilities", "").is(t, "list", 503, `"the capabilities cannot be opened; the operator finds the reason in the service's log"`)
 }

@@ -32,6 +32,8 @@ type Options struct {
 	// answers to requests for capabilities.
 	Broker *broker.Broker
 	Count  func(outcome string)
+	// Closed is set if there is no Broker because the file of capabilities could not be opened.
+	Closed bool
 }
 
 // Capabilities are the routes.
@@ -71,6 +73,10 @@ func (s *Capabilities) admit(need door.Need, handle func(echo.Context, door.Admi
 		if s.Broker == nil {
 			need.Absent = door.NewProblem(http.StatusNotFound,
 				"there are no capabilities here; the operator gives the server a data directory with --data")
+			if s.Closed {
+				need.Absent = door.NewProblem(http.StatusServiceUnavailable,
+					"the capabilities cannot be opened; the operator finds the reason in the service's log")
+			}
 			need.Permission = "" // every caller hears that, whatever it may do
 		}
 		admitted, err := s.Door.Admit(c, need)

@@ -171,7 +171,7 @@ func (c asked) print(s cli.Streams, g approvals.Grant) error {
 	case !g.Granted && g.Waits() && !c.JSON:
 		s.Tell("%s; run it again with --approval %s, or with --wait", waiting(*g.Approval), g.Approval.ID)
 	case !g.Granted && !c.JSON:
-		s.Tell("not granted: %s %s%s", g.Reason, strings.Join(g.Refused, ", "), sentence(g.ReasonUser))
+		s.Tell("not granted: %s%s", strings.TrimSpace(g.Reason+" "+strings.Join(g.Refused, ", ")), sentence(g.ReasonUser))
 	}
 	if !g.Granted {
 		return cli.No
