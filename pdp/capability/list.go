@@ -19,6 +19,8 @@ type Filter struct {
 	Audience string
 	State    State
 	Sees     func(*Capability) bool // whether the reader may see one, nil for all
+	// Unrecorded has List find those, too, that cannot be put on record now. Their State counts for nothing.
+	Unrecorded bool
 }
 
 func (f *Filter) finds(c *Capability) bool {
@@ -94,13 +96,15 @@ func (s *Store) stored(tx *ledger.Tx, id string, read reading) (c Capability, fo
 
 // List reads a page of the capabilities that a filter finds, after an id, oldest first. Next is the id to go on after, "" if
 // there is no more. A page can be empty and have a next. One that cannot be put on record now is left out, because its
-// state is not known.
+// state is not known, unless the filter has it.
 func (s *Store) List(ctx context.Context, f Filter, after string, limit int) (page []Capability, next string, err error) {
 	is := func(c Capability) bool { return f.State == "" || f.State == c.State }
 	stored, next, err := s.page(f, after, limit, is)
 	for _, one := range stored {
 		c, err := s.told(ctx, one)
 		switch {
+		case errors.Is(err, ErrUnrecorded) && f.Unrecorded:
+			page = append(page, one)
 		case errors.Is(err, ErrUnrecorded), errors.Is(err, ErrNotFound):
 		case err != nil:
 			return nil, "", err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -44,17 +45,18 @@ var private = ed25519.NewKeyFromSeed([]byte(strings.Repeat("k", ed25519.SeedSize
 
 // bench is a PDP with capabilities, and a holder of some.
 type bench struct {
-	*testing.B
+	testing.TB
 	*broker.Broker
 	*clock.Clock
+	log    *decisionlog.Log
 	pdp    *pdp.PDP
 	holder *capability.Holder
 	proofs atomic.Int64
 }
 
-func newBench(b *testing.B, data string, recorded bool) *bench {
+func newBench(b testing.TB, data string, recorded bool, change ...func(*pdp.Options)) *bench {
 	b.Helper()
-	f := &bench{B: b, Clock: clock.At(pdptest.Now)}
+	f := &bench{TB: b, Clock: clock.At(pdptest.Now)}
 	log, err := decisionlog.Open(data, decisionlog.Options{Index: true, Kinds: []string{decisionlog.KindCapability}})
 	f.must(err)
 	keys, err := signing.Open(data, slog.New(slog.DiscardHandler))
@@ -83,10 +85,14 @@ func newBench(b *testing.B, data string, recorded bool) *bench {
 			GoOn: func(ctx context.Context) error { return ctx.Err() },
 		}
 	}
+	for _, change := range change {
+		change(&options)
+	}
+	f.log = log
 	f.pdp, err = pdp.New(pdptest.Bundle(map[string]string{"a.cedar": policies}), options)
 	f.must(err)
 	f.Advance(time.Minute) // proofs of before the start need nonces
-	b.Cleanup(func() { f.must(f.Store.Close()); f.must(log.Close()) })
+	b.Cleanup(func() { f.must(errors.Join(f.Store.Close(), log.Close())) })
 	return f
 }
 
@@ -99,15 +105,20 @@ func (f *bench) must(err error) {
 
 // granted asks for a capability.
 func (f *bench) granted(uses int) *broker.Answer {
+	g, err := f.asks(uses)
+	if err != nil || g == nil {
+		f.Fatal(err)
+	}
+	return g
+}
+
+func (f *bench) asks(uses int) (*broker.Answer, error) {
 	a := capability.Ask{
 		Tenant: "default", Holder: evaluation.Ref{Type: "agent", ID: "bot"}, Audience: "b", Tools: []string{"b:read"}, Duration: life, MaxUses: uses,
 	}
 	f.must(f.holder.Request(&a, issuer, f.Now()))
-	_, g, denied, err := f.Ask(context.Background(), evaluation.Asker{Name: "key:wallet"}, broker.Request{Ask: a})
-	if err != nil || g == nil {
-		f.Fatal(denied, err)
-	}
-	return g
+	_, g, _, err := f.Ask(context.Background(), evaluation.Asker{Name: "key:wallet"}, broker.Request{Ask: a})
+	return g, err
 }
 
 const arguments = `{"target":"staging","n":7}`

@@ -7,3 +7,11 @@ func (b *Broker) Sweep(ctx context.Context) error {
 	_, err := b.sweep(ctx, func(string) bool { return true })
 	return err
 }
+
+// Later reports whether a sweep finds something that is to be looked at again.
+func (b *Broker) Later(ctx context.Context) (later bool, err error) {
+	return b.sweep(ctx, func(string) bool { return true })
+}
+
+// Changed reports whether Run would sweep now.
+func (b *Broker) Changed() bool { return len(b.changed) > 0 }

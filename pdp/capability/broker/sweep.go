@@ -118,7 +118,7 @@ const (
 )
 
 // sweep asks the policies again about all that is granted in some tenants. Later says that it is to be done again, because of
-// a capability whose grant was not on record yet.
+// a capability of which a grant, a renewal or another step was not on record yet: once it is, that of before may count.
 func (b *Broker) sweep(ctx context.Context, of func(tenant string) bool) (later bool, err error) {
 	if !slices.ContainsFunc(b.options.PDP().Bundle().Tenants(), of) {
 		return false, nil
@@ -128,13 +128,13 @@ func (b *Broker) sweep(ctx context.Context, of func(tenant string) bool) (later 
 	var suspended, resumed atomic.Int64
 	for after, more := "", true; more; more = after != "" {
 		var page []store.Capability
-		if page, after, err = b.Store.List(ctx, store.Filter{}, after, sweptAtOnce); err != nil {
+		if page, after, err = b.Store.List(ctx, store.Filter{Unrecorded: true}, after, sweptAtOnce); err != nil {
 			break
 		}
 		for n := range page {
 			c := &page[n]
-			later = later || c.State == store.Asked
-			if c.State != store.Active && c.State != store.Suspended || !of(c.Tenant) {
+			later = later || c.Unrecorded || c.Granting != ""
+			if c.Unrecorded || c.State != store.Active && c.State != store.Suspended || !of(c.Tenant) {
 				continue
 			}
 			to, bundle := b.stands(ctx, c)
