@@ -10,8 +10,9 @@ import (
 	"policy-service/pdp/ledger"
 )
 
-// Usable finds a capability that can be used now. If it cannot, the error is a [*capability.Refusal]. One whose uses are not
-// counted needs no more than that; of others a use is to be reserved. The log must vouch for the grant.
+// Usable finds a capability that can be used now. If it cannot, the error is a [*capability.Refusal], and the result says whose
+// it is: others are not to hear why. One whose uses are not counted needs no more than that; of others a use is to be
+// reserved. The log must vouch for the grant.
 func (s *Store) Usable(ctx context.Context, id string) (Capability, error) {
 	return s.inUse(ctx, id, read)
 }
@@ -25,12 +26,12 @@ func (s *Store) inUse(ctx context.Context, id string, read reading) (Capability,
 	c, found, err := s.get(ctx, id, read)
 	switch {
 	case err != nil:
-		return Capability{}, err
+		return Capability{Tenant: c.Tenant}, err
 	case !found:
 		return Capability{}, &capability.Refusal{Code: capability.BadSignature}
 	}
 	if err := c.refusal(s.now()); err != nil {
-		return Capability{}, err
+		return Capability{Tenant: c.Tenant}, err
 	}
 	return c, s.mustVouch(ctx, &c)
 }

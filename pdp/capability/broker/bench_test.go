@@ -112,9 +112,12 @@ func (f *bench) granted(uses int) *broker.Answer {
 	return g
 }
 
-func (f *bench) asks(uses int) (*broker.Answer, error) {
+func (f *bench) asks(uses int, change ...func(*capability.Ask)) (*broker.Answer, error) {
 	a := capability.Ask{
 		Tenant: "default", Holder: evaluation.Ref{Type: "agent", ID: "bot"}, Audience: "b", Tools: []string{"b:read"}, Duration: life, MaxUses: uses,
+	}
+	for _, change := range change {
+		change(&a)
 	}
 	f.must(f.holder.Request(&a, issuer, f.Now()))
 	_, g, _, err := f.Ask(context.Background(), evaluation.Asker{Name: "key:wallet"}, broker.Request{Ask: a})

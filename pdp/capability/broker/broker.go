@@ -161,7 +161,12 @@ type knownToken struct {
 	claims string // their digest
 }
 
-const mostKnown = 4096
+// mostKnown is how many are kept of each of two generations, and mostRemembered how many bytes of claims one may have: read, it is
+// up to thirty times as large.
+const (
+	mostKnown      = 2048
+	mostRemembered = 1536
+)
 
 // shown is the capability that a request shows, by the text of a token or by its id, if it counts now. It has the token that
 // is in force. The text of an older one, from before a renewal, counts no longer than both.
@@ -173,7 +178,7 @@ func (b *Broker) shown(ctx context.Context, p pdp.PresentedCapability) (c store.
 			return c, err
 		}
 	}
-	if c, err = b.read(ctx, p, keys); err == nil {
+	if c, err = b.read(ctx, p, keys); err == nil && len(c.Claims) <= mostRemembered {
 		b.known.Put(sum, knownToken{c.Token, keys, c.Digest}, mostKnown)
 	}
 	return c, err
@@ -201,11 +206,12 @@ func (b *Broker) read(ctx context.Context, p pdp.PresentedCapability, keys *sign
 		}
 		id = said.ID
 	}
-	if c, err = b.Store.Usable(ctx, id); err != nil {
-		return c, err
-	}
-	if c.Tenant != p.Tenant { // as if there was none
+	c, err = b.Store.Usable(ctx, id)
+	switch {
+	case c.Tenant != "" && c.Tenant != p.Tenant: // as if there was none, whatever became of it
 		return store.Capability{}, &capability.Refusal{Code: capability.BadSignature}
+	case err != nil:
+		return c, err
 	}
 	if said.ID != "" && said.Expires.Before(c.Token.Expires) {
 		c.Token.Expires = said.Expires

@@ -1,6 +1,9 @@
 package broker
 
-import "context"
+import (
+	"context"
+	"crypto/sha256"
+)
 
 // Sweep asks the policies again about all that is granted.
 func (b *Broker) Sweep(ctx context.Context) error {
@@ -15,3 +18,9 @@ func (b *Broker) Later(ctx context.Context) (later bool, err error) {
 
 // Changed reports whether Run would sweep now.
 func (b *Broker) Changed() bool { return len(b.changed) > 0 }
+
+// Knows reports whether what was found out about a token is kept.
+func (b *Broker) Knows(token string) bool {
+	_, known := b.known.Get(sha256.Sum256([]byte(token)))
+	return known
+}
