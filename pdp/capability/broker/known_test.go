@@ -1,6 +1,9 @@
 package broker_test
 
 import (
+	"errors"
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -30,5 +33,29 @@ func TestLittleIsKnown(t *testing.T) {
 		if d.Capability == nil || d.Capability.Argument != "target" || f.Knows(g.Token) != want {
 			t.Errorf("%d values: known %v; %+v", values, f.Knows(g.Token), d.Capability)
 		}
+	}
+}
+
+// TestLargeQuestionsTakeLittle: a request that makes more questions than are kept is refused before they are all written out.
+// It is not parallel, because it counts what all allocate.
+func TestLargeQuestionsTakeLittle(t *testing.T) {
+	f := newBench(t, t.TempDir(), true)
+	properties, err := evaluation.NewObject(map[string]any{"note": strings.Repeat("x", 900<<10)})
+	f.must(err)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err = f.asks(0, func(a *capability.Ask) {
+		a.Properties = properties
+		for n := range capability.MaxTools - 1 {
+			a.Tools = append(a.Tools, fmt.Sprint("b:tool", n))
+		}
+	})
+	runtime.ReadMemStats(&after)
+	var failure *evaluation.Error
+	if !errors.As(err, &failure) || !failure.TooLarge {
+		t.Fatal(err)
+	}
+	if mib := (after.TotalAlloc - before.TotalAlloc) >> 20; mib > 32 {
+		t.Errorf("it takes %d MiB", mib)
 	}
 }

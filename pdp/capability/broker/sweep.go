@@ -24,17 +24,19 @@ type asked struct {
 	Declared []string `json:"declared,omitzero"`
 }
 
-// asGranted has the questions of a call in the form in which they are kept.
+// asGranted has the questions of a call in the form in which they are kept. If they are too large to be kept it has some of
+// them, which are too large as well.
 func asGranted(call *pdp.GrantCall) (jsontext.Value, error) {
 	var a asked
 	if call.Asker.Registered {
 		a.Declared = call.Asker.Obligations
 	}
-	for _, q := range call.Questions {
-		text, err := q.MarshalJSON()
+	for n, size := 0, 0; n < len(call.Questions) && size <= mostAsked; n++ {
+		text, err := call.Questions[n].MarshalJSON()
 		if err != nil {
 			return nil, err
 		}
+		size += len(text)
 		a.Questions = append(a.Questions, text)
 	}
 	return json.Marshal(a)
