@@ -20,6 +20,8 @@ import (
 // asked are the questions by which a capability was granted, as the store keeps them.
 type asked struct {
 	Questions []jsontext.Value `json:"questions"`
+	// Caller asked them: of a renewal not always the one that asked for the capability.
+	Caller string `json:"caller"`
 	// Declared are the obligations that its asker declared, nil if it declared none in its registration.
 	Declared []string `json:"declared,omitzero"`
 }
@@ -27,7 +29,7 @@ type asked struct {
 // asGranted has the questions of a call in the form in which they are kept. If they are too large to be kept it has some of
 // them, which are too large as well.
 func asGranted(call *pdp.GrantCall) (jsontext.Value, error) {
-	var a asked
+	a := asked{Caller: call.Asker.Name}
 	if call.Asker.Registered {
 		a.Declared = call.Asker.Obligations
 	}
@@ -58,7 +60,7 @@ func questions(c *store.Capability) (call pdp.GrantCall, err error) {
 		q.Shape = evaluation.Native
 		call.Questions = append(call.Questions, q)
 	}
-	call.Asker = evaluation.Asker{Name: c.Caller, Registered: a.Declared != nil, Obligations: a.Declared}
+	call.Asker = evaluation.Asker{Name: a.Caller, Registered: a.Declared != nil, Obligations: a.Declared}
 	return call, nil
 }
 
