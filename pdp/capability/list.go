@@ -96,7 +96,7 @@ func (s *Store) stored(tx *ledger.Tx, id string, read reading) (c Capability, fo
 
 // List reads a page of the capabilities that a filter finds, after an id, oldest first. Next is the id to go on after, "" if
 // there is no more. A page can be empty and have a next. One that cannot be put on record now is left out, because its
-// state is not known, unless the filter has it.
+// state is not known, unless the filter has it. Next beside an error is the one that cannot be read.
 func (s *Store) List(ctx context.Context, f Filter, after string, limit int) (page []Capability, next string, err error) {
 	is := func(c Capability) bool { return f.State == "" || f.State == c.State }
 	stored, next, err := s.page(f, after, limit, is)
@@ -134,7 +134,7 @@ func (s *Store) page(f Filter, after string, most int, is func(Capability) bool)
 			}
 		}
 	})
-	if !more {
+	if !more && err == nil {
 		next = ""
 	}
 	return all, next, err

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -131,10 +132,8 @@ func (b *Broker) sweep(ctx context.Context, of func(tenant string) bool) (later 
 	changes.SetLimit(changesAtOnce)
 	var suspended, resumed atomic.Int64
 	for after, more := "", true; more; more = after != "" {
-		var page []store.Capability
-		if page, after, err = b.Store.List(ctx, store.Filter{Unrecorded: true}, after, sweptAtOnce); err != nil {
-			break
-		}
+		page, next, unread := b.Store.List(ctx, store.Filter{Unrecorded: true}, after, sweptAtOnce)
+		err, after = cmp.Or(err, unread), next // behind one that cannot be read are others
 		for n := range page {
 			c := &page[n]
 			later = later || c.Unrecorded || c.Granting != ""

@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"testing"
 
 	"policy-service/pdp"
 	store "policy-service/pdp/capability"
+	"policy-service/pdp/ledger"
+	"policy-service/pdp/ledger/bolt"
 	"policy-service/pdp/pdptest"
 )
+
+const noGrants = `@id("no") forbid(principal, action == Action::"capability.grant", resource);`
 
 // away records, and whoever asked goes away meanwhile.
 type away struct{ pdp.Recorder }
@@ -36,7 +41,7 @@ func TestGrantInDoubtIsSwept(t *testing.T) {
 	if f.Changed() {
 		t.Error("no policies changed, and all are asked again")
 	}
-	none, err := pdp.New(pdptest.Bundle(map[string]string{"a.cedar": policies + `@id("no") forbid(principal, action == Action::"capability.grant", resource);`}), pdp.Options{Now: f.Now})
+	none, err := pdp.New(pdptest.Bundle(map[string]string{"a.cedar": policies + noGrants}), pdp.Options{Now: f.Now})
 	f.must(err)
 	between = func() {
 		between = func() {}
@@ -71,5 +76,42 @@ func TestUnrecordedIsSweptLater(t *testing.T) {
 	}
 	if later, err := f.Later(t.Context()); !later || err != nil {
 		t.Errorf("it is passed over: %v, %v", later, err)
+	}
+}
+
+// TestDamageHoldsNothingUp: beside a capability that cannot be read, the others are suspended, and revoked.
+func TestDamageHoldsNothingUp(t *testing.T) {
+	t.Parallel()
+	data, ids := t.TempDir(), []string{}
+	t.Run("before", func(t *testing.T) {
+		f := newBench(t, data, true)
+		for range 3 {
+			ids = append(ids, f.granted(0).ID)
+		}
+		_, err := f.Store.Return(t.Context(), ids[1], "", "")
+		f.must(err)
+	})
+	e := bolt.New(bolt.Options{Path: filepath.Join(data, store.FileName)})
+	err := e.Open()
+	if err == nil {
+		_, err = e.Write(ledger.Transaction{Puts: map[string][]byte{"xw/" + ids[1]: []byte("damage")}})
+	}
+	if err = errors.Join(err, e.Close()); err != nil {
+		t.Fatal(err)
+	}
+	f := newBench(t, data, true)
+	f.pdp, err = pdp.New(pdptest.Bundle(map[string]string{"a.cedar": policies + noGrants}), pdp.Options{Now: f.Now})
+	f.must(err)
+	if err := f.Sweep(t.Context()); !errors.Is(err, store.ErrDamaged) {
+		t.Error(err)
+	}
+	for _, id := range []string{ids[0], ids[2]} {
+		if c, _, err := f.Store.Get(t.Context(), id); c.State != store.Suspended || err != nil {
+			t.Errorf("%s is %s, %v", id, c.State, err)
+		}
+	}
+	n, err := f.Store.RevokeMany(t.Context(), store.Filter{Tenant: "default"}, "", "")
+	if n != 2 || !errors.Is(err, store.ErrDamaged) {
+		t.Errorf("%d are revoked, %v", n, err)
 	}
 }
