@@ -49,6 +49,7 @@ type bench struct {
 	*broker.Broker
 	*clock.Clock
 	log    *decisionlog.Log
+	logged bytes.Buffer
 	pdp    *pdp.PDP
 	holder *capability.Holder
 	proofs atomic.Int64
@@ -72,7 +73,7 @@ func newBench(b testing.TB, data string, recorded bool, change ...func(*pdp.Opti
 		Log: log, Keys: keys, PDP: func() *pdp.PDP { return f.pdp },
 		IssuerURL: func(string) string { return issuer },
 		Terms:     broker.Terms{MaxLifetime: life, DefaultLifetime: time.Hour, ProofAge: 5 * time.Minute, Skew: time.Second},
-		Logger:    slog.New(slog.DiscardHandler),
+		Logger:    slog.New(slog.NewTextHandler(&f.logged, nil)),
 	})
 	f.must(err)
 	options := pdp.Options{Now: f.Now, Capabilities: f.Broker}

@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"policy-service/evaluation"
@@ -63,6 +64,7 @@ type Broker struct {
 	known   recent.Texts[knownToken]
 	now     func() time.Time
 	changed chan struct{} // has a value after a change of policies that no sweep has begun to look at
+	logged  atomic.Bool   // since the last sweep began: a capability about which the policies cannot be asked
 }
 
 // Open opens the store of capabilities. Its caller closes the Store.

@@ -128,6 +128,7 @@ func (b *Broker) sweep(ctx context.Context, of func(tenant string) bool) (later 
 	if !slices.ContainsFunc(b.options.PDP().Bundle().Tenants(), of) {
 		return false, nil
 	}
+	b.logged.Store(false)
 	var changes errgroup.Group
 	changes.SetLimit(changesAtOnce)
 	var suspended, resumed atomic.Int64
@@ -187,7 +188,9 @@ func (b *Broker) stands(ctx context.Context, c *store.Capability) (to store.Stat
 	case ctx.Err() != nil: // nothing was found out
 		return c.State, bundle
 	case err != nil:
-		b.options.Logger.Error("the policies cannot be asked again about a capability; it is suspended", "capability", c.ID, "error", err)
+		if !b.logged.Swap(true) { // it may be so of all
+			b.options.Logger.Error("the policies cannot be asked again about some capabilities; they are suspended", "one", c.ID, "error", err)
+		}
 		return store.Suspended, bundle
 	case s.Granted && within(c, s.Terms):
 		return store.Active, s.Bundle

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"policy-service/evaluation/capability"
 	"policy-service/pdp"
 	store "policy-service/pdp/capability"
+	"policy-service/pdp/capability/broker"
 	"policy-service/pdp/ledger"
 	"policy-service/pdp/ledger/bolt"
 	"policy-service/pdp/pdptest"
@@ -113,5 +116,29 @@ func TestDamageHoldsNothingUp(t *testing.T) {
 	n, err := f.Store.RevokeMany(t.Context(), store.Filter{Tenant: "default"}, "", "")
 	if n != 2 || !errors.Is(err, store.ErrDamaged) {
 		t.Errorf("%d are revoked, %v", n, err)
+	}
+}
+
+// TestSweepLogsLittle: if the policies cannot be asked about any capability, because its tenant is gone, the service says so
+// once.
+func TestSweepLogsLittle(t *testing.T) {
+	t.Parallel()
+	f := newBench(t, t.TempDir(), true)
+	one, tenants := f.pdp, pdptest.Bundle(map[string]string{"a.cedar": policies, "tenants/acme/a.cedar": `@id("acme") permit(principal is agent, action == Action::"tool.see", resource);`})
+	var err error
+	f.pdp, err = pdp.New(tenants, pdp.Options{Now: f.Now})
+	f.must(err)
+	var last *broker.Answer
+	for range 3 {
+		last, err = f.asks(0, func(a *capability.Ask) { a.Tenant = "acme" })
+		f.must(err)
+	}
+	f.pdp = one
+	f.must(f.Sweep(t.Context()))
+	if c, _, err := f.Store.Get(t.Context(), last.ID); c.State != store.Suspended || err != nil {
+		t.Errorf("it is %s, %v", c.State, err)
+	}
+	if logged := f.logged.String(); strings.Count(logged, "cannot be asked") != 1 {
+		t.Errorf("logged:\n%s", logged)
 	}
 }
