@@ -60,6 +60,7 @@ func (s *Store) moveFrom(ctx context.Context, id string, in State, do func(*move
 // RevokeMany revokes all live capabilities that a filter finds, whatever its State, each by a change of its own. It returns
 // how many. After an error it can be called again, and revokes those that are left.
 func (s *Store) RevokeMany(ctx context.Context, f Filter, by, reason string) (n int, err error) {
+	f.Live = true
 	for after := ""; ; {
 		ids, next, unread := s.page(f, after, revokedAtOnce, func(c Capability) bool { return c.open() })
 		err = cmp.Or(err, unread) // and the others are revoked all the same

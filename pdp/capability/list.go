@@ -19,8 +19,9 @@ type Filter struct {
 	Audience string
 	State    State
 	Sees     func(*Capability) bool // whether the reader may see one, nil for all
-	// Unrecorded has List find those, too, that cannot be put on record now. Their State counts for nothing.
-	Unrecorded bool
+	// Live are those that have not ended. List finds those of them, too, that cannot be put on record now, whose State counts
+	// for nothing. The tokens of others, which may be many more, are not read.
+	Live bool
 }
 
 func (f *Filter) finds(c *Capability) bool {
@@ -96,14 +97,14 @@ func (s *Store) stored(tx *ledger.Tx, id string, read reading) (c Capability, fo
 
 // List reads a page of the capabilities that a filter finds, after an id, oldest first. Next is the id to go on after, "" if
 // there is no more. A page can be empty and have a next. One that cannot be put on record now is left out, because its
-// state is not known, unless the filter has it. Next beside an error is the one that cannot be read.
+// state is not known, unless the filter is Live. Next beside an error is the one that cannot be read.
 func (s *Store) List(ctx context.Context, f Filter, after string, limit int) (page []Capability, next string, err error) {
 	is := func(c Capability) bool { return f.State == "" || f.State == c.State }
 	stored, next, err := s.page(f, after, limit, is)
 	for _, one := range stored {
 		c, err := s.told(ctx, one)
 		switch {
-		case errors.Is(err, ErrUnrecorded) && f.Unrecorded:
+		case errors.Is(err, ErrUnrecorded) && f.Live:
 			page = append(page, one)
 		case errors.Is(err, ErrUnrecorded), errors.Is(err, ErrNotFound):
 		case err != nil:
@@ -129,6 +130,11 @@ func (s *Store) page(f Filter, after string, most int, is func(Capability) bool)
 			}
 			looks--
 			next = key[strings.LastIndexByte(key, '/')+1:]
+			if f.Live {
+				if c, _ := readState(tx, next); !c.open() {
+					continue
+				}
+			}
 			if c, found := s.stored(tx, next, read); found && f.finds(&c) && (c.Unrecorded || is(c)) {
 				all = append(all, c)
 			}

@@ -133,7 +133,7 @@ func (b *Broker) sweep(ctx context.Context, of func(tenant string) bool) (later 
 	changes.SetLimit(changesAtOnce)
 	var suspended, resumed atomic.Int64
 	for after, more := "", true; more; more = after != "" {
-		page, next, unread := b.Store.List(ctx, store.Filter{Unrecorded: true}, after, sweptAtOnce)
+		page, next, unread := b.Store.List(ctx, store.Filter{Live: true}, after, sweptAtOnce)
 		err, after = cmp.Or(err, unread), next // behind one that cannot be read are others
 		for n := range page {
 			c := &page[n]
