@@ -321,7 +321,8 @@ func askApproved(
 // approvalRequest returns what an approval would be for. It reports false if no approver could be
 // shown the request as it is, because of the actors that it names, or because of a number in it. It
 // reports false as well if a gateway does not say for which person it asks: that person could approve
-// the request, by a name that is not in it.
+// the request, by a name that is not in it. What is asked about a grant is approved in words of its own, and for the whole of
+// it: see [PDP.Grant].
 func approvalRequest(w *engine.Verdict, b *Bundle, call *Call) (a ApprovalRequest, ok bool) {
 	c := &b.Config
 	a = ApprovalRequest{Call: *call, Bundle: w.Decision.Bundle, Presented: call.Request.Presented(), Now: call.Now}
@@ -331,7 +332,7 @@ func approvalRequest(w *engine.Verdict, b *Bundle, call *Call) (a ApprovalReques
 	a.Obligation, a.Terms, _ = w.ApprovalOwed()
 	a.Members, a.OfTenant = c.Members(call.Request.Context), w.DemandOfTenant(b)
 	nobody := call.Asker.Relays && call.Request.Person() == ""
-	if a.Actors, ok = call.Request.Actors(); !ok || c.UnknownActor(a.Actors) != "" || nobody {
+	if a.Actors, ok = call.Request.Actors(); !ok || c.UnknownActor(a.Actors) != "" || nobody || call.Request.Action.Name == GrantAction {
 		return a, false
 	}
 	a.Binding, ok = c.Binding(&call.Request, call.Asker.Name, a.Obligation.ID, a.Terms, a.OfTenant)

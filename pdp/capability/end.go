@@ -1,6 +1,7 @@
 package capability
 
 import (
+	"cmp"
 	"context"
 	"errors"
 )
@@ -60,10 +61,8 @@ func (s *Store) moveFrom(ctx context.Context, id string, in State, do func(*move
 // how many. After an error it can be called again, and revokes those that are left.
 func (s *Store) RevokeMany(ctx context.Context, f Filter, by, reason string) (n int, err error) {
 	for after := ""; ; {
-		ids, next, err := s.page(f, after, revokedAtOnce, func(c Capability) bool { return c.open() }, readState)
-		if err != nil {
-			return n, err
-		}
+		ids, next, unread := s.page(f, after, revokedAtOnce, func(c Capability) bool { return c.open() }, readState)
+		err = cmp.Or(err, unread) // and the others are revoked all the same
 		for _, c := range ids {
 			_, err := s.Revoke(ctx, c.ID, by, reason)
 			if ended := (*StateError)(nil); errors.As(err, &ended) || errors.Is(err, ErrNotFound) {
@@ -75,7 +74,7 @@ func (s *Store) RevokeMany(ctx context.Context, f Filter, by, reason string) (n 
 			n++
 		}
 		if after = next; next == "" {
-			return n, nil
+			return n, err
 		}
 	}
 }

@@ -132,9 +132,9 @@ func read(from ledger.Reader, id string) (c Capability, found bool) {
 	return c, from.Err() == nil
 }
 
-// readGrant reads a capability with its words, and not the token in them, which takes as long as all the rest.
+// readGrant reads a capability that has not ended with its words, and not the token in them, which takes as long as all the rest.
 func readGrant(from ledger.Reader, id string) (c Capability, found bool) {
-	if c, found = readState(from, id); !found {
+	if c, found = readState(from, id); !found || !c.open() {
 		return c, false
 	}
 	from.Get(prefixWords+id, &c.Words)

@@ -1,6 +1,7 @@
 package capability
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,7 +95,7 @@ func (s *Store) stored(tx *ledger.Tx, id string, read reading) (c Capability, fo
 
 // List reads a page of the capabilities that a filter finds, after an id, oldest first. Next is the id to go on after, "" if
 // there is no more. A page can be empty and have a next. One that cannot be put on record now is left out, because its
-// state is not known.
+// state is not known. Next beside an error is the one that cannot be read.
 func (s *Store) List(ctx context.Context, f Filter, after string, limit int) (page []Capability, next string, err error) {
 	is := func(c Capability) bool { return f.State == "" || f.State == c.State }
 	stored, next, err := s.page(f, after, limit, is, read)
@@ -112,17 +113,15 @@ func (s *Store) List(ctx context.Context, f Filter, after string, limit int) (pa
 }
 
 // Grants reads a page of those capabilities that have not ended, with their words and without their tokens. One that cannot be
-// put on record now is Unrecorded.
+// put on record now is Unrecorded, and its State counts for nothing. Next beside an error is the one that cannot be read.
 func (s *Store) Grants(ctx context.Context, after string, limit int) (page []Capability, next string, err error) {
 	page, next, err = s.page(Filter{}, after, limit, func(c Capability) bool { return c.open() }, readGrant)
 	for n := range page {
-		c, err := s.told(ctx, page[n])
-		switch {
-		case errors.Is(err, ErrUnrecorded), errors.Is(err, ErrNotFound):
-		case err != nil:
-			return nil, "", err
-		default:
+		c, unread := s.told(ctx, page[n])
+		if unread == nil {
 			page[n] = c
+		} else if !errors.Is(unread, ErrUnrecorded) && !errors.Is(unread, ErrNotFound) {
+			err = cmp.Or(err, unread)
 		}
 	}
 	return page, next, err
@@ -149,7 +148,7 @@ func (s *Store) page(
 			}
 		}
 	})
-	if !more {
+	if !more && err == nil {
 		next = ""
 	}
 	return all, next, err

@@ -26,7 +26,7 @@ func (s *Store) inUse(ctx context.Context, id string, read reading) (Capability,
 	c, found, err := s.get(ctx, id, read)
 	switch {
 	case err != nil:
-		return Capability{}, err
+		return Capability{Tenant: c.Tenant}, err
 	case !found:
 		return Capability{}, &capability.Refusal{Code: capability.BadSignature}
 	}

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"fmt"
 	"html"
 	"io"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 	"policy-service/evaluation/capability"
 	"policy-service/pdp/approval/webhook"
 	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
 )
 
 // People read one and the same sentence about a whole grant, wherever they read it: by HTTP, in a webhook, in the form and
@@ -108,4 +110,30 @@ func quotedIn(t *testing.T, text string) string {
 	quoted, err := json.Marshal(text)
 	must(t, err)
 	return strings.Trim(string(quoted), `"`)
+}
+
+// TestGrantIsAskedForAsOne: whoever asks whether a capability may be granted, and not for a capability, files no request for
+// people, who would read other words, and uses none of their approvals.
+func TestGrantIsAskedForAsOne(t *testing.T) {
+	t.Parallel()
+	w := openWallet(t)
+	w.welcome("teller", "", auth.Decide, auth.Capability, auth.Request)
+	w.as = "teller"
+	p, of := w.program("teller"), func(a *capability.Ask) { a.Audience = "people" }
+	asked := w.asking(of, "*")
+	question := fmt.Sprintf(`"subject":{"type":"agent","id":"bot"},"action":{"name":"capability.grant","properties":{"audience":"people","constrained":[],"depth":0,"exact":{},"jkt":%q,"offline":false,"seconds":3600}},"resource":{"type":"server","id":"people","properties":{"digest":%q}},"context":{"tools":["people:*"]`,
+		w.holder.Key().Thumbprint(), asked.Digest())
+	if a := p.evaluates(question + "}"); a.Decision || a.Context.Request != nil {
+		t.Errorf("by AuthZEN people would read the words of the policy: %s", a.text)
+	}
+	native := `{"tenant_id":"default","actor":{"actor_id":"bot","actor_type":"agent"},"action":"capability.grant","resource":{"type":"tool","id":"b:danger"}}`
+	if r := w.reply("teller", "POST", "/v1/authorize", native); r.status != 200 || strings.Contains(r.text, `"approval"`) {
+		t.Errorf("natively: %+v", r)
+	}
+	waits := w.asksFor(http.StatusAccepted, of, "*")
+	w.says("mia", waits.Approval.ID, "decision", yes, http.StatusOK)
+	if a := p.evaluates(question + fmt.Sprintf(`,"approval":{"id":%q}}`, waits.Approval.ID)); a.Decision {
+		t.Errorf("the approval of a grant is used by a question: %s", a.text)
+	}
+	w.asksFor(http.StatusCreated, func(a *capability.Ask) { of(a); a.ApprovalID = waits.Approval.ID }, "*")
 }

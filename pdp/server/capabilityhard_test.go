@@ -110,6 +110,12 @@ func TestCapabilityOfTwoTenants(t *testing.T) {
 			t.Errorf("%s: %d allows, want %d", tenant, allows[path[tenant]], most[tenant])
 		}
 	}
+	revoked := w.asksFor(http.StatusCreated, func(a *capability.Ask) { a.Tenant = "acme" }, "read")
+	w.reply("warden", "POST", "/v1/capabilities/"+revoked.ID+"/revoke", `{"reason":"enough"}`).is(t, "revoke", 200)
+	s := w.call(revoked, "b:read")
+	s.token = revoked.ID
+	w.reply("wallet", "POST", path["acme"], s.authzen(t)).is(t, "at home", 200, `"reason":"revoked"`)
+	w.reply("wallet", "POST", path["default"], s.authzen(t)).is(t, "what became of one of another tenant", 200, `"reason":"bad_signature"`)
 }
 
 // TestCapabilityOfAKilledServer kills a server at random moments while calls use up capabilities. None gets more uses than it

@@ -296,3 +296,20 @@ func TestCapabilityAndExpiry(t *testing.T) {
 		t.Errorf("granted beyond the rule: %+v", g)
 	}
 }
+
+// TestCapabilityRenewedByAnother: the policies are asked again as whoever renewed a capability asked them, not as the program
+// that had asked for it.
+func TestCapabilityRenewedByAnother(t *testing.T) {
+	t.Parallel()
+	w := openEdited(t)
+	w.welcome("boss", "", auth.Capability, auth.CapabilityAdmin)
+	g := w.asksFor(http.StatusCreated, nil, "read")
+	kept := w.asksFor(http.StatusCreated, nil, "read")
+	w.as = "boss"
+	w.renews(g, http.StatusCreated, nil, "read")
+	w.under(capabilityPolicies + `@id("no_boss") forbid(principal, action == Action::"capability.grant", resource) when { context.pdp.caller == "key:boss" };`)
+	w.becomes(g, "suspended")
+	if got := w.stateOf(kept); got != "active" {
+		t.Errorf("one that was not renewed is %s", got)
+	}
+}

@@ -115,6 +115,7 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (de
 			return b.Store.Renew(ctx, n.Token.ID, n, decision)
 		}
 	}
+	decidedBy := ""
 	prepare := func(ctx context.Context, d *pdp.GrantDecision) (pdp.Reservation, error) {
 		w.narrow(d.Terms)
 		w.end(d.Until)
@@ -123,9 +124,14 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (de
 		if err != nil {
 			return nil, err
 		}
-		d.Capability = n.Token.ID
+		d.Capability, decidedBy = n.Token.ID, n.Bundle
 		return use, nil
 	}
+	defer func() { // it may be granted all the same, by policies of before the last sweep
+		if err != nil && decidedBy != "" && decidedBy != b.options.PDP().Bundle().Digest() {
+			b.PoliciesChanged()
+		}
+	}()
 	d, err := b.options.PDP().Grant(ctx, call, prepare)
 	switch {
 	case err != nil:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -19,6 +20,8 @@ import (
 	store "policy-service/pdp/capability"
 	"policy-service/pdp/capability/broker"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/mask"
+	"policy-service/pdp/decisionlog/recorder"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/bound"
 	"policy-service/pdp/pdptest/clock"
@@ -42,17 +45,19 @@ var private = ed25519.NewKeyFromSeed([]byte(strings.Repeat("k", ed25519.SeedSize
 
 // bench is a PDP with capabilities, and a holder of some.
 type bench struct {
-	*testing.B
+	testing.TB
 	*broker.Broker
 	*clock.Clock
+	log    *decisionlog.Log
+	logged bytes.Buffer
 	pdp    *pdp.PDP
 	holder *capability.Holder
 	proofs atomic.Int64
 }
 
-func newBench(b *testing.B, data string) *bench {
+func newBench(b testing.TB, data string, recorded bool, change ...func(*pdp.Options)) *bench {
 	b.Helper()
-	f := &bench{B: b, Clock: clock.At(pdptest.Now)}
+	f := &bench{TB: b, Clock: clock.At(pdptest.Now)}
 	log, err := decisionlog.Open(data, decisionlog.Options{Index: true, Kinds: []string{decisionlog.KindCapability}})
 	f.must(err)
 	keys, err := signing.Open(data, slog.New(slog.DiscardHandler))
@@ -68,14 +73,27 @@ func newBench(b *testing.B, data string) *bench {
 		Log: log, Keys: keys, PDP: func() *pdp.PDP { return f.pdp },
 		IssuerURL: func(string) string { return issuer },
 		Terms:     broker.Terms{MaxLifetime: life, DefaultLifetime: time.Hour, ProofAge: 5 * time.Minute, Skew: time.Second},
-		Logger:    slog.New(slog.DiscardHandler),
+		Logger:    slog.New(slog.NewTextHandler(&f.logged, nil)),
 	})
 	f.must(err)
 	options := pdp.Options{Now: f.Now, Capabilities: f.Broker}
+	if recorded {
+		masks, err := mask.New(bytes.Repeat([]byte{1}, mask.KeySize), nil)
+		f.must(err)
+		nothing := func(context.Context) {}
+		options.Recorder = &recorder.Recorder{
+			Log: log, Mask: func(context.Context) *mask.Masker { return masks }, Waits: nothing,
+			GoOn: func(ctx context.Context) error { return ctx.Err() },
+		}
+	}
+	for _, change := range change {
+		change(&options)
+	}
+	f.log = log
 	f.pdp, err = pdp.New(pdptest.Bundle(map[string]string{"a.cedar": policies}), options)
 	f.must(err)
 	f.Advance(time.Minute) // proofs of before the start need nonces
-	b.Cleanup(func() { f.must(f.Store.Close()); f.must(log.Close()) })
+	b.Cleanup(func() { f.must(errors.Join(f.Store.Close(), log.Close())) })
 	return f
 }
 
@@ -87,16 +105,24 @@ func (f *bench) must(err error) {
 }
 
 // granted asks for a capability.
-func (f *bench) granted() *broker.Answer {
-	a := capability.Ask{
-		Tenant: "default", Holder: evaluation.Ref{Type: "agent", ID: "bot"}, Audience: "b", Tools: []string{"b:read"}, Duration: life,
-	}
-	f.must(f.holder.Request(&a, issuer, f.Now()))
-	_, g, denied, err := f.Ask(context.Background(), evaluation.Asker{Name: "key:wallet"}, broker.Request{Ask: a})
+func (f *bench) granted(uses int) *broker.Answer {
+	g, err := f.asks(uses)
 	if err != nil || g == nil {
-		f.Fatal(denied, err)
+		f.Fatal(err)
 	}
 	return g
+}
+
+func (f *bench) asks(uses int, change ...func(*capability.Ask)) (*broker.Answer, error) {
+	a := capability.Ask{
+		Tenant: "default", Holder: evaluation.Ref{Type: "agent", ID: "bot"}, Audience: "b", Tools: []string{"b:read"}, Duration: life, MaxUses: uses,
+	}
+	for _, change := range change {
+		change(&a)
+	}
+	f.must(f.holder.Request(&a, issuer, f.Now()))
+	_, g, _, err := f.Ask(context.Background(), evaluation.Asker{Name: "key:wallet"}, broker.Request{Ask: a})
+	return g, err
 }
 
 const arguments = `{"target":"staging","n":7}`
@@ -147,8 +173,8 @@ func (f *bench) taking(do func()) time.Duration {
 
 // A use that is not counted, beside an evaluation and the verification of one signature.
 func BenchmarkUse(b *testing.B) {
-	f := newBench(b, memorydisk.New(b, ""))
-	g, public, message := f.granted(), private.Public().(ed25519.PublicKey), bytes.Repeat([]byte("m"), 300)
+	f := newBench(b, memorydisk.New(b, ""), false)
+	g, public, message := f.granted(0), private.Public().(ed25519.PublicKey), bytes.Repeat([]byte("m"), 300)
 	signature := ed25519.Sign(private, message)
 	const each = 200
 	var passes bound.Passes
@@ -174,19 +200,19 @@ func BenchmarkUse(b *testing.B) {
 // What capabilities that are live take of memory, and a sweep of them beside as many evaluations.
 func BenchmarkLive(b *testing.B) {
 	const live, together = 10_000, 50
-	f := newBench(b, memorydisk.New(b, ""))
+	f := newBench(b, memorydisk.New(b, ""), false)
 	heap := func() float64 {
 		runtime.GC()
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		return float64(m.HeapAlloc)
 	}
-	f.granted()
+	f.granted(0)
 	before := heap()
 	for range live / together {
 		var all sync.WaitGroup
 		for range together {
-			all.Go(func() { f.granted() })
+			all.Go(func() { f.granted(0) })
 		}
 		all.Wait()
 		f.Advance(time.Minute) // or there are too many proofs at once

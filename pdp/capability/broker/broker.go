@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"policy-service/evaluation"
@@ -63,6 +64,7 @@ type Broker struct {
 	known   recent.Texts[knownToken]
 	now     func() time.Time
 	changed chan struct{} // has a value after a change of policies that no sweep has begun to look at
+	logged  atomic.Bool   // since the last sweep began: a capability about which the policies cannot be asked
 }
 
 // Open opens the store of capabilities. Its caller closes the Store.
@@ -161,7 +163,12 @@ type knownToken struct {
 	claims string // their digest
 }
 
-const mostKnown = 4096
+// mostKnown is how many are kept of each of two generations, and mostRemembered how many bytes of claims one may have: read, it is
+// up to thirty times as large.
+const (
+	mostKnown      = 2048
+	mostRemembered = 1536
+)
 
 // shown is the capability that a request shows, by the text of a token or by its id, if it counts now. It has the token that
 // is in force. The text of an older one, from before a renewal, counts no longer than both. With a refusal, the token has at
@@ -174,7 +181,7 @@ func (b *Broker) shown(ctx context.Context, p pdp.PresentedCapability) (c store.
 			return c, err
 		}
 	}
-	if c, err = b.read(ctx, p, keys); err == nil {
+	if c, err = b.read(ctx, p, keys); err == nil && len(c.Claims) <= mostRemembered {
 		b.known.Put(sum, knownToken{c.Token, keys, c.Digest}, mostKnown)
 	}
 	return c, err
@@ -204,10 +211,10 @@ func (b *Broker) read(ctx context.Context, p pdp.PresentedCapability, keys *sign
 	}
 	c, err = b.Store.Usable(ctx, id)
 	switch {
+	case c.Tenant != "" && c.Tenant != p.Tenant: // as if there was none, whatever became of it
+		return store.Capability{}, &capability.Refusal{Code: capability.BadSignature}
 	case c.ID == "": // there is none, or it cannot be read
 		c.Token.ID = said.ID
-	case c.Tenant != p.Tenant: // as if there was none
-		return store.Capability{}, &capability.Refusal{Code: capability.BadSignature}
 	}
 	if err != nil {
 		return c, err

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -21,21 +22,25 @@ import (
 // asked are the questions by which a capability was granted, as the store keeps them.
 type asked struct {
 	Questions []jsontext.Value `json:"questions"`
+	// Caller asked them: of a renewal not always the one that asked for the capability.
+	Caller string `json:"caller"`
 	// Declared are the obligations that its asker declared, nil if it declared none in its registration.
 	Declared []string `json:"declared,omitzero"`
 }
 
-// asGranted has the questions of a call in the form in which they are kept.
+// asGranted has the questions of a call in the form in which they are kept. If they are too large to be kept it has some of
+// them, which are too large as well.
 func asGranted(call *pdp.GrantCall) (jsontext.Value, error) {
-	var a asked
+	a := asked{Caller: call.Asker.Name}
 	if call.Asker.Registered {
 		a.Declared = call.Asker.Obligations
 	}
-	for _, q := range call.Questions {
-		text, err := q.MarshalJSON()
+	for n, size := 0, 0; n < len(call.Questions) && size <= mostAsked; n++ {
+		text, err := call.Questions[n].MarshalJSON()
 		if err != nil {
 			return nil, err
 		}
+		size += len(text)
 		a.Questions = append(a.Questions, text)
 	}
 	return json.Marshal(a)
@@ -62,7 +67,7 @@ func questions(c *store.Capability) (call pdp.GrantCall, err error) {
 		q.Shape = evaluation.Native
 		call.Questions = append(call.Questions, q)
 	}
-	call.Asker = evaluation.Asker{Name: c.Caller, Registered: a.Declared != nil, Obligations: a.Declared}
+	call.Asker = evaluation.Asker{Name: a.Caller, Registered: a.Declared != nil, Obligations: a.Declared}
 	return call, nil
 }
 
@@ -124,23 +129,22 @@ const (
 )
 
 // sweep asks the policies again about all that is granted in some tenants. Later says that it is to be done again, because of
-// a capability whose grant was not on record yet.
+// a capability of which a grant, a renewal or another step was not on record yet: once it is, that of before may count.
 func (b *Broker) sweep(ctx context.Context, of func(tenant string) bool) (later bool, err error) {
 	if !slices.ContainsFunc(b.options.PDP().Bundle().Tenants(), of) {
 		return false, nil
 	}
+	b.logged.Store(false)
 	var changes errgroup.Group
 	changes.SetLimit(changesAtOnce)
 	var suspended, resumed atomic.Int64
 	for after, more := "", true; more; more = after != "" {
-		var page []store.Capability
-		if page, after, err = b.Store.Grants(ctx, after, sweptAtOnce); err != nil {
-			break
-		}
+		page, next, unread := b.Store.Grants(ctx, after, sweptAtOnce)
+		err, after = cmp.Or(err, unread), next // behind one that cannot be read are others
 		for n := range page {
 			c := &page[n]
-			later = later || c.State == store.Asked || c.Unrecorded
-			if c.State != store.Active && c.State != store.Suspended || c.Unrecorded || !of(c.Tenant) {
+			later = later || c.Unrecorded || c.Granting != ""
+			if c.Unrecorded || c.State != store.Active && c.State != store.Suspended || !of(c.Tenant) {
 				continue
 			}
 			to, bundle := b.stands(ctx, c)
@@ -190,7 +194,9 @@ func (b *Broker) stands(ctx context.Context, c *store.Capability) (to store.Stat
 	case ctx.Err() != nil: // nothing was found out
 		return c.State, bundle
 	case err != nil:
-		b.options.Logger.Error("the policies cannot be asked again about a capability; it is suspended", "capability", c.ID, "error", err)
+		if !b.logged.Swap(true) { // it may be so of all
+			b.options.Logger.Error("the policies cannot be asked again about some capabilities; they are suspended", "one", c.ID, "error", err)
+		}
 		return store.Suspended, bundle
 	case s.Granted && within(c, s.Terms):
 		return store.Active, s.Bundle

@@ -1,6 +1,7 @@
 package bolt_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -11,70 +12,107 @@ import (
 	"policy-service/pdp/ledger/bolt"
 )
 
-// TestWritesTogether: transactions that are written together are each answered as if they were alone.
-func TestWritesTogether(t *testing.T) {
+var known = ledger.Errors{
+	Unavailable: errors.New("unavailable"), Closed: errors.New("closed"), Locked: errors.New("locked"),
+	Damaged: errors.New("damaged"), NotFound: errors.New("not found"),
+}
+
+// TestWrittenTogether: many count one number at once, beside numbers of their own, and the file is written anew meanwhile, and
+// closed. Each count that was answered is there, in the order of the revisions, and no other is.
+func TestWrittenTogether(t *testing.T) {
 	t.Parallel()
-	e := bolt.New(bolt.Options{Path: filepath.Join(t.TempDir(), "x.db"), Errors: ledger.Errors{
-		Damaged: errors.New("damaged"), Unavailable: errors.New("unavailable"), Closed: errors.New("closed"), Locked: errors.New("locked"),
-	}})
+	const writers, most = 16, 400
+	file := bolt.Options{Path: filepath.Join(t.TempDir(), "a.db"), Errors: known}
+	e := bolt.New(file)
 	if err := e.Open(); err != nil {
 		t.Fatal(err)
 	}
-	const writers, each = 16, 10
-	revisions := map[uint64]string{}
+	number := func(b []byte) (n uint64) {
+		if len(b) == 8 {
+			n = binary.BigEndian.Uint64(b)
+		}
+		return n
+	}
+	// count counts the shared number, and reports the number that it made of it.
+	count := func(own string, to uint64) (made, revision uint64, err error) {
+		key := uint64(0)
+		err = e.View(func(s ledger.State) error {
+			value, is, err := s.Get("shared")
+			made, key = number(value)+1, is
+			return err
+		})
+		if err == nil {
+			revision, err = e.Write(ledger.Transaction{
+				If:    map[string]uint64{"shared": key},
+				Puts:  map[string][]byte{"shared": binary.BigEndian.AppendUint64(nil, made), own: binary.BigEndian.AppendUint64(nil, to)},
+				Erase: made%100 == 0,
+			})
+		}
+		return made, revision, err
+	}
 	var mu sync.Mutex
+	by, conflicts, last := map[uint64]uint64{}, 0, map[string]uint64{} // the revision of each number; the last of each writer
 	var all sync.WaitGroup
-	for writer := range writers {
+	for n := range writers {
+		own := fmt.Sprint("own ", n)
 		all.Go(func() {
-			for n := 0; n < each; {
-				var is uint64
-				if err := e.View(func(s ledger.State) (err error) { _, is, err = s.Get("shared"); return err }); err != nil {
-					t.Error(err)
-					return
-				}
-				own := fmt.Sprint("own/", writer, "/", n)
-				revision, err := e.Write(ledger.Transaction{
-					If: map[string]uint64{"shared": is, own: 0}, Puts: map[string][]byte{"shared": []byte(own), own: []byte("x")},
-				})
-				if errors.Is(err, ledger.ErrConflict) {
-					continue
-				}
-				if err != nil {
-					t.Error(err)
-					return
-				}
+			for to := uint64(1); ; {
+				made, revision, err := count(own, to)
 				mu.Lock()
-				if before, taken := revisions[revision]; taken || revision == 0 {
-					t.Errorf("%s has the revision %d of %q", own, revision, before)
+				switch {
+				case err == nil && by[made] > 0:
+					t.Errorf("%d was counted twice", made)
+				case err == nil:
+					by[made], last[own] = revision, to
+					to++
+				case errors.Is(err, ledger.ErrConflict) && revision == 0:
+					conflicts++
+				case !errors.Is(err, known.Closed):
+					t.Errorf("%d, %v", revision, err)
 				}
-				revisions[revision] = own
+				done := err != nil && !errors.Is(err, ledger.ErrConflict)
+				ends := made == most && err == nil
 				mu.Unlock()
-				n++
+				if ends {
+					if err := e.Close(); err != nil {
+						t.Error(err)
+					}
+				}
+				if done || ends {
+					return
+				}
+				if made%100 == 0 {
+					if err := e.Erase(); err != nil && !errors.Is(err, known.Closed) {
+						t.Error(err)
+					}
+				}
 			}
 		})
 	}
 	all.Wait()
-	if len(revisions) != writers*each {
-		t.Errorf("%d were written", len(revisions))
+	again := bolt.New(file)
+	if err := again.Open(); err != nil {
+		t.Fatal(err)
 	}
-	err := e.View(func(s ledger.State) error {
-		for revision, own := range revisions {
-			if _, is, err := s.Get(own); err != nil || is != revision {
-				t.Errorf("%s is of revision %d, %v; it was answered with %d", own, is, err, revision)
+	err := again.View(func(s ledger.State) error {
+		value, revision, err := s.Get("shared")
+		if n := number(value); n != uint64(len(by)) || by[n] != revision || revision != s.Revision() || conflicts == 0 {
+			t.Errorf("counted to %d at %d of %d, and %d were answered, with %d conflicts", n, revision, s.Revision(), len(by), conflicts)
+		}
+		for own, to := range last {
+			value, _, wrong := s.Get(own)
+			if err = errors.Join(err, wrong); number(value) != to {
+				t.Errorf("%s is %d, and %d was answered", own, number(value), to)
 			}
 		}
-		if value, is, err := s.Get("shared"); err != nil || revisions[is] != string(value) || s.Revision() != is {
-			t.Errorf("what all wrote is %s of revision %d, %v", value, is, err)
-		}
-		return nil
+		return err
 	})
-	if err != nil {
-		t.Error(err)
+	if err := errors.Join(err, again.Close()); err != nil {
+		t.Fatal(err)
 	}
-	if err := e.Close(); err != nil {
-		t.Error(err)
-	}
-	if _, err := e.Write(ledger.Transaction{Puts: map[string][]byte{"k": nil}}); err == nil || err.Error() != "closed" {
-		t.Errorf("after Close: %v", err)
+	for n := uint64(2); n <= uint64(len(by)); n++ {
+		if by[n] <= by[n-1] {
+			t.Errorf("%d has the revision %d, and the one before %d", n, by[n], by[n-1])
+		}
 	}
 }
