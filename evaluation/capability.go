@@ -19,10 +19,14 @@ const capabilityMember = "capability"
 
 // CapabilityShown reads context.capability. It reports false if there is none.
 func (r *Request) CapabilityShown() (shown CapabilityShown, given bool) {
-	v, given := r.Context.Lookup(capabilityMember)
-	token, _ := v.Object().Get("token")
-	proof, _ := v.Object().Get("proof")
-	return CapabilityShown{token.Text(), proof.Text()}, given
+	for name, v := range r.Context.All { // each call comes here, and only then names of that length are read
+		if name == capabilityMember {
+			token, _ := v.Object().Get("token")
+			proof, _ := v.Object().Get("proof")
+			return CapabilityShown{token.Text(), proof.Text()}, true
+		}
+	}
+	return shown, false
 }
 
 // checkCapability checks context.capability. If it could not be read and were ignored, a call with a bad token would be

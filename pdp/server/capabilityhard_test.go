@@ -458,3 +458,32 @@ func TestNoSecretOfCapabilitiesIsLeftAnywhere(t *testing.T) {
 		t.Errorf("the log has a panic, or there is none: %s", log.String())
 	}
 }
+
+// TestCapabilityAskedOnce: the proof of a request is taken once, so who saw it is granted nothing.
+func TestCapabilityAskedOnce(t *testing.T) {
+	t.Parallel()
+	w := openWallet(t)
+	body, err := json.Marshal(w.asking(nil, "read"))
+	must(t, err)
+	w.reply("wallet", "POST", "/v1/capabilities", string(body)).is(t, "first", 201)
+	w.reply("wallet", "POST", "/v1/capabilities", string(body)).is(t, "again", 400, "proof_replayed", `"pointer":"/proof"`)
+}
+
+// TestCapabilityFileFails: once the file cannot be read, nothing is granted, let through, shown or revoked.
+func TestCapabilityFileFails(t *testing.T) {
+	t.Parallel()
+	w := openWallet(t)
+	w.Advance(time.Minute)
+	g := w.asksFor(201, nil, "read")
+	w.is("allow", w.call(g, "b:read"))
+	must(t, w.CloseCapabilities())
+	w.asksFor(503, nil, "read")
+	w.is("503", w.call(g, "b:read"))
+	byID := w.call(g, "b:read")
+	byID.token = g.ID
+	w.is("503", byID)
+	w.reply("wallet", "GET", "/v1/capabilities", "").is(t, "list", 503)
+	w.reply("wallet", "GET", "/v1/capabilities/"+g.ID, "").is(t, "state", 503)
+	w.reply("warden", "POST", "/v1/capabilities/"+g.ID+"/revoke", `{"reason":"x"}`).is(t, "revoke", 503)
+	w.reply("warden", "POST", "/v1/capabilities/revoke", `{"tenant_id":"default","reason":"x","all":true}`).is(t, "revoke all", 503, "0 were revoked")
+}

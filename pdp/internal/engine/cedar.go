@@ -391,8 +391,10 @@ func (in *Inquiry) ofPDP(m *merger, all bool) types.RecordMap {
 			pdp[types.String(name)] = v
 		}
 	}
-	if _, seen := pdp["capability"]; seen && in.Capability.Held {
-		pdp["capability"] = capabilityRecord(in.Capability)
+	if in.Capability.Held {
+		if _, seen := pdp["capability"]; seen {
+			pdp["capability"] = capabilityRecord(in.Capability)
+		}
 	}
 	return pdp
 }
