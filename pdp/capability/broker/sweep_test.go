@@ -107,8 +107,8 @@ func TestUnrecordedIsSweptLater(t *testing.T) {
 	}
 }
 
-// TestDamageHoldsNothingUp: beside a capability that cannot be read, the others are suspended, and revoked. The token of one that
-// has ended is not even read.
+// TestDamageHoldsNothingUp: beside a capability that cannot be read, the others are suspended, and revoked. The token of
+// one that has ended is not even read.
 func TestDamageHoldsNothingUp(t *testing.T) {
 	t.Parallel()
 	data, ids := t.TempDir(), []string{}
