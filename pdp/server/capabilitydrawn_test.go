@@ -112,8 +112,8 @@ func quotedIn(t *testing.T, text string) string {
 	return strings.Trim(string(quoted), `"`)
 }
 
-// TestGrantIsAskedForAsOne: whoever asks whether a capability may be granted, and not for a capability, files no request for
-// people, who would read other words, and uses none of their approvals.
+// TestGrantIsAskedForAsOne: a question whether a capability may be granted files no approval request, because people would
+// read other words, and uses no approval.
 func TestGrantIsAskedForAsOne(t *testing.T) {
 	t.Parallel()
 	w := openWallet(t)

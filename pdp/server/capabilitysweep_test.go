@@ -297,8 +297,8 @@ func TestCapabilityAndExpiry(t *testing.T) {
 	}
 }
 
-// TestCapabilityRenewedByAnother: the policies are asked again as whoever renewed a capability asked them, not as the program
-// that had asked for it.
+// TestCapabilityRenewedByAnother: the policies are asked again as the caller that renewed a capability asked them, not as
+// the one that had asked for it.
 func TestCapabilityRenewedByAnother(t *testing.T) {
 	t.Parallel()
 	w := openEdited(t)

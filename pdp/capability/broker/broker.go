@@ -163,8 +163,8 @@ type knownToken struct {
 	claims string // their digest
 }
 
-// mostKnown is how many are kept of each of two generations, and mostRemembered how many bytes of claims one may have: read, it is
-// up to thirty times as large.
+// mostKnown is how many are kept of each of two generations, and mostRemembered how many bytes of claims one may have:
+// read, it is up to thirty times as large.
 const (
 	mostKnown      = 2048
 	mostRemembered = 1536

@@ -11,9 +11,14 @@ func (b *Broker) Sweep(ctx context.Context) error {
 	return err
 }
 
-// Later reports whether a sweep finds something that is to be looked at again.
-func (b *Broker) Later(ctx context.Context) (later bool, err error) {
+// Later are the capabilities of which a sweep finds that they are to be looked at again.
+func (b *Broker) Later(ctx context.Context) (later []string, err error) {
 	return b.sweep(ctx, func(string) bool { return true })
+}
+
+// LookAgain asks about them, and returns those that are still to be looked at.
+func (b *Broker) LookAgain(ctx context.Context, ids []string) (later []string, err error) {
+	return b.lookAgain(ctx, ids)
 }
 
 // Changed reports whether Run would sweep now.

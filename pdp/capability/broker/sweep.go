@@ -83,7 +83,9 @@ const (
 func (b *Broker) Run(ctx context.Context) {
 	everywhere := func(string) bool { return true }
 	whereTimeCounts := func(tenant string) bool { return b.options.PDP().Bundle().SeesNow(tenant) }
-	of, wait, swept := everywhere, time.Duration(0), b.now()
+	of, wait, looked := everywhere, time.Duration(0), b.now()
+	var later []string  // to be looked at again
+	var swept time.Time // when the last sweep began, zero if another one is due
 	clock := time.NewTicker(looksAtClock)
 	defer clock.Stop()
 	b.PoliciesChanged()
@@ -92,26 +94,56 @@ func (b *Broker) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-b.changed:
-			of = everywhere
+			of, swept = everywhere, time.Time{}
 		case <-clock.C:
-			if ago := b.now().Sub(swept); 0 <= ago && ago < wait {
+			if ago := b.now().Sub(looked); 0 <= ago && ago < wait {
 				continue
 			}
 		}
-		swept = b.now()
-		later, err := b.sweep(ctx, of)
-		switch {
-		case ctx.Err() != nil:
+		looked = b.now()
+		var err error
+		later, err = b.lookAgain(ctx, later)
+		if ago := looked.Sub(swept); ago < 0 || ago >= againWhenTimeCounts {
+			more, failed := b.sweep(ctx, of)
+			later = slices.Compact(slices.Sorted(slices.Values(append(later, more...))))
+			if swept = looked; failed == nil {
+				of = whereTimeCounts
+			} else {
+				swept, err = time.Time{}, failed
+			}
+		}
+		if ctx.Err() != nil {
 			return
-		case err != nil:
+		}
+		if wait = againWhenTimeCounts; err != nil || len(later) > 0 {
+			wait = againAfterError
+		}
+		if err != nil {
 			b.failed(err)
-			wait = againAfterError
-		case later:
-			wait = againAfterError
-		default:
-			of, wait = whereTimeCounts, againWhenTimeCounts
 		}
 	}
+}
+
+// waits reports whether a grant, a renewal or another step of a capability is not on record yet: once it is, what was decided
+// before the last sweep may count.
+func waits(c *store.Capability) bool { return c.Unrecorded || c.Granting != "" }
+
+// lookAgain asks the policies again about capabilities that waited, and returns those that still do.
+func (b *Broker) lookAgain(ctx context.Context, ids []string) (later []string, err error) {
+	for _, id := range ids {
+		c, _, failed := b.Store.Get(ctx, id)
+		still := waits(&c)
+		if failed == nil && !still {
+			failed = b.recheck(ctx, id)
+		}
+		if failed != nil || still {
+			later = append(later, id)
+		}
+		if !errors.Is(failed, store.ErrUnrecorded) {
+			err = cmp.Or(err, failed)
+		}
+	}
+	return later, err
 }
 
 // PoliciesChanged has Run ask the policies again.
@@ -128,11 +160,10 @@ const (
 	changesAtOnce = 64
 )
 
-// sweep asks the policies again about all that is granted in some tenants. Later says that it is to be done again, because of
-// a capability of which a grant, a renewal or another step was not on record yet: once it is, that of before may count.
-func (b *Broker) sweep(ctx context.Context, of func(tenant string) bool) (later bool, err error) {
+// sweep asks the policies again about all that is granted in some tenants. Later are those that are to be looked at again.
+func (b *Broker) sweep(ctx context.Context, of func(tenant string) bool) (later []string, err error) {
 	if !slices.ContainsFunc(b.options.PDP().Bundle().Tenants(), of) {
-		return false, nil
+		return nil, nil
 	}
 	b.logged.Store(false)
 	var changes errgroup.Group
@@ -143,7 +174,9 @@ func (b *Broker) sweep(ctx context.Context, of func(tenant string) bool) (later 
 		err, after = cmp.Or(err, unread), next // behind one that cannot be read are others
 		for n := range page {
 			c := &page[n]
-			later = later || c.Unrecorded || c.Granting != ""
+			if waits(c) {
+				later = append(later, c.ID)
+			}
 			if c.Unrecorded || c.State != store.Active && c.State != store.Suspended || !of(c.Tenant) {
 				continue
 			}

@@ -58,8 +58,29 @@ func TestGrantInDoubtIsSwept(t *testing.T) {
 	if !f.Changed() {
 		t.Error("no sweep comes after the grant")
 	}
-	if later, err := f.Later(t.Context()); !later || err != nil {
-		t.Errorf("nor one after it is known what became of it: %v, %v", later, err)
+	later, err := f.Later(t.Context())
+	if len(later) != 2 || err != nil { // both grants are in doubt
+		t.Fatalf("nor one after it is known what became of it: %v, %v", later, err)
+	}
+	if still, err := f.LookAgain(t.Context(), later); len(still) != 2 || err != nil {
+		t.Errorf("it is not known yet: %v, %v", still, err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	news := f.Store.News(nil)
+	defer news.Close()
+	go f.Store.Run(ctx) // which finds the decisions on record
+	for len(later) > 0 {
+		<-news.C
+		later, err = f.LookAgain(t.Context(), later)
+		f.must(err)
+	}
+	all, _, err := f.Store.List(t.Context(), store.Filter{}, "", 10)
+	f.must(err)
+	for _, c := range all {
+		if c.State != store.Suspended {
+			t.Errorf("%s is %s", c.ID, c.State)
+		}
 	}
 }
 
@@ -68,7 +89,7 @@ func TestUnrecordedIsSweptLater(t *testing.T) {
 	t.Parallel()
 	f := newBench(t, t.TempDir(), true)
 	g := f.granted(0)
-	if later, err := f.Later(t.Context()); later || err != nil {
+	if later, err := f.Later(t.Context()); len(later) > 0 || err != nil {
 		t.Fatal(later, err)
 	}
 	_, err := f.Store.Suspend(t.Context(), g.ID, "h1:a")
@@ -77,13 +98,17 @@ func TestUnrecordedIsSweptLater(t *testing.T) {
 	if _, err := f.Store.Resume(t.Context(), g.ID, "h1:a"); !errors.Is(err, store.ErrUnrecorded) {
 		t.Fatal(err)
 	}
-	if later, err := f.Later(t.Context()); !later || err != nil {
+	later, err := f.Later(t.Context())
+	if len(later) != 1 || err != nil {
 		t.Errorf("it is passed over: %v, %v", later, err)
+	}
+	if later, err = f.LookAgain(t.Context(), later); len(later) != 1 || err != nil {
+		t.Errorf("it is forgotten: %v, %v", later, err)
 	}
 }
 
-// TestDamageHoldsNothingUp: beside a capability that cannot be read, the others are suspended, and revoked. The token of one that
-// has ended is not even read.
+// TestDamageHoldsNothingUp: beside a capability that cannot be read, the others are suspended, and revoked. The token of
+// one that has ended is not even read.
 func TestDamageHoldsNothingUp(t *testing.T) {
 	t.Parallel()
 	data, ids := t.TempDir(), []string{}
