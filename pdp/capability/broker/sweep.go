@@ -169,7 +169,7 @@ func (b *Broker) sweep(ctx context.Context, of func(tenant string) bool) (later 
 	var changes errgroup.Group
 	changes.SetLimit(changesAtOnce)
 	var suspended, resumed atomic.Int64
-	for after, more := "", true; more; more = after != "" {
+	for after, more := "", true; more; more = after != "" && ctx.Err() == nil {
 		page, next, unread := b.Store.Grants(ctx, after, sweptAtOnce)
 		err, after = cmp.Or(err, unread), next // behind one that cannot be read are others
 		for n := range page {
