@@ -183,7 +183,8 @@ func (g *generator) declaration() declaration {
 		case 1:
 			return append([]string{"unheard-of"}, obligations.Types()...)
 		}
-		return append([]string{}, some(g, 75, obligations.Types()...)...)
+		types := slices.DeleteFunc(obligations.Types(), func(typ string) bool { return typ == obligations.CapabilityTerms }) // no PEP meets it
+		return append([]string{}, some(g, 75, types...)...)
 	}
 	return declaration{one(), one()}
 }
