@@ -15,7 +15,7 @@ import (
 // memory.
 func TestLittleIsKnown(t *testing.T) {
 	t.Parallel()
-	f := newBench(t, t.TempDir(), true)
+	f := newService(t, t.TempDir(), true)
 	for values, want := range map[int]bool{1: true, 1000: false} {
 		text := `{"v":{"target":{"constraint_type":"exact","value":["staging"` + strings.Repeat(",1", values) + `]}}}`
 		o, err := evaluation.ParseObject([]byte(text), evaluation.DefaultLimits())
@@ -39,7 +39,7 @@ func TestLittleIsKnown(t *testing.T) {
 // TestLargeQuestionsTakeLittle: a request that makes more questions than are kept is refused before they are all written out.
 // It is not parallel, because it counts what all allocate.
 func TestLargeQuestionsTakeLittle(t *testing.T) {
-	f := newBench(t, t.TempDir(), true)
+	f := newService(t, t.TempDir(), true)
 	properties, err := evaluation.NewObject(map[string]any{"note": strings.Repeat("x", 900<<10)})
 	f.must(err)
 	var before, after runtime.MemStats

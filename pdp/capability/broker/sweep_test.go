@@ -32,9 +32,9 @@ func (a away) Record(ctx context.Context, all []pdp.Record) error {
 // If a sweep went by in between there is another one.
 func TestGrantInDoubtIsSwept(t *testing.T) {
 	t.Parallel()
-	var f *bench
+	var f *service
 	between, n := func() {}, 0
-	f = newBench(t, t.TempDir(), true, func(o *pdp.Options) {
+	f = newService(t, t.TempDir(), true, func(o *pdp.Options) {
 		o.Recorder = away{o.Recorder}
 		o.NewID = func() string { between(); n++; return fmt.Sprint("decision ", n) } // the policies of the grant are chosen by then
 	})
@@ -87,7 +87,7 @@ func TestGrantInDoubtIsSwept(t *testing.T) {
 // TestUnrecordedIsSweptLater: what cannot be put on record now is looked at once it is.
 func TestUnrecordedIsSweptLater(t *testing.T) {
 	t.Parallel()
-	f := newBench(t, t.TempDir(), true)
+	f := newService(t, t.TempDir(), true)
 	g := f.granted(0)
 	if later, err := f.Later(t.Context()); len(later) > 0 || err != nil {
 		t.Fatal(later, err)
@@ -113,7 +113,7 @@ func TestDamageHoldsNothingUp(t *testing.T) {
 	t.Parallel()
 	data, ids := t.TempDir(), []string{}
 	t.Run("before", func(t *testing.T) {
-		f := newBench(t, data, true)
+		f := newService(t, data, true)
 		for n := range 4 {
 			if ids = append(ids, f.granted(0).ID); n == 1 || n == 2 {
 				_, err := f.Store.Return(t.Context(), ids[n], "", "")
@@ -129,7 +129,7 @@ func TestDamageHoldsNothingUp(t *testing.T) {
 	if err = errors.Join(err, e.Close()); err != nil {
 		t.Fatal(err)
 	}
-	f := newBench(t, data, true)
+	f := newService(t, data, true)
 	f.pdp, err = pdp.New(pdptest.Bundle(map[string]string{"a.cedar": policies + noGrants}), pdp.Options{Now: f.Now})
 	f.must(err)
 	if err := f.Sweep(t.Context()); !errors.Is(err, store.ErrDamaged) || strings.Contains(err.Error(), ids[1]) {
@@ -150,7 +150,7 @@ func TestDamageHoldsNothingUp(t *testing.T) {
 // once.
 func TestSweepLogsLittle(t *testing.T) {
 	t.Parallel()
-	f := newBench(t, t.TempDir(), true)
+	f := newService(t, t.TempDir(), true)
 	one, tenants := f.pdp, pdptest.Bundle(map[string]string{"a.cedar": policies, "tenants/acme/a.cedar": `@id("acme") permit(principal is agent, action == Action::"tool.see", resource);`})
 	var err error
 	f.pdp, err = pdp.New(tenants, pdp.Options{Now: f.Now})
