@@ -25,7 +25,7 @@ type Ask struct {
 	Arguments             Arguments // nil for any
 	Reason                string    // for people and the record
 	Key                   Key       // of the holder
-	Proof                 string    // that whoever asks has the key; "" for a holder that is away
+	Proof                 string    // by the key; "" for a holder that is away
 	ApprovalID            string    // where people were asked before
 }
 

@@ -99,8 +99,8 @@ func ParseClaims(payload []byte) (Token, *Refusal) {
 	return t, nil
 }
 
-// ParseToken reads the text of a token, for its holder, who has it from the service: which capability it is, and for which
-// audience. It checks no signature, so that nothing is allowed by it: see [Verifier.Check].
+// ParseToken reads the text of a token that its holder has from the service: which capability it is, and for which audience.
+// It checks no signature, so that nothing is allowed by it: see [Verifier.Check].
 func ParseToken(text string) (Token, *Refusal) {
 	s, ok := splitCompact(text, MaxToken)
 	if _, known := keyID(s.header); !ok || !known {

@@ -66,8 +66,8 @@ const mostUnproved = 90 * 24 * time.Hour
 // may be granted for less time.
 const unproved = " unproved"
 
-// Ask decides whether a capability may be granted, and grants it, or renews one. Whoever asks shows the key that it is to be
-// bound to by a proof. Decision is the id of the answer on record, "" if there is none, as when the same answer is given again.
+// Ask decides whether a capability may be granted, and grants it, or renews one. A proof in the request is by the key that it is
+// to be bound to. Decision is the id of the answer on record, "" if there is none, as when the same answer is given again.
 // An error can be a [*capability.Refusal], an [*evaluation.Error], a [*store.LimitError], [ErrNoIssuer], or one of the PDP or
 // of the store.
 func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (decision string, granted *Answer, denied *Denied, err error) {
