@@ -2,8 +2,6 @@ package main
 
 import (
 	"crypto/ed25519"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -24,16 +22,7 @@ import (
 func TestGrantInShowAndList(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
-	keys, err := auth.OpenKeys(data)
-	must(t, err)
-	key := func(name string, principal auth.Principal, permissions ...auth.Permission) string {
-		secret, err := keys.Add(auth.KeySpec{Name: name, Principal: principal, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: permissions}})
-		must(t, err)
-		return secret
-	}
-	pep := key("pep", auth.Principal{}, auth.Decide, auth.Capability)
-	credential := filepath.Join(t.TempDir(), "mia.key")
-	must(t, os.WriteFile(credential, []byte(key("mia", auth.Principal{Type: "user", ID: "mia"}, auth.Approve)), 0o600))
+	pep, credential := askerAndMia(t, data, auth.Decide, auth.Capability)
 	const issuer = "https://pdp.example"
 	s := pdptest.Start(t, pdptest.Bundle(map[string]string{
 		"a.cedar": `@id("ask") @obligation("ask") permit(principal, action == Action::"capability.grant", resource);

@@ -13,10 +13,9 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// What the server of a tool says is shown as its words, whatever it is.
-func TestHeardServerSaysInShow(t *testing.T) {
-	t.Parallel()
-	data := t.TempDir()
+// askerAndMia adds the key of a program that asks, and that of mia, who approves. The latter is in a file.
+func askerAndMia(t *testing.T, data string, permissions ...auth.Permission) (asker, miasFile string) {
+	t.Helper()
 	keys, err := auth.OpenKeys(data)
 	must(t, err)
 	key := func(name string, principal auth.Principal, permissions ...auth.Permission) string {
@@ -24,9 +23,16 @@ func TestHeardServerSaysInShow(t *testing.T) {
 		must(t, err)
 		return secret
 	}
-	pep := key("pep", auth.Principal{}, auth.Decide, auth.Request)
-	credential := filepath.Join(t.TempDir(), "mia.key")
-	must(t, os.WriteFile(credential, []byte(key("mia", auth.Principal{Type: "user", ID: "mia"}, auth.Approve)), 0o600))
+	miasFile = filepath.Join(t.TempDir(), "mia.key")
+	must(t, os.WriteFile(miasFile, []byte(key("mia", auth.Principal{Type: "user", ID: "mia"}, auth.Approve)), 0o600))
+	return key("pep", auth.Principal{}, permissions...), miasFile
+}
+
+// What the server of a tool says is shown as its words, whatever it is.
+func TestHeardServerSaysInShow(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	pep, credential := askerAndMia(t, data, auth.Decide, auth.Request)
 	s := pdptest.Start(t, pdptest.Bundle(map[string]string{
 		"a.cedar": `@id("ask") @obligation("ask") permit(principal, action == Action::"tool.invoke", resource);
 @id("mia") permit(principal == user::"mia", action == Action::"approval.decide", resource is Approval);`,
