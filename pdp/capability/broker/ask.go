@@ -136,7 +136,11 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (de
 		return d.ID, nil, deniedBy(&d, a.Tools), nil
 	}
 	if b.options.PDP().Bundle().Digest() != d.Bundle { // a sweep may not have seen it
-		if err := b.recheck(ctx, d.Capability); err != nil {
+		c, _, err := b.Store.Get(ctx, d.Capability)
+		if err == nil {
+			err = b.recheck(ctx, c)
+		}
+		if err != nil {
 			return "", nil, nil, err
 		}
 	}

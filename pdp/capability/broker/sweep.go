@@ -79,7 +79,7 @@ func (b *Broker) lookAgain(ctx context.Context, ids []string) (later []string, e
 		c, _, failed := b.Store.Get(ctx, id)
 		still := waits(&c)
 		if failed == nil && !still {
-			failed = b.recheck(ctx, id)
+			failed = b.recheck(ctx, c)
 		}
 		if failed != nil || still {
 			later = append(later, id)
@@ -148,14 +148,13 @@ func (b *Broker) sweep(ctx context.Context, of func(tenant string) bool) (later 
 	return later, err
 }
 
-// recheck asks the policies again about one capability.
-func (b *Broker) recheck(ctx context.Context, id string) error {
-	c, found, err := b.Store.Get(ctx, id)
-	if err != nil || !found || c.State != store.Active && c.State != store.Suspended {
-		return err
+// recheck asks the policies again about one capability, if it was granted and has not ended.
+func (b *Broker) recheck(ctx context.Context, c store.Capability) error {
+	if c.State != store.Active && c.State != store.Suspended {
+		return nil
 	}
 	to, bundle := b.stands(ctx, &c)
-	_, err = b.settle(ctx, c, to, bundle)
+	_, err := b.settle(ctx, c, to, bundle)
 	return err
 }
 
