@@ -189,14 +189,7 @@ func (b *Broker) asked(a *Request, caller, issuer string, now time.Time) error {
 		}
 		return refusal
 	}
-	first, err := b.asks.First(a.Tenant, evaluation.Ref{ID: caller}, a.Key.Thumbprint(), jti, iat.Add(terms.ProofAge+terms.Skew))
-	switch {
-	case errors.Is(err, store.ErrFull):
-		return &capability.Refusal{Code: capability.Unavailable}
-	case err == nil && !first:
-		return &capability.Refusal{Code: capability.ProofReplayed}
-	}
-	return err
+	return b.mark(b.asks, a.Tenant, evaluation.Ref{ID: caller}, a.Key.Thumbprint(), jti, iat)
 }
 
 // renewable says why the capability that a request is to renew cannot be renewed by it.

@@ -256,16 +256,19 @@ func (b *Broker) proof(t capability.Token, p pdp.PresentedCapability) (capabilit
 	if stale {
 		return proof, &capability.Refusal{Code: capability.ProofStale}
 	}
-	first, err := b.seen.First(p.Tenant, t.Holder, jkt, proof.ID, proof.IssuedAt.Add(terms.ProofAge+terms.Skew))
+	return proof, b.mark(b.seen, p.Tenant, t.Holder, jkt, proof.ID, proof.IssuedAt)
+}
+
+// mark marks a proof as seen until it is too old. It refuses one that was seen before.
+func (b *Broker) mark(in *store.Seen, tenant string, by evaluation.Ref, jkt, id string, issued time.Time) error {
+	first, err := in.First(tenant, by, jkt, id, issued.Add(b.options.Terms.ProofAge+b.options.Terms.Skew))
 	switch {
 	case errors.Is(err, store.ErrFull):
-		return proof, &capability.Refusal{Code: capability.Unavailable}
-	case err != nil:
-		return proof, err
-	case !first:
-		return proof, &capability.Refusal{Code: capability.ProofReplayed}
+		return &capability.Refusal{Code: capability.Unavailable}
+	case err == nil && !first:
+		return &capability.Refusal{Code: capability.ProofReplayed}
 	}
-	return proof, nil
+	return err
 }
 
 // proofHash is of a proof and the token that it came with.
