@@ -100,7 +100,7 @@ func (b *Broker) Check(
 	}
 	var proof capability.Proof
 	if err == nil {
-		proof, err = b.proof(token, p)
+		proof, err = b.proof(token, c.JKT, p)
 	}
 	if err != nil {
 		more, err = answerOf(err)
@@ -108,7 +108,7 @@ func (b *Broker) Check(
 	}
 	nonce := ""
 	if b.options.Terms.NonceAlways {
-		nonce = b.nonces.New(p.Tenant, token.Key.Thumbprint(), p.Now)
+		nonce = b.nonces.New(p.Tenant, c.JKT, p.Now)
 	}
 	return pdp.HeldCapability{
 		Nonce:      nonce,
@@ -117,7 +117,7 @@ func (b *Broker) Check(
 		Left:       c.Left(),
 		Expires:    token.Expires,
 		Proof: &evaluation.SpentProof{
-			Key:       token.Key.Thumbprint(),
+			Key:       c.JKT,
 			ID:        proof.ID,
 			IssuedAt:  proof.IssuedAt.Unix(),
 			Audience:  proof.Audience,
@@ -229,7 +229,7 @@ func (b *Broker) read(ctx context.Context, p pdp.PresentedCapability, keys *sign
 }
 
 // proof checks the proof of a call, and marks it if it is to be spent.
-func (b *Broker) proof(t capability.Token, p pdp.PresentedCapability) (capability.Proof, error) {
+func (b *Broker) proof(t capability.Token, jkt string, p pdp.PresentedCapability) (capability.Proof, error) {
 	call := capability.Call{Proof: p.Proof, Holder: p.Holder, Tool: p.Resource.ID, Arguments: p.Arguments}
 	terms := b.options.Terms
 	proof, refusal := t.CheckCall(call, p.Audiences, p.Now, terms.ProofAge, terms.Skew)
@@ -240,7 +240,6 @@ func (b *Broker) proof(t capability.Token, p pdp.PresentedCapability) (capabilit
 	if refusal != nil {
 		return proof, refusal
 	}
-	jkt := t.Key.Thumbprint()
 	if !p.Spends {
 		if stale {
 			return proof, &capability.Refusal{Code: capability.ProofStale}
