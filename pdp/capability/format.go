@@ -120,11 +120,10 @@ func read(from ledger.Reader, id string) (c Capability, found bool) {
 	if c, found = readState(from, id); !found {
 		return c, false
 	}
-	var w Words
-	from.Get(prefixWords+id, &w)
 	was := c
-	if err := c.setWords(w); from.Err() == nil && (err != nil || c.ID != was.ID || c.Digest != was.Digest) {
-		from.Fail(fmt.Errorf("%w: %q has not the token that it is to have", ErrDamaged, id))
+	from.Get(prefixWords+id, &c.Words)
+	if err := c.setWords(c.Words); from.Err() == nil && (err != nil || c.ID != was.ID || c.Digest != was.Digest) {
+		from.Fail(notItsToken(id))
 	}
 	if next := (renewal{}); c.Granting != "" && from.Get(prefixRenewal+id, &next) > 0 {
 		c.next = &next
@@ -139,9 +138,13 @@ func readGrant(from ledger.Reader, id string) (c Capability, found bool) {
 	}
 	from.Get(prefixWords+id, &c.Words)
 	if from.Err() == nil && digestOf(c.Claims) != c.Digest {
-		from.Fail(fmt.Errorf("%w: %q has not the token that it is to have", ErrDamaged, id))
+		from.Fail(notItsToken(id))
 	}
 	return c, from.Err() == nil
+}
+
+func notItsToken(id string) error {
+	return fmt.Errorf("%w: %q has not the token that it is to have", ErrDamaged, id)
 }
 
 // digestOf is the digest of claims.
