@@ -45,6 +45,8 @@ type Denied struct {
 	Reason     evaluation.Reason    `json:"reason,omitzero"`
 	ReasonUser string               `json:"reason_user,omitzero"`
 	Refused    []string             `json:"refused,omitzero"` // the tools that may not be granted
+	// Needs are members of the request without which the policies grant nothing.
+	Needs []string `json:"needs,omitzero"`
 }
 
 // ErrNoIssuer says that tokens cannot be signed, because their issuer has no URL.
@@ -256,7 +258,7 @@ func (b *Broker) answer(c *store.Capability, narrowed []string) (*Answer, error)
 }
 
 func deniedBy(d *pdp.GrantDecision, tools []string) *Denied {
-	out := &Denied{Approval: d.Approval}
+	out := &Denied{Approval: d.Approval, Needs: d.Needs}
 	for n := range d.Items {
 		item := &d.Items[n]
 		if item.Allow {

@@ -231,6 +231,7 @@ func (b *Broker) read(ctx context.Context, p pdp.PresentedCapability, keys *sign
 // proof checks the proof of a call, and marks it if it is to be spent.
 func (b *Broker) proof(t capability.Token, jkt string, p pdp.PresentedCapability) (capability.Proof, error) {
 	call := capability.Call{Proof: p.Proof, Holder: p.Holder, Tool: p.Resource.ID, Arguments: p.Arguments}
+	call.Channel.Session = p.Session
 	terms := b.options.Terms
 	proof, refusal := t.CheckCall(call, p.Audiences, p.Now, terms.ProofAge, terms.Skew)
 	stale := refusal != nil && refusal.Code == capability.ProofStale
