@@ -68,9 +68,7 @@ func (s *Capabilities) token(c echo.Context) error {
 	need := door.Need{
 		Tenant: true, Permission: auth.Capability, Parameters: door.NoParameters, Body: door.Form, Work: door.ShortWork, Records: true,
 	}
-	if by := s.Door.Options.Callers(c.Request().Context()); !Exchanges(by) {
-		need.Absent = refused("unsupported_grant_type", "no tokens are exchanged here; the operator gives an issuer in auth.jwt the member exchange")
-	} else {
+	if by := s.Door.Options.Callers(c.Request().Context()); Exchanges(by) {
 		x.by = by.(exchanger)
 		need.Brings = func(body []byte) (auth.Caller, error) {
 			err := x.reads(body)
@@ -95,6 +93,9 @@ func badDetails(detail string) error { return refused("invalid_authorization_det
 
 // reads reads the form, and verifies its tokens.
 func (x *exchange) reads(body []byte) (err error) {
+	if x.by == nil {
+		return refused("unsupported_grant_type", "no tokens are exchanged here; the operator gives an issuer in auth.jwt the member exchange")
+	}
 	if x.form, err = url.ParseQuery(string(body)); err != nil {
 		return malformed("the body is no form; send it URL-encoded")
 	}
