@@ -38,27 +38,18 @@ func (p *Problem) oauth() OAuthError {
 	return NewOAuthError(p.OAuth, p.Detail)
 }
 
-// oauthErrors are those of problems that are answered with their own status. All others are answered with 400.
+// oauthErrors are those of problems whose status says more than that the request is not good.
 var oauthErrors = map[int]string{
-	http.StatusBadRequest:            "invalid_request",
-	http.StatusUnauthorized:          "invalid_client",
-	http.StatusNotFound:              "invalid_request",
-	http.StatusRequestEntityTooLarge: "invalid_request",
-	http.StatusTooManyRequests:       "temporarily_unavailable",
-	http.StatusServiceUnavailable:    "temporarily_unavailable",
-	http.StatusInternalServerError:   "server_error",
+	http.StatusUnauthorized:        "invalid_client",
+	http.StatusForbidden:           "unauthorized_client",
+	http.StatusTooManyRequests:     "temporarily_unavailable",
+	http.StatusServiceUnavailable:  "temporarily_unavailable",
+	http.StatusInternalServerError: "server_error",
 }
 
 // OAuth answers with an error in the form of OAuth.
 func (d *Door) OAuth(c echo.Context, err error) error {
 	p := *d.problemOf(err, evaluation.AuthZEN)
-	code, its := oauthErrors[p.Status]
-	if p.Status == http.StatusForbidden {
-		code = "unauthorized_client"
-	}
-	if !its {
-		p.Status = http.StatusBadRequest
-	}
-	p.OAuth = cmp.Or(p.OAuth, code, "invalid_request")
+	p.OAuth = cmp.Or(p.OAuth, oauthErrors[p.Status], "invalid_request")
 	return d.answer(c, &p, err)
 }
