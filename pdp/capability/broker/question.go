@@ -18,6 +18,8 @@ import (
 type wanted struct {
 	ask      *capability.Ask
 	digest   string // of what is asked
+	behind   []evaluation.Ref
+	person   string
 	token    capability.Token
 	narrowed []string
 	hidden   func(argument string) bool // masks hide its value
@@ -130,6 +132,17 @@ func (w *wanted) call(asker evaluation.Asker, now time.Time) (call pdp.GrantCall
 	if a.Reason != "" {
 		context["justification"] = a.Reason
 	}
+	whole := map[string]any{"tools": a.Tools}
+	if len(w.behind) > 0 {
+		chain := make([]any, len(w.behind))
+		for n, of := range w.behind {
+			chain[n] = map[string]any{"type": of.Type, "id": of.ID}
+		}
+		context["on_behalf_of"], whole["on_behalf_of"] = chain, chain
+	}
+	if w.person != "" {
+		context["person"], whole["person"] = w.person, w.person
+	}
 	if call.Asker = asker; asker.Registered {
 		call.Asker.Obligations = append(slices.Clone(asker.Obligations), obligations.CapabilityTerms)
 	} else {
@@ -156,7 +169,6 @@ func (w *wanted) call(asker evaluation.Asker, now time.Time) (call pdp.GrantCall
 		}
 		call.Questions = append(call.Questions, about(typ, id, nil, context))
 	}
-	whole := map[string]any{"tools": a.Tools}
 	if a.Arguments != nil {
 		whole["arguments"] = constraints
 	}
