@@ -52,11 +52,16 @@ type Denied struct {
 // ErrNoIssuer says that tokens cannot be signed, because their issuer has no URL.
 var ErrNoIssuer = errors.New("the service does not know its own URL, by which tokens are: set public_url")
 
+// ErrHandedOn says that a capability is renewed by who handed it on alone.
+var ErrHandedOn = errors.New("the capability was handed on: have its parent handed on once more")
+
 // Request is a request for a capability.
 type Request struct {
 	capability.Ask
 	// Renews is the capability that is to be renewed by it, nil if another one is to be granted.
 	Renews *store.Capability
+	// Parent is the capability that is to be handed on by it, nil if none is.
+	Parent *store.Capability
 	// MayLackProof is set if the caller may have a capability bound to a key without a proof of the key.
 	MayLackProof bool
 }
@@ -77,11 +82,18 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (de
 	if err := r.renewable(); err != nil {
 		return "", nil, nil, err
 	}
+	asks := a.Holder
+	if p := r.Parent; p != nil {
+		if p.State != store.Active {
+			return "", nil, nil, &store.StateError{State: p.State}
+		}
+		asks, a.Parent, a.Giver = p.Holder, p.ID, p.Token.Key
+	}
 	issuer, now := b.options.IssuerURL(a.Tenant), b.now()
 	if issuer == "" {
 		return "", nil, nil, ErrNoIssuer
 	}
-	if err := b.Store.Admit(a.Tenant, a.Holder); err != nil { // before anything of it is on record
+	if err := b.Store.Admit(a.Tenant, asks); err != nil { // before anything of it is on record
 		return "", nil, nil, err
 	}
 	if err := b.asked(&r, asker.Name, issuer, now); err != nil {
@@ -95,6 +107,9 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (de
 		return "", again, nil, err
 	}
 	w, err := b.want(a, issuer, now)
+	if err == nil && r.Parent != nil {
+		err = w.handOn(r.Parent)
+	}
 	if err != nil {
 		return "", nil, nil, err
 	}
@@ -123,6 +138,9 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (de
 			return nil, err
 		}
 		d.Capability, decidedBy = n.Token.ID, n.Bundle
+		if p := r.Parent; p != nil {
+			d.Ancestors = append([]string{p.ID}, p.Ancestors...)
+		}
 		return use, nil
 	}
 	defer func() { // it may be granted all the same, by policies of before the last sweep
@@ -185,13 +203,13 @@ func (b *Broker) asked(a *Request, caller, issuer string, now time.Time) error {
 	if refusal != nil {
 		if refusal.Code == capability.ProofMissing {
 			refusal.Hint = "Sign the request with its key, and send that as proof"
-			if a.Renews == nil {
+			if a.Renews == nil && a.Parent == nil {
 				refusal.Hint += "; only a credential that has the permission capability.admin, too, may leave it out"
 			}
 		}
 		return refusal
 	}
-	return b.mark(b.asks, a.Tenant, evaluation.Ref{ID: caller}, a.Key.Thumbprint(), jti, iat)
+	return b.mark(b.asks, a.Tenant, evaluation.Ref{ID: caller}, a.Signer().Thumbprint(), jti, iat)
 }
 
 // renewable says why the capability that a request is to renew cannot be renewed by it.
@@ -204,6 +222,8 @@ func (r *Request) renewable() error {
 		return store.ErrNotFound
 	case c.State != store.Active:
 		return &store.StateError{State: c.State}
+	case len(c.Ancestors) > 0:
+		return ErrHandedOn
 	case c.Renewals >= store.MostRenewals:
 		return store.ErrRenewals
 	case !c.MayHaveUses(r.MaxUses):
@@ -212,9 +232,9 @@ func (r *Request) renewable() error {
 	return r.SameAs(r.Renews.Token)
 }
 
-// IsFor reports whether a request is for the holder that policies know by a type and an id.
-func (b *Broker) IsFor(a *capability.Ask, typ, id string) bool {
-	return b.options.PDP().SameEntity(a.Holder, typ, id)
+// Is reports whether a holder is the one that policies know by a type and an id.
+func (b *Broker) Is(holder evaluation.Ref, typ, id string) bool {
+	return b.options.PDP().SameEntity(holder, typ, id)
 }
 
 // again is the answer to a request that was granted before by the same approval, and whose answer may have been lost.
@@ -246,7 +266,7 @@ func (b *Broker) answer(c *store.Capability, narrowed []string) (*Answer, error)
 	return &Answer{
 		ID:        t.ID,
 		Token:     signed,
-		Tools:     t.Layers[0].Tools,
+		Tools:     t.Tools(),
 		Audience:  t.Audience,
 		ValidFrom: t.NotBefore.UTC(),
 		Expires:   t.Expires.UTC(),

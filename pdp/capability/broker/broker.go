@@ -104,8 +104,9 @@ func (b *Broker) Check(
 	}
 	if err != nil {
 		more, err = answerOf(err)
-		return pdp.HeldCapability{Capability: evaluation.Capability{ID: token.ID, Depth: token.Depth}}, more, err
+		return pdp.HeldCapability{Capability: evaluation.Capability{ID: token.ID, Depth: token.Depth}, Ancestors: c.Ancestors}, more, err
 	}
+	left, counted := c.UsesLeft()
 	nonce := ""
 	if b.options.Terms.NonceAlways {
 		nonce = b.nonces.New(p.Tenant, c.JKT, p.Now)
@@ -113,8 +114,9 @@ func (b *Broker) Check(
 	return pdp.HeldCapability{
 		Nonce:      nonce,
 		Capability: evaluation.Capability{Held: true, ID: token.ID, Depth: token.Depth},
-		Counted:    token.MaxUses > 0,
-		Left:       c.Left(),
+		Ancestors:  c.Ancestors,
+		Counted:    counted,
+		Left:       left,
 		Expires:    token.Expires,
 		Proof: &evaluation.SpentProof{
 			Key:       c.JKT,
@@ -288,8 +290,7 @@ func (b *Broker) Reserve(
 		}
 		return nil, 0, more, err
 	}
-	c := use.Item()
-	return use, c.Left(), nil, nil
+	return use, use.Left(), nil, nil
 }
 
 // keptFor is how long a proof is kept whose approval has no end that is known.
