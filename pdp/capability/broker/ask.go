@@ -122,7 +122,7 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (de
 		return "", nil, nil, err
 	}
 	keep := b.Store.Grant
-	if w.token.ID = b.Store.NewID(); r.Renews != nil {
+	if r.Renews != nil {
 		w.token.ID = r.Renews.ID
 		keep = func(ctx context.Context, n store.New, decision string) (*store.Reservation, error) {
 			return b.Store.Renew(ctx, n.Token.ID, n, decision)

@@ -52,6 +52,7 @@ func (b *Broker) want(a *capability.Ask, issuer string, now time.Time) (*wanted,
 		return nil, evaluation.Malformed("past, or not after the time from which it is to count, or that is further off than a capability may last", "", "valid_until")
 	}
 	w.token = capability.Token{
+		ID:        b.Store.NewID(),
 		Issuer:    issuer,
 		Audience:  a.Audience,
 		Holder:    a.Holder,
