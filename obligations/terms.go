@@ -100,6 +100,8 @@ func TermsOf(o evaluation.Obligation) (t Terms, ok bool) {
 type GrantTerms struct {
 	MaxDuration time.Duration `json:"max_duration,omitzero"`
 	MaxUses     int           `json:"max_uses,omitzero"`
+	// Online has it verified by the service alone.
+	Online bool `json:"online,omitzero"`
 }
 
 // mostUses bounds the uses of a capability.
@@ -114,12 +116,14 @@ func GrantTermsOf(o evaluation.Obligation) (t GrantTerms, ok bool) {
 	t.MaxDuration, ok = span(duration.Text(), 0)
 	uses, fits := number(o.Properties, "max_uses", 0, 1, mostUses)
 	t.MaxUses = uses
+	offline, given := o.Properties.Get("offline")
+	t.Online = given && !offline.True()
 	return t, ok && fits
 }
 
 // Narrower are the terms that bound by both.
 func (t GrantTerms) Narrower(other GrantTerms) GrantTerms {
-	return GrantTerms{least(t.MaxDuration, other.MaxDuration), least(t.MaxUses, other.MaxUses)}
+	return GrantTerms{least(t.MaxDuration, other.MaxDuration), least(t.MaxUses, other.MaxUses), t.Online || other.Online}
 }
 
 // least is the lesser of two bounds, of which 0 is none.

@@ -64,7 +64,10 @@ func (s *Store) grant(ctx context.Context, c Capability, decision string) (*Rese
 	m := &move{store: s, now: s.now(), to: c.following()}
 	m.to.State, m.to.Granting = Asked, decision
 	m.reserve(decision)
-	m.also = func(change *change) { s.ask(change, &c) }
+	m.also = func(change *change) {
+		s.ask(change, &c)
+		s.place(change, &c)
+	}
 	if _, err = s.make(ctx, m); err != nil {
 		release()
 		return nil, err
@@ -121,7 +124,8 @@ func (s *Store) renew(ctx context.Context, id string, to Capability, decision st
 			release()
 		}
 	}()
-	same := to.ID == c.ID && to.Tenant == c.Tenant && to.Holder == c.Holder && to.JKT == c.JKT && to.Audience == c.Audience
+	same := to.ID == c.ID && to.Tenant == c.Tenant && to.Holder == c.Holder && to.JKT == c.JKT && to.Audience == c.Audience &&
+		to.Token.Status == c.Token.Status
 	switch {
 	case !same || !c.MayHaveUses(to.MaxUses) || !s.now().Before(to.Expires):
 		return nil, fmt.Errorf("%w: it would be another capability, have more uses or none, or be over", ErrInvalid)
@@ -138,6 +142,7 @@ func (s *Store) renew(ctx context.Context, id string, to Capability, decision st
 		if to.Approval != c.Approval || to.Ask != c.Ask {
 			s.ask(change, &to)
 		}
+		s.place(change, &to)
 		change.Put(prefixRenewal+id, m.to.next)
 	}
 	if _, err = s.make(ctx, m); err != nil {

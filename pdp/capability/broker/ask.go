@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -115,13 +116,8 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (de
 	prepare := func(ctx context.Context, d *pdp.GrantDecision) (pdp.Reservation, error) {
 		w.narrow(d.Terms)
 		w.end(d.Until)
-		n := w.new(asker, d)
-		use, err := keep(ctx, n, d.Items[0].ID)
-		if err != nil {
-			return nil, err
-		}
-		d.Capability, decidedBy = n.Token.ID, n.Bundle
-		return use, nil
+		d.Capability, decidedBy = w.token.ID, d.Bundle
+		return b.keep(w, r.Renews, func() (*store.Reservation, error) { return keep(ctx, w.new(asker, d), d.Items[0].ID) })
 	}
 	defer func() { // it may be granted all the same, by policies of before the last sweep
 		if err != nil && decidedBy != "" && decidedBy != b.options.PDP().Bundle().Digest() {
@@ -155,6 +151,25 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (de
 		granted.Obligations = owed(&d)
 	}
 	return d.ID, granted, nil, err
+}
+
+// mostPlaces is how often a place in a status list is looked for that another request takes meanwhile.
+const mostPlaces = 5
+
+// keep has the store keep what is granted, with a place in a status list if it is for offline. One that is renewed keeps its
+// place.
+func (b *Broker) keep(w *wanted, renews *store.Capability, keep func() (*store.Reservation, error)) (use *store.Reservation, err error) {
+	for range mostPlaces {
+		if w.token.Verify == capability.Offline {
+			if w.token.Status, err = b.place(w.ask.Tenant, renews); err != nil {
+				return nil, err
+			}
+		}
+		if use, err = keep(); !errors.Is(err, store.ErrTaken) {
+			return use, err
+		}
+	}
+	return nil, fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 }
 
 // owed are the obligations of all answers, without those that the service met itself.

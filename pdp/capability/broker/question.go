@@ -62,6 +62,9 @@ func (b *Broker) want(a *capability.Ask, issuer string, now time.Time) (*wanted,
 		MaxUses:   a.MaxUses,
 		Verify:    capability.Online,
 	}
+	if a.Offline {
+		w.token.Verify = capability.Offline
+	}
 	return w, nil
 }
 
@@ -75,6 +78,10 @@ func (w *wanted) narrow(by obligations.GrantTerms) {
 	if by.MaxUses > 0 && (t.MaxUses == 0 || t.MaxUses > by.MaxUses) {
 		t.MaxUses = by.MaxUses
 		w.less("max_uses")
+	}
+	if t.Verify == capability.Offline && (by.Online || t.MaxUses > 0) { // nobody counts offline
+		t.Verify = capability.Online
+		w.less("offline")
 	}
 }
 
@@ -99,7 +106,7 @@ func (w *wanted) call(asker evaluation.Asker, now time.Time) (call pdp.GrantCall
 	action := map[string]any{
 		"audience": a.Audience,
 		"seconds":  int(w.token.Expires.Sub(w.token.NotBefore) / time.Second),
-		"offline":  false,
+		"offline":  a.Offline,
 		"jkt":      a.Key.Thumbprint(),
 		"depth":    0,
 	}
@@ -168,7 +175,11 @@ func (w *wanted) call(asker evaluation.Asker, now time.Time) (call pdp.GrantCall
 	call.People = func(by obligations.GrantTerms) (evaluation.Request, string) {
 		w.narrow(by)
 		if by != (obligations.GrantTerms{}) { // what people see says no more than is granted
-			whole["at_most"] = map[string]any{"seconds": int(by.MaxDuration / time.Second), "uses": by.MaxUses}
+			most := map[string]any{"seconds": int(by.MaxDuration / time.Second), "uses": by.MaxUses}
+			if a.Offline {
+				most["offline"] = w.token.Verify == capability.Offline
+			}
+			whole["at_most"] = most
 		}
 		return about(serverType, a.Audience, map[string]any{"digest": w.digest}, whole), w.sentence()
 	}

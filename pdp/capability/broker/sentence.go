@@ -47,6 +47,9 @@ func (w *wanted) sentence() string {
 	default:
 		fmt.Fprintf(b, "where %s", listed(w.conditions()))
 	}
+	if w.token.Verify == capability.Offline {
+		b.WriteString("; gateways may take it without asking the service")
+	}
 	fmt.Fprintf(b, "; held by key %s", a.Key.Thumbprint())
 	if a.Proof == "" {
 		b.WriteString(", of which no proof was shown")
