@@ -105,6 +105,8 @@ type GrantTerms struct {
 	// Generations are how many capabilities there may be in a line that hands one on to the next, with the first: one more
 	// than max_depth.
 	Generations int `json:"generations,omitzero"`
+	// Online has it verified by the service alone.
+	Online bool `json:"online,omitzero"`
 }
 
 // mostUses bounds the uses of a capability.
@@ -119,9 +121,9 @@ func GrantTermsOf(o evaluation.Obligation) (t GrantTerms, ok bool) {
 	t.MaxDuration, ok = span(duration.Text(), 0)
 	uses, fits := number(o.Properties, "max_uses", 0, 1, mostUses)
 	depth, within := number(o.Properties, "max_depth", -1, 0, mostDepth)
-	t.Generations = depth + 1
 	channel, bound := o.Properties.Get("channel")
-	t.MaxUses, t.Session = uses, bound
+	offline, given := o.Properties.Get("offline")
+	t.MaxUses, t.Session, t.Generations, t.Online = uses, bound, depth+1, given && !offline.True()
 	return t, ok && fits && within && (!bound || channel.Text() == ChannelSession)
 }
 
@@ -138,6 +140,7 @@ func (t GrantTerms) Narrower(other GrantTerms) GrantTerms {
 		MaxUses:     least(t.MaxUses, other.MaxUses),
 		Session:     t.Session || other.Session,
 		Generations: least(t.Generations, other.Generations),
+		Online:      t.Online || other.Online,
 	}
 }
 

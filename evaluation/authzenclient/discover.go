@@ -17,6 +17,8 @@ type endpoints struct {
 	evaluation, evaluations   string
 	subject, resource, action string
 	requests                  string // for approvals
+	keys                      string // of the service
+	status                    string // begins the addresses of its status lists
 	discovered                bool
 }
 
@@ -38,6 +40,8 @@ func (c *Client) usual() *endpoints {
 		resource:    access + "search/resource",
 		action:      access + "search/action",
 		requests:    access + "requests",
+		keys:        c.at.base.String() + "/.well-known/jwks.json",
+		status:      c.at.base.String() + "/v1/capabilities/status/",
 	}
 }
 
@@ -107,6 +111,13 @@ func (c *Client) readMetadata(body []byte) (*endpoints, *Error) {
 		if err := c.at.trusted(*e.to); err != nil && link.Present(metadata[e.name]) {
 			return nil, odd("an endpoint of the metadata " + err.Error())
 		}
+	}
+	// A PDP of others may publish its keys elsewhere, which are of no use here.
+	if keys := link.Text("", metadata["jwks_uri"]); c.at.trusted(keys) == nil {
+		found.keys = keys
+	}
+	if status := link.Text("", metadata["capability_status_endpoint"]); c.at.trusted(status) == nil {
+		found.status = status
 	}
 	if found.evaluation == "" {
 		return nil, odd("the metadata name no access_evaluation_endpoint")

@@ -22,6 +22,7 @@ type Ask struct {
 	Duration              time.Duration
 	ValidFrom, ValidUntil time.Time
 	MaxUses               int       // 0 for no bound
+	Offline               bool      // gateways may verify it that do not ask the service; not with MaxUses
 	Arguments             Arguments // nil for any
 	Reason                string    // for people and the record
 	Key                   Key       // of the holder
@@ -51,7 +52,7 @@ func DecodeAsk(body []byte, limits evaluation.Limits) (Ask, error) {
 		return Ask{}, err
 	}
 	var r reader
-	r.only(o, nil, "tenant_id", "holder", "audience", "tools", "duration", "valid_from", "valid_until", "max_uses", "arguments",
+	r.only(o, nil, "tenant_id", "holder", "audience", "tools", "duration", "valid_from", "valid_until", "max_uses", "offline", "arguments",
 		"reason", "key", "proof", "approval_id", "channel", "max_depth")
 	who := r.object(o, false, "holder")
 	r.only(who, []string{"holder"}, "type", "id", "properties")
@@ -70,6 +71,11 @@ func DecodeAsk(body []byte, limits evaluation.Limits) (Ask, error) {
 		Properties: r.object(who, true, "holder", "properties"),
 		Channel:    Channel{r.channel(o, maxName)},
 		MaxDepth:   int(r.whole(o, 0, maxDepth, true, "max_depth")),
+	}
+	if offline, there := o.Get("offline"); there {
+		a.Offline = offline.True()
+		r.want(offline.Kind() == evaluation.Bool, "neither true nor false", "offline")
+		r.want(!a.Offline || a.MaxUses == 0, "given beside max_uses, and nobody counts offline; leave one of the two out", "offline")
 	}
 	a.Key, err = keyOf(r.object(o, false, "key"))
 	r.want(err == nil, fmt.Sprint(err), "key")
@@ -135,6 +141,9 @@ func (a Ask) terms() map[string]any {
 	if a.Arguments != nil {
 		m["arguments"] = a.Arguments
 	}
+	if a.Offline {
+		m["offline"] = true
+	}
 	return m
 }
 
@@ -153,9 +162,10 @@ func (a Ask) MarshalJSON() ([]byte, error) {
 }
 
 // Digest is what the proof of a request is about: the SHA-256, in base64url, of the form of RFC 8785 of {tools,
-// audience, duration or valid_from and valid_until, max_uses, max_depth, arguments, channel, jkt}, and of parent and holder
-// {type, id} where one is handed on. Members that were not given are left out. Tools are the whole ids, times are in UTC, each
-// constraint has its constraint_type, channel is as a token has it, and jkt is the thumbprint of the key of the holder.
+// audience, duration or valid_from and valid_until, max_uses, max_depth, offline, arguments, channel, jkt}, and of parent and
+// holder {type, id} where one is handed on. Members that were not given are left out, and offline if it is false. Tools are the
+// whole ids, times are in UTC, each constraint has its constraint_type, channel is as a token has it, and jkt is the thumbprint
+// of the key of the holder.
 func (a Ask) Digest() string {
 	m := a.terms()
 	m["jkt"] = a.Key.Thumbprint()
@@ -169,7 +179,7 @@ func (a Ask) Digest() string {
 }
 
 // SameAs reports what of a request is not as in a token that is to be renewed by it. The error is at that member, and nil
-// if the holder, its key, the audience, the session, the tools and the arguments are the same.
+// if the holder, its key, the audience, the session, the tools, the arguments and who may verify it are the same.
 func (a Ask) SameAs(t Token) error {
 	var r reader
 	same := func(is bool, name string) {
@@ -181,6 +191,7 @@ func (a Ask) SameAs(t Token) error {
 	same(a.Audience == t.Audience, "audience")
 	same(a.Channel.Hash() == t.Session, "channel")
 	same(slices.Equal(a.Tools, layer.Tools), "tools")
+	same(a.Offline == (t.Verify == Offline), "offline")
 	same(len(t.Layers) == 1 && arguments(a.Arguments) == arguments(layer.Arguments), "arguments")
 	if r.err != nil {
 		return r.err

@@ -27,6 +27,7 @@ func (t Token) Narrower(child Token) error {
 		{!child.NotBefore.Before(t.NotBefore), "valid_from"},
 		{!child.Expires.After(t.Expires), "duration"},
 		{t.MaxUses == 0 || 0 < child.MaxUses && child.MaxUses <= t.MaxUses, "max_uses"},
+		{t.Verify == Offline || child.Verify == Online, "offline"},
 		{child.Session == t.Session && t.Session == "", "channel"}, // in whose session its holder alone is
 	} {
 		if !part.within {

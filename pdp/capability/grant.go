@@ -73,6 +73,7 @@ func (s *Store) grant(ctx context.Context, c Capability, decision string) (*Rese
 	m.also = func(change *change) {
 		expect(change, c.above)
 		s.ask(change, &c)
+		s.place(change, &c)
 	}
 	if _, err = s.make(ctx, m); err != nil {
 		release()
@@ -130,7 +131,8 @@ func (s *Store) renew(ctx context.Context, id string, to Capability, decision st
 			release()
 		}
 	}()
-	same := to.ID == c.ID && to.Tenant == c.Tenant && to.Holder == c.Holder && to.JKT == c.JKT && to.Audience == c.Audience
+	same := to.ID == c.ID && to.Tenant == c.Tenant && to.Holder == c.Holder && to.JKT == c.JKT && to.Audience == c.Audience &&
+		to.Token.Status == c.Token.Status
 	switch {
 	case !same || !c.MayHaveUses(to.MaxUses) || !s.now().Before(to.Expires):
 		return nil, fmt.Errorf("%w: it would be another capability, have more uses or none, or be over", ErrInvalid)
@@ -147,6 +149,7 @@ func (s *Store) renew(ctx context.Context, id string, to Capability, decision st
 		if to.Approval != c.Approval || to.Ask != c.Ask {
 			s.ask(change, &to)
 		}
+		s.place(change, &to)
 		change.Put(prefixRenewal+id, m.to.next)
 	}
 	if _, err = s.make(ctx, m); err != nil {

@@ -45,14 +45,20 @@ func (c *Capability) UsesLeft() (left int, counted bool) {
 	return left, counted
 }
 
-// climb reads the ancestors of a capability. It is refused if one of them cannot be used, was forgotten, or is not to be
-// handed on so often any more.
+// admits reports whether an ancestor, as it was renewed last, has in it what was made from it: how deep that is, and that no
+// gateway takes it which would not take the ancestor, or count.
+func (c *Capability) admits(of *Capability) bool {
+	return len(of.Ancestors) <= c.MaxDepth && (!of.Offline || c.Offline)
+}
+
+// climb reads the ancestors of a capability. It is refused if one of them cannot be used, was forgotten, or does not
+// admit it any more.
 func (c *Capability) climb(read func(id string) (Capability, error)) error {
 	c.above = nil
 	for _, id := range c.Ancestors {
 		a, err := read(id)
 		refusal := (*capability.Refusal)(nil)
-		if errors.As(err, &refusal) && refusal.Code == capability.BadSignature || err == nil && len(c.Ancestors) > a.MaxDepth {
+		if errors.As(err, &refusal) && refusal.Code == capability.BadSignature || err == nil && !a.admits(c) {
 			err = &capability.Refusal{Code: capability.Revoked}
 		}
 		if err != nil {

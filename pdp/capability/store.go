@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"policy-service/evaluation/capability"
 	"policy-service/pdp/ledger"
 	"policy-service/pdp/ledger/bolt"
 )
@@ -26,6 +27,12 @@ type Store struct {
 	rates            rates
 	attested         sync.Map // of the id of a capability, the record that the log vouched for once
 }
+
+// News and Notice are those of package ledger: readers wait for the former, and choose them by the latter.
+type (
+	News   = ledger.News
+	Notice = ledger.Notice
+)
 
 // change is one transaction, of one capability at most.
 type change = ledger.Change[Step]
@@ -267,6 +274,9 @@ func (r rules) Forget(c *change, one Capability) {
 		c.Delete(key)
 	}
 	r.unask(c, one, w.Approval, w.Ask)
+	if token, refused := capability.ParseClaims(w.Claims); refused == nil {
+		r.leave(c, token, one.Tenant)
+	}
 	r.attested.Delete(one.ID)
 }
 

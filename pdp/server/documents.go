@@ -1,10 +1,7 @@
 package server
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -33,9 +30,10 @@ const (
 	jwksPath     = "/.well-known/jwks.json"
 	openAPIPath  = "/openapi.yaml"
 
-	// maxAge is how long clients may keep a document, and so how late they learn of another public_url or of a new
-	// signing key.
-	maxAge = "public, max-age=300"
+	// maxAge is how long clients may keep a document, and so how late they learn of another public_url. Of another signing
+	// key they learn sooner: one that was stolen ends with that.
+	maxAge     = "public, max-age=300"
+	keysMaxAge = "public, max-age=60"
 	// Metadata is signed anew every hour, and a signature is good for a day: a copy kept for maxAge has most of a day
 	// left. In between the bytes are the same.
 	signEvery = time.Hour
@@ -54,6 +52,7 @@ type metadata struct {
 	SearchActionEndpoint      string `json:"search_action_endpoint"`
 	AccessRequestEndpoint     string `json:"access_request_endpoint,omitempty"`
 	CapabilityEndpoint        string `json:"capability_endpoint,omitempty"` // the tenant is in the body
+	CapabilityStatusEndpoint  string `json:"capability_status_endpoint,omitempty"`
 	JWKSURI                   string `json:"jwks_uri"`
 
 	Capabilities         []string `json:"capabilities,omitempty"`
@@ -78,6 +77,7 @@ func (d *documents) metadata(point string) metadata {
 	}
 	if d.grants() {
 		m.CapabilityEndpoint = d.base + capabilities.Path
+		m.CapabilityStatusEndpoint = d.base + capabilities.StatusPath
 		m.Capabilities = append(m.Capabilities, evaluation.ToolCapability)
 	}
 	return m
@@ -102,19 +102,19 @@ func (d *documents) register(route registrar, path string) {
 		route(path, d.describe, http.MethodGet, http.MethodHead)
 	}
 	openAPI, accessRequest := func() []byte { return schemas.OpenAPI }, func() []byte { return schemas.AccessRequest }
-	route(jwksPath, d.serve(echo.MIMEApplicationJSON, d.keys.JWKS), http.MethodGet, http.MethodHead)
-	route(openAPIPath, d.serve("application/yaml", openAPI), http.MethodGet, http.MethodHead)
-	route(broker.RequestSchemaPath, d.serve("application/schema+json", accessRequest), http.MethodGet, http.MethodHead)
+	route(jwksPath, d.serve(echo.MIMEApplicationJSON, keysMaxAge, d.keys.JWKS), http.MethodGet, http.MethodHead)
+	route(openAPIPath, d.serve("application/yaml", maxAge, openAPI), http.MethodGet, http.MethodHead)
+	route(broker.RequestSchemaPath, d.serve("application/schema+json", maxAge, accessRequest), http.MethodGet, http.MethodHead)
 }
 
 // serve answers a document that is the same for everybody.
-func (d *documents) serve(contentType string, content func() []byte) echo.HandlerFunc {
+func (d *documents) serve(contentType, age string, content func() []byte) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if _, err := d.door.Recognize(c); err != nil {
 			return err
 		}
 		body := content()
-		return document(c, contentType, entityTag(body), body)
+		return document(c, contentType, age, door.EntityTag(body), body)
 	}
 }
 
@@ -139,7 +139,7 @@ func (d *documents) describe(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return document(c, echo.MIMEApplicationJSON, tag, body)
+	return document(c, echo.MIMEApplicationJSON, maxAge, tag, body)
 }
 
 // signed is the metadata with its signature, and its tag. The tag is made of all that the bytes depend on but the
@@ -165,34 +165,16 @@ func (d *documents) signed(point string) (body []byte, tag string, err error) {
 	}
 	// claims only lists what the tag depends on here: the key, the hour, and the metadata without the tenant.
 	form, err := door.Marshal(claims{keys.KeyID(), now.Unix(), 0, d.metadata(d.base)})
-	return body, entityTag(form), err
+	return body, door.EntityTag(form), err
 }
 
 // document answers a document that a client may keep, or 304 if the client has it already.
-func document(c echo.Context, contentType, tag string, body []byte) error {
+func document(c echo.Context, contentType, age, tag string, body []byte) error {
 	header := c.Response().Header()
-	header.Set("Cache-Control", maxAge)
+	header.Set("Cache-Control", age)
 	header.Set("ETag", tag)
-	if matches(c.Request().Header.Values("If-None-Match"), tag) {
+	if door.Matches(c.Request().Header.Values("If-None-Match"), tag) {
 		return c.NoContent(http.StatusNotModified)
 	}
 	return c.Blob(http.StatusOK, contentType, body)
-}
-
-func entityTag(content []byte) string {
-	hash := sha256.Sum256(content)
-	return `"` + base64.RawURLEncoding.EncodeToString(hash[:12]) + `"`
-}
-
-// matches is the weak comparison of RFC 9110, 13.1.2. Our tags hold no comma.
-func matches(lists []string, tag string) bool {
-	for _, list := range lists {
-		for given := range strings.SplitSeq(list, ",") {
-			given = strings.TrimSpace(given)
-			if given == "*" || strings.TrimPrefix(given, "W/") == tag {
-				return true
-			}
-		}
-	}
-	return false
 }

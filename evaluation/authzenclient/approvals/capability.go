@@ -24,6 +24,7 @@ type Grant struct {
 	Audience           string    `json:"audience"`
 	ValidFrom, Expires time.Time `json:"-"`
 	MaxUses            int       `json:"max_uses"`
+	Verify             string    `json:"verify"` // see [capability.Token]
 	// Narrowed are the members of the request of which less was granted.
 	Narrowed []string `json:"narrowed"`
 	// Approval is what people were asked, nil if no person was.

@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -96,7 +97,7 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (de
 	if err := b.Store.Admit(a.Tenant, asks); err != nil { // before anything of it is on record
 		return "", nil, nil, err
 	}
-	if err := b.asked(&r, asker.Name, issuer, now); err != nil {
+	if err := b.asked(ctx, &r, asker.Name, issuer, now); err != nil {
 		return "", nil, nil, err
 	}
 	digest := a.Digest()
@@ -132,16 +133,11 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (de
 	prepare := func(ctx context.Context, d *pdp.GrantDecision) (pdp.Reservation, error) {
 		w.narrow(d.Terms)
 		w.end(d.Until)
-		n := w.new(asker, d)
-		use, err := keep(ctx, n, d.Items[0].ID)
-		if err != nil {
-			return nil, err
-		}
-		d.Capability, decidedBy = n.Token.ID, n.Bundle
+		d.Capability, decidedBy = w.token.ID, d.Bundle
 		if p := r.Parent; p != nil {
 			d.Ancestors = append([]string{p.ID}, p.Ancestors...)
 		}
-		return use, nil
+		return b.keep(w, r.Renews, func() (*store.Reservation, error) { return keep(ctx, w.new(asker, d), d.Items[0].ID) })
 	}
 	defer func() { // it may be granted all the same, by policies of before the last sweep
 		if err != nil && decidedBy != "" && decidedBy != b.options.PDP().Bundle().Digest() {
@@ -177,6 +173,25 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (de
 	return d.ID, granted, nil, err
 }
 
+// mostPlaces is how often a place in a status list is looked for that another request takes meanwhile.
+const mostPlaces = 5
+
+// keep has the store keep what is granted, with a place in a status list if it is for offline. One that is renewed keeps its
+// place.
+func (b *Broker) keep(w *wanted, renews *store.Capability, keep func() (*store.Reservation, error)) (use *store.Reservation, err error) {
+	for range mostPlaces {
+		if w.token.Verify == capability.Offline {
+			if w.token.Status, err = b.place(w.ask.Tenant, renews); err != nil {
+				return nil, err
+			}
+		}
+		if use, err = keep(); !errors.Is(err, store.ErrTaken) {
+			return use, err
+		}
+	}
+	return nil, fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+}
+
 // owed are the obligations of all answers, without those that the service met itself.
 func owed(d *pdp.GrantDecision) (all []Owed) {
 	for n := range d.Items {
@@ -194,7 +209,7 @@ func owed(d *pdp.GrantDecision) (all []Owed) {
 
 // asked checks the proof of a request. It is taken once. After a restart it may be taken again: then it gives its sender
 // what it gave before, a token for the same key, within the same limits.
-func (b *Broker) asked(a *Request, caller, issuer string, now time.Time) error {
+func (b *Broker) asked(ctx context.Context, a *Request, caller, issuer string, now time.Time) error {
 	if a.Proof == "" && a.MayLackProof {
 		return nil
 	}
@@ -209,7 +224,7 @@ func (b *Broker) asked(a *Request, caller, issuer string, now time.Time) error {
 		}
 		return refusal
 	}
-	return b.mark(b.asks, a.Tenant, evaluation.Ref{ID: caller}, a.Signer().Thumbprint(), jti, iat)
+	return b.mark(ctx, b.asks, a.Tenant, evaluation.Ref{ID: caller}, a.Signer().Thumbprint(), jti, iat)
 }
 
 // renewable says why the capability that a request is to renew cannot be renewed by it.

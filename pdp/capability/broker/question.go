@@ -66,6 +66,9 @@ func (b *Broker) want(a *capability.Ask, issuer string, now time.Time) (*wanted,
 		Session:   a.Channel.Hash(),
 		MaxDepth:  a.MaxDepth,
 	}
+	if a.Offline {
+		w.token.Verify = capability.Offline
+	}
 	return w, nil
 }
 
@@ -83,6 +86,10 @@ func (w *wanted) narrow(by obligations.GrantTerms) {
 	if most := max(by.Generations-1, t.Depth); by.Generations > 0 && t.MaxDepth > most {
 		t.MaxDepth = most
 		w.less("max_depth")
+	}
+	if t.Verify == capability.Offline && (by.Online || t.MaxUses > 0) { // nobody counts offline
+		t.Verify = capability.Online
+		w.less("offline")
 	}
 }
 
@@ -104,7 +111,9 @@ func (w *wanted) handOn(p *store.Capability) error {
 	if err := of.Narrower(*t); err != nil {
 		return err
 	}
-	if _, err := t.Claims(); err != nil {
+	probe := *t
+	probe.Verify = capability.Online // or it would want a place in a list
+	if _, err := probe.Claims(); err != nil {
 		return evaluation.Malformed("too much beside what the capability that is handed on says: the token would be too large", "hand on fewer tools, or shorter constraints", "tools")
 	}
 	asked, err := questions(p)
@@ -139,7 +148,7 @@ func (w *wanted) call(asker evaluation.Asker, now time.Time) (call pdp.GrantCall
 	action := map[string]any{
 		"audience": a.Audience,
 		"seconds":  int(w.token.Expires.Sub(w.token.NotBefore) / time.Second),
-		"offline":  false,
+		"offline":  a.Offline,
 		"jkt":      a.Key.Thumbprint(),
 		"depth":    w.token.Depth,
 	}
@@ -222,6 +231,9 @@ func (w *wanted) call(asker evaluation.Asker, now time.Time) (call pdp.GrantCall
 			most := map[string]any{"seconds": int(by.MaxDuration / time.Second), "uses": by.MaxUses}
 			if by.Generations > 0 {
 				most["max_depth"] = by.Generations - 1
+			}
+			if a.Offline {
+				most["offline"] = w.token.Verify == capability.Offline
 			}
 			whole["at_most"] = most
 		}

@@ -50,6 +50,9 @@ func (w *wanted) sentence() string {
 	default:
 		fmt.Fprintf(b, "where %s", listed(w.conditions()))
 	}
+	if w.token.Verify == capability.Offline {
+		b.WriteString("; gateways may take it without asking the service")
+	}
 	fmt.Fprintf(b, "; held by key %s", a.Key.Thumbprint())
 	if more := w.token.MaxDepth - w.token.Depth; more > 0 {
 		fmt.Fprintf(b, ", who may hand it on, %d deep", more)

@@ -37,10 +37,19 @@ type Options struct {
 }
 
 // Capabilities are the routes.
-type Capabilities struct{ Options }
+type Capabilities struct {
+	Options
+	waiting door.Gate
+	stopped chan struct{}
+}
 
 // New makes Capabilities.
-func New(o Options) *Capabilities { return &Capabilities{o} }
+func New(o Options) *Capabilities {
+	return &Capabilities{Options: o, waiting: door.Gate{Limit: mostWaiting, Share: waitingOfOne}, stopped: make(chan struct{})}
+}
+
+// Stop answers the requests that wait.
+func (s *Capabilities) Stop() { close(s.stopped) }
 
 // Path is where capabilities are asked for.
 const Path = "/v1/capabilities"
@@ -60,6 +69,7 @@ func (s *Capabilities) Routes(route func(path string, handle echo.HandlerFunc, m
 	route(Path, s.admit(asks, s.ask), http.MethodPost)
 	route(Path, s.admit(lists, s.list), http.MethodGet)
 	route(one, s.admit(reads, s.state), http.MethodGet)
+	route(StatusPath+":list", s.status, http.MethodGet, http.MethodHead)
 	route(Path+"/validate", s.admit(validates, s.validate), http.MethodPost)
 	route(Path+"/revoke", s.admit(many, s.revokeMany), http.MethodPost)
 	route(one+"/renew", s.admit(asks, s.renew), http.MethodPost)
@@ -71,13 +81,7 @@ func (s *Capabilities) Routes(route func(path string, handle echo.HandlerFunc, m
 func (s *Capabilities) admit(need door.Need, handle func(echo.Context, door.Admitted) error) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		need := need
-		if s.Broker == nil {
-			need.Absent = door.NewProblem(http.StatusNotFound,
-				"there are no capabilities here; the operator gives the server a data directory with --data")
-			if s.Closed {
-				need.Absent = door.NewProblem(http.StatusServiceUnavailable,
-					"the capabilities cannot be opened; the operator finds the reason in the service's log")
-			}
+		if need.Absent = s.absent(); need.Absent != nil {
 			need.Permission = "" // every caller hears that, whatever it may do
 		}
 		admitted, err := s.Door.Admit(c, need)
@@ -91,6 +95,19 @@ func (s *Capabilities) admit(need door.Need, handle func(echo.Context, door.Admi
 		}
 		return err
 	}
+}
+
+// absent is the refusal if there are no capabilities here.
+func (s *Capabilities) absent() error {
+	switch {
+	case s.Closed:
+		return door.NewProblem(http.StatusServiceUnavailable,
+			"the capabilities cannot be opened; the operator finds the reason in the service's log")
+	case s.Broker == nil:
+		return door.NewProblem(http.StatusNotFound,
+			"there are no capabilities here; the operator gives the server a data directory with --data")
+	}
+	return nil
 }
 
 // problem is an error as callers see it, nil if it has no words of its own.
