@@ -102,6 +102,11 @@ type GrantTerms struct {
 	MaxUses     int           `json:"max_uses,omitzero"`
 	// Online has it verified by the service alone.
 	Online bool `json:"online,omitzero"`
+	// Session says that it has to be bound to a session.
+	Session bool `json:"session,omitzero"`
+	// Generations are how many capabilities there may be in a line that hands one on to the next, with the first: one more
+	// than max_depth.
+	Generations int `json:"generations,omitzero"`
 }
 
 // mostUses bounds the uses of a capability.
@@ -115,15 +120,29 @@ func GrantTermsOf(o evaluation.Obligation) (t GrantTerms, ok bool) {
 	duration, _ := o.Properties.Get("max_duration")
 	t.MaxDuration, ok = span(duration.Text(), 0)
 	uses, fits := number(o.Properties, "max_uses", 0, 1, mostUses)
-	t.MaxUses = uses
+	depth, within := number(o.Properties, "max_depth", -1, 0, mostDepth)
+	t.Generations = depth + 1
+	channel, bound := o.Properties.Get("channel")
 	offline, given := o.Properties.Get("offline")
-	t.Online = given && !offline.True()
-	return t, ok && fits
+	t.MaxUses, t.Session, t.Online = uses, bound, given && !offline.True()
+	return t, ok && fits && within && (!bound || channel.Text() == ChannelSession)
 }
+
+// mostDepth is how often a capability can be handed on in a row.
+const mostDepth = 2
+
+// ChannelSession is the only value of the property channel.
+const ChannelSession = "session"
 
 // Narrower are the terms that bound by both.
 func (t GrantTerms) Narrower(other GrantTerms) GrantTerms {
-	return GrantTerms{least(t.MaxDuration, other.MaxDuration), least(t.MaxUses, other.MaxUses), t.Online || other.Online}
+	return GrantTerms{
+		MaxDuration: least(t.MaxDuration, other.MaxDuration),
+		MaxUses:     least(t.MaxUses, other.MaxUses),
+		Online:      t.Online || other.Online,
+		Session:     t.Session || other.Session,
+		Generations: least(t.Generations, other.Generations),
+	}
 }
 
 // least is the lesser of two bounds, of which 0 is none.

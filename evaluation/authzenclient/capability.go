@@ -31,6 +31,8 @@ const capabilityMember = "capability"
 // WithCapability shows a capability with a question about the call of a tool: its token, and a fresh proof by its holder,
 // over the resource's id and context.arguments. The question has to hold the arguments as the tool gets them.
 //
+// The session of the call, if the question says it in context.capability.channel, stays there.
+//
 // If the PDP wants a nonce in the proof, the question is asked once more with it. Keep the option for the calls that
 // follow: it remembers the nonce. It may be used by several goroutines.
 //
@@ -88,7 +90,7 @@ func (c *Client) encoded(
 	return c.decide(ctx, a)
 }
 
-// show adds the capability to a request, in place of one that is there.
+// show adds the capability to a request, in place of one that is there, whose channel stays.
 func (w *wallet) show(q evaluation.Request, now time.Time) (shows evaluation.Request, proof string, failure *Error) {
 	if w.broken != "" {
 		return q, "", notAsked(w.broken)
@@ -107,7 +109,12 @@ func (w *wallet) show(q evaluation.Request, now time.Time) (shows evaluation.Req
 	if err != nil {
 		return q, "", &Error{Kind: NotAsked, Detail: "the call cannot be proved: " + err.Error(), Cause: err}
 	}
-	member, err := evaluation.NewObject(map[string]any{"token": w.text, "proof": proof})
+	members := map[string]any{"token": w.text, "proof": proof}
+	was, _ := q.Context.Lookup(capabilityMember)
+	if channel, observed := was.Object().Lookup("channel"); observed {
+		members["channel"] = channel
+	}
+	member, err := evaluation.NewObject(members)
 	if err != nil {
 		return q, "", notAsked("the capability cannot be encoded")
 	}

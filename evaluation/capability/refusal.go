@@ -30,6 +30,7 @@ const (
 	WrongHolder        Code = "wrong_holder"
 	ToolNotCovered     Code = "tool_not_covered"
 	ArgumentRefused    Code = "argument_refused"
+	ChannelMismatch    Code = "channel_mismatch"
 	ProofMissing       Code = "proof_missing"
 	ProofInvalid       Code = "proof_invalid"
 	ProofWrongAudience Code = "proof_wrong_audience"
@@ -68,6 +69,7 @@ var reasons = map[Code]struct{ text, next, suggestion string }{
 	WrongHolder:        {"Caller is not the token's holder", evaluation.NextNone, seeTo},
 	ToolNotCovered:     {"Tool not covered by capability", evaluation.NextRequest, askAgain},
 	ArgumentRefused:    {"Argument not covered by capability", evaluation.NextRequest, askAgain},
+	ChannelMismatch:    {"Token is bound to another channel", evaluation.NextRequest, askAgain},
 	ProofMissing:       {"Proof of possession missing", evaluation.NextRetry, proveIt},
 	ProofInvalid:       {"Proof of possession invalid", evaluation.NextRetry, proveIt},
 	ProofWrongAudience: {"Proof of possession is for another verifier", evaluation.NextRetry, proveIt},

@@ -35,6 +35,8 @@ type Token struct {
 	// and MaxDepth how often it may be.
 	Parent          string
 	Depth, MaxDepth int
+	// Session is the SHA-256, in base64url, of the id of the only session in which it counts, "" for any.
+	Session string
 	// Grantor is on whose authority it was granted, nil where that is the policies' alone.
 	Grantor *evaluation.Ref
 }
@@ -58,7 +60,8 @@ var wide = func() evaluation.Limits {
 //	{"iss":…, "aud":…, "jti":…, "sub":…, "sub_type":…, "iat":…, "nbf":…, "exp":…, "cnf": {"jwk": {…}, "jkt":…},
 //	 "authorization_details": [{"type": "tool_capability", "locations": [aud], "actions": ["tools/call"],
 //	   "datatypes": [the tools of the first layer], "layers": [{"tools": […], "arguments": {…}}]}],
-//	 "verify": "online", "status": {"status_list": {"idx":…, "uri":…}}, "max_uses":…, "parent":…, "depth":…, "max_depth":…, "grantor": {"type":…, "id":…}}
+//	 "verify": "online", "status": {"status_list": {"idx":…, "uri":…}}, "max_uses":…, "parent":…, "depth":…, "max_depth":…,
+//	 "channel": {"session":…}, "grantor": {"type":…, "id":…}}
 //
 // What the entry says in the members of RFC 9396, any authorization server can narrow. More claims may come, which
 // readers pass over. An entry and its layers have these members alone: to pass over another one there could be to pass
@@ -76,6 +79,9 @@ func (t Token) Claims() ([]byte, error) {
 			"type": ourType, "locations": []string{t.Audience}, "actions": []string{toolCall}, "datatypes": t.Layers[0].Tools, "layers": t.Layers,
 		}},
 	})
+	if t.Session != "" {
+		claims["channel"] = sessionClaim(t.Session)
+	}
 	if t.Grantor != nil {
 		claims["grantor"] = t.Grantor
 	}
@@ -135,6 +141,7 @@ func parseClaims(payload []byte) (Token, error) {
 		Parent:    r.text(o, mostID, true, "parent"),
 		Depth:     int(r.whole(o, 0, maxDepth, true, "depth")),
 		MaxDepth:  int(r.whole(o, 0, maxDepth, true, "max_depth")),
+		Session:   r.channel(o, maxName),
 	}
 	r.want(visible(t.ID), "not of visible ASCII characters", "jti")
 	r.want(t.NotBefore.Before(t.Expires), "not before exp", "nbf")

@@ -82,6 +82,8 @@ type Call struct {
 	Tool   string
 	// Arguments are as they were sent, null members included: read them with [evaluation.ParseWithNulls].
 	Arguments evaluation.Object
+	// Channel is by what the call came.
+	Channel Channel
 }
 
 // Checked is what was found to cover a call.
@@ -272,6 +274,9 @@ func (t Token) covers(c Call, servers []string, now time.Time, skew time.Duratio
 		if refusal := layer.Admits(c.Tool, c.Arguments); refusal != nil {
 			return refusal
 		}
+	}
+	if t.Session != "" && c.Channel.Hash() != t.Session {
+		return &Refusal{Code: ChannelMismatch}
 	}
 	return nil
 }

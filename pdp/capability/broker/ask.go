@@ -46,16 +46,23 @@ type Denied struct {
 	Reason     evaluation.Reason    `json:"reason,omitzero"`
 	ReasonUser string               `json:"reason_user,omitzero"`
 	Refused    []string             `json:"refused,omitzero"` // the tools that may not be granted
+	// Needs are members of the request without which the policies grant nothing.
+	Needs []string `json:"needs,omitzero"`
 }
 
 // ErrNoIssuer says that tokens cannot be signed, because their issuer has no URL.
 var ErrNoIssuer = errors.New("the service does not know its own URL, by which tokens are: set public_url")
+
+// ErrHandedOn says that a capability is renewed by who handed it on alone.
+var ErrHandedOn = errors.New("the capability was handed on: have its parent handed on once more")
 
 // Request is a request for a capability.
 type Request struct {
 	capability.Ask
 	// Renews is the capability that is to be renewed by it, nil if another one is to be granted.
 	Renews *store.Capability
+	// Parent is the capability that is to be handed on by it, nil if none is.
+	Parent *store.Capability
 	// MayLackProof is set if the caller may have a capability bound to a key without a proof of the key.
 	MayLackProof bool
 }
@@ -76,11 +83,18 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (de
 	if err := r.renewable(); err != nil {
 		return "", nil, nil, err
 	}
+	asks := a.Holder
+	if p := r.Parent; p != nil {
+		if p.State != store.Active {
+			return "", nil, nil, &store.StateError{State: p.State}
+		}
+		asks, a.Parent, a.Giver = p.Holder, p.ID, p.Token.Key
+	}
 	issuer, now := b.options.IssuerURL(a.Tenant), b.now()
 	if issuer == "" {
 		return "", nil, nil, ErrNoIssuer
 	}
-	if err := b.Store.Admit(a.Tenant, a.Holder); err != nil { // before anything of it is on record
+	if err := b.Store.Admit(a.Tenant, asks); err != nil { // before anything of it is on record
 		return "", nil, nil, err
 	}
 	if err := b.asked(ctx, &r, asker.Name, issuer, now); err != nil {
@@ -94,6 +108,9 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (de
 		return "", again, nil, err
 	}
 	w, err := b.want(a, issuer, now)
+	if err == nil && r.Parent != nil {
+		err = w.handOn(r.Parent)
+	}
 	if err != nil {
 		return "", nil, nil, err
 	}
@@ -106,7 +123,7 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (de
 		return "", nil, nil, err
 	}
 	keep := b.Store.Grant
-	if w.token.ID = b.Store.NewID(); r.Renews != nil {
+	if r.Renews != nil {
 		w.token.ID = r.Renews.ID
 		keep = func(ctx context.Context, n store.New, decision string) (*store.Reservation, error) {
 			return b.Store.Renew(ctx, n.Token.ID, n, decision)
@@ -117,6 +134,9 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (de
 		w.narrow(d.Terms)
 		w.end(d.Until)
 		d.Capability, decidedBy = w.token.ID, d.Bundle
+		if p := r.Parent; p != nil {
+			d.Ancestors = append([]string{p.ID}, p.Ancestors...)
+		}
 		return b.keep(w, r.Renews, func() (*store.Reservation, error) { return keep(ctx, w.new(asker, d), d.Items[0].ID) })
 	}
 	defer func() { // it may be granted all the same, by policies of before the last sweep
@@ -198,13 +218,13 @@ func (b *Broker) asked(ctx context.Context, a *Request, caller, issuer string, n
 	if refusal != nil {
 		if refusal.Code == capability.ProofMissing {
 			refusal.Hint = "Sign the request with its key, and send that as proof"
-			if a.Renews == nil {
+			if a.Renews == nil && a.Parent == nil {
 				refusal.Hint += "; only a credential that has the permission capability.admin, too, may leave it out"
 			}
 		}
 		return refusal
 	}
-	return b.mark(ctx, b.asks, a.Tenant, evaluation.Ref{ID: caller}, a.Key.Thumbprint(), jti, iat)
+	return b.mark(ctx, b.asks, a.Tenant, evaluation.Ref{ID: caller}, a.Signer().Thumbprint(), jti, iat)
 }
 
 // renewable says why the capability that a request is to renew cannot be renewed by it.
@@ -217,6 +237,8 @@ func (r *Request) renewable() error {
 		return store.ErrNotFound
 	case c.State != store.Active:
 		return &store.StateError{State: c.State}
+	case len(c.Ancestors) > 0:
+		return ErrHandedOn
 	case c.Renewals >= store.MostRenewals:
 		return store.ErrRenewals
 	case !c.MayHaveUses(r.MaxUses):
@@ -225,9 +247,9 @@ func (r *Request) renewable() error {
 	return r.SameAs(r.Renews.Token)
 }
 
-// IsFor reports whether a request is for the holder that policies know by a type and an id.
-func (b *Broker) IsFor(a *capability.Ask, typ, id string) bool {
-	return b.options.PDP().SameEntity(a.Holder, typ, id)
+// Is reports whether a holder is the one that policies know by a type and an id.
+func (b *Broker) Is(holder evaluation.Ref, typ, id string) bool {
+	return b.options.PDP().SameEntity(holder, typ, id)
 }
 
 // again is the answer to a request that was granted before by the same approval, and whose answer may have been lost.
@@ -259,7 +281,7 @@ func (b *Broker) answer(c *store.Capability, narrowed []string) (*Answer, error)
 	return &Answer{
 		ID:        t.ID,
 		Token:     signed,
-		Tools:     t.Layers[0].Tools,
+		Tools:     t.Tools(),
 		Audience:  t.Audience,
 		ValidFrom: t.NotBefore.UTC(),
 		Expires:   t.Expires.UTC(),
@@ -271,7 +293,7 @@ func (b *Broker) answer(c *store.Capability, narrowed []string) (*Answer, error)
 }
 
 func deniedBy(d *pdp.GrantDecision, tools []string) *Denied {
-	out := &Denied{Approval: d.Approval}
+	out := &Denied{Approval: d.Approval, Needs: d.Needs}
 	for n := range d.Items {
 		item := &d.Items[n]
 		if item.Allow {

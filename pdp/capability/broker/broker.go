@@ -109,8 +109,9 @@ func (b *Broker) Check(
 	}
 	if err != nil {
 		more, err = answerOf(err)
-		return pdp.HeldCapability{Capability: evaluation.Capability{ID: token.ID, Depth: token.Depth}}, more, err
+		return pdp.HeldCapability{Capability: evaluation.Capability{ID: token.ID, Depth: token.Depth}, Ancestors: c.Ancestors}, more, err
 	}
+	left, counted := c.UsesLeft()
 	nonce := ""
 	if b.options.Terms.NonceAlways {
 		nonce = b.nonces.New(p.Tenant, c.JKT, p.Now)
@@ -118,8 +119,9 @@ func (b *Broker) Check(
 	return pdp.HeldCapability{
 		Nonce:      nonce,
 		Capability: evaluation.Capability{Held: true, ID: token.ID, Depth: token.Depth},
-		Counted:    token.MaxUses > 0,
-		Left:       c.Left(),
+		Ancestors:  c.Ancestors,
+		Counted:    counted,
+		Left:       left,
 		Expires:    token.Expires,
 		Proof: &evaluation.SpentProof{
 			Key:       c.JKT,
@@ -236,6 +238,7 @@ func (b *Broker) read(ctx context.Context, p pdp.PresentedCapability, keys *sign
 // proof checks the proof of a call, and marks it if it is to be spent.
 func (b *Broker) proof(ctx context.Context, t capability.Token, jkt string, p pdp.PresentedCapability) (capability.Proof, error) {
 	call := capability.Call{Proof: p.Proof, Holder: p.Holder, Tool: p.Resource.ID, Arguments: p.Arguments}
+	call.Channel.Session = p.Session
 	terms := b.options.Terms
 	proof, refusal := t.CheckCall(call, p.Audiences, p.Now, terms.ProofAge, terms.Skew)
 	stale := refusal != nil && refusal.Code == capability.ProofStale
@@ -292,8 +295,7 @@ func (b *Broker) Reserve(
 		}
 		return nil, 0, more, err
 	}
-	c := use.Item()
-	return use, c.Left(), nil, nil
+	return use, use.Left(), nil, nil
 }
 
 // keptFor is how long a proof is kept whose approval has no end that is known.

@@ -190,6 +190,9 @@ func within(c *store.Capability, terms obligations.GrantTerms) bool {
 	if terms.MaxUses > 0 && (c.MaxUses == 0 || c.MaxUses > terms.MaxUses) {
 		return false
 	}
+	if terms.Generations > 0 && c.MaxDepth >= max(terms.Generations, len(c.Ancestors)+1) {
+		return false
+	}
 	if terms.MaxDuration == 0 && !terms.Online {
 		return true
 	}
