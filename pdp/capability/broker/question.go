@@ -110,12 +110,18 @@ func (w *wanted) handOn(p *store.Capability) error {
 		t.MaxUses = of.MaxUses
 		w.less("max_uses")
 	}
+	if t.Verify == capability.Offline && of.Verify != capability.Offline { // who looks at a list sees nothing of a use
+		t.Verify = capability.Online
+		w.less("offline")
+	}
 	if err := of.Narrower(*t); err != nil {
 		return err
 	}
-	probe := *t
-	probe.Verify = capability.Online // or it would want a place in a list
-	if _, err := probe.Claims(); err != nil {
+	whole := *t
+	if whole.Verify == capability.Offline { // its place will be about as long
+		whole.Status = of.Status
+	}
+	if _, err := whole.Claims(); err != nil {
 		return evaluation.Malformed("too much beside what the capability that is handed on says: the token would be too large", "hand on fewer tools, or shorter constraints", "tools")
 	}
 	asked, err := questions(p)
