@@ -46,10 +46,10 @@ func openBank(t *testing.T, options ...pdptest.Option) *bank {
 		}
 	}
 	issuers := []auth.JWTIssuer{
-		entry(ofAgents, "pdp", &auth.Exchange{Token: auth.AccessToken}, "agent", "sub", "default"),
-		entry(ofPersons, "pdp", &auth.Exchange{Token: auth.AccessToken, Person: "user"}, "agent", "client_id", "*"),
-		entry(ofJAGs, issuer, &auth.Exchange{Token: auth.IDJAG, Person: "user"}, "agent", "client_id", "*"),
-		entry(ofSVIDs, "pdp", &auth.Exchange{Token: auth.SVID, TrustDomain: "example.org"}, "agent", "sub", "*"),
+		entry(ofAgents, "pdp", &auth.Exchange{Kind: auth.AccessToken}, "agent", "sub", "default"),
+		entry(ofPersons, "pdp", &auth.Exchange{Kind: auth.AccessToken, Person: "user"}, "agent", "client_id", "*"),
+		entry(ofJAGs, issuer, &auth.Exchange{Kind: auth.IDJAG, Person: "user"}, "agent", "client_id", "*"),
+		entry(ofSVIDs, "pdp", &auth.Exchange{Kind: auth.SVID, TrustDomain: "example.org"}, "agent", "sub", "*"),
 		entry(ofBearers, "pdp", nil, "agent", "sub", "*"),
 	}
 	b.wallet = openWallet(t, append(options, func(c *server.Config) { c.Auth.JWT = issuers })...)
