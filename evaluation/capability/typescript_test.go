@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"policy-service/evaluation/capability"
@@ -111,4 +112,20 @@ func public(keys []jwk) (all []jwk) {
 		all = append(all, k)
 	}
 	return all
+}
+
+// TestPageHasTypeScript holds the program that the page for agents shows to the one that a test of the service runs.
+func TestPageHasTypeScript(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../pdp/capability/AGENT.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile("testdata/ts/agent.ts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(page), "\n```ts\n"+string(program)+"```\n") {
+		t.Error("the page does not show testdata/ts/agent.ts as it is")
+	}
 }
