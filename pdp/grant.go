@@ -47,6 +47,8 @@ type GrantDecision struct {
 	// Terms bound what is granted, and Until is when the first of the access rules expires that grant it, zero for never.
 	Terms obligations.GrantTerms
 	Until time.Time
+	// Needs are the properties of the action that the terms want, and that the questions lack.
+	Needs []string
 	// Capability is the one that it grants, or renews: prepare sets it.
 	Capability string
 }
@@ -191,6 +193,9 @@ func (g *granting) judge(ctx context.Context) error {
 	return nil
 }
 
+// channelProperty is the property of the action that says to what kind of channel the grant is bound.
+const channelProperty = "channel"
+
 // bound finds out what bounds the grant, by all answers. A question whose terms cannot be read is denied.
 func (g *granting) bound() {
 	g.out.Terms, g.out.Until = obligations.GrantTerms{}, time.Time{}
@@ -199,6 +204,11 @@ func (g *granting) bound() {
 		for _, o := range d.Obligations {
 			terms, ok := obligations.GrantTermsOf(o)
 			if !ok {
+				d.Deny(evaluation.ObligationUnfilled)
+				break
+			}
+			if _, given := g.calls[n].Request.Action.Properties.Get(channelProperty); terms.Session && !given {
+				g.out.Needs = []string{channelProperty}
 				d.Deny(evaluation.ObligationUnfilled)
 				break
 			}

@@ -45,6 +45,8 @@ type Denied struct {
 	Reason     evaluation.Reason    `json:"reason,omitzero"`
 	ReasonUser string               `json:"reason_user,omitzero"`
 	Refused    []string             `json:"refused,omitzero"` // the tools that may not be granted
+	// Needs are members of the request without which the policies grant nothing.
+	Needs []string `json:"needs,omitzero"`
 }
 
 // ErrNoIssuer says that tokens cannot be signed, because their issuer has no URL.
@@ -86,7 +88,7 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (de
 	if err := b.Store.Admit(a.Tenant, a.Holder); err != nil { // before anything of it is on record
 		return "", nil, nil, err
 	}
-	if err := b.asked(&r, asker.Name, issuer, now); err != nil {
+	if err := b.asked(ctx, &r, asker.Name, issuer, now); err != nil {
 		return "", nil, nil, err
 	}
 	digest := a.Digest()
@@ -181,7 +183,7 @@ func owed(d *pdp.GrantDecision) (all []Owed) {
 
 // asked checks the proof of a request. It is taken once. After a restart it may be taken again: then it gives its sender
 // what it gave before, a token for the same key, within the same limits.
-func (b *Broker) asked(a *Request, caller, issuer string, now time.Time) error {
+func (b *Broker) asked(ctx context.Context, a *Request, caller, issuer string, now time.Time) error {
 	if a.Proof == "" && a.MayLackProof {
 		return nil
 	}
@@ -196,7 +198,7 @@ func (b *Broker) asked(a *Request, caller, issuer string, now time.Time) error {
 		}
 		return refusal
 	}
-	return b.mark(b.asks, a.Tenant, evaluation.Ref{ID: caller}, a.Key.Thumbprint(), jti, iat)
+	return b.mark(ctx, b.asks, a.Tenant, evaluation.Ref{ID: caller}, a.Key.Thumbprint(), jti, iat)
 }
 
 // renewable says why the capability that a request is to renew cannot be renewed by it.
@@ -282,7 +284,7 @@ func (b *Broker) answer(c *store.Capability, narrowed []string) (*Answer, error)
 }
 
 func deniedBy(d *pdp.GrantDecision, tools []string) *Denied {
-	out := &Denied{Approval: d.Approval}
+	out := &Denied{Approval: d.Approval, Needs: d.Needs}
 	for n := range d.Items {
 		item := &d.Items[n]
 		if item.Allow {

@@ -63,6 +63,7 @@ func (b *Broker) want(a *capability.Ask, issuer string, now time.Time) (*wanted,
 		Layers:    []capability.Layer{{Tools: a.Tools, Arguments: a.Arguments}},
 		MaxUses:   a.MaxUses,
 		Verify:    capability.Online,
+		Session:   a.Channel.Hash(),
 	}
 	return w, nil
 }
@@ -113,6 +114,9 @@ func (w *wanted) call(asker evaluation.Asker, now time.Time) (call pdp.GrantCall
 	}
 	if !a.ValidUntil.IsZero() {
 		action["valid_until"] = a.ValidUntil.UTC().Format(time.RFC3339)
+	}
+	if a.Channel != (capability.Channel{}) {
+		action["channel"] = obligations.ChannelSession
 	}
 	constrained, exact, constraints := []string{}, map[string]any{}, map[string]any{}
 	for name, c := range a.Arguments {
