@@ -299,7 +299,7 @@ func TestConfigSchemaHasEveryKey(t *testing.T) {
 			for name, value := range properties {
 				walk(value.(map[string]any), strings.TrimPrefix(path+"."+name, "."))
 			}
-			if len(properties) > 0 && !strings.HasPrefix(path, "decision_log.sinks.") && path != "auth.jwt[].principal" && path != "console" && path != "console.oidc" && path != "console.oidc.principal" {
+			if len(properties) > 0 && !strings.HasPrefix(path, "decision_log.sinks.") && path != "auth.jwt[].principal" && path != "auth.jwt[].exchange" && path != "console" && path != "console.oidc" && path != "console.oidc.principal" {
 				return // a section that means nothing by itself is no key
 			}
 		}

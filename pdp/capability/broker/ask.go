@@ -61,8 +61,8 @@ type Request struct {
 	capability.Ask
 	// Renews is the capability that is to be renewed by it, nil if another one is to be granted.
 	Renews *store.Capability
-	// Behind are those on whose behalf the holder asks, and Person is the value of context.person, if somebody else than the
-	// caller says so.
+	// Behind are those on whose behalf the holder asks, and Person is the value of context.person, if a token says so. Where
+	// a capability is renewed, they are those that it was granted for.
 	Behind []evaluation.Ref
 	Person string
 	// Parent is the capability that is to be handed on by it, nil if none is.
@@ -110,6 +110,9 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (de
 	}
 	if again, err := b.again(ctx, &r, digest); again != nil || err != nil {
 		return "", again, nil, err
+	}
+	if err := r.behindBefore(); err != nil {
+		return "", nil, nil, err
 	}
 	w, err := b.want(a, issuer, now)
 	if err == nil && r.Parent != nil {
@@ -249,6 +252,20 @@ func (r *Request) renewable() error {
 		return evaluation.Malformed("more than the capability has, or no more than were used", "give as many as it has", "max_uses")
 	}
 	return r.SameAs(r.Renews.Token)
+}
+
+// behindBefore has a request that renews a capability ask on behalf of those that it was granted for.
+func (r *Request) behindBefore() error {
+	if r.Renews == nil {
+		return nil
+	}
+	before, err := questions(r.Renews)
+	if err != nil || len(before.Questions) == 0 {
+		return err
+	}
+	actors, _ := before.Questions[0].Actors() // it was decoded, and names no agent
+	r.Behind, r.Person = actors.Chain, before.Questions[0].Person()
+	return nil
 }
 
 // Is reports whether a holder is the one that policies know by a type and an id.
