@@ -21,6 +21,7 @@ type vault struct{ *world }
 const vaultPolicies = `
 @id("kept") permit (principal is agent, action == Action::"tool.invoke", resource == tool::"rec:kept") when { context.pdp.capability.held };
 @id("waits") @obligation("second-person") permit (principal is agent, action == Action::"tool.invoke", resource == tool::"rec:waits") when { context.pdp.capability.held };
+@id("agrees") @obligation("confirm") permit (principal is agent, action == Action::"tool.invoke", resource == tool::"rec:agrees") when { context.pdp.capability.held };
 @id("grants") permit (principal is agent, action == Action::"capability.grant", resource is tool);
 @id("requests") permit (principal is agent, action == Action::"tool.request", resource == tool::"rec:fulfilled") when { context.pdp.capability.held };
 @id("fulfils") permit (principal == user::"mia", action in [Action::"tool.fulfil", Action::"tool.invoke"], resource == tool::"rec:fulfilled");
@@ -28,7 +29,7 @@ const vaultPolicies = `
 
 func newVault(t testing.TB, of land) *vault {
 	t.Helper()
-	of.answers.Tools = definitions("kept", "other", "waits", "fulfilled", "free")
+	of.answers.Tools = definitions("kept", "other", "waits", "agrees", "fulfilled", "free")
 	if of.files == nil {
 		of.files = map[string]string{}
 	}
@@ -371,4 +372,79 @@ func TestCapabilityUnreadable(t *testing.T) {
 		}
 	}
 	w.untouched(t)
+}
+
+// TestCapabilityAndApproval: a call that needs both waits with its proof. However it goes on, there is one forward, one use and
+// one spent approval.
+func TestCapabilityAndApproval(t *testing.T) {
+	t.Parallel()
+	const arguments = `{"n":1}`
+	for _, test := range []struct {
+		era, how string
+		tool     string
+		channels []string
+		wait     time.Duration
+	}{
+		{"legacy", "held", "waits", []string{"wait"}, 25 * time.Second},
+		{"modern", "held", "waits", []string{"wait"}, 25 * time.Second},
+		{"legacy", "anew", "waits", []string{"wait"}, 100 * time.Millisecond},
+		{"modern", "anew", "waits", []string{"wait"}, 100 * time.Millisecond},
+		{"legacy", "by a form", "agrees", []string{"form"}, 25 * time.Second},
+		{"modern", "by a form, with the same proof", "agrees", []string{"form"}, 25 * time.Second},
+		{"modern", "by a form, with a fresh proof", "agrees", []string{"form"}, 25 * time.Second},
+	} {
+		t.Run(test.era+" "+test.how, func(t *testing.T) {
+			t.Parallel()
+			w := newVault(t, land{change: askedBy(test.wait, test.channels...)})
+			p := w.grant("agent-release", 1, counted(1), test.tool)
+			first := p.proof(test.tool, arguments)
+			v := w.listener(nil)
+			if test.era == "modern" {
+				v = w.person(nil)
+			}
+			v.shows(p.token, first)
+			var got echo
+			switch test.how {
+			case "held":
+				done := v.ahead(test.tool, arguments)
+				id := w.asks(test.tool)
+				w.advance(5 * time.Minute) // people take longer than a proof is good for
+				w.approve("mia", id)
+				got = <-done
+			case "anew":
+				if got = v.call(test.tool, arguments); got.code() != -32001 {
+					t.Fatalf("nobody is asked: %s", got)
+				}
+				w.approve("mia", w.asks(test.tool))
+				if again := v.call(test.tool, arguments); reason(again) != "proof_replayed" {
+					t.Errorf("a new call with the proof of another: %s", again)
+				}
+				got = v.shows(p.token, p.proof(test.tool, arguments)).call(test.tool, arguments)
+			default:
+				d := v.dialogue(test.tool, arguments)
+				w.advance(5 * time.Minute)
+				if test.how == "by a form, with a fresh proof" {
+					v.shows(p.token, p.proof(test.tool, arguments))
+				}
+				d.answer(v, saysYes)
+				got = d.end()
+			}
+			approval := w.approvals(test.tool)[0]
+			if !got.ran() || len(w.executed()) != 1 || p.used() != 1 || approval.Used != 1 {
+				t.Errorf("%s; the server got %q; used %d and %d", got, w.executed(), p.used(), approval.Used)
+			}
+			if shown := w.api("gateway", http.MethodGet, "/v1/approvals/"+approval.ID, "").Body; strings.Contains(shown, p.id) || strings.Contains(shown, "proof") {
+				t.Errorf("people see %s", shown)
+			}
+			if again := v.shows(p.token, first).call(test.tool, arguments); !strings.HasPrefix(reason(again), "proof_") && reason(again) != "used_up" {
+				t.Errorf("again with the first proof: %s", again)
+			}
+			if again := v.shows(p.token, p.proof(test.tool, arguments)).call(test.tool, arguments); reason(again) != "used_up" {
+				t.Errorf("again with a fresh proof: %s", again)
+			}
+			if len(w.executed()) != 1 {
+				t.Errorf("the server got %q", w.executed())
+			}
+		})
+	}
 }
