@@ -208,7 +208,9 @@ func (s *Seen) KeepOffered(proof, question [sha256.Size]byte, tenant string, of 
 }
 
 // offered is in the place of an approval's id. No id begins with a quote.
-func offered(tenant string, of evaluation.Ref) string { return fmt.Sprintf("%q %q %q", tenant, of.Type, of.ID) }
+func offered(tenant string, of evaluation.Ref) string {
+	return fmt.Sprintf("%q %q %q", tenant, of.Type, of.ID)
+}
 
 func (s *Seen) keep(proof, question [sha256.Size]byte, approval string, most int, until time.Time) {
 	digest, now := keptDigest(proof, question), s.o.Now()
