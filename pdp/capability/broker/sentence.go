@@ -48,6 +48,9 @@ func (w *wanted) sentence() string {
 		fmt.Fprintf(b, "where %s", listed(w.conditions()))
 	}
 	fmt.Fprintf(b, "; held by key %s", a.Key.Thumbprint())
+	if w.token.Session != "" {
+		b.WriteString(", in one session alone")
+	}
 	if a.Proof == "" {
 		b.WriteString(", of which no proof was shown")
 	}
