@@ -256,7 +256,8 @@ func (b *Broker) proof(ctx context.Context, t capability.Token, jkt string, p pd
 		}
 		return proof, nil
 	}
-	if p.Approval != "" && b.seen.Take(proofHash(t.ID, p.Proof), p.Question, p.Approval) {
+	if hash := proofHash(t.ID, p.Proof); p.Approval != "" &&
+		(b.seen.Take(hash, p.Question, p.Approval) || b.seen.TakeOffered(hash, p.Question, p.Tenant, p.Holder)) {
 		return proof, nil
 	}
 	if needs := b.nonces.Required(proof.IssuedAt); needs && !b.nonces.Verify(proof.Nonce, p.Tenant, jkt, p.Now) {
@@ -308,5 +309,10 @@ func (b *Broker) Keep(_ context.Context, h pdp.HeldCapability, approval string, 
 	if until.IsZero() {
 		until = b.now().Add(keptFor)
 	}
-	b.seen.Keep(proofHash(h.ID, h.Presented.Proof), h.Presented.Question, approval, until)
+	p, hash := h.Presented, proofHash(h.ID, h.Presented.Proof)
+	if approval == "" {
+		b.seen.KeepOffered(hash, p.Question, p.Tenant, p.Holder, until)
+		return
+	}
+	b.seen.Keep(hash, p.Question, approval, until)
 }
