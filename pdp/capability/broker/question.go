@@ -123,6 +123,9 @@ func (w *wanted) call(asker evaluation.Asker, now time.Time) (call pdp.GrantCall
 	slices.Sort(constrained)
 	action["constrained"], action["exact"] = constrained, exact
 	context := map[string]any{}
+	for name, v := range a.Context.Members {
+		context[name] = v
+	}
 	if a.Reason != "" {
 		context["justification"] = a.Reason
 	}
@@ -153,6 +156,9 @@ func (w *wanted) call(asker evaluation.Asker, now time.Time) (call pdp.GrantCall
 		call.Questions = append(call.Questions, about(typ, id, nil, context))
 	}
 	whole := map[string]any{"tools": a.Tools}
+	for name, v := range a.Context.Members {
+		whole[name] = v
+	}
 	if a.Arguments != nil {
 		whole["arguments"] = constraints
 	}

@@ -48,6 +48,9 @@ func (w *wanted) sentence() string {
 		fmt.Fprintf(b, "where %s", listed(w.conditions()))
 	}
 	fmt.Fprintf(b, "; held by key %s", a.Key.Thumbprint())
+	if kept, _ := a.Context.Get(capability.HolderKeyMember); kept.Text() == capability.KeptByGateway {
+		b.WriteString(", which the gateway keeps")
+	}
 	if a.Proof == "" {
 		b.WriteString(", of which no proof was shown")
 	}
