@@ -246,21 +246,30 @@ func Capabilities(ctx context.Context, c *authzenclient.Client, tenant string, h
 	return all, nil
 }
 
-// ReturnCapability ends a capability of a holder. One of another holder is refused as one that does not exist.
-func ReturnCapability(ctx context.Context, c *authzenclient.Client, holder evaluation.Ref, id, reason string) (state CapabilityState, err error) {
+// CapabilityOf is a capability of a holder. One of another holder is refused as one that does not exist.
+func CapabilityOf(ctx context.Context, c *authzenclient.Client, holder evaluation.Ref, id string) (state CapabilityState, err error) {
 	l := c.Link()
-	at := l.Base + "/v1/capabilities/" + url.PathEscape(id)
-	if err = read(ctx, l, link.Request{Method: http.MethodGet, URL: at}, &state); err != nil {
+	err = read(ctx, l, link.Request{Method: http.MethodGet, URL: l.Base + "/v1/capabilities/" + url.PathEscape(id)}, &state)
+	if err == nil && state.Holder != holder {
+		err = of("request", &authzenclient.Error{Kind: authzenclient.Refused, Status: http.StatusNotFound, Detail: "no such capability of this holder"})
+	}
+	if err != nil {
 		return CapabilityState{}, err
 	}
-	if state.Holder != holder {
-		return CapabilityState{}, of("request", &authzenclient.Error{Kind: authzenclient.Refused, Status: http.StatusNotFound, Detail: "no such capability of this holder"})
+	return state, nil
+}
+
+// ReturnCapability ends a capability of a holder.
+func ReturnCapability(ctx context.Context, c *authzenclient.Client, holder evaluation.Ref, id, reason string) (state CapabilityState, err error) {
+	if state, err = CapabilityOf(ctx, c, holder, id); err != nil {
+		return state, err
 	}
+	l := c.Link()
 	body, err := json.Marshal(map[string]string{"reason": reason})
 	if err != nil {
 		return CapabilityState{}, of("request", notAsked("the reason cannot be encoded"))
 	}
-	err = read(ctx, l, link.Request{URL: at + "/return", Body: body}, &state)
+	err = read(ctx, l, link.Request{URL: l.Base + "/v1/capabilities/" + url.PathEscape(id) + "/return", Body: body}, &state)
 	return state, err
 }
 

@@ -76,9 +76,13 @@ const (
 type data struct {
 	Type          string         `json:"type"`
 	Authorization string         `json:"authorizationId,omitzero"`
+	Code          string         `json:"code,omitzero"`
 	Reason        string         `json:"reason,omitzero"`
 	Suggestion    string         `json:"suggestion,omitzero"`
 	RetryAfter    int            `json:"retry_after,omitzero"`
+	Audience      string         `json:"audience,omitzero"`
+	Refused       []string       `json:"refused,omitzero"`
+	Approval      string         `json:"approval_id,omitzero"`
 	Request       *authorization `json:"authorizationRequest,omitzero"`
 }
 

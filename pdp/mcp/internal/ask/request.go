@@ -163,7 +163,7 @@ func (a *Asker) FilterRequests(ctx context.Context, op Operation, items []Item) 
 	if op.Method != toolsList || !a.Requests() {
 		return make([]bool, len(items)), nil
 	}
-	return a.filter(ctx, op, toolsRequest, items)
+	return a.filter(ctx, op, toolsRequest, items, unknownOfCall)
 }
 
 // Block refuses an operation without a question, as if the PDP had denied it.

@@ -118,6 +118,11 @@ func (v *Visit) enter(ctx context.Context) (end *answer.Answer) {
 		v.places = append(v.places, sync.OnceFunc(over))
 		return v.decide(ctx)
 	}
+	if wire.IsCapability(x.Request.Method) {
+		if end, there := x.capability(ctx); there {
+			return end
+		}
+	}
 	if x.Target, end = x.route(ctx); end != nil {
 		return end
 	}
