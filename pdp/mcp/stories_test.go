@@ -391,7 +391,7 @@ type naming struct {
 }
 
 var (
-	unsteady       = regexp.MustCompile(`[A-Za-z0-9_-]{40,}|[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|\b[A-Z2-7]{26}\b`)
+	unsteady       = regexp.MustCompile(`[A-Za-z0-9_-]{40,}|cap_[0-9a-f]{32}|[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|\b[A-Z2-7]{26}\b`)
 	timeText       = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)`)
 	named          = regexp.MustCompile(`\b(?:ID|SEAL|ASK)-\d+\b`)
 	ofCapabilities = regexp.MustCompile(`,"_meta":\{"io\.policy-service/tool":\{[^{}]*\}\}|,?"io\.policy-service/(?:tool|capabilities)":\{"i[^{}]*\}`)
@@ -1378,7 +1378,7 @@ func (x *telling) does(text string) {
 		}
 	}
 	switch word {
-	case "run", "bundle", "client", "replicas":
+	case "run", "bundle", "client", "replicas", "capabilities":
 	case "advance":
 		d, err := time.ParseDuration(rest)
 		orFail(x.t, err)

@@ -76,8 +76,8 @@ type CapabilityAsk struct {
 	Proof            string
 	// Keeps is the key that the gateway keeps for the principal, nil if the client has one.
 	Keeps *capability.Holder
-	// Shown is the name for clients of a tool by its id.
-	Shown func(id string) string
+	// Names are the names for clients of tools by their ids.
+	Names func(ids []string) []string
 }
 
 // Unlike the other clocks of a proof, these are the PDP's to judge: a proof is held here against all but its age.
@@ -205,7 +205,7 @@ const authorizationRequired = "authorization_required" // data.type of a request
 // grantWaits refuses a request for now: people are asked, and have not decided.
 func (w refuser) grantWaits(asked *capability.Ask, r CapabilityAsk, by evaluation.Approval) *Refusal {
 	wanted := authorization{
-		ID: by.ID, Tool: strings.Join(r.names(r.Tools), ", "), Arguments: Arguments(r.Terms), Requester: asked.Holder.ID,
+		ID: by.ID, Tool: strings.Join(r.Names(r.Tools), ", "), Arguments: Arguments(r.Terms), Requester: asked.Holder.ID,
 		Reason: "a person must approve this capability", Expires: by.ExpiresAt.UTC(),
 	}
 	next := "Send the same request again with approval_id: it is granted once the approval request " + by.ID + " is approved"
@@ -215,13 +215,6 @@ func (w refuser) grantWaits(asked *capability.Ask, r CapabilityAsk, by evaluatio
 	return w.asks(data{Type: authorizationRequired, Reason: wanted.Reason, Suggestion: "send the request again", Approval: by.ID, Request: &wanted}, next, "people must approve it")
 }
 
-func (r CapabilityAsk) names(ids []string) (all []string) {
-	for _, id := range ids {
-		all = append(all, r.Shown(id))
-	}
-	return all
-}
-
 // notGranted is the policies' no.
 func (w refuser) notGranted(g approvals.Grant, r CapabilityAsk) *Refusal {
 	reason := line(g.ReasonUser, mostReason)
@@ -229,7 +222,7 @@ func (w refuser) notGranted(g approvals.Grant, r CapabilityAsk) *Refusal {
 	if reason != "" {
 		message += ": " + reason
 	}
-	d := data{Type: authorizationDenied, Reason: reason, Refused: r.names(g.Refused)}
+	d := data{Type: authorizationDenied, Reason: reason, Refused: r.Names(g.Refused)}
 	return w.refuse(Denied, coaz.Denied.Code(w.dialect), message, d, "the capability is not granted "+g.Reason)
 }
 

@@ -71,7 +71,7 @@ func (x exchange) requestCapability(ctx context.Context, issuer string) (jsontex
 		return nil, answer.Limited("capabilities.per_minute", after)
 	}
 	r := ask.CapabilityAsk{
-		Issuer: issuer, Renews: said.Renews, ApprovalID: said.ApprovalID, Terms: said.Terms, Key: said.Key, Proof: said.Proof, Shown: x.g.shownTool,
+		Issuer: issuer, Renews: said.Renews, ApprovalID: said.ApprovalID, Terms: said.Terms, Key: said.Key, Proof: said.Proof, Names: x.g.namesOf,
 	}
 	var end *answer.Answer
 	if r.Audience, r.Tools, end = x.g.toolIDs(said); end != nil {
@@ -91,11 +91,11 @@ func (x exchange) requestCapability(ctx context.Context, issuer string) (jsontex
 	}
 	x.g.o.Logger.Info("a capability is granted", "capability", g.ID, "audience", g.Audience, "principal", x.Who.Key)
 	x.g.people.Listeners.Granted(x.Who, g.ID)
-	return granted(g, x.g.shownTool, kept)
+	return x.granted(g, kept)
 }
 
 // granted is the result for what is granted.
-func granted(g approvals.Grant, shown func(id string) string, kept string) (jsontext.Value, *answer.Answer) {
+func (x exchange) granted(g approvals.Grant, kept string) (jsontext.Value, *answer.Answer) {
 	var more struct {
 		ExpiresIn jsontext.Value `json:"expires_in"`
 		MaxUses   jsontext.Value `json:"max_uses"`
@@ -105,11 +105,8 @@ func granted(g approvals.Grant, shown func(id string) string, kept string) (json
 		return nil, answer.Ambiguous("the PDP's grant cannot be read")
 	}
 	w := wire.CapabilityGrant{
-		ID: g.ID, Token: g.Token, IDs: g.Tools, Audience: g.Audience, ValidFrom: g.ValidFrom, Expires: g.Expires,
+		ID: g.ID, Token: g.Token, Tools: x.g.namesOf(g.Tools), IDs: g.Tools, Audience: g.Audience, ValidFrom: g.ValidFrom, Expires: g.Expires,
 		ExpiresIn: more.ExpiresIn, MaxUses: more.MaxUses, Verify: more.Verify, Narrowed: g.Narrowed, HolderKey: kept,
-	}
-	for _, id := range g.Tools {
-		w.Tools = append(w.Tools, shown(id))
 	}
 	return w.Result(), nil
 }
@@ -159,16 +156,19 @@ func (g *Flow) toolIDs(said wire.CapabilityRequest) (audience string, ids []stri
 	return audience, ids, nil
 }
 
-// shownTool is the name for clients of a tool by its id. The id of no server's tool stays as it is.
-func (g *Flow) shownTool(id string) string {
-	server, tool, _ := strings.Cut(id, ":")
-	switch {
-	case !slices.Contains(g.servers.Names(), server):
-		return id
-	case tool == wire.AllTools:
-		return tool
+// namesOf are the names for clients of tools by their ids. The id of no server's tool stays as it is.
+func (g *Flow) namesOf(ids []string) (names []string) {
+	for _, id := range ids {
+		switch server, tool, _ := strings.Cut(id, ":"); {
+		case !slices.Contains(g.servers.Names(), server):
+		case tool == wire.AllTools:
+			id = tool
+		default:
+			id = g.servers.ToolName(server, tool)
+		}
+		names = append(names, id)
 	}
-	return g.servers.ToolName(server, tool)
+	return names
 }
 
 // holders have the keys that the gateway keeps for a principal: the first is the one for capabilities from now on.
@@ -237,15 +237,13 @@ func (x exchange) listCapabilities(ctx context.Context) (jsontext.Value, *answer
 		return nil, answer.Refuse(refused)
 	}
 	type item struct {
+		Names                     []string `json:"tools"`
+		IDs                       []string `json:"tool_ids"`
 		approvals.CapabilityState `json:",inline"`
-		Shown                     []string `json:"names"`
 	}
 	items := make([]item, len(all))
 	for n, one := range all {
-		items[n].CapabilityState = one
-		for _, id := range one.Tools {
-			items[n].Shown = append(items[n].Shown, x.g.shownTool(id))
-		}
+		items[n] = item{x.g.namesOf(one.Tools), one.Tools, one}
 	}
 	text, err := json.Marshal(map[string]any{"capabilities": items})
 	if err != nil {
