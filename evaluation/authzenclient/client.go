@@ -34,6 +34,7 @@ type Client struct {
 	clock    clock
 	breaker  *breaker
 	receipts reporting
+	keys     *Keys
 	endpoint atomic.Pointer[endpoints]
 }
 
@@ -84,6 +85,7 @@ func New(baseURL string, options ...Option) (*Client, error) {
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	c.breaker.now, c.receipts.breaker.now = c.clock.now, c.clock.now
 	c.endpoint.Store(c.usual())
+	c.keys = &Keys{client: c}
 	return c, nil
 }
 

@@ -17,6 +17,7 @@ type endpoints struct {
 	evaluation, evaluations   string
 	subject, resource, action string
 	requests                  string // for approvals
+	keys                      string // of the service
 	discovered                bool
 }
 
@@ -38,6 +39,7 @@ func (c *Client) usual() *endpoints {
 		resource:    access + "search/resource",
 		action:      access + "search/action",
 		requests:    access + "requests",
+		keys:        c.at.base.String() + "/.well-known/jwks.json",
 	}
 }
 
@@ -107,6 +109,10 @@ func (c *Client) readMetadata(body []byte) (*endpoints, *Error) {
 		if err := c.at.trusted(*e.to); err != nil && link.Present(metadata[e.name]) {
 			return nil, odd("an endpoint of the metadata " + err.Error())
 		}
+	}
+	// A PDP of others may publish its keys elsewhere, which are of no use here.
+	if keys := link.Text("", metadata["jwks_uri"]); c.at.trusted(keys) == nil {
+		found.keys = keys
 	}
 	if found.evaluation == "" {
 		return nil, odd("the metadata name no access_evaluation_endpoint")

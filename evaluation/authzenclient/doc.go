@@ -69,7 +69,8 @@
 // # Capabilities
 //
 // An agent that holds a capability shows it with a question about a call, by the option [WithCapability] of Evaluate,
-// Decide, Enforce, Present and Continue. Package approvals asks for one, and waits if people have to approve it.
+// Decide, Enforce, Present and Continue. Package approvals asks for one, and waits if people have to approve it. A gateway
+// that checks them by itself, by package capability, has the service's keys from [Client.Keys].
 //
 // # Approvals
 //

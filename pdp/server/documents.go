@@ -33,9 +33,10 @@ const (
 	jwksPath     = "/.well-known/jwks.json"
 	openAPIPath  = "/openapi.yaml"
 
-	// maxAge is how long clients may keep a document, and so how late they learn of another public_url or of a new
-	// signing key.
-	maxAge = "public, max-age=300"
+	// maxAge is how long clients may keep a document, and so how late they learn of another public_url. Of another signing
+	// key they learn sooner: one that was stolen ends with that.
+	maxAge     = "public, max-age=300"
+	keysMaxAge = "public, max-age=60"
 	// Metadata is signed anew every hour, and a signature is good for a day: a copy kept for maxAge has most of a day
 	// left. In between the bytes are the same.
 	signEvery = time.Hour
@@ -102,19 +103,19 @@ func (d *documents) register(route registrar, path string) {
 		route(path, d.describe, http.MethodGet, http.MethodHead)
 	}
 	openAPI, accessRequest := func() []byte { return schemas.OpenAPI }, func() []byte { return schemas.AccessRequest }
-	route(jwksPath, d.serve(echo.MIMEApplicationJSON, d.keys.JWKS), http.MethodGet, http.MethodHead)
-	route(openAPIPath, d.serve("application/yaml", openAPI), http.MethodGet, http.MethodHead)
-	route(broker.RequestSchemaPath, d.serve("application/schema+json", accessRequest), http.MethodGet, http.MethodHead)
+	route(jwksPath, d.serve(echo.MIMEApplicationJSON, keysMaxAge, d.keys.JWKS), http.MethodGet, http.MethodHead)
+	route(openAPIPath, d.serve("application/yaml", maxAge, openAPI), http.MethodGet, http.MethodHead)
+	route(broker.RequestSchemaPath, d.serve("application/schema+json", maxAge, accessRequest), http.MethodGet, http.MethodHead)
 }
 
 // serve answers a document that is the same for everybody.
-func (d *documents) serve(contentType string, content func() []byte) echo.HandlerFunc {
+func (d *documents) serve(contentType, age string, content func() []byte) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if _, err := d.door.Recognize(c); err != nil {
 			return err
 		}
 		body := content()
-		return document(c, contentType, entityTag(body), body)
+		return document(c, contentType, age, entityTag(body), body)
 	}
 }
 
@@ -139,7 +140,7 @@ func (d *documents) describe(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return document(c, echo.MIMEApplicationJSON, tag, body)
+	return document(c, echo.MIMEApplicationJSON, maxAge, tag, body)
 }
 
 // signed is the metadata with its signature, and its tag. The tag is made of all that the bytes depend on but the
@@ -169,9 +170,9 @@ func (d *documents) signed(point string) (body []byte, tag string, err error) {
 }
 
 // document answers a document that a client may keep, or 304 if the client has it already.
-func document(c echo.Context, contentType, tag string, body []byte) error {
+func document(c echo.Context, contentType, age, tag string, body []byte) error {
 	header := c.Response().Header()
-	header.Set("Cache-Control", maxAge)
+	header.Set("Cache-Control", age)
 	header.Set("ETag", tag)
 	if matches(c.Request().Header.Values("If-None-Match"), tag) {
 		return c.NoContent(http.StatusNotModified)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
@@ -26,12 +27,8 @@ func IsCapability(method string) bool {
 	return slices.Contains([]string{MethodCapabilityRequest, MethodCapabilityValidate, MethodCapabilityRevoke, MethodCapabilityList}, method)
 }
 
-// The members of _meta that stand in for those of params, where SDKs can write them.
-const (
-	metaKey        = "io.policy-service/key"
-	metaProof      = "io.policy-service/proof"
-	metaCapability = "io.policy-service/capability"
-)
+// metaKey is the member of _meta for the holder's key, where SDKs can write it.
+const metaKey = "io.policy-service/key"
 
 // termsOfRequest are the members of a request that the PDP reads as they came.
 var termsOfRequest = []string{"duration", "valid_from", "valid_until", "max_uses", "arguments", "reason", "approval_id"}
@@ -65,7 +62,7 @@ func ReadCapabilityRequest(params jsontext.Value) (r CapabilityRequest, err erro
 	if r.Key = o.either("key", o.Get("key"), metaKey, meta.Get(metaKey)); r.Key != nil && r.Key.Kind() != '{' {
 		o.wrong("no object; a key is a JWK", "key")
 	}
-	r.Proof = o.textOf(o.either("proof", o.Get("proof"), metaProof, meta.Get(metaProof)), "proof")
+	r.Proof = o.proof(o.either("proof", o.Get("proof"), metaProof, meta.Get(metaProof)))
 	for _, name := range termsOfRequest {
 		if v := o.Get(name); v != nil {
 			r.Terms = r.Terms.With(name, v)
@@ -75,6 +72,18 @@ func ReadCapabilityRequest(params jsontext.Value) (r CapabilityRequest, err erro
 		return CapabilityRequest{}, err
 	}
 	return r, nil
+}
+
+// proof is a proof, as its text or as 001's object.
+func (o object) proof(v jsontext.Value) string {
+	if v.Kind() != '{' {
+		return o.textOf(v, "proof")
+	}
+	proof, ok := proofIn(v)
+	if !ok {
+		o.wrong("no proof; its signature is all of the proof, and its timestamp and nonce are the iat and jti of that", "proof")
+	}
+	return proof
 }
 
 // either is a value that stands in params, or in _meta, or in both and is the same. It is nil if it stands in none.
@@ -138,7 +147,8 @@ func list(texts []string) jsontext.Value {
 
 // CapabilityUse are the params of a capabilities/validate: a call, and the capability that it would show.
 type CapabilityUse struct {
-	Capability, Proof, Tool string
+	Shown evaluation.CapabilityShown
+	Tool  string
 	// Arguments are an object, with its bytes, or nil for none.
 	Arguments jsontext.Value
 }
@@ -147,13 +157,15 @@ type CapabilityUse struct {
 func ReadCapabilityUse(params jsontext.Value) (u CapabilityUse, err error) {
 	o := readObject(params, &err)
 	o.only("capability", "proof", "name", "tool", "arguments", "_meta")
-	meta := o.GetObject("_meta")
-	u.Capability = o.textOf(o.either("capability", o.Get("capability"), metaCapability, meta.Get(metaCapability)), "capability")
-	u.Proof = o.textOf(o.either("proof", o.Get("proof"), metaProof, meta.Get(metaProof)), "proof")
+	shown, refusal := ReadShown(o.Get, o.GetObject("_meta").Get)
+	if refusal != nil {
+		o.wrong(refusal.Text(), "capability")
+	}
+	u.Shown = shown
 	u.Tool = cmp.Or(o.text("name"), o.text("tool"))
 	u.Arguments = o.Get("arguments")
 	switch {
-	case u.Capability == "":
+	case u.Shown.Token == "":
 		o.wrong("missing; it is the token, or its id", "capability")
 	case u.Tool == "":
 		o.wrong("missing; it is the tool that would be called", "name")

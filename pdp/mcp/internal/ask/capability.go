@@ -4,341 +4,147 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"net/http"
 	"slices"
-	"strings"
-	"sync"
-	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
-	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/evaluation/capability"
-	"policy-service/evaluation/coaz"
-	"policy-service/pdp/mcp/internal/identity"
-	"policy-service/pdp/mcp/internal/rpc"
 )
 
-// An agent asks the PDP for capabilities through the gateway. The holder is whoever acts in our own questions about its calls:
-// a capability of another would be of no use, and nothing in a message names one.
+// A call may show a capability, with a proof that its holder made. The gateway checks both first, so that the PDP does not hear
+// of what cannot be good. That permits nothing: the PDP alone judges the others, marks their proofs and counts their uses.
 
-// issuer is what is known of the capabilities of one PDP and tenant.
-type issuer struct {
-	mu    sync.Mutex
-	name  string
-	err   error
-	until time.Time
+var unknownCapability = mustKnow("/context/pdp/capability")
+
+// shows reports whether the operation shows a capability.
+func (op *Operation) shows() bool { return op.Shows != evaluation.CapabilityShown{} }
+
+// files reports whether a request for a tool is not yet fulfilled. Its capability is spent with the fulfilment alone.
+func (op *Operation) files() bool { return op.Method == toolsRequest && !op.Fulfilled }
+
+// takesCapability reports whether the PDP takes a capability with a question: one of ours about the call of a tool.
+func (q question) takesCapability() bool {
+	return q.source.Author == BuiltIn && len(q.requests) == 1 &&
+		slices.Contains([]string{string(ToolInvoke), toolRequest}, q.requests[0].Action.Name)
 }
 
-// issuerFor is how long it is believed what the PDP says of itself.
-const issuerFor = time.Minute
-
-// Issuer is the name by which the PDP signs capabilities for a principal, and for which the proof of a request is made. It is
-// "" if the PDP has none, or if calls are not asked about by our own question, which alone takes one.
-func (a *Asker) Issuer(ctx context.Context, who *identity.Principal) (string, error) {
-	pdp := a.PDP(who)
-	if pdp == nil || a.o.Strict || a.o.Ask != ToolInvoke {
-		return "", nil
-	}
-	i := a.issuers[pdp]
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if now := a.o.Now(); !now.Before(i.until) {
-		i.name, i.err = approvals.CapabilityIssuer(context.WithoutCancel(ctx), pdp)
-		if i.until = now.Add(issuerFor); i.err != nil {
-			i.until = now.Add(again)
-		}
-	}
-	return i.name, i.err
-}
-
-// TakesCapability reports whether the trusted question about calls of a tool is ours, so that it can show a capability.
-func (a *Asker) TakesCapability(t *Tool) bool {
-	return t.operator == nil && (t.declared == nil || a.o.Declared != Instead)
-}
-
-// FilterWithout says which tools of a list the client may call with some arguments, and without a capability.
-func (a *Asker) FilterWithout(ctx context.Context, op Operation, items []Item) (keep []bool, refusal *Refusal) {
-	return a.filter(ctx, op, toolsCall, items, unknownOfBareCall)
-}
-
-// CapabilityAsk is a request for a capability, as its client makes it.
-type CapabilityAsk struct {
-	Issuer, Audience string
-	Tools            []string // ids
-	Renews           string   // the id of the capability, "" for a new one
-	ApprovalID       string
-	Terms            rpc.Object     // its other members, as they came
-	Key              jsontext.Value // nil for none
-	Proof            string
-	// Keeps is the key that the gateway keeps for the principal, nil if the client has one.
-	Keeps *capability.Holder
-	// Names are the names for clients of tools by their ids.
-	Names func(ids []string) []string
-}
-
-// Unlike the other clocks of a proof, these are the PDP's to judge: a proof is held here against all but its age.
-const anyAge = 10 * 365 * 24 * time.Hour
-
-// Capability asks the PDP, and people if the PDP says that they must approve it, for a capability.
-func (a *Asker) Capability(ctx context.Context, op Operation, r CapabilityAsk) (approvals.Grant, *Refusal) {
-	w := a.refuser(&op)
-	pdp, refusal := a.client(&op)
-	if refusal != nil {
-		return approvals.Grant{}, refusal
-	}
-	asked, refusal := a.askOf(w, &op, r)
-	if refusal == nil && r.Renews != "" {
-		if _, err := approvals.CapabilityOf(ctx, pdp, asked.Holder, r.Renews); err != nil {
-			refusal = w.ofCapability(err)
-		}
-	}
-	if refusal == nil && r.ApprovalID != "" {
-		refusal = w.waits(ctx, pdp, &asked, r)
-	}
-	if refusal != nil {
-		return approvals.Grant{}, refusal
-	}
-	g, err := approvals.AskCapability(ctx, pdp, r.Renews, nil, asked)
+// checkShown refuses an operation whose capability is not good, or that shows none and has to. If that is not known here, the
+// PDP alone judges.
+func (a *Asker) checkShown(ctx context.Context, w refuser, op *Operation, last question) *Refusal {
 	switch {
-	case err != nil:
-		return g, w.ofCapability(err)
-	case g.Waits():
-		return g, w.grantWaits(&asked, r, *g.Approval)
-	case !g.Granted:
-		return g, w.notGranted(g, r)
+	case !op.shows() && OfTool(op.Method) && op.Requester == nil && a.o.CapabilityRequired[op.Server]:
+		return w.capability(&capability.Refusal{Code: capability.Missing}, op.Tool)
+	case !op.shows():
+		return nil
+	case !last.takesCapability():
+		return w.capability(&capability.Refusal{Code: capability.NotAsked}, op.Tool)
 	}
-	if err := a.owedOf(ctx, g); err != nil { // what is owed for it comes first
-		_, gone := approvals.ReturnCapability(context.WithoutCancel(ctx), pdp, asked.Holder, g.ID, "the gateway could not do what is owed for it")
-		return approvals.Grant{}, w.denial("", errors.Join(err, gone).Error())
+	v := a.o.Verifiers[cmp.Or(op.Principal.Tenant, evaluation.DefaultTenant)]
+	if v == nil {
+		return nil
 	}
-	return g, nil
-}
-
-// askOf is the request for the PDP.
-func (a *Asker) askOf(w refuser, op *Operation, r CapabilityAsk) (asked capability.Ask, refusal *Refusal) {
-	who, err := a.speaks(op.Principal)
-	if err != nil {
-		return asked, w.unmapped(err)
-	}
-	about := evaluation.Object{}
-	for name, v := range who.context.Members { // without null
-		about = about.With(name, v)
-	}
-	key := r.Key
-	if r.Keeps != nil {
-		about = about.With(capability.HolderKeyMember, text(capability.KeptByGateway))
-		key = jsonOf(r.Keeps.Key())
-	}
-	if key == nil {
-		return asked, w.proofWanted(&capability.Refusal{Code: capability.ProofMissing, Audience: r.Issuer, Hint: "Send the holder's public key as key, and a proof of it, for that issuer, as proof"})
-	}
-	o := r.Terms.
-		With("tenant_id", rpc.String(cmp.Or(op.Principal.Tenant, evaluation.DefaultTenant))).
-		With("holder", jsonOf(map[string]any{"type": who.subject.Type, "id": who.subject.ID, "properties": who.subject.Properties})).
-		With("audience", rpc.String(r.Audience)).
-		With("tools", jsonOf(r.Tools)).
-		With("key", key).
-		With("context", jsonOf(about)).
-		WithText("proof", r.Proof)
-	if asked, err = capability.DecodeAsk(o.Value(), evaluation.DefaultLimits()); err != nil {
-		return asked, w.invalid(err.Error())
-	}
-	if r.Keeps != nil {
-		if err := r.Keeps.Request(&asked, r.Issuer, a.o.Now()); err != nil {
-			return asked, w.invalid(err.Error())
-		}
-	}
-	if _, _, bad := asked.CheckProof(r.Issuer, a.o.Now(), anyAge, anyAge); bad != nil {
-		return asked, w.proofWanted(bad)
-	}
-	return asked, nil
-}
-
-func jsonOf(v any) jsontext.Value {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return nil // of names and values that were read before: there are none such
-	}
-	return text
-}
-
-// waits is the refusal of a request that people were asked about before, and have not approved. It is nil if the PDP is to
-// be asked again.
-func (w refuser) waits(ctx context.Context, pdp *authzenclient.Client, asked *capability.Ask, r CapabilityAsk) *Refusal {
-	v, err := approvals.CapabilityApproval(ctx, pdp, r.ApprovalID)
-	var e *authzenclient.Error
-	var of struct {
-		Subject evaluation.Ref `json:"subject"`
-	}
+	r := last.requests[0]
+	arguments, _ := r.Context.Get("arguments")
+	_, err := v.Check(ctx, capability.Call{
+		Token: op.Shows.Token, Proof: op.Shows.Proof, Holder: refOf(r.Subject), Tool: r.Resource.ID, Arguments: arguments.Object(),
+	})
+	var refused *capability.Refusal
 	switch {
-	case errors.As(err, &e) && e.Kind == authzenclient.Refused && e.Status == http.StatusNotFound,
-		err == nil && (json.Unmarshal(v.Request, &of) != nil || of.Subject != asked.Holder):
-		return w.invalid("approval_id names no approval request of yours; leave it out to ask people anew")
-	case err != nil:
-		return w.ofCapability(err)
+	case err == nil:
+		return nil
+	case !errors.As(err, &refused):
+		a.o.Logger.WarnContext(ctx, "a capability is checked by the PDP alone: "+err.Error(), "server", op.Server)
+		return nil
+	case refused.Code == capability.OnlineOnly: // it is shown by its id
+		return nil
+	case refused.Code == capability.ProofStale && op.Answered.Standing != nil: // it has waited for people
+		return nil
 	}
-	w.call = true // by whose codes people's no is told
-	switch v.Status {
-	case "pending":
-		w.call = false
-		return w.grantWaits(asked, r, evaluation.Approval{ID: v.ID, ExpiresAt: v.ExpiresAt})
-	case "denied":
-		why := "a person said no"
-		for _, vote := range v.Said {
-			why = cmp.Or(line(vote.Reason, mostReason), why)
+	refusal := w.capability(refused, op.Tool)
+	if t, wrong := capability.ParseToken(op.Shows.Token); refused.Code == capability.BadSignature && wrong == nil && t.Issuer != v.Issuer() {
+		refusal.Why += "; its issuer is not " + v.Issuer() + ": pdp.url has to be the public_url of the PDP"
+	}
+	return refusal
+}
+
+// mayFile reports whether a request for a tool may be permitted with the capability that it shows.
+func (p Plan) mayFile(ctx context.Context, w refuser) (bool, *Refusal) {
+	r := p.questions[len(p.questions)-1].requests[0]
+	r.Unknown = unknownCapability
+	d := p.pdp.Evaluate(ctx, r)
+	return d.Possible(), w.failure(d.Err())
+}
+
+// options are what the last question shows beside the request.
+func (op *Operation) options() []authzenclient.AskOption {
+	if !op.shows() {
+		return nil
+	}
+	return []authzenclient.AskOption{authzenclient.ShowCapability(op.Shows.Token, op.Shows.Proof)}
+}
+
+// ofCapability is the refusal of a call that the PDP denies for want of a capability, nil if it does not.
+func (w refuser) ofCapability(op *Operation, d authzenclient.Decision) *Refusal {
+	r := &capability.Refusal{Code: capability.Missing}
+	switch said := capabilityOf(d); evaluation.Reason(d.Reason()) {
+	case evaluation.CapabilityRequired:
+	case evaluation.CapabilityInvalid:
+		r = &capability.Refusal{Code: capability.Code(said.Reason), Argument: said.Argument, Nonce: said.Nonce, Audience: said.Audience}
+		if r.Code == capability.ProofInvalid { // the PDP does not say that it is one of DPoP
+			_, wrong := capability.ParseProof(op.Shows.Proof, capability.Key{})
+			r.Hint = wrong.Hint
 		}
-		return w.over(v.ID, why, "the approval request is denied")
-	case "expired":
-		return w.over(v.ID, "nobody decided in time", "the approval request has expired")
-	case "cancelled", "revoked":
-		return w.over(v.ID, "the approval does not count any more", "the approval request is "+v.Status)
+	default:
+		return nil
 	}
-	return nil
+	if !r.Code.Known() {
+		return nil
+	}
+	return w.capability(r, op.Tool)
 }
 
-const authorizationRequired = "authorization_required" // data.type of a request that waits for people
-
-// grantWaits refuses a request for now: people are asked, and have not decided.
-func (w refuser) grantWaits(asked *capability.Ask, r CapabilityAsk, by evaluation.Approval) *Refusal {
-	wanted := authorization{
-		ID: by.ID, Tool: strings.Join(r.Names(r.Tools), ", "), Arguments: Arguments(r.Terms), Requester: asked.Holder.ID,
-		Reason: "a person must approve this capability", Expires: by.ExpiresAt.UTC(),
+// capabilityOf is what the PDP says of the capability of a call.
+func capabilityOf(d authzenclient.Decision) evaluation.CapabilityAnswer {
+	var said struct {
+		Capability evaluation.CapabilityAnswer `json:"capability"`
 	}
-	next := "Send the same request again with approval_id: it is granted once the approval request " + by.ID + " is approved"
-	if !wanted.Expires.IsZero() {
-		next += ", which can be until " + wanted.Expires.Format(time.RFC3339)
+	if len(d.Context()) == 0 || json.Unmarshal(d.Context(), &said) != nil {
+		return evaluation.CapabilityAnswer{}
 	}
-	return w.asks(data{Type: authorizationRequired, Reason: wanted.Reason, Suggestion: "send the request again", Approval: by.ID, Request: &wanted}, next, "people must approve it")
+	return said.Capability
 }
 
-// notGranted is the policies' no.
-func (w refuser) notGranted(g approvals.Grant, r CapabilityAsk) *Refusal {
-	reason := line(g.ReasonUser, mostReason)
-	message := "Access denied"
-	if reason != "" {
-		message += ": " + reason
+// Nonce is the one that the next proof of the client needs, "" if it needs none.
+func (p *Permit) Nonce() string {
+	if !p.shows { // most do not, and the PDP's words about them are not read
+		return ""
 	}
-	d := data{Type: authorizationDenied, Reason: reason, Refused: r.Names(g.Refused)}
-	return w.refuse(Denied, coaz.Denied.Code(w.dialect), message, d, "the capability is not granted "+g.Reason)
+	return capabilityOf(p.last().Decision()).Nonce
 }
 
-// proofWanted refuses a request whose proof does not count. It says for whom a proof has to be.
-func (w refuser) proofWanted(r *capability.Refusal) *Refusal {
-	d := data{Type: "proof_required", Code: string(r.Code), Reason: r.Text(), Suggestion: r.Suggestion(), Audience: r.Audience}
-	return w.refuse(invalidParams, rpc.InvalidParams, r.Text()+": "+r.Suggestion(), d, r.Error())
+// capability refuses a call for want of a capability that is good. The tool is nil if it is not known yet.
+func (w refuser) capability(r *capability.Refusal, t *Tool) *Refusal {
+	d := data{
+		Reason: r.Text(), Code: r.Code, Suggestion: r.Suggestion(), NextAction: r.NextAction(), Argument: r.Argument, Nonce: r.Nonce,
+	}
+	if t != nil {
+		d.Audience, d.Tool, d.ID = t.Server, t.Shown, t.Server+":"+t.Name
+	}
+	if r.Code == capability.ProofWrongAudience { // the PDP may know the gateway by other names
+		d.Audience = cmp.Or(r.Audience, d.Audience)
+	}
+	refusal := w.refuse(Denied, capability.RPCCode, capability.RPCMessage, d, r.Error())
+	refusal.Shown = r
+	refusal.Words = capability.RPCMessage + ": " + r.Text() + ". " + r.Suggestion()
+	if t != nil {
+		refusal.Blocked = capability.BlockedReason(t.Name, t.Server)
+	}
+	return refusal
 }
 
-const invalidParams Kind = "invalid_params"
-
-func (w refuser) invalid(why string) *Refusal {
-	why = line(why, mostReason)
-	return w.refuse(invalidParams, rpc.InvalidParams, why, data{Type: string(invalidParams)}, why)
-}
-
-// ofCapability refuses since the PDP does not do what is asked about capabilities.
-func (w refuser) ofCapability(err error) *Refusal {
-	var e *authzenclient.Error
-	if !errors.As(err, &e) {
-		return w.failed(err)
-	}
-	refused := e.Kind == authzenclient.Refused
-	switch {
-	case e.Status == http.StatusTooManyRequests:
-		d := data{Type: string(RateLimited), RetryAfter: seconds(cmp.Or(e.RetryAfter, again)), Suggestion: retryAfter}
-		return w.refuse(RateLimited, coaz.Denied.Code(w.dialect), "too many requests", d, e.Error())
-	case refused && (e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden):
-		const message = "this gateway may not ask for capabilities: say so to who operates it"
-		return w.refuse(Unavailable, coaz.Unreachable.Code(w.dialect), message, data{}, "the credential of pdp.key_file lacks the permission capability, which policy-service keys add --permission gives: "+e.Error())
-	case refused && e.Status == http.StatusNotFound:
-		return w.invalid("there is no such capability of yours")
-	case refused && slices.Contains([]int{http.StatusBadRequest, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity}, e.Status):
-		return w.invalid(e.Detail)
-	}
-	return w.failed(err)
-}
-
-// owedOf does what is owed for a grant.
-func (a *Asker) owedOf(ctx context.Context, g approvals.Grant) error {
-	var owes struct {
-		Obligations []struct {
-			ID         string         `json:"id"`
-			Type       string         `json:"type"`
-			Properties jsontext.Value `json:"properties"`
-		} `json:"obligations"`
-	}
-	if err := json.Unmarshal(g.JSON, &owes); err != nil {
-		return err
-	}
-	for _, o := range owes.Obligations {
-		do := a.o.Handlers[o.Type]
-		if do == nil {
-			return errors.New("nobody here discharges the obligation " + line(o.Type, mostReason))
-		}
-		properties, err := evaluation.ParseObject(o.Properties, evaluation.DefaultLimits())
-		if err != nil {
-			return err
-		}
-		if err := do(ctx, evaluation.Obligation{ID: o.ID, Type: o.Type, Properties: properties}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Validate asks what a capability is worth that a principal would show with the call of a tool, by its id.
-func (a *Asker) Validate(ctx context.Context, op Operation, token, proof, tool string, arguments jsontext.Value) (jsontext.Value, *Refusal) {
-	w := a.refuser(&op)
-	pdp, refusal := a.client(&op)
-	if refusal != nil {
-		return nil, refusal
-	}
-	who, err := a.speaks(op.Principal)
-	if err != nil {
-		return nil, w.unmapped(err)
-	}
-	said, err := who.object(arguments)
-	if err != nil {
-		return nil, w.unmapped(err)
-	}
-	shown := evaluation.Object{}.With("token", text(token))
-	if proof != "" {
-		shown = shown.With("proof", text(proof))
-	}
-	said = said.With("capability", shown.Value())
-	q := evaluation.Request{Subject: who.subject, Action: evaluation.Action{Name: string(ToolInvoke)}, Resource: evaluation.Entity{Type: "tool", ID: tool}, Context: said}
-	worth, err := approvals.ValidateCapability(ctx, pdp, cmp.Or(op.Principal.Tenant, evaluation.DefaultTenant), q)
-	if err != nil {
-		return nil, w.ofCapability(err)
-	}
-	return worth, nil
-}
-
-// Capabilities are those of a principal that count.
-func (a *Asker) Capabilities(ctx context.Context, op Operation) ([]approvals.CapabilityState, *Refusal) {
-	pdp, refusal := a.client(&op)
-	if refusal != nil {
-		return nil, refusal
-	}
-	all, err := approvals.Capabilities(ctx, pdp, cmp.Or(op.Principal.Tenant, evaluation.DefaultTenant), op.Principal.Participant())
-	if err != nil {
-		return nil, a.refuser(&op).ofCapability(err)
-	}
-	return all, nil
-}
-
-// Return ends a capability of a principal. One of another, or of none, is the same.
-func (a *Asker) Return(ctx context.Context, op Operation, id, reason string) (approvals.CapabilityState, *Refusal) {
-	pdp, refusal := a.client(&op)
-	if refusal != nil {
-		return approvals.CapabilityState{}, refusal
-	}
-	state, err := approvals.ReturnCapability(ctx, pdp, op.Principal.Participant(), id, reason)
-	if err != nil {
-		return state, a.refuser(&op).ofCapability(err)
-	}
-	return state, nil
+// RefuseShown refuses an operation whose capability cannot be read.
+func (a *Asker) RefuseShown(op Operation, r *capability.Refusal) *Refusal {
+	return a.refuser(&op).capability(r, op.Tool)
 }

@@ -185,32 +185,62 @@ func (g *Flow) holders(who *identity.Principal) (all []*capability.Holder, err e
 	return all, err
 }
 
-// keptProof is the proof of a call by the key that the gateway keeps for a principal, if the capability is bound to that key.
-// The capability is a token, or the id of one, which is then taken to be bound to the key of now. It is "" if the gateway keeps
-// no key that would count.
-func (g *Flow) keptProof(who *identity.Principal, shown, server, tool, nonce string, arguments jsontext.Value) (proof string) {
-	if !g.o.HolderKeys {
-		return ""
+// proved is what the client of a principal shows with the call of a tool. If it shows no proof, and the gateway keeps the key that
+// the capability is bound to, it has a proof by that. An id is taken to be of a capability that is bound to the key of now.
+func (g *Flow) proved(who *identity.Principal, shown evaluation.CapabilityShown, tool string, arguments jsontext.Value, nonce string) (s evaluation.CapabilityShown, kept bool) {
+	if !g.o.HolderKeys || shown.Token == "" || shown.Proof != "" {
+		return shown, false
 	}
 	holders, err := g.holders(who)
 	given, err2 := evaluation.ParseWithNulls(arguments, evaluation.DefaultLimits())
 	if err != nil || err2 != nil {
-		return ""
+		return shown, false
 	}
-	claim := capability.Claim{Capability: shown, Audience: server, Tool: tool, Arguments: given, IssuedAt: g.o.Now(), Nonce: nonce}
+	server, _, _ := strings.Cut(tool, ":")
+	claim := capability.Claim{Capability: shown.Token, Audience: server, Tool: tool, Arguments: given, IssuedAt: g.o.Now(), Nonce: nonce}
 	holder := holders[0]
-	if token, refusal := capability.ParseToken(shown); refusal == nil {
+	if token, refusal := capability.ParseToken(shown.Token); refusal == nil {
 		claim.Capability = token.ID
 		n := slices.IndexFunc(holders, func(h *capability.Holder) bool { return h.Key().Thumbprint() == token.Key.Thumbprint() })
 		if n < 0 {
-			return ""
+			return shown, false
 		}
 		holder = holders[n]
 	}
-	if proof, err = holder.Prove(claim); err != nil {
-		return ""
+	if shown.Proof, err = holder.Prove(claim); err != nil {
+		return shown, false
 	}
-	return proof
+	return shown, true
+}
+
+// ask lets the PDP decide about an operation whose client shows a capability, or none. If the gateway keeps the key it also makes
+// the proof once more that the PDP wants a nonce in.
+func (g *Flow) ask(ctx context.Context, op ask.Operation, shown evaluation.CapabilityShown) (permit *ask.Permit, refused *ask.Refusal) {
+	for nonce := ""; ; nonce = refused.Shown.Nonce {
+		if op.Shows = shown; op.Tool != nil {
+			op.Shows, op.Kept = g.proved(op.Principal, shown, op.Tool.Server+":"+op.Tool.Name, ask.Arguments(op.Params), nonce)
+		}
+		permit, refused = g.o.Asker.Ask(ctx, op)
+		switch {
+		case shown.Token == "":
+		case refused == nil:
+			g.people.Listeners.Granted(op.Principal, capabilityID(shown.Token))
+		case refused.Shown == nil:
+		case refused.Shown.Code == capability.Revoked:
+			g.people.Listeners.Revoked(op.Principal, capabilityID(shown.Token))
+		case refused.Shown.Code == capability.NonceRequired && op.Kept && nonce == "" && refused.Shown.Nonce != "":
+			continue
+		}
+		return permit, refused
+	}
+}
+
+// capabilityID is the id of a capability that is shown by its token, or by the id itself.
+func capabilityID(shown string) string {
+	if token, refusal := capability.ParseToken(shown); refusal == nil {
+		return token.ID
+	}
+	return shown
 }
 
 func (x exchange) validateCapability(ctx context.Context) (jsontext.Value, *answer.Answer) {
@@ -218,15 +248,9 @@ func (x exchange) validateCapability(ctx context.Context) (jsontext.Value, *answ
 	if err != nil {
 		return nil, unreadable(err)
 	}
-	server, id := x.g.toolID(said.Tool)
-	arguments := said.Arguments
-	if arguments == nil {
-		arguments = jsontext.Value(`{}`)
-	}
-	if said.Proof == "" {
-		said.Proof = x.g.keptProof(x.Who, said.Capability, server, id, "", arguments)
-	}
-	worth, refused := x.g.o.Asker.Validate(ctx, x.operation(), said.Capability, said.Proof, id, said.Arguments)
+	_, id := x.g.toolID(said.Tool)
+	shown, _ := x.g.proved(x.Who, said.Shown, id, ask.Arguments(x.Params), "")
+	worth, refused := x.g.o.Asker.Validate(ctx, x.operation(), shown, id, said.Arguments)
 	return worth, answer.Refuse(refused)
 }
 

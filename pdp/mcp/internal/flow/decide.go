@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/mcp/internal/answer"
 	"policy-service/pdp/mcp/internal/arguments"
 	"policy-service/pdp/mcp/internal/ask"
@@ -28,7 +29,7 @@ func (x exchange) ask(ctx context.Context, answered ask.Answered) (exchange, *an
 	var refused *ask.Refusal
 	begun := x.g.o.Now()
 	// The outcome of the obligations is reported, also after a panic.
-	if x.permit, refused = x.g.o.Asker.Ask(ctx, op); refused == nil {
+	if x.permit, refused = x.g.ask(ctx, op, x.shown); refused == nil {
 		permit := x.permit
 		x.cleanups.add(func() { permit.Done(context.WithoutCancel(ctx)) })
 	}
@@ -175,8 +176,9 @@ func (x exchange) find(ctx context.Context) (Target, *answer.Answer) {
 	if len(x.Params.Get("arguments")) > x.g.o.Arguments {
 		return x.Target, answer.Invalid("the arguments are larger than " + strconv.Itoa(x.g.o.Arguments) + " bytes")
 	}
-	// People approve a call for one use, so a call that may spend an approval gets the tool from the server first.
-	spends := x.Params.Get("requestState") != nil || x.Params.Get("inputResponses") != nil
+	// People approve a call for one use, and a proof is for one question, so a call that may spend either gets the tool from the
+	// server first.
+	spends := x.Params.Get("requestState") != nil || x.Params.Get("inputResponses") != nil || x.shown != evaluation.CapabilityShown{}
 	if s, _ := x.link.Current(); s == nil && !x.g.onePerson() && !spends {
 		if known := x.g.servers.KnownTool(x.link.Server, name); known != nil {
 			return Target{x.Call, x.link, known, true}, nil
