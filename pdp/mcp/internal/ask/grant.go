@@ -134,7 +134,7 @@ func (a *Asker) askOf(w refuser, op *Operation, r CapabilityAsk) (asked capabili
 		key = jsonOf(r.Keeps.Key())
 	}
 	if key == nil {
-		return asked, w.proofWanted(&capability.Refusal{Code: capability.ProofMissing, Audience: r.Issuer, Hint: "Send the holder's public key as key, and a proof of it, for that issuer, as proof"})
+		return asked, w.proofWanted(&capability.Refusal{Code: capability.ProofMissing, Audience: r.Issuer})
 	}
 	o := r.Terms.
 		With("tenant_id", rpc.String(cmp.Or(op.Principal.Tenant, evaluation.DefaultTenant))).
@@ -228,6 +228,7 @@ func (w refuser) notGranted(g approvals.Grant, r CapabilityAsk) *Refusal {
 
 // proofWanted refuses a request whose proof does not count. It says for whom a proof has to be.
 func (w refuser) proofWanted(r *capability.Refusal) *Refusal {
+	r.Hint = "Send the request with the holder's public key as key, and with a fresh proof by it, for that issuer, as proof"
 	d := data{Type: "proof_required", Code: r.Code, Reason: r.Text(), Suggestion: r.Suggestion(), Audience: r.Audience}
 	return w.refuse(invalidParams, rpc.InvalidParams, r.Text()+": "+r.Suggestion(), d, r.Error())
 }

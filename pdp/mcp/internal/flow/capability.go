@@ -227,7 +227,7 @@ func (g *Flow) ask(ctx context.Context, op ask.Operation, shown evaluation.Capab
 			g.people.Listeners.Granted(op.Principal, capabilityID(shown.Token))
 		case refused.Shown == nil:
 		case refused.Shown.Code == capability.Revoked:
-			g.people.Listeners.Revoked(op.Principal, capabilityID(shown.Token))
+			g.people.Listeners.Refused(op.Principal, capabilityID(shown.Token))
 		case refused.Shown.Code == capability.NonceRequired && op.Kept && nonce == "" && refused.Shown.Nonce != "":
 			continue
 		}

@@ -258,12 +258,18 @@ func (l *listeners) Granted(who *identity.Principal, id string) {
 // grantedFor is the time for which it is kept to whom a capability was granted.
 const grantedFor = 90 * 24 * time.Hour
 
-// Revoked sends a principal that gave a capability back, or was refused because it is revoked, the message that it counts no
-// more, on all its streams; and the principal to whom it was granted through this gateway.
+// Revoked sends the principal that gave a capability back the message that it counts no more, on all its streams; and the
+// principal to whom it was granted through this gateway.
 func (l *listeners) Revoked(who *identity.Principal, id string) {
-	m := rpc.Message{Method: wire.MethodCapabilityRevoked, Params: wire.CapabilityRevoked(id)}
-	l.g.events.Tell(who.Key, m)
+	l.Refused(who, id)
 	if to, ok := l.granted.get(id, l.g.o.Now(), grantedFor); ok && to != who.Key {
-		l.g.events.Tell(to, m)
+		l.tellRevoked(to, id)
 	}
+}
+
+// Refused sends a principal whose call is refused, because its capability is revoked, the message that it counts no more.
+func (l *listeners) Refused(who *identity.Principal, id string) { l.tellRevoked(who.Key, id) }
+
+func (l *listeners) tellRevoked(principal, id string) {
+	l.g.events.Tell(principal, rpc.Message{Method: wire.MethodCapabilityRevoked, Params: wire.CapabilityRevoked(id)})
 }
