@@ -563,7 +563,7 @@ func (x *telling) client(name string) *teller {
 }
 
 // ofNoCall is what a client hears over the standard streams that no call brings.
-var ofNoCall = regexp.MustCompile(`^\{"jsonrpc":"2.0","method":"notifications/(?:welcome|tool|resource|prompt|authorization|subscriptions)`)
+var ofNoCall = regexp.MustCompile(`^\{"jsonrpc":"2.0","method":"notifications/(?:welcome|tool|resource|prompt|authorization|subscriptions|capabilities)`)
 
 // pipes gives the client a gateway of its own over the standard streams.
 func (c *teller) pipes(claims mcptest.Claims) {
