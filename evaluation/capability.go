@@ -12,8 +12,9 @@ type Capability struct {
 const ToolCapability = "urn:policy-service:capability:tool-capability"
 
 // CapabilityShown is what a request shows in context.capability: a token, or the id of one, and a proof that its caller
-// holds the token's key. Neither is read here, and either may be missing: then it is no good capability.
-type CapabilityShown struct{ Token, Proof string }
+// holds the token's key. Neither is read here, and either may be missing: then it is no good capability. Session is the id
+// of the session of the call, as who enforces the answer observed it.
+type CapabilityShown struct{ Token, Proof, Session string }
 
 const capabilityMember = "capability"
 
@@ -23,7 +24,9 @@ func (r *Request) CapabilityShown() (shown CapabilityShown, given bool) {
 		if name == capabilityMember {
 			token, _ := v.Object().Get("token")
 			proof, _ := v.Object().Get("proof")
-			return CapabilityShown{token.Text(), proof.Text()}, true
+			channel, _ := v.Object().Get("channel")
+			session, _ := channel.Object().Get("session")
+			return CapabilityShown{token.Text(), proof.Text(), session.Text()}, true
 		}
 	}
 	return shown, false
@@ -39,7 +42,14 @@ func (r *reader) checkCapability(context Object) {
 	}
 	r.want(v.Kind() == Map, "not an object with token and proof", at...)
 	for name, value := range v.Object().All {
-		r.want(name == "token" || name == "proof", "neither token nor proof", append(at, name)...)
+		if name == "channel" {
+			r.want(value.Kind() == Map, "not an object with session", append(at, name)...)
+			for what, value := range value.Object().All {
+				r.want(what == "session" && value.Kind() == String, "not the string session", append(at, name, what)...)
+			}
+			continue
+		}
+		r.want(name == "token" || name == "proof", "neither token nor proof nor channel", append(at, name)...)
 		r.want(value.Kind() == String, "not a string", append(at, name)...)
 	}
 }

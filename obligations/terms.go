@@ -100,6 +100,8 @@ func TermsOf(o evaluation.Obligation) (t Terms, ok bool) {
 type GrantTerms struct {
 	MaxDuration time.Duration `json:"max_duration,omitzero"`
 	MaxUses     int           `json:"max_uses,omitzero"`
+	// Session says that it has to be bound to a session.
+	Session bool `json:"session,omitzero"`
 }
 
 // mostUses bounds the uses of a capability.
@@ -113,13 +115,21 @@ func GrantTermsOf(o evaluation.Obligation) (t GrantTerms, ok bool) {
 	duration, _ := o.Properties.Get("max_duration")
 	t.MaxDuration, ok = span(duration.Text(), 0)
 	uses, fits := number(o.Properties, "max_uses", 0, 1, mostUses)
-	t.MaxUses = uses
-	return t, ok && fits
+	channel, bound := o.Properties.Get("channel")
+	t.MaxUses, t.Session = uses, bound
+	return t, ok && fits && (!bound || channel.Text() == ChannelSession)
 }
+
+// ChannelSession is the only value of the property channel.
+const ChannelSession = "session"
 
 // Narrower are the terms that bound by both.
 func (t GrantTerms) Narrower(other GrantTerms) GrantTerms {
-	return GrantTerms{least(t.MaxDuration, other.MaxDuration), least(t.MaxUses, other.MaxUses)}
+	return GrantTerms{
+		MaxDuration: least(t.MaxDuration, other.MaxDuration),
+		MaxUses:     least(t.MaxUses, other.MaxUses),
+		Session:     t.Session || other.Session,
+	}
 }
 
 // least is the lesser of two bounds, of which 0 is none.

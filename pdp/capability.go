@@ -22,7 +22,7 @@ type Capabilities interface {
 	// gets it. Left are the uses after it. If none is left any more, there is no reservation, and more says why.
 	Reserve(ctx context.Context, h HeldCapability, decision string) (use Reservation, left int, more *evaluation.CapabilityAnswer, err error)
 	// Keep has the very same proof taken once more, with the same question and the id of an approval that it waits for,
-	// whatever the age of the proof, until a moment.
+	// whatever the age of the proof, until a moment. If the approval is yet to be asked for, its id is "", and any will do.
 	Keep(ctx context.Context, h HeldCapability, approval string, until time.Time)
 }
 
@@ -234,6 +234,8 @@ func (p *PDP) keepProof(ctx context.Context, s *ShownCapability, d *evaluation.D
 			}
 		}
 		keep(d.Approval.ID, until)
+	case d.Access != nil && d.Access.Request != nil:
+		keep("", time.Time{})
 	case d.Access != nil && d.Access.Reason == evaluation.ApprovalPending && s.held.Presented.Approval != "":
 		keep(s.held.Presented.Approval, time.Time{})
 	}

@@ -47,6 +47,8 @@ type GrantDecision struct {
 	// Terms bound what is granted, and Until is when the first of the access rules expires that grant it, zero for never.
 	Terms obligations.GrantTerms
 	Until time.Time
+	// Needs are the properties of the action that the terms want, and that the questions lack.
+	Needs []string
 	// Capability is the one that it grants, or renews: prepare sets it.
 	Capability string
 }
@@ -55,6 +57,15 @@ type GrantDecision struct {
 func (p *PDP) SameEntity(of evaluation.Ref, typ, id string) bool {
 	is, known := p.Bundle().Config.EntityType(of.Type)
 	return known && string(is) == typ && of.ID == id
+}
+
+// Ref is how requests name an entity that policies know by a type and an id.
+func (p *PDP) Ref(typ, id string) (of evaluation.Ref, known bool) {
+	b := p.Bundle()
+	if b == nil {
+		return of, false
+	}
+	return b.Config.Ref(typ, id)
 }
 
 // granting is a grant that is being decided.
@@ -182,6 +193,9 @@ func (g *granting) judge(ctx context.Context) error {
 	return nil
 }
 
+// channelProperty is the property of the action that says to what kind of channel the grant is bound.
+const channelProperty = "channel"
+
 // bound finds out what bounds the grant, by all answers. A question whose terms cannot be read is denied.
 func (g *granting) bound() {
 	g.out.Terms, g.out.Until = obligations.GrantTerms{}, time.Time{}
@@ -190,6 +204,11 @@ func (g *granting) bound() {
 		for _, o := range d.Obligations {
 			terms, ok := obligations.GrantTermsOf(o)
 			if !ok {
+				d.Deny(evaluation.ObligationUnfilled)
+				break
+			}
+			if _, given := g.calls[n].Request.Action.Properties.Get(channelProperty); terms.Session && !given {
+				g.out.Needs = []string{channelProperty}
 				d.Deny(evaluation.ObligationUnfilled)
 				break
 			}

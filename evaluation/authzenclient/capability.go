@@ -32,6 +32,8 @@ const capabilityMember = "capability"
 // WithCapability shows a capability with a question about the call of a tool: its token, and a fresh proof by its holder,
 // over the resource's id and context.arguments. The question has to hold the arguments as the tool gets them.
 //
+// The session of the call, if the question says it in context.capability.channel, stays there.
+//
 // If the PDP wants a nonce in the proof, the question is asked once more with it. Keep the option for the calls that
 // follow: it remembers the nonce. It may be used by several goroutines.
 //
@@ -123,9 +125,14 @@ func (w *wallet) show(q evaluation.Request, now time.Time) (shows evaluation.Req
 	return q, proof, failure
 }
 
-// with is a request that shows the capability with a proof.
+// with is a request that shows the capability with a proof. The channel of one that is there stays.
 func (w *wallet) with(q evaluation.Request, proof string) (evaluation.Request, *Error) {
-	member, err := evaluation.NewObject(map[string]any{"token": w.text, "proof": proof})
+	members := map[string]any{"token": w.text, "proof": proof}
+	was, _ := q.Context.Lookup(capabilityMember)
+	if channel, observed := was.Object().Lookup("channel"); observed {
+		members["channel"] = channel
+	}
+	member, err := evaluation.NewObject(members)
 	if err != nil {
 		return q, notAsked("the capability cannot be encoded")
 	}

@@ -25,11 +25,13 @@ type Ask struct {
 	Duration              time.Duration
 	ValidFrom, ValidUntil time.Time
 	MaxUses               int       // 0 for no bound
+	Offline               bool      // gateways may verify it that do not ask the service; not with MaxUses
 	Arguments             Arguments // nil for any
 	Reason                string    // for people and the record
 	Key                   Key       // of the holder
 	Proof                 string    // by the key; "" for a holder that is away
 	ApprovalID            string    // where people were asked before
+	Channel               Channel   // in whose session alone it is to count, the zero value for any
 }
 
 const (
@@ -47,8 +49,8 @@ func DecodeAsk(body []byte, limits evaluation.Limits) (Ask, error) {
 		return Ask{}, err
 	}
 	var r reader
-	r.only(o, nil, "tenant_id", "holder", "audience", "tools", "duration", "valid_from", "valid_until", "max_uses", "arguments",
-		"reason", "key", "proof", "approval_id", "context")
+	r.only(o, nil, "tenant_id", "holder", "audience", "tools", "duration", "valid_from", "valid_until", "max_uses", "offline", "arguments",
+		"reason", "key", "proof", "approval_id", "channel", "context")
 	who := r.object(o, false, "holder")
 	r.only(who, []string{"holder"}, "type", "id", "properties")
 	a := Ask{
@@ -65,6 +67,12 @@ func DecodeAsk(body []byte, limits evaluation.Limits) (Ask, error) {
 		ApprovalID: r.text(o, maxName, true, "approval_id"),
 		Properties: r.object(who, true, "holder", "properties"),
 		Context:    r.context(o),
+		Channel:    Channel{r.channel(o, maxName)},
+	}
+	if offline, there := o.Get("offline"); there {
+		a.Offline = offline.True()
+		r.want(offline.Kind() == evaluation.Bool, "neither true nor false", "offline")
+		r.want(!a.Offline || a.MaxUses == 0, "given beside max_uses, and nobody counts offline; leave one of the two out", "offline")
 	}
 	a.Key, err = keyOf(r.object(o, false, "key"))
 	r.want(err == nil, fmt.Sprint(err), "key")
@@ -149,6 +157,9 @@ func (a Ask) terms() map[string]any {
 	if a.Arguments != nil {
 		m["arguments"] = a.Arguments
 	}
+	if a.Offline {
+		m["offline"] = true
+	}
 	return m
 }
 
@@ -163,21 +174,27 @@ func (a Ask) MarshalJSON() ([]byte, error) {
 	if a.Context.Len() > 0 {
 		m["context"] = a.Context
 	}
+	if a.Channel != (Channel{}) {
+		m["channel"] = map[string]any{"session": a.Channel.Session}
+	}
 	return text(m), nil
 }
 
 // Digest is what the proof of a request is about: the SHA-256, in base64url, of the form of RFC 8785 of {tools,
-// audience, duration or valid_from and valid_until, max_uses, arguments, jkt}. Members that were not given are left
-// out. Tools are the whole ids, times are in UTC, each constraint has its constraint_type, and jkt is the thumbprint of
-// the key.
+// audience, duration or valid_from and valid_until, max_uses, offline, arguments, channel, jkt}. Members that were not given
+// are left out, and offline if it is false. Tools are the whole ids, times are in UTC, each constraint has its
+// constraint_type, channel is as a token has it, and jkt is the thumbprint of the key.
 func (a Ask) Digest() string {
 	m := a.terms()
 	m["jkt"] = a.Key.Thumbprint()
+	if a.Channel != (Channel{}) {
+		m["channel"] = sessionClaim(a.Channel.Hash())
+	}
 	return digest(canonical(m))
 }
 
 // SameAs reports what of a request is not as in a token that is to be renewed by it. The error is at that member, and nil
-// if the holder, its key, the audience, the tools and the arguments are the same.
+// if the holder, its key, the audience, the session, the tools, the arguments and who may verify it are the same.
 func (a Ask) SameAs(t Token) error {
 	var r reader
 	same := func(is bool, name string) {
@@ -187,7 +204,9 @@ func (a Ask) SameAs(t Token) error {
 	same(a.Holder == t.Holder, "holder")
 	same(a.Key.Thumbprint() == t.Key.Thumbprint(), "key")
 	same(a.Audience == t.Audience, "audience")
+	same(a.Channel.Hash() == t.Session, "channel")
 	same(slices.Equal(a.Tools, layer.Tools), "tools")
+	same(a.Offline == (t.Verify == Offline), "offline")
 	same(len(t.Layers) == 1 && arguments(a.Arguments) == arguments(layer.Arguments), "arguments")
 	if r.err != nil {
 		return r.err

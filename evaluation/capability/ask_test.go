@@ -56,6 +56,7 @@ func asks() (all []askVector) {
 		}
 		a.Arguments["*"] = constraint(`{"constraint_type":"wildcard"}`)
 	}, proof)
+	add("", "bound to a session", func(a *capability.Ask) { a.Channel.Session = "ws-17" }, proof)
 	add("", "60 s old", nil, func(req string) string { return raw(seeded(2), header, payload(issuer, now.Unix()-60, id, req)) })
 	add(capability.ProofStale, "61 s old", nil, func(req string) string { return raw(seeded(2), header, payload(issuer, now.Unix()-61, id, req)) })
 	add(capability.ProofStale, "11 s ahead", nil, func(req string) string { return raw(seeded(2), header, payload(issuer, now.Unix()+11, id, req)) })

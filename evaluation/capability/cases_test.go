@@ -22,6 +22,7 @@ type trial struct {
 	holder    evaluation.Ref
 	tool      string
 	arguments string // as sent
+	session   string // as observed
 	want      capability.Code
 }
 
@@ -79,6 +80,24 @@ func trials() (all []trial) {
 	add(capability.WrongHolder, "1: another type of holder", func(c *trial) { c.holder.Type = "user" })
 	add(capability.WrongHolder, "1: another spelling of the holder", func(c *trial) { c.holder.ID = "Agent-a" })
 	add(capability.ProofWrongCall, "1: a proof for another token of the agent", proof(func(p *capability.Claim) { p.Capability = "cap_another_one" }))
+	// A token that is bound to a session.
+	bound := token(func(t *capability.Token) { t.Session = capability.Channel{Session: "ws-17"}.Hash() })
+	for session, want := range ordered(map[string]capability.Code{
+		"ws-17": "", "ws-18": capability.ChannelMismatch, "": capability.ChannelMismatch, "WS-17": capability.ChannelMismatch,
+		capability.Channel{Session: "ws-17"}.Hash(): capability.ChannelMismatch,
+	}) {
+		add(want, "bound to a session, in session "+session, func(c *trial) {
+			bound(c)
+			c.session = session
+		})
+	}
+	add("", "bound to no session, in one", func(c *trial) { c.session = "ws-17" })
+	add(capability.Malformed, "bound to a channel of a kind that is not known", func(c *trial) {
+		bound(c)
+		c.session, c.token = "ws-17", edited(c.token, `"channel":{`, `"channel":{"x":1,`)
+	})
+	add(capability.Malformed, "bound to a channel of no kind", func(c *trial) { c.token = edited(c.token, `"iss"`, `"channel":{},"iss"`) })
+	add(capability.Malformed, "bound to null", func(c *trial) { c.token = edited(c.token, `"iss"`, `"channel":null,"iss"`) })
 	// 5: replay at another gateway.
 	add(capability.ProofWrongAudience, "5: a proof for another gateway", proof(func(p *capability.Claim) { p.Audience = "https://gw2.example.com" }))
 	// 6: arguments that the proof is not about.
@@ -274,5 +293,5 @@ func (c trial) verifier() *capability.Verifier {
 }
 
 func (c trial) call() capability.Call {
-	return capability.Call{Token: c.token, Proof: c.proof, Holder: c.holder, Tool: c.tool, Arguments: parsed(c.arguments)}
+	return capability.Call{Token: c.token, Proof: c.proof, Holder: c.holder, Tool: c.tool, Arguments: parsed(c.arguments), Channel: capability.Channel{Session: c.session}}
 }

@@ -30,6 +30,7 @@ const (
 	WrongHolder        Code = "wrong_holder"
 	ToolNotCovered     Code = "tool_not_covered"
 	ArgumentRefused    Code = "argument_refused"
+	ChannelMismatch    Code = "channel_mismatch"
 	ProofMissing       Code = "proof_missing"
 	ProofInvalid       Code = "proof_invalid"
 	ProofWrongAudience Code = "proof_wrong_audience"
@@ -38,8 +39,9 @@ const (
 	ProofReplayed      Code = "proof_replayed"
 	ArgumentUnprovable Code = "argument_unprovable"
 	NonceRequired      Code = "nonce_required"
-	OnlineOnly         Code = "online_only" // this verifier cannot check it, the service can
-	Elsewhere          Code = "elsewhere"   // another process counts its uses
+	OnlineOnly         Code = "online_only"  // this verifier cannot check it, the service can
+	StatusStale        Code = "status_stale" // whether it was revoked is not known here
+	Elsewhere          Code = "elsewhere"    // another process counts its uses
 	NotInBatch         Code = "not_in_batch"
 	NotAsked           Code = "not_asked"   // the question takes no capability
 	Unavailable        Code = "unavailable" // it could not be checked
@@ -67,6 +69,7 @@ var reasons = map[Code]struct{ text, next, suggestion string }{
 	WrongHolder:        {"Caller is not the token's holder", evaluation.NextNone, seeTo},
 	ToolNotCovered:     {"Tool not covered by capability", evaluation.NextRequest, askAgain},
 	ArgumentRefused:    {"Argument not covered by capability", evaluation.NextRequest, askAgain},
+	ChannelMismatch:    {"Token is bound to another channel", evaluation.NextRequest, askAgain},
 	ProofMissing:       {"Proof of possession missing", evaluation.NextRetry, proveIt},
 	ProofInvalid:       {"Proof of possession invalid", evaluation.NextRetry, proveIt},
 	ProofWrongAudience: {"Proof of possession is for another verifier", evaluation.NextRetry, proveIt},
@@ -76,6 +79,7 @@ var reasons = map[Code]struct{ text, next, suggestion string }{
 	ArgumentUnprovable: {"An argument has a number that no proof can hold exactly", evaluation.NextRetry, "Send the number as a string, or with fewer digits"},
 	NonceRequired:      {"Fresh nonce required", evaluation.NextRetry, proveIt},
 	OnlineOnly:         {"Token must be checked by the authorization service", evaluation.NextRetry, "Ask the authorization service about the call"},
+	StatusStale:        {"Token must be checked by the authorization service", evaluation.NextRetry, "Send the call again later, or ask the authorization service about it"},
 	Elsewhere:          {"Token must be checked by the authorization service", evaluation.NextRetry, "Ask the service that granted the capability about the call"},
 	NotInBatch:         {"A capability is not taken in a batch", evaluation.NextRetry, "Send the call alone"},
 	NotAsked:           {"A capability is not taken with this question", evaluation.NextNone, "Leave the capability out of this question"},

@@ -26,18 +26,23 @@ type Token struct {
 	Layers []Layer
 	// MaxUses is how many calls it covers, 0 for as many as there are until it expires.
 	MaxUses int
-	// Verify is who can say that it counts: "online" is the service alone, which knows what was revoked.
+	// Verify is who can say that it counts: [Online] is the service alone, which knows what was revoked, and [Offline] a
+	// gateway, too, that has the status list.
 	Verify string
+	// Status is the token's place in a status list, which one for offline has.
+	Status Listed
 	// Parent is the id of the capability that this one was made from, "" for none. Depth is how often that was done,
 	// and MaxDepth how often it may be.
 	Parent          string
 	Depth, MaxDepth int
+	// Session is the SHA-256, in base64url, of the id of the only session in which it counts, "" for any.
+	Session string
 	// Grantor is on whose authority it was granted, nil where that is the policies' alone.
 	Grantor *evaluation.Ref
 }
 
-// Online is the only value of [Token.Verify].
-const Online = "online"
+// The values of [Token.Verify].
+const Online, Offline = "online", "offline"
 
 const ourType, toolCall, maxDepth = "tool_capability", "tools/call", MaxLayers - 1
 
@@ -55,7 +60,8 @@ var wide = func() evaluation.Limits {
 //	{"iss":…, "aud":…, "jti":…, "sub":…, "sub_type":…, "iat":…, "nbf":…, "exp":…, "cnf": {"jwk": {…}, "jkt":…},
 //	 "authorization_details": [{"type": "tool_capability", "locations": [aud], "actions": ["tools/call"],
 //	   "datatypes": [the tools of the first layer], "layers": [{"tools": […], "arguments": {…}}]}],
-//	 "verify": "online", "max_uses":…, "parent":…, "depth":…, "max_depth":…, "grantor": {"type":…, "id":…}}
+//	 "verify": "online", "status": {"status_list": {"idx":…, "uri":…}}, "max_uses":…, "parent":…, "depth":…, "max_depth":…,
+//	 "channel": {"session":…}, "grantor": {"type":…, "id":…}}
 //
 // What the entry says in the members of RFC 9396, any authorization server can narrow. More claims may come, which
 // readers pass over. An entry and its layers have these members alone: to pass over another one there could be to pass
@@ -73,8 +79,14 @@ func (t Token) Claims() ([]byte, error) {
 			"type": ourType, "locations": []string{t.Audience}, "actions": []string{toolCall}, "datatypes": t.Layers[0].Tools, "layers": t.Layers,
 		}},
 	})
+	if t.Session != "" {
+		claims["channel"] = sessionClaim(t.Session)
+	}
 	if t.Grantor != nil {
 		claims["grantor"] = t.Grantor
+	}
+	if t.Status != (Listed{}) {
+		claims["status"] = map[string]any{"status_list": map[string]any{"idx": t.Status.Index, "uri": t.Status.URI}}
 	}
 	payload, err := json.Marshal(claims, json.Deterministic(true))
 	if err != nil { // whose text may quote a value
@@ -103,7 +115,7 @@ func ParseClaims(payload []byte) (Token, *Refusal) {
 // It checks no signature, so that nothing is allowed by it: see [Verifier.Check].
 func ParseToken(text string) (Token, *Refusal) {
 	s, ok := splitCompact(text, MaxToken)
-	if _, known := keyID(s.header); !ok || !known {
+	if _, known := keyID(s.header, TypeToken); !ok || !known {
 		return Token{}, &Refusal{Code: Malformed}
 	}
 	return ParseClaims(s.payload)
@@ -125,14 +137,21 @@ func parseClaims(payload []byte) (Token, error) {
 		Expires:   r.time(o, "exp"),
 		Key:       r.confirmation(o),
 		MaxUses:   int(r.whole(o, 1, MaxUses, true, "max_uses")),
-		Verify:    r.text(o, len(Online), false, "verify"),
+		Verify:    r.text(o, len(Offline), false, "verify"),
 		Parent:    r.text(o, mostID, true, "parent"),
 		Depth:     int(r.whole(o, 0, maxDepth, true, "depth")),
 		MaxDepth:  int(r.whole(o, 0, maxDepth, true, "max_depth")),
+		Session:   r.channel(o, maxName),
 	}
 	r.want(visible(t.ID), "not of visible ASCII characters", "jti")
 	r.want(t.NotBefore.Before(t.Expires), "not before exp", "nbf")
-	r.want(t.Verify == Online, "not online", "verify")
+	r.want(t.Verify == Online || t.Verify == Offline, "not online or offline", "verify")
+	if _, there := o.Lookup("status"); there || t.Verify == Offline {
+		at := []string{"status", "status_list"}
+		place := r.object(r.object(o, false, at[0]), false, at...)
+		t.Status = Listed{r.text(place, maxURL, false, in(at, "uri")...), int(r.whole(place, 0, ListSize-1, false, in(at, "idx")...))}
+	}
+	r.want(t.Verify == Online || t.MaxUses == 0, "beside offline, where nobody counts", "max_uses")
 	r.want((t.Depth > 0) == (t.Parent != ""), "parent and depth belong together", "parent")
 	r.want(t.Depth <= t.MaxDepth, "more than max_depth", "depth")
 	if _, there := o.Lookup("grantor"); there {

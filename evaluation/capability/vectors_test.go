@@ -70,6 +70,7 @@ type checkVector struct {
 	Holder    evaluation.Ref  `json:"holder"`
 	Tool      string          `json:"tool"`
 	Arguments string          `json:"arguments"`
+	Session   string          `json:"session,omitempty"`
 	Reason    capability.Code `json:"reason,omitempty"`
 }
 
@@ -119,7 +120,7 @@ func made() vectors {
 	}
 	var first map[string]json.RawMessage
 	for _, c := range trials() {
-		call := members(checkVector{c.name, c.now, c.audience, c.servers, c.token, c.proof, c.holder, c.tool, c.arguments, c.want})
+		call := members(checkVector{c.name, c.now, c.audience, c.servers, c.token, c.proof, c.holder, c.tool, c.arguments, c.session, c.want})
 		if first == nil {
 			first = maps.Clone(call)
 		} else {
@@ -239,7 +240,7 @@ func TestVectors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = verifier.Check(t.Context(), capability.Call{Token: c.Token, Proof: c.Proof, Holder: c.Holder, Tool: c.Tool, Arguments: parsed(c.Arguments)})
+		_, err = verifier.Check(t.Context(), capability.Call{Token: c.Token, Proof: c.Proof, Holder: c.Holder, Tool: c.Tool, Arguments: parsed(c.Arguments), Channel: capability.Channel{Session: c.Session}})
 		if got := codeOf(t, err); got != c.Reason {
 			t.Errorf("%s: got %q, want %q", c.Name, got, c.Reason)
 		}

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"crypto/ed25519"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"policy-service/evaluation"
@@ -44,7 +46,12 @@ const (
 )
 
 // Verifier checks the calls that go by one gateway. It may be used by several goroutines.
-type Verifier struct{ o Options }
+type Verifier struct {
+	o Options
+
+	mu                 sync.Mutex // guards what follows
+	known, knownBefore map[[sha256.Size]byte]knownToken
+}
 
 // NewVerifier refuses options with which it would check less than they seem to say.
 func NewVerifier(o Options) (*Verifier, error) {
@@ -64,7 +71,7 @@ func NewVerifier(o Options) (*Verifier, error) {
 		return nil, fmt.Errorf("ProofAge and Skew are whole numbers of seconds, up to %v and %v; leave them out for %v and %v", maxProofAge, maxSkew, DefaultProofAge, DefaultSkew)
 	}
 	o.Audience, o.Servers = slices.Clone(o.Audience), slices.Clone(o.Servers)
-	return &Verifier{o}, nil
+	return &Verifier{o: o}, nil
 }
 
 // Issuer is the iss of the tokens that count.
@@ -78,12 +85,16 @@ type Call struct {
 	Tool   string
 	// Arguments are as they were sent, null members included: read them with [evaluation.ParseWithNulls].
 	Arguments evaluation.Object
+	// Channel is by what the call came.
+	Channel Channel
 }
 
 // Checked is what was found to cover a call.
 type Checked struct {
-	Token Token
+	Token Token // not to be changed
 	Proof Proof
+	// Nonce is for the next proof, if each needs one. Only [OfflineVerifier.Verify] gives one.
+	Nonce string
 }
 
 // Check reports whether a token and its proof cover a call. The error is a [*Refusal], or says that a key could not be
@@ -98,7 +109,7 @@ func (v *Verifier) Check(ctx context.Context, c Call) (Checked, error) {
 	if refusal != nil { // a nil *Refusal would be an error that is not nil
 		return Checked{}, refusal
 	}
-	return Checked{t, p}, nil
+	return Checked{Token: t, Proof: p}, nil
 }
 
 // CheckToken reports whether a token is the service's, and counts now. Which calls it covers is not asked: see
@@ -124,16 +135,23 @@ func (v *Verifier) token(ctx context.Context, c Call) (Token, error) {
 	case !strings.Contains(c.Token, "."): // the id of a token, which the service can look up
 		return Token{}, &Refusal{Code: OnlineOnly}
 	}
+	sum := sha256.Sum256([]byte(c.Token))
+	if k, ok := v.remembered(sum); ok {
+		public, found, err := v.o.Keys.Key(ctx, k.kid)
+		if err == nil && found && public.Equal(k.key) {
+			return k.token, nil
+		}
+	}
 	s, ok := splitCompact(c.Token, MaxToken)
-	kid, known := keyID(s.header)
+	kid, known := keyID(s.header, TypeToken)
 	if !ok || !known {
 		return Token{}, &Refusal{Code: Malformed}
 	}
-	public, found, err := v.o.Keys.Key(ctx, kid)
+	key, good, err := verifiedBy(ctx, v.o.Keys, kid, s)
 	if err != nil {
 		return Token{}, fmt.Errorf("the key of a capability token cannot be looked up: %w", err)
 	}
-	if key, err := NewKey(public); !found || err != nil || !key.verifies(s.signed, s.signature) {
+	if !good {
 		return Token{}, &Refusal{Code: BadSignature}
 	}
 	t, refusal := ParseClaims(s.payload)
@@ -143,16 +161,55 @@ func (v *Verifier) token(ctx context.Context, c Call) (Token, error) {
 	if t.Issuer != v.o.Issuer {
 		return Token{}, &Refusal{Code: BadSignature}
 	}
+	v.remember(sum, knownToken{t, kid, key})
 	return t, nil
 }
 
-// keyID is the kid of a token's header, which has alg, kid and typ, and nothing else.
-func keyID(header []byte) (string, bool) {
+// verifiedBy reports whether a key of the service signed something, and which.
+func verifiedBy(ctx context.Context, keys Keys, kid string, s compact) (key ed25519.PublicKey, good bool, err error) {
+	key, found, err := keys.Key(ctx, kid)
+	if err != nil || !found || len(key) != ed25519.PublicKeySize {
+		return nil, false, err
+	}
+	return key, ed25519.Verify(key, []byte(s.signed), s.signature), nil
+}
+
+// keyID is the kid of the header of something that the service signed, which has alg, kid and typ, and nothing else.
+func keyID(header []byte, typ string) (string, bool) {
 	o, err := evaluation.ParseWithNulls(header, wide)
 	var r reader
 	r.only(o, nil, "alg", "kid", "typ")
-	alg, typ, kid := r.text(o, maxName, false, "alg"), r.text(o, maxName, false, "typ"), r.text(o, maxName, false, "kid")
-	return kid, err == nil && r.err == nil && alg == EdDSA && typ == TypeToken
+	alg, is, kid := r.text(o, maxName, false, "alg"), r.text(o, maxName, false, "typ"), r.text(o, maxName, false, "kid")
+	return kid, err == nil && r.err == nil && alg == EdDSA && is == typ
+}
+
+// knownToken is a token that was verified before: by which key, so that it ends with the key.
+type knownToken struct {
+	token Token
+	kid   string
+	key   ed25519.PublicKey
+}
+
+// mostKnownTokens is how many are remembered, of each of two generations.
+const mostKnownTokens = 2048
+
+// remember keeps a token by the digest of its text. Whether it still counts is asked each time.
+func (v *Verifier) remember(sum [sha256.Size]byte, k knownToken) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.known) >= mostKnownTokens || v.known == nil {
+		v.known, v.knownBefore = map[[sha256.Size]byte]knownToken{}, v.known
+	}
+	v.known[sum] = k
+}
+
+func (v *Verifier) remembered(sum [sha256.Size]byte) (k knownToken, ok bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if k, ok = v.known[sum]; !ok {
+		k, ok = v.knownBefore[sum]
+	}
+	return k, ok
 }
 
 // serverOf is the one of the servers that a tool is of, "" if it is of none.
@@ -220,6 +277,9 @@ func (t Token) covers(c Call, servers []string, now time.Time, skew time.Duratio
 		if refusal := layer.Admits(c.Tool, c.Arguments); refusal != nil {
 			return refusal
 		}
+	}
+	if t.Session != "" && c.Channel.Hash() != t.Session {
+		return &Refusal{Code: ChannelMismatch}
 	}
 	return nil
 }

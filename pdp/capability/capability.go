@@ -8,8 +8,7 @@
 //	any of them ─► revoked | returned | expired | used_up | renewed
 //
 // [Open] opens the file, and [Store.Run] expires capabilities. [Store.Grant] grants one, [Store.Live] finds one that can be
-// used, and [Store.Reserve] takes a use of one whose uses are counted. [Seen] takes each proof once, and [Nonces] have a
-// proof made anew after a restart.
+// used, and [Store.Reserve] takes a use of one whose uses are counted. [Seen] takes each proof once.
 //
 // The rule when a change counts, the file, and the comparison with the log are those of package ledger. This package knows
 // neither policies nor HTTP, and it signs nothing: of a token it has the claims, and never the text.

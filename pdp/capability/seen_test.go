@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"policy-service/evaluation"
+	token "policy-service/evaluation/capability"
 	"policy-service/pdp/capability"
 )
 
@@ -20,7 +21,7 @@ var agent = evaluation.Ref{Type: "agent", ID: "a"}
 // first asks for a proof, and wants no error.
 func first(t *testing.T, s *capability.Seen, jkt, jti string, until time.Time) bool {
 	t.Helper()
-	is, err := s.First("acme", agent, jkt, jti, until)
+	is, err := s.First(t.Context(), "acme", agent, jkt, jti, until)
 	must(t, err)
 	return is
 }
@@ -29,14 +30,14 @@ func first(t *testing.T, s *capability.Seen, jkt, jti string, until time.Time) b
 func TestSeenOnce(t *testing.T) {
 	t.Parallel()
 	r := newRecord()
-	s := capability.NewSeen(capability.SeenOptions{Now: r.time})
+	s := capability.NewSeen(token.MemoryOptions{Now: r.time})
 	for round := range 100 {
 		var firsts atomic.Int32
 		var all sync.WaitGroup
 		for n := range 64 {
 			all.Go(func() {
 				of := evaluation.Ref{Type: "agent", ID: fmt.Sprint(n % 3)}
-				if is, err := s.First(fmt.Sprint("tenant ", n%2), of, "key", fmt.Sprint(round), start.Add(time.Minute)); is {
+				if is, err := s.First(t.Context(), fmt.Sprint("tenant ", n%2), of, "key", fmt.Sprint(round), start.Add(time.Minute)); is {
 					firsts.Add(1)
 				} else if err != nil {
 					t.Error(err)
@@ -60,7 +61,7 @@ func TestSeenOnce(t *testing.T) {
 func TestSeenUntil(t *testing.T) {
 	t.Parallel()
 	r, random := newRecord(), rand.New(rand.NewPCG(1, 2))
-	s := capability.NewSeen(capability.SeenOptions{Now: r.time})
+	s := capability.NewSeen(token.MemoryOptions{Now: r.time})
 	until := map[string]time.Time{}
 	for n := range 5000 {
 		r.pass(time.Duration(random.IntN(300)) * time.Millisecond)
@@ -78,7 +79,7 @@ func TestSeenUntil(t *testing.T) {
 			until[id] = next
 		}
 	}
-	exact := capability.NewSeen(capability.SeenOptions{Now: r.time})
+	exact := capability.NewSeen(token.MemoryOptions{Now: r.time})
 	r.now = start
 	for n := range 5 { // at the very instant it is still remembered
 		if is := first(t, exact, "key", "exact", start.Add(4*time.Second)); is != (n == 0) {
@@ -89,24 +90,24 @@ func TestSeenUntil(t *testing.T) {
 	if !first(t, exact, "key", "exact", r.now) {
 		t.Error("it is remembered for too long")
 	}
-	full := capability.NewSeen(capability.SeenOptions{Now: r.time, Most: 3})
+	full := capability.NewSeen(token.MemoryOptions{Now: r.time, Most: 3})
 	for n := range 3 {
-		if is, err := full.First(fmt.Sprint(n), agent, "key", fmt.Sprint(n), r.now.Add(time.Second)); !is || err != nil {
+		if is, err := full.First(t.Context(), fmt.Sprint(n), agent, "key", fmt.Sprint(n), r.now.Add(time.Second)); !is || err != nil {
 			t.Fatal(is, err)
 		}
 	}
 	at := r.now.Add(time.Second)
 	for !r.now.After(at) {
-		if is, err := full.First("new", agent, "key", "new", r.now); is || !errors.Is(err, capability.ErrFull) {
+		if is, err := full.First(t.Context(), "new", agent, "key", "new", r.now); is || !errors.Is(err, token.ErrFull) {
 			t.Fatalf("at %s one is forgotten: %v, %v", r.now, is, err)
 		}
-		if is, err := full.First("0", agent, "key", "0", r.now); is || err != nil {
+		if is, err := full.First(t.Context(), "0", agent, "key", "0", r.now); is || err != nil {
 			t.Fatalf("at %s a proof is taken twice: %v", r.now, err)
 		}
 		r.pass(100 * time.Millisecond)
 	}
 	r.pass(2 * time.Second)
-	if is, err := full.First("new", agent, "key", "new", r.now); !is || err != nil {
+	if is, err := full.First(t.Context(), "new", agent, "key", "new", r.now); !is || err != nil {
 		t.Errorf("what is over is not forgotten: %v, %v", is, err)
 	}
 }
@@ -115,13 +116,13 @@ func TestSeenUntil(t *testing.T) {
 func TestSeenShares(t *testing.T) {
 	t.Parallel()
 	r := newRecord()
-	s := capability.NewSeen(capability.SeenOptions{Now: r.time, Most: 100, PerTenant: 50, PerHolder: 20})
+	s := capability.NewSeen(token.MemoryOptions{Now: r.time, Most: 100, PerTenant: 50, PerHolder: 20})
 	take := func(tenant, id string, n int) (took int) {
 		for i := range n {
-			is, err := s.First(tenant, evaluation.Ref{Type: "agent", ID: id}, tenant+id, fmt.Sprint(i), r.time().Add(time.Minute))
+			is, err := s.First(t.Context(), tenant, evaluation.Ref{Type: "agent", ID: id}, tenant+id, fmt.Sprint(i), r.time().Add(time.Minute))
 			if is {
 				took++
-			} else if !errors.Is(err, capability.ErrFull) {
+			} else if !errors.Is(err, token.ErrFull) {
 				t.Error(err)
 			}
 		}
@@ -143,7 +144,7 @@ func TestSeenShares(t *testing.T) {
 // TestSeenMemory: a proof takes 100 bytes at most.
 func TestSeenMemory(t *testing.T) {
 	r := newRecord()
-	s := capability.NewSeen(capability.SeenOptions{Now: r.time, PerHolder: 1_000_000, PerTenant: 1_000_000})
+	s := capability.NewSeen(token.MemoryOptions{Now: r.time, PerHolder: 1_000_000, PerTenant: 1_000_000})
 	used := func() uint64 {
 		var m runtime.MemStats
 		runtime.GC()
@@ -169,7 +170,7 @@ func TestSeenMemory(t *testing.T) {
 func TestKept(t *testing.T) {
 	t.Parallel()
 	r := newRecord()
-	s := capability.NewSeen(capability.SeenOptions{Now: r.time})
+	s := capability.NewSeen(token.MemoryOptions{Now: r.time})
 	of := func(text string) [32]byte { return sha256.Sum256([]byte(text)) }
 	until := start.Add(time.Hour)
 	s.Keep(of("proof"), of("question"), "approval", until)
@@ -223,11 +224,11 @@ func TestKept(t *testing.T) {
 // TestNonces: a nonce is taken by the process that gave it, for the same tenant and key, until its time is up.
 func TestNonces(t *testing.T) {
 	t.Parallel()
-	here, there := capability.NewNonces(start, 10*time.Second, false), capability.NewNonces(start, 10*time.Second, true)
+	here, there := token.NewNonces(start, 10*time.Second, false), token.NewNonces(start, 10*time.Second, true)
 	nonce := here.New("acme", "key", start)
-	end := start.Add(capability.NonceLife)
+	end := start.Add(token.NonceLife)
 	for name, c := range map[string]struct {
-		of                 *capability.Nonces
+		of                 *token.Nonces
 		nonce, tenant, key string
 		at                 time.Time
 		want               bool

@@ -34,6 +34,8 @@ type Grant struct {
 	Reason     string   `json:"reason"`
 	ReasonUser string   `json:"reason_user"`
 	Refused    []string `json:"refused"`
+	// Needs are members of the request without which the policies grant nothing.
+	Needs []string `json:"needs"`
 
 	// JSON is the whole answer. It holds the token.
 	JSON jsontext.Value `json:"-"`

@@ -107,6 +107,30 @@ func TestCapabilityShown(t *testing.T) {
 	}
 }
 
+// The session that a question says stays with it, and the capability counts in that one alone.
+func TestCapabilityOfASession(t *testing.T) {
+	t.Parallel()
+	a := openAgent(t)
+	ask := a.request(0, "restart")
+	ask.Channel.Session = "ws-17"
+	g, err := approvals.AskCapability(t.Context(), a.client, "", a.holder, ask)
+	if err != nil || !g.Granted {
+		t.Fatalf("got %+v, %v", g, err)
+	}
+	call, show := invoke("b:restart", `{"target":"staging"}`), authzenclient.WithCapability(g.Token, a.holder)
+	if d := a.client.Evaluate(t.Context(), call, show); d.Permitted() || !strings.Contains(string(d.Context()), "channel_mismatch") {
+		t.Errorf("in no session: %s", d.Context())
+	}
+	observed, err := evaluation.NewObject(map[string]any{"channel": map[string]any{"session": "ws-17"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	call.Context = call.Context.With("capability", observed.Value())
+	if d := a.client.Evaluate(t.Context(), call, show); !d.Permitted() {
+		t.Errorf("in its session: %s", d.Context())
+	}
+}
+
 // What cannot be shown is not asked, and no error repeats it.
 func TestCapabilityNotShown(t *testing.T) {
 	t.Parallel()

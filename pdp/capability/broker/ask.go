@@ -45,6 +45,8 @@ type Denied struct {
 	Reason     evaluation.Reason    `json:"reason,omitzero"`
 	ReasonUser string               `json:"reason_user,omitzero"`
 	Refused    []string             `json:"refused,omitzero"` // the tools that may not be granted
+	// Needs are members of the request without which the policies grant nothing.
+	Needs []string `json:"needs,omitzero"`
 }
 
 // ErrNoIssuer says that tokens cannot be signed, because their issuer has no URL.
@@ -55,6 +57,10 @@ type Request struct {
 	capability.Ask
 	// Renews is the capability that is to be renewed by it, nil if another one is to be granted.
 	Renews *store.Capability
+	// Behind are those on whose behalf the holder asks, and Person is the value of context.person, if somebody else than the
+	// caller says so.
+	Behind []evaluation.Ref
+	Person string
 	// MayLackProof is set if the caller may have a capability bound to a key without a proof of the key.
 	MayLackProof bool
 }
@@ -82,7 +88,7 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (de
 	if err := b.Store.Admit(a.Tenant, a.Holder); err != nil { // before anything of it is on record
 		return "", nil, nil, err
 	}
-	if err := b.asked(&r, asker.Name, issuer, now); err != nil {
+	if err := b.asked(ctx, &r, asker.Name, issuer, now); err != nil {
 		return "", nil, nil, err
 	}
 	digest := a.Digest()
@@ -96,7 +102,7 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (de
 	if err != nil {
 		return "", nil, nil, err
 	}
-	w.digest = digest
+	w.digest, w.behind, w.person = digest, r.Behind, r.Person
 	w.hidden = func(name string) bool {
 		return evaluation.SecretName(name) || b.options.PDP().Masked(ctx, "arguments", name)
 	}
@@ -174,7 +180,7 @@ func owed(d *pdp.GrantDecision) (all []Owed) {
 
 // asked checks the proof of a request. It is taken once. After a restart it may be taken again: then it gives its sender
 // what it gave before, a token for the same key, within the same limits.
-func (b *Broker) asked(a *Request, caller, issuer string, now time.Time) error {
+func (b *Broker) asked(ctx context.Context, a *Request, caller, issuer string, now time.Time) error {
 	if a.Proof == "" && a.MayLackProof {
 		return nil
 	}
@@ -189,7 +195,7 @@ func (b *Broker) asked(a *Request, caller, issuer string, now time.Time) error {
 		}
 		return refusal
 	}
-	return b.mark(b.asks, a.Tenant, evaluation.Ref{ID: caller}, a.Key.Thumbprint(), jti, iat)
+	return b.mark(ctx, b.asks, a.Tenant, evaluation.Ref{ID: caller}, a.Key.Thumbprint(), jti, iat)
 }
 
 // renewable says why the capability that a request is to renew cannot be renewed by it.
@@ -213,6 +219,11 @@ func (r *Request) renewable() error {
 // IsFor reports whether a request is for the holder that policies know by a type and an id.
 func (b *Broker) IsFor(a *capability.Ask, typ, id string) bool {
 	return b.options.PDP().SameEntity(a.Holder, typ, id)
+}
+
+// Ref is how requests name an entity that policies know by a type and an id.
+func (b *Broker) Ref(typ, id string) (of evaluation.Ref, known bool) {
+	return b.options.PDP().Ref(typ, id)
 }
 
 // again is the answer to a request that was granted before by the same approval, and whose answer may have been lost.
@@ -256,7 +267,7 @@ func (b *Broker) answer(c *store.Capability, narrowed []string) (*Answer, error)
 }
 
 func deniedBy(d *pdp.GrantDecision, tools []string) *Denied {
-	out := &Denied{Approval: d.Approval}
+	out := &Denied{Approval: d.Approval, Needs: d.Needs}
 	for n := range d.Items {
 		item := &d.Items[n]
 		if item.Allow {

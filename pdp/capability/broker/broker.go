@@ -60,7 +60,7 @@ type Broker struct {
 	options Options
 	seen    *store.Seen
 	asks    *store.Seen // the proofs of requests, by callers
-	nonces  *store.Nonces
+	nonces  *capability.Nonces
 	known   recent.Texts[knownToken]
 	now     func() time.Time
 	changed chan struct{} // has a value after a change of policies that no sweep has begun to look at
@@ -70,8 +70,8 @@ type Broker struct {
 // Open opens the store of capabilities. Its caller closes the Store.
 func Open(options Options) (*Broker, error) {
 	b := &Broker{options: options, now: options.Store.Now, changed: make(chan struct{}, 1)}
-	b.seen, b.asks = store.NewSeen(store.SeenOptions{Now: b.now}), store.NewSeen(store.SeenOptions{Now: b.now, Most: 100_000})
-	b.nonces = store.NewNonces(b.now(), options.Terms.Skew, options.Terms.NonceAlways)
+	b.seen, b.asks = store.NewSeen(capability.MemoryOptions{Now: b.now}), store.NewSeen(capability.MemoryOptions{Now: b.now, Most: 100_000})
+	b.nonces = capability.NewNonces(b.now(), options.Terms.Skew, options.Terms.NonceAlways)
 	o := &b.options.Store
 	o.Record, o.Recorded, o.Attest, o.Steps = b.record, options.Log.Has, b.attest, b.steps
 	o.Size, o.OnError = options.Log.Size, b.failed
@@ -100,7 +100,7 @@ func (b *Broker) Check(
 	}
 	var proof capability.Proof
 	if err == nil {
-		proof, err = b.proof(token, c.JKT, p)
+		proof, err = b.proof(ctx, token, c.JKT, p)
 	}
 	if err != nil {
 		more, err = answerOf(err)
@@ -231,8 +231,9 @@ func (b *Broker) read(ctx context.Context, p pdp.PresentedCapability, keys *sign
 }
 
 // proof checks the proof of a call, and marks it if it is to be spent.
-func (b *Broker) proof(t capability.Token, jkt string, p pdp.PresentedCapability) (capability.Proof, error) {
+func (b *Broker) proof(ctx context.Context, t capability.Token, jkt string, p pdp.PresentedCapability) (capability.Proof, error) {
 	call := capability.Call{Proof: p.Proof, Holder: p.Holder, Tool: p.Resource.ID, Arguments: p.Arguments}
+	call.Channel.Session = p.Session
 	terms := b.options.Terms
 	proof, refusal := t.CheckCall(call, p.Audiences, p.Now, terms.ProofAge, terms.Skew)
 	stale := refusal != nil && refusal.Code == capability.ProofStale
@@ -248,7 +249,8 @@ func (b *Broker) proof(t capability.Token, jkt string, p pdp.PresentedCapability
 		}
 		return proof, nil
 	}
-	if p.Approval != "" && b.seen.Take(proofHash(t.ID, p.Proof), p.Question, p.Approval) {
+	if hash := proofHash(t.ID, p.Proof); p.Approval != "" &&
+		(b.seen.Take(hash, p.Question, p.Approval) || b.seen.TakeOffered(hash, p.Question, p.Tenant, p.Holder)) {
 		return proof, nil
 	}
 	if needs := b.nonces.Required(proof.IssuedAt); needs && !b.nonces.Verify(proof.Nonce, p.Tenant, jkt, p.Now) {
@@ -257,14 +259,14 @@ func (b *Broker) proof(t capability.Token, jkt string, p pdp.PresentedCapability
 	if stale {
 		return proof, &capability.Refusal{Code: capability.ProofStale}
 	}
-	return proof, b.mark(b.seen, p.Tenant, t.Holder, jkt, proof.ID, proof.IssuedAt)
+	return proof, b.mark(ctx, b.seen, p.Tenant, t.Holder, jkt, proof.ID, proof.IssuedAt)
 }
 
 // mark marks a proof as seen until it is too old. It refuses one that was seen before.
-func (b *Broker) mark(in *store.Seen, tenant string, by evaluation.Ref, jkt, id string, issued time.Time) error {
-	first, err := in.First(tenant, by, jkt, id, issued.Add(b.options.Terms.ProofAge+b.options.Terms.Skew))
+func (b *Broker) mark(ctx context.Context, in *store.Seen, tenant string, by evaluation.Ref, jkt, id string, issued time.Time) error {
+	first, err := in.First(ctx, tenant, by, jkt, id, issued.Add(b.options.Terms.ProofAge+b.options.Terms.Skew))
 	switch {
-	case errors.Is(err, store.ErrFull):
+	case errors.Is(err, capability.ErrFull):
 		return &capability.Refusal{Code: capability.Unavailable}
 	case err == nil && !first:
 		return &capability.Refusal{Code: capability.ProofReplayed}
@@ -301,5 +303,10 @@ func (b *Broker) Keep(_ context.Context, h pdp.HeldCapability, approval string, 
 	if until.IsZero() {
 		until = b.now().Add(keptFor)
 	}
-	b.seen.Keep(proofHash(h.ID, h.Presented.Proof), h.Presented.Question, approval, until)
+	p, hash := h.Presented, proofHash(h.ID, h.Presented.Proof)
+	if approval == "" {
+		b.seen.KeepOffered(hash, p.Question, p.Tenant, p.Holder, until)
+		return
+	}
+	b.seen.Keep(hash, p.Question, approval, until)
 }

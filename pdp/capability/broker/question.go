@@ -18,6 +18,8 @@ import (
 type wanted struct {
 	ask      *capability.Ask
 	digest   string // of what is asked
+	behind   []evaluation.Ref
+	person   string
 	token    capability.Token
 	narrowed []string
 	hidden   func(argument string) bool // masks hide its value
@@ -61,6 +63,7 @@ func (b *Broker) want(a *capability.Ask, issuer string, now time.Time) (*wanted,
 		Layers:    []capability.Layer{{Tools: a.Tools, Arguments: a.Arguments}},
 		MaxUses:   a.MaxUses,
 		Verify:    capability.Online,
+		Session:   a.Channel.Hash(),
 	}
 	return w, nil
 }
@@ -112,6 +115,9 @@ func (w *wanted) call(asker evaluation.Asker, now time.Time) (call pdp.GrantCall
 	if !a.ValidUntil.IsZero() {
 		action["valid_until"] = a.ValidUntil.UTC().Format(time.RFC3339)
 	}
+	if a.Channel != (capability.Channel{}) {
+		action["channel"] = obligations.ChannelSession
+	}
 	constrained, exact, constraints := []string{}, map[string]any{}, map[string]any{}
 	for name, c := range a.Arguments {
 		constrained = append(constrained, name)
@@ -123,11 +129,22 @@ func (w *wanted) call(asker evaluation.Asker, now time.Time) (call pdp.GrantCall
 	slices.Sort(constrained)
 	action["constrained"], action["exact"] = constrained, exact
 	context := map[string]any{}
-	for name, v := range a.Context.Members {
-		context[name] = v
-	}
 	if a.Reason != "" {
 		context["justification"] = a.Reason
+	}
+	whole := map[string]any{"tools": a.Tools}
+	for name, v := range a.Context.Members {
+		context[name], whole[name] = v, v
+	}
+	if len(w.behind) > 0 {
+		chain := make([]any, len(w.behind))
+		for n, of := range w.behind {
+			chain[n] = map[string]any{"type": of.Type, "id": of.ID}
+		}
+		context["on_behalf_of"], whole["on_behalf_of"] = chain, chain
+	}
+	if w.person != "" {
+		context["person"], whole["person"] = w.person, w.person
 	}
 	if call.Asker = asker; asker.Registered {
 		call.Asker.Obligations = append(slices.Clone(asker.Obligations), obligations.CapabilityTerms)
@@ -154,10 +171,6 @@ func (w *wanted) call(asker evaluation.Asker, now time.Time) (call pdp.GrantCall
 			typ, id = serverType, server
 		}
 		call.Questions = append(call.Questions, about(typ, id, nil, context))
-	}
-	whole := map[string]any{"tools": a.Tools}
-	for name, v := range a.Context.Members {
-		whole[name] = v
 	}
 	if a.Arguments != nil {
 		whole["arguments"] = constraints

@@ -51,6 +51,9 @@ func (w *wanted) sentence() string {
 	if kept, _ := a.Context.Get(capability.HolderKeyMember); kept.Text() == capability.KeptByGateway {
 		b.WriteString(", which the gateway keeps")
 	}
+	if w.token.Session != "" {
+		b.WriteString(", in one session alone")
+	}
 	if a.Proof == "" {
 		b.WriteString(", of which no proof was shown")
 	}

@@ -28,6 +28,7 @@ type asked struct {
 	Duration time.Duration `placeholder:"D" help:"How long the capability is to count, such as 1h. The default is the service's."`
 	MaxUses  int           `placeholder:"N" help:"How many calls it is to cover. Without the flag, any number."`
 	Reason   cli.Given     `placeholder:"R" help:"Why, for the people who decide and the record. Write no secret into it."`
+	Session  cli.Given     `placeholder:"ID" help:"The session of the enforcement point in which alone it is to count, by its id there."`
 	Wait     time.Duration `placeholder:"D" help:"If people have to approve it, wait for them, up to so long, such as 4h."`
 	Approval cli.Given     `placeholder:"ID" help:"The approval request of an earlier answer, which people have approved since."`
 	Tenant   cli.Given     `placeholder:"T" help:"The tenant. The default is default."`
@@ -79,6 +80,7 @@ func (c asked) ask(key capability.Key) capability.Ask {
 		Reason:     string(c.Reason),
 		Key:        key,
 		ApprovalID: string(c.Approval),
+		Channel:    capability.Channel{Session: string(c.Session)},
 	}
 	for _, argument := range c.Argument {
 		if a.Arguments == nil {
@@ -171,6 +173,9 @@ func (c asked) print(s cli.Streams, g approvals.Grant) error {
 	case !g.Granted && g.Waits() && !c.JSON:
 		s.Tell("%s; run it again with --approval %s, or with --wait", waiting(*g.Approval), g.Approval.ID)
 	case !g.Granted && !c.JSON:
+		if len(g.Needs) > 0 {
+			s.Tell("the policies grant it only to a request with: %s", strings.Join(g.Needs, ", "))
+		}
 		s.Tell("not granted: %s%s", strings.TrimSpace(g.Reason+" "+strings.Join(g.Refused, ", ")), sentence(g.ReasonUser))
 	}
 	if !g.Granted {
