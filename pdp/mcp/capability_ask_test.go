@@ -204,13 +204,13 @@ func TestCapabilityFlood(t *testing.T) {
 			t.Errorf("request %d: %s", n, got)
 		}
 	}
-	before := len(w.asks("kept"))
+	before := len(w.grantsOf("kept"))
 	for _, v := range []*visitor{one, other} {
 		if got := v.ask("capabilities/request", ask); !limited(got) || !strings.Contains(got.text, `"limit":"capabilities.per_minute"`) {
 			t.Errorf("too often: %s", got)
 		}
 	}
-	if after := len(w.asks("kept")); after != before {
+	if after := len(w.grantsOf("kept")); after != before {
 		t.Errorf("the PDP was asked %d times", after-before)
 	}
 	for n := range 3 { // of the same holder, which has 5
@@ -223,8 +223,8 @@ func TestCapabilityFlood(t *testing.T) {
 	}
 }
 
-// asks are the records of grants of a tool.
-func (v *vault) asks(tool string) (all []string) {
+// grantsOf are the records of grants of a tool.
+func (v *vault) grantsOf(tool string) (all []string) {
 	v.t.Helper()
 	for line := range strings.Lines(v.api("auditor", http.MethodGet, "/v1/log/export", "").Body) {
 		if strings.Contains(line, `"capability.grant"`) && strings.Contains(line, "rec:"+tool) {

@@ -31,7 +31,7 @@ func IsCapability(method string) bool {
 const metaKey = "io.policy-service/key"
 
 // termsOfRequest are the members of a request that the PDP reads as they came.
-var termsOfRequest = []string{"duration", "valid_from", "valid_until", "max_uses", "arguments", "reason", "approval_id"}
+var termsOfRequest = []string{"duration", "valid_from", "valid_until", "max_uses", "offline", "arguments", "reason", "approval_id"}
 
 // CapabilityRequest are the params of 001's capabilities/request, and more of ours. The holder is none of them.
 type CapabilityRequest struct {
