@@ -169,6 +169,13 @@ func (r *reader) done(q Request) (Request, error) {
 	return q, nil
 }
 
+// CheckContext says what is wrong with the members of a context that the protocol gives a meaning to, nil for nothing.
+func CheckContext(context Object) *Error {
+	var r reader
+	r.checkContext(context)
+	return r.err
+}
+
 // checkContext checks the members of a context that the protocol gives a meaning to.
 func (r *reader) checkContext(context Object) {
 	for _, name := range [...]string{"action", "pdp"} {

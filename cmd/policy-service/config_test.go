@@ -49,6 +49,7 @@ var gatewayKeys = keysPage{root + "/pdp/mcp/REFERENCE.md", mcp.Form.Keys(), "gat
 	{"Refusals and obligations", []string{"errors", "denials", "deny_http_status", "obligations."}},
 	{"People who decide", []string{"approvals."}},
 	{"Requests for tools", []string{"tool_requests."}},
+	{"Requests for capabilities", []string{"capabilities."}},
 	{"The server behind it", []string{"upstreams", "lock.", "arguments"}},
 	{"Limits, lists and seals", []string{"limits.", "sessions.", "processes.", "list.", "seal."}},
 }}

@@ -141,6 +141,7 @@ func (c *Client) Link() link.Link {
 	return link.Link{
 		Base:     c.at.base.String(),
 		PDP:      c.pdp(),
+		Metadata: c.metadataURL(),
 		Requests: c.endpoint.Load().requests,
 		Now:      c.clock.now,
 		Wait:     c.clock.wait,

@@ -15,8 +15,11 @@ type Ask struct {
 	Tenant     string // "" for that of the address it is sent to
 	Holder     evaluation.Ref
 	Properties evaluation.Object // of the holder
-	Audience   string            // the server of the tools
-	Tools      []string          // ids; the audience is put before one without a colon, and "*" is all of its tools
+	// Context is for the policies and the record: person and on_behalf_of as in a question, and holder_key. A credential
+	// that is of one principal may not send it.
+	Context  evaluation.Object
+	Audience string   // the server of the tools
+	Tools    []string // ids; the audience is put before one without a colon, and "*" is all of its tools
 	// Duration is from when it is granted, and 0 leaves it to the service. ValidUntil, with or without ValidFrom,
 	// stands in its place.
 	Duration              time.Duration
@@ -53,7 +56,7 @@ func DecodeAsk(body []byte, limits evaluation.Limits) (Ask, error) {
 	}
 	var r reader
 	r.only(o, nil, "tenant_id", "holder", "audience", "tools", "duration", "valid_from", "valid_until", "max_uses", "offline", "arguments",
-		"reason", "key", "proof", "approval_id", "channel", "max_depth")
+		"reason", "key", "proof", "approval_id", "channel", "max_depth", "context")
 	who := r.object(o, false, "holder")
 	r.only(who, []string{"holder"}, "type", "id", "properties")
 	a := Ask{
@@ -69,6 +72,7 @@ func DecodeAsk(body []byte, limits evaluation.Limits) (Ask, error) {
 		Proof:      r.text(o, MaxProof, true, "proof"),
 		ApprovalID: r.text(o, maxName, true, "approval_id"),
 		Properties: r.object(who, true, "holder", "properties"),
+		Context:    r.context(o),
 		Channel:    Channel{r.channel(o, maxName)},
 		MaxDepth:   int(r.whole(o, 0, maxDepth, true, "max_depth")),
 	}
@@ -84,6 +88,25 @@ func DecodeAsk(body []byte, limits evaluation.Limits) (Ask, error) {
 		return Ask{}, r.err
 	}
 	return a, nil
+}
+
+// HolderKeyMember is the member of a context that says who keeps the holder's key, if not the holder.
+const HolderKeyMember = "holder_key"
+
+// KeptByGateway is the value of [HolderKeyMember] for a key that a gateway keeps in the place of the holder.
+const KeptByGateway = "gateway"
+
+// context is the member "context".
+func (r *reader) context(o evaluation.Object) evaluation.Object {
+	c := r.object(o, true, "context")
+	r.only(c, []string{"context"}, "person", "on_behalf_of", HolderKeyMember)
+	if kept, there := c.Get(HolderKeyMember); there {
+		r.want(kept.Text() == KeptByGateway, "not "+KeptByGateway, "context", HolderKeyMember)
+	}
+	if err := evaluation.CheckContext(c); err != nil && r.err == nil {
+		r.err = err
+	}
+	return c
 }
 
 // asked reads the tools, and holds what is asked for together.
@@ -154,6 +177,9 @@ func (a Ask) MarshalJSON() ([]byte, error) {
 	m["holder"] = map[string]any{"type": a.Holder.Type, "id": a.Holder.ID, "properties": a.Properties}
 	if !a.Key.IsZero() {
 		m["key"] = a.Key
+	}
+	if a.Context.Len() > 0 {
+		m["context"] = a.Context
 	}
 	if a.Channel != (Channel{}) {
 		m["channel"] = map[string]any{"session": a.Channel.Session}

@@ -80,10 +80,30 @@ type Config struct {
 	Obligations ObligationsConfig `yaml:"obligations"`
 	// Approvals say how people are asked.
 	Approvals ApprovalsConfig `yaml:"approvals"`
+	// Capabilities say how agents ask for capabilities.
+	Capabilities CapabilitiesConfig `yaml:"capabilities"`
 	// ToolRequests bound the requests for tools that wait.
 	ToolRequests ToolRequestsConfig `yaml:"tool_requests"`
 	// Meta are members of _meta that go on to the upstream.
 	Meta []string `yaml:"meta" doc:"Members of _meta in requests that go on to the upstream, besides progressToken, the trace and what the protocol has there. All others are taken out."`
+}
+
+// CapabilitiesConfig is how agents ask for capabilities, where the PDP has some.
+type CapabilitiesConfig struct {
+	HolderKey HolderKey `yaml:"holder_key" default:"client" enum:"client,gateway" doc:"Who keeps the key of an agent that asks for a capability without one. client refuses the request. With gateway it is a key of the gateway, made of the first of seal.key_files and the principal: the gateway proves the agent's requests and calls, and the record says so. Give every agent that can keep a key its own."`
+	PerMinute int64     `yaml:"per_minute" default:"20" min:"1" max:"10000" doc:"How many capabilities one person may ask for in a minute, by all clients; without a person, one client."`
+}
+
+// HolderKey is who keeps the keys of holders.
+type HolderKey string
+
+// HolderKeyGateway has the gateway keep the key of an agent that has none. Otherwise it is client.
+const HolderKeyGateway HolderKey = "gateway"
+
+func (c CapabilitiesConfig) check(m *config.Reading, keys []string) {
+	if c.HolderKey == HolderKeyGateway && len(keys) == 0 {
+		m.Addf("capabilities.holder_key", "capabilities.holder_key is gateway, and there are no seal.key_files to make the keys of: they would end with the process; write seal: {key_files: [FILE]}")
+	}
 }
 
 // SessionsConfig is how long sessions are kept, and how many.

@@ -35,6 +35,7 @@ func (c *Config) check(m *config.Reading) {
 	c.Obligations.check(m)
 	c.Approvals.check(m)
 	c.ToolRequests.check(m)
+	c.Capabilities.check(m, c.Seal.KeyFiles)
 }
 
 func (c *Config) checkListener(m *config.Reading) {

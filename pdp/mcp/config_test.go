@@ -96,6 +96,7 @@ obligations:
   custom: {page: {webhook: "https://hooks.example.com/c"}}
 approvals: {channels: [url, wait], wait: 10s, on_disconnect: cancel, per_principal: 8, waiting: 100}
 tool_requests: {ttl: 5m, per_principal: 8, pending: 100}
+capabilities: {holder_key: gateway, per_minute: 5}
 meta: [com.example/trace]
 `
 
@@ -243,6 +244,8 @@ func TestConfigRefuses(t *testing.T) {
 		"a wait too long":         {"resource:", "approvals: {wait: 26s}\nresource:", ":1:19: approvals.wait"},
 		"more each than all":      {"resource:", "approvals: {per_principal: 8, waiting: 4}\nresource:", ":1:28: approvals.per_principal is more than waiting"},
 		"more requests than all":  {"resource:", "tool_requests: {per_principal: 8, pending: 4}\nresource:", ":1:32: tool_requests.per_principal is more than pending"},
+		"keys of nothing":         {"resource:", "capabilities: {holder_key: gateway}\nresource:", ":1:28: capabilities.holder_key is gateway, and there are no seal.key_files"},
+		"mapping of a capability": {"resource:", "mappings: {capabilities/request: {evaluation: {}}}\nresource:", `capabilities/request`},
 		"webhook in the clear":    {"resource:", "obligations: {custom: {page: {webhook: http://h.example/}}}\nresource:", ":1:40: obligations.custom.page.webhook is reached without TLS"},
 		"log without file":        {"resource:", "obligations: {log: {}}\nresource:", "obligations.log has no file"},
 		"meta of the protocol":    {"resource:", "meta: [a, io.modelcontextprotocol/x]\nresource:", ":1:11: meta has \"io.modelcontextprotocol/x\""},
@@ -301,7 +304,7 @@ func TestEveryKeyIsDescribed(t *testing.T) {
 func TestNoKeyTakesASecret(t *testing.T) {
 	t.Parallel()
 	secret := regexp.MustCompile(`(?i)secret|password|passwd|token|key|credential|private|cookie|authorization`)
-	no := regexp.MustCompile(`_files?$|^token_(url|exchange)$|^client_credentials$|^secret$`) // secret lists names of variables
+	no := regexp.MustCompile(`_files?$|^token_(url|exchange)$|^client_credentials$|^secret$|^holder_key$`) // secret lists names of variables, and holder_key says who keeps a key
 	seen := 0
 	for _, k := range mcp.Form.Keys() {
 		name := k.Path[strings.LastIndex(k.Path, ".")+1:]

@@ -62,6 +62,10 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	if of.Lock, err = newLock(c, d); err != nil {
 		return nil, err
 	}
+	asks, err := newCapabilities(c, d)
+	if err != nil {
+		return nil, err
+	}
 	of.Lock.Record = newDriftRecord(c.PDP, d)
 	counts, err := meters.New(d.MeterProvider.Meter(meters.ScopeName))
 	if err != nil {
@@ -85,7 +89,7 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	g.flow = flow.New(g.doors, g.servers, g.people, flow.Options{
 		Asker: of.Asker, Rates: of.Rates, People: of.People, Ring: by.Ring, Meters: counts, Tracer: d.TracerProvider.Tracer(meters.ScopeName),
 		Logger: d.Logger, Now: d.Now, Self: newSelf(d.Version), Arguments: int(c.Limits.MaxArguments), TTL: c.List.TTL,
-		DenialsAsResults: c.Denials == DenialsResult, Meta: c.Meta,
+		DenialsAsResults: c.Denials == DenialsResult, Meta: c.Meta, Capabilities: asks, HolderKeys: c.Capabilities.HolderKey == HolderKeyGateway,
 	})
 	by.Rates, by.Meters = of.Rates, counts
 	g.front = front.New(g.doors, g.flow, g.people, g.servers, by)

@@ -118,7 +118,7 @@ func (c Config) asker(d Deps, handlers obligations.Handlers) (*ask.Asker, error)
 		PDP: map[string]*authzenclient.Client{}, Resource: c.Resource, SubjectClaim: c.Identity.SubjectClaim, SubjectOverride: c.override(),
 		Ask: c.Ask, Strict: c.Strict, Declared: c.Declared, Errors: c.Errors, DenyStatus: int(c.DenyHTTPStatus),
 		Properties: c.Identity.Properties, Mappings: map[string]evaluation.Object{}, Labels: map[string]map[string]string{}, Handlers: handlers, Logger: d.Logger,
-		Verifiers: map[string]*capability.Verifier{}, CapabilityRequired: map[string]bool{},
+		Verifiers: map[string]*capability.Verifier{}, CapabilityRequired: map[string]bool{}, Now: d.Now,
 	}
 	for _, name := range c.Dialects {
 		o.Dialects = append(o.Dialects, map[string]coaz.Dialect{"authzen": coaz.AuthZEN, "sep": coaz.SEP}[name])
@@ -177,6 +177,12 @@ func newPeople(c Config, d Deps, times int) (*rates.Limiter, error) {
 		return nil, nil
 	}
 	return rates.New(rates.Options{Rate: rate.Limit(c.Limits.Rate) * rate.Limit(times), Burst: int(c.Limits.Burst) * times, Now: d.Now})
+}
+
+// newCapabilities bounds how often one person asks for a capability.
+func newCapabilities(c Config, d Deps) (*rates.Limiter, error) {
+	most := c.Capabilities.PerMinute
+	return rates.New(rates.Options{Rate: rate.Limit(float64(most) / 60), Burst: int(most), Now: d.Now})
 }
 
 // newRates bounds how often a principal asks. Without a rate only how much is under way at once is bounded.

@@ -352,7 +352,7 @@ func peerAuthorization(t *testing.T, page *spoken, era string) {
 	}
 	mcptest.Until(t, "it is approved", func() bool { return w.approval(id).Status == "approved" })
 	agent.gets(t, "000-executed", agent.sends(t, jsontext.Value(call)).answer())
-	if list := agent.ask("tools/list", "{}"); !strings.Contains(list.text, topicTool) {
+	if list := agent.ask("tools/list", "{}"); !strings.Contains(ofCapabilities.ReplaceAllString(list.text, ""), topicTool) {
 		t.Errorf("the tool is %s", list)
 	}
 	page.speaks(t, jsontext.Value(topicTool))

@@ -170,7 +170,7 @@ func (w *world) now() time.Time {
 func (w *world) advance(d time.Duration) { w.ahead.Add(int64(d)) }
 
 func (w *world) addKeys(s *siege) {
-	w.addKey(s, "gateway", "", auth.Decide, auth.Search, auth.Request, auth.Relay)
+	w.addKey(s, "gateway", "", auth.Decide, auth.Search, auth.Request, auth.Relay, auth.Capability)
 	w.addKey(s, "auditor", "", auth.LogRead)
 	w.addKey(s, "wallet", "", auth.Capability)
 	w.addKey(s, "warden", "", auth.CapabilityAdmin)

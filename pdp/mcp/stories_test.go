@@ -77,7 +77,8 @@ import (
 //
 // What is heard is written "result VALUE", "error CODE MESSAGE DATA", "METHOD PARAMS" for a request or notification, and "end" for
 // a stream that ends without an answer, with a status before it if that is not 200. _meta and "resultType":"complete" are left
-// out, and what a client of the modern era is asked is written as in the legacy one, so that both eras have one line. A line may
+// out, as is what lists and introductions say of capabilities unless a line of the story is "capabilities shown", and what a
+// client of the modern era is asked is written as in the legacy one, so that both eras have one line. A line may
 // also be the message as it is. Whatever is heard must be in the story; -update writes it there. Ids and sealed texts have the
 // names ID-1, ID-2, ..., SEAL-1, ... in the order in which they are heard; what is sent may use them. Times are TIME, and the
 // addresses of this run GATEWAY, PDP, SERVER and ISSUER.
@@ -390,11 +391,12 @@ type naming struct {
 }
 
 var (
-	unsteady  = regexp.MustCompile(`[A-Za-z0-9_-]{40,}|[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|\b[A-Z2-7]{26}\b`)
-	timeText  = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)`)
-	named     = regexp.MustCompile(`\b(?:ID|SEAL|ASK)-\d+\b`)
-	retryText = regexp.MustCompile(`"retry_after":[1-9]\d*`)
-	repeated  = regexp.MustCompile(`REPEAT\((.*?),(\d+)\)`)
+	unsteady       = regexp.MustCompile(`[A-Za-z0-9_-]{40,}|cap_[0-9a-f]{32}|[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|\b[A-Z2-7]{26}\b`)
+	timeText       = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)`)
+	named          = regexp.MustCompile(`\b(?:ID|SEAL|ASK)-\d+\b`)
+	ofCapabilities = regexp.MustCompile(`,"_meta":\{"io\.policy-service/tool":\{[^{}]*\}\}|,?"io\.policy-service/(?:tool|capabilities)":\{"i[^{}]*\}`)
+	retryText      = regexp.MustCompile(`"retry_after":[1-9]\d*`)
+	repeated       = regexp.MustCompile(`REPEAT\((.*?),(\d+)\)`)
 )
 
 func (n *naming) name(text string) string {
@@ -561,7 +563,7 @@ func (x *telling) client(name string) *teller {
 }
 
 // ofNoCall is what a client hears over the standard streams that no call brings.
-var ofNoCall = regexp.MustCompile(`^\{"jsonrpc":"2.0","method":"notifications/(?:welcome|tool|resource|prompt|authorization|subscriptions)`)
+var ofNoCall = regexp.MustCompile(`^\{"jsonrpc":"2.0","method":"notifications/(?:welcome|tool|resource|prompt|authorization|subscriptions|capabilities)`)
 
 // pipes gives the client a gateway of its own over the standard streams.
 func (c *teller) pipes(claims mcptest.Claims) {
@@ -915,6 +917,9 @@ func (c *teller) asked(h *hearing, item heardItem) (m heardText, requests map[st
 // brief is a message as stories have it: its lines, and the line with all that is left out otherwise. There are no lines if the
 // client is asked to send the request again.
 func (c *teller) brief(h *hearing, item heardItem) (short []string, long string) {
+	if c.x.of.argument("capabilities") != "shown" {
+		item.text = ofCapabilities.ReplaceAllString(item.text, "")
+	}
 	m, requests, order := c.asked(h, item)
 	switch {
 	case requests != nil:
@@ -1373,7 +1378,7 @@ func (x *telling) does(text string) {
 		}
 	}
 	switch word {
-	case "run", "bundle", "client", "replicas":
+	case "run", "bundle", "client", "replicas", "capabilities":
 	case "advance":
 		d, err := time.ParseDuration(rest)
 		orFail(x.t, err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/hkdf"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -174,5 +175,6 @@ func newKey(secret []byte) (key, error) {
 		return key{}, err
 	}
 	digest := sha256.Sum256(append([]byte(version+" key id\x00"), secret...))
-	return key{digest[0], aead}, nil
+	root, err := hkdf.Extract(sha256.New, secret, []byte(version+" derive"))
+	return key{digest[0], aead, root}, err
 }

@@ -8,6 +8,8 @@ package seal
 
 import (
 	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
@@ -36,6 +38,8 @@ const (
 	Approval
 	// ToolRequest is the id of a request for a tool.
 	ToolRequest
+	// HolderKey is the key of a holder of capabilities, which is derived, and sealed nowhere.
+	HolderKey
 )
 
 // A sealed value is base64url without padding of
@@ -105,4 +109,18 @@ func (r *Ring) beside(purpose Purpose, binding []byte) []byte {
 type key struct {
 	id   byte
 	aead cipher.AEAD // makes a random nonce itself, and puts it in front of the text
+	root []byte      // of what is derived
+}
+
+// Derive makes 32 secret bytes for a purpose and a binding, from each key: the first are those to use from now on, and the
+// others were before. Gateways with the same key files derive the same. By none of them is another found, nor the key.
+func (r *Ring) Derive(purpose Purpose, binding []byte) (all [][]byte, err error) {
+	for _, k := range r.current() {
+		one, err := hkdf.Expand(sha256.New, k.root, string(r.beside(purpose, binding)), keySize)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
 }

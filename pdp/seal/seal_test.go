@@ -357,3 +357,42 @@ func FuzzOpen(f *testing.F) {
 		}
 	})
 }
+
+// What is derived is the same wherever the keys, the resource, the purpose and the binding are, and another wherever one differs.
+func TestDerive(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	one, two := file("one", "0123456789abcdef0123456789abcdef"), file("two", "fedcba9876543210fedcba9876543210")
+	derive := func(resource string, purpose seal.Purpose, binding string, files ...string) [][]byte {
+		r, err := seal.Open(files, seal.Options{Resource: resource})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := r.Derive(purpose, []byte(binding))
+		if err != nil || len(all) != len(files) {
+			t.Fatalf("got %d, %v", len(all), err)
+		}
+		return all
+	}
+	first := derive("r", seal.HolderKey, "alice", one)[0]
+	if again := derive("r", seal.HolderKey, "alice", two, one); !bytes.Equal(again[1], first) || bytes.Equal(again[0], first) {
+		t.Error("a key that is no longer the first derives another")
+	}
+	for name, other := range map[string][]byte{
+		"resource": derive("s", seal.HolderKey, "alice", one)[0],
+		"purpose":  derive("r", seal.Session, "alice", one)[0],
+		"binding":  derive("r", seal.HolderKey, "alicf", one)[0],
+		"key":      derive("r", seal.HolderKey, "alice", two)[0],
+	} {
+		if bytes.Equal(first, other) || len(other) != 32 {
+			t.Errorf("another %s derives the same", name)
+		}
+	}
+}

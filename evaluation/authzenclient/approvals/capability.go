@@ -2,8 +2,10 @@ package approvals
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -204,4 +206,130 @@ func statusOf(ctx context.Context, l link.Link, url string) (status string, err 
 		return nil
 	})
 	return status, err
+}
+
+// CapabilityIssuer is the name by which the PDP signs capabilities, and for which the proof of a request is made. It is ""
+// if the PDP has none. The error is an [*authzenclient.Error], as those of the other functions about capabilities are.
+func CapabilityIssuer(ctx context.Context, c *authzenclient.Client) (issuer string, err error) {
+	var said struct {
+		Point    string `json:"policy_decision_point"`
+		Endpoint string `json:"capability_endpoint"`
+	}
+	l := c.Link()
+	err = read(ctx, l, link.Request{Method: http.MethodGet, URL: l.Metadata}, &said)
+	var e *authzenclient.Error
+	switch {
+	case errors.As(err, &e) && e.Kind == authzenclient.Refused && e.Status == http.StatusNotFound:
+		return "", nil // it publishes nothing
+	case err != nil:
+		return "", err
+	case said.Endpoint == "":
+		return "", nil
+	}
+	return strings.TrimSuffix(said.Point, "/"), nil
+}
+
+// ValidateCapability asks what the capability in the context of a question is worth, and spends nothing of it. The answer is
+// that of the service, as it came.
+func ValidateCapability(ctx context.Context, c *authzenclient.Client, tenant string, q evaluation.Request) (worth jsontext.Value, err error) {
+	l := c.Link()
+	body, err := json.Marshal(map[string]any{
+		"tenant_id": tenant,
+		"actor":     map[string]string{"actor_id": q.Subject.ID, "actor_type": q.Subject.Type},
+		"action":    q.Action.Name,
+		"resource":  map[string]string{"type": q.Resource.Type, "id": q.Resource.ID},
+		"context":   q.Context,
+	})
+	if err != nil {
+		return nil, of("request", notAsked("the question cannot be encoded"))
+	}
+	shown, _ := q.CapabilityShown()
+	err = read(ctx, l, link.Request{URL: l.Base + "/v1/capabilities/validate", Body: body, Secret: shown.Proof}, &worth)
+	return worth, err
+}
+
+// CapabilityState is a capability as the service keeps it, without its token.
+type CapabilityState struct {
+	ID        string            `json:"id"`
+	State     string            `json:"state"`
+	Holder    evaluation.Ref    `json:"holder"`
+	JKT       string            `json:"jkt"`
+	Audience  string            `json:"audience"`
+	Tools     []string          `json:"tools"`
+	Arguments map[string]string `json:"arguments,omitzero"`
+	Expires   time.Time         `json:"expires"`
+	MaxUses   int               `json:"max_uses,omitzero"`
+	Used      int               `json:"used,omitzero"`
+}
+
+// mostPages bounds the pages of a list of capabilities.
+const mostPages = 20
+
+// Capabilities are those of a holder that count, of those that the client's credential may see.
+func Capabilities(ctx context.Context, c *authzenclient.Client, tenant string, holder evaluation.Ref) (all []CapabilityState, err error) {
+	query := url.Values{"tenant": {tenant}, "holder": {holder.Type + ":" + holder.ID}, "state": {"active"}, "limit": {"100"}}
+	for range mostPages {
+		var page struct {
+			Items []CapabilityState `json:"items"`
+			Next  string            `json:"next"`
+		}
+		l := c.Link()
+		if err := read(ctx, l, link.Request{Method: http.MethodGet, URL: l.Base + "/v1/capabilities?" + query.Encode()}, &page); err != nil {
+			return nil, err
+		}
+		if all = append(all, page.Items...); page.Next == "" {
+			break
+		}
+		query.Set("cursor", page.Next)
+	}
+	return all, nil
+}
+
+// CapabilityOf is a capability of a holder. One of another holder is refused as one that does not exist.
+func CapabilityOf(ctx context.Context, c *authzenclient.Client, holder evaluation.Ref, id string) (state CapabilityState, err error) {
+	l := c.Link()
+	err = read(ctx, l, link.Request{Method: http.MethodGet, URL: l.Base + "/v1/capabilities/" + url.PathEscape(id)}, &state)
+	if err == nil && state.Holder != holder {
+		err = of("request", &authzenclient.Error{Kind: authzenclient.Refused, Status: http.StatusNotFound, Detail: "no such capability of this holder"})
+	}
+	if err != nil {
+		return CapabilityState{}, err
+	}
+	return state, nil
+}
+
+// ReturnCapability ends a capability of a holder.
+func ReturnCapability(ctx context.Context, c *authzenclient.Client, holder evaluation.Ref, id, reason string) (state CapabilityState, err error) {
+	if state, err = CapabilityOf(ctx, c, holder, id); err != nil {
+		return state, err
+	}
+	l := c.Link()
+	body, err := json.Marshal(map[string]string{"reason": reason})
+	if err != nil {
+		return CapabilityState{}, of("request", notAsked("the reason cannot be encoded"))
+	}
+	err = read(ctx, l, link.Request{URL: l.Base + "/v1/capabilities/" + url.PathEscape(id) + "/return", Body: body}, &state)
+	return state, err
+}
+
+// CapabilityApproval is the approval request that a request for a capability waits for.
+func CapabilityApproval(ctx context.Context, c *authzenclient.Client, id string) (view evaluation.ApprovalView, err error) {
+	l := c.Link()
+	err = read(ctx, l, link.Request{Method: http.MethodGet, URL: l.Base + "/v1/approvals/" + url.PathEscape(id)}, &view)
+	return view, err
+}
+
+// read reads the answer to a request.
+func read(ctx context.Context, l link.Link, r link.Request, to any) error {
+	r.Op = "request"
+	err := l.Send(ctx, r, func(a link.Answer) error {
+		if json.Unmarshal(a.Body, to) != nil {
+			return odd("it is no such answer")
+		}
+		return nil
+	})
+	if err != nil {
+		return of(r.Op, err)
+	}
+	return nil
 }

@@ -195,6 +195,9 @@ func (w *wanted) call(asker evaluation.Asker, now time.Time) (call pdp.GrantCall
 		context["justification"] = a.Reason
 	}
 	whole := map[string]any{"tools": a.Tools}
+	for name, v := range a.Context.Members {
+		context[name], whole[name] = v, v
+	}
 	if len(w.behind) > 0 {
 		chain := make([]any, len(w.behind))
 		for n, of := range w.behind {

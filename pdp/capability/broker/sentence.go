@@ -54,6 +54,9 @@ func (w *wanted) sentence() string {
 		b.WriteString("; gateways may take it without asking the service")
 	}
 	fmt.Fprintf(b, "; held by key %s", a.Key.Thumbprint())
+	if kept, _ := a.Context.Get(capability.HolderKeyMember); kept.Text() == capability.KeptByGateway {
+		b.WriteString(", which the gateway keeps")
+	}
 	if more := w.token.MaxDepth - w.token.Depth; more > 0 {
 		fmt.Fprintf(b, ", who may hand it on, %d deep", more)
 	}

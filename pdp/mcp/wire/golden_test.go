@@ -163,6 +163,27 @@ var ours = map[string]func(p printed) jsontext.Value{
 			Reason:    "Need to complete maintenance task",
 		}.Payload()
 	},
+	"001-capabilities-request": func(p printed) jsontext.Value {
+		r, err := wire.ReadCapabilityRequest(p.payload["params"])
+		if err != nil || r.Audience+r.Proof+r.Renews+r.ApprovalID+string(r.Key) != "" {
+			p.t.Errorf("it is read as %+v, %v", r, err)
+		}
+		params := map[string]jsontext.Value{"tools": write(p.t, r.Tools)}
+		for name, v := range r.Terms.Members {
+			params[name] = v
+		}
+		return p.with("params", write(p.t, params))
+	},
+	"001-capabilities-grant": func(p printed) jsontext.Value {
+		expires, err := time.Parse(time.RFC3339, p.text("expires"))
+		must(p.t, err)
+		tools := read[[]string](p.t, p.inner["tools"])
+		return p.with("result", wire.CapabilityGrant{
+			ID: p.text("token"), Token: "e30.e30.c2ln", Tools: tools, IDs: []string{"agent-b:" + tools[0]}, Audience: "agent-b",
+			ValidFrom: expires.Add(-time.Hour), Expires: expires, ExpiresIn: write(p.t, 3600), MaxUses: write(p.t, 5), Verify: "online",
+			Narrowed: []string{"max_uses"},
+		}.Result())
+	},
 	"001-call-on-behalf-of": func(p printed) jsontext.Value {
 		f, given, err := fulfilment(string(p.payload["params"]))
 		if err != nil || !given {

@@ -218,6 +218,9 @@ func (s *Capabilities) grant(c echo.Context, a door.Admitted, renews, parent *st
 	if p := caller.Principal; p != (auth.Principal{}) && !s.Broker.Is(holder, p.Type, p.ID) {
 		return door.NewProblem(http.StatusForbidden, "this credential is of one principal, and asks for that one alone; a credential without a principal asks for the holders that it vouches for")
 	}
+	if caller.Principal != (auth.Principal{}) && ask.Context.Len() > 0 {
+		return door.NewProblem(http.StatusForbidden, "this credential is of one principal, and cannot say for whom it acts, or who keeps its key; leave context out")
+	}
 	ctx, cancel := s.Door.Within(c)
 	defer cancel()
 	decision, granted, denied, err := s.Broker.Ask(ctx, asker(c, &caller), broker.Request{

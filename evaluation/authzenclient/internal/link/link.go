@@ -15,6 +15,8 @@ import (
 type Link struct {
 	// Base begins the URLs of this service's own API. PDP names the PDP and the tenant.
 	Base, PDP string
+	// Metadata are the PDP's, which AuthZEN has at that URL.
+	Metadata string
 	// Requests takes approval requests; "" if the PDP offers none.
 	Requests string
 	// The clock, and the random part of a pause.

@@ -25,6 +25,7 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
@@ -101,7 +102,8 @@ type Options struct {
 	CapabilityRequired map[string]bool
 	// Handlers discharge obligations of the PDP, but for redact, which this package does.
 	Handlers obligations.Handlers
-	Logger   *slog.Logger // nil is none
+	Logger   *slog.Logger     // nil is none
+	Now      func() time.Time // nil is time.Now
 }
 
 // Inputs are the variables that an operator's mapping has besides params and token: server {name, resource, labels}, tool
@@ -114,6 +116,7 @@ type Asker struct {
 	binding  *coaz.Binding
 	operator map[string]*coaz.Mapping // by method
 	ofTools  map[string]*coaz.Mapping // by server:name
+	issuers  map[*authzenclient.Client]*issuer
 	away     atomic.Bool
 }
 
@@ -141,7 +144,13 @@ func New(o Options) (*Asker, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	a := &Asker{o: o, operator: map[string]*coaz.Mapping{}, ofTools: map[string]*coaz.Mapping{}}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	a := &Asker{o: o, operator: map[string]*coaz.Mapping{}, ofTools: map[string]*coaz.Mapping{}, issuers: map[*authzenclient.Client]*issuer{}}
+	for _, pdp := range o.PDP {
+		a.issuers[pdp] = &issuer{}
+	}
 	var err error
 	if a.binding, err = coaz.New(coaz.Options{Resource: o.Resource, SubjectClaim: o.SubjectClaim, Override: o.SubjectOverride, Inputs: Inputs}); err != nil {
 		return nil, err
@@ -177,6 +186,8 @@ func (o *Options) check() error {
 			return fmt.Errorf("a mapping for %q: tasks are denied, whatever a mapping says", key)
 		case key == toolsRequest:
 			return fmt.Errorf("a mapping for %q: nobody is asked about such a mapping: a request for a tool is asked about by the action %s", key, toolRequest)
+		case strings.HasPrefix(key, "capabilities/"):
+			return fmt.Errorf("a mapping for %q: nobody is asked about it but the PDP that grants capabilities", key)
 		case key == rpc.Respond:
 			return fmt.Errorf("a mapping for %q: nobody is asked whether somebody may decide but the PDP that is told the decision", key)
 		}

@@ -136,6 +136,7 @@ func (w refuser) capability(r *capability.Refusal, t *Tool) *Refusal {
 		d.Audience = cmp.Or(r.Audience, d.Audience)
 	}
 	refusal := w.refuse(Denied, capability.RPCCode, capability.RPCMessage, d, r.Error())
+	refusal.Shown = r
 	refusal.Words = capability.RPCMessage + ": " + r.Text() + ". " + r.Suggestion()
 	if t != nil {
 		refusal.Blocked = capability.BlockedReason(t.Name, t.Server)

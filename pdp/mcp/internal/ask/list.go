@@ -31,9 +31,10 @@ type Item struct {
 // Members of a question that are unknown when a call is listed; when its tool is unknown, too; and, where an operator's
 // mapping may compute everything else from arguments, those as well.
 var (
-	unknownOfCall   = mustKnow("/context/arguments", "/context/pdp/approved", "/context/pdp/capability")
-	unknownOfAny    = mustKnow("/context/arguments", "/context/pdp/approved", "/context/pdp/capability", "/resource/properties")
-	unknownOfMapped = mustKnow("/context", "/subject/properties", "/action/properties", "/resource/properties", "/context/pdp/approved", "/context/pdp/capability")
+	unknownOfCall     = mustKnow("/context/arguments", "/context/pdp/approved", "/context/pdp/capability")
+	unknownOfBareCall = mustKnow("/context/arguments", "/context/pdp/approved")
+	unknownOfAny      = mustKnow("/context/arguments", "/context/pdp/approved", "/context/pdp/capability", "/resource/properties")
+	unknownOfMapped   = mustKnow("/context", "/subject/properties", "/action/properties", "/resource/properties", "/context/pdp/approved", "/context/pdp/capability")
 )
 
 func mustKnow(pointers ...string) *evaluation.Unknown {
@@ -60,12 +61,12 @@ func (a *Asker) Filter(ctx context.Context, op Operation, items []Item) (keep []
 	if !ok {
 		return nil, a.refuser(&op).unavailable(0, "the method is of no list")
 	}
-	return a.filter(ctx, op, use, items)
+	return a.filter(ctx, op, use, items, unknownOfCall)
 }
 
-// filter filters by the question about a method.
-func (a *Asker) filter(ctx context.Context, op Operation, use string, items []Item) (keep []bool, refusal *Refusal) {
-	l, refusal := a.list(op, use, items)
+// filter filters by the question about a method. Unknown are the members that are not known of a call.
+func (a *Asker) filter(ctx context.Context, op Operation, use string, items []Item, unknown *evaluation.Unknown) (keep []bool, refusal *Refusal) {
+	l, refusal := a.list(op, use, items, unknown)
 	if refusal == nil {
 		_, refusal = l.decide(ctx, false)
 	}
@@ -106,7 +107,7 @@ func (a *Asker) MayUse(ctx context.Context, op Operation, tools []*Tool, methods
 	if op.Method == toolsRequest {
 		use = toolsRequest
 	}
-	l, refusal := a.list(op, use, items)
+	l, refusal := a.list(op, use, items, unknownOfCall)
 	if refusal != nil {
 		return false, refusal
 	}
@@ -155,6 +156,7 @@ type listing struct {
 	pdp      *authzenclient.Client
 	op       Operation
 	use      string
+	unknown  *evaluation.Unknown
 	keep     []bool
 	requests []evaluation.Request
 	of       []int // the item of each request
@@ -162,12 +164,12 @@ type listing struct {
 
 // list makes the questions about items, which are kept unless an answer says otherwise. By the letter of the binding there is no
 // question.
-func (a *Asker) list(op Operation, use string, items []Item) (*listing, *Refusal) {
+func (a *Asker) list(op Operation, use string, items []Item, unknown *evaluation.Unknown) (*listing, *Refusal) {
 	pdp, refusal := a.client(&op)
 	if refusal != nil {
 		return nil, refusal
 	}
-	l := &listing{asker: a, pdp: pdp, op: op, use: use, keep: slices.Repeat([]bool{true}, len(items))}
+	l := &listing{asker: a, pdp: pdp, op: op, use: use, unknown: unknown, keep: slices.Repeat([]bool{true}, len(items))}
 	if a.o.Strict && a.o.Ask == COAZ {
 		return l, nil
 	}
@@ -229,7 +231,7 @@ func (l *listing) ask(n int, item Item, who *speaker) error {
 	}
 	for _, q := range questions {
 		for _, r := range q.requests {
-			switch r.Unknown = unknownOfCall; {
+			switch r.Unknown = l.unknown; {
 			case mapped, item.method != "":
 				r.Unknown = unknownOfMapped
 			case item.Tool != nil && item.Tool.any:

@@ -36,6 +36,8 @@ type Operation struct {
 	// makes the call: only then is what it shows spent.
 	Shows     evaluation.CapabilityShown
 	Fulfilled bool
+	// Kept is set if the gateway made the proof, by a key that it keeps for the principal.
+	Kept bool
 	// Answered is people's answer to the same call before; zero if they were not asked.
 	Answered Answered
 }

@@ -12,6 +12,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
 	"policy-service/evaluation/authzenclient/approvals"
+	"policy-service/evaluation/capability"
 	"policy-service/evaluation/coaz"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
@@ -346,7 +347,7 @@ func isPresent(v jsontext.Value) bool { return v != nil && v.Kind() != 'n' }
 // reserved reports whether only we, or the PDP, may say a member of the context.
 func reserved(name string) bool {
 	switch name {
-	case "arguments", "agent", "on_behalf_of", requester, "purpose", personMember, "pdp", "action", "capability", declaredMember:
+	case "arguments", "agent", "on_behalf_of", requester, "purpose", personMember, "pdp", "action", "capability", capability.HolderKeyMember, declaredMember:
 		return true
 	}
 	return evaluation.Protocol(name)

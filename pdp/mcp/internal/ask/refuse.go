@@ -38,6 +38,8 @@ type Refusal struct {
 	Cause error
 	// Blocked is its reason in the message tool_call_blocked, "" if that is the one in Data.
 	Blocked string
+	// Shown says what is wrong with the capability of the call, nil if that is not the reason.
+	Shown *capability.Refusal
 	// Wanted is set if people can be asked to approve the denied call, and were not yet.
 	Wanted *Wanted
 }
@@ -81,7 +83,7 @@ type data struct {
 	Authorization string `json:"authorizationId,omitzero"`
 	Reason        string `json:"reason,omitzero"`
 	Suggestion    string `json:"suggestion,omitzero"`
-	// The rest but the last two is of a call that lacks a capability.
+	// The rest but the last four is of a call that lacks a capability.
 	Code       capability.Code `json:"code,omitzero"`
 	NextAction string          `json:"next_action,omitzero"`
 	Audience   string          `json:"audience,omitzero"`
@@ -90,6 +92,8 @@ type data struct {
 	Argument   string          `json:"argument,omitzero"`
 	Nonce      string          `json:"nonce,omitzero"`
 	RetryAfter int             `json:"retry_after,omitzero"`
+	Refused    []string        `json:"refused,omitzero"`     // the tools that a capability is not granted for
+	Approval   string          `json:"approval_id,omitzero"` // with which a capability is asked for again
 	Request    *authorization  `json:"authorizationRequest,omitzero"`
 }
 

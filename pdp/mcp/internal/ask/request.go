@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"policy-service/evaluation"
+	"policy-service/evaluation/capability"
 )
 
 // A client that may not call a tool may be permitted to request it (001): then another calls it, who may. Both have actions
@@ -58,6 +59,9 @@ func (a *Asker) aboutTool(op *Operation, params *parameters, action string, who 
 		if err := s.reasons(params); err != nil {
 			return r, err
 		}
+	}
+	if op.Kept {
+		s.context = s.context.With(capability.HolderKeyMember, text(capability.KeptByGateway))
 	}
 	said, err := s.object(arguments)
 	return evaluation.Request{Subject: s.subject, Action: evaluation.Action{Name: action}, Resource: op.Tool.resource, Context: said}, err
@@ -163,7 +167,7 @@ func (a *Asker) FilterRequests(ctx context.Context, op Operation, items []Item) 
 	if op.Method != toolsList || !a.Requests() {
 		return make([]bool, len(items)), nil
 	}
-	return a.filter(ctx, op, toolsRequest, items)
+	return a.filter(ctx, op, toolsRequest, items, unknownOfCall)
 }
 
 // Block refuses an operation without a question, as if the PDP had denied it.

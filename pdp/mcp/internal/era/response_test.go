@@ -173,19 +173,19 @@ func TestHandshakes(t *testing.T) {
 		{"modern, discover", new, `{` + rest + `,"instructions":"i\n","x":1.0,"_meta":{"y":1,"io.modelcontextprotocol/serverInfo":{"name":"s", "version":"1"}},` + versions + `,"resultType":"complete","ttlMs":0,"cacheScope":"private"}`, modern, false},
 		{"nameless, discover", `{"supportedVersions":[],"capabilities":1}`, `{"capabilities":{},` + versions + `,"resultType":"complete","ttlMs":0,"cacheScope":"private"}`, modern, false},
 	} {
-		got, err := era.Discovered([]byte(c.server), c.from, nil)
+		got, err := era.Discovered([]byte(c.server), c.from, rpc.Object{})
 		if c.initialize {
-			got, err = era.Initialized([]byte(c.server), c.from, "2025-06-18", nil)
+			got, err = era.Initialized([]byte(c.server), c.from, "2025-06-18", rpc.Object{})
 		}
 		if err != nil || string(got) != c.want {
 			t.Errorf("%s: %s (%v)\nwant %s", c.what, got, err, c.want)
 		}
 	}
 	for _, odd := range []string{``, `[]`, `{"a":1,"a":2}`} {
-		if v, err := era.Initialized([]byte(odd), legacy, "2025-11-25", nil); err == nil {
+		if v, err := era.Initialized([]byte(odd), legacy, "2025-11-25", rpc.Object{}); err == nil {
 			t.Errorf("%q became %s", odd, v)
 		}
-		if v, err := era.Discovered([]byte(odd), modern, nil); err == nil {
+		if v, err := era.Discovered([]byte(odd), modern, rpc.Object{}); err == nil {
 			t.Errorf("%q became %s", odd, v)
 		}
 	}
@@ -193,7 +193,7 @@ func TestHandshakes(t *testing.T) {
 
 // Clients learn the extensions of the gateway as their era has them. No server announces them for itself.
 func TestRespondAnnounced(t *testing.T) {
-	ours := []string{"io.policy-service/authorization", "io.policy-service/tool-requests"}
+	ours := rpc.Object{}.With("io.policy-service/authorization", jsontext.Value(`{}`)).With("io.policy-service/tool-requests", jsontext.Value(`{}`))
 	const told = `{"io.policy-service/authorization":{},"io.policy-service/tool-requests":{}}`
 	const theirs = `{"a/b":{"c":1.0},"io.policy-service/authorization":{"x":1},"io.policy-service/other":{}}`
 	const both = `{"a/b":{"c":1.0},"io.policy-service/authorization":{},"io.policy-service/tool-requests":{}}`

@@ -191,11 +191,11 @@ func TestErasOfOneServer(t *testing.T) {
 	}
 
 	for from, server := range map[era.Era]rpc.Message{era.Legacy: handshake, era.Modern: discovery} {
-		first, err := era.Initialized(server.Result, from, "2025-11-25", nil)
+		first, err := era.Initialized(server.Result, from, "2025-11-25", rpc.Object{})
 		if err != nil || plainJSON(t, first) != plainJSON(t, handshake.Result) {
 			t.Errorf("%s server: initialize gives %s (%v)\nits own is %s", from, first, err, handshake.Result)
 		}
-		second, err := era.Discovered(server.Result, from, nil)
+		second, err := era.Discovered(server.Result, from, rpc.Object{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,11 +21,16 @@ const (
 	Authorizations = Own + "authorization"
 	// ToolRequests are that an agent asks others to call a tool.
 	ToolRequests = Own + "tool-requests"
+	// Capabilities are that an agent asks for capabilities.
+	Capabilities = Own + "capabilities"
 )
+
+// MetaTool is the member of a tool's _meta that is the gateway's own. No server's passes.
+const MetaTool = Own + "tool"
 
 // Initialized is a server's description of itself, in the handshake or in server/discover, as the result of initialize.
 // Version is the revision that is spoken with the client, and ours are the extensions of the gateway's, which no server has.
-func Initialized(server jsontext.Value, e Era, version string, ours []string) (jsontext.Value, error) {
+func Initialized(server jsontext.Value, e Era, version string, ours rpc.Object) (jsontext.Value, error) {
 	o, info, err := described(server, e, "experimental", ours)
 	if err != nil {
 		return nil, err
@@ -37,7 +42,7 @@ func Initialized(server jsontext.Value, e Era, version string, ours []string) (j
 }
 
 // Discovered is the same as the result of server/discover. The revisions are ours, and the result may not be kept for long.
-func Discovered(server jsontext.Value, e Era, ours []string) (jsontext.Value, error) {
+func Discovered(server jsontext.Value, e Era, ours rpc.Object) (jsontext.Value, error) {
 	o, info, err := described(server, e, "extensions", ours)
 	if err != nil {
 		return nil, err
@@ -50,17 +55,17 @@ func Discovered(server jsontext.Value, e Era, ours []string) (jsontext.Value, er
 
 // described are the members that the results of both have, and the server's name. Capabilities are without tasks, and have the
 // extensions of the gateway's in a member; no member is of one era alone.
-func described(server jsontext.Value, e Era, member string, ours []string) (o rpc.Object, info jsontext.Value, err error) {
+func described(server jsontext.Value, e Era, member string, ours rpc.Object) (o rpc.Object, info jsontext.Value, err error) {
 	if o, err = rpc.ParseObject(server); err != nil {
 		return o, nil, err
 	}
 	o = answerOf("server/discover", o, e, Legacy).Without(func(name string) bool { return name == "supportedVersions" })
 	o = o.With("capabilities", capabilities(o.Get("capabilities")))
-	if len(ours) > 0 {
+	if ours.Len() > 0 {
 		can := o.GetObject("capabilities")
 		all := can.GetObject(member)
-		for _, name := range ours {
-			all = all.With(name, jsontext.Value(`{}`))
+		for name, value := range ours.Members {
+			all = all.With(name, value)
 		}
 		o = o.With("capabilities", can.With(member, all.Value()).Value())
 	}

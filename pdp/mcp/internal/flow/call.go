@@ -204,6 +204,10 @@ type Options struct {
 	TTL time.Duration
 	// DenialsAsResults makes the refusal of a call a result, which models read, instead of an error.
 	DenialsAsResults bool
+	// Capabilities bounds how often one person asks for a capability.
+	Capabilities *rates.Limiter
+	// HolderKeys is set if the gateway keeps the keys of holders that have none.
+	HolderKeys bool
 	// Meta are the members of a client's _meta that are forwarded to servers, besides those of MCP.
 	Meta []string
 }

@@ -22,14 +22,14 @@ import (
 // ask lets the PDP decide, with the answers of people, if there are any. The permit is for sending once.
 func (x exchange) ask(ctx context.Context, answered ask.Answered) (exchange, *answer.Answer) {
 	op := x.operation()
-	op.Answered, op.Shows = answered, x.shows()
+	op.Answered = answered
 	if x.permit != nil {
 		x.permit.Done(context.WithoutCancel(ctx))
 	}
 	var refused *ask.Refusal
 	begun := x.g.o.Now()
 	// The outcome of the obligations is reported, also after a panic.
-	if x.permit, refused = x.g.o.Asker.Ask(ctx, op); refused == nil {
+	if x.permit, refused = x.g.ask(ctx, op, x.shown); refused == nil {
 		permit := x.permit
 		x.cleanups.add(func() { permit.Done(context.WithoutCancel(ctx)) })
 	}

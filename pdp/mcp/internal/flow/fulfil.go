@@ -139,13 +139,13 @@ func (x Target) requestedParams() rpc.Object {
 func (x exchange) askRequester(ctx context.Context) (*ask.Permit, *answer.Answer) {
 	q := &x.fulfils.entry.Asked
 	op := ask.Operation{Principal: q.Who, Era: q.Era, Server: q.Tool.Server, Method: wire.MethodToolRequest, Params: q.Params, Tool: x.tool.Tool,
-		Shows: q.Shows(), Fulfilled: true}
+		Fulfilled: true}
 	begun := x.g.o.Now()
 	if !q.Who.Expires.IsZero() && !begun.Before(q.Who.Expires) {
 		x.withdraw(ctx, answer.Refuse(x.g.o.Asker.Block(op, "the token by which the tool was requested had expired when the request was fulfilled")))
 		return nil, x.blocked("the token of who has requested the call has expired")
 	}
-	permit, refused := x.g.o.Asker.Ask(ctx, op)
+	permit, refused := x.g.ask(ctx, op, q.Shows())
 	x.g.o.Meters.Asked(ctx, x.g.o.Now().Sub(begun))
 	x.g.o.Asker.Note(refused)
 	switch {

@@ -89,6 +89,7 @@ func filtered[T interface{ offered() *offer }](ctx context.Context, x exchange, 
 		if o := of[l]; o != nil {
 			y := x.forLink(l)
 			o.keep, o.err = x.g.o.Asker.Filter(ctx, y.operation(), o.items)
+			withNeeds(ctx, y, o)
 			requestable(ctx, y, o)
 		}
 	})
@@ -440,12 +441,18 @@ func (x exchange) openServer(ctx context.Context) (upstream.Session, error) {
 	return s, err
 }
 
-// extensions are the extensions that this configuration has.
-func (g *Flow) extensions() []string {
-	if g.o.Asker.Requests() {
-		return []string{era.Authorizations, era.ToolRequests}
+// extensions are the extensions that the gateway has for a principal. That of capabilities names the issuer, for which the proof
+// of a request is made.
+func (x exchange) extensions(ctx context.Context) rpc.Object {
+	none := jsontext.Value(`{}`)
+	all := rpc.Object{}.With(era.Authorizations, none)
+	if x.g.o.Asker.Requests() {
+		all = all.With(era.ToolRequests, none)
 	}
-	return []string{era.Authorizations}
+	if issuer, err := x.g.o.Asker.Issuer(ctx, x.Who); err == nil && issuer != "" {
+		all = all.With(era.Capabilities, rpc.Object{}.With("issuer", rpc.String(issuer)).Value())
+	}
+	return all
 }
 
 // speaksMCPx reports whether a message belongs to one of those extensions.
@@ -544,7 +551,7 @@ func (x exchange) initialize(ctx context.Context) *answer.Answer {
 	if err != nil {
 		return x.failed(err)
 	}
-	result, err := era.Initialized(said.server, said.era, x.Client.Version, x.g.extensions())
+	result, err := era.Initialized(said.server, said.era, x.Client.Version, x.extensions(ctx))
 	if err != nil {
 		return answer.Ambiguous("what the server says of itself cannot be read")
 	}
@@ -561,7 +568,7 @@ func (x exchange) discover(ctx context.Context) *answer.Answer {
 	if err != nil {
 		return x.failed(err)
 	}
-	result, err := era.Discovered(said.server, said.era, x.g.extensions())
+	result, err := era.Discovered(said.server, said.era, x.extensions(ctx))
 	if err != nil {
 		return answer.Ambiguous("what the server says of itself cannot be read")
 	}

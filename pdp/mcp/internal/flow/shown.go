@@ -35,9 +35,6 @@ func (x exchange) takeShown() (exchange, *answer.Answer) {
 	return x, nil
 }
 
-// shows is the capability that the PDP is shown with the next question about the call: the client's.
-func (x exchange) shows() evaluation.CapabilityShown { return x.shown }
-
 // withNonce is a response to a client whose next proof needs a nonce, if its permit says so.
 func withNonce(p *ask.Permit, m rpc.Message) rpc.Message {
 	nonce := p.Nonce()

@@ -121,6 +121,11 @@ func (v *Visit) enter(ctx context.Context) (end *answer.Answer) {
 		v.places = append(v.places, sync.OnceFunc(over))
 		return v.decide(ctx)
 	}
+	if wire.IsCapability(x.Request.Method) {
+		if end, there := x.capability(ctx); there {
+			return end
+		}
+	}
 	if x.Target, end = x.route(ctx); end != nil {
 		return end
 	}
@@ -282,7 +287,7 @@ func (v *Visit) approve(ctx context.Context, wanted *ask.Wanted) *answer.Answer 
 func (x exchange) peopleCase() people.Case {
 	c := people.Case{
 		People: x.g.people, Who: x.Who, Client: x.Client, Session: x.Session, Reply: x.Reply, Method: x.Request.Method, Params: x.Params,
-		Tool: x.policyTool(), Operation: x.operation, Binding: x.binding, Shows: x.shows(),
+		Tool: x.policyTool(), Operation: x.operation, Binding: x.binding, Shows: x.shown,
 	}
 	if x.followUp != nil {
 		c.Answers = x.followUp.answers

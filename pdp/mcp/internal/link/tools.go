@@ -269,6 +269,10 @@ func (g *Servers) compile(s *Server, shown string, o rpc.Object, definition json
 	if in.file != nil {
 		made.Tool = t.Pinned(made.Pinned)
 	}
+	if meta := o.GetObject("_meta"); meta.Get(era.MetaTool) != nil {
+		o = o.With("_meta", meta.Without(func(name string) bool { return name == era.MetaTool }).Value())
+		made.Entry = o.Value()
+	}
 	if shown != t.Name {
 		made.Entry = o.With("name", rpc.String(shown)).Value()
 	}

@@ -36,6 +36,8 @@ type listeners struct {
 	audiences map[string]*audience // by tenant
 	// refusedTokens has the tokens that a PDP refused last, for every question.
 	refusedTokens recent[[sha256.Size]byte, struct{}]
+	// granted has the principals of the capabilities that were granted last, by ids.
+	granted recent[string, string]
 }
 
 // audience holds the topics of a tenant's listeners.
@@ -243,4 +245,31 @@ func (l *listeners) NotifyBlocked(who *identity.Principal, method string, tool *
 		b.ToolID = tool.Server + ":" + tool.Name
 	}
 	l.g.events.Tell(who.Key, rpc.Message{Method: wire.MethodCallBlocked, Params: b.Payload()})
+}
+
+// mostGranted is the number of granted capabilities that are kept at least, to notify their principals.
+const mostGranted = 1 << 14
+
+// Granted notes that a capability was granted to a principal, who will be notified when it is revoked.
+func (l *listeners) Granted(who *identity.Principal, id string) {
+	l.granted.put(id, who.Key, l.g.o.Now(), mostGranted)
+}
+
+// grantedFor is the time for which it is kept to whom a capability was granted.
+const grantedFor = 90 * 24 * time.Hour
+
+// Revoked sends the principal that gave a capability back the message that it counts no more, on all its streams; and the
+// principal to whom it was granted through this gateway.
+func (l *listeners) Revoked(who *identity.Principal, id string) {
+	l.Refused(who, id)
+	if to, ok := l.granted.get(id, l.g.o.Now(), grantedFor); ok && to != who.Key {
+		l.tellRevoked(to, id)
+	}
+}
+
+// Refused sends a principal whose call is refused, because its capability is revoked, the message that it counts no more.
+func (l *listeners) Refused(who *identity.Principal, id string) { l.tellRevoked(who.Key, id) }
+
+func (l *listeners) tellRevoked(principal, id string) {
+	l.g.events.Tell(principal, rpc.Message{Method: wire.MethodCapabilityRevoked, Params: wire.CapabilityRevoked(id)})
 }

@@ -1,0 +1,324 @@
+package mcp_test
+
+import (
+	"crypto/ed25519"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/capability"
+	"policy-service/pdp/mcp"
+	"policy-service/pdp/mcp/mcptest"
+	pdpserver "policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
+)
+
+// asked is what a client with a key of its own asks for.
+type asked struct {
+	terms  string // members of params
+	issuer string // for which the proof is made
+	holder *capability.Holder
+	proof  string
+}
+
+func holderOf(t testing.TB, seed byte) *capability.Holder {
+	t.Helper()
+	h, err := capability.NewHolder(ed25519.NewKeyFromSeed([]byte(strings.Repeat(string(rune(seed)), ed25519.SeedSize))))
+	orFail(t, err)
+	return h
+}
+
+// proves makes the request for a tool of rec, with a proof by the key.
+func (v *vault) proves(h *capability.Holder, issuer, agent, tool string) asked {
+	v.t.Helper()
+	ask := capability.Ask{Holder: evaluation.Ref{Type: "agent", ID: agent}, Audience: "rec", Tools: []string{tool}, Duration: time.Hour}
+	orFail(v.t, h.Request(&ask, issuer, v.now()))
+	return asked{`"tools":["` + tool + `"],"duration":3600`, issuer, h, ask.Proof}
+}
+
+// wants sends a request, with key and proof in _meta or in params.
+func (v *visitor) wants(a asked, inMeta bool) echo {
+	v.s.t.Helper()
+	key, err := json.Marshal(a.holder.Key())
+	orFail(v.s.t, err)
+	v.meta = ""
+	params := `{` + a.terms + `,"key":` + string(key) + `,"proof":` + inText(a.proof) + `}`
+	if inMeta {
+		params = `{` + a.terms + `}`
+		v.meta = `,"io.policy-service/key":` + string(key) + `,"io.policy-service/proof":` + inText(a.proof)
+	}
+	got := v.ask("capabilities/request", params)
+	v.meta = ""
+	return got
+}
+
+// issuer is the one that an introduction names.
+func (v *visitor) issuer() string {
+	v.s.t.Helper()
+	got := v.s.greeting(v.era)
+	var all struct {
+		Capabilities struct {
+			Extensions, Experimental map[string]jsontext.Value
+		} `json:"capabilities"`
+	}
+	orFail(v.s.t, json.Unmarshal(got.result, &all, json.MatchCaseInsensitiveNames(true)))
+	text := all.Capabilities.Experimental["io.policy-service/capabilities"]
+	if v.era == "modern" {
+		text = all.Capabilities.Extensions["io.policy-service/capabilities"]
+	}
+	var one struct {
+		Issuer string `json:"issuer"`
+	}
+	orFail(v.s.t, json.Unmarshal(text, &one))
+	return one.Issuer
+}
+
+// TestCapabilityAsked: a client finds out for whom its proof has to be, is granted what it asks for, and calls with it. Of what is
+// not its own, nothing is granted.
+func TestCapabilityAsked(t *testing.T) {
+	t.Parallel()
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			w := newVault(t, land{})
+			v, eve := w.visitor(era, mcptest.Claims{"client_id": "agent-a"}), w.visitor(era, mcptest.Claims{"sub": "eve", "client_id": "agent-e"})
+			h, issuer := holderOf(t, 1), v.issuer()
+			for n, inMeta := range []bool{true, false} {
+				a := w.proves(h, issuer, "agent-a", "kept")
+				got := v.wants(a, inMeta)
+				var grant struct{ Token, ID, Audience, Signature string }
+				if !got.ran() || json.Unmarshal(got.result, &grant, json.MatchCaseInsensitiveNames(true)) != nil {
+					t.Fatalf("asked: %s", got)
+				}
+				token, refusal := capability.ParseToken(grant.Token)
+				if refusal != nil || token.Holder != (evaluation.Ref{Type: "agent", ID: "agent-a"}) || token.Key.Thumbprint() != h.Key().Thumbprint() ||
+					token.Issuer != issuer || grant.Audience != "rec" || !strings.HasSuffix(grant.Token, "."+grant.Signature) || strings.Contains(got.text, "holder_key") {
+					t.Errorf("granted %s: %+v, %v", got, token, refusal)
+				}
+				p := purse{vault: w, holder: h, id: grant.ID, token: grant.Token, server: "rec"}
+				if got := v.shows(p.token, p.proof("kept", `{"n":1}`)).call("kept", `{"n":1}`); !got.ran() {
+					t.Errorf("called with it: %s", got)
+				}
+				if got := v.shows(p.token, "").call("kept", `{}`); reason(got) == "" {
+					t.Errorf("without a proof: %s", got)
+				}
+				v.meta = ""
+				// Whoever overhears the request gets nothing by it.
+				if got := eve.wants(a, n == 0); got.code() != -32602 || !strings.Contains(got.fault.Message, "proof_replayed") {
+					t.Errorf("overheard: %s", got)
+				}
+			}
+			a, b := holderOf(t, 2), holderOf(t, 3)
+			for name, test := range map[string]struct {
+				of   asked
+				code string
+			}{
+				"a proof for another issuer":    {w.proves(a, "https://elsewhere.example.com", "agent-a", "kept"), "proof_wrong_audience"},
+				"a proof of another request":    {asked{terms: `"tools":["free"],"duration":3600`, holder: a, proof: w.proves(a, issuer, "agent-a", "kept").proof}, "proof_wrong_call"},
+				"a proof of a shorter duration": {asked{terms: `"tools":["kept"],"duration":3601`, holder: a, proof: w.proves(a, issuer, "agent-a", "kept").proof}, "proof_wrong_call"},
+				"a proof by another key":        {asked{terms: `"tools":["kept"],"duration":3600`, holder: b, proof: w.proves(a, issuer, "agent-a", "kept").proof}, "proof_invalid"},
+				"a proof that is none":          {asked{terms: `"tools":["kept"],"duration":3600`, holder: b, proof: "x.y.z"}, "proof_invalid"},
+			} {
+				got := v.wants(test.of, true)
+				var data struct{ Type, Code, Audience string }
+				if got.fault == nil || json.Unmarshal(got.fault.Data, &data, json.MatchCaseInsensitiveNames(true)) != nil || data.Code != test.code || data.Audience != issuer || data.Type != "proof_required" {
+					t.Errorf("%s: %s", name, got)
+				}
+			}
+			// A key that somebody binds to their own name is of no use to others.
+			got := eve.wants(w.proves(h, issuer, "agent-e", "kept"), true)
+			var grant struct{ Token, ID string }
+			orFail(t, json.Unmarshal(got.result, &grant, json.MatchCaseInsensitiveNames(true)))
+			p := purse{vault: w, holder: h, id: grant.ID, token: grant.Token, server: "rec"}
+			if got := v.shows(p.token, p.proof("kept", `{}`)).call("kept", `{}`); reason(got) != "wrong_holder" {
+				t.Errorf("of another: %s", got)
+			}
+			v.meta = ""
+			for _, line := range []string{"eyJ", h.Key().Thumbprint()} {
+				if strings.Contains(w.logs.String(), line) {
+					t.Errorf("the log has %s", line)
+				}
+			}
+		})
+	}
+}
+
+// TestCapabilityNotOffered: where the PDP grants none, or is asked otherwise, there is no such method, and no list speaks of it. A
+// gateway whose credential may not ask says so to its operator.
+func TestCapabilityNotOffered(t *testing.T) {
+	t.Parallel()
+	methods := []string{"capabilities/request", "capabilities/validate", "capabilities/revoke", "capabilities/list"}
+	for _, era := range eras {
+		v := newSiege(t, camp{}).visitor(era, nil)
+		coaz := newVault(t, land{change: func(c *mcp.Config) { c.Ask = "tool" }}).visitor(era, nil)
+		for _, method := range methods {
+			for _, v := range []*visitor{v, coaz} {
+				if got := v.ask(method, `{}`); got.code() != -32601 {
+					t.Errorf("%s: %s: %s", era, method, got)
+				}
+			}
+		}
+		if got := v.ask("tools/list", `{}`).text + v.s.greeting(era).text; strings.Contains(got, "policy-service/tool\"") || strings.Contains(got, "io.policy-service/capabilities") {
+			t.Errorf("%s: %s", era, got)
+		}
+	}
+	w := newVault(t, land{change: func(c *mcp.Config) { c.Capabilities.HolderKey = mcp.HolderKeyGateway }})
+	w.addKey(w.siege, "poor", "", auth.Decide, auth.Search, auth.Request, auth.Relay)
+	file := filepath.Join(t.TempDir(), "poor.key")
+	orFail(t, os.WriteFile(file, []byte(w.keys["poor"]), 0o600))
+	w.config.PDP.KeyFile = file
+	poor := w.replica().stranger("modern", w.issuer.Token(t, nil))
+	got := echo{}
+	mcptest.Until(t, "the PDP knows the key", func() bool {
+		got = poor.ask("capabilities/request", `{"tools":["kept"]}`)
+		return strings.Contains(w.logs.String(), "status 403")
+	})
+	if got.code() != -32603 || !strings.Contains(got.fault.Message, "may not ask for capabilities") || !strings.Contains(w.logs.String(), "lacks the permission capability") {
+		t.Errorf("without the permission: %s", got)
+	}
+}
+
+// TestCapabilityFlood: who asks too often is refused before the PDP is asked, whatever client it is through, and others are not.
+// What the PDP refuses for its own limits is told alike.
+func TestCapabilityFlood(t *testing.T) {
+	t.Parallel()
+	w := newVault(t, land{
+		change: func(c *mcp.Config) { c.Capabilities.HolderKey, c.Capabilities.PerMinute = mcp.HolderKeyGateway, 3 },
+		serve:  func(c *pdpserver.Config) { c.Capabilities.NewPerMinutePerHolder = 5 },
+	})
+	const ask = `{"tools":["kept"]}`
+	one, other := w.visitor("legacy", nil), w.visitor("modern", mcptest.Claims{"client_id": "agent-o"})
+	mia, noah := w.visitor("legacy", mcptest.Claims{"sub": "mia"}), w.visitor("legacy", mcptest.Claims{"sub": "noah"})
+	limited := func(got echo) bool {
+		return got.code() == -32001 && strings.Contains(string(got.fault.Data), `"type":"rate_limited"`) && strings.Contains(string(got.fault.Data), `"retry_after":`)
+	}
+	for n, v := range []*visitor{one, other, one} {
+		if got := v.ask("capabilities/request", ask); !got.ran() {
+			t.Errorf("request %d: %s", n, got)
+		}
+	}
+	before := len(w.grantsOf("kept"))
+	for _, v := range []*visitor{one, other} {
+		if got := v.ask("capabilities/request", ask); !limited(got) || !strings.Contains(got.text, `"limit":"capabilities.per_minute"`) {
+			t.Errorf("too often: %s", got)
+		}
+	}
+	if after := len(w.grantsOf("kept")); after != before {
+		t.Errorf("the PDP was asked %d times", after-before)
+	}
+	for n := range 3 { // of the same holder, which has 5
+		if got := mia.ask("capabilities/request", ask); !got.ran() {
+			t.Errorf("request %d of mia: %s", n, got)
+		}
+	}
+	if got := noah.ask("capabilities/request", ask); !limited(got) || strings.Contains(got.text, "per_minute") {
+		t.Errorf("more than the PDP grants a holder: %s", got)
+	}
+}
+
+// grantsOf are the records of grants of a tool.
+func (v *vault) grantsOf(tool string) (all []string) {
+	v.t.Helper()
+	for line := range strings.Lines(v.api("auditor", http.MethodGet, "/v1/log/export", "").Body) {
+		if strings.Contains(line, `"capability.grant"`) && strings.Contains(line, "rec:"+tool) {
+			all = append(all, line)
+		}
+	}
+	return all
+}
+
+// TestCapabilityOfServers: tools are asked for by the names that the client knows, or by their ids, of one server at a time.
+func TestCapabilityOfServers(t *testing.T) {
+	t.Parallel()
+	w := newVault(t, land{change: func(c *mcp.Config) {
+		c.Capabilities.HolderKey = mcp.HolderKeyGateway
+		c.Upstreams["other"] = c.Upstreams["rec"]
+	}, files: map[string]string{"more.cedar": `@id("all") permit (principal is agent, action == Action::"capability.grant", resource);`}})
+	v := w.visitor("modern", nil)
+	for params, want := range map[string]string{
+		`{"tools":["rec__kept","rec:free"]}`:          `"tools":["rec__kept","rec__free"]|"tool_ids":["rec:kept","rec:free"],"audience":"rec"`,
+		`{"tools":["kept"],"audience":"other"}`:       `"tools":["other__kept"]|"tool_ids":["other:kept"],"audience":"other"`,
+		`{"tools":"*","audience":"other"}`:            `"tools":["*"]|"tool_ids":["other:*"],"audience":"other"`,
+		`{"tools":["*"],"audience":"other"}`:          `"tool_ids":["other:*"]`,
+		`{"tools":["kept"]}`:                          `name it as audience`,
+		`{"tools":["rec__kept","other__kept"]}`:       `of several servers`,
+		`{"tools":["rec__kept"],"audience":"other"}`:  `of several servers`,
+		`{"tools":["other:kept"],"audience":"rec"}`:   `of several servers`,
+		`{"tools":["third:kept"],"audience":"third"}`: `name it as audience`,
+		`{"tools":[]}`:                                   `no tools`,
+		`{"tools":["rec:x*"]}`:                           `/tools/0`,
+		`{"tools":["rec__kept"],"max_uses":"5"}`:         `/max_uses`,
+		`{"tools":["rec__kept"],"arguments":[1]}`:        `/arguments`,
+		`{"tools":["rec__kept"],"key":"k"}`:              `/key`,
+		`{"tools":["rec__kept"],"Max_Uses":5}`:           `/Max_Uses`,
+		`{"tools":["rec__kept"],"tenant_id":"acme"}`:     `/tenant_id`,
+		`{"tools":["rec__kept"],"context":{"person":1}}`: `/context`,
+	} {
+		got := v.ask("capabilities/request", params)
+		for part := range strings.SplitSeq(want, "|") {
+			if !strings.Contains(got.text, part) || got.ran() != strings.HasPrefix(want, `"tool`) {
+				t.Errorf("%s: %s, without %s", params, got, part)
+			}
+		}
+	}
+	// What was granted for all tools of a server is of no other server.
+	got := v.ask("capabilities/request", `{"tools":"*","audience":"other"}`)
+	var grant struct{ Token, ID string }
+	orFail(t, json.Unmarshal(got.result, &grant, json.MatchCaseInsensitiveNames(true)))
+	v.meta = `,"io.policy-service/capability":` + inText(grant.Token)
+	if got := v.call("rec__kept", `{}`); reason(got) != "wrong_audience" {
+		t.Errorf("at another server: %s", got)
+	}
+}
+
+// TestCapabilityOwed: what is owed for a grant is done before the client has it. If it cannot be done, the capability is given back.
+func TestCapabilityOwed(t *testing.T) {
+	t.Parallel()
+	audit := filepath.Join(t.TempDir(), "audit.log")
+	w := newVault(t, land{
+		change: func(c *mcp.Config) {
+			c.Capabilities.HolderKey, c.Obligations.Log = mcp.HolderKeyGateway, &mcp.LogConfig{File: audit}
+		},
+		files: map[string]string{
+			"owed.cedar":       `@id("owed") @obligation("note") permit (principal, action == Action::"capability.grant", resource == tool::"rec:free");`,
+			"obligations.yaml": peopleObligations + "note: {type: log, properties: {level: info, event: granted}}\n",
+		},
+	})
+	keys, err := auth.OpenKeys(w.data)
+	orFail(t, err)
+	key, err := keys.Add(auth.KeySpec{Name: "registered", Grant: auth.Grant{
+		Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Capability}, Obligations: []string{"log"},
+	}})
+	orFail(t, err)
+	file := filepath.Join(t.TempDir(), "registered.key")
+	orFail(t, os.WriteFile(file, []byte(key), 0o600))
+	w.config.PDP.KeyFile = file
+	var v *visitor
+	mcptest.Until(t, "the PDP knows the key", func() bool {
+		v = w.replica().stranger("modern", w.issuer.Token(t, nil))
+		return v.ask("capabilities/list", `{}`).ran()
+	})
+	if got := v.ask("capabilities/request", `{"tools":["free"]}`); !got.ran() {
+		t.Errorf("owed: %s", got)
+	}
+	noted, err := os.ReadFile(audit)
+	if err != nil || !strings.Contains(string(noted), `"granted"`) {
+		t.Errorf("noted: %s, %v", noted, err)
+	}
+	before := string(v.ask("capabilities/list", `{}`).result)
+	orFail(t, os.Remove(audit))
+	orFail(t, os.Mkdir(audit, 0o700))
+	if got := v.ask("capabilities/request", `{"tools":["free"]}`); got.code() != -32001 || strings.Contains(got.text, "token") {
+		t.Errorf("what is owed cannot be done: %s", got)
+	}
+	if after := string(v.ask("capabilities/list", `{}`).result); after != before {
+		t.Errorf("there is %s, was %s", after, before)
+	}
+}
