@@ -22,7 +22,7 @@ type Capabilities interface {
 	// gets it. Left are the uses after it. If none is left any more, there is no reservation, and more says why.
 	Reserve(ctx context.Context, h HeldCapability, decision string) (use Reservation, left int, more *evaluation.CapabilityAnswer, err error)
 	// Keep has the very same proof taken once more, with the same question and the id of an approval that it waits for,
-	// whatever the age of the proof, until a moment.
+	// whatever the age of the proof, until a moment. If the approval is yet to be asked for, its id is "", and any will do.
 	Keep(ctx context.Context, h HeldCapability, approval string, until time.Time)
 }
 
@@ -48,8 +48,9 @@ type PresentedCapability struct {
 // HeldCapability is a capability that is good for a call.
 type HeldCapability struct {
 	evaluation.Capability
-	Counted   bool // each call uses it up a little
-	Left      int  // uses, if they are counted
+	Ancestors []string // the capabilities that it was made from
+	Counted   bool     // each call uses it up a little
+	Left      int      // uses, if they are counted
 	Expires   time.Time
 	Nonce     string // for the next proof, if each needs one
 	Proof     *evaluation.SpentProof
@@ -60,8 +61,9 @@ type HeldCapability struct {
 // why it does not count, "" if it does: the last use of one that is held may go to another call meanwhile.
 type ShownCapability struct {
 	evaluation.Capability
-	Reason string
-	Proof  *evaluation.SpentProof
+	Ancestors []string // the capabilities that it was made from, the parent first
+	Reason    string
+	Proof     *evaluation.SpentProof
 	// Used is set if the decision has a use of it, and Grants if the decision grants or renews it.
 	Used, Grants bool
 
@@ -99,7 +101,7 @@ func (p *PDP) show(ctx context.Context, call *Call, spends bool) (*ShownCapabili
 	if err != nil {
 		return nil, notRecorded(err)
 	}
-	s := &ShownCapability{Capability: held.Capability, answer: more}
+	s := &ShownCapability{Capability: held.Capability, Ancestors: held.Ancestors, answer: more}
 	if spends { // one that is still good could be taken from the record, and shown
 		s.Proof = held.Proof
 	}
@@ -234,6 +236,8 @@ func (p *PDP) keepProof(ctx context.Context, s *ShownCapability, d *evaluation.D
 			}
 		}
 		keep(d.Approval.ID, until)
+	case d.Access != nil && d.Access.Request != nil:
+		keep("", time.Time{})
 	case d.Access != nil && d.Access.Reason == evaluation.ApprovalPending && s.held.Presented.Approval != "":
 		keep(s.held.Presented.Approval, time.Time{})
 	}

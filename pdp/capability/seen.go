@@ -3,6 +3,7 @@ package capability
 import (
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -40,10 +41,11 @@ type kept struct {
 	until  time.Time
 }
 
-// Of one approval the last of those that wait with it are kept, and of so many approvals. Who comes without is asked for
-// another proof.
+// Of one approval the last of those that wait with it are kept, and of one holder the last of those that wait for one that is
+// yet to be asked for, and of so many approvals and holders. Who comes without is asked for another proof.
 const (
 	keptPerApproval = 8
+	keptPerHolder   = 256
 	mostKept        = 100_000
 )
 
@@ -54,6 +56,20 @@ func keptDigest(proof, question [sha256.Size]byte) [sha256.Size]byte {
 // Keep notes that a question waits for an approval, which was asked with a proof that was taken. Once the same question with
 // that approval brings the very same proof, [Seen.Take] takes it, whatever its age.
 func (s *Seen) Keep(proof, question [sha256.Size]byte, approval string, until time.Time) {
+	s.keep(proof, question, approval, keptPerApproval, until)
+}
+
+// KeepOffered is Keep for an approval that a holder is yet to ask for: any that the question brings.
+func (s *Seen) KeepOffered(proof, question [sha256.Size]byte, tenant string, of evaluation.Ref, until time.Time) {
+	s.keep(proof, question, offered(tenant, of), keptPerHolder, until)
+}
+
+// offered is in the place of an approval's id. No id begins with a quote.
+func offered(tenant string, of evaluation.Ref) string {
+	return fmt.Sprintf("%q %q %q", tenant, of.Type, of.ID)
+}
+
+func (s *Seen) keep(proof, question [sha256.Size]byte, approval string, most int, until time.Time) {
 	digest, now := keptDigest(proof, question), s.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,7 +81,12 @@ func (s *Seen) Keep(proof, question [sha256.Size]byte, approval string, until ti
 		return
 	}
 	of = append(without(of, digest), kept{digest, until})
-	s.kept[approval] = of[max(0, len(of)-keptPerApproval):]
+	s.kept[approval] = of[max(0, len(of)-most):]
+}
+
+// TakeOffered is Take of what KeepOffered kept.
+func (s *Seen) TakeOffered(proof, question [sha256.Size]byte, tenant string, of evaluation.Ref) bool {
+	return s.Take(proof, question, offered(tenant, of))
 }
 
 // Take reports whether Keep kept exactly this, and its time is not up. Each Keep is taken once.

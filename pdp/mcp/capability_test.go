@@ -11,7 +11,10 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/capability"
+	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
+	pdpserver "policy-service/pdp/server"
+	"policy-service/pdp/server/config"
 )
 
 // vault is a world whose tools are called with capabilities. "kept" needs one, "waits" needs one and a person's approval, and
@@ -21,6 +24,8 @@ type vault struct{ *world }
 const vaultPolicies = `
 @id("kept") permit (principal is agent, action == Action::"tool.invoke", resource == tool::"rec:kept") when { context.pdp.capability.held };
 @id("waits") @obligation("second-person") permit (principal is agent, action == Action::"tool.invoke", resource == tool::"rec:waits") when { context.pdp.capability.held };
+@id("agrees") @obligation("confirm") permit (principal is agent, action == Action::"tool.invoke", resource == tool::"rec:agrees") when { context.pdp.capability.held };
+@id("otherwise") permit (principal, action in [Action::"rec:kept", Action::"tools/call"], resource);
 @id("grants") permit (principal is agent, action == Action::"capability.grant", resource is tool);
 @id("requests") permit (principal is agent, action == Action::"tool.request", resource == tool::"rec:fulfilled") when { context.pdp.capability.held };
 @id("fulfils") permit (principal == user::"mia", action in [Action::"tool.fulfil", Action::"tool.invoke"], resource == tool::"rec:fulfilled");
@@ -28,7 +33,9 @@ const vaultPolicies = `
 
 func newVault(t testing.TB, of land) *vault {
 	t.Helper()
-	of.answers.Tools = definitions("kept", "other", "waits", "fulfilled", "free")
+	if of.answers.Tools == "" {
+		of.answers.Tools = definitions("kept", "other", "waits", "agrees", "fulfilled", "free")
+	}
 	if of.files == nil {
 		of.files = map[string]string{}
 	}
@@ -129,7 +136,7 @@ func counted(n int) func(*capability.Ask) { return func(a *capability.Ask) { a.M
 func (v *vault) judged() (n int) {
 	v.t.Helper()
 	for line := range strings.Lines(v.api("auditor", http.MethodGet, "/v1/log/export", "").Body) {
-		if strings.Contains(line, `"kind":"decision"`) && strings.Contains(line, `"capability":{`) {
+		if strings.Contains(line, `"kind":"decision"`) && !strings.Contains(line, `"capability.grant"`) && strings.Contains(line, `"capability":{`) {
 			n++
 		}
 	}
@@ -371,4 +378,214 @@ func TestCapabilityUnreadable(t *testing.T) {
 		}
 	}
 	w.untouched(t)
+}
+
+// TestCapabilityAndApproval: a call that needs both waits with its proof. However it goes on, there is one forward, one use and
+// one spent approval.
+func TestCapabilityAndApproval(t *testing.T) {
+	t.Parallel()
+	const arguments = `{"n":1}`
+	for _, test := range []struct {
+		era, how string
+		tool     string
+		channels []string
+		wait     time.Duration
+	}{
+		{"legacy", "held", "waits", []string{"wait"}, 25 * time.Second},
+		{"modern", "held", "waits", []string{"wait"}, 25 * time.Second},
+		{"legacy", "anew", "waits", []string{"wait"}, 100 * time.Millisecond},
+		{"modern", "anew", "waits", []string{"wait"}, 100 * time.Millisecond},
+		{"legacy", "by a form", "agrees", []string{"form"}, 25 * time.Second},
+		{"modern", "by a form, with the same proof", "agrees", []string{"form"}, 25 * time.Second},
+		{"modern", "by a form, with a fresh proof", "agrees", []string{"form"}, 25 * time.Second},
+	} {
+		t.Run(test.era+" "+test.how, func(t *testing.T) {
+			t.Parallel()
+			w := newVault(t, land{change: askedBy(test.wait, test.channels...)})
+			p := w.grant("agent-release", 1, counted(1), test.tool)
+			first := p.proof(test.tool, arguments)
+			v := w.listener(nil)
+			if test.era == "modern" {
+				v = w.person(nil)
+			}
+			v.shows(p.token, first)
+			var got echo
+			switch test.how {
+			case "held":
+				done := v.ahead(test.tool, arguments)
+				id := w.asks(test.tool)
+				w.advance(5 * time.Minute) // people take longer than a proof is good for
+				w.approve("mia", id)
+				got = <-done
+			case "anew":
+				if got = v.call(test.tool, arguments); got.code() != -32001 {
+					t.Fatalf("nobody is asked: %s", got)
+				}
+				w.approve("mia", w.asks(test.tool))
+				if again := v.call(test.tool, arguments); reason(again) != "proof_replayed" {
+					t.Errorf("a new call with the proof of another: %s", again)
+				}
+				got = v.shows(p.token, p.proof(test.tool, arguments)).call(test.tool, arguments)
+			default:
+				d := v.dialogue(test.tool, arguments)
+				w.advance(5 * time.Minute)
+				if test.how == "by a form, with a fresh proof" {
+					v.shows(p.token, p.proof(test.tool, arguments))
+				}
+				d.answer(v, saysYes)
+				got = d.end()
+			}
+			approval := w.approvals(test.tool)[0]
+			if !got.ran() || len(w.executed()) != 1 || p.used() != 1 || approval.Used != 1 {
+				t.Errorf("%s; the server got %q; used %d and %d", got, w.executed(), p.used(), approval.Used)
+			}
+			if shown := w.api("gateway", http.MethodGet, "/v1/approvals/"+approval.ID, "").Body; strings.Contains(shown, p.id) || strings.Contains(shown, "proof") {
+				t.Errorf("people see %s", shown)
+			}
+			if again := v.shows(p.token, first).call(test.tool, arguments); !strings.HasPrefix(reason(again), "proof_") && reason(again) != "used_up" {
+				t.Errorf("again with the first proof: %s", again)
+			}
+			if again := v.shows(p.token, p.proof(test.tool, arguments)).call(test.tool, arguments); reason(again) != "used_up" {
+				t.Errorf("again with a fresh proof: %s", again)
+			}
+			if len(w.executed()) != 1 {
+				t.Errorf("the server got %q", w.executed())
+			}
+		})
+	}
+}
+
+// TestCapabilityHybrid: a restricted agent needs a capability and a fulfilment. What it shows is spent with the fulfilment, once,
+// and is in no message about its request; who fulfils it needs none.
+func TestCapabilityHybrid(t *testing.T) {
+	t.Parallel()
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			w := newVault(t, land{change: askedBy(100*time.Millisecond, "wait")})
+			const arguments = `{"n":1}`
+			restricted := func() *visitor { return w.visitor(era, mcptest.Claims{"sub": "bob", "client_id": "restricted"}) }
+			mia := w.visitor(era, mcptest.Claims{"sub": "mia", "client_id": nil})
+			agent := restricted()
+			if got := agent.ask("tools/request", `{"name":"fulfilled","arguments":{"n":1}}`); reason(got) != "missing" {
+				t.Errorf("without one: %s", got)
+			}
+			p := w.grant("restricted", 1, counted(2), "fulfilled")
+			thief := w.grant("agent-thief", 2, nil, "fulfilled")
+			if got := agent.shows(thief.token, thief.proof("fulfilled", arguments)).ask("tools/request", `{"name":"fulfilled","arguments":{"n":1}}`); reason(got) != "wrong_holder" {
+				t.Errorf("with another's: %s", got)
+			}
+			id := agent.shows(p.token, p.proof("fulfilled", arguments)).requests("fulfilled", arguments)
+			if p.used() != 0 {
+				t.Errorf("used %d before the fulfilment", p.used())
+			}
+			w.advance(5 * time.Minute)
+			agent = restricted()
+			last := p.proof("fulfilled", arguments)
+			if got := agent.shows(p.token, last).fetches(id, "fulfilled", arguments); pendingID(got) == "" {
+				t.Errorf("it does not wait: %s", got)
+			}
+			mia = w.visitor(era, mcptest.Claims{"sub": "mia", "client_id": nil})
+			got := mia.fulfils(id, "restricted", "fulfilled", arguments)
+			if !got.ran() || len(w.executed()) != 1 || p.used() != 1 {
+				t.Errorf("%s; the server got %q; used %d", got, w.executed(), p.used())
+			}
+			if got := agent.fetches(id, "fulfilled", arguments); !got.ran() || pendingID(got) != "" {
+				t.Errorf("what came of it: %s", got)
+			}
+			if got := agent.ask("tools/request", `{"name":"fulfilled","arguments":{"n":1}}`); got.fault != nil {
+				t.Errorf("requested again: %s", got) // that its proof was taken before only the PDP knows
+			} else if again := mia.fulfils(pendingID(got), "restricted", "fulfilled", arguments); again.ran() {
+				t.Errorf("a second call with one proof: %s", again)
+			} else if ended := agent.fetches(pendingID(got), "fulfilled", arguments); reason(ended) != "proof_replayed" {
+				t.Errorf("its requester is told %s", ended)
+			}
+			// one that is revoked meanwhile
+			id = agent.shows(p.token, p.proof("fulfilled", arguments)).requests("fulfilled", arguments)
+			p.revoke()
+			if got := mia.fulfils(id, "restricted", "fulfilled", arguments); got.ran() || got.code() != -32001 {
+				t.Errorf("revoked: %s", got)
+			}
+			if got := agent.fetches(id, "fulfilled", arguments); reason(got) != "revoked" || len(w.executed()) != 1 {
+				t.Errorf("revoked: %s; the server got %q", got, w.executed())
+			}
+			if seen := w.judged(); seen < 2 {
+				t.Errorf("the capability is on record %d times", seen)
+			}
+			for _, secret := range []string{p.token, last} {
+				if strings.Contains(mia.heard.String(), secret) || strings.Contains(w.logs.String(), secret) {
+					t.Error("a token or a proof is in the gateway's log, or was told to who fulfils")
+				}
+			}
+		})
+	}
+}
+
+// TestCapabilityNonce: a client gets the nonce that its next proof needs, with a refusal and with a result.
+func TestCapabilityNonce(t *testing.T) {
+	t.Parallel()
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			w := newVault(t, land{serve: func(c *pdpserver.Config) { c.Capabilities.Nonce = "required" }})
+			p, v := w.grant("agent-release", 1, counted(2), "kept"), w.visitor(era, nil)
+			got := v.shows(p.token, p.proof("kept", `{}`)).call("kept", `{}`)
+			if reason(got) != "nonce_required" {
+				t.Fatalf("without: %s", got)
+			}
+			for range 2 {
+				claim := p.claim("kept", `{}`)
+				if got.fault != nil {
+					claim.Nonce = textOf(t, got.fault.Data, "nonce")
+				} else {
+					claim.Nonce = textOf(t, got.result, "io.policy-service/nonce")
+				}
+				if got = v.shows(p.token, p.prove(claim)).call("kept", `{}`); !got.ran() {
+					t.Fatalf("with: %s", got)
+				}
+			}
+			if p.used() != 2 || len(w.executed()) != 2 {
+				t.Errorf("used %d; the server got %q", p.used(), w.executed())
+			}
+		})
+	}
+}
+
+// TestCapabilityOtherwise: where the PDP takes no capability, one that is shown is refused, and where one is required, a call
+// that shows none. In neither case is the PDP asked about the call.
+func TestCapabilityOtherwise(t *testing.T) {
+	t.Parallel()
+	const declares = `[{"name":"kept","inputSchema":{"type":"object","x-authzen-mapping":{"evaluation":{"subject":{"type":"user","id":"$token.sub"},"action":{"name":"read"},"resource":{"type":"public","id":"1"}}}}}]`
+	for name, test := range map[string]struct {
+		change func(*mcp.Config)
+		want   string
+		shows  bool
+	}{
+		"coaz":     {func(c *mcp.Config) { c.Ask = mcp.AskCOAZ }, "not_asked", true},
+		"tool":     {func(c *mcp.Config) { c.Ask = mcp.AskTool }, "not_asked", true},
+		"declared": {func(c *mcp.Config) { c.Declared = mcp.DeclaredInstead }, "not_asked", true},
+		"mapped": {func(c *mcp.Config) {
+			c.Mappings = map[string]config.Object{"tools/call rec:kept": config.Object(`{"evaluation":{"subject":{"type":"agent","id":"$token.client_id"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"rec:kept"}}}`)}
+		}, "not_asked", true},
+		"required": {ofServer(func(u *mcp.UpstreamConfig) { u.Capability = mcp.CapabilityRequired }), "missing", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newVault(t, land{change: test.change, answers: mcptest.Answers{Tools: declares}})
+			p := w.grant("agent-release", 1, nil, "kept")
+			for _, era := range eras {
+				v := w.visitor(era, nil)
+				if test.shows {
+					v.shows(p.token, p.proof("kept", `{}`))
+				}
+				if got := v.call("kept", `{}`); reason(got) != test.want {
+					t.Errorf("%s: %s", era, got)
+				}
+			}
+			w.untouched(t)
+			if w.judged() != 0 {
+				t.Error("the PDP has judged it")
+			}
+		})
+	}
 }

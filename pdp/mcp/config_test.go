@@ -70,6 +70,7 @@ upstreams:
     allow_networks: [10.0.0.0/8]
     eras: [modern]
     uris: ["https://jira.internal/"]
+    capability: optional
     labels: {integration: jira}
     tools:
       create_ticket: {labels: {category: sensitive}}
@@ -197,6 +198,10 @@ func TestConfigRefuses(t *testing.T) {
 		"many upstreams":          {"upstreams: {", "upstreams: {" + manyUpstreams(32), ":4:12: there are 33 upstreams, and a gateway takes 32"},
 		"upstreams alike":         {"upstreams: {", "upstreams: {Files: {command: [x]}, ", `:4:43: "files" and "Files" are upstreams that differ in case alone`},
 		"name that ends in _":     {"upstreams: {", "upstreams: {a_: {command: [x]}, ", `:4:17: "a_" ends with _, and with several upstreams nobody could tell where it ends in the names of tools; write "a"`},
+		"capability by coaz":      {"/srv]}}", "/srv], capability: required}}\nask: coaz", ":4:73: upstreams.files.capability is required, and ask: coaz asks about calls in a form with which the PDP takes no capability; write optional, or take ask: coaz out"},
+		"capability by tool":      {"/srv]}}", "/srv], capability: required}}\nask: tool", "upstreams.files.capability is required, and ask: tool asks"},
+		"capability instead":      {"/srv]}}", "/srv], capability: required}}\ndeclared: instead", "upstreams.files.capability is required, and declared: instead asks"},
+		"capability mapped":       {"/srv]}}", "/srv], capability: required}}\nmappings: {\"tools/call files:x\": {evaluation: {subject: {type: user, id: me}, action: {name: read}, resource: {type: doc, id: x}}}}", "upstreams.files.capability is required, and mappings.\"tools/call files:x\" asks"},
 		"no URI":                  {"/srv]", "/srv], uris: ['file:///a', 'docs/']", ":4:81: upstreams.files.uris[1] is not how a URI begins"},
 		"resources of two":        {"{files: {", "{a: {command: [x], uris: ['file:///docs']}, files: {uris: ['mem:', 'file:///docs/b'], ", `upstreams.files.uris[1] is "file:///docs/b", and upstreams.a.uris has "file:///docs": some resources would be of both`},
 		"no upstream":             {"{files: {command: [mcp-server-filesystem, /srv]}}", "{}", "upstreams is missing"},

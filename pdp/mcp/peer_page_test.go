@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"os"
@@ -55,6 +56,10 @@ func whatIs(t *testing.T, text jsontext.Value) string {
 		return fmt.Sprint("error ", m.Error.Code, " ", m.Error.Message)
 	case m.Method != "" && m.Params["onBehalfOf"] != nil:
 		return m.Method + " on behalf of another"
+	case bytes.Contains(m.Params["_meta"], []byte("io.policy-service/capability")):
+		return m.Method + " with a capability"
+	case bytes.Contains(m.Params["reason"], []byte("No valid capability")):
+		return m.Method + " without a capability"
 	case m.Params["name"] != nil && m.Params["requestId"] != nil:
 		return m.Method + " of one that waits"
 	case m.Params["decision"] != nil && m.ID == nil:

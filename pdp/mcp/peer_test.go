@@ -435,30 +435,40 @@ func peerRequests(t *testing.T, page *spoken, era string) {
 	w.ran("dangerous_operation", `{"target":"staging"}`)
 }
 
-// What Tool Access Control has of capabilities is not there yet: nobody is given one, and what a call has of one is taken out, and
-// permits nothing.
+// A call without a capability is blocked where one is required. What a call shows of one is judged, and is in no message to the
+// server: where it is not good, the call is refused, whoever makes it.
 func peerCapabilities(t *testing.T, page *spoken, era string) {
-	w := newTopic(t, page, fulfilledByUser1, "", "Operation completed", nil)
-	agent, user := w.joins(era, "agent-a"), w.joins(era, "user-1")
+	w := newTopic(t, page, fulfilledByUser1, "", "Operation completed", func(c *mcp.Config) {
+		u := c.Upstreams["agent-b"]
+		u.Capability = mcp.CapabilityRequired
+		c.Upstreams["agent-b"] = u
+	})
+	agent, user := w.joins(era, "agent-a").listens(t, "restricted"), w.joins(era, "user-1")
 	if got := agent.sends(t, golden(t, "001-capabilities-request", "written")); got.code() != -32601 {
 		t.Errorf("who asks for a capability is answered %s", got)
 	}
-	for _, name := range []string{"001-call-with-capability", "001-call-with-proof"} {
-		if got := agent.sends(t, golden(t, name, "written")); got.code() != -32001 {
-			t.Errorf("a capability permits %s", got)
-		}
-		w.untouched(t)
+	got := agent.sends(t, jsontext.Value(`{"jsonrpc":"2.0","id":"tool-call-1","method":"tools/call","params":{"name":"dangerous_operation","arguments":{"target":"staging"}}}`))
+	page.speaks(t, jsontext.Value(got.answer()))
+	for _, fault := range notAsPrinted("", with(t, printed(t, "001-capability-invalid"), "reason", "Missing capability token"), jsontext.Value(got.answer())) {
+		t.Errorf("%s: %s", fault, got)
 	}
-	for _, name := range []string{"001-call-with-capability", "001-call-with-proof"} {
-		if got := user.sends(t, golden(t, name, "written")); !got.ran() {
-			t.Errorf("%s", got)
+	agent.gets(t, "001-tool-call-blocked", agent.hears("notifications/tool_call_blocked"))
+	const params = `{"name":"dangerous_operation","arguments":{"target":"staging"}}`
+	for _, p := range []*peer{agent, user} {
+		refused := func(got echo, reason string) {
+			t.Helper()
+			if got.code() != -32003 || textOf(t, got.fault.Data, "reason") != reason {
+				t.Errorf("%s is answered %s", p.id, got)
+			}
 		}
+		refused(p.sends(t, golden(t, "001-call-with-capability", "written")), "Invalid capability token")
+		refused(p.sends(t, golden(t, "001-call-with-proof", "written")), "Proof of possession invalid")
+		p.shows("cap_2024_abc123def456", "eyJ0eXAi.eyJhdWQi.c2ln")
+		text := p.text("tools/call", params)
+		page.speaks(t, jsontext.Value(text))
+		refused(p.send(text, p.headers("tools/call", params)...), "Invalid capability token")
 	}
-	for _, g := range w.rec.Executed() {
-		if strings.Contains(string(g.Body), "cap_") || strings.Contains(string(g.Body), "proof") {
-			t.Errorf("the server got %s", g.Body)
-		}
-	}
+	w.untouched(t)
 }
 
 // A policy of access is refused, whoever sends it and however good it is: the answer says who makes policy of it, and how. Nothing of

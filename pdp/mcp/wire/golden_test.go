@@ -17,6 +17,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"policy-service/evaluation"
+	"policy-service/evaluation/capability"
 	"policy-service/pdp/mcp/wire"
 )
 
@@ -125,7 +126,22 @@ var ours = map[string]func(p printed) jsontext.Value{
 		return p.with("policy", write(p.t, map[string]any{"mode": read.Mode, "default": read.Default, "rules": rules}))
 	},
 	"001-tool-call-blocked": func(p printed) jsontext.Value {
+		if reason := capability.BlockedReason("dangerous_operation", "agent-b"); reason != p.text("reason") {
+			p.t.Errorf("the reason is written %s", reason)
+		}
 		return wire.Blocked{Reason: p.text("reason"), Suggestion: p.text("suggestion"), ToolID: "agent-b:dangerous_operation"}.Payload()
+	},
+	"001-call-with-capability": func(p printed) jsontext.Value {
+		s, refusal := wire.ReadShown(func(name string) jsontext.Value { return p.inner[name] }, func(string) jsontext.Value { return nil })
+		if refusal != nil || s.Proof != "" {
+			p.t.Errorf("it is read as %+v, %v", s, refusal)
+		}
+		params := maps.Clone(p.inner)
+		params["capability"] = write(p.t, s.Token)
+		return p.with("params", write(p.t, params))
+	},
+	"001-capability-invalid": func(p printed) jsontext.Value {
+		return (&capability.Refusal{Code: capability.Expired}).RPC(p.payload["id"])
 	},
 	"001-welcome": func(p printed) jsontext.Value {
 		return wire.Welcome{TokenType: p.text("tokenType"), Participant: evaluation.Ref{Type: "agent", ID: p.text("participantId")}}.Payload()
