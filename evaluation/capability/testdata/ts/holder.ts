@@ -17,15 +17,16 @@ export function canonical(value: Json): string {
 const bytes = (text: string) => new TextEncoder().encode(text);
 const alg = (key: JWK) => (key.crv === "P-256" ? "ES256" : "EdDSA");
 
-export async function hash(value: Json): Promise<string> {
-  return base64url.encode(new Uint8Array(await crypto.subtle.digest("SHA-256", bytes(canonical(value)))));
-}
+const digest = async (text: string) => base64url.encode(new Uint8Array(await crypto.subtle.digest("SHA-256", bytes(text))));
+
+export const hash = (value: Json): Promise<string> => digest(canonical(value));
 
 /** What the proof of a request is about. */
 export async function requestHash(body: Members): Promise<string> {
-  const { tools, audience, duration, valid_from, valid_until, max_uses, arguments: args, key } = body;
+  const { tools, audience, duration, valid_from, valid_until, max_uses, arguments: args, offline, channel, key } = body;
   const jkt = await calculateJwkThumbprint(key as JWK);
-  return hash({ tools, audience, duration, valid_from, valid_until, max_uses, arguments: args, jkt });
+  const session = channel && { session: await digest((channel as { session: string }).session) }; // as a token has it
+  return hash({ tools, audience, duration, valid_from, valid_until, max_uses, arguments: args, offline: offline || undefined, channel: session, jkt });
 }
 
 type Mark = { iat?: number; jti?: string };
