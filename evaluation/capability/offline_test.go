@@ -381,6 +381,30 @@ func TestTokenForOffline(t *testing.T) {
 	}
 }
 
+// TestAskForOffline: it is part of what the proof is about, and nobody counts uses offline.
+func TestAskForOffline(t *testing.T) {
+	t.Parallel()
+	decode := func(more string) (capability.Ask, error) {
+		return capability.DecodeAsk([]byte(strings.Replace(strings.Replace(askBody, "gTl3DyAqD_RqGQcpM5PkSoTv4tAw8XADOzl2vXaDFoQ", xOf(agent.Key()), 1), "{", "{"+more, 1)), evaluation.DefaultLimits())
+	}
+	digests := map[string]bool{}
+	for more, want := range map[string]bool{`"offline":true,`: true, `"offline":false,`: false, ``: false, `"offline":null,`: false} {
+		a, err := decode(more)
+		if err != nil || a.Offline != want {
+			t.Errorf("%s is read as %t, %v", more, a.Offline, err)
+		}
+		digests[a.Digest()] = true
+	}
+	if len(digests) != 2 {
+		t.Errorf("there are %d digests of two requests", len(digests))
+	}
+	for _, more := range []string{`"offline":"yes",`, `"offline":1,`, `"offline":true,"max_uses":3,`} {
+		if _, err := decode(more); err == nil || !strings.Contains(err.Error(), "offline") {
+			t.Errorf("%s: %v", more, err)
+		}
+	}
+}
+
 // BenchmarkOffline holds a verification offline to what it has to compute: two signatures, and one for a token that was verified
 // before.
 func BenchmarkOffline(b *testing.B) {
