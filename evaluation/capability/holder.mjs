@@ -36,10 +36,10 @@ export const hashArguments = (args = {}) => digest(canonical(args));
  * @param {Record<string, any>} body
  */
 export function hashRequest(body) {
-  const { tools, audience, duration, valid_from, valid_until, max_uses, arguments: args, key } = body;
+  const { tools, audience, duration, valid_from, valid_until, max_uses, offline, arguments: args, key } = body;
   const { kty, crv, x, y } = key; // the members of a thumbprint, RFC 7638
   const jkt = digest(canonical({ kty, crv, x, y }));
-  return digest(canonical({ tools, audience, duration, valid_from, valid_until, max_uses, arguments: args, jkt }));
+  return digest(canonical({ tools, audience, duration, valid_from, valid_until, max_uses, offline: offline || undefined, arguments: args, jkt }));
 }
 
 export class Holder {
