@@ -38,6 +38,7 @@ var readers = map[string]string{
 	"pdp/approval/CONTINUE.md":           "PEP developer, in front of tools that ask back",
 	"pdp/capability/README.md":           "agent platform, and PEP developer, of capabilities",
 	"pdp/capability/AGENT.md":            "author of an agent that holds capabilities",
+	"pdp/capability/OFFLINE.md":          "author of a gateway that asks nobody about a call",
 	"pdp/decisionlog/README.md":          "auditor",
 	"pdp/decisionlog/export/README.md":   "auditor, with a spreadsheet",
 	"pdp/mcp/README.md":                  "agent platform",

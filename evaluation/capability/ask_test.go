@@ -49,6 +49,7 @@ func asks() (all []askVector) {
 		a.Duration, a.ValidFrom, a.ValidUntil = 0, now, now.Add(time.Hour).In(time.FixedZone("", 3600))
 	}, proof)
 	add("", "as little as can be asked", func(a *capability.Ask) { a.Duration, a.MaxUses, a.Arguments, a.Tools = 0, 0, nil, []string{"*"} }, proof)
+	add("", "for offline", func(a *capability.Ask) { a.MaxUses, a.Offline = 0, true }, proof)
 	add("", "all kinds of constraints", func(a *capability.Ask) {
 		a.Arguments = capability.Arguments{}
 		for n, one := range []string{`{"constraint_type":"one_of","values":["b","a",1.0]}`, `{"constraint_type":"range","min":1e2,"max_inclusive":false,"max":1000.50}`, `{"constraint_type":"prefix","value":"é/"}`, `{"b":null,"a":[]}`} {

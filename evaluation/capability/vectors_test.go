@@ -33,7 +33,8 @@ type vectors struct {
 	Constraints any               `json:"constraints"`
 	Requests    []askVector       `json:"requests"`
 	Calls       []json.RawMessage `json:"calls"` // each a checkVector
-
+	Lists       []listVector      `json:"lists"`
+	Offline     []offlineVector   `json:"offline"`
 }
 
 type jwk struct {
@@ -74,6 +75,11 @@ type checkVector struct {
 	Reason    capability.Code `json:"reason,omitempty"`
 }
 
+type offlineVector struct {
+	Token  string          `json:"token"`
+	Reason capability.Code `json:"reason,omitempty"`
+}
+
 // private is a key of these vectors, private half included: it signs nothing else.
 func private(key capability.Key, d []byte) jwk {
 	text, err := key.MarshalJSON()
@@ -95,6 +101,7 @@ func made() vectors {
 			"Vectors of capabilities: what a gateway or an agent in any language must read, make and refuse. The package evaluation/capability of policy-service makes them, with go test -update.",
 			"Where there is no reason, the arguments can be proven, the request is good, or the call is covered. Arguments, constraints, values and bodies are JSON in strings.",
 			"arguments: the form of RFC 8785, and its SHA-256 in base64url. constraints: values that they admit and refuse. requests: a body, what its proof has as req, and what the proof is worth. calls: a token and a proof at a verifier of the audience, in front of the servers; a member that is left out is that of the first call.",
+			"lists: texts that are status lists at the moment of the first call, with the states of some places, and texts that are none. offline: tokens, and what the first of the lists says of them: the first call with this token in place of its own.",
 			"A proof may be 60 s old and 10 s ahead; a token counts 10 s before its nbf.",
 		},
 		Issuer:      issuer,
@@ -128,6 +135,12 @@ func made() vectors {
 		}
 		v.Calls = append(v.Calls, marshal(call))
 	}
+	v.Lists = listVectors()
+	for index, want := range map[int]capability.Code{0: "", 7: capability.Revoked, 9: capability.Suspended} {
+		v.Offline = append(v.Offline, offlineVector{signed(offline(index)), want})
+	}
+	v.Offline = append(v.Offline, offlineVector{signed(granted(nil)), capability.OnlineOnly})
+	slices.SortFunc(v.Offline, func(a, b offlineVector) int { return strings.Compare(string(a.Reason), string(b.Reason)) })
 	return v
 }
 
@@ -245,7 +258,34 @@ func TestVectors(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", c.Name, got, c.Reason)
 		}
 	}
-	if len(v.Arguments) < 15 || len(*constraints) < 15 || len(v.Requests) < 8 || len(v.Calls) < 100 {
+	var list *capability.StatusList
+	for _, l := range v.Lists {
+		read, err := capability.ReadStatusList(t.Context(), fileKeys(v.ServiceKeys), l.List)
+		if (err == nil) != (l.States != nil) {
+			t.Errorf("%s: %v", l.Name, err)
+		}
+		if list == nil {
+			list = read
+		}
+	}
+	for _, o := range v.Offline {
+		began := now.Add(-time.Hour)
+		verifier, err := capability.NewOfflineVerifier(capability.OfflineOptions{
+			Options: capability.Options{
+				Issuer: v.Issuer, Audience: first.Audience, Servers: first.Servers, Keys: fileKeys(v.ServiceKeys),
+				Now: func() time.Time { defer func() { began = now }(); return began },
+			},
+			Status: &status{list: list}, Alone: true,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = verifier.Verify(t.Context(), capability.Call{Token: o.Token, Proof: first.Proof, Holder: first.Holder, Tool: first.Tool, Arguments: parsed(first.Arguments)})
+		if got := codeOf(t, err); got != o.Reason {
+			t.Errorf("offline: got %q, want %q", got, o.Reason)
+		}
+	}
+	if len(v.Lists) < 20 || len(v.Offline) != 4 || len(v.Arguments) < 15 || len(*constraints) < 15 || len(v.Requests) < 8 || len(v.Calls) < 100 {
 		t.Error("the file lacks vectors")
 	}
 }

@@ -26,6 +26,7 @@ type asked struct {
 	Tool     []string      `required:"" sep:"none" placeholder:"T" help:"A tool of the server, or '*' for all. The flag can be repeated."`
 	Argument []argument    `sep:"none" placeholder:"NAME=JSON" help:"What an argument has to be: a value, or a constraint such as {\"constraint_type\":\"prefix\",\"value\":\"/tmp/\"}. The flag can be repeated. An argument that no flag names is refused then, unless '*' is a wildcard."`
 	Duration time.Duration `placeholder:"D" help:"How long the capability is to count, such as 1h. The default is the service's."`
+	Offline  bool          `help:"Gateways are to take it that do not ask the service. Not with --max-uses."`
 	MaxUses  int           `placeholder:"N" help:"How many calls it is to cover. Without the flag, any number."`
 	Reason   cli.Given     `placeholder:"R" help:"Why, for the people who decide and the record. Write no secret into it."`
 	MaxDepth int           `placeholder:"N" help:"How often in a row it may be handed on, up to 2, counted from the first. Without the flag, never."`
@@ -78,6 +79,7 @@ func (c asked) ask(key capability.Key) capability.Ask {
 		Tools:      c.Tool,
 		Duration:   c.Duration,
 		MaxUses:    c.MaxUses,
+		Offline:    c.Offline,
 		MaxDepth:   c.MaxDepth,
 		Reason:     string(c.Reason),
 		Key:        key,
