@@ -100,13 +100,13 @@ func TermsOf(o evaluation.Obligation) (t Terms, ok bool) {
 type GrantTerms struct {
 	MaxDuration time.Duration `json:"max_duration,omitzero"`
 	MaxUses     int           `json:"max_uses,omitzero"`
+	// Online has it verified by the service alone.
+	Online bool `json:"online,omitzero"`
 	// Session says that it has to be bound to a session.
 	Session bool `json:"session,omitzero"`
 	// Generations are how many capabilities there may be in a line that hands one on to the next, with the first: one more
 	// than max_depth.
 	Generations int `json:"generations,omitzero"`
-	// Online has it verified by the service alone.
-	Online bool `json:"online,omitzero"`
 }
 
 // mostUses bounds the uses of a capability.
@@ -138,9 +138,9 @@ func (t GrantTerms) Narrower(other GrantTerms) GrantTerms {
 	return GrantTerms{
 		MaxDuration: least(t.MaxDuration, other.MaxDuration),
 		MaxUses:     least(t.MaxUses, other.MaxUses),
+		Online:      t.Online || other.Online,
 		Session:     t.Session || other.Session,
 		Generations: least(t.Generations, other.Generations),
-		Online:      t.Online || other.Online,
 	}
 }
 

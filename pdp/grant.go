@@ -64,6 +64,15 @@ func (p *PDP) SameEntity(of evaluation.Ref, typ, id string) bool {
 	return known && string(is) == typ && of.ID == id
 }
 
+// Ref is how requests name an entity that policies know by a type and an id.
+func (p *PDP) Ref(typ, id string) (of evaluation.Ref, known bool) {
+	b := p.Bundle()
+	if b == nil {
+		return of, false
+	}
+	return b.Config.Ref(typ, id)
+}
+
 // granting is a grant that is being decided.
 type granting struct {
 	pdp    *PDP

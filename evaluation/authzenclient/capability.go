@@ -17,11 +17,12 @@ type AskOption func(*shown)
 // shown is what a question shows beside the request.
 type shown struct{ *wallet }
 
-// wallet is a capability with the key of its holder.
+// wallet is a capability with the key of its holder, or with a proof that its holder made elsewhere.
 type wallet struct {
 	text   string
 	token  capability.Token
 	holder *capability.Holder
+	proof  string                 // that is shown, if there is no holder
 	nonce  atomic.Pointer[string] // the last that the PDP gave
 	broken string                 // why it cannot be shown
 }
@@ -50,6 +51,13 @@ func WithCapability(token string, holder *capability.Holder) AskOption {
 	return func(s *shown) { s.wallet = w }
 }
 
+// ShowCapability shows a capability with a proof that its holder made elsewhere, for a PEP that a holder calls. Both are
+// shown as they came, and the PDP judges them: the token may also be the id of one. A question with them is sent again only
+// where no connection was made, and a nonce that the PDP wants in the proof is for the holder: see [Decision.Context].
+func ShowCapability(token, proof string) AskOption {
+	return func(s *shown) { s.wallet = &wallet{text: token, proof: proof} }
+}
+
 // question asks one question. A refusal for want of a nonce is answered once, by the question with a new proof. It returns
 // the request as it was asked last.
 func (c *Client) question(
@@ -74,7 +82,7 @@ func (c *Client) question(
 		}
 		a.secret = secrets{s.text, proof}
 		d = c.encoded(ctx, a, q, encode)
-		if !s.hear(d) || attempts > 0 {
+		if !s.hear(d) || attempts > 0 || s.holder == nil {
 			return d, q
 		}
 	}
@@ -90,10 +98,14 @@ func (c *Client) encoded(
 	return c.decide(ctx, a)
 }
 
-// show adds the capability to a request, in place of one that is there, whose channel stays.
+// show adds the capability to a request, in place of one that is there.
 func (w *wallet) show(q evaluation.Request, now time.Time) (shows evaluation.Request, proof string, failure *Error) {
-	if w.broken != "" {
+	switch {
+	case w.broken != "":
 		return q, "", notAsked(w.broken)
+	case w.holder == nil:
+		q, failure = w.with(q, w.proof)
+		return q, w.proof, failure
 	}
 	arguments, given := q.Context.Lookup("arguments")
 	if given && arguments.Kind() != evaluation.Map {
@@ -109,6 +121,12 @@ func (w *wallet) show(q evaluation.Request, now time.Time) (shows evaluation.Req
 	if err != nil {
 		return q, "", &Error{Kind: NotAsked, Detail: "the call cannot be proved: " + err.Error(), Cause: err}
 	}
+	q, failure = w.with(q, proof)
+	return q, proof, failure
+}
+
+// with is a request that shows the capability with a proof. The channel of one that is there stays.
+func (w *wallet) with(q evaluation.Request, proof string) (evaluation.Request, *Error) {
 	members := map[string]any{"token": w.text, "proof": proof}
 	was, _ := q.Context.Lookup(capabilityMember)
 	if channel, observed := was.Object().Lookup("channel"); observed {
@@ -116,10 +134,10 @@ func (w *wallet) show(q evaluation.Request, now time.Time) (shows evaluation.Req
 	}
 	member, err := evaluation.NewObject(members)
 	if err != nil {
-		return q, "", notAsked("the capability cannot be encoded")
+		return q, notAsked("the capability cannot be encoded")
 	}
 	q.Context = q.Context.With(capabilityMember, member.Value())
-	return q, proof, nil
+	return q, nil
 }
 
 // hear takes the nonce of an answer, and reports whether the answer is a refusal for want of it.

@@ -119,6 +119,12 @@ func (r *Refusal) NextAction() string { return reasons[r.Code].next }
 // Suggestion is the next action in words.
 func (r *Refusal) Suggestion() string { return cmp.Or(r.Hint, reasons[r.Code].suggestion) }
 
+// The error of JSON-RPC that refuses a call.
+const (
+	RPCCode    = -32003
+	RPCMessage = "Invalid or missing capability token"
+)
+
 // RPC is the JSON-RPC error that answers a request. Without an id, the id is null.
 func (r *Refusal) RPC(id jsontext.Value) []byte {
 	if !id.IsValid() {
@@ -128,12 +134,16 @@ func (r *Refusal) RPC(id jsontext.Value) []byte {
 		"reason": r.Text(), "code": r.Code, "suggestion": r.Suggestion(), "next_action": r.NextAction(),
 		"argument": r.Argument, "nonce": r.Nonce, "audience": r.Audience, "id": r.Tool,
 	})
-	failure := map[string]any{"code": -32003, "message": "Invalid or missing capability token", "data": data}
+	failure := map[string]any{"code": RPCCode, "message": RPCMessage, "data": data}
 	return text(map[string]any{"jsonrpc": "2.0", "id": id, "error": failure})
 }
 
 // Blocked is the payload of the message tool_call_blocked, for a tool by its name at its owner.
 func (r *Refusal) Blocked(tool, owner string) []byte {
-	reason := fmt.Sprintf("No valid capability for tool '%s' on agent '%s'", tool, owner)
-	return text(map[string]string{"type": "tool_call_blocked", "reason": reason, "suggestion": r.Suggestion()})
+	return text(map[string]string{"type": "tool_call_blocked", "reason": BlockedReason(tool, owner), "suggestion": r.Suggestion()})
+}
+
+// BlockedReason is the reason in the message tool_call_blocked.
+func BlockedReason(tool, owner string) string {
+	return fmt.Sprintf("No valid capability for tool '%s' on agent '%s'", tool, owner)
 }

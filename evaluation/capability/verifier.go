@@ -74,6 +74,9 @@ func NewVerifier(o Options) (*Verifier, error) {
 	return &Verifier{o: o}, nil
 }
 
+// Issuer is the iss of the tokens that count.
+func (v *Verifier) Issuer() string { return v.o.Issuer }
+
 // Call is a call of a tool, with what shows that it is covered.
 type Call struct {
 	Token, Proof string

@@ -119,21 +119,28 @@ func (s *Store) ListTenant(name string) (tenant string, found bool, err error) {
 // states are what a status list says of a capability that can be used, or could be again. All others are invalid.
 var states = map[State]capability.State{Active: capability.StateValid, Suspended: capability.StateSuspended}
 
-// listed is a capability for a status list. One that there is no more was never granted.
-func (s *Store) listed(tx *ledger.Tx, id string) Capability {
+// listed is what a status list says of a capability: no more than of any that it was made from. One whose last step is not on
+// record is suspended: until it is, it counts for nothing.
+func (s *Store) listed(tx *ledger.Tx, id string) capability.State {
 	c, found := s.stored(tx, id, readState)
-	if c.Unrecorded && c.open() {
-		c.State = Suspended
+	line, worst := []Capability{c}, capability.StateValid
+	for _, id := range c.Ancestors {
+		a, there := s.stored(tx, id, readState)
+		found = found && there && len(c.Ancestors) <= a.MaxDepth
+		line = append(line, a)
 	}
-	if !found {
-		c.State = Released
+	for _, one := range line {
+		switch state := states[one.State]; {
+		case !found || state == capability.StateUnknown:
+			return capability.StateInvalid
+		case state == capability.StateSuspended || one.Unrecorded:
+			worst = capability.StateSuspended
+		}
 	}
-	return c
+	return worst
 }
 
-// FillList sets the states of all that have a place in a status list. One whose last step is not on record is suspended:
-// until it is, it counts for nothing. One that was handed on
-// is worth no more than each of its ancestors.
+// FillList sets the states of all that have a place in a status list.
 func (s *Store) FillList(name string, in *capability.StatusList) error {
 	return s.ledger.View(func(tx *ledger.Tx) {
 		for key, read := range tx.Scan(prefixSlots+name+"/", "") {
@@ -143,17 +150,7 @@ func (s *Store) FillList(name string, in *capability.StatusList) error {
 				tx.Fail(fmt.Errorf("%w: %q is no place in a status list", ErrDamaged, key))
 				return
 			}
-			c := s.listed(tx, id)
-			state := states[c.State]
-			for _, above := range c.Ancestors {
-				a := s.listed(tx, above)
-				if is, live := states[a.State]; !live || !a.admits(&c) {
-					state = capability.StateInvalid
-				} else if state == capability.StateValid {
-					state = is
-				}
-			}
-			in.Set(index, state)
+			in.Set(index, s.listed(tx, id))
 		}
 	})
 }

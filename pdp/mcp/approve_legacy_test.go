@@ -71,8 +71,25 @@ func TestApproveUnwatched(t *testing.T) {
 		}
 		w.ran("confirm", `{"n":0}`)
 
+		// The person decides elsewhere while the answer is on its way.
+		d := v.dialogue("confirm", `{"n":2}`)
+		id := w.asks("confirm")
+		tap.answers(func(back http.ResponseWriter, r *http.Request, _ []byte) bool {
+			if answersForm(r) {
+				w.approve("alice", id)
+			}
+			if watches(r) {
+				back.WriteHeader(http.StatusServiceUnavailable)
+			}
+			return watches(r)
+		})
+		d.answer(v, saysYes)
+		d.ends(itRuns)
+		w.ran("confirm", `{"n":0}`, `{"n":2}`)
+		tap.silent(func(r *http.Request, _ []byte) bool { return watches(r) })
+
 		over := w.plain(era).ahead("delegable", `{}`)
-		id := w.asks("delegable")
+		id = w.asks("delegable")
 		mcptest.Until(t, "the call waits", func() bool { return waitingIn(counts) == 1 })
 		responded(t, w.as(era, "mia").ask(respondMethod, rules(id, "approve", "")), id, "approved")
 		(<-over).runs(t)

@@ -33,6 +33,8 @@ type UpstreamConfig struct {
 	URIs          []string              `yaml:"uris" min:"1" doc:"How the URIs of the resources begin that are the server's, such as file:///docs/. Clients see and read no others of it, and none with a segment of dots or a backslash, escaped or not. One server has all unless given; of several, a server without uris has none."`
 	Labels        map[string]string     `yaml:"labels" doc:"Labels that policies see with every tool of the server."`
 	Tools         map[string]ToolConfig `yaml:"tools" doc:"What you say of single tools, by their names."`
+	// Capability is whether calls of the server's tools need a capability.
+	Capability CapabilityUse `yaml:"capability" default:"optional" enum:"optional,required" doc:"Whether a call of the server's tools must show a capability. optional: where policies ask for one. required: a call, or a request for one, that shows none is refused before the PDP is asked. The fulfilment of a request needs none of its own. It cannot be required where the PDP takes none: with ask: coaz or ask: tool, with declared: instead, and for tools with a mapping of yours."`
 	// ServerRequests are the kinds of requests of the server to clients.
 	ServerRequests ServerRequests `yaml:"server_requests"`
 	Timeout        time.Duration  `yaml:"timeout" default:"60s" min:"100ms" max:"1h" doc:"How long the server may be silent about a request."`
@@ -75,6 +77,12 @@ type ServerRequests struct {
 	Hosts []string `yaml:"hosts" doc:"The hosts, as host or host:port, of the pages that the server may have a person open. None unless given."`
 }
 
+// CapabilityUse is whether calls show a capability.
+type CapabilityUse string
+
+// CapabilityRequired refuses calls without one. Otherwise it is optional.
+const CapabilityRequired CapabilityUse = "required"
+
 // Relay is whether requests of a kind are relayed.
 type Relay string
 
@@ -110,10 +118,30 @@ func (c *Config) checkUpstreams(m *config.Reading) {
 		names[strings.ToLower(name)] = name
 		u := c.Upstreams[name]
 		begins = u.checkURIs(m, name, begins)
+		if why := c.asksOtherwise(name); u.Capability == CapabilityRequired && why != "" {
+			m.Addf(path+".capability", "%s.capability is required, and %s asks about calls in a form with which the PDP takes no capability; write optional, or take %s out", path, why, why)
+		}
 		if u.check(m, path); u.Auth.TokenExchange != nil && c.Identity.Static != nil {
 			m.Addf(path+".auth.token_exchange", "%s.auth.token_exchange exchanges the tokens of clients, and with identity.static they have none; list issuers, or use client_credentials", path)
 		}
 	}
+}
+
+// asksOtherwise is what has calls of an upstream's tools asked about in another form than by the action tool.invoke, "" if
+// nothing does.
+func (c *Config) asksOtherwise(upstream string) string {
+	switch {
+	case c.Ask == AskCOAZ, c.Ask == AskTool:
+		return "ask: " + string(c.Ask)
+	case c.Declared == DeclaredInstead:
+		return "declared: " + string(c.Declared)
+	}
+	for _, name := range sortedNames(c.Mappings) {
+		if name == "tools/call" || strings.HasPrefix(name, "tools/call "+upstream+":") {
+			return config.Entry("mappings", name)
+		}
+	}
+	return ""
 }
 
 // ownURI is how resources begin that are an upstream's.

@@ -21,6 +21,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/capability"
 	"policy-service/evaluation/coaz"
 	"policy-service/obligations"
 	"policy-service/pdp/mcp/internal/arguments"
@@ -117,6 +118,7 @@ func (c Config) asker(d Deps, handlers obligations.Handlers) (*ask.Asker, error)
 		PDP: map[string]*authzenclient.Client{}, Resource: c.Resource, SubjectClaim: c.Identity.SubjectClaim, SubjectOverride: c.override(),
 		Ask: c.Ask, Strict: c.Strict, Declared: c.Declared, Errors: c.Errors, DenyStatus: int(c.DenyHTTPStatus),
 		Properties: c.Identity.Properties, Mappings: map[string]evaluation.Object{}, Labels: map[string]map[string]string{}, Handlers: handlers, Logger: d.Logger,
+		Verifiers: map[string]*capability.Verifier{}, CapabilityRequired: map[string]bool{},
 	}
 	for _, name := range c.Dialects {
 		o.Dialects = append(o.Dialects, map[string]coaz.Dialect{"authzen": coaz.AuthZEN, "sep": coaz.SEP}[name])
@@ -129,7 +131,7 @@ func (c Config) asker(d Deps, handlers obligations.Handlers) (*ask.Asker, error)
 		o.Mappings[method] = mapping
 	}
 	for name, u := range c.Upstreams {
-		o.Labels[name] = u.Labels
+		o.Labels[name], o.CapabilityRequired[name] = u.Labels, u.Capability == CapabilityRequired
 	}
 	tenants := []string{c.PDP.Tenant}
 	for _, i := range c.Identity.Issuers {
@@ -143,6 +145,10 @@ func (c Config) asker(d Deps, handlers obligations.Handlers) (*ask.Asker, error)
 	}
 	for _, tenant := range tenants {
 		if o.PDP[tenant], err = authzenclient.New(address, append(slices.Clip(options), authzenclient.WithTenant(tenant))...); err != nil {
+			return nil, fmt.Errorf("pdp: %w", err)
+		}
+		by := capability.Options{Issuer: o.PDP[tenant].Link().PDP, Servers: sortedNames(c.Upstreams), Keys: o.PDP[tenant].Keys(), Now: d.Now}
+		if o.Verifiers[tenant], err = capability.NewVerifier(by); err != nil {
 			return nil, fmt.Errorf("pdp: %w", err)
 		}
 	}

@@ -172,6 +172,8 @@ func (w *world) advance(d time.Duration) { w.ahead.Add(int64(d)) }
 func (w *world) addKeys(s *siege) {
 	w.addKey(s, "gateway", "", auth.Decide, auth.Search, auth.Request, auth.Relay)
 	w.addKey(s, "auditor", "", auth.LogRead)
+	w.addKey(s, "wallet", "", auth.Capability)
+	w.addKey(s, "warden", "", auth.CapabilityAdmin)
 	for _, who := range []string{"alice", "mia", "noah", "zoe", "eve"} {
 		w.addKey(s, who, `user::"`+who+`"`, auth.Approve)
 	}

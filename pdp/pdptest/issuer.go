@@ -17,8 +17,8 @@ type Issuer struct {
 	// File holds its key set, as auth.jwt takes it in jwks_file.
 	File string
 
-	t      testing.TB
-	signer jose.Signer
+	t   testing.TB
+	key jose.SigningKey
 }
 
 // NewIssuer makes an issuer, whose file lasts as long as the test.
@@ -30,21 +30,34 @@ func NewIssuer(t testing.TB) *Issuer {
 	set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: public, KeyID: "1", Algorithm: "EdDSA", Use: "sig"}}})
 	i.must(err)
 	i.must(os.WriteFile(i.File, set, 0o600))
-	i.signer, err = jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: jose.JSONWebKey{Key: private, KeyID: "1"}}, nil)
-	i.must(err)
+	i.key = jose.SigningKey{Algorithm: jose.EdDSA, Key: jose.JSONWebKey{Key: private, KeyID: "1"}}
 	return i
 }
 
 // Token is a token with all of the claims, each a struct or a map.
-func (i *Issuer) Token(claims ...any) string {
+func (i *Issuer) Token(claims ...any) string { return i.Typed("", claims...) }
+
+// Typed is a token with a header typ, "" for none.
+func (i *Issuer) Typed(typ string, claims ...any) string {
 	i.t.Helper()
-	b := jwt.Signed(i.signer)
+	options := &jose.SignerOptions{}
+	if typ != "" {
+		options.WithType(jose.ContentType(typ))
+	}
+	signer, err := jose.NewSigner(i.key, options)
+	i.must(err)
+	b := jwt.Signed(signer)
 	for _, c := range claims {
 		b = b.Claims(c)
 	}
 	token, err := b.Serialize()
 	i.must(err)
 	return token
+}
+
+// Public is the public key.
+func (i *Issuer) Public() ed25519.PublicKey {
+	return i.key.Key.(jose.JSONWebKey).Key.(ed25519.PrivateKey).Public().(ed25519.PublicKey)
 }
 
 func (i *Issuer) must(err error) {

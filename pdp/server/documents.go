@@ -21,8 +21,9 @@ type documents struct {
 	door *door.Door
 	keys *signing.Keys
 	base string // the address of the service, "" if it is not known
-	// takesRequests reports if a caller may file approval requests, and grants if it may ask for capabilities.
-	takesRequests, grants func() bool
+	// takesRequests reports if a caller may file approval requests, grants if it may ask for capabilities, and exchanges if
+	// tokens of others are exchanged for them.
+	takesRequests, grants, exchanges func() bool
 }
 
 const (
@@ -52,6 +53,7 @@ type metadata struct {
 	SearchActionEndpoint      string `json:"search_action_endpoint"`
 	AccessRequestEndpoint     string `json:"access_request_endpoint,omitempty"`
 	CapabilityEndpoint        string `json:"capability_endpoint,omitempty"` // the tenant is in the body
+	CapabilityTokenEndpoint   string `json:"capability_token_endpoint,omitempty"`
 	CapabilityStatusEndpoint  string `json:"capability_status_endpoint,omitempty"`
 	JWKSURI                   string `json:"jwks_uri"`
 
@@ -79,6 +81,9 @@ func (d *documents) metadata(point string) metadata {
 		m.CapabilityEndpoint = d.base + capabilities.Path
 		m.CapabilityStatusEndpoint = d.base + capabilities.StatusPath
 		m.Capabilities = append(m.Capabilities, evaluation.ToolCapability)
+		if d.exchanges() {
+			m.CapabilityTokenEndpoint = point + capabilities.TokenPath
+		}
 	}
 	return m
 }

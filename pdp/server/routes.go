@@ -6,6 +6,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"policy-service/pdp/server/capabilities"
 	"policy-service/pdp/server/door"
 )
 
@@ -75,6 +76,7 @@ func (s *Server) routes(route registrar) {
 		base:          s.listeners.base(),
 		takesRequests: func() bool { return s.approvals.Broker != nil && credentials() },
 		grants:        func() bool { return s.capabilities.Broker != nil && credentials() },
+		exchanges:     func() bool { return capabilities.Exchanges(s.live.Load().callers) },
 	}
 	documents.register(route, urlPath(s.config.PublicURL))
 }

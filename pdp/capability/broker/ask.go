@@ -62,6 +62,10 @@ type Request struct {
 	capability.Ask
 	// Renews is the capability that is to be renewed by it, nil if another one is to be granted.
 	Renews *store.Capability
+	// Behind are those on whose behalf the holder asks, and Person is the value of context.person, if somebody else than the
+	// caller says so.
+	Behind []evaluation.Ref
+	Person string
 	// Parent is the capability that is to be handed on by it, nil if none is.
 	Parent *store.Capability
 	// MayLackProof is set if the caller may have a capability bound to a key without a proof of the key.
@@ -121,7 +125,7 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (de
 	if err != nil {
 		return "", nil, nil, err
 	}
-	w.digest = digest
+	w.digest, w.behind, w.person = digest, r.Behind, r.Person
 	w.hidden = func(name string) bool {
 		return evaluation.SecretName(name) || b.options.PDP().Masked(ctx, "arguments", name)
 	}
@@ -257,6 +261,11 @@ func (r *Request) renewable() error {
 // Is reports whether a holder is the one that policies know by a type and an id.
 func (b *Broker) Is(holder evaluation.Ref, typ, id string) bool {
 	return b.options.PDP().SameEntity(holder, typ, id)
+}
+
+// Ref is how requests name an entity that policies know by a type and an id.
+func (b *Broker) Ref(typ, id string) (of evaluation.Ref, known bool) {
+	return b.options.PDP().Ref(typ, id)
 }
 
 // again is the answer to a request that was granted before by the same approval, and whose answer may have been lost.

@@ -100,7 +100,7 @@ func (b *Broker) Check(
 ) (held pdp.HeldCapability, more *evaluation.CapabilityAnswer, err error) {
 	c, err := b.shown(ctx, p)
 	token := c.Token
-	if err == nil && (p.Action != toolInvoke || p.Resource.Type != toolType) {
+	if err == nil && (p.Action != toolInvoke && p.Action != toolRequest || p.Resource.Type != toolType) {
 		err = &capability.Refusal{Code: capability.ToolNotCovered, Audience: token.Audience, Tool: p.Resource.ID}
 	}
 	var proof capability.Proof
@@ -137,10 +137,12 @@ func (b *Broker) Check(
 	}, nil, nil
 }
 
-// The action and the wire type of the calls that capabilities are for.
+// The actions and the wire type of the calls that capabilities are for: those that a holder makes, and those that a holder
+// requests and another makes.
 const (
-	toolInvoke = "tool.invoke"
-	toolType   = "tool"
+	toolInvoke  = "tool.invoke"
+	toolRequest = "tool.request"
+	toolType    = "tool"
 )
 
 // answerOf is what an answer says of an error, if it is a refusal.

@@ -18,6 +18,8 @@ import (
 type wanted struct {
 	ask      *capability.Ask
 	digest   string // of what is asked
+	behind   []evaluation.Ref
+	person   string
 	token    capability.Token
 	narrowed []string
 	hidden   func(argument string) bool // masks hide its value
@@ -108,12 +110,18 @@ func (w *wanted) handOn(p *store.Capability) error {
 		t.MaxUses = of.MaxUses
 		w.less("max_uses")
 	}
+	if t.Verify == capability.Offline && of.Verify != capability.Offline { // who looks at a list sees nothing of a use
+		t.Verify = capability.Online
+		w.less("offline")
+	}
 	if err := of.Narrower(*t); err != nil {
 		return err
 	}
-	probe := *t
-	probe.Verify = capability.Online // or it would want a place in a list
-	if _, err := probe.Claims(); err != nil {
+	whole := *t
+	if whole.Verify == capability.Offline { // its place will be about as long
+		whole.Status = of.Status
+	}
+	if _, err := whole.Claims(); err != nil {
 		return evaluation.Malformed("too much beside what the capability that is handed on says: the token would be too large", "hand on fewer tools, or shorter constraints", "tools")
 	}
 	asked, err := questions(p)
@@ -186,6 +194,17 @@ func (w *wanted) call(asker evaluation.Asker, now time.Time) (call pdp.GrantCall
 	if a.Reason != "" {
 		context["justification"] = a.Reason
 	}
+	whole := map[string]any{"tools": a.Tools}
+	if len(w.behind) > 0 {
+		chain := make([]any, len(w.behind))
+		for n, of := range w.behind {
+			chain[n] = map[string]any{"type": of.Type, "id": of.ID}
+		}
+		context["on_behalf_of"], whole["on_behalf_of"] = chain, chain
+	}
+	if w.person != "" {
+		context["person"], whole["person"] = w.person, w.person
+	}
 	if call.Asker = asker; asker.Registered {
 		call.Asker.Obligations = append(slices.Clone(asker.Obligations), obligations.CapabilityTerms)
 	} else {
@@ -212,7 +231,6 @@ func (w *wanted) call(asker evaluation.Asker, now time.Time) (call pdp.GrantCall
 		}
 		call.Questions = append(call.Questions, about(typ, id, nil, context))
 	}
-	whole := map[string]any{"tools": a.Tools}
 	if a.Arguments != nil {
 		whole["arguments"] = constraints
 	}

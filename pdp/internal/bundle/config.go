@@ -9,6 +9,7 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 	"go.yaml.in/yaml/v3"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/internal/access"
 	"policy-service/pdp/internal/document"
 	"policy-service/pdp/internal/source"
@@ -94,6 +95,12 @@ func (c *Config) WireType(typ types.EntityType) (string, bool) {
 	}
 	back, ok := c.EntityType(wire)
 	return wire, ok && back == typ
+}
+
+// Ref is how requests name an entity of a type of Cedar.
+func (c *Config) Ref(typ, id string) (evaluation.Ref, bool) {
+	wire, known := c.WireType(types.EntityType(typ))
+	return evaluation.Ref{Type: wire, ID: id}, known
 }
 
 // legalType reports if a request may name entities of the type.

@@ -137,6 +137,6 @@ func (k *Keys) holds(tenant, name string, p Permission) bool {
 // subject as callers are named. key is the name of the key that brought it, "" if it came by itself.
 func (j *JWT) lets(tenant, holder, key string) bool {
 	return j != nil && slices.ContainsFunc(j.issuers, func(i issuer) bool {
-		return strings.HasPrefix(holder, i.Issuer+"#") && i.lets(tenant, Approve) && i.counts(key) == nil
+		return strings.HasPrefix(holder, i.Issuer+"#") && i.lets(tenant, Approve) && i.counts(way{key: key}) == nil
 	})
 }

@@ -130,7 +130,7 @@ func (j *JWT) Warm(ctx context.Context) { j.HaveKeys(ctx) }
 // bearer is the caller of a bearer token, which came by itself or beside the key of that name. Its error is a [*Refusal],
 // and gives the reason only to the issuer's own callers: others see one text. console's tokens are no bearer tokens.
 func (j *JWT) bearer(ctx context.Context, token, key string, console *Console) (Caller, error) {
-	v, err := j.verified(ctx, token, key)
+	v, err := j.verified(ctx, token, way{key: key})
 	if err == nil {
 		err = console.owns(v.claims)
 	}
@@ -157,20 +157,20 @@ func notOurs() *Refusal {
 	return invalid("the token is not valid here; get one from an issuer that this service knows")
 }
 
-// plainHeader refuses extensions, none of which are known here, and tokens made
-// for another purpose (logout, events, proofs), which say so in typ.
-func plainHeader(h jose.Header) bool {
+// plainHeader refuses extensions, none of which are known here, and returns the typ in small letters, "" if there is none.
+func plainHeader(h jose.Header) (typ string, plain bool) {
 	for _, extension := range []jose.HeaderKey{"crit", "b64"} {
 		if _, there := h.ExtraHeaders[extension]; there {
-			return false
+			return "", false
 		}
 	}
-	typ, there := h.ExtraHeaders[jose.HeaderType]
+	said, there := h.ExtraHeaders[jose.HeaderType]
 	if !there {
-		return true
+		return "", true
 	}
-	name, _ := typ.(string)
-	return isAccessTyp(name) || strings.TrimPrefix(strings.ToLower(name), "application/") == "jwt"
+	name, _ := said.(string)
+	typ = strings.TrimPrefix(strings.ToLower(name), "application/")
+	return typ, typ != ""
 }
 
 // issuer is the first with the token's issuer and audience; without the
@@ -178,8 +178,9 @@ func plainHeader(h jose.Header) bool {
 //
 // A token may have several audiences. One that came by itself, and has that of a gateway, goes to
 // the entry that refuses it: it was given to the program of another, whatever else it is for. One
-// that a key brought goes to an entry that names the key, if there is one.
-func (j *JWT) issuer(claims jwt.Claims, key string) (found *issuer) {
+// that a key brought goes to an entry that names the key, if there is one. One that is to be exchanged goes to an entry for
+// that, and any other to one that is not.
+func (j *JWT) issuer(claims jwt.Claims, came way) (found *issuer) {
 	const ours, audience, wanted = 1, 2, 3
 	best := 0
 	for i := range j.issuers {
@@ -187,9 +188,9 @@ func (j *JWT) issuer(claims jwt.Claims, key string) (found *issuer) {
 		if candidate.Issuer != claims.Issuer {
 			continue
 		}
-		if claims.Audience.Contains(candidate.Audience) {
+		if claims.Audience.Contains(candidate.Audience) && came.exchange == candidate.exchanged() {
 			rank = audience
-			if key == "" && candidate.relayed() || slices.Contains(candidate.RelayedBy, key) {
+			if came.key == "" && candidate.relayed() || slices.Contains(candidate.RelayedBy, came.key) {
 				rank = wanted
 			}
 		}
@@ -201,9 +202,13 @@ func (j *JWT) issuer(claims jwt.Claims, key string) (found *issuer) {
 }
 
 // counts refuses a verified token that came in a way which its entry does not allow: by itself though the entry is for
-// gateways, or with a key that the entry does not name.
-func (i *issuer) counts(key string) error {
-	switch {
+// gateways, with a key that the entry does not name, or to be exchanged and the entry is not for that, or the other way round.
+func (i *issuer) counts(came way) error {
+	switch key := came.key; {
+	case came.exchange != i.exchanged() && came.exchange:
+		return invalid("tokens of this issuer and audience are not exchanged here; get one for an audience whose tokens are")
+	case came.exchange != i.exchanged():
+		return invalid("the token is to be exchanged, and gives access to nothing by itself; send it to the token endpoint, or get one for this service")
 	case key == "" && i.relayed():
 		return invalid("the token is for a gateway, and counts only where that gateway brings it; get one for this service")
 	case key != "" && !slices.Contains(i.RelayedBy, key):

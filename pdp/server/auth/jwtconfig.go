@@ -26,7 +26,9 @@ type JWTIssuer struct {
 	// RelayedBy are the keys beside which alone a token counts. People give such tokens to programs
 	// that are not theirs, so by itself one is good for nothing here.
 	RelayedBy []string `yaml:"relayed_by" min:"1" doc:"The names of the API keys with the permission relay that bring such tokens, if audience is that of a gateway. The token counts in Approver-Token beside one of these keys, and nowhere else. permissions is [approve] then."`
-	Grant     `yaml:",inline"`
+	// Exchange is set if the tokens are good for a capability at the token endpoint, and for nothing else.
+	Exchange *Exchange `yaml:"exchange" doc:"The tokens are exchanged for capabilities at POST /v1/token, and count nowhere else. permissions is [capability] then, and principal is the holder."`
+	Grant    `yaml:",inline"`
 	// Grants stand in place of Permissions and Tenants: permissions that depend on claims.
 	Grants []ClaimGrant `yaml:"grants" min:"1" instead:"permissions,tenants" doc:"What the holder of a token may do, by what its claims say, in place of permissions and tenants. All that match count, each in its own tenants. Whom none matches may do nothing."`
 }
@@ -63,12 +65,12 @@ func (i JWTIssuer) check() error {
 		return err
 	}
 	if i.Grants != nil {
-		return cmp.Or(i.checkGrants(), i.checkRelayed())
+		return cmp.Or(i.checkGrants(), i.checkRelayed(), i.checkExchange())
 	}
 	if i.Principal == nil && i.approves() {
 		return errors.New("permissions has approve, and nothing says who approves; add principal: {type: User, claim: sub}, or take approve out")
 	}
-	return cmp.Or(i.Grant.check(), i.onlyKeysRelay(), i.checkRelayed())
+	return cmp.Or(i.Grant.check(), i.onlyKeysRelay(), i.checkRelayed(), i.checkExchange())
 }
 
 // checkGrants checks an entry whose permissions depend on claims.
@@ -101,14 +103,19 @@ func (i JWTIssuer) checkRelayed() error {
 			return errors.New("relayed_by has what is no name of an API key, or a name twice; write each name as given to policy-service keys add")
 		}
 	}
-	onlyApproves := slices.Equal(i.Permissions, []Permission{Approve})
-	if i.Grants != nil {
-		onlyApproves = !slices.ContainsFunc(i.Grants, func(g ClaimGrant) bool { return !slices.Equal(g.Permissions, []Permission{Approve}) })
-	}
-	if !onlyApproves {
+	if !i.permitsOnly(Approve) {
 		return errors.New("relayed_by is given, and such a token is good for approving alone; write permissions: [approve]")
 	}
 	return nil
+}
+
+// permitsOnly reports whether all tokens of an entry permit one thing alone.
+func (i JWTIssuer) permitsOnly(p Permission) bool {
+	only := []Permission{p}
+	if i.Grants == nil {
+		return slices.Equal(i.Permissions, only)
+	}
+	return !slices.ContainsFunc(i.Grants, func(g ClaimGrant) bool { return !slices.Equal(g.Permissions, only) })
 }
 
 // relayed reports whether tokens of the entry count only beside a key.

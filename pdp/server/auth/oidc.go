@@ -100,7 +100,7 @@ func (c *Console) logIn(ctx context.Context, text, nonce string) (Login, error) 
 	if len(text) > maxIDToken {
 		return Login{}, invalid("the ID token is too large; have its issuer write fewer claims into it")
 	}
-	v, err := c.tokens.verified(ctx, text, "")
+	v, err := c.tokens.verified(ctx, text, way{})
 	if err != nil {
 		return Login{}, err
 	}

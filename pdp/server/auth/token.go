@@ -35,12 +35,12 @@ type Token struct {
 func (j *JWT) Claims(ctx context.Context, text string) (Token, error) {
 	sum := recent.Digest(sha256.Sum256([]byte(text)))
 	if known, ok := j.read.Get(sum); ok {
-		if err := known.verify(ctx, j.now(), ""); err != nil {
+		if err := known.verify(ctx, j.now(), way{}); err != nil {
 			return Token{}, err
 		}
 		return known.token, nil
 	}
-	v, err := j.verified(ctx, text, "")
+	v, err := j.verified(ctx, text, way{})
 	if err != nil {
 		return Token{}, err
 	}
@@ -104,8 +104,10 @@ func isLogin(h jose.Header, claims evaluation.Object) bool {
 
 // isAccessTyp reports whether a header typ is that of RFC 9068.
 func isAccessTyp(typ string) bool {
-	return strings.TrimPrefix(strings.ToLower(typ), "application/") == "at+jwt"
+	return strings.TrimPrefix(strings.ToLower(typ), "application/") == accessTyp
 }
+
+const accessTyp = "at+jwt"
 
 // verified is a token that an issuer's entry claims, with its claims.
 type verified struct {
@@ -115,28 +117,38 @@ type verified struct {
 	sum    recent.Digest
 }
 
-// verified verifies a token. key is the name of the key beside which it came, "" if it came by itself.
-func (j *JWT) verified(ctx context.Context, token, key string) (v verified, err error) {
+// way is how a token came: by itself, beside a key of that name, or to be exchanged.
+type way struct {
+	key      string
+	exchange bool
+}
+
+// verified verifies a token.
+func (j *JWT) verified(ctx context.Context, token string, came way) (v verified, err error) {
 	v.token, err = jwt.ParseSigned(token, j.algorithms)
-	if err != nil || len(v.token.Headers) != 1 || !plainHeader(v.token.Headers[0]) {
+	if err != nil || len(v.token.Headers) != 1 {
+		return v, notOurs()
+	}
+	typ, plain := plainHeader(v.token.Headers[0])
+	if !plain {
 		return v, notOurs()
 	}
 	// The claims are not believed before the signature is verified.
 	if err := v.token.UnsafeClaimsWithoutVerification(&v.claims); err != nil {
 		return v, notOurs()
 	}
-	v.issuer = j.issuer(v.claims, key)
-	if v.issuer == nil || !slices.Contains(v.issuer.Algorithms, v.token.Headers[0].Algorithm) {
+	v.issuer = j.issuer(v.claims, came)
+	if v.issuer == nil || !slices.Contains(v.issuer.Algorithms, v.token.Headers[0].Algorithm) || !v.issuer.takes(typ) {
 		return v, notOurs()
 	}
 	v.sum = sha256.Sum256([]byte(token))
-	return v, v.verify(ctx, j.now(), key)
+	return v, v.verify(ctx, j.now(), came)
 }
 
 // verify checks the signature of a token, and all that may be otherwise at another time.
-func (v verified) verify(ctx context.Context, now time.Time, key string) error {
+func (v verified) verify(ctx context.Context, now time.Time, came way) error {
 	if err := v.issuer.verify(ctx, v.sum, v.token); err != nil {
 		return err
 	}
-	return cmp.Or(v.issuer.accept(v.claims, now), v.issuer.counts(key))
+	return cmp.Or(v.issuer.accept(v.claims, now), v.issuer.counts(came))
 }

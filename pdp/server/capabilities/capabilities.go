@@ -67,6 +67,8 @@ func (s *Capabilities) Routes(route func(path string, handle echo.HandlerFunc, m
 		Permission: auth.CapabilityAdmin, Parameters: door.NoParameters, Body: door.JSON, Work: door.LongWork, Records: true,
 	}
 	route(Path, s.admit(asks, s.ask), http.MethodPost)
+	route(TokenPath, s.token, http.MethodPost)
+	route(door.TenantPrefix+TokenPath, s.token, http.MethodPost)
 	route(Path, s.admit(lists, s.list), http.MethodGet)
 	route(one, s.admit(reads, s.state), http.MethodGet)
 	route(StatusPath+":list", s.status, http.MethodGet, http.MethodHead)

@@ -24,6 +24,9 @@ type Need struct {
 	AllTenants string
 	// Relayed is the way by which the route takes a person's token from a gateway; "" if it takes none.
 	Relayed evaluation.Via
+	// Brings makes the caller of a request without a credential from its body, which is a form; nil if the route needs a
+	// credential.
+	Brings func(body []byte) (auth.Caller, error)
 	// Tenant says that the path says for which tenant the request is.
 	Tenant bool
 	// Absent is the refusal if this server does not have what the route is about; nil if it does.
@@ -43,12 +46,13 @@ var NoParameters = []string{}
 // Body is the body that a route takes.
 type Body int
 
-// The bodies that there are. OptionalJSON may also be empty, and AnyBody is of any type.
+// The bodies that there are. OptionalJSON may also be empty, AnyBody is of any type, and Form is one of a browser or of OAuth.
 const (
 	NoBody Body = iota
 	JSON
 	OptionalJSON
 	AnyBody
+	Form
 )
 
 // Work says how much a request works, and so where it takes its place.
@@ -79,7 +83,7 @@ type Admitted struct {
 // caller learns nothing about what comes after the first check that fails.
 //
 //  1. the announced size of the body: it needs no more than the header
-//  2. the caller
+//  2. the caller; a route that takes it from the body reads the body for that
 //  3. the tenant in the path: below a tenant that is not its own, a caller learns nothing, not even what it may not do
 //  4. the permission, and whether the caller must be for all tenants
 //  5. whether this server has what the route is about
@@ -92,6 +96,9 @@ type Admitted struct {
 // The router has checked the path and the method before.
 func (d *Door) Admit(c echo.Context, n Need) (a Admitted, err error) {
 	limit := int64(d.Options.Limits.Body)
+	if n.Body == Form {
+		limit = mostForm
+	}
 	if n.Body != NoBody && c.Request().ContentLength > limit {
 		return a, tooLarge(limit)
 	}
@@ -101,8 +108,8 @@ func (d *Door) Admit(c echo.Context, n Need) (a Admitted, err error) {
 		}
 		return a, err
 	}
-	if n.Body != NoBody {
-		if a.Body, err = d.readBody(c, a.Caller); err != nil {
+	if n.Body != NoBody && a.Body == nil {
+		if a.Body, err = d.readUpTo(c, a.Caller, d.Large, true, limit); err != nil {
 			return a, err
 		}
 	}
@@ -122,7 +129,7 @@ func Lacks(permission auth.Permission) error {
 
 // admitHeader is the part of [Door.Admit] for which the header is enough.
 func (d *Door) admitHeader(c echo.Context, n Need, a *Admitted) (err error) {
-	if a.Caller, err = d.authenticate(c, n.Relayed); err != nil {
+	if a.Caller, a.Body, err = d.authenticate(c, n); err != nil {
 		return err
 	}
 	if n.Tenant {
@@ -143,6 +150,11 @@ func (d *Door) admitHeader(c echo.Context, n Need, a *Admitted) (err error) {
 	}
 	if n.Body == JSON {
 		if err := WantJSON(c.Request().Header); err != nil {
+			return err
+		}
+	}
+	if n.Body == Form {
+		if err := wantForm(c.Request().Header); err != nil {
 			return err
 		}
 	}

@@ -25,12 +25,7 @@ const (
 	refusedTime = time.Second
 )
 
-// readBody reads the whole body of a caller, or refuses it after one byte too many.
-func (d *Door) readBody(c echo.Context, caller auth.Caller) ([]byte, error) {
-	return d.readUpTo(c, caller, d.Large, true, int64(d.Options.Limits.Body))
-}
-
-// readUpTo reads a body of at most so many bytes. It takes one of some places if it is large. A caller that is not known
+// readUpTo reads the whole body of a caller, or refuses it after one byte too many. It takes one of some places if it is large. A caller that is not known
 // has a name for its share alone.
 func (d *Door) readUpTo(c echo.Context, caller auth.Caller, large *Places, known bool, limit int64) ([]byte, error) {
 	r := c.Request()

@@ -13,21 +13,36 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// authenticate says which caller asks, and counts credentials that are not good. relayed is [Need.Relayed].
-func (d *Door) authenticate(c echo.Context, relayed evaluation.Via) (auth.Caller, error) {
+// authenticate says which caller asks, and counts credentials that are not good. The body is that of a request whose caller is
+// in it, and else nil.
+func (d *Door) authenticate(c echo.Context, n Need) (caller auth.Caller, body []byte, err error) {
 	ctx := c.Request().Context()
-	caller, err := d.Options.Callers(ctx).Authenticate(c.Request())
+	caller, err = d.Options.Callers(ctx).Authenticate(c.Request())
+	refused := (*auth.Refusal)(nil)
+	if n.Brings != nil && errors.As(err, &refused) && refused.Credential == auth.ByNone && errors.Is(err, auth.ErrUnauthenticated) {
+		if body, err = d.readStrange(c); err == nil {
+			caller, err = n.Brings(body)
+		}
+	}
 	if err == nil {
-		err = checkRelayed(c.Request(), caller, relayed)
+		err = checkRelayed(c.Request(), caller, n.Relayed)
 	}
 	if err == nil {
 		d.Connections.Knows(d.Carrier(c), caller.Name)
-		return caller, nil
+		return caller, body, nil
 	}
-	if refused := (*auth.Refusal)(nil); errors.As(err, &refused) {
+	if errors.As(err, &refused) {
 		d.Options.Meters.Credential(cmp.Or(refused.Credential, auth.ByOther))
 	}
-	return caller, err
+	return caller, nil, err
+}
+
+// readStrange reads the form of a caller that is not known yet. It takes no place of those that are.
+func (d *Door) readStrange(c echo.Context) ([]byte, error) {
+	if err := wantForm(c.Request().Header); err != nil {
+		return nil, err
+	}
+	return d.readUpTo(c, auth.Caller{Name: "form:" + auth.AddressOf(c.Request()).String()}, d.strange, false, mostForm)
 }
 
 // Recognize is for routes that answer everybody, such as health and documents. No credential is no reason to refuse, and

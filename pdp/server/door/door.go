@@ -80,6 +80,7 @@ type Door struct {
 	// Stopping is set when the server begins to stop.
 	Stopping atomic.Bool
 
+	strange  *Places // of large forms whose callers are not known yet
 	rates    *rates
 	allotted allotments
 }
@@ -91,6 +92,7 @@ func New(o Options) *Door {
 		Short:   &Gate{Limit: int(o.Load.MaxConcurrent), Patience: o.Load.QueueTime},
 		Long:    &Gate{Limit: max(1, runtime.GOMAXPROCS(0)-1), Queue: DecisionQueue, Patience: o.Load.RequestTime},
 		Large:   &Places{Gate: Gate{Limit: MostLargeBodies, Share: LargeOfOne, Queue: DecisionQueue}},
+		strange: &Places{Gate: Gate{Limit: mostPages, Share: pagesOfOne, Queue: LongQueue}},
 		rates:   newRates(o.Load.RateLimit, o.Now),
 	}
 	d.Connections = listener.NewConnections(int(o.Load.MaxConnections), func() { d.Refused("connections") })

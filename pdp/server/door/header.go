@@ -64,18 +64,22 @@ func RequestID(c echo.Context) string {
 }
 
 // WantJSON accepts a header that leaves one reading of the body: a body that others would read differently is not read.
-func WantJSON(h http.Header) error {
+func WantJSON(h http.Header) error { return wantType(h, "application/json") }
+
+func wantForm(h http.Header) error { return wantType(h, "application/x-www-form-urlencoded") }
+
+func wantType(h http.Header, wanted string) error {
 	types := h["Content-Type"]
 	if len(types) != 1 {
-		return NewProblem(http.StatusBadRequest, "the Content-Type must be given once; send application/json")
+		return NewProblem(http.StatusBadRequest, "the Content-Type must be given once; send "+wanted)
 	}
 	mediaType, err := types[0], error(nil)
-	if mediaType != "application/json" { // nearly everybody sends just this, which need not be parsed
+	if mediaType != wanted { // nearly everybody sends just this, which need not be parsed
 		mediaType, _, err = mime.ParseMediaType(mediaType)
 	}
-	if err != nil || mediaType != "application/json" {
+	if err != nil || mediaType != wanted {
 		return NewProblem(http.StatusBadRequest,
-			"the Content-Type is not application/json; send it, with parameters or without")
+			"the Content-Type is not "+wanted+"; send it, with parameters or without")
 	}
 	for _, encoding := range h["Content-Encoding"] {
 		if encoding != "" && !strings.EqualFold(encoding, "identity") {

@@ -38,6 +38,9 @@ type Problem struct {
 	// a request.
 	Cause string `json:"-"`
 
+	// OAuth is the error of RFC 6749, in whose form the problem is answered then; "" if the problem is none of OAuth.
+	OAuth string `json:"-"`
+
 	challenge string // WWW-Authenticate
 	retry     string // Retry-After
 }
@@ -174,7 +177,11 @@ func (d *Door) answer(c echo.Context, p *Problem, err error) error {
 		d.logFailure(c, p, err)
 	}
 	d.Options.Meters.Problem(p.Status, p.Bound)
-	body, err := json.Marshal(p, jsontext.AllowInvalidUTF8(true))
+	media, content := "application/problem+json", any(p)
+	if p.OAuth != "" {
+		media, content = echo.MIMEApplicationJSON, p.oauth()
+	}
+	body, err := json.Marshal(content, jsontext.AllowInvalidUTF8(true))
 	if err != nil {
 		return err
 	}
@@ -185,7 +192,7 @@ func (d *Door) answer(c echo.Context, p *Problem, err error) error {
 	if p.retry != "" {
 		header.Set(echo.HeaderRetryAfter, p.retry)
 	}
-	return c.Blob(p.Status, "application/problem+json", body)
+	return c.Blob(p.Status, media, body)
 }
 
 // logFailure logs a failure for an operator, and no value of the request: the text of an error may quote one, so the type

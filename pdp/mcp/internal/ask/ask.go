@@ -28,6 +28,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/capability"
 	"policy-service/evaluation/coaz"
 	"policy-service/obligations"
 	"policy-service/pdp/mcp/internal/identity"
@@ -94,6 +95,10 @@ type Options struct {
 	Mappings map[string]evaluation.Object
 	// Labels are the operator's for whole servers, by the server's name.
 	Labels map[string]map[string]string
+	// Verifiers check the capabilities that calls show, by the tenant's name. Where there is none, the PDP alone does.
+	Verifiers map[string]*capability.Verifier
+	// CapabilityRequired has the servers whose tools are called with a capability alone.
+	CapabilityRequired map[string]bool
 	// Handlers discharge obligations of the PDP, but for redact, which this package does.
 	Handlers obligations.Handlers
 	Logger   *slog.Logger // nil is none

@@ -32,9 +32,18 @@ func (a *Asker) Ask(ctx context.Context, op Operation) (*Permit, *Refusal) {
 	if len(plan.questions) == 0 {
 		return &Permit{}, nil
 	}
-	p := &Permit{pdp: plan.pdp, refuse: w, method: op.Method}
+	if refusal := a.checkShown(ctx, w, &op, plan.questions[len(plan.questions)-1]); refusal != nil {
+		return nil, refusal
+	}
+	if op.shows() && op.files() {
+		if may, refusal := plan.mayFile(ctx, w); may || refusal != nil {
+			return &Permit{}, refusal
+		}
+		op.Shows = evaluation.CapabilityShown{} // it is denied, whatever it shows
+	}
+	p := &Permit{pdp: plan.pdp, refuse: w, method: op.Method, shows: op.shows()}
 	handlers := a.handlers(p)
-	asked, denied := plan.ask(ctx, handlers.Types(), op.Answered)
+	asked, denied := plan.ask(ctx, handlers.Types(), op.Answered, op.options()...)
 	p.decided = authzenclient.DischargeAll(ctx, handlers, asked...)
 	if p.decided.Permitted() {
 		return p, nil
@@ -43,15 +52,17 @@ func (a *Asker) Ask(ctx context.Context, op Operation) (*Permit, *Refusal) {
 	return nil, a.refusalOf(ctx, w, &op, plan, denied, p.decided.First())
 }
 
-// ask asks one question after the other until one is denied, the last with people's word if there is some. Denied is the
-// place of that question, and behind the last one if there is none.
-func (p Plan) ask(ctx context.Context, types []string, by Answered) (all []authzenclient.Undischarged, denied int) {
+// ask asks one question after the other until one is denied, the last with people's word if there is some, and with what the
+// call shows. Denied is the place of that question, and behind the last one if there is none.
+func (p Plan) ask(
+	ctx context.Context, types []string, by Answered, shows ...authzenclient.AskOption,
+) (all []authzenclient.Undischarged, denied int) {
 	for n, q := range p.questions {
-		said := Answered{}
+		said, shown := Answered{}, []authzenclient.AskOption(nil)
 		if n == len(p.questions)-1 {
-			said = by
+			said, shown = by, shows
 		}
-		answers := q.ask(ctx, p.pdp, types, said)
+		answers := q.ask(ctx, p.pdp, types, said, shown...)
 		all = append(all, answers...)
 		if slices.ContainsFunc(answers, authzenclient.Undischarged.Denied) {
 			return all, n // nothing more can come of it
@@ -98,6 +109,11 @@ func (a *Asker) handlers(p *Permit) obligations.Handlers {
 func (a *Asker) refusalOf(ctx context.Context, w refuser, op *Operation, plan Plan, denied int, e authzenclient.Enforcement) *Refusal {
 	last, ok := plan.last()
 	trusted := denied == plan.Len()-1 // a server's own question cannot be approved
+	if trusted && plan.questions[denied].takesCapability() {
+		if r := w.ofCapability(op, e.Decision()); r != nil {
+			return r
+		}
+	}
 	if trusted && op.Answered.given() {
 		return w.unused(op.Answered, e)
 	}
@@ -222,6 +238,7 @@ type Permit struct {
 	pdp     *authzenclient.Client
 	refuse  refuser
 	method  string
+	shows   bool // a capability
 	decided authzenclient.Enforcements
 	owed    []evaluation.Obligation // to take fields out of the result
 	fields  []pointer

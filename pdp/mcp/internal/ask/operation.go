@@ -32,6 +32,10 @@ type Operation struct {
 	MCPx bool
 	// Requester has requested this call, which another makes for them; nil of every other.
 	Requester *identity.Principal
+	// Shows is the capability that the call shows, zero if it shows none. A request for a tool is Fulfilled while another
+	// makes the call: only then is what it shows spent.
+	Shows     evaluation.CapabilityShown
+	Fulfilled bool
 	// Answered is people's answer to the same call before; zero if they were not asked.
 	Answered Answered
 }

@@ -33,16 +33,18 @@ func (q question) approvable() bool { return q.whole && !q.mapped && len(q.reque
 
 // ask asks, with people's word if it is about this question: see [Asker.Ask]. It declares the obligations that can be
 // discharged.
-func (q question) ask(ctx context.Context, pdp *authzenclient.Client, types []string, by Answered) []authzenclient.Undischarged {
+func (q question) ask(
+	ctx context.Context, pdp *authzenclient.Client, types []string, by Answered, shows ...authzenclient.AskOption,
+) []authzenclient.Undischarged {
 	switch {
 	case len(q.requests) == 0:
 		return make([]authzenclient.Undischarged, 1) // no answer is a deny
 	case by.Continues != nil:
-		return []authzenclient.Undischarged{pdp.Continue(ctx, *by.Continues, q.requests[0], types)}
+		return []authzenclient.Undischarged{pdp.Continue(ctx, *by.Continues, q.requests[0], types, shows...)}
 	case by.Standing != nil:
-		return []authzenclient.Undischarged{approvals.Use(ctx, pdp, *by.Standing, q.requests[0], types)}
+		return []authzenclient.Undischarged{approvals.Use(ctx, pdp, *by.Standing, q.requests[0], types, shows...)}
 	case len(q.requests) == 1:
-		return []authzenclient.Undischarged{pdp.Decide(ctx, q.requests[0], types)}
+		return []authzenclient.Undischarged{pdp.Decide(ctx, q.requests[0], types, shows...)}
 	}
 	return pdp.DecideBatch(ctx, evaluation.DenyOnFirstDeny, types, q.requests...)
 }

@@ -16,6 +16,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
 	"policy-service/evaluation/authzenclient/approvals"
+	"policy-service/evaluation/capability"
 	"policy-service/evaluation/coaz"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
@@ -35,6 +36,8 @@ type Refusal struct {
 	Why string
 	// Cause is why no question could be made, nil of every other refusal.
 	Cause error
+	// Blocked is its reason in the message tool_call_blocked, "" if that is the one in Data.
+	Blocked string
 	// Wanted is set if people can be asked to approve the denied call, and were not yet.
 	Wanted *Wanted
 }
@@ -74,12 +77,20 @@ const (
 
 // data are the further members of a refusal's error.
 type data struct {
-	Type          string         `json:"type"`
-	Authorization string         `json:"authorizationId,omitzero"`
-	Reason        string         `json:"reason,omitzero"`
-	Suggestion    string         `json:"suggestion,omitzero"`
-	RetryAfter    int            `json:"retry_after,omitzero"`
-	Request       *authorization `json:"authorizationRequest,omitzero"`
+	Type          string `json:"type"`
+	Authorization string `json:"authorizationId,omitzero"`
+	Reason        string `json:"reason,omitzero"`
+	Suggestion    string `json:"suggestion,omitzero"`
+	// The rest but the last two is of a call that lacks a capability.
+	Code       capability.Code `json:"code,omitzero"`
+	NextAction string          `json:"next_action,omitzero"`
+	Audience   string          `json:"audience,omitzero"`
+	Tool       string          `json:"tool,omitzero"` // by the client's name
+	ID         string          `json:"id,omitzero"`   // as policies know it
+	Argument   string          `json:"argument,omitzero"`
+	Nonce      string          `json:"nonce,omitzero"`
+	RetryAfter int             `json:"retry_after,omitzero"`
+	Request    *authorization  `json:"authorizationRequest,omitzero"`
 }
 
 // refuser writes the refusals of one operation.

@@ -111,15 +111,16 @@ func (f *Follower) Standing() approvals.Standing {
 
 // Look asks for the state of the task at once, for a caller that has heard of a decision. If that fails, the watch learns it
 // later.
-func (f *Follower) Look(ctx context.Context) {
+func (f *Follower) Look(ctx context.Context) (approvals.Standing, error) {
 	s, err := approvals.Look(ctx, f.watch.pdp, f.Standing().Task())
 	if err != nil {
-		return
+		return s, err
 	}
 	d := f.watch.desk
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	f.hears(s)
+	return f.standing, nil
 }
 
 // Heed has all followers of an approval request look at once, for a caller that has heard of a decision about it. It does not

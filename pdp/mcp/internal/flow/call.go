@@ -19,6 +19,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"go.opentelemetry.io/otel/trace"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/mcp/internal/answer"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/doors"
@@ -63,7 +64,9 @@ type exchange struct {
 	Target
 	followUp *followUp // nil if the client brings nothing
 	fulfils  *fulfils  // nil if the call fulfils no request
-	permit   *ask.Permit
+	// shown is the capability that the client shows, zero if it shows none. It is not among the params any more.
+	shown  evaluation.CapabilityShown
+	permit *ask.Permit
 }
 
 // cleanups are the functions to call at the end of a call. Several goroutines may add to them at once.
@@ -130,7 +133,7 @@ func (x exchange) result(response rpc.Message) *answer.Answer {
 	if withheld != nil {
 		return answer.Refuse(withheld)
 	}
-	a := answer.Of(leaves)
+	a := answer.Of(withNonce(x.permit, leaves))
 	if e, err := rpc.ReadError(leaves.Error); err == nil && leaves.Error != nil && x.Client.Era == era.Modern {
 		a.Status = answer.StatusOf(e.Code)
 	}

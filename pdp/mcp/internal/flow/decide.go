@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/mcp/internal/answer"
 	"policy-service/pdp/mcp/internal/arguments"
 	"policy-service/pdp/mcp/internal/ask"
@@ -21,7 +22,7 @@ import (
 // ask lets the PDP decide, with the answers of people, if there are any. The permit is for sending once.
 func (x exchange) ask(ctx context.Context, answered ask.Answered) (exchange, *answer.Answer) {
 	op := x.operation()
-	op.Answered = answered
+	op.Answered, op.Shows = answered, x.shows()
 	if x.permit != nil {
 		x.permit.Done(context.WithoutCancel(ctx))
 	}
@@ -175,8 +176,9 @@ func (x exchange) find(ctx context.Context) (Target, *answer.Answer) {
 	if len(x.Params.Get("arguments")) > x.g.o.Arguments {
 		return x.Target, answer.Invalid("the arguments are larger than " + strconv.Itoa(x.g.o.Arguments) + " bytes")
 	}
-	// People approve a call for one use, so a call that may spend an approval gets the tool from the server first.
-	spends := x.Params.Get("requestState") != nil || x.Params.Get("inputResponses") != nil
+	// People approve a call for one use, and a proof is for one question, so a call that may spend either gets the tool from the
+	// server first.
+	spends := x.Params.Get("requestState") != nil || x.Params.Get("inputResponses") != nil || x.shown != evaluation.CapabilityShown{}
 	if s, _ := x.link.Current(); s == nil && !x.g.onePerson() && !spends {
 		if known := x.g.servers.KnownTool(x.link.Server, name); known != nil {
 			return Target{x.Call, x.link, known, true}, nil

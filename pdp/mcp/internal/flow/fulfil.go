@@ -138,7 +138,8 @@ func (x Target) requestedParams() rpc.Object {
 // fulfiller gets no further reason. If the PDP does not answer, the request still waits.
 func (x exchange) askRequester(ctx context.Context) (*ask.Permit, *answer.Answer) {
 	q := &x.fulfils.entry.Asked
-	op := ask.Operation{Principal: q.Who, Era: q.Era, Server: q.Tool.Server, Method: wire.MethodToolRequest, Params: q.Params, Tool: x.tool.Tool}
+	op := ask.Operation{Principal: q.Who, Era: q.Era, Server: q.Tool.Server, Method: wire.MethodToolRequest, Params: q.Params, Tool: x.tool.Tool,
+		Shows: q.Shows(), Fulfilled: true}
 	begun := x.g.o.Now()
 	if !q.Who.Expires.IsZero() && !begun.Before(q.Who.Expires) {
 		x.withdraw(ctx, answer.Refuse(x.g.o.Asker.Block(op, "the token by which the tool was requested had expired when the request was fulfilled")))
@@ -193,7 +194,7 @@ func (x Target) forRequester(permit *ask.Permit, response rpc.Message) people.Re
 	}
 	var withheld *ask.Refusal
 	a.Response, withheld = permit.Result(response)
-	a.Refused = answer.Refuse(withheld)
+	a.Response, a.Refused = withNonce(permit, a.Response), answer.Refuse(withheld)
 	return a
 }
 

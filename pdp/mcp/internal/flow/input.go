@@ -141,7 +141,7 @@ func (x exchange) requireInput(in inputs) *answer.Answer {
 		}
 		result = result.With("requestState", rpc.String(state))
 	}
-	return answer.Of(rpc.Answer(rpc.ID{}, result.Value()))
+	return answer.Of(withNonce(x.permit, rpc.Answer(rpc.ID{}, result.Value())))
 }
 
 // sealState seals a state, with the approval on which the request continues.

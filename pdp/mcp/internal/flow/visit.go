@@ -106,6 +106,9 @@ func (v *Visit) enter(ctx context.Context) (end *answer.Answer) {
 	if speaksMCPx(x.Request.Method, x.Params) {
 		x.Reach.MCPx.Store(true)
 	}
+	if *x, end = x.takeShown(); end != nil {
+		return end
+	}
 	switch x.Request.Method {
 	case rpc.Respond:
 		return x.g.people.Vote(ctx, x.Who, x.Client, x.Request.Params)
@@ -279,7 +282,7 @@ func (v *Visit) approve(ctx context.Context, wanted *ask.Wanted) *answer.Answer 
 func (x exchange) peopleCase() people.Case {
 	c := people.Case{
 		People: x.g.people, Who: x.Who, Client: x.Client, Session: x.Session, Reply: x.Reply, Method: x.Request.Method, Params: x.Params,
-		Tool: x.policyTool(), Operation: x.operation, Binding: x.binding,
+		Tool: x.policyTool(), Operation: x.operation, Binding: x.binding, Shows: x.shows(),
 	}
 	if x.followUp != nil {
 		c.Answers = x.followUp.answers

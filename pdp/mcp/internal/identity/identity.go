@@ -183,30 +183,12 @@ func (p *Principal) OnBehalfOf() ([]Entity, error) {
 // actors are the actors of the claim act, the last one first, as entities of the type that clients have.
 func (p *Principal) actors() (all []Entity, err error) {
 	typ := cmp.Or(p.agentType, p.Agent.Type, "agent")
-	act, given := p.Claims.Get(actMember)
-	for given {
-		name, ok := p.actor(act)
-		if !ok {
-			return nil, errors.New("the token's claim act is no chain of actors that this gateway can read: each has sub, perhaps the token's own iss, perhaps act, and nothing else")
-		}
+	names, ok := auth.Actors(p.Claims, p.Issuer)
+	if !ok {
+		return nil, errors.New("the token's claim act is no chain of actors that this gateway can read: each has sub, perhaps the token's own iss, perhaps act, and nothing else")
+	}
+	for _, name := range names {
 		all = append(all, Entity{Type: typ, ID: p.idPrefix + name})
-		act, given = act.Object().Get(actMember)
 	}
 	return all, nil
-}
-
-// actor is the name of an actor. One that another issuer names would have the name of another one here.
-func (p *Principal) actor(act evaluation.Value) (string, bool) {
-	for member, v := range act.Object().All {
-		switch member {
-		case "sub", actMember:
-		case "iss":
-			if v.Text() != p.Issuer {
-				return "", false
-			}
-		default:
-			return "", false
-		}
-	}
-	return textOf(evaluation.ClaimPath{"sub"}, act.Object())
 }

@@ -288,7 +288,7 @@ func (a *Approval) effectOf(ctx context.Context, w formAnswer) (r effect) {
 	switch {
 	case w.err == nil:
 		if r.over = cancelled(w.answer); w.status != "" && w.status != "pending" {
-			a.follower.Look(ctx) // the watch may be late
+			_, _ = a.follower.Look(ctx) // the watch may be late
 		}
 	case !errors.As(w.err, &e) || e.Kind != authzenclient.Refused:
 		r.refused = answer.Refuse(a.wanted.Failed(w.err))
@@ -306,7 +306,7 @@ func (a *Approval) effectOf(ctx context.Context, w formAnswer) (r effect) {
 // effectOfConflict returns the effect of an answer that the PDP refused as a conflict. People have decided meanwhile, this
 // person has answered before, or the answer is about other arguments.
 func (a *Approval) effectOfConflict(ctx context.Context, said rpc.Object) (r effect) {
-	now, err := approvals.Look(ctx, a.wanted.PDP(), a.follower.Standing().Task())
+	now, err := a.follower.Look(ctx) // the watch may be late
 	if err != nil {
 		return effect{refused: answer.Refuse(a.wanted.Failed(err))}
 	}

@@ -1,6 +1,7 @@
 package people
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -237,9 +238,7 @@ func (l *listeners) NotifyBlocked(who *identity.Principal, method string, tool *
 		return
 	}
 	b := wire.Blocked{Reason: data.Reason, Suggestion: data.Suggestion}
-	if b.Reason == "" {
-		b.Reason = r.Message
-	}
+	b.Reason = cmp.Or(r.Blocked, b.Reason, r.Message)
 	if tool != nil && r.Kind != ask.Unknown {
 		b.ToolID = tool.Server + ":" + tool.Name
 	}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"time"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/desk"
 	"policy-service/pdp/mcp/internal/doors"
@@ -85,6 +86,8 @@ type Case struct {
 	Params    rpc.Object
 	Tool      *ask.Tool
 	Operation func() ask.Operation
+	// Shows is the capability that a request for a tool shows.
+	Shows evaluation.CapabilityShown
 	// Binding returns the text that states and keys of the call are bound to.
 	Binding func() []byte
 	// Answers are the client's answers, if the call is sent again.

@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
+	"policy-service/evaluation/capability"
 	"policy-service/pdp/mcp/internal/answer"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
@@ -50,6 +51,28 @@ type toolRequest struct {
 	Params    rpc.Object
 	Arguments []byte
 	sealed    *sealed
+	shown     *shown
+}
+
+// shown is the capability that a request shows, with the last proof of it: proofs are good for a short time, and a requester
+// that waits brings another with each message. It is in no message about the request.
+type shown struct {
+	mu   sync.Mutex
+	last evaluation.CapabilityShown
+}
+
+// Shows is the capability that the request shows, zero if it shows none.
+func (q *toolRequest) Shows() evaluation.CapabilityShown {
+	q.shown.mu.Lock()
+	defer q.shown.mu.Unlock()
+	return q.shown.last
+}
+
+// show keeps what the last message shows.
+func (q *toolRequest) show(s evaluation.CapabilityShown) {
+	q.shown.mu.Lock()
+	defer q.shown.mu.Unlock()
+	q.shown.last = s
 }
 
 // sealed is the id of a request for clients. It is made once, because each seal of it is another text.
@@ -68,8 +91,11 @@ func newToolRequest(x *Case, said jsontext.Value) (q toolRequest, size int, err 
 	}
 	tool := *x.Tool
 	tool.Definition = nil
-	q = toolRequest{Who: x.Who, Era: x.Client.Era, Tool: &tool, Params: params, Arguments: ask.Canonical(params), sealed: &sealed{}}
+	q = toolRequest{Who: x.Who, Era: x.Client.Era, Tool: &tool, Params: params, Arguments: ask.Canonical(params), sealed: &sealed{}, shown: &shown{last: x.Shows}}
 	size = len(text) + len(x.Who.Token)
+	if x.Shows != (evaluation.CapabilityShown{}) { // a later proof may be longer
+		size += capability.MaxToken + capability.MaxProof
+	}
 	if given := ask.Arguments(params); bytes.Equal(given, q.Arguments) {
 		q.Arguments = given
 	} else {
@@ -199,6 +225,8 @@ func (r *Request) Begin(c Case) *answer.Answer {
 		if refused := r.file(); refused != nil {
 			return refused
 		}
+	} else if c.Shows != (evaluation.CapabilityShown{}) {
+		r.entry.Asked.show(c.Shows)
 	}
 	r.reportProgress()
 	return nil

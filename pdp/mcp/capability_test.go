@@ -1,0 +1,374 @@
+package mcp_test
+
+import (
+	"crypto/ed25519"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/capability"
+	"policy-service/pdp/mcp/mcptest"
+)
+
+// vault is a world whose tools are called with capabilities. "kept" needs one, "waits" needs one and a person's approval, and
+// "free" none.
+type vault struct{ *world }
+
+const vaultPolicies = `
+@id("kept") permit (principal is agent, action == Action::"tool.invoke", resource == tool::"rec:kept") when { context.pdp.capability.held };
+@id("waits") @obligation("second-person") permit (principal is agent, action == Action::"tool.invoke", resource == tool::"rec:waits") when { context.pdp.capability.held };
+@id("grants") permit (principal is agent, action == Action::"capability.grant", resource is tool);
+@id("requests") permit (principal is agent, action == Action::"tool.request", resource == tool::"rec:fulfilled") when { context.pdp.capability.held };
+@id("fulfils") permit (principal == user::"mia", action in [Action::"tool.fulfil", Action::"tool.invoke"], resource == tool::"rec:fulfilled");
+`
+
+func newVault(t testing.TB, of land) *vault {
+	t.Helper()
+	of.answers.Tools = definitions("kept", "other", "waits", "fulfilled", "free")
+	if of.files == nil {
+		of.files = map[string]string{}
+	}
+	of.files["capability.cedar"] = vaultPolicies
+	of.slower = 100
+	v := &vault{newPeople(t, of)}
+	v.advance(2 * time.Minute) // proofs need no nonce any more
+	return v
+}
+
+// purse is a capability of an agent, with the key of its holder.
+type purse struct {
+	*vault
+	holder    *capability.Holder
+	id, token string
+	server    string
+}
+
+// asks has an agent granted a capability. Seed makes its key.
+func (v *vault) grant(agent string, seed byte, change func(*capability.Ask), tools ...string) purse {
+	v.t.Helper()
+	h, err := capability.NewHolder(ed25519.NewKeyFromSeed([]byte(strings.Repeat(string(rune(seed)), ed25519.SeedSize))))
+	orFail(v.t, err)
+	ask := capability.Ask{Tenant: "default", Holder: evaluation.Ref{Type: "agent", ID: agent}, Audience: "rec", Tools: tools, Duration: time.Hour}
+	if change != nil {
+		change(&ask)
+	}
+	by := v.pdp.URL
+	if ask.Tenant != "default" {
+		by += "/tenants/" + ask.Tenant
+	}
+	orFail(v.t, h.Request(&ask, by, v.now()))
+	body, err := json.Marshal(ask)
+	orFail(v.t, err)
+	got := v.api("wallet", http.MethodPost, "/v1/capabilities", string(body))
+	if got.Status != http.StatusCreated {
+		v.t.Fatalf("granted: %d %s", got.Status, got.Body)
+	}
+	p := purse{vault: v, holder: h, server: ask.Audience}
+	var said struct{ ID, Token string }
+	orFail(v.t, json.Unmarshal([]byte(got.Body), &said, json.MatchCaseInsensitiveNames(true)))
+	p.id, p.token = said.ID, said.Token
+	return p
+}
+
+// claim is what a proof of a call of a tool says.
+func (p purse) claim(tool, arguments string) capability.Claim {
+	p.t.Helper()
+	o, err := evaluation.ParseWithNulls([]byte(arguments), evaluation.DefaultLimits())
+	orFail(p.t, err)
+	return capability.Claim{Capability: p.id, Audience: p.server, Tool: p.server + ":" + tool, Arguments: o, IssuedAt: p.now()}
+}
+
+func (p purse) prove(c capability.Claim) string {
+	p.t.Helper()
+	proof, err := p.holder.Prove(c)
+	orFail(p.t, err)
+	return proof
+}
+
+// proof is a good proof of a call.
+func (p purse) proof(tool, arguments string) string {
+	p.t.Helper()
+	return p.prove(p.claim(tool, arguments))
+}
+
+// shows has a client show a token and a proof with what it sends.
+func (v *visitor) shows(token, proof string) *visitor {
+	v.meta = `,"io.policy-service/capability":` + inText(token) + `,"io.policy-service/proof":` + inText(proof)
+	return v
+}
+
+// used is how often a capability was used.
+func (p purse) used() int {
+	p.t.Helper()
+	got := p.api("warden", http.MethodGet, "/v1/capabilities/"+p.id, "")
+	var said struct {
+		Used int `json:"used"`
+	}
+	orFail(p.t, json.Unmarshal([]byte(got.Body), &said))
+	return said.Used
+}
+
+// reason is data.code of a refusal for want of a capability, "" if it is no such refusal.
+func reason(a echo) string {
+	var d struct {
+		Type, Code string
+	}
+	if a.code() != -32003 || json.Unmarshal(a.fault.Data, &d, json.MatchCaseInsensitiveNames(true)) != nil || d.Type != "tool_call_blocked" {
+		return ""
+	}
+	return d.Code
+}
+
+func counted(n int) func(*capability.Ask) { return func(a *capability.Ask) { a.MaxUses = n } }
+
+// judged is on how many decisions about calls is a capability on record, held or refused.
+func (v *vault) judged() (n int) {
+	v.t.Helper()
+	for line := range strings.Lines(v.api("auditor", http.MethodGet, "/v1/log/export", "").Body) {
+		if strings.Contains(line, `"kind":"decision"`) && strings.Contains(line, `"capability":{`) {
+			n++
+		}
+	}
+	return n
+}
+
+// TestCapabilityCalls: refused, granted, called, called again, revoked, refused. Nothing of it reaches the server, or a log.
+func TestCapabilityCalls(t *testing.T) {
+	t.Parallel()
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			w := newVault(t, land{})
+			v := w.speaker(era, nil)
+			ear := v.listens()
+			if era == "modern" {
+				ear.next("notifications/subscriptions/acknowledged")
+			}
+			ear.next("notifications/welcome")
+			got := v.call("kept", `{"n":1}`)
+			want := `{"type":"tool_call_blocked","reason":"Missing capability token","suggestion":"Request capability first using capabilities/request",` +
+				`"code":"missing","next_action":"request","audience":"rec","tool":"kept","id":"rec:kept"}`
+			if got.code() != -32003 || got.fault.Message != "Invalid or missing capability token" || string(got.fault.Data) != want {
+				t.Errorf("without one: %s", got)
+			}
+			told := ear.next("notifications/tool_call_blocked").text
+			for _, says := range []string{
+				`"reason":"No valid capability for tool 'kept' on agent 'rec'"`, `"suggestion":"Request capability first using capabilities/request"`,
+			} {
+				if !strings.Contains(told, says) {
+					t.Errorf("they are told %s, without %s", told, says)
+				}
+			}
+			p := w.grant("agent-release", 1, counted(5), "kept")
+			proofs := []string{p.proof("kept", `{"n":1}`), p.proof("kept", `{"n":1}`)}
+			for n, proof := range proofs {
+				if got := v.shows(p.token, proof).call("kept", `{"n":1}`); !got.ran() || p.used() != n+1 {
+					t.Errorf("with one: %s, used %d", got, p.used())
+				}
+			}
+			// as 001 prints it, by the id of the capability
+			v.meta = ""
+			claim := p.claim("kept", `{}`)
+			claim.ID = "unique-random-value"
+			asPrinted := `{"name":"kept","arguments":{},"capability":"` + p.id + `","proof":{"timestamp":` + inText(claim.IssuedAt.UTC().Format(time.RFC3339)) +
+				`,"nonce":"unique-random-value","signature":` + inText(p.prove(claim)) + `}}`
+			if got := v.ask("tools/call", asPrinted); !got.ran() || p.used() != 3 {
+				t.Errorf("as 001 has it: %s, used %d", got, p.used())
+			}
+			p.revoke()
+			ran := len(w.executed())
+			if got := v.shows(p.token, p.proof("kept", `{"n":1}`)).call("kept", `{"n":1}`); reason(got) != "revoked" || len(w.executed()) != ran || ran != 3 {
+				t.Errorf("revoked: %s, and the server got %q", got, w.executed())
+			}
+			secrets := append(proofs, p.token, p.id, p.prove(claim))
+			for _, g := range w.rec.Got() {
+				for _, secret := range secrets {
+					if strings.Contains(string(g.Body), secret) || strings.Contains(string(g.Body), "proof") || strings.Contains(string(g.Body), "capability") {
+						t.Errorf("the server got %s", g.Body)
+					}
+				}
+			}
+			for _, secret := range secrets {
+				if strings.Contains(w.logs.String(), secret) {
+					t.Error("a token, a proof or an id is in the gateway's log")
+				}
+			}
+		})
+	}
+}
+
+// revoke ends a capability.
+func (p purse) revoke() {
+	p.t.Helper()
+	if got := p.api("warden", http.MethodPost, "/v1/capabilities/"+p.id+"/revoke", `{"reason":"done"}`); got.Status != http.StatusOK {
+		p.t.Fatalf("revoked: %d %s", got.Status, got.Body)
+	}
+}
+
+// dpop is a proof of RFC 9449.
+const dpop = "eyJ0eXAiOiJkcG9wK2p3dCIsImFsZyI6IkVkRFNBIn0.eyJodG0iOiJQT1NUIn0.AAAA"
+
+// TestCapabilityThreats: what is shown where it does not belong is refused for exactly that reason. Nothing is forwarded, no use
+// is spent, and the PDP hears of it only where it alone can judge.
+func TestCapabilityThreats(t *testing.T) {
+	t.Parallel()
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			w := newVault(t, land{files: map[string]string{
+				"tenants/acme/a.cedar": `@id("acme") permit (principal is agent, action == Action::"capability.grant", resource is tool);`,
+			}})
+			limited := func(a *capability.Ask) {
+				only, err := evaluation.NewObject(map[string]any{"constraint_type": "exact", "value": "staging"})
+				orFail(t, err)
+				c, err := capability.ParseConstraint(only.Value())
+				orFail(t, err)
+				a.Arguments, a.MaxUses = capability.Arguments{"target": c}, 2
+			}
+			p := w.grant("agent-release", 1, limited, "kept")
+			thief := w.grant("agent-thief", 2, limited, "kept")
+			acme := w.grant("agent-release", 1, func(a *capability.Ask) { a.Tenant = "acme" }, "kept")
+			elsewhere := w.grant("agent-release", 1, func(a *capability.Ask) { a.Audience = "rec2" }, "kept")
+			const good = `{"target":"staging"}`
+			type shot struct {
+				who             mcptest.Claims
+				tool, arguments string
+				token, proof    string
+			}
+			claimed := func(change func(*capability.Claim)) string {
+				c := p.claim("kept", good)
+				change(&c)
+				return p.prove(c)
+			}
+			for _, test := range []struct {
+				name, want string
+				asked      int // of the PDP
+				change     func(s *shot)
+			}{
+				{"at the connection of another agent", "wrong_holder", 0, func(s *shot) { s.who = mcptest.Claims{"client_id": "agent-thief"} }},
+				{"at the connection of the person", "wrong_holder", 0, func(s *shot) { s.who = mcptest.Claims{"client_id": nil} }},
+				{"with the key of the thief", "proof_invalid", 0, func(s *shot) {
+					var err error
+					s.proof, err = thief.holder.Prove(p.claim("kept", good))
+					orFail(t, err)
+				}},
+				{"of another tenant", "bad_signature", 0, func(s *shot) { s.token, s.proof = acme.token, acme.proof("kept", good) }},
+				{"of another server", "wrong_audience", 0, func(s *shot) { s.token, s.proof = elsewhere.token, elsewhere.proof("kept", good) }},
+				{"for another tool", "tool_not_covered", 0, func(s *shot) {
+					s.tool, s.proof = "other", claimed(func(c *capability.Claim) { c.Tool = "rec:other" })
+				}},
+				{"with an argument that it does not cover", "argument_refused", 0, func(s *shot) {
+					s.arguments, s.proof = `{"target":"production"}`, p.proof("kept", `{"target":"production"}`)
+				}},
+				{"with another argument than was proved", "proof_wrong_call", 0, func(s *shot) { s.proof = p.proof("kept", `{"target":"stagin"}`) }},
+				{"with one more argument, which is null", "argument_refused", 0, func(s *shot) { s.arguments = `{"target":"staging","x":null}` }},
+				{"with the proof of another tool", "proof_wrong_call", 0, func(s *shot) {
+					s.proof = claimed(func(c *capability.Claim) { c.Tool = "rec:other" })
+				}},
+				{"with the proof of another capability", "proof_wrong_call", 0, func(s *shot) {
+					s.proof = claimed(func(c *capability.Claim) { c.Capability = thief.id })
+				}},
+				{"with a proof for the gateway", "proof_wrong_audience", 0, func(s *shot) {
+					s.proof = claimed(func(c *capability.Claim) { c.Audience = siegeResource })
+				}},
+				{"with an old proof", "proof_stale", 0, func(s *shot) {
+					s.proof = claimed(func(c *capability.Claim) { c.IssuedAt = w.now().Add(-2 * time.Minute) })
+				}},
+				{"with a proof from the future", "proof_stale", 0, func(s *shot) {
+					s.proof = claimed(func(c *capability.Claim) { c.IssuedAt = w.now().Add(time.Minute) })
+				}},
+				{"with a proof of DPoP", "proof_invalid", 0, func(s *shot) { s.proof = dpop }},
+				{"by its id, with a proof of DPoP", "proof_invalid", 1, func(s *shot) { s.token, s.proof = p.id, dpop }},
+				{"by an id that there is not", "bad_signature", 1, func(s *shot) { s.token = "cap_0199f3a27c1e7d3a8f00c3b2a1908f7e" }},
+				{"with another signature", "bad_signature", 0, func(s *shot) { s.token = p.token[:strings.LastIndex(p.token, ".")] + "." + strings.Repeat("A", 86) }},
+				{"with a proof in place of the token", "malformed", 0, func(s *shot) { s.token = s.proof }},
+				{"too large", "too_large", 0, func(s *shot) { s.token = strings.Repeat("a", capability.MaxToken+1) }},
+				{"with too large a proof", "proof_invalid", 0, func(s *shot) { s.proof = strings.Repeat("a", capability.MaxProof+1) }},
+			} {
+				s := shot{tool: "kept", arguments: good, token: p.token, proof: p.proof("kept", good)}
+				test.change(&s)
+				asked := w.judged()
+				got := w.visitor(era, s.who).shows(s.token, s.proof).call(s.tool, s.arguments)
+				if reason(got) != test.want {
+					t.Errorf("%s: %s, want %s", test.name, got, test.want)
+				}
+				if test.want == "argument_refused" && !strings.Contains(got.text, `"argument":"`) {
+					t.Errorf("%s: nobody knows which: %s", test.name, got)
+				}
+				if s.proof == dpop && !strings.Contains(got.text, "DPoP says nothing about the tool and its arguments") {
+					t.Errorf("%s: nobody knows why: %s", test.name, got)
+				}
+				if now := w.judged(); now != asked+test.asked {
+					t.Errorf("%s: the PDP has judged it %d times", test.name, now-asked)
+				}
+			}
+			w.untouched(t)
+			if p.used() != 0 || thief.used() != 0 {
+				t.Errorf("used %d and %d", p.used(), thief.used())
+			}
+			v, proof := w.visitor(era, nil), p.proof("kept", good)
+			for n, want := range []string{"", "proof_replayed"} {
+				if got := v.shows(p.token, proof).call("kept", good); reason(got) != want || got.ran() != (n == 0) {
+					t.Errorf("call %d with one proof: %s", n, got)
+				}
+			}
+			v.shows(p.token, p.proof("kept", good)).call("kept", good)
+			if got := v.shows(p.token, p.proof("kept", good)).call("kept", good); reason(got) != "used_up" || len(w.executed()) != 2 {
+				t.Errorf("a third use of two: %s, and the server got %q", got, w.executed())
+			}
+			w.advance(time.Hour)
+			v = w.visitor(era, nil) // the token of the client has expired, too
+			if got := v.shows(acme.token, acme.proof("kept", good)).call("kept", good); reason(got) != "bad_signature" {
+				t.Errorf("of another tenant, and expired: %s", got)
+			}
+			if got := v.shows(elsewhere.token, elsewhere.proof("kept", good)).call("kept", good); reason(got) != "expired" {
+				t.Errorf("expired: %s", got)
+			}
+		})
+	}
+}
+
+// TestCapabilityUnreadable: a capability that cannot be read is refused, and never passed over.
+func TestCapabilityUnreadable(t *testing.T) {
+	t.Parallel()
+	w := newVault(t, land{})
+	p := w.grant("agent-release", 1, nil, "free")
+	stamp := w.now().UTC().Format(time.RFC3339)
+	object := func(stamp, nonce, more string) string {
+		c := p.claim("free", `{}`)
+		c.ID = "unique-random-value"
+		return `"capability":` + inText(p.token) + `,"proof":{"timestamp":` + inText(stamp) + `,"nonce":` + inText(nonce) + `,"signature":` + inText(p.prove(c)) + more + `}`
+	}
+	const inMeta = `"_meta":{"io.policy-service/capability":`
+	for members, want := range map[string]string{
+		inMeta + `7}`:    "malformed",
+		inMeta + `null}`: "malformed",
+		inMeta + `""}`:   "malformed",
+		inMeta + `{}}`:   "malformed",
+		inMeta + inText(p.token) + `,"io.policy-service/proof":{}}`:   "proof_invalid",
+		inMeta + inText(p.token) + `,"io.policy-service/proof":null}`: "proof_invalid",
+		inMeta + inText(p.token) + `}`:                                "proof_missing",
+		`"_meta":{"io.policy-service/proof":"x"}`:                     "missing",
+		`"proof":"x"`:        "missing",
+		`"capability":["x"]`: "malformed",
+		`"capability":` + inText(p.token) + `,` + inMeta + `"x"}`:                                "malformed",
+		`"capability":"x","proof":"x","_meta":{"io.policy-service/proof":"x"}`:                   "malformed",
+		`"capability":` + inText(p.token) + `,"proof":[]`:                                        "proof_invalid",
+		object(w.now().Add(5*time.Second).UTC().Format(time.RFC3339), "unique-random-value", ""): "proof_invalid",
+		object(stamp, "another-random-value", ""):                                                "proof_invalid",
+		object("now", "unique-random-value", ""):                                                 "proof_invalid",
+		object(stamp, "unique-random-value", `,"more":1`):                                        "proof_invalid",
+	} {
+		for _, method := range []string{"tools/call", "tools/request"} {
+			got := w.visitor("legacy", nil).ask(method, `{"name":"free","arguments":{},`+members+`}`)
+			if reason(got) != want {
+				t.Errorf("%s with %s: %s, want %s", method, members, got, want)
+			}
+		}
+	}
+	w.untouched(t)
+}
