@@ -78,7 +78,7 @@ func keyOf(o evaluation.Object) (Key, error) {
 	var key Key
 	switch x, y := coordinate("x"), coordinate("y"); {
 	case member("kty") == "OKP" && member("crv") == "Ed25519":
-		if x == nil || !onEdwards25519(x) {
+		if x == nil || !isPoint(x) {
 			return Key{}, errors.New("x is no point of Ed25519 that can be a key; send the key as your library writes it")
 		}
 		key = Key{algorithm: EdDSA, ed25519: x}
@@ -95,6 +95,21 @@ func keyOf(o evaluation.Object) (Key, error) {
 		return Key{}, fmt.Errorf("alg does not fit the key, which signs with %s", key.Algorithm())
 	}
 	return key, nil
+}
+
+// points are those that were found to be good: a holder has one key, and many tokens.
+var points recent[[ed25519.PublicKeySize]byte, bool]
+
+func isPoint(b []byte) bool {
+	key := [ed25519.PublicKeySize]byte(b)
+	if good, known := points.get(key); known {
+		return good
+	}
+	good := onEdwards25519(b)
+	if good {
+		points.put(key, good)
+	}
+	return good
 }
 
 // onEdwards25519 reports whether 32 bytes are the y of a point on the curve, whose order is not small: with a key of

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"policy-service/evaluation"
@@ -47,10 +46,8 @@ const (
 
 // Verifier checks the calls that go by one gateway. It may be used by several goroutines.
 type Verifier struct {
-	o Options
-
-	mu                 sync.Mutex // guards what follows
-	known, knownBefore map[[sha256.Size]byte]knownToken
+	o     Options
+	known recent[[sha256.Size]byte, knownToken] // by the digests of their texts
 }
 
 // NewVerifier refuses options with which it would check less than they seem to say.
@@ -136,7 +133,7 @@ func (v *Verifier) token(ctx context.Context, c Call) (Token, error) {
 		return Token{}, &Refusal{Code: OnlineOnly}
 	}
 	sum := sha256.Sum256([]byte(c.Token))
-	if k, ok := v.remembered(sum); ok {
+	if k, ok := v.known.get(sum); ok {
 		public, found, err := v.o.Keys.Key(ctx, k.kid)
 		if err == nil && found && public.Equal(k.key) {
 			return k.token, nil
@@ -161,7 +158,7 @@ func (v *Verifier) token(ctx context.Context, c Call) (Token, error) {
 	if t.Issuer != v.o.Issuer {
 		return Token{}, &Refusal{Code: BadSignature}
 	}
-	v.remember(sum, knownToken{t, kid, key})
+	v.known.put(sum, knownToken{t, kid, key})
 	return t, nil
 }
 
@@ -188,28 +185,6 @@ type knownToken struct {
 	token Token
 	kid   string
 	key   ed25519.PublicKey
-}
-
-// mostKnownTokens is how many are remembered, of each of two generations.
-const mostKnownTokens = 2048
-
-// remember keeps a token by the digest of its text. Whether it still counts is asked each time.
-func (v *Verifier) remember(sum [sha256.Size]byte, k knownToken) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if len(v.known) >= mostKnownTokens || v.known == nil {
-		v.known, v.knownBefore = map[[sha256.Size]byte]knownToken{}, v.known
-	}
-	v.known[sum] = k
-}
-
-func (v *Verifier) remembered(sum [sha256.Size]byte) (k knownToken, ok bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if k, ok = v.known[sum]; !ok {
-		k, ok = v.knownBefore[sum]
-	}
-	return k, ok
 }
 
 // serverOf is the one of the servers that a tool is of, "" if it is of none.
