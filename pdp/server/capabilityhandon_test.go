@@ -458,7 +458,7 @@ func TestCapabilityHandedOnOffline(t *testing.T) {
 	root := w.asksFor(http.StatusCreated, func(a *capability.Ask) { a.Offline, a.MaxDepth = true, 1 }, "read")
 	child := w.hands(201, root, "bot", "child", offline, "read")
 	online := w.asksFor(http.StatusCreated, deep(1), "read")
-	has(t, w.hands(409, online, "bot", "child", offline, "read").text, `"pointer":"/offline"`)
+	has(t, w.hands(201, online, "bot", "child", offline, "read").text, `"verify":"online"`, `"narrowed":["offline"]`)
 	b := w.beside(authzenclient.WithKey(strings.TrimPrefix(w.key["wallet"], "Bearer ")))
 	try := func() (code string) {
 		for n := 0; n < 2 && (n == 0 || code == "nonce_required"); n++ {
