@@ -34,6 +34,8 @@ type Ask struct {
 	Channel               Channel   // in whose session alone it is to count, the zero value for any
 	// MaxDepth is how often in a row it may be handed on. It is counted from the first capability, which was granted.
 	MaxDepth int
+	// EncryptTo is a key of P-256 to which the token is encrypted, the zero Key for none.
+	EncryptTo Key
 	// Parent is the capability that is to be handed on to Holder, "" if none is, and Giver is the key of its holder, by which
 	// the proof is. No body has them: the address has the Parent.
 	Parent string
@@ -56,7 +58,7 @@ func DecodeAsk(body []byte, limits evaluation.Limits) (Ask, error) {
 	}
 	var r reader
 	r.only(o, nil, "tenant_id", "holder", "audience", "tools", "duration", "valid_from", "valid_until", "max_uses", "offline", "arguments",
-		"reason", "key", "proof", "approval_id", "channel", "max_depth", "context")
+		"reason", "key", "proof", "approval_id", "channel", "max_depth", "encrypt_to", "context")
 	who := r.object(o, false, "holder")
 	r.only(who, []string{"holder"}, "type", "id", "properties")
 	a := Ask{
@@ -74,6 +76,7 @@ func DecodeAsk(body []byte, limits evaluation.Limits) (Ask, error) {
 		Properties: r.object(who, true, "holder", "properties"),
 		Context:    r.context(o),
 		Channel:    Channel{r.channel(o, maxName)},
+		EncryptTo:  r.sealKey(o),
 		MaxDepth:   int(r.whole(o, 0, maxDepth, true, "max_depth")),
 	}
 	if offline, there := o.Get("offline"); there {
@@ -181,6 +184,9 @@ func (a Ask) MarshalJSON() ([]byte, error) {
 	if a.Context.Len() > 0 {
 		m["context"] = a.Context
 	}
+	if !a.EncryptTo.IsZero() {
+		m["encrypt_to"] = a.EncryptTo
+	}
 	if a.Channel != (Channel{}) {
 		m["channel"] = map[string]any{"session": a.Channel.Session}
 	}
@@ -188,15 +194,18 @@ func (a Ask) MarshalJSON() ([]byte, error) {
 }
 
 // Digest is what the proof of a request is about: the SHA-256, in base64url, of the form of RFC 8785 of {tools,
-// audience, duration or valid_from and valid_until, max_uses, max_depth, offline, arguments, channel, jkt}, and of parent and
-// holder {type, id} where one is handed on. Members that were not given are left out, and offline if it is false. Tools are the
-// whole ids, times are in UTC, each constraint has its constraint_type, channel is as a token has it, and jkt is the thumbprint
-// of the key of the holder.
+// audience, duration or valid_from and valid_until, max_uses, max_depth, offline, arguments, channel, encrypt_to, jkt}, and of parent
+// and holder {type, id} where one is handed on. Members that were not given are left out, and offline if it is false. Tools are the
+// whole ids, times are in UTC, each constraint has its constraint_type, channel is as a token has it, and jkt and
+// encrypt_to are the thumbprints of keys.
 func (a Ask) Digest() string {
 	m := a.terms()
 	m["jkt"] = a.Key.Thumbprint()
 	if a.Parent != "" {
 		m["parent"], m["holder"] = a.Parent, a.Holder
+	}
+	if !a.EncryptTo.IsZero() {
+		m["encrypt_to"] = a.EncryptTo.Thumbprint()
 	}
 	if a.Channel != (Channel{}) {
 		m["channel"] = sessionClaim(a.Channel.Hash())

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"policy-service/evaluation"
 	token "policy-service/evaluation/capability"
 	"policy-service/pdp/capability"
 	"policy-service/pdp/ledger/ledgertest"
@@ -30,7 +31,7 @@ func TestModel(t *testing.T) {
 				m.do()
 				m.compare(step)
 			}
-			for _, what := range []string{"granted", "released", "renewed", "not renewed", "used", "used up", "full", "granted before", "refused"} {
+			for _, what := range []string{"granted", "released", "renewed", "not renewed", "used", "used up", "full", "granted before", "refused", "handed on", "used by a child", "refused for an ancestor"} {
 				if m.went[what]++; m.went[what] == 1 && seed == 0 {
 					t.Errorf("the model tries too little: never %s: %v", what, m.went)
 				}
@@ -60,9 +61,12 @@ type model struct {
 // modelled is a capability as it is to be.
 type modelled struct {
 	capability.Capability
+	above  []*modelled // the parent first
+	token  token.Token
 	next   *capability.New
 	outbox []modelStep
-	names  []string // of the steps on record
+	names  []string        // of the steps on record
+	by     map[string]bool // decisions that use what was made from it
 }
 
 type modelStep struct {
@@ -168,6 +172,7 @@ func (m *model) settle(a *modelled, d string, used bool) {
 			}
 			a.step(capability.StepRenewed)
 		default:
+			a.token, a.MaxDepth = next.Token, next.Token.MaxDepth
 			if next.Approval != a.Approval {
 				m.forget(a, a.Approval)
 			}
@@ -187,6 +192,9 @@ func (m *model) settle(a *modelled, d string, used bool) {
 		a.Recent = a.Recent[max(0, len(a.Recent)-32):]
 		a.step(capability.StepUsed)
 		m.went["used"]++
+		if a.by[d] {
+			m.went["used by a child"]++
+		}
 		if a.MaxUses > 0 && a.Used >= a.MaxUses && !a.State.Final() {
 			a.end(capability.UsedUp, m.now)
 			a.step(capability.StepUsedUp)
@@ -269,7 +277,73 @@ func (m *model) asked() capability.New {
 		n.Approval = []string{"", "", "p", "q", "r"}[m.rand.IntN(5)]
 		n.Bundle = fmt.Sprint("h1:", m.rand.IntN(100))
 		n.Token.Expires = m.now.Truncate(time.Second).Add(time.Duration(1+m.rand.IntN(90)) * time.Minute)
+		n.Token.MaxDepth = m.rand.IntN(3)
 	})
+}
+
+// handOn makes of what is asked for a narrower one of another capability. It reports false if that cannot be.
+func (m *model) handOn(n *capability.New, of *modelled) bool {
+	t, p := &n.Token, of.token
+	if len(of.above) >= of.MaxDepth {
+		return false
+	}
+	t.Parent, t.Depth, t.MaxDepth, t.Grantor = of.ID, len(of.above)+1, of.MaxDepth, &p.Holder
+	t.Layers = append(slices.Clone(p.Layers), t.Layers...)
+	if t.NotBefore.Before(p.NotBefore) {
+		t.NotBefore = p.NotBefore
+	}
+	if t.Expires.After(p.Expires) {
+		t.Expires = p.Expires
+	}
+	if p.MaxUses > 0 {
+		t.MaxUses = 1 + m.rand.IntN(p.MaxUses)
+	}
+	return t.NotBefore.Before(t.Expires) && m.now.Before(t.Expires)
+}
+
+// stopped reports whether what was made from some capabilities is refused because of one of them, and wants to be told so.
+func (m *model) stopped(depth int, above []*modelled, offered error, locks bool) bool {
+	m.Helper()
+	for _, a := range above {
+		if slices.ContainsFunc(a.outbox, waits) && !m.put(a) {
+			m.want(offered, capability.ErrUnrecorded)
+			return true
+		}
+		want := m.code(a)
+		for _, e := range a.outbox {
+			if want == "" && (e.name == capability.StepGranted || e.name == capability.StepRenewed) {
+				want = map[bool]token.Code{false: token.Revoked}[e.is]
+			}
+		}
+		if want == token.BadSignature || want == "" && depth > a.MaxDepth {
+			want = token.Revoked
+		}
+		if want == "" && locks && a.MaxUses > 0 && !m.put(a) {
+			m.want(offered, capability.ErrUnrecorded)
+			return true
+		}
+		if want != "" {
+			m.went["refused for an ancestor"]++
+			wantCode(m, m.said, offered, want)
+			return true
+		}
+	}
+	return false
+}
+
+// refusedParent reports whether a capability cannot be handed on, and wants to be told so.
+func (m *model) refusedParent(a *modelled, err error) bool {
+	m.Helper()
+	if want := m.code(a); want == token.BadSignature && (!slices.ContainsFunc(a.outbox, waits) || m.put(a)) {
+		wantCode(m, m.said, err, want)
+		return true
+	}
+	return m.stopped(0, []*modelled{a}, err, false)
+}
+
+// waits reports whether a capability counts for nothing until a step is on record.
+func waits(e modelStep) bool {
+	return !slices.Contains([]string{capability.StepGranted, capability.StepUsed, capability.StepUsedUp, capability.StepRenewed, capability.StepReleased}, e.name)
 }
 
 // taken reports whether an approval has granted another that is open, and else notes what it grants.
@@ -293,10 +367,32 @@ func (m *model) grant() {
 	m.d++
 	d := fmt.Sprint("d", m.d)
 	m.said = "grant " + n.Token.ID
+	var above []*modelled
+	child := n
+	if len(m.all) > 0 && m.rand.IntN(2) == 0 {
+		if of := m.all[max(0, len(m.all)-1-m.rand.IntN(6))]; m.handOn(&child, of) {
+			n = child
+			above = append([]*modelled{of}, of.above...)
+			m.said += " of " + of.ID
+		}
+	}
 	r, err := m.s.Grant(m.Context(), n, d)
+	if len(above) > 0 && (m.refusedParent(above[0], err) || m.stopped(n.Token.Depth-1, above[1:], err, false) || m.stopped(n.Token.Depth, above, err, true)) {
+		return
+	}
+	pays := func(a *modelled) evaluation.Ref {
+		if len(a.above) > 0 {
+			return a.Grantor
+		}
+		return a.Holder
+	}
+	payer := n.Token.Holder
+	if len(above) > 0 {
+		payer = above[0].Holder
+	}
 	live := 0
 	for _, a := range m.all {
-		if a.Holder == n.Token.Holder && !a.State.Final() {
+		if pays(a) == payer && !a.State.Final() {
 			live++
 		}
 	}
@@ -312,27 +408,31 @@ func (m *model) grant() {
 	}
 	m.want(err, nil)
 	m.note(n.Approval, n.Token.ID)
-	m.all = append(m.all, &modelled{Capability: capability.Capability{
+	made := &modelled{above: above, token: n.Token, by: map[string]bool{}, Capability: capability.Capability{
 		ID: n.Token.ID, Tenant: n.Tenant, Holder: n.Token.Holder, Bundle: n.Bundle, MaxUses: n.Token.MaxUses, Expires: n.Token.Expires, State: capability.Asked,
 		Granting: d, Reserved: []capability.Reserved{{Decision: d}}, Version: 1, Words: capability.Words{Approval: n.Approval},
-	}})
-	m.recorded(m.all[len(m.all)-1], r, d)
+		MaxDepth: n.Token.MaxDepth,
+	}}
+	for _, a := range above {
+		made.Ancestors, made.Grantor = append(made.Ancestors, a.ID), above[0].Holder
+		m.went["handed on"]++
+	}
+	m.all = append(m.all, made)
+	m.recorded(made, nil, r, d)
 }
 
-// recorded has decisions recorded for which something was reserved, and what was reserved settled.
-func (m *model) recorded(a *modelled, r *capability.Reservation, ds ...string) {
-	for _, d := range ds {
-		if m.decide(d) != nil {
-			r.InDoubt()
-			return
-		}
+// recorded has a decision recorded for which something was reserved, and what was reserved settled, of ancestors, too.
+func (m *model) recorded(a *modelled, above []*modelled, r *capability.Reservation, d string) {
+	if m.decide(d) != nil {
+		r.InDoubt()
+		return
 	}
 	r.Spent(m.Context())
-	a.Version++
-	for _, d := range ds {
-		m.settle(a, d, true)
+	for _, one := range append([]*modelled{a}, above...) {
+		one.Version++
+		m.settle(one, d, true)
+		m.put(one)
 	}
-	m.put(a)
 }
 
 // code is why a capability cannot be used.
@@ -368,25 +468,37 @@ func (m *model) refused(a *modelled, err error) bool {
 	return want != ""
 }
 
-// spend uses a capability once, or twice by decisions that are recorded together.
+// spend uses a capability once, and its ancestors.
 func (m *model) spend(a *modelled) {
-	m.d += 2
-	ds := []string{fmt.Sprint("d", m.d-1), fmt.Sprint("d", m.d)}
-	m.said = fmt.Sprint(a.ID, ": use for ", ds)
-	r, err := m.s.Reserve(m.Context(), a.ID, ds[0])
-	if m.refused(a, err) {
+	m.d++
+	d := fmt.Sprint("d", m.d)
+	m.said = fmt.Sprint(a.ID, ": use for ", d)
+	r, err := m.s.Reserve(m.Context(), a.ID, d)
+	if m.refused(a, err) || m.stopped(len(a.above), a.above, err, true) {
 		return
 	}
 	m.want(err, nil)
-	take := func(d string) {
-		a.Version++
-		a.Reserved = append(slices.Clone(a.Reserved), capability.Reserved{Decision: d})
+	take := func(of *modelled, by string) {
+		of.Version++
+		of.Reserved = append(slices.Clone(of.Reserved), capability.Reserved{Decision: d, By: by})
 	}
-	take(ds[0])
-	m.recorded(a, r, ds[0])
+	take(a, "")
+	var counted []*modelled
+	for _, of := range a.above {
+		if of.MaxUses > 0 {
+			take(of, a.ID)
+			of.by[d] = true
+			counted = append(counted, of)
+		}
+	}
+	slices.Reverse(counted) // as they are settled
+	m.recorded(a, counted, r, d)
 }
 
 func (m *model) renew(a *modelled) {
+	if len(a.above) > 0 { // it is handed on anew
+		return
+	}
 	n := m.asked()
 	m.d++
 	d := fmt.Sprint("d", m.d)
@@ -417,7 +529,7 @@ func (m *model) renew(a *modelled) {
 	}
 	a.Version++
 	a.Granting, a.next, a.Reserved = d, &n, append(slices.Clone(a.Reserved), capability.Reserved{Decision: d})
-	m.recorded(a, r, d)
+	m.recorded(a, nil, r, d)
 }
 
 // change revokes, returns, suspends or resumes a capability.
@@ -472,9 +584,7 @@ func (m *model) compare(step int) {
 		if m.late(a) {
 			want.State, want.EndedAt = capability.Expired, want.Expires
 		}
-		want.Unrecorded = slices.ContainsFunc(a.outbox, func(e modelStep) bool {
-			return !slices.Contains([]string{capability.StepGranted, capability.StepUsed, capability.StepUsedUp, capability.StepRenewed, capability.StepReleased}, e.name)
-		})
+		want.Unrecorded = slices.ContainsFunc(a.outbox, waits)
 		if young := i >= len(m.all)-8; young || step%25 == 0 {
 			got, found, err := m.s.Stored(a.ID)
 			got.Caller, got.JKT, got.Audience, got.Digest, got.Claims, got.Grant, got.Ask, got.Granted = "", "", "", "", nil, nil, "", ""

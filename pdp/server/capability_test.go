@@ -37,6 +37,7 @@ const capabilityPolicies = `
 @id("asks") @obligation("ask") permit(principal is agent, action == Action::"tool.invoke", resource is tool) when { context.pdp.capability.held && context.pdp.resource.id == "b:both" };
 @id("leads") permit(principal in team::"leads", action == Action::"approval.decide", resource is Approval);
 @id("not_long") forbid(principal, action == Action::"capability.grant", resource == tool::"b:short") when { context.action.seconds > 3600 };
+@id("hands_on") permit(principal is agent, action == Action::"capability.delegate", resource is tool) when { context.pdp.resource.id like "b:*" && context.action.to.type == "agent" };
 @id("not_granted") forbid(principal, action == Action::"capability.grant", resource == tool::"b:secret");
 `
 

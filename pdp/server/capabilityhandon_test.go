@@ -1,23 +1,33 @@
 package server_test
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-json-experiment/json"
 
 	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient"
 	"policy-service/evaluation/capability"
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/clock"
+	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 )
 
 const handsOn = capabilityPolicies + `
-@id("hands_on") permit(principal is agent, action == Action::"capability.delegate", resource is tool) when { context.pdp.resource.id like "b:*" && context.action.to.type == "agent" };
 @id("hands_all_on") permit(principal is agent, action == Action::"capability.delegate", resource == server::"b");
 @id("hands_on_by_people") @obligation("ask") permit(principal is agent, action == Action::"capability.delegate", resource is tool) when { context.pdp.resource.id like "b:danger*" };
 @id("not_to") forbid(principal, action == Action::"capability.delegate", resource) when { context.action.to.id == "stranger" };
@@ -321,4 +331,146 @@ func TestCapabilityHandedOnLimits(t *testing.T) {
 	w.asksFor(http.StatusCreated, func(a *capability.Ask) { a.Holder.ID = "child" }, "read")
 	w.holder = was
 	w.asksFor(http.StatusTooManyRequests, nil, "read")
+}
+
+// TestCapabilityHandedOnByAKilledServer kills a server at random moments while capabilities are handed on. Each that counts has
+// its decision and its step on record, with its ancestors, and each decision on record made one that counts.
+func TestCapabilityHandedOnByAKilledServer(t *testing.T) {
+	t.Parallel()
+	killedUnderHandOn(t, night.Cases(5))
+}
+
+// TestSoakCapabilityHandedOnByAKilledServer does it more often.
+func TestSoakCapabilityHandedOnByAKilledServer(t *testing.T) {
+	night.Soaks(t)
+	killedUnderHandOn(t, 100)
+}
+
+func killedUnderHandOn(t *testing.T, rounds int) {
+	t.Helper()
+	c := &counter{t: t, data: t.TempDir(), key: map[string]string{}, Clock: clock.At(pdptest.Now)}
+	c.grant("wallet", []string{"*"}, "", auth.Decide, auth.Capability)
+	c.grant("warden", []string{"*"}, "", auth.CapabilityAdmin)
+	c.grant("auditor", []string{"*"}, "", auth.LogRead)
+	k := &killing{wallet: wallet{counter: c, holder: newHolder(t, 1)}, answered: map[string]string{}}
+	w := &relay{wallet: &k.wallet, keys: map[string]*capability.Holder{"bot": k.holder, "child": newHolder(t, 11)}}
+	var roots []granted
+	for range rounds {
+		kill, killed := k.start()
+		k.Advance(sinceStart)
+		root := k.asksFor(http.StatusCreated, func(a *capability.Ask) { a.MaxDepth, a.MaxUses, a.Duration = 1, 1000, 10*time.Hour }, "read")
+		roots = append(roots, root)
+		k.left = 1 + rand.IntN(20)
+		var callers sync.WaitGroup
+		for range 4 {
+			callers.Go(func() {
+				for k.handsOn(root, w.keys["child"].Key()) {
+				}
+				kill()
+			})
+		}
+		callers.Wait()
+		if killed(); t.Failed() {
+			return
+		}
+	}
+	k.open(capabilityBundle(), func(config *server.Config) { config.PublicURL = issuer }, withoutLimits)
+	k.Advance(sinceStart)
+	counts := map[string]string{}
+	for _, root := range roots {
+		ids, _ := k.listed("warden", "?state=active&ancestor="+root.ID)
+		for _, id := range ids {
+			counts[id] = root.ID
+		}
+		if n := len(ids); n > 0 {
+			w.is("allow", w.by("child", granted{ID: ids[n-1], Token: ids[n-1]}, "b:read"))
+			w.reply("warden", "GET", "/v1/capabilities/"+root.ID, "").is(t, "its uses", 200, `"used":1`)
+		}
+	}
+	_, text := k.do("auditor", "GET", "/v1/log/export", "")
+	if report := verify.Export(strings.NewReader(text), verify.Options{}); !report.Verified() {
+		t.Errorf("the log does not verify: %+v", report)
+	}
+	decided, stepped := map[string]string{}, map[string]string{}
+	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
+		r, err := decisionlog.Parse([]byte(line))
+		must(t, err)
+		var details struct {
+			Capability string   `json:"capability"`
+			Ancestors  []string `json:"ancestors"`
+		}
+		switch c := r.Capability; {
+		case c != nil && c.Grants && len(c.Ancestors) == 1:
+			decided[c.ID] = c.Ancestors[0]
+		case r.Kind == decisionlog.KindCapability && r.Event == "granted":
+			if must(t, json.Unmarshal(r.Details, &details)); len(details.Ancestors) == 1 {
+				stepped[details.Capability] = details.Ancestors[0]
+			}
+		}
+	}
+	if !maps.Equal(counts, decided) || !maps.Equal(counts, stepped) {
+		t.Errorf("what counts is\n%v, decided was\n%v, and on record are the steps of\n%v", counts, decided, stepped)
+	}
+	for id := range k.answered {
+		if counts[id] == "" {
+			t.Errorf("%s was answered, and does not count", id)
+		}
+	}
+	t.Logf("%d were handed on, and %d answered", len(counts), len(k.answered))
+}
+
+// handsOn hands a capability on to agent child, and reports whether the server goes on.
+func (k *killing) handsOn(root granted, to capability.Key) bool {
+	a := capability.Ask{Tenant: "default", Holder: evaluation.Ref{Type: "agent", ID: "child"}, Key: to, Audience: "b", Tools: []string{"read"}, Duration: time.Hour}
+	must(k.t, k.holder.HandOn(&a, root.ID, issuer, k.Now()))
+	body, err := json.Marshal(a)
+	must(k.t, err)
+	r, err := http.NewRequestWithContext(k.t.Context(), "POST", k.URL+"/v1/capabilities/"+root.ID+"/delegate", bytes.NewReader(body))
+	must(k.t, err)
+	r.Header.Set("Authorization", k.key["wallet"])
+	r.Header.Set("Content-Type", "application/json")
+	answer, err := k.Client.Do(r)
+	var g granted
+	if err == nil {
+		read, failed := io.ReadAll(answer.Body)
+		if err = errors.Join(failed, answer.Body.Close()); err == nil {
+			err = json.Unmarshal(read, &g)
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err != nil {
+		return false
+	}
+	if !g.Granted {
+		k.t.Errorf("not handed on: %d", answer.StatusCode)
+		return false
+	}
+	k.answered[g.ID] = root.ID
+	k.left--
+	return k.left > 0
+}
+
+// TestCapabilityHandedOnOffline: what stops a capability stops, in the status list, what was made from it.
+func TestCapabilityHandedOnOffline(t *testing.T) {
+	t.Parallel()
+	w := openRelay(t, lastingLists)
+	root := w.asksFor(http.StatusCreated, func(a *capability.Ask) { a.Offline, a.MaxDepth = true, 1 }, "read")
+	child := w.hands(201, root, "bot", "child", offline, "read")
+	online := w.asksFor(http.StatusCreated, deep(1), "read")
+	has(t, w.hands(201, online, "bot", "child", offline, "read").text, `"verify":"online"`, `"narrowed":["offline"]`)
+	b := w.beside(authzenclient.WithKey(strings.TrimPrefix(w.key["wallet"], "Bearer ")))
+	try := func() (code string) {
+		for n := 0; n < 2 && (n == 0 || code == "nonce_required"); n++ {
+			s := b.shot(child, "b:read")
+			s.agent, s.by = "child", w.keys["child"]
+			code = b.send(s)
+		}
+		return code
+	}
+	if code := try(); code != "" {
+		t.Errorf("it is refused: %s", code)
+	}
+	w.reply("warden", "POST", "/v1/capabilities/"+root.ID+"/revoke", `{"reason":"x"}`).is(t, "revoke", 200)
+	eventually(t, "it is refused", func() bool { return try() == "revoked" })
 }

@@ -154,11 +154,16 @@ func serveUntilKilled(t *testing.T, kept string) {
 	var is keptForChild
 	must(t, json.Unmarshal([]byte(kept), &is))
 	c := &counter{t: t, Clock: clock.At(is.At), data: is.Data, key: is.Keys}
-	c.open(capabilityBundle(), func(config *server.Config) { config.PublicURL = issuer })
+	c.open(capabilityBundle(), func(config *server.Config) { config.PublicURL = issuer }, withoutLimits)
 	c.Advance(sinceStart)
 	_, err := fmt.Printf("\nserves %s\n", c.URL)
 	must(t, err)
 	_, _ = io.Copy(io.Discard, os.Stdin) // until whoever started it ends, too
+}
+
+// withoutLimits has a server take as many requests for capabilities as come.
+func withoutLimits(c *server.Config) {
+	c.Capabilities.MaxLivePerHolder, c.Capabilities.NewPerMinutePerHolder = 100_000, 100_000
 }
 
 // killing is a wallet whose server is killed now and again.
@@ -202,6 +207,28 @@ func killedUnderUse(t *testing.T, rounds int) {
 // middle of others.
 func (k *killing) round(before []granted) (g granted) {
 	k.t.Helper()
+	kill, killed := k.start()
+	k.replays()
+	k.Advance(sinceStart)
+	g = k.asksFor(http.StatusCreated, func(a *capability.Ask) { a.MaxUses, a.Duration = usesOfOne, 10*time.Hour }, "read")
+	of := append(before[max(0, len(before)-1):len(before):len(before)], g)
+	k.left = rand.IntN(3 * usesOfOne)
+	var callers sync.WaitGroup
+	for n := range 8 {
+		callers.Go(func() {
+			for k.calls(of[n%len(of)]) {
+			}
+			kill()
+		})
+	}
+	callers.Wait()
+	killed()
+	return g
+}
+
+// start starts a server in a process of its own, which kill kills. Killed waits for its end.
+func (k *killing) start() (kill, killed func()) {
+	k.t.Helper()
 	kept, err := json.Marshal(keptForChild{k.data, k.key, k.Now()})
 	must(k.t, err)
 	child := exec.CommandContext(k.t.Context(), os.Args[0], "-test.run=^TestCapabilityOfAKilledServer$")
@@ -222,26 +249,13 @@ func (k *killing) round(before []granted) (g granted) {
 	if k.URL == "" {
 		k.t.Fatalf("the server does not start: %s", said)
 	}
-	k.replays()
-	k.Advance(sinceStart)
-	g = k.asksFor(http.StatusCreated, func(a *capability.Ask) { a.MaxUses, a.Duration = usesOfOne, 10*time.Hour }, "read")
-	of := append(before[max(0, len(before)-1):len(before):len(before)], g)
-	k.left = rand.IntN(3 * usesOfOne)
-	var callers sync.WaitGroup
-	for n := range 8 {
-		callers.Go(func() {
-			for k.calls(of[n%len(of)]) {
-			}
-			_ = child.Process.Kill()
-		})
+	return func() { _ = child.Process.Kill() }, func() {
+		k.Client.CloseIdleConnections()
+		_, _ = io.Copy(io.Discard, out)
+		if err := child.Wait(); !strings.Contains(fmt.Sprint(err), "killed") {
+			k.t.Errorf("the server ended otherwise than by being killed: %v", err)
+		}
 	}
-	callers.Wait()
-	k.Client.CloseIdleConnections()
-	_, _ = io.Copy(io.Discard, out)
-	if err := child.Wait(); !strings.Contains(fmt.Sprint(err), "killed") {
-		k.t.Errorf("the server ended otherwise than by being killed: %v", err)
-	}
-	return g
 }
 
 // calls makes one call, and reports whether the server goes on.

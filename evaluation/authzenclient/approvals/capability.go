@@ -2,6 +2,7 @@ package approvals
 
 import (
 	"context"
+	"crypto/ecdsa"
 	"errors"
 	"net/http"
 	"net/url"
@@ -22,6 +23,7 @@ type Grant struct {
 	Granted            bool      `json:"granted"`
 	ID                 string    `json:"id"`
 	Token              string    `json:"token"`
+	Encrypted          bool      `json:"encrypted"` // the Token, to the key of the request: see [Grant.Unseal]
 	Tools              []string  `json:"tools"`
 	Audience           string    `json:"audience"`
 	ValidFrom, Expires time.Time `json:"-"`
@@ -40,6 +42,8 @@ type Grant struct {
 
 	// JSON is the whole answer. It holds the token.
 	JSON jsontext.Value `json:"-"`
+
+	bound capability.Key // to which the Token is bound
 }
 
 // Waits reports whether people are still to decide.
@@ -109,11 +113,32 @@ func readGrant(body []byte, key capability.Key) (g Grant, err error) {
 		g.ID, g.Token = "", ""
 		return g, nil
 	}
+	if g.bound = key; g.Encrypted {
+		return g, nil
+	}
+	return g.read()
+}
+
+// read reads the token.
+func (g Grant) read() (Grant, error) {
 	t, refusal := capability.ParseToken(g.Token)
-	if refusal != nil || t.ID != g.ID || t.Key.Thumbprint() != key.Thumbprint() {
+	if refusal != nil || t.ID != g.ID || t.Key.Thumbprint() != g.bound.Thumbprint() {
 		return g, odd("the token is none, or of another capability or key")
 	}
 	g.ValidFrom, g.Expires = t.NotBefore, t.Expires
+	return g, nil
+}
+
+// Unseal is a Grant whose Token is encrypted, with the Token as it was granted.
+func (g Grant) Unseal(key *ecdsa.PrivateKey) (Grant, error) {
+	token, err := capability.Unseal(g.Token, key)
+	if err != nil {
+		return Grant{}, of("request", odd(err.Error()))
+	}
+	g.Token, g.Encrypted = token, false
+	if g, err = g.read(); err != nil {
+		return Grant{}, of("request", err)
+	}
 	return g, nil
 }
 

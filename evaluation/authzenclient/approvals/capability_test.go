@@ -2,7 +2,10 @@ package approvals_test
 
 import (
 	"context"
+	"crypto/ecdsa"
 	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
 	"fmt"
 	"net"
 	"net/http"
@@ -29,6 +32,7 @@ var capabilityFiles = map[string]string{
 @id("grants") permit(principal == agent::"bot", action == Action::"capability.grant", resource is tool);
 @id("people") @obligation("ask") permit(principal, action == Action::"capability.grant", resource == tool::"b:danger");
 @id("never") forbid(principal, action == Action::"capability.grant", resource == tool::"b:never");
+@id("hands_on") permit(principal is agent, action == Action::"capability.delegate", resource is tool);
 @id("leads") permit(principal == user::"mia", action == Action::"approval.decide", resource is Approval);`,
 	"obligations.yaml": `ask: {type: approval_required, properties: {template: owner, timeout: 10m, valid_for: 5m}}`,
 	"entities/e.json":  `[{"uid":{"type":"user","id":"mia"},"attrs":{},"parents":[]}]`,
@@ -130,6 +134,56 @@ func TestCapabilityOfASession(t *testing.T) {
 	call.Context = call.Context.With("capability", observed.Value())
 	if d := a.client.Evaluate(t.Context(), call, show); !d.Permitted() {
 		t.Errorf("in its session: %s", d.Context())
+	}
+}
+
+// A token can be encrypted to a key, and is what it would be once it is decrypted with that key, and no other.
+func TestCapabilityEncrypted(t *testing.T) {
+	t.Parallel()
+	a := openAgent(t)
+	mine, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	a.must(err)
+	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	a.must(err)
+	ask := a.request(0, "restart")
+	ask.EncryptTo, err = capability.NewKey(mine.Public())
+	a.must(err)
+	g, err := approvals.AskCapability(t.Context(), a.client, "", a.holder, ask)
+	a.must(err)
+	if _, refusal := capability.ParseToken(g.Token); !g.Granted || !g.Encrypted || refusal == nil {
+		t.Fatalf("got %s", g.JSON)
+	}
+	if _, err := g.Unseal(other); err == nil {
+		t.Error("another key decrypts it")
+	}
+	g, err = g.Unseal(mine)
+	a.must(err)
+	if e := a.client.Enforce(t.Context(), invoke("b:restart", `{}`), nil, authzenclient.WithCapability(g.Token, a.holder)); !e.Permitted() || g.Encrypted || g.Expires.IsZero() {
+		t.Errorf("%v, %+v", e, g)
+	}
+}
+
+// What a holder hands on is bound to the other's key, and counts for both.
+func TestCapabilityDelegated(t *testing.T) {
+	t.Parallel()
+	a := openAgent(t)
+	ask := a.request(2, "restart")
+	ask.MaxDepth = 1
+	g, err := approvals.AskCapability(t.Context(), a.client, "", a.holder, ask)
+	a.must(err)
+	to := a.request(0, "restart")
+	to.Holder.ID, to.Key, to.Duration = "helper", holderOf(t, 2).Key(), time.Minute
+	child, err := approvals.DelegateCapability(t.Context(), a.client, g.ID, a.holder, to)
+	a.must(err)
+	if !child.Granted || child.MaxUses != 2 {
+		t.Fatalf("got %s", child.JSON)
+	}
+	call := invoke("b:restart", `{}`)
+	call.Subject.ID = "helper"
+	for _, want := range []bool{true, true, false} {
+		if e := a.client.Enforce(t.Context(), call, nil, authzenclient.WithCapability(child.Token, holderOf(t, 2))); e.Permitted() != want {
+			t.Errorf("%v, %s", e, e.Decision().Context())
+		}
 	}
 }
 

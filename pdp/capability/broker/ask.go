@@ -19,6 +19,7 @@ type Answer struct {
 	ID string `json:"id"` // of the capability
 	// Token is the capability. It can be had once more only by the approval that it was granted by.
 	Token     string    `json:"token"`
+	Encrypted bool      `json:"encrypted,omitzero"` // the token, to the key of the request
 	Tools     []string  `json:"tools"`
 	Audience  string    `json:"audience"`
 	ValidFrom time.Time `json:"valid_from"`
@@ -94,6 +95,12 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (de
 		}
 		asks, a.Parent, a.Giver = p.Holder, p.ID, p.Token.Key
 	}
+	defer func() {
+		if granted != nil && err == nil && !a.EncryptTo.IsZero() {
+			granted.Token, err = a.EncryptTo.Seal(granted.Token)
+			granted.Encrypted = true
+		}
+	}()
 	issuer, now := b.options.IssuerURL(a.Tenant), b.now()
 	if issuer == "" {
 		return "", nil, nil, ErrNoIssuer
