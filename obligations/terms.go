@@ -100,8 +100,13 @@ func TermsOf(o evaluation.Obligation) (t Terms, ok bool) {
 type GrantTerms struct {
 	MaxDuration time.Duration `json:"max_duration,omitzero"`
 	MaxUses     int           `json:"max_uses,omitzero"`
+	// Online has it verified by the service alone.
+	Online bool `json:"online,omitzero"`
 	// Session says that it has to be bound to a session.
 	Session bool `json:"session,omitzero"`
+	// Generations are how many capabilities there may be in a line that hands one on to the next, with the first: one more
+	// than max_depth.
+	Generations int `json:"generations,omitzero"`
 }
 
 // mostUses bounds the uses of a capability.
@@ -115,10 +120,15 @@ func GrantTermsOf(o evaluation.Obligation) (t GrantTerms, ok bool) {
 	duration, _ := o.Properties.Get("max_duration")
 	t.MaxDuration, ok = span(duration.Text(), 0)
 	uses, fits := number(o.Properties, "max_uses", 0, 1, mostUses)
+	depth, within := number(o.Properties, "max_depth", -1, 0, mostDepth)
 	channel, bound := o.Properties.Get("channel")
-	t.MaxUses, t.Session = uses, bound
-	return t, ok && fits && (!bound || channel.Text() == ChannelSession)
+	offline, given := o.Properties.Get("offline")
+	t.MaxUses, t.Session, t.Generations, t.Online = uses, bound, depth+1, given && !offline.True()
+	return t, ok && fits && within && (!bound || channel.Text() == ChannelSession)
 }
+
+// mostDepth is how often a capability can be handed on in a row.
+const mostDepth = 2
 
 // ChannelSession is the only value of the property channel.
 const ChannelSession = "session"
@@ -128,7 +138,9 @@ func (t GrantTerms) Narrower(other GrantTerms) GrantTerms {
 	return GrantTerms{
 		MaxDuration: least(t.MaxDuration, other.MaxDuration),
 		MaxUses:     least(t.MaxUses, other.MaxUses),
+		Online:      t.Online || other.Online,
 		Session:     t.Session || other.Session,
+		Generations: least(t.Generations, other.Generations),
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/obligations"
+	"policy-service/pdp/internal/bundle"
 	"policy-service/pdp/internal/engine"
 )
 
@@ -332,7 +333,7 @@ func approvalRequest(w *engine.Verdict, b *Bundle, call *Call) (a ApprovalReques
 	a.Obligation, a.Terms, _ = w.ApprovalOwed()
 	a.Members, a.OfTenant = c.Members(call.Request.Context), w.DemandOfTenant(b)
 	nobody := call.Asker.Relays && call.Request.Person() == ""
-	if a.Actors, ok = call.Request.Actors(); !ok || c.UnknownActor(a.Actors) != "" || nobody || call.Request.Action.Name == GrantAction {
+	if a.Actors, ok = call.Request.Actors(); !ok || c.UnknownActor(a.Actors) != "" || nobody || bundle.Grants(call.Request.Action.Name) {
 		return a, false
 	}
 	a.Binding, ok = c.Binding(&call.Request, call.Asker.Name, a.Obligation.ID, a.Terms, a.OfTenant)

@@ -48,8 +48,9 @@ type PresentedCapability struct {
 // HeldCapability is a capability that is good for a call.
 type HeldCapability struct {
 	evaluation.Capability
-	Counted   bool // each call uses it up a little
-	Left      int  // uses, if they are counted
+	Ancestors []string // the capabilities that it was made from
+	Counted   bool     // each call uses it up a little
+	Left      int      // uses, if they are counted
 	Expires   time.Time
 	Nonce     string // for the next proof, if each needs one
 	Proof     *evaluation.SpentProof
@@ -60,8 +61,9 @@ type HeldCapability struct {
 // why it does not count, "" if it does: the last use of one that is held may go to another call meanwhile.
 type ShownCapability struct {
 	evaluation.Capability
-	Reason string
-	Proof  *evaluation.SpentProof
+	Ancestors []string // the capabilities that it was made from, the parent first
+	Reason    string
+	Proof     *evaluation.SpentProof
 	// Used is set if the decision has a use of it, and Grants if the decision grants or renews it.
 	Used, Grants bool
 
@@ -99,7 +101,7 @@ func (p *PDP) show(ctx context.Context, call *Call, spends bool) (*ShownCapabili
 	if err != nil {
 		return nil, notRecorded(err)
 	}
-	s := &ShownCapability{Capability: held.Capability, answer: more}
+	s := &ShownCapability{Capability: held.Capability, Ancestors: held.Ancestors, answer: more}
 	if spends { // one that is still good could be taken from the record, and shown
 		s.Proof = held.Proof
 	}

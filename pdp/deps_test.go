@@ -83,7 +83,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/mcp/internal/answer", "anything of ours but pdp/mcp/internal/ask pdp/mcp/internal/era pdp/mcp/internal/rpc pdp/mcp/internal/upstream", "a refusal would be told in as many ways as there are rooms"},
 	{"pdp/mcp/internal/meters", "anything of ours but pdp/mcp/internal/answer pdp/mcp/internal/ask pdp/mcp/internal/link pdp/mcp/internal/people pdp/mcp/internal/rpc pdp/mcp/wire", "a label could be anything that a client sent"},
 	{"pdp/mcp/internal/doors", "anything of ours", "what is waited for at the end would depend on what it works on"},
-	{"pdp/mcp/internal/ask", "anything of ours but evaluation evaluation/authzenclient evaluation/authzenclient/approvals evaluation/coaz obligations pdp/mcp/internal/era pdp/mcp/internal/identity pdp/mcp/internal/leak pdp/mcp/internal/rpc pdp/mcp/lock", "a question would change with the connection by which the message came or goes on"},
+	{"pdp/mcp/internal/ask", "anything of ours but evaluation evaluation/authzenclient evaluation/authzenclient/approvals evaluation/capability evaluation/coaz obligations pdp/mcp/internal/era pdp/mcp/internal/identity pdp/mcp/internal/leak pdp/mcp/internal/rpc pdp/mcp/lock", "a question would change with the connection by which the message came or goes on"},
 	{"pdp/mcp/internal/rpc", "anything of ours", "the bytes that are decided about are forwarded, and would be read differently for one transport or policy"},
 	{"pdp/mcp/internal/era", "anything of ours but pdp/mcp/internal/rpc", "the same bytes would become another message for another client or server"},
 	{"pdp/mcp/internal/identity", "anything of ours but evaluation pdp/server/auth", "a token would stand for another principal because of what is asked with it"},
@@ -100,7 +100,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/mcp/internal/traces", "anything of ours but pdp/mcp/internal/rpc", "a trace would end at the messages that it does not know"},
 	{"pdp/mcp/lock", "anything of ours but evaluation pdp/plainfile pdp/visible", "definitions of tools could be compared in a running gateway only, and not in a pipeline"},
 	{"pdp/mcp/toolschema", "anything of ours but evaluation pdp/visible", "a schema would change with the server that the definitions come from"},
-	{"pdp/mcp/wire", "anything of ours but evaluation pdp/mcp/internal/rpc pdp/visible", "gateways of others send these messages, and would carry our server"},
+	{"pdp/mcp/wire", "anything of ours but evaluation evaluation/capability pdp/mcp/internal/rpc pdp/visible", "gateways of others send these messages, and would carry our server"},
 
 	// The server: the library and the stores on HTTP.
 	{"pdp/server", "pdp/internal/...", "a server would decide differently from a PDP inside another program"},

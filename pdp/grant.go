@@ -14,13 +14,17 @@ import (
 	"policy-service/pdp/internal/engine"
 )
 
-// GrantAction is the name of the action of questions whether a capability may be granted.
-const GrantAction = bundle.GrantAction
+// GrantAction is the name of the action of questions whether a capability may be granted, and DelegateAction of those whether
+// its holder may hand it on.
+const (
+	GrantAction    = bundle.GrantAction
+	DelegateAction = bundle.DelegateAction
+)
 
 // GrantCall asks whether a capability may be granted. There is a question for each thing that it is to cover, and all are
 // put to one bundle, at one moment. People are asked once, for the whole.
 type GrantCall struct {
-	// Questions have the action [GrantAction].
+	// Questions have the action [GrantAction] or [DelegateAction].
 	Questions []evaluation.Request
 	// People makes what people are shown, and what presents their approval, of the terms that bound the grant; and a message
 	// in the place of that of each question. Its resource has the digest of all that is asked for. An approval is bound to
@@ -49,8 +53,9 @@ type GrantDecision struct {
 	Until time.Time
 	// Needs are the properties of the action that the terms want, and that the questions lack.
 	Needs []string
-	// Capability is the one that it grants, or renews: prepare sets it.
+	// Capability is the one that it grants, or renews, and Ancestors are those that it is made from: prepare sets them.
 	Capability string
+	Ancestors  []string
 }
 
 // SameEntity reports whether a request that names an entity by a wire type names the one that policies know by another type.
@@ -341,7 +346,8 @@ func (g *granting) records() []Record {
 		records[n].Approved = g.approved[n]
 		records[n].Item = Item{Batch: g.out.ID, Size: size}
 		if n == 0 && g.out.Capability != "" {
-			records[n].Capability = &ShownCapability{Capability: evaluation.Capability{ID: g.out.Capability}, Grants: true}
+			granted := evaluation.Capability{ID: g.out.Capability}
+			records[n].Capability = &ShownCapability{Capability: granted, Ancestors: g.out.Ancestors, Grants: true}
 		}
 	}
 	return records

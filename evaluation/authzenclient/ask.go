@@ -26,6 +26,7 @@ type asking struct {
 	method string // "" is POST
 	public bool   // readable by anybody: it gets no credentials
 	body   []byte
+	accept string      // the type of an answer; "" is application/json
 	header http.Header // beside the client's own
 	secret secrets     // beside the client's credential: no error repeats them
 	repeat repeatable  // the failures after which it may be asked again
@@ -42,7 +43,10 @@ type reply struct {
 	decisionID string
 	secrets    secrets
 	retryAfter time.Duration
+	tag        string // its ETag
 }
+
+const jsonType = "application/json"
 
 // ask sends a request until there is an answer that read accepts, or none can
 // be had. It returns the X-Request-ID of the call.
@@ -94,7 +98,7 @@ func (c *Client) once(ctx context.Context, a asking, id string, read func(reply)
 	}
 	hidden := append(secrets{token}, a.secret...)
 	maps.Copy(r.Header, a.header)
-	r.Header.Set("Accept", "application/json")
+	r.Header.Set("Accept", cmp.Or(a.accept, jsonType))
 	if method == http.MethodPost {
 		r.Header.Set("Content-Type", "application/json")
 	}
@@ -144,16 +148,16 @@ func (c *Client) receive(ctx context.Context, answer *http.Response, a asking, i
 			return odd("it answers another X-Request-ID")
 		}
 	}
-	if answer.StatusCode == http.StatusNoContent {
+	if answer.StatusCode == http.StatusNoContent || answer.StatusCode == http.StatusNotModified {
 		return nil
 	}
 	types := answer.Header.Values("Content-Type")
 	if len(types) != 1 {
 		return odd("it has no Content-Type, or several")
 	}
-	if types[0] != "application/json" { // nearly every PDP sends just this, which need not be parsed
-		if t, _, err := mime.ParseMediaType(types[0]); err != nil || t != "application/json" {
-			return odd("its Content-Type is not application/json")
+	if want := cmp.Or(a.accept, jsonType); types[0] != want { // nearly every PDP sends just this, which need not be parsed
+		if t, _, err := mime.ParseMediaType(types[0]); err != nil || t != want {
+			return odd("its Content-Type is not " + want)
 		}
 	}
 	var body bytes.Buffer
@@ -165,7 +169,7 @@ func (c *Client) receive(ctx context.Context, answer *http.Response, a asking, i
 	if int64(body.Len()) > c.maxBody {
 		return odd("its body is too large; see WithMaxBody")
 	}
-	failure := read(reply{body.Bytes(), link.Printable(answer.Header.Get("X-Decision-Id")), hidden, c.retryAfter(answer.Header)})
+	failure := read(reply{body.Bytes(), link.Printable(answer.Header.Get("X-Decision-Id")), hidden, c.retryAfter(answer.Header), answer.Header.Get("ETag")})
 	if failure != nil {
 		failure.Detail = hidden.printable(failure.Detail)
 	}

@@ -18,6 +18,7 @@ type endpoints struct {
 	subject, resource, action string
 	requests                  string // for approvals
 	keys                      string // of the service
+	status                    string // begins the addresses of its status lists
 	discovered                bool
 }
 
@@ -40,6 +41,7 @@ func (c *Client) usual() *endpoints {
 		action:      access + "search/action",
 		requests:    access + "requests",
 		keys:        c.at.base.String() + "/.well-known/jwks.json",
+		status:      c.at.base.String() + "/v1/capabilities/status/",
 	}
 }
 
@@ -113,6 +115,9 @@ func (c *Client) readMetadata(body []byte) (*endpoints, *Error) {
 	// A PDP of others may publish its keys elsewhere, which are of no use here.
 	if keys := link.Text("", metadata["jwks_uri"]); c.at.trusted(keys) == nil {
 		found.keys = keys
+	}
+	if status := link.Text("", metadata["capability_status_endpoint"]); c.at.trusted(status) == nil {
+		found.status = status
 	}
 	if found.evaluation == "" {
 		return nil, odd("the metadata name no access_evaluation_endpoint")

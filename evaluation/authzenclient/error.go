@@ -11,7 +11,7 @@ import (
 
 // Error says why there is no answer that permits. It never holds a credential.
 type Error struct {
-	// Op is the call: "evaluate", "batch", "search", "discover", "enforce", "report", "keys",
+	// Op is the call: "evaluate", "batch", "search", "discover", "enforce", "report", "keys", "status",
 	// "request", "await", "watch", "resume", "continue", "cancel", "form", "respond".
 	Op string
 	// Kind is the class of the error.

@@ -32,6 +32,12 @@ type Ask struct {
 	Proof                 string    // by the key; "" for a holder that is away
 	ApprovalID            string    // where people were asked before
 	Channel               Channel   // in whose session alone it is to count, the zero value for any
+	// MaxDepth is how often in a row it may be handed on. It is counted from the first capability, which was granted.
+	MaxDepth int
+	// Parent is the capability that is to be handed on to Holder, "" if none is, and Giver is the key of its holder, by which
+	// the proof is. No body has them: the address has the Parent.
+	Parent string
+	Giver  Key
 }
 
 const (
@@ -50,7 +56,7 @@ func DecodeAsk(body []byte, limits evaluation.Limits) (Ask, error) {
 	}
 	var r reader
 	r.only(o, nil, "tenant_id", "holder", "audience", "tools", "duration", "valid_from", "valid_until", "max_uses", "offline", "arguments",
-		"reason", "key", "proof", "approval_id", "channel", "context")
+		"reason", "key", "proof", "approval_id", "channel", "max_depth", "context")
 	who := r.object(o, false, "holder")
 	r.only(who, []string{"holder"}, "type", "id", "properties")
 	a := Ask{
@@ -68,6 +74,7 @@ func DecodeAsk(body []byte, limits evaluation.Limits) (Ask, error) {
 		Properties: r.object(who, true, "holder", "properties"),
 		Context:    r.context(o),
 		Channel:    Channel{r.channel(o, maxName)},
+		MaxDepth:   int(r.whole(o, 0, maxDepth, true, "max_depth")),
 	}
 	if offline, there := o.Get("offline"); there {
 		a.Offline = offline.True()
@@ -151,7 +158,7 @@ func (a Ask) terms() map[string]any {
 		return t.UTC().Format("2006-01-02T15:04:05Z")
 	}
 	m := given(map[string]any{
-		"tools": a.full(), "audience": a.Audience, "max_uses": a.MaxUses,
+		"tools": a.full(), "audience": a.Audience, "max_uses": a.MaxUses, "max_depth": a.MaxDepth,
 		"duration": seconds(a.Duration), "valid_from": date(a.ValidFrom), "valid_until": date(a.ValidUntil),
 	})
 	if a.Arguments != nil {
@@ -181,12 +188,16 @@ func (a Ask) MarshalJSON() ([]byte, error) {
 }
 
 // Digest is what the proof of a request is about: the SHA-256, in base64url, of the form of RFC 8785 of {tools,
-// audience, duration or valid_from and valid_until, max_uses, offline, arguments, channel, jkt}. Members that were not given
-// are left out, and offline if it is false. Tools are the whole ids, times are in UTC, each constraint has its
-// constraint_type, channel is as a token has it, and jkt is the thumbprint of the key.
+// audience, duration or valid_from and valid_until, max_uses, max_depth, offline, arguments, channel, jkt}, and of parent and
+// holder {type, id} where one is handed on. Members that were not given are left out, and offline if it is false. Tools are the
+// whole ids, times are in UTC, each constraint has its constraint_type, channel is as a token has it, and jkt is the thumbprint
+// of the key of the holder.
 func (a Ask) Digest() string {
 	m := a.terms()
 	m["jkt"] = a.Key.Thumbprint()
+	if a.Parent != "" {
+		m["parent"], m["holder"] = a.Parent, a.Holder
+	}
 	if a.Channel != (Channel{}) {
 		m["channel"] = sessionClaim(a.Channel.Hash())
 	}
@@ -219,8 +230,15 @@ func requestPayload(issuer string, at int64, id, digest string) []byte {
 	return canonical(map[string]any{"aud": issuer, "iat": at, "jti": id, "req": digest})
 }
 
-// CheckProof reports whether whoever asks has the key that the capability is to be bound to: the proof is signed with
-// it, for the issuer of that name, within the window of [Options], and over what is asked for. The caller sees to it
+// Signer is the key that the proof is by: that of the holder, or of the holder of the capability that is handed on.
+func (a Ask) Signer() Key {
+	if a.Parent != "" {
+		return a.Giver
+	}
+	return a.Key
+}
+
+// CheckProof reports whether whoever asks has the key of [Ask.Signer]: the proof is signed with it, for the issuer of that name, within the window of [Options], and over what is asked for. The caller sees to it
 // that a jti counts once.
 func (a Ask) CheckProof(issuer string, now time.Time, age, skew time.Duration) (jti string, iat time.Time, refusal *Refusal) {
 	refused := func(code Code) (string, time.Time, *Refusal) {
@@ -229,7 +247,7 @@ func (a Ask) CheckProof(issuer string, now time.Time, age, skew time.Duration) (
 	if a.Proof == "" {
 		return refused(ProofMissing)
 	}
-	c, o, ok := readProof(a.Proof, TypeRequest, a.Key)
+	c, o, ok := readProof(a.Proof, TypeRequest, a.Signer())
 	if !ok {
 		return refused(ProofInvalid)
 	}

@@ -73,6 +73,18 @@ func (h *Holder) Prove(c Claim) (string, error) {
 func (h *Holder) Request(a *Ask, issuer string, at time.Time) error {
 	asked := *a
 	asked.Key = h.key
+	return h.ask(a, asked, issuer, at)
+}
+
+// HandOn adds to what is asked for, of a capability of the holder, that another holder is to have it, whose Key is in it
+// already; and the proof that this holder hands it on.
+func (h *Holder) HandOn(a *Ask, parent, issuer string, at time.Time) error {
+	asked := *a
+	asked.Parent, asked.Giver = parent, h.key
+	return h.ask(a, asked, issuer, at)
+}
+
+func (h *Holder) ask(a *Ask, asked Ask, issuer string, at time.Time) error {
 	var err error
 	payload := requestPayload(issuer, at.Unix(), rand.Text(), asked.Digest())
 	if asked.Proof, err = h.sign(signedText(header(h.key.Algorithm(), TypeRequest), payload)); err != nil {

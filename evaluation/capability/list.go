@@ -147,3 +147,6 @@ func inflated(packed []byte) []byte {
 	}
 	return b
 }
+
+// SaysSame reports whether another list says the same of each token.
+func (l *StatusList) SaysSame(other *StatusList) bool { return bytes.Equal(l.bits, other.bits) }

@@ -41,7 +41,7 @@ type jwk struct {
 	Crv        string `json:"crv"`
 	X          string `json:"x"`
 	Y          string `json:"y,omitempty"`
-	D          string `json:"d"`
+	D          string `json:"d,omitempty"`
 	Thumbprint string `json:"kid"`
 }
 

@@ -83,6 +83,8 @@ type renewal struct {
 type Reserved struct {
 	Decision string `json:"decision"`
 	Origin   string `json:"origin,omitzero"`
+	// By is the capability that the decision uses, if that was made from this one.
+	By string `json:"by,omitzero"`
 }
 
 // Capability is one capability, with its state. It is a copy: changing it changes nothing.
@@ -96,6 +98,13 @@ type Capability struct {
 	Expires  time.Time      `json:"expires"`
 	// MaxUses is how often it can be used, 0 for any number, which is not counted.
 	MaxUses int `json:"max_uses,omitzero"`
+	// Ancestors are the capabilities that it was made from, the parent first, and Grantor is the holder of the parent, who
+	// handed it on. MaxDepth is how many ancestors what is made from it may have.
+	Ancestors []string       `json:"ancestors,omitzero"`
+	Grantor   evaluation.Ref `json:"grantor,omitzero"`
+	MaxDepth  int            `json:"max_depth,omitzero"`
+	// Offline says that gateways may verify it that do not ask the service.
+	Offline bool `json:"offline,omitzero"`
 	// Digest is of the claims.
 	Digest string `json:"digest"`
 	// Bundle is the digest of the policies that granted, renewed, suspended or resumed it last.
@@ -123,6 +132,7 @@ type Capability struct {
 	// Token is made of the claims.
 	Token capability.Token `json:"-"`
 	next  *renewal
+	above []Capability // the ancestors, where it can be used
 
 	// Revision is of what was read, 0 of a new one.
 	Revision uint64 `json:"-"`
@@ -218,7 +228,7 @@ func (c Capability) Standing() ledger.Standing {
 		is.Ends = c.Expires
 	}
 	for _, r := range c.Reserved {
-		is.Reserved = append(is.Reserved, ledger.Reserved(r))
+		is.Reserved = append(is.Reserved, ledger.Reserved{Decision: c.reservation(r), Origin: r.Origin})
 	}
 	return is
 }

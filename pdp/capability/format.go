@@ -24,7 +24,8 @@ import (
 //	xr/ID       → the renewal that is reserved
 //	xa/HASH     → of a tenant, an approval and an ask: the id of the capability that was granted by them
 //	xc/t/T      → how many are live in a tenant; xc/h/HASH those of a tenant and a holder
-//	xi/t/T/ID   → true, of each one; also xi/h/HASH/ID by tenant and holder, and xi/k/HASH/ID by tenant and key
+//	xi/t/T/ID   → true, of each one; also xi/h/HASH/ID by tenant and holder, xi/k/HASH/ID by tenant and key, and
+//	              xi/a/ID/ID by each of its ancestors
 //
 // A value is JSON after its MAC, as [ledger] has it, with a key that is derived from the service's key of approvals. The
 // format may grow by another format number, and by that alone.
@@ -85,9 +86,14 @@ func hash(parts ...string) string {
 
 func askKey(tenant, approval, ask string) string { return prefixAsks + hash(tenant, approval, ask) }
 
-// counters are the keys of the counts that a capability has a part in.
+// counters are the keys of the counts that a capability has a part in. One that was handed on counts for who did that: else
+// others could use up what a holder may have.
 func (c *Capability) counters() (holder, tenant string) {
-	return ofHolders + hash(c.Tenant, c.Holder.Type, c.Holder.ID), ofTenants + url.PathEscape(c.Tenant)
+	of := c.Holder
+	if len(c.Ancestors) > 0 {
+		of = c.Grantor
+	}
+	return ofHolders + hash(c.Tenant, of.Type, of.ID), ofTenants + url.PathEscape(c.Tenant)
 }
 
 // The indexes, each the beginning of keys that end with ids.
@@ -95,12 +101,17 @@ func indexTenant(tenant string) string { return "xi/t/" + url.PathEscape(tenant)
 func indexHolder(tenant string, h evaluation.Ref) string {
 	return "xi/h/" + hash(tenant, h.Type, h.ID) + "/"
 }
+func indexAncestor(id string) string     { return "xi/a/" + id + "/" }
 func indexKey(tenant, jkt string) string { return "xi/k/" + hash(tenant, jkt) + "/" }
 
 func (c *Capability) indexes() []string {
-	return []string{
+	keys := []string{
 		indexTenant(c.Tenant) + c.ID, indexHolder(c.Tenant, c.Holder) + c.ID, indexKey(c.Tenant, c.JKT) + c.ID,
 	}
+	for _, id := range c.Ancestors {
+		keys = append(keys, indexAncestor(id)+c.ID)
+	}
+	return keys
 }
 
 // setWords gives a capability its words, and what is in them.
@@ -111,7 +122,11 @@ func (c *Capability) setWords(w Words) error {
 	}
 	c.Words, c.Token, c.Digest = w, token, digestOf(w.Claims)
 	c.ID, c.Holder, c.JKT, c.Audience = token.ID, token.Holder, token.Key.Thumbprint(), token.Audience
-	c.Expires, c.MaxUses = token.Expires.UTC(), token.MaxUses
+	c.Expires, c.MaxUses, c.MaxDepth = token.Expires.UTC(), token.MaxUses, token.MaxDepth
+	c.Offline = token.Verify == capability.Offline
+	if token.Grantor != nil {
+		c.Grantor = *token.Grantor
+	}
 	return nil
 }
 

@@ -40,7 +40,7 @@ func (s *Store) Admit(tenant string, of evaluation.Ref) error {
 }
 
 // Grant makes a capability that a decision is to grant. It cannot be used before the caller has recorded the decision and
-// says so by Spent. If the caller does not know whether the decision is on record, or the process ends, the log says it
+// says so by Spent. One whose token has a parent is made from that, which has to be usable, and is narrower.  If the caller does not know whether the decision is on record, or the process ends, the log says it
 // later: then the capability is active, or was never granted.
 func (s *Store) Grant(ctx context.Context, n New, decision string) (*Reservation, error) {
 	c, err := n.words()
@@ -61,15 +61,25 @@ func (s *Store) grant(ctx context.Context, c Capability, decision string) (*Rese
 	if err != nil {
 		return nil, err
 	}
+	locks, err := s.handOn(ctx, &c, decision)
+	if err != nil {
+		release()
+		return nil, err
+	}
+	defer unlock(locks)
 	m := &move{store: s, now: s.now(), to: c.following()}
 	m.to.State, m.to.Granting = Asked, decision
-	m.reserve(decision)
-	m.also = func(change *change) { s.ask(change, &c) }
+	m.reserve(decision, "")
+	m.also = func(change *change) {
+		expect(change, c.above)
+		s.ask(change, &c)
+		s.place(change, &c)
+	}
 	if _, err = s.make(ctx, m); err != nil {
 		release()
 		return nil, err
 	}
-	return &Reservation{s.ledger.Reserved(m.to, decision, release), s}, nil
+	return &Reservation{Reservation: s.ledger.Reserved(m.to, decision, release)}, nil
 }
 
 // ask has what was asked find a capability. One that was granted by the same approval must have ended.
@@ -121,7 +131,8 @@ func (s *Store) renew(ctx context.Context, id string, to Capability, decision st
 			release()
 		}
 	}()
-	same := to.ID == c.ID && to.Tenant == c.Tenant && to.Holder == c.Holder && to.JKT == c.JKT && to.Audience == c.Audience
+	same := to.ID == c.ID && to.Tenant == c.Tenant && to.Holder == c.Holder && to.JKT == c.JKT && to.Audience == c.Audience &&
+		to.Token.Status == c.Token.Status
 	switch {
 	case !same || !c.MayHaveUses(to.MaxUses) || !s.now().Before(to.Expires):
 		return nil, fmt.Errorf("%w: it would be another capability, have more uses or none, or be over", ErrInvalid)
@@ -132,18 +143,19 @@ func (s *Store) renew(ctx context.Context, id string, to Capability, decision st
 	}
 	m := s.move(c)
 	m.to.Granting = decision
-	m.reserve(decision)
+	m.reserve(decision, "")
 	m.to.next = &renewal{to.Words, to.Bundle}
 	m.also = func(change *change) {
 		if to.Approval != c.Approval || to.Ask != c.Ask {
 			s.ask(change, &to)
 		}
+		s.place(change, &to)
 		change.Put(prefixRenewal+id, m.to.next)
 	}
 	if _, err = s.make(ctx, m); err != nil {
 		return nil, err
 	}
-	return &Reservation{s.ledger.Reserved(m.to, decision, release), s}, nil
+	return &Reservation{Reservation: s.ledger.Reserved(m.to, decision, release)}, nil
 }
 
 // settleGrant settles the decision that was to grant or to renew a capability. If the capability ended before, it stays so.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 
 	"policy-service/evaluation"
@@ -17,6 +18,7 @@ type Filter struct {
 	Tenant   string
 	Holder   evaluation.Ref
 	JKT      string // the thumbprint of the holder's key
+	Ancestor string // what it was made from, at whatever depth
 	Audience string
 	State    State
 	Sees     func(*Capability) bool // whether the reader may see one, nil for all
@@ -24,13 +26,15 @@ type Filter struct {
 
 func (f *Filter) finds(c *Capability) bool {
 	return (f.Tenant == "" || f.Tenant == c.Tenant) && (f.Holder == evaluation.Ref{} || f.Holder == c.Holder) &&
-		(f.JKT == "" || f.JKT == c.JKT) && (f.Audience == "" || f.Audience == c.Audience) && (f.Sees == nil || f.Sees(c))
+		(f.Ancestor == "" || slices.Contains(c.Ancestors, f.Ancestor)) && (f.JKT == "" || f.JKT == c.JKT) && (f.Audience == "" || f.Audience == c.Audience) && (f.Sees == nil || f.Sees(c))
 }
 
 // keys are those under which capabilities are looked for.
 func (f *Filter) keys(tx *ledger.Tx, after string) iter.Seq2[string, func(any) bool] {
 	prefix := prefixItems
 	switch {
+	case f.Ancestor != "":
+		prefix = indexAncestor(f.Ancestor)
 	case f.Tenant == "":
 	case f.JKT != "":
 		prefix = indexKey(f.Tenant, f.JKT)

@@ -383,16 +383,7 @@ func (m *model) spend(a *modelled) {
 		a.Reserved = append(slices.Clone(a.Reserved), capability.Reserved{Decision: d})
 	}
 	take(ds[0])
-	if m.rand.IntN(3) > 0 {
-		ds = ds[:1]
-	} else if got, err := r.Again(m.Context(), ds[1]); got != (m.code(a) == "") || err != nil {
-		m.Fatalf("%s: one more is reserved: %v, %v", m.said, got, err)
-	} else if got {
-		take(ds[1])
-	} else {
-		ds = ds[:1]
-	}
-	m.recorded(a, r, ds...)
+	m.recorded(a, r, ds[0])
 }
 
 func (m *model) renew(a *modelled) {

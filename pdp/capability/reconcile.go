@@ -29,7 +29,7 @@ func (r rules) CatchUp(ctx context.Context, c Capability, steps []Step) error {
 	var outcomes []ledger.Outcome
 	for _, reserved := range c.Reserved {
 		if slices.ContainsFunc(steps, func(step Step) bool { return step.Name == "" && step.Decision == reserved.Decision }) {
-			outcomes = append(outcomes, ledger.Outcome{Decision: reserved.Decision, Used: true})
+			outcomes = append(outcomes, ledger.Outcome{Decision: c.reservation(reserved), Used: true})
 		}
 	}
 	return r.ledger.SettleAll(ctx, c, outcomes)

@@ -221,6 +221,39 @@ func TestKept(t *testing.T) {
 	}
 }
 
+// TestKeptForAnApprovalToCome: what is kept for an approval that a holder is yet to ask for is taken once, for that holder alone.
+// One that keeps many pushes out none of another.
+func TestKeptForAnApprovalToCome(t *testing.T) {
+	t.Parallel()
+	r := newRecord()
+	s := capability.NewSeen(token.MemoryOptions{Now: r.time})
+	of := func(text string) [32]byte { return sha256.Sum256([]byte(text)) }
+	a, b := evaluation.Ref{Type: "agent", ID: "a"}, evaluation.Ref{Type: "agent", ID: "b"}
+	s.KeepOffered(of("proof"), of("question"), "t", a, start.Add(time.Hour))
+	for n := range 300 {
+		s.KeepOffered(of(fmt.Sprint(n)), of("question"), "t", b, start.Add(time.Hour))
+	}
+	for name, take := range map[string]bool{
+		"of another holder":       s.TakeOffered(of("proof"), of("question"), "t", b),
+		"in another tenant":       s.TakeOffered(of("proof"), of("question"), "u", a),
+		"with another question":   s.TakeOffered(of("proof"), of("other"), "t", a),
+		"with another's approval": s.Take(of("proof"), of("question"), "approval"),
+		"the first of many":       s.TakeOffered(of("0"), of("question"), "t", b),
+	} {
+		if take {
+			t.Errorf("%s it is taken", name)
+		}
+	}
+	for n, want := range []bool{true, false} {
+		if s.TakeOffered(of("proof"), of("question"), "t", a) != want {
+			t.Errorf("time %d: want %v", n, want)
+		}
+	}
+	if !s.TakeOffered(of("299"), of("question"), "t", b) {
+		t.Error("the last of many is not kept")
+	}
+}
+
 // TestNonces: a nonce is taken by the process that gave it, for the same tenant and key, until its time is up.
 func TestNonces(t *testing.T) {
 	t.Parallel()

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"policy-service/evaluation/capability"
 	"policy-service/pdp/ledger"
 	"policy-service/pdp/ledger/bolt"
 )
@@ -26,6 +27,12 @@ type Store struct {
 	rates            rates
 	attested         sync.Map // of the id of a capability, the record that the log vouched for once
 }
+
+// News and Notice are those of package ledger: readers wait for the former, and choose them by the latter.
+type (
+	News   = ledger.News
+	Notice = ledger.Notice
+)
 
 // change is one transaction, of one capability at most.
 type change = ledger.Change[Step]
@@ -48,11 +55,12 @@ func Open(data string, o Options) (*Store, error) {
 		}
 		o.Engine = bolt.New(file(data))
 	}
+	recorded := func(id string) (bool, error) { return o.Recorded(decisionOf(id)) }
 	s.ledger = ledger.New(ledger.Options[Capability, Step]{
 		Engine:  o.Engine,
 		Form:    form(o.Key),
 		Origin:  o.Origin,
-		Log:     ledger.Log[Step]{Record: o.Record, Recorded: o.Recorded, Steps: o.Steps, Size: o.Size},
+		Log:     ledger.Log[Step]{Record: o.Record, Recorded: recorded, Steps: o.Steps, Size: o.Size},
 		Rules:   rules{s},
 		Now:     s.now,
 		Retain:  s.options.Retain,
@@ -119,6 +127,7 @@ type move struct {
 	to    Capability
 	steps []Step
 	also  func(*change) // the first part of the change, if it is not nil
+	with  []*move       // of others, which are locked, too; none has steps
 }
 
 // move begins a change. A capability whose time is up stays what it is: to expire it is a change of its own.
@@ -135,8 +144,9 @@ func (m *move) step(step Step) (id string) {
 }
 
 // reserve has a decision reserve something, of whose record the log here will say what becomes.
-func (m *move) reserve(decision string) {
-	m.to.Reserved = append(m.to.Reserved, Reserved{decision, m.store.options.Origin})
+// Of an ancestor, by is the capability that the decision uses.
+func (m *move) reserve(decision, by string) {
+	m.to.Reserved = append(m.to.Reserved, Reserved{decision, m.store.options.Origin, by})
 }
 
 // write writes the change with its steps.
@@ -145,6 +155,9 @@ func (m *move) write(c *change) {
 		m.also(c)
 	}
 	m.store.save(c, m.from, &m.to)
+	for _, other := range m.with {
+		other.write(c)
+	}
 	for _, step := range m.steps {
 		c.Step(step)
 	}
@@ -174,6 +187,9 @@ func (s *Store) make(ctx context.Context, m *move) (made ledger.Made[Step], err 
 	}
 	made, err = s.ledger.Update(m.write)
 	m.to.Revision = made.Revision
+	for _, other := range m.with {
+		other.to.Revision = made.Revision
+	}
 	return made, err
 }
 
@@ -258,6 +274,9 @@ func (r rules) Forget(c *change, one Capability) {
 		c.Delete(key)
 	}
 	r.unask(c, one, w.Approval, w.Ask)
+	if token, refused := capability.ParseClaims(w.Claims); refused == nil {
+		r.leave(c, token, one.Tenant)
+	}
 	r.attested.Delete(one.ID)
 }
 

@@ -23,6 +23,15 @@ func (s *Store) UsableState(ctx context.Context, id string) (Capability, error) 
 }
 
 func (s *Store) inUse(ctx context.Context, id string, read reading) (Capability, error) {
+	c, err := s.one(ctx, id, read)
+	if err == nil {
+		err = c.climb(func(id string) (Capability, error) { return s.one(ctx, id, readState) })
+	}
+	return c, err
+}
+
+// one is inUse, whatever became of its ancestors.
+func (s *Store) one(ctx context.Context, id string, read reading) (Capability, error) {
 	c, found, err := s.get(ctx, id, read)
 	switch {
 	case err != nil:
@@ -57,11 +66,42 @@ func (s *Store) mustVouch(ctx context.Context, c *Capability) error {
 // capability is locked until exactly one of Spent and InDoubt is called.
 type Reservation struct {
 	*ledger.Reservation[Capability, Step]
-	store *Store
+	above []*ledger.Reservation[Capability, Step] // of the ancestors whose uses are counted
 }
 
-// Reserve takes one use of a capability for a decision, durably, so that the decision can be recorded. If it has no use that
-// is left, the error is a [*capability.Refusal].
+// Spent settles what is reserved: the decision is on record. What cannot be written now is written later.
+func (r *Reservation) Spent(ctx context.Context) {
+	for _, a := range r.above {
+		defer a.Spent(ctx) // all of them, even if one panics
+	}
+	r.Reservation.Spent(ctx)
+}
+
+// Again takes nothing more: a decision about a capability goes on record by itself.
+func (r *Reservation) Again(context.Context, string) (bool, error) { return false, nil }
+
+// InDoubt leaves it reserved: it is not known whether the decision is on record.
+func (r *Reservation) InDoubt() {
+	for _, a := range r.above {
+		defer a.InDoubt()
+	}
+	r.Reservation.InDoubt()
+}
+
+// Left is how many uses are left behind this one, the least of all that are counted.
+func (r *Reservation) Left() int {
+	c := r.Item()
+	c.above = nil
+	for _, a := range r.above {
+		c.above = append(c.above, a.Item())
+	}
+	left, _ := c.UsesLeft()
+	return left
+}
+
+// Reserve takes one use of a capability for a decision, and of its ancestors, durably, so that the decision can be recorded.
+// Uses that are not counted are not taken. If one has no use that is left, none is taken, and the error is a
+// [*capability.Refusal].
 //
 // Whatever happens after Reserve, the use is not there for another decision. If it is neither spent nor in doubt, because
 // the process ended, it is as in doubt: then Options.Recorded says whether the decision is on record.
@@ -71,12 +111,33 @@ func (s *Store) Reserve(ctx context.Context, id, decision string) (*Reservation,
 		if err != nil {
 			return nil, err
 		}
-		to, err := s.take(ctx, c, decision)
+		locks, err := s.climbLocked(ctx, &c, decision)
 		if err != nil {
 			release()
 			return nil, err
 		}
-		return &Reservation{s.ledger.Reserved(to, decision, release), s}, nil
+		m := s.move(c)
+		m.reserve(decision, "")
+		var free []Capability
+		for _, a := range c.above {
+			if a.MaxUses == 0 {
+				free = append(free, a)
+				continue
+			}
+			of := s.move(a)
+			of.reserve(decision, c.ID)
+			m.with = append(m.with, of)
+		}
+		m.also = func(change *change) { expect(change, free) }
+		if _, err = s.make(ctx, m); err != nil {
+			unlock(append([]func(){release}, locks...))
+			return nil, err
+		}
+		r := &Reservation{Reservation: s.ledger.Reserved(m.to, decision, release)}
+		for n, of := range m.with {
+			r.above = append(r.above, s.ledger.Reserved(of.to, of.to.reservation(of.to.Reserved[len(of.to.Reserved)-1]), locks[n]))
+		}
+		return r, nil
 	})
 }
 
@@ -109,31 +170,6 @@ func (c *Capability) mayUse(decision string) error {
 	return nil
 }
 
-// take reserves a use for a decision.
-func (s *Store) take(ctx context.Context, c Capability, decision string) (Capability, error) {
-	m := s.move(c)
-	m.reserve(decision)
-	_, err := s.make(ctx, m)
-	return m.to, err
-}
-
-// Again takes one more use, for another decision that goes on record with the first. It reports false if no use is left.
-func (r *Reservation) Again(ctx context.Context, decision string) (bool, error) {
-	err := r.Add(ctx, decision, func(c Capability) (Capability, error) {
-		if err := c.mayUse(decision); err != nil {
-			return c, err
-		}
-		if err := c.refusal(r.store.now()); err != nil {
-			return c, err
-		}
-		return r.store.take(ctx, c, decision)
-	})
-	if refusal := (*capability.Refusal)(nil); errors.As(err, &refusal) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
 // Settle implements [ledger.Rules]: what was reserved is used, or there again.
 func (r rules) Settle(ctx context.Context, c Capability, outcomes []ledger.Outcome) error {
 	if len(outcomes) == 0 {
@@ -151,7 +187,7 @@ func (r rules) Settle(ctx context.Context, c Capability, outcomes []ledger.Outco
 	}
 	m := r.move(c)
 	for _, o := range outcomes {
-		m.settle(o.Decision, o.Used)
+		m.settle(decisionOf(o.Decision), o.Used)
 	}
 	_, err := r.commit(ctx, m)
 	return err

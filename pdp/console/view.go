@@ -110,7 +110,7 @@ func (s *sheet) asks() page.Asks {
 	}
 	a := page.Asks{
 		Message:  s.counted(page.Line(r.Message)), // one of several lines could pass for a row of ours
-		Grant:    r.Request.Action.Name == grantAction,
+		Grant:    r.Request.Action.Name == grantAction || r.Request.Action.Name == delegateAction,
 		Who:      s.name(word(by), by.Pointer),
 		Through:  s.line(r.Requester),
 		Does:     s.name(r.Request.Action.Name, "/action/name"),
@@ -128,8 +128,8 @@ func (s *sheet) asks() page.Asks {
 	return a
 }
 
-// grantAction is the action of a question about a capability.
-const grantAction = "capability.grant"
+// The actions of questions about a capability.
+const grantAction, delegateAction = "capability.grant", "capability.delegate"
 
 func (s *sheet) name(text, pointer string) page.Name {
 	return page.Name{Text: s.line(text), Like: s.like[pointer]}

@@ -122,6 +122,8 @@ type Capability struct {
 	Used   bool                   `json:"used,omitzero"`
 	Grants bool                   `json:"grants,omitzero"`
 	Proof  *evaluation.SpentProof `json:"proof,omitzero"`
+	// Ancestors are the capabilities that it was made from by handing on, the parent first. What it is used for they are.
+	Ancestors []string `json:"ancestors,omitzero"`
 }
 
 // KindReceipt is the kind of record with a PEP's report about the obligations
@@ -524,6 +526,15 @@ func appendCapability(b []byte, c *Capability) []byte {
 	}
 	b = strconv.AppendBool(append(b, `"held":`...), c.Held)
 	b = strconv.AppendInt(append(b, `,"depth":`...), int64(c.Depth), 10)
+	for n, id := range c.Ancestors {
+		if b = append(b, ','); n == 0 {
+			b = append(b, ancestors...)
+		}
+		b = quote(b, id)
+	}
+	if len(c.Ancestors) > 0 {
+		b = append(b, ']')
+	}
 	if c.Reason != "" {
 		b = quote(append(b, `,"reason":`...), c.Reason)
 	}

@@ -41,7 +41,7 @@ type Filter struct {
 	// Approval is the id of an approval request, of which the steps are meant and the
 	// decisions that went by it.
 	Approval string `json:"approval,omitzero"`
-	// Capability is the id of a capability, of which the steps are meant, the decisions that granted it, and those on calls
+	// Capability is the id of a capability, of which, and of what was made from it, the steps are meant, the decisions that granted it, and those on calls
 	// that showed it.
 	Capability string `json:"capability,omitzero"`
 }
@@ -98,7 +98,7 @@ func (f Filter) passes(r *Recorded) bool {
 		(f.Event == "" || f.Event == r.Event) &&
 		(f.Of == "" || r.Receipt().Decision == f.Of) &&
 		(f.Approval == "" || slices.Contains(r.Approvals(), f.Approval)) &&
-		(f.Capability == "" || r.capability() == f.Capability)
+		(f.Capability == "" || slices.Contains(r.capabilities(), f.Capability))
 }
 
 func (r *Recorded) decidedBy(policy string) bool {
@@ -118,21 +118,24 @@ func (r *Recorded) Approvals() (ids []string) {
 	return ids
 }
 
-// capability is the capability that a record is a step of, or that its decision granted, or was made by, or "".
-func (r *Recorded) capability() string {
-	if r.Capability != nil {
-		return r.Capability.ID
+// capabilities are the capability that a record is a step of, or that its decision granted, or was made by, if there is one,
+// and its ancestors.
+func (r *Recorded) capabilities() (ids []string) {
+	if c := r.Capability; c != nil {
+		return append([]string{c.ID}, c.Ancestors...)
 	}
-	return r.stepOf().Capability
+	of := r.stepOf()
+	return append([]string{of.Capability}, of.Ancestors...)
 }
 
 // stepOf is the approval request, and the capability, that a record is a step of.
 func (r *Recorded) stepOf() (of struct {
-	Approval   string `json:"approval"`
-	Capability string `json:"capability"`
+	Approval   string   `json:"approval"`
+	Capability string   `json:"capability"`
+	Ancestors  []string `json:"ancestors"`
 }) {
 	if len(r.Details) > 0 && json.Unmarshal(r.Details, &of) != nil {
-		of.Approval, of.Capability = "", ""
+		of.Approval, of.Capability, of.Ancestors = "", "", nil
 	}
 	return of
 }
@@ -246,7 +249,9 @@ func (r *Recorded) terms(into index.Terms) index.Terms {
 	for _, id := range r.Approvals() {
 		add(index.TermApproval, id)
 	}
-	add(index.TermCapability, r.capability())
+	for _, id := range r.capabilities() {
+		add(index.TermCapability, id)
+	}
 	for _, policies := range [...][]string{r.Determining, r.Overruled} {
 		for _, policy := range policies {
 			add(index.TermPolicy, policy)

@@ -465,7 +465,6 @@ func TestCapabilityHybrid(t *testing.T) {
 			w := newVault(t, land{change: askedBy(100*time.Millisecond, "wait")})
 			const arguments = `{"n":1}`
 			restricted := func() *visitor { return w.visitor(era, mcptest.Claims{"sub": "bob", "client_id": "restricted"}) }
-			mia := w.visitor(era, mcptest.Claims{"sub": "mia", "client_id": nil})
 			agent := restricted()
 			if got := agent.ask("tools/request", `{"name":"fulfilled","arguments":{"n":1}}`); reason(got) != "missing" {
 				t.Errorf("without one: %s", got)
@@ -485,7 +484,7 @@ func TestCapabilityHybrid(t *testing.T) {
 			if got := agent.shows(p.token, last).fetches(id, "fulfilled", arguments); pendingID(got) == "" {
 				t.Errorf("it does not wait: %s", got)
 			}
-			mia = w.visitor(era, mcptest.Claims{"sub": "mia", "client_id": nil})
+			mia := w.visitor(era, mcptest.Claims{"sub": "mia", "client_id": nil})
 			got := mia.fulfils(id, "restricted", "fulfilled", arguments)
 			if !got.ran() || len(w.executed()) != 1 || p.used() != 1 {
 				t.Errorf("%s; the server got %q; used %d", got, w.executed(), p.used())

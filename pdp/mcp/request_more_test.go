@@ -39,7 +39,7 @@ func TestRequestNothingElse(t *testing.T) {
 	for n, era := range eras {
 		requester, mia := a.restricted(era, "alice"), a.user(era, "mia")
 		id := requester.requests("free", `{}`)
-		call := strings.TrimSuffix(fulfilling(id, "restricted", "free", `{}`), "}") + `,"besides":{"a":1},"capability":"c"}`
+		call := strings.TrimSuffix(fulfilling(id, "restricted", "free", `{}`), "}") + `,"besides":{"a":1}}`
 		tap.silent(func(_ *http.Request, body []byte) bool { return strings.Contains(string(body), `"tool.request"`) })
 		if got := mia.ask("tools/call", call); got.code() != -32603 || len(a.forwarded("free")) != n {
 			t.Errorf("%s, while the PDP does not answer: %s, and the server got %q", era, got, a.forwarded("free"))

@@ -81,9 +81,13 @@ func sweep(t *testing.T, over, server, era string) {
 		}
 	}
 	for n, arguments := range []string{`{"fine":"` + mark("argument") + `"}`, `{"fails":1}`, `{"breaks":1}`} {
-		params := `{"name":"look","arguments":` + arguments + `,"capability":"` + mark("capability") + `","proof":"` + mark("proof") + `"}`
+		params := `{"name":"look","arguments":` + arguments + `}`
+		shows := strings.TrimSuffix(params, "}") + `,"capability":"` + mark("capability") + `","proof":"` + mark("proof") + `"}`
 		if over == "stdio" && n == 2 {
 			continue // a program that writes no JSON is held to in its own tests
+		}
+		if got := v.send(v.text("tools/call", shows), append(v.headers("tools/call", shows), headers...)...); got.code() != -32003 {
+			t.Errorf("%s %s, with a capability: %s", over, arguments, got)
 		}
 		got := v.send(v.text("tools/call", params), append(v.headers("tools/call", params), headers...)...)
 		if got.ran() != (n == 0) || strings.Contains(got.text, "[masked]") != (n < 2) {

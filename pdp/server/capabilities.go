@@ -6,6 +6,7 @@ import (
 	"policy-service/pdp"
 	store "policy-service/pdp/capability"
 	"policy-service/pdp/capability/broker"
+	"policy-service/pdp/server/capabilities"
 )
 
 // CapabilitiesConfig bounds the capabilities that agents are granted.
@@ -16,6 +17,7 @@ type CapabilitiesConfig struct {
 	ClockSkew       time.Duration `yaml:"clock_skew" default:"10s" min:"1s" max:"1m" doc:"How far the clock of a holder may be ahead."`
 	// Nonce is auto or required.
 	Nonce                 string        `yaml:"nonce" default:"auto" enum:"required,auto" doc:"auto: only a proof made before this process started needs a nonce of it. required: every proof does; for several processes that sign with one key."`
+	StatusTTL             time.Duration `yaml:"status_ttl" default:"15s" min:"1s" max:"1h" doc:"How long a gateway that verifies capabilities by itself keeps a list of those that were revoked, and so how late it learns of one. Without a newer list it refuses after four times as long."`
 	MaxLivePerHolder      int64         `yaml:"max_live_per_holder" default:"100" min:"1" max:"1000000" doc:"How many capabilities one holder may have at once in one tenant."`
 	MaxLivePerTenant      int64         `yaml:"max_live_per_tenant" default:"100000" min:"1" max:"10000000" doc:"How many capabilities there may be at once in one tenant."`
 	NewPerMinutePerHolder int64         `yaml:"new_per_minute_per_holder" default:"60" min:"1" max:"1000000" doc:"How many capabilities may be asked for in a minute for one holder in one tenant, whatever the answers are."`
@@ -46,12 +48,14 @@ func (s *Server) openCapabilities(key []byte) {
 		Keys:      s.keys.signing,
 		PDP:       func() *pdp.PDP { return s.pdp },
 		IssuerURL: s.issuerURL,
+		ListURL:   func(name string) string { return s.listeners.base() + capabilities.StatusPath + name },
 		Terms: broker.Terms{
 			MaxLifetime:     c.MaxLifetime,
 			DefaultLifetime: c.DefaultLifetime,
 			ProofAge:        c.ProofAge,
 			Skew:            c.ClockSkew,
 			NonceAlways:     c.Nonce == "required",
+			StatusTTL:       max(time.Second, c.StatusTTL.Truncate(time.Second)),
 		},
 		Logger: s.log,
 	})

@@ -233,7 +233,7 @@ func TestWrittenConfigurationSaysTheSame(t *testing.T) {
 		t.Errorf("got %+v %+v", again.Auth, again.TLS)
 	}
 	// A default is what is said where nobody says anything, and the caller's own stays as it was.
-	if got := printed(t, server.Config{}, config.Origins{}); got != "listen: 127.0.0.1:8180 # default\ntls:\n  min_version: \"1.3\" # default\ndecision_log:\n  mode: strict # default\napprovals:\n  max_pending_per_subject: 200 # default\n  max_pending_per_tenant: 10000 # default\n  new_per_minute_per_subject: 60 # default\n  retain: 720h0m0s # default\ncapabilities:\n  max_lifetime: 24h0m0s # default\n  default_lifetime: 10m0s # default\n  proof_age: 1m0s # default\n  clock_skew: 10s # default\n  nonce: auto # default\n  max_live_per_holder: 100 # default\n  max_live_per_tenant: 100000 # default\n  new_per_minute_per_holder: 60 # default\n  retain: 720h0m0s # default\nqueue_time: 100ms # default\nrequest_time: 10s # default\n" {
+	if got := printed(t, server.Config{}, config.Origins{}); got != "listen: 127.0.0.1:8180 # default\ntls:\n  min_version: \"1.3\" # default\ndecision_log:\n  mode: strict # default\napprovals:\n  max_pending_per_subject: 200 # default\n  max_pending_per_tenant: 10000 # default\n  new_per_minute_per_subject: 60 # default\n  retain: 720h0m0s # default\ncapabilities:\n  max_lifetime: 24h0m0s # default\n  default_lifetime: 10m0s # default\n  proof_age: 1m0s # default\n  clock_skew: 10s # default\n  nonce: auto # default\n  status_ttl: 15s # default\n  max_live_per_holder: 100 # default\n  max_live_per_tenant: 100000 # default\n  new_per_minute_per_holder: 60 # default\n  retain: 720h0m0s # default\nqueue_time: 100ms # default\nrequest_time: 10s # default\n" {
 		t.Errorf("got %s", got)
 	}
 	if c.DecisionLog.Sinks.Stdout.Queue != 0 {
@@ -299,7 +299,7 @@ func TestConfigSchemaHasEveryKey(t *testing.T) {
 			for name, value := range properties {
 				walk(value.(map[string]any), strings.TrimPrefix(path+"."+name, "."))
 			}
-			if len(properties) > 0 && !strings.HasPrefix(path, "decision_log.sinks.") && path != "auth.jwt[].principal" && path != "console" && path != "console.oidc" && path != "console.oidc.principal" {
+			if len(properties) > 0 && !strings.HasPrefix(path, "decision_log.sinks.") && path != "auth.jwt[].principal" && path != "auth.jwt[].exchange" && path != "console" && path != "console.oidc" && path != "console.oidc.principal" {
 				return // a section that means nothing by itself is no key
 			}
 		}

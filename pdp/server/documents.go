@@ -1,10 +1,7 @@
 package server
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -57,6 +54,7 @@ type metadata struct {
 	AccessRequestEndpoint     string `json:"access_request_endpoint,omitempty"`
 	CapabilityEndpoint        string `json:"capability_endpoint,omitempty"` // the tenant is in the body
 	CapabilityTokenEndpoint   string `json:"capability_token_endpoint,omitempty"`
+	CapabilityStatusEndpoint  string `json:"capability_status_endpoint,omitempty"`
 	JWKSURI                   string `json:"jwks_uri"`
 
 	Capabilities         []string `json:"capabilities,omitempty"`
@@ -81,6 +79,7 @@ func (d *documents) metadata(point string) metadata {
 	}
 	if d.grants() {
 		m.CapabilityEndpoint = d.base + capabilities.Path
+		m.CapabilityStatusEndpoint = d.base + capabilities.StatusPath
 		m.Capabilities = append(m.Capabilities, evaluation.ToolCapability)
 		if d.exchanges() {
 			m.CapabilityTokenEndpoint = point + capabilities.TokenPath
@@ -120,7 +119,7 @@ func (d *documents) serve(contentType, age string, content func() []byte) echo.H
 			return err
 		}
 		body := content()
-		return document(c, contentType, age, entityTag(body), body)
+		return document(c, contentType, age, door.EntityTag(body), body)
 	}
 }
 
@@ -171,7 +170,7 @@ func (d *documents) signed(point string) (body []byte, tag string, err error) {
 	}
 	// claims only lists what the tag depends on here: the key, the hour, and the metadata without the tenant.
 	form, err := door.Marshal(claims{keys.KeyID(), now.Unix(), 0, d.metadata(d.base)})
-	return body, entityTag(form), err
+	return body, door.EntityTag(form), err
 }
 
 // document answers a document that a client may keep, or 304 if the client has it already.
@@ -179,26 +178,8 @@ func document(c echo.Context, contentType, age, tag string, body []byte) error {
 	header := c.Response().Header()
 	header.Set("Cache-Control", age)
 	header.Set("ETag", tag)
-	if matches(c.Request().Header.Values("If-None-Match"), tag) {
+	if door.Matches(c.Request().Header.Values("If-None-Match"), tag) {
 		return c.NoContent(http.StatusNotModified)
 	}
 	return c.Blob(http.StatusOK, contentType, body)
-}
-
-func entityTag(content []byte) string {
-	hash := sha256.Sum256(content)
-	return `"` + base64.RawURLEncoding.EncodeToString(hash[:12]) + `"`
-}
-
-// matches is the weak comparison of RFC 9110, 13.1.2. Our tags hold no comma.
-func matches(lists []string, tag string) bool {
-	for _, list := range lists {
-		for given := range strings.SplitSeq(list, ",") {
-			given = strings.TrimSpace(given)
-			if given == "*" || strings.TrimPrefix(given, "W/") == tag {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -166,6 +166,7 @@ func (s *Server) serve() error {
 		s.serveListeners(public, own)
 	}
 	s.lifetime.add("who waits", closing(func() error { s.approvals.Stop(); return nil }))
+	s.lifetime.add("who waits for status lists", closing(func() error { s.capabilities.Stop(); return nil }))
 	s.lifetime.add("exports", closing(func() error { s.audit.Stop(); return nil }))
 	return nil
 }

@@ -46,10 +46,10 @@ func openBank(t *testing.T, options ...pdptest.Option) *bank {
 		}
 	}
 	issuers := []auth.JWTIssuer{
-		entry(ofAgents, "pdp", &auth.Exchange{Token: auth.AccessToken}, "agent", "sub", "default"),
-		entry(ofPersons, "pdp", &auth.Exchange{Token: auth.AccessToken, Person: "user"}, "agent", "client_id", "*"),
-		entry(ofJAGs, issuer, &auth.Exchange{Token: auth.IDJAG, Person: "user"}, "agent", "client_id", "*"),
-		entry(ofSVIDs, "pdp", &auth.Exchange{Token: auth.SVID, TrustDomain: "example.org"}, "agent", "sub", "*"),
+		entry(ofAgents, "pdp", &auth.Exchange{Kind: auth.AccessToken}, "agent", "sub", "default"),
+		entry(ofPersons, "pdp", &auth.Exchange{Kind: auth.AccessToken, Person: "user"}, "agent", "client_id", "*"),
+		entry(ofJAGs, issuer, &auth.Exchange{Kind: auth.IDJAG, Person: "user"}, "agent", "client_id", "*"),
+		entry(ofSVIDs, "pdp", &auth.Exchange{Kind: auth.SVID, TrustDomain: "example.org"}, "agent", "sub", "*"),
 		entry(ofBearers, "pdp", nil, "agent", "sub", "*"),
 	}
 	b.wallet = openWallet(t, append(options, func(c *server.Config) { c.Auth.JWT = issuers })...)
@@ -211,10 +211,19 @@ func TestTokenExchangeChain(t *testing.T) {
 	if other.Approval.ID == waits.Approval.ID {
 		t.Error("an approval counts for somebody else")
 	}
-	granted := b.exchange("", "", b.form(subject, "access_token", pending, "danger"))
+	first := b.exchange("", "", b.form(subject, "access_token", pending, "danger"))
 	again := b.exchange("", "", b.form(subject, "access_token", pending, "danger"))
-	if granted.Token != again.Token {
+	if first.Token != again.Token {
 		t.Error("the same approval grants it twice")
+	}
+	// Renewed by a client, it is asked for on behalf of the same.
+	mia := b.token("", ofPersons, "mia", claimSet{"client_id": "bot"})
+	form := b.form(mia, "access_token", nil, "read")
+	token, _ := capability.ParseToken(b.exchange("wallet", "", form).Token)
+	b.renews(granted{ID: token.ID}, http.StatusCreated, nil, "read")
+	lines := b.onRecord(`"action":{"name":"capability.grant"`)
+	if has(t, lines[len(lines)-1], `"on_behalf_of":[{"id":"mia","type":"user"}],"person":"`+person); !strings.Contains(lines[len(lines)-1], token.ID) {
+		t.Errorf("the last is %s", lines[len(lines)-1])
 	}
 }
 

@@ -26,6 +26,7 @@ type Grant struct {
 	Audience           string    `json:"audience"`
 	ValidFrom, Expires time.Time `json:"-"`
 	MaxUses            int       `json:"max_uses"`
+	Verify             string    `json:"verify"` // see [capability.Token]
 	// Narrowed are the members of the request of which less was granted.
 	Narrowed []string `json:"narrowed"`
 	// Approval is what people were asked, nil if no person was.
@@ -54,14 +55,35 @@ func (g Grant) Waits() bool { return !g.Granted && g.Approval != nil && g.Approv
 func AskCapability(
 	ctx context.Context, c *authzenclient.Client, renews string, holder *capability.Holder, ask capability.Ask,
 ) (g Grant, err error) {
-	l, r := c.Link(), link.Request{Op: "request", Statuses: []int{http.StatusOK, http.StatusCreated, http.StatusAccepted}, Once: true}
-	if r.URL = l.Base + "/v1/capabilities"; renews != "" {
-		r.URL += "/" + url.PathEscape(renews) + "/renew"
+	path := ""
+	if renews != "" {
+		path = "/" + url.PathEscape(renews) + "/renew"
 	}
-	if holder != nil {
-		if err := holder.Request(&ask, l.PDP, l.Now()); err != nil {
-			return g, of("request", &authzenclient.Error{Kind: authzenclient.NotAsked, Detail: link.Printable(err.Error()), Cause: err})
+	return askFor(ctx, c, path, ask, func(a *capability.Ask, issuer string, now time.Time) error {
+		if holder == nil {
+			return nil
 		}
+		return holder.Request(a, issuer, now)
+	})
+}
+
+// DelegateCapability has the holder of a capability, the parent, hand on a narrower one to ask.Holder, with ask.Key, as
+// [AskCapability] asks for one: once.
+func DelegateCapability(
+	ctx context.Context, c *authzenclient.Client, parent string, holder *capability.Holder, ask capability.Ask,
+) (Grant, error) {
+	return askFor(ctx, c, "/"+url.PathEscape(parent)+"/delegate", ask, func(a *capability.Ask, issuer string, now time.Time) error {
+		return holder.HandOn(a, parent, issuer, now)
+	})
+}
+
+func askFor(
+	ctx context.Context, c *authzenclient.Client, path string, ask capability.Ask, prove func(a *capability.Ask, issuer string, now time.Time) error,
+) (g Grant, err error) {
+	l, r := c.Link(), link.Request{Op: "request", Statuses: []int{http.StatusOK, http.StatusCreated, http.StatusAccepted}, Once: true}
+	r.URL = l.Base + "/v1/capabilities" + path
+	if err := prove(&ask, l.PDP, l.Now()); err != nil {
+		return g, of("request", &authzenclient.Error{Kind: authzenclient.NotAsked, Detail: link.Printable(err.Error()), Cause: err})
 	}
 	if r.Body, err = json.Marshal(ask); err != nil {
 		return g, of("request", notAsked("the request cannot be encoded"))
@@ -102,11 +124,26 @@ func RequestCapability(
 	ctx context.Context, c *authzenclient.Client, renews string, holder *capability.Holder, ask capability.Ask,
 	waiting func(evaluation.Approval),
 ) (Grant, error) {
+	return await(ctx, c, ask, waiting, func(ask capability.Ask) (Grant, error) { return AskCapability(ctx, c, renews, holder, ask) })
+}
+
+// RequestDelegation is [DelegateCapability], and waits for people as [RequestCapability] does.
+func RequestDelegation(
+	ctx context.Context, c *authzenclient.Client, parent string, holder *capability.Holder, ask capability.Ask,
+	waiting func(evaluation.Approval),
+) (Grant, error) {
+	return await(ctx, c, ask, waiting, func(ask capability.Ask) (Grant, error) { return DelegateCapability(ctx, c, parent, holder, ask) })
+}
+
+func await(
+	ctx context.Context, c *authzenclient.Client, ask capability.Ask, waiting func(evaluation.Approval),
+	request func(capability.Ask) (Grant, error),
+) (Grant, error) {
 	w, err := newWaiter(c, nil, nil)
 	if err != nil {
 		return Grant{}, of("request", err)
 	}
-	g, err := AskCapability(ctx, c, renews, holder, ask)
+	g, err := request(ask)
 	if err != nil || !g.Waits() {
 		return g, err
 	}
@@ -124,7 +161,7 @@ func RequestCapability(
 	}
 	if err == nil {
 		err = w.until(ctx, time.Time{}, func() (done bool, err error) {
-			g, err = AskCapability(ctx, c, renews, holder, ask)
+			g, err = request(ask)
 			return true, err
 		})
 	}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
+
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
 	"policy-service/evaluation/authzenclient/approvals"
@@ -173,6 +175,31 @@ func TestCapabilityNonce(t *testing.T) {
 		if d := a.client.Evaluate(t.Context(), call, show); !d.Permitted() || a.count("POST /access")-before != want {
 			t.Errorf("call %d: %s, after %d questions, want %d", n, d.Context(), a.count("POST /access")-before, want)
 		}
+	}
+}
+
+// A PEP shows a proof that its caller made. It is asked once, as it is: what is wrong with it is for the caller.
+func TestCapabilityOfACaller(t *testing.T) {
+	t.Parallel()
+	a := openAgent(t, func(c *server.Config) { c.Capabilities.Nonce = "required" })
+	g, call, nonce := a.granted(0, "restart"), invoke("b:restart", `{}`), ""
+	var last string
+	for n, want := range []string{"nonce_required", "", "proof_replayed"} {
+		if n < 2 {
+			proof, err := a.holder.Prove(capability.Claim{Capability: g.ID, Audience: "b", Tool: "b:restart", IssuedAt: a.client.Link().Now(), Nonce: nonce})
+			a.must(err)
+			last = proof
+		}
+		before := a.count("POST /access")
+		d := a.client.Evaluate(t.Context(), call, authzenclient.ShowCapability(g.Token, last))
+		var said struct {
+			Capability evaluation.CapabilityAnswer `json:"capability"`
+		}
+		a.must(json.Unmarshal(d.Context(), &said))
+		if d.Permitted() != (want == "") || said.Capability.Reason != want || a.count("POST /access")-before != 1 {
+			t.Errorf("proof %d: %s, after %d questions; want %q", n, d.Context(), a.count("POST /access")-before, want)
+		}
+		nonce = said.Capability.Nonce
 	}
 }
 

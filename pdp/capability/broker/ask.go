@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -52,15 +53,20 @@ type Denied struct {
 // ErrNoIssuer says that tokens cannot be signed, because their issuer has no URL.
 var ErrNoIssuer = errors.New("the service does not know its own URL, by which tokens are: set public_url")
 
+// ErrHandedOn says that a capability is renewed by who handed it on alone.
+var ErrHandedOn = errors.New("the capability was handed on: have its parent handed on once more")
+
 // Request is a request for a capability.
 type Request struct {
 	capability.Ask
 	// Renews is the capability that is to be renewed by it, nil if another one is to be granted.
 	Renews *store.Capability
-	// Behind are those on whose behalf the holder asks, and Person is the value of context.person, if somebody else than the
-	// caller says so.
+	// Behind are those on whose behalf the holder asks, and Person is the value of context.person, if a token says so. Where
+	// a capability is renewed, they are those that it was granted for.
 	Behind []evaluation.Ref
 	Person string
+	// Parent is the capability that is to be handed on by it, nil if none is.
+	Parent *store.Capability
 	// MayLackProof is set if the caller may have a capability bound to a key without a proof of the key.
 	MayLackProof bool
 }
@@ -81,11 +87,18 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (de
 	if err := r.renewable(); err != nil {
 		return "", nil, nil, err
 	}
+	asks := a.Holder
+	if p := r.Parent; p != nil {
+		if p.State != store.Active {
+			return "", nil, nil, &store.StateError{State: p.State}
+		}
+		asks, a.Parent, a.Giver = p.Holder, p.ID, p.Token.Key
+	}
 	issuer, now := b.options.IssuerURL(a.Tenant), b.now()
 	if issuer == "" {
 		return "", nil, nil, ErrNoIssuer
 	}
-	if err := b.Store.Admit(a.Tenant, a.Holder); err != nil { // before anything of it is on record
+	if err := b.Store.Admit(a.Tenant, asks); err != nil { // before anything of it is on record
 		return "", nil, nil, err
 	}
 	if err := b.asked(ctx, &r, asker.Name, issuer, now); err != nil {
@@ -98,7 +111,13 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (de
 	if again, err := b.again(ctx, &r, digest); again != nil || err != nil {
 		return "", again, nil, err
 	}
+	if err := r.behindBefore(); err != nil {
+		return "", nil, nil, err
+	}
 	w, err := b.want(a, issuer, now)
+	if err == nil && r.Parent != nil {
+		err = w.handOn(r.Parent)
+	}
 	if err != nil {
 		return "", nil, nil, err
 	}
@@ -111,7 +130,7 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (de
 		return "", nil, nil, err
 	}
 	keep := b.Store.Grant
-	if w.token.ID = b.Store.NewID(); r.Renews != nil {
+	if r.Renews != nil {
 		w.token.ID = r.Renews.ID
 		keep = func(ctx context.Context, n store.New, decision string) (*store.Reservation, error) {
 			return b.Store.Renew(ctx, n.Token.ID, n, decision)
@@ -121,13 +140,11 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (de
 	prepare := func(ctx context.Context, d *pdp.GrantDecision) (pdp.Reservation, error) {
 		w.narrow(d.Terms)
 		w.end(d.Until)
-		n := w.new(asker, d)
-		use, err := keep(ctx, n, d.Items[0].ID)
-		if err != nil {
-			return nil, err
+		d.Capability, decidedBy = w.token.ID, d.Bundle
+		if p := r.Parent; p != nil {
+			d.Ancestors = append([]string{p.ID}, p.Ancestors...)
 		}
-		d.Capability, decidedBy = n.Token.ID, n.Bundle
-		return use, nil
+		return b.keep(w, r.Renews, func() (*store.Reservation, error) { return keep(ctx, w.new(asker, d), d.Items[0].ID) })
 	}
 	defer func() { // it may be granted all the same, by policies of before the last sweep
 		if err != nil && decidedBy != "" && decidedBy != b.options.PDP().Bundle().Digest() {
@@ -163,6 +180,25 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (de
 	return d.ID, granted, nil, err
 }
 
+// mostPlaces is how often a place in a status list is looked for that another request takes meanwhile.
+const mostPlaces = 5
+
+// keep has the store keep what is granted, with a place in a status list if it is for offline. One that is renewed keeps its
+// place.
+func (b *Broker) keep(w *wanted, renews *store.Capability, keep func() (*store.Reservation, error)) (use *store.Reservation, err error) {
+	for range mostPlaces {
+		if w.token.Verify == capability.Offline {
+			if w.token.Status, err = b.place(w.ask.Tenant, renews); err != nil {
+				return nil, err
+			}
+		}
+		if use, err = keep(); !errors.Is(err, store.ErrTaken) {
+			return use, err
+		}
+	}
+	return nil, fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+}
+
 // owed are the obligations of all answers, without those that the service met itself.
 func owed(d *pdp.GrantDecision) (all []Owed) {
 	for n := range d.Items {
@@ -189,13 +225,13 @@ func (b *Broker) asked(ctx context.Context, a *Request, caller, issuer string, n
 	if refusal != nil {
 		if refusal.Code == capability.ProofMissing {
 			refusal.Hint = "Sign the request with its key, and send that as proof"
-			if a.Renews == nil {
+			if a.Renews == nil && a.Parent == nil {
 				refusal.Hint += "; only a credential that has the permission capability.admin, too, may leave it out"
 			}
 		}
 		return refusal
 	}
-	return b.mark(ctx, b.asks, a.Tenant, evaluation.Ref{ID: caller}, a.Key.Thumbprint(), jti, iat)
+	return b.mark(ctx, b.asks, a.Tenant, evaluation.Ref{ID: caller}, a.Signer().Thumbprint(), jti, iat)
 }
 
 // renewable says why the capability that a request is to renew cannot be renewed by it.
@@ -208,6 +244,8 @@ func (r *Request) renewable() error {
 		return store.ErrNotFound
 	case c.State != store.Active:
 		return &store.StateError{State: c.State}
+	case len(c.Ancestors) > 0:
+		return ErrHandedOn
 	case c.Renewals >= store.MostRenewals:
 		return store.ErrRenewals
 	case !c.MayHaveUses(r.MaxUses):
@@ -216,9 +254,23 @@ func (r *Request) renewable() error {
 	return r.SameAs(r.Renews.Token)
 }
 
-// IsFor reports whether a request is for the holder that policies know by a type and an id.
-func (b *Broker) IsFor(a *capability.Ask, typ, id string) bool {
-	return b.options.PDP().SameEntity(a.Holder, typ, id)
+// behindBefore has a request that renews a capability ask on behalf of those that it was granted for.
+func (r *Request) behindBefore() error {
+	if r.Renews == nil {
+		return nil
+	}
+	before, err := questions(r.Renews)
+	if err != nil || len(before.Questions) == 0 {
+		return err
+	}
+	actors, _ := before.Questions[0].Actors() // it was decoded, and names no agent
+	r.Behind, r.Person = actors.Chain, before.Questions[0].Person()
+	return nil
+}
+
+// Is reports whether a holder is the one that policies know by a type and an id.
+func (b *Broker) Is(holder evaluation.Ref, typ, id string) bool {
+	return b.options.PDP().SameEntity(holder, typ, id)
 }
 
 // Ref is how requests name an entity that policies know by a type and an id.
@@ -255,7 +307,7 @@ func (b *Broker) answer(c *store.Capability, narrowed []string) (*Answer, error)
 	return &Answer{
 		ID:        t.ID,
 		Token:     signed,
-		Tools:     t.Layers[0].Tools,
+		Tools:     t.Tools(),
 		Audience:  t.Audience,
 		ValidFrom: t.NotBefore.UTC(),
 		Expires:   t.Expires.UTC(),

@@ -42,8 +42,10 @@ type Options struct {
 	PDP func() *pdp.PDP
 	// IssuerURL is the URL by which a tenant's decisions are asked for, "" if it is not known. Tokens are by it.
 	IssuerURL func(tenant string) string
-	Terms     Terms
-	Logger    *slog.Logger
+	// ListURL is the URL of a status list.
+	ListURL func(name string) string
+	Terms   Terms
+	Logger  *slog.Logger
 }
 
 // Terms bound how long capabilities and proofs count.
@@ -52,6 +54,8 @@ type Terms struct {
 	ProofAge, Skew               time.Duration
 	// NonceAlways has every proof need a nonce of this process.
 	NonceAlways bool
+	// StatusTTL is how long readers keep a status list before they fetch it again, in whole seconds.
+	StatusTTL time.Duration
 }
 
 // Broker implements [pdp.Capabilities].
@@ -61,6 +65,7 @@ type Broker struct {
 	seen    *store.Seen
 	asks    *store.Seen // the proofs of requests, by callers
 	nonces  *capability.Nonces
+	lists   statusLists
 	known   recent.Texts[knownToken]
 	now     func() time.Time
 	changed chan struct{} // has a value after a change of policies that no sweep has begun to look at
@@ -104,8 +109,9 @@ func (b *Broker) Check(
 	}
 	if err != nil {
 		more, err = answerOf(err)
-		return pdp.HeldCapability{Capability: evaluation.Capability{ID: token.ID, Depth: token.Depth}}, more, err
+		return pdp.HeldCapability{Capability: evaluation.Capability{ID: token.ID, Depth: token.Depth}, Ancestors: c.Ancestors}, more, err
 	}
+	left, counted := c.UsesLeft()
 	nonce := ""
 	if b.options.Terms.NonceAlways {
 		nonce = b.nonces.New(p.Tenant, c.JKT, p.Now)
@@ -113,8 +119,9 @@ func (b *Broker) Check(
 	return pdp.HeldCapability{
 		Nonce:      nonce,
 		Capability: evaluation.Capability{Held: true, ID: token.ID, Depth: token.Depth},
-		Counted:    token.MaxUses > 0,
-		Left:       c.Left(),
+		Ancestors:  c.Ancestors,
+		Counted:    counted,
+		Left:       left,
 		Expires:    token.Expires,
 		Proof: &evaluation.SpentProof{
 			Key:       c.JKT,
@@ -291,8 +298,7 @@ func (b *Broker) Reserve(
 		}
 		return nil, 0, more, err
 	}
-	c := use.Item()
-	return use, c.Left(), nil, nil
+	return use, use.Left(), nil, nil
 }
 
 // keptFor is how long a proof is kept whose approval has no end that is known.

@@ -23,6 +23,7 @@ type wanted struct {
 	token    capability.Token
 	narrowed []string
 	hidden   func(argument string) bool // masks hide its value
+	giver    *evaluation.Entity         // the holder of the parent, if it hands that on
 	grant    []byte                     // the questions
 }
 
@@ -53,6 +54,7 @@ func (b *Broker) want(a *capability.Ask, issuer string, now time.Time) (*wanted,
 		return nil, evaluation.Malformed("past, or not after the time from which it is to count, or that is further off than a capability may last", "", "valid_until")
 	}
 	w.token = capability.Token{
+		ID:        b.Store.NewID(),
 		Issuer:    issuer,
 		Audience:  a.Audience,
 		Holder:    a.Holder,
@@ -64,6 +66,10 @@ func (b *Broker) want(a *capability.Ask, issuer string, now time.Time) (*wanted,
 		MaxUses:   a.MaxUses,
 		Verify:    capability.Online,
 		Session:   a.Channel.Hash(),
+		MaxDepth:  a.MaxDepth,
+	}
+	if a.Offline {
+		w.token.Verify = capability.Offline
 	}
 	return w, nil
 }
@@ -79,6 +85,54 @@ func (w *wanted) narrow(by obligations.GrantTerms) {
 		t.MaxUses = by.MaxUses
 		w.less("max_uses")
 	}
+	if most := max(by.Generations-1, t.Depth); by.Generations > 0 && t.MaxDepth > most {
+		t.MaxDepth = most
+		w.less("max_depth")
+	}
+	if t.Verify == capability.Offline && (by.Online || t.MaxUses > 0) { // nobody counts offline
+		t.Verify = capability.Online
+		w.less("offline")
+	}
+}
+
+// handOn makes the token that of a child. What is not asked for is no more than the parent has.
+func (w *wanted) handOn(p *store.Capability) error {
+	a, t, of := w.ask, &w.token, p.Token
+	t.Parent, t.Depth, t.MaxDepth, t.Grantor = p.ID, of.Depth+1, max(a.MaxDepth, of.Depth+1), &of.Holder
+	t.Layers = append(slices.Clone(of.Layers), t.Layers...)
+	if t.NotBefore.Before(of.NotBefore) && a.ValidFrom.IsZero() {
+		t.NotBefore = of.NotBefore
+	}
+	if t.Expires.After(of.Expires) && a.Duration == 0 && a.ValidUntil.IsZero() {
+		t.Expires = of.Expires
+	}
+	if a.MaxUses == 0 && of.MaxUses > 0 {
+		t.MaxUses = of.MaxUses
+		w.less("max_uses")
+	}
+	if t.Verify == capability.Offline && of.Verify != capability.Offline { // who looks at a list sees nothing of a use
+		t.Verify = capability.Online
+		w.less("offline")
+	}
+	if err := of.Narrower(*t); err != nil {
+		return err
+	}
+	whole := *t
+	if whole.Verify == capability.Offline { // its place will be about as long
+		whole.Status = of.Status
+	}
+	if _, err := whole.Claims(); err != nil {
+		return evaluation.Malformed("too much beside what the capability that is handed on says: the token would be too large", "hand on fewer tools, or shorter constraints", "tools")
+	}
+	asked, err := questions(p)
+	if err != nil || len(asked.Questions) == 0 {
+		return fmt.Errorf("%w: the questions by which %s was granted cannot be read", store.ErrDamaged, p.ID)
+	}
+	w.giver = &evaluation.Entity{Type: p.Holder.Type, ID: p.Holder.ID}
+	if q := asked.Questions[0]; of.Parent == "" { // else they are of another
+		w.giver.Properties = q.Subject.Properties
+	}
+	return nil
 }
 
 // end ends the token no later than an access rule does that grants it. One that would begin later never counts.
@@ -102,12 +156,20 @@ func (w *wanted) call(asker evaluation.Asker, now time.Time) (call pdp.GrantCall
 	action := map[string]any{
 		"audience": a.Audience,
 		"seconds":  int(w.token.Expires.Sub(w.token.NotBefore) / time.Second),
-		"offline":  false,
+		"offline":  a.Offline,
 		"jkt":      a.Key.Thumbprint(),
-		"depth":    0,
+		"depth":    w.token.Depth,
 	}
-	if a.MaxUses > 0 {
-		action["max_uses"] = a.MaxUses
+	if w.token.MaxUses > 0 {
+		action["max_uses"] = w.token.MaxUses
+	}
+	if w.token.MaxDepth > w.token.Depth {
+		action["max_depth"] = w.token.MaxDepth
+	}
+	name, subject := pdp.GrantAction, evaluation.Entity{Type: a.Holder.Type, ID: a.Holder.ID, Properties: a.Properties}
+	if w.giver != nil {
+		name, subject = pdp.DelegateAction, *w.giver
+		action["to"] = map[string]any{"type": a.Holder.Type, "id": a.Holder.ID}
 	}
 	if !a.ValidFrom.IsZero() {
 		action["valid_from"] = a.ValidFrom.UTC().Format(time.RFC3339)
@@ -153,9 +215,9 @@ func (w *wanted) call(asker evaluation.Asker, now time.Time) (call pdp.GrantCall
 	}
 	about := func(typ, id string, properties, context map[string]any) evaluation.Request {
 		r := evaluation.Request{Shape: evaluation.Native, Tenant: a.Tenant}
-		r.Subject = evaluation.Entity{Type: a.Holder.Type, ID: a.Holder.ID, Properties: a.Properties}
+		r.Subject = subject
 		r.Resource = evaluation.Entity{Type: typ, ID: id}
-		r.Action.Name = pdp.GrantAction
+		r.Action.Name = name
 		for _, part := range []struct {
 			to   *evaluation.Object
 			from map[string]any
@@ -187,7 +249,14 @@ func (w *wanted) call(asker evaluation.Asker, now time.Time) (call pdp.GrantCall
 	call.People = func(by obligations.GrantTerms) (evaluation.Request, string) {
 		w.narrow(by)
 		if by != (obligations.GrantTerms{}) { // what people see says no more than is granted
-			whole["at_most"] = map[string]any{"seconds": int(by.MaxDuration / time.Second), "uses": by.MaxUses}
+			most := map[string]any{"seconds": int(by.MaxDuration / time.Second), "uses": by.MaxUses}
+			if by.Generations > 0 {
+				most["max_depth"] = by.Generations - 1
+			}
+			if a.Offline {
+				most["offline"] = w.token.Verify == capability.Offline
+			}
+			whole["at_most"] = most
 		}
 		return about(serverType, a.Audience, map[string]any{"digest": w.digest}, whole), w.sentence()
 	}

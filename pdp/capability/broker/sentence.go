@@ -18,6 +18,9 @@ func (w *wanted) sentence() string {
 	if open := w.openEnded(); len(open) > 0 {
 		fmt.Fprintf(b, "Open-ended in %s: ", listed(open))
 	}
+	if w.giver != nil {
+		fmt.Fprintf(b, "%s hands on to %s that ", visible.Word(w.giver.ID), visible.Word(a.Holder.ID))
+	}
 	fmt.Fprintf(b, "%s may call %s of %s ", visible.Word(a.Holder.ID), listed(bare(a)), visible.Word(a.Audience))
 	if !a.ValidFrom.IsZero() {
 		fmt.Fprintf(b, "from %s ", a.ValidFrom.UTC().Format(time.RFC3339))
@@ -47,9 +50,15 @@ func (w *wanted) sentence() string {
 	default:
 		fmt.Fprintf(b, "where %s", listed(w.conditions()))
 	}
+	if w.token.Verify == capability.Offline {
+		b.WriteString("; gateways may take it without asking the service")
+	}
 	fmt.Fprintf(b, "; held by key %s", a.Key.Thumbprint())
 	if kept, _ := a.Context.Get(capability.HolderKeyMember); kept.Text() == capability.KeptByGateway {
 		b.WriteString(", which the gateway keeps")
+	}
+	if more := w.token.MaxDepth - w.token.Depth; more > 0 {
+		fmt.Fprintf(b, ", who may hand it on, %d deep", more)
 	}
 	if w.token.Session != "" {
 		b.WriteString(", in one session alone")

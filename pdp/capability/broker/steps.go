@@ -24,9 +24,12 @@ type recordedStep struct {
 	JKT        string         `json:"jkt"`
 	Audience   string         `json:"audience"`
 	Tools      []string       `json:"tools,omitzero"`
-	Expires    time.Time      `json:"expires"`
-	MaxUses    int            `json:"max_uses,omitzero"`
-	Used       int            `json:"used,omitzero"`
+	// Ancestors are the capabilities that it was made from, the parent first, and Grantor is who handed it on.
+	Ancestors []string        `json:"ancestors,omitzero"`
+	Grantor   *evaluation.Ref `json:"grantor,omitzero"`
+	Expires   time.Time       `json:"expires"`
+	MaxUses   int             `json:"max_uses,omitzero"`
+	Used      int             `json:"used,omitzero"`
 	// Decision is the one that used, granted or renewed it, or that was to.
 	Decision  string `json:"decision,omitzero"`
 	Approval  string `json:"approval,omitzero"`
@@ -58,12 +61,11 @@ func (b *Broker) record(ctx context.Context, step store.Step) error {
 		Bundle:     c.Bundle,
 		Requester:  c.Caller,
 		Seal:       step.Seal,
+		Ancestors:  c.Ancestors,
 	}
 	if step.Name == store.StepGranted || step.Name == store.StepRenewed {
 		details.Approval, details.Unproved = c.Approval, strings.HasSuffix(c.Ask, unproved)
-		for _, layer := range c.Token.Layers {
-			details.Tools = append(details.Tools, layer.Tools...)
-		}
+		details.Tools, details.Grantor = c.Token.Tools(), c.Token.Grantor
 	}
 	text, err := json.Marshal(details, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
 	if err != nil {
@@ -90,30 +92,33 @@ type line struct {
 	Details    jsontext.Value          `json:"details"`
 }
 
-// stepOf reads the step of a line, or one without a name for a decision that used, granted or renewed a capability.
-func stepOf(text []byte) (step store.Step, is bool, err error) {
+// stepsOf reads the step of a line, or those without a name for a decision that used, granted or renewed a capability. A use is
+// one of its ancestors, too.
+func stepsOf(text []byte) (all []store.Step, err error) {
 	var l line
 	if err := json.Unmarshal(text, &l); err != nil {
-		return step, false, err
+		return nil, err
 	}
 	switch c := l.Capability; {
 	case l.Kind == decisionlog.KindCapability:
 		var d recordedStep
 		if err := json.Unmarshal(l.Details, &d); err != nil {
-			return step, false, err
+			return nil, err
 		}
-		step = store.Step{
+		return []store.Step{{
 			ID: l.ID, At: l.Now, Name: l.Event, By: d.By, Reason: d.Reason, Decision: d.Decision, Seal: d.Seal,
 			Capability: store.Capability{ID: d.Capability, State: d.State, Version: d.Version},
-		}
-		return step, true, nil
+		}}, nil
 	case l.Kind == decisionlog.KindDecision && c != nil && (c.Used || c.Grants):
-		step = store.Step{
-			ID: l.ID, At: l.Now, Decision: l.ID, Grants: c.Grants, Capability: store.Capability{ID: c.ID},
+		of := []string{c.ID}
+		if c.Used {
+			of = append(of, c.Ancestors...)
 		}
-		return step, true, nil
+		for _, id := range of {
+			all = append(all, store.Step{ID: l.ID, At: l.Now, Decision: l.ID, Grants: c.Grants, Capability: store.Capability{ID: id}})
+		}
 	}
-	return step, false, nil
+	return all, nil
 }
 
 // attest finds a step by the id of its record, if the log vouches for that record.
@@ -125,7 +130,11 @@ func (b *Broker) attest(ctx context.Context, id string) (step store.Step, found 
 	if err != nil {
 		return step, false, err
 	}
-	return stepOf(record.Line)
+	all, err := stepsOf(record.Line)
+	if err != nil || len(all) == 0 {
+		return step, false, err
+	}
+	return all[0], true, nil
 }
 
 // steps reads the steps that the log has of some capabilities, as [store.Options] has it.
@@ -137,11 +146,11 @@ func (b *Broker) steps(ctx context.Context, from uint64, ids map[string]bool) (m
 			last, gone = r.Sequence, true
 			return nil
 		}
-		step, is, err := stepOf(r.Line)
+		some, err := stepsOf(r.Line)
 		if err != nil {
 			return fmt.Errorf("record %d: %w", r.Sequence, err)
 		}
-		if is {
+		for _, step := range some {
 			all[step.Capability.ID] = append(all[step.Capability.ID], step)
 		}
 		return nil

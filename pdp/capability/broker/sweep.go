@@ -28,7 +28,7 @@ const (
 func (b *Broker) Run(ctx context.Context) {
 	everywhere := func(string) bool { return true }
 	whereTimeCounts := func(tenant string) bool { return b.options.PDP().Bundle().SeesNow(tenant) }
-	of, wait, looked := everywhere, time.Duration(0), b.now()
+	of, whole, wait, looked := everywhere, true, time.Duration(0), b.now()
 	var later []string  // to be looked at again
 	var swept time.Time // when the last sweep began, zero if another one is due
 	clock := time.NewTicker(looksAtClock)
@@ -39,20 +39,24 @@ func (b *Broker) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-b.changed:
-			of, swept = everywhere, time.Time{}
+			of, whole, swept = everywhere, true, time.Time{}
 		case <-clock.C:
 			if ago := b.now().Sub(looked); 0 <= ago && ago < wait {
 				continue
 			}
 		}
 		looked = b.now()
+		asked := b.options.PDP().Bundle().Digest()
 		var err error
 		later, err = b.lookAgain(ctx, later)
 		if ago := looked.Sub(swept); ago < 0 || ago >= againWhenTimeCounts {
 			more, failed := b.sweep(ctx, of)
 			later = slices.Compact(slices.Sorted(slices.Values(append(later, more...))))
 			if swept = looked; failed == nil {
-				of = whereTimeCounts
+				if whole && ctx.Err() == nil {
+					b.lists.settle(asked)
+				}
+				of, whole = whereTimeCounts, false
 			} else {
 				swept, err = time.Time{}, failed
 			}
@@ -186,11 +190,15 @@ func within(c *store.Capability, terms obligations.GrantTerms) bool {
 	if terms.MaxUses > 0 && (c.MaxUses == 0 || c.MaxUses > terms.MaxUses) {
 		return false
 	}
-	if terms.MaxDuration == 0 {
+	if terms.Generations > 0 && c.MaxDepth >= max(terms.Generations, len(c.Ancestors)+1) {
+		return false
+	}
+	if terms.MaxDuration == 0 && !terms.Online {
 		return true
 	}
 	token, refused := capability.ParseClaims(c.Claims)
-	return refused == nil && c.Expires.Sub(token.NotBefore) <= terms.MaxDuration
+	return refused == nil && (terms.MaxDuration == 0 || c.Expires.Sub(token.NotBefore) <= terms.MaxDuration) &&
+		(!terms.Online || token.Verify == capability.Online)
 }
 
 // settle gives a capability the state that the policies with a digest give it. It asks them again if another grant or other

@@ -65,6 +65,7 @@ func entryOf(record *pdp.Record, masked *mask.Masking) (e decisionlog.Entry, err
 	if c := record.Capability; c != nil {
 		e.Decision.Capability = &decisionlog.Capability{
 			ID: c.ID, Held: c.Held, Depth: c.Depth, Reason: c.Reason, Used: c.Used, Grants: c.Grants, Proof: c.Proof,
+			Ancestors: c.Ancestors,
 		}
 	}
 	if d.Malformed != nil {

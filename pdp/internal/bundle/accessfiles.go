@@ -20,10 +20,14 @@ import (
 
 // What declarations are about: the wire type of tools, and the actions.
 const (
-	toolType    = "tool"
-	toolInvoke  = "tool.invoke"
-	GrantAction = "capability.grant"
+	toolType       = "tool"
+	toolInvoke     = "tool.invoke"
+	GrantAction    = "capability.grant"
+	DelegateAction = "capability.delegate"
 )
+
+// Grants reports whether an action is that of a question whether a capability may be made.
+func Grants(action string) bool { return action == GrantAction || action == DelegateAction }
 
 // Declared is a tool access declaration, with the policies that are made from it.
 type Declared struct {

@@ -84,7 +84,7 @@ func (c *Config) Binding(
 			}).Value())
 		}
 	}
-	if r.Action.Name == GrantAction { // it is granted as it was shown, whatever the terms bind
+	if Grants(r.Action.Name) { // it is granted as it was shown, whatever the terms bind
 		b.value(r.Action.Properties.Value())
 		b.value(r.Context.Without(evaluation.Protocol).Value())
 	}

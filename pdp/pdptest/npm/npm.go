@@ -32,6 +32,16 @@ func Install(t testing.TB, what string, files fs.FS) (dir string) {
 	return dir
 }
 
+// Compile compiles the TypeScript of what was installed in dir, as its tsconfig.json says. A mistake in its types fails the test.
+func Compile(t testing.TB, dir string) {
+	t.Helper()
+	compile := exec.CommandContext(t.Context(), "node", "node_modules/typescript/bin/tsc")
+	compile.Dir = dir
+	if out, err := compile.CombinedOutput(); err != nil {
+		t.Fatalf("tsc: %v\n%s", err, out)
+	}
+}
+
 // Answers runs the script run.mjs of what was installed in dir: it reads a case a line, and writes an answer a line. There must
 // be an answer to each.
 func Answers[Case, Answer any](t testing.TB, dir string, cases []Case) (all []Answer) {

@@ -39,14 +39,14 @@ var typs = map[TokenKind][]string{
 func (i JWTIssuer) takes(typ string) bool {
 	kind := TokenKind("")
 	if i.Exchange != nil {
-		kind = i.Exchange.Token
+		kind = i.Exchange.Kind
 	}
 	return slices.Contains(typs[kind], typ)
 }
 
 // Exchange says what tokens of an issuer are, and whom they name.
 type Exchange struct {
-	Token TokenKind `yaml:"token" required:"yes" enum:"id_jag,access_token,jwt_svid" doc:"What the tokens are. An id_jag counts beside the API key, or the certificate, of the client that it names."`
+	Kind TokenKind `yaml:"kind" required:"yes" enum:"id_jag,access_token,jwt_svid" doc:"What the tokens are. An id_jag counts beside the API key, or the certificate, of the client that it names."`
 	// TrustDomain is that of the issuer, whose SVIDs are of no other.
 	TrustDomain string `yaml:"trust_domain" doc:"The trust domain of the issuer of jwt_svid, such as example.org: sub must be a SPIFFE ID of it. Only for jwt_svid."`
 	// Person is the type of the entity that sub names, if the holder is named by another claim.
@@ -67,17 +67,17 @@ func (i JWTIssuer) checkExchange() error {
 	switch {
 	case x == nil:
 		return nil
-	case typs[x.Token] == nil || x.Token == "":
-		return errors.New("exchange.token is none of access_token, id_jag and jwt_svid; write what the issuer's tokens are")
+	case typs[x.Kind] == nil || x.Kind == "":
+		return errors.New("exchange.kind is none of access_token, id_jag and jwt_svid; write what the issuer's tokens are")
 	case i.relayed():
 		return errors.New("exchange and relayed_by are both given; leave one of the two out")
 	case !i.permitsOnly(Capability):
 		return errors.New("exchange is given, and such a token is good for a capability alone; write permissions: [capability]")
 	case i.Principal == nil:
 		return errors.New("exchange is given, and nothing says who holds the capability; add principal: {type: Agent, claim: sub}")
-	case (x.Token == SVID) != trustDomain.MatchString(x.TrustDomain) || x.Token != SVID && x.TrustDomain != "":
+	case (x.Kind == SVID) != trustDomain.MatchString(x.TrustDomain) || x.Kind != SVID && x.TrustDomain != "":
 		return errors.New("exchange.trust_domain is the trust domain of jwt_svid, such as example.org, and is given with no other tokens")
-	case x.Token == SVID && i.Principal.Claim != subjectClaim:
+	case x.Kind == SVID && i.Principal.Claim != subjectClaim:
 		return errors.New("principal.claim of jwt_svid is sub, which is the SPIFFE ID; write sub")
 	case (i.Principal.Claim == subjectClaim) != (x.Person == ""):
 		return errors.New("exchange.person is the type of the person in sub, such as User, and is given if principal.claim is another, and only then")
@@ -193,13 +193,13 @@ func (a *Authenticator) exchanged(ctx context.Context, p Presented) (who party, 
 	x := v.issuer.Exchange
 	who = party{claims: v.claims, caller: v.issuer.holder(token.Issuer, token.Subject, token.Claims), identity: evaluation.PersonOf(token.Issuer, token.Subject)}
 	switch {
-	case !slices.Contains(p.Kinds, x.Token):
+	case !slices.Contains(p.Kinds, x.Kind):
 		return who, invalid("tokens of its issuer are of another type; name that type")
 	case token.Login:
 		return who, invalid("it is an ID token, which gives access to nothing; send an access token")
 	case who.caller.Principal == (Principal{}):
 		return who, invalid("it does not name its holder; have its issuer set the claim " + v.issuer.Principal.Claim + " to a text of at most 256 bytes")
-	case x.Token == SVID && !isSPIFFE(token.Subject, x.TrustDomain):
+	case x.Kind == SVID && !isSPIFFE(token.Subject, x.TrustDomain):
 		return who, invalid("its sub is no SPIFFE ID of the trust domain of its issuer; send an SVID of that")
 	}
 	if x.Person != "" {
@@ -207,7 +207,7 @@ func (a *Authenticator) exchanged(ctx context.Context, p Presented) (who party, 
 			return who, err
 		}
 	}
-	if x.Token == IDJAG {
+	if x.Kind == IDJAG {
 		said, _ := token.Claims.Lookup("client_id")
 		if who.client = said.Text(); said.Kind() != evaluation.String || who.client == "" || len(v.claims.Audience) != 1 {
 			return who, invalid("it is not for one client and one audience; have its issuer set client_id and aud to a text each")

@@ -37,10 +37,19 @@ type Options struct {
 }
 
 // Capabilities are the routes.
-type Capabilities struct{ Options }
+type Capabilities struct {
+	Options
+	waiting door.Gate
+	stopped chan struct{}
+}
 
 // New makes Capabilities.
-func New(o Options) *Capabilities { return &Capabilities{o} }
+func New(o Options) *Capabilities {
+	return &Capabilities{Options: o, waiting: door.Gate{Limit: mostWaiting, Share: waitingOfOne}, stopped: make(chan struct{})}
+}
+
+// Stop answers the requests that wait.
+func (s *Capabilities) Stop() { close(s.stopped) }
 
 // Path is where capabilities are asked for.
 const Path = "/v1/capabilities"
@@ -62,9 +71,11 @@ func (s *Capabilities) Routes(route func(path string, handle echo.HandlerFunc, m
 	route(door.TenantPrefix+TokenPath, s.token, http.MethodPost)
 	route(Path, s.admit(lists, s.list), http.MethodGet)
 	route(one, s.admit(reads, s.state), http.MethodGet)
+	route(StatusPath+":list", s.status, http.MethodGet, http.MethodHead)
 	route(Path+"/validate", s.admit(validates, s.validate), http.MethodPost)
 	route(Path+"/revoke", s.admit(many, s.revokeMany), http.MethodPost)
 	route(one+"/renew", s.admit(asks, s.renew), http.MethodPost)
+	route(one+"/delegate", s.admit(asks, s.handOn), http.MethodPost)
 	route(one+"/revoke", s.admit(ends, s.end(auth.CapabilityAdmin, (*store.Store).Revoke)), http.MethodPost)
 	route(one+"/return", s.admit(ends, s.end(auth.Capability, (*store.Store).Return)), http.MethodPost)
 }
@@ -72,13 +83,7 @@ func (s *Capabilities) Routes(route func(path string, handle echo.HandlerFunc, m
 func (s *Capabilities) admit(need door.Need, handle func(echo.Context, door.Admitted) error) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		need := need
-		if s.Broker == nil {
-			need.Absent = door.NewProblem(http.StatusNotFound,
-				"there are no capabilities here; the operator gives the server a data directory with --data")
-			if s.Closed {
-				need.Absent = door.NewProblem(http.StatusServiceUnavailable,
-					"the capabilities cannot be opened; the operator finds the reason in the service's log")
-			}
+		if need.Absent = s.absent(); need.Absent != nil {
 			need.Permission = "" // every caller hears that, whatever it may do
 		}
 		admitted, err := s.Door.Admit(c, need)
@@ -94,12 +99,32 @@ func (s *Capabilities) admit(need door.Need, handle func(echo.Context, door.Admi
 	}
 }
 
+// absent is the refusal if there are no capabilities here.
+func (s *Capabilities) absent() error {
+	switch {
+	case s.Closed:
+		return door.NewProblem(http.StatusServiceUnavailable,
+			"the capabilities cannot be opened; the operator finds the reason in the service's log")
+	case s.Broker == nil:
+		return door.NewProblem(http.StatusNotFound,
+			"there are no capabilities here; the operator gives the server a data directory with --data")
+	}
+	return nil
+}
+
 // problem is an error as callers see it, nil if it has no words of its own.
 func problem(err error) error {
 	var refusal *capability.Refusal
 	var limit *store.LimitError
 	var state *store.StateError
+	var wider *capability.NotNarrower
 	switch {
+	case errors.As(err, &wider):
+		p := door.NewProblem(http.StatusConflict, wider.Error())
+		p.Pointer = "/" + wider.Member
+		return p
+	case errors.Is(err, broker.ErrHandedOn):
+		return door.NewProblem(http.StatusConflict, "this capability was handed on; its parent is handed on once more in the place of a renewal")
 	case errors.As(err, &limit):
 		return door.TooMany("capabilities", limit.RetryAfter, http.StatusTooManyRequests,
 			"this holder, or its tenant, has too many capabilities, or asks for them too often; ask again after Retry-After seconds")
@@ -147,7 +172,7 @@ func asker(c echo.Context, caller *auth.Caller) evaluation.Asker {
 }
 
 // ask answers a request for a capability.
-func (s *Capabilities) ask(c echo.Context, a door.Admitted) error { return s.grant(c, a, nil) }
+func (s *Capabilities) ask(c echo.Context, a door.Admitted) error { return s.grant(c, a, nil, nil) }
 
 // renew answers a request to renew the capability of the path: one that the caller may see.
 func (s *Capabilities) renew(c echo.Context, a door.Admitted) error {
@@ -155,11 +180,27 @@ func (s *Capabilities) renew(c echo.Context, a door.Admitted) error {
 	if err != nil {
 		return err
 	}
-	return s.grant(c, a, &one)
+	return s.grant(c, a, &one, nil)
 }
 
-// grant answers a request that a capability be granted, or that one be renewed.
-func (s *Capabilities) grant(c echo.Context, a door.Admitted, renews *store.Capability) error {
+// handOn answers a request to hand on the capability of the path: one that the caller may see, or whose holder it is.
+func (s *Capabilities) handOn(c echo.Context, a door.Admitted) error {
+	one, _, err := s.find(c, func(one *store.Capability) bool { return sees(a.Caller, one) || s.holds(a.Caller, one) })
+	if err != nil {
+		return err
+	}
+	return s.grant(c, a, nil, &one)
+}
+
+// holds reports whether a caller is the holder of a capability.
+func (s *Capabilities) holds(caller auth.Caller, one *store.Capability) bool {
+	caller = caller.In(one.Tenant)
+	p := caller.Principal
+	return caller.Serves(one.Tenant) && caller.May(auth.Capability) && p != (auth.Principal{}) && s.Broker.Is(one.Holder, p.Type, p.ID)
+}
+
+// grant answers a request that a capability be granted, that one be renewed, or handed on.
+func (s *Capabilities) grant(c echo.Context, a door.Admitted, renews, parent *store.Capability) error {
 	ask, err := capability.DecodeAsk(a.Body, s.Door.Options.Limits)
 	if err != nil {
 		return err
@@ -168,7 +209,13 @@ func (s *Capabilities) grant(c echo.Context, a door.Admitted, renews *store.Capa
 	if err != nil {
 		return err
 	}
-	if p := caller.Principal; p != (auth.Principal{}) && !s.Broker.IsFor(&ask, p.Type, p.ID) {
+	holder := ask.Holder
+	if parent != nil {
+		if holder = parent.Holder; ask.Tenant != parent.Tenant {
+			return unknown()
+		}
+	}
+	if p := caller.Principal; p != (auth.Principal{}) && !s.Broker.Is(holder, p.Type, p.ID) {
 		return door.NewProblem(http.StatusForbidden, "this credential is of one principal, and asks for that one alone; a credential without a principal asks for the holders that it vouches for")
 	}
 	if caller.Principal != (auth.Principal{}) && ask.Context.Len() > 0 {
@@ -177,7 +224,7 @@ func (s *Capabilities) grant(c echo.Context, a door.Admitted, renews *store.Capa
 	ctx, cancel := s.Door.Within(c)
 	defer cancel()
 	decision, granted, denied, err := s.Broker.Ask(ctx, asker(c, &caller), broker.Request{
-		Ask: ask, Renews: renews, MayLackProof: renews == nil && caller.May(auth.CapabilityAdmin),
+		Ask: ask, Renews: renews, Parent: parent, MayLackProof: renews == nil && parent == nil && caller.May(auth.CapabilityAdmin),
 	})
 	if err != nil {
 		return s.refuse(c, err)
@@ -257,31 +304,43 @@ type State struct {
 	Expires   time.Time         `json:"expires"`
 	MaxUses   int               `json:"max_uses,omitzero"`
 	Used      int               `json:"used,omitzero"`
+	// Parent is the capability that it was made from by handing on, and Depth how often that was done. MaxDepth is how often
+	// it may be.
+	Parent   string `json:"parent,omitzero"`
+	Depth    int    `json:"depth,omitzero"`
+	MaxDepth int    `json:"max_depth,omitzero"`
 }
 
 func stateOf(c *store.Capability) State {
 	s := State{
 		ID: c.ID, Tenant: c.Tenant, State: c.State, Holder: c.Holder, JKT: c.JKT, Audience: c.Audience,
 		Arguments: capability.Kinds(c.Token.Layers), Expires: c.Expires.UTC(), MaxUses: c.MaxUses, Used: c.Used,
-	}
-	for _, layer := range c.Token.Layers {
-		s.Tools = append(s.Tools, layer.Tools...)
+		Tools: c.Token.Tools(), Parent: c.Token.Parent, Depth: c.Token.Depth, MaxDepth: c.MaxDepth,
 	}
 	return s
 }
 
 // see finds a capability that the caller may see: one that it asked for, or in whose tenant it takes capabilities back.
 func (s *Capabilities) see(c echo.Context, a door.Admitted) (one store.Capability, caller auth.Caller, err error) {
+	one, in, err := s.find(c, func(one *store.Capability) bool { return sees(a.Caller, one) })
+	if in {
+		caller = a.Caller.In(one.Tenant)
+	}
+	return one, caller, err
+}
+
+// find finds the capability of the path, if it is one that counts.
+func (s *Capabilities) find(c echo.Context, counts func(*store.Capability) bool) (one store.Capability, is bool, err error) {
 	ctx, cancel := s.Door.Within(c)
 	defer cancel()
 	one, found, err := s.Broker.Store.Get(ctx, c.Param("id"))
 	if err != nil && !errors.Is(err, store.ErrUnrecorded) {
-		return one, caller, err
+		return one, false, err
 	}
-	if !found || !sees(a.Caller, &one) {
-		return store.Capability{}, caller, unknown()
+	if !found || !counts(&one) {
+		return store.Capability{}, false, unknown()
 	}
-	return one, a.Caller.In(one.Tenant), err
+	return one, true, err
 }
 
 // sees reports whether a caller may see a capability.

@@ -15,7 +15,7 @@ import (
 	"policy-service/pdp/server/door"
 )
 
-var listParameters = []string{"tenant", "holder", "jkt", "audience", "state", "cursor", "limit"}
+var listParameters = []string{"tenant", "holder", "jkt", "audience", "state", "ancestor", "cursor", "limit"}
 
 // list answers GET /v1/capabilities: those that the caller may see.
 func (s *Capabilities) list(c echo.Context, a door.Admitted) error {
@@ -53,6 +53,7 @@ func filter(a door.Admitted) (f store.Filter, serves bool, err error) {
 	f = store.Filter{
 		JKT:      given["jkt"],
 		Audience: given["audience"],
+		Ancestor: given["ancestor"],
 		State:    store.State(given["state"]),
 		Sees:     func(c *store.Capability) bool { return sees(a.Caller, c) },
 	}

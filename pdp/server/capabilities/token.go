@@ -160,20 +160,14 @@ func (x *exchange) asks(tenant string) (r broker.Request, err error) {
 	for _, one := range all.Elements {
 		x.details = one.Object()
 	}
-	is := func(name, wanted string, list bool) bool {
-		v, _ := x.details.Get(name)
-		if list {
-			v = only(v)
-		}
-		return v.Kind() == evaluation.String && v.Text() == wanted
+	wanted, err := evaluation.NewObject(common(audience))
+	if err != nil {
+		return r, badDetails(err.Error())
 	}
-	switch {
-	case !is("type", detailsType, false):
-		return r, badDetails("/type is not " + detailsType)
-	case !is("locations", audience, true):
-		return r, badDetails("/locations is not the audience, or the resource, alone")
-	case !is("actions", detailsAction, true):
-		return r, badDetails("/actions is not " + detailsAction + " alone")
+	for name, v := range wanted.All {
+		if said, _ := x.details.Get(name); !said.Equal(v) {
+			return r, badDetails("/" + name + " is another; type is " + detailsType + ", locations the audience or the resource alone, and actions " + detailsAction + " alone")
+		}
 	}
 	holder, err := x.ref(x.said.Holder.Principal)
 	if err != nil {
@@ -183,7 +177,7 @@ func (x *exchange) asks(tenant string) (r broker.Request, err error) {
 		"tenant_id": tenant, "audience": audience, "holder": map[string]any{"type": holder.Type, "id": holder.ID},
 	})
 	if err != nil {
-		return r, badDetails(err.Error())
+		return r, err
 	}
 	for name, v := range x.details.All {
 		switch name {
@@ -222,13 +216,9 @@ func (x *exchange) asks(tenant string) (r broker.Request, err error) {
 	return r, nil
 }
 
-// only is the element of a list of one.
-func only(list evaluation.Value) (one evaluation.Value) {
-	if list.Kind() == evaluation.Array && list.Len() == 1 {
-		for _, one = range list.Elements {
-		}
-	}
-	return one
+// common are the members of an entry that are the same whatever is asked for.
+func common(audience string) map[string]any {
+	return map[string]any{"type": detailsType, "locations": []string{audience}, "actions": []string{detailsAction}}
 }
 
 // ref is how requests name a principal.
@@ -315,10 +305,8 @@ func (x *exchange) denied(why *broker.Denied) error {
 
 // granted answers with the token. It is no access token of RFC 6749: nobody takes it without a proof, which is not of DPoP.
 func (x *exchange) granted(g *broker.Answer) error {
-	said := map[string]any{
-		"type": detailsType, "locations": []string{g.Audience}, "actions": []string{detailsAction}, "datatypes": g.Tools,
-		"duration": int(g.Expires.Sub(g.ValidFrom) / time.Second),
-	}
+	said := common(g.Audience)
+	said["datatypes"], said["duration"] = g.Tools, int(g.Expires.Sub(g.ValidFrom)/time.Second)
 	if g.MaxUses > 0 {
 		said["max_uses"] = g.MaxUses
 	}

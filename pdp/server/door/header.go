@@ -1,6 +1,8 @@
 package door
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"fmt"
 	"maps"
 	"mime"
@@ -160,4 +162,23 @@ func PageLimit(text string) (int, error) {
 		return 0, BadParameter("limit", fmt.Sprintf("is no number of entries; give one from 1 to %d", mostOnPage))
 	}
 	return int(min(limit, mostOnPage)), nil
+}
+
+// EntityTag is the ETag of what is answered.
+func EntityTag(content []byte) string {
+	hash := sha256.Sum256(content)
+	return `"` + base64.RawURLEncoding.EncodeToString(hash[:12]) + `"`
+}
+
+// Matches is the weak comparison of RFC 9110, 13.1.2. Our tags hold no comma.
+func Matches(lists []string, tag string) bool {
+	for _, list := range lists {
+		for given := range strings.SplitSeq(list, ",") {
+			given = strings.TrimSpace(given)
+			if given == "*" || strings.TrimPrefix(given, "W/") == tag {
+				return true
+			}
+		}
+	}
+	return false
 }

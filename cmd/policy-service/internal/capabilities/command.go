@@ -21,15 +21,16 @@ import (
 
 // Command is policy-service capabilities.
 type Command struct {
-	Key     keyCommand     `cmd:"" help:"Make the key of a holder, to which capabilities are bound."`
-	Request requestCommand `cmd:"" help:"Ask for a capability, and print its token."`
-	Renew   renewCommand   `cmd:"" help:"Ask for a new token of a capability, with the same key."`
-	Prove   proveCommand   `cmd:"" help:"Print the proof of one call, which the holder of a capability makes."`
-	Verify  verifyCommand  `cmd:"" help:"Check a token, and the proof of a call, without the server."`
-	List    listCommand    `cmd:"" help:"List capabilities."`
-	Show    showCommand    `cmd:"" help:"Show one capability: who holds it, for which tools, until when."`
-	Revoke  revokeCommand  `cmd:"" help:"Take back one capability, or all of a holder, key or server."`
-	Return  returnCommand  `cmd:"" help:"Give a capability back, as the program that asked for it."`
+	Key      keyCommand      `cmd:"" help:"Make the key of a holder, to which capabilities are bound."`
+	Request  requestCommand  `cmd:"" help:"Ask for a capability, and print its token."`
+	Renew    renewCommand    `cmd:"" help:"Ask for a new token of a capability, with the same key."`
+	Delegate delegateCommand `cmd:"" help:"Hand a narrower capability on to another holder, and print its token."`
+	Prove    proveCommand    `cmd:"" help:"Print the proof of one call, which the holder of a capability makes."`
+	Verify   verifyCommand   `cmd:"" help:"Check a token, and the proof of a call, without the server."`
+	List     listCommand     `cmd:"" help:"List capabilities."`
+	Show     showCommand     `cmd:"" help:"Show one capability: who holds it, for which tools, until when."`
+	Revoke   revokeCommand   `cmd:"" help:"Take back one capability, or all of a holder, key or server."`
+	Return   returnCommand   `cmd:"" help:"Give a capability back, as the program that asked for it."`
 }
 
 // serverFlags are the server and the credential of the caller.
@@ -89,6 +90,9 @@ func (at serverFlags) try(status int, err error) string {
 	case http.StatusNotFound:
 		return "try policy-service capabilities list " + at.Where()
 	case http.StatusConflict:
+		if strings.Contains(err.Error(), "not_narrower") {
+			return "policy-service capabilities show says what it has"
+		}
 		return "ask for another one with policy-service capabilities request"
 	}
 	return connection.Try(err)

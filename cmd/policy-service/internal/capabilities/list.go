@@ -28,6 +28,7 @@ type held struct {
 	Expires  time.Time      `json:"expires"`
 	MaxUses  int            `json:"max_uses"`
 	Used     int            `json:"used"`
+	Parent   string         `json:"parent"`
 }
 
 const (
@@ -63,7 +64,8 @@ func (f filter) holder() string {
 type listCommand struct {
 	serverFlags
 	filter
-	State cli.Given `placeholder:"STATE" help:"Only capabilities in this state, such as active."`
+	State    cli.Given `placeholder:"STATE" help:"Only capabilities in this state, such as active."`
+	Ancestor cli.Given `placeholder:"ID" help:"Only capabilities that were made from this one by handing on."`
 }
 
 // Help ends the command's help.
@@ -75,6 +77,7 @@ func (c listCommand) Run(s cli.Streams) error {
 		query := url.Values{"limit": {pageSize}}
 		for name, value := range map[string]string{
 			"tenant": string(c.Tenant), "holder": c.holder(), "jkt": string(c.Key), "audience": string(c.Audience), "state": string(c.State),
+			"ancestor": string(c.Ancestor),
 		} {
 			if value != "" {
 				query.Set(name, value)
@@ -133,8 +136,11 @@ func (at serverFlags) print(s cli.Streams, text jsontext.Value) error {
 	table := s.Table()
 	for _, row := range [][2]any{
 		{"capability", h.ID}, {"state", h.State}, {"tenant", h.Tenant}, {"holder", cli.Entity(h.Holder)}, {"key", h.JKT}, {"audience", h.Audience},
-		{"tools", strings.Join(h.Tools, ", ")}, {"until", cli.Time(h.Expires)}, {"uses", h.uses()},
+		{"tools", strings.Join(h.Tools, ", ")}, {"until", cli.Time(h.Expires)}, {"uses", h.uses()}, {"made from", h.Parent},
 	} {
+		if row[1] == "" {
+			continue
+		}
 		table.Row(row[0], row[1])
 	}
 	return table.Flush()

@@ -28,6 +28,7 @@ type asked struct {
 	Duration time.Duration `placeholder:"D" help:"How long the capability is to count, such as 1h. The default is the service's."`
 	MaxUses  int           `placeholder:"N" help:"How many calls it is to cover. Without the flag, any number."`
 	Reason   cli.Given     `placeholder:"R" help:"Why, for the people who decide and the record. Write no secret into it."`
+	MaxDepth int           `placeholder:"N" help:"How often in a row it may be handed on, up to 2, counted from the first. Without the flag, never."`
 	Session  cli.Given     `placeholder:"ID" help:"The session of the enforcement point in which alone it is to count, by its id there."`
 	Wait     time.Duration `placeholder:"D" help:"If people have to approve it, wait for them, up to so long, such as 4h."`
 	Approval cli.Given     `placeholder:"ID" help:"The approval request of an earlier answer, which people have approved since."`
@@ -77,6 +78,7 @@ func (c asked) ask(key capability.Key) capability.Ask {
 		Tools:      c.Tool,
 		Duration:   c.Duration,
 		MaxUses:    c.MaxUses,
+		MaxDepth:   c.MaxDepth,
 		Reason:     string(c.Reason),
 		Key:        key,
 		ApprovalID: string(c.Approval),
@@ -123,6 +125,16 @@ func (c asked) run(s cli.Streams, what, renews string) error {
 	if err != nil {
 		return err
 	}
+	return c.grant(s, what, renews, holder, key, approvals.AskCapability, approvals.RequestCapability)
+}
+
+// The two ways to ask: once, and waiting for people.
+type (
+	asks  = func(context.Context, *authzenclient.Client, string, *capability.Holder, capability.Ask) (approvals.Grant, error)
+	waits = func(context.Context, *authzenclient.Client, string, *capability.Holder, capability.Ask, func(evaluation.Approval)) (approvals.Grant, error)
+)
+
+func (c asked) grant(s cli.Streams, what, id string, holder *capability.Holder, key capability.Key, once asks, wait waits) error {
 	client, err := c.client()
 	if err != nil {
 		return c.failed(s, what, err)
@@ -131,13 +143,13 @@ func (c asked) run(s cli.Streams, what, renews string) error {
 	defer stop()
 	var g approvals.Grant
 	if c.Wait > 0 {
-		waits, cancel := context.WithTimeout(ctx, c.Wait)
+		until, cancel := context.WithTimeout(ctx, c.Wait)
 		defer cancel()
-		g, err = approvals.RequestCapability(waits, client, renews, holder, c.ask(key), func(a evaluation.Approval) {
+		g, err = wait(until, client, id, holder, c.ask(key), func(a evaluation.Approval) {
 			s.Tell("%s", waiting(a))
 		})
 	} else {
-		g, err = approvals.AskCapability(ctx, client, renews, holder, c.ask(key))
+		g, err = once(ctx, client, id, holder, c.ask(key))
 	}
 	if err != nil {
 		return c.failed(s, what, err)
@@ -212,3 +224,30 @@ func (renewCommand) Help() string { return requestCommand{}.Help() }
 
 // Run asks for a new token.
 func (c renewCommand) Run(s cli.Streams) error { return c.run(s, "renew the capability", c.ID) }
+
+type delegateCommand struct {
+	asked
+	To cli.Given `required:"" placeholder:"FILE" help:"The new holder's public key: a JWK, as capabilities key prints it, or PEM."`
+	capabilityID
+}
+
+// Help ends the command's help.
+func (delegateCommand) Help() string {
+	return "--holder is who gets it, and --key the private key of who hands it on. What is asked for is within the capability.\n\n" + requestCommand{}.Help()
+}
+
+// Run hands a capability on.
+func (c delegateCommand) Run(s cli.Streams) error {
+	holder, _, err := readKey(s, c.Key)
+	if err != nil {
+		return err
+	}
+	if holder == nil {
+		return errors.New("--key is a public key, which signs nothing; give the private key of who holds the capability")
+	}
+	_, key, err := readKey(s, c.To)
+	if err != nil {
+		return err
+	}
+	return c.grant(s, "hand the capability on", c.ID, holder, key, approvals.DelegateCapability, approvals.RequestDelegation)
+}
