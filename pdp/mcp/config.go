@@ -241,7 +241,7 @@ type PDPConfig struct {
 	// Embedded is a PDP in this process, in place of URL.
 	Embedded *EmbeddedConfig `yaml:"embedded" doc:"A PDP in this process, in place of url."`
 	Tenant   string          `yaml:"tenant" default:"default" doc:"The tenant whose policies decide, unless the issuer of the token has its own."`
-	KeyFile  string          `yaml:"key_file" doc:"The API key of the gateway, in a file. It needs the permissions decide, search, request and relay. The gateway reads the file again if it changes. The PDP in this process needs none."`
+	KeyFile  string          `yaml:"key_file" doc:"The API key of the gateway, in a file. It needs the permissions decide, search, request and relay, and capability if agents ask for capabilities. The gateway reads the file again if it changes. The PDP in this process needs none."`
 	Timeout  time.Duration   `yaml:"timeout" default:"2s" min:"10ms" max:"1m" doc:"How long a question may take. Without an answer the request is refused."`
 	Breaker  BreakerConfig   `yaml:"breaker"`
 }

@@ -69,7 +69,7 @@ func whatIs(t *testing.T, text jsontext.Value) string {
 	case m.Method != "":
 		return m.Method
 	}
-	for _, name := range []string{"fulfilledBy", "authorizationId", "requestId", "content"} {
+	for _, name := range []string{"token", "fulfilledBy", "authorizationId", "requestId", "content"} {
 		if m.Result[name] != nil {
 			return "result with " + name
 		}

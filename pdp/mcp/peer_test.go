@@ -227,7 +227,7 @@ func (p *peer) gets(t *testing.T, name, message string, changes ...string) (payl
 }
 
 // ofTheSender are members that have other values each time.
-var ofTheSender = []string{"id", "ts", "to", "requestId", "authorizationId", "expiresAt", "validUntil", "io.modelcontextprotocol/clientInfo"}
+var ofTheSender = []string{"id", "ts", "to", "requestId", "authorizationId", "expiresAt", "validUntil", "io.modelcontextprotocol/clientInfo", "token", "signature", "expires", "valid_from"}
 
 // notAsPrinted says what a message lacks of a printed one: each member is to be there, with a value of the same type, and the
 // same value, unless it is a name or a time of the sender's. Members may be added, but none to the arguments of a tool.
@@ -438,15 +438,17 @@ func peerRequests(t *testing.T, page *spoken, era string) {
 // A call without a capability is blocked where one is required. What a call shows of one is judged, and is in no message to the
 // server: where it is not good, the call is refused, whoever makes it.
 func peerCapabilities(t *testing.T, page *spoken, era string) {
-	w := newTopic(t, page, fulfilledByUser1, "", "Operation completed", func(c *mcp.Config) {
+	const grants = `@id("grants") permit (principal == agent::"agent-a", action == Action::"capability.grant", resource == tool::"agent-b:dangerous_operation");`
+	w := newTopic(t, page, fulfilledByUser1+grants, "", "Operation completed", func(c *mcp.Config) {
 		u := c.Upstreams["agent-b"]
 		u.Capability = mcp.CapabilityRequired
-		c.Upstreams["agent-b"] = u
+		c.Upstreams["agent-b"], c.Capabilities.HolderKey = u, mcp.HolderKeyGateway
 	})
 	agent, user := w.joins(era, "agent-a").listens(t, "restricted"), w.joins(era, "user-1")
-	if got := agent.sends(t, golden(t, "001-capabilities-request", "written")); got.code() != -32601 {
-		t.Errorf("who asks for a capability is answered %s", got)
+	if got := user.says(t, "001-capabilities-request"); got.code() != -32001 {
+		t.Errorf("whom no policy grants a capability is answered %s", got)
 	}
+	agent.gets(t, "001-capabilities-grant", agent.says(t, "001-capabilities-request").answer())
 	got := agent.sends(t, jsontext.Value(`{"jsonrpc":"2.0","id":"tool-call-1","method":"tools/call","params":{"name":"dangerous_operation","arguments":{"target":"staging"}}}`))
 	page.speaks(t, jsontext.Value(got.answer()))
 	for _, fault := range notAsPrinted("", with(t, printed(t, "001-capability-invalid"), "reason", "Missing capability token"), jsontext.Value(got.answer())) {
