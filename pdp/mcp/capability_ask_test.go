@@ -322,3 +322,25 @@ func TestCapabilityOwed(t *testing.T) {
 		t.Errorf("there is %s, was %s", after, before)
 	}
 }
+
+// TestCapabilityOverheard: who shows the capability of another with a request for a tool, which the PDP judges at its fulfilment
+// alone, is not told what becomes of it.
+func TestCapabilityOverheard(t *testing.T) {
+	t.Parallel()
+	for _, era := range eras {
+		w := newVault(t, land{change: askedBy(100*time.Millisecond, "wait")})
+		owner, eve := w.visitor(era, mcptest.Claims{"client_id": "agent-a"}), w.speaker(era, mcptest.Claims{"sub": "eve", "client_id": "agent-e"})
+		got := owner.wants(w.proves(holderOf(t, 1), owner.issuer(), "agent-a", "kept"), true)
+		var grant struct{ ID string }
+		orFail(t, json.Unmarshal(got.result, &grant, json.MatchCaseInsensitiveNames(true)))
+		ear := eve.listens()
+		ear.welcomed()
+		eve.shows(grant.ID, "x.y.z").requests("fulfilled", `{"n":1}`)
+		if got := owner.ask("capabilities/revoke", `{"id":`+inText(grant.ID)+`}`); !got.ran() {
+			t.Errorf("%s: given back: %s", era, got)
+		}
+		eve.meta = ""
+		eve.call("kept", `{}`)
+		ear.next("notifications/tool_call_blocked") // and nothing before
+	}
+}

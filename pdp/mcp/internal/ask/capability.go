@@ -116,6 +116,9 @@ func capabilityOf(d authzenclient.Decision) evaluation.CapabilityAnswer {
 	return said.Capability
 }
 
+// Shows reports whether the PDP has permitted the call with the capability that it shows.
+func (p *Permit) Shows() bool { return p.shows }
+
 // Nonce is the one that the next proof of the client needs, "" if it needs none.
 func (p *Permit) Nonce() string {
 	if !p.shows { // most do not, and the PDP's words about them are not read

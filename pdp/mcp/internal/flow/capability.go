@@ -223,9 +223,9 @@ func (g *Flow) ask(ctx context.Context, op ask.Operation, shown evaluation.Capab
 		permit, refused = g.o.Asker.Ask(ctx, op)
 		switch {
 		case shown.Token == "":
-		case refused == nil:
+		case refused == nil && permit.Shows(): // else the PDP has not judged it yet
 			g.people.Listeners.Granted(op.Principal, capabilityID(shown.Token))
-		case refused.Shown == nil:
+		case refused == nil, refused.Shown == nil:
 		case refused.Shown.Code == capability.Revoked:
 			g.people.Listeners.Refused(op.Principal, capabilityID(shown.Token))
 		case refused.Shown.Code == capability.NonceRequired && op.Kept && nonce == "" && refused.Shown.Nonce != "":
