@@ -344,3 +344,22 @@ func TestCapabilityOverheard(t *testing.T) {
 		ear.next("notifications/tool_call_blocked") // and nothing before
 	}
 }
+
+// TestCapabilityOfAnotherTenant: an agent of one tenant does not give back what the agent of the same name has in another.
+func TestCapabilityOfAnotherTenant(t *testing.T) {
+	t.Parallel()
+	w := newVault(t, land{files: map[string]string{"tenants/acme/a.cedar": `@id("acme") permit (principal is agent, action == Action::"capability.grant", resource is tool);`}})
+	claims := mcptest.Claims{"client_id": "agent-a"}
+	owner := w.visitor("modern", claims)
+	got := owner.wants(w.proves(holderOf(t, 1), owner.issuer(), "agent-a", "kept"), true)
+	var grant struct{ ID string }
+	orFail(t, json.Unmarshal(got.result, &grant, json.MatchCaseInsensitiveNames(true)))
+	id := `{"id":` + inText(grant.ID) + `}`
+	w.config.PDP.Tenant = "acme"
+	if got := w.replica().stranger("modern", w.issuer.Token(t, claims)).ask("capabilities/revoke", id); !got.says(-32602, "no such capability of yours") {
+		t.Errorf("of another tenant: %s", got)
+	}
+	if got := owner.ask("capabilities/revoke", id); !got.ran() {
+		t.Errorf("at home: %s", got)
+	}
+}

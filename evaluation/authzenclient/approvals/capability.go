@@ -310,11 +310,15 @@ func Capabilities(ctx context.Context, c *authzenclient.Client, tenant string, h
 	return all, nil
 }
 
-// CapabilityOf is a capability of a holder. One of another holder is refused as one that does not exist.
-func CapabilityOf(ctx context.Context, c *authzenclient.Client, holder evaluation.Ref, id string) (state CapabilityState, err error) {
+// CapabilityOf is a capability of a holder in a tenant. One of another is refused as one that does not exist.
+func CapabilityOf(ctx context.Context, c *authzenclient.Client, tenant string, holder evaluation.Ref, id string) (state CapabilityState, err error) {
 	l := c.Link()
-	err = read(ctx, l, link.Request{Method: http.MethodGet, URL: l.Base + "/v1/capabilities/" + url.PathEscape(id)}, &state)
-	if err == nil && state.Holder != holder {
+	var said struct {
+		Tenant          string `json:"tenant_id"`
+		CapabilityState `json:",inline"`
+	}
+	err = read(ctx, l, link.Request{Method: http.MethodGet, URL: l.Base + "/v1/capabilities/" + url.PathEscape(id)}, &said)
+	if state = said.CapabilityState; err == nil && (said.Tenant != tenant || state.Holder != holder) {
 		err = of("request", &authzenclient.Error{Kind: authzenclient.Refused, Status: http.StatusNotFound, Detail: "no such capability of this holder"})
 	}
 	if err != nil {
@@ -323,9 +327,9 @@ func CapabilityOf(ctx context.Context, c *authzenclient.Client, holder evaluatio
 	return state, nil
 }
 
-// ReturnCapability ends a capability of a holder.
-func ReturnCapability(ctx context.Context, c *authzenclient.Client, holder evaluation.Ref, id, reason string) (state CapabilityState, err error) {
-	if state, err = CapabilityOf(ctx, c, holder, id); err != nil {
+// ReturnCapability ends a capability of a holder in a tenant.
+func ReturnCapability(ctx context.Context, c *authzenclient.Client, tenant string, holder evaluation.Ref, id, reason string) (state CapabilityState, err error) {
+	if state, err = CapabilityOf(ctx, c, tenant, holder, id); err != nil {
 		return state, err
 	}
 	l := c.Link()

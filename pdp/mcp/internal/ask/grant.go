@@ -92,7 +92,7 @@ func (a *Asker) Capability(ctx context.Context, op Operation, r CapabilityAsk) (
 	}
 	asked, refusal := a.askOf(w, &op, r)
 	if refusal == nil && r.Renews != "" {
-		if _, err := approvals.CapabilityOf(ctx, pdp, asked.Holder, r.Renews); err != nil {
+		if _, err := approvals.CapabilityOf(ctx, pdp, asked.Tenant, asked.Holder, r.Renews); err != nil {
 			refusal = w.notAsked(err)
 		}
 	}
@@ -112,7 +112,7 @@ func (a *Asker) Capability(ctx context.Context, op Operation, r CapabilityAsk) (
 		return g, w.notGranted(g, r)
 	}
 	if err := a.owedOf(ctx, g); err != nil { // what is owed for it comes first
-		_, gone := approvals.ReturnCapability(context.WithoutCancel(ctx), pdp, asked.Holder, g.ID, "the gateway could not do what is owed for it")
+		_, gone := approvals.ReturnCapability(context.WithoutCancel(ctx), pdp, asked.Tenant, asked.Holder, g.ID, "the gateway could not do what is owed for it")
 		return approvals.Grant{}, w.denial("", errors.Join(err, gone).Error())
 	}
 	return g, nil
@@ -176,7 +176,7 @@ func (w refuser) waits(ctx context.Context, pdp *authzenclient.Client, asked *ca
 	}
 	switch {
 	case errors.As(err, &e) && e.Kind == authzenclient.Refused && e.Status == http.StatusNotFound,
-		err == nil && (json.Unmarshal(v.Request, &of) != nil || of.Subject != asked.Holder):
+		err == nil && (v.Tenant != asked.Tenant || json.Unmarshal(v.Request, &of) != nil || of.Subject != asked.Holder):
 		return w.invalid("approval_id names no approval request of yours; leave it out to ask people anew")
 	case err != nil:
 		return w.notAsked(err)
@@ -337,7 +337,7 @@ func (a *Asker) Return(ctx context.Context, op Operation, id, reason string) (ap
 	if refusal != nil {
 		return approvals.CapabilityState{}, refusal
 	}
-	state, err := approvals.ReturnCapability(ctx, pdp, op.Principal.Participant(), id, reason)
+	state, err := approvals.ReturnCapability(ctx, pdp, cmp.Or(op.Principal.Tenant, evaluation.DefaultTenant), op.Principal.Participant(), id, reason)
 	if err != nil {
 		return state, a.refuser(&op).notAsked(err)
 	}
