@@ -20,6 +20,9 @@ type Seen struct {
 
 	mu   sync.Mutex // guards what follows
 	kept map[string][]kept
+	// size is how many are kept in all, and swept when those were forgotten last whose time is up.
+	size  int
+	swept time.Time
 }
 
 // NewSeen makes a Seen that remembers nothing yet. The clock must be given.
@@ -42,11 +45,13 @@ type kept struct {
 }
 
 // Of one approval the last of those that wait with it are kept, and of one holder the last of those that wait for one that is
-// yet to be asked for, and of so many approvals and holders. Who comes without is asked for another proof.
+// yet to be asked for, and so many of all. Who comes without is asked for another proof.
 const (
 	keptPerApproval = 8
 	keptPerHolder   = 256
 	mostKept        = 100_000
+	// sweepEvery is how long all are left alone that were looked through: there is no room, and others wait meanwhile.
+	sweepEvery = time.Minute
 )
 
 func keptDigest(proof, question [sha256.Size]byte) [sha256.Size]byte {
@@ -73,15 +78,26 @@ func (s *Seen) keep(proof, question [sha256.Size]byte, approval string, most int
 	digest, now := keptDigest(proof, question), s.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.kept) >= mostKept {
+	if age := now.Sub(s.swept); s.size >= mostKept && (age < 0 || age >= sweepEvery) {
 		s.forgetKept(now)
 	}
-	of, there := s.kept[approval]
-	if !there && len(s.kept) >= mostKept {
+	of := without(s.kept[approval], digest)
+	if len(of) >= most {
+		of = of[len(of)-most+1:]
+	}
+	if s.put(approval, of); s.size < mostKept {
+		s.put(approval, append(of, kept{digest, until}))
+	}
+}
+
+// put keeps these of an approval, in the place of those that were kept. Its caller has the lock.
+func (s *Seen) put(approval string, of []kept) {
+	s.size += len(of) - len(s.kept[approval])
+	if len(of) == 0 {
+		delete(s.kept, approval)
 		return
 	}
-	of = append(without(of, digest), kept{digest, until})
-	s.kept[approval] = of[max(0, len(of)-most):]
+	s.kept[approval] = of
 }
 
 // TakeOffered is Take of what KeepOffered kept.
@@ -95,11 +111,7 @@ func (s *Seen) Take(proof, question [sha256.Size]byte, approval string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	is := slices.ContainsFunc(s.kept[approval], func(k kept) bool { return k.digest == digest && now.Before(k.until) })
-	if left := without(s.kept[approval], digest); len(left) > 0 {
-		s.kept[approval] = left
-	} else {
-		delete(s.kept, approval)
-	}
+	s.put(approval, without(s.kept[approval], digest))
 	return is
 }
 
@@ -109,9 +121,8 @@ func without(of []kept, digest [sha256.Size]byte) []kept {
 
 // forgetKept forgets those whose time is up.
 func (s *Seen) forgetKept(now time.Time) {
+	s.swept = now
 	for approval, of := range s.kept {
-		if !slices.ContainsFunc(of, func(k kept) bool { return now.Before(k.until) }) {
-			delete(s.kept, approval)
-		}
+		s.put(approval, slices.DeleteFunc(of, func(k kept) bool { return !now.Before(k.until) }))
 	}
 }

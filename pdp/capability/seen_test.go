@@ -254,6 +254,33 @@ func TestKeptForAnApprovalToCome(t *testing.T) {
 	}
 }
 
+// TestKeptIsBounded: many holders with many proofs do not make a process keep more than so many of all; when the time of these is
+// up there is room again.
+func TestKeptIsBounded(t *testing.T) {
+	t.Parallel()
+	r := newRecord()
+	s := capability.NewSeen(token.MemoryOptions{Now: r.time})
+	of := func(n int) [32]byte { return [32]byte{byte(n), byte(n >> 8), byte(n >> 16)} }
+	holder := func(n int) evaluation.Ref { return evaluation.Ref{Type: "agent", ID: fmt.Sprint(n / 200)} }
+	const most = 100_000
+	for n := range most + 1000 {
+		s.KeepOffered(of(n), of(0), "t", holder(n), r.now.Add(time.Hour))
+	}
+	s.KeepOffered(of(7), of(0), "t", holder(7), r.now.Add(time.Hour)) // once more is the same
+	for n, want := range map[int]bool{0: true, 7: true, most - 1: true, most: false, most + 999: false} {
+		if s.TakeOffered(of(n), of(0), "t", holder(n)) != want {
+			t.Errorf("proof %d: want %v", n, want)
+		}
+	}
+	r.pass(2 * time.Hour)
+	for n := range most + 1000 {
+		s.KeepOffered(of(n), of(1), "u", holder(n), r.now.Add(time.Hour))
+	}
+	if !s.TakeOffered(of(0), of(1), "u", holder(0)) || s.TakeOffered(of(most), of(1), "u", holder(most)) {
+		t.Error("there is no room, or too much")
+	}
+}
+
 // TestNonces: a nonce is taken by the process that gave it, for the same tenant and key, until its time is up.
 func TestNonces(t *testing.T) {
 	t.Parallel()
