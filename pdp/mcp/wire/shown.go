@@ -35,6 +35,9 @@ func ShowsCapability(name string) bool {
 // There the proof may be 001's object. The result is zero if the call shows none. A member that cannot be read is refused:
 // the call would be one without a capability. The two functions give the members of each, nil for one that is not there.
 func ReadShown(params, meta func(name string) jsontext.Value) (s evaluation.CapabilityShown, refusal *capability.Refusal) {
+	if params(metaCapability) != nil || params(metaProof) != nil { // there nothing reads them
+		return s, &capability.Refusal{Code: capability.Malformed, Hint: "Show " + metaCapability + " and " + metaProof + " in _meta"}
+	}
 	token, twice := oneOf(params("capability"), meta(metaCapability))
 	proof, proofTwice := oneOf(params("proof"), meta(metaProof))
 	switch {

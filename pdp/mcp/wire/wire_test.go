@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
+	"policy-service/evaluation/capability"
 	"policy-service/pdp/mcp/wire"
 )
 
@@ -300,5 +301,22 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestShownElsewhere: a capability that stands where nothing reads it is refused, and not passed over.
+func TestShownElsewhere(t *testing.T) {
+	t.Parallel()
+	none := func(string) jsontext.Value { return nil }
+	for _, misplaced := range []string{"io.policy-service/capability", "io.policy-service/proof"} {
+		params := func(name string) jsontext.Value {
+			if name == misplaced || name == "capability" {
+				return jsontext.Value(`"cap_1"`)
+			}
+			return nil
+		}
+		if s, refusal := wire.ReadShown(params, none); refusal == nil || refusal.Code != capability.Malformed || s.Token != "" {
+			t.Errorf("%s: %+v, %v", misplaced, s, refusal)
+		}
 	}
 }
