@@ -197,7 +197,9 @@ func TestTokenExchangeChain(t *testing.T) {
 	of(b.form(b.token("", ofAgents, "bot", claimSet{"act": claimSet{"sub": "bot"}}), "access_token", nil, "read"), `"context":{"person":"`, evaluation.PersonOf(ofAgents, "bot"))
 	acting := changedTo(b.form(b.token("", ofPersons, "mia", claimSet{"client_id": "relay"}), "access_token", nil, "read"),
 		"actor_token", b.token("", ofAgents, "bot", claimSet{"act": claimSet{"sub": "before"}}), "actor_token_type", tokenType+"access_token")
-	of(acting, chain("agent/before", "agent/relay", "user/mia"), person)
+	both := `["` + evaluation.PersonOf(ofAgents, "bot") + `","` + person + `"]`
+	acts := strings.TrimSuffix(chain("agent/before", "agent/relay", "user/mia"), `"`)
+	of(acting, acts, both)
 
 	// People: the person behind it has no say, and an approval grants it once they have decided.
 	waits := b.exchange("", "authorization_pending", b.form(b.token("", ofPersons, "mia", act), "access_token", nil, "danger"))
@@ -221,7 +223,13 @@ func TestTokenExchangeChain(t *testing.T) {
 	form := b.form(mia, "access_token", nil, "read")
 	token, _ := capability.ParseToken(b.exchange("wallet", "", form).Token)
 	b.renews(granted{ID: token.ID}, http.StatusCreated, nil, "read")
-	lines := b.onRecord(`"action":{"name":"capability.grant"`)
+	ofTwo := changedTo(b.form(b.token("", ofPersons, "mia", claimSet{"client_id": "relay"}), "access_token", nil, "read"),
+		"actor_token", b.token("", ofAgents, "bot", nil), "actor_token_type", tokenType+"access_token")
+	two, _ := capability.ParseToken(b.exchange("wallet", "", ofTwo).Token)
+	b.renews(granted{ID: two.ID}, http.StatusCreated, nil, "read")
+	renewed := b.onRecord(`"action":{"name":"capability.grant"`)
+	has(t, renewed[len(renewed)-1], `"person":`+both, two.ID)
+	lines := renewed[:len(renewed)-2]
 	if has(t, lines[len(lines)-1], `"on_behalf_of":[{"id":"mia","type":"user"}],"person":"`+person); !strings.Contains(lines[len(lines)-1], token.ID) {
 		t.Errorf("the last is %s", lines[len(lines)-1])
 	}

@@ -62,8 +62,8 @@ type Request struct {
 	capability.Ask
 	// Renews is the capability that is to be renewed by it, nil if another one is to be granted.
 	Renews *store.Capability
-	// Behind are those on whose behalf the holder asks, and Person is the value of context.person, if a token says so. Where
-	// a capability is renewed, they are those that it was granted for.
+	// Behind are those on whose behalf the holder asks, and Person is that of [evaluation.Request.Person], if a token says so.
+	// Where a capability is renewed, they are those that it was granted for.
 	Behind []evaluation.Ref
 	Person string
 	// Parent is the capability that is to be handed on by it, nil if none is.

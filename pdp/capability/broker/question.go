@@ -205,8 +205,12 @@ func (w *wanted) call(asker evaluation.Asker, now time.Time) (call pdp.GrantCall
 		}
 		context["on_behalf_of"], whole["on_behalf_of"] = chain, chain
 	}
-	if w.person != "" {
+	switch persons := strings.Fields(w.person); len(persons) {
+	case 0:
+	case 1:
 		context["person"], whole["person"] = w.person, w.person
+	default:
+		context["person"], whole["person"] = persons, persons
 	}
 	if call.Asker = asker; asker.Registered {
 		call.Asker.Obligations = append(slices.Clone(asker.Obligations), obligations.CapabilityTerms)

@@ -102,8 +102,8 @@ type Exchanged struct {
 	Subject Caller
 	// Behind are those that the holder acts for, each once: the actors of before, the last one first, and then the subject.
 	Behind []Principal
-	// Person is the value of context.person: that of the subject.
-	Person string
+	// Persons are the value of context.person: those of the actor, if there is a token of one, and of the subject, each once.
+	Persons []string
 	// Client is the client that alone may bring the tokens, "" for any.
 	Client string
 	// Keys are the thumbprints of the keys to which tokens are bound.
@@ -123,7 +123,7 @@ func (a *Authenticator) Exchange(ctx context.Context, subject, actor Presented) 
 	if err != nil {
 		return Exchanged{}, of("subject_token", err)
 	}
-	x := Exchanged{Holder: s.caller, Subject: s.caller, Behind: append(s.actors, s.person), Person: s.identity, Client: s.client, Keys: s.keys}
+	x := Exchanged{Holder: s.caller, Subject: s.caller, Behind: append(s.actors, s.person), Persons: []string{s.identity}, Client: s.client, Keys: s.keys}
 	if actor.Token != "" {
 		t, err := a.exchanged(ctx, actor)
 		if err == nil && (!s.lets(t) || t.client != "" && x.Client != "" && t.client != x.Client) {
@@ -133,6 +133,9 @@ func (a *Authenticator) Exchange(ctx context.Context, subject, actor Presented) 
 			return Exchanged{}, of("actor_token", err)
 		}
 		x.Holder, x.Client, x.Keys = t.caller, cmp.Or(x.Client, t.client), append(x.Keys, t.keys...)
+		if t.identity != s.identity {
+			x.Persons = []string{t.identity, s.identity}
+		}
 		x.Behind = slices.Concat(t.actors, []Principal{t.person}, s.actors, []Principal{s.caller.Principal, s.person})
 	}
 	var behind []Principal

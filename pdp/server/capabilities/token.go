@@ -205,7 +205,7 @@ func (x *exchange) asks(tenant string) (r broker.Request, err error) {
 			return r, malformed("a token is bound to another key; ask with the key that it is bound to")
 		}
 	}
-	r.Person = x.said.Person
+	r.Person = strings.Join(x.said.Persons, " ")
 	for _, p := range x.said.Behind {
 		of, err := x.ref(p)
 		if err != nil {
