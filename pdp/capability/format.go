@@ -124,6 +124,9 @@ func (c *Capability) setWords(w Words) error {
 	c.ID, c.Holder, c.JKT, c.Audience = token.ID, token.Holder, token.Key.Thumbprint(), token.Audience
 	c.Expires, c.MaxUses, c.MaxDepth = token.Expires.UTC(), token.MaxUses, token.MaxDepth
 	c.Offline = token.Verify == capability.Offline
+	if c.Offline && c.Expires.After(c.Listed) {
+		c.Listed = c.Expires
+	}
 	if token.Grantor != nil {
 		c.Grantor = *token.Grantor
 	}
