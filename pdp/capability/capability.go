@@ -95,6 +95,7 @@ type Capability struct {
 	Holder   evaluation.Ref `json:"holder"`
 	JKT      string         `json:"jkt"` // the thumbprint of the holder's key
 	Audience string         `json:"audience"`
+	Begins   time.Time      `json:"begins,omitzero"`
 	Expires  time.Time      `json:"expires"`
 	// MaxUses is how often it can be used, 0 for any number, which is not counted.
 	MaxUses int `json:"max_uses,omitzero"`
