@@ -38,7 +38,7 @@ func asks() (all []askVector) {
 	add := func(want capability.Code, name string, change func(*capability.Ask), proof func(req string) string) {
 		a := wanted(change)
 		a.Key = agent.Key()
-		all = append(all, askVector{name, now.Unix(), body(a, proof(a.Digest())), "", want})
+		all = append(all, askVector{Name: name, Now: now.Unix(), Body: body(a, proof(a.Digest())), Reason: want})
 	}
 	payload := func(aud string, iat int64, jti, req string) string {
 		return fmt.Sprintf(`{"aud":"%s","iat":%d,"jti":"%s","req":"%s"}`, aud, iat, jti, req)
@@ -58,6 +58,20 @@ func asks() (all []askVector) {
 		a.Arguments["*"] = constraint(`{"constraint_type":"wildcard"}`)
 	}, proof)
 	add("", "bound to a session", func(a *capability.Ask) { a.Channel.Session = "ws-17" }, proof)
+	add("", "may be handed on", func(a *capability.Ask) { a.MaxDepth = 2 }, proof)
+	add("", "encrypted", func(a *capability.Ask) { a.EncryptTo = agentEC.Key() }, proof)
+	handsOn := func(want capability.Code, name string, change func(*capability.Ask), proof func(req string) string) {
+		a := wanted(change)
+		a.Key, a.Parent = thief.Key(), "cap_parent"
+		all = append(all, askVector{Name: name, Now: now.Unix(), Parent: a.Parent, Giver: agent.Key().Thumbprint(), Body: body(a, proof(a.Digest())), Reason: want})
+	}
+	handsOn("", "handed on", func(a *capability.Ask) { a.Holder.ID, a.MaxDepth, a.EncryptTo = "agent-t", 2, agentEC.Key() }, proof)
+	handsOn(capability.ProofInvalid, "handed on by who gets it", nil, func(req string) string { return raw(seeded(3), header, payload(issuer, now.Unix(), id, req)) })
+	handsOn(capability.ProofWrongCall, "handed on, by the proof of a request", nil, func(string) string {
+		a := wanted(nil)
+		a.Key = thief.Key()
+		return proof(a.Digest())
+	})
 	add("", "60 s old", nil, func(req string) string { return raw(seeded(2), header, payload(issuer, now.Unix()-60, id, req)) })
 	add(capability.ProofStale, "61 s old", nil, func(req string) string { return raw(seeded(2), header, payload(issuer, now.Unix()-61, id, req)) })
 	add(capability.ProofStale, "11 s ahead", nil, func(req string) string { return raw(seeded(2), header, payload(issuer, now.Unix()+11, id, req)) })

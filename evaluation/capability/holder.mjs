@@ -31,16 +31,26 @@ export const canonical = (value) => sorted(JSON.parse(JSON.stringify(value)));
  */
 export const hashArguments = (args = {}) => digest(canonical(args));
 
+/** The thumbprint of a key, RFC 7638. @param {Record<string, any>} key */
+const thumbprint = ({ kty, crv, x, y }) => digest(canonical({ kty, crv, x, y }));
+
 /**
  * The hash of a request that its proof holds. The request is as Holder.request returns it.
  * @param {Record<string, any>} body
+ * @param {string} [parent] the id of the capability that is handed on by it
  */
-export function hashRequest(body) {
-  const { tools, audience, duration, valid_from, valid_until, max_uses, arguments: args, offline, channel, key } = body;
-  const { kty, crv, x, y } = key; // the members of a thumbprint, RFC 7638
-  const jkt = digest(canonical({ kty, crv, x, y }));
-  const terms = { tools, audience, duration, valid_from, valid_until, max_uses, arguments: args, offline: offline || undefined };
-  return digest(canonical({ ...terms, channel: channel && { session: digest(channel.session) }, jkt })); // as a token has it
+export function hashRequest(body, parent) {
+  const { tools, audience, duration, valid_from, valid_until, max_uses, arguments: args, channel, key, encrypt_to, holder } = body;
+  const terms = { tools, audience, duration, valid_from, valid_until, max_uses, arguments: args };
+  return digest(canonical({
+    ...terms,
+    max_depth: body.max_depth || undefined,
+    offline: body.offline || undefined,
+    channel: channel && { session: digest(channel.session) }, // as a token has it
+    encrypt_to: encrypt_to && thumbprint(encrypt_to),
+    jkt: thumbprint(key),
+    ...(parent && { parent, holder: { type: holder.type, id: holder.id } }),
+  }));
 }
 
 export class Holder {
@@ -68,17 +78,19 @@ export class Holder {
    * The body for POST /v1/capabilities: what is asked for, with the key and a proof of it.
    * @param {Record<string, any> & {audience: string, tools: string[]}} ask
    * @param {string} issuer the service's own URL for the tenant
-   * @param {{iat?: number, jti?: string}} [is]
+   * @param {{iat?: number, jti?: string, parent?: string}} [is] parent is the capability that is handed on: the body is for
+   * its /delegate, and ask.key is the key of the new holder
    */
-  request(ask, issuer, { iat = Math.floor(Date.now() / 1000), jti = randomUUID() } = {}) {
-    const whole = { ...ask, tools: ask.tools.map((t) => (t.includes(":") ? t : `${ask.audience}:${t}`)), key: this.jwk };
+  request(ask, issuer, { iat = Math.floor(Date.now() / 1000), jti = randomUUID(), parent } = {}) {
+    const key = parent ? ask.key : this.jwk;
+    const whole = { ...ask, tools: ask.tools.map((t) => (t.includes(":") ? t : `${ask.audience}:${t}`)), key };
     /** @type {Record<string, any>} */
     const body = JSON.parse(JSON.stringify(whole));
     for (const [name, c] of Object.entries(body.arguments ?? {})) {
       const typed = c !== null && typeof c === "object" && Object.hasOwn(c, "constraint_type");
       if (!typed) body.arguments[name] = { constraint_type: "exact", value: c };
     }
-    body.proof = this.#sign("cap-request+jwt", { aud: issuer, iat, jti, req: hashRequest(body) });
+    body.proof = this.#sign("cap-request+jwt", { aud: issuer, iat, jti, req: hashRequest(body, parent) });
     return body;
   }
 

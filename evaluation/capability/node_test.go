@@ -3,6 +3,7 @@ package capability_test
 import (
 	"encoding/json"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ type nodeCase struct {
 	Tool     string `json:"tool,omitempty"`
 	Audience string `json:"audience,omitempty"`
 	Nonce    string `json:"nonce,omitempty"`
+	Parent   string `json:"parent,omitempty"`
 }
 
 // TestNode holds holder.mjs to the vectors, and what it makes to what the service takes.
@@ -43,16 +45,18 @@ func TestNode(t *testing.T) {
 	}
 	const ask = `{"tenant_id":"tenant-xyz","holder":{"type":"agent","id":"agent-a"},"audience":"agent-b","tools":["dangerous_operation","agent-b:x"],
 "duration":60,"max_uses":5,"arguments":{"a":"é","b":{"constraint_type":"range","min":1},"c":{"d":[null,1.50]},"*":{"constraint_type":"wildcard"}},"reason":"€"}`
+	handsOn := strings.Replace(ask, "{", `{"key":`+string(marshal(thief.Key()))+`,"encrypt_to":`+string(marshal(agentEC.Key()))+`,"max_depth":2,`, 1)
 	var cases []nodeCase
 	for _, h := range v.Arguments {
 		cases = append(cases, nodeCase{Of: "arguments", JSON: h.Arguments})
 	}
 	for _, a := range v.Requests {
-		cases = append(cases, nodeCase{Of: "body", JSON: a.Body})
+		cases = append(cases, nodeCase{Of: "body", JSON: a.Body, Parent: a.Parent})
 	}
 	for _, key := range v.HolderKeys {
 		cases = append(cases,
 			nodeCase{Of: "request", JSON: ask, Key: key, At: covered.Now, Issuer: issuer},
+			nodeCase{Of: "request", JSON: handsOn, Key: key, At: covered.Now, Issuer: issuer, Parent: "cap_parent"},
 			nodeCase{Of: "call", JSON: covered.Arguments, Key: key, At: covered.Now, Token: covered.Token, Tool: covered.Tool, Audience: covered.Audience[0], Nonce: "n1"},
 		)
 	}
@@ -85,16 +89,14 @@ func TestNode(t *testing.T) {
 			}
 		case "request":
 			decoded, err := capability.DecodeAsk([]byte(a.Sent), evaluation.DefaultLimits())
+			if c := cases[n]; c.Parent != "" {
+				decoded.Parent, decoded.Giver = c.Parent, publicKey(t, c.Key)
+			}
 			if err != nil || askCode(decoded, covered.Now) != "" {
 				t.Errorf("%s: %v, %q", a.Sent, err, askCode(decoded, covered.Now))
 			}
 		default:
-			key := members(cases[n].Key)
-			delete(key, "d")
-			public, err := capability.ParseKey(marshal(key))
-			if err != nil {
-				t.Fatal(err)
-			}
+			public := publicKey(t, cases[n].Key)
 			hash, _ := capability.HashArguments(parsed(covered.Arguments))
 			token, _ := capability.ParseToken(covered.Token)
 			p, refusal := capability.ParseProof(a.Sent, public)
@@ -104,4 +106,15 @@ func TestNode(t *testing.T) {
 			}
 		}
 	}
+}
+
+// publicKey is the public half of a key.
+func publicKey(t *testing.T, of any) capability.Key {
+	key := members(of)
+	delete(key, "d")
+	public, err := capability.ParseKey(marshal(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return public
 }

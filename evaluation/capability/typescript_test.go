@@ -1,6 +1,7 @@
 package capability_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"os"
 	"slices"
@@ -56,10 +57,10 @@ func TestTypeScript(t *testing.T) {
 		if err := json.Unmarshal([]byte(r.Body), &body); err != nil {
 			t.Fatal(err)
 		}
-		key := holder(body.Key.Thumbprint())
+		key := holder(cmp.Or(r.Giver, body.Key.Thumbprint()))
 		ask(r.Name, func(a byJose) bool {
 			return a.Hash == r.Digest && (a.Refused == "") == (r.Reason == "") && (r.Reason != "" || good(a.Made, body.Proof, key))
-		}, map[string]any{"of": "request", "json": r.Body, "key": key, "issuer": v.Issuer, "at": r.Now})
+		}, map[string]any{"of": "request", "json": r.Body, "key": key, "issuer": v.Issuer, "at": r.Now, "parent": r.Parent})
 	}
 	var first checkVector
 	if err := json.Unmarshal(v.Calls[0], &first); err != nil {

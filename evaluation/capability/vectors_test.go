@@ -56,6 +56,8 @@ type hashVector struct {
 type askVector struct {
 	Name   string          `json:"name"`
 	Now    int64           `json:"now"`
+	Parent string          `json:"parent,omitempty"`
+	Giver  string          `json:"giver,omitempty"` // the thumbprint
 	Body   string          `json:"body"`
 	Digest string          `json:"digest"`
 	Reason capability.Code `json:"reason,omitempty"`
@@ -100,7 +102,7 @@ func made() vectors {
 		About: []string{
 			"Vectors of capabilities: what a gateway or an agent in any language must read, make and refuse. The package evaluation/capability of policy-service makes them, with go test -update.",
 			"Where there is no reason, the arguments can be proven, the request is good, or the call is covered. Arguments, constraints, values and bodies are JSON in strings.",
-			"arguments: the form of RFC 8785, and its SHA-256 in base64url. constraints: values that they admit and refuse. requests: a body, what its proof has as req, and what the proof is worth. calls: a token and a proof at a verifier of the audience, in front of the servers; a member that is left out is that of the first call.",
+			"arguments: the form of RFC 8785, and its SHA-256 in base64url. constraints: values that they admit and refuse. requests: a body, what its proof has as req, and what the proof is worth; a parent is handed on by the key giver. calls: a token and a proof at a verifier of the audience, in front of the servers; a member that is left out is that of the first call.",
 			"lists: texts that are status lists at the moment of the first call, with the states of some places, and texts that are none. offline: tokens, and what the first of the lists says of them: the first call with this token in place of its own.",
 			"A proof may be 60 s old and 10 s ahead; a token counts 10 s before its nbf.",
 		},
@@ -122,6 +124,7 @@ func made() vectors {
 		if err != nil {
 			panic(a.Name + ": " + err.Error())
 		}
+		decoded.Parent = a.Parent
 		a.Digest = decoded.Digest()
 		v.Requests = append(v.Requests, a)
 	}
@@ -229,6 +232,9 @@ func TestVectors(t *testing.T) {
 	}
 	for _, a := range v.Requests {
 		decoded, err := capability.DecodeAsk([]byte(a.Body), evaluation.DefaultLimits())
+		if decoded.Parent = a.Parent; a.Parent != "" {
+			decoded.Giver = agent.Key()
+		}
 		if err != nil || decoded.Digest() != a.Digest {
 			t.Errorf("%s: digest %q, %v", a.Name, decoded.Digest(), err)
 		}

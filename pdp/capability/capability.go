@@ -95,6 +95,7 @@ type Capability struct {
 	Holder   evaluation.Ref `json:"holder"`
 	JKT      string         `json:"jkt"` // the thumbprint of the holder's key
 	Audience string         `json:"audience"`
+	Begins   time.Time      `json:"begins,omitzero"`
 	Expires  time.Time      `json:"expires"`
 	// MaxUses is how often it can be used, 0 for any number, which is not counted.
 	MaxUses int `json:"max_uses,omitzero"`
@@ -105,6 +106,9 @@ type Capability struct {
 	MaxDepth  int            `json:"max_depth,omitzero"`
 	// Offline says that gateways may verify it that do not ask the service.
 	Offline bool `json:"offline,omitzero"`
+	// Listed is when the last of the tokens ends that it ever had with a place in a status list. Until then the list has to
+	// say what became of it.
+	Listed time.Time `json:"listed,omitzero"`
 	// Digest is of the claims.
 	Digest string `json:"digest"`
 	// Bundle is the digest of the policies that granted, renewed, suspended or resumed it last.
@@ -224,8 +228,11 @@ func (c Capability) Standing() ledger.Standing {
 		ID: c.ID, Tenant: c.Tenant, Caller: c.Caller, Open: c.open(), Ends: c.EndedAt,
 		After: c.After, Origin: c.Origin, Revision: c.Revision,
 	}
-	if is.Open {
+	switch {
+	case is.Open:
 		is.Ends = c.Expires
+	case c.Listed.After(is.Ends): // or it would be forgotten, and be valid where it is listed
+		is.Ends = c.Listed
 	}
 	for _, r := range c.Reserved {
 		is.Reserved = append(is.Reserved, ledger.Reserved{Decision: c.reservation(r), Origin: r.Origin})

@@ -122,8 +122,11 @@ func (c *Capability) setWords(w Words) error {
 	}
 	c.Words, c.Token, c.Digest = w, token, digestOf(w.Claims)
 	c.ID, c.Holder, c.JKT, c.Audience = token.ID, token.Holder, token.Key.Thumbprint(), token.Audience
-	c.Expires, c.MaxUses, c.MaxDepth = token.Expires.UTC(), token.MaxUses, token.MaxDepth
+	c.Begins, c.Expires, c.MaxUses, c.MaxDepth = token.NotBefore.UTC(), token.Expires.UTC(), token.MaxUses, token.MaxDepth
 	c.Offline = token.Verify == capability.Offline
+	if c.Offline && c.Expires.After(c.Listed) {
+		c.Listed = c.Expires
+	}
 	if token.Grantor != nil {
 		c.Grantor = *token.Grantor
 	}

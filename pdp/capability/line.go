@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"policy-service/evaluation/capability"
 	"policy-service/pdp/ledger"
@@ -51,15 +52,23 @@ func (c *Capability) admits(of *Capability) bool {
 	return len(of.Ancestors) <= c.MaxDepth && (!of.Offline || c.Offline)
 }
 
+// yetToBegin reports whether an ancestor was renewed for later, so that what was made from it before has to wait, too.
+func (c *Capability) yetToBegin(of *Capability, now time.Time) bool {
+	return now.Before(c.Begins) && of.Begins.Before(c.Begins)
+}
+
 // climb reads the ancestors of a capability. It is refused if one of them cannot be used, was forgotten, or does not
-// admit it any more.
-func (c *Capability) climb(read func(id string) (Capability, error)) error {
+// admit it any more or yet.
+func (c *Capability) climb(now time.Time, read func(id string) (Capability, error)) error {
 	c.above = nil
 	for _, id := range c.Ancestors {
 		a, err := read(id)
 		refusal := (*capability.Refusal)(nil)
 		if errors.As(err, &refusal) && refusal.Code == capability.BadSignature || err == nil && !a.admits(c) {
 			err = &capability.Refusal{Code: capability.Revoked}
+		}
+		if err == nil && a.yetToBegin(c, now) {
+			err = &capability.Refusal{Code: capability.NotYetValid}
 		}
 		if err != nil {
 			return err
@@ -71,7 +80,7 @@ func (c *Capability) climb(read func(id string) (Capability, error)) error {
 
 // climbLocked is climb, and locks the ancestors whose uses are counted.
 func (s *Store) climbLocked(ctx context.Context, c *Capability, decision string) (locks []func(), err error) {
-	err = c.climb(func(id string) (Capability, error) {
+	err = c.climb(s.now(), func(id string) (Capability, error) {
 		a, err := s.one(ctx, id, readState)
 		if err != nil || a.MaxUses == 0 {
 			return a, err

@@ -126,14 +126,14 @@ func (s *Store) listed(tx *ledger.Tx, id string) capability.State {
 	line, worst := []Capability{c}, capability.StateValid
 	for _, id := range c.Ancestors {
 		a, there := s.stored(tx, id, readState)
-		found = found && there && len(c.Ancestors) <= a.MaxDepth
+		found = found && there && a.admits(&c)
 		line = append(line, a)
 	}
 	for _, one := range line {
 		switch state := states[one.State]; {
 		case !found || state == capability.StateUnknown:
 			return capability.StateInvalid
-		case state == capability.StateSuspended || one.Unrecorded:
+		case state == capability.StateSuspended || one.Unrecorded || one.yetToBegin(&c, s.now()):
 			worst = capability.StateSuspended
 		}
 	}

@@ -25,7 +25,7 @@ func (s *Store) UsableState(ctx context.Context, id string) (Capability, error) 
 func (s *Store) inUse(ctx context.Context, id string, read reading) (Capability, error) {
 	c, err := s.one(ctx, id, read)
 	if err == nil {
-		err = c.climb(func(id string) (Capability, error) { return s.one(ctx, id, readState) })
+		err = c.climb(s.now(), func(id string) (Capability, error) { return s.one(ctx, id, readState) })
 	}
 	return c, err
 }

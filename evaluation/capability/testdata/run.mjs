@@ -24,9 +24,9 @@ function states(text, { d, ...jwk }, places) {
 const answers = {
   list: ({ json, key, token }) => ({ sent: states(token, key, JSON.parse(json)) }),
   arguments: ({ json }) => ({ sent: JSON.stringify(JSON.parse(json)), jcs: canonical(JSON.parse(json)), hash: hashArguments(JSON.parse(json)) }),
-  body: ({ json }) => ({ hash: hashRequest(JSON.parse(json)) }),
-  request: ({ json, key, at, issuer }) => {
-    const body = new Holder(createPrivateKey({ key, format: "jwk" })).request(JSON.parse(json), issuer, { iat: at });
+  body: ({ json, parent }) => ({ hash: hashRequest(JSON.parse(json), parent) }),
+  request: ({ json, key, at, issuer, parent }) => {
+    const body = new Holder(createPrivateKey({ key, format: "jwk" })).request(JSON.parse(json), issuer, { iat: at, parent });
     return { sent: JSON.stringify(body) };
   },
   call: ({ json, key, at, token, tool, audience, nonce }) => ({

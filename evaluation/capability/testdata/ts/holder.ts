@@ -21,12 +21,19 @@ const digest = async (text: string) => base64url.encode(new Uint8Array(await cry
 
 export const hash = (value: Json): Promise<string> => digest(canonical(value));
 
-/** What the proof of a request is about. */
-export async function requestHash(body: Members): Promise<string> {
-  const { tools, audience, duration, valid_from, valid_until, max_uses, arguments: args, offline, channel, key } = body;
-  const jkt = await calculateJwkThumbprint(key as JWK);
-  const session = channel && { session: await digest((channel as { session: string }).session) }; // as a token has it
-  return hash({ tools, audience, duration, valid_from, valid_until, max_uses, arguments: args, offline: offline || undefined, channel: session, jkt });
+/** What the proof of a request is about: of one that hands a capability on, that is the parent. */
+export async function requestHash(body: Members, parent?: string): Promise<string> {
+  const { tools, audience, duration, valid_from, valid_until, max_uses, arguments: args, channel, key, encrypt_to } = body;
+  const { type, id } = body.holder as Members;
+  return hash({
+    tools, audience, duration, valid_from, valid_until, max_uses, arguments: args,
+    max_depth: body.max_depth || undefined,
+    offline: body.offline || undefined,
+    channel: channel && { session: await digest((channel as { session: string }).session) }, // as a token has it
+    encrypt_to: encrypt_to && await calculateJwkThumbprint(encrypt_to as JWK),
+    jkt: await calculateJwkThumbprint(key as JWK),
+    ...(parent && { parent, holder: { type, id } }),
+  });
 }
 
 type Mark = { iat?: number; jti?: string };
@@ -45,8 +52,16 @@ export class Holder {
 
   /** The body for POST /v1/capabilities. Tools are whole ids, and constraints have their constraint_type. */
   async request(ask: Members, issuer: string, mark: Mark = {}): Promise<Members> {
-    const body = { ...ask, key: this.jwk as Members };
-    return { ...body, proof: await this.sign("cap-request+jwt", { aud: issuer, req: await requestHash(body), ...marked(mark) }) };
+    return this.proven({ ...ask, key: this.jwk as Members }, issuer, mark);
+  }
+
+  /** The body for POST /v1/capabilities/PARENT/delegate. It has the key of the new holder. */
+  async handOn(ask: Members, parent: string, issuer: string, mark: Mark = {}): Promise<Members> {
+    return this.proven(ask, issuer, mark, parent);
+  }
+
+  private async proven(body: Members, issuer: string, mark: Mark, parent?: string): Promise<Members> {
+    return { ...body, proof: await this.sign("cap-request+jwt", { aud: issuer, req: await requestHash(body, parent), ...marked(mark) }) };
   }
 
   /** The proof of one call of the holder of a token, for a gateway of some name, or else for the server of the tool. */

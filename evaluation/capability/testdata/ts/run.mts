@@ -7,13 +7,15 @@ const refused = (e: unknown) => ({ refused: String(e) });
 const answers: { [of: string]: (c: any) => Promise<object> } = {
   arguments: async ({ json }) => ({ jcs: canonical(JSON.parse(json)), hash: await hash(JSON.parse(json)) }),
   // A request is good if its proof is, and is made once more.
-  request: async ({ json, key, issuer, at }) => {
+  request: async ({ json, key, issuer, at, parent }) => {
     const { proof, key: public_, ...ask } = JSON.parse(json);
-    const req = await requestHash({ ...ask, key: public_ });
-    return verifyProof(proof ?? "", public_, "cap-request+jwt").then(async (said: any) => {
+    const req = await requestHash({ ...ask, key: public_ }, parent);
+    return verifyProof(proof ?? "", parent ? new Holder(key).jwk : public_, "cap-request+jwt").then(async (said: any) => {
       const { iat, jti } = said;
       if (canonical(said) !== canonical({ aud: issuer, iat, jti, req }) || said.iat < at - 60 || said.iat > at + 10) throw new Error("another request");
-      return { hash: req, made: (await new Holder(key).request(ask, issuer, said)).proof };
+      const holder = new Holder(key);
+      const made = parent ? holder.handOn({ ...ask, key: public_ }, parent, issuer, said) : holder.request(ask, issuer, said);
+      return { hash: req, made: (await made).proof };
     }).catch((e) => ({ hash: req, ...refused(e) }));
   },
   token: ({ token, keys, issuer, at }) => verifyToken(token, createLocalJWKSet({ keys }), issuer, at).then((said) => ({ sub: said.sub }), refused),
