@@ -70,7 +70,8 @@ func newService(b testing.TB, data string, recorded bool, change ...func(*pdp.Op
 		},
 		Log: log, Keys: keys, PDP: func() *pdp.PDP { return f.pdp },
 		IssuerURL: func(string) string { return issuer },
-		Terms:     broker.Terms{MaxLifetime: life, DefaultLifetime: time.Hour, ProofAge: 5 * time.Minute, Skew: time.Second},
+		ListURL:   func(name string) string { return issuer + "/v1/capabilities/status/" + name },
+		Terms:     broker.Terms{MaxLifetime: life, DefaultLifetime: time.Hour, ProofAge: 5 * time.Minute, Skew: time.Second, StatusTTL: 15 * time.Second},
 		Logger:    slog.New(slog.NewTextHandler(&f.logged, nil)),
 	})
 	f.must(err)
