@@ -28,6 +28,13 @@ func (b *Broker) LookAgain(ctx context.Context, ids []string) (later []string, e
 // Settle has it that the policies were asked about all that is granted.
 func (b *Broker) Settle() { b.lists.settle(b.options.PDP().Bundle().Digest()) }
 
+// WasSettled reports whether that was found of any policies.
+func (b *Broker) WasSettled() bool {
+	b.lists.mu.Lock()
+	defer b.lists.mu.Unlock()
+	return b.lists.settled != ""
+}
+
 // Key implements capability.Keys.
 func (b *Broker) Key(_ context.Context, kid string) (ed25519.PublicKey, bool, error) {
 	var set jose.JSONWebKeySet

@@ -1,8 +1,10 @@
 package broker_test
 
 import (
+	"context"
 	"errors"
 	"path"
+	"slices"
 	"testing"
 	"time"
 
@@ -74,5 +76,27 @@ func TestStatusListWhileUnsettled(t *testing.T) {
 	f.Advance(time.Minute)
 	if _, err := f.StatusList(t.Context(), name); !errors.Is(err, broker.ErrUnsettled) {
 		t.Errorf("after its end: %v", err)
+	}
+}
+
+// TestSweepUnderTwoPolicies: where other policies came while all that is granted was asked about, lists wait until it is asked
+// about once more, also if the first ones are in force again.
+func TestSweepUnderTwoPolicies(t *testing.T) {
+	t.Parallel()
+	f := newService(t, t.TempDir(), true)
+	ctx, stop := context.WithCancel(t.Context())
+	var settled []bool // at each look
+	f.looks = func() {
+		settled = append(settled, f.WasSettled())
+		switch len(settled) {
+		case 2: // within the first sweep
+			f.PoliciesChanged()
+		case 3: // before the second
+			stop()
+		}
+	}
+	f.Run(ctx)
+	if len(settled) < 3 || slices.Contains(settled, true) {
+		t.Errorf("at the looks it was settled: %v", settled)
 	}
 }
