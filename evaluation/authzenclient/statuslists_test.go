@@ -54,6 +54,9 @@ func TestStatusListsReplayed(t *testing.T) {
 				_, _ = w.Write([]byte(keys))
 				return
 			}
+			if r.Header.Get("Cache-Control") != "no-cache" {
+				t.Error("a cache may answer")
+			}
 			w.Header().Set("Content-Type", "application/statuslist+jwt")
 			_, _ = w.Write([]byte(list))
 		})
