@@ -341,3 +341,12 @@ func TestCapabilityNotTaken(t *testing.T) {
 		t.Errorf("%+v, %v", d, err)
 	}
 }
+
+// TestEntitiesWithoutABundle: before there are policies, no name is that of an entity.
+func TestEntitiesWithoutABundle(t *testing.T) {
+	t.Parallel()
+	p := pdp.Of(nil, pdp.Options{})
+	if _, known := p.Ref("Agent", "a"); known || p.SameEntity(evaluation.Ref{Type: "agent", ID: "a"}, "Agent", "a") {
+		t.Error("an entity is known")
+	}
+}

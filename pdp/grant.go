@@ -60,7 +60,11 @@ type GrantDecision struct {
 
 // SameEntity reports whether a request that names an entity by a wire type names the one that policies know by another type.
 func (p *PDP) SameEntity(of evaluation.Ref, typ, id string) bool {
-	is, known := p.Bundle().Config.EntityType(of.Type)
+	b := p.Bundle()
+	if b == nil {
+		return false
+	}
+	is, known := b.Config.EntityType(of.Type)
 	return known && string(is) == typ && of.ID == id
 }
 

@@ -22,9 +22,11 @@ type wallet struct {
 	text   string
 	token  capability.Token
 	holder *capability.Holder
-	proof  string                 // that is shown, if there is no holder
-	nonce  atomic.Pointer[string] // the last that the PDP gave
-	broken string                 // why it cannot be shown
+	proof  string // that is shown, if there is no holder
+	// session is that of the call, "" for what the question says.
+	session string
+	nonce   atomic.Pointer[string] // the last that the PDP gave
+	broken  string                 // why it cannot be shown
 }
 
 const capabilityMember = "capability"
@@ -54,8 +56,9 @@ func WithCapability(token string, holder *capability.Holder) AskOption {
 // ShowCapability shows a capability with a proof that its holder made elsewhere, for a PEP that a holder calls. Both are
 // shown as they came, and the PDP judges them: the token may also be the id of one. A question with them is sent again only
 // where no connection was made, and a nonce that the PDP wants in the proof is for the holder: see [Decision.Context].
-func ShowCapability(token, proof string) AskOption {
-	return func(s *shown) { s.wallet = &wallet{text: token, proof: proof} }
+// The session is the one that the PEP observed, "" for none.
+func ShowCapability(c evaluation.CapabilityShown) AskOption {
+	return func(s *shown) { s.wallet = &wallet{text: c.Token, proof: c.Proof, session: c.Session} }
 }
 
 // question asks one question. A refusal for want of a nonce is answered once, by the question with a new proof. It returns
@@ -81,6 +84,9 @@ func (c *Client) question(
 			return denied(a.op, err), request
 		}
 		a.secret = secrets{s.text, proof}
+		if s.session != "" {
+			a.secret = append(a.secret, s.session)
+		}
 		d = c.encoded(ctx, a, q, encode)
 		if !s.hear(d) || attempts > 0 || s.holder == nil {
 			return d, q
@@ -131,6 +137,9 @@ func (w *wallet) with(q evaluation.Request, proof string) (evaluation.Request, *
 	was, _ := q.Context.Lookup(capabilityMember)
 	if channel, observed := was.Object().Lookup("channel"); observed {
 		members["channel"] = channel
+	}
+	if w.session != "" {
+		members["channel"] = map[string]any{"session": w.session}
 	}
 	member, err := evaluation.NewObject(members)
 	if err != nil {

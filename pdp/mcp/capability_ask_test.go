@@ -322,3 +322,123 @@ func TestCapabilityOwed(t *testing.T) {
 		t.Errorf("there is %s, was %s", after, before)
 	}
 }
+
+// TestCapabilityOverheard: who shows the capability of another with a request for a tool, which the PDP judges at its fulfilment
+// alone, is not told what becomes of it.
+func TestCapabilityOverheard(t *testing.T) {
+	t.Parallel()
+	for _, era := range eras {
+		w := newVault(t, land{change: askedBy(100*time.Millisecond, "wait")})
+		owner, eve := w.visitor(era, mcptest.Claims{"client_id": "agent-a"}), w.speaker(era, mcptest.Claims{"sub": "eve", "client_id": "agent-e"})
+		got := owner.wants(w.proves(holderOf(t, 1), owner.issuer(), "agent-a", "kept"), true)
+		var grant struct{ ID string }
+		orFail(t, json.Unmarshal(got.result, &grant, json.MatchCaseInsensitiveNames(true)))
+		ear := eve.listens()
+		ear.welcomed()
+		eve.shows(grant.ID, "x.y.z").requests("fulfilled", `{"n":1}`)
+		if got := owner.ask("capabilities/revoke", `{"id":`+inText(grant.ID)+`}`); !got.ran() {
+			t.Errorf("%s: given back: %s", era, got)
+		}
+		eve.meta = ""
+		eve.call("kept", `{}`)
+		ear.next("notifications/tool_call_blocked") // and nothing before
+	}
+}
+
+// sessionID is what a greeting says of the session, "" for nothing.
+func (v *visitor) sessionID(got echo) string {
+	v.s.t.Helper()
+	_, after, _ := strings.Cut(got.text, `"io.policy-service/capabilities":`)
+	var one struct {
+		Session string `json:"session"`
+	}
+	orFail(v.s.t, json.UnmarshalDecode(jsontext.NewDecoder(strings.NewReader(after)), &one))
+	return one.Session
+}
+
+// TestCapabilityOfSession: what is asked for in a session counts in that one alone, also after another gateway has taken it over. The
+// modern era has none.
+func TestCapabilityOfSession(t *testing.T) {
+	t.Parallel()
+	w := newVault(t, land{change: func(c *mcp.Config) { c.Capabilities.HolderKey = mcp.HolderKeyGateway }, files: map[string]string{
+		"terms.cedar":      `@id("bound") @obligation("bound") permit (principal is agent, action == Action::"capability.grant", resource == tool::"rec:other");`,
+		"obligations.yaml": peopleObligations + "bound: {type: capability_terms, properties: {channel: session}}\n",
+	}})
+	const ask = `{"tools":["kept"],"max_depth":1,"channel":"session"}`
+	v, other := w.visitor("legacy", nil), w.visitor("legacy", nil)
+	var p purse
+	grant := func(got echo) (token string) {
+		t.Helper()
+		var said struct{ Token, ID string }
+		orFail(t, json.Unmarshal(got.result, &said, json.MatchCaseInsensitiveNames(true)))
+		p = purse{vault: w, id: said.ID}
+		return said.Token
+	}
+	token := grant(v.ask("capabilities/request", ask))
+	if read, refusal := capability.ParseToken(token); refusal != nil || read.Session == "" || read.MaxDepth != 1 {
+		t.Fatalf("granted %+v, %v", read, refusal)
+	}
+	shows := `,"io.policy-service/capability":`
+	worth := `{"capability":` + inText(token) + `,"name":"kept","arguments":{}}`
+	v.meta, other.meta = shows+inText(token), shows+inText(token)
+	modern, replica := w.visitor("modern", nil), w.replica().stranger("legacy", v.token)
+	modern.meta, replica.meta, replica.session = v.meta, v.meta, v.session
+	for name, test := range map[string]struct {
+		who  *visitor
+		want string
+	}{"the session": {v, ""}, "another session": {other, "channel_mismatch"}, "no session": {modern, "channel_mismatch"}, "another gateway": {replica, ""}} {
+		if got := test.who.call("kept", `{}`); reason(got) != test.want || got.ran() != (test.want == "") {
+			t.Errorf("%s: %s", name, got)
+		}
+		test.who.meta = shows + inText(p.id) // which the PDP alone can check
+		if got := test.who.call("kept", `{}`); reason(got) != test.want || got.ran() != (test.want == "") {
+			t.Errorf("%s, by its id: %s", name, got)
+		}
+		test.who.meta = ""
+		if got := test.who.ask("capabilities/validate", worth); strings.Contains(got.text, "channel_mismatch") != (test.want != "") || !got.ran() {
+			t.Errorf("%s, validated: %s", name, got)
+		}
+	}
+	if got := modern.ask("capabilities/request", ask); got.code() != -32602 || !strings.Contains(got.text, "leave channel out, or ask and call in a session") {
+		t.Errorf("in the modern era: %s", got)
+	}
+	if got := v.ask("capabilities/request", `{"tools":["kept"],"channel":"tls"}`); got.code() != -32602 || !strings.Contains(got.text, "/channel") {
+		t.Errorf("another channel: %s", got)
+	}
+	if got := v.ask("capabilities/request", `{"tools":["other"]}`); got.code() != -32001 || !strings.Contains(got.text, `"suggestion":"ask with \"channel\": \"session\""`) {
+		t.Errorf("policies want one: %s", got)
+	}
+	if got := v.ask("capabilities/request", `{"tools":["other"],"channel":"session"}`); !got.ran() {
+		t.Errorf("policies have one: %s", got)
+	}
+	// A client with a key of its own is told for what its proof has to be.
+	mine := w.stranger("legacy", v.token)
+	greeted := mine.ask("initialize", `{"protocolVersion":"2025-11-25","clientInfo":{"name":"siege","version":"1"},"capabilities":{}}`)
+	session := mine.sessionID(greeted)
+	if session == "" || mine.sessionID(modern.ask("server/discover", `{}`)) != "" {
+		t.Errorf("the session is %q", session)
+	}
+	mine.session = greeted.header.Get("Mcp-Session-Id")
+	h, issuer := holderOf(t, 1), v.issuer()
+	proved := capability.Ask{Holder: evaluation.Ref{Type: "agent", ID: "agent-release"}, Audience: "rec", Tools: []string{"kept"}, Channel: capability.Channel{Session: session}}
+	orFail(t, h.Request(&proved, issuer, w.now()))
+	own := asked{`"tools":["kept"],"channel":"session"`, issuer, h, proved.Proof}
+	if got := v.wants(own, false); !strings.Contains(got.text, "proof_wrong_call") {
+		t.Errorf("asked in another session: %s", got)
+	}
+	token = grant(mine.wants(own, false))
+	for name, test := range map[string]struct {
+		who  *visitor
+		want string
+	}{"its own": {mine, ""}, "another": {v, "channel_mismatch"}} {
+		p := purse{vault: w, holder: h, id: p.id, server: "rec"}
+		if got := test.who.shows(token, p.proof("kept", `{}`)).call("kept", `{}`); reason(got) != test.want {
+			t.Errorf("with a key, in %s session: %s", name, got)
+		}
+	}
+	for _, secret := range []string{session, v.session} {
+		if strings.Contains(w.logs.String(), secret) {
+			t.Error("a session is in the gateway's log")
+		}
+	}
+}

@@ -63,6 +63,7 @@ func TestTenantsOfOthersAreAnsweredLikeNone(t *testing.T) {
 		{"GET", "/tenants/TENANT/access/v1/requests/notifications", "", 404, false},
 		{"POST", "/tenants/TENANT/access/v1/requests/ID/cancel", "{}", 404, false},
 		{"POST", "/tenants/TENANT/v1/tools/drift", driftFound, 404, false},
+		{"POST", "/tenants/TENANT/v1/token", "{}", 404, false},
 		{"GET", "/v1/decisions?tenant=TENANT", "", 200, false},
 		{"GET", "/v1/approvals?tenant=TENANT", "", 200, false},
 		{"GET", "/v1/log/export?tenant=TENANT", "", 200, false},

@@ -344,6 +344,7 @@ var unpaced = map[string]string{
 	"GET /.well-known/jwks.json":                              "the same",
 	"GET /access/v1/requests/schema":                          "the same",
 	"GET /openapi.yaml":                                       "the same",
+	"GET /v1/capabilities/status/{list}":                      "the same; a wait for its next change is paced",
 }
 
 // manifold is whoever the header says, with everything. It counts how often it is asked.

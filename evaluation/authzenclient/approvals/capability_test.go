@@ -245,7 +245,7 @@ func TestCapabilityOfACaller(t *testing.T) {
 			last = proof
 		}
 		before := a.count("POST /access")
-		d := a.client.Evaluate(t.Context(), call, authzenclient.ShowCapability(g.Token, last))
+		d := a.client.Evaluate(t.Context(), call, authzenclient.ShowCapability(evaluation.CapabilityShown{Token: g.Token, Proof: last}))
 		var said struct {
 			Capability evaluation.CapabilityAnswer `json:"capability"`
 		}

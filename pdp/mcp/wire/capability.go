@@ -31,7 +31,7 @@ func IsCapability(method string) bool {
 const metaKey = "io.policy-service/key"
 
 // termsOfRequest are the members of a request that the PDP reads as they came.
-var termsOfRequest = []string{"duration", "valid_from", "valid_until", "max_uses", "offline", "arguments", "reason", "approval_id"}
+var termsOfRequest = []string{"duration", "valid_from", "valid_until", "max_uses", "max_depth", "offline", "arguments", "reason", "approval_id"}
 
 // CapabilityRequest are the params of 001's capabilities/request, and more of ours. The holder is none of them.
 type CapabilityRequest struct {
@@ -43,6 +43,8 @@ type CapabilityRequest struct {
 	// Key is the holder's key, nil for none, and Proof the proof of it.
 	Key   jsontext.Value
 	Proof string
+	// InSession is set if it is to count in the session of the request alone.
+	InSession bool
 	// Terms are the other members, with their bytes.
 	Terms rpc.Object
 }
@@ -51,13 +53,20 @@ type CapabilityRequest struct {
 // to bound what is granted.
 func ReadCapabilityRequest(params jsontext.Value) (r CapabilityRequest, err error) {
 	o := readObject(params, &err)
-	o.only(append([]string{"tools", "audience", "renews", "key", "proof", "_meta"}, termsOfRequest...)...)
+	o.only(append([]string{"tools", "audience", "renews", "key", "proof", "channel", "_meta"}, termsOfRequest...)...)
 	if v := o.Get("tools"); v.Kind() == '"' && o.textOf(v, "tools") == AllTools {
 		r.Tools = []string{AllTools}
 	} else {
 		r.Tools = o.texts("tools", `neither an array of names nor "*"`, "no tools; name those that are to be called")
 	}
 	r.Audience, r.Renews, r.ApprovalID = o.text("audience"), o.text("renews"), o.text("approval_id")
+	switch channel := o.text("channel"); channel {
+	case "session":
+		r.InSession = true
+	case "":
+	default:
+		o.wrong("not session, which is the only one that there is", "channel")
+	}
 	meta := o.GetObject("_meta")
 	if r.Key = o.either("key", o.Get("key"), metaKey, meta.Get(metaKey)); r.Key != nil && r.Key.Kind() != '{' {
 		o.wrong("no object; a key is a JWK", "key")

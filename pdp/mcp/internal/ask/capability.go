@@ -49,6 +49,7 @@ func (a *Asker) checkShown(ctx context.Context, w refuser, op *Operation, last q
 	arguments, _ := r.Context.Get("arguments")
 	_, err := v.Check(ctx, capability.Call{
 		Token: op.Shows.Token, Proof: op.Shows.Proof, Holder: refOf(r.Subject), Tool: r.Resource.ID, Arguments: arguments.Object(),
+		Channel: capability.Channel{Session: op.Shows.Session},
 	})
 	var refused *capability.Refusal
 	switch {
@@ -82,7 +83,7 @@ func (op *Operation) options() []authzenclient.AskOption {
 	if !op.shows() {
 		return nil
 	}
-	return []authzenclient.AskOption{authzenclient.ShowCapability(op.Shows.Token, op.Shows.Proof)}
+	return []authzenclient.AskOption{authzenclient.ShowCapability(op.Shows)}
 }
 
 // ofCapability is the refusal of a call that the PDP denies for want of a capability, nil if it does not.
@@ -115,6 +116,9 @@ func capabilityOf(d authzenclient.Decision) evaluation.CapabilityAnswer {
 	}
 	return said.Capability
 }
+
+// Shows reports whether the PDP has permitted the call with the capability that it shows.
+func (p *Permit) Shows() bool { return p.shows }
 
 // Nonce is the one that the next proof of the client needs, "" if it needs none.
 func (p *Permit) Nonce() string {

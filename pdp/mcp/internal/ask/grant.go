@@ -71,6 +71,7 @@ type CapabilityAsk struct {
 	Tools            []string // ids
 	Renews           string   // the id of the capability, "" for a new one
 	ApprovalID       string
+	Session          string         // in which alone it is to count, "" for any
 	Terms            rpc.Object     // its other members, as they came
 	Key              jsontext.Value // nil for none
 	Proof            string
@@ -144,6 +145,9 @@ func (a *Asker) askOf(w refuser, op *Operation, r CapabilityAsk) (asked capabili
 		With("key", key).
 		With("context", jsonOf(about)).
 		WithText("proof", r.Proof)
+	if r.Session != "" {
+		o = o.With("channel", jsonOf(map[string]string{"session": r.Session}))
+	}
 	if asked, err = capability.DecodeAsk(o.Value(), evaluation.DefaultLimits()); err != nil {
 		return asked, w.invalid(err.Error())
 	}
@@ -223,6 +227,9 @@ func (w refuser) notGranted(g approvals.Grant, r CapabilityAsk) *Refusal {
 		message += ": " + reason
 	}
 	d := data{Type: authorizationDenied, Reason: reason, Refused: r.Names(g.Refused)}
+	if slices.Contains(g.Needs, "channel") {
+		d.Suggestion = `ask with "channel": "session"`
+	}
 	return w.refuse(Denied, coaz.Denied.Code(w.dialect), message, d, "the capability is not granted "+g.Reason)
 }
 
@@ -308,6 +315,9 @@ func (a *Asker) Validate(ctx context.Context, op Operation, shows evaluation.Cap
 	shown := evaluation.Object{}.With("token", text(shows.Token))
 	if shows.Proof != "" {
 		shown = shown.With("proof", text(shows.Proof))
+	}
+	if shows.Session != "" {
+		shown = shown.With("channel", evaluation.Object{}.With("session", text(shows.Session)).Value())
 	}
 	said = said.With("capability", shown.Value())
 	q := evaluation.Request{Subject: who.subject, Action: evaluation.Action{Name: string(ToolInvoke)}, Resource: evaluation.Entity{Type: "tool", ID: tool}, Context: said}

@@ -55,6 +55,16 @@ func (x exchange) capability(ctx context.Context) (end *answer.Answer, there boo
 	return answer.Of(x.Client.Result(x.Request.Method, result)), true
 }
 
+const noSession = "channel is session, and requests of this revision of MCP have none: leave channel out, or ask and call in a session that begins with initialize"
+
+// session is the name of the client's session for the PDP, "" if it has none.
+func (x exchange) session() string {
+	if x.Session == nil {
+		return ""
+	}
+	return x.Session.Channel()
+}
+
 // again is the pause after which a request comes again that could not be decided.
 const again = 5 * time.Second
 
@@ -72,6 +82,11 @@ func (x exchange) requestCapability(ctx context.Context, issuer string) (jsontex
 	}
 	r := ask.CapabilityAsk{
 		Issuer: issuer, Renews: said.Renews, ApprovalID: said.ApprovalID, Terms: said.Terms, Key: said.Key, Proof: said.Proof, Names: x.g.namesOf,
+	}
+	if said.InSession {
+		if r.Session = x.session(); r.Session == "" {
+			return nil, answer.Invalid(noSession)
+		}
 	}
 	var end *answer.Answer
 	if r.Audience, r.Tools, end = x.g.toolIDs(said); end != nil {
@@ -223,9 +238,9 @@ func (g *Flow) ask(ctx context.Context, op ask.Operation, shown evaluation.Capab
 		permit, refused = g.o.Asker.Ask(ctx, op)
 		switch {
 		case shown.Token == "":
-		case refused == nil:
+		case refused == nil && permit.Shows(): // else the PDP has not judged it yet
 			g.people.Listeners.Granted(op.Principal, capabilityID(shown.Token))
-		case refused.Shown == nil:
+		case refused == nil, refused.Shown == nil:
 		case refused.Shown.Code == capability.Revoked:
 			g.people.Listeners.Refused(op.Principal, capabilityID(shown.Token))
 		case refused.Shown.Code == capability.NonceRequired && op.Kept && nonce == "" && refused.Shown.Nonce != "":
@@ -249,6 +264,7 @@ func (x exchange) validateCapability(ctx context.Context) (jsontext.Value, *answ
 		return nil, unreadable(err)
 	}
 	_, id := x.g.toolID(said.Tool)
+	said.Shown.Session = x.session()
 	shown, _ := x.g.proved(x.Who, said.Shown, id, ask.Arguments(x.Params), "")
 	worth, refused := x.g.o.Asker.Validate(ctx, x.operation(), shown, id, said.Arguments)
 	return worth, answer.Refuse(refused)

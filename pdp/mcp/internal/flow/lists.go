@@ -442,7 +442,7 @@ func (x exchange) openServer(ctx context.Context) (upstream.Session, error) {
 }
 
 // extensions are the extensions that the gateway has for a principal. That of capabilities names the issuer, for which the proof
-// of a request is made.
+// of a request is made, and the client's session.
 func (x exchange) extensions(ctx context.Context) rpc.Object {
 	none := jsontext.Value(`{}`)
 	all := rpc.Object{}.With(era.Authorizations, none)
@@ -450,7 +450,7 @@ func (x exchange) extensions(ctx context.Context) rpc.Object {
 		all = all.With(era.ToolRequests, none)
 	}
 	if issuer, err := x.g.o.Asker.Issuer(ctx, x.Who); err == nil && issuer != "" {
-		all = all.With(era.Capabilities, rpc.Object{}.With("issuer", rpc.String(issuer)).Value())
+		all = all.With(era.Capabilities, rpc.Object{}.With("issuer", rpc.String(issuer)).WithText("session", x.session()).Value())
 	}
 	return all
 }

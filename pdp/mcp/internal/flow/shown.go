@@ -23,6 +23,7 @@ func (x exchange) takeShown() (exchange, *answer.Answer) {
 	if x.shown = shown; shown == (evaluation.CapabilityShown{}) {
 		return x, nil
 	}
+	x.shown.Session = x.session()
 	c := *x.Call
 	if c.Params = c.Params.Without(wire.ShowsCapability); c.Params.Len() < x.Params.Len() {
 		x.Reach.MCPx.Store(true)

@@ -3,6 +3,8 @@ package people
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
 	"sync"
 	"time"
 
@@ -25,6 +27,13 @@ type Conversation struct {
 // NewConversation returns the conversation of a session.
 func NewConversation(id string, ring *seal.Ring) *Conversation {
 	return &Conversation{ID: id, ring: ring, waiting: map[rpc.ID]chan rpc.Message{}, questions: map[rpc.ID]*openQuestion{}}
+}
+
+// Channel is the name by which a PDP knows the session: neither guessed nor shorter than its life, and nobody resumes the session
+// with it.
+func (s *Conversation) Channel() string {
+	sum := sha256.Sum256([]byte(s.ID))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
 // Ask sends the client a request of the server, and waits for the answer.
