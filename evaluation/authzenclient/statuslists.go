@@ -121,6 +121,7 @@ func (s *StatusLists) fetch(one *followed) time.Duration {
 	a := asking{
 		op: opStatus, url: one.uri, method: http.MethodGet, repeat: unanswered, breaker: &breaker{},
 		statuses: []int{http.StatusOK}, accept: "application/" + capability.TypeList,
+		header: http.Header{"Cache-Control": {"no-cache"}}, // a cache on the way would have it be twice as old
 	}
 	waits := c.token != nil && one.list != nil
 	if waits {
@@ -128,7 +129,8 @@ func (s *StatusLists) fetch(one *followed) time.Duration {
 		if c.http.Timeout > 0 {
 			a.wait = max(0, min(a.wait, c.http.Timeout-c.timeout))
 		}
-		a.url, a.header = within(one.uri, a.wait), http.Header{"If-None-Match": {one.tag}}
+		a.url = within(one.uri, a.wait)
+		a.header["If-None-Match"] = []string{one.tag}
 		a.statuses = append(a.statuses, http.StatusNotModified)
 	}
 	a.public = !waits

@@ -176,7 +176,7 @@ func (m *model) settle(a *modelled, d string, used bool) {
 			if next.Approval != a.Approval {
 				m.forget(a, a.Approval)
 			}
-			a.Approval, a.Bundle, a.Expires, a.MaxUses = next.Approval, next.Bundle, next.Token.Expires, next.Token.MaxUses
+			a.Approval, a.Bundle, a.Begins, a.Expires, a.MaxUses = next.Approval, next.Bundle, next.Token.NotBefore, next.Token.Expires, next.Token.MaxUses
 			a.Renewals++
 			m.went["renewed"]++
 			a.step(capability.StepRenewed)
@@ -409,7 +409,7 @@ func (m *model) grant() {
 	m.want(err, nil)
 	m.note(n.Approval, n.Token.ID)
 	made := &modelled{above: above, token: n.Token, by: map[string]bool{}, Capability: capability.Capability{
-		ID: n.Token.ID, Tenant: n.Tenant, Holder: n.Token.Holder, Bundle: n.Bundle, MaxUses: n.Token.MaxUses, Expires: n.Token.Expires, State: capability.Asked,
+		ID: n.Token.ID, Tenant: n.Tenant, Holder: n.Token.Holder, Bundle: n.Bundle, MaxUses: n.Token.MaxUses, Begins: n.Token.NotBefore, Expires: n.Token.Expires, State: capability.Asked,
 		Granting: d, Reserved: []capability.Reserved{{Decision: d}}, Version: 1, Words: capability.Words{Approval: n.Approval},
 		MaxDepth: n.Token.MaxDepth,
 	}}

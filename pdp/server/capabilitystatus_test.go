@@ -3,6 +3,7 @@ package server_test
 import (
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -120,6 +121,33 @@ func TestStatusListWaits(t *testing.T) {
 	if _, state, _ := w.list(g); state != capability.StateSuspended {
 		t.Errorf("it is %v", state)
 	}
+}
+
+// TestStatusListWaitsOfOne: a caller that has all its waits under way waits no longer for another one than it wants to, and
+// takes none from others.
+func TestStatusListWaitsOfOne(t *testing.T) {
+	t.Parallel()
+	w := openEdited(t, lastingLists)
+	g := w.asksFor(http.StatusCreated, offline, "read")
+	path, _ := listedAt(t, g)
+	_, _, first := w.list(g)
+	ask := func(caller, wait string) int {
+		return w.Get(path+"?wait="+wait, "Authorization", w.key[caller], "If-None-Match", first.Header.Get("ETag")).Status
+	}
+	var waiting sync.WaitGroup
+	for range 50 {
+		waiting.Go(func() {
+			if status := ask("wallet", "30s"); status != http.StatusOK {
+				t.Errorf("a change: %d", status)
+			}
+		})
+	}
+	eventually(t, "one more than a caller may have", func() bool { return ask("wallet", "20ms") == http.StatusServiceUnavailable })
+	if status := ask("warden", "1ms"); status != http.StatusNotModified {
+		t.Errorf("another caller: %d", status)
+	}
+	w.reply("warden", "POST", "/v1/capabilities/"+g.ID+"/revoke", `{"reason":"enough"}`).is(t, "revoke", 200)
+	waiting.Wait()
 }
 
 // TestOfflineIsAsked: what is asked for with offline is granted so, unless that cannot be.

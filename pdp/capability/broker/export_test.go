@@ -2,7 +2,11 @@ package broker
 
 import (
 	"context"
+	"crypto/ed25519"
 	"crypto/sha256"
+	"encoding/json"
+
+	"github.com/go-jose/go-jose/v4"
 )
 
 // Sweep asks the policies again about all that is granted.
@@ -19,6 +23,27 @@ func (b *Broker) Later(ctx context.Context) (later []string, err error) {
 // LookAgain asks about them, and returns those that are still to be looked at.
 func (b *Broker) LookAgain(ctx context.Context, ids []string) (later []string, err error) {
 	return b.lookAgain(ctx, ids)
+}
+
+// Settle has it that the policies were asked about all that is granted.
+func (b *Broker) Settle() { b.lists.settle(b.options.PDP().Bundle().Digest()) }
+
+// WasSettled reports whether that was found of any policies.
+func (b *Broker) WasSettled() bool {
+	b.lists.mu.Lock()
+	defer b.lists.mu.Unlock()
+	return b.lists.settled != ""
+}
+
+// Key implements capability.Keys.
+func (b *Broker) Key(_ context.Context, kid string) (ed25519.PublicKey, bool, error) {
+	var set jose.JSONWebKeySet
+	err := json.Unmarshal(b.options.Keys.JWKS(), &set)
+	for _, key := range set.Key(kid) {
+		public, is := key.Key.(ed25519.PublicKey)
+		return public, is, err
+	}
+	return nil, false, err
 }
 
 // Changed reports whether Run would sweep now.

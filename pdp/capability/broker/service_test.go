@@ -51,11 +51,12 @@ type service struct {
 	pdp    *pdp.PDP
 	holder *capability.Holder
 	proofs atomic.Int64
+	looks  func() // is called when the policies are looked for
 }
 
 func newService(b testing.TB, data string, recorded bool, change ...func(*pdp.Options)) *service {
 	b.Helper()
-	f := &service{TB: b, Clock: clock.At(pdptest.Now)}
+	f := &service{TB: b, Clock: clock.At(pdptest.Now), looks: func() {}}
 	log, err := decisionlog.Open(data, decisionlog.Options{Index: true, Kinds: []string{decisionlog.KindCapability}})
 	f.must(err)
 	keys, err := signing.Open(data, slog.New(slog.DiscardHandler))
@@ -68,9 +69,10 @@ func newService(b testing.TB, data string, recorded bool, change ...func(*pdp.Op
 			Key: []byte(strings.Repeat("s", 32)), Now: f.Now, Retain: time.Hour,
 			Limits: store.Limits{MaxLivePerHolder: 1 << 30, MaxLivePerTenant: 1 << 30, NewPerMinutePerHolder: 1 << 30},
 		},
-		Log: log, Keys: keys, PDP: func() *pdp.PDP { return f.pdp },
+		Log: log, Keys: keys, PDP: func() *pdp.PDP { f.looks(); return f.pdp },
 		IssuerURL: func(string) string { return issuer },
-		Terms:     broker.Terms{MaxLifetime: life, DefaultLifetime: time.Hour, ProofAge: 5 * time.Minute, Skew: time.Second},
+		ListURL:   func(name string) string { return issuer + "/v1/capabilities/status/" + name },
+		Terms:     broker.Terms{MaxLifetime: life, DefaultLifetime: time.Hour, ProofAge: 5 * time.Minute, Skew: time.Second, StatusTTL: 15 * time.Second},
 		Logger:    slog.New(slog.NewTextHandler(&f.logged, nil)),
 	})
 	f.must(err)

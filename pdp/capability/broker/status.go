@@ -26,6 +26,7 @@ type statusLists struct {
 type statusList struct {
 	mu     sync.Mutex // guards what follows
 	news   *store.News
+	due    bool // something changed since it was signed
 	signed SignedList
 	list   *capability.StatusList
 	made   time.Time // by the real clock
@@ -42,6 +43,9 @@ type SignedList struct {
 
 // listAgain is the least time between two lists because of changes.
 const listAgain = 100 * time.Millisecond
+
+// unsettledAgain is that while the policies are asked about what was granted.
+const unsettledAgain = time.Second
 
 // settle notes that policies were asked about all that was granted.
 func (l *statusLists) settle(digest string) {
@@ -70,7 +74,7 @@ func (l *statusLists) find(name, tenant string, s *store.Store) *statusList {
 	defer l.mu.Unlock()
 	one := l.of[name]
 	if one == nil {
-		one = &statusList{news: s.News(func(n store.Notice) bool { return n.Tenant == tenant })}
+		one = &statusList{due: true, news: s.News(func(n store.Notice) bool { return n.Tenant == tenant })}
 		if l.of == nil {
 			l.of = map[string]*statusList{}
 		}
@@ -101,8 +105,9 @@ func (b *Broker) place(tenant string, renews *store.Capability) (capability.List
 // StatusList is a status list as of now. Only one request at a time makes it, and what was made answers others. It is
 // [store.ErrNotFound] if there is none.
 //
-// After a change of the policies no other list is signed before they were asked about all that was granted; then the last
-// one is sent as long as it counts, and [ErrUnsettled] is returned from then on.
+// After a change of the policies, and before they were asked about all that was granted, a list counts no longer than the last
+// one from before the change: it is signed again for what was taken back meanwhile. When that has ended, [ErrUnsettled] is
+// returned.
 func (b *Broker) StatusList(ctx context.Context, name string) (SignedList, error) {
 	tenant, found, err := b.Store.ListTenant(name)
 	if err != nil {
@@ -115,31 +120,36 @@ func (b *Broker) StatusList(ctx context.Context, name string) (SignedList, error
 	one := b.lists.find(name, tenant, b.Store)
 	one.mu.Lock()
 	defer one.mu.Unlock()
-	now := b.now()
+	now, until := b.now(), time.Time{}
 	if is, _ := b.lists.isSettled(b.options.PDP().Bundle().Digest()); !is {
-		if now.Before(one.signed.Expires) {
-			return one.signed, nil
+		if until = one.signed.Expires; !now.Before(until) {
+			return SignedList{}, ErrUnsettled
 		}
-		return SignedList{}, ErrUnsettled
 	}
-	changed := one.list == nil
 	select {
 	case <-one.news.C:
-		changed = true
+		one.due = true
 	default:
 	}
-	if age := now.Sub(one.signed.Issued); !changed && 0 <= age && age < b.options.Terms.StatusTTL {
+	age, counts := now.Sub(one.signed.Issued), one.signed.TTL
+	switch {
+	case one.due && until.IsZero():
+		counts = 0
+	case one.due:
+		counts = unsettledAgain // to ask about all makes many changes
+	}
+	if 0 <= age && age < counts {
 		return one.signed, nil
 	}
-	if err := b.makeList(ctx, one, name, now); err != nil {
-		one.list = nil // the news were taken
+	if err := b.makeList(ctx, one, name, now, until); err != nil {
 		return SignedList{}, err
 	}
+	one.due = !until.IsZero() // and once they were asked, it is signed for longer
 	return one.signed, nil
 }
 
-// makeList makes and signs a list.
-func (b *Broker) makeList(ctx context.Context, one *statusList, name string, now time.Time) error {
+// makeList makes and signs a list, which ends no later than until, if that is not zero.
+func (b *Broker) makeList(ctx context.Context, one *statusList, name string, now, until time.Time) error {
 	if wait := listAgain - time.Since(one.made); wait > 0 && !one.made.IsZero() {
 		select {
 		case <-time.After(wait):
@@ -151,6 +161,10 @@ func (b *Broker) makeList(ctx context.Context, one *statusList, name string, now
 		now = one.signed.Issued
 	}
 	list := capability.NewStatusList(b.options.ListURL(name), now, b.options.Terms.StatusTTL)
+	if !until.IsZero() {
+		list.Expires = until
+		list.TTL = max(time.Second, min(list.TTL, until.Sub(list.IssuedAt)))
+	}
 	if err := b.Store.FillList(name, list); err != nil {
 		return err
 	}

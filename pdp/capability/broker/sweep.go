@@ -53,7 +53,7 @@ func (b *Broker) Run(ctx context.Context) {
 			more, failed := b.sweep(ctx, of)
 			later = slices.Compact(slices.Sorted(slices.Values(append(later, more...))))
 			if swept = looked; failed == nil {
-				if whole && ctx.Err() == nil {
+				if whole && ctx.Err() == nil && len(b.changed) == 0 { // else other policies were in force meanwhile
 					b.lists.settle(asked)
 				}
 				of, whole = whereTimeCounts, false

@@ -55,11 +55,6 @@ func (s *Capabilities) statusChange(c echo.Context) error {
 	if err != nil || wait < 0 {
 		return door.BadParameter("wait", "is no time; write it like 30s, which is the longest")
 	}
-	if s.waiting.Enter(c.Request().Context(), a.Caller.Name) != nil {
-		return door.TooMany("waiting", time.Second, http.StatusServiceUnavailable,
-			"too many are waiting at once; ask again after Retry-After seconds, or without wait")
-	}
-	defer s.waiting.Leave(a.Caller.Name)
 	valid, done := s.Door.WhileInForce(c, a.Caller)
 	defer done()
 	ctx, cancel := context.WithTimeout(valid, min(wait, longestWait))
@@ -71,6 +66,11 @@ func (s *Capabilities) statusChange(c echo.Context) error {
 		case <-ctx.Done():
 		}
 	}()
+	if s.waiting.Enter(ctx, a.Caller.Name) != nil { // a wait for a place is part of the wait
+		return door.TooMany("waiting", time.Second, http.StatusServiceUnavailable,
+			"too many are waiting at once; ask again after Retry-After seconds, or without wait")
+	}
+	defer s.waiting.Leave(a.Caller.Name)
 	list, err := s.Broker.StatusList(ctx, c.Param("list"))
 	if err == nil && door.Matches(c.Request().Header.Values("If-None-Match"), door.EntityTag([]byte(list.Text))) {
 		list, err = s.Broker.StatusChange(ctx, c.Param("list"), list.Version)
