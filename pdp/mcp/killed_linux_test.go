@@ -88,6 +88,8 @@ type mortals struct {
 	pdp      *mortal
 	gateways [2]*mortal
 	last     int
+	// shows is what the next call shows in _meta.
+	shows string
 }
 
 func newMortals(t testing.TB) *mortals {
@@ -210,7 +212,7 @@ func (m *mortals) begin(era string, p killedPoint) *begunCall {
 	m.t.Helper()
 	m.last++
 	c := &begunCall{m: m, era: era, client: m.at(0, era, nil), over: make(chan wasAsked, 1)}
-	c.arguments = fmt.Sprintf(`{"marker":"killed %d"}`, m.last)
+	c.arguments, c.client.meta = fmt.Sprintf(`{"marker":"killed %d"}`, m.last), m.shows
 	if !p.early {
 		c.call()
 		if c.form = c.next(); c.form.kind != roundsForm {

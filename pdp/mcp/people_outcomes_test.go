@@ -482,11 +482,14 @@ func sdkAnswer(t testing.TB, result *sdk.CallToolResult, err error) (a mcptest.A
 	return a
 }
 
-// sdkClient is a client of the SDK with alice's token.
-func (w *world) sdkClient(era string, o sdk.ClientOptions) *sdk.ClientSession {
+// sdkClient is a client of the SDK with alice's token. Before it connects it is as knows makes it.
+func (w *world) sdkClient(era string, o sdk.ClientOptions, knows ...func(*sdk.Client)) *sdk.ClientSession {
 	w.t.Helper()
 	o.Capabilities = &sdk.ClientCapabilities{Elicitation: &sdk.ElicitationCapabilities{Form: &sdk.FormElicitationCapabilities{}, URL: &sdk.URLElicitationCapabilities{}}}
 	client := sdk.NewClient(&sdk.Implementation{Name: "people", Version: "1"}, &o)
+	for _, make := range knows {
+		make(client)
+	}
 	transport := &sdk.StreamableClientTransport{Endpoint: w.url, HTTPClient: &http.Client{Transport: withToken(w.issuer.Token(w.t, nil))}}
 	version := map[string]string{"legacy": "2025-11-25", "modern": modernVersion}[era]
 	session, err := client.Connect(w.t.Context(), transport, &sdk.ClientSessionOptions{ProtocolVersion: version})

@@ -39,6 +39,7 @@ type setting struct {
 	server *doorway // before the server
 	dir    string
 	bob    string // the API key of somebody else who may decide
+	warden string // the API key of who sees capabilities and the log
 	logs   *kept
 
 	mu sync.Mutex
@@ -86,9 +87,11 @@ func newSetting(t testing.TB, pdpListen, serverEra string) *setting {
 	}
 	keys, err := auth.OpenKeys(s.file("data"))
 	orFail(t, err)
-	gateway, err := keys.Add(auth.KeySpec{Name: "gateway", Grant: auth.Grant{Permissions: []auth.Permission{auth.Decide, auth.Search, auth.Request, auth.Relay}}})
+	gateway, err := keys.Add(auth.KeySpec{Name: "gateway", Grant: auth.Grant{Permissions: []auth.Permission{auth.Decide, auth.Search, auth.Request, auth.Relay, auth.Capability}}})
 	orFail(t, err)
 	s.bob, err = keys.Add(auth.KeySpec{Name: "bob", Principal: auth.Principal{Type: "user", ID: roundsBob}, Grant: auth.Grant{Permissions: []auth.Permission{auth.Approve}}})
+	orFail(t, err)
+	s.warden, err = keys.Add(auth.KeySpec{Name: "warden", Grant: auth.Grant{Permissions: []auth.Permission{auth.CapabilityAdmin, auth.LogRead}}})
 	orFail(t, err)
 	s.write("gateway.key", gateway)
 	s.write("seal.key", string(bytes.Repeat([]byte("seal"), 8)))
@@ -300,11 +303,16 @@ func (s *setting) open(marker, status string) (id string, err error) {
 }
 
 func (s *setting) asBob(method, path, body string) (text []byte, err error) {
+	return s.as(s.bob, method, path, body)
+}
+
+// as asks the PDP with an API key.
+func (s *setting) as(key, method, path, body string) (text []byte, err error) {
 	r, err := http.NewRequestWithContext(s.t.Context(), method, s.pdp.url+path, strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	r.Header.Set("Authorization", "Bearer "+s.bob)
+	r.Header.Set("Authorization", "Bearer "+key)
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
@@ -314,7 +322,7 @@ func (s *setting) asBob(method, path, body string) (text []byte, err error) {
 	}
 	defer func() { _ = response.Body.Close() }()
 	if text, err = io.ReadAll(response.Body); err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("bob: %d %s", response.StatusCode, text)
+		err = fmt.Errorf("%d %s", response.StatusCode, text)
 	}
 	return text, err
 }
