@@ -77,6 +77,9 @@ func DelegateCapability(
 	ctx context.Context, c *authzenclient.Client, parent string, holder *capability.Holder, ask capability.Ask,
 ) (Grant, error) {
 	return askFor(ctx, c, "/"+url.PathEscape(parent)+"/delegate", ask, func(a *capability.Ask, issuer string, now time.Time) error {
+		if holder == nil {
+			return errors.New("no holder; its holder alone can hand a capability on")
+		}
 		return holder.HandOn(a, parent, issuer, now)
 	})
 }

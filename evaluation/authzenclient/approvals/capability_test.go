@@ -173,6 +173,9 @@ func TestCapabilityDelegated(t *testing.T) {
 	a.must(err)
 	to := a.request(0, "restart")
 	to.Holder.ID, to.Key, to.Duration = "helper", holderOf(t, 2).Key(), time.Minute
+	if _, err := approvals.DelegateCapability(t.Context(), a.client, g.ID, nil, to); err == nil || a.count("POST /v1/capabilities/") != 0 {
+		t.Errorf("without a holder: %v", err)
+	}
 	child, err := approvals.DelegateCapability(t.Context(), a.client, g.ID, a.holder, to)
 	a.must(err)
 	if !child.Granted || child.MaxUses != 2 {
