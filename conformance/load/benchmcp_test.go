@@ -62,6 +62,11 @@ func TestBenchMCP(t *testing.T) {
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	t.Run("plain/capabilities", func(t *testing.T) {
+		if err := benchCapability(ctx, newMCPStage(ctx, t, *binary, &mcpPlain), *duration, os.Stdout); err != nil {
+			t.Error(err)
+		}
+	})
 	for _, upstream := range []*mcpUpstream{&mcpPlain, &mcpEverything} {
 		for _, c := range mcpCases {
 			t.Run(upstream.name+"/"+c.name, func(t *testing.T) {
