@@ -80,8 +80,8 @@ import (
 // out, as is what lists and introductions say of capabilities unless a line of the story is "capabilities shown", and what a
 // client of the modern era is asked is written as in the legacy one, so that both eras have one line. A line may
 // also be the message as it is. Whatever is heard must be in the story; -update writes it there. Ids and sealed texts have the
-// names ID-1, ID-2, ..., SEAL-1, ... in the order in which they are heard; what is sent may use them. Times are TIME, and the
-// addresses of this run GATEWAY, PDP, SERVER and ISSUER.
+// names ID-1, ID-2, ..., SEAL-1, ... in the order in which they are heard; what is sent may use them. Times are TIME, what a
+// session is called in an introduction is SESSION, and the addresses of this run GATEWAY, PDP, SERVER and ISSUER.
 //
 // A client has the token of a person by its name, with the client agent-release. Otherwise a line says so:
 //
@@ -395,6 +395,7 @@ var (
 	timeText       = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)`)
 	named          = regexp.MustCompile(`\b(?:ID|SEAL|ASK)-\d+\b`)
 	ofCapabilities = regexp.MustCompile(`,"_meta":\{"io\.policy-service/tool":\{[^{}]*\}\}|,?"io\.policy-service/(?:tool|capabilities)":\{"i[^{}]*\}`)
+	sessionText    = regexp.MustCompile(`"session":"[A-Za-z0-9_-]{43}"`)
 	retryText      = regexp.MustCompile(`"retry_after":[1-9]\d*`)
 	repeated       = regexp.MustCompile(`REPEAT\((.*?),(\d+)\)`)
 )
@@ -402,6 +403,7 @@ var (
 func (n *naming) name(text string) string {
 	text = strings.NewReplacer(n.fixed...).Replace(text)
 	text = retryText.ReplaceAllString(timeText.ReplaceAllString(text, "TIME"), `"retry_after":N`)
+	text = sessionText.ReplaceAllString(text, `"session":"SESSION"`)
 	return unsteady.ReplaceAllStringFunc(text, func(value string) string {
 		if name, has := n.of[value]; has {
 			return name
