@@ -26,7 +26,7 @@ const (
 type Keys struct {
 	client *Client
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the following
 	keys    map[string]ed25519.PublicKey
 	fetched time.Time     // when those came
 	tried   time.Time     // when they were asked for last
@@ -63,7 +63,7 @@ func (k *Keys) Key(ctx context.Context, kid string) (key ed25519.PublicKey, foun
 
 const opKeys = "keys"
 
-// look finds a key among those that are known. If that is not enough it has them fetched, and returns what ends with that.
+// look finds a key among those that are known. If that is not enough it starts a fetch, and returns its end.
 func (k *Keys) look(ctx context.Context, kid string, mayFetch bool) (ed25519.PublicKey, bool, *Error, chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -25,7 +25,7 @@ type StatusLists struct {
 	client *Client
 	ctx    context.Context
 
-	mu sync.Mutex // guards what follows, and what is in lists
+	mu sync.Mutex // guards the following, and the values of lists
 	of map[string]*followed
 }
 
@@ -40,8 +40,8 @@ type followed struct {
 }
 
 // StatusLists follows the lists that are asked for until a context ends: with a credential, each change is heard at once,
-// and else a list is fetched again when its time to live is over. When a list has ended, and no newer one came, nobody
-// knows what it says, and verifiers refuse. A list counts if the service signed it for the address that was asked for, and
+// and else a list is fetched again when its time to live is over. When a list has ended, and no newer one came, it says
+// nothing, and verifiers refuse. A list counts if the service signed it for the address that was asked for, and
 // if it is not older than the last one.
 func (c *Client) StatusLists(ctx context.Context) *StatusLists {
 	return &StatusLists{client: c, ctx: ctx, of: map[string]*followed{}}

@@ -247,8 +247,8 @@ func (a Ask) Signer() Key {
 	return a.Key
 }
 
-// CheckProof reports whether whoever asks has the key of [Ask.Signer]: the proof is signed with it, for the issuer of that name, within the window of [Options], and over what is asked for. The caller sees to it
-// that a jti counts once.
+// CheckProof reports whether the asker has the key of [Ask.Signer]: the proof is signed with it, for the issuer of that
+// name, within the window of [Options], and over the request. The caller sees to it that a jti counts once.
 func (a Ask) CheckProof(issuer string, now time.Time, age, skew time.Duration) (jti string, iat time.Time, refusal *Refusal) {
 	refused := func(code Code) (string, time.Time, *Refusal) {
 		return "", time.Time{}, &Refusal{Code: code, Audience: issuer}

@@ -2,14 +2,14 @@ package capability
 
 import "policy-service/evaluation"
 
-// Channel is what an enforcement point observed of the connection by which a call came.
+// Channel is the connection of a call, as an enforcement point observed it.
 type Channel struct {
-	// Session is the id of the session, as the enforcement point gave it: one that nobody guesses. A token has its hash
+	// Session is the id of the session, as the enforcement point gave it: one that cannot be guessed. A token has its hash
 	// alone.
 	Session string
 }
 
-// Hash is what a token says of a channel, "" of none.
+// Hash is the form of a channel in a token, "" of none.
 func (c Channel) Hash() string {
 	if c.Session == "" {
 		return ""

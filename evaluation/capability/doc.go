@@ -9,7 +9,7 @@
 // A token is a list of layers, and a call is admitted when each of them admits it: to add a layer can only narrow. What
 // a layer says of arguments is closed: an argument that it does not name refuses the call, unless it says otherwise.
 //
-// The package asks nobody. [Verifier.Check] does not know which proofs were seen before, which tokens were revoked, or how
+// The package asks no service. [Verifier.Check] does not know which proofs were seen before, which tokens were revoked, or how
 // often one was used: the service does, and the check is a filter in front of it. A gateway that asks no service has an
 // [OfflineVerifier], which remembers proofs and looks into the status lists of the service.
 package capability

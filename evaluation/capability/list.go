@@ -24,7 +24,7 @@ const (
 	maxTTL    = 3600 // seconds
 )
 
-// State is what a status list says of a token. The zero State is that nobody knows.
+// State is the state of a token in a status list. The zero State is unknown.
 type State int
 
 // The states.
@@ -58,7 +58,7 @@ func NewStatusList(uri string, issued time.Time, ttl time.Duration) *StatusList 
 	return &StatusList{uri, issued, issued.Add(4 * ttl), ttl, make([]byte, listBytes)}
 }
 
-// Set sets the state of a token. One that nobody knows is invalid.
+// Set sets the state of a token. An unknown state becomes invalid.
 func (l *StatusList) Set(index int, s State) {
 	if s == StateUnknown {
 		s = StateInvalid
@@ -67,7 +67,7 @@ func (l *StatusList) Set(index int, s State) {
 	l.bits[index/4] = l.bits[index/4]&^(3<<shift) | byte(s-1)<<shift
 }
 
-// State is that of a token. From the end of the list on nobody knows it, nor that of a token that the list does not have.
+// State is that of a token. From the end of the list on it is unknown, as is that of a token outside the list.
 func (l *StatusList) State(index int, now time.Time) State {
 	if index < 0 || index/4 >= len(l.bits) || !now.Before(l.Expires) {
 		return StateUnknown
@@ -135,7 +135,7 @@ func parseStatusList(payload []byte) (*StatusList, error) {
 	return l, nil
 }
 
-// inflated is what was compressed, nil if that is not whole, or too large: a little text can stand for very much.
+// inflated is the text before compression, nil if it is not whole, or too large: a little text can stand for very much.
 func inflated(packed []byte) []byte {
 	z, err := zlib.NewReader(bytes.NewReader(packed))
 	if err != nil {

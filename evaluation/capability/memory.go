@@ -17,7 +17,7 @@ var ErrFull = errors.New("too many proofs are remembered: try again in a minute"
 
 const mostSeen = 1_000_000
 
-// MemoryOptions bound what a [Memory] remembers. What is zero has the default.
+// MemoryOptions bound a [Memory]. A zero member has the default.
 type MemoryOptions struct {
 	Now       func() time.Time
 	Most      int // proofs: 1,000,000
@@ -32,7 +32,7 @@ type Seen interface {
 	First(ctx context.Context, tenant string, holder evaluation.Ref, key [sha256.Size]byte, until time.Time) (bool, error)
 }
 
-// ProofKey is what a proof is remembered by, of the thumbprint of the key that made it and its id.
+// ProofKey is the key of a proof in a memory, of the thumbprint of the key that made it and its id.
 func ProofKey(jkt, jti string) [sha256.Size]byte {
 	return sha256.Sum256([]byte(jkt + "\x00" + jti)) // no thumbprint has a zero byte
 }
@@ -46,7 +46,7 @@ type Memory struct {
 
 // shard has the proofs whose keys begin alike.
 type shard struct {
-	mu    sync.Mutex // guards what follows; locked before that of the shares
+	mu    sync.Mutex // guards the following; locked before that of the shares
 	of    map[[sha256.Size]byte]seen
 	swept int64
 }
@@ -59,12 +59,12 @@ type seen struct {
 
 // shares count the proofs of each holder and of each tenant.
 type shares struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the following
 	all     int
 	tenants map[string]int
 	holders map[ofTenant]uint32
 	counts  []share
-	free    []uint32 // indexes of counts that nobody has
+	free    []uint32 // unused indexes of counts
 }
 
 type share struct {
@@ -107,7 +107,7 @@ func (s *Memory) First(
 	of := ofTenant{tenant, holder}
 	h := &s.shards[key[0]%uint8(len(s.shards))]
 	first, err := s.first(h, key, of, until)
-	if errors.Is(err, ErrFull) { // what is over in other shards still counts
+	if errors.Is(err, ErrFull) { // expired proofs in other shards still count
 		for n := range s.shards {
 			s.shards[n].mu.Lock()
 			s.sweep(&s.shards[n], s.o.Now())
@@ -134,7 +134,7 @@ func (s *Memory) first(h *shard, key [sha256.Size]byte, of ofTenant, until time.
 	return true, nil
 }
 
-// sweep forgets what is over in a shard, whose lock is held. It goes through all of it, so it is done once a second at most.
+// sweep forgets the expired proofs of a shard, whose lock is held. It goes through all of it, so it is done once a second at most.
 func (s *Memory) sweep(h *shard, at time.Time) {
 	now := at.Unix()
 	if now == h.swept {

@@ -2,9 +2,9 @@ package capability
 
 import "sync"
 
-// recent remembers what was found out lately. The zero value remembers nothing yet.
+// recent remembers the latest findings. The zero value remembers nothing yet.
 type recent[K comparable, V any] struct {
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the following
 	now, old map[K]V
 }
 

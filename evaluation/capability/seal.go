@@ -29,7 +29,7 @@ func (k Key) Seal(token string) (string, error) {
 	return o.CompactSerialize()
 }
 
-// Unseal decrypts what [Key.Seal] made.
+// Unseal decrypts the text of [Key.Seal].
 func Unseal(sealed string, key *ecdsa.PrivateKey) (token string, err error) {
 	if len(sealed) > maxSealed || key == nil {
 		return "", errors.New("there is no key, or the token is too large")

@@ -82,7 +82,7 @@ type Call struct {
 	Tool   string
 	// Arguments are as they were sent, null members included: read them with [evaluation.ParseWithNulls].
 	Arguments evaluation.Object
-	// Channel is by what the call came.
+	// Channel is the connection of the call.
 	Channel Channel
 }
 

@@ -40,8 +40,9 @@ func (s *Store) Admit(tenant string, of evaluation.Ref) error {
 }
 
 // Grant makes a capability that a decision is to grant. It cannot be used before the caller has recorded the decision and
-// says so by Spent. One whose token has a parent is made from that, which has to be usable, and is narrower.  If the caller does not know whether the decision is on record, or the process ends, the log says it
-// later: then the capability is active, or was never granted.
+// says so by Spent. One whose token has a parent is narrower than that, which has to be usable. If the caller does not know
+// whether the decision is on record, or the process ends, the log says it later: then the capability is active, or was never
+// granted.
 func (s *Store) Grant(ctx context.Context, n New, decision string) (*Reservation, error) {
 	c, err := n.words()
 	if err == nil && (decision == "" || !s.now().Before(c.Expires)) {

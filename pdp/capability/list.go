@@ -18,7 +18,7 @@ type Filter struct {
 	Tenant   string
 	Holder   evaluation.Ref
 	JKT      string // the thumbprint of the holder's key
-	Ancestor string // what it was made from, at whatever depth
+	Ancestor string // that it was made from, at any depth
 	Audience string
 	State    State
 	Sees     func(*Capability) bool // whether the reader may see one, nil for all

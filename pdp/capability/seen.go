@@ -45,7 +45,7 @@ type kept struct {
 }
 
 // Of one approval the last of those that wait with it are kept, and of one holder the last of those that wait for one that is
-// yet to be asked for, and so many of all. Who comes without is asked for another proof.
+// yet to be asked for, and so many of all. A caller without one is asked for another proof.
 const (
 	keptPerApproval = 8
 	keptPerHolder   = 256
@@ -100,7 +100,7 @@ func (s *Seen) put(approval string, of []kept) {
 	s.kept[approval] = of
 }
 
-// TakeOffered is Take of what KeepOffered kept.
+// TakeOffered is Take of a proof that KeepOffered kept.
 func (s *Seen) TakeOffered(proof, question [sha256.Size]byte, tenant string, of evaluation.Ref) bool {
 	return s.Take(proof, question, offered(tenant, of))
 }

@@ -30,7 +30,7 @@ func (s *Store) inUse(ctx context.Context, id string, read reading) (Capability,
 	return c, err
 }
 
-// one is inUse, whatever became of its ancestors.
+// one is inUse, and does not look at its ancestors.
 func (s *Store) one(ctx context.Context, id string, read reading) (Capability, error) {
 	c, found, err := s.get(ctx, id, read)
 	switch {

@@ -41,8 +41,8 @@ type Filter struct {
 	// Approval is the id of an approval request, of which the steps are meant and the
 	// decisions that went by it.
 	Approval string `json:"approval,omitzero"`
-	// Capability is the id of a capability, of which, and of what was made from it, the steps are meant, the decisions that granted it, and those on calls
-	// that showed it.
+	// Capability is the id of a capability. Its records are its steps, the decisions that granted it, and those on calls that
+	// showed it; and the same of all that were made from it.
 	Capability string `json:"capability,omitzero"`
 }
 

@@ -94,7 +94,7 @@ type CapabilitiesConfig struct {
 	PerMinute int64     `yaml:"per_minute" default:"20" min:"1" max:"10000" doc:"How many capabilities one person may ask for in a minute, by all clients; without a person, one client."`
 }
 
-// HolderKey is who keeps the keys of holders.
+// HolderKey is the keeper of the keys of holders.
 type HolderKey string
 
 // HolderKeyGateway has the gateway keep the key of an agent that has none. Otherwise it is client.

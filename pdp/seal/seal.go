@@ -109,7 +109,7 @@ func (r *Ring) beside(purpose Purpose, binding []byte) []byte {
 type key struct {
 	id   byte
 	aead cipher.AEAD // makes a random nonce itself, and puts it in front of the text
-	root []byte      // of what is derived
+	root []byte      // of derived keys
 }
 
 // Derive makes 32 secret bytes for a purpose and a binding, from each key: the first are those to use from now on, and the

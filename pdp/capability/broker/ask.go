@@ -54,7 +54,7 @@ type Denied struct {
 // ErrNoIssuer says that tokens cannot be signed, because their issuer has no URL.
 var ErrNoIssuer = errors.New("the service does not know its own URL, by which tokens are: set public_url")
 
-// ErrHandedOn says that a capability is renewed by who handed it on alone.
+// ErrHandedOn says that a capability is not renewed: its parent's holder hands it on anew.
 var ErrHandedOn = errors.New("the capability was handed on: have its parent handed on once more")
 
 // Request is a request for a capability.

@@ -89,13 +89,13 @@ func (w *wanted) narrow(by obligations.GrantTerms) {
 		t.MaxDepth = most
 		w.less("max_depth")
 	}
-	if t.Verify == capability.Offline && (by.Online || t.MaxUses > 0) { // nobody counts offline
+	if t.Verify == capability.Offline && (by.Online || t.MaxUses > 0) { // uses are not counted offline
 		t.Verify = capability.Online
 		w.less("offline")
 	}
 }
 
-// handOn makes the token that of a child. What is not asked for is no more than the parent has.
+// handOn makes the token that of a child. A bound that is not asked for is the parent's.
 func (w *wanted) handOn(p *store.Capability) error {
 	a, t, of := w.ask, &w.token, p.Token
 	t.Parent, t.Depth, t.MaxDepth, t.Grantor = p.ID, of.Depth+1, max(a.MaxDepth, of.Depth+1), &of.Holder
@@ -110,7 +110,7 @@ func (w *wanted) handOn(p *store.Capability) error {
 		t.MaxUses = of.MaxUses
 		w.less("max_uses")
 	}
-	if t.Verify == capability.Offline && of.Verify != capability.Offline { // who looks at a list sees nothing of a use
+	if t.Verify == capability.Offline && of.Verify != capability.Offline { // a list says nothing of uses
 		t.Verify = capability.Online
 		w.less("offline")
 	}

@@ -16,7 +16,7 @@ var ErrUnsettled = errors.New("after a change of policies, what was granted is s
 
 // statusLists are the lists that were asked for.
 type statusLists struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the following
 	of      map[string]*statusList
 	settled string        // the digest of the policies that were asked about all that was granted
 	changed chan struct{} // closed when settled changes
@@ -24,7 +24,7 @@ type statusLists struct {
 
 // statusList is one of them. What was signed answers all requests until something changes.
 type statusList struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the following
 	news   *store.News
 	due    bool // something changed since it was signed
 	signed SignedList

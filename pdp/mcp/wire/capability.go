@@ -106,7 +106,7 @@ func (o object) either(name string, one jsontext.Value, metaName string, other j
 	return one
 }
 
-// CapabilityGrant is what is granted.
+// CapabilityGrant is a grant.
 type CapabilityGrant struct {
 	ID, Token string
 	// Tools are by the names that the client knows, and IDs as policies know them.
@@ -116,7 +116,7 @@ type CapabilityGrant struct {
 	ExpiresIn, MaxUses jsontext.Value // nil for none
 	Verify             string
 	Narrowed           []string
-	// HolderKey says who keeps the key, if the holder does not.
+	// HolderKey is the keeper of the key, if that is not the holder.
 	HolderKey string
 }
 

@@ -14,7 +14,7 @@ import (
 	"policy-service/evaluation"
 )
 
-// TokenKind is what an issuer's tokens are, which are to be exchanged.
+// TokenKind is the kind of an issuer's tokens that are to be exchanged.
 type TokenKind string
 
 // The kinds there are.
@@ -44,7 +44,7 @@ func (i JWTIssuer) takes(typ string) bool {
 	return slices.Contains(typs[kind], typ)
 }
 
-// Exchange says what tokens of an issuer are, and whom they name.
+// Exchange describes the tokens of an issuer, and whom they name.
 type Exchange struct {
 	Kind TokenKind `yaml:"kind" required:"yes" enum:"id_jag,access_token,jwt_svid" doc:"What the tokens are. An id_jag counts beside the API key, or the certificate, of the client that it names."`
 	// TrustDomain is that of the issuer, whose SVIDs are of no other.
@@ -93,7 +93,7 @@ type Presented struct {
 	Kinds []TokenKind
 }
 
-// Exchanged is what the tokens of an exchange say.
+// Exchanged is the content of the tokens of an exchange.
 type Exchanged struct {
 	// Holder acts, and so holds what is granted: the subject, or the actor if there is a token of one. Its Principal is
 	// never none.
@@ -166,7 +166,7 @@ func of(token string, err error) error {
 	return err
 }
 
-// party is what one token of an exchange says.
+// party is the content of one token of an exchange.
 type party struct {
 	caller           Caller
 	actors           []Principal
@@ -290,7 +290,7 @@ const actMember = "act"
 func Actors(claims evaluation.Object, issuer string) (names []string, ok bool) {
 	act, given := claims.Get(actMember)
 	for given {
-		sub, _ := act.Object().Get("sub") // of what is no object there is none
+		sub, _ := act.Object().Get("sub") // of no object there is none
 		names = append(names, sub.Text())
 		if name := sub.Text(); sub.Kind() != evaluation.String || name == "" || len(name) > maxActor || strings.ContainsFunc(name, unprintable) {
 			return nil, false

@@ -26,7 +26,7 @@ const (
 	statusListType = "application/statuslist+jwt"
 )
 
-// status answers a status list, to everybody: it is signed, and says nothing to whoever has no token. Only a caller can
+// status answers a status list, without a credential: it is signed, and says nothing to a reader without a token. Only a caller can
 // wait for a change.
 func (s *Capabilities) status(c echo.Context) error {
 	if c.QueryParam("wait") != "" {

@@ -31,7 +31,7 @@ const (
 	detailsAction = "tools/call"
 )
 
-// kinds are what a token may be, by the type that a request gives it. An SVID has no type of its own: it is some JWT.
+// kinds are those of tokens, by the type that a request gives. An SVID has no type of its own: it is some JWT.
 var kinds = map[string][]auth.TokenKind{
 	tokenTypes + "access_token": {auth.AccessToken},
 	tokenTypes + "id-jag":       {auth.IDJAG},
@@ -216,7 +216,7 @@ func (x *exchange) asks(tenant string) (r broker.Request, err error) {
 	return r, nil
 }
 
-// common are the members of an entry that are the same whatever is asked for.
+// common are the members of an entry that are always the same.
 func common(audience string) map[string]any {
 	return map[string]any{"type": detailsType, "locations": []string{audience}, "actions": []string{detailsAction}}
 }
@@ -286,7 +286,7 @@ func (x *exchange) fails(err error) error {
 	return err
 }
 
-// denied answers that nothing was granted. What waits for people is asked again, with approval_id, once they have decided.
+// denied answers that nothing was granted. A request that waits for people comes again, with approval_id, once they have decided.
 func (x *exchange) denied(why *broker.Denied) error {
 	outcome, e := telemetry.Denied, door.NewOAuthError("access_denied", "the policies do not grant it")
 	switch {
@@ -303,7 +303,7 @@ func (x *exchange) denied(why *broker.Denied) error {
 	}{e, why})
 }
 
-// granted answers with the token. It is no access token of RFC 6749: nobody takes it without a proof, which is not of DPoP.
+// granted answers with the token. It is no access token of RFC 6749: it counts with a proof alone, which is not of DPoP.
 func (x *exchange) granted(g *broker.Answer) error {
 	said := common(g.Audience)
 	said["datatypes"], said["duration"] = g.Tools, int(g.Expires.Sub(g.ValidFrom)/time.Second)

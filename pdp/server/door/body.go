@@ -25,8 +25,8 @@ const (
 	refusedTime = time.Second
 )
 
-// readUpTo reads the whole body of a caller, or refuses it after one byte too many. It takes one of some places if it is large. A caller that is not known
-// has a name for its share alone.
+// readUpTo reads the whole body of a caller, or refuses it after one byte too many. It takes one of some places if it is
+// large. A caller that is not known has a name for its share alone.
 func (d *Door) readUpTo(c echo.Context, caller auth.Caller, large *Places, known bool, limit int64) ([]byte, error) {
 	r := c.Request()
 	if r.ContentLength != 0 {

@@ -164,7 +164,7 @@ func PageLimit(text string) (int, error) {
 	return int(min(limit, mostOnPage)), nil
 }
 
-// EntityTag is the ETag of what is answered.
+// EntityTag is the ETag of an answer.
 func EntityTag(content []byte) string {
 	hash := sha256.Sum256(content)
 	return `"` + base64.RawURLEncoding.EncodeToString(hash[:12]) + `"`

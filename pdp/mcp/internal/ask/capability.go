@@ -14,7 +14,7 @@ import (
 )
 
 // A call may show a capability, with a proof that its holder made. The gateway checks both first, so that the PDP does not hear
-// of what cannot be good. That permits nothing: the PDP alone judges the others, marks their proofs and counts their uses.
+// of bad ones. That permits nothing: the PDP alone judges the others, marks their proofs and counts their uses.
 
 var unknownCapability = mustKnow("/context/pdp/capability")
 
@@ -78,7 +78,7 @@ func (p Plan) mayFile(ctx context.Context, w refuser) (bool, *Refusal) {
 	return d.Possible(), w.failure(d.Err())
 }
 
-// options are what the last question shows beside the request.
+// options add the capability to the last question.
 func (op *Operation) options() []authzenclient.AskOption {
 	if !op.shows() {
 		return nil
@@ -106,7 +106,7 @@ func (w refuser) ofCapability(op *Operation, d authzenclient.Decision) *Refusal 
 	return w.capability(r, op.Tool)
 }
 
-// capabilityOf is what the PDP says of the capability of a call.
+// capabilityOf is the PDP's answer about the capability of a call.
 func capabilityOf(d authzenclient.Decision) evaluation.CapabilityAnswer {
 	var said struct {
 		Capability evaluation.CapabilityAnswer `json:"capability"`

@@ -39,7 +39,7 @@ func (a *Asker) Ask(ctx context.Context, op Operation) (*Permit, *Refusal) {
 		if may, refusal := plan.mayFile(ctx, w); may || refusal != nil {
 			return &Permit{}, refusal
 		}
-		op.Shows = evaluation.CapabilityShown{} // it is denied, whatever it shows
+		op.Shows = evaluation.CapabilityShown{} // it is denied in any case
 	}
 	p := &Permit{pdp: plan.pdp, refuse: w, method: op.Method, shows: op.shows()}
 	handlers := a.handlers(p)

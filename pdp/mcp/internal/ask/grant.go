@@ -22,10 +22,10 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
-// An agent asks the PDP for capabilities through the gateway. The holder is whoever acts in our own questions about its calls:
+// An agent asks the PDP for capabilities through the gateway. The holder is the actor in our own questions about its calls:
 // a capability of another would be of no use, and nothing in a message names one.
 
-// issuer is what is known of the capabilities of one PDP and tenant.
+// issuer is the issuer of capabilities of one PDP and tenant.
 type issuer struct {
 	mu    sync.Mutex
 	name  string
@@ -33,7 +33,7 @@ type issuer struct {
 	until time.Time
 }
 
-// issuerFor is how long it is believed what the PDP says of itself.
+// issuerFor is how long the metadata of the PDP is believed.
 const issuerFor = time.Minute
 
 // Issuer is the name by which the PDP signs capabilities for a principal, and for which the proof of a request is made. It is
@@ -112,7 +112,7 @@ func (a *Asker) Capability(ctx context.Context, op Operation, r CapabilityAsk) (
 	case !g.Granted:
 		return g, w.notGranted(g, r)
 	}
-	if err := a.owedOf(ctx, g); err != nil { // what is owed for it comes first
+	if err := a.owedOf(ctx, g); err != nil { // its obligations come first
 		_, gone := approvals.ReturnCapability(context.WithoutCancel(ctx), pdp, asked.Tenant, asked.Holder, g.ID, "the gateway could not do what is owed for it")
 		return approvals.Grant{}, w.denial("", errors.Join(err, gone).Error())
 	}
@@ -185,7 +185,7 @@ func (w refuser) waits(ctx context.Context, pdp *authzenclient.Client, asked *ca
 	case err != nil:
 		return w.notAsked(err)
 	}
-	w.call = true // by whose codes people's no is told
+	w.call = true // a person's no has its codes
 	switch v.Status {
 	case "pending":
 		w.call = false
@@ -269,7 +269,7 @@ func (w refuser) notAsked(err error) *Refusal {
 	return w.failed(err)
 }
 
-// owedOf does what is owed for a grant.
+// owedOf discharges the obligations of a grant.
 func (a *Asker) owedOf(ctx context.Context, g approvals.Grant) error {
 	var owes struct {
 		Obligations []struct {

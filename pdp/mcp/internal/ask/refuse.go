@@ -38,7 +38,7 @@ type Refusal struct {
 	Cause error
 	// Blocked is its reason in the message tool_call_blocked, "" if that is the one in Data.
 	Blocked string
-	// Shown says what is wrong with the capability of the call, nil if that is not the reason.
+	// Shown is the fault of the capability of the call, nil if that is not the reason.
 	Shown *capability.Refusal
 	// Wanted is set if people can be asked to approve the denied call, and were not yet.
 	Wanted *Wanted

@@ -109,7 +109,7 @@ func (x exchange) requestCapability(ctx context.Context, issuer string) (jsontex
 	return x.granted(g, kept)
 }
 
-// granted is the result for what is granted.
+// granted is the result for a grant.
 func (x exchange) granted(g approvals.Grant, kept string) (jsontext.Value, *answer.Answer) {
 	var more struct {
 		ExpiresIn jsontext.Value `json:"expires_in"`
@@ -200,7 +200,7 @@ func (g *Flow) holders(who *identity.Principal) (all []*capability.Holder, err e
 	return all, err
 }
 
-// proved is what the client of a principal shows with the call of a tool. If it shows no proof, and the gateway keeps the key that
+// proved is the capability of a call, with its proof. If it shows no proof, and the gateway keeps the key that
 // the capability is bound to, it has a proof by that. An id is taken to be of a capability that is bound to the key of now.
 func (g *Flow) proved(who *identity.Principal, shown evaluation.CapabilityShown, tool string, arguments jsontext.Value, nonce string) (s evaluation.CapabilityShown, kept bool) {
 	if !g.o.HolderKeys || shown.Token == "" || shown.Proof != "" {

@@ -29,7 +29,7 @@ func NewConversation(id string, ring *seal.Ring) *Conversation {
 	return &Conversation{ID: id, ring: ring, waiting: map[rpc.ID]chan rpc.Message{}, questions: map[rpc.ID]*openQuestion{}}
 }
 
-// Channel is the name by which a PDP knows the session: neither guessed nor shorter than its life, and nobody resumes the session
+// Channel is the name by which a PDP knows the session: neither guessed nor shorter than its life, and no client can resume the session
 // with it.
 func (s *Conversation) Channel() string {
 	sum := sha256.Sum256([]byte(s.ID))

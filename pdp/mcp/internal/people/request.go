@@ -68,7 +68,7 @@ func (q *toolRequest) Shows() evaluation.CapabilityShown {
 	return q.shown.last
 }
 
-// show keeps what the last message shows.
+// show keeps the capability of the last message.
 func (q *toolRequest) show(s evaluation.CapabilityShown) {
 	q.shown.mu.Lock()
 	defer q.shown.mu.Unlock()
