@@ -3,6 +3,7 @@ package wire
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -113,7 +114,7 @@ type CapabilityGrant struct {
 	Tools, IDs         []string
 	Audience           string
 	ValidFrom, Expires time.Time
-	ExpiresIn, MaxUses jsontext.Value // nil for none
+	MaxUses            int // 0 for any number
 	Verify             string
 	Narrowed           []string
 	// HolderKey is the keeper of the key, if that is not the holder.
@@ -130,14 +131,10 @@ func (g CapabilityGrant) Result() jsontext.Value {
 		With("id", rpc.String(g.ID)).
 		With("tool_ids", list(g.IDs)).
 		With("audience", rpc.String(g.Audience)).
-		With("valid_from", rpc.String(g.ValidFrom.UTC().Format(time.RFC3339)))
-	for _, member := range []struct {
-		name  string
-		value jsontext.Value
-	}{{"expires_in", g.ExpiresIn}, {"max_uses", g.MaxUses}} {
-		if member.value != nil {
-			o = o.With(member.name, member.value)
-		}
+		With("valid_from", rpc.String(g.ValidFrom.UTC().Format(time.RFC3339))).
+		With("expires_in", number(int(g.Expires.Sub(g.ValidFrom)/time.Second)))
+	if g.MaxUses > 0 {
+		o = o.With("max_uses", number(g.MaxUses))
 	}
 	o = o.WithText("verify", g.Verify).WithText("holder_key", g.HolderKey)
 	if len(g.Narrowed) > 0 {
@@ -145,6 +142,8 @@ func (g CapabilityGrant) Result() jsontext.Value {
 	}
 	return o.Value()
 }
+
+func number(n int) jsontext.Value { return jsontext.Value(strconv.Itoa(n)) }
 
 func list(texts []string) jsontext.Value {
 	all := make([]jsontext.Value, len(texts))

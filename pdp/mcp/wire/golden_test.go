@@ -180,7 +180,7 @@ var ours = map[string]func(p printed) jsontext.Value{
 		tools := read[[]string](p.t, p.inner["tools"])
 		return p.with("result", wire.CapabilityGrant{
 			ID: p.text("token"), Token: "e30.e30.c2ln", Tools: tools, IDs: []string{"agent-b:" + tools[0]}, Audience: "agent-b",
-			ValidFrom: expires.Add(-time.Hour), Expires: expires, ExpiresIn: write(p.t, 3600), MaxUses: write(p.t, 5), Verify: "online",
+			ValidFrom: expires.Add(-time.Hour), Expires: expires, MaxUses: 5, Verify: "online",
 			Narrowed: []string{"max_uses"},
 		}.Result())
 	},

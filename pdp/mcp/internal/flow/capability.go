@@ -106,22 +106,9 @@ func (x exchange) requestCapability(ctx context.Context, issuer string) (jsontex
 	}
 	x.g.o.Logger.Info("a capability is granted", "capability", g.ID, "audience", g.Audience, "principal", x.Who.Key)
 	x.g.people.Listeners.Granted(x.Who, g.ID)
-	return x.granted(g, kept)
-}
-
-// granted is the result for a grant.
-func (x exchange) granted(g approvals.Grant, kept string) (jsontext.Value, *answer.Answer) {
-	var more struct {
-		ExpiresIn jsontext.Value `json:"expires_in"`
-		MaxUses   jsontext.Value `json:"max_uses"`
-		Verify    string         `json:"verify"`
-	}
-	if err := json.Unmarshal(g.JSON, &more); err != nil {
-		return nil, answer.Ambiguous("the PDP's grant cannot be read")
-	}
 	w := wire.CapabilityGrant{
 		ID: g.ID, Token: g.Token, Tools: x.g.namesOf(g.Tools), IDs: g.Tools, Audience: g.Audience, ValidFrom: g.ValidFrom, Expires: g.Expires,
-		ExpiresIn: more.ExpiresIn, MaxUses: more.MaxUses, Verify: more.Verify, Narrowed: g.Narrowed, HolderKey: kept,
+		MaxUses: g.MaxUses, Verify: g.Verify, Narrowed: g.Narrowed, HolderKey: kept,
 	}
 	return w.Result(), nil
 }
