@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"policy-service/evaluation"
+	"policy-service/evaluation/recent"
 )
 
 // Key is the public key of a holder: Ed25519, or ECDSA with P-256. The zero Key is none, and verifies nothing.
@@ -98,16 +99,16 @@ func keyOf(o evaluation.Object) (Key, error) {
 }
 
 // points are those that were found to be good: a holder has one key, and many tokens.
-var points recent[[ed25519.PublicKeySize]byte, bool]
+var points recent.Texts[bool]
 
 func isPoint(b []byte) bool {
-	key := [ed25519.PublicKeySize]byte(b)
-	if good, known := points.get(key); known {
+	key := recent.Digest(sha256.Sum256(b))
+	if good, known := points.Get(key); known {
 		return good
 	}
 	good := onEdwards25519(b)
 	if good {
-		points.put(key, good)
+		points.Put(key, good, mostRecent)
 	}
 	return good
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"policy-service/evaluation"
+	"policy-service/evaluation/recent"
 )
 
 // Keys finds the keys of the service, by their ids. An error is one of finding, such as a server that does not answer;
@@ -47,7 +48,7 @@ const (
 // Verifier checks the calls that go by one gateway. It may be used by several goroutines.
 type Verifier struct {
 	o     Options
-	known recent[[sha256.Size]byte, knownToken] // by the digests of their texts
+	known recent.Texts[knownToken] // by the digests of their texts
 }
 
 // NewVerifier refuses options with which it would check less than they seem to say.
@@ -132,8 +133,8 @@ func (v *Verifier) token(ctx context.Context, c Call) (Token, error) {
 	case !strings.Contains(c.Token, "."): // the id of a token, which the service can look up
 		return Token{}, &Refusal{Code: OnlineOnly}
 	}
-	sum := sha256.Sum256([]byte(c.Token))
-	if k, ok := v.known.get(sum); ok {
+	sum := recent.Digest(sha256.Sum256([]byte(c.Token)))
+	if k, ok := v.known.Get(sum); ok {
 		public, found, err := v.o.Keys.Key(ctx, k.kid)
 		if err == nil && found && public.Equal(k.key) {
 			return k.token, nil
@@ -158,7 +159,7 @@ func (v *Verifier) token(ctx context.Context, c Call) (Token, error) {
 	if t.Issuer != v.o.Issuer {
 		return Token{}, &Refusal{Code: BadSignature}
 	}
-	v.known.put(sum, knownToken{t, kid, key})
+	v.known.Put(sum, knownToken{t, kid, key}, mostRecent)
 	return t, nil
 }
 
@@ -186,6 +187,9 @@ type knownToken struct {
 	kid   string
 	key   ed25519.PublicKey
 }
+
+// mostRecent is how many of them are remembered at least, and of keys.
+const mostRecent = 2048
 
 // serverOf is the one of the servers that a tool is of, "" if it is of none.
 func serverOf(tool string, servers []string) string {

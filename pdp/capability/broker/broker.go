@@ -22,10 +22,10 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/capability"
+	"policy-service/evaluation/recent"
 	"policy-service/pdp"
 	store "policy-service/pdp/capability"
 	"policy-service/pdp/decisionlog"
-	"policy-service/pdp/recent"
 	"policy-service/pdp/signing"
 )
 

@@ -10,11 +10,11 @@ import (
 	"github.com/labstack/echo/v4"
 	"golang.org/x/sync/errgroup"
 
+	"policy-service/evaluation/recent"
 	"policy-service/pdp/approval"
 	"policy-service/pdp/approval/broker"
 	"policy-service/pdp/keyedmutex"
 	"policy-service/pdp/mcp/wire"
-	"policy-service/pdp/recent"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 )

@@ -16,7 +16,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"policy-service/evaluation"
-	"policy-service/pdp/recent"
+	"policy-service/evaluation/recent"
 )
 
 // JWT verifies bearer tokens.

@@ -4,7 +4,7 @@ import (
 	"crypto"
 	"reflect"
 
-	"policy-service/pdp/recent"
+	"policy-service/evaluation/recent"
 )
 
 // signatures remember which tokens a key has signed, because a PEP sends one token

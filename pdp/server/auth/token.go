@@ -13,7 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
-	"policy-service/pdp/recent"
+	"policy-service/evaluation/recent"
 )
 
 // Token are the claims of a verified token.
