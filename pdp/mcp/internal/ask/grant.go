@@ -247,7 +247,7 @@ func (w refuser) invalid(why string) *Refusal {
 	return w.refuse(invalidParams, rpc.InvalidParams, why, data{Type: string(invalidParams)}, why)
 }
 
-// ofCapability refuses since the PDP does not do what is asked about capabilities.
+// notAsked refuses since the PDP does not do what is asked about capabilities.
 func (w refuser) notAsked(err error) *Refusal {
 	var e *authzenclient.Error
 	if !errors.As(err, &e) {

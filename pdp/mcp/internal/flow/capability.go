@@ -229,7 +229,7 @@ func (g *Flow) ask(ctx context.Context, op ask.Operation, shown evaluation.Capab
 			g.people.Listeners.Granted(op.Principal, capabilityID(shown.Token))
 		case refused == nil, refused.Shown == nil:
 		case refused.Shown.Code == capability.Revoked:
-			g.people.Listeners.Refused(op.Principal, capabilityID(shown.Token))
+			g.people.Listeners.NotifyRevoked(op.Principal.Key, capabilityID(shown.Token))
 		case refused.Shown.Code == capability.NonceRequired && op.Kept && nonce == "" && refused.Shown.Nonce != "":
 			continue
 		}

@@ -261,15 +261,13 @@ const grantedFor = 90 * 24 * time.Hour
 // Revoked sends the principal that gave a capability back the message that it counts no more, on all its streams; and the
 // principal to whom it was granted through this gateway.
 func (l *listeners) Revoked(who *identity.Principal, id string) {
-	l.Refused(who, id)
+	l.NotifyRevoked(who.Key, id)
 	if to, ok := l.granted.get(id, l.g.o.Now(), grantedFor); ok && to != who.Key {
-		l.tellRevoked(to, id)
+		l.NotifyRevoked(to, id)
 	}
 }
 
-// Refused sends a principal whose call is refused, because its capability is revoked, the message that it counts no more.
-func (l *listeners) Refused(who *identity.Principal, id string) { l.tellRevoked(who.Key, id) }
-
-func (l *listeners) tellRevoked(principal, id string) {
+// NotifyRevoked sends a principal the message that its capability counts no more.
+func (l *listeners) NotifyRevoked(principal, id string) {
 	l.g.events.Tell(principal, rpc.Message{Method: wire.MethodCapabilityRevoked, Params: wire.CapabilityRevoked(id)})
 }
