@@ -49,6 +49,28 @@ type Grant struct {
 // Waits reports whether people are still to decide.
 func (g Grant) Waits() bool { return !g.Granted && g.Approval != nil && g.Approval.ID != "" }
 
+// Obligations are owed for the grant, each once.
+func (g Grant) Obligations() (all []evaluation.Obligation, err error) {
+	var owes struct {
+		Obligations []struct {
+			ID         string         `json:"id"`
+			Type       string         `json:"type"`
+			Properties jsontext.Value `json:"properties"`
+		} `json:"obligations"`
+	}
+	if err := json.Unmarshal(g.JSON, &owes); err != nil {
+		return nil, err
+	}
+	for _, o := range owes.Obligations {
+		properties, err := evaluation.ParseObject(o.Properties, evaluation.DefaultLimits())
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, evaluation.Obligation{ID: o.ID, Type: o.Type, Properties: properties})
+	}
+	return all, nil
+}
+
 // AskCapability asks for a capability, once, or for a new token of one if renews is its id. If people have to approve it,
 // the Grant waits: ask again with its approval as ask.ApprovalID once they have, or use [RequestCapability]. The holder's
 // key and a proof of it are added to the request. If holder is nil, ask.Key is the key of a holder that is away: the

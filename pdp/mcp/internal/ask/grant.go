@@ -271,26 +271,16 @@ func (w refuser) notAsked(err error) *Refusal {
 
 // owedOf discharges the obligations of a grant.
 func (a *Asker) owedOf(ctx context.Context, g approvals.Grant) error {
-	var owes struct {
-		Obligations []struct {
-			ID         string         `json:"id"`
-			Type       string         `json:"type"`
-			Properties jsontext.Value `json:"properties"`
-		} `json:"obligations"`
-	}
-	if err := json.Unmarshal(g.JSON, &owes); err != nil {
+	owed, err := g.Obligations()
+	if err != nil {
 		return err
 	}
-	for _, o := range owes.Obligations {
+	for _, o := range owed {
 		do := a.o.Handlers[o.Type]
 		if do == nil {
-			return errors.New("nobody here discharges the obligation " + line(o.Type, mostReason))
+			return errors.New("nothing here discharges the obligation " + line(o.Type, mostReason))
 		}
-		properties, err := evaluation.ParseObject(o.Properties, evaluation.DefaultLimits())
-		if err != nil {
-			return err
-		}
-		if err := do(ctx, evaluation.Obligation{ID: o.ID, Type: o.Type, Properties: properties}); err != nil {
+		if err := do(ctx, o); err != nil {
 			return err
 		}
 	}
