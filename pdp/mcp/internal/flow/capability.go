@@ -34,7 +34,7 @@ func (x exchange) capability(ctx context.Context) (end *answer.Answer, there boo
 	issuer, err := x.g.o.Asker.Issuer(ctx, x.Who)
 	switch {
 	case err != nil:
-		return answer.With(ask.Unavailable, rpc.InternalError, "authorization service unavailable", err.Error(), answer.ComeAgain("", again)), true
+		return answer.Refuse(x.g.o.Asker.RefuseUnasked(x.operation(), err)), true
 	case issuer == "":
 		return nil, false
 	}
@@ -64,9 +64,6 @@ func (x exchange) session() string {
 	}
 	return x.Session.Channel()
 }
-
-// again is the pause after which a request comes again that could not be decided.
-const again = 5 * time.Second
 
 func unreadable(err error) *answer.Answer {
 	return answer.Invalid("this cannot be read, and nothing was done: " + err.Error())
