@@ -138,6 +138,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/visible", "anything of ours", "terminals, pages and the gateway print with it, and would carry one another"},
 	{"pdp/spelling", "anything of ours", "bundles, configurations and commands suggest names with it, and would carry one another"},
 	{"pdp/when", "anything of ours", "commands and configurations read times with it, and one time must mean the same in both"},
+	{"pdp/version", "anything of ours", "archives and images are named by it, and the programs that make them would carry a server"},
 	{"pdp/latency", "anything of ours", "conformance/load measures servers of others with it, and would carry ours"},
 
 	// Helpers of tests: a line of owners keeps them out of the binary.
@@ -172,6 +173,7 @@ var rooms = []struct{ room, not, because string }{
 	{"cmd/policy-service/internal/cli", "anything of ours but evaluation pdp/visible", "all commands print with it, and would carry one another"},
 	{"cmd/policy-service/internal/bundledir", "anything of ours but cmd/policy-service/internal/cli pdp", "commands would load a directory differently from the library"},
 	{"cmd/policy-service/internal/connection", "anything of ours but cmd/policy-service/internal/cli pdp/httpclient pdp/server", "approvals, capabilities and log reach a server with it, and would carry one another (of pdp/server it uses the name of a variable)"},
+	{"cmd/policy-service/internal/completion", "anything of ours but cmd/policy-service/internal/cli", "a line would be completed by something else than the command line"},
 	{"cmd/policy-service/internal/process", "anything of ours but cmd/policy-service/internal/cli pdp/plainfile pdp/server/config pdp/server/doctor", "serve and mcp-gateway start with it, and would carry one another"},
 	{"cmd/policy-service/internal/author", "pdp/server/... pdp/mcp pdp/mcp/lock pdp/console/... pdp/approval/...", "check, test and fmt run in pipelines and editors, and would carry a server"},
 	{"cmd/policy-service/internal/operate", "pdp/mcp/... pdp/approval/... pdp/decisionlog/... pdp/ledger/... pdp/console/...", "serve would open a store that pdp/server opens, and the file would have two owners"},
@@ -205,6 +207,7 @@ var owners = []struct{ paths, where, because string }{
 	{"policy-service/cmd/policy-service/internal/approve policy-service/cmd/policy-service/internal/audit policy-service/cmd/policy-service/internal/author policy-service/cmd/policy-service/internal/operate policy-service/cmd/policy-service/internal/tools", "cmd/policy-service", "commands of one kind of user would carry those of another"},
 	{"policy-service/pdp/pdptest", "pdp/console/browsertest pdp/mcp/mcptest", "the binary would carry helpers of tests"},
 	{"policy-service/pdp/mcp/mcptest policy-service/pdp/console/oidctest policy-service/pdp/console/browsertest policy-service/pdp/visible/hostile github.com/chromedp", "pdp/console/browsertest", "the binary would carry helpers of tests"},
+	{"github.com/google/go-containerregistry", "", "the binary would carry what makes its image"},
 	{"policy-service/pdp/server/floor", "", "the binary would carry a server that answers without a decision"},
 }
 

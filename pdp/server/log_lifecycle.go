@@ -18,6 +18,7 @@ import (
 	"policy-service/pdp/server/door"
 	"policy-service/pdp/server/sink"
 	"policy-service/pdp/server/telemetry"
+	"policy-service/pdp/version"
 )
 
 // decisionLog is the decision log of a server, from its opening to its end, with what fills it besides decisions. It is
@@ -140,7 +141,7 @@ func (s *Server) recordWith(ctx context.Context, d *decisionLog) error {
 		GoOn:  door.GoOn,
 		Waits: door.EndShift,
 	}
-	program := map[string]any{"version": telemetry.Version(), "pid": os.Getpid()}
+	program := map[string]any{"version": version.This().Version, "pid": os.Getpid()}
 	start := recorder.Event{Name: decisionlog.EventStart, Details: program}
 	configured := recorder.Event{Name: decisionlog.EventConfiguration, Details: ConfigForm.Values(s.config)}
 	if err := d.events.Record(ctx, start, configured); err != nil {

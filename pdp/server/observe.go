@@ -10,13 +10,14 @@ import (
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 	"policy-service/pdp/server/telemetry"
+	"policy-service/pdp/version"
 )
 
 // openTelemetry makes the receivers of traces and metrics, unless the program has its own.
 func (s *Server) openTelemetry(ctx context.Context) error {
 	p := &s.config.Program
 	t, err := telemetry.Open(ctx, telemetry.Options{
-		Version:        telemetry.Version(),
+		Version:        version.This().Version,
 		Instance:       uuid.NewString(),
 		MeterProvider:  p.MeterProvider,
 		TracerProvider: p.TracerProvider,
