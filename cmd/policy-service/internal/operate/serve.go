@@ -38,6 +38,7 @@ func (c Serve) Run(s cli.Streams) error {
 		return err
 	}
 	process.LimitMemory(config.Program.Logger)
+	supervisor := process.TakeSupervisor(config.Program.Logger)
 	ctx, hup, stop := process.Signals()
 	defer stop()
 
@@ -45,13 +46,16 @@ func (c Serve) Run(s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	if err := c.start(ctx, srv, config.Policies, s); err != nil && ctx.Err() == nil {
+	if err := c.start(ctx, srv, config.Policies, s); err == nil {
+		supervisor.Ready()
+	} else if ctx.Err() == nil {
 		return err // if ctx has ended, a signal came before the start was done, which is no error
 	}
 	process.LeaveRoom()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once, even if a new configuration is being recorded
 	err = wait(ctx, srv, hup, read)
 	stop()
+	supervisor.Stopping()
 
 	ctx, cancel := context.WithTimeout(context.Background(), process.Drain)
 	defer cancel()
