@@ -207,7 +207,6 @@ var owners = []struct{ paths, where, because string }{
 	{"policy-service/cmd/policy-service/internal/approve policy-service/cmd/policy-service/internal/audit policy-service/cmd/policy-service/internal/author policy-service/cmd/policy-service/internal/operate policy-service/cmd/policy-service/internal/tools", "cmd/policy-service", "commands of one kind of user would carry those of another"},
 	{"policy-service/pdp/pdptest", "pdp/console/browsertest pdp/mcp/mcptest", "the binary would carry helpers of tests"},
 	{"policy-service/pdp/mcp/mcptest policy-service/pdp/console/oidctest policy-service/pdp/console/browsertest policy-service/pdp/visible/hostile github.com/chromedp", "pdp/console/browsertest", "the binary would carry helpers of tests"},
-	{"github.com/google/go-containerregistry", "", "the binary would carry what makes its image"},
 	{"policy-service/pdp/server/floor", "", "the binary would carry a server that answers without a decision"},
 }
 
