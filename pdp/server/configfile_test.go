@@ -53,7 +53,7 @@ func TestReadConfig(t *testing.T) {
 	must(t, err)
 	want := server.Config{
 		PublicURL: "https://pdp.example.com",
-		TLS:       server.TLSFiles{CertFile: dir + "/cert.pem", KeyFile: "/etc/pdp/key.pem", ClientCAFile: filepath.Dir(dir) + "/ca.pem"},
+		TLS:       server.TLSConfig{TLSFiles: server.TLSFiles{CertFile: dir + "/cert.pem", KeyFile: "/etc/pdp/key.pem", ClientCAFile: filepath.Dir(dir) + "/ca.pem"}},
 		Auth: server.AuthConfig{
 			JWT: []auth.JWTIssuer{{
 				Issuer: "https://issuer.example", Audience: "pdp", Algorithms: []string{"ES256", "RS256"},
@@ -67,7 +67,7 @@ func TestReadConfig(t *testing.T) {
 			},
 		},
 	}
-	if !cmp.Equal(want.Auth, got.Auth) || want.TLS != got.TLS || want.PublicURL != got.PublicURL {
+	if !cmp.Equal(want.Auth, got.Auth) || !cmp.Equal(want.TLS, got.TLS) || want.PublicURL != got.PublicURL {
 		t.Errorf("%s%s%s", cmp.Diff(want.Auth, got.Auth), cmp.Diff(want.TLS, got.TLS), cmp.Diff(want.PublicURL, got.PublicURL))
 	}
 	for name, text := range map[string]string{"an empty file": "", "comments alone": "# nothing yet\n", "JSON": `{"tls":{"cert_file":"a","key_file":"b"}}`} {

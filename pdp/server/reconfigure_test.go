@@ -41,7 +41,7 @@ func startChanging(t *testing.T) *changing {
 	cert, key := c.authority.Server()
 	c.base = func(config *server.Config) {
 		config.Listen, config.Data, config.Program.Checkpoints = "127.0.0.1:0", c.data, io.Discard
-		config.TLS = server.TLSFiles{CertFile: cert, KeyFile: key, ClientCAFile: c.authority.File}
+		config.TLS.TLSFiles = server.TLSFiles{CertFile: cert, KeyFile: key, ClientCAFile: c.authority.File}
 		config.Auth.MTLS = []auth.MTLSRule{letIn("one.example")}
 		config.DecisionLog.Mask = []string{"/context/pin"}
 	}

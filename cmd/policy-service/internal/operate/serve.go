@@ -20,7 +20,7 @@ import (
 // Serve answers requests over HTTP.
 type Serve struct {
 	configFlags `embed:""`
-	AddrFile    process.AddrFile `placeholder:"FILE" help:"Write host:port to this file as soon as the server answers requests."`
+	AddrFile    process.AddrFile `placeholder:"FILE" help:"Write host:port, or unix:PATH, to this file as soon as the server answers requests."`
 }
 
 // Run serves until SIGTERM or SIGINT.
