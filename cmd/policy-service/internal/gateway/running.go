@@ -33,6 +33,7 @@ type running struct {
 	connections *listener.Connections
 	stopping    atomic.Bool
 	failed      chan error // gets the error that ended serving
+	relog       func()     // takes level and access of the log from the configuration as it is now
 	steps       []func(context.Context) error
 }
 
@@ -96,8 +97,9 @@ func (r *running) undo(ctx context.Context) error {
 
 // reload is the effect of a SIGHUP.
 func (r *running) reload(ctx context.Context) {
+	r.relog()
 	if r.pdp.reload == nil {
-		r.log.Info("nothing is read again at SIGHUP: files are followed by themselves, and a changed configuration counts after a restart")
+		r.log.Info("log.level and log.access are read again at SIGHUP, and nothing else: files are followed by themselves, and a changed configuration counts after a restart")
 		return
 	}
 	_ = r.pdp.reload(ctx) // the PDP logs the result
