@@ -111,6 +111,9 @@ func (r *running) listen(ctx context.Context) (addr string, err error) {
 	if err != nil {
 		return "", err
 	}
+	if err := r.watchCertificate(certificates); err != nil {
+		return "", err
+	}
 	on, err := new(net.ListenConfig).Listen(ctx, "tcp", r.told.Listen)
 	if err != nil {
 		return "", fmt.Errorf("cannot listen on %s: %w; try another --listen address, or port 0 for any free one", r.told.Listen, err)
@@ -131,6 +134,24 @@ func (r *running) listen(ctx context.Context) (addr string, err error) {
 	}()
 	r.log.Info("serving", "address", addr, "resource", r.told.Resource, "tls", certificates != nil)
 	return addr, nil
+}
+
+// watchCertificate tells of the end of the certificate, in metrics and in the log.
+func (r *running) watchCertificate(c *listener.Certificates) error {
+	if c == nil {
+		return nil
+	}
+	registration, err := r.telemetry.ObserveCertificate(c.NotAfter)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	r.steps = append(r.steps, func(context.Context) error {
+		stop()
+		return registration.Unregister()
+	})
+	go c.Watch(ctx)
+	return nil
 }
 
 // answersWithin is how long a stop waits for answers that have begun. Streams that never end are cut off after it.
