@@ -16,6 +16,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/logging"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/config"
 	"policy-service/pdp/server/door"
@@ -73,6 +74,8 @@ type Config struct {
 	Auth AuthConfig `yaml:"auth" reload:"yes"`
 	// DecisionLog is how decisions are recorded. There is a log if there is Data.
 	DecisionLog DecisionLogConfig `yaml:"decision_log"`
+	// Log is how the messages for the operator are written. The program does that: see Program.Logger.
+	Log logging.Config `yaml:"log"`
 	// Approvals bounds the questions to people. They are asked if there is a log.
 	Approvals ApprovalsConfig `yaml:"approvals"`
 	// Capabilities bounds the capabilities that agents are granted. There are some if there is a log.
@@ -103,7 +106,7 @@ type Program struct {
 	// TracerProvider takes the traces of requests. Without one they are sent where the
 	// environment variables of OpenTelemetry say. If these say nothing there are no traces.
 	TracerProvider trace.TracerProvider
-	// Logger takes the messages for the operator; the default discards them.
+	// Logger takes the messages for the operator; the default discards them. Package logging makes one of Log.
 	Logger *slog.Logger
 	// Limits bound requests; the zero value is [evaluation.DefaultLimits].
 	Limits evaluation.Limits

@@ -43,6 +43,13 @@ func (s *Server) showState() error {
 	}
 	// What the state is made of is taken down before the metrics are sent for the last time.
 	s.lifetime.add("state in metrics", closing(registration.Unregister))
+	if c := s.listeners.certificates; c != nil {
+		if registration, err = s.telemetry.ObserveCertificate(c.NotAfter); err != nil {
+			return err
+		}
+		s.lifetime.add("certificate in metrics", closing(registration.Unregister))
+		s.lifetime.background("certificate's end", c.Watch)
+	}
 	return nil
 }
 
