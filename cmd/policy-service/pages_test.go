@@ -54,6 +54,7 @@ var readers = map[string]string{
 	"policies/CAPABILITIES.md":           "policy author, of capabilities",
 	"policies/EDITORS.md":                "policy author, in an editor",
 	"policies/REFERENCE.md":              "policy author, who looks something up",
+	"policies/TUTORIAL.md":               "newcomer",
 	"cmd/policy-service/README.md":       "operator",
 	"cmd/policy-service/CHANGES.md":      "operator, who upgrades",
 }
