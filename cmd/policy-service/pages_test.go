@@ -54,6 +54,8 @@ var readers = map[string]string{
 	"policies/CAPABILITIES.md":           "policy author, of capabilities",
 	"policies/EDITORS.md":                "policy author, in an editor",
 	"policies/REFERENCE.md":              "policy author, who looks something up",
+	"policies/CHOOSE.md":                 "everybody who chooses a PDP",
+	"policies/SAAS.md":                   "policy author, of an application with many customers",
 	"policies/TUTORIAL.md":               "newcomer",
 	"cmd/policy-service/README.md":       "operator",
 	"cmd/policy-service/CHANGES.md":      "operator, who upgrades",
@@ -82,6 +84,7 @@ var unexecuted = map[string]string{
 	"pdp/console/README.md":           "it is about what people see in a browser, and pdp/console holds its pictures to that",
 	"pdp/PERFORMANCE.md":              "its commands take minutes, and its numbers are those of one machine",
 	"pdp/server/KEYS.md":              "it is tables, which are made of the keys",
+	"policies/CHOOSE.md":              "it is about other programs",
 	"pdp/server/LIMITS.md":            "it is tables, which pdp/server and pdp hold to the code",
 }
 
