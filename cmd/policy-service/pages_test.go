@@ -68,7 +68,7 @@ var elsewhere = map[string]map[string]string{
 	"evaluation/coaz/sdkpep/README.md":        {"go": "example_test.go beside it, which runs what the page shows"},
 	"evaluation/coaz/README.md":               {"go": "readme_test.go beside it, as above", "json": "readme_test.go beside it, which makes the questions"},
 	"conformance/pep/README.md":               {"yaml": "conformance/pep/cases_test.go, which reads it as a case"},
-	"pdp/mcp/README.md":                       {withNode: "demopage_test.go, which types them beside make mcp-demo"},
+	"pdp/mcp/README.md":                       {withNode: "demopage_test.go, which types them beside make mcp-demo", "json": "gateway_stdio_test.go, which starts by it what a client starts"},
 	"pdp/mcp/ASK.md":                          {withNode: "demopage_test.go, as above, and opens in a browser what they say to open"},
 	"pdp/mcp/MESSAGES.md":                     {withNode: "demopage_test.go, as above", "json": "pdp/mcp/peer_test.go, which speaks it through a gateway"},
 	"pdp/mcp/REFERENCE.md":                    {"yaml": "pdp/mcp/coaz_test.go, which has a gateway judged by it"},
