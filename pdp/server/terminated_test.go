@@ -173,7 +173,9 @@ func TestTerminatedDropsForwardedHeaders(t *testing.T) {
 	check(s, caller, "127.0.0.1:")
 
 	caller = &seen{}
-	s, _ = startSocket(t, "0660", func(c *server.Config) { c.TLS.Terminated, c.TLS.Proxies, c.Program.Authenticator = true, []string{"127.0.0.0/8"}, caller })
+	s, _ = startSocket(t, "0660", func(c *server.Config) {
+		c.TLS.Terminated, c.TLS.Proxies, c.Program.Authenticator = true, []string{"127.0.0.0/8"}, caller
+	})
 	check(s, caller, "198.51.100.7:0")
 	caller = &seen{}
 	s, _ = startSocket(t, "0660", func(c *server.Config) { c.TLS.Terminated, c.Program.Authenticator = true, caller })
