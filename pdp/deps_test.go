@@ -135,6 +135,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/seal", "anything of ours but pdp/plainfile", "gateway and console seal with it, and would carry one another"},
 	{"pdp/keyedmutex", "anything of ours", "the ledger and the server lock with it, and would carry one another"},
 	{"pdp/httpclient", "anything of ours", "the commands of approvers and auditors would carry a server in order to speak with one"},
+	{"pdp/logging", "anything of ours", "server and gateway log with it, and would carry one another"},
 	{"pdp/visible", "anything of ours", "terminals, pages and the gateway print with it, and would carry one another"},
 	{"pdp/spelling", "anything of ours", "bundles, configurations and commands suggest names with it, and would carry one another"},
 	{"pdp/when", "anything of ours", "commands and configurations read times with it, and one time must mean the same in both"},

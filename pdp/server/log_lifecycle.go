@@ -251,12 +251,18 @@ func (d *decisionLog) failed(err error) {
 type logReadiness struct {
 	Mode decisionlog.Mode `json:"mode"`
 	OK   bool             `json:"ok"`
-	Size uint64           `json:"size"`
+	// Error is why it cannot be written.
+	Error string `json:"error,omitzero"`
+	Size  uint64 `json:"size"`
 	// Full is set if the records that are too young to be dropped take all the room there is.
 	Full bool `json:"full,omitzero"`
 }
 
 func (d *decisionLog) readiness() *logReadiness {
 	status := d.log.Status()
-	return &logReadiness{status.Mode, status.OK, status.Size, status.Full}
+	state := &logReadiness{Mode: status.Mode, OK: status.OK, Size: status.Size, Full: status.Full}
+	if status.Err != nil {
+		state.Error = status.Err.Error()
+	}
+	return state
 }

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/otlptranslator"
 	"go.opentelemetry.io/contrib/instrumentation/runtime"
@@ -155,6 +156,9 @@ func (t *Telemetry) openTraces(ctx context.Context, from *resource.Resource) err
 func (t *Telemetry) openMetrics(ctx context.Context, from *resource.Resource, send bool) error {
 	// A registry of our own: other metrics of the process are not ours to show.
 	registry := prometheus.NewRegistry()
+	if err := registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})); err != nil {
+		return fmt.Errorf("cannot show the process at /metrics: %w", err)
+	}
 	pull, err := otelprometheus.New(
 		otelprometheus.WithRegisterer(registry),
 		otelprometheus.WithoutScopeInfo(),
