@@ -249,6 +249,11 @@ var troubles = map[string]func(t *testing.T) (before, after model.Vector){
 		})
 		return before, after
 	},
+	"PolicyServiceCertificateExpires": func(t *testing.T) (before, after model.Vector) {
+		a := pdptest.NewAuthority(t)
+		a.Lifetime = 13 * 24 * time.Hour
+		return nil, overTLS(t, a)
+	},
 	"PolicyServiceIndexFailing": func(t *testing.T) (before, after model.Vector) {
 		data := t.TempDir()
 		must(t, os.Mkdir(filepath.Join(data, decisionlog.LogDir), 0o700))
@@ -305,6 +310,13 @@ var troubles = map[string]func(t *testing.T) (before, after model.Vector){
 		return before, scrapeAs(t, watcher, s.URL)
 	},
 	"PolicyServiceLimitsHit": afterAsking(telling(), 100, strings.TrimSuffix(readQuestion, "}")+`,"context":`+strings.Repeat(`{"a":`, 20)+"1"+strings.Repeat("}", 20)+"}"),
+}
+
+// overTLS scrapes a server that has a certificate.
+func overTLS(t *testing.T, a *pdptest.Authority) model.Vector {
+	s := pdptest.Start(t, obliging(), withTLS(a))
+	s.Trust(a)
+	return samples(t, s.Get("/metrics").Body)
 }
 
 // afterAsking asks a server the same thing a number of times.
@@ -437,7 +449,7 @@ func scrapeHealthy(t *testing.T) (before, after model.Vector, slowest time.Durat
 		return scrape(t, s.URL, other.URL)
 	}
 	before, after = drive(), drive()
-	return before, after, watch.slowest
+	return before, append(after, overTLS(t, pdptest.NewAuthority(t))...), watch.slowest
 }
 
 // stopwatch knows how long the slowest answer took.
