@@ -58,6 +58,7 @@ var readers = map[string]string{
 	"policies/SAAS.md":                   "policy author, of an application with many customers",
 	"policies/TUTORIAL.md":               "newcomer",
 	"cmd/policy-service/README.md":       "operator",
+	"cmd/policy-service/INSTALL.md":      "operator, who installs",
 	"cmd/policy-service/CHANGES.md":      "operator, who upgrades",
 }
 
@@ -72,6 +73,7 @@ var elsewhere = map[string]map[string]string{
 	"pdp/mcp/ASK.md":                          {withNode: "demopage_test.go, as above, and opens in a browser what they say to open"},
 	"pdp/mcp/MESSAGES.md":                     {withNode: "demopage_test.go, as above", "json": "pdp/mcp/peer_test.go, which speaks it through a gateway"},
 	"pdp/mcp/REFERENCE.md":                    {"yaml": "pdp/mcp/coaz_test.go, which has a gateway judged by it"},
+	"cmd/policy-service/INSTALL.md":           {asRoot: "install_linux_test.go, which types them on a machine without Go", "console go": "install_linux_test.go, which types them into a copy of the checkout"},
 	"conformance/cases/README.md":             {"yaml": "conformance/casespage_test.go, which reads it as a case"},
 	"pdp/decisionlog/report/sample_readme.md": {"sh": "log_sample_test.go, which runs them in a sample"},
 }

@@ -53,7 +53,7 @@ func TestReadConfig(t *testing.T) {
 	must(t, err)
 	want := server.Config{
 		PublicURL: "https://pdp.example.com",
-		TLS:       server.TLSFiles{CertFile: dir + "/cert.pem", KeyFile: "/etc/pdp/key.pem", ClientCAFile: filepath.Dir(dir) + "/ca.pem"},
+		TLS:       server.TLSConfig{TLSFiles: server.TLSFiles{CertFile: dir + "/cert.pem", KeyFile: "/etc/pdp/key.pem", ClientCAFile: filepath.Dir(dir) + "/ca.pem"}},
 		Auth: server.AuthConfig{
 			JWT: []auth.JWTIssuer{{
 				Issuer: "https://issuer.example", Audience: "pdp", Algorithms: []string{"ES256", "RS256"},
@@ -67,7 +67,7 @@ func TestReadConfig(t *testing.T) {
 			},
 		},
 	}
-	if !cmp.Equal(want.Auth, got.Auth) || want.TLS != got.TLS || want.PublicURL != got.PublicURL {
+	if !cmp.Equal(want.Auth, got.Auth) || !cmp.Equal(want.TLS, got.TLS) || want.PublicURL != got.PublicURL {
 		t.Errorf("%s%s%s", cmp.Diff(want.Auth, got.Auth), cmp.Diff(want.TLS, got.TLS), cmp.Diff(want.PublicURL, got.PublicURL))
 	}
 	for name, text := range map[string]string{"an empty file": "", "comments alone": "# nothing yet\n", "JSON": `{"tls":{"cert_file":"a","key_file":"b"}}`} {
@@ -115,7 +115,7 @@ func refusals(t *testing.T) map[string]refusal {
 		"a grant of all values":  {granted("[{claim: groups, value: [staff], permissions: [decide], tenants: [acme]}]"), `: auth.jwt[0].grants[0].value must be a string; `},
 		"a grant of obligations": {granted("[{claim: groups, value: staff, permissions: [decide], tenants: [acme], obligations: []}]"), `: unknown key "obligations"; use one of claim, permissions, tenants, value`},
 		"a grant relays":         {granted("[{claim: groups, value: staff, permissions: [relay], tenants: [acme]}]"), `:9:7: auth.jwt[0]: grants[0]: permissions has relay, which only API keys have; `},
-		"unknown key":            {"publicurl: x\n", `:1:1: unknown key "publicurl"; use one of admin_listen, approvals, auth, capabilities, console, data, decision_log, listen, max_concurrent, max_connections, policies, public_url, queue_time, rate_limit, request_time, tls`},
+		"unknown key":            {"publicurl: x\n", `:1:1: unknown key "publicurl"; use one of admin_listen, approvals, auth, capabilities, console, data, decision_log, listen, log, max_concurrent, max_connections, policies, public_url, queue_time, rate_limit, request_time, tls`},
 		"another case":           {"Public_URL: x\n", `:1:1: unknown key "Public_URL"`},
 		"unknown key of a grant": {replaced("tenants: [default, acme]", "tenant: default"), `:17:7: unknown key "tenant"; use one of audiences, obligations, permissions, san, tenants`},
 		"a secret written out":   {replaced("audience: pdp", "client_secret: s3cret"), `:10:7: unknown key "client_secret"`},

@@ -41,7 +41,7 @@ func startChanging(t *testing.T) *changing {
 	cert, key := c.authority.Server()
 	c.base = func(config *server.Config) {
 		config.Listen, config.Data, config.Program.Checkpoints = "127.0.0.1:0", c.data, io.Discard
-		config.TLS = server.TLSFiles{CertFile: cert, KeyFile: key, ClientCAFile: c.authority.File}
+		config.TLS.TLSFiles = server.TLSFiles{CertFile: cert, KeyFile: key, ClientCAFile: c.authority.File}
 		config.Auth.MTLS = []auth.MTLSRule{letIn("one.example")}
 		config.DecisionLog.Mask = []string{"/context/pin"}
 	}
@@ -122,7 +122,7 @@ func TestReconfigureTakesAllOrNothing(t *testing.T) {
 	t.Parallel()
 	other := map[string]string{
 		"listen": "127.0.0.1:1", "public_url": "https://pdp.example", "decision_log.mode": "best_effort", "tls.client_ca_file": "/other/ca.pem", "admin_listen": "127.0.0.1:1",
-		"console.listen": "127.0.0.1:1", "console.public_url": "https://pdp.example/console", "decision_log.sinks.stdout.queue": "2000", "decision_log.sinks.otlp.queue": "2000", "decision_log.retain.age": "90d", "decision_log.retain.bytes": "10737418240",
+		"console.listen": "127.0.0.1:1", "console.public_url": "https://pdp.example/console", "decision_log.sinks.stdout.queue": "2000", "decision_log.sinks.otlp.queue": "2000", "decision_log.retain.age": "90d", "decision_log.retain.bytes": "10737418240", "log.access": "true",
 	}
 	c := startChanging(t)
 	for _, k := range server.ConfigForm.Keys() {

@@ -19,7 +19,7 @@ func (x *exam) configuration() {
 	} else {
 		x.OK("configuration", "it can be used")
 	}
-	x.Certificate(x.Config.TLS, x.now())
+	x.Certificate(x.Config.TLS.TLSFiles, x.now())
 }
 
 // bundle looks whether the server would start with the policies as they are, and whether others could change them.

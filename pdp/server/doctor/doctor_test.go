@@ -342,7 +342,7 @@ func TestTLS(t *testing.T) {
 	t.Parallel()
 	data := lived(t)
 	cert, key := pdptest.NewAuthority(t).Server()
-	secure := func(c *server.Config) { c.TLS = server.TLSFiles{CertFile: cert, KeyFile: key} }
+	secure := func(c *server.Config) { c.TLS.CertFile, c.TLS.KeyFile = cert, key }
 	running := living(t, data, secure)
 	with := func(data, listen string) doctor.Patient {
 		p := patient(data)
