@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -124,9 +125,13 @@ func TestReconfigureTakesAllOrNothing(t *testing.T) {
 		"listen": "127.0.0.1:1", "public_url": "https://pdp.example", "decision_log.mode": "best_effort", "tls.client_ca_file": "/other/ca.pem", "admin_listen": "127.0.0.1:1",
 		"console.listen": "127.0.0.1:1", "console.public_url": "https://pdp.example/console", "decision_log.sinks.stdout.queue": "2000", "decision_log.sinks.otlp.queue": "2000", "decision_log.retain.age": "90d", "decision_log.retain.bytes": "10737418240", "log.access": "true",
 	}
+	other["metrics.token_file"] = filepath.Join(t.TempDir(), "token")
+	must(t, os.WriteFile(other["metrics.token_file"], []byte(strings.Repeat("x", 32)), 0o600))
 	c := startChanging(t)
 	for _, k := range server.ConfigForm.Keys() {
 		switch k.Path {
+		case "listen_mode", "tls.terminated": // which are refused without a socket, and beside a certificate
+			continue
 		case "rate_limit.burst", "decision_log.retain.least_age", "decision_log.retain.share", "decision_log.retain.share_person": // which are refused without per_second and bytes
 			continue
 		}
