@@ -54,7 +54,7 @@ func triesAgainSoon(c *server.Config) {
 }
 
 func serveAsChild(mode decisionlog.Mode) error {
-	signal.Ignore(unix.SIGXFSZ) // as serve does
+	signal.Ignore(unix.SIGXFSZ)                     // as serve does
 	log := logging.New(os.Stderr, logging.Config{}) // as serve does
 	defer log.Close()
 	config := server.Config{
