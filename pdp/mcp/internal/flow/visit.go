@@ -201,7 +201,7 @@ func (v *Visit) respond(ctx context.Context, end *answer.Answer) {
 	x.g.o.Meters.Call(ctx, x.Request.Method, end.Outcome)
 	if x.g.o.Logger.Enabled(ctx, logging.Access) {
 		x.g.o.Logger.Log(ctx, logging.Access, "request", "method", meters.LabelOf(x.Request.Method), "tool", x.toolName(), "outcome", string(end.Outcome), "status", end.Status,
-			"took", x.g.o.Now().Sub(v.begun), "bytes", len(response.Result), "tenant", x.Who.Tenant, "principal", x.Who.Key)
+			"seconds", x.g.o.Now().Sub(v.begun).Seconds(), "bytes", len(response.Result), "tenant", x.Who.Tenant, "principal", x.Who.Key)
 	}
 	_ = x.Reply.Final(end.Status, response)
 }
