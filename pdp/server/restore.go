@@ -158,6 +158,9 @@ func (r Restoring) verify(_ context.Context, made string, done *Restored) error 
 		}
 	}
 	done.Report = verify.Directory(made, o)
+	if done.Report.Code == verify.Usage {
+		return fmt.Errorf("its decision log cannot be verified: %w", done.Report.Problem)
+	}
 	if !done.Report.Verified() {
 		return fmt.Errorf("its decision log is not what was signed (%s): %w", done.Report.Code, done.Report.Problem)
 	}
