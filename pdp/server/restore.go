@@ -103,11 +103,10 @@ func (r Restoring) From(ctx context.Context, archive io.Reader) (done Restored, 
 			return done, err
 		}
 	}
-	if r.Policies != "" {
-		err = place(done.policies, r.Policies)
-	}
-	if err == nil {
-		err = place(made, r.Data)
+	if err = place(made, r.Data); err == nil && r.Policies != "" {
+		if err = place(done.policies, r.Policies); err != nil {
+			err = errors.Join(err, os.RemoveAll(r.Data))
+		}
 	}
 	return done, err
 }
@@ -146,9 +145,9 @@ func (r Restoring) verify(_ context.Context, made string, done *Restored) error 
 		if err == nil && len(record.Details) > 0 {
 			err = json.Unmarshal(record.Details, &said)
 		}
-		odd = errors.Join(odd, err)
 		switch {
 		case err != nil:
+			odd = err
 		case record.Kind == decisionlog.KindApproval:
 			approvals[said.Approval] = !said.Status.Final()
 		case record.Kind == decisionlog.KindCapability:

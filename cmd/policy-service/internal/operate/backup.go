@@ -145,6 +145,9 @@ func (a awake) Read(b []byte) (int, error) {
 
 // file writes a file beside its name, and gives it the name when it is whole.
 func (c Backup) file(write func(io.Writer) error) (err error) {
+	if info, err := os.Stat(c.Out); c.Out == "-" || err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("cannot write the backup to %s, which is no file; try another --out", c.Out)
+	}
 	f, err := os.CreateTemp(filepath.Dir(c.Out), "."+filepath.Base(c.Out)+".*") // 0600
 	if err != nil {
 		return fmt.Errorf("cannot write the backup: %w; try another --out", err)

@@ -123,6 +123,9 @@ func (c Restore) say(s cli.Streams, done server.Restored) {
 	if len(done.Revoked) > 0 {
 		s.Print("  revoked, because the decision log does not let them be in force: the API keys %s", strings.Join(done.Revoked, ", "))
 	}
+	for _, line := range done.Report.NotExcluded {
+		s.Print("  %s %s", s.Colour(cli.Yellow, "not excluded:"), line)
+	}
 	for _, name := range slices.Sorted(maps.Keys(done.Missing)) {
 		s.Print("  missing: %s: %s", name, done.Missing[name])
 	}
