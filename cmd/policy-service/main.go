@@ -16,6 +16,7 @@ import (
 	"policy-service/cmd/policy-service/internal/author"
 	"policy-service/cmd/policy-service/internal/capabilities"
 	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/cmd/policy-service/internal/completion"
 	"policy-service/cmd/policy-service/internal/gateway"
 	"policy-service/cmd/policy-service/internal/operate"
 	"policy-service/cmd/policy-service/internal/tools"
@@ -43,6 +44,8 @@ type commands struct {
 	Doctor  operate.Doctor  `cmd:"" help:"Find what would go wrong with a server before it does, and say what to do."`
 	Health  operate.Health  `cmd:"" help:"Ask a running server whether it is alive, or with --ready whether it can decide."`
 	Version operate.Version `cmd:"" help:"Print the version and the commit. policy-service --version does the same."`
+
+	Completion completion.Command `cmd:"" help:"Print the completion of a shell: bash, zsh or fish."`
 }
 
 func main() {
