@@ -243,6 +243,7 @@ func (s *story) written() {
 		writeFile(s.T, s.path("out/"+name), s.run(command))
 	}
 	s.run("log sample --data @data --seed 1 --n 3 -o @out/sample")
+	must(s.T, os.Remove(s.path("out/sample/README.md"))) // a page for people
 	s.run("mcp lock --config @gateway.yaml --accept")
 	text, err := json.Marshal(s, json.Deterministic(true))
 	must(s.T, err)
