@@ -106,8 +106,10 @@ func (s *Server) openLog(ctx context.Context) error {
 	switch {
 	case errors.Is(err, decisionlog.ErrLost):
 		return fmt.Errorf("cannot open the decision log: %w; copy the data directory, then see policy-service log recover --help", err)
+	case errors.Is(err, decisionlog.ErrLocked):
+		return fmt.Errorf("cannot serve from %s: %w; stop the server that runs there, or use another data directory", s.config.Data, decisionlog.ErrLocked)
 	case err != nil:
-		return fmt.Errorf("cannot open the decision log: %w; another process may serve from this data directory, or the disk be full", err)
+		return fmt.Errorf("cannot open the decision log: %w; the disk may be full", err)
 	}
 	s.lifetime.add("decision log", closing(d.close))
 	for _, tail := range d.log.Unsigned() {

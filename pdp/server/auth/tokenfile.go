@@ -24,6 +24,9 @@ func (f TokenFile) Check() error {
 		return nil
 	}
 	_, err := f.hash()
+	if err != nil {
+		err = fmt.Errorf("%w; write one that the user of the service alone can read, such as the output of openssl rand -hex 32", err)
+	}
 	return err
 }
 
@@ -36,9 +39,9 @@ func (f TokenFile) hash() (hash [sha256.Size]byte, err error) {
 	token := strings.TrimSpace(string(content))
 	switch {
 	case len(token) < shortestToken:
-		return hash, fmt.Errorf("%s has a token of fewer than %d bytes; write another with: openssl rand -hex 32", string(f), shortestToken)
+		return hash, fmt.Errorf("%s has a token of fewer than %d bytes", string(f), shortestToken)
 	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r >= 0x7f }):
-		return hash, errors.New(string(f) + " has characters that no header can carry; write another token with: openssl rand -hex 32")
+		return hash, errors.New(string(f) + " has characters that no header can carry")
 	}
 	return sha256.Sum256([]byte(token)), nil
 }
