@@ -16,6 +16,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/logging"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/config"
 	"policy-service/pdp/server/door"
@@ -33,6 +34,8 @@ const (
 	// CredentialVariable holds the credential of the commands that ask a running server. It
 	// may well be set on the machine of the service.
 	CredentialVariable = "POLICY_SERVICE_KEY"
+	// ServerVariable holds the URL of the running server that commands ask, where --server is not given.
+	ServerVariable = "POLICY_SERVICE_SERVER"
 )
 
 // ConfigForm describes how a [Config] is written: in a file, in the environment and as flags.
@@ -40,7 +43,7 @@ var ConfigForm = config.Form[Config]{
 	Title:          "The configuration of policy-service",
 	Prefix:         "POLICY_SERVICE_",
 	FileVariable:   ConfigVariable,
-	OtherVariables: []string{CredentialVariable},
+	OtherVariables: []string{CredentialVariable, ServerVariable},
 	Check:          (*Config).checkValues,
 }
 
@@ -73,6 +76,8 @@ type Config struct {
 	Auth AuthConfig `yaml:"auth" reload:"yes"`
 	// DecisionLog is how decisions are recorded. There is a log if there is Data.
 	DecisionLog DecisionLogConfig `yaml:"decision_log"`
+	// Log is how the messages for the operator are written. The program does that: see Program.Logger.
+	Log logging.Config `yaml:"log"`
 	// Approvals bounds the questions to people. They are asked if there is a log.
 	Approvals ApprovalsConfig `yaml:"approvals"`
 	// Capabilities bounds the capabilities that agents are granted. There are some if there is a log.
@@ -103,7 +108,7 @@ type Program struct {
 	// TracerProvider takes the traces of requests. Without one they are sent where the
 	// environment variables of OpenTelemetry say. If these say nothing there are no traces.
 	TracerProvider trace.TracerProvider
-	// Logger takes the messages for the operator; the default discards them.
+	// Logger takes the messages for the operator; the default discards them. Package logging makes one of Log.
 	Logger *slog.Logger
 	// Limits bound requests; the zero value is [evaluation.DefaultLimits].
 	Limits evaluation.Limits

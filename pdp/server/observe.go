@@ -11,13 +11,14 @@ import (
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 	"policy-service/pdp/server/telemetry"
+	"policy-service/pdp/version"
 )
 
 // openTelemetry makes the receivers of traces and metrics, unless the program has its own.
 func (s *Server) openTelemetry(ctx context.Context) error {
 	p := &s.config.Program
 	t, err := telemetry.Open(ctx, telemetry.Options{
-		Version:        telemetry.Version(),
+		Version:        version.This().Version,
 		Instance:       uuid.NewString(),
 		MeterProvider:  p.MeterProvider,
 		TracerProvider: p.TracerProvider,
@@ -42,6 +43,13 @@ func (s *Server) showState() error {
 	}
 	// What the state is made of is taken down before the metrics are sent for the last time.
 	s.lifetime.add("state in metrics", closing(registration.Unregister))
+	if c := s.listeners.certificates; c != nil {
+		if registration, err = s.telemetry.ObserveCertificate(c.NotAfter); err != nil {
+			return err
+		}
+		s.lifetime.add("certificate in metrics", closing(registration.Unregister))
+		s.lifetime.background("certificate's end", c.Watch)
+	}
 	return nil
 }
 

@@ -97,6 +97,7 @@ type Admitted struct {
 //
 // The router has checked the path and the method before.
 func (d *Door) Admit(c echo.Context, n Need) (a Admitted, err error) {
+	d.visitOf(c).decides = n.Records
 	limit := int64(d.Options.Limits.Body)
 	if n.Body == Form {
 		limit = mostForm

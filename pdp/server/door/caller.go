@@ -34,7 +34,9 @@ func (d *Door) authenticate(c echo.Context, n Need) (caller auth.Caller, body []
 		err = checkRelayed(c.Request(), caller, n.Relayed)
 	}
 	if err == nil {
-		d.Connections.Knows(d.Carrier(c), caller.Name)
+		v := d.visitOf(c)
+		v.known = caller.Name
+		d.Connections.Knows(v.carrier, caller.Name)
 		return caller, body, nil
 	}
 	if errors.As(err, &refused) {
@@ -64,6 +66,7 @@ func (d *Door) Recognize(c echo.Context) (auth.Caller, error) {
 	if errors.Is(err, auth.ErrUnauthenticated) {
 		caller, err = auth.Caller{}, nil
 	}
+	d.visitOf(c).known = caller.Name
 	return caller, cmp.Or(err, checkRelayed(c.Request(), caller, ""))
 }
 
