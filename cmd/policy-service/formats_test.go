@@ -3,13 +3,19 @@ package main
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/ed25519"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"flag"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -20,6 +26,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
+	"go.etcd.io/bbolt"
 	"golang.org/x/mod/semver"
 	"golang.org/x/tools/txtar"
 
@@ -32,6 +39,8 @@ import (
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/export"
 	"policy-service/pdp/decisionlog/journal"
+	"policy-service/pdp/ledger"
+	"policy-service/pdp/ledger/bolt"
 	"policy-service/pdp/mcp/lock"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/crashedlog"
@@ -452,4 +461,108 @@ func each(t *testing.T, dir string, do func(name string, content []byte)) {
 		do(name, content)
 		return err
 	}))
+}
+
+// inBolt changes a value of a file of bbolt.
+func (s *story) inBolt(file, bucket, key string, change func(old []byte) []byte) {
+	s.Helper()
+	db, err := bbolt.Open(s.path(file), 0o600, nil)
+	must(s.T, err)
+	err = db.Update(func(tx *bbolt.Tx) error {
+		b := tx.Bucket([]byte(bucket))
+		return b.Put([]byte(key), change(bytes.Clone(b.Get([]byte(key)))))
+	})
+	must(s.T, errors.Join(err, db.Close()))
+}
+
+// newerLedger gives a file of approvals or capabilities the next format, as the service with its key would.
+func (s *story) newerLedger(name string) {
+	s.Helper()
+	key, err := os.ReadFile(s.path("data/approvals.key"))
+	must(s.T, err)
+	s.inBolt("data/"+name+".db", bolt.BucketValues, ledger.KeyFormat, func(old []byte) []byte {
+		const revision = 8
+		text := regexp.MustCompile(`"format":\d+`).ReplaceAll(old[revision+sha256.Size:], []byte(`"format":99`))
+		mac := hmac.New(sha256.New, ledger.DeriveKey(key, "policy-service "+name+" file"))
+		_, _ = fmt.Fprintf(mac, "\x00\x01%s%s", ledger.KeyFormat, text)
+		return slices.Concat(old[:revision], mac.Sum(nil), text)
+	})
+}
+
+// newerJournal gives the files of the journal the next format.
+func (s *story) newerJournal() {
+	s.Helper()
+	const block, checked = 4096, 80 // see journal/format.go
+	for _, name := range []string{"data/log/journal.0", "data/log/journal.1"} {
+		content, err := os.ReadFile(s.path(name))
+		must(s.T, err)
+		for _, header := range [][]byte{content[:block], content[block : 2*block]} {
+			binary.BigEndian.PutUint32(header[8:], 99)
+			binary.BigEndian.PutUint32(header[checked:], crc32.Checksum(header[:checked], crc32.MakeTable(crc32.Castagnoli)))
+		}
+		writeFile(s.T, s.path(name), string(content))
+	}
+}
+
+func (s *story) edit(name, old, new string) {
+	s.Helper()
+	text, err := os.ReadFile(s.path(name))
+	must(s.T, err)
+	if !strings.Contains(string(text), old) {
+		s.Fatalf("%s has no %s", name, old)
+	}
+	writeFile(s.T, s.path(name), strings.Replace(string(text), old, new, 1))
+}
+
+// TestNewerFormats: after a rollback, what the newer version wrote is refused as such, and not altered. A server without
+// capabilities starts, and answers nobody who shows one.
+func TestNewerFormats(t *testing.T) {
+	t.Parallel()
+	const serve = "serve --listen 127.0.0.1:0 --policies @agents --data @data"
+	segment := func(s *story) {
+		s.inBolt("data/log/00000004.db", decisionlog.BucketMeta, decisionlog.MetaFormat, func([]byte) []byte { return []byte("99") })
+	}
+	keys := func(s *story) {
+		s.edit("data/api-keys.json", `{"format":1,"keys":[{`, `{"format":99,"keys":[{"new":true,`)
+	}
+	all := versions(t)
+	for name, c := range map[string]struct {
+		change    func(*story)
+		run       string
+		code      cli.ExitCode
+		says      string
+		unchanged string
+	}{
+		"segment":      {segment, serve, 2, `its format is "99", and this version reads 1 and 2: a newer version made it`, "data/log/00000004.db"},
+		"journal":      {(*story).newerJournal, serve, 2, "its format is 99, and this version reads 2: a newer version made it", "data/log/journal.0"},
+		"approvals":    {func(s *story) { s.newerLedger("approvals") }, serve, 2, "its format is 99, and this version reads 5: a newer version made it", "data/approvals.db"},
+		"capabilities": {func(s *story) { s.newerLedger("capabilities") }, "doctor" + serve[len("serve"):], 1, "its format is 99, and this version reads 1: a newer version made it", "data/capabilities.db"},
+		"API keys":     {keys, serve, 2, "its format is 99, and this version reads 1: a newer version made it", "data/api-keys.json"},
+		"verify":       {segment, "log verify @data", 8, `its format is "99", and this verifies formats 1 and 2: a newer version made it`, "data/log/00000004.db"},
+		"export": {
+			func(s *story) { s.edit("out/export.ndjson", `"format":1`, `"format":99`) }, "log verify @out/export.ndjson", 8,
+			"the export is of format 99, and this verifies format 1: a newer version made it", "out/export.ndjson",
+		},
+		"lock": {
+			func(s *story) { s.edit("tools.lock.json", `"version": 1`, `"version": 99`) }, "mcp lock --config @gateway.yaml --diff", 2,
+			"the version of the file is not 1, which is what this release reads; use the release of policy-service that wrote it, or a newer one", "tools.lock.json",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := opened(t, all[len(all)-1])
+			c.change(s)
+			before := fileSum(t, s.path(c.unchanged))
+			ctx, cancel := context.WithTimeout(t.Context(), patience) // if it is not refused, a server starts
+			defer cancel()
+			args := strings.Fields(strings.ReplaceAll(c.run, "@", s.dir+"/"))
+			out, err := exec.CommandContext(ctx, "policy-service", args...).CombinedOutput()
+			if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != int(c.code) || !strings.Contains(string(out), c.says) {
+				t.Errorf("%v\n%s\nwant exit %d and %s", err, out, c.code, c.says)
+			}
+			if fileSum(t, s.path(c.unchanged)) != before {
+				t.Errorf("%s is not as the newer version left it", c.unchanged)
+			}
+		})
+	}
 }

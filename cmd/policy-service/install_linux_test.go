@@ -141,7 +141,7 @@ func TestPublish(t *testing.T) {
 	m.open(t, built(t))
 	p := readPage(t, installPage)
 	m.read(t, p, p.stepsOf(t, "console go"))
-	shown, alive := m.run(t, "go list -deps ./... ./.ci/release | grep -e '^policy-service/' -e '^example.com/me/policy-service/pdp/version$'", patience)
+	shown, alive := m.run(t, "go list -deps ./cmd/policy-service ./.ci/release | grep -e '^policy-service/' -e '^example.com/me/policy-service/pdp/version$'", patience)
 	if !alive || shown != "example.com/me/policy-service/pdp/version\n" {
 		t.Error(shown)
 	}

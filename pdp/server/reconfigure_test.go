@@ -187,6 +187,7 @@ func TestReconfigureRefuses(t *testing.T) {
 		"addresses nothing":         c.changed(func(config *server.Config) { config.DecisionLog.Mask = []string{"/subject/id"} }),
 		"open to everybody":         c.changed(func(config *server.Config) { config.Auth.MTLS = nil }),
 		"needs a directory":         c.changed(func(config *server.Config) { config.Data = "" }),
+		"metrics.token_file: ":      c.changed(func(config *server.Config) { config.Metrics.TokenFile = "/dev/null" }),
 	} {
 		err := c.Reconfigure(t.Context(), read)
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "; ") {
@@ -199,7 +200,7 @@ func TestReconfigureRefuses(t *testing.T) {
 	}
 	stopAndWait(t, c.Server)
 	all := lines(t, c.data)
-	if refused := events(all, "configuration_refused"); len(refused) != 7 {
+	if refused := events(all, "configuration_refused"); len(refused) != 8 {
 		t.Errorf("got %+v", refused)
 	}
 	if taken := events(all, "configuration"); len(taken) != 1 {

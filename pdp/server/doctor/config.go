@@ -1,11 +1,13 @@
 package doctor
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 
 	"policy-service/pdp"
 	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
 )
 
 // configuration looks whether a server can be made of its configuration.
@@ -18,6 +20,9 @@ func (x *exam) configuration() {
 		x.Wrong("configuration", err)
 	} else {
 		x.OK("configuration", "it can be used")
+	}
+	if err := auth.TokenFile(x.Config.Metrics.TokenFile).Check(); err != nil {
+		x.Wrong("configuration", fmt.Errorf("metrics.token_file: %w", err))
 	}
 	x.Certificate(x.Config.TLS.TLSFiles, x.now())
 }
