@@ -208,7 +208,7 @@ func described2020(t *testing.T, file string) bothReaders {
 // shipped are the files of that kind in the bundles of package policies.
 func shipped(t *testing.T, file string) (all []string) {
 	t.Helper()
-	for _, bundle := range []string{"always-allow", "always-prompt", "delegated", "mcp", "selective", "starter"} {
+	for _, bundle := range []string{"always-allow", "always-prompt", "delegated", "mcp", "minimal", "saas", "selective", "starter"} {
 		files, err := policies.Named(bundle)
 		if err != nil {
 			t.Fatal(err)

@@ -2,8 +2,9 @@
 // the directory policies/starter, embedded, so that a program can serve it
 // without a checkout: pdp.New(pdp.FS(policies.Starter()), …). [Named] is any of
 // the directories beside this file: the starter bundle, the one for a gateway in
-// front of MCP servers (mcp), and four small ones, one for each way of working with
-// tools that people ask for.
+// front of MCP servers (mcp), the one for an application that serves many customers
+// (saas), the smallest that is of use (minimal), and four small ones, one for each way
+// of working with tools that people ask for.
 //
 // The package holds files and no code: what they mean is for package pdp to say.
 package policies
@@ -14,7 +15,7 @@ import (
 	"io/fs"
 )
 
-//go:embed always-allow always-prompt delegated mcp selective starter
+//go:embed always-allow always-prompt delegated mcp minimal saas selective starter
 var files embed.FS
 
 // Starter returns the starter bundle.

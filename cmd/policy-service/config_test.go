@@ -33,7 +33,7 @@ type keyGroup struct {
 
 var serverKeys = keysPage{root + "/pdp/server/KEYS.md", server.ConfigForm.Keys(), "key", []keyGroup{
 	{"Files, addresses and TLS", []string{"policies", "listen", "data", "public_url", "tls.", "admin_listen"}},
-	{"Callers", []string{"auth."}},
+	{"Callers", []string{"auth.", "metrics."}},
 	{"Decision log", []string{"decision_log."}},
 	{"The service's own log", []string{"log."}},
 	{"Approvals", []string{"approvals."}},

@@ -39,7 +39,8 @@ var examples = map[string]string{
 	"keys add":              "policy-service keys add --data /var/lib/policy-service --name gateway --obligation approval_required",
 	"keys list":             "policy-service keys list --data /var/lib/policy-service",
 	"keys revoke":           "policy-service keys revoke --data /var/lib/policy-service gateway",
-	"keys rotate":           "policy-service keys rotate --data /var/lib/policy-service",
+	"keys renew":            "policy-service keys renew --data /var/lib/policy-service gateway --expires 90d",
+	"signing rotate":        "policy-service signing rotate --data /var/lib/policy-service",
 	"log export":            "policy-service log export --data /var/lib/policy-service --format csv --decision deny --since 7d -o denies.csv",
 	"log verify":            "policy-service log verify /var/lib/policy-service --checkpoint kept/checkpoint.txt",
 	"log tail":              "policy-service log tail --server https://pdp.example.com --credential auditor.key --follow",
@@ -76,6 +77,7 @@ var examples = map[string]string{
 	"doctor":             "policy-service doctor --policies policies --data /var/lib/policy-service",
 	"health":             "policy-service health --ready",
 	"version":            "policy-service version",
+	"completion":         "policy-service completion bash",
 }
 
 // eitherFlag are two flags of which one is required, as kong's usage has them and as they are meant.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -56,9 +58,17 @@ type clock struct {
 }
 
 // New makes a client of the PDP at a base URL, AuthZEN's
-// identifier of a PDP: https, or http on loopback, without query and fragment. Nothing is
-// sent yet; [Client.Discover] is for PDPs whose paths are not the usual ones.
+// identifier of a PDP: https, or http on loopback, without query and fragment. Or it is unix:PATH, for a PDP at a Unix
+// socket. Nothing is sent yet; [Client.Discover] is for PDPs whose paths are not the usual ones.
 func New(baseURL string, options ...Option) (*Client, error) {
+	transport := pooled()
+	path, socket := strings.CutPrefix(baseURL, "unix:")
+	if socket {
+		if !filepath.IsAbs(path) {
+			return nil, errors.New("authzen: a Unix socket needs its whole path; try unix:/run/policy-service/pdp.sock")
+		}
+		baseURL, transport = "http://localhost", overSocket(path)
+	}
 	base, err := parseBase(baseURL)
 	if err != nil {
 		return nil, err
@@ -74,11 +84,14 @@ func New(baseURL string, options ...Option) (*Client, error) {
 		breaker: newBreaker(),
 	}
 	c.receipts.breaker, c.receipts.within = newBreaker(), receiptTime
-	c.http.Transport = pooled()
+	c.http.Transport = transport
 	for _, option := range options {
 		if err := option(c); err != nil {
 			return nil, err
 		}
+	}
+	if socket && c.http.Transport != transport {
+		return nil, errors.New("authzen: an HTTP client of its own would not ask the Unix socket; leave WithHTTPClient out")
 	}
 	if !c.at.plain && slices.ContainsFunc(append(c.at.allowed, c.at.origin), exposed) {
 		return nil, errors.New("authzen: plain http to another machine: anybody on the way could write the answer; use https, or WithPlainHTTP")
@@ -101,6 +114,16 @@ func pooled() http.RoundTripper {
 	t = t.Clone()
 	t.MaxIdleConnsPerHost = t.MaxIdleConns
 	return t
+}
+
+func overSocket(path string) http.RoundTripper {
+	return &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		},
+		MaxIdleConnsPerHost: 100, // as pooled has
+		IdleConnTimeout:     90 * time.Second,
+	}
 }
 
 func wait(ctx context.Context, d time.Duration) error {

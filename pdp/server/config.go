@@ -20,6 +20,7 @@ import (
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/config"
 	"policy-service/pdp/server/door"
+	"policy-service/pdp/server/listener"
 	"policy-service/pdp/server/telemetry"
 )
 
@@ -33,6 +34,8 @@ const (
 	// CredentialVariable holds the credential of the commands that ask a running server. It
 	// may well be set on the machine of the service.
 	CredentialVariable = "POLICY_SERVICE_KEY"
+	// ServerVariable holds the URL of the running server that commands ask, where --server is not given.
+	ServerVariable = "POLICY_SERVICE_SERVER"
 )
 
 // ConfigForm describes how a [Config] is written: in a file, in the environment and as flags.
@@ -40,7 +43,7 @@ var ConfigForm = config.Form[Config]{
 	Title:          "The configuration of policy-service",
 	Prefix:         "POLICY_SERVICE_",
 	FileVariable:   ConfigVariable,
-	OtherVariables: []string{CredentialVariable},
+	OtherVariables: []string{CredentialVariable, ServerVariable},
 	Check:          (*Config).checkValues,
 }
 
@@ -54,9 +57,11 @@ var ConfigForm = config.Form[Config]{
 type Config struct {
 	// Policies is the directory of the bundle, unless the program gives a Source.
 	Policies string `yaml:"policies" path:"yes" doc:"The directory of the bundle. The service watches it: an edit is in force a moment later."`
-	// Listen is the address, host:port; port 0 takes any free one. Other than
+	// Listen is the address, host:port or unix:PATH; port 0 takes any free one. Other than
 	// loopback needs TLS and credentials.
-	Listen string `yaml:"listen" default:"127.0.0.1:8180" doc:"The address to listen on, as host:port. Port 0 takes a free port. An address other than loopback needs TLS and credentials."`
+	Listen string `yaml:"listen" default:"127.0.0.1:8180" doc:"The address to listen on, as host:port, or as unix:PATH for a Unix socket. Port 0 takes a free port. An address other than loopback needs TLS and credentials."`
+	// ListenMode is that of a Unix socket, in octal.
+	ListenMode string `yaml:"listen_mode" doc:"The mode of the Unix socket, such as \"0660\" for the group of the service, too. Unless given, it is 0600: only the user of the service may connect. A wider one needs credentials."`
 	// Data is the directory for the files that the service keeps, made if it does not
 	// exist; without one there are no API keys and the signing key is not kept.
 	Data string `yaml:"data" path:"yes" doc:"The directory for what the service keeps: the decision log, approvals, API keys and signing keys. The service makes it if it does not exist. Without it the service keeps nothing, and there are no API keys."`
@@ -64,7 +69,9 @@ type Config struct {
 	// request's Host.
 	PublicURL string `yaml:"public_url" doc:"The address by which clients reach the service, as https://host[:port][/path]. The service makes what it publishes about itself from it. A slash at its end is dropped. A host other than loopback needs credentials."`
 	// TLS turns TLS on; the zero value is plain HTTP.
-	TLS TLSFiles `yaml:"tls"`
+	TLS TLSConfig `yaml:"tls"`
+	// Metrics says which scrapers read the metrics, besides callers.
+	Metrics MetricsConfig `yaml:"metrics" reload:"yes"`
 	// Auth names the callers besides the holders of API keys.
 	Auth AuthConfig `yaml:"auth" reload:"yes"`
 	// DecisionLog is how decisions are recorded. There is a log if there is Data.
@@ -158,7 +165,7 @@ func (c *Config) check() error {
 	if c.PublicURL != "" {
 		c.PublicURL, _ = cleanPublicURL(c.PublicURL)
 	}
-	if err := c.TLS.Check(); err != nil {
+	if err := errors.Join(c.TLS.Check(), c.checkTerminated(), c.checkSocket()); err != nil {
 		return err
 	}
 	if len(c.Auth.MTLS) > 0 && c.TLS.ClientCAFile == "" {
@@ -176,6 +183,10 @@ func (c *Config) checkValues(r *config.Reading) {
 		_, err := cleanPublicURL(c.PublicURL)
 		r.Add("public_url", err)
 	}
+	_, err := listener.SocketMode(c.ListenMode)
+	r.Add("listen_mode", err)
+	_, err = c.TLS.proxies()
+	r.Add("tls.proxies", err)
 	c.DecisionLog.check(r)
 	c.Auth.check(r)
 	c.Console.check(r, c.Auth)

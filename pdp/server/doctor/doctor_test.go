@@ -253,7 +253,8 @@ func TestSpoilt(t *testing.T) {
 		{"mask key short", "keys", "does not hold the 32 bytes of a key; put the file back", write("mask.key", "short")},
 		{"signing keys garbage", "keys", "signing.jwks cannot be used", write("signing.jwks", "{")},
 		{"API keys garbage", "keys", "cannot read the API keys", write("api-keys.json", "{")},
-		{"every API key revoked", "keys", "every API key is revoked, and nobody can ask; policy-service keys add", revoke},
+		{"every API key revoked", "keys", "every API key is revoked or has expired, and nobody can ask; policy-service keys add", revoke},
+		{"an API key that expires", "keys", `the API key "soon" expires at `, adds("soon", 13*24*time.Hour)},
 		{"approvals' key short", "keys", "does not hold the 32 bytes of a key; put the file back", write("approvals.key", "short")},
 		{"approvals garbage", "approvals", "no server starts with them: ", write("approvals.db", strings.Repeat("garbage", 10_000))},
 		{"capabilities garbage", "capabilities", "requests that show one are answered with 503: ", write("capabilities.db", strings.Repeat("garbage", 10_000))},
@@ -266,6 +267,17 @@ func TestSpoilt(t *testing.T) {
 			must(t, c.spoil(data))
 			mustBite(t, doctor.Examine(t.Context(), patient(data)), c.check, c.want)
 		})
+	}
+}
+
+func adds(name string, lifetime time.Duration) func(string) error {
+	return func(data string) error {
+		keys, err := auth.OpenKeys(data)
+		if err != nil {
+			return err
+		}
+		_, err = keys.Add(auth.KeySpec{Name: name, Lifetime: lifetime})
+		return err
 	}
 }
 
@@ -337,12 +349,58 @@ func TestListen(t *testing.T) {
 	mustBite(t, on(data, "0.0.0.0:0"), "configuration", "without TLS only loopback is safe")
 }
 
+// TestSocket: the path of a Unix socket is looked at, and nothing is put there or taken away.
+func TestSocket(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	data, path := lived(t), filepath.Join(dir, "pdp.sock")
+	on := func(data, mode string) []doctor.Finding {
+		p := patient(data)
+		p.Config.Listen, p.Config.ListenMode = "unix:"+path, mode
+		return doctor.Examine(t.Context(), p)
+	}
+	if found := on(data, "0660"); biting(found, "listen") != "" || !strings.Contains(fmt.Sprint(found), "unix:"+path+" is free") {
+		t.Error(found)
+	}
+	if _, err := os.Lstat(path); err == nil {
+		t.Error("the doctor made a socket")
+	}
+	mustBite(t, on("", "0660"), "listen", "there are no credentials: serve will not start")
+	must(t, os.Chmod(dir, 0o777|os.ModeSticky))
+	mustBite(t, on(data, ""), "listen", "every user of this machine can put a socket of its own at "+path)
+	must(t, os.Chmod(dir, 0o755))
+	living(t, data, func(c *server.Config) { c.Listen = "unix:" + path })
+	if found := on(data, ""); !strings.Contains(fmt.Sprint(found), "is in use, and a server is running on "+data) {
+		t.Error(found)
+	}
+	mustBite(t, on(lived(t), ""), "listen", "is in use, and no server is running on the log of this data directory")
+	path = filepath.Join(dir, "file")
+	must(t, os.WriteFile(path, nil, 0o600))
+	mustBite(t, on(data, ""), "listen", "there is a file, not a socket")
+}
+
+// TestTerminated: plain HTTP on a network is told of, though the operator wants it.
+func TestTerminated(t *testing.T) {
+	t.Parallel()
+	data := lived(t)
+	on := func(data, listen string) []doctor.Finding {
+		p := patient(data)
+		p.Config.Listen, p.Config.TLS.Terminated, p.Config.TLS.Proxies = listen, true, []string{"10.0.0.5"}
+		return doctor.Examine(t.Context(), p)
+	}
+	mustBite(t, on(data, "0.0.0.0:0"), "listen", "whatever can read along between them sees every credential")
+	if found := on(data, "127.0.0.1:0"); biting(found, "listen") != "" {
+		t.Error(found)
+	}
+	mustBite(t, on("", "127.0.0.1:0"), "listen", "a proxy that terminates TLS leads here from other machines, and there are no credentials")
+}
+
 // TestTLS: an address beyond this machine needs credentials, and a certificate and its key are looked at.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	data := lived(t)
 	cert, key := pdptest.NewAuthority(t).Server()
-	secure := func(c *server.Config) { c.TLS = server.TLSFiles{CertFile: cert, KeyFile: key} }
+	secure := func(c *server.Config) { c.TLS.CertFile, c.TLS.KeyFile = cert, key }
 	running := living(t, data, secure)
 	with := func(data, listen string) doctor.Patient {
 		p := patient(data)
@@ -408,7 +466,7 @@ func TestKeysThatRelay(t *testing.T) {
 	found := with(data, "mcp", "mpc", "old", "gateway")
 	for _, want := range []string{
 		`auth.jwt[1].relayed_by names the API key "mpc", and there is none of that name: what people say there does not count; policy-service keys add --data ` + data + ` --permission relay --name "mpc", or correct the name`,
-		`names the API key "old", and it is revoked`,
+		`names the API key "old", and it is revoked, or has expired`,
 		`names the API key "gateway", and it lacks the permission relay: what people say there does not count; make a key of another name`,
 	} {
 		mustBite(t, found, "keys", want)

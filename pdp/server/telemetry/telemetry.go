@@ -21,7 +21,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -227,18 +226,4 @@ func (t *Telemetry) resource(ctx context.Context) (*resource.Resource, error) {
 			"write name=value,name=value")
 	}
 	return from, nil
-}
-
-// Version is that of the program: its revision if it was built from one.
-func Version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	for _, setting := range info.Settings {
-		if setting.Key == "vcs.revision" {
-			return setting.Value
-		}
-	}
-	return info.Main.Version
 }

@@ -20,6 +20,7 @@ import (
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/server/listener"
 	"policy-service/pdp/server/telemetry"
+	"policy-service/pdp/version"
 )
 
 // running is a gateway and all that it stands on, from its start to its end.
@@ -49,7 +50,7 @@ func start(ctx context.Context, told mcp.Config, log *slog.Logger, checkpoints i
 
 func (r *running) open(ctx context.Context, checkpoints io.Writer) (err error) {
 	r.telemetry, err = telemetry.Open(ctx, telemetry.Options{
-		Version:     telemetry.Version(),
+		Version:     version.This().Version,
 		Instance:    uuid.NewString(),
 		Log:         r.log,
 		StopsWithin: telemetry.StopsWithin,
@@ -59,7 +60,7 @@ func (r *running) open(ctx context.Context, checkpoints io.Writer) (err error) {
 	}
 	r.steps = append(r.steps, r.telemetry.Close)
 	meters, traces := r.telemetry.Providers()
-	deps := mcp.Deps{Logger: r.log, MeterProvider: meters, TracerProvider: traces, Version: telemetry.Version(), Known: func(ctx context.Context, who string) { r.connections.Knows(listener.CarrierOf(ctx), who) }}
+	deps := mcp.Deps{Logger: r.log, MeterProvider: meters, TracerProvider: traces, Version: version.This().Version, Known: func(ctx context.Context, who string) { r.connections.Knows(listener.CarrierOf(ctx), who) }}
 	if e := r.told.PDP.Embedded; e != nil {
 		if r.told.Identity.Static != nil && e.Data != "" {
 			deps.FixedToken = "static_" + rand.Text() // it never leaves the process; by how it begins it would be found elsewhere

@@ -49,6 +49,7 @@ func (c Serve) Run(s cli.Streams) error {
 	log := logging.New(s.Err, told.Log)
 	defer log.Close()
 	process.LimitMemory(log.Logger)
+	supervisor := process.TakeSupervisor(log.Logger)
 	ctx, hup, stop := process.Signals()
 	defer stop()
 
@@ -75,9 +76,10 @@ func (c Serve) Run(s cli.Streams) error {
 	if c.Stdio {
 		err = overStdio(ctx, run, hup, s)
 	} else {
-		err = c.overHTTP(ctx, run, hup)
+		err = c.overHTTP(ctx, run, hup, supervisor)
 	}
 	stop()
+	supervisor.Stopping()
 	ended, cancel := context.WithTimeout(context.Background(), process.Drain)
 	defer cancel()
 	return errors.Join(err, run.undo(ended))
@@ -101,7 +103,7 @@ func overStdio(ctx context.Context, run *running, hup <-chan os.Signal, s cli.St
 }
 
 // overHTTP serves until a signal ends ctx, or serving ends by itself.
-func (c Serve) overHTTP(ctx context.Context, run *running, hup <-chan os.Signal) error {
+func (c Serve) overHTTP(ctx context.Context, run *running, hup <-chan os.Signal, supervisor process.Supervisor) error {
 	addr, err := run.listen(ctx)
 	if err != nil {
 		return err
@@ -110,6 +112,7 @@ func (c Serve) overHTTP(ctx context.Context, run *running, hup <-chan os.Signal)
 		return err
 	}
 	defer c.AddrFile.Remove(addr)
+	supervisor.Ready()
 	for {
 		select {
 		case <-ctx.Done():

@@ -21,7 +21,7 @@ import (
 // Serve answers requests over HTTP.
 type Serve struct {
 	configFlags `embed:""`
-	AddrFile    process.AddrFile `placeholder:"FILE" help:"Write host:port to this file as soon as the server answers requests."`
+	AddrFile    process.AddrFile `placeholder:"FILE" help:"Write host:port, or unix:PATH, to this file as soon as the server answers requests."`
 }
 
 // Run serves until SIGTERM or SIGINT.
@@ -42,6 +42,7 @@ func (c Serve) Run(s cli.Streams) error {
 	defer log.Close()
 	config.Program.Logger = log.Logger
 	process.LimitMemory(log.Logger)
+	supervisor := process.TakeSupervisor(log.Logger)
 	ctx, hup, stop := process.Signals()
 	defer stop()
 
@@ -49,13 +50,16 @@ func (c Serve) Run(s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	if err := c.start(ctx, srv, config.Policies, s); err != nil && ctx.Err() == nil {
+	if err := c.start(ctx, srv, config.Policies, s); err == nil {
+		supervisor.Ready()
+	} else if ctx.Err() == nil {
 		return err // if ctx has ended, a signal came before the start was done, which is no error
 	}
 	process.LeaveRoom()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once, even if a new configuration is being recorded
 	err = wait(ctx, srv, log, hup, read)
 	stop()
+	supervisor.Stopping()
 
 	ctx, cancel := context.WithTimeout(context.Background(), process.Drain)
 	defer cancel()
