@@ -18,8 +18,8 @@ import (
 	"policy-service/pdp/decisionlog/recorder"
 	"policy-service/pdp/plainfile"
 	"policy-service/pdp/server/auth"
-	"policy-service/pdp/server/telemetry"
 	"policy-service/pdp/signing"
+	"policy-service/pdp/version"
 )
 
 // A kept file is one of the data directory beside the log, with what follows if a restored directory goes on without it.
@@ -57,7 +57,7 @@ type making struct {
 }
 
 func newMaking(keys bool, now func() time.Time) *making {
-	head := backup.Head{Program: telemetry.Version(), Began: now().UTC(), Keys: keys}
+	head := backup.Head{Program: version.This().Version, Began: now().UTC(), Keys: keys}
 	return &making{head: head, now: now, release: func() {}}
 }
 
