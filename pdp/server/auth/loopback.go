@@ -13,7 +13,7 @@ import (
 // may ask everything. A page in a browser is on this machine too, and DNS can be
 // made to call it by any name, so the Host must be loopback. And so is a proxy, which
 // lets the whole world ask and may send a Host of its own: what says that it came by one
-// is refused.
+// is refused. All this holds on a Unix socket of the server's own user, too.
 type Loopback struct{}
 
 // Authenticate accepts requests whose Host is a loopback name or address. An
