@@ -54,6 +54,9 @@ const (
 	FormatVersion = 5
 )
 
+// ErrNewer: a later release wrote the file.
+var ErrNewer = ledger.ErrNewer
+
 const (
 	kind            = "a"
 	prefixItems     = kind + "/"

@@ -127,6 +127,8 @@ var (
 	// ErrLost: records that were answered for cannot be read, because the journal is damaged, or is not there. The
 	// error says which. [Recover] accepts that.
 	ErrLost = fmt.Errorf("%w", ErrDamaged)
+	// ErrNewer: a later release wrote the log.
+	ErrNewer = journal.ErrNewer
 	// ErrNoLoss: the journal is not damaged, so there is no loss to accept.
 	ErrNoLoss = errors.New("the journal is not damaged")
 	// ErrGone: the record was redacted or retired; its leaf hash is still there.

@@ -21,4 +21,6 @@ var (
 	ErrShort = errors.New("the log was cut, or an older copy of it put in its place")
 	// ErrInvalid: the change can never be made, whenever it is tried.
 	ErrInvalid = errors.New("not valid")
+	// ErrNewer: a later release wrote the values.
+	ErrNewer = errors.New("a newer version made it")
 )

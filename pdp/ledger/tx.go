@@ -196,9 +196,11 @@ func (tx *Tx) Format() int {
 		}
 		return 0
 	}
-	if is.Format != tx.form.Version {
-		tx.Fail(fmt.Errorf("its format is %d, and this version reads %d: a newer version made it; run that version, or restore what was backed up before the upgrade",
-			is.Format, tx.form.Version))
+	if is.Format > tx.form.Version {
+		tx.Fail(fmt.Errorf("its format is %d, and this version reads %d: %w; run that version, or restore what was backed up before the upgrade",
+			is.Format, tx.form.Version, ErrNewer))
+	} else if is.Format < tx.form.Version {
+		tx.Fail(fmt.Errorf("its format is %d, and this version reads %d alone; run the version that wrote it", is.Format, tx.form.Version))
 	}
 	return is.Format
 }

@@ -92,7 +92,9 @@ func Open(options Options) (*Broker, error) {
 	o.Size, o.SamePerson, o.OnError = options.Log.Size, b.samePerson, b.failed
 	o.Silent = len(options.Webhooks)+len(options.Callbacks) == 0
 	var err error
-	if b.Store, err = approval.Open(options.Data, *o); err != nil {
+	if b.Store, err = approval.Open(options.Data, *o); errors.Is(err, approval.ErrNewer) {
+		return nil, fmt.Errorf("cannot open the approvals: %w", err)
+	} else if err != nil {
 		return nil, fmt.Errorf("cannot open the approvals: %w; "+
 			"another process may serve from this data directory, or the disk be full", err)
 	}

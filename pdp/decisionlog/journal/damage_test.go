@@ -246,7 +246,7 @@ func TestAnotherFormat(t *testing.T) {
 		order.PutUint32(b[80:], checksum(b[:80]))
 		must(t, os.WriteFile(Paths(w.dir)[0], b, 0o600))
 		var d *Damage
-		if p, err := Read(w.dir, w.id, 1, nil); p != nil || !errors.Is(err, errVersion) || errors.As(err, &d) {
+		if p, err := Read(w.dir, w.id, 1, nil); p != nil || !errors.Is(err, ErrNewer) || errors.As(err, &d) {
 			t.Error(version, err)
 		}
 	}

@@ -245,16 +245,16 @@ func (h *header) encode() []byte {
 	return b[:block]
 }
 
-// errVersion: the file was written by a later release.
-var errVersion = errors.New("a newer version made it")
+// ErrNewer: a later release wrote the file.
+var ErrNewer = errors.New("a newer version made it")
 
-// decodeHeader returns false if the block is no header. It returns errVersion for a header of another version.
+// decodeHeader returns false if the block is no header. It returns ErrNewer for a header of another version.
 func decodeHeader(b []byte) (h header, whole bool, err error) {
 	if string(b[:len(magic)]) != magic || order.Uint32(b[80:]) != crc32.Checksum(b[:80], castagnoli) {
 		return header{}, false, nil
 	}
 	if v := order.Uint32(b[8:]); v != FormatVersion {
-		return header{}, false, fmt.Errorf("its format is %d, and this version reads %d: %w; run that version, or restore what was backed up before the upgrade", v, FormatVersion, errVersion)
+		return header{}, false, fmt.Errorf("its format is %d, and this version reads %d: %w; run that version, or restore what was backed up before the upgrade", v, FormatVersion, ErrNewer)
 	}
 	h = header{
 		which: order.Uint32(b[12:]), id: ID(b[16:]), mark: mark(b[32:]), round: order.Uint64(b[48:]),
