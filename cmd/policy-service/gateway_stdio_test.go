@@ -88,7 +88,7 @@ func TestGatewayOverStdio(t *testing.T) {
 	}
 }
 
-// pasted is what the page has people paste into a client, of one server.
+// pasted is one server of the JSON that the page has people paste into a client.
 type pasted struct {
 	Command string
 	Args    []string
@@ -138,7 +138,7 @@ func openBundle(t *testing.T) string {
 	return dir
 }
 
-// window is what a client starts for one window, by what was pasted, with the paths of this machine.
+// window is the program that a client starts for one window: the pasted one, with the paths of this machine.
 func (d *desktop) window(log *strings.Builder) *exec.Cmd {
 	d.t.Helper()
 	args := slices.Clone(d.paste.Args)

@@ -283,7 +283,7 @@ func TestConfigSchema(t *testing.T) {
 	slices.Sort(passed)
 	// What only the service knows: files, URLs, names, how much a duration is, and how YAML is written.
 	if want := []string{
-		"a certificate relays", "a grant relays", "a token relays", "a type of actions", "admin for all", "alias", "burst alone",
+		"a certificate relays", "a grant relays", "a mode of no socket", "a proxy of no address", "a token relays", "a type of actions", "admin for all", "alias", "burst alone",
 		"certificate approves", "console by HTTP", "console elsewhere", "console of bearers", "console of no URL", "console, an address",
 		"console, no proxy", "least age alone", "mask of an id", "merge", "no rate of a caller", "no such JWKS", "nobody", "nobody approves", "permission",
 		"public_url", "rate of who", "relayed and more", "retain age too short", "retain age too small", "second document", "second entry", "share alone",
