@@ -23,15 +23,36 @@ export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help build run first-curl mcp-demo mcp-try test race npm npm-changed lint lint-rare ci night whole race-whole measure \
+.PHONY: help build release image run first-curl mcp-demo mcp-try test race npm npm-changed lint lint-rare ci night whole race-whole measure \
 	soak loc fuzz bench bench-http bench-cerbos conformance bench-mcp
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# What is tried here is what is released: the same file, byte for byte. The go command writes the tag and the commit into it.
+BUILD = CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w'
+
 build: ## build bin/policy-service, one static binary
 	@echo "compiling bin/policy-service: some minutes the first time, seconds after that"
-	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/policy-service ./cmd/policy-service
+	@$(BUILD) -o bin/policy-service ./cmd/policy-service
+
+# One directory for each platform, which release and image read. What is released names its commit, or is not built.
+PLATFORMS = linux-amd64 linux-arm64 darwin-amd64 darwin-arm64
+DIST = dist
+
+$(DIST)/%/policy-service: FORCE
+	@echo "compiling $@"
+	@GOOS=$(word 1,$(subst -, ,$*)) GOARCH=$(word 2,$(subst -, ,$*)) $(BUILD) -buildvcs=true -o $@ ./cmd/policy-service
+
+FORCE:
+
+release: ## build dist/: binaries and archives for linux and darwin, amd64 and arm64, an SBOM, SHA256SUMS (some minutes)
+	@rm -rf $(DIST)
+	@$(MAKE) $(PLATFORMS:%=$(DIST)/%/policy-service)
+	@$(GO) run ./.ci/release $(DIST)
+
+image: $(DIST)/linux-amd64/policy-service $(DIST)/linux-arm64/policy-service ## build the image for linux, amd64 and arm64: an OCI layout, and archives for docker load
+	@$(GO) run ./.ci/release -image $(DIST)
 
 run: build first-curl ## serve policies/starter on 127.0.0.1:8180, and print a request to try
 	bin/policy-service serve --policies policies/starter --data .data --listen 127.0.0.1:8180

@@ -51,6 +51,7 @@ func DecodeNative(body []byte, limits Limits) (Request, error) {
 
 func authzen(o Object, tenant string) (Request, error) {
 	var r reader
+	r.want(has(o, "subject") || !has(o, "actor"), "missing: a request with an actor is of the native shape; send it to /v1/authorize", "subject")
 	subject, action, resource := r.object(o, "subject"), r.object(o, "action"), r.object(o, "resource")
 	q := Request{
 		Shape:    AuthZEN,
@@ -71,6 +72,7 @@ const itemsMember = "evaluations"
 
 func native(o Object) (Request, error) {
 	var r reader
+	r.want(has(o, "actor") || !has(o, "subject"), "missing: a request with a subject is one of AuthZEN; send it to /access/v1/evaluation", "actor")
 	tenant := strings.Clone(r.text(o, "tenant_id")) // who counts by tenants keeps the name, and should not keep the body
 	actor := r.object(o, "actor")
 	action := r.text(o, "action")

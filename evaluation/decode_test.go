@@ -285,7 +285,7 @@ func TestNativeBodies(t *testing.T) {
 		"context.action":                 {with(`"context":{`, `"context":{"action":{},`), "/context/action", "only the PDP sets this member"},
 		"context.pdp":                    {with(`"context":{`, `"context":{"pdp":1,`), "/context/pdp", "only the PDP sets this member"},
 		"__entity in the actor":          {with(`"roles":`, `"__entity":`), "/actor/__entity", "a member may not have this name"},
-		"the AuthZEN shape":              {shapes["AuthZEN"].body, "/tenant_id", "missing"},
+		"the AuthZEN shape":              {shapes["AuthZEN"].body, "/actor", "missing"},
 	} {
 		if _, err := decodeNative(c.body, evaluation.DefaultLimits()); !refusedAt(err, c.pointer, c.detail) {
 			t.Errorf("%s: %s, not %q at %q", what, told(err), c.detail, c.pointer)

@@ -77,6 +77,10 @@ func Load(source Source) (*Bundle, Problems) { return bundle.Load(source) }
 // ReadAccess lists the faults of one tool access declaration by itself.
 func ReadAccess(file string, text []byte) Problems { return bundle.ReadAccess(file, text) }
 
+// Observes reports whether a policy, by its id, is there for capability: observe. It decides together with others, about
+// a call that capability: required would refuse.
+func Observes(id string) bool { return bundle.Observes(id) }
+
 // Check reads a bundle as [Load] does, and adds warnings about what is legal and probably not meant.
 // The time is the one at which it is judged what is over.
 func Check(source Source, now time.Time) (*Bundle, Problems) { return lint.Check(source, now) }

@@ -33,8 +33,9 @@ type keyGroup struct {
 
 var serverKeys = keysPage{root + "/pdp/server/KEYS.md", server.ConfigForm.Keys(), "key", []keyGroup{
 	{"Files, addresses and TLS", []string{"policies", "listen", "data", "public_url", "tls.", "admin_listen"}},
-	{"Callers", []string{"auth."}},
+	{"Callers", []string{"auth.", "metrics."}},
 	{"Decision log", []string{"decision_log."}},
+	{"The service's own log", []string{"log."}},
 	{"Approvals", []string{"approvals."}},
 	{"Capabilities", []string{"capabilities."}},
 	{"Console", []string{"console"}},
@@ -51,6 +52,7 @@ var gatewayKeys = keysPage{root + "/pdp/mcp/REFERENCE.md", mcp.Form.Keys(), "gat
 	{"Requests for tools", []string{"tool_requests."}},
 	{"Requests for capabilities", []string{"capabilities."}},
 	{"The server behind it", []string{"upstreams", "lock.", "arguments"}},
+	{"The gateway's own log", []string{"log."}},
 	{"Limits, lists and seals", []string{"limits.", "sessions.", "processes.", "list.", "seal."}},
 }}
 

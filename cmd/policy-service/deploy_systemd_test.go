@@ -56,7 +56,7 @@ var hardening = map[string]string{
 	"ProtectProc":             "invisible",
 	"ProtectSystem":           "strict",
 	"RemoveIPC":               "yes",
-	"RestrictAddressFamilies": "AF_INET AF_INET6",
+	"RestrictAddressFamilies": "AF_INET AF_INET6 AF_UNIX",
 	"RestrictNamespaces":      "yes",
 	"RestrictRealtime":        "yes",
 	"RestrictSUIDSGID":        "yes",
@@ -64,12 +64,13 @@ var hardening = map[string]string{
 	"SystemCallArchitectures": "native",
 	"SystemCallErrorNumber":   "EPERM",
 	"SystemCallFilter":        "@system-service|~@privileged @resources",
+	"Type":                    "notify",
 	"UMask":                   "0077",
 }
 
 // running is the rest of the section.
 var running = []string{
-	"Environment", "ExecReload", "ExecStart", "ExecStartPre", "Group", "MemoryMax", "Restart", "RestartSec", "StateDirectory", "TimeoutStopSec", "Type", "User",
+	"Environment", "ExecReload", "ExecStart", "ExecStartPre", "Group", "MemoryMax", "Restart", "RestartSec", "StateDirectory", "TimeoutStartSec", "TimeoutStopSec", "User",
 }
 
 func TestUnit(t *testing.T) {

@@ -78,6 +78,7 @@ var examples = map[string]string{
 	"doctor":             "policy-service doctor --policies policies --data /var/lib/policy-service",
 	"health":             "policy-service health --ready",
 	"version":            "policy-service version",
+	"completion":         "policy-service completion bash",
 }
 
 // eitherFlag are two flags of which one is required, as kong's usage has them and as they are meant.

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,4 +86,152 @@ func TestGatewayOverStdio(t *testing.T) {
 	if err != nil || !strings.Contains(string(shown), "wiki:search_pages") || !strings.Contains(string(shown), "wiki:delete_pages") {
 		t.Errorf("%v\n%s", err, shown)
 	}
+}
+
+// pasted is what the page has people paste into a client, of one server.
+type pasted struct {
+	Command string
+	Args    []string
+	URL     string
+}
+
+// pastes are those of the page, in its order.
+func pastes(t *testing.T, p page) (all []pasted) {
+	t.Helper()
+	for _, b := range p.blocks {
+		if b.tag != "json" {
+			continue
+		}
+		var file struct{ MCPServers map[string]pasted }
+		must(t, json.Unmarshal([]byte(strings.Join(b.lines, "\n")), &file))
+		for _, server := range file.MCPServers {
+			all = append(all, server)
+		}
+	}
+	return all
+}
+
+// A desktop is where somebody has a client with windows: one configuration, and one bundle.
+type desktop struct {
+	t            *testing.T
+	config, data string
+	paste        pasted
+}
+
+// newDesktop has a gateway in front of the wiki, which asks the PDP that pdp names. In it, DATA and BUNDLE are directories.
+func newDesktop(t *testing.T, paste pasted, pdp string) *desktop {
+	t.Helper()
+	server, err := exec.LookPath("wiki-mcp-server")
+	must(t, err)
+	dir := t.TempDir()
+	d := &desktop{t: t, config: filepath.Join(dir, "own.yaml"), data: filepath.Join(dir, "data"), paste: paste}
+	text := fmt.Sprintf("listen: 127.0.0.1:0\nresource: http://127.0.0.1:8211/mcp\npdp: %s\nidentity: {static: {sub: alice}}\nupstreams: {wiki: {command: [%q]}}\n",
+		strings.NewReplacer("DATA", d.data, "BUNDLE", openBundle(t)).Replace(pdp), server)
+	must(t, os.WriteFile(d.config, []byte(text), 0o600))
+	return d
+}
+
+func openBundle(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "wiki.cedar"), []byte(`permit (principal == user::"alice", action, resource);`), 0o600))
+	return dir
+}
+
+// window is what a client starts for one window, by what was pasted, with the paths of this machine.
+func (d *desktop) window(log *strings.Builder) *exec.Cmd {
+	d.t.Helper()
+	args := slices.Clone(d.paste.Args)
+	at := slices.Index(args, "--config")
+	if filepath.Base(d.paste.Command) != "policy-service" || at < 0 || !slices.Contains(args, "--stdio") {
+		d.t.Fatalf("no gateway of one client: %+v", d.paste)
+	}
+	args[at+1] = d.config
+	c := exec.CommandContext(d.t.Context(), "policy-service", args...)
+	c.Stderr = log
+	return c
+}
+
+// searches connects as a window does, and calls the tool.
+func searches(t *testing.T, transport sdk.Transport) (*sdk.ClientSession, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	session, err := sdk.NewClient(&sdk.Implementation{Name: "desktop", Version: "1"}, nil).Connect(ctx, transport, nil)
+	if err != nil {
+		return nil, err
+	}
+	_, err = session.CallTool(ctx, &sdk.CallToolParams{Name: "search_pages", Arguments: map[string]any{"query": "cats"}})
+	return session, err
+}
+
+// TestTwoWindows has two windows of a client, as pdp/mcp/README.md says for each row of its table.
+func TestTwoWindows(t *testing.T) {
+	t.Parallel()
+	p := readPage(t, "pdp/mcp/README.md")
+	all := pastes(t, p)
+	if len(all) != 2 || all[0].Command == "" || !strings.Contains(p.text, "\n> resource: "+all[1].URL+"\n") {
+		t.Fatalf("the page has a command, and the address of its gateway, to paste: %+v", all)
+	}
+	both := func(t *testing.T, open func() sdk.Transport) {
+		t.Helper()
+		var sessions []*sdk.ClientSession
+		for range 2 {
+			session, err := searches(t, open())
+			must(t, err)
+			sessions = append(sessions, session)
+		}
+		for _, session := range sessions {
+			must(t, session.Close())
+		}
+	}
+	recorded := func(t *testing.T, data string, want int) {
+		t.Helper()
+		shown, err := exec.CommandContext(t.Context(), "policy-service", "log", "tail", "--data", data, "--action", "tool.invoke", "--decision", "allow").Output()
+		if got := strings.Count(string(shown), "wiki:search_pages"); err != nil || got != want {
+			t.Errorf("%d calls are on record, and %d were made: %v\n%s", got, want, err, shown)
+		}
+	}
+	t.Run("command and url of a PDP", func(t *testing.T) {
+		data := filepath.Join(t.TempDir(), "data")
+		server, addr := serveIn(t, "--policies", openBundle(t), "--data", data)
+		d := newDesktop(t, all[0], fmt.Sprintf("{url: %q}", "http://"+addr))
+		both(t, func() sdk.Transport {
+			return &sdk.CommandTransport{Command: d.window(&strings.Builder{}), TerminateDuration: patience}
+		})
+		stop(t, server)
+		recorded(t, data, 2)
+	})
+	t.Run("command and a PDP inside, with data", func(t *testing.T) {
+		d := newDesktop(t, all[0], `{embedded: {policies: "BUNDLE", data: "DATA"}}`)
+		first, err := searches(t, &sdk.CommandTransport{Command: d.window(&strings.Builder{}), TerminateDuration: patience})
+		must(t, err)
+		var log strings.Builder
+		second := d.window(&log)
+		if err := second.Run(); err == nil || second.ProcessState.ExitCode() != 2 || !strings.Contains(log.String(), "is in use by another process") || !strings.Contains(log.String(), "pdp.url") {
+			t.Errorf("the second window: %v\n%s", err, &log)
+		}
+		must(t, first.Close())
+		again, err := searches(t, &sdk.CommandTransport{Command: d.window(&strings.Builder{}), TerminateDuration: patience})
+		must(t, err)
+		must(t, again.Close())
+		recorded(t, d.data, 2)
+	})
+	t.Run("command and a PDP inside, without data", func(t *testing.T) {
+		d := newDesktop(t, all[0], `{embedded: {policies: "BUNDLE"}}`)
+		both(t, func() sdk.Transport {
+			return &sdk.CommandTransport{Command: d.window(&strings.Builder{}), TerminateDuration: patience}
+		})
+	})
+	t.Run("url", func(t *testing.T) {
+		d := newDesktop(t, all[1], `{embedded: {policies: "BUNDLE", data: "DATA"}}`)
+		file := filepath.Join(t.TempDir(), "addr")
+		gateway := exec.CommandContext(t.Context(), "policy-service", "mcp-gateway", "--config", d.config, "--addr-file", file)
+		gateway.Stderr = &bytes.Buffer{}
+		must(t, gateway.Start())
+		addr := awaitAddr(t, gateway, file, gateway.Stderr)
+		both(t, func() sdk.Transport { return &sdk.StreamableClientTransport{Endpoint: "http://" + addr + "/mcp"} })
+		stop(t, gateway)
+		recorded(t, d.data, 2)
+	})
 }

@@ -17,6 +17,7 @@ import (
 	"policy-service/cmd/policy-service/internal/author"
 	"policy-service/cmd/policy-service/internal/capabilities"
 	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/cmd/policy-service/internal/completion"
 	"policy-service/cmd/policy-service/internal/connection"
 	"policy-service/cmd/policy-service/internal/gateway"
 	"policy-service/cmd/policy-service/internal/operate"
@@ -44,6 +45,8 @@ type commands struct {
 	Doctor  operate.Doctor  `cmd:"" help:"Find what would go wrong with a server before it does, and say what to do."`
 	Health  operate.Health  `cmd:"" help:"Ask a running server whether it is alive, or with --ready whether it can decide."`
 	Version operate.Version `cmd:"" help:"Print the version and the commit. policy-service --version and -v do the same."`
+
+	Completion completion.Command `cmd:"" help:"Print the completion of a shell: bash, zsh or fish."`
 }
 
 func main() {

@@ -54,7 +54,11 @@ var readers = map[string]string{
 	"policies/CAPABILITIES.md":           "policy author, of capabilities",
 	"policies/EDITORS.md":                "policy author, in an editor",
 	"policies/REFERENCE.md":              "policy author, who looks something up",
+	"policies/CHOOSE.md":                 "everybody who chooses a PDP",
+	"policies/SAAS.md":                   "policy author, of an application with many customers",
+	"policies/TUTORIAL.md":               "newcomer",
 	"cmd/policy-service/README.md":       "operator",
+	"cmd/policy-service/INSTALL.md":      "operator, who installs",
 	"cmd/policy-service/CHANGES.md":      "operator, who upgrades",
 }
 
@@ -65,10 +69,11 @@ var elsewhere = map[string]map[string]string{
 	"evaluation/coaz/sdkpep/README.md":        {"go": "example_test.go beside it, which runs what the page shows"},
 	"evaluation/coaz/README.md":               {"go": "readme_test.go beside it, as above", "json": "readme_test.go beside it, which makes the questions"},
 	"conformance/pep/README.md":               {"yaml": "conformance/pep/cases_test.go, which reads it as a case"},
-	"pdp/mcp/README.md":                       {withNode: "demopage_test.go, which types them beside make mcp-demo"},
+	"pdp/mcp/README.md":                       {withNode: "demopage_test.go, which types them beside make mcp-demo", "json": "gateway_stdio_test.go, which starts by it what a client starts"},
 	"pdp/mcp/ASK.md":                          {withNode: "demopage_test.go, as above, and opens in a browser what they say to open"},
 	"pdp/mcp/MESSAGES.md":                     {withNode: "demopage_test.go, as above", "json": "pdp/mcp/peer_test.go, which speaks it through a gateway"},
 	"pdp/mcp/REFERENCE.md":                    {"yaml": "pdp/mcp/coaz_test.go, which has a gateway judged by it"},
+	"cmd/policy-service/INSTALL.md":           {asRoot: "install_linux_test.go, which types them on a machine without Go", "console go": "install_linux_test.go, which types them into a copy of the checkout"},
 	"conformance/cases/README.md":             {"yaml": "conformance/casespage_test.go, which reads it as a case"},
 	"pdp/decisionlog/report/sample_readme.md": {"sh": "log_sample_test.go, which runs them in a sample"},
 }
@@ -81,6 +86,7 @@ var unexecuted = map[string]string{
 	"pdp/console/README.md":           "it is about what people see in a browser, and pdp/console holds its pictures to that",
 	"pdp/PERFORMANCE.md":              "its commands take minutes, and its numbers are those of one machine",
 	"pdp/server/KEYS.md":              "it is tables, which are made of the keys",
+	"policies/CHOOSE.md":              "it is about other programs",
 	"pdp/server/LIMITS.md":            "it is tables, which pdp/server and pdp hold to the code",
 }
 
@@ -129,7 +135,7 @@ func pages(t *testing.T) (all []page) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && path != "." && strings.HasPrefix(d.Name(), "."):
+		case d.IsDir() && path != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata"):
 			return fs.SkipDir
 		case strings.HasSuffix(path, ".md"):
 			all = append(all, readPage(t, path))

@@ -43,6 +43,7 @@ func ownLoopback() string {
 // A terminal is one shell in a directory like a checkout, into which a page is typed, beside the server of `make run`.
 type terminal struct {
 	dir, address string
+	shell        []string // what runs it, "sh" if empty
 	typed        int
 	deaf         bool   // a command did not end, so that none can follow
 	follows      string // why people approve what the links that are shown lead to, "" if nobody follows them
@@ -85,7 +86,8 @@ func (m *terminal) open(t *testing.T, bin string) {
 	t.Helper()
 	read, write, err := os.Pipe()
 	must(t, err)
-	sh := exec.Command("sh")
+	shell := append(m.shell, "sh")
+	sh := exec.Command(shell[0], shell[1:]...)
 	sh.Dir, sh.Stdout, sh.Stderr = m.dir, write, write
 	sh.Env = append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"), "LC_ALL=C.UTF-8", "TZ=UTC")
 	sh.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

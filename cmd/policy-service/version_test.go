@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"policy-service/pdp/pdptest/night"
+	"policy-service/pdp/version"
 )
 
 // TestBuild builds as the Makefile does: the binary is static, and says that it does not know its commit, because it is built
@@ -32,7 +33,7 @@ func TestBuild(t *testing.T) {
 	}
 	for _, args := range [][]string{{"version"}, {"--version"}, {"--version", "serve"}} {
 		out, err := exec.CommandContext(t.Context(), one, args...).Output()
-		if err != nil || !strings.HasPrefix(string(out), "policy-service (devel), commit unknown: it was built without the repository, go1.") {
+		if err != nil || !strings.HasPrefix(string(out), "policy-service "+version.Next+"-dev, commit unknown: it was built without the repository, go1.") {
 			t.Errorf("%v: %s %v", args, out, err)
 		}
 	}

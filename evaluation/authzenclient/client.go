@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,6 +38,8 @@ type Client struct {
 	receipts reporting
 	keys     *Keys
 	endpoint atomic.Pointer[endpoints]
+	// undecided is told of questions without a decision; it may be nil.
+	undecided func(context.Context, *Error)
 }
 
 // address is where the PDP is.
@@ -54,9 +58,17 @@ type clock struct {
 }
 
 // New makes a client of the PDP at a base URL, AuthZEN's
-// identifier of a PDP: https, or http on loopback, without query and fragment. Nothing is
-// sent yet; [Client.Discover] is for PDPs whose paths are not the usual ones.
+// identifier of a PDP: https, or http on loopback, without query and fragment. Or it is unix:PATH, for a PDP at a Unix
+// socket. Nothing is sent yet; [Client.Discover] is for PDPs whose paths are not the usual ones.
 func New(baseURL string, options ...Option) (*Client, error) {
+	transport := pooled()
+	path, socket := strings.CutPrefix(baseURL, "unix:")
+	if socket {
+		if !filepath.IsAbs(path) {
+			return nil, errors.New("authzen: a Unix socket needs its whole path; try unix:/run/policy-service/pdp.sock")
+		}
+		baseURL, transport = "http://localhost", overSocket(path)
+	}
 	base, err := parseBase(baseURL)
 	if err != nil {
 		return nil, err
@@ -72,11 +84,14 @@ func New(baseURL string, options ...Option) (*Client, error) {
 		breaker: newBreaker(),
 	}
 	c.receipts.breaker, c.receipts.within = newBreaker(), receiptTime
-	c.http.Transport = pooled()
+	c.http.Transport = transport
 	for _, option := range options {
 		if err := option(c); err != nil {
 			return nil, err
 		}
+	}
+	if socket && c.http.Transport != transport {
+		return nil, errors.New("authzen: an HTTP client of its own would not ask the Unix socket; leave WithHTTPClient out")
 	}
 	if !c.at.plain && slices.ContainsFunc(append(c.at.allowed, c.at.origin), exposed) {
 		return nil, errors.New("authzen: plain http to another machine: anybody on the way could write the answer; use https, or WithPlainHTTP")
@@ -101,6 +116,16 @@ func pooled() http.RoundTripper {
 	return t
 }
 
+func overSocket(path string) http.RoundTripper {
+	return &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		},
+		MaxIdleConnsPerHost: 100, // as pooled has
+		IdleConnTimeout:     90 * time.Second,
+	}
+}
+
 func wait(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -119,7 +144,17 @@ func (c *Client) Evaluate(ctx context.Context, request evaluation.Request, optio
 // evaluate is Evaluate. It returns the request as it was asked, too.
 func (c *Client) evaluate(ctx context.Context, request evaluation.Request, options []AskOption) (Decision, evaluation.Request) {
 	d, q := c.question(ctx, request, repeatOf(request), options, c.encodeAuthZEN)
-	return d.to("evaluate", &q), q
+	d = d.to("evaluate", &q)
+	c.tellUndecided(ctx, d.err)
+	return d, q
+}
+
+// tellUndecided tells of a question if no decision came of it.
+func (c *Client) tellUndecided(ctx context.Context, err *Error) {
+	if c.undecided != nil && err != nil && err.Kind.Undecided() {
+		told := *err
+		c.undecided(ctx, &told)
+	}
 }
 
 func (c *Client) decide(ctx context.Context, a asking) (d Decision) {

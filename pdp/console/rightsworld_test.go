@@ -123,7 +123,7 @@ func (w *rightsWorld) certified() (option pdptest.Option, then func()) {
 	authority := pdptest.NewAuthority(w.t)
 	certificate, key := authority.Server()
 	option = func(c *server.Config) {
-		c.TLS = server.TLSFiles{CertFile: certificate, KeyFile: key, ClientCAFile: authority.File}
+		c.TLS.TLSFiles = server.TLSFiles{CertFile: certificate, KeyFile: key, ClientCAFile: authority.File}
 		c.Auth.MTLS = []auth.MTLSRule{{SAN: rightsProgram, Grant: auth.Grant{Tenants: []string{"default"}, Permissions: []auth.Permission{auth.Decide}}}}
 	}
 	return option, func() {

@@ -131,7 +131,8 @@ func (s *segment) readMeta(f *pages.File) (end uint64, err error) {
 		return 0, err
 	}
 	if version := string(meta[MetaFormat]); version != strconv.Itoa(FormatVersion) && version != strconv.Itoa(FormatJournaled) {
-		return 0, fmt.Errorf("its format is version %q, and this program knows versions %d and %d only", version, FormatVersion, FormatJournaled)
+		return 0, fmt.Errorf("its format is %.20q, and this version reads %d and %d: a newer version made it, or it is damaged; run the newer version, or restore what was backed up before the upgrade",
+			version, FormatVersion, FormatJournaled)
 	}
 	n, _ := readNumber(meta[MetaSegment])
 	first, ok := readNumber(meta[MetaFirst])

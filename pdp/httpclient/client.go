@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -52,12 +53,36 @@ const (
 	dialTimeout = 10 * time.Second
 )
 
-// New makes a client of the server at a base URL. The URL is https, or http on this machine. New sends nothing.
+// Socket is the path of a Unix socket in an address unix:PATH. It is not ok in any other address.
+func Socket(address string) (path string, ok bool) { return strings.CutPrefix(address, "unix:") }
+
+// SocketURL begins the URLs of requests that [OverSocket] carries: without credentials, a server takes names of this machine
+// alone.
+const SocketURL = "http://localhost"
+
+// OverSocket carries requests to the server at a Unix socket, whatever host their URLs name.
+func OverSocket(path string) *http.Transport {
+	return &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "unix", path)
+		},
+		IdleConnTimeout: time.Minute,
+	}
+}
+
+// New makes a client of the server at a base URL, or at a Unix socket, unix:PATH. The URL is https, or http on this machine.
+// New sends nothing.
 func New(baseURL string, o Options) (*Server, error) {
+	if path, ok := Socket(baseURL); ok && o.Transport == nil {
+		baseURL, o.Transport = SocketURL, OverSocket(path)
+		if !filepath.IsAbs(path) {
+			return nil, errors.New("a socket needs its whole path; try unix:/run/policy-service/pdp.sock")
+		}
+	}
 	u, err := url.Parse(baseURL)
 	switch {
 	case err != nil, u.Hostname() == "", u.Scheme != "http" && u.Scheme != "https":
-		return nil, errors.New("the server's address is no URL; write it like https://pdp.example.com")
+		return nil, errors.New("the server's address is no URL; write it like https://pdp.example.com, or unix:PATH for a socket")
 	case u.User != nil || u.RawQuery != "" || u.ForceQuery || strings.Contains(baseURL, "#"):
 		return nil, errors.New("the server's URL holds credentials, a query or a fragment; leave them out")
 	case u.Scheme == "http" && !loopback(u.Hostname()):

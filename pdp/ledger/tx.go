@@ -74,7 +74,7 @@ func (f *Form) ready() {
 	f.macs = &sync.Pool{New: func() any { return hmac.New(sha256.New, f.Key) }}
 }
 
-// general is the value of KeyFormat.
+// general is the value of KeyFormat. It has the same members in every format: an older program reads the number by them.
 type general struct {
 	Format int      `json:"format"`
 	Names  []naming `json:"names,omitzero"`
@@ -197,7 +197,7 @@ func (tx *Tx) Format() int {
 		return 0
 	}
 	if is.Format != tx.form.Version {
-		tx.Fail(fmt.Errorf("its format is version %d, and this program knows version %d only: use the program that wrote it",
+		tx.Fail(fmt.Errorf("its format is %d, and this version reads %d: a newer version made it; run that version, or restore what was backed up before the upgrade",
 			is.Format, tx.form.Version))
 	}
 	return is.Format

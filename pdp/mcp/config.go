@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/logging"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/people"
@@ -84,6 +85,8 @@ type Config struct {
 	Capabilities CapabilitiesConfig `yaml:"capabilities"`
 	// ToolRequests bound the requests for tools that wait.
 	ToolRequests ToolRequestsConfig `yaml:"tool_requests"`
+	// Log is how the messages for the operator are written. The program does that: see [Deps].
+	Log logging.Config `yaml:"log"`
 	// Meta are members of _meta that go on to the upstream.
 	Meta []string `yaml:"meta" doc:"Members of _meta in requests that go on to the upstream, besides progressToken, the trace and what the protocol has there. All others are taken out."`
 }

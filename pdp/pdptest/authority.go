@@ -1,6 +1,7 @@
 package pdptest
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -22,6 +23,8 @@ type Authority struct {
 	File string
 	// Pool trusts it.
 	Pool *x509.CertPool
+	// Lifetime is how long its certificates are good from now on; 0 is a year.
+	Lifetime time.Duration
 
 	t    testing.TB
 	dir  string
@@ -76,7 +79,7 @@ func (a *Authority) template(name string) *x509.Certificate {
 		SerialNumber: serial,
 		Subject:      pkix.Name{CommonName: name},
 		NotBefore:    Now.AddDate(-1, 0, 0),
-		NotAfter:     time.Now().AddDate(1, 0, 0),
+		NotAfter:     time.Now().Add(cmp.Or(a.Lifetime, 365*24*time.Hour)),
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}

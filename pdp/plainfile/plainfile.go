@@ -116,16 +116,20 @@ func Rewrite(name string, content []byte) error {
 
 // Create is [Publish] where there is no file yet. If there is one, it stays, and the error is [fs.ErrExist].
 func Create(name string, content []byte) error {
-	return written(name, 0o644, content, func(made string) error {
-		err := os.Link(made, name)
-		if err == nil || errors.Is(err, fs.ErrExist) {
-			return err
-		}
-		if _, there := os.Lstat(name); !errors.Is(there, fs.ErrNotExist) {
-			return err
-		}
-		return os.Rename(made, name) // some file systems have no second names
-	})
+	return written(name, 0o644, content, func(made string) error { return Place(made, name) })
+}
+
+// Place gives a file, of any type, a name that no file has yet. If there is one, it stays, and the error is [fs.ErrExist].
+// The caller removes the name of before.
+func Place(made, name string) error {
+	err := os.Link(made, name)
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if _, there := os.Lstat(name); !errors.Is(there, fs.ErrNotExist) {
+		return err
+	}
+	return os.Rename(made, name) // some file systems have no second names
 }
 
 func replace(name string, mode fs.FileMode, content []byte) error {

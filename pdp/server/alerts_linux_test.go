@@ -249,6 +249,11 @@ var troubles = map[string]func(t *testing.T) (before, after model.Vector){
 		})
 		return before, after
 	},
+	"PolicyServiceCertificateExpires": func(t *testing.T) (before, after model.Vector) {
+		a := pdptest.NewAuthority(t)
+		a.Lifetime = 13 * 24 * time.Hour
+		return nil, overTLS(t, a)
+	},
 	"PolicyServiceIndexFailing": func(t *testing.T) (before, after model.Vector) {
 		data := t.TempDir()
 		must(t, os.Mkdir(filepath.Join(data, decisionlog.LogDir), 0o700))
@@ -305,6 +310,13 @@ var troubles = map[string]func(t *testing.T) (before, after model.Vector){
 		return before, scrapeAs(t, watcher, s.URL)
 	},
 	"PolicyServiceLimitsHit": afterAsking(telling(), 100, strings.TrimSuffix(readQuestion, "}")+`,"context":`+strings.Repeat(`{"a":`, 20)+"1"+strings.Repeat("}", 20)+"}"),
+}
+
+// overTLS scrapes a server that has a certificate.
+func overTLS(t *testing.T, a *pdptest.Authority) model.Vector {
+	s := pdptest.Start(t, obliging(), withTLS(a))
+	s.Trust(a)
+	return samples(t, s.Get("/metrics").Body)
 }
 
 // afterAsking asks a server the same thing a number of times.
@@ -437,7 +449,7 @@ func scrapeHealthy(t *testing.T) (before, after model.Vector, slowest time.Durat
 		return scrape(t, s.URL, other.URL)
 	}
 	before, after = drive(), drive()
-	return before, after, watch.slowest
+	return before, append(after, overTLS(t, pdptest.NewAuthority(t))...), watch.slowest
 }
 
 // stopwatch knows how long the slowest answer took.
@@ -475,7 +487,7 @@ func TestHealthyServer(t *testing.T) {
 	named := regexp.MustCompile(`\b(policy_service|go)_\w+`)
 	expressions := dashboard(t)
 	for _, expression := range expressions {
-		if len(evaluate(t, strings.ReplaceAll(expression, "$__rate_interval", "5m"), before, after)) == 0 {
+		if len(onPanel(t, expression, ".*", ".*", before, after)) == 0 {
 			t.Errorf("the dashboard has nothing to show for %s", expression)
 		}
 	}
@@ -494,20 +506,74 @@ func TestHealthyServer(t *testing.T) {
 	}
 }
 
-// dashboard are the expressions of all panels.
-func dashboard(t *testing.T) (all []string) {
+// onPanel is what a panel shows while its variables have these values, as Grafana puts them in.
+func onPanel(t *testing.T, expression, instance, tenant string, before, after model.Vector) model.Vector {
+	t.Helper()
+	return evaluate(t, strings.NewReplacer("$__rate_interval", "5m", "$instance", instance, "$tenant", tenant).Replace(expression), before, after)
+}
+
+// Each panel shows the chosen instances, and what is counted by tenant it shows of the chosen tenants.
+func TestDashboardVariables(t *testing.T) {
+	t.Parallel()
+	before, after, _ := healthy(t)
+	byTenant := map[string]bool{}
+	for _, s := range after {
+		if s.Metric["tenant"] != "" {
+			byTenant[string(s.Metric[model.MetricNameLabel])] = true
+		}
+	}
+	if !byTenant["policy_service_decisions_total"] {
+		t.Error("nothing is counted by tenant")
+	}
+	metric := regexp.MustCompile(`\b(?:policy_service|go)_\w+`)
+	for _, expression := range dashboard(t) {
+		if got := onPanel(t, expression, "elsewhere", ".*", before, after); len(got) > 0 {
+			t.Errorf("%s shows %v of an instance that is not chosen", expression, got)
+		}
+		if name := metric.FindString(expression); byTenant[name] && len(onPanel(t, expression, ".*", "elsewhere", before, after)) > 0 {
+			t.Errorf("%s shows a tenant that is not chosen", expression)
+		}
+		if len(onPanel(t, expression, "0", "default|acme", before, after)) == 0 {
+			t.Errorf("%s shows nothing of the instance and the tenants that are chosen", expression)
+		}
+	}
+	values := map[string]string{}
+	for _, v := range board(t).Templating.List {
+		values[v.Name] = v.Definition
+	}
+	for _, name := range []string{"instance", "tenant"} {
+		list := regexp.MustCompile(`^label_values\((.+), ` + name + `\)$`).FindStringSubmatch(values[name])
+		if list == nil {
+			t.Errorf("$%s is not the values of a label: %q", name, values[name])
+		} else if found := onPanel(t, list[1], ".*", ".*", before, after); len(found) == 0 || found[0].Metric[model.LabelName(name)] == "" {
+			t.Errorf("$%s has no value: %v", name, found)
+		}
+	}
+}
+
+type grafana struct {
+	Templating struct {
+		List []struct{ Name, Definition string }
+	}
+	Panels []struct {
+		Title   string
+		Type    string
+		Targets []struct{ Expr string }
+	}
+}
+
+func board(t *testing.T) (file grafana) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(deployDir, "grafana-dashboard.json"))
 	must(t, err)
-	var file struct {
-		Panels []struct {
-			Title   string
-			Type    string
-			Targets []struct{ Expr string }
-		}
-	}
 	must(t, json.Unmarshal(text, &file))
-	for _, p := range file.Panels {
+	return file
+}
+
+// dashboard are the expressions of all panels.
+func dashboard(t *testing.T) (all []string) {
+	t.Helper()
+	for _, p := range board(t).Panels {
 		if p.Title == "" || len(p.Targets) == 0 && p.Type != "row" {
 			t.Errorf("a panel shows nothing: %+v", p)
 		}

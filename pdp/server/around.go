@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"policy-service/pdp/logging"
 	"policy-service/pdp/server/door"
 	"policy-service/pdp/server/telemetry"
 )
@@ -38,13 +40,32 @@ func (a *around) request(c echo.Context, route echo.HandlerFunc) error {
 			path = "unmatched"
 		}
 		telemetry.End(span, c.Request().Method, path, status, answered)
-		a.telemetry.Requests.End(c.Request().Context(), path, status, time.Since(begun))
+		took := time.Since(begun)
+		a.telemetry.Requests.End(c.Request().Context(), path, status, took)
+		if a.log.Enabled(context.Background(), logging.Access) {
+			a.logAccess(c, path, took, answered)
+		}
 	}()
 	if err := a.inside(c, route); err != nil {
 		c.Error(err) // here, so that the status is known
 	}
 	answered = true
 	return nil
+}
+
+// logAccess writes the line about a request, for operators who want it. Of the request it has the id that it sent, and its
+// caller.
+func (a *around) logAccess(c echo.Context, route string, took time.Duration, answered bool) {
+	r, w := c.Request(), c.Response()
+	about := []slog.Attr{
+		slog.String("method", telemetry.MethodOf(r.Method)), slog.String("route", route), slog.Int("status", w.Status),
+		slog.Float64("seconds", took.Seconds()), slog.Int64("bytes", w.Size), slog.String("caller", a.door.KnownAs(c)),
+		slog.String("request_id", door.RequestID(c)), slog.String("decision", w.Header().Get("X-Decision-Id")),
+	}
+	if !answered {
+		about = append(about, slog.Bool("cut_off", true))
+	}
+	a.log.LogAttrs(telemetry.LogContext(r), logging.Access, "request", about...)
 }
 
 // inside makes a 500 of a panic: one request is lost, not the service.

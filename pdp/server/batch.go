@@ -41,7 +41,7 @@ func (d *decisionRoutes) answerBatch(c echo.Context, a door.Admitted, batch eval
 	}
 	for n := range answer.Items {
 		if batch.Items[n].Request.Unknown == nil { // what is possible is no decision about a call, as the results of a search are none
-			d.answered.Answered(a.Tenant, &answer.Items[n])
+			d.count(c, a.Tenant, &answer.Items[n])
 		}
 	}
 	return decisionJSON(c, answer.ID, text)

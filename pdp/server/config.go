@@ -16,9 +16,11 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/logging"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/config"
 	"policy-service/pdp/server/door"
+	"policy-service/pdp/server/listener"
 	"policy-service/pdp/server/telemetry"
 )
 
@@ -55,9 +57,11 @@ var ConfigForm = config.Form[Config]{
 type Config struct {
 	// Policies is the directory of the bundle, unless the program gives a Source.
 	Policies string `yaml:"policies" path:"yes" doc:"The directory of the bundle. The service watches it: an edit is in force a moment later."`
-	// Listen is the address, host:port; port 0 takes any free one. Other than
+	// Listen is the address, host:port or unix:PATH; port 0 takes any free one. Other than
 	// loopback needs TLS and credentials.
-	Listen string `yaml:"listen" default:"127.0.0.1:8180" doc:"The address to listen on, as host:port. Port 0 takes a free port. An address other than loopback needs TLS and credentials."`
+	Listen string `yaml:"listen" default:"127.0.0.1:8180" doc:"The address to listen on, as host:port, or as unix:PATH for a Unix socket. Port 0 takes a free port. An address other than loopback needs TLS and credentials."`
+	// ListenMode is that of a Unix socket, in octal.
+	ListenMode string `yaml:"listen_mode" doc:"The mode of the Unix socket, such as \"0660\" for the group of the service, too. Unless given, it is 0600: only the user of the service may connect. A wider one needs credentials."`
 	// Data is the directory for the files that the service keeps, made if it does not
 	// exist; without one there are no API keys and the signing key is not kept.
 	Data string `yaml:"data" path:"yes" doc:"The directory for what the service keeps: the decision log, approvals, API keys and signing keys. The service makes it if it does not exist. Without it the service keeps nothing, and there are no API keys."`
@@ -65,11 +69,15 @@ type Config struct {
 	// request's Host.
 	PublicURL string `yaml:"public_url" doc:"The address by which clients reach the service, as https://host[:port][/path]. The service makes what it publishes about itself from it. A slash at its end is dropped. A host other than loopback needs credentials."`
 	// TLS turns TLS on; the zero value is plain HTTP.
-	TLS TLSFiles `yaml:"tls"`
+	TLS TLSConfig `yaml:"tls"`
+	// Metrics says which scrapers read the metrics, besides callers.
+	Metrics MetricsConfig `yaml:"metrics" reload:"yes"`
 	// Auth names the callers besides the holders of API keys.
 	Auth AuthConfig `yaml:"auth" reload:"yes"`
 	// DecisionLog is how decisions are recorded. There is a log if there is Data.
 	DecisionLog DecisionLogConfig `yaml:"decision_log"`
+	// Log is how the messages for the operator are written. The program does that: see Program.Logger.
+	Log logging.Config `yaml:"log"`
 	// Approvals bounds the questions to people. They are asked if there is a log.
 	Approvals ApprovalsConfig `yaml:"approvals"`
 	// Capabilities bounds the capabilities that agents are granted. There are some if there is a log.
@@ -100,7 +108,7 @@ type Program struct {
 	// TracerProvider takes the traces of requests. Without one they are sent where the
 	// environment variables of OpenTelemetry say. If these say nothing there are no traces.
 	TracerProvider trace.TracerProvider
-	// Logger takes the messages for the operator; the default discards them.
+	// Logger takes the messages for the operator; the default discards them. Package logging makes one of Log.
 	Logger *slog.Logger
 	// Limits bound requests; the zero value is [evaluation.DefaultLimits].
 	Limits evaluation.Limits
@@ -157,7 +165,7 @@ func (c *Config) check() error {
 	if c.PublicURL != "" {
 		c.PublicURL, _ = cleanPublicURL(c.PublicURL)
 	}
-	if err := c.TLS.Check(); err != nil {
+	if err := errors.Join(c.TLS.Check(), c.checkTerminated(), c.checkSocket()); err != nil {
 		return err
 	}
 	if len(c.Auth.MTLS) > 0 && c.TLS.ClientCAFile == "" {
@@ -175,6 +183,10 @@ func (c *Config) checkValues(r *config.Reading) {
 		_, err := cleanPublicURL(c.PublicURL)
 		r.Add("public_url", err)
 	}
+	_, err := listener.SocketMode(c.ListenMode)
+	r.Add("listen_mode", err)
+	_, err = c.TLS.proxies()
+	r.Add("tls.proxies", err)
 	c.DecisionLog.check(r)
 	c.Auth.check(r)
 	c.Console.check(r, c.Auth)

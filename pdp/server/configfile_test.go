@@ -53,7 +53,7 @@ func TestReadConfig(t *testing.T) {
 	must(t, err)
 	want := server.Config{
 		PublicURL: "https://pdp.example.com",
-		TLS:       server.TLSFiles{CertFile: dir + "/cert.pem", KeyFile: "/etc/pdp/key.pem", ClientCAFile: filepath.Dir(dir) + "/ca.pem"},
+		TLS:       server.TLSConfig{TLSFiles: server.TLSFiles{CertFile: dir + "/cert.pem", KeyFile: "/etc/pdp/key.pem", ClientCAFile: filepath.Dir(dir) + "/ca.pem"}},
 		Auth: server.AuthConfig{
 			JWT: []auth.JWTIssuer{{
 				Issuer: "https://issuer.example", Audience: "pdp", Algorithms: []string{"ES256", "RS256"},
@@ -67,7 +67,7 @@ func TestReadConfig(t *testing.T) {
 			},
 		},
 	}
-	if !cmp.Equal(want.Auth, got.Auth) || want.TLS != got.TLS || want.PublicURL != got.PublicURL {
+	if !cmp.Equal(want.Auth, got.Auth) || !cmp.Equal(want.TLS, got.TLS) || want.PublicURL != got.PublicURL {
 		t.Errorf("%s%s%s", cmp.Diff(want.Auth, got.Auth), cmp.Diff(want.TLS, got.TLS), cmp.Diff(want.PublicURL, got.PublicURL))
 	}
 	for name, text := range map[string]string{"an empty file": "", "comments alone": "# nothing yet\n", "JSON": `{"tls":{"cert_file":"a","key_file":"b"}}`} {
@@ -115,7 +115,7 @@ func refusals(t *testing.T) map[string]refusal {
 		"a grant of all values":  {granted("[{claim: groups, value: [staff], permissions: [decide], tenants: [acme]}]"), `: auth.jwt[0].grants[0].value must be a string; `},
 		"a grant of obligations": {granted("[{claim: groups, value: staff, permissions: [decide], tenants: [acme], obligations: []}]"), `: unknown key "obligations"; use one of claim, permissions, tenants, value`},
 		"a grant relays":         {granted("[{claim: groups, value: staff, permissions: [relay], tenants: [acme]}]"), `:9:7: auth.jwt[0]: grants[0]: permissions has relay, which only API keys have; `},
-		"unknown key":            {"publicurl: x\n", `:1:1: unknown key "publicurl"; use one of admin_listen, approvals, auth, capabilities, console, data, decision_log, listen, max_concurrent, max_connections, policies, public_url, queue_time, rate_limit, request_time, tls`},
+		"unknown key":            {"publicurl: x\n", `:1:1: unknown key "publicurl"; use one of admin_listen, approvals, auth, capabilities, console, data, decision_log, listen, listen_mode, log, max_concurrent, max_connections, metrics, policies, public_url, queue_time, rate_limit, request_time, tls`},
 		"another case":           {"Public_URL: x\n", `:1:1: unknown key "Public_URL"`},
 		"unknown key of a grant": {replaced("tenants: [default, acme]", "tenant: default"), `:17:7: unknown key "tenant"; use one of audiences, obligations, permissions, san, tenants`},
 		"a secret written out":   {replaced("audience: pdp", "client_secret: s3cret"), `:10:7: unknown key "client_secret"`},
@@ -153,6 +153,8 @@ func refusals(t *testing.T) map[string]refusal {
 		"no rate of a caller":    {"rate_limit: {callers: [{caller: 'key:a'}]}\n", `:1:24: rate_limit.callers[0]: per_second is missing; `},
 		"two rates of one":       {"rate_limit: {callers: [{caller: 'key:a', per_second: 1}, {caller: 'key:a', per_second: 2}]}\n", `:1:58: rate_limit.callers[1]: one before has the same caller; `},
 		"TLS too old":            {"tls: {min_version: '1.1'}\n", `:1:20: tls.min_version is not one of: 1.2, 1.3; write one of them`},
+		"a mode of no socket":    {"listen_mode: '0777'\n", `:1:14: "0777" is no mode of a socket; write "0600" for`},
+		"a proxy of no address":  {"tls: {terminated: true, proxies: [10.0.0.5/24]}\n", `:1:34: tls.proxies has "10.0.0.5/24", which is no address and no range of them; `},
 		"admin for all":          {"admin_listen: 0.0.0.0:8181\n", `:1:15: admin_listen is "0.0.0.0:8181", and what it shows is for this machine alone; `},
 		"public_url":             {"\npublic_url: pdp.example.com\n", `:2:13: public_url must be absolute`},
 		"nobody":                 {"auth: {}\n", `:1:7: auth is empty, and would let nobody in`},

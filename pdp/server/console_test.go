@@ -170,7 +170,7 @@ func TestConsoleBehindProxy(t *testing.T) {
 // A console that could not work, or that others could listen to, is refused at the start.
 func TestConsoleThatCannotBe(t *testing.T) {
 	t.Parallel()
-	with := server.TLSFiles{CertFile: "cert.pem", KeyFile: "key.pem"}
+	with := server.TLSConfig{TLSFiles: server.TLSFiles{CertFile: "cert.pem", KeyFile: "key.pem"}}
 	for want, config := range map[string]server.Config{
 		"there are none without a data directory":                            {Console: &server.ConsoleConfig{}},
 		"this program does so":                                               {Data: "d", Console: &server.ConsoleConfig{}, Program: server.Program{Authenticator: inProcess{}}},

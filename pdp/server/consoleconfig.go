@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -22,7 +21,7 @@ type ConsoleConfig struct {
 	// PublicURL begins every link to the console.
 	PublicURL string `yaml:"public_url" doc:"The address by which people reach the console, as https://host[:port]/console. The host should be the console's own. It may be http on loopback. Every link to the console begins with it. A proxy may take off what stands before /console, if anything does. Unless given, it is /console below public_url, or below the console's address if that is loopback."`
 	// TrustedProxies say where a request comes from.
-	TrustedProxies []string `yaml:"trusted_proxies" doc:"The addresses of proxies before the console, as 10.0.0.5 or 10.0.0.0/24. Of a request of theirs, the last address in X-Forwarded-For that is none of theirs counts as the one that it comes from: failed logins and pages are bounded by address. Without them, all people behind a proxy have one address."`
+	TrustedProxies []string `yaml:"trusted_proxies" doc:"The addresses of proxies before the console, as 10.0.0.5 or 10.0.0.0/24. Of a request of theirs, the last address in X-Forwarded-For that is none of theirs counts as the one that it comes from: failed logins and pages are bounded by address. Without them, all people behind a proxy have one address. With tls.terminated, tls.proxies say it."`
 	// OIDC is the issuer by which people log in; nil is none, and then they log in with API keys.
 	OIDC *auth.OIDC `yaml:"oidc" reload:"yes" doc:"The OpenID provider by which people log in. Without it they log in with API keys."`
 	// Session bounds how long people stay logged in.
@@ -52,7 +51,7 @@ func (c *ConsoleConfig) check(r *config.Reading, others AuthConfig) {
 		r.Add("console.public_url", err)
 	}
 	if c.Listen != "" {
-		if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+		if _, _, err := net.SplitHostPort(c.Listen); err != nil || isSocket(c.Listen) {
 			r.Addf("console.listen", "console.listen is %q, which is no address to listen on; try host:port, such as %s", c.Listen, safeConsole)
 		}
 	}
@@ -76,18 +75,12 @@ func (c *Config) oidc() *auth.OIDC {
 }
 
 // proxies are the trusted proxies.
-func (c *ConsoleConfig) proxies() (all auth.Proxies, err error) {
-	for _, text := range c.TrustedProxies {
-		of, err := netip.ParsePrefix(text)
-		if one, oneErr := netip.ParseAddr(text); oneErr == nil {
-			of, err = one.Prefix(one.BitLen())
-		}
-		if err != nil || of != of.Masked() {
-			return nil, fmt.Errorf("console.trusted_proxies has %q, which is no address and no range of them; try 10.0.0.5 or 10.0.0.0/24", text)
-		}
-		all = append(all, of)
+func (c *ConsoleConfig) proxies() (auth.Proxies, error) {
+	all, err := auth.ParseProxies(c.TrustedProxies)
+	if err != nil {
+		err = fmt.Errorf("console.trusted_proxies %w", err)
 	}
-	return all, nil
+	return all, err
 }
 
 // ConsoleBeside says that other pages have the host of the console, if its address shows it: a browser keeps them
@@ -148,7 +141,7 @@ func (c *Config) checkConsole() error {
 		if _, err := cleanConsoleURL(c.PublicURL + consolePath); err != nil {
 			return fmt.Errorf("%w; it is made from public_url, so write console.public_url, or another public_url", err)
 		}
-	case !listener.IsLoopback(cmp.Or(own.Listen, c.Listen)):
+	case !c.known(cmp.Or(own.Listen, c.Listen)):
 		return errors.New("console.public_url is missing, and links to the console could not be made; write the address by which people reach it, such as https://pdp.example.com/console")
 	}
 	return nil

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"log/slog"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -108,9 +109,21 @@ func (d *decisionRoutes) answer(c echo.Context, a door.Admitted, request evaluat
 		return err
 	}
 	if request.Unknown == nil { // as the results of a search, what is possible is no decision about a call
-		d.answered.Answered(request.Tenant, &decision)
+		d.count(c, request.Tenant, &decision)
 	}
 	return decisionJSON(c, decision.ID, body)
+}
+
+// count counts a decision that is about to be answered.
+func (d *decisionRoutes) count(c echo.Context, tenant string, one *evaluation.Decision) {
+	d.answered.Answered(tenant, one)
+	for _, id := range one.Determining {
+		if one.Allow && pdp.Observes(id) {
+			d.answered.Observed(tenant)
+			d.door.Options.Log.InfoContext(d.door.Options.LogContext(c.Request()), "a call needs no capability yet: capability is observe, and required would refuse it",
+				slog.Group("", "tenant", tenant, "policy", id), "decision", one.ID)
+		}
+	}
 }
 
 // mayAskPossible refuses a caller that asks what is possible, and may not search: many such questions are a search.

@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -22,11 +24,76 @@ import (
 // TLSFiles are the files that TLS is made from, and the oldest version it speaks.
 type TLSFiles = listener.TLSFiles
 
+// TLSConfig says which side speaks TLS with clients: the service, if it has the files, or a proxy before it.
+type TLSConfig struct {
+	TLSFiles `yaml:",inline"`
+	// Terminated says that a proxy does, and Proxies are its addresses.
+	Terminated bool     `yaml:"terminated" doc:"A proxy before the service terminates TLS. The service then speaks plain HTTP, and whatever can read along between the two sees every credential. It needs credentials, and proxies unless it listens on a Unix socket."`
+	Proxies    []string `yaml:"proxies" min:"1" doc:"The addresses of the proxies that terminate TLS, as 10.0.0.5 or 10.0.0.0/24. A connection from another machine is closed before it is read. Of a request of theirs, the last address in X-Forwarded-For that is none of theirs counts as the one that it comes from."`
+}
+
+func (t TLSConfig) proxies() (auth.Proxies, error) {
+	all, err := auth.ParseProxies(t.Proxies)
+	if err != nil {
+		err = fmt.Errorf("tls.proxies %w", err)
+	}
+	return all, err
+}
+
+// checkTerminated finds why a proxy could not be the one that terminates TLS.
+func (c Config) checkTerminated() error {
+	switch {
+	case !c.TLS.Terminated && len(c.TLS.Proxies) > 0:
+		return errors.New("tls.proxies terminate TLS, and tls.terminated does not say so; add it, or leave tls.proxies out")
+	case !c.TLS.Terminated:
+	case c.TLS.CertFile != "":
+		return errors.New("tls.terminated says that a proxy terminates TLS, and tls.cert_file that the service does; leave one of them out")
+	case len(c.Auth.MTLS) > 0:
+		return errors.New("auth.mtls needs the certificates of clients, and with tls.terminated the proxy gets them: a header about them is never believed; take keys or tokens, or have the proxy pass TLS through")
+	case len(c.TLS.Proxies) == 0 && !c.onlySocket():
+		return errors.New("tls.terminated needs tls.proxies: without them, other machines could ask in plain HTTP; list the addresses of the proxies")
+	case c.Console != nil && len(c.Console.TrustedProxies) > 0:
+		return errors.New("console.trusted_proxies say what tls.proxies say for the whole service; leave them out")
+	}
+	return nil
+}
+
+func isSocket(address string) bool {
+	_, ok := listener.Socket(address)
+	return ok
+}
+
+// onlySocket reports whether the server has a Unix socket, and no address besides.
+func (c Config) onlySocket() bool {
+	return isSocket(c.Listen) && (c.Console == nil || c.Console.Listen == "")
+}
+
+// checkSocket finds a key that is of no use with, or without, a Unix socket.
+func (c Config) checkSocket() error {
+	switch {
+	case c.ListenMode != "" && !isSocket(c.Listen):
+		return fmt.Errorf("listen_mode is the mode of a Unix socket, and listen is %q; leave listen_mode out, or try unix:/run/policy-service/pdp.sock", c.Listen)
+	case c.TLS.CertFile != "" && c.onlySocket():
+		return errors.New("a Unix socket speaks plain HTTP: nothing on the way can read along; leave out --tls-cert, tls.cert_file and what belongs to them")
+	}
+	return nil
+}
+
+// known reports whether clients reach a listening address by the URL that it makes: they are on this machine then. Else
+// only public_url says how.
+func (c Config) known(at string) bool { return listener.IsLoopback(at) && !c.TLS.Terminated }
+
 // checkListen refuses an address that is certain to be refused later: one other than loopback, without TLS. Whether
 // there are credentials is known once they are open.
 func (c Config) checkListen() error {
+	if path, ok := listener.Socket(c.Listen); ok {
+		if err := listener.CheckPath(path); err != nil {
+			return fmt.Errorf("cannot listen on %q: %w", c.Listen, err)
+		}
+		return nil
+	}
 	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
-		return fmt.Errorf("%q is no address to listen on; try host:port, such as %s", c.Listen, DefaultListen)
+		return fmt.Errorf("%q is no address to listen on; try host:port, such as %s, or unix:PATH", c.Listen, DefaultListen)
 	}
 	if listener.IsLoopback(c.Listen) {
 		return nil
@@ -37,16 +104,19 @@ func (c Config) checkListen() error {
 // exposable says why only this machine may be let in at an address. TLS is needed because everybody on the way could
 // read, and use, a credential without it.
 func (c Config) exposable(at, safe string) error {
-	if c.TLS.CertFile == "" {
-		return fmt.Errorf("refusing to listen on %q: without TLS only loopback is safe; try %s behind a proxy that speaks TLS, or add --tls-cert and --tls-key", at, safe)
+	if c.TLS.CertFile == "" && !c.TLS.Terminated && !isSocket(at) {
+		return fmt.Errorf("refusing to listen on %q: without TLS only loopback is safe; try %s behind a proxy that speaks TLS, add --tls-cert and --tls-key, or write tls.terminated if a proxy on another machine speaks TLS", at, safe)
 	}
 	return nil
 }
 
 const addCredentials = "try policy-service keys add --data DIR --name NAME first, or auth.jwt or auth.mtls in the configuration"
 
-// Published is the public_url, of the service or of its console, that leads here from other machines; "" if none does.
-// Then credentials are needed, wherever the server listens.
+// terminator is what [Config.Published] says of a proxy without a URL.
+const terminator = "a proxy that terminates TLS"
+
+// Published is what leads here from other machines: the public_url of the service or of its console, or a proxy; "" if
+// nothing does. Then credentials are needed, wherever the server listens.
 func (c Config) Published() string {
 	urls := []string{c.PublicURL}
 	if c.Console != nil {
@@ -56,6 +126,9 @@ func (c Config) Published() string {
 		if u, err := url.Parse(one); one != "" && (err != nil || !auth.IsLoopbackName(u.Hostname())) {
 			return one
 		}
+	}
+	if c.TLS.Terminated {
+		return terminator
 	}
 	return ""
 }
@@ -70,7 +143,11 @@ func (c Config) checkPublished() error {
 }
 
 func (c Config) refusedPublished() error {
-	return fmt.Errorf("refusing to serve %s: without credentials only this machine may ask, and whoever comes by that address could ask everything of every tenant; "+addCredentials+", or leave public_url out", c.Published())
+	by, key := c.Published(), "public_url"
+	if by == terminator {
+		key = "tls.terminated"
+	}
+	return fmt.Errorf("refusing to serve %s: without credentials only this machine may ask, and whoever comes by that address could ask everything of every tenant; "+addCredentials+", or leave %s out", by, key)
 }
 
 // listeners are the addresses at which a server is reached: one for everybody, perhaps one for people at the console, and
@@ -95,7 +172,7 @@ func (l *listeners) serveInProcess(handler http.Handler, undo *lifetime) {
 
 // loadCertificates reads the files of TLS.
 func (l *listeners) loadCertificates() (err error) {
-	if l.certificates, err = listener.Open(l.config.TLS, l.log); l.certificates != nil {
+	if l.certificates, err = listener.Open(l.config.TLS.TLSFiles, l.log); l.certificates != nil {
 		l.certificates.Now = l.config.Program.PDP.Now
 	}
 	return err
@@ -114,8 +191,13 @@ func (l *listeners) open(ctx context.Context, credentials bool, undo *lifetime) 
 
 // listen opens an address that was given by an option.
 func (l *listeners) listen(ctx context.Context, at, option string, credentials bool, undo *lifetime) (net.Listener, error) {
-	on, err := new(net.ListenConfig).Listen(ctx, "tcp", at)
-	if err != nil {
+	on, err := listener.Listen(ctx, at, l.config.socketMode())
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE) && isSocket(at):
+		return nil, fmt.Errorf("cannot listen on %s: another process answers there; try another %s, or end that process", at, option)
+	case err != nil && isSocket(at):
+		return nil, fmt.Errorf("cannot listen on %s: %w; see to its directory, or try another %s", at, err, option)
+	case err != nil:
 		return nil, fmt.Errorf("cannot listen on %s: %w; try another %s, or port 0 for any free one", at, err, option)
 	}
 	undo.add("listener", func(context.Context) error {
@@ -133,7 +215,7 @@ func (l *listeners) checkExposure(address net.Addr, name string, credentials boo
 	if l.config.Published() != "" && !credentials {
 		return l.config.refusedPublished()
 	}
-	if listener.IsLoopback(address.String()) {
+	if l.config.closed(address) {
 		return nil
 	}
 	if err := l.config.exposable(name, DefaultListen); err != nil {
@@ -145,10 +227,26 @@ func (l *listeners) checkExposure(address net.Addr, name string, credentials boo
 	return nil
 }
 
-// address is where a listener listens, as host:port; "" if there is none.
+func (c Config) socketMode() fs.FileMode {
+	mode, _ := listener.SocketMode(c.ListenMode)
+	return mode
+}
+
+// closed reports whether only this machine reaches an address, and a socket only the user of the service.
+func (c Config) closed(at net.Addr) bool {
+	if at.Network() == "unix" {
+		return listener.IsClosed(c.socketMode())
+	}
+	return listener.IsLoopback(at.String())
+}
+
+// address is where a listener listens, as host:port or unix:PATH; "" if there is none.
 func address(l net.Listener) string {
-	if l == nil {
+	switch {
+	case l == nil:
 		return ""
+	case l.Addr().Network() == "unix":
+		return "unix:" + l.Addr().String()
 	}
 	return l.Addr().String()
 }
@@ -176,7 +274,7 @@ func (l *listeners) consoleURL() string {
 // urlOf is the address of a listener that only this machine reaches; "" of any other.
 func (l *listeners) urlOf(on net.Listener) string {
 	switch at := address(on); {
-	case !listener.IsLoopback(at):
+	case !l.config.known(at):
 		return ""
 	case l.config.TLS.CertFile != "":
 		return "https://" + at

@@ -18,6 +18,7 @@ import (
 	"policy-service/pdp/server/door"
 	"policy-service/pdp/server/sink"
 	"policy-service/pdp/server/telemetry"
+	"policy-service/pdp/version"
 )
 
 // decisionLog is the decision log of a server, from its opening to its end, with what fills it besides decisions. It is
@@ -105,8 +106,10 @@ func (s *Server) openLog(ctx context.Context) error {
 	switch {
 	case errors.Is(err, decisionlog.ErrLost):
 		return fmt.Errorf("cannot open the decision log: %w; copy the data directory, then see policy-service log recover --help", err)
+	case errors.Is(err, decisionlog.ErrLocked):
+		return fmt.Errorf("cannot serve from %s: %w; stop the server that runs there, or use another data directory", s.config.Data, decisionlog.ErrLocked)
 	case err != nil:
-		return fmt.Errorf("cannot open the decision log: %w; another process may serve from this data directory, or the disk be full", err)
+		return fmt.Errorf("cannot open the decision log: %w; the disk may be full", err)
 	}
 	s.lifetime.add("decision log", closing(d.close))
 	for _, tail := range d.log.Unsigned() {
@@ -140,7 +143,7 @@ func (s *Server) recordWith(ctx context.Context, d *decisionLog) error {
 		GoOn:  door.GoOn,
 		Waits: door.EndShift,
 	}
-	program := map[string]any{"version": telemetry.Version(), "pid": os.Getpid()}
+	program := map[string]any{"version": version.This().Version, "pid": os.Getpid()}
 	start := recorder.Event{Name: decisionlog.EventStart, Details: program}
 	configured := recorder.Event{Name: decisionlog.EventConfiguration, Details: ConfigForm.Values(s.config)}
 	if err := d.events.Record(ctx, start, configured); err != nil {
@@ -250,12 +253,18 @@ func (d *decisionLog) failed(err error) {
 type logReadiness struct {
 	Mode decisionlog.Mode `json:"mode"`
 	OK   bool             `json:"ok"`
-	Size uint64           `json:"size"`
+	// Error is why it cannot be written.
+	Error string `json:"error,omitzero"`
+	Size  uint64 `json:"size"`
 	// Full is set if the records that are too young to be dropped take all the room there is.
 	Full bool `json:"full,omitzero"`
 }
 
 func (d *decisionLog) readiness() *logReadiness {
 	status := d.log.Status()
-	return &logReadiness{status.Mode, status.OK, status.Size, status.Full}
+	state := &logReadiness{Mode: status.Mode, OK: status.OK, Size: status.Size, Full: status.Full}
+	if status.Err != nil {
+		state.Error = status.Err.Error()
+	}
+	return state
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
@@ -25,6 +24,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/logging"
 	"policy-service/pdp/pdptest/memorydisk"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
@@ -54,9 +54,11 @@ func triesAgainSoon(c *server.Config) {
 }
 
 func serveAsChild(mode decisionlog.Mode) error {
-	signal.Ignore(unix.SIGXFSZ) // as serve does
+	signal.Ignore(unix.SIGXFSZ)                     // as serve does
+	log := logging.New(os.Stderr, logging.Config{}) // as serve does
+	defer log.Close()
 	config := server.Config{
-		Program: server.Program{Source: pdp.Dir(os.Getenv("POLICIES")), Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}, Listen: "127.0.0.1:0", Data: os.Getenv("DATA"),
+		Program: server.Program{Source: pdp.Dir(os.Getenv("POLICIES")), Logger: log.Logger}, Listen: "127.0.0.1:0", Data: os.Getenv("DATA"),
 		DecisionLog: server.DecisionLogConfig{Mode: mode},
 	}
 	triesAgainSoon(&config)
@@ -233,6 +235,48 @@ func TestFullDiskAnswersNothing(t *testing.T) {
 		c.resumes()
 	}
 	c.recorded("disk_full")
+}
+
+// A flood of refusals fills no second disk: a few lines say how many there were.
+func TestFullDiskWritesFewLines(t *testing.T) {
+	t.Parallel()
+	c := startChild(t, decisionlog.Strict)
+	c.limit(0)
+	const refusals = 300
+	for range refusals {
+		if status, text := c.ask(evaluationPath, readQuestion); status != 503 {
+			t.Fatalf("got %d %s", status, text)
+		}
+	}
+	_, text := c.ready()
+	if !strings.Contains(text, `"ok":false,"error":"`) || !strings.Contains(text, "file too large") {
+		t.Errorf("/readyz says no cause: %s", text)
+	}
+	answer, err := http.Get(c.url + "/metrics")
+	must(t, err)
+	metrics, err := io.ReadAll(answer.Body)
+	must(t, err)
+	_ = answer.Body.Close()
+	if !strings.Contains(string(metrics), fmt.Sprintf(`policy_service_undecided_total{reason="log"} %d`, refusals)) {
+		t.Error("the metrics do not count them")
+	}
+	c.limit(unix.RLIM_INFINITY)
+	c.stop()
+	told, written := 0, 0
+	for line := range strings.Lines(c.log.String()) {
+		if !strings.Contains(line, `msg="not answered" status=503 route=/access/v1/evaluation reason=log cause="`) {
+			continue
+		}
+		n := 1
+		if _, count, ok := strings.Cut(line, " repeated="); ok {
+			_, err := fmt.Sscan(count, &n)
+			must(t, err)
+		}
+		told, written = told+n, written+1
+	}
+	if told != refusals || written > 10 {
+		t.Errorf("%d lines tell of %d refusals, and there were %d:\n%s", written, told, refusals, c.log.String())
+	}
 }
 
 // filled leaves no room where a directory is, until room is called: each page that the log gives back while it fails, as with

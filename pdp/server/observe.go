@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 
 	"github.com/google/uuid"
@@ -10,13 +11,14 @@ import (
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 	"policy-service/pdp/server/telemetry"
+	"policy-service/pdp/version"
 )
 
 // openTelemetry makes the receivers of traces and metrics, unless the program has its own.
 func (s *Server) openTelemetry(ctx context.Context) error {
 	p := &s.config.Program
 	t, err := telemetry.Open(ctx, telemetry.Options{
-		Version:        telemetry.Version(),
+		Version:        version.This().Version,
 		Instance:       uuid.NewString(),
 		MeterProvider:  p.MeterProvider,
 		TracerProvider: p.TracerProvider,
@@ -41,6 +43,13 @@ func (s *Server) showState() error {
 	}
 	// What the state is made of is taken down before the metrics are sent for the last time.
 	s.lifetime.add("state in metrics", closing(registration.Unregister))
+	if c := s.listeners.certificates; c != nil {
+		if registration, err = s.telemetry.ObserveCertificate(c.NotAfter); err != nil {
+			return err
+		}
+		s.lifetime.add("certificate in metrics", closing(registration.Unregister))
+		s.lifetime.background("certificate's end", c.Watch)
+	}
 	return nil
 }
 
@@ -79,11 +88,41 @@ func (s *Server) state() telemetry.State {
 // metricsPath is where Prometheus looks.
 const metricsPath = "/metrics"
 
+// MetricsConfig says which scrapers read the metrics, besides callers.
+type MetricsConfig struct {
+	TokenFile string `yaml:"token_file" doc:"The file with a bearer token of at least 32 bytes, by which a scraper may read /metrics, and nothing else. A changed file takes effect at once."`
+}
+
+// check says why there is no token in the file.
+func (m MetricsConfig) check() error {
+	if err := auth.TokenFile(m.TokenFile).Check(); err != nil {
+		return fmt.Errorf("metrics.token_file: %w", err)
+	}
+	return nil
+}
+
+// scraper is the holder of the token, at the only route that takes it.
+var scraper = auth.Caller{Name: "metrics", AllTenants: true, Permissions: []auth.Permission{auth.Explain}}
+
+// scraper is the caller of a request that brings the token, and nil if it does not.
+func (s *Server) scraper(r *http.Request) *auth.Caller {
+	fits, err := auth.TokenFile(s.live.pinned(r.Context()).config.Metrics.TokenFile).Fits(r)
+	if err != nil && !s.tokenLost.Swap(true) { // once, because anybody can ask
+		s.log.Error("metrics.token_file has no usable token, and no scraper is let in by it until it does", "error", err)
+	}
+	if err != nil || !fits {
+		return nil
+	}
+	s.tokenLost.Store(false)
+	return &scraper
+}
+
 // metrics is the route GET /metrics. It is about all tenants, so the callers who may see it are those who may see the
 // details of /readyz.
-func metrics(d *door.Door, scrape http.Handler) echo.HandlerFunc {
+func metrics(d *door.Door, scraper func(*http.Request) *auth.Caller, scrape http.Handler) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		need := door.Need{
+			Known:      scraper,
 			Permission: auth.Explain,
 			AllTenants: "metrics are of all tenants; ask the operator for a credential that is for all",
 		}

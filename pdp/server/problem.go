@@ -30,10 +30,12 @@ func explain(err error, shape evaluation.Shape) *door.Problem {
 	case errors.Is(err, pdp.ErrTenantUnavailable):
 		p := door.NewProblem(http.StatusServiceUnavailable,
 			"the policies of this tenant do not load, so nothing is decided in it; have their author run policy-service check, which names the errors, as /readyz does")
-		p.Type = TenantUnavailable
+		p.Type, p.Undecided = TenantUnavailable, "tenant"
 		return p
 	case errors.Is(err, pdp.ErrNoBundle):
-		return door.NewProblem(http.StatusServiceUnavailable, "no bundle is loaded; see /readyz")
+		p := door.NewProblem(http.StatusServiceUnavailable, "no bundle is loaded; see /readyz")
+		p.Undecided = "bundle"
+		return p
 	case errors.Is(err, pdp.ErrNotRecorded):
 		return unrecorded(err, "the decision could not be recorded, so there is none; ask again later")
 	case errors.Is(err, audit.ErrReceipt):
@@ -47,6 +49,6 @@ func explain(err error, shape evaluation.Shape) *door.Problem {
 // unrecorded is a failure of the decision log. Its error quotes no request, and the operator needs the whole of it.
 func unrecorded(err error, detail string) *door.Problem {
 	p := door.NewProblem(http.StatusServiceUnavailable, detail)
-	p.Cause = err.Error()
+	p.Cause, p.Undecided = err.Error(), "log"
 	return p
 }

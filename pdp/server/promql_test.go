@@ -103,6 +103,16 @@ func (q *promQL) arithmetic() model.Vector {
 		return left
 	}
 	q.next()
+	if q.peek() == "time" {
+		q.next()
+		q.want("(")
+		q.want(")")
+		var result model.Vector
+		for _, s := range left {
+			result = append(result, &model.Sample{Metric: s.Metric, Value: s.Value - model.SampleValue(time.Now().Unix())})
+		}
+		return result
+	}
 	right := map[string]float64{}
 	for _, s := range q.vector() {
 		right[s.Metric.String()] = float64(s.Value)

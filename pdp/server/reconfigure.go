@@ -84,6 +84,9 @@ func (s *Server) reconfigure(ctx context.Context, read func() (Config, error)) (
 	if err != nil || len(changed) == 0 {
 		return nil, err
 	}
+	if err = config.Metrics.check(); err != nil {
+		return nil, err
+	}
 	next := &live{config: config}
 	if next.callers, err = before.newCallers(ctx, config); err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -41,7 +42,7 @@ func startChanging(t *testing.T) *changing {
 	cert, key := c.authority.Server()
 	c.base = func(config *server.Config) {
 		config.Listen, config.Data, config.Program.Checkpoints = "127.0.0.1:0", c.data, io.Discard
-		config.TLS = server.TLSFiles{CertFile: cert, KeyFile: key, ClientCAFile: c.authority.File}
+		config.TLS.TLSFiles = server.TLSFiles{CertFile: cert, KeyFile: key, ClientCAFile: c.authority.File}
 		config.Auth.MTLS = []auth.MTLSRule{letIn("one.example")}
 		config.DecisionLog.Mask = []string{"/context/pin"}
 	}
@@ -122,11 +123,15 @@ func TestReconfigureTakesAllOrNothing(t *testing.T) {
 	t.Parallel()
 	other := map[string]string{
 		"listen": "127.0.0.1:1", "public_url": "https://pdp.example", "decision_log.mode": "best_effort", "tls.client_ca_file": "/other/ca.pem", "admin_listen": "127.0.0.1:1",
-		"console.listen": "127.0.0.1:1", "console.public_url": "https://pdp.example/console", "decision_log.sinks.stdout.queue": "2000", "decision_log.sinks.otlp.queue": "2000", "decision_log.retain.age": "90d", "decision_log.retain.bytes": "10737418240",
+		"console.listen": "127.0.0.1:1", "console.public_url": "https://pdp.example/console", "decision_log.sinks.stdout.queue": "2000", "decision_log.sinks.otlp.queue": "2000", "decision_log.retain.age": "90d", "decision_log.retain.bytes": "10737418240", "log.access": "true",
 	}
+	other["metrics.token_file"] = filepath.Join(t.TempDir(), "token")
+	must(t, os.WriteFile(other["metrics.token_file"], []byte(strings.Repeat("x", 32)), 0o600))
 	c := startChanging(t)
 	for _, k := range server.ConfigForm.Keys() {
 		switch k.Path {
+		case "listen_mode", "tls.terminated": // which are refused without a socket, and beside a certificate
+			continue
 		case "rate_limit.burst", "decision_log.retain.least_age", "decision_log.retain.share", "decision_log.retain.share_person": // which are refused without per_second and bytes
 			continue
 		}
@@ -182,6 +187,7 @@ func TestReconfigureRefuses(t *testing.T) {
 		"addresses nothing":         c.changed(func(config *server.Config) { config.DecisionLog.Mask = []string{"/subject/id"} }),
 		"open to everybody":         c.changed(func(config *server.Config) { config.Auth.MTLS = nil }),
 		"needs a directory":         c.changed(func(config *server.Config) { config.Data = "" }),
+		"metrics.token_file: ":      c.changed(func(config *server.Config) { config.Metrics.TokenFile = "/dev/null" }),
 	} {
 		err := c.Reconfigure(t.Context(), read)
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "; ") {
@@ -194,7 +200,7 @@ func TestReconfigureRefuses(t *testing.T) {
 	}
 	stopAndWait(t, c.Server)
 	all := lines(t, c.data)
-	if refused := events(all, "configuration_refused"); len(refused) != 7 {
+	if refused := events(all, "configuration_refused"); len(refused) != 8 {
 		t.Errorf("got %+v", refused)
 	}
 	if taken := events(all, "configuration"); len(taken) != 1 {

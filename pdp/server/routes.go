@@ -68,7 +68,7 @@ func (s *Server) routes(route registrar) {
 	}
 	route("/livez", health.livez, http.MethodGet, http.MethodHead)
 	route("/readyz", health.readyz, http.MethodGet, http.MethodHead)
-	route(metricsPath, metrics(s.door, s.telemetry.Scrape), http.MethodGet)
+	route(metricsPath, metrics(s.door, s.scraper, s.telemetry.Scrape), http.MethodGet)
 	credentials := func() bool { return s.live.Load().credentials() }
 	documents := &documents{
 		door:          s.door,

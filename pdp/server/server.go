@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"policy-service/pdp"
@@ -45,7 +46,8 @@ type Server struct {
 	listeners    *listeners
 	live         inForce
 	lifetime     lifetime
-	shown        pdp.Status // the outcome of the last load that was logged
+	shown        pdp.Status  // the outcome of the last load that was logged
+	tokenLost    atomic.Bool // the file of the metrics token cannot be read, and that was logged
 }
 
 // New checks a configuration and returns a Server that has not started.
@@ -118,7 +120,7 @@ func (s *Server) start(ctx context.Context) error {
 	if err := s.load(ctx); err != nil {
 		return err
 	}
-	for _, step := range []func() error{func() error { return s.openCallers(ctx) }, s.listeners.loadCertificates, s.showState} {
+	for _, step := range []func() error{s.config.Metrics.check, func() error { return s.openCallers(ctx) }, s.listeners.loadCertificates, s.showState} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -174,13 +176,18 @@ func (s *Server) serve() error {
 func (s *Server) serveListeners(public, own http.Handler) {
 	var servers []*http.Server
 	serve := func(handler http.Handler, on net.Listener) {
+		handler, on = s.listeners.behind(handler, on)
 		server := listener.HTTPServer(handler, s.door.Connections, s.log)
 		if tune := s.config.Program.tuneHTTP; tune != nil {
 			tune(server)
 		}
 		servers = append(servers, server)
+		certificates := s.listeners.certificates
+		if on.Addr().Network() == "unix" {
+			certificates = nil // TLS is for the console's own address
+		}
 		go func() {
-			err := s.listeners.certificates.Serve(server, on)
+			err := certificates.Serve(server, on)
 			closed := errors.Is(err, net.ErrClosed) && s.door.Stopping.Load() // by drain
 			if !closed && !errors.Is(err, http.ErrServerClosed) {
 				s.log.Error("serving ended", "error", err)

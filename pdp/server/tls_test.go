@@ -225,7 +225,7 @@ func TestTLSFilesThatCannotBeUsed(t *testing.T) {
 		"no certificate":  {KeyFile: key},
 		"client CA alone": {ClientCAFile: a.File},
 	} {
-		s, err := server.New(server.Config{Program: server.Program{Source: bundle(t)}, Listen: "127.0.0.1:0", TLS: files})
+		s, err := server.New(server.Config{Program: server.Program{Source: bundle(t)}, Listen: "127.0.0.1:0", TLS: server.TLSConfig{TLSFiles: files}})
 		if err == nil {
 			err = s.Start(t.Context())
 		}

@@ -246,7 +246,7 @@ func (h *header) encode() []byte {
 }
 
 // errVersion: the file was written by a later release.
-var errVersion = errors.New("the format is not known")
+var errVersion = errors.New("a newer version made it")
 
 // decodeHeader returns false if the block is no header. It returns errVersion for a header of another version.
 func decodeHeader(b []byte) (h header, whole bool, err error) {
@@ -254,7 +254,7 @@ func decodeHeader(b []byte) (h header, whole bool, err error) {
 		return header{}, false, nil
 	}
 	if v := order.Uint32(b[8:]); v != FormatVersion {
-		return header{}, false, fmt.Errorf("%w: version %d", errVersion, v)
+		return header{}, false, fmt.Errorf("its format is %d, and this version reads %d: %w; run that version, or restore what was backed up before the upgrade", v, FormatVersion, errVersion)
 	}
 	h = header{
 		which: order.Uint32(b[12:]), id: ID(b[16:]), mark: mark(b[32:]), round: order.Uint64(b[48:]),

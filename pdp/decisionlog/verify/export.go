@@ -52,7 +52,7 @@ func (x *exported) read() error {
 		return err
 	}
 	if x.begin.Format != export.Format {
-		return problem(Unreadable, -1, "the export is of format %d, and this verifies format %d", x.begin.Format, export.Format)
+		return problem(Unreadable, -1, "the export is of format %d, and this verifies format %d: a newer version made it; verify it with that version", x.begin.Format, export.Format)
 	}
 	if x.begin.Word == export.LineConsistency {
 		return x.consistency()

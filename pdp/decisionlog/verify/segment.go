@@ -97,7 +97,7 @@ func (c *checker) meta(b *pages.File, number int64) error {
 	switch format := string(values[decisionlog.MetaFormat]); format {
 	case strconv.Itoa(decisionlog.FormatVersion), strconv.Itoa(decisionlog.FormatJournaled):
 	default:
-		return problem(Unreadable, -1, "its format is %.20q, and this verifies formats %d and %d", format, decisionlog.FormatVersion, decisionlog.FormatJournaled)
+		return problem(Unreadable, -1, "its format is %.20q, and this verifies formats %d and %d: a newer version made it, or it is damaged; verify it with the newer version", format, decisionlog.FormatVersion, decisionlog.FormatJournaled)
 	}
 	if n, ok := integer(values[decisionlog.MetaSegment]); !ok || n != number {
 		return problem(Altered, -1, "it says it is segment %d", n)

@@ -107,7 +107,12 @@ func (d *Declared) make(names access.Names, use *Usage, problems *Problems) {
 
 // Repeats reports if the policy permits nothing but what others of the same declaration permit: it is there
 // to be on record.
-func (p *Policy) Repeats() bool { return p.Access != "" && strings.HasSuffix(p.Id, ".observe") }
+func (p *Policy) Repeats() bool { return Observes(p.Id) }
+
+// Observes reports if a policy by this id is one that [Policy.Repeats]. No author can give such an id.
+func Observes(id string) bool {
+	return strings.HasPrefix(id, access.ReservedPrefix) && strings.HasSuffix(id, ".observe")
+}
 
 // declaredType is the type of Cedar that a wire type stands for, if the schema declares it.
 func (b *Bundle) declaredType(wire string) (types.EntityType, bool) {

@@ -3,6 +3,7 @@ package lint
 import (
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/cedar-policy/cedar-go/types"
 
@@ -13,7 +14,7 @@ import (
 
 // literals warns of ids that no entity has, in policies and among the parents of entities: most often they are misspelt.
 // There is no warning if a policy names the same id that an entity stands below: a group works without an entity of its
-// own. Nor is there one about a type of which no entity is stored, or about ids that the schema enumerates, which are
+// own. Nor is there one about a type of which no entity is stored, unless another one differs in the case of its first letter, or about ids that the schema enumerates, which are
 // errors.
 //
 // A policy of the root decides in every tenant, so an id is known to it if any view has it. But what it is told to have
@@ -55,6 +56,29 @@ type known struct {
 	own   *bundle.Store // of the author's view
 	views []*bundle.View
 	named map[types.EntityUID]struct{} // by policies
+}
+
+// otherCase is the same id of a type whose name begins with a capital in place of a small letter, or the other way round:
+// in Cedar those are two types.
+func otherCase(uid types.EntityUID) types.EntityUID {
+	at := strings.LastIndex(string(uid.Type), ":") + 1
+	first := uid.Type[at : at+1]
+	swapped := strings.ToUpper(string(first))
+	if swapped == string(first) {
+		swapped = strings.ToLower(swapped)
+	}
+	return types.NewEntityUID(uid.Type[:at]+types.EntityType(swapped)+uid.Type[at+1:], uid.ID)
+}
+
+func (k *known) isStored(uid types.EntityUID) bool {
+	return slices.ContainsFunc(k.views, func(v *bundle.View) bool {
+		for s := v.Store; s != nil; s = s.Root {
+			if _, ok := s.Entities[uid]; ok {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // lacks reports if entities of the type are stored, and none has this id.
@@ -113,8 +137,16 @@ func (k *known) checkPolicy(p *bundle.Policy) {
 	l := k.l
 	for n, uid := range p.Facts.Uids {
 		action := bundle.IsActionType(uid.Type)
-		switch {
-		case slices.Contains(p.Facts.Uids[:n], uid), !k.lacks(uid), k.isParent(uid):
+		switch other := otherCase(uid); {
+		case slices.Contains(p.Facts.Uids[:n], uid), k.isParent(uid):
+			continue
+		case l.b.Schema == nil && (k.isStored(other) || k.isParent(other)) && !k.isStored(uid):
+			l.warnAt(placeOfUID(uid), p, "literal_unknown",
+				"names "+uid.String()+", and no entity has this id; did you mean "+other.String()+"?",
+				"write the type as entities/ and requests do",
+			)
+			continue
+		case !k.lacks(uid):
 			continue
 		case action && l.b.Schema != nil: // an action that it does not declare is an error
 			continue

@@ -1,5 +1,5 @@
-// Package crashedlog makes a decision log as a crash leaves it: call [Make]. It has records that only the journal has, and
-// [Damage] makes some of them unreadable.
+// Package crashedlog makes a decision log as a crash leaves it: call [Make], or [In] for a log that is there. It has records
+// that only the journal has, and [Damage] makes some of them unreadable.
 package crashedlog
 
 import (
@@ -25,10 +25,17 @@ func Secret(n int) string { return fmt.Sprintf("content-of-%d-", n) }
 // of its own.
 func Make(t testing.TB, records int) (data string) {
 	t.Helper()
-	live := t.TempDir()
+	return In(t, t.TempDir(), records)
+}
+
+// In has a crash come to the log of a data directory, after so many records. It returns a copy of the directory as the crash
+// leaves it.
+func In(t testing.TB, live string, records int, kinds ...string) (data string) {
+	t.Helper()
 	var armed atomic.Bool
 	stands, goOn := make(chan struct{}), make(chan struct{})
 	log, err := decisionlog.Open(live, decisionlog.Options{
+		Kinds:       kinds,
 		Checkpoints: decisionlog.Checkpoints{Records: 1},
 		On: decisionlog.Hooks{Checkpoint: func([]byte) {
 			if armed.CompareAndSwap(true, false) { // the writer stands here, and fills nothing

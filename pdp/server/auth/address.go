@@ -1,8 +1,10 @@
 package auth
 
 import (
+	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -24,26 +26,56 @@ func AddressOf(r *http.Request) netip.Prefix {
 // Proxies are the addresses of proxies that say truly where a request comes from.
 type Proxies []netip.Prefix
 
+// ParseProxies reads addresses and ranges of addresses. All addresses together are no range: anybody could say anything.
+func ParseProxies(texts []string) (all Proxies, err error) {
+	for _, text := range texts {
+		of, err := netip.ParsePrefix(text)
+		if one, oneErr := netip.ParseAddr(text); oneErr == nil {
+			of, err = one.Prefix(one.BitLen())
+		}
+		if err != nil || of != of.Masked() || of.Bits() == 0 {
+			return nil, fmt.Errorf("has %q, which is no address and no range of them; try 10.0.0.5 or 10.0.0.0/24", text)
+		}
+		all = append(all, of)
+	}
+	return all, nil
+}
+
 // Client is the address, with a port, that a request comes from. If a proxy of ours has sent it, that is what the last
 // such proxy in X-Forwarded-For says: anybody can write what stands before that.
 func (p Proxies) Client(r *http.Request) string {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil || !p.has(at.Addr()) {
+	if err != nil || !p.Has(at.Addr()) {
 		return r.RemoteAddr
 	}
-	client := at.Addr()
+	return p.forwarded(r, withoutPort(at.Addr()))
+}
+
+// ClientOfSocket is [Proxies.Client] of a request that came by a Unix socket, to which only proxies of ours connect.
+func (p Proxies) ClientOfSocket(r *http.Request) string { return p.forwarded(r, r.RemoteAddr) }
+
+// forwarded is the last address in X-Forwarded-For that is none of ours. If there is none, it is the first of ours there,
+// or that of the proxy which has sent the request.
+func (p Proxies) forwarded(r *http.Request, client string) string {
 	said := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
-	for n := len(said) - 1; n >= 0 && p.has(client); n-- {
-		before, err := netip.ParseAddr(strings.TrimSpace(said[n]))
+	for _, text := range slices.Backward(said) {
+		before, err := netip.ParseAddr(strings.TrimSpace(text))
 		if err != nil {
 			break
 		}
-		client = before
+		if client = withoutPort(before); !p.Has(before) {
+			break
+		}
 	}
-	return netip.AddrPortFrom(client.Unmap().WithZone(""), 0).String()
+	return client
 }
 
-func (p Proxies) has(address netip.Addr) bool {
+func withoutPort(address netip.Addr) string {
+	return netip.AddrPortFrom(address.Unmap().WithZone(""), 0).String()
+}
+
+// Has reports whether an address is that of a proxy of ours.
+func (p Proxies) Has(address netip.Addr) bool {
 	for _, of := range p {
 		if of.Contains(address.Unmap().WithZone("")) {
 			return true

@@ -82,12 +82,18 @@ func readKeyFile(dir string) ([]storedKey, map[string]*key, error) {
 }
 
 func parseKeyFile(content []byte) (keyFile, error) {
+	var said struct { // of a newer format the other members may be of any kind
+		Format int `json:"format"`
+	}
+	if err := json.Unmarshal(content, &said); err == nil && said.Format > keyFormat {
+		return keyFile{}, fmt.Errorf("its format is %d, and this version reads %d: a newer version made it; run that version, or restore what was backed up before the upgrade", said.Format, keyFormat)
+	}
 	var file keyFile
 	if err := json.Unmarshal(content, &file, json.RejectUnknownMembers(true)); err != nil {
 		return keyFile{}, unreadable(err)
 	}
 	if file.Format != keyFormat {
-		return keyFile{}, fmt.Errorf("its format is %d, and this version reads %d alone: begin with an empty data directory", file.Format, keyFormat)
+		return keyFile{}, fmt.Errorf("its format is %d, which no version had; put back the file that was there", file.Format)
 	}
 	ids, first := make(map[string]bool), make(map[string]string)
 	for i, k := range file.Keys {

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -35,15 +36,23 @@ func (Loopback) Authenticate(r *http.Request) (Caller, error) {
 // forwarded reports whether a header says that the request came by a proxy. That it says
 // so counts, not what: an empty value is one that a proxy took the content of.
 func forwarded(header http.Header) bool {
-	const family = "x-forwarded-"
 	for name := range header {
-		switch {
-		case strings.EqualFold(name, "forwarded"), strings.EqualFold(name, "via"), strings.EqualFold(name, "x-real-ip"),
-			len(name) >= len(family) && strings.EqualFold(name[:len(family)], family):
+		if ofProxy(name) {
 			return true
 		}
 	}
 	return false
+}
+
+// DropForwarded takes out of a header all that proxies say about the way of a request.
+func DropForwarded(header http.Header) {
+	maps.DeleteFunc(header, func(name string, _ []string) bool { return ofProxy(name) })
+}
+
+func ofProxy(name string) bool {
+	const family = "x-forwarded-"
+	return strings.EqualFold(name, "forwarded") || strings.EqualFold(name, "via") || strings.EqualFold(name, "x-real-ip") ||
+		len(name) >= len(family) && strings.EqualFold(name[:len(family)], family)
 }
 
 // loopbackHost takes the forms a Host header has: name or address, an IPv6

@@ -1,11 +1,13 @@
 package doctor
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 
 	"policy-service/pdp"
 	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
 )
 
 // configuration looks whether a server can be made of its configuration.
@@ -19,7 +21,10 @@ func (x *exam) configuration() {
 	} else {
 		x.OK("configuration", "it can be used")
 	}
-	x.Certificate(x.Config.TLS, x.now())
+	if err := auth.TokenFile(x.Config.Metrics.TokenFile).Check(); err != nil {
+		x.Wrong("configuration", fmt.Errorf("metrics.token_file: %w", err))
+	}
+	x.Certificate(x.Config.TLS.TLSFiles, x.now())
 }
 
 // bundle looks whether the server would start with the policies as they are, and whether others could change them.

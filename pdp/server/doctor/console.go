@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"strings"
 	"syscall"
 	"time"
@@ -39,21 +38,15 @@ func (x *exam) consoleListen(listen string) {
 	if listen == "" {
 		return
 	}
-	err := x.canListen(listen)
-	if errors.Is(err, syscall.EADDRINUSE) && errors.Is(x.canListen(x.Config.Listen), syscall.EADDRINUSE) {
-		return
+	_, err := x.canListen(listen)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		if _, other := x.canListen(x.Config.Listen); errors.Is(other, syscall.EADDRINUSE) {
+			return
+		}
 	}
 	if err != nil {
 		x.Bites("console", "give console.listen an address of this machine that nothing else has", "%s cannot be listened on: %v", listen, err)
 	}
-}
-
-func (x *exam) canListen(at string) error {
-	on, err := new(net.ListenConfig).Listen(x.ctx, "tcp", at)
-	if err == nil {
-		err = on.Close()
-	}
-	return err
 }
 
 // consoleIssuer looks for the issuer, and for its secret for the console.

@@ -120,6 +120,9 @@ func (x *exam) keys() {
 // inForce goes by the clock of the machine, as the server does for its keys.
 func inForce(k auth.KeyInfo) bool { return !k.Ended(time.Now()) }
 
+// renewWithin is how long before its end a key is named.
+const renewWithin = 14 * 24 * time.Hour
+
 // expiring looks for keys that expire soon, or have expired, and were neither revoked nor renewed.
 func (x *exam) expiring(keys []auth.KeyInfo) {
 	for n, k := range keys {

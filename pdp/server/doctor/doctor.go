@@ -14,6 +14,7 @@ import (
 
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/server"
+	"policy-service/pdp/server/listener"
 )
 
 // Finding is the result of one look.
@@ -49,9 +50,6 @@ func (r *Report) Wrong(check string, err error) {
 	}
 }
 
-// renewWithin is how long before its end a certificate should have been renewed.
-const renewWithin = 14 * 24 * time.Hour
-
 // Certificate looks at the certificate of a listener and its key. Without one there is nothing to look at.
 func (r *Report) Certificate(files server.TLSFiles, now time.Time) {
 	const check = "configuration"
@@ -67,7 +65,7 @@ func (r *Report) Certificate(files server.TLSFiles, now time.Time) {
 	switch left := leaf.NotAfter.Sub(now); {
 	case left <= 0:
 		r.Bites(check, "renew it; a changed file counts without a restart", "the certificate %s ended on %s, and clients refuse it", files.CertFile, end)
-	case left < renewWithin:
+	case left < listener.RenewBefore(leaf):
 		r.Bites(check, "renew it, and see why that did not happen by itself; a changed file counts without a restart", "the certificate %s ends on %s, and clients will refuse it then", files.CertFile, end)
 	default:
 		r.OK(check, "the certificate %s is good until %s", files.CertFile, end)

@@ -349,12 +349,58 @@ func TestListen(t *testing.T) {
 	mustBite(t, on(data, "0.0.0.0:0"), "configuration", "without TLS only loopback is safe")
 }
 
+// TestSocket: the path of a Unix socket is looked at, and nothing is put there or taken away.
+func TestSocket(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	data, path := lived(t), filepath.Join(dir, "pdp.sock")
+	on := func(data, mode string) []doctor.Finding {
+		p := patient(data)
+		p.Config.Listen, p.Config.ListenMode = "unix:"+path, mode
+		return doctor.Examine(t.Context(), p)
+	}
+	if found := on(data, "0660"); biting(found, "listen") != "" || !strings.Contains(fmt.Sprint(found), "unix:"+path+" is free") {
+		t.Error(found)
+	}
+	if _, err := os.Lstat(path); err == nil {
+		t.Error("the doctor made a socket")
+	}
+	mustBite(t, on("", "0660"), "listen", "there are no credentials: serve will not start")
+	must(t, os.Chmod(dir, 0o777|os.ModeSticky))
+	mustBite(t, on(data, ""), "listen", "every user of this machine can put a socket of its own at "+path)
+	must(t, os.Chmod(dir, 0o755))
+	living(t, data, func(c *server.Config) { c.Listen = "unix:" + path })
+	if found := on(data, ""); !strings.Contains(fmt.Sprint(found), "is in use, and a server is running on "+data) {
+		t.Error(found)
+	}
+	mustBite(t, on(lived(t), ""), "listen", "is in use, and no server is running on the log of this data directory")
+	path = filepath.Join(dir, "file")
+	must(t, os.WriteFile(path, nil, 0o600))
+	mustBite(t, on(data, ""), "listen", "there is a file, not a socket")
+}
+
+// TestTerminated: plain HTTP on a network is told of, though the operator wants it.
+func TestTerminated(t *testing.T) {
+	t.Parallel()
+	data := lived(t)
+	on := func(data, listen string) []doctor.Finding {
+		p := patient(data)
+		p.Config.Listen, p.Config.TLS.Terminated, p.Config.TLS.Proxies = listen, true, []string{"10.0.0.5"}
+		return doctor.Examine(t.Context(), p)
+	}
+	mustBite(t, on(data, "0.0.0.0:0"), "listen", "whatever can read along between them sees every credential")
+	if found := on(data, "127.0.0.1:0"); biting(found, "listen") != "" {
+		t.Error(found)
+	}
+	mustBite(t, on("", "127.0.0.1:0"), "listen", "a proxy that terminates TLS leads here from other machines, and there are no credentials")
+}
+
 // TestTLS: an address beyond this machine needs credentials, and a certificate and its key are looked at.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	data := lived(t)
 	cert, key := pdptest.NewAuthority(t).Server()
-	secure := func(c *server.Config) { c.TLS = server.TLSFiles{CertFile: cert, KeyFile: key} }
+	secure := func(c *server.Config) { c.TLS.CertFile, c.TLS.KeyFile = cert, key }
 	running := living(t, data, secure)
 	with := func(data, listen string) doctor.Patient {
 		p := patient(data)

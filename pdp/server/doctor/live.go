@@ -14,12 +14,13 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"policy-service/pdp/httpclient"
 	"policy-service/pdp/server"
 )
 
 // Probe asks a server how it is.
 type Probe struct {
-	// URL is the server's, without a path.
+	// URL is the server's, without a path, or unix:PATH.
 	URL string
 	// CertFile is the certificate of the server. If it is set, exactly this certificate is believed, whatever names are in
 	// it: a probe on the same machine asks 127.0.0.1, for which there is no certificate.
@@ -28,14 +29,23 @@ type Probe struct {
 
 // Check is an error if the server cannot be asked.
 func (p Probe) Check() error {
-	if u, err := url.Parse(p.URL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+	base := p.base()
+	if u, err := url.Parse(base); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return fmt.Errorf("%q is no address of a server; try http://%s", p.URL, server.DefaultListen)
 	}
-	if strings.HasPrefix(p.URL, "http:") && p.CertFile != "" {
+	if strings.HasPrefix(base, "http:") && p.CertFile != "" {
 		return fmt.Errorf("%s shows no certificate; try https, or leave the certificate out", p.URL)
 	}
 	_, err := p.client()
 	return err
+}
+
+// base begins the URLs of requests.
+func (p Probe) base() string {
+	if _, ok := httpclient.Socket(p.URL); ok {
+		return httpclient.SocketURL
+	}
+	return strings.TrimSuffix(p.URL, "/")
 }
 
 // Ask is the status at a path: "ok" at /livez, "ready" or "degraded" at /readyz, or an error.
@@ -45,7 +55,7 @@ func (p Probe) Ask(ctx context.Context, path string) (status string, err error) 
 		return "", err
 	}
 	defer client.CloseIdleConnections()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(p.URL, "/")+path, nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.base()+path, nil)
 	if err != nil {
 		return "", err
 	}
@@ -73,6 +83,9 @@ func (p Probe) Ask(ctx context.Context, path string) (status string, err error) 
 // client asks the address itself, by no proxy, and goes nowhere else.
 func (p Probe) client() (*http.Client, error) {
 	transport := &http.Transport{}
+	if path, ok := httpclient.Socket(p.URL); ok {
+		transport = httpclient.OverSocket(path)
+	}
 	if p.CertFile != "" {
 		leaf, err := certificate(p.CertFile)
 		if err != nil {

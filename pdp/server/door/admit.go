@@ -24,6 +24,8 @@ type Need struct {
 	AllTenants string
 	// Relayed is the way by which the route takes a person's token from a gateway; "" if it takes none.
 	Relayed evaluation.Via
+	// Known is the caller of a request by a token that only this route takes, and nil for any other; nil if it takes none.
+	Known func(*http.Request) *auth.Caller
 	// Brings makes the caller of a request without a credential from its body, which is a form; nil if the route needs a
 	// credential.
 	Brings func(body []byte) (auth.Caller, error)
@@ -95,6 +97,7 @@ type Admitted struct {
 //
 // The router has checked the path and the method before.
 func (d *Door) Admit(c echo.Context, n Need) (a Admitted, err error) {
+	d.visitOf(c).decides = n.Records
 	limit := int64(d.Options.Limits.Body)
 	if n.Body == Form {
 		limit = mostForm

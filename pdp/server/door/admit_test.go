@@ -30,6 +30,7 @@ type uncounted struct{}
 
 func (uncounted) Problem(int, bool)          {}
 func (uncounted) Limit(string)               {}
+func (uncounted) Undecided(string)           {}
 func (uncounted) Credential(auth.Credential) {}
 
 // A request is wrong in everything. Mending what it is refused for, one thing after the other, shows the order in

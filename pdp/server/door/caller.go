@@ -16,9 +16,15 @@ import (
 // authenticate says which caller asks, and counts credentials that are not good. The body is that of a request whose caller is
 // in it, and else nil.
 func (d *Door) authenticate(c echo.Context, n Need) (caller auth.Caller, body []byte, err error) {
+	refused := (*auth.Refusal)(nil)
+	if n.Known != nil {
+		if known := n.Known(c.Request()); known != nil {
+			d.Connections.Knows(d.Carrier(c), known.Name)
+			return *known, nil, checkRelayed(c.Request(), *known, n.Relayed)
+		}
+	}
 	ctx := c.Request().Context()
 	caller, err = d.Options.Callers(ctx).Authenticate(c.Request())
-	refused := (*auth.Refusal)(nil)
 	if n.Brings != nil && errors.As(err, &refused) && refused.Credential == auth.ByNone && errors.Is(err, auth.ErrUnauthenticated) {
 		if body, err = d.readStrange(c); err == nil {
 			caller, err = n.Brings(body)
@@ -28,7 +34,9 @@ func (d *Door) authenticate(c echo.Context, n Need) (caller auth.Caller, body []
 		err = checkRelayed(c.Request(), caller, n.Relayed)
 	}
 	if err == nil {
-		d.Connections.Knows(d.Carrier(c), caller.Name)
+		v := d.visitOf(c)
+		v.known = caller.Name
+		d.Connections.Knows(v.carrier, caller.Name)
 		return caller, body, nil
 	}
 	if errors.As(err, &refused) {
@@ -58,6 +66,7 @@ func (d *Door) Recognize(c echo.Context) (auth.Caller, error) {
 	if errors.Is(err, auth.ErrUnauthenticated) {
 		caller, err = auth.Caller{}, nil
 	}
+	d.visitOf(c).known = caller.Name
 	return caller, cmp.Or(err, checkRelayed(c.Request(), caller, ""))
 }
 

@@ -39,6 +39,8 @@ type Meters interface {
 	Problem(status int, bound bool)
 	// Limit counts a refusal by the limit that was in the way.
 	Limit(limit string)
+	// Undecided counts a question that was refused because no decision came, by one of a few words.
+	Undecided(reason string)
 	// Credential counts a credential that is not good.
 	Credential(kind auth.Credential)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"net/http"
 	"strconv"
@@ -34,6 +35,8 @@ type Problem struct {
 	// Limit is the limit that was in the way if there were too many requests; "" if not. Such a problem says nothing
 	// about its request, so it is counted and not logged: a flood would fill the log.
 	Limit string `json:"-"`
+	// Undecided says in a word why no decision came of a question, if that is none of its caller's making. "" is failed.
+	Undecided string `json:"-"`
 	// Cause is the text of the operator's log about a failure, instead of the type of its error alone. It must not quote
 	// a request.
 	Cause string `json:"-"`
@@ -123,7 +126,9 @@ func (d *Door) problemOf(err error, shape evaluation.Shape) *Problem {
 		return p
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return NewProblem(http.StatusServiceUnavailable, "there was no time to decide; ask again later")
+		p := NewProblem(http.StatusServiceUnavailable, "there was no time to decide; ask again later")
+		p.Undecided = "time"
+		return p
 	}
 	return NewProblem(http.StatusInternalServerError,
 		"the service failed, and nothing was decided; the operator finds the cause in its log by X-Request-ID")
@@ -170,11 +175,15 @@ func (d *Door) Refuse(c echo.Context, err error, shape evaluation.Shape) error {
 
 // answer writes a problem, and counts it.
 func (d *Door) answer(c echo.Context, p *Problem, err error) error {
+	gone := errors.Is(c.Request().Context().Err(), context.Canceled)
 	switch {
 	case p.Limit != "":
 		d.Refused(p.Limit)
-	case p.Status >= http.StatusInternalServerError:
-		d.logFailure(c, p, err)
+		d.undecided(c, "limit")
+	case p.Status >= http.StatusInternalServerError && !gone: // clients that go away could fill a log
+		reason := cmp.Or(p.Undecided, "failed")
+		d.undecided(c, reason)
+		d.logFailure(c, p, reason, err)
 	}
 	d.Options.Meters.Problem(p.Status, p.Bound)
 	media, content := "application/problem+json", any(p)
@@ -196,14 +205,22 @@ func (d *Door) answer(c echo.Context, p *Problem, err error) error {
 }
 
 // logFailure logs a failure for an operator, and no value of the request: the text of an error may quote one, so the type
-// of the error must do unless the problem has a cause.
-func (d *Door) logFailure(c echo.Context, p *Problem, err error) {
-	if errors.Is(c.Request().Context().Err(), context.Canceled) {
-		return // no client waits any more, and clients that go away could fill a log
-	}
+// of the error must do unless the problem has a cause. A state of the service, such as a full disk, refuses all requests,
+// and its lines are counted. Of a failure, each is found by its request's id.
+func (d *Door) logFailure(c echo.Context, p *Problem, reason string, err error) {
 	cause := cmp.Or(p.Cause, fmt.Sprintf("%T", err))
-	d.Options.Log.WarnContext(d.Options.LogContext(c.Request()),
-		"not answered", "status", p.Status, "route", c.Path(), "request_id", RequestID(c), "cause", cause)
+	event := []any{"status", p.Status, "route", c.Path(), "reason", reason, "cause", cause}
+	if p.Status != http.StatusInternalServerError {
+		event = []any{slog.Group("", event...)}
+	}
+	d.Options.Log.WarnContext(d.Options.LogContext(c.Request()), "not answered", append(event, "request_id", RequestID(c))...)
+}
+
+// undecided counts a question of which no decision came.
+func (d *Door) undecided(c echo.Context, reason string) {
+	if d.visitOf(c).decides {
+		d.Options.Meters.Undecided(reason)
+	}
 }
 
 // Refused counts a request or connection that was refused because of a limit, which is one of a few words.

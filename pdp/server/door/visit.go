@@ -17,8 +17,10 @@ type visit struct {
 	shift           Shift
 	caller          string // has a place among the short requests, if inside is set
 	inside          bool
-	begun           bool // the answer is being written
-	kept            any  // by [Door.Keep]
+	known           string // the caller by its name; "" if it is not known
+	decides         bool   // it asks for a decision, or for what else is on record because its caller asks
+	begun           bool   // the answer is being written
+	kept            any    // by [Door.Keep]
 }
 
 type visitKey struct{}
@@ -72,6 +74,9 @@ func (v *visit) begins() {
 		v.door.Short.Leave(v.caller)
 	}
 }
+
+// KnownAs is the name of the caller of a request; "" if it is not known.
+func (d *Door) KnownAs(c echo.Context) string { return d.visitOf(c).known }
 
 // Keep has a request hold a value, and Kept returns it; nil if the context belongs to no request.
 func (d *Door) Keep(c echo.Context, value any) { d.visitOf(c).kept = value }

@@ -3,6 +3,7 @@ package listener
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -168,7 +169,40 @@ func (c *Certificates) now() *tls.Config {
 func (c *Certificates) logInForce() {
 	leaf := c.current.Certificates[0].Leaf
 	c.log.Info("TLS certificate in force", "file", c.files.CertFile, "names", leaf.DNSNames, "addresses", leaf.IPAddresses, "not_after", leaf.NotAfter.UTC())
-	if time.Now().After(leaf.NotAfter) {
+	c.logEnd(leaf)
+}
+
+// logEnd warns of a certificate that should have been renewed.
+func (c *Certificates) logEnd(leaf *x509.Certificate) {
+	switch left := leaf.NotAfter.Sub(c.Now()); {
+	case left < 0:
 		c.log.Warn("the TLS certificate has expired, and clients will refuse it; replace the file", "file", c.files.CertFile)
+	case left < RenewBefore(leaf):
+		c.log.Warn("the TLS certificate expires soon, and clients will refuse it then; replace the file", "file", c.files.CertFile, "not_after", leaf.NotAfter.UTC())
+	}
+}
+
+// RenewBefore is how long before its end a certificate should have been renewed.
+func RenewBefore(leaf *x509.Certificate) time.Duration {
+	return min(14*24*time.Hour, leaf.NotAfter.Sub(leaf.NotBefore)/3)
+}
+
+// NotAfter is when the certificate that clients are shown ends.
+func (c *Certificates) NotAfter() time.Time { return c.now().Certificates[0].Leaf.NotAfter }
+
+// Watch warns of the certificate's end once a day, until ctx ends. Without a certificate there is nothing to warn of.
+func (c *Certificates) Watch(ctx context.Context) {
+	if c == nil {
+		return
+	}
+	each := time.NewTicker(24 * time.Hour)
+	defer each.Stop()
+	for {
+		select {
+		case <-each.C:
+			c.logEnd(c.now().Certificates[0].Leaf)
+		case <-ctx.Done():
+			return
+		}
 	}
 }

@@ -17,6 +17,7 @@ type Decisions struct {
 	owed         Tally[string]
 	reported     Tally[discharge]
 	shown        Tally[capability.Code]
+	observed     Tally[string]
 }
 
 type (
@@ -77,6 +78,10 @@ func (d *Decisions) make(i *instruments) {
 	i.tally("policy_service.capabilities.uses", "{call}",
 		"Calls that showed a capability, by why it did not count; used is a call that was allowed with it.", d.shown.observe)
 	d.shown.series.attributes = named[capability.Code]("outcome")
+	i.tally("policy_service.capabilities.observed", "{call}",
+		"Calls that were allowed without a capability, and for which capability: required would have refused them.", d.observed.observe)
+	d.observed.series.attributes = named[string]("tenant")
+	d.observed.begin(evaluation.DefaultTenant)
 	d.shown.begin(append(capability.Codes(), used, otherCode)...)
 }
 
@@ -101,6 +106,9 @@ func (d *Decisions) Answered(tenant string, one *evaluation.Decision) {
 		d.shown.Count(outcome)
 	}
 }
+
+// Observed counts a call that was allowed, and that needs a capability where capability: observe says required.
+func (d *Decisions) Observed(tenant string) { d.observed.Count(d.tenants.name(tenant)) }
 
 // outcomeOf is what came of the capability that a request showed, "" if it showed none, or nothing was to come of it.
 func outcomeOf(c *evaluation.CapabilityAnswer) capability.Code {

@@ -20,6 +20,7 @@ type Requests struct {
 	refused     Tally[string]
 	limited     Tally[string]
 	credentials Tally[auth.Credential]
+	undecided   Tally[string]
 }
 
 // answered is a route, by its pattern, and the first digit of the status.
@@ -47,6 +48,10 @@ func (r *Requests) make(i *instruments) {
 		"Requests and connections that were refused because there were too many of them, by limit.", r.limited.observe)
 	r.limited.series.attributes = named[string]("limit")
 	r.limited.begin(Limits()...)
+	i.tally("policy_service.undecided", "{request}",
+		"Questions that were refused because no decision came, by why.", r.undecided.observe)
+	r.undecided.series.attributes = named[string]("reason")
+	r.undecided.begin("log", "tenant", "bundle", "time", "limit", "failed")
 	i.tally("policy_service.credentials.refused", "{request}",
 		"Requests whose credential was not good, by its kind; none is a request without one.", r.credentials.observe)
 	r.credentials.series.attributes = named[auth.Credential]("credential")
@@ -67,6 +72,9 @@ func (r *Requests) Limit(limit string) { r.limited.Count(limit) }
 
 // Credential counts a credential that was not good.
 func (r *Requests) Credential(kind auth.Credential) { r.credentials.Count(kind) }
+
+// Undecided counts a question of which no decision came.
+func (r *Requests) Undecided(reason string) { r.undecided.Count(reason) }
 
 // Limits are the words that refusals are counted by, see [Requests.Limit].
 func Limits() []string {

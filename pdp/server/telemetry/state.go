@@ -110,6 +110,19 @@ func (t *Telemetry) Observe(look func() State) (metric.Registration, error) {
 	}, i.observable...)
 }
 
+// ObserveCertificate has metrics show when the certificate that clients are shown ends, until the registration is undone.
+func (t *Telemetry) ObserveCertificate(notAfter func() time.Time) (metric.Registration, error) {
+	i := &instruments{meter: t.Meter}
+	ends := i.secondsGauge("policy_service.tls.certificate.not_after", "When the certificate that clients are shown ends, in seconds since 1970.")
+	if i.err != nil {
+		return nil, i.err
+	}
+	return t.Meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		o.ObserveFloat64(ends, float64(notAfter().Unix()))
+		return nil
+	}, i.observable...)
+}
+
 // observed is an instrument with the part of a state that it shows.
 type observed[S any] struct {
 	instrument metric.Int64Observable

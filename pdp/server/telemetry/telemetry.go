@@ -21,11 +21,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/otlptranslator"
 	"go.opentelemetry.io/contrib/instrumentation/runtime"
@@ -156,6 +156,9 @@ func (t *Telemetry) openTraces(ctx context.Context, from *resource.Resource) err
 func (t *Telemetry) openMetrics(ctx context.Context, from *resource.Resource, send bool) error {
 	// A registry of our own: other metrics of the process are not ours to show.
 	registry := prometheus.NewRegistry()
+	if err := registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})); err != nil {
+		return fmt.Errorf("cannot show the process at /metrics: %w", err)
+	}
 	pull, err := otelprometheus.New(
 		otelprometheus.WithRegisterer(registry),
 		otelprometheus.WithoutScopeInfo(),
@@ -223,18 +226,4 @@ func (t *Telemetry) resource(ctx context.Context) (*resource.Resource, error) {
 			"write name=value,name=value")
 	}
 	return from, nil
-}
-
-// Version is that of the program: its revision if it was built from one.
-func Version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	for _, setting := range info.Settings {
-		if setting.Key == "vcs.revision" {
-			return setting.Value
-		}
-	}
-	return info.Main.Version
 }

@@ -29,7 +29,7 @@ func (t *Telemetry) Begin(r *http.Request, answer http.Header) (*http.Request, t
 	if parent := parentOf(r.Header); parent.IsValid() {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
 	}
-	ctx, span := t.tracer.Start(ctx, methodOf(r.Method), inbound)
+	ctx, span := t.tracer.Start(ctx, MethodOf(r.Method), inbound)
 	if span.IsRecording() {
 		answer.Set("Traceresponse", header(span.SpanContext()))
 	}
@@ -43,7 +43,7 @@ func End(span trace.Span, method, route string, status int, answered bool) {
 	if !span.IsRecording() {
 		return
 	}
-	method = methodOf(method)
+	method = MethodOf(method)
 	span.SetName(method + " " + route)
 	span.SetAttributes(
 		attribute.String("http.request.method", method),
@@ -55,8 +55,8 @@ func End(span trace.Span, method, route string, status int, answered bool) {
 	}
 }
 
-// methodOf is a method that some route serves, or OpenTelemetry's word for all others.
-func methodOf(method string) string {
+// MethodOf is a method that some route serves, or OpenTelemetry's word for all others.
+func MethodOf(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost:
 		return method

@@ -108,15 +108,17 @@ func (c asked) client() (*authzenclient.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = &tls.Config{RootCAs: options.Roots, MinVersion: tls.VersionTLS12}
 	of := []authzenclient.Option{
-		authzenclient.WithHTTPClient(&http.Client{Transport: transport}),
 		authzenclient.WithTenant(string(c.tenant())),
 		authzenclient.WithTimeout(time.Minute),
 	}
 	if options.Credential != "" {
 		of = append(of, authzenclient.WithKey(options.Credential))
+	}
+	if options.Roots != nil {
+		transport := http.DefaultTransport.(*http.Transport).Clone()
+		transport.TLSClientConfig = &tls.Config{RootCAs: options.Roots, MinVersion: tls.VersionTLS12}
+		of = append(of, authzenclient.WithHTTPClient(&http.Client{Transport: transport}))
 	}
 	return authzenclient.New(c.Server, of...)
 }

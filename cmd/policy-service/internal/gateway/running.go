@@ -20,6 +20,7 @@ import (
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/server/listener"
 	"policy-service/pdp/server/telemetry"
+	"policy-service/pdp/version"
 )
 
 // running is a gateway and all that it stands on, from its start to its end.
@@ -33,6 +34,7 @@ type running struct {
 	connections *listener.Connections
 	stopping    atomic.Bool
 	failed      chan error // gets the error that ended serving
+	relog       func()     // takes level and access of the log from the configuration as it is now
 	steps       []func(context.Context) error
 }
 
@@ -48,7 +50,7 @@ func start(ctx context.Context, told mcp.Config, log *slog.Logger, checkpoints i
 
 func (r *running) open(ctx context.Context, checkpoints io.Writer) (err error) {
 	r.telemetry, err = telemetry.Open(ctx, telemetry.Options{
-		Version:     telemetry.Version(),
+		Version:     version.This().Version,
 		Instance:    uuid.NewString(),
 		Log:         r.log,
 		StopsWithin: telemetry.StopsWithin,
@@ -58,7 +60,7 @@ func (r *running) open(ctx context.Context, checkpoints io.Writer) (err error) {
 	}
 	r.steps = append(r.steps, r.telemetry.Close)
 	meters, traces := r.telemetry.Providers()
-	deps := mcp.Deps{Logger: r.log, MeterProvider: meters, TracerProvider: traces, Version: telemetry.Version(), Known: func(ctx context.Context, who string) { r.connections.Knows(listener.CarrierOf(ctx), who) }}
+	deps := mcp.Deps{Logger: r.log, MeterProvider: meters, TracerProvider: traces, Version: version.This().Version, Known: func(ctx context.Context, who string) { r.connections.Knows(listener.CarrierOf(ctx), who) }}
 	if e := r.told.PDP.Embedded; e != nil {
 		if r.told.Identity.Static != nil && e.Data != "" {
 			deps.FixedToken = "static_" + rand.Text() // it never leaves the process; by how it begins it would be found elsewhere
@@ -96,8 +98,9 @@ func (r *running) undo(ctx context.Context) error {
 
 // reload is the effect of a SIGHUP.
 func (r *running) reload(ctx context.Context) {
+	r.relog()
 	if r.pdp.reload == nil {
-		r.log.Info("nothing is read again at SIGHUP: files are followed by themselves, and a changed configuration counts after a restart")
+		r.log.Info("log.level and log.access are read again at SIGHUP, and nothing else: files are followed by themselves, and a changed configuration counts after a restart")
 		return
 	}
 	_ = r.pdp.reload(ctx) // the PDP logs the result
@@ -107,6 +110,9 @@ func (r *running) reload(ctx context.Context) {
 func (r *running) listen(ctx context.Context) (addr string, err error) {
 	certificates, err := listener.Open(r.tlsFiles(), r.log)
 	if err != nil {
+		return "", err
+	}
+	if err := r.watchCertificate(certificates); err != nil {
 		return "", err
 	}
 	on, err := new(net.ListenConfig).Listen(ctx, "tcp", r.told.Listen)
@@ -129,6 +135,24 @@ func (r *running) listen(ctx context.Context) (addr string, err error) {
 	}()
 	r.log.Info("serving", "address", addr, "resource", r.told.Resource, "tls", certificates != nil)
 	return addr, nil
+}
+
+// watchCertificate tells of the end of the certificate, in metrics and in the log.
+func (r *running) watchCertificate(c *listener.Certificates) error {
+	if c == nil {
+		return nil
+	}
+	registration, err := r.telemetry.ObserveCertificate(c.NotAfter)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	r.steps = append(r.steps, func(context.Context) error {
+		stop()
+		return registration.Unregister()
+	})
+	go c.Watch(ctx)
+	return nil
 }
 
 // answersWithin is how long a stop waits for answers that have begun. Streams that never end are cut off after it.

@@ -13,6 +13,7 @@ import (
 
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/cmd/policy-service/internal/process"
+	"policy-service/pdp/logging"
 	"policy-service/pdp/mcp"
 )
 
@@ -32,8 +33,8 @@ type Serve struct {
 
 // Help ends the command's help.
 func (Serve) Help() string {
-	return "SIGTERM and SIGINT end the gateway. At SIGHUP the PDP in its process reads its bundle again; everything else " +
-		"in the configuration counts from the start. Certificates, keys and credentials in files are read again by themselves."
+	return "SIGTERM and SIGINT end the gateway. At SIGHUP the gateway takes log.level and log.access anew, and the PDP in " +
+		"its process reads its bundle again; everything else in the configuration counts from the start. Certificates, keys and credentials in files are read again by themselves."
 }
 
 // Run serves until SIGTERM or SIGINT, and over the standard streams until the client is gone.
@@ -45,8 +46,10 @@ func (c Serve) Run(s cli.Streams) error {
 	if err := stdioNeeds(told); c.Stdio && err != nil {
 		return err
 	}
-	log := process.Logger(s.Err)
-	process.LimitMemory(log)
+	log := logging.New(s.Err, told.Log)
+	defer log.Close()
+	process.LimitMemory(log.Logger)
+	supervisor := process.TakeSupervisor(log.Logger)
 	ctx, hup, stop := process.Signals()
 	defer stop()
 
@@ -57,18 +60,26 @@ func (c Serve) Run(s cli.Streams) error {
 	if c.Stdio {
 		checkpoints = nil // standard output is the client's
 	}
-	run, err := start(ctx, told, log, checkpoints)
+	run, err := start(ctx, told, log.Logger, checkpoints)
 	if err != nil {
 		return refused(told, err, s)
+	}
+	run.relog = func() {
+		if now, _, err := c.read(); err != nil {
+			log.Error("configuration refused; the log stays as it was", "error", err)
+		} else {
+			log.Set(now.Log)
+		}
 	}
 	process.LeaveRoom()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	if c.Stdio {
 		err = overStdio(ctx, run, hup, s)
 	} else {
-		err = c.overHTTP(ctx, run, hup)
+		err = c.overHTTP(ctx, run, hup, supervisor)
 	}
 	stop()
+	supervisor.Stopping()
 	ended, cancel := context.WithTimeout(context.Background(), process.Drain)
 	defer cancel()
 	return errors.Join(err, run.undo(ended))
@@ -92,7 +103,7 @@ func overStdio(ctx context.Context, run *running, hup <-chan os.Signal, s cli.St
 }
 
 // overHTTP serves until a signal ends ctx, or serving ends by itself.
-func (c Serve) overHTTP(ctx context.Context, run *running, hup <-chan os.Signal) error {
+func (c Serve) overHTTP(ctx context.Context, run *running, hup <-chan os.Signal, supervisor process.Supervisor) error {
 	addr, err := run.listen(ctx)
 	if err != nil {
 		return err
@@ -101,6 +112,7 @@ func (c Serve) overHTTP(ctx context.Context, run *running, hup <-chan os.Signal)
 		return err
 	}
 	defer c.AddrFile.Remove(addr)
+	supervisor.Ready()
 	for {
 		select {
 		case <-ctx.Done():

@@ -14,20 +14,21 @@ import (
 	"policy-service/cmd/policy-service/internal/bundledir"
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/cmd/policy-service/internal/process"
+	"policy-service/pdp/logging"
 	"policy-service/pdp/server"
 )
 
 // Serve answers requests over HTTP.
 type Serve struct {
 	configFlags `embed:""`
-	AddrFile    process.AddrFile `placeholder:"FILE" help:"Write host:port to this file as soon as the server answers requests."`
+	AddrFile    process.AddrFile `placeholder:"FILE" help:"Write host:port, or unix:PATH, to this file as soon as the server answers requests."`
 }
 
 // Run serves until SIGTERM or SIGINT.
 func (c Serve) Run(s cli.Streams) error {
 	read := func() (server.Config, error) {
 		config, _, err := c.read()
-		config.Program.Checkpoints, config.Program.Logger = s.Out, process.Logger(s.Err)
+		config.Program.Checkpoints = s.Out
 		return config, err
 	}
 	config, err := read()
@@ -37,7 +38,11 @@ func (c Serve) Run(s cli.Streams) error {
 	if err := bundledir.Exists(config.Policies); err != nil {
 		return err
 	}
-	process.LimitMemory(config.Program.Logger)
+	log := logging.New(s.Err, config.Log)
+	defer log.Close()
+	config.Program.Logger = log.Logger
+	process.LimitMemory(log.Logger)
+	supervisor := process.TakeSupervisor(log.Logger)
 	ctx, hup, stop := process.Signals()
 	defer stop()
 
@@ -45,13 +50,16 @@ func (c Serve) Run(s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	if err := c.start(ctx, srv, config.Policies, s); err != nil && ctx.Err() == nil {
+	if err := c.start(ctx, srv, config.Policies, s); err == nil {
+		supervisor.Ready()
+	} else if ctx.Err() == nil {
 		return err // if ctx has ended, a signal came before the start was done, which is no error
 	}
 	process.LeaveRoom()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once, even if a new configuration is being recorded
-	err = wait(ctx, srv, hup, read)
+	err = wait(ctx, srv, log, hup, read)
 	stop()
+	supervisor.Stopping()
 
 	ctx, cancel := context.WithTimeout(context.Background(), process.Drain)
 	defer cancel()
@@ -74,7 +82,7 @@ func (c Serve) start(ctx context.Context, srv *server.Server, policies string, s
 
 // wait serves until a signal ends ctx, or serving ends by itself. At SIGHUP the server reads again everything that can
 // change without a restart.
-func wait(ctx context.Context, srv *server.Server, hup <-chan os.Signal, read func() (server.Config, error)) error {
+func wait(ctx context.Context, srv *server.Server, log *logging.Log, hup <-chan os.Signal, read func() (server.Config, error)) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -82,7 +90,14 @@ func wait(ctx context.Context, srv *server.Server, hup <-chan os.Signal, read fu
 		case err := <-srv.Failed():
 			return fmt.Errorf("serving ended: %w; start it again", err)
 		case <-hup:
-			_ = srv.Reconfigure(ctx, read) // the server logs the outcome of both
+			var given server.Config
+			err := srv.Reconfigure(ctx, func() (_ server.Config, err error) {
+				given, err = read()
+				return given, err
+			})
+			if err == nil { // the server logs the outcome of both
+				log.Set(given.Log)
+			}
 			_ = srv.Reload(ctx)
 		}
 	}

@@ -1,5 +1,5 @@
-// Package process has the parts that commands share which run until a signal: memory ([LimitMemory]), its log
-// ([Logger]), the file with its address ([AddrFile]), and the flags that set keys of its configuration ([Flags]).
+// Package process has the parts that commands share which run until a signal: memory ([LimitMemory]), the
+// file with its address ([AddrFile]), and the flags that set keys of its configuration ([Flags]).
 //
 // It knows no server and no gateway.
 package process
@@ -8,8 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -22,11 +20,6 @@ import (
 // Drain is how long a stop waits for requests that came before it: longer than any decision takes, shorter than the 30
 // s after which Kubernetes kills.
 const Drain = 20 * time.Second
-
-// Logger writes one line for each event, which people and programs can read.
-func Logger(w io.Writer) *slog.Logger {
-	return slog.New(slog.NewTextHandler(w, nil))
-}
 
 // Signals takes the signals of a process that runs until it is stopped: ctx ends with SIGTERM or SIGINT, and hup gets
 // each SIGHUP to the end of the process. Call it before anything starts: without it a SIGHUP would end the process.

@@ -1,0 +1,12 @@
+# Completion of policy-service for fish. The program itself says how a line may go on; where it says nothing, files do.
+function __policy_service
+	set -l words (commandline -opc)
+	set -l last (commandline -ct)
+	set -l lines (command $words[1] completion fish -- $words[2..-1] "$last" 2>/dev/null)
+	if set -q lines[1]
+		printf '%s\n' $lines
+	else
+		__fish_complete_path "$last"
+	end
+end
+complete -c policy-service -f -a '(__policy_service)'
