@@ -237,7 +237,7 @@ func TestMistakes(t *testing.T) {
 			"entities/a.json": `[{"uid":{"type":"Action","id":"jira:browse"},"attrs":{},"parents":[{"type":"Action","id":"jira:*"}]}]`}},
 			[]string{`policies/p.cedar:1:1: forbid "f" is about a group of actions in which that of jira:create_ticket is not, as far as the bundle says: the forbid never fires for it; write the schema of the tools into the bundle, with policy-service mcp schema -o tools.cedarschema`}},
 		"a group of a schema": {setup{config: with("ask: tool\n"), policies: map[string]string{"all.cedar": "@id(\"all\") permit (principal, action == Action::\"jira:browse\", resource);\n",
-			"p.cedar":            `@id("f") forbid (principal, action in Action::"tool.invoke", resource);` + "\n",
+			"p.cedar": `@id("f") forbid (principal, action in Action::"tool.invoke", resource);` + "\n",
 			"schema.cedarschema": `entity agent, user, tool, mcp_server; action "initialize", "server/discover", "tools/list" appliesTo {principal: [agent, user], resource: mcp_server, context: {}};
 action "tool.invoke"; action "jira:*" in "tool.invoke"; action "jira:browse" in "jira:*" appliesTo {principal: [agent, user], resource: tool, context: {}};`}}, nil},
 		"a declaration of access": {setup{policies: map[string]string{"access/jira.yaml": "mode: allowlist\nrules: [{agent: a, tools: [browse]}]\n"}}, nil},
