@@ -115,7 +115,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/server/audit", "pdp pdp/internal/... pdp/decisionlog/recorder pdp/approval/... pdp/ledger/... pdp/boltfile/... pdp/console/... pdp/server/approvals pdp/server/config", "reading the log could decide a question or change an approval"},
 	{"pdp/server/door", "anything of ours but evaluation pdp/server/auth pdp/server/listener", "a request would be let in differently by the route that it goes to"},
 	{"pdp/server/listener", "anything of ours but pdp/plainfile pdp/server/auth", "the gateway listens with it, and would carry the server's routes"},
-	{"pdp/server/auth", "anything of ours but evaluation pdp/plainfile evaluation/recent", "gateway and console authenticate with it, and would carry the server"},
+	{"pdp/server/auth", "anything of ours but evaluation pdp/plainfile pdp/datakey evaluation/recent", "gateway and console authenticate with it, and would carry the server"},
 	{"pdp/server/config", "anything of ours but pdp/plainfile pdp/spelling pdp/when", "the gateway reads its own configuration with it, and would carry the server's"},
 	{"pdp/server/telemetry", "anything of ours but evaluation evaluation/capability obligations pdp/approval pdp/decisionlog pdp/server/auth", "all rooms of the server count with it, and could not import it without a cycle"},
 	{"pdp/server/sink", "anything of ours but pdp/decisionlog pdp/server/telemetry", "a sink could send out more than the log holds"},
@@ -172,7 +172,7 @@ var rooms = []struct{ room, not, because string }{
 
 	// The one binary. Each group of commands is for one kind of user.
 	{"cmd/policy-service", "anything of ours but cmd/policy-service/internal/...", "main would do work that no test of a command runs"},
-	{"cmd/policy-service/internal/cli", "anything of ours but evaluation pdp/visible", "all commands print with it, and would carry one another"},
+	{"cmd/policy-service/internal/cli", "anything of ours but evaluation pdp/visible pdp/spelling", "all commands print with it, and would carry one another"},
 	{"cmd/policy-service/internal/bundledir", "anything of ours but cmd/policy-service/internal/cli pdp", "commands would load a directory differently from the library"},
 	{"cmd/policy-service/internal/connection", "anything of ours but cmd/policy-service/internal/cli pdp/httpclient pdp/server", "approvals, capabilities and log reach a server with it, and would carry one another (of pdp/server it uses the name of a variable)"},
 	{"cmd/policy-service/internal/completion", "anything of ours but cmd/policy-service/internal/cli", "a line would be completed by something else than the command line"},

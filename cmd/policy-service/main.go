@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/alecthomas/kong"
 
@@ -22,7 +21,6 @@ import (
 	"policy-service/cmd/policy-service/internal/gateway"
 	"policy-service/cmd/policy-service/internal/operate"
 	"policy-service/cmd/policy-service/internal/tools"
-	"policy-service/pdp/spelling"
 )
 
 // commands is the whole command line.
@@ -66,7 +64,7 @@ func run(args []string, s cli.Streams) cli.ExitCode {
 	}
 	command, err := parser.Parse(args)
 	if err != nil {
-		return s.Fail(fmt.Errorf("%w; try %s", meant(err), helpFor(err)))
+		return s.Fail(fmt.Errorf("%w; try %s", cli.Meant(err), helpFor(err)))
 	}
 	var code cli.ExitCode
 	switch err := command.Run(s); {
@@ -91,35 +89,6 @@ func newParser(c *commands, s cli.Streams) (*kong.Kong, error) {
 		kong.Help(printHelp),
 		kong.Resolvers(kong.ResolverFunc(connection.Resolve)),
 	)
-}
-
-// meant is an error about a word that is no command, with the command that is near: one of the group, or the whole path of
-// one of another group that has this very name.
-func meant(err error) error {
-	var parse *kong.ParseError
-	word, ok := strings.CutPrefix(err.Error(), "unexpected argument ")
-	if !ok || !errors.As(err, &parse) || parse.Context == nil {
-		return err
-	}
-	word, _, _ = strings.Cut(word, ", did you mean")
-	group := parse.Context.Selected()
-	if group == nil {
-		group = parse.Context.Model.Node
-	}
-	var names []string
-	for _, command := range group.Children {
-		names = append(names, command.Name)
-	}
-	near, found := spelling.Nearest(word, names)
-	for _, command := range parse.Context.Model.Leaves(true) {
-		if !found && len(names) > 0 && command.Name == word {
-			near, found = command.Path(), true
-		}
-	}
-	if !found {
-		return fmt.Errorf("unexpected argument %s", word)
-	}
-	return fmt.Errorf("unexpected argument %s; did you mean %q?", word, near)
 }
 
 // helpFor names the help that is nearest to a mistake on the command line.
