@@ -51,6 +51,8 @@ require (
 	google.golang.org/protobuf v1.36.12
 )
 
+require filippo.io/age v1.2.1
+
 require (
 	cel.dev/expr v0.25.2 // indirect
 	github.com/aclements/go-moremath v0.0.0-20210112150236-f10218a38794 // indirect

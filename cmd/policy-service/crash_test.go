@@ -62,6 +62,7 @@ type crash struct {
 
 	mu       sync.Mutex
 	answered map[string]bool
+	requests int
 }
 
 // serve starts a server on the log and returns its address once it answers.

@@ -11,6 +11,7 @@ import (
 // as a test sees.
 var examples = map[string]string{
 	"serve":                     "policy-service serve --policies policies --data /var/lib/policy-service",
+	"init":                      "policy-service init policies --template saas",
 	"eval":                      "policy-service eval --policies policies request.json",
 	"check":                     "policy-service check policies",
 	"test":                      "policy-service test policies",
@@ -41,6 +42,8 @@ var examples = map[string]string{
 	"keys revoke":           "policy-service keys revoke --data /var/lib/policy-service gateway",
 	"keys renew":            "policy-service keys renew --data /var/lib/policy-service gateway --expires 90d",
 	"signing rotate":        "policy-service signing rotate --data /var/lib/policy-service",
+	"backup":                "policy-service backup --server https://pdp.example.com --credential backup.key -o pdp.backup",
+	"restore":               "policy-service restore pdp.backup --data /var/lib/policy-service --policies policies",
 	"log export":            "policy-service log export --data /var/lib/policy-service --format csv --decision deny --since 7d -o denies.csv",
 	"log verify":            "policy-service log verify /var/lib/policy-service --checkpoint kept/checkpoint.txt",
 	"log tail":              "policy-service log tail --server https://pdp.example.com --credential auditor.key --follow",

@@ -42,6 +42,9 @@ type commands struct {
 
 	Capabilities capabilities.Command `cmd:"" help:"Ask for capability tokens, prove and verify them, and take them back."`
 
+	Backup  operate.Backup  `cmd:"" help:"Write all that a server keeps into one file."`
+	Restore operate.Restore `cmd:"" help:"Make a data directory of such a file, and say what that means."`
+
 	Doctor  operate.Doctor  `cmd:"" help:"Find what would go wrong with a server before it does, and say what to do."`
 	Health  operate.Health  `cmd:"" help:"Ask a running server whether it is alive, or with --ready whether it can decide."`
 	Version operate.Version `cmd:"" help:"Print the version and the commit. policy-service --version and -v do the same."`

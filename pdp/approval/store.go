@@ -85,6 +85,9 @@ func opening(data string, err error) error {
 // those that ended long ago, and retries failed work.
 func (s *Store) Run(ctx context.Context) { s.ledger.Run(ctx, s.forgetTasks) }
 
+// Copy is a copy of the file as of one moment, to be read and closed.
+func (s *Store) Copy() (*os.File, error) { return s.ledger.Copy() }
+
 // Close closes the file. Steps that are not on record yet are put there after the next Open.
 func (s *Store) Close() error { return s.ledger.Close() }
 

@@ -3,6 +3,7 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"os"
 )
 
 // Engine keeps values by their keys. A value has a revision, the number of the transaction that wrote it. Revisions
@@ -25,6 +26,20 @@ type Engine interface {
 	// that another one makes, until stop. The function must be quick.
 	Shared() bool
 	Watch(changed func(keys []string)) (stop func())
+}
+
+// Copier is an engine that can hand out all its values as of one moment, in a file that can be opened in place of its own.
+type Copier interface {
+	Copy() (*os.File, error)
+}
+
+// Copy is a [Copier]'s copy of all values, with the changes that were made before the call.
+func (l *Ledger[I, S]) Copy() (*os.File, error) {
+	engine, can := l.engine.(Copier)
+	if !can {
+		return nil, fmt.Errorf("%w: the engine makes no copies", ErrInvalid)
+	}
+	return engine.Copy()
 }
 
 // State is one consistent state of an engine.

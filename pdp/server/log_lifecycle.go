@@ -45,6 +45,7 @@ func (s *Server) newAudit() *audit.Audit {
 			now := s.pdp.Status()
 			return audit.InForce{Digest: now.Digest, OnDisk: now.OnDisk, Unavailable: s.pdp.Bundle().Unavailable()}
 		},
+		Backup: s.backUp,
 		Reported: func(obligation string, status evaluation.ReceiptStatus) {
 			s.telemetry.Decisions.Reported(obligation, status)
 		},
@@ -149,7 +150,7 @@ func (s *Server) recordWith(ctx context.Context, d *decisionLog) error {
 	if err := d.events.Record(ctx, start, configured); err != nil {
 		return fmt.Errorf("the start cannot be recorded: %w; see to the disk of the data directory", err)
 	}
-	return nil
+	return d.recordRestored(ctx, s.config.Data)
 }
 
 // sinksStopWithin is how long sinks may take at a stop to hand on the last records.

@@ -39,6 +39,7 @@ type Engine struct {
 	Options
 
 	queue     queue
+	copying   sync.Mutex // one copy at a time
 	writing   sync.Mutex // one transaction at a time; guards what follows
 	committed uint64     // the last revision
 
@@ -113,7 +114,7 @@ func (e *Engine) open() error {
 		return err
 	}
 	if err = os.Chmod(e.Path, 0o600); err == nil {
-		err = e.prepare(db)
+		err = errors.Join(gone(e.Path+CopySuffix), e.prepare(db))
 	}
 	if err == nil {
 		err = e.view(db, func(tx *bbolt.Tx) error {
@@ -323,7 +324,7 @@ func (e *Engine) Erase() error {
 // replace puts a copy in the place of the file. The copy is locked before it has the file's name.
 func (e *Engine) replace() (err error) {
 	name := e.Path + NewSuffix
-	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := gone(name); err != nil {
 		return err
 	}
 	db, err := boltfile.Open(name, e.Errors.Damaged, boltfile.ToWrite,
@@ -348,6 +349,44 @@ func (e *Engine) replace() (err error) {
 	e.db = db
 	e.mu.Unlock()
 	return errors.Join(boltfile.Close(old, e.Errors.Damaged), plainfile.SyncDir(filepath.Dir(e.Path)))
+}
+
+// gone removes a file, if there is one.
+func gone(name string) error {
+	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// CopySuffix ends the name that a copy of the file has while it is made. A crash leaves it to the next opening.
+const CopySuffix = ".copy"
+
+// Copy implements [ledger.Copier]: the copy is made by one read transaction, beside the file, and has no name afterwards.
+// Writes go on, but for one that must enlarge the memory map: that waits until the copy is made, which takes as long as the
+// disk needs to write it. The copy has no page that bbolt calls free.
+func (e *Engine) Copy() (copied *os.File, err error) {
+	e.copying.Lock()
+	defer e.copying.Unlock()
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	if e.db == nil {
+		return nil, e.unavailable
+	}
+	name := e.Path + CopySuffix
+	if err := gone(name); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, gone(name)) }()
+	db, err := boltfile.Open(name, e.Errors.Damaged, boltfile.ToWrite, bbolt.Options{NoSync: true, PageSize: e.db.Info().PageSize})
+	if err != nil {
+		return nil, err
+	}
+	err = e.guard(func() error { return bbolt.Compact(db, e.db, 1<<20) })
+	if err = errors.Join(err, boltfile.Close(db, e.Errors.Damaged)); err != nil {
+		return nil, err
+	}
+	return plainfile.Open(name)
 }
 
 // Ready implements [ledger.Engine].

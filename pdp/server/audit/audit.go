@@ -41,6 +41,8 @@ type Options struct {
 	Mask func(context.Context) *mask.Masker
 	// InForce says which bundle answers.
 	InForce func() InForce
+	// Backup makes a backup of all that the server keeps.
+	Backup backUp
 	// Reported counts an obligation whose receipt came.
 	Reported func(obligation string, status evaluation.ReceiptStatus)
 }
@@ -106,6 +108,7 @@ func (a *Audit) Routes(route func(path string, handle echo.HandlerFunc, methods 
 	get("/v1/log/report", a.once(logReport), spanNames...)
 	get("/v1/log/sample", a.once(logSample), append([]string{"n", "seed"}, spanNames...)...)
 	get("/v1/log/export", a.logExport, exportParameters...)
+	route("/v1/backup", a.admit(needsBackup, a.logBackup), http.MethodGet)
 	get("/v1/bundles", a.inForce)
 	get("/v1/bundles/:digest", a.logBundle)
 }

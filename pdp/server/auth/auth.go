@@ -75,9 +75,12 @@ const (
 	// ask without a proof of the key.
 	Capability      Permission = "capability"
 	CapabilityAdmin Permission = "capability.admin"
+	// Backup is to fetch a backup of all that the service keeps, with its private keys. Only a caller that serves all tenants
+	// does.
+	Backup Permission = "backup"
 )
 
-var permissions = []Permission{Decide, Search, Explain, LogRead, LogAdmin, Request, Approve, Relay, Capability, CapabilityAdmin}
+var permissions = []Permission{Decide, Search, Explain, LogRead, LogAdmin, Request, Approve, Relay, Capability, CapabilityAdmin, Backup}
 
 // May reports whether the caller has a permission, in all tenants that it serves. A caller without a principal approves
 // nothing.

@@ -15,7 +15,7 @@ import (
 type Grant struct {
 	// Tenants are names, or "*" for all.
 	Tenants     []string     `yaml:"tenants" json:"tenants" required:"yes" min:"1" doc:"The tenants that the caller may ask for. \"*\" means all tenants."`
-	Permissions []Permission `yaml:"permissions" json:"permissions" required:"yes" min:"1" doc:"What the caller may do: decide, search, explain, request, approve, capability, capability.admin, log.read, log.admin. approve needs a principal, and a certificate has none."`
+	Permissions []Permission `yaml:"permissions" json:"permissions" required:"yes" min:"1" doc:"What the caller may do: decide, search, explain, request, approve, capability, capability.admin, log.read, log.admin, backup. approve needs a principal, and a certificate has none."`
 	// Obligations are the types the caller discharges. nil is no registration,
 	// which is not the same as being registered for none.
 	Obligations []string `yaml:"obligations" json:"obligations,omitzero" doc:"The types of obligations that the caller discharges; an empty list is none. Without it, each request declares them."`
@@ -30,7 +30,7 @@ func (g Grant) check() error {
 		return errors.New(`tenants is missing; list the tenants, or "*" for all`)
 	}
 	if len(g.Permissions) == 0 {
-		return errors.New("permissions is missing; list some of decide, search, explain, log.read, log.admin, request, approve, relay")
+		return errors.New("permissions is missing; list some of decide, search, explain, log.read, log.admin, request, approve, relay, backup")
 	}
 	for _, tenant := range g.Tenants {
 		if tenant != allTenants && !evaluation.IsTenantName(tenant) {
@@ -39,7 +39,7 @@ func (g Grant) check() error {
 	}
 	for _, p := range g.Permissions {
 		if !slices.Contains(permissions, p) {
-			return fmt.Errorf("there is no permission %q; try decide, search, explain, log.read, log.admin, request, approve or relay", p)
+			return fmt.Errorf("there is no permission %q; try decide, search, explain, log.read, log.admin, request, approve, relay or backup", p)
 		}
 	}
 	return g.checkRegistered()

@@ -16,7 +16,7 @@ import (
 type ClaimGrant struct {
 	Claim       string       `yaml:"claim" required:"yes" doc:"The claim of the token that the service looks at, such as groups: a text, or a list of texts."`
 	Value       string       `yaml:"value" required:"yes" doc:"What the claim must be, or one of its texts, byte for byte."`
-	Permissions []Permission `yaml:"permissions" required:"yes" min:"1" doc:"What the holder of such a token may do: decide, search, explain, request, approve, capability, capability.admin, log.read, log.admin. approve needs a principal."`
+	Permissions []Permission `yaml:"permissions" required:"yes" min:"1" doc:"What the holder of such a token may do: decide, search, explain, request, approve, capability, capability.admin, log.read, log.admin, backup. approve needs a principal."`
 	Tenants     []string     `yaml:"tenants" required:"yes" min:"1" doc:"The tenants in which the holder may do that. \"*\" means all tenants. What another grant permits in other tenants stays there."`
 }
 

@@ -173,7 +173,7 @@ func (k *Keys) stamp() time.Time { return k.now().UTC().Truncate(time.Second) }
 
 // takeLock takes the lock that every process takes that changes the file.
 func (k *Keys) takeLock() (*lockedfile.File, error) {
-	lock, err := lockedfile.OpenFile(filepath.Join(k.dir, keyLockName), os.O_RDWR|os.O_CREATE, 0o600)
+	lock, err := lockedfile.OpenFile(filepath.Join(k.dir, KeyLockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("cannot lock the API keys: %w; try it as the user the service runs as", err)
 	}
@@ -237,12 +237,12 @@ func (k *Keys) Keep() error {
 
 // lost is an error where there were keys, and their file is not there.
 func (k *Keys) lost() error {
-	info, err := os.Stat(filepath.Join(k.dir, keyLockName))
+	info, err := os.Stat(filepath.Join(k.dir, KeyLockFile))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("%s is gone, and %s says that there were keys (to begin without keys and credentials, remove it too)", KeyFile, keyLockName)
+	return fmt.Errorf("%s is gone, and %s says that there were keys (to begin without keys and credentials, remove it too)", KeyFile, KeyLockFile)
 }

@@ -36,8 +36,9 @@ type keyFile struct {
 
 const (
 	// KeyFile is the name, in the data directory, of the file with the API keys.
-	KeyFile     = "api-keys.json"
-	keyLockName = "api-keys.lock"
+	KeyFile = "api-keys.json"
+	// KeyLockFile is that of the lock of the file, which notes if there were keys.
+	KeyLockFile = "api-keys.lock"
 )
 
 const (

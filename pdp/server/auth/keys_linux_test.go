@@ -13,7 +13,7 @@ import (
 func TestNoteThatFails(t *testing.T) {
 	t.Parallel()
 	dir, c := t.TempDir(), clock.New()
-	must(t, os.Symlink("/dev/full", filepath.Join(dir, keyLockName)))
+	must(t, os.Symlink("/dev/full", filepath.Join(dir, KeyLockFile)))
 	k := open(t, dir, c)
 	if _, found := k.Find(add(t, k, "pep")); !found {
 		t.Error("the key that was printed is not good")

@@ -111,22 +111,22 @@ func TestLostFileOfADirectoryOfBefore(t *testing.T) {
 	dir, c := t.TempDir(), clock.New()
 	k := open(t, dir, c)
 	must(t, k.Keep())
-	if _, err := os.Stat(filepath.Join(dir, keyLockName)); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(dir, KeyLockFile)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("there are no keys, and a lock: %v", err)
 	}
 	add(t, k, "pep")
-	must(t, os.Truncate(filepath.Join(dir, keyLockName), 0))
+	must(t, os.Truncate(filepath.Join(dir, KeyLockFile), 0))
 	for range 2 {
 		must(t, open(t, dir, c).Keep())
 	}
-	if text, err := os.ReadFile(filepath.Join(dir, keyLockName)); err != nil || string(text) != keysWereHere {
+	if text, err := os.ReadFile(filepath.Join(dir, KeyLockFile)); err != nil || string(text) != keysWereHere {
 		t.Errorf("the note is %q, %v", text, err)
 	}
 	must(t, os.Remove(filepath.Join(dir, KeyFile)))
 	if _, err := openKeys(dir, c.Now); err == nil {
 		t.Error("a new server starts without the keys")
 	}
-	must(t, os.Remove(filepath.Join(dir, keyLockName)))
+	must(t, os.Remove(filepath.Join(dir, KeyLockFile)))
 	if open(t, dir, c).Configured() {
 		t.Error("without both files there are credentials")
 	}

@@ -16,7 +16,7 @@ func TestPagePermissions(t *testing.T) {
 	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z.]+)` \\| ").FindAllSubmatch(text, -1) {
 		told = append(told, Permission(row[1]))
 	}
-	if !slices.Equal(told, []Permission{Decide, Search, Explain, Request, Approve, Relay, Capability, CapabilityAdmin, LogRead, LogAdmin}) || len(told) != len(permissions) {
+	if !slices.Equal(told, []Permission{Decide, Search, Explain, Request, Approve, Relay, Capability, CapabilityAdmin, LogRead, LogAdmin, Backup}) || len(told) != len(permissions) {
 		t.Errorf("the page has %q, and there are %q", told, permissions)
 	}
 }

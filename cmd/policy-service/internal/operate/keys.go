@@ -43,7 +43,7 @@ type keysAddCommand struct {
 	Data       string            `required:"" placeholder:"DIR" help:"The data directory. The command makes it if it does not exist."`
 	Name       string            `required:"" placeholder:"N" help:"The name of the caller. Records contain it, so each name can be used only once."`
 	Tenant     []string          `sep:"none" placeholder:"T" help:"A tenant that the caller may ask for, or * for all. Without the flag, the tenant default. Repeat for more."`
-	Permission []auth.Permission `sep:"none" placeholder:"P" help:"A permission: decide, search, explain, log.read, log.admin, request, approve, relay, capability or capability.admin. Without the flag, decide. Repeat for more."`
+	Permission []auth.Permission `sep:"none" placeholder:"P" help:"A permission: decide, search, explain, log.read, log.admin, request, approve, relay, capability, capability.admin or backup. Without the flag, decide. Repeat for more."`
 	Obligation []string          `sep:"none" placeholder:"TYPE" help:"An obligation type that the caller discharges. Repeat for more."`
 	Audience   []string          `sep:"none" placeholder:"A" help:"A name of the caller as a verifier of capabilities, such as https://gateway.example.com, for which proofs are made. Without the flag, a proof is for the server of the tool. Repeat for more."`
 	Principal  auth.Principal    `placeholder:"ENTITY" help:"The entity that the caller is to policies, as policies write it: 'User::\"mia\"'. The permission approve needs it."`

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/export"
+	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/server/auth"
+)
+
+// TestBackupUnderLoad has clients ask all the time. A backup is made meanwhile, the server is killed, and the backup is
+// restored elsewhere: the log there verifies, and has all that was answered before the backup began. Then a server goes on
+// from there.
+func TestBackupUnderLoad(t *testing.T) {
+	t.Parallel()
+	c := crash{data: t.TempDir(), answered: map[string]bool{}}
+	dir := t.TempDir()
+	keys, err := auth.OpenKeys(c.data)
+	must(t, err)
+	asks, err := keys.Add(auth.KeySpec{Name: "pep"})
+	must(t, err)
+	fetches, err := keys.Add(auth.KeySpec{Name: "backup", Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Backup}}})
+	must(t, err)
+	credential, file := filepath.Join(dir, "backup.key"), filepath.Join(dir, "backup")
+	writeFile(t, credential, fetches)
+
+	server, addr := c.serve(t)
+	client := &http.Client{Timeout: patience, Transport: bearer{asks, &http.Transport{MaxIdleConnsPerHost: crashClients}}}
+	defer client.CloseIdleConnections()
+	var clients sync.WaitGroup
+	some, more := make(chan struct{}), make(chan struct{})
+	for n := range crashClients {
+		clients.Go(func() {
+			for {
+				ids := ask(client, addr, n%8 == 0)
+				if ids == nil {
+					return // the server is gone
+				}
+				switch c.add(ids) {
+				case 500:
+					close(some)
+				case 1000:
+					close(more)
+				}
+			}
+		})
+	}
+	within(t, some)
+	before := c.ids()
+	command(t, "backup", "--server", "http://"+addr, "--credential", credential, "-o", file)
+	within(t, more) // and decisions go on
+	_ = server.Process.Kill()
+	_ = server.Wait()
+	clients.Wait()
+
+	info, err := os.Stat(file)
+	must(t, err)
+	if info.Mode().Perm() != 0o600 {
+		t.Errorf("the backup has mode %v", info.Mode())
+	}
+	elsewhere := filepath.Join(dir, "elsewhere")
+	said := command(t, "restore", file, "--data", elsewhere, "--policies", filepath.Join(dir, "policies"), "--key", filepath.Join(c.data, "log.pub"))
+	if !strings.Contains(said, "a new decision log begins") {
+		t.Errorf("restore says %s", said)
+	}
+	old := filepath.Join(elsewhere, "restored")
+	missing := maps.Clone(before)
+	public, err := os.ReadFile(filepath.Join(c.data, "log.pub"))
+	must(t, err)
+	if report := verify.Directory(old, verify.Options{Key: string(public)}); !report.Verified() || report.Unsigned > 0 {
+		t.Errorf("%v: %v, %d unsigned", report.Code, report.Problem, report.Unsigned)
+	}
+	_, err = export.Tail(t.Context(), old, export.TailOptions{After: -1}, func(_ int64, line []byte) error {
+		l, err := decisionlog.Parse(line)
+		delete(missing, l.ID)
+		return err
+	})
+	must(t, err)
+	if len(missing) > 0 || len(before) == 0 {
+		t.Errorf("of %d answers from before the backup, it has not %v", len(before), missing)
+	}
+
+	next, addr := serveIn(t, "--policies", filepath.Join(dir, "policies"), "--data", elsewhere)
+	if ask(client, addr, false) == nil {
+		t.Error("the restored server gives no answer")
+	}
+	stop(t, next)
+	keys2, err := decisionlog.VerifierKeys(elsewhere)
+	must(t, err)
+	if strings.Contains(string(public), keys2[0]) {
+		t.Error("the log goes on with the old key")
+	}
+	if _, err := os.Stat(filepath.Join(elsewhere, "restored.json")); !os.IsNotExist(err) {
+		t.Errorf("the restore is still to be recorded: %v", err)
+	}
+}
+
+// add notes answers, and returns the number of all requests that were answered.
+func (c *crash) add(ids []string) int {
+	left := 0
+	c.note(ids, &left)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.requests++
+	return c.requests
+}
+
+// ids are those of all that was answered.
+func (c *crash) ids() map[string]bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.answered)
+}
+
+// bearer sends a key with each request.
+type bearer struct {
+	key string
+	*http.Transport
+}
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r.Header.Set("Authorization", "Bearer "+b.key)
+	return b.Transport.RoundTrip(r)
+}
+
+// within waits until a channel is closed.
+func within(t *testing.T, done <-chan struct{}) {
+	t.Helper()
+	err := untilDone(t.Context(), "the clients are answered", func() (bool, error) {
+		select {
+		case <-done:
+			return true, nil
+		default:
+			return false, nil
+		}
+	})
+	must(t, err)
+}
+
+// command runs a command that exits with 0, and returns all that it prints.
+func command(t *testing.T, args ...string) string {
+	t.Helper()
+	said, err := exec.CommandContext(t.Context(), "policy-service", args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("policy-service %s: %v\n%s", strings.Join(args, " "), err, said)
+	}
+	return string(said)
+}

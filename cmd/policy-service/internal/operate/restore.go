@@ -1,0 +1,135 @@
+package operate
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"filippo.io/age"
+
+	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/pdp/plainfile"
+	"policy-service/pdp/server"
+)
+
+// Restore makes a data directory of a backup.
+type Restore struct {
+	File       string    `arg:"" help:"The file that policy-service backup wrote."`
+	Data       string    `required:"" placeholder:"DIR" help:"The data directory to make. It must not exist, or be empty."`
+	Policies   cli.Given `placeholder:"DIR" help:"Write the bundle that was in force into this directory. It must not exist, or be empty."`
+	Identity   cli.Given `placeholder:"FILE" help:"The file with the age key that decrypts the backup, as age-keygen writes it."`
+	Key        cli.Given `placeholder:"FILE" help:"The public key of the decision log, as log key prints it. Without the flag, the key comes from the backup itself."`
+	Checkpoint cli.Given `placeholder:"FILE" help:"The newest checkpoint of this decision log that you kept elsewhere. If the backup holds no record behind it, the decision log goes on."`
+}
+
+// Help ends the command's help.
+func (Restore) Help() string {
+	return "The decision log in the backup is verified first. If anything is wrong, nothing is written.\n\n" +
+		"Unless --checkpoint shows that the backup is the newest, a new decision log begins, and the old one is kept in " +
+		"DIR/restored to be read. Approval requests and capabilities that were live end, since they may have been used " +
+		"after the backup; the first records of the new log say so. The command says what else follows."
+}
+
+// Run restores, and says what that means.
+func (c Restore) Run(s cli.Streams) error {
+	ctx, stop := cli.UntilSignal()
+	defer stop()
+	r := server.Restoring{Data: c.Data, Policies: string(c.Policies)}
+	for _, one := range []struct {
+		file cli.Given
+		into *string
+	}{{c.Key, &r.Verify.Key}, {c.Checkpoint, &r.Verify.Checkpoint}} {
+		if one.file == "" {
+			continue
+		}
+		content, err := cli.ReadSmall(string(one.file), s.In)
+		if err == nil && len(bytes.TrimSpace(content)) == 0 {
+			err = errors.New("it is empty")
+		}
+		if err != nil {
+			return fmt.Errorf("cannot read %s: %w", one.file, err)
+		}
+		*one.into = string(content)
+	}
+	f, err := plainfile.Open(c.File)
+	if err != nil {
+		return fmt.Errorf("cannot read the backup: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	content, err := c.open(bufio.NewReader(f))
+	if err != nil {
+		return err
+	}
+	done, err := r.From(ctx, content)
+	if err != nil {
+		return fmt.Errorf("cannot restore %s: %w; nothing was restored", c.File, err)
+	}
+	c.say(s, done)
+	return nil
+}
+
+// open decrypts and unpacks what is encrypted and packed.
+func (c Restore) open(f *bufio.Reader) (io.Reader, error) {
+	if start, _ := f.Peek(len(ageStart)); string(start) == ageStart {
+		if c.Identity == "" {
+			return nil, fmt.Errorf("%s is encrypted with age; add --identity FILE", c.File)
+		}
+		keys, err := plainfile.ReadPrivate(string(c.Identity), 1<<20)
+		if err != nil {
+			return nil, fmt.Errorf("the identity cannot be read: %w", err)
+		}
+		identities, err := age.ParseIdentities(bytes.NewReader(keys))
+		if err != nil {
+			return nil, fmt.Errorf("%s holds no age key; try what age-keygen wrote", c.Identity) // the cause may quote it
+		}
+		plain, err := age.Decrypt(f, identities...)
+		if err != nil {
+			return nil, fmt.Errorf("%s cannot be decrypted: %w; try the key of another recipient", c.File, err)
+		}
+		f = bufio.NewReader(plain)
+	}
+	if start, _ := f.Peek(2); string(start) == "\x1f\x8b" {
+		return gzip.NewReader(f)
+	}
+	return f, nil
+}
+
+const ageStart = "age-encryption.org/"
+
+func (c Restore) say(s cli.Streams, done server.Restored) {
+	began := done.Head.Began.Format(time.RFC3339)
+	s.Print("restored %s: the backup of %s, by version %s", c.Data, began, done.Head.Program)
+	old := fmt.Sprintf("the decision log %s is verified: %s", done.Report.Origin, cli.Plural(int(done.Report.Size), "record"))
+	if done.Newest {
+		s.Print("  %s, and the checkpoint given covers all of them: it goes on as it was", old)
+		s.Print("  start no server on the old directory any more: two logs would have one name, and verify would say forked")
+	} else {
+		s.Print("  %s; read it with --data %s", old, cli.Shell(filepath.Join(c.Data, server.RestoredDir)))
+		s.Print("  nothing proves that no record came after it, so a new decision log begins, with a new key: give your auditors the key (policy-service log key)")
+		s.Print("  checkpoints and witnesses of the old log may know more of it than the backup has; they say nothing of the new one")
+		s.Print("  approval requests that were open, %d, and capabilities that were live, %d, have ended, because they may have been used after the backup: the new log names them",
+			len(done.Approvals), len(done.Capabilities))
+		s.Print("  new keys sign metadata and tokens: clients get them by themselves, and tokens of before are refused")
+		s.Print("  API keys that were revoked after %s are good again: revoke them; those that were added after it are gone", began)
+	}
+	if len(done.Revoked) > 0 {
+		s.Print("  revoked, because the decision log does not let them be in force: the API keys %s", strings.Join(done.Revoked, ", "))
+	}
+	for _, line := range done.Report.NotExcluded {
+		s.Print("  %s %s", s.Colour(cli.Yellow, "not excluded:"), line)
+	}
+	for _, name := range slices.Sorted(maps.Keys(done.Missing)) {
+		s.Print("  missing: %s: %s", name, done.Missing[name])
+	}
+	if c.Policies != "" {
+		s.Print("  the bundle %s is in %s", done.End.Bundle, c.Policies)
+	}
+}

@@ -1,0 +1,340 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+
+	"policy-service/pdp/approval"
+	"policy-service/pdp/backup"
+	"policy-service/pdp/capability"
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/recorder"
+	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/plainfile"
+	"policy-service/pdp/server/auth"
+)
+
+// Restoring is a backup that is to become a data directory.
+//
+// If a checkpoint that was kept elsewhere covers all of its log, nothing came after the backup, and the directory goes on as
+// it was. Else records came after it, and with them uses of approvals and capabilities, revocations, and checkpoints that
+// others have. A log that went on from the backup would be a second history under the same name, and an approval could be
+// used twice. So the old log is kept to be read, below [RestoredDir], and a new one begins, with a new key: its first
+// records say what ended. Approval requests, capabilities and the keys that sign tokens are not restored then.
+type Restoring struct {
+	Data     string // where no file is yet
+	Policies string // where the bundle in force is put, where no file is yet; "" is nowhere
+	Verify   verify.Options
+}
+
+// Restored is what was restored.
+type Restored struct {
+	Head   backup.Head
+	End    backup.End
+	Report verify.Report
+	Newest bool
+	// Missing says, by the name of a file that the directory goes on without, what follows.
+	Missing map[string]string
+	// Revoked are the names of API keys that the file had in force and the log had not.
+	Revoked []string
+	Ended
+	policies string // where the bundle is until all is well
+}
+
+// Ended are the approval requests and capabilities that the log has as live, and that are not restored.
+type Ended struct {
+	Approvals    []string `json:"approvals"`
+	Capabilities []string `json:"capabilities"`
+}
+
+// RestoredDir is where a restored log is that does not go on. It is laid out as a data directory.
+const RestoredDir = "restored"
+
+// restoredFile makes the next start record what was restored. It stays until that is on record.
+const restoredFile = "restored.json"
+
+// restoredRecord is that file, and the details of the record.
+type restoredRecord struct {
+	Began   string `json:"began"` // the backup
+	Origin  string `json:"origin"`
+	Size    uint64 `json:"size"`
+	Root    string `json:"root"`
+	Counted struct {
+		Approvals    int `json:"approvals"`
+		Capabilities int `json:"capabilities"`
+	} `json:"counted"`
+	Ended
+}
+
+// mostEnded is how many of either the record names. The restored log has all of them.
+const mostEnded = 1000
+
+// From makes the directory, as a whole or not at all.
+func (r Restoring) From(ctx context.Context, archive io.Reader) (done Restored, err error) {
+	for _, dir := range []string{r.Data, r.Policies} {
+		if entries, err := os.ReadDir(dir); dir != "" && (err == nil && len(entries) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist)) {
+			return done, errors.Join(err, fmt.Errorf("%s is there, and is no empty directory; try another", dir))
+		}
+	}
+	made, err := beside(r.Data)
+	if err != nil {
+		return done, err
+	}
+	defer func() { // they have their names already if all went well
+		_ = os.RemoveAll(made)
+		_ = os.RemoveAll(done.policies)
+	}()
+	if done.Head, done.End, err = backup.Read(archive, made, knownFile); err != nil {
+		return done, err
+	}
+	for _, step := range []func(context.Context, string, *Restored) error{r.verify, revokeAgain, r.putBundle, goOn} {
+		if err := step(ctx, made, &done); err != nil {
+			return done, err
+		}
+	}
+	if err = place(made, r.Data); err == nil && r.Policies != "" {
+		if err = place(done.policies, r.Policies); err != nil {
+			err = errors.Join(err, os.RemoveAll(r.Data))
+		}
+	}
+	return done, err
+}
+
+// knownFile is how large a file of a backup may be.
+func knownFile(name string) int64 {
+	dir, _, inLog := strings.Cut(name, "/")
+	isKept := func(k kept) bool { return k.name == name }
+	switch {
+	case slices.ContainsFunc(storeFiles, isKept), inLog && dir == decisionlog.LogDir:
+		return -1
+	case slices.ContainsFunc(slices.Concat(keptFiles, privateFiles), isKept), name == decisionlog.PublicKeyFile:
+		return 64 << 20
+	}
+	return 0
+}
+
+// verify verifies the log, and finds what it has as live.
+func (r Restoring) verify(_ context.Context, made string, done *Restored) error {
+	approvals, capabilities := map[string]bool{}, map[string]bool{}
+	var odd error
+	o := r.Verify
+	o.Record = func(_ int64, line []byte) {
+		if !bytes.Contains(line, []byte(`"kind":"`+decisionlog.KindApproval+`"`)) && !bytes.Contains(line, []byte(`"kind":"`+decisionlog.KindCapability+`"`)) &&
+			!bytes.Contains(line, []byte(`"`+decisionlog.EventBundleLoaded+`"`)) {
+			return
+		}
+		record, err := decisionlog.Parse(line)
+		var said struct {
+			Approval   string           `json:"approval"`
+			Status     approval.Status  `json:"status"`
+			Capability string           `json:"capability"`
+			State      capability.State `json:"state"`
+			Bundle     string           `json:"bundle"`
+		}
+		if err == nil && len(record.Details) > 0 {
+			err = json.Unmarshal(record.Details, &said)
+		}
+		switch {
+		case err != nil:
+			odd = err
+		case record.Kind == decisionlog.KindApproval:
+			approvals[said.Approval] = !said.Status.Final()
+		case record.Kind == decisionlog.KindCapability:
+			capabilities[said.Capability] = !said.State.Final()
+		case record.Event == decisionlog.EventBundleLoaded && !done.Head.Online:
+			done.End.Bundle = said.Bundle
+		}
+	}
+	done.Report = verify.Directory(made, o)
+	if done.Report.Code == verify.Usage {
+		return fmt.Errorf("its decision log cannot be verified: %w", done.Report.Problem)
+	}
+	if !done.Report.Verified() {
+		return fmt.Errorf("its decision log is not what was signed (%s): %w", done.Report.Code, done.Report.Problem)
+	}
+	done.Approvals, done.Capabilities = idsOf(approvals), idsOf(capabilities)
+	if odd != nil {
+		return fmt.Errorf("a record of its decision log cannot be read: %w", odd)
+	}
+	if o.Checkpoint == "" {
+		return nil
+	}
+	given, err := decisionlog.ParseCheckpoint([]byte(o.Checkpoint), nil)
+	done.Newest = err == nil && int64(given.Size) >= done.Report.Size // and verify has found it to be of this log
+	return err
+}
+
+// idsOf are the ids of those that are live.
+func idsOf(live map[string]bool) []string {
+	maps.DeleteFunc(live, func(_ string, is bool) bool { return !is })
+	return slices.AppendSeq([]string{}, slices.Values(slices.Sorted(maps.Keys(live))))
+}
+
+// revokeAgain revokes the API keys in the file that the log does not let be in force: a new log would not know of it.
+func revokeAgain(ctx context.Context, made string, done *Restored) error {
+	if _, err := os.Stat(filepath.Join(made, auth.KeyFile)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	log, err := decisionlog.OpenReader(made)
+	if err != nil {
+		return err
+	}
+	known, err := KeysOnRecord(ctx, log)
+	if err = errors.Join(err, log.Close()); err != nil {
+		return err
+	}
+	keys, err := auth.OpenKeys(made)
+	if err != nil {
+		return err
+	}
+	done.Revoked = slices.Sorted(maps.Keys(known.Against(keys)))
+	for _, name := range done.Revoked {
+		if err := keys.Revoke(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// putBundle writes the bundle that was in force beside the place where it is to be. The names of its files come out of the
+// backup.
+func (r Restoring) putBundle(_ context.Context, made string, done *Restored) error {
+	if r.Policies == "" {
+		return nil
+	}
+	bundles, err := decisionlog.OpenBundles(made)
+	if err != nil {
+		return err
+	}
+	files, err := bundles.Files(done.End.Bundle)
+	if err != nil {
+		return fmt.Errorf("the bundle that was in force is not in it: %w; leave out --policies", err)
+	}
+	if done.policies, err = beside(r.Policies); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(done.policies)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	for name, content := range files {
+		err := root.MkdirAll(filepath.Dir(name), 0o700)
+		if err == nil {
+			err = root.WriteFile(name, content, 0o600)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// beside makes a directory that is to have another name once it is whole.
+func beside(dir string) (made string, err error) {
+	dir = filepath.Clean(dir)
+	return os.MkdirTemp(filepath.Dir(dir), "."+filepath.Base(dir)+".restore-*")
+}
+
+// place gives directories their names, durably.
+func place(made, name string) error {
+	err := filepath.WalkDir(made, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			err = plainfile.SyncDir(path)
+		}
+		return err
+	})
+	if err == nil {
+		err = os.Rename(made, name)
+	}
+	if err == nil {
+		err = plainfile.SyncDir(filepath.Dir(filepath.Clean(name)))
+	}
+	return err
+}
+
+// goOn takes out of the directory what does not go on, and says what is missing.
+func goOn(_ context.Context, made string, done *Restored) error {
+	secret := privateFiles
+	if !done.Newest {
+		if err := beginAnew(made, done); err != nil {
+			return err
+		}
+		secret = slices.DeleteFunc(slices.Clone(secret), func(k kept) bool { return !k.anyLog })
+	}
+	done.Missing = map[string]string{}
+	for _, one := range slices.Concat(keptFiles, secret) {
+		if _, err := os.Stat(filepath.Join(made, one.name)); err != nil && one.without != "" {
+			done.Missing[one.name] = one.without
+		}
+	}
+	return nil
+}
+
+func beginAnew(made string, done *Restored) error {
+	for _, one := range slices.Concat(storeFiles, privateFiles) {
+		if one.anyLog {
+			continue
+		}
+		if err := os.Remove(filepath.Join(made, one.name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	old := filepath.Join(made, RestoredDir)
+	err := os.Mkdir(old, 0o700)
+	for _, name := range []string{decisionlog.LogDir, decisionlog.PublicKeyFile} {
+		if err == nil {
+			err = os.Rename(filepath.Join(made, name), filepath.Join(old, name))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	record := restoredRecord{Began: done.Head.Began.Format(decisionlog.TimeLayout), Origin: done.Report.Origin, Size: uint64(done.Report.Size), Root: done.Report.Root}
+	record.Counted.Approvals, record.Counted.Capabilities = len(done.Approvals), len(done.Capabilities)
+	record.Approvals = done.Approvals[:min(len(done.Approvals), mostEnded)]
+	record.Capabilities = done.Capabilities[:min(len(done.Capabilities), mostEnded)]
+	content, err := json.Marshal(record, json.Deterministic(true))
+	if err == nil {
+		err = plainfile.Replace(filepath.Join(made, restoredFile), append(content, '\n'))
+	}
+	return err
+}
+
+// recordRestored puts on record that a log begins after a restore. If a crash comes before the file is gone, there are two
+// such records.
+func (d *decisionLog) recordRestored(ctx context.Context, data string) error {
+	name := filepath.Join(data, restoredFile)
+	content, err := plainfile.Read(name, decisionlog.MaxLine)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var record restoredRecord
+	if err == nil {
+		err = json.Unmarshal(content, &record)
+	}
+	if err == nil {
+		err = d.events.Record(ctx, recorder.Event{Name: decisionlog.EventRestored, Details: record})
+	}
+	if err == nil {
+		err = os.Remove(name)
+	}
+	if err == nil {
+		err = plainfile.SyncDir(data)
+	}
+	if err != nil {
+		return fmt.Errorf("that a backup was restored cannot be recorded: %w; see to the disk of the data directory", err)
+	}
+	return nil
+}
