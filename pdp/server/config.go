@@ -110,6 +110,8 @@ type Program struct {
 	TracerProvider trace.TracerProvider
 	// Logger takes the messages for the operator; the default discards them. Package logging makes one of Log.
 	Logger *slog.Logger
+	// Relog is called with Log when another one is in force; nil passes it over.
+	Relog func(logging.Config)
 	// Limits bound requests; the zero value is [evaluation.DefaultLimits].
 	Limits evaluation.Limits
 	// Authenticator takes the place of the one that Data and Auth make.

@@ -102,6 +102,9 @@ func (s *Server) reconfigure(ctx context.Context, read func() (Config, error)) (
 	}
 	// Nothing that can fail comes after this line.
 	s.live.Store(next)
+	if relog := config.Program.Relog; relog != nil {
+		relog(config.Log)
+	}
 	if s.decisions != nil {
 		s.decisions.reconfigured(ctx)
 	}

@@ -40,7 +40,7 @@ func (c Serve) Run(s cli.Streams) error {
 	}
 	log := logging.New(s.Err, config.Log)
 	defer log.Close()
-	config.Program.Logger = log.Logger
+	config.Program.Logger, config.Program.Relog = log.Logger, log.Set
 	process.LimitMemory(log.Logger)
 	supervisor := process.TakeSupervisor(log.Logger)
 	ctx, hup, stop := process.Signals()
@@ -57,7 +57,7 @@ func (c Serve) Run(s cli.Streams) error {
 	}
 	process.LeaveRoom()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once, even if a new configuration is being recorded
-	err = wait(ctx, srv, log, hup, read)
+	err = wait(ctx, srv, hup, read)
 	stop()
 	supervisor.Stopping()
 
@@ -82,7 +82,7 @@ func (c Serve) start(ctx context.Context, srv *server.Server, policies string, s
 
 // wait serves until a signal ends ctx, or serving ends by itself. At SIGHUP the server reads again everything that can
 // change without a restart.
-func wait(ctx context.Context, srv *server.Server, log *logging.Log, hup <-chan os.Signal, read func() (server.Config, error)) error {
+func wait(ctx context.Context, srv *server.Server, hup <-chan os.Signal, read func() (server.Config, error)) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -90,14 +90,7 @@ func wait(ctx context.Context, srv *server.Server, log *logging.Log, hup <-chan 
 		case err := <-srv.Failed():
 			return fmt.Errorf("serving ended: %w; start it again", err)
 		case <-hup:
-			var given server.Config
-			err := srv.Reconfigure(ctx, func() (_ server.Config, err error) {
-				given, err = read()
-				return given, err
-			})
-			if err == nil { // the server logs the outcome of both
-				log.Set(given.Log)
-			}
+			_ = srv.Reconfigure(ctx, read) // the server logs the outcome of both
 			_ = srv.Reload(ctx)
 		}
 	}
