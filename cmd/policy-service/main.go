@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/alecthomas/kong"
 
@@ -17,9 +18,11 @@ import (
 	"policy-service/cmd/policy-service/internal/capabilities"
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/cmd/policy-service/internal/completion"
+	"policy-service/cmd/policy-service/internal/connection"
 	"policy-service/cmd/policy-service/internal/gateway"
 	"policy-service/cmd/policy-service/internal/operate"
 	"policy-service/cmd/policy-service/internal/tools"
+	"policy-service/pdp/spelling"
 )
 
 // commands is the whole command line.
@@ -32,7 +35,8 @@ type commands struct {
 
 	Config      operate.Config      `cmd:"" help:"Check, print and describe the configuration."`
 	Conformance operate.Conformance `cmd:"" help:"Test whether the PDP at a URL conforms to AuthZEN."`
-	Keys        operate.Keys        `cmd:"" help:"Add, list and revoke API keys, and rotate the signing key."`
+	Keys        operate.Keys        `cmd:"" help:"Add, renew, list and revoke API keys."`
+	Signing     operate.Signing     `cmd:"" help:"Rotate the key that signs tokens."`
 	Log         audit.Command       `cmd:"" help:"Read, prove and verify the decision log."`
 	Approvals   approve.Command     `cmd:"" help:"See the approval requests that wait for you, and decide about them."`
 
@@ -43,7 +47,7 @@ type commands struct {
 
 	Doctor  operate.Doctor  `cmd:"" help:"Find what would go wrong with a server before it does, and say what to do."`
 	Health  operate.Health  `cmd:"" help:"Ask a running server whether it is alive, or with --ready whether it can decide."`
-	Version operate.Version `cmd:"" help:"Print the version and the commit. policy-service --version does the same."`
+	Version operate.Version `cmd:"" help:"Print the version and the commit. policy-service --version and -v do the same."`
 
 	Completion completion.Command `cmd:"" help:"Print the completion of a shell: bash, zsh or fish."`
 }
@@ -57,12 +61,12 @@ func run(args []string, s cli.Streams) cli.ExitCode {
 	if err != nil {
 		return s.Fail(err)
 	}
-	if len(args) > 0 && args[0] == "--version" { // for those who try that first; elsewhere it is the version of an approval
+	if len(args) > 0 && (args[0] == "--version" || args[0] == "-v") { // for those who try that first; elsewhere it is the version of an approval
 		args = []string{"version"}
 	}
 	command, err := parser.Parse(args)
 	if err != nil {
-		return s.Fail(fmt.Errorf("%w; try %s", err, helpFor(err)))
+		return s.Fail(fmt.Errorf("%w; try %s", meant(err), helpFor(err)))
 	}
 	var code cli.ExitCode
 	switch err := command.Run(s); {
@@ -85,7 +89,37 @@ func newParser(c *commands, s cli.Streams) (*kong.Kong, error) {
 		kong.PostBuild(gateway.HelpOfKeys),
 		kong.Vars{"permission": "log.read"}, // of log commands, unless they say another
 		kong.Help(printHelp),
+		kong.Resolvers(kong.ResolverFunc(connection.Resolve)),
 	)
+}
+
+// meant is an error about a word that is no command, with the command that is near: one of the group, or the whole path of
+// one of another group that has this very name.
+func meant(err error) error {
+	var parse *kong.ParseError
+	word, ok := strings.CutPrefix(err.Error(), "unexpected argument ")
+	if !ok || !errors.As(err, &parse) || parse.Context == nil {
+		return err
+	}
+	word, _, _ = strings.Cut(word, ", did you mean")
+	group := parse.Context.Selected()
+	if group == nil {
+		group = parse.Context.Model.Node
+	}
+	var names []string
+	for _, command := range group.Children {
+		names = append(names, command.Name)
+	}
+	near, found := spelling.Nearest(word, names)
+	for _, command := range parse.Context.Model.Leaves(true) {
+		if !found && len(names) > 0 && command.Name == word {
+			near, found = command.Path(), true
+		}
+	}
+	if !found {
+		return fmt.Errorf("unexpected argument %s", word)
+	}
+	return fmt.Errorf("unexpected argument %s; did you mean %q?", word, near)
 }
 
 // helpFor names the help that is nearest to a mistake on the command line.

@@ -26,6 +26,7 @@ func (c *Client) EvaluateBatch(ctx context.Context, semantic evaluation.Semantic
 	all := c.decideAll(ctx, len(requests), semantic, asking{body: body, repeat: repeatOf(requests...)}, err)
 	for n := range all {
 		all[n] = all[n].to("batch", &requests[n])
+		c.tellUndecided(ctx, all[n].err)
 	}
 	return all
 }

@@ -38,6 +38,8 @@ type Client struct {
 	receipts reporting
 	keys     *Keys
 	endpoint atomic.Pointer[endpoints]
+	// undecided is told of questions without a decision; it may be nil.
+	undecided func(context.Context, *Error)
 }
 
 // address is where the PDP is.
@@ -142,7 +144,17 @@ func (c *Client) Evaluate(ctx context.Context, request evaluation.Request, optio
 // evaluate is Evaluate. It returns the request as it was asked, too.
 func (c *Client) evaluate(ctx context.Context, request evaluation.Request, options []AskOption) (Decision, evaluation.Request) {
 	d, q := c.question(ctx, request, repeatOf(request), options, c.encodeAuthZEN)
-	return d.to("evaluate", &q), q
+	d = d.to("evaluate", &q)
+	c.tellUndecided(ctx, d.err)
+	return d, q
+}
+
+// tellUndecided tells of a question if no decision came of it.
+func (c *Client) tellUndecided(ctx context.Context, err *Error) {
+	if c.undecided != nil && err != nil && err.Kind.Undecided() {
+		told := *err
+		c.undecided(ctx, &told)
+	}
 }
 
 func (c *Client) decide(ctx context.Context, a asking) (d Decision) {

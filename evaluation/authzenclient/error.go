@@ -63,6 +63,17 @@ const (
 	NotApproved Kind = "not approved"
 )
 
+// Kinds are all of them.
+func Kinds() []Kind {
+	return []Kind{NotAsked, Open, Unreachable, TimedOut, Cancelled, Refused, Unavailable, Odd, Unsupported, BadItem, Skipped, Obligated, NotApproved}
+}
+
+// Undecided reports whether no decision came, for a reason that lies with the PDP, the way to it, or the question. It is not
+// so if the PDP did decide, or if its answer was not waited for.
+func (k Kind) Undecided() bool {
+	return !slices.Contains([]Kind{"", Cancelled, Skipped, Obligated, NotApproved}, k)
+}
+
 // Error makes the one-line text of the facts.
 func (e *Error) Error() string {
 	var b strings.Builder

@@ -93,6 +93,13 @@ func WithoutReceipts() Option {
 	return func(c *Client) error { c.receipts.off = true; return nil }
 }
 
+// WithUndecided calls tell with the error of each question of which no decision came: see [Kind.Undecided]. Each item of a
+// batch is a question. It is for a counter and an alert, because such calls are denied, and their callers only see a deny.
+// It must return soon, and changes nothing.
+func WithUndecided(tell func(context.Context, *Error)) Option {
+	return func(c *Client) error { c.undecided = tell; return nil }
+}
+
 // WithClock replaces the clock, and the wait between attempts. Nil keeps the usual one.
 func WithClock(now func() time.Time, wait func(context.Context, time.Duration) error) Option {
 	return func(c *Client) error {

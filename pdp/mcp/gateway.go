@@ -75,7 +75,7 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	if of.Asker, err = c.asker(d, handlers); err != nil {
+	if of.Asker, err = c.asker(d, handlers, counts.LetPass); err != nil {
 		return nil, err
 	}
 	if of.All, err = newServers(c, d, counts); err != nil { // the last that can fail: they must be closed

@@ -113,12 +113,12 @@ func (c Config) identityOptions() identity.Options {
 }
 
 // asker makes the asker of questions, for a gateway and for [Explain].
-func (c Config) asker(d Deps, handlers obligations.Handlers) (*ask.Asker, error) {
+func (c Config) asker(d Deps, handlers obligations.Handlers, letPass func(setting string)) (*ask.Asker, error) {
 	o := ask.Options{
 		PDP: map[string]*authzenclient.Client{}, Resource: c.Resource, SubjectClaim: c.Identity.SubjectClaim, SubjectOverride: c.override(),
 		Ask: c.Ask, Strict: c.Strict, Declared: c.Declared, Errors: c.Errors, DenyStatus: int(c.DenyHTTPStatus),
 		Properties: c.Identity.Properties, Mappings: map[string]evaluation.Object{}, Labels: map[string]map[string]string{}, Handlers: handlers, Logger: d.Logger,
-		Verifiers: map[string]*capability.Verifier{}, CapabilityRequired: map[string]bool{}, Now: d.Now,
+		Verifiers: map[string]*capability.Verifier{}, CapabilityRequired: map[string]bool{}, Now: d.Now, LetPass: letPass,
 	}
 	for _, name := range c.Dialects {
 		o.Dialects = append(o.Dialects, map[string]coaz.Dialect{"authzen": coaz.AuthZEN, "sep": coaz.SEP}[name])

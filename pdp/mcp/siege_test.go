@@ -196,7 +196,7 @@ func (k *kept) String() string {
 // warnings are the last lines that say why something was refused or failed.
 func (k *kept) warnings() string {
 	lines := slices.DeleteFunc(strings.SplitAfter(k.String(), "\n"), func(line string) bool {
-		return strings.Contains(line, `"level":"DEBUG"`)
+		return strings.Contains(line, `"level":"DEBUG`)
 	})
 	return strings.Join(lines[max(0, len(lines)-20):], "")
 }

@@ -59,7 +59,7 @@ func (a *around) logAccess(c echo.Context, route string, took time.Duration, ans
 	r, w := c.Request(), c.Response()
 	about := []slog.Attr{
 		slog.String("method", telemetry.MethodOf(r.Method)), slog.String("route", route), slog.Int("status", w.Status),
-		slog.Duration("took", took), slog.Int64("bytes", w.Size), slog.String("caller", a.door.KnownAs(c)),
+		slog.Float64("seconds", took.Seconds()), slog.Int64("bytes", w.Size), slog.String("caller", a.door.KnownAs(c)),
 		slog.String("request_id", door.RequestID(c)), slog.String("decision", w.Header().Get("X-Decision-Id")),
 	}
 	if !answered {

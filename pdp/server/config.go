@@ -34,6 +34,8 @@ const (
 	// CredentialVariable holds the credential of the commands that ask a running server. It
 	// may well be set on the machine of the service.
 	CredentialVariable = "POLICY_SERVICE_KEY"
+	// ServerVariable holds the URL of the running server that commands ask, where --server is not given.
+	ServerVariable = "POLICY_SERVICE_SERVER"
 )
 
 // ConfigForm describes how a [Config] is written: in a file, in the environment and as flags.
@@ -41,7 +43,7 @@ var ConfigForm = config.Form[Config]{
 	Title:          "The configuration of policy-service",
 	Prefix:         "POLICY_SERVICE_",
 	FileVariable:   ConfigVariable,
-	OtherVariables: []string{CredentialVariable},
+	OtherVariables: []string{CredentialVariable, ServerVariable},
 	Check:          (*Config).checkValues,
 }
 

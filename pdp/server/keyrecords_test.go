@@ -192,6 +192,89 @@ func TestNoKeyIsGoodForWhatTheLogDoesNotSay(t *testing.T) {
 	}
 }
 
+// TestRenewedKeysOnRecord: a renewal is on record before it counts; neither an older file nor an edited one brings back the secret
+// before, or gives the name to another.
+func TestRenewedKeysOnRecord(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	first, forger := addKey(t, data, "pep", auth.Grant{}), addKey(t, data, "forger", auth.Grant{})
+	renewed := func() string {
+		keys, err := auth.OpenKeys(data)
+		must(t, err)
+		secret, err := keys.Renew(auth.Renewal{Name: "pep", Overlap: time.Hour})
+		must(t, err)
+		return "Bearer " + secret
+	}
+	s := pdptest.Start(t, bundle(t), withData(data))
+	asks := func(key string) int { return s.Post(evaluationPath, readQuestion, "Authorization", key).Status }
+	becomes := func(what, key string, want int) {
+		t.Helper()
+		eventually(t, what, func() bool { return asks(key) == want })
+	}
+	older := keyFile(t, data)
+	second := renewed()
+	becomes("the second secret is good", second, http.StatusOK)
+	becomes("the first one still is", first, http.StatusOK)
+
+	good := keyFile(t, data)
+	keyFile(t, data, older)
+	becomes("the first secret of an older file is not", first, http.StatusUnauthorized)
+	becomes("nor is one that this file has not", second, http.StatusUnauthorized)
+	keyFile(t, data, good)
+	becomes("the file that was renewed counts again", second, http.StatusOK)
+	becomes("for both", first, http.StatusOK)
+
+	// Another has the file, and makes a second secret of that name by hand: with no proof, and with that of another.
+	entry := good[strings.LastIndex(good, `{"id":`):strings.LastIndex(good, "]")]
+	_, hash, _ := strings.Cut(entry, `"sha256":"`)
+	unproved := entry[:strings.Index(entry, `,"proof"`)] + "}"
+	for n, mine := range []string{entry, unproved} {
+		id := fmt.Sprint("mine", n)
+		forged := strings.Replace(forger, idOf(forger), id, 1)
+		mine = strings.Replace(strings.Replace(mine, idOf(second), id, 1), hash[:64], hashOf(forged), 1)
+		keyFile(t, data, good[:strings.LastIndex(good, "]")]+","+mine+"]}\n")
+		eventually(t, "the forgery is on record", func() bool { return s.CountRecorded("api_key_changed") == n+1 })
+		if got := asks(forged); got != http.StatusUnauthorized {
+			t.Errorf("a forged renewal is good: %d", got)
+		}
+		becomes("the others stay good", second, http.StatusOK)
+		keyFile(t, data, good)
+		becomes("and so they are without it", second, http.StatusOK)
+	}
+	stopAndWait(t, s)
+
+	third := renewed() // twice, and no server runs
+	fourth := renewed()
+	s = pdptest.Start(t, bundle(t), withData(data))
+	for what, key := range map[string]string{"second": second, "third": third, "fourth": fourth} {
+		if got := asks(key); got != http.StatusOK {
+			t.Errorf("after a start the %s is not good: %d", what, got)
+		}
+	}
+	revokeKey(t, data, "pep")
+	for _, key := range []string{first, second, third, fourth} {
+		becomes("a revocation ends all", key, http.StatusUnauthorized)
+	}
+	stopAndWait(t, s)
+	keyFile(t, data, good)
+	s = pdptest.Start(t, bundle(t), withData(data))
+	for _, key := range []string{first, second, third, fourth} {
+		if got := asks(key); got != http.StatusUnauthorized {
+			t.Errorf("an older file has a revoked secret good: %d", got)
+		}
+	}
+	stopAndWait(t, s)
+	var forgeries int
+	for _, one := range events(lines(t, data), "api_key_changed") {
+		if one.Details["in_force"] == false {
+			forgeries++
+		}
+	}
+	if added := events(lines(t, data), "api_key_added"); forgeries != 2 || len(added) != 3 || added[0].Details["renews"] != idOf(first) {
+		t.Errorf("%d forgeries on record, and added are %+v", forgeries, added)
+	}
+}
+
 func idOf(credential string) string { return strings.Split(credential, "_")[1] }
 
 func hashOf(credential string) string {

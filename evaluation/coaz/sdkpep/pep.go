@@ -92,7 +92,11 @@ func (p *pep) handle(ctx context.Context, c call) (mcp.Result, error) {
 	allowed, owed, refusal := p.decide(ctx, c)
 	defer p.pdp.ReportAll(ctx, &allowed)
 	if refusal != nil {
-		p.log.InfoContext(ctx, "refused", "method", c.method, "code", refusal.wire.Code, "why", refusal.why)
+		if refusal.undecided != "" {
+			p.log.WarnContext(ctx, "no decision came", slog.Group("", "reason", refusal.undecided, "method", c.method), "code", refusal.wire.Code, "why", refusal.why)
+		} else {
+			p.log.InfoContext(ctx, "refused", "method", c.method, "code", refusal.wire.Code, "why", refusal.why)
+		}
 		return nil, refusal.wire
 	}
 	until, cancel := ctx, func() {}

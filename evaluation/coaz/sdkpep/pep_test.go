@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -305,7 +306,19 @@ func TestFailsClosed(t *testing.T) {
 			t.Parallel()
 			h := httptest.NewServer(test.pdp)
 			t.Cleanup(h.Close)
-			s := open(t, setting{modern: true, pdp: h.URL})
+			var log kept
+			s := open(t, setting{modern: true, pdp: h.URL, options: []sdkpep.Option{sdkpep.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))}})
+			defer func() {
+				undecided := 0
+				for _, code := range []int{test.code, test.both} {
+					if code == -32603 || code == -32602 {
+						undecided++
+					}
+				}
+				if got := strings.Count(log.String(), `level=WARN msg="no decision came" reason=`); got != undecided {
+					t.Errorf("%d events, want %d:\n%s", got, undecided, log.String())
+				}
+			}()
 			for tool, want := range map[string]int{"get_customer": test.code, "copy_object": test.both} {
 				a := s.call("alice", tool, `{"id":"c","source":"/a","destination":"/b"}`)
 				executed, _ := s.taken()

@@ -19,6 +19,8 @@ import (
 type refusal struct {
 	wire *jsonrpc.Error
 	why  string
+	// undecided is the kind of error for which no decision came; "" if that is not why.
+	undecided authzenclient.Kind
 }
 
 // Values of the data of an error.
@@ -33,7 +35,7 @@ var errNoResult = errors.New("the handler returned no result")
 
 func refuse(code int, message string, d data, why string) *refusal {
 	text, _ := json.Marshal(d) // of strings and a number
-	return &refusal{&jsonrpc.Error{Code: int64(code), Message: message, Data: text}, why}
+	return &refusal{wire: &jsonrpc.Error{Code: int64(code), Message: message, Data: text}, why: why}
 }
 
 // mappingError is that no question could be made. It names the part of the mapping that failed, and no value.
@@ -61,10 +63,14 @@ func refusalOf(e authzenclient.Enforcement, d coaz.Dialect) *refusal {
 	if !errors.As(e.Err(), &failure) || failure.Kind == authzenclient.Obligated {
 		return denial(e, d)
 	}
+	r := refuse(coaz.Unreachable.Code(d), "Authorization service unavailable", data{Type: "authorization_unavailable", RetryAfter: int(failure.RetryAfter / time.Second)}, e.String())
 	if aboutQuestion(failure) {
-		return refuse(coaz.MappingError.Code(d), "COAZ mapping error: the authorization service does not take the question", data{Type: "mapping_error"}, e.String())
+		r = refuse(coaz.MappingError.Code(d), "COAZ mapping error: the authorization service does not take the question", data{Type: "mapping_error"}, e.String())
 	}
-	return refuse(coaz.Unreachable.Code(d), "Authorization service unavailable", data{Type: "authorization_unavailable", RetryAfter: int(failure.RetryAfter / time.Second)}, e.String())
+	if failure.Kind.Undecided() {
+		r.undecided = failure.Kind
+	}
+	return r
 }
 
 // aboutQuestion reports whether the PDP finds fault with the question.

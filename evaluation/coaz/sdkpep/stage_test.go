@@ -292,3 +292,21 @@ func (s *stage) call(token, tool, arguments string) answer {
 	s.t.Helper()
 	return s.send(token, "tools/call", tool, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"`+tool+`","arguments":`+arguments+`,`+meta+`}}`)
 }
+
+// kept is a log that requests write at once.
+type kept struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (k *kept) Write(b []byte) (int, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.all.Write(b)
+}
+
+func (k *kept) String() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.all.String()
+}

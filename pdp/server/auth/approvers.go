@@ -44,10 +44,10 @@ func (k *Keys) approvers(tenant string) (all []Caller) {
 		return nil
 	}
 	for _, s := range view.stored {
-		if k := view.byID[s.ID]; !k.revoked && s.lets(tenant, Approve) && s.Principal != (Principal{}) {
-			all = append(all, k.caller)
+		if found := view.byID[s.ID]; !found.refused && !s.Ended(k.now()) && s.lets(tenant, Approve) && s.Principal != (Principal{}) {
+			all = append(all, found.caller)
 		}
 	}
 	slices.SortFunc(all, func(a, b Caller) int { return cmp.Compare(a.Name, b.Name) })
-	return all
+	return slices.CompactFunc(all, func(a, b Caller) bool { return a.Name == b.Name }) // one that is renewed has two secrets
 }

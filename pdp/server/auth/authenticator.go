@@ -84,8 +84,11 @@ func (a *Authenticator) key(secret string) (Caller, error) {
 		if caller, found := a.Keys.Find(secret); found {
 			return caller, nil
 		}
+		if a.Keys.expired(secret) { // its holder may know
+			return as(ByKey, Caller{}, invalid("the API key has expired; ask the operator to renew it"))
+		}
 	}
-	// One text for every reason: a caller does not learn which ids there are.
+	// One text for every other reason: a caller does not learn which ids there are.
 	return as(ByKey, Caller{}, invalid("the API key is not valid here; ask the operator for one"))
 }
 
@@ -100,7 +103,7 @@ func (a *Authenticator) basic(credential string) (Caller, error) {
 }
 
 // InForce reports whether a credential, by the name of its caller, may still approve in
-// a tenant: the key is not revoked; the issuer of the token, or the name of the
+// a tenant: the key is in force; the issuer of the token, or the name of the
 // certificate, is configured with the permission and the tenant. A token's own time is
 // that of the request it came with. [Authenticator.RelayInForce] is for votes that a gateway brought.
 func (a *Authenticator) InForce(tenant, caller string) bool {
@@ -125,11 +128,11 @@ func (g Grant) serves(tenant string) bool {
 	return slices.Contains(g.Tenants, allTenants) || slices.Contains(g.Tenants, tenant)
 }
 
-// holds is for a key that is not revoked. While it is not known which are, none is.
+// holds is for a key that is in force. While it is not known which are, none is.
 func (k *Keys) holds(tenant, name string, p Permission) bool {
 	view := k.current()
 	return view.err == nil && slices.ContainsFunc(view.stored, func(s storedKey) bool {
-		return s.Name == name && s.Revoked.IsZero() && !s.refused && s.lets(tenant, p)
+		return s.Name == name && !s.refused && !s.Ended(k.now()) && s.lets(tenant, p)
 	})
 }
 

@@ -25,6 +25,8 @@ type KeySpec struct {
 	// Via is by which way votes come that the holder relays: the console, or nothing for the form
 	// of a gateway.
 	Via evaluation.Via
+	// Lifetime is how long the key counts; 0 is without an end.
+	Lifetime time.Duration
 	// Grant has tenant default where it names none, and permission decide.
 	Grant
 }
@@ -39,8 +41,31 @@ type KeyInfo struct {
 	Via evaluation.Via `json:"via,omitzero"`
 	Grant
 	Created time.Time `json:"created"`
-	// Revoked is the zero time while the key is in force.
+	// Expires is when the key ends by itself; the zero time is never. It is set as the key is made, and stays.
+	Expires time.Time `json:"expires,omitzero"`
+	// Revoked is from when on the key is not in force, which may be to come if it was renewed. The zero time is never.
 	Revoked time.Time `json:"revoked,omitzero"`
+	// Renews is the id of the first key of that name, if this is not the first.
+	Renews string `json:"renews,omitzero"`
+}
+
+// Ended reports whether the key has expired or is revoked, if it is now that now.
+func (k KeyInfo) Ended(now time.Time) bool {
+	end := k.End()
+	return !end.IsZero() && !now.Before(end)
+}
+
+// End is when the key ends, or has ended. The zero time is never.
+func (k KeyInfo) End() time.Time { return soonest(k.Expires, k.Revoked) }
+
+// sooner reports whether a time comes before another one, of which the zero time is never.
+func sooner(a, b time.Time) bool { return !a.IsZero() && (b.IsZero() || a.Before(b)) }
+
+func soonest(a, b time.Time) time.Time {
+	if sooner(a, b) {
+		return a
+	}
+	return b
 }
 
 // Add makes a key. It is returned once, here: only its hash is stored.
@@ -64,20 +89,27 @@ func (k *Keys) Add(spec KeySpec) (secret string, err error) {
 		if slices.ContainsFunc(file.Keys, func(s storedKey) bool { return s.Name == spec.Name }) {
 			return fmt.Errorf("there is or was a key named %q, and records name it; try another name", spec.Name)
 		}
-		id := newKeyID()
-		for slices.ContainsFunc(file.Keys, func(s storedKey) bool { return s.ID == id }) {
-			id = newKeyID()
-		}
-		secret = newKey(id)
-		hash := keyHash(secret)
-		info := KeyInfo{ID: id, Name: spec.Name, Principal: spec.Principal, Via: spec.Via, Grant: spec.Grant, Created: k.stamp()}
-		file.Keys = append(file.Keys, storedKey{KeyInfo: info, SHA256: hex.EncodeToString(hash[:])})
+		secret = k.make(file, KeyInfo{Name: spec.Name, Principal: spec.Principal, Via: spec.Via, Grant: spec.Grant}, spec.Lifetime)
 		return nil
 	})
 	if err != nil {
 		return "", err
 	}
 	return secret, nil
+}
+
+// make adds a key to a file, with a secret that no other has.
+func (k *Keys) make(file *keyFile, info KeyInfo, lifetime time.Duration) (secret string) {
+	for info.ID == "" || slices.ContainsFunc(file.Keys, func(s storedKey) bool { return s.ID == info.ID }) {
+		info.ID = newKeyID()
+	}
+	secret = newKey(info.ID)
+	hash := keyHash(secret)
+	if info.Created = k.stamp(); lifetime > 0 {
+		info.Expires = info.Created.Add(lifetime)
+	}
+	file.Keys = append(file.Keys, storedKey{KeyInfo: info, SHA256: hex.EncodeToString(hash[:])})
+	return secret
 }
 
 // checkHolder checks the permissions, the principal and the way of a key.
@@ -111,16 +143,21 @@ func (k *Keys) Revoke(name string) error {
 		return missing // and no lock is left in a directory named by mistake
 	}
 	return k.edit(func(file *keyFile) error {
-		for i := range file.Keys {
-			if stored := &file.Keys[i]; stored.Name == name {
-				if stored.Revoked.IsZero() {
-					stored.Revoked = k.stamp()
-				}
-				return k.markRevoked(stored.ID, stored.Revoked)
-			}
+		if !k.end(file, name, k.stamp()) {
+			return missing
 		}
-		return missing
+		return k.markRevoked(file, name)
 	})
+}
+
+// end revokes all keys of a name from a time on, unless they are revoked before it.
+func (k *Keys) end(file *keyFile, name string, at time.Time) (found bool) {
+	for i := range file.Keys {
+		if stored := &file.Keys[i]; stored.Name == name {
+			stored.Revoked, found = soonest(at, stored.Revoked), true
+		}
+	}
+	return found
 }
 
 // List lists all keys there ever were, in the order they were added.

@@ -18,12 +18,14 @@ import (
 // keyFile is the file of API keys in the data directory, one JSON document:
 //
 //	{"format":1,"keys":[{"id":"…","name":"…","principal":"User::\"mia\"","via":"console","tenants":["default"],
-//	 "permissions":["decide"],"obligations":["…"],"audiences":["…"],"created":"…","revoked":"…","sha256":"…"}]}
+//	 "permissions":["decide"],"obligations":["…"],"audiences":["…"],"created":"…","expires":"…","revoked":"…","renews":"…",
+//	 "sha256":"…","proof":"…"}]}
 //
 // sha256 is of the whole key, in lower-case hex. principal is absent if the holder is no entity of policies, via if the key
-// relays no votes or those of a gateway's form, obligations and audiences if none are registered, and revoked while the key is in
-// force. Both times are RFC 3339. Keys stand in the order they were added. A revoked one stays, so that its name
-// is never used again, and so every change makes the file longer.
+// relays no votes or those of a gateway's form, obligations and audiences if none are registered, expires if it never does,
+// and revoked while no end of the key is settled: a key that was renewed ends at that time, which may be to come. renews
+// and proof are of a renewal alone: the id of the first key of that name, and [renewal.proof]. All times are RFC 3339. Keys
+// stand in the order they were added. A revoked one stays, so that its name is never used again.
 //
 // It grows by a new number of format: a member that a reader does not know could
 // be a restriction, so unknown members and formats refuse the whole file.
@@ -48,6 +50,8 @@ const (
 type storedKey struct {
 	KeyInfo
 	SHA256 string `json:"sha256"`
+	// Proof is that of a renewal.
+	Proof string `json:"proof,omitzero"`
 
 	refused bool // it is not in force, whatever the file says
 }
@@ -73,7 +77,7 @@ func readKeyFile(dir string) ([]storedKey, map[string]*key, error) {
 		if stored.relays() {
 			caller.Relays = cmp.Or(stored.Via, evaluation.ViaForm)
 		}
-		byID[stored.ID] = &key{hash, caller, !stored.Revoked.IsZero()}
+		byID[stored.ID] = &key{hash: hash, caller: caller, info: stored.KeyInfo}
 	}
 	return file.Keys, byID, nil
 }
@@ -92,15 +96,16 @@ func parseKeyFile(content []byte) (keyFile, error) {
 	if file.Format != keyFormat {
 		return keyFile{}, fmt.Errorf("its format is %d, which no version had; put back the file that was there", file.Format)
 	}
-	ids, names := make(map[string]bool), make(map[string]bool)
+	ids, first := make(map[string]bool), make(map[string]string)
 	for i, k := range file.Keys {
 		if err := k.check(); err != nil {
 			return keyFile{}, fmt.Errorf("keys[%d]: %w", i, err)
 		}
-		if ids[k.ID] || names[k.Name] {
-			return keyFile{}, fmt.Errorf("keys[%d]: its id or name is that of one before", i)
+		// A name is one key's and that of its renewals.
+		if ids[k.ID] || first[k.Name] != k.Renews {
+			return keyFile{}, fmt.Errorf("keys[%d]: its id or name is that of one before, or it renews none", i)
 		}
-		ids[k.ID], names[k.Name] = true, true
+		ids[k.ID], first[k.Name] = true, cmp.Or(first[k.Name], k.ID)
 	}
 	return file, nil
 }

@@ -54,10 +54,8 @@ type KeysOnRecord map[string]RecordedKey
 // Take adds a key of a record, in the order of the records.
 func (r KeysOnRecord) Take(key RecordedKey) {
 	before, known := r[key.ID]
-	if known && !before.Revoked.IsZero() {
-		key.Revoked = before.Revoked
-	}
 	if known {
+		key.Revoked, key.Expires = soonest(before.Revoked, key.Revoked), soonest(before.Expires, key.Expires)
 		key.Digest = cmp.Or(before.Digest, key.Digest)
 	}
 	key.Missing = false
@@ -66,8 +64,8 @@ func (r KeysOnRecord) Take(key RecordedKey) {
 
 // Revoke has a key that is known revoked, from a time on.
 func (r KeysOnRecord) Revoke(id string, at time.Time) {
-	if key, known := r[id]; known && key.Revoked.IsZero() {
-		key.Revoked = at
+	if key, known := r[id]; known {
+		key.Revoked = soonest(at, key.Revoked)
 		r[id] = key
 	}
 }
@@ -81,12 +79,12 @@ func (r KeysOnRecord) Against(k *Keys) map[string]string {
 			wrong[stored.Name] = "it was revoked, and its file has it in force"
 			continue
 		}
-		switch change := r.compare(stored); change.Change {
+		switch change := r.compare(stored, k); change.Change {
 		case KeyRestored:
 			wrong[stored.Name] = "it was revoked at " + change.Before.Revoked.Format(time.RFC3339) + ", and its file has it in force"
 		case KeyChanged:
 			if change.Refused {
-				wrong[stored.Name] = "its secret is another than the one on record, or its name was another key's"
+				wrong[stored.Name] = "its secret or its end is another than the one on record, or its name was another key's"
 			}
 		}
 	}
@@ -94,15 +92,13 @@ func (r KeysOnRecord) Against(k *Keys) map[string]string {
 }
 
 // compare finds the change of a stored key; there is none if Change is "".
-func (r KeysOnRecord) compare(stored storedKey) KeyEvent {
+func (r KeysOnRecord) compare(stored storedKey, k *Keys) KeyEvent {
 	is := stored.recorded()
 	was, known := r[stored.ID]
 	if !known || was.Name != is.Name {
-		// Votes and records name keys, so no key gets the name of another.
-		for id, other := range r {
-			if id != is.ID && other.Name == is.Name {
-				return KeyEvent{Change: KeyChanged, Key: is, Before: other, Refused: true}
-			}
+		// Votes and records name keys, so no key gets the name of another that it does not renew.
+		if others := r.named(is); len(others) > 0 && (known || !k.renewed(stored, others)) {
+			return KeyEvent{Change: KeyChanged, Key: is, Before: others[0], Refused: true}
 		}
 	}
 	if !known {
@@ -110,11 +106,11 @@ func (r KeysOnRecord) compare(stored storedKey) KeyEvent {
 	}
 	e := KeyEvent{Key: is, Before: was}
 	switch {
-	case was.Digest != "" && was.Digest != is.Digest:
+	case was.Digest != "" && was.Digest != is.Digest, sooner(was.Expires, is.Expires):
 		e.Change, e.Refused = KeyChanged, true
-	case was.Revoked.IsZero() && !is.Revoked.IsZero():
+	case sooner(is.Revoked, was.Revoked):
 		e.Change = KeyRevoked
-	case !was.Revoked.IsZero() && is.Revoked.IsZero():
+	case sooner(was.Revoked, is.Revoked) && sooner(k.now(), is.Revoked):
 		e.Change, e.Refused = KeyRestored, true
 	case !is.sameHolder(was):
 		e.Change = KeyChanged
@@ -122,10 +118,22 @@ func (r KeysOnRecord) compare(stored storedKey) KeyEvent {
 	return e
 }
 
+// named are the other keys of the name of one, by their ids.
+func (r KeysOnRecord) named(is RecordedKey) (others []RecordedKey) {
+	for id, other := range r {
+		if id != is.ID && other.Name == is.Name {
+			others = append(others, other)
+		}
+	}
+	slices.SortFunc(others, func(a, b RecordedKey) int { return strings.Compare(a.ID, b.ID) })
+	return others
+}
+
 // sameHolder reports whether nothing but the secret and its end can differ.
 func (k RecordedKey) sameHolder(other RecordedKey) bool {
 	a, b := k.Grant, other.Grant
 	return k.Name == other.Name && k.Principal == other.Principal && k.Via == other.Via && k.Created.Equal(other.Created) &&
+		k.Expires.Equal(other.Expires) &&
 		slices.Equal(a.Tenants, b.Tenants) && slices.Equal(a.Permissions, b.Permissions) &&
 		(a.Obligations == nil) == (b.Obligations == nil) && slices.Equal(a.Obligations, b.Obligations) &&
 		slices.Equal(a.Audiences, b.Audiences)
@@ -189,14 +197,14 @@ func (k *Keys) vouch(view *keyView) error {
 	refused := map[string]string{}
 	for n := range view.stored {
 		stored := &view.stored[n]
-		if at, marked := view.marks[stored.ID]; marked && stored.Revoked.IsZero() && k.known[stored.ID].Revoked.IsZero() {
+		if at, marked := view.marks[stored.ID]; marked && sooner(at, stored.Revoked) && sooner(at, k.known[stored.ID].Revoked) {
 			// Its revocation is not on record yet.
 			revoked := KeyEvent{Change: KeyRevoked, Key: stored.recorded(), Before: k.known[stored.ID]}
 			revoked.Key.Revoked = at
 			events = append(events, revoked)
 			k.known.Take(revoked.Key)
 		}
-		e := k.known.compare(*stored)
+		e := k.known.compare(*stored, k)
 		if !e.Refused {
 			if e.Change != "" {
 				events = append(events, e)
@@ -207,7 +215,7 @@ func (k *Keys) vouch(view *keyView) error {
 		if refused[stored.ID] = e.Key.Digest; k.refused[stored.ID] != e.Key.Digest {
 			events = append(events, e)
 		}
-		view.byID[stored.ID].revoked, stored.refused = true, true
+		view.byID[stored.ID].refused, stored.refused = true, true
 		if e.Change == KeyRestored {
 			stored.Revoked = e.Before.Revoked
 		}
@@ -266,8 +274,8 @@ func writeMarks(dir string, marks map[string]time.Time) error {
 	return plainfile.Replace(filepath.Join(dir, KeyMarksFile), []byte(text.String()))
 }
 
-// markRevoked marks a key. It is called with the lock of the file held.
-func (k *Keys) markRevoked(id string, at time.Time) error {
+// markRevoked marks the keys of a name that are revoked. It is called with the lock of the file held.
+func (k *Keys) markRevoked(file *keyFile, name string) error {
 	marks, err := readMarks(k.dir)
 	if err != nil {
 		return err
@@ -275,7 +283,11 @@ func (k *Keys) markRevoked(id string, at time.Time) error {
 	if marks == nil {
 		marks = map[string]time.Time{}
 	}
-	marks[id] = at
+	for _, stored := range file.Keys {
+		if stored.Name == name && !stored.Revoked.IsZero() {
+			marks[stored.ID] = stored.Revoked
+		}
+	}
 	return writeMarks(k.dir, marks)
 }
 
@@ -294,7 +306,7 @@ func (k *Keys) forgetMarks() error {
 		return err
 	}
 	k.mu.Lock()
-	maps.DeleteFunc(marks, func(id string, _ time.Time) bool { return !k.known[id].Revoked.IsZero() })
+	maps.DeleteFunc(marks, func(id string, at time.Time) bool { return !sooner(at, k.known[id].Revoked) })
 	k.mu.Unlock()
 	return writeMarks(k.dir, marks)
 }

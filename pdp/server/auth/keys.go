@@ -50,7 +50,8 @@ type keyView struct {
 type key struct {
 	hash    [sha256.Size]byte
 	caller  Caller
-	revoked bool
+	info    KeyInfo
+	refused bool // it is not in force, whatever its file says
 }
 
 // OpenKeys reads the keys of a data directory, which need not exist yet.
@@ -88,18 +89,41 @@ func (k *Keys) Find(secret string) (Caller, bool) {
 	return k.holder(id, keyHash(secret))
 }
 
-// holder is [Keys.Find] by the id and the hash of a key. An unknown id costs the same work as a wrong key, so that the time
-// taken says nothing about ids.
+// holder is [Keys.Find] by the id and the hash of a key.
 func (k *Keys) holder(id string, hash [sha256.Size]byte) (Caller, bool) {
+	found := k.match(id, hash)
+	if found == nil || found.refused || found.info.Ended(k.now()) {
+		return Caller{}, false
+	}
+	return found.caller, true
+}
+
+// expired reports whether a secret is that of a key that has expired, and has no other fault.
+func (k *Keys) expired(secret string) bool {
+	id := keyID(secret)
+	if id == "" {
+		return false
+	}
+	found := k.match(id, keyHash(secret))
+	if found == nil || found.refused {
+		return false
+	}
+	info := found.info
+	info.Expires = time.Time{}
+	return found.info.Ended(k.now()) && !info.Ended(k.now())
+}
+
+// match is the key of an id and a hash, in force or not, or nil. An unknown id costs the same work as a wrong key, so that
+// the time taken says nothing about ids.
+func (k *Keys) match(id string, hash [sha256.Size]byte) *key {
 	found, known := k.current().byID[id]
 	if !known {
 		found = &nobody
 	}
-	equal := subtle.ConstantTimeCompare(hash[:], found.hash[:]) == 1
-	if !equal || !known || found.revoked {
-		return Caller{}, false
+	if equal := subtle.ConstantTimeCompare(hash[:], found.hash[:]) == 1; !equal || !known {
+		return nil
 	}
-	return found.caller, true
+	return found
 }
 
 var nobody key
@@ -172,9 +196,9 @@ func (v *keyView) read(dir string) (err error) {
 		return err
 	}
 	for n := range v.stored {
-		if _, revoked := v.marks[v.stored[n].ID]; revoked {
-			v.byID[v.stored[n].ID].revoked = true
-			v.stored[n].refused = v.stored[n].Revoked.IsZero()
+		stored := &v.stored[n]
+		if at, marked := v.marks[stored.ID]; marked && sooner(at, stored.Revoked) {
+			stored.refused, v.byID[stored.ID].refused = true, true
 		}
 	}
 	return nil
@@ -193,7 +217,7 @@ func (k *Keys) unlessLost(lost func() error) (fs.FileInfo, error) {
 	return nil, err
 }
 
-// sameFile needs no content: every change makes a new file, and a longer one.
+// sameFile needs no content: every change makes a new file.
 func sameFile(a, b fs.FileInfo) bool {
 	return a != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -106,12 +107,35 @@ func (x *exam) keys() {
 	}
 	x.relayed(keys.List())
 	x.unbarred(keys.List())
-	inForce := slices.ContainsFunc(keys.List(), func(k auth.KeyInfo) bool { return k.Revoked.IsZero() })
+	x.expiring(keys.List())
+	some := slices.ContainsFunc(keys.List(), inForce)
 	switch configured := len(x.Config.Auth.JWT)+len(x.Config.Auth.MTLS) > 0; {
-	case !inForce && keys.Configured() && !configured:
-		x.Bites("keys", "policy-service keys add --data "+x.data+" --name NAME", "every API key is revoked, and nobody can ask")
+	case !some && keys.Configured() && !configured:
+		x.Bites("keys", "policy-service keys add --data "+x.data+" --name NAME", "every API key is revoked or has expired, and nobody can ask")
 	case !keys.Configured() && !configured:
 		x.OK("keys", "there are no credentials: everybody on this machine may ask, nobody else can")
+	}
+}
+
+// inForce goes by the clock of the machine, as the server does for its keys.
+func inForce(k auth.KeyInfo) bool { return !k.Ended(time.Now()) }
+
+// renewWithin is how long before its end a key is named.
+const renewWithin = 14 * 24 * time.Hour
+
+// expiring looks for keys that expire soon, or have expired, and were neither revoked nor renewed.
+func (x *exam) expiring(keys []auth.KeyInfo) {
+	for n, k := range keys {
+		renewed := slices.ContainsFunc(keys[n+1:], func(later auth.KeyInfo) bool { return later.Name == k.Name })
+		if renewed || k.Expires.IsZero() || !k.Revoked.IsZero() || time.Until(k.Expires) >= renewWithin {
+			continue
+		}
+		ends := "expires at %s, and its holder is refused then"
+		if !inForce(k) {
+			ends = "expired at %s, and its holder is refused"
+		}
+		x.Bites("keys", fmt.Sprintf("policy-service keys renew --data %s %q makes a new secret, or keys revoke if nobody needs it", x.data, k.Name),
+			"the API key %q "+ends, k.Name, k.Expires.Format(time.RFC3339))
 	}
 }
 
@@ -121,7 +145,7 @@ func (x *exam) unbarred(keys []auth.KeyInfo) {
 	for n, issuer := range x.Config.Auth.JWT {
 		err := issuer.Unbarred()
 		ofType := func(k auth.KeyInfo) bool {
-			return k.Revoked.IsZero() && slices.Contains(k.Permissions, auth.Approve) && k.Principal.Type == issuer.Principal.Type
+			return inForce(k) && slices.Contains(k.Permissions, auth.Approve) && k.Principal.Type == issuer.Principal.Type
 		}
 		if err != nil && slices.ContainsFunc(keys, ofType) {
 			x.Wrong("keys", fmt.Errorf("auth.jwt[%d]: %w", n, err))
@@ -134,13 +158,18 @@ func (x *exam) unbarred(keys []auth.KeyInfo) {
 func (x *exam) relayed(keys []auth.KeyInfo) {
 	for n, issuer := range x.Config.Auth.JWT {
 		for _, name := range issuer.RelayedBy {
-			at := slices.IndexFunc(keys, func(k auth.KeyInfo) bool { return k.Name == name })
+			at := -1 // the newest of that name
+			for n, k := range keys {
+				if k.Name == name {
+					at = n
+				}
+			}
 			what, try := "", "make a key of another name, and name that one"
 			switch {
 			case at < 0:
 				what, try = "there is none of that name", fmt.Sprintf("policy-service keys add --data %s --permission relay --name %q, or correct the name", x.data, name)
-			case !keys[at].Revoked.IsZero():
-				what = "it is revoked"
+			case !inForce(keys[at]):
+				what = "it is revoked, or has expired"
 			case !slices.Contains(keys[at].Permissions, auth.Relay):
 				what = "it lacks the permission relay"
 			default:

@@ -253,7 +253,8 @@ func TestSpoilt(t *testing.T) {
 		{"mask key short", "keys", "does not hold the 32 bytes of a key; put the file back", write("mask.key", "short")},
 		{"signing keys garbage", "keys", "signing.jwks cannot be used", write("signing.jwks", "{")},
 		{"API keys garbage", "keys", "cannot read the API keys", write("api-keys.json", "{")},
-		{"every API key revoked", "keys", "every API key is revoked, and nobody can ask; policy-service keys add", revoke},
+		{"every API key revoked", "keys", "every API key is revoked or has expired, and nobody can ask; policy-service keys add", revoke},
+		{"an API key that expires", "keys", `the API key "soon" expires at `, adds("soon", 13*24*time.Hour)},
 		{"approvals' key short", "keys", "does not hold the 32 bytes of a key; put the file back", write("approvals.key", "short")},
 		{"approvals garbage", "approvals", "no server starts with them: ", write("approvals.db", strings.Repeat("garbage", 10_000))},
 		{"capabilities garbage", "capabilities", "requests that show one are answered with 503: ", write("capabilities.db", strings.Repeat("garbage", 10_000))},
@@ -266,6 +267,17 @@ func TestSpoilt(t *testing.T) {
 			must(t, c.spoil(data))
 			mustBite(t, doctor.Examine(t.Context(), patient(data)), c.check, c.want)
 		})
+	}
+}
+
+func adds(name string, lifetime time.Duration) func(string) error {
+	return func(data string) error {
+		keys, err := auth.OpenKeys(data)
+		if err != nil {
+			return err
+		}
+		_, err = keys.Add(auth.KeySpec{Name: name, Lifetime: lifetime})
+		return err
 	}
 }
 
@@ -454,7 +466,7 @@ func TestKeysThatRelay(t *testing.T) {
 	found := with(data, "mcp", "mpc", "old", "gateway")
 	for _, want := range []string{
 		`auth.jwt[1].relayed_by names the API key "mpc", and there is none of that name: what people say there does not count; policy-service keys add --data ` + data + ` --permission relay --name "mpc", or correct the name`,
-		`names the API key "old", and it is revoked`,
+		`names the API key "old", and it is revoked, or has expired`,
 		`names the API key "gateway", and it lacks the permission relay: what people say there does not count; make a key of another name`,
 	} {
 		mustBite(t, found, "keys", want)

@@ -7,6 +7,7 @@ package approve
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -57,7 +58,10 @@ func (at serverFlags) open(s cli.Streams, what string, f func(context.Context, *
 	defer box.Close()
 	ctx, stop := cli.UntilSignal()
 	defer stop()
-	if err := f(ctx, box); err != nil {
+	var ended cli.ExitCode
+	if err := f(ctx, box); errors.As(err, &ended) {
+		return ended // the person has read why
+	} else if err != nil {
 		return at.failed(s, what, err)
 	}
 	return nil
@@ -93,6 +97,25 @@ func (at serverFlags) print(s cli.Streams, r inbox.Request) {
 // rulingReason is why an approver decides so.
 type rulingReason struct {
 	Reason cli.Given `required:"" placeholder:"R" help:"The reason, for those who read the record. Write no secret into it."`
+}
+
+// seen are how an approver decides about what they see, and why. On a terminal the command asks for what is missing.
+type seen struct {
+	Reason cli.Given `placeholder:"R" help:"The reason, for those who read the record. Write no secret into it. A terminal is asked for it if it is missing."`
+	Yes    bool      `help:"Ask nothing: decide about the approval request as it is shown."`
+}
+
+// check refuses a decision for which nobody can be asked.
+func (d seen) check(s cli.Streams, command string, version version) error {
+	switch {
+	case s.Interactive():
+		return nil
+	case d.Reason == "":
+		return fmt.Errorf("missing flags: --reason=R; try policy-service approvals %s --help", command)
+	case version == 0 && !d.Yes && command == "approve":
+		return errors.New("without a terminal nobody can be asked; write --version N, with the number that policy-service approvals show prints, or --yes to approve unseen what the request says now")
+	}
+	return nil
 }
 
 // withdrawalReason is why something is taken back. It need not be given.

@@ -3,6 +3,7 @@ package approve
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 
 	"policy-service/cmd/policy-service/internal/cli"
@@ -25,8 +26,8 @@ func (v *version) UnmarshalText(text []byte) error {
 type approveCommand struct {
 	serverFlags
 	approvalID
-	rulingReason
-	Version    version     `placeholder:"N" help:"The version that you have seen. The server refuses the vote if the version is another one by now. Without the flag, the command shows the approval request first, and approves that version."`
+	seen
+	Version    version     `placeholder:"N" help:"The version that you have seen. The server refuses the vote if the version is another one by now. Without the flag, the command shows the approval request first, asks you on a terminal, and approves that version."`
 	ValidUntil when.Moment `placeholder:"TIME" help:"An end of the approval that is earlier than the one the policies give: 2026-11-20T15:04:05Z, or 2026-11-20 (midnight UTC)."`
 }
 
@@ -38,42 +39,59 @@ func (approveCommand) Help() string {
 
 // Run approves the version that was seen, and no later one.
 func (c approveCommand) Run(s cli.Streams) error {
-	ruling := inbox.Ruling{
+	if err := c.check(s, "approve", c.Version); err != nil {
+		return err
+	}
+	return c.change(s, "approve", c.deciding(s, c.serverFlags, "Approve this, version %d?", c.Version == 0), c.ID, inbox.Ruling{
 		Decision:   "approve",
 		Reason:     string(c.Reason),
 		Version:    int(c.Version),
 		ValidUntil: c.ValidUntil.Time,
-	}
-	if c.Version > 0 {
-		return c.change(s, "approve", (*inbox.Inbox).Decide, c.ID, ruling)
-	}
-	shown := func(box *inbox.Inbox, ctx context.Context, id string, ruling inbox.Ruling) (inbox.Request, error) {
-		r, err := box.Get(ctx, id, 0)
-		if err != nil {
-			return r, err
-		}
-		if ruling.Version = r.Version; r.Version < 1 {
-			return r, errors.New("the server does not say which version this is; update it")
-		}
-		c.preview(s, r)
-		return box.Decide(ctx, id, ruling)
-	}
-	return c.change(s, "approve", shown, c.ID, ruling)
+	})
 }
 
-// preview shows the approval request before the vote. For programs, standard output has the answer alone.
-func (c approveCommand) preview(s cli.Streams, r inbox.Request) {
-	if c.JSON {
-		s.Out = s.Err
+// deciding decides after it has asked for what is missing. If it shows the approval request, the ruling is about the version
+// that is shown, and about no later one.
+func (d seen) deciding(s cli.Streams, at serverFlags, question string, shows bool) changing {
+	return func(box *inbox.Inbox, ctx context.Context, id string, ruling inbox.Ruling) (inbox.Request, error) {
+		if shows {
+			r, err := box.Get(ctx, id, 0)
+			if err != nil {
+				return r, err
+			}
+			if ruling.Version = r.Version; r.Version < 1 {
+				return r, errors.New("the server does not say which version this is; update it")
+			}
+			preview := s
+			if at.JSON || !d.Yes { // beside the question; and for programs, standard output has the answer alone
+				preview.Out = s.Err
+			}
+			(&page{Streams: preview}).print(r)
+			if !d.Yes {
+				if err := s.Confirm(ctx, fmt.Sprintf(question, r.Version)); err != nil {
+					return r, err
+				}
+			}
+		}
+		if ruling.Reason == "" {
+			reason, err := s.Ask(ctx, "Reason:")
+			if err != nil {
+				return inbox.Request{}, err
+			}
+			if ruling.Reason = reason; reason == "" {
+				s.Tell("there is no reason: nothing is done")
+				return inbox.Request{}, cli.No
+			}
+		}
+		return box.Decide(ctx, id, ruling)
 	}
-	(&page{Streams: s}).print(r)
 }
 
 type denyCommand struct {
 	serverFlags
 	approvalID
-	rulingReason
-	Version version `placeholder:"N" help:"The version that you have seen. The server refuses the vote if the version is another one by now. Without the flag, the command denies any version."`
+	seen
+	Version version `placeholder:"N" help:"The version that you have seen. The server refuses the vote if the version is another one by now. Without the flag, the command asks you on a terminal, and elsewhere denies any version."`
 }
 
 // Help ends the command's help.
@@ -83,8 +101,12 @@ func (denyCommand) Help() string {
 
 // Run denies.
 func (c denyCommand) Run(s cli.Streams) error {
+	if err := c.check(s, "deny", c.Version); err != nil {
+		return err
+	}
+	asks := c.Version == 0 && !c.Yes && s.Interactive()
 	ruling := inbox.Ruling{Decision: "deny", Reason: string(c.Reason), Version: int(c.Version)}
-	return c.change(s, "deny", (*inbox.Inbox).Decide, c.ID, ruling)
+	return c.change(s, "deny", c.deciding(s, c.serverFlags, "Deny this, version %d?", asks), c.ID, ruling)
 }
 
 type delegateCommand struct {

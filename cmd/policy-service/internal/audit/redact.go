@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -15,6 +16,7 @@ type redactCommand struct {
 	ID       string    `arg:"" optional:"" help:"The id of the record, such as the value of X-Decision-Id."`
 	Approval cli.Given `placeholder:"ID" help:"With --server, in place of a record: the id of an approval request. What was asked and said of it goes, and its records."`
 	End      bool      `help:"With --approval: cancel or revoke the approval request first, if it waits or can be used."`
+	Yes      bool      `help:"Ask nothing. Without the flag, a terminal is asked first."`
 	Reason   cli.Given `required:"" placeholder:"R" help:"The reason, for the record of the redaction. It must not contain what you redact."`
 }
 
@@ -47,6 +49,11 @@ func (c redactCommand) Validate() error {
 func (c redactCommand) Run(s cli.Streams) error {
 	ctx, stop := cli.UntilSignal()
 	defer stop()
+	if !c.Yes && s.Interactive() {
+		if err := s.Confirm(ctx, "Remove the content of "+cmp.Or(c.ID, "approval request "+string(c.Approval))+" for good?"); err != nil {
+			return err
+		}
+	}
 	if c.Approval != "" {
 		return c.approval(ctx, s)
 	}

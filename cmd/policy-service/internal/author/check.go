@@ -30,7 +30,7 @@ type Commands struct {
 
 // Check lists the errors and warnings of a bundle.
 type Check struct {
-	Dir           string `arg:"" help:"The directory of the bundle."`
+	Dir           string `arg:"" optional:"" help:"The directory of the bundle. Without it, the one in $$POLICY_SERVICE_POLICIES, or this directory."`
 	JSON          bool   `name:"json" help:"Print JSON, for programs."`
 	Strict        bool   `help:"Count warnings as errors."`
 	WriteManifest bool   `help:"Write the MANIFEST. Then the bundle loads with exactly this content, and with no other."`
@@ -43,7 +43,10 @@ func (Check) Help() string {
 }
 
 // Run prints everything that is wrong or odd.
-func (c Check) Run(s cli.Streams) error {
+func (c Check) Run(s cli.Streams) (err error) {
+	if c.Dir, err = bundledir.Or(c.Dir); err != nil {
+		return err
+	}
 	if err := bundledir.Exists(c.Dir); err != nil {
 		return err
 	}

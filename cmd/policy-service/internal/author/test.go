@@ -19,7 +19,7 @@ import (
 
 // Test runs the tests of a bundle.
 type Test struct {
-	Dir      string `arg:"" help:"The directory of the bundle."`
+	Dir      string `arg:"" optional:"" help:"The directory of the bundle. Without it, the one in $$POLICY_SERVICE_POLICIES, or this directory."`
 	Match    string `name:"run" placeholder:"RE" help:"Run only the tests whose name matches this regular expression."`
 	JUnit    string `name:"junit" placeholder:"FILE" help:"Also write the results to this file, as JUnit XML."`
 	Coverage bool   `help:"List the policies that no test satisfied."`
@@ -32,8 +32,11 @@ func (Test) Help() string {
 }
 
 // Run runs the tests of a bundle.
-func (c Test) Run(s cli.Streams) error {
+func (c Test) Run(s cli.Streams) (err error) {
 	started := time.Now()
+	if c.Dir, err = bundledir.Or(c.Dir); err != nil {
+		return err
+	}
 	bundle, err := bundledir.Load(c.Dir, s)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@
 package bundledir
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -23,6 +24,22 @@ func Exists(dir string) error {
 		return fmt.Errorf("%s is not a directory; try the directory that holds the .cedar files", dir)
 	}
 	return nil
+}
+
+// PoliciesVariable names the directory of the bundle, for serve and for commands without one.
+const PoliciesVariable = "POLICY_SERVICE_POLICIES"
+
+// Or is a directory, or if none is given the one in the environment, or this one if it holds a bundle.
+func Or(dir string) (string, error) {
+	if dir = cmp.Or(dir, os.Getenv(PoliciesVariable)); dir != "" {
+		return dir, nil
+	}
+	for _, pattern := range []string{"*.cedar", "bundle.yaml", filepath.Join("access", "*.yaml")} {
+		if found, _ := filepath.Glob(pattern); len(found) > 0 {
+			return ".", nil
+		}
+	}
+	return "", errors.New("no bundle is named, and this directory holds none; give the directory that holds the .cedar files, or set " + PoliciesVariable + "; try --help")
 }
 
 // Load loads a bundle, or prints everything that keeps it from loading.

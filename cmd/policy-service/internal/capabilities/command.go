@@ -54,7 +54,10 @@ func (at serverFlags) open(s cli.Streams, what string, f func(context.Context, *
 	defer server.Close()
 	ctx, stop := cli.UntilSignal()
 	defer stop()
-	if err := f(ctx, server); err != nil {
+	var ended cli.ExitCode
+	if err := f(ctx, server); errors.As(err, &ended) {
+		return ended // the person has read why
+	} else if err != nil {
 		return at.failed(s, what, err)
 	}
 	return nil

@@ -198,6 +198,7 @@ type revokeCommand struct {
 	serverFlags
 	filter
 	All    bool      `help:"Take back all capabilities of the tenant."`
+	Yes    bool      `help:"Ask nothing. Without the flag, a terminal is asked before --all."`
 	Reason cli.Given `required:"" placeholder:"R" help:"The reason, for those who read the record. Write no secret into it."`
 	ID     string    `arg:"" optional:"" help:"The id of the capability. Without it, --holder, --key, --audience or --all says which ones."`
 }
@@ -230,6 +231,11 @@ func (c revokeCommand) Run(s cli.Streams) error {
 		body.Holder = &c.Holder.Ref
 	}
 	return c.open(s, "revoke the capabilities", func(ctx context.Context, server *httpclient.Server) error {
+		if c.All && !c.Yes && s.Interactive() {
+			if err := s.Confirm(ctx, "Take back all capabilities of the tenant "+body.Tenant+"?"); err != nil {
+				return err
+			}
+		}
 		done, err := httpclient.PostJSON[struct {
 			Revoked int `json:"revoked"`
 		}](ctx, server, path+"/revoke", body, mostBody, "number of capabilities")

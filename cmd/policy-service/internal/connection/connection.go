@@ -9,7 +9,10 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
+
+	"github.com/alecthomas/kong"
 
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/httpclient"
@@ -18,10 +21,22 @@ import (
 
 // Flags are the server that a command asks, and the credential of its caller.
 type Flags struct {
-	Server     string    `required:"" placeholder:"URL" help:"The URL of a running server. It must be https, or http on this machine, or unix:PATH for its socket."`
+	Server     string    `required:"" asks:"server" placeholder:"URL" help:"The URL of a running server. It must be https, or http on this machine, or unix:PATH for its socket. Without the flag, $$POLICY_SERVICE_SERVER is used."`
 	Credential cli.Given `placeholder:"FILE" help:"The file with an API key or a token, which tells the server who you are. ${needs} Without the flag, $$POLICY_SERVICE_KEY is used."`
 	CA         cli.Given `name:"ca" placeholder:"FILE" help:"The root certificates to trust instead of the system's, in PEM."`
 	JSON       bool      `name:"json" help:"Print JSON, for programs: one line for each answer."`
+}
+
+// Resolve gives each flag with the tag asks the URL in [server.ServerVariable], unless a flag that excludes it is given: an
+// explicit --data counts before the environment.
+func Resolve(_ *kong.Context, parent *kong.Path, flag *kong.Flag) (any, error) {
+	excluded := func(other *kong.Flag) bool {
+		return other.Set && slices.ContainsFunc(other.Xor, func(group string) bool { return slices.Contains(flag.Xor, group) })
+	}
+	if url := os.Getenv(server.ServerVariable); url != "" && flag.Tag.Has("asks") && !slices.ContainsFunc(parent.Flags, excluded) {
+		return url, nil
+	}
+	return nil, nil
 }
 
 // Where are the same flags on a command line.

@@ -11,7 +11,7 @@ import (
 // Health asks a running server whether it is well. A container's health check runs it: the container holds no other
 // program that could ask.
 type Health struct {
-	URL     string        `default:"http://127.0.0.1:8180" placeholder:"URL" help:"The URL of the server, without a path, or unix:PATH for its socket. The default is ${default}."`
+	URL     string        `default:"http://127.0.0.1:8180" asks:"server" placeholder:"URL" help:"The URL of the server, without a path, or unix:PATH for its socket. Without the flag, $$POLICY_SERVICE_SERVER is used. The default is ${default}."`
 	TLSCert cli.Given     `name:"tls-cert" placeholder:"FILE" help:"The certificate that serve has, in PEM. health trusts exactly this certificate, whatever the host name."`
 	Ready   bool          `help:"Ask whether the server can decide (/readyz), not only whether it is alive (/livez)."`
 	Timeout time.Duration `default:"3s" placeholder:"D" help:"How long to wait for the answer. The default is ${default}."`

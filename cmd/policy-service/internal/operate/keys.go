@@ -11,15 +11,32 @@ import (
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/evaluation"
 	"policy-service/pdp/server/auth"
+	"policy-service/pdp/when"
 )
 
-// Keys is about the API keys of callers, and about the key that signs tokens. Each command works while a server is
-// running. The server notices a change of API keys within a second.
+// Keys is about the API keys of callers. Each command works while a server is running. The server notices a change within
+// a second.
 type Keys struct {
-	Add    keysAddCommand    `cmd:"" help:"Make an API key and print it. The service does not keep it and cannot show it again."`
-	List   keysListCommand   `cmd:"" help:"List all API keys, also revoked ones, without the keys themselves."`
-	Revoke keysRevokeCommand `cmd:"" help:"Revoke an API key."`
-	Rotate keysRotateCommand `cmd:"" help:"Sign tokens with a new key from now on, and print its id."`
+	Add    keysAddCommand       `cmd:"" help:"Make an API key and print it. The service does not keep it and cannot show it again."`
+	Renew  keysRenewCommand     `cmd:"" help:"Make a second secret of an API key, and print it. The one before ends a day later."`
+	List   keysListCommand      `cmd:"" help:"List all API keys, also revoked ones, without the keys themselves."`
+	Revoke keysRevokeCommand    `cmd:"" help:"Revoke an API key, with all its secrets."`
+	Rotate signingRotateCommand `cmd:"" hidden:"" help:"The name of before for signing rotate."`
+}
+
+// days is a duration as people write it: 90d, 24h.
+type days time.Duration
+
+// UnmarshalText reads a duration of at least a second, or 0.
+func (d *days) UnmarshalText(text []byte) error {
+	read, err := when.ParseDuration(string(text))
+	if string(text) == "0" {
+		read, err = 0, nil
+	}
+	if *d = days(read); err != nil || read < 0 || 0 < read && read < time.Second {
+		return fmt.Errorf("%q is no duration; write it like 90d, 24h or 90m", text)
+	}
+	return nil
 }
 
 type keysAddCommand struct {
@@ -30,6 +47,7 @@ type keysAddCommand struct {
 	Obligation []string          `sep:"none" placeholder:"TYPE" help:"An obligation type that the caller discharges. Repeat for more."`
 	Audience   []string          `sep:"none" placeholder:"A" help:"A name of the caller as a verifier of capabilities, such as https://gateway.example.com, for which proofs are made. Without the flag, a proof is for the server of the tool. Repeat for more."`
 	Principal  auth.Principal    `placeholder:"ENTITY" help:"The entity that the caller is to policies, as policies write it: 'User::\"mia\"'. The permission approve needs it."`
+	Expires    days              `placeholder:"AGE" help:"After this time the key is refused: 90d, 12h. Without the flag, the key counts until it is revoked."`
 	Via        cli.Given         `placeholder:"WAY" help:"console, if the caller is a console for approvers that relays what they say. Without the flag, a caller with the permission relay is a gateway that shows them forms."`
 }
 
@@ -43,6 +61,7 @@ func (c keysAddCommand) Run(s cli.Streams) error {
 		Name:      c.Name,
 		Principal: c.Principal,
 		Via:       evaluation.Via(c.Via),
+		Lifetime:  time.Duration(c.Expires),
 		Grant:     auth.Grant{Tenants: c.Tenant, Permissions: c.Permission, Obligations: c.Obligation, Audiences: c.Audience},
 	})
 	if err != nil {
@@ -51,6 +70,35 @@ func (c keysAddCommand) Run(s cli.Streams) error {
 	if _, err := fmt.Fprintln(s.Out, key); err != nil { // the user has no key, or only a part of it
 		err = errors.Join(err, keys.Revoke(c.Name))
 		return fmt.Errorf("the key could not be printed, and is revoked: %w; try to add one of another name", err)
+	}
+	return nil
+}
+
+type keysRenewCommand struct {
+	Data    string `required:"" placeholder:"DIR" help:"The data directory."`
+	Overlap days   `default:"24h" placeholder:"AGE" help:"How long the secret before counts beside the new one: 24h, 7d, or 0 to end it at once. The default is ${default}."`
+	Expires days   `placeholder:"AGE" help:"After this time the new secret is refused: 90d, 12h. Without the flag, it counts until it is revoked."`
+	Name    string `arg:"" help:"The name of the caller, as given to keys add."`
+}
+
+// Help ends the command's help.
+func (keysRenewCommand) Help() string {
+	return "The name, and what the caller may do, stay. Approvals, rate limits and callbacks go by the name, and go on."
+}
+
+// Run prints the new key alone. One that could not be printed is in nobody's hands, and the one before still counts for the
+// overlap: a second renewal makes another.
+func (c keysRenewCommand) Run(s cli.Streams) error {
+	keys, err := openKeys(c.Data)
+	if err != nil {
+		return err
+	}
+	key, err := keys.Renew(auth.Renewal{Name: c.Name, Overlap: time.Duration(c.Overlap), Lifetime: time.Duration(c.Expires)})
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(s.Out, key); err != nil {
+		return fmt.Errorf("the key could not be printed: %w; try keys renew again", err)
 	}
 	return nil
 }
@@ -72,7 +120,8 @@ func (c keysListCommand) Run(s cli.Streams) error {
 		}{keys.List()})
 	}
 	table := s.Table()
-	table.Row("NAME", "ID", "TENANTS", "PERMISSIONS", "OBLIGATIONS", "AUDIENCES", "PRINCIPAL", "ADDED", "REVOKED")
+	table.Row("NAME", "ID", "TENANTS", "PERMISSIONS", "OBLIGATIONS", "AUDIENCES", "PRINCIPAL", "ADDED", "EXPIRES", "REVOKED")
+	now := time.Now()
 	for _, k := range keys.List() {
 		principal := cli.Quoted("-")
 		if k.Principal != (auth.Principal{}) {
@@ -82,8 +131,12 @@ func (c keysListCommand) Run(s cli.Streams) error {
 		if k.Via != "" {
 			permissions += ";via=" + string(k.Via)
 		}
+		expires, revoked := k.Expires, k.Revoked
+		if now.Before(revoked) { // it was renewed
+			expires, revoked = k.End(), time.Time{}
+		}
 		table.Row(k.Name, k.ID, strings.Join(k.Tenants, ","), permissions,
-			cmp.Or(joined(k.Obligations), "-"), cmp.Or(joined(k.Audiences), "-"), principal, day(k.Created), day(k.Revoked))
+			cmp.Or(joined(k.Obligations), "-"), cmp.Or(joined(k.Audiences), "-"), principal, day(k.Created), cli.TimeOr(expires, "-"), day(revoked))
 	}
 	return table.Flush()
 }

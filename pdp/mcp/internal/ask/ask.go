@@ -102,8 +102,10 @@ type Options struct {
 	CapabilityRequired map[string]bool
 	// Handlers discharge obligations of the PDP, but for redact, which this package does.
 	Handlers obligations.Handlers
-	Logger   *slog.Logger     // nil is none
-	Now      func() time.Time // nil is time.Now
+	// LetPass gets the key of a setting that lets a question be asked, and whose other value would refuse it. It may be nil.
+	LetPass func(setting string)
+	Logger  *slog.Logger     // nil is none
+	Now     func() time.Time // nil is time.Now
 }
 
 // Inputs are the variables that an operator's mapping has besides params and token: server {name, resource, labels}, tool
@@ -143,6 +145,9 @@ func New(o Options) (*Asker, error) {
 	}
 	if err := o.check(); err != nil {
 		return nil, err
+	}
+	if o.LetPass == nil {
+		o.LetPass = func(string) {}
 	}
 	if o.Now == nil {
 		o.Now = time.Now

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 
 	"github.com/go-json-experiment/json"
@@ -56,7 +57,7 @@ func (a *Asker) checkShown(ctx context.Context, w refuser, op *Operation, last q
 	case err == nil:
 		return nil
 	case !errors.As(err, &refused):
-		a.o.Logger.WarnContext(ctx, "a capability is checked by the PDP alone: "+err.Error(), "server", op.Server)
+		a.o.Logger.WarnContext(ctx, "a capability is checked by the PDP alone", slog.Group("", "server", op.Server), "why", err)
 		return nil
 	case refused.Code == capability.OnlineOnly: // it is shown by its id
 		return nil

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -250,7 +251,7 @@ func (l *listing) ask(n int, item Item, who *speaker) error {
 func (l *listing) answered(ctx context.Context, n int, d authzenclient.Decision) error {
 	var e *authzenclient.Error
 	if err := d.Err(); errors.As(err, &e) && e.Kind == authzenclient.BadItem && aboutQuestion(e) {
-		l.asker.o.Logger.WarnContext(ctx, "an item is not listed: the PDP does not take the question about it", "method", l.use, "item", l.requests[n].Resource.ID, "why", err)
+		l.asker.o.Logger.WarnContext(ctx, "an item is not listed: the PDP does not take the question about it", slog.Group("", "method", l.use, "item", l.requests[n].Resource.ID), "why", err)
 	} else if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -74,7 +75,8 @@ func (a *Asker) declaredQuestions(ctx context.Context, op *Operation, params *pa
 		return nil, err
 	}
 	for _, w := range asked.Warnings {
-		a.o.Logger.WarnContext(ctx, w.Detail, "server", op.Tool.Server, "tool", op.Tool.Name, "mapping", m.Digest(), "at", w.Pointer)
+		a.o.LetPass("subject_override")
+		a.o.Logger.WarnContext(ctx, w.Detail, slog.Group("", "server", op.Tool.Server, "tool", op.Tool.Name, "mapping", m.Digest(), "at", w.Pointer), "principal", op.Principal.Key)
 	}
 	all := asWritten(Source{DeclaredMapping, m}, asked)
 	if err := bounded(all, len(op.Params.Value())); err != nil || a.o.Declared == Instead {

@@ -34,6 +34,8 @@ type Refusal struct {
 	Words string
 	// Why is for the operator's log.
 	Why string
+	// Undecided says in a word why no decision came, "" if that is not why.
+	Undecided string
 	// Cause is why no question could be made, nil of every other refusal.
 	Cause error
 	// Blocked is its reason in the message tool_call_blocked, "" if that is the one in Data.
@@ -221,8 +223,30 @@ func seconds(d time.Duration) int { return max(1, int((d+time.Second-1)/time.Sec
 
 // failed refuses since the PDP could not be asked, or its answer is not known.
 func (w refuser) failed(err error) *Refusal {
-	return cmp.Or(w.failure(err), w.unavailable(0, err.Error()))
+	r := w.failure(err)
+	if r == nil {
+		r = w.unavailable(0, err.Error())
+		r.Undecided = otherwise
+	}
+	return r
 }
+
+// otherwise is why no decision came, if the client of the PDP does not say.
+const otherwise = "other"
+
+// UndecidedWhy are all words for why no decision came.
+func UndecidedWhy() []string {
+	words := []string{otherwise}
+	for _, k := range authzenclient.Kinds() {
+		if k.Undecided() {
+			words = append(words, undecided(k))
+		}
+	}
+	return words
+}
+
+// undecided is a kind of error as a word.
+func undecided(k authzenclient.Kind) string { return strings.ReplaceAll(string(k), " ", "_") }
 
 // failure is why the PDP's answer is no permit, if it is not that the PDP denies.
 func (w refuser) failure(err error) *Refusal {
@@ -236,9 +260,15 @@ func (w refuser) failure(err error) *Refusal {
 		d := data{Type: string(RateLimited), RetryAfter: seconds(cmp.Or(e.RetryAfter, again)), Suggestion: retryAfter}
 		return w.refuse(RateLimited, coaz.Denied.Code(w.dialect), "too many requests", d, e.Error())
 	case aboutQuestion(e):
-		return w.refuse(Unmapped, coaz.MappingError.Code(w.dialect), "COAZ mapping error: the authorization service does not take the question", data{}, e.Error())
+		r := w.refuse(Unmapped, coaz.MappingError.Code(w.dialect), "COAZ mapping error: the authorization service does not take the question", data{}, e.Error())
+		r.Undecided = undecided(e.Kind)
+		return r
 	}
-	return w.unavailable(e.RetryAfter, e.Error())
+	r := w.unavailable(e.RetryAfter, e.Error())
+	if e.Kind.Undecided() {
+		r.Undecided = undecided(e.Kind)
+	}
+	return r
 }
 
 // aboutQuestion reports whether the PDP finds fault with the question.

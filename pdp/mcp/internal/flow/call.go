@@ -96,7 +96,13 @@ func (c *cleanups) run() {
 // noteRefusal logs a refusal, and sends it to listeners.
 func (x exchange) noteRefusal(a *answer.Answer) {
 	if r := a.Refusal; r != nil {
-		x.g.o.Logger.Info("refused", "method", x.Request.Method, "code", r.Code, "why", r.Why, "principal", x.Who.Key)
+		method := meters.LabelOf(x.Request.Method)
+		if r.Undecided != "" {
+			x.g.o.Meters.Undecided(r.Undecided)
+			x.g.o.Logger.Warn("no decision came", slog.Group("", "reason", r.Undecided, "method", method, "tool", x.toolName(), "tenant", x.Who.Tenant), "code", r.Code, "why", r.Why, "principal", x.Who.Key)
+		} else {
+			x.g.o.Logger.Info("refused", slog.Group("", "method", method, "code", r.Code, "why", r.Why, "principal", x.Who.Key))
+		}
 		x.g.people.Listeners.NotifyBlocked(x.Who, x.Request.Method, x.policyTool(), r)
 	}
 }
@@ -107,6 +113,14 @@ func (x Target) policyTool() *ask.Tool {
 		return nil
 	}
 	return x.tool.Tool
+}
+
+// toolName is the tool of the call by the name that policies have for it, "" if there is none.
+func (x Target) toolName() string {
+	if x.tool == nil {
+		return ""
+	}
+	return x.tool.Server + ":" + x.tool.Name
 }
 
 func (x exchange) operation() ask.Operation {

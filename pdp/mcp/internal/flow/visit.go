@@ -2,6 +2,7 @@ package flow
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"slices"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"go.opentelemetry.io/otel/trace"
 
+	"policy-service/pdp/logging"
 	"policy-service/pdp/mcp/internal/answer"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
@@ -30,6 +32,7 @@ type Visit struct {
 	approval  *people.Approval
 	requested *people.Request
 	span      trace.Span
+	begun     time.Time
 	// release frees the place of the request among those of its principal that are under way.
 	release func()
 	// places free all places that the request has taken. Each may be freed twice.
@@ -39,7 +42,7 @@ type Visit struct {
 // Visit begins the visit of a call. The ends are called at its end.
 func (g *Flow) Visit(c Call, ends ...func()) *Visit {
 	c.g = g
-	v := &Visit{Call: c}
+	v := &Visit{Call: c, begun: g.o.Now()}
 	v.cleanups.all = ends
 	v.Call.cleanups = &v.cleanups
 	return v
@@ -170,6 +173,10 @@ func (v *Visit) finish(ctx context.Context) (end *answer.Answer) {
 		}
 		return v.x.requestedAnswer(came)
 	}
+	if x := v.x; x.Request.Method == "tools/call" && x.g.servers.LetsPass(x.tool) {
+		x.g.o.Meters.LetPass("lock")
+		x.g.o.Logger.Warn("a tool is called that is not as it is locked: lock.mode is warn", slog.Group("", "tool", x.toolName(), "tenant", x.Who.Tenant), "principal", x.Who.Key)
+	}
 	return v.x.do(ctx)
 }
 
@@ -192,6 +199,10 @@ func (v *Visit) respond(ctx context.Context, end *answer.Answer) {
 	response.ID = x.Request.ID
 	meters.EndStep(v.span, end.Outcome)
 	x.g.o.Meters.Call(ctx, x.Request.Method, end.Outcome)
+	if x.g.o.Logger.Enabled(ctx, logging.Access) {
+		x.g.o.Logger.Log(ctx, logging.Access, "request", "method", meters.LabelOf(x.Request.Method), "tool", x.toolName(), "outcome", string(end.Outcome), "status", end.Status,
+			"seconds", x.g.o.Now().Sub(v.begun).Seconds(), "bytes", len(response.Result), "tenant", x.Who.Tenant, "principal", x.Who.Key)
+	}
 	_ = x.Reply.Final(end.Status, response)
 }
 

@@ -42,6 +42,11 @@ func (l Lock) current() *lock.File {
 	return l.File.Current()
 }
 
+// LetsPass reports whether a tool is not as it is locked, and may be called all the same.
+func (g *Servers) LetsPass(t *Tool) bool {
+	return t != nil && !t.Pinned && !g.o.Lock.Enforce && g.o.Lock.current() != nil
+}
+
 // locking is the part of a listing that is compared with the lock.
 type locking struct {
 	file *lock.File // nil if nothing is compared

@@ -36,6 +36,8 @@ const ScopeName = "policy-service/pdp/mcp"
 type Meters struct {
 	calls, dropped metric.Int64Counter
 	masked         metric.Int64Counter
+	undecided      metric.Int64Counter
+	letPass        metric.Int64Counter
 	fulfilments    metric.Int64Counter
 	pdp, upstream  metric.Float64Histogram
 	available      metric.Int64ObservableGauge
@@ -66,7 +68,7 @@ func labelled() map[howEnded]metric.MeasurementOption {
 func New(m metric.Meter) (*Meters, error) {
 	seconds := metric.WithExplicitBucketBoundaries(.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60)
 	t := Meters{meter: m, labels: labelled()}
-	var errs [10]error
+	var errs [12]error
 	t.calls, errs[0] = m.Int64Counter("policy_service.mcp.calls", metric.WithDescription("Requests of MCP clients, by method and how they ended."))
 	t.pdp, errs[1] = m.Float64Histogram("policy_service.mcp.pdp.duration", metric.WithUnit("s"), seconds, metric.WithDescription("How long the PDP took to decide about a request."))
 	t.upstream, errs[2] = m.Float64Histogram("policy_service.mcp.upstream.duration", metric.WithUnit("s"), seconds, metric.WithDescription("How long the MCP server took to answer a request."))
@@ -77,7 +79,22 @@ func New(m metric.Meter) (*Meters, error) {
 	t.requested, errs[7] = m.Int64ObservableGauge("policy_service.mcp.requested", metric.WithDescription("Requests for tools that somebody else may fulfil, or is just fulfilling."))
 	t.fulfilments, errs[8] = m.Int64Counter("policy_service.mcp.fulfilments", metric.WithDescription("Requests for tools that somebody else has fulfilled, by how that ended."))
 	t.masked, errs[9] = m.Int64Counter("policy_service.mcp.masked", metric.WithDescription("Secrets of the gateway that were masked in what an MCP server sent, by server."))
+	t.undecided, errs[10] = m.Int64Counter("policy_service.mcp.undecided", metric.WithDescription("Requests of MCP clients that were refused because no decision came, by why."))
+	t.letPass, errs[11] = m.Int64Counter("policy_service.mcp.let_pass", metric.WithDescription("Calls that a setting of the gateway lets pass and whose other value would refuse, by setting."))
+	for _, why := range ask.UndecidedWhy() { // a counter that begins with its first event raises no alert by it
+		t.undecided.Add(context.Background(), 0, metric.WithAttributes(attribute.String("reason", why)))
+	}
 	return &t, errors.Join(errs[:]...)
+}
+
+// Undecided counts a request that was refused because no decision came.
+func (t *Meters) Undecided(reason string) {
+	t.undecided.Add(context.Background(), 1, metric.WithAttributes(attribute.String("reason", reason)))
+}
+
+// LetPass counts a call that a setting lets pass, and whose other value would have refused it.
+func (t *Meters) LetPass(setting string) {
+	t.letPass.Add(context.Background(), 1, metric.WithAttributes(attribute.String("setting", setting)))
 }
 
 // Watch shows the health of the PDP and of each server, the number of calls and of requests for tools that wait, and the number

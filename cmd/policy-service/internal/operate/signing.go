@@ -5,18 +5,23 @@ import (
 	"policy-service/pdp/signing"
 )
 
-type keysRotateCommand struct {
+// Signing is about the key that signs tokens. Each command works while a server is running.
+type Signing struct {
+	Rotate signingRotateCommand `cmd:"" help:"Sign tokens with a new key from now on, and print its id."`
+}
+
+type signingRotateCommand struct {
 	Data string `required:"" placeholder:"DIR" help:"The data directory."`
 }
 
 // Help ends the command's help.
-func (keysRotateCommand) Help() string {
+func (signingRotateCommand) Help() string {
 	return "A running server signs with the new key within two seconds. " +
 		"The previous key still verifies until the next rotation. If the key was stolen, rotate twice."
 }
 
 // Run replaces the key that signs tokens. API keys stay as they are.
-func (c keysRotateCommand) Run(s cli.Streams) error {
+func (c signingRotateCommand) Run(s cli.Streams) error {
 	kid, err := signing.Rotate(c.Data)
 	if err != nil {
 		return err

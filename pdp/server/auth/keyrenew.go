@@ -1,0 +1,84 @@
+package auth
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"policy-service/pdp/datakey"
+)
+
+// RenewKey proves to a server that a second secret of a name was made by [Keys.Renew]. Everybody who can write the file of
+// keys could add one. Who can also read this key has the data directory.
+var RenewKey = datakey.Key{File: "api-keys.key", Of: "renewals of API keys", Moved: "and a renewal that no server has seen yet does not count"}
+
+// Renewal is how a key is renewed.
+type Renewal struct {
+	Name string
+	// Overlap is how long the secret before counts beside the new one.
+	Overlap time.Duration
+	// Lifetime is how long the new secret counts; 0 is without an end.
+	Lifetime time.Duration
+}
+
+// Renew makes a second secret of a key, of the same name and the same grant. The secret before ends after an overlap. As
+// with [Keys.Add], only the hash is stored.
+func (k *Keys) Renew(r Renewal) (secret string, err error) {
+	missing := errors.New("there is no key of that name in force; try policy-service keys list")
+	if _, err := os.Stat(filepath.Join(k.dir, KeyFile)); errors.Is(err, os.ErrNotExist) {
+		return "", missing
+	}
+	err = k.edit(func(file *keyFile) error {
+		var first, last *storedKey
+		for i := range file.Keys {
+			if stored := &file.Keys[i]; stored.Name == r.Name {
+				if last = stored; first == nil {
+					first = stored
+				}
+			}
+		}
+		if last == nil || last.refused || !last.Revoked.IsZero() && !k.now().Before(last.Revoked) {
+			return missing
+		}
+		info := last.KeyInfo
+		info.ID, info.Renews, info.Expires, info.Revoked = "", first.ID, time.Time{}, time.Time{}
+		prover, err := RenewKey.Open(k.dir)
+		if err != nil {
+			return err
+		}
+		k.end(file, r.Name, k.stamp().Add(r.Overlap))
+		secret = k.make(file, info, r.Lifetime)
+		made := &file.Keys[len(file.Keys)-1]
+		made.Proof = proof(prover, *made)
+		return k.markRevoked(file, r.Name)
+	})
+	if err != nil {
+		return "", err
+	}
+	return secret, nil
+}
+
+// proof is a MAC of what a renewal must not be without.
+func proof(prover []byte, s storedKey) string {
+	mac := hmac.New(sha256.New, prover)
+	_, _ = fmt.Fprintf(mac, "renew\n%s\n%s\n%s\n%s\n%d", s.ID, s.Name, s.Renews, s.SHA256, s.Created.Unix())
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// renewed reports whether a key that is not on record yet renews those of its name that are: it was made by [Keys.Renew], and
+// not after all of them were revoked.
+func (k *Keys) renewed(s storedKey, others []RecordedKey) bool {
+	odd := func(other RecordedKey) bool { return s.Renews != other.ID && s.Renews != other.Renews }
+	lasts := func(other RecordedKey) bool { return !sooner(other.Revoked, s.Created) }
+	if s.Renews == "" || slices.ContainsFunc(others, odd) || !slices.ContainsFunc(others, lasts) {
+		return false
+	}
+	prover, err := RenewKey.Read(k.dir)
+	return err == nil && prover != nil && hmac.Equal([]byte(s.Proof), []byte(proof(prover, s)))
+}

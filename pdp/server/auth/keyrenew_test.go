@@ -1,0 +1,151 @@
+package auth
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"policy-service/pdp/pdptest/clock"
+)
+
+func renew(t *testing.T, k *Keys, r Renewal) string {
+	t.Helper()
+	secret, err := k.Renew(r)
+	must(t, err)
+	return secret
+}
+
+// Both secrets of a key that was renewed have its name, the one before for as long as they overlap, and both end together.
+func TestRenewedKey(t *testing.T) {
+	t.Parallel()
+	dir, c := t.TempDir(), clock.New()
+	running, k := open(t, dir, c), open(t, dir, c)
+	first, err := k.Add(KeySpec{Name: "mia", Principal: Principal{Type: "user", ID: "mia"}, Grant: Grant{Tenants: []string{"acme"}, Permissions: []Permission{Approve}}})
+	must(t, err)
+	second := renew(t, k, Renewal{Name: "mia", Overlap: time.Hour})
+	good := func(want ...string) {
+		t.Helper()
+		c.Advance(checkAtMost)
+		for name, secret := range map[string]string{"first": first, "second": second} {
+			caller, found := running.Find(secret)
+			if wanted := strings.Contains(strings.Join(want, " "), name); found != wanted {
+				t.Errorf("%s: found is %t", name, found)
+			}
+			if found && (caller.Name != "key:mia" || !caller.Serves("acme") || !caller.May(Approve) || caller.Principal.ID != "mia") {
+				t.Errorf("%s: %+v", name, caller)
+			}
+		}
+		if got := running.holds("acme", "mia", Approve); got != (len(want) > 0) {
+			t.Errorf("what is by the name counts: %t", got)
+		}
+		if got := len(running.approvers("acme")); got != min(1, len(want)) {
+			t.Errorf("%d approvers have the name", got)
+		}
+	}
+	good("first", "second")
+	c.Advance(time.Hour - 3*checkAtMost)
+	good("first", "second")
+	c.Advance(checkAtMost)
+	good("second")
+	before := second
+	second = renew(t, k, Renewal{Name: "mia"})
+	good("second")
+	if _, found := running.Find(before); found {
+		t.Error("without an overlap the secret before is good")
+	}
+	renew(t, k, Renewal{Name: "mia", Overlap: time.Hour})
+	must(t, k.Revoke("mia"))
+	good()
+	if _, err := k.Renew(Renewal{Name: "mia"}); err == nil || !strings.Contains(err.Error(), "try policy-service keys list") {
+		t.Errorf("a revoked key is renewed: %v", err)
+	}
+	if _, err := open(t, t.TempDir(), c).Renew(Renewal{Name: "mia"}); err == nil {
+		t.Error("a key that there never was is renewed")
+	}
+}
+
+// A key that has expired is refused with that word to its holder alone, and its renewal counts.
+func TestExpiredKey(t *testing.T) {
+	t.Parallel()
+	c := clock.New()
+	k := open(t, t.TempDir(), c)
+	secret, err := k.Add(KeySpec{Name: "pep", Lifetime: time.Hour})
+	must(t, err)
+	says := func(key string) string {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		r.Header.Set("Authorization", "Bearer "+key)
+		if _, err := (&Authenticator{Keys: k}).Authenticate(r); err != nil {
+			return err.Error()
+		}
+		return "good"
+	}
+	if got := says(secret); got != "good" {
+		t.Error(got)
+	}
+	c.Advance(time.Hour)
+	const expired = "the API key has expired; ask the operator to renew it"
+	if got := says(secret); got != expired {
+		t.Error(got)
+	}
+	if got := says(secret[:len(secret)-secretLength] + strings.Repeat("A", secretLength)); got == expired {
+		t.Error("a wrong secret learns that the key has expired")
+	}
+	if got := says(renew(t, k, Renewal{Name: "pep"})); got != "good" {
+		t.Error(got)
+	}
+	must(t, k.Revoke("pep"))
+	if got := says(secret); got == expired {
+		t.Error("a revoked key says that it has expired")
+	}
+}
+
+// Without a server that put it on record, an older file does not have the secret before outlive its end.
+func TestOlderFileAfterARenewal(t *testing.T) {
+	t.Parallel()
+	dir, c := t.TempDir(), clock.New()
+	k := open(t, dir, c)
+	first := add(t, k, "pep")
+	older, err := os.ReadFile(filepath.Join(dir, KeyFile))
+	must(t, err)
+	renew(t, k, Renewal{Name: "pep", Overlap: time.Hour})
+	must(t, os.WriteFile(filepath.Join(dir, KeyFile), older, 0o600))
+	again := open(t, dir, c)
+	must(t, again.Follow(KeysOnRecord{}, func([]KeyEvent) error { return nil }))
+	if _, found := again.Find(first); found {
+		t.Error("the secret before is good by an older file")
+	}
+}
+
+// The end of a key on record counts before that of its file.
+func TestEndOnRecord(t *testing.T) {
+	t.Parallel()
+	dir, c := t.TempDir(), clock.New()
+	k := open(t, dir, c)
+	secret, err := k.Add(KeySpec{Name: "pep", Lifetime: time.Hour})
+	must(t, err)
+	known, record := KeysOnRecord{}, func([]KeyEvent) error { return nil }
+	must(t, k.Follow(known, record))
+	file := filepath.Join(dir, KeyFile)
+	text, err := os.ReadFile(file)
+	must(t, err)
+	before, rest, _ := strings.Cut(string(text), `"expires":"`)
+	_, after, _ := strings.Cut(rest, `",`)
+	for what, put := range map[string]string{
+		"no end":      before + after,
+		"a later end": before + `"expires":"` + c.Now().Add(2*time.Hour).Format(time.RFC3339) + `",` + after,
+	} {
+		must(t, os.WriteFile(file, []byte(put), 0o600))
+		edited := open(t, dir, c)
+		must(t, edited.Follow(known, record))
+		if _, found := edited.Find(secret); found {
+			t.Errorf("%s: the key counts", what)
+		}
+		if wrong := known.Against(open(t, dir, c)); !strings.Contains(wrong["pep"], "its end is another than the one on record") {
+			t.Errorf("%s: %v", what, wrong)
+		}
+	}
+}
