@@ -45,9 +45,6 @@ func writeImage(dir, rootsFile string, binaries []binary) error {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	var version string
 	for _, b := range binaries {
-		if b.os() != "linux" {
-			continue
-		}
 		image, err := imageOf(b, roots)
 		if err != nil {
 			return err

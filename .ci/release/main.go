@@ -31,8 +31,11 @@ func main() {
 	image := flag.Bool("image", false, "make the image, and nothing else")
 	roots := flag.String("roots", "/etc/ssl/certs/ca-certificates.crt", "the `file` with the roots of the web, for the image")
 	flag.Parse()
-	dir := flag.Arg(0)
-	binaries, err := read(dir)
+	dir, platforms := flag.Arg(0), "*-*"
+	if *image {
+		platforms = "linux-*"
+	}
+	binaries, err := read(dir, platforms)
 	switch {
 	case err != nil:
 	case *image:
@@ -55,13 +58,11 @@ type binary struct {
 	at time.Time // of the commit; 1970 if the build did not see the repository
 }
 
-func (b binary) os() string { return strings.Split(b.platform, "-")[0] }
-
-// read is what stands in the directory. All binaries are of one commit.
-func read(dir string) (all []binary, err error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*-*", "policy-service"))
+// read is what the directory has for these platforms. All binaries are of one commit.
+func read(dir, platforms string) (all []binary, err error) {
+	files, err := filepath.Glob(filepath.Join(dir, platforms, "policy-service"))
 	if err == nil && len(files) == 0 {
-		err = fmt.Errorf("%q has no OS-ARCH/policy-service; make release builds them", dir)
+		err = fmt.Errorf("%q has no %s/policy-service; make release and make image build them", dir, platforms)
 	}
 	for _, file := range files {
 		b := binary{platform: filepath.Base(filepath.Dir(file))}
@@ -107,14 +108,14 @@ func pack(entries []entry, at time.Time) (*bytes.Buffer, error) {
 }
 
 // beside is what an archive has beside the binary, by its path in the repository: a file, or a directory.
-var beside = []struct{ os, from, to string }{
+var beside = []struct{ on, from, to string }{
 	{"", "LICENSE", "LICENSE"},
 	{"", "cmd/policy-service/INSTALL.md", "INSTALL.md"},
 	{"", "cmd/policy-service/internal/completion/scripts", "completion"},
 	{"", "cmd/policy-service/deploy/alerts.yaml", "alerts.yaml"},
 	{"", "cmd/policy-service/deploy/grafana-dashboard.json", "grafana-dashboard.json"},
 	{"", "policies/starter", "policies/starter"},
-	{"linux", "cmd/policy-service/deploy/systemd", "systemd"},
+	{"linux-", "cmd/policy-service/deploy/systemd", "systemd"},
 }
 
 func writeArchives(dir string, binaries []binary) error {
@@ -127,7 +128,7 @@ func writeArchives(dir string, binaries []binary) error {
 		name := "policy-service-" + b.Version + "-" + b.platform
 		entries := []entry{{name: name + "/policy-service", mode: 0o755, content: b.content}}
 		for _, s := range beside {
-			if s.os != "" && s.os != b.os() {
+			if !strings.HasPrefix(b.platform, s.on) {
 				continue
 			}
 			err := filepath.WalkDir(s.from, func(path string, d fs.DirEntry, err error) error {

@@ -11,6 +11,7 @@ import (
 // as a test sees.
 var examples = map[string]string{
 	"serve":                     "policy-service serve --policies policies --data /var/lib/policy-service",
+	"init":                      "policy-service init policies --template saas",
 	"eval":                      "policy-service eval --policies policies request.json",
 	"check":                     "policy-service check policies",
 	"test":                      "policy-service test policies",

@@ -32,7 +32,10 @@ import (
 
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/evaluation/capability"
+	"policy-service/obligations"
 	"policy-service/pdp"
 	"policy-service/pdp/approval"
 	capabilities "policy-service/pdp/capability"
@@ -94,11 +97,11 @@ func (s *story) says(line string, parts ...string) {
 }
 
 // serve starts a server so long after the fixture was made, and waits until a proof needs no nonce.
-func (s *story) serve(later time.Duration) {
+func (s *story) serve(later time.Duration, issuer string) {
 	s.Helper()
 	s.clock.Store(s.Made.Add(later).UnixNano())
 	s.server = pdptest.Start(s.T, pdp.Dir(s.path("agents")), func(c *server.Config) {
-		c.Data, c.PublicURL, c.DecisionLog.Mask = s.path("data"), formatsIssuer, []string{"/context/pin"}
+		c.Data, c.PublicURL, c.DecisionLog.Mask = s.path("data"), issuer, []string{"/context/pin"}
 		c.Program.PDP.NewID = nil
 		c.Program.PDP.Now = s.now
 	})
@@ -142,7 +145,6 @@ func (s *story) after(got pdptest.Response, before string) string {
 const (
 	aliceReads = `{"subject":{"type":"user","id":"alice"},"action":{"name":"read"},"resource":{"type":"doc","id":"plan"},"context":{"pin":"1234","supported_obligations":["notification"]}}`
 	botCalls   = `{"tenant_id":"default","actor":{"actor_id":"bot","actor_type":"agent"},"action":"tool.invoke","resource":{"type":"tool","id":"files:deploy"},"context":{"arguments":{"n":%d}%s}}`
-	botAsks    = `"subject":{"type":"agent","id":"bot"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"files:deploy"}`
 )
 
 func (s *story) holder() *capability.Holder {
@@ -184,12 +186,13 @@ func (s *story) tell() {
 	s.run("check --write-manifest @bundle")
 	s.run("check --write-manifest @agents")
 	for name, flags := range map[string]string{
-		"pep": "--permission decide --permission search --permission request --permission capability --tenant *", "gone": "", "late": "",
+		"pep": "--permission decide --permission search --permission request --permission capability --tenant *", "gone": "", "late": "", "renewed": "", "brief": "--expires 1s",
 		"mia": "--permission approve --principal user::\"mia\"", "warden": "--permission capability.admin --tenant *", "auditor": "--permission log.read --permission log.admin --tenant *",
 	} {
 		writeFile(s.T, s.path("keys/"+name+".key"), s.run("keys add --data @data --name "+name+" "+flags))
 	}
 	s.run("keys revoke --data @data gone")
+	writeFile(s.T, s.path("keys/new.key"), s.run("keys renew --data @data --overlap 0 --expires 36500d renewed"))
 	s.Made = time.Now().UTC().Truncate(time.Second)
 	s.firstDay()
 	s.secondDay()
@@ -199,19 +202,41 @@ func (s *story) tell() {
 
 // firstDay ends with the segment that a rotation seals.
 func (s *story) firstDay() {
-	s.serve(-25 * time.Hour)
+	s.serve(-25*time.Hour, "")
 	s.First = s.ask("pep", "/access/v1/evaluation", aliceReads, 200, `"decision":true`).Header.Get("X-Decision-Id")
 	s.ask("pep", "/v1/decisions/"+s.First+"/obligations", `{"obligations":[{"id":"tell","status":"discharged"}]}`, 204, "")
 	s.Redacted = s.ask("pep", "/tenants/acme/access/v1/evaluation", strings.Replace(aliceReads, "alice", "carol", 1), 200, `"decision":true`).Header.Get("X-Decision-Id")
 	s.Item = s.ask("pep", "/access/v1/evaluations", strings.TrimSuffix(aliceReads, "}")+`,"evaluations":[{},{"action":{"name":"write"}}]}`, 200, `"decision":true`).Header.Get("X-Decision-Id") + ".1"
 	s.ask("pep", "/access/v1/search/resource", strings.Replace(aliceReads, `,"id":"plan"`, "", 1), 200, `"plan"`)
+	s.task()
 	s.ask("auditor", "/v1/log/keys", "{}", 200, "")
 	s.ask("auditor", "/v1/decisions/"+s.Redacted+"/redaction", `{"reason":"on request"}`, 204, "")
 	s.stop()
 }
 
+// task has a client in Go keep a task, and go.
+func (s *story) task() {
+	s.Helper()
+	key, err := os.ReadFile(s.path("keys/pep.key"))
+	must(s.T, err)
+	client, err := authzenclient.New(s.server.URL, authzenclient.WithKey(strings.TrimSpace(string(key))))
+	must(s.T, err)
+	e := approvals.Enforce(s.Context(), client, evaluation.Request{
+		Subject: evaluation.Entity{Type: "agent", ID: "bot"}, Action: evaluation.Action{Name: "tool.invoke"}, Resource: evaluation.Entity{Type: "tool", ID: "files:deploy"},
+	}, obligations.Handlers{}, approvals.KeepTask(func(_ context.Context, task approvals.Task) error {
+		text, err := json.Marshal(task)
+		writeFile(s.T, s.path("task.json"), string(text))
+		return errors.Join(err, errors.New("kept"))
+	}))
+	text, err := os.ReadFile(s.path("task.json"))
+	if err != nil || e.Permitted() {
+		s.Fatalf("there is no task: %v, %v", e.Err(), err)
+	}
+	s.Task = s.after(pdptest.Response{Body: string(text)}, `"id":"`)
+}
+
 func (s *story) secondDay() {
-	s.serve(-10 * time.Minute)
+	s.serve(-10*time.Minute, formatsIssuer)
 	asked := func(n int) string {
 		return s.after(s.ask("pep", "/v1/authorize", fmt.Sprintf(botCalls, n, ""), 200, `"pending"`), `"approval":{"id":"`)
 	}
@@ -221,9 +246,6 @@ func (s *story) secondDay() {
 	s.Given, s.Denied, s.Waiting = asked(1), asked(2), asked(3)
 	says(s.Given, "approve")
 	says(s.Denied, "deny")
-	binding := s.ask("pep", "/access/v1/evaluation", "{"+botAsks+"}", 200, `"binding_token"`)
-	denial := fmt.Sprintf(`{%s,"denial":{"binding_token":%q,"expires_at":%q}}`, botAsks, s.after(binding, `"binding_token":"`), s.after(binding, `"expires_at":"`))
-	s.Task = s.after(s.ask("pep", "/access/v1/requests", denial, 202, `"approvals"`), `"id":"`)
 	s.Counted, s.Token = s.grant()
 	s.call(s.Counted, s.Token, `"uses_left":2`)
 	s.Revoked, _ = s.grant()
@@ -243,6 +265,7 @@ func (s *story) written() {
 		writeFile(s.T, s.path("out/"+name), s.run(command))
 	}
 	s.run("log sample --data @data --seed 1 --n 3 -o @out/sample")
+	must(s.T, os.Remove(s.path("out/sample/README.md"))) // a page for people
 	s.run("mcp lock --config @gateway.yaml --accept")
 	text, err := json.Marshal(s, json.Deterministic(true))
 	must(s.T, err)
@@ -266,7 +289,7 @@ func (s *story) open() {
 	s.says("log verify --key @out/log.pub @out/sample/records.ndjson", "verified")
 	s.says("log show --data @data "+s.First, "alice", "plan")
 	s.csv()
-	s.serve(time.Minute)
+	s.serve(time.Minute, formatsIssuer)
 	s.decides()
 	s.approves()
 	s.grants()
@@ -295,8 +318,10 @@ func (s *story) csv() {
 
 func (s *story) decides() {
 	s.ask("pep", "/access/v1/evaluation", aliceReads, 200, `"decision":true`)
-	s.ask("gone", "/access/v1/evaluation", aliceReads, 401, "")
-	s.ask("late", "/access/v1/evaluation", aliceReads, 401, "")
+	s.ask("new", "/access/v1/evaluation", aliceReads, 200, `"decision":true`)
+	for _, key := range []string{"gone", "late", "renewed", "brief"} {
+		s.ask(key, "/access/v1/evaluation", aliceReads, 401, "")
+	}
 }
 
 func (s *story) approves() {
@@ -305,6 +330,9 @@ func (s *story) approves() {
 		s.ask("mia", "/v1/approvals/"+id, "", 200, `"status":"`+is+`"`)
 	}
 	s.ask("pep", "/access/v1/requests/"+s.Task, "", 200, s.Task)
+	kept, err := os.ReadFile(s.path("task.json"))
+	must(s.T, err)
+	must(s.T, json.Unmarshal(kept, new(approvals.Task)))
 	use := func(n int, part string) {
 		s.ask("pep", "/v1/authorize", fmt.Sprintf(botCalls, n, `,"justification":"approved"`), 200, part)
 	}

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -207,7 +208,14 @@ func (m *terminal) await(t *testing.T, address string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		address = "localhost"
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		}
+	}
+	client := &http.Client{Transport: transport}
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -244,6 +252,10 @@ func (m *terminal) listens(t *testing.T, command string) string {
 	}
 	if flag := regexp.MustCompile(`--listen[ =](\S+)`).FindStringSubmatch(command); flag != nil {
 		address = flag[1]
+	}
+	if strings.HasPrefix(address, "unix:") {
+		said, _ := m.run(t, "echo "+address, patience) // with what stands in variables
+		return strings.TrimSpace(said)
 	}
 	return strings.ReplaceAll(address, loopback, m.address)
 }

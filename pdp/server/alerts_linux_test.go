@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -26,9 +28,11 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/index"
+	"policy-service/pdp/mcp"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
+	"policy-service/pdp/server/telemetry"
 )
 
 const deployDir = "../../cmd/policy-service/deploy"
@@ -248,6 +252,32 @@ var troubles = map[string]func(t *testing.T) (before, after model.Vector){
 			return value(after, "policy_service_keys_refused") > 0
 		})
 		return before, after
+	},
+	"PolicyServiceGatewayUndecided": func(t *testing.T) (before, after model.Vector) {
+		shown, err := telemetry.Open(t.Context(), telemetry.Options{Log: slog.New(slog.DiscardHandler)})
+		must(t, err)
+		meters, _ := shown.Providers()
+		const resource = "http://127.0.0.1:8181/mcp"
+		g, err := mcp.New(t.Context(), mcp.Config{
+			Resource: resource, Identity: mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice"}},
+			PDP:       mcp.PDPConfig{URL: "http://127.0.0.1:1"}, // nothing listens there
+			Upstreams: map[string]mcp.UpstreamConfig{"files": {URL: "http://127.0.0.1:1", AllowNetworks: []string{"127.0.0.0/8"}}},
+		}, mcp.Deps{MeterProvider: meters})
+		must(t, err)
+		t.Cleanup(func() { must(t, g.Close()) })
+		see := func() model.Vector {
+			answer := httptest.NewRecorder()
+			shown.Scrape.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+			return samples(t, answer.Body.String())
+		}
+		before = see()
+		for range 60 { // the circuit breaker opens soon, and is a reason of its own
+			r := httptest.NewRequest(http.MethodPost, resource, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`))
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("Accept", "application/json, text/event-stream")
+			g.Handler().ServeHTTP(httptest.NewRecorder(), r)
+		}
+		return before, see()
 	},
 	"PolicyServiceCertificateExpires": func(t *testing.T) (before, after model.Vector) {
 		a := pdptest.NewAuthority(t)
@@ -496,7 +526,7 @@ func TestHealthyServer(t *testing.T) {
 	}
 	for _, expression := range expressions {
 		for _, name := range named.FindAllString(expression, -1) {
-			if !there[name] {
+			if !there[name] && !strings.HasPrefix(name, "policy_service_mcp_") { // a gateway has those
 				t.Errorf("there is no metric %s, which stands in %s", name, expression)
 			}
 		}

@@ -355,6 +355,30 @@ func (b *Bundle) Until(tenant string, policies []string) (until time.Time) {
 	return until
 }
 
+// MayPermit reports whether a permit of a tenant, or of the root, may hold for an action on resources of a type, by the tests
+// that a policy makes before anything else.
+func (b *Bundle) MayPermit(tenant, action, resource string) bool {
+	v, uid := b.Views[tenant], types.NewEntityUID(b.Config.ActionType, types.String(action))
+	typ, ok := b.Config.EntityType(resource)
+	if v == nil || !ok || b.Schema != nil && b.Schema.Actions[uid] == nil { // such a request is refused
+		return false
+	}
+	up := LineageOf(uid, v.Store)
+	return slices.ContainsFunc(v.Policies, func(p *Policy) bool {
+		return !p.Forbids() && !slices.ContainsFunc(p.Tests(), func(t ScopeTest) bool {
+			switch {
+			case t.Of == ActionVar && t.Uids != nil:
+				return !slices.ContainsFunc(t.Uids, func(u types.EntityUID) bool { return u == uid || !t.Eq && up.In(u) })
+			case t.Of == ResourceVar && t.Is != "":
+				return t.Is != typ
+			case t.Of == ResourceVar && t.Eq:
+				return !slices.ContainsFunc(t.Uids, func(u types.EntityUID) bool { return u.Type == typ })
+			}
+			return false
+		})
+	})
+}
+
 // Escapes reports whether a request may name an action, and policies of a tenant about a group of actions are not about it,
 // because neither schema nor entities say that it is in the group.
 func (b *Bundle) Escapes(tenant, action, group string) bool {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cedar-policy/cedar-go/types"
 	"go.yaml.in/yaml/v3"
 
 	"policy-service/evaluation"
@@ -22,6 +23,7 @@ import (
 // as any others.
 func (l *linter) access(now time.Time) {
 	for _, v := range l.b.Views {
+		l.sessions(v)
 		for _, of := range v.Declared {
 			d := declaration{l: l, Declaration: of.Declaration, now: now}
 			d.open(v.ByID[of.Name+".default"])
@@ -29,6 +31,25 @@ func (l *linter) access(now time.Time) {
 			d.tools(l.toolsOf(v, d.Owner+":"))
 		}
 	}
+}
+
+// sessions warns of declarations beside which no policy by hand permits anything: they are about tools alone, and clients of
+// a gateway begin with another question.
+func (l *linter) sessions(v *bundle.View) {
+	byHand := func(p *bundle.Policy) bool { return p.Access == "" && !p.Forbids() && !aboutApprovals(p) }
+	if len(v.Declared) == 0 || slices.ContainsFunc(v.Policies, byHand) {
+		return
+	}
+	l.problems.Warn(v.Declared[0].File, 0, 0, "access_no_session",
+		"declarations of access are about tools, and no other policy permits anything: a gateway that asks this bundle refuses initialize, so no client connects",
+		`permit what begins a session, as in permit (principal, action in [Action::"initialize", Action::"server/discover", Action::"tools/list"], resource is mcp_server);`)
+}
+
+// aboutApprovals reports whether a policy is about decisions of people alone.
+func aboutApprovals(p *bundle.Policy) bool {
+	return slices.ContainsFunc(p.Tests(), func(t bundle.ScopeTest) bool {
+		return t.Of == bundle.ActionVar && len(t.Uids) > 0 && !slices.ContainsFunc(t.Uids, func(u types.EntityUID) bool { return u.ID != "approval.decide" })
+	})
 }
 
 // rulesOf returns the rules of the declarations that a view has, the root's included, by the ids of

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -355,4 +356,26 @@ func copyOf(t *testing.T, dir string) fstest.MapFS {
 		t.Fatal(err)
 	}
 	return files
+}
+
+// A gateway asks whether clients may begin, and no declaration says so.
+func TestCheckAccessAlone(t *testing.T) {
+	t.Parallel()
+	for other, warned := range map[string]bool{
+		"": true,
+		`@id("d") permit (principal is user, action == Action::"approval.decide", resource is Approval);`: true,
+		`@id("f") forbid (principal, action == Action::"initialize", resource);`:                          true,
+		`@id("s") permit (principal, action == Action::"initialize", resource is mcp_server);`:            false,
+		`@id("r") permit (principal == user::"a", action, resource is tool);`:                             false,
+	} {
+		files := fstest.MapFS{"access/agent-b.yaml": {Data: []byte("mode: allowlist\nrules: [{agent: agent-a, tools: [status]}]\n")}}
+		if other != "" {
+			files["other.cedar"] = &fstest.MapFile{Data: []byte(other)}
+		}
+		_, problems := pdp.Check(pdp.FS(files), lintNow)
+		found := slices.ContainsFunc(problems, func(p pdp.Problem) bool { return p.Code == "access_no_session" && p.File == "access/agent-b.yaml" })
+		if found != warned || problems.Refuse() {
+			t.Errorf("%s: %v", other, problems)
+		}
+	}
 }

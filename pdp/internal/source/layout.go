@@ -111,6 +111,8 @@ func (r *reader) part(dir string) {
 			r.loadAll(file)
 		case e.Name() == "tests" && !e.Type().IsRegular():
 			// Read by ReadTests: not loaded, and not in the digest.
+		case file == "README.md" && e.Type().IsRegular():
+			// For people: not loaded, and not in the digest.
 		case file == "tenants":
 			// Read by findTenants.
 		case file == "MANIFEST":

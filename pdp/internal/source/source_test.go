@@ -185,14 +185,14 @@ func TestReadWarns(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	tree{
-		"a.cedar": smallest, "README.md": "", "a.cedar~": "", "old/deep/b.cedar": smallest, "entities/notes.txt": "x",
+		"a.cedar": smallest, "README.md": "", "tenants/acme/README.md": "", "a.cedar~": "", "old/deep/b.cedar": smallest, "entities/notes.txt": "x",
 		"tenants/README": "x", "tenants/acme/bundle.yaml": "x", "tenants/acme/b.cedar": smallest, "tenants/empty/": "", "other.cedarschema.yaml": "x", "tenants/acme/own.cedarschema": "x",
 		"tests/README": "x",
 	}.Write(t, dir)
 	files := pdp.Dir(dir).Read()
 	want := []string{
-		"README.md unknown_file", "a.cedar~ unknown_file", "entities/notes.txt unknown_file", "old unknown_directory", "other.cedarschema.yaml unknown_file",
-		"tenants/README unknown_file", "tenants/acme/bundle.yaml unknown_file", "tenants/acme/own.cedarschema unknown_file", "tenants/empty empty_tenant",
+		"a.cedar~ unknown_file", "entities/notes.txt unknown_file", "old unknown_directory", "other.cedarschema.yaml unknown_file",
+		"tenants/README unknown_file", "tenants/acme/README.md unknown_file", "tenants/acme/bundle.yaml unknown_file", "tenants/acme/own.cedarschema unknown_file", "tenants/empty empty_tenant",
 	}
 	if diff := cmp.Diff(want, codes(files.Problems)); diff != "" {
 		t.Error(diff)

@@ -19,6 +19,7 @@ import (
 
 // Commands are these commands, as they stand in the command line beside others.
 type Commands struct {
+	Init   Init   `cmd:"" help:"Write a bundle to begin from."`
 	Eval   Eval   `cmd:"" help:"Answer one request from a file."`
 	Check  Check  `cmd:"" help:"Say whether a bundle loads, and list its errors and warnings."`
 	Test   Test   `cmd:"" help:"Run the tests of a bundle."`

@@ -47,7 +47,7 @@ func (c Check) Run(s cli.Streams) error {
 }
 
 // rules are the checks, each of one kind of mistake. A rule passes if its part of the input is not there.
-var rules = []func(*input){(*input).servers, (*input).definitions, (*input).names, (*input).mappings, (*input).access, (*input).policies, (*input).people}
+var rules = []func(*input){(*input).servers, (*input).definitions, (*input).names, (*input).mappings, (*input).access, (*input).policies, (*input).sessions, (*input).people}
 
 // input has the files that the rules hold against each other, and the problems that they find.
 type input struct {

@@ -1,6 +1,29 @@
 package tools
 
-import "policy-service/cmd/policy-service/internal/gateway"
+import (
+	"slices"
+	"strings"
+
+	"policy-service/cmd/policy-service/internal/gateway"
+)
+
+// sessions finds that no policy permits anybody what a client asks first.
+func (in *input) sessions() {
+	if in.bundle == nil {
+		return
+	}
+	var denied []string
+	for _, method := range []string{"initialize", "server/discover", "tools/list"} {
+		permits := func(tenant string) bool { return in.bundle.MayPermit(tenant, method, "mcp_server") }
+		if in.config.Mappings[method] == nil && !slices.ContainsFunc(in.bundle.Tenants(), permits) {
+			denied = append(denied, method)
+		}
+	}
+	if len(denied) > 0 {
+		in.warn(in.dir, "no policy permits anybody "+strings.Join(denied, ", ")+": clients begin with that, and the gateway refuses it",
+			"permit them, as sessions.cedar of the bundle mcp does, which policy-service init --template mcp writes")
+	}
+}
 
 // people finds approvals that no person can give, and persons that no form reaches.
 func (in *input) people() {

@@ -29,6 +29,7 @@ upstreams:
 const (
 	create = `{"name":"create_ticket","inputSchema":{"type":"object","properties":{"summary":{"type":"string"},"amount":{"type":"integer"},"to":{"type":"object","properties":{"team":{"type":"string"}}}},"required":["summary"]}}`
 	browse = `{"name":"browse","inputSchema":{"type":"object","properties":{"query":{"type":"string"}}},"outputSchema":{"type":"object","properties":{"owner":{"type":"object","properties":{"email":{"type":"string"}}}}}}`
+	begins = "@id(\"begins\") permit (principal, action in [Action::\"initialize\", Action::\"server/discover\", Action::\"tools/list\"], resource is mcp_server);\n"
 	permit = "@id(\"all\") permit (principal, action == Action::\"tool.invoke\", resource is tool);\n"
 )
 
@@ -62,7 +63,7 @@ func (u setup) write(t testing.TB) (dir string) {
 	if u.lock != nil {
 		text = u.lock(text)
 	}
-	files := map[string]string{"g.yaml": u.config, "tools.lock.json": text, "policies/all.cedar": permit}
+	files := map[string]string{"g.yaml": u.config, "tools.lock.json": text, "policies/all.cedar": permit, "policies/begins.cedar": begins}
 	for name, content := range u.policies {
 		files["policies/"+name] = content
 	}
@@ -115,6 +116,10 @@ func asksFirst(terms string) map[string]string {
 	}
 }
 
+func permitOf(method string) string {
+	return `permit (principal == agent::"a", action == Action::"` + method + `", resource) when { context has purpose };` + "\n"
+}
+
 func policy(text string) map[string]string { return map[string]string{"p.cedar": text + "\n"} }
 
 func declares(mapping string) map[string][]string {
@@ -142,6 +147,10 @@ func TestMistakes(t *testing.T) {
 		want []string
 	}{
 		"nothing": {setup{}, nil},
+		"a session that nobody may begin": {setup{policies: map[string]string{"begins.cedar": permitOf("initialize") + permitOf("tools/list")}},
+			[]string{`policies: warning: no policy permits anybody server/discover: clients begin with that, and the gateway refuses it; permit them, as sessions.cedar of the bundle mcp does, which policy-service init --template mcp writes`}},
+		"tools alone": {setup{policies: map[string]string{"begins.cedar": `permit (principal, action, resource is tool) when { context has x };`}},
+			[]string{`policies: warning: no policy permits anybody initialize, server/discover, tools/list: clients begin with that, and the gateway refuses it; permit them, as sessions.cedar of the bundle mcp does, which policy-service init --template mcp writes`}},
 		"a key": {setup{config: with("limits: {max_body: 64}\n")},
 			[]string{`g.yaml:10:20: limits.max_body must be a size; write it like 512B, 64KiB or 4MiB`}},
 		"a value": {setup{config: with("ask: perhaps\n")},
@@ -229,7 +238,8 @@ func TestMistakes(t *testing.T) {
 			[]string{`policies/p.cedar:1:1: forbid "f" is about a group of actions in which that of jira:create_ticket is not, as far as the bundle says: the forbid never fires for it; write the schema of the tools into the bundle, with policy-service mcp schema -o tools.cedarschema`}},
 		"a group of a schema": {setup{config: with("ask: tool\n"), policies: map[string]string{"all.cedar": "@id(\"all\") permit (principal, action == Action::\"jira:browse\", resource);\n",
 			"p.cedar":            `@id("f") forbid (principal, action in Action::"tool.invoke", resource);` + "\n",
-			"schema.cedarschema": `entity agent, user, tool; action "tool.invoke"; action "jira:*" in "tool.invoke"; action "jira:browse" in "jira:*" appliesTo {principal: [agent, user], resource: tool, context: {}};`}}, nil},
+			"schema.cedarschema": `entity agent, user, tool, mcp_server; action "initialize", "server/discover", "tools/list" appliesTo {principal: [agent, user], resource: mcp_server, context: {}};
+action "tool.invoke"; action "jira:*" in "tool.invoke"; action "jira:browse" in "jira:*" appliesTo {principal: [agent, user], resource: tool, context: {}};`}}, nil},
 		"a declaration of access": {setup{policies: map[string]string{"access/jira.yaml": "mode: allowlist\nrules: [{agent: a, tools: [browse]}]\n"}}, nil},
 		"a declaration of access that names a tool that is gone": {setup{policies: map[string]string{"access/jira.yaml": "mode: hybrid\ndefault: allow\nrules: [{agent: a, tools: [brwse], effect: deny}]\n"}},
 			[]string{`policies/access/jira.yaml:3:9: forbid "access.jira.1" names tool::"jira:brwse", which is not locked: the forbid never fires for it; did you mean jira:browse?`}},
