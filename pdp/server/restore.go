@@ -46,10 +46,11 @@ type Restored struct {
 	Newest bool
 	// Missing says, by the name of a file that the directory goes on without, what follows.
 	Missing map[string]string
-	// Revoked are the names of API keys that the file had in force and the log had not.
-	Revoked []string
+	// Refused are the names of API keys that the file has in force and the log has not.
+	Refused []string
 	Ended
 	policies string // where the bundle is until all is well
+	keys     []auth.RecordedKey
 }
 
 // Ended are the approval requests and capabilities that the log has as live, and that are not restored.
@@ -64,7 +65,13 @@ const RestoredDir = "restored"
 // restoredFile makes the next start record what was restored. It stays until that is on record.
 const restoredFile = "restored.json"
 
-// restoredRecord is that file, and the details of the record.
+// restoredBefore is that file.
+type restoredBefore struct {
+	Record restoredRecord     `json:"record"`
+	Keys   []auth.RecordedKey `json:"keys,omitempty"` // as the restored log has them
+}
+
+// restoredRecord are the details of the record.
 type restoredRecord struct {
 	Began   string `json:"began"` // the backup
 	Origin  string `json:"origin"`
@@ -98,7 +105,7 @@ func (r Restoring) From(ctx context.Context, archive io.Reader) (done Restored, 
 	if done.Head, done.End, err = backup.Read(archive, made, knownFile); err != nil {
 		return done, err
 	}
-	for _, step := range []func(context.Context, string, *Restored) error{r.verify, revokeAgain, r.putBundle, goOn} {
+	for _, step := range []func(context.Context, string, *Restored) error{r.verify, takeKeys, r.putBundle, goOn} {
 		if err := step(ctx, made, &done); err != nil {
 			return done, err
 		}
@@ -181,11 +188,9 @@ func idsOf(live map[string]bool) []string {
 	return slices.AppendSeq([]string{}, slices.Values(slices.Sorted(maps.Keys(live))))
 }
 
-// revokeAgain revokes the API keys in the file that the log does not let be in force: a new log would not know of it.
-func revokeAgain(ctx context.Context, made string, done *Restored) error {
-	if _, err := os.Stat(filepath.Join(made, auth.KeyFile)); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+// takeKeys reads what the log says of the API keys. A new log is to begin with that: else a key that was revoked would be good
+// again with an older file of keys.
+func takeKeys(ctx context.Context, made string, done *Restored) error {
 	log, err := decisionlog.OpenReader(made)
 	if err != nil {
 		return err
@@ -198,11 +203,9 @@ func revokeAgain(ctx context.Context, made string, done *Restored) error {
 	if err != nil {
 		return err
 	}
-	done.Revoked = slices.Sorted(maps.Keys(known.Against(keys)))
-	for _, name := range done.Revoked {
-		if err := keys.Revoke(name); err != nil {
-			return err
-		}
+	done.Refused = slices.Sorted(maps.Keys(known.Against(keys)))
+	for _, id := range slices.Sorted(maps.Keys(known)) {
+		done.keys = append(done.keys, known[id])
 	}
 	return nil
 }
@@ -305,7 +308,7 @@ func beginAnew(made string, done *Restored) error {
 	record.Counted.Approvals, record.Counted.Capabilities = len(done.Approvals), len(done.Capabilities)
 	record.Approvals = done.Approvals[:min(len(done.Approvals), mostEnded)]
 	record.Capabilities = done.Capabilities[:min(len(done.Capabilities), mostEnded)]
-	content, err := json.Marshal(record, json.Deterministic(true))
+	content, err := json.Marshal(restoredBefore{record, done.keys}, json.Deterministic(true))
 	if err == nil {
 		err = plainfile.Replace(filepath.Join(made, restoredFile), append(content, '\n'))
 	}
@@ -316,16 +319,20 @@ func beginAnew(made string, done *Restored) error {
 // such records.
 func (d *decisionLog) recordRestored(ctx context.Context, data string) error {
 	name := filepath.Join(data, restoredFile)
-	content, err := plainfile.Read(name, decisionlog.MaxLine)
+	content, err := plainfile.Read(name, 64<<20)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	var record restoredRecord
+	var before restoredBefore
 	if err == nil {
-		err = json.Unmarshal(content, &record)
+		err = json.Unmarshal(content, &before)
+	}
+	events := []recorder.Event{{Name: decisionlog.EventRestored, Details: before.Record}}
+	if len(before.Keys) > 0 {
+		events = append(events, recorder.Event{Name: decisionlog.EventAPIKeys, Details: map[string]any{"keys": before.Keys}})
 	}
 	if err == nil {
-		err = d.events.Record(ctx, recorder.Event{Name: decisionlog.EventRestored, Details: record})
+		err = d.events.Record(ctx, events...)
 	}
 	if err == nil {
 		err = os.Remove(name)

@@ -120,8 +120,8 @@ func (c Restore) say(s cli.Streams, done server.Restored) {
 		s.Print("  new keys sign metadata and tokens: clients get them by themselves, and tokens of before are refused")
 		s.Print("  API keys that were revoked after %s are good again: revoke them; those that were added after it are gone", began)
 	}
-	if len(done.Revoked) > 0 {
-		s.Print("  revoked, because the decision log does not let them be in force: the API keys %s", strings.Join(done.Revoked, ", "))
+	if len(done.Refused) > 0 {
+		s.Print("  not in force, although their file says so, because of the decision log: the API keys %s", strings.Join(done.Refused, ", "))
 	}
 	for _, line := range done.Report.NotExcluded {
 		s.Print("  %s %s", s.Colour(cli.Yellow, "not excluded:"), line)
