@@ -24,7 +24,7 @@ import (
 // Backup fetches a backup of a running server, or makes one of a data directory.
 type Backup struct {
 	Data       string    `xor:"backup" required:"" placeholder:"DIR" help:"The data directory of a server that does not run."`
-	Server     string    `xor:"backup" required:"" placeholder:"URL" help:"The URL of a running server. It must be https, or http on this machine, or unix:PATH for its socket."`
+	Server     string    `xor:"backup" required:"" asks:"server" placeholder:"URL" help:"The URL of a running server. It must be https, or http on this machine, or unix:PATH for its socket. Without it and --data, $$POLICY_SERVICE_SERVER is used."`
 	Credential cli.Given `placeholder:"FILE" help:"The file with an API key or a token, which tells the server who you are. It needs the permission backup on all tenants. Without the flag, $$POLICY_SERVICE_KEY is used."`
 	CA         cli.Given `name:"ca" placeholder:"FILE" help:"The root certificates to trust instead of the system's, in PEM."`
 	Out        string    `short:"o" name:"out" required:"" placeholder:"FILE" help:"The file to write. It appears as a whole or not at all, and only its owner may read it."`
