@@ -81,7 +81,7 @@ func (d *Decisions) make(i *instruments) {
 	i.tally("policy_service.capabilities.observed", "{call}",
 		"Calls that were allowed without a capability, and for which capability: required would have refused them.", d.observed.observe)
 	d.observed.series.attributes = named[string]("tenant")
-	d.observed.begin(evaluation.DefaultTenant)
+	d.observed.begin(otherTenants)
 	d.shown.begin(append(capability.Codes(), used, otherCode)...)
 }
 
