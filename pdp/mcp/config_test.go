@@ -53,6 +53,7 @@ identity:
 ask: coaz
 declared: instead
 subject_override: warn
+log: {level: debug, format: json, access: true}
 dialects: [sep]
 arguments: closed
 lock: {file: tools.lock.json, mode: warn}
