@@ -47,13 +47,20 @@ type KeyInfo struct {
 	Revoked time.Time `json:"revoked,omitzero"`
 	// Renews is the id of the first key of that name, if this is not the first.
 	Renews string `json:"renews,omitzero"`
+
+	// forGood says that the name is revoked, and not renewed: then no clock that goes back, or that is behind the one of
+	// the command, puts the key in force.
+	forGood bool
 }
 
 // Ended reports whether the key has expired or is revoked, if it is now that now.
 func (k KeyInfo) Ended(now time.Time) bool {
 	end := k.End()
-	return !end.IsZero() && !now.Before(end)
+	return k.forGood || !end.IsZero() && !now.Before(end)
 }
+
+// Renewed reports whether the key ends later because it was renewed, if it is now that now.
+func (k KeyInfo) Renewed(now time.Time) bool { return !k.forGood && now.Before(k.Revoked) }
 
 // End is when the key ends, or has ended. The zero time is never.
 func (k KeyInfo) End() time.Time { return soonest(k.Expires, k.Revoked) }

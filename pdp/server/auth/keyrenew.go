@@ -43,7 +43,7 @@ func (k *Keys) Renew(r Renewal) (secret string, err error) {
 				}
 			}
 		}
-		if last == nil || last.refused || !last.Revoked.IsZero() && !k.now().Before(last.Revoked) {
+		if last == nil || last.refused || !last.Revoked.IsZero() {
 			return missing
 		}
 		info := last.KeyInfo

@@ -149,3 +149,34 @@ func TestEndOnRecord(t *testing.T) {
 		}
 	}
 }
+
+// A revocation counts whatever the clock of the server says: it may go back, or be behind the clock of the command.
+func TestRevokedWhateverTheClockSays(t *testing.T) {
+	t.Parallel()
+	dir, c, ahead := t.TempDir(), clock.New(), clock.New()
+	ahead.Advance(time.Hour)
+	running := open(t, dir, c)
+	must(t, running.Follow(KeysOnRecord{}, func([]KeyEvent) error { return nil }))
+	command := open(t, dir, ahead)
+	first := add(t, command, "pep")
+	second := renew(t, command, Renewal{Name: "pep", Overlap: time.Minute})
+	if c.Advance(checkAtMost); !running.holds("default", "pep", Decide) {
+		t.Fatal("the key counts before it is revoked")
+	}
+	must(t, command.Revoke("pep"))
+	for range 2 {
+		c.Advance(checkAtMost)
+		for name, secret := range map[string]string{"first": first, "second": second} {
+			if _, found := running.Find(secret); found {
+				t.Errorf("the %s secret of a revoked key counts", name)
+			}
+		}
+		if running.holds("default", "pep", Decide) {
+			t.Error("the name of a revoked key counts")
+		}
+		if _, err := running.Renew(Renewal{Name: "pep"}); err == nil {
+			t.Error("a revoked key is renewed")
+		}
+		running = open(t, dir, c) // and after a start
+	}
+}
