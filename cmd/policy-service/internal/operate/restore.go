@@ -120,6 +120,10 @@ func (c Restore) say(s cli.Streams, done server.Restored) {
 		s.Print("  new keys sign metadata and tokens: clients get them by themselves, and tokens of before are refused")
 		s.Print("  API keys that were revoked after %s are good again: revoke them; those that were added after it are gone", began)
 	}
+	if left := done.JournalOnly; left != nil {
+		s.Print("  not restored: %s that a crash left in the journal alone, and with them each revocation of an API key that they hold; back up again after the server was started once, and stopped",
+			cli.Plural(int(left.Records), "record"))
+	}
 	if len(done.Refused) > 0 {
 		s.Print("  not in force, although their file says so, because of the decision log: the API keys %s", strings.Join(done.Refused, ", "))
 	}
