@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"io/fs"
 	"maps"
 	"net/http"
@@ -233,4 +234,36 @@ func TestRestoredBundleIsOnRecord(t *testing.T) {
 	if _, err := os.Stat(dir + "/bundle/all.cedar"); !os.IsNotExist(err) {
 		t.Errorf("the bundle is another than the one on record: %v", err)
 	}
+}
+
+// A checkpoint that covers a backup of a running server says nothing of what came after: only a server that was stopped has
+// answered nothing more. And a key that was put into the file is named, since the log does not know it.
+func TestRestoreGoesOnOnlyAfterAStop(t *testing.T) {
+	t.Parallel()
+	data, dir := t.TempDir(), t.TempDir()
+	log, err := decisionlog.Open(data, decisionlog.Options{})
+	must(t, err)
+	must(t, log.Append(t.Context(), []decisionlog.Entry{{Kind: decisionlog.KindAdmin, Event: decisionlog.EventStart}}))
+	must(t, log.Close())
+	says(t, 0, "keys add --data "+data+" --name mallory")
+	reader, err := decisionlog.OpenReader(data)
+	must(t, err)
+	last, err := reader.LastCheckpoint()
+	must(t, errors.Join(err, reader.Close()))
+	writeFile(t, dir+"/checkpoint", string(last.Note))
+	by := archive(t, data, backup.Head{Keys: true}, backup.End{})
+	says(t, 0, "restore "+by+" --data "+dir+"/to --checkpoint "+dir+"/checkpoint",
+		"a new decision log begins", "in force, and not on record: the API keys mallory; ")
+	must(t, os.Remove(data+"/api-keys.json"))
+	must(t, os.Remove(data+"/api-keys.lock"))
+	log, err = decisionlog.Open(data, decisionlog.Options{})
+	must(t, err)
+	must(t, log.Append(t.Context(), []decisionlog.Entry{{Kind: decisionlog.KindAdmin, Event: decisionlog.EventStop}}))
+	must(t, log.Close())
+	reader, err = decisionlog.OpenReader(data)
+	must(t, err)
+	last, err = reader.LastCheckpoint()
+	must(t, errors.Join(err, reader.Close()))
+	writeFile(t, dir+"/checkpoint", string(last.Note))
+	says(t, 0, "restore "+archive(t, data, backup.Head{Keys: true}, backup.End{})+" --data "+dir+"/on --checkpoint "+dir+"/checkpoint", "it goes on as it was")
 }

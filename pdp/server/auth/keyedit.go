@@ -187,8 +187,9 @@ func (k *Keys) takeLock() (*lockedfile.File, error) {
 	return lock, nil
 }
 
-// edit changes the file under a lock that every process takes, from its content then: two at once lose nothing.
-func (k *Keys) edit(change func(*keyFile) error) error {
+// edit changes the file under a lock that every process takes, from its content then: two at once lose nothing. What comes
+// after is done once the file is in place, under the same lock.
+func (k *Keys) edit(change func(*keyFile) error, after ...func(*keyFile) error) error {
 	lock, err := k.takeLock()
 	if err != nil {
 		return err
@@ -206,6 +207,11 @@ func (k *Keys) edit(change func(*keyFile) error) error {
 	}
 	if err := writeKeyFile(k.dir, file); err != nil {
 		return fmt.Errorf("cannot write the API keys: %w; try it as the user the service runs as, and look for space on the disk", err)
+	}
+	for _, step := range after {
+		if err := step(&file); err != nil {
+			return err
+		}
 	}
 	// A note that fails now is no reason to lose a key that is made: no server starts before Keep has made it.
 	_ = mark(lock)

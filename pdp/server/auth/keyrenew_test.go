@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
+
 	"policy-service/pdp/pdptest/clock"
 )
 
@@ -178,5 +180,35 @@ func TestRevokedWhateverTheClockSays(t *testing.T) {
 			t.Error("a revoked key is renewed")
 		}
 		running = open(t, dir, c) // and after a start
+	}
+}
+
+// A renewal marks the end of the secret before only once its own secret is in the file: a crash between the two, or a disk
+// that fills up there, must not leave a key without any.
+func TestRenewalMarksLast(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	k := open(t, dir, clock.New())
+	add(t, k, "pep")
+	watcher, err := fsnotify.NewBufferedWatcher(100)
+	must(t, err)
+	defer func() { _ = watcher.Close() }()
+	must(t, watcher.Add(dir))
+	renew(t, k, Renewal{Name: "pep", Overlap: time.Hour})
+	for {
+		select {
+		case e := <-watcher.Events:
+			switch name := filepath.Base(e.Name); {
+			case !e.Has(fsnotify.Create):
+			case name == KeyMarksFile:
+				t.Fatal("the mark comes first")
+			case name == KeyFile:
+				return
+			}
+		case err := <-watcher.Errors:
+			t.Fatal(err)
+		case <-t.Context().Done():
+			t.Fatal("no file of keys is written")
+		}
 	}
 }
