@@ -78,7 +78,8 @@ func flipped(s string, at int) string {
 func TestStreamsEndWithTheToken(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{}, 8)
-	s := newSiege(t, camp{answers: mcptest.Answers{
+	now := time.Now().Truncate(time.Second) // it stands still: a stream ends four seconds after its own beginning, however slow the machine is
+	s := newSiege(t, camp{now: func() time.Time { return now }, answers: mcptest.Answers{
 		Handle: func(c *mcptest.Call) bool {
 			if c.Method == "tools/call" {
 				begun <- struct{}{}
@@ -89,7 +90,7 @@ func TestStreamsEndWithTheToken(t *testing.T) {
 		},
 		Listen: func(c *mcptest.Call) { <-c.Context.Done() },
 	}})
-	soon := mcptest.Claims{"exp": time.Now().Unix() + 4}
+	soon := mcptest.Claims{"exp": now.Unix() + 4}
 	var all sync.WaitGroup
 	for _, era := range eras {
 		v := s.visitor(era, soon)
