@@ -111,6 +111,9 @@ func pack(entries []entry, at time.Time) (*bytes.Buffer, error) {
 var beside = []struct{ on, from, to string }{
 	{"", "LICENSE", "LICENSE"},
 	{"", "cmd/policy-service/INSTALL.md", "INSTALL.md"},
+	{"", "cmd/policy-service/README.md", "README.md"},
+	{"", "cmd/policy-service/CHANGES.md", "CHANGES.md"},
+	{"", "policies/TUTORIAL.md", "TUTORIAL.md"},
 	{"", "cmd/policy-service/internal/completion/scripts", "completion"},
 	{"", "cmd/policy-service/deploy/alerts.yaml", "alerts.yaml"},
 	{"", "cmd/policy-service/deploy/grafana-dashboard.json", "grafana-dashboard.json"},

@@ -143,8 +143,10 @@ func TestRelease(t *testing.T) {
 			mode, from = 0o755, filepath.Join(built(t), path)
 		case strings.HasPrefix(path, "completion/"):
 			from = filepath.Join("internal/completion/scripts", filepath.Base(path))
-		case path == "INSTALL.md":
+		case path == "INSTALL.md", path == "README.md", path == "CHANGES.md":
 			from = path
+		case path == "TUTORIAL.md":
+			from = filepath.Join(root, "policies", path)
 		case !strings.HasPrefix(path, "policies/") && path != "LICENSE":
 			from = filepath.Join("deploy", path)
 		}
@@ -159,7 +161,7 @@ func TestRelease(t *testing.T) {
 		files[path] = true
 	}
 	for _, want := range []string{
-		"policy-service", "LICENSE", "INSTALL.md", "alerts.yaml", "grafana-dashboard.json", "policies/starter/bundle.yaml",
+		"policy-service", "LICENSE", "INSTALL.md", "README.md", "CHANGES.md", "TUTORIAL.md", "alerts.yaml", "grafana-dashboard.json", "policies/starter/bundle.yaml",
 		"systemd/policy-service.service", "systemd/policy-service.conf", "systemd/mcp-gateway.service", "completion/policy-service.bash",
 	} {
 		if !files[want] && (runtime.GOOS == "linux" || !strings.HasPrefix(want, "systemd/")) {

@@ -58,13 +58,22 @@ func (m *machine) systemctl(t *testing.T, command string) {
 	case "systemctl enable --now policy-service":
 		m.start(t)
 	case "systemctl restart policy-service":
-		m.must(t, "kill $!; wait $!")
-		heard(t, m.manager, "STOPPING=1")
+		m.stop(t)
+		m.start(t)
+	case "systemctl stop policy-service":
+		m.stop(t)
+	case "systemctl start policy-service":
 		m.start(t)
 	case "systemctl daemon-reload":
 	default:
 		t.Fatalf("%s: what does it do?", command)
 	}
+}
+
+func (m *machine) stop(t *testing.T) {
+	t.Helper()
+	m.must(t, "kill $!; wait $!")
+	heard(t, m.manager, "STOPPING=1")
 }
 
 // start starts what the unit says, as the user that it says, with the environment that it and its drop-ins say and no

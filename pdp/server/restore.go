@@ -382,7 +382,7 @@ func (d *decisionLog) recordRestored(ctx context.Context, data string) error {
 		err = plainfile.SyncDir(data)
 	}
 	if err != nil {
-		return fmt.Errorf("that a backup was restored cannot be recorded: %w; see to the disk of the data directory", err)
+		return fmt.Errorf("that a backup was restored cannot be recorded: %w; see that the disk has room, and that the data directory belongs to the user that serve runs as", err)
 	}
 	return nil
 }

@@ -92,11 +92,13 @@ func Open(options Options) (*Broker, error) {
 	o.Size, o.SamePerson, o.OnError = options.Log.Size, b.samePerson, b.failed
 	o.Silent = len(options.Webhooks)+len(options.Callbacks) == 0
 	var err error
-	if b.Store, err = approval.Open(options.Data, *o); errors.Is(err, approval.ErrNewer) {
+	b.Store, err = approval.Open(options.Data, *o)
+	switch {
+	case errors.Is(err, approval.ErrNewer), errors.Is(err, approval.ErrLocked), errors.Is(err, approval.ErrDamaged):
 		return nil, fmt.Errorf("cannot open the approvals: %w", err)
-	} else if err != nil {
+	case err != nil:
 		return nil, fmt.Errorf("cannot open the approvals: %w; "+
-			"another process may serve from this data directory, or the disk be full", err)
+			"see that the disk has room, and that the data directory belongs to the user that serve runs as", err)
 	}
 	if err = b.openWebhooks(); err != nil {
 		return nil, errors.Join(err, b.Store.Close())

@@ -27,6 +27,7 @@ import (
 type world struct {
 	*testing.T
 	*broker.Broker
+	options broker.Options
 	pdp     *pdp.PDP
 	log     *decisionlog.Log
 	limited atomic.Int32 // approval requests that a limit refused
@@ -61,7 +62,7 @@ func open(t *testing.T) *world {
 	key, err := broker.OpenKey(data)
 	w.must(err)
 	logger := slog.New(slog.DiscardHandler)
-	w.Broker, err = broker.Open(broker.Options{
+	w.options = broker.Options{
 		Data: data, Log: w.log, Logger: logger, Mask: masks,
 		Store: approval.Options{
 			Key: key, Now: time.Now, InForce: func(string, string, string) bool { return true },
@@ -75,7 +76,8 @@ func open(t *testing.T) *world {
 		},
 		Persons: (&auth.Authenticator{}).Persons,
 		Count:   func(string) {}, Refused: func(*approval.LimitError) { w.limited.Add(1) },
-	})
+	}
+	w.Broker, err = broker.Open(w.options)
 	w.must(err)
 	t.Cleanup(func() { w.must(w.Store.Close()) })
 	nothing := func(context.Context) error { return nil }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -60,8 +61,10 @@ func (p Probe) Ask(ctx context.Context, path string) (status string, err error) 
 		return "", err
 	}
 	answer, err := client.Do(r)
-	if err != nil {
-		return "", fmt.Errorf("no answer: %w; see whether it runs, and its log", err)
+	if unknown := (*tls.CertificateVerificationError)(nil); errors.As(err, &unknown) {
+		return "", fmt.Errorf("no answer: %w; give the certificate that serve has, with --tls-cert", err)
+	} else if err != nil {
+		return "", fmt.Errorf("no answer: %w; see whether it runs at this address, and its log", err)
 	}
 	defer func() { _ = answer.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))

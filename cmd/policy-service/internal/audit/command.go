@@ -225,6 +225,9 @@ func (a logFlags) missing() (u decisionlog.Unread, size uint64, err error) {
 	return u, size, reader.Close()
 }
 
+// ofMany is for an id that people take for that of a record.
+const ofMany = ", with --approval ID or --capability ID for the records of one"
+
 func (a logFlags) tryData(err error) string {
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -244,8 +247,8 @@ func (a logFlags) tryData(err error) string {
 		if missing, _, err := a.missing(); err == nil && missing.Unfilled != nil {
 			return unfilled(missing.Unfilled)
 		}
-		return "try policy-service log tail --data " + cli.Shell(a.Data) + "; use --server for what a running server " +
-			"recorded since it sealed its last segment"
+		return "try policy-service log tail --data " + cli.Shell(a.Data) + ofMany + "; use --server for what a running " +
+			"server recorded since it sealed its last segment"
 	case errors.Is(err, decisionlog.ErrGone):
 		return "policy-service log stats --data " + cli.Shell(a.Data) + " says what is gone and why; an earlier " +
 			"export may hold it"
@@ -333,7 +336,7 @@ func (a logFlags) tryServer(err error) string {
 	case errors.Is(err, decisionlog.ErrChanged), errors.Is(err, remote.ErrOtherExport):
 		return "run it again, for an export of today"
 	case status == http.StatusNotFound || status == http.StatusGone:
-		return "try policy-service log tail --server " + cli.Shell(a.Server)
+		return "try policy-service log tail --server " + cli.Shell(a.Server) + ofMany
 	}
 	return connection.Try(err)
 }

@@ -58,7 +58,7 @@ func (c exportCommand) Run(s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	s.Tell("%s", exported(done))
+	s.Tell("%s", exported(done, c.Only != filterFlags{}))
 	return nil
 }
 
@@ -111,12 +111,16 @@ func unwritable(what, flag string, err error) error {
 }
 
 // exported is a line about the records of an export, and further lines about missing ones.
-func exported(e export.Result) string {
+func exported(e export.Result, filtered bool) string {
+	skipped := "left out by the filter"
+	if !filtered {
+		skipped = "that this credential may not read"
+	}
 	text := fmt.Sprintf("exported %s of %d", cli.Plural(int(e.Records), "record"), e.Size)
 	for _, less := range []struct {
 		count int64
 		why   string
-	}{{e.Skipped, "left out by the filter"}, {e.Retired, "dropped by retention"}, {e.Redacted, "redacted"}} {
+	}{{e.Skipped, skipped}, {e.Retired, "dropped by retention"}, {e.Redacted, "redacted"}} {
 		if less.count > 0 {
 			text += fmt.Sprintf(", %d %s", less.count, less.why)
 		}

@@ -45,6 +45,10 @@ func (c tailCommand) Run(s cli.Streams) (err error) {
 	if err != nil && ctx.Err() == nil { // being interrupted is how a tail ends
 		return c.failed("tail the log", err)
 	}
+	if cursor < 0 {
+		s.Tell("cursor -1: there is no record yet; --after -1 begins with the first")
+		return nil
+	}
 	s.Tell("cursor %d: --after %d goes on from here", cursor, cursor)
 	return nil
 }

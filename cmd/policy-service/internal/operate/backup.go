@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -102,7 +103,9 @@ func (c Backup) read(ctx context.Context, to io.Writer) (end backup.End, err err
 
 func (c Backup) fetch(ctx context.Context, to io.Writer) error {
 	if c.Server == "" {
-		if err := server.BackUpStopped(c.Data, c.Keys, to); err != nil {
+		if err := server.BackUpStopped(c.Data, c.Keys, to); errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("cannot back up %s: %w; give the data directory of a server that has run", c.Data, err)
+		} else if err != nil {
 			return fmt.Errorf("cannot back up %s: %w; ask a running server with --server, and else try it as the user that serve runs as", c.Data, err)
 		}
 		return nil
