@@ -3,13 +3,16 @@ package mcp_test
 import (
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
 
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
+	"policy-service/pdp/logging"
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
 )
@@ -70,6 +73,40 @@ func TestThatWarnLetACallPassIsToldOf(t *testing.T) {
 	}
 	if got := strings.Count(s.logs.String(), `lock.mode is warn","tool":"rec:pay","tenant":"default","principal":"`); got != 2 {
 		t.Errorf("%d events", got)
+	}
+}
+
+// A server that is away is one line for all calls of a person, though each error of the network has a port of its own.
+func TestServerThatIsAwayFloodsNoLog(t *testing.T) {
+	t.Parallel()
+	reset := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if c, _, err := w.(http.Hijacker).Hijack(); err == nil {
+			_ = c.(*net.TCPConn).SetLinger(0)
+			_ = c.Close()
+		}
+	}))
+	t.Cleanup(reset.Close)
+	s := newSiege(t, camp{change: func(c *mcp.Config) {
+		of := c.Upstreams["rec"]
+		of.URL = reset.URL
+		c.Upstreams["rec"] = of
+	}})
+	told := &kept{}
+	log := logging.New(told, logging.Config{})
+	s.deps.Logger = log.Logger
+	_, s.url = s.beside()
+	v := s.visitor("modern", nil)
+	for range 3 {
+		if got := v.call("look", `{}`); got.ran() {
+			t.Fatal(got)
+		}
+	}
+	if got := told.String(); strings.Count(got, "msg=refused") != 1 || !strings.Contains(got, "connection reset") {
+		t.Error(got)
+	}
+	log.Close()
+	if got := told.String(); !strings.Contains(got, "repeated=2") {
+		t.Error(got)
 	}
 }
 

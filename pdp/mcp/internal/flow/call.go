@@ -101,7 +101,13 @@ func (x exchange) noteRefusal(a *answer.Answer) {
 			x.g.o.Meters.Undecided(r.Undecided)
 			x.g.o.Logger.Warn("no decision came", slog.Group("", "reason", r.Undecided, "method", method, "tool", x.toolName(), "tenant", x.Who.Tenant), "code", r.Code, "why", r.Why, "principal", x.Who.Key)
 		} else {
-			x.g.o.Logger.Info("refused", slog.Group("", "method", method, "code", r.Code, "why", r.Why, "principal", x.Who.Key))
+			event, why := []any{"method", method, "code", r.Code}, slog.String("why", r.Why)
+			if r.Kind == answer.AbsentUpstream { // the network has another port in each of its errors
+				event = append(event, "tool", x.toolName())
+			} else {
+				event, why = append(event, why), slog.Attr{}
+			}
+			x.g.o.Logger.Info("refused", slog.Group("", append(event, "principal", x.Who.Key)...), why)
 		}
 		x.g.people.Listeners.NotifyBlocked(x.Who, x.Request.Method, x.policyTool(), r)
 	}
