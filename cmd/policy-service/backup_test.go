@@ -1,18 +1,24 @@
 package main
 
 import (
+	"errors"
+	"io/fs"
 	"maps"
 	"net/http"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"policy-service/pdp/backup"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/export"
 	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/pdptest/crashedlog"
 	"policy-service/pdp/server/auth"
 )
 
@@ -153,4 +159,111 @@ func command(t *testing.T, args ...string) string {
 		t.Fatalf("policy-service %s: %v\n%s", strings.Join(args, " "), err, said)
 	}
 	return string(said)
+}
+
+// archive makes a backup of the files of a data directory, whatever they are worth.
+func archive(t *testing.T, data string, head backup.Head, end backup.End) (file string) {
+	t.Helper()
+	var files []backup.Source
+	must(t, fs.WalkDir(os.DirFS(data), ".", func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() || strings.HasSuffix(name, "lock") || path.Dir(name) == "log" && strings.HasSuffix(name, ".index") {
+			return err
+		}
+		f, err := os.Open(filepath.Join(data, name))
+		files = append(files, backup.Source{Name: name, File: f})
+		return err
+	}))
+	file = filepath.Join(t.TempDir(), "archive")
+	to, err := os.Create(file)
+	must(t, err)
+	must(t, backup.Write(to, head, files, end, time.Now))
+	for _, f := range files {
+		_ = f.Close()
+	}
+	must(t, to.Close())
+	return file
+}
+
+// What a crash left in the journal alone would be lost to each reader of a restored log. So there is no backup of it, and a
+// checkpoint before it does not show that nothing came after.
+func TestBackupOfACrash(t *testing.T) {
+	t.Parallel()
+	data, dir := crashedlog.Make(t, 3), t.TempDir()
+	file := filepath.Join(dir, "backup")
+	says(t, 2, "backup --data "+data+" -o "+file, "a crash left records in its journal alone; start the server once, and stop it")
+	reader, err := decisionlog.OpenReader(data)
+	must(t, err)
+	last, err := reader.LastCheckpoint()
+	must(t, err)
+	must(t, reader.Close())
+	checkpoint := filepath.Join(dir, "checkpoint")
+	writeFile(t, checkpoint, string(last.Note))
+	by := archive(t, data, backup.Head{Keys: true}, backup.End{})
+	says(t, 0, "restore "+by+" --data "+dir+"/to --checkpoint "+checkpoint, "a new decision log begins", "not restored: 3 records that a crash left in the journal alone")
+	startAndStop(t, data)
+	says(t, 0, "backup --data "+data+" -o "+file, "backed up")
+}
+
+// Until a restore is on record, a backup would be without it.
+func TestBackupBeforeTheRestoreIsRecorded(t *testing.T) {
+	t.Parallel()
+	first, dir := t.TempDir(), t.TempDir()
+	startAndStop(t, first)
+	says(t, 0, "backup --data "+first+" -o "+dir+"/backup")
+	says(t, 0, "restore "+dir+"/backup --data "+dir+"/to")
+	text, err := os.ReadFile(dir + "/to/restored.json")
+	must(t, err)
+	startAndStop(t, dir+"/to")
+	writeFile(t, dir+"/to/restored.json", string(text)) // as if a crash came before the record
+	says(t, 2, "backup --data "+dir+"/to -o "+dir+"/again", "what was restored here is not on record yet")
+	startAndStop(t, dir+"/to")
+	says(t, 0, "backup --data "+dir+"/to -o "+dir+"/again", "backed up")
+}
+
+// The bundle that was in force is the one that the signed records name, and not the one that an altered backup names.
+func TestRestoredBundleIsOnRecord(t *testing.T) {
+	t.Parallel()
+	data, dir := t.TempDir(), t.TempDir()
+	startAndStop(t, data)
+	bundles, err := decisionlog.OpenBundles(data)
+	must(t, err)
+	put, err := bundles.Put(map[string][]byte{"all.cedar": []byte(`@id("all") permit (principal, action, resource);`)})
+	must(t, err)
+	by := archive(t, data, backup.Head{Online: true}, backup.End{Bundle: put})
+	says(t, 0, "restore "+by+" --data "+dir+"/to --policies "+dir+"/bundle")
+	if _, err := os.Stat(dir + "/bundle/all.cedar"); !os.IsNotExist(err) {
+		t.Errorf("the bundle is another than the one on record: %v", err)
+	}
+}
+
+// A checkpoint that covers a backup of a running server says nothing of what came after: only a server that was stopped has
+// answered nothing more. And a key that was put into the file is named, since the log does not know it.
+func TestRestoreGoesOnOnlyAfterAStop(t *testing.T) {
+	t.Parallel()
+	data, dir := t.TempDir(), t.TempDir()
+	log, err := decisionlog.Open(data, decisionlog.Options{})
+	must(t, err)
+	must(t, log.Append(t.Context(), []decisionlog.Entry{{Kind: decisionlog.KindAdmin, Event: decisionlog.EventStart}}))
+	must(t, log.Close())
+	says(t, 0, "keys add --data "+data+" --name mallory")
+	reader, err := decisionlog.OpenReader(data)
+	must(t, err)
+	last, err := reader.LastCheckpoint()
+	must(t, errors.Join(err, reader.Close()))
+	writeFile(t, dir+"/checkpoint", string(last.Note))
+	by := archive(t, data, backup.Head{Keys: true}, backup.End{})
+	says(t, 0, "restore "+by+" --data "+dir+"/to --checkpoint "+dir+"/checkpoint",
+		"a new decision log begins", "in force, and not on record: the API keys mallory; ")
+	must(t, os.Remove(data+"/api-keys.json"))
+	must(t, os.Remove(data+"/api-keys.lock"))
+	log, err = decisionlog.Open(data, decisionlog.Options{})
+	must(t, err)
+	must(t, log.Append(t.Context(), []decisionlog.Entry{{Kind: decisionlog.KindAdmin, Event: decisionlog.EventStop}}))
+	must(t, log.Close())
+	reader, err = decisionlog.OpenReader(data)
+	must(t, err)
+	last, err = reader.LastCheckpoint()
+	must(t, errors.Join(err, reader.Close()))
+	writeFile(t, dir+"/checkpoint", string(last.Note))
+	says(t, 0, "restore "+archive(t, data, backup.Head{Keys: true}, backup.End{})+" --data "+dir+"/on --checkpoint "+dir+"/checkpoint", "it goes on as it was")
 }

@@ -62,8 +62,12 @@ func (l *Log) Copy(ctx context.Context) (_ Checkpoint, files []Copied, err error
 	return last, files, err
 }
 
+// ErrUnfilled means that a crash left records in the journal alone. A copy would have them where no reader finds them: only
+// the log that goes on takes them out of the journal.
+var ErrUnfilled = errors.New("a crash left records in its journal alone; start the server once, and stop it")
+
 // CopyStopped is [Log.Copy] of a log that no process has open. The files are as they are, with the journal. No process
-// opens the log before release.
+// opens the log before release. It refuses a log with [ErrUnfilled] whose journal has what no segment has.
 func CopyStopped(data string) (last Checkpoint, files []Copied, release func(), err error) {
 	if _, err = VerifierKeys(data); err != nil { // or the lock would be made where no log is
 		return last, nil, nil, err
@@ -92,8 +96,12 @@ func copyStopped(data string) (last Checkpoint, files []Copied, err error) {
 	if err != nil {
 		return last, nil, err
 	}
+	left := r.Unfilled()
 	last, err = r.LastCheckpoint()
-	if err = errors.Join(err, r.Close()); err != nil {
+	if err = errors.Join(err, r.Close()); err == nil && left != nil {
+		err = ErrUnfilled
+	}
+	if err != nil {
 		return last, nil, err
 	}
 	names, journals := []string{PublicKeyFile}, journal.Paths("")

@@ -1,7 +1,6 @@
 package logging_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,19 +13,19 @@ import (
 	"time"
 
 	"policy-service/pdp/logging"
+	"policy-service/pdp/pdptest/written"
 )
 
 // lines are what was written, without the time.
-func lines(b *bytes.Buffer) (all []string) {
-	for line := range strings.Lines(b.String()) {
+func lines(b *written.Text) (all []string) {
+	for line := range strings.Lines(b.Take()) {
 		_, line, _ = strings.Cut(strings.TrimSpace(line), " ")
 		all = append(all, line)
 	}
-	b.Reset()
 	return all
 }
 
-func wants(t *testing.T, b *bytes.Buffer, want ...string) {
+func wants(t *testing.T, b *written.Text, want ...string) {
 	t.Helper()
 	if got := lines(b); strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -43,7 +42,7 @@ func TestLevelsAndFormats(t *testing.T) {
 	for level, want := range map[logging.Level]string{
 		"": "error warn info", "error": "error", "warn": "error warn", "info": "error warn info", "debug": "error warn info debug",
 	} {
-		var b bytes.Buffer
+		var b written.Text
 		log := logging.New(&b, logging.Config{Level: level, Format: logging.JSON})
 		log.Error("error")
 		log.Warn("warn")
@@ -62,7 +61,7 @@ func TestLevelsAndFormats(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", level, got, want)
 		}
 	}
-	var b bytes.Buffer
+	var b written.Text
 	log := logging.New(&b, logging.Config{Level: "error", Access: true})
 	child := log.With("of", "x")
 	child.Log(ctx, logging.Access, "request")
@@ -78,7 +77,7 @@ func TestLevelsAndFormats(t *testing.T) {
 func TestEqualLinesAreCounted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var b bytes.Buffer
+		var b written.Text
 		log := logging.New(&b, logging.Config{})
 		const full, slow = `level=WARN msg="not answered" cause=full request_id=`, `level=WARN msg="not answered" cause=slow request_id=`
 		refused(log.Logger, "full", "1")
@@ -118,7 +117,7 @@ func TestEqualLinesAreCounted(t *testing.T) {
 func TestManyEventsLoseNoLine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var b bytes.Buffer
+		var b written.Text
 		log := logging.New(&b, logging.Config{})
 		const events, each = 1000, 3
 		var all sync.WaitGroup
@@ -148,7 +147,7 @@ func TestManyEventsLoseNoLine(t *testing.T) {
 // A line that is too long to be kept is written each time.
 func TestALongLineIsNotKept(t *testing.T) {
 	t.Parallel()
-	var b bytes.Buffer
+	var b written.Text
 	log := logging.New(&b, logging.Config{})
 	defer log.Close()
 	for range 2 {
@@ -161,7 +160,7 @@ func TestALongLineIsNotKept(t *testing.T) {
 
 // A line that nobody wants costs nothing.
 func TestWhatIsNotWrittenAllocatesNothing(t *testing.T) {
-	log := logging.New(&bytes.Buffer{}, logging.Config{})
+	log := logging.New(&written.Text{}, logging.Config{})
 	if n := testing.AllocsPerRun(100, func() {
 		if log.Enabled(context.Background(), logging.Access) {
 			log.Info("request")

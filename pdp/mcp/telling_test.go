@@ -3,6 +3,7 @@ package mcp_test
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"regexp"
 	"strings"
 	"testing"
@@ -79,6 +80,16 @@ func TestAccessLogOfTheGateway(t *testing.T) {
 	v := s.visitor("modern", nil)
 	v.call("look", `{"SECRET":"SECRET"}`)
 	v.ask("SECRET/method", `{"SECRET":1}`)
+	for _, header := range []http.Header{{}, {"Authorization": {"Bearer SECRET"}}, {"Accept": {"SECRET"}}} {
+		r, err := http.NewRequest(http.MethodPost, s.url+"?SECRET", strings.NewReader(`{"SECRET":1}`))
+		orFail(t, err)
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "application/json, text/event-stream")
+		maps.Copy(r.Header, header)
+		got, err := http.DefaultClient.Do(r)
+		orFail(t, err)
+		orFail(t, got.Body.Close())
+	}
 	var lines []string
 	for line := range strings.Lines(s.logs.String()) {
 		if strings.Contains(line, `"msg":"request"`) {
@@ -87,6 +98,9 @@ func TestAccessLogOfTheGateway(t *testing.T) {
 	}
 	const want = `{…"level":"DEBUG+2","msg":"request","method":"tools/call","tool":"rec:look","outcome":"answered","status":200,…,…,"tenant":"default",…}
 {…"level":"DEBUG+2","msg":"request","method":"other","tool":"","outcome":"invalid","status":404,…,…,"tenant":"default",…}
+{…"level":"DEBUG+2","msg":"request","method":"","tool":"","outcome":"invalid","status":401}
+{…"level":"DEBUG+2","msg":"request","method":"","tool":"","outcome":"invalid","status":401}
+{…"level":"DEBUG+2","msg":"request","method":"","tool":"","outcome":"invalid","status":406}
 `
 	if got := strings.Join(lines, ""); got != want || strings.Contains(s.logs.String(), "SECRET") {
 		t.Errorf("got\n%swant\n%s", got, want)

@@ -158,6 +158,9 @@ func BackUpStopped(data string, keys bool, w io.Writer) error {
 		return err
 	}
 	m.release = release
+	if _, err = os.Lstat(filepath.Join(data, restoredFile)); !errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(err, errors.New("what was restored here is not on record yet, and a backup would not have it; start the server once, and stop it"))
+	}
 	if err = m.open(data, storeFiles); err == nil {
 		err = m.beside(data)
 	}

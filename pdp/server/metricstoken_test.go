@@ -3,9 +3,11 @@ package server_test
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
+	"policy-service/pdp/logging"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
@@ -28,11 +30,15 @@ func TestMetricsToken(t *testing.T) {
 	token := strings.Repeat("t0ken-", 6)
 	put(token + "\n")
 	var told buffer
-	s := pdptest.Start(t, bundle(t), withData(data), withToken(file), logTo(&told))
+	s := pdptest.Start(t, bundle(t), withData(data), withToken(file), logAs(&told, logging.Config{Access: true}))
 	ask := func(header ...string) int { t.Helper(); return s.Get("/metrics", header...).Status }
 	with := func(token string) int { t.Helper(); return ask("Authorization", "Bearer "+token) }
 	if got := with(token); got != 200 {
 		t.Fatalf("with the token: %d", got)
+	}
+	eventually(t, "the line about it says who asked", func() bool { return strings.Contains(told.String(), "route=/metrics status=200") })
+	if !regexp.MustCompile(`route=/metrics status=200 .* caller=metrics `).MatchString(told.String()) {
+		t.Error(told.String())
 	}
 	for name, got := range map[string]int{
 		"without it":   ask(),

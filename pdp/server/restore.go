@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -27,8 +28,8 @@ import (
 
 // Restoring is a backup that is to become a data directory.
 //
-// If a checkpoint that was kept elsewhere covers all of its log, nothing came after the backup, and the directory goes on as
-// it was. Else records came after it, and with them uses of approvals and capabilities, revocations, and checkpoints that
+// If a checkpoint that was kept elsewhere covers all of its log, and the log ends with the stop of its server, nothing came
+// after the backup, and the directory goes on as it was. Else records came after it, and with them uses of approvals and capabilities, revocations, and checkpoints that
 // others have. A log that went on from the backup would be a second history under the same name, and an approval could be
 // used twice. So the old log is kept to be read, below [RestoredDir], and a new one begins, with a new key: its first
 // records say what ended. Approval requests, capabilities and the keys that sign tokens are not restored then.
@@ -46,11 +47,24 @@ type Restored struct {
 	Newest bool
 	// Missing says, by the name of a file that the directory goes on without, what follows.
 	Missing map[string]string
+	// JournalOnly is what a crash left in the journal, where no reader of the restored log finds it. It is nil if there is no
+	// such thing.
+	JournalOnly *decisionlog.Unfilled
+	// Unrecorded are the names of API keys in force that the log does not know.
+	Unrecorded []string
 	// Refused are the names of API keys that the file has in force and the log has not.
 	Refused []string
 	Ended
+	stopped  bool   // the last record is of the stop of the server
 	policies string // where the bundle is until all is well
+	loaded   []loaded
 	keys     []auth.RecordedKey
+}
+
+// loaded is a record of a bundle that was put in force.
+type loaded struct {
+	sequence int64
+	bundle   string
 }
 
 // Ended are the approval requests and capabilities that the log has as live, and that are not restored.
@@ -136,9 +150,10 @@ func (r Restoring) verify(_ context.Context, made string, done *Restored) error 
 	approvals, capabilities := map[string]bool{}, map[string]bool{}
 	var odd error
 	o := r.Verify
-	o.Record = func(_ int64, line []byte) {
+	o.Record = func(sequence int64, line []byte) {
+		done.stopped = false
 		if !bytes.Contains(line, []byte(`"kind":"`+decisionlog.KindApproval+`"`)) && !bytes.Contains(line, []byte(`"kind":"`+decisionlog.KindCapability+`"`)) &&
-			!bytes.Contains(line, []byte(`"`+decisionlog.EventBundleLoaded+`"`)) {
+			!bytes.Contains(line, []byte(`"`+decisionlog.EventBundleLoaded+`"`)) && !bytes.Contains(line, []byte(`"`+decisionlog.EventStop+`"`)) {
 			return
 		}
 		record, err := decisionlog.Parse(line)
@@ -159,8 +174,10 @@ func (r Restoring) verify(_ context.Context, made string, done *Restored) error 
 			approvals[said.Approval] = !said.Status.Final()
 		case record.Kind == decisionlog.KindCapability:
 			capabilities[said.Capability] = !said.State.Final()
-		case record.Event == decisionlog.EventBundleLoaded && !done.Head.Online:
-			done.End.Bundle = said.Bundle
+		case record.Event == decisionlog.EventStop:
+			done.stopped = true
+		case record.Event == decisionlog.EventBundleLoaded:
+			done.loaded = append(done.loaded, loaded{sequence, said.Bundle})
 		}
 	}
 	done.Report = verify.Directory(made, o)
@@ -178,7 +195,7 @@ func (r Restoring) verify(_ context.Context, made string, done *Restored) error 
 		return nil
 	}
 	given, err := decisionlog.ParseCheckpoint([]byte(o.Checkpoint), nil)
-	done.Newest = err == nil && int64(given.Size) >= done.Report.Size // and verify has found it to be of this log
+	done.Newest = err == nil && done.stopped && int64(given.Size) >= done.Report.Size+done.Report.Unsigned // and verify has found it to be of this log
 	return err
 }
 
@@ -195,6 +212,9 @@ func takeKeys(ctx context.Context, made string, done *Restored) error {
 	if err != nil {
 		return err
 	}
+	if done.JournalOnly = log.Unfilled(); done.JournalOnly != nil {
+		done.Newest = false
+	}
 	known, err := KeysOnRecord(ctx, log)
 	if err = errors.Join(err, log.Close()); err != nil {
 		return err
@@ -204,17 +224,38 @@ func takeKeys(ctx context.Context, made string, done *Restored) error {
 		return err
 	}
 	done.Refused = slices.Sorted(maps.Keys(known.Against(keys)))
+	for _, key := range keys.List() {
+		if _, recorded := known[key.ID]; !recorded && !key.Ended(time.Now()) {
+			done.Unrecorded = append(done.Unrecorded, key.Name)
+		}
+	}
 	for _, id := range slices.Sorted(maps.Keys(known)) {
 		done.keys = append(done.keys, known[id])
 	}
 	return nil
 }
 
+// bundle is the bundle that was in force, by the records that are signed: a backup can be altered. Only if retention took
+// all of those away, the backup is believed.
+func (r Restored) bundle() (digest string, err error) {
+	digest = r.End.Bundle
+	for _, one := range r.loaded {
+		if one.sequence >= r.Report.Size && one.bundle != digest {
+			return "", errors.New("a record behind the last checkpoint, which nothing proves, has another bundle in force; leave out --policies")
+		}
+		digest = one.bundle
+	}
+	return digest, nil
+}
+
 // putBundle writes the bundle that was in force beside the place where it is to be. The names of its files come out of the
 // backup.
-func (r Restoring) putBundle(_ context.Context, made string, done *Restored) error {
+func (r Restoring) putBundle(_ context.Context, made string, done *Restored) (err error) {
 	if r.Policies == "" {
 		return nil
+	}
+	if done.End.Bundle, err = done.bundle(); err != nil {
+		return err
 	}
 	bundles, err := decisionlog.OpenBundles(made)
 	if err != nil {

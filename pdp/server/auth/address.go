@@ -33,7 +33,8 @@ func ParseProxies(texts []string) (all Proxies, err error) {
 		if one, oneErr := netip.ParseAddr(text); oneErr == nil {
 			of, err = one.Prefix(one.BitLen())
 		}
-		if err != nil || of != of.Masked() || of.Bits() == 0 {
+		// A zone would count on every interface, and an address of IPv4 in one of IPv6 never: peers are compared without either.
+		if err != nil || of != of.Masked() || of.Bits() == 0 || of.Addr().Is4In6() || strings.Contains(text, "%") {
 			return nil, fmt.Errorf("has %q, which is no address and no range of them; try 10.0.0.5 or 10.0.0.0/24", text)
 		}
 		all = append(all, of)
@@ -59,8 +60,8 @@ func (p Proxies) ClientOfSocket(r *http.Request) string { return p.forwarded(r, 
 func (p Proxies) forwarded(r *http.Request, client string) string {
 	said := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for _, text := range slices.Backward(said) {
-		before, err := netip.ParseAddr(strings.TrimSpace(text))
-		if err != nil {
+		before, ok := addressIn(strings.TrimSpace(text))
+		if !ok {
 			break
 		}
 		if client = withoutPort(before); !p.Has(before) {
@@ -68,6 +69,18 @@ func (p Proxies) forwarded(r *http.Request, client string) string {
 		}
 	}
 	return client
+}
+
+// addressIn is an address as proxies write it: some put a port behind it, and brackets around one of IPv6.
+func addressIn(text string) (address netip.Addr, ok bool) {
+	if with, err := netip.ParseAddrPort(text); err == nil {
+		return with.Addr(), true
+	}
+	if inner, bracketed := strings.CutPrefix(text, "["); bracketed {
+		text = strings.TrimSuffix(inner, "]")
+	}
+	address, err := netip.ParseAddr(text)
+	return address, err == nil
 }
 
 func withoutPort(address netip.Addr) string {

@@ -28,6 +28,12 @@ func TestNobodyChoosesTheirAddress(t *testing.T) {
 		{"10.0.0.5:5", []string{"192.0.2.9", "198.51.100.1"}, "198.51.100.1:0"},
 		{"10.0.0.5:5", []string{"192.0.2.9, 198.51.100.1, 10.0.0.6"}, "198.51.100.1:0"},
 		{"10.0.0.5:5", []string{"10.0.0.7, 10.0.0.6"}, "10.0.0.7:0"},
+		{"10.0.0.5:5", []string{"192.0.2.9, 198.51.100.1:4711"}, "198.51.100.1:0"},
+		{"10.0.0.5:5", []string{"192.0.2.9, 198.51.100.1:4711, 10.0.0.6:4712"}, "198.51.100.1:0"},
+		{"10.0.0.5:5", []string{"[2001:db8:9::1]:4711"}, "[2001:db8:9::1]:0"},
+		{"10.0.0.5:5", []string{"[2001:db8:9::1]"}, "[2001:db8:9::1]:0"},
+		{"10.0.0.5:5", []string{"192.0.2.9, 198.51.100.1:x"}, "10.0.0.5:0"},
+		{"10.0.0.5:5", []string{"fe80::1%eth0"}, "[fe80::1]:0"},
 		{"10.0.0.5:5", []string{"192.0.2.9, unknown"}, "10.0.0.5:0"},
 		{"10.0.0.5:5", []string{"192.0.2.9, "}, "10.0.0.5:0"},
 		{"no address", []string{"192.0.2.9"}, "no address"},
@@ -39,6 +45,21 @@ func TestNobodyChoosesTheirAddress(t *testing.T) {
 		}
 		if got := auth.Proxies(nil).Client(r); got != test.from {
 			t.Errorf("without proxies of ours, from %s: %s", test.from, got)
+		}
+	}
+}
+
+// What would let in other addresses than it seems to, or none, is no range.
+func TestProxiesAreWhatTheySeem(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"10.0.0.5", "10.0.0.0/24", "2001:db8:5::/64", "fe80::1"} {
+		if _, err := auth.ParseProxies([]string{text}); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, text := range []string{"", "0.0.0.0/0", "::/0", "10.0.0.5/24", "fe80::1%eth0", "::ffff:10.0.0.5", "::ffff:10.0.0.0/120", "10.0.0.5:80", "[::1]", "localhost"} {
+		if all, err := auth.ParseProxies([]string{text}); err == nil {
+			t.Errorf("%q is taken for %v", text, all)
 		}
 	}
 }

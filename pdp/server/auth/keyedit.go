@@ -47,13 +47,20 @@ type KeyInfo struct {
 	Revoked time.Time `json:"revoked,omitzero"`
 	// Renews is the id of the first key of that name, if this is not the first.
 	Renews string `json:"renews,omitzero"`
+
+	// forGood says that the name is revoked, and not renewed: then no clock that goes back, or that is behind the one of
+	// the command, puts the key in force.
+	forGood bool
 }
 
 // Ended reports whether the key has expired or is revoked, if it is now that now.
 func (k KeyInfo) Ended(now time.Time) bool {
 	end := k.End()
-	return !end.IsZero() && !now.Before(end)
+	return k.forGood || !end.IsZero() && !now.Before(end)
 }
+
+// Renewed reports whether the key ends later because it was renewed, if it is now that now.
+func (k KeyInfo) Renewed(now time.Time) bool { return !k.forGood && now.Before(k.Revoked) }
 
 // End is when the key ends, or has ended. The zero time is never.
 func (k KeyInfo) End() time.Time { return soonest(k.Expires, k.Revoked) }
@@ -180,8 +187,9 @@ func (k *Keys) takeLock() (*lockedfile.File, error) {
 	return lock, nil
 }
 
-// edit changes the file under a lock that every process takes, from its content then: two at once lose nothing.
-func (k *Keys) edit(change func(*keyFile) error) error {
+// edit changes the file under a lock that every process takes, from its content then: two at once lose nothing. What comes
+// after is done once the file is in place, under the same lock.
+func (k *Keys) edit(change func(*keyFile) error, after ...func(*keyFile) error) error {
 	lock, err := k.takeLock()
 	if err != nil {
 		return err
@@ -199,6 +207,11 @@ func (k *Keys) edit(change func(*keyFile) error) error {
 	}
 	if err := writeKeyFile(k.dir, file); err != nil {
 		return fmt.Errorf("cannot write the API keys: %w; try it as the user the service runs as, and look for space on the disk", err)
+	}
+	for _, step := range after {
+		if err := step(&file); err != nil {
+			return err
+		}
 	}
 	// A note that fails now is no reason to lose a key that is made: no server starts before Keep has made it.
 	_ = mark(lock)

@@ -66,6 +66,7 @@ func readKeyFile(dir string) ([]storedKey, map[string]*key, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", KeyFile, err)
 	}
+	revokeForGood(file.Keys)
 	byID := make(map[string]*key, len(file.Keys))
 	for _, stored := range file.Keys {
 		hash, err := stored.hash()
@@ -80,6 +81,18 @@ func readKeyFile(dir string) ([]storedKey, map[string]*key, error) {
 		byID[stored.ID] = &key{hash: hash, caller: caller, info: stored.KeyInfo}
 	}
 	return file.Keys, byID, nil
+}
+
+// revokeForGood marks the keys of each name whose last key is revoked. A renewal revokes only keys before the one that it adds.
+func revokeForGood(keys []storedKey) {
+	over := make(map[string]bool)
+	for i := len(keys) - 1; i >= 0; i-- {
+		stored := &keys[i]
+		if _, seen := over[stored.Name]; !seen {
+			over[stored.Name] = !stored.Revoked.IsZero()
+		}
+		stored.forGood = over[stored.Name]
+	}
 }
 
 func parseKeyFile(content []byte) (keyFile, error) {

@@ -43,7 +43,7 @@ func (k *Keys) Renew(r Renewal) (secret string, err error) {
 				}
 			}
 		}
-		if last == nil || last.refused || !last.Revoked.IsZero() && !k.now().Before(last.Revoked) {
+		if last == nil || last.refused || !last.Revoked.IsZero() {
 			return missing
 		}
 		info := last.KeyInfo
@@ -56,8 +56,8 @@ func (k *Keys) Renew(r Renewal) (secret string, err error) {
 		secret = k.make(file, info, r.Lifetime)
 		made := &file.Keys[len(file.Keys)-1]
 		made.Proof = proof(prover, *made)
-		return k.markRevoked(file, r.Name)
-	})
+		return nil
+	}, func(file *keyFile) error { return k.markRevoked(file, r.Name) }) // a mark alone would end the secret there is
 	if err != nil {
 		return "", err
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
+
 	"policy-service/pdp/pdptest/clock"
 )
 
@@ -146,6 +148,67 @@ func TestEndOnRecord(t *testing.T) {
 		}
 		if wrong := known.Against(open(t, dir, c)); !strings.Contains(wrong["pep"], "its end is another than the one on record") {
 			t.Errorf("%s: %v", what, wrong)
+		}
+	}
+}
+
+// A revocation counts whatever the clock of the server says: it may go back, or be behind the clock of the command.
+func TestRevokedWhateverTheClockSays(t *testing.T) {
+	t.Parallel()
+	dir, c, ahead := t.TempDir(), clock.New(), clock.New()
+	ahead.Advance(time.Hour)
+	running := open(t, dir, c)
+	must(t, running.Follow(KeysOnRecord{}, func([]KeyEvent) error { return nil }))
+	command := open(t, dir, ahead)
+	first := add(t, command, "pep")
+	second := renew(t, command, Renewal{Name: "pep", Overlap: time.Minute})
+	if c.Advance(checkAtMost); !running.holds("default", "pep", Decide) {
+		t.Fatal("the key counts before it is revoked")
+	}
+	must(t, command.Revoke("pep"))
+	for range 2 {
+		c.Advance(checkAtMost)
+		for name, secret := range map[string]string{"first": first, "second": second} {
+			if _, found := running.Find(secret); found {
+				t.Errorf("the %s secret of a revoked key counts", name)
+			}
+		}
+		if running.holds("default", "pep", Decide) {
+			t.Error("the name of a revoked key counts")
+		}
+		if _, err := running.Renew(Renewal{Name: "pep"}); err == nil {
+			t.Error("a revoked key is renewed")
+		}
+		running = open(t, dir, c) // and after a start
+	}
+}
+
+// A renewal marks the end of the secret before only once its own secret is in the file: a crash between the two, or a disk
+// that fills up there, must not leave a key without any.
+func TestRenewalMarksLast(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	k := open(t, dir, clock.New())
+	add(t, k, "pep")
+	watcher, err := fsnotify.NewBufferedWatcher(100)
+	must(t, err)
+	defer func() { _ = watcher.Close() }()
+	must(t, watcher.Add(dir))
+	renew(t, k, Renewal{Name: "pep", Overlap: time.Hour})
+	for {
+		select {
+		case e := <-watcher.Events:
+			switch name := filepath.Base(e.Name); {
+			case !e.Has(fsnotify.Create):
+			case name == KeyMarksFile:
+				t.Fatal("the mark comes first")
+			case name == KeyFile:
+				return
+			}
+		case err := <-watcher.Errors:
+			t.Fatal(err)
+		case <-t.Context().Done():
+			t.Fatal("no file of keys is written")
 		}
 	}
 }

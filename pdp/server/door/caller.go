@@ -19,7 +19,9 @@ func (d *Door) authenticate(c echo.Context, n Need) (caller auth.Caller, body []
 	refused := (*auth.Refusal)(nil)
 	if n.Known != nil {
 		if known := n.Known(c.Request()); known != nil {
-			d.Connections.Knows(d.Carrier(c), known.Name)
+			v := d.visitOf(c)
+			v.known = known.Name
+			d.Connections.Knows(v.carrier, known.Name)
 			return *known, nil, checkRelayed(c.Request(), *known, n.Relayed)
 		}
 	}

@@ -1,7 +1,6 @@
 package listener_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/written"
 	"policy-service/pdp/server/listener"
 )
 
@@ -26,13 +26,13 @@ func TestTheEndOfACertificateIsToldOf(t *testing.T) {
 	files.CertFile, files.KeyFile = a.Server()
 	cert, key := other.Server()
 	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
+		var log written.Text
 		c, err := listener.Open(files, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})))
 		if err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()
-		log.Reset() // by the clock of this test, it is the year 2000 at the start
+		log.Take() // by the clock of this test, it is the year 2000 at the start
 		c.Now = func() time.Time { return begun.Add(time.Since(start)) }
 		ctx, stop := context.WithCancel(t.Context())
 		go c.Watch(ctx)
@@ -40,11 +40,10 @@ func TestTheEndOfACertificateIsToldOf(t *testing.T) {
 			t.Helper()
 			time.Sleep(after)
 			synctest.Wait()
-			got := log.String()
+			got := log.Take()
 			if strings.Count(got, "expires soon") != soon || strings.Count(got, "has expired") != expired || strings.Count(got, "\n") != soon+expired {
 				t.Errorf("got\n%s", got)
 			}
-			log.Reset()
 		}
 		wants(day+time.Hour, 0, 0)
 		wants(2*day, 2, 0)

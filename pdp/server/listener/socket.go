@@ -41,10 +41,15 @@ const privateName = len("/.0123456789/s")
 // It returns the socket of a dead server, and nil if nothing is there.
 func CheckSocket(ctx context.Context, path string) (dead fs.FileInfo, err error) {
 	there, err := os.Lstat(path)
+	switch in, err := os.Stat(filepath.Dir(path)); {
+	case err != nil:
+		return nil, err
+	case in.Mode().Perm()&0o002 != 0 && in.Mode()&fs.ModeSticky == 0:
+		return nil, errors.New("every user of this machine may put a socket of their own in its place, and read the credentials of clients; chmod o-w its directory")
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		_, err = os.Stat(filepath.Dir(path))
-		return nil, err
+		return nil, nil
 	case err != nil:
 		return nil, err
 	case there.Mode().Type() != fs.ModeSocket:
@@ -114,7 +119,7 @@ func Listen(ctx context.Context, address string, mode fs.FileMode) (net.Listener
 // second would take the socket of the first for that.
 func alone(path string) (done func(), err error) {
 	name := path + ".lock"
-	f, err := plainfile.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := plainfile.OpenFile(name, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600) // a link could have it made elsewhere
 	if err != nil {
 		return nil, err
 	}

@@ -76,6 +76,31 @@ func TestSocketIsNeverWider(t *testing.T) {
 	}
 }
 
+// Users who could put a socket of their own in the place of ours, or a link in that of its lock, gain nothing by it.
+func TestSocketAmongOthers(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path, elsewhere := filepath.Join(dir, "pdp.sock"), filepath.Join(t.TempDir(), "made")
+	must(t, os.Chmod(dir, 0o777))
+	for name, there := range map[string]func(){"nothing": func() {}, "a dead socket": func() { left(t, path) }} {
+		there()
+		if on, err := listener.Listen(t.Context(), "unix:"+path, 0o600); err == nil || !strings.Contains(err.Error(), "every user of this machine may put a socket of their own in its place") {
+			t.Errorf("with %s in a directory of everybody: %v, %v", name, on, err)
+		}
+	}
+	must(t, os.Remove(path))
+	must(t, os.Chmod(dir, 0o777|fs.ModeSticky)) // as /tmp
+	must(t, open(t, path, 0o600).Close())
+
+	must(t, os.Symlink(elsewhere, path+".lock"))
+	if on, err := listener.Listen(t.Context(), "unix:"+path, 0o600); !errors.Is(err, syscall.ELOOP) {
+		t.Errorf("with a link for a lock: %v, %v", on, err)
+	}
+	if _, err := os.Lstat(elsewhere); err == nil {
+		t.Error("the link had a file made elsewhere")
+	}
+}
+
 // What is at the path stays there, unless it is the socket of a dead server.
 func TestSocketTakesNothingAway(t *testing.T) {
 	t.Parallel()

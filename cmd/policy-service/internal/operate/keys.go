@@ -132,7 +132,7 @@ func (c keysListCommand) Run(s cli.Streams) error {
 			permissions += ";via=" + string(k.Via)
 		}
 		expires, revoked := k.Expires, k.Revoked
-		if now.Before(revoked) { // it was renewed
+		if k.Renewed(now) {
 			expires, revoked = k.End(), time.Time{}
 		}
 		table.Row(k.Name, k.ID, strings.Join(k.Tenants, ","), permissions,

@@ -27,7 +27,7 @@ type Restore struct {
 	Policies   cli.Given `placeholder:"DIR" help:"Write the bundle that was in force into this directory. It must not exist, or be empty."`
 	Identity   cli.Given `placeholder:"FILE" help:"The file with the age key that decrypts the backup, as age-keygen writes it."`
 	Key        cli.Given `placeholder:"FILE" help:"The public key of the decision log, as log key prints it. Without the flag, the key comes from the backup itself."`
-	Checkpoint cli.Given `placeholder:"FILE" help:"The newest checkpoint of this decision log that you kept elsewhere. If the backup holds no record behind it, the decision log goes on."`
+	Checkpoint cli.Given `placeholder:"FILE" help:"The newest checkpoint of this decision log that you kept elsewhere. If the backup holds no record behind it, and was made after the server was stopped, the decision log goes on."`
 }
 
 // Help ends the command's help.
@@ -119,6 +119,13 @@ func (c Restore) say(s cli.Streams, done server.Restored) {
 			len(done.Approvals), len(done.Capabilities))
 		s.Print("  new keys sign metadata and tokens: clients get them by themselves, and tokens of before are refused")
 		s.Print("  API keys that were revoked after %s are good again: revoke them; those that were added after it are gone", began)
+	}
+	if left := done.JournalOnly; left != nil {
+		s.Print("  not restored: %s that a crash left in the journal alone, and with them each revocation of an API key that they hold; back up again after the server was started once, and stopped",
+			cli.Plural(int(left.Records), "record"))
+	}
+	if len(done.Unrecorded) > 0 {
+		s.Print("  in force, and not on record: the API keys %s; if you did not add them right before the backup, its file was altered: revoke them", strings.Join(done.Unrecorded, ", "))
 	}
 	if len(done.Refused) > 0 {
 		s.Print("  not in force, although their file says so, because of the decision log: the API keys %s", strings.Join(done.Refused, ", "))

@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"policy-service/pdp/logging"
 	"policy-service/pdp/mcp/internal/answer"
 	"policy-service/pdp/mcp/internal/doors"
 	"policy-service/pdp/mcp/internal/era"
@@ -83,7 +84,15 @@ func answerPage(h http.Header, origin string) {
 
 // refuse answers a request that could not be read as a message, or that may not go on.
 func (g *Front) refuse(w http.ResponseWriter, status int, id rpc.ID, code int, detail string) {
-	reply.JSON(w, status, rpc.Failure(id, rpc.Error{Code: code, Message: detail}))
+	g.end(w, status, rpc.Failure(id, rpc.Error{Code: code, Message: detail}))
+}
+
+// end answers a request that comes to no decision, and writes the line about it that the flow writes about all others.
+func (g *Front) end(w http.ResponseWriter, status int, m rpc.Message) {
+	if ctx := context.Background(); g.o.Logger.Enabled(ctx, logging.Access) {
+		g.o.Logger.Log(ctx, logging.Access, "request", "method", "", "tool", "", "outcome", string(answer.Unusable), "status", status)
+	}
+	reply.JSON(w, status, m)
 }
 
 // turnAway refuses a request before its body is read. It does not wait for the body: the connection ends with the answer.
@@ -206,7 +215,7 @@ func (g *Front) read(w http.ResponseWriter, r *http.Request, who *identity.Princ
 	}
 	m, fault := rpc.Parse(b.Bytes(), rpc.DefaultLimits())
 	if fault != nil {
-		reply.JSON(w, http.StatusBadRequest, fault.Failure())
+		g.end(w, http.StatusBadRequest, fault.Failure())
 	}
 	return m, fault == nil
 }

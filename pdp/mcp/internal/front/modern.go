@@ -35,7 +35,7 @@ func (g *Front) postModern(w http.ResponseWriter, r *http.Request, in *incoming)
 func (g *Front) visitModern(w http.ResponseWriter, r *http.Request, in *incoming) (context.Context, *flow.Visit) {
 	meta, fault := era.CheckHeaders(in.header, in.message, in.params)
 	if fault != nil {
-		reply.JSON(w, http.StatusBadRequest, rpc.Failure(in.message.ID, *fault))
+		g.end(w, http.StatusBadRequest, rpc.Failure(in.message.ID, *fault))
 		return nil, nil
 	}
 	c := link.Client{Era: era.Modern, Version: meta.Version, Info: meta.Client, Capabilities: meta.Capabilities, LogLevel: meta.LogLevel}

@@ -55,7 +55,7 @@ func (g *Front) get(w http.ResponseWriter, r *http.Request) {
 	}
 	defer end()
 	if refused := g.flow.Stream(ctx, s.call(who, r.Header, back)); refused != nil {
-		reply.JSON(w, max(refused.Status, http.StatusForbidden), refused.Message)
+		g.end(w, max(refused.Status, http.StatusForbidden), refused.Message)
 	}
 }
 

@@ -380,9 +380,12 @@ func TestNothingStays(t *testing.T) {
 		})
 		u := reach(t, stub.URL)
 		var all sync.WaitGroup
+		var sessions []upstream.Session // opened before connections are given up so fast that a busy machine may not take a new one
 		for range 10 {
+			sessions = append(sessions, open(t, u))
+		}
+		for _, s := range sessions {
 			all.Go(func() {
-				s := open(t, u)
 				for n := range 100 {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(n%10)*time.Millisecond+5*time.Millisecond)
 					if st, err := s.Send(ctx, call(s, "x", `{}`)); err == nil {

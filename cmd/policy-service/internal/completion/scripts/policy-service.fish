@@ -1,8 +1,9 @@
 # Completion of policy-service for fish. The program itself says how a line may go on; where it says nothing, files do.
+# It is the one that is installed: a file of that name in this directory is not run before its line is.
 function __policy_service
 	set -l words (commandline -opc)
 	set -l last (commandline -ct)
-	set -l lines (command $words[1] completion fish -- $words[2..-1] "$last" 2>/dev/null)
+	set -l lines (command policy-service completion fish -- $words[2..-1] "$last" 2>/dev/null)
 	if set -q lines[1]
 		printf '%s\n' $lines
 	else
