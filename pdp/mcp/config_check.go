@@ -41,6 +41,8 @@ func (c *Config) check(m *config.Reading) {
 func (c *Config) checkListener(m *config.Reading) {
 	host, _, err := net.SplitHostPort(c.Listen)
 	switch {
+	case strings.HasPrefix(c.Listen, "unix:"):
+		m.Addf("listen", "the gateway listens on no socket such as %q; try host:port, such as %s", c.Listen, DefaultListen)
 	case err != nil:
 		m.Addf("listen", "%q is no address to listen on; try host:port, such as %s", c.Listen, DefaultListen)
 	case !auth.IsLoopbackName(host) && c.TLS.CertFile == "":

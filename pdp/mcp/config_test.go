@@ -179,6 +179,7 @@ func TestConfigRefuses(t *testing.T) {
 		"static on the network":   {"resource:", "listen: 0.0.0.0:1\ntls: {cert_file: c, key_file: k}\nresource:", "identity.static would make everybody who reaches \"0.0.0.0:1\" the same person"},
 		"plain on the network":    {"resource:", "listen: 0.0.0.0:1\nresource:", ":1:9: refusing to listen on \"0.0.0.0:1\": without TLS"},
 		"listen":                  {"resource:", "listen: here\nresource:", ":1:9: \"here\" is no address to listen on"},
+		"listen on a socket":      {"resource:", "listen: unix:/run/gateway.sock\nresource:", ":1:9: the gateway listens on no socket such as \"unix:/run/gateway.sock\"; try host:port, such as 127.0.0.1:8181"},
 		"half of TLS":             {"resource:", "tls: {cert_file: c}\nresource:", ":1:6: tls has a certificate without its key"},
 		"nobody":                  {"identity: {static: {sub: me}}\n", "", "identity says nothing of who may come"},
 		"both":                    {"{static: {sub: me}}", "{static: {sub: me}, issuers: [{issuer: https://i, algorithms: [ES256]}]}", ":3:20: identity has both static and issuers"},

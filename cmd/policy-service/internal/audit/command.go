@@ -47,7 +47,7 @@ type Command struct {
 type logFlags struct {
 	Data       string    `required:"" xor:"log" placeholder:"DIR" help:"The data directory of the server. Give this or --server."`
 	Server     string    `required:"" xor:"log" asks:"server" placeholder:"URL" help:"The URL of a running server. It must be https, or http on this machine, or unix:PATH for its socket. Give this or --data. Without both, $$POLICY_SERVICE_SERVER is used."`
-	Credential cli.Given `placeholder:"FILE" help:"With --server: the file with an API key or a token that has the permission ${permission}. Without the flag, $$POLICY_SERVICE_KEY is used."`
+	Credential cli.Given `placeholder:"FILE" help:"With --server: the file with an API key or a token that has the permission ${permission}. Without the flag, the key itself in $$POLICY_SERVICE_KEY is used."`
 	CA         cli.Given `name:"ca" placeholder:"FILE" help:"With --server: the root certificates to trust instead of the system's, in PEM."`
 }
 

@@ -22,7 +22,7 @@ import (
 // Flags are the server that a command asks, and the credential of its caller.
 type Flags struct {
 	Server     string    `required:"" asks:"server" placeholder:"URL" help:"The URL of a running server. It must be https, or http on this machine, or unix:PATH for its socket. Without the flag, $$POLICY_SERVICE_SERVER is used."`
-	Credential cli.Given `placeholder:"FILE" help:"The file with an API key or a token, which tells the server who you are. ${needs} Without the flag, $$POLICY_SERVICE_KEY is used."`
+	Credential cli.Given `placeholder:"FILE" help:"The file with an API key or a token, which tells the server who you are. ${needs} Without the flag, the key itself in $$POLICY_SERVICE_KEY is used."`
 	CA         cli.Given `name:"ca" placeholder:"FILE" help:"The root certificates to trust instead of the system's, in PEM."`
 	JSON       bool      `name:"json" help:"Print JSON, for programs: one line for each answer."`
 }

@@ -26,7 +26,7 @@ import (
 type Backup struct {
 	Data       string    `xor:"backup" required:"" placeholder:"DIR" help:"The data directory of a server that does not run."`
 	Server     string    `xor:"backup" required:"" asks:"server" placeholder:"URL" help:"The URL of a running server. It must be https, or http on this machine, or unix:PATH for its socket. Without it and --data, $$POLICY_SERVICE_SERVER is used."`
-	Credential cli.Given `placeholder:"FILE" help:"The file with an API key or a token, which tells the server who you are. It needs the permission backup on all tenants. Without the flag, $$POLICY_SERVICE_KEY is used."`
+	Credential cli.Given `placeholder:"FILE" help:"The file with an API key or a token, which tells the server who you are. It needs the permission backup on all tenants. Without the flag, the key itself in $$POLICY_SERVICE_KEY is used."`
 	CA         cli.Given `name:"ca" placeholder:"FILE" help:"The root certificates to trust instead of the system's, in PEM."`
 	Out        string    `short:"o" name:"out" required:"" placeholder:"FILE" help:"The file to write. It appears as a whole or not at all, and only its owner may read it."`
 	Keys       bool      `help:"Put the private keys in, too. This needs --recipient."`
