@@ -183,7 +183,7 @@ func TestFormatRefused(t *testing.T) {
 		t.Errorf("others can read it: %v, %v", info.Mode(), err)
 	}
 	edit(t, data, func(tx *bbolt.Tx) error { return approval.PutFormat(tx, key, approval.FormatVersion+1) })
-	if _, err := approval.Open(data, r.options()); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("is version %d", approval.FormatVersion+1)) {
+	if _, err := approval.Open(data, r.options()); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("its format is %d", approval.FormatVersion+1)) {
 		t.Errorf("a format that it does not know: %v", err)
 	}
 	edit(t, data, func(tx *bbolt.Tx) error { return tx.Bucket([]byte("values")).Delete([]byte("g")) })
