@@ -23,7 +23,7 @@ type Renewal struct {
 	Name string
 	// Overlap is how long the secret before counts beside the new one.
 	Overlap time.Duration
-	// Lifetime is how long the new secret counts; 0 is without an end.
+	// Lifetime is how long the new secret counts; 0 is as long as the one before, which may be without an end.
 	Lifetime time.Duration
 }
 
@@ -46,14 +46,17 @@ func (k *Keys) Renew(r Renewal) (secret string, err error) {
 		if last == nil || last.refused || !last.Revoked.IsZero() {
 			return missing
 		}
-		info := last.KeyInfo
+		info, lifetime := last.KeyInfo, r.Lifetime
+		if lifetime == 0 && !last.Expires.IsZero() {
+			lifetime = last.Expires.Sub(last.Created)
+		}
 		info.ID, info.Renews, info.Expires, info.Revoked = "", first.ID, time.Time{}, time.Time{}
 		prover, err := RenewKey.Open(k.dir)
 		if err != nil {
 			return err
 		}
 		k.end(file, r.Name, k.stamp().Add(r.Overlap))
-		secret = k.make(file, info, r.Lifetime)
+		secret = k.make(file, info, lifetime)
 		made := &file.Keys[len(file.Keys)-1]
 		made.Proof = proof(prover, *made)
 		return nil

@@ -96,8 +96,13 @@ func TestExpiredKey(t *testing.T) {
 	if got := says(secret[:len(secret)-secretLength] + strings.Repeat("A", secretLength)); got == expired {
 		t.Error("a wrong secret learns that the key has expired")
 	}
-	if got := says(renew(t, k, Renewal{Name: "pep"})); got != "good" {
+	secret = renew(t, k, Renewal{Name: "pep"})
+	if got := says(secret); got != "good" {
 		t.Error(got)
+	}
+	c.Advance(time.Hour)
+	if got := says(secret); got != expired {
+		t.Errorf("renewed, it lives longer than the one before: %s", got)
 	}
 	must(t, k.Revoke("pep"))
 	if got := says(secret); got == expired {

@@ -77,7 +77,7 @@ func (c keysAddCommand) Run(s cli.Streams) error {
 type keysRenewCommand struct {
 	Data    string `required:"" placeholder:"DIR" help:"The data directory."`
 	Overlap days   `default:"24h" placeholder:"AGE" help:"How long the secret before counts beside the new one: 24h, 7d, or 0 to end it at once. The default is ${default}."`
-	Expires days   `placeholder:"AGE" help:"After this time the new secret is refused: 90d, 12h. Without the flag, it counts until it is revoked."`
+	Expires days   `placeholder:"AGE" help:"After this time the new secret is refused: 90d, 12h. Without the flag, it counts as long as the one before did."`
 	Name    string `arg:"" help:"The name of the caller, as given to keys add."`
 }
 
