@@ -14,7 +14,7 @@ func component(kind, name, version string) object {
 	return object{"type": kind, "bom-ref": url, "purl": url, "name": name, "version": version}
 }
 
-// billOf is what the binaries are made of, by what the go command wrote into each: a module that only some platforms need
+// billOf lists the modules of the binaries, by the lines that the go command wrote into each: a module that only some platforms need
 // is in it, too. It is CycloneDX 1.6, in which number and time may be left out: SPDX wants a name that is never used again.
 func billOf(binaries []binary) ([]byte, error) {
 	first := binaries[0]

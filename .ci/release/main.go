@@ -1,4 +1,4 @@
-// Command release makes what others install of the binaries in a directory, DIR/OS-ARCH/policy-service: an archive for each
+// Command release makes the files of a release from the binaries in a directory, DIR/OS-ARCH/policy-service: an archive for each
 // of them, one bill of materials, and the sums of these files. With -image it makes the image for containers. It is run at
 // the top of the repository:
 //
@@ -58,7 +58,7 @@ type binary struct {
 	at time.Time // of the commit; 1970 if the build did not see the repository
 }
 
-// read is what the directory has for these platforms. All binaries are of one commit.
+// read finds the directory's binaries for these platforms. All binaries are of one commit.
 func read(dir, platforms string) (all []binary, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, platforms, "policy-service"))
 	if err == nil && len(files) == 0 {
@@ -107,7 +107,7 @@ func pack(entries []entry, at time.Time) (*bytes.Buffer, error) {
 	return &packed, w.Close()
 }
 
-// beside is what an archive has beside the binary, by its path in the repository: a file, or a directory.
+// beside are the other files of an archive, by path in the repository: a file, or a directory.
 var beside = []struct{ on, from, to string }{
 	{"", "LICENSE", "LICENSE"},
 	{"", "cmd/policy-service/INSTALL.md", "INSTALL.md"},

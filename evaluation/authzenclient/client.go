@@ -38,7 +38,7 @@ type Client struct {
 	receipts reporting
 	keys     *Keys
 	endpoint atomic.Pointer[endpoints]
-	// undecided is told of questions without a decision; it may be nil.
+	// undecided receives each question without a decision; it may be nil.
 	undecided func(context.Context, *Error)
 }
 

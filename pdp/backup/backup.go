@@ -1,5 +1,5 @@
 // Package backup is the format of a backup: [Write] writes one, and [Read] unpacks one that may be hostile. It knows names,
-// sizes and hashes, and gives no file a meaning: package server chooses what is in a backup, and what of it counts again.
+// sizes and hashes, and gives no file a meaning: package server chooses the files of a backup, and those that count again.
 package backup
 
 import (
@@ -40,16 +40,16 @@ const (
 	below    = "data/"
 )
 
-// Head is what is known of a backup before it is made.
+// Head describes a backup before it is made.
 type Head struct {
 	Format  int       `json:"format"`
 	Program string    `json:"program"` // the version that wrote it
-	Began   time.Time `json:"began"`   // what was answered before is in it
+	Began   time.Time `json:"began"`   // all that was answered before is in it
 	Keys    bool      `json:"keys"`    // the private keys are in it
 	Online  bool      `json:"online"`  // a server wrote it while it answered
 }
 
-// End is what is known of a backup when all its files are written.
+// End describes a backup once all its files are written.
 type End struct {
 	Ended time.Time `json:"ended"`
 	// Log is the decision log as it is in the backup.
@@ -177,7 +177,7 @@ func Read(r io.Reader, dir string, known func(name string) (most int64)) (head H
 	if _, err = from.Next(); !errors.Is(err, io.EOF) {
 		return head, end, errors.New("something follows its end")
 	}
-	_, err = io.Copy(io.Discard, r) // what vouches for the last bytes may come behind them
+	_, err = io.Copy(io.Discard, r) // the sum of the last bytes may come behind them
 	return head, end, err
 }
 

@@ -67,7 +67,7 @@ func (l *Log) Copy(ctx context.Context) (_ Checkpoint, files []Copied, err error
 var ErrUnfilled = errors.New("a crash left records in its journal alone; start the server once, and stop it")
 
 // CopyStopped is [Log.Copy] of a log that no process has open. The files are as they are, with the journal. No process
-// opens the log before release. It refuses a log with [ErrUnfilled] whose journal has what no segment has.
+// opens the log before release. It refuses a log with [ErrUnfilled] whose journal has records that no segment has.
 func CopyStopped(data string) (last Checkpoint, files []Copied, release func(), err error) {
 	if _, err = VerifierKeys(data); err != nil { // or the lock would be made where no log is
 		return last, nil, nil, err

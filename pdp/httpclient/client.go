@@ -60,7 +60,7 @@ func Socket(address string) (path string, ok bool) { return strings.CutPrefix(ad
 // alone.
 const SocketURL = "http://localhost"
 
-// OverSocket carries requests to the server at a Unix socket, whatever host their URLs name.
+// OverSocket carries requests to the server at a Unix socket; the host of their URLs does not count.
 func OverSocket(path string) *http.Transport {
 	return &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -118,7 +118,7 @@ func (h handler) WithGroup(name string) slog.Handler {
 	return handler{h.Handler.WithGroup(name), h.shared, h.with + fmt.Sprintf("%q", name)}
 }
 
-// mostEvent bounds what is kept of a line that may repeat. A longer one is always written.
+// mostEvent bounds the bytes that are kept of a line that may repeat. A longer one is always written.
 const mostEvent = 4 << 10
 
 // eventOf is the event that a line is about, if such lines are not all written.

@@ -70,7 +70,7 @@ func (s *repeats) end(event string, e *repeated) {
 	e.ends.Reset(window)
 }
 
-// forgetOldest makes room for another event. Nothing is lost: what was counted is written.
+// forgetOldest makes room for another event. Nothing is lost: its count is written.
 func (s *repeats) forgetOldest() {
 	var oldest string
 	for event, e := range s.events {

@@ -112,10 +112,10 @@ func (c Config) exposable(at, safe string) error {
 
 const addCredentials = "try policy-service keys add --data DIR --name NAME first, or auth.jwt or auth.mtls in the configuration"
 
-// terminator is what [Config.Published] says of a proxy without a URL.
+// terminator stands for a proxy without a URL in [Config.Published].
 const terminator = "a proxy that terminates TLS"
 
-// Published is what leads here from other machines: the public_url of the service or of its console, or a proxy; "" if
+// Published is the way here from other machines: the public_url of the service or of its console, or a proxy; "" if
 // nothing does. Then credentials are needed, wherever the server listens.
 func (c Config) Published() string {
 	urls := []string{c.PublicURL}

@@ -39,15 +39,15 @@ type Restoring struct {
 	Verify   verify.Options
 }
 
-// Restored is what was restored.
+// Restored is the outcome of a restore.
 type Restored struct {
 	Head   backup.Head
 	End    backup.End
 	Report verify.Report
 	Newest bool
-	// Missing says, by the name of a file that the directory goes on without, what follows.
+	// Missing has the consequence of each file that the directory goes on without, by its name.
 	Missing map[string]string
-	// JournalOnly is what a crash left in the journal, where no reader of the restored log finds it. It is nil if there is no
+	// JournalOnly are the records that a crash left in the journal, where no reader of the restored log finds it. It is nil if there is no
 	// such thing.
 	JournalOnly *decisionlog.Unfilled
 	// Unrecorded are the names of API keys in force that the log does not know.
@@ -76,7 +76,7 @@ type Ended struct {
 // RestoredDir is where a restored log is that does not go on. It is laid out as a data directory.
 const RestoredDir = "restored"
 
-// restoredFile makes the next start record what was restored. It stays until that is on record.
+// restoredFile makes the next start record the restore. It stays until that is on record.
 const restoredFile = "restored.json"
 
 // restoredBefore is that file.
@@ -145,7 +145,7 @@ func knownFile(name string) int64 {
 	return 0
 }
 
-// verify verifies the log, and finds what it has as live.
+// verify verifies the log, and finds the items that are live by it.
 func (r Restoring) verify(_ context.Context, made string, done *Restored) error {
 	approvals, capabilities := map[string]bool{}, map[string]bool{}
 	var odd error
@@ -205,7 +205,7 @@ func idsOf(live map[string]bool) []string {
 	return slices.AppendSeq([]string{}, slices.Values(slices.Sorted(maps.Keys(live))))
 }
 
-// takeKeys reads what the log says of the API keys. A new log is to begin with that: else a key that was revoked would be good
+// takeKeys reads the log's records of API keys. A new log is to begin with that: else a key that was revoked would be good
 // again with an older file of keys.
 func takeKeys(ctx context.Context, made string, done *Restored) error {
 	log, err := decisionlog.OpenReader(made)
@@ -308,7 +308,7 @@ func place(made, name string) error {
 	return err
 }
 
-// goOn takes out of the directory what does not go on, and says what is missing.
+// goOn takes out of the directory the files that do not go on, and names those that are missing.
 func goOn(_ context.Context, made string, done *Restored) error {
 	secret := privateFiles
 	if !done.Newest {

@@ -1,7 +1,7 @@
 // Package version says which program this is ([This]), and which one a file holds ([Of]).
 //
-// A tag of the repository is a version. What is built of any other commit is the next version in the making, with that
-// commit in its name. All of it is what the go command writes into each program that it builds, by whichever command.
+// A tag of the repository is a version. A program of any other commit is the next version in the making, with that
+// commit in its name. All of it stands in the lines that each go command writes into a program that it builds.
 package version
 
 import (

@@ -1,4 +1,4 @@
-// Package written keeps what a program writes while tests read it.
+// Package written keeps the text of writers in other goroutines, for tests to read meanwhile.
 package written
 
 import (

@@ -12,7 +12,7 @@ import (
 	"policy-service/pdp/server/door"
 )
 
-// needsBackup is all that a backup asks of its caller: it holds what all tenants have here.
+// needsBackup is all that a backup asks of its caller: it holds the data of all tenants.
 var needsBackup = door.Need{
 	Permission: auth.Backup,
 	AllTenants: "this needs the permission backup on all tenants; ask the operator for a credential that has it",

@@ -14,8 +14,8 @@ import (
 	"policy-service/pdp/datakey"
 )
 
-// RenewKey proves to a server that a second secret of a name was made by [Keys.Renew]. Everybody who can write the file of
-// keys could add one. Who can also read this key has the data directory.
+// RenewKey proves to a server that a second secret of a name was made by [Keys.Renew]. Write access to the file of keys
+// alone adds none. Read access to this key is access to the data directory.
 var RenewKey = datakey.Key{File: "api-keys.key", Of: "renewals of API keys", Moved: "and a renewal that no server has seen yet does not count"}
 
 // Renewal is how a key is renewed.
@@ -67,7 +67,7 @@ func (k *Keys) Renew(r Renewal) (secret string, err error) {
 	return secret, nil
 }
 
-// proof is a MAC of what a renewal must not be without.
+// proof is a MAC of the members that make a renewal.
 func proof(prover []byte, s storedKey) string {
 	mac := hmac.New(sha256.New, prover)
 	_, _ = fmt.Fprintf(mac, "renew\n%s\n%s\n%s\n%s\n%d", s.ID, s.Name, s.Renews, s.SHA256, s.Created.Unix())

@@ -51,7 +51,7 @@ type key struct {
 	hash    [sha256.Size]byte
 	caller  Caller
 	info    KeyInfo
-	refused bool // it is not in force, whatever its file says
+	refused bool // it is not in force, even if its file says so
 }
 
 // OpenKeys reads the keys of a data directory, which need not exist yet.

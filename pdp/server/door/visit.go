@@ -18,7 +18,7 @@ type visit struct {
 	caller          string // has a place among the short requests, if inside is set
 	inside          bool
 	known           string // the caller by its name; "" if it is not known
-	decides         bool   // it asks for a decision, or for what else is on record because its caller asks
+	decides         bool   // it asks for a decision, or for another thing that is put on record
 	begun           bool   // the answer is being written
 	kept            any    // by [Door.Keep]
 }

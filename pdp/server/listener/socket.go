@@ -37,7 +37,7 @@ func IsClosed(mode fs.FileMode) bool { return mode&0o077 == 0 }
 // privateName is how long the name is below the directory of a socket under which the socket begins.
 const privateName = len("/.0123456789/s")
 
-// CheckSocket finds why no server can have a socket at a good path: another server ([syscall.EADDRINUSE]), or what is no socket.
+// CheckSocket finds why no server can have a socket at a good path: another server ([syscall.EADDRINUSE]), or a file that is no socket.
 // It returns the socket of a dead server, and nil if nothing is there.
 func CheckSocket(ctx context.Context, path string) (dead fs.FileInfo, err error) {
 	there, err := os.Lstat(path)
@@ -79,7 +79,7 @@ func CheckPath(path string) error {
 }
 
 // Listen opens host:port, or the socket of unix:PATH with a mode. A socket of a dead server makes way. From its first
-// moment, nobody whom the mode shuts out can connect: the socket begins in a directory that only its owner may enter.
+// moment, no user that the mode shuts out can connect: the socket begins in a directory that only its owner may enter.
 func Listen(ctx context.Context, address string, mode fs.FileMode) (net.Listener, error) {
 	path, ok := Socket(address)
 	if !ok {

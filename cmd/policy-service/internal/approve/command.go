@@ -99,13 +99,13 @@ type rulingReason struct {
 	Reason cli.Given `required:"" placeholder:"R" help:"The reason, for those who read the record. Write no secret into it."`
 }
 
-// seen are how an approver decides about what they see, and why. On a terminal the command asks for what is missing.
+// seen are the flags of a decision: the version that the approver has seen, and the reason. On a terminal the command asks for a missing one.
 type seen struct {
 	Reason cli.Given `placeholder:"R" help:"The reason, for those who read the record. Write no secret into it. A terminal is asked for it if it is missing."`
 	Yes    bool      `help:"Ask nothing: decide about the approval request as it is shown."`
 }
 
-// check refuses a decision for which nobody can be asked.
+// check refuses a decision that needs an answer where there is no terminal.
 func (d seen) check(s cli.Streams, command string, version version) error {
 	switch {
 	case s.Interactive():

@@ -50,7 +50,7 @@ func (c approveCommand) Run(s cli.Streams) error {
 	})
 }
 
-// deciding decides after it has asked for what is missing. If it shows the approval request, the ruling is about the version
+// deciding decides after it has asked for the missing flags. If it shows the approval request, the ruling is about the version
 // that is shown, and about no later one.
 func (d seen) deciding(s cli.Streams, at serverFlags, question string, shows bool) changing {
 	return func(box *inbox.Inbox, ctx context.Context, id string, ruling inbox.Ruling) (inbox.Request, error) {

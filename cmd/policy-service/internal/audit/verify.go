@@ -69,7 +69,7 @@ func (c verifyCommand) options(s cli.Streams) (o verify.Options, err error) {
 		return o, err
 	}
 	o.Checkpoint, err = trusted(c.Checkpoint, "log checkpoint", s)
-	if strings.Count(o.Checkpoint, "\n\n") > 1 { // what the service writes to its standard output: no forgery
+	if strings.Count(o.Checkpoint, "\n\n") > 1 { // the standard output of the service has them all: no forgery
 		err = fmt.Errorf("%s has more than one checkpoint; write one into a file of its own, such as the last: tail -n 6 %[1]s", c.Checkpoint)
 	}
 	return o, err

@@ -36,7 +36,7 @@ var firstUser = regexp.MustCompile(`\balice\b`)
 // plainID is an id that policies, entities and YAML all take as it is.
 var plainID = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._@-]{0,127}$`)
 
-// Run writes the bundle, and says what to type next.
+// Run writes the bundle, and prints the next commands.
 func (c Init) Run(s cli.Streams) error {
 	ctx, stop := cli.UntilSignal()
 	defer stop()
@@ -91,7 +91,7 @@ func (c Init) answers(ctx context.Context, s cli.Streams) (template, user string
 	return template, user, nil
 }
 
-// fill is a template with the name of the first user. That must load and pass its tests, which a name does not that the template has for somebody else.
+// fill is a template with the name of the first user. That must load and pass its tests; the name of another user of the template does not.
 func fill(template, user string) (fstest.MapFS, error) {
 	from, err := policies.Named(template)
 	if err != nil {
@@ -126,7 +126,7 @@ func fill(template, user string) (fstest.MapFS, error) {
 	return bundle, nil
 }
 
-// nextCommands are what to type after init.
+// nextCommands are the commands to type after init.
 func nextCommands(dir string) []string {
 	word := cli.Shell(dir)
 	return []string{

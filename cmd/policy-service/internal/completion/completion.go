@@ -12,7 +12,7 @@ import (
 	"policy-service/cmd/policy-service/internal/cli"
 )
 
-// Command prints the script of a shell, or what the words of a line may go on with.
+// Command prints the script of a shell, or the words that may come next on a line.
 type Command struct {
 	Shell string   `arg:"" enum:"bash,zsh,fish" help:"The shell: bash, zsh or fish."`
 	Words []string `arg:"" optional:"" help:"The words of a line behind --, the last of which is unfinished. Scripts give them."`
@@ -44,7 +44,7 @@ func (c Command) Run(ctx *kong.Context, s cli.Streams) error {
 	return nil
 }
 
-// whole joins what bash parts at =: a flag and its value are two words then.
+// whole joins the two words that bash makes of a flag and its value at =.
 func whole(words []string) []string {
 	if words[len(words)-1] == "=" {
 		words = append(words, "")
@@ -54,7 +54,7 @@ func whole(words []string) []string {
 
 type word struct{ text, help string }
 
-// next is what may stand in place of the last word and begins with it. Nothing may where anything may, as a name or a
+// next are the words that begin with the last one and may stand in its place. Nothing may where anything may, as a name or a
 // file: shells offer files then.
 func next(at *kong.Node, words []string) (all []word) {
 	before, last := words[:len(words)-1], words[len(words)-1]

@@ -86,7 +86,7 @@ func (keysRenewCommand) Help() string {
 	return "The name, and what the caller may do, stay. Approvals, rate limits and callbacks go by the name, and go on."
 }
 
-// Run prints the new key alone. One that could not be printed is in nobody's hands, and the one before still counts for the
+// Run prints the new key alone. One that could not be printed is lost, and the one before still counts for the
 // overlap: a second renewal makes another.
 func (c keysRenewCommand) Run(s cli.Streams) error {
 	keys, err := openKeys(c.Data)

@@ -38,7 +38,7 @@ func (Restore) Help() string {
 		"after the backup; the first records of the new log say so. The command says what else follows."
 }
 
-// Run restores, and says what that means.
+// Run restores, and prints the consequences.
 func (c Restore) Run(s cli.Streams) error {
 	ctx, stop := cli.UntilSignal()
 	defer stop()
@@ -76,7 +76,7 @@ func (c Restore) Run(s cli.Streams) error {
 	return nil
 }
 
-// open decrypts and unpacks what is encrypted and packed.
+// open decrypts and unpacks the file, as far as it is encrypted and packed.
 func (c Restore) open(f *bufio.Reader) (io.Reader, error) {
 	if start, _ := f.Peek(len(ageStart)); string(start) == ageStart {
 		if c.Identity == "" {

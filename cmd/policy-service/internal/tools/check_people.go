@@ -7,7 +7,7 @@ import (
 	"policy-service/cmd/policy-service/internal/gateway"
 )
 
-// sessions finds that no policy permits anybody what a client asks first.
+// sessions finds first questions of a client that no policy permits.
 func (in *input) sessions() {
 	if in.bundle == nil {
 		return
