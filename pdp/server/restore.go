@@ -29,10 +29,11 @@ import (
 // Restoring is a backup that is to become a data directory.
 //
 // If a checkpoint that was kept elsewhere covers all of its log, and the log ends with the stop of its server, nothing came
-// after the backup, and the directory goes on as it was. Else records came after it, and with them uses of approvals and capabilities, revocations, and checkpoints that
-// others have. A log that went on from the backup would be a second history under the same name, and an approval could be
-// used twice. So the old log is kept to be read, below [RestoredDir], and a new one begins, with a new key: its first
-// records say what ended. Approval requests, capabilities and the keys that sign tokens are not restored then.
+// after the backup, and the directory goes on as it was. Else records may have come after it, and with them uses of
+// approvals and capabilities, revocations, and checkpoints that others have. A log that went on from the backup would be a
+// second history under the same name, and an approval could be used twice. So the old log is kept to be read, below
+// [RestoredDir], and a new one begins, with a new key: its first records name all that ended. Approval requests,
+// capabilities and the keys that sign tokens are not restored then.
 type Restoring struct {
 	Data     string // where no file is yet
 	Policies string // where the bundle in force is put, where no file is yet; "" is nowhere
@@ -47,8 +48,8 @@ type Restored struct {
 	Newest bool
 	// Missing has the consequence of each file that the directory goes on without, by its name.
 	Missing map[string]string
-	// JournalOnly are the records that a crash left in the journal, where no reader of the restored log finds it. It is nil if there is no
-	// such thing.
+	// JournalOnly are the records that a crash left in the journal, where no reader of the restored log finds them; nil is
+	// none.
 	JournalOnly *decisionlog.Unfilled
 	// Unrecorded are the names of API keys in force that the log does not know.
 	Unrecorded []string
