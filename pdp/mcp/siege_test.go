@@ -1,7 +1,6 @@
 package mcp_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,6 +22,7 @@ import (
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/written"
 	pdpserver "policy-service/pdp/server"
 )
 
@@ -176,22 +175,7 @@ func orFail(t testing.TB, err error) {
 }
 
 // kept is all that was written.
-type kept struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (k *kept) Write(b []byte) (int, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.all.Write(b)
-}
-
-func (k *kept) String() string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.all.String()
-}
+type kept struct{ written.Text }
 
 // warnings are the last lines that say why something was refused or failed.
 func (k *kept) warnings() string {

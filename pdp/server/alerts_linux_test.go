@@ -30,6 +30,7 @@ import (
 	"policy-service/pdp/decisionlog/index"
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/written"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/telemetry"
@@ -458,7 +459,7 @@ func healthy(t *testing.T) (before, after model.Vector, slowest time.Duration) {
 
 func scrapeHealthy(t *testing.T) (before, after model.Vector, slowest time.Duration) {
 	options := []pdptest.Option{withData(t.TempDir()), func(c *server.Config) {
-		c.Program.Checkpoints, c.DecisionLog.Sinks.Stdout = new(buffer), &server.SinkConfig{}
+		c.Program.Checkpoints, c.DecisionLog.Sinks.Stdout = new(written.Text), &server.SinkConfig{}
 		server.TuneLog(c, func(o *decisionlog.Options, _ *decisionlog.Retention) { o.SegmentBytes = 64 << 10 })
 	}}
 	s, other := pdptest.Start(t, obliging(), options...), pdptest.Start(t, obliging())

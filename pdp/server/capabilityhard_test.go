@@ -26,6 +26,7 @@ import (
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/clock"
 	"policy-service/pdp/pdptest/night"
+	"policy-service/pdp/pdptest/written"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 )
@@ -340,7 +341,7 @@ func (k *killing) count(held []granted, rounds int) {
 // in all that the service shows or leaves behind. On record is the signature of a proof that was taken, and no more of it.
 func TestNoSecretOfCapabilitiesIsLeftAnywhere(t *testing.T) {
 	collected := newCollector(t)
-	var log, stdout, heard buffer
+	var log, stdout, heard written.Text
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(&heard, r.Body) }))
 	defer receiver.Close()
 	file := filepath.Join(t.TempDir(), "secret")

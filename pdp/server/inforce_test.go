@@ -12,6 +12,7 @@ import (
 
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/clock"
+	"policy-service/pdp/pdptest/written"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 )
@@ -21,7 +22,7 @@ const ended = "a request that takes long ended with its credential"
 // Who waits with a key that is revoked is told nothing of what happens afterwards.
 func TestARevokedKeyEndsWhoWaits(t *testing.T) {
 	t.Parallel()
-	var log buffer
+	var log written.Text
 	c := openCounter(t, logTo(&log))
 	id := c.asks("pep", tool("push", push)).Approval.ID
 	answers := make(chan pdptest.Response, 2)
@@ -71,7 +72,7 @@ func TestAnEndedCredentialEndsAnExport(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			issuer, now := pdptest.NewIssuer(t), clock.At(pdptest.Now)
-			var log buffer
+			var log written.Text
 			var config server.Config
 			o := openOffice(t, logTo(&log), func(c *server.Config) {
 				c.Auth.JWT = []auth.JWTIssuer{{Issuer: "https://issuer.example", Audience: "pdp", JWKSFile: issuer.File, Algorithms: []string{"EdDSA"}, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.LogRead}}}}

@@ -1,19 +1,17 @@
 package server_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/written"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 )
@@ -265,7 +263,7 @@ func TestAdministrativeEventsAreOnRecord(t *testing.T) {
 
 func TestWithoutDataThereIsNoLog(t *testing.T) {
 	t.Parallel()
-	var log buffer
+	var log written.Text
 	s := pdptest.Start(t, telling(), logTo(&log))
 	if got := s.Get("/readyz").Body; !strings.Contains(got, `"log":null`) {
 		t.Error(got)
@@ -280,7 +278,7 @@ func TestWithoutDataThereIsNoLog(t *testing.T) {
 
 func TestCheckpointsAreWrittenOut(t *testing.T) {
 	t.Parallel()
-	var out buffer
+	var out written.Text
 	s := pdptest.Start(t, telling(), withData(t.TempDir()), func(c *server.Config) { c.Program.Checkpoints = &out })
 	s.Post(evaluationPath, readQuestion)
 	if got := s.Get("/readyz").Body; !strings.Contains(got, `"log":{"mode":"strict","ok":true,"size":`) {
@@ -292,23 +290,3 @@ func TestCheckpointsAreWrittenOut(t *testing.T) {
 		t.Errorf("got %q", out.String())
 	}
 }
-
-// buffer is a bytes.Buffer for a writer in another goroutine.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
-var _ io.Writer = (*buffer)(nil)

@@ -26,6 +26,7 @@ import (
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/logging"
 	"policy-service/pdp/pdptest/memorydisk"
+	"policy-service/pdp/pdptest/written"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 )
@@ -79,7 +80,7 @@ type child struct {
 	t              *testing.T
 	url            string
 	data, policies string
-	log            buffer
+	log            written.Text
 	pid, answered  int
 	stop           func()
 }

@@ -13,6 +13,7 @@ import (
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/written"
 	"policy-service/pdp/server"
 )
 
@@ -120,7 +121,7 @@ func TestRetentionByAge(t *testing.T) {
 func TestRetentionBySize(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
-	var told buffer
+	var told written.Text
 	s := pdptest.Start(t, telling(), withData(data), logTo(&told), func(c *server.Config) {
 		server.TuneLog(c, func(o *decisionlog.Options, keep *decisionlog.Retention) {
 			o.SegmentBytes, keep.Bytes = 128<<10, 1<<20
@@ -145,7 +146,7 @@ func TestRetentionBySize(t *testing.T) {
 func TestRetentionThatFailsHoldsUpNothing(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
-	var told buffer
+	var told written.Text
 	s := pdptest.Start(t, telling(), withData(data), logTo(&told), func(c *server.Config) {
 		server.TuneLog(c, func(o *decisionlog.Options, keep *decisionlog.Retention) { o.SegmentBytes, keep.Bytes = 64<<10, 1 })
 	})

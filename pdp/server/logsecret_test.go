@@ -12,11 +12,12 @@ import (
 
 	"policy-service/pdp"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/written"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 )
 
-func logTo(to *buffer) pdptest.Option {
+func logTo(to *written.Text) pdptest.Option {
 	return func(c *server.Config) {
 		c.Program.Logger = slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
@@ -27,7 +28,7 @@ func logTo(to *buffer) pdptest.Option {
 func TestNoSecretIsLeftAnywhere(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
-	var log, stdout buffer
+	var log, stdout written.Text
 	reader := addKey(t, data, "reader", auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Search, auth.LogRead}})
 	s := pdptest.Start(t, telling(), withData(data), logTo(&log), withStdout(0, &stdout), func(c *server.Config) {
 		c.DecisionLog.Mask = []string{"/context/arguments/*/pin", "/subject/properties/ssn"}
@@ -80,7 +81,7 @@ func TestNoSecretIsLeftAnywhere(t *testing.T) {
 	}
 	stopAndWait(t, s)
 
-	all := written(t, data, 1)
+	all := linesFrom(t, data, 1)
 	if len(all) < 12 {
 		t.Fatalf("there are %d records only", len(all))
 	}

@@ -20,6 +20,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/written"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 )
@@ -419,7 +420,7 @@ func TestShareIsTakenWhileRunning(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	greedy := addKey(t, data, "greedy", auth.Grant{Tenants: []string{"default"}, Permissions: []auth.Permission{auth.Decide}})
-	var told buffer
+	var told written.Text
 	with := func(share float64) func(*server.Config) {
 		return func(c *server.Config) {
 			c.Listen, c.Data = "127.0.0.1:0", data

@@ -9,6 +9,7 @@ import (
 
 	"policy-service/pdp/logging"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/written"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 )
@@ -29,7 +30,7 @@ func TestMetricsToken(t *testing.T) {
 	}
 	token := strings.Repeat("t0ken-", 6)
 	put(token + "\n")
-	var told buffer
+	var told written.Text
 	s := pdptest.Start(t, bundle(t), withData(data), withToken(file), logAs(&told, logging.Config{Access: true}))
 	ask := func(header ...string) int { t.Helper(); return s.Get("/metrics", header...).Status }
 	with := func(token string) int { t.Helper(); return ask("Authorization", "Bearer "+token) }

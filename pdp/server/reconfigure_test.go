@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/written"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/config"
@@ -27,7 +28,7 @@ type changing struct {
 	authority *pdptest.Authority
 	data      string
 	base      func(*server.Config) // what it was started with
-	told      buffer
+	told      written.Text
 }
 
 // letIn is a rule for the certificate of one PEP.

@@ -3,6 +3,8 @@ package server_test
 import (
 	"strings"
 	"testing"
+
+	"policy-service/pdp/pdptest/written"
 )
 
 // A secret comes on record by no side door: as the name of a member that cannot be taken,
@@ -10,7 +12,7 @@ import (
 // programs say of it later.
 func TestNoSecretComesOnRecordByASideDoor(t *testing.T) {
 	t.Parallel()
-	var log, stdout buffer
+	var log, stdout written.Text
 	c := openCounter(t, public, logTo(&log), withStdout(0, &stdout))
 	item := func(context string) string {
 		return `{"subject":{"type":"agent","id":"bot"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"push"},"context":` + context + `}`

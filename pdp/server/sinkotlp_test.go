@@ -20,11 +20,12 @@ import (
 
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/written"
 	"policy-service/pdp/server"
 )
 
-// written are the lines of a log from a sequence on.
-func written(t *testing.T, data string, from uint64) (all []string) {
+// linesFrom are the lines of a log from a sequence on.
+func linesFrom(t *testing.T, data string, from uint64) (all []string) {
 	t.Helper()
 	lines(t, data) // it verifies
 	r, err := decisionlog.OpenReader(data)
@@ -38,7 +39,7 @@ func written(t *testing.T, data string, from uint64) (all []string) {
 }
 
 // size is how many records there are of a server that has stopped.
-func size(t *testing.T, data string) uint64 { return uint64(len(written(t, data, 0))) }
+func size(t *testing.T, data string) uint64 { return uint64(len(linesFrom(t, data, 0))) }
 
 // meters collects what a server counts.
 type meters struct {
@@ -112,7 +113,7 @@ func TestOTLPHasTheLog(t *testing.T) {
 	}
 	stopAndWait(t, s)
 
-	want := written(t, data, first)
+	want := linesFrom(t, data, first)
 	equal(t, r.bodies(), want)
 	if got := m.count("policy_service.sink.records", "otlp"); got != int64(len(want)) || m.count("policy_service.sink.dropped", "otlp") != 0 {
 		t.Errorf("counted %d of %d", got, len(want))
@@ -178,7 +179,7 @@ func TestOTLPOverTLS(t *testing.T) {
 func TestOTLPReceiverAwayAndBack(t *testing.T) {
 	r := newReceiver(t)
 	r.down()
-	var log buffer
+	var log written.Text
 	m, withMeters := newMeters(t)
 	data := t.TempDir()
 	s := pdptest.Start(t, telling(), withData(data), withOTLP(0), server.Unhurried, withMeters, logTo(&log))
@@ -193,7 +194,7 @@ func TestOTLPReceiverAwayAndBack(t *testing.T) {
 	r.up()
 	r.has(second)
 	stopAndWait(t, s)
-	equal(t, r.bodies(), written(t, data, 1)) // record 0 was made before there was a server
+	equal(t, r.bodies(), linesFrom(t, data, 1)) // record 0 was made before there was a server
 	if !strings.Contains(log.String(), "a sink takes records again") {
 		t.Error(log.String())
 	}
@@ -202,7 +203,7 @@ func TestOTLPReceiverAwayAndBack(t *testing.T) {
 // A receiver that cannot now is asked again; one that will not is not.
 func TestOTLPReceiverSaysNo(t *testing.T) {
 	r := newReceiver(t)
-	var log buffer
+	var log written.Text
 	m, withMeters := newMeters(t)
 	data := t.TempDir()
 	busy, refuse := true, true
@@ -225,7 +226,7 @@ func TestOTLPReceiverSaysNo(t *testing.T) {
 	eventually(t, "it is told", func() bool { return strings.Contains(log.String(), "the receiver answered 400 Bad Request") })
 	r.has(s.Post(evaluationPath, readQuestion).Header.Get("X-Decision-Id"))
 	stopAndWait(t, s)
-	all := written(t, data, 1)
+	all := linesFrom(t, data, 1)
 	got := r.bodies()
 	lost := len(all) - len(got)
 	if lost == 0 || m.count("policy_service.sink.dropped", "otlp") != int64(lost) || m.count("policy_service.sink.records", "otlp") != int64(len(got)) {
@@ -256,7 +257,7 @@ func TestOTLPPartialSuccess(t *testing.T) {
 	s := pdptest.Start(t, telling(), withData(data), withOTLP(0), server.Unhurried, withMeters)
 	r.has(s.Post("/access/v1/evaluations", batchOf(100)).Header.Get("X-Decision-Id") + ".99")
 	stopAndWait(t, s)
-	all := written(t, data, 1)
+	all := linesFrom(t, data, 1)
 	equal(t, r.bodies(), all)
 	if dropped := m.count("policy_service.sink.dropped", "otlp"); rejected != 2 || dropped != 2 || m.count("policy_service.sink.records", "otlp") != int64(len(all)-2) {
 		t.Errorf("counted %d", dropped)
@@ -276,7 +277,7 @@ func TestOTLPReceiverHangs(t *testing.T) {
 	release := make(chan struct{})
 	r.answers(func(http.ResponseWriter, int) bool { <-release; return false })
 	t.Cleanup(func() { close(release) }) // before the receiver ends
-	var log buffer
+	var log written.Text
 	m, withMeters := newMeters(t)
 	data := t.TempDir()
 	s := pdptest.Start(t, telling(), withData(data), withOTLP(1000), withMeters, logTo(&log), server.Hurried)
@@ -307,5 +308,5 @@ func TestOTLPInBestEffort(t *testing.T) {
 	id := s.Post("/access/v1/evaluations", batchOf(1000)).Header.Get("X-Decision-Id")
 	r.has(id + ".999")
 	stopAndWait(t, s)
-	equal(t, r.bodies(), written(t, data, 1))
+	equal(t, r.bodies(), linesFrom(t, data, 1))
 }

@@ -8,6 +8,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/written"
 	"policy-service/pdp/server"
 )
 
@@ -44,7 +45,7 @@ func apart(t *testing.T, out string) (records []string, checkpoints []decisionlo
 
 func TestStdoutHasTheLog(t *testing.T) {
 	t.Parallel()
-	var out buffer
+	var out written.Text
 	data := t.TempDir()
 	s := pdptest.Start(t, telling(), withData(data), withStdout(0, &out), func(c *server.Config) {
 		server.TuneLog(c, func(o *decisionlog.Options, _ *decisionlog.Retention) { o.Checkpoints.Records = 1 })
@@ -56,7 +57,7 @@ func TestStdoutHasTheLog(t *testing.T) {
 	s.Post("/access/v1/evaluations", batchOf(1000))
 	stopAndWait(t, s)
 	records, checkpoints := apart(t, out.String())
-	equal(t, records, written(t, data, 1))
+	equal(t, records, linesFrom(t, data, 1))
 	if len(checkpoints) < 10 || checkpoints[len(checkpoints)-1].Size != uint64(len(records))+1 {
 		t.Errorf("got %d checkpoints", len(checkpoints))
 	}
@@ -64,7 +65,7 @@ func TestStdoutHasTheLog(t *testing.T) {
 
 // stuck is a pipe that nobody reads until it is released.
 type stuck struct {
-	buffer
+	written.Text
 	entered, release chan struct{}
 }
 
@@ -74,7 +75,7 @@ func (s *stuck) Write(p []byte) (int, error) {
 	default:
 	}
 	<-s.release
-	return s.buffer.Write(p)
+	return s.Text.Write(p)
 }
 
 func TestStdoutThatNobodyReads(t *testing.T) {
@@ -93,7 +94,7 @@ func TestStdoutThatNobodyReads(t *testing.T) {
 	close(out.release)
 	stopAndWait(t, s)
 	records, _ := apart(t, out.String())
-	all := written(t, data, 1)
+	all := linesFrom(t, data, 1)
 	dropped := m.count("policy_service.sink.dropped", "stdout")
 	if len(records)+int(dropped) != len(all) || m.count("policy_service.sink.records", "stdout") != int64(len(records)) {
 		t.Errorf("%d and %d are not %d", len(records), dropped, len(all))
@@ -106,10 +107,10 @@ func TestSinksThatCannotBe(t *testing.T) {
 	t.Parallel()
 	sinks := server.SinksConfig{Stdout: &server.SinkConfig{}}
 	for want, config := range map[string]server.Config{
-		"needs a directory to be kept in":                   {DecisionLog: server.DecisionLogConfig{Sinks: sinks}, Program: server.Program{Checkpoints: &buffer{}}},
+		"needs a directory to be kept in":                   {DecisionLog: server.DecisionLogConfig{Sinks: sinks}, Program: server.Program{Checkpoints: &written.Text{}}},
 		"nowhere to write; set Config.Program.Checkpoints":  {DecisionLog: server.DecisionLogConfig{Sinks: sinks}, Data: "d"},
 		"sinks.otlp.queue is less than 1000":                {DecisionLog: server.DecisionLogConfig{Sinks: server.SinksConfig{OTLP: &server.SinkConfig{Queue: 999}}}, Data: "d"},
-		"a Recorder takes its place; leave one of them out": {DecisionLog: server.DecisionLogConfig{Sinks: sinks}, Program: server.Program{Checkpoints: &buffer{}, PDP: pdp.Options{Recorder: recorder(func() error { return nil })}}, Data: "d"},
+		"a Recorder takes its place; leave one of them out": {DecisionLog: server.DecisionLogConfig{Sinks: sinks}, Program: server.Program{Checkpoints: &written.Text{}, PDP: pdp.Options{Recorder: recorder(func() error { return nil })}}, Data: "d"},
 	} {
 		config.Program.Source = telling()
 		if _, err := server.New(config); err == nil || !strings.Contains(err.Error(), want) {

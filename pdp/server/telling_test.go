@@ -9,12 +9,13 @@ import (
 
 	"policy-service/pdp/logging"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/written"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 )
 
 // logAs logs as serve does.
-func logAs(to *buffer, told logging.Config) pdptest.Option {
+func logAs(to *written.Text, told logging.Config) pdptest.Option {
 	return func(c *server.Config) { c.Log, c.Program.Logger = told, logging.New(to, told).Logger }
 }
 
@@ -23,7 +24,7 @@ func TestAccessLog(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	key := addKey(t, data, "pep", auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide}})
-	var log, silent buffer
+	var log, silent written.Text
 	s := pdptest.Start(t, telling(), withData(data), logAs(&log, logging.Config{Level: "error", Access: true}))
 	got := s.Post(evaluationPath, readQuestion, "Authorization", key, "X-Request-ID", "r-1")
 	s.Post(evaluationPath+"?token=SECRET", readQuestion, "X-Request-ID", "r-2")
@@ -59,7 +60,7 @@ level=ACCESS msg=request method=_OTHER route=/livez status=405 bytes=… caller=
 // What observe lets pass is counted, and told of once a minute.
 func TestObservedCallsAreToldOf(t *testing.T) {
 	t.Parallel()
-	var log buffer
+	var log written.Text
 	s := pdptest.Start(t, pdptest.Bundle(map[string]string{
 		"access/vault.yaml": "mode: allowlist\ncapability: observe\nrules:\n  - {agent: helpdesk, tools: [reset_password]}\n",
 	}), logAs(&log, logging.Config{}))

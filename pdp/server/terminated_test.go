@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/written"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 )
@@ -96,7 +97,7 @@ func elsewhere(t *testing.T) string {
 func TestTerminatedRefusesOutsiders(t *testing.T) {
 	t.Parallel()
 	here := elsewhere(t)
-	var told buffer
+	var told written.Text
 	ask := func(s *pdptest.Server, host string) (int, error) {
 		_, port, err := net.SplitHostPort(s.Addr())
 		must(t, err)
@@ -197,7 +198,7 @@ func TestTerminatedConsole(t *testing.T) {
 	must(t, err)
 	key, err := keys.Add(auth.KeySpec{Name: "mia", Principal: auth.Principal{Type: "User", ID: "mia"}, Grant: auth.Grant{Tenants: []string{"default"}, Permissions: []auth.Permission{auth.Approve}}})
 	must(t, err)
-	var told buffer
+	var told written.Text
 	s := pdptest.Start(t, bundle(t), withData(data), logTo(&told), terminated("127.0.0.0/8"), func(c *server.Config) {
 		c.Listen, c.Console = "127.0.0.1:0", &server.ConsoleConfig{PublicURL: "https://pdp.example.com/console"}
 	})

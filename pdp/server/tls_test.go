@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -17,6 +16,7 @@ import (
 
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/clock"
+	"policy-service/pdp/pdptest/written"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 )
@@ -73,22 +73,9 @@ func dial(t *testing.T, addr string, config *tls.Config) tls.ConnectionState {
 }
 
 // log is where a server logs, for tests to read meanwhile.
-type log struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
+type log struct{ written.Text }
 
-func (l *log) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *log) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), text)
-}
+func (l *log) count(text string) int { return strings.Count(l.String(), text) }
 
 // eventually looks until something is so, ever less often: what is waited for needs the processor, too.
 func eventually(t testing.TB, what string, so func() bool) {

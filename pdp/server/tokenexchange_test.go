@@ -16,6 +16,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/evaluation/capability"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/written"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 )
@@ -472,7 +473,7 @@ func TestTokenExchangeLimits(t *testing.T) {
 // TestTokenExchangeLeavesNoSecret: no token that was sent, and no payload of one, is anywhere but in the answer.
 func TestTokenExchangeLeavesNoSecret(t *testing.T) {
 	t.Parallel()
-	var log buffer
+	var log written.Text
 	b := openBank(t, logTo(&log))
 	var secrets []string
 	sent := func(jws string) string {

@@ -12,6 +12,7 @@ import (
 
 	"policy-service/pdp"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/written"
 	"policy-service/pdp/server"
 )
 
@@ -197,7 +198,7 @@ func TestTelemetryRefusesVariables(t *testing.T) {
 			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
 			t.Setenv("OTEL_TRACES_SAMPLER", "traceidratio")
 			t.Setenv(test.set, test.to)
-			var log buffer
+			var log written.Text
 			config := server.Config{Program: server.Program{Source: telling()}, Listen: "127.0.0.1:0"}
 			logTo(&log)(&config)
 			if test.sink {
@@ -227,7 +228,7 @@ func TestTelemetryReceiverSaysNo(t *testing.T) {
 	refusing := httptest.NewServer(no)
 	t.Cleanup(refusing.Close)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", refusing.URL)
-	var log buffer
+	var log written.Text
 	s := pdptest.Start(t, telling(), logTo(&log), server.Unhurried)
 	s.Post(evaluationPath, readQuestion)
 	stopAndWait(t, s)
@@ -245,7 +246,7 @@ func TestLogLinesHaveTheTrace(t *testing.T) {
 		if newCollector(t); !traced {
 			t.Setenv("OTEL_SDK_DISABLED", "true")
 		}
-		var log buffer
+		var log written.Text
 		s := pdptest.Start(t, bundle(t), logTo(&log), func(c *server.Config) {
 			c.Program.PDP = pdp.Options{Recorder: recorder(func() error { return errors.New("disk full") })}
 		})
@@ -266,7 +267,7 @@ func TestTelemetryReceiverHangs(t *testing.T) {
 	t.Cleanup(func() { close(release) }) // before that
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", hanging.URL)
 	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "600000") // no end but the one that is looked for
-	var log buffer
+	var log written.Text
 	s := pdptest.Start(t, telling(), logTo(&log), server.Hurried)
 	for range 3000 { // more than wait for a receiver
 		replied(t, s.Post(evaluationPath, readQuestion), 200)

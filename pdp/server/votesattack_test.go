@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/written"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
@@ -378,7 +379,7 @@ func (r relays) raw(id, header string) string {
 // Nothing that the service writes or answers has a token that came in Approver-Token, be it good or not.
 func TestApproverTokenIsInNoText(t *testing.T) {
 	t.Parallel()
-	var told buffer
+	var told written.Text
 	r := openRelays(t, votesFiles(), logTo(&told))
 	id := r.asksFor("push", "mia")
 	var answers strings.Builder

@@ -10,6 +10,7 @@ import (
 
 	"policy-service/pdp/approval/broker"
 	"policy-service/pdp/approval/webhook"
+	"policy-service/pdp/pdptest/written"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/config"
 )
@@ -36,7 +37,7 @@ func TestNobodyIsToldTheRestOfAWebhooksURL(t *testing.T) {
 	defer receiver.Close()
 	file := filepath.Join(t.TempDir(), "secret")
 	must(t, os.WriteFile(file, []byte(strings.Repeat("s", 32)), 0o600))
-	var log, stdout buffer
+	var log, stdout written.Text
 	c := openCounter(t, logTo(&log), withStdout(0, &stdout), func(config *server.Config) {
 		for _, path := range []string{"/broken", "/elsewhere", "/teapot"} {
 			config.Approvals.Webhooks = append(config.Approvals.Webhooks, webhook.Config{URL: receiver.URL + path + "/zebra-path?key=zebra-query", SecretFile: file, Allow: []string{"127.0.0.1"}})

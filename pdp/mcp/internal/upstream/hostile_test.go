@@ -21,6 +21,7 @@ import (
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/pdptest/written"
 )
 
 // stub is a server that does its handshakes as it should, and everything else as a test wants it. It keeps all requests.
@@ -336,7 +337,7 @@ func reveals(text, secret string) bool {
 func TestAProgramLeaksNoSecretOfItsEnvironment(t *testing.T) {
 	t.Parallel()
 	token, key := "tok/0123456789+abcdef", "-----BEGIN KEY-----\nMIGHAgEAMBMGByqGSM49AgEGCCqGSM49\nAwEHBG0wawIBAQQgevZzL1gdAFr88hb2\n"
-	var log syncBuffer
+	var log written.Text
 	var masked atomic.Int64
 	u := newChild(t, "raw", func(o *upstream.CommandOptions) {
 		o.Eras = []era.Era{era.Legacy}

@@ -21,6 +21,7 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
 	"policy-service/pdp/mcp/mcptest"
+	"policy-service/pdp/pdptest/written"
 )
 
 // sdkServer is a server made with the SDK, of both eras. It writes to said when a call hangs, and when that is cancelled.
@@ -117,7 +118,7 @@ var partners = []partner{
 	{"program of the modern era", era.Modern, true, false},
 }
 
-func (p partner) open(t *testing.T, said *syncBuffer) upstream.Session {
+func (p partner) open(t *testing.T, said *written.Text) upstream.Session {
 	t.Helper()
 	var u upstream.Upstream
 	if p.program {
@@ -137,7 +138,7 @@ func (p partner) open(t *testing.T, said *syncBuffer) upstream.Session {
 func TestPartners(t *testing.T) {
 	for _, p := range partners {
 		t.Run(p.name, func(t *testing.T) {
-			s := p.open(t, &syncBuffer{})
+			s := p.open(t, &written.Text{})
 			if s.Era() != p.era || !strings.Contains(string(s.Server()), `"capabilities"`) {
 				t.Fatalf("the era is %s, the server says of itself %s", s.Era(), s.Server())
 			}
@@ -230,7 +231,7 @@ func TestGivenUp(t *testing.T) {
 	for _, p := range partners {
 		for _, how := range []string{"Close", "context"} {
 			t.Run(p.name+", "+how, func(t *testing.T) {
-				var said syncBuffer
+				var said written.Text
 				s := p.open(t, &said)
 				ctx, cancel := context.WithCancel(t.Context())
 				hangs := make(chan struct{})

@@ -1,7 +1,6 @@
 package upstream_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -15,6 +14,7 @@ import (
 	"policy-service/pdp/mcp/internal/upstream"
 	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/pdptest/night"
+	"policy-service/pdp/pdptest/written"
 )
 
 // TestCommandSurvivesHostileChildren has children do their worst. The call gets its answer or an error, and the session is
@@ -294,26 +294,8 @@ func TestCommandPacesWhoNeverStops(t *testing.T) {
 	}
 }
 
-// syncBuffer is a log that may be read while it is written.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 func TestCommandLogsALittleOfWhatAChildComplains(t *testing.T) {
-	var log syncBuffer
+	var log written.Text
 	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.Logger = slog.New(slog.NewJSONHandler(&log, nil)) })
 	if got, err := textOf(open(t, u), "complain"); got != "done" {
 		t.Fatalf("%q %v", got, err)

@@ -17,6 +17,7 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
 	"policy-service/pdp/mcp/mcptest"
+	"policy-service/pdp/pdptest/written"
 )
 
 // child is an upstream that runs this program, with the messages that it dropped.
@@ -232,7 +233,7 @@ func TestCommandNamesTheSilentStep(t *testing.T) {
 
 // TestCommandKeepsWhatComesAtOnce has a server ask before anybody can listen.
 func TestCommandKeepsWhatComesAtOnce(t *testing.T) {
-	var log syncBuffer
+	var log written.Text
 	u := newChild(t, "asks-at-once", func(o *upstream.CommandOptions) { o.Logger = slog.New(slog.NewJSONHandler(&log, nil)) })
 	s := open(t, u)
 	mcptest.Until(t, "it has asked", func() bool { return strings.Contains(log.String(), "I have asked") })
