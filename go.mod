@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	cel.dev/cel-go v0.33.2
+	filippo.io/age v1.2.1
 	github.com/BurntSushi/toml v1.4.1-0.20240526193622-a339e1f7089c
 	github.com/alecthomas/kong v1.17.0
 	github.com/cedar-policy/cedar-go v1.9.0
@@ -50,8 +51,6 @@ require (
 	golang.org/x/tools v0.51.0
 	google.golang.org/protobuf v1.36.12
 )
-
-require filippo.io/age v1.2.1
 
 require (
 	cel.dev/expr v0.25.2 // indirect
