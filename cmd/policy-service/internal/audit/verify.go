@@ -1,8 +1,6 @@
 package audit
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -65,29 +63,10 @@ func (c verifyCommand) Run(s cli.Streams) error {
 // options are the keys and checkpoints that verify may trust, because the auditor has them from elsewhere.
 func (c verifyCommand) options(s cli.Streams) (o verify.Options, err error) {
 	o.Strict = c.Strict
-	if o.Key, err = trusted(c.Key, "log key", s); err != nil {
-		return o, err
-	}
-	o.Checkpoint, err = trusted(c.Checkpoint, "log checkpoint", s)
-	if strings.Count(o.Checkpoint, "\n\n") > 1 { // the standard output of the service has them all: no forgery
-		err = fmt.Errorf("%s has more than one checkpoint; write one into a file of its own, such as the last: tail -n 6 %[1]s", c.Checkpoint)
+	if o.Key, err = s.LogKey(c.Key); err == nil {
+		o.Checkpoint, err = s.LogCheckpoint(c.Checkpoint)
 	}
 	return o, err
-}
-
-// trusted reads a key or a checkpoint. An empty file must not come to mean that none was given.
-func trusted(file cli.Given, from string, s cli.Streams) (string, error) {
-	if file == "" {
-		return "", nil
-	}
-	content, err := cli.ReadSmall(string(file), s.In)
-	if err == nil && len(bytes.TrimSpace(content)) == 0 {
-		err = errors.New("it is empty")
-	}
-	if err != nil {
-		return "", fmt.Errorf("cannot read %s: %w; try what policy-service %s printed", file, err, from)
-	}
-	return string(content), nil
 }
 
 func (c verifyCommand) verify(s cli.Streams, o verify.Options) (verify.Report, error) {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -43,21 +42,12 @@ func (c Restore) Run(s cli.Streams) error {
 	ctx, stop := cli.UntilSignal()
 	defer stop()
 	r := server.Restoring{Data: c.Data, Policies: string(c.Policies)}
-	for _, one := range []struct {
-		file cli.Given
-		into *string
-	}{{c.Key, &r.Verify.Key}, {c.Checkpoint, &r.Verify.Checkpoint}} {
-		if one.file == "" {
-			continue
-		}
-		content, err := cli.ReadSmall(string(one.file), s.In)
-		if err == nil && len(bytes.TrimSpace(content)) == 0 {
-			err = errors.New("it is empty")
-		}
-		if err != nil {
-			return fmt.Errorf("cannot read %s: %w", one.file, err)
-		}
-		*one.into = string(content)
+	var err error
+	if r.Verify.Key, err = s.LogKey(c.Key); err != nil {
+		return err
+	}
+	if r.Verify.Checkpoint, err = s.LogCheckpoint(c.Checkpoint); err != nil {
+		return err
 	}
 	f, err := plainfile.Open(c.File)
 	if err != nil {
