@@ -116,7 +116,7 @@ func Rewrite(name string, content []byte) error {
 
 // Create is [Publish] where there is no file yet. If there is one, it stays, and the error is [fs.ErrExist].
 func Create(name string, content []byte) error {
-	return written(name, 0o644, content, func(made string) error { return Place(made, name) })
+	return written(name, 0o644, writes(content), func(made string) error { return Place(made, name) })
 }
 
 // Place gives a file, of any type, a name that no file has yet. If there is one, it stays, and the error is [fs.ErrExist].
@@ -132,12 +132,29 @@ func Place(made, name string) error {
 	return os.Rename(made, name) // some file systems have no second names
 }
 
-func replace(name string, mode fs.FileMode, content []byte) error {
-	return written(name, mode, content, func(made string) error { return os.Rename(made, name) })
+// Stream is [Replace] for a file that is too large to be held: only its owner may read it, and it has its name once all of
+// it is on disk.
+func Stream(name string, write func(io.Writer) error) error {
+	err := written(name, 0o600, write, func(made string) error { return os.Rename(made, name) })
+	if err == nil {
+		err = SyncDir(filepath.Dir(name))
+	}
+	return err
 }
 
-// written makes a file with this content beside another one, and has it put into place.
-func written(name string, mode fs.FileMode, content []byte, place func(made string) error) error {
+func replace(name string, mode fs.FileMode, content []byte) error {
+	return written(name, mode, writes(content), func(made string) error { return os.Rename(made, name) })
+}
+
+func writes(content []byte) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := w.Write(content)
+		return err
+	}
+}
+
+// written makes a file beside another one, and has it put into place.
+func written(name string, mode fs.FileMode, write func(io.Writer) error, place func(made string) error) error {
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*") // with mode 0600
 	if err != nil {
 		return err
@@ -146,8 +163,13 @@ func written(name string, mode fs.FileMode, content []byte, place func(made stri
 	if mode != 0o600 {
 		err = f.Chmod(mode)
 	}
-	_, failed := f.Write(content)
-	if err = errors.Join(err, failed, f.Sync(), f.Close()); err != nil {
+	if err == nil {
+		err = write(f)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
 	return place(f.Name())

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/decisionlog/export"
+	"policy-service/pdp/plainfile"
 )
 
 type exportCommand struct {
@@ -84,18 +84,15 @@ func (c exportCommand) write(s cli.Streams, export func(io.Writer) error) error 
 	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
 		return exportInto(name, export) // a pipe or a device must not be replaced
 	}
-	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*") // 0600: records are not for everybody
-	if err != nil {
-		return unwritable("export", "--out", err)
+	var failed error
+	err := plainfile.Stream(name, func(w io.Writer) error { // for its owner alone: records are not for everybody
+		failed = export(w)
+		return failed
+	})
+	if err != nil && failed == nil {
+		err = unwritable("export", "--out", err)
 	}
-	defer func() { _ = os.Remove(f.Name()) }() // gone already where all went well
-	if err := errors.Join(export(f), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), name); err != nil {
-		return unwritable("export", "--out", err)
-	}
-	return nil
+	return err
 }
 
 func exportInto(name string, export func(io.Writer) error) error {

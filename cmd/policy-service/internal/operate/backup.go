@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
-	"path/filepath"
 	"time"
 
 	"filippo.io/age"
@@ -151,19 +150,13 @@ func (c Backup) file(write func(io.Writer) error) (err error) {
 	if info, err := os.Stat(c.Out); c.Out == "-" || err == nil && !info.Mode().IsRegular() {
 		return fmt.Errorf("cannot write the backup to %s, which is no file; try another --out", c.Out)
 	}
-	f, err := os.CreateTemp(filepath.Dir(c.Out), "."+filepath.Base(c.Out)+".*") // 0600
-	if err != nil {
-		return fmt.Errorf("cannot write the backup: %w; try another --out", err)
-	}
-	defer func() { _ = os.Remove(f.Name()) }() // gone already if all went well
-	if err = write(f); err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), c.Out)
-	}
-	if err == nil {
-		err = plainfile.SyncDir(filepath.Dir(c.Out))
+	var failed error
+	err = plainfile.Stream(c.Out, func(w io.Writer) error {
+		failed = write(w)
+		return failed
+	})
+	if err != nil && failed == nil {
+		err = fmt.Errorf("cannot write the backup: %w; try another --out", err)
 	}
 	return err
 }
