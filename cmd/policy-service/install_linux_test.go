@@ -26,7 +26,7 @@ func newMachine(t *testing.T) *machine {
 	t.Helper()
 	for _, program := range []string{"unshare", "ip", "mount", "systemd-sysusers", "runuser", "openssl", "curl"} {
 		if _, err := exec.LookPath(program); err != nil || os.Geteuid() != 0 {
-			t.Skipf("there is no %s here, or no root (%v)", program, err)
+			t.Skipf("the page is for root on Linux, and there is no %s here, or no root (%v); run it as root, as the gate does", program, err)
 		}
 	}
 	m := &machine{terminal: &terminal{dir: t.TempDir(), address: loopback}}

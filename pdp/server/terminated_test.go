@@ -88,7 +88,7 @@ func elsewhere(t *testing.T) string {
 			return of.Addr().String()
 		}
 	}
-	t.Skip("this machine has no address but loopback, so there is no other machine to play")
+	t.Skip("this machine has no address but loopback, so no test can come from another one; run it where a network is, as the gate does")
 	return ""
 }
 
