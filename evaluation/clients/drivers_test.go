@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io"
 	"os/exec"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -236,7 +235,9 @@ func (g *inGo) question(text json.RawMessage) evaluation.Request {
 		Resource: evaluation.Entity{Type: said.Resource.Type, ID: said.Resource.ID},
 	}
 	if said.Context != nil {
-		context, err := evaluation.ParseObject(said.Context, evaluation.DefaultLimits())
+		limits := evaluation.DefaultLimits()
+		limits.Body = 1 << 22 // more than the PDP takes
+		context, err := evaluation.ParseObject(said.Context, limits)
 		if err != nil {
 			g.t.Fatal(err)
 		}
