@@ -135,8 +135,8 @@ func obliged() (all []testCase) {
 			{call: call{Do: "enforce", Question: ask("drop", "d1")}, want: result{Kind: "denied", Handled: []string{"notification"}, Named: true}, receipts: "kept discharged"},
 		}},
 		testCase{name: "all of several", options: options{Handlers: map[string]string{"notification": "ok"}}, steps: []step{
-			{call: call{Do: "enforceAll", Questions: []json.RawMessage{read, ask("do.notification", "d1")}}, want: result{Allowed: true, Acted: 1, Result: "done", Handled: []string{"notification"}, Named: true}, asked: 1},
-			{call: call{Do: "enforceAll", Questions: []json.RawMessage{ask("do.notification", "d1"), ask("read", "d0")}}, want: result{Kind: "denied", Named: true}, receipts: "notification failed"},
+			{call: call{Do: "enforceAll", Questions: []json.RawMessage{read, ask("do.notification", "d1")}}, want: result{Allowed: true, Acted: 1, Result: "done", Handled: []string{"notification"}}, asked: 1},
+			{call: call{Do: "enforceAll", Questions: []json.RawMessage{ask("do.notification", "d1"), ask("read", "d0")}}, want: result{Kind: "denied"}, receipts: "notification failed"},
 			{call: call{Do: "enforceAll", Questions: []json.RawMessage{}}, want: undecided("not_asked"), asked: -1},
 		}},
 	)
@@ -387,8 +387,11 @@ func (f *front) step(t *testing.T, d driver, c testCase, n int, s step) {
 	if got.Status == http.StatusOK {
 		got.Status = 0
 	}
-	if s.Do == "batch" {
+	switch s.Do {
+	case "batch":
 		got.Allowed = false
+	case "enforceAll": // of its decisions each client may name any
+		got.Named = false
 	}
 	if got.Kind == "not_approved" { // by which of the answers before is for each client to say
 		got.Reason, got.Named, got.Waits = "", false, false
@@ -438,6 +441,13 @@ func same(got, want result) bool {
 	return reflect.DeepEqual(got, want)
 }
 
+// differs are the lies of which a client may say another thing than Go's client, and why.
+var differs = map[string]string{
+	"body: reserved properties": "the names that Go reserves are no danger to a handler in another language",
+	"envelope: 407":             "a proxy's own status: fetch gives no answer with it",
+	"envelope: gzip, it says":   "Go's client decompresses before it looks, the others refuse to",
+}
+
 // lied tells all lies, and holds the client to a no, and to the kind that Go's client gives.
 func lied(t *testing.T, f *front, d driver) {
 	all := map[string]http.HandlerFunc{}
@@ -461,7 +471,7 @@ func lied(t *testing.T, f *front, d driver) {
 			if got.Allowed || got.Acted > 0 || got.Crash != "" {
 				t.Fatalf("it reads as %+v", got)
 			}
-			if got.Kind != want.Kind {
+			if got.Kind != want.Kind && differs[name] == "" {
 				t.Errorf("it is %q, and to Go's client %q", got.Kind, want.Kind)
 			}
 		})

@@ -190,15 +190,15 @@ func inTypeScript(w writing) string {
 	var b strings.Builder
 	b.WriteString("// " + generated + "\n\n/** A value of JSON. A member that is undefined is left out. */\n" +
 		"export type Json = null | boolean | number | string | readonly Json[] | JsonObject;\n\n" +
-		"/** An object of JSON. */\nexport interface JsonObject {\n  readonly [name: string]: Json | undefined;\n}\n")
+		"/** An object of JSON. */\nexport interface JsonObject {\n\treadonly [name: string]: Json | undefined;\n}\n")
 	for _, t := range clientTypes {
 		fmt.Fprintf(&b, "\n/** %s in the OpenAPI document. */\nexport interface %s {\n", t.schema, t.name)
 		all, required := w.members(t)
 		for _, p := range all {
 			if p.Description != "" {
-				b.WriteString("  /** " + p.Description + " */\n")
+				b.WriteString("\t/** " + p.Description + " */\n")
 			}
-			b.WriteString("  " + line(p, required) + ";\n")
+			b.WriteString("\t" + line(p, required) + ";\n")
 		}
 		b.WriteString("}\n")
 	}
