@@ -81,6 +81,7 @@ class AuthorizationError(Exception):
         self.task: Task | None = None
         self._remedy = remedy
         self._again: Again = again
+        self._sent = False  # something left for the PDP
 
     @property
     def remedy(self) -> str:
