@@ -7,7 +7,7 @@ import random
 import time
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, Literal, Required, TypedDict
 from urllib.parse import quote
 
 from . import _json
@@ -15,7 +15,6 @@ from ._effects import Call, Flow, Sleep
 from .answer import Decided, time_of
 from .errors import AuthorizationError, failure, not_asked, odd, printable
 from .obligations import Enforcement
-from .types import Task
 
 if TYPE_CHECKING:
     from ._core import Core, Link, LinkAnswer, Shown
@@ -27,6 +26,17 @@ _USUALLY = {
     "approval_expired": _REQUEST, "approval_revoked": _REQUEST, "out_of_scope": _REQUEST, "grant_pending": _RETRY,
     "policy_denied": _NONE, "approval_unverifiable": _NONE,
 }  # fmt: skip
+
+
+class Task(TypedDict, total=False):
+    """An approval request that was filed. It is JSON as it is, and permits nothing."""
+
+    version: Required[Literal[1]]
+    pdp: Required[str]
+    id: Required[str]
+    status_endpoint: Required[str]
+    cancel: str
+    expires_at: str
 
 
 @dataclass(frozen=True)

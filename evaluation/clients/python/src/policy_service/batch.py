@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Sequence
 
 from .answer import Decided, of_all, read
 from .errors import failure, not_asked, odd
@@ -10,6 +10,7 @@ from .errors import failure, not_asked, odd
 if TYPE_CHECKING:
     from ._core import Reply
 
+Semantic = Literal["execute_all", "deny_on_first_deny", "permit_on_first_permit"]
 SEMANTICS = ("execute_all", "deny_on_first_deny", "permit_on_first_permit")
 
 

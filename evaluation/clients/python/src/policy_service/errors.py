@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, Mapping
 
 if TYPE_CHECKING:
-    from .types import Json, Task
+    from .approvals import Task
+    from .types import Json
 
 Kind = Literal[
     "denied", "obligated", "not_approved",
