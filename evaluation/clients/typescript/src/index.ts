@@ -4,4 +4,4 @@ export * from "./client.js";
 export type { DeniedKind, Kind, UndecidedKind } from "./errors.js";
 export { AuthorizationError, Denied, Undecided } from "./errors.js";
 export type { Change, Handler, Handlers } from "./obligations.js";
-export type { Action, Entity, Json, JsonObject, Obligation, Question } from "./types.js";
+export type { Action, ActionQuery, Entity, Json, JsonObject, Obligation, Question, ResourceQuery, Sought, SubjectQuery } from "./types.js";
