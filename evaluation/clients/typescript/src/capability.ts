@@ -2,7 +2,7 @@
 // evaluation/capability of policy-service, byte for byte.
 import type { webcrypto } from "node:crypto";
 import type { Task, Wait } from "./approvals.js";
-import { Denied, type Facts, Undecided } from "./errors.js";
+import { Denied, errorOf, Failure, notAsked, odd, printable } from "./errors.js";
 import { isObject, present, readJson, textOf } from "./json.js";
 import type { Link } from "./link.js";
 import type { Json, JsonObject, Obligation, Question } from "./types.js";
@@ -311,21 +311,19 @@ export class Capability {
 	}
 }
 
-const notAsked = (text: string, remedy: string, cause?: unknown) => new Undecided({ kind: "not_asked", text, remedy, cause });
-
-/** The token, and a fresh proof of the call that a question is about. */
+/** The token, and a fresh proof of the call that a question is about. It throws a Failure if no proof can be made. */
 export async function prove(
 	capability: Capability,
 	{ question, nonce, now }: { question: Question; nonce: string | undefined; now: number },
 ): Promise<{ token: string; proof: string }> {
 	const { id, audience, token } = capability;
 	const args = question.context?.arguments ?? {};
-	if (!isObject(args)) throw notAsked("the call cannot be proved: context.arguments is no object", "give the arguments as the tool gets them");
+	if (!isObject(args)) throw notAsked("the call cannot be proved: context.arguments is no object");
 	try {
 		const call = { cap: id, aud: audience, tool: question.resource.id, args, ...(nonce !== undefined && { nonce }) };
 		return { token, proof: await capability.holder.prove(call, { iat: Math.floor(now / 1000) }) };
-	} catch (e) {
-		throw notAsked("the call cannot be proved", "give the tool's id as the resource, and arguments of plain JSON", e);
+	} catch {
+		throw notAsked("the call cannot be proved: give the tool's id as the resource, and arguments of plain JSON");
 	}
 }
 
@@ -339,50 +337,54 @@ export const requestCapability = (link: Link, holder: Holder, ask: CapabilityAsk
 	granted(link, holder, ask, "", options);
 
 /** Asks for a new token of a capability, by what it was granted by. Its id stays, and uses go on being counted. */
-export function renewCapability(link: Link, capability: Capability, options: Options = {}): Promise<Capability> {
-	const { valid_from, valid_until, approval_id, ...ask } = capability.ask; // times that were fixed are over by now
+export async function renewCapability(link: Link, capability: Capability, options: Options = {}): Promise<Capability> {
+	if (!(capability instanceof Capability)) throw link.error("renew", notAsked("this is no capability"));
+	const { valid_from, valid_until, approval_id: _, ...ask } = capability.ask; // times that were fixed are over by now
 	const lasts = Math.round((capability.expires.getTime() - capability.validFrom.getTime()) / 1000);
 	const duration = ask.duration ?? (valid_from || valid_until ? lasts : undefined);
 	const renewed = { ...ask, ...(duration !== undefined && { duration }) };
 	return granted(link, capability.holder, renewed, `/${encodeURIComponent(capability.id)}/renew`, options);
 }
 
-const no = (facts: Omit<Facts, "kind">, kind: "denied" | "not_approved" = "denied") => new Denied({ kind, ...facts });
-const odd = (text: string) =>
-	new Undecided({ kind: "odd", text: `the answer about a capability: ${text}`, remedy: "see that the URL is that of policy-service" });
-
 async function granted(link: Link, holder: Holder, ask: CapabilityAsk, path: string, { wait, signal }: Options): Promise<Capability> {
+	const op = path ? "renew" : "request";
 	const waits = typeof wait === "number" ? { timeout: wait } : wait;
-	const own = { reason: waits?.justification, tenant_id: link.tenant, ...ask };
-	if ("encrypt_to" in ask) throw notAsked("an encrypted token cannot be read here", "leave encrypt_to out");
+	if (!(holder instanceof Holder)) throw link.error(op, notAsked("there is no holder; make one with Holder.generate"));
+	if (Object.hasOwn(ask, "encrypt_to")) throw link.error(op, notAsked("an encrypted token cannot be read here; leave encrypt_to out"));
+	const own = { reason: waits?.justification, tenant_id: link.tenant ?? "default", ...ask } as CapabilityAsk;
 	const request = async (approval?: string): Promise<Capability | JsonObject> => {
 		let body: JsonObject;
 		try {
-			const whole = { ...own, ...(approval !== undefined && { approval_id: approval }) } as CapabilityAsk;
+			const whole = approval === undefined ? own : { ...own, approval_id: approval };
 			body = await holder.request(whole, link.pdp, { iat: Math.floor(link.now() / 1000) });
-		} catch (e) {
-			throw notAsked("the request for a capability cannot be made", "give holder, audience and tools, as plain JSON", e);
+		} catch (cause) {
+			throw link.error(op, Object.assign(notAsked("give holder, audience and tools, as plain JSON"), { cause }));
 		}
-		const answer = await link.send({
-			op: "request", url: `${link.base}/v1/capabilities${path}`, method: "POST", body, statuses: [200, 201, 202], once: true,
+		const { body: said } = await link.send({
+			op, url: `${link.base}/v1/capabilities${path}`, method: "POST", body, statuses: [200, 201, 202], once: true,
 			secrets: [String(body.proof)], signal,
 		});
-		return answer.body.granted === true ? readGrant(answer.body, holder, own as CapabilityAsk) : answer.body;
+		if (said.granted !== true) return said;
+		try {
+			return readGrant(said, holder, own);
+		} catch (e) {
+			throw link.error(op, odd(e instanceof TypeError ? e.message : "its token cannot be read"));
+		}
 	};
 
 	const resume = waits?.resume;
 	if (resume && (resume.version !== 1 || resume.pdp !== link.pdp || !resume.id)) {
-		throw notAsked("the task is damaged, or of another PDP or tenant", "give it as it was kept, to a client of where it was filed");
+		throw link.error(op, notAsked("the task is damaged, or of another PDP or tenant"));
 	}
 	let task = resume;
 	if (!task) {
 		const first = await request(ask.approval_id);
 		if (first instanceof Capability) return first;
 		task = taskOf(link, first);
-		if (!task) throw refused(first);
+		if (!task) throw refused(link, op, first);
 		if (!waits) {
-			const remedy = "give wait, or go on with the task once people have decided";
-			throw no({ text: "people have to approve the capability", remedy, reason: "approval_required", task, context: first });
+			const remedy = "people can approve it: give the option wait, or go on later with the error's task";
+			throw no(link, op, new Failure("denied", "", { reason: "approval_required", remedy, task }), first);
 		}
 		await waits.keep?.(task);
 	}
@@ -395,56 +397,53 @@ async function people(
 ): Promise<Capability> {
 	const last = task.expires_at === undefined ? end : Math.min(end, Date.parse(task.expires_at));
 	const url = `${link.base}/v1/approvals/${encodeURIComponent(task.id)}`;
+	let status: string;
 	try {
-		const status = await link.until({ end: last, signal }, async () => {
+		status = await link.until({ end: last, signal }, async () => {
 			const wait = Math.min(20_000, Math.max(0, last - link.now()));
 			const said = textOf((await link.send({ op: "await", url, method: "GET", wait, signal })).body.status);
-			if (!said) throw odd("it is no approval request");
+			if (!said) throw link.error("await", odd("it is no approval request"));
 			return said === "pending" ? undefined : said;
 		});
-		if (status !== "approved") {
-			const remedy = "ask for less, or give people a reason";
-			throw no({ text: "people did not approve the capability", remedy, reason: `approval_${status.replaceAll(/[^a-z_]/g, "")}` }, "not_approved");
-		}
 	} catch (e) {
-		// the time is over: people may still decide
-		if (!(e instanceof Denied) || e.reason !== undefined) throw e;
-		const remedy = "go on with the task once people have decided";
-		throw no({ text: "people did not decide on the capability in time", remedy, reason: "approval_pending", task }, "not_approved");
+		if (!(e instanceof Denied) || e.reason !== "approval_pending") throw e;
+		// the time is over, and people may still decide
+		const { reason, remedy } = e;
+		throw no(link, "await", new Failure("not_approved", "people did not decide in time", { reason, remedy, task }), {});
 	}
+	if (status !== "approved") throw no(link, "await", new Failure("not_approved", `the request is "${printable(status)}"`), {});
 	const got = await link.until({ end: Number.POSITIVE_INFINITY, signal }, () => request(task.id));
 	if (got instanceof Capability) return got;
-	if (taskOf(link, got)) throw no({ text: "the approval counts no more", remedy: "ask anew" }, "not_approved");
-	throw refused(got);
+	if (taskOf(link, got)) throw no(link, "await", new Failure("not_approved", "the approval counts no more"), {});
+	throw refused(link, "await", got);
 }
 
-function refused(body: JsonObject): Denied {
-	const remedy = "ask for less, or see which policies grant it";
-	return no({ text: "the capability is not granted", remedy, reason: textOf(body.reason), reasonUser: textOf(body.reason_user), context: body });
-}
+const no = (link: Link, op: string, failure: Failure, context: JsonObject) =>
+	errorOf(failure, { op, pdp: link.pdp, reasonUser: textOf(context.reason_user), context });
+
+const refused = (link: Link, op: string, body: JsonObject) =>
+	no(link, op, new Failure("denied", "it grants no such capability", { reason: textOf(body.reason) }), body);
 
 /** The approval request that a grant waits for, undefined if it waits for none. */
-function taskOf(link: Link, body: JsonObject): Task | undefined {
-	const id = isObject(body.approval) ? textOf(body.approval.id) : undefined;
-	if (!id) return undefined;
-	const ends = isObject(body.approval) ? textOf(body.approval.expires_at) : undefined;
+function taskOf(link: Link, { approval }: JsonObject): Task | undefined {
+	const id = isObject(approval) ? textOf(approval.id) : undefined;
+	if (!isObject(approval) || !id) return undefined;
+	const ends = textOf(approval.expires_at);
 	const endpoint = `${link.base}/v1/approvals/${encodeURIComponent(id)}`;
 	return { version: 1, pdp: link.pdp, id, status_endpoint: endpoint, ...(ends && !Number.isNaN(Date.parse(ends)) && { expires_at: ends }) };
 }
 
+/** It throws for an answer without a token that is bound to the key. */
 function readGrant(body: JsonObject, holder: Holder, ask: CapabilityAsk): Capability {
-	const owed: Obligation[] = [];
-	for (const o of present(body.obligations) ? (Array.isArray(body.obligations) ? (body.obligations as Json[]) : [null]) : []) {
+	const owed = present(body.obligations) ? body.obligations : [];
+	if (!Array.isArray(owed)) throw new TypeError("its obligations cannot be read");
+	const obligations = (owed as Json[]).map((o) => {
 		const [id, type] = isObject(o) ? [textOf(o.id), textOf(o.type)] : [];
-		if (!isObject(o) || !id || !type) throw odd("its obligations cannot be read");
-		owed.push({ id, type, properties: isObject(o.properties) ? o.properties : {} });
-	}
-	let capability: Capability;
-	try {
-		capability = Capability.from({ token: textOf(body.token) ?? "", ask: JSON.parse(canonical(ask)) as CapabilityAsk }, holder, owed);
-	} catch (e) {
-		throw odd(e instanceof TypeError ? e.message : "its token cannot be read");
-	}
-	if (capability.id !== body.id) throw odd("its token is of another capability");
+		if (!isObject(o) || !id || !type) throw new TypeError("its obligations cannot be read");
+		return { id, type, properties: isObject(o.properties) ? o.properties : {} };
+	});
+	const kept = { token: textOf(body.token) ?? "", ask: JSON.parse(canonical(ask)) as CapabilityAsk };
+	const capability = Capability.from(kept, holder, obligations);
+	if (capability.id !== body.id) throw new TypeError("its token is of another capability");
 	return capability;
 }
