@@ -1,8 +1,12 @@
-import type { Wait } from "./approvals.js";
+import { enforceWaiting, send, until, type Wait, waiting } from "./approvals.js";
+import { decideAll, enforceTogether, firstDeny, questionsOf } from "./batch.js";
 import * as capabilities from "./capability.js";
 import type { Capability, CapabilityAsk, Holder } from "./capability.js";
-import type { AuthorizationError, Undecided } from "./errors.js";
+import { Core, type Decided, type Enforcement, failureOfAnswer, permitOf, questionOf } from "./core.js";
+import { AuthorizationError, Failure, failureOf, notAsked, type Undecided } from "./errors.js";
+import type { Link } from "./link.js";
 import type { Handlers } from "./obligations.js";
+import { search } from "./search.js";
 import type { Action, Entity, JsonObject, Question } from "./types.js";
 
 /** Where the PDP is, and how to ask it. */
@@ -81,63 +85,192 @@ export interface ActionQuery {
 
 /** Asks one PDP about one tenant. Make one and keep it: connections and the circuit breaker are its own. */
 export class Client {
-	constructor(_options: ClientOptions) {}
+	readonly #core: Core;
+
+	/** It throws a TypeError for options that cannot be. Nothing is sent yet. */
+	constructor(options: ClientOptions) {
+		this.#core = new Core(options);
+	}
 
 	/** Asks, and calls one of the branches. An allow with obligations is a deny: see {@link Client.enforce}. */
-	async evaluate<T, U>(_question: Question, _branches: Branches<T, U>, _options?: AskOptions): Promise<T | U> {
-		throw new Error("not yet");
+	async evaluate<T, U>(question: Question, branches: Branches<T, U>, options: AskOptions = {}): Promise<T | U> {
+		const { allow, deny } = branchesOf(branches);
+		let d: Decided | undefined;
+		let failure: Failure | undefined;
+		try {
+			d = await this.#core.decide(undeclared(questionOf(question)), options);
+			failure = failureOfAnswer(d.answer);
+		} catch (error) {
+			failure = failureOf(error);
+		}
+		if (d && !failure) return allow(permitOf(d));
+		return deny(this.#core.questionError("evaluate", failure ?? notAsked(""), d ?? {}));
 	}
 
 	/** Asks, discharges the obligations, and resolves only on yes. It rejects with Denied or Undecided. */
-	async authorize(_question: Question, _options?: EnforceOptions): Promise<Permit> {
-		throw new Error("not yet");
+	async authorize(question: Question, options: EnforceOptions = {}): Promise<Permit> {
+		return permitOf(await this.#yes("authorize", question, options, false));
 	}
 
-	/** Asks, discharges the obligations, acts only on yes, and returns the result of the act. It rejects with Denied or Undecided. */
-	async enforce<T>(_question: Question, _act: (permit: Permit) => T | Promise<T>, _options?: EnforceOptions): Promise<T> {
-		throw new Error("not yet");
+	/**
+	 * Asks, discharges the obligations, acts only on yes, and returns the result of the act, changed as handlers promised. It
+	 * rejects with Denied or Undecided, or with the error of the act.
+	 */
+	async enforce<T>(question: Question, act: (permit: Permit) => T | Promise<T>, options: EnforceOptions = {}): Promise<T> {
+		if (typeof act !== "function") throw new TypeError("policy-service-client: enforce got no act");
+		const e = await this.#yes("enforce", question, options, true);
+		return this.#act([e], () => act(permitOf(e)));
 	}
 
 	/** One act that needs a yes to each of the questions. */
 	async enforceAll<T>(
-		_questions: readonly Question[],
-		_act: (permits: readonly Permit[]) => T | Promise<T>,
-		_options?: { signal?: AbortSignal },
+		questions: readonly Question[],
+		act: (permits: readonly Permit[]) => T | Promise<T>,
+		options: { signal?: AbortSignal } = {},
 	): Promise<T> {
-		throw new Error("not yet");
+		if (typeof act !== "function") throw new TypeError("policy-service-client: enforceAll got no act");
+		const core = this.#core;
+		const asked = await decideAll(core, this.#questions("enforceAll", questions), "deny_on_first_deny", options.signal);
+		const all = await enforceTogether(core, asked, options.signal);
+		const no = firstDeny(all);
+		await core.report(no ? all : all.filter((e) => !e.report.promises));
+		for (const e of all) if (e.failure && e !== no) core.questionError("enforceAll", e.failure, e);
+		if (no?.failure) throw core.questionError("enforceAll", no.failure, no);
+		return this.#act(all, () => act(all.map(permitOf)));
 	}
 
 	/** Asks many questions at once. It returns one result for each question, in order. */
 	async evaluateBatch<T, U>(
-		_questions: readonly Question[],
-		_branches: Branches<T, U>,
-		_options?: { semantic?: Semantic; signal?: AbortSignal },
+		questions: readonly Question[],
+		branches: Branches<T, U>,
+		options: { semantic?: Semantic; signal?: AbortSignal } = {},
 	): Promise<(T | U)[]> {
-		throw new Error("not yet");
+		const { allow, deny } = branchesOf(branches);
+		const { semantic = "execute_all", signal } = options;
+		const core = this.#core;
+		if (!semantics.includes(semantic)) throw core.questionError("evaluateBatch", notAsked("there is no such semantic"), {});
+		const asked = await decideAll(core, this.#questions("evaluateBatch", questions), semantic, signal);
+		const all: Enforcement[] = [];
+		for (const d of asked) all.push(await core.discharge(d, signal, false));
+		await core.report(all);
+		const results: (T | U)[] = [];
+		for (const e of all) {
+			results.push(e.failure ? await deny(core.questionError("evaluateBatch", e.failure, e)) : await allow(permitOf(e)));
+		}
+		return results;
 	}
 
 	/** Finds the subjects of a type that may do the action on the resource. */
-	searchSubjects(_query: SubjectQuery, _options?: { signal?: AbortSignal }): AsyncIterable<Entity> {
-		throw new Error("not yet");
+	searchSubjects(query: SubjectQuery, options: { signal?: AbortSignal } = {}): AsyncIterable<Entity> {
+		return search(this.#core, "subject", query, options.signal) as AsyncGenerator<Entity>;
 	}
 
 	/** Finds the resources of a type that the subject may do the action on. */
-	searchResources(_query: ResourceQuery, _options?: { signal?: AbortSignal }): AsyncIterable<Entity> {
-		throw new Error("not yet");
+	searchResources(query: ResourceQuery, options: { signal?: AbortSignal } = {}): AsyncIterable<Entity> {
+		return search(this.#core, "resource", query, options.signal) as AsyncGenerator<Entity>;
 	}
 
 	/** Finds the actions that the subject may do on the resource. */
-	searchActions(_query: ActionQuery, _options?: { signal?: AbortSignal }): AsyncIterable<Action> {
-		throw new Error("not yet");
+	searchActions(query: ActionQuery, options: { signal?: AbortSignal } = {}): AsyncIterable<Action> {
+		return search(this.#core, "action", query, options.signal) as AsyncGenerator<Action>;
 	}
 
 	/** Asks for a capability for the holder's key. */
 	async requestCapability(holder: Holder, ask: CapabilityAsk, options?: { wait?: Wait; signal?: AbortSignal }): Promise<Capability> {
-		return capabilities.requestCapability(undefined as never, holder, ask, options);
+		return capabilities.requestCapability(this.#link(), holder, ask, options);
 	}
 
 	/** Asks for a new token of a capability. */
 	async renewCapability(capability: Capability, options?: { wait?: Wait; signal?: AbortSignal }): Promise<Capability> {
-		return capabilities.renewCapability(undefined as never, capability, options);
+		return capabilities.renewCapability(this.#link(), capability, options);
 	}
+
+	/** The decision of a question with its obligations, if it is a yes. */
+	async #yes(op: string, question: Question, options: EnforceOptions, changes: boolean): Promise<Enforcement> {
+		const core = this.#core;
+		const { wait, signal } = options;
+		let e: Partial<Enforcement>;
+		try {
+			const q = questionOf(question);
+			const yes =
+				wait === undefined
+					? await core.enforce(await core.decide(core.declare(q), options), signal, changes)
+					: await enforceWaiting(waiting(core, wait, options, changes), q);
+			if (!yes.failure) return yes;
+			e = yes;
+		} catch (error) {
+			e = { failure: failureOf(error) };
+		}
+		throw core.questionError(op, e.failure ?? notAsked(""), e);
+	}
+
+	#questions(op: string, questions: readonly Question[]): Question[] {
+		try {
+			return questionsOf(this.#core, questions);
+		} catch (error) {
+			throw this.#core.questionError(op, failureOf(error), {});
+		}
+	}
+
+	/** Acts, and keeps what handlers promised of the result. What they promised is reported then. */
+	async #act<T>(all: readonly Enforcement[], act: () => T | Promise<T>): Promise<T> {
+		const promising = all.filter((e) => e.report.promises);
+		let result: T;
+		try {
+			result = await act();
+		} catch (error) {
+			for (const e of promising) e.report.break();
+			await this.#core.report(promising);
+			throw error;
+		}
+		for (const e of promising) {
+			try {
+				result = (await e.report.apply(result)) as T;
+			} catch (cause) {
+				for (const other of promising) other.report.break();
+				await this.#core.report(promising);
+				throw this.#core.error("enforce", new Failure("obligated", e.report.text, { cause }), e);
+			}
+		}
+		await this.#core.report(promising);
+		return result;
+	}
+
+	#link(): Link {
+		const core = this.#core;
+		const { base } = core.settings;
+		const failing = async <T>(op: string, run: () => Promise<T>): Promise<T> => {
+			try {
+				return await run();
+			} catch (error) {
+				throw error instanceof AuthorizationError ? error : core.error(op, failureOf(error));
+			}
+		};
+		return {
+			base,
+			pdp: core.pdp,
+			tenant: core.tenant,
+			now: Date.now,
+			error: (op, failure) => core.error(op, failure),
+			send: (request) => failing(request.op, () => send(core, request)),
+			until: ({ end, signal }, attempt) => failing("await", () => until(end, signal, attempt)),
+		};
+	}
+}
+
+/** The question without obligations that it says can be discharged: evaluate discharges none. */
+function undeclared(question: Question): Question {
+	if (question.context?.supported_obligations === undefined) return question;
+	const { supported_obligations: _, ...context } = question.context;
+	return { ...question, context };
+}
+
+const semantics: readonly string[] = ["execute_all", "deny_on_first_deny", "permit_on_first_permit"];
+
+/** Both branches are needed: a missing deny would read as no difference. */
+function branchesOf<T, U>(branches: Branches<T, U>): Branches<T, U> {
+	if (typeof branches?.allow !== "function" || typeof branches.deny !== "function") {
+		throw new TypeError("policy-service-client: give both branches, allow and deny");
+	}
+	return branches;
 }

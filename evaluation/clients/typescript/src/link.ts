@@ -1,3 +1,4 @@
+import type { AuthorizationError, Failure } from "./errors.js";
 import type { JsonObject } from "./types.js";
 
 /** A client, as capability.ts sees it. Its errors are AuthorizationErrors. */
@@ -9,6 +10,8 @@ export interface Link {
 	readonly tenant: string | undefined;
 	/** Milliseconds since 1970. */
 	now(): number;
+	/** The error of a failure, which notAsked, odd and the like of errors.ts make. */
+	error(op: string, failure: Failure): AuthorizationError;
 	/** Sends a request at the PDP's own origin, outside the breaker. */
 	send(request: LinkRequest): Promise<LinkAnswer>;
 	/**
