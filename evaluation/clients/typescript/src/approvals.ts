@@ -98,7 +98,7 @@ interface Standing {
 	approval?: { value: JsonObject; until: number };
 	failure?: Failure;
 	retryAfter: number;
-	/** It was not asked for just now, or the answer was held back: it may be asked for at once. */
+	/** It was filed just now, or the answer was held back: the next look, which is held back, may come at once. */
 	prompt: boolean;
 }
 
@@ -121,7 +121,7 @@ async function decidedBy(w: Waiting, expires: string | undefined, first: () => P
 				task = pending;
 				end = timeOf(pending.expires_at) ?? Number.POSITIVE_INFINITY;
 				attempt = () => look(w, pending);
-				pause = Math.max(now.prompt ? 0 : pause, now.retryAfter);
+				pause = now.prompt ? 0 : Math.max(pause, now.retryAfter);
 			} catch (error) {
 				const failure = failureOf(error);
 				if (!passing(failure)) throw failure;
@@ -250,10 +250,11 @@ function approvalOf(status: string, result: JsonObject[string]): { value: JsonOb
 
 async function look(w: Waiting, task: Task): Promise<Standing> {
 	const started = performance.now();
-	const wait = Math.min(hold, w.end - Date.now());
+	const left = Math.max(0, w.end - Date.now());
+	const wait = Math.min(hold, Math.ceil(left / 1000) * 1000);
 	const request: LinkRequest = { op: "await", method: "GET", url: task.status_endpoint, wait, signal: w.how.signal };
-	// a second more, so that an answer that was held back still comes
-	const { body, retryAfter = 0 } = await send(w.core, request, performance.now() + Math.max(0, w.end - Date.now()) + 1000);
+	// more than a second is added, so that an answer that is held back to the end still comes
+	const { body, retryAfter = 0 } = await send(w.core, request, performance.now() + left + 2000);
 	const prompt = performance.now() - started >= held;
 	return { ...standingOf(body, w.core.pdp, task), retryAfter: retryAfter * 1000, prompt };
 }

@@ -7,7 +7,7 @@ import { AuthorizationError, Failure, failureOf, notAsked, type Undecided } from
 import type { Link } from "./link.js";
 import type { Handlers } from "./obligations.js";
 import { search } from "./search.js";
-import type { Action, Entity, JsonObject, Question } from "./types.js";
+import type { Action, ActionQuery, Entity, JsonObject, Question, ResourceQuery, SubjectQuery } from "./types.js";
 
 /** Where the PDP is, and how to ask it. */
 export interface ClientOptions {
@@ -65,26 +65,6 @@ export interface Branches<T, U> {
 
 /** The order of a batch: all of it, or up to the first deny or permit. */
 export type Semantic = "execute_all" | "deny_on_first_deny" | "permit_on_first_permit";
-
-export interface SubjectQuery {
-	subject: { type: string };
-	action: Action;
-	resource: Entity;
-	context?: JsonObject;
-}
-
-export interface ResourceQuery {
-	subject: Entity;
-	action: Action;
-	resource: { type: string };
-	context?: JsonObject;
-}
-
-export interface ActionQuery {
-	subject: Entity;
-	resource: Entity;
-	context?: JsonObject;
-}
 
 /** Asks one PDP about one tenant. Make one and keep it: connections and the circuit breaker are its own. */
 export class Client {

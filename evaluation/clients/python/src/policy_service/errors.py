@@ -1,0 +1,146 @@
+"""The errors of the client. Nothing but a return value of authorize or enforce, and Answer.permitted, is a yes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, Mapping
+
+if TYPE_CHECKING:
+    from .approvals import Task
+    from .types import Json
+
+Kind = Literal[
+    "denied", "obligated", "not_approved",
+    "not_asked", "open", "unreachable", "timed_out", "cancelled", "refused", "unavailable", "odd", "unsupported",
+    "bad_item", "skipped",
+]  # fmt: skip
+
+# A failure after which a question may be sent again: see Core.ask.
+Again = Literal["never", "unsent", "unanswered", "asked_to_wait"]
+
+_WORDS: dict[str, str] = {
+    "denied": "denied",
+    "obligated": "obligations not discharged",
+    "not_approved": "not approved",
+    "not_asked": "not asked",
+    "open": "circuit breaker open",
+    "unreachable": "unreachable",
+    "timed_out": "timed out",
+    "cancelled": "cancelled",
+    "refused": "refused",
+    "unavailable": "unavailable",
+    "odd": "not an answer",
+    "unsupported": "not supported",
+    "bad_item": "item refused",
+    "skipped": "not decided",
+}
+
+_REMEDIES: dict[str, str] = {
+    "denied": "do not act; the policies decide",
+    "obligated": "give the client a handler for each type of obligation, and see why one failed",
+    "not_approved": "do not act; ask people again if it is still needed",
+    "not_asked": "correct the question, the credential or the options of the client",
+    "open": "try again after the cool-down, and see why the PDP did not answer",
+    "unreachable": "see that the PDP runs and that its URL is right, then try again",
+    "timed_out": "try again, or give the client a longer timeout",
+    "cancelled": "nothing; the caller gave the call up",
+    "refused": "correct the question, the URL or the credential, as the status says",
+    "unavailable": "try again later",
+    "odd": "see that the URL is the PDP's own, with no proxy that answers in its place",
+    "unsupported": "ask a PDP that knows this kind of question",
+    "bad_item": "correct this question",
+    "skipped": "nothing; an earlier question was enough",
+}
+
+_SPENT = (
+    "the use of the approval or capability may be gone: do not repeat the call; "
+    "ask people for a new approval, or for another capability"
+)
+
+
+class AuthorizationError(Exception):
+    """No permit. Its text is one line: the failure, its place, and a remedy. It holds no credential."""
+
+    kind: Kind
+    status: int  # for the answer to the own caller: 403 or 503
+
+    def __init__(
+        self, kind: Kind, detail: str = "", *, remedy: str = "", pdp_status: int | None = None,
+        retry_after: float | None = None, again: Again = "never",
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.kind = kind
+        self.op = "evaluate"
+        self.detail = detail
+        self.pdp_status = pdp_status
+        self.retry_after = retry_after
+        self.reason: str | None = None
+        self.reason_user: str | None = None
+        self.decision_id: str | None = None
+        self.request_id: str | None = None
+        self.context: Mapping[str, Json] | None = None
+        self.spent = False
+        self.task: Task | None = None
+        self._remedy = remedy
+        self._again: Again = again
+        self._sent = False  # something left for the PDP
+
+    @property
+    def remedy(self) -> str:
+        """What to try."""
+        if self.spent:
+            return _SPENT
+        return self._remedy or _REMEDIES[self.kind]
+
+    def __str__(self) -> str:
+        status = f" (status {self.pdp_status})" if self.pdp_status else ""
+        detail = f": {self.detail}" if self.detail else ""
+        return f"authzen {self.op}: {_WORDS[self.kind]}{status}{detail}; {self.remedy}"
+
+
+class Denied(AuthorizationError):
+    """The PDP decided, or people did, and it is no: of kind denied, obligated or not_approved."""
+
+    status = 403
+
+
+class Undecided(AuthorizationError):
+    """No decision came. It is a no all the same."""
+
+    status = 503
+
+
+def failure(
+    kind: Kind, detail: str = "", *, remedy: str = "", pdp_status: int | None = None,
+    retry_after: float | None = None, again: Again = "never",
+) -> AuthorizationError:  # fmt: skip
+    """The error of a kind."""
+    of = Denied if kind in ("denied", "obligated", "not_approved") else Undecided
+    return of(kind, detail, remedy=remedy, pdp_status=pdp_status, retry_after=retry_after, again=again)
+
+
+def not_asked(detail: str) -> AuthorizationError:
+    """Nothing was sent."""
+    return failure("not_asked", detail)
+
+
+def odd(detail: str) -> AuthorizationError:
+    """Something came back that is no answer."""
+    return failure("odd", detail)
+
+
+class Secrets(tuple[str, ...]):
+    """Credentials that were sent. No error repeats them: servers and proxies like to quote."""
+
+    def printable(self, text: str) -> str:
+        """A text from elsewhere, for one line of a log. It is cut last: a secret that is cut in two is not found."""
+        for secret in self:
+            if secret:
+                text = text.replace(secret, "…")
+        text = text.encode("utf-8", "replace").decode("utf-8")
+        text = "".join(" " if c < " " or "\x7f" <= c < "\xa0" or c in "\u2028\u2029" else c for c in text)
+        return text if len(text) <= 512 else text[:512] + "…"
+
+
+def printable(text: str) -> str:
+    """A text of the PDP as one line."""
+    return Secrets().printable(text)
