@@ -145,8 +145,7 @@ export class Core {
 			try {
 				shown = await prove(capability, { question, nonce: this.#nonces.get(capability), now: Date.now() });
 			} catch (error) {
-				const known = error instanceof Failure || (error instanceof Undecided && error.kind === "not_asked");
-				return denied(notAsked(known ? printable(error instanceof Failure ? error.detail : error.message) : "the call cannot be proved"));
+				return denied(error instanceof Failure ? error : notAsked("the call cannot be proved"));
 			}
 			const was = question.context?.capability;
 			const channel = isObject(was) && was.channel !== undefined ? { channel: was.channel } : {};
@@ -330,5 +329,5 @@ export function permitOf({ answer, until }: Decided): Permit {
 		context: answer.context ?? members(),
 		...(answer.decisionId && { decisionId: answer.decisionId }),
 		...(until !== undefined && { approvedUntil: new Date(until) }),
-	});
+	}) as Permit;
 }
