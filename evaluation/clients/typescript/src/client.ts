@@ -43,8 +43,11 @@ export interface EnforceOptions extends AskOptions {
 	wait?: Wait;
 }
 
+declare const made: unique symbol;
+
 /** A yes. Only the client makes one. */
 export interface Permit {
+	readonly [made]: true;
 	/** Names the record of the decision. */
 	readonly decisionId?: string;
 	readonly requestId: string;
@@ -73,8 +76,11 @@ export class Client {
 	}
 
 	/** Asks, and calls one of the branches. An allow with obligations is a deny: see {@link Client.enforce}. */
-	async evaluate<T, U>(question: Question, branches: Branches<T, U>, options: AskOptions = {}): Promise<T | U> {
-		const { allow, deny } = branchesOf(branches);
+	evaluate<T, U>(question: Question, branches: Branches<T, U>, options: AskOptions = {}): Promise<T | U> {
+		return this.#evaluate(question, branchesOf(branches), options); // throws at once: a promise is true in an `if`
+	}
+
+	async #evaluate<T, U>(question: Question, { allow, deny }: Branches<T, U>, options: AskOptions): Promise<T | U> {
 		let d: Decided | undefined;
 		let failure: Failure | undefined;
 		try {
@@ -96,19 +102,31 @@ export class Client {
 	 * Asks, discharges the obligations, acts only on yes, and returns the result of the act, changed as handlers promised. It
 	 * rejects with Denied or Undecided, or with the error of the act.
 	 */
-	async enforce<T>(question: Question, act: (permit: Permit) => T | Promise<T>, options: EnforceOptions = {}): Promise<T> {
+	enforce<T>(question: Question, act: (permit: Permit) => T | Promise<T>, options: EnforceOptions = {}): Promise<T> {
 		if (typeof act !== "function") throw new TypeError("policy-service-client: enforce got no act");
+		return this.#enforce(question, act, options);
+	}
+
+	async #enforce<T>(question: Question, act: (permit: Permit) => T | Promise<T>, options: EnforceOptions): Promise<T> {
 		const e = await this.#yes("enforce", question, options, true);
 		return this.#act([e], () => act(permitOf(e)));
 	}
 
 	/** One act that needs a yes to each of the questions. */
-	async enforceAll<T>(
+	enforceAll<T>(
 		questions: readonly Question[],
 		act: (permits: readonly Permit[]) => T | Promise<T>,
 		options: { signal?: AbortSignal } = {},
 	): Promise<T> {
 		if (typeof act !== "function") throw new TypeError("policy-service-client: enforceAll got no act");
+		return this.#enforceAll(questions, act, options);
+	}
+
+	async #enforceAll<T>(
+		questions: readonly Question[],
+		act: (permits: readonly Permit[]) => T | Promise<T>,
+		options: { signal?: AbortSignal },
+	): Promise<T> {
 		const core = this.#core;
 		const asked = await decideAll(core, this.#questions("enforceAll", questions), "deny_on_first_deny", options.signal);
 		const all = await enforceTogether(core, asked, options.signal);
@@ -120,12 +138,19 @@ export class Client {
 	}
 
 	/** Asks many questions at once. It returns one result for each question, in order. */
-	async evaluateBatch<T, U>(
+	evaluateBatch<T, U>(
 		questions: readonly Question[],
 		branches: Branches<T, U>,
 		options: { semantic?: Semantic; signal?: AbortSignal } = {},
 	): Promise<(T | U)[]> {
-		const { allow, deny } = branchesOf(branches);
+		return this.#evaluateBatch(questions, branchesOf(branches), options);
+	}
+
+	async #evaluateBatch<T, U>(
+		questions: readonly Question[],
+		{ allow, deny }: Branches<T, U>,
+		options: { semantic?: Semantic; signal?: AbortSignal },
+	): Promise<(T | U)[]> {
 		const { semantic = "execute_all", signal } = options;
 		const core = this.#core;
 		if (!semantics.includes(semantic)) throw core.questionError("evaluateBatch", notAsked("there is no such semantic"), {});

@@ -332,5 +332,5 @@ export function permitOf({ answer, until }: Decided): Permit {
 		context: answer.context ?? members(),
 		...(answer.decisionId && { decisionId: answer.decisionId }),
 		...(until !== undefined && { approvedUntil: new Date(until) }),
-	});
+	}) as Permit;
 }
