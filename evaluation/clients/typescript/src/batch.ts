@@ -14,7 +14,12 @@ export function questionsOf(core: Core, questions: unknown): Question[] {
 }
 
 /** Asks them. There is one result for each question, in order. It does not throw. */
-export async function decideAll(core: Core, questions: readonly Question[], semantic: Semantic, signal: AbortSignal | undefined): Promise<Decided[]> {
+export async function decideAll(
+	core: Core,
+	questions: readonly Question[],
+	semantic: Semantic,
+	signal: AbortSignal | undefined,
+): Promise<Decided[]> {
 	const presents = questions.some(presentsIn);
 	let answers: Answer[] = [];
 	const body = {
@@ -57,7 +62,8 @@ function readBatch({ body, decisionId }: Reply, asked: number, semantic: Semanti
 		if (item === undefined) return denied(new Failure("skipped", "an earlier one was enough", { sent: false }));
 		const answer = { ...readAnswer(item), ...named };
 		const last = n === items.length - 1;
-		if (items.length < asked && decides(semantic, answer) !== last) throw odd("there are fewer answers than questions, and no answer to stop at");
+		if (items.length < asked && decides(semantic, answer) !== last)
+			throw odd("there are fewer answers than questions, and no answer to stop at");
 		return answer;
 	});
 }

@@ -1,7 +1,7 @@
 import { enforceWaiting, send, until, type Wait, waiting } from "./approvals.js";
 import { decideAll, enforceTogether, firstDeny, questionsOf } from "./batch.js";
-import * as capabilities from "./capability.js";
 import type { Capability, CapabilityAsk, Holder } from "./capability.js";
+import * as capabilities from "./capability.js";
 import { Core, type Decided, type Enforcement, failureOfAnswer, permitOf, questionOf } from "./core.js";
 import { AuthorizationError, Failure, failureOf, notAsked, type Undecided } from "./errors.js";
 import type { Link } from "./link.js";

@@ -55,7 +55,10 @@ export class Core {
 		need(Number.isFinite(timeout) && timeout > 0 && timeout < 2 ** 31, "the timeout is no number of milliseconds");
 		need(Number.isInteger(retries) && retries >= 0, "retries are no number of times");
 		need(breaker.failures >= 0 && breaker.coolDown >= 0, "the breaker has no numbers of failures and of milliseconds");
-		need(credential === undefined || typeof credential === "function" || isToken(credential), "the credential is empty, or has characters that no header can carry");
+		need(
+			credential === undefined || typeof credential === "function" || isToken(credential),
+			"the credential is empty, or has characters that no header can carry",
+		);
 		need(tenant === undefined || /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(tenant), "this is no legal name of a tenant");
 		need(onUndecided === undefined || typeof onUndecided === "function", "onUndecided is no function");
 		const origin = new URL(base).origin;
@@ -234,12 +237,14 @@ export function plain(value: unknown): JsonObject {
 
 /** Refuses members that are not among these. */
 export function only(o: JsonObject, what: string, names: readonly string[]): void {
-	for (const name of Object.keys(o)) if (!names.includes(name)) throw notAsked(printable(`${what} has a member ${name}, which is not allowed there`));
+	for (const name of Object.keys(o))
+		if (!names.includes(name)) throw notAsked(printable(`${what} has a member ${name}, which is not allowed there`));
 }
 
 export function entityOf(q: JsonObject, name: "subject" | "resource"): void {
 	const entity = q[name];
-	if (!isObject(entity) || typeof entity.type !== "string" || typeof entity.id !== "string") throw notAsked(`the ${name} has no type and id`);
+	if (!isObject(entity) || typeof entity.type !== "string" || typeof entity.id !== "string")
+		throw notAsked(`the ${name} has no type and id`);
 	only(entity, `the ${name}`, ["type", "id", "properties"]);
 	if (entity.properties !== undefined && !isObject(entity.properties)) throw notAsked(`the properties of the ${name} are no object`);
 }

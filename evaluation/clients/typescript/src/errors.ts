@@ -81,7 +81,10 @@ const words: { readonly [kind in Kind]: readonly [happened: string, remedy: stri
 	obligated: ["the PDP allows, and its obligations were not discharged", "give the client handlers that discharge them, and use enforce"],
 	not_approved: ["people did not approve", "ask people anew, or do without the act"],
 	not_asked: ["nothing was sent", "correct the call"],
-	open: ["the PDP did not answer lately, and nothing was sent", "see that the PDP runs; the breaker lets a call through after its cool-down"],
+	open: [
+		"the PDP did not answer lately, and nothing was sent",
+		"see that the PDP runs; the breaker lets a call through after its cool-down",
+	],
 	unreachable: ["the PDP cannot be reached", "see that the PDP runs, and that the client has its url"],
 	timed_out: ["the PDP did not answer in time", "ask again, or give the client a longer timeout"],
 	cancelled: ["the answer was no longer waited for", "ask again if the act is still wanted"],
@@ -100,8 +103,7 @@ const remedies: { readonly [status: number]: string } = {
 	413: "ask with a smaller context, or fewer questions at once",
 };
 
-const gone =
-	"the use of the approval or of the capability may be gone without an answer: look into the decision log, or ask for a new one";
+const gone = "the use of the approval or of the capability may be gone without an answer: look into the decision log, or ask for a new one";
 
 /** A no. It holds no credential, no token and no proof. */
 export abstract class AuthorizationError extends Error {
@@ -177,6 +179,6 @@ export function errorOf(failure: Failure, about: About): Denied | Undecided {
 /** One line of a log, of a text from elsewhere, without secrets. It is cut last: half a secret is not found. */
 export function printable(text: string, secrets: readonly string[] = []): string {
 	for (const secret of secrets) if (secret !== "") text = text.replaceAll(secret, "…");
-	text = text.toWellFormed().replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g, " ");
+	text = text.toWellFormed().replace(/[\p{Cc}\u2028\u2029]/gu, " ");
 	return text.length > 512 ? `${text.slice(0, 512).toWellFormed()}…` : text;
 }

@@ -152,7 +152,7 @@ async function receive(
 	const { status, headers } = response;
 	if (!(a.statuses ?? [200]).includes(status)) return refusal(response, hidden);
 	const echo = headers.get("x-request-id");
-	if (echo !== null && echo.split(", ").some((id) => id !== requestId)) return odd("it answers another X-Request-ID");
+	if (echo?.split(", ").some((id) => id !== requestId)) return odd("it answers another X-Request-ID");
 	const reply: Reply = { status, body: null, decisionId: undefined, retryAfter: retryAfterOf(headers) };
 	const decisionId = headers.get("x-decision-id");
 	if (decisionId) reply.decisionId = printable(decisionId);

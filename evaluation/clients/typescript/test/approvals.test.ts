@@ -16,21 +16,32 @@ const offer = () => ({
 });
 
 /** A PDP where people decide, in some steps: each is the status of a look. */
-async function people(t: T, looks: (object | undefined)[], more: { denial?: () => object; used?: (a: Asked) => Reply; task?: object; filed?: Reply } = {}) {
+async function people(
+	t: T,
+	looks: (object | undefined)[],
+	more: { denial?: () => object; used?: (a: Asked) => Reply; task?: object; filed?: Reply } = {},
+) {
 	let n = 0;
 	const left = [...looks];
 	const p = await pdp(t, (asked): Reply => {
-		if (asked.path === "/access/v1/requests") return more.filed ?? { status: 202, json: { task: taskOf(asked, { status: "pending", ...more.task }) } };
+		if (asked.path === "/access/v1/requests")
+			return more.filed ?? { status: 202, json: { task: taskOf(asked, { status: "pending", ...more.task }) } };
 		if (asked.path.startsWith("/tasks/")) {
 			const look = left.length > 1 ? left.shift() : left[0];
 			if (look === undefined) return { status: 503 };
 			const { result, ...task } = look as { result?: object };
 			return { json: { task: taskOf(asked, task), ...(result && { result }) } };
 		}
-		if (asked.body.context.approval) return more.used?.(asked) ?? { json: { decision: true, context: { approval: { id: "ap1" } } }, id: `d${++n}` };
+		if (asked.body.context.approval)
+			return more.used?.(asked) ?? { json: { decision: true, context: { approval: { id: "ap1" } } }, id: `d${++n}` };
 		return { json: { decision: false, context: (more.denial ?? offer)() }, id: "d1" };
 	});
-	const taskOf = ({ headers }: Asked, task: object) => ({ id: "t1", status_endpoint: `http://${headers.host}/tasks/t1?sig=x`, expires_at: later(), ...task });
+	const taskOf = ({ headers }: Asked, task: object) => ({
+		id: "t1",
+		status_endpoint: `http://${headers.host}/tasks/t1?sig=x`,
+		expires_at: later(),
+		...task,
+	});
 	return p;
 }
 
@@ -51,7 +62,14 @@ test("a wait asks people, and asks the PDP again with what they gave", async (t)
 		context: { a: 1, supported_obligations: ["x"], business_justification: "it burns" },
 		denial: { evaluation_id: "d1", evaluated_at: "2026-01-02T15:04:05Z", reason: "approval_required", ...filed?.body.denial },
 	});
-	assert.deepEqual(Object.keys(filed?.body.denial).sort(), ["binding_token", "evaluated_at", "evaluation_id", "expires_at", "reason", "template"]);
+	assert.deepEqual(Object.keys(filed?.body.denial).sort(), [
+		"binding_token",
+		"evaluated_at",
+		"evaluation_id",
+		"expires_at",
+		"reason",
+		"template",
+	]);
 	assert.match(String(filed?.headers["idempotency-key"]), /^[0-9a-f]{64}$/);
 	assert.equal(look?.method, "GET");
 	assert.equal(look?.path, "/tasks/t1?sig=x&wait=20s");
@@ -79,8 +97,19 @@ test("a wait that runs out leaves the task, with which another one goes on", asy
 	const task = JSON.parse(JSON.stringify(error.task)) as Task;
 	const asked = p.asked.length;
 	await c.authorize(question, { wait: { timeout: 60_000, resume: task } });
-	assert.deepEqual(p.asked.slice(asked).map(({ path }) => path), ["/tasks/t1?sig=x&wait=20s", "/access/v1/evaluation"]);
-	const damaged = [{ ...task, version: 2 }, { ...task, id: "" }, { ...task, more: 1 }, { ...task, expires_at: "soon" }, { ...task, pdp: "http://127.0.0.1:1" }, {}, null];
+	assert.deepEqual(
+		p.asked.slice(asked).map(({ path }) => path),
+		["/tasks/t1?sig=x&wait=20s", "/access/v1/evaluation"],
+	);
+	const damaged = [
+		{ ...task, version: 2 },
+		{ ...task, id: "" },
+		{ ...task, more: 1 },
+		{ ...task, expires_at: "soon" },
+		{ ...task, pdp: "http://127.0.0.1:1" },
+		{},
+		null,
+	];
 	for (const resume of damaged) {
 		assert.equal((await no(c.authorize(question, { wait: { timeout: 60_000, resume: resume as Task } }))).kind, "not_asked");
 	}
@@ -110,9 +139,12 @@ test("what people decided otherwise is a no", async (t) => {
 		[{ status: "denied", result: { mode: "reevaluate", approval: approval() } }, "not_approved"],
 		[{ status: "approved" }, "not_approved"],
 		[{ status: "approved", result: { mode: "token", approval: approval() } }, "not_approved"],
-		[{ status: "approved", result: { mode: "reevaluate", approval: { id: "" , approved_until: until } } }, "odd"],
+		[{ status: "approved", result: { mode: "reevaluate", approval: { id: "", approved_until: until } } }, "odd"],
 		[{ status: "approved", result: { mode: "reevaluate", approval: { id: "ap1", approved_until: "soon" } } }, "odd"],
-		[{ status: "approved", result: { mode: "reevaluate", approval: { id: "ap1", approved_until: "2020-01-01T00:00:00Z" } } }, "not_approved"],
+		[
+			{ status: "approved", result: { mode: "reevaluate", approval: { id: "ap1", approved_until: "2020-01-01T00:00:00Z" } } },
+			"not_approved",
+		],
 		[{ id: "t2", ...approved() }, "odd"],
 		[{ ...approved(), items: [] }, "odd"],
 		[{ status: "" }, "odd"],
@@ -175,8 +207,13 @@ test("an answer that is lost after a use is a use that may be gone", async (t) =
 });
 
 test("an allow that rests on an approval that has ended is a no", async (t) => {
-	for (const [approved_until, kind] of [["2020-01-01T00:00:00Z", "not_approved"], ["soon", "odd"]]) {
-		const p = await people(t, [approved()], { used: () => ({ json: { decision: true, context: { approval: { id: "ap1", approved_until } } } }) });
+	for (const [approved_until, kind] of [
+		["2020-01-01T00:00:00Z", "not_approved"],
+		["soon", "odd"],
+	]) {
+		const p = await people(t, [approved()], {
+			used: () => ({ json: { decision: true, context: { approval: { id: "ap1", approved_until } } } }),
+		});
 		assert.equal((await no(p.client().authorize(question, { wait: 60_000 }))).kind, kind);
 	}
 });

@@ -76,7 +76,16 @@ test("enforceAll acts once, and only if each is a yes", async (t) => {
 });
 
 test("changes that handlers promised apply to the result of enforceAll", async (t) => {
-	const { client } = await pdp(t, ({ path }) => (path.startsWith("/v1/") ? { status: 204 } : { json: { evaluations: [owes("1"), owes("2")] } }));
-	const c = client({ handlers: { x: ({ id }) => (result) => `${result}-${id}` } });
+	const { client } = await pdp(t, ({ path }) =>
+		path.startsWith("/v1/") ? { status: 204 } : { json: { evaluations: [owes("1"), owes("2")] } },
+	);
+	const c = client({
+		handlers: {
+			x:
+				({ id }) =>
+				(result) =>
+					`${result}-${id}`,
+		},
+	});
 	assert.equal(await c.enforceAll(questions, () => "r"), "r-1-2");
 });

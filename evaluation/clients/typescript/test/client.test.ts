@@ -36,7 +36,10 @@ test("a no is an error with reason and remedy, and nothing acts", async (t) => {
 	assert.equal(act.mock.callCount(), 0);
 	assert.ok(error instanceof Denied && error instanceof AuthorizationError);
 	const { kind, status, reason, reasonUser, decisionId, spent } = error;
-	assert.deepEqual({ kind, status, reason, reasonUser, decisionId, spent }, { kind: "denied", status: 403, reason: "approval_required", reasonUser: "ask your lead", decisionId: "d2", spent: false });
+	assert.deepEqual(
+		{ kind, status, reason, reasonUser, decisionId, spent },
+		{ kind: "denied", status: 403, reason: "approval_required", reasonUser: "ask your lead", decisionId: "d2", spent: false },
+	);
 	assert.match(error.remedy, /option wait/);
 	assert.ok(error.message.endsWith(error.remedy) && !error.message.includes("\n"));
 	const branch = await client().evaluate(question, { allow: () => "yes", deny: (e) => e.kind });
@@ -63,21 +66,21 @@ test("only an answer that says yes in every respect is one", async (t) => {
 	let reply: Reply = "";
 	const { client } = await pdp(t, () => reply);
 	const odd: { [name: string]: Reply } = {
-		"nothing": "",
+		nothing: "",
 		"an array": "[true]",
-		"true": "true",
-		"null": "null",
+		true: "true",
+		null: "null",
 		"no decision": "{}",
 		"a number": '{"decision":1}',
 		"a text": '{"decision":"true"}',
 		"another case": '{"Decision":true}',
 		"an older form": '{"allow":true}',
-		"both": '{"decision":true,"allow":false}',
-		"twice": '{"decision":false,"decision":true}',
+		both: '{"decision":true,"allow":false}',
+		twice: '{"decision":false,"decision":true}',
 		"twice, deep in it": '{"decision":true,"context":{"a":[{"b":1,"b":2}]}}',
 		"a text that ends early": '{"decision":true',
 		"a text with more": '{"decision":true}{}',
-		"possible": '{"decision":true,"context":{"possible":true}}',
+		possible: '{"decision":true,"context":{"possible":true}}',
 		"possible beside": '{"decision":true,"possible":false}',
 		"required obligations": '{"decision":true,"context":{"required_obligations":["x"]}}',
 		"a context that is none": '{"decision":true,"context":[]}',
@@ -95,7 +98,7 @@ test("only an answer that says yes in every respect is one", async (t) => {
 		"another type": { headers: { "Content-Type": "text/html" }, body: allow },
 		"a type alike": { headers: { "Content-Type": "application/json-seq" }, body: allow },
 		"two types": { headers: { "Content-Type": "application/json, text/html" }, body: allow },
-		"gzip": { headers: { "Content-Encoding": "gzip" }, body: gzipSync(allow) },
+		gzip: { headers: { "Content-Encoding": "gzip" }, body: gzipSync(allow) },
 		"an unknown coding": { headers: { "Content-Encoding": "x" }, body: allow },
 		"another request's answer": { headers: { "X-Request-ID": "x" }, body: allow },
 		"too much": `{"decision":true,"x":"${"x".repeat(1 << 20)}"}`,
@@ -108,9 +111,9 @@ test("only an answer that says yes in every respect is one", async (t) => {
 		assert.equal(error.status, 503);
 	}
 	for (const [name, text] of Object.entries({
-		"bad_item": '{"decision":true,"context":{"error":{"status":400,"message":"no such type"}}}',
-		"obligated": '{"decision":true,"context":{"obligations":[{"id":"1","type":"z"}]}}',
-		"denied": '{"decision":false,"context":{"possible":true}}',
+		bad_item: '{"decision":true,"context":{"error":{"status":400,"message":"no such type"}}}',
+		obligated: '{"decision":true,"context":{"obligations":[{"id":"1","type":"z"}]}}',
+		denied: '{"decision":false,"context":{"possible":true}}',
 	})) {
 		reply = text;
 		assert.equal((await no(client().authorize(question))).kind, name);
@@ -130,7 +133,16 @@ test("only an answer that says yes in every respect is one", async (t) => {
 test("a status says who is at fault, and the PDP's text is one line without the credential", async (t) => {
 	let reply: Reply = "";
 	const { client } = await pdp(t, () => reply);
-	const kinds = { 400: "refused", 401: "refused", 403: "refused", 404: "refused", 413: "refused", 429: "unavailable", 500: "unavailable", 503: "unavailable" };
+	const kinds = {
+		400: "refused",
+		401: "refused",
+		403: "refused",
+		404: "refused",
+		413: "refused",
+		429: "unavailable",
+		500: "unavailable",
+		503: "unavailable",
+	};
 	for (const [status, kind] of Object.entries(kinds)) {
 		reply = { status: Number(status), headers: { "Retry-After": "7" }, json: { detail: `no\nmore of ${key} ${"x".repeat(1000)}` } };
 		const error = await no(client({ credential: key }).authorize(question));
@@ -259,7 +271,12 @@ test("a request is sent again only if that cannot spend anything", async (t) => 
 		assert.equal(asked.length, 2);
 		assert.equal(asked[0]?.headers["x-request-id"], asked[1]?.headers["x-request-id"]);
 	}
-	for (const first of [{ status: 503, body: "{}" }, { status: 400, headers: { "Retry-After": "0" } }, "{", { status: 429, headers: { "Retry-After": "60" } }]) {
+	for (const first of [
+		{ status: 503, body: "{}" },
+		{ status: 400, headers: { "Retry-After": "0" } },
+		"{",
+		{ status: 429, headers: { "Retry-After": "60" } },
+	]) {
 		const { client, asked } = await pdp(t, (_, n) => (n === 1 ? first : allow));
 		await no(client({ retries: 2 }).authorize(question));
 		assert.equal(asked.length, 1);

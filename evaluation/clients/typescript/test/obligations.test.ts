@@ -13,7 +13,10 @@ async function receiving(t: Parameters<typeof pdp>[0], answer: Reply) {
 }
 
 test("obligations are discharged in order before the act, and the PDP is told", async (t) => {
-	const { client, asked, receipts } = await receiving(t, owes({ id: "1", type: "b", properties: { to: "x" } }, { id: "2", type: "a", to: "y" }));
+	const { client, asked, receipts } = await receiving(
+		t,
+		owes({ id: "1", type: "b", properties: { to: "x" } }, { id: "2", type: "a", to: "y" }),
+	);
 	const order: unknown[] = [];
 	const handlers: Handlers = {
 		a: async ({ type, properties }, about) => {
@@ -29,7 +32,15 @@ test("obligations are discharged in order before the act, and the PDP is told", 
 	assert.deepEqual(order, [
 		["b", { to: "x" }],
 		["a", { to: "y" }, "1", false],
-		[["/v1/decisions/d1/obligations", [{ id: "1", status: "discharged" }, { id: "2", status: "discharged" }]]].map(([path, all]) => [[path, all]])[0],
+		[
+			[
+				"/v1/decisions/d1/obligations",
+				[
+					{ id: "1", status: "discharged" },
+					{ id: "2", status: "discharged" },
+				],
+			],
+		].map(([path, all]) => [[path, all]])[0],
 	]);
 	assert.deepEqual(asked[0]?.body.context, { supported_obligations: ["a", "b"] });
 });
@@ -84,11 +95,19 @@ test("the native form is read, also of a deny, which stays one", async (t) => {
 	};
 	for (const decision of [true, false]) {
 		const details = [{ id: "7", type: "y", properties: { a: 1 } }];
-		const { client, receipts } = await receiving(t, { json: { decision, obligations: { y: true, x: true }, obligation_details: details }, id: "d1" });
+		const { client, receipts } = await receiving(t, {
+			json: { decision, obligations: { y: true, x: true }, obligation_details: details },
+			id: "d1",
+		});
 		handled.length = 0;
-		const result = await client({ handlers }).enforce(question, () => "done").catch((e) => e.kind);
+		const result = await client({ handlers })
+			.enforce(question, () => "done")
+			.catch((e) => e.kind);
 		assert.equal(result, decision ? "done" : "denied");
-		assert.deepEqual(handled, [{ id: "x", type: "x", properties: {} }, { id: "7", type: "y", properties: { a: 1 } }]);
+		assert.deepEqual(handled, [
+			{ id: "x", type: "x", properties: {} },
+			{ id: "7", type: "y", properties: { a: 1 } },
+		]);
 		assert.equal(receipts().length, 1);
 	}
 	const { client } = await receiving(t, { json: { decision: false, obligations: { z: true } }, id: "d1" });
@@ -105,7 +124,12 @@ test("evaluate discharges nothing, so an allow with obligations is a no", async 
 
 test("a change is applied to the result before it goes out, and the PDP is told then", async (t) => {
 	const { client, receipts } = await receiving(t, owes({ id: "1", type: "redact" }, { id: "2", type: "redact" }));
-	const handlers: Handlers = { redact: ({ id }) => async (result) => `${result}-${id}` };
+	const handlers: Handlers = {
+		redact:
+			({ id }) =>
+			async (result) =>
+				`${result}-${id}`,
+	};
 	const result = await client({ handlers }).enforce(question, () => {
 		assert.deepEqual(receipts(), []);
 		return "secret";
@@ -125,7 +149,10 @@ test("a change that breaks withholds the result, and so does an act that fails",
 	const error = await no(client({ handlers: { redact, note: () => {} } }).enforce(question, () => "secret"));
 	assert.equal(error.kind, "obligated");
 	assert.ok(!error.message.includes("secret"));
-	const told = [{ id: "1", status: "failed", detail: "its handler promised it, and it was not done" }, { id: "2", status: "discharged" }];
+	const told = [
+		{ id: "1", status: "failed", detail: "its handler promised it, and it was not done" },
+		{ id: "2", status: "discharged" },
+	];
 	assert.deepEqual(receipts()[0]?.[1], told);
 	const own = new Error("mine");
 	const failing = client({ handlers: { redact, note: () => {} } }).enforce(question, () => Promise.reject(own));
@@ -148,11 +175,21 @@ test("a caller that gives up gets a no, and the rest is discharged all the same"
 	const act = t.mock.fn();
 	const error = await no(client({ handlers }).enforce(question, act, { signal: giveUp.signal }));
 	assert.deepEqual([error.kind, act.mock.callCount()], ["obligated", 0]);
-	assert.deepEqual(receipts()[0]?.[1], [{ id: "1", status: "failed", detail: "the decision was no longer waited for" }, { id: "2", status: "discharged" }]);
+	assert.deepEqual(receipts()[0]?.[1], [
+		{ id: "1", status: "failed", detail: "the decision was no longer waited for" },
+		{ id: "2", status: "discharged" },
+	]);
 });
 
 test("a receipt changes nothing, and a PDP that takes none is left alone", async (t) => {
-	for (const [status, sent] of [[404, 1], [405, 1], [501, 1], [500, 2], [400, 2], [409, 2]] as const) {
+	for (const [status, sent] of [
+		[404, 1],
+		[405, 1],
+		[501, 1],
+		[500, 2],
+		[400, 2],
+		[409, 2],
+	] as const) {
 		const p = await pdp(t, ({ path }) => (path.startsWith("/v1/") ? { status } : owes({ id: "1", type: "x" })));
 		const c = p.client({ handlers: { x: () => {} } });
 		await c.authorize(question);
@@ -168,7 +205,9 @@ test("a receipt changes nothing, and a PDP that takes none is left alone", async
 });
 
 test("obligations of an answer that is odd are discharged, and it stays a no", async (t) => {
-	const { client } = await receiving(t, { json: { decision: true, allow: true, context: { possible: true, obligations: [{ id: "1", type: "x" }] } } });
+	const { client } = await receiving(t, {
+		json: { decision: true, allow: true, context: { possible: true, obligations: [{ id: "1", type: "x" }] } },
+	});
 	const x = t.mock.fn(() => {});
 	const error = await no(client({ handlers: { x } }).authorize(question));
 	assert.deepEqual([error.kind, x.mock.callCount()], ["odd", 1]);

@@ -28,7 +28,9 @@ test("a search goes from page to page, as far as it is asked for", async (t) => 
 });
 
 test("subjects and actions are found alike", async (t) => {
-	const { client, asked } = await pdp(t, ({ path }) => ({ json: { results: path.endsWith("action") ? [{ name: "read" }] : [{ type: "user", id: "bob" }] } }));
+	const { client, asked } = await pdp(t, ({ path }) => ({
+		json: { results: path.endsWith("action") ? [{ name: "read" }] : [{ type: "user", id: "bob" }] },
+	}));
 	assert.deepEqual(await all(client().searchActions(question)), [{ name: "read" }]);
 	assert.deepEqual(await all(client().searchSubjects(question)), [{ type: "user", id: "bob" }]);
 	assert.equal(asked[0]?.body.action, undefined);
