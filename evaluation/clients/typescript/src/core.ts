@@ -86,11 +86,8 @@ export class Core {
 	questionError(op: string, failure: Failure, of: Partial<Decided>): AuthorizationError {
 		const error = this.error(op, failure, of);
 		if (error instanceof Undecided && error.kind !== "cancelled" && error.kind !== "skipped") {
-			try {
-				this.#onUndecided?.(error);
-			} catch {
-				// counting changes nothing
-			}
+			const count = async () => this.#onUndecided?.(error);
+			count().catch(() => {}); // counting changes nothing
 		}
 		return error;
 	}
