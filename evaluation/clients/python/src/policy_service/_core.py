@@ -160,7 +160,7 @@ class Core:
             try:
                 turn = a.circuit.enter()
             except AuthorizationError as error:
-                raise _placed(error, a, request_id)
+                raise self._placed(error, a, request_id)
         try:
             deadline = time.monotonic() + min(self._timeout + a.hold, 1e9 if a.within is None else a.within)
             n = 0
@@ -171,19 +171,26 @@ class Core:
                     if fault is not None:
                         fault.detail = reply.secrets.printable(fault.detail)
                         fault._sent = True
-                        _placed(fault, a, request_id)
+                        self._placed(fault, a, request_id)
                     outcome = outcome_of(fault)
                     return understood, request_id
                 except AuthorizationError as error:
                     pause = self._pause(a, error, n, deadline)
                     if pause is None:
                         outcome = outcome_of(error, lenient=a.circuit is not self._circuit)
-                        raise _placed(error, a, request_id)
+                        raise self._placed(error, a, request_id)
                 yield Sleep(pause)
                 n += 1
         finally:
             if a.circuit:
                 a.circuit.leave(turn, outcome)
+
+    def _placed(self, error: AuthorizationError, a: _Asking, request_id: str) -> AuthorizationError:
+        """An error with its place. One that came after something was sent, of a question that spends, says so."""
+        error.op, error.place, error.request_id = a.op, self.pdp, request_id
+        lost = error.kind in ("unreachable", "timed_out", "odd") or (error.pdp_status or 0) >= 500
+        error.spent = a.spends and a.op == "evaluate" and error._sent and lost
+        return error
 
     def _pause(self, a: _Asking, error: AuthorizationError, n: int, deadline: float) -> float | None:
         """The pause before the next attempt; None is that there is none."""
@@ -441,19 +448,10 @@ def authorize(core: Core, question: object, wait: object, capability: Shown | No
     return permit(e.decided.facts())
 
 
-def _placed(error: AuthorizationError, a: _Asking, request_id: str) -> AuthorizationError:
-    """An error with its place. One that came after something was sent, of a question that spends, says so."""
-    error.op = a.op
-    error.request_id = request_id
-    lost = error.kind in ("unreachable", "timed_out", "odd") or error.kind == "unavailable" and error.pdp_status != 429
-    error.spent = a.spends and a.op == "evaluate" and error._sent and lost
-    return error
-
-
 def again(error: AuthorizationError) -> AuthorizationError:
     """A copy of an error: one for each item of a batch."""
     twin = failure(error.kind, error.detail, remedy=error._remedy, pdp_status=error.pdp_status, retry_after=error.retry_after)
-    twin.op, twin.request_id, twin.spent = error.op, error.request_id, error.spent
+    twin.op, twin.place, twin.request_id, twin.spent = error.op, error.place, error.request_id, error.spent
     return twin
 
 

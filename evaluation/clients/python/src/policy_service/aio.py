@@ -7,7 +7,6 @@ import functools
 import inspect
 import ssl
 from collections.abc import Coroutine
-from http import HTTPStatus
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, AsyncIterator, Awaitable, Callable, Generator, Generic, Mapping, NoReturn
 from typing import ParamSpec, Sequence, TypeVar, cast, overload
@@ -58,57 +57,42 @@ class _Transport:
             await kept.aclose()
 
     async def send(self, request: Send) -> Raw:
-        if request.fresh:
+        """Sends a request, and reads the answer: in a task of its own, for the deadline ends that and not the caller's."""
+        exchange = _Exchange(request)
+        try:
+            seconds = left(request.deadline)
+        except TimeoutError:
+            raise exchange.late() from None
+        task = self._start(self._exchange(exchange))
+        try:
+            await asyncio.wait({task}, timeout=seconds)
+        finally:
+            in_time = task.done() or not task.cancel()
+        if in_time:
+            await task
+        else:
+            exchange.error = exchange.late()
+        return exchange.end()
+
+    async def _exchange(self, exchange: _Exchange) -> None:
+        if exchange.request.fresh:
             async with self._make(fresh=True) as transport:
-                return await self._send(transport, request)
+                await exchange.run(transport)
+            return
         if self._kept is None or self._loop is not asyncio.get_running_loop():
             self._kept, self._loop = self._make(fresh=False), asyncio.get_running_loop()
-        return await self._send(self._kept, request)
+        await exchange.run(self._kept)
 
-    async def _send(self, transport: httpx.AsyncHTTPTransport, request: Send) -> Raw:
-        import httpx
+    def _start(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.ensure_future(coroutine)
+        self.apart.add(task)  # the loop alone would let it go
+        task.add_done_callback(self._done)
+        return task
 
-        sent = False
-
-        async def trace(event: str, info: Any) -> None:
-            nonlocal sent
-            sent = sent or event.startswith(("http11.send", "http11.receive"))
-
-        extensions = {"trace": trace, "timeout": dict.fromkeys(("connect", "read", "write", "pool"))}
-        asked = httpx.Request(
-            request.method, request.url, headers=list(request.headers), content=request.body, extensions=extensions
-        )
-        raw: Raw | None = None
-        body = bytearray()
-        try:
-            async with asyncio.timeout(left(request.deadline)):
-                response = await transport.handle_async_request(asked)
-                try:
-                    headers = [(k.decode("latin-1"), v.decode("latin-1").strip()) for k, v in response.headers.raw]
-                    raw = Raw(response.status_code, headers)
-                    if response.status_code not in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED):
-                        async for piece in cast("httpx.AsyncByteStream", response.stream):
-                            body += piece[: MAX_BODY + 1 - len(body)]
-                            if len(body) > MAX_BODY:
-                                break
-                    raw.body = bytes(body)
-                    return raw
-                finally:
-                    await response.aclose()
-        except TimeoutError:
-            error = late() if sent else failure("timed_out", "no connection was made in time")
-        except httpx.ConnectError as cause:
-            refused = _refused(cause)
-            detail = "the connection was refused" if refused else f"no connection was made: {cause}"
-            error = failure("unreachable", detail, again="unsent" if refused else "never")
-        except httpx.HTTPError as cause:
-            error = broken(cause, nothing=raw is None and _ended(cause))
-        except (OSError, ValueError) as cause:
-            error = broken(cause, nothing=False)
-        if raw is None:
-            raise error
-        raw.flaw, raw.body = error, bytes(body)
-        return raw
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self.apart.discard(task)
+        if not task.cancelled():
+            task.exception()  # its caller has it, or has given up
 
     async def run(self, flow: Generator[Effect, Any, T]) -> T:
         """Carries out a flow."""
@@ -139,9 +123,7 @@ class _Transport:
 
             return await asyncio.gather(*(one(flow) for flow in effect.flows))
         if isinstance(effect, Apart):
-            task = asyncio.ensure_future(self.run(effect.flow))
-            self.apart.add(task)
-            task.add_done_callback(self._done)
+            task = self._start(self.run(effect.flow))
             try:
                 return await asyncio.shield(task)
             except asyncio.CancelledError:
@@ -150,10 +132,56 @@ class _Transport:
         result = effect.function(*effect.arguments)
         return await result if inspect.isawaitable(result) else result
 
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        self.apart.discard(task)
-        if not task.cancelled():
-            task.exception()  # its caller has it, or has given up
+
+class _Exchange:
+    """One request, and as much of its answer as came."""
+
+    def __init__(self, request: Send) -> None:
+        self.request = request
+        self.sent = False
+        self.raw: Raw | None = None
+        self.body = bytearray()
+        self.error: AuthorizationError | None = None
+
+    async def _trace(self, event: str, info: Any) -> None:
+        self.sent = self.sent or event.startswith(("http11.send", "http11.receive"))
+
+    async def run(self, transport: httpx.AsyncHTTPTransport) -> None:
+        import httpx
+
+        request = self.request
+        extensions = {"trace": self._trace, "timeout": dict.fromkeys(("connect", "read", "write", "pool"))}
+        asked = httpx.Request(
+            request.method, request.url, headers=list(request.headers), content=request.body, extensions=extensions
+        )
+        try:
+            response = await transport.handle_async_request(asked)
+            try:
+                headers = [(k.decode("latin-1"), v.decode("latin-1").strip()) for k, v in response.headers.raw]
+                self.raw = Raw(response.status_code, headers)
+                if response.status_code not in (204, 304):
+                    async for piece in cast("httpx.AsyncByteStream", response.stream):
+                        self.body += piece[: MAX_BODY + 1 - len(self.body)]
+                        if len(self.body) > MAX_BODY:
+                            break
+            finally:
+                await response.aclose()
+        except httpx.ConnectError as cause:
+            refused = any(isinstance(leaf, ConnectionRefusedError) for leaf in _leaves(cause))
+            detail = "the connection was refused" if refused else f"no connection was made: {cause}"
+            self.error = failure("unreachable", detail, again="unsent" if refused else "never")
+        except (httpx.HTTPError, OSError, ValueError) as cause:
+            ended = isinstance(cause, (httpx.ReadError, httpx.WriteError)) or "without sending a response" in str(cause)
+            self.error = broken(cause, nothing=self.raw is None and ended)
+
+    def late(self) -> AuthorizationError:
+        return late() if self.sent else failure("timed_out", "no connection was made in time")
+
+    def end(self) -> Raw:
+        if self.raw is None:
+            raise self.error or self.late()
+        self.raw.flaw, self.raw.body = self.error, bytes(self.body)
+        return self.raw
 
 
 def _leaves(error: BaseException | None) -> list[BaseException]:
@@ -162,16 +190,6 @@ def _leaves(error: BaseException | None) -> list[BaseException]:
         return []
     inner = list(getattr(error, "exceptions", ())) or [e for e in (error.__cause__ or error.__context__,) if e]
     return [leaf for e in inner for leaf in _leaves(e)] or [error]
-
-
-def _refused(error: BaseException) -> bool:
-    return any(isinstance(leaf, ConnectionRefusedError) for leaf in _leaves(error))
-
-
-def _ended(error: BaseException) -> bool:
-    """Whether the connection ended while an answer was still to begin."""
-    ended = any(isinstance(leaf, (ConnectionError, EOFError)) for leaf in _leaves(error))
-    return ended or "without sending a response" in str(error) or type(error).__name__ in ("ReadError", "WriteError")
 
 
 class Pending(Coroutine[Any, Any, T], Generic[T]):

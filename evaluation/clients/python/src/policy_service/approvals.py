@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 import time
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from .types import Task
 if TYPE_CHECKING:
     from ._core import Core, Link, LinkAnswer, Shown
 
-_FIRST_PAUSE, _MOST_PAUSE, _HOLD = 6.0, 60.0, 20.0
+_FIRST_PAUSE, _MOST_PAUSE, _HOLD, _HELD = 6.0, 60.0, 20.0, 10.0
 _REQUEST, _RETRY, _NONE = "request", "retry", "none"
 # The next action after a reason, where the answer has none that is known.
 _USUALLY = {
@@ -65,7 +66,7 @@ class _State:
     task: Task | None = None
     result: Any = None
     retry_after: float = 0.0
-    held: bool = False  # the PDP was asked to hold its answer back, or may be from now on
+    filed: bool = False  # just now
 
     @property
     def end(self) -> datetime | None:
@@ -168,7 +169,7 @@ class _Waiter:
         assert state.task
         if not state.task["status_endpoint"]:
             raise odd("the task has no status_endpoint")
-        return state
+        return replace(state, filed=True)
 
     @staticmethod
     def _keep(keep: Callable[[Task], Any], state: _State) -> Flow[None]:
@@ -210,14 +211,12 @@ def until_decided(
     while True:
         began = time.monotonic()
         remaining = over - began
-        hold = min(_HOLD, remaining)
         try:
-            state = yield from attempt(hold, remaining if remaining > 1 else 1)
+            state = yield from attempt(0.0 if last else math.ceil(min(_HOLD, remaining)), 1.0 if last else remaining)
             failed, end, asked_for = None, state.end or end, state.retry_after
             if state.status != "pending":
                 return state
-            if asked_for == 0 and state.held and (n == 0 or time.monotonic() - began >= 10) and not last:
-                n += 1
+            if state.filed or time.monotonic() - began >= _HELD:  # the next answer is held back, or this one was
                 continue
         except AuthorizationError as error:
             if error.kind not in ("unreachable", "timed_out", "unavailable"):
@@ -253,11 +252,11 @@ def decided(link: Link, approval: str, timeout: float) -> Flow[str]:
     url = f"{link.base}/v1/approvals/{quote(approval, safe='')}"
 
     def attempt(hold: float, within: float) -> Flow[_State]:
-        answer = yield from link.send("await", url, method="GET", hold=hold, within=within + 1)
+        answer = yield from link.send("await", url, method="GET", hold=hold, within=within)
         status = answer.json.get("status")
         if not isinstance(status, str) or not status:
             raise odd("it is no approval request")
-        return _State(status, retry_after=answer.retry_after, held=True)
+        return _State(status, retry_after=answer.retry_after)
 
     state = yield from until_decided(attempt, timeout, None)
     return state.status
@@ -273,7 +272,7 @@ def _now() -> datetime:
 
 
 def _look(link: Link, task: Task, hold: float, within: float) -> Flow[_State]:
-    answer = yield from link.send("await", task["status_endpoint"], method="GET", hold=hold, within=within + 1)
+    answer = yield from link.send("await", task["status_endpoint"], method="GET", hold=hold, within=within)
     state = _read(answer, link.pdp)
     assert state.task
     if state.task["id"] != task["id"]:
@@ -303,7 +302,7 @@ def _read(answer: LinkAnswer, pdp: str) -> _State:
         task["cancel"] = texts["cancel"]
     if texts["expires_at"]:
         task["expires_at"] = texts["expires_at"]
-    return _State(said["status"], task, answer.json.get("result"), answer.retry_after, held=True)
+    return _State(said["status"], task, answer.json.get("result"), answer.retry_after)
 
 
 def _task(given: object, link: Link) -> Task:
