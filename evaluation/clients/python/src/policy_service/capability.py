@@ -35,7 +35,7 @@ _MAX_TOKEN, _MAX_MEMBER = 8192, 2048  # bytes
 
 
 def canonical(value: Any) -> str:
-    """The form of RFC 8785 of a JSON value. ValueError for a number that this form rounds, and for what is no JSON."""
+    """The form of RFC 8785 of a JSON value. A ValueError refuses a number that it rounds, and what is no JSON."""
     return _canonical(value, 0)
 
 
@@ -316,7 +316,9 @@ class Capability:
 def _claims(token: str) -> dict[str, Any]:
     """What a token says. Nothing is allowed by it: only the PDP knows what it is worth."""
     try:
-        header, payload, signature = token.split(".") if len(token) <= _MAX_TOKEN else ()
+        if len(token) > _MAX_TOKEN:
+            raise ValueError
+        header, payload, signature = token.split(".")
         _decode(signature)
         claims = _json.read_object(_decode(payload))
         read = _json.read_object(_decode(header))["typ"] == "cap+jwt"

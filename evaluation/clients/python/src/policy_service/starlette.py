@@ -7,7 +7,7 @@ import functools
 import inspect
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
 
 import anyio
@@ -16,13 +16,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from . import AsyncClient, AuthorizationError, Client, Permit, Wait
+from . import AsyncClient, AuthorizationError, Client, Permit, Question, Wait
 
 __all__ = ["protect"]
 
 log = logging.getLogger("policy_service")
 
-QuestionOf = Callable[[Request], Mapping[str, Any] | Awaitable[Mapping[str, Any]]]
+QuestionOf = Callable[[Request], Question | Awaitable[Question]]
 
 _WAITING = "this waits for approval; try again when it is approved"
 
@@ -43,9 +43,8 @@ def guard(
     threads: list[anyio.CapacityLimiter] = []
 
     async def permit(request: Request) -> Permit:
-        asked = question(request)
-        if inspect.isawaitable(asked):
-            asked = await asked
+        said = question(request)
+        asked = await said if inspect.isawaitable(said) else said
         try:
             if isinstance(client, AsyncClient):
                 return await client.authorize(asked, wait=wait)
