@@ -252,7 +252,8 @@ class Core:
                     "evaluate", self.access + "evaluation", encode(sent), self._circuit, spends, secrets=secrets,
                     within=max(within - time.monotonic(), 0.001),
                 )  # fmt: skip
-                decided, _ = yield from self.ask(a, _understand)
+                decided, request_id = yield from self.ask(a, _understand)
+                decided.request_id = request_id
             except AuthorizationError as error:
                 decided = Decided(error=error, request_id=error.request_id or "")
             if capability is None or attempt == 2 or not _hear(decided, capability):

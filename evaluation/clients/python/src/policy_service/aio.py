@@ -45,10 +45,11 @@ class _Transport:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.apart: set[asyncio.Task[Any]] = set()
 
-    def _make(self, fresh: bool) -> httpx.AsyncHTTPTransport:
+    def _make(self, fresh: bool, secure: bool) -> httpx.AsyncHTTPTransport:
         import httpx
 
-        self._tls = self._tls or ssl.create_default_context()
+        if self._tls is None:  # for http it trusts no certificate, which takes no time
+            self._tls = ssl.create_default_context() if secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=0 if fresh else 32, keepalive_expiry=60)
         return httpx.AsyncHTTPTransport(verify=self._tls, trust_env=False, http2=False, retries=0, limits=limits)
 
@@ -76,12 +77,13 @@ class _Transport:
         return exchange.end()
 
     async def _exchange(self, exchange: _Exchange) -> None:
+        secure = exchange.request.url.lower().startswith("https:")
         if exchange.request.fresh:
-            async with self._make(fresh=True) as transport:
+            async with self._make(fresh=True, secure=secure) as transport:
                 await exchange.run(transport)
             return
         if self._kept is None or self._loop is not asyncio.get_running_loop():
-            self._kept, self._loop = self._make(fresh=False), asyncio.get_running_loop()
+            self._kept, self._loop = self._make(fresh=False, secure=secure), asyncio.get_running_loop()
         await exchange.run(self._kept)
 
     def _start(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:

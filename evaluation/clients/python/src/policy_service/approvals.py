@@ -63,8 +63,8 @@ def wait_of(wait: object) -> Wait | None:
         given = Wait(wait)
     else:
         raise not_asked("wait is neither seconds nor a Wait")
-    if given and not 0 < given.timeout < 1e9:
-        raise not_asked("the time of the wait is no number of seconds above 0")
+    if given and not 0 <= given.timeout < 1e9:
+        raise not_asked("the time of the wait is no number of seconds")
     return given
 
 
@@ -222,11 +222,12 @@ def until_decided(
         began = time.monotonic()
         remaining = over - began
         try:
-            state = yield from attempt(0.0 if last else math.ceil(min(_HOLD, remaining)), 1.0 if last else remaining)
+            state = yield from attempt(math.ceil(min(_HOLD, max(remaining, 0.0))), max(remaining, 1.0))
             failed, end, asked_for = None, state.end or end, state.retry_after
             if state.status != "pending":
                 return state
-            if state.filed or time.monotonic() - began >= _HELD:  # the next answer is held back, or this one was
+            now = time.monotonic()
+            if now < over and (state.filed or now - began >= _HELD):  # the next answer is held back, or this one was
                 continue
         except AuthorizationError as error:
             if error.kind not in ("unreachable", "timed_out", "unavailable"):
