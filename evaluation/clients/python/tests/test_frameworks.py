@@ -40,7 +40,7 @@ def app_of(
 ) -> tuple[Any, list[str]]:
     """An app of each framework, and what ran in it."""
     ran: list[str] = []
-    api = FastAPI()
+    api = FastAPI(on_shutdown=[client.close])
 
     @api.get("/fastapi/{doc}")
     def route(doc: str, permit: Permit = Depends(fastapi.protect(client, ask, wait=wait))) -> str:
@@ -81,7 +81,7 @@ class Frameworks(unittest.TestCase):
         for kind in (Client, AsyncClient):
             for path in ("/fastapi/d1", "/async/d1"):
                 with self.subTest(client=kind.__name__, path=path), PDP(answer) as pdp:
-                    client = kind(pdp.url, SECRET, timeout=20, **options)
+                    client: Client | AsyncClient = kind(pdp.url, SECRET, timeout=20, **options)
                     app, ran = app_of(client, ask, wait)
                     with TestClient(app, raise_server_exceptions=False) as http:
                         check(http.get(path, headers={"X-User": "alice"}), ran, path)
@@ -154,8 +154,8 @@ class Frameworks(unittest.TestCase):
             self.assertIn("waits for approval", answer.text)
 
         with self.assertLogs("policy_service"):
-            self.each(pending, check, wait=0)
-            self.each(pending, check, wait=Wait(timeout=0, justification="why"))
+            self.each(pending, check, wait=0.2)
+            self.each(pending, check, wait=Wait(timeout=0.2, justification="why"))
 
     def test_what_is_refused_at_once(self) -> None:
         client: Any = Client("http://127.0.0.1:1")
@@ -178,7 +178,12 @@ def pending(method: str, path: str, body: Any) -> Said:
     if path.endswith("/evaluation"):
         request = {"expires_at": "2999-01-01T00:00:00Z", "binding_token": "b"}
         return 200, {"decision": False, "context": {"reason": "approval_required", "access_request": request}}, {}
-    task = {"id": "t1", "status": "pending", "status_endpoint": "/tasks/t1", "expires_at": "2999-01-01T00:00:00Z"}
+    task = {
+        "id": "t1",
+        "status": "pending",
+        "status_endpoint": "PDP_URL/tasks/t1",
+        "expires_at": "2999-01-01T00:00:00Z",
+    }
     return (201 if method == "POST" else 200), {"task": task}, {}
 
 

@@ -20,13 +20,13 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from . import _json
-from ._core import Sleep
+from ._effects import Flow, Sleep
 from .approvals import Wait
 from .errors import AuthorizationError, failure, not_asked, odd
 from .types import CapabilityAsk, Obligation
 
 if TYPE_CHECKING:
-    from ._core import Flow, Link
+    from ._core import Link
 
 __all__ = ["Capability", "CapabilityAsk", "Holder", "canonical", "hash_arguments", "hash_request"]
 
