@@ -32,6 +32,7 @@ var rooms = []struct{ room, not, because string }{
 	{"evaluation/authzenclient/internal/link", "anything of ours", "the client could not import it without a cycle"},
 	{"evaluation/capability", "anything of ours but evaluation evaluation/recent", "a gateway that checks tokens, or an agent that makes proofs, would carry a part of the server"},
 	{"evaluation/coaz", "anything of ours but evaluation", "a mapping would be tied to one client or transport, and PEPs choose theirs"},
+	{"evaluation/clients", "anything of ours", "it has no Go but the tests of clients in other languages"},
 	{"evaluation/coaz/sdkpep", "anything of ours but evaluation evaluation/authzenclient evaluation/coaz obligations", "an MCP server that is its own PEP would carry the gateway"},
 	{"evaluation/coaz/sdkpep/example", "anything of ours but evaluation evaluation/authzenclient evaluation/coaz evaluation/coaz/sdkpep", "readers copy the example, and would copy an import that an MCP server does not need"},
 	{"evaluation/recent", "anything of ours", "authentication and capabilities remember with it, and would carry one another"},

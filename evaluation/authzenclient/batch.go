@@ -43,6 +43,7 @@ func (c *Client) decideAll(ctx context.Context, n int, semantic evaluation.Seman
 	for n := range decisions {
 		if err != nil {
 			whole := *err // each item has its own, as Op is set in it
+			whole.Spent = a.repeat == unsent && err.lost()
 			decisions[n] = denied("batch", &whole)
 		}
 		decisions[n].requestID = id

@@ -165,6 +165,7 @@ func (c *Client) decide(ctx context.Context, a asking) (d Decision) {
 	})
 	if err != nil {
 		d.permit, d.err = false, err // d keeps the rest, for Obligations
+		err.Spent = a.repeat == unsent && err.lost()
 		err.Op = a.op
 	}
 	d.requestID = id

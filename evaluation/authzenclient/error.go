@@ -23,6 +23,9 @@ type Error struct {
 	// RetryAfter is how long the PDP asked to be left alone; 0 if it did not.
 	RetryAfter time.Duration
 
+	// Spent reports whether the question presented an approval or a capability, and may have reached the PDP, which then may
+	// have counted a use: the answer was lost. The same question asked again would need another use.
+	Spent bool
 	// Cause is the error of the network, the context or a function of the caller's; it may be nil.
 	Cause error
 
@@ -98,6 +101,19 @@ var ErrPerson = errors.New("the PDP does not take the person's token")
 // ofCaller reports whether the PDP refuses its caller, whatever is asked: then there is nothing to be had from it.
 func (e *Error) ofCaller() bool {
 	return e != nil && e.Kind == Refused && slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound}, e.Status)
+}
+
+// lost reports whether the PDP may have decided, and only its answer is missing.
+func (e *Error) lost() bool {
+	switch e.Kind {
+	case Unreachable:
+		return e.again != unsent
+	case TimedOut, Cancelled, Odd:
+		return true
+	case Unavailable: // that is the PDP's own word with 429 and 503; with another status it may be a proxy's
+		return e.Status != http.StatusTooManyRequests && e.Status != http.StatusServiceUnavailable
+	}
+	return false
 }
 
 func notAsked(detail string) *Error { return &Error{Kind: NotAsked, Detail: detail} }

@@ -1,58 +1,34 @@
-"""The rules, as generators that yield effects: the two clients differ in how they carry these out, and in nothing else."""
+"""The rules of a client, as flows."""
 
 from __future__ import annotations
 
+import ipaddress
+import random
+import re
+import time
+import uuid
 from dataclasses import dataclass
-from typing import Any, Callable, Generator, Mapping, Protocol, Sequence, TypeVar, Union
+from email.utils import parsedate_to_datetime
+from typing import Any, Callable, Mapping, Protocol, Sequence, TypeVar
+from urllib.parse import SplitResult, quote, urlsplit
+
+from . import _json, approvals, batch, obligations
+from ._breaker import Breaker, Circuit, Outcome, outcome_of
+from ._effects import MAX_BODY, Apart, Call, Flow, Raw, Send, Sleep, Together
+from .answer import Answer, Decided, Permit, answer, permit, read
+from .errors import AuthorizationError, Kind, Secrets, failure, not_asked, odd, printable
+from .obligations import Enforcement
+
+__all__ = ["Breaker", "Core", "Flow", "Link", "LinkAnswer", "Shown"]
 
 T = TypeVar("T")
 
-
-@dataclass(frozen=True)
-class Send:
-    """The effect of a request. It returns a Reply, or raises an AuthorizationError."""
-
-    method: str
-    url: str
-    headers: tuple[tuple[str, str], ...]
-    body: bytes | None
-    deadline: float  # of time.monotonic
-    fresh: bool = False  # on a connection of its own
-    secrets: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Sleep:
-    """The effect of a pause, in seconds."""
-
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Call:
-    """The effect of a call of the program's own function, which may be async in an AsyncClient."""
-
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...] = ()
-
-
-@dataclass(frozen=True)
-class Apart:
-    """The effect of a flow that goes on to its end also where the caller gives up."""
-
-    flow: Generator[Any, Any, Any]
-
-
-Effect = Union[Send, Sleep, Call, Apart]
-Flow = Generator[Effect, Any, T]
-
-
-@dataclass(frozen=True)
-class Breaker:
-    """A client asks a PDP no more for cool_down seconds after so many failures in a row. 0 failures: never."""
-
-    failures: int = 5
-    cool_down: float = 10.0
+_TOKEN = re.compile(r"[!-~]+", re.ASCII)
+_URL = re.compile(r"[A-Za-z0-9:/._~%!$&'()*+,;=@?#\[\]-]+", re.ASCII)
+_TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
+_JSON_TYPE = re.compile(r'application/json\s*(;\s*[\w!#$&^.+-]+=([\w!#$&^.+-]+|"[^"\\]*")\s*)*;?', re.ASCII | re.I)
+_RECEIPT_TIME, _QUIET_TIME = 2.0, 60.0
+_UNDECIDED = ("not_asked", "open", "unreachable", "timed_out", "refused", "unavailable", "odd", "unsupported", "bad_item")
 
 
 class Shown(Protocol):
@@ -68,35 +44,601 @@ class Shown(Protocol):
 
 
 @dataclass(frozen=True)
+class Reply:
+    """An answer that came as it should, and is still to be understood."""
+
+    status: int
+    top: dict[str, Any]
+    decision_id: str | None
+    retry_after: float | None
+    secrets: Secrets
+
+
+@dataclass(frozen=True)
 class LinkAnswer:
     """The answer to a request of a Link."""
 
     status: int
-    json: Any
+    json: dict[str, Any]
     retry_after: float
 
 
-class Link(Protocol):
-    """A client as capability.py sees it."""
+@dataclass(frozen=True)
+class _Asking:
+    """One request to the PDP."""
 
-    base: str  # begins the URLs of the service's own API; no slash at its end
-    pdp: str  # the PDP and the tenant: base, or base/tenants/NAME
+    op: str
+    url: str
+    body: bytes | None
+    circuit: Circuit | None  # None: no breaker
+    spends: bool = False  # a use of an approval or a capability, or something else that may not happen twice
+    method: str = "POST"
+    headers: tuple[tuple[str, str], ...] = ()
+    secrets: tuple[str, ...] = ()
+    statuses: tuple[int, ...] = (200,)
+    hold: float = 0.0  # seconds that the PDP was asked to hold its answer back
+    within: float | None = None  # seconds, where that is less than the client's timeout
+
+
+class Link:
+    """A client as approvals.py and capability.py see it."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.base: str = core.base  # begins the URLs of the service's own API; no slash at its end
+        self.pdp: str = core.pdp  # names the PDP and the tenant
+        self.requests: str = core.pdp + "/access/v1/requests"
 
     def send(
         self, op: str, url: str, body: Mapping[str, Any] | None = None, *, method: str = "POST",
         headers: Sequence[tuple[str, str]] = (), secrets: Sequence[str] = (), statuses: Sequence[int] = (200,),
-        once: bool = False, hold: float = 0.0,
-    ) -> Flow[LinkAnswer]:
-        """Sends JSON at the PDP's own origin: answer = yield from link.send(…). Errors repeat none of the secrets. once:
-        it is sent again only where no connection was made. hold: seconds the PDP is asked to hold its answer back."""
-        ...
+        once: bool = False, hold: float = 0.0, within: float | None = None,
+    ) -> Flow[LinkAnswer]:  # fmt: skip
+        """Sends JSON at the PDP's own origin, without a breaker. once: it is sent again only where no connection was
+        made. hold: seconds that the PDP is asked to hold its answer back. within: seconds for all of it, at most."""
+        near(self._core.origin, url)
+        if hold >= 1:
+            url += f"{'&' if '?' in url else '?'}wait={int(hold)}s"
+        asking = _Asking(
+            op, url, encode(body) if body is not None else None, None, once, method, tuple(headers), tuple(secrets),
+            tuple(statuses), hold, within,
+        )  # fmt: skip
+        reply, _ = yield from self._core.ask(asking, lambda reply: (reply, None))
+        return LinkAnswer(reply.status, reply.top, reply.retry_after or 0.0)
 
     def decided(self, approval: str, timeout: float) -> Flow[str]:
         """Waits until people have decided about the approval request of that id, and returns its status."""
-        ...
+        return (yield from approvals.decided(self, approval, timeout))
 
 
-# capability.py has, for the clients:
-#   def request_flow(link: Link, holder: Holder, ask: CapabilityAsk, wait: Wait | float | None) -> Flow[Capability]
-#   def renew_flow(link: Link, capability: Capability) -> Flow[Capability]
-# and its Capability is a Shown.
+class Core:
+    """One PDP and one tenant, with all that a client knows of them."""
+
+    def __init__(
+        self, url: str, credential: object, tenant: str | None, handlers: Mapping[str, Callable[..., Any]] | None,
+        timeout: float, retries: int, breaker: Breaker, plain_http: bool, receipts: bool,
+        on_undecided: Callable[[AuthorizationError], Any] | None,
+    ) -> None:  # fmt: skip
+        parts = _base(url)
+        if not plain_http and parts.scheme == "http" and not _local(parts.hostname or ""):
+            raise ValueError("plain http to another machine: anybody on the way could write the answer; use https, or plain_http")
+        if tenant is not None and not (isinstance(tenant, str) and _TENANT.fullmatch(tenant)):
+            raise ValueError("not a legal name of a tenant")
+        if not callable(credential) and not (credential is None or _is_token(credential)):
+            raise ValueError("the credential is empty, or has characters that no header can carry")
+        numbers = (timeout, retries, breaker.failures, breaker.cool_down)
+        if not all(isinstance(n, (int, float)) and 0 <= n < 1e9 for n in numbers) or timeout <= 0:
+            raise ValueError("a number among the options is too small, or too large")
+        self.handlers = dict(handlers or {})
+        if not all(isinstance(name, str) and name and callable(h) for name, h in self.handlers.items()):
+            raise ValueError("the handlers are functions by type of obligation")
+        self.base: str = url.removesuffix("/")
+        self.pdp: str = self.base if tenant in (None, "default") else f"{self.base}/tenants/{tenant}"
+        self.origin = origin_of(parts)
+        self.access = self.pdp + "/access/v1/"
+        self.link = Link(self)
+        self._credential = credential
+        self._timeout = timeout
+        self._retries = int(retries)
+        self._circuit, self._receipt_circuit = Circuit(breaker), Circuit(breaker)
+        self._receipts = receipts
+        self._receipts_taken = False
+        self._quiet_until = 0.0
+        self._on_undecided = on_undecided
+
+    # Asking.
+
+    def ask(
+        self, a: _Asking, understand: Callable[[Reply], tuple[T, AuthorizationError | None]], request_id: str = ""
+    ) -> Flow[tuple[T, str]]:
+        """Sends a request until there is an answer, or none can be had. understand returns the fault of an answer beside
+        what it read. It returns the X-Request-ID as well, and sets that in an error."""
+        request_id = request_id or str(uuid.uuid4())
+        turn = 0
+        outcome: Outcome = "undecided"
+        if a.circuit:
+            try:
+                turn = a.circuit.enter()
+            except AuthorizationError as error:
+                raise self._placed(error, a, request_id)
+        try:
+            deadline = time.monotonic() + min(self._timeout + a.hold, 1e9 if a.within is None else a.within)
+            n = 0
+            while True:
+                try:
+                    reply = yield from self._once(a, request_id, deadline)
+                    understood, fault = understand(reply)
+                    if fault is not None:
+                        fault.detail = reply.secrets.printable(fault.detail)
+                        fault._sent = True
+                        self._placed(fault, a, request_id)
+                    outcome = outcome_of(fault)
+                    return understood, request_id
+                except AuthorizationError as error:
+                    pause = self._pause(a, error, n, deadline)
+                    if pause is None:
+                        outcome = outcome_of(error, lenient=a.circuit is not self._circuit)
+                        raise self._placed(error, a, request_id)
+                yield Sleep(pause)
+                n += 1
+        finally:
+            if a.circuit:
+                a.circuit.leave(turn, outcome)
+
+    def _placed(self, error: AuthorizationError, a: _Asking, request_id: str) -> AuthorizationError:
+        """An error with its place. One that came after something was sent, of a question that spends, says so."""
+        error.op, error.place, error.request_id = a.op, self.pdp, request_id
+        lost = error.kind in ("unreachable", "timed_out", "odd") or (error.pdp_status or 0) >= 500
+        error.spent = a.spends and a.op == "evaluate" and error._sent and lost
+        return error
+
+    def _pause(self, a: _Asking, error: AuthorizationError, n: int, deadline: float) -> float | None:
+        """The pause before the next attempt; None is that there is none."""
+        if n >= self._retries or error._again == "never" or (a.spends and error._again != "unsent"):
+            return None
+        pause = max((0.5 + random.random()) * 0.05 * 2 ** min(n, 10), error.retry_after or 0.0)
+        return pause if time.monotonic() + pause < deadline else None  # it would turn a clear error into a timeout
+
+    def _once(self, a: _Asking, request_id: str, deadline: float) -> Flow[Reply]:
+        token = self._credential
+        if callable(token):
+            try:
+                token = yield Call(token)
+            except Exception:
+                token = None  # its text may hold the credential
+            if not _is_token(token):
+                raise not_asked("the credential cannot be had, is empty, or has characters that no header can carry")
+        headers = [("Accept", "application/json"), ("Accept-Encoding", "identity"), ("X-Request-ID", request_id)]
+        headers.append(("User-Agent", "policy-service-client-python/0.1.0"))
+        if a.body is not None:
+            headers.append(("Content-Type", "application/json"))
+        if token is not None:
+            headers.append(("Authorization", f"Bearer {token}"))
+        secrets = Secrets((str(token or ""), *a.secrets))
+        try:
+            raw = yield Send(a.method, a.url, (*headers, *a.headers), a.body, deadline, fresh=a.spends)
+            return _receive(raw, a, request_id, secrets)
+        except AuthorizationError as error:
+            error.detail = secrets.printable(error.detail)
+            raise
+
+    def tell_undecided(self, error: AuthorizationError | None) -> Flow[None]:
+        """Calls on_undecided, for a question of which no decision came."""
+        if self._on_undecided and error and error.kind in _UNDECIDED:
+            try:
+                yield Call(self._on_undecided, (error,))
+            except Exception:
+                pass
+
+    # Questions.
+
+    def question(
+        self, q: dict[str, Any], *, approval: Any = None, capability: Shown | None = None
+    ) -> Flow[tuple[Decided, dict[str, Any]]]:
+        """Asks one question, and returns it as it was asked last. It raises nothing but what interrupts the program."""
+        context = q.get("context", {})
+        spends = approval is not None or capability is not None or any(n in context for n in _PRESENTS)
+        within = time.monotonic() + self._timeout  # of both attempts
+        shown = q
+        for attempt in (1, 2):
+            decided = Decided()
+            try:
+                secrets: tuple[str, ...] = ()
+                if capability is not None:
+                    shown, secrets = _show(q, capability)
+                sent = shown
+                if approval is not None:
+                    sent = {**shown, "context": {"approval": approval, **shown.get("context", {})}}
+                a = _Asking(
+                    "evaluate", self.access + "evaluation", encode(sent), self._circuit, spends, secrets=secrets,
+                    within=max(within - time.monotonic(), 0.001),
+                )  # fmt: skip
+                decided, _ = yield from self.ask(a, _understand)
+            except AuthorizationError as error:
+                decided.error, decided.request_id = error, error.request_id or ""
+            if capability is None or attempt == 2 or not _hear(decided, capability):
+                break
+        return decided, shown
+
+    def evaluate(
+        self, question: object, *, capability: Shown | None = None, declare: bool = False
+    ) -> Flow[tuple[Decided, dict[str, Any]]]:
+        """Asks one question of a program. declare: with the types of the handlers."""
+        try:
+            q = self.checked(question, declare)
+        except AuthorizationError as error:
+            decided, q = Decided(error=error), {}
+        else:
+            decided, q = yield from self.question(q, capability=capability)
+        yield from self.tell_undecided(decided.error)
+        return decided, q
+
+    def checked(self, question: object, declare: bool) -> dict[str, Any]:
+        """A question as it is sent: a copy, which its owner cannot change."""
+        q = check(question)
+        q.get("context", {}).pop("supported_obligations", None)
+        if declare:
+            q["context"] = {**q.get("context", {}), "supported_obligations": sorted(self.handlers)}
+        return q
+
+    def decide_all(self, questions: object, semantic: str) -> Flow[list[Decided]]:
+        """Asks several questions, with the types of the handlers. There is one decision for each."""
+        if not isinstance(questions, (list, tuple)) or not questions:
+            raise not_asked("a batch is a list of questions, and has one at least; none is no yes")
+        all_decided: list[Decided] = []
+        try:
+            asked = [self.checked(q, True) for q in questions]
+            spends = any(n in q["context"] for q in asked for n in _PRESENTS)
+            body = encode(batch.body_of(asked, semantic))
+            a = _Asking("batch", self.access + "evaluations", body, self._circuit, spends)
+
+            def understand(reply: Reply) -> tuple[list[Decided], None]:
+                return batch.read_batch(reply.top, reply, len(asked), semantic), None
+
+            all_decided, request_id = yield from self.ask(a, understand)
+            for decided in all_decided:
+                decided.request_id = request_id
+        except AuthorizationError as error:
+            error.op = "batch"
+            all_decided = [Decided(error=again(error), request_id=error.request_id or "") for _ in questions]
+        for decided in all_decided:
+            if decided.error:
+                decided.error.op = "batch"
+            yield from self.tell_undecided(decided.error)
+        return all_decided
+
+    def searched(self, query: object, what: str) -> dict[str, Any]:
+        """The body of a search. The types of the handlers stand in it."""
+        body = check(query, what)
+        body["context"] = {**body.get("context", {}), "supported_obligations": sorted(self.handlers)}
+        return body
+
+    def find(self, what: str, body: dict[str, Any], understand: Callable[[Reply], T]) -> Flow[T]:
+        """Asks for one page of a search."""
+        a = _Asking("search", self.access + "search/" + what, encode(body), self._circuit)
+        found, _ = yield from self.ask(a, lambda reply: (understand(reply), None))
+        return found
+
+    # Obligations.
+
+    def settle(self, decided: Sequence[Decided], *, changes: bool, together: bool = False) -> Flow[list[Enforcement]]:
+        """Discharges the obligations of decisions, and reports where nothing is promised. It goes on to its end also
+        where the caller gives up, for a notification must go out. together: they are one permit, or none."""
+        given_up: list[bool] = []
+        try:
+            settled: list[Enforcement] = yield Apart(self._settle(decided, changes, together, given_up))
+            return settled
+        except BaseException:
+            given_up.append(True)
+            raise
+
+    def _settle(
+        self, decided: Sequence[Decided], changes: bool, together: bool, given_up: list[bool]
+    ) -> Flow[list[Enforcement]]:
+        stays = together and any(d.denied for d in decided)
+        settled: list[Enforcement] = []
+        interrupt: BaseException | None = None
+        for d in decided:
+            if stays and not d.denied:
+                settled.append(obligations.forgo(d))
+                continue
+            enforcement, interrupted = yield from obligations.discharge(d, self.handlers, changes=changes)
+            enforcement.ended = d.allow and d.ended()
+            settled.append(enforcement)
+            interrupt = interrupt or interrupted
+        if given_up or interrupt:
+            obligations.give_up(settled)
+        denied = any(e.error for e in settled)  # then no result goes out, and a promise about it is kept
+        if denied or not any(e.promised for e in settled):
+            yield from self.report(settled)
+        if interrupt:
+            raise interrupt
+        return settled
+
+    def finish(self, settled: Sequence[Enforcement], result: Any) -> Flow[Any]:
+        """The result of an act, changed as handlers promised."""
+        if not any(e.promised for e in settled):
+            return result
+        try:
+            result = yield from obligations.change(settled, result)
+        except GeneratorExit:
+            raise
+        except BaseException:
+            yield Apart(self.report(settled))
+            raise
+        yield Apart(self.report(settled))
+        return result
+
+    def abandon(self, settled: Sequence[Enforcement]) -> Flow[None]:
+        """Reports that there was no result for the promises of handlers."""
+        if any(e.promised for e in settled):
+            obligations.give_up(settled)
+            yield Apart(self.report(settled))
+
+    def report(self, settled: Sequence[Enforcement]) -> Flow[None]:
+        """Sends the receipts. It takes two seconds at most, and changes nothing."""
+        due = [e for e in settled if not e.reported and e.decided.decision_id and e.receipts()]
+        if not self._receipts or not due or time.monotonic() < self._quiet_until:
+            return
+        deadline = time.monotonic() + _RECEIPT_TIME
+        for e in due:
+            e.reported = True
+        yield Together(tuple(self._receipt(e, deadline) for e in due))
+
+    def _receipt(self, e: Enforcement, deadline: float) -> Flow[None]:
+        name, within = e.decided.decision_id or "", deadline - time.monotonic()
+        if name in (".", "..") or within <= 0:
+            return
+        url = f"{self.base}/v1/decisions/{quote(name, safe='')}/obligations"
+        try:
+            body = encode({"obligations": e.receipts()})
+            a = _Asking("report", url, body, self._receipt_circuit, True, statuses=(204,), within=within)
+            yield from self.ask(a, lambda reply: (None, None))
+            self._receipts_taken = True
+        except AuthorizationError as error:
+            if error.pdp_status in (400, 409):
+                self._receipts_taken = True
+            elif error.pdp_status in (405, 501) or error.pdp_status == 404 and not self._receipts_taken:
+                self._quiet_until = time.monotonic() + _QUIET_TIME
+
+
+def enforce(core: Core, question: object, act: Callable[[Permit], Any], wait: object, capability: Shown | None) -> Flow[Any]:
+    """Asks, acts with a permit, and changes the act's result as handlers promised."""
+    e = yield from approvals.permitted(core, question, wait, capability, changes=True)
+    return (yield from _act(core, [e], act, permit(e.decided.facts())))
+
+
+def enforce_all(core: Core, questions: object, act: Callable[[list[Permit]], Any]) -> Flow[Any]:
+    """Asks all, and acts where each is a yes."""
+    decided = yield from core.decide_all(questions, "deny_on_first_deny")
+    settled = yield from core.settle(decided, changes=True, together=True)
+    errors = [e.error for e in settled if e.error]
+    if errors:
+        raise next((error for error in errors if error.kind != "skipped"), errors[0])
+    return (yield from _act(core, settled, act, [permit(e.decided.facts()) for e in settled]))
+
+
+def _act(core: Core, settled: Sequence[Enforcement], act: Callable[[Any], Any], permits: object) -> Flow[Any]:
+    try:
+        result = yield Call(act, (permits,))
+    except GeneratorExit:
+        raise
+    except BaseException:
+        yield from core.abandon(settled)
+        raise
+    return (yield from core.finish(settled, result))
+
+
+def evaluate(core: Core, question: object, capability: Shown | None) -> Flow[Answer]:
+    """Asks one question."""
+    decided, _ = yield from core.evaluate(question, capability=capability)
+    return answer(decided, Enforcement(decided).error)
+
+
+def evaluate_batch(core: Core, questions: object, semantic: str) -> Flow[list[Answer]]:
+    """Asks several questions, and discharges each for itself."""
+    decided = yield from core.decide_all(questions, semantic)
+    settled = yield from core.settle(decided, changes=False)
+    return [answer(e.decided, e.error) for e in settled]
+
+
+def authorize(core: Core, question: object, wait: object, capability: Shown | None) -> Flow[Permit]:
+    """Asks, for a permit without an act."""
+    e = yield from approvals.permitted(core, question, wait, capability, changes=False)
+    return permit(e.decided.facts())
+
+
+def again(error: AuthorizationError) -> AuthorizationError:
+    """A copy of an error: one for each item of a batch."""
+    twin = failure(error.kind, error.detail, remedy=error._remedy, pdp_status=error.pdp_status, retry_after=error.retry_after)
+    twin.op, twin.place, twin.request_id, twin.spent = error.op, error.place, error.request_id, error.spent
+    return twin
+
+
+def _understand(reply: Reply) -> tuple[Decided, AuthorizationError | None]:
+    decided = read(reply.top)
+    decided.decision_id = reply.decision_id
+    return decided, decided.error
+
+
+def _receive(raw: Raw, a: _Asking, request_id: str, secrets: Secrets) -> Reply:
+    """Judges an answer by everything but its meaning."""
+    try:
+        return _judge(raw, a, request_id, secrets)
+    except AuthorizationError as error:
+        error._sent = True
+        raise
+
+
+def _judge(raw: Raw, a: _Asking, request_id: str, secrets: Secrets) -> Reply:
+    if raw.status not in a.statuses:
+        raise _refusal(raw, secrets)
+    if any(echo != request_id for echo in raw.header("x-request-id")):
+        raise odd("it answers another X-Request-ID")
+    decision_id = next(iter(raw.header("x-decision-id")), None)
+    retry_after = _retry_after(raw)
+    if raw.status == 204:
+        return Reply(raw.status, {}, decision_id, retry_after, secrets)
+    types = raw.header("content-type")
+    if len(types) != 1 or not _JSON_TYPE.fullmatch(types[0]):
+        raise odd("it has not one Content-Type, which is application/json")
+    if raw.header("content-encoding"):
+        raise odd("it has a Content-Encoding, which was not asked for")
+    if raw.flaw:
+        raise raw.flaw
+    if len(raw.body) > MAX_BODY:
+        raise odd("its body is too large")
+    try:
+        top = _json.read_object(raw.body)
+    except ValueError:
+        raise odd("the body is not one JSON object without ambiguities") from None
+    return Reply(raw.status, top, printable(decision_id) if decision_id else None, retry_after, secrets)
+
+
+def _refusal(raw: Raw, secrets: Secrets) -> AuthorizationError:
+    """The error of any status but those of an answer."""
+    retry_after = _retry_after(raw)
+    detail: object = None
+    try:
+        detail = _json.read_object(raw.body[:8192]).get("detail")
+    except ValueError:
+        pass
+    kind: Kind = "unavailable" if raw.status == 429 or raw.status >= 500 else "refused" if raw.status >= 400 else "odd"
+    return failure(
+        kind, detail if isinstance(detail, str) else "", pdp_status=raw.status, retry_after=retry_after,
+        again="asked_to_wait" if raw.status in (429, 503) and retry_after is not None else "never",
+    )  # fmt: skip
+
+
+def _retry_after(raw: Raw) -> float | None:
+    said = next(iter(raw.header("retry-after")), "")
+    if re.fullmatch("[0-9]{1,10}", said):
+        return min(float(said), 86400.0)
+    try:
+        return min(max(parsedate_to_datetime(said).timestamp() - time.time(), 0.0), 86400.0)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+# Questions.
+
+# Members of a context that present what a question may use up.
+_PRESENTS = ("approval", "approval_id", "capability")
+
+_ENTITY = {"type", "id", "properties"}
+_MEMBERS = {"subject": _ENTITY, "action": {"name", "properties"}, "resource": _ENTITY}
+
+
+def check(question: object, sought: str = "") -> dict[str, Any]:
+    """A copy of a question that has nothing but what a question has: a program that hands a request body on must not
+    send options of another's. Of the part that a search looks for nothing is sent but its type."""
+    try:
+        q = _json.copy(question)
+    except (ValueError, RecursionError) as error:
+        raise not_asked(f"the question is no JSON: {error}") from None
+    if isinstance(q, dict) and sought:
+        part = q.pop(sought, None)
+        if sought != "action":
+            q[sought] = {"type": part.get("type"), "id": ""} if isinstance(part, dict) else part
+    if not isinstance(q, dict) or set(q) - {"context"} != set(_MEMBERS) - ({"action"} & {sought}):
+        raise not_asked("a question has subject, action and resource, context if need be, and nothing else")
+    if not isinstance(q.get("context", {}), dict):
+        raise not_asked("the context of the question is no object")
+    for name, members in _MEMBERS.items():
+        part, names = q.get(name), members - {"properties"}
+        if part is None and name == sought == "action":
+            continue
+        if not isinstance(part, dict) or set(part) - {"properties"} != names:
+            raise not_asked(f"the {name} has {' and '.join(sorted(names))}, properties if need be, and nothing else")
+        if not all(isinstance(part[n], str) for n in names) or not isinstance(part.get("properties", {}), dict):
+            raise not_asked(f"a member of the {name} is of another type than it has to be")
+    if sought in ("subject", "resource"):
+        del q[sought]["id"]
+    return q
+
+
+def encode(value: Any) -> bytes:
+    """A value as it is sent."""
+    try:
+        return _json.write(value)
+    except (ValueError, TypeError, RecursionError):
+        raise not_asked("the question cannot be encoded") from None
+
+
+# Capabilities.
+
+
+def _show(q: dict[str, Any], capability: Shown) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """A question that shows a capability with a proof. The channel of one that is there stays."""
+    context = dict(q.get("context", {}))
+    if not isinstance(context.get("arguments", {}), dict):
+        raise not_asked("the arguments are no object, and no proof can be about them")
+    try:
+        token, proof = capability.token, capability.prove(q)
+    except (ValueError, TypeError) as error:
+        raise not_asked(f"the call cannot be proved: {error}") from None
+    was, session = context.get("capability"), ""
+    context["capability"] = {"token": token, "proof": proof}
+    if isinstance(was, dict) and "channel" in was:
+        context["capability"]["channel"] = was["channel"]
+        session = was["channel"].get("session", "") if isinstance(was["channel"], dict) else ""
+    return {**q, "context": context}, (token, proof, session if isinstance(session, str) else "")
+
+
+def _hear(decided: Decided, capability: Shown) -> bool:
+    """Takes the nonce of an answer, and says whether the answer is a refusal for want of it."""
+    said = (decided.context or {}).get("capability")
+    if not isinstance(said, dict) or not isinstance(said.get("nonce"), str) or not said["nonce"]:
+        return False
+    capability.nonce = said["nonce"]
+    return not decided.allow and said.get("reason") == "nonce_required"
+
+
+# URLs.
+
+
+def _base(url: object) -> SplitResult:
+    """The parts of a base URL. No error repeats the text: it may hold a password."""
+    parts = _parts(url)
+    if parts is None or parts.scheme not in ("http", "https") or "[" in parts.path or "]" in parts.path:
+        raise ValueError("the base URL is not an http or https URL")
+    if "@" in parts.netloc:
+        raise ValueError("the base URL holds credentials; use credential")
+    if "?" in str(url) or "#" in str(url):
+        raise ValueError("the base URL has a query or a fragment; leave them out")
+    return parts
+
+
+def _parts(url: object) -> SplitResult | None:
+    if not isinstance(url, str) or not _URL.fullmatch(url):
+        return None
+    try:
+        parts = urlsplit(url)
+        return parts if parts.hostname and (parts.port is None or parts.port > 0) else None
+    except ValueError:
+        return None
+
+
+def origin_of(parts: SplitResult) -> str:
+    """Scheme, host and port, in the one form that can be compared."""
+    return f"{parts.scheme}://{parts.hostname}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
+
+
+def near(origin: str, url: object) -> None:
+    """Refuses URLs elsewhere, which an answer or a stored task may hold."""
+    parts = _parts(url)
+    if parts is None or "@" in parts.netloc or "#" in str(url):
+        raise not_asked("a URL of the answer is none, or has a fragment or credentials")
+    if origin_of(parts) != origin:
+        raise not_asked("a URL of the answer is at another origin than the base URL")
+
+
+def _local(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_token(value: object) -> bool:
+    return isinstance(value, str) and bool(_TOKEN.fullmatch(value))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, ParamSpec, Sequence, TypeVar, overload
 
-from ._core import Breaker
-from .answer import Answer, Permit
-from .approvals import Wait
+from . import _core
+from ._breaker import Breaker
+from ._transport import Transport, run
+from .answer import OURS, Answer, Permit
+from .approvals import Wait, permitted
 from .errors import AuthorizationError
+from .obligations import Change, Enforcement
+from .search import Search, What
 from .types import Action, ActionQuery, Entity, Obligation, Question, ResourceQuery, Semantic, SubjectQuery
 
 if TYPE_CHECKING:
@@ -16,22 +21,32 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 P = ParamSpec("P")
-Change = Callable[[Any], Any]
+
+# A handler of a type of obligation. None says that it is done; an exception that it is not. A function is the promise to
+# change the act's result.
 Handler = Callable[[Obligation], Change | None]
 
 
 class HeldPermit(Permit):
     """A permit around an act. Its release gives the act's result out, changed as handlers promised."""
 
+    __slots__ = ("_client", "_enforcement")
+
+    def __init__(self, enforcement: Enforcement, client: Client, *, by: object = None) -> None:
+        super().__init__(enforcement.decided.facts(), by=by)
+        self._enforcement, self._client = enforcement, client
+
     def release(self, result: T) -> T:
-        """The result, changed as handlers promised."""
-        raise NotImplementedError
+        """The result, changed as handlers promised. Denied is raised where one of them fails."""
+        released: T = self._client._run(self._client._core.finish([self._enforcement], result))
+        return released
 
     def __enter__(self) -> HeldPermit:
-        raise NotImplementedError
+        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        raise NotImplementedError
+        if not self._enforcement.reported:
+            self._client._run(self._client._core.abandon([self._enforcement]))
 
 
 class Client:
@@ -43,21 +58,33 @@ class Client:
         breaker: Breaker = Breaker(), plain_http: bool = False, receipts: bool = True,
         on_undecided: Callable[[AuthorizationError], Any] | None = None,
     ) -> None:  # fmt: skip
-        raise NotImplementedError
+        self._core = _core.Core(
+            url, credential, tenant, handlers, timeout, retries, breaker, plain_http, receipts, on_undecided
+        )
+        self._transport = Transport()
 
     def close(self) -> None:
-        """Closes the connections."""
-        raise NotImplementedError
+        """Closes the connections that wait for use."""
+        self._transport.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _run(self, flow: _core.Flow[T]) -> T:
+        return run(flow, self._transport)
 
     def evaluate(self, question: Question, *, capability: Capability | None = None) -> Answer:
-        """Asks. The answer is no bool."""
-        raise NotImplementedError
+        """Asks, and calls no handler: an answer with obligations is a no here. The answer is no bool."""
+        return self._run(_core.evaluate(self._core, question, capability))
 
     def authorize(
         self, question: Question, *, wait: Wait | float | None = None, capability: Capability | None = None
     ) -> Permit:
         """Asks, and raises Denied or Undecided unless the answer is yes and all obligations were discharged."""
-        raise NotImplementedError
+        return self._run(_core.authorize(self._core, question, wait, capability))
 
     @overload
     def enforce(
@@ -75,41 +102,65 @@ class Client:
         self, question: Question, act: Callable[[Permit], Any] | None = None, *, wait: Wait | float | None = None,
         capability: Capability | None = None,
     ) -> Any:  # fmt: skip
-        """Asks, acts if the answer is yes, and returns the act's result as handlers changed it."""
-        raise NotImplementedError
+        """Asks as authorize does, acts, and returns the act's result as handlers changed it. Without an act it returns a
+        permit for a with statement, whose release gives the result out."""
+        if act is not None:
+            return self._run(_core.enforce(self._core, question, act, wait, capability))
+        enforcement = self._run(permitted(self._core, question, wait, capability, changes=True))
+        return HeldPermit(enforcement, self, by=OURS)
 
     def enforced(
         self, question: Callable[P, Question], *, wait: Wait | float | None = None
     ) -> Callable[[Callable[P, T]], Callable[P, T]]:
-        """A decorator: the question is made of the arguments."""
-        raise NotImplementedError
+        """A decorator of a function that is an act: its question is made of the function's arguments."""
+
+        def decorate(function: Callable[P, T]) -> Callable[P, T]:
+            @functools.wraps(function)
+            def enforcing(*args: P.args, **kwargs: P.kwargs) -> T:
+                return self.enforce(question(*args, **kwargs), lambda permit: function(*args, **kwargs), wait=wait)
+
+            return enforcing
+
+        return decorate
 
     def enforce_all(self, questions: Sequence[Question], act: Callable[[list[Permit]], T]) -> T:
-        """Acts if the answer to each question is yes."""
-        raise NotImplementedError
+        """Acts if the answer to each question is yes, and all obligations were discharged."""
+        result: T = self._run(_core.enforce_all(self._core, questions, act))
+        return result
 
     def evaluate_batch(self, questions: Sequence[Question], *, semantic: Semantic = "execute_all") -> list[Answer]:
-        """Asks several questions at once. There is one answer for each, in order."""
-        raise NotImplementedError
+        """Asks several questions at once, and discharges each for itself. There is one answer for each, in order."""
+        return self._run(_core.evaluate_batch(self._core, questions, semantic))
 
     def search_subjects(self, query: SubjectQuery) -> Iterator[Entity]:
         """The subjects that may do the action on the resource."""
-        raise NotImplementedError
+        return self._search("subject", query)
 
     def search_resources(self, query: ResourceQuery) -> Iterator[Entity]:
         """The resources that the subject may do the action on."""
-        raise NotImplementedError
+        return self._search("resource", query)
 
     def search_actions(self, query: ActionQuery) -> Iterator[Action]:
         """The actions that the subject may do on the resource."""
-        raise NotImplementedError
+        return self._search("action", query)
+
+    def _search(self, what: What, query: object) -> Iterator[Any]:
+        search = Search(self._core, what, query)
+        while not search.over:
+            for found in self._run(search.page()):
+                if self._run(search.keep(found)):
+                    yield found.item
 
     def request_capability(
         self, holder: Holder, ask: CapabilityAsk, *, wait: Wait | float | None = None
     ) -> Capability:
-        """Asks for a capability."""
-        raise NotImplementedError
+        """Asks for a capability that is bound to the holder's key."""
+        from .capability import request_flow
+
+        return self._run(request_flow(self._core.link, holder, ask, wait))
 
     def renew_capability(self, capability: Capability) -> Capability:
         """A new token of a capability."""
-        raise NotImplementedError
+        from .capability import renew_flow
+
+        return self._run(renew_flow(self._core.link, capability))

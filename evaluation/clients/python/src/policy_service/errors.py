@@ -69,6 +69,7 @@ class AuthorizationError(Exception):
         super().__init__()
         self.kind = kind
         self.op = "evaluate"
+        self.place = ""  # the URL of the PDP
         self.detail = detail
         self.pdp_status = pdp_status
         self.retry_after = retry_after
@@ -81,6 +82,7 @@ class AuthorizationError(Exception):
         self.task: Task | None = None
         self._remedy = remedy
         self._again: Again = again
+        self._sent = False  # something left for the PDP
 
     @property
     def remedy(self) -> str:
@@ -92,7 +94,8 @@ class AuthorizationError(Exception):
     def __str__(self) -> str:
         status = f" (status {self.pdp_status})" if self.pdp_status else ""
         detail = f": {self.detail}" if self.detail else ""
-        return f"authzen {self.op}: {_WORDS[self.kind]}{status}{detail}; {self.remedy}"
+        place = f" at {self.place}" if self.place else ""
+        return f"authzen {self.op}{place}: {_WORDS[self.kind]}{status}{detail}; {self.remedy}"
 
 
 class Denied(AuthorizationError):

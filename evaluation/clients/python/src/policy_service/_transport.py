@@ -1,0 +1,265 @@
+"""Carrying out the effects of flows with threads: requests by http.client, within a deadline."""
+
+from __future__ import annotations
+
+import http.client
+import inspect
+import io
+import os
+import re
+import select
+import socket
+import ssl
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Generator, TypeVar, cast
+from urllib.parse import urlsplit
+
+from ._effects import MAX_BODY, Apart, Effect, Raw, Send, Sleep, Together
+from .errors import AuthorizationError, failure
+
+T = TypeVar("T")
+
+_MOST_IDLE = 32
+_IDLE_TIME = 60.0
+
+
+def left(deadline: float) -> float:
+    """The seconds until a deadline. A TimeoutError says that there are none."""
+    seconds = deadline - time.monotonic()
+    if seconds <= 0:
+        raise TimeoutError("the deadline has passed")
+    return seconds
+
+
+class _Paced(io.RawIOBase):
+    """Reads of a socket, each within the deadline: a server that sends byte by byte gets no more time than another."""
+
+    def __init__(self, sock: socket.socket, deadline: float) -> None:
+        self._sock = sock
+        self._raw = sock.makefile("rb", buffering=0)
+        self._deadline = deadline
+        self.came = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        self._sock.settimeout(left(self._deadline))
+        count: int | None = self._raw.readinto(buffer)
+        self.came += count or 0
+        return count
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        """What HTTPResponse asks of a socket."""
+        return io.BufferedReader(self)
+
+
+class _Connection:
+    """A connection to the PDP. Only the process that made it uses it."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.process = os.getpid()
+        self.since = time.monotonic()
+
+    def usable(self) -> bool:
+        """Whether nothing came since the last answer: what comes then is the end, or the answer to no question."""
+        if self.process != os.getpid() or time.monotonic() - self.since > _IDLE_TIME:
+            return False
+        poll = select.poll()
+        poll.register(self.sock, select.POLLIN)
+        return not poll.poll(0)
+
+
+class Transport:
+    """The connections to one origin. It is safe for threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: list[_Connection] = []
+        self._tls: ssl.SSLContext | None = None
+
+    def close(self) -> None:
+        """Closes the idle connections."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.sock.close()
+
+    def send(self, request: Send) -> Raw:
+        """Sends a request, and reads the answer."""
+        came = keep = False
+        try:
+            connection = self._connection(request)
+        except ConnectionRefusedError:
+            raise failure("unreachable", "the connection was refused", again="unsent") from None
+        except TimeoutError:
+            raise failure("timed_out", "no connection was made in time") from None
+        except (OSError, UnicodeError) as error:
+            raise failure("unreachable", f"no connection was made: {error}") from None
+        paced = _Paced(connection.sock, request.deadline)
+        try:
+            self._write(connection.sock, request)
+            response = http.client.HTTPResponse(cast(socket.socket, paced), method=request.method)
+            response.begin()
+            came = True
+            raw = _receive(response)
+            keep = raw.flaw is None and 200 <= raw.status < 300 and response.isclosed() and not response.will_close
+            return raw
+        except AuthorizationError as error:
+            error._sent = True
+            raise
+        except TimeoutError:
+            raise late() from None
+        except ConnectionError as error:
+            raise broken(error, nothing=not came and paced.came == 0) from None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise broken(error, nothing=False) from None
+        finally:
+            paced.close()
+            if keep:
+                self._keep(connection)
+            else:
+                connection.sock.close()
+
+    def _connection(self, request: Send) -> _Connection:
+        while not request.fresh:
+            with self._lock:
+                if not self._idle:
+                    break
+                connection = self._idle.pop()
+            if connection.usable():
+                return connection
+            connection.sock.close()
+        parts = urlsplit(request.url)
+        host = cast(str, parts.hostname)
+        sock = _dial(host, parts.port or (443 if parts.scheme == "https" else 80), request.deadline)
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if parts.scheme == "https":
+                self._tls = self._tls or ssl.create_default_context()
+                sock.settimeout(left(request.deadline))
+                sock = self._tls.wrap_socket(sock, server_hostname=host)
+        except BaseException:
+            sock.close()
+            raise
+        return _Connection(sock)
+
+    def _keep(self, connection: _Connection) -> None:
+        connection.since = time.monotonic()
+        with self._lock:
+            if len(self._idle) < _MOST_IDLE:
+                self._idle.append(connection)
+                return
+        connection.sock.close()
+
+    @staticmethod
+    def _write(sock: socket.socket, request: Send) -> None:
+        parts = urlsplit(request.url)
+        target = (parts.path or "/") + ("?" + parts.query if parts.query else "")
+        lines = [f"{request.method} {target} HTTP/1.1", f"Host: {parts.netloc}"]
+        lines += [f"{name}: {value}" for name, value in request.headers]
+        if request.body is not None:
+            lines.append(f"Content-Length: {len(request.body)}")
+        data = "\r\n".join([*lines, "", ""]).encode("ascii") + (request.body or b"")
+        for at in range(0, len(data), 16384):
+            sock.settimeout(left(request.deadline))
+            sock.sendall(data[at : at + 16384])
+
+
+def late() -> AuthorizationError:
+    error = failure("timed_out", "no answer came in time")
+    error._sent = True
+    return error
+
+
+def broken(cause: Exception, *, nothing: bool) -> AuthorizationError:
+    detail = "the connection ended before an answer" if nothing else f"the answer broke off, or is no HTTP: {cause!r}"
+    error = failure("unreachable", detail, again="unanswered" if nothing else "never")
+    error._sent = True
+    return error
+
+
+def _dial(host: str, port: int, deadline: float) -> socket.socket:
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    error: OSError = OSError("the name has no address")
+    for n, (family, kind, protocol, _, address) in enumerate(addresses):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.settimeout(left(deadline) / (len(addresses) - n))
+            sock.connect(address)
+            return sock
+        except OSError as failed:
+            sock.close()
+            error = failed
+        except BaseException:
+            sock.close()
+            raise
+    raise error
+
+
+def _receive(response: http.client.HTTPResponse) -> Raw:
+    headers = response.headers
+    lengths = set(headers.get_all("Content-Length", []))
+    coding = ",".join(headers.get_all("Transfer-Encoding", []))
+    if headers.defects or len(lengths) > 1 or not all(re.fullmatch("[0-9]{1,18}", n) for n in lengths):
+        raise http.client.HTTPException("malformed headers")
+    if coding and (coding.strip().lower() != "chunked" or lengths):
+        raise http.client.HTTPException("an unknown Transfer-Encoding, or one beside a Content-Length")
+    raw = Raw(response.status, [(name, value.strip()) for name, value in headers.items()])
+    body = bytearray()
+    try:
+        while len(body) <= MAX_BODY:
+            piece = response.read(min(65536, MAX_BODY + 1 - len(body)))
+            if not piece:
+                break
+            body += piece
+        if len(body) <= MAX_BODY and response.length:  # read does not tell of an early end
+            raise http.client.IncompleteRead(b"", response.length)
+    except TimeoutError:
+        raw.flaw = late()
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raw.flaw = broken(error, nothing=False)
+    raw.body = bytes(body)
+    return raw
+
+
+def run(flow: Generator[Effect, Any, T], transport: Transport) -> T:
+    """Carries out a flow."""
+    advance, value = cast(Any, flow.send), cast(Any, None)
+    while True:
+        try:
+            effect = advance(value)
+        except StopIteration as end:
+            return cast(T, end.value)
+        try:
+            advance, value = flow.send, _carry_out(effect, transport)
+        except BaseException as error:
+            advance, value = flow.throw, error
+
+
+def _carry_out(effect: Effect, transport: Transport) -> Any:
+    if isinstance(effect, Send):
+        return transport.send(effect)
+    if isinstance(effect, Sleep):
+        time.sleep(effect.seconds)
+        return None
+    if isinstance(effect, Apart):
+        return run(effect.flow, transport)
+    if isinstance(effect, Together):
+        if len(effect.flows) == 1:
+            return run(effect.flows[0], transport)
+        with ThreadPoolExecutor(8) as pool:
+            return [one.result() for one in [pool.submit(run, flow, transport) for flow in effect.flows]]
+    result: Any = effect.function(*effect.arguments)
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise TypeError("an async function was given to a Client; use AsyncClient")
+    return result

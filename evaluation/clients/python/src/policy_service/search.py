@@ -1,0 +1,100 @@
+"""Searches: page after page, as long as the program asks."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from ._effects import Flow
+from .answer import Decided, of_all
+from .errors import AuthorizationError, failure, odd
+
+if TYPE_CHECKING:
+    from ._core import Core, Reply
+
+_MOST_PAGES, _MOST_EMPTY = 10_000, 1_000
+
+What = Literal["subject", "resource", "action"]
+
+
+@dataclass
+class Found:
+    """A result before its obligations are discharged."""
+
+    item: Any
+    decided: Decided
+
+
+class Search:
+    """One search. Nothing is asked before its first page."""
+
+    def __init__(self, core: Core, what: What, query: object) -> None:
+        self._core, self._what, self._query = core, what, query
+        self._pages = self._empty = 0
+        self._seen: set[bytes] = set()  # tokens, by hash: they can be long, and there can be many
+        self._body: dict[str, Any] | None = None
+        self.over = False
+
+    def page(self) -> Flow[list[Found]]:
+        """The next page. All of it is read before any of it is given out."""
+        try:
+            if self._body is None:
+                self._body = self._core.searched(self._query, self._what)
+            found, token = yield from self._core.find(self._what, self._body, self._read)
+        except AuthorizationError as error:
+            error.op = "search"
+            raise
+        self.over = not token
+        if token:
+            self._progress(token, bool(found))
+            self._body["page"] = {"token": token}
+        return found
+
+    def keep(self, found: Found) -> Flow[bool]:
+        """Whether a result is permitted, once its obligations were discharged."""
+        if not found.decided.conditional:
+            return found.decided.error is None
+        [e] = yield from self._core.settle([found.decided], changes=False)
+        return e.error is None
+
+    def _read(self, reply: Reply) -> tuple[list[Found], str]:
+        top = reply.top
+        results, page = top.get("results"), top.get("page")
+        if not isinstance(results, list):
+            raise odd("the body is not one JSON object with an array of results")
+        of_all(top, "the page")
+        found = [self._result(item) for item in results]
+        token = page.get("next_token") if isinstance(page, dict) else None
+        if page is not None and not isinstance(page, dict) or token is not None and not isinstance(token, str):
+            raise odd("the page of the answer cannot be read")
+        return found, token or ""
+
+    def _result(self, item: Any) -> Found:
+        """Reads one result. Obligations are looked for beside it, and in a context of its own."""
+        if not isinstance(item, dict):
+            raise odd("a result is not an object")
+        decided = Decided(allow=True)
+        decided.qualify(item, item.get("context"))
+        if decided.error and not self._core.handlers:
+            raise decided.error
+        if self._what == "action":
+            if not isinstance(item.get("name"), str):
+                raise odd("an action that was found has no name")
+            return Found({"name": item["name"]}, decided)
+        if not isinstance(item.get("type"), str) or not isinstance(item.get("id"), str):
+            raise odd("an entity that was found has no type or no id")
+        assert self._body
+        if item["type"] != self._body[self._what]["type"]:
+            raise odd("an entity that was found is of another type")
+        return Found({"type": item["type"], "id": item["id"]}, decided)
+
+    def _progress(self, token: str, found: bool) -> None:
+        """Tells a long search from one that turns in circles."""
+        name = hashlib.sha256(token.encode()).digest()
+        self._pages, self._empty = self._pages + 1, 0 if found else self._empty + 1
+        if name in self._seen or self._pages >= _MOST_PAGES or self._empty >= _MOST_EMPTY:
+            error = failure("odd", "a page's token came twice, or there are more pages than any search has")
+            error.op, self.over = "search", True
+            raise error
+        self._seen.add(name)

@@ -1,0 +1,350 @@
+import { createHash } from "node:crypto";
+import { type Core, type Enforcement, type How, presentsApproval, timeOf, withContext } from "./core.js";
+import { denied } from "./answer.js";
+import { AuthorizationError, Failure, failureOf, notAsked, odd, printable } from "./errors.js";
+import { isObject, present, textOf } from "./json.js";
+import { Report } from "./obligations.js";
+import { ask, sleep } from "./transport.js";
+import type { LinkAnswer, LinkRequest } from "./link.js";
+import type { JsonObject, Question } from "./types.js";
+
+/** An approval request that was filed at a PDP. It is JSON, so that another process can go on with it. It permits nothing. */
+export interface Task {
+	readonly version: 1;
+	readonly pdp: string;
+	readonly id: string;
+	readonly status_endpoint: string;
+	readonly cancel?: string;
+	readonly expires_at?: string;
+}
+
+/** How long to wait for people, in milliseconds alone or with more. */
+export type Wait =
+	| number
+	| {
+			/** Milliseconds. */
+			timeout: number;
+			/** Why, for the people who decide. */
+			justification?: string;
+			/** Leaves it to the PDP to find equal approval requests. */
+			join?: boolean;
+			/** Is called with the task before the wait goes on. If it fails, so does the wait. */
+			keep?: (task: Task) => void | Promise<void>;
+			/** Goes on with this task, and asks nobody anew. */
+			resume?: Task;
+	  };
+
+/** The client's part in a wait. */
+export interface Waiting {
+	core: Core;
+	wait: Exclude<Wait, number>;
+	/** Date.now() when it runs out. */
+	end: number;
+	how: How;
+	changes: boolean;
+}
+
+/** Pauses between looks, in milliseconds: people take minutes, and many PEPs may wait at one PDP. */
+const firstPause = 6000;
+const mostPause = 60_000;
+/** For how long the PDP is asked to hold its answer back. One that did so for `held` is asked again at once. */
+const hold = 20_000;
+const held = 10_000;
+
+/** Reads the option wait. */
+export function waiting(core: Core, wait: Wait, how: How, changes: boolean): Waiting {
+	const all = typeof wait === "number" ? { timeout: wait } : wait;
+	if (!(all?.timeout >= 0)) throw notAsked("the wait has no timeout");
+	if (all.justification !== undefined && !String(all.justification).isWellFormed()) throw notAsked("the justification is not Unicode");
+	if (all.keep !== undefined && typeof all.keep !== "function") throw notAsked("the wait's keep is no function");
+	return { core, wait: all, end: Date.now() + all.timeout, how, changes };
+}
+
+/**
+ * Asks, and if the PDP denies and offers an approval request, files one, waits for people, and asks again with their
+ * approval. Only that answer can permit. If the approval ended between the last look and its use, people are asked once more.
+ */
+export async function enforceWaiting(w: Waiting, question: Question): Promise<Enforcement> {
+	const { core, wait, how } = w;
+	const none: Enforcement = { question, answer: denied(notAsked("")), presents: false, report: new Report() };
+	let e = none;
+	try {
+		if (core.handlers.has("approval_required")) throw notAsked("there is a handler for approval_required, and a wait; leave one of the two out");
+		if (presentsApproval(question.context)) throw notAsked("the question presents an approval already; leave it or the wait out");
+		if (wait.justification && question.context?.business_justification !== undefined) {
+			throw notAsked("the question has a business_justification already; leave one of the two out");
+		}
+		if (wait.resume !== undefined) {
+			const task = taskOf(wait.resume, core.pdp);
+			return await use(w, await decidedBy(w, task.expires_at, () => look(w, task)), question);
+		}
+		e = await core.enforce(await core.decide(core.declare(question), how), how.signal, w.changes);
+		for (let times = 2; ; times--) {
+			const offer = offerOf(e);
+			if (offer.next !== "request" || times === 0) return e;
+			const filing = filingOf(w, e.question, offer);
+			e = await use(w, await decidedBy(w, offer.denial.expires_at, () => submit(w, filing)), question);
+		}
+	} catch (error) {
+		return { ...e, failure: failureOf(error) };
+	}
+}
+
+/** A task with what the PDP said of it last. */
+interface Standing {
+	task: Task;
+	pending: boolean;
+	/** What people gave, or why it cannot be used. */
+	approval?: { value: JsonObject; until: number };
+	failure?: Failure;
+	retryAfter: number;
+	/** It was filed just now, or the answer was held back: the next look, which is held back, may come at once. */
+	prompt: boolean;
+}
+
+/** Tries until people have decided: again after a failure that says nothing of that. `first` is for the beginning, then it looks. */
+async function decidedBy(w: Waiting, expires: string | undefined, first: () => Promise<Standing>): Promise<Standing> {
+	let end = timeOf(expires) ?? Number.POSITIVE_INFINITY;
+	let attempt = first;
+	let task: Task | undefined;
+	try {
+		for (let n = 0; ; n++) {
+			let pause = jitter(n);
+			try {
+				const now = await attempt();
+				if (!now.pending) {
+					task = undefined;
+					if (now.failure) throw now.failure;
+					return now;
+				}
+				const pending = now.task;
+				task = pending;
+				end = timeOf(pending.expires_at) ?? Number.POSITIVE_INFINITY;
+				attempt = () => look(w, pending);
+				pause = now.prompt ? 0 : Math.max(pause, now.retryAfter);
+			} catch (error) {
+				const failure = failureOf(error);
+				if (!passing(failure)) throw failure;
+				pause = Math.max(pause, (failure.retryAfter ?? 0) * 1000);
+			}
+			await pauseFor(pause, Math.min(end, w.end), w.how.signal);
+		}
+	} catch (error) {
+		const failure = failureOf(error);
+		if (task) failure.task = task;
+		throw failure;
+	}
+}
+
+/** Asks with an approval, and again if the PDP says that the approval is about to count. */
+async function use(w: Waiting, { approval }: Standing, question: Question): Promise<Enforcement> {
+	for (let n = 0; ; n++) {
+		const d = await w.core.decide(w.core.declare(question), { ...w.how, approval });
+		const e = await w.core.enforce(d, w.how.signal, w.changes);
+		const { next, retryAfter } = offerOf(e);
+		if (next !== "retry") return e;
+		try {
+			await pauseFor(Math.max(jitter(n), retryAfter), Math.min(approval?.until ?? 0, w.end), w.how.signal);
+		} catch (error) {
+			return { ...e, failure: failureOf(error) };
+		}
+	}
+}
+
+function jitter(n: number): number {
+	return (0.5 + Math.random() / 2) * Math.min(firstPause * 2 ** Math.min(n, 10), mostPause);
+}
+
+/** Pauses, and fails at once if the next attempt would come after the end. */
+export async function pauseFor(milliseconds: number, end: number, signal: AbortSignal | undefined): Promise<void> {
+	if (Date.now() + milliseconds >= end) {
+		throw new Failure("not_approved", "people did not decide in time", {
+			reason: "approval_pending",
+			remedy: "wait longer, or go on later with the error's task",
+		});
+	}
+	if (!(await sleep(milliseconds, signal)) || signal?.aborted) throw new Failure("cancelled", "the wait for people was given up");
+}
+
+/** Whether a failure says nothing of people's decision. */
+export function passing(failure: { kind: string }): boolean {
+	return ["unreachable", "timed_out", "unavailable"].includes(failure.kind);
+}
+
+/** {@link LinkRequest} without its errors: it throws a Failure. */
+export async function send(core: Core, r: LinkRequest, deadline?: number): Promise<LinkAnswer> {
+	let url: URL;
+	try {
+		url = new URL(r.url);
+	} catch {
+		throw notAsked("a URL of the answer is none");
+	}
+	if (url.origin !== core.settings.origin || url.username || url.password || url.hash) {
+		throw notAsked("a URL of the answer is at another origin than the PDP, or has a fragment or credentials");
+	}
+	const seconds = Math.floor((r.wait ?? 0) / 1000);
+	const within = seconds >= 1 ? `${r.url}${r.url.includes("?") ? "&" : "?"}wait=${seconds}s` : r.url;
+	const { method, body, headers, secrets, statuses, signal } = r;
+	let answer: LinkAnswer | undefined;
+	const asking = { url: within, method, body, headers, secrets, statuses, signal, deadline, wait: seconds * 1000 };
+	const { failure } = await ask(core.settings, { ...asking, repeat: r.once ? "unsent" : "unanswered" }, (reply) => {
+		if (reply.status === 204) answer = { status: 204, body: {}, retryAfter: reply.retryAfter };
+		else if (isObject(reply.body)) answer = { status: reply.status, body: reply.body, retryAfter: reply.retryAfter };
+		else return odd("the body is not an object");
+		return undefined;
+	});
+	if (failure) throw failure;
+	return answer ?? fail(odd("it was not read"));
+}
+
+function fail(failure: Failure): never {
+	throw failure;
+}
+
+/** Reads the task of another process. */
+function taskOf(value: Task, pdp: string): Task {
+	const { version, pdp: at, id, status_endpoint, cancel, expires_at, ...more } = value ?? {};
+	const texts = [at, id, status_endpoint].every((v) => typeof v === "string" && v !== "");
+	const optional = [cancel, expires_at].every((v) => v === undefined || typeof v === "string");
+	if (version !== 1 || !texts || !optional || Object.keys(more).length > 0 || (expires_at && timeOf(expires_at) === undefined)) {
+		throw notAsked("the task is damaged, or of another version; ask anew");
+	}
+	if (at !== pdp) throw notAsked("the task is of another PDP or tenant; use a client of the one where it was filed");
+	return value;
+}
+
+/** Reads a task as the PDP describes it. */
+function standingOf(body: JsonObject, pdp: string, was: Task | undefined): Omit<Standing, "retryAfter" | "prompt"> {
+	const task = isObject(body.task) ? body.task : {};
+	const links = isObject(task.links) ? task.links : {};
+	const texts = [task.id, task.status, task.status_endpoint, task.expires_at, links.cancel];
+	if (!textOf(task.id) || !textOf(task.status) || texts.some((v) => present(v) && typeof v !== "string")) throw odd("it is no task");
+	const expires = textOf(task.expires_at);
+	if (expires && timeOf(expires) === undefined) throw odd("the task's expires_at is no time");
+	if (present(task.items)) throw odd("it is a task of several questions, and one was sent");
+	if (was && was.id !== task.id) throw odd("it is about another task");
+	const endpoint = textOf(task.status_endpoint);
+	if (!was && !endpoint) throw odd("the task has no status_endpoint");
+	const cancel = textOf(links.cancel);
+	const now: Task = {
+		...(was ?? { version: 1, pdp, id: task.id as string, status_endpoint: endpoint as string, ...(cancel && { cancel }) }),
+		...(expires && { expires_at: expires }),
+	};
+	if (task.status === "pending") return { task: now, pending: true };
+	try {
+		return { task: now, pending: false, approval: approvalOf(task.status as string, body.result) };
+	} catch (error) {
+		return { task: now, pending: false, failure: failureOf(error) };
+	}
+}
+
+/** The approval of an approved task. One in another status has none, whatever stands beside the status. */
+function approvalOf(status: string, result: JsonObject[string]): { value: JsonObject; until: number } {
+	if (status !== "approved") throw new Failure("not_approved", `the request is "${printable(status)}"`);
+	if (!isObject(result) || result.mode !== "reevaluate") throw new Failure("not_approved", "it is approved, with no result that can be used here");
+	const { approval } = result;
+	const until = isObject(approval) ? timeOf(approval.approved_until) : undefined;
+	if (!isObject(approval) || !textOf(approval.id) || until === undefined) throw odd("the approval has no id, or no approved_until");
+	return { value: approval, until };
+}
+
+async function look(w: Waiting, task: Task): Promise<Standing> {
+	const started = performance.now();
+	const left = Math.max(0, w.end - Date.now());
+	const wait = Math.min(hold, Math.ceil(left / 1000) * 1000);
+	const request: LinkRequest = { op: "await", method: "GET", url: task.status_endpoint, wait, signal: w.how.signal };
+	// more than a second is added, so that an answer that is held back to the end still comes
+	const { body, retryAfter = 0 } = await send(w.core, request, performance.now() + left + 2000);
+	const prompt = performance.now() - started >= held;
+	return { ...standingOf(body, w.core.pdp, task), retryAfter: retryAfter * 1000, prompt };
+}
+
+/** The part of a deny about approvals. */
+interface Offer {
+	denial: { [name: string]: string };
+	endpoint: string;
+	next: string;
+	/** Milliseconds. */
+	retryAfter: number;
+}
+
+const none: Offer = { denial: {}, endpoint: "", next: "none", retryAfter: 0 };
+
+/** What follows on a reason, where the answer has no next_action that is known. */
+const usually = new Map([
+	["approval_expired", "request"],
+	["approval_revoked", "request"],
+	["approval_out_of_scope", "request"],
+	["approval_pending", "retry"],
+	["approval_policy_denied", "none"],
+	["approval_unverifiable", "none"],
+]);
+
+/** Reads the offer of a deny that the PDP decided. */
+function offerOf({ failure, answer }: Enforcement): Offer {
+	if (failure?.kind !== "denied") return none;
+	const context = answer.context ?? {};
+	const denial: Offer["denial"] = {};
+	const put = (name: string, value: unknown) => {
+		if (typeof value === "string" && value !== "") denial[name] = value;
+	};
+	for (const name of ["evaluation_id", "evaluated_at", "reason"]) put(name, context[name]);
+	const pause = context.retry_after;
+	const retryAfter = typeof pause === "number" && Number.isInteger(pause) && pause >= 0 ? pause * 1000 : 0;
+	const request = context.access_request;
+	let endpoint = "";
+	let requested = false;
+	if (present(request)) {
+		if (!isObject(request)) throw odd("access_request cannot be read");
+		const texts = [request.endpoint, request.template, request.expires_at, request.binding_token];
+		if (texts.some((v) => present(v) && typeof v !== "string")) throw odd("access_request cannot be read");
+		if (!present(request.refused)) {
+			if (timeOf(request.expires_at) === undefined) throw odd("access_request has no expires_at");
+			if (!textOf(request.binding_token) && !denial.evaluation_id) throw odd("access_request has no binding_token, and there is no evaluation_id");
+			requested = true;
+			endpoint = textOf(request.endpoint) ?? "";
+			for (const name of ["expires_at", "binding_token", "template"]) put(name, request[name]);
+		}
+	}
+	let next = textOf(context.next_action) ?? "";
+	if (!["request", "retry", "none"].includes(next)) next = usually.get(denial.reason ?? "") ?? "request";
+	if (next === "request" && !requested) next = "none";
+	return { denial, endpoint, next, retryAfter };
+}
+
+/** An approval request, ready to be filed. Sent again, it is the same one. */
+function filingOf({ core, wait }: Waiting, question: Question, offer: Offer): LinkRequest {
+	const { context = {} } = wait.justification ? withContext(question, { business_justification: wait.justification }) : question;
+	const { subject, action, resource } = question;
+	const body = { subject, action, resource, context, denial: offer.denial } as unknown as JsonObject;
+	const headers = wait.join ? {} : { "idempotency-key": createHash("sha256").update(JSON.stringify(body)).digest("hex") };
+	return { op: "request", url: offer.endpoint || core.access("requests"), body, headers, statuses: [201, 202] };
+}
+
+async function submit(w: Waiting, filing: LinkRequest): Promise<Standing> {
+	const { body, retryAfter = 0 } = await send(w.core, { ...filing, signal: w.how.signal });
+	const now = standingOf(body, w.core.pdp, undefined);
+	try {
+		await w.wait.keep?.(now.task);
+	} catch (cause) {
+		throw new Failure("cancelled", "the task was not kept", { cause, task: now.task });
+	}
+	return { ...now, retryAfter: retryAfter * 1000, prompt: true };
+}
+
+/** Tries until `attempt` returns something: see Link. */
+export async function until<T>(end: number, signal: AbortSignal | undefined, attempt: () => Promise<T | undefined>): Promise<T> {
+	for (let n = 0; ; n++) {
+		const started = performance.now();
+		let pause = jitter(n);
+		try {
+			const value = await attempt();
+			if (value !== undefined) return value;
+			if (performance.now() - started >= held) pause = 0;
+		} catch (error) {
+			if (!(error instanceof AuthorizationError) || !passing(error) || signal?.aborted) throw error;
+			pause = Math.max(pause, (error.retryAfter ?? 0) * 1000);
+		}
+		await pauseFor(pause, end, signal);
+	}
+}

@@ -1,0 +1,334 @@
+import { type Answer, conditional, denied, readAnswer } from "./answer.js";
+import { type Capability, prove } from "./capability.js";
+import type { ClientOptions, Permit } from "./client.js";
+import { type AuthorizationError, errorOf, Failure, notAsked, odd, printable, Undecided } from "./errors.js";
+import { isObject, JsonError, members, plainJson, present, textOf } from "./json.js";
+import { discharge, type Handler, handlersOf, type Report } from "./obligations.js";
+import { ask, Breaker, exposed, isToken, type Settings } from "./transport.js";
+import type { JsonObject, Question } from "./types.js";
+
+/** A question that was asked, and its answer before obligations. */
+export interface Decided {
+	/** As it was asked. */
+	question: Question;
+	answer: Answer;
+	/** It presents an approval or a capability. */
+	presents: boolean;
+	/** When the approval ends that the answer rests on. */
+	until?: number | undefined;
+}
+
+/** A decision after its obligations. Without a failure it is a yes. */
+export interface Enforcement extends Decided {
+	report: Report;
+	failure?: Failure | undefined;
+}
+
+/** How a question is asked. */
+export interface How {
+	signal?: AbortSignal | undefined;
+	capability?: Capability | undefined;
+	/** That people gave, as it came. */
+	approval?: { value: JsonObject; until: number } | undefined;
+}
+
+/** For how long receipts may take, in milliseconds, and for how long a PDP is left alone that takes none. */
+const receiptTime = 2000;
+const unknownFor = 60_000;
+const receiptsAtOnce = 8;
+
+/** What all calls of a client share. */
+export class Core {
+	readonly settings: Settings;
+	/** Names the PDP and the tenant. */
+	readonly pdp: string;
+	readonly tenant: string | undefined;
+	readonly handlers: ReadonlyMap<string, Handler>;
+	readonly breaker: Breaker;
+	readonly #receipts: { off: boolean; breaker: Breaker; taken: boolean; silent: number };
+	readonly #onUndecided: ((error: Undecided) => void) | undefined;
+	readonly #nonces = new WeakMap<Capability, string>();
+
+	constructor(o: ClientOptions) {
+		const base = baseOf(o.url, o.plainHttp === true);
+		const { timeout = 5000, retries = 2, breaker = { failures: 5, coolDown: 10_000 }, credential, tenant, onUndecided } = o;
+		need(Number.isFinite(timeout) && timeout > 0 && timeout < 2 ** 31, "the timeout is no number of milliseconds");
+		need(Number.isInteger(retries) && retries >= 0, "retries are no number of times");
+		need(breaker.failures >= 0 && breaker.coolDown >= 0, "the breaker has no numbers of failures and of milliseconds");
+		need(credential === undefined || typeof credential === "function" || isToken(credential), "the credential is empty, or has characters that no header can carry");
+		need(tenant === undefined || /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(tenant), "this is no legal name of a tenant");
+		need(onUndecided === undefined || typeof onUndecided === "function", "onUndecided is no function");
+		const origin = new URL(base).origin;
+		this.settings = { base, origin, credential, timeout, retries, fetch: o.fetch ?? fetch };
+		this.pdp = tenant === undefined || tenant === "default" ? base : `${base}/tenants/${tenant}`;
+		this.tenant = tenant;
+		this.handlers = handlersOf(o.handlers);
+		this.breaker = new Breaker(breaker.failures, breaker.coolDown);
+		const own = new Breaker(breaker.failures, breaker.coolDown);
+		this.#receipts = { off: o.receipts === false, breaker: own, taken: false, silent: 0 };
+		this.#onUndecided = onUndecided;
+	}
+
+	/** The URL of a call of AuthZEN. */
+	access(call: string): string {
+		return `${this.pdp}/access/v1/${call}`;
+	}
+
+	/** The error of a failure of a call. */
+	error(op: string, failure: Failure, of: Partial<Decided> = {}): AuthorizationError {
+		const { reason, reasonUser, decisionId, requestId, context } = of.answer ?? {};
+		const presents = of.presents;
+		return errorOf(failure, { op, pdp: this.pdp, reason, reasonUser, decisionId, requestId, context, presents });
+	}
+
+	/** The error of a question, which is counted if no decision came of it. */
+	questionError(op: string, failure: Failure, of: Partial<Decided>): AuthorizationError {
+		const error = this.error(op, failure, of);
+		if (error instanceof Undecided && error.kind !== "cancelled" && error.kind !== "skipped") {
+			try {
+				this.#onUndecided?.(error);
+			} catch {
+				// counting changes nothing
+			}
+		}
+		return error;
+	}
+
+	/** The question with the types of the handlers declared. */
+	declare(question: Question): Question {
+		return withContext(question, { supported_obligations: [...this.handlers.keys()].sort() });
+	}
+
+	/** Asks one question. It does not throw: a failure is in the answer. */
+	async decide(question: Question, how: How): Promise<Decided> {
+		const shows = how.approval ? withContext(question, { approval: how.approval.value }) : question;
+		const presents = presentsIn(question) || how.approval !== undefined || how.capability !== undefined;
+		const d: Decided = { question, answer: denied(notAsked("")), presents, until: how.approval?.until };
+		if (ended(d)) return { ...d, answer: denied(new Failure("not_approved", "the approval has ended")) };
+		d.answer = how.capability ? await this.#show(shows, how, how.capability) : await this.#ask(shows, how, presents, []);
+		if (how.approval || presentsIn(question)) {
+			const failure = readApproval(d) ?? (ended(d) ? new Failure("not_approved", "the approval has ended") : undefined);
+			// a deny stays as it is; an allow that rests on no usable approval fails
+			if (failure && d.answer.allow) d.answer = { ...d.answer, permit: false, failure };
+		}
+		return d;
+	}
+
+	async #ask(question: Question, how: How, presents: boolean, secrets: string[], deadline?: number): Promise<Answer> {
+		let answer: Answer | undefined;
+		const { requestId, failure } = await ask(
+			this.settings,
+			{
+				url: this.access("evaluation"),
+				body: plainJson(question),
+				repeat: presents ? "unsent" : "unanswered",
+				breaker: this.breaker,
+				signal: how.signal,
+				secrets,
+				deadline,
+			},
+			(reply) => {
+				answer = { ...readAnswer(reply.body), decisionId: reply.decisionId };
+				return answer.failure;
+			},
+		);
+		if (failure === undefined) answer ??= denied(odd("it was not read"));
+		// obligations of an answer that is odd are discharged as well
+		return { ...(answer ?? denied(notAsked(""))), requestId, ...(failure && { failure, permit: false }) };
+	}
+
+	/** Asks with a capability and a proof, and once more with the nonce that the PDP wants. */
+	async #show(question: Question, how: How, capability: Capability): Promise<Answer> {
+		const deadline = performance.now() + this.settings.timeout; // of both attempts
+		for (let attempts = 0; ; attempts++) {
+			let shown: { token: string; proof: string };
+			try {
+				shown = await prove(capability, { question, nonce: this.#nonces.get(capability), now: Date.now() });
+			} catch (error) {
+				const known = error instanceof Failure || (error instanceof Undecided && error.kind === "not_asked");
+				return denied(notAsked(known ? printable(error instanceof Failure ? error.detail : error.message) : "the call cannot be proved"));
+			}
+			const was = question.context?.capability;
+			const channel = isObject(was) && was.channel !== undefined ? { channel: was.channel } : {};
+			const asks = withContext(question, { capability: { ...channel, token: shown.token, proof: shown.proof } });
+			const answer = await this.#ask(asks, how, true, [shown.token, shown.proof], deadline);
+			const said = isObject(answer.context?.capability) ? answer.context.capability : {};
+			const nonce = textOf(said.nonce);
+			if (nonce) this.#nonces.set(capability, nonce);
+			if (!nonce || answer.allow || said.reason !== "nonce_required" || attempts > 0) return answer;
+		}
+	}
+
+	/** Discharges the obligations of a decision, and sends receipts unless a promise is still to be kept. */
+	async discharge(d: Decided, signal: AbortSignal | undefined, changes: boolean): Promise<Enforcement> {
+		const report = await discharge(d.answer.obligations, this.handlers, d.question, { signal, changes });
+		return { ...d, report, failure: failureAfter(d, report) };
+	}
+
+	/** {@link discharge}, and receipts unless a promise of a handler is still to be kept. */
+	async enforce(d: Decided, signal: AbortSignal | undefined, changes: boolean): Promise<Enforcement> {
+		const e = await this.discharge(d, signal, changes);
+		if (e.failure || !e.report.promises) await this.report([e]);
+		return e;
+	}
+
+	/** Sends receipts. It takes two seconds at most, and changes nothing. */
+	async report(all: readonly Enforcement[]): Promise<void> {
+		const left = all.flatMap(({ answer: { decisionId: id }, report: { receipts } }) =>
+			id && id !== "." && id !== ".." && receipts.length > 0 ? [{ id, receipts }] : [],
+		);
+		const deadline = performance.now() + receiptTime;
+		const worker = async () => {
+			for (let one = left.shift(); one; one = left.shift()) await this.#tell(one.id, { obligations: one.receipts }, deadline);
+		};
+		await Promise.all(Array.from({ length: receiptsAtOnce }, worker));
+	}
+
+	async #tell(id: string, body: JsonObject, deadline: number): Promise<void> {
+		const r = this.#receipts;
+		if (r.off || performance.now() < r.silent) return;
+		const url = `${this.settings.base}/v1/decisions/${encodeURIComponent(id)}/obligations`;
+		const asking = { url, body, repeat: "unsent", statuses: [204], breaker: r.breaker, deadline } as const;
+		const { failure } = await ask(this.settings, asking, () => undefined);
+		const status = failure?.pdpStatus;
+		if (!failure || status === 400 || status === 409) r.taken = true;
+		else if ((status === 404 && !r.taken) || status === 405 || status === 501) r.silent = performance.now() + unknownFor;
+	}
+}
+
+function need(holds: boolean, otherwise: string): void {
+	if (!holds) throw new TypeError(`policy-service-client: ${otherwise}`);
+}
+
+/** The base URL. No error repeats it: it may hold a password. */
+function baseOf(text: unknown, plain: boolean): string {
+	const legal = typeof text === "string" && /^https?:\/\/[^\s\\]+$/i.test(text) && URL.canParse(text);
+	need(legal, "the url is no http or https URL");
+	const url = new URL(text as string);
+	need(url.username === "" && url.password === "", "the url holds credentials; use the option credential");
+	need(!/[?#]/.test(text as string), "the url has a query or a fragment; leave them out");
+	need(plain || !exposed(url), "plain http to another machine: any machine on the way could write the answer; use https, or plainHttp");
+	return (text as string).replace(/\/$/, "");
+}
+
+/** A question as it can be sent. It throws a Failure for one that cannot. */
+export function questionOf(value: unknown): Question {
+	const q = plain(value);
+	only(q, "the question", ["subject", "action", "resource", "context"]);
+	entityOf(q, "subject");
+	entityOf(q, "resource");
+	actionOf(q);
+	contextOf(q);
+	return q as unknown as Question;
+}
+
+/** A copy of a question. It throws a Failure if it is no JSON object. */
+export function plain(value: unknown): JsonObject {
+	try {
+		const q = plainJson(value);
+		if (isObject(q)) return q;
+	} catch (error) {
+		throw notAsked(error instanceof JsonError ? printable(`the question: ${error.message}`) : "the question cannot be read");
+	}
+	throw notAsked("the question is no object");
+}
+
+/** Refuses members that are not among these. */
+export function only(o: JsonObject, what: string, names: readonly string[]): void {
+	for (const name of Object.keys(o)) if (!names.includes(name)) throw notAsked(printable(`${what} has a member ${name}, which is not allowed there`));
+}
+
+export function entityOf(q: JsonObject, name: "subject" | "resource"): void {
+	const entity = q[name];
+	if (!isObject(entity) || typeof entity.type !== "string" || typeof entity.id !== "string") throw notAsked(`the ${name} has no type and id`);
+	only(entity, `the ${name}`, ["type", "id", "properties"]);
+	if (entity.properties !== undefined && !isObject(entity.properties)) throw notAsked(`the properties of the ${name} are no object`);
+}
+
+export function actionOf(q: JsonObject): void {
+	const { action } = q;
+	if (!isObject(action) || typeof action.name !== "string") throw notAsked("the action has no name");
+	only(action, "the action", ["name", "properties"]);
+	if (action.properties !== undefined && !isObject(action.properties)) throw notAsked("the properties of the action are no object");
+}
+
+export function contextOf(q: JsonObject): void {
+	if (q.context !== undefined && !isObject(q.context)) throw notAsked("the context is no object");
+}
+
+/** A question with more in its context. */
+export function withContext(question: Question, more: JsonObject): Question {
+	return { ...question, context: Object.assign(members(question.context), more) };
+}
+
+/** Whether a question presents an approval, in whatever form, or a capability. */
+export function presentsIn({ context }: Question): boolean {
+	return presentsApproval(context) || context?.capability !== undefined;
+}
+
+export function presentsApproval(context: JsonObject | undefined): boolean {
+	return context?.approval !== undefined || context?.approval_id !== undefined;
+}
+
+/** Whether the approval is over. */
+function ended({ until }: Decided): boolean {
+	return until !== undefined && Date.now() >= until;
+}
+
+/** Reads when the approval ends that an answer rests on. It never prolongs that. */
+function readApproval(d: Decided): Failure | undefined {
+	const approval = d.answer.context?.approval;
+	if (!present(approval)) return undefined;
+	if (!isObject(approval)) return odd("its approval cannot be read");
+	if (!present(approval.approved_until)) return undefined;
+	const end = timeOf(approval.approved_until);
+	if (end === undefined) return odd("the approved_until of its approval is no time");
+	d.until = Math.min(end, d.until ?? end);
+	return undefined;
+}
+
+/** A time of RFC 3339 in milliseconds, undefined if it is none. */
+export function timeOf(text: unknown): number | undefined {
+	if (typeof text !== "string" || !/^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$/.test(text)) return undefined;
+	const time = Date.parse(text);
+	return Number.isNaN(time) ? undefined : time;
+}
+
+/** The failure of a question that was decided, with its obligations. */
+function failureAfter(d: Decided, report: Report): Failure | undefined {
+	const { answer } = d;
+	if (answer.failure && !conditional(answer)) return answer.failure;
+	if (report.outcomes.some((one) => one.fault !== undefined)) {
+		return new Failure("obligated", printable(report.text), { cause: report.cause });
+	}
+	if (!answer.allow) return deny(answer);
+	if (report.ended) return new Failure(report.outcomes.length > 0 ? "obligated" : "cancelled", "the decision was no longer waited for");
+	if (ended(d)) return new Failure("not_approved", "the approval ended before all obligations were discharged");
+	return undefined;
+}
+
+/** The failure of a no that the PDP decided. */
+export function deny({ reason, context }: Answer): Failure {
+	const failure = new Failure("denied", reason === undefined ? "" : printable(reason));
+	if (reason === "approval_required") failure.remedy = "people can approve it: give the option wait";
+	const required = context?.required_obligations;
+	if (reason === "obligation_unsupported" && Array.isArray(required)) {
+		failure.remedy = printable(`give the client handlers for ${required.filter((type) => typeof type === "string").join(", ")}`);
+	}
+	return failure;
+}
+
+/** The failure of an answer without its obligations, undefined for a permit. */
+export function failureOfAnswer(answer: Answer): Failure | undefined {
+	return answer.permit ? undefined : (answer.failure ?? deny(answer));
+}
+
+/** The yes of an answer. */
+export function permitOf({ answer, until }: Decided): Permit {
+	return Object.freeze({
+		requestId: answer.requestId ?? "",
+		context: answer.context ?? members(),
+		...(answer.decisionId && { decisionId: answer.decisionId }),
+		...(until !== undefined && { approvedUntil: new Date(until) }),
+	});
+}

@@ -1,0 +1,90 @@
+import { createHash } from "node:crypto";
+import { ofAll, qualified } from "./answer.js";
+import { actionOf, type Core, contextOf, entityOf, only, plain } from "./core.js";
+import { failureOf, notAsked, odd } from "./errors.js";
+import { isObject, members, present, textOf } from "./json.js";
+import { ask } from "./transport.js";
+import type { Action, Entity, Json, JsonObject } from "./types.js";
+
+/** What is sought. */
+export type Sought = "subject" | "resource" | "action";
+
+const mostPages = 10_000;
+const mostEmpty = 1_000;
+
+/**
+ * Yields what is permitted, page after page, as long as it is asked for. A result that carries obligations is an error: they
+ * were not discharged.
+ */
+export async function* search(core: Core, what: Sought, query: unknown, signal: AbortSignal | undefined): AsyncGenerator<Entity | Action, void, void> {
+	try {
+		const question = queryOf(what, query);
+		const type = what === "action" ? "" : (question[what] as JsonObject & { type: string }).type;
+		const seen = new Set<string>();
+		let token = "";
+		for (let pages = 1, empty = 0; ; pages++) {
+			const found: (Entity | Action)[] = [];
+			let next = "";
+			const body = token === "" ? question : { ...question, page: { token } };
+			const { failure } = await ask(core.settings, { url: core.access(`search/${what}`), body, repeat: "unanswered", breaker: core.breaker, signal }, (reply) => {
+				next = readPage(reply.body, what, type, found); // all of it, before any of it is yielded
+				return undefined;
+			});
+			if (failure) throw failure;
+			yield* found;
+			if (next === "") return;
+			token = next;
+			empty = found.length > 0 ? 0 : empty + 1;
+			const hash = createHash("sha256").update(token).digest("base64"); // tokens can be long, and many
+			if (seen.has(hash)) throw odd("a page's token came twice");
+			if (pages >= mostPages) throw odd("there are more pages than any search has");
+			if (empty >= mostEmpty) throw odd("too many pages in a row were empty");
+			seen.add(hash);
+		}
+	} catch (error) {
+		throw core.error("search", failureOf(error));
+	}
+}
+
+/** The query, of which all but the type of what is sought is left out. */
+function queryOf(what: Sought, value: unknown): JsonObject {
+	const q = members(plain(value)) as { [name: string]: Json | undefined };
+	only(q, "the query", ["subject", "action", "resource", "context"]);
+	if (what === "action") {
+		delete q.action;
+	} else {
+		const sought = q[what];
+		if (!isObject(sought) || typeof sought.type !== "string") throw notAsked(`the ${what} has no type`);
+		only(sought, `the ${what}`, ["type", "id", "properties"]);
+		q[what] = { type: sought.type };
+		actionOf(q);
+	}
+	for (const name of ["subject", "resource"] as const) if (name !== what) entityOf(q, name);
+	contextOf(q);
+	return q;
+}
+
+/** Reads a page, and returns the token of the next one, "" at the end. */
+function readPage(body: Json, what: Sought, type: string, found: (Entity | Action)[]): string {
+	if (!isObject(body) || !Array.isArray(body.results)) throw odd("the body is not an object with an array of results");
+	const whole = ofAll(body, "the page");
+	if (whole) throw whole;
+	for (const result of body.results) found.push(readResult(result, what, type));
+	const { page } = body;
+	if (!present(page)) return "";
+	if (!isObject(page) || (present(page.next_token) && typeof page.next_token !== "string")) throw odd("the page of the answer cannot be read");
+	return textOf(page.next_token) ?? "";
+}
+
+function readResult(result: Json, what: Sought, type: string): Entity | Action {
+	if (!isObject(result)) throw odd("a result is not an object");
+	const { failure } = qualified(result);
+	if (failure) throw failure;
+	if (what === "action") {
+		if (typeof result.name !== "string") throw odd("an action that was found has no name");
+		return { name: result.name };
+	}
+	if (typeof result.type !== "string" || typeof result.id !== "string") throw odd("an entity that was found has no type or no id");
+	if (result.type !== type) throw odd("an entity that was found is of another type");
+	return { type, id: result.id };
+}
