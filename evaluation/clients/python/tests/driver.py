@@ -104,7 +104,8 @@ class Driver:
             semantic = {"semantic": line["semantic"]} if "semantic" in line else {}
             answers = await self.got(c.evaluate_batch(line.get("questions", []), **semantic))
             out["items"] = [
-                {"allowed": a.permitted, "kind": a.error.kind if a.error else "", "reason": a.reason or ""} for a in answers
+                {"allowed": a.permitted, "kind": a.error.kind if a.error else "", "reason": a.reason or ""}
+                for a in answers
             ]
             out["allowed"] = all(a.permitted for a in answers)
         elif do == "search":

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import unittest
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from fastapi import Depends, FastAPI
@@ -13,7 +14,7 @@ from starlette.endpoints import HTTPEndpoint
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
 from policy_service import AsyncClient, Client, Permit, Question, Wait, fastapi, starlette
 
@@ -40,9 +41,9 @@ def app_of(
 ) -> tuple[Any, list[str]]:
     """An app of each framework, and what ran in it."""
     ran: list[str] = []
-    api = FastAPI(on_shutdown=[client.close])
+    api = FastAPI()
 
-    @api.get("/fastapi/{doc}")
+    @api.get("/{doc}")
     def route(doc: str, permit: Permit = Depends(fastapi.protect(client, ask, wait=wait))) -> str:
         ran.append(doc)
         return permit.request_id
@@ -63,9 +64,16 @@ def app_of(
         async def get(self, request: Request) -> PlainTextResponse:
             return PlainTextResponse("of a class")
 
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        yield
+        if isinstance(client, AsyncClient):
+            await client.aclose()
+        else:
+            client.close()
+
     routes = [Route("/async/{doc}", endpoint), Route("/sync/{doc}", sync_endpoint), Route("/class/{doc}", Endpoint)]
-    api.mount("/", Starlette(routes=routes))
-    return api, ran
+    return Starlette(routes=[*routes, Mount("/fastapi", api)], lifespan=lifespan), ran
 
 
 def says(
