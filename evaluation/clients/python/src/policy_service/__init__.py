@@ -5,10 +5,10 @@ from __future__ import annotations
 from ._core import Breaker
 from .aio import AsyncClient
 from .answer import Answer, Permit
-from .approvals import Wait
+from .approvals import Task, Wait
 from .client import Client
 from .errors import AuthorizationError, Denied, Undecided
-from .types import Action, Entity, Obligation, Question, Task
+from .types import Action, Entity, Obligation, Question
 
 __version__ = "0.1.0"
 

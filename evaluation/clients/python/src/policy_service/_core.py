@@ -19,7 +19,7 @@ from .answer import Answer, Decided, Permit, answer, permit, read
 from .errors import AuthorizationError, Kind, Secrets, failure, not_asked, odd, printable
 from .obligations import Enforcement
 
-__all__ = ["Breaker", "Core", "Flow", "Link", "LinkAnswer", "Shown"]
+__all__ = ["Breaker", "Core", "Flow", "Link", "LinkAnswer", "Shown", "Sleep"]
 
 T = TypeVar("T")
 
@@ -179,8 +179,8 @@ class Core:
                     if pause is None:
                         outcome = outcome_of(error, lenient=a.circuit is not self._circuit)
                         raise self._placed(error, a, request_id)
-                yield Sleep(pause)
-                n += 1
+                    yield Sleep(pause)
+                    n += 1
         finally:
             if a.circuit:
                 a.circuit.leave(turn, outcome)
@@ -189,7 +189,7 @@ class Core:
         """An error with its place. One that came after something was sent, of a question that spends, says so."""
         error.op, error.place, error.request_id = a.op, self.pdp, request_id
         lost = error.kind in ("unreachable", "timed_out", "odd") or (error.pdp_status or 0) >= 500
-        error.spent = a.spends and a.op == "evaluate" and error._sent and lost
+        error.spent = a.spends and a.op in ("evaluate", "batch") and error._sent and lost
         return error
 
     def _pause(self, a: _Asking, error: AuthorizationError, n: int, deadline: float) -> float | None:
@@ -239,9 +239,8 @@ class Core:
         context = q.get("context", {})
         spends = approval is not None or capability is not None or any(n in context for n in _PRESENTS)
         within = time.monotonic() + self._timeout  # of both attempts
-        shown = q
+        decided, shown = Decided(), q
         for attempt in (1, 2):
-            decided = Decided()
             try:
                 secrets: tuple[str, ...] = ()
                 if capability is not None:
@@ -255,7 +254,7 @@ class Core:
                 )  # fmt: skip
                 decided, _ = yield from self.ask(a, _understand)
             except AuthorizationError as error:
-                decided.error, decided.request_id = error, error.request_id or ""
+                decided = Decided(error=error, request_id=error.request_id or "")
             if capability is None or attempt == 2 or not _hear(decided, capability):
                 break
         return decided, shown

@@ -17,15 +17,16 @@ from ._effects import MAX_BODY, Apart, Effect, Raw, Send, Sleep, Together
 from ._transport import broken, late, left
 from .answer import OURS, Answer, Permit
 from .approvals import Wait, permitted
+from .batch import Semantic
 from .errors import AuthorizationError, failure
 from .obligations import Change, Enforcement
 from .search import Search, What
-from .types import Action, ActionQuery, Entity, Obligation, Question, ResourceQuery, Semantic, SubjectQuery
+from .types import Action, ActionQuery, CapabilityAsk, Entity, Obligation, Question, ResourceQuery, SubjectQuery
 
 if TYPE_CHECKING:
     import httpx
 
-    from .capability import Capability, CapabilityAsk, Holder
+    from .capability import Capability, Holder
 
 T = TypeVar("T")
 P = ParamSpec("P")

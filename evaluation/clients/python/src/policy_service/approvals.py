@@ -8,7 +8,7 @@ import random
 import time
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, Literal, Required, TypedDict
 from urllib.parse import quote
 
 from . import _json
@@ -16,7 +16,6 @@ from ._effects import Call, Flow, Sleep
 from .answer import Decided, time_of
 from .errors import AuthorizationError, failure, not_asked, odd, printable
 from .obligations import Enforcement
-from .types import Task
 
 if TYPE_CHECKING:
     from ._core import Core, Link, LinkAnswer, Shown
@@ -28,6 +27,17 @@ _USUALLY = {
     "approval_expired": _REQUEST, "approval_revoked": _REQUEST, "out_of_scope": _REQUEST, "grant_pending": _RETRY,
     "policy_denied": _NONE, "approval_unverifiable": _NONE,
 }  # fmt: skip
+
+
+class Task(TypedDict, total=False):
+    """An approval request that was filed. It is JSON, so that another process can go on with it, and permits nothing."""
+
+    version: Required[Literal[1]]
+    pdp: Required[str]
+    id: Required[str]
+    status_endpoint: Required[str]
+    cancel: str
+    expires_at: str
 
 
 @dataclass(frozen=True)
@@ -315,8 +325,8 @@ def _task(given: object, link: Link) -> Task:
         whole = whole and set(more) <= {"cancel", "expires_at"} and all(isinstance(t, str) for t in more.values())
         whole = whole and (not more.get("expires_at") or time_of(more["expires_at"]) is not None)
     except (ValueError, KeyError, TypeError, AttributeError):
-        whole = False
-    if not whole:
+        task, whole = None, False
+    if not whole or task is None:
         raise not_asked("the task is damaged, or of another version; ask anew")
     if task["pdp"] != link.pdp:
         raise not_asked("the task is of another PDP or tenant; use a client of the one where it was filed")

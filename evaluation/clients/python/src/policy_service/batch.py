@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Sequence, get_args
 
 from .answer import Decided, of_all, read
 from .errors import failure, not_asked, odd
@@ -10,12 +10,12 @@ from .errors import failure, not_asked, odd
 if TYPE_CHECKING:
     from ._core import Reply
 
-SEMANTICS = ("execute_all", "deny_on_first_deny", "permit_on_first_permit")
+Semantic = Literal["execute_all", "deny_on_first_deny", "permit_on_first_permit"]
 
 
 def body_of(questions: Sequence[dict[str, Any]], semantic: str) -> dict[str, Any]:
     """The body of a batch."""
-    if semantic not in SEMANTICS:
+    if semantic not in get_args(Semantic):
         raise not_asked("there is no such semantic")
     body: dict[str, Any] = {"evaluations": list(questions)}
     if semantic != "execute_all":

@@ -11,13 +11,14 @@ from ._breaker import Breaker
 from ._transport import Transport, run
 from .answer import OURS, Answer, Permit
 from .approvals import Wait, permitted
+from .batch import Semantic
 from .errors import AuthorizationError
 from .obligations import Change, Enforcement
 from .search import Search, What
-from .types import Action, ActionQuery, Entity, Obligation, Question, ResourceQuery, Semantic, SubjectQuery
+from .types import Action, ActionQuery, CapabilityAsk, Entity, Obligation, Question, ResourceQuery, SubjectQuery
 
 if TYPE_CHECKING:
-    from .capability import Capability, CapabilityAsk, Holder
+    from .capability import Capability, Holder
 
 T = TypeVar("T")
 P = ParamSpec("P")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Mapping
 
 if TYPE_CHECKING:
-    from .types import Json, Task
+    from .approvals import Task
 
 Kind = Literal[
     "denied", "obligated", "not_approved",
@@ -77,7 +77,7 @@ class AuthorizationError(Exception):
         self.reason_user: str | None = None
         self.decision_id: str | None = None
         self.request_id: str | None = None
-        self.context: Mapping[str, Json] | None = None
+        self.context: Mapping[str, Any] | None = None
         self.spent = False
         self.task: Task | None = None
         self._remedy = remedy
