@@ -368,7 +368,7 @@ func TestPythonPage(t *testing.T) {
 			}
 			dir := t.TempDir()
 			pyMust(t, os.WriteFile(filepath.Join(dir, "program.py"), []byte(p.text), 0o600))
-			if out := pyDone(t, dir, env, debian, "-W", "error", "program.py"); out != p.want {
+			if out := pyDone(t, dir, env, debian, "-W", "error", "-W", "ignore::ResourceWarning", "program.py"); out != p.want {
 				t.Errorf("it prints\n%s\nand the page says\n%s", out, p.want)
 			}
 		})

@@ -86,10 +86,11 @@ class Frameworks(unittest.TestCase):
     def each(self, answer: Callable[..., Said], check: Callable[[Any, list[str], str], None], **options: Any) -> None:
         """Checks each framework with each client."""
         wait, ask = options.pop("wait", None), options.pop("ask", question)
-        for kind in (Client, AsyncClient):
+        kinds: tuple[type[Client] | type[AsyncClient], ...] = (Client, AsyncClient)
+        for kind in kinds:
             for path in ("/fastapi/d1", "/async/d1"):
                 with self.subTest(client=kind.__name__, path=path), PDP(answer) as pdp:
-                    client: Client | AsyncClient = kind(pdp.url, SECRET, timeout=20, **options)
+                    client = kind(pdp.url, SECRET, timeout=20, **options)
                     app, ran = app_of(client, ask, wait)
                     with TestClient(app, raise_server_exceptions=False) as http:
                         check(http.get(path, headers={"X-User": "alice"}), ran, path)
