@@ -62,9 +62,20 @@ class Driver:
     async def case(self, line: dict[str, Any]) -> dict[str, Any]:
         self.handled, self.acted = [], 0
         out: dict[str, Any] = {
-            "allowed": False, "kind": "", "status": 0, "reason": "", "reasonUser": "", "acted": 0, "result": "", "handled": [],
-            "items": [], "found": [], "spent": False, "named": False, "waits": False,
-        }  # fmt: skip
+            "allowed": False,
+            "kind": "",
+            "status": 0,
+            "reason": "",
+            "reasonUser": "",
+            "acted": 0,
+            "result": "",
+            "handled": [],
+            "items": [],
+            "found": [],
+            "spent": False,
+            "named": False,
+            "waits": False,
+        }
         try:
             if "client" in line:
                 self.connect(line["client"])

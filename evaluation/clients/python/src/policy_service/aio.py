@@ -45,10 +45,12 @@ class _Transport:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.apart: set[asyncio.Task[Any]] = set()
 
-    def _make(self, fresh: bool) -> httpx.AsyncHTTPTransport:
+    def _make(self, fresh: bool, secure: bool) -> httpx.AsyncHTTPTransport:
         import httpx
 
-        self._tls = self._tls or ssl.create_default_context()
+        if self._tls is None:
+            # For http none is trusted, which takes no time.
+            self._tls = ssl.create_default_context() if secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=0 if fresh else 32, keepalive_expiry=60)
         return httpx.AsyncHTTPTransport(verify=self._tls, trust_env=False, http2=False, retries=0, limits=limits)
 
@@ -76,12 +78,13 @@ class _Transport:
         return exchange.end()
 
     async def _exchange(self, exchange: _Exchange) -> None:
+        secure = exchange.request.url.lower().startswith("https:")
         if exchange.request.fresh:
-            async with self._make(fresh=True) as transport:
+            async with self._make(fresh=True, secure=secure) as transport:
                 await exchange.run(transport)
             return
         if self._kept is None or self._loop is not asyncio.get_running_loop():
-            self._kept, self._loop = self._make(fresh=False), asyncio.get_running_loop()
+            self._kept, self._loop = self._make(fresh=False, secure=secure), asyncio.get_running_loop()
         await exchange.run(self._kept)
 
     def _start(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -258,11 +261,19 @@ class AsyncClient:
     their promises and the acts may be async."""
 
     def __init__(
-        self, url: str, credential: str | Callable[[], str | Awaitable[str]] | None = None, *, tenant: str | None = None,
-        handlers: Mapping[str, AsyncHandler] | None = None, timeout: float = 5.0, retries: int = 2,
-        breaker: Breaker = Breaker(), plain_http: bool = False, receipts: bool = True,
+        self,
+        url: str,
+        credential: str | Callable[[], str | Awaitable[str]] | None = None,
+        *,
+        tenant: str | None = None,
+        handlers: Mapping[str, AsyncHandler] | None = None,
+        timeout: float = 5.0,
+        retries: int = 2,
+        breaker: Breaker = Breaker(),
+        plain_http: bool = False,
+        receipts: bool = True,
         on_undecided: Callable[[AuthorizationError], Any] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._core = _core.Core(
             url, credential, tenant, handlers, timeout, retries, breaker, plain_http, receipts, on_undecided
         )
@@ -295,28 +306,47 @@ class AsyncClient:
 
     @overload
     def enforce(
-        self, question: Question, act: None = None, *, wait: Wait | float | None = None,
+        self,
+        question: Question,
+        act: None = None,
+        *,
+        wait: Wait | float | None = None,
         capability: Capability | None = None,
-    ) -> PendingPermit: ...  # fmt: skip
+    ) -> PendingPermit:
+        ...
 
     @overload
     def enforce(
-        self, question: Question, act: Callable[[Permit], Awaitable[T]], *, wait: Wait | float | None = None,
+        self,
+        question: Question,
+        act: Callable[[Permit], Awaitable[T]],
+        *,
+        wait: Wait | float | None = None,
         capability: Capability | None = None,
-    ) -> Coroutine[Any, Any, T]: ...  # fmt: skip
+    ) -> Coroutine[Any, Any, T]:
+        ...
 
     @overload
     def enforce(
-        self, question: Question, act: Callable[[Permit], T], *, wait: Wait | float | None = None,
+        self,
+        question: Question,
+        act: Callable[[Permit], T],
+        *,
+        wait: Wait | float | None = None,
         capability: Capability | None = None,
-    ) -> Coroutine[Any, Any, T]: ...  # fmt: skip
+    ) -> Coroutine[Any, Any, T]:
+        ...
 
     def enforce(
-        self, question: Question, act: Callable[[Permit], Any] | None = None, *, wait: Wait | float | None = None,
+        self,
+        question: Question,
+        act: Callable[[Permit], Any] | None = None,
+        *,
+        wait: Wait | float | None = None,
         capability: Capability | None = None,
-    ) -> Any:  # fmt: skip
-        """Asks as authorize does, acts, and returns the act's result as handlers changed it. Without an act it returns a
-        permit for async with, whose release gives the result out."""
+    ) -> Any:
+        """Asks as authorize does, acts, and returns the act's result as handlers changed it. Without an act it returns
+        a permit for async with, whose release gives the result out."""
         if act is not None:
             return self._run(_core.enforce(self._core, question, act, wait, capability))
         return PendingPermit(self._hold(permitted(self._core, question, wait, capability, changes=True)))
@@ -332,7 +362,9 @@ class AsyncClient:
         def decorate(function: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
             @functools.wraps(function)
             async def enforcing(*args: P.args, **kwargs: P.kwargs) -> T:
-                return await self.enforce(question(*args, **kwargs), lambda permit: function(*args, **kwargs), wait=wait)
+                return await self.enforce(
+                    question(*args, **kwargs), lambda permit: function(*args, **kwargs), wait=wait
+                )
 
             return enforcing
 
@@ -341,10 +373,12 @@ class AsyncClient:
     @overload
     def enforce_all(
         self, questions: Sequence[Question], act: Callable[[list[Permit]], Awaitable[T]]
-    ) -> Coroutine[Any, Any, T]: ...
+    ) -> Coroutine[Any, Any, T]:
+        ...
 
     @overload
-    def enforce_all(self, questions: Sequence[Question], act: Callable[[list[Permit]], T]) -> Coroutine[Any, Any, T]: ...
+    def enforce_all(self, questions: Sequence[Question], act: Callable[[list[Permit]], T]) -> Coroutine[Any, Any, T]:
+        ...
 
     def enforce_all(self, questions: Sequence[Question], act: Callable[[list[Permit]], Any]) -> Any:
         """Acts if the answer to each question is yes, and all obligations were discharged."""

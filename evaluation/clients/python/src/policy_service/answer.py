@@ -251,7 +251,9 @@ def _wanted(place: Mapping[str, Any]) -> tuple[list[Obligation], AuthorizationEr
         elif any(o["type"] not in types for o in details):
             error = error or odd("it has details of an obligation that it does not name")
         detailed = {o["type"] for o in details}
-        plain: list[Obligation] = [{"id": name, "type": name, "properties": {}} for name in types if name not in detailed]
+        plain: list[Obligation] = [
+            {"id": name, "type": name, "properties": {}} for name in types if name not in detailed
+        ]
         return plain + details, error
     if isinstance(owed, list):
         named, bad = _array(owed)

@@ -53,4 +53,6 @@ def _ends(decided: Decided, semantic: str) -> bool:
     """Whether a batch ends after this answer."""
     if decided.possible is not None:
         return False
-    return semantic == "deny_on_first_deny" and not decided.allow or semantic == "permit_on_first_permit" and decided.allow
+    return (
+        semantic == "deny_on_first_deny" and not decided.allow or semantic == "permit_on_first_permit" and decided.allow
+    )

@@ -8,10 +8,21 @@ if TYPE_CHECKING:
     from .approvals import Task
 
 Kind = Literal[
-    "denied", "obligated", "not_approved",
-    "not_asked", "open", "unreachable", "timed_out", "cancelled", "refused", "unavailable", "odd", "unsupported",
-    "bad_item", "skipped",
-]  # fmt: skip
+    "denied",
+    "obligated",
+    "not_approved",
+    "not_asked",
+    "open",
+    "unreachable",
+    "timed_out",
+    "cancelled",
+    "refused",
+    "unavailable",
+    "odd",
+    "unsupported",
+    "bad_item",
+    "skipped",
+]
 
 # A failure after which a question may be sent again: see Core.ask.
 Again = Literal["never", "unsent", "unanswered", "asked_to_wait"]
@@ -63,9 +74,15 @@ class AuthorizationError(Exception):
     status: int  # for the answer to the own caller: 403 or 503
 
     def __init__(
-        self, kind: Kind, detail: str = "", *, remedy: str = "", pdp_status: int | None = None,
-        retry_after: float | None = None, again: Again = "never",
-    ) -> None:  # fmt: skip
+        self,
+        kind: Kind,
+        detail: str = "",
+        *,
+        remedy: str = "",
+        pdp_status: int | None = None,
+        retry_after: float | None = None,
+        again: Again = "never",
+    ) -> None:
         super().__init__()
         self.kind = kind
         self.op = "evaluate"
@@ -111,9 +128,14 @@ class Undecided(AuthorizationError):
 
 
 def failure(
-    kind: Kind, detail: str = "", *, remedy: str = "", pdp_status: int | None = None,
-    retry_after: float | None = None, again: Again = "never",
-) -> AuthorizationError:  # fmt: skip
+    kind: Kind,
+    detail: str = "",
+    *,
+    remedy: str = "",
+    pdp_status: int | None = None,
+    retry_after: float | None = None,
+    again: Again = "never",
+) -> AuthorizationError:
     """The error of a kind."""
     of = Denied if kind in ("denied", "obligated", "not_approved") else Undecided
     return of(kind, detail, remedy=remedy, pdp_status=pdp_status, retry_after=retry_after, again=again)
