@@ -272,7 +272,7 @@ func openPyDesk(t *testing.T, source pdp.Source) *pyDesk {
 	pyMust(t, err)
 	proxy.Rewrite = func(r *httputil.ProxyRequest) { r.SetURL(to) }
 	proxy.ModifyResponse = func(r *http.Response) error {
-		if d.approves.Load() && r.Request.Method == http.MethodPost && strings.HasSuffix(r.Request.URL.Path, "/access-request") {
+		if d.approves.Load() && r.Request.Method == http.MethodPost && strings.HasSuffix(r.Request.URL.Path, "/access/v1/requests") {
 			d.approve()
 		}
 		return nil
@@ -403,7 +403,7 @@ func TestNewcomerFastAPI(t *testing.T) {
 			case strings.Contains(command, "uvicorn"):
 				serve = command
 			default:
-				pyDone(t, dir, nil, "sh", "-ec", command)
+				pyDone(t, dir, []string{"PATH=/usr/bin:" + os.Getenv("PATH")}, "sh", "-ec", command) // where python3 is Debian's
 			}
 		}
 	}
