@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -271,7 +272,7 @@ func openPyDesk(t *testing.T, source pdp.Source) *pyDesk {
 	pyMust(t, err)
 	proxy.Rewrite = func(r *httputil.ProxyRequest) { r.SetURL(to) }
 	proxy.ModifyResponse = func(r *http.Response) error {
-		if d.approves.Load() && r.Request.Method == http.MethodPost && strings.HasSuffix(r.Request.URL.Path, "/access-request") {
+		if d.approves.Load() && r.Request.Method == http.MethodPost && strings.HasSuffix(r.Request.URL.Path, "/access/v1/requests") {
 			d.approve()
 		}
 		return nil
@@ -367,7 +368,7 @@ func TestPythonPage(t *testing.T) {
 			}
 			dir := t.TempDir()
 			pyMust(t, os.WriteFile(filepath.Join(dir, "program.py"), []byte(p.text), 0o600))
-			if out := pyDone(t, dir, env, debian, "-W", "error", "program.py"); out != p.want {
+			if out := pyDone(t, dir, env, debian, "-W", "error", "-W", "ignore::ResourceWarning", "program.py"); out != p.want {
 				t.Errorf("it prints\n%s\nand the page says\n%s", out, p.want)
 			}
 		})
@@ -402,7 +403,7 @@ func TestNewcomerFastAPI(t *testing.T) {
 			case strings.Contains(command, "uvicorn"):
 				serve = command
 			default:
-				pyDone(t, dir, nil, "sh", "-ec", command)
+				pyDone(t, dir, []string{"PATH=/usr/bin:" + os.Getenv("PATH")}, "sh", "-ec", command) // where python3 is Debian's
 			}
 		}
 	}
@@ -457,4 +458,81 @@ func pyServe(t *testing.T, d *pyDesk, dir, command string) (address string) {
 		}
 	})
 	return l.Addr().String()
+}
+
+// pyRefused is the comment of a careless line that type checkers refuse, and pyMypy is how mypy says so.
+var (
+	pyRefused = regexp.MustCompile(`  # refused: (.*)$`)
+	pyMypy    = regexp.MustCompile(`(?m)^tests/naive/(\w+\.py):(\d+): error: .*\[([a-z-]+)\]$`)
+)
+
+// TestPythonNaive runs each careless line beside a PDP that says no, and has type checkers read it. Each program of
+// tests/naive says what comes of it, and by which rules of which checker it is refused.
+func TestPythonNaive(t *testing.T) {
+	t.Parallel()
+	night.Npm(t)
+	sources, err := filepath.Glob("python/tests/naive/*.py")
+	pyMust(t, err)
+	want, files := map[string]bool{}, []string{}
+	for _, source := range sources {
+		name := filepath.Base(source)
+		if name == "run.py" {
+			continue
+		}
+		files = append(files, "tests/naive/"+name)
+		text, err := os.ReadFile(source)
+		pyMust(t, err)
+		refused := false
+		for n, line := range strings.Split(string(text), "\n") {
+			if rules := pyRefused.FindStringSubmatch(line); rules != nil {
+				refused = true
+				for _, rule := range strings.Split(rules[1], ", ") {
+					want[fmt.Sprintf("%s:%d %s", name, n+1, rule)] = true
+				}
+			}
+		}
+		if !refused && strings.Contains(string(text), "# comes of it: acted\n") {
+			t.Errorf("%s acts, and no type checker refuses it", name)
+		}
+	}
+	if len(files) < 40 {
+		t.Errorf("there are %d careless programs", len(files))
+	}
+	pyright := filepath.Join(npm.Install(t, "pyright", os.DirFS("python/testdata/pyright")), "node_modules/pyright/index.js")
+	t.Run("run", func(t *testing.T) {
+		t.Parallel()
+		d := openPyDesk(t, starter())
+		pyDone(t, "python", append(d.env(), "PYTHONPATH=src"), debian, "tests/naive/run.py")
+	})
+	t.Run("types", func(t *testing.T) {
+		t.Parallel()
+		got := map[string]bool{}
+		out, _ := py(t, "python", nil, append([]string{"mypy", "--cache-dir", t.TempDir()}, files...)...) // which fails, as it finds faults
+		for _, line := range pyMypy.FindAllStringSubmatch(out, -1) {
+			got[line[1]+":"+line[2]+" mypy "+line[3]] = true
+		}
+		var said struct {
+			Diagnostics []struct {
+				File, Rule, Severity string
+				Range                struct{ Start struct{ Line int } }
+			} `json:"generalDiagnostics"`
+		}
+		out, _ = py(t, "python", nil, "node", pyright, "-p", "tests/naive", "--pythonpath", debian, "--outputjson")
+		if err := json.Unmarshal([]byte(out), &said); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		for _, d := range said.Diagnostics {
+			got[fmt.Sprintf("%s:%d pyright %s", filepath.Base(d.File), d.Range.Start.Line+1, d.Rule)] = true
+		}
+		for _, line := range slices.Sorted(maps.Keys(got)) {
+			if !want[line] {
+				t.Errorf("it is refused, and does not say so: %s", line)
+			}
+		}
+		for _, line := range slices.Sorted(maps.Keys(want)) {
+			if !got[line] {
+				t.Errorf("it is not refused: %s", line)
+			}
+		}
+	})
 }

@@ -15,7 +15,7 @@ Said = tuple[int, Any, dict[str, str]]
 
 
 class PDP:
-    """Answers by a function, and keeps what was asked. Receipts are answered with 204."""
+    """Answers by a function, and keeps what was asked. Receipts are answered with 204. PDP_URL becomes its URL."""
 
     def __init__(self, answer: Callable[[str, str, Any], Said], receipts: bool = True) -> None:
         self.asked: list[Asked] = []
@@ -36,7 +36,7 @@ class PDP:
             do_GET = do_POST
 
             def says(self, status: int, body: Any, headers: dict[str, str]) -> None:
-                text = b"" if body is None else json.dumps(body).encode()
+                text = b"" if body is None else json.dumps(body).replace("PDP_URL", pdp.url).encode()
                 self.send_response(status)
                 given = {"Content-Type": "application/json", "X-Request-ID": self.headers.get("X-Request-ID") or "none"}
                 for name, value in {**given, **headers}.items():

@@ -20,13 +20,13 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from . import _json
-from ._core import Sleep
+from ._effects import Flow, Sleep
 from .approvals import Wait
 from .errors import AuthorizationError, failure, not_asked, odd
 from .types import CapabilityAsk, Obligation
 
 if TYPE_CHECKING:
-    from ._core import Flow, Link
+    from ._core import Link
 
 __all__ = ["Capability", "CapabilityAsk", "Holder", "canonical", "hash_arguments", "hash_request"]
 
@@ -207,8 +207,8 @@ class Holder:
         body = {name: value for name, value in ask.items() if name != "proof"}
         if "encrypt_to" in body:
             raise ValueError("this client reads no encrypted tokens; leave encrypt_to out")
-        if not isinstance(body["tools"], list | tuple):
-            raise ValueError("tools is no list")
+        if not isinstance(body["tools"], list | tuple) or not isinstance(body["audience"], str):
+            raise ValueError("tools is no list, or audience no text")
         body["key"] = self.jwk
         body["tools"] = [tool if ":" in tool else f"{body['audience']}:{tool}" for tool in body["tools"]]
         if "arguments" in body:

@@ -9,4 +9,4 @@ def act() -> str:
 
 
 def careless(client: Client, question: Question) -> str:
-    return client.enforce(question, act())
+    return client.enforce(question, act())  # refused: mypy call-overload, mypy no-any-return, pyright reportArgumentType, pyright reportCallIssue

@@ -5,4 +5,4 @@ from policy_service import Client, Question
 
 
 def careless(client: Client, question: Question) -> str:
-    return client.evaluate(question) and "acted" or "refused"
+    return client.evaluate(question) and "acted" or "refused"  # refused: pyright reportReturnType

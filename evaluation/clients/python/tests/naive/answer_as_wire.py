@@ -5,4 +5,4 @@ from policy_service import Client, Question
 
 
 def careless(client: Client, question: Question) -> str:
-    return "acted" if client.evaluate(question)["decision"] else "refused"
+    return "acted" if client.evaluate(question)["decision"] else "refused"  # refused: mypy index, pyright reportIndexIssue

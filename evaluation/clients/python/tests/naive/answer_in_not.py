@@ -5,6 +5,6 @@ from policy_service import Client, Question
 
 
 def careless(client: Client, question: Question) -> str:
-    if not client.evaluate(question):
+    if not client.evaluate(question):  # refused: pyright reportGeneralTypeIssues
         return "refused"
     return "acted"

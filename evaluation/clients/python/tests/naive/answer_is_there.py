@@ -5,6 +5,6 @@ from policy_service import Client, Question
 
 
 def careless(client: Client, question: Question) -> str:
-    if client.evaluate(question) is not None:
+    if client.evaluate(question) is not None:  # refused: pyright reportUnnecessaryComparison
         return "acted"
     return "refused"

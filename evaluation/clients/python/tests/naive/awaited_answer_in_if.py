@@ -5,4 +5,4 @@ from policy_service import AsyncClient, Question
 
 
 async def careless(client: AsyncClient, question: Question) -> str:
-    return "acted" if await client.evaluate(question) else "refused"
+    return "acted" if await client.evaluate(question) else "refused"  # refused: pyright reportGeneralTypeIssues

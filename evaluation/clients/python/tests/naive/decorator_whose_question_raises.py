@@ -5,7 +5,7 @@ from policy_service import Client, Question
 
 
 def careless(client: Client, question: Question) -> str:
-    @client.enforced(lambda: {**question, "resource": {"type": "tool", "id": {}["tool"]}})
+    @client.enforced(lambda: {**question, "resource": {"type": "tool", "id": {}["tool"]}})  # refused: mypy misc
     def act() -> str:
         return "acted"
 

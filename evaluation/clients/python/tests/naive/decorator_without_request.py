@@ -12,4 +12,4 @@ def careless(client: Client, question: Question) -> str:
     def endpoint() -> str:
         return "acted"
 
-    return str(asyncio.run(endpoint()))
+    return str(asyncio.run(endpoint()))  # refused: mypy arg-type, pyright reportArgumentType

@@ -5,6 +5,6 @@ from policy_service import AsyncClient, Question
 
 
 async def careless(client: AsyncClient, question: Question) -> str:
-    if client.evaluate(question):
+    if client.evaluate(question):  # refused: mypy truthy-bool, pyright reportUnnecessaryComparison
         return "acted"
     return "refused"

@@ -5,4 +5,4 @@ from policy_service import AsyncClient, Question
 
 
 async def careless(client: AsyncClient, question: Question) -> str:
-    return "acted" if client.evaluate(question).permitted else "refused"
+    return "acted" if client.evaluate(question).permitted else "refused"  # refused: mypy attr-defined, pyright reportAttributeAccessIssue

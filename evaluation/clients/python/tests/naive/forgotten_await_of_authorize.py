@@ -5,4 +5,4 @@ from policy_service import AsyncClient, Question
 
 
 async def careless(client: AsyncClient, question: Question) -> str:
-    return "acted" if client.authorize(question) else "refused"
+    return "acted" if client.authorize(question) else "refused"  # refused: mypy truthy-bool, pyright reportUnnecessaryComparison

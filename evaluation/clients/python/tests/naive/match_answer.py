@@ -6,7 +6,7 @@ from policy_service import Client, Question
 
 def careless(client: Client, question: Question) -> str:
     match client.evaluate(question):
-        case True:
+        case True:  # refused: pyright reportUnnecessaryComparison
             return "acted"
         case _:
             return "refused"

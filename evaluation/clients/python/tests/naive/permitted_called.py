@@ -5,4 +5,4 @@ from policy_service import Client, Question
 
 
 def careless(client: Client, question: Question) -> str:
-    return "acted" if client.evaluate(question).permitted() else "refused"
+    return "acted" if client.evaluate(question).permitted() else "refused"  # refused: mypy operator, pyright reportCallIssue

@@ -5,7 +5,7 @@ from policy_service import Client, Question
 
 
 def careless(client: Client, question: Question) -> str:
-    query = {"subject": question["subject"], "action": question["action"], "resource": {"type": "nothing"}}
-    if client.search_resources(query):
+    subject, action = question["subject"], question["action"]
+    if client.search_resources({"subject": subject, "action": action, "resource": {"type": "nothing"}}):  # refused: mypy truthy-bool
         return "acted"
     return "refused"
