@@ -60,7 +60,7 @@ func lying(name string, answer http.HandlerFunc, want result, asked int) testCas
 		steps: []step{{call: call{Do: "enforce", Question: read}, want: want, asked: asked}}}
 }
 
-// cases are the table. Each client has to come to the same results.
+// cases are the table, and capable is the part of it that needs keys. Each client has to come to the same results.
 func cases() (all []testCase) {
 	all = append(all, answered()...)
 	all = append(all, obliged()...)
@@ -68,8 +68,7 @@ func cases() (all []testCase) {
 	all = append(all, repeated()...)
 	all = append(all, batches()...)
 	all = append(all, searched()...)
-	all = append(all, approved()...)
-	return append(all, capable()...)
+	return append(all, approved()...)
 }
 
 func answered() []testCase {
@@ -329,7 +328,8 @@ func capable() []testCase {
 // TestTable runs the table through the clients that need nothing but Go and Python.
 func TestTable(t *testing.T) {
 	t.Parallel()
-	t.Run("go", func(t *testing.T) { t.Parallel(); table(t, &inGo{}) })
+	t.Run("go", func(t *testing.T) { t.Parallel(); table(t, &inGo{}, append(cases(), capable()...)) })
+	t.Run("python", func(t *testing.T) { t.Parallel(); table(t, run(t, "python", python(t), "tests/driver.py"), cases()) })
 }
 
 // python is the interpreter: that of the system, which has the packages of the system, or else any.
@@ -352,14 +352,18 @@ func TestTableOfOthers(t *testing.T) {
 	night.Npm(t)
 	t.Run("python, async", func(t *testing.T) {
 		t.Parallel()
-		table(t, run(t, "python", python(t), "tests/driver.py", "--async"))
+		table(t, run(t, "python", python(t), "tests/driver.py", "--async"), append(cases(), capable()...))
+	})
+	t.Run("python, with keys", func(t *testing.T) {
+		t.Parallel()
+		table(t, run(t, "python", python(t), "tests/driver.py"), capable())
 	})
 }
 
-// table runs all cases through one client, and all lies.
-func table(t *testing.T, d driver) {
+// table runs cases through one client, and all lies.
+func table(t *testing.T, d driver, cases []testCase) {
 	f := openFront(t)
-	for _, c := range cases() {
+	for _, c := range cases {
 		for n, s := range c.steps {
 			t.Run(fmt.Sprintf("%s/%d", c.name, n+1), func(t *testing.T) { f.step(t, d, c, n, s) })
 		}

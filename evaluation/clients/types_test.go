@@ -230,7 +230,8 @@ func inPython(w writing) string {
 	}
 	var b strings.Builder
 	b.WriteString("# " + generated + "\n\"\"\"Types of what the client is given, and gives.\"\"\"\n\nfrom __future__ import annotations\n\n" +
-		"from typing import Any, Literal, Mapping, NotRequired, Sequence, TypedDict\n\nJsonObject = Mapping[str, Any]\n")
+		"from typing import Any, Literal, Mapping, NotRequired, Sequence, TypedDict, Union\n\n" +
+		`Json = Union[None, bool, int, float, str, Sequence["Json"], Mapping[str, "Json"]]` + "\nJsonObject = Mapping[str, Any]\n")
 	for _, t := range clientTypes {
 		all, required := w.members(t)
 		var lines strings.Builder

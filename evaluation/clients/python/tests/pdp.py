@@ -17,7 +17,7 @@ Said = tuple[int, Any, dict[str, str]]
 class PDP:
     """Answers by a function, and keeps what was asked. Receipts are answered with 204. PDP_URL becomes its URL."""
 
-    def __init__(self, answer: Callable[[str, str, Any], Said]) -> None:
+    def __init__(self, answer: Callable[[str, str, Any], Said], receipts: bool = True) -> None:
         self.asked: list[Asked] = []
         pdp = self
 
@@ -26,7 +26,7 @@ class PDP:
 
             def do_POST(self) -> None:
                 text = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                if self.path.endswith("/obligations"):
+                if receipts and self.path.endswith("/obligations"):
                     self.says(204, None, {})
                     return
                 body = json.loads(text) if text else None

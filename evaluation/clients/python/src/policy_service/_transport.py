@@ -92,6 +92,8 @@ class Transport:
         for connection in idle:
             connection.sock.close()
 
+    __del__ = close
+
     def send(self, request: Send) -> Raw:
         """Sends a request, and reads the answer."""
         came = keep = False

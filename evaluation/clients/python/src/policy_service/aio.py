@@ -60,7 +60,7 @@ class _Transport:
             await kept.aclose()
 
     async def send(self, request: Send) -> Raw:
-        """Sends a request, and reads the answer: in a task of its own, for the deadline ends that and not the caller's."""
+        """Sends a request, and reads the answer: in a task of its own, for the deadline must not end the caller's."""
         exchange = _Exchange(request)
         try:
             seconds = left(request.deadline)

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Mapping, NotRequired, Sequence, TypedDict
+from typing import Any, Literal, Mapping, NotRequired, Sequence, TypedDict, Union
 
+Json = Union[None, bool, int, float, str, Sequence["Json"], Mapping[str, "Json"]]
 JsonObject = Mapping[str, Any]
 
 
