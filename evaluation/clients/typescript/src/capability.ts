@@ -5,7 +5,7 @@ import type { Task, Wait } from "./approvals.js";
 import { Denied, errorOf, Failure, notAsked, odd, printable } from "./errors.js";
 import { isObject, present, readJson, textOf } from "./json.js";
 import type { Link } from "./link.js";
-import type { Json, JsonObject, Obligation, Question } from "./types.js";
+import type { CapabilityAsk as CapabilityRequest, Json, JsonObject, Obligation, Question } from "./types.js";
 
 const utf8 = new TextEncoder();
 const deepest = 64;
@@ -86,28 +86,8 @@ export async function requestHash(body: JsonObject, parent?: string): Promise<st
 	});
 }
 
-/** What is asked for: the body of POST /v1/capabilities, without key and proof. */
-export interface CapabilityAsk {
-	readonly holder: { readonly type: string; readonly id: string; readonly properties?: JsonObject };
-	/** The server of the tools. */
-	readonly audience: string;
-	/** Names of tools of it, or their ids; "*" is all of them. */
-	readonly tools: readonly string[];
-	/** Seconds from when it is granted. */
-	readonly duration?: number;
-	readonly valid_from?: string;
-	readonly valid_until?: string;
-	readonly max_uses?: number;
-	readonly max_depth?: number;
-	readonly offline?: boolean;
-	/** Constraints by the name of the argument; a value without constraint_type is that very value. */
-	readonly arguments?: JsonObject;
-	readonly reason?: string;
-	readonly approval_id?: string;
-	readonly channel?: { readonly session: string };
-	readonly context?: JsonObject;
-	readonly tenant_id?: string;
-}
+/** What is asked for: the body of POST /v1/capabilities, without key and proof. Without a tenant it is the client's. */
+export type CapabilityAsk = Omit<CapabilityRequest, "tenant_id"> & { tenant_id?: string };
 
 /** One call, as a proof says it. */
 export interface Call {
@@ -339,7 +319,7 @@ export const requestCapability = (link: Link, holder: Holder, ask: CapabilityAsk
 /** Asks for a new token of a capability, by what it was granted by. Its id stays, and uses go on being counted. */
 export async function renewCapability(link: Link, capability: Capability, options: Options = {}): Promise<Capability> {
 	if (!(capability instanceof Capability)) throw link.error("renew", notAsked("this is no capability"));
-	const { valid_from, valid_until, approval_id: _, ...ask } = capability.ask; // times that were fixed are over by now
+	const { valid_from, valid_until, ...ask } = capability.ask; // times that were fixed are over by now
 	const lasts = Math.round((capability.expires.getTime() - capability.validFrom.getTime()) / 1000);
 	const duration = ask.duration ?? (valid_from || valid_until ? lasts : undefined);
 	const renewed = { ...ask, ...(duration !== undefined && { duration }) };
@@ -355,7 +335,7 @@ async function granted(link: Link, holder: Holder, ask: CapabilityAsk, path: str
 	const request = async (approval?: string): Promise<Capability | JsonObject> => {
 		let body: JsonObject;
 		try {
-			const whole = approval === undefined ? own : { ...own, approval_id: approval };
+			const whole = approval === undefined ? own : { ...own, approval_id: approval }; // of which the proof says nothing
 			body = await holder.request(whole, link.pdp, { iat: Math.floor(link.now() / 1000) });
 		} catch (cause) {
 			throw link.error(op, Object.assign(notAsked("give holder, audience and tools, as plain JSON"), { cause }));
@@ -378,7 +358,7 @@ async function granted(link: Link, holder: Holder, ask: CapabilityAsk, path: str
 	}
 	let task = resume;
 	if (!task) {
-		const first = await request(ask.approval_id);
+		const first = await request();
 		if (first instanceof Capability) return first;
 		task = taskOf(link, first);
 		if (!task) throw refused(link, op, first);
