@@ -304,8 +304,8 @@ test("a request is sent again only if that cannot spend anything", async (t) => 
 		response.write('{"decision":true', () => response.destroy());
 	};
 	for (const context of [{ approval: { id: "a" } }, { approval_id: "a" }, { capability: { token: "t", proof: "p" } }]) {
-		const lost: Reply[] = [broken, half, "{", { status: 502 }, later];
-		const kept: Reply[] = [{ status: 400 }, { status: 429, headers: { "Retry-After": "0" } }];
+		const lost: Reply[] = [broken, half, "{", { status: 502 }];
+		const kept: Reply[] = [later, { status: 400 }, { status: 429, headers: { "Retry-After": "0" } }];
 		for (const first of [...lost, ...kept]) {
 			const spent = lost.includes(first);
 			const { client, asked } = await pdp(t, () => first);
