@@ -156,7 +156,9 @@ export abstract class AuthorizationError extends Error {
 
 /** Whether no answer says what became of the request. 429 and 503 are the PDP's own word, any other status may be a proxy's. */
 function lost({ kind, pdpStatus }: Failure): boolean {
-	return ["unreachable", "timed_out", "cancelled", "odd"].includes(kind) || (kind === "unavailable" && pdpStatus !== 429 && pdpStatus !== 503);
+	return (
+		["unreachable", "timed_out", "cancelled", "odd"].includes(kind) || (kind === "unavailable" && pdpStatus !== 429 && pdpStatus !== 503)
+	);
 }
 
 /** It was decided: no. */
