@@ -60,6 +60,8 @@ var readers = map[string]string{
 	"cmd/policy-service/README.md":       "operator",
 	"cmd/policy-service/INSTALL.md":      "operator, who installs",
 	"cmd/policy-service/CHANGES.md":      "operator, who upgrades",
+
+	"evaluation/clients/typescript/MCP.md": "developer of an MCP server, in TypeScript",
 }
 
 // elsewhere are the blocks that another test executes or reads: which one, by the page and the tag.
@@ -76,6 +78,8 @@ var elsewhere = map[string]map[string]string{
 	"cmd/policy-service/INSTALL.md":           {asRoot: "install_linux_test.go, which types them on a machine without Go", "console go": "install_linux_test.go, which types them into a copy of the checkout"},
 	"conformance/cases/README.md":             {"yaml": "conformance/casespage_test.go, which reads it as a case"},
 	"pdp/decisionlog/report/sample_readme.md": {"sh": "log_sample_test.go, which runs them in a sample"},
+
+	"evaluation/clients/typescript/MCP.md": {"ts": "evaluation/clients/mcpguard_test.go, which runs it", "js": "mcpguard_test.go, which finds it in the example"},
 }
 
 // unexecuted are the pages of which no block is executed, each with the reason.
