@@ -62,9 +62,20 @@ class Driver:
     async def case(self, line: dict[str, Any]) -> dict[str, Any]:
         self.handled, self.acted = [], 0
         out: dict[str, Any] = {
-            "allowed": False, "kind": "", "status": 0, "reason": "", "reasonUser": "", "acted": 0, "result": "", "handled": [],
-            "items": [], "found": [], "spent": False, "named": False, "waits": False,
-        }  # fmt: skip
+            "allowed": False,
+            "kind": "",
+            "status": 0,
+            "reason": "",
+            "reasonUser": "",
+            "acted": 0,
+            "result": "",
+            "handled": [],
+            "items": [],
+            "found": [],
+            "spent": False,
+            "named": False,
+            "waits": False,
+        }
         try:
             if "client" in line:
                 self.connect(line["client"])
@@ -104,7 +115,8 @@ class Driver:
             semantic = {"semantic": line["semantic"]} if "semantic" in line else {}
             answers = await self.got(c.evaluate_batch(line.get("questions", []), **semantic))
             out["items"] = [
-                {"allowed": a.permitted, "kind": a.error.kind if a.error else "", "reason": a.reason or ""} for a in answers
+                {"allowed": a.permitted, "kind": a.error.kind if a.error else "", "reason": a.reason or ""}
+                for a in answers
             ]
             out["allowed"] = all(a.permitted for a in answers)
         elif do == "search":

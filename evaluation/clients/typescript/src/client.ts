@@ -3,7 +3,7 @@ import { decideAll, enforceTogether, firstDeny, questionsOf } from "./batch.js";
 import type { Capability, CapabilityAsk, Holder } from "./capability.js";
 import * as capabilities from "./capability.js";
 import { Core, type Decided, type Enforcement, failureOfAnswer, permitOf, questionOf } from "./core.js";
-import { AuthorizationError, Failure, failureOf, notAsked, type Undecided } from "./errors.js";
+import { AuthorizationError, Failure, failureOf, notAsked, printable, type Undecided } from "./errors.js";
 import type { Link } from "./link.js";
 import type { Handlers } from "./obligations.js";
 import { search } from "./search.js";
@@ -167,17 +167,17 @@ export class Client {
 
 	/** Finds the subjects of a type that may do the action on the resource. */
 	searchSubjects(query: SubjectQuery, options: { signal?: AbortSignal } = {}): AsyncIterable<Entity> {
-		return search(this.#core, "subject", query, options.signal) as AsyncGenerator<Entity>;
+		return anew(() => search(this.#core, "subject", query, options.signal) as AsyncGenerator<Entity>);
 	}
 
 	/** Finds the resources of a type that the subject may do the action on. */
 	searchResources(query: ResourceQuery, options: { signal?: AbortSignal } = {}): AsyncIterable<Entity> {
-		return search(this.#core, "resource", query, options.signal) as AsyncGenerator<Entity>;
+		return anew(() => search(this.#core, "resource", query, options.signal) as AsyncGenerator<Entity>);
 	}
 
 	/** Finds the actions that the subject may do on the resource. */
 	searchActions(query: ActionQuery, options: { signal?: AbortSignal } = {}): AsyncIterable<Action> {
-		return search(this.#core, "action", query, options.signal) as AsyncGenerator<Action>;
+		return anew(() => search(this.#core, "action", query, options.signal) as AsyncGenerator<Action>);
 	}
 
 	/** Asks for a capability for the holder's key. */
@@ -234,7 +234,7 @@ export class Client {
 			} catch (cause) {
 				for (const other of promising) other.report.break();
 				await this.#core.report(promising);
-				throw this.#core.error("enforce", new Failure("obligated", e.report.text, { cause }), e);
+				throw this.#core.error("enforce", new Failure("obligated", printable(e.report.text, e.answer.secrets), { cause }), e);
 			}
 		}
 		await this.#core.report(promising);
@@ -268,6 +268,11 @@ function undeclared(question: Question): Question {
 	if (question.context?.supported_obligations === undefined) return question;
 	const { supported_obligations: _, ...context } = question.context;
 	return { ...question, context };
+}
+
+/** What begins anew each time it is iterated. */
+function anew<T>(start: () => AsyncGenerator<T>): AsyncIterable<T> {
+	return { [Symbol.asyncIterator]: start };
 }
 
 const semantics: readonly string[] = ["execute_all", "deny_on_first_deny", "permit_on_first_permit"];

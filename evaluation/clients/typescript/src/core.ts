@@ -79,9 +79,7 @@ export class Core {
 
 	/** The error of a failure of a call. */
 	error(op: string, failure: Failure, of: Partial<Decided> = {}): AuthorizationError {
-		const { reason, reasonUser, decisionId, requestId, context } = of.answer ?? {};
-		const presents = of.presents;
-		return errorOf(failure, { op, pdp: this.pdp, reason, reasonUser, decisionId, requestId, context, presents });
+		return errorOf(failure, { ...of.answer, op, pdp: this.pdp, presents: of.presents });
 	}
 
 	/** The error of a question, which is counted if no decision came of it. */
@@ -123,7 +121,7 @@ export class Core {
 			this.settings,
 			{
 				url: this.access("evaluation"),
-				body: plainJson(question),
+				body: question as unknown as JsonObject,
 				repeat: presents ? "unsent" : "unanswered",
 				breaker: this.breaker,
 				signal: how.signal,
@@ -131,7 +129,7 @@ export class Core {
 				deadline,
 			},
 			(reply) => {
-				answer = { ...readAnswer(reply.body), decisionId: reply.decisionId };
+				answer = { ...readAnswer(reply.body), decisionId: reply.decisionId, secrets: reply.secrets };
 				return answer.failure;
 			},
 		);
@@ -303,7 +301,7 @@ function failureAfter(d: Decided, report: Report): Failure | undefined {
 	const { answer } = d;
 	if (answer.failure && !conditional(answer)) return answer.failure;
 	if (report.outcomes.some((one) => one.fault !== undefined)) {
-		return new Failure("obligated", printable(report.text), { cause: report.cause });
+		return new Failure("obligated", printable(report.text, answer.secrets), { cause: report.cause });
 	}
 	if (!answer.allow) return deny(answer);
 	if (report.ended) return new Failure(report.outcomes.length > 0 ? "obligated" : "cancelled", "the decision was no longer waited for");
@@ -312,12 +310,12 @@ function failureAfter(d: Decided, report: Report): Failure | undefined {
 }
 
 /** The failure of a no that the PDP decided. */
-export function deny({ reason, context }: Answer): Failure {
-	const failure = new Failure("denied", reason === undefined ? "" : printable(reason));
+export function deny({ reason, context, secrets }: Answer): Failure {
+	const failure = new Failure("denied", reason === undefined ? "" : printable(reason, secrets));
 	if (reason === "approval_required") failure.remedy = "people can approve it: give the option wait";
 	const required = context?.required_obligations;
 	if (reason === "obligation_unsupported" && Array.isArray(required)) {
-		failure.remedy = printable(`give the client handlers for ${required.filter((type) => typeof type === "string").join(", ")}`);
+		failure.remedy = printable(`give the client handlers for ${required.filter((type) => typeof type === "string").join(", ")}`, secrets);
 	}
 	return failure;
 }

@@ -1,5 +1,6 @@
 import type { Task } from "./approvals.js";
-import type { JsonObject } from "./types.js";
+import { isObject, members } from "./json.js";
+import type { Json, JsonObject } from "./types.js";
 
 /** The kinds of a no that was decided: by the PDP, by an obligation, by people. */
 export type DeniedKind = "denied" | "obligated" | "not_approved";
@@ -74,6 +75,8 @@ export interface About {
 	context?: JsonObject | undefined;
 	/** The request presents an approval or a capability. */
 	presents?: boolean | undefined;
+	/** Texts that the error does not repeat. */
+	secrets?: readonly string[] | undefined;
 }
 
 const words: { readonly [kind in Kind]: readonly [happened: string, remedy: string] } = {
@@ -141,13 +144,13 @@ export abstract class AuthorizationError extends Error {
 		if (kind === "unavailable" && retryAfter !== undefined) remedy = `ask again after ${Math.ceil(retryAfter)} s`;
 		if (spent) remedy = gone;
 		super(`authzen ${about.op} at ${about.pdp}: ${happened}${status}${detail && `: ${detail}`}; ${remedy}`);
-		const { reasonUser, decisionId, requestId, context } = about;
-		const reason = failure.reason ?? about.reason;
+		const { decisionId, requestId, secrets = [] } = about;
+		const [reason, reasonUser, context] = [failure.reason ?? about.reason, about.reasonUser, about.context].map((v) => hidden(v, secrets));
 		const facts = { kind, remedy, spent, reason, reasonUser, pdpStatus, retryAfter, decisionId, requestId, task, context };
 		for (const [name, value] of Object.entries(facts)) {
 			if (value !== undefined) Object.defineProperty(this, name, { value, enumerable: true });
 		}
-		if (failure.cause !== undefined) this.cause = failure.cause;
+		if (failure.cause !== undefined) Object.defineProperty(this, "cause", { value: failure.cause });
 	}
 }
 
@@ -176,9 +179,22 @@ export function errorOf(failure: Failure, about: About): Denied | Undecided {
 	return decided ? new Denied(failure, about) : new Undecided(failure, about);
 }
 
+/** A value without secrets: an answer may quote them. */
+function hidden(v: Json | undefined, secrets: readonly string[]): Json | undefined {
+	if (typeof v === "string") return without(v, secrets);
+	if (Array.isArray(v)) return v.map((item: Json) => hidden(item, secrets) as Json);
+	if (!isObject(v)) return v;
+	return members(Object.fromEntries(Object.entries(v).map(([name, value]) => [without(name, secrets), hidden(value, secrets)])));
+}
+
+function without(text: string, secrets: readonly string[]): string {
+	return secrets.reduce((left, secret) => (secret === "" ? left : left.replaceAll(secret, "…")), text);
+}
+
 /** One line of a log, of a text from elsewhere, without secrets. It is cut last: half a secret is not found. */
 export function printable(text: string, secrets: readonly string[] = []): string {
-	for (const secret of secrets) if (secret !== "") text = text.replaceAll(secret, "…");
-	text = text.toWellFormed().replace(/[\p{Cc}\u2028\u2029]/gu, " ");
-	return text.length > 512 ? `${text.slice(0, 512).toWellFormed()}…` : text;
+	const line = without(text, secrets)
+		.toWellFormed()
+		.replace(/[\p{Cc}\u2028\u2029]/gu, " ");
+	return line.length > 512 ? `${line.slice(0, 512).toWellFormed()}…` : line;
 }

@@ -13,6 +13,18 @@ from .types import Action, Entity, Obligation, Question
 __version__ = "0.1.0"
 
 __all__ = [
-    "Action", "Answer", "AsyncClient", "AuthorizationError", "Breaker", "Client", "Denied", "Entity", "Obligation",
-    "Permit", "Question", "Task", "Undecided", "Wait",
-]  # fmt: skip
+    "Action",
+    "Answer",
+    "AsyncClient",
+    "AuthorizationError",
+    "Breaker",
+    "Client",
+    "Denied",
+    "Entity",
+    "Obligation",
+    "Permit",
+    "Question",
+    "Task",
+    "Undecided",
+    "Wait",
+]

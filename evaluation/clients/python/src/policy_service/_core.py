@@ -15,11 +15,11 @@ from urllib.parse import SplitResult, quote, urlsplit
 from . import _json, approvals, batch, obligations
 from ._breaker import Breaker, Circuit, Outcome, outcome_of
 from ._effects import MAX_BODY, Apart, Call, Flow, Raw, Send, Sleep, Together
-from .answer import Answer, Decided, Permit, answer, permit, read
+from .answer import Answer, Answers, Decided, Permit, answer, permit, read
 from .errors import AuthorizationError, Kind, Secrets, failure, not_asked, odd, printable
 from .obligations import Enforcement
 
-__all__ = ["Breaker", "Core", "Flow", "Link", "LinkAnswer", "Shown"]
+__all__ = ["Breaker", "Core", "Flow", "Link", "LinkAnswer", "Shown", "Sleep"]
 
 T = TypeVar("T")
 
@@ -28,7 +28,17 @@ _URL = re.compile(r"[A-Za-z0-9:/._~%!$&'()*+,;=@?#\[\]-]+", re.ASCII)
 _TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 _JSON_TYPE = re.compile(r'application/json\s*(;\s*[\w!#$&^.+-]+=([\w!#$&^.+-]+|"[^"\\]*")\s*)*;?', re.ASCII | re.I)
 _RECEIPT_TIME, _QUIET_TIME = 2.0, 60.0
-_UNDECIDED = ("not_asked", "open", "unreachable", "timed_out", "refused", "unavailable", "odd", "unsupported", "bad_item")
+_UNDECIDED = (
+    "not_asked",
+    "open",
+    "unreachable",
+    "timed_out",
+    "refused",
+    "unavailable",
+    "odd",
+    "unsupported",
+    "bad_item",
+)
 
 
 class Shown(Protocol):
@@ -38,9 +48,11 @@ class Shown(Protocol):
     nonce: str | None
 
     @property
-    def token(self) -> str: ...
+    def token(self) -> str:
+        ...
 
-    def prove(self, question: Mapping[str, Any]) -> str: ...
+    def prove(self, question: Mapping[str, Any]) -> str:
+        ...
 
 
 @dataclass(frozen=True)
@@ -90,19 +102,37 @@ class Link:
         self.requests: str = core.pdp + "/access/v1/requests"
 
     def send(
-        self, op: str, url: str, body: Mapping[str, Any] | None = None, *, method: str = "POST",
-        headers: Sequence[tuple[str, str]] = (), secrets: Sequence[str] = (), statuses: Sequence[int] = (200,),
-        once: bool = False, hold: float = 0.0, within: float | None = None,
-    ) -> Flow[LinkAnswer]:  # fmt: skip
+        self,
+        op: str,
+        url: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        method: str = "POST",
+        headers: Sequence[tuple[str, str]] = (),
+        secrets: Sequence[str] = (),
+        statuses: Sequence[int] = (200,),
+        once: bool = False,
+        hold: float = 0.0,
+        within: float | None = None,
+    ) -> Flow[LinkAnswer]:
         """Sends JSON at the PDP's own origin, without a breaker. once: it is sent again only where no connection was
         made. hold: seconds that the PDP is asked to hold its answer back. within: seconds for all of it, at most."""
         near(self._core.origin, url)
         if hold >= 1:
             url += f"{'&' if '?' in url else '?'}wait={int(hold)}s"
         asking = _Asking(
-            op, url, encode(body) if body is not None else None, None, once, method, tuple(headers), tuple(secrets),
-            tuple(statuses), hold, within,
-        )  # fmt: skip
+            op,
+            url,
+            encode(body) if body is not None else None,
+            None,
+            once,
+            method,
+            tuple(headers),
+            tuple(secrets),
+            tuple(statuses),
+            hold,
+            within,
+        )
         reply, _ = yield from self._core.ask(asking, lambda reply: (reply, None))
         return LinkAnswer(reply.status, reply.top, reply.retry_after or 0.0)
 
@@ -115,13 +145,23 @@ class Core:
     """One PDP and one tenant, with all that a client knows of them."""
 
     def __init__(
-        self, url: str, credential: object, tenant: str | None, handlers: Mapping[str, Callable[..., Any]] | None,
-        timeout: float, retries: int, breaker: Breaker, plain_http: bool, receipts: bool,
+        self,
+        url: str,
+        credential: object,
+        tenant: str | None,
+        handlers: Mapping[str, Callable[..., Any]] | None,
+        timeout: float,
+        retries: int,
+        breaker: Breaker,
+        plain_http: bool,
+        receipts: bool,
         on_undecided: Callable[[AuthorizationError], Any] | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         parts = _base(url)
         if not plain_http and parts.scheme == "http" and not _local(parts.hostname or ""):
-            raise ValueError("plain http to another machine: anybody on the way could write the answer; use https, or plain_http")
+            raise ValueError(
+                "plain http to another machine: anybody on the way could write the answer; use https, or plain_http"
+            )
         if tenant is not None and not (isinstance(tenant, str) and _TENANT.fullmatch(tenant)):
             raise ValueError("not a legal name of a tenant")
         if not callable(credential) and not (credential is None or _is_token(credential)):
@@ -149,18 +189,18 @@ class Core:
     # Asking.
 
     def ask(
-        self, a: _Asking, understand: Callable[[Reply], tuple[T, AuthorizationError | None]], request_id: str = ""
+        self, a: _Asking, understand: Callable[[Reply], tuple[T, AuthorizationError | None]]
     ) -> Flow[tuple[T, str]]:
-        """Sends a request until there is an answer, or none can be had. understand returns the fault of an answer beside
-        what it read. It returns the X-Request-ID as well, and sets that in an error."""
-        request_id = request_id or str(uuid.uuid4())
+        """Sends a request until there is an answer, or none can be had. understand returns the fault of an answer
+        beside what it read. It returns the X-Request-ID as well, and sets that in an error."""
+        request_id = str(uuid.uuid4())
         turn = 0
         outcome: Outcome = "undecided"
         if a.circuit:
             try:
                 turn = a.circuit.enter()
             except AuthorizationError as error:
-                raise _placed(error, a, request_id)
+                raise self._placed(error, a, request_id)
         try:
             deadline = time.monotonic() + min(self._timeout + a.hold, 1e9 if a.within is None else a.within)
             n = 0
@@ -171,19 +211,26 @@ class Core:
                     if fault is not None:
                         fault.detail = reply.secrets.printable(fault.detail)
                         fault._sent = True
-                        _placed(fault, a, request_id)
+                        self._placed(fault, a, request_id)
                     outcome = outcome_of(fault)
                     return understood, request_id
                 except AuthorizationError as error:
                     pause = self._pause(a, error, n, deadline)
                     if pause is None:
                         outcome = outcome_of(error, lenient=a.circuit is not self._circuit)
-                        raise _placed(error, a, request_id)
-                yield Sleep(pause)
-                n += 1
+                        raise self._placed(error, a, request_id)
+                    yield Sleep(pause)
+                    n += 1
         finally:
             if a.circuit:
                 a.circuit.leave(turn, outcome)
+
+    def _placed(self, error: AuthorizationError, a: _Asking, request_id: str) -> AuthorizationError:
+        """An error with its place. One that came after something was sent, of a question that spends, says so."""
+        error.op, error.place, error.request_id = a.op, self.pdp, request_id
+        lost = error.kind in ("unreachable", "timed_out", "odd") or (error.pdp_status or 0) >= 500
+        error.spent = a.spends and a.op in ("evaluate", "batch") and error._sent and lost
+        return error
 
     def _pause(self, a: _Asking, error: AuthorizationError, n: int, deadline: float) -> float | None:
         """The pause before the next attempt; None is that there is none."""
@@ -232,9 +279,8 @@ class Core:
         context = q.get("context", {})
         spends = approval is not None or capability is not None or any(n in context for n in _PRESENTS)
         within = time.monotonic() + self._timeout  # of both attempts
-        shown = q
+        decided, shown = Decided(), q
         for attempt in (1, 2):
-            decided = Decided()
             try:
                 secrets: tuple[str, ...] = ()
                 if capability is not None:
@@ -243,12 +289,18 @@ class Core:
                 if approval is not None:
                     sent = {**shown, "context": {"approval": approval, **shown.get("context", {})}}
                 a = _Asking(
-                    "evaluate", self.access + "evaluation", encode(sent), self._circuit, spends, secrets=secrets,
+                    "evaluate",
+                    self.access + "evaluation",
+                    encode(sent),
+                    self._circuit,
+                    spends,
+                    secrets=secrets,
                     within=max(within - time.monotonic(), 0.001),
-                )  # fmt: skip
-                decided, _ = yield from self.ask(a, _understand)
+                )
+                decided, request_id = yield from self.ask(a, _understand)
+                decided.request_id = request_id
             except AuthorizationError as error:
-                decided.error, decided.request_id = error, error.request_id or ""
+                decided = Decided(error=error, request_id=error.request_id or "")
             if capability is None or attempt == 2 or not _hear(decided, capability):
                 break
         return decided, shown
@@ -395,7 +447,9 @@ class Core:
                 self._quiet_until = time.monotonic() + _QUIET_TIME
 
 
-def enforce(core: Core, question: object, act: Callable[[Permit], Any], wait: object, capability: Shown | None) -> Flow[Any]:
+def enforce(
+    core: Core, question: object, act: Callable[[Permit], Any], wait: object, capability: Shown | None
+) -> Flow[Any]:
     """Asks, acts with a permit, and changes the act's result as handlers promised."""
     e = yield from approvals.permitted(core, question, wait, capability, changes=True)
     return (yield from _act(core, [e], act, permit(e.decided.facts())))
@@ -428,11 +482,11 @@ def evaluate(core: Core, question: object, capability: Shown | None) -> Flow[Ans
     return answer(decided, Enforcement(decided).error)
 
 
-def evaluate_batch(core: Core, questions: object, semantic: str) -> Flow[list[Answer]]:
+def evaluate_batch(core: Core, questions: object, semantic: str) -> Flow[Answers]:
     """Asks several questions, and discharges each for itself."""
     decided = yield from core.decide_all(questions, semantic)
     settled = yield from core.settle(decided, changes=False)
-    return [answer(e.decided, e.error) for e in settled]
+    return Answers(answer(e.decided, e.error) for e in settled)
 
 
 def authorize(core: Core, question: object, wait: object, capability: Shown | None) -> Flow[Permit]:
@@ -441,19 +495,12 @@ def authorize(core: Core, question: object, wait: object, capability: Shown | No
     return permit(e.decided.facts())
 
 
-def _placed(error: AuthorizationError, a: _Asking, request_id: str) -> AuthorizationError:
-    """An error with its place. One that came after something was sent, of a question that spends, says so."""
-    error.op = a.op
-    error.request_id = request_id
-    lost = error.kind in ("unreachable", "timed_out", "odd") or error.kind == "unavailable" and error.pdp_status != 429
-    error.spent = a.spends and a.op == "evaluate" and error._sent and lost
-    return error
-
-
 def again(error: AuthorizationError) -> AuthorizationError:
     """A copy of an error: one for each item of a batch."""
-    twin = failure(error.kind, error.detail, remedy=error._remedy, pdp_status=error.pdp_status, retry_after=error.retry_after)
-    twin.op, twin.request_id, twin.spent = error.op, error.request_id, error.spent
+    twin = failure(
+        error.kind, error.detail, remedy=error._remedy, pdp_status=error.pdp_status, retry_after=error.retry_after
+    )
+    twin.op, twin.place, twin.request_id, twin.spent = error.op, error.place, error.request_id, error.spent
     return twin
 
 
@@ -507,9 +554,12 @@ def _refusal(raw: Raw, secrets: Secrets) -> AuthorizationError:
         pass
     kind: Kind = "unavailable" if raw.status == 429 or raw.status >= 500 else "refused" if raw.status >= 400 else "odd"
     return failure(
-        kind, detail if isinstance(detail, str) else "", pdp_status=raw.status, retry_after=retry_after,
+        kind,
+        detail if isinstance(detail, str) else "",
+        pdp_status=raw.status,
+        retry_after=retry_after,
         again="asked_to_wait" if raw.status in (429, 503) and retry_after is not None else "never",
-    )  # fmt: skip
+    )
 
 
 def _retry_after(raw: Raw) -> float | None:

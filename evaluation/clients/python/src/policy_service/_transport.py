@@ -92,6 +92,8 @@ class Transport:
         for connection in idle:
             connection.sock.close()
 
+    __del__ = close
+
     def send(self, request: Send) -> Raw:
         """Sends a request, and reads the answer."""
         came = keep = False
@@ -256,7 +258,7 @@ def _carry_out(effect: Effect, transport: Transport) -> Any:
         if len(effect.flows) == 1:
             return run(effect.flows[0], transport)
         with ThreadPoolExecutor(8) as pool:
-            return list(pool.map(lambda flow: run(flow, transport), effect.flows))
+            return [one.result() for one in [pool.submit(run, flow, transport) for flow in effect.flows]]
     result: Any = effect.function(*effect.arguments)
     if inspect.isawaitable(result):
         if inspect.iscoroutine(result):

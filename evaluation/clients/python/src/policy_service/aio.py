@@ -7,7 +7,6 @@ import functools
 import inspect
 import ssl
 from collections.abc import Coroutine
-from http import HTTPStatus
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, AsyncIterator, Awaitable, Callable, Generator, Generic, Mapping, NoReturn
 from typing import ParamSpec, Sequence, TypeVar, cast, overload
@@ -16,18 +15,18 @@ from . import _core
 from ._breaker import Breaker
 from ._effects import MAX_BODY, Apart, Effect, Raw, Send, Sleep, Together
 from ._transport import broken, late, left
-from .answer import OURS, Answer, Permit
+from .answer import OURS, Answer, Answers, Permit
 from .approvals import Wait, permitted
 from .batch import Semantic
 from .errors import AuthorizationError, failure
 from .obligations import Change, Enforcement
-from .search import Search, What
-from .types import Action, ActionQuery, Entity, Obligation, Question, ResourceQuery, SubjectQuery
+from .search import AsyncResults, Search, What
+from .types import Action, ActionQuery, CapabilityAsk, Entity, Obligation, Question, ResourceQuery, SubjectQuery
 
 if TYPE_CHECKING:
     import httpx
 
-    from .capability import Capability, CapabilityAsk, Holder
+    from .capability import Capability, Holder
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -46,10 +45,12 @@ class _Transport:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.apart: set[asyncio.Task[Any]] = set()
 
-    def _make(self, fresh: bool) -> httpx.AsyncHTTPTransport:
+    def _make(self, fresh: bool, secure: bool) -> httpx.AsyncHTTPTransport:
         import httpx
 
-        self._tls = self._tls or ssl.create_default_context()
+        if self._tls is None:
+            # For http none is trusted, which takes no time.
+            self._tls = ssl.create_default_context() if secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=0 if fresh else 32, keepalive_expiry=60)
         return httpx.AsyncHTTPTransport(verify=self._tls, trust_env=False, http2=False, retries=0, limits=limits)
 
@@ -59,57 +60,43 @@ class _Transport:
             await kept.aclose()
 
     async def send(self, request: Send) -> Raw:
-        if request.fresh:
-            async with self._make(fresh=True) as transport:
-                return await self._send(transport, request)
-        if self._kept is None or self._loop is not asyncio.get_running_loop():
-            self._kept, self._loop = self._make(fresh=False), asyncio.get_running_loop()
-        return await self._send(self._kept, request)
-
-    async def _send(self, transport: httpx.AsyncHTTPTransport, request: Send) -> Raw:
-        import httpx
-
-        sent = False
-
-        async def trace(event: str, info: Any) -> None:
-            nonlocal sent
-            sent = sent or event.startswith(("http11.send", "http11.receive"))
-
-        extensions = {"trace": trace, "timeout": dict.fromkeys(("connect", "read", "write", "pool"))}
-        asked = httpx.Request(
-            request.method, request.url, headers=list(request.headers), content=request.body, extensions=extensions
-        )
-        raw: Raw | None = None
-        body = bytearray()
+        """Sends a request, and reads the answer: in a task of its own, for the deadline must not end the caller's."""
+        exchange = _Exchange(request)
         try:
-            async with asyncio.timeout(left(request.deadline)):
-                response = await transport.handle_async_request(asked)
-                try:
-                    headers = [(k.decode("latin-1"), v.decode("latin-1").strip()) for k, v in response.headers.raw]
-                    raw = Raw(response.status_code, headers)
-                    if response.status_code not in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED):
-                        async for piece in cast("httpx.AsyncByteStream", response.stream):
-                            body += piece[: MAX_BODY + 1 - len(body)]
-                            if len(body) > MAX_BODY:
-                                break
-                    raw.body = bytes(body)
-                    return raw
-                finally:
-                    await response.aclose()
+            seconds = left(request.deadline)
         except TimeoutError:
-            error = late() if sent else failure("timed_out", "no connection was made in time")
-        except httpx.ConnectError as cause:
-            refused = _refused(cause)
-            detail = "the connection was refused" if refused else f"no connection was made: {cause}"
-            error = failure("unreachable", detail, again="unsent" if refused else "never")
-        except httpx.HTTPError as cause:
-            error = broken(cause, nothing=raw is None and _ended(cause))
-        except (OSError, ValueError) as cause:
-            error = broken(cause, nothing=False)
-        if raw is None:
-            raise error
-        raw.flaw, raw.body = error, bytes(body)
-        return raw
+            raise exchange.late() from None
+        task = self._start(self._exchange(exchange))
+        try:
+            await asyncio.wait({task}, timeout=seconds)
+        finally:
+            in_time = task.done() or not task.cancel()
+        if in_time:
+            await task
+        else:
+            exchange.error = exchange.late()
+        return exchange.end()
+
+    async def _exchange(self, exchange: _Exchange) -> None:
+        secure = exchange.request.url.lower().startswith("https:")
+        if exchange.request.fresh:
+            async with self._make(fresh=True, secure=secure) as transport:
+                await exchange.run(transport)
+            return
+        if self._kept is None or self._loop is not asyncio.get_running_loop():
+            self._kept, self._loop = self._make(fresh=False, secure=secure), asyncio.get_running_loop()
+        await exchange.run(self._kept)
+
+    def _start(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.ensure_future(coroutine)
+        self.apart.add(task)  # the loop alone would let it go
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self.apart.discard(task)
+        if not task.cancelled():
+            task.exception()  # its caller has it, or has given up
 
     async def run(self, flow: Generator[Effect, Any, T]) -> T:
         """Carries out a flow."""
@@ -140,9 +127,7 @@ class _Transport:
 
             return await asyncio.gather(*(one(flow) for flow in effect.flows))
         if isinstance(effect, Apart):
-            task = asyncio.ensure_future(self.run(effect.flow))
-            self.apart.add(task)
-            task.add_done_callback(self._done)
+            task = self._start(self.run(effect.flow))
             try:
                 return await asyncio.shield(task)
             except asyncio.CancelledError:
@@ -151,10 +136,56 @@ class _Transport:
         result = effect.function(*effect.arguments)
         return await result if inspect.isawaitable(result) else result
 
-    def _done(self, task: asyncio.Task[Any]) -> None:
-        self.apart.discard(task)
-        if not task.cancelled():
-            task.exception()  # its caller has it, or has given up
+
+class _Exchange:
+    """One request, and as much of its answer as came."""
+
+    def __init__(self, request: Send) -> None:
+        self.request = request
+        self.sent = False
+        self.raw: Raw | None = None
+        self.body = bytearray()
+        self.error: AuthorizationError | None = None
+
+    async def _trace(self, event: str, info: Any) -> None:
+        self.sent = self.sent or event.startswith(("http11.send", "http11.receive"))
+
+    async def run(self, transport: httpx.AsyncHTTPTransport) -> None:
+        import httpx
+
+        request = self.request
+        extensions = {"trace": self._trace, "timeout": dict.fromkeys(("connect", "read", "write", "pool"))}
+        asked = httpx.Request(
+            request.method, request.url, headers=list(request.headers), content=request.body, extensions=extensions
+        )
+        try:
+            response = await transport.handle_async_request(asked)
+            try:
+                headers = [(k.decode("latin-1"), v.decode("latin-1").strip()) for k, v in response.headers.raw]
+                self.raw = Raw(response.status_code, headers)
+                if response.status_code not in (204, 304):
+                    async for piece in cast("httpx.AsyncByteStream", response.stream):
+                        self.body += piece[: MAX_BODY + 1 - len(self.body)]
+                        if len(self.body) > MAX_BODY:
+                            break
+            finally:
+                await response.aclose()
+        except httpx.ConnectError as cause:
+            refused = any(isinstance(leaf, ConnectionRefusedError) for leaf in _leaves(cause))
+            detail = "the connection was refused" if refused else f"no connection was made: {cause}"
+            self.error = failure("unreachable", detail, again="unsent" if refused else "never")
+        except (httpx.HTTPError, OSError, ValueError) as cause:
+            ended = isinstance(cause, (httpx.ReadError, httpx.WriteError)) or "without sending a response" in str(cause)
+            self.error = broken(cause, nothing=self.raw is None and ended)
+
+    def late(self) -> AuthorizationError:
+        return late() if self.sent else failure("timed_out", "no connection was made in time")
+
+    def end(self) -> Raw:
+        if self.raw is None:
+            raise self.error or self.late()
+        self.raw.flaw, self.raw.body = self.error, bytes(self.body)
+        return self.raw
 
 
 def _leaves(error: BaseException | None) -> list[BaseException]:
@@ -163,16 +194,6 @@ def _leaves(error: BaseException | None) -> list[BaseException]:
         return []
     inner = list(getattr(error, "exceptions", ())) or [e for e in (error.__cause__ or error.__context__,) if e]
     return [leaf for e in inner for leaf in _leaves(e)] or [error]
-
-
-def _refused(error: BaseException) -> bool:
-    return any(isinstance(leaf, ConnectionRefusedError) for leaf in _leaves(error))
-
-
-def _ended(error: BaseException) -> bool:
-    """Whether the connection ended while an answer was still to begin."""
-    ended = any(isinstance(leaf, (ConnectionError, EOFError)) for leaf in _leaves(error))
-    return ended or "without sending a response" in str(error) or type(error).__name__ in ("ReadError", "WriteError")
 
 
 class Pending(Coroutine[Any, Any, T], Generic[T]):
@@ -240,11 +261,19 @@ class AsyncClient:
     their promises and the acts may be async."""
 
     def __init__(
-        self, url: str, credential: str | Callable[[], str | Awaitable[str]] | None = None, *, tenant: str | None = None,
-        handlers: Mapping[str, AsyncHandler] | None = None, timeout: float = 5.0, retries: int = 2,
-        breaker: Breaker = Breaker(), plain_http: bool = False, receipts: bool = True,
+        self,
+        url: str,
+        credential: str | Callable[[], str | Awaitable[str]] | None = None,
+        *,
+        tenant: str | None = None,
+        handlers: Mapping[str, AsyncHandler] | None = None,
+        timeout: float = 5.0,
+        retries: int = 2,
+        breaker: Breaker = Breaker(),
+        plain_http: bool = False,
+        receipts: bool = True,
         on_undecided: Callable[[AuthorizationError], Any] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._core = _core.Core(
             url, credential, tenant, handlers, timeout, retries, breaker, plain_http, receipts, on_undecided
         )
@@ -277,28 +306,47 @@ class AsyncClient:
 
     @overload
     def enforce(
-        self, question: Question, act: None = None, *, wait: Wait | float | None = None,
+        self,
+        question: Question,
+        act: None = None,
+        *,
+        wait: Wait | float | None = None,
         capability: Capability | None = None,
-    ) -> PendingPermit: ...  # fmt: skip
+    ) -> PendingPermit:
+        ...
 
     @overload
     def enforce(
-        self, question: Question, act: Callable[[Permit], Awaitable[T]], *, wait: Wait | float | None = None,
+        self,
+        question: Question,
+        act: Callable[[Permit], Awaitable[T]],
+        *,
+        wait: Wait | float | None = None,
         capability: Capability | None = None,
-    ) -> Coroutine[Any, Any, T]: ...  # fmt: skip
+    ) -> Coroutine[Any, Any, T]:
+        ...
 
     @overload
     def enforce(
-        self, question: Question, act: Callable[[Permit], T], *, wait: Wait | float | None = None,
+        self,
+        question: Question,
+        act: Callable[[Permit], T],
+        *,
+        wait: Wait | float | None = None,
         capability: Capability | None = None,
-    ) -> Coroutine[Any, Any, T]: ...  # fmt: skip
+    ) -> Coroutine[Any, Any, T]:
+        ...
 
     def enforce(
-        self, question: Question, act: Callable[[Permit], Any] | None = None, *, wait: Wait | float | None = None,
+        self,
+        question: Question,
+        act: Callable[[Permit], Any] | None = None,
+        *,
+        wait: Wait | float | None = None,
         capability: Capability | None = None,
-    ) -> Any:  # fmt: skip
-        """Asks as authorize does, acts, and returns the act's result as handlers changed it. Without an act it returns a
-        permit for async with, whose release gives the result out."""
+    ) -> Any:
+        """Asks as authorize does, acts, and returns the act's result as handlers changed it. Without an act it returns
+        a permit for async with, whose release gives the result out."""
         if act is not None:
             return self._run(_core.enforce(self._core, question, act, wait, capability))
         return PendingPermit(self._hold(permitted(self._core, question, wait, capability, changes=True)))
@@ -314,7 +362,9 @@ class AsyncClient:
         def decorate(function: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
             @functools.wraps(function)
             async def enforcing(*args: P.args, **kwargs: P.kwargs) -> T:
-                return await self.enforce(question(*args, **kwargs), lambda permit: function(*args, **kwargs), wait=wait)
+                return await self.enforce(
+                    question(*args, **kwargs), lambda permit: function(*args, **kwargs), wait=wait
+                )
 
             return enforcing
 
@@ -323,10 +373,12 @@ class AsyncClient:
     @overload
     def enforce_all(
         self, questions: Sequence[Question], act: Callable[[list[Permit]], Awaitable[T]]
-    ) -> Coroutine[Any, Any, T]: ...
+    ) -> Coroutine[Any, Any, T]:
+        ...
 
     @overload
-    def enforce_all(self, questions: Sequence[Question], act: Callable[[list[Permit]], T]) -> Coroutine[Any, Any, T]: ...
+    def enforce_all(self, questions: Sequence[Question], act: Callable[[list[Permit]], T]) -> Coroutine[Any, Any, T]:
+        ...
 
     def enforce_all(self, questions: Sequence[Question], act: Callable[[list[Permit]], Any]) -> Any:
         """Acts if the answer to each question is yes, and all obligations were discharged."""
@@ -334,21 +386,21 @@ class AsyncClient:
 
     def evaluate_batch(
         self, questions: Sequence[Question], *, semantic: Semantic = "execute_all"
-    ) -> Coroutine[Any, Any, list[Answer]]:
+    ) -> Coroutine[Any, Any, Answers]:
         """Asks several questions at once, and discharges each for itself. There is one answer for each, in order."""
         return self._run(_core.evaluate_batch(self._core, questions, semantic))
 
-    def search_subjects(self, query: SubjectQuery) -> AsyncIterator[Entity]:
+    def search_subjects(self, query: SubjectQuery) -> AsyncResults[Entity]:
         """The subjects that may do the action on the resource."""
-        return self._search("subject", query)
+        return AsyncResults(self._search("subject", query))
 
-    def search_resources(self, query: ResourceQuery) -> AsyncIterator[Entity]:
+    def search_resources(self, query: ResourceQuery) -> AsyncResults[Entity]:
         """The resources that the subject may do the action on."""
-        return self._search("resource", query)
+        return AsyncResults(self._search("resource", query))
 
-    def search_actions(self, query: ActionQuery) -> AsyncIterator[Action]:
+    def search_actions(self, query: ActionQuery) -> AsyncResults[Action]:
         """The actions that the subject may do on the resource."""
-        return self._search("action", query)
+        return AsyncResults(self._search("action", query))
 
     async def _search(self, what: What, query: object) -> AsyncIterator[Any]:
         search = Search(self._core, what, query)

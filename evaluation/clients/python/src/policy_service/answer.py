@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from typing import Any, Mapping, NoReturn
 
 from .errors import AuthorizationError, failure, odd, printable
-from .types import Json, Obligation
+from .types import Obligation
 
 OURS = object()
 
@@ -20,7 +20,7 @@ class Facts:
 
     decision_id: str | None
     request_id: str
-    context: Mapping[str, Json]
+    context: Mapping[str, Any]
     approved_until: datetime | None = None
 
 
@@ -45,7 +45,7 @@ class Permit:
         return self._facts.request_id
 
     @property
-    def context(self) -> Mapping[str, Json]:
+    def context(self) -> Mapping[str, Any]:
         """The context of the answer."""
         return self._facts.context
 
@@ -97,7 +97,7 @@ class Answer:
         return self._facts.request_id
 
     @property
-    def context(self) -> Mapping[str, Json]:
+    def context(self) -> Mapping[str, Any]:
         """The context of the answer."""
         return self._facts.context
 
@@ -113,6 +113,15 @@ class Answer:
 
     def __repr__(self) -> str:
         return "<Answer: permit>" if self._error is None else f"<Answer: {self._error}>"
+
+
+class Answers(list[Answer]):
+    """The answers of a batch, in order. It is no bool either: a list of noes would read as yes."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("the answers of a batch are no bool; ask permitted of each, or use enforce_all")
 
 
 @dataclass
@@ -251,7 +260,9 @@ def _wanted(place: Mapping[str, Any]) -> tuple[list[Obligation], AuthorizationEr
         elif any(o["type"] not in types for o in details):
             error = error or odd("it has details of an obligation that it does not name")
         detailed = {o["type"] for o in details}
-        plain: list[Obligation] = [{"id": name, "type": name, "properties": {}} for name in types if name not in detailed]
+        plain: list[Obligation] = [
+            {"id": name, "type": name, "properties": {}} for name in types if name not in detailed
+        ]
         return plain + details, error
     if isinstance(owed, list):
         named, bad = _array(owed)

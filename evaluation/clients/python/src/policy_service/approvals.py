@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 import time
 from dataclasses import dataclass, replace
@@ -19,17 +20,21 @@ from .obligations import Enforcement
 if TYPE_CHECKING:
     from ._core import Core, Link, LinkAnswer, Shown
 
-_FIRST_PAUSE, _MOST_PAUSE, _HOLD = 6.0, 60.0, 20.0
+_FIRST_PAUSE, _MOST_PAUSE, _HOLD, _HELD = 6.0, 60.0, 20.0, 10.0
 _REQUEST, _RETRY, _NONE = "request", "retry", "none"
 # The next action after a reason, where the answer has none that is known.
 _USUALLY = {
-    "approval_expired": _REQUEST, "approval_revoked": _REQUEST, "out_of_scope": _REQUEST, "grant_pending": _RETRY,
-    "policy_denied": _NONE, "approval_unverifiable": _NONE,
-}  # fmt: skip
+    "approval_expired": _REQUEST,
+    "approval_revoked": _REQUEST,
+    "out_of_scope": _REQUEST,
+    "grant_pending": _RETRY,
+    "policy_denied": _NONE,
+    "approval_unverifiable": _NONE,
+}
 
 
 class Task(TypedDict, total=False):
-    """An approval request that was filed. It is JSON as it is, and permits nothing."""
+    """An approval request that was filed. It is JSON, for another process to go on with, and permits nothing."""
 
     version: Required[Literal[1]]
     pdp: Required[str]
@@ -62,8 +67,8 @@ def wait_of(wait: object) -> Wait | None:
         given = Wait(wait)
     else:
         raise not_asked("wait is neither seconds nor a Wait")
-    if given and not 0 < given.timeout < 1e9:
-        raise not_asked("the time of the wait is no number of seconds above 0")
+    if given and not 0 <= given.timeout < 1e9:
+        raise not_asked("the time of the wait is no number of seconds")
     return given
 
 
@@ -75,7 +80,7 @@ class _State:
     task: Task | None = None
     result: Any = None
     retry_after: float = 0.0
-    held: bool = False  # the PDP was asked to hold its answer back, or may be from now on
+    filed: bool = False  # just now
 
     @property
     def end(self) -> datetime | None:
@@ -111,14 +116,18 @@ def permitted(
 class _Waiter:
     def __init__(self, core: Core, wait: Wait, capability: Shown | None, changes: bool) -> None:
         if "approval_required" in core.handlers:
-            raise not_asked("the handlers have one for approval_required, which the PDP sees to here; leave it out, or wait")
+            raise not_asked(
+                "the handlers have one for approval_required, which the PDP sees to here; leave it out, or wait"
+            )
         self._core, self._wait, self._capability, self._changes = core, wait, capability, changes
 
     def enforce(self, question: object) -> Flow[Enforcement]:
         wait, q = self._wait, self._core.checked(question, True)
         context = q["context"]
         if "approval" in context or "approval_id" in context:
-            raise not_asked("the question presents an approval already; leave context.approval and context.approval_id out")
+            raise not_asked(
+                "the question presents an approval already; leave context.approval and context.approval_id out"
+            )
         if wait.justification is not None:
             if "business_justification" in context:
                 raise not_asked("the question has a business_justification already; leave one of the two out")
@@ -143,7 +152,9 @@ class _Waiter:
                 raise e.decided.no(error)
         return e
 
-    def _people(self, filing: tuple[dict[str, Any], _Offer] | None, task: Task | None, end: datetime | None) -> Flow[_State]:
+    def _people(
+        self, filing: tuple[dict[str, Any], _Offer] | None, task: Task | None, end: datetime | None
+    ) -> Flow[_State]:
         """Files the request, if it is not filed yet, and waits until people have decided."""
 
         def attempt(hold: float, within: float) -> Flow[_State]:
@@ -178,14 +189,16 @@ class _Waiter:
         assert state.task
         if not state.task["status_endpoint"]:
             raise odd("the task has no status_endpoint")
-        return state
+        return replace(state, filed=True)
 
     @staticmethod
     def _keep(keep: Callable[[Task], Any], state: _State) -> Flow[None]:
         try:
             yield Call(keep, (_json.copy(state.task),))
         except Exception as error:
-            failed = failure("cancelled", f"the task was not kept: {type(error).__name__}", remedy="keep the task, and ask anew")
+            failed = failure(
+                "cancelled", f"the task was not kept: {type(error).__name__}", remedy="keep the task, and ask anew"
+            )
             failed.op = "await"
             raise failed from error
 
@@ -210,24 +223,25 @@ class _Waiter:
 
 
 def until_decided(
-    attempt: Callable[[float, float], Flow[_State]], timeout: float, end: datetime | None,
+    attempt: Callable[[float, float], Flow[_State]],
+    timeout: float,
+    end: datetime | None,
     task: Callable[[], Task | None] = lambda: None,
-) -> Flow[_State]:  # fmt: skip
-    """Tries until people have decided. attempt gets the seconds that the PDP may hold its answer back, and those that all
-    of it may take. A failure that says nothing of people's decision is tried again."""
+) -> Flow[_State]:
+    """Tries until people have decided. attempt gets the seconds that the PDP may hold its answer back, and those that
+    all of it may take. A failure that says nothing of people's decision is tried again."""
     over, last, failed = time.monotonic() + timeout, False, None
     n = 0
     while True:
         began = time.monotonic()
         remaining = over - began
-        hold = min(_HOLD, remaining)
         try:
-            state = yield from attempt(hold, remaining if remaining > 1 else 1)
+            state = yield from attempt(math.ceil(min(_HOLD, max(remaining, 0.0))), max(remaining, 1.0))
             failed, end, asked_for = None, state.end or end, state.retry_after
             if state.status != "pending":
                 return state
-            if asked_for == 0 and state.held and (n == 0 or time.monotonic() - began >= 10) and not last:
-                n += 1
+            now = time.monotonic()
+            if now < over and (state.filed or now - began >= _HELD):  # the next answer is held back, or this one was
                 continue
         except AuthorizationError as error:
             if error.kind not in ("unreachable", "timed_out", "unavailable"):
@@ -249,9 +263,10 @@ def _given_up(task: Task | None, failed: AuthorizationError | None) -> Authoriza
     if task is None and failed:
         return failed
     error = failure(
-        "not_approved", "people have not decided in the time of the wait",
+        "not_approved",
+        "people have not decided in the time of the wait",
         remedy="keep error.task, and go on later with Wait(…, resume=task)",
-    )  # fmt: skip
+    )
     error.op, error.reason, error.task = "await", "approval_pending", task
     return error
 
@@ -263,11 +278,11 @@ def decided(link: Link, approval: str, timeout: float) -> Flow[str]:
     url = f"{link.base}/v1/approvals/{quote(approval, safe='')}"
 
     def attempt(hold: float, within: float) -> Flow[_State]:
-        answer = yield from link.send("await", url, method="GET", hold=hold, within=within + 1)
+        answer = yield from link.send("await", url, method="GET", hold=hold, within=within)
         status = answer.json.get("status")
         if not isinstance(status, str) or not status:
             raise odd("it is no approval request")
-        return _State(status, retry_after=answer.retry_after, held=True)
+        return _State(status, retry_after=answer.retry_after)
 
     state = yield from until_decided(attempt, timeout, None)
     return state.status
@@ -283,7 +298,7 @@ def _now() -> datetime:
 
 
 def _look(link: Link, task: Task, hold: float, within: float) -> Flow[_State]:
-    answer = yield from link.send("await", task["status_endpoint"], method="GET", hold=hold, within=within + 1)
+    answer = yield from link.send("await", task["status_endpoint"], method="GET", hold=hold, within=within)
     state = _read(answer, link.pdp)
     assert state.task
     if state.task["id"] != task["id"]:
@@ -313,7 +328,7 @@ def _read(answer: LinkAnswer, pdp: str) -> _State:
         task["cancel"] = texts["cancel"]
     if texts["expires_at"]:
         task["expires_at"] = texts["expires_at"]
-    return _State(said["status"], task, answer.json.get("result"), answer.retry_after, held=True)
+    return _State(said["status"], task, answer.json.get("result"), answer.retry_after)
 
 
 def _task(given: object, link: Link) -> Task:
@@ -326,8 +341,8 @@ def _task(given: object, link: Link) -> Task:
         whole = whole and set(more) <= {"cancel", "expires_at"} and all(isinstance(t, str) for t in more.values())
         whole = whole and (not more.get("expires_at") or time_of(more["expires_at"]) is not None)
     except (ValueError, KeyError, TypeError, AttributeError):
-        whole = False
-    if not whole:
+        task, whole = None, False
+    if not whole or task is None:
         raise not_asked("the task is damaged, or of another version; ask anew")
     if task["pdp"] != link.pdp:
         raise not_asked("the task is of another PDP or tenant; use a client of the one where it was filed")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Sequence, get_args
 
 from .answer import Decided, of_all, read
 from .errors import failure, not_asked, odd
@@ -11,12 +11,11 @@ if TYPE_CHECKING:
     from ._core import Reply
 
 Semantic = Literal["execute_all", "deny_on_first_deny", "permit_on_first_permit"]
-SEMANTICS = ("execute_all", "deny_on_first_deny", "permit_on_first_permit")
 
 
 def body_of(questions: Sequence[dict[str, Any]], semantic: str) -> dict[str, Any]:
     """The body of a batch."""
-    if semantic not in SEMANTICS:
+    if semantic not in get_args(Semantic):
         raise not_asked("there is no such semantic")
     body: dict[str, Any] = {"evaluations": list(questions)}
     if semantic != "execute_all":
@@ -54,4 +53,6 @@ def _ends(decided: Decided, semantic: str) -> bool:
     """Whether a batch ends after this answer."""
     if decided.possible is not None:
         return False
-    return semantic == "deny_on_first_deny" and not decided.allow or semantic == "permit_on_first_permit" and decided.allow
+    return (
+        semantic == "deny_on_first_deny" and not decided.allow or semantic == "permit_on_first_permit" and decided.allow
+    )

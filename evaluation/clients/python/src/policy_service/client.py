@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, ParamSpec, S
 from . import _core
 from ._breaker import Breaker
 from ._transport import Transport, run
-from .answer import OURS, Answer, Permit
+from .answer import OURS, Answer, Answers, Permit
 from .approvals import Wait, permitted
 from .batch import Semantic
 from .errors import AuthorizationError
 from .obligations import Change, Enforcement
-from .search import Search, What
-from .types import Action, ActionQuery, Entity, Obligation, Question, ResourceQuery, SubjectQuery
+from .search import Results, Search, What
+from .types import Action, ActionQuery, CapabilityAsk, Entity, Obligation, Question, ResourceQuery, SubjectQuery
 
 if TYPE_CHECKING:
-    from .capability import Capability, CapabilityAsk, Holder
+    from .capability import Capability, Holder
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
-# A handler of a type of obligation. None says that it is done; an exception that it is not. A function is the promise to
-# change the act's result.
+# A handler of a type of obligation. None says that it is done; an exception that it is not. A function is the promise
+# to change the act's result.
 Handler = Callable[[Obligation], Change | None]
 
 
@@ -54,11 +54,19 @@ class Client:
     """A client of one PDP and one tenant. It is safe for threads; a program makes one and keeps it."""
 
     def __init__(
-        self, url: str, credential: str | Callable[[], str] | None = None, *, tenant: str | None = None,
-        handlers: Mapping[str, Handler] | None = None, timeout: float = 5.0, retries: int = 2,
-        breaker: Breaker = Breaker(), plain_http: bool = False, receipts: bool = True,
+        self,
+        url: str,
+        credential: str | Callable[[], str] | None = None,
+        *,
+        tenant: str | None = None,
+        handlers: Mapping[str, Handler] | None = None,
+        timeout: float = 5.0,
+        retries: int = 2,
+        breaker: Breaker = Breaker(),
+        plain_http: bool = False,
+        receipts: bool = True,
         on_undecided: Callable[[AuthorizationError], Any] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._core = _core.Core(
             url, credential, tenant, handlers, timeout, retries, breaker, plain_http, receipts, on_undecided
         )
@@ -89,22 +97,36 @@ class Client:
 
     @overload
     def enforce(
-        self, question: Question, act: None = None, *, wait: Wait | float | None = None,
+        self,
+        question: Question,
+        act: None = None,
+        *,
+        wait: Wait | float | None = None,
         capability: Capability | None = None,
-    ) -> HeldPermit: ...  # fmt: skip
+    ) -> HeldPermit:
+        ...
 
     @overload
     def enforce(
-        self, question: Question, act: Callable[[Permit], T], *, wait: Wait | float | None = None,
+        self,
+        question: Question,
+        act: Callable[[Permit], T],
+        *,
+        wait: Wait | float | None = None,
         capability: Capability | None = None,
-    ) -> T: ...  # fmt: skip
+    ) -> T:
+        ...
 
     def enforce(
-        self, question: Question, act: Callable[[Permit], Any] | None = None, *, wait: Wait | float | None = None,
+        self,
+        question: Question,
+        act: Callable[[Permit], Any] | None = None,
+        *,
+        wait: Wait | float | None = None,
         capability: Capability | None = None,
-    ) -> Any:  # fmt: skip
-        """Asks as authorize does, acts, and returns the act's result as handlers changed it. Without an act it returns a
-        permit for a with statement, whose release gives the result out."""
+    ) -> Any:
+        """Asks as authorize does, acts, and returns the act's result as handlers changed it. Without an act it returns
+        a permit for a with statement, whose release gives the result out."""
         if act is not None:
             return self._run(_core.enforce(self._core, question, act, wait, capability))
         enforcement = self._run(permitted(self._core, question, wait, capability, changes=True))
@@ -129,21 +151,21 @@ class Client:
         result: T = self._run(_core.enforce_all(self._core, questions, act))
         return result
 
-    def evaluate_batch(self, questions: Sequence[Question], *, semantic: Semantic = "execute_all") -> list[Answer]:
+    def evaluate_batch(self, questions: Sequence[Question], *, semantic: Semantic = "execute_all") -> Answers:
         """Asks several questions at once, and discharges each for itself. There is one answer for each, in order."""
         return self._run(_core.evaluate_batch(self._core, questions, semantic))
 
-    def search_subjects(self, query: SubjectQuery) -> Iterator[Entity]:
+    def search_subjects(self, query: SubjectQuery) -> Results[Entity]:
         """The subjects that may do the action on the resource."""
-        return self._search("subject", query)
+        return Results(self._search("subject", query))
 
-    def search_resources(self, query: ResourceQuery) -> Iterator[Entity]:
+    def search_resources(self, query: ResourceQuery) -> Results[Entity]:
         """The resources that the subject may do the action on."""
-        return self._search("resource", query)
+        return Results(self._search("resource", query))
 
-    def search_actions(self, query: ActionQuery) -> Iterator[Action]:
+    def search_actions(self, query: ActionQuery) -> Results[Action]:
         """The actions that the subject may do on the resource."""
-        return self._search("action", query)
+        return Results(self._search("action", query))
 
     def _search(self, what: What, query: object) -> Iterator[Any]:
         search = Search(self._core, what, query)
@@ -152,9 +174,7 @@ class Client:
                 if self._run(search.keep(found)):
                     yield found.item
 
-    def request_capability(
-        self, holder: Holder, ask: CapabilityAsk, *, wait: Wait | float | None = None
-    ) -> Capability:
+    def request_capability(self, holder: Holder, ask: CapabilityAsk, *, wait: Wait | float | None = None) -> Capability:
         """Asks for a capability that is bound to the holder's key."""
         from .capability import request_flow
 

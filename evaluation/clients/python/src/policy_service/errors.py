@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Mapping
 
 if TYPE_CHECKING:
     from .approvals import Task
-    from .types import Json
 
 Kind = Literal[
-    "denied", "obligated", "not_approved",
-    "not_asked", "open", "unreachable", "timed_out", "cancelled", "refused", "unavailable", "odd", "unsupported",
-    "bad_item", "skipped",
-]  # fmt: skip
+    "denied",
+    "obligated",
+    "not_approved",
+    "not_asked",
+    "open",
+    "unreachable",
+    "timed_out",
+    "cancelled",
+    "refused",
+    "unavailable",
+    "odd",
+    "unsupported",
+    "bad_item",
+    "skipped",
+]
 
 # A failure after which a question may be sent again: see Core.ask.
 Again = Literal["never", "unsent", "unanswered", "asked_to_wait"]
@@ -64,12 +74,19 @@ class AuthorizationError(Exception):
     status: int  # for the answer to the own caller: 403 or 503
 
     def __init__(
-        self, kind: Kind, detail: str = "", *, remedy: str = "", pdp_status: int | None = None,
-        retry_after: float | None = None, again: Again = "never",
-    ) -> None:  # fmt: skip
+        self,
+        kind: Kind,
+        detail: str = "",
+        *,
+        remedy: str = "",
+        pdp_status: int | None = None,
+        retry_after: float | None = None,
+        again: Again = "never",
+    ) -> None:
         super().__init__()
         self.kind = kind
         self.op = "evaluate"
+        self.place = ""  # the URL of the PDP
         self.detail = detail
         self.pdp_status = pdp_status
         self.retry_after = retry_after
@@ -77,7 +94,7 @@ class AuthorizationError(Exception):
         self.reason_user: str | None = None
         self.decision_id: str | None = None
         self.request_id: str | None = None
-        self.context: Mapping[str, Json] | None = None
+        self.context: Mapping[str, Any] | None = None
         self.spent = False
         self.task: Task | None = None
         self._remedy = remedy
@@ -94,7 +111,8 @@ class AuthorizationError(Exception):
     def __str__(self) -> str:
         status = f" (status {self.pdp_status})" if self.pdp_status else ""
         detail = f": {self.detail}" if self.detail else ""
-        return f"authzen {self.op}: {_WORDS[self.kind]}{status}{detail}; {self.remedy}"
+        place = f" at {self.place}" if self.place else ""
+        return f"authzen {self.op}{place}: {_WORDS[self.kind]}{status}{detail}; {self.remedy}"
 
 
 class Denied(AuthorizationError):
@@ -110,9 +128,14 @@ class Undecided(AuthorizationError):
 
 
 def failure(
-    kind: Kind, detail: str = "", *, remedy: str = "", pdp_status: int | None = None,
-    retry_after: float | None = None, again: Again = "never",
-) -> AuthorizationError:  # fmt: skip
+    kind: Kind,
+    detail: str = "",
+    *,
+    remedy: str = "",
+    pdp_status: int | None = None,
+    retry_after: float | None = None,
+    again: Again = "never",
+) -> AuthorizationError:
     """The error of a kind."""
     of = Denied if kind in ("denied", "obligated", "not_approved") else Undecided
     return of(kind, detail, remedy=remedy, pdp_status=pdp_status, retry_after=retry_after, again=again)

@@ -49,7 +49,9 @@ class Enforcement:
             return decided.no()
         undone = [o for o in self.outcomes if o.fault]
         if undone:
-            detail = "; ".join(f"obligation {o.obligation['id']!r} of type {o.obligation['type']!r}: {_said(o)}" for o in undone)
+            detail = "; ".join(
+                f"obligation {o.obligation['id']!r} of type {o.obligation['type']!r}: {_said(o)}" for o in undone
+            )
             error = decided.no(failure("obligated", printable(detail)))
             error.__cause__ = next((o.cause for o in undone if o.cause), None)
             return error
@@ -85,7 +87,8 @@ def discharge(
     decided: Decided, handlers: Mapping[str, Callable[[Obligation], Any]], *, changes: bool
 ) -> Flow[tuple[Enforcement, BaseException | None]]:
     """Calls the handlers for all obligations, in order, be it a yes or a no, whatever became of the ones before. It
-    returns an interrupt of the program as well. changes says whether there will be a result that a handler can change."""
+    returns an interrupt of the program as well. changes says whether there will be a result that a handler can change.
+    """
     same = Counter(o["id"] for o in decided.obligations)
     outcomes: list[Outcome] = []
     interrupt: BaseException | None = None

@@ -1,0 +1,92 @@
+"""Endpoints of Starlette that run only if the PDP permits."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import logging
+import math
+from collections.abc import Awaitable, Callable
+from typing import Any, NoReturn
+
+import anyio
+import anyio.to_thread
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from . import AsyncClient, AuthorizationError, Client, Permit, Question, Wait
+
+__all__ = ["protect"]
+
+log = logging.getLogger("policy_service")
+
+QuestionOf = Callable[[Request], Question | Awaitable[Question]]
+
+_WAITING = "this waits for approval; try again when it is approved"
+
+
+def guard(
+    client: Client | AsyncClient, question: QuestionOf, wait: float | Wait | None
+) -> Callable[[Request], Awaitable[Permit]]:
+    """What gets the permit of a request, or raises the HTTPException of a no."""
+    if not isinstance(client, Client | AsyncClient):
+        raise TypeError("protect needs a Client or an AsyncClient")
+    if not callable(question):
+        raise TypeError("the question is a function of the request")
+    if wait is not None:
+        # Equal approval requests are one, so that the next try of a person finds the approval of the first.
+        wait = dataclasses.replace(wait, join=True) if isinstance(wait, Wait) else Wait(timeout=wait, join=True)
+        if wait.resume is not None:
+            raise ValueError("a task is of one request; leave resume out")
+    threads: list[anyio.CapacityLimiter] = []
+
+    async def permit(request: Request) -> Permit:
+        said = question(request)
+        asked = await said if inspect.isawaitable(said) else said
+        try:
+            if isinstance(client, AsyncClient):
+                return await client.authorize(asked, wait=wait)
+            if not threads:  # of their own: calls that wait for people leave those of other endpoints alone
+                threads.append(anyio.CapacityLimiter(40))
+            ask = functools.partial(client.authorize, asked, wait=wait)
+            return await anyio.to_thread.run_sync(ask, limiter=threads[0])
+        except AuthorizationError as error:
+            refuse(error)
+
+    return permit
+
+
+def refuse(error: AuthorizationError) -> NoReturn:
+    """The no as HTTP has it. The log has the error; the caller gets the text that the policy has for people."""
+    log.log(logging.INFO if error.status == 403 else logging.WARNING, "%s", error)
+    detail = error.reason_user or (_WAITING if error.task is not None else "access denied")
+    headers = None if error.retry_after is None else {"Retry-After": str(math.ceil(error.retry_after))}
+    raise HTTPException(status_code=error.status, detail=detail, headers=headers) from error
+
+
+def protect(
+    client: Client | AsyncClient, question: QuestionOf, *, wait: float | Wait | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Awaitable[Any]]]:
+    """A decorator: the endpoint runs if the PDP permits, with the permit as request.state.permit. A no is 403 or 503.
+
+    The question is made of the request, also by an async function. With wait, in seconds, people are asked where they
+    can approve; a later request that asks the same finds what they said.
+    """
+    permit = guard(client, question, wait)
+
+    def decorate(endpoint: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+        @functools.wraps(endpoint)
+        async def protected(*args: Any, **kwargs: Any) -> Any:
+            request = next((a for a in (*args, *kwargs.values()) if isinstance(a, Request)), None)
+            if request is None:
+                raise TypeError("a protected endpoint takes the request")
+            request.state.permit = await permit(request)
+            if inspect.iscoroutinefunction(endpoint):
+                return await endpoint(*args, **kwargs)
+            return await run_in_threadpool(endpoint, *args, **kwargs)
+
+        return protected
+
+    return decorate

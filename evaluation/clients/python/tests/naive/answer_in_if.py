@@ -1,0 +1,10 @@
+"""The answer in an if."""
+
+# comes of it: TypeError
+from policy_service import Client, Question
+
+
+def careless(client: Client, question: Question) -> str:
+    if client.evaluate(question):  # refused: pyright reportGeneralTypeIssues
+        return "acted"
+    return "refused"

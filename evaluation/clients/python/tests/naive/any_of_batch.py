@@ -1,0 +1,8 @@
+"""Any answer of a batch."""
+
+# comes of it: TypeError
+from policy_service import Client, Question
+
+
+def careless(client: Client, question: Question) -> str:
+    return "acted" if any(client.evaluate_batch([question])) else "refused"

@@ -1,0 +1,11 @@
+"""The body of a caller as the question."""
+
+# comes of it: Undecided
+from typing import Any
+
+from policy_service import Client, Question
+
+
+def careless(client: Client, question: Question) -> str:
+    body: Any = {**question, "options": {"evaluations_semantic": "permit_on_first_permit"}}
+    return "acted" if client.authorize(body) else "refused"  # refused: mypy truthy-bool

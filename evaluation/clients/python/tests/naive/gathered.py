@@ -1,0 +1,10 @@
+"""All of what was gathered."""
+
+# comes of it: TypeError
+import asyncio
+
+from policy_service import AsyncClient, Question
+
+
+async def careless(client: AsyncClient, question: Question) -> str:
+    return "acted" if all(await asyncio.gather(client.evaluate(question), client.evaluate(question))) else "refused"

@@ -1,0 +1,200 @@
+"""FastAPI and Starlette run what they protect only on a yes, and tell the caller no internals."""
+
+from __future__ import annotations
+
+import contextlib
+import unittest
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from fastapi import Depends, FastAPI
+from fastapi.testclient import TestClient
+from starlette.applications import Starlette
+from starlette.endpoints import HTTPEndpoint
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Mount, Route
+
+from policy_service import AsyncClient, Client, Permit, Question, Wait, fastapi, starlette
+
+from .pdp import PDP, Said
+
+SECRET = "psk_0123456789_this_is_secret"
+
+
+def question(request: Request) -> Question:
+    return {
+        "subject": {"type": "user", "id": request.headers["X-User"]},
+        "action": {"name": "read"},
+        "resource": {"type": "doc", "id": request.path_params["doc"]},
+    }
+
+
+async def async_question(request: Request) -> Question:
+    await request.body()
+    return question(request)
+
+
+def app_of(
+    client: Client | AsyncClient, ask: starlette.QuestionOf = question, wait: Any = None
+) -> tuple[Any, list[str]]:
+    """An app of each framework, and what ran in it."""
+    ran: list[str] = []
+    api = FastAPI()
+
+    @api.get("/{doc}")
+    def route(doc: str, permit: Permit = Depends(fastapi.protect(client, ask, wait=wait))) -> str:
+        ran.append(doc)
+        return permit.request_id
+
+    protect = starlette.protect(client, ask, wait=wait)
+
+    @protect
+    async def endpoint(request: Request) -> PlainTextResponse:
+        ran.append(request.path_params["doc"])
+        return PlainTextResponse(request.state.permit.request_id)
+
+    @protect
+    def sync_endpoint(request: Request) -> PlainTextResponse:
+        return PlainTextResponse("sync " + endpoint.__name__)
+
+    class Endpoint(HTTPEndpoint):
+        @protect
+        async def get(self, request: Request) -> PlainTextResponse:
+            return PlainTextResponse("of a class")
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        yield
+        if isinstance(client, AsyncClient):
+            await client.aclose()
+        else:
+            client.close()
+
+    routes = [Route("/async/{doc}", endpoint), Route("/sync/{doc}", sync_endpoint), Route("/class/{doc}", Endpoint)]
+    return Starlette(routes=[*routes, Mount("/fastapi", api)], lifespan=lifespan), ran
+
+
+def says(
+    decision: Any, status: int = 200, headers: dict[str, str] | None = None, **context: Any
+) -> Callable[..., Said]:
+    return lambda method, path, body: (status, {"decision": decision, "context": context}, headers or {})
+
+
+class Frameworks(unittest.TestCase):
+    def each(self, answer: Callable[..., Said], check: Callable[[Any, list[str], str], None], **options: Any) -> None:
+        """Checks each framework with each client."""
+        wait, ask = options.pop("wait", None), options.pop("ask", question)
+        kinds: tuple[type[Client] | type[AsyncClient], ...] = (Client, AsyncClient)
+        for kind in kinds:
+            for path in ("/fastapi/d1", "/async/d1"):
+                with self.subTest(client=kind.__name__, path=path), PDP(answer) as pdp:
+                    client = kind(pdp.url, SECRET, timeout=20, **options)
+                    app, ran = app_of(client, ask, wait)
+                    with TestClient(app, raise_server_exceptions=False) as http:
+                        check(http.get(path, headers={"X-User": "alice"}), ran, path)
+
+    def test_yes(self) -> None:
+        def check(answer: Any, ran: list[str], path: str) -> None:
+            self.assertEqual((answer.status_code, ran), (200, ["d1"]))
+            self.assertTrue(answer.text)
+
+        self.each(says(True), check)
+        self.each(says(True), check, ask=async_question)
+
+    def test_other_endpoints(self) -> None:
+        with PDP(says(True)) as pdp, TestClient(app_of(Client(pdp.url))[0]) as http:
+            self.assertEqual(http.get("/sync/d1", headers={"X-User": "alice"}).text, "sync endpoint")
+            self.assertEqual(http.get("/class/d1", headers={"X-User": "alice"}).text, "of a class")
+        with PDP(says(False)) as pdp, TestClient(app_of(Client(pdp.url))[0]) as http:
+            self.assertEqual(http.get("/sync/d1", headers={"X-User": "alice"}).status_code, 403)
+            self.assertEqual(http.get("/class/d1", headers={"X-User": "alice"}).status_code, 403)
+
+    def refused(self, status: int, detail: str, after: str | None = None) -> Callable[[Any, list[str], str], None]:
+        def check(answer: Any, ran: list[str], path: str) -> None:
+            text = answer.json()["detail"] if path.startswith("/fastapi") else answer.text
+            self.assertEqual((answer.status_code, text, ran), (status, detail, []))
+            self.assertEqual(answer.headers.get("Retry-After"), after)
+            self.assertNotIn(SECRET, str(answer.headers) + answer.text)
+
+        return check
+
+    def test_no(self) -> None:
+        with self.assertLogs("policy_service") as logs:
+            self.each(says(False), self.refused(403, "access denied"))
+            self.each(says(False, reason_user="Documents are kept."), self.refused(403, "Documents are kept."))
+            self.each(says(False, reason="secret_rule"), self.refused(403, "access denied"))
+        self.assertNotIn(SECRET, str(logs.output))
+
+    def test_no_decision(self) -> None:
+        with self.assertLogs("policy_service", "WARNING"):
+            self.each(says(True, 500), self.refused(503, "access denied"), retries=0)
+            self.each(says(True, 503, {"Retry-After": "7"}), self.refused(503, "access denied", "7"), retries=0)
+            self.each(says(1), self.refused(503, "access denied"))
+            self.each(says(True, 302, {"Location": "/elsewhere"}), self.refused(503, "access denied"))
+
+    def test_question_that_fails(self) -> None:
+        def broken(request: Request) -> Question:
+            raise KeyError("user")
+
+        def gone(request: Request) -> Question:
+            raise HTTPException(404, "no such document")
+
+        def nothing(request: Request) -> Any:
+            return None
+
+        def more(request: Request) -> Any:
+            return {**question(request), "options": {}}
+
+        def status(wanted: int) -> Callable[[Any, list[str], str], None]:
+            def check(answer: Any, ran: list[str], path: str) -> None:
+                self.assertEqual((answer.status_code, ran), (wanted, []))
+
+            return check
+
+        with self.assertLogs("policy_service", "WARNING"):
+            for ask, wanted in ((broken, 500), (gone, 404), (nothing, 503), (more, 503)):
+                self.each(says(True), status(wanted), ask=ask)
+
+    def test_wait_that_runs_out(self) -> None:
+        def check(answer: Any, ran: list[str], path: str) -> None:
+            self.assertEqual((answer.status_code, ran), (403, []))
+            self.assertIn("waits for approval", answer.text)
+
+        with self.assertLogs("policy_service"):
+            self.each(pending, check, wait=0.2)
+            self.each(pending, check, wait=Wait(timeout=0.2, justification="why"))
+
+    def test_what_is_refused_at_once(self) -> None:
+        client: Any = Client("http://127.0.0.1:1")
+        fixed: Any = {"subject": {}}
+        for protect in (fastapi.protect, starlette.protect):
+            with self.assertRaises(TypeError):
+                protect(client, fixed)
+            with self.assertRaises(TypeError):
+                protect(fixed, question)
+            with self.assertRaises(ValueError):
+                protect(
+                    client,
+                    question,
+                    wait=Wait(timeout=1, resume={"version": 1, "pdp": "", "id": "", "status_endpoint": ""}),
+                )
+
+
+def pending(method: str, path: str, body: Any) -> Said:
+    """A PDP whose people do not decide."""
+    if path.endswith("/evaluation"):
+        request = {"expires_at": "2999-01-01T00:00:00Z", "binding_token": "b"}
+        return 200, {"decision": False, "context": {"reason": "approval_required", "access_request": request}}, {}
+    task = {
+        "id": "t1",
+        "status": "pending",
+        "status_endpoint": "PDP_URL/tasks/t1",
+        "expires_at": "2999-01-01T00:00:00Z",
+    }
+    return (201 if method == "POST" else 200), {"task": task}, {}
+
+
+if __name__ == "__main__":
+    unittest.main()

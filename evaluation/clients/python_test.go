@@ -1,0 +1,538 @@
+package clients_test
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"policy-service/pdp"
+	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/night"
+	"policy-service/pdp/pdptest/npm"
+	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
+)
+
+// debian is the interpreter of the system, which has the system's packages.
+const debian = "/usr/bin/python3"
+
+// py runs a command for at most a minute, and returns what it printed. It leaves no bytecode behind.
+func py(t *testing.T, dir string, env []string, command ...string) (out string, err error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c := exec.CommandContext(ctx, command[0], command[1:]...)
+	c.Dir, c.Env = dir, pyEnv(env...)
+	text, err := c.CombinedOutput()
+	return string(text), err
+}
+
+// pyEnv is an environment in which Python and pip do only what their arguments say.
+func pyEnv(more ...string) []string {
+	env := slices.DeleteFunc(os.Environ(), func(e string) bool {
+		return strings.HasPrefix(e, "PYTHON") || strings.HasPrefix(e, "PIP_") || strings.HasPrefix(e, "VIRTUAL_ENV=")
+	})
+	return append(append(env, "PYTHONDONTWRITEBYTECODE=1", "PIP_NO_CACHE_DIR=1", "PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_ROOT_USER_ACTION=ignore"), more...)
+}
+
+func pyMust(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pyDone is py for a command that has to succeed.
+func pyDone(t *testing.T, dir string, env []string, command ...string) string {
+	t.Helper()
+	out, err := py(t, dir, env, command...)
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", command, err, out)
+	}
+	return out
+}
+
+// pyOthers are words of test files that need more than the standard library.
+var pyOthers = regexp.MustCompile(`AsyncClient|httpx|policy_service\.capability|starlette|fastapi`)
+
+// pyUnits runs the test files that need packages of others, or those that do not.
+func pyUnits(t *testing.T, others bool) {
+	t.Helper()
+	files, err := filepath.Glob("python/tests/test_*.py")
+	pyMust(t, err)
+	command := []string{debian, "-W", "error", "-m", "unittest"}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		pyMust(t, err)
+		if pyOthers.Match(text) == others {
+			command = append(command, "tests."+strings.TrimSuffix(filepath.Base(file), ".py"))
+		}
+	}
+	if len(command) == 5 {
+		t.Fatal("there are no such tests")
+	}
+	out := pyDone(t, "python", []string{"PYTHONPATH=src"}, command...)
+	if ran := regexp.MustCompile(`Ran (\d+) tests?`).FindStringSubmatch(out); ran == nil || ran[1] == "0" || strings.Contains(out, "skipped=") {
+		t.Error(out)
+	}
+}
+
+// TestPythonUnits runs the tests of what needs nothing but the standard library.
+func TestPythonUnits(t *testing.T) {
+	t.Parallel()
+	pyUnits(t, false)
+}
+
+// TestPythonUnitsOfOthers runs the tests of what needs httpx, cryptography and FastAPI.
+func TestPythonUnitsOfOthers(t *testing.T) {
+	t.Parallel()
+	night.Npm(t)
+	pyUnits(t, true)
+}
+
+// TestPythonTypes holds the sources, the tests and the programs of README.md to type checkers and linters.
+func TestPythonTypes(t *testing.T) {
+	t.Parallel()
+	night.Npm(t)
+	dir := t.TempDir()
+	pyMust(t, os.CopyFS(dir, os.DirFS("python")))
+	pyMust(t, os.Mkdir(filepath.Join(dir, "tests/page"), 0o700))
+	for n, p := range pyPrograms(t) {
+		pyMust(t, os.WriteFile(filepath.Join(dir, "tests/page", fmt.Sprintf("page%d.py", n)), []byte(p.text), 0o600))
+	}
+	pyright := filepath.Join(npm.Install(t, "pyright", os.DirFS("python/testdata/pyright")), "node_modules/pyright/index.js")
+	for name, command := range map[string][]string{
+		"mypy":    {"mypy", "--cache-dir", t.TempDir(), "src", "tests"},
+		"pyright": {"node", pyright, "-p", ".", "--pythonpath", debian},
+		"flake8":  {debian, "-m", "flake8", "src", "tests", "--extend-exclude", "tests/naive,tests/page"},
+		"black":   {"black", "--check", "--diff", "--quiet", "src", "tests", "--extend-exclude", "tests/(naive|page)/"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if out, err := py(t, dir, nil, command...); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// pyBuild builds the package as PEP 517 has it, in a directory of its own: the source distribution by the hook of its
+// backend, and the wheel out of that by pip. It has no network.
+func pyBuild(t *testing.T) (sdist, wheel string) {
+	t.Helper()
+	dir := t.TempDir()
+	source := filepath.Join(dir, "source")
+	pyMust(t, os.CopyFS(source, os.DirFS("python")))
+	pyDone(t, source, nil, debian, "-c", `import setuptools.build_meta as b; b.build_sdist("..")`)
+	sdist = filepath.Join(dir, "policy-service-client-0.1.0.tar.gz")
+	pyDone(t, dir, nil, debian, "-m", "pip", "wheel", "--no-index", "--no-deps", "--no-build-isolation", sdist)
+	return sdist, filepath.Join(dir, "policy_service_client-0.1.0-py3-none-any.whl")
+}
+
+// TestPythonWheel holds what is shipped to a list, and installs it without a network into an empty environment.
+func TestPythonWheel(t *testing.T) {
+	t.Parallel()
+	night.Npm(t)
+	sdist, wheel := pyBuild(t)
+	sources, err := filepath.Glob("python/src/policy_service/*")
+	pyMust(t, err)
+	var inWheel, inSource []string
+	for _, file := range sources {
+		if name := filepath.Base(file); strings.HasSuffix(name, ".py") || name == "py.typed" {
+			inWheel, inSource = append(inWheel, "policy_service/"+name), append(inSource, "src/policy_service/"+name)
+		}
+	}
+	for _, name := range []string{"LICENSE", "METADATA", "RECORD", "WHEEL", "top_level.txt"} {
+		inWheel = append(inWheel, "policy_service_client-0.1.0.dist-info/"+name)
+	}
+	inSource = append(inSource, "CHANGELOG.md", "LICENSE", "MANIFEST.in", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg")
+	if got := zipped(t, wheel); !slices.Equal(got, slices.Sorted(slices.Values(inWheel))) {
+		t.Errorf("the wheel has %q", got)
+	}
+	got := slices.DeleteFunc(tarred(t, sdist), func(name string) bool { return strings.HasPrefix(name, "src/policy_service_client.egg-info/") })
+	if !slices.Equal(got, slices.Sorted(slices.Values(inSource))) {
+		t.Errorf("the source distribution has %q", got)
+	}
+	bin := pyInstall(t, wheel, false)
+	out := pyDone(t, t.TempDir(), nil, bin+"/python", "-I", "-W", "error", "-c", `
+import importlib.metadata, policy_service
+from policy_service import AsyncClient, Client, Denied, Undecided
+print(importlib.metadata.version("policy-service-client") == policy_service.__version__, *(d.name for d in importlib.metadata.distributions()))
+try:
+    AsyncClient("http://127.0.0.1:1")
+except ImportError as error:
+    print("httpx" in str(error))
+`)
+	if out != "True policy-service-client\nTrue\n" {
+		t.Errorf("in an empty environment: %s", out)
+	}
+}
+
+// pyInstall installs the wheel into a new environment, and returns where the environment's programs are.
+func pyInstall(t *testing.T, wheel string, system bool) (bin string) {
+	t.Helper()
+	dir := t.TempDir()
+	command := []string{debian, "-m", "venv", "--without-pip"}
+	if system {
+		command = append(command, "--system-site-packages")
+	}
+	pyDone(t, dir, nil, append(command, "venv")...)
+	bin = filepath.Join(dir, "venv/bin")
+	pyDone(t, dir, nil, debian, "-m", "pip", "--python", bin+"/python", "install", "--quiet", "--no-index", wheel)
+	return bin
+}
+
+func zipped(t *testing.T, file string) (names []string) {
+	t.Helper()
+	r, err := zip.OpenReader(file)
+	pyMust(t, err)
+	defer r.Close()
+	for _, f := range r.File {
+		names = append(names, f.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func tarred(t *testing.T, file string) (names []string) {
+	t.Helper()
+	f, err := os.Open(file)
+	pyMust(t, err)
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	pyMust(t, err)
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			slices.Sort(names)
+			return names
+		}
+		pyMust(t, err)
+		if h.Typeflag == tar.TypeReg {
+			names = append(names, strings.SplitN(h.Name, "/", 2)[1])
+		}
+	}
+}
+
+// pyDesk is a server with the policies of the pages, and people who approve as soon as they are asked, if they approve.
+type pyDesk struct {
+	*pdptest.Server
+	t        *testing.T
+	front    string // the URL of the server, seen through the people's proxy
+	key      map[string]string
+	approves atomic.Bool
+}
+
+// openPyDesk starts a server on a directory of policies, with policies besides.
+func openPyDesk(t *testing.T, source pdp.Source) *pyDesk {
+	t.Helper()
+	d := &pyDesk{t: t, key: map[string]string{}}
+	data := t.TempDir()
+	keys, err := auth.OpenKeys(data)
+	pyMust(t, err)
+	for name, permissions := range map[string][]auth.Permission{
+		"pep": {auth.Decide, auth.Search, auth.Request, auth.Capability}, "frank": {auth.Approve},
+	} {
+		spec := auth.KeySpec{Name: name, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: permissions}}
+		if name == "frank" {
+			spec.Principal, err = auth.ParsePrincipal(`User::"frank"`)
+			pyMust(t, err)
+		}
+		d.key[name], err = keys.Add(spec)
+		pyMust(t, err)
+	}
+	var proxy httputil.ReverseProxy
+	front := httptest.NewServer(&proxy)
+	t.Cleanup(front.Close)
+	d.front = front.URL
+	d.Server = pdptest.Start(t, source, func(c *server.Config) {
+		c.Data, c.PublicURL, c.Program.PDP.Now, c.Program.PDP.NewID = data, d.front, time.Now, nil
+	})
+	to, err := url.Parse(d.URL)
+	pyMust(t, err)
+	proxy.Rewrite = func(r *httputil.ProxyRequest) { r.SetURL(to) }
+	proxy.ModifyResponse = func(r *http.Response) error {
+		if d.approves.Load() && r.Request.Method == http.MethodPost && strings.HasSuffix(r.Request.URL.Path, "/access/v1/requests") {
+			d.approve()
+		}
+		return nil
+	}
+	return d
+}
+
+// approve has Frank approve all that waits for him, and returns how much that was.
+func (d *pyDesk) approve() (n int) {
+	var page struct {
+		Items []struct{ ID string } `json:"items"`
+	}
+	frank := []string{"Authorization", "Bearer " + d.key["frank"]}
+	if answer := d.Get("/v1/approvals?status=pending", frank...); json.Unmarshal([]byte(answer.Body), &page) != nil {
+		d.t.Errorf("%d %s", answer.Status, answer.Body)
+	}
+	for _, waiting := range page.Items {
+		if answer := d.Post("/v1/approvals/"+waiting.ID+"/decision", `{"decision":"approve","reason":"fine"}`, frank...); answer.Status != http.StatusOK {
+			d.t.Errorf("%d %s", answer.Status, answer.Body)
+		}
+	}
+	return len(page.Items)
+}
+
+func (d *pyDesk) env() []string {
+	return []string{"PDP_URL=" + d.front, "PDP_KEY=" + d.key["pep"]}
+}
+
+// starterPolicies are the policies of the page's server.
+func starterPolicies() pdp.Source { return pdp.Dir("../../policies/starter") }
+
+// agents are the policies of the server of pdp/capability/AGENT.md, as far as the page needs them.
+func agents() pdp.Source {
+	return pdptest.Bundle(map[string]string{"a.cedar": `@id("suffices") permit (principal is agent, action == Action::"tool.invoke", resource is tool) when { context.pdp.capability.held };
+@id("granted") permit (principal == agent::"agent-a", action == Action::"capability.grant", resource == tool::"agent-b:restart");`})
+}
+
+// A pyProgram is one of README.md. It begins with the first one, unless it is a file of its own.
+type pyProgram struct {
+	text string
+	want string // what it prints
+}
+
+var pyPrints = regexp.MustCompile(`(?m)# prints: (.*)$`)
+
+// pyBlocks are the blocks of README.md that are tagged so.
+func pyBlocks(t *testing.T, tag string) (blocks []string) {
+	t.Helper()
+	page, err := os.ReadFile("python/README.md")
+	pyMust(t, err)
+	for _, after := range strings.Split(string(page), "\n```"+tag+"\n")[1:] {
+		block, _, _ := strings.Cut(after, "```\n")
+		blocks = append(blocks, block)
+	}
+	return blocks
+}
+
+func pyPrograms(t *testing.T) (all []pyProgram) {
+	t.Helper()
+	for n, block := range pyBlocks(t, "python") {
+		first := all
+		if n > 0 && !strings.Contains(block, "FastAPI(") {
+			block = first[0].text + "\n\n" + block
+		}
+		want := ""
+		for _, line := range pyPrints.FindAllStringSubmatch(block, -1) {
+			want += line[1] + "\n"
+		}
+		all = append(all, pyProgram{block, want})
+	}
+	return all
+}
+
+// TestPythonPage runs each program of README.md with the sources, beside a real server.
+func TestPythonPage(t *testing.T) {
+	t.Parallel()
+	night.Npm(t)
+	programs := pyPrograms(t)
+	if len(programs) < 6 {
+		t.Errorf("README.md has %d programs", len(programs))
+	}
+	sources, err := filepath.Abs("python/src")
+	pyMust(t, err)
+	for n, p := range programs {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			d := openPyDesk(t, starterPolicies())
+			d.approves.Store(true)
+			env := append(d.env(), "PYTHONPATH="+sources)
+			if strings.Contains(p.text, "AGENTS_URL") {
+				a := openPyDesk(t, agents())
+				env = append(env, "AGENTS_URL="+a.front, "AGENTS_KEY="+a.key["pep"])
+			}
+			dir := t.TempDir()
+			pyMust(t, os.WriteFile(filepath.Join(dir, "program.py"), []byte(p.text), 0o600))
+			if out := pyDone(t, dir, env, debian, "-W", "error", "-W", "ignore::ResourceWarning", "program.py"); out != p.want {
+				t.Errorf("it prints\n%s\nand the page says\n%s", out, p.want)
+			}
+		})
+	}
+}
+
+// TestNewcomerFastAPI does what README.md tells a newcomer: build, install, write a route, serve it; then a person approves.
+func TestNewcomerFastAPI(t *testing.T) {
+	t.Parallel()
+	night.Npm(t)
+	app := ""
+	for _, block := range pyBlocks(t, "python") {
+		if strings.Contains(block, "FastAPI(") {
+			app = block
+		}
+	}
+	if lines := strings.Count(strings.ReplaceAll(app, "\n\n", "\n"), "\n"); app == "" || lines > 15 {
+		t.Fatalf("the newcomer writes %d lines", lines)
+	}
+	dir := t.TempDir()
+	pyMust(t, os.MkdirAll(filepath.Join(dir, "evaluation/clients"), 0o700))
+	pyMust(t, os.CopyFS(filepath.Join(dir, "evaluation/clients/python"), os.DirFS("python")))
+	pyMust(t, os.WriteFile(filepath.Join(dir, "app.py"), []byte(app), 0o600))
+	d := openPyDesk(t, starterPolicies())
+	var serve string
+	for _, block := range pyBlocks(t, "console python") {
+		for _, line := range strings.Split(strings.TrimSuffix(block, "\n"), "\n") {
+			command, is := strings.CutPrefix(line, "$ ")
+			switch {
+			case !is:
+				t.Errorf("the page shows what %q prints, and nothing compares it", line)
+			case strings.Contains(command, "uvicorn"):
+				serve = command
+			default:
+				pyDone(t, dir, []string{"PATH=/usr/bin:" + os.Getenv("PATH")}, "sh", "-ec", command) // where python3 is Debian's
+			}
+		}
+	}
+	address := pyServe(t, d, dir, serve)
+	push := func(user string) (int, string) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/push", nil)
+		pyMust(t, err)
+		r.Header.Set("X-User", user)
+		answer, err := http.DefaultClient.Do(r)
+		pyMust(t, err)
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		pyMust(t, err)
+		return answer.StatusCode, string(body)
+	}
+	if status, body := push("mallory"); status != http.StatusForbidden {
+		t.Errorf("somebody else: %d %s", status, body)
+	}
+	if status, body := push("alice"); status != http.StatusForbidden || !strings.Contains(body, "approval") {
+		t.Errorf("before the approval: %d %s", status, body)
+	}
+	if n := d.approve(); n != 1 {
+		t.Errorf("%d approval requests wait", n)
+	}
+	if status, body := push("alice"); status != http.StatusOK || body != `{"pushed":true}` {
+		t.Errorf("after the approval: %d %s", status, body)
+	}
+	if status, body := push("alice"); status != http.StatusForbidden || !strings.Contains(body, "approval") {
+		t.Errorf("the approval was used: %d %s", status, body)
+	}
+}
+
+// pyServe serves as the page's command does, on a socket that is handed over, and returns its address.
+func pyServe(t *testing.T, d *pyDesk, dir, command string) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	pyMust(t, err)
+	defer l.Close()
+	file, err := l.(*net.TCPListener).File()
+	pyMust(t, err)
+	defer file.Close()
+	c := exec.CommandContext(t.Context(), "sh", "-c", "exec "+command+" --fd 3")
+	c.Dir, c.Env, c.ExtraFiles = dir, pyEnv(d.env()...), []*os.File{file}
+	out := &strings.Builder{}
+	c.Stdout, c.Stderr = out, out
+	pyMust(t, c.Start())
+	t.Cleanup(func() {
+		_ = c.Process.Kill()
+		_ = c.Wait()
+		if t.Failed() {
+			t.Log(out)
+		}
+	})
+	return l.Addr().String()
+}
+
+// pyRefused is the comment of a careless line that type checkers refuse, and pyMypy is how mypy says so.
+var (
+	pyRefused = regexp.MustCompile(`  # refused: (.*)$`)
+	pyMypy    = regexp.MustCompile(`(?m)^tests/naive/(\w+\.py):(\d+): error: .*\[([a-z-]+)\]$`)
+)
+
+// TestPythonNaive runs each careless line beside a PDP that says no, and has type checkers read it. Each program of
+// tests/naive says what comes of it, and by which rules of which checker it is refused.
+func TestPythonNaive(t *testing.T) {
+	t.Parallel()
+	night.Npm(t)
+	sources, err := filepath.Glob("python/tests/naive/*.py")
+	pyMust(t, err)
+	want, files := map[string]bool{}, []string{}
+	for _, source := range sources {
+		name := filepath.Base(source)
+		if name == "run.py" {
+			continue
+		}
+		files = append(files, "tests/naive/"+name)
+		text, err := os.ReadFile(source)
+		pyMust(t, err)
+		refused := false
+		for n, line := range strings.Split(string(text), "\n") {
+			if rules := pyRefused.FindStringSubmatch(line); rules != nil {
+				refused = true
+				for _, rule := range strings.Split(rules[1], ", ") {
+					want[fmt.Sprintf("%s:%d %s", name, n+1, rule)] = true
+				}
+			}
+		}
+		if !refused && strings.Contains(string(text), "# comes of it: acted\n") {
+			t.Errorf("%s acts, and no type checker refuses it", name)
+		}
+	}
+	if len(files) < 40 {
+		t.Errorf("there are %d careless programs", len(files))
+	}
+	pyright := filepath.Join(npm.Install(t, "pyright", os.DirFS("python/testdata/pyright")), "node_modules/pyright/index.js")
+	t.Run("run", func(t *testing.T) {
+		t.Parallel()
+		d := openPyDesk(t, starterPolicies())
+		pyDone(t, "python", append(d.env(), "PYTHONPATH=src"), debian, "tests/naive/run.py")
+	})
+	t.Run("types", func(t *testing.T) {
+		t.Parallel()
+		got := map[string]bool{}
+		out, _ := py(t, "python", nil, append([]string{"mypy", "--cache-dir", t.TempDir()}, files...)...) // which fails, as it finds faults
+		for _, line := range pyMypy.FindAllStringSubmatch(out, -1) {
+			got[line[1]+":"+line[2]+" mypy "+line[3]] = true
+		}
+		var said struct {
+			Diagnostics []struct {
+				File, Rule, Severity string
+				Range                struct{ Start struct{ Line int } }
+			} `json:"generalDiagnostics"`
+		}
+		out, _ = py(t, "python", nil, "node", pyright, "-p", "tests/naive", "--pythonpath", debian, "--outputjson")
+		if err := json.Unmarshal([]byte(out), &said); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		for _, d := range said.Diagnostics {
+			got[fmt.Sprintf("%s:%d pyright %s", filepath.Base(d.File), d.Range.Start.Line+1, d.Rule)] = true
+		}
+		for _, line := range slices.Sorted(maps.Keys(got)) {
+			if !want[line] {
+				t.Errorf("it is refused, and does not say so: %s", line)
+			}
+		}
+		for _, line := range slices.Sorted(maps.Keys(want)) {
+			if !got[line] {
+				t.Errorf("it is not refused: %s", line)
+			}
+		}
+	})
+}
