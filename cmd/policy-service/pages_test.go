@@ -62,6 +62,7 @@ var readers = map[string]string{
 	"cmd/policy-service/CHANGES.md":      "operator, who upgrades",
 
 	"evaluation/clients/typescript/README.md": "PEP developer, in TypeScript",
+	"evaluation/clients/typescript/MCP.md":    "developer of an MCP server, in TypeScript",
 }
 
 // elsewhere are the blocks that another test executes or reads: which one, by the page and the tag.
@@ -80,6 +81,7 @@ var elsewhere = map[string]map[string]string{
 	"pdp/decisionlog/report/sample_readme.md": {"sh": "log_sample_test.go, which runs them in a sample"},
 
 	"evaluation/clients/typescript/README.md": {"ts": "typescript_test.go of evaluation/clients, which runs the programs", withNode: "typescript_test.go, as above"},
+	"evaluation/clients/typescript/MCP.md":    {"ts": "evaluation/clients/mcpguard_test.go, which runs it", "js": "mcpguard_test.go, which finds it in the example"},
 }
 
 // unexecuted are the pages of which no block is executed, each with the reason.
