@@ -49,10 +49,12 @@ class Receipts(PDP):
 
     def __init__(self, answer: Callable[..., Said]) -> None:
         self.receipts: list[Any] = []
+        self.heard: Callable[[], object] = lambda: None
 
         def answers(method: str, path: str, body: Any) -> Said:
             if path.startswith("/v1/decisions/"):
                 self.receipts += [(o["id"], o["status"]) for o in body["obligations"]]
+                self.heard()
                 return 204, None, {}
             return answer(method, path, body)
 
