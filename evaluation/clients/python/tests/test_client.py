@@ -307,6 +307,21 @@ class Repeats(Tests):
             client.authorize(QUESTION)
             self.no(lambda: client.authorize(QUESTION), "denied")
 
+    def test_credentials_that_a_pdp_repeats(self) -> None:
+        def repeats(method: str, path: str, body: Any) -> Said:
+            said = {
+                "reason": SECRET,
+                "reason_user": SECRET,
+                "x": {SECRET: [SECRET + body["context"]["capability"]["proof"]]},
+            }
+            return 200, {"decision": False, "context": said}, {"X-Decision-Id": SECRET}
+
+        with PDP(repeats) as pdp, Client(pdp.url, SECRET) as client:
+            shown = question(capability={"token": "the-token", "proof": "the-proof"})
+            error = self.no(lambda: client.authorize(shown), "denied")
+            self.assertEqual((error.reason, error.reason_user, error.decision_id), ("…", "…", "…"))
+            self.assertEqual(error.context and error.context["x"], {"…": ["……"]})
+
     def test_breaker(self) -> None:
         told: list[str] = []
         with Liar(always(answer(b"{}", "500 No"))) as liar:

@@ -208,7 +208,7 @@ def _dial(host: str, port: int, deadline: float) -> socket.socket:
 
 def _receive(response: http.client.HTTPResponse) -> Raw:
     headers = response.headers
-    lengths = set(headers.get_all("Content-Length", []))
+    lengths = {n.strip() for n in headers.get_all("Content-Length", [])}
     coding = ",".join(headers.get_all("Transfer-Encoding", []))
     if headers.defects or len(lengths) > 1 or not all(re.fullmatch("[0-9]{1,18}", n) for n in lengths):
         raise http.client.HTTPException("malformed headers")

@@ -55,6 +55,8 @@ class _Transport:
         return httpx.AsyncHTTPTransport(verify=self._tls, trust_env=False, http2=False, retries=0, limits=limits)
 
     async def close(self) -> None:
+        if self.apart:
+            await asyncio.wait(set(self.apart), timeout=_GRACE)
         kept, self._kept = self._kept, None
         if kept is not None and self._loop is asyncio.get_running_loop():
             await kept.aclose()

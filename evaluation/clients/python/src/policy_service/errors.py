@@ -154,12 +154,19 @@ def odd(detail: str) -> AuthorizationError:
 class Secrets(tuple[str, ...]):
     """Credentials that were sent. No error repeats them: servers and proxies like to quote."""
 
+    def hidden(self, value: Any) -> Any:
+        """A JSON value without them."""
+        if isinstance(value, str):
+            for secret in self:
+                value = value.replace(secret, "…") if secret else value
+            return value
+        if isinstance(value, dict):
+            return {self.hidden(name): self.hidden(member) for name, member in value.items()}
+        return [self.hidden(item) for item in value] if isinstance(value, list) else value
+
     def printable(self, text: str) -> str:
         """A text from elsewhere, for one line of a log. It is cut last: a secret that is cut in two is not found."""
-        for secret in self:
-            if secret:
-                text = text.replace(secret, "…")
-        text = text.encode("utf-8", "replace").decode("utf-8")
+        text = str(self.hidden(text)).encode("utf-8", "replace").decode("utf-8")
         text = "".join(" " if c < " " or "\x7f" <= c < "\xa0" or c in "\u2028\u2029" else c for c in text)
         return text if len(text) <= 512 else text[:512] + "…"
 
