@@ -401,6 +401,9 @@ class Core:
 
     def finish(self, settled: Sequence[Enforcement], result: Any) -> Flow[Any]:
         """The result of an act, changed as handlers promised."""
+        for error in (e.error for e in settled):
+            if error:  # a promise was broken before
+                raise error
         if not any(e.promised for e in settled):
             return result
         try:
@@ -450,18 +453,25 @@ def enforce(
     core: Core, question: object, act: Callable[[Permit], Any], wait: object, capability: Shown | None
 ) -> Flow[Any]:
     """Asks, acts with a permit, and changes the act's result as handlers promised."""
+    _callable(act)
     e = yield from approvals.permitted(core, question, wait, capability, changes=True)
     return (yield from _act(core, [e], act, permit(e.decided.facts())))
 
 
 def enforce_all(core: Core, questions: object, act: Callable[[list[Permit]], Any]) -> Flow[Any]:
     """Asks all, and acts where each is a yes."""
+    _callable(act)
     decided = yield from core.decide_all(questions, "deny_on_first_deny")
     settled = yield from core.settle(decided, changes=True, together=True)
     errors = [e.error for e in settled if e.error]
     if errors:
         raise next((error for error in errors if error.kind != "skipped"), errors[0])
     return (yield from _act(core, settled, act, [permit(e.decided.facts()) for e in settled]))
+
+
+def _callable(act: object) -> None:
+    if not callable(act):
+        raise TypeError("the act is no function; a call of it here would be done before the question")
 
 
 def _act(core: Core, settled: Sequence[Enforcement], act: Callable[[Any], Any], permits: object) -> Flow[Any]:

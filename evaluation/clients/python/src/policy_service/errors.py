@@ -83,7 +83,7 @@ class AuthorizationError(Exception):
         retry_after: float | None = None,
         again: Again = "never",
     ) -> None:
-        super().__init__()
+        super().__init__(kind, detail)
         self.kind = kind
         self.op = "evaluate"
         self.place = ""  # the URL of the PDP
