@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 # A request, by method, path and body; and the status, the body and the headers of its answer.
 Asked = tuple[str, str, Any]
@@ -55,7 +55,7 @@ class PDP:
     def paths(self) -> list[str]:
         return [path for _, path, _ in self.asked]
 
-    def __enter__(self) -> PDP:
+    def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
         return self
 

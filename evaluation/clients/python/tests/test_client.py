@@ -25,6 +25,7 @@ QUESTION: Any = {
     "action": {"name": "read"},
     "resource": {"type": "doc", "id": "d1"},
 }
+USERS: Any = {**QUESTION, "subject": {"type": "user"}}
 
 
 def question(**context: Any) -> Any:
@@ -48,10 +49,12 @@ class Receipts(PDP):
 
     def __init__(self, answer: Callable[..., Said]) -> None:
         self.receipts: list[Any] = []
+        self.heard: Callable[[], object] = lambda: None
 
         def answers(method: str, path: str, body: Any) -> Said:
             if path.startswith("/v1/decisions/"):
                 self.receipts += [(o["id"], o["status"]) for o in body["obligations"]]
+                self.heard()
                 return 204, None, {}
             return answer(method, path, body)
 
@@ -158,7 +161,7 @@ class Answers(Tests):
             got: Any = client.evaluate(QUESTION)
             kinds: list[Any] = [Answer, Permit]
             yes = True
-            for careless in (
+            lines: list[Callable[[], object]] = [
                 lambda: bool(got),
                 lambda: not got,
                 lambda: got == yes,
@@ -173,7 +176,8 @@ class Answers(Tests):
                 lambda: kinds[1](),
                 lambda: Answer(got._facts, None),
                 lambda: setattr(got, "permitted", True),
-            ):
+            ]
+            for careless in lines:
                 with self.assertRaises((TypeError, AttributeError)):
                     careless()
             self.assertEqual((got.permitted, got.error.kind, got.decision_id), (False, "denied", "d-1"))
@@ -391,7 +395,10 @@ class Enforcing(Tests):
                 pass
             self.assertEqual(receipts(), broken)
 
-            @client.enforced(lambda name: {**QUESTION, "resource": {"type": "doc", "id": name}})
+            def about(name: str) -> Any:
+                return {**QUESTION, "resource": {"type": "doc", "id": name}}
+
+            @client.enforced(about)
             def act(name: str) -> str:
                 return name
 
@@ -445,21 +452,24 @@ class Enforcing(Tests):
             return 200, {"results": [{"type": "user", "id": "x"}], "page": {"next_token": "same"}}, {}
 
         with PDP(page) as pdp, Client(pdp.url) as client:
-            found = client.search_subjects({**QUESTION, "subject": {"type": "user"}})
+            found = client.search_subjects(USERS)
             self.assertEqual(pdp.asked, [])
             self.assertEqual([one["id"] for one in found], ["first", "p2"])
             self.assertEqual(pdp.asked[0][2]["subject"], {"type": "user"})
-        for answers in (circle, says(True), lambda *a: (200, {"results": [{"type": "doc", "id": "x"}]}, {})):
+
+        def other(method: str, path: str, body: Any) -> Said:
+            return 200, {"results": [{"type": "doc", "id": "x"}]}, {}
+
+        lies: list[Callable[..., Said]] = [circle, says(True), other]
+        for answers in lies:
             with PDP(answers) as pdp, Client(pdp.url) as client:
-                self.no(lambda: list(client.search_subjects({**QUESTION, "subject": {"type": "user"}})), "odd")
+                self.no(lambda: list(client.search_subjects(USERS)), "odd")
 
 
 class People(Tests):
-    """A PDP whose people have a say. Its first answers about a task are those of a test."""
+    """A PDP whose people have a say."""
 
-    def served(self, *looks: Any, status: str = "approved", refuse: int = 0, elsewhere: bool = False) -> PDP:
-        left = list(looks)
-
+    def served(self, status: str = "approved", refuse: int = 0, elsewhere: bool = False) -> PDP:
         def task(status: str) -> dict[str, Any]:
             at = "http://127.0.0.1:1" if elsewhere else pdp.url
             task = {"id": "t1", "status": status, "status_endpoint": at + "/tasks/t1?sig=x"}
@@ -472,7 +482,7 @@ class People(Tests):
                     (503, {}, {"Retry-After": "0"}) if pdp.paths().count(path) <= refuse else (201, task("pending"), {})
                 )
             if path.startswith("/tasks/"):
-                return left.pop(0) if left else (200, task(status), {})
+                return 200, task(status), {}
             if body["context"].get("approval", {}).get("id") == "a1":
                 return 200, {"decision": True}, {}
             offer = {"expires_at": "2999-01-01T00:00:00Z", "binding_token": "b"}

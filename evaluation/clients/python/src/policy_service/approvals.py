@@ -44,17 +44,6 @@ class Task(TypedDict, total=False):
     expires_at: str
 
 
-class Task(TypedDict, total=False):
-    """An approval request that was filed. It is JSON as it is, and permits nothing."""
-
-    version: Required[Literal[1]]
-    pdp: Required[str]
-    id: Required[str]
-    status_endpoint: Required[str]
-    cancel: str
-    expires_at: str
-
-
 @dataclass(frozen=True)
 class Wait:
     """How long to wait for people, in seconds, and how.
