@@ -15,7 +15,7 @@ from urllib.parse import SplitResult, quote, urlsplit
 from . import _json, approvals, batch, obligations
 from ._breaker import Breaker, Circuit, Outcome, outcome_of
 from ._effects import MAX_BODY, Apart, Call, Flow, Raw, Send, Sleep, Together
-from .answer import Answer, Decided, Permit, answer, permit, read, shown_in
+from .answer import Answer, Answers, Decided, Permit, answer, permit, read, shown_in
 from .errors import AuthorizationError, Kind, Secrets, failure, not_asked, odd
 from .obligations import Enforcement
 
@@ -491,11 +491,11 @@ def evaluate(core: Core, question: object, capability: Shown | None) -> Flow[Ans
     return answer(decided, Enforcement(decided).error)
 
 
-def evaluate_batch(core: Core, questions: object, semantic: str) -> Flow[list[Answer]]:
+def evaluate_batch(core: Core, questions: object, semantic: str) -> Flow[Answers]:
     """Asks several questions, and discharges each for itself."""
     decided = yield from core.decide_all(questions, semantic)
     settled = yield from core.settle(decided, changes=False)
-    return [answer(e.decided, e.error) for e in settled]
+    return Answers(answer(e.decided, e.error) for e in settled)
 
 
 def authorize(core: Core, question: object, wait: object, capability: Shown | None) -> Flow[Permit]:

@@ -14,12 +14,12 @@ from . import _core
 from ._breaker import Breaker
 from ._effects import MAX_BODY, Apart, Effect, Raw, Send, Sleep, Together
 from ._transport import broken, late, left
-from .answer import OURS, Answer, Permit
+from .answer import OURS, Answer, Answers, Permit
 from .approvals import Wait, permitted
 from .batch import Semantic
 from .errors import AuthorizationError, failure
 from .obligations import Change, Enforcement
-from .search import Search, What
+from .search import AsyncResults, Search, What
 from .types import Action, ActionQuery, CapabilityAsk, Entity, Obligation, Question, ResourceQuery, SubjectQuery
 
 if TYPE_CHECKING:
@@ -381,21 +381,21 @@ class AsyncClient:
 
     def evaluate_batch(
         self, questions: Sequence[Question], *, semantic: Semantic = "execute_all"
-    ) -> Coroutine[Any, Any, list[Answer]]:
+    ) -> Coroutine[Any, Any, Answers]:
         """Asks several questions at once, and discharges each for itself. There is one answer for each, in order."""
         return self._run(_core.evaluate_batch(self._core, questions, semantic))
 
-    def search_subjects(self, query: SubjectQuery) -> AsyncIterator[Entity]:
+    def search_subjects(self, query: SubjectQuery) -> AsyncResults[Entity]:
         """The subjects that may do the action on the resource."""
-        return self._search("subject", query)
+        return AsyncResults(self._search("subject", query))
 
-    def search_resources(self, query: ResourceQuery) -> AsyncIterator[Entity]:
+    def search_resources(self, query: ResourceQuery) -> AsyncResults[Entity]:
         """The resources that the subject may do the action on."""
-        return self._search("resource", query)
+        return AsyncResults(self._search("resource", query))
 
-    def search_actions(self, query: ActionQuery) -> AsyncIterator[Action]:
+    def search_actions(self, query: ActionQuery) -> AsyncResults[Action]:
         """The actions that the subject may do on the resource."""
-        return self._search("action", query)
+        return AsyncResults(self._search("action", query))
 
     async def _search(self, what: What, query: object) -> AsyncIterator[Any]:
         search = Search(self._core, what, query)

@@ -115,6 +115,15 @@ class Answer:
         return "<Answer: permit>" if self._error is None else f"<Answer: {self._error}>"
 
 
+class Answers(list[Answer]):
+    """The answers of a batch, in order. It is no bool either: a list of noes would read as yes."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("the answers of a batch are no bool; ask permitted of each, or use enforce_all")
+
+
 @dataclass
 class Decided:
     """A decision as it was read, before its obligations are discharged. It permits nothing by itself."""

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, ParamSpec, S
 from . import _core
 from ._breaker import Breaker
 from ._transport import Transport, run
-from .answer import OURS, Answer, Permit
+from .answer import OURS, Answer, Answers, Permit
 from .approvals import Wait, permitted
 from .batch import Semantic
 from .errors import AuthorizationError
 from .obligations import Change, Enforcement
-from .search import Search, What
+from .search import Results, Search, What
 from .types import Action, ActionQuery, CapabilityAsk, Entity, Obligation, Question, ResourceQuery, SubjectQuery
 
 if TYPE_CHECKING:
@@ -150,21 +150,21 @@ class Client:
         result: T = self._run(_core.enforce_all(self._core, questions, act))
         return result
 
-    def evaluate_batch(self, questions: Sequence[Question], *, semantic: Semantic = "execute_all") -> list[Answer]:
+    def evaluate_batch(self, questions: Sequence[Question], *, semantic: Semantic = "execute_all") -> Answers:
         """Asks several questions at once, and discharges each for itself. There is one answer for each, in order."""
         return self._run(_core.evaluate_batch(self._core, questions, semantic))
 
-    def search_subjects(self, query: SubjectQuery) -> Iterator[Entity]:
+    def search_subjects(self, query: SubjectQuery) -> Results[Entity]:
         """The subjects that may do the action on the resource."""
-        return self._search("subject", query)
+        return Results(self._search("subject", query))
 
-    def search_resources(self, query: ResourceQuery) -> Iterator[Entity]:
+    def search_resources(self, query: ResourceQuery) -> Results[Entity]:
         """The resources that the subject may do the action on."""
-        return self._search("resource", query)
+        return Results(self._search("resource", query))
 
-    def search_actions(self, query: ActionQuery) -> Iterator[Action]:
+    def search_actions(self, query: ActionQuery) -> Results[Action]:
         """The actions that the subject may do on the resource."""
-        return self._search("action", query)
+        return Results(self._search("action", query))
 
     def _search(self, what: What, query: object) -> Iterator[Any]:
         search = Search(self._core, what, query)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, AsyncIterator, Iterator, Literal, NoReturn, TypeVar
 
 from ._effects import Flow
 from .answer import Decided, of_all
@@ -16,6 +16,32 @@ if TYPE_CHECKING:
 _MOST_PAGES, _MOST_EMPTY = 10_000, 1_000
 
 What = Literal["subject", "resource", "action"]
+T = TypeVar("T")
+
+
+class _NoBool:
+    def __bool__(self) -> NoReturn:
+        raise TypeError("a search is no bool, and one that finds nothing would read as yes; go through what it finds")
+
+
+class Results(_NoBool, Iterator[T]):
+    """What a search finds, one after the other. It is no bool."""
+
+    def __init__(self, found: Iterator[T]) -> None:
+        self._found = found
+
+    def __next__(self) -> T:
+        return next(self._found)
+
+
+class AsyncResults(_NoBool, AsyncIterator[T]):
+    """What a search finds, one after the other. It is no bool."""
+
+    def __init__(self, found: AsyncIterator[T]) -> None:
+        self._found = found
+
+    async def __anext__(self) -> T:
+        return await self._found.__anext__()
 
 
 @dataclass
