@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -353,6 +354,14 @@ func TestTableOfOthers(t *testing.T) {
 	t.Run("python, async", func(t *testing.T) {
 		t.Parallel()
 		table(t, run(t, "python", python(t), "tests/driver.py", "--async"), append(cases(), capable()...))
+	})
+	t.Run("typescript", func(t *testing.T) {
+		t.Parallel()
+		p, err := typescriptTests()
+		if err != nil {
+			t.Fatal(err)
+		}
+		table(t, run(t, p.dir, filepath.Join(p.bin, "node"), "dist-test/test/driver.js"), append(cases(), capable()...))
 	})
 	t.Run("python, with keys", func(t *testing.T) {
 		t.Parallel()

@@ -367,8 +367,8 @@ func (d *pyDesk) env() []string {
 	return []string{"PDP_URL=" + d.front, "PDP_KEY=" + d.key["pep"]}
 }
 
-// starter are the policies of the page's server.
-func starter() pdp.Source { return pdp.Dir("../../policies/starter") }
+// starterPolicies are the policies of the page's server.
+func starterPolicies() pdp.Source { return pdp.Dir("../../policies/starter") }
 
 // agents are the policies of the server of pdp/capability/AGENT.md, as far as the page needs them.
 func agents() pdp.Source {
@@ -425,7 +425,7 @@ func TestPythonPage(t *testing.T) {
 	for n, p := range programs {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()
-			d := openPyDesk(t, starter())
+			d := openPyDesk(t, starterPolicies())
 			d.approves.Store(true)
 			env := append(d.env(), "PYTHONPATH="+sources)
 			if strings.Contains(p.text, "AGENTS_URL") {
@@ -458,7 +458,7 @@ func TestNewcomerFastAPI(t *testing.T) {
 	pyMust(t, os.MkdirAll(filepath.Join(dir, "evaluation/clients"), 0o700))
 	pyMust(t, os.CopyFS(filepath.Join(dir, "evaluation/clients/python"), os.DirFS("python")))
 	pyMust(t, os.WriteFile(filepath.Join(dir, "app.py"), []byte(app), 0o600))
-	d := openPyDesk(t, starter())
+	d := openPyDesk(t, starterPolicies())
 	var serve string
 	for _, block := range pyBlocks(t, "console python") {
 		for _, line := range strings.Split(strings.TrimSuffix(block, "\n"), "\n") {
@@ -534,7 +534,7 @@ var pyRefused = regexp.MustCompile(`  # refused: (.*)$`)
 func TestPythonNaive(t *testing.T) {
 	t.Parallel()
 	night.Npm(t)
-	d := openPyDesk(t, starter())
+	d := openPyDesk(t, starterPolicies())
 	pyDone(t, "python", append(d.env(), "PYTHONPATH=src"), debian, "tests/naive/run.py")
 	sources, err := filepath.Glob("python/tests/naive/*.py")
 	pyMust(t, err)

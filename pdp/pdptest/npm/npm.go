@@ -1,16 +1,24 @@
 // Package npm installs programs of others for tests: what a package-lock.json pins, byte for byte, and nothing else.
 //
-// Begin with [Install]. No script of a package runs. A test that calls it calls night.Npm first.
+// Begin with [Install], or with [Keep] where many tests need the same. No script of a package runs. A test that calls them calls
+// night.Npm first.
 package npm
 
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
+	"time"
 )
 
 // Install writes files into a directory of the test's own, and installs there what their package-lock.json pins. The test
@@ -24,12 +32,71 @@ func Install(t testing.TB, what string, files fs.FS) (dir string) {
 	if err := os.CopyFS(dir, files); err != nil {
 		t.Fatal(err)
 	}
-	install := exec.CommandContext(t.Context(), "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline", "--loglevel=error")
-	install.Dir = dir
-	if out, err := install.CombinedOutput(); err != nil {
-		Without(t, what, "npm ci: "+err.Error()+"\n"+string(out))
+	if err := ci(t.Context(), dir); err != nil {
+		Without(t, what, err.Error())
 	}
 	return dir
+}
+
+func ci(ctx context.Context, dir string) error {
+	install := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline", "--loglevel=error")
+	install.Dir = dir
+	if out, err := install.CombinedOutput(); err != nil {
+		return fmt.Errorf("npm ci: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// Keep installs what the package-lock.json of files pins into a directory of the user's cache, where it stays for later tests
+// that want the same. Nothing may be written there.
+func Keep(files fs.FS) (dir string, err error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	all := filepath.Join(cache, "policy-service-gate", "installed")
+	if err := os.MkdirAll(all, 0o755); err != nil {
+		return "", err
+	}
+	fresh, err := os.MkdirTemp(all, "part-")
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = os.RemoveAll(fresh) }()
+	sum := sha256.New()
+	for _, name := range []string{"package.json", "package-lock.json"} {
+		text, err := fs.ReadFile(files, name)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(fresh, name), text, 0o644)
+		}
+		if err != nil {
+			return "", err
+		}
+		_, _ = sum.Write(text)
+	}
+	dir = filepath.Join(all, hex.EncodeToString(sum.Sum(nil)))
+	now := time.Now()
+	if os.Chtimes(dir, now, now) == nil {
+		return dir, nil
+	}
+	forget(all, now.AddDate(0, 0, -30))
+	if err := ci(context.Background(), fresh); err != nil {
+		return "", err
+	}
+	if err := os.Rename(fresh, dir); err != nil && !errors.Is(err, fs.ErrExist) { // another process may have been first
+		return "", err
+	}
+	return dir, nil
+}
+
+// forget removes what was installed and not used since.
+func forget(all string, since time.Time) {
+	entries, _ := os.ReadDir(all)
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && info.ModTime().Before(since) {
+			_ = os.RemoveAll(filepath.Join(all, e.Name()))
+		}
+	}
 }
 
 // Compile compiles the TypeScript of what was installed in dir, as its tsconfig.json says. A mistake in its types fails the test.

@@ -16,6 +16,8 @@ export interface Answer {
 	possible?: boolean | undefined;
 	decisionId?: string | undefined;
 	requestId?: string | undefined;
+	/** That were sent, and that no error repeats. */
+	secrets?: readonly string[] | undefined;
 }
 
 /** The answer of a call that failed. */

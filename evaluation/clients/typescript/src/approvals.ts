@@ -1,11 +1,11 @@
 import { createHash } from "node:crypto";
-import { type Core, type Enforcement, type How, presentsApproval, timeOf, withContext } from "./core.js";
 import { denied } from "./answer.js";
+import { type Core, type Enforcement, type How, presentsApproval, timeOf, withContext } from "./core.js";
 import { AuthorizationError, Failure, failureOf, notAsked, odd, printable } from "./errors.js";
 import { isObject, present, textOf } from "./json.js";
+import type { LinkAnswer, LinkRequest } from "./link.js";
 import { Report } from "./obligations.js";
 import { ask, sleep } from "./transport.js";
-import type { LinkAnswer, LinkRequest } from "./link.js";
 import type { JsonObject, Question } from "./types.js";
 
 /** An approval request that was filed at a PDP. It is JSON, so that another process can go on with it. It permits nothing. */
@@ -69,7 +69,8 @@ export async function enforceWaiting(w: Waiting, question: Question): Promise<En
 	const none: Enforcement = { question, answer: denied(notAsked("")), presents: false, report: new Report() };
 	let e = none;
 	try {
-		if (core.handlers.has("approval_required")) throw notAsked("there is a handler for approval_required, and a wait; leave one of the two out");
+		if (core.handlers.has("approval_required"))
+			throw notAsked("there is a handler for approval_required, and a wait; leave one of the two out");
 		if (presentsApproval(question.context)) throw notAsked("the question presents an approval already; leave it or the wait out");
 		if (wait.justification && question.context?.business_justification !== undefined) {
 			throw notAsked("the question has a business_justification already; leave one of the two out");
@@ -241,7 +242,8 @@ function standingOf(body: JsonObject, pdp: string, was: Task | undefined): Omit<
 /** The approval of an approved task. One in another status has none, whatever stands beside the status. */
 function approvalOf(status: string, result: JsonObject[string]): { value: JsonObject; until: number } {
 	if (status !== "approved") throw new Failure("not_approved", `the request is "${printable(status)}"`);
-	if (!isObject(result) || result.mode !== "reevaluate") throw new Failure("not_approved", "it is approved, with no result that can be used here");
+	if (!isObject(result) || result.mode !== "reevaluate")
+		throw new Failure("not_approved", "it is approved, with no result that can be used here");
 	const { approval } = result;
 	const until = isObject(approval) ? timeOf(approval.approved_until) : undefined;
 	if (!isObject(approval) || !textOf(approval.id) || until === undefined) throw odd("the approval has no id, or no approved_until");
@@ -300,7 +302,8 @@ function offerOf({ failure, answer }: Enforcement): Offer {
 		if (texts.some((v) => present(v) && typeof v !== "string")) throw odd("access_request cannot be read");
 		if (!present(request.refused)) {
 			if (timeOf(request.expires_at) === undefined) throw odd("access_request has no expires_at");
-			if (!textOf(request.binding_token) && !denial.evaluation_id) throw odd("access_request has no binding_token, and there is no evaluation_id");
+			if (!textOf(request.binding_token) && !denial.evaluation_id)
+				throw odd("access_request has no binding_token, and there is no evaluation_id");
 			requested = true;
 			endpoint = textOf(request.endpoint) ?? "";
 			for (const name of ["expires_at", "binding_token", "template"]) put(name, request[name]);

@@ -1,7 +1,7 @@
 import { type Answer, denied, ofAll, readAnswer } from "./answer.js";
 import type { Semantic } from "./client.js";
 import { type Core, type Decided, type Enforcement, presentsIn, questionOf } from "./core.js";
-import { Failure, notAsked, odd } from "./errors.js";
+import { Failure, notAsked, odd, printable } from "./errors.js";
 import { isObject } from "./json.js";
 import { forgo } from "./obligations.js";
 import { ask, type Reply } from "./transport.js";
@@ -10,11 +10,18 @@ import type { JsonObject, Question } from "./types.js";
 /** The questions of a batch, checked. It throws a Failure for an empty one: no answer to it may read as a yes. */
 export function questionsOf(core: Core, questions: unknown): Question[] {
 	if (!Array.isArray(questions) || questions.length === 0) throw notAsked("there are no questions");
-	return Array.from(questions, (question) => core.declare(questionOf(question)));
+	const all: Question[] = [];
+	for (let n = 0; n < questions.length; n++) all.push(core.declare(questionOf(questions[n])));
+	return all;
 }
 
 /** Asks them. There is one result for each question, in order. It does not throw. */
-export async function decideAll(core: Core, questions: readonly Question[], semantic: Semantic, signal: AbortSignal | undefined): Promise<Decided[]> {
+export async function decideAll(
+	core: Core,
+	questions: readonly Question[],
+	semantic: Semantic,
+	signal: AbortSignal | undefined,
+): Promise<Decided[]> {
 	const presents = questions.some(presentsIn);
 	let answers: Answer[] = [];
 	const body = {
@@ -44,7 +51,7 @@ function decides(semantic: Semantic, { allow, possible }: Answer): boolean {
  * Reads the answers. The member decision beside evaluations means nothing. Obligations beside them mean something, and it is
  * not known of which item. An answer with the wrong number of items denies all: it is not known which is missing.
  */
-function readBatch({ body, decisionId }: Reply, asked: number, semantic: Semantic): Answer[] {
+function readBatch({ body, decisionId, secrets }: Reply, asked: number, semantic: Semantic): Answer[] {
 	if (!isObject(body) || !Array.isArray(body.evaluations)) throw odd("the body is not an object with an array of evaluations");
 	const items = body.evaluations;
 	if (items.length > asked) throw odd("there are more answers than questions");
@@ -55,9 +62,11 @@ function readBatch({ body, decisionId }: Reply, asked: number, semantic: Semanti
 		const item = items[n];
 		const named = decisionId === undefined ? {} : { decisionId: `${decisionId}.${n}` };
 		if (item === undefined) return denied(new Failure("skipped", "an earlier one was enough", { sent: false }));
-		const answer = { ...readAnswer(item), ...named };
+		const answer = { ...readAnswer(item), ...named, secrets };
+		if (answer.failure) answer.failure.detail = printable(answer.failure.detail, secrets);
 		const last = n === items.length - 1;
-		if (items.length < asked && decides(semantic, answer) !== last) throw odd("there are fewer answers than questions, and no answer to stop at");
+		if (items.length < asked && decides(semantic, answer) !== last)
+			throw odd("there are fewer answers than questions, and no answer to stop at");
 		return answer;
 	});
 }

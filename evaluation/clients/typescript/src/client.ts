@@ -1,13 +1,13 @@
 import { enforceWaiting, send, until, type Wait, waiting } from "./approvals.js";
 import { decideAll, enforceTogether, firstDeny, questionsOf } from "./batch.js";
-import * as capabilities from "./capability.js";
 import type { Capability, CapabilityAsk, Holder } from "./capability.js";
+import * as capabilities from "./capability.js";
 import { Core, type Decided, type Enforcement, failureOfAnswer, permitOf, questionOf } from "./core.js";
-import { AuthorizationError, Failure, failureOf, notAsked, type Undecided } from "./errors.js";
+import { AuthorizationError, Failure, failureOf, notAsked, printable, type Undecided } from "./errors.js";
 import type { Link } from "./link.js";
 import type { Handlers } from "./obligations.js";
 import { search } from "./search.js";
-import type { Action, Entity, JsonObject, Question } from "./types.js";
+import type { Action, ActionQuery, Entity, JsonObject, Question, ResourceQuery, SubjectQuery } from "./types.js";
 
 /** Where the PDP is, and how to ask it. */
 export interface ClientOptions {
@@ -43,8 +43,11 @@ export interface EnforceOptions extends AskOptions {
 	wait?: Wait;
 }
 
+declare const made: unique symbol;
+
 /** A yes. Only the client makes one. */
 export interface Permit {
+	readonly [made]: true;
 	/** Names the record of the decision. */
 	readonly decisionId?: string;
 	readonly requestId: string;
@@ -63,26 +66,6 @@ export interface Branches<T, U> {
 /** The order of a batch: all of it, or up to the first deny or permit. */
 export type Semantic = "execute_all" | "deny_on_first_deny" | "permit_on_first_permit";
 
-export interface SubjectQuery {
-	subject: { type: string };
-	action: Action;
-	resource: Entity;
-	context?: JsonObject;
-}
-
-export interface ResourceQuery {
-	subject: Entity;
-	action: Action;
-	resource: { type: string };
-	context?: JsonObject;
-}
-
-export interface ActionQuery {
-	subject: Entity;
-	resource: Entity;
-	context?: JsonObject;
-}
-
 /** Asks one PDP about one tenant. Make one and keep it: connections and the circuit breaker are its own. */
 export class Client {
 	readonly #core: Core;
@@ -93,8 +76,11 @@ export class Client {
 	}
 
 	/** Asks, and calls one of the branches. An allow with obligations is a deny: see {@link Client.enforce}. */
-	async evaluate<T, U>(question: Question, branches: Branches<T, U>, options: AskOptions = {}): Promise<T | U> {
-		const { allow, deny } = branchesOf(branches);
+	evaluate<T, U>(question: Question, branches: Branches<T, U>, options: AskOptions = {}): Promise<T | U> {
+		return this.#evaluate(question, branchesOf(branches), options); // throws at once: a promise is true in an `if`
+	}
+
+	async #evaluate<T, U>(question: Question, { allow, deny }: Branches<T, U>, options: AskOptions): Promise<T | U> {
 		let d: Decided | undefined;
 		let failure: Failure | undefined;
 		try {
@@ -116,19 +102,31 @@ export class Client {
 	 * Asks, discharges the obligations, acts only on yes, and returns the result of the act, changed as handlers promised. It
 	 * rejects with Denied or Undecided, or with the error of the act.
 	 */
-	async enforce<T>(question: Question, act: (permit: Permit) => T | Promise<T>, options: EnforceOptions = {}): Promise<T> {
+	enforce<T>(question: Question, act: (permit: Permit) => T | Promise<T>, options: EnforceOptions = {}): Promise<T> {
 		if (typeof act !== "function") throw new TypeError("policy-service-client: enforce got no act");
+		return this.#enforce(question, act, options);
+	}
+
+	async #enforce<T>(question: Question, act: (permit: Permit) => T | Promise<T>, options: EnforceOptions): Promise<T> {
 		const e = await this.#yes("enforce", question, options, true);
 		return this.#act([e], () => act(permitOf(e)));
 	}
 
 	/** One act that needs a yes to each of the questions. */
-	async enforceAll<T>(
+	enforceAll<T>(
 		questions: readonly Question[],
 		act: (permits: readonly Permit[]) => T | Promise<T>,
 		options: { signal?: AbortSignal } = {},
 	): Promise<T> {
 		if (typeof act !== "function") throw new TypeError("policy-service-client: enforceAll got no act");
+		return this.#enforceAll(questions, act, options);
+	}
+
+	async #enforceAll<T>(
+		questions: readonly Question[],
+		act: (permits: readonly Permit[]) => T | Promise<T>,
+		options: { signal?: AbortSignal },
+	): Promise<T> {
 		const core = this.#core;
 		const asked = await decideAll(core, this.#questions("enforceAll", questions), "deny_on_first_deny", options.signal);
 		const all = await enforceTogether(core, asked, options.signal);
@@ -140,12 +138,19 @@ export class Client {
 	}
 
 	/** Asks many questions at once. It returns one result for each question, in order. */
-	async evaluateBatch<T, U>(
+	evaluateBatch<T, U>(
 		questions: readonly Question[],
 		branches: Branches<T, U>,
 		options: { semantic?: Semantic; signal?: AbortSignal } = {},
 	): Promise<(T | U)[]> {
-		const { allow, deny } = branchesOf(branches);
+		return this.#evaluateBatch(questions, branchesOf(branches), options);
+	}
+
+	async #evaluateBatch<T, U>(
+		questions: readonly Question[],
+		{ allow, deny }: Branches<T, U>,
+		options: { semantic?: Semantic; signal?: AbortSignal },
+	): Promise<(T | U)[]> {
 		const { semantic = "execute_all", signal } = options;
 		const core = this.#core;
 		if (!semantics.includes(semantic)) throw core.questionError("evaluateBatch", notAsked("there is no such semantic"), {});
@@ -162,17 +167,17 @@ export class Client {
 
 	/** Finds the subjects of a type that may do the action on the resource. */
 	searchSubjects(query: SubjectQuery, options: { signal?: AbortSignal } = {}): AsyncIterable<Entity> {
-		return search(this.#core, "subject", query, options.signal) as AsyncGenerator<Entity>;
+		return anew(() => search(this.#core, "subject", query, options.signal) as AsyncGenerator<Entity>);
 	}
 
 	/** Finds the resources of a type that the subject may do the action on. */
 	searchResources(query: ResourceQuery, options: { signal?: AbortSignal } = {}): AsyncIterable<Entity> {
-		return search(this.#core, "resource", query, options.signal) as AsyncGenerator<Entity>;
+		return anew(() => search(this.#core, "resource", query, options.signal) as AsyncGenerator<Entity>);
 	}
 
 	/** Finds the actions that the subject may do on the resource. */
 	searchActions(query: ActionQuery, options: { signal?: AbortSignal } = {}): AsyncIterable<Action> {
-		return search(this.#core, "action", query, options.signal) as AsyncGenerator<Action>;
+		return anew(() => search(this.#core, "action", query, options.signal) as AsyncGenerator<Action>);
 	}
 
 	/** Asks for a capability for the holder's key. */
@@ -229,7 +234,7 @@ export class Client {
 			} catch (cause) {
 				for (const other of promising) other.report.break();
 				await this.#core.report(promising);
-				throw this.#core.error("enforce", new Failure("obligated", e.report.text, { cause }), e);
+				throw this.#core.error("enforce", new Failure("obligated", printable(e.report.text, e.answer.secrets), { cause }), e);
 			}
 		}
 		await this.#core.report(promising);
@@ -263,6 +268,11 @@ function undeclared(question: Question): Question {
 	if (question.context?.supported_obligations === undefined) return question;
 	const { supported_obligations: _, ...context } = question.context;
 	return { ...question, context };
+}
+
+/** What begins anew each time it is iterated. */
+function anew<T>(start: () => AsyncGenerator<T>): AsyncIterable<T> {
+	return { [Symbol.asyncIterator]: start };
 }
 
 const semantics: readonly string[] = ["execute_all", "deny_on_first_deny", "permit_on_first_permit"];

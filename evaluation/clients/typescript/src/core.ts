@@ -55,7 +55,10 @@ export class Core {
 		need(Number.isFinite(timeout) && timeout > 0 && timeout < 2 ** 31, "the timeout is no number of milliseconds");
 		need(Number.isInteger(retries) && retries >= 0, "retries are no number of times");
 		need(breaker.failures >= 0 && breaker.coolDown >= 0, "the breaker has no numbers of failures and of milliseconds");
-		need(credential === undefined || typeof credential === "function" || isToken(credential), "the credential is empty, or has characters that no header can carry");
+		need(
+			credential === undefined || typeof credential === "function" || isToken(credential),
+			"the credential is empty, or has characters that no header can carry",
+		);
 		need(tenant === undefined || /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(tenant), "this is no legal name of a tenant");
 		need(onUndecided === undefined || typeof onUndecided === "function", "onUndecided is no function");
 		const origin = new URL(base).origin;
@@ -76,9 +79,7 @@ export class Core {
 
 	/** The error of a failure of a call. */
 	error(op: string, failure: Failure, of: Partial<Decided> = {}): AuthorizationError {
-		const { reason, reasonUser, decisionId, requestId, context } = of.answer ?? {};
-		const presents = of.presents;
-		return errorOf(failure, { op, pdp: this.pdp, reason, reasonUser, decisionId, requestId, context, presents });
+		return errorOf(failure, { ...of.answer, op, pdp: this.pdp, presents: of.presents });
 	}
 
 	/** The error of a question, which is counted if no decision came of it. */
@@ -120,7 +121,7 @@ export class Core {
 			this.settings,
 			{
 				url: this.access("evaluation"),
-				body: plainJson(question),
+				body: question as unknown as JsonObject,
 				repeat: presents ? "unsent" : "unanswered",
 				breaker: this.breaker,
 				signal: how.signal,
@@ -128,7 +129,7 @@ export class Core {
 				deadline,
 			},
 			(reply) => {
-				answer = { ...readAnswer(reply.body), decisionId: reply.decisionId };
+				answer = { ...readAnswer(reply.body), decisionId: reply.decisionId, secrets: reply.secrets };
 				return answer.failure;
 			},
 		);
@@ -145,8 +146,7 @@ export class Core {
 			try {
 				shown = await prove(capability, { question, nonce: this.#nonces.get(capability), now: Date.now() });
 			} catch (error) {
-				const known = error instanceof Failure || (error instanceof Undecided && error.kind === "not_asked");
-				return denied(notAsked(known ? printable(error instanceof Failure ? error.detail : error.message) : "the call cannot be proved"));
+				return denied(error instanceof Failure ? error : notAsked("the call cannot be proved"));
 			}
 			const was = question.context?.capability;
 			const channel = isObject(was) && was.channel !== undefined ? { channel: was.channel } : {};
@@ -235,12 +235,14 @@ export function plain(value: unknown): JsonObject {
 
 /** Refuses members that are not among these. */
 export function only(o: JsonObject, what: string, names: readonly string[]): void {
-	for (const name of Object.keys(o)) if (!names.includes(name)) throw notAsked(printable(`${what} has a member ${name}, which is not allowed there`));
+	for (const name of Object.keys(o))
+		if (!names.includes(name)) throw notAsked(printable(`${what} has a member ${name}, which is not allowed there`));
 }
 
 export function entityOf(q: JsonObject, name: "subject" | "resource"): void {
 	const entity = q[name];
-	if (!isObject(entity) || typeof entity.type !== "string" || typeof entity.id !== "string") throw notAsked(`the ${name} has no type and id`);
+	if (!isObject(entity) || typeof entity.type !== "string" || typeof entity.id !== "string")
+		throw notAsked(`the ${name} has no type and id`);
 	only(entity, `the ${name}`, ["type", "id", "properties"]);
 	if (entity.properties !== undefined && !isObject(entity.properties)) throw notAsked(`the properties of the ${name} are no object`);
 }
@@ -299,7 +301,7 @@ function failureAfter(d: Decided, report: Report): Failure | undefined {
 	const { answer } = d;
 	if (answer.failure && !conditional(answer)) return answer.failure;
 	if (report.outcomes.some((one) => one.fault !== undefined)) {
-		return new Failure("obligated", printable(report.text), { cause: report.cause });
+		return new Failure("obligated", printable(report.text, answer.secrets), { cause: report.cause });
 	}
 	if (!answer.allow) return deny(answer);
 	if (report.ended) return new Failure(report.outcomes.length > 0 ? "obligated" : "cancelled", "the decision was no longer waited for");
@@ -308,12 +310,12 @@ function failureAfter(d: Decided, report: Report): Failure | undefined {
 }
 
 /** The failure of a no that the PDP decided. */
-export function deny({ reason, context }: Answer): Failure {
-	const failure = new Failure("denied", reason === undefined ? "" : printable(reason));
+export function deny({ reason, context, secrets }: Answer): Failure {
+	const failure = new Failure("denied", reason === undefined ? "" : printable(reason, secrets));
 	if (reason === "approval_required") failure.remedy = "people can approve it: give the option wait";
 	const required = context?.required_obligations;
 	if (reason === "obligation_unsupported" && Array.isArray(required)) {
-		failure.remedy = printable(`give the client handlers for ${required.filter((type) => typeof type === "string").join(", ")}`);
+		failure.remedy = printable(`give the client handlers for ${required.filter((type) => typeof type === "string").join(", ")}`, secrets);
 	}
 	return failure;
 }
@@ -330,5 +332,5 @@ export function permitOf({ answer, until }: Decided): Permit {
 		context: answer.context ?? members(),
 		...(answer.decisionId && { decisionId: answer.decisionId }),
 		...(until !== undefined && { approvedUntil: new Date(until) }),
-	});
+	}) as Permit;
 }

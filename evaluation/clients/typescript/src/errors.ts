@@ -1,5 +1,6 @@
 import type { Task } from "./approvals.js";
-import type { JsonObject } from "./types.js";
+import { isObject, members } from "./json.js";
+import type { Json, JsonObject } from "./types.js";
 
 /** The kinds of a no that was decided: by the PDP, by an obligation, by people. */
 export type DeniedKind = "denied" | "obligated" | "not_approved";
@@ -74,6 +75,8 @@ export interface About {
 	context?: JsonObject | undefined;
 	/** The request presents an approval or a capability. */
 	presents?: boolean | undefined;
+	/** Texts that the error does not repeat. */
+	secrets?: readonly string[] | undefined;
 }
 
 const words: { readonly [kind in Kind]: readonly [happened: string, remedy: string] } = {
@@ -81,7 +84,10 @@ const words: { readonly [kind in Kind]: readonly [happened: string, remedy: stri
 	obligated: ["the PDP allows, and its obligations were not discharged", "give the client handlers that discharge them, and use enforce"],
 	not_approved: ["people did not approve", "ask people anew, or do without the act"],
 	not_asked: ["nothing was sent", "correct the call"],
-	open: ["the PDP did not answer lately, and nothing was sent", "see that the PDP runs; the breaker lets a call through after its cool-down"],
+	open: [
+		"the PDP did not answer lately, and nothing was sent",
+		"see that the PDP runs; the breaker lets a call through after its cool-down",
+	],
 	unreachable: ["the PDP cannot be reached", "see that the PDP runs, and that the client has its url"],
 	timed_out: ["the PDP did not answer in time", "ask again, or give the client a longer timeout"],
 	cancelled: ["the answer was no longer waited for", "ask again if the act is still wanted"],
@@ -100,8 +106,7 @@ const remedies: { readonly [status: number]: string } = {
 	413: "ask with a smaller context, or fewer questions at once",
 };
 
-const gone =
-	"the use of the approval or of the capability may be gone without an answer: look into the decision log, or ask for a new one";
+const gone = "the use of the approval or of the capability may be gone without an answer: look into the decision log, or ask for a new one";
 
 /** A no. It holds no credential, no token and no proof. */
 export abstract class AuthorizationError extends Error {
@@ -139,13 +144,13 @@ export abstract class AuthorizationError extends Error {
 		if (kind === "unavailable" && retryAfter !== undefined) remedy = `ask again after ${Math.ceil(retryAfter)} s`;
 		if (spent) remedy = gone;
 		super(`authzen ${about.op} at ${about.pdp}: ${happened}${status}${detail && `: ${detail}`}; ${remedy}`);
-		const { reasonUser, decisionId, requestId, context } = about;
-		const reason = failure.reason ?? about.reason;
+		const { decisionId, requestId, secrets = [] } = about;
+		const [reason, reasonUser, context] = [failure.reason ?? about.reason, about.reasonUser, about.context].map((v) => hidden(v, secrets));
 		const facts = { kind, remedy, spent, reason, reasonUser, pdpStatus, retryAfter, decisionId, requestId, task, context };
 		for (const [name, value] of Object.entries(facts)) {
 			if (value !== undefined) Object.defineProperty(this, name, { value, enumerable: true });
 		}
-		if (failure.cause !== undefined) this.cause = failure.cause;
+		if (failure.cause !== undefined) Object.defineProperty(this, "cause", { value: failure.cause });
 	}
 }
 
@@ -174,9 +179,22 @@ export function errorOf(failure: Failure, about: About): Denied | Undecided {
 	return decided ? new Denied(failure, about) : new Undecided(failure, about);
 }
 
+/** A value without secrets: an answer may quote them. */
+function hidden(v: Json | undefined, secrets: readonly string[]): Json | undefined {
+	if (typeof v === "string") return without(v, secrets);
+	if (Array.isArray(v)) return v.map((item: Json) => hidden(item, secrets) as Json);
+	if (!isObject(v)) return v;
+	return members(Object.fromEntries(Object.entries(v).map(([name, value]) => [without(name, secrets), hidden(value, secrets)])));
+}
+
+function without(text: string, secrets: readonly string[]): string {
+	return secrets.reduce((left, secret) => (secret === "" ? left : left.replaceAll(secret, "…")), text);
+}
+
 /** One line of a log, of a text from elsewhere, without secrets. It is cut last: half a secret is not found. */
 export function printable(text: string, secrets: readonly string[] = []): string {
-	for (const secret of secrets) if (secret !== "") text = text.replaceAll(secret, "…");
-	text = text.toWellFormed().replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g, " ");
-	return text.length > 512 ? `${text.slice(0, 512).toWellFormed()}…` : text;
+	const line = without(text, secrets)
+		.toWellFormed()
+		.replace(/[\p{Cc}\u2028\u2029]/gu, " ");
+	return line.length > 512 ? `${line.slice(0, 512).toWellFormed()}…` : line;
 }

@@ -31,7 +31,7 @@ export function readJson(bytes: Uint8Array): Json {
 /** Reads a text. */
 export function parseJson(text: string): Json {
 	const space = /[ \t\n\r]*/y;
-	const plain = /[^"\\\u0000-\u001f]*/y;
+	const plain = /[ !#-[\]-\uffff]*/y;
 	const number = /-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?/y;
 	const word = /true|false|null/y;
 	let at = 0;
@@ -59,13 +59,13 @@ export function parseJson(text: string): Json {
 			const c = text[at++];
 			if (c === '"') break;
 			if (c !== "\\") fail("a string that does not end, or a control character");
-			const escape = text[at++] ?? "";
+			const letter = text[at++] ?? "";
 			const hex = text.slice(at, at + 4);
-			if (escape === "u" && /^[0-9a-fA-F]{4}$/.test(hex)) {
+			if (letter === "u" && /^[0-9a-fA-F]{4}$/.test(hex)) {
 				value += String.fromCharCode(Number.parseInt(hex, 16));
 				at += 4;
 			} else {
-				value += escapes.get(escape) ?? fail("an unknown escape");
+				value += escapes.get(letter) ?? fail("an unknown escape");
 			}
 		}
 		if (!value.isWellFormed()) fail("half of a surrogate pair");

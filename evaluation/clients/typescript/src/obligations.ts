@@ -11,6 +11,7 @@ export type Change = (result: unknown) => unknown | Promise<unknown>;
 export type Handler = (
 	obligation: Obligation,
 	about: { question: Question; signal: AbortSignal },
+	// biome-ignore lint/suspicious/noConfusingVoidType: handlers are written without a return
 ) => void | Change | Promise<void | Change>;
 
 /** Handlers by the type of the obligation. */
@@ -154,4 +155,3 @@ export async function discharge(
 	report.ended = options.signal?.aborted === true;
 	return report;
 }
-

@@ -16,7 +16,12 @@ const mostEmpty = 1_000;
  * Yields what is permitted, page after page, as long as it is asked for. A result that carries obligations is an error: they
  * were not discharged.
  */
-export async function* search(core: Core, what: Sought, query: unknown, signal: AbortSignal | undefined): AsyncGenerator<Entity | Action, void, void> {
+export async function* search(
+	core: Core,
+	what: Sought,
+	query: unknown,
+	signal: AbortSignal | undefined,
+): AsyncGenerator<Entity | Action, void, void> {
 	try {
 		const question = queryOf(what, query);
 		const type = what === "action" ? "" : (question[what] as JsonObject & { type: string }).type;
@@ -26,10 +31,14 @@ export async function* search(core: Core, what: Sought, query: unknown, signal: 
 			const found: (Entity | Action)[] = [];
 			let next = "";
 			const body = token === "" ? question : { ...question, page: { token } };
-			const { failure } = await ask(core.settings, { url: core.access(`search/${what}`), body, repeat: "unanswered", breaker: core.breaker, signal }, (reply) => {
-				next = readPage(reply.body, what, type, found); // all of it, before any of it is yielded
-				return undefined;
-			});
+			const { failure } = await ask(
+				core.settings,
+				{ url: core.access(`search/${what}`), body, repeat: "unanswered", breaker: core.breaker, signal },
+				(reply) => {
+					next = readPage(reply.body, what, type, found); // all of it, before any of it is yielded
+					return undefined;
+				},
+			);
 			if (failure) throw failure;
 			yield* found;
 			if (next === "") return;
@@ -72,7 +81,8 @@ function readPage(body: Json, what: Sought, type: string, found: (Entity | Actio
 	for (const result of body.results) found.push(readResult(result, what, type));
 	const { page } = body;
 	if (!present(page)) return "";
-	if (!isObject(page) || (present(page.next_token) && typeof page.next_token !== "string")) throw odd("the page of the answer cannot be read");
+	if (!isObject(page) || (present(page.next_token) && typeof page.next_token !== "string"))
+		throw odd("the page of the answer cannot be read");
 	return textOf(page.next_token) ?? "";
 }
 

@@ -41,6 +41,8 @@ export interface Reply {
 	body: Json;
 	decisionId: string | undefined;
 	retryAfter: number | undefined;
+	/** That no error repeats. */
+	secrets: readonly string[];
 }
 
 /** Reads a reply. What it throws or returns is why it is not the one that was wanted. */
@@ -152,8 +154,8 @@ async function receive(
 	const { status, headers } = response;
 	if (!(a.statuses ?? [200]).includes(status)) return refusal(response, hidden);
 	const echo = headers.get("x-request-id");
-	if (echo !== null && echo.split(", ").some((id) => id !== requestId)) return odd("it answers another X-Request-ID");
-	const reply: Reply = { status, body: null, decisionId: undefined, retryAfter: retryAfterOf(headers) };
+	if (echo?.split(", ").some((id) => id !== requestId)) return odd("it answers another X-Request-ID");
+	const reply: Reply = { status, body: null, decisionId: undefined, retryAfter: retryAfterOf(headers), secrets: hidden };
 	const decisionId = headers.get("x-decision-id");
 	if (decisionId) reply.decisionId = printable(decisionId);
 	if (status !== 204) {
@@ -216,7 +218,7 @@ async function refusal(response: Response, hidden: string[]): Promise<Failure> {
 /** Seconds, from a number or a date; undefined is none, and 0 an invitation. */
 function retryAfterOf(headers: Headers): number | undefined {
 	const text = headers.get("retry-after") ?? "";
-	const seconds = /^\d{1,10}$/.test(text) ? Number(text) : (Date.parse(text) - Date.now()) / 1000;
+	const seconds = /^\d{1,10}$/.test(text) ? Number(text) : / GMT$/.test(text) ? (Date.parse(text) - Date.now()) / 1000 : Number.NaN;
 	return Number.isNaN(seconds) ? undefined : Math.min(Math.max(seconds, 0), 86_400);
 }
 

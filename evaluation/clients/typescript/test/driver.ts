@@ -1,6 +1,15 @@
 // Runs the table of cases: one JSON object a line comes in, one goes out.
 import { createInterface } from "node:readline";
-import { type AskOptions, AuthorizationError, type Capability, Client, type EnforceOptions, type Handler, type Handlers, type Question } from "../src/index.js";
+import {
+	type AskOptions,
+	AuthorizationError,
+	type Capability,
+	Client,
+	type EnforceOptions,
+	type Handler,
+	type Handlers,
+	type Question,
+} from "../src/index.js";
 import { ask as askCapability } from "./holder.js";
 
 interface Line {

@@ -13,7 +13,7 @@ T = TypeVar("T")
 MAX_BODY = 1 << 20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Send:
     """The effect of a request. It returns a Raw, or raises an AuthorizationError."""
 

@@ -7,7 +7,6 @@ import functools
 import inspect
 import ssl
 from collections.abc import Coroutine
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, AsyncIterator, Awaitable, Callable, Generator, Generic, Mapping, NoReturn
 from typing import ParamSpec, Sequence, TypeVar, cast, overload
 
@@ -55,6 +54,8 @@ class _Transport:
         return httpx.AsyncHTTPTransport(verify=self._tls, trust_env=False, http2=False, retries=0, limits=limits)
 
     async def close(self) -> None:
+        if self.apart:
+            await asyncio.wait(set(self.apart), timeout=_GRACE)
         kept, self._kept = self._kept, None
         if kept is not None and self._loop is asyncio.get_running_loop():
             await kept.aclose()
@@ -234,9 +235,7 @@ class AsyncHeldPermit(Permit):
     async def __aenter__(self) -> AsyncHeldPermit:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         if not self._enforcement.reported:
             await self._client._run(self._client._core.abandon([self._enforcement]))
 
@@ -250,10 +249,8 @@ class PendingPermit(Pending[AsyncHeldPermit]):
         self._permit = await self
         return self._permit
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
-        await self._permit.__aexit__(kind, error, at)
+    async def __aexit__(self, *error: object) -> None:
+        await self._permit.__aexit__(*error)
 
 
 class AsyncClient:
@@ -286,9 +283,7 @@ class AsyncClient:
     async def __aenter__(self) -> AsyncClient:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.aclose()
 
     def _run(self, flow: _core.Flow[T]) -> Pending[T]:

@@ -1,0 +1,401 @@
+// From a tool's definition to questions, as OpenID's COAZ binding for MCP has it and package evaluation/coaz of
+// policy-service reads it. It asks nobody, and knows no library of MCP.
+import { CelError, celOf, compile, type Expression, Meter, type Variables } from "./cel.js";
+import { isObject, JsonError, plainJson } from "./json.js";
+import type { Action, Entity, Json, JsonObject, Question } from "./types.js";
+
+/** Why a request is refused. Each kind refuses it. */
+export type RefusalKind = "mapping" | "denied" | "unreachable";
+
+/** The codes of JSON-RPC for the kinds. */
+export const codes: { readonly [kind in RefusalKind]: number } = { mapping: -32602, denied: -32001, unreachable: -32603 };
+
+/** No question can be made: there is nothing to ask, and nothing to fall back on. It quotes no argument and no claim. */
+export class MappingError extends Error {
+	readonly kind = "mapping";
+	readonly code = codes.mapping;
+	/** The JSON Pointer of the place in the mapping. */
+	readonly pointer: string;
+	override readonly name = "MappingError";
+
+	constructor(pointer: string, detail: string) {
+		// names of members stand in it: their author must not write a line of a log
+		super(`COAZ mapping error: ${pointer && `${pointer}: `}${detail}`.replaceAll(/[^ -~\u00a1-\u{10ffff}]|\p{C}|\p{Z}/gu, " "));
+		this.pointer = pointer;
+	}
+}
+
+/** Rules of one deployment. */
+export interface CoazOptions {
+	/** The server's own resource identifier, which tokens are for. Without it, the token must have exactly one audience. */
+	resource?: string;
+	/** The claim that says who the subject is: a name, or a JSON Pointer such as /act/sub. Without it, sub. */
+	subjectClaim?: string;
+}
+
+/** One request of MCP. The caller has validated the token: signature, issuer, audience and expiry. */
+export interface Operation {
+	method: string;
+	/** As they came; for tools/call with name and arguments. */
+	params?: unknown;
+	/** The claims of the access token. */
+	token: unknown;
+}
+
+/** What the PDP is asked. The request may go on only if each question is permitted. */
+export interface Questions {
+	api: "evaluation" | "evaluations";
+	questions: Question[];
+}
+
+type Author = "declared" | "operator" | "standard";
+
+interface Run {
+	vars: Variables;
+	meter: Meter;
+	/** The subject claim of the token. */
+	who: Json | undefined;
+	token: JsonObject;
+}
+/** A part of a template: its value, or undefined where it has none. */
+type Node = (run: Run) => Json | undefined;
+type Part = "subject" | "action" | "resource" | "context";
+interface Template {
+	at: string;
+	parts: { readonly [part in Part]?: Node };
+	/** The members that its context has in the mapping itself. */
+	named: readonly string[];
+}
+
+const most = { mapping: 32 << 10, depth: 16, entries: 64, expression: 2 << 10 };
+const protocol = [
+	"supported_obligations", "justification", "approval", "approval_id", "approved", "access_request", "evaluation_id", "capability", "person",
+];
+const missing = "missing; it must be a string";
+const noObject = "not an object";
+const escaped = (name: string) => `/${name.replaceAll("~", "~0").replaceAll("/", "~1")}`;
+const isExpression = (v: Json | undefined): v is `$${string}` => typeof v === "string" && v.startsWith("$") && !v.startsWith("$$");
+const namesOf = (part: Part) => (part === "action" ? ["name"] : ["type", "id"]);
+
+/** A compiled mapping. It may be used many times. */
+export class Mapping {
+	readonly #c: Compiler;
+	/** @internal */
+	constructor(compiler: Compiler) {
+		this.#c = compiler;
+	}
+
+	/** What to ask about a request. It throws a {@link MappingError}. */
+	questions(operation: Operation): Questions {
+		return this.#c.questions(operation);
+	}
+}
+
+/** Reads mappings by the rules of one deployment. */
+export class Binding {
+	readonly #options: CoazOptions;
+	readonly #defaults: ReadonlyMap<string, Mapping>;
+
+	constructor(options: CoazOptions = {}) {
+		this.#options = { ...options };
+		this.#defaults = new Map(Object.entries(defaults).map(([method, mapping]) => [method, this.#compile(mapping, "standard", method)]));
+	}
+
+	/** The default mapping of a method: "pass" where it goes on unasked (ping, and notifications), undefined where it must be denied. */
+	default(method: string): Mapping | "pass" | undefined {
+		return this.#defaults.get(method) ?? (method === "ping" || method.startsWith("notifications/") ? "pass" : undefined);
+	}
+
+	/**
+	 * The mapping that a tool's definition declares, undefined if it declares none: then the default of tools/call applies.
+	 * While it throws, no call of the tool may go on. The older dialect is not read: a tool that says coaz: true is refused.
+	 */
+	parse(tool: unknown): Mapping | undefined {
+		const definition = isObject(tool as Json) ? (tool as { [name: string]: unknown }) : {};
+		if (definition.coaz === true) throw new MappingError("", "the tool says coaz: true, and its dialect is not read here");
+		const schema = definition.inputSchema;
+		if (!isObject(schema as Json) || !Object.hasOwn(schema as object, "x-authzen-mapping")) return undefined;
+		return this.#compile((schema as { [name: string]: unknown })["x-authzen-mapping"], "declared", "tools/call");
+	}
+
+	/** A mapping that an operator wrote. Nothing is added to it, and its subject may be any. */
+	compile(mapping: unknown): Mapping {
+		return this.#compile(mapping, "operator");
+	}
+
+	#compile(mapping: unknown, author: Author, method?: string): Mapping {
+		return new Mapping(new Compiler(mapping, author, method, this.#options));
+	}
+}
+
+class Compiler {
+	readonly api: "evaluation" | "evaluations";
+	readonly at: string;
+	readonly shared: Template;
+	readonly entries: Template[] | undefined;
+
+	constructor(mapping: unknown, readonly author: Author, readonly method: string | undefined, readonly options: CoazOptions) {
+		const whole = plain(mapping, "the mapping");
+		if (!isObject(whole)) throw new MappingError("", "the mapping is not an object");
+		if (new TextEncoder().encode(JSON.stringify(whole)).length > most.mapping) throw new MappingError("", `more than ${most.mapping} bytes`);
+		const [name, ...more] = Object.keys(whole);
+		if (name === undefined || more.length > 0) throw new MappingError("", "not exactly one member; it must be evaluation or evaluations");
+		this.at = escaped(name);
+		if (name !== "evaluation" && name !== "evaluations") {
+			throw new MappingError(this.at, "no API that can be asked; it must be evaluation or evaluations");
+		}
+		this.api = name;
+		const body = whole[name];
+		if (!isObject(body)) throw new MappingError(this.at, noObject);
+		if (name === "evaluation") {
+			this.shared = this.template(body, this.at);
+			return;
+		}
+		// How many decisions are asked for is written here, and nothing that an expression yields changes it.
+		const { evaluations: entries, ...rest } = body;
+		this.shared = this.template(rest, this.at);
+		const at = `${this.at}/evaluations`;
+		if (!Array.isArray(entries) || entries.length === 0) {
+			throw new MappingError(at, "not an array with at least one entry: without entries nothing would be asked");
+		}
+		if (entries.length > most.entries) throw new MappingError(at, `more than ${most.entries} entries`);
+		this.entries = (entries as Json[]).map((entry, n) => {
+			if (!isObject(entry)) throw new MappingError(`${at}/${n}`, noObject);
+			if (this.author !== "operator" && "subject" in entry) {
+				throw new MappingError(`${at}/${n}/subject`, "an entry must not have a subject: the one beside the entries is everybody's");
+			}
+			return this.template(entry, `${at}/${n}`);
+		});
+	}
+
+	template(body: JsonObject, at: string): Template {
+		const parts: { [part in Part]?: Node } = {};
+		let named: readonly string[] = [];
+		for (const [name, v] of Object.entries(body)) {
+			const place = at + escaped(name);
+			if (name === "subject" || name === "action" || name === "resource") parts[name] = this.entity(v as Json, place, namesOf(name));
+			else if (name === "context") {
+				parts.context = isExpression(v) ? this.expression(v, place) : this.value(v as Json, place, 2);
+				if (isObject(v)) named = Object.keys(v);
+				else if (!isExpression(v)) throw new MappingError(place, noObject);
+				for (const member of named) this.forbid(member, place, this.author === "operator");
+			} else throw new MappingError(place, "no member that a mapping can have here; there are subject, action, resource and context");
+		}
+		return { at, parts, named };
+	}
+
+	/** Refuses members of a context that a mapping does not set. */
+	forbid(name: string, at: string, allowed: boolean): void {
+		if (name === "action" || name === "pdp") throw new MappingError(at + escaped(name), "only the PDP sets this member of the context");
+		if (!allowed && protocol.includes(name)) {
+			throw new MappingError(at + escaped(name), "only the PEP sets this member of the context: it is between PEP and PDP");
+		}
+	}
+
+	entity(v: Json, at: string, names: readonly string[]): Node {
+		if (isExpression(v)) {
+			const expression = this.expression(v, at);
+			return (run) => {
+				const value = expression(run);
+				if (!isObject(value)) throw new MappingError(at, noObject);
+				return this.known(value, at, names);
+			};
+		}
+		if (!isObject(v)) throw new MappingError(at, noObject);
+		this.known(v, at, names);
+		const members = Object.entries(v).map(([name, member]): [string, Node] => {
+			const place = at + escaped(name);
+			const node = this.value(member as Json, place, 2);
+			// An entry without a name does not get the default beside the entries: a caller who leaves an argument out must not
+			// have another question asked so.
+			return [name, name === "properties" ? node : (run) => text(node(run), place)];
+		});
+		return (run) => object(members, run);
+	}
+
+	known(v: JsonObject, at: string, names: readonly string[]): JsonObject {
+		for (const name of Object.keys(v)) {
+			if (name !== "properties" && !names.includes(name)) {
+				throw new MappingError(at + escaped(name), "it has no such member: what is the deployment's own stands below properties");
+			}
+		}
+		return v;
+	}
+
+	/** Any value: each string in it, at any depth, is a literal or an expression. */
+	value(v: Json, at: string, depth: number): Node {
+		if (typeof v === "string") return isExpression(v) ? this.expression(v, at) : literal(v.startsWith("$") ? v.slice(1) : v);
+		if (typeof v !== "object" || v === null) return literal(v);
+		if (depth > most.depth) throw new MappingError(at, `more than ${most.depth} levels`);
+		if (isObject(v)) {
+			const members = Object.entries(v).map(([name, m]): [string, Node] => [name, this.value(m as Json, at + escaped(name), depth + 1)]);
+			return (run) => object(members, run);
+		}
+		const elements = v.map((e, n) => this.value(e, `${at}/${n}`, depth + 1));
+		return (run) => elements.map((e) => e(run)).filter((e) => e !== undefined);
+	}
+
+	expression(source: string, at: string): Node {
+		if (new TextEncoder().encode(source).length > most.expression) throw new MappingError(at, `more than ${most.expression} bytes in one expression`);
+		let compiled: Expression;
+		try {
+			compiled = compile(source.slice(1));
+		} catch (e) {
+			throw new MappingError(at, e instanceof CelError ? e.message : "the expression cannot be compiled");
+		}
+		const { root, name } = compiled.reads ?? {};
+		if (this.author !== "operator" && root === "token" && name === "sub" && at === `${this.at}/subject/id`) return (run) => identity(run, at);
+		if (this.author === "standard" && root === "token" && name === "aud" && at === `${this.at}/resource/id`) {
+			return (run) => audience(run.token.aud, this.options.resource, at);
+		}
+		return (run) => {
+			try {
+				return compiled.evaluate(run.vars, run.meter);
+			} catch (e) {
+				throw new MappingError(at, e instanceof CelError ? e.message : "the evaluation fails");
+			}
+		};
+	}
+
+	questions(operation: Operation): Questions {
+		if (this.method !== undefined && this.method !== operation.method) {
+			throw new MappingError("", `the mapping is for ${this.method}, and was asked about another method`);
+		}
+		const [params, token] = [plain(operation.params ?? {}, "the parameters"), plain(operation.token, "the claims of the token")];
+		if (!isObject(params) || !isObject(token)) throw new MappingError("", "the parameters or the claims of the token are no object");
+		const run: Run = { vars: { params: celOf(params), token: celOf(token) }, meter: new Meter(), who: claim(token, this.options.subjectClaim), token };
+		const shared = this.resolve(this.shared, run);
+		if (this.author !== "operator") {
+			const subject = (shared.subject ?? {}) as JsonObject;
+			const id = "id" in subject ? subject.id : identity(run, `${this.at}/subject/id`);
+			shared.subject = { ...subject, type: "type" in subject ? (subject.type as Json) : "identity", id: id as Json };
+		}
+		const templates = this.entries ?? [{ ...this.shared, parts: {} }];
+		const questions = templates.map((entry) => {
+			const parts = this.entries ? inherit(this.resolve(entry, run), shared) : shared;
+			const place = (part: Part) => `${part in entry.parts ? entry.at : this.at}/${part}`;
+			const question: Question = {
+				subject: entityOf(parts.subject, place("subject"), ["type", "id"]) as unknown as Entity,
+				action: entityOf(parts.action, place("action"), ["name"]) as unknown as Action,
+				resource: entityOf(parts.resource, place("resource"), ["type", "id"]) as unknown as Entity,
+			};
+			if (parts.context !== undefined) {
+				if (!isObject(parts.context)) throw new MappingError(place("context"), noObject);
+				const named = "context" in entry.parts ? entry.named : this.shared.named;
+				for (const name of Object.keys(parts.context)) this.forbid(name, place("context"), this.author === "operator" && named.includes(name));
+				question.context = parts.context;
+			}
+			if (this.author !== "operator" && question.subject.id !== run.who) {
+				throw new MappingError(`${this.at}/subject/id`, "the subject is not the one that the token names");
+			}
+			return question;
+		});
+		return { api: this.api, questions };
+	}
+
+	resolve(template: Template, run: Run): { [part in Part]?: Json } {
+		const all: { [part in Part]?: Json } = {};
+		for (const part of ["subject", "action", "resource", "context"] as const) {
+			const value = template.parts[part]?.(run);
+			if (value !== undefined) all[part] = value;
+		}
+		return all;
+	}
+}
+
+const literal = (v: Json): Node => () => v;
+
+/** An entry with what it inherits: whole parts, and of a part that it has only the names that say which it is. */
+function inherit(own: { [part in Part]?: Json }, shared: { [part in Part]?: Json }): { [part in Part]?: Json } {
+	const all = { ...shared, ...own };
+	for (const part of ["action", "resource", "subject"] as const) {
+		const [mine, theirs] = [own[part], shared[part]];
+		if (!isObject(mine) || !isObject(theirs)) continue;
+		all[part] = { ...mine, ...Object.fromEntries(namesOf(part).map((name) => [name, name in mine ? mine[name] : theirs[name]])) };
+	}
+	return all;
+}
+
+function object(members: readonly (readonly [string, Node])[], run: Run): JsonObject {
+	const all = members.map(([name, node]) => [name, node(run)] as const).filter(([, v]) => v !== undefined);
+	return Object.assign(Object.create(null), Object.fromEntries(all)) as JsonObject;
+}
+
+function text(v: Json | undefined, at: string): string {
+	if (v === undefined || v === null) throw new MappingError(at, missing);
+	if (typeof v !== "string") throw new MappingError(at, "not a string");
+	if (v === "") throw new MappingError(at, "empty");
+	return v;
+}
+
+/** A subject, an action or a resource of a question. */
+function entityOf(v: Json | undefined, at: string, names: readonly string[]): JsonObject {
+	if (v === undefined) throw new MappingError(at, "missing; it must be an object");
+	if (!isObject(v)) throw new MappingError(at, noObject);
+	for (const name of names) text(v[name], at + escaped(name));
+	const { properties, ...rest } = v;
+	if (properties === undefined || properties === null) return rest;
+	if (!isObject(properties)) throw new MappingError(`${at}/properties`, noObject);
+	return v;
+}
+
+function plain(v: unknown, what: string): Json {
+	try {
+		return plainJson(v);
+	} catch (e) {
+		// its text has a path in what was sent
+		throw new MappingError("", `${what}: ${e instanceof JsonError ? "a value is no JSON, or a number that JavaScript does not hold exactly" : "cannot be read"}`);
+	}
+}
+
+function claim(token: JsonObject, path = "sub"): Json | undefined {
+	if (!path.startsWith("/")) return token[path];
+	let at: Json | undefined = token;
+	for (const name of path.slice(1).split("/")) {
+		at = isObject(at) ? at[name.replaceAll("~1", "/").replaceAll("~0", "~")] : undefined;
+	}
+	return at;
+}
+
+function identity(run: Run, at: string): string {
+	if (typeof run.who === "string" && run.who !== "") return run.who;
+	throw new MappingError(at, "the token has no claim that says who the subject is");
+}
+
+/** The one string that identifies this server. */
+function audience(aud: Json | undefined, own: string | undefined, at: string): string {
+	const all = aud === undefined ? [] : Array.isArray(aud) ? (aud as Json[]) : [aud];
+	if (!all.every((one) => typeof one === "string")) throw new MappingError(at, "the token's audience is neither a string nor an array of strings");
+	if (own !== undefined) {
+		if (aud !== undefined && !all.includes(own)) throw new MappingError(at, "the token is for another audience than this server");
+		return own;
+	}
+	const [one] = all;
+	if (all.length !== 1 || !one) {
+		throw new MappingError(at, "the token does not have exactly one audience, and this server does not know its own identifier");
+	}
+	return one;
+}
+
+const server = ["mcp_server", "$token.aud"] as const;
+const standard = (method: string, [type, id]: readonly [string, string], more: JsonObject = {}): [string, JsonObject] => [method, {
+	evaluation: {
+		subject: { type: "identity", id: "$token.sub" }, context: { agent: "$token.?client_id", ...more },
+		action: { name: method }, resource: { type, id },
+	},
+}];
+
+/** The default mappings, by method. They are those of the binding, but for completion/complete, whose text there is no CEL. */
+export const defaults: { readonly [method: string]: JsonObject } = Object.fromEntries([
+	standard("initialize", server, { protocol_version: "$params.protocolVersion" }),
+	...["tools/list", "resources/list", "prompts/list", "tasks/list"].map((method) => standard(method, server)),
+	standard("logging/setLevel", server, { level: "$params.level" }),
+	standard("tools/call", ["tool", "$params.name"]),
+	standard("prompts/get", ["prompt", "$params.name"]),
+	...["resources/read", "resources/subscribe", "resources/unsubscribe"].map((method) => standard(method, ["resource", "$params.uri"])),
+	...["tasks/get", "tasks/result", "tasks/cancel"].map((method) => standard(method, ["task", "$params.taskId"])),
+	standard("completion/complete", [
+		"$params.ref.type == 'ref/prompt' ? 'prompt' : 'resource'",
+		"$params.ref.type == 'ref/prompt' ? params.ref.name : params.ref.uri",
+	]),
+]);

@@ -1,0 +1,42 @@
+import { AuthorizationError, type Client, type Permit, type Question } from "./index.js";
+
+/** What a middleware can be given. */
+export interface GuardOptions {
+	/** How long a request waits for people's approval, in milliseconds. Equal requests join, so a later try finds the approval. */
+	wait?: number;
+}
+
+/** The permit for one request, or an exception. */
+export async function admit(
+	client: Client,
+	question: () => Question | Promise<Question>,
+	signal: AbortSignal,
+	{ wait }: GuardOptions,
+): Promise<Permit> {
+	const asked = await question();
+	return await client.authorize(asked, wait === undefined ? { signal } : { signal, wait: { timeout: wait, join: true } });
+}
+
+/** What may be shown of a no to the client of a route: no reason but the one that the policy has for users. */
+export interface Shown {
+	status: 403 | 503;
+	message: string;
+	headers: Record<string, string>;
+}
+
+export function shown(no: AuthorizationError): Shown {
+	const status = no.status === 403 ? 403 : 503;
+	const { reason, retryAfter = 0 } = no;
+	return {
+		status,
+		message: reason === "approval_pending" ? "waiting for approval; try again later" : no.reasonUser || "access denied",
+		headers: retryAfter > 0 && Number.isFinite(retryAfter) ? { "Retry-After": String(Math.ceil(retryAfter)) } : {},
+	};
+}
+
+/** An exception as an error: to a framework, `throw undefined` could read as a yes. */
+export function asError(thrown: unknown): Error {
+	return thrown instanceof Error ? thrown : new Error("the question of a protected route cannot be made", { cause: thrown });
+}
+
+export { AuthorizationError };

@@ -1,0 +1,418 @@
+// A guard for servers of the official SDK for MCP: it asks the PDP before a request has its effect. Package
+// evaluation/coaz/sdkpep of policy-service is the same for Go.
+import type { IncomingMessage } from "node:http";
+import type { AuthInfo } from "@modelcontextprotocol/sdk/server/auth/types.js";
+import type { Transport, TransportSendOptions } from "@modelcontextprotocol/sdk/shared/transport.js";
+import type { JSONRPCMessage, JSONRPCRequest, MessageExtraInfo, RequestId } from "@modelcontextprotocol/sdk/types.js";
+import type { Wait } from "./approvals.js";
+import type { Client } from "./client.js";
+import { Binding, codes, Mapping, MappingError, type Questions, type RefusalKind } from "./coaz.js";
+import { AuthorizationError, Denied, printable } from "./errors.js";
+import { isObject, JsonError, readJson } from "./json.js";
+import type { Json, JsonObject, Question } from "./types.js";
+
+/** Why a request is refused, as its client is told: an error of JSON-RPC, and in a tool's handler a result with isError. */
+export class Refusal extends Error {
+	override readonly name = "Refusal";
+
+	constructor(
+		readonly kind: RefusalKind,
+		readonly code: number,
+		message: string,
+		readonly data: { type: string; reason?: string; suggestion?: string; retry_after?: number },
+		/** Why, for the operator's eyes. */
+		override readonly cause?: unknown,
+	) {
+		super(message);
+	}
+}
+
+/** The answer in the place of a result, or an error, that an obligation has to change and could not. It may have been executed. */
+const withheld = (cause?: unknown) => new Refusal("unreachable", codes.unreachable, "The result is withheld", { type: "withheld" }, cause);
+
+/** The refusal that an error of a question is. */
+function refusalOf(e: unknown, acted: boolean): unknown {
+	if (e instanceof MappingError) return new Refusal("mapping", e.code, e.message, { type: "mapping_error" }, e);
+	if (!(e instanceof AuthorizationError)) return e;
+	if (acted) return withheld(e);
+	if (e instanceof Denied) {
+		const said = e.reasonUser === undefined ? undefined : printable(e.reasonUser);
+		return new Refusal("denied", codes.denied, said ? `Access denied: ${said}` : "Access denied", {
+			type: "authorization_denied", ...(said && { reason: said }), ...(e.reason?.startsWith("approval_") && { suggestion: "ask for approval" }),
+		}, e);
+	}
+	const aboutIt = (e.kind === "refused" || e.kind === "bad_item") && [400, 413, 422].includes(e.pdpStatus ?? 0);
+	if (aboutIt || e.kind === "not_asked") {
+		return new Refusal("mapping", codes.mapping, "COAZ mapping error: the authorization service does not take the question", { type: "mapping_error" }, e);
+	}
+	return new Refusal("unreachable", codes.unreachable, "Authorization service unavailable", {
+		type: "authorization_unavailable", ...(e.retryAfter !== undefined && { retry_after: e.retryAfter }),
+	}, e);
+}
+
+/** What an act threw. It is frozen, so that a handler cannot put what it changes into it. */
+class Thrown {
+	constructor(readonly error: unknown) {}
+}
+
+/** Acts if all is permitted. It rejects with a Refusal, or with the error of the act. */
+async function guarded<T>(client: Client, { api, questions }: Questions, act: () => T | Promise<T>, options: { signal?: AbortSignal; wait?: Wait }): Promise<T> {
+	let [acted, thrown]: [boolean, Thrown | undefined] = [false, undefined];
+	const run = async () => {
+		acted = true;
+		try {
+			return await act();
+		} catch (error) {
+			thrown = Object.freeze(new Thrown(error)); // its text may hold what is to be changed
+			return thrown;
+		}
+	};
+	let result: T | Thrown;
+	try {
+		const [first] = questions;
+		if (first === undefined) throw new MappingError("", "there is no question");
+		result = api === "evaluation" && questions.length === 1 ? await client.enforce(first, run, options) : await client.enforceAll(questions, run, options);
+	} catch (e) {
+		throw refusalOf(e, acted);
+	}
+	if (thrown === undefined) return result as T;
+	if (result !== thrown) throw withheld((thrown as Thrown).error);
+	throw (thrown as Thrown).error;
+}
+
+interface Extra {
+	authInfo?: AuthInfo;
+	signal?: AbortSignal;
+}
+
+/** What a call of one tool is asked about: a function of its arguments, or a mapping with the tool's name. */
+export type ToolQuestion<A, E> =
+	| ((args: A, extra: E) => Question | readonly Question[] | Promise<Question | readonly Question[]>)
+	| { name: string; mapping: Mapping; claims?: (authInfo: AuthInfo | undefined) => unknown };
+
+/**
+ * Wraps the handler of a tool that has an inputSchema. The handler runs if the PDP permits the call, and its result is
+ * changed as the client's handlers of obligations promise. A mapping reads the claims of the token in `authInfo.extra.claims`.
+ */
+export function guardTool<A, E extends Extra, R>(
+	client: Client,
+	question: ToolQuestion<A, E>,
+	handler: (args: A, extra: E) => R | Promise<R>,
+	options: { wait?: Wait } = {},
+): (args: A, extra: E) => Promise<R> {
+	return async (args, extra) => {
+		const signal = extra.signal && { signal: extra.signal };
+		let asked: Questions;
+		try {
+			if (typeof question === "function") {
+				const all = await question(args, extra);
+				asked = Array.isArray(all) ? { api: "evaluations", questions: all as Question[] } : { api: "evaluation", questions: [all as Question] };
+			} else {
+				const { name, mapping, claims = claimsOf } = question;
+				asked = mapping.questions({ method: "tools/call", params: { name, arguments: args }, token: claims(extra.authInfo) });
+			}
+		} catch (e) {
+			throw e instanceof MappingError ? refusalOf(e, false) : new Refusal("mapping", codes.mapping, "No question can be made of the call", { type: "mapping_error" }, e);
+		}
+		return guarded(client, asked, () => handler(args, extra), { ...options, ...signal });
+	};
+}
+
+const claimsOf = (authInfo: AuthInfo | undefined): unknown => authInfo?.extra?.claims ?? {};
+
+/** What a {@link guard} needs. Give the same object for each session. */
+export interface GuardOptions {
+	client: Client;
+	/**
+	 * The definitions of the tools as tools/list shows them, or a function that finds one by its name. A tool that is not
+	 * among them is asked about by the default mapping, which has no arguments.
+	 */
+	tools: readonly { name: string }[] | ((name: string) => unknown);
+	/** The server's own resource identifier, which tokens are for. */
+	resource?: string;
+	/** The claim that says who the subject is; sub. */
+	subjectClaim?: string;
+	/** The validated claims of the token; `authInfo.extra.claims`. */
+	claims?: (authInfo: AuthInfo | undefined) => unknown;
+	/** Mappings of the operator by method, for those that have no default. */
+	mappings?: { readonly [method: string]: Mapping };
+	/** Is called with each request that is refused, for a log. */
+	onRefused?: (refusal: Refusal, method: string) => void;
+}
+
+/** The rules of the options, compiled once. */
+class Rules {
+	readonly binding: Binding;
+	readonly #named: ReadonlyMap<string, unknown>;
+	readonly #declared = new WeakMap<object, Mapping | MappingError | "none">();
+
+	constructor(readonly options: GuardOptions) {
+		const { resource, subjectClaim, tools } = options;
+		this.binding = new Binding({ ...(resource !== undefined && { resource }), ...(subjectClaim !== undefined && { subjectClaim }) });
+		this.#named = new Map(typeof tools === "function" ? [] : tools.map((tool) => [tool.name, tool]));
+	}
+
+	questions({ method, params }: JSONRPCRequest, extra: MessageExtraInfo | undefined): Questions {
+		const operation = { method, params, token: (this.options.claims ?? claimsOf)(extra?.authInfo) };
+		const declared = method === "tools/call" ? this.#declaredBy(params?.name) : undefined;
+		const own = this.options.mappings && Object.hasOwn(this.options.mappings, method) ? this.options.mappings[method] : undefined;
+		const mapping = declared ?? own ?? this.binding.default(method);
+		if (mapping instanceof Mapping) return mapping.questions(operation);
+		const list = this.binding.default("tools/list");
+		if (method === "resources/templates/list" && list instanceof Mapping) {
+			// the binding forgot it: it is asked about as a list, by its own name
+			const { api, questions } = list.questions({ ...operation, method: "tools/list" });
+			return { api, questions: questions.map((q) => ({ ...q, action: { ...q.action, name: method } })) };
+		}
+		throw new Refusal("denied", codes.denied, "Access denied: there is no mapping for this method", { type: "authorization_denied" });
+	}
+
+	#declaredBy(name: unknown): Mapping | undefined {
+		const { tools } = this.options;
+		const tool = typeof name !== "string" ? undefined : typeof tools === "function" ? tools(name) : this.#named.get(name);
+		if (typeof tool !== "object" || tool === null) return undefined;
+		let declared = this.#declared.get(tool);
+		if (declared === undefined) {
+			try {
+				declared = this.binding.parse(tool) ?? "none";
+			} catch (e) {
+				declared = e instanceof MappingError ? e : new MappingError("", "the definition cannot be read");
+			}
+			this.#declared.set(tool, declared);
+		}
+		if (declared instanceof MappingError) throw declared;
+		return declared === "none" ? undefined : declared;
+	}
+}
+
+const known = new WeakMap<GuardOptions, Rules>();
+
+/**
+ * A transport for `server.connect` that stands before another one. The PDP is asked about each request of a client, by the
+ * mapping that the called tool declares or the default mapping of the method: the server gets what is permitted, and
+ * nothing else. What a tool sends before its result (progress, logs) is not changed by obligations.
+ */
+export function guard(transport: Transport, options: GuardOptions): Transport {
+	let rules = known.get(options);
+	if (rules === undefined) known.set(options, (rules = new Rules(options)));
+	return new Guarded(transport, rules);
+}
+
+/** A request that was not answered yet. */
+interface Active {
+	readonly controller: AbortController;
+	resolve?: (result: JsonObject) => void;
+	reject?: (error: unknown) => void;
+}
+
+/** The server's own error. */
+class WireError extends Error {
+	constructor(readonly error: { code: number; message: string; data?: unknown }) {
+		super(error.message);
+	}
+}
+
+/** Notifications that a client of MCP sends. */
+const passing = ["notifications/initialized", "notifications/cancelled", "notifications/progress", "notifications/roots/list_changed"];
+
+class Guarded implements Transport {
+	onclose?: (() => void) | undefined;
+	onerror?: ((error: Error) => void) | undefined;
+	onmessage?: (<T extends JSONRPCMessage>(message: T, extra?: MessageExtraInfo) => void) | undefined;
+	readonly #inner: Transport;
+	readonly #rules: Rules;
+	readonly #active = new Map<RequestId, Active>();
+	/** Requests that needed no question. */
+	readonly #passed = new Set<RequestId>();
+
+	constructor(inner: Transport, rules: Rules) {
+		this.#inner = inner;
+		this.#rules = rules;
+		inner.onmessage = (message, extra) => this.#receive(message, extra);
+		inner.onerror = (error) => this.onerror?.(error);
+		inner.onclose = () => {
+			for (const id of [...this.#active.keys()]) this.#giveUp(id);
+			this.onclose?.();
+		};
+	}
+
+	get sessionId(): string | undefined {
+		return this.#inner.sessionId;
+	}
+	start(): Promise<void> {
+		return this.#inner.start();
+	}
+	close(): Promise<void> {
+		return this.#inner.close();
+	}
+	setProtocolVersion(version: string): void {
+		this.#inner.setProtocolVersion?.(version);
+	}
+
+	/** A response of the server is held until its obligations are kept. All else goes on. */
+	async send(message: JSONRPCMessage, options?: TransportSendOptions): Promise<void> {
+		const response = !("method" in message) && "id" in message && message.id !== undefined ? message : undefined;
+		if (response === undefined) return this.#inner.send(message, options);
+		const active = this.#active.get(response.id as RequestId);
+		if (active === undefined) return this.#passed.delete(response.id as RequestId) ? this.#inner.send(message, options) : undefined;
+		if ("result" in response) active.resolve?.(response.result as JsonObject);
+		else active.reject?.(new WireError(response.error));
+	}
+
+	#receive(message: JSONRPCMessage, extra: MessageExtraInfo | undefined): void {
+		if (!("method" in message)) return this.onmessage?.(message, extra); // the client's answer to the server
+		if (!("id" in message)) {
+			if (!passing.includes(message.method)) return this.onerror?.(new Error("a message without an id that is no notification was dropped"));
+			const cancelled = message.method === "notifications/cancelled" ? message.params?.requestId : undefined;
+			this.onmessage?.(message, extra);
+			if (cancelled !== undefined) this.#giveUp(cancelled as RequestId);
+			return;
+		}
+		if (this.#active.has(message.id) || this.#passed.has(message.id)) {
+			const error = { code: -32600, message: "Invalid request: one with this id was not answered yet" };
+			return void this.#answer({ jsonrpc: "2.0", id: message.id, error });
+		}
+		if (message.method === "ping") {
+			this.#passed.add(message.id);
+			return this.onmessage?.(message, extra);
+		}
+		void this.#request(message, extra);
+	}
+
+	async #request(message: JSONRPCRequest, extra: MessageExtraInfo | undefined): Promise<void> {
+		const { id, method } = message;
+		const active: Active = { controller: new AbortController() };
+		this.#active.set(id, active);
+		let answer: JSONRPCMessage;
+		try {
+			const { client } = this.#rules.options;
+			let asked: Questions;
+			try {
+				asked = this.#rules.questions(message, extra);
+			} catch (e) {
+				throw refusalOf(e, false);
+			}
+			const result = await guarded(client, asked, () => this.#forward(message, extra, active), { signal: active.controller.signal });
+			answer = { jsonrpc: "2.0", id, result: result as { [name: string]: unknown } };
+		} catch (e) {
+			if (e instanceof Refusal) this.#rules.options.onRefused?.(e, method);
+			answer = { jsonrpc: "2.0", id, error: errorOf(e) };
+		}
+		const gone = active.controller.signal.aborted;
+		this.#active.delete(id);
+		if (!gone) await this.#answer(answer);
+	}
+
+	#forward(message: JSONRPCRequest, extra: MessageExtraInfo | undefined, active: Active): Promise<JsonObject> {
+		return new Promise((resolve, reject) => {
+			active.controller.signal.throwIfAborted();
+			Object.assign(active, { resolve, reject });
+			if (this.onmessage) this.onmessage(message, extra);
+			else reject(new Error("no server is connected"));
+		});
+	}
+
+	/** The server sends no response to what was cancelled. */
+	#giveUp(id: RequestId): void {
+		const active = this.#active.get(id);
+		active?.controller.abort();
+		active?.reject?.(new Error("cancelled"));
+	}
+
+	async #answer(message: JSONRPCMessage): Promise<void> {
+		try {
+			await this.#inner.send(message);
+		} catch (e) {
+			this.onerror?.(e instanceof Error ? e : new Error(String(e)));
+		}
+	}
+}
+
+function errorOf(e: unknown): { code: number; message: string; data?: unknown } {
+	if (e instanceof WireError) return e.error;
+	if (e instanceof Refusal) return { code: e.code, message: e.message, data: e.data };
+	return { code: codes.unreachable, message: "Internal error" };
+}
+
+/** A message of HTTP that is not handed on: the status, and the body of the answer. */
+export class MessageError extends Error {
+	readonly body: JsonObject;
+	constructor(
+		readonly status: number,
+		message: string,
+		code: number,
+		id: string | number | null = null,
+	) {
+		super(message);
+		this.body = { jsonrpc: "2.0", id, error: { code, message } };
+	}
+}
+
+/**
+ * Reads the one message of a POST, before any other reader of the body: `transport.handleRequest(req, res, await
+ * readMessage(req))`. It throws a {@link MessageError} for a message that two readers could read differently: with a member
+ * twice, or in another case than JSON-RPC or MCP has it; with bytes that are no UTF-8; with a number that JavaScript would
+ * round; with something after the message; a batch; a request without an id; with a header twice that identifies it.
+ */
+export async function readMessage(req: IncomingMessage, most = 4 << 20): Promise<JSONRPCMessage> {
+	const names = req.rawHeaders.filter((_, n) => n % 2 === 0).map((name) => name.toLowerCase());
+	const twice = names.find((name, n) => names.indexOf(name) < n && (name.startsWith("mcp-") || ["content-type", "content-encoding", "authorization"].includes(name)));
+	const type = /^application\/json\s*(?:;\s*charset="?utf-8"?\s*)?$/i.test(req.headers["content-type"] ?? "");
+	if (twice || !type || req.headers["content-encoding"] !== undefined) {
+		throw new MessageError(415, "the message is not plain JSON in UTF-8, or a header of it comes twice", -32700);
+	}
+	const parts: Uint8Array[] = [];
+	let size = 0;
+	for await (const part of req as AsyncIterable<Uint8Array>) {
+		if ((size += part.length) > most) throw new MessageError(413, "the message is too large", -32600);
+		parts.push(part);
+	}
+	return parseMessage(Buffer.concat(parts));
+}
+
+/** {@link readMessage} of bytes. */
+export function parseMessage(bytes: Uint8Array): JSONRPCMessage {
+	const text = new TextDecoder().decode(bytes);
+	let message: Json;
+	try {
+		message = readJson(bytes);
+	} catch (e) {
+		if (e instanceof JsonError && e.message.startsWith("a number that is too large")) throw inexact(text);
+		throw new MessageError(400, "this is not one JSON value without ambiguities", -32700);
+	}
+	const invalid = (what: string) => new MessageError(400, what, -32600);
+	if (!isObject(message)) throw invalid(Array.isArray(message) ? "batches are not taken; send one message" : "this is no message");
+	const params = isObject(message.params) ? message.params : {};
+	const ref = isObject(params.ref) ? params.ref : {};
+	if (misspelt(message, ofMessages) || misspelt(params, ofParams) || misspelt(ref, ofParams)) {
+		throw invalid("a member is spelt in another case than JSON-RPC or MCP has it");
+	}
+	if (hasProto(message)) throw invalid("a member has a name that is not taken");
+	const { id, method } = message;
+	if (id !== undefined && typeof id !== "string" && !Number.isSafeInteger(id)) throw invalid("the id is neither a string nor an integer between -2^53 and 2^53");
+	if (method !== undefined && typeof method !== "string") throw invalid("the method is not a string");
+	if (method !== undefined && ("result" in message || "error" in message)) throw invalid("a message is either a request or a response");
+	if (method !== undefined && id === undefined && !method.startsWith("notifications/")) throw invalid("a request has an id");
+	return JSON.parse(text) as JSONRPCMessage; // of objects as servers expect them
+}
+
+/** No question can be made of a number that is rounded. The id is that of the request, as far as it can be said. */
+function inexact(text: string): MessageError {
+	let id: unknown;
+	try {
+		id = (JSON.parse(text) as { id?: unknown } | null)?.id;
+	} catch {
+		// then it has none
+	}
+	const said = typeof id === "string" || Number.isSafeInteger(id) ? (id as string | number) : null;
+	return new MessageError(400, "COAZ mapping error: a number of the message is one that JavaScript does not hold exactly", codes.mapping, said);
+}
+
+const ofMessages = ["jsonrpc", "id", "method", "params", "result", "error"];
+const ofParams = ["name", "arguments", "uri", "ref", "argument", "type", "_meta"];
+const misspelt = (o: JsonObject, names: readonly string[]) => Object.keys(o).some((name) => !names.includes(name) && names.includes(name.toLowerCase()));
+
+function hasProto(v: Json | undefined): boolean {
+	if (typeof v !== "object" || v === null) return false;
+	return Object.entries(v).some(([name, member]) => name === "__proto__" || hasProto(member as Json));
+}

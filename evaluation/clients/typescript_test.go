@@ -1,0 +1,635 @@
+package clients_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"policy-service/pdp"
+	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/night"
+	"policy-service/pdp/pdptest/npm"
+	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
+	"policy-service/policies"
+)
+
+// typescript is the package in the directory of that name: a copy, with what npm installs for it.
+type typescript struct {
+	dir  string
+	pack string // the packed file, by npm pack, which compiles it into dist
+	bin  string // what there is instead of PATH's node: the oldest one that it runs on
+}
+
+// typescriptOnce makes it for all tests.
+var typescriptOnce = sync.OnceValues(func() (p typescript, err error) {
+	if p.dir, err = copied("typescript"); err != nil {
+		return p, err
+	}
+	if p.bin, err = nodeOf(p.dir, "node22"); err != nil {
+		return p, err
+	}
+	installed, err := npm.Keep(os.DirFS(p.dir))
+	if err == nil {
+		err = os.Symlink(filepath.Join(installed, "node_modules"), filepath.Join(p.dir, "node_modules"))
+	}
+	if err != nil {
+		return p, err
+	}
+	out, err := p.run(context.Background(), p.dir, "npm", "pack", "--loglevel=error", "--json")
+	if err != nil {
+		return p, err
+	}
+	// What tsc prints in prepack stands before it.
+	var packed []struct{ Filename string }
+	if _, text, ok := strings.Cut("\n"+out, "\n[\n"); !ok || json.Unmarshal([]byte("[\n"+text), &packed) != nil || len(packed) != 1 {
+		return p, fmt.Errorf("npm pack printed %s", out)
+	}
+	p.pack = filepath.Join(p.dir, packed[0].Filename)
+	return p, nil
+})
+
+// typescriptTests compiles its tests into dist-test, as its own command does.
+var typescriptTests = sync.OnceValues(func() (p typescript, err error) {
+	if p, err = typescriptOnce(); err == nil {
+		_, err = p.run(context.Background(), p.dir, "node", "node_modules/typescript/bin/tsc", "-p", "tsconfig.json")
+	}
+	return p, err
+})
+
+// typescriptClient is the package, packed: see typescriptOnce. The test that calls it has called night.Npm.
+func typescriptClient(t testing.TB) typescript {
+	t.Helper()
+	p, err := typescriptOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// copied is a copy of a directory of this package, but for what is made there.
+func copied(name string) (dir string, err error) {
+	dir = filepath.Join(shared, name)
+	return dir, fs.WalkDir(os.DirFS(name), ".", func(file string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case slices.Contains([]string{"node_modules", "dist", "dist-test"}, file):
+			if e.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		case e.IsDir():
+			return os.MkdirAll(filepath.Join(dir, file), 0o755)
+		}
+		text, err := os.ReadFile(filepath.Join(name, file))
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(dir, file), text, 0o644)
+	})
+}
+
+// nodeOf is where the program node is that a directory of the package's tests pins.
+func nodeOf(dir, version string) (bin string, err error) {
+	installed, err := npm.Keep(os.DirFS(filepath.Join(dir, "test", version)))
+	if err != nil {
+		return "", err
+	}
+	arch := map[string]string{"amd64": "x64"}[runtime.GOARCH]
+	if arch == "" {
+		arch = runtime.GOARCH
+	}
+	bin = filepath.Join(installed, "node_modules", "node-"+runtime.GOOS+"-"+arch, "bin")
+	_, err = os.Stat(filepath.Join(bin, "node"))
+	return bin, err
+}
+
+// command is a command with the package's node.
+func (p typescript) command(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
+	if name == "node" {
+		name = filepath.Join(p.bin, name)
+	}
+	c := exec.CommandContext(ctx, name, args...)
+	c.Dir = dir
+	c.Env = append(os.Environ(), "PATH="+p.bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	return c
+}
+
+// run returns what a command prints. What it prints as its error is in the error.
+func (p typescript) run(ctx context.Context, dir, name string, args ...string) (string, error) {
+	c := p.command(ctx, dir, name, args...)
+	var failure bytes.Buffer
+	c.Stderr = &failure
+	out, err := c.Output()
+	if err != nil {
+		err = fmt.Errorf("%s %s: %w\n%s%s", name, strings.Join(args, " "), err, out, &failure)
+	}
+	return string(out), err
+}
+
+// must returns what a command prints.
+func (p typescript) must(t testing.TB, dir, name string, args ...string) string {
+	t.Helper()
+	out, err := p.run(t.Context(), dir, name, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestTypeScriptBuilds: strict tsc compiles the package and its tests, and biome finds nothing.
+func TestTypeScriptBuilds(t *testing.T) {
+	t.Parallel()
+	night.Npm(t)
+	p, err := typescriptTests()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.must(t, p.dir, "node", "node_modules/@biomejs/biome/bin/biome", "ci", "--colors=off", "--error-on-warnings", ".")
+	var manifest struct {
+		Dependencies map[string]string
+		Scripts      map[string]string
+	}
+	text, err := os.ReadFile("typescript/package.json")
+	if err == nil {
+		err = json.Unmarshal(text, &manifest)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	scripts := slices.Sorted(maps.Keys(manifest.Scripts))
+	if len(manifest.Dependencies) > 0 || !slices.Equal(scripts, []string{"build", "lint", "prepack", "test"}) {
+		t.Errorf("the package depends on %v, and has the scripts %v: no user may have to install anything, or to run a script", manifest.Dependencies, scripts)
+	}
+}
+
+// TestTypeScriptUnits runs the tests of the package with the oldest Node that it is for, and at night with a newer one.
+func TestTypeScriptUnits(t *testing.T) {
+	t.Parallel()
+	night.Npm(t)
+	t.Run("node22", func(t *testing.T) { runUnits(t, "node22") })
+	t.Run("node24", func(t *testing.T) {
+		night.Whole(t, "both run the same JavaScript")
+		runUnits(t, "node24")
+	})
+}
+
+func runUnits(t *testing.T, version string) {
+	p, err := typescriptTests()
+	if err == nil {
+		p.bin, err = nodeOf(p.dir, version)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := p.must(t, p.dir, "node", "--version"); !strings.HasPrefix(v, "v"+strings.TrimPrefix(version, "node")+".") {
+		t.Fatalf("%s is %s", version, v)
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	units := p.command(t.Context(), p.dir, "node", "--test", "--test-reporter=tap", "dist-test/test/*.test.js")
+	units.Env = append(units.Env, "REPOSITORY="+root)
+	out, err := units.CombinedOutput()
+	passed := regexp.MustCompile(`(?m)^# pass (\d+)$`).FindSubmatch(out)
+	if err != nil || passed == nil || len(passed[1]) < 2 {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	t.Logf("%s tests of the package pass", passed[1])
+}
+
+// TestTypeScriptPack: the packed file has what users need, and installs without a network into an empty directory, where
+// each of its entries can be imported.
+func TestTypeScriptPack(t *testing.T) {
+	t.Parallel()
+	night.Npm(t)
+	p := typescriptClient(t)
+	files := strings.Fields(p.must(t, p.dir, "tar", "tzf", p.pack))
+	want := []string{"package/CHANGELOG.md", "package/LICENSE", "package/README.md", "package/package.json"}
+	sources, err := filepath.Glob("typescript/src/*.ts")
+	if err != nil || len(sources) == 0 {
+		t.Fatal(err, "no sources")
+	}
+	for _, source := range sources {
+		name := "package/dist/" + strings.TrimSuffix(filepath.Base(source), ".ts")
+		want = append(want, name+".js", name+".d.ts")
+	}
+	slices.Sort(files)
+	slices.Sort(want)
+	if !slices.Equal(files, want) {
+		t.Errorf("the packed file has\n%s\nand should have\n%s", strings.Join(files, "\n"), strings.Join(want, "\n"))
+	}
+	dir := p.installed(t)
+	p.link(t, dir, "express", "hono", "@marcbachmann/cel-js")
+	var manifest struct {
+		Exports map[string]any
+	}
+	text, err := os.ReadFile("typescript/package.json")
+	if err == nil {
+		err = json.Unmarshal(text, &manifest)
+	}
+	if err != nil || len(manifest.Exports) < 4 {
+		t.Fatal(err, manifest)
+	}
+	for entry := range manifest.Exports {
+		name := path.Join("policy-service-client", entry)
+		if out := p.must(t, dir, "node", "--input-type=module", "-e", `console.log(Object.keys(await import(process.argv[1])).length > 0)`, name); out != "true\n" {
+			t.Errorf("%s has nothing: %s", name, out)
+		}
+	}
+}
+
+// installed is a directory where npm installed the packed file, and nothing else, without a network.
+func (p typescript) installed(t testing.TB) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	npmi := p.command(t.Context(), dir, "npm", "install", "--offline", "--no-audit", "--no-fund", "--loglevel=error", p.pack)
+	npmi.Env = append(npmi.Env, "npm_config_registry=http://127.0.0.1:1/", "npm_config_cache="+filepath.Join(dir, ".npm"))
+	if out, err := npmi.CombinedOutput(); err != nil {
+		t.Fatalf("npm install: %v\n%s", err, out)
+	}
+	entries, err := filepath.Glob(filepath.Join(dir, "node_modules", "[^.]*"))
+	if err != nil || len(entries) != 1 {
+		t.Fatal(err, entries, "are installed, and the package alone should be")
+	}
+	return dir
+}
+
+// link puts packages of others beside the installed one, as npm would from the registry.
+func (p typescript) link(t testing.TB, dir string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		to := filepath.Join(dir, "node_modules", name)
+		err := os.MkdirAll(filepath.Dir(to), 0o755)
+		if err == nil {
+			err = os.Symlink(filepath.Join(p.dir, "node_modules", name), to)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestTypeScriptNaive: of the careless lines in types.ts tsc refuses each for its own reason. Those that JavaScript would
+// run are in naive.test.ts, among the units.
+func TestTypeScriptNaive(t *testing.T) {
+	t.Parallel()
+	night.Npm(t)
+	p := typescriptClient(t)
+	text, err := os.ReadFile("typescript/test/naive/types.ts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, want := map[string][]string{}, map[string][]string{}
+	lines := strings.Split(string(text), "\n")
+	for n, line := range lines {
+		if codes, ok := strings.CutPrefix(line, "// TS"); ok {
+			at := fmt.Sprintf("%d: %s", n+2, lines[n+1])
+			want[at] = strings.Fields("TS" + codes)
+			slices.Sort(want[at])
+		}
+	}
+	out, err := p.run(t.Context(), p.dir, "node", "node_modules/typescript/bin/tsc", "-p", "test/naive/tsconfig.json")
+	if err == nil {
+		t.Error("tsc refuses nothing")
+	}
+	for _, m := range regexp.MustCompile(`(?m)^(\S+)\((\d+),\d+\): error (TS\d+): `).FindAllStringSubmatch(out, -1) {
+		var n int
+		_, _ = fmt.Sscan(m[2], &n)
+		if m[1] != "test/naive/types.ts" {
+			t.Errorf("an error elsewhere: %s", m[0])
+			continue
+		}
+		at := fmt.Sprintf("%d: %s", n, lines[n-1])
+		got[at] = append(got[at], m[3])
+		slices.Sort(got[at])
+	}
+	for at, codes := range want {
+		if !slices.Equal(got[at], codes) {
+			t.Errorf("%s\nis refused by %v, and should be by %v", at, got[at], codes)
+		}
+	}
+	for at, codes := range got {
+		if want[at] == nil {
+			t.Errorf("%s\nis refused by %v", at, codes)
+		}
+	}
+	if len(want) < 50 {
+		t.Errorf("there are %d careless lines", len(want))
+	}
+}
+
+// TestTypeScriptPage runs the programs of README.md, by the packed file, against a real server: each prints what it says that it
+// prints. Frank approves what they wait for.
+func TestTypeScriptPage(t *testing.T) {
+	t.Parallel()
+	night.Npm(t)
+	p := typescriptClient(t)
+	page := readTypeScriptPage(t)
+	dir := p.newcomer(t, page)
+	if commands := page.blocks["console node"]; !slices.Equal(commands, []string{"$ npm install --silent ./" + filepath.Base(p.pack) + "\n"}) {
+		t.Errorf("the page has the commands %q, and the test has run another", commands)
+	}
+	p.must(t, dir, "node", "node_modules/typescript/bin/tsc", "-p", ".")
+	s := startStarter(t)
+	agents, agentsKey := startAgents(t)
+	env := append(s.env(), "AGENTS_URL="+agents, "AGENTS_KEY="+agentsKey)
+	ctx, giveUp := context.WithCancel(t.Context())
+	go func() { // push.ts waits for it
+		if err := s.approve(ctx); err != nil && ctx.Err() == nil {
+			t.Error(err)
+			giveUp()
+		}
+	}()
+	ran := 0
+	for name, program := range page.programs {
+		if strings.Contains(program, ".listen(") || strings.Contains(program, "serve(") || name == "client.ts" {
+			continue
+		}
+		ran++
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run := p.command(ctx, dir, "node", name)
+			run.Env = append(run.Env, env...)
+			var failure bytes.Buffer
+			run.Stderr = &failure
+			out, err := run.Output()
+			want := ""
+			for _, says := range regexp.MustCompile(`// prints: (.*)`).FindAllStringSubmatch(program, -1) {
+				want += says[1] + "\n"
+			}
+			if err != nil || string(out) != want || want == "" {
+				t.Errorf("%v\n%s\nit prints\n%s\nand the page says\n%s", err, &failure, out, want)
+			}
+		})
+	}
+	t.Run("hono.ts", func(t *testing.T) {
+		t.Parallel()
+		line := p.serve(t, dir, "hono.ts", append(env, "PORT=0"))
+		port, ok := strings.CutPrefix(line, "listening on ")
+		if !ok {
+			t.Fatal(line)
+		}
+		for user, want := range map[string]string{"alice": "200 created by ", "erin": "403 access denied", "": "403 access denied"} {
+			if got := post(t, http.DefaultClient, "http://127.0.0.1:"+port+"/tickets", "X-User", user); !strings.HasPrefix(got, want) {
+				t.Errorf("%q gets %s, and should get %s", user, got, want)
+			}
+		}
+	})
+	if ran < 5 {
+		t.Errorf("%d programs ran", ran)
+	}
+}
+
+// TestNewcomerExpress: from the packed file to a route that people's approval opens, in 15 lines that README.md shows. The first
+// try files the approval request, Frank approves, and the next try gets through: once, as the policies say.
+func TestNewcomerExpress(t *testing.T) {
+	t.Parallel()
+	night.Npm(t)
+	p := typescriptClient(t)
+	page := readTypeScriptPage(t)
+	dir := p.newcomer(t, page)
+	own := 0
+	for _, line := range strings.Split(page.programs["app.ts"]+page.programs["client.ts"], "\n") {
+		if line != "" && !strings.HasPrefix(line, "//") && !strings.HasPrefix(line, "import ") {
+			own++
+		}
+	}
+	if own > 15 {
+		t.Errorf("a newcomer writes %d lines", own)
+	}
+	s := startStarter(t)
+	socket := filepath.Join(dir, "s") // a port could be taken
+	if line := p.serve(t, dir, "app.ts", append(s.env(), "NODE_ENV=production", "PORT="+socket)); line != "listening" {
+		t.Fatal(line)
+	}
+	browser := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}}
+	t.Cleanup(browser.CloseIdleConnections)
+	push := func() string { return post(t, browser, "http://app/push") }
+	for range 2 {
+		if got := push(); !strings.HasPrefix(got, "403 ") || !strings.Contains(got, "Forbidden") {
+			t.Fatalf("nobody has approved, and it gets %s", got)
+		}
+	}
+	if err := s.approve(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := push(); got != "200 pushed\n" {
+		t.Errorf("Frank has approved, and it gets %s", got)
+	}
+	if got := push(); !strings.HasPrefix(got, "403 ") {
+		t.Errorf("the approval was for once, and it gets %s", got)
+	}
+	if list, err := s.as(t.Context(), s.frank, http.MethodGet, "/v1/approvals", ""); err != nil || len(waiting(list)) != 1 {
+		t.Errorf("there should be one approval request, of the last try: %s %v", list, err)
+	}
+}
+
+// tsPage is README.md: its TypeScript by the names that the first lines have, and the other blocks by their tags.
+type tsPage struct {
+	programs map[string]string
+	blocks   map[string][]string
+}
+
+func readTypeScriptPage(t testing.TB) tsPage {
+	t.Helper()
+	text, err := os.ReadFile("typescript/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := tsPage{map[string]string{}, map[string][]string{}}
+	for _, m := range regexp.MustCompile("(?ms)^```(\\S[^\n]*)\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
+		name, ok := strings.CutPrefix(strings.SplitN(m[2], "\n", 2)[0], "// ")
+		switch {
+		case m[1] != "ts":
+			page.blocks[m[1]] = append(page.blocks[m[1]], m[2])
+		case !ok || !strings.HasSuffix(name, ".ts") || page.programs[name] != "":
+			t.Fatalf("a program has no name of its own:\n%s", m[2])
+		default:
+			page.programs[name] = m[2]
+		}
+	}
+	return page
+}
+
+// newcomer is a directory with the packed file installed, the programs of the page, and what they import besides.
+func (p typescript) newcomer(t testing.TB, page tsPage) (dir string) {
+	t.Helper()
+	dir = p.installed(t)
+	p.link(t, dir, "express", "hono", "@hono/node-server", "@types/node", "@types/express", "typescript")
+	files := maps.Clone(page.programs)
+	files["tsconfig.json"] = `{"compilerOptions": {"strict": true, "module": "nodenext", "target": "es2024", "noEmit": true, "types": ["node"],
+		"allowImportingTsExtensions": true, "erasableSyntaxOnly": true, "verbatimModuleSyntax": true}, "include": ["*.ts"]}`
+	manifest, err := os.ReadFile(filepath.Join(dir, "package.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files["package.json"] = strings.Replace(string(manifest), "{", `{"type": "module",`, 1)
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// serve runs a program that serves until the test ends, and returns the first line that it prints.
+func (p typescript) serve(t testing.TB, dir, name string, env []string) string {
+	t.Helper()
+	c := p.command(t.Context(), dir, "node", name)
+	c.Env = append(c.Env, env...)
+	var failure bytes.Buffer
+	c.Stderr = &failure
+	out, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = c.Wait() // the test's context has ended it
+		if t.Failed() {
+			t.Logf("%s:\n%s", name, &failure)
+		}
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(name, "does not start:", err)
+	}
+	return strings.TrimSpace(line)
+}
+
+// starter is a server on the starter policies, with the key of a PEP and that of Frank, who may approve.
+type starter struct{ url, pep, frank string }
+
+func startStarter(t testing.TB) (s starter) {
+	t.Helper()
+	s.url, s.pep, s.frank = startFor(t, pdp.FS(policies.Starter()), auth.Decide, auth.Search, auth.Request)
+	return s
+}
+
+// startAgents is the server of pdp/capability/AGENT.md, which grants capabilities.
+func startAgents(t testing.TB) (url, key string) {
+	t.Helper()
+	url, key, _ = startFor(t, pdptest.Bundle(map[string]string{"a.cedar": `
+@id("capability-suffices")
+permit (principal is agent, action == Action::"tool.invoke", resource is tool) when { context.pdp.capability.held };
+@id("capability-granted")
+permit (principal == agent::"agent-a", action == Action::"capability.grant", resource == tool::"agent-b:restart");
+`}), auth.Decide, auth.Capability)
+	return url, key
+}
+
+// startFor runs a server by the real clock, with a key of these permissions, and one of Frank, who may approve.
+func startFor(t testing.TB, source pdp.Source, permissions ...auth.Permission) (url, pep, frank string) {
+	t.Helper()
+	data := t.TempDir()
+	keys, err := auth.OpenKeys(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := []string{"*"}
+	pep, err = keys.Add(auth.KeySpec{Name: "pep", Grant: auth.Grant{Tenants: all, Permissions: permissions}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	person := auth.KeySpec{Name: "frank", Grant: auth.Grant{Tenants: all, Permissions: []auth.Permission{auth.Approve}}}
+	if person.Principal, err = auth.ParsePrincipal(`User::"frank"`); err == nil {
+		frank, err = keys.Add(person)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	running := pdptest.Start(t, source, func(c *server.Config) { c.Data, c.Program.PDP.Now, c.Program.PDP.NewID = data, time.Now, nil })
+	return running.URL, pep, frank
+}
+
+func (s starter) env() []string { return []string{"PDP_URL=" + s.url, "PDP_KEY=" + s.pep} }
+
+// approve waits until something waits for Frank, and approves it.
+func (s starter) approve(ctx context.Context) error {
+	list, err := s.as(ctx, s.frank, http.MethodGet, "/v1/approvals?wait=30s", "")
+	if err != nil {
+		return err
+	}
+	ids := waiting(list)
+	if len(ids) != 1 {
+		return fmt.Errorf("one approval request should wait: %s", list)
+	}
+	_, err = s.as(ctx, s.frank, http.MethodPost, "/v1/approvals/"+ids[0]+"/decision", `{"decision":"approve","reason":"it is urgent"}`)
+	return err
+}
+
+// waiting are the ids of a list of approval requests.
+func waiting(list string) (ids []string) {
+	var all struct{ Items []struct{ ID string } }
+	_ = json.Unmarshal([]byte(list), &all)
+	for _, one := range all.Items {
+		ids = append(ids, one.ID)
+	}
+	return ids
+}
+
+func (s starter) as(ctx context.Context, key, method, path, body string) (string, error) {
+	r, err := http.NewRequestWithContext(ctx, method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	r.Header.Set("Authorization", "Bearer "+key)
+	r.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s %s: %d %s", method, path, answer.StatusCode, text)
+	}
+	return string(text), err
+}
+
+// post returns the status and the body of the answer.
+func post(t testing.TB, client *http.Client, url string, headers ...string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := 0; n+1 < len(headers); n += 2 {
+		r.Header.Set(headers[n], headers[n+1])
+	}
+	answer, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%d %s", answer.StatusCode, text)
+}
