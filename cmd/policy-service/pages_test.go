@@ -61,7 +61,9 @@ var readers = map[string]string{
 	"cmd/policy-service/INSTALL.md":      "operator, who installs",
 	"cmd/policy-service/CHANGES.md":      "operator, who upgrades",
 
+	"evaluation/clients/python/README.md":     "PEP developer, in Python",
 	"evaluation/clients/typescript/README.md": "PEP developer, in TypeScript",
+	"evaluation/clients/typescript/MCP.md":    "developer of an MCP server, in TypeScript",
 }
 
 // elsewhere are the blocks that another test executes or reads: which one, by the page and the tag.
@@ -79,7 +81,9 @@ var elsewhere = map[string]map[string]string{
 	"conformance/cases/README.md":             {"yaml": "conformance/casespage_test.go, which reads it as a case"},
 	"pdp/decisionlog/report/sample_readme.md": {"sh": "log_sample_test.go, which runs them in a sample"},
 
+	"evaluation/clients/python/README.md":     {"python": "python_test.go of evaluation/clients, which runs the programs", "console python": "python_test.go, as above"},
 	"evaluation/clients/typescript/README.md": {"ts": "typescript_test.go of evaluation/clients, which runs the programs", withNode: "typescript_test.go, as above"},
+	"evaluation/clients/typescript/MCP.md":    {"ts": "evaluation/clients/mcpguard_test.go, which runs it", "js": "mcpguard_test.go, which finds it in the example"},
 }
 
 // unexecuted are the pages of which no block is executed, each with the reason.
@@ -93,6 +97,7 @@ var unexecuted = map[string]string{
 	"policies/CHOOSE.md":              "it is about other programs",
 	"pdp/server/LIMITS.md":            "it is tables, which pdp/server and pdp hold to the code",
 
+	"evaluation/clients/python/CHANGELOG.md":     "it tells of the past",
 	"evaluation/clients/typescript/CHANGELOG.md": "it tells of the past",
 }
 
@@ -101,6 +106,7 @@ var withoutContents = map[string]string{
 	"README.md": "it has a table of readers, and their pages",
 	"pdp/decisionlog/report/sample_readme.md": "it is read beside the files that it is about, from its first line to its last",
 
+	"evaluation/clients/python/CHANGELOG.md":     "its headings are versions",
 	"evaluation/clients/typescript/CHANGELOG.md": "its headings are versions",
 }
 

@@ -36,6 +36,7 @@ def read_batch(top: dict[str, Any], reply: Reply, count: int, semantic: str) -> 
     all_read: list[Decided] = []
     for n, item in enumerate(items):
         decided = read(item)
+        decided.secrets = reply.secrets
         if decided.error:
             decided.error.detail = reply.secrets.printable(decided.error.detail)
         all_read.append(decided)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, ParamSpec, Sequence, TypeVar, overload
 
 from . import _core
@@ -45,7 +44,7 @@ class HeldPermit(Permit):
     def __enter__(self) -> HeldPermit:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         if not self._enforcement.reported:
             self._client._run(self._client._core.abandon([self._enforcement]))
 
@@ -79,7 +78,7 @@ class Client:
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _run(self, flow: _core.Flow[T]) -> T:
