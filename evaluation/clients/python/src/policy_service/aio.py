@@ -20,7 +20,7 @@ from .approvals import Wait, permitted
 from .batch import Semantic
 from .errors import AuthorizationError, failure
 from .obligations import Change, Enforcement
-from .search import AsyncResults, Search, What
+from .search import AsyncResults, Search, Sought
 from .types import Action, ActionQuery, CapabilityAsk, Entity, Obligation, Question, ResourceQuery, SubjectQuery
 
 if TYPE_CHECKING:
@@ -406,8 +406,8 @@ class AsyncClient:
         """The actions that the subject may do on the resource."""
         return AsyncResults(self._search("action", query))
 
-    async def _search(self, what: What, query: object) -> AsyncIterator[Any]:
-        search = Search(self._core, what, query)
+    async def _search(self, sought: Sought, query: object) -> AsyncIterator[Any]:
+        search = Search(self._core, sought, query)
         while not search.over:
             for found in await self._run(search.page()):
                 if await self._run(search.keep(found)):

@@ -13,7 +13,7 @@ from .approvals import Wait, permitted
 from .batch import Semantic
 from .errors import AuthorizationError
 from .obligations import Change, Enforcement
-from .search import Results, Search, What
+from .search import Results, Search, Sought
 from .types import Action, ActionQuery, CapabilityAsk, Entity, Obligation, Question, ResourceQuery, SubjectQuery
 
 if TYPE_CHECKING:
@@ -166,8 +166,8 @@ class Client:
         """The actions that the subject may do on the resource."""
         return Results(self._search("action", query))
 
-    def _search(self, what: What, query: object) -> Iterator[Any]:
-        search = Search(self._core, what, query)
+    def _search(self, sought: Sought, query: object) -> Iterator[Any]:
+        search = Search(self._core, sought, query)
         while not search.over:
             for found in self._run(search.page()):
                 if self._run(search.keep(found)):

@@ -86,7 +86,7 @@ def _said(o: Outcome) -> str:
 def discharge(
     decided: Decided, handlers: Mapping[str, Callable[[Obligation], Any]], *, changes: bool
 ) -> Flow[tuple[Enforcement, BaseException | None]]:
-    """Calls the handlers for all obligations, in order, be it a yes or a no, whatever became of the ones before. It
+    """Calls the handlers for all obligations, in order, be it a yes or a no, also where ones before failed. It
     returns an interrupt of the program as well. changes says whether there will be a result that a handler can change.
     """
     same = Counter(o["id"] for o in decided.obligations)
