@@ -18,6 +18,10 @@ _FAILED = "its handler failed"
 _BROKEN = "its handler promised it, and it was not done"
 _FORGONE = "it was not tried, because the act was denied for another reason"
 
+UNRELEASED = (
+    "a permit was not released, and a handler promised to change the result: enter it by with, and release that"
+)
+
 # A handler's promise: it is called with the result of the act, and returns the result as it may go out.
 Change = Callable[[Any], Any]
 
