@@ -13,7 +13,7 @@ from typing import Any
 
 from policy_service import AsyncClient, AuthorizationError, Breaker, Permit
 
-from .liar import Liar, answer
+from .liar import Liar, answer, echo
 from .pdp import PDP, Said
 from .test_client import QUESTION, USERS, Receipts, always, owes, question, says
 
@@ -159,16 +159,30 @@ class Async(unittest.IsolatedAsyncioTestCase):
                     self.assertEqual((len(liar.requests), error.spent), (times, spent))
 
     async def test_nothing_of_the_environment_or_of_an_answer_is_kept(self) -> None:
-        cookie = answer(headers="Set-Cookie: a=b; Path=/\r\n")
-        with Liar(always(cookie)) as liar, Liar(always(answer())) as proxy:
+        def cookie(n: int, request: bytes) -> Iterator[bytes]:
+            yield answer(headers=echo(request) + "Set-Cookie: a=b; Path=/\r\n")
+
+        with Liar(cookie) as liar, Liar(always(answer())) as proxy:
             with unittest.mock.patch.dict(os.environ, {"HTTP_PROXY": proxy.url, "ALL_PROXY": proxy.url}):
                 async with AsyncClient(liar.url) as client:
-                    await client.authorize(QUESTION)
-                    await client.authorize(QUESTION)
-                    self.assertEqual(liar.connections, 1)
+                    for connections in (1, 2, 2):
+                        await client.authorize(QUESTION)
+                        self.assertEqual(liar.connections, connections)
                     await client.authorize(question(approval_id="a"))
-                    self.assertEqual((liar.connections, proxy.connections), (2, 0))
+                    self.assertEqual((liar.connections, proxy.connections), (3, 0))
             self.assertNotIn(b"cookie", b"".join(liar.requests).lower())
+
+    async def test_no_answer_is_anothers(self) -> None:
+        def unsolicited(n: int, request: bytes) -> Iterator[bytes]:
+            yield answer(b'{"decision": true}' if n < 3 else b'{"decision": false}', headers=echo(request))
+            yield answer()
+
+        with Liar(unsolicited) as liar:
+            async with AsyncClient(liar.url) as client:
+                await client.authorize(QUESTION)
+                await client.authorize(QUESTION)
+                with self.assertRaises(AuthorizationError):
+                    await client.authorize(QUESTION)
 
     def test_one_client_in_several_loops(self) -> None:
         with PDP(says(True)) as pdp:

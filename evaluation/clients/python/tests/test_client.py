@@ -17,7 +17,7 @@ from typing import Any
 
 from policy_service import Answer, AuthorizationError, Breaker, Client, Denied, Permit, Undecided, Wait
 
-from .liar import Liar, answer
+from .liar import Liar, answer, echo
 from .pdp import PDP, Said
 
 SECRET = "psk_0123456789_this_is_secret"
@@ -43,6 +43,10 @@ def owes(*types: str, decision: bool = True) -> Callable[..., Said]:
 
 def always(*pieces: bytes | None) -> Callable[[int, bytes], Iterator[bytes | None]]:
     return lambda n, request: iter(pieces)
+
+
+def echoes(n: int, request: bytes) -> Iterator[bytes]:
+    yield answer(headers=echo(request))
 
 
 class Receipts(PDP):
@@ -314,19 +318,20 @@ class Repeats(Tests):
 
     def test_connections(self) -> None:
         def unsolicited(n: int, request: bytes) -> Iterator[bytes]:
-            yield answer() if n != 2 else answer(b'{"decision": false}')
-            if n == 1:
-                yield answer()
+            yield answer(b'{"decision": true}' if n == 1 else b'{"decision": false}', headers=echo(request))
+            yield answer()
 
-        with Liar(always(answer())) as liar, Client(liar.url) as client:
-            client.authorize(QUESTION)
-            client.authorize(QUESTION)
-            self.assertEqual(liar.connections, 1)
-            client.authorize(question(approval_id="a"))
-            self.assertEqual(liar.connections, 2)
+        for says_which, connections in ((echoes, [1, 2]), (always(answer()), [2, 3])):
+            with Liar(says_which) as liar, Client(liar.url) as client:
+                client.authorize(QUESTION)
+                client.authorize(QUESTION)
+                self.assertEqual(liar.connections, connections[0])
+                client.authorize(question(approval_id="a"))
+                self.assertEqual(liar.connections, connections[1])
         with Liar(unsolicited) as liar, Client(liar.url) as client:
             client.authorize(QUESTION)
-            self.no(lambda: client.authorize(QUESTION), "denied")
+            with self.assertRaises(AuthorizationError):
+                client.authorize(QUESTION)
 
     def test_credentials_that_a_pdp_repeats(self) -> None:
         def repeats(method: str, path: str, body: Any) -> Said:

@@ -531,7 +531,8 @@ def _receive(raw: Raw, a: _Asking, request_id: str, secrets: Secrets) -> Reply:
 def _judge(raw: Raw, a: _Asking, request_id: str, secrets: Secrets) -> Reply:
     if raw.status not in a.statuses:
         raise _refusal(raw, secrets)
-    if any(echo != request_id for echo in raw.header("x-request-id")):
+    echoes = raw.header("x-request-id")
+    if any(echo != request_id for echo in echoes) or raw.reused and not echoes:
         raise odd("it answers another X-Request-ID")
     decision_id = next(iter(raw.header("x-decision-id")), None)
     retry_after = _retry_after(raw)

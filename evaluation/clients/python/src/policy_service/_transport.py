@@ -67,6 +67,7 @@ class _Connection:
         self.sock = sock
         self.process = os.getpid()
         self.since = time.monotonic()
+        self.reused = False
 
     def usable(self) -> bool:
         """Whether nothing came since the last answer: what comes then is the end, or the answer to no question."""
@@ -115,12 +116,9 @@ class Transport:
             if not whole and raw.status < 400:
                 raise http.client.HTTPException("an answer to a part of the request")
             keep = (
-                whole
-                and raw.flaw is None
-                and 200 <= raw.status < 300
-                and response.isclosed()
-                and not response.will_close
+                whole and raw.flaw is None and response.isclosed() and not response.will_close and echoed(request, raw)
             )
+            raw.reused = connection.reused
             return raw
         except AuthorizationError as error:
             error._sent = True
@@ -162,7 +160,7 @@ class Transport:
         return _Connection(sock)
 
     def _keep(self, connection: _Connection) -> None:
-        connection.since = time.monotonic()
+        connection.since, connection.reused = time.monotonic(), True
         with self._lock:
             if len(self._idle) < _MOST_IDLE:
                 self._idle.append(connection)
@@ -186,6 +184,12 @@ class Transport:
             except ConnectionError:
                 return False
         return True
+
+
+def echoed(request: Send, raw: Raw) -> bool:
+    """Whether a connection may be used again: an answer says which question it is to, so that none is another's."""
+    ours = dict(request.headers)["X-Request-ID"]
+    return 200 <= raw.status < 300 and raw.header("x-request-id") == [ours]
 
 
 def late() -> AuthorizationError:

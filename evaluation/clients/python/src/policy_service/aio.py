@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import importlib
 import inspect
 import ssl
 from collections.abc import Coroutine
@@ -13,7 +14,7 @@ from typing import ParamSpec, Sequence, TypeVar, cast, overload
 from . import _core
 from ._breaker import Breaker
 from ._effects import MAX_BODY, Apart, Effect, Raw, Send, Sleep, Together
-from ._transport import broken, late, left
+from ._transport import broken, echoed, late, left
 from .answer import OURS, Answer, Answers, Permit
 from .approvals import Wait, permitted
 from .batch import Semantic
@@ -39,9 +40,14 @@ class _Transport:
     """The connections to one origin, by the transport of httpx: it knows no cookies, redirects, proxies or codings."""
 
     def __init__(self) -> None:
+        try:
+            importlib.import_module("httpx")
+        except ImportError:
+            raise ImportError("AsyncClient needs httpx; install policy-service-client[httpx]") from None
         self._tls: ssl.SSLContext | None = None
         self._kept: httpx.AsyncHTTPTransport | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._echoes = False  # the PDP does, as far as is known: only then a connection has more than one question
         self.apart: set[asyncio.Task[Any]] = set()
 
     def _make(self, fresh: bool, secure: bool) -> httpx.AsyncHTTPTransport:
@@ -80,13 +86,16 @@ class _Transport:
 
     async def _exchange(self, exchange: _Exchange) -> None:
         secure = exchange.request.url.lower().startswith("https:")
-        if exchange.request.fresh:
+        if exchange.request.fresh or not self._echoes:
             async with self._make(fresh=True, secure=secure) as transport:
                 await exchange.run(transport)
+            self._echoes = self._echoes or exchange.raw is not None and echoed(exchange.request, exchange.raw)
             return
         if self._kept is None or self._loop is not asyncio.get_running_loop():
             self._kept, self._loop = self._make(fresh=False, secure=secure), asyncio.get_running_loop()
         await exchange.run(self._kept)
+        if exchange.raw is not None:
+            exchange.raw.reused = True
 
     def _start(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.ensure_future(coroutine)
