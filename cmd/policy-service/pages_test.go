@@ -60,6 +60,9 @@ var readers = map[string]string{
 	"cmd/policy-service/README.md":       "operator",
 	"cmd/policy-service/INSTALL.md":      "operator, who installs",
 	"cmd/policy-service/CHANGES.md":      "operator, who upgrades",
+
+	"evaluation/clients/python/README.md":     "PEP developer, in Python",
+	"evaluation/clients/typescript/README.md": "PEP developer, in TypeScript",
 }
 
 // elsewhere are the blocks that another test executes or reads: which one, by the page and the tag.
@@ -76,6 +79,9 @@ var elsewhere = map[string]map[string]string{
 	"cmd/policy-service/INSTALL.md":           {asRoot: "install_linux_test.go, which types them on a machine without Go", "console go": "install_linux_test.go, which types them into a copy of the checkout"},
 	"conformance/cases/README.md":             {"yaml": "conformance/casespage_test.go, which reads it as a case"},
 	"pdp/decisionlog/report/sample_readme.md": {"sh": "log_sample_test.go, which runs them in a sample"},
+
+	"evaluation/clients/python/README.md":     {"python": "python_test.go of evaluation/clients, which runs the programs", "console python": "python_test.go, as above"},
+	"evaluation/clients/typescript/README.md": {"ts": "typescript_test.go of evaluation/clients, which runs the programs", withNode: "typescript_test.go, as above"},
 }
 
 // unexecuted are the pages of which no block is executed, each with the reason.
@@ -88,12 +94,18 @@ var unexecuted = map[string]string{
 	"pdp/server/KEYS.md":              "it is tables, which are made of the keys",
 	"policies/CHOOSE.md":              "it is about other programs",
 	"pdp/server/LIMITS.md":            "it is tables, which pdp/server and pdp hold to the code",
+
+	"evaluation/clients/python/CHANGELOG.md":     "it tells of the past",
+	"evaluation/clients/typescript/CHANGELOG.md": "it tells of the past",
 }
 
 // withoutContents are the pages that begin with no table of contents, each with the reason.
 var withoutContents = map[string]string{
 	"README.md": "it has a table of readers, and their pages",
 	"pdp/decisionlog/report/sample_readme.md": "it is read beside the files that it is about, from its first line to its last",
+
+	"evaluation/clients/python/CHANGELOG.md":     "its headings are versions",
+	"evaluation/clients/typescript/CHANGELOG.md": "its headings are versions",
 }
 
 // maxColumns is how wide prose may be.
@@ -135,7 +147,7 @@ func pages(t *testing.T) (all []page) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && path != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata"):
+		case d.IsDir() && path != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "node_modules"):
 			return fs.SkipDir
 		case strings.HasSuffix(path, ".md"):
 			all = append(all, readPage(t, path))

@@ -131,6 +131,9 @@ func (p typescript) command(ctx context.Context, dir, name string, args ...strin
 	c := exec.CommandContext(ctx, name, args...)
 	c.Dir = dir
 	c.Env = append(os.Environ(), "PATH="+p.bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	if root, err := filepath.Abs("../.."); err == nil {
+		c.Env = append(c.Env, "REPOSITORY="+root) // where units find the vectors of others
+	}
 	return c
 }
 

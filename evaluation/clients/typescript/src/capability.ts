@@ -41,7 +41,10 @@ export function canonical(value: unknown, depth = 0): string {
 /** Bytes, or the UTF-8 of a text, in base64url without padding. */
 export function base64url(of: Uint8Array | string): string {
 	const bytes = typeof of === "string" ? utf8.encode(of) : of;
-	return btoa(Array.from(bytes, (b) => String.fromCharCode(b)).join("")).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+	return btoa(Array.from(bytes, (b) => String.fromCharCode(b)).join(""))
+		.replaceAll("+", "-")
+		.replaceAll("/", "_")
+		.replaceAll("=", "");
 }
 
 const digest = async (text: string) => base64url(new Uint8Array(await crypto.subtle.digest("SHA-256", utf8.encode(text))));
@@ -62,8 +65,12 @@ export interface PrivateJwk extends PublicJwk {
 	readonly d: string;
 }
 
-const publicOf = ({ kty, crv, x, y }: { kty?: string; crv?: string; x?: string; y?: string }): PublicJwk =>
-	({ kty: kty ?? "", crv: crv ?? "", x: x ?? "", ...(crv === "P-256" && { y: y ?? "" }) });
+const publicOf = ({ kty, crv, x, y }: { kty?: string; crv?: string; x?: string; y?: string }): PublicJwk => ({
+	kty: kty ?? "",
+	crv: crv ?? "",
+	x: x ?? "",
+	...(crv === "P-256" && { y: y ?? "" }),
+});
 
 /** The thumbprint of a key (RFC 7638). */
 export const thumbprint = (jwk: object): Promise<string> => hash(publicOf(jwk));
@@ -76,7 +83,13 @@ export async function requestHash(body: JsonObject, parent?: string): Promise<st
 	const { tools, audience, duration, valid_from, valid_until, max_uses, arguments: args, channel, key, encrypt_to } = body;
 	const { type, id } = body.holder as JsonObject;
 	return hash({
-		tools, audience, duration, valid_from, valid_until, max_uses, arguments: args,
+		tools,
+		audience,
+		duration,
+		valid_from,
+		valid_until,
+		max_uses,
+		arguments: args,
 		max_depth: body.max_depth || undefined,
 		offline: body.offline || undefined,
 		channel: channel && { session: await digest((channel as { session: string }).session) }, // as a token has it
@@ -173,17 +186,23 @@ export class Holder {
 	 * The body for POST /v1/capabilities: what is asked for, with the key and a proof of it. With a parent it is the body
 	 * for /v1/capabilities/PARENT/delegate, and its key is that of the new holder.
 	 */
-	async request(ask: CapabilityAsk & { readonly key?: JsonObject }, issuer: string, mark: Mark & { readonly parent?: string } = {}): Promise<JsonObject> {
+	async request(
+		ask: CapabilityAsk & { readonly key?: JsonObject },
+		issuer: string,
+		mark: Mark & { readonly parent?: string } = {},
+	): Promise<JsonObject> {
 		const { parent } = mark;
 		if (parent === undefined && ask.key !== undefined) throw new TypeError("the key of a request is the holder's own; leave it out");
 		const constraint = (c: Json | undefined) =>
 			c !== null && typeof c === "object" && Object.hasOwn(c, "constraint_type") ? c : { constraint_type: "exact", value: c };
-		const body = JSON.parse(canonical({
-			...ask,
-			tools: ask.tools.map((tool) => (tool.includes(":") ? tool : `${ask.audience}:${tool}`)),
-			arguments: ask.arguments && Object.fromEntries(Object.entries(ask.arguments).map(([name, c]) => [name, constraint(c)])),
-			key: parent === undefined ? this.jwk : ask.key,
-		})) as JsonObject;
+		const body = JSON.parse(
+			canonical({
+				...ask,
+				tools: ask.tools.map((tool) => (tool.includes(":") ? tool : `${ask.audience}:${tool}`)),
+				arguments: ask.arguments && Object.fromEntries(Object.entries(ask.arguments).map(([name, c]) => [name, constraint(c)])),
+				key: parent === undefined ? this.jwk : ask.key,
+			}),
+		) as JsonObject;
 		return { ...body, proof: await this.#sign("cap-request+jwt", { aud: issuer, req: await requestHash(body, parent) }, mark) };
 	}
 
@@ -341,8 +360,14 @@ async function granted(link: Link, holder: Holder, ask: CapabilityAsk, path: str
 			throw link.error(op, Object.assign(notAsked("give holder, audience and tools, as plain JSON"), { cause }));
 		}
 		const { body: said } = await link.send({
-			op, url: `${link.base}/v1/capabilities${path}`, method: "POST", body, statuses: [200, 201, 202], once: true,
-			secrets: [String(body.proof)], signal,
+			op,
+			url: `${link.base}/v1/capabilities${path}`,
+			method: "POST",
+			body,
+			statuses: [200, 201, 202],
+			once: true,
+			secrets: [String(body.proof)],
+			signal,
 		});
 		if (said.granted !== true) return said;
 		try {
@@ -373,7 +398,11 @@ async function granted(link: Link, holder: Holder, ask: CapabilityAsk, path: str
 
 /** Waits for people, and asks once more by what they said. */
 async function people(
-	link: Link, task: Task, end: number, signal: AbortSignal | undefined, request: (approval: string) => Promise<Capability | JsonObject>,
+	link: Link,
+	task: Task,
+	end: number,
+	signal: AbortSignal | undefined,
+	request: (approval: string) => Promise<Capability | JsonObject>,
 ): Promise<Capability> {
 	const last = task.expires_at === undefined ? end : Math.min(end, Date.parse(task.expires_at));
 	const url = `${link.base}/v1/approvals/${encodeURIComponent(task.id)}`;

@@ -63,7 +63,8 @@ function write(v: Cel, m: Meter): Json {
 	if (typeof v === "number" && Number.isFinite(v) && (!Number.isInteger(v) || Number.isSafeInteger(v))) return v;
 	if (typeof v === "bigint" && Number.isSafeInteger(Number(v))) return Number(v);
 	if (isList(v)) return v.map((e) => write(e, m));
-	if (v instanceof Map) return Object.assign(Object.create(null), Object.fromEntries([...v].map(([name, member]) => [name, write(member, m)])));
+	if (v instanceof Map)
+		return Object.assign(Object.create(null), Object.fromEntries([...v].map(([name, member]) => [name, write(member, m)])));
 	throw new CelError("the expression yields what JSON does not have, or a number that JavaScript does not hold exactly");
 }
 
@@ -75,9 +76,12 @@ const wrongType = () => new CelError("a value has a type that the operation does
 const missing = () => new CelError("a member that is read is missing");
 
 const language = new Environment({
-	enableOptionalTypes: true, homogeneousAggregateLiterals: false,
+	enableOptionalTypes: true,
+	homogeneousAggregateLiterals: false,
 	limits: { maxAstNodes: 1000, maxDepth: 64, maxListElements: 256, maxMapEntries: 256, maxCallArguments: 8 },
-}).registerVariable("params", "map<string, dyn>").registerVariable("token", "map<string, dyn>");
+})
+	.registerVariable("params", "map<string, dyn>")
+	.registerVariable("token", "map<string, dyn>");
 
 /** A compiled expression. */
 export interface Expression {
@@ -118,79 +122,102 @@ function reads(n: ASTNode): Expression["reads"] {
 
 const macros: { readonly [name: string]: readonly number[] } = { all: [2], exists: [2], exists_one: [2], filter: [2], map: [2, 3] };
 const methods: { readonly [name: string]: number } = {
-	startsWith: 1, endsWith: 1, contains: 1, matches: 1, size: 0, orValue: 1, or: 1, hasValue: 0, value: 0,
+	startsWith: 1,
+	endsWith: 1,
+	contains: 1,
+	matches: 1,
+	size: 0,
+	orValue: 1,
+	or: 1,
+	hasValue: 0,
+	value: 0,
 };
 const functions = ["size", "int", "double", "string"];
 
 /** Patterns that mean the same in RE2 and in JavaScript: letters, classes and what repeats one of them. */
 const samePattern = /^\^?(?:(?:[\w /:@%,;=&#~<>!"'-]|\\[.*+?()[\]{}|^$\\/dw]|\[\^?[^\\[\]^]+\])(?:[*+?]|\{\d{1,2}(?:,\d{0,2})?\})?)*\$?$/u;
 
+interface Count {
+	macros: number;
+	literals: number;
+}
+
 /** Refuses all that is not known to mean the same here as in policy-service: functions of the library, bytes, times, unsigned numbers. */
-function inspect(n: ASTNode, names: readonly string[], count: { macros: number; literals: number }): void {
-	const each = (all: readonly ASTNode[], more: readonly string[] = []) => {
-		for (const one of all) inspect(one, [...names, ...more], count);
-	};
-	const typed = (part: ASTNode) => {
-		if (part.op === "list" && part.args.length === 0) throw new CelError("an empty list has no type where it is operated on");
-	};
-	const literal = () => {
-		if (++count.literals > 32) throw new CelError("more than 32 lists and maps in one expression");
-	};
-	const unknown = (name: string) => new CelError(`the expression names ${name.slice(0, 64)}, which mappings do not have here`);
+function inspect(n: ASTNode, names: readonly string[], count: Count): void {
+	for (const part of partsOf(n, names, count)) inspect(part, names, count);
+}
+
+const unknown = (name: string) => new CelError(`the expression names ${name.slice(0, 64)}, which mappings do not have here`);
+
+/** The parts of an expression that are still to be looked at. */
+function partsOf(n: ASTNode, names: readonly string[], count: Count): readonly ASTNode[] {
 	switch (n.op) {
 		case "value":
 			if (n.args !== null && typeof n.args === "object") throw new CelError("bytes and unsigned numbers are not taken here");
-			return;
+			return [];
 		case "id":
 			if (!names.includes(n.args)) throw unknown(n.args);
-			return;
+			return [];
 		case ".":
 		case ".?":
-			return inspect(n.args[0], names, count);
+			return [n.args[0]];
 		case "list":
-			literal();
-			return each(n.args);
 		case "map": {
-			literal();
-			const keys = n.args.map(([key]) => (key.op === "value" && typeof key.args === "string" ? key.args : undefined));
-			if (keys.includes(undefined) || new Set(keys).size < keys.length) throw new CelError("the keys of a map are no different literal strings");
-			return each(n.args.map(([, value]) => value));
+			if (++count.literals > 32) throw new CelError("more than 32 lists and maps in one expression");
+			if (n.op === "list") return n.args;
+			const keys = new Set(n.args.map(([key]) => (key.op === "value" && typeof key.args === "string" ? key.args : undefined)));
+			if (keys.has(undefined) || keys.size < n.args.length) throw new CelError("the keys of a map are no different literal strings");
+			return n.args.map(([, value]) => value);
 		}
 		case "!_":
 		case "-_":
-			return inspect(n.args, names, count);
+			return [n.args];
 		case "call": {
 			const [name, args] = n.args;
-			const [arg] = args;
-			if (arg === undefined || args.length !== 1) throw unknown(name);
-			if (name === "has" && arg.op === ".") return inspect(arg.args[0], names, count);
+			const [arg, ...more] = args;
+			if (arg === undefined || more.length > 0) throw unknown(name);
+			if (name === "has" && arg.op === ".") return [arg.args[0]];
 			if (!functions.includes(name)) throw unknown(name);
-			return inspect(arg, names, count);
+			return args;
 		}
-		case "rcall": {
-			const [name, on, args] = n.args;
-			const constant = on.op === "id" && on.args === "optional" && !names.includes("optional");
-			if (constant && ((name === "of" && args.length === 1) || (name === "none" && args.length === 0))) return each(args);
-			if (constant) throw unknown(name);
-			inspect(on, names, count);
-			typed(on);
-			const [variable, ...rest] = args;
-			if (name === "matches") {
-				const pattern = variable?.op === "value" ? variable.args : undefined;
-				if (typeof pattern !== "string" || !samePattern.test(pattern)) throw new CelError("the pattern of matches is no literal, or none that is taken here");
-				new RegExp(pattern, "u");
-			}
-			if (Object.hasOwn(macros, name) && macros[name]?.includes(args.length) && variable?.op === "id") {
-				if (++count.macros > 8) throw new CelError("more than 8 macros in one expression");
-				return each(rest, [variable.args]);
-			}
-			if (!Object.hasOwn(methods, name) || methods[name] !== args.length) throw unknown(name);
-			return each(args);
-		}
-		default:
-			if (n.op !== "[]" && n.op !== "[?]" && n.op !== "?:") n.args.forEach(typed);
-			return each(n.args);
+		case "rcall":
+			return ofMethod(n.args, names, count);
+		case "[]":
+		case "[?]":
+		case "?:":
+			return n.args;
 	}
+	n.args.forEach(typed);
+	return n.args;
+}
+
+/** Go's CEL guesses a type for what is in an empty list, from the first operation on it. */
+function typed(part: ASTNode): void {
+	if (part.op === "list" && part.args.length === 0) throw new CelError("an empty list has no type where it is operated on");
+}
+
+function ofMethod(
+	[name, on, args]: readonly [string, ASTNode, readonly ASTNode[]],
+	names: readonly string[],
+	count: Count,
+): readonly ASTNode[] {
+	if (on.op === "id" && on.args === "optional" && !names.includes("optional")) {
+		if (args.length !== (name === "of" ? 1 : name === "none" ? 0 : -1)) throw unknown(name);
+		return args;
+	}
+	typed(on);
+	const [variable, ...rest] = args;
+	if (Object.hasOwn(macros, name) && macros[name]?.includes(args.length) && variable?.op === "id") {
+		if (++count.macros > 8) throw new CelError("more than 8 macros in one expression");
+		for (const part of rest) inspect(part, [...names, variable.args], count);
+		return [on];
+	}
+	if (!Object.hasOwn(methods, name) || methods[name] !== args.length) throw unknown(name);
+	const pattern = name === "matches" ? (variable?.op === "value" ? variable.args : undefined) : "";
+	if (typeof pattern !== "string" || !samePattern.test(pattern))
+		throw new CelError("the pattern of matches is no literal, or none that is taken here");
+	new RegExp(pattern, "u"); // which throws for what is none
+	return [on, ...args];
 }
 
 function run(n: ASTNode, s: Scope | undefined, m: Meter): Cel {
@@ -222,7 +249,11 @@ function run(n: ASTNode, s: Scope | undefined, m: Meter): Cel {
 		}
 		case "||":
 		case "&&":
-			return either(n.op === "||", () => of(n.args[0]), () => of(n.args[1]));
+			return either(
+				n.op === "||",
+				() => of(n.args[0]),
+				() => of(n.args[1]),
+			);
 		case "!_": {
 			const v = of(n.args);
 			if (typeof v !== "boolean") throw wrongType();
@@ -300,7 +331,8 @@ function call(name: string, arg: ASTNode, of: (part: ASTNode) => Cel): Cel {
 	}
 	const out = () => new CelError("a value cannot be converted to a number");
 	if (name === "double") {
-		const value = typeof v === "string" && /^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/.test(v) ? Number(v) : isNumber(v) ? Number(v) : undefined;
+		const value =
+			typeof v === "string" && /^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/.test(v) ? Number(v) : isNumber(v) ? Number(v) : undefined;
 		if (value === undefined || (typeof v === "string" && !Number.isFinite(value))) throw out();
 		return value;
 	}

@@ -69,7 +69,15 @@ interface Template {
 
 const most = { mapping: 32 << 10, depth: 16, entries: 64, expression: 2 << 10 };
 const protocol = [
-	"supported_obligations", "justification", "approval", "approval_id", "approved", "access_request", "evaluation_id", "capability", "person",
+	"supported_obligations",
+	"justification",
+	"approval",
+	"approval_id",
+	"approved",
+	"access_request",
+	"evaluation_id",
+	"capability",
+	"person",
 ];
 const missing = "missing; it must be a string";
 const noObject = "not an object";
@@ -134,10 +142,16 @@ class Compiler {
 	readonly shared: Template;
 	readonly entries: Template[] | undefined;
 
-	constructor(mapping: unknown, readonly author: Author, readonly method: string | undefined, readonly options: CoazOptions) {
+	constructor(
+		mapping: unknown,
+		readonly author: Author,
+		readonly method: string | undefined,
+		readonly options: CoazOptions,
+	) {
 		const whole = plain(mapping, "the mapping");
 		if (!isObject(whole)) throw new MappingError("", "the mapping is not an object");
-		if (new TextEncoder().encode(JSON.stringify(whole)).length > most.mapping) throw new MappingError("", `more than ${most.mapping} bytes`);
+		if (new TextEncoder().encode(JSON.stringify(whole)).length > most.mapping)
+			throw new MappingError("", `more than ${most.mapping} bytes`);
 		const [name, ...more] = Object.keys(whole);
 		if (name === undefined || more.length > 0) throw new MappingError("", "not exactly one member; it must be evaluation or evaluations");
 		this.at = escaped(name);
@@ -236,7 +250,8 @@ class Compiler {
 	}
 
 	expression(source: string, at: string): Node {
-		if (new TextEncoder().encode(source).length > most.expression) throw new MappingError(at, `more than ${most.expression} bytes in one expression`);
+		if (new TextEncoder().encode(source).length > most.expression)
+			throw new MappingError(at, `more than ${most.expression} bytes in one expression`);
 		let compiled: Expression;
 		try {
 			compiled = compile(source.slice(1));
@@ -244,7 +259,8 @@ class Compiler {
 			throw new MappingError(at, e instanceof CelError ? e.message : "the expression cannot be compiled");
 		}
 		const { root, name } = compiled.reads ?? {};
-		if (this.author !== "operator" && root === "token" && name === "sub" && at === `${this.at}/subject/id`) return (run) => identity(run, at);
+		if (this.author !== "operator" && root === "token" && name === "sub" && at === `${this.at}/subject/id`)
+			return (run) => identity(run, at);
 		if (this.author === "standard" && root === "token" && name === "aud" && at === `${this.at}/resource/id`) {
 			return (run) => audience(run.token.aud, this.options.resource, at);
 		}
@@ -263,7 +279,12 @@ class Compiler {
 		}
 		const [params, token] = [plain(operation.params ?? {}, "the parameters"), plain(operation.token, "the claims of the token")];
 		if (!isObject(params) || !isObject(token)) throw new MappingError("", "the parameters or the claims of the token are no object");
-		const run: Run = { vars: { params: celOf(params), token: celOf(token) }, meter: new Meter(), who: claim(token, this.options.subjectClaim), token };
+		const run: Run = {
+			vars: { params: celOf(params), token: celOf(token) },
+			meter: new Meter(),
+			who: claim(token, this.options.subjectClaim),
+			token,
+		};
 		const shared = this.resolve(this.shared, run);
 		if (this.author !== "operator") {
 			const subject = (shared.subject ?? {}) as JsonObject;
@@ -282,7 +303,8 @@ class Compiler {
 			if (parts.context !== undefined) {
 				if (!isObject(parts.context)) throw new MappingError(place("context"), noObject);
 				const named = "context" in entry.parts ? entry.named : this.shared.named;
-				for (const name of Object.keys(parts.context)) this.forbid(name, place("context"), this.author === "operator" && named.includes(name));
+				for (const name of Object.keys(parts.context))
+					this.forbid(name, place("context"), this.author === "operator" && named.includes(name));
 				question.context = parts.context;
 			}
 			if (this.author !== "operator" && question.subject.id !== run.who) {
@@ -303,7 +325,10 @@ class Compiler {
 	}
 }
 
-const literal = (v: Json): Node => () => v;
+const literal =
+	(v: Json): Node =>
+	() =>
+		v;
 
 /** An entry with what it inherits: whole parts, and of a part that it has only the names that say which it is. */
 function inherit(own: { [part in Part]?: Json }, shared: { [part in Part]?: Json }): { [part in Part]?: Json } {
@@ -344,7 +369,10 @@ function plain(v: unknown, what: string): Json {
 		return plainJson(v);
 	} catch (e) {
 		// its text has a path in what was sent
-		throw new MappingError("", `${what}: ${e instanceof JsonError ? "a value is no JSON, or a number that JavaScript does not hold exactly" : "cannot be read"}`);
+		throw new MappingError(
+			"",
+			`${what}: ${e instanceof JsonError ? "a value is no JSON, or a number that JavaScript does not hold exactly" : "cannot be read"}`,
+		);
 	}
 }
 
@@ -365,7 +393,8 @@ function identity(run: Run, at: string): string {
 /** The one string that identifies this server. */
 function audience(aud: Json | undefined, own: string | undefined, at: string): string {
 	const all = aud === undefined ? [] : Array.isArray(aud) ? (aud as Json[]) : [aud];
-	if (!all.every((one) => typeof one === "string")) throw new MappingError(at, "the token's audience is neither a string nor an array of strings");
+	if (!all.every((one) => typeof one === "string"))
+		throw new MappingError(at, "the token's audience is neither a string nor an array of strings");
 	if (own !== undefined) {
 		if (aud !== undefined && !all.includes(own)) throw new MappingError(at, "the token is for another audience than this server");
 		return own;
@@ -378,12 +407,17 @@ function audience(aud: Json | undefined, own: string | undefined, at: string): s
 }
 
 const server = ["mcp_server", "$token.aud"] as const;
-const standard = (method: string, [type, id]: readonly [string, string], more: JsonObject = {}): [string, JsonObject] => [method, {
-	evaluation: {
-		subject: { type: "identity", id: "$token.sub" }, context: { agent: "$token.?client_id", ...more },
-		action: { name: method }, resource: { type, id },
+const standard = (method: string, [type, id]: readonly [string, string], more: JsonObject = {}): [string, JsonObject] => [
+	method,
+	{
+		evaluation: {
+			subject: { type: "identity", id: "$token.sub" },
+			context: { agent: "$token.?client_id", ...more },
+			action: { name: method },
+			resource: { type, id },
+		},
 	},
-}];
+];
 
 /** The default mappings, by method. They are those of the binding, but for completion/complete, whose text there is no CEL. */
 export const defaults: { readonly [method: string]: JsonObject } = Object.fromEntries([

@@ -37,17 +37,38 @@ function refusalOf(e: unknown, acted: boolean): unknown {
 	if (acted) return withheld(e);
 	if (e instanceof Denied) {
 		const said = e.reasonUser === undefined ? undefined : printable(e.reasonUser);
-		return new Refusal("denied", codes.denied, said ? `Access denied: ${said}` : "Access denied", {
-			type: "authorization_denied", ...(said && { reason: said }), ...(e.reason?.startsWith("approval_") && { suggestion: "ask for approval" }),
-		}, e);
+		return new Refusal(
+			"denied",
+			codes.denied,
+			said ? `Access denied: ${said}` : "Access denied",
+			{
+				type: "authorization_denied",
+				...(said && { reason: said }),
+				...(e.reason?.startsWith("approval_") && { suggestion: "ask for approval" }),
+			},
+			e,
+		);
 	}
 	const aboutIt = (e.kind === "refused" || e.kind === "bad_item") && [400, 413, 422].includes(e.pdpStatus ?? 0);
 	if (aboutIt || e.kind === "not_asked") {
-		return new Refusal("mapping", codes.mapping, "COAZ mapping error: the authorization service does not take the question", { type: "mapping_error" }, e);
+		return new Refusal(
+			"mapping",
+			codes.mapping,
+			"COAZ mapping error: the authorization service does not take the question",
+			{ type: "mapping_error" },
+			e,
+		);
 	}
-	return new Refusal("unreachable", codes.unreachable, "Authorization service unavailable", {
-		type: "authorization_unavailable", ...(e.retryAfter !== undefined && { retry_after: e.retryAfter }),
-	}, e);
+	return new Refusal(
+		"unreachable",
+		codes.unreachable,
+		"Authorization service unavailable",
+		{
+			type: "authorization_unavailable",
+			...(e.retryAfter !== undefined && { retry_after: e.retryAfter }),
+		},
+		e,
+	);
 }
 
 /** What an act threw. It is frozen, so that a handler cannot put what it changes into it. */
@@ -56,7 +77,12 @@ class Thrown {
 }
 
 /** Acts if all is permitted. It rejects with a Refusal, or with the error of the act. */
-async function guarded<T>(client: Client, { api, questions }: Questions, act: () => T | Promise<T>, options: { signal?: AbortSignal; wait?: Wait }): Promise<T> {
+async function guarded<T>(
+	client: Client,
+	{ api, questions }: Questions,
+	act: () => T | Promise<T>,
+	options: { signal?: AbortSignal; wait?: Wait },
+): Promise<T> {
 	let [acted, thrown]: [boolean, Thrown | undefined] = [false, undefined];
 	const run = async () => {
 		acted = true;
@@ -71,7 +97,10 @@ async function guarded<T>(client: Client, { api, questions }: Questions, act: ()
 	try {
 		const [first] = questions;
 		if (first === undefined) throw new MappingError("", "there is no question");
-		result = api === "evaluation" && questions.length === 1 ? await client.enforce(first, run, options) : await client.enforceAll(questions, run, options);
+		result =
+			api === "evaluation" && questions.length === 1
+				? await client.enforce(first, run, options)
+				: await client.enforceAll(questions, run, options);
 	} catch (e) {
 		throw refusalOf(e, acted);
 	}
@@ -106,13 +135,17 @@ export function guardTool<A, E extends Extra, R>(
 		try {
 			if (typeof question === "function") {
 				const all = await question(args, extra);
-				asked = Array.isArray(all) ? { api: "evaluations", questions: all as Question[] } : { api: "evaluation", questions: [all as Question] };
+				asked = Array.isArray(all)
+					? { api: "evaluations", questions: all as Question[] }
+					: { api: "evaluation", questions: [all as Question] };
 			} else {
 				const { name, mapping, claims = claimsOf } = question;
 				asked = mapping.questions({ method: "tools/call", params: { name, arguments: args }, token: claims(extra.authInfo) });
 			}
 		} catch (e) {
-			throw e instanceof MappingError ? refusalOf(e, false) : new Refusal("mapping", codes.mapping, "No question can be made of the call", { type: "mapping_error" }, e);
+			throw e instanceof MappingError
+				? refusalOf(e, false)
+				: new Refusal("mapping", codes.mapping, "No question can be made of the call", { type: "mapping_error" }, e);
 		}
 		return guarded(client, asked, () => handler(args, extra), { ...options, ...signal });
 	};
@@ -193,8 +226,8 @@ const known = new WeakMap<GuardOptions, Rules>();
  * nothing else. What a tool sends before its result (progress, logs) is not changed by obligations.
  */
 export function guard(transport: Transport, options: GuardOptions): Transport {
-	let rules = known.get(options);
-	if (rules === undefined) known.set(options, (rules = new Rules(options)));
+	const rules = known.get(options) ?? new Rules(options);
+	known.set(options, rules);
 	return new Guarded(transport, rules);
 }
 
@@ -260,23 +293,21 @@ class Guarded implements Transport {
 	}
 
 	#receive(message: JSONRPCMessage, extra: MessageExtraInfo | undefined): void {
-		if (!("method" in message)) return this.onmessage?.(message, extra); // the client's answer to the server
-		if (!("id" in message)) {
-			if (!passing.includes(message.method)) return this.onerror?.(new Error("a message without an id that is no notification was dropped"));
-			const cancelled = message.method === "notifications/cancelled" ? message.params?.requestId : undefined;
-			this.onmessage?.(message, extra);
-			if (cancelled !== undefined) this.#giveUp(cancelled as RequestId);
-			return;
-		}
-		if (this.#active.has(message.id) || this.#passed.has(message.id)) {
+		if (!("method" in message)) {
+			this.onmessage?.(message, extra); // the client's answer to the server
+		} else if (!("id" in message)) {
+			if (passing.includes(message.method)) this.onmessage?.(message, extra);
+			else this.onerror?.(new Error("a message without an id that is no notification was dropped"));
+			if (message.method === "notifications/cancelled") this.#giveUp(message.params?.requestId as RequestId);
+		} else if (this.#active.has(message.id) || this.#passed.has(message.id)) {
 			const error = { code: -32600, message: "Invalid request: one with this id was not answered yet" };
-			return void this.#answer({ jsonrpc: "2.0", id: message.id, error });
-		}
-		if (message.method === "ping") {
+			void this.#answer({ jsonrpc: "2.0", id: message.id, error });
+		} else if (message.method === "ping") {
 			this.#passed.add(message.id);
-			return this.onmessage?.(message, extra);
+			this.onmessage?.(message, extra);
+		} else {
+			void this.#request(message, extra);
 		}
-		void this.#request(message, extra);
 	}
 
 	async #request(message: JSONRPCRequest, extra: MessageExtraInfo | undefined): Promise<void> {
@@ -286,15 +317,12 @@ class Guarded implements Transport {
 		let answer: JSONRPCMessage;
 		try {
 			const { client } = this.#rules.options;
-			let asked: Questions;
-			try {
-				asked = this.#rules.questions(message, extra);
-			} catch (e) {
-				throw refusalOf(e, false);
-			}
-			const result = await guarded(client, asked, () => this.#forward(message, extra, active), { signal: active.controller.signal });
+			const result = await guarded(client, this.#rules.questions(message, extra), () => this.#forward(message, extra, active), {
+				signal: active.controller.signal,
+			});
 			answer = { jsonrpc: "2.0", id, result: result as { [name: string]: unknown } };
-		} catch (e) {
+		} catch (error) {
+			const e = refusalOf(error, false); // of a mapping
 			if (e instanceof Refusal) this.#rules.options.onRefused?.(e, method);
 			answer = { jsonrpc: "2.0", id, error: errorOf(e) };
 		}
@@ -356,7 +384,10 @@ export class MessageError extends Error {
  */
 export async function readMessage(req: IncomingMessage, most = 4 << 20): Promise<JSONRPCMessage> {
 	const names = req.rawHeaders.filter((_, n) => n % 2 === 0).map((name) => name.toLowerCase());
-	const twice = names.find((name, n) => names.indexOf(name) < n && (name.startsWith("mcp-") || ["content-type", "content-encoding", "authorization"].includes(name)));
+	const twice = names.find(
+		(name, n) =>
+			names.indexOf(name) < n && (name.startsWith("mcp-") || ["content-type", "content-encoding", "authorization"].includes(name)),
+	);
 	const type = /^application\/json\s*(?:;\s*charset="?utf-8"?\s*)?$/i.test(req.headers["content-type"] ?? "");
 	if (twice || !type || req.headers["content-encoding"] !== undefined) {
 		throw new MessageError(415, "the message is not plain JSON in UTF-8, or a header of it comes twice", -32700);
@@ -364,7 +395,8 @@ export async function readMessage(req: IncomingMessage, most = 4 << 20): Promise
 	const parts: Uint8Array[] = [];
 	let size = 0;
 	for await (const part of req as AsyncIterable<Uint8Array>) {
-		if ((size += part.length) > most) throw new MessageError(413, "the message is too large", -32600);
+		size += part.length;
+		if (size > most) throw new MessageError(413, "the message is too large", -32600);
 		parts.push(part);
 	}
 	return parseMessage(Buffer.concat(parts));
@@ -389,7 +421,8 @@ export function parseMessage(bytes: Uint8Array): JSONRPCMessage {
 	}
 	if (hasProto(message)) throw invalid("a member has a name that is not taken");
 	const { id, method } = message;
-	if (id !== undefined && typeof id !== "string" && !Number.isSafeInteger(id)) throw invalid("the id is neither a string nor an integer between -2^53 and 2^53");
+	if (id !== undefined && typeof id !== "string" && !Number.isSafeInteger(id))
+		throw invalid("the id is neither a string nor an integer between -2^53 and 2^53");
 	if (method !== undefined && typeof method !== "string") throw invalid("the method is not a string");
 	if (method !== undefined && ("result" in message || "error" in message)) throw invalid("a message is either a request or a response");
 	if (method !== undefined && id === undefined && !method.startsWith("notifications/")) throw invalid("a request has an id");
@@ -405,12 +438,18 @@ function inexact(text: string): MessageError {
 		// then it has none
 	}
 	const said = typeof id === "string" || Number.isSafeInteger(id) ? (id as string | number) : null;
-	return new MessageError(400, "COAZ mapping error: a number of the message is one that JavaScript does not hold exactly", codes.mapping, said);
+	return new MessageError(
+		400,
+		"COAZ mapping error: a number of the message is one that JavaScript does not hold exactly",
+		codes.mapping,
+		said,
+	);
 }
 
 const ofMessages = ["jsonrpc", "id", "method", "params", "result", "error"];
 const ofParams = ["name", "arguments", "uri", "ref", "argument", "type", "_meta"];
-const misspelt = (o: JsonObject, names: readonly string[]) => Object.keys(o).some((name) => !names.includes(name) && names.includes(name.toLowerCase()));
+const misspelt = (o: JsonObject, names: readonly string[]) =>
+	Object.keys(o).some((name) => !names.includes(name) && names.includes(name.toLowerCase()));
 
 function hasProto(v: Json | undefined): boolean {
 	if (typeof v !== "object" || v === null) return false;

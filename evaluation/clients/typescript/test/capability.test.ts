@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { inspect } from "node:util";
 import { test } from "node:test";
+import { inspect } from "node:util";
 import { base64url, Capability, canonical, Holder, hash, type PrivateJwk, prove, requestHash, thumbprint } from "../src/capability.js";
 import type { JsonObject, Question } from "../src/types.js";
 import { repository } from "./repository.js";
@@ -26,7 +26,8 @@ const vectors = JSON.parse(readFileSync(new URL("evaluation/capability/testdata/
 	calls: Partial<Call>[];
 };
 const keyOf = (print: string) => vectors.holder_keys.find((k) => k.kid === print);
-const payload = (jws: string) => JSON.parse(Buffer.from(jws.split(".")[1] ?? "", "base64url").toString()) as JsonObject & { iat: number; jti: string };
+const payload = (jws: string) =>
+	JSON.parse(Buffer.from(jws.split(".")[1] ?? "", "base64url").toString()) as JsonObject & { iat: number; jti: string };
 
 /** Whether a key signed a JWS that has the same two first parts as one that was made. Signatures of ES256 are never the same. */
 async function same(made: string, theirs: string, key: Key): Promise<void> {
@@ -83,12 +84,19 @@ test("the calls of the vectors: each good proof once more, from the token that w
 		const holder = await Holder.fromJwk(jwk);
 		const { aud, nonce, iat, jti } = payload(call.proof) as { aud: string; nonce?: string; iat: number; jti: string };
 		const args = JSON.parse(call.arguments) as JsonObject;
-		await same(await holder.prove({ cap: String(said.jti), aud, tool: call.tool, args, ...(nonce && { nonce }) }, { iat, jti }), call.proof, jwk);
+		await same(
+			await holder.prove({ cap: String(said.jti), aud, tool: call.tool, args, ...(nonce && { nonce }) }, { iat, jti }),
+			call.proof,
+			jwk,
+		);
 		const capability = Capability.from(call.token, holder);
 		assert.equal(capability.id, said.jti, call.name);
 		if (aud === capability.audience) {
 			const question: Question = {
-				subject: { type: "agent", id: "a" }, action: { name: "tool.invoke" }, resource: { type: "tool", id: call.tool }, context: { arguments: args },
+				subject: { type: "agent", id: "a" },
+				action: { name: "tool.invoke" },
+				resource: { type: "tool", id: call.tool },
+				context: { arguments: args },
 			};
 			const { token, proof } = await prove(capability, { question, nonce, now: iat * 1000 + 999 });
 			assert.equal(token, call.token);
@@ -104,7 +112,19 @@ test("the calls of the vectors: each good proof once more, from the token that w
 test("what is no JSON is not signed", () => {
 	const itself: { a?: unknown } = {};
 	itself.a = itself;
-	for (const odd of [Number.NaN, Number.POSITIVE_INFINITY, 1n, new Date(), new Map(), () => 1, [undefined], { a: Symbol("a") }, "\ud800", { "\ud800": 1 }, itself]) {
+	for (const odd of [
+		Number.NaN,
+		Number.POSITIVE_INFINITY,
+		1n,
+		new Date(),
+		new Map(),
+		() => 1,
+		[undefined],
+		{ a: Symbol("a") },
+		"\ud800",
+		{ "\ud800": 1 },
+		itself,
+	]) {
 		assert.throws(() => canonical(odd), TypeError);
 	}
 	assert.equal(canonical({ b: undefined, a: [-0, 1e21, "\u2028é"] }), '{"a":[0,1e+21,"\u2028é"]}');
@@ -136,9 +156,24 @@ test("a kept capability is what it was, and one for another key is none", async 
 	assert.ok(!inspect(capability, { showHidden: true, depth: 9 }).includes(jwk.d) && !JSON.stringify(capability).includes(jwk.d));
 	const [head = "", body = "", signature] = token.split(".");
 	const with_ = (change: object) => `${head}.${base64url(JSON.stringify({ ...payload(token), ...change }))}.${signature}`;
-	const refused = ["", "a.b.c", `${head}.${body}`, `${token}.`, `${base64url('{"typ":"JWT"}')}.${body}.${signature}`, with_({ exp: "1" }), with_({ authorization_details: [] }), with_({ cnf: {} })];
-	for (const odd of refused) assert.throws(() => Capability.from(odd, holder), (e: Error) => e instanceof TypeError && !e.message.includes(body || "?"));
-	assert.throws(() => Capability.from(`${head}.${base64url(`{"jti":"x",${JSON.stringify(payload(token)).slice(1)}`)}.${signature}`, holder));
+	const refused = [
+		"",
+		"a.b.c",
+		`${head}.${body}`,
+		`${token}.`,
+		`${base64url('{"typ":"JWT"}')}.${body}.${signature}`,
+		with_({ exp: "1" }),
+		with_({ authorization_details: [] }),
+		with_({ cnf: {} }),
+	];
+	for (const odd of refused)
+		assert.throws(
+			() => Capability.from(odd, holder),
+			(e: Error) => e instanceof TypeError && !e.message.includes(body || "?"),
+		);
+	assert.throws(() =>
+		Capability.from(`${head}.${base64url(`{"jti":"x",${JSON.stringify(payload(token)).slice(1)}`)}.${signature}`, holder),
+	);
 	const thief = await Holder.generate();
 	assert.throws(() => Capability.from(token, thief), /another key/);
 });

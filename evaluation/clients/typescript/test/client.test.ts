@@ -58,8 +58,10 @@ test("an error of a branch or of the act is passed on as it is", async (t) => {
 	assert.equal(await no(client().enforce(question, throwing)), own);
 	for (const branches of [undefined, {}, { allow: () => 1 }, { deny: () => 1 }]) {
 		assert.throws(() => client().evaluate(question, branches as never), TypeError);
+		assert.throws(() => client().evaluateBatch([question], branches as never), TypeError);
 	}
 	assert.throws(() => client().enforce(question, undefined as never), TypeError);
+	assert.throws(() => client().enforceAll([question], undefined as never), TypeError);
 });
 
 test("only an answer that says yes in every respect is one", async (t) => {

@@ -7,7 +7,14 @@ import { Client as McpClient } from "@modelcontextprotocol/sdk/client/index.js";
 import { InMemoryTransport } from "@modelcontextprotocol/sdk/inMemory.js";
 import { Server } from "@modelcontextprotocol/sdk/server/index.js";
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
-import { CallToolRequestSchema, type CallToolResult, type JSONRPCMessage, ListRootsResultSchema, ListToolsRequestSchema, McpError } from "@modelcontextprotocol/sdk/types.js";
+import {
+	CallToolRequestSchema,
+	type CallToolResult,
+	type JSONRPCMessage,
+	ListRootsResultSchema,
+	ListToolsRequestSchema,
+	McpError,
+} from "@modelcontextprotocol/sdk/types.js";
 import { z } from "zod";
 import { Binding, Mapping } from "../src/coaz.js";
 import { Client, type Handlers, type JsonObject } from "../src/index.js";
@@ -29,7 +36,10 @@ const pdp = createServer(async (req, res) => {
 	if (req.url?.includes("/access/")) asked.push(q);
 	if (q.resource?.id === "held") await new Promise<void>((resolve) => (held = resolve));
 	const body = q.evaluations ? { evaluations: q.evaluations.map((e) => answerTo({ ...q, ...e })) } : answerTo(q);
-	res.writeHead(200, { "content-type": "application/json", ...(req.headers["x-request-id"] && { "x-request-id": req.headers["x-request-id"] }) });
+	res.writeHead(200, {
+		"content-type": "application/json",
+		...(req.headers["x-request-id"] && { "x-request-id": req.headers["x-request-id"] }),
+	});
 	res.end(JSON.stringify(body));
 });
 let url = "";
@@ -45,7 +55,11 @@ const textOf = (r: unknown) => ((r as CallToolResult).content[0] as { text: stri
 const authInfo = { token: "t", clientId: "c", scopes: [], extra: { claims: { sub: "alice", client_id: "agent" } } };
 
 /** A client of a server whose one tool is guarded. */
-async function tool(client: Client, question: Parameters<typeof guardTool<{ id: string }, { signal?: AbortSignal }, CallToolResult>>[1], ran: string[]) {
+async function tool(
+	client: Client,
+	question: Parameters<typeof guardTool<{ id: string }, { signal?: AbortSignal }, CallToolResult>>[1],
+	ran: string[],
+) {
 	const server = new McpServer({ name: "s", version: "1" });
 	const handler = guardTool(client, question, ({ id }: { id: string }) => {
 		ran.push(id);
@@ -54,7 +68,15 @@ async function tool(client: Client, question: Parameters<typeof guardTool<{ id: 
 	});
 	server.registerTool("get", { inputSchema: { id: z.string() } }, handler);
 	// types are inferred where it is written in place
-	server.registerTool("other", { inputSchema: { id: z.string() } }, guardTool(client, ({ id }) => ({ subject: { type: "user", id: "a" }, action: { name: "x" }, resource: { type: "t", id } }), ({ id }) => said(id)));
+	server.registerTool(
+		"other",
+		{ inputSchema: { id: z.string() } },
+		guardTool(
+			client,
+			({ id }) => ({ subject: { type: "user", id: "a" }, action: { name: "x" }, resource: { type: "t", id } }),
+			({ id }) => said(id),
+		),
+	);
 	const [a, b] = InMemoryTransport.createLinkedPair();
 	await server.connect(b);
 	const mcp = new McpClient({ name: "c", version: "1" });
@@ -64,7 +86,11 @@ async function tool(client: Client, question: Parameters<typeof guardTool<{ id: 
 
 test("a guarded tool runs on yes alone, and errors are shown as the SDK shows them", async () => {
 	const ran: string[] = [];
-	const question = ({ id }: { id: string }) => ({ subject: { type: "user", id: "alice" }, action: { name: "get" }, resource: { type: "t", id } });
+	const question = ({ id }: { id: string }) => ({
+		subject: { type: "user", id: "alice" },
+		action: { name: "get" },
+		resource: { type: "t", id },
+	});
 	const call = await tool(new Client({ url, handlers: redact }), question, ran);
 	assert.equal(textOf(await call("yes")), "got yes");
 	assert.equal(textOf(await call("secret")), "redacted");
@@ -76,7 +102,15 @@ test("a guarded tool runs on yes alone, and errors are shown as the SDK shows th
 	assert.deepEqual([unhandled.isError, textOf(unhandled)], [true, "Access denied"]);
 	const away = await (await tool(new Client({ url: "http://127.0.0.1:1", retries: 0 }), question, ran))("yes");
 	assert.deepEqual([away.isError, textOf(away)], [true, "Authorization service unavailable"]);
-	const odd = await (await tool(new Client({ url }), () => { throw new Error("secret-4711"); }, ran))("yes");
+	const odd = await (
+		await tool(
+			new Client({ url }),
+			() => {
+				throw new Error("secret-4711");
+			},
+			ran,
+		)
+	)("yes");
 	assert.deepEqual([odd.isError, textOf(odd)], [true, "No question can be made of the call"]);
 	const none = await (await tool(new Client({ url }), () => [], ran))("yes");
 	assert.equal(none.isError, true);
@@ -88,26 +122,50 @@ test("a guarded tool runs on yes alone, and errors are shown as the SDK shows th
 
 test("an error of a tool whose result is to be changed is withheld", async () => {
 	const ran: string[] = [];
-	const question = ({ id }: { id: string }) => ({ subject: { type: "user", id: "alice" }, action: { name: "get" }, resource: { type: "t", id: id.replace("-throws", "") } });
+	const question = ({ id }: { id: string }) => ({
+		subject: { type: "user", id: "alice" },
+		action: { name: "get" },
+		resource: { type: "t", id: id.replace("-throws", "") },
+	});
 	const result = await (await tool(new Client({ url, handlers: redact }), question, ran))("secret-throws");
 	assert.deepEqual([result.isError, textOf(result), ran], [true, "The result is withheld", ["secret-throws"]]);
 });
 
 test("a guarded tool is asked about by a mapping", async () => {
 	const mapping = new Binding().parse({
-		inputSchema: { "x-authzen-mapping": { evaluation: { action: { name: "$params.name" }, resource: { type: "t", id: "$params.arguments.id" }, context: { agent: "$token.?client_id" } } } },
+		inputSchema: {
+			"x-authzen-mapping": {
+				evaluation: {
+					action: { name: "$params.name" },
+					resource: { type: "t", id: "$params.arguments.id" },
+					context: { agent: "$token.?client_id" },
+				},
+			},
+		},
 	});
 	assert.ok(mapping instanceof Mapping);
 	const guarded = guardTool(new Client({ url }), { name: "get", mapping }, ({ id }: { id: string }) => id);
 	asked.length = 0;
 	assert.equal(await guarded({ id: "i" }, { authInfo }), "i");
-	assert.deepEqual(asked[0], { subject: { type: "identity", id: "alice" }, action: { name: "get" }, resource: { type: "t", id: "i" }, context: { agent: "agent", ...(asked[0]?.context as object) } });
+	assert.deepEqual(asked[0], {
+		subject: { type: "identity", id: "alice" },
+		action: { name: "get" },
+		resource: { type: "t", id: "i" },
+		context: { agent: "agent", ...(asked[0]?.context as object) },
+	});
 	await assert.rejects(guarded({ id: "i" }, {}), (e: unknown) => e instanceof Refusal && e.kind === "mapping" && e.code === -32602);
-	await assert.rejects(guarded({ id: "no" }, { authInfo }), (e: unknown) => e instanceof Refusal && e.kind === "denied" && e.code === -32001);
+	await assert.rejects(
+		guarded({ id: "no" }, { authInfo }),
+		(e: unknown) => e instanceof Refusal && e.kind === "denied" && e.code === -32001,
+	);
 });
 
 const mapped = (name: string) => ({
-	name, inputSchema: { type: "object" as const, "x-authzen-mapping": { evaluation: { action: { name }, resource: { type: "t", id: "$params.arguments.id" } } } },
+	name,
+	inputSchema: {
+		type: "object" as const,
+		"x-authzen-mapping": { evaluation: { action: { name }, resource: { type: "t", id: "$params.arguments.id" } } },
+	},
 });
 const tools = [mapped("get"), { name: "older", coaz: true, inputSchema: { type: "object" as const } }];
 
@@ -134,13 +192,21 @@ async function session(options: Partial<GuardOptions> = {}) {
 	const errors: string[] = [];
 	const refusals: string[] = [];
 	server.onerror = (e) => errors.push(e.message);
-	await server.connect(guard(b, { client: new Client({ url, handlers: redact }), tools, onRefused: (r, method) => refusals.push(`${method} ${r.code}`), ...options }));
+	await server.connect(
+		guard(b, {
+			client: new Client({ url, handlers: redact }),
+			tools,
+			onRefused: (r, method) => refusals.push(`${method} ${r.code}`),
+			...options,
+		}),
+	);
 	const answers: { [id: string]: (m: JsonObject) => void } = {};
 	a.onmessage = (m) => {
 		if ("method" in m && "id" in m) void a.send({ jsonrpc: "2.0", id: m.id, result: { roots: [{ uri: "file:///r" }] } });
 		else if ("id" in m) answers[String(m.id)]?.(m as unknown as JsonObject);
 	};
-	const send = (m: object, info: typeof authInfo | undefined = authInfo) => a.send({ jsonrpc: "2.0", ...m } as JSONRPCMessage, info && { authInfo: info });
+	const send = (m: object, info: typeof authInfo | undefined = authInfo) =>
+		a.send({ jsonrpc: "2.0", ...m } as JSONRPCMessage, info && { authInfo: info });
 	let ids = 0;
 	const ask = async (method: string, params: object = {}, id: string | number = `r${++ids}`) => {
 		const answer = new Promise<JsonObject>((resolve) => (answers[String(id)] = resolve));
@@ -160,11 +226,17 @@ test("the guard lets through what is permitted, and nothing else", async () => {
 	assert.equal(textOf((await s.ask(...call("get", "yes"))).result), "got yes");
 	assert.equal(textOf((await s.ask(...call("get", "secret"))).result), "redacted");
 	const no = await s.ask(...call("get", "no"));
-	assert.deepEqual(no.error, { code: -32001, message: "Access denied: Not today.", data: { type: "authorization_denied", reason: "Not today." } });
+	assert.deepEqual(no.error, {
+		code: -32001,
+		message: "Access denied: Not today.",
+		data: { type: "authorization_denied", reason: "Not today." },
+	});
 	assert.deepEqual(s.ran, ["yes", "secret"]);
 	asked.length = 0;
-	for (const [method, params] of [call("older", "yes"), ["tools/call", { name: "get" }], ["tools/call", {}]] as const) assert.equal(codeOf(await s.ask(method, params)), -32602);
-	for (const method of ["tools/destroy", "notifications/initialized", "notifications/x", "Tools/Call", "constructor", "server/discover"]) assert.equal(codeOf(await s.ask(method)), -32001);
+	for (const [method, params] of [call("older", "yes"), ["tools/call", { name: "get" }], ["tools/call", {}]] as const)
+		assert.equal(codeOf(await s.ask(method, params)), -32602);
+	for (const method of ["tools/destroy", "notifications/initialized", "notifications/x", "Tools/Call", "constructor", "server/discover"])
+		assert.equal(codeOf(await s.ask(method)), -32001);
 	assert.equal(asked.length, 0);
 	assert.equal(codeOf(await s.ask("resources/templates/list")), -32602); // the token has no audience
 	assert.equal((await s.ask(...call("undeclared", "roots"))).error, undefined); // by the default mapping; the server asks its client meanwhile
@@ -178,7 +250,11 @@ test("the guard lets through what is permitted, and nothing else", async () => {
 
 test("an error of the server whose result is to be changed is withheld", async () => {
 	const s = await session({ tools: (name) => (name === "throws" ? mapped("throws") : undefined) });
-	assert.deepEqual((await s.ask(...call("throws", "secret"))).error, { code: -32603, message: "The result is withheld", data: { type: "withheld" } });
+	assert.deepEqual((await s.ask(...call("throws", "secret"))).error, {
+		code: -32603,
+		message: "The result is withheld",
+		data: { type: "withheld" },
+	});
 	assert.equal(codeOf(await s.ask(...call("throws", "yes"))), -32000);
 	assert.deepEqual(s.ran, ["secret", "yes"]);
 });
@@ -211,33 +287,60 @@ test("messages that two readers could read differently", () => {
 	const good = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"n":1.5,"Name":"x"}}}';
 	assert.deepEqual(parseMessage(bytes(good)), JSON.parse(good));
 	for (const [text, code, id] of [
-		["", -32700], [`${good}{}`, -32700], [`\ufeff${good}`, -32700], [`[${good}]`, -32600], ["1", -32600], [good.replace("{", '{"id":2,'), -32700], [good.replace('"n"', '"n":1,"n"'), -32700],
-		[good.replace('"n"', '"\\u006e":1,"n"'), -32700], [good.replace('"id":1', '"ID":1'), -32600], [good.replace('"name"', '"Name":"u","name"'), -32600], [good.replace('"id":1', '"id":null'), -32600],
-		[good.replace('"id":1', '"id":1.5'), -32600], [good.replace('"id":1,', ""), -32600], [good.replace('"tools/call"', "1"), -32600], [good.replace('"params"', '"result":{},"params"'), -32600],
-		[good.replace('"n"', '"__proto__"'), -32600], [good.replace('"t"', '"\\ud800"'), -32700], [good.replace("1.5", "9007199254740993"), -32602, 1], [good.replace('"id":1', '"id":9007199254740993'), -32602],
+		["", -32700],
+		[`${good}{}`, -32700],
+		[`\ufeff${good}`, -32700],
+		[`[${good}]`, -32600],
+		["1", -32600],
+		[good.replace("{", '{"id":2,'), -32700],
+		[good.replace('"n"', '"n":1,"n"'), -32700],
+		[good.replace('"n"', '"\\u006e":1,"n"'), -32700],
+		[good.replace('"id":1', '"ID":1'), -32600],
+		[good.replace('"name"', '"Name":"u","name"'), -32600],
+		[good.replace('"id":1', '"id":null'), -32600],
+		[good.replace('"id":1', '"id":1.5'), -32600],
+		[good.replace('"id":1,', ""), -32600],
+		[good.replace('"tools/call"', "1"), -32600],
+		[good.replace('"params"', '"result":{},"params"'), -32600],
+		[good.replace('"n"', '"__proto__"'), -32600],
+		[good.replace('"t"', '"\\ud800"'), -32700],
+		[good.replace("1.5", "9007199254740993"), -32602, 1],
+		[good.replace('"id":1', '"id":9007199254740993'), -32602],
 		[good.replace("1.5", "[".repeat(100) + "]".repeat(100)), -32700],
 	] as [string, number, number?][]) {
-		assert.throws(() => parseMessage(bytes(text)), (e: unknown) => {
-			assert.ok(e instanceof MessageError, text);
-			assert.deepEqual([(e.body.error as { code: number }).code, e.body.id], [code, id ?? null], text);
-			return true;
-		});
+		assert.throws(
+			() => parseMessage(bytes(text)),
+			(e: unknown) => {
+				assert.ok(e instanceof MessageError, text);
+				assert.deepEqual([(e.body.error as { code: number }).code, e.body.id], [code, id ?? null], text);
+				return true;
+			},
+		);
 	}
 	assert.throws(() => parseMessage(Uint8Array.from([...bytes('{"a":"'), 0xff, ...bytes('"}')])), MessageError);
 });
 
 test("a message is read once from its request, and within bounds", async () => {
 	const server = createServer((req, res) => {
-		readMessage(req, 100).then((m) => res.end(JSON.stringify(m)), (e: MessageError) => res.writeHead(e.status).end());
+		readMessage(req, 100).then(
+			(m) => res.end(JSON.stringify(m)),
+			(e: MessageError) => res.writeHead(e.status).end(),
+		);
 	});
 	await once(server.listen(0, "127.0.0.1"), "listening");
 	const at = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 	const status = async (body: string, headers: { [name: string]: string }) => (await fetch(at, { method: "POST", body, headers })).status;
 	const ping = '{"jsonrpc":"2.0","id":1,"method":"ping"}';
 	for (const [body, type, want] of [
-		[ping, "application/json", 200], [ping, "Application/JSON; charset=UTF-8", 200], [ping, "application/json;charset=utf-16", 415], [ping, "text/plain", 415], [ping, "application/jsonp", 415],
-		[ping.padEnd(101), "application/json", 413], ["[]", "application/json", 400],
-	] as [string, string, number][]) assert.equal(await status(body, { "content-type": type }), want, `${type} ${body}`);
+		[ping, "application/json", 200],
+		[ping, "Application/JSON; charset=UTF-8", 200],
+		[ping, "application/json;charset=utf-16", 415],
+		[ping, "text/plain", 415],
+		[ping, "application/jsonp", 415],
+		[ping.padEnd(101), "application/json", 413],
+		["[]", "application/json", 400],
+	] as [string, string, number][])
+		assert.equal(await status(body, { "content-type": type }), want, `${type} ${body}`);
 	assert.equal(await status(ping, { "content-type": "application/json", "content-encoding": "gzip" }), 415);
 	server.close().closeAllConnections();
 });

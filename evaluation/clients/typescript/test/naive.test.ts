@@ -1,10 +1,12 @@
 // Careless lines of JavaScript, or of types that are any: what tsc would refuse (naive/types.ts), and what it cannot. The PDP
 // here says yes to all, or no to all. No act runs.
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { after, before, test } from "node:test";
+import { promisify } from "node:util";
 import { AuthorizationError, Client, type Question } from "../src/index.js";
 
 // biome-ignore lint/suspicious/noExplicitAny: JavaScript has no types
@@ -24,11 +26,13 @@ const pdp = createServer((req, res) => {
 });
 let yes: Any;
 let no: Any;
+let noURL: string;
 before(async () => {
 	pdp.listen(0, "127.0.0.1");
 	await once(pdp, "listening");
 	const url = `http://127.0.0.1:${(pdp.address() as AddressInfo).port}`;
-	[yes, no] = [new Client({ url: `${url}/yes` }), new Client({ url: `${url}/no` })];
+	noURL = `${url}/no`;
+	[yes, no] = [new Client({ url: `${url}/yes` }), new Client({ url: noURL })];
 });
 after(() => {
 	pdp.closeAllConnections();
@@ -124,6 +128,22 @@ const denying: Record<string, () => Promise<unknown>> = {
 
 for (const [line, run] of Object.entries(denying)) {
 	test(`${line} is no yes`, async () => assert.ok(!(await run())));
+}
+
+/** Lines that tsc takes, because a promise may be negated, or returned to every(). A linter with types refuses them. */
+const crashing = ["if (!client.authorize(q)) throw 'no'", "if (![q].every((q) => client.authorize(q))) throw 'no'", "client.authorize(q)"];
+
+for (const line of crashing) {
+	test(`${line}, not awaited, ends the process`, async () => {
+		const program = `import { Client } from ${JSON.stringify(new URL("../src/index.js", import.meta.url))};
+			const client = new Client({ url: ${JSON.stringify(noURL)} });
+			const q = ${JSON.stringify(q)};
+			${line};
+			setTimeout(() => console.log("it went on"), 60_000);`;
+		const ended = await promisify(execFile)(process.execPath, ["--input-type=module", "-e", program]).catch((e) => e);
+		assert.deepEqual([ended.code, ended.stdout], [1, ""]);
+		assert.match(ended.stderr, /^Denied: /m);
+	});
 }
 
 test("the PDP says yes to what is asked with care", async () => {
