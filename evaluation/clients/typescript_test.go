@@ -228,7 +228,7 @@ func TestTypeScriptPack(t *testing.T) {
 	night.Npm(t)
 	p := typescriptClient(t)
 	files := strings.Fields(p.must(t, p.dir, "tar", "tzf", p.pack))
-	want := []string{"package/CHANGELOG.md", "package/LICENSE", "package/README.md", "package/package.json"}
+	want := []string{"package/CHANGELOG.md", "package/LICENSE", "package/MCP.md", "package/README.md", "package/package.json"}
 	sources, err := filepath.Glob("typescript/src/*.ts")
 	if err != nil || len(sources) == 0 {
 		t.Fatal(err, "no sources")

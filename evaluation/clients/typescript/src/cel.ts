@@ -265,7 +265,7 @@ function run(n: ASTNode, s: Scope | undefined, m: Meter): Cel {
 			return typeof v === "bigint" ? int(-v) : -v;
 		}
 		case "call":
-			return call(n.args[0], n.args[1][0] as ASTNode, of);
+			return call(n.args[0], n.args[1][0] as ASTNode, of, m);
 		case "rcall":
 			return method(n.args, s, m);
 		default:
@@ -306,16 +306,17 @@ function select(on: Cel, by: Cel, optional: boolean): Cel {
 	return optional ? (v === undefined ? none : new Optional(v)) : (v as Cel);
 }
 
-const points = (text: string) => Array.from(text).length;
-
-function sizeOf(v: Cel): bigint {
-	if (typeof v === "string") return BigInt(points(v));
+function sizeOf(v: Cel, m: Meter): bigint {
+	if (typeof v === "string") {
+		m.spend(v.length / 10);
+		return BigInt(Array.from(v).length); // code points
+	}
 	if (isList(v)) return BigInt(v.length);
 	if (isMap(v)) return BigInt(v.size);
 	throw wrongType();
 }
 
-function call(name: string, arg: ASTNode, of: (part: ASTNode) => Cel): Cel {
+function call(name: string, arg: ASTNode, of: (part: ASTNode) => Cel, m: Meter): Cel {
 	if (name === "has") {
 		const [on, member] = arg.args as [ASTNode, string];
 		const v = of(on);
@@ -323,12 +324,13 @@ function call(name: string, arg: ASTNode, of: (part: ASTNode) => Cel): Cel {
 		return v.has(member);
 	}
 	const v = of(arg);
-	if (name === "size") return sizeOf(v);
+	if (name === "size") return sizeOf(v, m);
 	if (name === "string") {
 		if (typeof v === "string") return v;
 		if (typeof v === "boolean" || typeof v === "bigint") return String(v);
 		throw wrongType(); // of a double, other implementations write another text
 	}
+	if (typeof v === "string") m.spend(v.length / 10);
 	const out = () => new CelError("a value cannot be converted to a number");
 	if (name === "double") {
 		const value =
@@ -360,7 +362,7 @@ function method([name, on, args]: readonly [string, ASTNode, readonly ASTNode[]]
 		if (name === "orValue") return of(first as ASTNode);
 		throw new CelError("the value of an optional that has none is read");
 	}
-	if (name === "size") return sizeOf(v);
+	if (name === "size") return sizeOf(v, m);
 	const text = first === undefined ? null : of(first);
 	if (typeof v !== "string" || typeof text !== "string") throw wrongType();
 	m.spend(v.length / 10);
@@ -370,7 +372,7 @@ function method([name, on, args]: readonly [string, ASTNode, readonly ASTNode[]]
 	if (name !== "matches") throw wrongType();
 	// each part that repeats may try each place, and so may the beginning
 	const repeats = (text.startsWith("^") ? 0 : 1) + (text.match(/[*+?{]/g)?.length ?? 0);
-	m.spend((text.length * (v.length + 1) ** Math.max(1, repeats)) / 250);
+	m.spend(text.length / 10 + (text.length * (v.length + 1) ** Math.max(1, repeats)) / 250);
 	return new RegExp(text, "u").test(v);
 }
 
@@ -378,6 +380,7 @@ function macro(name: string, range: Cel, variable: string, parts: readonly ASTNo
 	if (!isList(range) && !isMap(range)) throw wrongType();
 	const items = isList(range) ? range : [...range.keys()].sort(order);
 	m.spend(items.length);
+	if (isMap(range)) for (const name of range.keys()) m.spend(name.length / 10); // to sort them
 	const of = (part: ASTNode | undefined, value: Cel) => run(part as ASTNode, { name: variable, value, up: s }, m);
 	const test = (value: Cel) => {
 		const is = of(parts[0], value);
