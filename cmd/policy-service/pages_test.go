@@ -61,7 +61,9 @@ var readers = map[string]string{
 	"cmd/policy-service/INSTALL.md":      "operator, who installs",
 	"cmd/policy-service/CHANGES.md":      "operator, who upgrades",
 
-	"evaluation/clients/typescript/MCP.md": "developer of an MCP server, in TypeScript",
+	"evaluation/clients/python/README.md":     "PEP developer, in Python",
+	"evaluation/clients/typescript/README.md": "PEP developer, in TypeScript",
+	"evaluation/clients/typescript/MCP.md":    "developer of an MCP server, in TypeScript",
 }
 
 // elsewhere are the blocks that another test executes or reads: which one, by the page and the tag.
@@ -79,12 +81,15 @@ var elsewhere = map[string]map[string]string{
 	"conformance/cases/README.md":             {"yaml": "conformance/casespage_test.go, which reads it as a case"},
 	"pdp/decisionlog/report/sample_readme.md": {"sh": "log_sample_test.go, which runs them in a sample"},
 
-	"evaluation/clients/typescript/MCP.md": {"ts": "evaluation/clients/mcpguard_test.go, which runs it", "js": "mcpguard_test.go, which finds it in the example"},
+	"evaluation/clients/python/README.md":     {"python": "python_test.go of evaluation/clients, which runs the programs", "console python": "python_test.go, as above"},
+	"evaluation/clients/typescript/README.md": {"ts": "typescript_test.go of evaluation/clients, which runs the programs", withNode: "typescript_test.go, as above"},
+	"evaluation/clients/typescript/MCP.md":    {"ts": "evaluation/clients/mcpguard_test.go, which runs it", "js": "mcpguard_test.go, which finds it in the example"},
 }
 
 // unexecuted are the pages of which no block is executed, each with the reason.
 var unexecuted = map[string]string{
 	"cmd/policy-service/CHANGES.md":   "it tells of the past",
+	"evaluation/clients/README.md":    "its commands are those of the tests beside it",
 	"conformance/REQUIREMENTS.md":     "its rows are held to the cases, and the suite runs those",
 	"conformance/pep/REQUIREMENTS.md": "its rows are held to the cases, and the suite runs those",
 	"pdp/console/README.md":           "it is about what people see in a browser, and pdp/console holds its pictures to that",
@@ -92,12 +97,18 @@ var unexecuted = map[string]string{
 	"pdp/server/KEYS.md":              "it is tables, which are made of the keys",
 	"policies/CHOOSE.md":              "it is about other programs",
 	"pdp/server/LIMITS.md":            "it is tables, which pdp/server and pdp hold to the code",
+
+	"evaluation/clients/python/CHANGELOG.md":     "it tells of the past",
+	"evaluation/clients/typescript/CHANGELOG.md": "it tells of the past",
 }
 
 // withoutContents are the pages that begin with no table of contents, each with the reason.
 var withoutContents = map[string]string{
 	"README.md": "it has a table of readers, and their pages",
 	"pdp/decisionlog/report/sample_readme.md": "it is read beside the files that it is about, from its first line to its last",
+
+	"evaluation/clients/python/CHANGELOG.md":     "its headings are versions",
+	"evaluation/clients/typescript/CHANGELOG.md": "its headings are versions",
 }
 
 // maxColumns is how wide prose may be.
@@ -139,7 +150,7 @@ func pages(t *testing.T) (all []page) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && path != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata"):
+		case d.IsDir() && path != "." && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "node_modules"):
 			return fs.SkipDir
 		case strings.HasSuffix(path, ".md"):
 			all = append(all, readPage(t, path))

@@ -17,6 +17,12 @@ def answer(body: bytes = b'{"decision": true}', status: str = "200 OK", headers:
     return head.encode() + body
 
 
+def echo(request: bytes) -> str:
+    """The header of an answer that says which question it is to."""
+    name = b"X-Request-ID: "
+    return (name + request.partition(name)[2].partition(b"\r\n")[0] + b"\r\n").decode()
+
+
 class Liar:
     """Keeps the requests that came, and the number of connections."""
 

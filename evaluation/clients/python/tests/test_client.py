@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 import json
+import pickle
 import socket
 import ssl
 import subprocess
@@ -16,7 +17,7 @@ from typing import Any
 
 from policy_service import Answer, AuthorizationError, Breaker, Client, Denied, Permit, Undecided, Wait
 
-from .liar import Liar, answer
+from .liar import Liar, answer, echo
 from .pdp import PDP, Said
 
 SECRET = "psk_0123456789_this_is_secret"
@@ -44,15 +45,21 @@ def always(*pieces: bytes | None) -> Callable[[int, bytes], Iterator[bytes | Non
     return lambda n, request: iter(pieces)
 
 
+def echoes(n: int, request: bytes) -> Iterator[bytes]:
+    yield answer(headers=echo(request))
+
+
 class Receipts(PDP):
     """A PDP that keeps receipts."""
 
     def __init__(self, answer: Callable[..., Said]) -> None:
         self.receipts: list[Any] = []
+        self.heard: Callable[[], object] = lambda: None
 
         def answers(method: str, path: str, body: Any) -> Said:
             if path.startswith("/v1/decisions/"):
                 self.receipts += [(o["id"], o["status"]) for o in body["obligations"]]
+                self.heard()
                 return 204, None, {}
             return answer(method, path, body)
 
@@ -211,6 +218,26 @@ class Answers(Tests):
                 self.no(lambda: client.authorize(QUESTION), kind)
                 self.assertEqual(len(liar.requests), 1)
 
+    def test_a_refusal_before_all_was_sent(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+
+            def serve() -> None:
+                for status in ("413 Large", "200 OK"):
+                    connection, _ = server.accept()
+                    with connection:
+                        connection.recv(1000)
+                        connection.sendall(answer(status=status))
+                        connection.shutdown(socket.SHUT_WR)
+
+            thread = threading.Thread(target=serve)
+            thread.start()
+            with Client(f"http://127.0.0.1:{server.getsockname()[1]}", retries=0) as client:
+                error = pickle.loads(pickle.dumps(self.no(lambda: client.authorize(QUESTION), "refused")))
+                self.assertEqual((error.pdp_status, str(error).count("413")), (413, 1))
+                with self.assertRaises(AuthorizationError):
+                    client.authorize(question(x="x" * (8 << 20)))
+            thread.join()
+
     def test_endless_answers_end(self) -> None:
         head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -291,19 +318,35 @@ class Repeats(Tests):
 
     def test_connections(self) -> None:
         def unsolicited(n: int, request: bytes) -> Iterator[bytes]:
-            yield answer() if n != 2 else answer(b'{"decision": false}')
-            if n == 1:
-                yield answer()
+            yield answer(b'{"decision": true}' if n == 1 else b'{"decision": false}', headers=echo(request))
+            yield answer()
 
-        with Liar(always(answer())) as liar, Client(liar.url) as client:
-            client.authorize(QUESTION)
-            client.authorize(QUESTION)
-            self.assertEqual(liar.connections, 1)
-            client.authorize(question(approval_id="a"))
-            self.assertEqual(liar.connections, 2)
+        for says_which, connections in ((echoes, [1, 2]), (always(answer()), [2, 3])):
+            with Liar(says_which) as liar, Client(liar.url) as client:
+                client.authorize(QUESTION)
+                client.authorize(QUESTION)
+                self.assertEqual(liar.connections, connections[0])
+                client.authorize(question(approval_id="a"))
+                self.assertEqual(liar.connections, connections[1])
         with Liar(unsolicited) as liar, Client(liar.url) as client:
             client.authorize(QUESTION)
-            self.no(lambda: client.authorize(QUESTION), "denied")
+            with self.assertRaises(AuthorizationError):
+                client.authorize(QUESTION)
+
+    def test_credentials_that_a_pdp_repeats(self) -> None:
+        def repeats(method: str, path: str, body: Any) -> Said:
+            said = {
+                "reason": SECRET,
+                "reason_user": SECRET,
+                "x": {SECRET: [SECRET + body["context"]["capability"]["proof"]]},
+            }
+            return 200, {"decision": False, "context": said}, {"X-Decision-Id": SECRET}
+
+        with PDP(repeats) as pdp, Client(pdp.url, SECRET) as client:
+            shown = question(capability={"token": "the-token", "proof": "the-proof"})
+            error = self.no(lambda: client.authorize(shown), "denied")
+            self.assertEqual((error.reason, error.reason_user, error.decision_id), ("…", "…", "…"))
+            self.assertEqual(error.context and error.context["x"], {"…": ["……"]})
 
     def test_breaker(self) -> None:
         told: list[str] = []
@@ -389,9 +432,18 @@ class Enforcing(Tests):
                 self.assertEqual(receipts(), [])
                 self.assertEqual(permit.release("text"), "TEXT")
             self.assertEqual(receipts(), kept)
-            with client.enforce(QUESTION):
+            with client.enforce(QUESTION) as permit:
                 pass
             self.assertEqual(receipts(), broken)
+            self.no(lambda: permit.release("text"), "obligated")
+            with self.assertWarns(ResourceWarning):
+                client.enforce(QUESTION)
+            self.assertEqual(receipts(), broken)
+            acts: list[Any] = [1, "text"]
+            for act_done in acts:
+                with self.assertRaises(TypeError):
+                    client.enforce(QUESTION, act_done)
+            self.assertEqual(receipts(), [])
 
             def about(name: str) -> Any:
                 return {**QUESTION, "resource": {"type": "doc", "id": name}}

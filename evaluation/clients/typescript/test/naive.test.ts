@@ -1,10 +1,12 @@
-// Careless lines of JavaScript, or of types that are any: what tsc would refuse (naive/types.ts), and what it cannot. The PDP
+// Careless lines of JavaScript, or of types that are any: those that tsc would refuse (naive/types.ts), and others. The PDP
 // here says yes to all, or no to all. No act runs.
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { after, before, test } from "node:test";
+import { promisify } from "node:util";
 import { AuthorizationError, Client, type Question } from "../src/index.js";
 
 // biome-ignore lint/suspicious/noExplicitAny: JavaScript has no types
@@ -24,11 +26,13 @@ const pdp = createServer((req, res) => {
 });
 let yes: Any;
 let no: Any;
+let noURL: string;
 before(async () => {
 	pdp.listen(0, "127.0.0.1");
 	await once(pdp, "listening");
 	const url = `http://127.0.0.1:${(pdp.address() as AddressInfo).port}`;
-	[yes, no] = [new Client({ url: `${url}/yes` }), new Client({ url: `${url}/no` })];
+	noURL = `${url}/no`;
+	[yes, no] = [new Client({ url: `${url}/yes` }), new Client({ url: noURL })];
 });
 after(() => {
 	pdp.closeAllConnections();
@@ -36,7 +40,7 @@ after(() => {
 });
 
 const q: Question = { subject: { type: "user", id: "ann" }, action: { name: "read" }, resource: { type: "doc", id: "d1" } };
-/** What somebody sends who knows what the service takes. */
+/** The body of a request by somebody that knows the service. */
 const body: Any = { ...q, evaluations: [{}], options: { evaluations_semantic: "permit_on_first_permit" } };
 
 /** Lines that throw before there is a promise, which would be true in an `if`. Even a PDP that says yes is not asked. */
@@ -66,7 +70,7 @@ for (const [line, run] of Object.entries(throwing)) {
 	});
 }
 
-/** Lines that reject, each with its kind. What is no question is not asked, whatever the PDP would say. */
+/** Lines that reject, each with its kind. A thing that is no question is not asked, even of a PDP that would say yes. */
 const rejecting: Record<string, [kind: string, run: (act: () => void) => Promise<unknown>]> = {
 	"enforce(req.body)": ["not_asked", (act) => yes.enforce(body, act)],
 	"enforce(JSON text)": ["not_asked", (act) => yes.enforce(JSON.stringify(q), act)],
@@ -107,7 +111,7 @@ for (const [line, [kind, run]] of Object.entries(rejecting)) {
 	});
 }
 
-/** Lines that deny: what they look at has no such member, or is no yes. */
+/** Lines that deny: the thing that they look at has no such member, or is no yes. */
 const denying: Record<string, () => Promise<unknown>> = {
 	"a.allow of evaluate": async () => (await no.evaluate(q, { allow: () => ({ allow: true }), deny: (e: Any) => e }))?.allow,
 	"a.decision of evaluate": async () => (await no.evaluate(q, { allow: () => true, deny: (e: Any) => e }))?.decision,
@@ -124,6 +128,22 @@ const denying: Record<string, () => Promise<unknown>> = {
 
 for (const [line, run] of Object.entries(denying)) {
 	test(`${line} is no yes`, async () => assert.ok(!(await run())));
+}
+
+/** Lines that tsc takes, because a promise may be negated, or returned to every(). A linter with types refuses them. */
+const crashing = ["if (!client.authorize(q)) throw 'no'", "if (![q].every((q) => client.authorize(q))) throw 'no'", "client.authorize(q)"];
+
+for (const line of crashing) {
+	test(`${line}, not awaited, ends the process`, async () => {
+		const program = `import { Client } from ${JSON.stringify(new URL("../src/index.js", import.meta.url))};
+			const client = new Client({ url: ${JSON.stringify(noURL)} });
+			const q = ${JSON.stringify(q)};
+			${line};
+			setTimeout(() => console.log("it went on"), 60_000);`;
+		const ended = await promisify(execFile)(process.execPath, ["--input-type=module", "-e", program]).catch((e) => e);
+		assert.deepEqual([ended.code, ended.stdout], [1, ""]);
+		assert.match(ended.stderr, /^Denied: /m);
+	});
 }
 
 test("the PDP says yes to what is asked with care", async () => {

@@ -15,8 +15,8 @@ from urllib.parse import SplitResult, quote, urlsplit
 from . import _json, approvals, batch, obligations
 from ._breaker import Breaker, Circuit, Outcome, outcome_of
 from ._effects import MAX_BODY, Apart, Call, Flow, Raw, Send, Sleep, Together
-from .answer import Answer, Answers, Decided, Permit, answer, permit, read
-from .errors import AuthorizationError, Kind, Secrets, failure, not_asked, odd, printable
+from .answer import Answer, Answers, Decided, Permit, answer, permit, read, shown_in
+from .errors import AuthorizationError, Kind, Secrets, failure, not_asked, odd
 from .obligations import Enforcement
 
 __all__ = ["Breaker", "Core", "Flow", "Link", "LinkAnswer", "Shown", "Sleep"]
@@ -75,7 +75,7 @@ class LinkAnswer:
     retry_after: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Asking:
     """One request to the PDP."""
 
@@ -191,8 +191,8 @@ class Core:
     def ask(
         self, a: _Asking, understand: Callable[[Reply], tuple[T, AuthorizationError | None]]
     ) -> Flow[tuple[T, str]]:
-        """Sends a request until there is an answer, or none can be had. understand returns the fault of an answer
-        beside what it read. It returns the X-Request-ID as well, and sets that in an error."""
+        """Sends a request until there is an answer, or none can be had. understand returns a meaning and its fault. The
+        X-Request-ID is returned as well, and stands in an error."""
         request_id = str(uuid.uuid4())
         turn = 0
         outcome: Outcome = "undecided"
@@ -275,16 +275,15 @@ class Core:
     def question(
         self, q: dict[str, Any], *, approval: Any = None, capability: Shown | None = None
     ) -> Flow[tuple[Decided, dict[str, Any]]]:
-        """Asks one question, and returns it as it was asked last. It raises nothing but what interrupts the program."""
+        """Asks one question, and returns it as it was asked last. It raises nothing but interrupts of the program."""
         context = q.get("context", {})
         spends = approval is not None or capability is not None or any(n in context for n in _PRESENTS)
         within = time.monotonic() + self._timeout  # of both attempts
         decided, shown = Decided(), q
         for attempt in (1, 2):
             try:
-                secrets: tuple[str, ...] = ()
                 if capability is not None:
-                    shown, secrets = _show(q, capability)
+                    shown = _show(q, capability)
                 sent = shown
                 if approval is not None:
                     sent = {**shown, "context": {"approval": approval, **shown.get("context", {})}}
@@ -294,7 +293,7 @@ class Core:
                     encode(sent),
                     self._circuit,
                     spends,
-                    secrets=secrets,
+                    secrets=shown_in(shown),
                     within=max(within - time.monotonic(), 0.001),
                 )
                 decided, request_id = yield from self.ask(a, _understand)
@@ -352,15 +351,15 @@ class Core:
             yield from self.tell_undecided(decided.error)
         return all_decided
 
-    def searched(self, query: object, what: str) -> dict[str, Any]:
+    def searched(self, query: object, sought: str) -> dict[str, Any]:
         """The body of a search. The types of the handlers stand in it."""
-        body = check(query, what)
+        body = check(query, sought)
         body["context"] = {**body.get("context", {}), "supported_obligations": sorted(self.handlers)}
         return body
 
-    def find(self, what: str, body: dict[str, Any], understand: Callable[[Reply], T]) -> Flow[T]:
+    def find(self, sought: str, body: dict[str, Any], understand: Callable[[Reply], T]) -> Flow[T]:
         """Asks for one page of a search."""
-        a = _Asking("search", self.access + "search/" + what, encode(body), self._circuit)
+        a = _Asking("search", self.access + "search/" + sought, encode(body), self._circuit)
         found, _ = yield from self.ask(a, lambda reply: (understand(reply), None))
         return found
 
@@ -402,6 +401,9 @@ class Core:
 
     def finish(self, settled: Sequence[Enforcement], result: Any) -> Flow[Any]:
         """The result of an act, changed as handlers promised."""
+        for error in (e.error for e in settled):
+            if error:  # a promise was broken before
+                raise error
         if not any(e.promised for e in settled):
             return result
         try:
@@ -451,18 +453,25 @@ def enforce(
     core: Core, question: object, act: Callable[[Permit], Any], wait: object, capability: Shown | None
 ) -> Flow[Any]:
     """Asks, acts with a permit, and changes the act's result as handlers promised."""
+    _callable(act)
     e = yield from approvals.permitted(core, question, wait, capability, changes=True)
     return (yield from _act(core, [e], act, permit(e.decided.facts())))
 
 
 def enforce_all(core: Core, questions: object, act: Callable[[list[Permit]], Any]) -> Flow[Any]:
     """Asks all, and acts where each is a yes."""
+    _callable(act)
     decided = yield from core.decide_all(questions, "deny_on_first_deny")
     settled = yield from core.settle(decided, changes=True, together=True)
     errors = [e.error for e in settled if e.error]
     if errors:
         raise next((error for error in errors if error.kind != "skipped"), errors[0])
     return (yield from _act(core, settled, act, [permit(e.decided.facts()) for e in settled]))
+
+
+def _callable(act: object) -> None:
+    if not callable(act):
+        raise TypeError("the act is no function; a call of it here would be done before the question")
 
 
 def _act(core: Core, settled: Sequence[Enforcement], act: Callable[[Any], Any], permits: object) -> Flow[Any]:
@@ -506,7 +515,7 @@ def again(error: AuthorizationError) -> AuthorizationError:
 
 def _understand(reply: Reply) -> tuple[Decided, AuthorizationError | None]:
     decided = read(reply.top)
-    decided.decision_id = reply.decision_id
+    decided.decision_id, decided.secrets = reply.decision_id, reply.secrets
     return decided, decided.error
 
 
@@ -522,7 +531,8 @@ def _receive(raw: Raw, a: _Asking, request_id: str, secrets: Secrets) -> Reply:
 def _judge(raw: Raw, a: _Asking, request_id: str, secrets: Secrets) -> Reply:
     if raw.status not in a.statuses:
         raise _refusal(raw, secrets)
-    if any(echo != request_id for echo in raw.header("x-request-id")):
+    echoes = raw.header("x-request-id")
+    if any(echo != request_id for echo in echoes) or raw.reused and not echoes:
         raise odd("it answers another X-Request-ID")
     decision_id = next(iter(raw.header("x-decision-id")), None)
     retry_after = _retry_after(raw)
@@ -541,7 +551,7 @@ def _judge(raw: Raw, a: _Asking, request_id: str, secrets: Secrets) -> Reply:
         top = _json.read_object(raw.body)
     except ValueError:
         raise odd("the body is not one JSON object without ambiguities") from None
-    return Reply(raw.status, top, printable(decision_id) if decision_id else None, retry_after, secrets)
+    return Reply(raw.status, top, secrets.printable(decision_id) if decision_id else None, retry_after, secrets)
 
 
 def _refusal(raw: Raw, secrets: Secrets) -> AuthorizationError:
@@ -574,7 +584,7 @@ def _retry_after(raw: Raw) -> float | None:
 
 # Questions.
 
-# Members of a context that present what a question may use up.
+# Members of a context by which a question may use something up.
 _PRESENTS = ("approval", "approval_id", "capability")
 
 _ENTITY = {"type", "id", "properties"}
@@ -582,7 +592,7 @@ _MEMBERS = {"subject": _ENTITY, "action": {"name", "properties"}, "resource": _E
 
 
 def check(question: object, sought: str = "") -> dict[str, Any]:
-    """A copy of a question that has nothing but what a question has: a program that hands a request body on must not
+    """A copy of a question that has the members of one and no other: a program that hands a request body on must not
     send options of another's. Of the part that a search looks for nothing is sent but its type."""
     try:
         q = _json.copy(question)
@@ -620,7 +630,7 @@ def encode(value: Any) -> bytes:
 # Capabilities.
 
 
-def _show(q: dict[str, Any], capability: Shown) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _show(q: dict[str, Any], capability: Shown) -> dict[str, Any]:
     """A question that shows a capability with a proof. The channel of one that is there stays."""
     context = dict(q.get("context", {}))
     if not isinstance(context.get("arguments", {}), dict):
@@ -629,12 +639,11 @@ def _show(q: dict[str, Any], capability: Shown) -> tuple[dict[str, Any], tuple[s
         token, proof = capability.token, capability.prove(q)
     except (ValueError, TypeError) as error:
         raise not_asked(f"the call cannot be proved: {error}") from None
-    was, session = context.get("capability"), ""
+    was = context.get("capability")
     context["capability"] = {"token": token, "proof": proof}
     if isinstance(was, dict) and "channel" in was:
         context["capability"]["channel"] = was["channel"]
-        session = was["channel"].get("session", "") if isinstance(was["channel"], dict) else ""
-    return {**q, "context": context}, (token, proof, session if isinstance(session, str) else "")
+    return {**q, "context": context}
 
 
 def _hear(decided: Decided, capability: Shown) -> bool:

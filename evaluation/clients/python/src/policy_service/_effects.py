@@ -13,7 +13,7 @@ T = TypeVar("T")
 MAX_BODY = 1 << 20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Send:
     """The effect of a request. It returns a Raw, or raises an AuthorizationError."""
 
@@ -27,12 +27,14 @@ class Send:
 
 @dataclass
 class Raw:
-    """An answer of HTTP. flaw says why its body is not whole; one byte more than MAX_BODY says that it is too large."""
+    """An answer of HTTP. flaw says why its body is not whole; one byte more than MAX_BODY says that it is too large.
+    reused: it came by a connection that had other questions before, and could be the answer to one of those."""
 
     status: int
     headers: list[tuple[str, str]]
     body: bytes = b""
     flaw: AuthorizationError | None = None
+    reused: bool = False
 
     def header(self, name: str) -> list[str]:
         """The values of a header."""

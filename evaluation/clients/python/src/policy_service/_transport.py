@@ -56,7 +56,7 @@ class _Paced(io.RawIOBase):
         super().close()
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        """What HTTPResponse asks of a socket."""
+        """The one method of a socket that HTTPResponse calls."""
         return io.BufferedReader(self)
 
 
@@ -67,9 +67,10 @@ class _Connection:
         self.sock = sock
         self.process = os.getpid()
         self.since = time.monotonic()
+        self.reused = False
 
     def usable(self) -> bool:
-        """Whether nothing came since the last answer: what comes then is the end, or the answer to no question."""
+        """Whether nothing came since the last answer: that would be the end, or the answer to no question."""
         if self.process != os.getpid() or time.monotonic() - self.since > _IDLE_TIME:
             return False
         poll = select.poll()
@@ -107,12 +108,17 @@ class Transport:
             raise failure("unreachable", f"no connection was made: {error}") from None
         paced = _Paced(connection.sock, request.deadline)
         try:
-            self._write(connection.sock, request)
+            whole = self._write(connection.sock, request)
             response = http.client.HTTPResponse(cast(socket.socket, paced), method=request.method)
             response.begin()
             came = True
             raw = _receive(response)
-            keep = raw.flaw is None and 200 <= raw.status < 300 and response.isclosed() and not response.will_close
+            if not whole and raw.status < 400:
+                raise http.client.HTTPException("an answer to a part of the request")
+            keep = (
+                whole and raw.flaw is None and response.isclosed() and not response.will_close and echoed(request, raw)
+            )
+            raw.reused = connection.reused
             return raw
         except AuthorizationError as error:
             error._sent = True
@@ -154,7 +160,7 @@ class Transport:
         return _Connection(sock)
 
     def _keep(self, connection: _Connection) -> None:
-        connection.since = time.monotonic()
+        connection.since, connection.reused = time.monotonic(), True
         with self._lock:
             if len(self._idle) < _MOST_IDLE:
                 self._idle.append(connection)
@@ -162,7 +168,8 @@ class Transport:
         connection.sock.close()
 
     @staticmethod
-    def _write(sock: socket.socket, request: Send) -> None:
+    def _write(sock: socket.socket, request: Send) -> bool:
+        """Whether the server took all of it: it may refuse before."""
         parts = urlsplit(request.url)
         target = (parts.path or "/") + ("?" + parts.query if parts.query else "")
         lines = [f"{request.method} {target} HTTP/1.1", f"Host: {parts.netloc}"]
@@ -172,7 +179,17 @@ class Transport:
         data = "\r\n".join([*lines, "", ""]).encode("ascii") + (request.body or b"")
         for at in range(0, len(data), 16384):
             sock.settimeout(left(request.deadline))
-            sock.sendall(data[at : at + 16384])
+            try:
+                sock.sendall(data[at : at + 16384])
+            except ConnectionError:
+                return False
+        return True
+
+
+def echoed(request: Send, raw: Raw) -> bool:
+    """Whether a connection may be used again: an answer says which question it is to, so that none is another's."""
+    ours = dict(request.headers)["X-Request-ID"]
+    return 200 <= raw.status < 300 and raw.header("x-request-id") == [ours]
 
 
 def late() -> AuthorizationError:
@@ -208,7 +225,7 @@ def _dial(host: str, port: int, deadline: float) -> socket.socket:
 
 def _receive(response: http.client.HTTPResponse) -> Raw:
     headers = response.headers
-    lengths = set(headers.get_all("Content-Length", []))
+    lengths = {n.strip() for n in headers.get_all("Content-Length", [])}
     coding = ",".join(headers.get_all("Transfer-Encoding", []))
     if headers.defects or len(lengths) > 1 or not all(re.fullmatch("[0-9]{1,18}", n) for n in lengths):
         raise http.client.HTTPException("malformed headers")

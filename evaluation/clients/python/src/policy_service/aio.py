@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import importlib
 import inspect
 import ssl
+import warnings
 from collections.abc import Coroutine
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, AsyncIterator, Awaitable, Callable, Generator, Generic, Mapping, NoReturn
 from typing import ParamSpec, Sequence, TypeVar, cast, overload
 
 from . import _core
 from ._breaker import Breaker
 from ._effects import MAX_BODY, Apart, Effect, Raw, Send, Sleep, Together
-from ._transport import broken, late, left
+from ._transport import broken, echoed, late, left
 from .answer import OURS, Answer, Answers, Permit
 from .approvals import Wait, permitted
 from .batch import Semantic
 from .errors import AuthorizationError, failure
-from .obligations import Change, Enforcement
-from .search import AsyncResults, Search, What
+from .obligations import UNRELEASED, Change, Enforcement
+from .search import AsyncResults, Search, Sought
 from .types import Action, ActionQuery, CapabilityAsk, Entity, Obligation, Question, ResourceQuery, SubjectQuery
 
 if TYPE_CHECKING:
@@ -40,9 +41,14 @@ class _Transport:
     """The connections to one origin, by the transport of httpx: it knows no cookies, redirects, proxies or codings."""
 
     def __init__(self) -> None:
+        try:
+            importlib.import_module("httpx")
+        except ImportError:
+            raise ImportError("AsyncClient needs httpx; install policy-service-client[httpx]") from None
         self._tls: ssl.SSLContext | None = None
         self._kept: httpx.AsyncHTTPTransport | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._echoes = False  # the PDP does, as far as is known: only then a connection has more than one question
         self.apart: set[asyncio.Task[Any]] = set()
 
     def _make(self, fresh: bool, secure: bool) -> httpx.AsyncHTTPTransport:
@@ -55,6 +61,8 @@ class _Transport:
         return httpx.AsyncHTTPTransport(verify=self._tls, trust_env=False, http2=False, retries=0, limits=limits)
 
     async def close(self) -> None:
+        if self.apart:
+            await asyncio.wait(set(self.apart), timeout=_GRACE)
         kept, self._kept = self._kept, None
         if kept is not None and self._loop is asyncio.get_running_loop():
             await kept.aclose()
@@ -79,13 +87,16 @@ class _Transport:
 
     async def _exchange(self, exchange: _Exchange) -> None:
         secure = exchange.request.url.lower().startswith("https:")
-        if exchange.request.fresh:
+        if exchange.request.fresh or not self._echoes:
             async with self._make(fresh=True, secure=secure) as transport:
                 await exchange.run(transport)
+            self._echoes = self._echoes or exchange.raw is not None and echoed(exchange.request, exchange.raw)
             return
         if self._kept is None or self._loop is not asyncio.get_running_loop():
             self._kept, self._loop = self._make(fresh=False, secure=secure), asyncio.get_running_loop()
         await exchange.run(self._kept)
+        if exchange.raw is not None:
+            exchange.raw.reused = True
 
     def _start(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.ensure_future(coroutine)
@@ -219,26 +230,31 @@ class Pending(Coroutine[Any, Any, T], Generic[T]):
 
 
 class AsyncHeldPermit(Permit):
-    """A permit around an act. Its release gives the act's result out, changed as handlers promised."""
+    """A permit around an act: enter it by async with. Its release gives the act's result out, changed as handlers
+    promised. Where it is left without that, the PDP learns that a promise was not kept."""
 
-    __slots__ = ("_client", "_enforcement")
+    __slots__ = ("_client", "_enforcement", "_open")
 
     def __init__(self, enforcement: Enforcement, client: AsyncClient, *, by: object = None) -> None:
         super().__init__(enforcement.decided.facts(), by=by)
-        self._enforcement, self._client = enforcement, client
+        self._enforcement, self._client, self._open = enforcement, client, True
 
     def release(self, result: T) -> Pending[T]:
         """The result, changed as handlers promised. Denied is raised where one of them fails."""
+        self._open = False
         return self._client._run(self._client._core.finish([self._enforcement], result))
 
     async def __aenter__(self) -> AsyncHeldPermit:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
-        if not self._enforcement.reported:
+    async def __aexit__(self, *error: object) -> None:
+        if self._open:
+            self._open = False
             await self._client._run(self._client._core.abandon([self._enforcement]))
+
+    def __del__(self) -> None:
+        if getattr(self, "_open", False) and self._enforcement.promised:
+            warnings.warn(UNRELEASED, ResourceWarning, source=self)
 
 
 class PendingPermit(Pending[AsyncHeldPermit]):
@@ -250,10 +266,8 @@ class PendingPermit(Pending[AsyncHeldPermit]):
         self._permit = await self
         return self._permit
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
-        await self._permit.__aexit__(kind, error, at)
+    async def __aexit__(self, *error: object) -> None:
+        await self._permit.__aexit__(*error)
 
 
 class AsyncClient:
@@ -286,9 +300,7 @@ class AsyncClient:
     async def __aenter__(self) -> AsyncClient:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.aclose()
 
     def _run(self, flow: _core.Flow[T]) -> Pending[T]:
@@ -402,8 +414,8 @@ class AsyncClient:
         """The actions that the subject may do on the resource."""
         return AsyncResults(self._search("action", query))
 
-    async def _search(self, what: What, query: object) -> AsyncIterator[Any]:
-        search = Search(self._core, what, query)
+    async def _search(self, sought: Sought, query: object) -> AsyncIterator[Any]:
+        search = Search(self._core, sought, query)
         while not search.over:
             for found in await self._run(search.page()):
                 if await self._run(search.keep(found)):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Mapping, NoReturn
 
-from .errors import AuthorizationError, failure, odd, printable
+from .errors import AuthorizationError, Secrets, failure, odd
 from .types import Obligation
 
 OURS = object()
@@ -16,7 +16,7 @@ OURS = object()
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What stands in a permit."""
+    """The facts of a permit."""
 
     decision_id: str | None
     request_id: str
@@ -138,6 +138,7 @@ class Decided:
     decision_id: str | None = None
     request_id: str = ""
     approved_until: datetime | None = None
+    secrets: Secrets = Secrets()
 
     @property
     def conditional(self) -> bool:
@@ -146,7 +147,7 @@ class Decided:
 
     @property
     def denied(self) -> bool:
-        """Whether it stays a no, whatever is discharged."""
+        """Whether it stays a no if all is discharged."""
         return not self.conditional and (self.error is not None or not self.allow)
 
     def ended(self) -> bool:
@@ -181,25 +182,25 @@ class Decided:
         return error
 
     def facts(self) -> Facts:
-        """What stands in a permit."""
+        """The facts of a permit."""
         return Facts(self.decision_id, self.request_id, self.context or {}, self.approved_until)
 
     def no(self, error: AuthorizationError | None = None) -> AuthorizationError:
-        """The error of a no, which has what the PDP said."""
+        """The error of a no, with the words of the PDP."""
         error = error or self.error or failure("denied", self._says())
         if error.kind == "denied" and self.reason == "approval_required":
             error._remedy = "call authorize or enforce with wait, so that people are asked to approve it"
-        error.reason = error.reason or self.reason
-        error.reason_user = error.reason_user or self.reason_user
+        error.reason = error.reason or self.secrets.hidden(self.reason)
+        error.reason_user = error.reason_user or self.secrets.hidden(self.reason_user)
         error.decision_id = error.decision_id or self.decision_id
         error.request_id = error.request_id or self.request_id or None
-        error.context = error.context or self.context
+        error.context = error.context or self.secrets.hidden(self.context)
         return error
 
     def _says(self) -> str:
         if self.possible is not None:
             return "the answer says what is possible, which permits nothing"
-        return printable(self.reason or "")
+        return self.secrets.printable(self.reason or "")
 
 
 def permit(facts: Facts) -> Permit:
@@ -228,12 +229,12 @@ def read(top: Any) -> Decided:
     return decided
 
 
-def of_all(top: Mapping[str, Any], what: str) -> None:
+def of_all(top: Mapping[str, Any], name: str) -> None:
     """Refuses members that qualify several answers together: it is not known which of them they are for."""
     together = Decided(allow=True)
     together.qualify(top, top.get("context"))
     if together.conditional:
-        raise failure("obligated", what + " as a whole carries obligations")
+        raise failure("obligated", name + " as a whole carries obligations")
     if together.error:
         raise together.error
 
@@ -312,6 +313,15 @@ def _canonical(value: Any) -> str:
 
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+
+
+def shown_in(question: Mapping[str, Any]) -> tuple[str, ...]:
+    """The secrets that a question shows."""
+    shown = question.get("context", {}).get("capability")
+    shown = shown if isinstance(shown, dict) else {}
+    channel = shown.get("channel")
+    session = channel.get("session") if isinstance(channel, dict) else None
+    return tuple(text for text in (shown.get("token"), shown.get("proof"), session) if isinstance(text, str))
 
 
 def time_of(value: Any) -> datetime | None:

@@ -1,4 +1,4 @@
-"""Waiting for people who have to approve. Nothing here permits: only the PDP's answer to the question does."""
+"""Waiting for people's approval. Nothing here permits: only the PDP's answer to the question does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from . import _json
 from ._effects import Call, Flow, Sleep
-from .answer import Decided, time_of
+from .answer import Decided, shown_in, time_of
 from .errors import AuthorizationError, failure, not_asked, odd, printable
 from .obligations import Enforcement
 
@@ -67,7 +67,7 @@ def wait_of(wait: object) -> Wait | None:
         given = Wait(wait)
     else:
         raise not_asked("wait is neither seconds nor a Wait")
-    if given and not 0 <= given.timeout < 1e9:
+    if given and not (isinstance(given.timeout, (int, float)) and 0 <= given.timeout < 1e9):
         raise not_asked("the time of the wait is no number of seconds")
     return given
 
@@ -108,9 +108,12 @@ def permitted(
         [e] = yield from core.settle([decided], changes=changes)
     else:
         e = yield from _Waiter(core, given, capability, changes).enforce(question)
-    if e.error:
-        raise e.error
-    return e
+    error = e.error
+    if error is None:
+        return e
+    if given and error.kind == "denied":
+        error._remedy = ""  # it was waited for, where that helps
+    raise error
 
 
 class _Waiter:
@@ -120,6 +123,7 @@ class _Waiter:
                 "the handlers have one for approval_required, which the PDP sees to here; leave it out, or wait"
             )
         self._core, self._wait, self._capability, self._changes = core, wait, capability, changes
+        self._over = time.monotonic() + wait.timeout
 
     def enforce(self, question: object) -> Flow[Enforcement]:
         wait, q = self._wait, self._core.checked(question, True)
@@ -170,8 +174,11 @@ class _Waiter:
             task = state.task
             return state
 
-        state = yield from until_decided(attempt, self._wait.timeout, end, lambda: task)
-        return state
+        try:
+            return (yield from until_decided(attempt, self._over, end, lambda: task))
+        except AuthorizationError as error:
+            error.task = task
+            raise
 
     def _submit(self, q: dict[str, Any], offer: _Offer) -> Flow[_State]:
         if self._wait.justification is not None:
@@ -180,11 +187,8 @@ class _Waiter:
         headers: list[tuple[str, str]] = []
         if not self._wait.join:
             headers.append(("Idempotency-Key", hashlib.sha256(_json.write(body)).hexdigest()))
-        shown = q["context"].get("capability")
-        secrets = [v for v in shown.values() if isinstance(v, str)] if isinstance(shown, dict) else []
-        answer = yield from link.send(
-            "request", offer.endpoint or link.requests, body, headers=headers, secrets=secrets, statuses=(201, 202)
-        )
+        url, secrets = offer.endpoint or link.requests, shown_in(q)
+        answer = yield from link.send("request", url, body, headers=headers, secrets=secrets, statuses=(201, 202))
         state = _read(answer, link.pdp)
         assert state.task
         if not state.task["status_endpoint"]:
@@ -216,21 +220,21 @@ class _Waiter:
             if offer is None or offer.next != _RETRY:
                 return e
             pause = max(_pause(n), offer.retry_after)
-            if _now() + timedelta(seconds=pause) >= until:
-                break
+            if _now() + timedelta(seconds=pause) >= until or time.monotonic() + pause >= self._over:
+                raise _given_up(state.task, None)
             yield Sleep(pause)
-        raise failure("not_approved", "the approval did not come to count in time")
+        raise _given_up(state.task, None)
 
 
 def until_decided(
     attempt: Callable[[float, float], Flow[_State]],
-    timeout: float,
+    over: float,
     end: datetime | None,
     task: Callable[[], Task | None] = lambda: None,
 ) -> Flow[_State]:
     """Tries until people have decided. attempt gets the seconds that the PDP may hold its answer back, and those that
-    all of it may take. A failure that says nothing of people's decision is tried again."""
-    over, last, failed = time.monotonic() + timeout, False, None
+    all of it may take. A failure that says nothing of people's decision is tried again, until it is over."""
+    last, failed = False, None
     n = 0
     while True:
         began = time.monotonic()
@@ -254,7 +258,7 @@ def until_decided(
         last = pause >= remaining
         pause = min(pause, remaining)
         if end is not None and _now() + timedelta(seconds=pause) >= end:
-            raise failure("not_approved", "nobody decided in time")
+            raise failure("not_approved", "people did not decide in time")
         yield Sleep(pause)
         n += 1
 
@@ -267,7 +271,7 @@ def _given_up(task: Task | None, failed: AuthorizationError | None) -> Authoriza
         "people have not decided in the time of the wait",
         remedy="keep error.task, and go on later with Wait(…, resume=task)",
     )
-    error.op, error.reason, error.task = "await", "approval_pending", task
+    error.op, error.reason, error.task = "await", "approval_pending", task  # for a wait of which only the use is late
     return error
 
 
@@ -284,7 +288,7 @@ def decided(link: Link, approval: str, timeout: float) -> Flow[str]:
             raise odd("it is no approval request")
         return _State(status, retry_after=answer.retry_after)
 
-    state = yield from until_decided(attempt, timeout, None)
+    state = yield from until_decided(attempt, time.monotonic() + timeout, None)
     return state.status
 
 
@@ -351,7 +355,7 @@ def _task(given: object, link: Link) -> Task:
 
 
 def _approval(state: _State) -> tuple[dict[str, Any], datetime]:
-    """The approval of an approved task. A task in another status has none, whatever stands beside the status."""
+    """The approval of an approved task. A task in another status has none, also where one stands beside the status."""
     if state.status != "approved":
         raise failure("not_approved", f"the request is {printable(state.status)!r}")
     result = state.result

@@ -27,38 +27,22 @@ Kind = Literal[
 # A failure after which a question may be sent again: see Core.ask.
 Again = Literal["never", "unsent", "unanswered", "asked_to_wait"]
 
-_WORDS: dict[str, str] = {
-    "denied": "denied",
-    "obligated": "obligations not discharged",
-    "not_approved": "not approved",
-    "not_asked": "not asked",
-    "open": "circuit breaker open",
-    "unreachable": "unreachable",
-    "timed_out": "timed out",
-    "cancelled": "cancelled",
-    "refused": "refused",
-    "unavailable": "unavailable",
-    "odd": "not an answer",
-    "unsupported": "not supported",
-    "bad_item": "item refused",
-    "skipped": "not decided",
-}
-
-_REMEDIES: dict[str, str] = {
-    "denied": "do not act; the policies decide",
-    "obligated": "give the client a handler for each type of obligation, and see why one failed",
-    "not_approved": "do not act; ask people again if it is still needed",
-    "not_asked": "correct the question, the credential or the options of the client",
-    "open": "try again after the cool-down, and see why the PDP did not answer",
-    "unreachable": "see that the PDP runs and that its URL is right, then try again",
-    "timed_out": "try again, or give the client a longer timeout",
-    "cancelled": "nothing; the caller gave the call up",
-    "refused": "correct the question, the URL or the credential, as the status says",
-    "unavailable": "try again later",
-    "odd": "see that the URL is the PDP's own, with no proxy that answers in its place",
-    "unsupported": "ask a PDP that knows this kind of question",
-    "bad_item": "correct this question",
-    "skipped": "nothing; an earlier question was enough",
+# The failure, and the remedy.
+_WORDS: dict[str, tuple[str, str]] = {
+    "denied": ("denied", "do not act; the policies decide"),
+    "obligated": ("obligations not discharged", "give the client a handler for each type, and see why one failed"),
+    "not_approved": ("not approved", "do not act; ask people again if it is still needed"),
+    "not_asked": ("not asked", "correct the question, the credential or the options of the client"),
+    "open": ("circuit breaker open", "try again after the cool-down, and see why the PDP did not answer"),
+    "unreachable": ("unreachable", "see that the PDP runs and that its URL is right, then try again"),
+    "timed_out": ("timed out", "try again, or give the client a longer timeout"),
+    "cancelled": ("cancelled", "nothing; the call was given up"),
+    "refused": ("refused", "correct the question, the URL or the credential, as the status says"),
+    "unavailable": ("unavailable", "try again later"),
+    "odd": ("not an answer", "see that the URL is the PDP's own, with no proxy that answers in its place"),
+    "unsupported": ("not supported", "ask a PDP that knows this kind of question"),
+    "bad_item": ("item refused", "correct this question"),
+    "skipped": ("not decided", "nothing; an earlier question was enough"),
 }
 
 _SPENT = (
@@ -83,7 +67,7 @@ class AuthorizationError(Exception):
         retry_after: float | None = None,
         again: Again = "never",
     ) -> None:
-        super().__init__()
+        super().__init__(kind, detail)
         self.kind = kind
         self.op = "evaluate"
         self.place = ""  # the URL of the PDP
@@ -103,16 +87,16 @@ class AuthorizationError(Exception):
 
     @property
     def remedy(self) -> str:
-        """What to try."""
+        """The thing to try."""
         if self.spent:
             return _SPENT
-        return self._remedy or _REMEDIES[self.kind]
+        return self._remedy or _WORDS[self.kind][1]
 
     def __str__(self) -> str:
         status = f" (status {self.pdp_status})" if self.pdp_status else ""
         detail = f": {self.detail}" if self.detail else ""
         place = f" at {self.place}" if self.place else ""
-        return f"authzen {self.op}{place}: {_WORDS[self.kind]}{status}{detail}; {self.remedy}"
+        return f"authzen {self.op}{place}: {_WORDS[self.kind][0]}{status}{detail}; {self.remedy}"
 
 
 class Denied(AuthorizationError):
@@ -127,18 +111,9 @@ class Undecided(AuthorizationError):
     status = 503
 
 
-def failure(
-    kind: Kind,
-    detail: str = "",
-    *,
-    remedy: str = "",
-    pdp_status: int | None = None,
-    retry_after: float | None = None,
-    again: Again = "never",
-) -> AuthorizationError:
+def failure(kind: Kind, detail: str = "", **more: Any) -> AuthorizationError:
     """The error of a kind."""
-    of = Denied if kind in ("denied", "obligated", "not_approved") else Undecided
-    return of(kind, detail, remedy=remedy, pdp_status=pdp_status, retry_after=retry_after, again=again)
+    return (Denied if kind in ("denied", "obligated", "not_approved") else Undecided)(kind, detail, **more)
 
 
 def not_asked(detail: str) -> AuthorizationError:
@@ -154,12 +129,19 @@ def odd(detail: str) -> AuthorizationError:
 class Secrets(tuple[str, ...]):
     """Credentials that were sent. No error repeats them: servers and proxies like to quote."""
 
+    def hidden(self, value: Any) -> Any:
+        """A JSON value without them."""
+        if isinstance(value, str):
+            for secret in self:
+                value = value.replace(secret, "…") if secret else value
+            return value
+        if isinstance(value, dict):
+            return {self.hidden(name): self.hidden(member) for name, member in value.items()}
+        return [self.hidden(item) for item in value] if isinstance(value, list) else value
+
     def printable(self, text: str) -> str:
         """A text from elsewhere, for one line of a log. It is cut last: a secret that is cut in two is not found."""
-        for secret in self:
-            if secret:
-                text = text.replace(secret, "…")
-        text = text.encode("utf-8", "replace").decode("utf-8")
+        text = str(self.hidden(text)).encode("utf-8", "replace").decode("utf-8")
         text = "".join(" " if c < " " or "\x7f" <= c < "\xa0" or c in "\u2028\u2029" else c for c in text)
         return text if len(text) <= 512 else text[:512] + "…"
 

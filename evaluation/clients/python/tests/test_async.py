@@ -1,0 +1,218 @@
+"""AsyncClient: what differs from Client."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import unittest
+import unittest.mock
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from policy_service import AsyncClient, AuthorizationError, Breaker, Permit
+
+from .liar import Liar, answer, echo
+from .pdp import PDP, Said
+from .test_client import QUESTION, USERS, Receipts, always, owes, question, says
+
+
+class Async(unittest.IsolatedAsyncioTestCase):
+    async def no(self, call: Any, kind: str) -> AuthorizationError:
+        with self.assertRaises(AuthorizationError) as caught:
+            await call
+        self.assertEqual(caught.exception.kind, kind, caught.exception)
+        return caught.exception
+
+    async def test_a_forgotten_await_is_no_yes(self) -> None:
+        with PDP(says(True)) as pdp:
+            async with AsyncClient(pdp.url) as client:
+                calls: list[Any] = [
+                    client.evaluate(QUESTION),
+                    client.authorize(QUESTION),
+                    client.enforce(QUESTION),
+                    client.enforce(QUESTION, lambda permit: 1),
+                    client.enforce_all([QUESTION], len),
+                    client.evaluate_batch([QUESTION]),
+                ]
+                for call in calls:
+                    with self.assertRaises(TypeError):
+                        bool(call)
+                    with self.assertRaises((TypeError, AttributeError)):
+                        call.permitted
+                    call.close()
+                self.assertEqual(pdp.asked, [])
+                self.assertTrue((await client.evaluate(QUESTION)).permitted)
+                self.assertIsInstance(await asyncio.create_task(client.authorize(QUESTION)), Permit)
+
+    async def test_all_may_be_async(self) -> None:
+        async def key() -> str:
+            return "a-key"
+
+        async def upper(result: str) -> str:
+            return result.upper()
+
+        async def handle(o: Any) -> Callable[[Any], Any]:
+            return upper
+
+        async def act(permit: Permit) -> str:
+            return "text"
+
+        kept, broken = [("o0", "discharged")], [("o0", "failed")]
+        with Receipts(owes("redact")) as pdp:
+            async with AsyncClient(pdp.url, key, handlers={"redact": handle}) as client:
+
+                def receipts() -> list[Any]:
+                    got, pdp.receipts = list(pdp.receipts), []
+                    return got
+
+                self.assertEqual(await client.enforce(QUESTION, act), "TEXT")
+                self.assertEqual(receipts(), kept)
+                self.assertEqual(await client.enforce(QUESTION, lambda permit: "plain"), "PLAIN")
+                self.assertEqual(receipts(), kept)
+                async with client.enforce(QUESTION) as permit:
+                    self.assertEqual(await permit.release("text"), "TEXT")
+                self.assertEqual(receipts(), kept)
+                async with client.enforce(QUESTION):
+                    pass
+                self.assertEqual(receipts(), broken)
+
+                def about(name: str) -> Any:
+                    return QUESTION
+
+                @client.enforced(about)
+                async def decorated(name: str) -> str:
+                    return name
+
+                self.assertEqual(await decorated("d7"), "D7")
+                self.assertEqual(receipts(), kept)
+
+    async def test_obligations_outlive_their_caller(self) -> None:
+        ran: list[str] = []
+        started, goes_on, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def slow(o: Any) -> None:
+            started.set()
+            await goes_on.wait()
+
+        async def last(o: Any) -> None:
+            ran.append("last")
+
+        loop = asyncio.get_running_loop()
+
+        with Receipts(owes("slow", "last")) as pdp:
+            pdp.heard = lambda: loop.call_soon_threadsafe(done.set)
+            async with AsyncClient(pdp.url, handlers={"slow": slow, "last": last}) as client:
+                task = asyncio.create_task(client.authorize(QUESTION))
+                await started.wait()
+                task.cancel()
+                with self.assertRaises(asyncio.CancelledError):
+                    await task
+                goes_on.set()
+                await done.wait()
+                self.assertEqual((ran, pdp.receipts), (["last"], [("o0", "discharged"), ("o1", "discharged")]))
+
+    async def test_a_call_given_up_says_nothing_of_the_pdp(self) -> None:
+        asked = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def silent(n: int, request: bytes) -> Iterator[bytes | None]:
+            loop.call_soon_threadsafe(asked.set)
+            if n > 1:
+                yield answer()
+
+        with Liar(silent) as liar:
+            async with AsyncClient(liar.url, breaker=Breaker(1, 1000)) as client:
+                task = asyncio.create_task(client.authorize(QUESTION))
+                await asked.wait()
+                task.cancel()
+                with self.assertRaises(asyncio.CancelledError):
+                    await task
+                await client.authorize(QUESTION)
+
+    async def test_lies(self) -> None:
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+        def endless(n: int, request: bytes) -> Iterator[bytes]:
+            yield head
+            while True:
+                yield b"1000\r\n" + b" " * 0x1000 + b"\r\n"
+
+        moved = answer(status="307 Elsewhere", headers="Location: /other\r\n")
+        later = answer(b"{}", "503 Busy", "Retry-After: 0\r\n")
+        cases: list[tuple[str, Any, dict[str, Any], str, int, bool]] = [
+            ("endless", endless, {}, "odd", 1, False),
+            ("a part of it", always(head + b"1\r\n{\r\n"), {}, "timed_out", 1, False),
+            ("nothing", always(), {"approval_id": "a"}, "timed_out", 1, True),
+            ("moved", always(moved), {}, "odd", 1, False),
+            ("coded", always(answer(headers="Content-Encoding: gzip\r\n")), {}, "odd", 1, False),
+            ("no byte", always(None), {}, "unreachable", 3, False),
+            ("no byte, of an approval", always(None), {"approval_id": "a"}, "unreachable", 1, True),
+            ("cut", always(answer()[:-1], None), {}, "unreachable", 1, False),
+            ("later", always(later), {}, "unavailable", 3, False),
+        ]
+        for name, said, context, kind, times, spent in cases:
+            with self.subTest(name), Liar(said) as liar:
+                async with AsyncClient(liar.url, timeout=0.5 if kind == "timed_out" else 20) as client:
+                    error = await self.no(client.authorize(question(**context)), kind)
+                    self.assertEqual((len(liar.requests), error.spent), (times, spent))
+
+    async def test_nothing_of_the_environment_or_of_an_answer_is_kept(self) -> None:
+        def cookie(n: int, request: bytes) -> Iterator[bytes]:
+            yield answer(headers=echo(request) + "Set-Cookie: a=b; Path=/\r\n")
+
+        with Liar(cookie) as liar, Liar(always(answer())) as proxy:
+            with unittest.mock.patch.dict(os.environ, {"HTTP_PROXY": proxy.url, "ALL_PROXY": proxy.url}):
+                async with AsyncClient(liar.url) as client:
+                    for connections in (1, 2, 2):
+                        await client.authorize(QUESTION)
+                        self.assertEqual(liar.connections, connections)
+                    await client.authorize(question(approval_id="a"))
+                    self.assertEqual((liar.connections, proxy.connections), (3, 0))
+            self.assertNotIn(b"cookie", b"".join(liar.requests).lower())
+
+    async def test_no_answer_is_anothers(self) -> None:
+        def unsolicited(n: int, request: bytes) -> Iterator[bytes]:
+            yield answer(b'{"decision": true}' if n < 3 else b'{"decision": false}', headers=echo(request))
+            yield answer()
+
+        with Liar(unsolicited) as liar:
+            async with AsyncClient(liar.url) as client:
+                await client.authorize(QUESTION)
+                await client.authorize(QUESTION)
+                with self.assertRaises(AuthorizationError):
+                    await client.authorize(QUESTION)
+
+    def test_one_client_in_several_loops(self) -> None:
+        with PDP(says(True)) as pdp:
+            client = AsyncClient(pdp.url)
+
+            async def once() -> None:
+                await client.authorize(QUESTION)
+
+            async def twice() -> None:
+                await once()
+                await client.aclose()
+
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ResourceWarning)  # of the connection that the first loop left open
+                asyncio.run(once())
+                asyncio.run(twice())
+                gc.collect()
+            self.assertEqual(len(pdp.asked), 2)
+
+    async def test_searches(self) -> None:
+        def page(method: str, path: str, body: Any) -> Said:
+            owed = [{"id": "o", "type": "log" if body["page"]["token"] else "other"}] if "page" in body else []
+            return 200, {"results": [{"type": "user", "id": "x", "obligations": owed}], "page": {"next_token": ""}}, {}
+
+        with PDP(page) as pdp:
+            async with AsyncClient(pdp.url) as client:
+                self.assertEqual(
+                    [found async for found in client.search_subjects(USERS)], [{"type": "user", "id": "x"}]
+                )
+
+
+if __name__ == "__main__":
+    unittest.main()
