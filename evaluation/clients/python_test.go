@@ -82,7 +82,7 @@ func pyUnits(t *testing.T, others bool) {
 	t.Helper()
 	files, err := filepath.Glob("python/tests/test_*.py")
 	pyMust(t, err)
-	command := []string{debian, "-W", "error", "-m", "unittest"}
+	command := []string{python(t), "-W", "error", "-m", "unittest"}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		pyMust(t, err)

@@ -169,6 +169,13 @@ class Uses(unittest.TestCase):
             with self.assertRaises(Undecided):
                 client.renew_capability(Capability(token(), HOLDER))
 
+    def test_renewal_that_people_approve(self) -> None:
+        waits: Said = (202, {"granted": False, "approval": {"id": "ap_1", "status": "pending"}}, {})
+        with PDP(lambda method, path, body: waits) as pdp, Client(pdp.url) as client:
+            with self.assertRaises(Denied) as raised:
+                client.renew_capability(Capability(token(), HOLDER, ASK))
+            self.assertIn("request_capability", raised.exception.remedy)
+
     def test_session_stays(self) -> None:
         with PDP(lambda method, path, body: (200, {"decision": True}, {})) as pdp, Client(pdp.url) as client:
             call: Any = {**CALL, "context": {"capability": {"channel": {"session": "ws-17"}, "token": "other"}}}
@@ -186,6 +193,7 @@ class Uses(unittest.TestCase):
             self.assertEqual(pdp.asked, [])
 
     def test_made_again(self) -> None:
+        self.assertEqual(Capability(token(cnf={"jwk": {**HOLDER.jwk, "kid": "1"}}), HOLDER).id, "cap_1")
         for bad in ("", "a.b", token(OTHER), token() + "=", token(jti=""), "x" * 9000):
             with self.subTest(bad[:20]), self.assertRaises(ValueError) as raised:
                 Capability(bad, HOLDER)

@@ -186,7 +186,8 @@ def pending(method: str, path: str, body: Any) -> Said:
     """A PDP whose people do not decide."""
     if path.endswith("/evaluation"):
         request = {"expires_at": "2999-01-01T00:00:00Z", "binding_token": "b"}
-        return 200, {"decision": False, "context": {"reason": "approval_required", "access_request": request}}, {}
+        said = {"reason": "approval_required", "reason_user": "Ask a lead.", "access_request": request}
+        return 200, {"decision": False, "context": said}, {}
     task = {
         "id": "t1",
         "status": "pending",

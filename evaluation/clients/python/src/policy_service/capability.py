@@ -272,7 +272,7 @@ class Capability:
 
     def __init__(self, token: str, holder: Holder, ask: CapabilityAsk | None = None) -> None:
         self._claims = _claims(token)
-        if self._claims["cnf"]["jwk"] != holder.jwk:
+        if _thumbprint(self._claims["cnf"]["jwk"]) != holder.thumbprint:
             raise ValueError("the capability is bound to another key than the holder's")
         self._token = token
         self.holder = holder
@@ -343,7 +343,8 @@ def request_flow(
     approval = answer.get("approval") if answer.get("granted") is not True else None
     if isinstance(approval, dict) and approval.get("id"):
         if timeout is None:
-            raise _refused(answer, "approval_required", "people have to approve it; give wait, in seconds")
+            how = "give wait, in seconds" if renews is None else "ask for another one, by request_capability with wait"
+            raise _refused(answer, "approval_required", f"people have to approve it; {how}")
         approval_id = _text(approval["id"])
         status = yield from link.decided(approval_id, timeout)
         if status != "approved":

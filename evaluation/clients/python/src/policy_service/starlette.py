@@ -61,7 +61,7 @@ def guard(
 def refuse(error: AuthorizationError) -> NoReturn:
     """The no as HTTP has it. The log has the error; the caller gets the text that the policy has for people."""
     log.log(logging.INFO if error.status == 403 else logging.WARNING, "%s", error)
-    detail = error.reason_user or (_WAITING if error.task is not None else "access denied")
+    detail = _WAITING if error.task is not None else error.reason_user or "access denied"
     headers = None if error.retry_after is None else {"Retry-After": str(math.ceil(error.retry_after))}
     raise HTTPException(status_code=error.status, detail=detail, headers=headers) from error
 
