@@ -63,6 +63,7 @@ var readers = map[string]string{
 
 	"evaluation/clients/python/README.md":     "PEP developer, in Python",
 	"evaluation/clients/typescript/README.md": "PEP developer, in TypeScript",
+	"evaluation/clients/typescript/MCP.md":    "developer of an MCP server, in TypeScript",
 }
 
 // elsewhere are the blocks that another test executes or reads: which one, by the page and the tag.
@@ -82,11 +83,13 @@ var elsewhere = map[string]map[string]string{
 
 	"evaluation/clients/python/README.md":     {"python": "python_test.go of evaluation/clients, which runs the programs", "console python": "python_test.go, as above"},
 	"evaluation/clients/typescript/README.md": {"ts": "typescript_test.go of evaluation/clients, which runs the programs", withNode: "typescript_test.go, as above"},
+	"evaluation/clients/typescript/MCP.md":    {"ts": "evaluation/clients/mcpguard_test.go, which runs it", "js": "mcpguard_test.go, which finds it in the example"},
 }
 
 // unexecuted are the pages of which no block is executed, each with the reason.
 var unexecuted = map[string]string{
 	"cmd/policy-service/CHANGES.md":   "it tells of the past",
+	"evaluation/clients/README.md":    "its commands are those of the tests beside it",
 	"conformance/REQUIREMENTS.md":     "its rows are held to the cases, and the suite runs those",
 	"conformance/pep/REQUIREMENTS.md": "its rows are held to the cases, and the suite runs those",
 	"pdp/console/README.md":           "it is about what people see in a browser, and pdp/console holds its pictures to that",

@@ -436,6 +436,9 @@ class Enforcing(Tests):
                 pass
             self.assertEqual(receipts(), broken)
             self.no(lambda: permit.release("text"), "obligated")
+            with self.assertWarns(ResourceWarning):
+                client.enforce(QUESTION)
+            self.assertEqual(receipts(), broken)
             acts: list[Any] = [1, "text"]
             for act_done in acts:
                 with self.assertRaises(TypeError):

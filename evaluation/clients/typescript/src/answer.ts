@@ -61,14 +61,10 @@ export function ofAll(body: JsonObject, what: string): Failure | undefined {
 /** Reads all qualifying members, also where some are odd: the readable obligations are to be discharged. */
 function qualify(a: Answer, body: JsonObject): void {
 	a.failure = add(a, body);
-	if (isObject(body.context)) a.failure = firstOf(a.failure, add(a, body.context));
-	else if (present(body.context)) a.failure ??= odd("context is not an object");
+	const within = isObject(body.context) ? add(a, body.context) : present(body.context) ? odd("context is not an object") : undefined;
+	a.failure ??= within;
 	if (!a.failure && a.allow && a.obligations.length > 0) a.failure = new Failure("obligated", "");
 	a.permit = a.allow && !a.failure;
-}
-
-function firstOf(one: Failure | undefined, other: Failure | undefined): Failure | undefined {
-	return one ?? other;
 }
 
 function add(a: Answer, place: JsonObject): Failure | undefined {

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { denied } from "./answer.js";
 import { type Core, type Enforcement, type How, presentsApproval, timeOf, withContext } from "./core.js";
-import { AuthorizationError, Failure, failureOf, notAsked, odd, printable } from "./errors.js";
+import { type AuthorizationError, Failure, failureOf, notAsked, odd, printable } from "./errors.js";
 import { isObject, present, textOf } from "./json.js";
 import type { LinkAnswer, LinkRequest } from "./link.js";
 import { Report } from "./obligations.js";
@@ -103,38 +103,55 @@ interface Standing {
 	prompt: boolean;
 }
 
-/** Tries until people have decided: again after a failure that says nothing of that. `first` is for the beginning, then it looks. */
+/** Tries until people have decided. `first` is for the beginning, then it looks. */
 async function decidedBy(w: Waiting, expires: string | undefined, first: () => Promise<Standing>): Promise<Standing> {
-	let end = timeOf(expires) ?? Number.POSITIVE_INFINITY;
-	let attempt = first;
 	let task: Task | undefined;
+	const end = () => Math.min(timeOf(task ? task.expires_at : expires) ?? Number.POSITIVE_INFINITY, w.end);
 	try {
-		for (let n = 0; ; n++) {
-			let pause = jitter(n);
-			try {
-				const now = await attempt();
-				if (!now.pending) {
-					task = undefined;
-					if (now.failure) throw now.failure;
-					return now;
-				}
-				const pending = now.task;
-				task = pending;
-				end = timeOf(pending.expires_at) ?? Number.POSITIVE_INFINITY;
-				attempt = () => look(w, pending);
-				pause = now.prompt ? 0 : Math.max(pause, now.retryAfter);
-			} catch (error) {
-				const failure = failureOf(error);
-				if (!passing(failure)) throw failure;
-				pause = Math.max(pause, (failure.retryAfter ?? 0) * 1000);
-			}
-			await pauseFor(pause, Math.min(end, w.end), w.how.signal);
-		}
+		return await repeat(end, w.how.signal, async () => {
+			const now = task ? await look(w, task) : await first();
+			task = now.pending ? now.task : undefined;
+			if (now.failure) throw now.failure;
+			return { ...now, value: now.pending ? undefined : now };
+		});
 	} catch (error) {
 		const failure = failureOf(error);
 		if (task) failure.task = task;
 		throw failure;
 	}
+}
+
+/** Tries until there is a value, with pauses: again also after a failure that says nothing of people's decision. */
+async function repeat<T>(
+	end: () => number,
+	signal: AbortSignal | undefined,
+	attempt: () => Promise<{ value: T | undefined; prompt: boolean; retryAfter: number }>,
+): Promise<T> {
+	for (let n = 0; ; n++) {
+		let pause = jitter(n);
+		try {
+			const { value, prompt, retryAfter } = await attempt();
+			if (value !== undefined) return value;
+			pause = prompt ? 0 : Math.max(pause, retryAfter);
+		} catch (error) {
+			const { kind, retryAfter = 0 } = error as Failure | AuthorizationError; // or an error of the caller's, without a kind
+			if (!["unreachable", "timed_out", "unavailable"].includes(kind)) throw error;
+			pause = Math.max(pause, retryAfter * 1000);
+		}
+		await pauseFor(pause, end(), signal);
+	}
+}
+
+/** {@link repeat}, for requests for capabilities: see Link. */
+export function until<T>(end: number, signal: AbortSignal | undefined, attempt: () => Promise<T | undefined>): Promise<T> {
+	return repeat(
+		() => end,
+		signal,
+		async () => {
+			const started = performance.now();
+			return { value: await attempt(), prompt: performance.now() - started >= held, retryAfter: 0 };
+		},
+	);
 }
 
 /** Asks with an approval, and again if the PDP says that the approval is about to count. */
@@ -157,7 +174,7 @@ function jitter(n: number): number {
 }
 
 /** Pauses, and fails at once if the next attempt would come after the end. */
-export async function pauseFor(milliseconds: number, end: number, signal: AbortSignal | undefined): Promise<void> {
+async function pauseFor(milliseconds: number, end: number, signal: AbortSignal | undefined): Promise<void> {
 	if (Date.now() + milliseconds >= end) {
 		throw new Failure("not_approved", "people did not decide in time", {
 			reason: "approval_pending",
@@ -167,20 +184,10 @@ export async function pauseFor(milliseconds: number, end: number, signal: AbortS
 	if (!(await sleep(milliseconds, signal)) || signal?.aborted) throw new Failure("cancelled", "the wait for people was given up");
 }
 
-/** Whether a failure says nothing of people's decision. */
-export function passing(failure: { kind: string }): boolean {
-	return ["unreachable", "timed_out", "unavailable"].includes(failure.kind);
-}
-
 /** {@link LinkRequest} without its errors: it throws a Failure. */
 export async function send(core: Core, r: LinkRequest, deadline?: number): Promise<LinkAnswer> {
-	let url: URL;
-	try {
-		url = new URL(r.url);
-	} catch {
-		throw notAsked("a URL of the answer is none");
-	}
-	if (url.origin !== core.settings.origin || url.username || url.password || url.hash) {
+	const url = URL.parse(r.url);
+	if (url?.origin !== core.settings.origin || url.username || url.password || url.hash) {
 		throw notAsked("a URL of the answer is at another origin than the PDP, or has a fragment or credentials");
 	}
 	const seconds = Math.floor((r.wait ?? 0) / 1000);
@@ -189,17 +196,12 @@ export async function send(core: Core, r: LinkRequest, deadline?: number): Promi
 	let answer: LinkAnswer | undefined;
 	const asking = { url: within, method, body, headers, secrets, statuses, signal, deadline, wait: seconds * 1000 };
 	const { failure } = await ask(core.settings, { ...asking, repeat: r.once ? "unsent" : "unanswered" }, (reply) => {
-		if (reply.status === 204) answer = { status: 204, body: {}, retryAfter: reply.retryAfter };
-		else if (isObject(reply.body)) answer = { status: reply.status, body: reply.body, retryAfter: reply.retryAfter };
-		else return odd("the body is not an object");
+		if (!isObject(reply.body)) return odd("the body is not an object");
+		answer = { status: reply.status, body: reply.body, retryAfter: reply.retryAfter };
 		return undefined;
 	});
-	if (failure) throw failure;
-	return answer ?? fail(odd("it was not read"));
-}
-
-function fail(failure: Failure): never {
-	throw failure;
+	if (failure || !answer) throw failure ?? odd("it was not read");
+	return answer;
 }
 
 /** Reads the task of another process. */
@@ -333,21 +335,4 @@ async function submit(w: Waiting, filing: LinkRequest): Promise<Standing> {
 		throw new Failure("cancelled", "the task was not kept", { cause, task: now.task });
 	}
 	return { ...now, retryAfter: retryAfter * 1000, prompt: true };
-}
-
-/** Tries until `attempt` returns something: see Link. */
-export async function until<T>(end: number, signal: AbortSignal | undefined, attempt: () => Promise<T | undefined>): Promise<T> {
-	for (let n = 0; ; n++) {
-		const started = performance.now();
-		let pause = jitter(n);
-		try {
-			const value = await attempt();
-			if (value !== undefined) return value;
-			if (performance.now() - started >= held) pause = 0;
-		} catch (error) {
-			if (!(error instanceof AuthorizationError) || !passing(error) || signal?.aborted) throw error;
-			pause = Math.max(pause, (error.retryAfter ?? 0) * 1000);
-		}
-		await pauseFor(pause, end, signal);
-	}
 }

@@ -1,6 +1,7 @@
 // From a tool's definition to questions, as OpenID's COAZ binding for MCP has it and package evaluation/coaz of
 // policy-service reads it. It asks nobody, and knows no library of MCP.
 import { CelError, celOf, compile, type Expression, Meter, type Variables } from "./cel.js";
+import { printable } from "./errors.js";
 import { isObject, JsonError, plainJson } from "./json.js";
 import type { Action, Entity, Json, JsonObject, Question } from "./types.js";
 
@@ -19,8 +20,7 @@ export class MappingError extends Error {
 	override readonly name = "MappingError";
 
 	constructor(pointer: string, detail: string) {
-		// names of members stand in it: their author must not write a line of a log
-		super(`COAZ mapping error: ${pointer && `${pointer}: `}${detail}`.replaceAll(/[^ -~\u00a1-\u{10ffff}]|\p{C}|\p{Z}/gu, " "));
+		super(printable(`COAZ mapping error: ${pointer && `${pointer}: `}${detail}`)); // names of members stand in it
 		this.pointer = pointer;
 	}
 }

@@ -86,11 +86,8 @@ export class Core {
 	questionError(op: string, failure: Failure, of: Partial<Decided>): AuthorizationError {
 		const error = this.error(op, failure, of);
 		if (error instanceof Undecided && error.kind !== "cancelled" && error.kind !== "skipped") {
-			try {
-				this.#onUndecided?.(error);
-			} catch {
-				// counting changes nothing
-			}
+			const count = async () => this.#onUndecided?.(error);
+			count().catch(() => {}); // counting changes nothing
 		}
 		return error;
 	}
@@ -215,9 +212,7 @@ function baseOf(text: unknown, plain: boolean): string {
 export function questionOf(value: unknown): Question {
 	const q = plain(value);
 	only(q, "the question", ["subject", "action", "resource", "context"]);
-	entityOf(q, "subject");
-	entityOf(q, "resource");
-	actionOf(q);
+	for (const name of ["subject", "action", "resource"] as const) partOf(q, name);
 	contextOf(q);
 	return q as unknown as Question;
 }
@@ -239,19 +234,16 @@ export function only(o: JsonObject, what: string, names: readonly string[]): voi
 		if (!names.includes(name)) throw notAsked(printable(`${what} has a member ${name}, which is not allowed there`));
 }
 
-export function entityOf(q: JsonObject, name: "subject" | "resource"): void {
-	const entity = q[name];
-	if (!isObject(entity) || typeof entity.type !== "string" || typeof entity.id !== "string")
-		throw notAsked(`the ${name} has no type and id`);
-	only(entity, `the ${name}`, ["type", "id", "properties"]);
-	if (entity.properties !== undefined && !isObject(entity.properties)) throw notAsked(`the properties of the ${name} are no object`);
-}
+const parts = { subject: ["type", "id"], resource: ["type", "id"], action: ["name"] } as const;
 
-export function actionOf(q: JsonObject): void {
-	const { action } = q;
-	if (!isObject(action) || typeof action.name !== "string") throw notAsked("the action has no name");
-	only(action, "the action", ["name", "properties"]);
-	if (action.properties !== undefined && !isObject(action.properties)) throw notAsked("the properties of the action are no object");
+/** Refuses a part of a question that is not as it has to be. */
+export function partOf(q: JsonObject, name: keyof typeof parts): void {
+	const part = q[name];
+	if (!isObject(part) || parts[name].some((member) => typeof part[member] !== "string")) {
+		throw notAsked(`the ${name} has no ${parts[name].join(" and ")}`);
+	}
+	only(part, `the ${name}`, [...parts[name], "properties"]);
+	if (part.properties !== undefined && !isObject(part.properties)) throw notAsked(`the properties of the ${name} are no object`);
 }
 
 export function contextOf(q: JsonObject): void {

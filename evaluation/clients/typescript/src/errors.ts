@@ -154,9 +154,11 @@ export abstract class AuthorizationError extends Error {
 	}
 }
 
-/** Whether no answer says what became of the request. */
-function lost(failure: Failure): boolean {
-	return ["unreachable", "timed_out", "cancelled", "odd"].includes(failure.kind) || (failure.pdpStatus ?? 0) >= 500;
+/** Whether no answer says what became of the request. 429 and 503 are the PDP's own word, any other status may be a proxy's. */
+function lost({ kind, pdpStatus }: Failure): boolean {
+	return (
+		["unreachable", "timed_out", "cancelled", "odd"].includes(kind) || (kind === "unavailable" && pdpStatus !== 429 && pdpStatus !== 503)
+	);
 }
 
 /** It was decided: no. */

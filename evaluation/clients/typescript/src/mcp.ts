@@ -160,7 +160,7 @@ export interface GuardOptions {
 	 * The definitions of the tools as tools/list shows them, or a function that finds one by its name. A tool that is not
 	 * among them is asked about by the default mapping, which has no arguments.
 	 */
-	tools: readonly { name: string }[] | ((name: string) => unknown);
+	tools: readonly { readonly name: string; readonly [member: string]: unknown }[] | ((name: string) => unknown);
 	/** The server's own resource identifier, which tokens are for. */
 	resource?: string;
 	/** The claim that says who the subject is; sub. */

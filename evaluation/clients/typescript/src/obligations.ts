@@ -52,10 +52,6 @@ export class Report {
 	/** The caller's signal came meanwhile. */
 	ended = false;
 
-	get discharged(): boolean {
-		return !this.ended && this.outcomes.every((one) => one.fault === undefined);
-	}
-
 	/** Names the obligations that were not discharged. */
 	get text(): string {
 		const undone = this.outcomes.filter((one) => one.fault !== undefined);

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { ofAll, qualified } from "./answer.js";
-import { actionOf, type Core, contextOf, entityOf, only, plain } from "./core.js";
+import { type Core, contextOf, only, partOf, plain } from "./core.js";
 import { failureOf, notAsked, odd } from "./errors.js";
 import { isObject, members, present, textOf } from "./json.js";
 import { ask } from "./transport.js";
@@ -66,9 +66,8 @@ function queryOf(what: Sought, value: unknown): JsonObject {
 		if (!isObject(sought) || typeof sought.type !== "string") throw notAsked(`the ${what} has no type`);
 		only(sought, `the ${what}`, ["type", "id", "properties"]);
 		q[what] = { type: sought.type };
-		actionOf(q);
 	}
-	for (const name of ["subject", "resource"] as const) if (name !== what) entityOf(q, name);
+	for (const name of ["subject", "action", "resource"] as const) if (name !== what) partOf(q, name);
 	contextOf(q);
 	return q;
 }

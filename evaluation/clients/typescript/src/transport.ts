@@ -54,12 +54,12 @@ const mostOfProblem = 8 << 10;
 /** Sends a request until there is an answer that `read` accepts, or none can be had. It does not throw. */
 export async function ask(s: Settings, a: Asking, read: Reader): Promise<{ requestId: string; failure: Failure | undefined }> {
 	const requestId = randomUUID();
-	const leave = a.breaker?.enter();
-	if (leave instanceof Failure) return { requestId, failure: leave };
 	const end = Math.min(performance.now() + s.timeout + (a.wait ?? 0), a.deadline ?? Number.POSITIVE_INFINITY);
 	const time = new AbortController();
-	const timer = setTimeout(() => time.abort(), Math.max(0, end - performance.now()));
 	const ended: Ended = { signal: a.signal ? AbortSignal.any([time.signal, a.signal]) : time.signal, caller: a.signal };
+	const leave = a.breaker?.enter();
+	if (leave instanceof Failure) return { requestId, failure: leave };
+	const timer = setTimeout(() => time.abort(), Math.max(0, end - performance.now()));
 	let failure: Failure | undefined = odd("it was not read");
 	try {
 		for (let n = 0; ; n++) {
@@ -229,6 +229,8 @@ function broken(ended: Ended, error: unknown, hidden: string[]): Failure {
 	const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
 	const causes: unknown[] = cause instanceof AggregateError ? cause.errors : [cause];
 	const text = causes.map((one) => (one instanceof Error ? one.message : "")).join("; ");
+	if (text === "bad port")
+		return new Failure("unreachable", "fetch does not ask this port", { sent: false, remedy: "give the PDP another" });
 	const again = causes.map(failedAt).sort((one, other) => order.indexOf(other) - order.indexOf(one))[0] ?? "never";
 	return new Failure("unreachable", printable(text, hidden), {
 		again,

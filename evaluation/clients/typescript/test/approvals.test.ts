@@ -118,6 +118,19 @@ test("a wait that runs out leaves the task, with which another one goes on", asy
 	assert.equal(p.asked.length, asked + 2);
 });
 
+test("a failure that says nothing of people's decision does not end the wait, and its time does", async (t) => {
+	const down = await people(t, [undefined]);
+	const look = await no(down.client().authorize(question, { wait: 1000 }));
+	assert.deepEqual([look.kind, look.reason, look.task?.id], ["not_approved", "approval_pending", "t1"]);
+	const used = () => ({ json: { decision: false, context: { reason: "approval_pending", retry_after: 1 } }, id: "d2" });
+	const late = await people(t, [approved()], { used });
+	const use = await no(late.client().authorize(question, { wait: 1000 }));
+	assert.deepEqual([use.kind, use.reason, use.decisionId], ["not_approved", "approval_pending", "d2"]);
+	const gone = await people(t, [{ status: "pending" }], { filed: { status: 503 } });
+	assert.equal((await no(gone.client().authorize(question, { wait: 1000 }))).kind, "not_approved");
+	assert.equal(gone.asked.length, 2);
+});
+
 test("a caller can give up the wait", async (t) => {
 	const giveUp = new AbortController();
 	const p = await people(t, [{ status: "pending" }]);

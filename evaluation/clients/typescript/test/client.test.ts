@@ -44,6 +44,9 @@ test("a no is an error with reason and remedy, and nothing acts", async (t) => {
 	assert.ok(error.message.endsWith(error.remedy) && !error.message.includes("\n"));
 	const branch = await client().evaluate(question, { allow: () => "yes", deny: (e) => e.kind });
 	assert.equal(branch, "denied");
+	const unsupported = { reason: "obligation_unsupported", required_obligations: ["log", "redact"] };
+	const other = await pdp(t, () => ({ json: { decision: false, context: unsupported } }));
+	assert.match((await no(other.client().authorize(question))).remedy, /handlers for log, redact$/);
 });
 
 test("an error of a branch or of the act is passed on as it is", async (t) => {
@@ -91,6 +94,8 @@ test("only an answer that says yes in every respect is one", async (t) => {
 		"an obligation that is false": '{"decision":true,"obligations":{"x":false}}',
 		"details without obligations": '{"decision":true,"obligation_details":[{"id":"1","type":"x"}]}',
 		"details of another": '{"decision":true,"obligations":{"y":true},"obligation_details":[{"id":"1","type":"x"}]}',
+		"an obligation that is none": '{"decision":true,"obligations":["x"]}',
+		"two arrays": '{"decision":true,"obligations":[{"id":"1","type":"x"}],"obligation_details":[{"id":"2","type":"y"}]}',
 		"a property of two values": '{"decision":true,"obligations":[{"id":"1","type":"x","to":"a","properties":{"to":"b"}}]}',
 		"no UTF-8": { body: new Uint8Array([...Buffer.from('{"decision":true,"x":"'), 0xff, ...Buffer.from('"}')]) },
 		"204": { status: 204 },
@@ -304,8 +309,8 @@ test("a request is sent again only if that cannot spend anything", async (t) => 
 		response.write('{"decision":true', () => response.destroy());
 	};
 	for (const context of [{ approval: { id: "a" } }, { approval_id: "a" }, { capability: { token: "t", proof: "p" } }]) {
-		const lost: Reply[] = [broken, half, "{", { status: 502 }, later];
-		const kept: Reply[] = [{ status: 400 }, { status: 429, headers: { "Retry-After": "0" } }];
+		const lost: Reply[] = [broken, half, "{", { status: 502 }];
+		const kept: Reply[] = [later, { status: 400 }, { status: 429, headers: { "Retry-After": "0" } }];
 		for (const first of [...lost, ...kept]) {
 			const spent = lost.includes(first);
 			const { client, asked } = await pdp(t, () => first);
@@ -334,7 +339,8 @@ async function closed(): Promise<string> {
 test("the time-out is for the whole call, and the caller can end it before", async (t) => {
 	const { client, asked } = await pdp(t, () => () => {}); // it never answers
 	const error = await no(client({ timeout: 60, retries: 5 }).authorize(question));
-	assert.deepEqual([error.kind, error.status, asked.length], ["timed_out", 503, 1]);
+	assert.deepEqual([error.kind, error.status], ["timed_out", 503]);
+	assert.ok(asked.length <= 1);
 	const slow = await pdp(t, () => (response) => {
 		response.writeHead(200, { "Content-Type": "application/json" });
 		response.write('{"decision":true');

@@ -59,7 +59,7 @@ class Circuit:
 
 
 def outcome_of(error: AuthorizationError | None, *, lenient: bool = False) -> Outcome:
-    """What the end of a call says of the PDP. That it refuses the caller, whatever is asked, is a failure as well."""
+    """The verdict of a call's end on the PDP. That it refuses the caller for any question is a failure as well."""
     if error is None or error.kind in ("bad_item", "obligated"):
         return "answered"
     if error.kind == "refused":

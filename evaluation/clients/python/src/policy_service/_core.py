@@ -191,8 +191,8 @@ class Core:
     def ask(
         self, a: _Asking, understand: Callable[[Reply], tuple[T, AuthorizationError | None]]
     ) -> Flow[tuple[T, str]]:
-        """Sends a request until there is an answer, or none can be had. understand returns the fault of an answer
-        beside what it read. It returns the X-Request-ID as well, and sets that in an error."""
+        """Sends a request until there is an answer, or none can be had. understand returns a meaning and its fault. The
+        X-Request-ID is returned as well, and stands in an error."""
         request_id = str(uuid.uuid4())
         turn = 0
         outcome: Outcome = "undecided"
@@ -275,7 +275,7 @@ class Core:
     def question(
         self, q: dict[str, Any], *, approval: Any = None, capability: Shown | None = None
     ) -> Flow[tuple[Decided, dict[str, Any]]]:
-        """Asks one question, and returns it as it was asked last. It raises nothing but what interrupts the program."""
+        """Asks one question, and returns it as it was asked last. It raises nothing but interrupts of the program."""
         context = q.get("context", {})
         spends = approval is not None or capability is not None or any(n in context for n in _PRESENTS)
         within = time.monotonic() + self._timeout  # of both attempts
@@ -351,15 +351,15 @@ class Core:
             yield from self.tell_undecided(decided.error)
         return all_decided
 
-    def searched(self, query: object, what: str) -> dict[str, Any]:
+    def searched(self, query: object, sought: str) -> dict[str, Any]:
         """The body of a search. The types of the handlers stand in it."""
-        body = check(query, what)
+        body = check(query, sought)
         body["context"] = {**body.get("context", {}), "supported_obligations": sorted(self.handlers)}
         return body
 
-    def find(self, what: str, body: dict[str, Any], understand: Callable[[Reply], T]) -> Flow[T]:
+    def find(self, sought: str, body: dict[str, Any], understand: Callable[[Reply], T]) -> Flow[T]:
         """Asks for one page of a search."""
-        a = _Asking("search", self.access + "search/" + what, encode(body), self._circuit)
+        a = _Asking("search", self.access + "search/" + sought, encode(body), self._circuit)
         found, _ = yield from self.ask(a, lambda reply: (understand(reply), None))
         return found
 
@@ -584,7 +584,7 @@ def _retry_after(raw: Raw) -> float | None:
 
 # Questions.
 
-# Members of a context that present what a question may use up.
+# Members of a context by which a question may use something up.
 _PRESENTS = ("approval", "approval_id", "capability")
 
 _ENTITY = {"type", "id", "properties"}
@@ -592,7 +592,7 @@ _MEMBERS = {"subject": _ENTITY, "action": {"name", "properties"}, "resource": _E
 
 
 def check(question: object, sought: str = "") -> dict[str, Any]:
-    """A copy of a question that has nothing but what a question has: a program that hands a request body on must not
+    """A copy of a question that has the members of one and no other: a program that hands a request body on must not
     send options of another's. Of the part that a search looks for nothing is sent but its type."""
     try:
         q = _json.copy(question)

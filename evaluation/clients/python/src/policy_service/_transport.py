@@ -56,7 +56,7 @@ class _Paced(io.RawIOBase):
         super().close()
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        """What HTTPResponse asks of a socket."""
+        """The one method of a socket that HTTPResponse calls."""
         return io.BufferedReader(self)
 
 
@@ -70,7 +70,7 @@ class _Connection:
         self.reused = False
 
     def usable(self) -> bool:
-        """Whether nothing came since the last answer: what comes then is the end, or the answer to no question."""
+        """Whether nothing came since the last answer: that would be the end, or the answer to no question."""
         if self.process != os.getpid() or time.monotonic() - self.since > _IDLE_TIME:
             return False
         poll = select.poll()

@@ -7,6 +7,7 @@ import functools
 import importlib
 import inspect
 import ssl
+import warnings
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, AsyncIterator, Awaitable, Callable, Generator, Generic, Mapping, NoReturn
 from typing import ParamSpec, Sequence, TypeVar, cast, overload
@@ -19,8 +20,8 @@ from .answer import OURS, Answer, Answers, Permit
 from .approvals import Wait, permitted
 from .batch import Semantic
 from .errors import AuthorizationError, failure
-from .obligations import Change, Enforcement
-from .search import AsyncResults, Search, What
+from .obligations import UNRELEASED, Change, Enforcement
+from .search import AsyncResults, Search, Sought
 from .types import Action, ActionQuery, CapabilityAsk, Entity, Obligation, Question, ResourceQuery, SubjectQuery
 
 if TYPE_CHECKING:
@@ -229,24 +230,31 @@ class Pending(Coroutine[Any, Any, T], Generic[T]):
 
 
 class AsyncHeldPermit(Permit):
-    """A permit around an act. Its release gives the act's result out, changed as handlers promised."""
+    """A permit around an act: enter it by async with. Its release gives the act's result out, changed as handlers
+    promised. Where it is left without that, the PDP learns that a promise was not kept."""
 
-    __slots__ = ("_client", "_enforcement")
+    __slots__ = ("_client", "_enforcement", "_open")
 
     def __init__(self, enforcement: Enforcement, client: AsyncClient, *, by: object = None) -> None:
         super().__init__(enforcement.decided.facts(), by=by)
-        self._enforcement, self._client = enforcement, client
+        self._enforcement, self._client, self._open = enforcement, client, True
 
     def release(self, result: T) -> Pending[T]:
         """The result, changed as handlers promised. Denied is raised where one of them fails."""
+        self._open = False
         return self._client._run(self._client._core.finish([self._enforcement], result))
 
     async def __aenter__(self) -> AsyncHeldPermit:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        if not self._enforcement.reported:
+        if self._open:
+            self._open = False
             await self._client._run(self._client._core.abandon([self._enforcement]))
+
+    def __del__(self) -> None:
+        if getattr(self, "_open", False) and self._enforcement.promised:
+            warnings.warn(UNRELEASED, ResourceWarning, source=self)
 
 
 class PendingPermit(Pending[AsyncHeldPermit]):
@@ -406,8 +414,8 @@ class AsyncClient:
         """The actions that the subject may do on the resource."""
         return AsyncResults(self._search("action", query))
 
-    async def _search(self, what: What, query: object) -> AsyncIterator[Any]:
-        search = Search(self._core, what, query)
+    async def _search(self, sought: Sought, query: object) -> AsyncIterator[Any]:
+        search = Search(self._core, sought, query)
         while not search.over:
             for found in await self._run(search.page()):
                 if await self._run(search.keep(found)):

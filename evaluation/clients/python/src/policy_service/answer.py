@@ -16,7 +16,7 @@ OURS = object()
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What stands in a permit."""
+    """The facts of a permit."""
 
     decision_id: str | None
     request_id: str
@@ -147,7 +147,7 @@ class Decided:
 
     @property
     def denied(self) -> bool:
-        """Whether it stays a no, whatever is discharged."""
+        """Whether it stays a no if all is discharged."""
         return not self.conditional and (self.error is not None or not self.allow)
 
     def ended(self) -> bool:
@@ -182,11 +182,11 @@ class Decided:
         return error
 
     def facts(self) -> Facts:
-        """What stands in a permit."""
+        """The facts of a permit."""
         return Facts(self.decision_id, self.request_id, self.context or {}, self.approved_until)
 
     def no(self, error: AuthorizationError | None = None) -> AuthorizationError:
-        """The error of a no, which has what the PDP said."""
+        """The error of a no, with the words of the PDP."""
         error = error or self.error or failure("denied", self._says())
         if error.kind == "denied" and self.reason == "approval_required":
             error._remedy = "call authorize or enforce with wait, so that people are asked to approve it"
@@ -229,12 +229,12 @@ def read(top: Any) -> Decided:
     return decided
 
 
-def of_all(top: Mapping[str, Any], what: str) -> None:
+def of_all(top: Mapping[str, Any], name: str) -> None:
     """Refuses members that qualify several answers together: it is not known which of them they are for."""
     together = Decided(allow=True)
     together.qualify(top, top.get("context"))
     if together.conditional:
-        raise failure("obligated", what + " as a whole carries obligations")
+        raise failure("obligated", name + " as a whole carries obligations")
     if together.error:
         raise together.error
 

@@ -1,4 +1,4 @@
-"""Waiting for people who have to approve. Nothing here permits: only the PDP's answer to the question does."""
+"""Waiting for people's approval. Nothing here permits: only the PDP's answer to the question does."""
 
 from __future__ import annotations
 
@@ -174,7 +174,11 @@ class _Waiter:
             task = state.task
             return state
 
-        return (yield from until_decided(attempt, self._over, end, lambda: task))
+        try:
+            return (yield from until_decided(attempt, self._over, end, lambda: task))
+        except AuthorizationError as error:
+            error.task = task
+            raise
 
     def _submit(self, q: dict[str, Any], offer: _Offer) -> Flow[_State]:
         if self._wait.justification is not None:
@@ -254,7 +258,7 @@ def until_decided(
         last = pause >= remaining
         pause = min(pause, remaining)
         if end is not None and _now() + timedelta(seconds=pause) >= end:
-            raise failure("not_approved", "nobody decided in time")
+            raise failure("not_approved", "people did not decide in time")
         yield Sleep(pause)
         n += 1
 
@@ -267,7 +271,7 @@ def _given_up(task: Task | None, failed: AuthorizationError | None) -> Authoriza
         "people have not decided in the time of the wait",
         remedy="keep error.task, and go on later with Wait(…, resume=task)",
     )
-    error.op, error.reason, error.task = "await", "approval_pending", task
+    error.op, error.reason, error.task = "await", "approval_pending", task  # for a wait of which only the use is late
     return error
 
 
@@ -351,7 +355,7 @@ def _task(given: object, link: Link) -> Task:
 
 
 def _approval(state: _State) -> tuple[dict[str, Any], datetime]:
-    """The approval of an approved task. A task in another status has none, whatever stands beside the status."""
+    """The approval of an approved task. A task in another status has none, also where one stands beside the status."""
     if state.status != "approved":
         raise failure("not_approved", f"the request is {printable(state.status)!r}")
     result = state.result

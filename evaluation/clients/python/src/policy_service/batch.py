@@ -24,7 +24,7 @@ def body_of(questions: Sequence[dict[str, Any]], semantic: str) -> dict[str, Any
 
 
 def read_batch(top: dict[str, Any], reply: Reply, count: int, semantic: str) -> list[Decided]:
-    """One decision for each question. What the PDP did not decide is a no that says so."""
+    """One decision for each question. One that the PDP did not decide is a no that says so."""
     items = top.get("evaluations")
     if not isinstance(items, list):
         raise odd("the body is not one JSON object with an array of evaluations")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import warnings
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, ParamSpec, Sequence, TypeVar, overload
 
 from . import _core
@@ -12,8 +14,8 @@ from .answer import OURS, Answer, Answers, Permit
 from .approvals import Wait, permitted
 from .batch import Semantic
 from .errors import AuthorizationError
-from .obligations import Change, Enforcement
-from .search import Results, Search, What
+from .obligations import UNRELEASED, Change, Enforcement
+from .search import Results, Search, Sought
 from .types import Action, ActionQuery, CapabilityAsk, Entity, Obligation, Question, ResourceQuery, SubjectQuery
 
 if TYPE_CHECKING:
@@ -28,16 +30,18 @@ Handler = Callable[[Obligation], Change | None]
 
 
 class HeldPermit(Permit):
-    """A permit around an act. Its release gives the act's result out, changed as handlers promised."""
+    """A permit around an act: enter it by with. Its release gives the act's result out, changed as handlers promised.
+    Where it is left without that, the PDP learns that a promise was not kept."""
 
-    __slots__ = ("_client", "_enforcement")
+    __slots__ = ("_client", "_enforcement", "_open")
 
     def __init__(self, enforcement: Enforcement, client: Client, *, by: object = None) -> None:
         super().__init__(enforcement.decided.facts(), by=by)
-        self._enforcement, self._client = enforcement, client
+        self._enforcement, self._client, self._open = enforcement, client, True
 
     def release(self, result: T) -> T:
         """The result, changed as handlers promised. Denied is raised where one of them fails."""
+        self._open = False
         released: T = self._client._run(self._client._core.finish([self._enforcement], result))
         return released
 
@@ -45,8 +49,14 @@ class HeldPermit(Permit):
         return self
 
     def __exit__(self, *error: object) -> None:
-        if not self._enforcement.reported:
+        if self._open:
+            self._open = False
             self._client._run(self._client._core.abandon([self._enforcement]))
+
+    def __del__(self) -> None:
+        if getattr(self, "_open", False) and self._enforcement.promised:
+            warnings.warn(UNRELEASED, ResourceWarning, source=self)
+            self.__exit__()
 
 
 class Client:
@@ -137,6 +147,9 @@ class Client:
         """A decorator of a function that is an act: its question is made of the function's arguments."""
 
         def decorate(function: Callable[P, T]) -> Callable[P, T]:
+            if inspect.iscoroutinefunction(function):
+                raise TypeError("an async function is protected by an AsyncClient")
+
             @functools.wraps(function)
             def enforcing(*args: P.args, **kwargs: P.kwargs) -> T:
                 return self.enforce(question(*args, **kwargs), lambda permit: function(*args, **kwargs), wait=wait)
@@ -166,8 +179,8 @@ class Client:
         """The actions that the subject may do on the resource."""
         return Results(self._search("action", query))
 
-    def _search(self, what: What, query: object) -> Iterator[Any]:
-        search = Search(self._core, what, query)
+    def _search(self, sought: Sought, query: object) -> Iterator[Any]:
+        search = Search(self._core, sought, query)
         while not search.over:
             for found in self._run(search.page()):
                 if self._run(search.keep(found)):

@@ -27,7 +27,7 @@ Kind = Literal[
 # A failure after which a question may be sent again: see Core.ask.
 Again = Literal["never", "unsent", "unanswered", "asked_to_wait"]
 
-# What happened, and what to try.
+# The failure, and the remedy.
 _WORDS: dict[str, tuple[str, str]] = {
     "denied": ("denied", "do not act; the policies decide"),
     "obligated": ("obligations not discharged", "give the client a handler for each type, and see why one failed"),
@@ -87,7 +87,7 @@ class AuthorizationError(Exception):
 
     @property
     def remedy(self) -> str:
-        """What to try."""
+        """The thing to try."""
         if self.spent:
             return _SPENT
         return self._remedy or _WORDS[self.kind][1]

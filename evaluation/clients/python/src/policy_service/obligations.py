@@ -18,6 +18,10 @@ _FAILED = "its handler failed"
 _BROKEN = "its handler promised it, and it was not done"
 _FORGONE = "it was not tried, because the act was denied for another reason"
 
+UNRELEASED = (
+    "a permit was not released, and a handler promised to change the result: enter it by with, and release that"
+)
+
 # A handler's promise: it is called with the result of the act, and returns the result as it may go out.
 Change = Callable[[Any], Any]
 
@@ -86,7 +90,7 @@ def _said(o: Outcome) -> str:
 def discharge(
     decided: Decided, handlers: Mapping[str, Callable[[Obligation], Any]], *, changes: bool
 ) -> Flow[tuple[Enforcement, BaseException | None]]:
-    """Calls the handlers for all obligations, in order, be it a yes or a no, whatever became of the ones before. It
+    """Calls the handlers for all obligations, in order, be it a yes or a no, also where ones before failed. It
     returns an interrupt of the program as well. changes says whether there will be a result that a handler can change.
     """
     same = Counter(o["id"] for o in decided.obligations)

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 _MOST_PAGES, _MOST_EMPTY = 10_000, 1_000
 
-What = Literal["subject", "resource", "action"]
+Sought = Literal["subject", "resource", "action"]
 T = TypeVar("T")
 
 
 class _NoBool:
     def __bool__(self) -> NoReturn:
-        raise TypeError("a search is no bool, and one that finds nothing would read as yes; go through what it finds")
+        raise TypeError("a search is no bool, and one that finds nothing would read as yes; go through its results")
 
 
 class Results(_NoBool, Iterator[T]):
-    """What a search finds, one after the other. It is no bool."""
+    """The results of a search, one after the other. It is no bool."""
 
     def __init__(self, found: Iterator[T]) -> None:
         self._found = found
@@ -35,7 +35,7 @@ class Results(_NoBool, Iterator[T]):
 
 
 class AsyncResults(_NoBool, AsyncIterator[T]):
-    """What a search finds, one after the other. It is no bool."""
+    """The results of a search, one after the other. It is no bool."""
 
     def __init__(self, found: AsyncIterator[T]) -> None:
         self._found = found
@@ -55,8 +55,8 @@ class Found:
 class Search:
     """One search. Nothing is asked before its first page."""
 
-    def __init__(self, core: Core, what: What, query: object) -> None:
-        self._core, self._what, self._query = core, what, query
+    def __init__(self, core: Core, sought: Sought, query: object) -> None:
+        self._core, self._sought, self._query = core, sought, query
         self._pages = self._empty = 0
         self._seen: set[bytes] = set()  # tokens, by hash: they can be long, and there can be many
         self._body: dict[str, Any] | None = None
@@ -66,8 +66,8 @@ class Search:
         """The next page. All of it is read before any of it is given out."""
         try:
             if self._body is None:
-                self._body = self._core.searched(self._query, self._what)
-            found, token = yield from self._core.find(self._what, self._body, self._read)
+                self._body = self._core.searched(self._query, self._sought)
+            found, token = yield from self._core.find(self._sought, self._body, self._read)
         except AuthorizationError as error:
             error.op = "search"
             raise
@@ -104,14 +104,14 @@ class Search:
         decided.qualify(item, item.get("context"))
         if decided.error and not self._core.handlers:
             raise decided.error
-        if self._what == "action":
+        if self._sought == "action":
             if not isinstance(item.get("name"), str):
                 raise odd("an action that was found has no name")
             return Found({"name": item["name"]}, decided)
         if not isinstance(item.get("type"), str) or not isinstance(item.get("id"), str):
             raise odd("an entity that was found has no type or no id")
         assert self._body
-        if item["type"] != self._body[self._what]["type"]:
+        if item["type"] != self._body[self._sought]["type"]:
             raise odd("an entity that was found is of another type")
         return Found({"type": item["type"], "id": item["id"]}, decided)
 
