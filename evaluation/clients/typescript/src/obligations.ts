@@ -119,17 +119,19 @@ export async function discharge(
 	const report = new Report();
 	let signal = options.signal ?? new AbortController().signal;
 	let timer: NodeJS.Timeout | undefined;
+	const ids = new Map<string, number>();
+	for (const { id } of owed) ids.set(id, (ids.get(id) ?? 0) + 1);
 	for (const obligation of owed) {
 		if (timer === undefined && options.signal?.aborted) {
 			const late = new AbortController();
 			timer = setTimeout(() => late.abort(), grace);
 			signal = late.signal;
 		}
-		const twice = owed.filter((other) => other.id === obligation.id).length > 1;
-		const flaw = !obligation.type ? faults.noType : !obligation.id ? faults.noId : twice ? faults.sameId : undefined;
+		const { id, type } = obligation;
+		const flaw = !type ? faults.noType : !id ? faults.noId : ids.get(id) !== 1 ? faults.sameId : undefined;
 		const outcome: Outcome = { obligation };
 		report.outcomes.push(outcome);
-		const handler = obligation.type ? handlers.get(obligation.type) : undefined;
+		const handler = type ? handlers.get(type) : undefined;
 		if (!handler) {
 			outcome.fault = flaw ?? faults.noHandler;
 			continue;

@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { readAnswer } from "../src/answer.js";
 import { Denied, type Handlers } from "../src/index.js";
+import { discharge } from "../src/obligations.js";
 import { no, pdp, question, type Reply } from "./pdp.js";
 
 const owes = (...obligations: object[]) => ({ json: { decision: true, context: { obligations } }, id: "d1" });
@@ -211,4 +213,14 @@ test("obligations of an answer that is odd are discharged, and it stays a no", a
 	const x = t.mock.fn(() => {});
 	const error = await no(client({ handlers: { x } }).authorize(question));
 	assert.deepEqual([error.kind, x.mock.callCount()], ["odd", 1]);
+});
+
+test("many obligations take no more time for each than few do", async () => {
+	const types = Array.from({ length: 100_000 }, (_, n) => `t${n}`);
+	const details = types.map((type) => ({ id: `of ${type}`, type })).reverse();
+	const named = Object.fromEntries(types.map((type) => [type, true]));
+	const { obligations, failure } = readAnswer({ decision: true, obligations: named, obligation_details: details });
+	assert.deepEqual([obligations.length, failure?.kind], [100_000, "obligated"]);
+	const { outcomes } = await discharge(obligations, new Map(), question, { signal: undefined, changes: false });
+	assert.equal(outcomes.filter(({ fault }) => fault === "there is no handler for its type").length, 100_000);
 });
