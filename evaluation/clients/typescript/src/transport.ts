@@ -131,14 +131,15 @@ export function isToken(v: unknown): v is string {
 	return typeof v === "string" && /^[\x21-\x7e]+$/.test(v);
 }
 
-/** The value, unless the signal comes first. */
+/** The value, unless the signal comes first. A promise may be that of any library. */
 export function before<T>(signal: AbortSignal, value: T | Promise<T>): Promise<T> {
-	if (!(value instanceof Promise)) return Promise.resolve(value);
 	return new Promise<T>((resolve, reject) => {
 		const abort = () => reject(new DOMException("aborted", "AbortError"));
 		if (signal.aborted) abort();
 		signal.addEventListener("abort", abort, { once: true });
-		value.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
+		Promise.resolve(value)
+			.then(resolve, reject)
+			.finally(() => signal.removeEventListener("abort", abort));
 	});
 }
 

@@ -285,6 +285,21 @@ test("a credential function is asked before each request, and its error is not r
 	assert.equal(asked.length, 2);
 });
 
+test("a promise of another library is bounded as well", async (t) => {
+	const { client, asked } = await pdp(t, () => allow);
+	// biome-ignore lint/suspicious/noThenProperty: promises of libraries are such objects
+	const never = { then: () => {} } as unknown as Promise<string>;
+	assert.equal((await no(client({ credential: () => never, timeout: 50 }).authorize(question))).kind, "timed_out");
+	assert.equal(asked.length, 0);
+	const owing = await pdp(t, () => ({ json: { decision: true, obligations: { slow: true } } }));
+	const caller = new AbortController();
+	const slow = () => {
+		caller.abort();
+		return never as Promise<never>;
+	};
+	assert.equal((await no(owing.client({ handlers: { slow } }).authorize(question, { signal: caller.signal }))).kind, "obligated");
+});
+
 test("a request is sent again only if that cannot spend anything", async (t) => {
 	const broken: Reply = (response) => response.destroy();
 	const later: Reply = { status: 503, headers: { "Retry-After": "0" }, body: "{}" };
