@@ -51,12 +51,17 @@ const mostPause = 60_000;
 const hold = 20_000;
 const held = 10_000;
 
-/** Reads the option wait. */
-export function waiting(core: Core, wait: Wait, how: How, changes: boolean): Waiting {
+/** Reads the option wait. It throws a Failure for one that cannot be: NaN, or a text, would have no end. */
+export function waitOf(wait: Wait): Exclude<Wait, number> {
 	const all = typeof wait === "number" ? { timeout: wait } : wait;
-	if (!(all?.timeout >= 0)) throw notAsked("the wait has no timeout");
+	if (typeof all?.timeout !== "number" || !(all.timeout >= 0)) throw notAsked("the wait has no timeout");
 	if (all.justification !== undefined && !String(all.justification).isWellFormed()) throw notAsked("the justification is not Unicode");
 	if (all.keep !== undefined && typeof all.keep !== "function") throw notAsked("the wait's keep is no function");
+	return all;
+}
+
+export function waiting(core: Core, wait: Wait, how: How, changes: boolean): Waiting {
+	const all = waitOf(wait);
 	return { core, wait: all, end: Date.now() + all.timeout, how, changes };
 }
 
@@ -204,8 +209,8 @@ export async function send(core: Core, r: LinkRequest, deadline?: number): Promi
 	return answer;
 }
 
-/** Reads the task of another process. */
-function taskOf(value: Task, pdp: string): Task {
+/** Reads the task of another process. It throws a Failure for one that is of another PDP. */
+export function taskOf(value: Task, pdp: string): Task {
 	const { version, pdp: at, id, status_endpoint, cancel, expires_at, ...more } = value ?? {};
 	const texts = [at, id, status_endpoint].every((v) => typeof v === "string" && v !== "");
 	const optional = [cancel, expires_at].every((v) => v === undefined || typeof v === "string");

@@ -1,8 +1,8 @@
 // Capabilities: a holder's key, the proofs by it, and asking for tokens. By WebCrypto alone. The proofs are those of package
 // evaluation/capability of policy-service, byte for byte.
 import type { webcrypto } from "node:crypto";
-import type { Task, Wait } from "./approvals.js";
-import { Denied, errorOf, Failure, notAsked, odd, printable } from "./errors.js";
+import { type Task, taskOf, type Wait, waitOf } from "./approvals.js";
+import { AuthorizationError, Denied, errorOf, Failure, failureOf, notAsked, odd, printable } from "./errors.js";
 import { isObject, present, readJson, textOf } from "./json.js";
 import type { Link } from "./link.js";
 import type { CapabilityAsk as CapabilityRequest, Json, JsonObject, Obligation, Question } from "./types.js";
@@ -347,7 +347,14 @@ export async function renewCapability(link: Link, capability: Capability, option
 
 async function granted(link: Link, holder: Holder, ask: CapabilityAsk, path: string, { wait, signal }: Options): Promise<Capability> {
 	const op = path ? "renew" : "request";
-	const waits = typeof wait === "number" ? { timeout: wait } : wait;
+	let waits: Exclude<Wait, number> | undefined;
+	let task: Task | undefined;
+	try {
+		waits = wait === undefined ? undefined : waitOf(wait);
+		task = waits?.resume && taskOf(waits.resume, link.pdp);
+	} catch (e) {
+		throw link.error(op, failureOf(e));
+	}
 	if (!(holder instanceof Holder)) throw link.error(op, notAsked("there is no holder; make one with Holder.generate"));
 	if (Object.hasOwn(ask, "encrypt_to")) throw link.error(op, notAsked("an encrypted token cannot be read here; leave encrypt_to out"));
 	const own = { reason: waits?.justification, tenant_id: link.tenant ?? "default", ...ask } as CapabilityAsk;
@@ -377,15 +384,10 @@ async function granted(link: Link, holder: Holder, ask: CapabilityAsk, path: str
 		}
 	};
 
-	const resume = waits?.resume;
-	if (resume && (resume.version !== 1 || resume.pdp !== link.pdp || !resume.id)) {
-		throw link.error(op, notAsked("the task is damaged, or of another PDP or tenant"));
-	}
-	let task = resume;
 	if (!task) {
 		const first = await request();
 		if (first instanceof Capability) return first;
-		task = taskOf(link, first);
+		task = askedBy(link, first);
 		if (!task) throw refused(link, op, first);
 		if (!waits) {
 			const remedy = "people can approve it: give the option wait, or go on later with the error's task";
@@ -404,12 +406,12 @@ async function people(
 	signal: AbortSignal | undefined,
 	request: (approval: string) => Promise<Capability | JsonObject>,
 ): Promise<Capability> {
-	const last = task.expires_at === undefined ? end : Math.min(end, Date.parse(task.expires_at));
+	const ends = task.expires_at === undefined ? end : Math.min(end, Date.parse(task.expires_at));
 	const url = `${link.base}/v1/approvals/${encodeURIComponent(task.id)}`;
 	let status: string;
 	try {
-		status = await link.until({ end: last, signal }, async () => {
-			const wait = Math.min(20_000, Math.max(0, last - link.now()));
+		status = await link.until({ end: ends, signal }, async () => {
+			const wait = Math.min(20_000, Math.max(0, ends - link.now()));
 			const said = textOf((await link.send({ op: "await", url, method: "GET", wait, signal })).body.status);
 			if (!said) throw link.error("await", odd("it is no approval request"));
 			return said === "pending" ? undefined : said;
@@ -421,9 +423,25 @@ async function people(
 		throw no(link, "await", new Failure("not_approved", "people did not decide in time", { reason, remedy, task }), {});
 	}
 	if (status !== "approved") throw no(link, "await", new Failure("not_approved", `the request is "${printable(status)}"`), {});
-	const got = await link.until({ end: Number.POSITIVE_INFINITY, signal }, () => request(task.id));
+	let last: unknown;
+	let got: Capability | JsonObject;
+	try {
+		got = await link.until({ end, signal }, async () => {
+			try {
+				return await request(task.id);
+			} catch (e) {
+				last = e;
+				throw e;
+			}
+		});
+	} catch (e) {
+		if (e === last || !(last instanceof AuthorizationError) || !(e instanceof Denied)) throw e;
+		// the time is over, and it was the PDP that did not answer
+		const remedy = "go on later with the error's task";
+		throw no(link, "await", new Failure(last.kind, "people approved it, and no grant came in time", { cause: last, remedy, task }), {});
+	}
 	if (got instanceof Capability) return got;
-	if (taskOf(link, got)) throw no(link, "await", new Failure("not_approved", "the approval counts no more"), {});
+	if (askedBy(link, got)) throw no(link, "await", new Failure("not_approved", "the approval counts no more"), {});
 	throw refused(link, "await", got);
 }
 
@@ -434,7 +452,7 @@ const refused = (link: Link, op: string, body: JsonObject) =>
 	no(link, op, new Failure("denied", "it grants no such capability", { reason: textOf(body.reason) }), body);
 
 /** The approval request that a grant waits for, undefined if it waits for none. */
-function taskOf(link: Link, { approval }: JsonObject): Task | undefined {
+function askedBy(link: Link, { approval }: JsonObject): Task | undefined {
 	const id = isObject(approval) ? textOf(approval.id) : undefined;
 	if (!isObject(approval) || !id) return undefined;
 	const ends = textOf(approval.expires_at);

@@ -59,7 +59,7 @@ export async function ask(s: Settings, a: Asking, read: Reader): Promise<{ reque
 	const ended: Ended = { signal: a.signal ? AbortSignal.any([time.signal, a.signal]) : time.signal, caller: a.signal };
 	const leave = a.breaker?.enter();
 	if (leave instanceof Failure) return { requestId, failure: leave };
-	const timer = setTimeout(() => time.abort(), Math.max(0, end - performance.now()));
+	const timer = setTimeout(() => time.abort(), Math.min(Math.max(0, end - performance.now()), longest));
 	let failure: Failure | undefined = odd("it was not read");
 	try {
 		for (let n = 0; ; n++) {
@@ -263,7 +263,7 @@ async function mayRepeat(s: Settings, a: Asking, failure: Failure, n: number, en
 	return sleep(pause, signal);
 }
 
-/** Waits, and says whether it came to its end. */
+/** Waits, for 24 days at most, and says whether it came to its end. */
 export function sleep(milliseconds: number, signal: AbortSignal | undefined): Promise<boolean> {
 	return new Promise((resolve) => {
 		if (signal?.aborted) return resolve(false);
@@ -271,13 +271,19 @@ export function sleep(milliseconds: number, signal: AbortSignal | undefined): Pr
 			clearTimeout(timer);
 			resolve(false);
 		};
-		const timer = setTimeout(() => {
-			signal?.removeEventListener("abort", abort);
-			resolve(true);
-		}, milliseconds);
+		const timer = setTimeout(
+			() => {
+				signal?.removeEventListener("abort", abort);
+				resolve(true);
+			},
+			Math.min(milliseconds, longest),
+		);
 		signal?.addEventListener("abort", abort, { once: true });
 	});
 }
+
+/** A timer of more would be one of no time at all. */
+const longest = 2 ** 31 - 1;
 
 type Outcome = "answered" | "undecided" | "failed";
 

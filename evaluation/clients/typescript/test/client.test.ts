@@ -3,6 +3,7 @@ import { createServer } from "node:net";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { AuthorizationError, Client, type ClientOptions, Denied, type Question, Undecided } from "../src/index.js";
+import { sleep } from "../src/transport.js";
 import { no, pdp, question, type Reply } from "./pdp.js";
 
 const allow = '{"decision":true}';
@@ -366,6 +367,14 @@ test("the time-out is for the whole call, and the caller can end it before", asy
 	assert.equal((await no(other.client().authorize(question, { signal: giveUp.signal }))).kind, "cancelled");
 	const before = await no(other.client().authorize(question, { signal: AbortSignal.abort() }));
 	assert.deepEqual([before.kind, other.asked.length], ["cancelled", 1]);
+});
+
+test("a pause that no timer can make is not left out", async () => {
+	const giveUp = new AbortController();
+	const long = sleep(2 ** 40, giveUp.signal);
+	await sleep(10, undefined);
+	giveUp.abort();
+	assert.equal(await long, false);
 });
 
 test("the breaker denies at once, lets one call through after a while, and closes on an answer", async (t) => {
