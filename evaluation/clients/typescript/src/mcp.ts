@@ -134,7 +134,7 @@ const claimsOf = (authInfo: AuthInfo | undefined): unknown => authInfo?.extra?.c
 export interface GuardOptions {
 	client: Client;
 	/**
-	 * The definitions of the tools as tools/list shows them, or a function that finds one by its name. A tool that is not
+	 * The definitions of the tools as tools/list shows them, or a function that finds one by its name, at once. A tool that is not
 	 * among them is asked about by the default mapping, which has no arguments.
 	 */
 	tools: readonly { readonly name: string; readonly [member: string]: unknown }[] | ((name: string) => unknown);
@@ -181,6 +181,7 @@ class Rules {
 		const { tools } = this.options;
 		const tool = typeof name !== "string" ? undefined : typeof tools === "function" ? tools(name) : this.#named.get(name);
 		if (typeof tool !== "object" || tool === null) return undefined;
+		if ("then" in tool) throw new MappingError("", "the definition is a promise; the function tools has to return it at once");
 		let declared = this.#declared.get(tool);
 		if (declared === undefined) {
 			try {

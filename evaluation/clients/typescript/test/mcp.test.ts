@@ -262,6 +262,13 @@ test("an error of the server whose result is to be changed is withheld", async (
 	assert.deepEqual(s.ran, ["secret", "yes"]);
 });
 
+test("a definition that comes later is not passed over for the default mapping", async () => {
+	const s = await session({ tools: async (name) => mapped(name) });
+	assert.equal(codeOf(await s.ask(...call("get", "no"))), -32602);
+	assert.equal(codeOf(await s.ask(...call("get", "yes"))), -32602);
+	assert.deepEqual(s.ran, []);
+});
+
 test("a change to what is no result is withheld, and a log that fails fails nothing else", async () => {
 	const breaks = () => {
 		throw new Error("the log is full");
