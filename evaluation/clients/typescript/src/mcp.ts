@@ -147,7 +147,7 @@ export interface GuardOptions {
 	/** Mappings of the operator by method, for those that have no default. */
 	mappings?: { readonly [method: string]: Mapping };
 	/** Is called with each request that is refused, for a log. */
-	onRefused?: (refusal: Refusal, method: string) => void;
+	onRefused?: (refusal: Refusal, method: string) => void | Promise<void>;
 }
 
 /** The rules of the options, compiled once. */
@@ -307,7 +307,7 @@ class Guarded implements Transport {
 		}
 		this.#active.delete(id);
 		if (!signal.aborted) await this.#answer(answer);
-		if (refusal instanceof Refusal) onRefused?.(refusal, method);
+		if (refusal instanceof Refusal) await onRefused?.(refusal, method);
 	}
 
 	#forward(message: JSONRPCRequest, extra: MessageExtraInfo | undefined, active: Active): Promise<JsonObject> {

@@ -199,7 +199,7 @@ async function session(options: Partial<GuardOptions> = {}) {
 		guard(b, {
 			client: new Client({ url, handlers: redact }),
 			tools,
-			onRefused: (r, method) => refusals.push(`${method} ${r.code}`),
+			onRefused: (r, method) => void refusals.push(`${method} ${r.code}`),
 			...options,
 		}),
 	);
@@ -283,6 +283,10 @@ test("a change to what is no result is withheld, and a log that fails fails noth
 	assert.equal(codeOf(await s.ask(...call("get", "no"))), -32001);
 	assert.equal(textOf((await s.ask(...call("get", "yes"))).result), "got yes");
 	assert.deepEqual(s.errors, ["the log is full", "the log is full"]);
+	const later = await session({ onRefused: async () => breaks() });
+	assert.equal(codeOf(await later.ask(...call("get", "no"))), -32001);
+	assert.equal(textOf((await later.ask(...call("get", "yes"))).result), "got yes");
+	assert.deepEqual(later.errors, ["the log is full"]);
 });
 
 test("an id counts once, and what is cancelled goes no further", async () => {
