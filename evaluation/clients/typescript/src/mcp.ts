@@ -321,6 +321,7 @@ class Guarded implements Transport {
 
 	/** The server sends no response to what was cancelled. */
 	#giveUp(id: RequestId): void {
+		this.#passed.delete(id);
 		const active = this.#active.get(id);
 		active?.controller.abort();
 		active?.reject?.(new Error("cancelled"));

@@ -305,6 +305,9 @@ test("an id counts once, and what is cancelled goes no further", async () => {
 	held();
 	assert.equal(textOf((await s.ask(...call("get", "yes"))).result), "got yes");
 	assert.deepEqual(s.ran, ["slow", "yes", "yes"]);
+	void s.ask("ping", {}, "four");
+	await s.send({ method: "notifications/cancelled", params: { requestId: "four" } });
+	assert.deepEqual((await s.ask("ping", {}, "four")).result, {}); // a cancelled ping is kept nowhere
 	const last = s.ask(...call("get", "slow"), "three");
 	void last;
 	while (s.ran.length < 4) await new Promise((resolve) => setImmediate(resolve));
