@@ -428,8 +428,10 @@ function inexact(text: string): MessageError {
 
 const ofMessages = ["jsonrpc", "id", "method", "params", "result", "error"];
 const ofParams = ["name", "arguments", "uri", "ref", "argument", "type", "_meta"];
+/** Readers that ignore case take \u017f for s, and \u212a for k. */
+const folded = (name: string) => name.toUpperCase().toLowerCase();
 const misspelt = (o: JsonObject, names: readonly string[]) =>
-	Object.keys(o).some((name) => !names.includes(name) && names.includes(name.toLowerCase()));
+	Object.keys(o).some((name) => !names.includes(name) && names.includes(folded(name)));
 
 function hasProto(v: Json | undefined): boolean {
 	if (typeof v !== "object" || v === null) return false;

@@ -330,6 +330,7 @@ test("messages that two readers could read differently", () => {
 		[good.replace('"n"', '"\\u006e":1,"n"'), -32700],
 		[good.replace('"id":1', '"ID":1'), -32600],
 		[good.replace('"name"', '"Name":"u","name"'), -32600],
+		[good.replace('"params"', '"param\u017f":{},"params"'), -32600],
 		[good.replace('"id":1', '"id":null'), -32600],
 		[good.replace('"id":1', '"id":1.5'), -32600],
 		[good.replace('"id":1,', ""), -32600],
