@@ -202,7 +202,7 @@ export async function send(core: Core, r: LinkRequest, deadline?: number): Promi
 	const asking = { url: within, method, body, headers, secrets, statuses, signal, deadline, wait: seconds * 1000 };
 	const { failure } = await ask(core.settings, { ...asking, repeat: r.once ? "unsent" : "unanswered" }, (reply) => {
 		if (!isObject(reply.body)) return odd("the body is not an object");
-		answer = { status: reply.status, body: reply.body, retryAfter: reply.retryAfter };
+		answer = { status: reply.status, body: reply.body, retryAfter: reply.retryAfter, secrets: reply.secrets };
 		return undefined;
 	});
 	if (failure || !answer) throw failure ?? odd("it was not read");

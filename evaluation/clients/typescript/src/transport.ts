@@ -158,7 +158,7 @@ async function receive(
 	if (echo?.split(", ").some((id) => id !== requestId)) return odd("it answers another X-Request-ID");
 	const reply: Reply = { status, body: null, decisionId: undefined, retryAfter: retryAfterOf(headers), secrets: hidden };
 	const decisionId = headers.get("x-decision-id");
-	if (decisionId) reply.decisionId = printable(decisionId);
+	if (decisionId) reply.decisionId = printable(decisionId, hidden);
 	if (status !== 204) {
 		if ((headers.get("content-encoding") ?? "identity") !== "identity") return odd("it has a Content-Encoding");
 		if (!jsonType.test(headers.get("content-type") ?? "")) return odd("its Content-Type is not application/json");

@@ -195,3 +195,17 @@ test("a wait for a capability has an end, also where the PDP does not answer aft
 		assert.equal((await no(p.client().requestCapability(holder, ask, { wait }))).kind, "not_asked");
 	assert.equal(p.asked.length, sent);
 });
+
+test("an error of a refusal repeats nothing secret", async (t) => {
+	const p = await pdp(t, ({ body, headers }) => {
+		const said = [headers.authorization, body.proof];
+		return { json: { granted: false, token: "eyJ.a.token", reason: said.join(), reason_user: said.join(), needs: said } };
+	});
+	const credential = "psk_of-this-client";
+	const holder = await Holder.generate();
+	const ask = { holder: { type: "agent", id: "a" }, audience: "s", tools: ["t"] };
+	const error = await no(p.client({ credential }).requestCapability(holder, ask));
+	assert.deepEqual([error.kind, error.reason], ["denied", "Bearer …,…"]);
+	const whole = inspect(error, { depth: 9, showHidden: true }) + JSON.stringify(error);
+	for (const secret of [credential, p.asked[0]?.body.proof, "eyJ.a.token"]) assert.ok(!whole.includes(secret));
+});

@@ -178,6 +178,11 @@ test("a status says who is at fault, and the PDP's text is one line without the 
 	assert.equal((await no(client().authorize(question))).retryAfter, undefined);
 });
 
+test("the name of a decision does not repeat the credential", async (t) => {
+	const { client } = await pdp(t, ({ headers }) => ({ json: { decision: false }, id: `for ${headers.authorization}` }));
+	assert.equal((await no(client({ credential: key }).authorize(question))).decisionId, "for Bearer …");
+});
+
 test("a redirect is not followed", async (t) => {
 	const other = await pdp(t, () => allow);
 	const { client } = await pdp(t, () => ({ status: 307, headers: { Location: `${other.url}/access/v1/evaluation` } }));
