@@ -304,6 +304,11 @@ export class Capability {
 		}
 	}
 
+	/** For logs: console.log shows no token. */
+	[Symbol.for("nodejs.util.inspect.custom")](): string {
+		return `Capability(${this.id}, for ${this.audience}, until ${this.expires.toISOString()})`;
+	}
+
 	/** What to keep. */
 	toJSON(): KeptCapability {
 		return { token: this.token, ask: this.ask };

@@ -67,7 +67,7 @@ export class Core {
 		this.tenant = tenant;
 		this.handlers = handlersOf(o.handlers);
 		this.breaker = new Breaker(breaker.failures, breaker.coolDown);
-		const own = new Breaker(breaker.failures, breaker.coolDown);
+		const own = new Breaker(breaker.failures, breaker.coolDown, "answered"); // 404 is of one decision
 		this.#receipts = { off: o.receipts === false, breaker: own, taken: false, silent: 0 };
 		this.#onUndecided = onUndecided;
 	}

@@ -68,7 +68,7 @@ export async function ask(s: Settings, a: Asking, read: Reader): Promise<{ reque
 		}
 	} finally {
 		clearTimeout(timer);
-		leave?.(outcomeOf(failure));
+		leave?.(outcomeOf(failure, a.breaker?.refused));
 	}
 }
 
@@ -287,14 +287,14 @@ const longest = 2 ** 31 - 1;
 
 type Outcome = "answered" | "undecided" | "failed";
 
-function outcomeOf(failure: Failure | undefined): Outcome {
+function outcomeOf(failure: Failure | undefined, refused: Outcome = "failed"): Outcome {
 	switch (failure?.kind) {
 		case undefined:
 		case "bad_item":
 		case "obligated":
 			return "answered";
-		case "refused": // the caller itself, whatever it asks, or this question
-			return [401, 403, 404].includes(failure.pdpStatus ?? 0) ? "failed" : "answered";
+		case "refused":
+			return [401, 403, 404].includes(failure.pdpStatus ?? 0) ? refused : "answered";
 		case "cancelled":
 		case "not_asked":
 			return "undecided";
@@ -317,6 +317,8 @@ export class Breaker {
 	constructor(
 		readonly threshold: number,
 		readonly coolDown: number,
+		/** Of 401, 403 and 404: the caller is refused whatever it asks, or its request is. */
+		readonly refused: Outcome = "failed",
 	) {}
 
 	/** Leave to call, which is given back with the outcome, or the failure. */

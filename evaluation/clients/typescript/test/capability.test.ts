@@ -154,6 +154,8 @@ test("a kept capability is what it was, and one for another key is none", async 
 	const capability = Capability.from(token, holder);
 	const again = Capability.from(JSON.parse(JSON.stringify(capability)), holder);
 	assert.equal(JSON.stringify({ ...again }), JSON.stringify({ ...capability }));
+	assert.match(inspect({ capability }), /Capability\(\S+, for \S+, until /);
+	assert.ok(!inspect(capability, { showHidden: true, depth: 9 }).includes(token));
 	assert.ok(!inspect(capability, { showHidden: true, depth: 9 }).includes(jwk.d) && !JSON.stringify(capability).includes(jwk.d));
 	const [head = "", body = "", signature] = token.split(".");
 	const with_ = (change: object) => `${head}.${base64url(JSON.stringify({ ...payload(token), ...change }))}.${signature}`;

@@ -224,3 +224,14 @@ test("many obligations take no more time for each than few do", async () => {
 	const { outcomes } = await discharge(obligations, new Map(), question, { signal: undefined, changes: false });
 	assert.equal(outcomes.filter(({ fault }) => fault === "there is no handler for its type").length, 100_000);
 });
+
+test("receipts that another process would take stop no others", async (t) => {
+	let decisions = 0;
+	const p = await pdp(t, ({ path }) => {
+		if (path.startsWith("/v1/decisions/")) return { status: path.includes("/d1/") ? 204 : 404 };
+		return { json: { decision: true, obligations: { a: true } }, id: `d${++decisions}` };
+	});
+	const client = p.client({ handlers: { a: () => {} }, breaker: { failures: 2, coolDown: 60_000 } });
+	for (let n = 0; n < 5; n++) await client.authorize(question);
+	assert.equal(p.asked.filter(({ path }) => path.startsWith("/v1/decisions/")).length, 5);
+});
