@@ -4,7 +4,7 @@ import type { ClientOptions, Permit } from "./client.js";
 import { type AuthorizationError, errorOf, Failure, notAsked, odd, printable, Undecided } from "./errors.js";
 import { isObject, JsonError, members, plainJson, present, textOf } from "./json.js";
 import { discharge, type Handler, handlersOf, type Report } from "./obligations.js";
-import { ask, Breaker, exposed, isToken, type Settings } from "./transport.js";
+import { ask, Breaker, exposed, isToken, proxied, type Settings } from "./transport.js";
 import type { JsonObject, Question } from "./types.js";
 
 /** A question that was asked, and its answer before obligations. */
@@ -61,8 +61,9 @@ export class Core {
 		);
 		need(tenant === undefined || /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(tenant), "this is no legal name of a tenant");
 		need(onUndecided === undefined || typeof onUndecided === "function", "onUndecided is no function");
-		const origin = new URL(base).origin;
-		this.settings = { base, origin, credential, timeout, retries, fetch: o.fetch ?? fetch };
+		const at = new URL(base);
+		need(o.fetch || o.plainHttp || !proxied(at), "Node sends plain http by the proxy of the environment; name the PDP's host in NO_PROXY");
+		this.settings = { base, origin: at.origin, credential, timeout, retries, fetch: o.fetch ?? fetch };
 		this.pdp = tenant === undefined || tenant === "default" ? base : `${base}/tenants/${tenant}`;
 		this.tenant = tenant;
 		this.handlers = handlersOf(o.handlers);
@@ -193,7 +194,7 @@ export class Core {
 	}
 }
 
-function need(holds: boolean, otherwise: string): void {
+function need(holds: unknown, otherwise: string): void {
 	if (!holds) throw new TypeError(`policy-service-client: ${otherwise}`);
 }
 

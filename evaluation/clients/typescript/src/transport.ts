@@ -350,3 +350,11 @@ export class Breaker {
 export function exposed({ protocol, hostname }: URL): boolean {
 	return protocol === "http:" && hostname !== "localhost" && hostname !== "[::1]" && !/^127\.\d+\.\d+\.\d+$/.test(hostname);
 }
+
+/** Whether Node's fetch sends plain http to a proxy, as it does of this machine's own addresses, too. The proxy could write the answer. */
+export function proxied({ protocol, hostname, host }: URL): boolean {
+	const { NODE_USE_ENV_PROXY, NODE_OPTIONS = "", http_proxy, HTTP_PROXY, no_proxy, NO_PROXY } = process.env;
+	const spared = (no_proxy ?? NO_PROXY ?? "").split(/[,\s]+/);
+	const on = NODE_USE_ENV_PROXY === "1" || [NODE_OPTIONS, ...process.execArgv].some((option) => option.includes("--use-env-proxy"));
+	return on && protocol === "http:" && Boolean(http_proxy ?? HTTP_PROXY) && ![hostname, host, "*"].some((name) => spared.includes(name));
+}

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { createServer } from "node:net";
+import { spawn } from "node:child_process";
+import { type AddressInfo, createServer } from "node:net";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { AuthorizationError, Client, type ClientOptions, Denied, type Question, Undecided } from "../src/index.js";
@@ -269,6 +270,37 @@ test("a client is made only of options that can be", () => {
 	}
 	for (const good of ["https://pdp.example", "http://localhost:1", "http://[::1]/x/", "http://127.9.9.9"]) new Client({ url: good });
 	new Client({ url: "http://pdp.example", plainHttp: true });
+});
+
+test("no proxy of the environment stands between a client and this machine", async (t) => {
+	const { url, asked } = await pdp(t, () => allow);
+	const proxy = createServer((socket) => {
+		socket.once("data", () => {
+			socket.write("HTTP/1.1 200 OK\r\n\r\n");
+			socket.once("data", () =>
+				socket.end(`HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: ${allow.length}\r\n\r\n${allow}`),
+			);
+		});
+	});
+	await new Promise<void>((resolve) => proxy.listen(0, "127.0.0.1", resolve));
+	t.after(() => proxy.close());
+	const index = new URL("../src/index.js", import.meta.url).href;
+	const program = `
+		const { Client } = await import("${index}");
+		try {
+			await new Client({ url: "${url}" }).enforce(${JSON.stringify(question)}, () => console.log("acted"));
+		} catch (error) {
+			console.log(error.name);
+		}`;
+	const run = async (env: { [name: string]: string }) => {
+		const child = spawn(process.execPath, ["--input-type=module", "--eval", program], { env, stdio: ["ignore", "pipe", "ignore"] });
+		let said = "";
+		for await (const part of child.stdout) said += part;
+		return said.trim();
+	};
+	const env = { NODE_USE_ENV_PROXY: "1", HTTP_PROXY: `http://127.0.0.1:${(proxy.address() as AddressInfo).port}` };
+	assert.equal(await run(env), "TypeError");
+	assert.deepEqual([await run({ ...env, NO_PROXY: "example.com,127.0.0.1" }), asked.length], ["acted", 1]);
 });
 
 test("a credential function is asked before each request, and its error is not repeated", async (t) => {
