@@ -318,12 +318,17 @@ export function failureOfAnswer(answer: Answer): Failure | undefined {
 	return answer.permit ? undefined : (answer.failure ?? deny(answer));
 }
 
+/** The permits that rest on a change of the act's result. */
+export const promising = new WeakSet<Permit>();
+
 /** The yes of an answer. */
-export function permitOf({ answer, until }: Decided): Permit {
-	return Object.freeze({
+export function permitOf({ answer, until, report }: Decided & { report?: Report }): Permit {
+	const permit = Object.freeze({
 		requestId: answer.requestId ?? "",
 		context: answer.context ?? members(),
 		...(answer.decisionId && { decisionId: answer.decisionId }),
 		...(until !== undefined && { approvedUntil: new Date(until) }),
 	}) as Permit;
+	if (report?.promises) promising.add(permit);
+	return permit;
 }

@@ -5,8 +5,9 @@ import type { AuthInfo } from "@modelcontextprotocol/sdk/server/auth/types.js";
 import type { Transport, TransportSendOptions } from "@modelcontextprotocol/sdk/shared/transport.js";
 import type { JSONRPCMessage, JSONRPCRequest, MessageExtraInfo, RequestId } from "@modelcontextprotocol/sdk/types.js";
 import type { Wait } from "./approvals.js";
-import type { Client } from "./client.js";
+import type { Client, Permit } from "./client.js";
 import { Binding, codes, Mapping, MappingError, type Questions, type RefusalKind } from "./coaz.js";
+import { promising } from "./core.js";
 import { AuthorizationError, Denied, printable } from "./errors.js";
 import { isObject, JsonError, readJson } from "./json.js";
 import type { Json, JsonObject, Question } from "./types.js";
@@ -55,15 +56,20 @@ class Thrown {
 	constructor(readonly error: unknown) {}
 }
 
-/** Acts if all is permitted. It rejects with a Refusal, or with the error of the act. */
+/** Acts if all is permitted. It rejects with a Refusal, or with the error of the act. The result of an act that is a task comes later. */
 async function guarded<T>(
 	client: Client,
 	{ api, questions }: Questions,
 	act: () => T | Promise<T>,
 	options: { signal?: AbortSignal; wait?: Wait },
+	isTask = false,
 ): Promise<T> {
 	let [acted, thrown]: [boolean, Thrown | undefined] = [false, undefined];
-	const run = async () => {
+	const run = async (permits: Permit | readonly Permit[]) => {
+		if (isTask && [permits].flat().some((permit) => promising.has(permit))) {
+			const message = "Access denied: the result of a task is changed by no obligation; leave params.task out";
+			throw new Refusal("denied", message, { type: "authorization_denied" });
+		}
 		acted = true;
 		try {
 			return await act();
@@ -298,7 +304,8 @@ class Guarded implements Transport {
 		let refusal: unknown;
 		try {
 			const asked = this.#rules.questions(message, extra);
-			const result: unknown = await guarded(client, asked, () => this.#forward(message, extra, active), { signal });
+			const isTask = message.params?.task !== undefined;
+			const result: unknown = await guarded(client, asked, () => this.#forward(message, extra, active), { signal }, isTask);
 			if (typeof result !== "object" || result === null) throw withheld("it was changed to what is no result");
 			answer = { jsonrpc: "2.0", id, result: result as { [name: string]: unknown } };
 		} catch (e) {

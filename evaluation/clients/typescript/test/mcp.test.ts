@@ -269,6 +269,17 @@ test("a definition that comes later is not passed over for the default mapping",
 	assert.deepEqual(s.ran, []);
 });
 
+test("a result that is to be changed is not left for tasks/result", async () => {
+	const s = await session();
+	const params = (id: string) => ({ name: "get", arguments: { id }, task: { ttl: 1000 } });
+	const no = await s.ask("tools/call", params("secret"));
+	assert.equal(codeOf(no), -32001);
+	assert.match((no.error as { message: string }).message, /leave params.task out/);
+	const yes = await s.ask("tools/call", params("yes")); // goes on to the server, which has no tasks
+	assert.match((yes.error as { message: string }).message, /does not support task creation/);
+	assert.deepEqual(s.ran, []);
+});
+
 test("a change to what is no result is withheld, and a log that fails fails nothing else", async () => {
 	const breaks = () => {
 		throw new Error("the log is full");
