@@ -55,7 +55,8 @@ const held = 10_000;
 export function waitOf(wait: Wait): Exclude<Wait, number> {
 	const all = typeof wait === "number" ? { timeout: wait } : wait;
 	if (typeof all?.timeout !== "number" || !(all.timeout >= 0)) throw notAsked("the wait has no timeout");
-	if (all.justification !== undefined && !String(all.justification).isWellFormed()) throw notAsked("the justification is not Unicode");
+	const { justification = "" } = all;
+	if (typeof justification !== "string" || !justification.isWellFormed()) throw notAsked("the justification is no text of Unicode");
 	if (all.keep !== undefined && typeof all.keep !== "function") throw notAsked("the wait's keep is no function");
 	return all;
 }

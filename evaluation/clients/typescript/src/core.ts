@@ -104,7 +104,7 @@ export class Core {
 		const presents = presentsIn(question) || how.approval !== undefined || how.capability !== undefined;
 		const d: Decided = { question, answer: denied(notAsked("")), presents, until: how.approval?.until };
 		if (ended(d)) return { ...d, answer: denied(new Failure("not_approved", "the approval has ended")) };
-		d.answer = how.capability ? await this.#show(shows, how, how.capability) : await this.#ask(shows, how, presents, []);
+		d.answer = how.capability ? await this.#show(shows, how, how.capability) : await this.#ask(shows, how, presents);
 		if (how.approval || presentsIn(question)) {
 			const failure = readApproval(d) ?? (ended(d) ? new Failure("not_approved", "the approval has ended") : undefined);
 			// a deny stays as it is; an allow that rests on no usable approval fails
@@ -113,7 +113,7 @@ export class Core {
 		return d;
 	}
 
-	async #ask(question: Question, how: How, presents: boolean, secrets: string[], deadline?: number): Promise<Answer> {
+	async #ask(question: Question, how: How, presents: boolean, deadline?: number): Promise<Answer> {
 		let answer: Answer | undefined;
 		const { requestId, failure } = await ask(
 			this.settings,
@@ -123,7 +123,7 @@ export class Core {
 				repeat: presents ? "unsent" : "unanswered",
 				breaker: this.breaker,
 				signal: how.signal,
-				secrets,
+				secrets: secretsIn(question),
 				deadline,
 			},
 			(reply) => {
@@ -149,7 +149,7 @@ export class Core {
 			const was = question.context?.capability;
 			const channel = isObject(was) && was.channel !== undefined ? { channel: was.channel } : {};
 			const asks = withContext(question, { capability: { ...channel, token: shown.token, proof: shown.proof } });
-			const answer = await this.#ask(asks, how, true, [shown.token, shown.proof], deadline);
+			const answer = await this.#ask(asks, how, true, deadline);
 			const said = isObject(answer.context?.capability) ? answer.context.capability : {};
 			const nonce = textOf(said.nonce);
 			if (nonce) this.#nonces.set(capability, nonce);
@@ -254,6 +254,12 @@ export function contextOf(q: JsonObject): void {
 /** A question with more in its context. */
 export function withContext(question: Question, more: JsonObject): Question {
 	return { ...question, context: Object.assign(members(question.context), more) };
+}
+
+/** The token and the proof of the capability that a question shows. */
+function secretsIn({ context }: Question): string[] {
+	const shown = isObject(context?.capability) ? context.capability : {};
+	return [shown.token, shown.proof].filter((text) => typeof text === "string");
 }
 
 /** Whether a question presents an approval, in whatever form, or a capability. */

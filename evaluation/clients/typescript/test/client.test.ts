@@ -184,6 +184,15 @@ test("the name of a decision does not repeat the credential", async (t) => {
 	assert.equal((await no(client({ credential: key }).authorize(question))).decisionId, "for Bearer …");
 });
 
+test("no error repeats a capability that the question shows by itself", async (t) => {
+	const { client } = await pdp(t, ({ body: { context } }) => {
+		const { token, proof } = context.capability;
+		return { status: 400, json: { detail: `no ${token} or ${proof}` } };
+	});
+	const capability = { token: "eyJ.a.token", proof: "eyJ.a.proof" };
+	assert.match((await no(client().authorize({ ...question, context: { capability } }))).message, /: no … or …;/);
+});
+
 test("a redirect is not followed", async (t) => {
 	const other = await pdp(t, () => allow);
 	const { client } = await pdp(t, () => ({ status: 307, headers: { Location: `${other.url}/access/v1/evaluation` } }));
