@@ -25,7 +25,9 @@ func (c *Client) EvaluateBatch(ctx context.Context, semantic evaluation.Semantic
 	body, err := c.encodeBatch(semantic, requests)
 	all := c.decideAll(ctx, len(requests), semantic, asking{body: body, repeat: repeatOf(requests...)}, err)
 	for n := range all {
-		all[n] = all[n].to("batch", &requests[n])
+		if all[n] = all[n].to("batch", &requests[n]); all[n].err != nil {
+			all[n].err.Spent = presents(requests[n]) && all[n].err.lost()
+		}
 		c.tellUndecided(ctx, all[n].err)
 	}
 	return all
@@ -43,7 +45,6 @@ func (c *Client) decideAll(ctx context.Context, n int, semantic evaluation.Seman
 	for n := range decisions {
 		if err != nil {
 			whole := *err // each item has its own, as Op is set in it
-			whole.Spent = a.repeat == unsent && err.lost()
 			decisions[n] = denied("batch", &whole)
 		}
 		decisions[n].requestID = id

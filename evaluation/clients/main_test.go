@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// shared is a directory for what several tests need, made once. It is removed when they have ended.
+// shared is a directory for the things that several tests need, made once. It is removed when they have ended.
 var shared string
 
 func TestMain(m *testing.M) {

@@ -32,11 +32,11 @@ import (
 	"policy-service/policies"
 )
 
-// typescript is the package in the directory of that name: a copy, with what npm installs for it.
+// typescript is the package in the directory of that name: a copy, with its packages from npm.
 type typescript struct {
 	dir  string
 	pack string // the packed file, by npm pack, which compiles it into dist
-	bin  string // what there is instead of PATH's node: the oldest one that it runs on
+	bin  string // of a node in place of PATH's: the oldest one that it runs on
 }
 
 // typescriptOnce makes it for all tests.
@@ -58,7 +58,7 @@ var typescriptOnce = sync.OnceValues(func() (p typescript, err error) {
 	if err != nil {
 		return p, err
 	}
-	// What tsc prints in prepack stands before it.
+	// The output of tsc in prepack stands before it.
 	var packed []struct{ Filename string }
 	if _, text, ok := strings.Cut("\n"+out, "\n[\n"); !ok || json.Unmarshal([]byte("[\n"+text), &packed) != nil || len(packed) != 1 {
 		return p, fmt.Errorf("npm pack printed %s", out)
@@ -85,7 +85,7 @@ func typescriptClient(t testing.TB) typescript {
 	return p
 }
 
-// copied is a copy of a directory of this package, but for what is made there.
+// copied is a copy of a directory of this package, without the files that a build makes there.
 func copied(name string) (dir string, err error) {
 	dir = filepath.Join(shared, name)
 	return dir, fs.WalkDir(os.DirFS(name), ".", func(file string, e fs.DirEntry, err error) error {
@@ -137,7 +137,7 @@ func (p typescript) command(ctx context.Context, dir, name string, args ...strin
 	return c
 }
 
-// run returns what a command prints. What it prints as its error is in the error.
+// run returns the output of a command. Its standard error is in the error.
 func (p typescript) run(ctx context.Context, dir, name string, args ...string) (string, error) {
 	c := p.command(ctx, dir, name, args...)
 	var failure bytes.Buffer
@@ -149,7 +149,7 @@ func (p typescript) run(ctx context.Context, dir, name string, args ...string) (
 	return string(out), err
 }
 
-// must returns what a command prints.
+// must returns the output of a command.
 func (p typescript) must(t testing.TB, dir, name string, args ...string) string {
 	t.Helper()
 	out, err := p.run(t.Context(), dir, name, args...)
@@ -221,7 +221,7 @@ func runUnits(t *testing.T, version string) {
 	t.Logf("%s tests of the package pass", passed[1])
 }
 
-// TestTypeScriptPack: the packed file has what users need, and installs without a network into an empty directory, where
+// TestTypeScriptPack: the packed file has the files for users, and installs without a network into an empty directory, where
 // each of its entries can be imported.
 func TestTypeScriptPack(t *testing.T) {
 	t.Parallel()
@@ -243,6 +243,10 @@ func TestTypeScriptPack(t *testing.T) {
 		t.Errorf("the packed file has\n%s\nand should have\n%s", strings.Join(files, "\n"), strings.Join(want, "\n"))
 	}
 	dir := p.installed(t)
+	ours, err := os.ReadFile("../../LICENSE")
+	if packed, e := os.ReadFile(filepath.Join(dir, "node_modules/policy-service-client/LICENSE")); err != nil || e != nil || !bytes.Equal(packed, ours) {
+		t.Errorf("the packed licence is not that of the repository: %v %v", err, e)
+	}
 	p.link(t, dir, "express", "hono", "@marcbachmann/cel-js")
 	var manifest struct {
 		Exports map[string]any
@@ -342,8 +346,8 @@ func TestTypeScriptNaive(t *testing.T) {
 	}
 }
 
-// TestTypeScriptPage runs the programs of README.md, by the packed file, against a real server: each prints what it says that it
-// prints. Frank approves what they wait for.
+// TestTypeScriptPage runs the programs of README.md, by the packed file, against a real server: each prints the text in its
+// comments. Frank approves the request of the one that waits.
 func TestTypeScriptPage(t *testing.T) {
 	t.Parallel()
 	night.Npm(t)
@@ -477,7 +481,7 @@ func readTypeScriptPage(t testing.TB) tsPage {
 	return page
 }
 
-// newcomer is a directory with the packed file installed, the programs of the page, and what they import besides.
+// newcomer is a directory with the packed file installed, the programs of the page, and the packages that they import.
 func (p typescript) newcomer(t testing.TB, page tsPage) (dir string) {
 	t.Helper()
 	dir = p.installed(t)
@@ -525,7 +529,7 @@ func (p typescript) serve(t testing.TB, dir, name string, env []string) string {
 	return strings.TrimSpace(line)
 }
 
-// starter is a server on the starter policies, with the key of a PEP and that of Frank, who may approve.
+// starter is a server on the starter policies, with the key of a PEP and that of Frank, an approver.
 type starter struct{ url, pep, frank string }
 
 func startStarter(t testing.TB) (s starter) {
@@ -546,7 +550,7 @@ permit (principal == agent::"agent-a", action == Action::"capability.grant", res
 	return url, key
 }
 
-// startFor runs a server by the real clock, with a key of these permissions, and one of Frank, who may approve.
+// startFor runs a server by the real clock, with a key of these permissions, and one of Frank, an approver.
 func startFor(t testing.TB, source pdp.Source, permissions ...auth.Permission) (url, pep, frank string) {
 	t.Helper()
 	data := t.TempDir()

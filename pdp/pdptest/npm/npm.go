@@ -47,7 +47,7 @@ func ci(ctx context.Context, dir string) error {
 	return nil
 }
 
-// Keep installs what the package-lock.json of files pins into a directory of the user's cache, where it stays for later tests
+// Keep installs the packages that the package-lock.json of files pins into a directory of the user's cache, where it stays for later tests
 // that want the same. Nothing may be written there.
 func Keep(files fs.FS) (dir string, err error) {
 	cache, err := os.UserCacheDir()
@@ -89,7 +89,7 @@ func Keep(files fs.FS) (dir string, err error) {
 	return dir, nil
 }
 
-// forget removes what was installed and not used since.
+// forget removes installed packages that were not used since.
 func forget(all string, since time.Time) {
 	entries, _ := os.ReadDir(all)
 	for _, e := range entries {

@@ -16,12 +16,12 @@ export class Meter {
 	#written = 200_000;
 	spend(units: number): void {
 		this.#steps -= units;
-		if (this.#steps < 0) throw new Spent("more than 10000 units of cost for all expressions");
+		if (!(this.#steps >= 0)) throw new Spent("more than 10000 units of cost for all expressions");
 	}
 	/** What is only copied may be larger, and yet is no more than a request can be. */
 	write(units: number): void {
 		this.#written -= units;
-		if (this.#written < 0) throw new Spent("the expressions yield more than fits a request");
+		if (!(this.#written >= 0)) throw new Spent("the expressions yield more than fits a request");
 	}
 }
 
@@ -30,10 +30,7 @@ class Optional {
 }
 const none = new Optional();
 
-/** An integral number that JavaScript may have rounded: an error wherever it is used. */
-class Inexact {}
-
-type Cel = null | boolean | string | bigint | number | readonly Cel[] | ReadonlyMap<string, Cel> | Optional | Inexact;
+type Cel = null | boolean | string | bigint | number | readonly Cel[] | ReadonlyMap<string, Cel> | Optional;
 /** The values of the variables params and token. */
 export type Variables = { readonly params: Cel; readonly token: Cel };
 interface Scope {
@@ -42,20 +39,15 @@ interface Scope {
 	readonly up: Scope | undefined;
 }
 
-/** A value of JSON, as CEL sees it: an integral number is an int, however it was written. */
+/** A value of {@link plainJson}, as CEL sees it: an integral number is an int, however it was written. */
 export function celOf(v: Json | undefined): Cel {
-	if (typeof v === "number") return Number.isSafeInteger(v) ? BigInt(v) : Number.isInteger(v) ? new Inexact() : v;
+	if (typeof v === "number") return Number.isInteger(v) ? BigInt(v) : v;
 	if (Array.isArray(v)) return (v as Json[]).map(celOf);
 	if (isObject(v)) return new Map(Object.entries(v).map(([name, member]) => [name, celOf(member)]));
 	return (v as null | boolean | string | undefined) ?? null;
 }
 
-/** The JSON of a value; undefined is absent. Values that JSON does not have are errors. */
-function jsonOf(v: Cel, m: Meter): Json | undefined {
-	if (v instanceof Optional) return v.value === undefined ? undefined : write(v.value, m);
-	return write(v, m);
-}
-
+/** The JSON of a value. Values that JSON does not have are errors. */
 function write(v: Cel, m: Meter): Json {
 	m.write(typeof v === "string" ? 1 + v.length / 10 : 1);
 	if (v === null || typeof v === "boolean") return v;
@@ -108,7 +100,9 @@ export function compile(source: string): Expression {
 		evaluate: (vars, meter) => {
 			meter.spend(source.length / 100);
 			const scope = { name: "params", value: vars.params, up: { name: "token", value: vars.token, up: undefined } };
-			return jsonOf(run(ast, scope, meter), meter);
+			const v = run(ast, scope, meter);
+			const absent = v instanceof Optional && v.value === undefined;
+			return absent ? undefined : write(v instanceof Optional ? (v.value as Cel) : v, meter);
 		},
 	};
 }
@@ -120,19 +114,10 @@ function reads(n: ASTNode): Expression["reads"] {
 	return on.op === "id" && typeof name === "string" ? { root: on.args, name } : undefined;
 }
 
-const macros: { readonly [name: string]: readonly number[] } = { all: [2], exists: [2], exists_one: [2], filter: [2], map: [2, 3] };
-const methods: { readonly [name: string]: number } = {
-	startsWith: 1,
-	endsWith: 1,
-	contains: 1,
-	matches: 1,
-	size: 0,
-	orValue: 1,
-	or: 1,
-	hasValue: 0,
-	value: 0,
-};
-const functions = ["size", "int", "double", "string"];
+/** The macros, methods and functions that are taken, with how many arguments. */
+const macros = ["all 2", "exists 2", "exists_one 2", "filter 2", "map 2", "map 3"];
+const methods = ["startsWith 1", "endsWith 1", "contains 1", "matches 1", "size 0", "orValue 1", "or 1", "hasValue 0", "value 0"];
+const functions = ["size 1", "int 1", "double 1", "string 1"];
 
 /** Patterns that mean the same in RE2 and in JavaScript: letters, classes and what repeats one of them. */
 const samePattern = /^\^?(?:(?:[\w /:@%,;=&#~<>!"'-]|\\[.*+?()[\]{}|^$\\/dw]|\[\^?[^\\[\]^]+\])(?:[*+?]|\{\d{1,2}(?:,\d{0,2})?\})?)*\$?$/u;
@@ -174,10 +159,8 @@ function partsOf(n: ASTNode, names: readonly string[], count: Count): readonly A
 			return [n.args];
 		case "call": {
 			const [name, args] = n.args;
-			const [arg, ...more] = args;
-			if (arg === undefined || more.length > 0) throw unknown(name);
-			if (name === "has" && arg.op === ".") return [arg.args[0]];
-			if (!functions.includes(name)) throw unknown(name);
+			if (name === "has" && args.length === 1 && args[0]?.op === ".") return [args[0].args[0]];
+			if (!functions.includes(`${name} ${args.length}`)) throw unknown(name);
 			return args;
 		}
 		case "rcall":
@@ -207,12 +190,12 @@ function ofMethod(
 	}
 	typed(on);
 	const [variable, ...rest] = args;
-	if (Object.hasOwn(macros, name) && macros[name]?.includes(args.length) && variable?.op === "id") {
+	if (macros.includes(`${name} ${args.length}`) && variable?.op === "id") {
 		if (++count.macros > 8) throw new CelError("more than 8 macros in one expression");
 		for (const part of rest) inspect(part, [...names, variable.args], count);
 		return [on];
 	}
-	if (!Object.hasOwn(methods, name) || methods[name] !== args.length) throw unknown(name);
+	if (!methods.includes(`${name} ${args.length}`)) throw unknown(name);
 	const pattern = name === "matches" ? (variable?.op === "value" ? variable.args : undefined) : "";
 	if (typeof pattern !== "string" || !samePattern.test(pattern))
 		throw new CelError("the pattern of matches is no literal, or none that is taken here");
@@ -249,11 +232,7 @@ function run(n: ASTNode, s: Scope | undefined, m: Meter): Cel {
 		}
 		case "||":
 		case "&&":
-			return either(
-				n.op === "||",
-				() => of(n.args[0]),
-				() => of(n.args[1]),
-			);
+			return decided(n.op === "||", n.args, of);
 		case "!_": {
 			const v = of(n.args);
 			if (typeof v !== "boolean") throw wrongType();
@@ -273,22 +252,21 @@ function run(n: ASTNode, s: Scope | undefined, m: Meter): Cel {
 	}
 }
 
-/** What || and && yield: one operand can decide, also where the other one is an error. */
-function either(decides: boolean, left: () => Cel, right: () => Cel): boolean {
+/** What || and && yield, and exists and all: one part can decide, also where others are errors. */
+function decided<T>(decides: boolean, parts: Iterable<T>, of: (part: T) => Cel): boolean {
 	let failure: unknown;
-	let value: Cel = null;
-	try {
-		value = left();
-	} catch (e) {
-		if (!(e instanceof CelError) || e instanceof Spent) throw e;
-		failure = e;
+	for (const part of parts) {
+		try {
+			const v = of(part);
+			if (v === decides) return decides;
+			if (typeof v !== "boolean") throw wrongType();
+		} catch (e) {
+			if (!(e instanceof CelError) || e instanceof Spent) throw e;
+			failure ??= e;
+		}
 	}
-	if (value === decides) return decides;
-	const other = right();
-	if (other === decides) return decides;
 	if (failure !== undefined) throw failure;
-	if (typeof value !== "boolean" || typeof other !== "boolean") throw wrongType();
-	return other;
+	return !decides;
 }
 
 function int(v: bigint): bigint {
@@ -331,17 +309,13 @@ function call(name: string, arg: ASTNode, of: (part: ASTNode) => Cel, m: Meter):
 		throw wrongType(); // of a double, other implementations write another text
 	}
 	if (typeof v === "string") m.spend(v.length / 10);
-	const out = () => new CelError("a value cannot be converted to a number");
-	if (name === "double") {
-		const value =
-			typeof v === "string" && /^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/.test(v) ? Number(v) : isNumber(v) ? Number(v) : undefined;
-		if (value === undefined || (typeof v === "string" && !Number.isFinite(value))) throw out();
-		return value;
-	}
-	if (typeof v === "bigint") return v;
-	if (typeof v === "string" && /^[+-]?\d{1,30}$/.test(v)) return int(BigInt(v.replace("+", "")));
-	if (typeof v === "number" && Math.abs(v) < 2 ** 63) return BigInt(Math.trunc(v));
-	throw out();
+	if (name === "double" && isNumber(v)) return Number(v);
+	if (name === "double" && typeof v === "string" && /^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$/.test(v) && Number.isFinite(Number(v)))
+		return Number(v);
+	if (name === "int" && typeof v === "bigint") return v;
+	if (name === "int" && typeof v === "string" && /^[+-]?\d{1,30}$/.test(v)) return int(BigInt(v.replace("+", "")));
+	if (name === "int" && typeof v === "number" && Math.abs(v) < 2 ** 63) return BigInt(Math.trunc(v));
+	throw new CelError("a value cannot be converted to a number");
 }
 
 function method([name, on, args]: readonly [string, ASTNode, readonly ASTNode[]], s: Scope | undefined, m: Meter): Cel {
@@ -351,15 +325,12 @@ function method([name, on, args]: readonly [string, ASTNode, readonly ASTNode[]]
 		return first === undefined ? none : new Optional(of(first));
 	}
 	const v = of(on);
-	if (Object.hasOwn(macros, name)) return macro(name, v, String(first?.args), rest, s, m);
+	if (macros.includes(`${name} ${args.length}`)) return macro(name, v, String(first?.args), rest, s, m);
 	if (v instanceof Optional) {
 		if (name === "hasValue") return v.value !== undefined;
-		if (v.value !== undefined && name !== "or") return v.value; // of value, and of orValue
-		if (name === "or") {
-			const other = v.value === undefined ? of(first as ASTNode) : v;
-			if (other instanceof Optional) return other;
-		}
-		if (name === "orValue") return of(first as ASTNode);
+		const other = v.value === undefined && first ? of(first) : v.value;
+		if (name === "or" && v.value !== undefined) return v;
+		if ((name === "or") === other instanceof Optional && other !== undefined) return other;
 		throw new CelError("the value of an optional that has none is read");
 	}
 	if (name === "size") return sizeOf(v, m);
@@ -378,9 +349,9 @@ function method([name, on, args]: readonly [string, ASTNode, readonly ASTNode[]]
 
 function macro(name: string, range: Cel, variable: string, parts: readonly ASTNode[], s: Scope | undefined, m: Meter): Cel {
 	if (!isList(range) && !isMap(range)) throw wrongType();
+	m.spend(isList(range) ? range.length : range.size);
+	if (isMap(range)) for (const name of range.keys()) m.spend(name.length / 10);
 	const items = isList(range) ? range : [...range.keys()].sort(order);
-	m.spend(items.length);
-	if (isMap(range)) for (const name of range.keys()) m.spend(name.length / 10); // to sort them
 	const of = (part: ASTNode | undefined, value: Cel) => run(part as ASTNode, { name: variable, value, up: s }, m);
 	const test = (value: Cel) => {
 		const is = of(parts[0], value);
@@ -395,19 +366,7 @@ function macro(name: string, range: Cel, variable: string, parts: readonly ASTNo
 		case "exists_one":
 			return items.filter(test).length === 1;
 	}
-	// as a chain of || or &&: one element can decide, also where others are errors
-	const decides = name === "exists";
-	let failure: unknown;
-	for (const value of items) {
-		try {
-			if (test(value) === decides) return decides;
-		} catch (e) {
-			if (!(e instanceof CelError) || e instanceof Spent) throw e;
-			failure ??= e;
-		}
-	}
-	if (failure !== undefined) throw failure;
-	return !decides;
+	return decided(name === "exists", items, test);
 }
 
 function binary(op: string, a: Cel, b: Cel, m: Meter): Cel {
@@ -419,7 +378,7 @@ function binary(op: string, a: Cel, b: Cel, m: Meter): Cel {
 		case "in":
 			if (isMap(b) && typeof a === "string") return b.has(a);
 			if (!isList(b)) throw wrongType();
-			return b.filter((one) => equal(a, one, m)).length > 0; // to the end: an element that cannot be compared is an error
+			return b.some((one) => equal(a, one, m));
 		case "<":
 		case "<=":
 		case ">":
@@ -446,19 +405,15 @@ function binary(op: string, a: Cel, b: Cel, m: Meter): Cel {
 
 function equal(a: Cel, b: Cel, m: Meter): boolean {
 	m.spend(1);
-	if (a instanceof Inexact || b instanceof Inexact || a instanceof Optional || b instanceof Optional) throw wrongType();
+	if (a instanceof Optional || b instanceof Optional) throw wrongType();
 	// biome-ignore lint/suspicious/noDoubleEquals: an int and a double are compared by their exact values
 	if (isNumber(a) && isNumber(b)) return a == b;
 	if (typeof a === "string" && typeof b === "string") {
 		m.spend(Math.min(a.length, b.length) / 10);
 		return a === b;
 	}
-	// all elements and members are compared, so that one that cannot be is an error at any place
-	if (isList(a) && isList(b)) return a.length === b.length && a.map((v, n) => equal(v, b[n] as Cel, m)).every(Boolean);
-	if (isMap(a) && isMap(b)) {
-		if (a.size !== b.size) return false;
-		return [...a].map(([name, v]) => (b.has(name) ? equal(v, b.get(name) as Cel, m) : false)).every(Boolean);
-	}
+	if (isList(a) && isList(b)) return a.length === b.length && a.every((v, n) => equal(v, b[n] as Cel, m));
+	if (isMap(a) && isMap(b)) return a.size === b.size && [...a].every(([name, v]) => b.has(name) && equal(v, b.get(name) as Cel, m));
 	return a === b;
 }
 

@@ -1,6 +1,6 @@
 import { AuthorizationError, type Client, type Permit, type Question } from "./index.js";
 
-/** What a middleware can be given. */
+/** Options of a middleware. */
 export interface GuardOptions {
 	/** How long a request waits for people's approval, in milliseconds. Equal requests join, so a later try finds the approval. */
 	wait?: number;
@@ -17,7 +17,7 @@ export async function admit(
 	return await client.authorize(asked, wait === undefined ? { signal } : { signal, wait: { timeout: wait, join: true } });
 }
 
-/** What may be shown of a no to the client of a route: no reason but the one that the policy has for users. */
+/** The part of a no that the client of a route may see: no reason but the one that the policy has for users. */
 export interface Shown {
 	status: 403 | 503;
 	message: string;

@@ -229,7 +229,8 @@ function broken(ended: Ended, error: unknown, hidden: string[]): Failure {
 	const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
 	const causes: unknown[] = cause instanceof AggregateError ? cause.errors : [cause];
 	const text = causes.map((one) => (one instanceof Error ? one.message : "")).join("; ");
-	if (text === "bad port") return notAsked("fetch asks no server at this port; have the PDP listen at another");
+	if (text === "bad port")
+		return new Failure("unreachable", "fetch does not ask this port", { sent: false, remedy: "give the PDP another" });
 	const again = causes.map(failedAt).sort((one, other) => order.indexOf(other) - order.indexOf(one))[0] ?? "never";
 	return new Failure("unreachable", printable(text, hidden), {
 		again,

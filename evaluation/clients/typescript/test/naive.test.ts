@@ -1,4 +1,4 @@
-// Careless lines of JavaScript, or of types that are any: what tsc would refuse (naive/types.ts), and what it cannot. The PDP
+// Careless lines of JavaScript, or of types that are any: those that tsc would refuse (naive/types.ts), and others. The PDP
 // here says yes to all, or no to all. No act runs.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -40,7 +40,7 @@ after(() => {
 });
 
 const q: Question = { subject: { type: "user", id: "ann" }, action: { name: "read" }, resource: { type: "doc", id: "d1" } };
-/** What somebody sends who knows what the service takes. */
+/** The body of a request by somebody that knows the service. */
 const body: Any = { ...q, evaluations: [{}], options: { evaluations_semantic: "permit_on_first_permit" } };
 
 /** Lines that throw before there is a promise, which would be true in an `if`. Even a PDP that says yes is not asked. */
@@ -70,7 +70,7 @@ for (const [line, run] of Object.entries(throwing)) {
 	});
 }
 
-/** Lines that reject, each with its kind. What is no question is not asked, whatever the PDP would say. */
+/** Lines that reject, each with its kind. A thing that is no question is not asked, even of a PDP that would say yes. */
 const rejecting: Record<string, [kind: string, run: (act: () => void) => Promise<unknown>]> = {
 	"enforce(req.body)": ["not_asked", (act) => yes.enforce(body, act)],
 	"enforce(JSON text)": ["not_asked", (act) => yes.enforce(JSON.stringify(q), act)],
@@ -111,7 +111,7 @@ for (const [line, [kind, run]] of Object.entries(rejecting)) {
 	});
 }
 
-/** Lines that deny: what they look at has no such member, or is no yes. */
+/** Lines that deny: the thing that they look at has no such member, or is no yes. */
 const denying: Record<string, () => Promise<unknown>> = {
 	"a.allow of evaluate": async () => (await no.evaluate(q, { allow: () => ({ allow: true }), deny: (e: Any) => e }))?.allow,
 	"a.decision of evaluate": async () => (await no.evaluate(q, { allow: () => true, deny: (e: Any) => e }))?.decision,

@@ -1,5 +1,5 @@
 // Careless lines. `tsc --strict` refuses each line that stands below a comment with the code of an error, by that error, and
-// no other line. naive.test.ts runs what a program in JavaScript could still do, and what tsc takes.
+// no other line. naive.test.ts runs those that JavaScript or tsc takes.
 import express from "express";
 import { Hono } from "hono";
 import { Client, type Permit, type Question } from "policy-service-client";
@@ -13,7 +13,7 @@ declare function acts(): Promise<string>;
 
 const client = new Client({ url: "https://pdp.example" });
 
-// An answer that nobody branched on.
+// An answer without its branches.
 // TS2801 TS2554
 if (client.evaluate(q)) act();
 // TS2554
@@ -41,7 +41,7 @@ client.authorize(q) ? act() : undefined;
 // TS2367
 if (client.authorize(q) === true) act();
 
-// What tsc takes, and the page warns of.
+// Lines that tsc takes, and the page warns of.
 if (!client.authorize(q)) throw new Error("no");
 if (![q].every((q) => client.authorize(q))) throw new Error("no");
 client.authorize(q);
