@@ -14,61 +14,40 @@ import type { Json, JsonObject, Question } from "./types.js";
 /** Why a request is refused, as its client is told: an error of JSON-RPC, and in a tool's handler a result with isError. */
 export class Refusal extends Error {
 	override readonly name = "Refusal";
+	readonly code: number;
 
 	constructor(
 		readonly kind: RefusalKind,
-		readonly code: number,
 		message: string,
 		readonly data: { type: string; reason?: string; suggestion?: string; retry_after?: number },
 		/** Why, for the operator's eyes. */
 		override readonly cause?: unknown,
 	) {
 		super(message);
+		this.code = codes[kind];
 	}
 }
 
 /** The answer in the place of a result, or an error, that an obligation has to change and could not. It may have been executed. */
-const withheld = (cause?: unknown) => new Refusal("unreachable", codes.unreachable, "The result is withheld", { type: "withheld" }, cause);
+const withheld = (cause?: unknown) => new Refusal("unreachable", "The result is withheld", { type: "withheld" }, cause);
 
-/** The refusal that an error of a question is. */
-function refusalOf(e: unknown, acted: boolean): unknown {
-	if (e instanceof MappingError) return new Refusal("mapping", e.code, e.message, { type: "mapping_error" }, e);
-	if (!(e instanceof AuthorizationError)) return e;
-	if (acted) return withheld(e);
+/** The refusal that an error of a question is; any other error is itself. */
+function refusalOf(e: unknown): unknown {
+	if (e instanceof MappingError) return new Refusal("mapping", e.message, { type: "mapping_error" }, e);
 	if (e instanceof Denied) {
-		const said = e.reasonUser === undefined ? undefined : printable(e.reasonUser);
-		return new Refusal(
-			"denied",
-			codes.denied,
-			said ? `Access denied: ${said}` : "Access denied",
-			{
-				type: "authorization_denied",
-				...(said && { reason: said }),
-				...(e.reason?.startsWith("approval_") && { suggestion: "ask for approval" }),
-			},
-			e,
-		);
+		const reason = e.reasonUser && printable(e.reasonUser);
+		const asks = e.reason?.startsWith("approval_") && { suggestion: "ask for approval" };
+		const data = { type: "authorization_denied", ...(reason && { reason }), ...asks };
+		return new Refusal("denied", reason ? `Access denied: ${reason}` : "Access denied", data, e);
 	}
+	if (!(e instanceof AuthorizationError)) return e;
 	const aboutIt = (e.kind === "refused" || e.kind === "bad_item") && [400, 413, 422].includes(e.pdpStatus ?? 0);
 	if (aboutIt || e.kind === "not_asked") {
-		return new Refusal(
-			"mapping",
-			codes.mapping,
-			"COAZ mapping error: the authorization service does not take the question",
-			{ type: "mapping_error" },
-			e,
-		);
+		const message = "COAZ mapping error: the authorization service does not take the question";
+		return new Refusal("mapping", message, { type: "mapping_error" }, e);
 	}
-	return new Refusal(
-		"unreachable",
-		codes.unreachable,
-		"Authorization service unavailable",
-		{
-			type: "authorization_unavailable",
-			...(e.retryAfter !== undefined && { retry_after: e.retryAfter }),
-		},
-		e,
-	);
+	const data = { type: "authorization_unavailable", ...(e.retryAfter !== undefined && { retry_after: e.retryAfter }) };
+	return new Refusal("unreachable", "Authorization service unavailable", data, e);
 }
 
 /** What an act threw. It is frozen, so that a handler cannot put what it changes into it. */
@@ -95,18 +74,16 @@ async function guarded<T>(
 	};
 	let result: T | Thrown;
 	try {
-		const [first] = questions;
+		const [first, ...more] = questions;
 		if (first === undefined) throw new MappingError("", "there is no question");
-		result =
-			api === "evaluation" && questions.length === 1
-				? await client.enforce(first, run, options)
-				: await client.enforceAll(questions, run, options);
+		const alone = api === "evaluation" && more.length === 0;
+		result = alone ? await client.enforce(first, run, options) : await client.enforceAll(questions, run, options);
 	} catch (e) {
-		throw refusalOf(e, acted);
+		throw acted ? withheld(e) : refusalOf(e);
 	}
 	if (thrown === undefined) return result as T;
-	if (result !== thrown) throw withheld((thrown as Thrown).error);
-	throw (thrown as Thrown).error;
+	const { error } = thrown as Thrown;
+	throw result === thrown ? refusalOf(error) : withheld(error); // a handler that asks by itself may be denied
 }
 
 interface Extra {
@@ -144,8 +121,8 @@ export function guardTool<A, E extends Extra, R>(
 			}
 		} catch (e) {
 			throw e instanceof MappingError
-				? refusalOf(e, false)
-				: new Refusal("mapping", codes.mapping, "No question can be made of the call", { type: "mapping_error" }, e);
+				? refusalOf(e)
+				: new Refusal("mapping", "No question can be made of the call", { type: "mapping_error" }, e);
 		}
 		return guarded(client, asked, () => handler(args, extra), { ...options, ...signal });
 	};
@@ -197,7 +174,7 @@ class Rules {
 			const { api, questions } = list.questions({ ...operation, method: "tools/list" });
 			return { api, questions: questions.map((q) => ({ ...q, action: { ...q.action, name: method } })) };
 		}
-		throw new Refusal("denied", codes.denied, "Access denied: there is no mapping for this method", { type: "authorization_denied" });
+		throw new Refusal("denied", "Access denied: there is no mapping for this method", { type: "authorization_denied" });
 	}
 
 	#declaredBy(name: unknown): Mapping | undefined {
@@ -306,29 +283,30 @@ class Guarded implements Transport {
 			this.#passed.add(message.id);
 			this.onmessage?.(message, extra);
 		} else {
-			void this.#request(message, extra);
+			this.#request(message, extra).catch((e: unknown) => this.onerror?.(e instanceof Error ? e : new Error(String(e))));
 		}
 	}
 
 	async #request(message: JSONRPCRequest, extra: MessageExtraInfo | undefined): Promise<void> {
 		const { id, method } = message;
+		const { client, onRefused } = this.#rules.options;
 		const active: Active = { controller: new AbortController() };
+		const { signal } = active.controller;
 		this.#active.set(id, active);
 		let answer: JSONRPCMessage;
+		let refusal: unknown;
 		try {
-			const { client } = this.#rules.options;
-			const result = await guarded(client, this.#rules.questions(message, extra), () => this.#forward(message, extra, active), {
-				signal: active.controller.signal,
-			});
+			const asked = this.#rules.questions(message, extra);
+			const result: unknown = await guarded(client, asked, () => this.#forward(message, extra, active), { signal });
+			if (typeof result !== "object" || result === null) throw withheld("it was changed to what is no result");
 			answer = { jsonrpc: "2.0", id, result: result as { [name: string]: unknown } };
-		} catch (error) {
-			const e = refusalOf(error, false); // of a mapping
-			if (e instanceof Refusal) this.#rules.options.onRefused?.(e, method);
-			answer = { jsonrpc: "2.0", id, error: errorOf(e) };
+		} catch (e) {
+			refusal = refusalOf(e); // of a mapping
+			answer = { jsonrpc: "2.0", id, error: errorOf(refusal) };
 		}
-		const gone = active.controller.signal.aborted;
 		this.#active.delete(id);
-		if (!gone) await this.#answer(answer);
+		if (!signal.aborted) await this.#answer(answer);
+		if (refusal instanceof Refusal) onRefused?.(refusal, method);
 	}
 
 	#forward(message: JSONRPCRequest, extra: MessageExtraInfo | undefined, active: Active): Promise<JsonObject> {

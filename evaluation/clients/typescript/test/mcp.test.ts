@@ -91,7 +91,8 @@ test("a guarded tool runs on yes alone, and errors are shown as the SDK shows th
 		action: { name: "get" },
 		resource: { type: "t", id },
 	});
-	const call = await tool(new Client({ url, handlers: redact }), question, ran);
+	const client = new Client({ url, handlers: redact });
+	const call = await tool(client, question, ran);
 	assert.equal(textOf(await call("yes")), "got yes");
 	assert.equal(textOf(await call("secret")), "redacted");
 	const no = await call("no");
@@ -118,6 +119,8 @@ test("a guarded tool runs on yes alone, and errors are shown as the SDK shows th
 	assert.equal((await both("no")).isError, true);
 	assert.equal(textOf(await both("yes")), "got yes");
 	assert.deepEqual(ran, ["yes", "secret", "throws", "yes"]);
+	const nested = guardTool(client, question, () => client.authorize(question({ id: "no" })));
+	await assert.rejects(nested({ id: "yes" }, {}), { name: "Refusal", message: "Access denied: Not today." });
 });
 
 test("an error of a tool whose result is to be changed is withheld", async () => {
@@ -257,6 +260,22 @@ test("an error of the server whose result is to be changed is withheld", async (
 	});
 	assert.equal(codeOf(await s.ask(...call("throws", "yes"))), -32000);
 	assert.deepEqual(s.ran, ["secret", "yes"]);
+});
+
+test("a change to what is no result is withheld, and a log that fails fails nothing else", async () => {
+	const breaks = () => {
+		throw new Error("the log is full");
+	};
+	const client = new Client({ url, handlers: { redact: () => () => undefined } });
+	const s = await session({ client, onRefused: breaks });
+	assert.deepEqual((await s.ask(...call("get", "secret"))).error, {
+		code: -32603,
+		message: "The result is withheld",
+		data: { type: "withheld" },
+	});
+	assert.equal(codeOf(await s.ask(...call("get", "no"))), -32001);
+	assert.equal(textOf((await s.ask(...call("get", "yes"))).result), "got yes");
+	assert.deepEqual(s.errors, ["the log is full", "the log is full"]);
 });
 
 test("an id counts once, and what is cancelled goes no further", async () => {
