@@ -82,7 +82,7 @@ class Transport:
     """The connections to one origin. It is safe for threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a permit that is dropped may send in the midst of this
         self._idle: list[_Connection] = []
         self._tls: ssl.SSLContext | None = None
 
