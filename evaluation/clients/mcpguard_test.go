@@ -57,7 +57,7 @@ func (p typescript) mcpServer(t *testing.T, w pep.Wiring, resource string) strin
 	if err := os.WriteFile(offer, tools, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := p.command(t.Context(), p.dir, "node", "examples/mcp-server.mjs", "--listen", "127.0.0.1:0", "--addr-file", address, "--pdp", w.PDP,
+	c := p.Command(t.Context(), p.Dir, "node", "examples/mcp-server.mjs", "--listen", "127.0.0.1:0", "--addr-file", address, "--pdp", w.PDP,
 		"--issuer", w.Issuer, "--resource", resource, "--offer", offer, "--report", w.Report)
 	c.Stdout, c.Stderr = t.Output(), t.Output()
 	if err := c.Start(); err != nil {
@@ -113,7 +113,7 @@ func TestMCPPage(t *testing.T) {
 	p.link(t, dir, "@modelcontextprotocol/sdk", "@marcbachmann/cel-js", "zod")
 	p.must(t, dir, "node", "node_modules/typescript/bin/tsc", "-p", ".")
 	s := startStarter(t)
-	run := p.command(t.Context(), dir, "node", "tool.ts")
+	run := p.Command(t.Context(), dir, "node", "tool.ts")
 	run.Env, run.Stderr = append(run.Env, s.env()...), t.Output()
 	out, err := run.Output()
 	want := ""

@@ -81,7 +81,7 @@ export const thumbprint = (jwk: object): Promise<string> => hash(publicOf(jwk));
  */
 export async function requestHash(body: JsonObject, parent?: string): Promise<string> {
 	const { tools, audience, duration, valid_from, valid_until, max_uses, arguments: args, channel, key, encrypt_to } = body;
-	const { type, id } = body.holder as JsonObject;
+	const { type, id } = (body.holder ?? {}) as JsonObject; // a token that is exchanged says it instead
 	return hash({
 		tools,
 		audience,
@@ -187,7 +187,7 @@ export class Holder {
 	 * for /v1/capabilities/PARENT/delegate, and its key is that of the new holder.
 	 */
 	async request(
-		ask: CapabilityAsk & { readonly key?: JsonObject },
+		ask: Omit<CapabilityAsk, "holder"> & { readonly holder?: CapabilityAsk["holder"]; readonly key?: JsonObject },
 		issuer: string,
 		mark: Mark & { readonly parent?: string } = {},
 	): Promise<JsonObject> {
