@@ -82,14 +82,9 @@ export const thumbprint = (jwk: object): Promise<string> => hash(publicOf(jwk));
 export async function requestHash(body: JsonObject, parent?: string): Promise<string> {
 	const { tools, audience, duration, valid_from, valid_until, max_uses, arguments: args, channel, key, encrypt_to } = body;
 	const { type, id } = body.holder as JsonObject;
+	const terms = { tools, audience, duration, valid_from, valid_until, max_uses, arguments: args };
 	return hash({
-		tools,
-		audience,
-		duration,
-		valid_from,
-		valid_until,
-		max_uses,
-		arguments: args,
+		...terms,
 		max_depth: body.max_depth || undefined,
 		offline: body.offline || undefined,
 		channel: channel && { session: await digest((channel as { session: string }).session) }, // as a token has it
