@@ -32,6 +32,12 @@ func (a approved) ended() bool { return !a.until.IsZero() && !a.now().Before(a.u
 func (c *Client) Present(
 	ctx context.Context, request evaluation.Request, types []string, approval []byte, options ...AskOption,
 ) Undischarged {
+	u := c.present(ctx, request, types, approval, options)
+	c.tellUndecided(ctx, u.decision.err)
+	return u
+}
+
+func (c *Client) present(ctx context.Context, request evaluation.Request, types []string, approval []byte, options []AskOption) Undischarged {
 	var said struct {
 		ID        string                  `json:"id"`
 		Until     time.Time               `json:"approved_until"`

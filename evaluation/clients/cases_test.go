@@ -52,7 +52,7 @@ var (
 	undecided  = func(kind string) result { return result{Kind: kind} }
 	refusal    = func(status int) result { return result{Kind: "refused", Status: status} }
 	none       = 0
-	two, three = 2, 3
+	two        = 2
 )
 
 // lying is a case of one call of enforce, against a PDP that lies.

@@ -241,17 +241,15 @@ func TestPythonWheel(t *testing.T) {
 	}
 	bin := pyInstall(t, wheel, false)
 	out := pyDone(t, t.TempDir(), nil, bin+"/python", "-I", "-W", "error", "-c", `
-import asyncio, importlib.metadata, policy_service
+import importlib.metadata, policy_service
 from policy_service import AsyncClient, Client, Denied, Undecided
 print(importlib.metadata.version("policy-service-client") == policy_service.__version__, *(d.name for d in importlib.metadata.distributions()))
-async def ask(more):
-    await AsyncClient("http://127.0.0.1:1").authorize({"subject": more, "action": {"name": "a"}, "resource": more})
 try:
-    asyncio.run(ask({"type": "t", "id": "i"}))
+    AsyncClient("http://127.0.0.1:1")
 except ImportError as error:
-    print(error.name)
+    print("httpx" in str(error))
 `)
-	if out != "True policy-service-client\nhttpx\n" {
+	if out != "True policy-service-client\nTrue\n" {
 		t.Errorf("in an empty environment: %s", out)
 	}
 }

@@ -47,8 +47,8 @@ func ci(ctx context.Context, dir string) error {
 	return nil
 }
 
-// Keep installs the packages that the package-lock.json of files pins into a directory of the user's cache, where it stays for later tests
-// that want the same. Nothing may be written there.
+// Keep installs the packages that the package-lock.json of files pins into a directory of the user's cache. It stays there for
+// later tests of the same packages. Nothing may be written there.
 func Keep(files fs.FS) (dir string, err error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {

@@ -44,7 +44,7 @@ class _Transport:
         try:
             importlib.import_module("httpx")
         except ImportError:
-            raise ImportError("AsyncClient needs httpx; install policy-service-client[httpx]") from None
+            raise ImportError("AsyncClient needs httpx; install policy-service-client[httpx]", name="httpx") from None
         self._tls: ssl.SSLContext | None = None
         self._kept: httpx.AsyncHTTPTransport | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -1,6 +1,6 @@
 """The act's result in the place of the act."""
 
-# comes of it: Denied
+# comes of it: TypeError
 from policy_service import Client, Question
 
 
