@@ -74,6 +74,8 @@ function serve(resource) {
 				server.onclose = () => sessions.delete(transport.sessionId);
 				await server.connect(guard(transport, guarding));
 			}
+			session.idle ??= setTimeout(() => session.transport.close(), 10 * 60_000).unref();
+			session.idle.refresh();
 			if (req.method === "GET") {
 				// a stream of the server's own messages ends with the token that opened it
 				const end = setTimeout(() => res.end(), Math.min(2 ** 31 - 1, req.auth.expiresAt * 1000 - Date.now()));
