@@ -1,5 +1,5 @@
 // From a tool's definition to questions, as OpenID's COAZ binding for MCP has it and package evaluation/coaz of
-// policy-service reads it. It asks nobody, and knows no library of MCP.
+// policy-service reads it. It asks no PDP, and knows no library of MCP.
 import { CelError, celOf, compile, type Expression, Meter, type Variables } from "./cel.js";
 import { printable } from "./errors.js";
 import { isObject, JsonError, plainJson } from "./json.js";
@@ -33,7 +33,7 @@ function fail(pointer: string, detail: string): never {
 export interface CoazOptions {
 	/** The server's own resource identifier, which tokens are for. Without it, the token must have exactly one audience. */
 	resource?: string;
-	/** The claim that says who the subject is: a name, or a JSON Pointer such as /act/sub. Without it, sub. */
+	/** The claim with the id of the subject: a name, or a JSON Pointer such as /act/sub. Without it, sub. */
 	subjectClaim?: string;
 }
 
@@ -46,7 +46,7 @@ export interface Operation {
 	token: unknown;
 }
 
-/** What the PDP is asked. The request may go on only if each question is permitted. */
+/** The questions to the PDP. The request may go on only if each question is permitted. */
 export interface Questions {
 	api: "evaluation" | "evaluations";
 	questions: Question[];
@@ -198,7 +198,7 @@ export class Mapping {
 		const members = Object.entries(v).map(([name, member]): [string, Node] => {
 			const place = at + escaped(name);
 			const node = this.value(member as Json, place, 2);
-			// An entry without a name does not get the default beside the entries: a caller who leaves an argument out must not
+			// An entry without a name does not get the default beside the entries: a caller that leaves an argument out must not
 			// have another question asked so.
 			return [name, name === "properties" ? node : (run) => text(node(run), place)];
 		});
@@ -249,7 +249,7 @@ export class Mapping {
 		};
 	}
 
-	/** What to ask about a request. It throws a {@link MappingError}. */
+	/** The questions about a request. It throws a {@link MappingError}. */
 	questions(operation: Operation): Questions {
 		if (this.method !== undefined && this.method !== operation.method)
 			fail("", `the mapping is for ${this.method}, and was asked about another method`);
@@ -305,7 +305,7 @@ const literal =
 	() =>
 		v;
 
-/** An entry with what it inherits: whole parts, and of a part that it has only the names that say which it is. */
+/** An entry with its defaults: whole parts, and of a part of its own the type, id or name alone. */
 function inherit(own: { [part in Part]?: Json }, shared: { [part in Part]?: Json }): { [part in Part]?: Json } {
 	const all = { ...shared, ...own };
 	for (const part of ["action", "resource", "subject"] as const) {
@@ -343,7 +343,7 @@ function plain(v: unknown, what: string): Json {
 	try {
 		return plainJson(v);
 	} catch (e) {
-		// its text has a path in what was sent
+		// its text has a path of names that were sent
 		fail(
 			"",
 			`${what}: ${e instanceof JsonError ? "a value is no JSON, or a number that JavaScript does not hold exactly" : "cannot be read"}`,
@@ -391,7 +391,7 @@ const standard = (method: string, [type, id]: readonly [string, string], more: J
 	},
 ];
 
-/** The default mappings, by method. They are those of the binding, but for completion/complete, whose text there is no CEL. */
+/** The default mappings, by method. They are those of the binding, but for completion/complete, which is no CEL there. */
 export const defaults: { readonly [method: string]: JsonObject } = Object.fromEntries([
 	standard("initialize", server, { protocol_version: "$params.protocolVersion" }),
 	...["tools/list", "resources/list", "prompts/list", "tasks/list"].map((method) => standard(method, server)),
