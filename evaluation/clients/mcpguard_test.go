@@ -84,8 +84,8 @@ func (p typescript) mcpServer(t *testing.T, w pep.Wiring, resource string) strin
 	}
 }
 
-// TestMCPPage runs the program of MCP.md, by the packed file, against a real server, and finds what the page shows of the example
-// there.
+// TestMCPPage runs the program of MCP.md, by the packed file, against a real server, and looks for the line of the example
+// that the page shows.
 func TestMCPPage(t *testing.T) {
 	t.Parallel()
 	night.Npm(t)
