@@ -239,6 +239,11 @@ func TestPythonWheel(t *testing.T) {
 	if !slices.Equal(got, slices.Sorted(slices.Values(inSource))) {
 		t.Errorf("the source distribution has %q", got)
 	}
+	ours, err := os.ReadFile("../../LICENSE")
+	pyMust(t, err)
+	if shipped, err := os.ReadFile("python/LICENSE"); err != nil || string(shipped) != string(ours) {
+		t.Errorf("the licence is not that of the repository: %v", err)
+	}
 	bin := pyInstall(t, wheel, false)
 	out := pyDone(t, t.TempDir(), nil, bin+"/python", "-I", "-W", "error", "-c", `
 import importlib.metadata, policy_service
