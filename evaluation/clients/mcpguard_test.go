@@ -112,7 +112,7 @@ func TestMCPPage(t *testing.T) {
 	dir := p.newcomer(t, page)
 	p.link(t, dir, "@modelcontextprotocol/sdk", "@marcbachmann/cel-js", "zod")
 	p.must(t, dir, "node", "node_modules/typescript/bin/tsc", "-p", ".")
-	s := startStarter(t)
+	s := starter(t)
 	run := p.Command(t.Context(), dir, "node", "tool.ts")
 	run.Env, run.Stderr = append(run.Env, s.env()...), t.Output()
 	out, err := run.Output()
