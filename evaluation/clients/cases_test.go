@@ -45,14 +45,14 @@ func ask(action, id string, context ...string) json.RawMessage {
 }
 
 var (
-	read       = ask("read", "d1")
-	useTool    = json.RawMessage(`{"subject":{"type":"agent","id":"bot"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"b:go"},"context":{"arguments":{"n":1.5,"s":"é"}}}`)
-	approval   = ask("push", "d1", `{"approval_id":"ap_1"}`)
-	yes        = result{Allowed: true, Acted: 1, Result: "done"}
-	undecided  = func(kind string) result { return result{Kind: kind} }
-	refusal    = func(status int) result { return result{Kind: "refused", Status: status} }
-	none       = 0
-	two        = 2
+	read      = ask("read", "d1")
+	useTool   = json.RawMessage(`{"subject":{"type":"agent","id":"bot"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"b:go"},"context":{"arguments":{"n":1.5,"s":"é"}}}`)
+	approval  = ask("push", "d1", `{"approval_id":"ap_1"}`)
+	yes       = result{Allowed: true, Acted: 1, Result: "done"}
+	undecided = func(kind string) result { return result{Kind: kind} }
+	refusal   = func(status int) result { return result{Kind: "refused", Status: status} }
+	none      = 0
+	two       = 2
 )
 
 // lying is a case of one call of enforce, against a PDP that lies.
@@ -361,7 +361,7 @@ func TestTableOfOthers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		table(t, run(t, p.dir, filepath.Join(p.bin, "node"), "dist-test/test/driver.js"), append(cases(), capable()...))
+		table(t, run(t, p.Dir, filepath.Join(p.Bin, "node"), "dist-test/test/driver.js"), append(cases(), capable()...))
 	})
 	t.Run("python, with keys", func(t *testing.T) {
 		t.Parallel()
@@ -371,7 +371,7 @@ func TestTableOfOthers(t *testing.T) {
 
 // table runs cases through one client, and all lies.
 func table(t *testing.T, d driver, cases []testCase) {
-	f := openFront(t)
+	f := openFront(t, bundle(), `user::"mia"`)
 	for _, c := range cases {
 		for n, s := range c.steps {
 			t.Run(fmt.Sprintf("%s/%d", c.name, n+1), func(t *testing.T) { f.step(t, d, c, n, s) })

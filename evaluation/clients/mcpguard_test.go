@@ -57,7 +57,7 @@ func (p typescript) mcpServer(t *testing.T, w pep.Wiring, resource string) strin
 	if err := os.WriteFile(offer, tools, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := p.command(t.Context(), p.dir, "node", "examples/mcp-server.mjs", "--listen", "127.0.0.1:0", "--addr-file", address, "--pdp", w.PDP,
+	c := p.Command(t.Context(), p.Dir, "node", "examples/mcp-server.mjs", "--listen", "127.0.0.1:0", "--addr-file", address, "--pdp", w.PDP,
 		"--issuer", w.Issuer, "--resource", resource, "--offer", offer, "--report", w.Report)
 	c.Stdout, c.Stderr = t.Output(), t.Output()
 	if err := c.Start(); err != nil {
@@ -84,8 +84,8 @@ func (p typescript) mcpServer(t *testing.T, w pep.Wiring, resource string) strin
 	}
 }
 
-// TestMCPPage runs the program of MCP.md, by the packed file, against a real server, and finds what the page shows of the example
-// there.
+// TestMCPPage runs the program of MCP.md, by the packed file, against a real server, and looks for the line of the example
+// that the page shows.
 func TestMCPPage(t *testing.T) {
 	t.Parallel()
 	night.Npm(t)
@@ -112,8 +112,8 @@ func TestMCPPage(t *testing.T) {
 	dir := p.newcomer(t, page)
 	p.link(t, dir, "@modelcontextprotocol/sdk", "@marcbachmann/cel-js", "zod")
 	p.must(t, dir, "node", "node_modules/typescript/bin/tsc", "-p", ".")
-	s := startStarter(t)
-	run := p.command(t.Context(), dir, "node", "tool.ts")
+	s := starter(t)
+	run := p.Command(t.Context(), dir, "node", "tool.ts")
 	run.Env, run.Stderr = append(run.Env, s.env()...), t.Output()
 	out, err := run.Output()
 	want := ""

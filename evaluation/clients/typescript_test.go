@@ -7,70 +7,35 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"policy-service/pdp"
-	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/pdptest/npm"
-	"policy-service/pdp/server"
-	"policy-service/pdp/server/auth"
-	"policy-service/policies"
 )
 
-// typescript is the package in the directory of that name: a copy, with its packages from npm.
-type typescript struct {
-	dir  string
-	pack string // the packed file, by npm pack, which compiles it into dist
-	bin  string // of a node in place of PATH's: the oldest one that it runs on
-}
+// typescript is the package in the directory of that name.
+type typescript struct{ npm.Package }
 
 // typescriptOnce makes it for all tests.
-var typescriptOnce = sync.OnceValues(func() (p typescript, err error) {
-	if p.dir, err = copied("typescript"); err != nil {
-		return p, err
-	}
-	if p.bin, err = nodeOf(p.dir, "node22"); err != nil {
-		return p, err
-	}
-	installed, err := npm.Keep(os.DirFS(p.dir))
-	if err == nil {
-		err = os.Symlink(filepath.Join(installed, "node_modules"), filepath.Join(p.dir, "node_modules"))
-	}
-	if err != nil {
-		return p, err
-	}
-	out, err := p.run(context.Background(), p.dir, "npm", "pack", "--loglevel=error", "--json")
-	if err != nil {
-		return p, err
-	}
-	// The output of tsc in prepack stands before it.
-	var packed []struct{ Filename string }
-	if _, text, ok := strings.Cut("\n"+out, "\n[\n"); !ok || json.Unmarshal([]byte("[\n"+text), &packed) != nil || len(packed) != 1 {
-		return p, fmt.Errorf("npm pack printed %s", out)
-	}
-	p.pack = filepath.Join(p.dir, packed[0].Filename)
-	return p, nil
+var typescriptOnce = sync.OnceValues(func() (typescript, error) {
+	p, err := npm.Pack("typescript", filepath.Join(shared, "typescript"))
+	return typescript{p}, err
 })
 
 // typescriptTests compiles its tests into dist-test, as its own command does.
 var typescriptTests = sync.OnceValues(func() (p typescript, err error) {
 	if p, err = typescriptOnce(); err == nil {
-		_, err = p.run(context.Background(), p.dir, "node", "node_modules/typescript/bin/tsc", "-p", "tsconfig.json")
+		_, err = p.Run(context.Background(), p.Dir, "node", "node_modules/typescript/bin/tsc", "-p", "tsconfig.json")
 	}
 	return p, err
 })
@@ -85,74 +50,10 @@ func typescriptClient(t testing.TB) typescript {
 	return p
 }
 
-// copied is a copy of a directory of this package, without the files that a build makes there.
-func copied(name string) (dir string, err error) {
-	dir = filepath.Join(shared, name)
-	return dir, fs.WalkDir(os.DirFS(name), ".", func(file string, e fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case slices.Contains([]string{"node_modules", "dist", "dist-test"}, file):
-			if e.IsDir() {
-				return fs.SkipDir
-			}
-			return nil
-		case e.IsDir():
-			return os.MkdirAll(filepath.Join(dir, file), 0o755)
-		}
-		text, err := os.ReadFile(filepath.Join(name, file))
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(filepath.Join(dir, file), text, 0o644)
-	})
-}
-
-// nodeOf is where the program node is that a directory of the package's tests pins.
-func nodeOf(dir, version string) (bin string, err error) {
-	installed, err := npm.Keep(os.DirFS(filepath.Join(dir, "test", version)))
-	if err != nil {
-		return "", err
-	}
-	arch := map[string]string{"amd64": "x64"}[runtime.GOARCH]
-	if arch == "" {
-		arch = runtime.GOARCH
-	}
-	bin = filepath.Join(installed, "node_modules", "node-"+runtime.GOOS+"-"+arch, "bin")
-	_, err = os.Stat(filepath.Join(bin, "node"))
-	return bin, err
-}
-
-// command is a command with the package's node.
-func (p typescript) command(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
-	if name == "node" {
-		name = filepath.Join(p.bin, name)
-	}
-	c := exec.CommandContext(ctx, name, args...)
-	c.Dir = dir
-	c.Env = append(os.Environ(), "PATH="+p.bin+string(os.PathListSeparator)+os.Getenv("PATH"))
-	if root, err := filepath.Abs("../.."); err == nil {
-		c.Env = append(c.Env, "REPOSITORY="+root) // where units find the vectors of others
-	}
-	return c
-}
-
-// run returns the output of a command. Its standard error is in the error.
-func (p typescript) run(ctx context.Context, dir, name string, args ...string) (string, error) {
-	c := p.command(ctx, dir, name, args...)
-	var failure bytes.Buffer
-	c.Stderr = &failure
-	out, err := c.Output()
-	if err != nil {
-		err = fmt.Errorf("%s %s: %w\n%s%s", name, strings.Join(args, " "), err, out, &failure)
-	}
-	return string(out), err
-}
-
 // must returns the output of a command.
 func (p typescript) must(t testing.TB, dir, name string, args ...string) string {
 	t.Helper()
-	out, err := p.run(t.Context(), dir, name, args...)
+	out, err := p.Run(t.Context(), dir, name, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +68,7 @@ func TestTypeScriptBuilds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.must(t, p.dir, "node", "node_modules/@biomejs/biome/bin/biome", "ci", "--colors=off", "--error-on-warnings", ".")
+	p.must(t, p.Dir, "node", "node_modules/@biomejs/biome/bin/biome", "ci", "--colors=off", "--error-on-warnings", ".")
 	var manifest struct {
 		Dependencies map[string]string
 		Scripts      map[string]string
@@ -199,19 +100,19 @@ func TestTypeScriptUnits(t *testing.T) {
 func runUnits(t *testing.T, version string) {
 	p, err := typescriptTests()
 	if err == nil {
-		p.bin, err = nodeOf(p.dir, version)
+		p.Bin, err = npm.Node(filepath.Join(p.Dir, "test", version))
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v := p.must(t, p.dir, "node", "--version"); !strings.HasPrefix(v, "v"+strings.TrimPrefix(version, "node")+".") {
+	if v := p.must(t, p.Dir, "node", "--version"); !strings.HasPrefix(v, "v"+strings.TrimPrefix(version, "node")+".") {
 		t.Fatalf("%s is %s", version, v)
 	}
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	units := p.command(t.Context(), p.dir, "node", "--test", "--test-reporter=tap", "dist-test/test/*.test.js")
+	units := p.Command(t.Context(), p.Dir, "node", "--test", "--test-reporter=tap", "dist-test/test/*.test.js")
 	units.Env = append(units.Env, "REPOSITORY="+root)
 	out, err := units.CombinedOutput()
 	passed := regexp.MustCompile(`(?m)^# pass (\d+)$`).FindSubmatch(out)
@@ -227,7 +128,7 @@ func TestTypeScriptPack(t *testing.T) {
 	t.Parallel()
 	night.Npm(t)
 	p := typescriptClient(t)
-	files := strings.Fields(p.must(t, p.dir, "tar", "tzf", p.pack))
+	files := strings.Fields(p.must(t, p.Dir, "tar", "tzf", p.File))
 	want := []string{"package/CHANGELOG.md", "package/LICENSE", "package/MCP.md", "package/README.md", "package/package.json"}
 	sources, err := filepath.Glob("typescript/src/*.ts")
 	if err != nil || len(sources) == 0 {
@@ -270,7 +171,7 @@ func TestTypeScriptPack(t *testing.T) {
 func (p typescript) installed(t testing.TB) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	npmi := p.command(t.Context(), dir, "npm", "install", "--offline", "--no-audit", "--no-fund", "--loglevel=error", p.pack)
+	npmi := p.Command(t.Context(), dir, "npm", "install", "--offline", "--no-audit", "--no-fund", "--loglevel=error", p.File)
 	npmi.Env = append(npmi.Env, "npm_config_registry=http://127.0.0.1:1/", "npm_config_cache="+filepath.Join(dir, ".npm"))
 	if out, err := npmi.CombinedOutput(); err != nil {
 		t.Fatalf("npm install: %v\n%s", err, out)
@@ -289,7 +190,7 @@ func (p typescript) link(t testing.TB, dir string, names ...string) {
 		to := filepath.Join(dir, "node_modules", name)
 		err := os.MkdirAll(filepath.Dir(to), 0o755)
 		if err == nil {
-			err = os.Symlink(filepath.Join(p.dir, "node_modules", name), to)
+			err = os.Symlink(filepath.Join(p.Dir, "node_modules", name), to)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -316,7 +217,7 @@ func TestTypeScriptNaive(t *testing.T) {
 			slices.Sort(want[at])
 		}
 	}
-	out, err := p.run(t.Context(), p.dir, "node", "node_modules/typescript/bin/tsc", "-p", "test/naive/tsconfig.json")
+	out, err := p.Run(t.Context(), p.Dir, "node", "node_modules/typescript/bin/tsc", "-p", "test/naive/tsconfig.json")
 	if err == nil {
 		t.Error("tsc refuses nothing")
 	}
@@ -354,20 +255,13 @@ func TestTypeScriptPage(t *testing.T) {
 	p := typescriptClient(t)
 	page := readTypeScriptPage(t)
 	dir := p.newcomer(t, page)
-	if commands := page.blocks["console node"]; !slices.Equal(commands, []string{"$ npm install --silent ./" + filepath.Base(p.pack) + "\n"}) {
+	if commands := page.blocks["console node"]; !slices.Equal(commands, []string{"$ npm install --silent ./" + filepath.Base(p.File) + "\n"}) {
 		t.Errorf("the page has the commands %q, and the test has run another", commands)
 	}
 	p.must(t, dir, "node", "node_modules/typescript/bin/tsc", "-p", ".")
-	s := startStarter(t)
-	agents, agentsKey := startAgents(t)
-	env := append(s.env(), "AGENTS_URL="+agents, "AGENTS_KEY="+agentsKey)
-	ctx, giveUp := context.WithCancel(t.Context())
-	go func() { // push.ts waits for it
-		if err := s.approve(ctx); err != nil && ctx.Err() == nil {
-			t.Error(err)
-			giveUp()
-		}
-	}()
+	s, granting := starter(t), agents(t)
+	s.people(decides("approve"))
+	env := append(s.env(), "AGENTS_URL="+granting.URL, "AGENTS_KEY="+granting.key["pep"])
 	ran := 0
 	for name, program := range page.programs {
 		if strings.Contains(program, ".listen(") || strings.Contains(program, "serve(") || name == "client.ts" {
@@ -376,7 +270,7 @@ func TestTypeScriptPage(t *testing.T) {
 		ran++
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run := p.command(ctx, dir, "node", name)
+			run := p.Command(t.Context(), dir, "node", name)
 			run.Env = append(run.Env, env...)
 			var failure bytes.Buffer
 			run.Stderr = &failure
@@ -425,7 +319,7 @@ func TestNewcomerExpress(t *testing.T) {
 	if own > 15 {
 		t.Errorf("a newcomer writes %d lines", own)
 	}
-	s := startStarter(t)
+	s := starter(t)
 	socket := filepath.Join(dir, "s") // a port could be taken
 	if line := p.serve(t, dir, "app.ts", append(s.env(), "NODE_ENV=production", "PORT="+socket)); line != "listening" {
 		t.Fatal(line)
@@ -440,17 +334,15 @@ func TestNewcomerExpress(t *testing.T) {
 			t.Fatalf("nobody has approved, and it gets %s", got)
 		}
 	}
-	if err := s.approve(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	decides("approve")(s)
 	if got := push(); got != "200 pushed\n" {
 		t.Errorf("Frank has approved, and it gets %s", got)
 	}
 	if got := push(); !strings.HasPrefix(got, "403 ") {
 		t.Errorf("the approval was for once, and it gets %s", got)
 	}
-	if list, err := s.as(t.Context(), s.frank, http.MethodGet, "/v1/approvals", ""); err != nil || len(waiting(list)) != 1 {
-		t.Errorf("there should be one approval request, of the last try: %s %v", list, err)
+	if waiting := s.approvals("pending"); len(waiting) != 1 {
+		t.Errorf("there should be one approval request, of the last try: %v", waiting)
 	}
 }
 
@@ -505,7 +397,7 @@ func (p typescript) newcomer(t testing.TB, page tsPage) (dir string) {
 // serve runs a program that serves until the test ends, and returns the first line that it prints.
 func (p typescript) serve(t testing.TB, dir, name string, env []string) string {
 	t.Helper()
-	c := p.command(t.Context(), dir, "node", name)
+	c := p.Command(t.Context(), dir, "node", name)
 	c.Env = append(c.Env, env...)
 	var failure bytes.Buffer
 	c.Stderr = &failure
@@ -527,96 +419,6 @@ func (p typescript) serve(t testing.TB, dir, name string, env []string) string {
 		t.Fatal(name, "does not start:", err)
 	}
 	return strings.TrimSpace(line)
-}
-
-// starter is a server on the starter policies, with the key of a PEP and that of Frank, an approver.
-type starter struct{ url, pep, frank string }
-
-func startStarter(t testing.TB) (s starter) {
-	t.Helper()
-	s.url, s.pep, s.frank = startFor(t, pdp.FS(policies.Starter()), auth.Decide, auth.Search, auth.Request)
-	return s
-}
-
-// startAgents is the server of pdp/capability/AGENT.md, which grants capabilities.
-func startAgents(t testing.TB) (url, key string) {
-	t.Helper()
-	url, key, _ = startFor(t, pdptest.Bundle(map[string]string{"a.cedar": `
-@id("capability-suffices")
-permit (principal is agent, action == Action::"tool.invoke", resource is tool) when { context.pdp.capability.held };
-@id("capability-granted")
-permit (principal == agent::"agent-a", action == Action::"capability.grant", resource == tool::"agent-b:restart");
-`}), auth.Decide, auth.Capability)
-	return url, key
-}
-
-// startFor runs a server by the real clock, with a key of these permissions, and one of Frank, an approver.
-func startFor(t testing.TB, source pdp.Source, permissions ...auth.Permission) (url, pep, frank string) {
-	t.Helper()
-	data := t.TempDir()
-	keys, err := auth.OpenKeys(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := []string{"*"}
-	pep, err = keys.Add(auth.KeySpec{Name: "pep", Grant: auth.Grant{Tenants: all, Permissions: permissions}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	person := auth.KeySpec{Name: "frank", Grant: auth.Grant{Tenants: all, Permissions: []auth.Permission{auth.Approve}}}
-	if person.Principal, err = auth.ParsePrincipal(`User::"frank"`); err == nil {
-		frank, err = keys.Add(person)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	running := pdptest.Start(t, source, func(c *server.Config) { c.Data, c.Program.PDP.Now, c.Program.PDP.NewID = data, time.Now, nil })
-	return running.URL, pep, frank
-}
-
-func (s starter) env() []string { return []string{"PDP_URL=" + s.url, "PDP_KEY=" + s.pep} }
-
-// approve waits until something waits for Frank, and approves it.
-func (s starter) approve(ctx context.Context) error {
-	var ids []string
-	for len(ids) == 0 { // the service holds its answer back, until something waits or 30 seconds have passed
-		list, err := s.as(ctx, s.frank, http.MethodGet, "/v1/approvals?wait=30s", "")
-		if err != nil {
-			return err
-		}
-		ids = waiting(list)
-	}
-	_, err := s.as(ctx, s.frank, http.MethodPost, "/v1/approvals/"+ids[0]+"/decision", `{"decision":"approve","reason":"it is urgent"}`)
-	return err
-}
-
-// waiting are the ids of a list of approval requests.
-func waiting(list string) (ids []string) {
-	var all struct{ Items []struct{ ID string } }
-	_ = json.Unmarshal([]byte(list), &all)
-	for _, one := range all.Items {
-		ids = append(ids, one.ID)
-	}
-	return ids
-}
-
-func (s starter) as(ctx context.Context, key, method, path, body string) (string, error) {
-	r, err := http.NewRequestWithContext(ctx, method, s.url+path, strings.NewReader(body))
-	if err != nil {
-		return "", err
-	}
-	r.Header.Set("Authorization", "Bearer "+key)
-	r.Header.Set("Content-Type", "application/json")
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = answer.Body.Close() }()
-	text, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s %s: %d %s", method, path, answer.StatusCode, text)
-	}
-	return string(text), err
 }
 
 // post returns the status and the body of the answer.

@@ -25,7 +25,7 @@ class Circuit:
 
     def __init__(self, breaker: Breaker) -> None:
         self._breaker = breaker
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._failures = 0
         self._open = False
         self._since = 0.0

@@ -82,7 +82,7 @@ class Transport:
     """The connections to one origin. It is safe for threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a permit that is dropped may send in the midst of this
         self._idle: list[_Connection] = []
         self._tls: ssl.SSLContext | None = None
 
@@ -97,7 +97,7 @@ class Transport:
 
     def send(self, request: Send) -> Raw:
         """Sends a request, and reads the answer."""
-        came = keep = False
+        keep = False
         try:
             connection = self._connection(request)
         except ConnectionRefusedError:
@@ -107,11 +107,10 @@ class Transport:
         except (OSError, UnicodeError) as error:
             raise failure("unreachable", f"no connection was made: {error}") from None
         paced = _Paced(connection.sock, request.deadline)
+        response = http.client.HTTPResponse(cast(socket.socket, paced), method=request.method)
         try:
             whole = self._write(connection.sock, request)
-            response = http.client.HTTPResponse(cast(socket.socket, paced), method=request.method)
             response.begin()
-            came = True
             raw = _receive(response)
             if not whole and raw.status < 400:
                 raise http.client.HTTPException("an answer to a part of the request")
@@ -126,11 +125,11 @@ class Transport:
         except TimeoutError:
             raise late() from None
         except ConnectionError as error:
-            raise broken(error, nothing=not came and paced.came == 0) from None
+            raise broken(error, nothing=paced.came == 0) from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise broken(error, nothing=False) from None
         finally:
-            paced.close()
+            response.close()
             if keep:
                 self._keep(connection)
             else:

@@ -187,7 +187,10 @@ class _Exchange:
             self.error = failure("unreachable", detail, again="unsent" if refused else "never")
         except (httpx.HTTPError, OSError, ValueError) as cause:
             ended = isinstance(cause, (httpx.ReadError, httpx.WriteError)) or "without sending a response" in str(cause)
-            self.error = broken(cause, nothing=self.raw is None and ended)
+            if self.sent:
+                self.error = broken(cause, nothing=self.raw is None and ended)
+            else:
+                self.error = failure("unreachable", f"no connection was made: {cause}")
 
     def late(self) -> AuthorizationError:
         return late() if self.sent else failure("timed_out", "no connection was made in time")
