@@ -54,6 +54,7 @@ const mostOfProblem = 8 << 10;
 /** Sends a request until there is an answer that `read` accepts, or none can be had. It does not throw. */
 export async function ask(s: Settings, a: Asking, read: Reader): Promise<{ requestId: string; failure: Failure | undefined }> {
 	const requestId = randomUUID();
+	if (a.signal && !(a.signal instanceof AbortSignal)) return { requestId, failure: notAsked("the signal is no AbortSignal") };
 	const end = Math.min(performance.now() + s.timeout + (a.wait ?? 0), a.deadline ?? Number.POSITIVE_INFINITY);
 	const time = new AbortController();
 	const ended: Ended = { signal: a.signal ? AbortSignal.any([time.signal, a.signal]) : time.signal, caller: a.signal };

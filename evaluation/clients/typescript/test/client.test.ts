@@ -193,6 +193,15 @@ test("no error repeats a capability that the question shows by itself", async (t
 	assert.match((await no(client().authorize({ ...question, context: { capability } }))).message, /: no … or …;/);
 });
 
+test("a signal that is none is not asked with", async (t) => {
+	const { client, asked } = await pdp(t, () => allow);
+	const options = { signal: new AbortController() as never };
+	const c = client();
+	for (const call of [c.authorize(question, options), c.enforceAll([question], () => {}, options)])
+		assert.equal((await no(call)).kind, "not_asked");
+	assert.equal(asked.length, 0);
+});
+
 test("a redirect is not followed", async (t) => {
 	const other = await pdp(t, () => allow);
 	const { client } = await pdp(t, () => ({ status: 307, headers: { Location: `${other.url}/access/v1/evaluation` } }));
