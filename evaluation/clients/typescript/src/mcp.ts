@@ -8,6 +8,7 @@ import type { Wait } from "./approvals.js";
 import type { Client } from "./client.js";
 import { Binding, codes, Mapping, MappingError, type Questions, type RefusalKind } from "./coaz.js";
 import { AuthorizationError, Denied, printable } from "./errors.js";
+import { waiting } from "./guard.js";
 import { isObject, JsonError, readJson } from "./json.js";
 import type { Json, JsonObject, Question } from "./types.js";
 
@@ -35,7 +36,7 @@ const withheld = (cause?: unknown) => new Refusal("unreachable", "The result is 
 function refusalOf(e: unknown): unknown {
 	if (e instanceof MappingError) return new Refusal("mapping", e.message, { type: "mapping_error" }, e);
 	if (e instanceof Denied) {
-		const reason = e.reasonUser && printable(e.reasonUser);
+		const reason = e.reason === "approval_pending" ? waiting : e.reasonUser && printable(e.reasonUser);
 		const asks = e.reason?.startsWith("approval_") && { suggestion: "ask for approval" };
 		const data = { type: "authorization_denied", ...(reason && { reason }), ...asks };
 		return new Refusal("denied", reason ? `Access denied: ${reason}` : "Access denied", data, e);
@@ -97,7 +98,7 @@ export type ToolQuestion<A, E> =
 	| { name: string; mapping: Mapping; claims?: (authInfo: AuthInfo | undefined) => unknown };
 
 /**
- * Wraps the handler of a tool that has an inputSchema. The handler runs if the PDP permits the call, and its result is
+ * Wraps the handler of a tool that has an inputSchema: `{}` if it has no arguments. The handler runs if the PDP permits the call, and its result is
  * changed as the client's handlers of obligations promise. A mapping reads the claims of the token in `authInfo.extra.claims`.
  */
 export function guardTool<A, E extends Extra, R>(
@@ -107,6 +108,7 @@ export function guardTool<A, E extends Extra, R>(
 	options: { wait?: Wait } = {},
 ): (args: A, extra: E) => Promise<R> {
 	return async (args, extra) => {
+		if (extra === undefined) throw new TypeError("guardTool is for a tool that has an inputSchema: without arguments, {}");
 		const signal = extra.signal && { signal: extra.signal };
 		let asked: Questions;
 		try {
