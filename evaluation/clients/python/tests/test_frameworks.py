@@ -160,7 +160,7 @@ class Frameworks(unittest.TestCase):
     def test_wait_that_runs_out(self) -> None:
         def check(answer: Any, ran: list[str], path: str) -> None:
             self.assertEqual((answer.status_code, ran), (403, []))
-            self.assertIn("waits for approval", answer.text)
+            self.assertIn("waiting for approval", answer.text)
 
         with self.assertLogs("policy_service"):
             self.each(pending, check, wait=0.2)
