@@ -98,15 +98,17 @@ export type ToolQuestion<A, E> =
 	| { name: string; mapping: Mapping; claims?: (authInfo: AuthInfo | undefined) => unknown };
 
 /**
- * Wraps the handler of a tool that has an inputSchema: `{}` if it has no arguments. The handler runs if the PDP permits the call, and its result is
- * changed as the client's handlers of obligations promise. A mapping reads the claims of the token in `authInfo.extra.claims`.
+ * Wraps the handler of a tool that has an inputSchema: `{}` if it has no arguments. The handler runs if the PDP permits the
+ * call, and its result is changed as the client's handlers of obligations promise. A mapping reads the claims of the token
+ * in `authInfo.extra.claims`. With a number as `wait`, equal requests join, so that a later call finds the approval.
  */
 export function guardTool<A, E extends Extra, R>(
 	client: Client,
 	question: ToolQuestion<A, E>,
 	handler: (args: A, extra: E) => R | Promise<R>,
-	options: { wait?: Wait } = {},
+	{ wait }: { wait?: Wait } = {},
 ): (args: A, extra: E) => Promise<R> {
+	const options = wait === undefined ? {} : { wait: typeof wait === "number" ? { timeout: wait, join: true } : wait };
 	return async (args, extra) => {
 		if (extra === undefined) throw new TypeError("guardTool is for a tool that has an inputSchema: without arguments, {}");
 		const signal = extra.signal && { signal: extra.signal };

@@ -128,6 +128,10 @@ test("a guarded tool of MCP says that it waits", async (t) => {
 		{ wait: 0 },
 	);
 	await assert.rejects(push({}, {}), { message: "Access denied: waiting for approval; try again later" });
+	assert.deepEqual(
+		p.asked.filter(({ path }) => path.endsWith("/requests")).map(({ headers }) => headers["idempotency-key"]),
+		[undefined],
+	);
 });
 
 test("a failure that says nothing of people's decision does not end the wait, and its time does", async (t) => {
