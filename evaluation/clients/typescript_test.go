@@ -18,15 +18,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"policy-service/pdp"
-	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/pdptest/npm"
-	"policy-service/pdp/server"
-	"policy-service/pdp/server/auth"
-	"policy-service/policies"
 )
 
 // typescript is the package in the directory of that name.
@@ -262,16 +256,9 @@ func TestTypeScriptPage(t *testing.T) {
 	page := readTypeScriptPage(t)
 	dir := p.newcomer(t, page)
 	p.must(t, dir, "node", "node_modules/typescript/bin/tsc", "-p", ".")
-	s := startStarter(t)
-	agents, agentsKey := startAgents(t)
-	env := append(s.env(), "AGENTS_URL="+agents, "AGENTS_KEY="+agentsKey)
-	ctx, giveUp := context.WithCancel(t.Context())
-	go func() { // push.ts waits for it
-		if err := s.approve(ctx); err != nil && ctx.Err() == nil {
-			t.Error(err)
-			giveUp()
-		}
-	}()
+	s, granting := starter(t), agents(t)
+	s.people(decides("approve"))
+	env := append(s.env(), "AGENTS_URL="+granting.URL, "AGENTS_KEY="+granting.key["pep"])
 	ran := 0
 	for name, program := range page.programs {
 		if strings.Contains(program, ".listen(") || strings.Contains(program, "serve(") || name == "client.ts" {
@@ -280,7 +267,7 @@ func TestTypeScriptPage(t *testing.T) {
 		ran++
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run := p.Command(ctx, dir, "node", name)
+			run := p.Command(t.Context(), dir, "node", name)
 			run.Env = append(run.Env, env...)
 			var failure bytes.Buffer
 			run.Stderr = &failure
@@ -329,7 +316,7 @@ func TestNewcomerExpress(t *testing.T) {
 	if own > 15 {
 		t.Errorf("a newcomer writes %d lines", own)
 	}
-	s := startStarter(t)
+	s := starter(t)
 	socket := filepath.Join(dir, "s") // a port could be taken
 	if line := p.serve(t, dir, "app.ts", append(s.env(), "NODE_ENV=production", "PORT="+socket)); line != "listening" {
 		t.Fatal(line)
@@ -344,17 +331,15 @@ func TestNewcomerExpress(t *testing.T) {
 			t.Fatalf("nobody has approved, and it gets %s", got)
 		}
 	}
-	if err := s.approve(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	decides("approve")(s)
 	if got := push(); got != "200 pushed\n" {
 		t.Errorf("Frank has approved, and it gets %s", got)
 	}
 	if got := push(); !strings.HasPrefix(got, "403 ") {
 		t.Errorf("the approval was for once, and it gets %s", got)
 	}
-	if list, err := s.as(t.Context(), s.frank, http.MethodGet, "/v1/approvals", ""); err != nil || len(waiting(list)) != 1 {
-		t.Errorf("there should be one approval request, of the last try: %s %v", list, err)
+	if waiting := s.approvals("pending"); len(waiting) != 1 {
+		t.Errorf("there should be one approval request, of the last try: %v", waiting)
 	}
 }
 
@@ -450,96 +435,6 @@ func (p typescript) serve(t testing.TB, dir, name string, env []string) string {
 		t.Fatal(name, "does not start:", err)
 	}
 	return strings.TrimSpace(line)
-}
-
-// starter is a server on the starter policies, with the key of a PEP and that of Frank, an approver.
-type starter struct{ url, pep, frank string }
-
-func startStarter(t testing.TB) (s starter) {
-	t.Helper()
-	s.url, s.pep, s.frank = startFor(t, pdp.FS(policies.Starter()), auth.Decide, auth.Search, auth.Request)
-	return s
-}
-
-// startAgents is the server of pdp/capability/AGENT.md, which grants capabilities.
-func startAgents(t testing.TB) (url, key string) {
-	t.Helper()
-	url, key, _ = startFor(t, pdptest.Bundle(map[string]string{"a.cedar": `
-@id("capability-suffices")
-permit (principal is agent, action == Action::"tool.invoke", resource is tool) when { context.pdp.capability.held };
-@id("capability-granted")
-permit (principal == agent::"agent-a", action == Action::"capability.grant", resource == tool::"agent-b:restart");
-`}), auth.Decide, auth.Capability)
-	return url, key
-}
-
-// startFor runs a server by the real clock, with a key of these permissions, and one of Frank, an approver.
-func startFor(t testing.TB, source pdp.Source, permissions ...auth.Permission) (url, pep, frank string) {
-	t.Helper()
-	data := t.TempDir()
-	keys, err := auth.OpenKeys(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := []string{"*"}
-	pep, err = keys.Add(auth.KeySpec{Name: "pep", Grant: auth.Grant{Tenants: all, Permissions: permissions}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	person := auth.KeySpec{Name: "frank", Grant: auth.Grant{Tenants: all, Permissions: []auth.Permission{auth.Approve}}}
-	if person.Principal, err = auth.ParsePrincipal(`User::"frank"`); err == nil {
-		frank, err = keys.Add(person)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	running := pdptest.Start(t, source, func(c *server.Config) { c.Data, c.Program.PDP.Now, c.Program.PDP.NewID = data, time.Now, nil })
-	return running.URL, pep, frank
-}
-
-func (s starter) env() []string { return []string{"PDP_URL=" + s.url, "PDP_KEY=" + s.pep} }
-
-// approve waits until something waits for Frank, and approves it.
-func (s starter) approve(ctx context.Context) error {
-	var ids []string
-	for len(ids) == 0 { // the service holds its answer back, until something waits or 30 seconds have passed
-		list, err := s.as(ctx, s.frank, http.MethodGet, "/v1/approvals?wait=30s", "")
-		if err != nil {
-			return err
-		}
-		ids = waiting(list)
-	}
-	_, err := s.as(ctx, s.frank, http.MethodPost, "/v1/approvals/"+ids[0]+"/decision", `{"decision":"approve","reason":"it is urgent"}`)
-	return err
-}
-
-// waiting are the ids of a list of approval requests.
-func waiting(list string) (ids []string) {
-	var all struct{ Items []struct{ ID string } }
-	_ = json.Unmarshal([]byte(list), &all)
-	for _, one := range all.Items {
-		ids = append(ids, one.ID)
-	}
-	return ids
-}
-
-func (s starter) as(ctx context.Context, key, method, path, body string) (string, error) {
-	r, err := http.NewRequestWithContext(ctx, method, s.url+path, strings.NewReader(body))
-	if err != nil {
-		return "", err
-	}
-	r.Header.Set("Authorization", "Bearer "+key)
-	r.Header.Set("Content-Type", "application/json")
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = answer.Body.Close() }()
-	text, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s %s: %d %s", method, path, answer.StatusCode, text)
-	}
-	return string(text), err
 }
 
 // post returns the status and the body of the answer.

@@ -11,8 +11,8 @@ const utf8 = new TextEncoder();
 const deepest = 64;
 
 /**
- * The form of RFC 8785 of what JSON.stringify sends of a value. It throws a TypeError for what JSON does not have: a
- * text of it would say less than the value.
+ * The form of RFC 8785 of a value, as JSON.stringify sends it. It throws a TypeError for a value that JSON does not have:
+ * its text would say less than the value.
  */
 export function canonical(value: unknown, depth = 0): string {
 	if (depth > deepest) throw new TypeError(`a value nests deeper than ${deepest} levels, or holds itself`);
@@ -49,7 +49,7 @@ export function base64url(of: Uint8Array | string): string {
 
 const digest = async (text: string) => base64url(new Uint8Array(await crypto.subtle.digest("SHA-256", utf8.encode(text))));
 
-/** The SHA-256, in base64url, of the form of RFC 8785 of a value: what a proof says of a call's arguments. */
+/** The SHA-256, in base64url, of the form of RFC 8785 of a value. A proof has that of a call's arguments. */
 export const hash = (value: unknown): Promise<string> => digest(canonical(value));
 
 /** The public half of a holder's key: a JWK with the members of its thumbprint alone. */
@@ -76,20 +76,15 @@ const publicOf = ({ kty, crv, x, y }: { kty?: string; crv?: string; x?: string; 
 export const thumbprint = (jwk: object): Promise<string> => hash(publicOf(jwk));
 
 /**
- * What the proof of a request is about. The body is as {@link Holder.request} makes it; parent is the id of the
+ * The hash of a request, which its proof has. The body is as {@link Holder.request} makes it; parent is the id of the
  * capability that is handed on by it.
  */
 export async function requestHash(body: JsonObject, parent?: string): Promise<string> {
 	const { tools, audience, duration, valid_from, valid_until, max_uses, arguments: args, channel, key, encrypt_to } = body;
 	const { type, id } = (body.holder ?? {}) as JsonObject; // a token that is exchanged says it instead
+	const terms = { tools, audience, duration, valid_from, valid_until, max_uses, arguments: args };
 	return hash({
-		tools,
-		audience,
-		duration,
-		valid_from,
-		valid_until,
-		max_uses,
-		arguments: args,
+		...terms,
 		max_depth: body.max_depth || undefined,
 		offline: body.offline || undefined,
 		channel: channel && { session: await digest((channel as { session: string }).session) }, // as a token has it
@@ -99,7 +94,7 @@ export async function requestHash(body: JsonObject, parent?: string): Promise<st
 	});
 }
 
-/** What is asked for: the body of POST /v1/capabilities, without key and proof. Without a tenant it is the client's. */
+/** The terms of a capability: the body of POST /v1/capabilities, without key and proof. Without a tenant it is the client's. */
 export type CapabilityAsk = Omit<CapabilityRequest, "tenant_id"> & { tenant_id?: string };
 
 /** One call, as a proof says it. */
@@ -183,7 +178,7 @@ export class Holder {
 	}
 
 	/**
-	 * The body for POST /v1/capabilities: what is asked for, with the key and a proof of it. With a parent it is the body
+	 * The body for POST /v1/capabilities: the terms, with the key and a proof of it. With a parent it is the body
 	 * for /v1/capabilities/PARENT/delegate, and its key is that of the new holder.
 	 */
 	async request(
@@ -221,7 +216,7 @@ const json = (bytes: string): JsonObject => {
 	return value;
 };
 
-/** What is kept of a capability: the token, and what it was asked for with. It has no private key, and yet belongs in no log. */
+/** A capability as it is kept: its token and its terms. It has no private key, and yet belongs in no log. */
 export interface KeptCapability {
 	readonly token: string;
 	readonly ask?: CapabilityAsk;
@@ -241,9 +236,9 @@ export class Capability {
 	readonly expires: Date;
 	/** How many calls it covers, undefined for any number. */
 	readonly maxUses: number | undefined;
-	/** What its holder owes for the grant, each once. */
+	/** The obligations of the holder for the grant, each once. */
 	readonly obligations: readonly Obligation[];
-	/** What it was asked for with. */
+	/** Its terms. */
 	readonly ask: CapabilityAsk;
 	readonly holder!: Holder; // not enumerable
 
@@ -293,7 +288,7 @@ export class Capability {
 		Object.defineProperty(this, "holder", { value: holder, enumerable: false });
 	}
 
-	/** A capability that was kept, or its token alone, with the key that it is bound to. It asks nobody, and permits nothing. */
+	/** A capability that was kept, or its token alone, with the key that it is bound to. It asks no PDP, and permits nothing. */
 	static from(kept: string | KeptCapability, holder: Holder, obligations: readonly Obligation[] = []): Capability {
 		const whole = typeof kept === "string" ? { token: kept } : kept;
 		try {
@@ -304,7 +299,7 @@ export class Capability {
 		}
 	}
 
-	/** What to keep. */
+	/** The form to keep. */
 	toJSON(): KeptCapability {
 		return { token: this.token, ask: this.ask };
 	}
@@ -335,7 +330,7 @@ interface Options {
 export const requestCapability = (link: Link, holder: Holder, ask: CapabilityAsk, options: Options = {}): Promise<Capability> =>
 	granted(link, holder, ask, "", options);
 
-/** Asks for a new token of a capability, by what it was granted by. Its id stays, and uses go on being counted. */
+/** Asks for a new token of a capability, by its terms. Its id stays, and uses go on being counted. */
 export async function renewCapability(link: Link, capability: Capability, options: Options = {}): Promise<Capability> {
 	if (!(capability instanceof Capability)) throw link.error("renew", notAsked("this is no capability"));
 	const { valid_from, valid_until, ...ask } = capability.ask; // times that were fixed are over by now
@@ -396,7 +391,7 @@ async function granted(link: Link, holder: Holder, ask: CapabilityAsk, path: str
 	return people(link, task, link.now() + (waits?.timeout ?? 0), signal, request);
 }
 
-/** Waits for people, and asks once more by what they said. */
+/** Waits for people, and asks once more with their approval. */
 async function people(
 	link: Link,
 	task: Task,

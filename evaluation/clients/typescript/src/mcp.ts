@@ -12,7 +12,7 @@ import { waiting } from "./guard.js";
 import { isObject, JsonError, readJson } from "./json.js";
 import type { Json, JsonObject, Question } from "./types.js";
 
-/** Why a request is refused, as its client is told: an error of JSON-RPC, and in a tool's handler a result with isError. */
+/** Why a request is refused, for its client: an error of JSON-RPC, and in a tool's handler a result with isError. */
 export class Refusal extends Error {
 	override readonly name = "Refusal";
 	readonly code: number;
@@ -51,7 +51,7 @@ function refusalOf(e: unknown): unknown {
 	return new Refusal("unreachable", "Authorization service unavailable", data, e);
 }
 
-/** What an act threw. It is frozen, so that a handler cannot put what it changes into it. */
+/** The error of an act. It is frozen, so that a handler of obligations cannot change it in place. */
 class Thrown {
 	constructor(readonly error: unknown) {}
 }
@@ -69,7 +69,7 @@ async function guarded<T>(
 		try {
 			return await act();
 		} catch (error) {
-			thrown = Object.freeze(new Thrown(error)); // its text may hold what is to be changed
+			thrown = Object.freeze(new Thrown(error)); // its text may hold values that are to be redacted
 			return thrown;
 		}
 	};
@@ -92,7 +92,7 @@ interface Extra {
 	signal?: AbortSignal;
 }
 
-/** What a call of one tool is asked about: a function of its arguments, or a mapping with the tool's name. */
+/** The question about a call of one tool: a function of its arguments, or a mapping with the tool's name. */
 export type ToolQuestion<A, E> =
 	| ((args: A, extra: E) => Question | readonly Question[] | Promise<Question | readonly Question[]>)
 	| { name: string; mapping: Mapping; claims?: (authInfo: AuthInfo | undefined) => unknown };
@@ -134,7 +134,7 @@ export function guardTool<A, E extends Extra, R>(
 
 const claimsOf = (authInfo: AuthInfo | undefined): unknown => authInfo?.extra?.claims ?? {};
 
-/** What a {@link guard} needs. Give the same object for each session. */
+/** The options of a {@link guard}. Give the same object for each session. */
 export interface GuardOptions {
 	client: Client;
 	/**
@@ -144,7 +144,7 @@ export interface GuardOptions {
 	tools: readonly { readonly name: string; readonly [member: string]: unknown }[] | ((name: string) => unknown);
 	/** The server's own resource identifier, which tokens are for. */
 	resource?: string;
-	/** The claim that says who the subject is; sub. */
+	/** The claim with the id of the subject; sub. */
 	subjectClaim?: string;
 	/** The validated claims of the token; `authInfo.extra.claims`. */
 	claims?: (authInfo: AuthInfo | undefined) => unknown;
@@ -203,8 +203,8 @@ const known = new WeakMap<GuardOptions, Rules>();
 
 /**
  * A transport for `server.connect` that stands before another one. The PDP is asked about each request of a client, by the
- * mapping that the called tool declares or the default mapping of the method: the server gets what is permitted, and
- * nothing else. What a tool sends before its result (progress, logs) is not changed by obligations.
+ * mapping that the called tool declares or the default mapping of the method: the server gets permitted requests, and
+ * no others. Messages of a tool before its result (progress, logs) are not changed by obligations.
  */
 export function guard(transport: Transport, options: GuardOptions): Transport {
 	const rules = known.get(options) ?? new Rules(options);
@@ -322,7 +322,7 @@ class Guarded implements Transport {
 		});
 	}
 
-	/** The server sends no response to what was cancelled. */
+	/** The server sends no response to a request that was cancelled. */
 	#giveUp(id: RequestId): void {
 		const active = this.#active.get(id);
 		active?.controller.abort();

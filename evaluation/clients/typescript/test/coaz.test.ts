@@ -82,7 +82,7 @@ test("the defaults are those of policy-service", () => {
 		assert.equal(binding.default(method), undefined);
 });
 
-// [expression, params, what policy-service's own CEL yields]: of the generator of evaluation/coaz
+// [expression, params, result of policy-service's own CEL]: of the generator of evaluation/coaz
 const cases = JSON.parse(readFileSync(new URL("evaluation/clients/typescript/test/cel.json", repository), "utf8")) as [
 	string,
 	string,

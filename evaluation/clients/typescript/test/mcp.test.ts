@@ -20,7 +20,7 @@ import { Binding, Mapping } from "../src/coaz.js";
 import { Client, type Handlers, type JsonObject } from "../src/index.js";
 import { type GuardOptions, guard, guardTool, MessageError, parseMessage, Refusal, readMessage } from "../src/mcp.js";
 
-// A PDP on a port of its own: it denies what is about "no", obliges to redact "secret", and keeps what it is asked.
+// A PDP on a port of its own: it denies "no", obliges to redact "secret", and keeps the questions.
 const asked: JsonObject[] = [];
 let held: (() => void) | undefined; // the answer about "held" waits for it
 const answerTo = (q: { resource?: { id?: string } }) => {
