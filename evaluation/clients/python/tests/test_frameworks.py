@@ -163,7 +163,7 @@ class Frameworks(unittest.TestCase):
     def test_wait_that_runs_out(self) -> None:
         def check(answer: Any, ran: list[str], path: str) -> None:
             self.assertEqual((answer.status_code, ran), (403, []))
-            self.assertIn("waits for approval", answer.text)
+            self.assertIn("waiting for approval", answer.text)
 
         waits: list[Any] = [0.2, Wait(timeout=0.2, join=False)]
         for wait in waits:

@@ -193,8 +193,12 @@ async function pauseFor(milliseconds: number, end: number, signal: AbortSignal |
 /** {@link LinkRequest} without its errors: it throws a Failure. */
 export async function send(core: Core, r: LinkRequest, deadline?: number): Promise<LinkAnswer> {
 	const url = URL.parse(r.url);
-	if (url?.origin !== core.settings.origin || url.username || url.password || url.hash) {
-		throw notAsked("a URL of the answer is at another origin than the PDP, or has a fragment or credentials");
+	if (!url || url.username || url.password || url.hash) {
+		throw notAsked("a URL of the answer is none, or has a fragment or credentials");
+	}
+	if (url.origin !== core.settings.origin) {
+		const remedy = "give the client the PDP's public_url as its url"; // localhost is not 127.0.0.1
+		throw Object.assign(notAsked("a URL of the answer is at another origin than the client's url"), { remedy });
 	}
 	const seconds = Math.floor((r.wait ?? 0) / 1000);
 	const within = seconds >= 1 ? `${r.url}${r.url.includes("?") ? "&" : "?"}wait=${seconds}s` : r.url;

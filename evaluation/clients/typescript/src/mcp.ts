@@ -9,6 +9,7 @@ import type { Client, Permit } from "./client.js";
 import { Binding, codes, Mapping, MappingError, type Questions, type RefusalKind } from "./coaz.js";
 import { promising } from "./core.js";
 import { AuthorizationError, Denied, printable } from "./errors.js";
+import { waiting } from "./guard.js";
 import { isObject, JsonError, readJson } from "./json.js";
 import type { Json, JsonObject, Question } from "./types.js";
 
@@ -36,7 +37,7 @@ const withheld = (cause?: unknown) => new Refusal("unreachable", "The result is 
 function refusalOf(e: unknown): unknown {
 	if (e instanceof MappingError) return new Refusal("mapping", e.message, { type: "mapping_error" }, e);
 	if (e instanceof Denied) {
-		const reason = e.reasonUser && printable(e.reasonUser);
+		const reason = e.reason === "approval_pending" ? waiting : e.reasonUser && printable(e.reasonUser);
 		const asks = e.reason?.startsWith("approval_") && { suggestion: "ask for approval" };
 		const data = { type: "authorization_denied", ...(reason && { reason }), ...asks };
 		return new Refusal("denied", reason ? `Access denied: ${reason}` : "Access denied", data, e);
@@ -103,16 +104,19 @@ export type ToolQuestion<A, E> =
 	| { name: string; mapping: Mapping; claims?: (authInfo: AuthInfo | undefined) => unknown };
 
 /**
- * Wraps the handler of a tool that has an inputSchema. The handler runs if the PDP permits the call, and its result is
- * changed as the client's handlers of obligations promise. A mapping reads the claims of the token in `authInfo.extra.claims`.
+ * Wraps the handler of a tool that has an inputSchema: `{}` if it has no arguments. The handler runs if the PDP permits the
+ * call, and its result is changed as the client's handlers of obligations promise. A mapping reads the claims of the token
+ * in `authInfo.extra.claims`. With a number as `wait`, equal requests join, so that a later call finds the approval.
  */
 export function guardTool<A, E extends Extra, R>(
 	client: Client,
 	question: ToolQuestion<A, E>,
 	handler: (args: A, extra: E) => R | Promise<R>,
-	options: { wait?: Wait } = {},
+	{ wait }: { wait?: Wait } = {},
 ): (args: A, extra: E) => Promise<R> {
+	const options = wait === undefined ? {} : { wait: typeof wait === "number" ? { timeout: wait, join: true } : wait };
 	return async (args, extra) => {
+		if (extra === undefined) throw new TypeError("guardTool is for a tool that has an inputSchema: without arguments, {}");
 		const signal = extra.signal && { signal: extra.signal };
 		let asked: Questions;
 		try {

@@ -123,6 +123,23 @@ test("a guarded tool runs on yes alone, and errors are shown as the SDK shows th
 	await assert.rejects(nested({ id: "yes" }, {}), { name: "Refusal", message: "Access denied: Not today." });
 });
 
+test("a guarded tool without an inputSchema says what it lacks", async () => {
+	const ran: string[] = [];
+	const guarded = guardTool(
+		new Client({ url }),
+		() => ({ subject: { type: "u", id: "a" }, action: { name: "x" }, resource: { type: "t", id: "yes" } }),
+		() => said(ran.push("it").toString()),
+	);
+	await assert.rejects((guarded as (extra: object) => Promise<unknown>)({ signal: new AbortController().signal }), /inputSchema: .*\{\}/);
+	const server = new McpServer({ name: "s", version: "1" });
+	server.registerTool("none", { inputSchema: {} }, guarded);
+	const [a, b] = InMemoryTransport.createLinkedPair();
+	await server.connect(b);
+	const mcp = new McpClient({ name: "c", version: "1" });
+	await mcp.connect(a);
+	assert.deepEqual([textOf(await mcp.callTool({ name: "none" })), ran], ["1", ["it"]]);
+});
+
 test("an error of a tool whose result is to be changed is withheld", async () => {
 	const ran: string[] = [];
 	const question = ({ id }: { id: string }) => ({
