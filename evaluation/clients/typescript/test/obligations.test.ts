@@ -235,3 +235,17 @@ test("receipts that another process would take stop no others", async (t) => {
 	for (let n = 0; n < 5; n++) await client.authorize(question);
 	assert.equal(p.asked.filter(({ path }) => path.startsWith("/v1/decisions/")).length, 5);
 });
+
+test("handlers are shown one copy of the question, which none can change", async (t) => {
+	const { client } = await receiving(t, owes({ id: "1", type: "reads" }, { id: "2", type: "reads" }, { id: "3", type: "writes" }));
+	const seen = new Set<unknown>();
+	const handlers: Handlers = {
+		reads: (_, about) => void seen.add(about.question),
+		writes: (_, about) => {
+			about.question.resource.id = "2";
+		},
+	};
+	const error = await no(client({ handlers }).authorize(question));
+	assert.deepEqual([error.kind, seen.size, question.resource.id], ["obligated", 1, "1"]);
+	assert.match(error.message, /"3" of type "writes": its handler failed;/);
+});
