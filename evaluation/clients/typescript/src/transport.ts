@@ -318,7 +318,7 @@ export class Breaker {
 	constructor(
 		readonly threshold: number,
 		readonly coolDown: number,
-		/** Of 401, 403 and 404: the caller is refused whatever it asks, or its request is. */
+		/** The outcome of 401, 403 and 404: the caller is refused, or this one request of it. */
 		readonly refused: Outcome = "failed",
 	) {}
 
