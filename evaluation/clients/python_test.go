@@ -66,6 +66,13 @@ func pyDone(t *testing.T, dir string, env []string, command ...string) string {
 	return out
 }
 
+// pyCopy copies the package, without what a build of its page has left: a wheel would get old modules from there.
+func pyCopy(t *testing.T, to string) {
+	t.Helper()
+	pyMust(t, os.CopyFS(to, os.DirFS("python")))
+	pyMust(t, os.RemoveAll(filepath.Join(to, "build")))
+}
+
 // pyOthers are words of test files that need more than the standard library.
 var pyOthers = regexp.MustCompile(`AsyncClient|httpx|policy_service\.capability|starlette|fastapi`)
 
@@ -132,7 +139,7 @@ func pyCheckers(t *testing.T) []pyFault {
 func pyCheck(t *testing.T) (faults []pyFault, err error) {
 	t.Helper()
 	dir := t.TempDir()
-	pyMust(t, os.CopyFS(dir, os.DirFS("python")))
+	pyCopy(t, dir)
 	pyMust(t, os.Mkdir(filepath.Join(dir, "tests/page"), 0o700))
 	for n, p := range pyPrograms(t) {
 		pyMust(t, os.WriteFile(filepath.Join(dir, "tests/page", fmt.Sprintf("page%d.py", n)), []byte(p.text), 0o600))
@@ -200,7 +207,7 @@ func pyBuild(t *testing.T) (sdist, wheel string) {
 	t.Helper()
 	dir := t.TempDir()
 	source := filepath.Join(dir, "source")
-	pyMust(t, os.CopyFS(source, os.DirFS("python")))
+	pyCopy(t, source)
 	pyDone(t, source, nil, debian, "-c", `import setuptools.build_meta as b; b.build_sdist("..")`)
 	sdist = filepath.Join(dir, "policy-service-client-0.1.0.tar.gz")
 	pyDone(t, dir, nil, debian, "-m", "pip", "wheel", "--no-index", "--no-deps", "--no-build-isolation", sdist)
@@ -377,7 +384,7 @@ func TestNewcomerFastAPI(t *testing.T) {
 	}
 	dir := t.TempDir()
 	pyMust(t, os.MkdirAll(filepath.Join(dir, "evaluation/clients"), 0o700))
-	pyMust(t, os.CopyFS(filepath.Join(dir, "evaluation/clients/python"), os.DirFS("python")))
+	pyCopy(t, filepath.Join(dir, "evaluation/clients/python"))
 	pyMust(t, os.WriteFile(filepath.Join(dir, "app.py"), []byte(app), 0o600))
 	d := starter(t)
 	var serve string

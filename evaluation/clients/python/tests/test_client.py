@@ -588,6 +588,10 @@ class People(Tests):
             self.no(lambda: client.authorize(question(approval_id="a"), wait=60), "not_asked")
             both = Client(pdp.url, handlers={"approval_required": lambda o: None})
             self.no(lambda: both.authorize(QUESTION, wait=60), "not_asked")
+        unasked = {"decision": False, "context": {"reason": "approval_required"}}
+        with PDP(lambda method, path, body: (200, unasked, {})) as pdp, Client(pdp.url) as client:
+            error = self.no(lambda: client.authorize(QUESTION, wait=60), "denied")
+            self.assertIn("permission request", error.remedy)
         with self.served(elsewhere=True) as pdp, Client(pdp.url) as client:
             error = self.no(lambda: client.authorize(QUESTION, wait=60), "not_asked")
             self.assertIn("public_url", error.remedy)

@@ -106,6 +106,34 @@ class Frameworks(unittest.TestCase):
         self.each(says(True), check)
         self.each(says(True), check, ask=async_question)
 
+    def test_question_of_dependencies(self) -> None:
+        def login(request: Request) -> str:
+            return request.headers["X-User"]
+
+        def typed(doc: int, user: str = Depends(login)) -> Question:
+            return {"subject": {"type": "user", "id": user}, "action": {"name": "read"}, "resource": resource(doc)}
+
+        def resource(doc: Any) -> Any:
+            return {"type": "doc", "id": str(doc)}
+
+        def later(request: Request) -> Any:
+            return async_question(request)
+
+        def untyped(asked=Depends(question)):  # type: ignore[no-untyped-def]
+            return asked
+
+        asks: list[Any] = [typed, later, untyped, lambda request: question(request)]
+        asks.append(lambda request: async_question(request))
+        for ask in asks:
+            with PDP(says(True)) as pdp, TestClient(app_of(Client(pdp.url), ask)[0]) as http:
+                self.assertEqual(
+                    http.get("/fastapi/7?user=mallory&request=x", headers={"X-User": "alice"}).status_code, 200
+                )
+                [(_, _, body)] = pdp.asked
+                self.assertEqual((body["subject"]["id"], body["resource"]), ("alice", resource(7)))
+                if ask is typed:
+                    self.assertEqual(http.get("/fastapi/x", headers={"X-User": "alice"}).status_code, 422)
+
     def test_other_endpoints(self) -> None:
         with PDP(says(True)) as pdp, TestClient(app_of(Client(pdp.url))[0]) as http:
             self.assertEqual(http.get("/sync/d1", headers={"X-User": "alice"}).text, "sync endpoint")

@@ -51,6 +51,9 @@ const mostPause = 60_000;
 const hold = 20_000;
 const held = 10_000;
 
+/** The remedy where a wait is given, and approval is missing all the same. */
+const inVain = "people could not be asked, or their approval did not count: see that the credential has the permission request";
+
 /** Reads the option wait. It throws a Failure for one that cannot be: NaN, or a text, would have no end. */
 export function waitOf(wait: Wait): Exclude<Wait, number> {
 	const all = typeof wait === "number" ? { timeout: wait } : wait;
@@ -88,7 +91,10 @@ export async function enforceWaiting(w: Waiting, question: Question): Promise<En
 		e = await core.enforce(await core.decide(core.declare(question), how), how.signal, w.changes);
 		for (let times = 2; ; times--) {
 			const offer = offerOf(e);
-			if (offer.next !== "request" || times === 0) return e;
+			if (offer.next !== "request" || times === 0) {
+				if (e.failure?.kind === "denied" && e.answer.reason === "approval_required") e.failure.remedy = inVain;
+				return e;
+			}
 			const filing = filingOf(w, e.question, offer);
 			e = await use(w, await decidedBy(w, offer.denial.expires_at, () => submit(w, filing)), question);
 		}

@@ -204,6 +204,10 @@ test("an offer or a task that is odd is followed nowhere", async (t) => {
 		const p = await people(t, [approved()], { denial: () => context });
 		const error = await no(p.client().authorize(question, { wait: 60_000 }));
 		assert.deepEqual([error.kind, p.asked.length], [kind, 1], JSON.stringify(context));
+		assert.equal(
+			error.remedy.includes("permission request"),
+			kind === "denied" && "reason" in context && context.reason === "approval_required",
+		);
 		assert.equal(error.remedy.includes("public_url"), JSON.stringify(context).includes("http://127.0.0.1:1/"));
 	}
 	const filed: [Reply, string][] = [

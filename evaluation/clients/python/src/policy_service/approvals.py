@@ -98,6 +98,11 @@ class _Offer:
     end: datetime | None = None
 
 
+_IN_VAIN = (
+    "people could not be asked, or their approval did not count: see that the credential has the permission request"
+)
+
+
 def permitted(
     core: Core, question: object, wait: object, capability: Shown | None, *, changes: bool
 ) -> Flow[Enforcement]:
@@ -111,8 +116,8 @@ def permitted(
     error = e.error
     if error is None:
         return e
-    if given and error.kind == "denied":
-        error._remedy = ""  # it was waited for, where that helps
+    if given and error.kind == "denied":  # it was waited for, where that helps
+        error._remedy = _IN_VAIN if error.reason == "approval_required" else ""
     raise error
 
 

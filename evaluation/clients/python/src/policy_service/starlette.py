@@ -28,9 +28,9 @@ _WAITING = "waiting for approval; try again later"
 
 
 def guard(
-    client: Client | AsyncClient, question: QuestionOf, wait: float | Wait | None
-) -> Callable[[Request], Awaitable[Permit]]:
-    """What gets the permit of a request, or raises the HTTPException of a no."""
+    client: Client | AsyncClient, question: Callable[..., object], wait: float | Wait | None
+) -> Callable[[Question], Awaitable[Permit]]:
+    """A function that asks such a question, and raises the HTTPException of a no."""
     if not isinstance(client, Client | AsyncClient):
         raise TypeError("protect needs a Client or an AsyncClient")
     if not callable(question):
@@ -42,9 +42,7 @@ def guard(
             raise ValueError("a task is of one request; leave resume out")
     threads: list[anyio.CapacityLimiter] = []
 
-    async def permit(request: Request) -> Permit:
-        said = question(request)
-        asked = await said if inspect.isawaitable(said) else said
+    async def permit(asked: Question) -> Permit:
         try:
             if isinstance(client, AsyncClient):
                 return await client.authorize(asked, wait=wait)
@@ -56,6 +54,13 @@ def guard(
             refuse(error)
 
     return permit
+
+
+async def asked_of(question: QuestionOf, request: Request) -> Question:
+    """The question about a request."""
+    said = question(request)
+    asked: Question = await said if inspect.isawaitable(said) else said
+    return asked
 
 
 def refuse(error: AuthorizationError) -> NoReturn:
@@ -82,7 +87,7 @@ def protect(
             request = next((a for a in (*args, *kwargs.values()) if isinstance(a, Request)), None)
             if request is None:
                 raise TypeError("a protected endpoint takes the request")
-            request.state.permit = await permit(request)
+            request.state.permit = await permit(await asked_of(question, request))
             if inspect.iscoroutinefunction(endpoint):
                 return await endpoint(*args, **kwargs)
             return await run_in_threadpool(endpoint, *args, **kwargs)
