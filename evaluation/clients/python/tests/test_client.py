@@ -592,6 +592,9 @@ class People(Tests):
         with PDP(lambda method, path, body: (200, unasked, {})) as pdp, Client(pdp.url) as client:
             error = self.no(lambda: client.authorize(QUESTION, wait=60), "denied")
             self.assertIn("permission request", error.remedy)
+            unasked["context"] = {"reason": "schema_mismatch"}
+            for wait in (None, 60):
+                self.assertIn("X-Explain", self.no(lambda: client.authorize(QUESTION, wait=wait), "denied").remedy)
         with self.served(elsewhere=True) as pdp, Client(pdp.url) as client:
             error = self.no(lambda: client.authorize(QUESTION, wait=60), "not_asked")
             self.assertIn("public_url", error.remedy)
