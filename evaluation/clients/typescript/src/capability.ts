@@ -1,10 +1,10 @@
 // Capabilities: a holder's key, the proofs by it, and asking for tokens. By WebCrypto alone. The proofs are those of package
 // evaluation/capability of policy-service, byte for byte.
 import type { webcrypto } from "node:crypto";
-import type { Task, Wait } from "./approvals.js";
-import { Denied, errorOf, Failure, notAsked, odd, printable } from "./errors.js";
+import { type Task, taskOf, type Wait, waitOf } from "./approvals.js";
+import { AuthorizationError, Denied, errorOf, Failure, failureOf, notAsked, odd, printable } from "./errors.js";
 import { isObject, present, readJson, textOf } from "./json.js";
-import type { Link } from "./link.js";
+import type { Link, LinkAnswer } from "./link.js";
 import type { CapabilityAsk as CapabilityRequest, Json, JsonObject, Obligation, Question } from "./types.js";
 
 const utf8 = new TextEncoder();
@@ -299,6 +299,11 @@ export class Capability {
 		}
 	}
 
+	/** For logs: console.log shows no token. */
+	[Symbol.for("nodejs.util.inspect.custom")](): string {
+		return `Capability(${this.id}, for ${this.audience}, until ${this.expires.toISOString()})`;
+	}
+
 	/** The form to keep. */
 	toJSON(): KeptCapability {
 		return { token: this.token, ask: this.ask };
@@ -321,6 +326,9 @@ export async function prove(
 	}
 }
 
+/** Asks for a capability once, by an approval if there is one. */
+type Request = (approval?: string) => Promise<Capability | LinkAnswer>;
+
 interface Options {
 	wait?: Wait;
 	signal?: AbortSignal;
@@ -342,11 +350,18 @@ export async function renewCapability(link: Link, capability: Capability, option
 
 async function granted(link: Link, holder: Holder, ask: CapabilityAsk, path: string, { wait, signal }: Options): Promise<Capability> {
 	const op = path ? "renew" : "request";
-	const waits = typeof wait === "number" ? { timeout: wait } : wait;
+	let waits: Exclude<Wait, number> | undefined;
+	let task: Task | undefined;
+	try {
+		waits = wait === undefined ? undefined : waitOf(wait);
+		task = waits?.resume && taskOf(waits.resume, link.pdp);
+	} catch (e) {
+		throw link.error(op, failureOf(e));
+	}
 	if (!(holder instanceof Holder)) throw link.error(op, notAsked("there is no holder; make one with Holder.generate"));
 	if (Object.hasOwn(ask, "encrypt_to")) throw link.error(op, notAsked("an encrypted token cannot be read here; leave encrypt_to out"));
 	const own = { reason: waits?.justification, tenant_id: link.tenant ?? "default", ...ask } as CapabilityAsk;
-	const request = async (approval?: string): Promise<Capability | JsonObject> => {
+	const request: Request = async (approval) => {
 		let body: JsonObject;
 		try {
 			const whole = approval === undefined ? own : { ...own, approval_id: approval }; // of which the proof says nothing
@@ -354,7 +369,7 @@ async function granted(link: Link, holder: Holder, ask: CapabilityAsk, path: str
 		} catch (cause) {
 			throw link.error(op, Object.assign(notAsked("give holder, audience and tools, as plain JSON"), { cause }));
 		}
-		const { body: said } = await link.send({
+		const said = await link.send({
 			op,
 			url: `${link.base}/v1/capabilities${path}`,
 			method: "POST",
@@ -364,23 +379,18 @@ async function granted(link: Link, holder: Holder, ask: CapabilityAsk, path: str
 			secrets: [String(body.proof)],
 			signal,
 		});
-		if (said.granted !== true) return said;
+		if (said.body.granted !== true) return said;
 		try {
-			return readGrant(said, holder, own);
+			return readGrant(said.body, holder, own);
 		} catch (e) {
 			throw link.error(op, odd(e instanceof TypeError ? e.message : "its token cannot be read"));
 		}
 	};
 
-	const resume = waits?.resume;
-	if (resume && (resume.version !== 1 || resume.pdp !== link.pdp || !resume.id)) {
-		throw link.error(op, notAsked("the task is damaged, or of another PDP or tenant"));
-	}
-	let task = resume;
 	if (!task) {
 		const first = await request();
 		if (first instanceof Capability) return first;
-		task = taskOf(link, first);
+		task = askedBy(link, first);
 		if (!task) throw refused(link, op, first);
 		if (!waits) {
 			const remedy = "people can approve it: give the option wait, or go on later with the error's task";
@@ -392,19 +402,13 @@ async function granted(link: Link, holder: Holder, ask: CapabilityAsk, path: str
 }
 
 /** Waits for people, and asks once more with their approval. */
-async function people(
-	link: Link,
-	task: Task,
-	end: number,
-	signal: AbortSignal | undefined,
-	request: (approval: string) => Promise<Capability | JsonObject>,
-): Promise<Capability> {
-	const last = task.expires_at === undefined ? end : Math.min(end, Date.parse(task.expires_at));
+async function people(link: Link, task: Task, end: number, signal: AbortSignal | undefined, request: Request): Promise<Capability> {
+	const ends = task.expires_at === undefined ? end : Math.min(end, Date.parse(task.expires_at));
 	const url = `${link.base}/v1/approvals/${encodeURIComponent(task.id)}`;
 	let status: string;
 	try {
-		status = await link.until({ end: last, signal }, async () => {
-			const wait = Math.min(20_000, Math.max(0, last - link.now()));
+		status = await link.until({ end: ends, signal }, async () => {
+			const wait = Math.min(20_000, Math.max(0, ends - link.now()));
 			const said = textOf((await link.send({ op: "await", url, method: "GET", wait, signal })).body.status);
 			if (!said) throw link.error("await", odd("it is no approval request"));
 			return said === "pending" ? undefined : said;
@@ -413,23 +417,42 @@ async function people(
 		if (!(e instanceof Denied) || e.reason !== "approval_pending") throw e;
 		// the time is over, and people may still decide
 		const { reason, remedy } = e;
-		throw no(link, "await", new Failure("not_approved", "people did not decide in time", { reason, remedy, task }), {});
+		throw no(link, "await", new Failure("not_approved", "people did not decide in time", { reason, remedy, task }));
 	}
-	if (status !== "approved") throw no(link, "await", new Failure("not_approved", `the request is "${printable(status)}"`), {});
-	const got = await link.until({ end: Number.POSITIVE_INFINITY, signal }, () => request(task.id));
+	if (status !== "approved") throw no(link, "await", new Failure("not_approved", `the request is "${printable(status)}"`));
+	let last: unknown;
+	let got: Capability | LinkAnswer;
+	try {
+		got = await link.until({ end, signal }, async () => {
+			try {
+				return await request(task.id);
+			} catch (e) {
+				last = e;
+				throw e;
+			}
+		});
+	} catch (e) {
+		if (e === last || !(last instanceof AuthorizationError) || !(e instanceof Denied)) throw e;
+		// the time is over, and it was the PDP that did not answer
+		const remedy = "go on later with the error's task";
+		throw no(link, "await", new Failure(last.kind, "people approved it, and no grant came in time", { cause: last, remedy, task }));
+	}
 	if (got instanceof Capability) return got;
-	if (taskOf(link, got)) throw no(link, "await", new Failure("not_approved", "the approval counts no more"), {});
+	if (askedBy(link, got)) throw no(link, "await", new Failure("not_approved", "the approval counts no more"));
 	throw refused(link, "await", got);
 }
 
-const no = (link: Link, op: string, failure: Failure, context: JsonObject) =>
-	errorOf(failure, { op, pdp: link.pdp, reasonUser: textOf(context.reason_user), context });
+/** The error of a no. A token that stands beside one is none, and not repeated. */
+const no = (link: Link, op: string, failure: Failure, said?: LinkAnswer) => {
+	const { token: _, ...context } = said?.body ?? {};
+	return errorOf(failure, { op, pdp: link.pdp, reasonUser: textOf(context.reason_user), context, secrets: said?.secrets });
+};
 
-const refused = (link: Link, op: string, body: JsonObject) =>
-	no(link, op, new Failure("denied", "it grants no such capability", { reason: textOf(body.reason) }), body);
+const refused = (link: Link, op: string, said: LinkAnswer) =>
+	no(link, op, new Failure("denied", "it grants no such capability", { reason: textOf(said.body.reason) }), said);
 
 /** The approval request that a grant waits for, undefined if it waits for none. */
-function taskOf(link: Link, { approval }: JsonObject): Task | undefined {
+function askedBy(link: Link, { body: { approval } }: LinkAnswer): Task | undefined {
 	const id = isObject(approval) ? textOf(approval.id) : undefined;
 	if (!isObject(approval) || !id) return undefined;
 	const ends = textOf(approval.expires_at);

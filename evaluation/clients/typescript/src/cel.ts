@@ -339,7 +339,10 @@ function method([name, on, args]: readonly [string, ASTNode, readonly ASTNode[]]
 	m.spend(v.length / 10);
 	if (name === "startsWith") return v.startsWith(text);
 	if (name === "endsWith") return v.endsWith(text);
-	if (name === "contains") return v.includes(text);
+	if (name === "contains") {
+		m.spend(Math.ceil(v.length / 10) * Math.ceil(text.length / 10)); // at each place of the one, much of the other may fit
+		return v.includes(text);
+	}
 	if (name !== "matches") throw wrongType();
 	// each part that repeats may try each place, and so may the beginning
 	const repeats = (text.startsWith("^") ? 0 : 1) + (text.match(/[*+?{]/g)?.length ?? 0);

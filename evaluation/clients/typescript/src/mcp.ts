@@ -5,8 +5,9 @@ import type { AuthInfo } from "@modelcontextprotocol/sdk/server/auth/types.js";
 import type { Transport, TransportSendOptions } from "@modelcontextprotocol/sdk/shared/transport.js";
 import type { JSONRPCMessage, JSONRPCRequest, MessageExtraInfo, RequestId } from "@modelcontextprotocol/sdk/types.js";
 import type { Wait } from "./approvals.js";
-import type { Client } from "./client.js";
+import type { Client, Permit } from "./client.js";
 import { Binding, codes, Mapping, MappingError, type Questions, type RefusalKind } from "./coaz.js";
+import { promising } from "./core.js";
 import { AuthorizationError, Denied, printable } from "./errors.js";
 import { waiting } from "./guard.js";
 import { isObject, JsonError, readJson } from "./json.js";
@@ -56,15 +57,20 @@ class Thrown {
 	constructor(readonly error: unknown) {}
 }
 
-/** Acts if all is permitted. It rejects with a Refusal, or with the error of the act. */
+/** Acts if all is permitted. It rejects with a Refusal, or with the error of the act. The result of an act that is a task comes later. */
 async function guarded<T>(
 	client: Client,
 	{ api, questions }: Questions,
 	act: () => T | Promise<T>,
 	options: { signal?: AbortSignal; wait?: Wait },
+	isTask = false,
 ): Promise<T> {
 	let [acted, thrown]: [boolean, Thrown | undefined] = [false, undefined];
-	const run = async () => {
+	const run = async (permits: Permit | readonly Permit[]) => {
+		if (isTask && [permits].flat().some((permit) => promising.has(permit))) {
+			const message = "Access denied: the result of a task is changed by no obligation; leave params.task out";
+			throw new Refusal("denied", message, { type: "authorization_denied" });
+		}
 		acted = true;
 		try {
 			return await act();
@@ -138,7 +144,7 @@ const claimsOf = (authInfo: AuthInfo | undefined): unknown => authInfo?.extra?.c
 export interface GuardOptions {
 	client: Client;
 	/**
-	 * The definitions of the tools as tools/list shows them, or a function that finds one by its name. A tool that is not
+	 * The definitions of the tools as tools/list shows them, or a function that finds one by its name, at once. A tool that is not
 	 * among them is asked about by the default mapping, which has no arguments.
 	 */
 	tools: readonly { readonly name: string; readonly [member: string]: unknown }[] | ((name: string) => unknown);
@@ -151,7 +157,7 @@ export interface GuardOptions {
 	/** Mappings of the operator by method, for those that have no default. */
 	mappings?: { readonly [method: string]: Mapping };
 	/** Is called with each request that is refused, for a log. */
-	onRefused?: (refusal: Refusal, method: string) => void;
+	onRefused?: (refusal: Refusal, method: string) => void | Promise<void>;
 }
 
 /** The rules of the options, compiled once. */
@@ -185,6 +191,7 @@ class Rules {
 		const { tools } = this.options;
 		const tool = typeof name !== "string" ? undefined : typeof tools === "function" ? tools(name) : this.#named.get(name);
 		if (typeof tool !== "object" || tool === null) return undefined;
+		if ("then" in tool) throw new MappingError("", "the definition is a promise; the function tools has to return it at once");
 		let declared = this.#declared.get(tool);
 		if (declared === undefined) {
 			try {
@@ -301,7 +308,8 @@ class Guarded implements Transport {
 		let refusal: unknown;
 		try {
 			const asked = this.#rules.questions(message, extra);
-			const result: unknown = await guarded(client, asked, () => this.#forward(message, extra, active), { signal });
+			const isTask = message.params?.task !== undefined;
+			const result: unknown = await guarded(client, asked, () => this.#forward(message, extra, active), { signal }, isTask);
 			if (typeof result !== "object" || result === null) throw withheld("it was changed to what is no result");
 			answer = { jsonrpc: "2.0", id, result: result as { [name: string]: unknown } };
 		} catch (e) {
@@ -310,7 +318,7 @@ class Guarded implements Transport {
 		}
 		this.#active.delete(id);
 		if (!signal.aborted) await this.#answer(answer);
-		if (refusal instanceof Refusal) onRefused?.(refusal, method);
+		if (refusal instanceof Refusal) await onRefused?.(refusal, method);
 	}
 
 	#forward(message: JSONRPCRequest, extra: MessageExtraInfo | undefined, active: Active): Promise<JsonObject> {
@@ -324,6 +332,7 @@ class Guarded implements Transport {
 
 	/** The server sends no response to a request that was cancelled. */
 	#giveUp(id: RequestId): void {
+		this.#passed.delete(id);
 		const active = this.#active.get(id);
 		active?.controller.abort();
 		active?.reject?.(new Error("cancelled"));
@@ -430,8 +439,10 @@ function inexact(text: string): MessageError {
 
 const ofMessages = ["jsonrpc", "id", "method", "params", "result", "error"];
 const ofParams = ["name", "arguments", "uri", "ref", "argument", "type", "_meta"];
+/** Readers that ignore case take \u017f for s, and \u212a for k. */
+const folded = (name: string) => name.toUpperCase().toLowerCase();
 const misspelt = (o: JsonObject, names: readonly string[]) =>
-	Object.keys(o).some((name) => !names.includes(name) && names.includes(name.toLowerCase()));
+	Object.keys(o).some((name) => !names.includes(name) && names.includes(folded(name)));
 
 function hasProto(v: Json | undefined): boolean {
 	if (typeof v !== "object" || v === null) return false;

@@ -262,8 +262,11 @@ test("a wait that cannot be is not asked", async (t) => {
 		p.client().authorize({ ...question, context: { business_justification: "x" } }, { wait: { timeout: wait, justification: "y" } }),
 		p.client().authorize(question, { wait: Number.NaN }),
 		p.client().authorize(question, { wait: -1 }),
+		p.client().authorize(question, { wait: "60000" as never }),
+		p.client().authorize(question, { wait: { timeout: "60000" as never } }),
 		p.client().authorize(question, { wait: null as never }),
 		p.client().authorize(question, { wait: { timeout: wait, justification: "\ud800" } }),
+		p.client().authorize(question, { wait: { timeout: wait, justification: { a: 1 } as never } }),
 		p.client().authorize(question, { wait: { timeout: wait, keep: "x" as never } }),
 	];
 	for (const call of calls) assert.equal((await no(call)).kind, "not_asked");

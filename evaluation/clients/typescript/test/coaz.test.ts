@@ -342,6 +342,7 @@ test("no mapping keeps its PEP busy", () => {
 	const params = {
 		s: many(500_000, "x"),
 		d: many(500_000, "1"),
+		h: many(50_000, "x"),
 		n: Object.fromEntries(Array.from({ length: 50 }, (_, n) => [many(2000, "k") + n, 1])),
 		l: Array.from({ length: 4000 }, () => 1),
 		t: Array.from({ length: 400 }, () => many(100, "y")),
@@ -358,6 +359,7 @@ test("no mapping keeps its PEP busy", () => {
 		"$params.l.exists(a, params == params)",
 		"$params.l.exists(a, params.t.exists(b, b.contains('z')))",
 		"$params.s.matches('x*x*x*x*y')",
+		"$params.h.contains(params.h)",
 		"$params.l.exists(a, size(params.s) == a)",
 		"$params.l.exists(a, double(params.d) == 1.5)",
 		"$params.l.exists(a, params.n.exists(k, k == 'z'))",
