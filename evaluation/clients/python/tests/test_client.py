@@ -550,6 +550,15 @@ class People(Tests):
             for wait in (None, 60):
                 self.assertIn("X-Explain", self.no(lambda: client.authorize(QUESTION, wait=wait), "denied").remedy)
 
+    def test_an_act_that_takes_no_permit(self) -> None:
+        act: Any = lambda: self.fail("it ran")  # noqa: E731
+        with self.served() as pdp, Client(pdp.url) as client:
+            for call in (lambda: client.enforce(QUESTION, act, wait=60), lambda: client.enforce_all([QUESTION], act)):
+                with self.assertRaisesRegex(TypeError, "takes the permit"):
+                    call()
+            self.assertEqual(pdp.asked, [])
+            self.assertIn("Permit", client.enforce(QUESTION, str, wait=60))
+
     def test_from_a_no_to_a_yes(self) -> None:
         kept: list[Any] = []
         with self.served(refuse=1) as pdp, Client(pdp.url) as client:
