@@ -541,6 +541,24 @@ class People(Tests):
         pdp = PDP(answers)
         return pdp
 
+    def test_people_who_cannot_be_asked(self) -> None:
+        unasked = {"decision": False, "context": {"reason": "approval_required"}}
+        with PDP(lambda method, path, body: (200, unasked, {})) as pdp, Client(pdp.url) as client:
+            error = self.no(lambda: client.authorize(QUESTION, wait=60), "denied")
+            self.assertIn("permission request", error.remedy)
+            unasked["context"] = {"reason": "schema_mismatch"}
+            for wait in (None, 60):
+                self.assertIn("X-Explain", self.no(lambda: client.authorize(QUESTION, wait=wait), "denied").remedy)
+
+    def test_an_act_that_takes_no_permit(self) -> None:
+        act: Any = lambda: self.fail("it ran")  # noqa: E731
+        with self.served() as pdp, Client(pdp.url) as client:
+            for call in (lambda: client.enforce(QUESTION, act, wait=60), lambda: client.enforce_all([QUESTION], act)):
+                with self.assertRaisesRegex(TypeError, "takes the permit"):
+                    call()
+            self.assertEqual(pdp.asked, [])
+            self.assertIn("Permit", client.enforce(QUESTION, str, wait=60))
+
     def test_from_a_no_to_a_yes(self) -> None:
         kept: list[Any] = []
         with self.served(refuse=1) as pdp, Client(pdp.url) as client:
@@ -588,10 +606,6 @@ class People(Tests):
             self.no(lambda: client.authorize(question(approval_id="a"), wait=60), "not_asked")
             both = Client(pdp.url, handlers={"approval_required": lambda o: None})
             self.no(lambda: both.authorize(QUESTION, wait=60), "not_asked")
-        unasked = {"decision": False, "context": {"reason": "approval_required"}}
-        with PDP(lambda method, path, body: (200, unasked, {})) as pdp, Client(pdp.url) as client:
-            error = self.no(lambda: client.authorize(QUESTION, wait=60), "denied")
-            self.assertIn("permission request", error.remedy)
         with self.served(elsewhere=True) as pdp, Client(pdp.url) as client:
             error = self.no(lambda: client.authorize(QUESTION, wait=60), "not_asked")
             self.assertIn("public_url", error.remedy)

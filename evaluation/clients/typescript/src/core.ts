@@ -312,6 +312,9 @@ function failureAfter(d: Decided, report: Report): Failure | undefined {
 export function deny({ reason, context, secrets }: Answer): Failure {
 	const failure = new Failure("denied", reason === undefined ? "" : printable(reason, secrets));
 	if (reason === "approval_required") failure.remedy = "people can approve it: give the option wait";
+	if (["schema_mismatch", "unknown_type", "unknown_entity"].includes(reason ?? "")) {
+		failure.remedy = "correct the question: an answer to the header X-Explain says what of it the policies do not know";
+	}
 	const required = context?.required_obligations;
 	if (reason === "obligation_unsupported" && Array.isArray(required)) {
 		failure.remedy = printable(`give the client handlers for ${required.filter((type) => typeof type === "string").join(", ")}`, secrets);

@@ -49,6 +49,8 @@ test("a no is an error with reason and remedy, and nothing acts", async (t) => {
 	const unsupported = { reason: "obligation_unsupported", required_obligations: ["log", "redact"] };
 	const other = await pdp(t, () => ({ json: { decision: false, context: unsupported } }));
 	assert.match((await no(other.client().authorize(question))).remedy, /handlers for log, redact$/);
+	const typo = await pdp(t, () => ({ json: { decision: false, context: { reason: "schema_mismatch" } } }));
+	assert.match((await no(typo.client().authorize(question))).remedy, /X-Explain/);
 });
 
 test("an error of a branch or of the act is passed on as it is", async (t) => {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import ipaddress
 import random
 import re
@@ -472,6 +473,16 @@ def enforce_all(core: Core, questions: object, act: Callable[[list[Permit]], Any
 def _callable(act: object) -> None:
     if not callable(act):
         raise TypeError("the act is no function; a call of it here would be done before the question")
+    try:
+        signature = inspect.signature(act)
+    except (ValueError, TypeError):  # such as that of str
+        return
+    try:
+        signature.bind(None)
+    except TypeError:
+        raise TypeError(
+            "the act takes the permit, as `lambda permit: …` does; without it a use would be lost"
+        ) from None
 
 
 def _act(core: Core, settled: Sequence[Enforcement], act: Callable[[Any], Any], permits: object) -> Flow[Any]:

@@ -190,6 +190,8 @@ class Decided:
         error = error or self.error or failure("denied", self._says())
         if error.kind == "denied" and self.reason == "approval_required":
             error._remedy = "call authorize or enforce with wait, so that people are asked to approve it"
+        if error.kind == "denied" and self.reason in ("schema_mismatch", "unknown_type", "unknown_entity"):
+            error._remedy = "correct the question: an answer to the header X-Explain says what the policies do not know"
         error.reason = error.reason or self.secrets.hidden(self.reason)
         error.reason_user = error.reason_user or self.secrets.hidden(self.reason_user)
         error.decision_id = error.decision_id or self.decision_id

@@ -116,8 +116,8 @@ def permitted(
     error = e.error
     if error is None:
         return e
-    if given and error.kind == "denied":  # it was waited for, where that helps
-        error._remedy = _IN_VAIN if error.reason == "approval_required" else ""
+    if given and error.kind == "denied" and error.reason == "approval_required":
+        error._remedy = _IN_VAIN
     raise error
 
 

@@ -63,6 +63,7 @@ class Client:
     """A client of one PDP and one tenant. It is safe for threads; a program makes one and keeps it.
 
     credential    the key, or a function that gives a token before each request
+    tenant        the tenant, if it is not the PDP's default one
     handlers      functions by the type of obligation that they discharge
     timeout       seconds of a call, retries included; the wait for people has its own
     retries       how often a question is sent again, if it spends nothing or was not sent
