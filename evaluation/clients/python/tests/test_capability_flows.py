@@ -57,7 +57,7 @@ class Requests(unittest.TestCase):
             try:
                 return client.request_capability(HOLDER, ASK, wait=wait), pdp
             except AuthorizationError as error:
-                self.assertNotIn("psk_secret_of_ours", str(error))
+                self.assertNotIn("psk_secret_of_ours", f"{error}{error!r}{vars(error)}")
                 return error, pdp
 
     def refused(self, *answers: Said, wait: Wait | float | None = None) -> AuthorizationError:
@@ -105,6 +105,8 @@ class Requests(unittest.TestCase):
 
     def test_policies_refuse(self) -> None:
         error = self.refused((200, {"granted": False, "reason": "no", "reason_user": "Not you.", "token": token()}, {}))
+        secret = "psk_secret_of_ours"
+        self.refused((200, {"granted": False, "reason": secret, "reason_user": secret, secret: secret}, {}))
         self.assertIsInstance(error, Denied)
         self.assertEqual((error.kind, error.reason, error.reason_user), ("denied", "no", "Not you."))
         self.assertNotIn("token", error.context or {})
@@ -131,7 +133,9 @@ class Requests(unittest.TestCase):
             self.refused(waits, (200, {"id": "ap/1", "status": "approved"}, {}), waits, wait=60).kind, "not_approved"
         )
         self.assertEqual(self.refused((202, {"granted": False, "approval": {"id": 7}}, {}), wait=60).kind, "odd")
-        for wait in (Wait(timeout=1, justification="why"), Wait(timeout=1, keep=print)):
+        self.refused(waits, (200, {"id": "ap/1", "status": "psk_secret_of_ours"}, {}), wait=60)
+        waits_for: list[Any] = [Wait(1, justification="why"), Wait(1, keep=print), Wait(float("nan")), float("inf")]
+        for wait in waits_for:
             self.assertEqual(self.refused(wait=wait).kind, "not_asked")
 
     def test_what_cannot_be_asked(self) -> None:

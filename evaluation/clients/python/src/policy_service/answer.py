@@ -99,7 +99,7 @@ class Answer:
     @property
     def context(self) -> Mapping[str, Any]:
         """The context of the answer."""
-        return self._facts.context
+        return (self._error.context if self._error else self._facts.context) or {}
 
     def __bool__(self) -> NoReturn:
         raise TypeError("an Answer is no bool, and a no would read as yes; ask answer.permitted, or use authorize")
