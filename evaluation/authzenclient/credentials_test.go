@@ -94,6 +94,18 @@ func TestNoErrorHoldsHalfAKey(t *testing.T) {
 	}
 }
 
+// The texts of a deny are shown. What permits stays as it came.
+func TestNoDenyRepeatsAKey(t *testing.T) {
+	t.Parallel()
+	context := fmt.Sprintf(`{"reason":%[1]q,"x":{%[1]q:["\u0070%[2]s",1.50]}}`, secret, secret[1:])
+	for decision, want := range map[bool]string{false: `{"reason":"…","x":{"…":["…",1.50]}}`, true: context} {
+		c, _ := scripted(t, []step{answer(200, fmt.Sprintf(`{"decision":%t,"context":%s}`, decision, context))}, authzenclient.WithKey(secret))
+		if d := c.Evaluate(t.Context(), question); d.Permitted() != decision || string(d.Context()) != want {
+			t.Errorf("%t: %s, want %s", decision, d.Context(), want)
+		}
+	}
+}
+
 type failing struct{ text string }
 
 func (f failing) Read([]byte) (int, error) { return 0, errors.New("failed with " + f.text) }

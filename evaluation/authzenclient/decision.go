@@ -86,6 +86,14 @@ func (d Decision) String() string {
 	return "deny"
 }
 
+// without takes secrets out of a deny, for the texts of one are shown. An allow stays as it came.
+func (d Decision) without(s secrets) Decision {
+	if !d.allow {
+		d.reason, d.reasonUser, d.context = s.without(d.reason), s.without(d.reasonUser), s.withoutJSON(d.context)
+	}
+	return d
+}
+
 // denied is the Decision of a call that failed.
 func denied(op string, err *Error) Decision {
 	err.Op = op
