@@ -576,7 +576,7 @@ class Names(Tests):
 class People(Tests):
     """A PDP whose people have a say."""
 
-    def served(self, status: str = "approved", refuse: int = 0, elsewhere: bool = False) -> PDP:
+    def served(self, status: str = "approved", refuse: int = 0, elsewhere: bool = False, use: Any = True) -> PDP:
         def task(status: str) -> dict[str, Any]:
             at = "http://127.0.0.1:1" if elsewhere else pdp.url
             task = {"id": "t1", "status": status, "status_endpoint": at + "/tasks/t1?sig=x"}
@@ -591,7 +591,7 @@ class People(Tests):
             if path.startswith("/tasks/"):
                 return 200, task(status), {}
             if body["context"].get("approval", {}).get("id") == "a1":
-                return 200, {"decision": True}, {}
+                return 200, {"decision": use}, {}
             offer = {"expires_at": "2999-01-01T00:00:00Z", "binding_token": "b"}
             return 200, {"decision": False, "context": {"reason": "approval_required", "access_request": offer}}, {}
 
@@ -645,6 +645,10 @@ class People(Tests):
             self.no(lambda: client.authorize(question(approval_id="a"), wait=60), "not_asked")
             both = Client(pdp.url, handlers={"approval_required": lambda o: None})
             self.no(lambda: both.authorize(QUESTION, wait=60), "not_asked")
+        told: list[Any] = []
+        with self.served(use=1) as pdp, Client(pdp.url, on_undecided=told.append) as client:
+            error = self.no(lambda: client.authorize(QUESTION, wait=60), "odd")
+            self.assertEqual((told, error.spent), ([error], True))
         with self.served(status=SECRET) as pdp, Client(pdp.url, SECRET) as client:
             self.no(lambda: client.authorize(QUESTION, wait=60), "not_approved")
         with self.served(elsewhere=True) as pdp, Client(pdp.url) as client:

@@ -220,7 +220,10 @@ def _addresses(host: str, port: int, deadline: float) -> list[Any]:
         except BaseException as error:
             found.set_exception(error)
 
-    threading.Thread(target=look, daemon=True).start()
+    try:
+        threading.Thread(target=look, daemon=True).start()
+    except RuntimeError:  # as at the end of the program
+        look()
     return found.result(left(deadline))
 
 

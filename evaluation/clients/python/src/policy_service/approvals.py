@@ -215,6 +215,7 @@ class _Waiter:
             else:
                 decided, _ = yield from self._core.question(q, approval=approval, capability=self._capability)
                 _rests(decided, until)
+                yield from self._core.tell_undecided(decided.error)
             [e] = yield from self._core.settle([decided], changes=self._changes)
             offer = _offer(e)
             if offer is None or offer.next != _RETRY:
