@@ -19,6 +19,7 @@ from typing import Any
 from unittest.mock import patch
 
 from policy_service import Answer, AuthorizationError, Breaker, Client, Denied, Permit, Undecided, Wait
+from policy_service.answer import read
 
 from .liar import Liar, answer, echo
 from .pdp import PDP, Said
@@ -200,6 +201,21 @@ class Answers(Tests):
                 with self.assertRaises((TypeError, AttributeError)):
                     careless()
             self.assertEqual((got.permitted, got.error.kind, got.decision_id), (False, "denied", "d-1"))
+
+    def test_many_obligations_are_read_in_linear_time(self) -> None:
+        compared: list[str] = []
+
+        class Text(str):
+            __hash__ = str.__hash__
+
+            def __eq__(self, other: object) -> bool:
+                compared.append(self)
+                return str.__eq__(self, other)
+
+        types = [Text(n) for n in range(500)]
+        owed = {"obligations": dict.fromkeys(types, True), "obligation_details": [{"type": t} for t in types]}
+        self.assertEqual(len(read({"decision": False, "context": owed}).obligations), 500)
+        self.assertLess(len(compared), 5000)
 
     def test_lies(self) -> None:
         yes = b'{"decision": true}'

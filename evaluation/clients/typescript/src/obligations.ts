@@ -117,6 +117,8 @@ export async function discharge(
 	options: { signal: AbortSignal | undefined; changes: boolean },
 ): Promise<Report> {
 	const report = new Report();
+	const times = new Map<string, number>();
+	for (const { id } of owed) times.set(id, (times.get(id) ?? 0) + 1);
 	let signal = options.signal ?? new AbortController().signal;
 	let timer: NodeJS.Timeout | undefined;
 	for (const obligation of owed) {
@@ -125,7 +127,7 @@ export async function discharge(
 			timer = setTimeout(() => late.abort(), grace);
 			signal = late.signal;
 		}
-		const twice = owed.filter((other) => other.id === obligation.id).length > 1;
+		const twice = times.get(obligation.id) !== 1;
 		const flaw = !obligation.type ? faults.noType : !obligation.id ? faults.noId : twice ? faults.sameId : undefined;
 		const outcome: Outcome = { obligation };
 		report.outcomes.push(outcome);

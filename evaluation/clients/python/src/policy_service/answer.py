@@ -258,7 +258,7 @@ def _wanted(place: Mapping[str, Any]) -> tuple[list[Obligation], AuthorizationEr
         types = sorted(name for name in owed if owed[name] is True)
         if len(types) < len(owed):
             error = odd("an obligation is something else than true")
-        elif any(o["type"] not in types for o in details):
+        elif any(o["type"] not in owed for o in details):
             error = error or odd("it has details of an obligation that it does not name")
         detailed = {o["type"] for o in details}
         plain: list[Obligation] = [
