@@ -88,7 +88,7 @@ RACE = GORACE="$${GORACE:-atexit_sleep_ms=50}" $(GO) run ./.ci/tests
 race: ## run the tests of .ci/race with the race detector (needs a C compiler)
 	@$(RACE) -list .ci/race $(GO_TEST) -race -short -timeout 10m
 
-npm: ## hold us to programs of others: clients, servers and the official suite of MCP, Rust Cedar, CEL (needs npm)
+npm: ## hold us to programs of others, MCP, Rust Cedar, CEL; test the clients in TypeScript and Python (needs npm, and what .ci/run installs)
 	@NPM=1 $(GO) run ./.ci/tests -calls Npm $(GO_TEST) -parallel 4 -timeout 20m
 
 # The files that programs of others judge us by.

@@ -390,7 +390,7 @@ func TestTableOfOthers(t *testing.T) {
 
 // table runs cases through one client, and all lies.
 func table(t *testing.T, d driver, cases []testCase) {
-	f := openFront(t)
+	f := openFront(t, bundle(), `user::"mia"`)
 	for _, c := range cases {
 		for n, s := range c.steps {
 			t.Run(fmt.Sprintf("%s/%d", c.name, n+1), func(t *testing.T) { f.step(t, d, c, n, s) })

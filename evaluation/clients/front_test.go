@@ -19,6 +19,7 @@ import (
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
+	"policy-service/policies"
 )
 
 // front is what a client asks: a real server behind a proxy that watches, or a PDP that lies.
@@ -26,7 +27,8 @@ type front struct {
 	*httptest.Server
 	t      *testing.T
 	real   *pdptest.Server
-	key    map[string]string
+	person string            // the approver
+	key    map[string]string // by name: pep, searcher, and the person
 	proxy  *httputil.ReverseProxy
 	before http.HandlerFunc // the lie that answers in the place of the server; nil for the server itself
 
@@ -38,27 +40,28 @@ type front struct {
 	filed    func(*front) // what people do once they are asked
 }
 
-// openFront starts a front with a real server behind it.
-func openFront(t *testing.T) *front {
+// openFront starts a front of a real server, with an approver.
+func openFront(t *testing.T, source pdp.Source, principal string) *front {
 	t.Helper()
-	f := &front{t: t, key: map[string]string{}}
+	who, err := auth.ParsePrincipal(principal)
+	f := &front{t: t, key: map[string]string{}, person: who.ID}
+	f.must(err)
 	f.Server = httptest.NewServer(http.HandlerFunc(f.serve))
 	t.Cleanup(f.Close)
 	data := t.TempDir()
 	keys, err := auth.OpenKeys(data)
 	f.must(err)
 	for name, permissions := range map[string][]auth.Permission{
-		"pep": {auth.Decide, auth.Search, auth.Request, auth.Capability}, "searcher": {auth.Search}, "mia": {auth.Approve},
+		"pep": {auth.Decide, auth.Search, auth.Request, auth.Capability}, "searcher": {auth.Search}, f.person: {auth.Approve},
 	} {
 		spec := auth.KeySpec{Name: name, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: permissions}}
-		if name == "mia" {
-			spec.Principal, err = auth.ParsePrincipal(`user::"mia"`)
-			f.must(err)
+		if name == f.person {
+			spec.Principal = who
 		}
 		f.key[name], err = keys.Add(spec)
 		f.must(err)
 	}
-	f.real = pdptest.Start(t, bundle(), func(c *server.Config) {
+	f.real = pdptest.Start(t, source, func(c *server.Config) {
 		c.Data, c.PublicURL, c.Program.PDP.Now, c.Program.PDP.NewID = data, f.URL, time.Now, nil
 		c.Capabilities.Nonce = "required"
 	})
@@ -135,7 +138,7 @@ func receiptsOf(body []byte) (all []string) {
 // approvals are the ids of those in a status.
 func (f *front) approvals(status string) (ids []string) {
 	f.t.Helper()
-	answer := f.real.Get("/v1/approvals?status="+status, "Authorization", "Bearer "+f.key["mia"])
+	answer := f.real.Get("/v1/approvals?status="+status, "Authorization", "Bearer "+f.key[f.person])
 	var page struct {
 		Items []struct{ ID string } `json:"items"`
 	}
@@ -146,6 +149,31 @@ func (f *front) approvals(status string) (ids []string) {
 		ids = append(ids, i.ID)
 	}
 	return ids
+}
+
+// starter is a front of the policies that the pages begin with, where Frank may approve.
+func starter(t *testing.T) *front {
+	t.Helper()
+	return openFront(t, pdp.FS(policies.Starter()), `User::"frank"`)
+}
+
+// agents is a front of the policies of pdp/capability/AGENT.md, by which agents are granted capabilities.
+func agents(t *testing.T) *front {
+	t.Helper()
+	return openFront(t, pdptest.Bundle(map[string]string{"a.cedar": `
+@id("capability-suffices") permit (principal is agent, action == Action::"tool.invoke", resource is tool) when { context.pdp.capability.held };
+@id("capability-granted") permit (principal == agent::"agent-a", action == Action::"capability.grant", resource == tool::"agent-b:restart");
+`}), `User::"frank"`)
+}
+
+// env is what programs of the pages read.
+func (f *front) env() []string { return []string{"PDP_URL=" + f.URL, "PDP_KEY=" + f.key["pep"]} }
+
+// people says what people do from now on as soon as they are asked.
+func (f *front) people(do func(*front)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.filed = do
 }
 
 // decides is a person who decides about all that waits.
@@ -168,7 +196,7 @@ func revokes(f *front) {
 
 func (f *front) tell(id, what, body string) {
 	f.t.Helper()
-	if answer := f.real.Post("/v1/approvals/"+id+"/"+what, body, "Authorization", "Bearer "+f.key["mia"]); answer.Status != http.StatusOK {
+	if answer := f.real.Post("/v1/approvals/"+id+"/"+what, body, "Authorization", "Bearer "+f.key[f.person]); answer.Status != http.StatusOK {
 		f.t.Errorf("%s of %s: %d %s", what, id, answer.Status, answer.Body)
 	}
 }

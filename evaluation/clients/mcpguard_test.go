@@ -84,8 +84,8 @@ func (p typescript) mcpServer(t *testing.T, w pep.Wiring, resource string) strin
 	}
 }
 
-// TestMCPPage runs the program of MCP.md, by the packed file, against a real server, and finds what the page shows of the example
-// there.
+// TestMCPPage runs the program of MCP.md, by the packed file, against a real server, and looks for the line of the example
+// that the page shows.
 func TestMCPPage(t *testing.T) {
 	t.Parallel()
 	night.Npm(t)
@@ -112,7 +112,7 @@ func TestMCPPage(t *testing.T) {
 	dir := p.newcomer(t, page)
 	p.link(t, dir, "@modelcontextprotocol/sdk", "@marcbachmann/cel-js", "zod")
 	p.must(t, dir, "node", "node_modules/typescript/bin/tsc", "-p", ".")
-	s := startStarter(t)
+	s := starter(t)
 	run := p.Command(t.Context(), dir, "node", "tool.ts")
 	run.Env, run.Stderr = append(run.Env, s.env()...), t.Output()
 	out, err := run.Output()

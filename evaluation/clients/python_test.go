@@ -12,9 +12,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,16 +20,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"policy-service/pdp"
-	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/pdptest/npm"
-	"policy-service/pdp/server"
-	"policy-service/pdp/server/auth"
 )
 
 // debian is the interpreter of the system, which has the system's packages.
@@ -239,6 +231,11 @@ func TestPythonWheel(t *testing.T) {
 	if !slices.Equal(got, slices.Sorted(slices.Values(inSource))) {
 		t.Errorf("the source distribution has %q", got)
 	}
+	ours, err := os.ReadFile("../../LICENSE")
+	pyMust(t, err)
+	if shipped, err := os.ReadFile("python/LICENSE"); err != nil || string(shipped) != string(ours) {
+		t.Errorf("the licence is not that of the repository: %v", err)
+	}
 	bin := pyInstall(t, wheel, false)
 	out := pyDone(t, t.TempDir(), nil, bin+"/python", "-I", "-W", "error", "-c", `
 import importlib.metadata, policy_service
@@ -300,82 +297,6 @@ func tarred(t *testing.T, file string) (names []string) {
 	}
 }
 
-// pyDesk is a server with the policies of the pages, and people who approve as soon as they are asked, if they approve.
-type pyDesk struct {
-	*pdptest.Server
-	t        *testing.T
-	front    string // the URL of the server, seen through the people's proxy
-	key      map[string]string
-	approves atomic.Bool
-}
-
-// openPyDesk starts a server on a directory of policies, with policies besides.
-func openPyDesk(t *testing.T, source pdp.Source) *pyDesk {
-	t.Helper()
-	d := &pyDesk{t: t, key: map[string]string{}}
-	data := t.TempDir()
-	keys, err := auth.OpenKeys(data)
-	pyMust(t, err)
-	for name, permissions := range map[string][]auth.Permission{
-		"pep": {auth.Decide, auth.Search, auth.Request, auth.Capability}, "frank": {auth.Approve},
-	} {
-		spec := auth.KeySpec{Name: name, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: permissions}}
-		if name == "frank" {
-			spec.Principal, err = auth.ParsePrincipal(`User::"frank"`)
-			pyMust(t, err)
-		}
-		d.key[name], err = keys.Add(spec)
-		pyMust(t, err)
-	}
-	var proxy httputil.ReverseProxy
-	front := httptest.NewServer(&proxy)
-	t.Cleanup(front.Close)
-	d.front = front.URL
-	d.Server = pdptest.Start(t, source, func(c *server.Config) {
-		c.Data, c.PublicURL, c.Program.PDP.Now, c.Program.PDP.NewID = data, d.front, time.Now, nil
-	})
-	to, err := url.Parse(d.URL)
-	pyMust(t, err)
-	proxy.Rewrite = func(r *httputil.ProxyRequest) { r.SetURL(to) }
-	proxy.ModifyResponse = func(r *http.Response) error {
-		if d.approves.Load() && r.Request.Method == http.MethodPost && strings.HasSuffix(r.Request.URL.Path, "/access/v1/requests") {
-			d.approve()
-		}
-		return nil
-	}
-	return d
-}
-
-// approve has Frank approve all that waits for him, and returns how much that was.
-func (d *pyDesk) approve() (n int) {
-	var page struct {
-		Items []struct{ ID string } `json:"items"`
-	}
-	frank := []string{"Authorization", "Bearer " + d.key["frank"]}
-	if answer := d.Get("/v1/approvals?status=pending", frank...); json.Unmarshal([]byte(answer.Body), &page) != nil {
-		d.t.Errorf("%d %s", answer.Status, answer.Body)
-	}
-	for _, waiting := range page.Items {
-		if answer := d.Post("/v1/approvals/"+waiting.ID+"/decision", `{"decision":"approve","reason":"fine"}`, frank...); answer.Status != http.StatusOK {
-			d.t.Errorf("%d %s", answer.Status, answer.Body)
-		}
-	}
-	return len(page.Items)
-}
-
-func (d *pyDesk) env() []string {
-	return []string{"PDP_URL=" + d.front, "PDP_KEY=" + d.key["pep"]}
-}
-
-// starterPolicies are the policies of the page's server.
-func starterPolicies() pdp.Source { return pdp.Dir("../../policies/starter") }
-
-// agents are the policies of the server of pdp/capability/AGENT.md, as far as the page needs them.
-func agents() pdp.Source {
-	return pdptest.Bundle(map[string]string{"a.cedar": `@id("suffices") permit (principal is agent, action == Action::"tool.invoke", resource is tool) when { context.pdp.capability.held };
-@id("granted") permit (principal == agent::"agent-a", action == Action::"capability.grant", resource == tool::"agent-b:restart");`})
-}
-
 // A pyProgram is one of README.md. It begins with the first one, unless it is a file of its own.
 type pyProgram struct {
 	text string
@@ -425,12 +346,12 @@ func TestPythonPage(t *testing.T) {
 	for n, p := range programs {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()
-			d := openPyDesk(t, starterPolicies())
-			d.approves.Store(true)
+			d := starter(t)
+			d.people(decides("approve"))
 			env := append(d.env(), "PYTHONPATH="+sources)
 			if strings.Contains(p.text, "AGENTS_URL") {
-				a := openPyDesk(t, agents())
-				env = append(env, "AGENTS_URL="+a.front, "AGENTS_KEY="+a.key["pep"])
+				a := agents(t)
+				env = append(env, "AGENTS_URL="+a.URL, "AGENTS_KEY="+a.key["pep"])
 			}
 			dir := t.TempDir()
 			pyMust(t, os.WriteFile(filepath.Join(dir, "program.py"), []byte(p.text), 0o600))
@@ -458,7 +379,7 @@ func TestNewcomerFastAPI(t *testing.T) {
 	pyMust(t, os.MkdirAll(filepath.Join(dir, "evaluation/clients"), 0o700))
 	pyMust(t, os.CopyFS(filepath.Join(dir, "evaluation/clients/python"), os.DirFS("python")))
 	pyMust(t, os.WriteFile(filepath.Join(dir, "app.py"), []byte(app), 0o600))
-	d := openPyDesk(t, starterPolicies())
+	d := starter(t)
 	var serve string
 	for _, block := range pyBlocks(t, "console python") {
 		for _, line := range strings.Split(strings.TrimSuffix(block, "\n"), "\n") {
@@ -491,9 +412,10 @@ func TestNewcomerFastAPI(t *testing.T) {
 	if status, body := push("alice"); status != http.StatusForbidden || !strings.Contains(body, "approval") {
 		t.Errorf("before the approval: %d %s", status, body)
 	}
-	if n := d.approve(); n != 1 {
-		t.Errorf("%d approval requests wait", n)
+	if waiting := d.approvals("pending"); len(waiting) != 1 {
+		t.Errorf("there wait %v", waiting)
 	}
+	decides("approve")(d)
 	if status, body := push("alice"); status != http.StatusOK || body != `{"pushed":true}` {
 		t.Errorf("after the approval: %d %s", status, body)
 	}
@@ -503,7 +425,7 @@ func TestNewcomerFastAPI(t *testing.T) {
 }
 
 // pyServe serves as the page's command does, on a socket that is handed over, and returns its address.
-func pyServe(t *testing.T, d *pyDesk, dir, command string) (address string) {
+func pyServe(t *testing.T, d *front, dir, command string) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	pyMust(t, err)
@@ -534,7 +456,7 @@ var pyRefused = regexp.MustCompile(`  # refused: (.*)$`)
 func TestPythonNaive(t *testing.T) {
 	t.Parallel()
 	night.Npm(t)
-	d := openPyDesk(t, starterPolicies())
+	d := starter(t)
 	pyDone(t, "python", append(d.env(), "PYTHONPATH=src"), debian, "tests/naive/run.py")
 	sources, err := filepath.Glob("python/tests/naive/*.py")
 	pyMust(t, err)

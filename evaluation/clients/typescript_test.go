@@ -18,15 +18,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"policy-service/pdp"
-	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/pdptest/npm"
-	"policy-service/pdp/server"
-	"policy-service/pdp/server/auth"
-	"policy-service/policies"
 )
 
 // typescript is the package in the directory of that name.
@@ -261,20 +255,10 @@ func TestTypeScriptPage(t *testing.T) {
 	p := typescriptClient(t)
 	page := readTypeScriptPage(t)
 	dir := p.newcomer(t, page)
-	if commands := page.blocks["console node"]; !slices.Equal(commands, []string{"$ npm install --silent ./" + filepath.Base(p.File) + "\n"}) {
-		t.Errorf("the page has the commands %q, and the test has run another", commands)
-	}
 	p.must(t, dir, "node", "node_modules/typescript/bin/tsc", "-p", ".")
-	s := startStarter(t)
-	agents, agentsKey := startAgents(t)
-	env := append(s.env(), "AGENTS_URL="+agents, "AGENTS_KEY="+agentsKey)
-	ctx, giveUp := context.WithCancel(t.Context())
-	go func() { // push.ts waits for it
-		if err := s.approve(ctx); err != nil && ctx.Err() == nil {
-			t.Error(err)
-			giveUp()
-		}
-	}()
+	s, granting := starter(t), agents(t)
+	s.people(decides("approve"))
+	env := append(s.env(), "AGENTS_URL="+granting.URL, "AGENTS_KEY="+granting.key["pep"])
 	ran := 0
 	for name, program := range page.programs {
 		if strings.Contains(program, ".listen(") || strings.Contains(program, "serve(") || name == "client.ts" {
@@ -283,7 +267,7 @@ func TestTypeScriptPage(t *testing.T) {
 		ran++
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run := p.Command(ctx, dir, "node", name)
+			run := p.Command(t.Context(), dir, "node", name)
 			run.Env = append(run.Env, env...)
 			var failure bytes.Buffer
 			run.Stderr = &failure
@@ -332,7 +316,7 @@ func TestNewcomerExpress(t *testing.T) {
 	if own > 15 {
 		t.Errorf("a newcomer writes %d lines", own)
 	}
-	s := startStarter(t)
+	s := starter(t)
 	socket := filepath.Join(dir, "s") // a port could be taken
 	if line := p.serve(t, dir, "app.ts", append(s.env(), "NODE_ENV=production", "PORT="+socket)); line != "listening" {
 		t.Fatal(line)
@@ -347,17 +331,15 @@ func TestNewcomerExpress(t *testing.T) {
 			t.Fatalf("nobody has approved, and it gets %s", got)
 		}
 	}
-	if err := s.approve(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	decides("approve")(s)
 	if got := push(); got != "200 pushed\n" {
 		t.Errorf("Frank has approved, and it gets %s", got)
 	}
 	if got := push(); !strings.HasPrefix(got, "403 ") {
 		t.Errorf("the approval was for once, and it gets %s", got)
 	}
-	if list, err := s.as(t.Context(), s.frank, http.MethodGet, "/v1/approvals", ""); err != nil || len(waiting(list)) != 1 {
-		t.Errorf("there should be one approval request, of the last try: %s %v", list, err)
+	if waiting := s.approvals("pending"); len(waiting) != 1 {
+		t.Errorf("there should be one approval request, of the last try: %v", waiting)
 	}
 }
 
@@ -388,19 +370,38 @@ func readTypeScriptPage(t testing.TB) tsPage {
 	return page
 }
 
-// newcomer is a directory with the packed file installed, the programs of the page, and the packages that they import.
+// newcomer is a directory after the commands of the page, with its programs and the packages that they import.
 func (p typescript) newcomer(t testing.TB, page tsPage) (dir string) {
 	t.Helper()
-	dir = p.installed(t)
-	p.link(t, dir, "express", "hono", "@hono/node-server", "@types/node", "@types/express", "typescript")
-	files := maps.Clone(page.programs)
-	files["tsconfig.json"] = `{"compilerOptions": {"strict": true, "module": "nodenext", "target": "es2024", "noEmit": true, "types": ["node"],
-		"allowImportingTsExtensions": true, "erasableSyntaxOnly": true, "verbatimModuleSyntax": true}, "include": ["*.ts"]}`
-	manifest, err := os.ReadFile(filepath.Join(dir, "package.json"))
+	dir = t.TempDir()
+	file, err := os.ReadFile(p.File)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, filepath.Base(p.File)), file, 0o600)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	files["package.json"] = strings.Replace(string(manifest), "{", `{"type": "module",`, 1)
+	for line := range strings.Lines(strings.Join(page.blocks["console node"], "")) {
+		command, is := strings.CutPrefix(strings.TrimSpace(line), "$ ")
+		words := strings.Fields(command)
+		switch {
+		case !is || len(words) < 2:
+			t.Errorf("the page shows %q, and nothing types or compares it", line)
+		case command == "node app.ts": // TestNewcomerExpress does
+		case strings.HasPrefix(command, "npm install ./"), words[1] != "install":
+			typed := p.Command(t.Context(), dir, "sh", "-ec", command)
+			typed.Env = append(typed.Env, "npm_config_offline=true", "npm_config_registry=http://127.0.0.1:1/", "npm_config_cache="+filepath.Join(dir, ".npm"))
+			if out, err := typed.CombinedOutput(); err != nil {
+				t.Fatalf("%s: %v\n%s", command, err, out)
+			}
+		default:
+			p.link(t, dir, words[2:]...)
+		}
+	}
+	p.link(t, dir, "hono", "@hono/node-server", "@types/node", "@types/express", "typescript")
+	files := maps.Clone(page.programs)
+	files["tsconfig.json"] = `{"compilerOptions": {"strict": true, "module": "nodenext", "target": "es2024", "noEmit": true, "types": ["node"],
+		"allowImportingTsExtensions": true, "erasableSyntaxOnly": true, "verbatimModuleSyntax": true}, "include": ["*.ts"]}`
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -434,96 +435,6 @@ func (p typescript) serve(t testing.TB, dir, name string, env []string) string {
 		t.Fatal(name, "does not start:", err)
 	}
 	return strings.TrimSpace(line)
-}
-
-// starter is a server on the starter policies, with the key of a PEP and that of Frank, an approver.
-type starter struct{ url, pep, frank string }
-
-func startStarter(t testing.TB) (s starter) {
-	t.Helper()
-	s.url, s.pep, s.frank = startFor(t, pdp.FS(policies.Starter()), auth.Decide, auth.Search, auth.Request)
-	return s
-}
-
-// startAgents is the server of pdp/capability/AGENT.md, which grants capabilities.
-func startAgents(t testing.TB) (url, key string) {
-	t.Helper()
-	url, key, _ = startFor(t, pdptest.Bundle(map[string]string{"a.cedar": `
-@id("capability-suffices")
-permit (principal is agent, action == Action::"tool.invoke", resource is tool) when { context.pdp.capability.held };
-@id("capability-granted")
-permit (principal == agent::"agent-a", action == Action::"capability.grant", resource == tool::"agent-b:restart");
-`}), auth.Decide, auth.Capability)
-	return url, key
-}
-
-// startFor runs a server by the real clock, with a key of these permissions, and one of Frank, an approver.
-func startFor(t testing.TB, source pdp.Source, permissions ...auth.Permission) (url, pep, frank string) {
-	t.Helper()
-	data := t.TempDir()
-	keys, err := auth.OpenKeys(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := []string{"*"}
-	pep, err = keys.Add(auth.KeySpec{Name: "pep", Grant: auth.Grant{Tenants: all, Permissions: permissions}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	person := auth.KeySpec{Name: "frank", Grant: auth.Grant{Tenants: all, Permissions: []auth.Permission{auth.Approve}}}
-	if person.Principal, err = auth.ParsePrincipal(`User::"frank"`); err == nil {
-		frank, err = keys.Add(person)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	running := pdptest.Start(t, source, func(c *server.Config) { c.Data, c.Program.PDP.Now, c.Program.PDP.NewID = data, time.Now, nil })
-	return running.URL, pep, frank
-}
-
-func (s starter) env() []string { return []string{"PDP_URL=" + s.url, "PDP_KEY=" + s.pep} }
-
-// approve waits until something waits for Frank, and approves it.
-func (s starter) approve(ctx context.Context) error {
-	var ids []string
-	for len(ids) == 0 { // the service holds its answer back, until something waits or 30 seconds have passed
-		list, err := s.as(ctx, s.frank, http.MethodGet, "/v1/approvals?wait=30s", "")
-		if err != nil {
-			return err
-		}
-		ids = waiting(list)
-	}
-	_, err := s.as(ctx, s.frank, http.MethodPost, "/v1/approvals/"+ids[0]+"/decision", `{"decision":"approve","reason":"it is urgent"}`)
-	return err
-}
-
-// waiting are the ids of a list of approval requests.
-func waiting(list string) (ids []string) {
-	var all struct{ Items []struct{ ID string } }
-	_ = json.Unmarshal([]byte(list), &all)
-	for _, one := range all.Items {
-		ids = append(ids, one.ID)
-	}
-	return ids
-}
-
-func (s starter) as(ctx context.Context, key, method, path, body string) (string, error) {
-	r, err := http.NewRequestWithContext(ctx, method, s.url+path, strings.NewReader(body))
-	if err != nil {
-		return "", err
-	}
-	r.Header.Set("Authorization", "Bearer "+key)
-	r.Header.Set("Content-Type", "application/json")
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = answer.Body.Close() }()
-	text, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s %s: %d %s", method, path, answer.StatusCode, text)
-	}
-	return string(text), err
 }
 
 // post returns the status and the body of the answer.

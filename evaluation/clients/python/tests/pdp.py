@@ -19,6 +19,7 @@ class PDP:
 
     def __init__(self, answer: Callable[[str, str, Any], Said], receipts: bool = True) -> None:
         self.asked: list[Asked] = []
+        self.names: list[set[str]] = []  # of the headers, in small letters
         pdp = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -31,6 +32,7 @@ class PDP:
                     return
                 body = json.loads(text) if text else None
                 pdp.asked.append((self.command, self.path, body))
+                pdp.names.append({name.lower() for name in self.headers})
                 self.says(*answer(self.command, self.path, body))
 
             do_GET = do_POST

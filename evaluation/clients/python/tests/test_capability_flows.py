@@ -138,6 +138,22 @@ class Requests(unittest.TestCase):
         for wait in waits_for:
             self.assertEqual(self.refused(wait=wait).kind, "not_asked")
 
+    def test_a_lost_answer_after_people_approved(self) -> None:
+        waits: Said = (202, {"granted": False, "approval": {"id": "ap_1", "status": "pending"}}, {})
+        approved: Said = (200, {"id": "ap_1", "status": "approved"}, {})
+        capability, pdp = self.ask(waits, approved, (500, {}, {}), grants(), wait=60)
+        self.assertIsInstance(capability, Capability)
+        proofs = {body["proof"] for _, _, body in pdp.asked if body}
+        self.assertEqual((len(pdp.asked), len(proofs)), (4, 3))
+        self.assertEqual(self.refused(waits, approved, (403, {}, {}), wait=60).kind, "refused")
+
+    def test_an_approval_that_is_given(self) -> None:
+        ask: Any = {**ASK, "approval_id": "ap_1"}
+        with PDP(lambda method, path, body: grants()) as pdp, Client(pdp.url) as client:
+            capability = client.request_capability(HOLDER, ask)
+        self.assertEqual(pdp.asked[0][2]["approval_id"], "ap_1")
+        self.assertEqual(capability.ask, ASK)
+
     def test_what_cannot_be_asked(self) -> None:
         others: list[dict[str, Any]] = [{"tools": "go"}, {"tools": [1]}, {"audience": None}, {"encrypt_to": OTHER.jwk}]
         for more in (*others, {"duration": 2**53 + 1}, {"reason": "\ud800"}):
@@ -180,6 +196,13 @@ class Uses(unittest.TestCase):
                 client.renew_capability(Capability(token(), HOLDER, ASK))
             self.assertIn("request_capability", raised.exception.remedy)
 
+    def test_renewal_of_a_strange_id(self) -> None:
+        strange = token(jti="cap/../1?")
+        answer: Said = (201, {"granted": True, "id": "cap/../1?", "token": strange}, {})
+        with PDP(lambda method, path, body: answer) as pdp, Client(pdp.url) as client:
+            client.renew_capability(Capability(strange, HOLDER, ASK))
+        self.assertEqual(pdp.paths(), ["/v1/capabilities/cap%2F..%2F1%3F/renew"])
+
     def test_session_stays(self) -> None:
         with PDP(lambda method, path, body: (200, {"decision": True}, {})) as pdp, Client(pdp.url) as client:
             call: Any = {**CALL, "context": {"capability": {"channel": {"session": "ws-17"}, "token": "other"}}}
@@ -195,10 +218,12 @@ class Uses(unittest.TestCase):
                     client.authorize(call, capability=Capability(token(), HOLDER))
                 self.assertEqual(raised.exception.kind, "not_asked")
             self.assertEqual(pdp.asked, [])
+        with self.assertRaises(ValueError):
+            Capability(token(), HOLDER).prove({**CALL, "context": {"arguments": []}})
 
     def test_made_again(self) -> None:
         self.assertEqual(Capability(token(cnf={"jwk": {**HOLDER.jwk, "kid": "1"}}), HOLDER).id, "cap_1")
-        for bad in ("", "a.b", token(OTHER), token() + "=", token(jti=""), "x" * 9000):
+        for bad in ("", "a.b", token(OTHER), token() + "=", token(jti=""), token(more="x" * 9000)):
             with self.subTest(bad[:20]), self.assertRaises(ValueError) as raised:
                 Capability(bad, HOLDER)
             if bad:

@@ -33,6 +33,10 @@ def decode(segment: str) -> bytes:
     return base64.urlsafe_b64decode(segment + "=" * (-len(segment) % 4))
 
 
+def encode(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
 def said(token: str) -> dict[str, Any]:
     payload: dict[str, Any] = json.loads(decode(token.split(".")[1]))
     return payload
@@ -161,6 +165,7 @@ class Holders(unittest.TestCase):
             {**good, "d": good["d"] + "\n"},
             {**point, "d": "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"},
             {**point, "crv": "P-384"},
+            {**point, "d": encode(b"\0" + decode(point["d"]))},
         ]
         for bad in bads:
             with self.subTest(bad), self.assertRaises(ValueError) as raised:
@@ -198,6 +203,12 @@ class Holders(unittest.TestCase):
         self.assertEqual(body["arguments"], {"t": {"constraint_type": "exact", "value": "s"}})
         self.assertEqual(said(body["proof"])["req"], hash_request(body))
         self.assertEqual(said(body["proof"])["aud"], "http://pdp")
+        nothing: list[dict[str, Any]] = [{"max_depth": 0}, {"offline": False}]
+        for more in nothing:
+            self.assertEqual(hash_request({**body, **more}), hash_request(body))
+        others: list[dict[str, Any]] = [{"max_depth": 1}, {"offline": True}, {"max_uses": 0}]
+        for other in others:
+            self.assertNotEqual(hash_request({**body, **other}), hash_request(body))
 
 
 if __name__ == "__main__":

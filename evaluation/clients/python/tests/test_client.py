@@ -668,7 +668,8 @@ class People(Tests):
         with self.served(status=SECRET) as pdp, Client(pdp.url, SECRET) as client:
             self.no(lambda: client.authorize(QUESTION, wait=60), "not_approved")
         with self.served(elsewhere=True) as pdp, Client(pdp.url) as client:
-            self.no(lambda: client.authorize(QUESTION, wait=60), "not_asked")
+            error = self.no(lambda: client.authorize(QUESTION, wait=60), "not_asked")
+            self.assertIn("public_url", error.remedy)
         with self.served(status="pending") as pdp, Client(pdp.url) as client:
             error = self.no(lambda: client.authorize(QUESTION, wait=0), "not_approved")
             self.assertEqual((error.reason, error.task and error.task["id"]), ("approval_pending", "t1"))

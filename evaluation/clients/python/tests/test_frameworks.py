@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import unittest
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -57,7 +58,8 @@ def app_of(
 
     @protect
     def sync_endpoint(request: Request) -> PlainTextResponse:
-        return PlainTextResponse("sync " + endpoint.__name__)
+        blocks = threading.current_thread().name == "loop"
+        return PlainTextResponse("blocks" if blocks else "sync " + endpoint.__name__)
 
     class Endpoint(HTTPEndpoint):
         @protect
@@ -66,6 +68,7 @@ def app_of(
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        threading.current_thread().name = "loop"
         yield
         if isinstance(client, AsyncClient):
             await client.aclose()
@@ -160,8 +163,14 @@ class Frameworks(unittest.TestCase):
     def test_wait_that_runs_out(self) -> None:
         def check(answer: Any, ran: list[str], path: str) -> None:
             self.assertEqual((answer.status_code, ran), (403, []))
-            self.assertIn("waits for approval", answer.text)
+            self.assertIn("waiting for approval", answer.text)
 
+        waits: list[Any] = [0.2, Wait(timeout=0.2, join=False)]
+        for wait in waits:
+            with PDP(pending) as pdp, Client(pdp.url) as client, TestClient(app_of(client, wait=wait)[0]) as http:
+                http.get("/async/d1", headers={"X-User": "alice"})
+            self.assertGreater(len(pdp.names), 1)
+            self.assertNotIn("idempotency-key", set().union(*pdp.names))
         with self.assertLogs("policy_service"):
             self.each(pending, check, wait=0.2)
             self.each(pending, check, wait=Wait(timeout=0.2, justification="why"))

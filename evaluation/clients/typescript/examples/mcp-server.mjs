@@ -1,5 +1,5 @@
-// An MCP server that is its own PEP: it validates access tokens, asks a PDP about each request, and executes only what is
-// permitted. The conformance plan coaz of policy-service judges it. In this package, after npm run build:
+// An MCP server that is its own PEP: it validates access tokens, asks a PDP about each request, and executes permitted
+// requests alone. The conformance plan coaz of policy-service judges it. In this package, after npm run build:
 //
 //   node examples/mcp-server.mjs --pdp http://127.0.0.1:8180 --issuer https://idp.example.com
 import { randomUUID } from "node:crypto";
@@ -25,7 +25,7 @@ const { values: flags } = parseArgs({
 		"pdp-key-file": { type: "string" },
 		tenant: { type: "string" },
 		offer: { type: "string", default: new URL("mcp-offer.json", import.meta.url).pathname },
-		report: { type: "string" }, // a URL that is sent what is executed, before it is
+		report: { type: "string" }, // a URL that gets each request before it is executed
 	},
 });
 if (!flags.pdp || !flags.issuer) throw new Error("--pdp and --issuer say who decides, and whose tokens are good");
@@ -74,6 +74,8 @@ function serve(resource) {
 				server.onclose = () => sessions.delete(transport.sessionId);
 				await server.connect(guard(transport, guarding));
 			}
+			session.idle ??= setTimeout(() => session.transport.close(), 10 * 60_000).unref();
+			session.idle.refresh();
 			if (req.method === "GET") {
 				// a stream of the server's own messages ends with the token that opened it
 				const end = setTimeout(() => res.end(), Math.min(2 ** 31 - 1, req.auth.expiresAt * 1000 - Date.now()));
@@ -111,7 +113,7 @@ async function jwksOf(issuer) {
 	return new URL(said.jwks_uri);
 }
 
-/** Executes whatever it is asked to, which is the guard's business. */
+/** Executes each request that it gets: to refuse is the guard's business. */
 function serverOf({ tools, resources = [], resourceTemplates = [], prompts = [] }) {
 	const capabilities = { tools: {}, resources: { subscribe: true }, prompts: {}, completions: {}, logging: {} };
 	const server = new Server({ name: "coaz-example", version: "1" }, { capabilities });

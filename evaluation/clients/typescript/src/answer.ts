@@ -104,11 +104,11 @@ class Wanted {
 		const details = this.#array(obligation_details);
 		if (isObject(obligations)) {
 			const types = Object.keys(obligations).sort();
-			const owed = types.filter((type) => obligations[type] === true);
-			if (owed.length < types.length) this.#odd("an obligation is something else than true");
-			const [named, detailed] = [new Set(owed), new Set(details.map((o) => o.type))];
-			if (details.some((o) => !named.has(o.type))) this.#odd("it has details of an obligation that it does not name");
-			const bare = owed.filter((type) => !detailed.has(type));
+			const owed = new Set(types.filter((type) => obligations[type] === true));
+			if (owed.size < types.length) this.#odd("an obligation is something else than true");
+			if (details.some((o) => !owed.has(o.type))) this.#odd("it has details of an obligation that it does not name");
+			const detailed = new Set(details.map((o) => o.type));
+			const bare = [...owed].filter((type) => !detailed.has(type));
 			this.all = [...bare.map((type) => ({ id: type, type, properties: members() })), ...details];
 			return;
 		}

@@ -51,12 +51,18 @@ const mostPause = 60_000;
 const hold = 20_000;
 const held = 10_000;
 
-/** Reads the option wait. */
-export function waiting(core: Core, wait: Wait, how: How, changes: boolean): Waiting {
+/** Reads the option wait. It throws a Failure for one that cannot be: NaN, or a text, would have no end. */
+export function waitOf(wait: Wait): Exclude<Wait, number> {
 	const all = typeof wait === "number" ? { timeout: wait } : wait;
-	if (!(all?.timeout >= 0)) throw notAsked("the wait has no timeout");
-	if (all.justification !== undefined && !String(all.justification).isWellFormed()) throw notAsked("the justification is not Unicode");
+	if (typeof all?.timeout !== "number" || !(all.timeout >= 0)) throw notAsked("the wait has no timeout");
+	const { justification = "" } = all;
+	if (typeof justification !== "string" || !justification.isWellFormed()) throw notAsked("the justification is no text of Unicode");
 	if (all.keep !== undefined && typeof all.keep !== "function") throw notAsked("the wait's keep is no function");
+	return all;
+}
+
+export function waiting(core: Core, wait: Wait, how: How, changes: boolean): Waiting {
+	const all = waitOf(wait);
 	return { core, wait: all, end: Date.now() + all.timeout, how, changes };
 }
 
@@ -187,8 +193,12 @@ async function pauseFor(milliseconds: number, end: number, signal: AbortSignal |
 /** {@link LinkRequest} without its errors: it throws a Failure. */
 export async function send(core: Core, r: LinkRequest, deadline?: number): Promise<LinkAnswer> {
 	const url = URL.parse(r.url);
-	if (url?.origin !== core.settings.origin || url.username || url.password || url.hash) {
-		throw notAsked("a URL of the answer is at another origin than the PDP, or has a fragment or credentials");
+	if (!url || url.username || url.password || url.hash) {
+		throw notAsked("a URL of the answer is none, or has a fragment or credentials");
+	}
+	if (url.origin !== core.settings.origin) {
+		const remedy = "give the client the PDP's public_url as its url"; // localhost is not 127.0.0.1
+		throw Object.assign(notAsked("a URL of the answer is at another origin than the client's url"), { remedy });
 	}
 	const seconds = Math.floor((r.wait ?? 0) / 1000);
 	const within = seconds >= 1 ? `${r.url}${r.url.includes("?") ? "&" : "?"}wait=${seconds}s` : r.url;
@@ -197,15 +207,15 @@ export async function send(core: Core, r: LinkRequest, deadline?: number): Promi
 	const asking = { url: within, method, body, headers, secrets, statuses, signal, deadline, wait: seconds * 1000 };
 	const { failure } = await ask(core.settings, { ...asking, repeat: r.once ? "unsent" : "unanswered" }, (reply) => {
 		if (!isObject(reply.body)) return odd("the body is not an object");
-		answer = { status: reply.status, body: reply.body, retryAfter: reply.retryAfter };
+		answer = { status: reply.status, body: reply.body, retryAfter: reply.retryAfter, secrets: reply.secrets };
 		return undefined;
 	});
 	if (failure || !answer) throw failure ?? odd("it was not read");
 	return answer;
 }
 
-/** Reads the task of another process. */
-function taskOf(value: Task, pdp: string): Task {
+/** Reads the task of another process. It throws a Failure for one that is of another PDP. */
+export function taskOf(value: Task, pdp: string): Task {
 	const { version, pdp: at, id, status_endpoint, cancel, expires_at, ...more } = value ?? {};
 	const texts = [at, id, status_endpoint].every((v) => typeof v === "string" && v !== "");
 	const optional = [cancel, expires_at].every((v) => v === undefined || typeof v === "string");

@@ -9,9 +9,10 @@ import type { JsonObject, Question } from "./types.js";
 
 /** The questions of a batch, checked. It throws a Failure for an empty one: no answer to it may read as a yes. */
 export function questionsOf(core: Core, questions: unknown): Question[] {
-	if (!Array.isArray(questions) || questions.length === 0) throw notAsked("there are no questions");
 	const all: Question[] = [];
-	for (let n = 0; n < questions.length; n++) all.push(core.declare(questionOf(questions[n])));
+	const length = Array.isArray(questions) ? questions.length : 0; // once: an array can change while it is read
+	for (let n = 0; n < length; n++) all.push(core.declare(questionOf((questions as unknown[])[n])));
+	if (all.length === 0) throw notAsked("there are no questions");
 	return all;
 }
 

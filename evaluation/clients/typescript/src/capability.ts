@@ -1,18 +1,18 @@
 // Capabilities: a holder's key, the proofs by it, and asking for tokens. By WebCrypto alone. The proofs are those of package
 // evaluation/capability of policy-service, byte for byte.
 import type { webcrypto } from "node:crypto";
-import type { Task, Wait } from "./approvals.js";
-import { Denied, errorOf, Failure, notAsked, odd, printable } from "./errors.js";
+import { type Task, taskOf, type Wait, waitOf } from "./approvals.js";
+import { AuthorizationError, Denied, errorOf, Failure, failureOf, notAsked, odd, printable } from "./errors.js";
 import { isObject, present, readJson, textOf } from "./json.js";
-import type { Link } from "./link.js";
+import type { Link, LinkAnswer } from "./link.js";
 import type { CapabilityAsk as CapabilityRequest, Json, JsonObject, Obligation, Question } from "./types.js";
 
 const utf8 = new TextEncoder();
 const deepest = 64;
 
 /**
- * The form of RFC 8785 of what JSON.stringify sends of a value. It throws a TypeError for what JSON does not have: a
- * text of it would say less than the value.
+ * The form of RFC 8785 of a value, as JSON.stringify sends it. It throws a TypeError for a value that JSON does not have:
+ * its text would say less than the value.
  */
 export function canonical(value: unknown, depth = 0): string {
 	if (depth > deepest) throw new TypeError(`a value nests deeper than ${deepest} levels, or holds itself`);
@@ -49,7 +49,7 @@ export function base64url(of: Uint8Array | string): string {
 
 const digest = async (text: string) => base64url(new Uint8Array(await crypto.subtle.digest("SHA-256", utf8.encode(text))));
 
-/** The SHA-256, in base64url, of the form of RFC 8785 of a value: what a proof says of a call's arguments. */
+/** The SHA-256, in base64url, of the form of RFC 8785 of a value. A proof has that of a call's arguments. */
 export const hash = (value: unknown): Promise<string> => digest(canonical(value));
 
 /** The public half of a holder's key: a JWK with the members of its thumbprint alone. */
@@ -76,20 +76,15 @@ const publicOf = ({ kty, crv, x, y }: { kty?: string; crv?: string; x?: string; 
 export const thumbprint = (jwk: object): Promise<string> => hash(publicOf(jwk));
 
 /**
- * What the proof of a request is about. The body is as {@link Holder.request} makes it; parent is the id of the
+ * The hash of a request, which its proof has. The body is as {@link Holder.request} makes it; parent is the id of the
  * capability that is handed on by it.
  */
 export async function requestHash(body: JsonObject, parent?: string): Promise<string> {
 	const { tools, audience, duration, valid_from, valid_until, max_uses, arguments: args, channel, key, encrypt_to } = body;
 	const { type, id } = (body.holder ?? {}) as JsonObject; // a token that is exchanged says it instead
+	const terms = { tools, audience, duration, valid_from, valid_until, max_uses, arguments: args };
 	return hash({
-		tools,
-		audience,
-		duration,
-		valid_from,
-		valid_until,
-		max_uses,
-		arguments: args,
+		...terms,
 		max_depth: body.max_depth || undefined,
 		offline: body.offline || undefined,
 		channel: channel && { session: await digest((channel as { session: string }).session) }, // as a token has it
@@ -99,7 +94,7 @@ export async function requestHash(body: JsonObject, parent?: string): Promise<st
 	});
 }
 
-/** What is asked for: the body of POST /v1/capabilities, without key and proof. Without a tenant it is the client's. */
+/** The terms of a capability: the body of POST /v1/capabilities, without key and proof. Without a tenant it is the client's. */
 export type CapabilityAsk = Omit<CapabilityRequest, "tenant_id"> & { tenant_id?: string };
 
 /** One call, as a proof says it. */
@@ -183,7 +178,7 @@ export class Holder {
 	}
 
 	/**
-	 * The body for POST /v1/capabilities: what is asked for, with the key and a proof of it. With a parent it is the body
+	 * The body for POST /v1/capabilities: the terms, with the key and a proof of it. With a parent it is the body
 	 * for /v1/capabilities/PARENT/delegate, and its key is that of the new holder.
 	 */
 	async request(
@@ -221,7 +216,7 @@ const json = (bytes: string): JsonObject => {
 	return value;
 };
 
-/** What is kept of a capability: the token, and what it was asked for with. It has no private key, and yet belongs in no log. */
+/** A capability as it is kept: its token and its terms. It has no private key, and yet belongs in no log. */
 export interface KeptCapability {
 	readonly token: string;
 	readonly ask?: CapabilityAsk;
@@ -241,9 +236,9 @@ export class Capability {
 	readonly expires: Date;
 	/** How many calls it covers, undefined for any number. */
 	readonly maxUses: number | undefined;
-	/** What its holder owes for the grant, each once. */
+	/** The obligations of the holder for the grant, each once. */
 	readonly obligations: readonly Obligation[];
-	/** What it was asked for with. */
+	/** Its terms. */
 	readonly ask: CapabilityAsk;
 	readonly holder!: Holder; // not enumerable
 
@@ -293,7 +288,7 @@ export class Capability {
 		Object.defineProperty(this, "holder", { value: holder, enumerable: false });
 	}
 
-	/** A capability that was kept, or its token alone, with the key that it is bound to. It asks nobody, and permits nothing. */
+	/** A capability that was kept, or its token alone, with the key that it is bound to. It asks no PDP, and permits nothing. */
 	static from(kept: string | KeptCapability, holder: Holder, obligations: readonly Obligation[] = []): Capability {
 		const whole = typeof kept === "string" ? { token: kept } : kept;
 		try {
@@ -304,7 +299,12 @@ export class Capability {
 		}
 	}
 
-	/** What to keep. */
+	/** For logs: console.log shows no token. */
+	[Symbol.for("nodejs.util.inspect.custom")](): string {
+		return `Capability(${this.id}, for ${this.audience}, until ${this.expires.toISOString()})`;
+	}
+
+	/** The form to keep. */
 	toJSON(): KeptCapability {
 		return { token: this.token, ask: this.ask };
 	}
@@ -326,6 +326,9 @@ export async function prove(
 	}
 }
 
+/** Asks for a capability once, by an approval if there is one. */
+type Request = (approval?: string) => Promise<Capability | LinkAnswer>;
+
 interface Options {
 	wait?: Wait;
 	signal?: AbortSignal;
@@ -335,7 +338,7 @@ interface Options {
 export const requestCapability = (link: Link, holder: Holder, ask: CapabilityAsk, options: Options = {}): Promise<Capability> =>
 	granted(link, holder, ask, "", options);
 
-/** Asks for a new token of a capability, by what it was granted by. Its id stays, and uses go on being counted. */
+/** Asks for a new token of a capability, by its terms. Its id stays, and uses go on being counted. */
 export async function renewCapability(link: Link, capability: Capability, options: Options = {}): Promise<Capability> {
 	if (!(capability instanceof Capability)) throw link.error("renew", notAsked("this is no capability"));
 	const { valid_from, valid_until, ...ask } = capability.ask; // times that were fixed are over by now
@@ -347,11 +350,18 @@ export async function renewCapability(link: Link, capability: Capability, option
 
 async function granted(link: Link, holder: Holder, ask: CapabilityAsk, path: string, { wait, signal }: Options): Promise<Capability> {
 	const op = path ? "renew" : "request";
-	const waits = typeof wait === "number" ? { timeout: wait } : wait;
+	let waits: Exclude<Wait, number> | undefined;
+	let task: Task | undefined;
+	try {
+		waits = wait === undefined ? undefined : waitOf(wait);
+		task = waits?.resume && taskOf(waits.resume, link.pdp);
+	} catch (e) {
+		throw link.error(op, failureOf(e));
+	}
 	if (!(holder instanceof Holder)) throw link.error(op, notAsked("there is no holder; make one with Holder.generate"));
 	if (Object.hasOwn(ask, "encrypt_to")) throw link.error(op, notAsked("an encrypted token cannot be read here; leave encrypt_to out"));
 	const own = { reason: waits?.justification, tenant_id: link.tenant ?? "default", ...ask } as CapabilityAsk;
-	const request = async (approval?: string): Promise<Capability | JsonObject> => {
+	const request: Request = async (approval) => {
 		let body: JsonObject;
 		try {
 			const whole = approval === undefined ? own : { ...own, approval_id: approval }; // of which the proof says nothing
@@ -359,7 +369,7 @@ async function granted(link: Link, holder: Holder, ask: CapabilityAsk, path: str
 		} catch (cause) {
 			throw link.error(op, Object.assign(notAsked("give holder, audience and tools, as plain JSON"), { cause }));
 		}
-		const { body: said } = await link.send({
+		const said = await link.send({
 			op,
 			url: `${link.base}/v1/capabilities${path}`,
 			method: "POST",
@@ -369,23 +379,18 @@ async function granted(link: Link, holder: Holder, ask: CapabilityAsk, path: str
 			secrets: [String(body.proof)],
 			signal,
 		});
-		if (said.granted !== true) return said;
+		if (said.body.granted !== true) return said;
 		try {
-			return readGrant(said, holder, own);
+			return readGrant(said.body, holder, own);
 		} catch (e) {
 			throw link.error(op, odd(e instanceof TypeError ? e.message : "its token cannot be read"));
 		}
 	};
 
-	const resume = waits?.resume;
-	if (resume && (resume.version !== 1 || resume.pdp !== link.pdp || !resume.id)) {
-		throw link.error(op, notAsked("the task is damaged, or of another PDP or tenant"));
-	}
-	let task = resume;
 	if (!task) {
 		const first = await request();
 		if (first instanceof Capability) return first;
-		task = taskOf(link, first);
+		task = askedBy(link, first);
 		if (!task) throw refused(link, op, first);
 		if (!waits) {
 			const remedy = "people can approve it: give the option wait, or go on later with the error's task";
@@ -396,20 +401,14 @@ async function granted(link: Link, holder: Holder, ask: CapabilityAsk, path: str
 	return people(link, task, link.now() + (waits?.timeout ?? 0), signal, request);
 }
 
-/** Waits for people, and asks once more by what they said. */
-async function people(
-	link: Link,
-	task: Task,
-	end: number,
-	signal: AbortSignal | undefined,
-	request: (approval: string) => Promise<Capability | JsonObject>,
-): Promise<Capability> {
-	const last = task.expires_at === undefined ? end : Math.min(end, Date.parse(task.expires_at));
+/** Waits for people, and asks once more with their approval. */
+async function people(link: Link, task: Task, end: number, signal: AbortSignal | undefined, request: Request): Promise<Capability> {
+	const ends = task.expires_at === undefined ? end : Math.min(end, Date.parse(task.expires_at));
 	const url = `${link.base}/v1/approvals/${encodeURIComponent(task.id)}`;
 	let status: string;
 	try {
-		status = await link.until({ end: last, signal }, async () => {
-			const wait = Math.min(20_000, Math.max(0, last - link.now()));
+		status = await link.until({ end: ends, signal }, async () => {
+			const wait = Math.min(20_000, Math.max(0, ends - link.now()));
 			const said = textOf((await link.send({ op: "await", url, method: "GET", wait, signal })).body.status);
 			if (!said) throw link.error("await", odd("it is no approval request"));
 			return said === "pending" ? undefined : said;
@@ -418,23 +417,42 @@ async function people(
 		if (!(e instanceof Denied) || e.reason !== "approval_pending") throw e;
 		// the time is over, and people may still decide
 		const { reason, remedy } = e;
-		throw no(link, "await", new Failure("not_approved", "people did not decide in time", { reason, remedy, task }), {});
+		throw no(link, "await", new Failure("not_approved", "people did not decide in time", { reason, remedy, task }));
 	}
-	if (status !== "approved") throw no(link, "await", new Failure("not_approved", `the request is "${printable(status)}"`), {});
-	const got = await link.until({ end: Number.POSITIVE_INFINITY, signal }, () => request(task.id));
+	if (status !== "approved") throw no(link, "await", new Failure("not_approved", `the request is "${printable(status)}"`));
+	let last: unknown;
+	let got: Capability | LinkAnswer;
+	try {
+		got = await link.until({ end, signal }, async () => {
+			try {
+				return await request(task.id);
+			} catch (e) {
+				last = e;
+				throw e;
+			}
+		});
+	} catch (e) {
+		if (e === last || !(last instanceof AuthorizationError) || !(e instanceof Denied)) throw e;
+		// the time is over, and it was the PDP that did not answer
+		const remedy = "go on later with the error's task";
+		throw no(link, "await", new Failure(last.kind, "people approved it, and no grant came in time", { cause: last, remedy, task }));
+	}
 	if (got instanceof Capability) return got;
-	if (taskOf(link, got)) throw no(link, "await", new Failure("not_approved", "the approval counts no more"), {});
+	if (askedBy(link, got)) throw no(link, "await", new Failure("not_approved", "the approval counts no more"));
 	throw refused(link, "await", got);
 }
 
-const no = (link: Link, op: string, failure: Failure, context: JsonObject) =>
-	errorOf(failure, { op, pdp: link.pdp, reasonUser: textOf(context.reason_user), context });
+/** The error of a no. A token that stands beside one is none, and not repeated. */
+const no = (link: Link, op: string, failure: Failure, said?: LinkAnswer) => {
+	const { token: _, ...context } = said?.body ?? {};
+	return errorOf(failure, { op, pdp: link.pdp, reasonUser: textOf(context.reason_user), context, secrets: said?.secrets });
+};
 
-const refused = (link: Link, op: string, body: JsonObject) =>
-	no(link, op, new Failure("denied", "it grants no such capability", { reason: textOf(body.reason) }), body);
+const refused = (link: Link, op: string, said: LinkAnswer) =>
+	no(link, op, new Failure("denied", "it grants no such capability", { reason: textOf(said.body.reason) }), said);
 
 /** The approval request that a grant waits for, undefined if it waits for none. */
-function taskOf(link: Link, { approval }: JsonObject): Task | undefined {
+function askedBy(link: Link, { body: { approval } }: LinkAnswer): Task | undefined {
 	const id = isObject(approval) ? textOf(approval.id) : undefined;
 	if (!isObject(approval) || !id) return undefined;
 	const ends = textOf(approval.expires_at);

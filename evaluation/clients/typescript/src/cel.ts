@@ -1,6 +1,6 @@
 // CEL as mappings are written in it. The peer dependency parses an expression and checks its types; it is evaluated here.
-// A mapping is written by the very server whose calls are decided, and evaluated on what its callers send: so each step is
-// counted, and what policy-service's own CEL does not take is refused.
+// A mapping is written by the very server of the calls that are decided, and evaluated on what its callers send: so each step is
+// counted, and an expression that policy-service's own CEL does not take is refused.
 import { type ASTNode, Environment } from "@marcbachmann/cel-js";
 import { isObject } from "./json.js";
 import type { Json } from "./types.js";
@@ -10,7 +10,7 @@ export class CelError extends Error {}
 /** The mapping costs too much. No && and || gets past it. */
 class Spent extends CelError {}
 
-/** What all expressions of a mapping may cost for one call: a step each, and one for each ten characters that it goes through. */
+/** The cost of all expressions of a mapping for one call: one for a step, and one for each ten characters that it goes through. */
 export class Meter {
 	#steps = 10_000;
 	#written = 200_000;
@@ -18,7 +18,7 @@ export class Meter {
 		this.#steps -= units;
 		if (!(this.#steps >= 0)) throw new Spent("more than 10000 units of cost for all expressions");
 	}
-	/** What is only copied may be larger, and yet is no more than a request can be. */
+	/** A value that is only copied may be larger, and yet no larger than a request can be. */
 	write(units: number): void {
 		this.#written -= units;
 		if (!(this.#written >= 0)) throw new Spent("the expressions yield more than fits a request");
@@ -119,7 +119,7 @@ const macros = ["all 2", "exists 2", "exists_one 2", "filter 2", "map 2", "map 3
 const methods = ["startsWith 1", "endsWith 1", "contains 1", "matches 1", "size 0", "orValue 1", "or 1", "hasValue 0", "value 0"];
 const functions = ["size 1", "int 1", "double 1", "string 1"];
 
-/** Patterns that mean the same in RE2 and in JavaScript: letters, classes and what repeats one of them. */
+/** Patterns that mean the same in RE2 and in JavaScript: letters, classes and repetitions of one of them. */
 const samePattern = /^\^?(?:(?:[\w /:@%,;=&#~<>!"'-]|\\[.*+?()[\]{}|^$\\/dw]|\[\^?[^\\[\]^]+\])(?:[*+?]|\{\d{1,2}(?:,\d{0,2})?\})?)*\$?$/u;
 
 interface Count {
@@ -174,7 +174,7 @@ function partsOf(n: ASTNode, names: readonly string[], count: Count): readonly A
 	return n.args;
 }
 
-/** Go's CEL guesses a type for what is in an empty list, from the first operation on it. */
+/** Go's CEL guesses a type for the elements of an empty list, from the first operation on it. */
 function typed(part: ASTNode): void {
 	if (part.op === "list" && part.args.length === 0) throw new CelError("an empty list has no type where it is operated on");
 }
@@ -199,7 +199,7 @@ function ofMethod(
 	const pattern = name === "matches" ? (variable?.op === "value" ? variable.args : undefined) : "";
 	if (typeof pattern !== "string" || !samePattern.test(pattern))
 		throw new CelError("the pattern of matches is no literal, or none that is taken here");
-	new RegExp(pattern, "u"); // which throws for what is none
+	new RegExp(pattern, "u"); // it throws for a text that is no pattern
 	return [on, ...args];
 }
 
@@ -252,7 +252,7 @@ function run(n: ASTNode, s: Scope | undefined, m: Meter): Cel {
 	}
 }
 
-/** What || and && yield, and exists and all: one part can decide, also where others are errors. */
+/** The value of || and &&, and of exists and all: one part can decide, also where others are errors. */
 function decided<T>(decides: boolean, parts: Iterable<T>, of: (part: T) => Cel): boolean {
 	let failure: unknown;
 	for (const part of parts) {
@@ -339,7 +339,10 @@ function method([name, on, args]: readonly [string, ASTNode, readonly ASTNode[]]
 	m.spend(v.length / 10);
 	if (name === "startsWith") return v.startsWith(text);
 	if (name === "endsWith") return v.endsWith(text);
-	if (name === "contains") return v.includes(text);
+	if (name === "contains") {
+		m.spend(Math.ceil(v.length / 10) * Math.ceil(text.length / 10)); // at each place of the one, much of the other may fit
+		return v.includes(text);
+	}
 	if (name !== "matches") throw wrongType();
 	// each part that repeats may try each place, and so may the beginning
 	const repeats = (text.startsWith("^") ? 0 : 1) + (text.match(/[*+?{]/g)?.length ?? 0);

@@ -1,5 +1,5 @@
 // From a tool's definition to questions, as OpenID's COAZ binding for MCP has it and package evaluation/coaz of
-// policy-service reads it. It asks nobody, and knows no library of MCP.
+// policy-service reads it. It asks no PDP, and knows no library of MCP.
 import { CelError, celOf, compile, type Expression, Meter, type Variables } from "./cel.js";
 import { printable } from "./errors.js";
 import { isObject, JsonError, plainJson } from "./json.js";
@@ -25,11 +25,15 @@ export class MappingError extends Error {
 	}
 }
 
+function fail(pointer: string, detail: string): never {
+	throw new MappingError(pointer, detail);
+}
+
 /** Rules of one deployment. */
 export interface CoazOptions {
 	/** The server's own resource identifier, which tokens are for. Without it, the token must have exactly one audience. */
 	resource?: string;
-	/** The claim that says who the subject is: a name, or a JSON Pointer such as /act/sub. Without it, sub. */
+	/** The claim with the id of the subject: a name, or a JSON Pointer such as /act/sub. Without it, sub. */
 	subjectClaim?: string;
 }
 
@@ -42,7 +46,7 @@ export interface Operation {
 	token: unknown;
 }
 
-/** What the PDP is asked. The request may go on only if each question is permitted. */
+/** The questions to the PDP. The request may go on only if each question is permitted. */
 export interface Questions {
 	api: "evaluation" | "evaluations";
 	questions: Question[];
@@ -68,36 +72,14 @@ interface Template {
 }
 
 const most = { mapping: 32 << 10, depth: 16, entries: 64, expression: 2 << 10 };
-const protocol = [
-	"supported_obligations",
-	"justification",
-	"approval",
-	"approval_id",
-	"approved",
-	"access_request",
-	"evaluation_id",
-	"capability",
-	"person",
-];
+const protocol = "supported_obligations justification approval approval_id approved access_request evaluation_id capability person".split(
+	" ",
+);
 const missing = "missing; it must be a string";
 const noObject = "not an object";
 const escaped = (name: string) => `/${name.replaceAll("~", "~0").replaceAll("/", "~1")}`;
 const isExpression = (v: Json | undefined): v is `$${string}` => typeof v === "string" && v.startsWith("$") && !v.startsWith("$$");
 const namesOf = (part: Part) => (part === "action" ? ["name"] : ["type", "id"]);
-
-/** A compiled mapping. It may be used many times. */
-export class Mapping {
-	readonly #c: Compiler;
-	/** @internal */
-	constructor(compiler: Compiler) {
-		this.#c = compiler;
-	}
-
-	/** What to ask about a request. It throws a {@link MappingError}. */
-	questions(operation: Operation): Questions {
-		return this.#c.questions(operation);
-	}
-}
 
 /** Reads mappings by the rules of one deployment. */
 export class Binding {
@@ -120,7 +102,7 @@ export class Binding {
 	 */
 	parse(tool: unknown): Mapping | undefined {
 		const definition = isObject(tool as Json) ? (tool as { [name: string]: unknown }) : {};
-		if (definition.coaz === true) throw new MappingError("", "the tool says coaz: true, and its dialect is not read here");
+		if (definition.coaz === true) fail("", "the tool says coaz: true, and its dialect is not read here");
 		const schema = definition.inputSchema;
 		if (!isObject(schema as Json) || !Object.hasOwn(schema as object, "x-authzen-mapping")) return undefined;
 		return this.#compile((schema as { [name: string]: unknown })["x-authzen-mapping"], "declared", "tools/call");
@@ -132,35 +114,34 @@ export class Binding {
 	}
 
 	#compile(mapping: unknown, author: Author, method?: string): Mapping {
-		return new Mapping(new Compiler(mapping, author, method, this.#options));
+		return new Mapping(mapping, author, method, this.#options);
 	}
 }
 
-class Compiler {
-	readonly api: "evaluation" | "evaluations";
-	readonly at: string;
-	readonly shared: Template;
-	readonly entries: Template[] | undefined;
+/** A compiled mapping. It may be used many times. */
+export class Mapping {
+	private readonly api: "evaluation" | "evaluations";
+	private readonly at: string;
+	private readonly shared: Template;
+	private readonly entries: Template[] | undefined;
 
+	/** @internal */
 	constructor(
 		mapping: unknown,
-		readonly author: Author,
-		readonly method: string | undefined,
-		readonly options: CoazOptions,
+		private readonly author: Author,
+		private readonly method: string | undefined,
+		private readonly options: CoazOptions,
 	) {
 		const whole = plain(mapping, "the mapping");
-		if (!isObject(whole)) throw new MappingError("", "the mapping is not an object");
-		if (new TextEncoder().encode(JSON.stringify(whole)).length > most.mapping)
-			throw new MappingError("", `more than ${most.mapping} bytes`);
+		if (!isObject(whole)) fail("", "the mapping is not an object");
+		if (new TextEncoder().encode(JSON.stringify(whole)).length > most.mapping) fail("", `more than ${most.mapping} bytes`);
 		const [name, ...more] = Object.keys(whole);
-		if (name === undefined || more.length > 0) throw new MappingError("", "not exactly one member; it must be evaluation or evaluations");
+		if (name === undefined || more.length > 0) fail("", "not exactly one member; it must be evaluation or evaluations");
 		this.at = escaped(name);
-		if (name !== "evaluation" && name !== "evaluations") {
-			throw new MappingError(this.at, "no API that can be asked; it must be evaluation or evaluations");
-		}
+		if (name !== "evaluation" && name !== "evaluations") fail(this.at, "no API that can be asked; it must be evaluation or evaluations");
 		this.api = name;
 		const body = whole[name];
-		if (!isObject(body)) throw new MappingError(this.at, noObject);
+		if (!isObject(body)) fail(this.at, noObject);
 		if (name === "evaluation") {
 			this.shared = this.template(body, this.at);
 			return;
@@ -169,20 +150,18 @@ class Compiler {
 		const { evaluations: entries, ...rest } = body;
 		this.shared = this.template(rest, this.at);
 		const at = `${this.at}/evaluations`;
-		if (!Array.isArray(entries) || entries.length === 0) {
-			throw new MappingError(at, "not an array with at least one entry: without entries nothing would be asked");
-		}
-		if (entries.length > most.entries) throw new MappingError(at, `more than ${most.entries} entries`);
+		if (!Array.isArray(entries) || entries.length === 0)
+			fail(at, "not an array with at least one entry: without entries nothing would be asked");
+		if (entries.length > most.entries) fail(at, `more than ${most.entries} entries`);
 		this.entries = (entries as Json[]).map((entry, n) => {
-			if (!isObject(entry)) throw new MappingError(`${at}/${n}`, noObject);
-			if (this.author !== "operator" && "subject" in entry) {
-				throw new MappingError(`${at}/${n}/subject`, "an entry must not have a subject: the one beside the entries is everybody's");
-			}
+			if (!isObject(entry)) fail(`${at}/${n}`, noObject);
+			if (this.author !== "operator" && "subject" in entry)
+				fail(`${at}/${n}/subject`, "an entry must not have a subject: the one beside the entries is everybody's");
 			return this.template(entry, `${at}/${n}`);
 		});
 	}
 
-	template(body: JsonObject, at: string): Template {
+	private template(body: JsonObject, at: string): Template {
 		const parts: { [part in Part]?: Node } = {};
 		let named: readonly string[] = [];
 		for (const [name, v] of Object.entries(body)) {
@@ -191,56 +170,54 @@ class Compiler {
 			else if (name === "context") {
 				parts.context = isExpression(v) ? this.expression(v, place) : this.value(v as Json, place, 2);
 				if (isObject(v)) named = Object.keys(v);
-				else if (!isExpression(v)) throw new MappingError(place, noObject);
+				else if (!isExpression(v)) fail(place, noObject);
 				for (const member of named) this.forbid(member, place, this.author === "operator");
-			} else throw new MappingError(place, "no member that a mapping can have here; there are subject, action, resource and context");
+			} else fail(place, "no member that a mapping can have here; there are subject, action, resource and context");
 		}
 		return { at, parts, named };
 	}
 
 	/** Refuses members of a context that a mapping does not set. */
-	forbid(name: string, at: string, allowed: boolean): void {
-		if (name === "action" || name === "pdp") throw new MappingError(at + escaped(name), "only the PDP sets this member of the context");
-		if (!allowed && protocol.includes(name)) {
-			throw new MappingError(at + escaped(name), "only the PEP sets this member of the context: it is between PEP and PDP");
-		}
+	private forbid(name: string, at: string, allowed: boolean): void {
+		if (name === "action" || name === "pdp") fail(at + escaped(name), "only the PDP sets this member of the context");
+		if (!allowed && protocol.includes(name))
+			fail(at + escaped(name), "only the PEP sets this member of the context: it is between PEP and PDP");
 	}
 
-	entity(v: Json, at: string, names: readonly string[]): Node {
+	private entity(v: Json, at: string, names: readonly string[]): Node {
 		if (isExpression(v)) {
 			const expression = this.expression(v, at);
 			return (run) => {
 				const value = expression(run);
-				if (!isObject(value)) throw new MappingError(at, noObject);
+				if (!isObject(value)) fail(at, noObject);
 				return this.known(value, at, names);
 			};
 		}
-		if (!isObject(v)) throw new MappingError(at, noObject);
+		if (!isObject(v)) fail(at, noObject);
 		this.known(v, at, names);
 		const members = Object.entries(v).map(([name, member]): [string, Node] => {
 			const place = at + escaped(name);
 			const node = this.value(member as Json, place, 2);
-			// An entry without a name does not get the default beside the entries: a caller who leaves an argument out must not
+			// An entry without a name does not get the default beside the entries: a caller that leaves an argument out must not
 			// have another question asked so.
 			return [name, name === "properties" ? node : (run) => text(node(run), place)];
 		});
 		return (run) => object(members, run);
 	}
 
-	known(v: JsonObject, at: string, names: readonly string[]): JsonObject {
+	private known(v: JsonObject, at: string, names: readonly string[]): JsonObject {
 		for (const name of Object.keys(v)) {
-			if (name !== "properties" && !names.includes(name)) {
-				throw new MappingError(at + escaped(name), "it has no such member: what is the deployment's own stands below properties");
-			}
+			if (name !== "properties" && !names.includes(name))
+				fail(at + escaped(name), "it has no such member: what is the deployment's own stands below properties");
 		}
 		return v;
 	}
 
 	/** Any value: each string in it, at any depth, is a literal or an expression. */
-	value(v: Json, at: string, depth: number): Node {
+	private value(v: Json, at: string, depth: number): Node {
 		if (typeof v === "string") return isExpression(v) ? this.expression(v, at) : literal(v.startsWith("$") ? v.slice(1) : v);
 		if (typeof v !== "object" || v === null) return literal(v);
-		if (depth > most.depth) throw new MappingError(at, `more than ${most.depth} levels`);
+		if (depth > most.depth) fail(at, `more than ${most.depth} levels`);
 		if (isObject(v)) {
 			const members = Object.entries(v).map(([name, m]): [string, Node] => [name, this.value(m as Json, at + escaped(name), depth + 1)]);
 			return (run) => object(members, run);
@@ -249,14 +226,13 @@ class Compiler {
 		return (run) => elements.map((e) => e(run)).filter((e) => e !== undefined);
 	}
 
-	expression(source: string, at: string): Node {
-		if (new TextEncoder().encode(source).length > most.expression)
-			throw new MappingError(at, `more than ${most.expression} bytes in one expression`);
+	private expression(source: string, at: string): Node {
+		if (new TextEncoder().encode(source).length > most.expression) fail(at, `more than ${most.expression} bytes in one expression`);
 		let compiled: Expression;
 		try {
 			compiled = compile(source.slice(1));
 		} catch (e) {
-			throw new MappingError(at, e instanceof CelError ? e.message : "the expression cannot be compiled");
+			fail(at, e instanceof CelError ? e.message : "the expression cannot be compiled");
 		}
 		const { root, name } = compiled.reads ?? {};
 		if (this.author !== "operator" && root === "token" && name === "sub" && at === `${this.at}/subject/id`)
@@ -268,17 +244,17 @@ class Compiler {
 			try {
 				return compiled.evaluate(run.vars, run.meter);
 			} catch (e) {
-				throw new MappingError(at, e instanceof CelError ? e.message : "the evaluation fails");
+				fail(at, e instanceof CelError ? e.message : "the evaluation fails");
 			}
 		};
 	}
 
+	/** The questions about a request. It throws a {@link MappingError}. */
 	questions(operation: Operation): Questions {
-		if (this.method !== undefined && this.method !== operation.method) {
-			throw new MappingError("", `the mapping is for ${this.method}, and was asked about another method`);
-		}
+		if (this.method !== undefined && this.method !== operation.method)
+			fail("", `the mapping is for ${this.method}, and was asked about another method`);
 		const [params, token] = [plain(operation.params ?? {}, "the parameters"), plain(operation.token, "the claims of the token")];
-		if (!isObject(params) || !isObject(token)) throw new MappingError("", "the parameters or the claims of the token are no object");
+		if (!isObject(params) || !isObject(token)) fail("", "the parameters or the claims of the token are no object");
 		const run: Run = {
 			vars: { params: celOf(params), token: celOf(token) },
 			meter: new Meter(),
@@ -301,21 +277,20 @@ class Compiler {
 				resource: entityOf(parts.resource, place("resource"), ["type", "id"]) as unknown as Entity,
 			};
 			if (parts.context !== undefined) {
-				if (!isObject(parts.context)) throw new MappingError(place("context"), noObject);
+				if (!isObject(parts.context)) fail(place("context"), noObject);
 				const named = "context" in entry.parts ? entry.named : this.shared.named;
 				for (const name of Object.keys(parts.context))
 					this.forbid(name, place("context"), this.author === "operator" && named.includes(name));
 				question.context = parts.context;
 			}
-			if (this.author !== "operator" && question.subject.id !== run.who) {
-				throw new MappingError(`${this.at}/subject/id`, "the subject is not the one that the token names");
-			}
+			if (this.author !== "operator" && question.subject.id !== run.who)
+				fail(`${this.at}/subject/id`, "the subject is not the one that the token names");
 			return question;
 		});
 		return { api: this.api, questions };
 	}
 
-	resolve(template: Template, run: Run): { [part in Part]?: Json } {
+	private resolve(template: Template, run: Run): { [part in Part]?: Json } {
 		const all: { [part in Part]?: Json } = {};
 		for (const part of ["subject", "action", "resource", "context"] as const) {
 			const value = template.parts[part]?.(run);
@@ -330,7 +305,7 @@ const literal =
 	() =>
 		v;
 
-/** An entry with what it inherits: whole parts, and of a part that it has only the names that say which it is. */
+/** An entry with its defaults: whole parts, and of a part of its own the type, id or name alone. */
 function inherit(own: { [part in Part]?: Json }, shared: { [part in Part]?: Json }): { [part in Part]?: Json } {
 	const all = { ...shared, ...own };
 	for (const part of ["action", "resource", "subject"] as const) {
@@ -347,20 +322,20 @@ function object(members: readonly (readonly [string, Node])[], run: Run): JsonOb
 }
 
 function text(v: Json | undefined, at: string): string {
-	if (v === undefined || v === null) throw new MappingError(at, missing);
-	if (typeof v !== "string") throw new MappingError(at, "not a string");
-	if (v === "") throw new MappingError(at, "empty");
+	if (v === undefined || v === null) fail(at, missing);
+	if (typeof v !== "string") fail(at, "not a string");
+	if (v === "") fail(at, "empty");
 	return v;
 }
 
 /** A subject, an action or a resource of a question. */
 function entityOf(v: Json | undefined, at: string, names: readonly string[]): JsonObject {
-	if (v === undefined) throw new MappingError(at, "missing; it must be an object");
-	if (!isObject(v)) throw new MappingError(at, noObject);
+	if (v === undefined) fail(at, "missing; it must be an object");
+	if (!isObject(v)) fail(at, noObject);
 	for (const name of names) text(v[name], at + escaped(name));
 	const { properties, ...rest } = v;
 	if (properties === undefined || properties === null) return rest;
-	if (!isObject(properties)) throw new MappingError(`${at}/properties`, noObject);
+	if (!isObject(properties)) fail(`${at}/properties`, noObject);
 	return v;
 }
 
@@ -368,8 +343,8 @@ function plain(v: unknown, what: string): Json {
 	try {
 		return plainJson(v);
 	} catch (e) {
-		// its text has a path in what was sent
-		throw new MappingError(
+		// its text has a path of names that were sent
+		fail(
 			"",
 			`${what}: ${e instanceof JsonError ? "a value is no JSON, or a number that JavaScript does not hold exactly" : "cannot be read"}`,
 		);
@@ -387,22 +362,19 @@ function claim(token: JsonObject, path = "sub"): Json | undefined {
 
 function identity(run: Run, at: string): string {
 	if (typeof run.who === "string" && run.who !== "") return run.who;
-	throw new MappingError(at, "the token has no claim that says who the subject is");
+	fail(at, "the token has no claim that says who the subject is");
 }
 
 /** The one string that identifies this server. */
 function audience(aud: Json | undefined, own: string | undefined, at: string): string {
 	const all = aud === undefined ? [] : Array.isArray(aud) ? (aud as Json[]) : [aud];
-	if (!all.every((one) => typeof one === "string"))
-		throw new MappingError(at, "the token's audience is neither a string nor an array of strings");
+	if (!all.every((one) => typeof one === "string")) fail(at, "the token's audience is neither a string nor an array of strings");
 	if (own !== undefined) {
-		if (aud !== undefined && !all.includes(own)) throw new MappingError(at, "the token is for another audience than this server");
+		if (aud !== undefined && !all.includes(own)) fail(at, "the token is for another audience than this server");
 		return own;
 	}
 	const [one] = all;
-	if (all.length !== 1 || !one) {
-		throw new MappingError(at, "the token does not have exactly one audience, and this server does not know its own identifier");
-	}
+	if (all.length !== 1 || !one) fail(at, "the token does not have exactly one audience, and this server does not know its own identifier");
 	return one;
 }
 
@@ -419,7 +391,7 @@ const standard = (method: string, [type, id]: readonly [string, string], more: J
 	},
 ];
 
-/** The default mappings, by method. They are those of the binding, but for completion/complete, whose text there is no CEL. */
+/** The default mappings, by method. They are those of the binding, but for completion/complete, which is no CEL there. */
 export const defaults: { readonly [method: string]: JsonObject } = Object.fromEntries([
 	standard("initialize", server, { protocol_version: "$params.protocolVersion" }),
 	...["tools/list", "resources/list", "prompts/list", "tasks/list"].map((method) => standard(method, server)),

@@ -4,7 +4,7 @@ import type { ClientOptions, Permit } from "./client.js";
 import { type AuthorizationError, errorOf, Failure, notAsked, odd, printable, Undecided } from "./errors.js";
 import { isObject, JsonError, members, plainJson, present, textOf } from "./json.js";
 import { discharge, type Handler, handlersOf, type Report } from "./obligations.js";
-import { ask, Breaker, exposed, isToken, type Settings } from "./transport.js";
+import { ask, Breaker, exposed, isToken, proxied, type Settings } from "./transport.js";
 import type { JsonObject, Question } from "./types.js";
 
 /** A question that was asked, and its answer before obligations. */
@@ -61,13 +61,14 @@ export class Core {
 		);
 		need(tenant === undefined || /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(tenant), "this is no legal name of a tenant");
 		need(onUndecided === undefined || typeof onUndecided === "function", "onUndecided is no function");
-		const origin = new URL(base).origin;
-		this.settings = { base, origin, credential, timeout, retries, fetch: o.fetch ?? fetch };
+		const at = new URL(base);
+		need(o.fetch || o.plainHttp || !proxied(at), "Node sends plain http by the proxy of the environment; name the PDP's host in NO_PROXY");
+		this.settings = { base, origin: at.origin, credential, timeout, retries, fetch: o.fetch ?? fetch };
 		this.pdp = tenant === undefined || tenant === "default" ? base : `${base}/tenants/${tenant}`;
 		this.tenant = tenant;
 		this.handlers = handlersOf(o.handlers);
 		this.breaker = new Breaker(breaker.failures, breaker.coolDown);
-		const own = new Breaker(breaker.failures, breaker.coolDown);
+		const own = new Breaker(breaker.failures, breaker.coolDown, "answered"); // 404 is of one decision
 		this.#receipts = { off: o.receipts === false, breaker: own, taken: false, silent: 0 };
 		this.#onUndecided = onUndecided;
 	}
@@ -103,7 +104,7 @@ export class Core {
 		const presents = presentsIn(question) || how.approval !== undefined || how.capability !== undefined;
 		const d: Decided = { question, answer: denied(notAsked("")), presents, until: how.approval?.until };
 		if (ended(d)) return { ...d, answer: denied(new Failure("not_approved", "the approval has ended")) };
-		d.answer = how.capability ? await this.#show(shows, how, how.capability) : await this.#ask(shows, how, presents, []);
+		d.answer = how.capability ? await this.#show(shows, how, how.capability) : await this.#ask(shows, how, presents);
 		if (how.approval || presentsIn(question)) {
 			const failure = readApproval(d) ?? (ended(d) ? new Failure("not_approved", "the approval has ended") : undefined);
 			// a deny stays as it is; an allow that rests on no usable approval fails
@@ -112,7 +113,7 @@ export class Core {
 		return d;
 	}
 
-	async #ask(question: Question, how: How, presents: boolean, secrets: string[], deadline?: number): Promise<Answer> {
+	async #ask(question: Question, how: How, presents: boolean, deadline?: number): Promise<Answer> {
 		let answer: Answer | undefined;
 		const { requestId, failure } = await ask(
 			this.settings,
@@ -122,7 +123,7 @@ export class Core {
 				repeat: presents ? "unsent" : "unanswered",
 				breaker: this.breaker,
 				signal: how.signal,
-				secrets,
+				secrets: secretsIn(question),
 				deadline,
 			},
 			(reply) => {
@@ -148,7 +149,7 @@ export class Core {
 			const was = question.context?.capability;
 			const channel = isObject(was) && was.channel !== undefined ? { channel: was.channel } : {};
 			const asks = withContext(question, { capability: { ...channel, token: shown.token, proof: shown.proof } });
-			const answer = await this.#ask(asks, how, true, [shown.token, shown.proof], deadline);
+			const answer = await this.#ask(asks, how, true, deadline);
 			const said = isObject(answer.context?.capability) ? answer.context.capability : {};
 			const nonce = textOf(said.nonce);
 			if (nonce) this.#nonces.set(capability, nonce);
@@ -193,7 +194,7 @@ export class Core {
 	}
 }
 
-function need(holds: boolean, otherwise: string): void {
+function need(holds: unknown, otherwise: string): void {
 	if (!holds) throw new TypeError(`policy-service-client: ${otherwise}`);
 }
 
@@ -253,6 +254,12 @@ export function contextOf(q: JsonObject): void {
 /** A question with more in its context. */
 export function withContext(question: Question, more: JsonObject): Question {
 	return { ...question, context: Object.assign(members(question.context), more) };
+}
+
+/** The token and the proof of the capability that a question shows. */
+function secretsIn({ context }: Question): string[] {
+	const shown = isObject(context?.capability) ? context.capability : {};
+	return [shown.token, shown.proof].filter((text) => typeof text === "string");
 }
 
 /** Whether a question presents an approval, in whatever form, or a capability. */
@@ -317,12 +324,17 @@ export function failureOfAnswer(answer: Answer): Failure | undefined {
 	return answer.permit ? undefined : (answer.failure ?? deny(answer));
 }
 
+/** The permits that rest on a change of the act's result. */
+export const promising = new WeakSet<Permit>();
+
 /** The yes of an answer. */
-export function permitOf({ answer, until }: Decided): Permit {
-	return Object.freeze({
+export function permitOf({ answer, until, report }: Decided & { report?: Report }): Permit {
+	const permit = Object.freeze({
 		requestId: answer.requestId ?? "",
 		context: answer.context ?? members(),
 		...(answer.decisionId && { decisionId: answer.decisionId }),
 		...(until !== undefined && { approvedUntil: new Date(until) }),
 	}) as Permit;
+	if (report?.promises) promising.add(permit);
+	return permit;
 }

@@ -2,10 +2,22 @@ import type { Task } from "./approvals.js";
 import { isObject, members } from "./json.js";
 import type { Json, JsonObject } from "./types.js";
 
-/** The kinds of a no that was decided: by the PDP, by an obligation, by people. */
+/**
+ * The kinds of a no that was decided:
+ * - `denied`: the PDP says no; with reason `approval_required`, people can approve;
+ * - `obligated`: obligations were not discharged;
+ * - `not_approved`: there is no approval, or not in time, or it has ended.
+ */
 export type DeniedKind = "denied" | "obligated" | "not_approved";
 
-/** The kinds of a no because no decision came. */
+/**
+ * The kinds of a no because no decision came:
+ * - `not_asked`, `open`: nothing was sent: the question cannot be asked; the circuit breaker is open;
+ * - `unreachable`, `timed_out`, `cancelled`: no connection, or it broke; no answer in time; your signal was aborted;
+ * - `refused`, `unavailable`: the PDP refuses the request (4xx); it cannot answer now (429, 5xx): see `retryAfter`;
+ * - `odd`, `unsupported`: no answer came back; it answers another question;
+ * - `bad_item`, `skipped`: the PDP refused this item of a batch; it did not decide it, as an earlier one was enough.
+ */
 export type UndecidedKind =
 	| "not_asked"
 	| "open"

@@ -24,12 +24,15 @@ export interface Shown {
 	headers: Record<string, string>;
 }
 
+/** The words for a route's or a tool's user whose approval request people have not decided. */
+export const waiting = "waiting for approval; try again later";
+
 export function shown(no: AuthorizationError): Shown {
 	const status = no.status === 403 ? 403 : 503;
 	const { reason, retryAfter = 0 } = no;
 	return {
 		status,
-		message: reason === "approval_pending" ? "waiting for approval; try again later" : no.reasonUser || "access denied",
+		message: reason === "approval_pending" ? waiting : no.reasonUser || "access denied",
 		headers: retryAfter > 0 && Number.isFinite(retryAfter) ? { "Retry-After": String(Math.ceil(retryAfter)) } : {},
 	};
 }

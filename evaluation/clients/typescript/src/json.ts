@@ -30,7 +30,6 @@ export function readJson(bytes: Uint8Array): Json {
 
 /** Reads a text. */
 export function parseJson(text: string): Json {
-	const space = /[ \t\n\r]*/y;
 	const plain = /[ !#-[\]-\uffff]*/y;
 	const number = /-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?/y;
 	const word = /true|false|null/y;
@@ -45,9 +44,12 @@ export function parseJson(text: string): Json {
 		if (found) at = pattern.lastIndex;
 		return found;
 	}
+	function space(): void {
+		while (" \t\n\r".includes(text[at] ?? "?")) at++;
+	}
 	/** Takes a character, after spaces. */
 	function next(character: string): boolean {
-		take(space);
+		space();
 		if (text[at] !== character) return false;
 		at++;
 		return true;
@@ -107,7 +109,7 @@ export function parseJson(text: string): Json {
 	}
 
 	const value = any(1);
-	take(space);
+	space();
 	if (at < text.length) fail("more after the value");
 	return value;
 }

@@ -45,4 +45,6 @@ export interface LinkAnswer {
 	body: JsonObject;
 	/** Seconds, undefined if the PDP did not say. */
 	retryAfter?: number | undefined;
+	/** That were sent, and that no error repeats. */
+	secrets: readonly string[];
 }

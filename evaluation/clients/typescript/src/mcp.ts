@@ -5,13 +5,15 @@ import type { AuthInfo } from "@modelcontextprotocol/sdk/server/auth/types.js";
 import type { Transport, TransportSendOptions } from "@modelcontextprotocol/sdk/shared/transport.js";
 import type { JSONRPCMessage, JSONRPCRequest, MessageExtraInfo, RequestId } from "@modelcontextprotocol/sdk/types.js";
 import type { Wait } from "./approvals.js";
-import type { Client } from "./client.js";
+import type { Client, Permit } from "./client.js";
 import { Binding, codes, Mapping, MappingError, type Questions, type RefusalKind } from "./coaz.js";
+import { promising } from "./core.js";
 import { AuthorizationError, Denied, printable } from "./errors.js";
+import { waiting } from "./guard.js";
 import { isObject, JsonError, readJson } from "./json.js";
 import type { Json, JsonObject, Question } from "./types.js";
 
-/** Why a request is refused, as its client is told: an error of JSON-RPC, and in a tool's handler a result with isError. */
+/** Why a request is refused, for its client: an error of JSON-RPC, and in a tool's handler a result with isError. */
 export class Refusal extends Error {
 	override readonly name = "Refusal";
 	readonly code: number;
@@ -35,7 +37,7 @@ const withheld = (cause?: unknown) => new Refusal("unreachable", "The result is 
 function refusalOf(e: unknown): unknown {
 	if (e instanceof MappingError) return new Refusal("mapping", e.message, { type: "mapping_error" }, e);
 	if (e instanceof Denied) {
-		const reason = e.reasonUser && printable(e.reasonUser);
+		const reason = e.reason === "approval_pending" ? waiting : e.reasonUser && printable(e.reasonUser);
 		const asks = e.reason?.startsWith("approval_") && { suggestion: "ask for approval" };
 		const data = { type: "authorization_denied", ...(reason && { reason }), ...asks };
 		return new Refusal("denied", reason ? `Access denied: ${reason}` : "Access denied", data, e);
@@ -50,25 +52,30 @@ function refusalOf(e: unknown): unknown {
 	return new Refusal("unreachable", "Authorization service unavailable", data, e);
 }
 
-/** What an act threw. It is frozen, so that a handler cannot put what it changes into it. */
+/** The error of an act. It is frozen, so that a handler of obligations cannot change it in place. */
 class Thrown {
 	constructor(readonly error: unknown) {}
 }
 
-/** Acts if all is permitted. It rejects with a Refusal, or with the error of the act. */
+/** Acts if all is permitted. It rejects with a Refusal, or with the error of the act. The result of an act that is a task comes later. */
 async function guarded<T>(
 	client: Client,
 	{ api, questions }: Questions,
 	act: () => T | Promise<T>,
 	options: { signal?: AbortSignal; wait?: Wait },
+	isTask = false,
 ): Promise<T> {
 	let [acted, thrown]: [boolean, Thrown | undefined] = [false, undefined];
-	const run = async () => {
+	const run = async (permits: Permit | readonly Permit[]) => {
+		if (isTask && [permits].flat().some((permit) => promising.has(permit))) {
+			const message = "Access denied: the result of a task is changed by no obligation; leave params.task out";
+			throw new Refusal("denied", message, { type: "authorization_denied" });
+		}
 		acted = true;
 		try {
 			return await act();
 		} catch (error) {
-			thrown = Object.freeze(new Thrown(error)); // its text may hold what is to be changed
+			thrown = Object.freeze(new Thrown(error)); // its text may hold values that are to be redacted
 			return thrown;
 		}
 	};
@@ -91,22 +98,25 @@ interface Extra {
 	signal?: AbortSignal;
 }
 
-/** What a call of one tool is asked about: a function of its arguments, or a mapping with the tool's name. */
+/** The question about a call of one tool: a function of its arguments, or a mapping with the tool's name. */
 export type ToolQuestion<A, E> =
 	| ((args: A, extra: E) => Question | readonly Question[] | Promise<Question | readonly Question[]>)
 	| { name: string; mapping: Mapping; claims?: (authInfo: AuthInfo | undefined) => unknown };
 
 /**
- * Wraps the handler of a tool that has an inputSchema. The handler runs if the PDP permits the call, and its result is
- * changed as the client's handlers of obligations promise. A mapping reads the claims of the token in `authInfo.extra.claims`.
+ * Wraps the handler of a tool that has an inputSchema: `{}` if it has no arguments. The handler runs if the PDP permits the
+ * call, and its result is changed as the client's handlers of obligations promise. A mapping reads the claims of the token
+ * in `authInfo.extra.claims`. With a number as `wait`, equal requests join, so that a later call finds the approval.
  */
 export function guardTool<A, E extends Extra, R>(
 	client: Client,
 	question: ToolQuestion<A, E>,
 	handler: (args: A, extra: E) => R | Promise<R>,
-	options: { wait?: Wait } = {},
+	{ wait }: { wait?: Wait } = {},
 ): (args: A, extra: E) => Promise<R> {
+	const options = wait === undefined ? {} : { wait: typeof wait === "number" ? { timeout: wait, join: true } : wait };
 	return async (args, extra) => {
+		if (extra === undefined) throw new TypeError("guardTool is for a tool that has an inputSchema: without arguments, {}");
 		const signal = extra.signal && { signal: extra.signal };
 		let asked: Questions;
 		try {
@@ -130,24 +140,24 @@ export function guardTool<A, E extends Extra, R>(
 
 const claimsOf = (authInfo: AuthInfo | undefined): unknown => authInfo?.extra?.claims ?? {};
 
-/** What a {@link guard} needs. Give the same object for each session. */
+/** The options of a {@link guard}. Give the same object for each session. */
 export interface GuardOptions {
 	client: Client;
 	/**
-	 * The definitions of the tools as tools/list shows them, or a function that finds one by its name. A tool that is not
+	 * The definitions of the tools as tools/list shows them, or a function that finds one by its name, at once. A tool that is not
 	 * among them is asked about by the default mapping, which has no arguments.
 	 */
 	tools: readonly { readonly name: string; readonly [member: string]: unknown }[] | ((name: string) => unknown);
 	/** The server's own resource identifier, which tokens are for. */
 	resource?: string;
-	/** The claim that says who the subject is; sub. */
+	/** The claim with the id of the subject; sub. */
 	subjectClaim?: string;
 	/** The validated claims of the token; `authInfo.extra.claims`. */
 	claims?: (authInfo: AuthInfo | undefined) => unknown;
 	/** Mappings of the operator by method, for those that have no default. */
 	mappings?: { readonly [method: string]: Mapping };
 	/** Is called with each request that is refused, for a log. */
-	onRefused?: (refusal: Refusal, method: string) => void;
+	onRefused?: (refusal: Refusal, method: string) => void | Promise<void>;
 }
 
 /** The rules of the options, compiled once. */
@@ -181,6 +191,7 @@ class Rules {
 		const { tools } = this.options;
 		const tool = typeof name !== "string" ? undefined : typeof tools === "function" ? tools(name) : this.#named.get(name);
 		if (typeof tool !== "object" || tool === null) return undefined;
+		if ("then" in tool) throw new MappingError("", "the definition is a promise; the function tools has to return it at once");
 		let declared = this.#declared.get(tool);
 		if (declared === undefined) {
 			try {
@@ -199,8 +210,8 @@ const known = new WeakMap<GuardOptions, Rules>();
 
 /**
  * A transport for `server.connect` that stands before another one. The PDP is asked about each request of a client, by the
- * mapping that the called tool declares or the default mapping of the method: the server gets what is permitted, and
- * nothing else. What a tool sends before its result (progress, logs) is not changed by obligations.
+ * mapping that the called tool declares or the default mapping of the method: the server gets permitted requests, and
+ * no others. Messages of a tool before its result (progress, logs) are not changed by obligations.
  */
 export function guard(transport: Transport, options: GuardOptions): Transport {
 	const rules = known.get(options) ?? new Rules(options);
@@ -297,7 +308,8 @@ class Guarded implements Transport {
 		let refusal: unknown;
 		try {
 			const asked = this.#rules.questions(message, extra);
-			const result: unknown = await guarded(client, asked, () => this.#forward(message, extra, active), { signal });
+			const isTask = message.params?.task !== undefined;
+			const result: unknown = await guarded(client, asked, () => this.#forward(message, extra, active), { signal }, isTask);
 			if (typeof result !== "object" || result === null) throw withheld("it was changed to what is no result");
 			answer = { jsonrpc: "2.0", id, result: result as { [name: string]: unknown } };
 		} catch (e) {
@@ -306,7 +318,7 @@ class Guarded implements Transport {
 		}
 		this.#active.delete(id);
 		if (!signal.aborted) await this.#answer(answer);
-		if (refusal instanceof Refusal) onRefused?.(refusal, method);
+		if (refusal instanceof Refusal) await onRefused?.(refusal, method);
 	}
 
 	#forward(message: JSONRPCRequest, extra: MessageExtraInfo | undefined, active: Active): Promise<JsonObject> {
@@ -318,8 +330,9 @@ class Guarded implements Transport {
 		});
 	}
 
-	/** The server sends no response to what was cancelled. */
+	/** The server sends no response to a request that was cancelled. */
 	#giveUp(id: RequestId): void {
+		this.#passed.delete(id);
 		const active = this.#active.get(id);
 		active?.controller.abort();
 		active?.reject?.(new Error("cancelled"));
@@ -426,8 +439,10 @@ function inexact(text: string): MessageError {
 
 const ofMessages = ["jsonrpc", "id", "method", "params", "result", "error"];
 const ofParams = ["name", "arguments", "uri", "ref", "argument", "type", "_meta"];
+/** Readers that ignore case take \u017f for s, and \u212a for k. */
+const folded = (name: string) => name.toUpperCase().toLowerCase();
 const misspelt = (o: JsonObject, names: readonly string[]) =>
-	Object.keys(o).some((name) => !names.includes(name) && names.includes(name.toLowerCase()));
+	Object.keys(o).some((name) => !names.includes(name) && names.includes(folded(name)));
 
 function hasProto(v: Json | undefined): boolean {
 	if (typeof v !== "object" || v === null) return false;

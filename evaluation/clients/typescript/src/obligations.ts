@@ -6,7 +6,8 @@ export type Change = (result: unknown) => unknown | Promise<unknown>;
 
 /**
  * Discharges one obligation. If it returns, the obligation is discharged; if it throws, it is not. Where it can only be
- * kept on the result of the act (redact), it returns a {@link Change}: `enforce` and `enforceAll` apply it.
+ * kept on the result of the act (redact), it returns a {@link Change}: `enforce` and `enforceAll` apply it. The question is a
+ * frozen copy.
  */
 export type Handler = (
 	obligation: Obligation,
@@ -102,6 +103,10 @@ export function forgo(owed: readonly Obligation[]): Report {
 	return report;
 }
 
+function frozen(question: Question): Question {
+	return JSON.parse(JSON.stringify(question), (_, value) => Object.freeze(value));
+}
+
 /** For how many milliseconds obligations go on together if the caller's signal has come. */
 const grace = 5000;
 
@@ -117,28 +122,29 @@ export async function discharge(
 	options: { signal: AbortSignal | undefined; changes: boolean },
 ): Promise<Report> {
 	const report = new Report();
-	const times = new Map<string, number>();
-	for (const { id } of owed) times.set(id, (times.get(id) ?? 0) + 1);
 	let signal = options.signal ?? new AbortController().signal;
 	let timer: NodeJS.Timeout | undefined;
+	const shown = owed.length > 0 ? frozen(question) : question; // once: it can be large
+	const ids = new Map<string, number>();
+	for (const { id } of owed) ids.set(id, (ids.get(id) ?? 0) + 1);
 	for (const obligation of owed) {
 		if (timer === undefined && options.signal?.aborted) {
 			const late = new AbortController();
 			timer = setTimeout(() => late.abort(), grace);
 			signal = late.signal;
 		}
-		const twice = times.get(obligation.id) !== 1;
-		const flaw = !obligation.type ? faults.noType : !obligation.id ? faults.noId : twice ? faults.sameId : undefined;
+		const { id, type } = obligation;
+		const flaw = !type ? faults.noType : !id ? faults.noId : ids.get(id) !== 1 ? faults.sameId : undefined;
 		const outcome: Outcome = { obligation };
 		report.outcomes.push(outcome);
-		const handler = obligation.type ? handlers.get(obligation.type) : undefined;
+		const handler = type ? handlers.get(type) : undefined;
 		if (!handler) {
 			outcome.fault = flaw ?? faults.noHandler;
 			continue;
 		}
 		try {
-			// a handler is given copies: what it changes there is seen by no other
-			const change = await before(signal, handler(structuredClone(obligation), { question: structuredClone(question), signal }));
+			// what a handler changes there is seen by no other
+			const change = await before(signal, handler(structuredClone(obligation), { question: shown, signal }));
 			if (typeof change === "function" && options.changes) outcome.change = change;
 			else if (typeof change === "function") outcome.fault = faults.noResult;
 			else if (change !== undefined) outcome.fault = faults.failed;

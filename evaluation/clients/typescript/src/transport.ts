@@ -54,12 +54,13 @@ const mostOfProblem = 8 << 10;
 /** Sends a request until there is an answer that `read` accepts, or none can be had. It does not throw. */
 export async function ask(s: Settings, a: Asking, read: Reader): Promise<{ requestId: string; failure: Failure | undefined }> {
 	const requestId = randomUUID();
+	if (a.signal && !(a.signal instanceof AbortSignal)) return { requestId, failure: notAsked("the signal is no AbortSignal") };
 	const end = Math.min(performance.now() + s.timeout + (a.wait ?? 0), a.deadline ?? Number.POSITIVE_INFINITY);
 	const time = new AbortController();
 	const ended: Ended = { signal: a.signal ? AbortSignal.any([time.signal, a.signal]) : time.signal, caller: a.signal };
 	const leave = a.breaker?.enter();
 	if (leave instanceof Failure) return { requestId, failure: leave };
-	const timer = setTimeout(() => time.abort(), Math.max(0, end - performance.now()));
+	const timer = setTimeout(() => time.abort(), Math.min(Math.max(0, end - performance.now()), longest));
 	let failure: Failure | undefined = odd("it was not read");
 	try {
 		for (let n = 0; ; n++) {
@@ -68,7 +69,7 @@ export async function ask(s: Settings, a: Asking, read: Reader): Promise<{ reque
 		}
 	} finally {
 		clearTimeout(timer);
-		leave?.(outcomeOf(failure));
+		leave?.(outcomeOf(failure, a.breaker?.refused));
 	}
 }
 
@@ -131,14 +132,15 @@ export function isToken(v: unknown): v is string {
 	return typeof v === "string" && /^[\x21-\x7e]+$/.test(v);
 }
 
-/** The value, unless the signal comes first. */
+/** The value, unless the signal comes first. A promise may be that of any library. */
 export function before<T>(signal: AbortSignal, value: T | Promise<T>): Promise<T> {
-	if (!(value instanceof Promise)) return Promise.resolve(value);
 	return new Promise<T>((resolve, reject) => {
 		const abort = () => reject(new DOMException("aborted", "AbortError"));
 		if (signal.aborted) abort();
 		signal.addEventListener("abort", abort, { once: true });
-		value.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
+		Promise.resolve(value)
+			.then(resolve, reject)
+			.finally(() => signal.removeEventListener("abort", abort));
 	});
 }
 
@@ -157,7 +159,7 @@ async function receive(
 	if (echo?.split(", ").some((id) => id !== requestId)) return odd("it answers another X-Request-ID");
 	const reply: Reply = { status, body: null, decisionId: undefined, retryAfter: retryAfterOf(headers), secrets: hidden };
 	const decisionId = headers.get("x-decision-id");
-	if (decisionId) reply.decisionId = printable(decisionId);
+	if (decisionId) reply.decisionId = printable(decisionId, hidden);
 	if (status !== 204) {
 		if ((headers.get("content-encoding") ?? "identity") !== "identity") return odd("it has a Content-Encoding");
 		if (!jsonType.test(headers.get("content-type") ?? "")) return odd("its Content-Type is not application/json");
@@ -262,7 +264,7 @@ async function mayRepeat(s: Settings, a: Asking, failure: Failure, n: number, en
 	return sleep(pause, signal);
 }
 
-/** Waits, and says whether it came to its end. */
+/** Waits, for 24 days at most, and says whether it came to its end. */
 export function sleep(milliseconds: number, signal: AbortSignal | undefined): Promise<boolean> {
 	return new Promise((resolve) => {
 		if (signal?.aborted) return resolve(false);
@@ -270,24 +272,30 @@ export function sleep(milliseconds: number, signal: AbortSignal | undefined): Pr
 			clearTimeout(timer);
 			resolve(false);
 		};
-		const timer = setTimeout(() => {
-			signal?.removeEventListener("abort", abort);
-			resolve(true);
-		}, milliseconds);
+		const timer = setTimeout(
+			() => {
+				signal?.removeEventListener("abort", abort);
+				resolve(true);
+			},
+			Math.min(milliseconds, longest),
+		);
 		signal?.addEventListener("abort", abort, { once: true });
 	});
 }
 
+/** A timer of more would be one of no time at all. */
+const longest = 2 ** 31 - 1;
+
 type Outcome = "answered" | "undecided" | "failed";
 
-function outcomeOf(failure: Failure | undefined): Outcome {
+function outcomeOf(failure: Failure | undefined, refused: Outcome = "failed"): Outcome {
 	switch (failure?.kind) {
 		case undefined:
 		case "bad_item":
 		case "obligated":
 			return "answered";
-		case "refused": // the caller itself, whatever it asks, or this question
-			return [401, 403, 404].includes(failure.pdpStatus ?? 0) ? "failed" : "answered";
+		case "refused":
+			return [401, 403, 404].includes(failure.pdpStatus ?? 0) ? refused : "answered";
 		case "cancelled":
 		case "not_asked":
 			return "undecided";
@@ -310,6 +318,8 @@ export class Breaker {
 	constructor(
 		readonly threshold: number,
 		readonly coolDown: number,
+		/** The outcome of 401, 403 and 404: the caller is refused, or this one request of it. */
+		readonly refused: Outcome = "failed",
 	) {}
 
 	/** Leave to call, which is given back with the outcome, or the failure. */
@@ -340,4 +350,12 @@ export class Breaker {
 /** Whether an origin is plain http to another machine. */
 export function exposed({ protocol, hostname }: URL): boolean {
 	return protocol === "http:" && hostname !== "localhost" && hostname !== "[::1]" && !/^127\.\d+\.\d+\.\d+$/.test(hostname);
+}
+
+/** Whether Node's fetch sends plain http to a proxy, as it does of this machine's own addresses, too. The proxy could write the answer. */
+export function proxied({ protocol, hostname, host }: URL): boolean {
+	const { NODE_USE_ENV_PROXY, NODE_OPTIONS = "", http_proxy, HTTP_PROXY, no_proxy, NO_PROXY } = process.env;
+	const spared = (no_proxy ?? NO_PROXY ?? "").split(/[,\s]+/);
+	const on = NODE_USE_ENV_PROXY === "1" || [NODE_OPTIONS, ...process.execArgv].some((option) => option.includes("--use-env-proxy"));
+	return on && protocol === "http:" && Boolean(http_proxy ?? HTTP_PROXY) && ![hostname, host, "*"].some((name) => spared.includes(name));
 }

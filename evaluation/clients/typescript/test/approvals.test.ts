@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { EnforceOptions, Task } from "../src/index.js";
 import { Denied, Undecided } from "../src/index.js";
+import { guardTool } from "../src/mcp.js";
 import { type Asked, no, pdp, question, type Reply } from "./pdp.js";
 
 type T = Parameters<typeof pdp>[0];
@@ -118,6 +119,21 @@ test("a wait that runs out leaves the task, with which another one goes on", asy
 	assert.equal(p.asked.length, asked + 2);
 });
 
+test("a guarded tool of MCP says that it waits", async (t) => {
+	const p = await people(t, [{ status: "pending" }]);
+	const push = guardTool(
+		p.client(),
+		() => question,
+		() => assert.fail("it ran"),
+		{ wait: 0 },
+	);
+	await assert.rejects(push({}, {}), { message: "Access denied: waiting for approval; try again later" });
+	assert.deepEqual(
+		p.asked.filter(({ path }) => path.endsWith("/requests")).map(({ headers }) => headers["idempotency-key"]),
+		[undefined],
+	);
+});
+
 test("a failure that says nothing of people's decision does not end the wait, and its time does", async (t) => {
 	const down = await people(t, [undefined]);
 	const look = await no(down.client().authorize(question, { wait: 1000 }));
@@ -188,6 +204,7 @@ test("an offer or a task that is odd is followed nowhere", async (t) => {
 		const p = await people(t, [approved()], { denial: () => context });
 		const error = await no(p.client().authorize(question, { wait: 60_000 }));
 		assert.deepEqual([error.kind, p.asked.length], [kind, 1], JSON.stringify(context));
+		assert.equal(error.remedy.includes("public_url"), JSON.stringify(context).includes("http://127.0.0.1:1/"));
 	}
 	const filed: [Reply, string][] = [
 		[{ status: 200, json: { task: { id: "t1", status: "approved", status_endpoint: "x" } } }, "odd"],
@@ -241,8 +258,11 @@ test("a wait that cannot be is not asked", async (t) => {
 		p.client().authorize({ ...question, context: { business_justification: "x" } }, { wait: { timeout: wait, justification: "y" } }),
 		p.client().authorize(question, { wait: Number.NaN }),
 		p.client().authorize(question, { wait: -1 }),
+		p.client().authorize(question, { wait: "60000" as never }),
+		p.client().authorize(question, { wait: { timeout: "60000" as never } }),
 		p.client().authorize(question, { wait: null as never }),
 		p.client().authorize(question, { wait: { timeout: wait, justification: "\ud800" } }),
+		p.client().authorize(question, { wait: { timeout: wait, justification: { a: 1 } as never } }),
 		p.client().authorize(question, { wait: { timeout: wait, keep: "x" as never } }),
 	];
 	for (const call of calls) assert.equal((await no(call)).kind, "not_asked");

@@ -89,3 +89,16 @@ test("changes that handlers promised apply to the result of enforceAll", async (
 	});
 	assert.equal(await c.enforceAll(questions, () => "r"), "r-1-2");
 });
+
+test("an array that changes while it is read is asked about as it was, or not at all", async (t) => {
+	const { client, asked } = await pdp(t, () => ({ json: { evaluations: [{ decision: true }] } }));
+	let reads = 0;
+	const shrinking = new Proxy([question], { get: (of, name) => (name === "length" ? (reads++ === 0 ? 1 : 0) : Reflect.get(of, name)) });
+	await client().enforceAll(shrinking, (permits) => assert.equal(permits.length, 1));
+	assert.equal(asked[0]?.body.evaluations.length, 1);
+	const emptied = [question, question];
+	const first = Object.defineProperty({ ...question }, "context", { enumerable: true, get: () => void emptied.splice(0) });
+	emptied[0] = first;
+	assert.equal((await no(client().enforceAll(emptied, () => {}))).kind, "not_asked");
+	assert.equal(asked.length, 1);
+});

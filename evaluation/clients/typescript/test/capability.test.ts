@@ -4,6 +4,7 @@ import { test } from "node:test";
 import { inspect } from "node:util";
 import { base64url, Capability, canonical, Holder, hash, type PrivateJwk, prove, requestHash, thumbprint } from "../src/capability.js";
 import type { JsonObject, Question } from "../src/types.js";
+import { no, pdp } from "./pdp.js";
 import { repository } from "./repository.js";
 
 interface Key extends PrivateJwk {
@@ -153,6 +154,8 @@ test("a kept capability is what it was, and one for another key is none", async 
 	const capability = Capability.from(token, holder);
 	const again = Capability.from(JSON.parse(JSON.stringify(capability)), holder);
 	assert.equal(JSON.stringify({ ...again }), JSON.stringify({ ...capability }));
+	assert.match(inspect({ capability }), /Capability\(\S+, for \S+, until /);
+	assert.ok(!inspect(capability, { showHidden: true, depth: 9 }).includes(token));
 	assert.ok(!inspect(capability, { showHidden: true, depth: 9 }).includes(jwk.d) && !JSON.stringify(capability).includes(jwk.d));
 	const [head = "", body = "", signature] = token.split(".");
 	const with_ = (change: object) => `${head}.${base64url(JSON.stringify({ ...payload(token), ...change }))}.${signature}`;
@@ -176,4 +179,35 @@ test("a kept capability is what it was, and one for another key is none", async 
 	);
 	const thief = await Holder.generate();
 	assert.throws(() => Capability.from(token, thief), /another key/);
+});
+
+test("a wait for a capability has an end, also where the PDP does not answer after people did", async (t) => {
+	const p = await pdp(t, ({ path, body }) => {
+		if (path.startsWith("/v1/approvals/")) return { json: { status: "approved" } };
+		return body.approval_id ? { status: 503 } : { status: 202, json: { granted: false, approval: { id: "a1" } } };
+	});
+	const holder = await Holder.generate();
+	const ask = { holder: { type: "agent", id: "a" }, audience: "s", tools: ["t"] };
+	const error = await no(p.client().requestCapability(holder, ask, { wait: 50 }));
+	assert.deepEqual([error.kind, error.task?.id], ["unavailable", "a1"]);
+	assert.match(error.message, /people approved it/);
+	const sent = p.asked.length;
+	const damaged = { version: 1, pdp: p.url, id: "a1", status_endpoint: p.url, expires_at: "soon" } as const;
+	for (const wait of [Number.NaN, -1, "60000" as never, { timeout: "60000" as never }, { timeout: 50, resume: damaged }])
+		assert.equal((await no(p.client().requestCapability(holder, ask, { wait }))).kind, "not_asked");
+	assert.equal(p.asked.length, sent);
+});
+
+test("an error of a refusal repeats nothing secret", async (t) => {
+	const p = await pdp(t, ({ body, headers }) => {
+		const said = [headers.authorization, body.proof];
+		return { json: { granted: false, token: "eyJ.a.token", reason: said.join(), reason_user: said.join(), needs: said } };
+	});
+	const credential = "psk_of-this-client";
+	const holder = await Holder.generate();
+	const ask = { holder: { type: "agent", id: "a" }, audience: "s", tools: ["t"] };
+	const error = await no(p.client({ credential }).requestCapability(holder, ask));
+	assert.deepEqual([error.kind, error.reason], ["denied", "Bearer …,…"]);
+	const whole = inspect(error, { depth: 9, showHidden: true }) + JSON.stringify(error);
+	for (const secret of [credential, p.asked[0]?.body.proof, "eyJ.a.token"]) assert.ok(!whole.includes(secret));
 });

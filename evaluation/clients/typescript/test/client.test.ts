@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
-import { createServer } from "node:net";
+import { spawn } from "node:child_process";
+import { type AddressInfo, createServer } from "node:net";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { AuthorizationError, Client, type ClientOptions, Denied, type Question, Undecided } from "../src/index.js";
+import { sleep } from "../src/transport.js";
 import { no, pdp, question, type Reply } from "./pdp.js";
 
 const allow = '{"decision":true}';
@@ -177,6 +179,29 @@ test("a status says who is at fault, and the PDP's text is one line without the 
 	assert.equal((await no(client().authorize(question))).retryAfter, undefined);
 });
 
+test("the name of a decision does not repeat the credential", async (t) => {
+	const { client } = await pdp(t, ({ headers }) => ({ json: { decision: false }, id: `for ${headers.authorization}` }));
+	assert.equal((await no(client({ credential: key }).authorize(question))).decisionId, "for Bearer …");
+});
+
+test("no error repeats a capability that the question shows by itself", async (t) => {
+	const { client } = await pdp(t, ({ body: { context } }) => {
+		const { token, proof } = context.capability;
+		return { status: 400, json: { detail: `no ${token} or ${proof}` } };
+	});
+	const capability = { token: "eyJ.a.token", proof: "eyJ.a.proof" };
+	assert.match((await no(client().authorize({ ...question, context: { capability } }))).message, /: no … or …;/);
+});
+
+test("a signal that is none is not asked with", async (t) => {
+	const { client, asked } = await pdp(t, () => allow);
+	const options = { signal: new AbortController() as never };
+	const c = client();
+	for (const call of [c.authorize(question, options), c.enforceAll([question], () => {}, options)])
+		assert.equal((await no(call)).kind, "not_asked");
+	assert.equal(asked.length, 0);
+});
+
 test("a redirect is not followed", async (t) => {
 	const other = await pdp(t, () => allow);
 	const { client } = await pdp(t, () => ({ status: 307, headers: { Location: `${other.url}/access/v1/evaluation` } }));
@@ -265,6 +290,37 @@ test("a client is made only of options that can be", () => {
 	new Client({ url: "http://pdp.example", plainHttp: true });
 });
 
+test("no proxy of the environment stands between a client and this machine", async (t) => {
+	const { url, asked } = await pdp(t, () => allow);
+	const proxy = createServer((socket) => {
+		socket.once("data", () => {
+			socket.write("HTTP/1.1 200 OK\r\n\r\n");
+			socket.once("data", () =>
+				socket.end(`HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: ${allow.length}\r\n\r\n${allow}`),
+			);
+		});
+	});
+	await new Promise<void>((resolve) => proxy.listen(0, "127.0.0.1", resolve));
+	t.after(() => proxy.close());
+	const index = new URL("../src/index.js", import.meta.url).href;
+	const program = `
+		const { Client } = await import("${index}");
+		try {
+			await new Client({ url: "${url}" }).enforce(${JSON.stringify(question)}, () => console.log("acted"));
+		} catch (error) {
+			console.log(error.name);
+		}`;
+	const run = async (env: { [name: string]: string }) => {
+		const child = spawn(process.execPath, ["--input-type=module", "--eval", program], { env, stdio: ["ignore", "pipe", "ignore"] });
+		let said = "";
+		for await (const part of child.stdout) said += part;
+		return said.trim();
+	};
+	const env = { NODE_USE_ENV_PROXY: "1", HTTP_PROXY: `http://127.0.0.1:${(proxy.address() as AddressInfo).port}` };
+	assert.equal(await run(env), "TypeError");
+	assert.deepEqual([await run({ ...env, NO_PROXY: "example.com,127.0.0.1" }), asked.length], ["acted", 1]);
+});
+
 test("a credential function is asked before each request, and its error is not repeated", async (t) => {
 	const { client, asked } = await pdp(t, () => allow);
 	let n = 0;
@@ -283,6 +339,21 @@ test("a credential function is asked before each request, and its error is not r
 	const hangs = client({ credential: () => new Promise<string>(() => {}), timeout: 50 });
 	assert.equal((await no(hangs.authorize(question))).kind, "timed_out");
 	assert.equal(asked.length, 2);
+});
+
+test("a promise of another library is bounded as well", async (t) => {
+	const { client, asked } = await pdp(t, () => allow);
+	// biome-ignore lint/suspicious/noThenProperty: promises of libraries are such objects
+	const never = { then: () => {} } as unknown as Promise<string>;
+	assert.equal((await no(client({ credential: () => never, timeout: 50 }).authorize(question))).kind, "timed_out");
+	assert.equal(asked.length, 0);
+	const owing = await pdp(t, () => ({ json: { decision: true, obligations: { slow: true } } }));
+	const caller = new AbortController();
+	const slow = () => {
+		caller.abort();
+		return never as Promise<never>;
+	};
+	assert.equal((await no(owing.client({ handlers: { slow } }).authorize(question, { signal: caller.signal }))).kind, "obligated");
 });
 
 test("a request is sent again only if that cannot spend anything", async (t) => {
@@ -351,6 +422,14 @@ test("the time-out is for the whole call, and the caller can end it before", asy
 	assert.equal((await no(other.client().authorize(question, { signal: giveUp.signal }))).kind, "cancelled");
 	const before = await no(other.client().authorize(question, { signal: AbortSignal.abort() }));
 	assert.deepEqual([before.kind, other.asked.length], ["cancelled", 1]);
+});
+
+test("a pause that no timer can make is not left out", async () => {
+	const giveUp = new AbortController();
+	const long = sleep(2 ** 40, giveUp.signal);
+	await sleep(10, undefined);
+	giveUp.abort();
+	assert.equal(await long, false);
 });
 
 test("the breaker denies at once, lets one call through after a while, and closes on an answer", async (t) => {

@@ -82,7 +82,7 @@ test("the defaults are those of policy-service", () => {
 		assert.equal(binding.default(method), undefined);
 });
 
-// [expression, params, what policy-service's own CEL yields]: of the generator of evaluation/coaz
+// [expression, params, result of policy-service's own CEL]: of the generator of evaluation/coaz
 const cases = JSON.parse(readFileSync(new URL("evaluation/clients/typescript/test/cel.json", repository), "utf8")) as [
 	string,
 	string,
@@ -342,6 +342,7 @@ test("no mapping keeps its PEP busy", () => {
 	const params = {
 		s: many(500_000, "x"),
 		d: many(500_000, "1"),
+		h: many(50_000, "x"),
 		n: Object.fromEntries(Array.from({ length: 50 }, (_, n) => [many(2000, "k") + n, 1])),
 		l: Array.from({ length: 4000 }, () => 1),
 		t: Array.from({ length: 400 }, () => many(100, "y")),
@@ -358,6 +359,7 @@ test("no mapping keeps its PEP busy", () => {
 		"$params.l.exists(a, params == params)",
 		"$params.l.exists(a, params.t.exists(b, b.contains('z')))",
 		"$params.s.matches('x*x*x*x*y')",
+		"$params.h.contains(params.h)",
 		"$params.l.exists(a, size(params.s) == a)",
 		"$params.l.exists(a, double(params.d) == 1.5)",
 		"$params.l.exists(a, params.n.exists(k, k == 'z'))",

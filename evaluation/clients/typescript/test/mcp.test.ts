@@ -20,7 +20,7 @@ import { Binding, Mapping } from "../src/coaz.js";
 import { Client, type Handlers, type JsonObject } from "../src/index.js";
 import { type GuardOptions, guard, guardTool, MessageError, parseMessage, Refusal, readMessage } from "../src/mcp.js";
 
-// A PDP on a port of its own: it denies what is about "no", obliges to redact "secret", and keeps what it is asked.
+// A PDP on a port of its own: it denies "no", obliges to redact "secret", and keeps the questions.
 const asked: JsonObject[] = [];
 let held: (() => void) | undefined; // the answer about "held" waits for it
 const answerTo = (q: { resource?: { id?: string } }) => {
@@ -123,6 +123,23 @@ test("a guarded tool runs on yes alone, and errors are shown as the SDK shows th
 	await assert.rejects(nested({ id: "yes" }, {}), { name: "Refusal", message: "Access denied: Not today." });
 });
 
+test("a guarded tool without an inputSchema says what it lacks", async () => {
+	const ran: string[] = [];
+	const guarded = guardTool(
+		new Client({ url }),
+		() => ({ subject: { type: "u", id: "a" }, action: { name: "x" }, resource: { type: "t", id: "yes" } }),
+		() => said(ran.push("it").toString()),
+	);
+	await assert.rejects((guarded as (extra: object) => Promise<unknown>)({ signal: new AbortController().signal }), /inputSchema: .*\{\}/);
+	const server = new McpServer({ name: "s", version: "1" });
+	server.registerTool("none", { inputSchema: {} }, guarded);
+	const [a, b] = InMemoryTransport.createLinkedPair();
+	await server.connect(b);
+	const mcp = new McpClient({ name: "c", version: "1" });
+	await mcp.connect(a);
+	assert.deepEqual([textOf(await mcp.callTool({ name: "none" })), ran], ["1", ["it"]]);
+});
+
 test("an error of a tool whose result is to be changed is withheld", async () => {
 	const ran: string[] = [];
 	const question = ({ id }: { id: string }) => ({
@@ -199,7 +216,7 @@ async function session(options: Partial<GuardOptions> = {}) {
 		guard(b, {
 			client: new Client({ url, handlers: redact }),
 			tools,
-			onRefused: (r, method) => refusals.push(`${method} ${r.code}`),
+			onRefused: (r, method) => void refusals.push(`${method} ${r.code}`),
 			...options,
 		}),
 	);
@@ -262,6 +279,24 @@ test("an error of the server whose result is to be changed is withheld", async (
 	assert.deepEqual(s.ran, ["secret", "yes"]);
 });
 
+test("a definition that comes later is not passed over for the default mapping", async () => {
+	const s = await session({ tools: async (name) => mapped(name) });
+	assert.equal(codeOf(await s.ask(...call("get", "no"))), -32602);
+	assert.equal(codeOf(await s.ask(...call("get", "yes"))), -32602);
+	assert.deepEqual(s.ran, []);
+});
+
+test("a result that is to be changed is not left for tasks/result", async () => {
+	const s = await session();
+	const params = (id: string) => ({ name: "get", arguments: { id }, task: { ttl: 1000 } });
+	const no = await s.ask("tools/call", params("secret"));
+	assert.equal(codeOf(no), -32001);
+	assert.match((no.error as { message: string }).message, /leave params.task out/);
+	const yes = await s.ask("tools/call", params("yes")); // goes on to the server, which has no tasks
+	assert.match((yes.error as { message: string }).message, /does not support task creation/);
+	assert.deepEqual(s.ran, []);
+});
+
 test("a change to what is no result is withheld, and a log that fails fails nothing else", async () => {
 	const breaks = () => {
 		throw new Error("the log is full");
@@ -276,6 +311,10 @@ test("a change to what is no result is withheld, and a log that fails fails noth
 	assert.equal(codeOf(await s.ask(...call("get", "no"))), -32001);
 	assert.equal(textOf((await s.ask(...call("get", "yes"))).result), "got yes");
 	assert.deepEqual(s.errors, ["the log is full", "the log is full"]);
+	const later = await session({ onRefused: async () => breaks() });
+	assert.equal(codeOf(await later.ask(...call("get", "no"))), -32001);
+	assert.equal(textOf((await later.ask(...call("get", "yes"))).result), "got yes");
+	assert.deepEqual(later.errors, ["the log is full"]);
 });
 
 test("an id counts once, and what is cancelled goes no further", async () => {
@@ -294,6 +333,9 @@ test("an id counts once, and what is cancelled goes no further", async () => {
 	held();
 	assert.equal(textOf((await s.ask(...call("get", "yes"))).result), "got yes");
 	assert.deepEqual(s.ran, ["slow", "yes", "yes"]);
+	void s.ask("ping", {}, "four");
+	await s.send({ method: "notifications/cancelled", params: { requestId: "four" } });
+	assert.deepEqual((await s.ask("ping", {}, "four")).result, {}); // a cancelled ping is kept nowhere
 	const last = s.ask(...call("get", "slow"), "three");
 	void last;
 	while (s.ran.length < 4) await new Promise((resolve) => setImmediate(resolve));
@@ -316,6 +358,7 @@ test("messages that two readers could read differently", () => {
 		[good.replace('"n"', '"\\u006e":1,"n"'), -32700],
 		[good.replace('"id":1', '"ID":1'), -32600],
 		[good.replace('"name"', '"Name":"u","name"'), -32600],
+		[good.replace('"params"', '"param\u017f":{},"params"'), -32600],
 		[good.replace('"id":1', '"id":null'), -32600],
 		[good.replace('"id":1', '"id":1.5'), -32600],
 		[good.replace('"id":1,', ""), -32600],

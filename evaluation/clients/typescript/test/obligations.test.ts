@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { readAnswer } from "../src/answer.js";
 import { Denied, type Handlers } from "../src/index.js";
+import { discharge } from "../src/obligations.js";
 import { no, pdp, question, type Reply } from "./pdp.js";
 
 const owes = (...obligations: object[]) => ({ json: { decision: true, context: { obligations } }, id: "d1" });
@@ -211,4 +213,39 @@ test("obligations of an answer that is odd are discharged, and it stays a no", a
 	const x = t.mock.fn(() => {});
 	const error = await no(client({ handlers: { x } }).authorize(question));
 	assert.deepEqual([error.kind, x.mock.callCount()], ["odd", 1]);
+});
+
+test("many obligations take no more time for each than few do", async () => {
+	const types = Array.from({ length: 100_000 }, (_, n) => `t${n}`);
+	const details = types.map((type) => ({ id: `of ${type}`, type })).reverse();
+	const named = Object.fromEntries(types.map((type) => [type, true]));
+	const { obligations, failure } = readAnswer({ decision: true, obligations: named, obligation_details: details });
+	assert.deepEqual([obligations.length, failure?.kind], [100_000, "obligated"]);
+	const { outcomes } = await discharge(obligations, new Map(), question, { signal: undefined, changes: false });
+	assert.equal(outcomes.filter(({ fault }) => fault === "there is no handler for its type").length, 100_000);
+});
+
+test("receipts that another process would take stop no others", async (t) => {
+	let decisions = 0;
+	const p = await pdp(t, ({ path }) => {
+		if (path.startsWith("/v1/decisions/")) return { status: path.includes("/d1/") ? 204 : 404 };
+		return { json: { decision: true, obligations: { a: true } }, id: `d${++decisions}` };
+	});
+	const client = p.client({ handlers: { a: () => {} }, breaker: { failures: 2, coolDown: 60_000 } });
+	for (let n = 0; n < 5; n++) await client.authorize(question);
+	assert.equal(p.asked.filter(({ path }) => path.startsWith("/v1/decisions/")).length, 5);
+});
+
+test("handlers are shown one copy of the question, which none can change", async (t) => {
+	const { client } = await receiving(t, owes({ id: "1", type: "reads" }, { id: "2", type: "reads" }, { id: "3", type: "writes" }));
+	const seen = new Set<unknown>();
+	const handlers: Handlers = {
+		reads: (_, about) => void seen.add(about.question),
+		writes: (_, about) => {
+			about.question.resource.id = "2";
+		},
+	};
+	const error = await no(client({ handlers }).authorize(question));
+	assert.deepEqual([error.kind, seen.size, question.resource.id], ["obligated", 1, "1"]);
+	assert.match(error.message, /"3" of type "writes": its handler failed;/);
 });

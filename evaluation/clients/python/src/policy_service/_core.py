@@ -685,7 +685,11 @@ def near(origin: str, url: object) -> None:
     if parts is None or "@" in parts.netloc or "#" in str(url):
         raise not_asked("a URL of the answer is none, or has a fragment or credentials")
     if origin_of(parts) != origin:
-        raise not_asked("a URL of the answer is at another origin than the base URL")
+        raise failure(
+            "not_asked",
+            "a URL of the answer is at another origin than the base URL",
+            remedy="give the client the PDP's public_url as its URL",  # localhost is not 127.0.0.1
+        )
 
 
 def _local(host: str) -> bool:

@@ -274,7 +274,7 @@ class PendingPermit(Pending[AsyncHeldPermit]):
 
 class AsyncClient:
     """A client of one PDP and one tenant, for asyncio. A program makes one and keeps it. Its credential, its handlers,
-    their promises and the acts may be async."""
+    their promises and the acts may be async. The options are those of Client."""
 
     def __init__(
         self,

@@ -60,7 +60,17 @@ class HeldPermit(Permit):
 
 
 class Client:
-    """A client of one PDP and one tenant. It is safe for threads; a program makes one and keeps it."""
+    """A client of one PDP and one tenant. It is safe for threads; a program makes one and keeps it.
+
+    credential    the key, or a function that gives a token before each request
+    handlers      functions by the type of obligation that they discharge
+    timeout       seconds of a call, retries included; the wait for people has its own
+    retries       how often a question is sent again, if it spends nothing or was not sent
+    breaker       after how many failures in a row all is denied at once, and for how long
+    plain_http    allows http to another machine, for a network that encrypts by itself
+    receipts      whether the PDP learns what became of obligations
+    on_undecided  is called with each Undecided, for a counter and an alert
+    """
 
     def __init__(
         self,

@@ -52,7 +52,17 @@ _SPENT = (
 
 
 class AuthorizationError(Exception):
-    """No permit. Its text is one line: the failure, its place, and a remedy. It holds no credential."""
+    """No permit. Its text is one line: the failure, its place, and a remedy. It holds no credential. The kinds are:
+
+    denied                             the PDP says no; with the reason approval_required, people can approve
+    obligated                          obligations were not discharged
+    not_approved                       there is no approval, or not in time, or it has ended
+    not_asked, open                    nothing was sent: the question or the credential cannot be; the breaker is open
+    unreachable, timed_out, cancelled  no connection, or it broke; no answer in time; the call was given up
+    refused, unavailable               the PDP refuses the request (4xx); it cannot answer now (429, 5xx)
+    odd, unsupported                   no answer came back; the PDP does not know such a question
+    bad_item, skipped                  the PDP refused this question of a batch; it did not decide it
+    """
 
     kind: Kind
     status: int  # for the answer to the own caller: 403 or 503

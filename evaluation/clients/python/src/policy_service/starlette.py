@@ -24,7 +24,7 @@ log = logging.getLogger("policy_service")
 
 QuestionOf = Callable[[Request], Question | Awaitable[Question]]
 
-_WAITING = "this waits for approval; try again when it is approved"
+_WAITING = "waiting for approval; try again later"
 
 
 def guard(
