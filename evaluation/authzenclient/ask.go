@@ -170,7 +170,7 @@ func (c *Client) receive(ctx context.Context, answer *http.Response, a asking, i
 	if int64(body.Len()) > c.maxBody {
 		return odd("its body is too large; see WithMaxBody")
 	}
-	failure := read(reply{body.Bytes(), hidden.printable(answer.Header.Get("X-Decision-Id")), hidden, c.retryAfter(answer.Header), answer.Header.Get("ETag")})
+	failure := read(reply{body.Bytes(), hidden[:1].printable(answer.Header.Get("X-Decision-Id")), hidden, c.retryAfter(answer.Header), answer.Header.Get("ETag")})
 	if failure != nil {
 		failure.Detail = hidden.printable(failure.Detail)
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
 	"policy-service/evaluation/authzenclient/approvals"
 )
@@ -103,6 +104,16 @@ func TestNoDenyRepeatsAKey(t *testing.T) {
 		if d := c.Evaluate(t.Context(), question); d.Permitted() != decision || string(d.Context()) != want {
 			t.Errorf("%t: %s, want %s", decision, d.Context(), want)
 		}
+	}
+}
+
+// A short session is a part of many texts, and no secret.
+func TestNoSessionGarblesADeny(t *testing.T) {
+	t.Parallel()
+	c, _ := scripted(t, []step{answer(200, `{"decision":false,"context":{"reason":"until 11:11"}}`)})
+	d := c.Evaluate(t.Context(), question, authzenclient.ShowCapability(evaluation.CapabilityShown{Token: "t", Proof: "p", Session: "1"}))
+	if d.Reason() != "until 11:11" || string(d.Context()) != `{"reason":"until 11:11"}` {
+		t.Error(d, string(d.Context()))
 	}
 }
 

@@ -189,6 +189,15 @@ class Uses(unittest.TestCase):
             with self.assertRaises(Undecided):
                 client.renew_capability(Capability(token(), HOLDER))
 
+    def test_a_nonce_that_no_proof_can_hold_is_forgotten(self) -> None:
+        says: dict[str, Any] = {"nonce": "x" * 3000, "reason": "nonce_required"}
+        answer: Said = (200, {"decision": False, "context": {"capability": says}}, {})
+        with PDP(lambda method, path, body: answer) as pdp, Client(pdp.url) as client:
+            held = Capability(token(), HOLDER, ASK)
+            for _ in range(2):
+                with self.assertRaises(Denied):
+                    client.authorize(CALL, capability=held)
+
     def test_renewal_that_people_approve(self) -> None:
         waits: Said = (202, {"granted": False, "approval": {"id": "ap_1", "status": "pending"}}, {})
         with PDP(lambda method, path, body: waits) as pdp, Client(pdp.url) as client:

@@ -379,20 +379,35 @@ class Repeats(Tests):
             return 200, {"decision": False, "context": said}, {"X-Decision-Id": SECRET}
 
         with PDP(repeats) as pdp, Client(pdp.url, SECRET) as client:
-            shown = question(capability={"token": "the-token", "proof": "the-proof"})
+            shown = question(
+                capability={
+                    "token": "the-token-of-a-holder",
+                    "proof": "the-proof-of-a-holder",
+                    "channel": {"session": SECRET[:-1]},
+                }
+            )
             error = self.no(lambda: client.authorize(shown), "denied")
             self.assertEqual((error.reason, error.reason_user, error.decision_id), ("…", "…", "…"))
             self.assertEqual(error.context and error.context["x"], {"…": ["……"]})
             self.assertEqual(client.evaluate(shown).context["x"], {"…": ["……"]})
 
+    def test_short_texts_are_no_secrets(self) -> None:
+        with Receipts(owes("log")) as pdp, Client(pdp.url, handlers={"log": lambda o: None}) as client:
+            shown = question(capability={"token": "1", "proof": "-", "channel": {"session": "d"}})
+            self.assertEqual(client.authorize(shown).decision_id, "d-1")
+
     def test_credentials_that_a_pdp_repeats_elsewhere(self) -> None:
         yes: Any = {"decision": True, "obligations": [{"id": SECRET, "type": SECRET}]}
-        said: dict[str, Any] = {"evaluations": [yes], "results": [], "error": {"message": SECRET + "the-token"}}
-        shown = question(capability={"token": "the-token", "proof": "the-proof"})
+        said: dict[str, Any] = {
+            "evaluations": [yes],
+            "results": [],
+            "error": {"message": SECRET + "the-token-of-a-holder"},
+        }
+        shown = question(capability={"token": "the-token-of-a-holder", "proof": "the-proof-of-a-holder"})
         search: Any = {**shown, "subject": {"type": "user"}}
         with PDP(lambda method, path, body: (200, {**yes, **said}, {})) as pdp, Client(pdp.url, SECRET) as client:
             for call in (lambda: client.enforce_all([shown], self.fail), lambda: list(client.search_subjects(search))):
-                self.assertNotIn("the-token", str(self.no(call, "bad_item")))
+                self.assertNotIn("the-token-of-a-holder", str(self.no(call, "bad_item")))
             del said["error"]
             self.no(lambda: client.authorize(QUESTION), "obligated")
 

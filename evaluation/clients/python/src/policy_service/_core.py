@@ -20,7 +20,7 @@ from .answer import Answer, Answers, Decided, Permit, answer, permit, read, show
 from .errors import AuthorizationError, Kind, Secrets, failure, not_asked, odd
 from .obligations import Enforcement
 
-__all__ = ["Breaker", "Core", "Flow", "Link", "LinkAnswer", "Shown", "Sleep"]
+__all__ = ["Breaker", "Core", "Flow", "Link", "LinkAnswer", "Shown"]
 
 T = TypeVar("T")
 
@@ -258,7 +258,7 @@ class Core:
             headers.append(("Content-Type", "application/json"))
         if token is not None:
             headers.append(("Authorization", f"Bearer {token}"))
-        secrets = Secrets((str(token or ""), *a.secrets))
+        secrets = Secrets(sorted((str(token or ""), *a.secrets), key=len, reverse=True))  # one may be a part of another
         fault: AuthorizationError | None = None
         sent = False
         try:
@@ -623,6 +623,8 @@ def encode(value: Any) -> bytes:
 
 # Capabilities.
 
+_MOST_NONCE = 2048  # bytes; no proof could be made with a longer one, of no call that follows
+
 
 def _show(q: dict[str, Any], capability: Shown) -> dict[str, Any]:
     """A question that shows a capability with a proof. The channel of one that is there stays."""
@@ -643,9 +645,10 @@ def _show(q: dict[str, Any], capability: Shown) -> dict[str, Any]:
 def _hear(decided: Decided, capability: Shown) -> bool:
     """Takes the nonce of an answer, and says whether the answer is a refusal for want of it."""
     said = (decided.context or {}).get("capability")
-    if not isinstance(said, dict) or not isinstance(said.get("nonce"), str) or not said["nonce"]:
+    nonce = said.get("nonce") if isinstance(said, dict) else None
+    if not isinstance(said, dict) or not isinstance(nonce, str) or not 0 < len(nonce.encode()) <= _MOST_NONCE:
         return False
-    capability.nonce = said["nonce"]
+    capability.nonce = nonce
     return not decided.allow and said.get("reason") == "nonce_required"
 
 

@@ -316,12 +316,12 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\
 
 
 def shown_in(question: Mapping[str, Any]) -> tuple[str, ...]:
-    """The secrets that a question shows."""
+    """The secrets that a question shows. Short texts are none, and could be parts of any id of a decision."""
     shown = question.get("context", {}).get("capability")
     shown = shown if isinstance(shown, dict) else {}
     channel = shown.get("channel")
     session = channel.get("session") if isinstance(channel, dict) else None
-    return tuple(text for text in (shown.get("token"), shown.get("proof"), session) if isinstance(text, str))
+    return tuple(t for t in (shown.get("token"), shown.get("proof"), session) if isinstance(t, str) and len(t) > 15)
 
 
 def time_of(value: Any) -> datetime | None:
