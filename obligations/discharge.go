@@ -250,15 +250,14 @@ func (u undischarged) Unwrap() []error {
 // text of an error may quote whatever the handler had in its hands. An obligation that has no id, or
 // one that another has, cannot be distinguished there, and is reported once or not at all.
 func (r Report) Receipts() []evaluation.Receipt {
-	receipts := make([]evaluation.Receipt, 0, len(r.outcomes))
+	receipts, reported := make([]evaluation.Receipt, 0, len(r.outcomes)), map[string]bool{"": true}
 	for _, o := range r.outcomes {
 		receipt := evaluation.Receipt{ID: o.ID, Status: evaluation.Discharged}
 		if o.Status != Discharged {
 			receipt.Status, receipt.Detail = evaluation.NotDischarged, o.kind()
 		}
-		same := func(before evaluation.Receipt) bool { return before.ID == o.ID }
-		if o.ID != "" && !slices.ContainsFunc(receipts, same) {
-			receipts = append(receipts, receipt)
+		if !reported[o.ID] {
+			reported[o.ID], receipts = true, append(receipts, receipt)
 		}
 	}
 	return receipts

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation/authzenclient/internal/link"
 )
@@ -169,7 +170,7 @@ func (c *Client) receive(ctx context.Context, answer *http.Response, a asking, i
 	if int64(body.Len()) > c.maxBody {
 		return odd("its body is too large; see WithMaxBody")
 	}
-	failure := read(reply{body.Bytes(), link.Printable(answer.Header.Get("X-Decision-Id")), hidden, c.retryAfter(answer.Header), answer.Header.Get("ETag")})
+	failure := read(reply{body.Bytes(), hidden[:1].printable(answer.Header.Get("X-Decision-Id")), hidden, c.retryAfter(answer.Header), answer.Header.Get("ETag")})
 	if failure != nil {
 		failure.Detail = hidden.printable(failure.Detail)
 	}
@@ -238,6 +239,27 @@ func (s secrets) without(text string) string {
 		}
 	}
 	return text
+}
+
+// withoutJSON is without for each text of a JSON value. It is nil where names become one.
+func (s secrets) withoutJSON(v jsontext.Value) jsontext.Value {
+	if !bytes.ContainsRune(v, '\\') && s.without(string(v)) == string(v) {
+		return v
+	}
+	var hidden bytes.Buffer
+	from, to := jsontext.NewDecoder(bytes.NewReader(v)), jsontext.NewEncoder(&hidden)
+	for {
+		token, err := from.ReadToken()
+		if errors.Is(err, io.EOF) {
+			return bytes.TrimSpace(hidden.Bytes())
+		}
+		if err == nil && token.Kind() == '"' {
+			token = jsontext.String(s.without(token.String()))
+		}
+		if err != nil || to.WriteToken(token) != nil {
+			return nil
+		}
+	}
 }
 
 // printable is a text from elsewhere for an error. It is cut last: a secret that is cut in two is not found.

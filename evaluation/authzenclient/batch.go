@@ -161,7 +161,7 @@ func readBatch(decisions []Decision, r reply, semantic evaluation.Semantic) *Err
 	}
 	last := len(items) - 1
 	for n, item := range items {
-		d := read(item)
+		d := read(item).without(r.secrets)
 		if d.err != nil {
 			d.err.Op, d.err.Detail = "batch", r.secrets.printable(d.err.Detail)
 		}

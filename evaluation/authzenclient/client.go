@@ -159,7 +159,7 @@ func (c *Client) tellUndecided(ctx context.Context, err *Error) {
 
 func (c *Client) decide(ctx context.Context, a asking) (d Decision) {
 	id, err := c.ask(ctx, a, func(r reply) *Error {
-		d = read(r.body)
+		d = read(r.body).without(r.secrets)
 		d.id = r.decisionID
 		return d.err
 	})

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
 	"policy-service/evaluation/authzenclient/approvals"
 )
@@ -91,6 +92,28 @@ func TestNoErrorHoldsHalfAKey(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// The texts of a deny are shown. What permits stays as it came.
+func TestNoDenyRepeatsAKey(t *testing.T) {
+	t.Parallel()
+	context := fmt.Sprintf(`{"reason":%[1]q,"x":{%[1]q:["\u0070%[2]s",1.50]}}`, secret, secret[1:])
+	for decision, want := range map[bool]string{false: `{"reason":"…","x":{"…":["…",1.50]}}`, true: context} {
+		c, _ := scripted(t, []step{answer(200, fmt.Sprintf(`{"decision":%t,"context":%s}`, decision, context))}, authzenclient.WithKey(secret))
+		if d := c.Evaluate(t.Context(), question); d.Permitted() != decision || string(d.Context()) != want {
+			t.Errorf("%t: %s, want %s", decision, d.Context(), want)
+		}
+	}
+}
+
+// A short session is a part of many texts, and no secret.
+func TestNoSessionGarblesADeny(t *testing.T) {
+	t.Parallel()
+	c, _ := scripted(t, []step{answer(200, `{"decision":false,"context":{"reason":"until 11:11"}}`)})
+	d := c.Evaluate(t.Context(), question, authzenclient.ShowCapability(evaluation.CapabilityShown{Token: "t", Proof: "p", Session: "1"}))
+	if d.Reason() != "until 11:11" || string(d.Context()) != `{"reason":"until 11:11"}` {
+		t.Error(d, string(d.Context()))
 	}
 }
 

@@ -86,6 +86,16 @@ func (d Decision) String() string {
 	return "deny"
 }
 
+// without takes secrets out of a deny, for the texts of one are shown. An allow stays as it came. Short texts are no secrets,
+// and would be parts of others: a session may be "1".
+func (d Decision) without(s secrets) Decision {
+	if !d.allow {
+		s = slices.DeleteFunc(slices.Clone(s), func(secret string) bool { return len(secret) < 16 })
+		d.reason, d.reasonUser, d.context = s.without(d.reason), s.without(d.reasonUser), s.withoutJSON(d.context)
+	}
+	return d
+}
+
 // denied is the Decision of a call that failed.
 func denied(op string, err *Error) Decision {
 	err.Op = op

@@ -42,12 +42,12 @@ func wanted(s said) ([]evaluation.Obligation, *Error) {
 }
 
 // detailed gives each type its details. One that has none is an obligation named
-// as its type, without properties.
+// as its type, without properties. The types are sorted.
 func detailed(types []string, details []evaluation.Obligation) (all []evaluation.Obligation, err *Error) {
 	has := map[string]bool{}
 	for _, o := range details {
 		has[o.Type] = true
-		if !slices.Contains(types, o.Type) {
+		if _, named := slices.BinarySearch(types, o.Type); !named {
 			err = odd("it has details of an obligation that it does not name")
 		}
 	}

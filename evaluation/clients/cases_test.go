@@ -168,6 +168,20 @@ func failing() (all []testCase) {
 		lying("cut within an answer", cut(`{"decision":true`), undecided("unreachable"), 1),
 		lying("an answer to another question", says(200, yes, "X-Request-ID", "other"), undecided("odd"), 1),
 	)
+	repeats := func(w http.ResponseWriter, r *http.Request) {
+		key := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+		said := fmt.Sprintf(`{"decision":false,"context":{"reason":"no %[1]s","reason_user":%[1]q}}`, key)
+		if strings.HasSuffix(r.URL.Path, "s") {
+			said = `{"evaluations":[` + said + `]}`
+		}
+		says(200, said)(w, r)
+	}
+	all = append(all,
+		lying("the credential, repeated", repeats, result{Kind: "denied", Reason: "no …", ReasonUser: "…"}, 1),
+		testCase{name: "the credential, repeated in a batch", lie: func() http.HandlerFunc { return repeats }, steps: []step{
+			{call: call{Do: "batch", Questions: []json.RawMessage{read}}, want: result{Items: []item{{Kind: "denied", Reason: "no …"}}}},
+		}},
+	)
 	late := lying("no answer in time", hangs, undecided("timed_out"), 1)
 	late.options.Timeout = 300
 	return append(all, late)
@@ -193,6 +207,11 @@ func repeated() []testCase {
 		{name: "cut with an approval", lie: inTurns(cut(""), yes), steps: []step{{call: enforce(approval), want: lost, asked: 1}}},
 		{name: "cut within an answer to an approval", lie: inTurns(cut(`{"dec`), yes), steps: []step{{call: enforce(approval), want: lost, asked: 1}}},
 		{name: "no answer in time to an approval", lie: inTurns(hangs), options: options{Timeout: 300}, steps: []step{{call: enforce(approval), want: late, asked: 1}}},
+		{name: "500 with an approval", lie: inTurns(says(500, "{}")), steps: []step{{call: enforce(approval), want: result{Kind: "unavailable", Status: 500, Spent: true}, asked: 1}}},
+		{name: "503 with an approval", lie: inTurns(says(503, "{}", "Retry-After", "0")), steps: []step{{call: enforce(approval), want: result{Kind: "unavailable", Status: 503}, asked: 1}}},
+		{name: "an approval in a batch whose answer is odd", lie: inTurns(says(200, `{"evaluations":[]}`)), steps: []step{
+			{call: call{Do: "enforceAll", Questions: []json.RawMessage{approval, read}}, want: result{Kind: "odd", Spent: true}, asked: 1},
+		}},
 		{name: "a refused approval is not gone", lie: inTurns(says(400, "{}")), steps: []step{{call: enforce(approval), want: refusal(400), asked: 1}}},
 		{name: "breaker", lie: inTurns(says(500, "{}")), options: options{Retries: &none, Breaker: &breaker{Failures: 2, CoolDown: 600_000}}, steps: []step{
 			{call: enforce(read), want: result{Kind: "unavailable", Status: 500}},

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from policy_service import AsyncClient, AuthorizationError, Breaker, Permit
+from policy_service import AsyncClient, AuthorizationError, Breaker, Permit, Undecided
 
 from .liar import Liar, answer, echo
 from .pdp import PDP, Said
@@ -201,6 +201,11 @@ class Async(unittest.IsolatedAsyncioTestCase):
                 asyncio.run(twice())
                 gc.collect()
             self.assertEqual(len(pdp.asked), 2)
+
+    async def test_a_name_that_cannot_be(self) -> None:
+        with self.assertRaises(Undecided) as caught:
+            await AsyncClient("https://xn--").authorize(QUESTION)
+        self.assertEqual(caught.exception.kind, "unreachable")
 
     async def test_searches(self) -> None:
         def page(method: str, path: str, body: Any) -> Said:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import decimal
 import json
 import pickle
+import re
 import socket
 import ssl
 import subprocess
 import tempfile
 import threading
 import unittest
+import warnings
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
+from unittest.mock import patch
 
 from policy_service import Answer, AuthorizationError, Breaker, Client, Denied, Permit, Undecided, Wait
+from policy_service.answer import read
 
 from .liar import Liar, answer, echo
 from .pdp import PDP, Said
@@ -74,7 +78,8 @@ class Tests(unittest.TestCase):
         self.assertIsInstance(caught.exception, Denied if caught.exception.status == 403 else Undecided)
         text = str(caught.exception)
         self.assertNotIn("\n", text)
-        self.assertNotIn(SECRET, text)
+        for shown in (text, repr(caught.exception), repr(vars(caught.exception))):
+            self.assertNotIn(SECRET, shown)
         self.assertTrue(text.endswith(caught.exception.remedy), text)
         return caught.exception
 
@@ -123,6 +128,16 @@ class Questions(Tests):
                 self.no(lambda: client.enforce_all(none, lambda permits: 1), "not_asked")
                 self.no(lambda: client.evaluate_batch(none), "not_asked")
             self.assertEqual(pdp.asked, [])
+
+    def test_questions_that_go_while_they_are_asked(self) -> None:
+        questions: Any = [QUESTION]
+
+        def credential() -> str:
+            questions.clear()
+            return "token"
+
+        with Liar(always(None)) as liar, Client(liar.url, credential) as client:
+            self.no(lambda: client.enforce_all(questions, self.fail), "unreachable")
 
     def test_what_is_sent(self) -> None:
         with PDP(says(True)) as pdp, Client(pdp.url, handlers={"log": lambda o: None}, tenant="t1") as client:
@@ -186,6 +201,21 @@ class Answers(Tests):
                 with self.assertRaises((TypeError, AttributeError)):
                     careless()
             self.assertEqual((got.permitted, got.error.kind, got.decision_id), (False, "denied", "d-1"))
+
+    def test_many_obligations_are_read_in_linear_time(self) -> None:
+        compared: list[str] = []
+
+        class Text(str):
+            __hash__ = str.__hash__
+
+            def __eq__(self, other: object) -> bool:
+                compared.append(self)
+                return str.__eq__(self, other)
+
+        types = [Text(n) for n in range(500)]
+        owed = {"obligations": dict.fromkeys(types, True), "obligation_details": [{"type": t} for t in types]}
+        self.assertEqual(len(read({"decision": False, "context": owed}).obligations), 500)
+        self.assertLess(len(compared), 5000)
 
     def test_lies(self) -> None:
         yes = b'{"decision": true}'
@@ -252,9 +282,14 @@ class Answers(Tests):
             while not paused.wait(0.02):
                 yield b"1\r\n \r\n"
 
-        for stream, kind in ((endless, "odd"), (drips, "timed_out")):
+        def negative(n: int, request: bytes) -> Iterator[bytes]:
+            yield head + b"-1\r\n"
+            while True:
+                yield b" " * 0x10000
+
+        for stream, kind in ((endless, "odd"), (negative, "unreachable"), (drips, "timed_out")):
             with self.subTest(kind), Liar(stream) as liar, Client(
-                liar.url, timeout=0.3 if kind == "timed_out" else 20
+                liar.url, timeout=0.3 if kind == "timed_out" else 5
             ) as client:
                 self.no(lambda: client.authorize(QUESTION), kind)
 
@@ -298,14 +333,15 @@ class Repeats(Tests):
             ("later", [later, None], {}, 3, False),
             ("no byte, of an approval", [None], {"approval_id": "a"}, 1, True),
             ("cut, of a capability", [answer()[:-1], None], {"capability": {"token": "t", "proof": "p"}}, 1, True),
-            ("later, of an approval", [later, None], {"approval": {"id": "a"}}, 1, True),
+            ("later, of an approval", [later, None], {"approval": {"id": "a"}}, 1, False),
+            ("never, of an approval", [answer(b"{}", "500 No"), None], {"approval": {"id": "a"}}, 1, True),
             ("too often, of an approval", [answer(b"{}", "429 No"), None], {"approval": {"id": "a"}}, 1, False),
         ]
         for name, said, context, times, spent in cases:
             with self.subTest(name), Liar(always(*said)) as liar, Client(liar.url) as client:
                 error = self.no(
                     lambda: client.authorize(question(**context)),
-                    "unavailable" if "503" in str(said) or "429" in str(said) else "unreachable",
+                    "unavailable" if re.search("503|500|429", str(said)) else "unreachable",
                 )
                 self.assertEqual((len(liar.requests), error.spent), (times, spent))
                 self.assertEqual("may be gone" in error.remedy, spent)
@@ -343,10 +379,44 @@ class Repeats(Tests):
             return 200, {"decision": False, "context": said}, {"X-Decision-Id": SECRET}
 
         with PDP(repeats) as pdp, Client(pdp.url, SECRET) as client:
-            shown = question(capability={"token": "the-token", "proof": "the-proof"})
+            shown = question(
+                capability={
+                    "token": "the-token-of-a-holder",
+                    "proof": "the-proof-of-a-holder",
+                    "channel": {"session": SECRET[:-1]},
+                }
+            )
             error = self.no(lambda: client.authorize(shown), "denied")
             self.assertEqual((error.reason, error.reason_user, error.decision_id), ("…", "…", "…"))
             self.assertEqual(error.context and error.context["x"], {"…": ["……"]})
+            self.assertEqual(client.evaluate(shown).context["x"], {"…": ["……"]})
+
+    def test_short_texts_are_no_secrets(self) -> None:
+        with Receipts(owes("log")) as pdp, Client(pdp.url, handlers={"log": lambda o: None}) as client:
+            shown = question(capability={"token": "1", "proof": "-", "channel": {"session": "d"}})
+            self.assertEqual(client.authorize(shown).decision_id, "d-1")
+
+    def test_credentials_that_a_pdp_repeats_elsewhere(self) -> None:
+        yes: Any = {"decision": True, "obligations": [{"id": SECRET, "type": SECRET}]}
+        said: dict[str, Any] = {
+            "evaluations": [yes],
+            "results": [],
+            "error": {"message": SECRET + "the-token-of-a-holder"},
+        }
+        shown = question(capability={"token": "the-token-of-a-holder", "proof": "the-proof-of-a-holder"})
+        search: Any = {**shown, "subject": {"type": "user"}}
+        with PDP(lambda method, path, body: (200, {**yes, **said}, {})) as pdp, Client(pdp.url, SECRET) as client:
+            for call in (lambda: client.enforce_all([shown], self.fail), lambda: list(client.search_subjects(search))):
+                self.assertNotIn("the-token-of-a-holder", str(self.no(call, "bad_item")))
+            del said["error"]
+            self.no(lambda: client.authorize(QUESTION), "obligated")
+
+    def test_a_batch_whose_answer_is_lost(self) -> None:
+        with PDP(says(True)) as pdp, Client(pdp.url) as client:
+            one, other = client.evaluate_batch([question(approval_id="a"), QUESTION])
+            self.assertEqual(
+                [a.error and (a.error.kind, a.error.spent) for a in (one, other)], [("odd", True), ("odd", False)]
+            )
 
     def test_breaker(self) -> None:
         told: list[str] = []
@@ -459,6 +529,14 @@ class Enforcing(Tests):
             self.assertEqual(receipts(), broken)
             client.close()
 
+    def test_a_warning_is_no_reason_to_leave_a_receipt_out(self) -> None:
+        with Receipts(owes("redact")) as pdp, Client(pdp.url, handlers={"redact": lambda o: str}) as client:
+            with warnings.catch_warnings(), patch("sys.unraisablehook") as hook:
+                warnings.simplefilter("error")
+                client.enforce(QUESTION)
+                self.assertIs(hook.call_args[0][0].exc_type, ResourceWarning)
+            self.assertEqual(pdp.receipts, [("o0", "failed")])
+
     def test_an_async_handler_is_no_handler_here(self) -> None:
         async def handle(o: Any) -> None:
             pass
@@ -516,10 +594,20 @@ class Enforcing(Tests):
                 self.no(lambda: list(client.search_subjects(USERS)), "odd")
 
 
+class Names(Tests):
+    def test_looking_a_name_up_has_an_end(self) -> None:
+        late = threading.Event()
+        with patch("socket.getaddrinfo", lambda *args, **kwargs: late.wait(20)):
+            self.no(lambda: Client("https://pdp.example.com", timeout=0.1).authorize(QUESTION), "timed_out")
+            late.set()
+        with patch("socket.getaddrinfo", side_effect=socket.gaierror("no such name")):
+            self.no(lambda: Client("https://pdp.example.com").authorize(QUESTION), "unreachable")
+
+
 class People(Tests):
     """A PDP whose people have a say."""
 
-    def served(self, status: str = "approved", refuse: int = 0, elsewhere: bool = False) -> PDP:
+    def served(self, status: str = "approved", refuse: int = 0, elsewhere: bool = False, use: Any = True) -> PDP:
         def task(status: str) -> dict[str, Any]:
             at = "http://127.0.0.1:1" if elsewhere else pdp.url
             task = {"id": "t1", "status": status, "status_endpoint": at + "/tasks/t1?sig=x"}
@@ -534,7 +622,7 @@ class People(Tests):
             if path.startswith("/tasks/"):
                 return 200, task(status), {}
             if body["context"].get("approval", {}).get("id") == "a1":
-                return 200, {"decision": True}, {}
+                return 200, {"decision": use}, {}
             offer = {"expires_at": "2999-01-01T00:00:00Z", "binding_token": "b"}
             return 200, {"decision": False, "context": {"reason": "approval_required", "access_request": offer}}, {}
 
@@ -606,6 +694,12 @@ class People(Tests):
             self.no(lambda: client.authorize(question(approval_id="a"), wait=60), "not_asked")
             both = Client(pdp.url, handlers={"approval_required": lambda o: None})
             self.no(lambda: both.authorize(QUESTION, wait=60), "not_asked")
+        told: list[Any] = []
+        with self.served(use=1) as pdp, Client(pdp.url, on_undecided=told.append) as client:
+            error = self.no(lambda: client.authorize(QUESTION, wait=60), "odd")
+            self.assertEqual((told, error.spent), ([error], True))
+        with self.served(status=SECRET) as pdp, Client(pdp.url, SECRET) as client:
+            self.no(lambda: client.authorize(QUESTION, wait=60), "not_approved")
         with self.served(elsewhere=True) as pdp, Client(pdp.url) as client:
             error = self.no(lambda: client.authorize(QUESTION, wait=60), "not_asked")
             self.assertIn("public_url", error.remedy)

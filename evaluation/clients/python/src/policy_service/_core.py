@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import ipaddress
 import random
@@ -20,7 +21,7 @@ from .answer import Answer, Answers, Decided, Permit, answer, permit, read, show
 from .errors import AuthorizationError, Kind, Secrets, failure, not_asked, odd
 from .obligations import Enforcement
 
-__all__ = ["Breaker", "Core", "Flow", "Link", "LinkAnswer", "Shown", "Sleep"]
+__all__ = ["Breaker", "Core", "Flow", "Link", "LinkAnswer", "Shown"]
 
 T = TypeVar("T")
 
@@ -74,6 +75,7 @@ class LinkAnswer:
     status: int
     json: dict[str, Any]
     retry_after: float
+    secrets: Secrets  # to be taken out of each text of it that is shown
 
 
 @dataclass(frozen=True, repr=False)
@@ -135,7 +137,7 @@ class Link:
             within,
         )
         reply, _ = yield from self._core.ask(asking, lambda reply: (reply, None))
-        return LinkAnswer(reply.status, reply.top, reply.retry_after or 0.0)
+        return LinkAnswer(reply.status, reply.top, reply.retry_after or 0.0, reply.secrets)
 
     def decided(self, approval: str, timeout: float) -> Flow[str]:
         """Waits until people have decided about the approval request of that id, and returns its status."""
@@ -207,11 +209,8 @@ class Core:
             n = 0
             while True:
                 try:
-                    reply = yield from self._once(a, request_id, deadline)
-                    understood, fault = understand(reply)
+                    understood, fault = yield from self._once(a, request_id, deadline, understand)
                     if fault is not None:
-                        fault.detail = reply.secrets.printable(fault.detail)
-                        fault._sent = True
                         self._placed(fault, a, request_id)
                     outcome = outcome_of(fault)
                     return understood, request_id
@@ -229,8 +228,7 @@ class Core:
     def _placed(self, error: AuthorizationError, a: _Asking, request_id: str) -> AuthorizationError:
         """An error with its place. One that came after something was sent, of a question that spends, says so."""
         error.op, error.place, error.request_id = a.op, self.pdp, request_id
-        lost = error.kind in ("unreachable", "timed_out", "odd") or (error.pdp_status or 0) >= 500
-        error.spent = a.spends and a.op in ("evaluate", "batch") and error._sent and lost
+        error.spent = a.spends and a.op == "evaluate" and error.lost
         return error
 
     def _pause(self, a: _Asking, error: AuthorizationError, n: int, deadline: float) -> float | None:
@@ -240,7 +238,13 @@ class Core:
         pause = max((0.5 + random.random()) * 0.05 * 2 ** min(n, 10), error.retry_after or 0.0)
         return pause if time.monotonic() + pause < deadline else None  # it would turn a clear error into a timeout
 
-    def _once(self, a: _Asking, request_id: str, deadline: float) -> Flow[Reply]:
+    def _once(
+        self,
+        a: _Asking,
+        request_id: str,
+        deadline: float,
+        understand: Callable[[Reply], tuple[T, AuthorizationError | None]],
+    ) -> Flow[tuple[T, AuthorizationError | None]]:
         token = self._credential
         if callable(token):
             try:
@@ -255,13 +259,20 @@ class Core:
             headers.append(("Content-Type", "application/json"))
         if token is not None:
             headers.append(("Authorization", f"Bearer {token}"))
-        secrets = Secrets((str(token or ""), *a.secrets))
+        secrets = Secrets(sorted((str(token or ""), *a.secrets), key=len, reverse=True))  # one may be a part of another
+        fault: AuthorizationError | None = None
+        sent = False
         try:
             raw = yield Send(a.method, a.url, (*headers, *a.headers), a.body, deadline, fresh=a.spends)
-            return _receive(raw, a, request_id, secrets)
+            sent = True
+            understood, fault = understand(_judge(raw, a, request_id, secrets))
+            return understood, fault
         except AuthorizationError as error:
-            error.detail = secrets.printable(error.detail)
+            fault = error
             raise
+        finally:
+            if fault is not None:
+                fault.detail, fault._sent = secrets.printable(fault.detail), fault._sent or sent
 
     def tell_undecided(self, error: AuthorizationError | None) -> Flow[None]:
         """Calls on_undecided, for a question of which no decision came."""
@@ -328,14 +339,15 @@ class Core:
 
     def decide_all(self, questions: object, semantic: str) -> Flow[list[Decided]]:
         """Asks several questions, with the types of the handlers. There is one decision for each."""
-        if not isinstance(questions, (list, tuple)) or not questions:
+        given = list(questions) if isinstance(questions, (list, tuple)) else []  # its owner may change it meanwhile
+        if not given:
             raise not_asked("a batch is a list of questions, and has one at least; none is no yes")
-        all_decided: list[Decided] = []
+        spends = [False for _ in given]
         try:
-            asked = [self.checked(q, True) for q in questions]
-            spends = any(n in q["context"] for q in asked for n in _PRESENTS)
-            body = encode(batch.body_of(asked, semantic))
-            a = _Asking("batch", self.access + "evaluations", body, self._circuit, spends)
+            asked = [self.checked(q, True) for q in given]
+            spends = [any(n in q["context"] for n in _PRESENTS) for q in asked]
+            body, secrets = encode(batch.body_of(asked, semantic)), [s for q in asked for s in shown_in(q)]
+            a = _Asking("batch", self.access + "evaluations", body, self._circuit, any(spends), secrets=tuple(secrets))
 
             def understand(reply: Reply) -> tuple[list[Decided], None]:
                 return batch.read_batch(reply.top, reply, len(asked), semantic), None
@@ -344,11 +356,10 @@ class Core:
             for decided in all_decided:
                 decided.request_id = request_id
         except AuthorizationError as error:
-            error.op = "batch"
-            all_decided = [Decided(error=again(error), request_id=error.request_id or "") for _ in questions]
-        for decided in all_decided:
+            all_decided = [Decided(error=copy.copy(error), request_id=error.request_id or "") for _ in given]
+        for decided, spent in zip(all_decided, spends, strict=True):
             if decided.error:
-                decided.error.op = "batch"
+                decided.error.op, decided.error.spent = "batch", spent and decided.error.lost
             yield from self.tell_undecided(decided.error)
         return all_decided
 
@@ -360,7 +371,7 @@ class Core:
 
     def find(self, sought: str, body: dict[str, Any], understand: Callable[[Reply], T]) -> Flow[T]:
         """Asks for one page of a search."""
-        a = _Asking("search", self.access + "search/" + sought, encode(body), self._circuit)
+        a = _Asking("search", self.access + "search/" + sought, encode(body), self._circuit, secrets=shown_in(body))
         found, _ = yield from self.ask(a, lambda reply: (understand(reply), None))
         return found
 
@@ -515,31 +526,14 @@ def authorize(core: Core, question: object, wait: object, capability: Shown | No
     return permit(e.decided.facts())
 
 
-def again(error: AuthorizationError) -> AuthorizationError:
-    """A copy of an error: one for each item of a batch."""
-    twin = failure(
-        error.kind, error.detail, remedy=error._remedy, pdp_status=error.pdp_status, retry_after=error.retry_after
-    )
-    twin.op, twin.place, twin.request_id, twin.spent = error.op, error.place, error.request_id, error.spent
-    return twin
-
-
 def _understand(reply: Reply) -> tuple[Decided, AuthorizationError | None]:
     decided = read(reply.top)
     decided.decision_id, decided.secrets = reply.decision_id, reply.secrets
     return decided, decided.error
 
 
-def _receive(raw: Raw, a: _Asking, request_id: str, secrets: Secrets) -> Reply:
-    """Judges an answer by everything but its meaning."""
-    try:
-        return _judge(raw, a, request_id, secrets)
-    except AuthorizationError as error:
-        error._sent = True
-        raise
-
-
 def _judge(raw: Raw, a: _Asking, request_id: str, secrets: Secrets) -> Reply:
+    """Judges an answer by everything but its meaning."""
     if raw.status not in a.statuses:
         raise _refusal(raw, secrets)
     echoes = raw.header("x-request-id")
@@ -640,6 +634,8 @@ def encode(value: Any) -> bytes:
 
 # Capabilities.
 
+_MOST_NONCE = 2048  # bytes; no proof could be made with a longer one, of no call that follows
+
 
 def _show(q: dict[str, Any], capability: Shown) -> dict[str, Any]:
     """A question that shows a capability with a proof. The channel of one that is there stays."""
@@ -660,9 +656,10 @@ def _show(q: dict[str, Any], capability: Shown) -> dict[str, Any]:
 def _hear(decided: Decided, capability: Shown) -> bool:
     """Takes the nonce of an answer, and says whether the answer is a refusal for want of it."""
     said = (decided.context or {}).get("capability")
-    if not isinstance(said, dict) or not isinstance(said.get("nonce"), str) or not said["nonce"]:
+    nonce = said.get("nonce") if isinstance(said, dict) else None
+    if not isinstance(said, dict) or not isinstance(nonce, str) or not 0 < len(nonce.encode()) <= _MOST_NONCE:
         return False
-    capability.nonce = said["nonce"]
+    capability.nonce = nonce
     return not decided.allow and said.get("reason") == "nonce_required"
 
 

@@ -7,12 +7,11 @@ import inspect
 import io
 import os
 import re
-import select
 import socket
 import ssl
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Generator, TypeVar, cast
 from urllib.parse import urlsplit
 
@@ -49,6 +48,8 @@ class _Paced(io.RawIOBase):
         self._sock.settimeout(left(self._deadline))
         count: int | None = self._raw.readinto(buffer)
         self.came += count or 0
+        if self.came > 4 * MAX_BODY:  # http.client reads a chunk of a negative size to the end
+            raise http.client.HTTPException("too many bytes")
         return count
 
     def close(self) -> None:
@@ -73,9 +74,14 @@ class _Connection:
         """Whether nothing came since the last answer: that would be the end, or the answer to no question."""
         if self.process != os.getpid() or time.monotonic() - self.since > _IDLE_TIME:
             return False
-        poll = select.poll()
-        poll.register(self.sock, select.POLLIN)
-        return not poll.poll(0)
+        try:
+            self.sock.settimeout(0)
+            socket.socket.recv(self.sock, 1, socket.MSG_PEEK)  # also of TLS: below it
+        except BlockingIOError:
+            return True
+        except OSError:
+            pass
+        return False
 
 
 class Transport:
@@ -204,8 +210,25 @@ def broken(cause: Exception, *, nothing: bool) -> AuthorizationError:
     return error
 
 
+def _addresses(host: str, port: int, deadline: float) -> list[Any]:
+    """The addresses of a name. The look-up has no timeout: a thread does it, which is left to itself if late."""
+    found: Future[list[Any]] = Future()
+
+    def look() -> None:
+        try:
+            found.set_result(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except BaseException as error:
+            found.set_exception(error)
+
+    try:
+        threading.Thread(target=look, daemon=True).start()
+    except RuntimeError:  # as at the end of the program
+        look()
+    return found.result(left(deadline))
+
+
 def _dial(host: str, port: int, deadline: float) -> socket.socket:
-    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = _addresses(host, port, deadline)
     error: OSError = OSError("the name has no address")
     for n, (family, kind, protocol, _, address) in enumerate(addresses):
         sock = socket.socket(family, kind, protocol)

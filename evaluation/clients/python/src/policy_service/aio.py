@@ -166,10 +166,9 @@ class _Exchange:
 
         request = self.request
         extensions = {"trace": self._trace, "timeout": dict.fromkeys(("connect", "read", "write", "pool"))}
-        asked = httpx.Request(
-            request.method, request.url, headers=list(request.headers), content=request.body, extensions=extensions
-        )
+        sent, body = list(request.headers), request.body
         try:
+            asked = httpx.Request(request.method, request.url, headers=sent, content=body, extensions=extensions)
             response = await transport.handle_async_request(asked)
             try:
                 headers = [(k.decode("latin-1"), v.decode("latin-1").strip()) for k, v in response.headers.raw]
@@ -185,7 +184,7 @@ class _Exchange:
             refused = any(isinstance(leaf, ConnectionRefusedError) for leaf in _leaves(cause))
             detail = "the connection was refused" if refused else f"no connection was made: {cause}"
             self.error = failure("unreachable", detail, again="unsent" if refused else "never")
-        except (httpx.HTTPError, OSError, ValueError) as cause:
+        except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as cause:
             ended = isinstance(cause, (httpx.ReadError, httpx.WriteError)) or "without sending a response" in str(cause)
             if self.sent:
                 self.error = broken(cause, nothing=self.raw is None and ended)

@@ -99,7 +99,7 @@ class Answer:
     @property
     def context(self) -> Mapping[str, Any]:
         """The context of the answer."""
-        return self._facts.context
+        return (self._error.context if self._error else self._facts.context) or {}
 
     def __bool__(self) -> NoReturn:
         raise TypeError("an Answer is no bool, and a no would read as yes; ask answer.permitted, or use authorize")
@@ -260,7 +260,7 @@ def _wanted(place: Mapping[str, Any]) -> tuple[list[Obligation], AuthorizationEr
         types = sorted(name for name in owed if owed[name] is True)
         if len(types) < len(owed):
             error = odd("an obligation is something else than true")
-        elif any(o["type"] not in types for o in details):
+        elif any(o["type"] not in owed for o in details):
             error = error or odd("it has details of an obligation that it does not name")
         detailed = {o["type"] for o in details}
         plain: list[Obligation] = [
@@ -318,12 +318,12 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\
 
 
 def shown_in(question: Mapping[str, Any]) -> tuple[str, ...]:
-    """The secrets that a question shows."""
+    """The secrets that a question shows. Short texts are none, and could be parts of any id of a decision."""
     shown = question.get("context", {}).get("capability")
     shown = shown if isinstance(shown, dict) else {}
     channel = shown.get("channel")
     session = channel.get("session") if isinstance(channel, dict) else None
-    return tuple(text for text in (shown.get("token"), shown.get("proof"), session) if isinstance(text, str))
+    return tuple(t for t in (shown.get("token"), shown.get("proof"), session) if isinstance(t, str) and len(t) > 15)
 
 
 def time_of(value: Any) -> datetime | None:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from . import _json
 from ._effects import Call, Flow, Sleep
 from .answer import Decided, shown_in, time_of
-from .errors import AuthorizationError, failure, not_asked, odd, printable
+from .errors import AuthorizationError, failure, not_asked, odd
 from .obligations import Enforcement
 
 if TYPE_CHECKING:
@@ -220,6 +220,7 @@ class _Waiter:
             else:
                 decided, _ = yield from self._core.question(q, approval=approval, capability=self._capability)
                 _rests(decided, until)
+                yield from self._core.tell_undecided(decided.error)
             [e] = yield from self._core.settle([decided], changes=self._changes)
             offer = _offer(e)
             if offer is None or offer.next != _RETRY:
@@ -291,7 +292,7 @@ def decided(link: Link, approval: str, timeout: float) -> Flow[str]:
         status = answer.json.get("status")
         if not isinstance(status, str) or not status:
             raise odd("it is no approval request")
-        return _State(status, retry_after=answer.retry_after)
+        return _State(answer.secrets.printable(status), retry_after=answer.retry_after)
 
     state = yield from until_decided(attempt, time.monotonic() + timeout, None)
     return state.status
@@ -337,7 +338,7 @@ def _read(answer: LinkAnswer, pdp: str) -> _State:
         task["cancel"] = texts["cancel"]
     if texts["expires_at"]:
         task["expires_at"] = texts["expires_at"]
-    return _State(said["status"], task, answer.json.get("result"), answer.retry_after)
+    return _State(answer.secrets.printable(said["status"]), task, answer.json.get("result"), answer.retry_after)
 
 
 def _task(given: object, link: Link) -> Task:
@@ -362,7 +363,7 @@ def _task(given: object, link: Link) -> Task:
 def _approval(state: _State) -> tuple[dict[str, Any], datetime]:
     """The approval of an approved task. A task in another status has none, also where one stands beside the status."""
     if state.status != "approved":
-        raise failure("not_approved", f"the request is {printable(state.status)!r}")
+        raise failure("not_approved", f"the request is {state.status!r}")
     result = state.result
     if not isinstance(result, dict) or result.get("mode") != "reevaluate":
         raise failure("not_approved", "it is approved, with no result that can be used here")

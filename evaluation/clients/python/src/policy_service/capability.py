@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from . import _json
 from ._effects import Flow, Sleep
-from .approvals import Wait
+from .approvals import Wait, wait_of
 from .errors import AuthorizationError, failure, not_asked, odd
 from .types import CapabilityAsk, Obligation
 
@@ -335,9 +335,10 @@ def request_flow(
     link: Link, holder: Holder, ask: CapabilityAsk, wait: Wait | float | None, renews: str | None = None
 ) -> Flow[Capability]:
     """Asks for a capability, or for a new token of one, and waits for people if they have to approve it."""
-    if isinstance(wait, Wait) and (wait.justification is not None or wait.keep is not None or wait.resume is not None):
+    given = wait_of(wait)
+    if given and given != Wait(given.timeout, join=given.join):
         raise not_asked("the wait for a capability has a timeout alone; say why as reason of what is asked for")
-    timeout = wait.timeout if isinstance(wait, Wait) else wait
+    timeout = given.timeout if given else None
     end = None if timeout is None else time.monotonic() + timeout
     answer = yield from _ask(link, holder, ask, renews)
     approval = answer.get("approval") if answer.get("granted") is not True else None
@@ -372,9 +373,8 @@ def _ask(link: Link, holder: Holder, ask: Mapping[str, Any], renews: str | None)
     path = "" if renews is None else f"/{quote(renews, safe='')}/renew"
     url, secrets_ = f"{link.base}/v1/capabilities{path}", (body["proof"],)
     answer = yield from link.send("request", url, body, secrets=secrets_, statuses=(200, 201, 202), once=True)
-    if not isinstance(answer.json, dict):
-        raise odd("it is no answer to a request for a capability")
-    return answer.json
+    said: dict[str, Any] = answer.json if answer.json.get("granted") is True else answer.secrets.hidden(answer.json)
+    return said
 
 
 def _ask_again(

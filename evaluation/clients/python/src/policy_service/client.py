@@ -55,8 +55,8 @@ class HeldPermit(Permit):
 
     def __del__(self) -> None:
         if getattr(self, "_open", False) and self._enforcement.promised:
-            warnings.warn(UNRELEASED, ResourceWarning, source=self)
             self.__exit__()
+            warnings.warn(UNRELEASED, ResourceWarning, source=self)  # which may raise
 
 
 class Client:

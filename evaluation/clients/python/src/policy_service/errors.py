@@ -77,7 +77,7 @@ class AuthorizationError(Exception):
         retry_after: float | None = None,
         again: Again = "never",
     ) -> None:
-        super().__init__(kind, detail)
+        super().__init__(kind)  # no more: a repr shows it, and the detail may still hold a credential
         self.kind = kind
         self.op = "evaluate"
         self.place = ""  # the URL of the PDP
@@ -101,6 +101,12 @@ class AuthorizationError(Exception):
         if self.spent:
             return _SPENT
         return self._remedy or _WORDS[self.kind][1]
+
+    @property
+    def lost(self) -> bool:
+        """Whether the PDP may have decided, without a word of it. 429 and 503 are its own; others may be a proxy's."""
+        silent = self.kind == "unavailable" and self.pdp_status not in (429, 503)
+        return self.kind == "odd" or self._sent and (silent or self.kind in ("unreachable", "timed_out"))
 
     def __str__(self) -> str:
         status = f" (status {self.pdp_status})" if self.pdp_status else ""
@@ -139,6 +145,9 @@ def odd(detail: str) -> AuthorizationError:
 class Secrets(tuple[str, ...]):
     """Credentials that were sent. No error repeats them: servers and proxies like to quote."""
 
+    def __repr__(self) -> str:
+        return "…"
+
     def hidden(self, value: Any) -> Any:
         """A JSON value without them."""
         if isinstance(value, str):
@@ -154,8 +163,3 @@ class Secrets(tuple[str, ...]):
         text = str(self.hidden(text)).encode("utf-8", "replace").decode("utf-8")
         text = "".join(" " if c < " " or "\x7f" <= c < "\xa0" or c in "\u2028\u2029" else c for c in text)
         return text if len(text) <= 512 else text[:512] + "…"
-
-
-def printable(text: str) -> str:
-    """A text of the PDP as one line."""
-    return Secrets().printable(text)

@@ -9,7 +9,7 @@ from typing import Any, Callable, Mapping, Sequence
 from ._effects import Call, Flow
 from ._json import copy
 from .answer import Decided
-from .errors import AuthorizationError, failure, printable
+from .errors import AuthorizationError, failure
 from .types import Obligation
 
 _NO_TYPE, _NO_ID, _SAME_ID = "it has no type", "it has no id", "another obligation has its id"
@@ -56,7 +56,7 @@ class Enforcement:
             detail = "; ".join(
                 f"obligation {o.obligation['id']!r} of type {o.obligation['type']!r}: {_said(o)}" for o in undone
             )
-            error = decided.no(failure("obligated", printable(detail)))
+            error = decided.no(failure("obligated", decided.secrets.printable(detail)))
             error.__cause__ = next((o.cause for o in undone if o.cause), None)
             return error
         if decided.conditional and len(self.outcomes) < len(decided.obligations):
