@@ -293,6 +293,14 @@ func given(f *front, c *call) {
 	c.Question = ask("push", "d1", `{"approval_id":"`+q.Context.Approval.ID+`"}`)
 }
 
+// offering denies for a reason, offers an approval request all the same, and does not say what to do next.
+func offering(reason string) func() http.HandlerFunc {
+	const offer = `"access_request":{"expires_at":"2999-01-01T00:00:00Z","binding_token":"b"}`
+	return func() http.HandlerFunc {
+		return says(200, `{"decision":false,"context":{"reason":"`+reason+`",`+offer+`}}`)
+	}
+}
+
 func approved() []testCase {
 	push := call{Do: "enforce", Question: ask("push", "d1")}
 	waiting := push
@@ -310,6 +318,9 @@ func approved() []testCase {
 		{name: "an approval that is revoked before its use", steps: []step{
 			{call: waiting, filed: func(f *front) { decides("approve")(f); revokes(f) }, want: result{Kind: "not_approved"}},
 		}},
+		{name: "policies deny what was approved", lie: offering("policy_denied"), steps: []step{{call: waiting, want: result{Kind: "denied", Reason: "policy_denied"}, asked: 1}}},
+		{name: "an approval that is about to count", lie: offering("grant_pending"), steps: []step{{call: waiting, want: result{Kind: "denied", Reason: "grant_pending"}, asked: 1}}},
+		{name: "an approval that cannot be verified", lie: offering("approval_unverifiable"), steps: []step{{call: waiting, want: result{Kind: "denied", Reason: "approval_unverifiable"}, asked: 1}}},
 		{name: "waiting with a handler of approvals", options: options{Handlers: map[string]string{"approval_required": "ok"}}, steps: []step{
 			{call: waiting, want: undecided("not_asked"), asked: -1},
 		}},

@@ -294,9 +294,9 @@ const none: Offer = { denial: {}, endpoint: "", next: "none", retryAfter: 0 };
 const usually = new Map([
 	["approval_expired", "request"],
 	["approval_revoked", "request"],
-	["approval_out_of_scope", "request"],
-	["approval_pending", "retry"],
-	["approval_policy_denied", "none"],
+	["out_of_scope", "request"],
+	["grant_pending", "retry"],
+	["policy_denied", "none"],
 	["approval_unverifiable", "none"],
 ]);
 
