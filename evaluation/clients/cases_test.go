@@ -346,8 +346,9 @@ func capable() []testCase {
 			{call: use, want: denied("capability_invalid")},
 		}},
 		{name: "a capability that people grant", steps: []step{
-			{call: call{Do: "capability", Ask: asks("risky", 1), Wait: 120}, filed: decides("approve"), want: result{Allowed: true}},
+			{call: call{Do: "capability", Ask: asks("risky", 2), Wait: 120}, filed: decides("approve"), want: result{Allowed: true}},
 			{call: call{Do: "enforce", Question: risky, UseCapability: true}, want: done},
+			{call: call{Do: "renew", Ask: asks("risky", 2), Wait: 120}, filed: decides("approve"), want: result{Allowed: true}},
 		}},
 		{name: "a capability that people refuse", steps: []step{
 			{call: call{Do: "capability", Ask: asks("risky", 1), Wait: 120}, filed: decides("deny"), want: result{Kind: "not_approved"}},

@@ -112,7 +112,8 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request) {
 
 // watch has people act as soon as they are asked, before the client gets to know that it may wait.
 func (f *front) watch(r *http.Response) error {
-	asks := r.Request.Method == http.MethodPost && (strings.HasSuffix(r.Request.URL.Path, "/access/v1/requests") || strings.HasSuffix(r.Request.URL.Path, "/v1/capabilities"))
+	ends := func(path string) bool { return strings.HasSuffix(r.Request.URL.Path, path) }
+	asks := r.Request.Method == http.MethodPost && (ends("/access/v1/requests") || ends("/v1/capabilities") || ends("/renew"))
 	f.mu.Lock()
 	filed := f.filed
 	f.mu.Unlock()

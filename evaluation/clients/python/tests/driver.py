@@ -135,7 +135,7 @@ class Driver:
             self.capability = await self.got(c.request_capability(self.holder, line["ask"], **waits))
             out["allowed"] = True
         elif do == "renew":
-            self.capability = await self.got(c.renew_capability(self.capability))
+            self.capability = await self.got(c.renew_capability(self.capability, **waits))
             out["allowed"] = True
         else:
             raise ValueError(do)

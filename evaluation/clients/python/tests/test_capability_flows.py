@@ -203,7 +203,7 @@ class Uses(unittest.TestCase):
         with PDP(lambda method, path, body: waits) as pdp, Client(pdp.url) as client:
             with self.assertRaises(Denied) as raised:
                 client.renew_capability(Capability(token(), HOLDER, ASK))
-            self.assertIn("request_capability", raised.exception.remedy)
+            self.assertIn("give wait", raised.exception.remedy)
 
     def test_renewal_of_a_strange_id(self) -> None:
         strange = token(jti="cap/../1?")

@@ -124,7 +124,7 @@ async function run(line: Line): Promise<object> {
 				capability = await askCapability(client, line.ask ?? {}, options);
 				break;
 			case "renew":
-				capability = await client.renewCapability(capability as Capability);
+				capability = await client.renewCapability(capability as Capability, options);
 				break;
 			default:
 				throw new Error(`unknown: ${line.do}`);

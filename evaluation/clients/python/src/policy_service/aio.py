@@ -431,8 +431,10 @@ class AsyncClient:
 
         return self._run(request_flow(self._core.link, holder, ask, wait))
 
-    def renew_capability(self, capability: Capability) -> Coroutine[Any, Any, Capability]:
+    def renew_capability(
+        self, capability: Capability, *, wait: Wait | float | None = None
+    ) -> Coroutine[Any, Any, Capability]:
         """A new token of a capability."""
         from .capability import renew_flow
 
-        return self._run(renew_flow(self._core.link, capability))
+        return self._run(renew_flow(self._core.link, capability, wait))

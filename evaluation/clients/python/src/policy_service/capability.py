@@ -344,8 +344,7 @@ def request_flow(
     approval = answer.get("approval") if answer.get("granted") is not True else None
     if isinstance(approval, dict) and approval.get("id"):
         if timeout is None:
-            how = "give wait, in seconds" if renews is None else "ask for another one, by request_capability with wait"
-            raise _refused(answer, "approval_required", f"people have to approve it; {how}")
+            raise _refused(answer, "approval_required", "people have to approve it; give wait, in seconds")
         approval_id = _text(approval["id"])
         status = yield from link.decided(approval_id, timeout)
         if status != "approved":
@@ -358,11 +357,11 @@ def request_flow(
     return _granted(answer, holder, ask)
 
 
-def renew_flow(link: Link, capability: Capability) -> Flow[Capability]:
-    """Asks for a new token of a capability, by what it was granted by."""
+def renew_flow(link: Link, capability: Capability, wait: Wait | float | None) -> Flow[Capability]:
+    """Asks for a new token of a capability, by what it was granted by, and waits as request_flow does."""
     if capability.ask is None:
         raise not_asked("the capability was made without ask, and is renewed by what it was granted by; give it ask")
-    return (yield from request_flow(link, capability.holder, capability.ask, None, capability.id))
+    return (yield from request_flow(link, capability.holder, capability.ask, wait, capability.id))
 
 
 def _ask(link: Link, holder: Holder, ask: Mapping[str, Any], renews: str | None) -> Flow[dict[str, Any]]:

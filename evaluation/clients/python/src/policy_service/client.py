@@ -203,8 +203,8 @@ class Client:
 
         return self._run(request_flow(self._core.link, holder, ask, wait))
 
-    def renew_capability(self, capability: Capability) -> Capability:
+    def renew_capability(self, capability: Capability, *, wait: Wait | float | None = None) -> Capability:
         """A new token of a capability."""
         from .capability import renew_flow
 
-        return self._run(renew_flow(self._core.link, capability))
+        return self._run(renew_flow(self._core.link, capability, wait))
