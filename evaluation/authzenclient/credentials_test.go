@@ -95,7 +95,7 @@ func TestNoErrorHoldsHalfAKey(t *testing.T) {
 	}
 }
 
-// The texts of a deny are shown. What permits stays as it came.
+// The texts of a deny are shown. An allow stays as it came.
 func TestNoDenyRepeatsAKey(t *testing.T) {
 	t.Parallel()
 	context := fmt.Sprintf(`{"reason":%[1]q,"x":{%[1]q:["\u0070%[2]s",1.50]}}`, secret, secret[1:])

@@ -28,10 +28,10 @@ type testCase struct {
 
 type step struct {
 	call
-	before func(*front, *call) // what happens before the call
-	filed  func(*front)        // what people do once they are asked
+	before func(*front, *call) // runs before the call
+	filed  func(*front)        // the act of people once they are asked
 	want   result
-	// asked is how often the PDP was asked, if it is not 0; -1 is never. receipts are what it got.
+	// asked is how often the PDP was asked, if it is not 0; -1 is never. receipts are those that it got.
 	asked    int
 	receipts string
 }
@@ -293,7 +293,7 @@ func given(f *front, c *call) {
 	c.Question = ask("push", "d1", `{"approval_id":"`+q.Context.Approval.ID+`"}`)
 }
 
-// offering denies for a reason, offers an approval request all the same, and does not say what to do next.
+// offering denies for a reason, offers an approval request all the same, and names no next action.
 func offering(reason string) func() http.HandlerFunc {
 	const offer = `"access_request":{"expires_at":"2999-01-01T00:00:00Z","binding_token":"b"}`
 	return func() http.HandlerFunc {

@@ -19,7 +19,7 @@ import (
 	"policy-service/obligations"
 )
 
-// A call is what a driver is to do by its client. Drivers of other languages read it as a line of JSON.
+// A call is an order to a driver. Drivers of other languages read it as a line of JSON.
 type call struct {
 	Client        *options          `json:"client,omitempty"` // a new client; without it, the one of the call before
 	Do            string            `json:"do"`
@@ -47,7 +47,7 @@ type breaker struct {
 	CoolDown int `json:"coolDown"`
 }
 
-// A result is what became of a call.
+// A result is the outcome of a call.
 type result struct {
 	Allowed    bool     `json:"allowed"`
 	Kind       string   `json:"kind"`

@@ -22,7 +22,7 @@ import (
 	"policy-service/policies"
 )
 
-// front is what a client asks: a real server behind a proxy that watches, or a PDP that lies.
+// front stands before a client: a real server behind a proxy that watches, or a PDP that lies.
 type front struct {
 	*httptest.Server
 	t      *testing.T
@@ -37,7 +37,7 @@ type front struct {
 	bodies   []string // of the questions
 	strays   int      // requests to places where no client has to go
 	receipts []string
-	filed    func(*front) // what people do once they are asked
+	filed    func(*front) // the act of people once they are asked
 }
 
 // openFront starts a front of a real server, with an approver.
@@ -79,7 +79,7 @@ func (f *front) must(err error) {
 	}
 }
 
-// serve counts what is asked, and answers.
+// serve counts the questions, and answers.
 func (f *front) serve(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -167,22 +167,22 @@ func agents(t *testing.T) *front {
 `}), `User::"frank"`)
 }
 
-// env is what programs of the pages read.
+// env is the environment of the programs of the pages.
 func (f *front) env() []string { return []string{"PDP_URL=" + f.URL, "PDP_KEY=" + f.key["pep"]} }
 
-// people says what people do from now on as soon as they are asked.
+// people sets the act of people, from now on, as soon as they are asked.
 func (f *front) people(do func(*front)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.filed = do
 }
 
-// decides is a person who decides about all that waits.
-func decides(what string) func(*front) {
+// decides is the act of a person that decides about all that waits.
+func decides(how string) func(*front) {
 	return func(f *front) {
 		f.t.Helper()
 		for _, id := range f.approvals("pending") {
-			f.tell(id, "decision", `{"decision":"`+what+`","reason":"because"}`)
+			f.ruling(id, "decision", `{"decision":"`+how+`","reason":"because"}`)
 		}
 	}
 }
@@ -191,14 +191,14 @@ func decides(what string) func(*front) {
 func revokes(f *front) {
 	f.t.Helper()
 	for _, id := range f.approvals("approved") {
-		f.tell(id, "revoke", `{"reason":"changed my mind"}`)
+		f.ruling(id, "revoke", `{"reason":"changed my mind"}`)
 	}
 }
 
-func (f *front) tell(id, what, body string) {
+func (f *front) ruling(id, act, body string) {
 	f.t.Helper()
-	if answer := f.real.Post("/v1/approvals/"+id+"/"+what, body, "Authorization", "Bearer "+f.key[f.person]); answer.Status != http.StatusOK {
-		f.t.Errorf("%s of %s: %d %s", what, id, answer.Status, answer.Body)
+	if answer := f.real.Post("/v1/approvals/"+id+"/"+act, body, "Authorization", "Bearer "+f.key[f.person]); answer.Status != http.StatusOK {
+		f.t.Errorf("%s of %s: %d %s", act, id, answer.Status, answer.Body)
 	}
 }
 
@@ -247,7 +247,7 @@ func newHolder(t *testing.T) *capability.Holder {
 	return h
 }
 
-// What a PDP that lies answers.
+// The answers of a PDP that lies.
 
 // says answers with a status and a body, and with headers, given as name and value.
 func says(status int, body string, headers ...string) http.HandlerFunc {

@@ -30,7 +30,7 @@ import (
 // debian is the interpreter of the system, which has the system's packages.
 const debian = "/usr/bin/python3"
 
-// py runs a command for at most four minutes, and returns what it printed. It leaves no bytecode behind.
+// py runs a command for at most four minutes, and returns its output. It leaves no bytecode behind.
 func py(t *testing.T, dir string, env []string, command ...string) (out string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
@@ -41,7 +41,7 @@ func py(t *testing.T, dir string, env []string, command ...string) (out string, 
 	return string(text), err
 }
 
-// pyEnv is an environment in which Python and pip do only what their arguments say.
+// pyEnv is an environment in which Python and pip follow their arguments alone.
 func pyEnv(more ...string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(e string) bool {
 		return strings.HasPrefix(e, "PYTHON") || strings.HasPrefix(e, "PIP_") || strings.HasPrefix(e, "VIRTUAL_ENV=")
@@ -66,7 +66,7 @@ func pyDone(t *testing.T, dir string, env []string, command ...string) string {
 	return out
 }
 
-// pyCopy copies the package, without what a build of its page has left: a wheel would get old modules from there.
+// pyCopy copies the package, without the leavings of a build of its page: a wheel would get old modules from there.
 func pyCopy(t *testing.T, to string) {
 	t.Helper()
 	pyMust(t, os.CopyFS(to, os.DirFS("python")))
@@ -98,20 +98,20 @@ func pyUnits(t *testing.T, others bool) {
 	}
 }
 
-// TestPythonUnits runs the tests of what needs nothing but the standard library.
+// TestPythonUnits runs the tests that need nothing but the standard library.
 func TestPythonUnits(t *testing.T) {
 	t.Parallel()
 	pyUnits(t, false)
 }
 
-// TestPythonUnitsOfOthers runs the tests of what needs httpx, cryptography and FastAPI.
+// TestPythonUnitsOfOthers runs the tests that need httpx, cryptography and FastAPI.
 func TestPythonUnitsOfOthers(t *testing.T) {
 	t.Parallel()
 	night.Npm(t)
 	pyUnits(t, true)
 }
 
-// pyFault is what a type checker found.
+// pyFault is a finding of a type checker.
 type pyFault struct{ file, line, checker, rule, text string }
 
 var pyMypy = regexp.MustCompile(`(?m)^(\S+\.py):(\d+): error: (.*) \[([a-z-]+)\]$`)
@@ -123,7 +123,7 @@ var pyOnce struct {
 }
 
 // pyCheckers are mypy and pyright, each run once for all tests, over the sources, the tests, the careless lines and the
-// programs of README.md. What mypy knows of packages of others stays in the user's cache: to read it takes long.
+// programs of README.md. Mypy's knowledge of packages of others stays in the user's cache: to read them takes long.
 func pyCheckers(t *testing.T) []pyFault {
 	t.Helper()
 	pyOnce.Do(func() {
@@ -214,7 +214,7 @@ func pyBuild(t *testing.T) (sdist, wheel string) {
 	return sdist, filepath.Join(dir, "policy_service_client-0.1.0-py3-none-any.whl")
 }
 
-// TestPythonWheel holds what is shipped to a list, and installs it without a network into an empty environment.
+// TestPythonWheel holds the shipped files to a list, and installs it without a network into an empty environment.
 func TestPythonWheel(t *testing.T) {
 	t.Parallel()
 	night.Npm(t)
@@ -307,7 +307,7 @@ func tarred(t *testing.T, file string) (names []string) {
 // A pyProgram is one of README.md. It begins with the first one, unless it is a file of its own.
 type pyProgram struct {
 	text string
-	want string // what it prints
+	want string // its output
 }
 
 var pyPrints = regexp.MustCompile(`(?m)# prints: (.*)$`)
@@ -369,7 +369,7 @@ func TestPythonPage(t *testing.T) {
 	}
 }
 
-// TestNewcomerFastAPI does what README.md tells a newcomer: build, install, write a route, serve it; then a person approves.
+// TestNewcomerFastAPI follows README.md as a newcomer: build, install, write a route, serve it; then a person approves.
 func TestNewcomerFastAPI(t *testing.T) {
 	t.Parallel()
 	night.Npm(t)
@@ -459,7 +459,7 @@ func pyServe(t *testing.T, d *front, dir, command string) (address string) {
 var pyRefused = regexp.MustCompile(`  # refused: (.*)$`)
 
 // TestPythonNaive runs each careless line beside a PDP that says no, and has type checkers read it. Each program of
-// tests/naive says what comes of it, and by which rules of which checker it is refused.
+// tests/naive names its outcome, and the rules of the checkers that refuse it.
 func TestPythonNaive(t *testing.T) {
 	t.Parallel()
 	night.Npm(t)

@@ -19,7 +19,7 @@ var updateTypes = flag.Bool("update-types", false, "write the types of the clien
 // A typeOf is a type of the clients, and the schema of the OpenAPI document that says its form.
 type typeOf struct{ name, schema, without string }
 
-// clientTypes are the types of what callers give the clients, and of what the clients give them. The members that the
+// clientTypes are the types of the values between callers and clients. The members that the
 // clients add by themselves are left out.
 var clientTypes = []typeOf{
 	{"Entity", "Entity", ""},
@@ -229,7 +229,7 @@ func inPython(w writing) string {
 		return name
 	}
 	var b strings.Builder
-	b.WriteString("# " + generated + "\n\"\"\"Types of what the client is given, and gives.\"\"\"\n\nfrom __future__ import annotations\n\n" +
+	b.WriteString("# " + generated + "\n\"\"\"Types of the values between a program and the client.\"\"\"\n\nfrom __future__ import annotations\n\n" +
 		"from typing import Any, Literal, Mapping, NotRequired, Sequence, TypedDict, Union\n\n" +
 		`Json = Union[None, bool, int, float, str, Sequence["Json"], Mapping[str, "Json"]]` + "\nJsonObject = Mapping[str, Any]\n")
 	for _, t := range clientTypes {

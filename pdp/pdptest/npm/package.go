@@ -49,7 +49,7 @@ func Pack(from, to string) (p Package, err error) {
 	return p, nil
 }
 
-// copied copies a directory, but for what is made there.
+// copied copies a directory, without the files that a build makes there.
 func copied(from, to string) error {
 	return fs.WalkDir(os.DirFS(from), ".", func(file string, e fs.DirEntry, err error) error {
 		switch {
@@ -97,7 +97,7 @@ func (p Package) Command(ctx context.Context, dir, name string, args ...string) 
 	return c
 }
 
-// Run returns what a command prints. What it prints as its error is in the error.
+// Run returns the output of a command. Its standard error is in the error.
 func (p Package) Run(ctx context.Context, dir, name string, args ...string) (string, error) {
 	c := p.Command(ctx, dir, name, args...)
 	var failure bytes.Buffer

@@ -1,4 +1,4 @@
-"""A server that says what a test has it say, byte by byte."""
+"""A server that answers as a test has it answer, byte by byte."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
 
-# What a connection says to its n-th request, in pieces. None ends it.
+# The answer of a connection to its n-th request, in pieces. None ends it.
 Says = Callable[[int, bytes], Iterator[bytes | None]]
 
 

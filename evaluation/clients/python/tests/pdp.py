@@ -15,7 +15,7 @@ Said = tuple[int, Any, dict[str, str]]
 
 
 class PDP:
-    """Answers by a function, and keeps what was asked. Receipts are answered with 204. PDP_URL becomes its URL."""
+    """Answers by a function, and keeps the requests. Receipts are answered with 204. PDP_URL becomes its URL."""
 
     def __init__(self, answer: Callable[[str, str, Any], Said], receipts: bool = True) -> None:
         self.asked: list[Asked] = []

@@ -1,4 +1,4 @@
-"""AsyncClient: what differs from Client."""
+"""AsyncClient: its differences from Client."""
 
 from __future__ import annotations
 

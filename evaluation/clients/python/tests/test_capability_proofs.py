@@ -61,7 +61,7 @@ def signed_by(proof: str, jwk: dict[str, str]) -> bool:
 
 class Vectors(unittest.TestCase):
     def same(self, made: str, proof: str, holder: Holder) -> None:
-        """Signatures of P-256 are never the same: there, what was signed is, and the signature is good."""
+        """Signatures of P-256 are never the same: there, the signed text is, and the signature is good."""
         self.assertTrue(signed_by(made, holder.jwk))
         if holder.jwk["kty"] == "OKP":
             self.assertEqual(made, proof)

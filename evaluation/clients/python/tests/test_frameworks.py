@@ -1,4 +1,4 @@
-"""FastAPI and Starlette run what they protect only on a yes, and tell the caller no internals."""
+"""FastAPI and Starlette run a protected route only on a yes, and show the caller no internals."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def async_question(request: Request) -> Question:
 def app_of(
     client: Client | AsyncClient, ask: starlette.QuestionOf = question, wait: Any = None
 ) -> tuple[Any, list[str]]:
-    """An app of each framework, and what ran in it."""
+    """An app of each framework, and the users of its runs."""
     ran: list[str] = []
     api = FastAPI()
 

@@ -1,4 +1,4 @@
-"""Docstrings have every kind of error and every option, the page what errors hold; the package has one version."""
+"""Docstrings have every kind of error and every option, the page the members of errors; the package has one version."""
 
 import inspect
 import pathlib

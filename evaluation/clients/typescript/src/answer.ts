@@ -81,7 +81,7 @@ function add(a: Answer, place: JsonObject): Failure | undefined {
 	return undefined;
 }
 
-/** An error makes a deny of whatever stands beside it. */
+/** An error makes a deny of all that stands beside it. */
 function itemFailure(error: Json): Failure {
 	const failure = new Failure("bad_item", "");
 	if (isObject(error)) {

@@ -24,13 +24,13 @@ export type Wait =
 	| {
 			/** Milliseconds. */
 			timeout: number;
-			/** Why, for the people who decide. */
+			/** Why, for the people that decide. */
 			justification?: string;
 			/** Leaves it to the PDP to find equal approval requests. */
 			join?: boolean;
 			/** Is called with the task before the wait goes on. If it fails, so does the wait. */
 			keep?: (task: Task) => void | Promise<void>;
-			/** Goes on with this task, and asks nobody anew. */
+			/** Goes on with this task, and asks no person anew. */
 			resume?: Task;
 	  };
 
@@ -103,11 +103,11 @@ export async function enforceWaiting(w: Waiting, question: Question): Promise<En
 	}
 }
 
-/** A task with what the PDP said of it last. */
+/** A task as the PDP had it last. */
 interface Standing {
 	task: Task;
 	pending: boolean;
-	/** What people gave, or why it cannot be used. */
+	/** The approval of people, or why it cannot be used. */
 	approval?: { value: JsonObject; until: number };
 	failure?: Failure;
 	retryAfter: number;
@@ -257,7 +257,7 @@ function standingOf(body: JsonObject, pdp: string, was: Task | undefined): Omit<
 	}
 }
 
-/** The approval of an approved task. One in another status has none, whatever stands beside the status. */
+/** The approval of an approved task. One in another status has none, even with a result beside the status. */
 function approvalOf(status: string, result: JsonObject[string]): { value: JsonObject; until: number } {
 	if (status !== "approved") throw new Failure("not_approved", `the request is "${printable(status)}"`);
 	if (!isObject(result) || result.mode !== "reevaluate")
@@ -290,7 +290,7 @@ interface Offer {
 
 const none: Offer = { denial: {}, endpoint: "", next: "none", retryAfter: 0 };
 
-/** What follows on a reason, where the answer has no next_action that is known. */
+/** The next action after a reason, where the answer has none that is known. */
 const usually = new Map([
 	["approval_expired", "request"],
 	["approval_revoked", "request"],

@@ -1,5 +1,5 @@
 // CEL as mappings are written in it. The peer dependency parses an expression and checks its types; it is evaluated here.
-// A mapping is written by the very server of the calls that are decided, and evaluated on what its callers send: so each step is
+// A mapping is written by the very server of the calls that are decided, and evaluated on the values of its callers: so each step is
 // counted, and an expression that policy-service's own CEL does not take is refused.
 import { type ASTNode, Environment } from "@marcbachmann/cel-js";
 import { isObject } from "./json.js";

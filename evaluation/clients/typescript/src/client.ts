@@ -217,7 +217,7 @@ export class Client {
 		}
 	}
 
-	/** Acts, and keeps what handlers promised of the result. What they promised is reported then. */
+	/** Acts, and keeps the promises of handlers about the result. Their receipts leave then. */
 	async #act<T>(all: readonly Enforcement[], act: () => T | Promise<T>): Promise<T> {
 		const promising = all.filter((e) => e.report.promises);
 		let result: T;
@@ -270,7 +270,7 @@ function undeclared(question: Question): Question {
 	return { ...question, context };
 }
 
-/** What begins anew each time it is iterated. */
+/** An iterable that begins anew each time. */
 function anew<T>(start: () => AsyncGenerator<T>): AsyncIterable<T> {
 	return { [Symbol.asyncIterator]: start };
 }

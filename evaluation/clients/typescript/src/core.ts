@@ -37,7 +37,7 @@ const receiptTime = 2000;
 const unknownFor = 60_000;
 const receiptsAtOnce = 8;
 
-/** What all calls of a client share. */
+/** The common part of all calls of a client. */
 export class Core {
 	readonly settings: Settings;
 	/** Names the PDP and the tenant. */
@@ -262,7 +262,7 @@ function secretsIn({ context }: Question): string[] {
 	return [shown.token, shown.proof].filter((text) => typeof text === "string");
 }
 
-/** Whether a question presents an approval, in whatever form, or a capability. */
+/** Whether a question presents an approval, in any form, or a capability. */
 export function presentsIn({ context }: Question): boolean {
 	return presentsApproval(context) || context?.capability !== undefined;
 }

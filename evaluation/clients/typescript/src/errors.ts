@@ -66,7 +66,7 @@ export function notAsked(detail: string): Failure {
 	return new Failure("not_asked", detail, { sent: false });
 }
 
-/** What came is no answer. */
+/** The reply is no answer. */
 export function odd(detail: string): Failure {
 	return new Failure("odd", detail);
 }
@@ -127,7 +127,7 @@ export abstract class AuthorizationError extends Error {
 	declare readonly reason?: string;
 	/** The sentence for the user, by the author of the policy. */
 	declare readonly reasonUser?: string;
-	/** What to try: the last part of the message. */
+	/** The next thing to try: the last part of the message. */
 	declare readonly remedy: string;
 	/** The HTTP status of the PDP, or that of an item of a batch. */
 	declare readonly pdpStatus?: number;
@@ -166,7 +166,7 @@ export abstract class AuthorizationError extends Error {
 	}
 }
 
-/** Whether no answer says what became of the request. 429 and 503 are the PDP's own word, any other status may be a proxy's. */
+/** Whether no answer says the outcome of the request. 429 and 503 are the PDP's own word, any other status may be a proxy's. */
 function lost({ kind, pdpStatus }: Failure): boolean {
 	return (
 		["unreachable", "timed_out", "cancelled", "odd"].includes(kind) || (kind === "unavailable" && pdpStatus !== 429 && pdpStatus !== 503)

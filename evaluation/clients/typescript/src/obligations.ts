@@ -47,7 +47,7 @@ interface Outcome {
 	change?: Change;
 }
 
-/** The outcomes of what a decision obliges to. */
+/** The outcomes of the obligations of a decision. */
 export class Report {
 	readonly outcomes: Outcome[] = [];
 	/** The caller's signal came meanwhile. */
@@ -59,7 +59,7 @@ export class Report {
 		return undone.map(({ obligation: { id, type }, fault }) => `obligation "${id}" of type "${type}": ${fault}`).join("; ");
 	}
 
-	/** What handlers threw. */
+	/** The errors of handlers. */
 	get cause(): unknown {
 		const errors = this.outcomes.filter((one) => one.error !== undefined).map((one) => one.error);
 		return errors.length > 1 ? new AggregateError(errors) : errors[0];
@@ -69,7 +69,7 @@ export class Report {
 		return this.outcomes.some((one) => one.change !== undefined);
 	}
 
-	/** Applies what handlers promised. It throws if one cannot be kept. */
+	/** Applies the promises of handlers. It throws if one cannot be kept. */
 	async apply(result: unknown): Promise<unknown> {
 		for (const one of this.outcomes) {
 			if (!one.change) continue;
@@ -84,12 +84,12 @@ export class Report {
 		return result;
 	}
 
-	/** Takes back what handlers promised: it was not done. */
+	/** Takes back the promises of handlers: they were not kept. */
 	break(): void {
 		for (const one of this.outcomes) if (one.change) one.fault ??= faults.broken;
 	}
 
-	/** The outcomes as the PDP is sent them. One without an id of its own cannot be told there. */
+	/** The outcomes as the PDP is sent them. One without an id of its own cannot be named there. */
 	get receipts(): { id: string; status: string; detail?: string }[] {
 		const named = new Map(this.outcomes.filter((one) => one.obligation.id !== "").map((one) => [one.obligation.id, one]));
 		return [...named].map(([id, { fault }]) => (fault ? { id, status: "failed", detail: fault } : { id, status: "discharged" }));
@@ -111,7 +111,7 @@ function frozen(question: Question): Question {
 const grace = 5000;
 
 /**
- * Discharges what is owed, one after the other. Every obligation is tried, whatever became of those before it, and also on
+ * Discharges the obligations, one after the other. Each is tried, also if one before it failed, and also on
  * a deny: a PEP that cannot ask for approval must still send the notification. For the same reason the caller's signal,
  * which fails the one that is being discharged, does not stop those after it.
  */
@@ -143,7 +143,7 @@ export async function discharge(
 			continue;
 		}
 		try {
-			// what a handler changes there is seen by no other
+			// a change by a handler is seen by no other
 			const change = await before(signal, handler(structuredClone(obligation), { question: shown, signal }));
 			if (typeof change === "function" && options.changes) outcome.change = change;
 			else if (typeof change === "function") outcome.fault = faults.noResult;

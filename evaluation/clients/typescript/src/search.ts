@@ -6,14 +6,14 @@ import { isObject, members, present, textOf } from "./json.js";
 import { ask } from "./transport.js";
 import type { Action, Entity, Json, JsonObject } from "./types.js";
 
-/** What is sought. */
+/** The sought part. */
 export type Sought = "subject" | "resource" | "action";
 
 const mostPages = 10_000;
 const mostEmpty = 1_000;
 
 /**
- * Yields what is permitted, page after page, as long as it is asked for. A result that carries obligations is an error: they
+ * Yields the permitted results, page after page, as long as it is asked for. A result that carries obligations is an error: they
  * were not discharged.
  */
 export async function* search(
@@ -55,7 +55,7 @@ export async function* search(
 	}
 }
 
-/** The query, of which all but the type of what is sought is left out. */
+/** The query, of whose sought part all but the type is left out. */
 function queryOf(what: Sought, value: unknown): JsonObject {
 	const q = members(plain(value)) as { [name: string]: Json | undefined };
 	only(q, "the query", ["subject", "action", "resource", "context"]);

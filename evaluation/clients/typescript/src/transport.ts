@@ -3,7 +3,7 @@ import { type Again, Failure, failureOf, notAsked, odd, printable } from "./erro
 import { isObject, readJson, textOf } from "./json.js";
 import type { Json } from "./types.js";
 
-/** What a client was made of. */
+/** The settings of a client. */
 export interface Settings {
 	/** Without a slash at its end. */
 	base: string;
@@ -45,7 +45,7 @@ export interface Reply {
 	secrets: readonly string[];
 }
 
-/** Reads a reply. What it throws or returns is why it is not the one that was wanted. */
+/** Reads a reply. It throws or returns the failure of one that is not as wanted. */
 export type Reader = (reply: Reply) => Failure | undefined;
 
 const mostBytes = 1 << 20;

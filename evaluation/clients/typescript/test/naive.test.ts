@@ -40,7 +40,7 @@ after(() => {
 });
 
 const q: Question = { subject: { type: "user", id: "ann" }, action: { name: "read" }, resource: { type: "doc", id: "d1" } };
-/** The body of a request by somebody that knows the service. */
+/** The body of a request by a caller that knows the service. */
 const body: Any = { ...q, evaluations: [{}], options: { evaluations_semantic: "permit_on_first_permit" } };
 
 /** Lines that throw before there is a promise, which would be true in an `if`. Even a PDP that says yes is not asked. */

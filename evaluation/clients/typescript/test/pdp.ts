@@ -3,7 +3,7 @@ import type { AddressInfo } from "node:net";
 import type { TestContext } from "node:test";
 import { type AuthorizationError, Client, type ClientOptions, type Question } from "../src/index.js";
 
-/** What a PDP was asked. */
+/** A request to a PDP. */
 export interface Asked {
 	method: string;
 	path: string;
@@ -12,7 +12,7 @@ export interface Asked {
 	body: any;
 }
 
-/** A body to answer with status 200 as JSON, or more, or what does it all by itself. */
+/** A body to answer with status 200 as JSON, or more, or a function that answers by itself. */
 export type Reply =
 	| string
 	| { status?: number; headers?: { [name: string]: string | string[] }; body?: string | Uint8Array; json?: unknown; id?: string }

@@ -35,7 +35,7 @@ _MAX_TOKEN, _MAX_MEMBER = 8192, 2048  # bytes
 
 
 def canonical(value: Any) -> str:
-    """The form of RFC 8785 of a JSON value. A ValueError refuses a number that it rounds, and what is no JSON."""
+    """The form of RFC 8785 of a JSON value. A ValueError refuses a number that it rounds, and a value that is no JSON."""
     return _canonical(value, 0)
 
 
@@ -203,7 +203,7 @@ class Holder:
     def request(
         self, ask: Mapping[str, Any], issuer: str, *, iat: int | None = None, jti: str | None = None
     ) -> dict[str, Any]:
-        """The body for POST /v1/capabilities: what is asked for, with the key and a proof of it for the service."""
+        """The body for POST /v1/capabilities: the request, with the key and a proof of it for the service."""
         body = {name: value for name, value in ask.items() if name != "proof"}
         if "encrypt_to" in body:
             raise ValueError("this client reads no encrypted tokens; leave encrypt_to out")
@@ -314,7 +314,7 @@ class Capability:
 
 
 def _claims(token: str) -> dict[str, Any]:
-    """What a token says. Nothing is allowed by it: only the PDP knows what it is worth."""
+    """The claims of a token. Nothing is allowed by it: only the PDP knows its worth."""
     try:
         if len(token) > _MAX_TOKEN:
             raise ValueError
@@ -358,7 +358,7 @@ def request_flow(
 
 
 def renew_flow(link: Link, capability: Capability, wait: Wait | float | None) -> Flow[Capability]:
-    """Asks for a new token of a capability, by what it was granted by, and waits as request_flow does."""
+    """Asks for a new token of a capability, by the terms of its grant, and waits as request_flow does."""
     if capability.ask is None:
         raise not_asked("the capability was made without ask, and is renewed by what it was granted by; give it ask")
     return (yield from request_flow(link, capability.holder, capability.ask, wait, capability.id))

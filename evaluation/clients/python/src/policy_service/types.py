@@ -1,5 +1,5 @@
 # Made of the OpenAPI document by go test ./evaluation/clients -run TestTypes -update-types.
-"""Types of what the client is given, and gives."""
+"""Types of the values between a program and the client."""
 
 from __future__ import annotations
 

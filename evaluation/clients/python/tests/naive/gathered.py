@@ -1,4 +1,4 @@
-"""All of what was gathered."""
+"""All of the gathered answers."""
 
 # comes of it: TypeError
 import asyncio
