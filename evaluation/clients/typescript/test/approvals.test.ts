@@ -138,7 +138,7 @@ test("a failure that says nothing of people's decision does not end the wait, an
 	const down = await people(t, [undefined]);
 	const look = await no(down.client().authorize(question, { wait: 1000 }));
 	assert.deepEqual([look.kind, look.reason, look.task?.id], ["not_approved", "approval_pending", "t1"]);
-	const used = () => ({ json: { decision: false, context: { reason: "approval_pending", retry_after: 1 } }, id: "d2" });
+	const used = () => ({ json: { decision: false, context: { reason: "grant_pending", retry_after: 1 } }, id: "d2" });
 	const late = await people(t, [approved()], { used });
 	const use = await no(late.client().authorize(question, { wait: 1000 }));
 	assert.deepEqual([use.kind, use.reason, use.decisionId], ["not_approved", "approval_pending", "d2"]);

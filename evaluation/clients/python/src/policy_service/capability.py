@@ -35,7 +35,7 @@ _MAX_TOKEN, _MAX_MEMBER = 8192, 2048  # bytes
 
 
 def canonical(value: Any) -> str:
-    """The form of RFC 8785 of a JSON value. A ValueError refuses a number that it rounds, and a value that is no JSON."""
+    """The form of RFC 8785 of a JSON value. A ValueError refuses a number that it rounds, and all that is no JSON."""
     return _canonical(value, 0)
 
 
