@@ -193,7 +193,7 @@ test("an offer or a task that is odd is followed nowhere", async (t) => {
 		[{ reason: "approval_required" }, "denied"],
 		[{ reason: "approval_required", access_request: { ...request, refused: "too many" } }, "denied"],
 		[{ reason: "approval_required", access_request: request, next_action: "none" }, "denied"],
-		[{ reason: "approval_policy_denied", access_request: request }, "denied"],
+		[{ reason: "policy_denied", access_request: request }, "denied"],
 		[{ reason: "approval_required", access_request: "x" }, "odd"],
 		[{ reason: "approval_required", access_request: { binding_token: "bt" } }, "odd"],
 		[{ reason: "approval_required", access_request: { expires_at: later() } }, "odd"],
