@@ -89,13 +89,13 @@ race: ## run the tests of .ci/race with the race detector (needs a C compiler)
 	@$(RACE) -list .ci/race $(GO_TEST) -race -short -timeout 10m
 
 npm: ## hold us to programs of others, MCP, Rust Cedar, CEL; test the clients in TypeScript and Python (needs npm, and what .ci/run installs)
-	@NPM=1 $(GO) run ./.ci/tests -calls Npm $(GO_TEST) -parallel 4 -timeout 20m
+	@NPM=1 $(GO) run ./.ci/tests -calls Npm $(GO_TEST) $(SHORT) -parallel 4 -timeout 20m
 
 # The files that programs of others judge us by.
 NPM_JUDGES = pdp/mcp pdp/cedartext pdp/internal evaluation obligations policies cmd/policy-service/deploy/compose pdp/capability pdp/server/capabilities go.mod go.sum
 
 npm-changed:
-	@.ci/unchanged npm $(NPM_JUDGES) || { $(MAKE) npm && .ci/unchanged -keep npm $(NPM_JUDGES); }
+	@.ci/unchanged npm $(NPM_JUDGES) || { $(MAKE) npm SHORT=-short && .ci/unchanged -keep npm $(NPM_JUDGES); }
 
 # The programs of the gate, which ./... leaves out because their directory is hidden.
 PROGRAMS = $(patsubst %/main.go,./%,$(wildcard .ci/*/main.go))
