@@ -83,7 +83,7 @@ var elsewhere = map[string]map[string]string{
 
 	"evaluation/clients/python/README.md":     {"python": "python_test.go of evaluation/clients, which runs the programs", "console python": "python_test.go, as above"},
 	"evaluation/clients/typescript/README.md": {"ts": "typescript_test.go of evaluation/clients, which runs the programs", withNode: "typescript_test.go, as above"},
-	"evaluation/clients/typescript/MCP.md":    {"ts": "evaluation/clients/mcpguard_test.go, which runs it", "js": "mcpguard_test.go, which finds it in the example"},
+	"evaluation/clients/typescript/MCP.md":    {"ts": "typescript_test.go, as above", "js": "mcpguard_test.go, which finds it in the example"},
 }
 
 // unexecuted are the pages of which no block is executed, each with the reason.

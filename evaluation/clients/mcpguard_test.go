@@ -1,10 +1,8 @@
 package clients_test
 
 import (
-	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -84,43 +82,15 @@ func (p typescript) mcpServer(t *testing.T, w pep.Wiring, resource string) strin
 	}
 }
 
-// TestMCPPage runs the program of MCP.md, by the packed file, against a real server, and looks for the line of the example
-// that the page shows.
+// TestMCPPage finds the line of the example that the page shows. [TestTypeScriptPage] runs its program.
 func TestMCPPage(t *testing.T) {
 	t.Parallel()
-	night.Npm(t)
-	p := typescriptClient(t)
-	text, err := os.ReadFile("typescript/MCP.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	example, err := os.ReadFile("typescript/examples/mcp-server.mjs")
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := map[string]string{}
-	for _, m := range regexp.MustCompile("(?ms)^```(\\S+)\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
-		blocks[m[1]] += m[2]
-	}
-	if shown := strings.TrimSpace(blocks["js"]); len(blocks) != 2 || shown == "" || !strings.Contains(string(example), shown) {
+	shown := readTypeScriptPage(t, "MCP.md").blocks["js"]
+	if len(shown) != 1 || !strings.Contains(string(example), strings.TrimSpace(shown[0])) {
 		t.Errorf("the example has no %q", shown)
-	}
-	page := readTypeScriptPage(t)
-	page.programs = maps.Clone(page.programs)
-	maps.DeleteFunc(page.programs, func(name, _ string) bool { return name != "client.ts" })
-	page.programs["tool.ts"] = blocks["ts"]
-	dir := p.newcomer(t, page)
-	p.link(t, dir, "@modelcontextprotocol/sdk", "@marcbachmann/cel-js", "zod")
-	p.must(t, dir, "node", "node_modules/typescript/bin/tsc", "-p", ".")
-	s := starter(t)
-	run := p.Command(t.Context(), dir, "node", "tool.ts")
-	run.Env, run.Stderr = append(run.Env, s.env()...), t.Output()
-	out, err := run.Output()
-	want := ""
-	for _, says := range regexp.MustCompile(`// prints: (.*)`).FindAllStringSubmatch(blocks["ts"], -1) {
-		want += says[1] + "\n"
-	}
-	if err != nil || string(out) != want || want == "" {
-		t.Errorf("%v: it prints\n%s\nand the page says\n%s", err, out, want)
 	}
 }

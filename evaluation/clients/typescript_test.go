@@ -253,8 +253,9 @@ func TestTypeScriptPage(t *testing.T) {
 	t.Parallel()
 	night.Npm(t)
 	p := typescriptClient(t)
-	page := readTypeScriptPage(t)
+	page := readTypeScriptPage(t, "README.md", "MCP.md")
 	dir := p.newcomer(t, page)
+	p.link(t, dir, "@modelcontextprotocol/sdk", "@marcbachmann/cel-js", "zod")
 	p.must(t, dir, "node", "node_modules/typescript/bin/tsc", "-p", ".")
 	s, granting := starter(t), agents(t)
 	s.people(decides("approve"))
@@ -305,7 +306,7 @@ func TestNewcomerExpress(t *testing.T) {
 	t.Parallel()
 	night.Npm(t)
 	p := typescriptClient(t)
-	page := readTypeScriptPage(t)
+	page := readTypeScriptPage(t, "README.md")
 	dir := p.newcomer(t, page)
 	own := 0
 	for _, line := range strings.Split(page.programs["app.ts"]+page.programs["client.ts"], "\n") {
@@ -349,14 +350,18 @@ type tsPage struct {
 	blocks   map[string][]string
 }
 
-func readTypeScriptPage(t testing.TB) tsPage {
+func readTypeScriptPage(t testing.TB, names ...string) tsPage {
 	t.Helper()
-	text, err := os.ReadFile("typescript/README.md")
-	if err != nil {
-		t.Fatal(err)
+	text := ""
+	for _, name := range names {
+		one, err := os.ReadFile("typescript/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text += string(one)
 	}
 	page := tsPage{map[string]string{}, map[string][]string{}}
-	for _, m := range regexp.MustCompile("(?ms)^```(\\S[^\n]*)\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile("(?ms)^```(\\S[^\n]*)\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
 		name, ok := strings.CutPrefix(strings.SplitN(m[2], "\n", 2)[0], "// ")
 		switch {
 		case m[1] != "ts":
