@@ -1,7 +1,6 @@
 // Package npm installs programs of others for tests: what a package-lock.json pins, byte for byte, and nothing else.
 //
-// Begin with [Install], or with [Keep] where many tests need the same. No script of a package runs. A test that calls them calls
-// night.Npm first.
+// Begin with [Install]. No script of a package runs. A test that calls it calls night.Npm first.
 package npm
 
 import (
@@ -21,8 +20,8 @@ import (
 	"time"
 )
 
-// Install writes files into a directory of the test's own, and installs there what their package-lock.json pins. The test
-// fails where that cannot be done.
+// Install writes files into a directory of the test's own, beside the packages that their package-lock.json pins: see [Keep].
+// The test fails where that cannot be done.
 func Install(t testing.TB, what string, files fs.FS) (dir string) {
 	t.Helper()
 	if _, err := exec.LookPath("npm"); err != nil {
@@ -32,10 +31,19 @@ func Install(t testing.TB, what string, files fs.FS) (dir string) {
 	if err := os.CopyFS(dir, files); err != nil {
 		t.Fatal(err)
 	}
-	if err := ci(t.Context(), dir); err != nil {
+	if err := link(files, dir); err != nil {
 		Without(t, what, err.Error())
 	}
 	return dir
+}
+
+// link puts the packages that files pin into a directory.
+func link(files fs.FS, dir string) error {
+	installed, err := Keep(files)
+	if err != nil {
+		return err
+	}
+	return os.Symlink(filepath.Join(installed, "node_modules"), filepath.Join(dir, "node_modules"))
 }
 
 func ci(ctx context.Context, dir string) error {

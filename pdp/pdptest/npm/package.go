@@ -29,11 +29,7 @@ func Pack(from, to string) (p Package, err error) {
 	if p.Bin, err = Node(filepath.Join(to, "test", "node22")); err != nil {
 		return p, err
 	}
-	installed, err := Keep(os.DirFS(to))
-	if err == nil {
-		err = os.Symlink(filepath.Join(installed, "node_modules"), filepath.Join(to, "node_modules"))
-	}
-	if err != nil {
+	if err := link(os.DirFS(to), to); err != nil {
 		return p, err
 	}
 	out, err := p.Run(context.Background(), to, "npm", "pack", "--loglevel=error", "--json")
