@@ -24,14 +24,14 @@ class Facts:
     approved_until: datetime | None = None
 
 
-class Permit:
-    """A yes, all obligations included. Only a client makes one."""
+class _Made:
+    """The common part of a yes and of an answer. Only a client makes one."""
 
     __slots__ = ("_facts",)
 
     def __init__(self, facts: Facts, *, by: object = None) -> None:
         if by is not OURS:
-            raise TypeError("a Permit is made by a client alone")
+            raise TypeError(f"a client alone makes a {type(self).__name__}")
         self._facts = facts
 
     @property
@@ -44,6 +44,12 @@ class Permit:
         """The X-Request-ID of the question."""
         return self._facts.request_id
 
+
+class Permit(_Made):
+    """A yes, all obligations included. Only a client makes one."""
+
+    __slots__ = ()
+
     @property
     def context(self) -> Mapping[str, Any]:
         """The context of the answer."""
@@ -55,16 +61,14 @@ class Permit:
         return self._facts.approved_until
 
 
-class Answer:
+class Answer(_Made):
     """The answer to one question. It is no bool: ask permitted."""
 
-    __slots__ = ("_error", "_facts")
+    __slots__ = ("_error",)
 
     def __init__(self, facts: Facts, error: AuthorizationError | None, *, by: object = None) -> None:
-        if by is not OURS:
-            raise TypeError("an Answer is made by a client alone")
+        super().__init__(facts, by=by)
         self._error = error
-        self._facts = facts
 
     @property
     def permitted(self) -> bool:
@@ -85,16 +89,6 @@ class Answer:
     def reason_user(self) -> str | None:
         """The sentence for the user."""
         return self._error.reason_user if self._error else None
-
-    @property
-    def decision_id(self) -> str | None:
-        """The name of the decision's record."""
-        return self._facts.decision_id
-
-    @property
-    def request_id(self) -> str:
-        """The X-Request-ID of the question."""
-        return self._facts.request_id
 
     @property
     def context(self) -> Mapping[str, Any]:
