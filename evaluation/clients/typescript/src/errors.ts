@@ -15,7 +15,7 @@ export type DeniedKind = "denied" | "obligated" | "not_approved";
  * - `not_asked`, `open`: nothing was sent: the question cannot be asked; the circuit breaker is open;
  * - `unreachable`, `timed_out`, `cancelled`: no connection, or it broke; no answer in time; your signal was aborted;
  * - `refused`, `unavailable`: the PDP refuses the request (4xx); it cannot answer now (429, 5xx): see `retryAfter`;
- * - `odd`, `unsupported`: no answer came back; it answers another question;
+ * - `odd`: no answer came back;
  * - `bad_item`, `skipped`: the PDP refused this item of a batch; it did not decide it, as an earlier one was enough.
  */
 export type UndecidedKind =
@@ -27,7 +27,6 @@ export type UndecidedKind =
 	| "refused"
 	| "unavailable"
 	| "odd"
-	| "unsupported"
 	| "bad_item"
 	| "skipped";
 
@@ -106,7 +105,6 @@ const words: { readonly [kind in Kind]: readonly [happened: string, remedy: stri
 	refused: ["the PDP refuses the request", "correct the question"],
 	unavailable: ["the PDP cannot answer now", "ask again later"],
 	odd: ["what came is no answer", "see that the url is a PDP's, and that nothing on the way changes its answers"],
-	unsupported: ["the PDP answers another question", "ask a PDP that supports the question"],
 	bad_item: ["the PDP could not decide the question", "correct the question"],
 	skipped: ["the question was not decided", "ask it by itself"],
 };

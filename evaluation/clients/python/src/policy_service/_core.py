@@ -18,7 +18,7 @@ from . import _json, approvals, batch, obligations
 from ._breaker import Breaker, Circuit, Outcome, outcome_of
 from ._effects import MAX_BODY, Apart, Call, Flow, Raw, Send, Sleep, Together
 from .answer import Answer, Answers, Decided, Permit, answer, permit, read, shown_in
-from .errors import AuthorizationError, Kind, Secrets, failure, not_asked, odd
+from .errors import AuthorizationError, Kind, Secrets, Undecided, failure, not_asked, odd
 from .obligations import Enforcement
 
 __all__ = ["Breaker", "Core", "Flow", "Link", "LinkAnswer", "Shown"]
@@ -30,17 +30,6 @@ _URL = re.compile(r"[A-Za-z0-9:/._~%!$&'()*+,;=@?#\[\]-]+", re.ASCII)
 _TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 _JSON_TYPE = re.compile(r'application/json\s*(;\s*[\w!#$&^.+-]+=([\w!#$&^.+-]+|"[^"\\]*")\s*)*;?', re.ASCII | re.I)
 _RECEIPT_TIME, _QUIET_TIME = 2.0, 60.0
-_UNDECIDED = (
-    "not_asked",
-    "open",
-    "unreachable",
-    "timed_out",
-    "refused",
-    "unavailable",
-    "odd",
-    "unsupported",
-    "bad_item",
-)
 
 
 class Shown(Protocol):
@@ -276,7 +265,7 @@ class Core:
 
     def tell_undecided(self, error: AuthorizationError | None) -> Flow[None]:
         """Calls on_undecided, for a question of which no decision came."""
-        if self._on_undecided and error and error.kind in _UNDECIDED:
+        if self._on_undecided and isinstance(error, Undecided) and error.kind not in ("cancelled", "skipped"):
             try:
                 yield Call(self._on_undecided, (error,))
             except Exception:

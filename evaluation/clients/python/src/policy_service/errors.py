@@ -19,7 +19,6 @@ Kind = Literal[
     "refused",
     "unavailable",
     "odd",
-    "unsupported",
     "bad_item",
     "skipped",
 ]
@@ -40,7 +39,6 @@ _WORDS: dict[str, tuple[str, str]] = {
     "refused": ("refused", "correct the question, the URL or the credential, as the status says"),
     "unavailable": ("unavailable", "try again later"),
     "odd": ("not an answer", "see that the URL is the PDP's own, with no proxy that answers in its place"),
-    "unsupported": ("not supported", "ask a PDP that knows this kind of question"),
     "bad_item": ("item refused", "correct this question"),
     "skipped": ("not decided", "nothing; an earlier question was enough"),
 }
@@ -60,7 +58,7 @@ class AuthorizationError(Exception):
     not_asked, open                    nothing was sent: the question or the credential cannot be; the breaker is open
     unreachable, timed_out, cancelled  no connection, or it broke; no answer in time; the call was given up
     refused, unavailable               the PDP refuses the request (4xx); it cannot answer now (429, 5xx)
-    odd, unsupported                   no answer came back; the PDP does not know such a question
+    odd                                no answer came back
     bad_item, skipped                  the PDP refused this question of a batch; it did not decide it
     """
 
