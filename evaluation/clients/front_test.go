@@ -292,3 +292,25 @@ func inTurn(answers ...http.HandlerFunc) http.HandlerFunc {
 		answer(w, r)
 	}
 }
+
+// post returns the status and the body of the answer.
+func post(t testing.TB, client *http.Client, url string, headers ...string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := 0; n+1 < len(headers); n += 2 {
+		r.Header.Set(headers[n], headers[n+1])
+	}
+	answer, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%d %s", answer.StatusCode, text)
+}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -440,26 +439,4 @@ func (p typescript) serve(t testing.TB, dir, name string, env []string) string {
 		t.Fatal(name, "does not start:", err)
 	}
 	return strings.TrimSpace(line)
-}
-
-// post returns the status and the body of the answer.
-func post(t testing.TB, client *http.Client, url string, headers ...string) string {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for n := 0; n+1 < len(headers); n += 2 {
-		r.Header.Set(headers[n], headers[n+1])
-	}
-	answer, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = answer.Body.Close() }()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprintf("%d %s", answer.StatusCode, text)
 }
