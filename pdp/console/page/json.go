@@ -69,17 +69,15 @@ func (w *jsonLines) text() Text {
 	for n, line := range w.lines {
 		w.lines[n] = merged(line)
 	}
-	long := len(w.lines) > jsonCount
 	for _, line := range w.lines[:min(len(w.lines), jsonCount)] {
 		beginning, left := cut(line, longLine)
 		if left {
-			beginning, long = append(beginning, more), true
+			beginning = append(beginning, more)
+			t.shown.More = append(t.shown.More, line)
 		}
 		t.shown.Lines = append(t.shown.Lines, beginning)
 	}
-	if long {
-		t.shown.More = w.lines
-	}
+	t.shown.More = append(t.shown.More, w.lines[min(len(w.lines), jsonCount):]...)
 	return t
 }
 
@@ -170,7 +168,7 @@ func (w *jsonLines) newLine(depth int) {
 func (w *jsonLines) quoted(text string) {
 	s := onOneLine(Text{visible.InJSON(text)})
 	w.rtl = w.rtl || s.shown.RightToLeft
-	for _, note := range s.shown.Notes {
+	for _, note := range aboutAll(s.shown) {
 		if len(w.notes) < mostNotes && !slices.Contains(w.notes, note) {
 			w.notes = append(w.notes, note)
 		}
