@@ -185,10 +185,18 @@ func (s *sheet) agreed() (bool, page.Status) {
 }
 
 func (s *sheet) tally(t page.Table) page.Table {
-	for n := range t.Rows {
-		row := &t.Rows[n]
-		row.Name, row.Value.Text, row.Was.Text = s.counted(row.Name), s.counted(row.Value.Text), s.counted(row.Was.Text)
+	if !s.whole {
+		s.heed.Cut += t.Fold()
 	}
+	t.Each(func(text page.Text, again bool) page.Text {
+		switch {
+		case !again:
+			return s.counted(text)
+		case s.whole:
+			return text.Whole()
+		}
+		return text.Begun()
+	})
 	return t
 }
 

@@ -15,6 +15,10 @@ import (
 type Value struct {
 	Text   Text
 	Quoted bool
+	// Change is New or Gone if the value of the other time differs. Parts are the text, with those that differ; without
+	// them all of it does.
+	Change Change
+	Parts  []Part
 }
 
 // JSON is a JSON value for people: a text with its lines, and all else as indented JSON in which each text is on one
@@ -25,7 +29,7 @@ func JSON(v jsontext.Value) Value {
 		if err != nil {
 			return Value{Text: unreadable()}
 		}
-		return Value{marked(Of(string(text)), `"`, quotation), true}
+		return Value{Text: marked(Of(string(text)), `"`, quotation), Quoted: true}
 	}
 	w := jsonLines{in: jsontext.NewDecoder(bytes.NewReader(v), jsontext.AllowDuplicateNames(true))}
 	if w.value(0) != nil {
