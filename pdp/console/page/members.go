@@ -2,6 +2,8 @@ package page
 
 import (
 	"bytes"
+	"cmp"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -60,8 +62,8 @@ func (t Table) Single(name string) *Value {
 // longTable is how many rows a table may have without a box of its own.
 const longTable = 8
 
-// Members is a table of the members of an object, in their order. If there was a last time, each is compared; members
-// that are gone come last. No object has no members.
+// Members is a table of the members of an object, in their order. If there was a last time, each is compared, and those
+// that differ come first: short ones before long ones, and those that are gone. No object has no members.
 func Members(caption Label, now jsontext.Value, last *jsontext.Value) Table {
 	t := Table{Caption: caption, Compared: last != nil}
 	before := map[string]jsontext.Value{}
@@ -96,12 +98,29 @@ func Members(caption Label, now jsontext.Value, last *jsontext.Value) Table {
 	for n := range t.Rows {
 		row := &t.Rows[n]
 		row.Wide = t.Compared && (len(row.Steps) > 0 || !row.Value.flat() || !row.Was.flat())
-		if len(row.Steps) > 0 {
+		switch {
+		case len(row.Steps) > 0:
 			row.Was = Value{} // its differences are there
+		case row.Change == New && !row.Wide:
+			row.Value.Change = New
+		case row.Change == Gone && !row.Wide:
+			row.Was.Change = Gone
 		}
 	}
+	slices.SortStableFunc(t.Rows, func(a, b Row) int { return cmp.Compare(a.rank(), b.rank()) })
 	t.Scrolls = len(t.Rows) > longTable
 	return t
+}
+
+// rank is where a row stands among others.
+func (r *Row) rank() int {
+	switch {
+	case r.Change == Same:
+		return 2
+	case r.Wide:
+		return 1
+	}
+	return 0
 }
 
 // Fold leaves out steps where there are many, and returns how many rows lack some.
