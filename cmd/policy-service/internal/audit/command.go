@@ -125,8 +125,8 @@ type filterFlags struct {
 	Policy     cli.Given `placeholder:"ID" help:"Only decisions that this policy determined, in which it had an error, or in which a reason denied what it allowed."`
 	Approval   cli.Given `placeholder:"ID" help:"Only records of this approval request: its steps, and the decisions that used it."`
 	Capability cli.Given `placeholder:"ID" help:"Only records of this capability: its steps, the decisions that granted it, and those on calls that showed it."`
-	Text       cli.Given `placeholder:"WORD" help:"Only records with this text in them, whatever the case of its letters: a word, or a few in quotes. Without --from or --since, only records of the last 90 days."`
 	Event      cli.Given `placeholder:"NAME" help:"Only records that say that this happened, such as tool_drift or bundle_refused."`
+	Text       cli.Given `placeholder:"WORD" help:"Only records with this text in them, whatever the case of its letters: a word, or a few in quotes. Without --from or --since, only records of the last 90 days."`
 }
 
 // spanFlags say of which time the records are. Each takes a time, a day or an age.
