@@ -15,6 +15,8 @@ type Layout struct {
 	LogOut Token
 	// Capabilities says that the person may see and take back capabilities.
 	Capabilities bool
+	// Records says that the person may read the decision log.
+	Records bool
 	// Waiting is how many approval requests wait for the person.
 	Waiting Count
 	// Now is when the page was made.
