@@ -11,7 +11,6 @@ import (
 	"policy-service/pdp/approval/inbox"
 	"policy-service/pdp/console/page"
 	"policy-service/pdp/httpclient"
-	"policy-service/pdp/server/auth"
 )
 
 // visit is one request. The context of its request says to the API which person sends it.
@@ -109,9 +108,6 @@ func idOf(entity string) string {
 	}
 	return id
 }
-
-// logRead is the permission to read records.
-const logRead = string(auth.LogRead)
 
 // fail answers for an error of the API. What the API refuses with 409 is for the page that asked.
 func (v *visit) fail(err error) {
