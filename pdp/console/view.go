@@ -50,6 +50,7 @@ func (v *visit) requestView(f *facts, tried attempt) page.Request {
 		s.like[a.Pointer] = known
 		s.heed.Alike = append(s.heed.Alike, page.Alike{Pointer: page.Line(a.Pointer), Known: known})
 	}
+	v.waiting = &f.waiting
 	view := page.Request{
 		Layout:   v.layout("Request"),
 		Asks:     s.asks(),
@@ -67,7 +68,6 @@ func (v *visit) requestView(f *facts, tried attempt) page.Request {
 		view.Said = append(view.Said, s.vote(said))
 	}
 	view.Layout.About = page.IDOf(f.approval.ID)
-	view.Layout.Waiting = page.Count{N: len(f.waiting.Items), More: f.waiting.Next != ""}
 	view.Prev, view.Next = s.beside()
 	view.State = s.state(view.Forms, tried)
 	view.Heed = s.heed
