@@ -131,42 +131,58 @@ func (v *visit) stream() {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	defer context.AfterFunc(v.stopping, end)()
+	t := &teller{v: v, ctx: ctx, id: id, events: events{v.w, http.NewResponseController(v.w)}}
+	if last := page.IDOf(v.r.Header.Get("Last-Event-ID")); !last.None() {
+		t.tag = `"` + last.String() + `"`
+	}
+	event, err := t.look(0)
+	if err != nil {
+		v.w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
 	v.w.Header().Set("Content-Type", "text/event-stream")
 	v.w.Header().Set("X-Accel-Buffering", "no") // or nginx keeps events until there are many
-	to := &events{v.w, http.NewResponseController(v.w)}
-	if to.send(fmt.Sprintf("retry: %d\n\n", streamRetry.Milliseconds())) == nil {
-		v.tell(ctx, to, id)
-	}
-	if errors.Is(context.Cause(ctx), errReplaced) {
-		_ = to.send("event: replaced\ndata: {}\n\n")
-	}
-}
-
-// tell sends events until the stream ends.
-func (v *visit) tell(ctx context.Context, to *events, id idHash) {
-	tag, wait := "", time.Duration(0)
-	if last := page.IDOf(v.r.Header.Get("Last-Event-ID")); !last.None() {
-		tag = `"` + last.String() + `"`
-	}
-	for {
-		event := "event: beat\ndata: {}\n\n"
-		got, changed, err := v.api.Changed(ctx, mine, onPage, tag, wait)
-		if _, on := v.sessions.look(id); !on || ctx.Err() != nil || err != nil && !httpclient.Passing(err) {
-			return
-		}
-		if changed && err == nil {
-			tag = got.Tag
-			event = fmt.Sprintf("id: %s\nevent: waiting\ndata: %s\n\n", tagOf(&got), jsonOf(&got))
-		}
-		if to.send(event) != nil {
+	for err = t.send(fmt.Sprintf("retry: %d\n\n", streamRetry.Milliseconds())); err == nil; event, err = t.look(streamBeat) {
+		if err = t.send(event); err != nil {
 			return
 		}
 		select {
 		case <-time.After(streamPause):
 		case <-ctx.Done():
 		}
-		wait = streamBeat
 	}
+	if errors.Is(context.Cause(ctx), errReplaced) {
+		_ = t.send("event: replaced\ndata: {}\n\n")
+	}
+}
+
+// teller makes the events of a stream. Tag is that of the last one, "" of none.
+type teller struct {
+	v   *visit
+	ctx context.Context
+	id  idHash
+	tag string
+	events
+}
+
+// look is the next event: how it is now, if that is not how it was, and else a beat after so long. Its error is the end of
+// the stream.
+func (t *teller) look(wait time.Duration) (event string, err error) {
+	event = "event: beat\ndata: {}\n\n"
+	got, changed, err := t.v.api.Changed(t.ctx, mine, onPage, t.tag, wait)
+	if _, on := t.v.sessions.look(t.id); !on || t.ctx.Err() != nil {
+		return "", errOver
+	}
+	switch {
+	case err != nil && httpclient.Passing(err):
+		return event, nil
+	case err != nil:
+		return "", err
+	case changed:
+		t.tag = got.Tag
+		event = fmt.Sprintf("id: %s\nevent: waiting\ndata: %s\n\n", tagOf(&got), jsonOf(&got))
+	}
+	return event, nil
 }
 
 // tellOnce answers with how many wait now.
