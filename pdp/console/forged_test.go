@@ -197,7 +197,7 @@ func TestAnotherPageOfTheHostReadsNoFormToken(t *testing.T) {
 		for _, action := range []string{to, "/login", "/logout"} {
 			mia.do(http.MethodPost, action, form, append(sent, "Content-Type", coreFormType)...).is(t, fmt.Sprintf("%s sends the form of %s", name, action), http.StatusForbidden)
 		}
-		for _, file := range []string{"/style.css", "/console.js"} { // pages load them so, and nobody's data is there
+		for _, file := range []string{"/style.css", "/console.js", "/icon.svg"} { // pages load them so, and nobody's data is there
 			mia.get(file, sent...).is(t, fmt.Sprintf("%s gets %s", name, file), http.StatusOK)
 		}
 	}

@@ -231,7 +231,7 @@ func TestPageOfRequest(t *testing.T) {
 		`Arguments Name Value branch " main " repository " shop "`,
 		`Says " Release 1.4 " — written by whoever asks —`,
 		"Binds exactly this, once, and up to 3 follow-up questions within 15 min, for 15 min after it is approved", "Why asked ask-lead ( obligations.yaml:1:1 ), from production-who ( tools.cedar:1:1 )")
-	has(t, body, "<title>Request "+id, `<button name="decision" value="approve"`, `<button name="decision" value="deny"`, `<button name="decision" value="delegate">`)
+	has(t, body, "<title>(1) Request "+id, `<button name="decision" value="approve"`, `<button name="decision" value="deny"`, `<button name="decision" value="delegate">`)
 	hasNot(t, plain(body), "Revoke", "You cannot", "The last time")
 
 	got := alice.says(body, "/decision", "decision", "approve", "reason", "as agreed")
