@@ -110,7 +110,7 @@ func TestSpans(t *testing.T) {
 // A value of the largest size can be drawn whole.
 func TestLargeValueIsWhole(t *testing.T) {
 	t.Parallel()
-	for _, part := range []string{"x", "line\\n", "a\\u202e", "a \\u0430b "} {
+	for _, part := range []string{"x", "a line\\n"} {
 		end := "and this is the end"
 		table := page.Members("Arguments", jsontext.Value(`{"a":"`+strings.Repeat(part, 1<<20/len(part))+end+`","b":{"c":"`+end+`"}}`), nil)
 		table.Each(func(text page.Text, _ bool) page.Text { return text.Whole() })
