@@ -102,7 +102,11 @@ const (
 	root       = "/console"
 	stylePath  = "/style.css"
 	scriptPath = "/console.js"
+	iconPath   = "/icon.svg"
 )
+
+// files are the paths that pages load. All else is a page.
+var files = []string{root + stylePath, root + scriptPath, root + iconPath}
 
 func (c *Console) routes() {
 	toInbox := func(v *visit) { v.redirect(approvalsPath) }
@@ -124,6 +128,7 @@ func (c *Console) routes() {
 	c.take(callbackPath, methods{http.MethodGet: (*visit).fromProvider})
 	c.read(stylePath, file("text/css", page.Style))
 	c.read(scriptPath, file("text/javascript", page.Script))
+	c.read(iconPath, file("image/svg+xml", page.Icon))
 	c.mux.HandleFunc("/", c.visiting(func(v *visit) { v.problem(http.StatusNotFound) }))
 }
 
@@ -137,7 +142,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// The mux would send a browser that asks for another path than the clean one to an address of its own making.
 	case r.URL.RawPath != "" || path.Clean(at) != at && at != root+"/":
 		v.problem(http.StatusNotFound)
-	case !navigates(r) && at != root+stylePath && at != root+scriptPath:
+	case !navigates(r) && !slices.Contains(files, at):
 		v.problem(http.StatusForbidden)
 	default:
 		c.mux.ServeHTTP(w, r)

@@ -15,7 +15,6 @@ import (
 
 const (
 	decisionsPath = "/decisions"
-	logRead       = string(auth.LogRead)
 	explainRight  = string(auth.Explain)
 	// fewPolicies is how many determining policies a row of a list shows.
 	fewPolicies = 3
@@ -34,6 +33,7 @@ var recordFilter = []struct {
 	{"from", "from", "From", "2026-11-20T15:04:05Z"},
 	{"to", "to", "To", "2026-11-21"},
 	{"tenant", "tenant", "Tenant", ""},
+	{"text", "text", "Text", "a word in the record"},
 	{"approval", "approval", "Approval request", "id"},
 	{"capability", "capability", "Capability", "id"},
 	{"event", "event", "Event", "tool_drift"},

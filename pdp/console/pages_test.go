@@ -166,14 +166,14 @@ func (p *person) page(path string) string {
 	return got.Body
 }
 
-var hiddenFields = regexp.MustCompile(`<form method="post" action="([^"]*)"[^>]*>\s*<input type="hidden" name="token" value="([^"]*)"><input type="hidden" name="version" value="([^"]*)">`)
+var hiddenFields = regexp.MustCompile(`<form method="post" action="([^"]*)"[^>]*>\s*<input type="hidden" name="token" value="([^"]*)"><input type="hidden" name="version" value="([^"]*)">(?:<input type="hidden" name="shown" value="([^"]*)">)?`)
 
 // form is a form of a page by the end of its path, with the fields that nobody sees.
 func (p *person) form(body, end string) (path string, fields url.Values) {
 	p.t.Helper()
 	for _, m := range hiddenFields.FindAllStringSubmatch(body, -1) {
 		if strings.HasSuffix(m[1], end) {
-			return m[1], url.Values{"token": {m[2]}, "version": {m[3]}}
+			return m[1], url.Values{"token": {m[2]}, "version": {m[3]}, "shown": {m[4]}}
 		}
 	}
 	p.t.Fatalf("there is no form %s in\n%s", end, body)
@@ -238,7 +238,7 @@ func TestPageOfRequest(t *testing.T) {
 		`Arguments Name Value branch " main " repository " shop "`,
 		`Says " Release 1.4 " — written by whoever asks —`,
 		"Binds exactly this, once, and up to 3 follow-up questions within 15 min, for 15 min after it is approved", "Why asked ask-lead ( obligations.yaml:1:1 ), from production-who ( tools.cedar:1:1 )")
-	has(t, body, "<title>Request "+id, `<button name="decision" value="approve"`, `<button name="decision" value="deny"`, `<button name="decision" value="delegate">`)
+	has(t, body, "<title>(1) Request "+id, `<button name="decision" value="approve"`, `<button name="decision" value="deny"`, `<button name="decision" value="delegate">`)
 	hasNot(t, plain(body), "Revoke", "You cannot", "The last time")
 
 	got := alice.says(body, "/decision", "decision", "approve", "reason", "as agreed")

@@ -1,14 +1,17 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
 	"policy-service/pdp/approval/inbox"
 	"policy-service/pdp/console/page"
 	"policy-service/pdp/httpclient"
+	"policy-service/pdp/server/auth"
 )
 
 // visit is one request. The context of its request says to the API which person sends it.
@@ -22,6 +25,7 @@ type visit struct {
 	form    url.Values
 	version int
 
+	name    string // of the person, as the provider has it
 	session idHash
 	key     []byte // of the tokens in forms; nil without a session
 }
@@ -52,7 +56,8 @@ func (v *visit) recognize() bool {
 	}
 	found, ok := v.sessions.use(id)
 	if ok {
-		v.r, v.session, v.key = v.r.WithContext(found.login.Context(v.r.Context())), id, found.key
+		v.r = v.r.WithContext(found.login.Context(v.r.Context()))
+		v.name, v.session, v.key = found.login.Name(), id, found.key
 	}
 	return ok
 }
@@ -70,18 +75,43 @@ func (v *visit) layout(title page.Label) page.Layout {
 	if v.me.Caller == "" {
 		return l
 	}
-	if l.Who = page.Line(v.me.Principal); l.Who.Empty() {
-		l.Who = page.Line(v.me.Caller)
-	}
+	l.Section = sectionOf(below(v.r))
+	l.Who = page.Line(cmp.Or(v.me.Principal, v.me.Caller))
+	l.Name = page.Line(cmp.Or(v.name, idOf(v.me.Principal)))
+	l.Records = len(v.me.Where(logRead)) > 0
 	l.AllTenants = slices.Contains(v.me.Tenants, "*")
 	for _, tenant := range v.me.Tenants {
 		l.Tenants = append(l.Tenants, page.Line(tenant))
 	}
 	l.Capabilities = len(v.me.Where(capabilityAdmin)) > 0
-	l.Records = len(v.me.Where(logRead)) > 0
-	l.LogOut = page.Token(v.token(http.MethodPost, logoutPath, "", 0))
+	l.LogOut = page.Token(v.token(http.MethodPost, logoutPath, "", 0, ""))
 	return l
 }
+
+// sections are the parts of the console, by the path that each begins with.
+var sections = []page.Label{"approvals", "decisions", "capabilities"}
+
+func sectionOf(path string) page.Label {
+	for _, s := range sections {
+		if rest, in := strings.CutPrefix(path, "/"+string(s)); in && (rest == "" || rest[0] == '/') {
+			return s
+		}
+	}
+	return ""
+}
+
+// idOf is the id in the name of an entity as policies have it, "" if it is not plain.
+func idOf(entity string) string {
+	_, quoted, _ := strings.Cut(entity, `::"`)
+	id, whole := strings.CutSuffix(quoted, `"`)
+	if !whole || strings.ContainsAny(id, `"\`) {
+		return ""
+	}
+	return id
+}
+
+// logRead is the permission to read records.
+const logRead = string(auth.LogRead)
 
 // fail answers for an error of the API. What the API refuses with 409 is for the page that asked.
 func (v *visit) fail(err error) {

@@ -1,5 +1,5 @@
 // Package page draws the pages of the console: a view goes in, HTML comes out. Start with [Render], and with the views:
-// [Login], [Inbox], [Request], [Capabilities], [Capability], [Message]. The pages load [Style] and [Script].
+// [Login], [Inbox], [Request], [Capabilities], [Capability], [Message]. The pages load [Style], [Icon] and [Script].
 //
 // Words of a request, a policy or a person enter a view only as [Text], which is harmless and is no other than it looks.
 // All that is not Text is ours, and has a type that says why it is safe. No type of html/template that switches its
@@ -16,10 +16,13 @@ import (
 	"strings"
 )
 
-// Style is the style sheet of every page, and Script makes pages more convenient. No page needs Script.
+// Style is the style sheet of every page, and Icon the mark of the console. Script makes pages more convenient. No page needs
+// Script.
 var (
 	//go:embed style.css
 	Style string
+	//go:embed icon.svg
+	Icon string
 	//go:embed console.js
 	Script string
 )
