@@ -135,6 +135,10 @@ func (v *visit) inbox() {
 				v.redirect(capabilitiesPath)
 				return
 			}
+			if len(v.me.Where(logRead)) > 0 {
+				v.redirect(decisionsPath)
+				return
+			}
 			m := v.message(http.StatusNotFound)
 			m.Says = append(m.Says, page.Of("You are logged in, but may not approve: "+detailOf(err)))
 			v.show(http.StatusNotFound, m)

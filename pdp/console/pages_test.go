@@ -49,6 +49,12 @@ type pages struct {
 
 func openPages(t *testing.T, more ...string) *pages {
 	t.Helper()
+	return openPagesWith(t, func(*pages, *server.Config) {}, more...)
+}
+
+// openPagesWith is openPages of a server that is prepared otherwise.
+func openPagesWith(t *testing.T, prepare func(*pages, *server.Config), more ...string) *pages {
+	t.Helper()
 	p := &pages{t: t, secret: map[string]string{}, Clock: clock.At(pdptest.Now)}
 	data := t.TempDir()
 	var err error
@@ -65,6 +71,7 @@ func openPages(t *testing.T, more ...string) *pages {
 		c.Console = &server.ConsoleConfig{
 			PublicURL: "http://localhost/pdp/console", Session: server.SessionConfig{Max: 8 * time.Hour, Idle: 30 * time.Minute},
 		}
+		prepare(p, c)
 	})
 	return p
 }
