@@ -15,7 +15,6 @@ import (
 
 const (
 	decisionsPath = "/decisions"
-	logRead       = string(auth.LogRead)
 	explainRight  = string(auth.Explain)
 	// fewPolicies is how many determining policies a row of a list shows.
 	fewPolicies = 3
@@ -34,6 +33,7 @@ var recordFilter = []struct {
 	{"from", "from", "From", "2026-11-20T15:04:05Z"},
 	{"to", "to", "To", "2026-11-21"},
 	{"tenant", "tenant", "Tenant", ""},
+	{"text", "text", "Text", "a word in the record"},
 	{"approval", "approval", "Approval request", "id"},
 	{"capability", "capability", "Capability", "id"},
 	{"event", "event", "Event", "tool_drift"},
@@ -76,7 +76,7 @@ func recordLookOf(q url.Values) (l recordLook) {
 	switch l.kind = l.given.Get("kind"); {
 	case l.kind == everyKind:
 		l.kind = ""
-	case l.kind == "" && !slices.ContainsFunc([]string{"event", "approval", "capability", "of", "decision"}, l.given.Has):
+	case l.kind == "" && !slices.ContainsFunc([]string{"event", "approval", "capability", "of", "decision", "text"}, l.given.Has):
 		l.kind = remote.KindDecision
 	}
 	return l
@@ -136,7 +136,8 @@ func (v *visit) decisions() {
 	got, err := v.records.Page(v.r.Context(), l.asked())
 	status := http.StatusOK
 	if err != nil {
-		if status = httpclient.StatusOf(err); status != http.StatusBadRequest {
+		// 503 says what to ask for instead if there was no time to find a page.
+		if status = httpclient.StatusOf(err); status != http.StatusBadRequest && status != http.StatusServiceUnavailable {
 			v.fail(err)
 			return
 		}

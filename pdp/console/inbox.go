@@ -303,7 +303,11 @@ func (v *visit) entry(r inbox.Request, apart inbox.Apart) page.Entry {
 		e.For = append(e.For, brief(word(one)))
 	}
 	e.MoreFor = max(0, len(others)-fewNames)
-	for _, m := range apart.Members {
+	members := apart.Members
+	if len(members) == 0 && apart.As < 0 { // no row is there to differ from
+		members = r.Request.Arguments()
+	}
+	for _, m := range members {
 		if m.Of == "context" && (m.Name == where || evaluation.NamesActors(m.Name)) { // it stands there already
 			continue
 		}

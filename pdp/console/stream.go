@@ -169,6 +169,9 @@ type teller struct {
 // the stream.
 func (t *teller) look(wait time.Duration) (event string, err error) {
 	event = "event: beat\ndata: {}\n\n"
+	if t.tag == "" { // nothing was said yet
+		wait = 0
+	}
 	got, changed, err := t.v.api.Changed(t.ctx, mine, onPage, t.tag, wait)
 	if _, on := t.v.sessions.look(t.id); !on || t.ctx.Err() != nil {
 		return "", errOver

@@ -5,14 +5,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
-
-	"policy-service/pdp/console"
-	"policy-service/pdp/pdptest"
 )
 
 // byScript are the headers of a browser whose script asks.
@@ -274,5 +270,3 @@ func TestStreamOfAnAPIInTrouble(t *testing.T) {
 	trouble.answers("/v1/approvals", 0)
 	s.waits(0)
 }
-
-var _ = []any{url.Values{}, console.Options{}, pdptest.Now}

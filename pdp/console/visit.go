@@ -11,6 +11,7 @@ import (
 	"policy-service/pdp/approval/inbox"
 	"policy-service/pdp/console/page"
 	"policy-service/pdp/httpclient"
+	"policy-service/pdp/server/auth"
 )
 
 // visit is one request. The context of its request says to the API which person sends it.
@@ -136,6 +137,9 @@ func idOf(entity string) string {
 	}
 	return id
 }
+
+// logRead is the permission to read records.
+const logRead = string(auth.LogRead)
 
 // fail answers for an error of the API. What the API refuses with 409 is for the page that asked.
 func (v *visit) fail(err error) {
