@@ -159,14 +159,14 @@ func (p *person) page(path string) string {
 	return got.Body
 }
 
-var hiddenFields = regexp.MustCompile(`<form method="post" action="([^"]*)"[^>]*>\s*<input type="hidden" name="token" value="([^"]*)"><input type="hidden" name="version" value="([^"]*)">`)
+var hiddenFields = regexp.MustCompile(`<form method="post" action="([^"]*)"[^>]*>\s*<input type="hidden" name="token" value="([^"]*)"><input type="hidden" name="version" value="([^"]*)">(?:<input type="hidden" name="shown" value="([^"]*)">)?`)
 
 // form is a form of a page by the end of its path, with the fields that nobody sees.
 func (p *person) form(body, end string) (path string, fields url.Values) {
 	p.t.Helper()
 	for _, m := range hiddenFields.FindAllStringSubmatch(body, -1) {
 		if strings.HasSuffix(m[1], end) {
-			return m[1], url.Values{"token": {m[2]}, "version": {m[3]}}
+			return m[1], url.Values{"token": {m[2]}, "version": {m[3]}, "shown": {m[4]}}
 		}
 	}
 	p.t.Fatalf("there is no form %s in\n%s", end, body)

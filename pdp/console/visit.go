@@ -111,7 +111,7 @@ func (v *visit) layout(title page.Label) page.Layout {
 		l.Tenants = append(l.Tenants, page.Line(tenant))
 	}
 	l.Capabilities = len(v.me.Where(capabilityAdmin)) > 0
-	l.LogOut = page.Token(v.token(http.MethodPost, logoutPath, "", 0))
+	l.LogOut = page.Token(v.token(http.MethodPost, logoutPath, "", 0, ""))
 	return l
 }
 

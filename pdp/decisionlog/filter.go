@@ -44,12 +44,14 @@ type Filter struct {
 	// Capability is the id of a capability. Its records are its steps, the decisions that granted it, and those on calls that
 	// showed it; and the same of all that were made from it.
 	Capability string `json:"capability,omitzero"`
+	// Text is a word, or a few, that stand in the record: see [Sieve].
+	Text string `json:"text,omitzero"`
 }
 
 // All reports whether every record passes.
 func (f Filter) All() bool {
 	return f.Tenants == nil && f.From.IsZero() && f.To.IsZero() &&
-		f.Tenant == "" && f.Kind == "" && f.Decision == "" && f.Subject == "" && f.Resource == "" && f.Action == "" && f.Policy == "" && f.Event == "" && f.Of == "" && f.Approval == "" && f.Capability == ""
+		f.Tenant == "" && f.Kind == "" && f.Decision == "" && f.Subject == "" && f.Resource == "" && f.Action == "" && f.Policy == "" && f.Event == "" && f.Of == "" && f.Approval == "" && f.Capability == "" && f.Text == ""
 }
 
 // Check says what is wrong with a filter that no record could ever pass.
@@ -62,20 +64,16 @@ func (f Filter) Check() error {
 	if !f.From.IsZero() && !f.To.IsZero() && !f.From.Before(f.To) {
 		return fmt.Errorf("nothing is at or after %s and before %s; see to the order of the two", f.From.Format(time.RFC3339), f.To.Format(time.RFC3339))
 	}
-	return nil
+	return f.checkText()
 }
 
-// Matches reports whether a record line passes. A line that is no record is an
+// Matches reports whether a record line passes, by what stands in it alone. A line that is no record is an
 // error, never a record that does not match: it must not be passed over.
 func (f Filter) Matches(line []byte) (bool, error) {
-	if f.All() {
-		return true, nil
-	}
-	r, err := Parse(line)
-	return err == nil && f.Passes(r), err
+	return (&Sieve{filter: f, word: fold(nil, f.Text)}).Passes(line)
 }
 
-// Passes reports whether a record passes: if it is that of a batch of questions, whether one of them does.
+// Passes reports whether a record passes, but for Text: if it is that of a batch of questions, whether one of them does.
 func (f Filter) Passes(r *Recorded) bool {
 	if r.Items == nil {
 		return f.passes(r)

@@ -23,6 +23,8 @@ type Query struct {
 	// Cursor is where the page begins; [End] is after the newest record.
 	Cursor uint64
 	Limit  int
+	// Enough, if there is one, ends a page early, with More, once it reports true. It is asked between two parts.
+	Enough func() bool
 }
 
 // End is the cursor after the newest record, whichever that is.
@@ -61,7 +63,7 @@ func (l *Log) Query(ctx context.Context, q Query) (Page, error) {
 	if q.Cursor > size {
 		return Page{}, fmt.Errorf("%w: it is %d, and there are %d records", ErrNoSuchCursor, q.Cursor, size)
 	}
-	p := pager{reader: l.Reader, index: l.index, query: q, terms: q.Filter.terms()}
+	p := pager{reader: l.Reader, index: l.index, query: q, sieve: l.Sieve(q.Filter), terms: q.Filter.terms()}
 	low, high, err := p.span(size)
 	if err != nil {
 		return Page{}, err
@@ -148,11 +150,13 @@ type pager struct {
 	reader    *Reader
 	index     *index.Index
 	query     Query
+	sieve     *Sieve
 	terms     [][]string // what the index can be asked for
 	low, high uint64     // what is still to be looked at
 	page      Page
 }
 
+// run fills the page. low and high are moved as records are looked at, so that a page which has no more time ends there.
 func (p *pager) run(ctx context.Context) error {
 	for p.low < p.high && !p.page.More {
 		at := p.low
@@ -217,7 +221,7 @@ func (p *pager) named(ctx context.Context, s *segment, sequences []uint64) error
 		slices.Reverse(sequences)
 	}
 	for len(sequences) > 0 && !p.page.More {
-		if err := mayGoOn(ctx); err != nil {
+		if paused, err := p.pause(ctx); paused || err != nil {
 			return err
 		}
 		n := min(len(sequences), max(16, p.query.Limit+1-len(p.page.Lines)), readRecords)
@@ -228,15 +232,38 @@ func (p *pager) named(ctx context.Context, s *segment, sequences []uint64) error
 		if err != nil {
 			return err
 		}
+		p.looked(sequences[n-1])
 		sequences = sequences[n:]
 	}
 	return nil
 }
 
+// looked moves the bounds past a record.
+func (p *pager) looked(sequence uint64) {
+	if p.query.Newest {
+		p.high = sequence
+	} else {
+		p.low = sequence + 1
+	}
+}
+
+// pause ends the page where it is if there is no more time for it. It has got on by then, if only by a part.
+func (p *pager) pause(ctx context.Context) (bool, error) {
+	err := mayGoOn(ctx)
+	late := errors.Is(err, context.DeadlineExceeded) || err == nil && p.query.Enough != nil && p.query.Enough()
+	if !late || p.page.Examined == 0 {
+		return false, err
+	}
+	if p.page.More, p.page.Next = true, p.low; p.query.Newest {
+		p.page.Next = p.high
+	}
+	return true, nil
+}
+
 // all takes what passes of all records in a span.
 func (p *pager) all(ctx context.Context, s *segment, low, high uint64) error {
 	for low < high && !p.page.More {
-		if err := mayGoOn(ctx); err != nil {
+		if paused, err := p.pause(ctx); paused || err != nil {
 			return err
 		}
 		some, err := p.reader.lines(s, low, high, p.query.Newest, readRecords)
@@ -246,7 +273,8 @@ func (p *pager) all(ctx context.Context, s *segment, low, high uint64) error {
 		if err != nil || len(some) == 0 {
 			return err
 		}
-		if last := some[len(some)-1].Sequence; p.query.Newest {
+		last := some[len(some)-1].Sequence
+		if p.looked(last); p.query.Newest {
 			high = last
 		} else {
 			low = last + 1
@@ -259,7 +287,7 @@ func (p *pager) all(ctx context.Context, s *segment, low, high uint64) error {
 func (p *pager) take(some []Record) error {
 	for _, r := range some {
 		p.page.Examined++
-		passes, err := p.query.Filter.Matches(r.Line)
+		passes, err := p.sieve.Passes(r.Line)
 		switch {
 		case err != nil:
 			return fmt.Errorf("record %d: %w", r.Sequence, err)

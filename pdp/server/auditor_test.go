@@ -48,7 +48,7 @@ func openOffice(t *testing.T, options ...pdptest.Option) *office {
 		grant("reader", []string{"*"}, auth.LogRead)
 		for _, tenant := range []string{"initech", "globex", "default"} {
 			grant(tenant+"-pep", []string{tenant}, auth.Decide, auth.Search)
-			grant(tenant+"-auditor", []string{tenant}, auth.LogRead, auth.LogAdmin)
+			grant(tenant+"-auditor", []string{tenant}, auth.LogRead, auth.LogAdmin, auth.Explain)
 		}
 		return key
 	})
@@ -179,16 +179,17 @@ func TestNothingOfAnotherTenantIsReached(t *testing.T) {
 			}
 		}
 		for _, filter := range []string{"", "tenant=" + other, "tenant=" + tenant, "subject=" + other + "-employee", "subject=user/" + other + "-employee", "resource=" + other + "-plan",
-			"action=" + other + "-action", "policy=" + other + "-write", "of=" + ids[other][0], "kind=admin", "kind=receipt", "kind=search", "decision=deny", "event=record_redacted", "event=bundle_loaded", "event=api_keys", "to=2999-01-01T00:00:00Z"} {
+			"action=" + other + "-action", "policy=" + other + "-write", "of=" + ids[other][0], "kind=admin", "kind=receipt", "kind=search", "decision=deny", "event=record_redacted", "event=bundle_loaded", "event=api_keys", "to=2999-01-01T00:00:00Z",
+			"text=" + other, "text=" + other + "-item"} {
 			get("/v1/decisions?limit=1000&"+filter, "/v1/decisions?order=oldest&limit=1000&"+filter, "/v1/decisions?limit=2&order=oldest&cursor=3&"+filter)
 			get("/v1/log/export?"+filter, "/v1/log/export?format=csv&"+filter, "/v1/log/export?proofs=true&"+filter)
 		}
 		for _, id := range append(slices.Clone(ids[other]), "nosuch", ids[other][0]+".1") {
-			get("/v1/decisions/"+id, "/v1/decisions/"+id+"/proof")
+			get("/v1/decisions/"+id, "/v1/decisions/"+id+"/proof", "/v1/decisions/"+id+"/explain")
 			all = append(all, question{"POST", "/v1/decisions/" + id + "/redaction", `{"reason":"r"}`}, question{"POST", "/v1/decisions/" + id + "/redaction", `{`},
 				question{"POST", "/v1/decisions/" + id + "/obligations", `{"obligations":[{"id":"` + other + `-tell","status":"discharged"}]}`})
 		}
-		get("/v1/log/checkpoint", "/v1/log/keys", "/v1/log/stats", "/v1/log/report", "/v1/log/report?from=2020-01-01T00:00:00Z", "/v1/log/sample?seed=s&n=100", "/v1/bundles", "/v1/bundles/"+digest, "/v1/bundles/h1:nosuch", "/v1/decisions?cursor=99999", "/v1/decisions?order=x", "/v1/decisions/"+ids[tenant][0])
+		get("/v1/log/checkpoint", "/v1/log/keys", "/v1/log/stats", "/v1/log/report", "/v1/log/report?from=2020-01-01T00:00:00Z", "/v1/log/sample?seed=s&n=100", "/v1/bundles", "/v1/bundles/"+digest, "/v1/bundles/h1:nosuch", "/v1/decisions?cursor=99999", "/v1/decisions?order=x", "/v1/decisions/"+ids[tenant][0], "/v1/decisions/"+ids[tenant][0]+"/explain")
 		all = append(all, question{"POST", "/v1/log/consistency", checkpoint}, question{"POST", "/v1/log/consistency", "x"}, question{"POST", "/v1/log/keys", ""})
 		asked := map[string]bool{}
 		for _, q := range all {
@@ -214,7 +215,7 @@ func TestNothingOfAnotherTenantIsReached(t *testing.T) {
 			t.Errorf("there are %d routes only", of)
 		}
 		for _, id := range ids[other] {
-			for _, q := range []question{{"GET", "", ""}, {"GET", "/proof", ""}, {"POST", "/redaction", `{"reason":"r"}`}, {"POST", "/redaction", `{`}, {"POST", "/obligations", `{"obligations":[{"id":"tell","status":"failed"}]}`}} {
+			for _, q := range []question{{"GET", "", ""}, {"GET", "/proof", ""}, {"GET", "/explain", ""}, {"POST", "/redaction", `{"reason":"r"}`}, {"POST", "/redaction", `{`}, {"POST", "/obligations", `{"obligations":[{"id":"tell","status":"failed"}]}`}} {
 				theirs, none := me.Do(q.method, "/v1/decisions/"+id+q.path, q.body), me.Do(q.method, "/v1/decisions/nosuch"+q.path, q.body)
 				theirs.Header.Del("Date")
 				none.Header.Del("Date")
@@ -302,16 +303,19 @@ func TestParametersOfTheLog(t *testing.T) {
 	t.Parallel()
 	o := openOffice(t)
 	for query, want := range map[string]string{
-		"subjet=alice":                 "there is no parameter subjet; there are from, ",
-		"%3Cscript%3E=1":               "there is no parameter of that name; there are",
-		"tenant=a&tenant=b":            "the parameter tenant is given more than once",
-		"tenant=":                      "the parameter tenant is empty",
-		"subject=%ff":                  "the parameter subject is not UTF-8",
-		"a;b":                          "the query cannot be read",
-		"decision=maybe":               "the parameter decision is none of allow, waiting, deny, possible and impossible; give one of them",
-		"order=up":                     "the parameter order is neither",
-		"from=yesterday":               "the parameter from is no time; write a day such as 2026-11-20, a time such as 2026-11-20T15:04:05Z, or an age such as 90s, 24h or 7d",
-		"to=2026-01-01T00:00:00+02:00": "; write the + of a time zone as %2B",
+		"subjet=alice":                          "there is no parameter subjet; there are from, ",
+		"%3Cscript%3E=1":                        "there is no parameter of that name; there are",
+		"tenant=a&tenant=b":                     "the parameter tenant is given more than once",
+		"tenant=":                               "the parameter tenant is empty",
+		"subject=%ff":                           "the parameter subject is not UTF-8",
+		"a;b":                                   "the query cannot be read",
+		"text=a":                                "the parameter text is not of 2 to 256 characters in UTF-8; give a word, or a few, of what you look for",
+		"text=":                                 "the parameter text is empty",
+		"text=" + strings.Repeat("%C3%BC", 257): "the parameter text is not of 2 to 256 characters",
+		"decision=maybe":                        "the parameter decision is none of allow, waiting, deny, possible and impossible; give one of them",
+		"order=up":                              "the parameter order is neither",
+		"from=yesterday":                        "the parameter from is no time; write a day such as 2026-11-20, a time such as 2026-11-20T15:04:05Z, or an age such as 90s, 24h or 7d",
+		"to=2026-01-01T00:00:00+02:00":          "; write the + of a time zone as %2B",
 		"from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z": "the parameter from is not before to",
 		"since=1h&from=2026-01-01":                          "the parameter since says the same as from; leave one of the two out",
 		"since=2999-01-01":                                  "the parameter since is in the future; give a time that has passed",
@@ -338,6 +342,9 @@ func TestParametersOfTheLog(t *testing.T) {
 		"/v1/log/export?format=xml":             "the parameter format is neither",
 		"/v1/log/export?proofs=yes":             "the parameter proofs is neither",
 		"/v1/log/export?proofs=true&format=csv": "the parameter proofs is for ndjson",
+		"/v1/log/export?bom=yes&format=csv":     "the parameter bom is neither",
+		"/v1/log/export?bom=true":               "the parameter bom is for csv",
+		"/v1/log/export?text=a":                 "the parameter text is not of 2 to 256",
 		"/v1/log/stats?tenant=a":                "there is no parameter tenant",
 		"/v1/log/report?from=now":               "the parameter from is no time",
 		"/v1/log/report?since=2999-01-01":       "the parameter since is in the future",

@@ -128,6 +128,18 @@ func filled(v page.View, text string, turn int) page.View {
 			*at = turn
 		case *time.Duration:
 			*at = time.Duration(turn) * time.Minute
+		case *[]page.Step:
+			if turn%3 > 0 { // a row has steps, or what was there
+				*at = make([]page.Step, 2)
+				fill(in.Index(0))
+				fill(in.Index(1))
+			}
+		case *[]page.Part:
+			if turn%2 > 0 { // parts of a value differ, or all of it
+				*at = make([]page.Part, 2)
+				fill(in.Index(0))
+				fill(in.Index(1))
+			}
 		default:
 			if in.Kind() == reflect.Slice {
 				in.Set(reflect.MakeSlice(in.Type(), 2, 2))

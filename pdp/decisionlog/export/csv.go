@@ -31,6 +31,7 @@ type table struct {
 	lines
 	row  bytes.Buffer // as rows writes it
 	rows *csv.Writer
+	bom  bool
 
 	batchID string // of the record of kind batch that came last
 	batch   decisionlog.Record
@@ -42,7 +43,14 @@ func newTable(lines lines) *table {
 	return t
 }
 
-func (t *table) begin(decisionlog.Head) error { return t.add(0, slices.Clone(tableColumns)) }
+func (t *table) begin(decisionlog.Head) error {
+	if t.bom {
+		if err := t.write(0, []byte("\ufeff")); err != nil {
+			return err
+		}
+	}
+	return t.add(0, slices.Clone(tableColumns))
+}
 
 // whole is false: what a record inherits stands in its own row, so a row for the record of its batch is not needed.
 func (t *table) whole() bool { return false }

@@ -30,6 +30,8 @@ type Options struct {
 	Filter decisionlog.Filter
 	// Proofs adds an inclusion proof to every record of an NDJSON export.
 	Proofs bool
+	// BOM begins a CSV export with a byte order mark, by which spreadsheets know that it is UTF-8.
+	BOM bool
 	// From leaves out what a reader has already: the beginning, and each line that begins
 	// with an earlier record. 0 writes all. The digest at the end, and the [Result], are those
 	// of the whole export, so that pieces put together equal the export in one piece.
@@ -68,9 +70,10 @@ func (l Log) Export(ctx context.Context, w io.Writer, o Options) (Result, error)
 	if err := out.begin(head); err != nil {
 		return done, err
 	}
+	sieve := l.Sieve(o.Filter)
 	for r, err := range l.Records(ctx, 0, uint64(head.Size)) {
 		if err == nil {
-			err = l.exportLeaf(ctx, out, r, o.Filter, &done)
+			err = l.exportLeaf(ctx, out, r, sieve, &done)
 		}
 		if err != nil {
 			return done, err
@@ -84,12 +87,12 @@ func (l Log) Export(ctx context.Context, w io.Writer, o Options) (Result, error)
 
 // exportLeaf writes one leaf: the record, or its hash if this export does not have the record.
 func (l Log) exportLeaf(
-	ctx context.Context, out writer, r decisionlog.Record, f decisionlog.Filter, done *Result,
+	ctx context.Context, out writer, r decisionlog.Record, sieve *decisionlog.Sieve, done *Result,
 ) error {
 	if r.Gone == "" {
-		passes, err := f.Matches(r.Line)
+		passes, err := sieve.Passes(r.Line)
 		if err == nil && !passes && out.whole() {
-			passes, err = l.neededByItem(ctx, r, f)
+			passes, err = l.neededByItem(ctx, r, sieve)
 		}
 		if err != nil {
 			return fmt.Errorf("record %d: %w", r.Sequence, err)
@@ -118,7 +121,7 @@ const batchSpan = 1000
 // neededByItem reports whether a record is that of a batch, and an item of the batch passes the
 // filter and inherits from it. Without the batch's record no reader has the whole item. It looks
 // ahead, and keeps nothing.
-func (l Log) neededByItem(ctx context.Context, r decisionlog.Record, f decisionlog.Filter) (bool, error) {
+func (l Log) neededByItem(ctx context.Context, r decisionlog.Record, sieve *decisionlog.Sieve) (bool, error) {
 	batch, err := batchOf(r)
 	if err != nil || batch == nil {
 		return false, err
@@ -137,7 +140,7 @@ func (l Log) neededByItem(ctx context.Context, r decisionlog.Record, f decisionl
 		if item.BatchID() != batch.ID { // an item that inherits nothing
 			continue
 		}
-		if passes, err := f.Matches(next.Line); err != nil || passes {
+		if passes, err := sieve.Passes(next.Line); err != nil || passes {
 			return passes, err
 		}
 	}
@@ -179,7 +182,9 @@ func (l Log) writer(lines lines, o Options) (writer, error) {
 			form:   FormLog,
 		}, nil
 	case "csv":
-		return newTable(lines), nil
+		t := newTable(lines)
+		t.bom = o.BOM
+		return t, nil
 	}
 	return nil, fmt.Errorf("%q is no format of an export; take ndjson or csv", o.Format)
 }

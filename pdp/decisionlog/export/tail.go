@@ -84,10 +84,11 @@ func (o TailOptions) follow(
 	if cursor >= size { // the log is not the one that the cursor is of
 		return cursor, fmt.Errorf("the log ends before record %d, after which to go on", cursor)
 	}
+	sieve := s.Sieve(o.Filter)
 	for r, err := range s.Records(ctx, uint64(cursor+1), uint64(size)) {
 		passes := err == nil && r.Gone == ""
 		if passes {
-			passes, err = o.Filter.Matches(r.Line)
+			passes, err = sieve.Passes(r.Line)
 		}
 		if passes && err == nil {
 			err = o.handBatch(s, r.Line, inherited)

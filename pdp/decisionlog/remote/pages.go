@@ -40,7 +40,8 @@ func (l *Log) page(ctx context.Context, f decisionlog.Filter, order string, curs
 		return p, err
 	}
 	p.next, err = strconv.ParseInt(p.Next, 10, 64)
-	if err == nil && p.More && (len(p.Items) == 0 || p.next == cursor) {
+	back := order == "newest"
+	if err == nil && p.More && cursor >= 0 && (p.next == cursor || back != (p.next < cursor)) {
 		err = errors.New("it does not come to an end")
 	}
 	if err != nil {
@@ -54,6 +55,7 @@ func filterQuery(f decisionlog.Filter) url.Values {
 	for name, value := range map[string]string{
 		"tenant": f.Tenant, "kind": f.Kind, "decision": f.Decision, "subject": f.Subject, "resource": f.Resource,
 		"action": f.Action, "policy": f.Policy, "event": f.Event, "of": f.Of, "approval": f.Approval, "capability": f.Capability,
+		"text": f.Text,
 	} {
 		if value != "" {
 			query.Set(name, value)

@@ -123,7 +123,7 @@ func logProblem(err error) error {
 
 // filterNames are the parameters that pick records.
 var filterNames = []string{
-	"from", "to", "since", "tenant", "kind", "decision", "subject", "resource", "action", "policy", "event", "of", "approval", "capability",
+	"from", "to", "since", "tenant", "kind", "decision", "subject", "resource", "action", "policy", "event", "of", "approval", "capability", "text",
 }
 
 // filter picks, by the parameters, from the records that the auditor sees.
@@ -142,11 +142,17 @@ func (who auditor) filter() (f decisionlog.Filter, err error) {
 		Approval: who.Given["approval"],
 
 		Capability: who.Given["capability"],
+
+		Text: who.Given["text"],
 	}
-	if f.Check() != nil {
+	switch err := f.Check(); {
+	case errors.Is(err, decisionlog.ErrText):
+		return f, door.BadParameter("text", decisionlog.ErrText.Error())
+	case err != nil:
 		return f, door.BadParameter("decision", "is none of allow, waiting, deny, possible and impossible; give one of them")
 	}
 	f.From, f.To, err = who.times()
+	f, _ = f.Bounded(who.now)
 	return f, err
 }
 
@@ -190,10 +196,15 @@ func (who auditor) times() (from, to time.Time, err error) {
 
 // named adds that moment to the name of a next part if ages are asked for.
 func (who auditor) named(part string) string {
-	if span, err := who.span(); err == nil && span.Moves() {
+	if span, err := who.span(); err == nil && (span.Moves() || who.boundsText(span)) {
 		part += "-" + strconv.FormatInt(who.now.UnixNano(), 10)
 	}
 	return part
+}
+
+// boundsText reports whether the time of a text that is sought begins where the server says.
+func (who auditor) boundsText(asked when.Span) bool {
+	return who.Given["text"] != "" && asked.From.IsZero() && asked.Since.IsZero()
 }
 
 // goesOn takes that moment from the name of a part.

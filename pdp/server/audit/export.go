@@ -161,7 +161,7 @@ func summary(done export.Result) string {
 	return string(text)
 }
 
-var exportParameters = slices.Concat(filterNames, []string{"format", "proofs", "checkpoint", "after"})
+var exportParameters = slices.Concat(filterNames, []string{"format", "proofs", "bom", "checkpoint", "after"})
 
 // export reads what is asked for. An export does not go on at a byte, and no client may append what does not belong there:
 //
@@ -192,12 +192,16 @@ func (who auditor) export(c echo.Context) (want exportAsked, err error) {
 	default:
 		return want, door.BadParameter("format", "is neither ndjson nor csv; give one of them")
 	}
-	switch who.Given["proofs"] {
-	case "", "false":
-	case "true":
-		want.options.Proofs = true
-	default:
-		return want, door.BadParameter("proofs", "is neither true nor false; give one of them")
+	for n, name := range []string{"proofs", "bom"} {
+		into := []*bool{&want.options.Proofs, &want.options.BOM}[n]
+		switch *into = who.Given[name] == "true"; who.Given[name] {
+		case "", "false", "true":
+		default:
+			return want, door.BadParameter(name, "is neither true nor false; give one of them")
+		}
+	}
+	if want.options.BOM && want.options.Format != "csv" {
+		return want, door.BadParameter("bom", "is for csv: other formats have none; leave it out, or give format=csv")
 	}
 	if want.options.Proofs && want.options.Format == "csv" {
 		return want, door.BadParameter("proofs", "is for ndjson: a csv holds none; leave one of the two out")

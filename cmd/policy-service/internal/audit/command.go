@@ -126,6 +126,7 @@ type filterFlags struct {
 	Approval   cli.Given `placeholder:"ID" help:"Only records of this approval request: its steps, and the decisions that used it."`
 	Capability cli.Given `placeholder:"ID" help:"Only records of this capability: its steps, the decisions that granted it, and those on calls that showed it."`
 	Event      cli.Given `placeholder:"NAME" help:"Only records that say that this happened, such as tool_drift or bundle_refused."`
+	Text       cli.Given `placeholder:"WORD" help:"Only records with this text in them, whatever the case of its letters: a word, or a few in quotes. Without --from or --since, only records of the last 90 days."`
 }
 
 // spanFlags say of which time the records are. Each takes a time, a day or an age.
@@ -166,13 +167,14 @@ func answersOf(allowed, waiting, denied, possible, impossible int64) string {
 	return text
 }
 
-// filter is the same as the log has it. A command asks for it once, as for [spanFlags.times].
-func (f filterFlags) filter() (decisionlog.Filter, error) {
+// filter is the same as the log has it. A command asks for it once, as for [spanFlags.times]. It says on standard error
+// from when on a text is sought if no flag does.
+func (f filterFlags) filter(s cli.Streams) (decisionlog.Filter, error) {
 	from, to, err := f.Span.times()
 	if err != nil {
 		return decisionlog.Filter{}, err
 	}
-	return decisionlog.Filter{
+	only := decisionlog.Filter{
 		From:       from,
 		To:         to,
 		Tenant:     string(f.Tenant),
@@ -184,7 +186,17 @@ func (f filterFlags) filter() (decisionlog.Filter, error) {
 		Approval:   string(f.Approval),
 		Capability: string(f.Capability),
 		Event:      string(f.Event),
-	}, nil
+		Text:       string(f.Text),
+	}
+	if err := only.Check(); err != nil {
+		return only, err
+	}
+	only, bounded := only.Bounded(time.Now())
+	if bounded {
+		s.Tell("--text looks at the records of %d days, from %s on; --since says how far back", decisionlog.TextDays,
+			cli.Time(only.From))
+	}
+	return only, nil
 }
 
 // failed says in one line that a task could not be done, and what to try.

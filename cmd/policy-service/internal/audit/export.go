@@ -18,6 +18,7 @@ type exportCommand struct {
 	Only   filterFlags `embed:""`
 	Format string      `enum:"ndjson,csv" default:"ndjson" placeholder:"FORMAT" help:"The format: ndjson, which log verify reads, or csv, which spreadsheets read. The default is ${default}."`
 	Proofs bool        `help:"Write a proof after every record, so that you can hand on each record alone."`
+	BOM    bool        `name:"bom" help:"Begin a csv with a byte order mark, so that Excel reads its letters as UTF-8."`
 	Out    cli.Given   `short:"o" name:"out" placeholder:"FILE" help:"Write to this file instead of standard output. The file appears as a whole or not at all."`
 }
 
@@ -35,7 +36,10 @@ func (c exportCommand) Run(s cli.Streams) error {
 	if c.Proofs && c.Format == "csv" {
 		return errors.New("a csv holds no proofs; leave out --proofs, or try --format ndjson")
 	}
-	filter, err := c.Only.filter()
+	if c.BOM && c.Format != "csv" {
+		return errors.New("--bom is for --format csv; leave it out")
+	}
+	filter, err := c.Only.filter(s)
 	if err != nil {
 		return err
 	}
@@ -47,6 +51,7 @@ func (c exportCommand) Run(s cli.Streams) error {
 				Format: c.Format,
 				Filter: filter,
 				Proofs: c.Proofs,
+				BOM:    c.BOM,
 			})
 			return err
 		})

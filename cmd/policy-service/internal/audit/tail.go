@@ -33,7 +33,7 @@ const followEvery = time.Second
 
 // Run prints records in order.
 func (c tailCommand) Run(s cli.Streams) (err error) {
-	if c.only, err = c.Only.filter(); err != nil {
+	if c.only, err = c.Only.filter(s); err != nil {
 		return err
 	}
 	ctx, stop := cli.UntilSignal()

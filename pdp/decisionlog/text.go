@@ -1,0 +1,282 @@
+package decisionlog
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+)
+
+// The lengths of a [Filter.Text], in characters.
+const (
+	leastText = 2
+	mostText  = 256
+)
+
+// ErrText is the error for a text that cannot be sought.
+var ErrText = fmt.Errorf("is not of %d to %d characters in UTF-8; give a word, or a few, of what you look for", leastText, mostText)
+
+// TextDays is how far back a text is sought if a filter has no From.
+const TextDays = 90
+
+// Bounded is the filter with a From if it seeks a text and has none: [TextDays] before To, or before now. set says so.
+func (f Filter) Bounded(now time.Time) (bounded Filter, set bool) {
+	if f.Text == "" || !f.From.IsZero() {
+		return f, false
+	}
+	if !f.To.IsZero() && f.To.Before(now) {
+		now = f.To
+	}
+	f.From = now.AddDate(0, 0, -TextDays).UTC()
+	return f, true
+}
+
+func (f Filter) checkText() error {
+	if n := utf8.RuneCountInString(f.Text); f.Text != "" && (n < leastText || n > mostText || !utf8.ValidString(f.Text)) {
+		return fmt.Errorf("the text %w", ErrText)
+	}
+	return nil
+}
+
+// A Sieve judges the lines of a log one after the other. It is not for concurrent use. Make it with [Reader.Sieve].
+//
+// A line has a text if one of its strings has it, whatever the case of the letters, or the name of a member below
+// context or properties: these names are the caller's. All strings count, except those that nobody wrote to be read:
+// see unread, and what stands for a masked value. What an item inherits from the record of its batch counts as its own.
+type Sieve struct {
+	filter Filter
+	reader *Reader // nil: what a line inherits is not there
+	word   []byte  // folded
+	folded []byte  // the line that is judged
+
+	inherited string // the batch, and the members, that the last answer is about
+	has       bool   // and the answer: they have the word
+}
+
+// Sieve makes a Sieve for lines of this log.
+func (r *Reader) Sieve(f Filter) *Sieve { return &Sieve{filter: f, reader: r, word: fold(nil, f.Text)} }
+
+// Passes is [Filter.Matches], and knows what an item inherits.
+func (s *Sieve) Passes(line []byte) (bool, error) {
+	if s.filter.All() {
+		return true, nil
+	}
+	if s.filter.Text != "" {
+		if may, err := s.mayPass(line); !may {
+			return false, err
+		}
+	}
+	r, err := Parse(line)
+	if err != nil || !s.filter.Passes(r) {
+		return false, err
+	}
+	if s.filter.Text == "" {
+		return true, nil
+	}
+	has, err := s.in(line)
+	if err == nil && !has {
+		has, err = s.inherits(r)
+	}
+	return has, err
+}
+
+// mayPass spares most lines the work of reading them whole. The tenant comes first: what a reader may not see must not
+// take longer for a word that is in it.
+func (s *Sieve) mayPass(line []byte) (bool, error) {
+	var of struct {
+		Tenant   string   `json:"tenant"`
+		Inherits []string `json:"inherits"`
+	}
+	if err := readInto(&of, line); err != nil {
+		return false, err
+	}
+	if s.filter.Tenants != nil && !slices.Contains(s.filter.Tenants, of.Tenant) {
+		return false, nil
+	}
+	s.folded = foldJSON(s.folded[:0], line)
+	return bytes.Contains(s.folded, s.word) || len(of.Inherits) > 0, nil
+}
+
+// inherits reports whether what an item inherits has the word.
+func (s *Sieve) inherits(r *Recorded) (bool, error) {
+	id := r.BatchID()
+	if s.reader == nil || id == "" {
+		return false, nil
+	}
+	if about := strings.Join(append([]string{r.Tenant, id}, r.Inherits...), "\x00"); about != s.inherited {
+		whole, err := s.reader.Recorded(r.Line)
+		has := false
+		if err == nil {
+			has, err = s.in(whole.Asked)
+		}
+		if err != nil {
+			return false, err
+		}
+		s.inherited, s.has = about, has
+	}
+	return s.has, nil
+}
+
+// unread are the members of a record whose texts nobody wrote to be read: times, digests, signatures, and the list of what is
+// masked.
+var unread = []string{"time", "now", "masked", "rest", "bundle", "salt", "seal", "filed_at", "expires_at", "proof"}
+
+// in reports whether JSON has the word.
+func (s *Sieve) in(text []byte) (bool, error) {
+	d := jsontext.NewDecoder(bytes.NewBuffer(text))
+	for own := 0; ; { // the depth from which on names are the caller's; 0 is nowhere
+		token, err := d.ReadToken()
+		if errors.Is(err, io.EOF) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("not a record: %w", err)
+		}
+		depth := d.StackDepth()
+		if depth < own {
+			own = 0
+		}
+		if token.Kind() != '"' {
+			continue
+		}
+		value := token.String()
+		if kind, n := d.StackIndex(depth); kind == '{' && n%2 == 1 && own == 0 {
+			switch {
+			case slices.Contains(unread, value):
+				if err := d.SkipValue(); err != nil {
+					return false, fmt.Errorf("not a record: %w", err)
+				}
+			case value == "context" || value == "properties":
+				own = depth + 1
+			}
+			continue
+		}
+		if s.says(value) {
+			return true, nil
+		}
+	}
+}
+
+// says reports whether a text has the word, outside of what stands for a masked value.
+func (s *Sieve) says(text string) bool {
+	for {
+		part, rest, more := cutMask(text)
+		if s.folded = fold(s.folded[:0], part); bytes.Contains(s.folded, s.word) {
+			return true
+		}
+		if !more {
+			return false
+		}
+		text = rest
+	}
+}
+
+// digestLength is the length of the digest behind [evaluation.MaskPrefix].
+const digestLength = 22
+
+// cutMask is what stands before and behind the first text that stands for a masked value.
+func cutMask(text string) (before, after string, found bool) {
+	for from := 0; ; {
+		at := strings.Index(text[from:], evaluation.MaskPrefix)
+		if at < 0 {
+			return text, "", false
+		}
+		at += from
+		from = at + len(evaluation.MaskPrefix)
+		if end := from + digestLength; end <= len(text) {
+			if _, err := base64.RawURLEncoding.DecodeString(text[from:end]); err == nil {
+				return text[:at], text[end:], true
+			}
+		}
+	}
+}
+
+// fold appends a text without the difference of upper and lower case.
+func fold(to []byte, text string) []byte {
+	for _, c := range text {
+		to = appendFolded(to, c)
+	}
+	return to
+}
+
+// appendFolded appends the first of all characters that differ from c by their case alone.
+func appendFolded(to []byte, c rune) []byte {
+	switch {
+	case 'a' <= c && c <= 'z':
+		return append(to, byte(c-'a'+'A'))
+	case c < utf8.RuneSelf:
+		return append(to, byte(c))
+	}
+	first := c
+	for next := unicode.SimpleFold(c); next != c; next = unicode.SimpleFold(next) {
+		first = min(first, next)
+	}
+	return utf8.AppendRune(to, first)
+}
+
+// foldJSON is fold for JSON, with the characters in the place of escapes: what is in no part of it is in no string.
+func foldJSON(to, text []byte) []byte {
+	for len(text) > 0 {
+		c, n := rune(text[0]), 1
+		switch {
+		case c == '\\':
+			c, n = unescape(text)
+		case c >= utf8.RuneSelf:
+			c, n = utf8.DecodeRune(text)
+		}
+		to, text = appendFolded(to, c), text[n:]
+	}
+	return to
+}
+
+// unescape reads the escape that a text begins with.
+func unescape(text []byte) (c rune, n int) {
+	if len(text) < 2 {
+		return '\\', 1
+	}
+	switch text[1] {
+	case 'b':
+		return '\b', 2
+	case 'f':
+		return '\f', 2
+	case 'n':
+		return '\n', 2
+	case 'r':
+		return '\r', 2
+	case 't':
+		return '\t', 2
+	case 'u':
+		first, ok := unit(text)
+		if !ok {
+			return '\\', 1
+		}
+		if second, ok := unit(text[6:]); ok && utf16.IsSurrogate(first) {
+			if c = utf16.DecodeRune(first, second); c != utf8.RuneError {
+				return c, 12
+			}
+		}
+		return first, 6
+	}
+	return rune(text[1]), 2
+}
+
+// unit is the \uXXXX that a text begins with.
+func unit(text []byte) (rune, bool) {
+	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(text[2:6]), 16, 16)
+	return rune(n), err == nil
+}
