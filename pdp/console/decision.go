@@ -149,8 +149,11 @@ func (v *visit) decision() {
 		return
 	}
 	r := &e.record.Record
-	if view.Answer = page.StatusOf(r.Answer()); view.Answer != page.Unknown {
-		view.Heading = view.Answer.Text()
+	switch view.Answer = page.StatusOf(r.Answer()); {
+	case r.Kind == remote.KindDecision:
+		view.Heading = "Decision"
+	case r.Kind == remote.KindPossible:
+		view.Heading = "Question what is possible"
 	}
 	view.Facts = v.recordFacts(&e)
 	view.Sent, view.Masked = sentIn(r)

@@ -155,7 +155,7 @@ func TestPageOfADecision(t *testing.T) {
 	pageOf := func(name string) string { t.Helper(); return auditor.page("/console/decisions/" + r.ids[name]) }
 
 	allow := pageOf("allow")
-	has(t, allow, "<title>Record "+r.ids["allow"], `<h1><span class="status allow">Allow</span></h1>`)
+	has(t, allow, "<title>Record "+r.ids["allow"], `<h1>Decision <span class="status allow">Allow</span></h1>`)
 	has(t, plain(allow), "Who user/nina", "Does read", "With doc/plan", "Arguments Name Value page 7", "About who asks Name Value role \" reader \"",
 		"The policies of then give the same answer to the request on record.", "permit readers decided", "records.cedar:2:1",
 		`held when { principal has role } held when { principal.role == "reader" } held unless {`, "principal.role sent", `@id("readers") permit (principal,`,

@@ -47,7 +47,7 @@ func fillWithDecisions(b *testing.B, c *server.Config, many int) {
 	if bundle == nil {
 		b.Fatal(problems)
 	}
-	log, err := decisionlog.Open(c.Data, decisionlog.Options{Index: true})
+	log, err := decisionlog.Open(c.Data, decisionlog.Options{Index: true, SegmentBytes: 64 << 20})
 	coreMust(b, err)
 	for n := 0; n < many; n += 1000 {
 		entries := make([]decisionlog.Entry, 1000)
