@@ -9,6 +9,7 @@
 package console
 
 import (
+	"context"
 	"log/slog"
 	"maps"
 	"net"
@@ -62,7 +63,13 @@ type Console struct {
 	answers          *answers
 	provider         *provider
 	seal             *seal.Ring
+
+	stopping context.Context // ends with Stop
+	stop     context.CancelFunc
 }
+
+// Stop ends the streams.
+func (c *Console) Stop() { c.stop() }
 
 // nowhere is the address of the API, for the requests of the console alone. No name leads there, so that a transport
 // that opens connections fails.
@@ -86,6 +93,7 @@ func New(api http.RoundTripper, o Options) (*Console, error) {
 		provider:  newProvider(o.Now),
 		seal:      seal.Fresh(seal.Options{Resource: o.PublicURL, Now: o.Now}), // a restart ends the logins that wait for a provider
 	}
+	c.stopping, c.stop = context.WithCancel(context.Background())
 	if c.api, err = inbox.New(nowhere, httpclient.Options{Transport: api}); err != nil {
 		return nil, err
 	}
@@ -114,6 +122,7 @@ func (c *Console) routes() {
 	c.read("/{$}", toInbox)
 	c.page(approvalsPath, (*visit).inbox)
 	c.page(approvalsPath+"/{id}", (*visit).request)
+	c.take(streamPath, methods{http.MethodGet: (*visit).stream})
 	c.form(approvalsPath+"/{id}/decision", (*visit).decide)
 	c.form(approvalsPath+"/{id}/revoke", (*visit).revoke)
 	c.page(capabilitiesPath, (*visit).capabilities)
@@ -142,7 +151,8 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// The mux would send a browser that asks for another path than the clean one to an address of its own making.
 	case r.URL.RawPath != "" || path.Clean(at) != at && at != root+"/":
 		v.problem(http.StatusNotFound)
-	case !navigates(r) && !slices.Contains(files, at):
+	case at == root+streamPath && !fetches(r),
+		at != root+streamPath && !navigates(r) && !slices.Contains(files, at):
 		v.problem(http.StatusForbidden)
 	default:
 		c.mux.ServeHTTP(w, r)

@@ -62,6 +62,12 @@ func navigates(r *http.Request) bool {
 	return says("Sec-Fetch-Dest", "document") && says("Sec-Fetch-Mode", "navigate")
 }
 
+// fetches reports if a browser says that a script of a page of ours asks. A request that does not say so is refused.
+func fetches(r *http.Request) bool {
+	dest := r.Header["Sec-Fetch-Dest"]
+	return sameOrigin(r) && len(dest) == 1 && dest[0] == "empty"
+}
+
 // readForm reads the form that was sent. If it is none of this person's own pages, readForm answers, and returns false.
 func (v *visit) readForm() bool {
 	form, status := readForm(v.w, v.r)

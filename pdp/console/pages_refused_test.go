@@ -101,7 +101,8 @@ func TestPagesOfInbox(t *testing.T) {
 	hasNot(t, alice.page("/console/approvals?resource=tool/other"), other)
 	has(t, plain(alice.page("/console/approvals?tab=said&status=denied")), "tool/other", "Denied")
 	has(t, plain(alice.page("/console/approvals?tab=done&status=denied")), "tool/other", "Denied")
-	hasNot(t, alice.page("/console/approvals?tab=done"), other)
+	has(t, plain(alice.page("/console/approvals?tab=done")), "Done 1", "tool/other", "Denied")
+	hasNot(t, alice.page("/console/approvals?tab=done&status=approved"), other)
 
 	// A page leads to those beside it.
 	body = alice.page("/console/approvals/" + ids[1])

@@ -226,9 +226,9 @@ func TestPageOfRequest(t *testing.T) {
 	p.Advance(19 * time.Minute)
 	alice := p.logIn("alice")
 	list := alice.page("/console/approvals")
-	has(t, plain(list), "Mine to decide Said by me Done", "agent/agent-release tool.invoke tool/github.push_code",
+	has(t, plain(list), "Mine to decide 1 Said by me Done", "agent/agent-release tool.invoke tool/github.push_code",
 		"agent-release wants to use github.push_code. 19 min ago 3 h 41 min left approvals: 0 of 1 default · team-lead")
-	has(t, list, `href="/pdp/console/approvals/`+id+`" data-row`, `<span class="badge">`)
+	has(t, list, `href="/pdp/console/approvals/`+id+`" data-row`, `<span class="badge" data-badge>`)
 
 	body := alice.page("/console/approvals/" + id)
 	has(t, plain(body), "Waits for you 3 h 41 min left 0 of 1 approvals default · team-lead",

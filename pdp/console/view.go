@@ -59,6 +59,7 @@ func (v *visit) requestView(f *facts, tried attempt) page.Request {
 		s.like[a.Pointer] = known
 		s.heed.Alike = append(s.heed.Alike, page.Alike{Pointer: page.Line(a.Pointer), Known: known})
 	}
+	v.waiting = &f.waiting
 	view := page.Request{
 		Layout:   v.layout("Request"),
 		Asks:     s.asks(),
@@ -75,7 +76,6 @@ func (v *visit) requestView(f *facts, tried attempt) page.Request {
 		view.Said = append(view.Said, s.vote(said))
 	}
 	view.Layout.About = page.IDOf(f.approval.ID)
-	view.Layout.Waiting = page.Count{N: len(f.waiting.Items), More: f.waiting.Next != ""}
 	view.Prev, view.Next = s.beside()
 	if s.heed.Cut > 0 {
 		s.heed.Whole = s.v.linkOf(f.approval.ID) + "?" + wholeField

@@ -25,7 +25,10 @@ type visit struct {
 	form    url.Values
 	version int
 
-	name    string // of the person, as the provider has it
+	name string // of the person, as the provider has it
+	// waiting are those that wait for the person, on one page; nil until the API was asked.
+	waiting *inbox.Page
+
 	session idHash
 	key     []byte // of the tokens in forms; nil without a session
 }
@@ -54,7 +57,11 @@ func (v *visit) recognize() bool {
 	if !ok {
 		return false
 	}
-	found, ok := v.sessions.use(id)
+	find := v.sessions.use
+	if byItself(v.r) {
+		find = v.sessions.look
+	}
+	found, ok := find(id)
 	if ok {
 		v.r = v.r.WithContext(found.login.Context(v.r.Context()))
 		v.name, v.session, v.key = found.login.Name(), id, found.key
@@ -62,11 +69,27 @@ func (v *visit) recognize() bool {
 	return ok
 }
 
+// byItself reports if a script of ours has the browser load a page anew, as far as the browser says, and no person does.
+func byItself(r *http.Request) bool {
+	return sameOrigin(r) && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-User") == ""
+}
+
 // ask asks the API for the person, as of now.
 func (v *visit) ask() (err error) {
 	v.me, err = v.api.Me(v.r.Context())
 	return err
 }
+
+// waits are those that wait for the person. A page has them once.
+func (v *visit) waits() *inbox.Page {
+	if v.waiting == nil {
+		got, _ := v.api.List(v.r.Context(), mine, "", onPage) // without an answer the page has no number
+		v.waiting = &got
+	}
+	return v.waiting
+}
+
+func countOf(p *inbox.Page) page.Count { return page.Count{N: len(p.Items), More: p.Next != ""} }
 
 // layout is the part that every page has, with the person if the API has named one.
 func (v *visit) layout(title page.Label) page.Layout {
@@ -79,6 +102,10 @@ func (v *visit) layout(title page.Label) page.Layout {
 	l.Who = page.Line(cmp.Or(v.me.Principal, v.me.Caller))
 	l.Name = page.Line(cmp.Or(v.name, idOf(v.me.Principal)))
 	l.Records = len(v.me.Where(logRead)) > 0
+	if len(v.me.Where(approver)) > 0 {
+		waits := v.waits()
+		l.Stream, l.Waiting, l.Tag = page.Href(v.link(streamPath)), countOf(waits), tagOf(waits)
+	}
 	l.AllTenants = slices.Contains(v.me.Tenants, "*")
 	for _, tenant := range v.me.Tenants {
 		l.Tenants = append(l.Tenants, page.Line(tenant))

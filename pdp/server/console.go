@@ -45,11 +45,12 @@ func (s *Server) consoleRoutes(api http.Handler, route registrar) error {
 	if err != nil {
 		return err
 	}
+	s.stopPages = pages.Stop
 	serve := s.door.Pages(pages)
 	at := func(prefix string) {
 		stripped := func(c echo.Context) error {
 			c.SetPath(consolePath + "/*") // one route to whoever counts
-			r := *c.Request()
+			r := *c.Request().WithContext(console.Lasting(c.Request().Context()))
 			at := *r.URL
 			at.Path, at.RawPath = strings.TrimPrefix(at.Path, prefix), strings.TrimPrefix(at.RawPath, prefix)
 			r.URL, r.RemoteAddr = &at, proxies.Client(&r)

@@ -18,8 +18,11 @@ type Layout struct {
 	LogOut Token
 	// Capabilities says that the person may see and take back capabilities, and Records that the person may read records.
 	Capabilities, Records bool
-	// Waiting is how many approval requests wait for the person.
+	// Waiting is how many approval requests wait for the person, and Tag that of the page that was counted. At Stream scripts
+	// hear of another number; it is empty if the person may not approve.
 	Waiting Count
+	Tag     ID
+	Stream  Href
 	// Now is when the page was made.
 	Now Moment
 }

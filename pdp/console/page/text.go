@@ -161,6 +161,9 @@ func Word(text string) Text {
 	return marked(Line(text), " ", visible.Piece{Text: "␣", Kind: visible.Spaces, Note: "a space"})
 }
 
+// Quoted is a text within quotation marks of ours, on one line.
+func Quoted(text string) Text { return marked(Line(text), `"`, quotation) }
+
 // quotation stands for a quotation mark within quotation marks: it does not end the text.
 var quotation = visible.Piece{Text: `\"`, Kind: visible.Spaces, Note: "a quotation mark of the text"}
 
