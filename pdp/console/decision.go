@@ -165,6 +165,7 @@ func (v *visit) decision() {
 	if view.MoreSteps = e.steps.More; view.MoreSteps {
 		view.StepsLink = v.recordsBy(url.Values{"approval": {e.approvals[0]}})
 	}
+	view.NoSteps = e.noSteps != nil
 	view.Alike = v.alike(r)
 	view.Proof = v.proof(&e)
 	view.Whole = page.JSON(r.Line)

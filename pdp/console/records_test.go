@@ -46,10 +46,7 @@ type records struct {
 	ids map[string]string
 }
 
-func openRecords(t *testing.T) *records { return openRecordsWith(t, func(*server.Config) {}) }
-
-// openRecordsWith is openRecords of a server whose data directory is prepared.
-func openRecordsWith(t testing.TB, prepared func(*server.Config)) *records {
+func openRecords(t *testing.T) *records {
 	t.Helper()
 	prepare := func(p *pages, c *server.Config) {
 		c.DecisionLog.Mask = []string{"/context/pin"}
@@ -60,7 +57,6 @@ func openRecordsWith(t testing.TB, prepared func(*server.Config)) *records {
 		secret, err := p.keys.Add(auth.KeySpec{Name: "acme", Grant: auth.Grant{Tenants: []string{"acme"}, Permissions: []auth.Permission{auth.LogRead, auth.Explain}}})
 		p.must(err)
 		p.secret["acme"] = secret
-		prepared(c)
 	}
 	r := &records{pages: openPagesWith(t, prepare, recordsBundle), ids: map[string]string{}}
 	return r

@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -9,14 +10,29 @@ import (
 
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/bound"
+	"policy-service/pdp/pdptest/clock"
 	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
 )
 
 // How long does a page of records take, of a million records, and how large is it?
 func BenchmarkRecordsOfAMillion(b *testing.B) {
-	r := openRecordsWith(b, func(c *server.Config) { fillWithDecisions(b, c, 1_000_000) })
-	auditor := r.logIn("auditor")
+	p := &pages{t: b, secret: map[string]string{}, Clock: clock.At(pdptest.Now)}
+	c := server.Config{Listen: "127.0.0.1:0", Data: b.TempDir(), Program: server.Program{Source: pdptest.Txtar(recordsBundle)}}
+	c.Console = &server.ConsoleConfig{Session: server.SessionConfig{Max: 8 * time.Hour, Idle: time.Hour}}
+	var err error
+	p.keys, err = auth.OpenKeys(c.Data)
+	coreMust(b, err)
+	p.key("auditor", auth.Principal{}, auth.LogRead, auth.Explain)
+	fillWithDecisions(b, &c, 1_000_000)
+	s, err := server.New(c)
+	coreMust(b, err)
+	coreMust(b, s.Start(b.Context())) // which takes a while, because it looks for what the log says of keys
+	p.Server = &pdptest.Server{Server: s, URL: "http://" + s.Addr()}
+	b.Cleanup(func() { coreMust(b, s.Stop(context.Background())) })
+	auditor := p.logIn("auditor")
 	for name, path := range map[string]string{
 		"list":     "/console/decisions",
 		"older":    "/console/decisions?cursor=500000",
