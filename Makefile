@@ -92,7 +92,7 @@ npm: ## hold us to programs of others, MCP, Rust Cedar, CEL; test the clients in
 	@NPM=1 $(GO) run ./.ci/tests -calls Npm $(GO_TEST) $(SHORT) -parallel 4 -timeout 20m
 
 # The files that programs of others judge us by.
-NPM_JUDGES = pdp/mcp pdp/cedartext pdp/internal evaluation obligations policies cmd/policy-service/deploy/compose pdp/capability pdp/server/capabilities go.mod go.sum
+NPM_JUDGES = pdp/mcp pdp/console pdp/cedartext pdp/internal evaluation obligations policies cmd/policy-service/deploy/compose pdp/capability pdp/server/capabilities go.mod go.sum
 
 npm-changed:
 	@.ci/unchanged npm $(NPM_JUDGES) || { $(MAKE) npm SHORT=-short && .ci/unchanged -keep npm $(NPM_JUDGES); }

@@ -7,6 +7,7 @@ require (
 	filippo.io/age v1.2.1
 	github.com/BurntSushi/toml v1.4.1-0.20240526193622-a339e1f7089c
 	github.com/alecthomas/kong v1.17.0
+	github.com/aymanbagabas/go-udiff v0.4.1
 	github.com/cedar-policy/cedar-go v1.9.0
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.22.1
@@ -51,6 +52,8 @@ require (
 	golang.org/x/tools v0.51.0
 	google.golang.org/protobuf v1.36.12
 )
+
+require github.com/aymanbagabas/go-udiff v0.4.1 // indirect
 
 require (
 	cel.dev/expr v0.25.2 // indirect

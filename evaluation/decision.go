@@ -210,7 +210,27 @@ type PolicyExplanation struct {
 	// permits that came nearest, where no policy determined the decision.
 	Failed     string          `json:"failed,omitempty"`
 	Attributes []AttributeRead `json:"attributes"`
+	// Clauses are given only if they were asked for.
+	Clauses []Clause `json:"clauses,omitzero"`
 }
+
+// Clause is one clause of a policy, and its result. All of them must hold, and they are asked in order.
+type Clause struct {
+	Text   string       `json:"text"`
+	Result ClauseResult `json:"result"`
+}
+
+// ClauseResult is the result of a clause.
+type ClauseResult string
+
+// The results of a clause. After the first clause that does not hold, no other is reached.
+const (
+	Held          ClauseResult = "held"
+	ClauseFailed  ClauseResult = "failed"
+	ClauseErred   ClauseResult = "error"
+	UnknownResult ClauseResult = "unknown" // it reads a value that is not known
+	NotReached    ClauseResult = "not_reached"
+)
 
 // Verdict is the verdict of a policy about a request.
 type Verdict string

@@ -125,7 +125,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/server/floor", "anything of ours", "our server is measured beside it, and a part that both have would cost nothing in the difference"},
 
 	// The console: a client of our own HTTP API.
-	{"pdp/console", "anything of ours but pdp/approval/inbox pdp/console/page pdp/httpclient pdp/plainfile pdp/seal pdp/server/auth", "a page could show what the API would not answer to its reader"},
+	{"pdp/console", "anything of ours but pdp/approval/inbox pdp/console/page pdp/decisionlog/remote pdp/httpclient pdp/plainfile pdp/seal pdp/server/auth", "a page could show what the API would not answer to its reader"},
 	{"pdp/console/page", "anything of ours but pdp/visible", "one view would be drawn as two pages, if a session or a clock had a part in it"},
 
 	// Small rooms with one job each.
@@ -192,6 +192,7 @@ var rooms = []struct{ room, not, because string }{
 // paths overlap, the longest counts.
 var owners = []struct{ paths, where, because string }{
 	{"github.com/labstack/echo", "pdp/server pdp/server/approvals pdp/server/audit pdp/server/capabilities pdp/server/door pdp/server/floor", "support of v4 ends on 2026-12-31, and a move to v5 would touch more than the server"},
+	{"github.com/aymanbagabas/go-udiff", "pdp/console/page", "it compares texts of anybody, and each place must see that they are short and drawn harmless"},
 	{"golang.org/x/oauth2", "pdp/console", "people would log in elsewhere than at the console, and all other callers bring a credential"},
 	{"go.opentelemetry.io/otel/sdk go.opentelemetry.io/otel/exporters go.opentelemetry.io/contrib", "pdp/server/telemetry", "a library would choose where the telemetry of its process goes"},
 	{"github.com/prometheus", "pdp/server/telemetry", "a library would choose how its process shows metrics"},

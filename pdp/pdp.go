@@ -111,6 +111,8 @@ type Call struct {
 	Now time.Time
 	// Explain asks for [evaluation.Decision.Explain], and for names that are near in [evaluation.Decision.Mismatch].
 	Explain bool
+	// Clauses asks for the clauses of policies in the explanation.
+	Clauses bool
 	// Approvals says what a person's approval can do for the call.
 	Approvals ApprovalMode
 	// Hidden are the places in Request that masks hide, if the request comes from a record. The decision is the one that
@@ -310,7 +312,7 @@ func inquire(b *Bundle, call *Call) (in engine.Inquiry) {
 func put(call *Call, b *Bundle, in *engine.Inquiry) {
 	in.Request = call.Request // one by one: large values that are assigned together are copied twice
 	in.Asker = call.Asker
-	in.Bundle, in.Now, in.Explain, in.Masked = b, call.Now, call.Explain, call.masked
+	in.Bundle, in.Now, in.Explain, in.Clauses, in.Masked = b, call.Now, call.Explain, call.Clauses, call.masked
 	in.Hidden, in.Capability = call.Hidden, call.Capability
 }
 

@@ -34,6 +34,7 @@ var readers = map[string]string{
 	"policies/README.md":                 "policy author",
 	"pdp/approval/README.md":             "approver, and who asks approvers",
 	"pdp/console/README.md":              "approver, in a browser",
+	"pdp/console/RECORDS.md":             "auditor, in a browser",
 	"pdp/approval/TASKS.md":              "PEP developer, who waits for many approvals",
 	"pdp/approval/CONTINUE.md":           "PEP developer, in front of tools that ask back",
 	"pdp/capability/README.md":           "agent platform, and PEP developer, of capabilities",

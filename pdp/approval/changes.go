@@ -116,17 +116,14 @@ func waitingTasks(tx *ledger.Tx, tenant, caller string, from Position, most int)
 			end.Waiting = id + "\x00" + task
 			found = append(found, Followed{t, end})
 		}
-		end.Waiting = id + "\x00" + behindTasks
+		end.Waiting = id + "\x00" + behindIDs
 	}
 	end.Waiting = ""
 	return found, end, false
 }
 
-// begins and behindTasks stand in a Waiting for the beginning, and for a task that would be the last one of an approval.
-const (
-	begins      = "\x00"
-	behindTasks = "~"
-)
+// begins stands in a Waiting for the beginning, and [behindIDs] for a task that would be the last one of an approval.
+const begins = "\x00"
 
 // waitsBefore reports whether another approval of a task is pending that comes before one.
 func waitsBefore(tx *ledger.Tx, t Task, approval string) bool {

@@ -289,7 +289,7 @@ func TestEachChangeOnceOrRefused(t *testing.T) {
 			}
 		}
 		pending, spent, open := 0, 0, map[[32]byte]string{}
-		approvals, next, err := both[round%2].s.List(t.Context(), nil, "", "", 1000)
+		approvals, next, err := both[round%2].s.List(t.Context(), approval.Filter{}, "", 1000)
 		if err != nil || next != "" {
 			t.Fatal(next, err)
 		}

@@ -148,7 +148,7 @@ func TestCrashInEveryStateOfARound(t *testing.T) {
 // checkRound asks for the round again, as a second process does: once if nobody was answered, and never else.
 func checkRound(t *testing.T, l *decisionlog.Log, s *approval.Store, answered bool) (id string) {
 	t.Helper()
-	page, _, err := s.List(t.Context(), nil, "", "", 10)
+	page, _, err := s.List(t.Context(), approval.Filter{}, "", 10)
 	must(t, err)
 	if len(page) != 1 || page[0].Status != approval.UsedUp || !slices.Equal(page[0].Used, []string{spendingDecision}) {
 		t.Fatalf("it is %+v", page)

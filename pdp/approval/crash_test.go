@@ -264,7 +264,7 @@ func TestCrash(t *testing.T) {
 	must(t, err)
 	kept := map[string]approval.Approval{}
 	for after := ""; ; {
-		page, next, err := s.List(t.Context(), nil, "", after, 100)
+		page, next, err := s.List(t.Context(), approval.Filter{}, after, 100)
 		must(t, err)
 		for _, a := range page {
 			kept[a.ID] = a

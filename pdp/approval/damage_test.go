@@ -79,7 +79,7 @@ func TestDamage(t *testing.T) {
 				t.Errorf("%d: %s was %s, and is spent", seed, id, a.Status)
 			}
 		}
-		_, _, _ = s.List(t.Context(), nil, "", "", 100)
+		_, _, _ = s.List(t.Context(), approval.Filter{}, "", 100)
 		_, _ = s.File(t.Context(), question("new"))
 		s.Work(t.Context())
 		_ = s.Close()

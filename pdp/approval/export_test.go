@@ -83,5 +83,5 @@ func (s *Store) FileAll(questions []ApprovalRequest) error {
 func (s *Store) Stored(id string) (Approval, bool, error) { return s.stored(id) }
 
 func (s *Store) StoredPage(status Status, limit int) ([]Approval, string, error) {
-	return s.page(nil, status, "", limit)
+	return s.page(Filter{Status: status}, "", limit)
 }

@@ -139,12 +139,12 @@ func TestTenantsWithAnyName(t *testing.T) {
 		all = append(all, mustFile(t, s, question(fmt.Sprint(n), func(q *approval.ApprovalRequest) { q.Tenant = name })).ID)
 	}
 	for n, name := range names {
-		if ids, _ := pages(t, s, []string{name}, approval.Pending, 1); !slices.Equal(ids, all[n:n+1]) {
+		if ids, _ := pages(t, s, approval.Filter{Tenants: []string{name}, Status: approval.Pending}, 1); !slices.Equal(ids, all[n:n+1]) {
 			t.Errorf("in %q wait %v, want %v", name, ids, all[n:n+1])
 		}
 	}
 	for n, tenants := range [][]string{nil, {}} {
-		if ids, _ := pages(t, s, tenants, approval.Pending, 2); !slices.Equal(ids, all[:len(all)*(1-n)]) {
+		if ids, _ := pages(t, s, approval.Filter{Tenants: tenants, Status: approval.Pending}, 2); !slices.Equal(ids, all[:len(all)*(1-n)]) {
 			t.Errorf("in %v wait %v", tenants, ids)
 		}
 	}

@@ -3,6 +3,7 @@ package approval
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 	"time"
 
@@ -62,25 +63,34 @@ const (
 	readPerItem     = 4
 )
 
-// List reads a page of approvals: those of some tenants, or of all if tenants is nil, in a
-// state, or in any if status is "", after an id, oldest first. Next is the id to go on after,
+// Filter picks approvals, and says in which order they come.
+type Filter struct {
+	Tenants []string // nil: all
+	// Status is a state, [Ended], or "" for any.
+	Status Status
+	// Newest has the newest come first. Otherwise it is the oldest.
+	Newest bool
+}
+
+// Ended is, in a [Filter] alone, every state but Pending.
+const Ended Status = "ended"
+
+func (f *Filter) has(s Status) bool {
+	return f.Status == "" || f.Status == s || f.Status == Ended && s != Pending
+}
+
+// List reads a page of the approvals that a filter picks, after an id. Next is the id to go on after,
 // "" if there is no more. A page can be empty and have a next. An approval that cannot be put
 // on record now is left out, because its state is not known.
-func (s *Store) List(
-	ctx context.Context,
-	tenants []string,
-	status Status,
-	after string,
-	limit int,
-) (page []Approval, next string, err error) {
-	stored, next, err := s.page(tenants, status, after, limit)
+func (s *Store) List(ctx context.Context, f Filter, after string, limit int) (page []Approval, next string, err error) {
+	stored, next, err := s.page(f, after, limit)
 	for _, one := range stored {
 		a, err := s.told(ctx, one)
 		switch {
 		case errors.Is(err, ErrUnrecorded), errors.Is(err, ErrNotFound):
 		case err != nil:
 			return nil, "", err
-		case status == "" || status == a.Status:
+		case f.has(a.Status):
 			page = append(page, a)
 		}
 	}
@@ -88,27 +98,27 @@ func (s *Store) List(
 }
 
 // page reads a page of approvals as the file has them.
-func (s *Store) page(tenants []string, status Status, after string, most int) (all []Approval, next string, err error) {
+func (s *Store) page(f Filter, after string, most int) (all []Approval, next string, err error) {
 	if most < 1 {
 		return nil, "", errors.New("a page has at least one approval: ask for more than none")
 	}
 	now, looks := s.now(), most*readPerItem
-	if status == Pending {
+	if f.Status == Pending {
 		looks = most * examinedPerItem
 	}
-	sees := func(tenant string) bool { return tenants == nil || slices.Contains(tenants, tenant) }
+	sees := func(tenant string) bool { return f.Tenants == nil || slices.Contains(f.Tenants, tenant) }
 	err = s.ledger.View(func(tx *ledger.Tx) {
-		for n, one := range keys(tx, tenants, status, after, looks+1) {
+		for n, one := range f.keys(tx, after, looks+1) {
 			if n == looks || len(all) == most {
 				return
 			}
 			next = one.id
 			var until waiting
-			if status == Pending && (tx.Get(one.prefix+one.id, &until) == 0 || !now.Before(until.Until)) { // it is out
+			if f.Status == Pending && (tx.Get(one.prefix+one.id, &until) == 0 || !now.Before(until.Until)) { // it is out
 				continue
 			}
 			a, found := read(tx, one.id)
-			if a = s.shown(tx, a, now); found && sees(a.Tenant) && (status == "" || status == a.Status) {
+			if a = s.shown(tx, a, now); found && sees(a.Tenant) && f.has(a.Status) {
 				all = append(all, a)
 			}
 		}
@@ -122,11 +132,11 @@ func (s *Store) page(tenants []string, status Status, after string, most int) (a
 
 // keys are those that page looks at, after one and in order. If other tenants have much
 // that is pending, a caller need not go through all of it to find its own.
-func keys(tx *ledger.Tx, tenants []string, status Status, after string, most int) (keys []listed) {
-	if status == Pending {
-		return pending(tx, tenants, after, most)
+func (f *Filter) keys(tx *ledger.Tx, after string, most int) (keys []listed) {
+	if f.Status == Pending {
+		return f.pending(tx, after, most)
 	}
-	for id := range tx.Scan(prefixItems, ledger.After(after)) {
+	for id := range f.scan(tx, prefixItems, after) {
 		if len(keys) == most {
 			break
 		}
@@ -134,6 +144,20 @@ func keys(tx *ledger.Tx, tenants []string, status Status, after string, most int
 	}
 	return keys
 }
+
+// scan yields the keys with a prefix, after one and in the order of the filter.
+func (f *Filter) scan(tx *ledger.Tx, prefix, after string) iter.Seq2[string, func(any) bool] {
+	switch {
+	case !f.Newest:
+		return tx.Scan(prefix, ledger.After(after))
+	case after == "":
+		after = behindIDs
+	}
+	return tx.Back(prefix, after)
+}
+
+// behindIDs would be the last of all ids.
+const behindIDs = "~"
 
 // bound is the id of the approval that is bound to a digest, "" if there is none.
 func bound(from ledger.Reader, digest [32]byte) (id string) {

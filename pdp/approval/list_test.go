@@ -10,10 +10,10 @@ import (
 )
 
 // pages are the ids of all pages, and how many pages there were.
-func pages(t *testing.T, s *approval.Store, tenants []string, status approval.Status, limit int) (ids []string, n int) {
+func pages(t *testing.T, s *approval.Store, f approval.Filter, limit int) (ids []string, n int) {
 	t.Helper()
 	for after := ""; ; n++ {
-		page, next, err := s.List(t.Context(), tenants, status, after, limit)
+		page, next, err := s.List(t.Context(), f, after, limit)
 		must(t, err)
 		if len(page) > limit {
 			t.Errorf("a page of %d has %d", limit, len(page))
@@ -40,35 +40,45 @@ func TestList(t *testing.T) {
 			status = approval.Denied
 			mustDecide(t, s, a.ID, approval.Vote{Statement: approval.Statement{By: "mia"}, Kind: approval.Deny})
 		}
-		for _, name := range []string{tenant + " " + string(status), tenant + " ", " " + string(status), " "} {
+		names := []string{tenant + " " + string(status), tenant + " ", " " + string(status), " "}
+		if status != approval.Pending {
+			names = append(names, tenant+" ended", " ended")
+		}
+		for _, name := range names {
 			of[name] = append(of[name], a.ID)
 		}
 	}
 	for _, limit := range []int{1, 7, 1000} {
-		for _, status := range []approval.Status{"", approval.Pending, approval.Denied} {
+		for _, status := range []approval.Status{"", approval.Pending, approval.Denied, approval.Ended} {
 			for _, tenant := range []string{"", "acme", "other"} {
 				var tenants []string
 				if tenant != "" {
 					tenants = []string{"none", tenant}
 				}
 				want := of[tenant+" "+string(status)]
-				if got, n := pages(t, s, tenants, status, limit); !slices.Equal(got, want) || limit == 1000 && n > 1 {
-					t.Errorf("%s %q by %d: got %d in %d pages, want %d", tenant, status, limit, len(got), n, len(want))
+				for _, newest := range []bool{false, true} {
+					got, n := pages(t, s, approval.Filter{Tenants: tenants, Status: status, Newest: newest}, limit)
+					if newest {
+						slices.Reverse(got)
+					}
+					if !slices.Equal(got, want) || limit == 1000 && n > 1 {
+						t.Errorf("%s %q by %d, newest %t: got %d in %d pages, want %d", tenant, status, limit, newest, len(got), n, len(want))
+					}
 				}
 			}
 		}
 	}
-	if got, n := pages(t, s, []string{}, "", 1); len(got) != 0 || n != 38 { // 4 are read for each
+	if got, n := pages(t, s, approval.Filter{Tenants: []string{}}, 1); len(got) != 0 || n != 38 { // 4 are read for each
 		t.Errorf("of no tenant there are %d, in %d pages", len(got), n)
 	}
 	r.pass(time.Hour)
-	if got, _ := pages(t, s, nil, approval.Pending, 50); len(got) != 0 {
+	if got, _ := pages(t, s, approval.Filter{Status: approval.Pending}, 50); len(got) != 0 {
 		t.Errorf("%d are pending whose time is up", len(got))
 	}
-	if got, _ := pages(t, s, nil, approval.Expired, 50); !slices.Equal(got, of[" pending"]) {
+	if got, _ := pages(t, s, approval.Filter{Status: approval.Expired}, 50); !slices.Equal(got, of[" pending"]) {
 		t.Errorf("%d have expired", len(got))
 	}
-	if _, _, err := s.List(t.Context(), nil, "", "", 0); err == nil {
+	if _, _, err := s.List(t.Context(), approval.Filter{}, "", 0); err == nil {
 		t.Error("a page of nothing is a page")
 	}
 }

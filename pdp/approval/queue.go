@@ -1,10 +1,10 @@
 package approval
 
 import (
-	"cmp"
 	"context"
 	"net/url"
 	"slices"
+	"strings"
 
 	"policy-service/pdp/ledger"
 )
@@ -72,9 +72,12 @@ func pendingIn(tx *ledger.Tx) (all int) {
 // listed is an approval that an index lists, if it is pending under a key with a prefix.
 type listed struct{ id, prefix string }
 
-// pending are those that are pending in some tenants, or in all if tenants is nil, after an id and in order, but no more
-// than most.
-func pending(tx *ledger.Tx, tenants []string, after string, most int) (all []listed) {
+// pending are those that are pending, after an id and in order, but no more than most.
+func (f *Filter) pending(tx *ledger.Tx, after string, most int) (all []listed) {
+	order, tenants := strings.Compare, f.Tenants
+	if f.Newest {
+		order = func(a, b string) int { return strings.Compare(b, a) }
+	}
 	if tenants == nil {
 		for tenant := range tx.Scan(prefixOfTenant, "") {
 			tenant, _ = url.PathUnescape(tenant)
@@ -83,13 +86,13 @@ func pending(tx *ledger.Tx, tenants []string, after string, most int) (all []lis
 	}
 	for _, tenant := range slices.Compact(slices.Sorted(slices.Values(tenants))) {
 		n, known, prefix := 0, len(all), prefixPending+url.PathEscape(tenant)+"/"
-		for id := range tx.Scan(prefix, ledger.After(after)) {
-			if n++; n > most || known == most && id > all[most-1].id {
+		for id := range f.scan(tx, prefix, after) {
+			if n++; n > most || known == most && order(id, all[most-1].id) > 0 {
 				break
 			}
 			all = append(all, listed{id, prefix})
 		}
-		slices.SortFunc(all, func(a, b listed) int { return cmp.Compare(a.id, b.id) })
+		slices.SortFunc(all, func(a, b listed) int { return order(a.id, b.id) })
 		all = all[:min(most, len(all))]
 	}
 	return all

@@ -58,7 +58,7 @@ func TestRun(t *testing.T) {
 		})
 		r.pass(30 * 24 * time.Hour)
 		until(t, s, "what ended long ago is forgotten", func() bool {
-			page, _, err := s.List(t.Context(), nil, "", "", 10)
+			page, _, err := s.List(t.Context(), approval.Filter{}, "", 10)
 			return err == nil && len(page) == 1
 		})
 		if got := len(r.names(a.ID)); got != 2 {

@@ -199,7 +199,7 @@ func TestUnrecorded(t *testing.T) {
 		t.Errorf("it does not say that it is not on record: %+v, %v", got, err)
 	}
 	for _, status := range append(approval.Statuses(), "") {
-		if ids, _ := pages(t, s, nil, status, 10); len(ids) > 0 {
+		if ids, _ := pages(t, s, approval.Filter{Status: status}, 10); len(ids) > 0 {
 			t.Errorf("it is told of as %q", status)
 		}
 	}
@@ -247,7 +247,7 @@ func TestToldOnRecord(t *testing.T) {
 		}
 	})
 	everybody.Go(func() {
-		page, _, err := s.List(t.Context(), nil, approval.Approved, "", 10)
+		page, _, err := s.List(t.Context(), approval.Filter{Status: approval.Approved}, "", 10)
 		if err != nil || len(page) != 1 || page[0].Unrecorded || !slices.Contains(r.names(a.ID), approval.StepApproved) {
 			t.Errorf("got %+v, %v", page, err)
 		}

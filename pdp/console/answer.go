@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"policy-service/pdp/approval/inbox"
 	"policy-service/pdp/console/page"
 )
 
@@ -54,6 +55,9 @@ func titleOf(status int) page.Label { return problems[status].title }
 
 func (v *visit) message(status int) page.Message {
 	title := titleOf(status)
+	if v.waiting == nil { // the API may be why there is no other page
+		v.waiting = &inbox.Page{}
+	}
 	m := page.Message{Layout: v.layout(title), Heading: title, Says: []page.Text{page.Of(problems[status].says)},
 		Link: page.Href(v.link("/approvals")), LinkText: "To the inbox"}
 	if status == http.StatusUnauthorized {

@@ -240,7 +240,7 @@ func (v *visit) showCapability(status int, tried heldAttempt) {
 		Mistake:    tried.mistake,
 		Detail:     page.Of(tried.detail),
 		Revoke:     slices.Contains([]page.Status{page.Asked, page.Active, page.Suspended}, page.StatusOf(one.State)),
-		Revocation: page.Form{Action: page.Href(v.link(to)), Token: page.Token(v.token(http.MethodPost, to, one.ID, 0))},
+		Revocation: page.Form{Action: page.Href(v.link(to)), Token: page.Token(v.token(http.MethodPost, to, one.ID, 0, ""))},
 		Reason:     page.Typed(tried.reason),
 		Missing:    tried.missing,
 	}

@@ -9,6 +9,7 @@
 package console
 
 import (
+	"context"
 	"log/slog"
 	"maps"
 	"net"
@@ -21,6 +22,7 @@ import (
 
 	"policy-service/pdp/approval/inbox"
 	"policy-service/pdp/console/page"
+	"policy-service/pdp/decisionlog/remote"
 	"policy-service/pdp/httpclient"
 	"policy-service/pdp/seal"
 	"policy-service/pdp/server/auth"
@@ -35,6 +37,8 @@ type Options struct {
 	// PublicURL is the address of the console for browsers. Its path begins every link. A proxy may take away what
 	// stands before /console.
 	PublicURL string
+	// Server is the address of the API, as commands on these pages have it; "" if it is not known.
+	Server string
 	// Secure says that browsers come by https only. Otherwise the console answers at loopback alone.
 	Secure bool
 	// MaxSession is how long a session may last, and IdleSession how long an unused one may last.
@@ -50,6 +54,7 @@ type Console struct {
 	base     string // the path of PublicURL, without a slash at its end
 	api      *inbox.Inbox
 	server   *httpclient.Server // the same API, for all that is not about approvals
+	records  *remote.Log        // the decision log, by the same API
 	mux      *http.ServeMux
 	sessions *sessions
 	// tries are those with a wrong key, exchanges those of a code that come to nothing.
@@ -58,7 +63,13 @@ type Console struct {
 	answers          *answers
 	provider         *provider
 	seal             *seal.Ring
+
+	stopping context.Context // ends with Stop
+	stop     context.CancelFunc
 }
+
+// Stop ends the streams.
+func (c *Console) Stop() { c.stop() }
 
 // nowhere is the address of the API, for the requests of the console alone. No name leads there, so that a transport
 // that opens connections fails.
@@ -82,12 +93,14 @@ func New(api http.RoundTripper, o Options) (*Console, error) {
 		provider:  newProvider(o.Now),
 		seal:      seal.Fresh(seal.Options{Resource: o.PublicURL, Now: o.Now}), // a restart ends the logins that wait for a provider
 	}
+	c.stopping, c.stop = context.WithCancel(context.Background())
 	if c.api, err = inbox.New(nowhere, httpclient.Options{Transport: api}); err != nil {
 		return nil, err
 	}
 	if c.server, err = httpclient.New(nowhere, httpclient.Options{Transport: api}); err != nil {
 		return nil, err
 	}
+	c.records = remote.Over(c.server)
 	c.routes()
 	return c, nil
 }
@@ -97,7 +110,11 @@ const (
 	root       = "/console"
 	stylePath  = "/style.css"
 	scriptPath = "/console.js"
+	iconPath   = "/icon.svg"
 )
+
+// files are the paths that pages load. All else is a page.
+var files = []string{root + stylePath, root + scriptPath, root + iconPath}
 
 func (c *Console) routes() {
 	toInbox := func(v *visit) { v.redirect(approvalsPath) }
@@ -105,11 +122,14 @@ func (c *Console) routes() {
 	c.read("/{$}", toInbox)
 	c.page(approvalsPath, (*visit).inbox)
 	c.page(approvalsPath+"/{id}", (*visit).request)
+	c.take(streamPath, methods{http.MethodGet: (*visit).stream})
 	c.form(approvalsPath+"/{id}/decision", (*visit).decide)
 	c.form(approvalsPath+"/{id}/revoke", (*visit).revoke)
 	c.page(capabilitiesPath, (*visit).capabilities)
 	c.page(capabilitiesPath+"/{id}", (*visit).capability)
 	c.form(capabilitiesPath+"/{id}/revoke", (*visit).revokeCapability)
+	c.page(decisionsPath, (*visit).decisions)
+	c.page(decisionsPath+"/{id}", (*visit).decision)
 	c.form(logoutPath, (*visit).logOut)
 	c.take(loginPath, methods{http.MethodGet: (*visit).loginPage, http.MethodHead: (*visit).loginPage, http.MethodPost: (*visit).logInByKey})
 	// Both change the browser's cookies, so a HEAD is no harmless GET.
@@ -117,6 +137,7 @@ func (c *Console) routes() {
 	c.take(callbackPath, methods{http.MethodGet: (*visit).fromProvider})
 	c.read(stylePath, file("text/css", page.Style))
 	c.read(scriptPath, file("text/javascript", page.Script))
+	c.read(iconPath, file("image/svg+xml", page.Icon))
 	c.mux.HandleFunc("/", c.visiting(func(v *visit) { v.problem(http.StatusNotFound) }))
 }
 
@@ -130,7 +151,8 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// The mux would send a browser that asks for another path than the clean one to an address of its own making.
 	case r.URL.RawPath != "" || path.Clean(at) != at && at != root+"/":
 		v.problem(http.StatusNotFound)
-	case !navigates(r) && at != root+stylePath && at != root+scriptPath:
+	case at == root+streamPath && !fetches(r),
+		at != root+streamPath && !navigates(r) && !slices.Contains(files, at):
 		v.problem(http.StatusForbidden)
 	default:
 		c.mux.ServeHTTP(w, r)

@@ -341,7 +341,7 @@ func (b *coreBrowser) cookie(name string) string {
 	return ""
 }
 
-var coreFields = regexp.MustCompile(`<input type="hidden" name="(token|version)" value="([^"]*)"`)
+var coreFields = regexp.MustCompile(`<input type="hidden" name="(token|version|shown)" value="([^"]*)"`)
 
 // fields are the hidden fields of the form of a page that goes to a path.
 func (b *coreBrowser) fields(page, action string) map[string]string {

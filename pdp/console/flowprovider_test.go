@@ -15,8 +15,8 @@ import (
 
 // flowPeople are the claims of those who have an account at the provider.
 var flowPeople = map[string]map[string]any{
-	"alice": {"sub": "4711", "login": "alice", "groups": []string{"staff", "approvers"}},
-	"guest": {"sub": "4712", "login": "guest", "groups": []string{"guests"}},
+	"alice": {"sub": "4711", "login": "alice", "name": "Alice <b>A\u202e", "groups": []string{"staff", "approvers"}},
+	"guest": {"sub": "4712", "login": "guest", "name": strings.Repeat("g", 201), "groups": []string{"guests"}},
 }
 
 // flowProvider is an OpenID provider of another site than the console: its name is localhost, and the console's is
@@ -58,6 +58,9 @@ func TestBrowserLoginByProvider(t *testing.T) {
 			if got := p.Path(); got != "/console/approvals/"+id {
 				t.Fatalf("after the login at %s\n%s", got, p.Text())
 			}
+			if !strings.Contains(p.Text(), `Alice <b>A\u202e`) {
+				t.Errorf("the page does not name the person as the provider does\n%s", p.Text())
+			}
 			readyToDecide(t, p)
 			p.Type(flowReason)
 			p.Loads(func() { p.Click("button", "Approve") })
@@ -71,6 +74,9 @@ func TestBrowserLoginByProvider(t *testing.T) {
 			guest.Expect(flowBounce)
 			guest.Goto("/console/approvals/" + id)
 			guest.Answers(http.StatusNotFound, func() { guest.Click("link", "Log in") })
+			if text := guest.Text(); !strings.Contains(text, "guest") || strings.Contains(text, "ggg") {
+				t.Errorf("a name that is too long is one\n%s", text)
+			}
 			if strings.Contains(guest.Tree(), "agent-release") {
 				t.Errorf("a guest reads\n%s", guest.Text())
 			}

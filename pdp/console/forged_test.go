@@ -32,7 +32,7 @@ func TestForgedPosts(t *testing.T) {
 	eve.logIn("eve")
 	own := mia.fields("/approvals/"+id, to)
 	fields := func(change map[string]string) map[string]string {
-		all := map[string]string{"decision": "approve", "reason": "r", "token": own["token"], "version": own["version"]}
+		all := map[string]string{"decision": "approve", "reason": "r", "token": own["token"], "version": own["version"], "shown": own["shown"]}
 		maps.Copy(all, change)
 		return all
 	}
@@ -81,7 +81,7 @@ func TestForgedPosts(t *testing.T) {
 		c.undecided(id)
 		c.undecided(otherID)
 	}
-	all := coreForm("decision", "approve", "reason", "r", "token", own["token"], "version", own["version"])
+	all := coreForm("decision", "approve", "reason", "r", "token", own["token"], "version", own["version"], "shown", own["shown"])
 	same := site("same-origin")
 	for name, got := range map[string]coreAnswer{
 		"a field twice":         mia.do(http.MethodPost, to, all+"&decision=deny", same...),
@@ -117,7 +117,7 @@ func TestForgedPosts(t *testing.T) {
 	has(t, c.ask("pep", http.MethodGet, "/v1/approvals/"+id, ""), `"status":"approved"`, `"via":"console"`)
 	// It is of an old version now: the same once more changes nothing, and says that it counts; anything else is refused.
 	mia.do(http.MethodPost, to, all, same...).is(t, "the answer", http.StatusSeeOther)
-	mia.do(http.MethodPost, to, coreForm("decision", "approve", "reason", "s", "token", own["token"], "version", own["version"]), same...).is(t, "the answer", http.StatusConflict)
+	mia.do(http.MethodPost, to, coreForm("decision", "approve", "reason", "s", "token", own["token"], "version", own["version"], "shown", own["shown"]), same...).is(t, "the answer", http.StatusConflict)
 	if got := c.ask("pep", http.MethodGet, "/v1/approvals/"+id, ""); strings.Count(got, `"decision":"approve"`) != 1 {
 		t.Errorf("got %s", got)
 	}
@@ -175,7 +175,7 @@ func TestAnotherPageOfTheHostReadsNoFormToken(t *testing.T) {
 	mia := c.browser()
 	mia.logIn("mia")
 	own := mia.fields("/approvals/"+id, to)
-	form := coreForm("decision", "approve", "reason", "r", "token", own["token"], "version", own["version"])
+	form := coreForm("decision", "approve", "reason", "r", "token", own["token"], "version", own["version"], "shown", own["shown"])
 	for name, sent := range map[string][]string{
 		"fetch":            {"Sec-Fetch-Dest", "empty", "Sec-Fetch-Mode", "cors"},
 		"fetch, no-cors":   {"Sec-Fetch-Dest", "empty", "Sec-Fetch-Mode", "no-cors"},
@@ -197,7 +197,7 @@ func TestAnotherPageOfTheHostReadsNoFormToken(t *testing.T) {
 		for _, action := range []string{to, "/login", "/logout"} {
 			mia.do(http.MethodPost, action, form, append(sent, "Content-Type", coreFormType)...).is(t, fmt.Sprintf("%s sends the form of %s", name, action), http.StatusForbidden)
 		}
-		for _, file := range []string{"/style.css", "/console.js"} { // pages load them so, and nobody's data is there
+		for _, file := range []string{"/style.css", "/console.js", "/icon.svg"} { // pages load them so, and nobody's data is there
 			mia.get(file, sent...).is(t, fmt.Sprintf("%s gets %s", name, file), http.StatusOK)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"hash"
 	"io"
 	"mime"
 	"net/http"
@@ -15,9 +16,10 @@ import (
 )
 
 // Every form that changes something has two fields besides its own: version, of the approval request that the page
-// showed (0 if there is none), and token. The token is
+// showed (0 if there is none), and token. A form that approves has shown, too: the digest of the question and its terms if
+// the page showed all of them whole, and otherwise nothing. The token is
 //
-//	base64url(HMAC-SHA256(key of the session, field(method) field(path) field(id) field(version)))
+//	base64url(HMAC-SHA256(key of the session, field(method) field(path) field(id) field(version) field(shown)))
 //
 // where a field is its length as 8 bytes, most significant first, and its text; the path is that below /console, the
 // id that of the approval request or "", the version in decimal. So a token is good for one form of one page of one
@@ -25,17 +27,22 @@ import (
 const (
 	tokenField   = "token"
 	versionField = "version"
+	shownField   = "shown"
 	mostOfForm   = 64 << 10
 )
 
 // token is for a form that this page sends to a path of the console.
-func (v *visit) token(method, path, id string, version int) string {
-	mac := hmac.New(sha256.New, v.key)
-	for _, field := range []string{method, path, id, strconv.Itoa(version)} {
-		mac.Write(binary.BigEndian.AppendUint64(nil, uint64(len(field))))
-		mac.Write([]byte(field))
+func (v *visit) token(method, path, id string, version int, shown string) string {
+	return sumOf(hmac.New(sha256.New, v.key), method, path, id, strconv.Itoa(version), shown)
+}
+
+// sumOf is the sum of some fields, in base64url.
+func sumOf(h hash.Hash, fields ...string) string {
+	for _, field := range fields {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(field))))
+		h.Write([]byte(field))
 	}
-	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
 // sameOrigin reports if a browser says that a page of ours sent the request. A request that does not say so is
@@ -55,6 +62,12 @@ func navigates(r *http.Request) bool {
 	return says("Sec-Fetch-Dest", "document") && says("Sec-Fetch-Mode", "navigate")
 }
 
+// fetches reports if a browser says that a script of a page of ours asks. A request that does not say so is refused.
+func fetches(r *http.Request) bool {
+	dest := r.Header["Sec-Fetch-Dest"]
+	return sameOrigin(r) && len(dest) == 1 && dest[0] == "empty"
+}
+
 // readForm reads the form that was sent. If it is none of this person's own pages, readForm answers, and returns false.
 func (v *visit) readForm() bool {
 	form, status := readForm(v.w, v.r)
@@ -63,7 +76,7 @@ func (v *visit) readForm() bool {
 		return false
 	}
 	version, err := strconv.Atoi(cmp.Or(form.Get(versionField), "0"))
-	want := v.token(v.r.Method, below(v.r), v.r.PathValue("id"), version)
+	want := v.token(v.r.Method, below(v.r), v.r.PathValue("id"), version, form.Get(shownField))
 	if err != nil || !hmac.Equal([]byte(form.Get(tokenField)), []byte(want)) {
 		v.problem(http.StatusForbidden)
 		return false

@@ -17,7 +17,7 @@ func TestHeadersAndMethods(t *testing.T) {
 		"": "GET, HEAD", "/": "GET, HEAD", "/approvals": "GET, HEAD", "/approvals/" + id: "GET, HEAD", "/approvals/nosuch": "GET, HEAD",
 		"/approvals/" + id + "/decision": "POST", "/approvals/" + id + "/revoke": "POST",
 		"/login": "GET, HEAD, POST", "/login/oidc": "GET", "/login/callback": "GET", "/logout": "POST",
-		"/style.css": "GET, HEAD", "/console.js": "GET, HEAD",
+		"/style.css": "GET, HEAD", "/console.js": "GET, HEAD", "/icon.svg": "GET, HEAD",
 		"/nowhere": "", "/approvals/": "", "/login/": "", "//approvals": "", "/approvals/../login": "", "/%61pprovals": "*", "/style.css/": "",
 		"/approvals/" + id + "/": "", "/approvals%2f" + id: "", "/.": "",
 	}
@@ -59,7 +59,7 @@ func coreHeaders(t *testing.T, where string, got coreAnswer) {
 		}
 	}
 	cached := "no-store"
-	if strings.HasSuffix(where, ".css") || strings.HasSuffix(where, ".js") {
+	if strings.HasSuffix(where, ".css") || strings.HasSuffix(where, ".js") || strings.HasSuffix(where, ".svg") {
 		if got.Status == http.StatusOK {
 			cached = "no-cache"
 		}
@@ -79,7 +79,7 @@ func TestFiles(t *testing.T) {
 	t.Parallel()
 	c := openCore(t, coreWith{})
 	b := c.browser()
-	for path, media := range map[string]string{"/style.css": "text/css; charset=utf-8", "/console.js": "text/javascript; charset=utf-8"} {
+	for path, media := range map[string]string{"/style.css": "text/css; charset=utf-8", "/console.js": "text/javascript; charset=utf-8", "/icon.svg": "image/svg+xml; charset=utf-8"} {
 		got := b.get(path)
 		if got.Status != http.StatusOK || got.Header.Get("Content-Type") != media || got.Body == "" {
 			t.Errorf("%s: got %d %v", path, got.Status, got.Header)

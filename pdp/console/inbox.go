@@ -4,7 +4,11 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"policy-service/evaluation"
 	"policy-service/pdp/approval/inbox"
 	"policy-service/pdp/console/page"
 	"policy-service/pdp/httpclient"
@@ -18,7 +22,7 @@ const (
 	briefName, briefMessage = 60, 140
 )
 
-// tab is one kind of approval requests.
+// tab is one kind of approval requests. With statuses, it has the newest first.
 type tab struct {
 	name, title page.Label
 	// voted is as in [inbox.Filter]. statuses may be chosen, the first unless another one is.
@@ -27,12 +31,12 @@ type tab struct {
 }
 
 var tabs = []tab{
-	{name: "mine", title: "Mine to decide", voted: new(bool)},
+	{name: "mine", title: "Mine to decide", voted: mine.Voted},
 	{name: "said", title: "Said by me", voted: new(true), statuses: []page.Status{
-		page.Pending, page.Approved, page.Denied, page.UsedUp, page.Expired, page.Revoked, page.Cancelled,
+		page.Any, page.Pending, page.Approved, page.Denied, page.UsedUp, page.Expired, page.Revoked, page.Cancelled,
 	}},
 	{name: "done", title: "Done", statuses: []page.Status{
-		page.Approved, page.Denied, page.UsedUp, page.Expired, page.Revoked, page.Cancelled,
+		page.Ended, page.Approved, page.Denied, page.UsedUp, page.Expired, page.Revoked, page.Cancelled,
 	}},
 }
 
@@ -54,10 +58,8 @@ type look struct {
 }
 
 func lookOf(q url.Values) look {
-	l := look{tab: tabOf(q.Get("tab")), status: page.Pending, cursor: q.Get("cursor")}
-	if len(l.tab.statuses) > 0 {
-		l.status = l.tab.statuses[0]
-	}
+	l := look{tab: tabOf(q.Get("tab")), cursor: q.Get("cursor")}
+	l.status = l.tab.status()
 	for _, s := range l.tab.statuses {
 		if q.Get("status") == string(s.Name()) {
 			l.status = s
@@ -65,15 +67,31 @@ func lookOf(q url.Values) look {
 	}
 	text := func(name string) string { return strings.TrimSpace(q.Get(name)) }
 	l.filter = inbox.Filter{
-		Status:   string(l.status.Name()),
-		Voted:    l.tab.voted,
 		Tenant:   text("tenant"),
 		Template: text("template"),
 		Subject:  text("subject"),
 		Resource: text("resource"),
 		Action:   text("action"),
 	}
+	l.filter = l.with(l.tab, l.status)
 	return l
+}
+
+// status is that of a tab, unless another one is chosen.
+func (t tab) status() page.Status {
+	if len(t.statuses) == 0 {
+		return page.Pending
+	}
+	return t.statuses[0]
+}
+
+// of is the filter of another tab, with the same words.
+func (l look) of(t tab) inbox.Filter { return l.with(t, t.status()) }
+
+func (l look) with(t tab, status page.Status) inbox.Filter {
+	f := l.filter
+	f.Status, f.Voted, f.Newest = string(status.Name()), t.voted, len(t.statuses) > 0
+	return f
 }
 
 // filtered reports if the person has given a filter, besides the tab and the status.
@@ -106,8 +124,8 @@ func (v *visit) at(l look, t tab, cursor string) page.Href {
 // inbox is the page of the approval requests.
 func (v *visit) inbox() {
 	l := lookOf(v.r.URL.Query())
-	got, err := v.api.List(v.r.Context(), l.filter, l.cursor, onPage)
-	view := v.inboxView(l, got)
+	lists, err := v.lists(l)
+	view := v.inboxView(l, lists)
 	status := http.StatusOK
 	if err != nil {
 		switch status = httpclient.StatusOf(err); status {
@@ -115,6 +133,10 @@ func (v *visit) inbox() {
 		case http.StatusForbidden: // the page to which the login leads says more than that there is none
 			if len(v.me.Where(capabilityAdmin)) > 0 {
 				v.redirect(capabilitiesPath)
+				return
+			}
+			if len(v.me.Where(logRead)) > 0 {
+				v.redirect(decisionsPath)
 				return
 			}
 			m := v.message(http.StatusNotFound)
@@ -127,19 +149,103 @@ func (v *visit) inbox() {
 		}
 		view.Mistake = page.Of(detailOf(err))
 	}
-	v.show(status, view)
+	v.show(status, v.bounded(view))
 }
 
-func (v *visit) inboxView(l look, got inbox.Page) page.Inbox {
-	view := page.Inbox{Layout: v.layout(l.tab.title), Filter: v.filter(l)}
-	if l.tab.name == tabs[0].name && !l.filtered() && l.cursor == "" {
-		view.Layout.Waiting = page.Count{N: len(got.Items), More: got.Next != ""}
+// mostOfPage is how many bytes a page of the inbox has.
+const mostOfPage = 200 << 10
+
+// bounded leaves rows to the next page if there is no room for them: marks make a text much longer.
+func (v *visit) bounded(view page.Inbox) page.Inbox {
+	for len(view.Rows) > 1 {
+		text, err := page.Render(view)
+		if err != nil || len(text) <= mostOfPage {
+			break
+		}
+		view.Rows = view.Rows[:min(len(view.Rows)-1, max(1, len(view.Rows)*mostOfPage/len(text)))]
+		view.Next = view.Rows[len(view.Rows)-1].Rest
 	}
+	return view
+}
+
+// lists are the lists of an inbox: that of the page, and the first page of each tab, by their filters.
+type lists struct {
+	page  inbox.Page
+	first map[inbox.Filter]*inbox.Page
+}
+
+// lists asks for all of them at once. A list that fails has no number; without the list of the page there is no page.
+func (v *visit) lists(l look) (all lists, err error) {
+	all.first = map[inbox.Filter]*inbox.Page{mine: {}}
 	for _, t := range tabs {
-		view.Tabs = append(view.Tabs, page.Tab{Link: v.at(l, t, ""), Text: t.title, Current: t.name == l.tab.name})
+		all.first[l.of(t)] = &inbox.Page{}
 	}
-	for _, r := range got.Items {
-		view.Rows = append(view.Rows, v.entry(r))
+	here := all.first[l.filter]
+	if l.cursor != "" {
+		here = nil
+	}
+	var g errgroup.Group
+	g.Go(func() error { all.page, err = v.readOn(l); return nil })
+	for filter, first := range all.first {
+		if first != here {
+			g.Go(func() error {
+				if got, err := v.api.List(v.r.Context(), filter, "", onPage); err == nil {
+					*first = got
+				}
+				return nil
+			})
+		}
+	}
+	_ = g.Wait()
+	if here != nil {
+		*here = all.page
+	}
+	v.waiting = all.first[mine]
+	return all, err
+}
+
+// readOnFor is how long short pages of the API are read on. After that the page says that the list goes on.
+const readOnFor = 200 * time.Millisecond
+
+// readOn reads a page. The work of one answer is bounded, so that it may have few approval requests of many.
+func (v *visit) readOn(l look) (all inbox.Page, err error) {
+	begun := time.Now()
+	for all.Next = l.cursor; ; {
+		got, err := v.api.List(v.r.Context(), l.filter, all.Next, onPage-len(all.Items))
+		if err != nil && all.Next != l.cursor {
+			return all, nil // it goes on there
+		} else if err != nil {
+			return all, err
+		}
+		if all.Next == l.cursor {
+			all.Tag = got.Tag
+		}
+		all.Items, all.Next = append(all.Items, got.Items...), got.Next
+		if all.Next == "" || len(all.Items) >= onPage || time.Since(begun) >= readOnFor {
+			return all, nil
+		}
+	}
+}
+
+func (v *visit) inboxView(l look, all lists) page.Inbox {
+	got := all.page
+	view := page.Inbox{Layout: v.layout("Inbox"), Filter: v.filter(l), Newest: l.filter.Newest}
+	for _, t := range tabs {
+		current := t.name == l.tab.name
+		if current {
+			view.Title = t.title
+		}
+		tab := page.Tab{Link: v.at(l, t, ""), Text: t.title, Current: current, Count: countOf(all.first[l.of(t)])}
+		tab.Live = l.of(t) == mine
+		view.Tabs = append(view.Tabs, tab)
+	}
+	for n, apart := range inbox.TellApart(got.Items) {
+		entry := v.entry(got.Items[n], apart)
+		if apart.As >= 0 {
+			entry.Above = n - apart.As
+		}
+		entry.Rest = v.at(l, l.tab, got.Items[n].ID)
+		view.Rows = append(view.Rows, entry)
 	}
 	if got.Next != "" {
 		view.Next = v.at(l, l.tab, got.Next)
@@ -168,16 +274,24 @@ func (v *visit) filter(l look) page.Filter {
 	return f
 }
 
-func (v *visit) entry(r inbox.Request) page.Entry {
-	who, _ := r.Request.Actors()
+// How many of a row's names and members are shown, and how many characters of each.
+const (
+	fewNames, fewMembers = 2, 3
+	briefMember          = 40
+)
+
+func (v *visit) entry(r inbox.Request, apart inbox.Apart) page.Entry {
+	who, others := r.Request.Actors()
 	brief := func(text string) page.Text { return page.Word(text).Brief(briefName) }
-	return page.Entry{
+	purpose, where := r.Purpose()
+	e := page.Entry{
 		Link:     v.linkOf(r.ID),
 		Redacted: r.Redacted(),
 		Who:      brief(word(who)),
 		Does:     brief(r.Request.Action.Name),
 		With:     brief(named(r.Request.Resource)),
 		Message:  page.Line(r.Message).Brief(briefMessage),
+		Says:     page.Quoted(purpose).Brief(briefMessage),
 		Tenant:   brief(r.Tenant),
 		Template: brief(r.Template),
 		Status:   page.StatusOf(r.Status),
@@ -185,4 +299,24 @@ func (v *visit) entry(r inbox.Request) page.Entry {
 		Filed:    v.moment(r.FiledAt),
 		Until:    v.moment(r.ExpiresAt),
 	}
+	for _, one := range others[:min(len(others), fewNames)] {
+		e.For = append(e.For, brief(word(one)))
+	}
+	e.MoreFor = max(0, len(others)-fewNames)
+	for _, m := range apart.Members {
+		if m.Of == "context" && (m.Name == where || evaluation.NamesActors(m.Name)) { // it stands there already
+			continue
+		}
+		if len(e.Differs) == fewMembers {
+			e.MoreDiffers++
+			continue
+		}
+		d := page.Difference{Name: page.Word(m.String()).Brief(briefMember), None: len(m.Value) == 0}
+		if !d.None {
+			d.Value = page.JSON(m.Value)
+			d.Value.Text = d.Value.Text.Brief(briefMember)
+		}
+		e.Differs = append(e.Differs, d)
+	}
+	return e
 }

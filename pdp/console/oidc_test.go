@@ -410,13 +410,13 @@ func TestGrantTakenAway(t *testing.T) {
 	config := *c.config
 	config.Grants = []auth.ClaimGrant{{Claim: "groups", Value: "others", Permissions: []auth.Permission{auth.Approve}, Tenants: []string{"default"}}}
 	c.configure(config)
-	if got := b.send(to, "decision", "approve", "reason", "r", "token", fields["token"], "version", fields["version"]); got.Status < 400 {
+	if got := b.send(to, "decision", "approve", "reason", "r", "token", fields["token"], "version", fields["version"], "shown", fields["shown"]); got.Status < 400 {
 		t.Errorf("got %d", got.Status)
 	}
 	c.undecided(id)
 	config.Issuer = oidctest.Start(t, c.clock.Now).URL
 	c.configure(config)
-	b.send(to, "decision", "approve", "reason", "r", "token", fields["token"], "version", fields["version"]).is(t, "the answer", http.StatusUnauthorized)
+	b.send(to, "decision", "approve", "reason", "r", "token", fields["token"], "version", fields["version"], "shown", fields["shown"]).is(t, "the answer", http.StatusUnauthorized)
 	c.undecided(id)
 	if b.isIn() {
 		t.Error("it is in")

@@ -17,8 +17,8 @@ func TestPageCompares(t *testing.T) {
 	p.Advance(5 * time.Minute)
 	id := p.asks("github.push_code", `{"arguments":{"branch":"main","repository":"shop","tags":[1,"<b>"]},"note":7}`)
 	has(t, plain(alice.page("/console/approvals/"+id)),
-		`branch " main " last time: " staging "`, `force not there now; last time: true`, `repository " shop " same as last time`,
-		`tags [1, "<b>"] not there last time`, `note 7 not there last time`,
+		`Arguments Name Now Last time branch " new: main " last time: " was: staging "`, `note new: 7 not there last time`, `force not there now last time: was: true`, `repository " shop " same as last time`,
+		`tags new: [1, "<b>"] not there last time`,
 		`The last one like it: 03:04 UTC , Approved ; User::"mia" approved: as planned`,
 		`Asked of team-lead in tenant default , besides you: User::"frank" , User::"mia"`)
 }
@@ -101,7 +101,8 @@ func TestPagesOfInbox(t *testing.T) {
 	hasNot(t, alice.page("/console/approvals?resource=tool/other"), other)
 	has(t, plain(alice.page("/console/approvals?tab=said&status=denied")), "tool/other", "Denied")
 	has(t, plain(alice.page("/console/approvals?tab=done&status=denied")), "tool/other", "Denied")
-	hasNot(t, alice.page("/console/approvals?tab=done"), other)
+	has(t, plain(alice.page("/console/approvals?tab=done")), "Done 1", "tool/other", "Denied")
+	hasNot(t, alice.page("/console/approvals?tab=done&status=approved"), other)
 
 	// A page leads to those beside it.
 	body = alice.page("/console/approvals/" + ids[1])

@@ -49,6 +49,12 @@ type pages struct {
 
 func openPages(t *testing.T, more ...string) *pages {
 	t.Helper()
+	return openPagesWith(t, func(*pages, *server.Config) {}, more...)
+}
+
+// openPagesWith is openPages of a server that is prepared otherwise.
+func openPagesWith(t *testing.T, prepare func(*pages, *server.Config), more ...string) *pages {
+	t.Helper()
 	p := &pages{t: t, secret: map[string]string{}, Clock: clock.At(pdptest.Now)}
 	data := t.TempDir()
 	var err error
@@ -65,6 +71,7 @@ func openPages(t *testing.T, more ...string) *pages {
 		c.Console = &server.ConsoleConfig{
 			PublicURL: "http://localhost/pdp/console", Session: server.SessionConfig{Max: 8 * time.Hour, Idle: 30 * time.Minute},
 		}
+		prepare(p, c)
 	})
 	return p
 }
@@ -159,14 +166,14 @@ func (p *person) page(path string) string {
 	return got.Body
 }
 
-var hiddenFields = regexp.MustCompile(`<form method="post" action="([^"]*)"[^>]*>\s*<input type="hidden" name="token" value="([^"]*)"><input type="hidden" name="version" value="([^"]*)">`)
+var hiddenFields = regexp.MustCompile(`<form method="post" action="([^"]*)"[^>]*>\s*<input type="hidden" name="token" value="([^"]*)"><input type="hidden" name="version" value="([^"]*)">(?:<input type="hidden" name="shown" value="([^"]*)">)?`)
 
 // form is a form of a page by the end of its path, with the fields that nobody sees.
 func (p *person) form(body, end string) (path string, fields url.Values) {
 	p.t.Helper()
 	for _, m := range hiddenFields.FindAllStringSubmatch(body, -1) {
 		if strings.HasSuffix(m[1], end) {
-			return m[1], url.Values{"token": {m[2]}, "version": {m[3]}}
+			return m[1], url.Values{"token": {m[2]}, "version": {m[3]}, "shown": {m[4]}}
 		}
 	}
 	p.t.Fatalf("there is no form %s in\n%s", end, body)
@@ -219,9 +226,9 @@ func TestPageOfRequest(t *testing.T) {
 	p.Advance(19 * time.Minute)
 	alice := p.logIn("alice")
 	list := alice.page("/console/approvals")
-	has(t, plain(list), "Mine to decide Said by me Done", "agent/agent-release tool.invoke tool/github.push_code",
+	has(t, plain(list), "Mine to decide 1 Said by me Done", "agent/agent-release tool.invoke tool/github.push_code",
 		"agent-release wants to use github.push_code. 19 min ago 3 h 41 min left approvals: 0 of 1 default · team-lead")
-	has(t, list, `href="/pdp/console/approvals/`+id+`" data-row`, `<span class="badge">`)
+	has(t, list, `href="/pdp/console/approvals/`+id+`" data-row`, `<span class="badge" data-badge>`)
 
 	body := alice.page("/console/approvals/" + id)
 	has(t, plain(body), "Waits for you 3 h 41 min left 0 of 1 approvals default · team-lead",
@@ -231,7 +238,7 @@ func TestPageOfRequest(t *testing.T) {
 		`Arguments Name Value branch " main " repository " shop "`,
 		`Says " Release 1.4 " — written by whoever asks —`,
 		"Binds exactly this, once, and up to 3 follow-up questions within 15 min, for 15 min after it is approved", "Why asked ask-lead ( obligations.yaml:1:1 ), from production-who ( tools.cedar:1:1 )")
-	has(t, body, "<title>Request "+id, `<button name="decision" value="approve"`, `<button name="decision" value="deny"`, `<button name="decision" value="delegate">`)
+	has(t, body, "<title>(1) Request "+id, `<button name="decision" value="approve"`, `<button name="decision" value="deny"`, `<button name="decision" value="delegate">`)
 	hasNot(t, plain(body), "Revoke", "You cannot", "The last time")
 
 	got := alice.says(body, "/decision", "decision", "approve", "reason", "as agreed")

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"net/http"
 	"slices"
@@ -56,16 +57,29 @@ func (f *facts) failed() error {
 	return f.noApproval
 }
 
+// digest is that of the question and its terms as the API tells them now. A form of a page that showed all of them whole
+// has it.
+func (f *facts) digest() string { return sumOf(sha256.New(), string(f.approval.JSON), f.why.ValidFor) }
+
 // attempt is a ruling that did not count: the words that the person typed, and the fault.
 type attempt struct {
 	decision, reason, to string
 	missing              page.Field
 	mistake              page.Label
 	detail               string
+	unseen               bool // the page did not show all of it
 }
 
 // request is the page of one approval request.
 func (v *visit) request() { v.showRequest(http.StatusOK, attempt{}) }
+
+// whole reports if the page shows long texts whole: the person asks for that, or has the page in front of them.
+func (v *visit) whole(f *facts, tried attempt) bool {
+	return v.r.URL.Query().Has(wholeField) || tried.unseen || v.form.Get(shownField) == f.digest()
+}
+
+// wholeField is in the address of a page that shows long texts whole.
+const wholeField = "whole"
 
 func (v *visit) showRequest(status int, tried attempt) {
 	id := v.r.PathValue("id")
@@ -118,6 +132,9 @@ func (v *visit) rule(said inbox.Ruling, count func(context.Context, string, inbo
 		v.showRequest(http.StatusUnprocessableEntity, tried)
 		return
 	}
+	if said.Decision == approve && !v.sawAll(said, tried) {
+		return
+	}
 	_, err := count(v.r.Context(), id, said)
 	if err == nil || httpclient.StatusOf(err) == http.StatusConflict && v.saidAlready(id, said) {
 		v.redirect(approvalsPath + "/" + id)
@@ -131,6 +148,23 @@ func (v *visit) rule(said inbox.Ruling, count func(context.Context, string, inbo
 	}
 	tried.mistake, tried.detail = mistake, detailOf(err)
 	v.showRequest(status, tried)
+}
+
+// sawAll reports if the form is of a page that showed all that there is now to approve. Otherwise it shows such a page. A
+// form of another version is for the API, which lets it count for nothing.
+func (v *visit) sawAll(said inbox.Ruling, tried attempt) bool {
+	var f facts
+	f.ask(v.r.Context(), v.api, v.r.PathValue("id"))
+	if err := f.failed(); err != nil {
+		v.fail(err)
+		return false
+	}
+	if f.approval.Version != said.Version || v.form.Get(shownField) == f.digest() {
+		return true
+	}
+	tried.unseen, tried.mistake = true, "You had not seen all of it; here it is whole. Read it, and approve again."
+	v.show(http.StatusUnprocessableEntity, v.requestView(&f, tried))
+	return false
 }
 
 // saidAlready reports if the very same was the next thing that happened, said by this person: a person who clicks twice sends

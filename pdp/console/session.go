@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -19,6 +20,8 @@ type session struct {
 	began uint64 // counts the sessions
 	used  time.Time
 	end   time.Time
+	// stream ends the stream of the session, nil without one.
+	stream *context.CancelCauseFunc
 }
 
 // How many sessions there may be, and how many of one caller. One more ends the oldest.
@@ -36,6 +39,7 @@ type sessions struct {
 	began    uint64
 	byID     map[idHash]*session
 	ofCaller map[string]int // how many each has
+	streams  int
 	swept    time.Time
 }
 
@@ -113,6 +117,7 @@ func (s *sessions) remove(id idHash) {
 		return
 	}
 	delete(s.byID, id)
+	one.endStream(errOver)
 	if s.ofCaller[one.who]--; s.ofCaller[one.who] == 0 {
 		delete(s.ofCaller, one.who)
 	}
@@ -124,7 +129,12 @@ func (s *sessions) over(one *session) bool {
 }
 
 // use finds a session that is not over. It counts as used now.
-func (s *sessions) use(id idHash) (found session, ok bool) {
+func (s *sessions) use(id idHash) (session, bool) { return s.find(id, true) }
+
+// look is use for what no person does, such as a stream: it keeps no session from being unused.
+func (s *sessions) look(id idHash) (session, bool) { return s.find(id, false) }
+
+func (s *sessions) find(id idHash, uses bool) (found session, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one, ok := s.byID[id]
@@ -135,7 +145,9 @@ func (s *sessions) use(id idHash) (found session, ok bool) {
 		s.remove(id)
 		return found, false
 	}
-	one.used = s.now()
+	if uses {
+		one.used = s.now()
+	}
 	return *one, true
 }
 

@@ -103,7 +103,7 @@ func TestRevokedKeyEndsSession(t *testing.T) {
 	b.logIn("mia")
 	fields := b.fields("/approvals/"+id, "/approvals/"+id+"/decision")
 	coreMust(t, c.keys.Revoke("mia"))
-	got := b.send("/approvals/"+id+"/decision", "decision", "approve", "reason", "r", "token", fields["token"], "version", fields["version"])
+	got := b.send("/approvals/"+id+"/decision", "decision", "approve", "reason", "r", "token", fields["token"], "version", fields["version"], "shown", fields["shown"])
 	if got.Status != http.StatusUnauthorized || coreCookie(t, got, "__Host-session").MaxAge >= 0 {
 		t.Errorf("got %d %q", got.Status, got.Header["Set-Cookie"])
 	}

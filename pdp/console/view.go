@@ -18,10 +18,11 @@ import (
 
 // sheet makes the page of one approval request, and counts the parts that a person should heed.
 type sheet struct {
-	v    *visit
-	f    *facts
-	heed page.Heed
-	like map[string]page.Text // known ids that something looks like, by JSON Pointer
+	v     *visit
+	f     *facts
+	whole bool // nothing is cut
+	heed  page.Heed
+	like  map[string]page.Text // known ids that something looks like, by JSON Pointer
 }
 
 // of is a text of the approval request.
@@ -37,19 +38,28 @@ func (s *sheet) counted(t page.Text) page.Text {
 	if t.Odd() {
 		s.heed.Odd++
 	}
-	if t.Cut() {
+	return s.measured(t)
+}
+
+// measured is a text as long as the page shows it.
+func (s *sheet) measured(t page.Text) page.Text {
+	switch {
+	case s.whole:
+		return t.Whole()
+	case t.Cut():
 		s.heed.Cut++
 	}
-	return t
+	return t.Begun()
 }
 
 func (v *visit) requestView(f *facts, tried attempt) page.Request {
-	s := &sheet{v: v, f: f, like: map[string]page.Text{}}
+	s := &sheet{v: v, f: f, whole: v.whole(f, tried), like: map[string]page.Text{}}
 	for _, a := range f.why.Alike {
 		known := page.Line(a.Known)
 		s.like[a.Pointer] = known
 		s.heed.Alike = append(s.heed.Alike, page.Alike{Pointer: page.Line(a.Pointer), Known: known})
 	}
+	v.waiting = &f.waiting
 	view := page.Request{
 		Layout:   v.layout("Request"),
 		Asks:     s.asks(),
@@ -58,17 +68,19 @@ func (v *visit) requestView(f *facts, tried attempt) page.Request {
 		Terms:    s.terms(),
 		Why:      s.reasons(),
 		Deciders: s.others(),
-		Forms:    s.forms(tried),
 	}
 	if view.Says = page.Members("Says — written by whoever asks —", f.approval.Justification, nil); len(view.Says.Rows) > 0 {
-		s.tally(view.Says)
+		view.Says = s.tally(view.Says)
 	}
 	for _, said := range f.approval.Said {
 		view.Said = append(view.Said, s.vote(said))
 	}
 	view.Layout.About = page.IDOf(f.approval.ID)
-	view.Layout.Waiting = page.Count{N: len(f.waiting.Items), More: f.waiting.Next != ""}
 	view.Prev, view.Next = s.beside()
+	if s.heed.Cut > 0 {
+		s.heed.Whole = s.v.linkOf(f.approval.ID) + "?" + wholeField
+	}
+	view.Forms = s.forms(tried) // once all that may be cut is counted
 	view.State = s.state(view.Forms, tried)
 	view.Heed = s.heed
 	return view
@@ -155,8 +167,7 @@ func (s *sheet) parts() (all []page.Table) {
 		}
 		if t := page.Members(part.caption, part.of(s.f.approval.Request), last); len(t.Rows) > 0 {
 			t.Agreed, t.Then = s.agreed()
-			s.tally(t)
-			all = append(all, t)
+			all = append(all, s.tally(t))
 		}
 	}
 	return all
@@ -173,12 +184,20 @@ func (s *sheet) agreed() (bool, page.Status) {
 	return lasting && r.Quorum > 0 && r.Approvals >= r.Quorum, then
 }
 
-func (s *sheet) tally(t page.Table) {
-	for _, row := range t.Rows {
-		s.counted(row.Name)
-		s.counted(row.Value.Text)
-		s.counted(row.Was.Text)
+func (s *sheet) tally(t page.Table) page.Table {
+	if !s.whole {
+		s.heed.Cut += t.Fold()
 	}
+	t.Each(func(text page.Text, again bool) page.Text {
+		switch {
+		case !again:
+			return s.counted(text)
+		case s.whole:
+			return text.Whole()
+		}
+		return text.Begun()
+	})
+	return t
 }
 
 // lastOne is the last request like this one.
@@ -203,11 +222,15 @@ func (s *sheet) lastOne() page.Last {
 func (s *sheet) forms(tried attempt) page.Forms {
 	r := &s.f.approval
 	below := approvalsPath + "/" + r.ID
-	form := func(path string) page.Form {
-		token := s.v.token(http.MethodPost, path, r.ID, r.Version)
-		return page.Form{Action: page.Href(s.v.link(path)), Token: page.Token(token)}
+	form := func(path, shown string) page.Form {
+		token := s.v.token(http.MethodPost, path, r.ID, r.Version, shown)
+		return page.Form{Action: page.Href(s.v.link(path)), Token: page.Token(token), Shown: page.Token(shown)}
 	}
-	f := page.Forms{Decision: form(below + "/decision"), Revocation: form(below + "/revoke"), Version: r.Version}
+	shown := ""
+	if s.heed.Cut == 0 {
+		shown = s.f.digest()
+	}
+	f := page.Forms{Decision: form(below+"/decision", shown), Revocation: form(below+"/revoke", ""), Version: r.Version, Unseen: tried.unseen}
 	if s.f.noWhy != nil {
 		f.Not = []page.Not{{What: "decide", Why: page.Of("the service does not say at the moment what you may do; load the page again")}}
 		return f

@@ -1,14 +1,17 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
 	"policy-service/pdp/approval/inbox"
 	"policy-service/pdp/console/page"
 	"policy-service/pdp/httpclient"
+	"policy-service/pdp/server/auth"
 )
 
 // visit is one request. The context of its request says to the API which person sends it.
@@ -21,6 +24,10 @@ type visit struct {
 	// for that version.
 	form    url.Values
 	version int
+
+	name string // of the person, as the provider has it
+	// waiting are those that wait for the person, on one page; nil until the API was asked.
+	waiting *inbox.Page
 
 	session idHash
 	key     []byte // of the tokens in forms; nil without a session
@@ -50,11 +57,21 @@ func (v *visit) recognize() bool {
 	if !ok {
 		return false
 	}
-	found, ok := v.sessions.use(id)
+	find := v.sessions.use
+	if byItself(v.r) {
+		find = v.sessions.look
+	}
+	found, ok := find(id)
 	if ok {
-		v.r, v.session, v.key = v.r.WithContext(found.login.Context(v.r.Context())), id, found.key
+		v.r = v.r.WithContext(found.login.Context(v.r.Context()))
+		v.name, v.session, v.key = found.login.Name(), id, found.key
 	}
 	return ok
+}
+
+// byItself reports if a script of ours has the browser load a page anew, as far as the browser says, and no person does.
+func byItself(r *http.Request) bool {
+	return sameOrigin(r) && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-User") == ""
 }
 
 // ask asks the API for the person, as of now.
@@ -63,6 +80,17 @@ func (v *visit) ask() (err error) {
 	return err
 }
 
+// waits are those that wait for the person. A page has them once.
+func (v *visit) waits() *inbox.Page {
+	if v.waiting == nil {
+		got, _ := v.api.List(v.r.Context(), mine, "", onPage) // without an answer the page has no number
+		v.waiting = &got
+	}
+	return v.waiting
+}
+
+func countOf(p *inbox.Page) page.Count { return page.Count{N: len(p.Items), More: p.Next != ""} }
+
 // layout is the part that every page has, with the person if the API has named one.
 func (v *visit) layout(title page.Label) page.Layout {
 	now := v.options.Now()
@@ -70,17 +98,47 @@ func (v *visit) layout(title page.Label) page.Layout {
 	if v.me.Caller == "" {
 		return l
 	}
-	if l.Who = page.Line(v.me.Principal); l.Who.Empty() {
-		l.Who = page.Line(v.me.Caller)
+	l.Section = sectionOf(below(v.r))
+	l.Who = page.Line(cmp.Or(v.me.Principal, v.me.Caller))
+	l.Name = page.Line(cmp.Or(v.name, idOf(v.me.Principal)))
+	l.Records = len(v.me.Where(logRead)) > 0
+	if len(v.me.Where(approver)) > 0 {
+		waits := v.waits()
+		l.Stream, l.Waiting, l.Tag = page.Href(v.link(streamPath)), countOf(waits), tagOf(waits)
 	}
 	l.AllTenants = slices.Contains(v.me.Tenants, "*")
 	for _, tenant := range v.me.Tenants {
 		l.Tenants = append(l.Tenants, page.Line(tenant))
 	}
 	l.Capabilities = len(v.me.Where(capabilityAdmin)) > 0
-	l.LogOut = page.Token(v.token(http.MethodPost, logoutPath, "", 0))
+	l.LogOut = page.Token(v.token(http.MethodPost, logoutPath, "", 0, ""))
 	return l
 }
+
+// sections are the parts of the console, by the path that each begins with.
+var sections = []page.Label{"approvals", "decisions", "capabilities"}
+
+func sectionOf(path string) page.Label {
+	for _, s := range sections {
+		if rest, in := strings.CutPrefix(path, "/"+string(s)); in && (rest == "" || rest[0] == '/') {
+			return s
+		}
+	}
+	return ""
+}
+
+// idOf is the id in the name of an entity as policies have it, "" if it is not plain.
+func idOf(entity string) string {
+	_, quoted, _ := strings.Cut(entity, `::"`)
+	id, whole := strings.CutSuffix(quoted, `"`)
+	if !whole || strings.ContainsAny(id, `"\`) {
+		return ""
+	}
+	return id
+}
+
+// logRead is the permission to read records.
+const logRead = string(auth.LogRead)
 
 // fail answers for an error of the API. What the API refuses with 409 is for the page that asked.
 func (v *visit) fail(err error) {

@@ -185,10 +185,18 @@ type Call struct {
 	// Most bounds the answer in bytes. Any status but Want is an error; 0 is 200.
 	Most int64
 	Want int
+	// Tag is the ETag of the answer that is there already, "" if none is.
+	Tag string
 }
 
 // Call sends a request, and returns the body of the answer.
 func (s *Server) Call(ctx context.Context, c Call) ([]byte, error) {
+	body, _, err := s.Tagged(ctx, c)
+	return body, err
+}
+
+// Tagged is [Server.Call] with the ETag of the answer. If the answer still is that with the Tag, there is no body.
+func (s *Server) Tagged(ctx context.Context, c Call) (body []byte, tag string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	path := c.Path
@@ -199,16 +207,25 @@ func (s *Server) Call(ctx context.Context, c Call) ([]byte, error) {
 	if c.Sends != "" {
 		header.Set("Content-Type", c.Sends)
 	}
-	answer, err := s.Ask(ctx, c.Method, path, header, c.Body, cmp.Or(c.Want, http.StatusOK))
+	want := []int{cmp.Or(c.Want, http.StatusOK)}
+	if c.Tag != "" {
+		header.Set("If-None-Match", c.Tag)
+		want = append(want, http.StatusNotModified)
+	}
+	answer, err := s.Ask(ctx, c.Method, path, header, c.Body, want...)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	defer func() { _ = answer.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(answer.Body, c.Most+1))
+	tag = answer.Header.Get("ETag")
+	if answer.StatusCode == http.StatusNotModified {
+		return nil, tag, nil
+	}
+	body, err = io.ReadAll(io.LimitReader(answer.Body, c.Most+1))
 	if err == nil && int64(len(body)) > c.Most {
 		err = fmt.Errorf("the server's answer has more than %d bytes", c.Most)
 	}
-	return body, err
+	return body, tag, err
 }
 
 // Get reads the content of a path, of at most so many bytes.

@@ -48,7 +48,7 @@ func openOffice(t *testing.T, options ...pdptest.Option) *office {
 		grant("reader", []string{"*"}, auth.LogRead)
 		for _, tenant := range []string{"initech", "globex", "default"} {
 			grant(tenant+"-pep", []string{tenant}, auth.Decide, auth.Search)
-			grant(tenant+"-auditor", []string{tenant}, auth.LogRead, auth.LogAdmin)
+			grant(tenant+"-auditor", []string{tenant}, auth.LogRead, auth.LogAdmin, auth.Explain)
 		}
 		return key
 	})
@@ -185,11 +185,11 @@ func TestNothingOfAnotherTenantIsReached(t *testing.T) {
 			get("/v1/log/export?"+filter, "/v1/log/export?format=csv&"+filter, "/v1/log/export?proofs=true&"+filter)
 		}
 		for _, id := range append(slices.Clone(ids[other]), "nosuch", ids[other][0]+".1") {
-			get("/v1/decisions/"+id, "/v1/decisions/"+id+"/proof")
+			get("/v1/decisions/"+id, "/v1/decisions/"+id+"/proof", "/v1/decisions/"+id+"/explain")
 			all = append(all, question{"POST", "/v1/decisions/" + id + "/redaction", `{"reason":"r"}`}, question{"POST", "/v1/decisions/" + id + "/redaction", `{`},
 				question{"POST", "/v1/decisions/" + id + "/obligations", `{"obligations":[{"id":"` + other + `-tell","status":"discharged"}]}`})
 		}
-		get("/v1/log/checkpoint", "/v1/log/keys", "/v1/log/stats", "/v1/log/report", "/v1/log/report?from=2020-01-01T00:00:00Z", "/v1/log/report?by=policy", "/v1/log/report?by=subject&top=1000", "/v1/log/sample?seed=s&n=100", "/v1/bundles", "/v1/bundles/"+digest, "/v1/bundles/h1:nosuch", "/v1/decisions?cursor=99999", "/v1/decisions?order=x", "/v1/decisions/"+ids[tenant][0])
+		get("/v1/log/checkpoint", "/v1/log/keys", "/v1/log/stats", "/v1/log/report", "/v1/log/report?from=2020-01-01T00:00:00Z", "/v1/log/report?by=policy", "/v1/log/report?by=subject&top=1000", "/v1/log/sample?seed=s&n=100", "/v1/bundles", "/v1/bundles/"+digest, "/v1/bundles/h1:nosuch", "/v1/decisions?cursor=99999", "/v1/decisions?order=x", "/v1/decisions/"+ids[tenant][0], "/v1/decisions/"+ids[tenant][0]+"/explain")
 		all = append(all, question{"POST", "/v1/log/consistency", checkpoint}, question{"POST", "/v1/log/consistency", "x"}, question{"POST", "/v1/log/keys", ""})
 		asked := map[string]bool{}
 		for _, q := range all {
@@ -215,7 +215,7 @@ func TestNothingOfAnotherTenantIsReached(t *testing.T) {
 			t.Errorf("there are %d routes only", of)
 		}
 		for _, id := range ids[other] {
-			for _, q := range []question{{"GET", "", ""}, {"GET", "/proof", ""}, {"POST", "/redaction", `{"reason":"r"}`}, {"POST", "/redaction", `{`}, {"POST", "/obligations", `{"obligations":[{"id":"tell","status":"failed"}]}`}} {
+			for _, q := range []question{{"GET", "", ""}, {"GET", "/proof", ""}, {"GET", "/explain", ""}, {"POST", "/redaction", `{"reason":"r"}`}, {"POST", "/redaction", `{`}, {"POST", "/obligations", `{"obligations":[{"id":"tell","status":"failed"}]}`}} {
 				theirs, none := me.Do(q.method, "/v1/decisions/"+id+q.path, q.body), me.Do(q.method, "/v1/decisions/nosuch"+q.path, q.body)
 				theirs.Header.Del("Date")
 				none.Header.Del("Date")

@@ -31,6 +31,7 @@ func (s *Server) consoleRoutes(api http.Handler, route registrar) error {
 		Logins:      func() console.Logins { return s.live.Load().callers.(*auth.Authenticator) },
 		OIDC:        func() *auth.OIDC { return s.live.Load().config.oidc() },
 		PublicURL:   url,
+		Server:      s.listeners.base(),
 		Secure:      s.config.TLS.CertFile != "" || s.config.TLS.Terminated || strings.HasPrefix(url, "https:"),
 		MaxSession:  c.Session.Max,
 		IdleSession: c.Session.Idle,
@@ -44,11 +45,12 @@ func (s *Server) consoleRoutes(api http.Handler, route registrar) error {
 	if err != nil {
 		return err
 	}
+	s.stopPages = pages.Stop
 	serve := s.door.Pages(pages)
 	at := func(prefix string) {
 		stripped := func(c echo.Context) error {
 			c.SetPath(consolePath + "/*") // one route to whoever counts
-			r := *c.Request()
+			r := *c.Request().WithContext(console.Lasting(c.Request().Context()))
 			at := *r.URL
 			at.Path, at.RawPath = strings.TrimPrefix(at.Path, prefix), strings.TrimPrefix(at.RawPath, prefix)
 			r.URL, r.RemoteAddr = &at, proxies.Client(&r)

@@ -36,11 +36,13 @@ type decisionLog struct {
 
 // newAudit makes the routes of the decision log. They have no log and no bundles until [Server.openLog] opens them.
 func (s *Server) newAudit() *audit.Audit {
+	explains := &explainer{inForce: func() *pdp.Bundle { return s.pdp.Bundle() }, limits: s.door.Options.Limits}
 	return audit.New(audit.Options{
-		Door: s.door,
-		Data: s.config.Data,
-		Mode: s.config.DecisionLog.Mode,
-		Mask: func(ctx context.Context) *mask.Masker { return s.live.pinned(ctx).mask },
+		Door:    s.door,
+		Explain: explains.explain,
+		Data:    s.config.Data,
+		Mode:    s.config.DecisionLog.Mode,
+		Mask:    func(ctx context.Context) *mask.Masker { return s.live.pinned(ctx).mask },
 		InForce: func() audit.InForce {
 			now := s.pdp.Status()
 			return audit.InForce{Digest: now.Digest, OnDisk: now.OnDisk, Unavailable: s.pdp.Bundle().Unavailable()}

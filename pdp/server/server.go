@@ -46,6 +46,7 @@ type Server struct {
 	listeners    *listeners
 	live         inForce
 	lifetime     lifetime
+	stopPages    func()      // of the console, nil without one
 	shown        pdp.Status  // the outcome of the last load that was logged
 	tokenLost    atomic.Bool // the file of the metrics token cannot be read, and that was logged
 }
@@ -169,6 +170,9 @@ func (s *Server) serve() error {
 	}
 	s.lifetime.add("who waits", closing(func() error { s.approvals.Stop(); return nil }))
 	s.lifetime.add("who waits for status lists", closing(func() error { s.capabilities.Stop(); return nil }))
+	if s.stopPages != nil {
+		s.lifetime.add("streams of the console", closing(func() error { s.stopPages(); return nil }))
+	}
 	s.lifetime.add("exports", closing(func() error { s.audit.Stop(); return nil }))
 	return nil
 }

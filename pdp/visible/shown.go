@@ -20,8 +20,10 @@ type Shown struct {
 	// RightToLeft is set if there are letters that are written from right to left: they and the digits beside them are
 	// read in another order than they stand in.
 	RightToLeft bool
-	// Notes name deceiving parts, and parts that are not in Lines. They are printable ASCII.
-	Notes []string
+	// Notes name deceiving parts, and parts that are not in Lines. They are printable ASCII. The last CutNotes of them are
+	// about parts that are not in Lines.
+	Notes    []string
+	CutNotes int
 }
 
 // Piece is a part of a line.
@@ -139,7 +141,9 @@ func of(text string, inJSON bool) (s Shown) {
 		}
 	}
 	s.RightToLeft = d.rightToLeft
+	deceiving := d.all(0, 0)
 	s.Notes = d.all(cutLines, left)
+	s.CutNotes = len(s.Notes) - len(deceiving)
 	return s
 }
 

@@ -24,8 +24,7 @@ var ErrNoTurn = errors.New("there was no time to make a page")
 
 // Query picks the approval requests of an [Inbox]. An empty member picks all.
 type Query struct {
-	Status                              approval.Status
-	Tenants                             []string // nil: all
+	approval.Filter
 	Template, Subject, Resource, Action string
 	// Voted is which ones: those that the caller has voted on, or those that the caller has not; nil: both.
 	Voted *bool
@@ -57,7 +56,7 @@ func (b *Broker) Inbox(
 	}()
 	for looked := 0; looked < inboxLooked; {
 		most := min(inboxAtOnce, inboxLooked-looked)
-		some, next, err := b.Store.List(ctx, q.Tenants, q.Status, page.Next, most)
+		some, next, err := b.Store.List(ctx, q.Filter, page.Next, most)
 		if err != nil {
 			return page, err
 		}

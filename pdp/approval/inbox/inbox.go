@@ -11,9 +11,13 @@ package inbox
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/go-json-experiment/json"
 
 	"policy-service/evaluation"
 	"policy-service/pdp/httpclient"
@@ -45,11 +49,14 @@ const (
 	path        = "/v1/approvals"
 )
 
-// Filter picks requests. Every given member must match. Without a status, pending requests match.
+// Filter picks requests. Every given member must match. Without a status, pending requests match; besides the statuses
+// there are ended, for all but pending, and all.
 type Filter struct {
 	Status, Tenant, Template, Subject, Resource, Action string
 	// Voted picks the requests that the caller has voted on, or those that it has not; nil picks both.
 	Voted *bool
+	// Newest has the newest come first. Otherwise it is the oldest.
+	Newest bool
 }
 
 func (f Filter) query() url.Values {
@@ -66,21 +73,27 @@ func (f Filter) query() url.Values {
 			query.Set(name, value)
 		}
 	}
+	if f.Newest {
+		query.Set("order", "newest")
+	}
 	if f.Voted != nil {
 		query.Set("voted", strconv.FormatBool(*f.Voted))
 	}
 	return query
 }
 
-// Pages hands requests to yield, the oldest first. It returns the cursor after which new requests come.
+// Pages hands requests to yield. It returns the cursor of the last one: with the oldest first, new requests come after it.
 func (i *Inbox) Pages(ctx context.Context, f Filter, yield func(Request) error) (cursor string, err error) {
+	further := func(id string) bool { return f.Newest != (id > cursor) && id != cursor || cursor == "" }
 	for {
 		page, err := i.page(ctx, f, cursor, pageSize, 0)
 		if err != nil {
 			return cursor, err
 		}
 		for _, r := range page.Items {
-			cursor = max(cursor, r.ID)
+			if further(r.ID) {
+				cursor = r.ID
+			}
 			if err := yield(r); err != nil {
 				return cursor, err
 			}
@@ -88,18 +101,20 @@ func (i *Inbox) Pages(ctx context.Context, f Filter, yield func(Request) error) 
 		if page.Next == "" {
 			return cursor, nil
 		}
-		if page.Next < cursor || page.Next == cursor && len(page.Items) == 0 {
+		if !further(page.Next) && (page.Next != cursor || len(page.Items) == 0) {
 			return cursor, errors.New("the server's answer is no page of requests: it does not come to an end")
 		}
 		cursor = page.Next
 	}
 }
 
-// Page is some requests, the oldest first. Next is the cursor of the page after it, "" if there is none. A page may be
+// Page is some requests. Next is the cursor of the page after it, "" if there is none. A page may be
 // empty, and not be the last one.
 type Page struct {
 	Items []Request `json:"items"`
 	Next  string    `json:"next"`
+	// Tag is another one for a page that differs, "" if the server gave none.
+	Tag string `json:"-"`
 }
 
 // List reads one page of at most so many requests, from a cursor on. The cursor of the first page is "".
@@ -109,6 +124,18 @@ func (i *Inbox) List(ctx context.Context, f Filter, cursor string, limit int) (P
 
 // page reads the requests after a cursor. If there is none, the server waits so long for one.
 func (i *Inbox) page(ctx context.Context, f Filter, cursor string, limit int, wait time.Duration) (Page, error) {
+	page, _, err := i.ask(ctx, f.page(cursor, limit, wait), "")
+	return page, err
+}
+
+// Changed reads the first page as soon as its tag is another one. It reports false if it is not within so long.
+func (i *Inbox) Changed(
+	ctx context.Context, f Filter, limit int, tag string, wait time.Duration,
+) (page Page, changed bool, err error) {
+	return i.ask(ctx, f.page("", limit, wait), tag)
+}
+
+func (f Filter) page(cursor string, limit int, wait time.Duration) url.Values {
 	query := f.query()
 	query.Set("limit", strconv.Itoa(limit))
 	if cursor != "" {
@@ -117,7 +144,20 @@ func (i *Inbox) page(ctx context.Context, f Filter, cursor string, limit int, wa
 	if wait > 0 {
 		query.Set("wait", wait.String())
 	}
-	return httpclient.GetJSON[Page](ctx, i.server, path, query, pageBody, "page of requests")
+	return query
+}
+
+func (i *Inbox) ask(ctx context.Context, query url.Values, tag string) (page Page, changed bool, err error) {
+	c := httpclient.Call{Method: http.MethodGet, Path: path, Query: query, Most: pageBody, Tag: tag}
+	body, tag, err := i.server.Tagged(ctx, c)
+	if err != nil || body == nil {
+		return page, false, err
+	}
+	if err := json.Unmarshal(body, &page); err != nil {
+		return page, false, fmt.Errorf("the server's answer is no page of requests: %w", err)
+	}
+	page.Tag = tag
+	return page, true, nil
 }
 
 // Get reads one request. If the request is pending, Get waits up to wait for its end.

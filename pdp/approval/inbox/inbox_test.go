@@ -281,3 +281,47 @@ func TestIDs(t *testing.T) {
 		}
 	}
 }
+
+// The newest come first if they are asked for, over all pages. A page has a tag, and who has it waits for another page.
+func TestNewestAndChanged(t *testing.T) {
+	t.Parallel()
+	c := openCounter(t)
+	box := c.inbox("mia", c.URL)
+	none, changed, err := box.Changed(t.Context(), inbox.Filter{}, 10, "", 0)
+	must(t, err)
+	if !changed || len(none.Items) != 0 || none.Tag == "" {
+		t.Fatalf("got %+v", none)
+	}
+	if _, changed, err := box.Changed(t.Context(), inbox.Filter{}, 10, none.Tag, 0); changed || err != nil {
+		t.Errorf("changed is %t, %v", changed, err)
+	}
+	type page struct {
+		inbox.Page
+		changed bool
+		err     error
+	}
+	got := make(chan page)
+	go func() {
+		p, changed, err := box.Changed(t.Context(), inbox.Filter{}, 10, none.Tag, 30*time.Second)
+		got <- page{p, changed, err}
+	}()
+	c.asks("one")
+	if p := <-got; !p.changed || p.err != nil || len(p.Items) != 1 || p.Tag == none.Tag {
+		t.Errorf("got %+v", p)
+	}
+	var want []string
+	for n := range 201 { // one more than a page has
+		want = append(want, fmt.Sprintf("tool-%d", n))
+	}
+	c.asks(want...)
+	var ids []string
+	last, err := box.Pages(t.Context(), inbox.Filter{Status: "all", Newest: true}, func(r inbox.Request) error {
+		ids = append(ids, r.ID)
+		return nil
+	})
+	must(t, err)
+	slices.Reverse(ids)
+	if len(ids) != len(want)+1 || !slices.IsSorted(ids) || last != ids[0] {
+		t.Errorf("got %d, the last is %s of %v", len(ids), last, ids)
+	}
+}

@@ -55,6 +55,22 @@ func (a Asked) ServerSays() string {
 	return message
 }
 
+// Purpose is why, in the words of whoever asks: the justification, or else the purpose in the context; "" if neither is
+// there. Where is the member of the context that it is, "" if it is none.
+func (r *Request) Purpose() (text, where string) {
+	var said map[string]jsontext.Value
+	if json.Unmarshal(r.Justification, &said) == nil && json.Unmarshal(said["justification"], &text) == nil && text != "" {
+		return text, ""
+	}
+	if len(said) > 0 {
+		return string(r.Justification), ""
+	}
+	if json.Unmarshal(r.Request.Context["purpose"], &text) == nil && text != "" {
+		return text, "purpose"
+	}
+	return "", ""
+}
+
 // UnmarshalJSON keeps the text of the request beside its members.
 func (r *Request) UnmarshalJSON(b []byte) error {
 	r.JSON = jsontext.Value(b).Clone()

@@ -1,5 +1,5 @@
 // What is more convenient with a script. Nothing depends on it: it moves the focus, follows links, copies ids and keeps
-// times up to date. It sends no form, and writes texts as texts alone.
+// times up to date. It sends no form, writes texts as texts alone, and asks the server for nothing but how many requests wait.
 "use strict";
 (() => {
 	const all = (what) => Array.from(document.querySelectorAll(what));
@@ -45,6 +45,64 @@
 		});
 		id.after(button);
 	}
+
+	// How many wait, here and in the other tabs: one of them hears it from the server and tells the others. Each page has the
+	// tag of the list that it was made of.
+	const waits = () => {
+		const root = document.documentElement, path = root.dataset.stream, live = one("[data-live]"), key = "inbox " + location.search;
+		const here = window.BroadcastChannel && new BroadcastChannel(path);
+		let last = null, due = 0;
+		const idle = () => getSelection().isCollapsed && !document.activeElement.closest("input, select") &&
+			all("input").every((f) => f.value === f.defaultValue) &&
+			all("select").every((f) => (f.querySelector("[selected]") || f.options[0]).selected);
+		const again = () => {
+			due = 0;
+			if (!idle()) return later(1000);
+			sessionStorage.setItem(key, JSON.stringify([Date.now(), scrollY, document.activeElement.getAttribute("href")]));
+			location.replace(location.pathname + location.search);
+		};
+		const later = (ms) => { due = due || setTimeout(again, ms); };
+		const show = (now) => {
+			last = now;
+			const text = now.n || now.more ? now.n + (now.more ? "+" : "") : "";
+			for (const e of all("[data-waiting]")) e.textContent = text;
+			one("[data-badge]").hidden = now.n === 0;
+			document.title = (now.n ? "(" + text + ") " : "") + document.title.replace(/^\(\d+\+?\) /, "");
+			if (live && root.dataset.tag && now.tag !== root.dataset.tag) later(Math.max(0, loaded + 5000 - Date.now()));
+		};
+		const tell = (now) => { show(now); if (here) here.postMessage(now); };
+		const poll = () => fetch(path, { headers: { Accept: "application/json" } }).then((r) => {
+			if (r.status === 401) return;
+			setTimeout(poll, 20000);
+			return r.ok ? r.json().then(tell) : undefined;
+		}, () => setTimeout(poll, 20000));
+		const hear = () => new Promise(() => {
+			const events = new EventSource(path);
+			let alive;
+			const cut = () => { clearTimeout(alive); events.close(); poll(); };
+			const beat = () => { clearTimeout(alive); alive = setTimeout(cut, 45000); };
+			events.addEventListener("waiting", (e) => { beat(); tell(JSON.parse(e.data)); });
+			events.addEventListener("beat", beat);
+			events.addEventListener("replaced", cut);
+			events.addEventListener("error", () => { if (events.readyState === EventSource.CLOSED) cut(); });
+			beat();
+		});
+		const [at, y, row] = JSON.parse(sessionStorage.getItem(key) || "[0]");
+		const loaded = Date.now();
+		sessionStorage.removeItem(key);
+		if (live && loaded - at < 10000) {
+			scrollTo(0, y);
+			const focused = row && all("a").find((a) => a.getAttribute("href") === row);
+			if (focused) focused.focus();
+			live.textContent = "The list has changed.";
+		}
+		if (here) {
+			here.onmessage = (e) => { if (e.data) show(e.data); else if (last) here.postMessage(last); };
+			here.postMessage(null);
+		}
+		if (here && window.EventSource && navigator.locks) navigator.locks.request(path, hear); else poll();
+	};
+	if (document.documentElement.dataset.stream) waits();
 
 	const rows = all("a[data-row]");
 	const move = (by) => {

@@ -17,7 +17,7 @@ import (
 	"policy-service/pdp/visible/hostile"
 )
 
-var views = []page.View{page.Login{}, page.Message{}, page.Inbox{}, page.Request{}, page.Capabilities{}, page.Capability{}}
+var views = []page.View{page.Login{}, page.Message{}, page.Inbox{}, page.Request{}, page.Capabilities{}, page.Capability{}, page.Decisions{}, page.Decision{}}
 
 // ours are the types that hold no text of others, or only where a browser does nothing with it.
 var ours = []reflect.Type{
@@ -128,6 +128,18 @@ func filled(v page.View, text string, turn int) page.View {
 			*at = turn
 		case *time.Duration:
 			*at = time.Duration(turn) * time.Minute
+		case *[]page.Step:
+			if turn%3 > 0 { // a row has steps, or what was there
+				*at = make([]page.Step, 2)
+				fill(in.Index(0))
+				fill(in.Index(1))
+			}
+		case *[]page.Part:
+			if turn%2 > 0 { // parts of a value differ, or all of it
+				*at = make([]page.Part, 2)
+				fill(in.Index(0))
+				fill(in.Index(1))
+			}
 		default:
 			if in.Kind() == reflect.Slice {
 				in.Set(reflect.MakeSlice(in.Type(), 2, 2))

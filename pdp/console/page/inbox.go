@@ -3,8 +3,10 @@ package page
 // Inbox is the page of the approval requests of a person.
 type Inbox struct {
 	Layout Layout
+	Title  Label // of the list
 	Tabs   []Tab
 	Filter Filter
+	Newest bool // comes first; otherwise it is the oldest
 	Rows   []Entry
 	// Mistake is why there is no list, if the address of the page is no good.
 	Mistake Text
@@ -19,6 +21,8 @@ type Tab struct {
 	Link    Href
 	Text    Label
 	Current bool
+	Count   Count
+	Live    bool // the count is that of those that wait for the person
 }
 
 // Filter is the filter of the entries.
@@ -40,14 +44,32 @@ type Choice struct {
 
 // Entry is an approval request in the inbox.
 type Entry struct {
-	Link             Href
-	Redacted         bool // Who, Does, With and Message are empty then
-	Who, Does, With  Text
-	Message          Text
+	Link            Href
+	Redacted        bool // Who, Does, With and Message are empty then
+	Who, Does, With Text
+	Message         Text
+	// For are those for whom it is asked, as far as they are shown, and MoreFor is how many more there are.
+	For     []Text
+	MoreFor int
+	// Says is why, in the words of whoever asks.
+	Says Text
+	// Differs is by what the row differs from others for the same, and MoreDiffers is how many more members differ. If it is
+	// the same as a row above, Above says how many rows above.
+	Differs            []Difference
+	MoreDiffers, Above int
+	// Rest is the page that begins behind the row.
+	Rest             Href
 	Tenant, Template Text
 	Status           Status
 	Votes            Votes
 	Filed, Until     Moment
+}
+
+// Difference is a member of a request that another one does not have so. None says that this one has no such member.
+type Difference struct {
+	Name  Text
+	Value Value
+	None  bool
 }
 
 // Votes is how many people approved, and how many have to.
@@ -67,6 +89,10 @@ const (
 	UsedUp    Status = "used_up"
 	Revoked   Status = "revoked"
 
+	// Of filters alone: each, and each but Pending.
+	Any   Status = "all"
+	Ended Status = "ended"
+
 	// Of capabilities alone.
 	Asked     Status = "asked"
 	Active    Status = "active"
@@ -74,6 +100,13 @@ const (
 	Returned  Status = "returned"
 	Renewed   Status = "renewed"
 	Released  Status = "released"
+
+	// Of decisions alone.
+	Allow      Status = "allow"
+	Waiting    Status = "waiting"
+	Deny       Status = "deny"
+	Possible   Status = "possible"
+	Impossible Status = "impossible"
 )
 
 var statuses = map[Status]Label{
@@ -85,12 +118,20 @@ var statuses = map[Status]Label{
 	Cancelled: "Cancelled",
 	UsedUp:    "Used up",
 	Revoked:   "Revoked",
+	Any:       "All",
+	Ended:     "All",
 	Asked:     "Not on record yet",
 	Active:    "Active",
 	Suspended: "Suspended",
 	Returned:  "Returned",
 	Renewed:   "Renewed",
 	Released:  "Never granted",
+
+	Allow:      "Allow",
+	Waiting:    "Waiting",
+	Deny:       "Deny",
+	Possible:   "Possible",
+	Impossible: "Impossible",
 }
 
 // StatusOf is the status of a name.

@@ -15,6 +15,10 @@ import (
 type Value struct {
 	Text   Text
 	Quoted bool
+	// Change is New or Gone if the value of the other time differs. Parts are the text, with those that differ; without
+	// them all of it does.
+	Change Change
+	Parts  []Part
 }
 
 // JSON is a JSON value for people: a text with its lines, and all else as indented JSON in which each text is on one
@@ -25,7 +29,7 @@ func JSON(v jsontext.Value) Value {
 		if err != nil {
 			return Value{Text: unreadable()}
 		}
-		return Value{marked(Of(string(text)), `"`, quotation), true}
+		return Value{Text: marked(Of(string(text)), `"`, quotation), Quoted: true}
 	}
 	w := jsonLines{in: jsontext.NewDecoder(bytes.NewReader(v), jsontext.AllowDuplicateNames(true))}
 	if w.value(0) != nil {
@@ -69,17 +73,15 @@ func (w *jsonLines) text() Text {
 	for n, line := range w.lines {
 		w.lines[n] = merged(line)
 	}
-	long := len(w.lines) > jsonCount
 	for _, line := range w.lines[:min(len(w.lines), jsonCount)] {
 		beginning, left := cut(line, longLine)
 		if left {
-			beginning, long = append(beginning, more), true
+			beginning = append(beginning, more)
+			t.shown.More = append(t.shown.More, line)
 		}
 		t.shown.Lines = append(t.shown.Lines, beginning)
 	}
-	if long {
-		t.shown.More = w.lines
-	}
+	t.shown.More = append(t.shown.More, w.lines[min(len(w.lines), jsonCount):]...)
 	return t
 }
 
@@ -170,7 +172,7 @@ func (w *jsonLines) newLine(depth int) {
 func (w *jsonLines) quoted(text string) {
 	s := onOneLine(Text{visible.InJSON(text)})
 	w.rtl = w.rtl || s.shown.RightToLeft
-	for _, note := range s.shown.Notes {
+	for _, note := range aboutAll(s.shown) {
 		if len(w.notes) < mostNotes && !slices.Contains(w.notes, note) {
 			w.notes = append(w.notes, note)
 		}
@@ -184,12 +186,17 @@ func (w *jsonLines) quoted(text string) {
 
 // merged is a line in which plain pieces beside each other are one.
 func merged(line []visible.Piece) (all []visible.Piece) {
-	for _, p := range line {
-		if n := len(all); n > 0 && p.Kind == visible.Plain && all[n-1].Kind == visible.Plain {
-			all[n-1].Text += p.Text
+	var plain strings.Builder
+	for n, p := range line {
+		if p.Kind != visible.Plain {
+			all = append(all, p)
 			continue
 		}
-		all = append(all, p)
+		plain.WriteString(p.Text)
+		if n+1 == len(line) || line[n+1].Kind != visible.Plain {
+			all = append(all, visible.Piece{Text: plain.String()})
+			plain.Reset()
+		}
 	}
 	return all
 }

@@ -7,16 +7,22 @@ type Layout struct {
 	About ID
 	// Home is where the console is, without a slash at its end.
 	Home Href
-	// Who is the person of the session, and Tenants those that they serve; AllTenants stands for all.
-	Who        Text
+	// Section is the part of the console that the page belongs to: approvals, decisions or capabilities.
+	Section Label
+	// Name is the person of the session in short, if there is a short name. Who is the name that goes on record. Tenants are
+	// those that the person serves; AllTenants stands for all.
+	Name, Who  Text
 	Tenants    []Text
 	AllTenants bool
 	// LogOut is the token of the form that logs out. Without one there is no session that could end.
 	LogOut Token
-	// Capabilities says that the person may see and take back capabilities.
-	Capabilities bool
-	// Waiting is how many approval requests wait for the person.
+	// Capabilities says that the person may see and take back capabilities, and Records that the person may read records.
+	Capabilities, Records bool
+	// Waiting is how many approval requests wait for the person, and Tag that of the page that was counted. At Stream scripts
+	// hear of another number; it is empty if the person may not approve.
 	Waiting Count
+	Tag     ID
+	Stream  Href
 	// Now is when the page was made.
 	Now Moment
 }

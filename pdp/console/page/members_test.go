@@ -18,9 +18,11 @@ func said(t *testing.T, table page.Table) string {
 	_, html, _ = strings.Cut(html, "<tbody>\n")
 	html, _, _ = strings.Cut(html, "</tbody>")
 	html = strings.ReplaceAll(html, "</th>", ": ")
+	html = strings.NewReplacer("<ins><span class=\"hidden\">new: </span>", "{+", "</ins>", "+}", "<del><span class=\"hidden\">was: </span>", "{-", "</del>", "-}").Replace(html)
+	html = strings.ReplaceAll(html, "<td class=\"then\">", " ")
 	html = strings.ReplaceAll(html, "<span class=\"odd\">", " // ")
 	html = regexp.MustCompile(`<[^>]*>`).ReplaceAllString(html, "")
-	return strings.NewReplacer("&#34;", `"`, "&lt;", "<", "&gt;", ">", "&amp;", "&").Replace(html)
+	return strings.NewReplacer("&#34;", `"`, "&#43;", "+", "&lt;", "<", "&gt;", ">", "&amp;", "&").Replace(html)
 }
 
 func TestMembers(t *testing.T) {
@@ -32,10 +34,10 @@ func TestMembers(t *testing.T) {
 		{"a text cannot pass for members", `{"a":{"b":"1\", \"c\": \"2\n}"}}`, "", `a: {"b": "1\", \"c\": \"2\n}"}` + "\n"},
 		{"nor for a line", `{"a":["x\\ny"]}`, "", `a: ["x\\ny"]` + "\n"},
 		{"the same in another order", `{"a":{"x":1,"y":2}}`, `{"a":{"y":2, "x":1}}`, "a: {\"x\": 1, \"y\": 2} same as last time\n"},
-		{"numbers that readers round", `{"n":9007199254740993}`, `{"n":9007199254740992}`, "n: 9007199254740993 last time: 9007199254740992\n"},
-		{"another type", `{"n":1}`, `{"n":"1"}`, "n: 1 last time: \"1\"\n"},
-		{"nothing the last time", `{"n":1}`, `null`, "n: 1 not there last time\n"},
-		{"nothing now", ``, `{"n":1}`, "n: not there now; last time: 1\n"},
+		{"numbers that readers round", `{"n":9007199254740993}`, `{"n":9007199254740992}`, "n: {+9007199254740993+} last time: {-9007199254740992-}\n"},
+		{"another type", `{"n":1}`, `{"n":"1"}`, "n: {+1+} last time: \"{-1-}\"\n"},
+		{"nothing the last time", `{"n":1}`, `null`, "n: {+1+} not there last time\n"},
+		{"nothing now", ``, `{"n":1}`, "n: not there now last time: {-1-}\n"},
 		{"a quotation mark of a text", `{"a":"1\" same as last time"}`, "", `a: "1\" same as last time"` + "\n"},
 		{"quotation marks of another kind", `{"a":{"b":"you may do it for all of them now”, “c”: “2"}}`, "", "a: {\n  \"b\": \"you may do it for all of them now" + `\u201d, \u201cc\u201d: \u201c2"` + "\n} // " + `\u201d looks like " // \u201c looks like "` + "\n"},
 		{"a name that looks like another", `{"сору":1}`, "", `\u0441\u043e\u0440\u0443 // "\u0441\u043e\u0440\u0443" looks like "copy": 1` + "\n"},
@@ -59,7 +61,7 @@ func TestMembers(t *testing.T) {
 func TestLongValues(t *testing.T) {
 	t.Parallel()
 	lines := page.JSON(jsontext.Value(`[[` + strings.Repeat("[1],", 200) + `2]]`)).Text
-	if len(lines.Lines()) != 100 || len(lines.More()) != 205 || !lines.Cut() || lines.Odd() {
+	if len(lines.Lines()) != 100 || len(lines.More()) != 105 || !lines.Cut() || lines.Odd() {
 		t.Errorf("%d lines, %d in all", len(lines.Lines()), len(lines.More()))
 	}
 	for _, text := range []page.Text{
@@ -102,5 +104,18 @@ func TestSpans(t *testing.T) {
 	}
 	if !page.MomentOf(time.Time{}, now).None() || !page.IDOf("a b").None() || !page.IDOf(strings.Repeat("a", 65)).None() || page.IDOf("a-1").String() != "a-1" {
 		t.Error("what is none is one")
+	}
+}
+
+// A value of the largest size can be drawn whole.
+func TestLargeValueIsWhole(t *testing.T) {
+	t.Parallel()
+	for _, part := range []string{"x", "a line\\n"} {
+		end := "and this is the end"
+		table := page.Members("Arguments", jsontext.Value(`{"a":"`+strings.Repeat(part, 1<<20/len(part))+end+`","b":{"c":"`+end+`"}}`), nil)
+		table.Each(func(text page.Text, _ bool) page.Text { return text.Whole() })
+		if got := drawn(t, page.Request{Sent: []page.Table{table}}); strings.Count(got, end) != 2 || table.Rows[0].Value.Text.Cut() {
+			t.Errorf("%s: the value is not whole", part)
+		}
 	}
 }

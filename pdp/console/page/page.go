@@ -1,5 +1,5 @@
 // Package page draws the pages of the console: a view goes in, HTML comes out. Start with [Render], and with the views:
-// [Login], [Inbox], [Request], [Capabilities], [Capability], [Message]. The pages load [Style] and [Script].
+// [Login], [Inbox], [Request], [Capabilities], [Capability], [Message]. The pages load [Style], [Icon] and [Script].
 //
 // Words of a request, a policy or a person enter a view only as [Text], which is harmless and is no other than it looks.
 // All that is not Text is ours, and has a type that says why it is safe. No type of html/template that switches its
@@ -12,12 +12,17 @@ import (
 	"bytes"
 	"embed"
 	"html/template"
+	"strconv"
+	"strings"
 )
 
-// Style is the style sheet of every page, and Script makes pages more convenient. No page needs Script.
+// Style is the style sheet of every page, and Icon the mark of the console. Script makes pages more convenient. No page needs
+// Script.
 var (
 	//go:embed style.css
 	Style string
+	//go:embed icon.svg
+	Icon string
 	//go:embed console.js
 	Script string
 )
@@ -67,6 +72,19 @@ func IDOf(text string) ID {
 		if !(c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '-' || c == '_') {
 			return ID{}
 		}
+	}
+	return ID{text}
+}
+
+// RecordIDOf is the ID of the id of a record: that of an item of a batch has its number behind a dot.
+func RecordIDOf(text string) ID {
+	batch, item, dotted := strings.Cut(text, ".")
+	of := IDOf(batch)
+	if !dotted || of.None() {
+		return of
+	}
+	if _, err := strconv.ParseUint(item, 10, 31); err != nil && item != "possible" {
+		return ID{}
 	}
 	return ID{text}
 }

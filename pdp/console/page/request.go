@@ -122,6 +122,8 @@ type Deciders struct {
 type Heed struct {
 	// Odd counts texts that look like others, Cut those that are not shown whole.
 	Odd, Cut int
+	// Whole is the page that shows all of it whole, if something is cut.
+	Whole Href
 	// Alike are the parts of the request that look like something known, and are not.
 	Alike []Alike
 }
@@ -143,12 +145,14 @@ type Forms struct {
 	Reason, ToReason, Person Typed   // typed into forms that did not count
 	Missing                  Field
 	Delegating               bool // the person is at the form that delegates
+	Unseen                   bool // an approval did not count, because the page had cut something
 }
 
-// Form is where a form is sent, and the token that it needs.
+// Form is where a form is sent, and the token that it needs. Shown is the digest of all that the page asks about; it is
+// empty if the page cuts something.
 type Form struct {
-	Action Href
-	Token  Token
+	Action       Href
+	Token, Shown Token
 }
 
 // Not is an act that a person may not do, and the reason.

@@ -94,6 +94,25 @@ func has(lines [][]visible.Piece, is func(visible.Piece) bool) bool {
 	return slices.ContainsFunc(lines, func(line []visible.Piece) bool { return slices.ContainsFunc(line, is) })
 }
 
+// Whole is the text with nothing of it cut.
+func (t Text) Whole() Text {
+	t.shown.Lines, t.shown.More = whole(t.shown), nil
+	t.shown.Notes, t.shown.CutNotes = aboutAll(t.shown), 0
+	return t
+}
+
+// aboutAll are the notes that are not about what is cut.
+func aboutAll(s visible.Shown) []string { return s.Notes[:len(s.Notes)-s.CutNotes] }
+
+// Begun is the beginning of a text that is cut: the rest is not there, and a note says so.
+func (t Text) Begun() Text {
+	if t.Cut() && t.shown.CutNotes == 0 {
+		t.shown.Notes = append(slices.Clone(t.shown.Notes), "there is more")
+	}
+	t.shown.More = nil
+	return t
+}
+
 // Plain reports if the text is one short line that is drawn as it was written, but for its backslashes.
 func (t Text) Plain() bool {
 	return len(t.shown.Lines) == 1 && !t.Cut() && !t.Odd() &&
@@ -141,6 +160,9 @@ func cut(line []visible.Piece, most int) (beginning []visible.Piece, left bool) 
 func Word(text string) Text {
 	return marked(Line(text), " ", visible.Piece{Text: "␣", Kind: visible.Spaces, Note: "a space"})
 }
+
+// Quoted is a text within quotation marks of ours, on one line.
+func Quoted(text string) Text { return marked(Line(text), `"`, quotation) }
 
 // quotation stands for a quotation mark within quotation marks: it does not end the text.
 var quotation = visible.Piece{Text: `\"`, Kind: visible.Spaces, Note: "a quotation mark of the text"}

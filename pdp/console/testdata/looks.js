@@ -12,8 +12,8 @@
   // What may be within either: the name of the element, its classes, and the names of its attributes.
   const within = new Set([
     "span.esc[class,title]", "span.spaces[class,title]", "span.alike[class,title]", "span.esc[class]", "span.spaces[class]", "span.alike[class]",
-    "span.odd[class]", "span.aside[class]", "details.more[class]", "summary[]", "ul.heed[aria-label,class,tabindex]", "li[]",
-    "bdi.line[class]", "bdi.text[class]", "bdo.text[class,dir]",
+    "span.odd[class]", "span.aside[class]", "details.more[class]", "summary[]", "ul.heed[aria-label,class,tabindex]", "li[]", "a[href]",
+    "ins[]", "del[]", "span.hidden[class]", "bdi.line[class]", "bdi.text[class]", "bdo.text[class,dir]",
   ]);
   const form = (e) => e.localName + (e.className ? "." + e.className : "") + "[" + e.getAttributeNames().sort() + "]";
 
@@ -21,7 +21,7 @@
   // approval request to another.
   const rest = (e) => e.localName + e.getAttributeNames().sort().map((a) => {
     let value = e.getAttribute(a);
-    if (e.name === "token" && a === "value" || a === "datetime" || a === "data-now") value = "";
+    if (["token", "shown"].includes(e.name) && a === "value" || a === "datetime" || a === "data-now") value = "";
     return " " + a + "=" + value.replace(/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]+/g, "ID");
   }).join("");
 

@@ -25,27 +25,8 @@ import (
 // Show finds a record by its id, with the policies that decided it, as far as the
 // caller may see them.
 func (l *Log) Show(ctx context.Context, id string) (decisionlog.Shown, error) {
-	type answer struct {
-		proved
-		Batch *proved `json:"batch"`
-	}
-	got, err := httpclient.GetJSON[answer](ctx, l.server, recordPath(id), nil, recordBody, "record")
-	if err != nil {
-		return decisionlog.Shown{}, err
-	}
-	record, err := got.record()
-	var batch decisionlog.Record
-	if err == nil && got.Batch != nil {
-		batch, err = got.Batch.record()
-	}
-	shown := decisionlog.Shown{LeafHash: got.LeafHash}
-	if err == nil {
-		shown.Record, err = decisionlog.Resolve(record.Line, batch)
-	}
-	// A question of a batch has an id of its own, and no record: only that question is shown.
-	if err == nil {
-		err = shown.Ask(id)
-	}
+	d, err := l.Decision(ctx, id)
+	shown := d.Shown
 	if err != nil || shown.Record.Bundle == "" {
 		return shown, err
 	}

@@ -253,16 +253,19 @@ func (b *Bundle) checkParentRules(problems *Problems) {
 	for typ, rules := range b.Config.Parents {
 		for _, rule := range rules {
 			if !slices.Contains(b.Schema.entities[typ].parents, rule.Parent) {
+				near := b.likeParent(typ, rule.Parent)
+				wire, _ := b.Config.WireType(types.EntityType(near))
+				was, _ := b.Config.WireType(rule.Parent)
 				problems.Add(source.ConfigFile, rule.line, rule.column, "parent_type",
-					fmt.Sprintf("the schema does not let %s have parents of type %s%s", typ, rule.Parent, b.likeParent(typ, rule.Parent)),
-					"declare it: entity "+string(typ)+" in ["+string(rule.Parent)+"]")
+					fmt.Sprintf("the schema does not let %s have parents of type %s%s", typ, rule.Parent, near),
+					"declare it: entity "+string(typ)+" in ["+string(rule.Parent)+"]", document.Near(wire).For(was))
 			}
 		}
 	}
 }
 
 // likeParent suggests what may be wrong with a rule about parents: the type of the children, or that of the parents.
-func (b *Bundle) likeParent(typ, parent types.EntityType) string {
+func (b *Bundle) likeParent(typ, parent types.EntityType) document.Near {
 	if !b.Schema.Declares(typ) {
 		return b.Schema.LikeType(typ)
 	}

@@ -204,10 +204,10 @@ func typeNames(m *document.Map, n *yaml.Node) (map[string]types.EntityType, map[
 }
 
 // likeWireName suggests a wire name that bundle.yaml lists: that of the type of this name, or one that is near.
-func (c *Config) likeWireName(name string) string {
+func (c *Config) likeWireName(name string) document.Near {
 	for _, wire := range slices.Sorted(maps.Keys(c.Types)) {
 		if string(c.Types[wire]) == name {
-			return "; did you mean " + Quote(wire) + "?"
+			return document.Near(wire)
 		}
 	}
 	return DidYouMean(name, maps.Keys(c.Types))
@@ -217,7 +217,8 @@ func (c *Config) likeWireName(name string) string {
 func (c *Config) TypeIn(m *document.Map, n *yaml.Node) types.EntityType {
 	typ, ok := c.EntityType(n.Value)
 	if m.Text(n) && !ok {
-		m.Bad(n, "type_name", "this is no wire name of a type"+c.likeWireName(n.Value), "use the name that requests send, as types: lists it")
+		near := c.likeWireName(n.Value)
+		m.Bad(n, "type_name", "this is no wire name of a type"+near.String(), "use the name that requests send, as types: lists it", near.At(n))
 	}
 	return typ
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/cedartext"
+	"policy-service/pdp/internal/document"
 	"policy-service/pdp/internal/places"
 	"policy-service/pdp/internal/source"
 )
@@ -236,13 +237,13 @@ func (l *entityLoader) load(file string, entities []ParsedEntity) {
 	}
 }
 
-func (l *entityLoader) bad(at entityPlace, code, message, try string) {
-	l.problems.Add(at.file, at.line, at.column, code, message, try)
+func (l *entityLoader) bad(at entityPlace, code, message, try string, mend ...document.Mend) {
+	l.problems.Add(at.file, at.line, at.column, code, message, try, mend...)
 	l.use.tooManyErrors()
 }
 
-// within is the place of what an error is about, in the entity at a place.
-func (l *entityLoader) within(at entityPlace, err error) entityPlace {
+// within is the place of what an error is about, in the entity at a place, and what mends it there.
+func (l *entityLoader) within(at entityPlace, err error) (entityPlace, document.Mend) {
 	var bad *valueError
 	switch {
 	case !errors.As(err, &bad) || l.text == nil:
@@ -250,8 +251,9 @@ func (l *entityLoader) within(at entityPlace, err error) entityPlace {
 		at.line, at.column = PlaceOfParent(l.text, at.line, at.column, func(uid types.EntityUID) bool { return uid.Type == bad.parent })
 	default:
 		at.line, at.column = within(l.text, at.line, at.column, bad.at)
+		return at, bad.mend
 	}
-	return at
+	return at, document.Mend{}
 }
 
 // PlaceOfParent is the place of the first such parent of the entity at a place. It is the place of the entity if an
@@ -308,8 +310,8 @@ func (l *entityLoader) put(e types.Entity, at entityPlace) {
 	}
 	if s := l.bundle.Schema; s != nil {
 		if err := s.fitsEntity(e); err != nil {
-			l.bad(l.within(at, err), "schema_entity", fmt.Sprintf("%s does not fit the schema: %s", e.UID, err),
-				"correct the entity or its declaration")
+			at, mend := l.within(at, err)
+			l.bad(at, "schema_entity", fmt.Sprintf("%s does not fit the schema: %s", e.UID, err), "correct the entity or its declaration", mend)
 		}
 		if _, action := s.Actions[e.UID]; action {
 			return // the store keeps the schema's own

@@ -10,6 +10,8 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/internal/document"
 )
 
 // valueError says why an attribute or tag of an entity is no value of Cedar. It names the
@@ -17,6 +19,7 @@ import (
 type valueError struct {
 	at, what, try string
 	parent        types.EntityType // of a parent that the schema does not allow
+	mend          document.Mend
 }
 
 func (e *valueError) Error() string { return e.at + " " + e.what }

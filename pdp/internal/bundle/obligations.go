@@ -96,10 +96,9 @@ func (r *obligationReader) definition(name, value *yaml.Node) (Definition, bool)
 	}
 	var ok bool
 	if d.Type, ok = obligations.Lookup(typ.Value); !ok || typ.Kind != yaml.ScalarNode {
-		r.Bad(typ, "obligation_type",
-			fmt.Sprintf("unknown obligation type %q%s", typ.Value,
-				DidYouMean(typ.Value, slices.Values(obligations.Types()))),
-			"use one of "+strings.Join(obligations.Types(), ", "))
+		near := DidYouMean(typ.Value, slices.Values(obligations.Types()))
+		r.Bad(typ, "obligation_type", fmt.Sprintf("unknown obligation type %q%s", typ.Value, near),
+			"use one of "+strings.Join(obligations.Types(), ", "), near.At(typ))
 		return d, false
 	}
 	if redefines && above.Type.Name != d.Type.Name {
@@ -237,14 +236,14 @@ func (r *obligationReader) refuseProperties(n *yaml.Node, typ obligations.Type, 
 	for _, member := range invalid.InstanceLocation {
 		at = document.NodeAt(at, string(jsontext.Pointer("").AppendToken(member)))
 	}
-	bad := func(what, try string) { r.Bad(at, "obligation_properties", what, try) }
+	bad := func(what, try string, mend ...document.Mend) { r.Bad(at, "obligation_properties", what, try, mend...) }
 	switch why := invalid.ErrorKind.(type) {
 	case *kinds.AdditionalProperties:
 		known := slices.Sorted(maps.Keys(propertySchemas()[typ.Name].Properties))
 		for _, name := range why.Properties {
 			at = document.KeyAt(n, name)
-			bad(fmt.Sprintf("%s has no property %s%s", typ.Name, Quote(name), DidYouMean(name, slices.Values(known))),
-				"use one of "+strings.Join(known, ", "))
+			near := DidYouMean(name, slices.Values(known))
+			bad(fmt.Sprintf("%s has no property %s%s", typ.Name, Quote(name), near), "use one of "+strings.Join(known, ", "), near.At(at))
 		}
 	case *kinds.Required:
 		for _, name := range why.Missing {
@@ -271,11 +270,14 @@ func (r *obligationReader) refuseProperties(n *yaml.Node, typ obligations.Type, 
 // text of the file.
 func (p *Policy) resolveObligations(annotation string, text []byte, known map[string]Definition, problems *Problems) {
 	place := sync.OnceValues(func() (line, column int) { return p.annotationAt("obligation", text) })
-	bad := func(code, message, try string) {
+	bad := func(code, message, try string, mend ...document.Mend) {
 		line, column := place()
-		problems.Add(p.File, line, column, code, message, try)
+		problems.Add(p.File, line, column, code, message, try, mend...)
 	}
+	next := 0 // where a name begins in the annotation
 	for name := range strings.SplitSeq(annotation, ",") {
+		at := next + len(name) - len(strings.TrimLeft(name, " "))
+		next += len(name) + 1
 		name = strings.TrimSpace(name)
 		d, ok := known[name]
 		switch {
@@ -289,12 +291,12 @@ func (p *Policy) resolveObligations(annotation string, text []byte, known map[st
 			if _, unread := known[unreadNames]; unread {
 				continue
 			}
-			hint := ""
+			hint := document.Near("")
 			if len(*problems) < maxSuggestions {
 				hint = DidYouMean(name, maps.Keys(known))
 			}
 			bad("unknown_obligation",
-				"unknown obligation "+Quote(name)+hint, "define it in obligations.yaml, or correct its name")
+				"unknown obligation "+Quote(name)+hint.String(), "define it in obligations.yaml, or correct its name", hint.In(annotation[:at], name, strings.TrimPrefix(annotation[at:], name)))
 		case !d.On.With(!p.Forbids()):
 			bad("obligation_never",
 				fmt.Sprintf("obligation %q never comes with the answer of a %s", name, p.Effect()),
@@ -325,11 +327,9 @@ func (p *Policy) annotationAt(name string, text []byte) (line, column int) {
 const maxSuggestions = 100
 
 // DidYouMean suggests the candidate nearest to a name, if one is near.
-func DidYouMean(name string, candidates iter.Seq[string]) string {
-	if near, ok := Nearest(name, candidates); ok {
-		return "; did you mean " + Quote(near) + "?"
-	}
-	return ""
+func DidYouMean(name string, candidates iter.Seq[string]) document.Near {
+	near, _ := Nearest(name, candidates)
+	return document.Near(near)
 }
 
 // Nearest is [spelling.Nearest] among candidates.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cedar-policy/cedar-go"
 
+	"policy-service/pdp/internal/document"
 	"policy-service/pdp/internal/places"
 )
 
@@ -129,10 +130,10 @@ func (s *Schema) CheckPolicy(p *Policy, text []byte, use *Usage, problems *Probl
 			for one := range s.entities[uid.Type].enum {
 				ids = append(ids, string(one.ID))
 			}
+			near := DidYouMean(string(uid.ID), slices.Values(ids))
 			c.add(c.named(uid.String()), "enum_id",
-				fmt.Sprintf("policy %q names %s, which is no id of that enumerated type%s", p.Id, uid,
-					DidYouMean(string(uid.ID), slices.Values(ids))),
-				"use one of the ids the schema lists")
+				fmt.Sprintf("policy %q names %s, which is no id of that enumerated type%s", p.Id, uid, near),
+				"use one of the ids the schema lists", MendID(uid.String(), near))
 		}
 	}
 	for _, path := range s.undeclared(p) {
@@ -144,9 +145,10 @@ func (s *Schema) CheckPolicy(p *Policy, text []byte, use *Usage, problems *Probl
 			try = addToPDP
 		}
 		test := c.tested(path)
+		near := c.meant(test)
 		c.add(test.At, "has_undeclared",
 			fmt.Sprintf("policy %q tests for %s, which the schema does not declare: the test is always false%s",
-				p.Id, path, c.meant(test)), try)
+				p.Id, path, near), try, c.mend(test, near))
 	}
 }
 
@@ -176,7 +178,7 @@ const noPlace = 0
 func (c *policyCheck) enough() bool { return len(c.problems.Only(SeverityError)) > MostErrors }
 
 // add notes a problem at an offset. One kind of error at one place is one problem.
-func (c *policyCheck) add(offset int, code, message, try string) {
+func (c *policyCheck) add(offset int, code, message, try string, mend ...document.Mend) {
 	line, column := c.policy.Line, c.policy.Column
 	if offset > noPlace {
 		line, column = c.written().Position(offset)
@@ -184,12 +186,12 @@ func (c *policyCheck) add(offset int, code, message, try string) {
 			return
 		}
 	}
-	c.problems.Add(c.policy.File, line, column, code, message, try)
+	c.problems.Add(c.policy.File, line, column, code, message, try, mend...)
 }
 
 // misfit notes that something in the policy does not fit the schema.
-func (c *policyCheck) misfit(offset int, what, try string) {
-	c.add(offset, "schema_policy", fmt.Sprintf("policy %q does not fit the schema: %s", c.policy.Id, ourWords.Replace(what)), try)
+func (c *policyCheck) misfit(offset int, what, try string, mend ...document.Mend) {
+	c.add(offset, "schema_policy", fmt.Sprintf("policy %q does not fit the schema: %s", c.policy.Id, ourWords.Replace(what)), try, mend...)
 }
 
 // ourWords are for names of the validator that no author writes.
@@ -206,17 +208,20 @@ var ourWords = strings.NewReplacer(
 func (c *policyCheck) explain(said string) {
 	const correct = "correct the policy or declare what it uses"
 	if m := unknownAction.FindStringSubmatch(said); m != nil {
-		c.misfit(c.named(m[1]), said+c.actionLike(m[1]), correct)
+		near := c.actionLike(m[1])
+		c.misfit(c.named(m[1]), said+near.String(), correct, MendID(m[1], near))
 	} else if m := unknownType.FindStringSubmatch(said); m != nil {
 		known := textsOf(slices.Collect(maps.Keys(c.schema.entities)))
-		c.misfit(c.named(m[1]), said+DidYouMean(m[1], slices.Values(known)), correct)
+		near := DidYouMean(m[1], slices.Values(known))
+		c.misfit(c.named(m[1]), said+near.String(), correct, near.For(m[1]))
 	} else if m := notDeclared.FindStringSubmatch(said); m != nil {
 		try := correct
 		if m[2] == "in context for" && c.schema.lacksOfPDP(c.policy, m[1]) {
 			try = addToPDP
 		}
 		for _, part := range c.blamed(said, c.reading(m[1])) {
-			c.misfit(part.At, said+c.meant(part), try)
+			near := c.meant(part)
+			c.misfit(part.At, said+near.String(), try, c.mend(part, near))
 		}
 	} else if m := mayBeAbsent.FindStringSubmatch(said); m != nil {
 		parts := c.blamed(said, c.reading(m[1]))
@@ -271,12 +276,28 @@ func pathOfPart(part places.Part) AttributePath {
 }
 
 // meant suggests another name for the attribute that a part reads.
-func (c *policyCheck) meant(part places.Part) string {
+func (c *policyCheck) meant(part places.Part) document.Near {
 	last := len(part.Names) - 1
 	if last < 0 {
 		return ""
 	}
 	return DidYouMean(part.Names[last], slices.Values(c.schema.membersAt(c.policy, part.Variable, part.Names[:last])))
+}
+
+// mend writes another name for the attribute that a part reads. A name without quotes cannot be any text.
+func (c *policyCheck) mend(part places.Part, near document.Near) (m document.Mend) {
+	if last := len(part.Names) - 1; last >= 0 && (c.written().Text[part.At] == '"' || identifier.MatchString(string(near))) {
+		m = near.For(part.Names[last])
+	}
+	return m
+}
+
+// MendID writes another id of the same type in the place of an entity.
+func MendID(uid string, near document.Near) (m document.Mend) {
+	if typ, id, ok := strings.Cut(strings.TrimSuffix(uid, `"`), `::"`); ok {
+		m = near.In(typ+`::"`, id, `"`)
+	}
+	return m
 }
 
 // named is the place where the policy names an entity or a type.
@@ -285,7 +306,7 @@ func (c *policyCheck) named(name string) int {
 }
 
 // actionLike names the action of the schema that may be meant.
-func (c *policyCheck) actionLike(uid string) string {
+func (c *policyCheck) actionLike(uid string) document.Near {
 	ids := func(yield func(string) bool) {
 		for known := range c.schema.Actions {
 			if strings.HasPrefix(uid, string(known.Type)+"::") && !yield(string(known.ID)) {
@@ -407,5 +428,5 @@ func refuseText(file, code, message string, fault places.Fault, problems *Proble
 	if fault.What != "" {
 		message += ": " + fault.What
 	}
-	problems.Add(file, fault.Line, fault.Column, code, message, fault.Try)
+	problems.Add(file, fault.Line, fault.Column, code, message, fault.Try, document.Mend{Word: fault.Word, Meant: fault.Meant})
 }

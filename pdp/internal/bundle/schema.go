@@ -16,6 +16,7 @@ import (
 	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/document"
 )
 
 // This file and the others of a schema are the only ones that know cedar-go's schema packages.
@@ -414,7 +415,7 @@ func (s *Schema) Declares(typ types.EntityType) bool {
 }
 
 // LikeType suggests a declared type in the place of one that is not.
-func (s *Schema) LikeType(typ types.EntityType) string {
+func (s *Schema) LikeType(typ types.EntityType) document.Near {
 	return DidYouMean(string(typ), slices.Values(textsOf(slices.Collect(maps.Keys(s.entities)))))
 }
 
@@ -495,7 +496,7 @@ func (s *Schema) misplaced(e types.Entity) error {
 		}
 		what := fmt.Sprintf("have one of the type %s, and the schema lets %s have none of it", parent.Type, e.UID.Type)
 		if may := textsOf(of.parents); len(may) > 0 {
-			what += ", only of " + strings.Join(may, ", ") + DidYouMean(string(parent.Type), slices.Values(may))
+			what += ", only of " + strings.Join(may, ", ") + DidYouMean(string(parent.Type), slices.Values(may)).String()
 		}
 		return &valueError{at: "parents", what: what, parent: parent.Type}
 	}
@@ -537,7 +538,8 @@ func misfitIn(members types.Record, declared map[string]AttributeShape) error {
 	for name, v := range ByName(members.Map()) {
 		a, ok := declared[string(name)]
 		if !ok {
-			return &valueError{at: memberOf(string(name)), what: "is not declared" + DidYouMean(string(name), maps.Keys(declared))}
+			near := DidYouMean(string(name), maps.Keys(declared))
+			return &valueError{at: memberOf(string(name)), what: "is not declared" + near.String(), mend: near.For(string(name))}
 		}
 		if err := a.Shape.misfit(v); err != nil {
 			return belowPlace(memberOf(string(name)), err)

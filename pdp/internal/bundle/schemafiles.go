@@ -227,10 +227,10 @@ func (all schemaFiles) refuseUndeclared(tree *ast.Schema, problems *Problems) bo
 				return
 			}
 			file, line, column := all.refers(d.name, kind, name)
+			near := DidYouMean(name, maps.Keys(known[kind]))
 			problems.Add(file, line, column, "schema_reference",
-				fmt.Sprintf("%s %s refers to the %s %s, which is declared nowhere%s", d.kind, Quote(d.name), kind, Quote(name),
-					DidYouMean(name, maps.Keys(known[kind]))),
-				"declare it, or correct the name")
+				fmt.Sprintf("%s %s refers to the %s %s, which is declared nowhere%s", d.kind, Quote(d.name), kind, Quote(name), near),
+				"declare it, or correct the name", near.For(name))
 		}
 		for _, ref := range slices.Concat(d.entities...) {
 			refer("entity type", string(ref))

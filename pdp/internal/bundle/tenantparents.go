@@ -117,9 +117,10 @@ func (l *entityLoader) checkTenantParents(root *View) {
 	}
 	for uid, at := range c.TenantParents.UIDs {
 		if _, ok := named[uid]; !ok {
+			near := DidYouMean(string(uid.ID), slices.Values(ids[uid.Type]))
 			l.problems.Warn(at.file, at.line, at.column, "tenant_parent_unnamed",
-				fmt.Sprintf("the root of the bundle does not name %s", uid)+DidYouMean(string(uid.ID), slices.Values(ids[uid.Type])),
-				"correct the id, or take it out: tenants may place their entities there anyhow")
+				fmt.Sprintf("the root of the bundle does not name %s%s", uid, near),
+				"correct the id, or take it out: tenants may place their entities there anyhow", MendID(uid.String(), near))
 		}
 	}
 }

@@ -143,8 +143,8 @@ func notYAML(c rune) bool {
 }
 
 // Bad notes a problem at a node. It always returns false.
-func (m *Map) Bad(n *yaml.Node, code, message, try string) bool {
-	m.Problems.Add(m.File, n.Line, n.Column, code, message, try)
+func (m *Map) Bad(n *yaml.Node, code, message, try string, mend ...Mend) bool {
+	m.Problems.Add(m.File, n.Line, n.Column, code, message, try, mend...)
 	return false
 }
 
@@ -155,11 +155,11 @@ func (m *Map) Read(n *yaml.Node) {
 			set(value)
 			return
 		}
-		known, hint := slices.Sorted(maps.Keys(m.Known)), ""
+		known, hint := slices.Sorted(maps.Keys(m.Known)), Near("")
 		if near, ok := spelling.Nearest(key.Value, known); ok && len(*m.Problems) < maxSuggestions {
-			hint = "; did you mean " + quoted(near) + "?"
+			hint = Near(near)
 		}
-		m.Bad(key, "unknown_key", "unknown key "+quoted(key.Value)+hint, "use one of "+strings.Join(known, ", "))
+		m.Bad(key, "unknown_key", "unknown key "+quoted(key.Value)+hint.String(), "use one of "+strings.Join(known, ", "), hint.At(key))
 	})
 }
 

@@ -21,6 +21,8 @@ type Problem struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 	Try     string `json:"try"`
+	// Mend is for editors. It may hold a value from the file.
+	Mend Mend `json:"-"`
 }
 
 // Severity decides if a problem keeps the bundle from loading.
@@ -87,12 +89,12 @@ func (ps Problems) Sorted() Problems {
 	return slices.Compact(ps)
 }
 
-// Add notes a problem of severity error. The place is 0:0 if it is unknown.
-func (ps *Problems) Add(file string, line, column int, code, message, try string) {
-	*ps = append(*ps, Problem{SeverityError, file, line, column, code, message, try})
+// Add notes a problem of severity error. The place is 0:0 if it is unknown. mend is one at most.
+func (ps *Problems) Add(file string, line, column int, code, message, try string, mend ...Mend) {
+	*ps = append(*ps, Problem{SeverityError, file, line, column, code, message, try, either(mend)})
 }
 
-// Warn adds a warning.
-func (ps *Problems) Warn(file string, line, column int, code, message, try string) {
-	*ps = append(*ps, Problem{SeverityWarning, file, line, column, code, message, try})
+// Warn adds a warning, as Add does.
+func (ps *Problems) Warn(file string, line, column int, code, message, try string, mend ...Mend) {
+	*ps = append(*ps, Problem{SeverityWarning, file, line, column, code, message, try, either(mend)})
 }

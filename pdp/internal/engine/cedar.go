@@ -177,7 +177,7 @@ func (w *Verdict) Answer(ctx context.Context, in *Inquiry, d *evaluation.Decisio
 		in.denyUnaskable(d)
 		in.denyUndeclared(d)
 		if in.Explain {
-			if d.Explain, err = explain(ctx, w.view, w.question, d); err == nil {
+			if d.Explain, err = explain(ctx, w.view, w.question, d, in.Clauses); err == nil {
 				d.Explain.Dropped = in.dropped(w.view)
 			}
 		}

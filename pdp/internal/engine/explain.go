@@ -20,7 +20,7 @@ const Nearest = 3
 // nearest. Every verdict comes from cedar-go, which is asked again with one policy, or one
 // clause of it, at a time. Like the decision, explain ends if ctx ends.
 func explain(
-	ctx context.Context, v *bundle.View, q *Question, d *evaluation.Decision,
+	ctx context.Context, v *bundle.View, q *Question, d *evaluation.Decision, clauses bool,
 ) (*evaluation.Explanation, error) {
 	ls := &q.Up
 	e := explainer{ctx: ctx, q: q, request: q.request()}
@@ -35,6 +35,9 @@ func explain(
 	for _, m := range near {
 		text := e.policy(m.policy, ls)
 		text.Failed = m.policy.Facts.Conjuncts[m.held].Text()
+		if clauses {
+			text.Clauses = e.clausesOf(m.policy)
+		}
 		policies = append(policies, text)
 	}
 	for _, p := range v.Policies {
@@ -43,10 +46,53 @@ func explain(
 		}
 		isNear := slices.ContainsFunc(near, func(m nearMiss) bool { return m.policy == p })
 		if !isNear && (ls.Considers(p) || q.unknown != nil && q.unknown.considered(p).may(satisfied)) {
-			policies = append(policies, e.policy(p, ls))
+			one := e.policy(p, ls)
+			part := slices.Contains(d.Determining, p.Id) || slices.Contains(d.Overruled, p.Id) || one.Verdict == evaluation.Errored
+			if clauses && (part || len(policies) < mostWithClauses) {
+				one.Clauses = e.clausesOf(p)
+			}
+			policies = append(policies, one)
 		}
 	}
 	return &evaluation.Explanation{Policies: policies, Mismatch: d.Mismatch}, ctx.Err()
+}
+
+// mostWithClauses is how many policies of an explanation come with their clauses. Those that had a part in the decision do
+// in any case.
+const mostWithClauses = 20
+
+// clausesOf are the clauses of a policy whose scope holds, in order, up to the first that does not hold, and beyond.
+func (e *explainer) clausesOf(p *bundle.Policy) []evaluation.Clause {
+	all := make([]evaluation.Clause, len(p.Facts.Conjuncts))
+	reached := !CountsAsErrored(p, e.q.Unusable) // such a policy is not asked
+	for n, c := range p.Facts.Conjuncts {
+		all[n] = evaluation.Clause{Text: c.Text(), Result: evaluation.NotReached}
+		if !reached {
+			continue
+		}
+		all[n].Result = e.result(c)
+		reached = all[n].Result == evaluation.Held || all[n].Result == evaluation.UnknownResult
+	}
+	return all
+}
+
+// result is the result of one clause by itself.
+func (e *explainer) result(c bundle.Conjunct) evaluation.ClauseResult {
+	verdict := evaluation.UnknownVerdict
+	if e.open == nil {
+		verdict = e.holds(c.Policy())
+	} else if all := e.clause(conditionOf(c)).list(); len(all) == 1 {
+		verdict = all[0]
+	}
+	switch verdict {
+	case evaluation.Satisfied:
+		return evaluation.Held
+	case evaluation.NotSatisfied:
+		return evaluation.ClauseFailed
+	case evaluation.Errored:
+		return evaluation.ClauseErred
+	}
+	return evaluation.UnknownResult
 }
 
 type explainer struct {

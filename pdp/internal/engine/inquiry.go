@@ -40,6 +40,8 @@ type Inquiry struct {
 	Asker   evaluation.Asker
 	Now     time.Time
 	Explain bool // decisions come with an explanation
+	// Clauses is set if explanations have the clauses of policies.
+	Clauses bool
 	// Approved is the value that policies see as context.pdp.approved.
 	Approved bool
 	// Capability is the value that policies see as context.pdp.capability.

@@ -24,7 +24,7 @@ func (d describer) near(name string, among iter.Seq[string]) string {
 	if !d.looks() {
 		return ""
 	}
-	return bundle.DidYouMean(name, among)
+	return bundle.DidYouMean(name, among).String()
 }
 
 // looks reports whether one more name is looked for, and counts it.

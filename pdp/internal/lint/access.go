@@ -73,8 +73,8 @@ type declaration struct {
 	now time.Time
 }
 
-func (d *declaration) warn(at *yaml.Node, code, message, try string) {
-	d.l.problems.Warn(d.File, at.Line, at.Column, code, message, try)
+func (d *declaration) warn(at *yaml.Node, code, message, try string, mend ...document.Mend) {
+	d.l.problems.Warn(d.File, at.Line, at.Column, code, message, try, mend...)
 }
 
 // open warns of a declaration that denies nobody anything. It stands at the word that says so, as the
@@ -230,8 +230,10 @@ func (d *declaration) unknown(at *yaml.Node, known []string) {
 			}
 		}
 	}
+	near := bundle.DidYouMean(at.Value, alike)
 	d.warn(at, "access_unknown_tool",
-		"no tool of "+bundle.Quote(d.Owner)+" in entities/ "+what+bundle.Quote(name)+bundle.DidYouMean(at.Value, alike),
+		"no tool of "+bundle.Quote(d.Owner)+" in entities/ "+what+bundle.Quote(name)+near.String(),
 		"correct it, or list the tool in entities/, with "+bundle.Quote(d.Owner+":")+" before its name",
+		near.At(at),
 	)
 }

@@ -191,11 +191,12 @@ func (l *linter) approvalConfig(text []byte) {
 	templates, open := l.templates()
 	self := func(name *yaml.Node) {
 		if !open && !templates[name.Value] { // no approval request ever has it
+			near := bundle.DidYouMean(name.Value, maps.Keys(templates))
 			l.problems.Warn(source.ConfigFile, name.Line, name.Column, "unknown_template",
-				"no obligation has the template "+bundle.Quote(name.Value)+
-					bundle.DidYouMean(name.Value, maps.Keys(templates)),
+				"no obligation has the template "+bundle.Quote(name.Value)+near.String(),
 				"correct it, or take it out: "+
 					"people could approve their own requests for whatever is given that name later",
+				near.At(name),
 			)
 		}
 	}

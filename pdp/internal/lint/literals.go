@@ -1,14 +1,18 @@
 package lint
 
 import (
+	"bytes"
 	"path"
 	"slices"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go/types"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp/internal/document"
+	"policy-service/pdp/internal/places"
 	"policy-service/pdp/spelling"
 )
 
@@ -114,23 +118,23 @@ func (k *known) isParent(uid types.EntityUID) bool {
 const mostCompared = 5_000_000
 
 // meant suggests an id that the author of the view knows. near is set if it differs in a letter of four at most.
-func (k *known) meant(uid types.EntityUID) (suggestion string, near bool) {
+func (k *known) meant(uid types.EntityUID) (suggestion string, near bool, mend document.Mend) {
 	var ids []string
 	for s := k.own; s != nil; s = s.Root {
 		ids = append(ids, s.Ids[uid.Type]...)
 	}
 	if k.l.compared += len(ids); k.l.compared > mostCompared {
-		return "", false
+		return "", false, mend
 	}
 	nearest, ok := bundle.Nearest(string(uid.ID), slices.Values(ids))
 	if !ok {
-		return "", false
+		return "", false, mend
 	}
 	near = slices.ContainsFunc(ids, func(id string) bool {
 		most := len(uid.ID) / 4
 		return max(len(id)-len(uid.ID), len(uid.ID)-len(id)) <= most && spelling.Distance(id, string(uid.ID)) <= most
 	})
-	return "; did you mean " + string(uid.Type) + "::" + bundle.Quote(nearest) + "?", near
+	return "; did you mean " + string(uid.Type) + "::" + bundle.Quote(nearest) + "?", near, bundle.MendID(uid.String(), document.Near(nearest))
 }
 
 func (k *known) checkPolicy(p *bundle.Policy) {
@@ -141,9 +145,10 @@ func (k *known) checkPolicy(p *bundle.Policy) {
 		case slices.Contains(p.Facts.Uids[:n], uid), k.isParent(uid):
 			continue
 		case l.b.Schema == nil && (k.isStored(other) || k.isParent(other)) && !k.isStored(uid):
-			l.warnAt(placeOfUID(uid), p, "literal_unknown",
+			l.warnAt(placeOf(uid.String()), p, "literal_unknown",
 				"names "+uid.String()+", and no entity has this id; did you mean "+other.String()+"?",
 				"write the type as entities/ and requests do",
+				document.Near(other.Type).For(string(uid.Type)),
 			)
 			continue
 		case !k.lacks(uid):
@@ -151,13 +156,14 @@ func (k *known) checkPolicy(p *bundle.Policy) {
 		case action && l.b.Schema != nil: // an action that it does not declare is an error
 			continue
 		}
-		meant, near := k.meant(uid)
+		meant, near, mend := k.meant(uid)
 		if action && !near { // an entity need not stand for an action that is in no group
 			continue
 		}
-		l.warnAt(placeOfUID(uid), p, "literal_unknown",
+		l.warnAt(placeOf(uid.String()), p, "literal_unknown",
 			"names "+uid.String()+", and no entity has this id, while others of its type are stored"+meant,
 			"correct the id, or add the entity to entities/",
+			mend,
 		)
 	}
 }
@@ -179,11 +185,22 @@ func (k *known) checkParents(v *bundle.View) {
 					continue
 				}
 				line, column := bundle.PlaceOfParent(text, e.Line, e.Column, func(uid types.EntityUID) bool { return uid == parent })
-				meant, _ := k.meant(parent)
+				meant, _, mend := k.meant(parent)
 				l.problems.Warn(file, line, column, "literal_unknown",
 					e.UID.String()+" stands below "+parent.String()+", and no entity has this id, while others of its type are stored"+meant,
-					"correct the id, or add the entity to entities/")
+					"correct the id, or add the entity to entities/", inReference(text, line, column, mend))
 			}
 		}
 	}
+}
+
+// inReference is the replacement of an entity as policies write it in the reference to it of a file of entities.
+func inReference(text []byte, line, column int, policies document.Mend) (m document.Mend) {
+	begin := text[places.Offset(string(text), line, column):]
+	reference, err := jsontext.NewDecoder(bytes.NewBuffer(begin)).ReadValue()
+	id := func(uid string) string { return uid[strings.Index(uid, `"`):] }
+	if err == nil && policies.Word != "" && bytes.Count(reference, []byte(id(policies.Word))) == 1 {
+		m = document.Mend{Word: string(reference), Meant: strings.Replace(string(reference), id(policies.Word), id(policies.Meant), 1)}
+	}
+	return m
 }

@@ -59,9 +59,11 @@ func (l *linter) names(p *bundle.Policy) {
 	}
 	for _, typ := range named {
 		if typ != "" && !bundle.IsActionType(typ) && l.undeclaredType(typ) {
-			l.warn(p, "unknown_entity_type",
-				"names the entity type "+string(typ)+", which the schema does not declare"+l.b.Schema.LikeType(typ),
+			near := l.b.Schema.LikeType(typ)
+			l.warnAt(placeOf(string(typ)), p, "unknown_entity_type",
+				"names the entity type "+string(typ)+", which the schema does not declare"+near.String(),
 				"declare it, or correct its name",
+				near.For(string(typ)),
 			)
 		}
 	}
@@ -146,9 +148,12 @@ func (l *linter) configTypes(text []byte) {
 
 func (l *linter) configType(n *yaml.Node, typ types.EntityType) {
 	if l.undeclaredType(typ) {
+		near := l.b.Schema.LikeType(typ)
+		wire, _ := l.b.Config.WireType(types.EntityType(near))
 		l.problems.Warn(source.ConfigFile, n.Line, n.Column, "unknown_entity_type",
-			"the schema does not declare the entity type "+string(typ)+l.b.Schema.LikeType(typ),
+			"the schema does not declare the entity type "+string(typ)+near.String(),
 			"declare it, or correct its name",
+			document.Near(wire).At(n),
 		)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"policy-service/obligations"
 	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp/internal/document"
 	"policy-service/pdp/spelling"
 )
 
@@ -37,9 +38,10 @@ func (l *linter) misspelt(p *bundle.Policy) {
 	for key := range p.Cedar.Annotations() {
 		name := strings.ToLower(string(key))
 		if key != "obligation" && len(name) < 2*len("obligation") && spelling.Distance(name, "obligation") <= 2 {
-			l.warn(p, "obligation_misspelt",
+			l.warnAt(placeOf("@"+string(key)), p, "obligation_misspelt",
 				"has the annotation @"+string(key)+", which obliges nobody",
 				"write @obligation(\"…\"), or give the annotation a name less like it",
+				document.Near("@obligation").For("@"+string(key)),
 			)
 		}
 	}

@@ -72,7 +72,7 @@ func TestCheckMisspelt(t *testing.T) {
 	with := func(annotation string) fstest.MapFS {
 		return named("\n@id(\"p\") @"+annotation+` permit (principal is User, action, resource);`, "")
 	}
-	const here = "obligation_misspelt policy.cedar:2:1"
+	const here = "obligation_misspelt policy.cedar:2:10"
 	for annotation, want := range map[string]string{
 		`obligations("log")`: here, `Obligation("log")`: here, `OBLIGATIONS("log")`: here, `obligatoin("log")`: here, `obligation_("log")`: here,
 		`obligation("log")`: "", `description("obligation")`: "", `owner("x")`: "", `object("x")`: "", `obligatory_reading("x")`: "",

@@ -11,17 +11,17 @@ import (
 // What cedar-go refuses is told at its place, by its name.
 func TestInPolicies(t *testing.T) {
 	for text, want := range map[string]Fault{
-		`permit (principal, action, resource) when { decimel("1.0") == context.x };`:         {1, 45, `"decimel" is not a function; did you mean "decimal"?`, syntaxTry},
-		`permit (principal, action, resource) when { lessThan(context.x) };`:                 {1, 45, `"lessThan" is a method, not a function`, syntaxTry},
-		`permit (principal, action, resource) when { context.x.contains() };`:                {1, 55, `"contains" expects one argument`, syntaxTry},
-		"permit (principal, action, resource)\nwhen { 99999999999999999999 > 1 };":           {2, 8, "the number is too large", "numbers are whole, and have 64 bits"},
-		"// first\npermt (principal, action, resource);":                                     {2, 1, `expected "permit" or "forbid" in place of "permt"; did you mean "permit"?`, "a policy begins with permit or forbid, or with annotations before them"},
-		`permit (principal, action, resource) when { user.name == "x" };`:                    {1, 45, `"user" is no variable`, "the variables are principal, action, resource and context; write texts in double quotes"},
-		`permit (principal, action, resource) when { [1, 2 3] == context.x };`:               {1, 51, `expected "," before a number`, "separate with a comma"},
-		`@id("a") @id("b") permit (principal, action, resource);`:                            {1, 11, `duplicate annotation: @"id"`, syntaxTry},
-		"permit (principal, action, resource) when { context.x == }; // é":                   {1, 58, `expected an expression before "}"`, syntaxTry},
-		"permit (principal, action, resource) when { \"é\" == context.x && not context.y };": {1, 65, `expected an expression before "not"`, "write ! for not"},
-		"permit (principal, action, resource) when { context.x":                              {1, 54, `expected "}" before the end of the file`, "close the bracket"},
+		`permit (principal, action, resource) when { decimel("1.0") == context.x };`:         {1, 45, `"decimel" is not a function; did you mean "decimal"?`, syntaxTry, "decimel", "decimal"},
+		`permit (principal, action, resource) when { lessThan(context.x) };`:                 {1, 45, `"lessThan" is a method, not a function`, syntaxTry, "", ""},
+		`permit (principal, action, resource) when { context.x.contains() };`:                {1, 55, `"contains" expects one argument`, syntaxTry, "", ""},
+		"permit (principal, action, resource)\nwhen { 99999999999999999999 > 1 };":           {2, 8, "the number is too large", "numbers are whole, and have 64 bits", "", ""},
+		"// first\npermt (principal, action, resource);":                                     {2, 1, `expected "permit" or "forbid" in place of "permt"; did you mean "permit"?`, "a policy begins with permit or forbid, or with annotations before them", "permt", "permit"},
+		`permit (principal, action, resource) when { user.name == "x" };`:                    {1, 45, `"user" is no variable`, "the variables are principal, action, resource and context; write texts in double quotes", "", ""},
+		`permit (principal, action, resource) when { [1, 2 3] == context.x };`:               {1, 51, `expected "," before a number`, "separate with a comma", "", ""},
+		`@id("a") @id("b") permit (principal, action, resource);`:                            {1, 11, `duplicate annotation: @"id"`, syntaxTry, "", ""},
+		"permit (principal, action, resource) when { context.x == }; // é":                   {1, 58, `expected an expression before "}"`, syntaxTry, "", ""},
+		"permit (principal, action, resource) when { \"é\" == context.x && not context.y };": {1, 65, `expected an expression before "not"`, "write ! for not", "not", "!"},
+		"permit (principal, action, resource) when { context.x":                              {1, 54, `expected "}" before the end of the file`, "close the bracket", "", ""},
 	} {
 		_, err := cedar.NewPolicyListFromBytes("", []byte(text))
 		if err == nil {

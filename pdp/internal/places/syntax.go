@@ -15,6 +15,7 @@ import (
 type Fault struct {
 	Line, Column int // 0 if unknown
 	What, Try    string
+	Word, Meant  string // that stands at the place, and that is probably meant; "" if none is
 }
 
 // The forms of cedar-go's messages. The place in the message of a policy is mostly the one behind the token that is not
@@ -58,15 +59,15 @@ func InPolicies(text, message string) Fault {
 	}
 	if m := namedText.FindStringSubmatch(message); m != nil {
 		name := cmp.Or(m[2], m[3], m[4])
-		what := strings.Replace(strings.ReplaceAll(m[1], "`", ""), name, shown(name), 1)
+		what, near := strings.Replace(strings.ReplaceAll(m[1], "`", ""), name, shown(name), 1), ""
 		if strings.Contains(what, " is not a ") {
-			what += meant(name, calls...)
+			near = meant(name, calls...)
 		}
-		return f.at(f.before(at, name[strings.LastIndex(name, ":")+1:]), what, "")
+		return f.near(f.before(at, name[strings.LastIndex(name, ":")+1:]), what, "", near)
 	}
 	tail := tailText.FindStringSubmatch(message)
 	if tail == nil {
-		return Fault{line, column, message[strings.LastIndex(message, ": ")+2:], syntaxTry}
+		return Fault{Line: line, Column: column, What: message[strings.LastIndex(message, ": ")+2:], Try: syntaxTry}
 	}
 	if at < len(f.tokens) || !f.open() {
 		at--
@@ -94,7 +95,7 @@ func InSchema(text, message string) Fault {
 	if rest := restText.FindStringSubmatch(message); rest != nil {
 		what = rest[1]
 	}
-	return Fault{line, column, what, syntaxTry}
+	return Fault{Line: line, Column: column, What: what, Try: syntaxTry}
 }
 
 // fault explains one message about a text.
@@ -139,11 +140,23 @@ func (f fault) before(at int, name string) int {
 }
 
 func (f fault) at(i int, what, try string) Fault {
-	line, column := Position(f.text, f.token(i).From)
-	if try == "" {
-		try = syntaxTry
+	return f.near(i, what, try, "")
+}
+
+// near is a fault at a token in whose place something else is probably meant.
+func (f fault) near(i int, what, try string, near string) Fault {
+	t := f.token(i)
+	line, column := Position(f.text, t.From)
+	if near != "" {
+		what += "; did you mean " + strconv.Quote(near) + "?"
+	} else if habit := habits[t.Text]; habit.try == try {
+		near = habit.write
 	}
-	return Fault{line, column, what, try}
+	word := t.Text
+	if near == "" {
+		word = ""
+	}
+	return Fault{line, column, what, cmp.Or(try, syntaxTry), word, near}
 }
 
 // shown is a token as messages show it. Texts and numbers are values, which stay in their files.
@@ -171,8 +184,8 @@ func (f fault) expected(at int, want string) Fault {
 	}
 	t := f.token(at)
 	if want == ";" && t.Text != "" && (t.IsName() && t.Text != "permit" && t.Text != "forbid") {
-		return f.at(at, fmt.Sprintf(`expected "when", "unless" or ";" in place of %s%s`, shown(t.Text), meant(t.Text, "when", "unless")),
-			"a condition begins with when or unless, and a policy ends with a semicolon")
+		return f.near(at, `expected "when", "unless" or ";" in place of `+shown(t.Text),
+			"a condition begins with when or unless, and a policy ends with a semicolon", meant(t.Text, "when", "unless"))
 	}
 	try := ""
 	switch want {
@@ -181,7 +194,7 @@ func (f fault) expected(at int, want string) Fault {
 	case "principal", "action", "resource":
 		try = "the scope of a policy is (principal, action, resource), in this order"
 		if t.Text != "" && t.IsName() {
-			what = fmt.Sprintf("expected %s in place of %s%s", strconv.Quote(want), shown(t.Text), meant(t.Text, want))
+			return f.near(at, fmt.Sprintf("expected %s in place of %s", strconv.Quote(want), shown(t.Text)), try, meant(t.Text, want))
 		}
 	case ")", "}", "]":
 		try = "close the bracket"
@@ -199,32 +212,30 @@ func (f fault) missing(at int, want, what, try string) Fault {
 	begins := t.Text != "" && (t.IsName() || t.Text == "@") && strings.Contains(f.text[before.To:t.From], "\n")
 	if at > 0 && begins && strings.Contains(";,)]}", want) || at >= len(f.tokens) {
 		line, column := Position(f.text, before.To)
-		if try == "" {
-			try = syntaxTry
-		}
-		return Fault{line, column, what, try}
+		return Fault{Line: line, Column: column, What: what, Try: cmp.Or(try, syntaxTry)}
 	}
 	return f.at(at, what, try)
 }
 
 // habit is the remedy for a token that other languages have and Cedar does not; "" for any other token.
 func (f fault) habit(at int) string {
-	switch t := f.token(at).Text; t {
-	case "'", "`", "“", "”", "‘", "’":
+	t := f.token(at).Text
+	if strings.Contains("'`“”‘’", t) && t != "" {
 		return "write texts in double quotes"
-	case "?":
-		return `templates are not supported: write an entity, such as user::"alice", in place of ?principal or ?resource`
-	case "=":
-		return "compare with =="
-	case "&", "and", "AND":
-		return "write && for and"
-	case "|", "or", "OR":
-		return "write || for or"
-	case "not", "NOT":
-		return "write ! for not"
 	}
-	return ""
+	return habits[t].try
 }
+
+// habits are tokens of other languages, with the remedy, and the token that Cedar has in their place.
+var habits = map[string]struct{ try, write string }{
+	"?": {`templates are not supported: write an entity, such as user::"alice", in place of ?principal or ?resource`, ""},
+	"=": {"compare with ==", "=="},
+	"&": {habitAnd, "&&"}, "and": {habitAnd, "&&"}, "AND": {habitAnd, "&&"},
+	"|": {habitOr, "||"}, "or": {habitOr, "||"}, "OR": {habitOr, "||"},
+	"not": {habitNot, "!"}, "NOT": {habitNot, "!"},
+}
+
+const habitAnd, habitOr, habitNot = "write && for and", "write || for or", "write ! for not"
 
 // unexpected explains a message that names no token.
 func (f fault) unexpected(at int, message string) Fault {
@@ -236,11 +247,12 @@ func (f fault) unexpected(at int, message string) Fault {
 		if try == "" {
 			try = "a policy begins with permit or forbid, or with annotations before them"
 		}
-		return f.at(at, `expected "permit" or "forbid" in place of `+shown(t.Text)+meant(t.Text, "permit", "forbid"), try)
+		return f.near(at, `expected "permit" or "forbid" in place of `+shown(t.Text), try, meant(t.Text, "permit", "forbid"))
 	case "invalid primary":
 		if t.Text != "" && t.IsName() && try == "" {
-			return f.at(at, shown(t.Text)+" is no variable"+meant(t.Text, "principal", "action", "resource", "context", "true", "false"),
-				"the variables are principal, action, resource and context; write texts in double quotes")
+			return f.near(at, shown(t.Text)+" is no variable",
+				"the variables are principal, action, resource and context; write texts in double quotes",
+				meant(t.Text, "principal", "action", "resource", "context", "true", "false"))
 		}
 		return f.at(at, "expected an expression"+where, try)
 	case "unexpected token":
@@ -279,20 +291,18 @@ func (f fault) unplaced(message string) Fault {
 func (f fault) inSchema(at int, want string) Fault {
 	t := f.token(at)
 	want = strings.ReplaceAll(want, "'", `"`)
-	what := "expected " + want + " before " + shown(t.Text)
-	if strings.HasPrefix(want, "declaration") && t.Text != "" {
-		what = "expected entity, action, type or namespace in place of " + shown(t.Text) + meant(t.Text, "entity", "action", "type", "namespace")
+	if strings.HasPrefix(want, "declaration") && t.Text != "" && at < len(f.tokens) {
+		return f.near(at, "expected entity, action, type or namespace in place of "+shown(t.Text), "", meant(t.Text, "entity", "action", "type", "namespace"))
 	}
+	what := "expected " + want + " before " + shown(t.Text)
 	return f.missing(at, strings.Trim(want, `"`), what, "")
 }
 
 // meant names the nearest of some words, if one is near.
 func meant(name string, words ...string) string {
-	if near, ok := spelling.Nearest(strings.ToLower(name), words); ok {
-		return "; did you mean " + strconv.Quote(near) + "?"
+	near, _ := spelling.Nearest(strings.ToLower(name), words)
+	if near == "" && slices.Contains(words, strings.ToLower(name)) {
+		near = strings.ToLower(name)
 	}
-	if slices.Contains(words, strings.ToLower(name)) {
-		return "; did you mean " + strconv.Quote(strings.ToLower(name)) + "?"
-	}
-	return ""
+	return near
 }

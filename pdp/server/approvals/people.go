@@ -19,7 +19,7 @@ import (
 )
 
 var inboxParameters = []string{
-	"status", "tenant", "template", "subject", "resource", "action", "voted", "cursor", "limit", "wait",
+	"status", "order", "tenant", "template", "subject", "resource", "action", "voted", "cursor", "limit", "wait",
 }
 
 // inbox answers GET /v1/approvals: the approval requests that the caller may decide about.
@@ -30,6 +30,7 @@ func (a *Approvals) inbox(c echo.Context, r door.Admitted) error {
 	}
 	return a.longPoll(c, r.Caller, question{
 		wait: wait,
+		has:  c.Request().Header.Values(ifNoneMatch),
 		look: func(ctx context.Context) answer { return a.page(ctx, r.Caller, q) },
 		of:   func(n approval.Notice) bool { return q.Tenants == nil || slices.Contains(q.Tenants, n.Tenant) },
 	})
@@ -47,25 +48,43 @@ func (a *Approvals) page(ctx context.Context, caller auth.Caller, q broker.Query
 	if err != nil {
 		return answer{err: err}
 	}
-	return answerOf(page, len(page.Items) > 0 || page.Next != "")
+	got := answerOf(page, len(page.Items) > 0 || page.Next != "")
+	if got.err == nil {
+		got.tag = door.EntityTag(got.body)
+	}
+	return got
 }
+
+// allStatuses is the status of a query for approval requests in any state.
+const allStatuses = "all"
 
 // query reads which approval requests a page has, and how long to wait for them.
 func query(r door.Admitted) (q broker.Query, wait time.Duration, err error) {
 	given := r.Given
 	q = broker.Query{
-		Status:   approval.Pending,
+		Filter:   approval.Filter{Status: approval.Pending},
 		Template: given["template"],
 		Subject:  given["subject"],
 		Resource: given["resource"],
 		Action:   given["action"],
 		Cursor:   given["cursor"],
 	}
-	if text := given["status"]; text != "" {
-		if q.Status = approval.Status(text); !slices.Contains(approval.Statuses(), q.Status) {
-			return q, 0, door.BadParameter("status",
-				"is no status; give pending, approved, denied, expired, cancelled, used_up or revoked")
-		}
+	switch status := approval.Status(given["status"]); {
+	case status == "":
+	case status == allStatuses:
+		q.Status = ""
+	case status == approval.Ended, slices.Contains(approval.Statuses(), status):
+		q.Status = status
+	default:
+		return q, 0, door.BadParameter("status",
+			"is no status; give pending, approved, denied, expired, cancelled, used_up, revoked, ended or all")
+	}
+	switch given["order"] {
+	case "", "oldest":
+	case "newest":
+		q.Newest = true
+	default:
+		return q, 0, door.BadParameter("order", "is no order; give oldest or newest")
 	}
 	switch text := given["voted"]; text {
 	case "":

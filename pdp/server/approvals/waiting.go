@@ -124,12 +124,17 @@ func (t *turn) done() {
 	t.release()
 }
 
+// ifNoneMatch is the header with the tags of the answers that a client has.
+const ifNoneMatch = "If-None-Match"
+
 // answer is the result of a look, the same for every request with the same question.
 type answer struct {
 	body  []byte
-	final bool // there is something to say; else a request that waits goes on waiting
-	fresh bool // it belongs in no cache
-	retry bool // it says when to ask again
+	tag   string // the ETag, "" if it has none
+	same  bool   // the client has it
+	final bool   // there is something to say; else a request that waits goes on waiting
+	fresh bool   // it belongs in no cache
+	retry bool   // it says when to ask again
 	err   error
 }
 
@@ -151,6 +156,12 @@ func (a answer) write(c echo.Context, status int) error {
 	if a.retry {
 		header.Set(echo.HeaderRetryAfter, strconv.Itoa(broker.RetryLater))
 	}
+	if a.tag != "" {
+		header.Set("ETag", a.tag)
+	}
+	if a.same {
+		return c.NoContent(http.StatusNotModified)
+	}
 	return c.Blob(status, echo.MIMEApplicationJSON, a.body)
 }
 
@@ -163,8 +174,24 @@ func (a answer) says() bool {
 // changes after which the answer may be another.
 type question struct {
 	wait time.Duration
+	// has are the values of If-None-Match. With them the answer is one that has another tag.
+	has  []string
 	look func(context.Context) answer
 	of   func(approval.Notice) bool
+}
+
+// differs makes a question out of one with tags: there is something to say if the client does not have it.
+func (q question) differs() question {
+	look := q.look
+	q.look = func(ctx context.Context) answer {
+		got := look(ctx)
+		if got.err == nil && got.tag != "" && len(q.has) > 0 {
+			got.same = door.Matches(q.has, got.tag)
+			got.final = !got.same
+		}
+		return got
+	}
+	return q
 }
 
 // watch looks for all requests with the same question, as long as there is one.
@@ -298,12 +325,13 @@ func longest(text string) (time.Duration, error) {
 // questions share their looks. If too many wait, it looks once, and answers 503 if there is no answer. A caller whose
 // credential has ended meanwhile gets the refusal of that.
 func (a *Approvals) longPoll(c echo.Context, caller auth.Caller, q question) error {
+	q = q.differs()
 	if q.wait == 0 {
 		ctx, cancel := a.Door.Within(c)
 		defer cancel()
 		return q.look(ctx).write(c, http.StatusOK)
 	}
-	key, err := sameQuestion(c, caller)
+	key, err := sameQuestion(c, caller, q.has)
 	if err != nil {
 		return err
 	}
@@ -338,10 +366,10 @@ func (a *Approvals) safely(look func(context.Context) answer) func(context.Conte
 	}
 }
 
-// sameQuestion is equal for two requests that are answered alike: their callers are the same and may do the same, and
-// their words are the same but for the time to wait.
-func sameQuestion(c echo.Context, caller auth.Caller) (string, error) {
-	who, err := door.Marshal(caller)
+// sameQuestion is equal for two requests that are answered alike: their callers are the same and may do the same, they
+// have the same answers already, and their words are the same but for the time to wait.
+func sameQuestion(c echo.Context, caller auth.Caller, has []string) (string, error) {
+	who, err := door.Marshal([]any{caller, has})
 	if err != nil {
 		return "", err
 	}

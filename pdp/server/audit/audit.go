@@ -41,6 +41,8 @@ type Options struct {
 	Mask func(context.Context) *mask.Masker
 	// InForce says which bundle answers.
 	InForce func() InForce
+	// Explain explains a recorded decision by the policies of then: see [Audit.explain].
+	Explain Explain
 	// Backup makes a backup of all that the server keeps.
 	Backup backUp
 	// Reported counts an obligation whose receipt came.
@@ -95,6 +97,8 @@ func (a *Audit) Routes(route func(path string, handle echo.HandlerFunc, methods 
 	get("/v1/decisions", a.decisionsPage, pageParameters...)
 	get(one, a.ofRecord(a.decisionRecord))
 	get(one+"/proof", a.ofRecord(a.decisionProof))
+	explains := door.Need{Permission: auth.LogRead, Also: auth.Explain, Parameters: door.NoParameters}
+	route(one+"/explain", a.admit(explains, a.ofRecord(a.explain)), http.MethodGet)
 	post(one+"/redaction", door.Need{Permission: auth.LogAdmin, Body: door.JSON}, a.redaction)
 	get("/v1/log/checkpoint", a.logCheckpoint)
 	get("/v1/log/keys", a.logKeys)

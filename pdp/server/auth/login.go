@@ -19,11 +19,28 @@ type Login struct {
 	// of an ID token
 	issuer, client, subject string
 	claims                  evaluation.Object // those that the entry read
+	name                    string
 	ends                    time.Time
 }
 
 // longestLogin is for how long the claims of an ID token are believed. The issuer is not asked again.
 const longestLogin = time.Hour
+
+// Name is the name that the issuer has for the person, "" if it says none. The person may have chosen it: it is for the
+// person's own pages alone.
+func (l Login) Name() string { return l.name }
+
+// longestName is how long a name may be, in bytes. A longer one is none.
+const longestName = 200
+
+// nameIn is the claim name of OpenID Connect.
+func nameIn(claims evaluation.Object) string {
+	name, _ := claims.Lookup("name")
+	if name.Kind() != evaluation.String || len(name.Text()) > longestName {
+		return ""
+	}
+	return name.Text()
+}
 
 // Ends is when the login ends in any case. It is the zero time if the login ends with its key alone.
 func (l Login) Ends() time.Time { return l.ends }

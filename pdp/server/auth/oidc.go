@@ -124,6 +124,7 @@ func (c *Console) logIn(ctx context.Context, text, nonce string) (Login, error) 
 		client:  entry.Audience,
 		subject: token.Subject,
 		claims:  token.Claims.Without(func(name string) bool { return !entry.reads(name) }),
+		name:    nameIn(token.Claims),
 		ends:    c.tokens.now().Add(longestLogin),
 	}, nil
 }

@@ -20,6 +20,8 @@ const TenantPrefix = "/tenants/:tenant"
 type Need struct {
 	// Permission is what the caller must have; "" is any caller.
 	Permission auth.Permission
+	// Also is what the caller must have besides, in a tenant that only the route knows: see [Admitted.Also].
+	Also auth.Permission
 	// AllTenants is set if only callers for all tenants may ask, and is the refusal of the others.
 	AllTenants string
 	// Relayed is the way by which the route takes a person's token from a gateway; "" if it takes none.
@@ -73,6 +75,8 @@ type Admitted struct {
 	// Caller is the caller, with the rights in the tenant if the route needs one, and else those where it has the
 	// permission that the route needs.
 	Caller auth.Caller
+	// Also is the caller with its rights where it has the permission that the route needs besides.
+	Also   auth.Caller
 	Tenant string            // if the route needs one
 	Given  map[string]string // the parameters of the query
 	Body   []byte
@@ -135,6 +139,9 @@ func (d *Door) admitHeader(c echo.Context, n Need, a *Admitted) (err error) {
 	if a.Caller, a.Body, err = d.authenticate(c, n); err != nil {
 		return err
 	}
+	if n.Also != "" {
+		a.Also = a.Caller.Where(n.Also)
+	}
 	if n.Tenant {
 		if a.Tenant, err = d.pathTenant(c, a.Caller); err != nil {
 			return err
@@ -146,6 +153,8 @@ func (d *Door) admitHeader(c echo.Context, n Need, a *Admitted) (err error) {
 	switch {
 	case n.Permission != "" && !a.Caller.May(n.Permission):
 		return Lacks(n.Permission)
+	case n.Also != "" && !a.Also.May(n.Also):
+		return Lacks(n.Also)
 	case n.AllTenants != "" && !a.Caller.AllTenants:
 		return NewProblem(http.StatusForbidden, n.AllTenants)
 	case n.Absent != nil:

@@ -4,13 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
-
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/evaluation"
@@ -20,15 +15,16 @@ import (
 
 type listCommand struct {
 	serverFlags
-	Status   cli.Given `placeholder:"STATUS" help:"Only approval requests in this state: pending, approved, denied, expired, cancelled, used_up or revoked. The default is pending."`
+	Status   cli.Given `placeholder:"STATUS" help:"Only approval requests in this state: pending, approved, denied, expired, cancelled, used_up or revoked; or ended for all but pending, or all. The default is pending."`
 	Tenant   cli.Given `placeholder:"T" help:"Only approval requests of this tenant."`
 	Template cli.Given `placeholder:"NAME" help:"Only approval requests of this template. Policies use the template to say who may decide."`
 	Subject  cli.Given `placeholder:"ID" help:"Only approval requests with this subject: an id, or TYPE/ID."`
 	Resource cli.Given `placeholder:"ID" help:"Only approval requests with this resource: an id, or TYPE/ID."`
 	Action   cli.Given `placeholder:"NAME" help:"Only approval requests with this action."`
+	Newest   bool      `help:"List the newest first. Otherwise the oldest comes first."`
 }
 
-// Run lists approval requests, the oldest first.
+// Run lists approval requests.
 func (c listCommand) Run(s cli.Streams) error {
 	return c.open(s, "list the approval requests", func(ctx context.Context, box *inbox.Inbox) error {
 		var all []inbox.Request
@@ -51,6 +47,7 @@ func (c listCommand) filter() inbox.Filter {
 		Subject:  string(c.Subject),
 		Resource: string(c.Resource),
 		Action:   string(c.Action),
+		Newest:   c.Newest,
 	}
 }
 
@@ -103,32 +100,23 @@ func (c listCommand) printAll(s cli.Streams, all []inbox.Request) error {
 	return nil
 }
 
-// tellApart returns, for each request, the arguments in which others for the same subject, action and resource differ. It
+// tellApart returns, for each request, the members in which others for the same subject, action and resource differ. It
 // is nil if none do.
 func tellApart(all []inbox.Request) (tells []string) {
-	type call struct{ tenant, subject, action, resource string }
-	arguments, alike := make([]map[string]jsontext.Value, len(all)), map[call][]int{}
-	for n, r := range all {
-		_ = json.Unmarshal(r.Request.Context["arguments"], &arguments[n]) // a value that is no object has no members
-		of := call{r.Tenant, named(r.Request.Subject), r.Request.Action.Name, named(r.Request.Resource)}
-		alike[of] = append(alike[of], n)
-	}
-	for _, rows := range alike {
-		for _, n := range rows {
-			var own []string
-			for _, name := range slices.Sorted(maps.Keys(arguments[n])) {
-				value := string(arguments[n][name])
-				differs := func(other int) bool { return string(arguments[other][name]) != value }
-				if slices.ContainsFunc(rows, differs) {
-					own = append(own, name+": "+value)
-				}
+	for n, apart := range inbox.TellApart(all) {
+		var own []string
+		for _, m := range apart.Members {
+			if len(m.Value) == 0 {
+				own = append(own, "no "+m.String())
+			} else {
+				own = append(own, m.String()+": "+string(m.Value))
 			}
-			if len(own) > 0 && tells == nil {
-				tells = make([]string, len(all))
-			}
-			if len(own) > 0 {
-				tells[n] = strings.Join(own, ", ")
-			}
+		}
+		if len(own) > 0 && tells == nil {
+			tells = make([]string, len(all))
+		}
+		if len(own) > 0 {
+			tells[n] = strings.Join(own, ", ")
 		}
 	}
 	return tells

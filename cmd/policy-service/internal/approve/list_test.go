@@ -40,10 +40,10 @@ func TestRowsAreToldApart(t *testing.T) {
 		"alone":         {[]string{of("push", `{"branch":"main"}`)}, []string{"push m"}},
 		"of two tools":  {[]string{of("push", `{"branch":"main"}`), of("pull", `{"branch":"next"}`)}, []string{"push m", "pull m"}},
 		"one differs":   {[]string{of("push", `{"branch":"main","n":1}`), of("push", `{"branch":"next","n":1}`), of("pull", `{}`)}, []string{`push branch: "main" m`, `push branch: "next" m`, "pull m"}},
-		"one is absent": {[]string{of("push", `{"force":true,"n":1}`), of("push", `{"n":1}`)}, []string{"push force: true m", "push m"}},
+		"one is absent": {[]string{of("push", `{"force":true,"n":1}`), of("push", `{"n":1}`)}, []string{"push force: true m", "push no force m"}},
 		"in two":        {[]string{of("push", `{"a":{"x":1},"b":2}`), of("push", `{"a":{"x":2},"b":3}`)}, []string{`push a: {"x":1}, b: 2 m`, `push a: {"x":2}, b: 3 m`}},
 		"equal":         {[]string{of("push", `{"a":1}`), of("push", `{"a":1}`)}, []string{"push m", "push m"}},
-		"no object":     {[]string{of("push", `7`), of("push", `[]`)}, []string{"push m", "push m"}},
+		"no object":     {[]string{of("push", `7`), of("push", `[]`)}, []string{"push arguments: 7 m", "push arguments: [] m"}},
 		"what hides":    {[]string{of("push", `{"to":"a"}`), of("push", "{\"to\":\"b\u202e\"}")}, []string{`push to: "a" m`, `push to: "b\u202e" m`}},
 	} {
 		if got := rows(test.all...); strings.Join(got, "\n") != strings.Join(test.want, "\n") {

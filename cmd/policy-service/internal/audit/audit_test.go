@@ -91,7 +91,7 @@ func TestPolicyTextThen(t *testing.T) {
 	files := map[string][]byte{
 		"a:b.cedar": []byte("// first\n@id(\"one\")\npermit (principal == User::\"a\",\n  action, resource);\n\n// second\n@id(\"two\")\nforbid (principal, action, resource); // always\n"),
 	}
-	then, err := policiesThen(files, []string{"one", "two"})
+	then, err := policiesThen(files, "default", []string{"one", "two"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestPolicyTextThen(t *testing.T) {
 	if !slices.Equal(then, want) {
 		t.Errorf("got %q, want %q", then, want)
 	}
-	if _, err := policiesThen(files, []string{"three"}); err == nil {
+	if _, err := policiesThen(files, "default", []string{"three"}); err == nil {
 		t.Error("a policy that is not there was shown")
 	}
 }

@@ -4,11 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
 
-	"policy-service/pdp"
+	"policy-service/pdp/decisionlog/recorder"
 )
 
 // policyThen is a policy as it stood when the decision was made.
@@ -19,70 +16,22 @@ type policyThen struct {
 	Text     string `json:"text,omitempty"`
 }
 
-// policiesThen finds policies by id in the files of a bundle, which the log keeps by their hash.
-func policiesThen(files map[string][]byte, ids []string) ([]policyThen, error) {
-	dir, err := os.MkdirTemp("", "policy-service-bundle-")
+// policiesThen finds policies of a tenant by id in the files of a bundle, which the log keeps by their hash.
+func policiesThen(files map[string][]byte, tenant string, ids []string) ([]policyThen, error) {
+	bundle, err := recorder.Compile(files, tenant)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	if err := writeBundle(dir, files); err != nil {
-		return nil, err
-	}
-	bundle, problems := pdp.Load(pdp.Dir(dir))
-	if bundle == nil { // it loaded then: this program reads bundles otherwise than the one that decided
-		return nil, fmt.Errorf("the bundle of then does not load today: %w", problems)
-	}
-	all := bundle.Policies()
+	of := recorder.ThenOf(bundle, files)
 	then := make([]policyThen, 0, len(ids))
 	for _, id := range ids {
-		i := slices.IndexFunc(all, func(p pdp.PolicyInfo) bool { return p.ID == id })
-		if i < 0 {
+		p, found := of.Policy(tenant, id)
+		if !found {
 			return nil, fmt.Errorf("the bundle of then has no policy %q", id)
 		}
-		then = append(then, policyThen{
-			ID:       id,
-			Effect:   all[i].Effect,
-			Position: all[i].Position,
-			Text:     textOf(all[i], all, files),
-		})
+		then = append(then, policyThen{ID: id, Effect: p.Effect, Position: p.Position, Text: of.Text(p.Position)})
 	}
 	return then, nil
-}
-
-// textOf is the file from this policy to the next one, without the comments above the next one.
-func textOf(p pdp.PolicyInfo, all []pdp.PolicyInfo, files map[string][]byte) string {
-	file, start := place(p)
-	lines := strings.Split(string(files[file]), "\n")
-	end := len(lines)
-	for _, other := range all {
-		if f, line := place(other); f == file && line > start {
-			end = min(end, line-1)
-		}
-	}
-	if start < 1 || start > end {
-		return ""
-	}
-	text := lines[start-1 : end]
-	for len(text) > 0 && beside(text[len(text)-1]) {
-		text = text[:len(text)-1]
-	}
-	return strings.Join(text, "\n")
-}
-
-func beside(line string) bool {
-	line = strings.TrimSpace(line)
-	return line == "" || strings.HasPrefix(line, "//")
-}
-
-// place splits file:line:column. The name of a file may hold colons itself.
-func place(p pdp.PolicyInfo) (file string, line int) {
-	parts := strings.Split(p.Position, ":")
-	if len(parts) < 3 {
-		return "", 0
-	}
-	line, _ = strconv.Atoi(parts[len(parts)-2])
-	return strings.Join(parts[:len(parts)-2], ":"), line
 }
 
 // writeBundle writes the files of a bundle into a directory, where eval can read them. Their names come out of the log,

@@ -83,7 +83,7 @@ func (c showCommand) then(shown decisionlog.Shown) (then []policyThen, note stri
 		return then, "no policy applied"
 	}
 	slices.Sort(ids)
-	found, err := policiesThen(shown.Files, slices.Compact(ids))
+	found, err := policiesThen(shown.Files, shown.Record.Tenant, slices.Compact(ids))
 	if err != nil {
 		return then, fmt.Sprintf("%v; try --bundle DIR, and read the files", err)
 	}

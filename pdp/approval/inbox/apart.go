@@ -1,0 +1,113 @@
+package inbox
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Apart is how a request differs from the others of a list that are for the same: of one tenant, by one subject, of one
+// action on one resource.
+type Apart struct {
+	// Members are the members in which it differs from another one: arguments by their names, and others by where they
+	// stand, such as context.purpose.
+	Members []Member
+	// As is the place in the list, from 0, of the first one before it that has the same members; -1 if none has.
+	As int
+}
+
+// Member is a member of a request. Its value is empty if others have such a member, and this one has none.
+type Member struct {
+	// Of is the part of the question that has it: arguments, context, subject, action or resource.
+	Of, Name string
+	Value    jsontext.Value
+}
+
+// String is the name of the member. That of an argument is its own.
+func (m Member) String() string {
+	switch {
+	case m.Name == "":
+		return m.Of
+	case m.Of == ofArguments:
+		return m.Name
+	}
+	return m.Of + "." + m.Name
+}
+
+const ofArguments = "arguments"
+
+// TellApart tells apart the requests of a list.
+func TellApart(all []Request) []Apart {
+	type call struct {
+		tenant, action                       string
+		byType, byID, resourceType, resource string
+	}
+	apart, members, alike := make([]Apart, len(all)), make([]map[place]string, len(all)), map[call][]int{}
+	for n := range all {
+		apart[n].As = -1
+		if r := &all[n]; !r.Redacted() { // it says nothing of what it was for
+			q := &r.Request
+			of := call{r.Tenant, q.Action.Name, q.Subject.Type, q.Subject.ID, q.Resource.Type, q.Resource.ID}
+			members[n], alike[of] = q.members(), append(alike[of], n)
+		}
+	}
+	for _, rows := range alike {
+		first, differ := members[rows[0]], map[place]bool{}
+		for _, n := range rows[1:] {
+			for _, of := range []map[place]string{members[n], first} {
+				for at := range of {
+					differ[at] = differ[at] || members[n][at] != first[at]
+				}
+			}
+		}
+		maps.DeleteFunc(differ, func(_ place, is bool) bool { return !is })
+		places := slices.SortedFunc(maps.Keys(differ), place.compare)
+		for k, n := range rows {
+			for _, at := range places {
+				apart[n].Members = append(apart[n].Members, Member{at.of, at.name, jsontext.Value(members[n][at])})
+			}
+			as := slices.IndexFunc(rows[:k], func(other int) bool { return maps.Equal(members[n], members[other]) })
+			if as >= 0 {
+				apart[n].As = rows[as]
+			}
+		}
+	}
+	return apart
+}
+
+// place is where a member stands.
+type place struct{ of, name string }
+
+// compare has arguments come first.
+func (p place) compare(other place) int {
+	rank := func(of string) string { return strings.TrimPrefix(of, ofArguments) }
+	return cmp.Or(cmp.Compare(rank(p.of), rank(other.of)), cmp.Compare(p.name, other.name))
+}
+
+// members are the arguments of a question, and all else that it says of its parts.
+func (a Asked) members() map[place]string {
+	context := maps.Clone(a.Context)
+	delete(context, ofArguments)
+	all := map[place]string{}
+	add := func(of string, value jsontext.Value) {
+		var parts map[string]jsontext.Value
+		if json.Unmarshal(value, &parts) != nil && len(value) > 0 {
+			parts = map[string]jsontext.Value{"": value} // no object
+		}
+		for name, part := range parts {
+			all[place{of, name}] = string(part)
+		}
+	}
+	add("action", a.Action.Properties)
+	add(ofArguments, a.Context[ofArguments])
+	for name, part := range context {
+		all[place{"context", name}] = string(part)
+	}
+	add("resource", a.Resource.Properties)
+	add("subject", a.Subject.Properties)
+	return all
+}

@@ -1,0 +1,218 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"policy-service/pdp/approval/inbox"
+	"policy-service/pdp/console/page"
+	"policy-service/pdp/httpclient"
+	"policy-service/pdp/server/auth"
+)
+
+// A stream tells the scripts of one session how many approval requests wait for the person. Its events are
+//
+//	waiting   with the tag of the first page of them as its id, and a waits as its data: at the beginning, and when
+//	          that page is another one
+//	beat      every 15 seconds in between, so that a browser and a proxy see that the stream is not cut
+//	replaced  as the last one, if another stream of the session has begun
+//
+// It keeps nothing of what happened: each look sees how it is now. Each is a request to the API, which judges anew if the
+// person may.
+const (
+	streamPath = approvalsPath + "/stream"
+	// mostStreams is how many there are at once. Each waits at the API, which has more places for programs that wait.
+	mostStreams = 256
+	streamBeat  = 15 * time.Second
+	// streamPause is the least time between two looks.
+	streamPause = time.Second
+	// streamWrite is how long a reader may take for an event.
+	streamWrite = 10 * time.Second
+	// streamRetry is how long a browser waits before it opens a stream again that was cut.
+	streamRetry = 2 * time.Second
+
+	approver = string(auth.Approve)
+)
+
+// The causes of a stream's end.
+var (
+	errOver     = errors.New("the session is over")
+	errReplaced = errors.New("another stream of the session has begun")
+	errCrowded  = errors.New("there are too many streams")
+)
+
+// endStream ends the stream of the session, if it has one. It is called with sessions.mu.
+func (s *session) endStream(why error) {
+	if s.stream != nil {
+		(*s.stream)(why)
+		s.stream = nil
+	}
+}
+
+// stream begins the stream of a session: its context ends with the session, or when another one begins. Its done is called
+// once.
+func (s *sessions) stream(ctx context.Context, id idHash) (_ context.Context, done func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one, found := s.byID[id]
+	switch {
+	case !found:
+		return nil, nil, errOver
+	case s.streams >= mostStreams && one.stream == nil:
+		return nil, nil, errCrowded
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	one.endStream(errReplaced)
+	one.stream = &end
+	s.streams++
+	return ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.streams--
+		if one.stream == &end {
+			one.stream = nil
+		}
+		end(nil)
+	}, nil
+}
+
+// waits is how many approval requests wait. Tag is that of the page that was counted.
+type waits struct {
+	N    int    `json:"n"`
+	More bool   `json:"more"`
+	Tag  string `json:"tag"`
+}
+
+func jsonOf(p *inbox.Page) []byte {
+	count := countOf(p)
+	text, _ := json.Marshal(waits{count.N, count.More, tagOf(p).String()})
+	return text
+}
+
+// tagOf is the tag of a page without its quotation marks, as scripts and the ids of events have it.
+func tagOf(p *inbox.Page) page.ID { return page.IDOf(strings.Trim(p.Tag, `"`)) }
+
+// lasting is the context of a request that outlasts the time for a page.
+type lasting struct{}
+
+// Lasting keeps a context for the streams of the console. The context of a page, which is made of it, may end before.
+func Lasting(ctx context.Context) context.Context { return context.WithValue(ctx, lasting{}, ctx) }
+
+// stream answers a script with a stream, or once if it asks for JSON. The session does not count as used.
+func (v *visit) stream() {
+	id, ok := hashOf(v.sent(sessionCookie))
+	one, on := v.sessions.look(id)
+	if !ok || !on {
+		v.w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	if v.r.Header.Get("Accept") == "application/json" {
+		v.tellOnce(one)
+		return
+	}
+	ctx := v.r.Context()
+	if own, is := ctx.Value(lasting{}).(context.Context); is {
+		ctx = own
+	}
+	ctx, done, err := v.sessions.stream(one.login.Context(ctx), id)
+	if err != nil {
+		v.w.Header().Set("Retry-After", "30")
+		v.w.WriteHeader(map[error]int{errOver: http.StatusUnauthorized, errCrowded: http.StatusServiceUnavailable}[err])
+		return
+	}
+	defer done()
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	defer context.AfterFunc(v.stopping, end)()
+	t := &teller{v: v, ctx: ctx, id: id, events: events{v.w, http.NewResponseController(v.w)}}
+	if last := page.IDOf(v.r.Header.Get("Last-Event-ID")); !last.None() {
+		t.tag = `"` + last.String() + `"`
+	}
+	event, err := t.look(0)
+	if err != nil {
+		v.w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	v.w.Header().Set("Content-Type", "text/event-stream")
+	v.w.Header().Set("X-Accel-Buffering", "no") // or nginx keeps events until there are many
+	for err = t.send(fmt.Sprintf("retry: %d\n\n", streamRetry.Milliseconds())); err == nil; event, err = t.look(streamBeat) {
+		if err = t.send(event); err != nil {
+			return
+		}
+		select {
+		case <-time.After(streamPause):
+		case <-ctx.Done():
+		}
+	}
+	if errors.Is(context.Cause(ctx), errReplaced) {
+		_ = t.send("event: replaced\ndata: {}\n\n")
+	}
+}
+
+// teller makes the events of a stream. Tag is that of the last one, "" of none.
+type teller struct {
+	v   *visit
+	ctx context.Context
+	id  idHash
+	tag string
+	events
+}
+
+// look is the next event: how it is now, if that is not how it was, and else a beat after so long. Its error is the end of
+// the stream.
+func (t *teller) look(wait time.Duration) (event string, err error) {
+	event = "event: beat\ndata: {}\n\n"
+	if t.tag == "" { // nothing was said yet
+		wait = 0
+	}
+	got, changed, err := t.v.api.Changed(t.ctx, mine, onPage, t.tag, wait)
+	if _, on := t.v.sessions.look(t.id); !on || t.ctx.Err() != nil {
+		return "", errOver
+	}
+	switch {
+	case err != nil && httpclient.Passing(err):
+		return event, nil
+	case err != nil:
+		return "", err
+	case changed:
+		t.tag = got.Tag
+		event = fmt.Sprintf("id: %s\nevent: waiting\ndata: %s\n\n", tagOf(&got), jsonOf(&got))
+	}
+	return event, nil
+}
+
+// tellOnce answers with how many wait now.
+func (v *visit) tellOnce(one session) {
+	got, err := v.api.List(one.login.Context(v.r.Context()), mine, "", onPage)
+	switch status := httpclient.StatusOf(err); {
+	case err == nil:
+		v.w.Header().Set("Content-Type", "application/json")
+		_, _ = v.w.Write(jsonOf(&got))
+	case status == http.StatusForbidden || status == http.StatusUnauthorized:
+		v.w.WriteHeader(http.StatusUnauthorized)
+	default:
+		v.w.WriteHeader(http.StatusServiceUnavailable)
+	}
+}
+
+// events are sent one at a time, each within a time of its own.
+type events struct {
+	to      io.Writer
+	control *http.ResponseController
+}
+
+func (e *events) send(event string) error {
+	_ = e.control.SetWriteDeadline(time.Now().Add(streamWrite)) // a writer without deadlines is none of a network
+	defer func() { _ = e.control.SetWriteDeadline(time.Time{}) }()
+	if _, err := io.WriteString(e.to, event); err != nil {
+		return err
+	}
+	return e.control.Flush()
+}
