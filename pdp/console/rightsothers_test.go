@@ -28,7 +28,8 @@ func (b *rightsWeb) asks(to string, header http.Header) (status int, text string
 	return got.StatusCode, string(body)
 }
 
-// What belongs to another tenant is, for the API and the console, what is not there: byte for byte.
+// Records, requests and capabilities of another tenant are as if they were not there, for the API and in the console: byte
+// for byte.
 func TestOthersAreAsNone(t *testing.T) {
 	t.Parallel()
 	w, people, ids := openRightsPages(t)

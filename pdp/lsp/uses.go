@@ -166,7 +166,7 @@ func (m members) uses(p places.Policy, begin int, s scope, found func(use)) {
 	}
 }
 
-// contextOf is the owner of what is in the context of an action; "" if that is any.
+// contextOf is the owner of the members of the context of an action; "" if that is any.
 func contextOf(action string) string {
 	if action == "" {
 		return ""
