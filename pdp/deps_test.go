@@ -125,7 +125,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/server/floor", "anything of ours", "our server is measured beside it, and a part that both have would cost nothing in the difference"},
 
 	// The console: a client of our own HTTP API.
-	{"pdp/console", "anything of ours but pdp/approval/inbox pdp/console/page pdp/httpclient pdp/plainfile pdp/seal pdp/server/auth", "a page could show what the API would not answer to its reader"},
+	{"pdp/console", "anything of ours but pdp/approval/inbox pdp/console/page pdp/decisionlog/remote pdp/httpclient pdp/plainfile pdp/seal pdp/server/auth", "a page could show what the API would not answer to its reader"},
 	{"pdp/console/page", "anything of ours but pdp/visible", "one view would be drawn as two pages, if a session or a clock had a part in it"},
 
 	// Small rooms with one job each.

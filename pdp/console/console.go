@@ -22,6 +22,7 @@ import (
 
 	"policy-service/pdp/approval/inbox"
 	"policy-service/pdp/console/page"
+	"policy-service/pdp/decisionlog/remote"
 	"policy-service/pdp/httpclient"
 	"policy-service/pdp/seal"
 	"policy-service/pdp/server/auth"
@@ -36,6 +37,8 @@ type Options struct {
 	// PublicURL is the address of the console for browsers. Its path begins every link. A proxy may take away what
 	// stands before /console.
 	PublicURL string
+	// Server is the address of the API, as commands on these pages have it; "" if it is not known.
+	Server string
 	// Secure says that browsers come by https only. Otherwise the console answers at loopback alone.
 	Secure bool
 	// MaxSession is how long a session may last, and IdleSession how long an unused one may last.
@@ -51,6 +54,7 @@ type Console struct {
 	base     string // the path of PublicURL, without a slash at its end
 	api      *inbox.Inbox
 	server   *httpclient.Server // the same API, for all that is not about approvals
+	records  *remote.Log        // the decision log, by the same API
 	mux      *http.ServeMux
 	sessions *sessions
 	// tries are those with a wrong key, exchanges those of a code that come to nothing.
@@ -96,6 +100,7 @@ func New(api http.RoundTripper, o Options) (*Console, error) {
 	if c.server, err = httpclient.New(nowhere, httpclient.Options{Transport: api}); err != nil {
 		return nil, err
 	}
+	c.records = remote.Over(c.server)
 	c.routes()
 	return c, nil
 }
@@ -123,6 +128,8 @@ func (c *Console) routes() {
 	c.page(capabilitiesPath, (*visit).capabilities)
 	c.page(capabilitiesPath+"/{id}", (*visit).capability)
 	c.form(capabilitiesPath+"/{id}/revoke", (*visit).revokeCapability)
+	c.page(decisionsPath, (*visit).decisions)
+	c.page(decisionsPath+"/{id}", (*visit).decision)
 	c.form(logoutPath, (*visit).logOut)
 	c.take(loginPath, methods{http.MethodGet: (*visit).loginPage, http.MethodHead: (*visit).loginPage, http.MethodPost: (*visit).logInByKey})
 	// Both change the browser's cookies, so a HEAD is no harmless GET.

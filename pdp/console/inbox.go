@@ -134,6 +134,10 @@ func (v *visit) inbox() {
 				v.redirect(capabilitiesPath)
 				return
 			}
+			if len(v.me.Where(logRead)) > 0 {
+				v.redirect(decisionsPath)
+				return
+			}
 			m := v.message(http.StatusNotFound)
 			m.Says = append(m.Says, page.Of("You are logged in, but may not approve: "+detailOf(err)))
 			v.show(http.StatusNotFound, m)
@@ -298,7 +302,11 @@ func (v *visit) entry(r inbox.Request, apart inbox.Apart) page.Entry {
 		e.For = append(e.For, brief(word(one)))
 	}
 	e.MoreFor = max(0, len(others)-fewNames)
-	for _, m := range apart.Members {
+	members := apart.Members
+	if len(members) == 0 && apart.As < 0 { // no row is there to differ from
+		members = r.Request.Arguments()
+	}
+	for _, m := range members {
 		if m.Acts() || m.Of == "context" && m.Name == where { // it stands there already
 			continue
 		}

@@ -2,8 +2,10 @@ package console_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -67,6 +69,48 @@ func TestPageThatCutsApprovesNothing(t *testing.T) {
 			t.Errorf("%s: %d %s", decision, got.Status, got.Body)
 		}
 		has(t, plain(alice.page("/console/approvals/"+id)), want)
+	}
+}
+
+// Many differences are cut, too, though the value is not.
+func TestPageThatCutsDifferencesApprovesNothing(t *testing.T) {
+	t.Parallel()
+	p := openPages(t)
+	alice, mia := p.logIn("alice"), p.logIn("mia")
+	numbers := func(from int) string {
+		var all []string
+		for n := range 25 {
+			all = append(all, fmt.Sprintf(`{"n":%d}`, from+n))
+		}
+		return `{"arguments":{"list":[` + strings.Join(all, ",") + `]}}`
+	}
+	id := p.asks("deploy", numbers(100))
+	mia.says(mia.page("/console/approvals/"+id), "/decision", "decision", "approve", "reason", "yes")
+	id = p.asks("deploy", numbers(200))
+	at := "/console/approvals/" + id
+	body := alice.page(at)
+	has(t, plain(body), "Not all is shown: 1 text is cut.", "list[19].n : new: 219 last time: was: 119 and 5 more", `{"n": 224}`)
+	got := alice.says(body, "/decision", "decision", "approve", "reason", "yes")
+	if got.Status != http.StatusUnprocessableEntity {
+		t.Errorf("%d %s", got.Status, got.Body)
+	}
+	p.unsaid(id)
+	has(t, plain(got.Body), "list[24].n : new: 224 last time: was: 124")
+	hasNot(t, plain(got.Body), "and 5 more", "Not all is shown")
+	if got = alice.says(got.Body, "/decision", "decision", "approve", "reason", "yes"); got.Status != http.StatusSeeOther {
+		t.Errorf("%d %s", got.Status, got.Body)
+	}
+}
+
+// A person who has to log in first gets to the whole page then.
+func TestPageIsWholeAfterTheLogin(t *testing.T) {
+	t.Parallel()
+	p := openPages(t)
+	at := "/console/approvals/" + p.asks("deploy", longArgument(400)) + "?whole"
+	nobody := &person{p, http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+	got := nobody.get(at)
+	if to, _ := url.QueryUnescape(got.Header.Get("Location")); !strings.HasSuffix(to, strings.TrimPrefix(at, "/console")) {
+		t.Errorf("%d to %s", got.Status, to)
 	}
 }
 

@@ -30,6 +30,7 @@ type ExportOptions struct {
 	Format string
 	Filter Filter
 	Proofs bool
+	BOM    bool
 	From   uint64
 }
 

@@ -31,6 +31,7 @@ func (s *Server) consoleRoutes(api http.Handler, route registrar) error {
 		Logins:      func() console.Logins { return s.live.Load().callers.(*auth.Authenticator) },
 		OIDC:        func() *auth.OIDC { return s.live.Load().config.oidc() },
 		PublicURL:   url,
+		Server:      s.listeners.base(),
 		Secure:      s.config.TLS.CertFile != "" || s.config.TLS.Terminated || strings.HasPrefix(url, "https:"),
 		MaxSession:  c.Session.Max,
 		IdleSession: c.Session.Idle,

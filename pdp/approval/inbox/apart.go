@@ -131,6 +131,17 @@ func (p place) compare(other place) int {
 	return cmp.Or(cmp.Compare(rank(p.of), rank(other.of)), cmp.Compare(p.name, other.name))
 }
 
+// Arguments are the arguments of the question, by their names.
+func (a Asked) Arguments() (all []Member) {
+	members := a.members()
+	for _, at := range slices.SortedFunc(maps.Keys(members), place.compare) {
+		if at.of == ofArguments {
+			all = append(all, Member{Of: at.of, Name: at.name, Value: jsontext.Value(members[at])})
+		}
+	}
+	return all
+}
+
 // members are the arguments of a question, and all else that it says of its parts.
 func (a Asked) members() map[place]string {
 	context := maps.Clone(a.Context)

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/aymanbagabas/go-udiff/lcs"
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/visible"
@@ -169,17 +170,14 @@ func lineSteps(now, was Text) (steps []Step) {
 		return Value{Text: lineOf(pieces, now.RightToLeft() || was.RightToLeft()), Change: as}
 	}
 	same := func(lines [][]visible.Piece, before, after int) {
-		if len(lines) <= before+after+1 {
-			before, after = len(lines), 0
-		}
-		for _, l := range lines[:before] {
-			steps = append(steps, Step{Change: Same, Now: line(l, Uncompared)})
-		}
-		if left := len(lines) - before - after; left > 0 {
-			steps = append(steps, Step{Change: Same, Skipped: left})
-		}
-		for _, l := range lines[len(lines)-after:] {
-			steps = append(steps, Step{Change: Same, Now: line(l, Uncompared)})
+		left := len(lines) - before - after
+		for n, l := range lines {
+			switch {
+			case n < before, n >= before+left, left == 1:
+				steps = append(steps, Step{Change: Same, Now: line(l, Uncompared)})
+			case n == before:
+				steps = append(steps, Step{Change: Same, Skipped: left})
+			}
 		}
 	}
 	at, before := 0, 0
@@ -192,14 +190,10 @@ func lineSteps(now, was Text) (steps []Step) {
 		for _, l := range a[d.ReplStart:d.ReplEnd] {
 			added = append(added, Step{Change: New, Now: line(l, New)})
 		}
-		if len(gone) == len(added) { // each line became another one
-			for n := range gone {
-				mark(&added[n].Now, &gone[n].Was, true)
-				steps = append(steps, gone[n], added[n])
-			}
-		} else {
-			steps = slices.Concat(steps, gone, added)
+		for n := 0; n < len(gone) && len(gone) == len(added); n++ { // each line became another one
+			mark(&added[n].Now, &gone[n].Was, true)
 		}
+		steps = slices.Concat(steps, gone, added)
 		at, before = d.ReplEnd, sameLines
 	}
 	if len(steps) > 0 {
@@ -220,60 +214,57 @@ func sorted(v *jsontext.Value) bool {
 	return v.Format(jsontext.ReorderRawObjects(true), jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false)) == nil
 }
 
-// member compares two values that are sorted. Below some levels they are compared as wholes: each level reads all below it.
+// member compares two values that are sorted. A value that is not there is nil. Below some levels they are compared as
+// wholes: each level reads all below it.
 func (d *differ) member(path Text, now, was jsontext.Value, depth int) {
 	kind := now.Kind()
 	switch {
 	case bytes.Equal(now, was):
 		d.same++
+		return
 	case depth < jsonDepth && kind == was.Kind() && kind == '{':
 		d.object(path, now, was, depth)
+		return
 	case depth < jsonDepth && kind == was.Kind() && kind == '[':
 		d.array(path, now, was, depth)
-	default:
-		s := Step{Change: Differs, Path: path, Now: ofMember(now, New), Was: ofMember(was, Gone)}
-		if s.Now.Quoted && s.Was.Quoted {
-			mark(&s.Now, &s.Was, true)
-		}
-		d.steps = append(d.steps, s)
+		return
 	}
+	s := Step{Change: Differs, Path: path, Now: ofMember(now, New), Was: ofMember(was, Gone)}
+	switch {
+	case was == nil:
+		s.Change = New
+	case now == nil:
+		s.Change = Gone
+	case s.Now.Quoted && s.Was.Quoted:
+		mark(&s.Now, &s.Was, true)
+	}
+	d.steps = append(d.steps, s)
 }
 
 // ofMember is a value within another one: a text has one line there, too.
-func ofMember(v jsontext.Value, as Change) Value {
-	value := JSON(v)
+func ofMember(v jsontext.Value, as Change) (value Value) {
+	if v == nil {
+		return value
+	}
+	value = JSON(v)
 	if value.Change = as; value.Quoted {
 		value.Text = onOneLine(value.Text)
 	}
 	return value
 }
 
-func (d *differ) only(change Change, path Text, v jsontext.Value) {
-	s := Step{Change: change, Path: path}
-	if change == New {
-		s.Now = ofMember(v, New)
-	} else {
-		s.Was = ofMember(v, Gone)
-	}
-	d.steps = append(d.steps, s)
-}
-
 func (d *differ) object(path Text, now, was jsontext.Value, depth int) {
-	before, left := map[string]jsontext.Value{}, members(was)
-	for _, m := range left {
+	before, then := map[string]jsontext.Value{}, members(was)
+	for _, m := range then {
 		before[m.name] = m.value
 	}
 	for _, m := range members(now) {
-		if then, there := before[m.name]; there {
-			d.member(pathTo(path, m.name), m.value, then, depth+1)
-		} else {
-			d.only(New, pathTo(path, m.name), m.value)
-		}
+		d.member(pathTo(path, m.name), m.value, before[m.name], depth+1)
 		delete(before, m.name)
 	}
-	for _, m := range left {
+	for _, m := range then {
 		if _, gone := before[m.name]; gone {
-			d.only(Gone, pathTo(path, m.name), m.value)
+			d.member(pathTo(path, m.name), nil, m.value, depth+1)
 		}
 	}
 }
@@ -281,32 +272,28 @@ func (d *differ) object(path Text, now, was jsontext.Value, depth int) {
 // array pairs what stands at the same place between elements that are the same.
 func (d *differ) array(path Text, now, was jsontext.Value, depth int) {
 	a, b := elements(now), elements(was)
-	at := func(n int) Text { return pathWith(path, func(w *jsonLines) { w.put(fmt.Sprintf("[%d]", n)) }) }
 	d.same += len(a)
 	for _, x := range lcs.DiffLines(b, a) {
-		added, gone := x.ReplEnd-x.ReplStart, x.End-x.Start
-		d.same -= added
-		for n := range max(added, gone) {
-			switch i, j := x.ReplStart+n, x.Start+n; {
-			case n >= gone:
-				d.only(New, at(i), jsontext.Value(a[i]))
-			case n >= added:
-				d.only(Gone, at(j), jsontext.Value(b[j]))
-			default:
-				d.member(at(i), jsontext.Value(a[i]), jsontext.Value(b[j]), depth+1)
+		d.same -= x.ReplEnd - x.ReplStart
+		for n := range max(x.ReplEnd-x.ReplStart, x.End-x.Start) {
+			var to, from jsontext.Value
+			at := x.Start + n
+			if at < x.End {
+				from = jsontext.Value(b[at])
 			}
+			if i := x.ReplStart + n; i < x.ReplEnd {
+				at, to = i, jsontext.Value(a[i])
+			}
+			d.member(pathWith(path, func(w *jsonLines) { w.put(fmt.Sprintf("[%d]", at)) }), to, from, depth+1)
 		}
 	}
 }
 
 func elements(v jsontext.Value) (all []string) {
-	in := jsontext.NewDecoder(bytes.NewReader(v))
-	_, err := in.ReadToken()
-	for err == nil && in.PeekKind() != ']' {
-		var one jsontext.Value
-		if one, err = in.ReadValue(); err == nil {
-			all = append(all, string(one))
-		}
+	var values []jsontext.Value
+	_ = json.Unmarshal(v, &values) // it was sorted, and so can be read
+	for _, one := range values {
+		all = append(all, string(one))
 	}
 	return all
 }

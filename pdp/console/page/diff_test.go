@@ -125,6 +125,9 @@ func TestHostileDifferences(t *testing.T) {
 	t.Parallel()
 	texts := hostile.UTF8()
 	for n, text := range texts {
+		if testing.Short() && n%4 > 0 {
+			continue
+		}
 		text = strings.ToValidUTF8(text[:min(len(text), longText)], "")
 		other := strings.ToValidUTF8(texts[(n+1)%len(texts)][:min(len(texts[(n+1)%len(texts)]), longText)], "")
 		object := func(text, beside string) string {
@@ -176,9 +179,9 @@ func TestHostileDifferences(t *testing.T) {
 func TestDifferencesAreBounded(t *testing.T) {
 	t.Parallel()
 	var now, last strings.Builder
-	for n := range 16_000 {
-		fmt.Fprintf(&now, "%d\\n", n*7919%16_000)
-		fmt.Fprintf(&last, "%d\\n", n*104729%16_000)
+	for n := range 6_000 {
+		fmt.Fprintf(&now, "%d\\n", n*7919%6_000)
+		fmt.Fprintf(&last, "%d\\n", n*104729%6_000)
 	}
 	table := compared(`{"t":"`+now.String()+`"}`, `{"t":"`+last.String()+`"}`)
 	table.Fold()

@@ -17,7 +17,7 @@ import (
 	"policy-service/pdp/visible/hostile"
 )
 
-var views = []page.View{page.Login{}, page.Message{}, page.Inbox{}, page.Request{}, page.Capabilities{}, page.Capability{}}
+var views = []page.View{page.Login{}, page.Message{}, page.Inbox{}, page.Request{}, page.Capabilities{}, page.Capability{}, page.Decisions{}, page.Decision{}}
 
 // ours are the types that hold no text of others, or only where a browser does nothing with it.
 var ours = []reflect.Type{

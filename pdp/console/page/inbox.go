@@ -100,6 +100,13 @@ const (
 	Returned  Status = "returned"
 	Renewed   Status = "renewed"
 	Released  Status = "released"
+
+	// Of decisions alone.
+	Allow      Status = "allow"
+	Waiting    Status = "waiting"
+	Deny       Status = "deny"
+	Possible   Status = "possible"
+	Impossible Status = "impossible"
 )
 
 var statuses = map[Status]Label{
@@ -119,6 +126,12 @@ var statuses = map[Status]Label{
 	Returned:  "Returned",
 	Renewed:   "Renewed",
 	Released:  "Never granted",
+
+	Allow:      "Allow",
+	Waiting:    "Waiting",
+	Deny:       "Deny",
+	Possible:   "Possible",
+	Impossible: "Impossible",
 }
 
 // StatusOf is the status of a name.

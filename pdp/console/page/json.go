@@ -207,12 +207,17 @@ func (w *jsonLines) quoted(text string) {
 
 // merged is a line in which plain pieces beside each other are one.
 func merged(line []visible.Piece) (all []visible.Piece) {
-	for _, p := range line {
-		if n := len(all); n > 0 && p.Kind == visible.Plain && all[n-1].Kind == visible.Plain {
-			all[n-1].Text += p.Text
+	var plain strings.Builder
+	for n, p := range line {
+		if p.Kind != visible.Plain {
+			all = append(all, p)
 			continue
 		}
-		all = append(all, p)
+		plain.WriteString(p.Text)
+		if n+1 == len(line) || line[n+1].Kind != visible.Plain {
+			all = append(all, visible.Piece{Text: plain.String()})
+			plain.Reset()
+		}
 	}
 	return all
 }

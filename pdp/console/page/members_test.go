@@ -106,3 +106,16 @@ func TestSpans(t *testing.T) {
 		t.Error("what is none is one")
 	}
 }
+
+// A value of the largest size can be drawn whole.
+func TestLargeValueIsWhole(t *testing.T) {
+	t.Parallel()
+	for _, part := range []string{"x", "a line\\n"} {
+		end := "and this is the end"
+		table := page.Members("Arguments", jsontext.Value(`{"a":"`+strings.Repeat(part, 1<<20/len(part))+end+`","b":{"c":"`+end+`"}}`), nil)
+		table.Each(func(text page.Text, _ bool) page.Text { return text.Whole() })
+		if got := drawn(t, page.Request{Sent: []page.Table{table}}); strings.Count(got, end) != 2 || table.Rows[0].Value.Text.Cut() {
+			t.Errorf("%s: the value is not whole", part)
+		}
+	}
+}

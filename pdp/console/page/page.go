@@ -12,6 +12,8 @@ import (
 	"bytes"
 	"embed"
 	"html/template"
+	"strconv"
+	"strings"
 )
 
 // Style is the style sheet of every page, and Icon the mark of the console. Script makes pages more convenient. No page needs
@@ -70,6 +72,19 @@ func IDOf(text string) ID {
 		if !(c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '-' || c == '_') {
 			return ID{}
 		}
+	}
+	return ID{text}
+}
+
+// RecordIDOf is the ID of the id of a record: that of an item of a batch has its number behind a dot.
+func RecordIDOf(text string) ID {
+	batch, item, dotted := strings.Cut(text, ".")
+	of := IDOf(batch)
+	if !dotted || of.None() {
+		return of
+	}
+	if _, err := strconv.ParseUint(item, 10, 31); err != nil && item != "possible" {
+		return ID{}
 	}
 	return ID{text}
 }

@@ -115,7 +115,7 @@ func (t *Then) Explain(ctx context.Context, r *decisionlog.Recorded, limits eval
 	out := &decisionlog.Explained{Bundle: r.Bundle, Policies: []decisionlog.ExplainedPolicy{}}
 	d, err := pdp.Of(t.Bundle, pdp.Options{}).Evaluate(ctx, call)
 	if unknown := (*pdp.Unknown)(nil); errors.As(err, &unknown) {
-		out.DependsOn = &decisionlog.Dependence{unknown.Paths, unknown.Policies}
+		out.DependsOn = &decisionlog.Dependence{Paths: unknown.Paths, Policies: unknown.Policies}
 	} else if err != nil {
 		return nil, err
 	} else {

@@ -31,6 +31,7 @@ type Command struct {
 	Export      exportCommand      `cmd:"" help:"Write out records, for other programs or as evidence."`
 	Verify      verifyCommand      `cmd:"" help:"Check whether records were altered, removed, reordered or added later."`
 	Tail        tailCommand        `cmd:"" help:"Print the newest records, and with --follow each new one."`
+	Approvals   approvalsCommand   `cmd:"" help:"Print approval requests: what was asked, who said what about it, when and why, and which decisions used it."`
 	Show        showCommand        `cmd:"" help:"Show one record, with the policies as they were then."`
 	Prove       proveCommand       `cmd:"" help:"Print the proof that a record is in the decision log. log verify checks it without the decision log."`
 	Checkpoint  checkpointCommand  `cmd:"" help:"Print the newest checkpoint, for you to keep elsewhere."`

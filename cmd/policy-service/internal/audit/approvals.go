@@ -1,0 +1,316 @@
+package audit
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/evaluation"
+	"policy-service/pdp/approval"
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/export"
+	"policy-service/pdp/decisionlog/remote"
+	"policy-service/pdp/visible"
+)
+
+type approvalsCommand struct {
+	logFlags
+	Span     spanFlags `embed:""`
+	Tenant   cli.Given `placeholder:"T" help:"Only approval requests of this tenant."`
+	By       cli.Given `placeholder:"PERSON" help:"Only approval requests about which this person said something: an id, TYPE/ID, or as policies write it."`
+	Subject  cli.Given `placeholder:"ID" help:"Only approval requests with this subject: an id, or TYPE/ID."`
+	Resource cli.Given `placeholder:"ID" help:"Only approval requests with this resource: an id, or TYPE/ID."`
+	Action   cli.Given `placeholder:"NAME" help:"Only approval requests with this action."`
+	Text     cli.Given `placeholder:"WORD" help:"Only approval requests with this text in what was asked or said, whatever the case of its letters. Without --from or --since, only those with such a step in the last 90 days."`
+	Status   status    `placeholder:"STATUS" help:"Only approval requests that are in this state now: pending, approved, denied, expired, cancelled, used_up or revoked."`
+	JSON     bool      `name:"json" help:"Print JSON, one line for each approval request."`
+}
+
+// Help ends the command's help.
+func (approvalsCommand) Help() string {
+	return "The oldest comes first. An approval request is shown if one of its steps is of the time that the flags say, " +
+		"and then with all its steps, also those of another time. Each step has the id of its record, for log show and " +
+		"log prove. The command checks neither signatures nor seals: policy-service log verify checks signatures, and " +
+		"only the server has what a seal is checked with."
+}
+
+// status is a state of an approval request, or "" for all.
+type status approval.Status
+
+// UnmarshalText refuses every other word.
+func (s *status) UnmarshalText(text []byte) error {
+	if *s = status(text); !slices.Contains(approval.Statuses(), approval.Status(text)) {
+		return fmt.Errorf("%q is no state; write pending, approved, denied, expired, cancelled, used_up or revoked", text)
+	}
+	return nil
+}
+
+// Run prints approval requests with their steps.
+func (c approvalsCommand) Run(s cli.Streams) error {
+	only, err := filterFlags{
+		Span: c.Span, Tenant: c.Tenant, Subject: c.Subject, Resource: c.Resource, Action: c.Action, Text: c.Text,
+	}.filter(s)
+	if err != nil {
+		return err
+	}
+	only.Kind = decisionlog.KindApproval
+	if err := c.sayPartial(s); err != nil {
+		return err
+	}
+	ctx, stop := cli.UntilSignal()
+	defer stop()
+	var all []*story
+	read := func(log tailed) (err error) { all, err = stories(ctx, log, only); return err }
+	if c.Server != "" {
+		err = c.remote(func(log *remote.Log) error { return read(log) })
+	} else {
+		err = read(tailedHere(c.Data))
+	}
+	if err != nil {
+		return c.failed("read the approval requests", err)
+	}
+	all = slices.DeleteFunc(all, func(one *story) bool {
+		return c.By != "" && !one.hasWordOf(string(c.By)) || c.Status != "" && one.Status != approval.Status(c.Status)
+	})
+	if len(all) == 0 {
+		s.Tell("no approval request in the log is like that")
+	}
+	for n, one := range all {
+		if c.JSON {
+			err = s.PrintJSON(one)
+		} else {
+			if n > 0 {
+				s.Print("")
+			}
+			err = one.print(s)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// story is an approval request as its records tell it.
+type story struct {
+	Approval  string          `json:"approval"`
+	Status    approval.Status `json:"status"`
+	Version   int             `json:"version"`
+	Tenant    string          `json:"tenant"`
+	FiledAt   time.Time       `json:"filed_at,omitzero"`
+	Decision  string          `json:"decision"` // that waited
+	Requester string          `json:"requester,omitzero"`
+	Person    string          `json:"person,omitzero"`
+	Template  string          `json:"template,omitzero"`
+	Quorum    int             `json:"quorum,omitzero"`
+	Message   string          `json:"message,omitzero"`
+	// Request is not there if no record that is left has it, and Redacted says that it was removed.
+	Request  jsontext.Value `json:"request,omitzero"`
+	Redacted bool           `json:"redacted,omitzero"`
+	// Incomplete says that the record of the filing is not there.
+	Incomplete bool        `json:"incomplete,omitzero"`
+	Steps      []storyStep `json:"steps"`
+
+	names decisionlog.RecordedNames
+}
+
+// storyStep is one record of a story.
+type storyStep struct {
+	Record             string    `json:"record"`
+	Sequence           uint64    `json:"sequence"`
+	At                 time.Time `json:"time"`
+	Event              string    `json:"event"`
+	Caller             string    `json:"caller,omitzero"`
+	approval.Statement `json:",inline"`
+	UsedBy             string                  `json:"used_by,omitzero"`
+	Continues          evaluation.Continuation `json:"continues,omitzero"`
+	Unsealed           bool                    `json:"unsealed,omitzero"`
+}
+
+// stepRecord is a record of kind approval, as far as a story tells it.
+type stepRecord struct {
+	Request jsontext.Value `json:"request"`
+	Details struct {
+		story              `json:",inline"`
+		approval.Statement `json:",inline"`
+		UsedBy             string                  `json:"used_by"`
+		Continues          evaluation.Continuation `json:"continues"`
+		Seal               string                  `json:"seal"`
+	} `json:"details"`
+}
+
+// stories reads the approval requests of which a step passes a filter, in the order in which they began: first which they are, then
+// all their steps, of which others may have been earlier or later, or say less.
+func stories(ctx context.Context, log tailed, only decisionlog.Filter) (all []*story, err error) {
+	byID, from, begins := map[string]*story{}, time.Now(), true
+	each := func(only decisionlog.Filter, f func(*decisionlog.Recorded, *stepRecord)) error {
+		_, err := log.Tail(ctx, export.TailOptions{After: -1, Filter: only}, func(_ int64, line []byte) error {
+			var step stepRecord
+			r, err := decisionlog.Parse(line)
+			if err == nil {
+				err = json.Unmarshal(line, &step)
+			}
+			if err != nil {
+				return fmt.Errorf("record %d: its details are not those of an approval request: %w", r.Sequence, err)
+			}
+			f(r, &step)
+			return nil
+		})
+		return err
+	}
+	err = each(only, func(_ *decisionlog.Recorded, step *stepRecord) {
+		filed := step.Details.FiledAt
+		if byID[step.Details.Approval] = nil; filed.Before(from) {
+			from = filed
+		}
+		begins = begins && !filed.IsZero()
+	})
+	if err != nil || len(byID) == 0 {
+		return nil, err
+	}
+	if from = from.Add(-time.Minute); !begins { // the record is made after the moment that it says
+		from = time.Time{}
+	}
+	err = each(decisionlog.Filter{Kind: decisionlog.KindApproval, From: from}, func(r *decisionlog.Recorded, step *stepRecord) {
+		one, wanted := byID[step.Details.Approval]
+		if !wanted {
+			return
+		}
+		if one == nil {
+			one = &story{Incomplete: r.Event != approval.StepFiled}
+			byID[step.Details.Approval], all = one, append(all, one)
+		}
+		one.add(r, step)
+	})
+	return all, err
+}
+
+// add takes in the next step.
+func (one *story) add(r *decisionlog.Recorded, step *stepRecord) {
+	d := &step.Details
+	next := d.story
+	next.Tenant, next.Request, next.names = r.Tenant, one.Request, one.names
+	next.Steps, next.Incomplete, next.Redacted = one.Steps, one.Incomplete, one.Redacted || r.Event == approval.StepRedacted
+	next.Message = cmp.Or(next.Message, one.Message)
+	if next.Request == nil && step.Request != nil {
+		next.Request, next.names = step.Request, r.Names
+	}
+	next.Steps = append(next.Steps, storyStep{
+		Record: r.ID, Sequence: r.Sequence, At: r.Time, Event: r.Event, Caller: r.Caller,
+		Statement: d.Statement, UsedBy: d.UsedBy, Continues: d.Continues,
+		Unsealed: d.Seal == "" && !slices.Contains(unsealedSteps, r.Event),
+	})
+	*one = next
+}
+
+// unsealedSteps change nothing, and need no seal.
+var unsealedSteps = []string{approval.StepOffered, approval.StepRedacted, approval.StepCaughtUp}
+
+// hasWordOf reports whether a person said something.
+func (one *story) hasWordOf(person string) bool {
+	return slices.ContainsFunc(one.Steps, func(s storyStep) bool {
+		return s.Event != approval.StepOffered && s.By != "" && isPerson(s.By, person)
+	})
+}
+
+// isPerson reports whether an entity, as policies write it, is that of an id, or TYPE/ID, or is written so.
+func isPerson(entity, name string) bool {
+	typ, quoted, _ := strings.Cut(entity, `::"`)
+	id, err := strconv.Unquote(`"` + quoted)
+	return name == entity || err == nil && (name == id || name == typ+"/"+id)
+}
+
+// The lengths at which texts of others are cut for people. JSON has all of them.
+const (
+	longestWhat = 200
+	longestWhy  = 500
+)
+
+func (one *story) print(s cli.Streams) error {
+	about := fmt.Sprintf("%s %s %s", cli.Entity(one.names.Subject), cmp.Or(one.names.Action.Name, "*"), cli.Entity(one.names.Resource))
+	switch {
+	case one.Redacted:
+		about = "(redacted)"
+	case one.Request == nil:
+		about = "(the record of what was asked is gone, or not here)"
+	}
+	s.Print("%s  %s  %s  %s  %s", cli.TimeOr(one.FiledAt, "-"), one.Approval, string(one.Status), cmp.Or(one.Tenant, "-"), cli.Cut(about, longestWhat))
+	var asked struct {
+		Context map[string]jsontext.Value `json:"context"`
+	}
+	_ = json.Unmarshal(one.Request, &asked) // a request without a context has none to show
+	if purpose, ok := asked.Context["purpose"]; ok {
+		var text string
+		if json.Unmarshal(purpose, &text) != nil {
+			text = string(purpose)
+		}
+		s.Print("    purpose    %s", cli.Cut(text, longestWhat))
+	}
+	if one.Message != "" {
+		s.Print("    message    %s", cli.Cut(one.Message, longestWhat))
+	}
+	if arguments, ok := asked.Context["arguments"]; ok {
+		s.Print("    arguments  %s", cutJSON(arguments))
+	}
+	t := s.Table()
+	for _, step := range one.Steps {
+		t.Row(cli.Shown("    "+visible.Text(step.Event)), cli.Time(step.At), step.Record, cli.Cut(step.says(one), longestWhy))
+	}
+	return t.Flush()
+}
+
+// cutJSON is JSON, in which a backslash stays one.
+func cutJSON(text []byte) cli.Shown {
+	short, left := cli.Shorten(string(text), longestWhat)
+	if left == 0 {
+		return cli.Shown(visible.Quoted(short))
+	}
+	return cli.Shown(visible.Quoted(short) + cli.More(left))
+}
+
+// says is who said it, by which way, and why; or which decision it is about.
+func (step *storyStep) says(of *story) string {
+	var words []string
+	add := func(before, text string) {
+		if text != "" {
+			words = append(words, before+text)
+		}
+	}
+	if step.Event == approval.StepFiled {
+		add("", of.Requester)
+		add("for ", of.Person)
+	}
+	if step.By != "" {
+		way := step.Way()
+		add("", step.By)
+		add("in place of ", step.From)
+		add("names ", step.To)
+		add("by ", string(way.Via))
+		add("through ", way.Gateway)
+	} else if step.Event == approval.StepCancelled || step.Event == approval.StepRedacted {
+		add("", step.Caller)
+	}
+	add("by decision ", step.UsedBy)
+	if c := step.Continues; c.Decision != "" {
+		words = append(words, fmt.Sprintf("as round %d of %s", c.Round, c.Decision))
+	}
+	if !step.ValidUntil.IsZero() {
+		add("until ", cli.Time(step.ValidUntil))
+	}
+	if step.Unsealed {
+		add("", "(without a seal: it gives nothing)")
+	}
+	text := strings.Join(words, " ")
+	if step.Reason != "" {
+		text += ": " + step.Reason
+	}
+	return text
+}

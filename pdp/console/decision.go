@@ -1,0 +1,440 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/sync/errgroup"
+
+	"policy-service/pdp/console/page"
+	"policy-service/pdp/decisionlog/remote"
+	"policy-service/pdp/httpclient"
+	"policy-service/pdp/server/auth"
+)
+
+// mostSteps is how many steps of an approval request, and questions of a batch, a page shows.
+const mostSteps = 50
+
+// recordStep is what pages show of the details of a step.
+type recordStep struct {
+	Approval   string `json:"approval"`
+	Capability string `json:"capability"`
+	Decision   string `json:"decision"` // that waits
+	UsedBy     string `json:"used_by"`
+	By         string `json:"by"`
+	To         string `json:"to"`
+	Via        string `json:"via"`
+	Reason     string `json:"reason"`
+}
+
+// stepOf is the step that a record is; a record that is none has an empty one.
+func stepOf(r *remote.Recorded) (s recordStep) {
+	if len(r.Details) == 0 || json.Unmarshal(r.Details, &s) != nil {
+		return recordStep{}
+	}
+	return s
+}
+
+// evidence are the answers of the API about one record. A failed one has an error; without the record there is no page.
+type evidence struct {
+	id        string
+	record    remote.Decision
+	explained remote.Explained
+	signed    remote.Checkpoint
+	approvals []string // ids
+	steps     remote.Page
+	mayOpen   map[string]bool // approval requests that the person may see
+
+	noRecord, noExplanation, noCheckpoint, noSteps error
+}
+
+// ask asks for the record, and then for all else at once.
+func (e *evidence) ask(ctx context.Context, v *visit) {
+	if e.record, e.noRecord = v.records.Decision(ctx, e.id); e.noRecord != nil {
+		return
+	}
+	var g errgroup.Group
+	r := &e.record.Record
+	if v.explicable(r) {
+		g.Go(func() error { e.explained, e.noExplanation = v.records.Explain(ctx, e.id); return nil })
+	}
+	g.Go(func() error { e.signed, e.noCheckpoint = v.records.Signed(ctx); return nil })
+	g.Go(func() error { e.story(ctx, v); return nil })
+	_ = g.Wait() // each error has its place
+}
+
+// explicable reports if a record is of a decision that this person may have explained.
+func (v *visit) explicable(r *remote.Recorded) bool {
+	return r.Kind == remote.KindDecision && r.Answer() != "" && v.me.May(explainRight, r.Tenant)
+}
+
+// story finds the approval requests of a record, with the steps of the first one.
+func (e *evidence) story(ctx context.Context, v *visit) {
+	r := &e.record.Record
+	if e.approvals = r.Approvals(); len(e.approvals) == 0 && r.Kind == remote.KindDecision {
+		e.approvals = e.filedFor(ctx, v)
+	}
+	slices.Sort(e.approvals)
+	e.approvals = slices.Compact(e.approvals)
+	e.mayOpen = map[string]bool{}
+	if len(e.approvals) == 0 {
+		return
+	}
+	q := url.Values{"approval": {e.approvals[0]}, "order": {"oldest"}, "limit": {strconv.Itoa(mostSteps)}}
+	e.steps, e.noSteps = v.records.Page(ctx, q)
+	for _, id := range e.approvals[:min(len(e.approvals), fewPolicies)] {
+		if !page.IDOf(id).None() && v.me.May(string(auth.Approve), r.Tenant) {
+			_, err := v.api.Get(ctx, id, 0)
+			e.mayOpen[id] = err == nil
+		}
+	}
+}
+
+// filedFor is the approval request that was filed for a decision. Its record names the decision, and stands before that, or
+// after it if the approval was offered.
+func (e *evidence) filedFor(ctx context.Context, v *visit) []string {
+	r := &e.record.Record
+	if r.Answer() == string(page.Allow) || r.Names.Subject.ID == "" {
+		return nil
+	}
+	for _, order := range []string{"newest", "oldest"} {
+		filed, err := v.records.Page(ctx, url.Values{
+			"kind": {remote.KindApproval}, "event": {"filed"}, "tenant": {r.Tenant}, "order": {order}, "limit": {strconv.Itoa(onPage)},
+			"subject": {refOf(r.Names.Subject.Type, r.Names.Subject.ID)}, "cursor": {strconv.FormatUint(e.record.Sequence, 10)},
+		})
+		if err != nil {
+			e.noSteps = err
+			return nil
+		}
+		for n := range filed.Records {
+			if step := stepOf(&filed.Records[n]); step.Decision == r.ID {
+				return []string{step.Approval}
+			}
+		}
+	}
+	return nil
+}
+
+// decision is the page of one record.
+func (v *visit) decision() {
+	id := page.RecordIDOf(v.r.PathValue("id"))
+	if id.None() || len(v.me.Where(logRead)) == 0 {
+		v.problem(http.StatusNotFound)
+		return
+	}
+	e := evidence{id: id.String()}
+	e.ask(v.r.Context(), v)
+	for _, err := range []error{e.noExplanation, e.noCheckpoint, e.noSteps} {
+		if httpclient.StatusOf(err) == http.StatusUnauthorized {
+			v.fail(err)
+			return
+		}
+	}
+	view := page.Decision{Layout: v.layout("Record"), ID: id, Heading: "Record"}
+	view.Layout.About = id
+	switch status := httpclient.StatusOf(e.noRecord); {
+	case status == http.StatusGone:
+		view.Gone, view.Heading = true, "The content of this record was removed"
+		v.show(http.StatusGone, view)
+		return
+	case e.noRecord != nil:
+		v.fail(e.noRecord)
+		return
+	}
+	r := &e.record.Record
+	switch view.Answer = page.StatusOf(r.Answer()); {
+	case r.Kind == remote.KindDecision:
+		view.Heading = "Decision"
+	case r.Kind == remote.KindPossible:
+		view.Heading = "Question what is possible"
+	}
+	view.Facts = v.recordFacts(&e)
+	view.Sent, view.Masked = sentIn(r)
+	view.Why = v.why(&e)
+	view.Owed = owedIn(&e)
+	for n := range e.steps.Records {
+		view.Steps = append(view.Steps, v.storyStep(&e.steps.Records[n], r.ID))
+	}
+	if view.MoreSteps = e.steps.More; view.MoreSteps {
+		view.StepsLink = v.recordsBy(url.Values{"approval": {e.approvals[0]}})
+	}
+	view.NoSteps = e.noSteps != nil
+	view.Alike = v.alike(r)
+	view.Proof = v.proof(&e)
+	view.Whole = page.JSON(r.Line)
+	v.show(http.StatusOK, view)
+}
+
+func (v *visit) recordFacts(e *evidence) page.RecordFacts {
+	r := &e.record.Record
+	f := page.RecordFacts{
+		At:     v.moment(r.Time),
+		Who:    page.Word(refOf(r.Names.Subject.Type, r.Names.Subject.ID)),
+		Does:   page.Word(r.Names.Action.Name),
+		With:   page.Word(refOf(r.Names.Resource.Type, r.Names.Resource.ID)),
+		Reason: page.Word(r.Reason),
+		ToUser: page.Of(r.ReasonUser),
+		Caller: page.Word(r.Caller),
+		Tenant: page.Word(r.Tenant),
+		Bundle: page.Word(r.Bundle),
+	}
+	if r.Kind != remote.KindDecision {
+		f.Kind, f.Event = page.Word(r.Kind), page.Word(r.Event)
+	}
+	if of := page.RecordIDOf(cutItem(r.ID)); of.String() != r.ID && !of.None() && (len(r.Inherits) > 0 || e.record.OfBatch) {
+		f.Batch = page.Href(v.link(decisionsPath + "/" + of.String()))
+	}
+	for _, gone := range r.Gone {
+		f.Gone = append(f.Gone, page.Word(gone))
+	}
+	if questions, err := r.Questions(); err == nil && r.Items != nil {
+		for n := range questions[:min(len(questions), mostSteps)] {
+			q := &questions[n]
+			name := strings.Join([]string{refOf(q.Names.Subject.Type, q.Names.Subject.ID), q.Names.Action.Name, refOf(q.Names.Resource.Type, q.Names.Resource.ID)}, " ")
+			f.Questions = append(f.Questions, page.RecordLink{Name: page.Line(name).Brief(briefMessage), Link: v.recordLink(q.ID), Answer: page.StatusOf(q.Answer())})
+		}
+		f.MoreQuestions = len(questions) - len(f.Questions)
+		if r.Rest != nil {
+			f.MoreQuestions += r.Rest.More
+		}
+	}
+	for _, id := range e.approvals {
+		one := page.RecordLink{Name: page.Word(id), Link: v.recordsBy(url.Values{"approval": {id}})}
+		if e.mayOpen[id] {
+			one.Request = v.linkOf(id)
+		}
+		f.Approvals = append(f.Approvals, one)
+	}
+	step := stepOf(r)
+	if c := r.Capability; c != nil {
+		f.Capability = page.CapabilityShown{ID: page.Word(c.ID), Held: c.Held, Grants: c.Grants, Reason: page.Word(c.Reason)}
+		step.Capability = c.ID
+	} else if step.Capability != "" {
+		f.Capability.ID = page.Word(step.Capability)
+	}
+	if step.Capability != "" {
+		f.Capability.Records = v.recordsBy(url.Values{"capability": {step.Capability}})
+	}
+	return f
+}
+
+// cutItem is the id of the batch in the id of an item.
+func cutItem(id string) string {
+	batch, _, _ := strings.Cut(id, ".")
+	return batch
+}
+
+// recordLink is the page of a record; it is empty if the id is none of ours.
+func (v *visit) recordLink(id string) page.Href {
+	if of := page.RecordIDOf(id); !of.None() {
+		return page.Href(v.link(decisionsPath + "/" + of.String()))
+	}
+	return ""
+}
+
+// sentIn are the parts of the request on record, and the places in it that are masked.
+func sentIn(r *remote.Recorded) (all []page.SentTable, masked []page.MaskedPlace) {
+	for _, h := range r.Masked {
+		masked = append(masked, page.MaskedPlace{At: page.Word(h.At), Type: page.Word(h.Type), Part: h.Part})
+	}
+	type part struct {
+		Properties jsontext.Value `json:"properties"`
+	}
+	var q struct {
+		Subject  part                      `json:"subject"`
+		Action   part                      `json:"action"`
+		Resource part                      `json:"resource"`
+		Context  map[string]jsontext.Value `json:"context"`
+	}
+	if len(r.Asked) == 0 || json.Unmarshal(r.Asked, &q) != nil {
+		return nil, masked
+	}
+	arguments := q.Context["arguments"]
+	delete(q.Context, "arguments")
+	context, _ := json.Marshal(q.Context, json.Deterministic(true))
+	hides := func(at string) func(string) bool {
+		return func(name string) bool {
+			place := at + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+			for _, h := range r.Masked {
+				if h.At == place || strings.HasPrefix(h.At, place+"/") || strings.HasPrefix(place, h.At+"/") {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	for _, part := range []struct {
+		caption page.Label
+		of      jsontext.Value
+		at      string
+	}{
+		{"Arguments", arguments, "/context/arguments"},
+		{"Context", context, "/context"},
+		{"About who asks", q.Subject.Properties, "/subject/properties"},
+		{"About what is done", q.Action.Properties, "/action/properties"},
+		{"About what it is done with", q.Resource.Properties, "/resource/properties"},
+	} {
+		if t := page.SentMembers(part.caption, part.of, hides(part.at)); len(t.Rows) > 0 {
+			all = append(all, t)
+		}
+	}
+	return all, masked
+}
+
+// why is the explanation, or what is known without one.
+func (v *visit) why(e *evidence) (w page.Explained) {
+	r := &e.record.Record
+	if r.Kind != remote.KindDecision && r.Kind != remote.KindPossible {
+		return w
+	}
+	switch status := httpclient.StatusOf(e.noExplanation); {
+	case r.Kind == remote.KindPossible:
+		w.Not = "It was asked what is possible, and nothing was decided. These policies made the answer."
+	case !v.explicable(r):
+		w.Not = "The right to explain decisions of this tenant is missing. These policies decided; ask the operator for the permission explain to see why."
+	case e.noExplanation == nil:
+		return v.explainedBy(e)
+	case status == http.StatusGone || status == http.StatusConflict:
+		w.Not, w.NotDetail = "It cannot be explained any more. These policies decided.", page.Of(detailOf(e.noExplanation))
+	default:
+		w.Not = "It cannot be explained at the moment. These policies decided."
+	}
+	for _, of := range []struct {
+		ids  []string
+		part page.Label
+	}{{r.Determining, partNames[remote.Determining]}, {r.Overruled, partNames[remote.Overruled]}} {
+		for _, id := range of.ids {
+			w.Policies = append(w.Policies, page.ExplainedPolicy{ID: page.Word(id), Part: of.part, Records: v.recordsBy(url.Values{"policy": {id}})})
+		}
+	}
+	for _, failed := range r.Errors {
+		w.Policies = append(w.Policies, page.ExplainedPolicy{ID: page.Word(failed.Policy), Part: partNames[remote.Erred], Position: page.Word(failed.Position)})
+	}
+	return w
+}
+
+// The words for the parts of policies, the results of clauses, and the sources of values.
+var (
+	partNames = map[remote.Part]page.Label{
+		remote.Determining: "decided", remote.Overruled: "was overruled by the reason", remote.Erred: "had an error", remote.Near: "came nearest, and did not apply",
+	}
+	clauseNames = map[string]page.Label{
+		"held": "held", "failed": "did not hold", "error": "had an error", "unknown": "reads a masked value", "not_reached": "not reached",
+	}
+	sourceNames = map[string]page.Label{
+		"sent": "sent", "stored": "from the bundle", "pdp": "from the service", "passed_over": "sent, and passed over for the bundle's",
+		"dropped": "sent, and dropped by the schema", "unusable": "sent, and unusable", "missing": "missing", "unknown": "masked",
+	}
+)
+
+func (v *visit) explainedBy(e *evidence) page.Explained {
+	x := &e.explained
+	w := page.Explained{Known: true, Same: x.Same != nil && *x.Same, Answer: page.StatusOf(x.Answer), Reason: page.Word(string(x.Reason)), More: x.More}
+	if x.DependsOn != nil {
+		for _, at := range x.DependsOn.Paths {
+			w.DependsOn = append(w.DependsOn, page.Word(at))
+		}
+	}
+	for _, p := range x.Policies {
+		one := page.ExplainedPolicy{
+			ID: page.Word(p.ID), Effect: page.Word(p.Effect), Position: page.Word(p.Position), Part: partNames[p.Part], Text: page.Of(p.Text),
+			Records: v.recordsBy(url.Values{"policy": {p.ID}}),
+		}
+		for _, c := range p.Clauses {
+			says := clauseNames[string(c.Result)]
+			result := page.Label("unknown")
+			if says != "" {
+				result = page.Label(c.Result)
+			}
+			one.Clauses = append(one.Clauses, page.ExplainedClause{Text: page.Of(c.Text), Result: result, Says: says})
+		}
+		for _, a := range p.Attributes {
+			one.Reads = append(one.Reads, page.ExplainedRead{Path: page.Word(a.Path), Source: sourceNames[string(a.Source)]})
+		}
+		if one.Part == "" && x.DependsOn == nil {
+			w.Others = append(w.Others, one)
+		} else {
+			w.Policies = append(w.Policies, one)
+		}
+	}
+	return w
+}
+
+// owedIn are the obligations of a decision, with their receipts.
+func owedIn(e *evidence) (all []page.OwedObligation) {
+	for _, o := range e.record.Record.Obligations {
+		one := page.OwedObligation{ID: page.Word(o.ID), Type: page.Word(o.Type), Done: "nothing was reported"}
+		if o.Type == "approval_required" {
+			one.Done = "people are asked"
+		}
+		for _, receipt := range e.record.Receipts {
+			for _, said := range receipt.Obligations {
+				if said.ID == o.ID {
+					one.Done, one.Detail = "reported by the caller as failed", page.Of(said.Detail)
+					if said.Status == "discharged" {
+						one.Done = "reported by the caller as done"
+					}
+				}
+			}
+		}
+		all = append(all, one)
+	}
+	for _, met := range e.record.Record.Discharged {
+		all = append(all, page.OwedObligation{ID: page.Word(met.ID), Type: page.Word(met.Type), Discharged: page.Word(met.Approval)})
+	}
+	return all
+}
+
+// storyStep is one record of an approval request.
+func (v *visit) storyStep(r *remote.Recorded, this string) page.RecordStep {
+	said := stepOf(r)
+	step := page.RecordStep{
+		Link: v.recordLink(r.ID), At: v.moment(r.Time), Event: page.Word(r.Event), Answer: page.StatusOf(r.Answer()), Current: r.ID == this,
+		By: page.Line(said.By), Via: page.Word(said.Via), To: page.Line(said.To), Reason: page.Of(said.Reason),
+	}
+	if r.Event == "" {
+		step.Event = page.Word(r.Kind)
+	}
+	return step
+}
+
+// alike are links to other records of the same.
+func (v *visit) alike(r *remote.Recorded) (all []page.RecordLink) {
+	for _, of := range []struct {
+		what       page.Label
+		name, text string
+	}{
+		{"who asks", "subject", refOf(r.Names.Subject.Type, r.Names.Subject.ID)},
+		{"what is done", "action", r.Names.Action.Name},
+		{"what it is done with", "resource", refOf(r.Names.Resource.Type, r.Names.Resource.ID)},
+	} {
+		if of.text != "" {
+			all = append(all, page.RecordLink{What: of.what, Name: page.Word(of.text).Brief(briefName), Link: v.recordsBy(url.Values{of.name: {of.text}})})
+		}
+	}
+	return all
+}
+
+// proof is where the record stands, and the commands that check it elsewhere.
+func (v *visit) proof(e *evidence) page.Proof {
+	server := v.serverWord()
+	p := page.Proof{
+		Sequence: page.Word(strconv.FormatUint(e.record.Sequence, 10)),
+		Leaf:     page.Word(e.record.LeafHash),
+		Prove:    page.CommandOf([]string{"policy-service", "log", "prove", e.id, "--server", server}, ">proof.ndjson"),
+		Key:      page.CommandOf([]string{"policy-service", "log", "key", "--server", server}, ">log.pub"),
+		Test:     page.CommandOf([]string{"policy-service", "log", "verify", "proof.ndjson", "--key", "log.pub"}, ""),
+	}
+	if e.noCheckpoint == nil {
+		p.Size, p.Root = page.Word(strconv.FormatUint(e.signed.Size, 10)), page.Word(e.signed.Root.String())
+		p.At, p.Covered = page.MomentOf(e.signed.Time, v.options.Now().Round(time.Second)), e.record.Sequence < e.signed.Size
+	}
+	return p
+}

@@ -1,0 +1,270 @@
+package console
+
+import (
+	"cmp"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"policy-service/pdp/console/page"
+	"policy-service/pdp/decisionlog/remote"
+	"policy-service/pdp/httpclient"
+	"policy-service/pdp/server/auth"
+)
+
+const (
+	decisionsPath = "/decisions"
+	explainRight  = string(auth.Explain)
+	// fewPolicies is how many determining policies a row of a list shows.
+	fewPolicies = 3
+)
+
+// recordFilter are the filters of the API that the form has as texts, in the order of the form.
+var recordFilter = []struct {
+	name, flag  string
+	label, hint page.Label
+}{
+	{"subject", "subject", "Who", "type/id"},
+	{"action", "action", "Does", ""},
+	{"resource", "resource", "With", "type/id"},
+	{"policy", "policy", "Policy", ""},
+	{"since", "since", "Since", "7d, 2026-11-20"},
+	{"from", "from", "From", "2026-11-20T15:04:05Z"},
+	{"to", "to", "To", "2026-11-21"},
+	{"tenant", "tenant", "Tenant", ""},
+	{"text", "text", "Text", "a word in the record"},
+	{"approval", "approval", "Approval request", "id"},
+	{"capability", "capability", "Capability", "id"},
+	{"event", "event", "Event", "tool_drift"},
+	{"of", "", "Receipts of", "id of a decision"},
+}
+
+// recordAnswers and recordKinds are the choices. The first kind stands for decisions, unless the filter needs others.
+var (
+	recordAnswers = []page.Status{page.Unknown, page.Allow, page.Waiting, page.Deny, page.Possible, page.Impossible}
+	recordKinds   = []page.Choice{
+		{Value: "", Text: "Decisions"}, {Value: everyKind, Text: "All records"},
+		{Value: remote.KindPossible, Text: "Questions what is possible"}, {Value: remote.KindSearch, Text: "Searches"},
+		{Value: remote.KindApproval, Text: "Approvals"}, {Value: remote.KindCapability, Text: "Capabilities"},
+		{Value: remote.KindReceipt, Text: "Receipts"}, {Value: remote.KindAdmin, Text: "Administration"},
+	}
+)
+
+const everyKind = "all"
+
+// recordLook is which records a person looks at.
+type recordLook struct {
+	given  url.Values // the filters that are set, as the person wrote them
+	kind   string     // that the API is asked for; "" is all
+	newer  bool       // the page goes on from its cursor to newer records
+	cursor string
+}
+
+func recordLookOf(q url.Values) (l recordLook) {
+	l = recordLook{given: url.Values{}, cursor: q.Get("cursor"), newer: q.Get("order") == "oldest"}
+	take := func(name string) {
+		if text := strings.TrimSpace(q.Get(name)); text != "" {
+			l.given.Set(name, text)
+		}
+	}
+	for _, f := range recordFilter {
+		take(f.name)
+	}
+	take("decision")
+	take("kind")
+	switch l.kind = l.given.Get("kind"); {
+	case l.kind == everyKind:
+		l.kind = ""
+	case l.kind == "" && !slices.ContainsFunc([]string{"event", "approval", "capability", "of", "decision", "text"}, l.given.Has):
+		l.kind = remote.KindDecision
+	}
+	return l
+}
+
+// asked are the parameters for the API.
+func (l recordLook) asked() url.Values {
+	q := url.Values{"limit": {strconv.Itoa(onPage)}}
+	for name := range l.given {
+		q.Set(name, l.given.Get(name))
+	}
+	if q.Del("kind"); l.kind != "" {
+		q.Set("kind", l.kind)
+	}
+	if l.cursor != "" {
+		q.Set("cursor", l.cursor)
+	}
+	if l.newer {
+		q.Set("order", "oldest")
+	}
+	return q
+}
+
+// recordsAt is the address of the same look from a cursor on.
+func (v *visit) recordsAt(l recordLook, cursor string, newer bool) page.Href {
+	q := url.Values{}
+	for name := range l.given {
+		q.Set(name, l.given.Get(name))
+	}
+	if cursor != "" {
+		q.Set("cursor", cursor)
+	}
+	if newer {
+		q.Set("order", "oldest")
+	}
+	return v.recordsBy(q)
+}
+
+// recordsBy is the address of the records that a filter picks.
+func (v *visit) recordsBy(q url.Values) page.Href {
+	at := v.link(decisionsPath)
+	if len(q) > 0 {
+		at += "?" + q.Encode()
+	}
+	return page.Href(at)
+}
+
+// decisions is the page of the records of the decision log, the newest first.
+func (v *visit) decisions() {
+	if len(v.me.Where(logRead)) == 0 {
+		v.problem(http.StatusNotFound)
+		return
+	}
+	l := recordLookOf(v.r.URL.Query())
+	view := page.Decisions{Layout: v.layout("Records"), Filter: v.recordForm(l), Export: v.exportOf(l)}
+	view.All = l.kind != remote.KindDecision
+	got, err := v.records.Page(v.r.Context(), l.asked())
+	status := http.StatusOK
+	if err != nil {
+		// 503 says what to ask for instead if there was no time to find a page.
+		if status = httpclient.StatusOf(err); status != http.StatusBadRequest && status != http.StatusServiceUnavailable {
+			v.fail(err)
+			return
+		}
+		view.Mistake = page.Of(detailOf(err))
+	}
+	if l.newer {
+		slices.Reverse(got.Records)
+	}
+	for n := range got.Records {
+		view.Rows = append(view.Rows, v.recordRow(&got.Records[n]))
+	}
+	// The cursors are places between records. That of the API goes on in the direction of this page.
+	older, newer := got.More, l.cursor != ""
+	if l.newer {
+		older, newer = len(got.Records) > 0, got.More
+	}
+	if len(got.Records) > 0 {
+		newest, oldest := got.Records[0].Sequence, got.Records[len(got.Records)-1].Sequence
+		if older {
+			view.Older = v.recordsAt(l, strconv.FormatUint(oldest, 10), false)
+		}
+		if newer {
+			view.Newer = v.recordsAt(l, strconv.FormatUint(newest+1, 10), true)
+		}
+	}
+	if older && !l.newer {
+		view.Older = v.recordsAt(l, got.Next, false) // it also has the moment that ages count from
+	}
+	if l.cursor != "" {
+		view.Newest = v.recordsAt(l, "", false)
+	}
+	v.show(status, view)
+}
+
+func (v *visit) recordForm(l recordLook) page.RecordFilter {
+	form := page.RecordFilter{}
+	for _, f := range recordFilter {
+		form.Fields = append(form.Fields, page.RecordField{
+			Name: page.Label(f.name), Label: f.label, Hint: f.hint, Value: page.Typed(l.given.Get(f.name)),
+		})
+	}
+	for _, a := range recordAnswers {
+		text := a.Text()
+		if a == page.Unknown {
+			text = "Any"
+		}
+		form.Answers = append(form.Answers, page.Choice{Value: a.Name(), Text: text, Chosen: string(a.Name()) == l.given.Get("decision")})
+	}
+	chosen := l.given.Get("kind")
+	if form.Kinds = slices.Clone(recordKinds); l.kind == "" {
+		chosen = everyKind
+	}
+	for n := range form.Kinds {
+		form.Kinds[n].Chosen = string(form.Kinds[n].Value) == chosen
+	}
+	if len(l.given) > 0 {
+		form.Clear = v.recordsBy(nil)
+	}
+	return form
+}
+
+// recordRow is a record in a list.
+func (v *visit) recordRow(r *remote.Recorded) page.RecordRow {
+	row := page.RecordRow{
+		At:     v.moment(r.Time),
+		Answer: page.StatusOf(r.Answer()),
+		Who:    word60(refOf(r.Names.Subject.Type, r.Names.Subject.ID)),
+		Does:   word60(r.Names.Action.Name),
+		With:   word60(refOf(r.Names.Resource.Type, r.Names.Resource.ID)),
+		Caller: word60(r.Caller),
+		Tenant: word60(r.Tenant),
+		Reason: word60(r.Reason),
+	}
+	if id := page.RecordIDOf(r.ID); !id.None() {
+		row.Link = page.Href(v.link(decisionsPath + "/" + id.String()))
+	}
+	policies := slices.Concat(r.Determining, r.Overruled)
+	for _, p := range policies[:min(len(policies), fewPolicies)] {
+		row.Policies = append(row.Policies, word60(p))
+	}
+	row.MorePolicies = len(policies) - len(row.Policies)
+	if r.Kind != remote.KindDecision {
+		row.Kind, row.Event = word60(r.Kind), word60(r.Event)
+		step := stepOf(r)
+		row.By, row.Said = page.Line(step.By).Brief(briefName), page.Line(step.Reason).Brief(briefMessage)
+		if r.Names.Resource.ID == "" {
+			row.With = word60(cmp.Or(step.Approval, step.Capability))
+		}
+		row.Questions = len(r.Items)
+	}
+	return row
+}
+
+func word60(text string) page.Text { return page.Word(text).Brief(briefName) }
+
+// refOf is an entity as filters name it.
+func refOf(typ, id string) string {
+	if typ == "" && id == "" {
+		return ""
+	}
+	return typ + "/" + id
+}
+
+// exportOf is the command that writes out the same records. There is none if a filter has no flag, or if what people see
+// of a value is not what the command would need.
+func (v *visit) exportOf(l recordLook) page.Command {
+	words := []string{"policy-service", "log", "export", "--server", v.serverWord()}
+	for _, f := range recordFilter {
+		value := l.given.Get(f.name)
+		if value != "" && f.flag == "" {
+			return page.Command{}
+		}
+		if value != "" {
+			words = append(words, "--"+f.flag+"="+value)
+		}
+	}
+	if a := l.given.Get("decision"); a != "" {
+		words = append(words, "--decision="+a)
+	}
+	return page.CommandOf(words, ">records.ndjson")
+}
+
+// serverWord is the address of the API in a command.
+func (v *visit) serverWord() string {
+	if v.options.Server == "" {
+		return "URL"
+	}
+	return v.options.Server
+}

@@ -1,0 +1,245 @@
+package page
+
+import (
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/visible"
+)
+
+// Decisions is the page of the records of the decision log.
+type Decisions struct {
+	Layout Layout
+	Filter RecordFilter
+	// All says that the list is not of decisions alone.
+	All  bool
+	Rows []RecordRow
+	// Mistake is why there is no list, if the address of the page is no good.
+	Mistake Text
+	// Older and Newer are the pages beside this one, and Newest the first page if this is another one.
+	Older, Newer, Newest Href
+	// Export writes out the same records.
+	Export Command
+}
+
+func (Decisions) template() string { return "decisions" }
+
+// RecordFilter is the filter of the records.
+type RecordFilter struct {
+	Answers, Kinds []Choice
+	Fields         []RecordField
+	// Clear is the page without a filter. It is empty if there is none.
+	Clear Href
+}
+
+// RecordField is a filter by a text.
+type RecordField struct {
+	Name, Label, Hint Label
+	Value             Typed
+}
+
+// RecordRow is a record in a list. A record that holds no decision has a Kind, and may have an Event, and the person and the
+// words of a step.
+type RecordRow struct {
+	Link            Href
+	At              Moment
+	Answer          Status
+	Who, Does, With Text
+	Reason          Text
+	Policies        []Text
+	MorePolicies    int
+	Caller, Tenant  Text
+	Kind, Event     Text
+	By, Said        Text
+	Questions       int // of a batch that asked what is possible
+}
+
+// Command is a command line that people copy. It is empty if it would not be the one that they see.
+type Command struct{ Text Text }
+
+// CommandOf quotes words for sh, and ends with what is ours. A word that is drawn in another way than it is written makes
+// no command.
+func CommandOf(words []string, end Label) Command {
+	line := make([]string, len(words))
+	for n, word := range words {
+		if strings.Contains(word, `\`) || !Of(word).Plain() {
+			return Command{}
+		}
+		line[n] = shellWord(word)
+	}
+	if end != "" {
+		line = append(line, string(end))
+	}
+	all := visible.Piece{Text: strings.Join(line, " ")} // whole, however long it is
+	return Command{Text{visible.Shown{Lines: [][]visible.Piece{{all}}}}}
+}
+
+// shellWord quotes a word for sh, if it needs quotes.
+func shellWord(word string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+.,:/@%="
+	if word != "" && strings.Trim(word, plain) == "" {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'"'"'`) + "'"
+}
+
+// Decision is the page of one record.
+type Decision struct {
+	Layout Layout
+	ID     ID
+	// Gone says that the content was removed. All but the layout and the ID is empty then.
+	Gone    bool
+	Heading Label
+	Answer  Status
+	Facts   RecordFacts
+	Sent    []SentTable
+	Masked  []MaskedPlace
+	Why     Explained
+	Owed    []OwedObligation
+	Steps   []RecordStep
+	// MoreSteps is set if there are more than are shown, at StepsLink, and NoSteps if they cannot be had.
+	MoreSteps bool
+	NoSteps   bool
+	StepsLink Href
+	Alike     []RecordLink
+	Proof     Proof
+	// Whole is the record as it is stored.
+	Whole Value
+}
+
+func (Decision) template() string { return "decision" }
+
+// RecordFacts are what a record says in one word each.
+type RecordFacts struct {
+	At                     Moment
+	Kind, Event            Text
+	Who, Does, With        Text
+	Reason, ToUser         Text
+	Caller, Tenant, Bundle Text
+	// Batch is the record of the batch that the request is an item of, and Gone are parts of the request that are gone with
+	// it.
+	Batch Href
+	Gone  []Text
+	// Questions are those of a record of a batch, and MoreQuestions those for which it has no room.
+	Questions     []RecordLink
+	MoreQuestions int
+	// Approvals are the approval requests that the record is about, or that the decision went by.
+	Approvals  []RecordLink
+	Capability CapabilityShown
+}
+
+// CapabilityShown is the capability of a record.
+type CapabilityShown struct {
+	ID      Text
+	Records Href
+	// Held says that it counted; otherwise Reason says why not. Grants says that the decision grants it.
+	Held, Grants bool
+	Reason       Text
+}
+
+// RecordLink is a name of something, and the pages about it; a link may be missing.
+type RecordLink struct {
+	Name    Text
+	What    Label
+	Link    Href
+	Request Href // the page of the approval request
+	Answer  Status
+}
+
+// SentTable are the members of an object that was sent.
+type SentTable struct {
+	Caption Label
+	Rows    []SentRow
+}
+
+// SentRow is a member, and says if all or a part of it is masked.
+type SentRow struct {
+	Name   Text
+	Value  Value
+	Masked bool
+}
+
+// SentMembers is a table of the members of an object.
+func SentMembers(caption Label, object jsontext.Value, masked func(name string) bool) SentTable {
+	t := SentTable{Caption: caption}
+	for _, m := range members(object) {
+		t.Rows = append(t.Rows, SentRow{Name: m.shown(), Value: JSON(m.value), Masked: masked(m.name)})
+	}
+	return t
+}
+
+// MaskedPlace is a place in the request whose value is not on record, or not all of it.
+type MaskedPlace struct {
+	At, Type Text
+	Part     bool
+}
+
+// Explained says why a decision came about, by the policies of then. Without an explanation, Not says why there is none,
+// and Policies have names alone.
+type Explained struct {
+	Not       Label
+	NotDetail Text
+	Known     bool
+	// Same says that the policies of then give the answer that is on record; otherwise they say Answer and Reason.
+	Same   bool
+	Answer Status
+	Reason Text
+	// DependsOn are masked places on which the answer may depend.
+	DependsOn []Text
+	Policies  []ExplainedPolicy
+	// Others were asked, and had no part.
+	Others []ExplainedPolicy
+	More   int
+}
+
+// ExplainedPolicy is one policy, and its part in the decision.
+type ExplainedPolicy struct {
+	ID, Effect, Position Text
+	Part                 Label
+	Text                 Text
+	Clauses              []ExplainedClause
+	Reads                []ExplainedRead
+	Records              Href // those of this policy
+}
+
+// ExplainedClause is a clause of a policy. Result is a CSS class, and Says the words for it.
+type ExplainedClause struct {
+	Text         Text
+	Result, Says Label
+}
+
+// ExplainedRead is an attribute that a policy reads.
+type ExplainedRead struct {
+	Path   Text
+	Source Label
+}
+
+// OwedObligation is an obligation of a decision, and says in words if it is done.
+type OwedObligation struct {
+	ID, Type   Text
+	Done       Label
+	Detail     Text
+	Discharged Text // the approval that discharged it
+}
+
+// RecordStep is a step of an approval request or of a capability.
+type RecordStep struct {
+	Link    Href
+	At      Moment
+	Event   Text
+	By, Via Text
+	To      Text
+	Reason  Text
+	Answer  Status // of a decision that used it
+	Current bool   // it is the record of this page
+}
+
+// Proof is the place of a record in the log.
+type Proof struct {
+	Sequence, Leaf   Text
+	Size, Root       Text
+	At               Moment
+	Covered          bool
+	Prove, Key, Test Command
+}
