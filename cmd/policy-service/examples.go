@@ -47,7 +47,7 @@ var examples = map[string]string{
 	"log export":            "policy-service log export --data /var/lib/policy-service --format csv --decision deny --since 7d -o denies.csv",
 	"log verify":            "policy-service log verify /var/lib/policy-service --checkpoint kept/checkpoint.txt",
 	"log tail":              "policy-service log tail --server https://pdp.example.com --credential auditor.key --follow",
-	"log approvals":         "policy-service log approvals --server https://pdp.example.com --credential auditor.key --text 'Q3 launch'",
+	"log approvals":         "policy-service log approvals --server https://pdp.example.com --credential auditor.key --text launch",
 	"log show":              "policy-service log show --data /var/lib/policy-service 01890a5d-ac96-774b-bcce-b302099a8057",
 	"log prove":             "policy-service log prove --data /var/lib/policy-service 01890a5d-ac96-774b-bcce-b302099a8057",
 	"log checkpoint":        "policy-service log checkpoint --data /var/lib/policy-service",

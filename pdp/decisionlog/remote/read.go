@@ -117,6 +117,10 @@ func (l *Log) Stats(ctx context.Context) (report.Statistics, error) {
 // Report is the answer to an auditor's first questions, of the records that the caller sees.
 func (l *Log) Report(ctx context.Context, o report.Options) (report.Report, error) {
 	query := timesOf(o.From, o.To)
+	if o.By != "" {
+		query.Set("by", o.By)
+		query.Set("top", strconv.Itoa(o.Top))
+	}
 	return httpclient.GetJSON[report.Report](ctx, l.server, "/v1/log/report", query, bundleBody, "report")
 }
 

@@ -30,6 +30,7 @@ type reporting struct {
 	started   bool           // there was a start
 	running   bool           // by the records, or it is not known
 	outside   *OutsideStart
+	topping   *topping // nil if nothing is counted by name
 }
 
 func newReporting(s *decisionlog.Snapshot, o Options) *reporting {
@@ -66,6 +67,9 @@ func newReporting(s *decisionlog.Snapshot, o Options) *reporting {
 
 			Capabilities: Capabilities{Steps: map[string]int64{}, Refused: map[string]int64{}},
 		},
+	}
+	if o.By != "" {
+		p.topping = newTopping(o.By, topRoom)
 	}
 	p.gaps.found = func(g DatedGap) {
 		if p.span.mayHave(g) {
@@ -164,6 +168,9 @@ func (p *reporting) decision(s *decisionlog.Recorded) {
 		p.report.Capabilities.Calls++
 	}
 	p.erring(s)
+	if p.topping != nil {
+		p.topping.decided(s)
+	}
 }
 
 // possible takes in questions with unknown places.

@@ -18,7 +18,20 @@ import (
 
 // Options say what a report is of: what was recorded from From on and before
 // To. Zero is without a bound.
-type Options struct{ From, To time.Time }
+type Options struct {
+	From, To time.Time
+	// By has decisions counted by [ByPolicy] or [BySubject], too: for the Top names that have the most.
+	By  string
+	Top int
+}
+
+// Check says what is wrong with options by which no report can be made.
+func (o Options) Check() error {
+	if o.By != "" && (o.By != ByPolicy && o.By != BySubject || o.Top < 1 || o.Top > TopMost) {
+		return ErrTop
+	}
+	return decisionlog.Filter{From: o.From, To: o.To}.Check()
+}
 
 // Report answers the first questions of an auditor. It is read in one pass, and says what the
 // records say: that they are what was signed is for verify to judge.
@@ -49,6 +62,7 @@ type Report struct {
 	Redactions  []Redaction      `json:"redactions"`
 	ClockBehind []ClockBehind    `json:"clock_behind"`
 	Days        Days             `json:"days"`
+	Top         *Top             `json:"top,omitzero"`
 	Service     *Service         `json:"service,omitzero"`
 }
 
@@ -258,16 +272,20 @@ type KeyRotation struct {
 }
 
 // Make makes the report of a span of time. It reads the whole log once. Its memory grows with days, bundle loads
-// and other events and, up to a bound, with obligations that wait for their receipts; not with decisions.
+// and other events and, up to a bound, with obligations that wait for their receipts and with names that are counted; not with decisions.
 func Make(ctx context.Context, s *decisionlog.Snapshot, o Options) (Report, error) {
-	if err := (decisionlog.Filter{From: o.From, To: o.To}).Check(); err != nil {
+	if err := o.Check(); err != nil {
 		return Report{}, err
 	}
 	p := newReporting(s, o)
 	if err := each(ctx, s, p.look); err != nil {
 		return Report{}, err
 	}
-	return p.end(ctx)
+	made, err := p.end(ctx)
+	if p.topping != nil && err == nil {
+		made.Top = p.topping.top(o.Top)
+	}
+	return made, err
 }
 
 // each has every record of a log looked at, in order, up to the first error.

@@ -28,11 +28,34 @@ func logStats(ctx context.Context, log *decisionlog.Snapshot, _ auditor) (any, e
 
 // logReport answers GET /v1/log/report.
 func logReport(ctx context.Context, log *decisionlog.Snapshot, who auditor) (any, error) {
-	from, to, err := who.times()
+	o, err := who.reportOptions()
 	if err != nil {
 		return nil, err
 	}
-	return report.Make(ctx, log, report.Options{From: from, To: to})
+	return report.Make(ctx, log, o)
+}
+
+func (who auditor) reportOptions() (o report.Options, err error) {
+	o = report.Options{By: who.Given["by"], Top: report.TopUsual}
+	if o.From, o.To, err = who.times(); err != nil {
+		return o, err
+	}
+	switch o.By {
+	case "", report.ByPolicy, report.BySubject:
+	default:
+		return o, door.BadParameter("by", "is neither policy nor subject; give one of them")
+	}
+	text := who.Given["top"]
+	if text == "" {
+		return o, nil
+	}
+	if o.By == "" {
+		return o, door.BadParameter("top", "is how many names are counted by the parameter by; give both, or leave it out")
+	}
+	if o.Top, err = strconv.Atoi(text); err != nil || o.Check() != nil {
+		return o, door.BadParameter("top", fmt.Sprintf("is no number of names; give one from 1 to %d", report.TopMost))
+	}
+	return o, nil
 }
 
 // logSample answers GET /v1/log/sample with the files of a sample.

@@ -17,7 +17,21 @@ import (
 type reportCommand struct {
 	logFlags
 	Span spanFlags `embed:""`
+	By   countedBy `placeholder:"NAME" help:"Print how many decisions there were of each policy, or for each subject: policy or subject."`
+	Top  *int      `placeholder:"N" help:"With --by: print the N with the most decisions. The default is 20."`
 	JSON bool      `name:"json" help:"Print JSON, for programs."`
+}
+
+// countedBy is what decisions are counted by, or "".
+type countedBy string
+
+// UnmarshalText refuses every other word.
+func (b *countedBy) UnmarshalText(text []byte) error {
+	switch *b = countedBy(text); *b {
+	case report.ByPolicy, report.BySubject:
+		return nil
+	}
+	return fmt.Errorf("%q is nothing that decisions are counted by; write policy or subject", text)
 }
 
 // Help ends the command's help.
@@ -32,7 +46,13 @@ func (c reportCommand) Run(s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	o := report.Options{From: from, To: to}
+	o := report.Options{From: from, To: to, By: string(c.By), Top: report.TopUsual}
+	if c.Top != nil {
+		o.Top = *c.Top
+	}
+	if err := o.Check(); err != nil || c.Top != nil && c.By == "" {
+		return fmt.Errorf("--top: %w", cmp.Or(err, report.ErrTop))
+	}
 	made, err := find(c.logFlags, "report", func(log auditLog, ctx context.Context) (report.Report, error) {
 		return log.Report(ctx, o)
 	})
@@ -42,7 +62,36 @@ func (c reportCommand) Run(s cli.Streams) error {
 	if c.JSON {
 		return s.PrintJSON(made)
 	}
+	if made.Top != nil {
+		return printTop(s, *made.Top)
+	}
 	return printAuditReport(s, made)
+}
+
+// printTop prints the names with the most decisions.
+func printTop(s cli.Streams, top report.Top) error {
+	t := s.Table()
+	heads, ofTenant := []any{"DECISIONS", "ALLOW", "WAITING", "DENY", "ERRORS"}, top.By == report.BySubject
+	if ofTenant {
+		heads = append(heads, "TENANT")
+	}
+	t.Row(append(heads, strings.ToUpper(top.By))...)
+	for _, r := range top.Rows {
+		row := []any{r.Decisions, r.Allowed, r.Waiting, r.Denied, r.Errors}
+		if ofTenant {
+			row = append(row, r.Tenant)
+		}
+		t.Row(append(row, cmp.Or(r.Name, "(no policy)"))...)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if top.Missed > 0 {
+		s.Tell("there were too many to count each: a row may lack up to %d decisions, and no other has more than that", top.Missed)
+	} else if top.Others > 0 {
+		s.Tell("and %d more; --top prints more", top.Others)
+	}
+	return nil
 }
 
 // reportTable prints rows of a name and a text.
