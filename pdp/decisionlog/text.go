@@ -59,6 +59,7 @@ type Sieve struct {
 	filter Filter
 	reader *Reader // nil: what a line inherits is not there
 	word   []byte  // folded
+	kind   []byte  // as it stands in a line; nil if most records are of the kind
 	folded []byte  // the line that is judged
 
 	inherited string // the batch, and the members, that the last answer is about
@@ -66,17 +67,27 @@ type Sieve struct {
 }
 
 // Sieve makes a Sieve for lines of this log.
-func (r *Reader) Sieve(f Filter) *Sieve { return &Sieve{filter: f, reader: r, word: fold(nil, f.Text)} }
+func (r *Reader) Sieve(f Filter) *Sieve {
+	s := f.sieve()
+	s.reader = r
+	return &s
+}
+
+func (f Filter) sieve() Sieve {
+	s := Sieve{filter: f, word: fold(nil, f.Text)}
+	if f.Kind != "" && f.Kind != KindDecision {
+		s.kind = quote([]byte(`"kind":`), f.Kind)
+	}
+	return s
+}
 
 // Passes is [Filter.Matches], and knows what an item inherits.
 func (s *Sieve) Passes(line []byte) (bool, error) {
 	if s.filter.All() {
 		return true, nil
 	}
-	if s.filter.Text != "" {
-		if may, err := s.mayPass(line); !may {
-			return false, err
-		}
+	if (s.filter.Text != "" || s.kind != nil) && !s.mayPass(line) {
+		return false, nil
 	}
 	r, err := Parse(line)
 	if err != nil || !s.filter.Passes(r) {
@@ -93,20 +104,24 @@ func (s *Sieve) Passes(line []byte) (bool, error) {
 }
 
 // mayPass spares most lines the work of reading them whole. The tenant comes first: what a reader may not see must not
-// take longer for a word that is in it.
-func (s *Sieve) mayPass(line []byte) (bool, error) {
-	var of struct {
-		Tenant   string   `json:"tenant"`
-		Inherits []string `json:"inherits"`
+// take longer for a word that is in it. A line that is no JSON object is left to [Parse].
+func (s *Sieve) mayPass(line []byte) bool {
+	if s.filter.Tenants != nil {
+		var of struct {
+			Tenant string `json:"tenant"`
+		}
+		if readInto(&of, line) == nil && !slices.Contains(s.filter.Tenants, of.Tenant) {
+			return false
+		}
 	}
-	if err := readInto(&of, line); err != nil {
-		return false, err
+	if !jsontext.Value(line).IsValid() || line[0] != '{' {
+		return true
 	}
-	if s.filter.Tenants != nil && !slices.Contains(s.filter.Tenants, of.Tenant) {
-		return false, nil
+	if s.kind != nil && !bytes.Contains(line, s.kind) {
+		return false
 	}
 	s.folded = foldJSON(s.folded[:0], line)
-	return bytes.Contains(s.folded, s.word) || len(of.Inherits) > 0, nil
+	return bytes.Contains(s.folded, s.word) || bytes.Contains(line, []byte(`,"inherits":[`))
 }
 
 // inherits reports whether what an item inherits has the word.
@@ -213,11 +228,8 @@ func fold(to []byte, text string) []byte {
 
 // appendFolded appends the first of all characters that differ from c by their case alone.
 func appendFolded(to []byte, c rune) []byte {
-	switch {
-	case 'a' <= c && c <= 'z':
-		return append(to, byte(c-'a'+'A'))
-	case c < utf8.RuneSelf:
-		return append(to, byte(c))
+	if c < utf8.RuneSelf {
+		return append(to, upper[c])
 	}
 	first := c
 	for next := unicode.SimpleFold(c); next != c; next = unicode.SimpleFold(next) {
@@ -226,17 +238,30 @@ func appendFolded(to []byte, c rune) []byte {
 	return utf8.AppendRune(to, first)
 }
 
+// upper are the first of each of these.
+var upper = func() (all [utf8.RuneSelf]byte) {
+	for c := range all {
+		if all[c] = byte(c); 'a' <= c && c <= 'z' {
+			all[c] -= 'a' - 'A'
+		}
+	}
+	return all
+}()
+
 // foldJSON is fold for JSON, with the characters in the place of escapes: what is in no part of it is in no string.
 func foldJSON(to, text []byte) []byte {
-	for len(text) > 0 {
-		c, n := rune(text[0]), 1
-		switch {
-		case c == '\\':
-			c, n = unescape(text)
-		case c >= utf8.RuneSelf:
-			c, n = utf8.DecodeRune(text)
+	to = slices.Grow(to, len(text))
+	for i := 0; i < len(text); {
+		switch b := text[i]; {
+		case b == '\\':
+			c, n := unescape(text[i:])
+			to, i = appendFolded(to, c), i+n
+		case b < utf8.RuneSelf:
+			to, i = append(to, upper[b]), i+1
+		default:
+			c, n := utf8.DecodeRune(text[i:])
+			to, i = appendFolded(to, c), i+n
 		}
-		to, text = appendFolded(to, c), text[n:]
 	}
 	return to
 }
