@@ -53,8 +53,6 @@ require (
 	google.golang.org/protobuf v1.36.12
 )
 
-require github.com/aymanbagabas/go-udiff v0.4.1 // indirect
-
 require (
 	cel.dev/expr v0.25.2 // indirect
 	github.com/aclements/go-moremath v0.0.0-20210112150236-f10218a38794 // indirect

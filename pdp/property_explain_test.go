@@ -45,7 +45,7 @@ func TestPropertyExplain(t *testing.T) {
 func explainDiffers(t *testing.T, b *Bundle, a asked, seen tally) string {
 	call := a.call(t)
 	d, err1 := decideBy(context.Background(), b, call)
-	call.Explain = true
+	call.Explain, call.Clauses = true, true
 	e, err2 := decideBy(context.Background(), b, call)
 	if err1 != nil || err2 != nil {
 		return whereDiffers("errors", fmt.Sprint(err1), fmt.Sprint(err2))
@@ -59,7 +59,7 @@ func explainDiffers(t *testing.T, b *Bundle, a asked, seen tally) string {
 	seen.count("default deny with near misses", len(x.policies) > 0 && x.policies[0].Failed != "")
 	for _, differs := range []string{
 		whereDiffers("with and without explanation", outcome(d), outcome(e)),
-		x.verdictsDiffer(), x.consideredDiffer(), x.nearMissesDiffer(), x.sourcesDiffer(),
+		x.verdictsDiffer(), x.clausesDiffer(), x.consideredDiffer(), x.nearMissesDiffer(), x.sourcesDiffer(),
 	} {
 		if differs != "" {
 			return differs
@@ -110,6 +110,28 @@ func (x *explained) verdictsDiffer() string {
 		diff += fmt.Sprintf("satisfied permits %q and forbids %q make no %s", permits, forbids, outcome(x.d))
 	}
 	return diff
+}
+
+// clausesDiffer compares the verdict of each policy with the first of its clauses that does not hold.
+func (x *explained) clausesDiffer() string {
+	of := map[evaluation.ClauseResult]evaluation.Verdict{
+		evaluation.Held: evaluation.Satisfied, evaluation.ClauseFailed: evaluation.NotSatisfied, evaluation.ClauseErred: evaluation.Errored,
+		evaluation.NotReached: evaluation.Errored, // it counts as errored, and is not asked
+	}
+	for _, p := range x.policies {
+		first := evaluation.Held
+		for _, c := range p.Clauses {
+			if first == evaluation.Held {
+				first = c.Result
+			} else if c.Result != evaluation.NotReached {
+				return fmt.Sprintf("%s: clauses after the first that does not hold are reached: %v", p.ID, p.Clauses)
+			}
+		}
+		if of[first] != p.Verdict {
+			return fmt.Sprintf("%s is %s, with the clauses %v", p.ID, p.Verdict, p.Clauses)
+		}
+	}
+	return ""
 }
 
 // consideredDiffer compares the explained policies with those considered: all

@@ -84,6 +84,11 @@ func TestLanguageServer(t *testing.T) {
 	if got := l.until(`"severity":1`); !strings.Contains(got, uri) || !strings.Contains(got, "Usr") {
 		t.Errorf("got %s", got)
 	}
+	l.send(map[string]any{"id": 3, "method": "textDocument/codeAction", "params": map[string]any{"textDocument": map[string]any{"uri": uri},
+		"range": map[string]any{"start": map[string]any{"line": 0, "character": 24}, "end": map[string]any{"line": 0, "character": 24}}}})
+	if got := l.until(`"id":3`); !strings.Contains(got, `"title":"Write User"`) || !strings.Contains(got, `"isPreferred":true`) {
+		t.Errorf("got %s", got)
+	}
 	t.Logf("the diagnostic came after %v", time.Since(begun))
 	l.send(map[string]any{"id": 2, "method": "shutdown"})
 	l.until(`"id":2`)

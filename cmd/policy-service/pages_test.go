@@ -94,6 +94,7 @@ var unexecuted = map[string]string{
 	"conformance/REQUIREMENTS.md":     "its rows are held to the cases, and the suite runs those",
 	"conformance/pep/REQUIREMENTS.md": "its rows are held to the cases, and the suite runs those",
 	"pdp/console/README.md":           "it is about what people see in a browser, and pdp/console holds its pictures to that",
+	"pdp/console/RECORDS.md":          "it is about what people see in a browser, and the commands there are run by TestTheCommandsOnARecordsPage",
 	"pdp/PERFORMANCE.md":              "its commands take minutes, and its numbers are those of one machine",
 	"pdp/server/KEYS.md":              "it is tables, which are made of the keys",
 	"policies/CHOOSE.md":              "it is about other programs",

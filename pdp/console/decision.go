@@ -149,8 +149,11 @@ func (v *visit) decision() {
 		return
 	}
 	r := &e.record.Record
-	if view.Answer = page.StatusOf(r.Answer()); view.Answer != page.Unknown {
-		view.Heading = view.Answer.Text()
+	switch view.Answer = page.StatusOf(r.Answer()); {
+	case r.Kind == remote.KindDecision:
+		view.Heading = "Decision"
+	case r.Kind == remote.KindPossible:
+		view.Heading = "Question what is possible"
 	}
 	view.Facts = v.recordFacts(&e)
 	view.Sent, view.Masked = sentIn(r)
@@ -162,6 +165,7 @@ func (v *visit) decision() {
 	if view.MoreSteps = e.steps.More; view.MoreSteps {
 		view.StepsLink = v.recordsBy(url.Values{"approval": {e.approvals[0]}})
 	}
+	view.NoSteps = e.noSteps != nil
 	view.Alike = v.alike(r)
 	view.Proof = v.proof(&e)
 	view.Whole = page.JSON(r.Line)

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
@@ -186,9 +187,12 @@ func (v *visit) recordForm(l recordLook) page.RecordFilter {
 		}
 		form.Answers = append(form.Answers, page.Choice{Value: a.Name(), Text: text, Chosen: string(a.Name()) == l.given.Get("decision")})
 	}
-	form.Kinds = slices.Clone(recordKinds)
+	chosen := l.given.Get("kind")
+	if form.Kinds = slices.Clone(recordKinds); l.kind == "" {
+		chosen = everyKind
+	}
 	for n := range form.Kinds {
-		form.Kinds[n].Chosen = string(form.Kinds[n].Value) == l.given.Get("kind")
+		form.Kinds[n].Chosen = string(form.Kinds[n].Value) == chosen
 	}
 	if len(l.given) > 0 {
 		form.Clear = v.recordsBy(nil)
@@ -220,6 +224,9 @@ func (v *visit) recordRow(r *remote.Recorded) page.RecordRow {
 		row.Kind, row.Event = word60(r.Kind), word60(r.Event)
 		step := stepOf(r)
 		row.By, row.Said = page.Line(step.By).Brief(briefName), page.Line(step.Reason).Brief(briefMessage)
+		if r.Names.Resource.ID == "" {
+			row.With = word60(cmp.Or(step.Approval, step.Capability))
+		}
 		row.Questions = len(r.Items)
 	}
 	return row

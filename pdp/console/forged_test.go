@@ -30,7 +30,7 @@ func TestForgedPosts(t *testing.T) {
 	mia.logIn("mia")
 	twin.logIn("mia")
 	eve.logIn("eve")
-	own := mia.fields("/approvals/"+id, to)
+	own, other := mia.fields("/approvals/"+id, to), mia.fields("/approvals/"+otherID, "/approvals/"+otherID+"/decision")
 	fields := func(change map[string]string) map[string]string {
 		all := map[string]string{"decision": "approve", "reason": "r", "token": own["token"], "version": own["version"], "shown": own["shown"]}
 		maps.Copy(all, change)
@@ -65,6 +65,8 @@ func TestForgedPosts(t *testing.T) {
 		{"another version than the token's", site("same-origin"), fields(map[string]string{"version": "2"}), 403},
 		{"no version", site("same-origin"), fields(map[string]string{"version": ""}), 403},
 		{"version that is no number", site("same-origin"), fields(map[string]string{"version": "one"}), 403},
+		{"another digest of what was shown than the token's", site("same-origin"), fields(map[string]string{"shown": other["shown"]}), 403},
+		{"no digest of what was shown", site("same-origin"), fields(map[string]string{"shown": ""}), 403},
 		{"changed token", site("same-origin"), fields(map[string]string{"token": own["token"][1:] + "A"}), 403},
 		{"too large", site("same-origin"), fields(map[string]string{"reason": long}), 413},
 		{"JSON", []string{"Content-Type", "application/json", "Sec-Fetch-Site", "same-origin"}, fields(nil), 415},

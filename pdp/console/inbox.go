@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"policy-service/evaluation"
 	"policy-service/pdp/approval/inbox"
 	"policy-service/pdp/console/page"
 	"policy-service/pdp/httpclient"
@@ -303,20 +302,23 @@ func (v *visit) entry(r inbox.Request, apart inbox.Apart) page.Entry {
 		e.For = append(e.For, brief(word(one)))
 	}
 	e.MoreFor = max(0, len(others)-fewNames)
-	for _, m := range apart.Members {
-		if m.Of == "context" && (m.Name == where || evaluation.NamesActors(m.Name)) { // it stands there already
+	members := apart.Members
+	if len(members) == 0 && apart.As < 0 { // no row is there to differ from
+		members = r.Request.Arguments()
+	}
+	for _, m := range members {
+		if m.Acts() || m.Of == "context" && m.Name == where { // it stands there already
 			continue
 		}
 		if len(e.Differs) == fewMembers {
 			e.MoreDiffers++
 			continue
 		}
-		d := page.Difference{Name: page.Word(m.String()).Brief(briefMember), None: len(m.Value) == 0}
-		if !d.None {
-			d.Value = page.JSON(m.Value)
-			d.Value.Text = d.Value.Text.Brief(briefMember)
-		}
-		e.Differs = append(e.Differs, d)
+		e.Differs = append(e.Differs, page.Difference{
+			Name:  page.Word(m.String()).Brief(briefMember),
+			Value: page.Differing(m.Value, m.Text(), m.Alike, briefMember),
+			None:  len(m.Value) == 0,
+		})
 	}
 	return e
 }

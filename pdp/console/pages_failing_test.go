@@ -78,7 +78,7 @@ func TestNoTimeIsNoEmptyPage(t *testing.T) {
 		"/v1/me": func() coreAnswer { return mia.get("/approvals") },
 		"/" + id: func() coreAnswer { return mia.get("/approvals/" + id) },
 		"/decision": func() coreAnswer {
-			return mia.send(decision, "token", form["token"], "version", form["version"], "decision", "approve", "reason", "so")
+			return mia.send(decision, "token", form["token"], "version", form["version"], "shown", form["shown"], "decision", "approve", "reason", "so")
 		},
 	} {
 		s.answers(end, coreNever)

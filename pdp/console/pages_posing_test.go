@@ -36,7 +36,7 @@ func TestPageSameAsNobodyAgreedTo(t *testing.T) {
 	id = p.asks("push", push)
 	mia.says(mia.page("/console/approvals/"+id), "/decision", "decision", "approve", "reason", "yes")
 	got = alice.page("/console/approvals/" + p.asks("push", `{"arguments":{"branch":"main","repository":"other"}}`))
-	has(t, plain(got), `branch " main " same as last time repository`)
+	has(t, plain(got), `repository " new: other " last time: " was: shop " branch " main " same as last time The last`)
 	has(t, got, `class="same"`)
 }
 

@@ -42,7 +42,7 @@ types: {user: User, agent: Agent, tool: Tool}
 type pages struct {
 	*pdptest.Server
 	*clock.Clock
-	t      *testing.T
+	t      testing.TB
 	keys   *auth.Keys
 	secret map[string]string
 }
@@ -53,7 +53,7 @@ func openPages(t *testing.T, more ...string) *pages {
 }
 
 // openPagesWith is openPages of a server that is prepared otherwise.
-func openPagesWith(t *testing.T, prepare func(*pages, *server.Config), more ...string) *pages {
+func openPagesWith(t testing.TB, prepare func(*pages, *server.Config), more ...string) *pages {
 	t.Helper()
 	p := &pages{t: t, secret: map[string]string{}, Clock: clock.At(pdptest.Now)}
 	data := t.TempDir()
@@ -198,7 +198,7 @@ func plain(html string) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-func has(t *testing.T, text string, want ...string) {
+func has(t testing.TB, text string, want ...string) {
 	t.Helper()
 	for _, part := range want {
 		if !strings.Contains(text, part) {
@@ -207,7 +207,7 @@ func has(t *testing.T, text string, want ...string) {
 	}
 }
 
-func hasNot(t *testing.T, text string, never ...string) {
+func hasNot(t testing.TB, text string, never ...string) {
 	t.Helper()
 	for _, part := range never {
 		if strings.Contains(text, part) {

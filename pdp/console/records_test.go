@@ -8,8 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/page"
 	"github.com/go-json-experiment/json"
 
+	"policy-service/pdp/console/browsertest"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/visible/hostile"
@@ -90,7 +92,7 @@ func TestListOfRecords(t *testing.T) {
 		t.Errorf("the inbox leads an auditor to %d %v", got.Status, got.Header)
 	}
 	body := auditor.page("/console/decisions")
-	has(t, body, "<title>Records · policy-service", `href="/pdp/console/decisions">Records</a>`, `href="/pdp/console/decisions/`+r.ids["deny"]+`" data-row`)
+	has(t, body, "<title>Records · policy-service", `href="/pdp/console/decisions" aria-current="true">Records</a>`, `href="/pdp/console/decisions/`+r.ids["deny"]+`" data-row`)
 	has(t, plain(body), "user/nina read doc/plan", "Deny", "acme-read acme · key:searcher")
 	older := regexp.MustCompile(`href="(/pdp/console/decisions\?[^"]*)" rel="next"`)
 	newer := regexp.MustCompile(`href="(/pdp/console/decisions\?[^"]*)" rel="prev"`)
@@ -146,23 +148,23 @@ func TestPageOfADecision(t *testing.T) {
 	r.asked("masked", recordsEvaluation, readQuestion("nina", `{"role":"reader"}`, `{"pin":"0000"}`))
 	r.asked("tell", recordsEvaluation, `{"subject":{"type":"user","id":"nina"},"action":{"name":"tell"},"resource":{"type":"doc","id":"plan"},"context":{"supported_obligations":["notification"]}}`)
 	auditor := r.logIn("auditor")
-	page := func(name string) string { t.Helper(); return auditor.page("/console/decisions/" + r.ids[name]) }
+	pageOf := func(name string) string { t.Helper(); return auditor.page("/console/decisions/" + r.ids[name]) }
 
-	allow := page("allow")
-	has(t, allow, "<title>Record "+r.ids["allow"], `<h1><span class="status allow">Allow</span></h1>`)
+	allow := pageOf("allow")
+	has(t, allow, "<title>Record "+r.ids["allow"], `<h1>Decision <span class="status allow">Allow</span></h1>`)
 	has(t, plain(allow), "Who user/nina", "Does read", "With doc/plan", "Arguments Name Value page 7", "About who asks Name Value role \" reader \"",
 		"The policies of then give the same answer to the request on record.", "permit readers decided", "records.cedar:2:1",
 		`held when { principal has role } held when { principal.role == "reader" } held unless {`, "principal.role sent", `@id("readers") permit (principal,`,
 		"A page cannot prove the server that made it.", "policy-service log prove "+r.ids["allow"]+" --server "+r.Server.URL+" >proof.ndjson",
 		"policy-service log verify proof.ndjson --key log.pub", "which covers this one")
 	hasNot(t, plain(allow), "What people may read")
-	has(t, plain(page("deny")), "Deny", "came nearest, and did not apply", `did not hold when { principal.role == "reader" } not reached unless {`)
-	masked := page("masked")
+	has(t, plain(pageOf("deny")), "Deny", "came nearest, and did not apply", `did not hold when { principal.role == "reader" } not reached unless {`)
+	masked := pageOf("masked")
 	has(t, plain(masked), "masked", "Masked, so that the log does not hold it: /context/pin", "the answer may depend on it: /context/pin")
 	if got := r.Post("/v1/decisions/"+r.ids["tell"]+"/obligations", `{"obligations":[{"id":"tell","status":"failed","detail":"nobody is there"}]}`, "Authorization", "Bearer "+r.secret["searcher"]); got.Status != http.StatusNoContent && got.Status != http.StatusOK {
 		t.Fatalf("got %d %s", got.Status, got.Body)
 	}
-	has(t, plain(page("tell")), "tell ( notification ): reported by the caller as failed: nobody is there")
+	has(t, plain(pageOf("tell")), "tell ( notification ): reported by the caller as failed: nobody is there")
 
 	reader := r.logIn("reader").page("/console/decisions/" + r.ids["allow"])
 	has(t, plain(reader), "The right to explain decisions of this tenant is missing", "readers decided")
@@ -250,18 +252,18 @@ func TestHostileRecords(t *testing.T) {
 		quoted, err := json.Marshal(text)
 		r.must(err)
 		body := strings.ReplaceAll(`{"subject":{"type":"user","id":X,"properties":{"role":X}},"action":{"name":X},"resource":{"type":"doc","id":X},"context":{"arguments":{X:X}}}`, "X", string(quoted))
-		got := r.Post(recordsEvaluation, body, "Authorization", "Bearer "+r.secret["searcher"])
-		if got.Status != http.StatusOK {
+		asked := r.Post(recordsEvaluation, body, "Authorization", "Bearer "+r.secret["searcher"])
+		if asked.Status != http.StatusOK {
 			continue // a request that no PDP takes
 		}
-		for _, path := range []string{"/console/decisions/" + got.Header.Get("X-Decision-Id"), "/console/decisions?" + url.Values{"subject": {text}}.Encode()} {
-			page := auditor.get(path)
-			if page.Status != http.StatusOK && page.Status != http.StatusBadRequest {
-				t.Errorf("%q: %s: got %d", text, path, page.Status)
+		for _, path := range []string{"/console/decisions/" + asked.Header.Get("X-Decision-Id"), "/console/decisions?" + url.Values{"subject": {text}}.Encode()} {
+			got := auditor.get(path)
+			if got.Status != http.StatusOK && got.Status != http.StatusBadRequest {
+				t.Errorf("%q: %s: got %d", text, path, got.Status)
 			}
-			page.Body = typedInto.ReplaceAllString(page.Body, "") // there a browser does nothing with it
-			if strings.ContainsAny(page.Body, "\u202e\u200b\u2066\x00") || strings.Contains(page.Body, "<img") || strings.Count(page.Body, "<script") != 1 {
-				t.Errorf("%q: got %s", text, page.Body)
+			got.Body = typedInto.ReplaceAllString(got.Body, "") // there a browser does nothing with it
+			if strings.ContainsAny(got.Body, "\u202e\u200b\u2066\x00") || strings.Contains(got.Body, "<img") || strings.Count(got.Body, "<script") != 1 {
+				t.Errorf("%q: got %s", text, got.Body)
 			}
 		}
 	}
@@ -271,5 +273,62 @@ func TestHostileRecords(t *testing.T) {
 	}
 	for _, text := range []string{"a\u202eb", `a\b`, "аdmin", strings.Repeat("x", 400)} {
 		hasNot(t, plain(auditor.page("/console/decisions?"+url.Values{"subject": {text}}.Encode())), "--subject=")
+	}
+}
+
+// Records can be found and read in a browser, wide and narrow, with scripts and without: by mouse and by keyboard, in dark,
+// and nothing on the pages is out of reach.
+func TestRecordsInABrowser(t *testing.T) {
+	t.Parallel()
+	r := openRecords(t)
+	r.asked("allow", recordsEvaluation, readQuestion("nina", `{"role":"reader"}`, `{"pin":"1","arguments":{"page":7}}`))
+	r.asked("deny", recordsEvaluation, readQuestion("nina", `{}`, `{}`))
+	id := r.asks("github.push_code", push)
+	for name, options := range map[string][]browsertest.Option{
+		"with scripts": {browsertest.Dark()}, "without": {browsertest.WithoutScript()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := browsertest.Open(t, r.Server.URL, options...)
+			if name == "with scripts" {
+				browsertest.Call(p, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: rightsLooks})
+			}
+			wrong := func(what string) {
+				t.Helper()
+				if name != "with scripts" {
+					return
+				}
+				for _, one := range rightsFrom(p, "own", "structure", "contrast", "targets", "sideways") {
+					t.Errorf("%s: %s", what, one)
+				}
+				for _, one := range rightsTabs(p) {
+					t.Errorf("%s, the keyboard: %s", what, one)
+				}
+			}
+			p.Goto("/console/login")
+			p.Fill("API key", r.secret["both"])
+			p.Loads(func() { p.Click("button", "Log in with the key") })
+			for _, size := range [][2]int64{{1280, 800}, {390, 844}} {
+				rightsResize(p, size[0], size[1])
+				p.Goto("/console/approvals")
+				p.Loads(func() { p.Click("link", "Records") })
+				wrong("list")
+				if !p.Has("heading", "Records") {
+					t.Fatalf("got %s", p.Text())
+				}
+				p.Goto("/console/decisions?decision=allow")
+				wrong("filtered")
+				p.Fill("Who", "user/nina")
+				p.Loads(func() { p.Click("button", "Apply") })
+				p.Loads(func() { p.Click("link", "user/nina read doc/plan") })
+				if p.Path() != "/pdp/console/decisions/"+r.ids["allow"] || !p.Has("heading", "Why: by the policies of then") {
+					t.Fatalf("at %s\n%s", p.Path(), p.Text())
+				}
+				wrong("decision")
+				p.Goto("/console/decisions?approval=" + id)
+				wrong("steps")
+				p.Refused("/console/decisions?from=yesterday", http.StatusBadRequest)
+			}
+		})
 	}
 }

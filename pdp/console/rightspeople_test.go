@@ -19,6 +19,8 @@ type rightsPerson struct {
 	by rightsLogin
 	// groups is the claim of a person who logs in at an issuer. An API key of theirs may do the same.
 	groups []string
+	// token is set if the person comes to the API with a token of the issuer, with the same claims.
+	token bool
 	// revoked is set if the person's key is revoked after they logged in.
 	revoked bool
 }

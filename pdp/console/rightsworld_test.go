@@ -53,32 +53,44 @@ type rightsWorld struct {
 	connects map[string]http.RoundTripper
 	provider *oidctest.Provider
 
+	gone []string // records whose content was removed
+
 	mu sync.Mutex
 	n  int
 }
 
 // openRights is a server with people, who come by TLS.
-func openRights(t testing.TB, people []rightsPerson) *rightsWorld {
+func openRights(t testing.TB, people []rightsPerson, options ...pdptest.Option) *rightsWorld {
 	t.Helper()
 	w := newRightsWorld(t)
 	for _, p := range people {
-		if p.by == byAPIKey || p.by == byIssuer {
+		if (p.by == byAPIKey || p.by == byIssuer) && !p.token {
 			w.grants(p)
 		}
 	}
 	w.grants(rightsPerson{name: "pep", tenants: []string{"*"}, permissions: []auth.Permission{auth.Decide}})
+	w.grants(rightsPerson{name: "gateway", tenants: []string{"*"}, permissions: []auth.Permission{auth.Decide, auth.Search, auth.Capability}})
+	w.grants(rightsPerson{name: "keeper", tenants: []string{"*"}, permissions: []auth.Permission{auth.LogRead, auth.LogAdmin, auth.CapabilityAdmin}})
 	entities := `[{"uid":{"type":"team","id":"leads"},"attrs":{},"parents":[]}`
 	for _, lead := range rightsLeads {
 		entities += fmt.Sprintf(`,{"uid":{"type":"user","id":%q},"attrs":{},"parents":[{"type":"team","id":"leads"}]}`, lead)
 	}
 	w.provider = oidctest.Start(t, w.Now)
 	byTLS, then := w.certified()
+	own := []pdptest.Option{byTLS, func(c *server.Config) { c.Console.OIDC = rightsOIDC(w.provider) }, w.byToken}
 	w.open(pdptest.Bundle(map[string]string{
-		"a.cedar": rightsPolicies, "obligations.yaml": rightsObligations, "entities/e.json": entities + "]",
+		"a.cedar": rightsPolicies, "b.cedar": rightsPagePolicies, "obligations.yaml": rightsObligations, "entities/e.json": entities + "]",
 		"tenants/acme/a.cedar": `@id("acme") permit(principal is agent, action == Action::"read", resource);`,
-	}), byTLS, func(c *server.Config) { c.Console.OIDC = rightsOIDC(w.provider) })
+	}), append(own, options...)...)
 	then()
 	return w
+}
+
+// byToken has the API take the tokens of the provider, from people with grants in several tenants.
+func (w *rightsWorld) byToken(c *server.Config) {
+	c.Auth.JWT = []auth.JWTIssuer{{
+		Issuer: w.provider.URL, Audience: rightsAudience, Algorithms: []string{"RS256"}, Principal: &auth.PrincipalClaim{Type: "user", Claim: "sub"}, Grants: rightsGroups(),
+	}}
 }
 
 // rightsOIDC has the provider where the people of [rightsPeople] log in.

@@ -110,6 +110,7 @@ func (v *visit) layout(title page.Label) page.Layout {
 	for _, tenant := range v.me.Tenants {
 		l.Tenants = append(l.Tenants, page.Line(tenant))
 	}
+	l.Inbox = len(v.me.Where(approver)) > 0
 	l.Capabilities = len(v.me.Where(capabilityAdmin)) > 0
 	l.LogOut = page.Token(v.token(http.MethodPost, logoutPath, "", 0, ""))
 	return l

@@ -56,7 +56,7 @@ func begin(t *testing.T, files map[string]string) *editor {
 		}
 	}()
 	t.Cleanup(func() { _ = to.Close() })
-	e.ask("initialize", map[string]any{}, nil)
+	e.ask("initialize", map[string]any{"capabilities": map[string]any{"workspace": map[string]any{"workspaceEdit": map[string]any{"documentChanges": true}}}}, nil)
 	return e
 }
 

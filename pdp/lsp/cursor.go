@@ -28,6 +28,9 @@ const (
 	obligation
 	attribute
 	annotation
+	policy
+	testName
+	entityType
 	word // a type, a variable or a word of the language
 )
 

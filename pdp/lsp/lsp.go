@@ -6,6 +6,9 @@
 //	workspace.go  the open documents, their bundles, and the problems of those
 //	cursor.go     the word under the cursor
 //	answers.go    the answers about it
+//	uses.go       the names that a file defines and uses; usesschema.go those of a schema
+//	places.go     where those stand in a bundle
+//	mend.go       the edits that mend problems
 //	text.go       places in a text, as each side counts them
 //
 // The problems of a bundle are those of [pdp.Check] and [pdp.Examples], with the texts that the editor has not saved yet, so
@@ -104,6 +107,10 @@ func (s *server) take(m *message) error {
 func (s *server) handle(m *message) (any, error) {
 	switch {
 	case m.Method == "initialize":
+		var g greetings
+		if json.Unmarshal([]byte(m.Params), &g) == nil { // an editor that says nothing of itself knows no versions
+			s.workspace.greet(g.Capabilities.Workspace.WorkspaceEdit.DocumentChanges)
+		}
 		s.state = working
 		return abilities, nil
 	case s.state == greeting:
@@ -128,10 +135,13 @@ func (s *server) handle(m *message) (any, error) {
 
 // methods are those that work on the files.
 var methods = map[string]func(w *workspace, p *params, uri string) any{
-	"textDocument/didOpen": func(w *workspace, p *params, uri string) any { w.set(uri, p.TextDocument.Text); return nil },
+	"textDocument/didOpen": func(w *workspace, p *params, uri string) any {
+		w.set(uri, p.TextDocument.Version, p.TextDocument.Text)
+		return nil
+	},
 	"textDocument/didChange": func(w *workspace, p *params, uri string) any {
 		if n := len(p.ContentChanges); n > 0 {
-			w.set(uri, p.ContentChanges[n-1].Text)
+			w.set(uri, p.TextDocument.Version, p.ContentChanges[n-1].Text)
 		}
 		return nil
 	},
@@ -140,7 +150,12 @@ var methods = map[string]func(w *workspace, p *params, uri string) any{
 	"textDocument/hover":      func(w *workspace, p *params, uri string) any { return found(w.hover(uri, p.Position)) },
 	"textDocument/completion": func(w *workspace, p *params, uri string) any { return w.complete(uri, p.Position) },
 	"textDocument/definition": func(w *workspace, p *params, uri string) any { return found(w.define(uri, p.Position)) },
-	"textDocument/formatting": func(w *workspace, _ *params, uri string) any { return w.format(uri) },
+	"textDocument/references": func(w *workspace, p *params, uri string) any {
+		return w.refer(uri, p.Position, p.Context.IncludeDeclaration)
+	},
+	"textDocument/documentSymbol": func(w *workspace, _ *params, uri string) any { return w.symbols(uri) },
+	"textDocument/codeAction":     func(w *workspace, p *params, _ string) any { return w.actions(p) },
+	"textDocument/formatting":     func(w *workspace, _ *params, uri string) any { return w.format(uri) },
 }
 
 // found is the null of JSON if there is nothing.

@@ -204,7 +204,7 @@ func TestDefinition(t *testing.T) {
 		{"tenants/acme/b.cedar", `permit (principal == user::"zoe¦", action, resource);`, "tenants/acme/entities/zoe.json", `{"uid": {"type": "user"`},
 		{"a.cedar", `@obligation("tell-ops¦") permit (principal, action, resource);`, "obligations.yaml", "tell-ops"},
 		{"a.cedar", `@obligation("log¦") permit (principal, action, resource);`, "", ""},
-		{"tests/a.yaml", "- determining: [read¦ers]", "a.cedar", `@id("readers")`},
+		{"tests/a.yaml", "- determining: [read¦ers]", "a.cedar", `readers")`},
 		{"tests/a.yaml", "- determining: [¦readersx]", "", ""},
 	} {
 		t.Run(one.text, func(t *testing.T) {

@@ -20,13 +20,30 @@ type location struct {
 // params are those of all methods that are known. Each method has some of them.
 type params struct {
 	TextDocument struct {
-		URI  string `json:"uri"`
-		Text string `json:"text"`
+		URI     string `json:"uri"`
+		Version int    `json:"version"`
+		Text    string `json:"text"`
 	} `json:"textDocument"`
 	ContentChanges []struct {
 		Text string `json:"text"`
 	} `json:"contentChanges"`
-	Position position `json:"position"`
+	Position position  `json:"position"`
+	Range    textRange `json:"range"`
+	Context  struct {
+		Only               []string `json:"only"`
+		IncludeDeclaration bool     `json:"includeDeclaration"`
+	} `json:"context"`
+}
+
+// greetings are the parameters of initialize.
+type greetings struct {
+	Capabilities struct {
+		Workspace struct {
+			WorkspaceEdit struct {
+				DocumentChanges bool `json:"documentChanges"`
+			} `json:"workspaceEdit"`
+		} `json:"workspace"`
+	} `json:"capabilities"`
 }
 
 type diagnosticsParams struct {
@@ -78,6 +95,42 @@ type textEdit struct {
 	NewText string    `json:"newText"`
 }
 
+// codeAction is an edit that takes a problem away.
+type codeAction struct {
+	Title       string        `json:"title"`
+	Kind        string        `json:"kind"`
+	Diagnostics []diagnostic  `json:"diagnostics"`
+	IsPreferred bool          `json:"isPreferred"`
+	Edit        workspaceEdit `json:"edit"`
+}
+
+const quickFix = "quickfix"
+
+// workspaceEdit has changes by URI, or for an editor that knows versions, for one version of a document.
+type workspaceEdit struct {
+	Changes         map[string][]textEdit `json:"changes,omitzero"`
+	DocumentChanges []documentEdit        `json:"documentChanges,omitzero"`
+}
+
+type documentEdit struct {
+	TextDocument versioned  `json:"textDocument"`
+	Edits        []textEdit `json:"edits"`
+}
+
+type versioned struct {
+	URI     string `json:"uri"`
+	Version int    `json:"version"`
+}
+
+// symbol is a definition in a document.
+type symbol struct {
+	Name           string    `json:"name"`
+	Detail         string    `json:"detail,omitzero"`
+	Kind           int       `json:"kind"`
+	Range          textRange `json:"range"`
+	SelectionRange textRange `json:"selectionRange"`
+}
+
 // abilities are those of the server.
 var abilities = map[string]any{
 	"capabilities": map[string]any{
@@ -85,6 +138,9 @@ var abilities = map[string]any{
 		"textDocumentSync":           map[string]any{"openClose": true, "change": 1}, // 1: the whole text
 		"hoverProvider":              true,
 		"definitionProvider":         true,
+		"referencesProvider":         true,
+		"documentSymbolProvider":     true,
+		"codeActionProvider":         map[string]any{"codeActionKinds": []string{quickFix}},
 		"documentFormattingProvider": true,
 		"completionProvider":         map[string]any{"triggerCharacters": []string{".", ":", `"`, "@"}},
 	},

@@ -19,6 +19,7 @@ func offsetOf(text string, p position) int {
 		offset += next + 1
 	}
 	line, _, _ := strings.Cut(text[offset:], "\n")
+	line = strings.TrimSuffix(line, "\r")
 	units := 0
 	for i, c := range line {
 		if units >= p.Character {
@@ -67,4 +68,44 @@ func wordAt(text string, line, column int) textRange {
 		break
 	}
 	return rangeOf(text, at, at+size)
+}
+
+// walker goes through a text from place to place, without counting what is before them each time.
+type walker struct {
+	text                        string
+	offset, line, column, units int // columns are characters, and units are of UTF-16; all from 0
+}
+
+func (w *walker) step() {
+	c, size := utf8.DecodeRuneInString(w.text[w.offset:])
+	w.offset += size
+	if c == '\n' {
+		w.line, w.column, w.units = w.line+1, 0, 0
+		return
+	}
+	w.column, w.units = w.column+1, w.units+width(c)
+}
+
+// find is the byte at a line and a column, or the end of that line.
+func (w *walker) find(line, column int) int {
+	if line < w.line || line == w.line && column < w.column {
+		*w = walker{text: w.text}
+	}
+	for w.offset < len(w.text) && (w.line < line || w.line == line && w.column < column && w.text[w.offset] != '\n') {
+		w.step()
+	}
+	return w.offset
+}
+
+// rangeOf is a part of the text.
+func (w *walker) rangeOf(from, to int) textRange { return textRange{w.position(from), w.position(to)} }
+
+func (w *walker) position(offset int) position {
+	if offset < w.offset {
+		*w = walker{text: w.text}
+	}
+	for w.offset < min(offset, len(w.text)) {
+		w.step()
+	}
+	return position{w.line, w.units}
 }

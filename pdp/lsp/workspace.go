@@ -21,11 +21,14 @@ import (
 type workspace struct {
 	server *server
 
-	mu      sync.Mutex
-	open    map[string]string      // text by URI
-	changed map[string]time.Time   // bundles to be checked, by directory, with their last change
-	sound   map[string]*pdp.Bundle // by directory: as it was when it loaded last
-	wake    chan struct{}
+	mu        sync.Mutex
+	open      map[string]string            // text by URI
+	versions  map[string]int               // of the open texts, as the editor counts
+	versioned bool                         // the editor takes edits for one version
+	mends     map[string]map[string]mended // by directory and file, of the open texts
+	changed   map[string]time.Time         // bundles to be checked, by directory, with their last change
+	sound     map[string]*pdp.Bundle       // by directory: as it was when it loaded last
+	wake      chan struct{}
 
 	told map[string]map[string]bool // by directory, the URIs with diagnostics; for run alone
 }
@@ -33,7 +36,7 @@ type workspace struct {
 func newWorkspace(s *server) *workspace {
 	return &workspace{
 		server: s, open: map[string]string{}, changed: map[string]time.Time{}, sound: map[string]*pdp.Bundle{},
-		wake: make(chan struct{}, 1), told: map[string]map[string]bool{},
+		versions: map[string]int{}, mends: map[string]map[string]mended{}, wake: make(chan struct{}, 1), told: map[string]map[string]bool{},
 	}
 }
 
@@ -90,13 +93,20 @@ func uriOf(dir, file string) string {
 	return u.String()
 }
 
+// greet notes whether the editor takes edits for one version of a document.
+func (w *workspace) greet(versioned bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.versioned = versioned
+}
+
 // set has a document hold a text.
-func (w *workspace) set(uri, text string) {
+func (w *workspace) set(uri string, version int, text string) {
 	if _, ok := place(uri); !ok {
 		return
 	}
 	w.mu.Lock()
-	w.open[uri] = text
+	w.open[uri], w.versions[uri] = text, version
 	w.mu.Unlock()
 	w.touch(uri)
 }
@@ -105,6 +115,7 @@ func (w *workspace) set(uri, text string) {
 func (w *workspace) forget(uri string) {
 	w.mu.Lock()
 	delete(w.open, uri)
+	delete(w.versions, uri)
 	w.mu.Unlock()
 	w.touch(uri)
 }
@@ -187,7 +198,7 @@ func (w *workspace) source(dir string) (source pdp.Source, texts map[string]stri
 // editors bring every YAML and JSON file.
 func (w *workspace) check(dir string) error {
 	source, texts := w.source(dir)
-	if w.told[dir] == nil && !isBundle(dir) && !slices.ContainsFunc(slices.Collect(maps.Keys(texts)), makesBundle) {
+	if w.told[dir] == nil && !w.isOurs(dir, texts) {
 		return nil
 	}
 	bundle, problems := pdp.Check(source, w.server.options.Now())
@@ -197,11 +208,22 @@ func (w *workspace) check(dir string) error {
 		w.sound[dir] = bundle
 		w.mu.Unlock()
 	}
-	of := map[string][]diagnostic{}
+	of, mends := map[string][]diagnostic{}, map[string]mended{}
+	for file, text := range texts {
+		mends[file] = mended{text: text}
+	}
 	for _, p := range slices.Concat(problems, tests) {
 		file := cmp.Or(p.File, "bundle.yaml")
-		of[file] = append(of[file], diagnose(p, w.textOf(dir, file, texts)))
+		text := w.textOf(dir, file, texts)
+		one := diagnose(p, text)
+		of[file] = append(of[file], one)
+		if m, ok := mendOf(p, one, text); ok && mends[file].text == text {
+			mends[file] = mended{text, append(mends[file].edits, m)}
+		}
 	}
+	w.mu.Lock()
+	w.mends[dir] = mends
+	w.mu.Unlock()
 	before := w.told[dir]
 	w.told[dir] = map[string]bool{}
 	for file := range texts {
@@ -222,6 +244,11 @@ func (w *workspace) check(dir string) error {
 		}
 	}
 	return nil
+}
+
+// isOurs reports whether a directory is a bundle, with the texts that are open.
+func (w *workspace) isOurs(dir string, texts map[string]string) bool {
+	return isBundle(dir) || slices.ContainsFunc(slices.Collect(maps.Keys(texts)), makesBundle)
 }
 
 // uriOf is the URI of a file, in the words of the editor if the file is open.

@@ -174,7 +174,7 @@ func (b browser) read(r *http.Response, err error) string {
 	return string(text)
 }
 
-var consoleForm = regexp.MustCompile(`<form method="post" action="([^"]*/decision)"[^>]*>\s*<input type="hidden" name="token" value="([^"]*)"><input type="hidden" name="version" value="([^"]*)">`)
+var consoleForm = regexp.MustCompile(`<form method="post" action="([^"]*/decision)"[^>]*>\s*<input type="hidden" name="token" value="([^"]*)"><input type="hidden" name="version" value="([^"]*)"><input type="hidden" name="shown" value="([^"]*)">`)
 
 // decide approves or denies on the page of a request.
 func (b browser) decide(at, decision string) {
@@ -187,7 +187,7 @@ func (b browser) decide(at, decision string) {
 	orFail(b.w.t, err)
 	to, err := page.Parse(m[1])
 	orFail(b.w.t, err)
-	b.post(to.String(), url.Values{"token": {m[2]}, "version": {m[3]}, "decision": {decision}, "reason": {"I looked at it"}})
+	b.post(to.String(), url.Values{"token": {m[2]}, "version": {m[3]}, "shown": {m[4]}, "decision": {decision}, "reason": {"I looked at it"}})
 }
 
 // A client is asked in the ways that it says it takes, and by what the operator has named first. `elicitation: {}` is forms.

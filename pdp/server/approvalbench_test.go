@@ -37,6 +37,17 @@ func withWaiting(b *testing.B, n int) string { return withTasks(b, n, false) }
 // withTasks is the same, and a task may follow each.
 func withTasks(b *testing.B, n int, tasks bool) string {
 	b.Helper()
+	return withApprovals(b, n, func(s *approval.Store, k int, a approval.Approval) (err error) {
+		if tasks {
+			_, err = s.Begin(approval.Task{ID: fmt.Sprint("task", k), Tenant: a.Tenant, Caller: a.Caller, Items: []string{a.ID}})
+		}
+		return err
+	})
+}
+
+// withApprovals is a data directory with so many approval requests, with each of which something is done.
+func withApprovals(b *testing.B, n int, then func(s *approval.Store, k int, a approval.Approval) error) string {
+	b.Helper()
 	data, err := os.MkdirTemp("/dev/shm", "approvals")
 	if err != nil {
 		data = b.TempDir()
@@ -64,8 +75,8 @@ func withTasks(b *testing.B, n int, tasks bool) string {
 			Shown: []byte(`{"subject":{"type":"agent","id":"bot"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"push"},"context":{"arguments":{"branch":"main"}}}`),
 		}
 		a, err := s.File(context.Background(), q)
-		if err == nil && tasks {
-			_, err = s.Begin(approval.Task{ID: fmt.Sprint("task", k), Tenant: q.Tenant, Caller: q.Caller, Items: []string{a.ID}})
+		if err == nil {
+			err = then(s, k, a)
 		}
 		if err != nil {
 			b.Fatal(err)
@@ -79,7 +90,7 @@ func withTasks(b *testing.B, n int, tasks bool) string {
 
 // benchCounter is a server on a data directory, with a PEP, and people who may decide
 // about everything and about nothing.
-func benchCounter(b *testing.B, data string) (s *pdptest.Server, keys map[string]string) {
+func benchCounter(b *testing.B, data string, options ...pdptest.Option) (s *pdptest.Server, keys map[string]string) {
 	b.Helper()
 	store, err := auth.OpenKeys(data)
 	if err != nil {
@@ -98,9 +109,9 @@ func benchCounter(b *testing.B, data string) (s *pdptest.Server, keys map[string
 		}
 		keys[name] = "Bearer " + key
 	}
-	return pdptest.Start(b, pdptest.Bundle(approvalFiles("a.cedar", `permit(principal, action == Action::"read", resource);`)), func(c *server.Config) {
-		c.Data, c.Program.PDP.Now, c.Program.PDP.NewID = data, nil, nil
-	}), keys
+	own := func(c *server.Config) { c.Data, c.Program.PDP.Now, c.Program.PDP.NewID = data, nil, nil }
+	files := approvalFiles("a.cedar", `permit(principal, action == Action::"read", resource);`)
+	return pdptest.Start(b, pdptest.Bundle(files), append([]pdptest.Option{own}, options...)...), keys
 }
 
 // Of what costs something while 100,000 approval requests wait: the inbox of one who

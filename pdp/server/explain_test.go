@@ -205,6 +205,9 @@ func TestWhyThereIsNoExplanation(t *testing.T) {
 		must(t, os.Remove(name))
 	}
 	o.explain(t, "allow", "auditor", http.StatusOK)
+	// Nothing was explained yet by the bundle in force, and its files are gone, too.
+	got := o.Post(evaluationPath, readQuestion, "Authorization", o.key["pep"])
+	o.explain(t, got.Header.Get("X-Decision-Id"), "auditor", http.StatusGone)
 }
 
 // The right to explain counts in the tenant of the record, whatever else a person may do.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
 )
 
 // Apart is how a request differs from the others of a list that are for the same: of one tenant, by one subject, of one
@@ -25,6 +27,22 @@ type Member struct {
 	// Of is the part of the question that has it: arguments, context, subject, action or resource.
 	Of, Name string
 	Value    jsontext.Value
+	// Alike is the part of its text that the values of all others begin with, too.
+	Alike string
+}
+
+// Text is the value: that of a string, and the JSON of anything else.
+func (m Member) Text() string {
+	var text string
+	if json.Unmarshal(m.Value, &text) != nil {
+		text = string(m.Value)
+	}
+	return text
+}
+
+// Acts reports if the member is one of those that a list of actors has ([Asked.Actors]).
+func (m Member) Acts() bool {
+	return m.Of == "context" && evaluation.NamesActors(m.Name) && m.Name != evaluation.RequesterMember
 }
 
 // String is the name of the member. That of an argument is its own.
@@ -66,10 +84,25 @@ func TellApart(all []Request) []Apart {
 		}
 		maps.DeleteFunc(differ, func(_ place, is bool) bool { return !is })
 		places := slices.SortedFunc(maps.Keys(differ), place.compare)
-		for k, n := range rows {
-			for _, at := range places {
-				apart[n].Members = append(apart[n].Members, Member{at.of, at.name, jsontext.Value(members[n][at])})
+		for _, at := range places {
+			alike, some := "", false
+			for _, n := range rows {
+				m := Member{Of: at.of, Name: at.name, Value: jsontext.Value(members[n][at])}
+				apart[n].Members = append(apart[n].Members, m)
+				switch text := m.Text(); {
+				case len(m.Value) == 0:
+				case some:
+					alike = common(alike, text)
+				default:
+					alike, some = text, true
+				}
 			}
+			for _, n := range rows {
+				last := &apart[n].Members[len(apart[n].Members)-1]
+				last.Alike = common(alike, last.Text())
+			}
+		}
+		for k, n := range rows {
 			as := slices.IndexFunc(rows[:k], func(other int) bool { return maps.Equal(members[n], members[other]) })
 			if as >= 0 {
 				apart[n].As = rows[as]
@@ -79,6 +112,16 @@ func TellApart(all []Request) []Apart {
 	return apart
 }
 
+// common is what both texts begin with.
+func common(one, other string) string {
+	for n, r := range one {
+		if !strings.HasPrefix(other[min(n, len(other)):], string(r)) {
+			return one[:n]
+		}
+	}
+	return one
+}
+
 // place is where a member stands.
 type place struct{ of, name string }
 
@@ -86,6 +129,17 @@ type place struct{ of, name string }
 func (p place) compare(other place) int {
 	rank := func(of string) string { return strings.TrimPrefix(of, ofArguments) }
 	return cmp.Or(cmp.Compare(rank(p.of), rank(other.of)), cmp.Compare(p.name, other.name))
+}
+
+// Arguments are the arguments of the question, by their names.
+func (a Asked) Arguments() (all []Member) {
+	members := a.members()
+	for _, at := range slices.SortedFunc(maps.Keys(members), place.compare) {
+		if at.of == ofArguments {
+			all = append(all, Member{Of: at.of, Name: at.name, Value: jsontext.Value(members[at])})
+		}
+	}
+	return all
 }
 
 // members are the arguments of a question, and all else that it says of its parts.

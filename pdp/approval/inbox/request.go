@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -63,7 +64,7 @@ func (r *Request) Purpose() (text, where string) {
 		return text, ""
 	}
 	if len(said) > 0 {
-		return string(r.Justification), ""
+		return cmp.Or(string(said["justification"]), string(r.Justification)), ""
 	}
 	if json.Unmarshal(r.Request.Context["purpose"], &text) == nil && text != "" {
 		return text, "purpose"

@@ -98,8 +98,9 @@ type Decision struct {
 	Why     Explained
 	Owed    []OwedObligation
 	Steps   []RecordStep
-	// MoreSteps is set if there are more than are shown, at StepsLink.
+	// MoreSteps is set if there are more than are shown, at StepsLink, and NoSteps if they cannot be had.
 	MoreSteps bool
+	NoSteps   bool
 	StepsLink Href
 	Alike     []RecordLink
 	Proof     Proof

@@ -39,6 +39,27 @@ func JSON(v jsontext.Value) Value {
 	return Value{Text: w.text()}
 }
 
+// Differing is so many characters of a value by its text, which begins with a part that others have, too. If that is long,
+// only its end is shown: otherwise what differs would be cut.
+func Differing(v jsontext.Value, text, alike string, most int) Value {
+	if len(v) == 0 {
+		return Value{}
+	}
+	shown := JSON(v)
+	if lead := []rune(alike); len(lead) > most/2 {
+		text = string(lead[len(lead)-most/4:]) + text[len(alike):]
+		if shown.Text = Line(text); shown.Quoted {
+			shown.Text = Quoted(text)
+		}
+		for n, line := range shown.Text.shown.Lines {
+			shown.Text.shown.Lines[n] = append([]visible.Piece{more}, line...)
+		}
+		most++
+	}
+	shown.Text = shown.Text.Brief(most)
+	return shown
+}
+
 // unreadable stands for a part of an answer that is no JSON. It never passes for a value.
 func unreadable() Text {
 	return Text{visible.Shown{

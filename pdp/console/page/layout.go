@@ -16,8 +16,9 @@ type Layout struct {
 	AllTenants bool
 	// LogOut is the token of the form that logs out. Without one there is no session that could end.
 	LogOut Token
-	// Capabilities says that the person may see and take back capabilities, and Records that the person may read records.
-	Capabilities, Records bool
+	// Inbox says that the person may approve, Records that the person may read records, and Capabilities that the person may
+	// see and take back capabilities.
+	Inbox, Records, Capabilities bool
 	// Waiting is how many approval requests wait for the person, and Tag that of the page that was counted. At Stream scripts
 	// hear of another number; it is empty if the person may not approve.
 	Waiting Count

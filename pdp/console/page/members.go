@@ -63,7 +63,7 @@ func (t Table) Single(name string) *Value {
 const longTable = 8
 
 // Members is a table of the members of an object, in their order. If there was a last time, each is compared, and those
-// that differ come first: short ones before long ones, and those that are gone. No object has no members.
+// that differ come first: short ones, long ones, and then those that are gone. No object has no members.
 func Members(caption Label, now jsontext.Value, last *jsontext.Value) Table {
 	t := Table{Caption: caption, Compared: last != nil}
 	before := map[string]jsontext.Value{}
@@ -116,6 +116,8 @@ func Members(caption Label, now jsontext.Value, last *jsontext.Value) Table {
 func (r *Row) rank() int {
 	switch {
 	case r.Change == Same:
+		return 3
+	case r.Change == Gone: // nothing of the last time pushes out of sight what is asked now
 		return 2
 	case r.Wide:
 		return 1

@@ -36,7 +36,7 @@ func explain(
 		text := e.policy(m.policy, ls)
 		text.Failed = m.policy.Facts.Conjuncts[m.held].Text()
 		if clauses {
-			text.Clauses = e.clausesOf(m.policy)
+			text.Clauses = e.clausesOf(m.policy, ls)
 		}
 		policies = append(policies, text)
 	}
@@ -49,7 +49,7 @@ func explain(
 			one := e.policy(p, ls)
 			part := slices.Contains(d.Determining, p.Id) || slices.Contains(d.Overruled, p.Id) || one.Verdict == evaluation.Errored
 			if clauses && (part || len(policies) < mostWithClauses) {
-				one.Clauses = e.clausesOf(p)
+				one.Clauses = e.clausesOf(p, ls)
 			}
 			policies = append(policies, one)
 		}
@@ -62,9 +62,9 @@ func explain(
 const mostWithClauses = 20
 
 // clausesOf are the clauses of a policy whose scope holds, in order, up to the first that does not hold, and beyond.
-func (e *explainer) clausesOf(p *bundle.Policy) []evaluation.Clause {
+func (e *explainer) clausesOf(p *bundle.Policy, ls *bundle.Lineages) []evaluation.Clause {
 	all := make([]evaluation.Clause, len(p.Facts.Conjuncts))
-	reached := !CountsAsErrored(p, e.q.Unusable) // such a policy is not asked
+	reached := !ls.Considers(p) || !CountsAsErrored(p, e.q.Unusable) // such a policy is not asked
 	for n, c := range p.Facts.Conjuncts {
 		all[n] = evaluation.Clause{Text: c.Text(), Result: evaluation.NotReached}
 		if !reached {

@@ -27,7 +27,8 @@ type Fmt struct {
 // Help ends the command's help.
 func (Fmt) Help() string {
 	return "It lays out policies as Cedar's own formatter does, in 80 columns. What they mean, and the comments, stay as they " +
-		"are; blank lines between comments do not. A file of which it cannot keep everything stays as it is. So do schemas.\n\n" +
+		"are; blank lines between comments do not. A file of which it cannot keep everything stays as it is. So do schemas and " +
+		"links in a directory; --check is silent about those.\n\n" +
 		"Exit codes: 0 if all is well, 1 with --check if a file is laid out otherwise, 2 if a file cannot be laid out or written."
 }
 
@@ -48,7 +49,7 @@ func (c Fmt) Run(s cli.Streams) error {
 		left++
 	}
 	for _, of := range c.Files {
-		names, err := policyFiles(of, s)
+		names, err := c.policyFiles(of, s)
 		if err != nil {
 			leave(err)
 		}
@@ -119,7 +120,7 @@ func (c Fmt) layOut(name string, s cli.Streams) (f policyText, err error) {
 }
 
 // policyFiles are the policy files that a name stands for: itself, or those in and below the directory that it is of.
-func policyFiles(name string, s cli.Streams) (names []string, err error) {
+func (c Fmt) policyFiles(name string, s cli.Streams) (names []string, err error) {
 	info, err := os.Stat(name)
 	switch {
 	case name == "-":
@@ -127,7 +128,7 @@ func policyFiles(name string, s cli.Streams) (names []string, err error) {
 	case err != nil:
 		return nil, fmt.Errorf("cannot read policies: %w; try the name of a .cedar file, or of a directory with some", err)
 	case info.IsDir():
-		return filesBelow(name, s)
+		return c.filesBelow(name, s)
 	case filepath.Ext(name) != ".cedar":
 		return nil, fmt.Errorf("%s is no policy file, and stays as it is; try a .cedar file", name)
 	}
@@ -135,8 +136,14 @@ func policyFiles(name string, s cli.Streams) (names []string, err error) {
 }
 
 // filesBelow looks for policy files. As in a bundle, names that begin with a dot are passed over. Links stay as they are: a
-// file of the directory is found by its own name, and files elsewhere are not meant.
-func filesBelow(dir string, s cli.Streams) (names []string, err error) {
+// file of the directory is found by its own name, and files elsewhere are not meant. A check lists what is to be laid out,
+// and says nothing of what is not.
+func (c Fmt) filesBelow(dir string, s cli.Streams) (names []string, err error) {
+	leave := func(format, name string) {
+		if !c.Check {
+			s.Tell(format, name)
+		}
+	}
 	err = filepath.WalkDir(dir+string(filepath.Separator), func(name string, entry fs.DirEntry, err error) error {
 		hidden := strings.HasPrefix(entry.Name(), ".") && name != dir+string(filepath.Separator)
 		switch {
@@ -146,10 +153,10 @@ func filesBelow(dir string, s cli.Streams) (names []string, err error) {
 			return fs.SkipDir
 		case entry.IsDir() || hidden:
 		case strings.HasPrefix(filepath.Ext(name), ".cedarschema"):
-			s.Tell("%s is a schema, and stays as it is", name)
+			leave("%s is a schema, and stays as it is", name)
 		case filepath.Ext(name) != ".cedar":
 		case entry.Type()&fs.ModeSymlink != 0:
-			s.Tell("%s is a link, and stays as it is; name the file that it leads to", name)
+			leave("%s is a link, and stays as it is; name the file that it leads to", name)
 		default:
 			names = append(names, name)
 		}

@@ -1,0 +1,70 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"policy-service/evaluation"
+	"policy-service/pdp"
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/recorder"
+	"policy-service/pdp/server/audit"
+)
+
+// Few bundles of then are at hand, those that were used last; and one that is too large is not compiled, unless it is in
+// force.
+func TestFewBundlesOfThenAreAtHand(t *testing.T) {
+	t.Parallel()
+	bundles, err := decisionlog.OpenBundles(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(n int, more string) string {
+		digest, err := bundles.Put(map[string][]byte{"a.cedar": fmt.Appendf(nil, `@id("p%d") permit (principal, action == Action::"read", resource);`, n), "b.cedar": []byte("// more\n" + more + `@id("b") forbid (principal, action == Action::"burn", resource);`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return digest
+	}
+	var inForce *pdp.Bundle
+	e := &explainer{inForce: func() *pdp.Bundle { return inForce }, limits: evaluation.DefaultLimits()}
+	compiled := func(digest, tenant string) int {
+		t.Helper()
+		then, bytes, err := e.then(&decisionlog.Recorded{Bundle: digest, Tenant: tenant}, bundles)
+		if err != nil || then.Bundle.Digest() != digest {
+			t.Fatal(err)
+		}
+		return bytes
+	}
+	var all []string
+	for n := range keptThen + 2 {
+		all = append(all, put(n, ""))
+		if compiled(all[n], "default") == 0 || compiled(all[n], "default") != 0 {
+			t.Errorf("bundle %d is not compiled once", n)
+		}
+		compiled(all[0], "default") // it stays, because it is used
+	}
+	if len(e.kept) != keptThen || compiled(all[0], "default") != 0 || compiled(all[1], "default") == 0 {
+		t.Errorf("%d bundles are kept", len(e.kept))
+	}
+	if compiled(all[1], "without-files") == 0 || compiled(all[1], "without-files") != 0 {
+		t.Error("a tenant without files is not found again")
+	}
+	large := put(99, strings.Repeat("// a comment\n", largestThen/13+1))
+	if _, _, err := e.then(&decisionlog.Recorded{Bundle: large, Tenant: "default"}, bundles); !errors.Is(err, audit.ErrNotAlone) {
+		t.Errorf("got %v", err)
+	}
+	files, err := bundles.Files(all[2])
+	if err == nil {
+		inForce, err = recorder.Compile(files, "default")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.kept = nil
+	if compiled(all[2], "default"); e.kept[0].Bundle != inForce {
+		t.Error("the bundle in force is compiled again")
+	}
+}
