@@ -260,6 +260,9 @@ func (one *story) print(s cli.Streams) error {
 	if arguments, ok := asked.Context["arguments"]; ok {
 		s.Print("    arguments  %s", cutJSON(arguments))
 	}
+	if one.Incomplete && !one.Redacted {
+		s.Print("    (the steps before these are gone, or not here)")
+	}
 	t := s.Table()
 	for _, step := range one.Steps {
 		t.Row(cli.Shown("    "+visible.Text(step.Event)), cli.Time(step.At), step.Record, cli.Cut(step.says(one), longestWhy))
