@@ -52,12 +52,12 @@ func (f Filter) checkText() error {
 
 // A Sieve judges the lines of a log one after the other. It is not for concurrent use. Make it with [Reader.Sieve].
 //
-// A line has a text if one of its strings has it, whatever the case of the letters, or the name of a member below
-// context or properties: these names are the caller's. All strings count, except those that nobody wrote to be read:
-// see unread, and what stands for a masked value. What an item inherits from the record of its batch counts as its own.
+// A line has a text if one of its strings has it, in upper or lower case, or the name of a member below context or
+// properties: these names are the caller's. All strings count, except those of the members unread, and the stand-ins of
+// masked values. The parts that an item inherits from the record of its batch count as its own.
 type Sieve struct {
 	filter Filter
-	reader *Reader // nil: what a line inherits is not there
+	reader *Reader // nil: inherited parts are not there
 	word   []byte  // folded
 	kind   []byte  // as it stands in a line; nil if most records are of the kind
 	folded []byte  // the line that is judged
@@ -81,7 +81,7 @@ func (f Filter) sieve() Sieve {
 	return s
 }
 
-// Passes is [Filter.Matches], and knows what an item inherits.
+// Passes is [Filter.Matches], and knows the inherited parts of an item.
 func (s *Sieve) Passes(line []byte) (bool, error) {
 	if s.filter.All() {
 		return true, nil
@@ -103,8 +103,8 @@ func (s *Sieve) Passes(line []byte) (bool, error) {
 	return has, err
 }
 
-// mayPass spares most lines the work of reading them whole. The tenant comes first: what a reader may not see must not
-// take longer for a word that is in it. A line that is no JSON object is left to [Parse].
+// mayPass spares most lines the work of reading them whole. The tenant comes first: a record that the reader may not
+// see must not take longer for a word that is in it. A line that is no JSON object is left to [Parse].
 func (s *Sieve) mayPass(line []byte) bool {
 	if s.filter.Tenants != nil {
 		var of struct {
@@ -124,7 +124,7 @@ func (s *Sieve) mayPass(line []byte) bool {
 	return bytes.Contains(s.folded, s.word) || bytes.Contains(line, []byte(`,"inherits":[`))
 }
 
-// inherits reports whether what an item inherits has the word.
+// inherits reports whether the inherited parts of an item have the word.
 func (s *Sieve) inherits(r *Recorded) (bool, error) {
 	id := r.BatchID()
 	if s.reader == nil || id == "" {
@@ -144,8 +144,8 @@ func (s *Sieve) inherits(r *Recorded) (bool, error) {
 	return s.has, nil
 }
 
-// unread are the members of a record whose texts nobody wrote to be read: times, digests, signatures, and the list of what is
-// masked.
+// unread are the members of a record whose texts are not there to be read: times, digests, signatures, and the list of
+// masked places.
 var unread = []string{"time", "now", "masked", "rest", "bundle", "salt", "seal", "filed_at", "expires_at", "proof"}
 
 // in reports whether JSON has the word.
@@ -184,7 +184,7 @@ func (s *Sieve) in(text []byte) (bool, error) {
 	}
 }
 
-// says reports whether a text has the word, outside of what stands for a masked value.
+// says reports whether a text has the word, outside of the stand-ins of masked values.
 func (s *Sieve) says(text string) bool {
 	for {
 		part, rest, more := cutMask(text)
@@ -201,7 +201,7 @@ func (s *Sieve) says(text string) bool {
 // digestLength is the length of the digest behind [evaluation.MaskPrefix].
 const digestLength = 22
 
-// cutMask is what stands before and behind the first text that stands for a masked value.
+// cutMask cuts a text around the first stand-in of a masked value.
 func cutMask(text string) (before, after string, found bool) {
 	for from := 0; ; {
 		at := strings.Index(text[from:], evaluation.MaskPrefix)
@@ -248,7 +248,7 @@ var upper = func() (all [utf8.RuneSelf]byte) {
 	return all
 }()
 
-// foldJSON is fold for JSON, with the characters in the place of escapes: what is in no part of it is in no string.
+// foldJSON is fold for JSON, with the characters in the place of escapes: a word that is nowhere in it is in no string.
 func foldJSON(to, text []byte) []byte {
 	to = slices.Grow(to, len(text))
 	for i := 0; i < len(text); {

@@ -279,7 +279,7 @@ func cutJSON(text []byte) cli.Shown {
 	return cli.Shown(visible.Quoted(short) + cli.More(left))
 }
 
-// says is who said it, by which way, and why; or which decision it is about.
+// says names the person, the way by which the word came, and the reason; or the decision that the step is about.
 func (step *storyStep) says(of *story) string {
 	var words []string
 	add := func(before, text string) {
