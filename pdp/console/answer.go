@@ -60,6 +60,7 @@ func (v *visit) message(status int) page.Message {
 	}
 	m := page.Message{Layout: v.layout(title), Heading: title, Says: []page.Text{page.Of(problems[status].says)},
 		Link: page.Href(v.link("/approvals")), LinkText: "To the inbox"}
+	m.Layout.Section = "" // of all that a person may not see there is one page
 	if status == http.StatusUnauthorized {
 		m.Link, m.LinkText = page.Href(v.link(loginPath)), "Log in"
 	}

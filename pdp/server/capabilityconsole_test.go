@@ -82,7 +82,7 @@ func TestConsoleOfCapabilities(t *testing.T) {
 		t.Errorf("the page has %v", got)
 	}
 	has(t, all, "agent/bot", "5", "b:read", `&lt;script&gt;`, "b:&lt;b&gt;bold&lt;/b&gt;", "&lt;i&gt;", "and 2 more", "bound",
-		w.holder.Key().Thumbprint(), `<a class="inbox" href="/console/capabilities">`, "0 of 5")
+		w.holder.Key().Thumbprint(), `href="/console/capabilities" aria-current="true">`, "0 of 5")
 	for text, times := range map[string]int{"all tools": 2, "any number": 2, "any arguments": 2, "any": 1, "other arguments are any": 1} {
 		if n := strings.Count(all, `<strong class="open">`+text+`</strong>`); n != times {
 			t.Errorf("%q is marked %d times, want %d: %s", text, n, times, all)
