@@ -23,7 +23,7 @@ import (
 // mostSteps is how many steps of an approval request, and questions of a batch, a page shows.
 const mostSteps = 50
 
-// recordStep is what pages show of the details of a step.
+// recordStep has the details of a step that pages show.
 type recordStep struct {
 	Approval   string `json:"approval"`
 	Capability string `json:"capability"`
@@ -173,7 +173,7 @@ func (v *visit) decision() {
 	v.show(http.StatusOK, view)
 }
 
-// recordFacts are what a record says in a word each.
+// recordFacts are the facts of a record that have a word each.
 func (v *visit) recordFacts(e *evidence) (all []page.Fact) {
 	r := &e.record.Record
 	add := func(name page.Label, value string, note page.Label, links ...page.FactLink) {
@@ -308,7 +308,7 @@ func sentIn(r *remote.Recorded) (all []page.SentTable, masked []page.MaskedPlace
 	return all, masked
 }
 
-// why is the explanation, or what is known without one.
+// why is the explanation. Without one it has the names of the policies.
 func (v *visit) why(e *evidence) (w page.Explained) {
 	r := &e.record.Record
 	if r.Kind != remote.KindDecision && r.Kind != remote.KindPossible {

@@ -162,7 +162,7 @@ func TestPageWithoutThePoliciesOfThen(t *testing.T) {
 	hasNot(t, body, "@id(", "same answer")
 }
 
-// What policies, voters and callers wrote is text, too.
+// The words of policies, voters and callers are text, too.
 func TestHostileWordsOfOthers(t *testing.T) {
 	t.Parallel()
 	r := openRecords(t)
@@ -238,7 +238,7 @@ func TestPageOfADecision(t *testing.T) {
 	}
 }
 
-// Items of a batch show what they inherit, and so do questions what is possible.
+// Items of a batch show their inherited parts, and so do questions with options.unknown.
 func TestPageOfAnItem(t *testing.T) {
 	t.Parallel()
 	r := openRecords(t)
@@ -258,7 +258,7 @@ func TestPageOfAnItem(t *testing.T) {
 	has(t, plain(auditor.page("/console/decisions?kind=possible")), "2 questions")
 }
 
-// The story of an approval stands on the page of each of its records: who said what and why, with links both ways.
+// The story of an approval stands on the page of each of its records: each vote with its reason, and links both ways.
 func TestStoryOfAnApproval(t *testing.T) {
 	t.Parallel()
 	r := openRecords(t)
@@ -292,7 +292,7 @@ func TestStoryOfAnApproval(t *testing.T) {
 
 var typedInto = regexp.MustCompile(`<input name="[a-z]+" value="[^"]*"`)
 
-// Whatever stands in a record, no page gets an element, a script or a command of it.
+// No text of a record is markup: no page gets an element, a script or a command of it.
 func TestHostileRecords(t *testing.T) {
 	t.Parallel()
 	r := openRecords(t)

@@ -52,13 +52,13 @@ type RecordRow struct {
 	Caller, Tenant  Text
 	Kind, Event     Text
 	By, Said        Text
-	Questions       int // of a batch that asked what is possible
+	Questions       int // of a batch with options.unknown
 }
 
 // Command is a command line that people copy. It is empty if it would not be the one that they see.
 type Command struct{ Text Text }
 
-// CommandOf quotes words for sh, and ends with what is ours. A word that is drawn in another way than it is written makes
+// CommandOf quotes words for sh, and adds an end of ours. A word that is drawn in another way than it is written makes
 // no command.
 func CommandOf(words []string, end Label) Command {
 	line := make([]string, len(words))
@@ -113,7 +113,7 @@ type Decision struct {
 
 func (Decision) template() string { return "decision" }
 
-// Fact is what a record says about one thing, and where more is about it.
+// Fact is one thing that a record says, and the pages that say more about it.
 type Fact struct {
 	Name  Label
 	Value Text
@@ -127,7 +127,7 @@ type FactLink struct {
 	Link Href
 }
 
-// RecordQuestion is a question of a batch that asked what is possible.
+// RecordQuestion is a question of a batch with options.unknown.
 type RecordQuestion struct {
 	Name   Text
 	Link   Href
