@@ -28,6 +28,7 @@ func TestPageSameAsNobodyAgreedTo(t *testing.T) {
 
 	id := p.asks("push", push)
 	mia.says(mia.page("/console/approvals/"+id), "/decision", "decision", "deny", "reason", "no")
+	has(t, plain(mia.page("/console/approvals/"+id)), `What became of it Said User::"mia" denied,`)
 	got = same()
 	has(t, plain(got), `branch " main " same as last time (Denied)`)
 	hasNot(t, got, `class="same"`)
