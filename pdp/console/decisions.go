@@ -137,7 +137,7 @@ func (v *visit) decisions() {
 	got, err := v.records.Page(v.r.Context(), l.asked())
 	status := http.StatusOK
 	if err != nil {
-		// 503 says what to ask for instead if there was no time to find a page.
+		// If there was no time to find a page, the detail of the 503 says how to pick fewer records.
 		if status = httpclient.StatusOf(err); status != http.StatusBadRequest && status != http.StatusServiceUnavailable {
 			v.fail(err)
 			return
@@ -242,8 +242,8 @@ func refOf(typ, id string) string {
 	return typ + "/" + id
 }
 
-// exportOf is the command that writes out the same records. There is none if a filter has no flag, or if what people see
-// of a value is not what the command would need.
+// exportOf is the command that writes out the same records. There is none if a filter has no flag, or if a value is
+// drawn in another way than it is written.
 func (v *visit) exportOf(l recordLook) page.Command {
 	words := []string{"policy-service", "log", "export", "--server", v.serverWord()}
 	for _, f := range recordFilter {

@@ -38,7 +38,7 @@
 		button.type = "button";
 		button.className = "copy";
 		button.textContent = "Copy";
-		button.setAttribute("aria-label", "Copy the id");
+		button.setAttribute("aria-label", "Copy " + (id.dataset.copy || "the id"));
 		const text = id.textContent;
 		button.addEventListener("click", () => {
 			navigator.clipboard.writeText(text).then(() => { button.textContent = "Copied"; }, () => { button.textContent = "Not copied"; });
