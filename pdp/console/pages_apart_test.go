@@ -32,6 +32,8 @@ func TestInboxTellsApart(t *testing.T) {
 		p.Advance(time.Minute)
 	}
 	alice := p.logIn("alice")
+	has(t, alice.page("/console/approvals?tab=said"), "Nothing is here yet.")
+	has(t, p.logIn("mia").page("/console/approvals?resource=none"), "Nothing matches the filter.")
 	got := rowsOf(alice.page("/console/approvals"))
 	const who, of = "agent/agent-release tool.invoke tool/push", "agent-release wants to use push."
 	for n, want := range []string{
