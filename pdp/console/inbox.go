@@ -303,6 +303,9 @@ func (v *visit) entry(r inbox.Request, apart inbox.Apart) page.Entry {
 		Filed:    v.moment(r.FiledAt),
 		Until:    v.moment(r.ExpiresAt),
 	}
+	if !r.Pending() {
+		e.By, e.Decision, e.Reason = lastSaid(&r)
+	}
 	for _, one := range others[:min(len(others), fewNames)] {
 		e.For = append(e.For, brief(word(one)))
 	}

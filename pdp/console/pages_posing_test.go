@@ -29,6 +29,9 @@ func TestPageSameAsNobodyAgreedTo(t *testing.T) {
 	id := p.asks("push", push)
 	mia.says(mia.page("/console/approvals/"+id), "/decision", "decision", "deny", "reason", "no")
 	has(t, plain(mia.page("/console/approvals/"+id)), `What became of it Said User::"mia" denied,`)
+	if rows := rowsOf(alice.page("/console/approvals?tab=done")); len(rows) == 0 || !strings.HasSuffix(rows[0], `User::"mia" denied: no`) {
+		t.Errorf("the row of it is %q", rows)
+	}
 	got = same()
 	has(t, plain(got), `branch " main " same as last time (Denied)`)
 	hasNot(t, got, `class="same"`)
