@@ -234,9 +234,21 @@ func (b *Broker) approvalRequest(
 		q.Drawn = nil
 	}
 	if err == nil && said && why.Text() != "approved" {
-		q.Said, err = evaluation.Object{}.With("justification", why).MarshalJSON()
+		onRecord, _ := masked.Request.Context.Get("justification")
+		err = says(&q, evaluation.Object{}.With("justification", why), evaluation.Object{}.With("justification", onRecord))
 	}
 	return q, err
+}
+
+// says gives an approval request its justification, as approvers read it and as records have it.
+func says(q *approval.ApprovalRequest, forPeople, onRecord evaluation.Object) (err error) {
+	if q.Said, err = forPeople.MarshalJSON(); err != nil {
+		return err
+	}
+	if q.Noted, err = onRecord.MarshalJSON(); err != nil || bytes.Equal(q.Noted, q.Said) {
+		q.Noted = nil
+	}
+	return err
 }
 
 // asShownOf is a masked request without the protocol members, which are no part of the approval and would look as if they

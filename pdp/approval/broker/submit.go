@@ -14,6 +14,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/approval"
+	"policy-service/pdp/decisionlog/mask"
 	"policy-service/pdp/server/auth"
 )
 
@@ -122,27 +123,28 @@ func (b *Broker) requested(
 		return q, err
 	}
 	q.Asked = askedByAuthZEN
-	if said = b.shownBeside(ctx, r, said, submission.Said); said.Len() > 0 {
-		q.Said, err = said.MarshalJSON()
+	if forPeople, onRecord := b.shownBeside(ctx, r, said, submission.Said); forPeople.Len() > 0 {
+		err = says(&q, forPeople, onRecord)
 	}
 	return q, err
 }
 
 // shownBeside is the justification of a request, in its context and beside it, without secrets: neither its own, nor
-// the request's.
+// the request's. Approvers read facts about masked values, and records have none.
 func (b *Broker) shownBeside(
 	ctx context.Context, r evaluation.Request, within, beside evaluation.Object,
-) evaluation.Object {
+) (forPeople, onRecord evaluation.Object) {
 	denied := r.Context
 	r.Context = denied.Beside(within)
 	secrets := b.options.Mask(ctx).Gather()
 	secrets.Add(r, beside)
-	masked := secrets.ForPeople(r)
-	added := masked.Request.Context.Without(func(name string) bool {
-		_, ok := denied.Get(name)
-		return ok
-	})
-	return added.Beside(masked.Object(beside))
+	added := func(masked *mask.Masking) evaluation.Object {
+		return masked.Request.Context.Without(func(name string) bool {
+			_, ok := denied.Get(name)
+			return ok
+		}).Beside(masked.Object(beside))
+	}
+	return added(secrets.ForPeople(r)), added(secrets.Apply(r))
 }
 
 // denial is the content of the binding token of an item, if the token is ours, of this tenant, and fresh.

@@ -112,6 +112,8 @@ type story struct {
 	Template  string          `json:"template,omitzero"`
 	Quorum    int             `json:"quorum,omitzero"`
 	Message   string          `json:"message,omitzero"`
+	// Justification is what was said for it, beside the request.
+	Justification jsontext.Value `json:"justification,omitzero"`
 	// Request is not there if no record that is left has it, and Redacted says that it was removed.
 	Request  jsontext.Value `json:"request,omitzero"`
 	Redacted bool           `json:"redacted,omitzero"`
@@ -200,6 +202,9 @@ func (one *story) add(r *decisionlog.Recorded, step *stepRecord) {
 	next.Tenant, next.Request, next.names = r.Tenant, one.Request, one.names
 	next.Steps, next.Incomplete, next.Redacted = one.Steps, one.Incomplete, one.Redacted || r.Event == approval.StepRedacted
 	next.Message = cmp.Or(next.Message, one.Message)
+	if next.Justification == nil {
+		next.Justification = one.Justification
+	}
 	if next.Request == nil && step.Request != nil {
 		next.Request, next.names = step.Request, r.Names
 	}
@@ -254,6 +259,9 @@ func (one *story) print(s cli.Streams) error {
 		}
 		s.Print("    purpose    %s", cli.Cut(text, longestWhat))
 	}
+	if said := one.justified(); said != "" {
+		s.Print("    says why   %s", cli.Cut(said, longestWhat))
+	}
 	if one.Message != "" {
 		s.Print("    message    %s", cli.Cut(one.Message, longestWhat))
 	}
@@ -265,6 +273,15 @@ func (one *story) print(s cli.Streams) error {
 		t.Row(cli.Shown("    "+visible.Text(step.Event)), cli.Time(step.At), step.Record, cli.Cut(step.says(one), longestWhy))
 	}
 	return t.Flush()
+}
+
+// justified is what was said for it: the text, or JSON if there is more than a text.
+func (one *story) justified() (text string) {
+	var said map[string]jsontext.Value
+	if json.Unmarshal(one.Justification, &said) == nil && len(said) == 1 && json.Unmarshal(said["justification"], &text) == nil {
+		return text
+	}
+	return string(one.Justification)
 }
 
 // cutJSON is JSON, in which a backslash stays one.
