@@ -79,11 +79,9 @@ type ApprovalRequest struct {
 	Drawn jsontext.Value `json:"drawn,omitzero"`
 	// Members are the members of the context that were part of the request.
 	Members []string `json:"members,omitzero"`
-	// Said is the justification of the caller, masked: an object, and no part of what is
+	// Said is the justification of the caller, masked as records have it: an object, and no part of what is
 	// approved. Asked is the form in which it was asked for, "" for the native one.
-	Said jsontext.Value `json:"said,omitzero"`
-	// Noted is Said as records have it, without facts about masked values; nil if that is the same.
-	Noted jsontext.Value `json:"noted,omitzero"`
+	Said  jsontext.Value `json:"said,omitzero"`
 	Asked string         `json:"via,omitzero"`
 	// Person is for whom it was asked, as evaluation.Request.Person has it: several are in one text.
 	Person string `json:"person,omitzero"`
@@ -95,14 +93,6 @@ func (q *ApprovalRequest) ForPeople() jsontext.Value {
 		return q.Drawn
 	}
 	return q.Shown
-}
-
-// ForRecord is the justification as records have it.
-func (q *ApprovalRequest) ForRecord() jsontext.Value {
-	if q.Noted != nil {
-		return q.Noted
-	}
-	return q.Said
 }
 
 // Approval is one approval request, with its state. It is a copy: changing
@@ -258,18 +248,17 @@ type words struct {
 	Drawn   jsontext.Value    `json:"drawn,omitzero"`
 	Members []string          `json:"members,omitzero"`
 	Said    jsontext.Value    `json:"said,omitzero"`
-	Noted   jsontext.Value    `json:"noted,omitzero"`
 }
 
 // cut takes the words away.
 func (q *ApprovalRequest) cut() (w words) {
-	w = words{q.Actors, q.Shown, q.Drawn, q.Members, q.Said, q.Noted}
+	w = words{q.Actors, q.Shown, q.Drawn, q.Members, q.Said}
 	q.add(words{})
 	return w
 }
 
 func (q *ApprovalRequest) add(w words) {
-	q.Actors, q.Shown, q.Drawn, q.Members, q.Said, q.Noted = w.Actors, w.Shown, w.Drawn, w.Members, w.Said, w.Noted
+	q.Actors, q.Shown, q.Drawn, q.Members, q.Said = w.Actors, w.Shown, w.Drawn, w.Members, w.Said
 }
 
 // reserved are the decisions that are to use an approval, or to go on from a use.

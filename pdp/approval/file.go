@@ -72,7 +72,7 @@ func (s *Store) pay(q *ApprovalRequest, now time.Time) error {
 // fits refuses a request that could not be shown to people, and terms that no person or any
 // person could meet.
 func (s *Store) fits(q *ApprovalRequest) error {
-	size := len(q.Shown) + len(q.Said) + len(q.Noted)
+	size := len(q.Shown) + len(q.Said)
 	if size+len(q.Drawn) > s.options.Limits.MaxShown {
 		q.Drawn = nil // Shown says less, and no other
 	}

@@ -226,7 +226,7 @@ func (b *Broker) approvalRequest(
 	if hint := evaluation.HintOf(r.Resource.Properties); hint.Timeout > 0 { // which is not vouched for: it only shortens
 		q.Terms.Timeout = min(q.Terms.Timeout, hint.Timeout)
 	}
-	why, said := drawn.Request.Context.Get("justification")
+	why, said := masked.Request.Context.Get("justification")
 	if q.Shown, err = asShownOf(masked); err != nil {
 		return q, err
 	}
@@ -234,21 +234,9 @@ func (b *Broker) approvalRequest(
 		q.Drawn = nil
 	}
 	if err == nil && said && why.Text() != "approved" {
-		onRecord, _ := masked.Request.Context.Get("justification")
-		err = says(&q, evaluation.Object{}.With("justification", why), evaluation.Object{}.With("justification", onRecord))
+		q.Said, err = evaluation.Object{}.With("justification", why).MarshalJSON()
 	}
 	return q, err
-}
-
-// says gives an approval request its justification, as approvers read it and as records have it.
-func says(q *approval.ApprovalRequest, forPeople, onRecord evaluation.Object) (err error) {
-	if q.Said, err = forPeople.MarshalJSON(); err != nil {
-		return err
-	}
-	if q.Noted, err = onRecord.MarshalJSON(); err != nil || bytes.Equal(q.Noted, q.Said) {
-		q.Noted = nil
-	}
-	return err
 }
 
 // asShownOf is a masked request without the protocol members, which are no part of the approval and would look as if they

@@ -62,7 +62,7 @@ func entryOfStep(step approval.Step) (decisionlog.Entry, error) {
 	shown := (step.Caller != "" || step.Name == approval.StepFiled) && one.RedactedAt.IsZero()
 	var justification jsontext.Value
 	if shown {
-		justification = one.ForRecord()
+		justification = one.Said
 	}
 	details, err := marshal(recordedStep{
 		Approval:   one.ID,

@@ -14,7 +14,6 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/approval"
-	"policy-service/pdp/decisionlog/mask"
 	"policy-service/pdp/server/auth"
 )
 
@@ -123,28 +122,27 @@ func (b *Broker) requested(
 		return q, err
 	}
 	q.Asked = askedByAuthZEN
-	if forPeople, onRecord := b.shownBeside(ctx, r, said, submission.Said); forPeople.Len() > 0 {
-		err = says(&q, forPeople, onRecord)
+	if said = b.shownBeside(ctx, r, said, submission.Said); said.Len() > 0 {
+		q.Said, err = said.MarshalJSON()
 	}
 	return q, err
 }
 
 // shownBeside is the justification of a request, in its context and beside it, without secrets: neither its own, nor
-// the request's. Approvers read facts about masked values, and records have none.
+// the request's.
 func (b *Broker) shownBeside(
 	ctx context.Context, r evaluation.Request, within, beside evaluation.Object,
-) (forPeople, onRecord evaluation.Object) {
+) evaluation.Object {
 	denied := r.Context
 	r.Context = denied.Beside(within)
 	secrets := b.options.Mask(ctx).Gather()
 	secrets.Add(r, beside)
-	added := func(masked *mask.Masking) evaluation.Object {
-		return masked.Request.Context.Without(func(name string) bool {
-			_, ok := denied.Get(name)
-			return ok
-		}).Beside(masked.Object(beside))
-	}
-	return added(secrets.ForPeople(r)), added(secrets.Apply(r))
+	masked := secrets.Apply(r)
+	added := masked.Request.Context.Without(func(name string) bool {
+		_, ok := denied.Get(name)
+		return ok
+	})
+	return added.Beside(masked.Object(beside))
 }
 
 // denial is the content of the binding token of an item, if the token is ours, of this tenant, and fresh.
