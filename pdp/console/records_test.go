@@ -86,6 +86,7 @@ func TestListOfRecords(t *testing.T) {
 		r.asked("", recordsEvaluation, readQuestion(fmt.Sprintf("user-%03d", n), `{"role":"reader"}`, `{}`))
 	}
 	r.asked("deny", recordsEvaluation, readQuestion("nina", `{}`, `{}`))
+	r.asked("told", recordsEvaluation, readQuestion("tina", `{}`, `{"arguments":{"page":7,"pages":{"a":1},"q":"é","z":1},"justification":"the Q3 \"launch\""}`))
 	r.asked("acme", "/tenants/acme"+recordsEvaluation, readQuestion("acme-person", `{}`, `{}`))
 	auditor := r.logIn("auditor")
 	if got := auditor.get("/console/approvals"); got.Status != http.StatusSeeOther || got.Header.Get("Location") != "/pdp/console/decisions" {
@@ -94,6 +95,9 @@ func TestListOfRecords(t *testing.T) {
 	body := auditor.page("/console/decisions")
 	has(t, body, "<title>Records · policy-service", `href="/pdp/console/decisions" aria-current="true">Records</a>`, `href="/pdp/console/decisions/`+r.ids["deny"]+`" data-row`)
 	has(t, plain(body), "user/nina read doc/plan", "Deny", "acme-read acme · key:searcher")
+	has(t, body, `<form class="search"`)
+	has(t, plain(body), `user/tina read doc/plan page : 7 pages : {"a": 1} q : " é " and 1 more says " the Q3`)
+	has(t, plain(auditor.page("/console/decisions?text=q3+\"launch")), "user/tina")
 	older := regexp.MustCompile(`href="(/pdp/console/decisions\?[^"]*)" rel="next"`)
 	newer := regexp.MustCompile(`href="(/pdp/console/decisions\?[^"]*)" rel="prev"`)
 	go1 := func(body string, to *regexp.Regexp) string {
@@ -224,6 +228,9 @@ func TestStoryOfAnApproval(t *testing.T) {
 	story := []string{"The approval request, step by step", "filed", `approve by User::"frank" through console : the launch is on`, "used"}
 	decision := both.page("/console/decisions/" + used.Header.Get("X-Decision-Id"))
 	has(t, plain(decision), append(story, "met by the approval "+id, "this record")...)
+	if top, _, _ := strings.Cut(plain(decision), "The request, as it is on record"); !strings.Contains(top, `Approved by User::"frank"`) || !strings.Contains(top, "the launch is on") {
+		t.Errorf("the top of the page of the decision is %s", top)
+	}
 	has(t, decision, `href="/pdp/console/approvals/`+id+`"`, `href="/pdp/console/decisions?approval=`+id+`"`)
 	list := both.page("/console/decisions?approval=" + id)
 	has(t, plain(list), `approval approve User::"frank"`, "the launch is on")
@@ -319,7 +326,7 @@ func TestRecordsInABrowser(t *testing.T) {
 				p.Goto("/console/decisions?decision=allow")
 				wrong("filtered")
 				p.Fill("Who", "user/nina")
-				p.Loads(func() { p.Click("button", "Apply") })
+				p.Loads(func() { p.Click("button", "Search") })
 				p.Loads(func() { p.Click("link", "user/nina read doc/plan") })
 				if p.Path() != "/pdp/console/decisions/"+r.ids["allow"] || !p.Has("heading", "Why: by the policies of then") {
 					t.Fatalf("at %s\n%s", p.Path(), p.Text())

@@ -21,8 +21,10 @@ func TestJustificationIsOnRecord(t *testing.T) {
 	}
 	type line struct {
 		Kind, Event string
-		Request     struct{ Context struct{ Justification string } }
-		Details     struct {
+		Request     struct {
+			Context struct{ Justification string }
+		}
+		Details struct {
 			Justification struct{ Justification string }
 		}
 	}

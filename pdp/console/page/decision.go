@@ -1,6 +1,7 @@
 package page
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -28,7 +29,8 @@ func (Decisions) template() string { return "decisions" }
 // RecordFilter is the filter of the records.
 type RecordFilter struct {
 	Answers, Kinds []Choice
-	Fields         []RecordField
+	// Fields are those that are always in view, and More the others.
+	Fields, More []RecordField
 	// Clear is the page without a filter. It is empty if there is none.
 	Clear Href
 }
@@ -37,6 +39,11 @@ type RecordFilter struct {
 type RecordField struct {
 	Name, Label, Hint Label
 	Value             Typed
+}
+
+// Given reports if a person typed something into one of the fields that are not always in view.
+func (f RecordFilter) Given() bool {
+	return slices.ContainsFunc(f.More, func(one RecordField) bool { return one.Value != "" })
 }
 
 // RecordRow is a record in a list. A record that holds no decision has a Kind, and may have an Event, and the person and the
@@ -53,6 +60,10 @@ type RecordRow struct {
 	Kind, Event     Text
 	By, Said        Text
 	Questions       int // of a batch that asked what is possible
+	// Says is why, in the words of the request. Sent are some of its arguments, and MoreSent is how many more there are.
+	Says     Text
+	Sent     []SentRow
+	MoreSent int
 }
 
 // Command is a command line that people copy. It is empty if it would not be the one that they see.
@@ -124,6 +135,10 @@ type RecordFacts struct {
 	// Questions are those of a record of a batch, and MoreQuestions those for which it has no room.
 	Questions     []RecordLink
 	MoreQuestions int
+	// Says is why, in the words of the request.
+	Says Text
+	// Said is what people said about the approval request, in the order in which they did.
+	Said []SaidStep
 	// Approvals are the approval requests that the record is about, or that the decision went by.
 	Approvals  []RecordLink
 	Capability CapabilityShown
@@ -233,6 +248,12 @@ type RecordStep struct {
 	Reason  Text
 	Answer  Status // of a decision that used it
 	Current bool   // it is the record of this page
+}
+
+// SaidStep is a step at the top of the page: Words says which one it is, and Name is its CSS class.
+type SaidStep struct {
+	RecordStep
+	Name, Words Label
 }
 
 // Proof is the place of a record in the log.
