@@ -291,6 +291,14 @@ func TestRecordsInABrowser(t *testing.T) {
 	r.asked("allow", recordsEvaluation, readQuestion("nina", `{"role":"reader"}`, `{"pin":"1","arguments":{"page":7}}`))
 	r.asked("deny", recordsEvaluation, readQuestion("nina", `{}`, `{}`))
 	id := r.asks("github.push_code", push)
+	frank := r.logIn("frank")
+	if got := frank.says(frank.page("/console/approvals/"+id), "/decision", "decision", "approve", "reason", "the launch is on"); got.Status != http.StatusSeeOther {
+		t.Fatalf("got %d %s", got.Status, got.Body)
+	}
+	voted := regexp.MustCompile(`href="/pdp(/console/decisions/[^"?]+)" data-row`).FindStringSubmatch(r.logIn("auditor").page("/console/decisions?event=approve&approval=" + id))
+	if voted == nil {
+		t.Fatal("the vote is not on record")
+	}
 	for name, options := range map[string][]browsertest.Option{
 		"with scripts": {browsertest.Dark()}, "without": {browsertest.WithoutScript()},
 	} {
@@ -334,6 +342,8 @@ func TestRecordsInABrowser(t *testing.T) {
 				wrong("decision")
 				p.Goto("/console/decisions?approval=" + id)
 				wrong("steps")
+				p.Goto(voted[1])
+				wrong("vote")
 				p.Refused("/console/decisions?from=yesterday", http.StatusBadRequest)
 			}
 		})

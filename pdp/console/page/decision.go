@@ -250,7 +250,7 @@ type RecordStep struct {
 	Current bool   // it is the record of this page
 }
 
-// SaidStep is a step at the top of the page: Words says which one it is, and Name is its CSS class.
+// SaidStep is a step at the top of the page: Words says which one it is, and Name is its name for CSS.
 type SaidStep struct {
 	RecordStep
 	Name, Words Label
