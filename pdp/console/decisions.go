@@ -137,6 +137,7 @@ func (v *visit) decisions() {
 	l := recordLookOf(v.r.URL.Query())
 	view := page.Decisions{Layout: v.layout("Records"), Filter: v.recordForm(l), Export: v.exportOf(l)}
 	view.All = l.kind != remote.KindDecision
+	view.Recent = l.given.Has("text") && !l.given.Has("since") && !l.given.Has("from")
 	got, err := v.records.Page(v.r.Context(), l.asked())
 	status := http.StatusOK
 	if err != nil {

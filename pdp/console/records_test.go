@@ -97,6 +97,9 @@ func TestListOfRecords(t *testing.T) {
 	has(t, plain(body), "user/nina read doc/plan", "Deny", "acme-read acme · key:searcher")
 	has(t, body, `<form class="search"`)
 	has(t, plain(body), `user/tina read doc/plan page : 7 pages : {"a": 1} q : " é " and 1 more says " the Q3`)
+	const recent = "Text is looked for in the records of the last 90 days."
+	has(t, plain(auditor.page("/console/decisions?text=nothing")), recent, "Nothing matches the filter.")
+	hasNot(t, plain(auditor.page("/console/decisions?text=nothing&since=400d"))+plain(body), recent)
 	has(t, plain(auditor.page("/console/decisions?text=q3+\"launch")), "user/tina")
 	older := regexp.MustCompile(`href="(/pdp/console/decisions\?[^"]*)" rel="next"`)
 	newer := regexp.MustCompile(`href="(/pdp/console/decisions\?[^"]*)" rel="prev"`)
@@ -231,7 +234,7 @@ func TestStoryOfAnApproval(t *testing.T) {
 	if top, _, _ := strings.Cut(plain(decision), "The request, as it is on record"); !strings.Contains(top, `Approved by User::"frank"`) || !strings.Contains(top, "the launch is on") {
 		t.Errorf("the top of the page of the decision is %s", top)
 	}
-	has(t, decision, `href="/pdp/console/approvals/`+id+`"`, `href="/pdp/console/decisions?approval=`+id+`"`)
+	has(t, decision, `<li class="is-approve">`, `href="/pdp/console/approvals/`+id+`"`, `href="/pdp/console/decisions?approval=`+id+`"`)
 	list := both.page("/console/decisions?approval=" + id)
 	has(t, plain(list), `approval approve User::"frank"`, "the launch is on")
 	waiting := regexp.MustCompile(`href="/pdp(/console/decisions/[^"]+)">its record</a>`).FindStringSubmatch(both.page("/console/approvals/" + id))

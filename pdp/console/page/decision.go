@@ -16,6 +16,8 @@ type Decisions struct {
 	// All says that the list is not of decisions alone.
 	All  bool
 	Rows []RecordRow
+	// Recent says that only records of the last 90 days are looked through.
+	Recent bool
 	// Mistake is why there is no list, if the address of the page is no good.
 	Mistake Text
 	// Older and Newer are the pages beside this one, and Newest the first page if this is another one.
