@@ -82,6 +82,9 @@ func (c approvalsCommand) Run(s cli.Streams) error {
 	})
 	if len(all) == 0 {
 		s.Tell("no approval request in the log is like that")
+		if strings.Contains(string(c.By), "::") && !strings.Contains(string(c.By), `::"`) {
+			s.Tell(`--by: as policies write a person, the id has quotes: 'User::"mia"'`)
+		}
 	}
 	for n, one := range all {
 		if c.JSON {
