@@ -29,6 +29,7 @@ type approvalsCommand struct {
 	Subject  cli.Given `placeholder:"ID" help:"Only approval requests with this subject: an id, or TYPE/ID."`
 	Resource cli.Given `placeholder:"ID" help:"Only approval requests with this resource: an id, or TYPE/ID."`
 	Action   cli.Given `placeholder:"NAME" help:"Only approval requests with this action."`
+	Approval cli.Given `placeholder:"ID" help:"Only the approval request with this id, as log show prints it."`
 	Text     cli.Given `placeholder:"WORD" help:"Only approval requests with this text in what was asked or said, whatever the case of its letters. Without --from or --since, only those with such a step in the last 90 days."`
 	Status   status    `placeholder:"STATUS" help:"Only approval requests that are in this state now: pending, approved, denied, expired, cancelled, used_up or revoked."`
 	JSON     bool      `name:"json" help:"Print JSON, one line for each approval request."`
@@ -56,7 +57,7 @@ func (s *status) UnmarshalText(text []byte) error {
 // Run prints approval requests with their steps.
 func (c approvalsCommand) Run(s cli.Streams) error {
 	only, err := filterFlags{
-		Span: c.Span, Tenant: c.Tenant, Subject: c.Subject, Resource: c.Resource, Action: c.Action, Text: c.Text,
+		Span: c.Span, Tenant: c.Tenant, Subject: c.Subject, Resource: c.Resource, Action: c.Action, Approval: c.Approval, Text: c.Text,
 	}.filter(s)
 	if err != nil {
 		return err
