@@ -6,7 +6,7 @@
 //	workspace.go  the open documents, their bundles, and the problems of those
 //	cursor.go     the word under the cursor
 //	answers.go    the answers about it
-//	uses.go       the names that a file defines and uses; usesschema.go those of a schema
+//	uses.go       the names that a file defines and uses; usesschema.go those of a schema; members.go the owners of attributes
 //	places.go     where those stand in a bundle
 //	mend.go       the edits that mend problems
 //	text.go       places in a text, as each side counts them
@@ -107,10 +107,6 @@ func (s *server) take(m *message) error {
 func (s *server) handle(m *message) (any, error) {
 	switch {
 	case m.Method == "initialize":
-		var g greetings
-		if json.Unmarshal([]byte(m.Params), &g) == nil { // an editor that says nothing of itself knows no versions
-			s.workspace.greet(g.Capabilities.Workspace.WorkspaceEdit.DocumentChanges)
-		}
 		s.state = working
 		return abilities, nil
 	case s.state == greeting:

@@ -98,11 +98,11 @@ func TestPlacesAreInUTF16(t *testing.T) {
 	}
 	text := "𝄞é\nab𝄞c"
 	for offset := range text {
-		if p := positionOf(text, offset); offsetOf(text, p) != offset {
+		if p := rangeOf(text, offset, offset).Start; offsetOf(text, p) != offset {
 			t.Errorf("byte %d is %+v, and that is byte %d", offset, p, offsetOf(text, p))
 		}
 	}
-	if got := positionOf(text, len(text)); got != (position{1, 5}) {
+	if got := rangeOf(text, len(text), len(text)).Start; got != (position{1, 5}) {
 		t.Errorf("the end is %+v", got)
 	}
 	for _, p := range []position{{0, 99}, {9, 9}} {

@@ -1,12 +1,13 @@
 package lsp
 
 import (
+	"fmt"
 	"slices"
 	"strings"
-	"unicode"
 
 	"policy-service/pdp"
 	"policy-service/pdp/internal/places"
+	"policy-service/pdp/visible"
 )
 
 // mended are the edits that mend problems of a text. They are for that text alone.
@@ -46,7 +47,7 @@ func (w *workspace) actions(p *params) []codeAction {
 		return all
 	}
 	w.mu.Lock()
-	of, version, versions := w.mends[d.dir][d.file], w.versions[uri], w.versioned
+	of, document := w.mends[d.dir][d.file], versioned{uri, w.versions[uri]}
 	w.mu.Unlock()
 	if of.text != d.text {
 		return all
@@ -55,11 +56,8 @@ func (w *workspace) actions(p *params) []codeAction {
 		if r := m.diagnostic.Range; before(p.Range.End, r.Start) || before(r.End, p.Range.Start) {
 			continue
 		}
-		edits := workspaceEdit{Changes: map[string][]textEdit{uri: {m.edit}}}
-		if versions {
-			edits = workspaceEdit{DocumentChanges: []documentEdit{{versioned{uri, version}, []textEdit{m.edit}}}}
-		}
-		all = append(all, codeAction{"Write " + shown(m.edit.NewText), quickFix, []diagnostic{m.diagnostic}, true, edits})
+		edits := workspaceEdit{[]documentEdit{{document, []textEdit{m.edit}}}}
+		all = append(all, codeAction{title(m.edit.NewText), quickFix, []diagnostic{m.diagnostic}, true, edits})
 	}
 	return all
 }
@@ -68,17 +66,5 @@ func before(a, b position) bool {
 	return a.Line < b.Line || a.Line == b.Line && a.Character < b.Character
 }
 
-// shown is the beginning of a text, in one line.
-func shown(text string) string {
-	const most = 80
-	visible := strings.Map(func(c rune) rune {
-		if unicode.IsPrint(c) || unicode.IsSpace(c) {
-			return c
-		}
-		return unicode.ReplacementChar
-	}, strings.Join(strings.Fields(text), " "))
-	if all := []rune(visible); len(all) > most {
-		return string(all[:most]) + "…"
-	}
-	return visible
-}
+// title is of an edit that writes a text, whose end a list of edits need not show.
+func title(text string) string { return fmt.Sprintf("Write %.80s", visible.Text(text)) }

@@ -55,33 +55,26 @@ func (w *workspace) find(uri string, p position, is func(use) bool, most int) []
 		}
 		uri, text := w.uriOf(d.dir, file), string(content[file])
 		at := walker{text: text}
-		add := func(u use, as func() textRange) {
-			if same := func(n name) bool { return n.same(u.name) }; len(all) >= most || !is(u) || !slices.ContainsFunc(wanted, same) {
+		add := func(u use) {
+			if len(all) >= most || !is(u) || !slices.ContainsFunc(wanted, u.same) {
 				return
 			}
-			if one := (location{uri, as()}); len(all) == 0 || all[len(all)-1] != one {
+			if one := (location{uri, at.rangeOf(u.from, u.to)}); len(all) == 0 || all[len(all)-1] != one {
 				all = append(all, one)
 			}
 		}
-		if strings.HasPrefix(inHome(file), "entities/") {
-			for _, n := range wanted {
-				if line, column := entityIn(o, file, content[file], n); line > 0 {
-					add(use{name: n, defines: true}, func() textRange { return wordAt(text, line, column) })
-				}
+		usesIn(file, text, o, add)
+		for _, n := range wanted {
+			if o == nil || n.is != entity || !strings.HasPrefix(inHome(file), "entities/") {
+				continue
 			}
-			continue
+			if line, column := o.EntityIn(file, content[file], n.of, n.id); line > 0 {
+				from := at.find(line-1, column-1)
+				add(use{name: n, from: from, to: from + len("{"), defines: true})
+			}
 		}
-		usesIn(file, text, o, func(u use) { add(u, func() textRange { return at.rangeOf(u.from, u.to) }) })
 	}
 	return all
-}
-
-// entityIn is where a file of entities defines an entity. The line is 0 if it does not.
-func entityIn(o *pdp.Outline, file string, text []byte, n name) (line, column int) {
-	if o == nil || n.is != entity {
-		return 0, 0
-	}
-	return o.EntityIn(file, text, n.of, n.id)
 }
 
 // symbols lists the definitions of a document.

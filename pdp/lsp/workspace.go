@@ -21,14 +21,13 @@ import (
 type workspace struct {
 	server *server
 
-	mu        sync.Mutex
-	open      map[string]string            // text by URI
-	versions  map[string]int               // of the open texts, as the editor counts
-	versioned bool                         // the editor takes edits for one version
-	mends     map[string]map[string]mended // by directory and file, of the open texts
-	changed   map[string]time.Time         // bundles to be checked, by directory, with their last change
-	sound     map[string]*pdp.Bundle       // by directory: as it was when it loaded last
-	wake      chan struct{}
+	mu       sync.Mutex
+	open     map[string]string            // text by URI
+	versions map[string]int               // of the open texts, as the editor counts
+	mends    map[string]map[string]mended // by directory and file, of the open texts
+	changed  map[string]time.Time         // bundles to be checked, by directory, with their last change
+	sound    map[string]*pdp.Bundle       // by directory: as it was when it loaded last
+	wake     chan struct{}
 
 	told map[string]map[string]bool // by directory, the URIs with diagnostics; for run alone
 }
@@ -91,13 +90,6 @@ func makesBundle(file string) bool {
 func uriOf(dir, file string) string {
 	u := url.URL{Scheme: "file", Path: filepath.ToSlash(filepath.Join(dir, filepath.FromSlash(file)))}
 	return u.String()
-}
-
-// greet notes whether the editor takes edits for one version of a document.
-func (w *workspace) greet(versioned bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.versioned = versioned
 }
 
 // set has a document hold a text.
