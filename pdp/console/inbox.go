@@ -203,24 +203,28 @@ func (v *visit) lists(l look) (all lists, err error) {
 	return all, err
 }
 
-// readOnFor is how long short pages of the API are read on. After that the page says that the list goes on.
-const readOnFor = 200 * time.Millisecond
+// readOnFor is how long short pages of the API are read on, and readOnOver how many. After that the page says that the list
+// goes on.
+const (
+	readOnFor  = 200 * time.Millisecond
+	readOnOver = 20
+)
 
 // readOn reads a page. The work of one answer is bounded, so that it may have few approval requests of many.
 func (v *visit) readOn(l look) (all inbox.Page, err error) {
 	begun := time.Now()
-	for all.Next = l.cursor; ; {
-		got, err := v.api.List(v.r.Context(), l.filter, all.Next, onPage-len(all.Items))
-		if err != nil && all.Next != l.cursor {
+	for n, next := 1, l.cursor; ; n++ {
+		got, err := v.api.List(v.r.Context(), l.filter, next, onPage-len(all.Items))
+		if err != nil && n > 1 {
 			return all, nil // it goes on there
 		} else if err != nil {
 			return all, err
 		}
-		if all.Next == l.cursor {
+		if n == 1 {
 			all.Tag = got.Tag
 		}
 		all.Items, all.Next = append(all.Items, got.Items...), got.Next
-		if all.Next == "" || len(all.Items) >= onPage || time.Since(begun) >= readOnFor {
+		if next = all.Next; next == "" || len(all.Items) >= onPage || n == readOnOver || time.Since(begun) >= readOnFor {
 			return all, nil
 		}
 	}

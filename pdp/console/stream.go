@@ -24,7 +24,7 @@ import (
 //	beat      every 15 seconds in between, so that a browser and a proxy see that the stream is not cut
 //	replaced  as the last one, if another stream of the session has begun
 //
-// It keeps nothing of what happened: each look sees how it is now. Each is a request to the API, which judges anew if the
+// It keeps no events: each look sees how it is now. Each is a request to the API, which judges anew if the
 // person may.
 const (
 	streamPath = approvalsPath + "/stream"

@@ -67,7 +67,7 @@ func TellApart(all []Request) []Apart {
 	apart, members, alike := make([]Apart, len(all)), make([]map[place]string, len(all)), map[call][]int{}
 	for n := range all {
 		apart[n].As = -1
-		if r := &all[n]; !r.Redacted() { // it says nothing of what it was for
+		if r := &all[n]; !r.Redacted() { // nothing is left of it to compare
 			q := &r.Request
 			of := call{r.Tenant, q.Action.Name, q.Subject.Type, q.Subject.ID, q.Resource.Type, q.Resource.ID}
 			members[n], alike[of] = q.members(), append(alike[of], n)
@@ -112,7 +112,7 @@ func TellApart(all []Request) []Apart {
 	return apart
 }
 
-// common is what both texts begin with.
+// common is the beginning of both texts.
 func common(one, other string) string {
 	for n, r := range one {
 		if !strings.HasPrefix(other[min(n, len(other)):], string(r)) {

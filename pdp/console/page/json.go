@@ -40,7 +40,7 @@ func JSON(v jsontext.Value) Value {
 }
 
 // Differing is so many characters of a value by its text, which begins with a part that others have, too. If that is long,
-// only its end is shown: otherwise what differs would be cut.
+// only its end is shown: otherwise the difference would be cut.
 func Differing(v jsontext.Value, text, alike string, most int) Value {
 	if len(v) == 0 {
 		return Value{}
