@@ -209,17 +209,18 @@ func TestDefinition(t *testing.T) {
 	} {
 		t.Run(one.text, func(t *testing.T) {
 			e := loaded(t)
-			var got *location
-			e.under("textDocument/definition", one.file, one.text, &got)
+			var all []location
+			e.under("textDocument/definition", one.file, one.text, &all)
 			if one.in == "" {
-				if got != nil {
-					t.Errorf("got %+v", got)
+				if len(all) != 0 {
+					t.Errorf("got %+v", all)
 				}
 				return
 			}
-			if got == nil || got.URI != e.uri(one.in) {
-				t.Fatalf("got %+v, want a place in %s", got, one.in)
+			if len(all) != 1 || all[0].URI != e.uri(one.in) {
+				t.Fatalf("got %+v, want a place in %s", all, one.in)
 			}
+			got := all[0]
 			text := bundleFiles()[one.in]
 			if at := offsetOf(text, got.Range.Start); !strings.HasPrefix(text[at:], one.want) {
 				t.Errorf("it is at %q", text[at:])

@@ -22,15 +22,10 @@ func contextOf(action string) string { return "action " + action + "\ncontext" }
 
 // ownerOf is the owner of the attributes of a variable; "" if that may be any.
 func ownerOf(s scope, variable string) string {
-	switch {
-	case variable == "principal":
-		return s.principal
-	case variable == "resource":
-		return s.resource
-	case variable == "context" && s.action != "":
+	if variable == "context" && s.action != "" {
 		return contextOf(s.action)
 	}
-	return ""
+	return map[string]string{"principal": s.principal, "resource": s.resource}[variable]
 }
 
 // all are the attributes of an owner.

@@ -15,22 +15,9 @@ func (w *workspace) known(uri string) (d document, o *pdp.Outline, ok bool) {
 	return d, o, ok && (o != nil || w.isOurs(d.dir, w.texts(d.dir)))
 }
 
-// define says where the word under the cursor is defined; nil if that is nowhere.
-func (w *workspace) define(uri string, p position) *location {
-	all := w.find(uri, p, func(u use) bool { return u.defines }, 1)
-	if len(all) == 0 {
-		return nil
-	}
-	return &all[0]
-}
-
-// refer lists where the word under the cursor stands in the bundle, with its definition if that is asked for.
-func (w *workspace) refer(uri string, p position, definition bool) []location {
-	return w.find(uri, p, func(u use) bool { return definition || !u.defines }, mostFound)
-}
-
-// find lists the places of the name under the cursor, in the files that its own file sees, and, of uses, in those that see it.
-func (w *workspace) find(uri string, p position, is func(use) bool, most int) []location {
+// find lists the places of the name under the cursor: where files that its own file sees define it, and where files that see
+// its own, too, use it.
+func (w *workspace) find(uri string, p position, definitions, uses bool) []location {
 	all := []location{}
 	d, o, ok := w.known(uri)
 	if !ok {
@@ -50,13 +37,13 @@ func (w *workspace) find(uri string, p position, is func(use) bool, most int) []
 	content := source.Read().Content
 	maps.Copy(content, source.ReadTests().Content)
 	for _, file := range slices.Sorted(maps.Keys(content)) {
-		if !seenFrom(d.file, file) && (most == 1 || !seenFrom(file, d.file)) {
+		if !seenFrom(d.file, file) && !(uses && seenFrom(file, d.file)) {
 			continue
 		}
 		uri, text := w.uriOf(d.dir, file), string(content[file])
 		at := walker{text: text}
 		add := func(u use) {
-			if len(all) >= most || !is(u) || !slices.ContainsFunc(wanted, u.same) {
+			if asked := u.defines && definitions || !u.defines && uses; !asked || len(all) == mostFound || !slices.ContainsFunc(wanted, u.same) {
 				return
 			}
 			if one := (location{uri, at.rangeOf(u.from, u.to)}); len(all) == 0 || all[len(all)-1] != one {

@@ -201,15 +201,12 @@ func (w *workspace) check(dir string) error {
 		w.mu.Unlock()
 	}
 	of, mends := map[string][]diagnostic{}, map[string]mended{}
-	for file, text := range texts {
-		mends[file] = mended{text: text}
-	}
 	for _, p := range slices.Concat(problems, tests) {
 		file := cmp.Or(p.File, "bundle.yaml")
 		text := w.textOf(dir, file, texts)
 		one := diagnose(p, text)
 		of[file] = append(of[file], one)
-		if m, ok := mendOf(p, one, text); ok && mends[file].text == text {
+		if m, ok := mendOf(p, one, text); ok {
 			mends[file] = mended{text, append(mends[file].edits, m)}
 		}
 	}
