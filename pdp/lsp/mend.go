@@ -10,31 +10,25 @@ import (
 	"policy-service/pdp/visible"
 )
 
-// mended are the edits that mend problems of a text. They are for that text alone.
-type mended struct {
-	text  string
-	edits []mend
+// checked are the diagnostics of a text. Their edits are for that text alone.
+type checked struct {
+	text string
+	all  []diagnostic
 }
 
-// mend is an edit, and the diagnostic that it takes away.
-type mend struct {
-	diagnostic diagnostic
-	edit       textEdit
-}
-
-// mendOf is the edit that mends a problem. It is not ok if there is none, or the text is another one than was read.
-func mendOf(p pdp.Problem, d diagnostic, text string) (m mend, ok bool) {
+// mendOf is the edit that mends a problem; nil if there is none, or the text is another one than was read.
+func mendOf(p pdp.Problem, text string) *textEdit {
 	if p.Mend.Word == "" || p.Line == 0 {
-		return m, false
+		return nil
 	}
 	at := places.Offset(text, p.Line, p.Column)
 	for _, quote := range []string{"", `"`, "'"} {
 		if strings.HasPrefix(text[at:], quote+p.Mend.Word) {
 			from := at + len(quote)
-			return mend{d, textEdit{rangeOf(text, from, from+len(p.Mend.Word)), p.Mend.Meant}}, true
+			return &textEdit{rangeOf(text, from, from+len(p.Mend.Word)), p.Mend.Meant}
 		}
 	}
-	return m, false
+	return nil
 }
 
 // actions offers an edit for each problem in a part of a document that has one. Behind a change there is none until the
@@ -47,17 +41,17 @@ func (w *workspace) actions(p *params) []codeAction {
 		return all
 	}
 	w.mu.Lock()
-	of, document := w.mends[d.dir][d.file], versioned{uri, w.versions[uri]}
+	of, document := w.checked[uri], versioned{uri, w.versions[uri]}
 	w.mu.Unlock()
 	if of.text != d.text {
 		return all
 	}
-	for _, m := range of.edits {
-		if r := m.diagnostic.Range; before(p.Range.End, r.Start) || before(r.End, p.Range.Start) {
+	for _, one := range of.all {
+		if one.mend == nil || before(p.Range.End, one.Range.Start) || before(one.Range.End, p.Range.Start) {
 			continue
 		}
-		edits := workspaceEdit{[]documentEdit{{document, []textEdit{m.edit}}}}
-		all = append(all, codeAction{title(m.edit.NewText), quickFix, []diagnostic{m.diagnostic}, true, edits})
+		edits := workspaceEdit{[]documentEdit{{document, []textEdit{*one.mend}}}}
+		all = append(all, codeAction{title(one.mend.NewText), quickFix, []diagnostic{one}, true, edits})
 	}
 	return all
 }

@@ -114,7 +114,7 @@ func TestMendsAreOfOneText(t *testing.T) {
 	w := newWorkspace(&server{})
 	uri := uriOf(e.dir, "a.cedar")
 	w.set(uri, 1, wrong)
-	w.mends[e.dir] = map[string]mended{"a.cedar": {wrong, []mend{{edit: textEdit{NewText: "permit"}}}}}
+	w.checked[uri] = checked{wrong, []diagnostic{{mend: &textEdit{NewText: "permit"}}}}
 	asks := &params{}
 	asks.TextDocument.URI = uri
 	if all := w.actions(asks); len(all) != 1 {

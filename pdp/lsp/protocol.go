@@ -46,6 +46,8 @@ type diagnostic struct {
 	Code     string    `json:"code"`
 	Source   string    `json:"source"`
 	Message  string    `json:"message"`
+
+	mend *textEdit // that takes it away, nil if none does
 }
 
 // The severities of a diagnostic.
