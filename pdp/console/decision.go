@@ -237,7 +237,7 @@ func (v *visit) questionsIn(r *remote.Recorded) (all []page.RecordQuestion, more
 	for n := range questions[:min(len(questions), mostSteps)] {
 		q := &questions[n]
 		name := strings.Join([]string{refOf(q.Names.Subject.Type, q.Names.Subject.ID), q.Names.Action.Name, refOf(q.Names.Resource.Type, q.Names.Resource.ID)}, " ")
-		all = append(all, page.RecordQuestion{Name: page.Line(name).Brief(briefMessage), Link: v.recordLink(q.ID), Answer: page.StatusOf(q.Answer())})
+		all = append(all, page.RecordQuestion{Name: page.Brief(page.Line, name, briefMessage), Link: v.recordLink(q.ID), Answer: page.StatusOf(q.Answer())})
 	}
 	if more = len(questions) - len(all); r.Rest != nil {
 		more += r.Rest.More

@@ -217,7 +217,7 @@ func (v *visit) recordRow(r *remote.Recorded) page.RecordRow {
 	if r.Kind != remote.KindDecision {
 		row.Kind, row.Event = word60(r.Kind), word60(r.Event)
 		step := stepOf(r)
-		row.By, row.Said = page.Line(step.By).Brief(briefName), page.Line(step.Reason).Brief(briefMessage)
+		row.By, row.Said = page.Brief(page.Line, step.By, briefName), page.Brief(page.Line, step.Reason, briefMessage)
 		if r.Names.Resource.ID == "" {
 			row.With = word60(cmp.Or(step.Approval, step.Capability))
 		}
@@ -226,7 +226,7 @@ func (v *visit) recordRow(r *remote.Recorded) page.RecordRow {
 	return row
 }
 
-func word60(text string) page.Text { return page.Word(text).Brief(briefName) }
+func word60(text string) page.Text { return page.Brief(page.Word, text, briefName) }
 
 // refOf is an entity as filters name it.
 func refOf(typ, id string) string {

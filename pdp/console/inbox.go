@@ -285,7 +285,7 @@ const (
 
 func (v *visit) entry(r inbox.Request, apart inbox.Apart) page.Entry {
 	who, others := r.Request.Actors()
-	brief := func(text string) page.Text { return page.Word(text).Brief(briefName) }
+	brief := func(text string) page.Text { return page.Brief(page.Word, text, briefName) }
 	purpose, where := r.Purpose()
 	e := page.Entry{
 		Link:     v.linkOf(r.ID),
@@ -293,8 +293,8 @@ func (v *visit) entry(r inbox.Request, apart inbox.Apart) page.Entry {
 		Who:      brief(word(who)),
 		Does:     brief(r.Request.Action.Name),
 		With:     brief(named(r.Request.Resource)),
-		Message:  page.Line(r.Message).Brief(briefMessage),
-		Says:     page.Quoted(purpose).Brief(briefMessage),
+		Message:  page.Brief(page.Line, r.Message, briefMessage),
+		Says:     page.Brief(page.Quoted, purpose, briefMessage),
 		Tenant:   brief(r.Tenant),
 		Template: brief(r.Template),
 		Status:   page.StatusOf(r.Status),
@@ -319,7 +319,7 @@ func (v *visit) entry(r inbox.Request, apart inbox.Apart) page.Entry {
 			continue
 		}
 		e.Differs = append(e.Differs, page.Difference{
-			Name:  page.Word(m.String()).Brief(briefMember),
+			Name:  page.Brief(page.Word, m.String(), briefMember),
 			Value: page.Differing(m.Value, m.Text(), m.Alike, briefMember),
 			None:  len(m.Value) == 0,
 		})

@@ -212,8 +212,8 @@ func (s *sheet) lastOne() page.Last {
 	last := page.Last{Link: s.v.linkOf(r.ID), At: s.v.moment(r.FiledAt), Status: page.StatusOf(r.Status)}
 	if n := len(r.Said); n > 0 {
 		said := r.Said[n-1]
-		last.By, last.Decision = page.Line(said.By).Brief(briefName), decisionOf(said.Decision)
-		last.Reason = page.Line(said.Reason).Brief(briefMessage)
+		last.By, last.Decision = page.Brief(page.Line, said.By, briefName), decisionOf(said.Decision)
+		last.Reason = page.Brief(page.Line, said.Reason, briefMessage)
 	}
 	return last
 }
