@@ -196,7 +196,7 @@ func (s *Store) save(c *change, from Approval, to *Approval) {
 	if from.Status != to.Status || !slices.Equal(from.Votes, to.Votes) {
 		tellTasks(c, to)
 	}
-	switch was, is := from.isPast(), to.isPast(); {
+	switch was, is := from.wasRuled(), to.wasRuled(); {
 	case is && !was:
 		c.Put(to.alikeKey(), true)
 	case was && !is:
@@ -314,9 +314,7 @@ func (r rules) Forget(c *change, a Approval) {
 	c.Forget(a)
 	c.Delete(prefixWords + a.ID)
 	c.Delete(prefixUntold + a.ID)
-	if a.isPast() {
-		c.Delete(a.alikeKey())
-	}
+	c.Delete(a.alikeKey())
 }
 
 // Expire implements [ledger.Rules]. An approval whose time is up ended then, not now. One that ended before has only its

@@ -3,6 +3,7 @@ package console
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -302,19 +303,21 @@ func (v *visit) entry(r inbox.Request, apart inbox.Apart) page.Entry {
 		Filed:    v.moment(r.FiledAt),
 		Until:    v.moment(r.ExpiresAt),
 	}
+	if !r.Pending() {
+		e.By, e.Decision, e.Reason = lastSaid(&r)
+	}
 	for _, one := range others[:min(len(others), fewNames)] {
 		e.For = append(e.For, brief(word(one)))
 	}
 	e.MoreFor = max(0, len(others)-fewNames)
-	members := apart.Members
-	if len(members) == 0 && apart.As < 0 { // no row is there to differ from
+	members := slices.DeleteFunc(slices.Clone(apart.Members), func(m inbox.Member) bool {
+		return m.Acts() || m.Of == "context" && m.Name == where // it stands there already
+	})
+	if len(members) == 0 && apart.As < 0 { // no row is there to differ from, or it differs by nothing else
 		members = r.Request.Arguments()
 	}
-	for _, m := range members {
-		if m.Acts() || m.Of == "context" && m.Name == where { // it stands there already
-			continue
-		}
-		if len(e.Differs) == fewMembers {
+	for n, m := range members {
+		if n >= fewMembers && len(members) > fewMembers+1 { // "and 1 more" is no shorter than the one
 			e.MoreDiffers++
 			continue
 		}

@@ -123,6 +123,7 @@
 		(reason.value.trim() === "" ? reason : button).focus();
 	};
 	const keys = one(".keys");
+	if (keys) keys.hidden = false;
 	const does = {
 		j: () => move(1),
 		k: () => move(-1),

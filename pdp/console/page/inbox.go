@@ -57,6 +57,10 @@ type Entry struct {
 	// the same as a row above, Above says how many rows above.
 	Differs            []Difference
 	MoreDiffers, Above int
+	// By is the person who spoke last about what waits no longer, Decision what they did, and Reason why.
+	By       Text
+	Decision Label
+	Reason   Text
 	// Rest is the page that begins behind the row.
 	Rest             Href
 	Tenant, Template Text
