@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"policy-service/pdp/approval/inbox"
 	"policy-service/pdp/console/page"
 	"policy-service/pdp/decisionlog/remote"
 	"policy-service/pdp/httpclient"
@@ -22,20 +23,23 @@ const (
 	fewPolicies = 3
 )
 
+// fieldsInView is how many fields of recordFilter are always in view.
+const fieldsInView = 4
+
 // recordFilter are the filters of the API that the form has as texts, in the order of the form.
 var recordFilter = []struct {
 	name, flag  string
 	label, hint page.Label
 }{
+	{"text", "text", "Text", "a word in the record"},
 	{"subject", "subject", "Who", "type/id"},
-	{"action", "action", "Does", ""},
 	{"resource", "resource", "With", "type/id"},
-	{"policy", "policy", "Policy", ""},
 	{"since", "since", "Since", "7d, 2026-11-20"},
+	{"action", "action", "Does", ""},
+	{"policy", "policy", "Policy", ""},
 	{"from", "from", "From", "2026-11-20T15:04:05Z"},
 	{"to", "to", "To", "2026-11-21"},
 	{"tenant", "tenant", "Tenant", ""},
-	{"text", "text", "Text", "a word in the record"},
 	{"approval", "approval", "Approval request", "id"},
 	{"capability", "capability", "Capability", "id"},
 	{"event", "event", "Event", "tool_drift"},
@@ -130,6 +134,7 @@ func (v *visit) decisions() {
 	l := recordLookOf(v.r.URL.Query())
 	view := page.Decisions{Layout: v.layout("Records"), Filter: v.recordForm(l), Export: v.exportOf(l)}
 	view.All = l.kind != remote.KindDecision
+	view.Recent = l.given.Has("text") && !l.given.Has("since") && !l.given.Has("from")
 	got, err := v.records.Page(v.r.Context(), l.asked())
 	status := http.StatusOK
 	if err != nil {
@@ -171,10 +176,13 @@ func (v *visit) decisions() {
 
 func (v *visit) recordForm(l recordLook) page.RecordFilter {
 	form := page.RecordFilter{}
-	for _, f := range recordFilter {
-		form.Fields = append(form.Fields, page.RecordField{
-			Name: page.Label(f.name), Label: f.label, Hint: f.hint, Value: page.Typed(l.given.Get(f.name)),
-		})
+	for n, f := range recordFilter {
+		one := page.RecordField{Name: page.Label(f.name), Label: f.label, Hint: f.hint, Value: page.Typed(l.given.Get(f.name))}
+		if n < fieldsInView {
+			form.Fields = append(form.Fields, one)
+		} else {
+			form.More = append(form.More, one)
+		}
 	}
 	for _, a := range recordAnswers {
 		text := a.Text()
@@ -209,6 +217,9 @@ func (v *visit) recordRow(r *remote.Recorded) page.RecordRow {
 		Tenant: word60(r.Tenant),
 		Reason: word60(r.Reason),
 	}
+	sent := sentOf(r)
+	row.Sent = briefly(inbox.Asked{Context: sent.Context}.Arguments())
+	row.Says = page.Brief(page.Quoted, whyOf(r, sent), briefMessage)
 	policies := slices.Concat(r.Determining, r.Overruled)
 	for _, p := range policies[:min(len(policies), fewPolicies)] {
 		row.Policies = append(row.Policies, word60(p))

@@ -24,6 +24,9 @@ const (
 	TopUsual = 20
 )
 
+// ErrTopOf is the error for an answer without names by which decisions with it are counted.
+var ErrTopOf = errors.New("decisions of one answer are counted by policy or by subject; say which")
+
 // ErrTop is the error for a count that cannot be made.
 var ErrTop = errors.New("count by policy or by subject, and from 1 to 1000 names")
 
@@ -60,6 +63,7 @@ func (r *TopRow) most() int64 { return r.Decisions + r.Missed }
 // up. missed is the most that a name which is not held can have had.
 type topping struct {
 	by     string
+	only   string // the answer; "" is all
 	room   int
 	rows   map[[2]string]*TopRow
 	missed int64
@@ -68,11 +72,14 @@ type topping struct {
 // topRoom is how many names are held, in some 10 MB.
 const topRoom = 20_000
 
-func newTopping(by string, room int) *topping {
-	return &topping{by: by, room: room, rows: map[[2]string]*TopRow{}}
+func newTopping(by, only string, room int) *topping {
+	return &topping{by: by, only: only, room: room, rows: map[[2]string]*TopRow{}}
 }
 
 func (t *topping) decided(s *decisionlog.Recorded) {
+	if t.only != "" && s.Answer() != t.only {
+		return
+	}
 	if t.by == BySubject {
 		t.count(s.Tenant, s.Names.Subject.Type+"/"+s.Names.Subject.ID, s.Answer(), len(s.Errors) > 0)
 		return

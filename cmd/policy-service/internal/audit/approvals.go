@@ -29,6 +29,7 @@ type approvalsCommand struct {
 	Subject  cli.Given `placeholder:"ID" help:"Only approval requests with this subject: an id, or TYPE/ID."`
 	Resource cli.Given `placeholder:"ID" help:"Only approval requests with this resource: an id, or TYPE/ID."`
 	Action   cli.Given `placeholder:"NAME" help:"Only approval requests with this action."`
+	Approval cli.Given `placeholder:"ID" help:"Only the approval request with this id, as log show prints it."`
 	Text     cli.Given `placeholder:"WORD" help:"Only approval requests with this text in what was asked or said, whatever the case of its letters. Without --from or --since, only those with such a step in the last 90 days."`
 	Status   status    `placeholder:"STATUS" help:"Only approval requests that are in this state now: pending, approved, denied, expired, cancelled, used_up or revoked."`
 	JSON     bool      `name:"json" help:"Print JSON, one line for each approval request."`
@@ -56,7 +57,7 @@ func (s *status) UnmarshalText(text []byte) error {
 // Run prints approval requests with their steps.
 func (c approvalsCommand) Run(s cli.Streams) error {
 	only, err := filterFlags{
-		Span: c.Span, Tenant: c.Tenant, Subject: c.Subject, Resource: c.Resource, Action: c.Action, Text: c.Text,
+		Span: c.Span, Tenant: c.Tenant, Subject: c.Subject, Resource: c.Resource, Action: c.Action, Approval: c.Approval, Text: c.Text,
 	}.filter(s)
 	if err != nil {
 		return err
@@ -82,6 +83,9 @@ func (c approvalsCommand) Run(s cli.Streams) error {
 	})
 	if len(all) == 0 {
 		s.Tell("no approval request in the log is like that")
+		if strings.Contains(string(c.By), "::") && !strings.Contains(string(c.By), `::"`) {
+			s.Tell(`--by: as policies write a person, the id has quotes: 'User::"mia"'`)
+		}
 	}
 	for n, one := range all {
 		if c.JSON {
@@ -112,6 +116,8 @@ type story struct {
 	Template  string          `json:"template,omitzero"`
 	Quorum    int             `json:"quorum,omitzero"`
 	Message   string          `json:"message,omitzero"`
+	// Justification is what was said for it, beside the request.
+	Justification jsontext.Value `json:"justification,omitzero"`
 	// Request is not there if no record that is left has it, and Redacted says that it was removed.
 	Request  jsontext.Value `json:"request,omitzero"`
 	Redacted bool           `json:"redacted,omitzero"`
@@ -200,6 +206,9 @@ func (one *story) add(r *decisionlog.Recorded, step *stepRecord) {
 	next.Tenant, next.Request, next.names = r.Tenant, one.Request, one.names
 	next.Steps, next.Incomplete, next.Redacted = one.Steps, one.Incomplete, one.Redacted || r.Event == approval.StepRedacted
 	next.Message = cmp.Or(next.Message, one.Message)
+	if next.Justification == nil {
+		next.Justification = one.Justification
+	}
 	if next.Request == nil && step.Request != nil {
 		next.Request, next.names = step.Request, r.Names
 	}
@@ -254,6 +263,9 @@ func (one *story) print(s cli.Streams) error {
 		}
 		s.Print("    purpose    %s", cli.Cut(text, longestAsked))
 	}
+	if said := one.justified(); said != "" {
+		s.Print("    says why   %s", cli.Cut(said, longestWhat))
+	}
 	if one.Message != "" {
 		s.Print("    message    %s", cli.Cut(one.Message, longestAsked))
 	}
@@ -268,6 +280,15 @@ func (one *story) print(s cli.Streams) error {
 		t.Row(cli.Shown("    "+visible.Text(step.Event)), cli.Time(step.At), step.Record, cli.Cut(step.says(one), longestSaid))
 	}
 	return t.Flush()
+}
+
+// justified is what was said for it: the text, or JSON if there is more than a text.
+func (one *story) justified() (text string) {
+	var said map[string]jsontext.Value
+	if json.Unmarshal(one.Justification, &said) == nil && len(said) == 1 && json.Unmarshal(said["justification"], &text) == nil {
+		return text
+	}
+	return string(one.Justification)
 }
 
 // cutJSON is JSON, in which a backslash stays one.
