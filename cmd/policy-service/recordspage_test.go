@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-var commandsOnPage = regexp.MustCompile(`<code data-copy><bdi class="text">([^<]*)</bdi>`)
+var commandsOnPage = regexp.MustCompile(`<code data-copy="the command"><bdi class="text">([^<]*)</bdi>`)
 
 // The commands that the console shows about records do what it says, as they stand there.
 func TestTheCommandsOnARecordsPage(t *testing.T) {

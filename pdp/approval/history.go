@@ -15,8 +15,20 @@ func (q *ApprovalRequest) purpose() purpose {
 	return purpose{q.Tenant, q.Terms.Template, q.Subject.Type, q.Subject.ID, q.Action, q.Resource.Type, q.Resource.ID}
 }
 
-// isPast reports whether an approval is pending no longer, and still says what it was for: a redacted one does not.
-func (a *Approval) isPast() bool { return a.ID != "" && a.Status != Pending && a.RedactedAt.IsZero() }
+// wasRuled reports whether people approved or denied it, and it still says what it was for: a redacted one does not. One
+// that was withdrawn or ran out of time before is nothing to compare with: a program can file as many as it likes.
+func (a *Approval) wasRuled() bool {
+	switch a.Status {
+	case Approved, Denied, UsedUp, Revoked:
+	case Expired:
+		if a.Agreed == "" {
+			return false
+		}
+	default:
+		return false
+	}
+	return a.ID != "" && a.RedactedAt.IsZero()
+}
 
 // alikePrefix begins the keys of approvals that were for the same, and alikeKey is that of this one.
 func (a *Approval) alikePrefix() string {
@@ -29,8 +41,8 @@ func (a *Approval) alikeKey() string { return a.alikePrefix() + a.ID }
 // mostBefore is how many approval requests Previous looks at.
 const mostBefore = 25
 
-// Previous finds the newest approval request that was for the same as another, was filed before it and is pending no
-// longer. Picks says whether it is wanted. If many that were are not, those before them are not looked at.
+// Previous finds the newest approval request that was for the same as another, was filed before it, and was approved or
+// denied by people. Picks says whether it is wanted. If many that were are not, those before them are not looked at.
 func (s *Store) Previous(
 	ctx context.Context, a Approval, picks func(Approval) (bool, error),
 ) (before Approval, found bool, err error) {
@@ -47,7 +59,7 @@ func (s *Store) Previous(
 	}
 	for _, id := range ids {
 		one, known, err := s.Get(ctx, id)
-		if errors.Is(err, ErrUnrecorded) || err == nil && (!known || one.Status == Pending || one.purpose() != a.purpose()) {
+		if errors.Is(err, ErrUnrecorded) || err == nil && (!known || !one.wasRuled() || one.purpose() != a.purpose()) {
 			continue
 		}
 		if err != nil {

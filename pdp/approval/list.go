@@ -68,6 +68,8 @@ type Filter struct {
 	Tenants []string // nil: all
 	// Status is a state, [Ended], or "" for any.
 	Status Status
+	// Picks says which ones; nil: all. It is asked without their words, so that many can be passed over in little time.
+	Picks func(Approval) bool
 	// Newest has the newest come first. Otherwise it is the oldest.
 	Newest bool
 }
@@ -117,9 +119,10 @@ func (s *Store) page(f Filter, after string, most int) (all []Approval, next str
 			if f.Status == Pending && (tx.Get(one.prefix+one.id, &until) == 0 || !now.Before(until.Until)) { // it is out
 				continue
 			}
-			a, found := read(tx, one.id)
-			if a = s.shown(tx, a, now); found && sees(a.Tenant) && f.has(a.Status) {
-				all = append(all, a)
+			a, found := readState(tx, one.id)
+			if a = a.at(now); found && sees(a.Tenant) && f.has(a.Status) && (f.Picks == nil || f.Picks(a)) {
+				a.readWords(tx)
+				all = append(all, s.shown(tx, a, now))
 			}
 		}
 		next = ""

@@ -196,7 +196,7 @@ func (s *Store) save(c *change, from Approval, to *Approval) {
 	if from.Status != to.Status || !slices.Equal(from.Votes, to.Votes) {
 		tellTasks(c, to)
 	}
-	switch was, is := from.isPast(), to.isPast(); {
+	switch was, is := from.wasRuled(), to.wasRuled(); {
 	case is && !was:
 		c.Put(to.alikeKey(), true)
 	case was && !is:
@@ -266,15 +266,22 @@ func (r rules) State(from ledger.Reader, id string) (a Approval, found bool) {
 
 // read reads an approval with its words.
 func read(from ledger.Reader, id string) (a Approval, found bool) {
-	var w words
-	if a, found = readState(from, id); !found || !a.RedactedAt.IsZero() {
-		return a, found
+	if a, found = readState(from, id); found {
+		a.readWords(from)
 	}
-	if from.Get(prefixWords+id, &w) == 0 {
-		from.Fail(fmt.Errorf("%w: %q has no request", ErrDamaged, id))
+	return a, found && from.Err() == nil
+}
+
+// readWords adds the words of an approval, unless they are redacted.
+func (a *Approval) readWords(from ledger.Reader) {
+	if !a.RedactedAt.IsZero() {
+		return
+	}
+	var w words
+	if from.Get(prefixWords+a.ID, &w) == 0 {
+		from.Fail(fmt.Errorf("%w: %q has no request", ErrDamaged, a.ID))
 	}
 	a.add(w)
-	return a, from.Err() == nil
 }
 
 // readState reads an approval without its words.
@@ -307,9 +314,7 @@ func (r rules) Forget(c *change, a Approval) {
 	c.Forget(a)
 	c.Delete(prefixWords + a.ID)
 	c.Delete(prefixUntold + a.ID)
-	if a.isPast() {
-		c.Delete(a.alikeKey())
-	}
+	c.Delete(a.alikeKey())
 }
 
 // Expire implements [ledger.Rules]. An approval whose time is up ended then, not now. One that ended before has only its

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -22,7 +23,7 @@ import (
 // mostSteps is how many steps of an approval request, and questions of a batch, a page shows.
 const mostSteps = 50
 
-// recordStep is what pages show of the details of a step.
+// recordStep has the details of a step that pages show.
 type recordStep struct {
 	Approval   string `json:"approval"`
 	Capability string `json:"capability"`
@@ -164,7 +165,9 @@ func (v *visit) decision() {
 	case r.Kind == remote.KindPossible:
 		view.Heading = "Question what is possible"
 	}
-	view.Facts = v.recordFacts(&e)
+	view.At, view.Facts = v.moment(r.Time), v.recordFacts(&e)
+	view.Says = page.Of(whyOf(r, sentOf(r)))
+	view.Questions, view.MoreQuestions = v.questionsIn(r)
 	view.Sent, view.Masked = sentIn(r)
 	view.Why = v.why(&e)
 	view.Owed = owedIn(&e)
@@ -173,74 +176,91 @@ func (v *visit) decision() {
 		step := v.storyStep(of, r.ID)
 		view.Steps = append(view.Steps, step)
 		if words := saidSteps[of.Event]; words != "" {
-			view.Facts.Said = append(view.Facts.Said, page.SaidStep{RecordStep: step, Name: page.Label(of.Event), Words: words})
+			view.Votes = append(view.Votes, page.SaidStep{RecordStep: step, Name: page.Label(of.Event), Words: words})
 		}
-		if view.Facts.Says.Empty() {
-			view.Facts.Says = page.Of(whyOf(of, sentOf(of)))
+		if view.Says.Empty() {
+			view.Says = page.Of(whyOf(of, sentOf(of)))
 		}
 	}
 	if view.MoreSteps = e.steps.More; view.MoreSteps {
 		view.StepsLink = v.recordsBy(url.Values{"approval": {e.approvals[0]}})
 	}
 	view.NoSteps = e.noSteps != nil
-	view.Alike = v.alike(r)
 	view.Proof = v.proof(&e)
 	view.Whole = page.JSON(r.Line)
 	v.show(http.StatusOK, view)
 }
 
-func (v *visit) recordFacts(e *evidence) page.RecordFacts {
+// recordFacts are the facts of a record that have a word each.
+func (v *visit) recordFacts(e *evidence) (all []page.Fact) {
 	r := &e.record.Record
-	f := page.RecordFacts{
-		At:     v.moment(r.Time),
-		Who:    page.Word(refOf(r.Names.Subject.Type, r.Names.Subject.ID)),
-		Does:   page.Word(r.Names.Action.Name),
-		With:   page.Word(refOf(r.Names.Resource.Type, r.Names.Resource.ID)),
-		Reason: page.Word(r.Reason),
-		ToUser: page.Of(r.ReasonUser),
-		Caller: page.Word(r.Caller),
-		Tenant: page.Word(r.Tenant),
-		Bundle: page.Word(r.Bundle),
-		Says:   page.Of(whyOf(r, sentOf(r))),
+	add := func(name page.Label, value string, note page.Label, links ...page.FactLink) {
+		if value != "" || len(links) > 0 {
+			all = append(all, page.Fact{Name: name, Value: page.Word(value), Note: note, Links: links})
+		}
+	}
+	others := func(filter, value string) (links []page.FactLink) {
+		if value != "" {
+			links = append(links, page.FactLink{Text: "its records", Link: v.recordsBy(url.Values{filter: {value}})})
+		}
+		return links
 	}
 	if r.Kind != remote.KindDecision {
-		f.Kind, f.Event = page.Word(r.Kind), page.Word(r.Event)
+		add("Record of", r.Kind, "")
+		add("Event", r.Event, "", others("event", r.Event)...)
 	}
-	if of := page.RecordIDOf(cutItem(r.ID)); of.String() != r.ID && !of.None() && (len(r.Inherits) > 0 || e.record.OfBatch) {
-		f.Batch = page.Href(v.link(decisionsPath + "/" + of.String()))
+	who, with := refOf(r.Names.Subject.Type, r.Names.Subject.ID), refOf(r.Names.Resource.Type, r.Names.Resource.ID)
+	add("Who", who, "", others("subject", who)...)
+	add("Does", r.Names.Action.Name, "", others("action", r.Names.Action.Name)...)
+	add("With", with, "", others("resource", with)...)
+	add("Reason", r.Reason, "")
+	add("To the user", r.ReasonUser, "")
+	add("Asked by", r.Caller, "")
+	add("Tenant", r.Tenant, "")
+	if batch := v.recordLink(cutItem(r.ID)); batch != "" && (len(r.Inherits) > 0 || e.record.OfBatch) {
+		add("Item of", "", "", page.FactLink{Text: "a batch, which has what its items share", Link: batch})
 	}
-	for _, gone := range r.Gone {
-		f.Gone = append(f.Gone, page.Word(gone))
-	}
-	if questions, err := r.Questions(); err == nil && r.Items != nil {
-		for n := range questions[:min(len(questions), mostSteps)] {
-			q := &questions[n]
-			name := strings.Join([]string{refOf(q.Names.Subject.Type, q.Names.Subject.ID), q.Names.Action.Name, refOf(q.Names.Resource.Type, q.Names.Resource.ID)}, " ")
-			f.Questions = append(f.Questions, page.RecordLink{Name: page.Line(name).Brief(briefMessage), Link: v.recordLink(q.ID), Answer: page.StatusOf(q.Answer())})
-		}
-		f.MoreQuestions = len(questions) - len(f.Questions)
-		if r.Rest != nil {
-			f.MoreQuestions += r.Rest.More
-		}
-	}
+	add("Gone", strings.Join(r.Gone, ", "), "with the record of the batch")
 	for _, id := range e.approvals {
-		one := page.RecordLink{Name: page.Word(id), Link: v.recordsBy(url.Values{"approval": {id}})}
+		links := others("approval", id)
 		if e.mayOpen[id] {
-			one.Request = v.linkOf(id)
+			links = append(links, page.FactLink{Text: "the request", Link: v.linkOf(id)})
 		}
-		f.Approvals = append(f.Approvals, one)
+		add("Approval request", id, "", links...)
 	}
-	step := stepOf(r)
-	if c := r.Capability; c != nil {
-		f.Capability = page.CapabilityShown{ID: page.Word(c.ID), Held: c.Held, Grants: c.Grants, Reason: page.Word(c.Reason)}
-		step.Capability = c.ID
-	} else if step.Capability != "" {
-		f.Capability.ID = page.Word(step.Capability)
+	if c := r.Capability; c == nil {
+		id := stepOf(r).Capability
+		add("Capability", id, "", others("capability", id)...)
+	} else {
+		note := page.Label("was shown, and counted")
+		switch {
+		case c.Grants:
+			note = "was granted"
+		case !c.Held:
+			note = "was shown, and did not count"
+		}
+		add("Capability", cmp.Or(c.ID, "unknown"), note, others("capability", c.ID)...)
+		add("Its fault", c.Reason, "")
 	}
-	if step.Capability != "" {
-		f.Capability.Records = v.recordsBy(url.Values{"capability": {step.Capability}})
+	add("Policies", r.Bundle, "")
+	return all
+}
+
+// questionsIn are the questions of a record of a batch, and how many more there are.
+func (v *visit) questionsIn(r *remote.Recorded) (all []page.RecordQuestion, more int) {
+	questions, err := r.Questions()
+	if err != nil || r.Items == nil {
+		return nil, 0
 	}
-	return f
+	for n := range questions[:min(len(questions), mostSteps)] {
+		q := &questions[n]
+		name := strings.Join([]string{refOf(q.Names.Subject.Type, q.Names.Subject.ID), q.Names.Action.Name, refOf(q.Names.Resource.Type, q.Names.Resource.ID)}, " ")
+		all = append(all, page.RecordQuestion{Name: page.Brief(page.Line, name, briefMessage), Link: v.recordLink(q.ID), Answer: page.StatusOf(q.Answer())})
+	}
+	if more = len(questions) - len(all); r.Rest != nil {
+		more += r.Rest.More
+	}
+	return all, more
 }
 
 // cutItem is the id of the batch in the id of an item.
@@ -335,7 +355,7 @@ func sentIn(r *remote.Recorded) (all []page.SentTable, masked []page.MaskedPlace
 	return all, masked
 }
 
-// why is the explanation, or what is known without one.
+// why is the explanation. Without one it has the names of the policies.
 func (v *visit) why(e *evidence) (w page.Explained) {
 	r := &e.record.Record
 	if r.Kind != remote.KindDecision && r.Kind != remote.KindPossible {
@@ -450,23 +470,6 @@ func (v *visit) storyStep(r *remote.Recorded, this string) page.RecordStep {
 		step.Event = page.Word(r.Kind)
 	}
 	return step
-}
-
-// alike are links to other records of the same.
-func (v *visit) alike(r *remote.Recorded) (all []page.RecordLink) {
-	for _, of := range []struct {
-		what       page.Label
-		name, text string
-	}{
-		{"who asks", "subject", refOf(r.Names.Subject.Type, r.Names.Subject.ID)},
-		{"what is done", "action", r.Names.Action.Name},
-		{"what it is done with", "resource", refOf(r.Names.Resource.Type, r.Names.Resource.ID)},
-	} {
-		if of.text != "" {
-			all = append(all, page.RecordLink{What: of.what, Name: page.Word(of.text).Brief(briefName), Link: v.recordsBy(url.Values{of.name: {of.text}})})
-		}
-	}
-	return all
 }
 
 // proof is where the record stands, and the commands that check it elsewhere.

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"policy-service/pdp/approval/inbox"
 	"policy-service/pdp/console/page"
 	"policy-service/pdp/decisionlog/remote"
 	"policy-service/pdp/httpclient"
@@ -141,7 +142,7 @@ func (v *visit) decisions() {
 	got, err := v.records.Page(v.r.Context(), l.asked())
 	status := http.StatusOK
 	if err != nil {
-		// 503 says what to ask for instead if there was no time to find a page.
+		// If there was no time to find a page, the detail of the 503 says how to pick fewer records.
 		if status = httpclient.StatusOf(err); status != http.StatusBadRequest && status != http.StatusServiceUnavailable {
 			v.fail(err)
 			return
@@ -220,13 +221,12 @@ func (v *visit) recordRow(r *remote.Recorded) page.RecordRow {
 		Reason: word60(r.Reason),
 	}
 	sent := sentOf(r)
-	arguments := page.SentMembers("", sent.Context["arguments"], func(string) bool { return false }).Rows
-	for _, one := range arguments[:min(len(arguments), fewMembers)] {
-		one.Name, one.Value.Text = one.Name.Brief(briefMember), one.Value.Text.Brief(briefMember)
-		row.Sent = append(row.Sent, one)
+	arguments := inbox.Asked{Context: sent.Context}.Arguments()
+	for _, m := range arguments[:min(len(arguments), fewMembers)] {
+		row.Sent = append(row.Sent, page.Difference{Name: page.Brief(page.Word, m.String(), briefMember), Value: page.Differing(m.Value, m.Text(), "", briefMember)})
 	}
 	row.MoreSent = len(arguments) - len(row.Sent)
-	row.Says = page.Quoted(whyOf(r, sent)).Brief(briefMessage)
+	row.Says = page.Brief(page.Quoted, whyOf(r, sent), briefMessage)
 	if id := page.RecordIDOf(r.ID); !id.None() {
 		row.Link = page.Href(v.link(decisionsPath + "/" + id.String()))
 	}
@@ -238,7 +238,7 @@ func (v *visit) recordRow(r *remote.Recorded) page.RecordRow {
 	if r.Kind != remote.KindDecision {
 		row.Kind, row.Event = word60(r.Kind), word60(r.Event)
 		step := stepOf(r)
-		row.By, row.Said = page.Line(step.By).Brief(briefName), page.Line(step.Reason).Brief(briefMessage)
+		row.By, row.Said = page.Brief(page.Line, step.By, briefName), page.Brief(page.Line, step.Reason, briefMessage)
 		if r.Names.Resource.ID == "" {
 			row.With = word60(cmp.Or(step.Approval, step.Capability))
 		}
@@ -247,7 +247,7 @@ func (v *visit) recordRow(r *remote.Recorded) page.RecordRow {
 	return row
 }
 
-func word60(text string) page.Text { return page.Word(text).Brief(briefName) }
+func word60(text string) page.Text { return page.Brief(page.Word, text, briefName) }
 
 // refOf is an entity as filters name it.
 func refOf(typ, id string) string {
@@ -257,8 +257,8 @@ func refOf(typ, id string) string {
 	return typ + "/" + id
 }
 
-// exportOf is the command that writes out the same records. There is none if a filter has no flag, or if what people see
-// of a value is not what the command would need.
+// exportOf is the command that writes out the same records. There is none if a filter has no flag, or if a value is
+// drawn in another way than it is written.
 func (v *visit) exportOf(l recordLook) page.Command {
 	words := []string{"policy-service", "log", "export", "--server", v.serverWord()}
 	for _, f := range recordFilter {

@@ -149,6 +149,9 @@ func TestBrowserDelegate(t *testing.T) {
 		zoe.Refused("/console/approvals/"+id, http.StatusNotFound)
 		p.Goto("/console/approvals/" + id)
 		p.Click("DisclosureTriangle", "Delegate")
+		if all := p.All("textbox", "Reason"); len(all) != 1 || p.Has("button", "Approve") {
+			t.Errorf("beside the form that delegates there is another one\n%s", p.Tree())
+		}
 		p.Fill("To", `User::"zoe"`)
 		p.Press("Tab")
 		p.Type("she wrote it")
@@ -220,7 +223,13 @@ func TestBrowserShortcuts(t *testing.T) {
 	if at := p.Focus(); at.Name != "Deny" {
 		t.Errorf("after a and Tab the focus is at %v", at)
 	}
-	p.Press("a", "d", "a", "?")
+	p.Press("a", "d", "a")
+	for _, shown := range []bool{true, false, true} {
+		if strings.Contains(p.Tree(), "out of the field") != shown {
+			t.Errorf("the line with the keys is there, or is not\n%s", p.Tree())
+		}
+		p.Press("?")
+	}
 	p.Loads(func() { p.Press("j") }) // to the next one
 	if p.Path() != "/console/approvals/"+second {
 		t.Errorf("after j at %s", p.Path())

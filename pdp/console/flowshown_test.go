@@ -129,7 +129,7 @@ func TestBrowserHostileDifferences(t *testing.T) {
 	}
 	last := f.asks("agent-release", "github.push_code", of(0))
 	for n := range texts {
-		f.api("gateway", http.MethodPost, "/v1/approvals/"+last+"/cancel", `{"reason":"later"}`, new(any))
+		f.api("mia", http.MethodPost, "/v1/approvals/"+last+"/decision", `{"decision":"deny","reason":"later"}`, new(any))
 		f.Advance(time.Second)
 		id := f.asks("agent-release", "github.push_code", of(n+1))
 		last = id

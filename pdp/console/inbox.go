@@ -3,6 +3,7 @@ package console
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -203,24 +204,28 @@ func (v *visit) lists(l look) (all lists, err error) {
 	return all, err
 }
 
-// readOnFor is how long short pages of the API are read on. After that the page says that the list goes on.
-const readOnFor = 200 * time.Millisecond
+// readOnFor is how long short pages of the API are read on, and readOnOver how many. After that the page says that the list
+// goes on.
+const (
+	readOnFor  = 200 * time.Millisecond
+	readOnOver = 20
+)
 
 // readOn reads a page. The work of one answer is bounded, so that it may have few approval requests of many.
 func (v *visit) readOn(l look) (all inbox.Page, err error) {
 	begun := time.Now()
-	for all.Next = l.cursor; ; {
-		got, err := v.api.List(v.r.Context(), l.filter, all.Next, onPage-len(all.Items))
-		if err != nil && all.Next != l.cursor {
+	for n, next := 1, l.cursor; ; n++ {
+		got, err := v.api.List(v.r.Context(), l.filter, next, onPage-len(all.Items))
+		if err != nil && n > 1 {
 			return all, nil // it goes on there
 		} else if err != nil {
 			return all, err
 		}
-		if all.Next == l.cursor {
+		if n == 1 {
 			all.Tag = got.Tag
 		}
 		all.Items, all.Next = append(all.Items, got.Items...), got.Next
-		if all.Next == "" || len(all.Items) >= onPage || time.Since(begun) >= readOnFor {
+		if next = all.Next; next == "" || len(all.Items) >= onPage || n == readOnOver || time.Since(begun) >= readOnFor {
 			return all, nil
 		}
 	}
@@ -281,7 +286,7 @@ const (
 
 func (v *visit) entry(r inbox.Request, apart inbox.Apart) page.Entry {
 	who, others := r.Request.Actors()
-	brief := func(text string) page.Text { return page.Word(text).Brief(briefName) }
+	brief := func(text string) page.Text { return page.Brief(page.Word, text, briefName) }
 	purpose, where := r.Purpose()
 	e := page.Entry{
 		Link:     v.linkOf(r.ID),
@@ -289,8 +294,8 @@ func (v *visit) entry(r inbox.Request, apart inbox.Apart) page.Entry {
 		Who:      brief(word(who)),
 		Does:     brief(r.Request.Action.Name),
 		With:     brief(named(r.Request.Resource)),
-		Message:  page.Line(r.Message).Brief(briefMessage),
-		Says:     page.Quoted(purpose).Brief(briefMessage),
+		Message:  page.Brief(page.Line, r.Message, briefMessage),
+		Says:     page.Brief(page.Quoted, purpose, briefMessage),
 		Tenant:   brief(r.Tenant),
 		Template: brief(r.Template),
 		Status:   page.StatusOf(r.Status),
@@ -298,24 +303,26 @@ func (v *visit) entry(r inbox.Request, apart inbox.Apart) page.Entry {
 		Filed:    v.moment(r.FiledAt),
 		Until:    v.moment(r.ExpiresAt),
 	}
+	if !r.Pending() {
+		e.By, e.Decision, e.Reason = lastSaid(&r)
+	}
 	for _, one := range others[:min(len(others), fewNames)] {
 		e.For = append(e.For, brief(word(one)))
 	}
 	e.MoreFor = max(0, len(others)-fewNames)
-	members := apart.Members
-	if len(members) == 0 && apart.As < 0 { // no row is there to differ from
+	members := slices.DeleteFunc(slices.Clone(apart.Members), func(m inbox.Member) bool {
+		return m.Acts() || m.Of == "context" && m.Name == where // it stands there already
+	})
+	if len(members) == 0 && apart.As < 0 { // no row is there to differ from, or it differs by nothing else
 		members = r.Request.Arguments()
 	}
-	for _, m := range members {
-		if m.Acts() || m.Of == "context" && m.Name == where { // it stands there already
-			continue
-		}
-		if len(e.Differs) == fewMembers {
+	for n, m := range members {
+		if n >= fewMembers && len(members) > fewMembers+1 { // "and 1 more" is no shorter than the one
 			e.MoreDiffers++
 			continue
 		}
 		e.Differs = append(e.Differs, page.Difference{
-			Name:  page.Word(m.String()).Brief(briefMember),
+			Name:  page.Brief(page.Word, m.String(), briefMember),
 			Value: page.Differing(m.Value, m.Text(), m.Alike, briefMember),
 			None:  len(m.Value) == 0,
 		})

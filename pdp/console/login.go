@@ -144,15 +144,15 @@ func nextOf(below, query string) string {
 	return next
 }
 
-// safeNext is a path to go to after the login if it is a page of ours about approvals or capabilities, and otherwise the
-// inbox. It comes from links to the login, which any site can make.
+// safeNext is a path to go to after the login if it is a page of ours about approvals, capabilities or records, and
+// otherwise the inbox. It comes from links to the login, which any site can make.
 func safeNext(next string) string {
 	if len(next) > mostOfNext || strings.ContainsFunc(next, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '\\' || r == '#' }) {
 		return approvalsPath
 	}
 	u, err := url.Parse(next)
 	if err != nil || u.Scheme != "" || u.Host != "" || strings.Contains(u.EscapedPath(), "%") || path.Clean(u.Path) != u.Path ||
-		!isBelow(u.Path, approvalsPath) && !isBelow(u.Path, capabilitiesPath) {
+		!isBelow(u.Path, approvalsPath) && !isBelow(u.Path, capabilitiesPath) && !isBelow(u.Path, decisionsPath) {
 		return approvalsPath
 	}
 	return next

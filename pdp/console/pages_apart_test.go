@@ -16,7 +16,8 @@ func rowsOf(body string) (rows []string) {
 	return rows
 }
 
-// What is for the same differs at a glance: by arguments, also where these begin alike; and what is the same says so.
+// What is for the same differs at a glance: by arguments, also where these begin alike; and what is the same says so. No row
+// says "and 1 more" where the one has room.
 func TestInboxTellsApart(t *testing.T) {
 	t.Parallel()
 	p := openPages(t)
@@ -31,12 +32,14 @@ func TestInboxTellsApart(t *testing.T) {
 		p.Advance(time.Minute)
 	}
 	alice := p.logIn("alice")
+	has(t, alice.page("/console/approvals?tab=said"), "Nothing is here yet.")
+	has(t, p.logIn("mia").page("/console/approvals?resource=none"), "Nothing matches the filter.")
 	got := rowsOf(alice.page("/console/approvals"))
 	const who, of = "agent/agent-release tool.invoke tool/push", "agent-release wants to use push."
 	for n, want := range []string{
-		who + ` for user/bob , user/eve and 1 more branch : " main " no force path : " … xxxxxxxxx/a " and 1 more says " The \" first \" " ` + of,
+		who + ` for user/bob , user/eve and 1 more branch : " main " no force path : " … xxxxxxxxx/a " no context.purpose says " The \" first \" " ` + of,
 		who + ` branch : " main " no force path : " … xxxxxxxxx/b " says " the second " ` + of,
-		who + ` branch : " next " force : true path : " … xxxxxxxxx/a " and 1 more ` + of,
+		who + ` branch : " next " force : true path : " … xxxxxxxxx/a " no context.purpose ` + of,
 	} {
 		if n >= len(got) || strings.ReplaceAll(got[n], " :", ":") != strings.ReplaceAll(want, " :", ":") {
 			t.Errorf("row %d: got\n%q, want\n%q", n, strings.Join(got, "\n"), want)
@@ -47,6 +50,12 @@ func TestInboxTellsApart(t *testing.T) {
 	p.asks("other", `{"arguments":{"n":1},"trace":1}`)
 	if rows := rowsOf(alice.page("/console/approvals?resource=other")); len(rows) != 1 || strings.Contains(rows[0], "the same") {
 		t.Errorf("got %q", rows)
+	}
+
+	p.asks("pay", `{"arguments":{"amount":10000},"purpose":"one"}`)
+	p.asks("pay", `{"arguments":{"amount":10000},"purpose":"two"}`)
+	if rows := rowsOf(alice.page("/console/approvals?resource=pay")); len(rows) != 2 || !strings.Contains(rows[0], "10000") || !strings.Contains(rows[1], "10000") {
+		t.Errorf("which differ by a purpose alone: got %q", rows)
 	}
 }
 

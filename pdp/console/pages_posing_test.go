@@ -9,7 +9,7 @@ import (
 )
 
 // What nobody agreed to looks no more harmless for having been asked before: whoever asks can withdraw a request, and
-// file it again.
+// file it again. One that was withdrawn takes the place of none that people decided about.
 func TestPageSameAsNobodyAgreedTo(t *testing.T) {
 	t.Parallel()
 	p := openPages(t)
@@ -24,11 +24,14 @@ func TestPageSameAsNobodyAgreedTo(t *testing.T) {
 	}
 	cancel(p.asks("push", push))
 	got := same()
-	has(t, plain(got), `branch " main " same as last time (Cancelled)`)
-	hasNot(t, got, `class="same"`)
+	hasNot(t, plain(got), "last time", "The last one")
 
 	id := p.asks("push", push)
 	mia.says(mia.page("/console/approvals/"+id), "/decision", "decision", "deny", "reason", "no")
+	has(t, plain(mia.page("/console/approvals/"+id)), `What became of it Said User::"mia" denied,`)
+	if rows := rowsOf(alice.page("/console/approvals?tab=done")); len(rows) == 0 || !strings.HasSuffix(rows[0], `User::"mia" denied: no`) {
+		t.Errorf("the row of it is %q", rows)
+	}
 	got = same()
 	has(t, plain(got), `branch " main " same as last time (Denied)`)
 	hasNot(t, got, `class="same"`)
@@ -38,6 +41,12 @@ func TestPageSameAsNobodyAgreedTo(t *testing.T) {
 	got = alice.page("/console/approvals/" + p.asks("push", `{"arguments":{"branch":"main","repository":"other"}}`))
 	has(t, plain(got), `repository " new: other " last time: " was: shop " branch " main " same as last time The last`)
 	has(t, got, `class="same"`)
+
+	for range 30 { // more than are looked at
+		cancel(p.asks("push", `{"arguments":{"branch":"main","repository":"other"}}`))
+	}
+	again := alice.page("/console/approvals/" + p.asks("push", `{"arguments":{"branch":"main","repository":"other"}}`))
+	has(t, plain(again), `repository " new: other " last time: " was: shop " branch " main " same as last time The last`)
 }
 
 // Text of a request stands on no line of ours, and goes on in none.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -26,6 +28,8 @@ when { principal has role && principal.role == "reader" }
 unless { context has pin && context.pin == "0000" };
 @id("tell") @obligation("tell")
 permit (principal, action == Action::"tell", resource);
+@id("<img src=x onerror=alert(1)>\u{202e}") @reason_user("<script>alert(1)</script>\u{2066}")
+forbid (principal, action == Action::"odd", resource) when { context has "<b>\u{200b}" };
 -- bundle.yaml --
 types: {user: User, agent: Agent, tool: Tool}
 unknown_entities: evaluate
@@ -43,12 +47,15 @@ tell: {type: notification, properties: {to: ops, body: read}}
 // also approves, and acme is of that tenant alone.
 type records struct {
 	*pages
-	ids map[string]string
+	ids  map[string]string
+	data string
 }
 
 func openRecords(t *testing.T) *records {
 	t.Helper()
+	data := ""
 	prepare := func(p *pages, c *server.Config) {
+		data = c.Data
 		c.DecisionLog.Mask = []string{"/context/pin"}
 		p.key("auditor", auth.Principal{}, auth.LogRead, auth.Explain)
 		p.key("reader", auth.Principal{}, auth.LogRead)
@@ -59,6 +66,7 @@ func openRecords(t *testing.T) *records {
 		p.secret["acme"] = secret
 	}
 	r := &records{pages: openPagesWith(t, prepare, recordsBundle), ids: map[string]string{}}
+	r.data = data
 	return r
 }
 
@@ -146,6 +154,50 @@ func TestListOfRecords(t *testing.T) {
 	hasNot(t, alice.page("/console/approvals"), "Records")
 }
 
+// Where the files of the policies are gone, the page says so, and has the names of the policies.
+func TestPageWithoutThePoliciesOfThen(t *testing.T) {
+	t.Parallel()
+	r := openRecords(t)
+	r.asked("allow", recordsEvaluation, readQuestion("nina", `{"role":"reader"}`, `{}`))
+	kept, err := filepath.Glob(filepath.Join(r.data, "log", "bundles", "*"))
+	r.must(err)
+	for _, name := range kept {
+		r.must(os.Remove(name))
+	}
+	body := plain(r.logIn("auditor").page("/console/decisions/" + r.ids["allow"]))
+	has(t, body, "It cannot be explained any more. These policies decided.", "the files of the bundle that decided are not kept here", "readers decided")
+	hasNot(t, body, "@id(", "same answer")
+}
+
+// The words of policies, voters and callers are text, too.
+func TestHostileWordsOfOthers(t *testing.T) {
+	t.Parallel()
+	r := openRecords(t)
+	const words = "<img src=x onerror=alert(1)>\u202e\u2066<script>"
+	id := r.asks("<b>tool", `{"arguments":{"<b>":"\u202e"}}`)
+	got := r.Post("/v1/approvals/"+id+"/decision", `{"decision":"approve","reason":"`+words+`"}`, "Authorization", "Bearer "+r.secret["frank"])
+	if got.Status != http.StatusOK {
+		t.Fatalf("got %d %s", got.Status, got.Body)
+	}
+	r.asked("odd", recordsEvaluation, `{"subject":{"type":"user","id":"nina"},"action":{"name":"odd"},"resource":{"type":"doc","id":"plan"},"context":{"<b>\u200b":1}}`)
+	auditor := r.logIn("auditor")
+	for path, want := range map[string]string{
+		"/console/decisions/" + r.ids["odd"]:   "&lt;img src=x onerror=alert(1)&gt;",
+		"/console/decisions?kind=all":          "&lt;img",
+		"/console/decisions?approval=" + id:    "&lt;script&gt;",
+		"/console/decisions?kind=approval":     "&lt;b&gt;tool",
+		"/console/decisions?decision=deny":     "&lt;img",
+		"/console/decisions?text=onerror":      "onerror",
+		"/console/decisions?subject=%3Cimg%3E": "&lt;img&gt;",
+	} {
+		body := auditor.page(path)
+		has(t, body, want)
+		if strings.ContainsAny(body, "\u202e\u200b\u2066") || strings.Contains(body, "<img") || strings.Contains(body, "<b>") || strings.Count(body, "<script") != 1 {
+			t.Errorf("%s: got %s", path, body)
+		}
+	}
+}
+
 // The page of a decision says why, by the policies of then, and how to check it.
 func TestPageOfADecision(t *testing.T) {
 	t.Parallel()
@@ -193,7 +245,7 @@ func TestPageOfADecision(t *testing.T) {
 	}
 }
 
-// Items of a batch show what they inherit, and so do questions what is possible.
+// Items of a batch show their inherited parts, and so do questions with options.unknown.
 func TestPageOfAnItem(t *testing.T) {
 	t.Parallel()
 	r := openRecords(t)
@@ -213,7 +265,7 @@ func TestPageOfAnItem(t *testing.T) {
 	has(t, plain(auditor.page("/console/decisions?kind=possible")), "2 questions")
 }
 
-// The story of an approval stands on the page of each of its records: who said what and why, with links both ways.
+// The story of an approval stands on the page of each of its records: each vote with its reason, and links both ways.
 func TestStoryOfAnApproval(t *testing.T) {
 	t.Parallel()
 	r := openRecords(t)
@@ -250,7 +302,7 @@ func TestStoryOfAnApproval(t *testing.T) {
 
 var typedInto = regexp.MustCompile(`<input name="[a-z]+" value="[^"]*"`)
 
-// Whatever stands in a record, no page gets an element, a script or a command of it.
+// No text of a record is markup: no page gets an element, a script or a command of it.
 func TestHostileRecords(t *testing.T) {
 	t.Parallel()
 	r := openRecords(t)

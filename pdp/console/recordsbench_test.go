@@ -29,7 +29,7 @@ func BenchmarkRecordsOfAMillion(b *testing.B) {
 	fillWithDecisions(b, &c, 1_000_000)
 	s, err := server.New(c)
 	coreMust(b, err)
-	coreMust(b, s.Start(b.Context())) // which takes a while, because it looks for what the log says of keys
+	coreMust(b, s.Start(b.Context())) // which takes a while, because it looks for records of keys
 	p.Server = &pdptest.Server{Server: s, URL: "http://" + s.Addr()}
 	b.Cleanup(func() { coreMust(b, s.Stop(context.Background())) })
 	auditor := p.logIn("auditor")

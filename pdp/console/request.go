@@ -151,7 +151,7 @@ func (v *visit) rule(said inbox.Ruling, count func(context.Context, string, inbo
 }
 
 // sawAll reports if the form is of a page that showed all that there is now to approve. Otherwise it shows such a page. A
-// form of another version is for the API, which lets it count for nothing.
+// form of an earlier version is for the API, which lets it count for nothing.
 func (v *visit) sawAll(said inbox.Ruling, tried attempt) bool {
 	var f facts
 	f.ask(v.r.Context(), v.api, v.r.PathValue("id"))
@@ -159,12 +159,17 @@ func (v *visit) sawAll(said inbox.Ruling, tried attempt) bool {
 		v.fail(err)
 		return false
 	}
-	if f.approval.Version != said.Version || v.form.Get(shownField) == f.digest() {
+	if v.hadSeen(&f, said.Version) {
 		return true
 	}
 	tried.unseen, tried.mistake = true, "You had not seen all of it; here it is whole. Read it, and approve again."
 	v.show(http.StatusUnprocessableEntity, v.requestView(&f, tried))
 	return false
+}
+
+// hadSeen is false for a form of a later version, too: what was read just now may be older than what the API decides about.
+func (v *visit) hadSeen(f *facts, version int) bool {
+	return version < f.approval.Version || v.form.Get(shownField) == f.digest()
 }
 
 // saidAlready reports if the very same was the next thing that happened, said by this person: a person who clicks twice sends

@@ -64,6 +64,17 @@ func everyPage(t *testing.T, w *rightsWorld, look func(p *browsertest.Page, what
 	p.Loads(func() { p.Click("button", "Approve") })
 	look(p, "decided")
 
+	auditor := w.browser(t, w.secret["everything"], rightsCalm()...)
+	for _, path := range []string{"", "?kind=all", "?subject=nobody", "?approval=" + ids["delegated"]} {
+		auditor.Goto("/console/decisions" + path)
+		look(auditor, "records "+path)
+	}
+	auditor.Goto("/console/decisions?decision=waiting")
+	auditor.Goto(browsertest.Eval[string](auditor, "document.querySelector('a[data-row]').href"))
+	look(auditor, "record")
+	auditor.Refused("/console/decisions?from=never", http.StatusBadRequest)
+	look(auditor, "records of no time")
+
 	asked := w.browser(t, w.secret["asked"], rightsCalm()...)
 	asked.Goto("/console/approvals/" + ids["pending"])
 	look(asked, "of one's own")

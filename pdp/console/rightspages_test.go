@@ -30,7 +30,7 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// rightsReaders are people by what they may do where: each group is a permission in a tenant. They log in at the issuer, and
+// rightsReaders are people with each permission in each tenant: a group is a permission in one. They log in at the issuer, and
 // come to the API with a token of the same claims.
 func rightsReaders() (all []rightsPerson) {
 	for name, groups := range map[string]string{
@@ -170,7 +170,7 @@ type rightsShown struct {
 	gone bool
 }
 
-// rightsRows are the pages of each route. A route without pages is of a form, or of what holds nothing of a person.
+// rightsRows are the pages of each route. A route without pages is of a form, or holds nothing of a person.
 func (w *rightsWorld) rightsRows(ids map[string]string) map[string][]rightsShown {
 	rows := map[string][]rightsShown{
 		"": {}, "/{$}": {}, "/login": {}, "/login/oidc": {}, "/login/callback": {}, "/style.css": {}, "/console.js": {}, "/icon.svg": {},
@@ -358,7 +358,7 @@ func rightsRoutes(t *testing.T) (all []string) {
 	return all
 }
 
-// rightsWhy matches what an explanation has, and a page that says why there is none has not.
+// rightsWhy matches a sentence that each explanation has, and a page without one has not.
 var rightsWhy = regexp.MustCompile(`The policies of then give|So the clauses are not judged again`)
 
 var rightsBar = regexp.MustCompile(`(?s)<nav aria-label="Console">(.*?)</nav>`)

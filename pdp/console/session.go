@@ -131,7 +131,7 @@ func (s *sessions) over(one *session) bool {
 // use finds a session that is not over. It counts as used now.
 func (s *sessions) use(id idHash) (session, bool) { return s.find(id, true) }
 
-// look is use for what no person does, such as a stream: it keeps no session from being unused.
+// look is use for programs, such as a stream: it keeps no session from being unused.
 func (s *sessions) look(id idHash) (session, bool) { return s.find(id, false) }
 
 func (s *sessions) find(id idHash, uses bool) (found session, ok bool) {

@@ -24,7 +24,7 @@ import (
 //	beat      every 15 seconds in between, so that a browser and a proxy see that the stream is not cut
 //	replaced  as the last one, if another stream of the session has begun
 //
-// It keeps nothing of what happened: each look sees how it is now. Each is a request to the API, which judges anew if the
+// It keeps no events: each look sees how it is now. Each is a request to the API, which judges anew if the
 // person may.
 const (
 	streamPath = approvalsPath + "/stream"
@@ -90,14 +90,13 @@ type waits struct {
 	Tag  string `json:"tag"`
 }
 
-func jsonOf(p *inbox.Page) []byte {
-	count := countOf(p)
-	text, _ := json.Marshal(waits{count.N, count.More, tagOf(p).String()})
+func jsonOf(c inbox.Count) []byte {
+	text, _ := json.Marshal(waits{c.N, c.More, tagOf(c.Tag).String()})
 	return text
 }
 
 // tagOf is the tag of a page without its quotation marks, as scripts and the ids of events have it.
-func tagOf(p *inbox.Page) page.ID { return page.IDOf(strings.Trim(p.Tag, `"`)) }
+func tagOf(tag string) page.ID { return page.IDOf(strings.Trim(tag, `"`)) }
 
 // lasting is the context of a request that outlasts the time for a page.
 type lasting struct{}
@@ -172,7 +171,7 @@ func (t *teller) look(wait time.Duration) (event string, err error) {
 	if t.tag == "" { // nothing was said yet
 		wait = 0
 	}
-	got, changed, err := t.v.api.Changed(t.ctx, mine, onPage, t.tag, wait)
+	got, changed, err := t.v.api.Count(t.ctx, mine, onPage, t.tag, wait)
 	if _, on := t.v.sessions.look(t.id); !on || t.ctx.Err() != nil {
 		return "", errOver
 	}
@@ -183,18 +182,18 @@ func (t *teller) look(wait time.Duration) (event string, err error) {
 		return "", err
 	case changed:
 		t.tag = got.Tag
-		event = fmt.Sprintf("id: %s\nevent: waiting\ndata: %s\n\n", tagOf(&got), jsonOf(&got))
+		event = fmt.Sprintf("id: %s\nevent: waiting\ndata: %s\n\n", tagOf(got.Tag), jsonOf(got))
 	}
 	return event, nil
 }
 
 // tellOnce answers with how many wait now.
 func (v *visit) tellOnce(one session) {
-	got, err := v.api.List(one.login.Context(v.r.Context()), mine, "", onPage)
+	got, _, err := v.api.Count(one.login.Context(v.r.Context()), mine, onPage, "", 0)
 	switch status := httpclient.StatusOf(err); {
 	case err == nil:
 		v.w.Header().Set("Content-Type", "application/json")
-		_, _ = v.w.Write(jsonOf(&got))
+		_, _ = v.w.Write(jsonOf(got))
 	case status == http.StatusForbidden || status == http.StatusUnauthorized:
 		v.w.WriteHeader(http.StatusUnauthorized)
 	default:

@@ -210,12 +210,18 @@ func (s *sheet) lastOne() page.Last {
 	}
 	r := s.f.last
 	last := page.Last{Link: s.v.linkOf(r.ID), At: s.v.moment(r.FiledAt), Status: page.StatusOf(r.Status)}
+	last.By, last.Decision, last.Reason = lastSaid(r)
+	return last
+}
+
+// lastSaid is the person who spoke last about a request, what they did, and why; nothing if there was none.
+func lastSaid(r *inbox.Request) (by page.Text, decision page.Label, reason page.Text) {
 	if n := len(r.Said); n > 0 {
 		said := r.Said[n-1]
-		last.By, last.Decision = page.Line(said.By).Brief(briefName), decisionOf(said.Decision)
-		last.Reason = page.Line(said.Reason).Brief(briefMessage)
+		by, decision = page.Brief(page.Line, said.By, briefName), decisionOf(said.Decision)
+		reason = page.Brief(page.Line, said.Reason, briefMessage)
 	}
-	return last
+	return by, decision, reason
 }
 
 // forms are the buttons of the person, one for each act that the API allows.

@@ -104,7 +104,7 @@ func (v *visit) layout(title page.Label) page.Layout {
 	l.Records = len(v.me.Where(logRead)) > 0
 	if len(v.me.Where(approver)) > 0 {
 		waits := v.waits()
-		l.Stream, l.Waiting, l.Tag = page.Href(v.link(streamPath)), countOf(waits), tagOf(waits)
+		l.Stream, l.Waiting, l.Tag = page.Href(v.link(streamPath)), countOf(waits), tagOf(waits.Tag)
 	}
 	l.AllTenants = slices.Contains(v.me.Tenants, "*")
 	for _, tenant := range v.me.Tenants {

@@ -5,7 +5,7 @@ import "policy-service/evaluation"
 // Explained says, policy by policy, how a recorded decision came about, by the policies of then.
 type Explained struct {
 	Bundle string `json:"bundle"`
-	// Answer and Reason are what the policies say to the request on record, and Same reports if the record says so too.
+	// Answer and Reason are those of the policies for the request on record, and Same reports if the record says so too.
 	// They are absent if DependsOn is there.
 	Answer string            `json:"answer,omitzero"`
 	Reason evaluation.Reason `json:"reason,omitzero"`

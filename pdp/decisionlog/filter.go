@@ -67,10 +67,11 @@ func (f Filter) Check() error {
 	return f.checkText()
 }
 
-// Matches reports whether a record line passes, by what stands in it alone. A line that is no record is an
+// Matches reports whether a record line passes, by itself: its batch is not looked at. A line that is no record is an
 // error, never a record that does not match: it must not be passed over.
 func (f Filter) Matches(line []byte) (bool, error) {
-	return (&Sieve{filter: f, word: fold(nil, f.Text)}).Passes(line)
+	s := f.sieve()
+	return s.Passes(line)
 }
 
 // Passes reports whether a record passes, but for Text: if it is that of a batch of questions, whether one of them does.

@@ -52,13 +52,14 @@ func (f Filter) checkText() error {
 
 // A Sieve judges the lines of a log one after the other. It is not for concurrent use. Make it with [Reader.Sieve].
 //
-// A line has a text if one of its strings has it, whatever the case of the letters, or the name of a member below
-// context or properties: these names are the caller's. All strings count, except those that nobody wrote to be read:
-// see unread, and what stands for a masked value. What an item inherits from the record of its batch counts as its own.
+// A line has a text if one of its strings has it, in upper or lower case, or the name of a member below context or
+// properties: these names are the caller's. All strings count, except those of the members unread, and the stand-ins of
+// masked values. The parts that an item inherits from the record of its batch count as its own.
 type Sieve struct {
 	filter Filter
-	reader *Reader // nil: what a line inherits is not there
+	reader *Reader // nil: inherited parts are not there
 	word   []byte  // folded
+	kind   []byte  // as it stands in a line; nil if most records are of the kind
 	folded []byte  // the line that is judged
 
 	inherited string // the batch, and the members, that the last answer is about
@@ -66,17 +67,27 @@ type Sieve struct {
 }
 
 // Sieve makes a Sieve for lines of this log.
-func (r *Reader) Sieve(f Filter) *Sieve { return &Sieve{filter: f, reader: r, word: fold(nil, f.Text)} }
+func (r *Reader) Sieve(f Filter) *Sieve {
+	s := f.sieve()
+	s.reader = r
+	return &s
+}
 
-// Passes is [Filter.Matches], and knows what an item inherits.
+func (f Filter) sieve() Sieve {
+	s := Sieve{filter: f, word: fold(nil, f.Text)}
+	if f.Kind != "" && f.Kind != KindDecision {
+		s.kind = quote([]byte(`"kind":`), f.Kind)
+	}
+	return s
+}
+
+// Passes is [Filter.Matches], and knows the inherited parts of an item.
 func (s *Sieve) Passes(line []byte) (bool, error) {
 	if s.filter.All() {
 		return true, nil
 	}
-	if s.filter.Text != "" {
-		if may, err := s.mayPass(line); !may {
-			return false, err
-		}
+	if (s.filter.Text != "" || s.kind != nil) && !s.mayPass(line) {
+		return false, nil
 	}
 	r, err := Parse(line)
 	if err != nil || !s.filter.Passes(r) {
@@ -92,24 +103,28 @@ func (s *Sieve) Passes(line []byte) (bool, error) {
 	return has, err
 }
 
-// mayPass spares most lines the work of reading them whole. The tenant comes first: what a reader may not see must not
-// take longer for a word that is in it.
-func (s *Sieve) mayPass(line []byte) (bool, error) {
-	var of struct {
-		Tenant   string   `json:"tenant"`
-		Inherits []string `json:"inherits"`
+// mayPass spares most lines the work of reading them whole. The tenant comes first: a record that the reader may not
+// see must not take longer for a word that is in it. A line that is no JSON object is left to [Parse].
+func (s *Sieve) mayPass(line []byte) bool {
+	if s.filter.Tenants != nil {
+		var of struct {
+			Tenant string `json:"tenant"`
+		}
+		if readInto(&of, line) == nil && !slices.Contains(s.filter.Tenants, of.Tenant) {
+			return false
+		}
 	}
-	if err := readInto(&of, line); err != nil {
-		return false, err
+	if !jsontext.Value(line).IsValid() || line[0] != '{' {
+		return true
 	}
-	if s.filter.Tenants != nil && !slices.Contains(s.filter.Tenants, of.Tenant) {
-		return false, nil
+	if s.kind != nil && !bytes.Contains(line, s.kind) {
+		return false
 	}
 	s.folded = foldJSON(s.folded[:0], line)
-	return bytes.Contains(s.folded, s.word) || len(of.Inherits) > 0, nil
+	return bytes.Contains(s.folded, s.word) || bytes.Contains(line, []byte(`,"inherits":[`))
 }
 
-// inherits reports whether what an item inherits has the word.
+// inherits reports whether the inherited parts of an item have the word.
 func (s *Sieve) inherits(r *Recorded) (bool, error) {
 	id := r.BatchID()
 	if s.reader == nil || id == "" {
@@ -129,8 +144,8 @@ func (s *Sieve) inherits(r *Recorded) (bool, error) {
 	return s.has, nil
 }
 
-// unread are the members of a record whose texts nobody wrote to be read: times, digests, signatures, and the list of what is
-// masked.
+// unread are the members of a record whose texts are not there to be read: times, digests, signatures, and the list of
+// masked places.
 var unread = []string{"time", "now", "masked", "rest", "bundle", "salt", "seal", "filed_at", "expires_at", "proof"}
 
 // in reports whether JSON has the word.
@@ -169,7 +184,7 @@ func (s *Sieve) in(text []byte) (bool, error) {
 	}
 }
 
-// says reports whether a text has the word, outside of what stands for a masked value.
+// says reports whether a text has the word, outside of the stand-ins of masked values.
 func (s *Sieve) says(text string) bool {
 	for {
 		part, rest, more := cutMask(text)
@@ -186,7 +201,7 @@ func (s *Sieve) says(text string) bool {
 // digestLength is the length of the digest behind [evaluation.MaskPrefix].
 const digestLength = 22
 
-// cutMask is what stands before and behind the first text that stands for a masked value.
+// cutMask cuts a text around the first stand-in of a masked value.
 func cutMask(text string) (before, after string, found bool) {
 	for from := 0; ; {
 		at := strings.Index(text[from:], evaluation.MaskPrefix)
@@ -213,11 +228,8 @@ func fold(to []byte, text string) []byte {
 
 // appendFolded appends the first of all characters that differ from c by their case alone.
 func appendFolded(to []byte, c rune) []byte {
-	switch {
-	case 'a' <= c && c <= 'z':
-		return append(to, byte(c-'a'+'A'))
-	case c < utf8.RuneSelf:
-		return append(to, byte(c))
+	if c < utf8.RuneSelf {
+		return append(to, upper[c])
 	}
 	first := c
 	for next := unicode.SimpleFold(c); next != c; next = unicode.SimpleFold(next) {
@@ -226,17 +238,30 @@ func appendFolded(to []byte, c rune) []byte {
 	return utf8.AppendRune(to, first)
 }
 
-// foldJSON is fold for JSON, with the characters in the place of escapes: what is in no part of it is in no string.
-func foldJSON(to, text []byte) []byte {
-	for len(text) > 0 {
-		c, n := rune(text[0]), 1
-		switch {
-		case c == '\\':
-			c, n = unescape(text)
-		case c >= utf8.RuneSelf:
-			c, n = utf8.DecodeRune(text)
+// upper are the first of each of these.
+var upper = func() (all [utf8.RuneSelf]byte) {
+	for c := range all {
+		if all[c] = byte(c); 'a' <= c && c <= 'z' {
+			all[c] -= 'a' - 'A'
 		}
-		to, text = appendFolded(to, c), text[n:]
+	}
+	return all
+}()
+
+// foldJSON is fold for JSON, with the characters in the place of escapes: a word that is nowhere in it is in no string.
+func foldJSON(to, text []byte) []byte {
+	to = slices.Grow(to, len(text))
+	for i := 0; i < len(text); {
+		switch b := text[i]; {
+		case b == '\\':
+			c, n := unescape(text[i:])
+			to, i = appendFolded(to, c), i+n
+		case b < utf8.RuneSelf:
+			to, i = append(to, upper[b]), i+1
+		default:
+			c, n := utf8.DecodeRune(text[i:])
+			to, i = appendFolded(to, c), i+n
+		}
 	}
 	return to
 }

@@ -21,7 +21,7 @@ func applied(text string, edit textEdit) string {
 	return text[:offsetOf(text, edit.Range.Start)] + edit.NewText + text[offsetOf(text, edit.Range.End):]
 }
 
-// Each problem that says what is meant comes with the edit that writes it, in each kind of file, and in files with the line
+// Each problem that asks "did you mean" comes with the edit that writes it, in each kind of file, and in files with the line
 // ends of Windows. The edit is for the version that the editor has; with it, the problem is gone.
 func TestMends(t *testing.T) {
 	t.Parallel()
@@ -88,7 +88,7 @@ func TestMends(t *testing.T) {
 	}
 }
 
-// wordsOf are the texts of the bundle in whose place a mistake stands, if that is not what mends it.
+// wordsOf are the texts of the bundle in whose place a mistake stands, if those are not the ones that mend it.
 var wordsOf = map[string]string{
 	"function": "resource.owner.level > 2", "has": "when { principal.level", "habit": "1 && resource",
 	"obligation": "@id", "annotation": "@id", "entity": "principal.level > 1 &&", "key in quotes": "properties:",

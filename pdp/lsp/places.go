@@ -84,7 +84,7 @@ func entityIn(o *pdp.Outline, file string, text []byte, n name) (line, column in
 	return o.EntityIn(file, text, n.of, n.id)
 }
 
-// symbols lists what a document defines.
+// symbols lists the definitions of a document.
 func (w *workspace) symbols(uri string) []symbol {
 	all := []symbol{}
 	d, o, ok := w.known(uri)

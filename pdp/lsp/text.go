@@ -70,7 +70,7 @@ func wordAt(text string, line, column int) textRange {
 	return rangeOf(text, at, at+size)
 }
 
-// walker goes through a text from place to place, without counting what is before them each time.
+// walker goes through a text from place to place, and counts each character once.
 type walker struct {
 	text                        string
 	offset, line, column, units int // columns are characters, and units are of UTF-16; all from 0

@@ -38,7 +38,7 @@ type use struct {
 const (
 	mostText   = 1 << 20 // bytes of a file whose names are looked for
 	mostFound  = 5_000   // places
-	mostOwners = 64      // that one attribute has; with more it may be of any
+	mostOwners = 16      // that one attribute has; with more it may be of any
 	mostDeep   = 32      // steps from an attribute to its member
 )
 
@@ -166,7 +166,7 @@ func (m members) uses(p places.Policy, begin int, s scope, found func(use)) {
 	}
 }
 
-// contextOf is the owner of what is in the context of an action; "" if that is any.
+// contextOf is the owner of the members of the context of an action; "" if that is any.
 func contextOf(action string) string {
 	if action == "" {
 		return ""

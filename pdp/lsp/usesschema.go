@@ -6,7 +6,7 @@ import (
 	"policy-service/pdp/cedartext"
 )
 
-// usesInSchema finds what a schema declares, and the types and actions that it refers to.
+// usesInSchema finds the declarations of a schema, and the types and actions that it refers to.
 func usesInSchema(text string, found func(use)) {
 	namespace := ""
 	for _, tokens := range sentences(text) {

@@ -81,7 +81,7 @@ func BenchmarkDecisionBesideStalledStreams(b *testing.B) {
 	const streams = 50
 	open := func() (*pdptest.Server, map[string]string) {
 		return benchCounter(b, withWaiting(b, 0), withConsole(server.ConsoleConfig{}), func(c *server.Config) {
-			c.Approvals = server.ApprovalsConfig{MaxPendingPerSubject: 1 << 20, MaxPendingPerTenant: 1 << 20, MaxPendingPerCaller: 1 << 20, NewPerMinutePerSubject: 1 << 20}
+			c.Approvals = server.ApprovalsConfig{MaxPendingPerSubject: 1_000_000, MaxPendingPerTenant: 1_000_000, MaxPendingPerCaller: 1_000_000, NewPerMinutePerSubject: 1_000_000}
 		})
 	}
 	none, noneKeys := open()

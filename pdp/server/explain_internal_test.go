@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -29,10 +30,10 @@ func TestFewBundlesOfThenAreAtHand(t *testing.T) {
 		return digest
 	}
 	var inForce *pdp.Bundle
-	e := &explainer{inForce: func() *pdp.Bundle { return inForce }, limits: evaluation.DefaultLimits()}
+	e := newExplainer(func() *pdp.Bundle { return inForce }, evaluation.DefaultLimits())
 	compiled := func(digest, tenant string) int {
 		t.Helper()
-		then, bytes, err := e.then(&decisionlog.Recorded{Bundle: digest, Tenant: tenant}, bundles)
+		then, bytes, err := e.then(t.Context(), &decisionlog.Recorded{Bundle: digest, Tenant: tenant}, bundles)
 		if err != nil || then.Bundle.Digest() != digest {
 			t.Fatal(err)
 		}
@@ -52,8 +53,28 @@ func TestFewBundlesOfThenAreAtHand(t *testing.T) {
 	if compiled(all[1], "without-files") == 0 || compiled(all[1], "without-files") != 0 {
 		t.Error("a tenant without files is not found again")
 	}
+	// Together they are no larger than one may be.
+	for n := range 2 {
+		compiled(all[n], "default")
+		e.keep(e.kept[len(e.kept)-1].Then, largestThen/2+1)
+	}
+	if len(e.kept) != 2 || e.kept[0].bytes+e.kept[1].bytes > largestThen {
+		t.Errorf("%d bundles are kept, and two of them are large", len(e.kept))
+	}
+	// While one is compiled, those at hand are found, and a request that waits for another one ends in time.
+	compiled(all[0], "default")
+	e.compile <- struct{}{}
+	if compiled(all[0], "default") != 0 {
+		t.Error("a bundle at hand is compiled again")
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if _, _, err := e.then(ended, &decisionlog.Recorded{Bundle: all[2], Tenant: "default"}, bundles); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	<-e.compile
 	large := put(99, strings.Repeat("// a comment\n", largestThen/13+1))
-	if _, _, err := e.then(&decisionlog.Recorded{Bundle: large, Tenant: "default"}, bundles); !errors.Is(err, audit.ErrNotAlone) {
+	if _, _, err := e.then(t.Context(), &decisionlog.Recorded{Bundle: large, Tenant: "default"}, bundles); !errors.Is(err, audit.ErrNotAlone) {
 		t.Errorf("got %v", err)
 	}
 	files, err := bundles.Files(all[2])

@@ -170,7 +170,7 @@ func TestADecisionIsExplainedByThePoliciesOfThen(t *testing.T) {
 	}
 }
 
-// What a mask hides is not known: the explanation says that the answer may depend on it, and shows the policies.
+// A masked value is not known: the explanation says that the answer may depend on it, and shows the policies.
 func TestAMaskedValueIsNotKnown(t *testing.T) {
 	t.Parallel()
 	o := openOldBundle(t)
@@ -210,7 +210,7 @@ func TestWhyThereIsNoExplanation(t *testing.T) {
 	o.explain(t, got.Header.Get("X-Decision-Id"), "auditor", http.StatusGone)
 }
 
-// The right to explain counts in the tenant of the record, whatever else a person may do.
+// The right to explain counts in the tenant of the record, and other rights make no difference.
 func TestTheRightToExplainCountsInTheTenant(t *testing.T) {
 	t.Parallel()
 	caller := auth.Caller{Name: "jwt:x#mia", Apart: []auth.Grant{

@@ -36,7 +36,7 @@ type decisionLog struct {
 
 // newAudit makes the routes of the decision log. They have no log and no bundles until [Server.openLog] opens them.
 func (s *Server) newAudit() *audit.Audit {
-	explains := &explainer{inForce: func() *pdp.Bundle { return s.pdp.Bundle() }, limits: s.door.Options.Limits}
+	explains := newExplainer(func() *pdp.Bundle { return s.pdp.Bundle() }, s.door.Options.Limits)
 	return audit.New(audit.Options{
 		Door:    s.door,
 		Explain: explains.explain,

@@ -147,8 +147,8 @@ func (s *Seen) entities(ctx context.Context, typ string) (ids []string, more boo
 	return ids, more, err
 }
 
-// Previous is the newest approval request before this one that was for the same, is pending no longer, and that the
-// caller as a person may see. It is for people who may decide or have voted.
+// Previous is the newest approval request before this one that was for the same, was approved or denied by people, and
+// that the caller as a person may see. It is for people who may decide or have voted.
 func (s *Seen) Previous(ctx context.Context) (v evaluation.ApprovalView, found bool, err error) {
 	if err := s.sharesView(); err != nil {
 		return v, false, err

@@ -47,6 +47,9 @@ func (b *Broker) Inbox(
 ) (page Inbox, err error) {
 	v := b.approver(caller)
 	page = Inbox{Items: []evaluation.ApprovalView{}, Next: q.Cursor}
+	if q.Voted != nil {
+		q.Picks = func(a approval.Approval) bool { return *q.Voted == v.voted(a) }
+	}
 	bytes := 0
 	var hidden error // by a tenant that is unavailable
 	defer func() {
@@ -63,7 +66,7 @@ func (b *Broker) Inbox(
 		looked += max(inboxAtOnce, len(some)) // if little was found, much was looked at
 		for n, a := range some {
 			var s standing
-			if q.picks(a) && (q.Voted == nil || *q.Voted == v.voted(a)) {
+			if q.picks(a) && (q.Picks == nil || q.Picks(a)) {
 				switch s, err = v.standing(ctx, a); {
 				case errors.Is(err, pdp.ErrTenantUnavailable):
 					s, hidden = standing{}, err

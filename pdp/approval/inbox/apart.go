@@ -3,6 +3,7 @@ package inbox
 import (
 	"cmp"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -45,18 +46,21 @@ func (m Member) Acts() bool {
 	return m.Of == "context" && evaluation.NamesActors(m.Name) && m.Name != evaluation.RequesterMember
 }
 
-// String is the name of the member. That of an argument is its own.
+// String is the name of the member. That of an argument is its own, unless it would pass for a member of another part.
 func (m Member) String() string {
 	switch {
 	case m.Name == "":
 		return m.Of
-	case m.Of == ofArguments:
+	case m.Of == ofArguments && !partName.MatchString(m.Name):
 		return m.Name
 	}
 	return m.Of + "." + m.Name
 }
 
 const ofArguments = "arguments"
+
+// partName begins the names of members of all parts.
+var partName = regexp.MustCompile(`^(arguments|context|subject|action|resource)\.`)
 
 // TellApart tells apart the requests of a list.
 func TellApart(all []Request) []Apart {
@@ -67,7 +71,7 @@ func TellApart(all []Request) []Apart {
 	apart, members, alike := make([]Apart, len(all)), make([]map[place]string, len(all)), map[call][]int{}
 	for n := range all {
 		apart[n].As = -1
-		if r := &all[n]; !r.Redacted() { // it says nothing of what it was for
+		if r := &all[n]; !r.Redacted() { // nothing is left of it to compare
 			q := &r.Request
 			of := call{r.Tenant, q.Action.Name, q.Subject.Type, q.Subject.ID, q.Resource.Type, q.Resource.ID}
 			members[n], alike[of] = q.members(), append(alike[of], n)
@@ -112,7 +116,7 @@ func TellApart(all []Request) []Apart {
 	return apart
 }
 
-// common is what both texts begin with.
+// common is the beginning of both texts.
 func common(one, other string) string {
 	for n, r := range one {
 		if !strings.HasPrefix(other[min(n, len(other)):], string(r)) {
@@ -142,6 +146,10 @@ func (a Asked) Arguments() (all []Member) {
 	return all
 }
 
+// mostMembers is how many members of a part are told apart. A part with more is told apart as a whole: a list has many
+// requests, and each is compared with the others.
+const mostMembers = 64
+
 // members are the arguments of a question, and all else that it says of its parts.
 func (a Asked) members() map[place]string {
 	context := maps.Clone(a.Context)
@@ -149,8 +157,8 @@ func (a Asked) members() map[place]string {
 	all := map[place]string{}
 	add := func(of string, value jsontext.Value) {
 		var parts map[string]jsontext.Value
-		if json.Unmarshal(value, &parts) != nil && len(value) > 0 {
-			parts = map[string]jsontext.Value{"": value} // no object
+		if (json.Unmarshal(value, &parts) != nil || len(parts) > mostMembers) && len(value) > 0 {
+			parts = map[string]jsontext.Value{"": value}
 		}
 		for name, part := range parts {
 			all[place{of, name}] = string(part)
@@ -158,6 +166,10 @@ func (a Asked) members() map[place]string {
 	}
 	add("action", a.Action.Properties)
 	add(ofArguments, a.Context[ofArguments])
+	if len(context) > mostMembers {
+		rest, _ := json.Marshal(context, json.Deterministic(true)) // its values were read, and so can be written
+		context = map[string]jsontext.Value{"": rest}
+	}
 	for name, part := range context {
 		all[place{"context", name}] = string(part)
 	}

@@ -67,7 +67,7 @@ func (i *Inbox) Deciders(ctx context.Context, id string) (Deciders, error) {
 	return beside[Deciders](ctx, i, id, "/deciders")
 }
 
-// Previous reads the last request before this one that was for the same, and that was decided or ended. It reports
+// Previous reads the last request before this one that was for the same, and that people approved or denied. It reports
 // whether there is one that the caller may see.
 func (i *Inbox) Previous(ctx context.Context, id string) (previous Request, found bool, err error) {
 	page, err := beside[Page](ctx, i, id, "/previous")

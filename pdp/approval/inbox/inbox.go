@@ -124,15 +124,28 @@ func (i *Inbox) List(ctx context.Context, f Filter, cursor string, limit int) (P
 
 // page reads the requests after a cursor. If there is none, the server waits so long for one.
 func (i *Inbox) page(ctx context.Context, f Filter, cursor string, limit int, wait time.Duration) (Page, error) {
-	page, _, err := i.ask(ctx, f.page(cursor, limit, wait), "")
+	page, tag, err := ask[Page](ctx, i, f.page(cursor, limit, wait), "")
+	page.Tag = tag
 	return page, err
 }
 
-// Changed reads the first page as soon as its tag is another one. It reports false if it is not within so long.
-func (i *Inbox) Changed(
+// Count is how many requests are on the first page.
+type Count struct {
+	N    int
+	More bool // there is another page
+	Tag  string
+}
+
+// Count counts the requests of the first page as soon as its tag is another one. It reports false if it is not within so
+// long.
+func (i *Inbox) Count(
 	ctx context.Context, f Filter, limit int, tag string, wait time.Duration,
-) (page Page, changed bool, err error) {
-	return i.ask(ctx, f.page("", limit, wait), tag)
+) (c Count, changed bool, err error) {
+	page, now, err := ask[struct {
+		Items []struct{} `json:"items"`
+		Next  string     `json:"next"`
+	}](ctx, i, f.page("", limit, wait), tag)
+	return Count{len(page.Items), page.Next != "", now}, now != tag, err
 }
 
 func (f Filter) page(cursor string, limit int, wait time.Duration) url.Values {
@@ -147,17 +160,17 @@ func (f Filter) page(cursor string, limit int, wait time.Duration) url.Values {
 	return query
 }
 
-func (i *Inbox) ask(ctx context.Context, query url.Values, tag string) (page Page, changed bool, err error) {
+// ask reads a page and its tag. If that is the given one, there is no page.
+func ask[T any](ctx context.Context, i *Inbox, query url.Values, tag string) (page T, now string, err error) {
 	c := httpclient.Call{Method: http.MethodGet, Path: path, Query: query, Most: pageBody, Tag: tag}
-	body, tag, err := i.server.Tagged(ctx, c)
+	body, now, err := i.server.Tagged(ctx, c)
 	if err != nil || body == nil {
-		return page, false, err
+		return page, tag, err
 	}
 	if err := json.Unmarshal(body, &page); err != nil {
-		return page, false, fmt.Errorf("the server's answer is no page of requests: %w", err)
+		return page, now, fmt.Errorf("the server's answer is no page of requests: %w", err)
 	}
-	page.Tag = tag
-	return page, true, nil
+	return page, now, nil
 }
 
 // Get reads one request. If the request is pending, Get waits up to wait for its end.

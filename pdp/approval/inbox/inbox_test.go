@@ -283,30 +283,30 @@ func TestIDs(t *testing.T) {
 }
 
 // The newest come first if they are asked for, over all pages. A page has a tag, and who has it waits for another page.
-func TestNewestAndChanged(t *testing.T) {
+func TestNewestAndCount(t *testing.T) {
 	t.Parallel()
 	c := openCounter(t)
 	box := c.inbox("mia", c.URL)
-	none, changed, err := box.Changed(t.Context(), inbox.Filter{}, 10, "", 0)
+	none, changed, err := box.Count(t.Context(), inbox.Filter{}, 10, "", 0)
 	must(t, err)
-	if !changed || len(none.Items) != 0 || none.Tag == "" {
+	if !changed || none.N != 0 || none.Tag == "" {
 		t.Fatalf("got %+v", none)
 	}
-	if _, changed, err := box.Changed(t.Context(), inbox.Filter{}, 10, none.Tag, 0); changed || err != nil {
+	if _, changed, err := box.Count(t.Context(), inbox.Filter{}, 10, none.Tag, 0); changed || err != nil {
 		t.Errorf("changed is %t, %v", changed, err)
 	}
 	type page struct {
-		inbox.Page
+		inbox.Count
 		changed bool
 		err     error
 	}
 	got := make(chan page)
 	go func() {
-		p, changed, err := box.Changed(t.Context(), inbox.Filter{}, 10, none.Tag, 30*time.Second)
+		p, changed, err := box.Count(t.Context(), inbox.Filter{}, 10, none.Tag, 30*time.Second)
 		got <- page{p, changed, err}
 	}()
 	c.asks("one")
-	if p := <-got; !p.changed || p.err != nil || len(p.Items) != 1 || p.Tag == none.Tag {
+	if p := <-got; !p.changed || p.err != nil || p.N != 1 || p.Tag == none.Tag {
 		t.Errorf("got %+v", p)
 	}
 	var want []string

@@ -56,7 +56,7 @@ func (a Asked) ServerSays() string {
 	return message
 }
 
-// Purpose is why, in the words of whoever asks: the justification, or else the purpose in the context; "" if neither is
+// Purpose is why, in the words of the asker: the justification, or else the purpose in the context; "" if neither is
 // there. Where is the member of the context that it is, "" if it is none.
 func (r *Request) Purpose() (text, where string) {
 	var said map[string]jsontext.Value

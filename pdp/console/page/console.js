@@ -38,7 +38,7 @@
 		button.type = "button";
 		button.className = "copy";
 		button.textContent = "Copy";
-		button.setAttribute("aria-label", "Copy the id");
+		button.setAttribute("aria-label", "Copy " + (id.dataset.copy || "the id"));
 		const text = id.textContent;
 		button.addEventListener("click", () => {
 			navigator.clipboard.writeText(text).then(() => { button.textContent = "Copied"; }, () => { button.textContent = "Not copied"; });
@@ -123,6 +123,7 @@
 		(reason.value.trim() === "" ? reason : button).focus();
 	};
 	const keys = one(".keys");
+	if (keys) keys.hidden = false;
 	const does = {
 		j: () => move(1),
 		k: () => move(-1),

@@ -61,17 +61,17 @@ type RecordRow struct {
 	Caller, Tenant  Text
 	Kind, Event     Text
 	By, Said        Text
-	Questions       int // of a batch that asked what is possible
+	Questions       int // of a batch with options.unknown
 	// Says is why, in the words of the request. Sent are some of its arguments, and MoreSent is how many more there are.
 	Says     Text
-	Sent     []SentRow
+	Sent     []Difference
 	MoreSent int
 }
 
 // Command is a command line that people copy. It is empty if it would not be the one that they see.
 type Command struct{ Text Text }
 
-// CommandOf quotes words for sh, and ends with what is ours. A word that is drawn in another way than it is written makes
+// CommandOf quotes words for sh, and adds an end of ours. A word that is drawn in another way than it is written makes
 // no command.
 func CommandOf(words []string, end Label) Command {
 	line := make([]string, len(words))
@@ -105,17 +105,23 @@ type Decision struct {
 	Gone    bool
 	Heading Label
 	Answer  Status
-	Facts   RecordFacts
-	Sent    []SentTable
-	Masked  []MaskedPlace
-	Why     Explained
-	Owed    []OwedObligation
-	Steps   []RecordStep
+	// Votes is what people said about the approval request, in the order in which they did, and Says why it was asked.
+	Votes []SaidStep
+	Says  Text
+	At    Moment
+	Facts []Fact
+	// Questions are those of a batch, and MoreQuestions are not shown.
+	Questions     []RecordQuestion
+	MoreQuestions int
+	Sent          []SentTable
+	Masked        []MaskedPlace
+	Why           Explained
+	Owed          []OwedObligation
+	Steps         []RecordStep
 	// MoreSteps is set if there are more than are shown, at StepsLink, and NoSteps if they cannot be had.
 	MoreSteps bool
 	NoSteps   bool
 	StepsLink Href
-	Alike     []RecordLink
 	Proof     Proof
 	// Whole is the record as it is stored.
 	Whole Value
@@ -123,45 +129,25 @@ type Decision struct {
 
 func (Decision) template() string { return "decision" }
 
-// RecordFacts are what a record says in one word each.
-type RecordFacts struct {
-	At                     Moment
-	Kind, Event            Text
-	Who, Does, With        Text
-	Reason, ToUser         Text
-	Caller, Tenant, Bundle Text
-	// Batch is the record of the batch that the request is an item of, and Gone are parts of the request that are gone with
-	// it.
-	Batch Href
-	Gone  []Text
-	// Questions are those of a record of a batch, and MoreQuestions those for which it has no room.
-	Questions     []RecordLink
-	MoreQuestions int
-	// Says is why, in the words of the request.
-	Says Text
-	// Said is what people said about the approval request, in the order in which they did.
-	Said []SaidStep
-	// Approvals are the approval requests that the record is about, or that the decision went by.
-	Approvals  []RecordLink
-	Capability CapabilityShown
+// Fact is one thing that a record says, and the pages that say more about it.
+type Fact struct {
+	Name  Label
+	Value Text
+	Note  Label
+	Links []FactLink
 }
 
-// CapabilityShown is the capability of a record.
-type CapabilityShown struct {
-	ID      Text
-	Records Href
-	// Held says that it counted; otherwise Reason says why not. Grants says that the decision grants it.
-	Held, Grants bool
-	Reason       Text
+// FactLink is a page about a fact.
+type FactLink struct {
+	Text Label
+	Link Href
 }
 
-// RecordLink is a name of something, and the pages about it; a link may be missing.
-type RecordLink struct {
-	Name    Text
-	What    Label
-	Link    Href
-	Request Href // the page of the approval request
-	Answer  Status
+// RecordQuestion is a question of a batch with options.unknown.
+type RecordQuestion struct {
+	Name   Text
+	Link   Href
+	Answer Status
 }
 
 // SentTable are the members of an object that was sent.

@@ -61,8 +61,11 @@ func (r *Row) compare(path Text, now, was jsontext.Value) {
 	}
 }
 
-// long reports if the value has several lines, or is cut.
-func (v Value) long() bool { return len(v.Text.shown.Lines) > 1 || v.Text.Cut() }
+// long reports if the value has several lines, or is cut, or is drawn so long that a part of it would be.
+func (v Value) long() bool {
+	_, left := cut(joined(v.Text.shown.Lines), longLine)
+	return len(v.Text.shown.Lines) > 1 || v.Text.Cut() || left
+}
 
 // flat reports if the value is short enough to stand beside another one.
 func (v Value) flat() bool {

@@ -69,6 +69,28 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
+// A value that is not cut is drawn to its end, however long its marks make it: nothing says otherwise, so it may be approved.
+func TestValueWithManyMarksIsDrawnWhole(t *testing.T) {
+	t.Parallel()
+	for _, lead := range []string{`"`, `\`, "‮", "а", "a ", "	", "é"} {
+		for _, last := range []string{"x", "END", lead} {
+			text, _ := json.Marshal(strings.Repeat(lead, 290/len(lead)) + "END")
+			was, _ := json.Marshal(last)
+			table := compared(`{"c":`+string(text)+`}`, `{"c":`+string(was)+`}`)
+			cut := 0
+			table.Each(func(text page.Text, again bool) page.Text {
+				if text.Cut() && !again {
+					cut++
+				}
+				return text.Begun()
+			})
+			if drawn := strings.Contains(said(t, table), "END"); cut == 0 && !drawn {
+				t.Errorf("%q after %q: the end is not drawn, and nothing is cut", lead, last)
+			}
+		}
+	}
+}
+
 // Steps leave out what is the same, and never anything that differs, once all is asked for; the value is there as ever.
 func TestManyDifferences(t *testing.T) {
 	t.Parallel()

@@ -51,12 +51,16 @@ type Entry struct {
 	// For are those for whom it is asked, as far as they are shown, and MoreFor is how many more there are.
 	For     []Text
 	MoreFor int
-	// Says is why, in the words of whoever asks.
+	// Says is why, in the words of the asker.
 	Says Text
-	// Differs is by what the row differs from others for the same, and MoreDiffers is how many more members differ. If it is
+	// Differs are the members that others for the same do not have so, and MoreDiffers is how many more members differ. If it is
 	// the same as a row above, Above says how many rows above.
 	Differs            []Difference
 	MoreDiffers, Above int
+	// By is the person who spoke last about what waits no longer, Decision what they did, and Reason why.
+	By       Text
+	Decision Label
+	Reason   Text
 	// Rest is the page that begins behind the row.
 	Rest             Href
 	Tenant, Template Text

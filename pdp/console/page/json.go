@@ -40,23 +40,27 @@ func JSON(v jsontext.Value) Value {
 }
 
 // Differing is so many characters of a value by its text, which begins with a part that others have, too. If that is long,
-// only its end is shown: otherwise what differs would be cut.
+// only its end is shown: otherwise the difference would be cut.
 func Differing(v jsontext.Value, text, alike string, most int) Value {
 	if len(v) == 0 {
 		return Value{}
 	}
-	shown := JSON(v)
-	if lead := []rune(alike); len(lead) > most/2 {
-		text = string(lead[len(lead)-most/4:]) + text[len(alike):]
-		if shown.Text = Line(text); shown.Quoted {
-			shown.Text = Quoted(text)
-		}
-		for n, line := range shown.Text.shown.Lines {
-			shown.Text.shown.Lines[n] = append([]visible.Piece{more}, line...)
-		}
-		most++
+	shown, draw, lead := Value{Quoted: v.Kind() == '"'}, Line, []rune(alike)
+	if shown.Quoted {
+		draw = Quoted
 	}
-	shown.Text = shown.Text.Brief(most)
+	leads := len(lead) > most/2
+	if leads {
+		text = string(lead[len(lead)-most/4:]) + text[len(alike):]
+	}
+	if leads || shown.Quoted || len(text) > most*drawnForOne {
+		shown.Text = Brief(draw, text, most)
+	} else {
+		shown.Text = JSON(v).Text.Brief(most)
+	}
+	if leads {
+		shown.Text.shown.Lines = [][]visible.Piece{slices.Concat(append([][]visible.Piece{{more}}, shown.Text.shown.Lines...)...)}
+	}
 	return shown
 }
 

@@ -1,6 +1,7 @@
 package page_test
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -116,6 +117,36 @@ func TestLargeValueIsWhole(t *testing.T) {
 		table.Each(func(text page.Text, _ bool) page.Text { return text.Whole() })
 		if got := drawn(t, page.Request{Sent: []page.Table{table}}); strings.Count(got, end) != 2 || table.Rows[0].Value.Text.Cut() {
 			t.Errorf("%s: the value is not whole", part)
+		}
+	}
+}
+
+// A list draws the beginning of a long text alone, and says that there is more.
+func TestBriefOfALongText(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ text, want string }{
+		{"abc", "abc"},
+		{strings.Repeat("x", 100), "xxxxxxxxxx…"},
+		{strings.Repeat(" ", 1000) + "x", "␣×160…"},
+		{strings.Repeat("é", 1000), "éééééééééé…"},
+		{strings.Repeat("\n", 1000), "⏎×161…"},
+	} {
+		var got strings.Builder
+		drawn := 0
+		draw := func(text string) page.Text { drawn = len(text); return page.Line(text) }
+		for _, line := range page.Brief(draw, test.text, 10).Lines() {
+			for _, p := range line {
+				got.WriteString(p.Text)
+			}
+		}
+		if got.String() != test.want || drawn > 160 {
+			t.Errorf("%d bytes of %.5q…: got %q", drawn, test.text, got.String())
+		}
+	}
+	for _, value := range []string{`{"k":"` + strings.Repeat("x", 1000) + `"}`, `"` + strings.Repeat("x", 1000) + `"`} {
+		text := strings.Trim(value, `"`)
+		if got := page.Differing(jsontext.Value(value), text, "", 10); !strings.HasSuffix(fmt.Sprint(got.Text.Lines()), "there is more}]]") {
+			t.Errorf("got %v", got.Text.Lines())
 		}
 	}
 }

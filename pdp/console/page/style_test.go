@@ -40,6 +40,13 @@ var readable = []struct {
 	{"edge", "sheet", 3},
 }
 
+// A line through a text hides a hyphen, and the sign of a number.
+func TestNothingIsStruckOut(t *testing.T) {
+	if strings.Contains(page.Style, "line-through") {
+		t.Error("a text is struck out")
+	}
+}
+
 func TestContrast(t *testing.T) {
 	light, rest, _ := strings.Cut(page.Style, "prefers-color-scheme: dark")
 	dark, _, _ := strings.Cut(rest, "prefers-contrast")

@@ -137,6 +137,22 @@ func (t Text) Brief(most int) Text {
 	return brief
 }
 
+// drawnForOne is how many bytes of a text are drawn for each character of a brief one. Marks make a long run of spaces short.
+const drawnForOne = 16
+
+// Brief is the [Text.Brief] of a text. Of a long text it draws no more than the beginning: a list has many.
+func Brief(draw func(string) Text, text string, most int) Text {
+	n := min(len(text), most*drawnForOne)
+	for n < len(text) && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	brief := draw(text[:n]).Brief(most)
+	if line := slices.Concat(brief.shown.Lines...); n < len(text) && (len(line) == 0 || !isRest(line[len(line)-1])) {
+		brief.shown.Lines = [][]visible.Piece{append(line, more)}
+	}
+	return brief
+}
+
 // cut is the beginning of a line, and reports if something of it is left.
 func cut(line []visible.Piece, most int) (beginning []visible.Piece, left bool) {
 	for n, p := range line {

@@ -10,7 +10,7 @@ import (
 	"policy-service/pdp/httpclient"
 )
 
-// The types of what is read, and the kinds of records that readers tell apart.
+// The types of answers, and the kinds of records that readers tell apart.
 type (
 	Recorded   = decisionlog.Recorded
 	Explained  = decisionlog.Explained
@@ -83,7 +83,7 @@ func (l *Log) Explain(ctx context.Context, id string) (decisionlog.Explained, er
 	return httpclient.GetJSON[decisionlog.Explained](ctx, l.server, recordPath(id)+"/explain", nil, recordBody, "explanation")
 }
 
-// Signed is the newest checkpoint, which nobody has verified.
+// Signed is the newest checkpoint. Its signature is not verified.
 func (l *Log) Signed(ctx context.Context) (decisionlog.Checkpoint, error) {
 	note, err := l.Checkpoint(ctx)
 	if err != nil {
@@ -92,7 +92,7 @@ func (l *Log) Signed(ctx context.Context) (decisionlog.Checkpoint, error) {
 	return decisionlog.ParseCheckpoint(note, nil)
 }
 
-// Page is some records, each without what it inherits.
+// Page is some records, each without its inherited parts.
 type Page struct {
 	Records []decisionlog.Recorded
 	// Next is the cursor of the page after this one, if there are More records.

@@ -281,6 +281,34 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
+// A page may have no record although there are more: the server had no time to find one. It is gone on from, in both orders.
+func TestPagesWithoutRecords(t *testing.T) {
+	t.Parallel()
+	line := `{"sequence":%d,"id":"x","time":"2026-01-02T03:04:05Z","kind":"decision","salt":"s"}`
+	answers := map[string]string{
+		"newest/":   `{"items":[` + fmt.Sprintf(line, 9) + `],"next":"9","more":true}`,
+		"newest/10": `{"items":[],"next":"7","more":true}`,
+		"newest/7":  `{"items":[` + fmt.Sprintf(line, 5) + `],"next":"5","more":true}`,
+		"newest/5":  `{"items":[],"next":"0","more":false}`,
+		"oldest/0":  `{"items":[],"next":"4","more":true}`,
+		"oldest/4":  `{"items":[` + fmt.Sprintf(line, 5) + `],"next":"10","more":false}`,
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, answers[r.URL.Query().Get("order")+"/"+r.URL.Query().Get("cursor")])
+	}))
+	defer s.Close()
+	l, err := remote.New(s.URL, httpclient.Options{Credential: "psk_x"})
+	must(t, err)
+	defer l.Close()
+	o := export.TailOptions{After: -1, Last: 3, Filter: decisionlog.Filter{Text: "Q3 launch"}}
+	for name, read := range map[string]func(context.Context, export.TailOptions, func(int64, []byte) error) (int64, error){"last": l.Last, "tail": l.Tail} {
+		var got []int64
+		if cursor, err := read(t.Context(), o, func(n int64, _ []byte) error { got = append(got, n); return nil }); err != nil || cursor != 9 || !slices.Equal(got, []int64{5}) {
+			t.Errorf("%s: got %v, cursor %d, %v", name, got, cursor, err)
+		}
+	}
+}
+
 // A private authority is trusted where it is named, and nowhere else; an export takes
 // another way through HTTP/2.
 func TestTLS(t *testing.T) {

@@ -27,7 +27,7 @@ type Options struct {
 	Decision string
 }
 
-// Check says what is wrong with options by which no report can be made.
+// Check refuses options by which no report can be made.
 func (o Options) Check() error {
 	if o.By != "" && (o.By != ByPolicy && o.By != BySubject || o.Top < 1 || o.Top > TopMost) {
 		return ErrTop

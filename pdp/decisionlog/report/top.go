@@ -13,7 +13,7 @@ import (
 	"policy-service/pdp/decisionlog"
 )
 
-// What the decisions of a report can be counted by.
+// The properties that the decisions of a report can be counted by.
 const (
 	ByPolicy  = "policy"
 	BySubject = "subject"
@@ -43,8 +43,8 @@ type Top struct {
 }
 
 // TopRow counts the decisions of a name. Name is a policy, or a subject of a tenant as type/id, and "" for decisions that no
-// policy made. A policy is counted once in a decision: with its answer if it determined the answer, or allowed what a reason
-// denied, and among the errors if it could not be evaluated. A subject's errors are decisions in which some policy could not.
+// policy made. A policy is counted once in a decision: with its answer if it determined the answer, or a reason denied
+// its allow, and among the errors if it could not be evaluated. A subject's errors are decisions in which some policy could not.
 type TopRow struct {
 	Tenant    string `json:"tenant,omitzero"`
 	Name      string `json:"name"`

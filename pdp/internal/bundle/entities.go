@@ -242,7 +242,7 @@ func (l *entityLoader) bad(at entityPlace, code, message, try string, mend ...do
 	l.use.tooManyErrors()
 }
 
-// within is the place of what an error is about, in the entity at a place, and what mends it there.
+// within is the place of an error in the entity at a place, and the replacement that mends it there.
 func (l *entityLoader) within(at entityPlace, err error) (entityPlace, document.Mend) {
 	var bad *valueError
 	switch {

@@ -272,6 +272,9 @@ func (one *story) print(s cli.Streams) error {
 	if arguments, ok := asked.Context["arguments"]; ok {
 		s.Print("    arguments  %s", cutJSON(arguments))
 	}
+	if one.Incomplete && !one.Redacted {
+		s.Print("    (the steps before these are gone, or not here)")
+	}
 	t := s.Table()
 	for _, step := range one.Steps {
 		t.Row(cli.Shown("    "+visible.Text(step.Event)), cli.Time(step.At), step.Record, cli.Cut(step.says(one), longestWhy))
@@ -297,7 +300,7 @@ func cutJSON(text []byte) cli.Shown {
 	return cli.Shown(visible.Quoted(short) + cli.More(left))
 }
 
-// says is who said it, by which way, and why; or which decision it is about.
+// says names the person, the way by which the word came, and the reason; or the decision that the step is about.
 func (step *storyStep) says(of *story) string {
 	var words []string
 	add := func(before, text string) {

@@ -23,7 +23,7 @@ type reportCommand struct {
 	JSON bool      `name:"json" help:"Print JSON, for programs."`
 }
 
-// countedBy is what decisions are counted by, or "".
+// countedBy is a property that decisions are counted by, or "".
 type countedBy string
 
 // UnmarshalText refuses every other word.
