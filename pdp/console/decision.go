@@ -176,7 +176,7 @@ func (v *visit) decision() {
 		step := v.storyStep(of, r.ID)
 		view.Steps = append(view.Steps, step)
 		if words := saidSteps[of.Event]; words != "" {
-			view.Votes = append(view.Votes, page.SaidStep{RecordStep: step, Name: page.Label(of.Event), Words: words})
+			view.Said = append(view.Said, page.SaidStep{RecordStep: step, Name: page.Label(of.Event), Words: words})
 		}
 		if view.Says.Empty() {
 			view.Says = page.Of(whyOf(of, sentOf(of)))
@@ -310,7 +310,7 @@ func sentOf(r *remote.Recorded) sentRequest {
 func whyOf(r *remote.Recorded, q sentRequest) string {
 	for _, said := range []jsontext.Value{stepOf(r).Justification["justification"], q.Context["justification"], q.Context["purpose"]} {
 		var text string
-		if json.Unmarshal(said, &text) == nil && text != "" && text != "approved" {
+		if json.Unmarshal(said, &text) == nil && text != "" && text != "approved" { // which asks for an approval
 			return text
 		}
 	}

@@ -105,8 +105,8 @@ type Decision struct {
 	Gone    bool
 	Heading Label
 	Answer  Status
-	// Votes is what people said about the approval request, in the order in which they did, and Says why it was asked.
-	Votes []SaidStep
+	// Said is the steps of the approval request that people made, in their order. Says is why, in the words of the request.
+	Said  []SaidStep
 	Says  Text
 	At    Moment
 	Facts []Fact
