@@ -306,7 +306,7 @@ func sentOf(r *remote.Recorded) sentRequest {
 func whyOf(r *remote.Recorded, q sentRequest) string {
 	for _, said := range []jsontext.Value{stepOf(r).Justification["justification"], q.Context["justification"], q.Context["purpose"]} {
 		var text string
-		if json.Unmarshal(said, &text) == nil && text != "" {
+		if json.Unmarshal(said, &text) == nil && text != "" && text != "approved" { // which asks for an approval
 			return text
 		}
 	}
