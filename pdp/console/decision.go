@@ -217,8 +217,9 @@ func (v *visit) recordFacts(e *evidence) (all []page.Fact) {
 	add("To the user", r.ReasonUser, "")
 	add("Asked by", r.Caller, "")
 	add("Tenant", r.Tenant, "")
-	if batch := v.recordLink(cutItem(r.ID)); batch != "" && (len(r.Inherits) > 0 || e.record.OfBatch) {
-		add("Item of", "", "", page.FactLink{Text: "a batch, which has what its items share", Link: batch})
+	batch, _, _ := strings.Cut(r.ID, ".")
+	if link := v.recordLink(batch); link != "" && (len(r.Inherits) > 0 || e.record.OfBatch) {
+		add("Item of", "", "", page.FactLink{Text: "a batch, which has what its items share", Link: link})
 	}
 	add("Gone", strings.Join(r.Gone, ", "), "with the record of the batch")
 	for _, id := range e.approvals {
@@ -261,12 +262,6 @@ func (v *visit) questionsIn(r *remote.Recorded) (all []page.RecordQuestion, more
 		more += r.Rest.More
 	}
 	return all, more
-}
-
-// cutItem is the id of the batch in the id of an item.
-func cutItem(id string) string {
-	batch, _, _ := strings.Cut(id, ".")
-	return batch
 }
 
 // recordLink is the page of a record; it is empty if the id is none of ours.

@@ -2,6 +2,7 @@ package console
 
 import (
 	"cmp"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -87,15 +88,9 @@ func recordLookOf(q url.Values) (l recordLook) {
 	return l
 }
 
-// asked are the parameters for the API.
-func (l recordLook) asked() url.Values {
-	q := url.Values{"limit": {strconv.Itoa(onPage)}}
-	for name := range l.given {
-		q.Set(name, l.given.Get(name))
-	}
-	if q.Del("kind"); l.kind != "" {
-		q.Set("kind", l.kind)
-	}
+// query are the filters, and the place of the page.
+func (l recordLook) query() url.Values {
+	q := maps.Clone(l.given)
 	if l.cursor != "" {
 		q.Set("cursor", l.cursor)
 	}
@@ -105,19 +100,20 @@ func (l recordLook) asked() url.Values {
 	return q
 }
 
+// asked are the parameters for the API.
+func (l recordLook) asked() url.Values {
+	q := l.query()
+	q.Set("limit", strconv.Itoa(onPage))
+	if q.Del("kind"); l.kind != "" {
+		q.Set("kind", l.kind)
+	}
+	return q
+}
+
 // recordsAt is the address of the same look from a cursor on.
 func (v *visit) recordsAt(l recordLook, cursor string, newer bool) page.Href {
-	q := url.Values{}
-	for name := range l.given {
-		q.Set(name, l.given.Get(name))
-	}
-	if cursor != "" {
-		q.Set("cursor", cursor)
-	}
-	if newer {
-		q.Set("order", "oldest")
-	}
-	return v.recordsBy(q)
+	l.cursor, l.newer = cursor, newer
+	return v.recordsBy(l.query())
 }
 
 // recordsBy is the address of the records that a filter picks.
@@ -211,6 +207,7 @@ func (v *visit) recordForm(l recordLook) page.RecordFilter {
 // recordRow is a record in a list.
 func (v *visit) recordRow(r *remote.Recorded) page.RecordRow {
 	row := page.RecordRow{
+		Link:   v.recordLink(r.ID),
 		At:     v.moment(r.Time),
 		Answer: page.StatusOf(r.Answer()),
 		Who:    word60(refOf(r.Names.Subject.Type, r.Names.Subject.ID)),
@@ -221,15 +218,8 @@ func (v *visit) recordRow(r *remote.Recorded) page.RecordRow {
 		Reason: word60(r.Reason),
 	}
 	sent := sentOf(r)
-	arguments := inbox.Asked{Context: sent.Context}.Arguments()
-	for _, m := range arguments[:min(len(arguments), fewMembers)] {
-		row.Sent = append(row.Sent, page.Difference{Name: page.Brief(page.Word, m.String(), briefMember), Value: page.Differing(m.Value, m.Text(), "", briefMember)})
-	}
-	row.MoreSent = len(arguments) - len(row.Sent)
+	row.Sent = briefly(inbox.Asked{Context: sent.Context}.Arguments())
 	row.Says = page.Brief(page.Quoted, whyOf(r, sent), briefMessage)
-	if id := page.RecordIDOf(r.ID); !id.None() {
-		row.Link = page.Href(v.link(decisionsPath + "/" + id.String()))
-	}
 	policies := slices.Concat(r.Determining, r.Overruled)
 	for _, p := range policies[:min(len(policies), fewPolicies)] {
 		row.Policies = append(row.Policies, word60(p))

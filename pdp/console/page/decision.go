@@ -62,10 +62,9 @@ type RecordRow struct {
 	Kind, Event     Text
 	By, Said        Text
 	Questions       int // of a batch with options.unknown
-	// Says is why, in the words of the request. Sent are some of its arguments, and MoreSent is how many more there are.
-	Says     Text
-	Sent     []Difference
-	MoreSent int
+	// Says is why, in the words of the request. Sent is its arguments.
+	Says Text
+	Sent Differences
 }
 
 // Command is a command line that people copy. It is empty if it would not be the one that they see.

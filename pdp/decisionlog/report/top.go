@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog"
 )
 
@@ -85,26 +84,18 @@ func (t *topping) decided(s *decisionlog.Recorded) {
 		t.count(s.Tenant, s.Names.Subject.Type+"/"+s.Names.Subject.ID, s.Answer(), len(s.Errors) > 0)
 		return
 	}
-	determined := slices.Concat(s.Determining, s.Overruled)
-	failed := func(policy string) bool {
-		return slices.ContainsFunc(s.Errors, func(e evaluation.PolicyError) bool { return e.Policy == policy })
-	}
-	if len(determined) == 0 {
-		t.count("", "", s.Answer(), len(s.Errors) > 0)
-	}
+	answers, failed := map[string]string{}, map[string]bool{} // by policy
 	for _, e := range s.Errors {
-		if !slices.Contains(determined, e.Policy) {
-			determined = append(determined, e.Policy)
-		}
+		answers[e.Policy], failed[e.Policy] = "", true
 	}
-	for n, policy := range determined {
-		switch answer := s.Answer(); {
-		case slices.Contains(determined[:n], policy):
-		case n >= len(s.Determining)+len(s.Overruled):
-			t.count("", policy, "", true)
-		default:
-			t.count("", policy, answer, failed(policy))
-		}
+	for _, policy := range slices.Concat(s.Determining, s.Overruled) {
+		answers[policy] = s.Answer()
+	}
+	if len(s.Determining)+len(s.Overruled) == 0 {
+		answers[""], failed[""] = s.Answer(), len(s.Errors) > 0
+	}
+	for _, policy := range slices.Sorted(maps.Keys(answers)) {
+		t.count("", policy, answers[policy], failed[policy])
 	}
 }
 

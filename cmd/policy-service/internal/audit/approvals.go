@@ -153,8 +153,8 @@ type stepRecord struct {
 	} `json:"details"`
 }
 
-// stories reads the approval requests of which a step passes a filter, in the order in which they began: first which they are, then
-// all their steps, of which others may have been earlier or later, or say less.
+// stories reads the approval requests of which a step passes a filter, in the order in which they began: first their ids, then
+// all their steps. Others than the one that passes may be earlier or later, or say less.
 func stories(ctx context.Context, log tailed, only decisionlog.Filter) (all []*story, err error) {
 	byID, from, begins := map[string]*story{}, time.Now(), true
 	each := func(only decisionlog.Filter, f func(*decisionlog.Recorded, *stepRecord)) error {
@@ -237,10 +237,10 @@ func isPerson(entity, name string) bool {
 	return name == entity || err == nil && (name == id || name == typ+"/"+id)
 }
 
-// The lengths at which texts of others are cut for people. JSON has all of them.
+// The lengths at which texts of a question, and of a step, are cut for people. JSON has all of them.
 const (
-	longestWhat = 200
-	longestWhy  = 500
+	longestAsked = 200
+	longestSaid  = 500
 )
 
 func (one *story) print(s cli.Streams) error {
@@ -251,7 +251,7 @@ func (one *story) print(s cli.Streams) error {
 	case one.Request == nil:
 		about = "(the record of what was asked is gone, or not here)"
 	}
-	s.Print("%s  %s  %s  %s  %s", cli.TimeOr(one.FiledAt, "-"), one.Approval, string(one.Status), cmp.Or(one.Tenant, "-"), cli.Cut(about, longestWhat))
+	s.Print("%s  %s  %s  %s  %s", cli.TimeOr(one.FiledAt, "-"), one.Approval, string(one.Status), cmp.Or(one.Tenant, "-"), cli.Cut(about, longestAsked))
 	var asked struct {
 		Context map[string]jsontext.Value `json:"context"`
 	}
@@ -261,13 +261,13 @@ func (one *story) print(s cli.Streams) error {
 		if json.Unmarshal(purpose, &text) != nil {
 			text = string(purpose)
 		}
-		s.Print("    purpose    %s", cli.Cut(text, longestWhat))
+		s.Print("    purpose    %s", cli.Cut(text, longestAsked))
 	}
 	if said := one.justified(); said != "" {
 		s.Print("    says why   %s", cli.Cut(said, longestWhat))
 	}
 	if one.Message != "" {
-		s.Print("    message    %s", cli.Cut(one.Message, longestWhat))
+		s.Print("    message    %s", cli.Cut(one.Message, longestAsked))
 	}
 	if arguments, ok := asked.Context["arguments"]; ok {
 		s.Print("    arguments  %s", cutJSON(arguments))
@@ -277,7 +277,7 @@ func (one *story) print(s cli.Streams) error {
 	}
 	t := s.Table()
 	for _, step := range one.Steps {
-		t.Row(cli.Shown("    "+visible.Text(step.Event)), cli.Time(step.At), step.Record, cli.Cut(step.says(one), longestWhy))
+		t.Row(cli.Shown("    "+visible.Text(step.Event)), cli.Time(step.At), step.Record, cli.Cut(step.says(one), longestSaid))
 	}
 	return t.Flush()
 }
@@ -293,7 +293,7 @@ func (one *story) justified() (text string) {
 
 // cutJSON is JSON, in which a backslash stays one.
 func cutJSON(text []byte) cli.Shown {
-	short, left := cli.Shorten(string(text), longestWhat)
+	short, left := cli.Shorten(string(text), longestAsked)
 	if left == 0 {
 		return cli.Shown(visible.Quoted(short))
 	}
