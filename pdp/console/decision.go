@@ -20,7 +20,7 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// mostSteps is how many steps of an approval request, and questions of a batch, a page shows.
+// mostSteps is how many steps of an approval request, questions of a batch, and masked places a page shows.
 const mostSteps = 50
 
 // recordStep has the details of a step that pages show.
@@ -169,6 +169,7 @@ func (v *visit) decision() {
 	view.Says = page.Of(whyOf(r, sentOf(r)))
 	view.Questions, view.MoreQuestions = v.questionsIn(r)
 	view.Sent, view.Masked = sentIn(r)
+	view.MoreMasked = len(r.Masked) - len(view.Masked)
 	view.Why = v.why(&e)
 	view.Owed = owedIn(&e)
 	for n := range e.steps.Records {
@@ -187,7 +188,7 @@ func (v *visit) decision() {
 	}
 	view.NoSteps = e.noSteps != nil
 	view.Proof = v.proof(&e)
-	view.Whole = page.JSON(r.Line)
+	view.Whole = page.StoredOf(r.Line)
 	v.show(http.StatusOK, view)
 }
 
@@ -196,11 +197,11 @@ func (v *visit) recordFacts(e *evidence) (all []page.Fact) {
 	r := &e.record.Record
 	add := func(name page.Label, value string, note page.Label, links ...page.FactLink) {
 		if value != "" || len(links) > 0 {
-			all = append(all, page.Fact{Name: name, Value: page.Word(value), Note: note, Links: links})
+			all = append(all, page.Fact{Name: name, Value: page.StoredWord(value), Note: note, Links: links})
 		}
 	}
 	others := func(filter, value string) (links []page.FactLink) {
-		if value != "" {
+		if value != "" && len(value) <= mostOfNext {
 			links = append(links, page.FactLink{Text: "its records", Link: v.recordsBy(url.Values{filter: {value}})})
 		}
 		return links
@@ -314,8 +315,8 @@ func whyOf(r *remote.Recorded, q sentRequest) string {
 
 // sentIn are the parts of the request on record, and the places in it that are masked.
 func sentIn(r *remote.Recorded) (all []page.SentTable, masked []page.MaskedPlace) {
-	for _, h := range r.Masked {
-		masked = append(masked, page.MaskedPlace{At: page.Word(h.At), Type: page.Word(h.Type), Part: h.Part})
+	for _, h := range r.Masked[:min(len(r.Masked), mostSteps)] {
+		masked = append(masked, page.MaskedPlace{At: page.StoredWord(h.At), Type: page.Word(h.Type), Part: h.Part})
 	}
 	q := sentOf(r)
 	arguments := q.Context["arguments"]

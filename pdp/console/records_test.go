@@ -86,6 +86,30 @@ func readQuestion(subject, properties, context string) string {
 
 const recordsEvaluation = "/access/v1/evaluation"
 
+// A caller may send a megabyte. The page of its record is of a bounded size all the same, and says that there is more.
+func TestPageOfALargeRecord(t *testing.T) {
+	t.Parallel()
+	r := openRecords(t)
+	auditor := r.logIn("auditor")
+	var many, pins strings.Builder
+	for n := range 6000 {
+		fmt.Fprintf(&many, `"name %d":"value",`, n)
+		fmt.Fprintf(&pins, `"p%d":1,`, n)
+	}
+	for name, test := range map[string]struct{ context, want string }{
+		"a value":  {`{"arguments":{"first":"one","text":"` + strings.Repeat("\u0430", 100_000) + `"}}`, `first " one " text " \u0430`},
+		"a name":   {`{"arguments":{"` + strings.Repeat("n", 100_000) + `":1}}`, "nnnn … 1"},
+		"members":  {`{"arguments":{` + many.String() + `"end":1}}`, "And 5901 more that are not shown."},
+		"a masked": {`{"pin":{` + pins.String() + `"end":"0000"}}`, "Masked, so that the log does not hold it: /context/pin"},
+	} {
+		id := r.asked(name, recordsEvaluation, readQuestion("alice", `{}`, test.context))
+		body := auditor.page("/console/decisions/" + id)
+		if text := plain(body); len(body) > 200_000 || !strings.Contains(text, "it is too long for this page") && name != "a masked" || !strings.Contains(text, test.want) {
+			t.Errorf("%s: %d bytes: %.3000s", name, len(body), text)
+		}
+	}
+}
+
 // A person who reads the log finds decisions by any filter, and goes on from page to page; no other person does.
 func TestListOfRecords(t *testing.T) {
 	t.Parallel()

@@ -61,9 +61,12 @@ type Sieve struct {
 	kind   []byte  // as it stands in a line; nil if most records are of the kind
 	folded []byte  // the line that is judged
 
-	inherited string // the batch, and the members, that the last answer is about
-	has       bool   // and the answer: they have the word
+	// inherited says of some batches, and of members of them, if these have the word: their records are large.
+	inherited map[string]bool
 }
+
+// mostInherited is how many answers a Sieve keeps. A batch has a few, and its items stand together.
+const mostInherited = 64
 
 // Sieve makes a Sieve for lines of this log.
 func (r *Reader) Sieve(f Filter) *Sieve {
@@ -74,7 +77,7 @@ func (r *Reader) Sieve(f Filter) *Sieve {
 
 func (f Filter) sieve() Sieve {
 	quoted := quote(nil, f.Text)
-	s := Sieve{filter: f, word: fold(nil, []byte(f.Text)), quoted: fold(nil, quoted[1:len(quoted)-1])}
+	s := Sieve{filter: f, word: fold(nil, []byte(f.Text)), quoted: fold(nil, quoted[1:len(quoted)-1]), inherited: map[string]bool{}}
 	if f.Kind != "" && f.Kind != KindDecision {
 		s.kind = quote([]byte(`"kind":`), f.Kind)
 	}
@@ -135,18 +138,23 @@ func (s *Sieve) inherits(r *Recorded) (bool, error) {
 	if s.reader == nil || id == "" {
 		return false, nil
 	}
-	if about := strings.Join(append([]string{r.Tenant, id}, r.Inherits...), "\x00"); about != s.inherited {
-		whole, err := s.reader.Recorded(r.Line)
-		has := false
-		if err == nil {
-			has, err = s.in(whole.Asked)
-		}
-		if err != nil {
-			return false, err
-		}
-		s.inherited, s.has = about, has
+	about := strings.Join(append([]string{r.Tenant, id}, r.Inherits...), "\x00")
+	if has, known := s.inherited[about]; known {
+		return has, nil
 	}
-	return s.has, nil
+	whole, err := s.reader.Recorded(r.Line)
+	if err != nil {
+		return false, err
+	}
+	has, err := s.in(whole.Asked)
+	if err != nil {
+		return false, err
+	}
+	if len(s.inherited) >= mostInherited {
+		clear(s.inherited)
+	}
+	s.inherited[about] = has
+	return has, nil
 }
 
 // unread are the members of a record whose texts are not there to be read: times, digests, signatures, and the list of

@@ -218,3 +218,43 @@ func TestTextOfBatches(t *testing.T) {
 		t.Error("nothing was found")
 	}
 }
+
+// Items that inherit different members in turn have the record of their batch read once for each of these, and no more than a
+// few answers are kept.
+func TestInheritedTextIsReadOnce(t *testing.T) {
+	t.Parallel()
+	k, _ := batchLog(t, rand.New(rand.NewPCG(rand.Uint64(), 0)))
+	s := k.log.Sieve(Filter{Text: "nowhere to be found"})
+	for range 2 {
+		kept := map[string]bool{}
+		for n, line := range k.lines {
+			r, err := Parse(line)
+			k.ok(err)
+			if k.gone[int64(n)] != "" || r.BatchID() == "" || len(r.Inherits) == 0 {
+				continue
+			}
+			if kept[fmt.Sprint(r.Tenant, r.BatchID(), r.Inherits)] = true; len(kept) > mostInherited {
+				break
+			}
+			if has, err := s.Passes(line); has || err != nil || len(s.inherited) < len(kept) {
+				t.Fatalf("record %d: %t, %v; of %d answers %d are kept", n, has, err, len(kept), len(s.inherited))
+			}
+		}
+		if len(kept) < 3 {
+			t.Fatalf("%d answers", len(kept))
+		}
+	}
+	s = k.log.Sieve(Filter{Text: "nowhere to be found"})
+	for n := range 2 * mostInherited {
+		s.inherited[fmt.Sprint(n)] = false
+	}
+	for n, line := range k.lines {
+		if k.gone[int64(n)] == "" {
+			_, err := s.Passes(line)
+			k.ok(err)
+		}
+	}
+	if len(s.inherited) > mostInherited {
+		t.Errorf("%d answers are kept", len(s.inherited))
+	}
+}

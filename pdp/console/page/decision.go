@@ -114,6 +114,7 @@ type Decision struct {
 	MoreQuestions int
 	Sent          []SentTable
 	Masked        []MaskedPlace
+	MoreMasked    int // that are not shown
 	Why           Explained
 	Owed          []OwedObligation
 	Steps         []RecordStep
@@ -122,8 +123,8 @@ type Decision struct {
 	NoSteps   bool
 	StepsLink Href
 	Proof     Proof
-	// Whole is the record as it is stored.
-	Whole Value
+	// Whole is the record as it is stored, or its beginning.
+	Whole Stored
 }
 
 func (Decision) template() string { return "decision" }
@@ -149,25 +150,67 @@ type RecordQuestion struct {
 	Answer Status
 }
 
-// SentTable are the members of an object that was sent.
+// mostStored is how many bytes of a value a page draws: marks make a text some fifty times as long. Of a larger one it draws
+// briefStored characters. mostSent is how many members of an object it has.
+const (
+	mostStored  = 16 << 10
+	briefStored = 60
+	mostSent    = 100
+)
+
+// Stored is a value of a record. Cut says that it is the beginning of one.
+type Stored struct {
+	Value
+	Cut bool
+}
+
+// StoredOf is a value of a record, the beginning of a large one.
+func StoredOf(v jsontext.Value) Stored { return storedIn(v, mostStored) }
+
+func storedIn(v jsontext.Value, room int) Stored {
+	if len(v) <= room {
+		return Stored{Value: JSON(v)}
+	}
+	return Stored{Value{Text: Brief(Line, string(v), briefStored)}, true}
+}
+
+// StoredWord is a name in a record, the beginning of a long one.
+func StoredWord(name string) Text {
+	if len(name) > mostStored/drawnForOne {
+		return Brief(Word, name, briefStored)
+	}
+	return Word(name)
+}
+
+// SentTable are the members of an object that was sent. More of them are not shown.
 type SentTable struct {
 	Caption Label
 	Rows    []SentRow
+	More    int
 }
 
 // SentRow is a member, and says if all or a part of it is masked.
 type SentRow struct {
 	Name   Text
-	Value  Value
+	Value  Stored
 	Masked bool
 }
 
-// SentMembers is a table of the members of an object.
+// SentMembers is a table of the members of an object, within the bounds of a page.
 func SentMembers(caption Label, object jsontext.Value, masked func(name string) bool) SentTable {
 	t := SentTable{Caption: caption}
-	for _, m := range members(object) {
-		t.Rows = append(t.Rows, SentRow{Name: m.shown(), Value: JSON(m.value), Masked: masked(m.name)})
+	all, room := members(object), mostStored
+	for _, m := range all[:min(len(all), mostSent)] {
+		row := SentRow{Name: StoredWord(m.name), Value: storedIn(m.value, room), Masked: masked(m.name)}
+		if len(m.name) <= longPath {
+			row.Name = m.shown()
+		}
+		if !row.Value.Cut {
+			room -= len(m.value)
+		}
+		t.Rows = append(t.Rows, row)
 	}
+	t.More = len(all) - len(t.Rows)
 	return t
 }
 

@@ -264,7 +264,7 @@ func (one *story) print(s cli.Streams) error {
 		s.Print("    purpose    %s", cli.Cut(text, longestAsked))
 	}
 	if said := one.justified(); said != "" {
-		s.Print("    says why   %s", cli.Cut(said, longestWhat))
+		s.Print("    says why   %s", cli.Cut(said, longestAsked))
 	}
 	if one.Message != "" {
 		s.Print("    message    %s", cli.Cut(one.Message, longestAsked))

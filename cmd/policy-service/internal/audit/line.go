@@ -77,7 +77,7 @@ func (l recordLine) step() []string {
 	one := storyStep{Event: l.Event, Caller: l.Caller, Statement: d.Statement, UsedBy: d.UsedBy, Continues: d.Continues}
 	words := []string{"approval " + visible.Text(d.Approval)}
 	if said := one.says(&d.story); said != "" {
-		words = append(words, string(cli.Cut(said, longestWhy)))
+		words = append(words, string(cli.Cut(said, longestSaid)))
 	}
 	return words
 }
