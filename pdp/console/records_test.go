@@ -118,7 +118,7 @@ func TestListOfRecords(t *testing.T) {
 		r.asked("", recordsEvaluation, readQuestion(fmt.Sprintf("user-%03d", n), `{"role":"reader"}`, `{}`))
 	}
 	r.asked("deny", recordsEvaluation, readQuestion("nina", `{}`, `{}`))
-	r.asked("told", recordsEvaluation, readQuestion("tina", `{}`, `{"arguments":{"page":7,"pages":{"a":1},"q":"é","z":1},"justification":"the Q3 \"launch\""}`))
+	r.asked("told", recordsEvaluation, readQuestion("tina", `{}`, `{"arguments":{"page":7,"pages":{"a":1},"q":"é","y":1,"z":1},"justification":"the Q3 \"launch\""}`))
 	r.asked("again", recordsEvaluation, readQuestion("gina", `{}`, `{"justification":"approved","purpose":"Friday"}`))
 	r.asked("acme", "/tenants/acme"+recordsEvaluation, readQuestion("acme-person", `{}`, `{}`))
 	auditor := r.logIn("auditor")
@@ -129,7 +129,7 @@ func TestListOfRecords(t *testing.T) {
 	has(t, body, "<title>Records · policy-service", `href="/pdp/console/decisions" aria-current="true">Records</a>`, `href="/pdp/console/decisions/`+r.ids["deny"]+`" data-row`)
 	has(t, plain(body), "user/nina read doc/plan", "Deny", "acme-read acme · key:searcher")
 	has(t, body, `<form class="search"`)
-	has(t, plain(body), `user/tina read doc/plan page : 7 pages : {"a": 1} q : " é " and 1 more says " the Q3`)
+	has(t, plain(body), `user/tina read doc/plan page : 7 pages : {"a": 1} q : " é " and 2 more says " the Q3`)
 	has(t, plain(body), `user/gina read doc/plan says " Friday "`) // the word approved is no reason: it asks for an approval
 	const recent = "Text is looked for in the records of the last 90 days."
 	has(t, plain(auditor.page("/console/decisions?text=nothing")), recent, "Nothing matches the filter.")
