@@ -51,7 +51,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/internal/lint", "anything of ours but evaluation obligations pdp/internal/access pdp/internal/bundle pdp/internal/document pdp/internal/places pdp/internal/source pdp/spelling", "check would need an engine, a store or a server to warn of a bundle"},
 	{"pdp/internal/outline", "anything of ours but pdp/internal/bundle", "an editor would suggest names that are not in the bundle"},
 	{"pdp/cedartext", "anything of ours", "fmt could not lay out a policy that does not load"},
-	{"pdp/lsp", "anything of ours but evaluation pdp pdp/cedartext pdp/internal/places", "an editor would say something else than check says"},
+	{"pdp/lsp", "anything of ours but evaluation pdp pdp/cedartext pdp/internal/places pdp/visible", "an editor would say something else than check says"},
 
 	// The decision log: a record is made, kept, read and verified.
 	{"pdp/decisionlog/mask", "anything of ours but evaluation", "a value would be masked in one record and not in the next, if anything besides the request decided about it"},

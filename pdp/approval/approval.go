@@ -79,7 +79,7 @@ type ApprovalRequest struct {
 	Drawn jsontext.Value `json:"drawn,omitzero"`
 	// Members are the members of the context that were part of the request.
 	Members []string `json:"members,omitzero"`
-	// Said is the justification of the caller, masked: an object, and no part of what is
+	// Said is the justification of the caller, masked as records have it: an object, and no part of what is
 	// approved. Asked is the form in which it was asked for, "" for the native one.
 	Said  jsontext.Value `json:"said,omitzero"`
 	Asked string         `json:"via,omitzero"`

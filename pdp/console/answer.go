@@ -60,6 +60,9 @@ func (v *visit) message(status int) page.Message {
 	}
 	m := page.Message{Layout: v.layout(title), Heading: title, Says: []page.Text{page.Of(problems[status].says)},
 		Link: page.Href(v.link("/approvals")), LinkText: "To the inbox"}
+	if !m.Layout.Inbox && m.Layout.Records {
+		m.Link, m.LinkText = page.Href(v.link(decisionsPath)), "To the records"
+	}
 	m.Layout.Section = "" // of all that a person may not see there is one page
 	if status == http.StatusUnauthorized {
 		m.Link, m.LinkText = page.Href(v.link(loginPath)), "Log in"

@@ -33,6 +33,8 @@ type recordStep struct {
 	To         string `json:"to"`
 	Via        string `json:"via"`
 	Reason     string `json:"reason"`
+	// Justification is what was said for the approval request.
+	Justification map[string]jsontext.Value `json:"justification"`
 }
 
 // stepOf is the step that a record is; a record that is none has an empty one.
@@ -123,6 +125,13 @@ func (e *evidence) filedFor(ctx context.Context, v *visit) []string {
 	return nil
 }
 
+// saidSteps are the steps of an approval request that stand at the top of the page, in words: what people said, and what ends
+// that.
+var saidSteps = map[string]page.Label{
+	"approve": "Approved", "deny": "Denied", "delegate": "Delegated", "lapsed": "A vote lapsed",
+	"revoked": "Taken back", "cancelled": "Withdrawn", "expired": "Expired", "redacted": "Redacted",
+}
+
 // decision is the page of one record.
 func (v *visit) decision() {
 	id := page.RecordIDOf(v.r.PathValue("id"))
@@ -157,13 +166,22 @@ func (v *visit) decision() {
 		view.Heading = "Question what is possible"
 	}
 	view.At, view.Facts = v.moment(r.Time), v.recordFacts(&e)
+	view.Says = page.Of(whyOf(r, sentOf(r)))
 	view.Questions, view.MoreQuestions = v.questionsIn(r)
 	view.Sent, view.Masked = sentIn(r)
 	view.MoreMasked = len(r.Masked) - len(view.Masked)
 	view.Why = v.why(&e)
 	view.Owed = owedIn(&e)
 	for n := range e.steps.Records {
-		view.Steps = append(view.Steps, v.storyStep(&e.steps.Records[n], r.ID))
+		of := &e.steps.Records[n]
+		step := v.storyStep(of, r.ID)
+		view.Steps = append(view.Steps, step)
+		if words := saidSteps[of.Event]; words != "" {
+			view.Said = append(view.Said, page.SaidStep{RecordStep: step, Name: page.Label(of.Event), Words: words})
+		}
+		if view.Says.Empty() {
+			view.Says = page.Of(whyOf(of, sentOf(of)))
+		}
 	}
 	if view.MoreSteps = e.steps.More; view.MoreSteps {
 		view.StepsLink = v.recordsBy(url.Values{"approval": {e.approvals[0]}})
@@ -200,8 +218,9 @@ func (v *visit) recordFacts(e *evidence) (all []page.Fact) {
 	add("To the user", r.ReasonUser, "")
 	add("Asked by", r.Caller, "")
 	add("Tenant", r.Tenant, "")
-	if batch := v.recordLink(cutItem(r.ID)); batch != "" && (len(r.Inherits) > 0 || e.record.OfBatch) {
-		add("Item of", "", "", page.FactLink{Text: "a batch, which has what its items share", Link: batch})
+	batch, _, _ := strings.Cut(r.ID, ".")
+	if link := v.recordLink(batch); link != "" && (len(r.Inherits) > 0 || e.record.OfBatch) {
+		add("Item of", "", "", page.FactLink{Text: "a batch, which has what its items share", Link: link})
 	}
 	add("Gone", strings.Join(r.Gone, ", "), "with the record of the batch")
 	for _, id := range e.approvals {
@@ -246,16 +265,50 @@ func (v *visit) questionsIn(r *remote.Recorded) (all []page.RecordQuestion, more
 	return all, more
 }
 
-// cutItem is the id of the batch in the id of an item.
-func cutItem(id string) string {
-	batch, _, _ := strings.Cut(id, ".")
-	return batch
-}
-
 // recordLink is the page of a record; it is empty if the id is none of ours.
 func (v *visit) recordLink(id string) page.Href {
 	if of := page.RecordIDOf(id); !of.None() {
 		return page.Href(v.link(decisionsPath + "/" + of.String()))
+	}
+	return ""
+}
+
+// sentPart is what was sent about a subject, an action or a resource.
+type sentPart struct {
+	Properties jsontext.Value `json:"properties"`
+}
+
+// sentRequest is what a record has of a request beside its names.
+type sentRequest struct {
+	Subject  sentPart                  `json:"subject"`
+	Action   sentPart                  `json:"action"`
+	Resource sentPart                  `json:"resource"`
+	Context  map[string]jsontext.Value `json:"context"`
+}
+
+// sentOf is the request of a record. It is empty if there is none. In a list it lacks what an item inherits.
+func sentOf(r *remote.Recorded) sentRequest {
+	var line struct {
+		Request sentRequest `json:"request"`
+	}
+	if len(r.Asked) > 0 {
+		if json.Unmarshal(r.Asked, &line.Request) != nil {
+			return sentRequest{}
+		}
+	} else if json.Unmarshal(r.Line, &line) != nil {
+		return sentRequest{}
+	}
+	return line.Request
+}
+
+// whyOf is why something is asked, in the words of the request: the justification that approvers read, or that in the context,
+// or the purpose; "" if it is none of these, or no text.
+func whyOf(r *remote.Recorded, q sentRequest) string {
+	for _, said := range []jsontext.Value{stepOf(r).Justification["justification"], q.Context["justification"], q.Context["purpose"]} {
+		var text string
+		if json.Unmarshal(said, &text) == nil && text != "" {
+			return text
+		}
 	}
 	return ""
 }
@@ -265,18 +318,7 @@ func sentIn(r *remote.Recorded) (all []page.SentTable, masked []page.MaskedPlace
 	for _, h := range r.Masked[:min(len(r.Masked), mostSteps)] {
 		masked = append(masked, page.MaskedPlace{At: page.StoredWord(h.At), Type: page.Word(h.Type), Part: h.Part})
 	}
-	type part struct {
-		Properties jsontext.Value `json:"properties"`
-	}
-	var q struct {
-		Subject  part                      `json:"subject"`
-		Action   part                      `json:"action"`
-		Resource part                      `json:"resource"`
-		Context  map[string]jsontext.Value `json:"context"`
-	}
-	if len(r.Asked) == 0 || json.Unmarshal(r.Asked, &q) != nil {
-		return nil, masked
-	}
+	q := sentOf(r)
 	arguments := q.Context["arguments"]
 	delete(q.Context, "arguments")
 	context, _ := json.Marshal(q.Context, json.Deterministic(true))

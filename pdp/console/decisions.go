@@ -2,12 +2,14 @@ package console
 
 import (
 	"cmp"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
+	"policy-service/pdp/approval/inbox"
 	"policy-service/pdp/console/page"
 	"policy-service/pdp/decisionlog/remote"
 	"policy-service/pdp/httpclient"
@@ -21,20 +23,23 @@ const (
 	fewPolicies = 3
 )
 
+// fieldsInView is how many fields of recordFilter are always in view.
+const fieldsInView = 4
+
 // recordFilter are the filters of the API that the form has as texts, in the order of the form.
 var recordFilter = []struct {
 	name, flag  string
 	label, hint page.Label
 }{
+	{"text", "text", "Text", "a word in the record"},
 	{"subject", "subject", "Who", "type/id"},
-	{"action", "action", "Does", ""},
 	{"resource", "resource", "With", "type/id"},
-	{"policy", "policy", "Policy", ""},
 	{"since", "since", "Since", "7d, 2026-11-20"},
+	{"action", "action", "Does", ""},
+	{"policy", "policy", "Policy", ""},
 	{"from", "from", "From", "2026-11-20T15:04:05Z"},
 	{"to", "to", "To", "2026-11-21"},
 	{"tenant", "tenant", "Tenant", ""},
-	{"text", "text", "Text", "a word in the record"},
 	{"approval", "approval", "Approval request", "id"},
 	{"capability", "capability", "Capability", "id"},
 	{"event", "event", "Event", "tool_drift"},
@@ -83,15 +88,9 @@ func recordLookOf(q url.Values) (l recordLook) {
 	return l
 }
 
-// asked are the parameters for the API.
-func (l recordLook) asked() url.Values {
-	q := url.Values{"limit": {strconv.Itoa(onPage)}}
-	for name := range l.given {
-		q.Set(name, l.given.Get(name))
-	}
-	if q.Del("kind"); l.kind != "" {
-		q.Set("kind", l.kind)
-	}
+// query are the filters, and the place of the page.
+func (l recordLook) query() url.Values {
+	q := maps.Clone(l.given)
 	if l.cursor != "" {
 		q.Set("cursor", l.cursor)
 	}
@@ -101,19 +100,20 @@ func (l recordLook) asked() url.Values {
 	return q
 }
 
+// asked are the parameters for the API.
+func (l recordLook) asked() url.Values {
+	q := l.query()
+	q.Set("limit", strconv.Itoa(onPage))
+	if q.Del("kind"); l.kind != "" {
+		q.Set("kind", l.kind)
+	}
+	return q
+}
+
 // recordsAt is the address of the same look from a cursor on.
 func (v *visit) recordsAt(l recordLook, cursor string, newer bool) page.Href {
-	q := url.Values{}
-	for name := range l.given {
-		q.Set(name, l.given.Get(name))
-	}
-	if cursor != "" {
-		q.Set("cursor", cursor)
-	}
-	if newer {
-		q.Set("order", "oldest")
-	}
-	return v.recordsBy(q)
+	l.cursor, l.newer = cursor, newer
+	return v.recordsBy(l.query())
 }
 
 // recordsBy is the address of the records that a filter picks.
@@ -134,6 +134,7 @@ func (v *visit) decisions() {
 	l := recordLookOf(v.r.URL.Query())
 	view := page.Decisions{Layout: v.layout("Records"), Filter: v.recordForm(l), Export: v.exportOf(l)}
 	view.All = l.kind != remote.KindDecision
+	view.Recent = l.given.Has("text") && !l.given.Has("since") && !l.given.Has("from")
 	got, err := v.records.Page(v.r.Context(), l.asked())
 	status := http.StatusOK
 	if err != nil {
@@ -175,10 +176,13 @@ func (v *visit) decisions() {
 
 func (v *visit) recordForm(l recordLook) page.RecordFilter {
 	form := page.RecordFilter{}
-	for _, f := range recordFilter {
-		form.Fields = append(form.Fields, page.RecordField{
-			Name: page.Label(f.name), Label: f.label, Hint: f.hint, Value: page.Typed(l.given.Get(f.name)),
-		})
+	for n, f := range recordFilter {
+		one := page.RecordField{Name: page.Label(f.name), Label: f.label, Hint: f.hint, Value: page.Typed(l.given.Get(f.name))}
+		if n < fieldsInView {
+			form.Fields = append(form.Fields, one)
+		} else {
+			form.More = append(form.More, one)
+		}
 	}
 	for _, a := range recordAnswers {
 		text := a.Text()
@@ -203,6 +207,7 @@ func (v *visit) recordForm(l recordLook) page.RecordFilter {
 // recordRow is a record in a list.
 func (v *visit) recordRow(r *remote.Recorded) page.RecordRow {
 	row := page.RecordRow{
+		Link:   v.recordLink(r.ID),
 		At:     v.moment(r.Time),
 		Answer: page.StatusOf(r.Answer()),
 		Who:    word60(refOf(r.Names.Subject.Type, r.Names.Subject.ID)),
@@ -212,9 +217,9 @@ func (v *visit) recordRow(r *remote.Recorded) page.RecordRow {
 		Tenant: word60(r.Tenant),
 		Reason: word60(r.Reason),
 	}
-	if id := page.RecordIDOf(r.ID); !id.None() {
-		row.Link = page.Href(v.link(decisionsPath + "/" + id.String()))
-	}
+	sent := sentOf(r)
+	row.Sent = briefly(inbox.Asked{Context: sent.Context}.Arguments())
+	row.Says = page.Brief(page.Quoted, whyOf(r, sent), briefMessage)
 	policies := slices.Concat(r.Determining, r.Overruled)
 	for _, p := range policies[:min(len(policies), fewPolicies)] {
 		row.Policies = append(row.Policies, word60(p))

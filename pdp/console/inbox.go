@@ -316,16 +316,22 @@ func (v *visit) entry(r inbox.Request, apart inbox.Apart) page.Entry {
 	if len(members) == 0 && apart.As < 0 { // no row is there to differ from, or it differs by nothing else
 		members = r.Request.Arguments()
 	}
+	e.Differs = briefly(members)
+	return e
+}
+
+// briefly is the first few members in a row of a list.
+func briefly(members []inbox.Member) (d page.Differences) {
 	for n, m := range members {
 		if n >= fewMembers && len(members) > fewMembers+1 { // "and 1 more" is no shorter than the one
-			e.MoreDiffers++
+			d.More++
 			continue
 		}
-		e.Differs = append(e.Differs, page.Difference{
+		d.Some = append(d.Some, page.Difference{
 			Name:  page.Brief(page.Word, m.String(), briefMember),
 			Value: page.Differing(m.Value, m.Text(), m.Alike, briefMember),
 			None:  len(m.Value) == 0,
 		})
 	}
-	return e
+	return d
 }

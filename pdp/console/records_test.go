@@ -118,6 +118,7 @@ func TestListOfRecords(t *testing.T) {
 		r.asked("", recordsEvaluation, readQuestion(fmt.Sprintf("user-%03d", n), `{"role":"reader"}`, `{}`))
 	}
 	r.asked("deny", recordsEvaluation, readQuestion("nina", `{}`, `{}`))
+	r.asked("told", recordsEvaluation, readQuestion("tina", `{}`, `{"arguments":{"page":7,"pages":{"a":1},"q":"é","z":1},"justification":"the Q3 \"launch\""}`))
 	r.asked("acme", "/tenants/acme"+recordsEvaluation, readQuestion("acme-person", `{}`, `{}`))
 	auditor := r.logIn("auditor")
 	if got := auditor.get("/console/approvals"); got.Status != http.StatusSeeOther || got.Header.Get("Location") != "/pdp/console/decisions" {
@@ -126,6 +127,12 @@ func TestListOfRecords(t *testing.T) {
 	body := auditor.page("/console/decisions")
 	has(t, body, "<title>Records · policy-service", `href="/pdp/console/decisions" aria-current="true">Records</a>`, `href="/pdp/console/decisions/`+r.ids["deny"]+`" data-row`)
 	has(t, plain(body), "user/nina read doc/plan", "Deny", "acme-read acme · key:searcher")
+	has(t, body, `<form class="search"`)
+	has(t, plain(body), `user/tina read doc/plan page : 7 pages : {"a": 1} q : " é " and 1 more says " the Q3`)
+	const recent = "Text is looked for in the records of the last 90 days."
+	has(t, plain(auditor.page("/console/decisions?text=nothing")), recent, "Nothing matches the filter.")
+	hasNot(t, plain(auditor.page("/console/decisions?text=nothing&since=400d"))+plain(body), recent)
+	has(t, plain(auditor.page("/console/decisions?text=q3+\"launch")), "user/tina")
 	older := regexp.MustCompile(`href="(/pdp/console/decisions\?[^"]*)" rel="next"`)
 	newer := regexp.MustCompile(`href="(/pdp/console/decisions\?[^"]*)" rel="prev"`)
 	go1 := func(body string, to *regexp.Regexp) string {
@@ -300,7 +307,10 @@ func TestStoryOfAnApproval(t *testing.T) {
 	story := []string{"The approval request, step by step", "filed", `approve by User::"frank" through console : the launch is on`, "used"}
 	decision := both.page("/console/decisions/" + used.Header.Get("X-Decision-Id"))
 	has(t, plain(decision), append(story, "met by the approval "+id, "this record")...)
-	has(t, decision, `href="/pdp/console/approvals/`+id+`"`, `href="/pdp/console/decisions?approval=`+id+`"`)
+	if top, _, _ := strings.Cut(plain(decision), "The request, as it is on record"); !strings.Contains(top, `Approved by User::"frank"`) || !strings.Contains(top, "the launch is on") {
+		t.Errorf("the top of the page of the decision is %s", top)
+	}
+	has(t, decision, `<li class="is-approve">`, `href="/pdp/console/approvals/`+id+`"`, `href="/pdp/console/decisions?approval=`+id+`"`)
 	list := both.page("/console/decisions?approval=" + id)
 	has(t, plain(list), `approval approve User::"frank"`, "the launch is on")
 	waiting := regexp.MustCompile(`href="/pdp(/console/decisions/[^"]+)">its record</a>`).FindStringSubmatch(both.page("/console/approvals/" + id))
@@ -360,6 +370,14 @@ func TestRecordsInABrowser(t *testing.T) {
 	r.asked("allow", recordsEvaluation, readQuestion("nina", `{"role":"reader"}`, `{"pin":"1","arguments":{"page":7}}`))
 	r.asked("deny", recordsEvaluation, readQuestion("nina", `{}`, `{}`))
 	id := r.asks("github.push_code", push)
+	frank := r.logIn("frank")
+	if got := frank.says(frank.page("/console/approvals/"+id), "/decision", "decision", "approve", "reason", "the launch is on"); got.Status != http.StatusSeeOther {
+		t.Fatalf("got %d %s", got.Status, got.Body)
+	}
+	voted := regexp.MustCompile(`href="/pdp(/console/decisions/[^"?]+)" data-row`).FindStringSubmatch(r.logIn("auditor").page("/console/decisions?event=approve&approval=" + id))
+	if voted == nil {
+		t.Fatal("the vote is not on record")
+	}
 	for name, options := range map[string][]browsertest.Option{
 		"with scripts": {browsertest.Dark()}, "without": {browsertest.WithoutScript()},
 	} {
@@ -395,7 +413,7 @@ func TestRecordsInABrowser(t *testing.T) {
 				p.Goto("/console/decisions?decision=allow")
 				wrong("filtered")
 				p.Fill("Who", "user/nina")
-				p.Loads(func() { p.Click("button", "Apply") })
+				p.Loads(func() { p.Click("button", "Search") })
 				p.Loads(func() { p.Click("link", "user/nina read doc/plan") })
 				if p.Path() != "/pdp/console/decisions/"+r.ids["allow"] || !p.Has("heading", "Why: by the policies of then") {
 					t.Fatalf("at %s\n%s", p.Path(), p.Text())
@@ -403,6 +421,8 @@ func TestRecordsInABrowser(t *testing.T) {
 				wrong("decision")
 				p.Goto("/console/decisions?approval=" + id)
 				wrong("steps")
+				p.Goto(voted[1])
+				wrong("vote")
 				p.Refused("/console/decisions?from=yesterday", http.StatusBadRequest)
 			}
 		})

@@ -17,7 +17,7 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// A stream tells the scripts of one session how many approval requests wait for the person. Its events are
+// A stream has for the scripts of one session how many approval requests wait for the person. Its events are
 //
 //	waiting   with the tag of the first page of them as its id, and a waits as its data: at the beginning, and when
 //	          that page is another one
@@ -49,9 +49,9 @@ var (
 )
 
 // endStream ends the stream of the session, if it has one. It is called with sessions.mu.
-func (s *session) endStream(why error) {
+func (s *session) endStream(cause error) {
 	if s.stream != nil {
-		(*s.stream)(why)
+		(*s.stream)(cause)
 		s.stream = nil
 	}
 }
@@ -113,7 +113,7 @@ func (v *visit) stream() {
 		return
 	}
 	if v.r.Header.Get("Accept") == "application/json" {
-		v.tellOnce(one)
+		v.count(one)
 		return
 	}
 	ctx := v.r.Context()
@@ -130,19 +130,19 @@ func (v *visit) stream() {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	defer context.AfterFunc(v.stopping, end)()
-	t := &teller{v: v, ctx: ctx, id: id, events: events{v.w, http.NewResponseController(v.w)}}
+	f := &feed{v: v, ctx: ctx, id: id}
 	if last := page.IDOf(v.r.Header.Get("Last-Event-ID")); !last.None() {
-		t.tag = `"` + last.String() + `"`
+		f.tag = `"` + last.String() + `"`
 	}
-	event, err := t.look(0)
+	event, err := f.look(0)
 	if err != nil {
 		v.w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
 	v.w.Header().Set("Content-Type", "text/event-stream")
 	v.w.Header().Set("X-Accel-Buffering", "no") // or nginx keeps events until there are many
-	for err = t.send(fmt.Sprintf("retry: %d\n\n", streamRetry.Milliseconds())); err == nil; event, err = t.look(streamBeat) {
-		if err = t.send(event); err != nil {
+	for err = f.send(fmt.Sprintf("retry: %d\n\n", streamRetry.Milliseconds())); err == nil; event, err = f.look(streamBeat) {
+		if err = f.send(event); err != nil {
 			return
 		}
 		select {
@@ -151,28 +151,27 @@ func (v *visit) stream() {
 		}
 	}
 	if errors.Is(context.Cause(ctx), errReplaced) {
-		_ = t.send("event: replaced\ndata: {}\n\n")
+		_ = f.send("event: replaced\ndata: {}\n\n")
 	}
 }
 
-// teller makes the events of a stream. Tag is that of the last one, "" of none.
-type teller struct {
+// feed makes the events of a stream. Tag is that of the last one, "" of none.
+type feed struct {
 	v   *visit
 	ctx context.Context
 	id  idHash
 	tag string
-	events
 }
 
-// look is the next event: how it is now, if that is not how it was, and else a beat after so long. Its error is the end of
-// the stream.
-func (t *teller) look(wait time.Duration) (event string, err error) {
+// look is the next event: the list as it is now, if it is another one, and else a beat after so long. Its error is the end
+// of the stream.
+func (f *feed) look(wait time.Duration) (event string, err error) {
 	event = "event: beat\ndata: {}\n\n"
-	if t.tag == "" { // nothing was said yet
+	if f.tag == "" { // before the first event
 		wait = 0
 	}
-	got, changed, err := t.v.api.Count(t.ctx, mine, onPage, t.tag, wait)
-	if _, on := t.v.sessions.look(t.id); !on || t.ctx.Err() != nil {
+	got, changed, err := f.v.api.Count(f.ctx, mine, onPage, f.tag, wait)
+	if _, on := f.v.sessions.look(f.id); !on || f.ctx.Err() != nil {
 		return "", errOver
 	}
 	switch {
@@ -181,14 +180,14 @@ func (t *teller) look(wait time.Duration) (event string, err error) {
 	case err != nil:
 		return "", err
 	case changed:
-		t.tag = got.Tag
+		f.tag = got.Tag
 		event = fmt.Sprintf("id: %s\nevent: waiting\ndata: %s\n\n", tagOf(got.Tag), jsonOf(got))
 	}
 	return event, nil
 }
 
-// tellOnce answers with how many wait now.
-func (v *visit) tellOnce(one session) {
+// count answers with how many wait now.
+func (v *visit) count(one session) {
 	got, _, err := v.api.Count(one.login.Context(v.r.Context()), mine, onPage, "", 0)
 	switch status := httpclient.StatusOf(err); {
 	case err == nil:
@@ -201,17 +200,13 @@ func (v *visit) tellOnce(one session) {
 	}
 }
 
-// events are sent one at a time, each within a time of its own.
-type events struct {
-	to      io.Writer
-	control *http.ResponseController
-}
-
-func (e *events) send(event string) error {
-	_ = e.control.SetWriteDeadline(time.Now().Add(streamWrite)) // a writer without deadlines is none of a network
-	defer func() { _ = e.control.SetWriteDeadline(time.Time{}) }()
-	if _, err := io.WriteString(e.to, event); err != nil {
+// send sends an event, within a time of its own.
+func (f *feed) send(event string) error {
+	control := http.NewResponseController(f.v.w)
+	_ = control.SetWriteDeadline(time.Now().Add(streamWrite)) // a writer without deadlines is none of a network
+	defer func() { _ = control.SetWriteDeadline(time.Time{}) }()
+	if _, err := io.WriteString(f.v.w, event); err != nil {
 		return err
 	}
-	return e.control.Flush()
+	return control.Flush()
 }

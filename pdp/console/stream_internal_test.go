@@ -77,7 +77,7 @@ func TestStalledReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan error, 2)
 		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			to := &events{w, http.NewResponseController(w)}
+			to := &feed{v: &visit{w: w}}
 			err := to.send("retry: 2000\n\n")
 			for err == nil {
 				time.Sleep(streamPause)

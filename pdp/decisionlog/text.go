@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -59,6 +57,7 @@ type Sieve struct {
 	filter Filter
 	reader *Reader // nil: inherited parts are not there
 	word   []byte  // folded
+	quoted []byte  // the word as it stands in JSON, folded
 	kind   []byte  // as it stands in a line; nil if most records are of the kind
 	folded []byte  // the line that is judged
 
@@ -77,7 +76,8 @@ func (r *Reader) Sieve(f Filter) *Sieve {
 }
 
 func (f Filter) sieve() Sieve {
-	s := Sieve{filter: f, word: fold(nil, f.Text), inherited: map[string]bool{}}
+	quoted := quote(nil, f.Text)
+	s := Sieve{filter: f, word: fold(nil, []byte(f.Text)), quoted: fold(nil, quoted[1:len(quoted)-1]), inherited: map[string]bool{}}
 	if f.Kind != "" && f.Kind != KindDecision {
 		s.kind = quote([]byte(`"kind":`), f.Kind)
 	}
@@ -123,8 +123,13 @@ func (s *Sieve) mayPass(line []byte) bool {
 	if s.kind != nil && !bytes.Contains(line, s.kind) {
 		return false
 	}
-	s.folded = foldJSON(s.folded[:0], line)
-	return bytes.Contains(s.folded, s.word) || bytes.Contains(line, []byte(`,"inherits":[`))
+	s.folded = fold(s.folded[:0], line)
+	return bytes.Contains(s.folded, s.quoted) || escapes(line) || bytes.Contains(line, []byte(`,"inherits":[`))
+}
+
+// escapes reports whether JSON has an escape in whose place another writer would have a character.
+func escapes(line []byte) bool {
+	return bytes.Contains(line, []byte(`\u`)) || bytes.Contains(line, []byte(`\/`))
 }
 
 // inherits reports whether the inherited parts of an item have the word.
@@ -196,7 +201,7 @@ func (s *Sieve) in(text []byte) (bool, error) {
 func (s *Sieve) says(text string) bool {
 	for {
 		part, rest, more := cutMask(text)
-		if s.folded = fold(s.folded[:0], part); bytes.Contains(s.folded, s.word) {
+		if s.folded = fold(s.folded[:0], []byte(part)); bytes.Contains(s.folded, s.word) {
 			return true
 		}
 		if !more {
@@ -226,24 +231,23 @@ func cutMask(text string) (before, after string, found bool) {
 	}
 }
 
-// fold appends a text without the difference of upper and lower case.
-func fold(to []byte, text string) []byte {
-	for _, c := range text {
-		to = appendFolded(to, c)
+// fold appends a text without the difference of upper and lower case: each character as the first of all that differ from it
+// by their case alone.
+func fold(to, text []byte) []byte {
+	to = slices.Grow(to, len(text))
+	for len(text) > 0 {
+		if b := text[0]; b < utf8.RuneSelf {
+			to, text = append(to, upper[b]), text[1:]
+			continue
+		}
+		c, n := utf8.DecodeRune(text)
+		first := c
+		for next := unicode.SimpleFold(c); next != c; next = unicode.SimpleFold(next) {
+			first = min(first, next)
+		}
+		to, text = utf8.AppendRune(to, first), text[n:]
 	}
 	return to
-}
-
-// appendFolded appends the first of all characters that differ from c by their case alone.
-func appendFolded(to []byte, c rune) []byte {
-	if c < utf8.RuneSelf {
-		return append(to, upper[c])
-	}
-	first := c
-	for next := unicode.SimpleFold(c); next != c; next = unicode.SimpleFold(next) {
-		first = min(first, next)
-	}
-	return utf8.AppendRune(to, first)
 }
 
 // upper are the first of each of these.
@@ -255,61 +259,3 @@ var upper = func() (all [utf8.RuneSelf]byte) {
 	}
 	return all
 }()
-
-// foldJSON is fold for JSON, with the characters in the place of escapes: a word that is nowhere in it is in no string.
-func foldJSON(to, text []byte) []byte {
-	to = slices.Grow(to, len(text))
-	for i := 0; i < len(text); {
-		switch b := text[i]; {
-		case b == '\\':
-			c, n := unescape(text[i:])
-			to, i = appendFolded(to, c), i+n
-		case b < utf8.RuneSelf:
-			to, i = append(to, upper[b]), i+1
-		default:
-			c, n := utf8.DecodeRune(text[i:])
-			to, i = appendFolded(to, c), i+n
-		}
-	}
-	return to
-}
-
-// unescape reads the escape that a text begins with.
-func unescape(text []byte) (c rune, n int) {
-	if len(text) < 2 {
-		return '\\', 1
-	}
-	switch text[1] {
-	case 'b':
-		return '\b', 2
-	case 'f':
-		return '\f', 2
-	case 'n':
-		return '\n', 2
-	case 'r':
-		return '\r', 2
-	case 't':
-		return '\t', 2
-	case 'u':
-		first, ok := unit(text)
-		if !ok {
-			return '\\', 1
-		}
-		if second, ok := unit(text[6:]); ok && utf16.IsSurrogate(first) {
-			if c = utf16.DecodeRune(first, second); c != utf8.RuneError {
-				return c, 12
-			}
-		}
-		return first, 6
-	}
-	return rune(text[1]), 2
-}
-
-// unit is the \uXXXX that a text begins with.
-func unit(text []byte) (rune, bool) {
-	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(string(text[2:6]), 16, 16)
-	return rune(n), err == nil
-}

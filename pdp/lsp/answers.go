@@ -1,8 +1,8 @@
 package lsp
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -105,38 +105,10 @@ func definedAt(file string, line int) string {
 }
 
 // attributesAt are the attributes that can stand where the cursor is.
-func attributesAt(o *pdp.Outline, c cursor) (all []pdp.Attribute) {
-	switch variable := c.path[0]; variable {
-	case "context":
-		all = o.Context(c.scope.action)
-	case "principal", "resource":
-		typ := map[string]string{"principal": c.scope.principal, "resource": c.scope.resource}[variable]
-		if typ != "" {
-			all = o.Attributes(typ)
-			break
-		}
-		byName := map[string]pdp.Attribute{} // of any type it can be
-		for _, typ := range o.Types() {
-			for _, a := range o.Attributes(typ) {
-				byName[a.Name] = a
-			}
-		}
-		for _, name := range slices.Sorted(maps.Keys(byName)) {
-			all = append(all, byName[name])
-		}
-	}
-	for _, name := range c.path[1:] {
-		n := slices.IndexFunc(all, func(a pdp.Attribute) bool { return a.Name == name })
-		if n < 0 {
-			return nil
-		}
-		if is := all[n].Type; len(all[n].Members) == 0 && slices.Contains(o.Types(), is) {
-			all = o.Attributes(is) // a reference to an entity
-			continue
-		}
-		all = all[n].Members
-	}
-	return all
+func attributesAt(o *pdp.Outline, c cursor) []pdp.Attribute {
+	m := members{o, map[string][]pdp.Attribute{}}
+	most := map[string]string{"principal": anyType, "resource": anyType, "context": contextOf("")}[c.path[0]]
+	return m.all(m.below(cmp.Or(ownerOf(c.scope, c.path[0]), most), c.path[1:]))
 }
 
 // annotations are those that mean something to the service.

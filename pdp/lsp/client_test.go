@@ -56,7 +56,7 @@ func begin(t *testing.T, files map[string]string) *editor {
 		}
 	}()
 	t.Cleanup(func() { _ = to.Close() })
-	e.ask("initialize", map[string]any{"capabilities": map[string]any{"workspace": map[string]any{"workspaceEdit": map[string]any{"documentChanges": true}}}}, nil)
+	e.ask("initialize", map[string]any{}, nil)
 	return e
 }
 
@@ -157,7 +157,7 @@ func (e *editor) diagnostics(file string, are func([]diagnostic) bool) (all []di
 func marked(text string) (string, position) {
 	at := strings.Index(text, "¦")
 	text = strings.Replace(text, "¦", "", 1)
-	return text, positionOf(text, at)
+	return text, rangeOf(text, at, at).Start
 }
 
 // under opens a file with a mark in it, and asks about the mark.

@@ -6,7 +6,7 @@
 //	workspace.go  the open documents, their bundles, and the problems of those
 //	cursor.go     the word under the cursor
 //	answers.go    the answers about it
-//	uses.go       the names that a file defines and uses; usesschema.go those of a schema
+//	uses.go       the names that a file defines and uses; usesschema.go those of a schema; members.go the owners of attributes
 //	places.go     where those stand in a bundle
 //	mend.go       the edits that mend problems
 //	text.go       places in a text, as each side counts them
@@ -107,10 +107,6 @@ func (s *server) take(m *message) error {
 func (s *server) handle(m *message) (any, error) {
 	switch {
 	case m.Method == "initialize":
-		var g greetings
-		if json.Unmarshal([]byte(m.Params), &g) == nil { // an editor that says nothing of itself knows no versions
-			s.workspace.greet(g.Capabilities.Workspace.WorkspaceEdit.DocumentChanges)
-		}
 		s.state = working
 		return abilities, nil
 	case s.state == greeting:
@@ -147,21 +143,13 @@ var methods = map[string]func(w *workspace, p *params, uri string) any{
 	},
 	"textDocument/didSave":    func(w *workspace, _ *params, uri string) any { w.touch(uri); return nil },
 	"textDocument/didClose":   func(w *workspace, _ *params, uri string) any { w.forget(uri); return nil },
-	"textDocument/hover":      func(w *workspace, p *params, uri string) any { return found(w.hover(uri, p.Position)) },
+	"textDocument/hover":      func(w *workspace, p *params, uri string) any { return w.hover(uri, p.Position) },
 	"textDocument/completion": func(w *workspace, p *params, uri string) any { return w.complete(uri, p.Position) },
-	"textDocument/definition": func(w *workspace, p *params, uri string) any { return found(w.define(uri, p.Position)) },
+	"textDocument/definition": func(w *workspace, p *params, uri string) any { return w.find(uri, p.Position, true, false) },
 	"textDocument/references": func(w *workspace, p *params, uri string) any {
-		return w.refer(uri, p.Position, p.Context.IncludeDeclaration)
+		return w.find(uri, p.Position, p.Context.IncludeDeclaration, true)
 	},
 	"textDocument/documentSymbol": func(w *workspace, _ *params, uri string) any { return w.symbols(uri) },
 	"textDocument/codeAction":     func(w *workspace, p *params, _ string) any { return w.actions(p) },
 	"textDocument/formatting":     func(w *workspace, _ *params, uri string) any { return w.format(uri) },
-}
-
-// found is the null of JSON if there is nothing.
-func found[T any](one *T) any {
-	if one == nil {
-		return nil
-	}
-	return one
 }

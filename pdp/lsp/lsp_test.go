@@ -98,11 +98,11 @@ func TestPlacesAreInUTF16(t *testing.T) {
 	}
 	text := "𝄞é\nab𝄞c"
 	for offset := range text {
-		if p := positionOf(text, offset); offsetOf(text, p) != offset {
+		if p := rangeOf(text, offset, offset).Start; offsetOf(text, p) != offset {
 			t.Errorf("byte %d is %+v, and that is byte %d", offset, p, offsetOf(text, p))
 		}
 	}
-	if got := positionOf(text, len(text)); got != (position{1, 5}) {
+	if got := rangeOf(text, len(text), len(text)).Start; got != (position{1, 5}) {
 		t.Errorf("the end is %+v", got)
 	}
 	for _, p := range []position{{0, 99}, {9, 9}} {
@@ -209,17 +209,18 @@ func TestDefinition(t *testing.T) {
 	} {
 		t.Run(one.text, func(t *testing.T) {
 			e := loaded(t)
-			var got *location
-			e.under("textDocument/definition", one.file, one.text, &got)
+			var all []location
+			e.under("textDocument/definition", one.file, one.text, &all)
 			if one.in == "" {
-				if got != nil {
-					t.Errorf("got %+v", got)
+				if len(all) != 0 {
+					t.Errorf("got %+v", all)
 				}
 				return
 			}
-			if got == nil || got.URI != e.uri(one.in) {
-				t.Fatalf("got %+v, want a place in %s", got, one.in)
+			if len(all) != 1 || all[0].URI != e.uri(one.in) {
+				t.Fatalf("got %+v, want a place in %s", all, one.in)
 			}
+			got := all[0]
 			text := bundleFiles()[one.in]
 			if at := offsetOf(text, got.Range.Start); !strings.HasPrefix(text[at:], one.want) {
 				t.Errorf("it is at %q", text[at:])

@@ -96,8 +96,7 @@ var wordsOf = map[string]string{
 }
 
 // An edit is for the text that it was made from: behind a change nothing is offered until the bundle is checked again, nor
-// for a file that was closed, nor where other kinds of actions are asked for. A reply to an editor without versions has the
-// edit alone.
+// for a file that was closed, nor where other kinds of actions are asked for.
 func TestMendsAreOfOneText(t *testing.T) {
 	t.Parallel()
 	e := begin(t, bundleFiles())
@@ -115,11 +114,11 @@ func TestMendsAreOfOneText(t *testing.T) {
 	w := newWorkspace(&server{})
 	uri := uriOf(e.dir, "a.cedar")
 	w.set(uri, 1, wrong)
-	w.mends[e.dir] = map[string]mended{"a.cedar": {wrong, []mend{{edit: textEdit{NewText: "permit"}}}}}
+	w.checked[uri] = checked{wrong, []diagnostic{{mend: &textEdit{NewText: "permit"}}}}
 	asks := &params{}
 	asks.TextDocument.URI = uri
-	if all := w.actions(asks); len(all) != 1 || len(all[0].Edit.Changes[uri]) != 1 || all[0].Edit.DocumentChanges != nil {
-		t.Errorf("without versions: %+v", all)
+	if all := w.actions(asks); len(all) != 1 {
+		t.Errorf("for its text: %+v", all)
 	}
 	w.set(uri, 2, "\n"+wrong)
 	if all := w.actions(asks); len(all) != 0 {
@@ -143,7 +142,7 @@ func TestMendsAreHarmless(t *testing.T) {
 	if all := e.offers("a.cedar"); len(all) != 0 {
 		t.Errorf("got %+v", all)
 	}
-	if got := shown("a\u202eb\n c\x00" + strings.Repeat("x", 200)); strings.ContainsAny(got, "\u202e\n\x00") || len([]rune(got)) != 81 {
+	if got := title("a\u202eb\n c\x00" + strings.Repeat("x", 200)); strings.ContainsAny(got, "\u202e\n\x00") || len(got) != len("Write ")+80 {
 		t.Errorf("got %q", got)
 	}
 }

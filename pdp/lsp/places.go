@@ -15,22 +15,9 @@ func (w *workspace) known(uri string) (d document, o *pdp.Outline, ok bool) {
 	return d, o, ok && (o != nil || w.isOurs(d.dir, w.texts(d.dir)))
 }
 
-// define says where the word under the cursor is defined; nil if that is nowhere.
-func (w *workspace) define(uri string, p position) *location {
-	all := w.find(uri, p, func(u use) bool { return u.defines }, 1)
-	if len(all) == 0 {
-		return nil
-	}
-	return &all[0]
-}
-
-// refer lists where the word under the cursor stands in the bundle, with its definition if that is asked for.
-func (w *workspace) refer(uri string, p position, definition bool) []location {
-	return w.find(uri, p, func(u use) bool { return definition || !u.defines }, mostFound)
-}
-
-// find lists the places of the name under the cursor, in the files that its own file sees, and, of uses, in those that see it.
-func (w *workspace) find(uri string, p position, is func(use) bool, most int) []location {
+// find lists the places of the name under the cursor: where files that its own file sees define it, and where files that see
+// its own, too, use it.
+func (w *workspace) find(uri string, p position, definitions, uses bool) []location {
 	all := []location{}
 	d, o, ok := w.known(uri)
 	if !ok {
@@ -50,38 +37,31 @@ func (w *workspace) find(uri string, p position, is func(use) bool, most int) []
 	content := source.Read().Content
 	maps.Copy(content, source.ReadTests().Content)
 	for _, file := range slices.Sorted(maps.Keys(content)) {
-		if !seenFrom(d.file, file) && (most == 1 || !seenFrom(file, d.file)) {
+		if !seenFrom(d.file, file) && !(uses && seenFrom(file, d.file)) {
 			continue
 		}
 		uri, text := w.uriOf(d.dir, file), string(content[file])
 		at := walker{text: text}
-		add := func(u use, as func() textRange) {
-			if same := func(n name) bool { return n.same(u.name) }; len(all) >= most || !is(u) || !slices.ContainsFunc(wanted, same) {
+		add := func(u use) {
+			if asked := u.defines && definitions || !u.defines && uses; !asked || len(all) == mostFound || !slices.ContainsFunc(wanted, u.same) {
 				return
 			}
-			if one := (location{uri, as()}); len(all) == 0 || all[len(all)-1] != one {
+			if one := (location{uri, at.rangeOf(u.from, u.to)}); len(all) == 0 || all[len(all)-1] != one {
 				all = append(all, one)
 			}
 		}
-		if strings.HasPrefix(inHome(file), "entities/") {
-			for _, n := range wanted {
-				if line, column := entityIn(o, file, content[file], n); line > 0 {
-					add(use{name: n, defines: true}, func() textRange { return wordAt(text, line, column) })
-				}
+		usesIn(file, text, o, add)
+		for _, n := range wanted {
+			if o == nil || n.is != entity || !strings.HasPrefix(inHome(file), "entities/") {
+				continue
 			}
-			continue
+			if line, column := o.EntityIn(file, content[file], n.of, n.id); line > 0 {
+				from := at.find(line-1, column-1)
+				add(use{name: n, from: from, to: from + len("{"), defines: true})
+			}
 		}
-		usesIn(file, text, o, func(u use) { add(u, func() textRange { return at.rangeOf(u.from, u.to) }) })
 	}
 	return all
-}
-
-// entityIn is where a file of entities defines an entity. The line is 0 if it does not.
-func entityIn(o *pdp.Outline, file string, text []byte, n name) (line, column int) {
-	if o == nil || n.is != entity {
-		return 0, 0
-	}
-	return o.EntityIn(file, text, n.of, n.id)
 }
 
 // symbols lists the definitions of a document.

@@ -35,17 +35,6 @@ type params struct {
 	} `json:"context"`
 }
 
-// greetings are the parameters of initialize.
-type greetings struct {
-	Capabilities struct {
-		Workspace struct {
-			WorkspaceEdit struct {
-				DocumentChanges bool `json:"documentChanges"`
-			} `json:"workspaceEdit"`
-		} `json:"workspace"`
-	} `json:"capabilities"`
-}
-
 type diagnosticsParams struct {
 	URI         string       `json:"uri"`
 	Diagnostics []diagnostic `json:"diagnostics"`
@@ -57,6 +46,8 @@ type diagnostic struct {
 	Code     string    `json:"code"`
 	Source   string    `json:"source"`
 	Message  string    `json:"message"`
+
+	mend *textEdit // that takes it away, nil if none does
 }
 
 // The severities of a diagnostic.
@@ -106,10 +97,9 @@ type codeAction struct {
 
 const quickFix = "quickfix"
 
-// workspaceEdit has changes by URI, or for an editor that knows versions, for one version of a document.
+// workspaceEdit has the changes of one version of a document: an editor refuses them for another one.
 type workspaceEdit struct {
-	Changes         map[string][]textEdit `json:"changes,omitzero"`
-	DocumentChanges []documentEdit        `json:"documentChanges,omitzero"`
+	DocumentChanges []documentEdit `json:"documentChanges"`
 }
 
 type documentEdit struct {

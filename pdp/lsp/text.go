@@ -10,34 +10,12 @@ import (
 
 // offsetOf is the byte of a text at a position. Behind the end of a line it is that end.
 func offsetOf(text string, p position) int {
-	offset := 0
-	for range p.Line {
-		next := strings.IndexByte(text[offset:], '\n')
-		if next < 0 {
-			return len(text)
-		}
-		offset += next + 1
+	w := walker{text: text}
+	ends := func(rest string) bool { return rest[0] == '\n' || strings.HasPrefix(rest, "\r\n") }
+	for w.offset < len(text) && (w.line < p.Line || w.line == p.Line && w.units < p.Character && !ends(text[w.offset:])) {
+		w.step()
 	}
-	line, _, _ := strings.Cut(text[offset:], "\n")
-	line = strings.TrimSuffix(line, "\r")
-	units := 0
-	for i, c := range line {
-		if units >= p.Character {
-			return offset + i
-		}
-		units += width(c)
-	}
-	return offset + len(line)
-}
-
-// positionOf is the position of a byte of a text.
-func positionOf(text string, offset int) (p position) {
-	before := text[:min(offset, len(text))]
-	p.Line = strings.Count(before, "\n")
-	for _, c := range before[strings.LastIndexByte(before, '\n')+1:] {
-		p.Character += width(c)
-	}
-	return p
+	return w.offset
 }
 
 // width is how many units of UTF-16 a character has.
@@ -50,7 +28,8 @@ func width(c rune) int {
 
 // rangeOf is a part of a text.
 func rangeOf(text string, from, to int) textRange {
-	return textRange{positionOf(text, from), positionOf(text, to)}
+	w := walker{text: text}
+	return w.rangeOf(from, to)
 }
 
 // wordAt is the word at a line and a column, as problems count them: a token, or a character. It is empty at the end of a line.

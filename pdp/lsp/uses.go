@@ -2,7 +2,6 @@ package lsp
 
 import (
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -39,7 +38,8 @@ const (
 	mostText   = 1 << 20 // bytes of a file whose names are looked for
 	mostFound  = 5_000   // places
 	mostOwners = 16      // that one attribute has; with more it may be of any
-	mostDeep   = 32      // steps from an attribute to its member
+	mostDeep   = 32      // steps from a variable to an attribute; behind more it may be of any
+	mostOwner  = 1 << 10 // bytes of the owner of an attribute, likewise
 )
 
 // usesIn finds the names in a file of a bundle.
@@ -76,33 +76,42 @@ func sentences(text string) (all [][]cedartext.Token) {
 
 func endOf(t cedartext.Token) int { return t.Offset + len(t.Text) }
 
-// inside is the use of a name that is written in quotes.
-func inside(n name, t cedartext.Token) use {
-	return use{name: n, from: t.Offset + 1, to: endOf(t) - 1}
+// named is the use of a name that is one token, with quotes or without.
+func named(n name, t cedartext.Token) use {
+	u := use{name: n, from: t.Offset, to: endOf(t)}
+	if t.Kind == cedartext.Text {
+		u.from, u.to = u.from+1, u.to-1
+	}
+	return u
+}
+
+// typed is the use of the type whose name tokens begin with.
+func typed(tokens []cedartext.Token) use {
+	typ, rest := pathAfter(tokens)
+	return use{name: name{is: entityType, id: typ}, from: tokens[0].Offset, to: endOf(tokens[len(tokens)-len(rest)-1])}
 }
 
 func usesInPolicies(file, text string, o *pdp.Outline, found func(use)) {
-	m := members{o: o, known: map[string][]pdp.Attribute{}}
+	m := members{o, map[string][]pdp.Attribute{}}
 	for n, tokens := range sentences(text) {
 		begin, end := tokens[0].Offset, endOf(tokens[len(tokens)-1])
 		itself := use{name: name{is: policy, id: file + "#" + strconv.Itoa(n)}, defines: true, begin: begin, end: end}
 		for n, t := range tokens {
 			sign := func(at int, text string) bool { return at >= 0 && at < len(tokens) && tokens[at].Text == text }
+			annotates := t.Kind == cedartext.Text && sign(n-1, "(") && sign(n-3, "@")
 			switch {
 			case t.Kind == cedartext.Text && sign(n-1, "::"):
-				typ, first := typeBefore(tokens[:n-1])
-				found(inside(name{entity, typ, unquote(t.Text)}, t))
-				if typ != "" {
-					found(use{name: name{is: entityType, id: typ}, from: first, to: endOf(tokens[n-2])})
+				typ := pathBefore(tokens[:n-1])
+				if found(named(name{entity, typ, unquote(t.Text)}, t)); typ != "" {
+					found(typed(tokens[n-2-2*strings.Count(typ, "::") : n-1]))
 				}
-			case t.Kind == cedartext.Text && sign(n-1, "(") && sign(n-3, "@") && tokens[n-2].Text == "obligation":
+			case annotates && tokens[n-2].Text == "obligation":
 				eachListed(t, found)
-			case t.Kind == cedartext.Text && sign(n-1, "(") && sign(n-3, "@") && tokens[n-2].Text == "id":
-				itself.id, itself.from, itself.to = unquote(t.Text), t.Offset+1, endOf(t)-1
+			case annotates && tokens[n-2].Text == "id":
+				id := named(name{}, t)
+				itself.id, itself.from, itself.to = unquote(t.Text), id.from, id.to
 			case t.Kind == cedartext.Name && sign(n-1, "is"):
-				if typ, rest := pathAfter(tokens[n:]); typ != "" {
-					found(use{name: name{is: entityType, id: typ}, from: t.Offset, to: endOf(tokens[len(tokens)-len(rest)-1])})
-				}
+				found(typed(tokens[n:]))
 			case itself.detail == "" && (t.Text == "permit" || t.Text == "forbid") && sign(n+1, "("):
 				if itself.detail = t.Text; itself.to == 0 {
 					itself.from, itself.to = t.Offset, endOf(t)
@@ -112,22 +121,20 @@ func usesInPolicies(file, text string, o *pdp.Outline, found func(use)) {
 		if itself.detail != "" {
 			found(itself)
 		}
-		if end > begin {
-			m.uses(places.Policy{Text: text[begin:end], Tokens: places.Tokens(text[begin:end])}, begin, scopeOf(tokens), found)
+		p, s := places.Policy{Text: text[begin:end], Tokens: places.Tokens(text[begin:end])}, scopeOf(tokens)
+		for _, part := range p.Reads() {
+			last := len(part.Names) - 1
+			of := ""
+			if last <= mostDeep {
+				of = m.below(ownerOf(s, part.Variable), part.Names[:last])
+			}
+			u := use{name: name{attribute, of, part.Names[last]}, from: begin + part.At, to: begin + part.At + len(part.Names[last])}
+			if p.Text[part.At] == '"' {
+				u.from, u.to = u.from+1, u.to+1
+			}
+			found(u)
 		}
 	}
-}
-
-// typeBefore is the name of a type that tokens end with, and where it begins.
-func typeBefore(tokens []cedartext.Token) (typ string, first int) {
-	n := len(tokens) - 1
-	if n < 0 {
-		return "", 0
-	}
-	for n > 1 && tokens[n].Kind == cedartext.Name && tokens[n-1].Text == "::" {
-		n -= 2
-	}
-	return pathBefore(tokens), tokens[n].Offset
 }
 
 // eachListed finds the obligations that an annotation names.
@@ -139,64 +146,6 @@ func eachListed(t cedartext.Token, found func(use)) {
 		found(use{name: name{is: obligation, id: unquote(`"` + id + `"`)}, from: from, to: from + len(id)})
 		at += len(one) + 1
 	}
-}
-
-// members know which type, record or context an attribute belongs to.
-type members struct {
-	o     *pdp.Outline
-	known map[string][]pdp.Attribute
-}
-
-// uses finds the attributes that a policy reads. It begins at a byte of its text.
-func (m members) uses(p places.Policy, begin int, s scope, found func(use)) {
-	for _, part := range p.Reads() {
-		last := len(part.Names) - 1
-		of := map[string]string{"principal": s.principal, "resource": s.resource, "context": contextOf(s.action)}[part.Variable]
-		if last > mostDeep {
-			of = ""
-		}
-		for _, step := range part.Names[:min(last, mostDeep)] {
-			of = m.below(of, step)
-		}
-		u := use{name: name{attribute, of, part.Names[last]}, from: begin + part.At, to: begin + part.At + len(part.Names[last])}
-		if p.Text[part.At] == '"' {
-			u.from, u.to = u.from+1, u.to+1
-		}
-		found(u)
-	}
-}
-
-// contextOf is the owner of the members of the context of an action; "" if that is any.
-func contextOf(action string) string {
-	if action == "" {
-		return ""
-	}
-	return "context " + action
-}
-
-// below is the owner of the members of an attribute.
-func (m members) below(of, step string) string {
-	if of == "" || m.o == nil {
-		return ""
-	}
-	all, known := m.known[of]
-	if !known {
-		if action, is := strings.CutPrefix(of, "context "); is {
-			all = m.o.Context(action)
-		} else {
-			all = m.o.Attributes(of)
-		}
-		m.known[of] = all
-	}
-	n := slices.IndexFunc(all, func(a pdp.Attribute) bool { return a.Name == step })
-	switch {
-	case n < 0:
-		return ""
-	case len(all[n].Members) == 0: // a reference to an entity, if to anything
-		return all[n].Type
-	}
-	m.known[of+"\n"+step] = all[n].Members
-	return of + "\n" + step
 }
 
 // usesInYAML finds the obligations that a file defines, or the tests with the policies and the obligations that they name.
@@ -227,13 +176,10 @@ func usesInYAML(text string, tests bool, found func(use)) {
 	}
 	for _, test := range root.Content[0].Content {
 		each(test, func(key, value *yaml.Node) {
-			is := map[string]thing{"determining": policy, "obligations": obligation}[key.Value]
-			switch {
-			case key.Value == "name":
-				place(value, testName, true)
-			case is != nothing && value.Kind == yaml.SequenceNode:
-				for _, item := range value.Content {
-					place(item, is, false)
+			is := map[string]thing{"name": testName, "determining": policy, "obligations": obligation}[key.Value]
+			for _, one := range append([]*yaml.Node{value}, value.Content...) {
+				if is != nothing {
+					place(one, is, is == testName)
 				}
 			}
 		})

@@ -21,22 +21,21 @@ import (
 type workspace struct {
 	server *server
 
-	mu        sync.Mutex
-	open      map[string]string            // text by URI
-	versions  map[string]int               // of the open texts, as the editor counts
-	versioned bool                         // the editor takes edits for one version
-	mends     map[string]map[string]mended // by directory and file, of the open texts
-	changed   map[string]time.Time         // bundles to be checked, by directory, with their last change
-	sound     map[string]*pdp.Bundle       // by directory: as it was when it loaded last
-	wake      chan struct{}
+	mu       sync.Mutex
+	open     map[string]string      // text by URI
+	versions map[string]int         // of the open texts, as the editor counts
+	checked  map[string]checked     // by URI, the texts that diagnostics were sent for
+	changed  map[string]time.Time   // bundles to be checked, by directory, with their last change
+	sound    map[string]*pdp.Bundle // by directory: as it was when it loaded last
+	wake     chan struct{}
 
-	told map[string]map[string]bool // by directory, the URIs with diagnostics; for run alone
+	published map[string]map[string]bool // by directory, the URIs with diagnostics; for run alone
 }
 
 func newWorkspace(s *server) *workspace {
 	return &workspace{
 		server: s, open: map[string]string{}, changed: map[string]time.Time{}, sound: map[string]*pdp.Bundle{},
-		versions: map[string]int{}, mends: map[string]map[string]mended{}, wake: make(chan struct{}, 1), told: map[string]map[string]bool{},
+		versions: map[string]int{}, checked: map[string]checked{}, wake: make(chan struct{}, 1), published: map[string]map[string]bool{},
 	}
 }
 
@@ -91,13 +90,6 @@ func makesBundle(file string) bool {
 func uriOf(dir, file string) string {
 	u := url.URL{Scheme: "file", Path: filepath.ToSlash(filepath.Join(dir, filepath.FromSlash(file)))}
 	return u.String()
-}
-
-// greet notes whether the editor takes edits for one version of a document.
-func (w *workspace) greet(versioned bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.versioned = versioned
 }
 
 // set has a document hold a text.
@@ -198,7 +190,7 @@ func (w *workspace) source(dir string) (source pdp.Source, texts map[string]stri
 // editors bring every YAML and JSON file.
 func (w *workspace) check(dir string) error {
 	source, texts := w.source(dir)
-	if w.told[dir] == nil && !w.isOurs(dir, texts) {
+	if w.published[dir] == nil && !w.isOurs(dir, texts) {
 		return nil
 	}
 	bundle, problems := pdp.Check(source, w.server.options.Now())
@@ -208,24 +200,13 @@ func (w *workspace) check(dir string) error {
 		w.sound[dir] = bundle
 		w.mu.Unlock()
 	}
-	of, mends := map[string][]diagnostic{}, map[string]mended{}
-	for file, text := range texts {
-		mends[file] = mended{text: text}
-	}
+	of := map[string][]diagnostic{}
 	for _, p := range slices.Concat(problems, tests) {
 		file := cmp.Or(p.File, "bundle.yaml")
-		text := w.textOf(dir, file, texts)
-		one := diagnose(p, text)
-		of[file] = append(of[file], one)
-		if m, ok := mendOf(p, one, text); ok && mends[file].text == text {
-			mends[file] = mended{text, append(mends[file].edits, m)}
-		}
+		of[file] = append(of[file], diagnose(p, w.textOf(dir, file, texts)))
 	}
-	w.mu.Lock()
-	w.mends[dir] = mends
-	w.mu.Unlock()
-	before := w.told[dir]
-	w.told[dir] = map[string]bool{}
+	before := w.published[dir]
+	w.published[dir] = map[string]bool{}
 	for file := range texts {
 		if of[file] == nil {
 			of[file] = []diagnostic{} // it is clean, which has to be said
@@ -238,7 +219,11 @@ func (w *workspace) check(dir string) error {
 	}
 	for _, file := range slices.Sorted(maps.Keys(of)) {
 		uri := w.uriOf(dir, file)
-		w.told[dir][uri] = len(of[file]) > 0
+		w.published[dir][uri] = len(of[file]) > 0
+		text := w.textOf(dir, file, texts)
+		w.mu.Lock()
+		w.checked[uri] = checked{text, of[file]}
+		w.mu.Unlock()
 		if err := w.server.wire.notify("textDocument/publishDiagnostics", diagnosticsParams{uri, of[file]}); err != nil {
 			return err
 		}
@@ -283,7 +268,7 @@ func (w *workspace) textOf(dir, file string, texts map[string]string) string {
 
 // diagnose is a problem as an editor shows it.
 func diagnose(p pdp.Problem, text string) diagnostic {
-	d := diagnostic{Severity: isError, Code: p.Code, Source: "policy-service", Message: p.Message}
+	d := diagnostic{Severity: isError, Code: p.Code, Source: "policy-service", Message: p.Message, mend: mendOf(p, text)}
 	if p.Severity == pdp.SeverityWarning {
 		d.Severity = isWarning
 	}

@@ -189,7 +189,7 @@ func TestNothingOfAnotherTenantIsReached(t *testing.T) {
 			all = append(all, question{"POST", "/v1/decisions/" + id + "/redaction", `{"reason":"r"}`}, question{"POST", "/v1/decisions/" + id + "/redaction", `{`},
 				question{"POST", "/v1/decisions/" + id + "/obligations", `{"obligations":[{"id":"` + other + `-tell","status":"discharged"}]}`})
 		}
-		get("/v1/log/checkpoint", "/v1/log/keys", "/v1/log/stats", "/v1/log/report", "/v1/log/report?from=2020-01-01T00:00:00Z", "/v1/log/report?by=policy", "/v1/log/report?by=subject&top=1000", "/v1/log/sample?seed=s&n=100", "/v1/bundles", "/v1/bundles/"+digest, "/v1/bundles/h1:nosuch", "/v1/decisions?cursor=99999", "/v1/decisions?order=x", "/v1/decisions/"+ids[tenant][0], "/v1/decisions/"+ids[tenant][0]+"/explain")
+		get("/v1/log/checkpoint", "/v1/log/keys", "/v1/log/stats", "/v1/log/report", "/v1/log/report?from=2020-01-01T00:00:00Z", "/v1/log/report?by=policy", "/v1/log/report?by=policy&decision=deny", "/v1/log/report?by=subject&top=1000", "/v1/log/sample?seed=s&n=100", "/v1/bundles", "/v1/bundles/"+digest, "/v1/bundles/h1:nosuch", "/v1/decisions?cursor=99999", "/v1/decisions?order=x", "/v1/decisions/"+ids[tenant][0], "/v1/decisions/"+ids[tenant][0]+"/explain")
 		all = append(all, question{"POST", "/v1/log/consistency", checkpoint}, question{"POST", "/v1/log/consistency", "x"}, question{"POST", "/v1/log/keys", ""})
 		asked := map[string]bool{}
 		for _, q := range all {
@@ -348,6 +348,8 @@ func TestParametersOfTheLog(t *testing.T) {
 		"/v1/log/stats?tenant=a":                "there is no parameter tenant",
 		"/v1/log/report?by=tenant":              "the parameter by is neither policy nor subject",
 		"/v1/log/report?top=3":                  "the parameter top is how many names are counted by the parameter by",
+		"/v1/log/report?decision=deny":          "the parameter decision is of what is counted by the parameter by",
+		"/v1/log/report?by=policy&decision=no":  "the parameter decision is no answer",
 		"/v1/log/report?by=policy&top=0":        "the parameter top is no number of names; give one from 1 to 1000",
 		"/v1/log/report?by=policy&top=1001":     "the parameter top is no number of names; give one from 1 to 1000",
 		"/v1/log/report?from=now":               "the parameter from is no time",

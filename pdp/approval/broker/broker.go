@@ -226,7 +226,7 @@ func (b *Broker) approvalRequest(
 	if hint := evaluation.HintOf(r.Resource.Properties); hint.Timeout > 0 { // which is not vouched for: it only shortens
 		q.Terms.Timeout = min(q.Terms.Timeout, hint.Timeout)
 	}
-	why, said := drawn.Request.Context.Get("justification")
+	why, said := masked.Request.Context.Get("justification")
 	if q.Shown, err = asShownOf(masked); err != nil {
 		return q, err
 	}

@@ -29,8 +29,10 @@ type recordedStep struct {
 	Template           string `json:"template"`
 	Quorum             int    `json:"quorum"`
 	Message            string `json:"message,omitempty"`
-	Requester          string `json:"requester"`
-	Bundle             string `json:"bundle"`
+	// Justification is what was said for it, as approvers read it. It is there where the request is.
+	Justification jsontext.Value `json:"justification,omitzero"`
+	Requester     string         `json:"requester"`
+	Bundle        string         `json:"bundle"`
 	// Asked is the form in which the approval was asked for, "" for the native one, and Person for whom it was.
 	Asked     string    `json:"asked,omitempty"`
 	Person    string    `json:"person,omitempty"`
@@ -57,6 +59,11 @@ func (b *Broker) record(ctx context.Context, step approval.Step) error {
 // entryOfStep is the record of a step. It has the request if a person was shown it.
 func entryOfStep(step approval.Step) (decisionlog.Entry, error) {
 	one := step.Approval
+	shown := (step.Caller != "" || step.Name == approval.StepFiled) && one.RedactedAt.IsZero()
+	var justification jsontext.Value
+	if shown {
+		justification = one.Said
+	}
 	details, err := marshal(recordedStep{
 		Approval:   one.ID,
 		Status:     one.Status,
@@ -69,13 +76,16 @@ func entryOfStep(step approval.Step) (decisionlog.Entry, error) {
 		Template:   one.Terms.Template,
 		Quorum:     one.Terms.Quorum,
 		Message:    one.Terms.Message,
-		Requester:  one.Caller,
-		Bundle:     one.Bundle,
-		Asked:      one.Asked,
-		Person:     one.Person,
-		FiledAt:    one.FiledAt,
-		ExpiresAt:  one.ExpiresAt,
-		Seal:       step.Seal,
+
+		Justification: justification,
+
+		Requester: one.Caller,
+		Bundle:    one.Bundle,
+		Asked:     one.Asked,
+		Person:    one.Person,
+		FiledAt:   one.FiledAt,
+		ExpiresAt: one.ExpiresAt,
+		Seal:      step.Seal,
 	})
 	if err != nil {
 		return decisionlog.Entry{}, fmt.Errorf("the step %s of an approval has no JSON form: %w", step.Name, err)
@@ -92,7 +102,7 @@ func entryOfStep(step approval.Step) (decisionlog.Entry, error) {
 	if step.Caller == "" {
 		entry.Payer = one.Caller
 	}
-	if (step.Caller != "" || step.Name == approval.StepFiled) && one.RedactedAt.IsZero() {
+	if shown {
 		entry.Request, err = shownRequest(one.Shown)
 	}
 	return entry, err

@@ -137,7 +137,7 @@ func (b *Broker) shownBeside(
 	r.Context = denied.Beside(within)
 	secrets := b.options.Mask(ctx).Gather()
 	secrets.Add(r, beside)
-	masked := secrets.ForPeople(r)
+	masked := secrets.Apply(r)
 	added := masked.Request.Context.Without(func(name string) bool {
 		_, ok := denied.Get(name)
 		return ok

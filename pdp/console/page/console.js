@@ -1,9 +1,9 @@
-// What is more convenient with a script. Nothing depends on it: it moves the focus, follows links, copies ids and keeps
+// Conveniences. Nothing depends on them: a script moves the focus, follows links, copies ids and keeps
 // times up to date. It sends no form, writes texts as texts alone, and asks the server for nothing but how many requests wait.
 "use strict";
 (() => {
-	const all = (what) => Array.from(document.querySelectorAll(what));
-	const one = (what) => document.querySelector(what);
+	const all = (selector) => Array.from(document.querySelectorAll(selector));
+	const one = (selector) => document.querySelector(selector);
 
 	// The clock of the server goes on from when the page was made. That of the browser may be wrong.
 	const made = Date.parse(document.documentElement.dataset.now);
@@ -46,7 +46,7 @@
 		id.after(button);
 	}
 
-	// How many wait, here and in the other tabs: one of them hears it from the server and tells the others. Each page has the
+	// How many wait, here and in the other tabs: one of them has it from the server and passes it on. Each page has the
 	// tag of the list that it was made of.
 	const waits = () => {
 		const root = document.documentElement, path = root.dataset.stream, live = one("[data-live]"), key = "inbox " + location.search;
@@ -70,18 +70,18 @@
 			document.title = (now.n ? "(" + text + ") " : "") + document.title.replace(/^\(\d+\+?\) /, "");
 			if (live && root.dataset.tag && now.tag !== root.dataset.tag) later(Math.max(0, loaded + 5000 - Date.now()));
 		};
-		const tell = (now) => { show(now); if (here) here.postMessage(now); };
+		const publish = (now) => { show(now); if (here) here.postMessage(now); };
 		const poll = () => fetch(path, { headers: { Accept: "application/json" } }).then((r) => {
 			if (r.status === 401) return;
 			setTimeout(poll, 20000);
-			return r.ok ? r.json().then(tell) : undefined;
+			return r.ok ? r.json().then(publish) : undefined;
 		}, () => setTimeout(poll, 20000));
-		const hear = () => new Promise(() => {
+		const listen = () => new Promise(() => {
 			const events = new EventSource(path);
 			let alive;
 			const cut = () => { clearTimeout(alive); events.close(); poll(); };
 			const beat = () => { clearTimeout(alive); alive = setTimeout(cut, 45000); };
-			events.addEventListener("waiting", (e) => { beat(); tell(JSON.parse(e.data)); });
+			events.addEventListener("waiting", (e) => { beat(); publish(JSON.parse(e.data)); });
 			events.addEventListener("beat", beat);
 			events.addEventListener("replaced", cut);
 			events.addEventListener("error", () => { if (events.readyState === EventSource.CLOSED) cut(); });
@@ -100,7 +100,7 @@
 			here.onmessage = (e) => { if (e.data) show(e.data); else if (last) here.postMessage(last); };
 			here.postMessage(null);
 		}
-		if (here && window.EventSource && navigator.locks) navigator.locks.request(path, hear); else poll();
+		if (here && window.EventSource && navigator.locks) navigator.locks.request(path, listen); else poll();
 	};
 	if (document.documentElement.dataset.stream) waits();
 

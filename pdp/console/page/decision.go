@@ -1,6 +1,7 @@
 package page
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -15,6 +16,8 @@ type Decisions struct {
 	// All says that the list is not of decisions alone.
 	All  bool
 	Rows []RecordRow
+	// Recent says that only records of the last 90 days are looked through.
+	Recent bool
 	// Mistake is why there is no list, if the address of the page is no good.
 	Mistake Text
 	// Older and Newer are the pages beside this one, and Newest the first page if this is another one.
@@ -28,7 +31,8 @@ func (Decisions) template() string { return "decisions" }
 // RecordFilter is the filter of the records.
 type RecordFilter struct {
 	Answers, Kinds []Choice
-	Fields         []RecordField
+	// Fields are those that are always in view, and More the others.
+	Fields, More []RecordField
 	// Clear is the page without a filter. It is empty if there is none.
 	Clear Href
 }
@@ -37,6 +41,11 @@ type RecordFilter struct {
 type RecordField struct {
 	Name, Label, Hint Label
 	Value             Typed
+}
+
+// Given reports if a person typed something into one of the fields that are not always in view.
+func (f RecordFilter) Given() bool {
+	return slices.ContainsFunc(f.More, func(one RecordField) bool { return one.Value != "" })
 }
 
 // RecordRow is a record in a list. A record that holds no decision has a Kind, and may have an Event, and the person and the
@@ -53,6 +62,9 @@ type RecordRow struct {
 	Kind, Event     Text
 	By, Said        Text
 	Questions       int // of a batch with options.unknown
+	// Says is why, in the words of the request. Sent is its arguments.
+	Says Text
+	Sent Differences
 }
 
 // Command is a command line that people copy. It is empty if it would not be the one that they see.
@@ -92,8 +104,11 @@ type Decision struct {
 	Gone    bool
 	Heading Label
 	Answer  Status
-	At      Moment
-	Facts   []Fact
+	// Said is the steps of the approval request that people made, in their order. Says is why, in the words of the request.
+	Said  []SaidStep
+	Says  Text
+	At    Moment
+	Facts []Fact
 	// Questions are those of a batch, and MoreQuestions are not shown.
 	Questions     []RecordQuestion
 	MoreQuestions int
@@ -263,6 +278,12 @@ type RecordStep struct {
 	Reason  Text
 	Answer  Status // of a decision that used it
 	Current bool   // it is the record of this page
+}
+
+// SaidStep is a step at the top of the page: Words says which one it is, and Name is its name for CSS.
+type SaidStep struct {
+	RecordStep
+	Name, Words Label
 }
 
 // Proof is the place of a record in the log.

@@ -53,10 +53,10 @@ type Entry struct {
 	MoreFor int
 	// Says is why, in the words of the asker.
 	Says Text
-	// Differs are the members that others for the same do not have so, and MoreDiffers is how many more members differ. If it is
+	// Differs are the members that others for the same do not have so. If it is
 	// the same as a row above, Above says how many rows above.
-	Differs            []Difference
-	MoreDiffers, Above int
+	Differs Differences
+	Above   int
 	// By is the person who spoke last about what waits no longer, Decision what they did, and Reason why.
 	By       Text
 	Decision Label
@@ -74,6 +74,12 @@ type Difference struct {
 	Name  Text
 	Value Value
 	None  bool
+}
+
+// Differences are members in a row of a list. More is how many more there are.
+type Differences struct {
+	Some []Difference
+	More int
 }
 
 // Votes is how many people approved, and how many have to.

@@ -19,8 +19,8 @@ type Layout struct {
 	// Inbox says that the person may approve, Records that the person may read records, and Capabilities that the person may
 	// see and take back capabilities.
 	Inbox, Records, Capabilities bool
-	// Waiting is how many approval requests wait for the person, and Tag that of the page that was counted. At Stream scripts
-	// hear of another number; it is empty if the person may not approve.
+	// Waiting is how many approval requests wait for the person, and Tag that of the page that was counted. Stream has
+	// each other number for scripts; it is empty if the person may not approve.
 	Waiting Count
 	Tag     ID
 	Stream  Href

@@ -2,6 +2,7 @@ package page
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -28,6 +29,11 @@ func (m Moment) Shown() string {
 		return m.at.Format("15:04 UTC")
 	}
 	return m.at.Format("2006-01-02 15:04 UTC")
+}
+
+// Precise is Shown with the second.
+func (m Moment) Precise() string {
+	return strings.TrimSuffix(m.Shown(), " UTC") + m.at.Format(":05 UTC")
 }
 
 // Left is how long it is until then, in words.

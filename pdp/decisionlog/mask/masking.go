@@ -64,13 +64,8 @@ func (g *Gathering) Add(r evaluation.Request, obligations ...evaluation.Object) 
 }
 
 // Apply masks a request, or a part of one. All secrets must have been read before.
-func (g *Gathering) Apply(r evaluation.Request) *Masking { return g.apply(r, false) }
-
-// ForPeople is [Masking.ForPeople] of a request that has no other form.
-func (g *Gathering) ForPeople(r evaluation.Request) *Masking { return g.apply(r, true) }
-
-func (g *Gathering) apply(r evaluation.Request, people bool) *Masking {
-	k := &Masking{gathered: g.gathered, people: people}
+func (g *Gathering) Apply(r evaluation.Request) *Masking {
+	k := &Masking{gathered: g.gathered}
 	if len(g.secrets) > 0 {
 		k.find = newFinder(g.secrets)
 	}

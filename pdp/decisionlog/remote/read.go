@@ -120,6 +120,9 @@ func (l *Log) Report(ctx context.Context, o report.Options) (report.Report, erro
 	if o.By != "" {
 		query.Set("by", o.By)
 		query.Set("top", strconv.Itoa(o.Top))
+		if o.Decision != "" {
+			query.Set("decision", o.Decision)
+		}
 	}
 	return httpclient.GetJSON[report.Report](ctx, l.server, "/v1/log/report", query, bundleBody, "report")
 }

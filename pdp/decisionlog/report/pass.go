@@ -69,7 +69,7 @@ func newReporting(s *decisionlog.Snapshot, o Options) *reporting {
 		},
 	}
 	if o.By != "" {
-		p.topping = newTopping(o.By, topRoom)
+		p.topping = newTopping(o.By, o.Decision, topRoom)
 	}
 	p.gaps.found = func(g DatedGap) {
 		if p.span.mayHave(g) {

@@ -23,6 +23,8 @@ type Options struct {
 	// By has decisions counted by [ByPolicy] or [BySubject], too: for the Top names that have the most.
 	By  string
 	Top int
+	// Decision has only decisions with this answer counted By; "" is all.
+	Decision string
 }
 
 // Check refuses options by which no report can be made.
@@ -30,7 +32,10 @@ func (o Options) Check() error {
 	if o.By != "" && (o.By != ByPolicy && o.By != BySubject || o.Top < 1 || o.Top > TopMost) {
 		return ErrTop
 	}
-	return decisionlog.Filter{From: o.From, To: o.To}.Check()
+	if o.Decision != "" && o.By == "" {
+		return ErrTopOf
+	}
+	return decisionlog.Filter{From: o.From, To: o.To, Decision: o.Decision}.Check()
 }
 
 // Report answers the first questions of an auditor. It is read in one pass, and says what the

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog"
 )
 
@@ -24,6 +23,9 @@ const (
 	TopMost  = 1000
 	TopUsual = 20
 )
+
+// ErrTopOf is the error for an answer without names by which decisions with it are counted.
+var ErrTopOf = errors.New("decisions of one answer are counted by policy or by subject; say which")
 
 // ErrTop is the error for a count that cannot be made.
 var ErrTop = errors.New("count by policy or by subject, and from 1 to 1000 names")
@@ -61,6 +63,7 @@ func (r *TopRow) most() int64 { return r.Decisions + r.Missed }
 // up. missed is the most that a name which is not held can have had.
 type topping struct {
 	by     string
+	only   string // the answer; "" is all
 	room   int
 	rows   map[[2]string]*TopRow
 	missed int64
@@ -69,35 +72,30 @@ type topping struct {
 // topRoom is how many names are held, in some 10 MB.
 const topRoom = 20_000
 
-func newTopping(by string, room int) *topping {
-	return &topping{by: by, room: room, rows: map[[2]string]*TopRow{}}
+func newTopping(by, only string, room int) *topping {
+	return &topping{by: by, only: only, room: room, rows: map[[2]string]*TopRow{}}
 }
 
 func (t *topping) decided(s *decisionlog.Recorded) {
+	if t.only != "" && s.Answer() != t.only {
+		return
+	}
 	if t.by == BySubject {
 		t.count(s.Tenant, s.Names.Subject.Type+"/"+s.Names.Subject.ID, s.Answer(), len(s.Errors) > 0)
 		return
 	}
-	determined := slices.Concat(s.Determining, s.Overruled)
-	failed := func(policy string) bool {
-		return slices.ContainsFunc(s.Errors, func(e evaluation.PolicyError) bool { return e.Policy == policy })
-	}
-	if len(determined) == 0 {
-		t.count("", "", s.Answer(), len(s.Errors) > 0)
-	}
+	answers, failed := map[string]string{}, map[string]bool{} // by policy
 	for _, e := range s.Errors {
-		if !slices.Contains(determined, e.Policy) {
-			determined = append(determined, e.Policy)
-		}
+		answers[e.Policy], failed[e.Policy] = "", true
 	}
-	for n, policy := range determined {
-		switch answer := s.Answer(); {
-		case slices.Contains(determined[:n], policy):
-		case n >= len(s.Determining)+len(s.Overruled):
-			t.count("", policy, "", true)
-		default:
-			t.count("", policy, answer, failed(policy))
-		}
+	for _, policy := range slices.Concat(s.Determining, s.Overruled) {
+		answers[policy] = s.Answer()
+	}
+	if len(s.Determining)+len(s.Overruled) == 0 {
+		answers[""], failed[""] = s.Answer(), len(s.Errors) > 0
+	}
+	for _, policy := range slices.Sorted(maps.Keys(answers)) {
+		t.count("", policy, answers[policy], failed[policy])
 	}
 }
 

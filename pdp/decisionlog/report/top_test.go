@@ -74,7 +74,16 @@ func TestTop(t *testing.T) {
 			t.Errorf("%s of %v:\ngot  %+v\nwant %+v", c.by, c.tenants, got, c.want)
 		}
 	}
-	for _, o := range []Options{{By: "tenant", Top: 1}, {By: ByPolicy}, {By: ByPolicy, Top: TopMost + 1}} {
+	s, err := l.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Top{By: ByPolicy, Rows: []TopRow{{Name: "", Decisions: 1, Denied: 1, Errors: 1}, {Name: "never", Decisions: 1, Denied: 1}, {Name: "p1", Decisions: 1, Denied: 1}}}
+	r, err := Make(t.Context(), s, Options{By: ByPolicy, Top: 3, Decision: decisionlog.Deny})
+	if err != nil || r.Top == nil || !reflect.DeepEqual(r.Top.Rows[:min(3, len(r.Top.Rows))], want.Rows) {
+		t.Errorf("of the denies: got %+v, %v, want %+v", r.Top, err, want)
+	}
+	for _, o := range []Options{{Decision: decisionlog.Deny}, {By: ByPolicy, Top: 1, Decision: "no"}, {By: "tenant", Top: 1}, {By: ByPolicy}, {By: ByPolicy, Top: TopMost + 1}} {
 		if o.Check() == nil {
 			t.Errorf("%+v is accepted", o)
 		}
@@ -86,7 +95,7 @@ func TestTopIsBoundedAndHonest(t *testing.T) {
 	t.Parallel()
 	for range night.Cases(200) {
 		r, real := rand.New(rand.NewPCG(rand.Uint64(), 0)), map[string]int64{}
-		top := newTopping(BySubject, 16)
+		top := newTopping(BySubject, "", 16)
 		for range 2000 {
 			name := fmt.Sprint("s", r.IntN(200))
 			if r.IntN(3) == 0 {

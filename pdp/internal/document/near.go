@@ -12,12 +12,6 @@ import (
 // quote there; Meant is probably meant in its place. Both are "" if there is none.
 type Mend struct{ Word, Meant string }
 
-func either(mend []Mend) (one Mend) {
-	for _, one = range mend {
-	}
-	return one
-}
-
 // Near is the name that is probably meant by one that is unknown; "" if none is near.
 type Near string
 

@@ -91,10 +91,10 @@ func (ps Problems) Sorted() Problems {
 
 // Add notes a problem of severity error. The place is 0:0 if it is unknown. mend is one at most.
 func (ps *Problems) Add(file string, line, column int, code, message, try string, mend ...Mend) {
-	*ps = append(*ps, Problem{SeverityError, file, line, column, code, message, try, either(mend)})
+	*ps = append(*ps, Problem{SeverityError, file, line, column, code, message, try, cmp.Or(mend...)})
 }
 
 // Warn adds a warning, as Add does.
 func (ps *Problems) Warn(file string, line, column int, code, message, try string, mend ...Mend) {
-	*ps = append(*ps, Problem{SeverityWarning, file, line, column, code, message, try, either(mend)})
+	*ps = append(*ps, Problem{SeverityWarning, file, line, column, code, message, try, cmp.Or(mend...)})
 }

@@ -38,10 +38,11 @@ func (l *linter) misspelt(p *bundle.Policy) {
 	for key := range p.Cedar.Annotations() {
 		name := strings.ToLower(string(key))
 		if key != "obligation" && len(name) < 2*len("obligation") && spelling.Distance(name, "obligation") <= 2 {
-			l.warnAt(placeOf("@"+string(key)), p, "obligation_misspelt",
-				"has the annotation @"+string(key)+", which obliges nobody",
+			written := "@" + string(key)
+			l.warnAt(placeOf(written), p, "obligation_misspelt",
+				"has the annotation "+written+", which obliges nobody",
 				"write @obligation(\"…\"), or give the annotation a name less like it",
-				document.Near("@obligation").For("@"+string(key)),
+				document.Near("@obligation").For(written),
 			)
 		}
 	}

@@ -109,7 +109,7 @@ func (a *Audit) Routes(route func(path string, handle echo.HandlerFunc, methods 
 	}, a.rotateLogKey)
 	post("/v1/log/consistency", door.Need{Permission: auth.LogRead, Body: door.AnyBody}, a.logConsistency)
 	get("/v1/log/stats", a.once(logStats))
-	get("/v1/log/report", a.once(logReport), append([]string{"by", "top"}, spanNames...)...)
+	get("/v1/log/report", a.once(logReport), append([]string{"by", "top", "decision"}, spanNames...)...)
 	get("/v1/log/sample", a.once(logSample), append([]string{"n", "seed"}, spanNames...)...)
 	get("/v1/log/export", a.logExport, exportParameters...)
 	route("/v1/backup", a.admit(needsBackup, a.logBackup), http.MethodGet)

@@ -45,6 +45,11 @@ func (who auditor) reportOptions() (o report.Options, err error) {
 	default:
 		return o, door.BadParameter("by", "is neither policy nor subject; give one of them")
 	}
+	if o.Decision = who.Given["decision"]; o.Decision != "" && o.By == "" {
+		return o, door.BadParameter("decision", "is of what is counted by the parameter by; give both, or leave it out")
+	} else if o.Check() != nil {
+		return o, door.BadParameter("decision", "is no answer; give allow, waiting, deny, possible or impossible")
+	}
 	text := who.Given["top"]
 	if text == "" {
 		return o, nil

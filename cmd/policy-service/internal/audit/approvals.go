@@ -29,6 +29,7 @@ type approvalsCommand struct {
 	Subject  cli.Given `placeholder:"ID" help:"Only approval requests with this subject: an id, or TYPE/ID."`
 	Resource cli.Given `placeholder:"ID" help:"Only approval requests with this resource: an id, or TYPE/ID."`
 	Action   cli.Given `placeholder:"NAME" help:"Only approval requests with this action."`
+	Approval cli.Given `placeholder:"ID" help:"Only the approval request with this id, as log show prints it."`
 	Text     cli.Given `placeholder:"WORD" help:"Only approval requests with this text in what was asked or said, whatever the case of its letters. Without --from or --since, only those with such a step in the last 90 days."`
 	Status   status    `placeholder:"STATUS" help:"Only approval requests that are in this state now: pending, approved, denied, expired, cancelled, used_up or revoked."`
 	JSON     bool      `name:"json" help:"Print JSON, one line for each approval request."`
@@ -56,7 +57,7 @@ func (s *status) UnmarshalText(text []byte) error {
 // Run prints approval requests with their steps.
 func (c approvalsCommand) Run(s cli.Streams) error {
 	only, err := filterFlags{
-		Span: c.Span, Tenant: c.Tenant, Subject: c.Subject, Resource: c.Resource, Action: c.Action, Text: c.Text,
+		Span: c.Span, Tenant: c.Tenant, Subject: c.Subject, Resource: c.Resource, Action: c.Action, Approval: c.Approval, Text: c.Text,
 	}.filter(s)
 	if err != nil {
 		return err
@@ -82,6 +83,9 @@ func (c approvalsCommand) Run(s cli.Streams) error {
 	})
 	if len(all) == 0 {
 		s.Tell("no approval request in the log is like that")
+		if strings.Contains(string(c.By), "::") && !strings.Contains(string(c.By), `::"`) {
+			s.Tell(`--by: as policies write a person, the id has quotes: 'User::"mia"'`)
+		}
 	}
 	for n, one := range all {
 		if c.JSON {
@@ -112,6 +116,8 @@ type story struct {
 	Template  string          `json:"template,omitzero"`
 	Quorum    int             `json:"quorum,omitzero"`
 	Message   string          `json:"message,omitzero"`
+	// Justification is what was said for it, beside the request.
+	Justification jsontext.Value `json:"justification,omitzero"`
 	// Request is not there if no record that is left has it, and Redacted says that it was removed.
 	Request  jsontext.Value `json:"request,omitzero"`
 	Redacted bool           `json:"redacted,omitzero"`
@@ -147,8 +153,8 @@ type stepRecord struct {
 	} `json:"details"`
 }
 
-// stories reads the approval requests of which a step passes a filter, in the order in which they began: first which they are, then
-// all their steps, of which others may have been earlier or later, or say less.
+// stories reads the approval requests of which a step passes a filter, in the order in which they began: first their ids, then
+// all their steps. Others than the one that passes may be earlier or later, or say less.
 func stories(ctx context.Context, log tailed, only decisionlog.Filter) (all []*story, err error) {
 	byID, from, begins := map[string]*story{}, time.Now(), true
 	each := func(only decisionlog.Filter, f func(*decisionlog.Recorded, *stepRecord)) error {
@@ -200,6 +206,9 @@ func (one *story) add(r *decisionlog.Recorded, step *stepRecord) {
 	next.Tenant, next.Request, next.names = r.Tenant, one.Request, one.names
 	next.Steps, next.Incomplete, next.Redacted = one.Steps, one.Incomplete, one.Redacted || r.Event == approval.StepRedacted
 	next.Message = cmp.Or(next.Message, one.Message)
+	if next.Justification == nil {
+		next.Justification = one.Justification
+	}
 	if next.Request == nil && step.Request != nil {
 		next.Request, next.names = step.Request, r.Names
 	}
@@ -228,10 +237,10 @@ func isPerson(entity, name string) bool {
 	return name == entity || err == nil && (name == id || name == typ+"/"+id)
 }
 
-// The lengths at which texts of others are cut for people. JSON has all of them.
+// The lengths at which texts of a question, and of a step, are cut for people. JSON has all of them.
 const (
-	longestWhat = 200
-	longestWhy  = 500
+	longestAsked = 200
+	longestSaid  = 500
 )
 
 func (one *story) print(s cli.Streams) error {
@@ -242,7 +251,7 @@ func (one *story) print(s cli.Streams) error {
 	case one.Request == nil:
 		about = "(the record of what was asked is gone, or not here)"
 	}
-	s.Print("%s  %s  %s  %s  %s", cli.TimeOr(one.FiledAt, "-"), one.Approval, string(one.Status), cmp.Or(one.Tenant, "-"), cli.Cut(about, longestWhat))
+	s.Print("%s  %s  %s  %s  %s", cli.TimeOr(one.FiledAt, "-"), one.Approval, string(one.Status), cmp.Or(one.Tenant, "-"), cli.Cut(about, longestAsked))
 	var asked struct {
 		Context map[string]jsontext.Value `json:"context"`
 	}
@@ -252,10 +261,13 @@ func (one *story) print(s cli.Streams) error {
 		if json.Unmarshal(purpose, &text) != nil {
 			text = string(purpose)
 		}
-		s.Print("    purpose    %s", cli.Cut(text, longestWhat))
+		s.Print("    purpose    %s", cli.Cut(text, longestAsked))
+	}
+	if said := one.justified(); said != "" {
+		s.Print("    says why   %s", cli.Cut(said, longestAsked))
 	}
 	if one.Message != "" {
-		s.Print("    message    %s", cli.Cut(one.Message, longestWhat))
+		s.Print("    message    %s", cli.Cut(one.Message, longestAsked))
 	}
 	if arguments, ok := asked.Context["arguments"]; ok {
 		s.Print("    arguments  %s", cutJSON(arguments))
@@ -265,14 +277,23 @@ func (one *story) print(s cli.Streams) error {
 	}
 	t := s.Table()
 	for _, step := range one.Steps {
-		t.Row(cli.Shown("    "+visible.Text(step.Event)), cli.Time(step.At), step.Record, cli.Cut(step.says(one), longestWhy))
+		t.Row(cli.Shown("    "+visible.Text(step.Event)), cli.Time(step.At), step.Record, cli.Cut(step.says(one), longestSaid))
 	}
 	return t.Flush()
 }
 
+// justified is what was said for it: the text, or JSON if there is more than a text.
+func (one *story) justified() (text string) {
+	var said map[string]jsontext.Value
+	if json.Unmarshal(one.Justification, &said) == nil && len(said) == 1 && json.Unmarshal(said["justification"], &text) == nil {
+		return text
+	}
+	return string(one.Justification)
+}
+
 // cutJSON is JSON, in which a backslash stays one.
 func cutJSON(text []byte) cli.Shown {
-	short, left := cli.Shorten(string(text), longestWhat)
+	short, left := cli.Shorten(string(text), longestAsked)
 	if left == 0 {
 		return cli.Shown(visible.Quoted(short))
 	}

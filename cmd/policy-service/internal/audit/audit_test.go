@@ -73,7 +73,10 @@ func TestLogLine(t *testing.T) {
 		`"kind":"decision","decision":false,"reason":"approval_required","overruled":["asks","b"]}`:         `deny     default  * * *  approval_required  [asks b]`,
 		`"kind":"decision","decision":true,"obligations":[{"id":"ask","type":"approval_required"}]}`:        `waiting  default  * * *`,
 		`"kind":"approval","request":{"subject":{"type":"u","id":"x"}},"something":"that will come later"}`: `approval  default  u/x * *`,
-		`"kind":"possible","possible":true,"determining":["p"]}`:                                            `possible  default  * * *  [p]`,
+		`"kind":"approval","event":"approve","request":{"subject":{"type":"u","id":"x"},"action":{"name":"n"},"resource":{"type":"t","id":"y"}},"details":{"approval":"i7","by":"User::\"m\"","via":"api","reason":"a\u202eb"}}`: `approve  default  u/x n t/y  approval i7  User::"m" by api: a\u202eb`,
+		`"kind":"approval","event":"used","details":{"approval":"i7","used_by":"d"}}`: `used     default  * * *  approval i7  by decision d`,
+		`"kind":"approval","event":"used","details":7}`:                               `used     default  * * *  7`,
+		`"kind":"possible","possible":true,"determining":["p"]}`:                      `possible  default  * * *  [p]`,
 		askedOfBatch: `3 of 7 possible  default  u/x read *`,
 	} {
 		lines, err := recordLines([]byte(head+record), decisionlog.Filter{})

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json"
+
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/visible"
@@ -44,6 +46,9 @@ func policiesOf(r decisionlog.Recorded) []string {
 func (l recordLine) String() string {
 	words := []string{fmt.Sprintf("%6d", l.Sequence), visible.Text(l.ID), l.Time.UTC().Format("2006-01-02T15:04:05.000Z")}
 	switch {
+	case l.Event != "" && l.Kind == decisionlog.KindApproval:
+		words = append(words, fmt.Sprintf("%-7s", visible.Text(l.Event)), visible.Text(cmp.Or(l.Tenant, "-")), visible.Text(l.asked()))
+		words = append(words, l.step()...)
 	case l.Event != "":
 		words = append(words, visible.Text(l.Event), visible.Quoted(string(l.Details)))
 	case l.Kind == decisionlog.KindBatch: // its items inherit from it: it asks nothing itself
@@ -60,6 +65,21 @@ func (l recordLine) String() string {
 		words = append(words, visible.Text("["+strings.Join(policies, " ")+"]"))
 	}
 	return strings.TrimRight(strings.Join(words, "  "), " ")
+}
+
+// step is which approval request a record is a step of, and what a person said. The rest is in log show.
+func (l recordLine) step() []string {
+	var step stepRecord
+	if json.Unmarshal(l.Line, &step) != nil {
+		return []string{visible.Quoted(string(l.Details))}
+	}
+	d := &step.Details
+	one := storyStep{Event: l.Event, Caller: l.Caller, Statement: d.Statement, UsedBy: d.UsedBy, Continues: d.Continues}
+	words := []string{"approval " + visible.Text(d.Approval)}
+	if said := one.says(&d.story); said != "" {
+		words = append(words, string(cli.Cut(said, longestSaid)))
+	}
+	return words
 }
 
 // asked are the names in a question, or those that all questions of a batch have.

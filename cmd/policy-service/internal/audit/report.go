@@ -19,6 +19,7 @@ type reportCommand struct {
 	Span spanFlags `embed:""`
 	By   countedBy `placeholder:"NAME" help:"Print how many decisions there were of each policy, or for each subject: policy or subject."`
 	Top  *int      `placeholder:"N" help:"With --by: print the N with the most decisions. The default is 20."`
+	Only answer    `name:"decision" placeholder:"ANSWER" help:"With --by: count only decisions with this answer: allow, waiting, deny, possible or impossible."`
 	JSON bool      `name:"json" help:"Print JSON, for programs."`
 }
 
@@ -46,9 +47,12 @@ func (c reportCommand) Run(s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	o := report.Options{From: from, To: to, By: string(c.By), Top: report.TopUsual}
+	o := report.Options{From: from, To: to, By: string(c.By), Top: report.TopUsual, Decision: string(c.Only)}
 	if c.Top != nil {
 		o.Top = *c.Top
+	}
+	if c.Only != "" && c.By == "" {
+		return fmt.Errorf("--decision: %w", report.ErrTopOf)
 	}
 	if err := o.Check(); err != nil || c.Top != nil && c.By == "" {
 		return fmt.Errorf("--top: %w", cmp.Or(err, report.ErrTop))

@@ -95,6 +95,9 @@ func (c showCommand) print(s cli.Streams, shown decisionlog.Shown, then []policy
 		return err
 	}
 	s.Print("leaf hash %s", shown.LeafHash)
+	for _, id := range shown.Record.Approvals() {
+		s.Print("approval %s; log approvals --approval says who said what about it", cli.Quoted(id))
+	}
 	if err := c.printInherited(s, shown); err != nil {
 		return err
 	}

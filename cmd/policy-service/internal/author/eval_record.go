@@ -57,7 +57,7 @@ func (c Eval) find(s cli.Streams) (*decisionlog.Recorded, error) {
 // tellRecorded says how the record differs from the answer of today.
 func tellRecorded(s cli.Streams, r *decisionlog.Recorded, d evaluation.Decision) {
 	if r.Bundle != d.Bundle {
-		s.Tell("the record was decided by another bundle, %s", cmp.Or(r.Bundle, "which it does not name"))
+		s.Tell("the record was decided by another bundle, %s; what log show --bundle writes is another one, too, if it lacks files of tenants that you may not read", cmp.Or(r.Bundle, "which it does not name"))
 	} else if open := withoutAll(slices.Concat(r.Determining, r.Overruled), slices.Concat(d.Determining, d.Overruled)); len(open) > 0 {
 		s.Tell("the record names policies too that read what is masked: %s", strings.Join(open, ", "))
 	}
