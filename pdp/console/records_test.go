@@ -128,7 +128,7 @@ func TestListOfRecords(t *testing.T) {
 	has(t, body, "<title>Records · policy-service", `href="/pdp/console/decisions" aria-current="true">Records</a>`, `href="/pdp/console/decisions/`+r.ids["deny"]+`" data-row`)
 	has(t, plain(body), "user/nina read doc/plan", "Deny", "acme-read acme · key:searcher")
 	has(t, body, `<form class="search"`)
-	has(t, plain(body), `user/tina read doc/plan page : 7 pages : {"a": 1} q : " é " and 1 more says " the Q3`)
+	has(t, plain(body), `user/tina read doc/plan page : 7 pages : {"a": 1} q : " é " z : 1 says " the Q3`)
 	const recent = "Text is looked for in the records of the last 90 days."
 	has(t, plain(auditor.page("/console/decisions?text=nothing")), recent, "Nothing matches the filter.")
 	hasNot(t, plain(auditor.page("/console/decisions?text=nothing&since=400d"))+plain(body), recent)
