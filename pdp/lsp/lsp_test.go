@@ -195,16 +195,13 @@ func TestHover(t *testing.T) {
 	}
 }
 
+// Names that are written with escapes, and names that no file defines. The others are among the references.
 func TestDefinition(t *testing.T) {
 	t.Parallel()
 	for _, one := range []struct{ file, text, in, want string }{
 		{"a.cedar", `permit (principal == user::"ann¦ \"a\"", action, resource);`, "entities/all.json", `{"uid": {"__entity"`},
-		{"a.cedar", `permit (principal in group::"staff¦", action, resource);`, "entities/all.json", `{"uid": {"type": "group"`},
 		{"a.cedar", `permit (principal == user::"zoe¦", action, resource);`, "", ""},
-		{"tenants/acme/b.cedar", `permit (principal == user::"zoe¦", action, resource);`, "tenants/acme/entities/zoe.json", `{"uid": {"type": "user"`},
-		{"a.cedar", `@obligation("tell-ops¦") permit (principal, action, resource);`, "obligations.yaml", "tell-ops"},
 		{"a.cedar", `@obligation("log¦") permit (principal, action, resource);`, "", ""},
-		{"tests/a.yaml", "- determining: [read¦ers]", "a.cedar", `readers")`},
 		{"tests/a.yaml", "- determining: [¦readersx]", "", ""},
 	} {
 		t.Run(one.text, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package lsp
 
 import (
+	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -52,16 +53,37 @@ func (w *workspace) find(uri string, p position, definitions, uses bool) []locat
 		}
 		usesIn(file, text, o, add)
 		for _, n := range wanted {
-			if o == nil || n.is != entity || !strings.HasPrefix(inHome(file), "entities/") {
-				continue
-			}
-			if line, column := o.EntityIn(file, content[file], n.of, n.id); line > 0 {
+			if line, column := definedIn(o, file, content[file], n); line > 0 {
 				from := at.find(line-1, column-1)
-				add(use{name: n, from: from, to: from + len("{"), defines: true})
+				add(use{name: n, from: from, to: from + 1, defines: true})
 			}
 		}
 	}
 	return all
+}
+
+// definedIn is where a file defines a name that it does not write: an entity, or a policy or an obligation of an access
+// declaration. The line is 0 if it does not.
+func definedIn(o *pdp.Outline, file string, text []byte, n name) (line, column int) {
+	declares := strings.HasPrefix(inHome(file), "access/")
+	switch {
+	case o == nil:
+	case n.is == entity && strings.HasPrefix(inHome(file), "entities/"):
+		return o.EntityIn(file, text, n.of, n.id)
+	case n.is == obligation && declares:
+		for _, one := range o.Obligations() {
+			if one.Name == n.id && one.File == file {
+				return one.Line, one.Column
+			}
+		}
+	case n.is == policy && declares:
+		for _, one := range o.Policies() {
+			if at, is := strings.CutPrefix(one.Position, file+":"); is && one.ID == n.id {
+				_, _ = fmt.Sscanf(at, "%d:%d", &line, &column) // a position is always so
+			}
+		}
+	}
+	return line, column
 }
 
 // symbols lists the definitions of a document.

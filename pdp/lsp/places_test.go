@@ -217,3 +217,25 @@ func FuzzUses(f *testing.F) {
 		}
 	})
 }
+
+// A policy and an obligation of an access declaration are defined by their rule, and by its approval.
+func TestDefinitionInADeclaration(t *testing.T) {
+	t.Parallel()
+	e := begin(t, map[string]string{
+		"p.cedar": "@id(\"p\") permit(principal is user, action, resource);\n",
+		"tenants/t/access/desk.yaml": "mode: allowlist\nrules:\n  - {agent: alice, tools: [read]}\n" +
+			"  - {agent: bob, tools: \"*\", requires_approval: true}\napproval: {template: x, timeout: 10m}\n",
+	})
+	e.open("p.cedar", "@id(\"p\") permit(principal is user, action, resource);\n")
+	e.diagnostics("p.cedar", func([]diagnostic) bool { return true })
+	for _, one := range []struct{ file, text, want string }{
+		{"tenants/t/tests/a.yaml", "- determining: [access.t/desk¦.2]", "tenants/t/access/desk.yaml:3:4-5"},
+		{"tenants/t/q.cedar", `@obligation("access.t/desk¦") permit (principal, action, resource);`, "tenants/t/access/desk.yaml:4:10-11"},
+	} {
+		var all []location
+		e.under("textDocument/definition", one.file, one.text, &all)
+		if diff := cmp.Diff([]string{one.want}, e.placesOf(all)); diff != "" {
+			t.Errorf("%s: %s", one.text, diff)
+		}
+	}
+}
