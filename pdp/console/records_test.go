@@ -130,7 +130,7 @@ func TestListOfRecords(t *testing.T) {
 	has(t, plain(body), "user/nina read doc/plan", "Deny", "acme-read acme · key:searcher")
 	has(t, body, `<form class="search"`)
 	has(t, plain(body), `user/gina read doc/plan says " Friday "`) // the word approved is no reason: it asks for an approval
-	has(t, plain(body), `user/tina read doc/plan page : 7 pages : {"a": 1} q : " é " z : 1 says " the Q3`)
+	has(t, plain(body), `user/tina read doc/plan page : 7 pages : {"a": 1} q : " é " and 2 more says " the Q3`)
 	const recent = "Text is looked for in the records of the last 90 days."
 	has(t, plain(auditor.page("/console/decisions?text=nothing")), recent, "Nothing matches the filter.")
 	hasNot(t, plain(auditor.page("/console/decisions?text=nothing&since=400d"))+plain(body), recent)
