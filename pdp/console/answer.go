@@ -56,7 +56,7 @@ func titleOf(status int) page.Label { return problems[status].title }
 func (v *visit) message(status int) page.Message {
 	title := titleOf(status)
 	if v.waiting == nil { // the API may be why there is no other page
-		v.waiting = &inbox.Page{}
+		v.waiting = &inbox.Count{}
 	}
 	m := page.Message{Layout: v.layout(title), Heading: title, Says: []page.Text{page.Of(problems[status].says)},
 		Link: page.Href(v.link("/approvals")), LinkText: "To the inbox"}

@@ -168,17 +168,17 @@ func (v *visit) bounded(view page.Inbox) page.Inbox {
 	return view
 }
 
-// lists are the lists of an inbox: that of the page, and the first page of each tab, by their filters.
+// lists are the lists of an inbox: that of the page, and how many are on the first page of each tab, by their filters.
 type lists struct {
 	page  inbox.Page
-	first map[inbox.Filter]*inbox.Page
+	first map[inbox.Filter]*inbox.Count
 }
 
 // lists asks for all of them at once. A list that fails has no number; without the list of the page there is no page.
 func (v *visit) lists(l look) (all lists, err error) {
-	all.first = map[inbox.Filter]*inbox.Page{mine: {}}
+	all.first = map[inbox.Filter]*inbox.Count{mine: {}}
 	for _, t := range tabs {
-		all.first[l.of(t)] = &inbox.Page{}
+		all.first[l.of(t)] = &inbox.Count{}
 	}
 	here := all.first[l.filter]
 	if l.cursor != "" {
@@ -189,16 +189,14 @@ func (v *visit) lists(l look) (all lists, err error) {
 	for filter, first := range all.first {
 		if first != here {
 			g.Go(func() error {
-				if got, err := v.api.List(v.r.Context(), filter, "", onPage); err == nil {
-					*first = got
-				}
+				*first, _, _ = v.api.Count(v.r.Context(), filter, onPage, "", 0)
 				return nil
 			})
 		}
 	}
 	_ = g.Wait()
 	if here != nil {
-		*here = all.page
+		*here = all.page.Count()
 	}
 	v.waiting = all.first[mine]
 	return all, err
@@ -239,7 +237,7 @@ func (v *visit) inboxView(l look, all lists) page.Inbox {
 		if current {
 			view.Title = t.title
 		}
-		tab := page.Tab{Link: v.at(l, t, ""), Text: t.title, Current: current, Count: countOf(all.first[l.of(t)])}
+		tab := page.Tab{Link: v.at(l, t, ""), Text: t.title, Current: current, Count: countOf(*all.first[l.of(t)])}
 		tab.Live = l.of(t) == mine
 		view.Tabs = append(view.Tabs, tab)
 	}

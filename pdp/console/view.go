@@ -59,7 +59,8 @@ func (v *visit) requestView(f *facts, tried attempt) page.Request {
 		s.like[a.Pointer] = known
 		s.heed.Alike = append(s.heed.Alike, page.Alike{Pointer: page.Line(a.Pointer), Known: known})
 	}
-	v.waiting = &f.waiting
+	waiting := f.waiting.Count()
+	v.waiting = &waiting
 	view := page.Request{
 		Layout:   v.layout("Request"),
 		Asks:     s.asks(),

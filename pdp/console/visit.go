@@ -26,8 +26,8 @@ type visit struct {
 	version int
 
 	name string // of the person, as the provider has it
-	// waiting are those that wait for the person, on one page; nil until the API was asked.
-	waiting *inbox.Page
+	// waiting is how many wait for the person; nil until the API was asked.
+	waiting *inbox.Count
 
 	session idHash
 	key     []byte // of the tokens in forms; nil without a session
@@ -80,16 +80,16 @@ func (v *visit) ask() (err error) {
 	return err
 }
 
-// waits are those that wait for the person. A page has them once.
-func (v *visit) waits() *inbox.Page {
+// waits is how many wait for the person. A page asks for it once.
+func (v *visit) waits() inbox.Count {
 	if v.waiting == nil {
-		got, _ := v.api.List(v.r.Context(), mine, "", onPage) // without an answer the page has no number
+		got, _, _ := v.api.Count(v.r.Context(), mine, onPage, "", 0) // without an answer the page has no number
 		v.waiting = &got
 	}
-	return v.waiting
+	return *v.waiting
 }
 
-func countOf(p *inbox.Page) page.Count { return page.Count{N: len(p.Items), More: p.Next != ""} }
+func countOf(c inbox.Count) page.Count { return page.Count{N: c.N, More: c.More} }
 
 // layout is the part that every page has, with the person if the API has named one.
 func (v *visit) layout(title page.Label) page.Layout {

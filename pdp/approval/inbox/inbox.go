@@ -129,12 +129,15 @@ func (i *Inbox) page(ctx context.Context, f Filter, cursor string, limit int, wa
 	return page, err
 }
 
-// Count is how many requests are on the first page.
+// Count is how many requests are on a page.
 type Count struct {
 	N    int
 	More bool // there is another page
 	Tag  string
 }
+
+// Count is how many requests the page has.
+func (p *Page) Count() Count { return Count{len(p.Items), p.Next != "", p.Tag} }
 
 // Count counts the requests of the first page as soon as its tag is another one. It reports false if it is not within so
 // long.
