@@ -25,7 +25,7 @@ import (
 //	d/DIGEST       → the id of the pending or approved one that is bound to it
 //	i/p/T/ID       → until when a pending one waits (waiting)
 //	i/c/WHOSE/ID   → true, of each pending one of a caller
-//	i/h/PURPOSE/ID → true, of each one that people approved or denied, by what it was for (purpose)
+//	i/h/PURPOSE/ID → true, of each one that people approved or denied, by its purpose (purpose)
 //	n/…            → how many are pending: of a tenant t/T, a caller c/T/WHOSE, a subject s/T/SUBJECT
 //	w/ID           → the events still to be delivered to systems (untold)
 //	t/TASK         → the Task

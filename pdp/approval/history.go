@@ -15,7 +15,7 @@ func (q *ApprovalRequest) purpose() purpose {
 	return purpose{q.Tenant, q.Terms.Template, q.Subject.Type, q.Subject.ID, q.Action, q.Resource.Type, q.Resource.ID}
 }
 
-// wasRuled reports whether people approved or denied it, and it still says what it was for: a redacted one does not. One
+// wasRuled reports whether people approved or denied it, and its purpose is still there: that of a redacted one is not. One
 // that was withdrawn or ran out of time before is nothing to compare with: a program can file as many as it likes.
 func (a *Approval) wasRuled() bool {
 	switch a.Status {

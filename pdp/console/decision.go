@@ -33,7 +33,7 @@ type recordStep struct {
 	To         string `json:"to"`
 	Via        string `json:"via"`
 	Reason     string `json:"reason"`
-	// Justification is what was said for the approval request.
+	// Justification is the reason that came with the approval request.
 	Justification map[string]jsontext.Value `json:"justification"`
 }
 
@@ -125,8 +125,8 @@ func (e *evidence) filedFor(ctx context.Context, v *visit) []string {
 	return nil
 }
 
-// saidSteps are the steps of an approval request that stand at the top of the page, in words: what people said, and what ends
-// that.
+// saidSteps are the steps of an approval request that stand at the top of the page, in words: votes, and
+// the ends of voting.
 var saidSteps = map[string]page.Label{
 	"approve": "Approved", "deny": "Denied", "delegate": "Delegated", "lapsed": "A vote lapsed",
 	"revoked": "Taken back", "cancelled": "Withdrawn", "expired": "Expired", "redacted": "Redacted",
@@ -273,12 +273,12 @@ func (v *visit) recordLink(id string) page.Href {
 	return ""
 }
 
-// sentPart is what was sent about a subject, an action or a resource.
+// sentPart is the part of a request about a subject, an action or a resource.
 type sentPart struct {
 	Properties jsontext.Value `json:"properties"`
 }
 
-// sentRequest is what a record has of a request beside its names.
+// sentRequest has the members of a request on record, beside its names.
 type sentRequest struct {
 	Subject  sentPart                  `json:"subject"`
 	Action   sentPart                  `json:"action"`
@@ -286,7 +286,7 @@ type sentRequest struct {
 	Context  map[string]jsontext.Value `json:"context"`
 }
 
-// sentOf is the request of a record. It is empty if there is none. In a list it lacks what an item inherits.
+// sentOf is the request of a record. It is empty if there is none. In a list it lacks the parts that an item inherits.
 func sentOf(r *remote.Recorded) sentRequest {
 	var line struct {
 		Request sentRequest `json:"request"`

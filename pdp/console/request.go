@@ -57,7 +57,7 @@ func (f *facts) failed() error {
 	return f.noApproval
 }
 
-// digest is that of the question and its terms as the API tells them now. A form of a page that showed all of them whole
+// digest is that of the question and its terms as the API has them now. A form of a page that showed all of them whole
 // has it.
 func (f *facts) digest() string { return sumOf(sha256.New(), string(f.approval.JSON), f.why.ValidFor) }
 
@@ -167,7 +167,7 @@ func (v *visit) sawAll(said inbox.Ruling, tried attempt) bool {
 	return false
 }
 
-// hadSeen is false for a form of a later version, too: what was read just now may be older than what the API decides about.
+// hadSeen is false for a form of a later version, too: the request just read may be older than the one that the API decides about.
 func (v *visit) hadSeen(f *facts, version int) bool {
 	return version < f.approval.Version || v.form.Get(shownField) == f.digest()
 }

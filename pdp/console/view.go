@@ -215,7 +215,7 @@ func (s *sheet) lastOne() page.Last {
 	return last
 }
 
-// lastSaid is the person who spoke last about a request, what they did, and why; nothing if there was none.
+// lastSaid is the last vote on a request: its person, decision and reason; nothing if there was none.
 func lastSaid(r *inbox.Request) (by page.Text, decision page.Label, reason page.Text) {
 	if n := len(r.Said); n > 0 {
 		said := r.Said[n-1]

@@ -29,7 +29,7 @@ type recordedStep struct {
 	Template           string `json:"template"`
 	Quorum             int    `json:"quorum"`
 	Message            string `json:"message,omitempty"`
-	// Justification is what was said for it, as approvers read it. It is there where the request is.
+	// Justification is the reason that came with the request, as approvers read it. It is there where the request is.
 	Justification jsontext.Value `json:"justification,omitzero"`
 	Requester     string         `json:"requester"`
 	Bundle        string         `json:"bundle"`

@@ -16,7 +16,7 @@ import (
 )
 
 // Step is one difference between a value and that of the last time, or a line beside one. It stands next to the value, and
-// never in its place, so that it can leave out what is the same.
+// never in its place, so that it can leave out parts that are the same.
 type Step struct {
 	Change Change
 	// Path is the place of a member in the value, such as files[2].mode. It is empty for a line of a text.
@@ -272,7 +272,7 @@ func (d *differ) object(path Text, now, was jsontext.Value, depth int) {
 	}
 }
 
-// array pairs what stands at the same place between elements that are the same.
+// array pairs the elements at the same place between elements that are the same.
 func (d *differ) array(path Text, now, was jsontext.Value, depth int) {
 	a, b := elements(now), elements(was)
 	d.same += len(a)

@@ -57,7 +57,7 @@ type Entry struct {
 	// the same as a row above, Above says how many rows above.
 	Differs Differences
 	Above   int
-	// By is the person who spoke last about what waits no longer, Decision what they did, and Reason why.
+	// By is the person of the last vote on a request that waits no longer, with the Decision and its Reason.
 	By       Text
 	Decision Label
 	Reason   Text

@@ -117,7 +117,7 @@ func (r *Row) rank() int {
 	switch {
 	case r.Change == Same:
 		return 3
-	case r.Change == Gone: // nothing of the last time pushes out of sight what is asked now
+	case r.Change == Gone: // nothing of the last time pushes the question of now out of sight
 		return 2
 	case r.Wide:
 		return 1

@@ -101,7 +101,7 @@ func (t Text) Whole() Text {
 	return t
 }
 
-// aboutAll are the notes that are not about what is cut.
+// aboutAll are the notes that are not about a cut.
 func aboutAll(s visible.Shown) []string { return s.Notes[:len(s.Notes)-s.CutNotes] }
 
 // Begun is the beginning of a text that is cut: the rest is not there, and a note says so.

@@ -20,7 +20,7 @@ const TenantPrefix = "/tenants/:tenant"
 type Need struct {
 	// Permission is what the caller must have; "" is any caller.
 	Permission auth.Permission
-	// Also is what the caller must have besides, in a tenant that only the route knows: see [Admitted.Also].
+	// Also is a permission that the caller must have besides, in a tenant that only the route knows: see [Admitted.Also].
 	Also auth.Permission
 	// AllTenants is set if only callers for all tenants may ask, and is the refusal of the others.
 	AllTenants string

@@ -103,7 +103,7 @@ func (c approvalsCommand) Run(s cli.Streams) error {
 	return nil
 }
 
-// story is an approval request as its records tell it.
+// story is an approval request, by its records.
 type story struct {
 	Approval  string          `json:"approval"`
 	Status    approval.Status `json:"status"`
@@ -116,7 +116,7 @@ type story struct {
 	Template  string          `json:"template,omitzero"`
 	Quorum    int             `json:"quorum,omitzero"`
 	Message   string          `json:"message,omitzero"`
-	// Justification is what was said for it, beside the request.
+	// Justification is the reason that came beside the request.
 	Justification jsontext.Value `json:"justification,omitzero"`
 	// Request is not there if no record that is left has it, and Redacted says that it was removed.
 	Request  jsontext.Value `json:"request,omitzero"`
@@ -141,7 +141,7 @@ type storyStep struct {
 	Unsealed           bool                    `json:"unsealed,omitzero"`
 }
 
-// stepRecord is a record of kind approval, as far as a story tells it.
+// stepRecord has the members of a record of kind approval that a story shows.
 type stepRecord struct {
 	Request jsontext.Value `json:"request"`
 	Details struct {
@@ -282,7 +282,7 @@ func (one *story) print(s cli.Streams) error {
 	return t.Flush()
 }
 
-// justified is what was said for it: the text, or JSON if there is more than a text.
+// justified is the justification: its text, or JSON if there is more than a text.
 func (one *story) justified() (text string) {
 	var said map[string]jsontext.Value
 	if json.Unmarshal(one.Justification, &said) == nil && len(said) == 1 && json.Unmarshal(said["justification"], &text) == nil {

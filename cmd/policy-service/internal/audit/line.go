@@ -67,7 +67,7 @@ func (l recordLine) String() string {
 	return strings.TrimRight(strings.Join(words, "  "), " ")
 }
 
-// step is which approval request a record is a step of, and what a person said. The rest is in log show.
+// step names the approval request of a step, with the words of a person. The rest is in log show.
 func (l recordLine) step() []string {
 	var step stepRecord
 	if json.Unmarshal(l.Line, &step) != nil {

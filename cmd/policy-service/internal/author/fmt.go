@@ -136,8 +136,8 @@ func (c Fmt) policyFiles(name string, s cli.Streams) (names []string, err error)
 }
 
 // filesBelow looks for policy files. As in a bundle, names that begin with a dot are passed over. Links stay as they are: a
-// file of the directory is found by its own name, and files elsewhere are not meant. A check lists what is to be laid out,
-// and says nothing of what is not.
+// file of the directory is found by its own name, and files elsewhere are not meant. A check lists files that are to be
+// laid out, and no others.
 func (c Fmt) filesBelow(dir string, s cli.Streams) (names []string, err error) {
 	leave := func(format, name string) {
 		if !c.Check {
