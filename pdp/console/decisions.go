@@ -26,24 +26,28 @@ const (
 // fieldsInView is how many fields of recordFilter are always in view.
 const fieldsInView = 4
 
-// recordFilter are the filters of the API that the form has as texts, in the order of the form.
+// receiptsOf is the filter for the receipts of a decision.
+const receiptsOf = "of"
+
+// recordFilter are the filters of the API that the form has as texts, in the order of the form. A command has flags of the
+// same names, except for receiptsOf.
 var recordFilter = []struct {
-	name, flag  string
+	name        string
 	label, hint page.Label
 }{
-	{"text", "text", "Text", "a word in the record"},
-	{"subject", "subject", "Who", "type/id"},
-	{"resource", "resource", "With", "type/id"},
-	{"since", "since", "Since", "7d, 2026-11-20"},
-	{"action", "action", "Does", ""},
-	{"policy", "policy", "Policy", ""},
-	{"from", "from", "From", "2026-11-20T15:04:05Z"},
-	{"to", "to", "To", "2026-11-21"},
-	{"tenant", "tenant", "Tenant", ""},
-	{"approval", "approval", "Approval request", "id"},
-	{"capability", "capability", "Capability", "id"},
-	{"event", "event", "Event", "tool_drift"},
-	{"of", "", "Receipts of", "id of a decision"},
+	{"text", "Text", "a word in the record"},
+	{"subject", "Who", "type/id"},
+	{"resource", "With", "type/id"},
+	{"since", "Since", "7d, 2026-11-20"},
+	{"action", "Does", ""},
+	{"policy", "Policy", ""},
+	{"from", "From", "2026-11-20T15:04:05Z"},
+	{"to", "To", "2026-11-21"},
+	{"tenant", "Tenant", ""},
+	{"approval", "Approval request", "id"},
+	{"capability", "Capability", "id"},
+	{"event", "Event", "tool_drift"},
+	{receiptsOf, "Receipts of", "id of a decision"},
 }
 
 // recordAnswers and recordKinds are the choices. The first kind stands for decisions, unless the filter needs others.
@@ -82,7 +86,7 @@ func recordLookOf(q url.Values) (l recordLook) {
 	switch l.kind = l.given.Get("kind"); {
 	case l.kind == everyKind:
 		l.kind = ""
-	case l.kind == "" && !slices.ContainsFunc([]string{"event", "approval", "capability", "of", "decision", "text"}, l.given.Has):
+	case l.kind == "" && !slices.ContainsFunc([]string{"event", "approval", "capability", receiptsOf, "decision", "text"}, l.given.Has):
 		l.kind = remote.KindDecision
 	}
 	return l
@@ -250,14 +254,13 @@ func refOf(typ, id string) string {
 // exportOf is the command that writes out the same records. There is none if a filter has no flag, or if a value is
 // drawn in another way than it is written.
 func (v *visit) exportOf(l recordLook) page.Command {
+	if l.given.Has(receiptsOf) {
+		return page.Command{}
+	}
 	words := []string{"policy-service", "log", "export", "--server", v.serverWord()}
 	for _, f := range recordFilter {
-		value := l.given.Get(f.name)
-		if value != "" && f.flag == "" {
-			return page.Command{}
-		}
-		if value != "" {
-			words = append(words, "--"+f.flag+"="+value)
+		if value := l.given.Get(f.name); value != "" {
+			words = append(words, "--"+f.name+"="+value)
 		}
 	}
 	if a := l.given.Get("decision"); a != "" {

@@ -167,7 +167,8 @@ func (v *visit) sawAll(said inbox.Ruling, tried attempt) bool {
 	return false
 }
 
-// hadSeen is false for a form of a later version, too: the request just read may be older than the one that the API decides about.
+// hadSeen is false for a form of a later version, too: the request just read may be older than the one that the API decides
+// about.
 func (v *visit) hadSeen(f *facts, version int) bool {
 	return version < f.approval.Version || v.form.Get(shownField) == f.digest()
 }
