@@ -126,13 +126,13 @@ func TestCSVWithAByteOrderMark(t *testing.T) {
 	t.Parallel()
 	o := openOffice(t)
 	o.happen("initech")
-	plain, marked := o.get("/v1/log/export?format=csv"), o.get("/v1/log/export?format=csv&bom=true")
-	if marked != "\ufeff"+plain || !strings.HasPrefix(plain, "sequence,") {
-		t.Errorf("got %.40q and %.40q", plain, marked)
-	}
 	whole := o.Get("/v1/log/export?format=csv&bom=true")
+	same := "&checkpoint=" + whole.Header.Get("X-Export-Checkpoint") // the log may have grown
+	if plain := o.get("/v1/log/export?format=csv" + same); whole.Body != "\ufeff"+plain || !strings.HasPrefix(plain, "sequence,") {
+		t.Errorf("got %.40q and %.40q", plain, whole.Body)
+	}
 	rows := strings.SplitAfter(whole.Body, "\n")
-	rest := o.get("/v1/log/export?format=csv&bom=true&after=3&checkpoint=" + whole.Header.Get("X-Export-Checkpoint"))
+	rest := o.get("/v1/log/export?format=csv&bom=true&after=3" + same)
 	at := slices.IndexFunc(rows, func(row string) bool { return strings.HasPrefix(row, "4,") })
 	if rest != strings.Join(rows[at:], "") {
 		t.Errorf("the rest is %.80q", rest)
