@@ -42,6 +42,9 @@ func TestAxe(t *testing.T) {
 		}
 		browsertest.Eval[any](p, "document.body.lastChild.remove(); null")
 		for _, s := range screens {
+			if testing.Short() && s.name != "wide and light" && s.name != "narrow and dark" {
+				continue
+			}
 			rightsResize(p, s.width, s.height)
 			rightsMedia(p, "", "prefers-color-scheme", s.colours)
 			for _, finding := range browsertest.Eval[[]string](p, axeFindings) {
