@@ -324,9 +324,9 @@ func sentIn(r *remote.Recorded) (all []page.SentTable, masked []page.MaskedPlace
 	context, _ := json.Marshal(q.Context, json.Deterministic(true))
 	hides := func(at string) func(string) bool {
 		return func(name string) bool {
-			place := at + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+			place := jsontext.Pointer(at).AppendToken(name)
 			for _, h := range r.Masked {
-				if h.At == place || strings.HasPrefix(h.At, place+"/") || strings.HasPrefix(place, h.At+"/") {
+				if masked := jsontext.Pointer(h.At); place.Contains(masked) || masked.Contains(place) {
 					return true
 				}
 			}
