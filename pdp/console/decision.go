@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"context"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -166,9 +167,10 @@ func (v *visit) decision() {
 		view.Heading = "Question what is possible"
 	}
 	view.At, view.Facts = v.moment(r.Time), v.recordFacts(&e)
-	view.Says = page.Of(whyOf(r, sentOf(r)))
+	sent := sentOf(r)
+	view.Says = page.Of(whyOf(r, sent))
 	view.Questions, view.MoreQuestions = v.questionsIn(r)
-	view.Sent, view.Masked = sentIn(r)
+	view.Sent, view.Masked = sentIn(r, sent)
 	view.MoreMasked = len(r.Masked) - len(view.Masked)
 	view.Why = v.why(&e)
 	view.Owed = owedIn(&e)
@@ -314,14 +316,13 @@ func whyOf(r *remote.Recorded, q sentRequest) string {
 }
 
 // sentIn are the parts of the request on record, and the places in it that are masked.
-func sentIn(r *remote.Recorded) (all []page.SentTable, masked []page.MaskedPlace) {
+func sentIn(r *remote.Recorded, q sentRequest) (all []page.SentTable, masked []page.MaskedPlace) {
 	for _, h := range r.Masked[:min(len(r.Masked), mostSteps)] {
 		masked = append(masked, page.MaskedPlace{At: page.StoredWord(h.At), Type: page.Word(h.Type), Part: h.Part})
 	}
-	q := sentOf(r)
-	arguments := q.Context["arguments"]
-	delete(q.Context, "arguments")
-	context, _ := json.Marshal(q.Context, json.Deterministic(true))
+	rest := maps.Clone(q.Context)
+	delete(rest, "arguments")
+	context, _ := json.Marshal(rest, json.Deterministic(true))
 	hides := func(at string) func(string) bool {
 		return func(name string) bool {
 			place := jsontext.Pointer(at).AppendToken(name)
@@ -338,7 +339,7 @@ func sentIn(r *remote.Recorded) (all []page.SentTable, masked []page.MaskedPlace
 		of      jsontext.Value
 		at      string
 	}{
-		{"Arguments", arguments, "/context/arguments"},
+		{"Arguments", q.Context["arguments"], "/context/arguments"},
 		{"Context", context, "/context"},
 		{"About who asks", q.Subject.Properties, "/subject/properties"},
 		{"About what is done", q.Action.Properties, "/action/properties"},
