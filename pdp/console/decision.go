@@ -459,14 +459,10 @@ func owedIn(e *evidence) (all []page.OwedObligation) {
 // storyStep is one record of an approval request.
 func (v *visit) storyStep(r *remote.Recorded, this string) page.RecordStep {
 	said := stepOf(r)
-	step := page.RecordStep{
-		Link: v.recordLink(r.ID), At: v.moment(r.Time), Event: page.Word(r.Event), Answer: page.StatusOf(r.Answer()), Current: r.ID == this,
+	return page.RecordStep{
+		Link: v.recordLink(r.ID), At: v.moment(r.Time), Event: page.Word(cmp.Or(r.Event, r.Kind)), Answer: page.StatusOf(r.Answer()), Current: r.ID == this,
 		By: page.Line(said.By), Via: page.Word(said.Via), To: page.Line(said.To), Reason: page.Of(said.Reason),
 	}
-	if r.Event == "" {
-		step.Event = page.Word(r.Kind)
-	}
-	return step
 }
 
 // proof is where the record stands, and the commands that check it elsewhere.
