@@ -59,10 +59,11 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/decisionlog", "anything of ours but evaluation pdp/boltfile pdp/boltfile/pages pdp/decisionlog/index pdp/decisionlog/journal pdp/plainfile", "a mistake of the PDP or the server could alter what is on record"},
 	{"pdp/decisionlog/journal", "anything of ours but pdp/plainfile", "a record is durable before the log has it, and would wait for the log"},
 	{"pdp/decisionlog/index", "anything of ours but pdp/boltfile pdp/boltfile/pages", "a page of the log would change when its index is lost and made anew"},
-	{"pdp/decisionlog/export", "anything of ours but pdp/decisionlog", "an export could show more than a snapshot of the log shows to its reader"},
+	{"pdp/decisionlog/c2sp", "anything of ours", "a log, its verifiers and its witnesses read these texts, and would carry one another"},
+	{"pdp/decisionlog/export", "anything of ours but pdp/decisionlog pdp/decisionlog/c2sp", "an export could show more than a snapshot of the log shows to its reader"},
 	{"pdp/decisionlog/report", "anything of ours but evaluation pdp/approval pdp/decisionlog pdp/decisionlog/export", "a number of a report could come from somewhere else than records"},
 	{"pdp/decisionlog/remote", "anything of ours but pdp/decisionlog pdp/decisionlog/export pdp/decisionlog/report pdp/httpclient", "an auditor's desk would carry a server"},
-	{"pdp/decisionlog/verify", "anything of ours but pdp/boltfile/pages pdp/decisionlog pdp/decisionlog/export", "a verifier that shares code with the writer shares its mistakes (of the log it uses constants: see its TestStranger)"},
+	{"pdp/decisionlog/verify", "anything of ours but pdp/boltfile/pages pdp/decisionlog pdp/decisionlog/c2sp pdp/decisionlog/export", "a verifier that shares code with the writer shares its mistakes (of the log it uses constants: see its TestStranger)"},
 
 	// Approvals: kept, decided about, announced.
 	{"pdp/ledger", "anything of ours but pdp/keyedmutex", "the ledger keeps items of any kind in any engine, and could keep no others than those of approvals, or in a file alone"},

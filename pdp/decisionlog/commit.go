@@ -114,6 +114,7 @@ func (w *writer) transact(o order) error {
 		w.options.On.Fill(commit.Took)
 	}
 	if made {
+		w.told.sign(next.note)
 		w.options.On.Checkpoint(next.note)
 	}
 	return nil

@@ -32,6 +32,9 @@ import (
 //	DATA/log/journal.0, .1  the journal (see Journal), 0600
 //	DATA/log/journal.0.lost-20261123T210000.000000000Z
 //	                        a file of a damaged journal, after its loss was accepted, 0600
+//	DATA/log/witnessed      the newest checkpoint that enough witnesses cosigned, with their lines (see Witnesses), 0600
+//	DATA/log/conflict       a checkpoint that a key of the log signed, and that is not of its tree, 0600
+//	DATA/log/suspects       witnesses that said that they saw more of the log, or another one, 0600
 //
 // A last segment without records counts as not there: it was prepared ahead.
 //
@@ -248,6 +251,13 @@ import (
 //	                                  (empty line)
 //	— ORIGIN SIGNATURE
 //
+// # Witnesses
+//
+// Their three files are beside the log, and no part of it: the log is read and verified without them. The first two are
+// checkpoints, and begin as those of the log. Witnesses sign below, as C2SP tlog-cosignature says. The third is an array
+// in JSON of {"witness","size","ours","status","since"}: a witness, how many records it says that it saw, how many there
+// were here, the status of its answer, and the time, in TimeLayout, of the first such answer.
+//
 // # Keys
 //
 // A new key is written to log.key.next. One transaction then holds the record key_rotated, meta "key" with the new
@@ -260,13 +270,16 @@ const (
 	FormatVersion   = 1
 	FormatJournaled = 2
 
-	// LogDir, LockFile, KeyFile, NextKeyFile and PublicKeyFile are names below the
-	// data directory; SegmentName makes a segment's name below LogDir.
+	// LogDir, LockFile, KeyFile, NextKeyFile, PublicKeyFile, WitnessedFile, ConflictFile and SuspectsFile are names below
+	// the data directory; SegmentName makes a segment's name below LogDir.
 	LogDir        = "log"
 	LockFile      = "log/lock"
 	KeyFile       = "log.key"
 	NextKeyFile   = "log.key.next"
 	PublicKeyFile = "log.pub"
+	WitnessedFile = "log/witnessed"
+	ConflictFile  = "log/conflict"
+	SuspectsFile  = "log/suspects"
 	SegmentName   = "%08d.db"
 
 	// The buckets of a segment.

@@ -25,6 +25,7 @@ type Log struct {
 	writer   *writer
 	index    *index.Index
 	removals removals
+	tiles    tiles
 	lock     *os.File
 	found    []UnsignedTail
 }
@@ -50,6 +51,9 @@ func open(data string, options Options, replay func(*writer) (int, error)) (*Log
 	if err := l.open(replay); err != nil {
 		l.abandon()
 		return nil, fmt.Errorf("opening the decision log: %w", err)
+	}
+	if c, err := r.checkpointTo(r.Size()); err == nil {
+		l.writer.told.signed.Store(&c)
 	}
 	go l.writer.run()
 	err := errors.Join(l.index.Sweep(), l.removals.finish(context.Background()))

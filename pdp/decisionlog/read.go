@@ -185,12 +185,13 @@ func (r *Reader) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 			return nil, err
 		}
 		err = r.view(s, func(tx *bbolt.Tx) error { // as many as stand in this segment one after the other
+			stored := storedHashes(tx)
 			for ; i < len(indexes); i++ {
 				sequence, _ := completes(indexes[i])
 				if other, err := r.find(sequence); err != nil || other != s {
 					return err
 				}
-				if out[i], err = storedHash(tx, indexes[i]); err != nil {
+				if out[i], err = stored(indexes[i]); err != nil {
 					return err
 				}
 			}
@@ -203,13 +204,24 @@ func (r *Reader) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	return out, nil
 }
 
-func storedHash(tx *bbolt.Tx, index int64) (tlog.Hash, error) {
-	sequence, level := completes(index)
-	stored := tx.Bucket([]byte(BucketHashes)).Get(number(sequence))
-	if len(stored) < (level+1)*tlog.HashSize {
-		return tlog.Hash{}, fmt.Errorf("%w: it has no hash of record %d on level %d", ErrDamaged, sequence, level)
+// storedHashes reads hashes of a segment. Those of one record after the other need no search.
+func storedHashes(tx *bbolt.Tx) hashOf {
+	c := tx.Bucket([]byte(BucketHashes)).Cursor()
+	var at uint64 // the record after the one that the cursor stands on
+	return func(index int64) (tlog.Hash, error) {
+		sequence, level := completes(index)
+		next := c.Next
+		if at == 0 || sequence != at {
+			next = func() (key, value []byte) { return c.Seek(number(sequence)) }
+		}
+		key, stored := next()
+		at = sequence + 1
+		if !bytes.Equal(key, number(sequence)) || len(stored) < (level+1)*tlog.HashSize {
+			at = 0
+			return tlog.Hash{}, fmt.Errorf("%w: it has no hash of record %d on level %d", ErrDamaged, sequence, level)
+		}
+		return tlog.Hash(stored[level*tlog.HashSize:][:tlog.HashSize]), nil
 	}
-	return tlog.Hash(stored[level*tlog.HashSize:][:tlog.HashSize]), nil
 }
 
 // Checkpoints yields the stored checkpoints with a size from one to another,

@@ -15,7 +15,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"go.etcd.io/bbolt"
-	"golang.org/x/mod/sumdb/tlog"
 
 	"policy-service/pdp/boltfile"
 	"policy-service/pdp/decisionlog/journal"
@@ -209,7 +208,7 @@ func (r *removal) check(ctx context.Context, tx *bbolt.Tx, sealed Segment, tree 
 	if err != nil {
 		return err
 	}
-	own := hashOf(func(index int64) (tlog.Hash, error) { return storedHash(tx, index) })
+	own := storedHashes(tx)
 	if err := w.edge.begins(tree, before.then(splitAt(end, own, r.log.Reader))); err != nil {
 		return fmt.Errorf("records %d to %d are not those that were written: %w", sealed.First, end-1, err)
 	}

@@ -203,7 +203,7 @@ func edgeBefore(tx *bbolt.Tx, first uint64) (edge, error) {
 // its edge.
 func segmentHashes(tx *bbolt.Tx, first uint64) (tlog.HashReader, error) {
 	before, err := edgeBefore(tx, first)
-	return before.then(hashOf(func(index int64) (tlog.Hash, error) { return storedHash(tx, index) })), err
+	return before.then(storedHashes(tx)), err
 }
 
 // fail closes what is open after an error of writing, and returns what callers get. Until

@@ -39,6 +39,8 @@ type life struct{ stop, done chan struct{} }
 type told struct {
 	index *index.Index
 	grown atomic.Pointer[chan struct{}] // closed when there are more records
+	// signed is the newest checkpoint that is durable.
+	signed atomic.Pointer[Checkpoint]
 }
 
 func newWriter(r *Reader, o Options) *writer {

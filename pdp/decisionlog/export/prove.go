@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -93,9 +92,6 @@ func (l Log) WithBatches(
 	return all, gone, nil
 }
 
-// ErrForked is returned for a checkpoint that was signed for another history.
-var ErrForked = errors.New("the old checkpoint is not of this log's history")
-
 // Consistency writes the proof that the log of today continues the one that an
 // older checkpoint was signed for.
 func (l Log) Consistency(_ context.Context, w io.Writer, old []byte) error {
@@ -132,14 +128,10 @@ func (l Log) Consistency(_ context.Context, w io.Writer, old []byte) error {
 func (l Log) continues(then decisionlog.Checkpoint) error {
 	switch now := l.Head; {
 	case then.Origin != now.Origin:
-		return fmt.Errorf("%w: it is of %s, and this log is %s", ErrForked, then.Origin, now.Origin)
+		return fmt.Errorf("%w: it is of %s, and this log is %s", decisionlog.ErrForked, then.Origin, now.Origin)
 	case int64(then.Size) > now.Size:
 		return fmt.Errorf("the old checkpoint covers %d records and the newest here %d: "+
 			"a running server has the rest, or the log was cut", then.Size, now.Size)
 	}
-	root, err := tlog.TreeHash(int64(then.Size), l)
-	if err == nil && root != then.Root {
-		err = fmt.Errorf("%w: its first %d records are others", ErrForked, then.Size)
-	}
-	return err
+	return l.Reader.Continues(then)
 }

@@ -65,7 +65,7 @@ func (a *Audit) logConsistency(c echo.Context, who auditor) error {
 	var proof bytes.Buffer
 	err = export.Log{Snapshot: snapshot}.Consistency(ctx, &proof, who.Body)
 	switch {
-	case errors.Is(err, export.ErrForked):
+	case errors.Is(err, decisionlog.ErrForked):
 		return door.NewProblem(http.StatusConflict,
 			"the checkpoint is not of this log's history; keep it, and see whether it is of this log at all: if "+
 				"so, the history was replaced")
