@@ -256,6 +256,14 @@ func (d *decisionLog) failed(err error) {
 	d.logger.Warn("an index of the decision log cannot be made; queries are slow until it can, and it is tried again; see to the disk of the data directory", "error", err)
 }
 
+// receipts is the origin of the log if each answer has a record on disk before it leaves, and "" otherwise.
+func (d *decisionLog) receipts() string {
+	if d == nil || d.mode != decisionlog.Strict {
+		return ""
+	}
+	return d.log.Origin()
+}
+
 // logReadiness is the log's part of /readyz.
 type logReadiness struct {
 	Mode decisionlog.Mode `json:"mode"`

@@ -106,6 +106,7 @@ func (a *Audit) Routes(route func(path string, handle echo.HandlerFunc, methods 
 	explains := door.Need{Permission: auth.LogRead, Also: auth.Explain, Parameters: door.NoParameters}
 	route(one+"/explain", a.admit(explains, a.ofRecord(a.explain)), http.MethodGet)
 	post(one+"/redaction", door.Need{Permission: auth.LogAdmin, Body: door.JSON}, a.redaction)
+	get("/v1/log/records/:id/proof", a.recordProof)
 	a.treeRoutes(route)
 	get("/v1/log/keys", a.logKeys)
 	post("/v1/log/keys", door.Need{
