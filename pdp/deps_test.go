@@ -152,6 +152,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/pdptest/clock", "anything of ours", "tests of any package could not import it without a cycle"},
 	{"pdp/pdptest/crashedlog", "anything of ours but pdp/decisionlog", "a crashed log would be made by another program than the log, and could look different"},
 	{"pdp/pdptest/filetree", "anything of ours", "tests of pdp itself could not import it without a cycle"},
+	{"pdp/pdptest/judged", "anything of ours", "our log would be judged with code of ours"},
 	{"pdp/pdptest/lies", "anything of ours", "clients are tested against it, and would pass if both read an answer with the same mistake"},
 	{"pdp/pdptest/memorydisk", "anything of ours", "tests of any package could not import it without a cycle"},
 	{"pdp/pdptest/night", "anything of ours", "tests of any package could not import it without a cycle"},
@@ -443,7 +444,7 @@ var readSources = sync.OnceValues(func() (all []source, err error) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && (hidden || entry.Name() == "testdata"):
+		case entry.IsDir() && (hidden || entry.Name() == "testdata" || name == "pdp/pdptest/judges"): // a module of its own
 			return fs.SkipDir
 		case entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
 			return nil

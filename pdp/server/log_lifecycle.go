@@ -42,6 +42,7 @@ func (s *Server) newAudit() *audit.Audit {
 		Explain: explains.explain,
 		Data:    s.config.Data,
 		Mode:    s.config.DecisionLog.Mode,
+		Tiles:   s.config.DecisionLog.Tiles,
 		Mask:    func(ctx context.Context) *mask.Masker { return s.live.pinned(ctx).mask },
 		InForce: func() audit.InForce {
 			now := s.pdp.Status()
@@ -88,6 +89,7 @@ func (s *Server) openLog(ctx context.Context) error {
 		SegmentAge:   segments.age,
 		SegmentBytes: segments.bytes,
 		Mode:         d.mode,
+		Origin:       logOrigin(s.config.PublicURL),
 		Now:          s.now,
 		On: decisionlog.Hooks{
 			Checkpoint: checkpoints.Take,
