@@ -157,6 +157,12 @@ func (l *Log) Append(ctx context.Context, entries []Entry) error {
 		return fmt.Errorf("%d records of together %d bytes: %w", len(entries), c.size, ErrTooLarge)
 	}
 	var err error
+	if refusable {
+		err = w.options.Refuse(c.at)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
 	c.weight = weigh(c.entries)
 	c.payer, err = w.accounts.take(cmp.Or(entries[0].Payer, entries[0].Caller), c.weight, refusable)
 	if err != nil {

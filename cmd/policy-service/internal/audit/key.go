@@ -3,6 +3,8 @@ package audit
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 
 	"policy-service/cmd/policy-service/internal/cli"
@@ -53,6 +55,7 @@ func (c keyPrintCommand) keys() (keys []string, err error) {
 
 type keyRotateCommand struct {
 	logFlags `set:"permission=log.admin on all tenants"`
+	Anyway   bool `help:"Rotate it though witnesses may be required, and may not know the new key yet."`
 }
 
 // Help ends the command's help.
@@ -77,13 +80,17 @@ func (c keyRotateCommand) Run(s cli.Streams) error {
 func (c keyRotateCommand) rotate(ctx context.Context) (key string, err error) {
 	if c.Server != "" {
 		err = c.remote(func(log *remote.Log) error {
-			key, err = log.RotateKey(ctx)
+			key, err = log.RotateKey(ctx, c.Anyway)
 			return err
 		})
 		return key, err
 	}
 	if err := c.exists(); err != nil {
 		return "", err
+	}
+	// Only a running server knows whether it requires them.
+	if _, err := os.Stat(filepath.Join(c.Data, decisionlog.WitnessedFile)); err == nil && !c.Anyway {
+		return "", errors.New("witnesses cosign this log, and a server that requires them answers nothing until they know the new key; add --anyway, and have each witness add the key at once")
 	}
 	log, err := decisionlog.Open(c.Data, decisionlog.Options{})
 	if err != nil {
