@@ -18,6 +18,7 @@ import (
 	"policy-service/pdp/decisionlog/c2sp"
 	"policy-service/pdp/decisionlog/export"
 	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/pdptest/judged"
 )
 
 // witness cosigns as C2SP tlog-cosignature says.
@@ -491,5 +492,47 @@ func TestProofOfALine(t *testing.T) {
 		if r := verify.Proof(line, cut, policy); r.Code != verify.Unreadable && r.Code != verify.Altered {
 			t.Errorf("got %v of %.100q", r.Code, cut)
 		}
+	}
+}
+
+// A program of others says the same of a proof that witnesses cosigned.
+func TestOthersJudgeAProof(t *testing.T) {
+	t.Parallel()
+	c, dir := newCosigned(t), t.TempDir()
+	file := func(name string, content []byte) string {
+		check(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
+		return filepath.Join(dir, name)
+	}
+	policy := "log " + c.keys[0] + "\n"
+	for i, w := range []*witness{w1, w2, w3} {
+		policy += fmt.Sprintf("witness W%d %s\n", i+1, w.vkey())
+	}
+	two, three := file("two", []byte(policy+"group all 2 W1 W2 W3\nquorum all\n")), file("three", []byte(policy+"group all all W1 W2 W3\nquorum all\n"))
+	var line, proof []byte
+	check(t, decisionlog.Read(c.data, func(s *decisionlog.Snapshot) error {
+		r, err := s.Find(id(7))
+		check(t, err)
+		line = bytes.Clone(r.Line)
+		p, err := export.Log{Snapshot: s}.Proof(id(7))
+		proof = p.Text()
+		return err
+	}))
+	name := file("line", line)
+	judge := func(policy string, proof []byte) error {
+		_, err := judged.Judge(t, "proof", policy, file("proof", proof), name)
+		return err
+	}
+	if err := judge(two, proof); err != nil {
+		t.Fatal(err)
+	}
+	if judge(three, proof) == nil {
+		t.Error("two witnesses are three")
+	}
+	at := 0
+	for one := range bytes.Lines(proof) {
+		if bad := flipped(proof, at+len(one)/2); !bytes.HasPrefix(one, []byte("extra")) && judge(two, bad) == nil {
+			t.Errorf("a flipped bit of %q is not seen", one)
+		}
+		at += len(one)
 	}
 }
