@@ -63,7 +63,8 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/decisionlog/export", "anything of ours but pdp/decisionlog pdp/decisionlog/c2sp", "an export could show more than a snapshot of the log shows to its reader"},
 	{"pdp/decisionlog/report", "anything of ours but evaluation pdp/approval pdp/decisionlog pdp/decisionlog/export", "a number of a report could come from somewhere else than records"},
 	{"pdp/decisionlog/remote", "anything of ours but pdp/decisionlog pdp/decisionlog/export pdp/decisionlog/report pdp/httpclient", "an auditor's desk would carry a server"},
-	{"pdp/decisionlog/verify", "anything of ours but pdp/boltfile/pages pdp/decisionlog pdp/decisionlog/c2sp pdp/decisionlog/export", "a verifier that shares code with the writer shares its mistakes (of the log it uses constants: see its TestStranger)"},
+	{"pdp/decisionlog/verify", "anything of ours but pdp/boltfile/pages pdp/decisionlog pdp/decisionlog/c2sp pdp/decisionlog/export pdp/plainfile", "a verifier that shares code with the writer shares its mistakes (of the log it uses constants: see its TestStranger)"},
+	{"pdp/decisionlog/witness", "anything of ours but pdp/decisionlog pdp/decisionlog/c2sp pdp/httpclient pdp/plainfile", "a witness could be asked for more than checkpoints, or an answer wait for one"},
 
 	// Approvals: kept, decided about, announced.
 	{"pdp/ledger", "anything of ours but pdp/keyedmutex", "the ledger keeps items of any kind in any engine, and could keep no others than those of approvals, or in a file alone"},
@@ -119,7 +120,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/server/listener", "anything of ours but pdp/plainfile pdp/server/auth", "the gateway listens with it, and would carry the server's routes"},
 	{"pdp/server/auth", "anything of ours but evaluation pdp/plainfile pdp/datakey evaluation/recent", "gateway and console authenticate with it, and would carry the server"},
 	{"pdp/server/config", "anything of ours but pdp/plainfile pdp/spelling pdp/when", "the gateway reads its own configuration with it, and would carry the server's"},
-	{"pdp/server/telemetry", "anything of ours but evaluation evaluation/capability obligations pdp/approval pdp/decisionlog pdp/server/auth", "all rooms of the server count with it, and could not import it without a cycle"},
+	{"pdp/server/telemetry", "anything of ours but evaluation evaluation/capability obligations pdp/approval pdp/decisionlog pdp/decisionlog/c2sp pdp/decisionlog/witness pdp/server/auth", "all rooms of the server count with it, and could not import it without a cycle"},
 	{"pdp/server/sink", "anything of ours but pdp/decisionlog pdp/server/telemetry", "a sink could send out more than the log holds"},
 	{"pdp/backup", "anything of ours but pdp/plainfile", "the format of a backup would depend on the meaning of a file in it, and change with that"},
 	{"pdp/server/doctor", "pdp/internal/... pdp/ledger/... pdp/boltfile/... pdp/mcp/... pdp/console/...", "doctor would judge a file by itself, and differently from the start of the server"},
@@ -163,6 +164,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/pdptest/worst", "anything of ours", "tests of pdp itself could not import it without a cycle"},
 	{"pdp/mcp/mcptest", "anything of ours but pdp/pdptest/lies pdp/pdptest/npm", "a partner that shares code with the gateway could not find its mistakes"},
 	{"pdp/console/browsertest", "anything of ours but pdp/pdptest/night", "it could open no other pages than those of the console"},
+	{"pdp/decisionlog/witness/witnesstest", "anything of ours", "a witness that shares code with its client could not find its mistakes"},
 	{"pdp/console/oidctest", "anything of ours", "a provider that shares code with its client could not find its mistakes"},
 	{"pdp/visible/hostile", "anything of ours", "tests of any package could not import it without a cycle"},
 
@@ -214,7 +216,7 @@ var owners = []struct{ paths, where, because string }{
 	{"policy-service/cmd/policy-service/internal/gateway", "cmd/policy-service cmd/policy-service/internal/tools", "commands of one kind of user would carry those of another"},
 	{"policy-service/cmd/policy-service/internal/approve policy-service/cmd/policy-service/internal/audit policy-service/cmd/policy-service/internal/author policy-service/cmd/policy-service/internal/operate policy-service/cmd/policy-service/internal/tools", "cmd/policy-service", "commands of one kind of user would carry those of another"},
 	{"policy-service/pdp/pdptest", "pdp/console/browsertest pdp/mcp/mcptest", "the binary would carry helpers of tests"},
-	{"policy-service/pdp/mcp/mcptest policy-service/pdp/console/oidctest policy-service/pdp/console/browsertest policy-service/pdp/visible/hostile github.com/chromedp", "pdp/console/browsertest", "the binary would carry helpers of tests"},
+	{"policy-service/pdp/mcp/mcptest policy-service/pdp/console/oidctest policy-service/pdp/console/browsertest policy-service/pdp/decisionlog/witness/witnesstest policy-service/pdp/visible/hostile github.com/chromedp", "pdp/console/browsertest", "the binary would carry helpers of tests"},
 	{"policy-service/pdp/server/floor", "", "the binary would carry a server that answers without a decision"},
 }
 

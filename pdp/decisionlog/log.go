@@ -28,7 +28,11 @@ type Log struct {
 	tiles    tiles
 	lock     *os.File
 	found    []UnsignedTail
+	origin   string
 }
+
+// Origin is the name of the log. Its checkpoints and keys have it, whatever key is in force.
+func (l *Log) Origin() string { return l.origin }
 
 // Unsigned are the records that this start found without a checkpoint and without a MAC, which are named now.
 func (l *Log) Unsigned() []UnsignedTail { return l.found }
@@ -55,6 +59,7 @@ func open(data string, options Options, replay func(*writer) (int, error)) (*Log
 	if c, err := r.checkpointTo(r.Size()); err == nil {
 		l.writer.told.signed.Store(&c)
 	}
+	l.origin = l.writer.key.Name()
 	go l.writer.run()
 	err := errors.Join(l.index.Sweep(), l.removals.finish(context.Background()))
 	if err != nil {
@@ -152,6 +157,12 @@ func (l *Log) Append(ctx context.Context, entries []Entry) error {
 		return fmt.Errorf("%d records of together %d bytes: %w", len(entries), c.size, ErrTooLarge)
 	}
 	var err error
+	if refusable {
+		err = w.options.Refuse(c.at)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
 	c.weight = weigh(c.entries)
 	c.payer, err = w.accounts.take(cmp.Or(entries[0].Payer, entries[0].Caller), c.weight, refusable)
 	if err != nil {

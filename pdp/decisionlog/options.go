@@ -40,6 +40,10 @@ type Options struct {
 
 	Checkpoints Checkpoints
 
+	// Refuse is asked before what may be refused is put on record, such as a decision. Its error is part of the
+	// [ErrUnavailable] that Append returns. It may be nil.
+	Refuse func(now time.Time) error
+
 	// On has the functions that the log calls.
 	On Hooks
 
@@ -150,6 +154,7 @@ func (o Options) withDefaults() Options {
 	o.QueueBytes = cmp.Or(o.QueueBytes, 64<<20)
 	o.RetryEvery = cmp.Or(o.RetryEvery, 250*time.Millisecond)
 	o.LockTimeout = cmp.Or(o.LockTimeout, 2*time.Second)
+	orElse(&o.Refuse, func(time.Time) error { return nil })
 	orElse(&o.On.Checkpoint, func([]byte) {})
 	orElse(&o.On.Commit, func(Commit) {})
 	orElse(&o.On.Fill, func(time.Duration) {})

@@ -13,7 +13,8 @@ import (
 )
 
 // Witnessed is the newest checkpoint that enough witnesses cosigned, with what they signed. It is one of this log: one of
-// its keys signed it, and its tree is a beginning of the log's. The error is [ErrNotFound] if there is none.
+// its keys signed it, and its tree is a beginning of the log's. The error is [ErrNotFound] if there is none. A checkpoint comes
+// with [ErrForked], too.
 func (r *Reader) Witnessed() (Checkpoint, error) {
 	signed, err := plainfile.Read(filepath.Join(r.data, WitnessedFile), MaxCheckpointBytes)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -22,18 +23,18 @@ func (r *Reader) Witnessed() (Checkpoint, error) {
 	if err != nil {
 		return Checkpoint{}, err
 	}
-	c, err := r.ofThisLog(signed)
+	c, err := r.OfThisLog(signed)
 	if err != nil {
 		return Checkpoint{}, fmt.Errorf("%s: %w", WitnessedFile, err)
 	}
 	if err := r.Continues(c); err != nil {
-		return Checkpoint{}, fmt.Errorf("%s: %w", WitnessedFile, err)
+		return c, fmt.Errorf("%s: %w", WitnessedFile, err)
 	}
 	return c, nil
 }
 
-// ofThisLog reads a checkpoint that one of the log's keys signed.
-func (r *Reader) ofThisLog(signed []byte) (Checkpoint, error) {
+// OfThisLog reads a checkpoint that one of the log's keys signed.
+func (r *Reader) OfThisLog(signed []byte) (Checkpoint, error) {
 	keys, err := VerifierKeys(r.data)
 	if err != nil {
 		return Checkpoint{}, err

@@ -238,6 +238,41 @@ var troubles = map[string]func(t *testing.T) (before, after model.Vector){
 		must(t, db.Close())
 		return before, scrape(t, pdptest.Start(t, telling(), withData(data)).URL)
 	},
+	"PolicyServiceQuorumMissing": func(t *testing.T) (before, after model.Vector) {
+		var later atomic.Int64
+		option, witnesses := witnessed(t, "", 1, 1)
+		s := pdptest.Start(t, telling(), option, func(c *server.Config) {
+			c.Program.PDP.Now = func() time.Time { return pdptest.Now.Add(time.Duration(later.Load())) }
+		})
+		before = scrape(t, s.URL)
+		witnesses[0].Lie(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) })
+		eventually(t, "the quorum is missing", func() bool {
+			later.Add(int64(time.Minute)) // a round may be under way that has it still
+			after = scrape(t, s.URL)
+			return value(after, "policy_service_log_witness_missing") > 0
+		})
+		return before, after
+	},
+	"PolicyServiceWitnessSuspect": func(t *testing.T) (before, after model.Vector) {
+		option, witnesses := witnessed(t, "", 1, 1)
+		s := pdptest.Start(t, telling(), option)
+		before = scrape(t, s.URL)
+		witnesses[0].Lie(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnprocessableEntity) })
+		eventually(t, "it is a suspect", func() bool {
+			after = scrape(t, s.URL)
+			return value(after, "policy_service_log_witness_suspects") > 0
+		})
+		return before, after
+	},
+	"PolicyServiceLogForked": func(t *testing.T) (before, after model.Vector) {
+		data := t.TempDir()
+		option, _ := witnessed(t, data, 1, 1)
+		s := pdptest.Start(t, telling(), option)
+		before = scrape(t, s.URL)
+		stopAndWait(t, s)
+		must(t, os.WriteFile(filepath.Join(data, decisionlog.ConflictFile), []byte("evidence"), 0o600))
+		return before, scrape(t, pdptest.Start(t, telling(), option).URL)
+	},
 	"PolicyServiceKeyRefused": func(t *testing.T) (before, after model.Vector) {
 		data := t.TempDir()
 		addKey(t, data, "pep", auth.Grant{})
@@ -462,7 +497,8 @@ func scrapeHealthy(t *testing.T) (before, after model.Vector, slowest time.Durat
 		c.Program.Checkpoints, c.DecisionLog.Sinks.Stdout = new(written.Text), &server.SinkConfig{}
 		server.TuneLog(c, func(o *decisionlog.Options, _ *decisionlog.Retention) { o.SegmentBytes = 64 << 10 })
 	}}
-	s, other := pdptest.Start(t, obliging(), options...), pdptest.Start(t, obliging())
+	cosigned, _ := witnessed(t, "", 2, 1)
+	s, other := pdptest.Start(t, obliging(), append(options, cosigned)...), pdptest.Start(t, obliging())
 	watch := &stopwatch{to: http.DefaultTransport}
 	s.Client = &http.Client{Transport: watch}
 	drive := func() model.Vector {

@@ -30,6 +30,7 @@ decision_log:
   mask: [/context/pin]
   retain: {age: 1d12h, bytes: 67108864}
   sinks: {stdout: {}, otlp: {queue: 20000}}
+  witnesses: {policy_file: witnesses.policy, every: 5s, patience: 1m, monitoring: {w1: 'https://witness.example.com'}}
 log: {level: debug, format: json, access: true}
 `
 
@@ -289,6 +290,7 @@ func TestConfigSchema(t *testing.T) {
 		"console, no proxy", "least age alone", "mask of an id", "merge", "no rate of a caller", "no such JWKS", "nobody", "nobody approves", "permission",
 		"public_url", "rate of who", "relayed and more", "retain age too short", "retain age too small", "second document", "second entry", "share alone",
 		"share_person alone", "share_person of little", "symmetric algorithm", "too much time", "two rates of one",
+		"witnesses, best effort", "witnesses, impatient", "witnesses, no policy", "witnesses, open http",
 	}; !slices.Equal(passed, want) {
 		t.Errorf("the schema takes %q, want only %q", passed, want)
 	}
@@ -305,7 +307,7 @@ func TestConfigSchemaHasEveryKey(t *testing.T) {
 			for name, value := range properties {
 				walk(value.(map[string]any), strings.TrimPrefix(path+"."+name, "."))
 			}
-			if len(properties) > 0 && !strings.HasPrefix(path, "decision_log.sinks.") && path != "auth.jwt[].principal" && path != "auth.jwt[].exchange" && path != "console" && path != "console.oidc" && path != "console.oidc.principal" {
+			if len(properties) > 0 && !strings.HasPrefix(path, "decision_log.sinks.") && path != "decision_log.witnesses" && path != "auth.jwt[].principal" && path != "auth.jwt[].exchange" && path != "console" && path != "console.oidc" && path != "console.oidc.principal" {
 				return // a section that means nothing by itself is no key
 			}
 		}

@@ -115,6 +115,10 @@ func (h *health) readiness() (int, readiness) {
 		if !log.OK {
 			state.Status = "degraded"
 		}
+		if w := log.Witnesses; w != nil && (w.Missing || w.Conflict || w.Suspects() > 0) {
+			state.Status = "degraded"
+			unavailable = unavailable || w.Missing && log.required
+		}
 		unavailable = unavailable || log.Full || !log.OK && log.Mode != decisionlog.BestEffort
 	}
 	if unavailable {

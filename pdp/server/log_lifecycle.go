@@ -12,8 +12,10 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/c2sp"
 	"policy-service/pdp/decisionlog/mask"
 	"policy-service/pdp/decisionlog/recorder"
+	"policy-service/pdp/decisionlog/witness"
 	"policy-service/pdp/server/audit"
 	"policy-service/pdp/server/door"
 	"policy-service/pdp/server/sink"
@@ -31,7 +33,9 @@ type decisionLog struct {
 	mode      decisionlog.Mode
 	counts    *telemetry.Log
 	logger    *slog.Logger
-	rotated   atomic.Bool // a segment has begun, without the keys yet
+	witnesses *witness.Witnesses // nil without any
+	required  bool               // nothing is answered without them
+	rotated   atomic.Bool        // a segment has begun, without the keys yet
 }
 
 // newAudit makes the routes of the decision log. They have no log and no bundles until [Server.openLog] opens them.
@@ -48,7 +52,8 @@ func (s *Server) newAudit() *audit.Audit {
 			now := s.pdp.Status()
 			return audit.InForce{Digest: now.Digest, OnDisk: now.OnDisk, Unavailable: s.pdp.Bundle().Unavailable()}
 		},
-		Backup: s.backUp,
+		Backup:    s.backUp,
+		Witnessed: s.config.DecisionLog.Witnesses != nil && s.config.DecisionLog.Witnesses.Required,
 		Reported: func(obligation string, status evaluation.ReceiptStatus) {
 			s.telemetry.Decisions.Reported(obligation, status)
 		},
@@ -73,6 +78,13 @@ func (s *Server) openLog(ctx context.Context) error {
 		mode:   s.config.DecisionLog.Mode,
 		counts: &s.telemetry.Log,
 		logger: s.log,
+	}
+	var policy *c2sp.Policy
+	if c := s.config.DecisionLog.Witnesses; c != nil {
+		if policy, err = c.Policy(); err != nil {
+			return err
+		}
+		d.required = c.Required
 	}
 	if d.bundles, err = decisionlog.OpenBundles(s.config.Data); err != nil {
 		return fmt.Errorf("cannot make the directory for the files of bundles: %w; see to the permissions of the data directory", err)
@@ -106,6 +118,9 @@ func (s *Server) openLog(ctx context.Context) error {
 		Index: true,
 		Kinds: []string{decisionlog.KindApproval, decisionlog.KindCapability},
 	}
+	if d.required {
+		options.Refuse = func(now time.Time) error { return d.witnesses.Refuse(now) }
+	}
 	d.retention = s.newRetention(d, &options)
 	d.log, err = decisionlog.Open(s.config.Data, options)
 	switch {
@@ -123,6 +138,11 @@ func (s *Server) openLog(ctx context.Context) error {
 		s.log.Error("nothing says that the service wrote the last records of the decision log; they stay, and unsigned_tail names them; "+
 			"if no older version and no restored file explains them, find out who can write to the data directory",
 			"from", tail.From, "to", tail.To, "cause", tail.Cause)
+	}
+	if policy != nil {
+		if err := s.openWitnesses(d, policy); err != nil {
+			return err
+		}
 	}
 	if err := d.limitCallers(ctx); err != nil {
 		return fmt.Errorf("cannot read whose the records of the decision log are: %w; see to the disk of the data directory", err)
@@ -256,6 +276,14 @@ func (d *decisionLog) failed(err error) {
 	d.logger.Warn("an index of the decision log cannot be made; queries are slow until it can, and it is tried again; see to the disk of the data directory", "error", err)
 }
 
+// receipts is the origin of the log if each answer has a record on disk before it leaves, and "" otherwise.
+func (d *decisionLog) receipts() string {
+	if d == nil || d.mode != decisionlog.Strict {
+		return ""
+	}
+	return d.log.Origin()
+}
+
 // logReadiness is the log's part of /readyz.
 type logReadiness struct {
 	Mode decisionlog.Mode `json:"mode"`
@@ -265,6 +293,10 @@ type logReadiness struct {
 	Size  uint64 `json:"size"`
 	// Full is set if the records that are too young to be dropped take all the room there is.
 	Full bool `json:"full,omitzero"`
+	// Witnesses is absent without any.
+	Witnesses *witness.Status `json:"witnesses,omitzero"`
+
+	required bool // they are
 }
 
 func (d *decisionLog) readiness() *logReadiness {
@@ -272,6 +304,10 @@ func (d *decisionLog) readiness() *logReadiness {
 	state := &logReadiness{Mode: status.Mode, OK: status.OK, Size: status.Size, Full: status.Full}
 	if status.Err != nil {
 		state.Error = status.Err.Error()
+	}
+	if d.witnesses != nil {
+		now := d.witnesses.Status()
+		state.Witnesses, state.required = &now, d.required
 	}
 	return state
 }

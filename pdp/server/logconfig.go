@@ -25,6 +25,8 @@ type DecisionLogConfig struct {
 	Mask []string `yaml:"mask" reload:"yes" doc:"JSON Pointer patterns of values to mask, besides the values whose names say that they are secrets."`
 	// Retain says how long content is kept; the zero value keeps all.
 	Retain RetainConfig `yaml:"retain" reload:"yes"`
+	// Witnesses cosign the log; nil is none.
+	Witnesses *WitnessesConfig `yaml:"witnesses" doc:"Witnesses that cosign the checkpoints of the decision log, so that nobody can be shown another one. There are none unless it is given."`
 	// Sinks say where records go besides; the zero value is nowhere.
 	Sinks SinksConfig `yaml:"sinks"`
 }
@@ -106,6 +108,7 @@ func (c DecisionLogConfig) check(r *config.Reading) {
 	for n, pattern := range c.Mask {
 		r.Add(fmt.Sprintf("decision_log.mask[%d]", n), mask.Check([]string{pattern}))
 	}
+	c.Witnesses.check(r, c.Mode)
 	keep := c.Retain
 	if keep.Age > 0 && keep.Age < keep.LeastAge {
 		r.Addf(keyRetainLeast, "%s is %v, and records go at %v by %s; write no more than that", keyRetainLeast, keep.LeastAge, keep.Age, keyRetainAge)

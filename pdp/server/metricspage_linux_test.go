@@ -59,7 +59,7 @@ func TestPageHasEveryMetric(t *testing.T) {
 				t.Errorf("the page has no label %s of %s", label, name)
 			}
 			switch label {
-			case "tenant", "http_route", "bundle", "type", "decision", "sink":
+			case "tenant", "http_route", "bundle", "type", "decision", "sink", "witness":
 				continue // as many as there are
 			}
 			if name != "decisions_total" && name != "http_request_duration_seconds" && !strings.Contains(page, "`"+string(value)+"`") {

@@ -69,6 +69,10 @@ func (s *Server) state() telemetry.State {
 	if s.decisions != nil {
 		log := s.decisions.log.Status()
 		state.Log = &log
+		if w := s.decisions.witnesses; w != nil {
+			now := w.Status()
+			state.Witnesses, state.QuorumAge = &now, s.now().Sub(now.Quorum)
+		}
 	}
 	if s.approvals.Broker != nil {
 		pending := s.approvals.Broker.Store.Pending()

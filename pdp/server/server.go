@@ -139,6 +139,9 @@ func (s *Server) start(ctx context.Context) error {
 		d.events.CatchUp() // the state before the first request is no change
 		s.lifetime.background("events", d.events.Run)
 		s.lifetime.background("retention", d.retention.run)
+		if d.witnesses != nil {
+			s.lifetime.background("witnesses", d.witnesses.Run)
+		}
 	}
 	if s.approvals.Broker != nil {
 		s.lifetime.background("approvals' work", s.approvals.Broker.Run)

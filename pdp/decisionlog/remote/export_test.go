@@ -313,7 +313,7 @@ func TestExportGoesOnAfterANewKey(t *testing.T) {
 	l := d.reader(c.url, d.key, func(o *httpclient.Options) {
 		o.Wait = func(ctx context.Context, _ time.Duration) error {
 			rotated++
-			_, err := whole.RotateKey(ctx)
+			_, err := whole.RotateKey(ctx, false)
 			return err
 		}
 	})

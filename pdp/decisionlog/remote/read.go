@@ -80,6 +80,11 @@ func digestOf(files map[string][]byte) string {
 	return digest
 }
 
+// Proof is the text of the proof of a record, also if its content is gone.
+func (l *Log) Proof(ctx context.Context, id string) ([]byte, error) {
+	return l.server.Get(ctx, "/v1/log/records/"+url.PathEscape(id)+"/proof", nil, smallBody)
+}
+
 // Prove writes a record with the proof that it is in the log, which verify accepts
 // alone.
 func (l *Log) Prove(ctx context.Context, w io.Writer, id string) error {
@@ -156,9 +161,14 @@ func (l *Log) Keys(ctx context.Context) ([]string, error) {
 	return strings.Fields(string(body)), err
 }
 
-// RotateKey has checkpoints signed with a new key, and returns its public half.
-func (l *Log) RotateKey(ctx context.Context) (string, error) {
-	body, err := l.server.Call(ctx, httpclient.Call{Method: http.MethodPost, Path: "/v1/log/keys", Most: smallBody})
+// RotateKey has checkpoints signed with a new key, and returns its public half. A server that requires witnesses does so
+// only anyway.
+func (l *Log) RotateKey(ctx context.Context, anyway bool) (string, error) {
+	query := url.Values{}
+	if anyway {
+		query.Set("anyway", "true")
+	}
+	body, err := l.server.Call(ctx, httpclient.Call{Method: http.MethodPost, Path: "/v1/log/keys", Query: query, Most: smallBody})
 	return strings.TrimSpace(string(body)), err
 }
 

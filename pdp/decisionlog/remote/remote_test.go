@@ -126,7 +126,7 @@ func TestReadsAsFilesAreRead(t *testing.T) {
 	if stats.Allowed != 3 || stats.Size == 0 || len(stats.Segments) != 1 {
 		t.Errorf("got %+v", stats)
 	}
-	public, err := l.RotateKey(ctx)
+	public, err := l.RotateKey(ctx, false)
 	must(t, err)
 	if keys, err := l.Keys(ctx); err != nil || len(keys) != 2 || keys[1] != public {
 		t.Errorf("got %v, %v", keys, err)

@@ -48,6 +48,8 @@ type Options struct {
 	Explain Explain
 	// Backup makes a backup of all that the server keeps.
 	Backup backUp
+	// Witnessed is set if nothing is answered without a quorum of witnesses.
+	Witnessed bool
 	// Reported counts an obligation whose receipt came.
 	Reported func(obligation string, status evaluation.ReceiptStatus)
 }
@@ -92,7 +94,9 @@ func (a *Audit) Routes(route func(path string, handle echo.HandlerFunc, methods 
 		route(path, a.admit(need, handle), http.MethodGet)
 	}
 	post := func(path string, need door.Need, handle handler) {
-		need.Parameters = door.NoParameters
+		if need.Parameters == nil {
+			need.Parameters = door.NoParameters
+		}
 		route(path, a.admit(need, handle), http.MethodPost)
 	}
 	const one = "/v1/decisions/:id"
@@ -106,10 +110,12 @@ func (a *Audit) Routes(route func(path string, handle echo.HandlerFunc, methods 
 	explains := door.Need{Permission: auth.LogRead, Also: auth.Explain, Parameters: door.NoParameters}
 	route(one+"/explain", a.admit(explains, a.ofRecord(a.explain)), http.MethodGet)
 	post(one+"/redaction", door.Need{Permission: auth.LogAdmin, Body: door.JSON}, a.redaction)
+	get("/v1/log/records/:id/proof", a.recordProof)
 	a.treeRoutes(route)
 	get("/v1/log/keys", a.logKeys)
 	post("/v1/log/keys", door.Need{
 		Permission: auth.LogAdmin,
+		Parameters: []string{anyway},
 		// The key signs for all tenants.
 		AllTenants: "this needs the permission log.admin on all tenants; ask the operator for a credential that has it",
 	}, a.rotateLogKey)

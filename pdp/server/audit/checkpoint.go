@@ -37,8 +37,20 @@ func (a *Audit) logKeys(c echo.Context, _ auditor) error {
 	return c.Blob(http.StatusOK, echo.MIMETextPlainCharsetUTF8, []byte(strings.Join(keys, "\n")+"\n"))
 }
 
-// rotateLogKey answers POST /v1/log/keys.
+// anyway is the parameter that has the key rotated though witnesses may not know the new one.
+const anyway = "anyway"
+
+// rotateLogKey answers POST /v1/log/keys. A witness ignores the signatures of keys that it does not know, so nothing that
+// it cosigned says whether it knows the new key: the operator has to.
 func (a *Audit) rotateLogKey(c echo.Context, who auditor) error {
+	switch given := c.QueryParam(anyway); {
+	case given != "" && given != "true":
+		return door.NewProblem(http.StatusBadRequest, "the parameter anyway is true, or not there")
+	case a.Witnessed && given == "":
+		return door.NewProblem(http.StatusConflict,
+			"decision_log.witnesses.required is set: once witnesses that do not know the new key are missing for longer than patience, "+
+				"nothing is answered; set required to false and restart, or ask with ?anyway=true and have each witness add the new key at once")
+	}
 	key, err := a.Log.RotateKey(c.Request().Context(), who.Caller.Name)
 	if err != nil {
 		return logProblem(err)

@@ -2,7 +2,7 @@
 // serve. It asks the same functions as the start of a server, and looks for a few dangers that a start does not refuse: a
 // log in memory, a clock that was set back, an issuer that does not answer.
 //
-// It writes nothing, and asks only the issuer of the console.
+// It writes nothing, and asks only the issuer of the console and the witnesses of the log.
 package doctor
 
 import (
@@ -19,7 +19,7 @@ import (
 
 // Finding is the result of one look.
 type Finding struct {
-	// Check is configuration, bundle, data, keys, log, approvals, capabilities, clock, disk, listen or console. More may come.
+	// Check is configuration, bundle, data, keys, log, witnesses, approvals, capabilities, clock, disk, listen or console. More may come.
 	Check string `json:"check"`
 	// Bites is set if something is to be done.
 	Bites bool `json:"bites"`
@@ -88,7 +88,7 @@ type Patient struct {
 // Examine looks at everything, always in the same order. It takes as long as a bundle takes to load.
 func Examine(ctx context.Context, p Patient) []Finding {
 	x := &exam{Patient: p, ctx: ctx, data: p.Config.Data}
-	for _, look := range []func(){x.configuration, x.bundle, x.dataDirectory, x.keys, x.log, x.approvals, x.capabilities, x.clock, x.disk, x.listen, x.console} {
+	for _, look := range []func(){x.configuration, x.bundle, x.dataDirectory, x.keys, x.log, x.witnesses, x.approvals, x.capabilities, x.clock, x.disk, x.listen, x.console} {
 		look()
 	}
 	if x.reader != nil {

@@ -4,9 +4,12 @@ import (
 	"context"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/c2sp"
+	"policy-service/pdp/decisionlog/witness"
 )
 
 // Log counts the work of the decision log. Its methods have the form of the callbacks of the log.
@@ -14,6 +17,7 @@ type Log struct {
 	records, rotations         metric.Int64Counter
 	indexFailures              metric.Int64Counter
 	retentionFailures, retired metric.Int64Counter
+	witnessed                  metric.Int64Counter
 
 	commits, fills            metric.Float64Histogram
 	commitRecords, commitSize metric.Int64Histogram
@@ -27,6 +31,7 @@ func (l *Log) make(i *instruments) {
 		"Attempts to make an index of the decision log that failed.")
 	l.retentionFailures = i.counter("policy_service.log.retention.failures", "{attempt}", "Runs of retention that failed.")
 	l.retired = i.counter("policy_service.log.retention.records", "{record}", "Records whose content retention dropped.")
+	l.witnessed = i.counter("policy_service.log.witness.answers", "{answer}", "Checkpoints that were submitted to witnesses, by what came of each.")
 	for _, c := range []metric.Int64Counter{l.records, l.rotations, l.indexFailures, l.retentionFailures, l.retired} {
 		c.Add(ctx, 0) // there from the start; see Tally
 	}
@@ -69,3 +74,16 @@ func (l *Log) Retained(done decisionlog.Retired, err error) {
 
 // IndexFailed counts a failed attempt to make an index.
 func (l *Log) IndexFailed() { l.indexFailures.Add(context.Background(), 1) }
+
+// Witnessed counts what came of each submission to the witnesses of a policy.
+func (l *Log) Witnessed(policy *c2sp.Policy) func(label string, outcome witness.Outcome) {
+	count := func(n int64, label string, outcome witness.Outcome) {
+		l.witnessed.Add(context.Background(), n, metric.WithAttributes(attribute.String("witness", label), attribute.String("outcome", string(outcome))))
+	}
+	for _, one := range policy.Witnesses {
+		for _, outcome := range witness.Outcomes() {
+			count(0, one.Label, outcome)
+		}
+	}
+	return func(label string, outcome witness.Outcome) { count(1, label, outcome) }
+}

@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/witness"
 )
 
 // State are the values that the service looks up when its metrics are read.
@@ -27,6 +28,9 @@ type State struct {
 	KeysRefused int
 	// Log is the state of the decision log; nil without one.
 	Log *decisionlog.Status
+	// Witnesses are how it stands with the witnesses of the log; nil without any. QuorumAge is how long ago a quorum cosigned.
+	Witnesses *witness.Status
+	QuorumAge time.Duration
 	// Pending is how many approval requests wait for people; nil if people are not asked.
 	Pending *int
 	// Live is how many capabilities have not ended; nil if there are none here, or if it is not known.
@@ -83,6 +87,17 @@ func (t *Telemetry) Observe(look func() State) (metric.Registration, error) {
 			"Records that could not be written, and whose decisions were not answered."),
 			func(l *decisionlog.Status) int64 { return int64(l.Refused) }},
 	}
+	quorum := i.secondsGauge("policy_service.log.witness.quorum.age", "How long ago a quorum of witnesses cosigned a checkpoint, or else the start was.")
+	ofWitnesses := []observed[State]{
+		{i.gauge("policy_service.log.witness.missing", "", "1 while no quorum cosigned for longer than decision_log.witnesses.patience, else 0."),
+			func(s State) int64 { return oneIf(s.Witnesses.Missing) }},
+		{i.gauge("policy_service.log.witness.records.behind", "{record}", "Records that no quorum of witnesses has cosigned yet."),
+			func(s State) int64 { return int64(s.Log.Size) - int64(s.Witnesses.Size) }},
+		{i.gauge("policy_service.log.witness.suspects", "{witness}", "Witnesses that know another log under the name of this one, or lie."),
+			func(s State) int64 { return int64(s.Witnesses.Suspects()) }},
+		{i.gauge("policy_service.log.witness.conflict", "", "1 if a checkpoint was found that bears the log's signature and is not of the log, else 0."),
+			func(s State) int64 { return oneIf(s.Witnesses.Conflict) }},
+	}
 	if i.err != nil {
 		return nil, i.err
 	}
@@ -99,6 +114,12 @@ func (t *Telemetry) Observe(look func() State) (metric.Registration, error) {
 		}
 		if s.Live != nil {
 			o.ObserveInt64(live, int64(*s.Live))
+		}
+		if s.Witnesses != nil {
+			o.ObserveFloat64(quorum, s.QuorumAge.Seconds())
+			for _, one := range ofWitnesses {
+				o.ObserveInt64(one.instrument, one.value(s))
+			}
 		}
 		if s.Log != nil {
 			o.ObserveFloat64(behind, s.Log.Behind.Seconds())

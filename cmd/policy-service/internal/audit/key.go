@@ -3,9 +3,13 @@ package audit
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
+	"slices"
 
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/c2sp"
 	"policy-service/pdp/decisionlog/remote"
 )
 
@@ -14,13 +18,21 @@ type keyCommand struct {
 	Rotate keyRotateCommand `cmd:"" help:"Sign checkpoints with a new key from now on, and print its public key. The old key signs the change."`
 }
 
-type keyPrintCommand struct{ logFlags }
+type keyPrintCommand struct {
+	logFlags
+	Policy bool `help:"Print a policy that trusts these keys, newest first, and asks no witness: verify --policy and the tools of others read it."`
+}
 
 // Run prints the input of verify --key: all keys, old ones too, because each signed the checkpoints of its time.
 func (c keyPrintCommand) Run(s cli.Streams) error {
 	keys, err := c.keys()
 	if err != nil {
 		return c.failed("read the log's public keys", err)
+	}
+	if c.Policy {
+		slices.Reverse(keys)
+		_, err := s.Out.Write(c2sp.PolicyText(keys))
+		return err
 	}
 	for _, key := range keys {
 		s.Print("%s", key)
@@ -43,6 +55,7 @@ func (c keyPrintCommand) keys() (keys []string, err error) {
 
 type keyRotateCommand struct {
 	logFlags `set:"permission=log.admin on all tenants"`
+	Anyway   bool `help:"Rotate it though witnesses may be required, and may not know the new key yet."`
 }
 
 // Help ends the command's help.
@@ -67,13 +80,17 @@ func (c keyRotateCommand) Run(s cli.Streams) error {
 func (c keyRotateCommand) rotate(ctx context.Context) (key string, err error) {
 	if c.Server != "" {
 		err = c.remote(func(log *remote.Log) error {
-			key, err = log.RotateKey(ctx)
+			key, err = log.RotateKey(ctx, c.Anyway)
 			return err
 		})
 		return key, err
 	}
 	if err := c.exists(); err != nil {
 		return "", err
+	}
+	// Only a running server knows whether it requires them.
+	if _, err := os.Stat(filepath.Join(c.Data, decisionlog.WitnessedFile)); err == nil && !c.Anyway {
+		return "", errors.New("witnesses cosign this log, and a server that requires them answers nothing until they know the new key; add --anyway, and have each witness add the key at once")
 	}
 	log, err := decisionlog.Open(c.Data, decisionlog.Options{})
 	if err != nil {

@@ -1,0 +1,147 @@
+package witness
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/httpclient"
+	"policy-service/pdp/plainfile"
+)
+
+// suspectAgain is how long a suspect is left out before it is asked again, so that a lie or a mend ends.
+const suspectAgain = 5 * time.Minute
+
+// mostSuspects bounds their file.
+const mostSuspects = 64 << 10
+
+// Suspect is a witness that says that it knows another log under the name of this one. It stays one until it cosigns.
+type Suspect struct {
+	Witness string    `json:"witness"` // its label
+	Size    uint64    `json:"size"`    // that it named; 0 if it refused a proof
+	Ours    uint64    `json:"ours"`    // that was put to it
+	Status  int       `json:"status"`  // of its answer
+	Since   time.Time `json:"since"`
+}
+
+// String says why.
+func (s Suspect) String() string {
+	if s.Size == 0 {
+		return fmt.Sprintf("it says (%d) that what it cosigned is not the beginning of our %d records", s.Status, s.Ours)
+	}
+	return fmt.Sprintf("it says (%d) that it cosigned %d records, which are not among our %d", s.Status, s.Size, s.Ours)
+}
+
+// Suspects are those of a data directory.
+func Suspects(data string) (all []Suspect, err error) {
+	content, err := plainfile.Read(filepath.Join(data, decisionlog.SuspectsFile), mostSuspects)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(content, &all)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the suspected witnesses cannot be read: %w; remove %s, and they are asked again", err, decisionlog.SuspectsFile)
+	}
+	return all, nil
+}
+
+// Conflict reports whether the log in a data directory forked.
+func Conflict(data string) (bool, error) {
+	_, err := os.Lstat(filepath.Join(data, decisionlog.ConflictFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// setConflict keeps the evidence that the log forked, and ends all submitting.
+func (w *Witnesses) setConflict(evidence []byte, found string) {
+	w.conflict = true
+	name := filepath.Join(w.Data, decisionlog.ConflictFile)
+	err := plainfile.Replace(name, evidence)
+	w.Logger.Error("this log forked: there is a checkpoint that bears its signature and is not of it, and nothing is submitted to witnesses any more; "+
+		"see pdp/decisionlog/WITNESSES.md", "found", found, "evidence", name, "checkpoint", string(evidence))
+	if err != nil {
+		w.Logger.Error("that checkpoint cannot be kept; keep this message, and see to the disk of the data directory", "error", err)
+	}
+}
+
+// readSuspects takes those of before. One that is not in the policy any more is forgotten.
+func (w *Witnesses) readSuspects() error {
+	all, err := Suspects(w.Data)
+	for _, s := range all {
+		if at := slices.IndexFunc(w.peers, func(p *peer) bool { return p.Label == s.Witness }); at >= 0 {
+			w.suspects = append(w.suspects, s)
+			w.peers[at].state = State{s.Witness, Suspected, s.String(), s.Since}
+		}
+	}
+	return err
+}
+
+// setSuspect makes a witness a suspect, or ends that: by a cosignature alone, so that a suspect that is away stays one.
+// It reports whether the witness is one now.
+func (w *Witnesses) setSuspect(a answer, c decisionlog.Checkpoint, now time.Time) bool {
+	at := w.suspect(a.of.Label)
+	switch {
+	case at < 0 && a.outcome == Suspected:
+		w.suspects = append(w.suspects, Suspect{a.of.Label, a.size, c.Size, a.status, now})
+	case at >= 0 && a.outcome == Cosigned:
+		w.suspects = slices.Delete(w.suspects, at, at+1)
+	default:
+		return at >= 0
+	}
+	content, err := json.Marshal(w.suspects)
+	if err == nil {
+		err = plainfile.Replace(filepath.Join(w.Data, decisionlog.SuspectsFile), append(content, '\n'))
+	}
+	if err != nil {
+		w.Logger.Error("the suspected witnesses cannot be kept for the next start; see to the disk of the data directory", "error", err)
+	}
+	return at < 0
+}
+
+// suspect is the place of a witness among the suspects, or -1. The caller holds mu.
+func (w *Witnesses) suspect(label string) int {
+	return slices.IndexFunc(w.suspects, func(s Suspect) bool { return s.Witness == label })
+}
+
+func (w *Witnesses) isSuspect(label string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.suspect(label) >= 0
+}
+
+// evidence asks a suspect for the checkpoint that it cosigned last. It is a conflict if it bears a signature of this
+// log, and is not of its tree. said is what it is else.
+func (w *Witnesses) evidence(ctx context.Context, p *peer, origin string) (conflict []byte, said string) {
+	name := sha256.Sum256([]byte(origin))
+	shown, err := p.monitor.Call(ctx, httpclient.Call{
+		Method: http.MethodGet, Path: "/" + hex.EncodeToString(name[:]) + "/checkpoint", Most: decisionlog.MaxCheckpointBytes})
+	if err != nil {
+		return nil, fmt.Sprintf("its monitoring address shows nothing: %.200s", err)
+	}
+	c, err := w.Log.OfThisLog(shown)
+	if err != nil || c.Origin != origin {
+		return nil, "its monitoring address shows nothing that this log signed"
+	}
+	switch err = w.Log.Continues(c); {
+	case errors.Is(err, decisionlog.ErrForked):
+		return shown, fmt.Sprintf("its monitoring address shows a checkpoint that the log signed: %v", err)
+	case err != nil:
+		return nil, fmt.Sprintf("the log cannot be read: %v", err)
+	}
+	return nil, "its monitoring address shows a checkpoint of this log"
+}

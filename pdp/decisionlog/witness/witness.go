@@ -1,0 +1,312 @@
+// Package witness has witnesses cosign the checkpoints of the decision log, by C2SP tlog-witness. Start with [New];
+// [Witnesses.Run] works beside everything else, at its own pace.
+//
+// A round puts one checkpoint that is durable already to all witnesses at once: it makes no checkpoint, and no
+// transaction of the log. Once the quorum of the policy has cosigned it, the log keeps it with their lines. No witness
+// is trusted: ask.go bounds and checks each answer, and suspect.go has the rules for one that knows another log.
+//
+// The package refuses to decide whether an answer may be given: [Witnesses.Refuse] says whether the quorum is missing
+// for too long, and the log asks it where the operator wants that.
+package witness
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/c2sp"
+	"policy-service/pdp/httpclient"
+)
+
+// Options are what [New] takes. All but Monitoring must be set.
+type Options struct {
+	Log *decisionlog.Log
+	// Data is the directory of the log.
+	Data string
+	// Policy has the witnesses with their URLs, and the quorum.
+	Policy *c2sp.Policy
+	// Monitoring has, by the label of a witness, the URL below which it shows what it cosigned last.
+	Monitoring map[string]string
+	// Every is how often a round begins, and how long one lasts at most.
+	Every time.Duration
+	// Patience is how long the quorum may be missing.
+	Patience time.Duration
+	Now      func() time.Time
+	// Count is called with each outcome.
+	Count  func(label string, outcome Outcome)
+	Logger *slog.Logger
+}
+
+// Outcome is how the last request to a witness ended.
+type Outcome string
+
+// The outcomes.
+const (
+	Cosigned    Outcome = "cosigned"
+	UnknownKey  Outcome = "unknown_key"   // 403
+	UnknownLog  Outcome = "unknown_log"   // 404
+	OtherSize   Outcome = "other_size"    // 409 again and again, with sizes that the log has
+	Suspected   Outcome = "suspect"       // 409 with a size that the log has not, or 422
+	BadLine     Outcome = "bad_signature" // 200 without a cosignature that counts
+	Refused     Outcome = "refused"       // any other answer
+	Unreachable Outcome = "unreachable"   // no answer in time
+	Unproved    Outcome = "unproved"      // the log could not prove its consistency
+)
+
+// Outcomes are all of them.
+func Outcomes() []Outcome {
+	return []Outcome{Cosigned, UnknownKey, UnknownLog, OtherSize, Suspected, BadLine, Refused, Unreachable, Unproved}
+}
+
+// State is how it stands with one witness.
+type State struct {
+	Witness string    `json:"witness"`
+	Outcome Outcome   `json:"outcome,omitzero"` // absent before the first answer
+	Detail  string    `json:"detail,omitzero"`
+	Since   time.Time `json:"since,omitzero"`
+}
+
+// Status is how it stands with all of them.
+type Status struct {
+	// Quorum is when a quorum cosigned last in this process, or else when this one began.
+	Quorum time.Time `json:"quorum"`
+	// Size is how many records the newest checkpoint has that a quorum cosigned.
+	Size uint64 `json:"size"`
+	// Missing is set if the quorum is missing for longer than the patience.
+	Missing bool `json:"missing,omitzero"`
+	// Conflict is set if a witness has a checkpoint that bears the log's signature and is not of the log.
+	Conflict  bool    `json:"conflict,omitzero"`
+	Witnesses []State `json:"witnesses"`
+}
+
+// Suspects is how many witnesses are left out because they know another log.
+func (s Status) Suspects() (n int) {
+	for _, one := range s.Witnesses {
+		if one.Outcome == Suspected {
+			n++
+		}
+	}
+	return n
+}
+
+// Witnesses are the witnesses of a log.
+type Witnesses struct {
+	Options
+	peers  []*peer
+	quorum atomic.Pointer[time.Time] // see Status
+
+	mu       sync.Mutex // guards what follows, and the states of peers
+	size     uint64
+	missing  bool // as it was logged
+	conflict bool
+	suspects []Suspect
+}
+
+// peer is one witness.
+type peer struct {
+	c2sp.Witness
+	server  *httpclient.Server
+	monitor *httpclient.Server // nil without an address
+	state   State
+
+	// Of the one round that goes on:
+	old   uint64    // the size that it cosigned last, as far as is known
+	tried time.Time // when it was asked last
+}
+
+// New makes the witnesses of a log, and asks none.
+func New(o Options) (*Witnesses, error) {
+	w := &Witnesses{Options: o}
+	began := o.Now()
+	w.quorum.Store(&began)
+	var err error
+	if w.conflict, err = Conflict(o.Data); err != nil {
+		return nil, err
+	}
+	kept, err := o.Log.Witnessed()
+	switch {
+	case errors.Is(err, decisionlog.ErrForked) && !w.conflict:
+		w.setConflict(kept.Note, "witnesses cosigned it, and it stands beside the log")
+	case err != nil && !errors.Is(err, decisionlog.ErrNotFound):
+		o.Logger.Warn("the checkpoint that witnesses cosigned last does not count, and another takes its place", "error", err)
+	}
+	if err == nil {
+		w.size = kept.Size
+	}
+	for _, one := range o.Policy.Witnesses {
+		p := &peer{Witness: one, state: State{Witness: one.Label}}
+		if p.server, err = connect(one.URL); err != nil {
+			return nil, fmt.Errorf("the witness %s: %w", one.Label, err)
+		}
+		if url, ok := o.Monitoring[one.Label]; ok {
+			if p.monitor, err = connect(url); err != nil {
+				return nil, fmt.Errorf("the monitoring address of the witness %s: %w", one.Label, err)
+			}
+		}
+		if _, err := lineOf(kept.Note, one); err == nil && w.size > 0 { // else its first answer says the size
+			p.old = kept.Size
+		}
+		w.peers = append(w.peers, p)
+	}
+	return w, w.readSuspects()
+}
+
+// connect makes the client of an address: https, or http on this machine.
+func connect(url string) (*httpclient.Server, error) {
+	if _, ok := httpclient.Socket(url); ok || url == "" {
+		return nil, errors.New("its address is no URL; write it like https://witness.example.com")
+	}
+	return httpclient.New(url, httpclient.Options{})
+}
+
+// Check says why nothing could be sent to an address.
+func Check(url string) error {
+	_, err := connect(url)
+	return err
+}
+
+// Run has a round begin at once, and then each time that Every is over, until ctx ends.
+func (w *Witnesses) Run(ctx context.Context) {
+	tick := time.NewTicker(w.Every)
+	defer tick.Stop()
+	for {
+		w.Round(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// answer is the end of a round for one witness.
+type answer struct {
+	of *peer
+	verdict
+	conflict []byte // a checkpoint that proves one
+}
+
+// Round puts the newest checkpoint to all witnesses, but to suspects only now and then. It returns when all have
+// answered, at most Every later.
+func (w *Witnesses) Round(ctx context.Context) {
+	defer w.look()
+	c, err := w.Log.Signed()
+	if err != nil || w.Status().Conflict {
+		return // without a checkpoint there is nothing that could be cosigned
+	}
+	within, cancel := context.WithTimeout(ctx, w.Every)
+	defer cancel()
+	answers, asked := make(chan answer, len(w.peers)), 0
+	for _, p := range w.peers {
+		now := w.Now()
+		if w.isSuspect(p.Label) && now.Sub(p.tried) < suspectAgain {
+			continue
+		}
+		p.tried = now
+		asked++
+		go func() { answers <- w.answer(within, p, c) }()
+	}
+	cosigned, signed, kept := map[string]bool{}, bytes.Clone(c.Note), 0
+	for range asked {
+		a := <-answers
+		if ctx.Err() != nil || w.Status().Conflict {
+			continue
+		}
+		w.take(a, c)
+		if a.outcome != Cosigned {
+			continue
+		}
+		signed, cosigned[a.of.Label] = append(signed, a.line...), true
+		if kept == 0 && w.Policy.Quorum(func(label string) bool { return cosigned[label] }) && w.keep(signed, c) {
+			kept = len(signed)
+		}
+	}
+	if kept > 0 && kept < len(signed) {
+		w.keep(signed, c) // with the lines that came after the quorum
+	}
+}
+
+// keep has the log keep a checkpoint that a quorum cosigned.
+func (w *Witnesses) keep(signed []byte, c decisionlog.Checkpoint) bool {
+	if err := w.Log.KeepWitnessed(bytes.Clone(signed)); err != nil {
+		w.Logger.Error("a checkpoint that was cosigned cannot be kept; see to the disk of the data directory", "error", err)
+		return false
+	}
+	now := w.Now()
+	w.quorum.Store(&now)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.size = max(w.size, c.Size)
+	return true
+}
+
+// take takes what came of a witness. It logs changes alone.
+func (w *Witnesses) take(a answer, c decisionlog.Checkpoint) {
+	w.Count(a.of.Label, a.outcome)
+	now := w.Now().UTC()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := &a.of.state
+	if w.setSuspect(a, c, now) {
+		a.outcome = Suspected
+	}
+	changed := s.Outcome != a.outcome
+	if changed {
+		s.Since = now
+	}
+	s.Outcome, s.Detail = a.outcome, a.detail
+	log := w.Logger.With("witness", s.Witness)
+	switch {
+	case a.conflict != nil:
+		w.setConflict(a.conflict, "the witness "+s.Witness+" has it")
+	case !changed:
+	case a.outcome == Cosigned:
+		log.Info("the witness cosigns")
+	case a.outcome == Suspected:
+		log.Error("the witness knows another log under the name of this one, or lies; it is left out", "detail", a.detail)
+	default:
+		log.Warn("the witness does not cosign; it is asked again", "outcome", a.outcome, "detail", a.detail)
+	}
+}
+
+// look logs that the quorum is missing for too long, or there again.
+func (w *Witnesses) look() {
+	missing := w.Refuse(w.Now()) != nil
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch was := w.missing; {
+	case missing && !was:
+		w.Logger.Error("no quorum of witnesses cosigns the checkpoints of the decision log; see /readyz, and to the witnesses", "since", w.quorum.Load().UTC())
+	case !missing && was:
+		w.Logger.Info("a quorum of witnesses cosigns again")
+	}
+	w.missing = missing
+}
+
+// Refuse is an error if the quorum is missing for longer than the patience. It costs one atomic load.
+func (w *Witnesses) Refuse(now time.Time) error {
+	if now.Sub(*w.quorum.Load()) <= w.Patience {
+		return nil
+	}
+	return errMissing
+}
+
+var errMissing = errors.New("no quorum of witnesses has cosigned the log for longer than decision_log.witnesses.patience")
+
+// Status says how it stands.
+func (w *Witnesses) Status() Status {
+	s := Status{Quorum: w.quorum.Load().UTC(), Missing: w.Refuse(w.Now()) != nil}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s.Size, s.Conflict = w.size, w.conflict
+	for _, p := range w.peers {
+		s.Witnesses = append(s.Witnesses, p.state)
+	}
+	return s
+}

@@ -1,0 +1,73 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/witness"
+)
+
+// witnessPatience is how long the doctor waits for all witnesses.
+const witnessPatience = 5 * time.Second
+
+// checkpointsEvery is how old the newest checkpoint of a running server becomes.
+const checkpointsEvery = time.Minute
+
+// witnesses looks for what the files say of them, with or without a running server, and asks whether each knows the log.
+func (x *exam) witnesses() {
+	const check, page = "witnesses", "see pdp/decisionlog/WITNESSES.md"
+	c := x.Config.DecisionLog.Witnesses
+	if x.reader == nil || c == nil {
+		return
+	}
+	policy, err := c.Policy()
+	if err != nil {
+		x.Wrong(check, err)
+		return
+	}
+	switch forked, err := witness.Conflict(x.data); {
+	case err != nil:
+		x.Bites(check, asServe, "it cannot be known whether the log forked: %v", err)
+	case forked:
+		x.Bites(check, page+", and keep the file", "the log forked, and nothing is submitted any more: %s is a checkpoint that bears its signature and is not of it", decisionlog.ConflictFile)
+		return
+	}
+	suspects, err := witness.Suspects(x.data)
+	if err != nil {
+		x.Wrong(check, err)
+	}
+	for _, s := range suspects {
+		x.Bites(check, page, "%s is left out since %s: %s", s.Witness, s.Since.UTC().Format(time.RFC3339), s)
+	}
+	last, err := x.reader.Witnessed()
+	if errors.Is(err, decisionlog.ErrForked) && x.reader.Partial() {
+		err = nil // it covers records that only the running server can read, and that one looked
+	}
+	switch old := x.now().Sub(last.Time); {
+	case errors.Is(err, decisionlog.ErrNotFound):
+		x.Bites(check, "have each witness add the key that log key prints, and start the server", "no quorum has cosigned the log yet")
+	case err != nil:
+		x.Bites(check, page, "the checkpoint that a quorum cosigned last does not count: %v", err)
+	case old > c.Patience+checkpointsEvery && x.reader.Partial():
+		x.Bites(check, "see the server's log, and to the witnesses below", "the quorum is missing: the last checkpoint that one cosigned is of %s", last.Time.UTC().Format(time.RFC3339))
+	default:
+		x.OK(check, "a quorum cosigned %d records, of %s", last.Size, last.Time.UTC().Format(time.RFC3339))
+	}
+	if err != nil {
+		last, err = x.reader.LastCheckpoint()
+	}
+	if err != nil {
+		return // nothing can be submitted
+	}
+	ctx, cancel := context.WithTimeout(x.ctx, witnessPatience)
+	defer cancel()
+	for _, one := range witness.Reach(ctx, policy, last.Note) {
+		if one.Outcome == witness.Cosigned {
+			x.OK(check, "%s knows the log", one.Witness)
+		} else {
+			x.Bites(check, "see to the witness, or to its line in the policy", "%s: %s", one.Witness, one.Detail)
+		}
+	}
+}
