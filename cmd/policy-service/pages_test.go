@@ -42,6 +42,7 @@ var readers = map[string]string{
 	"pdp/capability/OFFLINE.md":          "author of a gateway that asks nobody about a call",
 	"pdp/decisionlog/README.md":          "auditor",
 	"pdp/decisionlog/export/README.md":   "auditor, with a spreadsheet",
+	"pdp/decisionlog/PROOFS.md":          "auditor, who hands a decision on",
 	"pdp/mcp/README.md":                  "agent platform",
 	"pdp/mcp/ASK.md":                     "agent platform, who has people asked",
 	"pdp/mcp/MESSAGES.md":                "author of an agent, a host or a gateway, who speaks the messages of MCPx",
