@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -534,5 +535,28 @@ func TestOthersJudgeAProof(t *testing.T) {
 			t.Errorf("a flipped bit of %q is not seen", one)
 		}
 		at += len(one)
+	}
+}
+
+// The files beside the segments may be anybody's, and the key signed no other history: whatever they hold, the log verifies.
+func TestEvidenceIsAnybodys(t *testing.T) {
+	t.Parallel()
+	w := newWriter(t, t.TempDir())
+	w.records(3)
+	w.close()
+	suspects := []byte(`[{"witness":"W","size":9,"ours":7,"status":409,"since":"2026-01-02T03:04:05Z"}]`)
+	r := rand.New(rand.NewPCG(1, 2))
+	for n := range tries() {
+		for name, content := range map[string][]byte{decisionlog.WitnessedFile: w.signed, decisionlog.ConflictFile: w.signed, decisionlog.SuspectsFile: suspects} {
+			content = bytes.Clone(content)
+			for range 1 + n%4 {
+				content[r.IntN(len(content))] = byte(r.IntN(256))
+			}
+			content = content[:len(content)-r.IntN(len(content))*(n%2)]
+			check(t, os.WriteFile(filepath.Join(w.data, name), content, 0o600))
+		}
+		if r := verify.Directory(w.data, verify.Options{Key: w.keys[0]}); !r.Verified() {
+			t.Fatalf("%v: %v", r.Code, r.Problem)
+		}
 	}
 }
