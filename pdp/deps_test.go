@@ -64,7 +64,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/decisionlog/report", "anything of ours but evaluation pdp/approval pdp/decisionlog pdp/decisionlog/export", "a number of a report could come from somewhere else than records"},
 	{"pdp/decisionlog/remote", "anything of ours but pdp/decisionlog pdp/decisionlog/export pdp/decisionlog/report pdp/httpclient", "an auditor's desk would carry a server"},
 	{"pdp/decisionlog/witness", "anything of ours but pdp/decisionlog pdp/decisionlog/c2sp pdp/httpclient pdp/plainfile", "a witness could be asked for more than checkpoints, or an answer wait for one"},
-	{"pdp/decisionlog/verify", "anything of ours but pdp/boltfile/pages pdp/decisionlog pdp/decisionlog/c2sp pdp/decisionlog/export", "a verifier that shares code with the writer shares its mistakes (of the log it uses constants: see its TestStranger)"},
+	{"pdp/decisionlog/verify", "anything of ours but pdp/boltfile/pages pdp/decisionlog pdp/decisionlog/c2sp pdp/decisionlog/export pdp/plainfile", "a verifier that shares code with the writer shares its mistakes (of the log it uses constants: see its TestStranger)"},
 
 	// Approvals: kept, decided about, announced.
 	{"pdp/ledger", "anything of ours but pdp/keyedmutex", "the ledger keeps items of any kind in any engine, and could keep no others than those of approvals, or in a file alone"},
@@ -153,6 +153,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/pdptest/clock", "anything of ours", "tests of any package could not import it without a cycle"},
 	{"pdp/pdptest/crashedlog", "anything of ours but pdp/decisionlog", "a crashed log would be made by another program than the log, and could look different"},
 	{"pdp/pdptest/filetree", "anything of ours", "tests of pdp itself could not import it without a cycle"},
+	{"pdp/pdptest/judged", "anything of ours", "our log would be judged with code of ours"},
 	{"pdp/pdptest/lies", "anything of ours", "clients are tested against it, and would pass if both read an answer with the same mistake"},
 	{"pdp/pdptest/memorydisk", "anything of ours", "tests of any package could not import it without a cycle"},
 	{"pdp/pdptest/night", "anything of ours", "tests of any package could not import it without a cycle"},
@@ -445,7 +446,7 @@ var readSources = sync.OnceValues(func() (all []source, err error) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && (hidden || entry.Name() == "testdata"):
+		case entry.IsDir() && (hidden || entry.Name() == "testdata" || name == "pdp/pdptest/judges"): // a module of its own
 			return fs.SkipDir
 		case entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
 			return nil

@@ -28,7 +28,11 @@ type Log struct {
 	tiles    tiles
 	lock     *os.File
 	found    []UnsignedTail
+	origin   string
 }
+
+// Origin is the name of the log. Its checkpoints and keys have it, whatever key is in force.
+func (l *Log) Origin() string { return l.origin }
 
 // Unsigned are the records that this start found without a checkpoint and without a MAC, which are named now.
 func (l *Log) Unsigned() []UnsignedTail { return l.found }
@@ -55,6 +59,7 @@ func open(data string, options Options, replay func(*writer) (int, error)) (*Log
 	if c, err := r.checkpointTo(r.Size()); err == nil {
 		l.writer.told.signed.Store(&c)
 	}
+	l.origin = l.writer.key.Name()
 	go l.writer.run()
 	err := errors.Join(l.index.Sweep(), l.removals.finish(context.Background()))
 	if err != nil {

@@ -154,7 +154,7 @@ type recorded struct {
 // ofTheLog are the routes that read and change the log; logRoute is what is asked by one.
 var (
 	ofTheLog = regexp.MustCompile(` /v1/(decisions|log|bundles)(/|$)`)
-	logRoute = regexp.MustCompile(`^(/v1/(?:decisions|bundles))/[^/]+`)
+	logRoute = regexp.MustCompile(`^(/v1/(?:decisions|bundles|log/records))/[^/]+`)
 )
 
 // A caller of one tenant reaches no record, name, bundle file or error text of another,
@@ -185,7 +185,7 @@ func TestNothingOfAnotherTenantIsReached(t *testing.T) {
 			get("/v1/log/export?"+filter, "/v1/log/export?format=csv&"+filter, "/v1/log/export?proofs=true&"+filter)
 		}
 		for _, id := range append(slices.Clone(ids[other]), "nosuch", ids[other][0]+".1") {
-			get("/v1/decisions/"+id, "/v1/decisions/"+id+"/proof", "/v1/decisions/"+id+"/explain")
+			get("/v1/decisions/"+id, "/v1/decisions/"+id+"/proof", "/v1/log/records/"+id+"/proof", "/v1/decisions/"+id+"/explain")
 			all = append(all, question{"POST", "/v1/decisions/" + id + "/redaction", `{"reason":"r"}`}, question{"POST", "/v1/decisions/" + id + "/redaction", `{`},
 				question{"POST", "/v1/decisions/" + id + "/obligations", `{"obligations":[{"id":"` + other + `-tell","status":"discharged"}]}`})
 		}

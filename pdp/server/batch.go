@@ -44,5 +44,5 @@ func (d *decisionRoutes) answerBatch(c echo.Context, a door.Admitted, batch eval
 			d.count(c, a.Tenant, &answer.Items[n])
 		}
 	}
-	return decisionJSON(c, answer.ID, text)
+	return d.answerJSON(c, answer.ID, text)
 }

@@ -133,6 +133,7 @@ func refusals(t *testing.T) map[string]refusal {
 		"a mapping for a list":   {"auth: {mtls: {san: x}}\n", `:1:14: auth.mtls must be a list`},
 		"a scalar for a mapping": {"tls: on\n", `:1:6: tls must be a mapping`},
 		"log mode":               {"decision_log: {mode: sometimes}\n", `:1:22: decision_log.mode is not one of: strict, best_effort; write one of them`},
+		"tiles":                  {"decision_log: {tiles: everybody}\n", `:1:23: decision_log.tiles is not one of: credential, public; write one of them`},
 		"mask of an id":          {"decision_log: {mask: [/context/a, /subject/id]}\n", `:1:35: the mask "/subject/id" addresses nothing that is masked; `},
 		"retain age in years":    {"decision_log: {retain: {age: 1y}}\n", `:1:30: decision_log.retain.age must be a duration; write it like 90d, 2160h or 1d12h`},
 		"retain age too small":   {"decision_log:\n  retain:\n    age: 59m\n", `:3:10: decision_log.retain.age is less than 1h; write at least that`},

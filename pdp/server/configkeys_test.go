@@ -26,6 +26,7 @@ listen: 127.0.0.1:0
 data: /var/lib/pdp
 decision_log:
   mode: best_effort
+  tiles: public
   mask: [/context/pin]
   retain: {age: 1d12h, bytes: 67108864}
   sinks: {stdout: {}, otlp: {queue: 20000}}
@@ -239,7 +240,7 @@ func TestWrittenConfigurationSaysTheSame(t *testing.T) {
 		t.Errorf("got %+v %+v", again.Auth, again.TLS)
 	}
 	// A default is what is said where nobody says anything, and the caller's own stays as it was.
-	if got := printed(t, server.Config{}, config.Origins{}); got != "listen: 127.0.0.1:8180 # default\ntls:\n  min_version: \"1.3\" # default\n  terminated: false # default\ndecision_log:\n  mode: strict # default\nlog:\n  level: info # default\n  format: text # default\n  access: false # default\napprovals:\n  max_pending_per_subject: 200 # default\n  max_pending_per_tenant: 10000 # default\n  new_per_minute_per_subject: 60 # default\n  retain: 720h0m0s # default\ncapabilities:\n  max_lifetime: 24h0m0s # default\n  default_lifetime: 10m0s # default\n  proof_age: 1m0s # default\n  clock_skew: 10s # default\n  nonce: auto # default\n  status_ttl: 15s # default\n  max_live_per_holder: 100 # default\n  max_live_per_tenant: 100000 # default\n  new_per_minute_per_holder: 60 # default\n  retain: 720h0m0s # default\nqueue_time: 100ms # default\nrequest_time: 10s # default\n" {
+	if got := printed(t, server.Config{}, config.Origins{}); got != "listen: 127.0.0.1:8180 # default\ntls:\n  min_version: \"1.3\" # default\n  terminated: false # default\ndecision_log:\n  mode: strict # default\n  tiles: credential # default\nlog:\n  level: info # default\n  format: text # default\n  access: false # default\napprovals:\n  max_pending_per_subject: 200 # default\n  max_pending_per_tenant: 10000 # default\n  new_per_minute_per_subject: 60 # default\n  retain: 720h0m0s # default\ncapabilities:\n  max_lifetime: 24h0m0s # default\n  default_lifetime: 10m0s # default\n  proof_age: 1m0s # default\n  clock_skew: 10s # default\n  nonce: auto # default\n  status_ttl: 15s # default\n  max_live_per_holder: 100 # default\n  max_live_per_tenant: 100000 # default\n  new_per_minute_per_holder: 60 # default\n  retain: 720h0m0s # default\nqueue_time: 100ms # default\nrequest_time: 10s # default\n" {
 		t.Errorf("got %s", got)
 	}
 	if c.DecisionLog.Sinks.Stdout.Queue != 0 {

@@ -20,6 +20,8 @@ type decisionRoutes struct {
 	pdp      *pdp.PDP
 	pages    *pager
 	answered *telemetry.Decisions
+	// receipts is the origin of the log that has a record of each answer; "" if no such log is kept.
+	receipts func() string
 }
 
 // register registers the routes. Where a tenant is in the path, it is not the default one.
@@ -111,7 +113,7 @@ func (d *decisionRoutes) answer(c echo.Context, a door.Admitted, request evaluat
 	if request.Unknown == nil { // as the results of a search, what is possible is no decision about a call
 		d.count(c, request.Tenant, &decision)
 	}
-	return decisionJSON(c, decision.ID, body)
+	return d.answerJSON(c, decision.ID, body)
 }
 
 // count counts a decision that is about to be answered.
@@ -137,10 +139,16 @@ func mayAskPossible(caller *auth.Caller, request *evaluation.Request) error {
 // asJSON is shared, and not to be changed.
 var asJSON = []string{echo.MIMEApplicationJSON}
 
-// decisionJSON writes an answer with the name that it has on record.
-func decisionJSON(c echo.Context, id string, body []byte) error {
+// answerJSON writes an answer with the name that it has on record, and with a receipt if one is wanted. The record is on
+// disk then, and a receipt says of which log.
+func (d *decisionRoutes) answerJSON(c echo.Context, id string, body []byte) error {
 	header := c.Response().Header()
 	header["X-Decision-Id"], header["Content-Type"] = []string{id}, asJSON
+	if c.Request().Header.Get("X-Receipt") == "want" {
+		if origin := d.receipts(); origin != "" {
+			header["X-Receipt"] = []string{origin + " " + id}
+		}
+	}
 	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, body)
 }
 

@@ -32,7 +32,7 @@ func Routes() ([]string, error) {
 	var served []string
 	for _, r := range public.(*echo.Echo).Routes() {
 		if r.Method != echo.RouteNotFound && r.Method != "HEAD" {
-			served = append(served, r.Method+" "+strings.NewReplacer(":tenant", "{tenant}", ":id", "{id}", ":list", "{list}", ":digest", "{digest}").Replace(r.Path))
+			served = append(served, r.Method+" "+strings.NewReplacer(":tenant", "{tenant}", ":id", "{id}", ":list", "{list}", ":digest", "{digest}", ":level", "{level}", "*", "{index}").Replace(r.Path))
 		}
 	}
 	return served, nil

@@ -46,6 +46,7 @@ func (s *Server) newAudit() *audit.Audit {
 		Explain: explains.explain,
 		Data:    s.config.Data,
 		Mode:    s.config.DecisionLog.Mode,
+		Tiles:   s.config.DecisionLog.Tiles,
 		Mask:    func(ctx context.Context) *mask.Masker { return s.live.pinned(ctx).mask },
 		InForce: func() audit.InForce {
 			now := s.pdp.Status()
@@ -100,6 +101,7 @@ func (s *Server) openLog(ctx context.Context) error {
 		SegmentAge:   segments.age,
 		SegmentBytes: segments.bytes,
 		Mode:         d.mode,
+		Origin:       logOrigin(s.config.PublicURL),
 		Now:          s.now,
 		On: decisionlog.Hooks{
 			Checkpoint: checkpoints.Take,
@@ -272,6 +274,14 @@ func (d *decisionLog) stateChanged(err error) {
 func (d *decisionLog) failed(err error) {
 	d.counts.IndexFailed() // only queries take longer
 	d.logger.Warn("an index of the decision log cannot be made; queries are slow until it can, and it is tried again; see to the disk of the data directory", "error", err)
+}
+
+// receipts is the origin of the log if each answer has a record on disk before it leaves, and "" otherwise.
+func (d *decisionLog) receipts() string {
+	if d == nil || d.mode != decisionlog.Strict {
+		return ""
+	}
+	return d.log.Origin()
 }
 
 // logReadiness is the log's part of /readyz.

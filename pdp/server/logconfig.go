@@ -10,6 +10,7 @@ import (
 
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/mask"
+	"policy-service/pdp/server/audit"
 	"policy-service/pdp/server/config"
 )
 
@@ -17,6 +18,8 @@ import (
 type DecisionLogConfig struct {
 	// Mode is strict, the default, or best_effort.
 	Mode decisionlog.Mode `yaml:"mode" default:"strict" enum:"strict,best_effort" doc:"strict: an answer leaves once its record is on disk. best_effort: answers do not wait, and some may have no record."`
+	// Tiles is credential, the default, or public.
+	Tiles audit.Tiles `yaml:"tiles" default:"credential" enum:"credential,public" doc:"Whose requests for the tree of the log are answered, which is its newest checkpoint and its tiles. credential: tiles need log.read on all tenants. public: everybody's, without a credential."`
 	// Mask are JSON Pointer patterns of values to mask, besides those whose names
 	// say that they are secrets; see package mask.
 	Mask []string `yaml:"mask" reload:"yes" doc:"JSON Pointer patterns of values to mask, besides the values whose names say that they are secrets."`

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"unicode"
 )
 
 // pathSegment is what a path of a public_url may be made of: no character that a proxy would encode, decode or remove,
@@ -41,6 +42,16 @@ func cleanPublicURL(given string) (string, error) {
 		}
 	}
 	return u.Scheme + "://" + u.Host + path, nil
+}
+
+// logOrigin is the name of a log that begins at a clean public_url: C2SP has it be the prefix of the tiles, without scheme. It
+// is "" if there is none, or it could not stand in a signed note.
+func logOrigin(clean string) string {
+	_, rest, found := strings.Cut(clean, "://")
+	if !found || strings.ContainsFunc(rest, func(r rune) bool { return r == '+' || unicode.IsSpace(r) }) {
+		return ""
+	}
+	return rest + "/v1/log"
 }
 
 // urlPath is the path of a clean public_url, "" if there is none.

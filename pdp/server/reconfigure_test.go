@@ -123,7 +123,7 @@ func TestReconfigure(t *testing.T) {
 func TestReconfigureTakesAllOrNothing(t *testing.T) {
 	t.Parallel()
 	other := map[string]string{
-		"listen": "127.0.0.1:1", "public_url": "https://pdp.example", "decision_log.mode": "best_effort", "tls.client_ca_file": "/other/ca.pem", "admin_listen": "127.0.0.1:1",
+		"listen": "127.0.0.1:1", "public_url": "https://pdp.example", "decision_log.mode": "best_effort", "decision_log.tiles": "public", "tls.client_ca_file": "/other/ca.pem", "admin_listen": "127.0.0.1:1",
 		"console.listen": "127.0.0.1:1", "console.public_url": "https://pdp.example/console", "decision_log.sinks.stdout.queue": "2000", "decision_log.sinks.otlp.queue": "2000", "decision_log.retain.age": "90d", "decision_log.retain.bytes": "10737418240", "log.access": "true",
 	}
 	other["metrics.token_file"] = filepath.Join(t.TempDir(), "token")

@@ -55,6 +55,7 @@ func (s *Server) routes(route registrar) {
 		pdp:      s.pdp,
 		pages:    s.keys.pages,
 		answered: &s.telemetry.Decisions,
+		receipts: func() string { return s.decisions.receipts() },
 	}
 	decisions.register(route)
 	registerMe(s.door, route)

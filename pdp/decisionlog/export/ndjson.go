@@ -3,7 +3,6 @@ package export
 import (
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"strconv"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -52,9 +51,9 @@ func (n *ndjson) record(r decisionlog.Record) error {
 	if err := n.line(r.Sequence, r.Line); err != nil || !n.proofs {
 		return err
 	}
-	proof, err := tlog.ProveRecord(n.size, int64(r.Sequence), n.hashes)
+	proof, err := pathOf(n.size, r.Sequence, n.hashes)
 	if err != nil {
-		return fmt.Errorf("record %d: %w", r.Sequence, err)
+		return err
 	}
 	// Without an encoder: there are as many of these lines as records.
 	n.buffer = append(n.buffer[:0], `{"export":"`+LineProof+`","sequence":`...)

@@ -2,9 +2,11 @@ package export
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -13,10 +15,12 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/c2sp"
 )
 
 // Prove writes a record with the proof that it is in the log, which verify accepts
-// alone. If the record inherits from the record of its batch, it writes that as well.
+// alone. If the record inherits from the record of its batch, it writes that as well. The proofs end in the checkpoint
+// that witnesses cosigned, if that covers the record.
 func (l Log) Prove(_ context.Context, w io.Writer, id string) error {
 	r, err := l.Find(id)
 	if err != nil {
@@ -27,7 +31,92 @@ func (l Log) Prove(_ context.Context, w io.Writer, id string) error {
 	if err != nil {
 		return err
 	}
-	return l.WriteProofs(w, records)
+	return l.witnessed(r.Sequence).WriteProofs(w, records)
+}
+
+// Proof is the same proof as text, for the tools of others. It is of a leaf: a record whose content is gone has one, too.
+// Its extra is the id of the record. The error is [decisionlog.ErrNotFound] if no checkpoint covers the record yet.
+func (l Log) Proof(id string) (p c2sp.Proof, err error) {
+	r, err := l.Find(id)
+	if err != nil && !errors.Is(err, decisionlog.ErrGone) {
+		return p, err
+	}
+	if !l.Covers(r.Sequence) {
+		return p, fmt.Errorf("record %d: %w that a checkpoint covers", r.Sequence, decisionlog.ErrNotFound)
+	}
+	if r.Line != nil { // the id may be that of a question in it
+		record, err := decisionlog.Parse(r.Line)
+		if err != nil {
+			return p, err
+		}
+		id = record.ID
+	}
+	l = l.witnessed(r.Sequence)
+	p = c2sp.Proof{Index: int64(r.Sequence), Checkpoint: l.Head.Checkpoint, Extra: []byte(id)}
+	p.Hashes, err = pathOf(l.Head.Size, r.Sequence, l)
+	return p, err
+}
+
+// witnessed is the log up to the checkpoint that witnesses cosigned, if that covers a record, and else up to the newest.
+func (l Log) witnessed(sequence uint64) Log {
+	c, err := l.Witnessed()
+	if err != nil || sequence >= c.Size {
+		return l
+	}
+	cut := *l.Snapshot
+	cut.Head.Size, cut.Head.Time, cut.Head.Checkpoint = int64(c.Size), c.Time, c.Note
+	return Log{&cut}
+}
+
+// pathOf is the path of a record through the tree of a size, for every form of a proof.
+func pathOf(size int64, sequence uint64, hashes tlog.HashReader) (tlog.RecordProof, error) {
+	path, err := tlog.ProveRecord(size, int64(sequence), hashes)
+	if err != nil {
+		err = fmt.Errorf("record %d: %w", sequence, err)
+	}
+	return path, err
+}
+
+// Proved is a record of an export, with its proof.
+type Proved struct {
+	ID    string
+	Line  []byte
+	Proof c2sp.Proof
+}
+
+// Proofs reads what [Log.Prove] wrote. It checks nothing: package verify does.
+func Proofs(in io.Reader) (all []Proved, err error) {
+	var e struct {
+		Export     string      `json:"export"`
+		Checkpoint string      `json:"checkpoint"`
+		Sequence   int64       `json:"sequence"`
+		Hashes     []tlog.Hash `json:"hashes"`
+	}
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, decisionlog.MaxLine+len("\r\n")+1)
+	for lines.Scan() {
+		line := lines.Bytes()
+		if !bytes.HasPrefix(line, []byte(Prefix)) {
+			r, err := decisionlog.Parse(line)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, Proved{ID: r.ID, Line: bytes.Clone(line)})
+			continue
+		}
+		e.Hashes = nil
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, err
+		}
+		if e.Export == LineProof && len(all) > 0 {
+			one := &all[len(all)-1]
+			one.Proof = c2sp.Proof{Index: e.Sequence, Hashes: e.Hashes, Checkpoint: []byte(e.Checkpoint), Extra: []byte(one.ID)}
+		}
+	}
+	if len(all) == 0 && lines.Err() == nil {
+		return nil, errors.New("there is no record in the proof")
+	}
+	return all, lines.Err()
 }
 
 // WriteProofs writes records alone, each with its proof, in order of sequence: an export of

@@ -80,6 +80,11 @@ func digestOf(files map[string][]byte) string {
 	return digest
 }
 
+// Proof is the text of the proof of a record, also if its content is gone.
+func (l *Log) Proof(ctx context.Context, id string) ([]byte, error) {
+	return l.server.Get(ctx, "/v1/log/records/"+url.PathEscape(id)+"/proof", nil, smallBody)
+}
+
 // Prove writes a record with the proof that it is in the log, which verify accepts
 // alone.
 func (l *Log) Prove(ctx context.Context, w io.Writer, id string) error {

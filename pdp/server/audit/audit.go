@@ -37,6 +37,9 @@ type Options struct {
 	Bundles *decisionlog.Bundles
 	Data    string // the data directory of the log
 	Mode    decisionlog.Mode
+	Tiles   Tiles
+	// Cosigned is the checkpoint to be shown by the rules of the witnesses; nil without witnesses.
+	Cosigned func() (decisionlog.Checkpoint, error)
 	// Mask is the masker of the request that a context belongs to.
 	Mask func(context.Context) *mask.Masker
 	// InForce says which bundle answers.
@@ -56,6 +59,8 @@ type Audit struct {
 	Options
 	// Reading limits how many requests work on what is read of the log at once.
 	Reading door.Gate
+	// Strangers limits how many requests of strangers do.
+	Strangers door.Gate
 	// Exports limits how many requests read the whole log at once.
 	Exports door.Places
 	// Stop ends the requests that read the whole log. A slow reader must not delay the stop of the server, and an
@@ -69,8 +74,9 @@ type Audit struct {
 // New makes an Audit.
 func New(o Options) *Audit {
 	a := &Audit{
-		Options: o,
-		Reading: door.Gate{Limit: mostReading(), Queue: door.LongQueue},
+		Options:   o,
+		Reading:   door.Gate{Limit: mostReading(), Queue: door.LongQueue},
+		Strangers: door.Gate{Limit: 1, Queue: door.LongQueue},
 		Exports: door.Places{Gate: door.Gate{
 			Limit: MostExports,
 			Share: ExportsOfOne,
@@ -104,7 +110,8 @@ func (a *Audit) Routes(route func(path string, handle echo.HandlerFunc, methods 
 	explains := door.Need{Permission: auth.LogRead, Also: auth.Explain, Parameters: door.NoParameters}
 	route(one+"/explain", a.admit(explains, a.ofRecord(a.explain)), http.MethodGet)
 	post(one+"/redaction", door.Need{Permission: auth.LogAdmin, Body: door.JSON}, a.redaction)
-	get("/v1/log/checkpoint", a.logCheckpoint)
+	get("/v1/log/records/:id/proof", a.recordProof)
+	a.treeRoutes(route)
 	get("/v1/log/keys", a.logKeys)
 	post("/v1/log/keys", door.Need{
 		Permission: auth.LogAdmin,

@@ -30,8 +30,7 @@ func (a *Audit) admit(need door.Need, handle handler) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		need := need
 		if a.Log == nil {
-			need.Absent = door.NewProblem(http.StatusNotFound,
-				"no decision log is kept here; the operator gives the server a data directory with --data")
+			need.Absent = noLog()
 		}
 		admitted, err := a.Door.Admit(c, need)
 		if err != nil {
@@ -88,6 +87,11 @@ func (a *Audit) sign(ctx context.Context) {
 	if last, err := a.Log.LastCheckpoint(); err != nil || last.Size < a.Log.Size() {
 		_, _ = a.Log.Checkpoint(ctx)
 	}
+}
+
+func noLog() error {
+	return door.NewProblem(http.StatusNotFound,
+		"no decision log is kept here; the operator gives the server a data directory with --data")
 }
 
 func noSuchRecord() *door.Problem {

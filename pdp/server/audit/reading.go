@@ -22,8 +22,13 @@ func mostReading() int { return max(1, runtime.GOMAXPROCS(0)/2) }
 // reads lets an auditor read some of the log, for as long as a request may take. If err is nil, the handler calls done
 // at its end.
 func (a *Audit) reads(c echo.Context, who auditor) (ctx context.Context, done func(), err error) {
+	return a.turn(c, &a.Reading, who.Caller.Name)
+}
+
+// turn is a turn of a caller at a gate: see reads.
+func (a *Audit) turn(c echo.Context, gate *door.Gate, caller string) (ctx context.Context, done func(), err error) {
 	ctx, cancel := a.Door.Within(c)
-	turn := &door.Shift{Gate: &a.Reading, Caller: who.Caller.Name}
+	turn := &door.Shift{Gate: gate, Caller: caller}
 	if err := turn.Begin(ctx); err != nil {
 		cancel()
 		return nil, nil, tooManyReaders()

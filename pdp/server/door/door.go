@@ -82,9 +82,11 @@ type Door struct {
 	// Stopping is set when the server begins to stop.
 	Stopping atomic.Bool
 
-	strange  *Places // of large forms whose callers are not known yet
-	rates    *rates
-	allotted allotments
+	strange *Places // of large forms whose callers are not known yet
+	rates   *rates
+	// strangers are those who need no credential: see [Door.Stranger].
+	strangers *rates
+	allotted  allotments
 }
 
 // New makes a Door.
@@ -96,6 +98,8 @@ func New(o Options) *Door {
 		Large:   &Places{Gate: Gate{Limit: MostLargeBodies, Share: LargeOfOne, Queue: DecisionQueue}},
 		strange: &Places{Gate: Gate{Limit: mostPages, Share: pagesOfOne, Queue: LongQueue}},
 		rates:   newRates(o.Load.RateLimit, o.Now),
+
+		strangers: newStrangers(o.Now),
 	}
 	d.Connections = listener.NewConnections(int(o.Load.MaxConnections), func() { d.Refused("connections") })
 	return d

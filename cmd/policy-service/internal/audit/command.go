@@ -57,6 +57,7 @@ type auditLog interface {
 	Export(context.Context, io.Writer, export.Options) (export.Result, error)
 	Show(ctx context.Context, id string) (decisionlog.Shown, error)
 	Prove(ctx context.Context, w io.Writer, id string) error
+	Proof(ctx context.Context, id string) ([]byte, error)
 	Checkpoint(context.Context) ([]byte, error)
 	Consistency(ctx context.Context, w io.Writer, old []byte) error
 	Stats(context.Context) (report.Statistics, error)
@@ -99,6 +100,12 @@ func (a logFlags) show(what, id string) (decisionlog.Shown, error) {
 
 // logHere is the log of a data directory.
 type logHere struct{ export.Log }
+
+// Proof is the text of the proof of a record.
+func (l logHere) Proof(_ context.Context, id string) ([]byte, error) {
+	p, err := l.Log.Proof(id)
+	return p.Text(), err
+}
 
 // Stats counts the records.
 func (l logHere) Stats(ctx context.Context) (report.Statistics, error) {

@@ -1,0 +1,68 @@
+// Package judged lets tests run programs of others that judge our decision log: judge, which joins torchwood and Tessera,
+// and litewitness and witnessctl of torchwood. The module of pdp/pdptest/judges pins them, and ours does not require them.
+package judged
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Program is the path of a program of that module: "judge", "litewitness" or "witnessctl". The go command keeps what it
+// built; the first time takes half a minute.
+func Program(t testing.TB, name string) string {
+	t.Helper()
+	one, _ := programs.LoadOrStore(name, sync.OnceValues(func() (string, error) { return build(name) }))
+	path, err := one.(func() (string, error))()
+	if err != nil {
+		t.Fatalf("%s could not be built: %v", name, err)
+	}
+	return path
+}
+
+var programs sync.Map
+
+func build(name string) (string, error) {
+	here, err := output(exec.Command("go", "list", "-f", "{{.Dir}}", "policy-service/pdp/pdptest/judged"))
+	if err != nil {
+		return "", err
+	}
+	tool := exec.Command("go", "tool", "-C", filepath.Join(filepath.Dir(here), "judges"), "-n", name)
+	tool.Env = append(os.Environ(), "GOFLAGS=-trimpath", "GOWORK=off")
+	return output(tool)
+}
+
+// Judge runs judge, and returns what it said: see its package for the arguments. An error is a refusal, and its reason.
+func Judge(t testing.TB, args ...string) (said string, err error) {
+	t.Helper()
+	program := Program(t, "judge")
+	command := exec.CommandContext(t.Context(), program, args...)
+	command.WaitDelay = time.Second
+	said, err = output(command)
+	if failed := (*exec.ExitError)(nil); err != nil && !errors.As(err, &failed) {
+		t.Fatal(err)
+	}
+	return said, err
+}
+
+// refusal is an exit with its reason.
+type refusal struct {
+	*exec.ExitError
+	reason string
+}
+
+func (r refusal) Error() string { return r.reason }
+func (r refusal) Unwrap() error { return r.ExitError }
+
+func output(command *exec.Cmd) (string, error) {
+	out, err := command.Output()
+	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
+		err = refusal{failed, strings.TrimSpace(string(failed.Stderr))}
+	}
+	return strings.TrimSpace(string(out)), err
+}

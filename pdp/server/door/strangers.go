@@ -1,0 +1,45 @@
+package door
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"policy-service/pdp/server/auth"
+)
+
+// What everybody may read has a rate of its own, so that it takes next to nothing from callers: strangerTime of work
+// costs as much as a request, so that all strangers together have a tenth of a processor, and one address a fiftieth.
+var (
+	oneStranger  = Rate{PerSecond: 200, Burst: 2000}
+	allStrangers = Rate{PerSecond: 1000, Burst: 4000}
+)
+
+const strangerTime = 100 * time.Microsecond
+
+// newStrangers makes the rate. All together are a caller without a name.
+func newStrangers(now func() time.Time) *rates {
+	return newRates(RateLimit{Rate: oneStranger, Callers: []CallerRate{{Rate: allStrangers}}}, now)
+}
+
+// Stranger lets in a request for what everybody may read, whatever credential or Host it has. It takes no parameters. The
+// handler calls charge at its end.
+func (d *Door) Stranger(c echo.Context) (address string, charge func(), err error) {
+	address = "address:" + auth.AddressOf(c.Request()).String()
+	for _, bucket := range []string{address, ""} {
+		if wait, ok := d.strangers.take(bucket); !ok {
+			return "", nil, TooMany("rate", wait, http.StatusTooManyRequests,
+				"more is asked without a credential than is answered; ask again after Retry-After seconds")
+		}
+	}
+	if _, err := parameters(c, NoParameters); err != nil {
+		return "", nil, err
+	}
+	begun := time.Now()
+	return address, func() {
+		n := int(time.Since(begun) / strangerTime)
+		d.strangers.more(address, n)
+		d.strangers.more("", n)
+	}, nil
+}
