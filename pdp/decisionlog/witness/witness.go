@@ -35,8 +35,9 @@ type Options struct {
 	Monitoring map[string]string
 	// Every is how often a round begins, and how long one lasts at most.
 	Every time.Duration
-	// Patience is how long the quorum may be missing.
+	// Patience is how long the quorum may be missing. Required is set if nothing is answered after that.
 	Patience time.Duration
+	Required bool
 	Now      func() time.Time
 	// Count is called with each outcome.
 	Count  func(label string, outcome Outcome)
@@ -101,9 +102,10 @@ type Witnesses struct {
 	peers  []*peer
 	quorum atomic.Pointer[time.Time] // see Status
 
-	mu       sync.Mutex // guards what follows, and the states of peers
-	size     uint64
-	missing  bool // as it was logged
+	mu       sync.Mutex             // guards what follows, and the states of peers
+	kept     decisionlog.Checkpoint // the newest that a quorum cosigned
+	part     []byte                 // the last one that was submitted, with the lines that it has
+	missing  bool                   // as it was logged
 	conflict bool
 	suspects []Suspect
 }
@@ -137,7 +139,7 @@ func New(o Options) (*Witnesses, error) {
 		o.Logger.Warn("the checkpoint that witnesses cosigned last does not count, and another takes its place", "error", err)
 	}
 	if err == nil {
-		w.size = kept.Size
+		w.kept = kept
 	}
 	for _, one := range o.Policy.Witnesses {
 		p := &peer{Witness: one, state: State{Witness: one.Label}}
@@ -149,7 +151,7 @@ func New(o Options) (*Witnesses, error) {
 				return nil, fmt.Errorf("the monitoring address of the witness %s: %w", one.Label, err)
 			}
 		}
-		if _, err := lineOf(kept.Note, one); err == nil && w.size > 0 { // else its first answer says the size
+		if _, err := lineOf(kept.Note, one); err == nil && w.kept.Size > 0 { // else its first answer says the size
 			p.old = kept.Size
 		}
 		w.peers = append(w.peers, p)
@@ -230,11 +232,15 @@ func (w *Witnesses) Round(ctx context.Context) {
 	if kept > 0 && kept < len(signed) {
 		w.keep(signed, c) // with the lines that came after the quorum
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.part = signed
 }
 
 // keep has the log keep a checkpoint that a quorum cosigned.
 func (w *Witnesses) keep(signed []byte, c decisionlog.Checkpoint) bool {
-	if err := w.Log.KeepWitnessed(bytes.Clone(signed)); err != nil {
+	signed = bytes.Clone(signed)
+	if err := w.Log.KeepWitnessed(signed); err != nil {
 		w.Logger.Error("a checkpoint that was cosigned cannot be kept; see to the disk of the data directory", "error", err)
 		return false
 	}
@@ -242,7 +248,8 @@ func (w *Witnesses) keep(signed []byte, c decisionlog.Checkpoint) bool {
 	w.quorum.Store(&now)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.size = max(w.size, c.Size)
+	c.Note = signed
+	w.kept = c
 	return true
 }
 
@@ -299,12 +306,31 @@ func (w *Witnesses) Refuse(now time.Time) error {
 
 var errMissing = errors.New("no quorum of witnesses has cosigned the log for longer than decision_log.witnesses.patience")
 
+// Checkpoint is the one to be shown: the newest that a quorum cosigned. If the quorum is missing for too long, and is not
+// required, it is the newest one, with the lines that it has.
+func (w *Witnesses) Checkpoint() (decisionlog.Checkpoint, error) {
+	missing := w.Refuse(w.Now()) != nil
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if missing && !w.Required {
+		newest, err := w.Log.Signed()
+		if err == nil && bytes.HasPrefix(w.part, newest.Note) {
+			newest.Note = w.part
+		}
+		return newest, err
+	}
+	if w.kept.Size == 0 {
+		return w.kept, fmt.Errorf("%w: no quorum of witnesses has cosigned a checkpoint yet", decisionlog.ErrNotFound)
+	}
+	return w.kept, nil
+}
+
 // Status says how it stands.
 func (w *Witnesses) Status() Status {
 	s := Status{Quorum: w.quorum.Load().UTC(), Missing: w.Refuse(w.Now()) != nil}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s.Size, s.Conflict = w.size, w.conflict
+	s.Size, s.Conflict = w.kept.Size, w.conflict
 	for _, p := range w.peers {
 		s.Witnesses = append(s.Witnesses, p.state)
 	}
