@@ -43,6 +43,7 @@ var readers = map[string]string{
 	"pdp/decisionlog/README.md":          "auditor",
 	"pdp/decisionlog/WITNESSES.md":       "operator, who has others watch the log",
 	"pdp/decisionlog/export/README.md":   "auditor, with a spreadsheet",
+	"pdp/decisionlog/PROOFS.md":          "auditor, who hands a decision on",
 	"pdp/mcp/README.md":                  "agent platform",
 	"pdp/mcp/ASK.md":                     "agent platform, who has people asked",
 	"pdp/mcp/MESSAGES.md":                "author of an agent, a host or a gateway, who speaks the messages of MCPx",

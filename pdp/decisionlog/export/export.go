@@ -180,6 +180,8 @@ func (l Log) writer(lines lines, o Options) (writer, error) {
 			filter: o.Filter,
 			proofs: o.Proofs,
 			form:   FormLog,
+
+			witnessed: l.Witnessed,
 		}, nil
 	case "csv":
 		t := newTable(lines)

@@ -43,7 +43,9 @@ import "policy-service/pdp/decisionlog"
 // "end" is the last line: the number of record lines, the size again, and the
 // SHA-256, as 64 hexadecimal digits, of every byte before this line. The digest
 // finds accidents, such as a record that became its hash. Against intent only the
-// checkpoint stands.
+// checkpoint stands. If witnesses cosigned a checkpoint of the log, and it is another one than that of "begin", the line
+// has it as "witnessed", and as "hashes" the proof that the longer one of the two continues the other (tlog.TreeProof; none if
+// they are of one size). It is the newest one when the line was written, so two readers of one export may have two.
 //
 // The form "consistency" is one line, and proves that the log of "new" is the
 // log of "old" with more at its end (tlog.TreeProof, RFC 6962):
@@ -101,6 +103,9 @@ type endLine struct {
 	Records int64  `json:"records"`
 	Size    int64  `json:"size"`
 	Digest  string `json:"digest"`
+
+	Witnessed string   `json:"witnessed,omitempty"`
+	Hashes    hashList `json:"hashes,omitempty"`
 }
 
 // consistencyLine is the line "consistency".

@@ -1,6 +1,7 @@
 package export
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"strconv"
@@ -13,17 +14,20 @@ import (
 // ndjson writes the lines that format.go specifies.
 type ndjson struct {
 	lines
-	hashes  tlog.HashReader
-	filter  decisionlog.Filter
-	proofs  bool
-	form    string
-	size    int64
-	pending leavesLine
-	buffer  []byte
+	hashes tlog.HashReader
+	filter decisionlog.Filter
+	proofs bool
+	form   string
+	size   int64
+	// witnessed is the newest checkpoint that witnesses cosigned.
+	witnessed  func() (decisionlog.Checkpoint, error)
+	checkpoint []byte
+	pending    leavesLine
+	buffer     []byte
 }
 
 func (n *ndjson) begin(h decisionlog.Head) error {
-	n.size = h.Size
+	n.size, n.checkpoint = h.Size, h.Checkpoint
 	line := beginLine{
 		Export:     LineBegin,
 		Format:     Format,
@@ -89,12 +93,27 @@ func (n *ndjson) end(done *Result) error {
 		return err
 	}
 	done.Digest = n.sum()
-	return n.envelope(uint64(n.size), endLine{
+	line := endLine{
 		Export:  LineEnd,
 		Records: done.Records,
 		Size:    n.size,
 		Digest:  done.Digest,
-	})
+	}
+	if c, err := n.witnessed(); err == nil && !bytes.Equal(c.Note, n.checkpoint) {
+		hashes, err := treeProof(int64(c.Size), n.size, n.hashes)
+		if err == nil {
+			line.Witnessed, line.Hashes = string(c.Note), hashList(hashes)
+		}
+	}
+	return n.envelope(uint64(n.size), line)
+}
+
+// treeProof is the proof that the longer of two trees continues the other. tlog has none where that needs none.
+func treeProof(a, b int64, hashes tlog.HashReader) (tlog.TreeProof, error) {
+	if older := min(a, b); older > 0 && a != b {
+		return tlog.ProveTree(max(a, b), older, hashes)
+	}
+	return nil, nil
 }
 
 func (n *ndjson) envelope(first uint64, line any) error {

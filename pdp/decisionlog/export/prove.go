@@ -128,6 +128,8 @@ func (l Log) WriteProofs(w io.Writer, records []decisionlog.Record) error {
 		hashes: &cachedHashes{from: l},
 		proofs: true,
 		form:   FormProof,
+
+		witnessed: l.Witnessed,
 	}
 	if err := n.begin(l.Head); err != nil {
 		return err
@@ -198,14 +200,11 @@ func (l Log) Consistency(_ context.Context, w io.Writer, old []byte) error {
 		Old:    string(old),
 		New:    string(l.Head.Checkpoint),
 	}
-	// An empty log needs no proof that another one continues it, and tlog has none.
-	if then.Size > 0 {
-		proof, err := tlog.ProveTree(l.Head.Size, int64(then.Size), l)
-		if err != nil {
-			return err
-		}
-		line.Hashes = hashList(proof)
+	proof, err := treeProof(l.Head.Size, int64(then.Size), l)
+	if err != nil {
+		return err
 	}
+	line.Hashes = hashList(proof)
 	b, err := json.Marshal(line)
 	if err == nil {
 		_, err = w.Write(append(b, '\n'))

@@ -16,21 +16,20 @@ type checker struct {
 	tree    frontier
 	time    string   // of the last record that has content
 	outside *outside // nil if no checkpoint was given
-	apart   bool     // records are there without those before them
-	late    error    // the first problem that any other goes before
-	cut     *Problem // a checkpoint covers more than its segment has
-	gone    spans    // sequences without content
-	batches batches
-	runs    runs
-	digests map[int64]map[string]bool // by segment, as records give them, signed or not; nil if a filter left records out
+	beside  []*outside
+	// conflict is the one of them that is kept as evidence of another history, or nil.
+	conflict *outside
+	suspects []string // sentences about witnesses
+	holding  []string // checkpoints that are of the log
+	apart    bool     // records are there without those before them
+	late     error    // the first problem that any other goes before
+	cut      *Problem // a checkpoint covers more than its segment has
+	gone     spans    // sequences without content
+	batches  batches
+	runs     runs
+	digests  map[int64]map[string]bool // by segment, as records give them, signed or not; nil if a filter left records out
 	// Until a checkpoint covers a record, its claims may be anybody's.
 	signed, unsigned claims
-}
-
-// outside is the checkpoint that the auditor kept elsewhere.
-type outside struct {
-	checkpoint
-	reached *tlog.Hash // the root of the tree when it had the size of the checkpoint
 }
 
 // claims are those of admin records about the log itself.
@@ -121,9 +120,9 @@ func (c *checker) noteEvent(r *record) error {
 // leaf takes a leaf's hash, of a record just taken or of one whose content is gone.
 func (c *checker) leaf(hash tlog.Hash) {
 	c.tree.add(hash)
-	if c.outside != nil && c.outside.size == c.tree.size {
-		root := c.tree.root()
-		c.outside.reached = &root
+	c.outside.reach(&c.tree)
+	for _, o := range c.beside {
+		o.reach(&c.tree)
 	}
 }
 

@@ -34,7 +34,12 @@ func (x *exported) consistency() error {
 	x.signed, x.log.report.checkpoints = newer, 2
 	x.log.sign(newer)
 	x.log.report.Key = x.log.keys.inForce.text
+	x.log.holds(newer.text)
+	if err := x.log.quorum(); err != nil {
+		return err
+	}
 	x.log.report.proved("the log of %d records is that of %d with more at its end", newer.size, older.size)
+	x.log.witnessed()
 	x.log.report.doubt("anything about what the records say: they are not here")
 	return x.related()
 }

@@ -35,6 +35,7 @@ func (c *checker) readDirectory(data string) error {
 	if err != nil {
 		return err
 	}
+	c.evidence(data)
 	sealed := d.sealed()
 	if err := d.read(0, sealed); err != nil {
 		return err

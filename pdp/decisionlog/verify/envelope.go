@@ -27,6 +27,7 @@ type envelope struct {
 	Records    *int64         `json:"records"`
 	Size       *int64         `json:"size"`
 	Digest     string         `json:"digest"`
+	Witnessed  string         `json:"witnessed"`
 	Old        string         `json:"old"`
 	New        string         `json:"new"`
 	Hashes     []tlog.Hash    `json:"hashes"`

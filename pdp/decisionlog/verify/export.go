@@ -197,5 +197,29 @@ func (x *exported) end(e *envelope) error {
 	if e.Digest != hex.EncodeToString(x.digest.Sum(nil)) {
 		return problem(Altered, -1, "the export is not the file that was written: its digest differs")
 	}
+	if e.Witnessed == "" {
+		return nil
+	}
+	return x.cosigned(e)
+}
+
+// cosigned checks that the checkpoint which witnesses cosigned is of the same log, whichever of the two covers more.
+func (x *exported) cosigned(e *envelope) error {
+	older, _, err := x.log.keys.any(e.Witnessed)
+	if err == nil && older.origin != x.signed.origin {
+		err = problem(Altered, -1, "it is of the log %s", older.origin)
+	}
+	if newer := x.signed; err == nil {
+		if older.size > newer.size {
+			older, newer = newer, older
+		}
+		err = continues(older, newer, e.Hashes)
+	}
+	if err != nil {
+		p := asProblem(err)
+		p.What = "the checkpoint that witnesses cosigned: " + p.What
+		return p
+	}
+	x.log.holds(e.Witnessed)
 	return nil
 }

@@ -138,9 +138,13 @@ func (x *exported) close() error {
 	x.log.sign(x.signed)
 	err := x.log.finish()
 	if x.begin.Filter != nil {
+		all := x.log.report.Proved
 		x.log.report.Proved = nil
 		x.log.report.proved("each of the %d records here is in the log, at its place among the %d that the checkpoint covers", x.log.report.Records, x.log.report.Size)
 		x.log.report.doubt("of the %d records that were left out nothing is known but their hashes: whether they are what the filter was to leave out, too", x.log.report.Skipped)
+		if x.log.asksWitnesses() {
+			x.log.report.Proved = append(x.log.report.Proved, all[len(all)-1])
+		}
 	}
 	return err
 }
@@ -151,7 +155,12 @@ func (x *exported) closeProof() error {
 	}
 	x.log.sign(x.signed)
 	x.log.report.Key = x.log.keys.inForce.text
+	x.log.holds(x.signed.text)
+	if err := x.log.quorum(); err != nil {
+		return err
+	}
 	x.log.report.proved("each of the %d records here is in the log, at its place among the %d that the checkpoint covers", x.log.report.Records, x.log.report.Size)
+	x.log.witnessed()
 	x.log.report.doubt("anything about the records that are not here")
 	return errors.Join(x.related(), x.log.late)
 }

@@ -23,6 +23,10 @@ func (c *checker) finish() error {
 	if err := c.compare(); err != nil {
 		return err
 	}
+	c.holds(c.report.Checkpoint)
+	if err := c.quorum(); err != nil {
+		return err
+	}
 	c.conclude()
 	return nil
 }
@@ -50,34 +54,6 @@ func (c *checker) explain() error {
 	return problem(Missing, first.first, "its content is not there, and %s", why)
 }
 
-// compare holds the log against the checkpoint from outside.
-func (c *checker) compare() error {
-	if c.outside == nil {
-		return nil
-	}
-	outside, _, err := c.keys.any(c.outside.text)
-	if err != nil {
-		p := asProblem(err)
-		p.What = "the checkpoint given: " + p.What
-		return p
-	}
-	switch {
-	case outside.size > c.tree.size && c.report.Live:
-		// Not truncated, as far as anybody can see, and not verified either.
-		return problem(Usage, -1, "the checkpoint given covers %d records, and beside a running server only %d were to be read: give an older one, or stop the server",
-			outside.size, c.tree.size)
-	case outside.size > c.tree.size:
-		return problem(Truncated, c.tree.size, "it and all up to record %d are not there: the checkpoint given covers %d records, the log has %d",
-			outside.size-1, outside.size, c.tree.size)
-	case outside.size > 0 && (c.outside.reached == nil || *c.outside.reached != outside.root):
-		return problem(Forked, -1, "the first %d records are not those that the checkpoint given was signed for", outside.size)
-	case outside.size > c.report.Size:
-		c.sign(outside) // it covers more than the log's own
-		c.report.Unsigned = c.tree.size - c.report.Size
-	}
-	return nil
-}
-
 // conclude reports the proofs, and the possibilities that are not excluded.
 func (c *checker) conclude() {
 	r := &c.report
@@ -88,6 +64,7 @@ func (c *checker) conclude() {
 	if c.outside != nil {
 		r.proved("the log continues the checkpoint given, of %d records", c.outside.size)
 	}
+	c.witnessed()
 	c.doubts()
 }
 
@@ -97,7 +74,7 @@ func (c *checker) doubts() {
 	if r.Live {
 		r.doubt("anything about what a server wrote since its last sealed segment: it was not to be read beside it")
 	}
-	r.NotExcluded = append(r.NotExcluded, r.findings()...)
+	r.NotExcluded = append(append(r.NotExcluded, r.findings()...), c.suspects...)
 	r.doubtUnknown()
 	switch {
 	case c.outside == nil:
@@ -108,7 +85,7 @@ func (c *checker) doubts() {
 	switch {
 	case c.outside == nil && !r.KeyGiven:
 		r.doubt("another log signed by another key: the key was taken from what it is to prove; give the log's key")
-	case c.outside == nil:
+	case c.outside == nil && !c.asksWitnesses():
 		r.doubt("the log signed anew by whoever holds, or stole, its private key: give a checkpoint that was kept elsewhere")
 	}
 }

@@ -23,11 +23,13 @@ const (
 	Unreadable   Code = 8  // not a log, or damaged so that its records cannot be found
 	OtherKey     Code = 9  // signed, but not by the key that was to sign it
 	Unsigned     Code = 10 // with Options.Strict: signed, and nothing proves that the service wrote all of it
+	Unwitnessed  Code = 11 // no checkpoint has the quorum of the policy; with Options.Strict: a witness knows another log
 )
 
 var codeNames = map[Code]string{
 	Verified: "verified", Usage: "usage", Altered: "altered", Missing: "missing", Truncated: "truncated",
 	Forked: "forked", TimeReversed: "time_reversed", Unreadable: "unreadable", OtherKey: "other_key", Unsigned: "unsigned",
+	Unwitnessed: "unwitnessed",
 }
 
 // advice says how to go on, by result.
@@ -39,6 +41,7 @@ var advice = map[Code]string{
 	TimeReversed: "keep the directory as it is, as evidence, and see what the clock of that machine did then",
 	Unreadable:   "verify a copy or an export; where the disk is at fault, restore the last copy that verifies",
 	Unsigned:     "see what was done by these records; if no crash and no restored file explains them, look for who can write to the directory",
+	Unwitnessed:  "ask the operator when the witnesses last cosigned; if a witness knows another history, keep both as evidence, and trust what the witnesses cosigned",
 	OtherKey:     "see whether --key is this log's; if it is, somebody has signed this history with another key",
 }
 
@@ -66,7 +69,9 @@ type Report struct {
 	Retired    int64    `json:"retired"`              // records in segments that retention dropped, each recorded
 	Skipped    int64    `json:"skipped"`              // records that a filter left out of an export; their hashes are there
 	Unsigned   int64    `json:"unsigned"`             // records after the last checkpoint, which no signature covers
-	Live       bool     `json:"live,omitempty"`       // a server holds the log: its active segment was not read
+	// Witnessed is what the quorum of the policy cosigned.
+	Witnessed *Witnessed `json:"witnessed,omitempty"`
+	Live      bool       `json:"live,omitempty"` // a server holds the log: its active segment was not read
 	// Unknown are the buckets and meta keys of segments that no log has: nothing covers their content.
 	Unknown []string `json:"unknown,omitempty"`
 	// UnsignedTails were named when a start found them.

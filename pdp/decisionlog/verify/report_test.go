@@ -90,7 +90,7 @@ func topLevel(t *testing.T, document any) (names []string) {
 // Whatever verify finds, there is something to try.
 func TestAdvice(t *testing.T) {
 	t.Parallel()
-	for code := Altered; code <= OtherKey; code++ {
+	for code := Altered; code <= Unwitnessed; code++ {
 		if advice[code] == "" && code.String() != "" {
 			t.Errorf("no advice for %d, %s", code, code)
 		}

@@ -106,8 +106,12 @@ func (r *Report) findings() (all []string) {
 // strict is the problem of a log of which something is not proved to be the service's.
 func (c *checker) strict() error {
 	all := c.report.findings()
-	if !c.options.Strict || len(all) == 0 {
-		return nil
+	switch {
+	case !c.options.Strict:
+	case len(all) > 0:
+		return problem(Unsigned, -1, "not excluded: %s", all[0])
+	case len(c.suspects) > 0:
+		return problem(Unwitnessed, -1, "not excluded: %s", c.suspects[0])
 	}
-	return problem(Unsigned, -1, "not excluded: %s", all[0])
+	return nil
 }

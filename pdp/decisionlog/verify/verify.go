@@ -21,6 +21,8 @@ import (
 	"strings"
 
 	"golang.org/x/mod/sumdb/note"
+
+	"policy-service/pdp/decisionlog/c2sp"
 )
 
 // Options are facts that the caller knows from elsewhere.
@@ -30,6 +32,10 @@ type Options struct {
 	Key string
 	// Checkpoint is a signed checkpoint of this log that was kept elsewhere.
 	Checkpoint string
+	// Policy is in place of Key. Each log of it is trusted, and its quorum of witnesses must have cosigned a checkpoint.
+	Policy *c2sp.Policy
+	// Served is the checkpoint that a server served before it was asked for the export, with the lines of witnesses.
+	Served string
 	// Strict has records that nothing proves to be the service's be a problem, with the code Unsigned.
 	Strict bool
 	// Record, where set, is called with each record in order. A record is proved only
@@ -76,7 +82,15 @@ func run(o Options, read func(*checker) error) (report Report) {
 
 // known reads the options, before anything that is not trusted.
 func (c *checker) known() error {
-	c.report.KeyGiven = strings.TrimSpace(c.options.Key) != ""
+	c.report.KeyGiven = strings.TrimSpace(c.options.Key) != "" || c.options.Policy != nil
+	if c.options.Policy != nil {
+		for _, log := range c.options.Policy.Logs {
+			c.keys.given = append(c.keys.given, key{log.Verifier, log.Text})
+		}
+		if len(c.keys.given) == 0 {
+			return problem(Usage, -1, "the policy names no log: add the line that `log key --policy` prints")
+		}
+	}
 	for line := range strings.Lines(c.options.Key) {
 		if line = strings.TrimSpace(line); line == "" {
 			continue
@@ -87,14 +101,15 @@ func (c *checker) known() error {
 		}
 		c.keys.given = append(c.keys.given, key{v, line})
 	}
+	if c.options.Served != "" {
+		c.beside = append(c.beside, keep("the checkpoint that the server serves", "", c.options.Served))
+	}
 	if c.options.Checkpoint == "" {
 		return nil
 	}
-	kept, err := unverifiedCheckpoint(c.options.Checkpoint)
-	if err != nil {
-		return problem(Usage, -1, "the checkpoint given is none: %v; take what `log checkpoint` prints", err)
+	if c.outside = keep("the checkpoint given", "", c.options.Checkpoint); c.outside.bad != nil {
+		return problem(Usage, -1, "the checkpoint given is none: %v; take what `log checkpoint` prints", c.outside.bad)
 	}
-	c.outside = &outside{checkpoint: kept}
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -38,37 +39,45 @@ func (a *Audit) treeRoutes(route func(path string, handle echo.HandlerFunc, meth
 		Permission: auth.LogRead, Parameters: door.NoParameters,
 		// The hashes are those of all tenants.
 		AllTenants: "this needs the permission log.read on all tenants; ask the operator for a credential that has it",
-	}, func(c echo.Context, who auditor) error { return a.tile(c, &a.Reading, who.Caller.Name, "private") })
+	}, func(c echo.Context, who auditor) error {
+		_, done, err := a.reads(c, who)
+		if err != nil {
+			return err
+		}
+		defer done()
+		return a.tile(c, "private")
+	})
 	if a.Tiles == PublicTiles {
 		checkpoint = a.stranger(a.publicCheckpoint)
-		tile = a.stranger(func(c echo.Context, address string) error { return a.tile(c, &a.Strangers, address, "public") })
+		tile = a.stranger(func(c echo.Context) error { return a.tile(c, "public") })
 	}
 	route(checkpointPath, checkpoint, http.MethodGet, http.MethodHead)
 	route(tilePath, tile, http.MethodGet, http.MethodHead)
 }
 
-// stranger lets in everybody, by address. The time that the request takes is charged.
-func (a *Audit) stranger(handle func(c echo.Context, address string) error) echo.HandlerFunc {
+// stranger lets in everybody, one at a time; addresses take turns. The time until the answer begins is charged.
+func (a *Audit) stranger(handle echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if a.Log == nil {
 			return noLog()
 		}
-		address, charge, err := a.Door.Stranger(c)
+		address, err := a.Door.Stranger(c)
 		if err != nil {
 			return err
 		}
-		defer charge()
-		return handle(c, address)
+		_, done, err := a.turn(c, &a.Strangers, address)
+		if err != nil {
+			return err
+		}
+		defer done()
+		begun := time.Now()
+		c.Response().Before(func() { a.Door.ChargeStranger(address, time.Since(begun)) })
+		return handle(c)
 	}
 }
 
 // publicCheckpoint answers the checkpoint that is there. To make one for a stranger would cost a signature.
-func (a *Audit) publicCheckpoint(c echo.Context, address string) error {
-	_, done, err := a.turn(c, &a.Strangers, address)
-	if err != nil {
-		return err
-	}
-	defer done()
+func (a *Audit) publicCheckpoint(c echo.Context) error {
 	newest, err := a.stored()
 	if err != nil {
 		return checkpointProblem(err)
@@ -100,16 +109,11 @@ func (a *Audit) checkpoint(ctx context.Context) ([]byte, error) {
 
 // tile answers GET /v1/log/tile/LEVEL/INDEX[.p/WIDTH]. A tile never changes: copies may be kept for good, by anybody or by
 // the reader alone.
-func (a *Audit) tile(c echo.Context, gate *door.Gate, caller, copies string) error {
+func (a *Audit) tile(c echo.Context, copies string) error {
 	tile, ok := c2sp.ParseTile(c.Param("level") + "/" + c.Param("*"))
 	if !ok || c.Request().URL.RawPath != "" { // an address has nothing to be escaped
 		return noSuchTile()
 	}
-	_, done, err := a.turn(c, gate, caller)
-	if err != nil {
-		return err
-	}
-	defer done()
 	hashes, err := a.Log.Tile(tile)
 	if errors.Is(err, decisionlog.ErrNotFound) {
 		return noSuchTile()

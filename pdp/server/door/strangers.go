@@ -23,23 +23,21 @@ func newStrangers(now func() time.Time) *rates {
 	return newRates(RateLimit{Rate: oneStranger, Callers: []CallerRate{{Rate: allStrangers}}}, now)
 }
 
-// Stranger lets in a request for what everybody may read, whatever credential or Host it has. It takes no parameters. The
-// handler calls charge at its end.
-func (d *Door) Stranger(c echo.Context) (address string, charge func(), err error) {
+// Stranger lets in a request for what everybody may read, whatever credential or Host it has. It takes no parameters.
+func (d *Door) Stranger(c echo.Context) (address string, err error) {
 	address = "address:" + auth.AddressOf(c.Request()).String()
 	for _, bucket := range []string{address, ""} {
 		if wait, ok := d.strangers.take(bucket); !ok {
-			return "", nil, TooMany("rate", wait, http.StatusTooManyRequests,
+			return "", TooMany("rate", wait, http.StatusTooManyRequests,
 				"more is asked without a credential than is answered; ask again after Retry-After seconds")
 		}
 	}
-	if _, err := parameters(c, NoParameters); err != nil {
-		return "", nil, err
-	}
-	begun := time.Now()
-	return address, func() {
-		n := int(time.Since(begun) / strangerTime)
-		d.strangers.more(address, n)
-		d.strangers.more("", n)
-	}, nil
+	_, err = parameters(c, NoParameters)
+	return address, err
+}
+
+// ChargeStranger makes the next requests of an address wait for the time that one took.
+func (d *Door) ChargeStranger(address string, took time.Duration) {
+	d.strangers.more(address, int(took/strangerTime))
+	d.strangers.more("", int(took/strangerTime))
 }

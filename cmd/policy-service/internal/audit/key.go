@@ -5,9 +5,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/c2sp"
 	"policy-service/pdp/decisionlog/remote"
 )
 
@@ -16,13 +18,21 @@ type keyCommand struct {
 	Rotate keyRotateCommand `cmd:"" help:"Sign checkpoints with a new key from now on, and print its public key. The old key signs the change."`
 }
 
-type keyPrintCommand struct{ logFlags }
+type keyPrintCommand struct {
+	logFlags
+	Policy bool `help:"Print a policy that trusts these keys, newest first, and asks no witness: verify --policy and the tools of others read it."`
+}
 
 // Run prints the input of verify --key: all keys, old ones too, because each signed the checkpoints of its time.
 func (c keyPrintCommand) Run(s cli.Streams) error {
 	keys, err := c.keys()
 	if err != nil {
 		return c.failed("read the log's public keys", err)
+	}
+	if c.Policy {
+		slices.Reverse(keys)
+		_, err := s.Out.Write(c2sp.PolicyText(keys))
+		return err
 	}
 	for _, key := range keys {
 		s.Print("%s", key)

@@ -1,18 +1,29 @@
 package audit
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/c2sp"
+	"policy-service/pdp/decisionlog/export"
+	"policy-service/pdp/decisionlog/remote"
 	"policy-service/pdp/decisionlog/verify"
 )
 
 type verifyCommand struct {
-	Path       string    `arg:"" placeholder:"DIR|FILE" help:"A data directory, or the output of log export, log prove or log consistency. - is standard input."`
+	Path       string    `arg:"" optional:"" placeholder:"DIR|FILE" help:"A data directory, the output of log export, log prove or log consistency, or a file whose name ends in .tlog-proof. - is standard input. Give this or --server."`
+	Server     string    `placeholder:"URL" help:"The URL of a running server, whose decision log is exported and verified."`
+	Credential cli.Given `placeholder:"FILE" help:"With --server: the file with an API key or a token that has the permission log.read. Without the flag, the key itself in $$POLICY_SERVICE_KEY is used."`
+	CA         cli.Given `name:"ca" placeholder:"FILE" help:"With --server: the root certificates to trust instead of the system's, in PEM."`
 	Key        cli.Given `placeholder:"FILE" help:"The public key of the decision log, as log key prints it. Without the flag, the key comes from the decision log itself."`
+	Policy     cli.Given `placeholder:"FILE" help:"A policy in the format c2sp.org/tlog-policy, instead of --key: the keys of decision logs to trust, and the witnesses of whom a quorum must have cosigned."`
+	Line       cli.Given `placeholder:"FILE" help:"The record that a .tlog-proof is of, as it was hashed: without a newline. Without the flag, it is the file of the same name without .tlog-proof."`
 	Checkpoint cli.Given `placeholder:"FILE" help:"A checkpoint of this decision log that you kept elsewhere."`
 	Strict     bool      `help:"Exit with 10 if nothing proves that the service wrote all of it: an unsigned tail, records after the last checkpoint, decisions outside of a start or by a bundle that was never loaded."`
 	JSON       bool      `name:"json" help:"Print JSON, for programs."`
@@ -25,8 +36,11 @@ func (verifyCommand) Help() string {
 		"In a data directory the command also compares each sealed file with its digest, which is on record. If a " +
 		"digest is not on record yet, as after a crash, the command names the file, and that is no failure. Nor is it one " +
 		"that a crash left records in the journal: the command says how many.\n\n" +
+		"With --policy, a quorum of witnesses must have cosigned a checkpoint. The command says which records that covers. " +
+		"A checkpoint of another history that the server keeps as evidence is 6 or 5.\n\n" +
 		"Exit codes: 0 verified, 2 usage, 3 altered, 4 missing, 5 truncated, 6 forked, 7 time reversed, 8 " +
-		"unreadable, 9 other key; with --strict also 10 unsigned."
+		"unreadable, 9 other key, 11 unwitnessed (no quorum); with --strict also 10 unsigned, and 11 if a witness says that " +
+		"it knows another history."
 }
 
 // Run prints the findings, then the proofs that they give, then the attacks that they cannot exclude.
@@ -44,7 +58,7 @@ func (c verifyCommand) Run(s cli.Streams) error {
 	}
 	journal := c.unfilled(report)
 	print := func() error {
-		if err := printReport(s, c.Path, report); err != nil || journal == nil {
+		if err := printReport(s, cmp.Or(c.Path, c.Server), report); err != nil || journal == nil {
 			return err
 		}
 		s.Print("  %s %s", s.Colour(cli.Yellow, "not read:"), unfilled(journal))
@@ -60,9 +74,34 @@ func (c verifyCommand) Run(s cli.Streams) error {
 	return cli.ExitCode(report.Code)
 }
 
+// Validate refuses flags that would be ignored.
+func (c verifyCommand) Validate() error {
+	switch {
+	case (c.Path == "") == (c.Server == ""):
+		return errors.New("give a data directory or a file to verify, or --server, and not both")
+	case c.Key != "" && c.Policy != "":
+		return errors.New("--policy names the keys to trust; leave out --key")
+	case c.Line != "" && !c.ofLine():
+		return errors.New("--line is for a file whose name ends in " + c2sp.ProofSuffix + "; leave it out")
+	}
+	return logFlags{Server: c.Server, Credential: c.Credential, CA: c.CA}.Validate()
+}
+
+// ofLine reports whether a proof is to be verified that is of a line in another file.
+func (c verifyCommand) ofLine() bool { return strings.HasSuffix(c.Path, c2sp.ProofSuffix) }
+
 // options are the keys and checkpoints that verify may trust, because the auditor has them from elsewhere.
 func (c verifyCommand) options(s cli.Streams) (o verify.Options, err error) {
 	o.Strict = c.Strict
+	if c.Policy != "" {
+		text, err := cli.Read(string(c.Policy), s.In, c2sp.MaxPolicyBytes)
+		if err == nil {
+			o.Policy, err = c2sp.ParsePolicy(text)
+		}
+		if err != nil {
+			return o, fmt.Errorf("cannot read the policy %s: %w; try what policy-service log key --policy printed", c.Policy, err)
+		}
+	}
 	if o.Key, err = s.LogKey(c.Key); err == nil {
 		o.Checkpoint, err = s.LogCheckpoint(c.Checkpoint)
 	}
@@ -70,7 +109,12 @@ func (c verifyCommand) options(s cli.Streams) (o verify.Options, err error) {
 }
 
 func (c verifyCommand) verify(s cli.Streams, o verify.Options) (verify.Report, error) {
-	if c.Path == "-" {
+	switch {
+	case c.Server != "":
+		return c.verifyServer(o)
+	case c.ofLine():
+		return c.verifyProof(s, o)
+	case c.Path == "-":
 		return verify.Export(s.In, o), nil
 	}
 	info, err := os.Stat(c.Path)
@@ -87,6 +131,51 @@ func (c verifyCommand) verify(s cli.Streams, o verify.Options) (verify.Report, e
 	}
 	defer func() { _ = f.Close() }()
 	return verify.Export(f, o), nil
+}
+
+// verifyProof verifies one line. Neither file is read further than it may be long.
+func (c verifyCommand) verifyProof(s cli.Streams, o verify.Options) (r verify.Report, err error) {
+	proof, err := cli.Read(c.Path, s.In, c2sp.MaxProofBytes)
+	if err != nil {
+		return r, fmt.Errorf("cannot read what to verify: %w; try what log prove -o wrote", err)
+	}
+	name := cmp.Or(string(c.Line), strings.TrimSuffix(c.Path, c2sp.ProofSuffix))
+	line, err := cli.Read(name, s.In, decisionlog.MaxLine)
+	if err != nil {
+		return r, fmt.Errorf("cannot read the record that the proof is of: %w; give it as --line", err)
+	}
+	return verify.Proof(line, proof, o), nil
+}
+
+// verifyServer verifies an export while it comes.
+func (c verifyCommand) verifyServer(o verify.Options) (r verify.Report, err error) {
+	ctx, stop := cli.UntilSignal()
+	defer stop()
+	from := logFlags{Server: c.Server, Credential: c.Credential, CA: c.CA}
+	err = from.remote(func(log *remote.Log) error {
+		served, err := log.Checkpoint(ctx)
+		if err != nil {
+			return err
+		}
+		o.Served = string(served)
+		in, out := io.Pipe()
+		exported := make(chan error, 1)
+		go func() {
+			_, err := log.Export(ctx, out, export.Options{})
+			exported <- err
+			_ = out.CloseWithError(err)
+		}()
+		r = verify.Export(in, o)
+		_ = in.Close() // where something is wrong, the rest is not waited for
+		if err = <-exported; errors.Is(err, io.ErrClosedPipe) {
+			err = nil
+		}
+		return err
+	})
+	if err != nil {
+		err = from.failed("verify", err)
+	}
+	return r, err
 }
 
 // unfilled are the records that only the journal of a verified directory has. Package verify knows no journal: nothing
