@@ -107,7 +107,6 @@ type Witnesses struct {
 	part     []byte                 // the last one that was submitted, with the lines that it has
 	missing  bool                   // as it was logged
 	conflict bool
-	suspects []Suspect
 }
 
 // peer is one witness.
@@ -115,7 +114,10 @@ type peer struct {
 	c2sp.Witness
 	server  *httpclient.Server
 	monitor *httpclient.Server // nil without an address
+
+	// Guarded by mu:
 	state   State
+	suspect *Suspect // nil if it is none
 
 	// Of the one round that goes on:
 	old   uint64    // the size that it cosigned last, as far as is known
@@ -133,7 +135,9 @@ func New(o Options) (*Witnesses, error) {
 	}
 	kept, err := o.Log.Witnessed()
 	switch {
-	case errors.Is(err, decisionlog.ErrForked) && !w.conflict:
+	case w.conflict:
+		w.logConflict("an earlier run kept it")
+	case errors.Is(err, decisionlog.ErrForked):
 		w.setConflict(kept.Note, "witnesses cosigned it, and it stands beside the log")
 	case err != nil && !errors.Is(err, decisionlog.ErrNotFound):
 		o.Logger.Warn("the checkpoint that witnesses cosigned last does not count, and another takes its place", "error", err)
@@ -207,7 +211,10 @@ func (w *Witnesses) Round(ctx context.Context) {
 	answers, asked := make(chan answer, len(w.peers)), 0
 	for _, p := range w.peers {
 		now := w.Now()
-		if w.isSuspect(p.Label) && now.Sub(p.tried) < suspectAgain {
+		w.mu.Lock()
+		rests := p.suspect != nil && now.Sub(p.tried) < suspectAgain
+		w.mu.Unlock()
+		if rests {
 			continue
 		}
 		p.tried = now
@@ -260,7 +267,7 @@ func (w *Witnesses) take(a answer, c decisionlog.Checkpoint) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := &a.of.state
-	if w.setSuspect(a, c, now) {
+	if w.setSuspect(a, c, now); a.of.suspect != nil {
 		a.outcome = Suspected
 	}
 	changed := s.Outcome != a.outcome
@@ -268,17 +275,16 @@ func (w *Witnesses) take(a answer, c decisionlog.Checkpoint) {
 		s.Since = now
 	}
 	s.Outcome, s.Detail = a.outcome, a.detail
-	log := w.Logger.With("witness", s.Witness)
 	switch {
 	case a.conflict != nil:
 		w.setConflict(a.conflict, "the witness "+s.Witness+" has it")
 	case !changed:
 	case a.outcome == Cosigned:
-		log.Info("the witness cosigns")
+		w.Logger.Info("the witness cosigns", "witness", s.Witness)
 	case a.outcome == Suspected:
-		log.Error("the witness knows another log under the name of this one, or lies; it is left out", "detail", a.detail)
+		a.of.logSuspect(w.Logger)
 	default:
-		log.Warn("the witness does not cosign; it is asked again", "outcome", a.outcome, "detail", a.detail)
+		w.Logger.Warn("the witness does not cosign; it is asked again", "witness", s.Witness, "outcome", a.outcome, "detail", a.detail)
 	}
 }
 
