@@ -8,6 +8,9 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -248,6 +251,39 @@ func TestIdsThatNameNoFile(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(entries) > 0 {
 		t.Errorf("written: %v, %v", entries, err)
+	}
+}
+
+// A server says how records are called, and may lie.
+func TestALyingServerNamesNoFile(t *testing.T) {
+	t.Parallel()
+	const head, record, proof = `{"export":"begin","format":1,"form":"proof","checkpoint":"c"}`, `{"sequence":1,"id":"%s","time":"2026-01-02T03:04:05Z","kind":"batch","tenant":"default"}`, `{"export":"proof","sequence":1,"hashes":[]}`
+	said := func(ids ...string) string {
+		text := head + "\n"
+		for _, id := range ids {
+			text += fmt.Sprintf(record, id) + "\n" + proof + "\n"
+		}
+		return text
+	}
+	for answer, want := range map[string]string{
+		said("other"):              "the proof is of another record, \"other\"",
+		said("../x", "asked.1"):    "cannot be the name of a file",
+		said("/tmp/x", "asked"):    "cannot be the name of a file",
+		said("asked.1", "../x"):    "the proof is of another record",
+		said():                     "there is no record in the proof",
+		"garbage":                  "cannot prove the record",
+		head + "\n" + proof + "\n": "there is no record in the proof",
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) }))
+		dir := t.TempDir()
+		var out bytes.Buffer
+		code := run([]string{"log", "prove", "asked.1", "--server", server.URL, "-o", filepath.Join(dir, "out")}, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
+		server.Close()
+		entries, err := os.ReadDir(dir)
+		must(t, err)
+		if code != cli.Failed || !strings.Contains(out.String(), want) || len(entries) > 0 {
+			t.Errorf("%s: exit %d, %s, %v", answer, code, &out, entries)
+		}
 	}
 }
 
