@@ -315,21 +315,20 @@ func TestVerifyOfAServerThatLies(t *testing.T) {
 		"a checkpoint's signature":  {"/v1/log/checkpoint", func(s string) string { return strings.Replace(s, "— ", "— x", 1) }, 9, "the checkpoint that the server serves: "},
 		"a checkpoint that is none": {"/v1/log/checkpoint", func(string) string { return "garbage" }, 3, "the checkpoint"},
 	} {
-		proxy := httputil.NewSingleHostReverseProxy(server)
-		direct := proxy.Director
-		proxy.Director = func(r *http.Request) {
-			direct(r)
-			r.Host = server.Host
-			r.Header.Set("Accept-Encoding", "identity")
-		}
-		proxy.ModifyResponse = func(r *http.Response) error {
-			body, err := io.ReadAll(r.Body)
-			if err == nil && r.Request.URL.Path == test.path {
-				body = []byte(test.change(string(body)))
-			}
-			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), -1
-			r.Header.Del("Content-Length")
-			return err
+		proxy := &httputil.ReverseProxy{
+			Rewrite: func(r *httputil.ProxyRequest) {
+				r.SetURL(server)
+				r.Out.Header.Set("Accept-Encoding", "identity")
+			},
+			ModifyResponse: func(r *http.Response) error {
+				body, err := io.ReadAll(r.Body)
+				if err == nil && r.Request.URL.Path == test.path {
+					body = []byte(test.change(string(body)))
+				}
+				r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), -1
+				r.Header.Del("Content-Length")
+				return err
+			},
 		}
 		lying := httptest.NewServer(proxy)
 		got := p.run(test.want, "log", "verify", "--server", lying.URL, "--credential", p.path("all.key"), "--policy", policy)
