@@ -342,8 +342,8 @@ func publicTiles(c *server.Config) { c.DecisionLog.Tiles = audit.PublicTiles }
 // made, whatever the stranger asks.
 func TestStrangersCostTheLogNothing(t *testing.T) {
 	t.Parallel()
-	n := new(counts)
-	o := openOffice(t, generated(t, 300, decisionlog.Options{}), publicTiles, n.silent)
+	made := new(counts)
+	o := openOffice(t, generated(t, 300, decisionlog.Options{}), publicTiles, made.silent)
 	r := o.tree()
 	o.Client = http.DefaultClient // openapi.yaml has no word for an index with slashes
 	_, err := o.Log().Checkpoint(t.Context())
@@ -353,10 +353,9 @@ func TestStrangersCostTheLogNothing(t *testing.T) {
 	o.ask("default", evaluationPath, readQuestion) // and no checkpoint covers it
 	width := signed.Size - 256
 	o.Log()
-	before := n.all()
-	for _, headers := range [][]string{
-		{"Authorization", ""}, {"Authorization", "Bearer none"}, {"Authorization", "", "Host", "evil.example"},
-		{"Authorization", "", "X-Forwarded-For", "10.0.0.1", "Forwarded", "for=10.0.0.1"},
+	before := made.all()
+	for n, headers := range [][]string{
+		{"Authorization", ""}, {"Authorization", "Bearer none"}, {"Authorization", "", "X-Forwarded-For", "10.0.0.1", "Forwarded", "for=10.0.0.1"},
 	} {
 		checkpoint := o.Get("/v1/log/checkpoint", headers...)
 		if checkpoint.Status != 200 || checkpoint.Body != string(signed.Note) || checkpoint.Header.Get("Cache-Control") != "public, max-age=1" {
@@ -372,7 +371,11 @@ func TestStrangersCostTheLogNothing(t *testing.T) {
 				t.Errorf("%v: HEAD of %s: got %d %v", headers, path, head.Status, head.Header)
 			}
 		}
-		for _, path := range append(noTiles, "0/001", fmt.Sprint("0/001.p/", width+1)) {
+		wrong := []string{"0/001", fmt.Sprint("0/001.p/", width+1)}
+		if n == 0 {
+			wrong = append(wrong, noTiles...)
+		}
+		for _, path := range wrong {
 			if got := o.Server.Do("GET", "/v1/log/tile/"+path, "", headers...); got.Status != 404 || got.Header.Get("Cache-Control") != "no-store" {
 				t.Errorf("%v: %s: got %d %v", headers, path, got.Status, got.Header)
 			}
@@ -385,16 +388,30 @@ func TestStrangersCostTheLogNothing(t *testing.T) {
 	}
 	r.key["auditor"] = ""
 	r.accepted(fmt.Sprintf("3 tiles of %d records", signed.Size), "", "tiles")
-	if after := n.all(); after != before {
+	if after := made.all(); after != before {
 		t.Errorf("checkpoints, commits and steps were %v, and are %v", before, after)
 	}
 	_, err = o.Log().Checkpoint(t.Context())
 	must(t, err)
-	if after := n.all(); after == before {
+	if after := made.all(); after == before {
 		t.Error("nothing is counted")
 	}
 	if got := o.Get(fmt.Sprint("/v1/log/tile/0/001.p/", width+1), "Authorization", ""); got.Status != 200 {
 		t.Errorf("got %d once it is signed", got.Status)
+	}
+}
+
+// By whichever name a stranger calls the server, the tree is public, and nothing else.
+func TestStrangersMayUseAnyHost(t *testing.T) {
+	t.Parallel()
+	s := pdptest.Start(t, bundle(t), withData(t.TempDir()), publicTiles)
+	_, err := s.Log().Checkpoint(t.Context())
+	must(t, err)
+	for path, want := range map[string]string{"/v1/log/checkpoint": "200 OK", "/v1/log/tile/0/000.p/1": "200 OK", "/v1/log/keys": "403 Forbidden", "/v1/log/tile/0/000.p/1?a=b": "400 Bad Request"} {
+		answer := exchange(t, s.Addr(), []byte("GET "+path+" HTTP/1.1\r\nHost: evil.example\r\n\r\n"))
+		if !strings.HasPrefix(answer, "HTTP/1.1 "+want) {
+			t.Errorf("%s: got %s", path, answer)
+		}
 	}
 }
 
