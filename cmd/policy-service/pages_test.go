@@ -41,6 +41,7 @@ var readers = map[string]string{
 	"pdp/capability/AGENT.md":            "author of an agent that holds capabilities",
 	"pdp/capability/OFFLINE.md":          "author of a gateway that asks nobody about a call",
 	"pdp/decisionlog/README.md":          "auditor",
+	"pdp/decisionlog/WITNESSES.md":       "operator, who has others watch the log",
 	"pdp/decisionlog/export/README.md":   "auditor, with a spreadsheet",
 	"pdp/decisionlog/PROOFS.md":          "auditor, who hands a decision on",
 	"pdp/mcp/README.md":                  "agent platform",
@@ -81,6 +82,7 @@ var elsewhere = map[string]map[string]string{
 	"pdp/mcp/REFERENCE.md":                    {"yaml": "pdp/mcp/coaz_test.go, which has a gateway judged by it"},
 	"cmd/policy-service/INSTALL.md":           {asRoot: "install_linux_test.go, which types them on a machine without Go", "console go": "install_linux_test.go, which types them into a copy of the checkout"},
 	"conformance/cases/README.md":             {"yaml": "conformance/casespage_test.go, which reads it as a case"},
+	"pdp/decisionlog/WITNESSES.md":            {withoutWitness: "witnessespage_test.go, which types them beside a witness", litewitness: "as above", beside: "as above"},
 	"pdp/decisionlog/report/sample_readme.md": {"sh": "log_sample_test.go, which runs them in a sample"},
 
 	"evaluation/clients/python/README.md":     {"python": "python_test.go of evaluation/clients, which runs the programs", "console python": "python_test.go, as above"},

@@ -109,6 +109,8 @@ func connections(roots *x509.CertPool) http.RoundTripper {
 		TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		ForceAttemptHTTP2:   true,
 		IdleConnTimeout:     time.Minute,
+
+		MaxResponseHeaderBytes: 64 << 10,
 	}
 }
 

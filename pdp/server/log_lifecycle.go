@@ -34,14 +34,13 @@ type decisionLog struct {
 	counts    *telemetry.Log
 	logger    *slog.Logger
 	witnesses *witness.Witnesses // nil without any
-	required  bool               // nothing is answered without them
 	rotated   atomic.Bool        // a segment has begun, without the keys yet
 }
 
 // newAudit makes the routes of the decision log. They have no log and no bundles until [Server.openLog] opens them.
 func (s *Server) newAudit() *audit.Audit {
 	explains := newExplainer(func() *pdp.Bundle { return s.pdp.Bundle() }, s.door.Options.Limits)
-	return audit.New(audit.Options{
+	options := audit.Options{
 		Door:    s.door,
 		Explain: explains.explain,
 		Data:    s.config.Data,
@@ -52,12 +51,16 @@ func (s *Server) newAudit() *audit.Audit {
 			now := s.pdp.Status()
 			return audit.InForce{Digest: now.Digest, OnDisk: now.OnDisk, Unavailable: s.pdp.Bundle().Unavailable()}
 		},
-		Backup:    s.backUp,
-		Witnessed: s.config.DecisionLog.Witnesses != nil && s.config.DecisionLog.Witnesses.Required,
+		Backup: s.backUp,
 		Reported: func(obligation string, status evaluation.ReceiptStatus) {
 			s.telemetry.Decisions.Reported(obligation, status)
 		},
-	})
+	}
+	if c := s.config.DecisionLog.Witnesses; c != nil {
+		options.Witnessed = c.Required
+		options.Cosigned = func() (decisionlog.Checkpoint, error) { return s.decisions.witnesses.Checkpoint() }
+	}
+	return audit.New(options)
 }
 
 // openLog opens the decision log. Nothing can be decided before it returns, so no decision is missing from the log.
@@ -84,7 +87,6 @@ func (s *Server) openLog(ctx context.Context) error {
 		if policy, err = c.Policy(); err != nil {
 			return err
 		}
-		d.required = c.Required
 	}
 	if d.bundles, err = decisionlog.OpenBundles(s.config.Data); err != nil {
 		return fmt.Errorf("cannot make the directory for the files of bundles: %w; see to the permissions of the data directory", err)
@@ -118,7 +120,7 @@ func (s *Server) openLog(ctx context.Context) error {
 		Index: true,
 		Kinds: []string{decisionlog.KindApproval, decisionlog.KindCapability},
 	}
-	if d.required {
+	if c := s.config.DecisionLog.Witnesses; c != nil && c.Required {
 		options.Refuse = func(now time.Time) error { return d.witnesses.Refuse(now) }
 	}
 	d.retention = s.newRetention(d, &options)
@@ -307,7 +309,7 @@ func (d *decisionLog) readiness() *logReadiness {
 	}
 	if d.witnesses != nil {
 		now := d.witnesses.Status()
-		state.Witnesses, state.required = &now, d.required
+		state.Witnesses, state.required = &now, d.witnesses.Required
 	}
 	return state
 }

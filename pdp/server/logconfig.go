@@ -173,6 +173,8 @@ func (c *Config) checkSinks() error {
 	switch {
 	case sinks != (SinksConfig{}) && c.Program.PDP.Recorder != nil:
 		return errors.New("decision_log.sinks follow the decision log, and a Recorder takes its place; leave one of them out")
+	case c.DecisionLog.Witnesses != nil && c.Program.PDP.Recorder != nil:
+		return errors.New("decision_log.witnesses cosign the decision log, and a Recorder takes its place; leave one of them out")
 	case sinks.Stdout != nil && c.Program.Checkpoints == io.Discard:
 		return errors.New("decision_log.sinks.stdout has nowhere to write; set Config.Program.Checkpoints")
 	}

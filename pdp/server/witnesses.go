@@ -108,6 +108,7 @@ func (s *Server) openWitnesses(d *decisionLog, policy *c2sp.Policy) (err error) 
 		Monitoring: c.Monitoring,
 		Every:      c.Every,
 		Patience:   c.Patience,
+		Required:   c.Required,
 		Now:        s.now,
 		Count:      d.counts.Witnessed(policy),
 		Logger:     s.log,

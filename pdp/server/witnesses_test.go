@@ -17,6 +17,8 @@ import (
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/witness/witnesstest"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/bound"
+	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/pdptest/written"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
@@ -276,5 +278,84 @@ func TestWitnessesRotation(t *testing.T) {
 	replied(t, s.Post("/v1/log/keys", "", "Authorization", admin), 200)
 	if !strings.Contains(logged.String(), "has keys of this log, and not the one in force") {
 		t.Errorf("a policy with an old key is not warned of:\n%s", logged)
+	}
+}
+
+// What is shown is what a quorum cosigned, and never makes a checkpoint: until the quorum is missing for too long, and is
+// not required.
+func TestWitnessesCheckpointShown(t *testing.T) {
+	t.Parallel()
+	for _, required := range []bool{false, true} {
+		var later, signed atomic.Int64
+		now := func() time.Time { return pdptest.Now.Add(time.Duration(later.Load())) }
+		data := t.TempDir()
+		option, all := witnessed(t, data, 2, 2)
+		reader := addKey(t, data, "auditor", auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.LogRead, auth.Explain, auth.Decide}})
+		s := pdptest.Start(t, telling(), option, func(c *server.Config) {
+			c.DecisionLog.Witnesses.Required = required
+			c.Program.PDP.Now = now
+			server.TuneLog(c, func(o *decisionlog.Options, _ *decisionlog.Retention) {
+				o.Checkpoints = decisionlog.Checkpoints{Records: 10, Every: time.Hour, Idle: time.Hour}
+				made := o.On.Checkpoint
+				o.On.Checkpoint = func(note []byte) { signed.Add(1); made(note) }
+			})
+		})
+		for _, one := range all {
+			one.At(now)
+		}
+		shown := func() (pdptest.Response, int) {
+			answer := s.Get("/v1/log/checkpoint", "Authorization", reader)
+			return answer, strings.Count(answer.Body, "\n— w")
+		}
+		eventually(t, "it is cosigned", func() bool { answer, lines := shown(); return answer.Status == 200 && lines == 2 })
+		cosigned, _ := shown()
+		all[0].Lie(func(rw http.ResponseWriter, _ *http.Request) { rw.WriteHeader(http.StatusForbidden) })
+		made := signed.Load()
+		for range 10 {
+			replied(t, s.Post(evaluationPath, readQuestion, "Authorization", reader), 200)
+		}
+		asked := all[1].Asked()
+		eventually(t, "a round without a quorum", func() bool { return signed.Load() > made && all[1].Asked() >= asked+2 })
+		made = signed.Load()
+		if answer, _ := shown(); answer.Body != cosigned.Body || signed.Load() != made {
+			t.Errorf("got\n%s and made %d", answer.Body, signed.Load()-made)
+		}
+		later.Store(int64(5*time.Minute + time.Second))
+		answer, lines := shown()
+		if newer := answer.Body != cosigned.Body && lines == 1; answer.Status != 200 || newer == required || signed.Load() != made {
+			t.Errorf("required %v: after patience got %d lines\n%s", required, lines, answer.Body)
+		}
+	}
+}
+
+// Witnessing costs answers nothing that shows.
+func TestWitnessingMeasured(t *testing.T) {
+	night.Measures(t)
+	option, all := witnessed(t, "", 3, 2)
+	var servers [2]*pdptest.Server
+	for i := range servers {
+		o := option
+		if i == 0 {
+			o = withData(t.TempDir())
+		}
+		servers[i] = pdptest.Start(t, telling(), o)
+	}
+	var passes bound.Passes
+	var answers bound.Passes
+	for range 60 {
+		var took [2]time.Duration
+		for range 50 {
+			for i, s := range servers {
+				began := time.Now()
+				replied(t, s.Post(evaluationPath, readQuestion), 200)
+				took[i] += time.Since(began)
+			}
+		}
+		passes.Against(took[1], took[0])
+		answers.Took(took[1] / 50)
+	}
+	t.Logf("with witnesses an answer takes %.2f ms, %.3f times as long as without; %d checkpoints were submitted", answers.Median(), passes.Median(), all[0].Asked())
+	if bound.Broken(passes.Median(), 1.05) || all[0].Asked() < 3 {
+		t.Errorf("an answer takes %.3f times as long with witnesses as without", passes.Median())
 	}
 }

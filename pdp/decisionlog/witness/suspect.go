@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -70,13 +71,19 @@ func Conflict(data string) (bool, error) {
 // setConflict keeps the evidence that the log forked, and ends all submitting.
 func (w *Witnesses) setConflict(evidence []byte, found string) {
 	w.conflict = true
-	name := filepath.Join(w.Data, decisionlog.ConflictFile)
-	err := plainfile.Replace(name, evidence)
-	w.Logger.Error("this log forked: there is a checkpoint that bears its signature and is not of it, and nothing is submitted to witnesses any more; "+
-		"see pdp/decisionlog/WITNESSES.md", "found", found, "evidence", name, "checkpoint", string(evidence))
-	if err != nil {
-		w.Logger.Error("that checkpoint cannot be kept; keep this message, and see to the disk of the data directory", "error", err)
+	w.logConflict(found)
+	if err := plainfile.Replace(filepath.Join(w.Data, decisionlog.ConflictFile), evidence); err != nil {
+		w.Logger.Error("that checkpoint cannot be kept; keep this message, and see to the disk of the data directory", "error", err, "checkpoint", string(evidence))
 	}
+}
+
+func (w *Witnesses) logConflict(found string) {
+	w.Logger.Error("this log forked: a checkpoint bears its signature and is not of it, and nothing is submitted to witnesses any more; see pdp/decisionlog/WITNESSES.md",
+		"evidence", filepath.Join(w.Data, decisionlog.ConflictFile), "found", found)
+}
+
+func (p *peer) logSuspect(log *slog.Logger) {
+	log.Error("the witness knows another log under the name of this one, or lies; it is left out", "witness", p.Label, "detail", p.state.Detail)
 }
 
 // readSuspects takes those of before. One that is not in the policy any more is forgotten.
@@ -84,44 +91,36 @@ func (w *Witnesses) readSuspects() error {
 	all, err := Suspects(w.Data)
 	for _, s := range all {
 		if at := slices.IndexFunc(w.peers, func(p *peer) bool { return p.Label == s.Witness }); at >= 0 {
-			w.suspects = append(w.suspects, s)
-			w.peers[at].state = State{s.Witness, Suspected, s.String(), s.Since}
+			w.peers[at].suspect, w.peers[at].state = &s, State{s.Witness, Suspected, s.String(), s.Since}
+			w.peers[at].logSuspect(w.Logger)
 		}
 	}
 	return err
 }
 
 // setSuspect makes a witness a suspect, or ends that: by a cosignature alone, so that a suspect that is away stays one.
-// It reports whether the witness is one now.
-func (w *Witnesses) setSuspect(a answer, c decisionlog.Checkpoint, now time.Time) bool {
-	at := w.suspect(a.of.Label)
+func (w *Witnesses) setSuspect(a answer, c decisionlog.Checkpoint, now time.Time) {
 	switch {
-	case at < 0 && a.outcome == Suspected:
-		w.suspects = append(w.suspects, Suspect{a.of.Label, a.size, c.Size, a.status, now})
-	case at >= 0 && a.outcome == Cosigned:
-		w.suspects = slices.Delete(w.suspects, at, at+1)
+	case a.of.suspect == nil && a.outcome == Suspected:
+		a.of.suspect = &Suspect{a.of.Label, a.size, c.Size, a.status, now}
+	case a.of.suspect != nil && a.outcome == Cosigned:
+		a.of.suspect = nil
 	default:
-		return at >= 0
+		return
 	}
-	content, err := json.Marshal(w.suspects)
+	all := []*Suspect{}
+	for _, p := range w.peers {
+		if p.suspect != nil {
+			all = append(all, p.suspect)
+		}
+	}
+	content, err := json.Marshal(all)
 	if err == nil {
 		err = plainfile.Replace(filepath.Join(w.Data, decisionlog.SuspectsFile), append(content, '\n'))
 	}
 	if err != nil {
 		w.Logger.Error("the suspected witnesses cannot be kept for the next start; see to the disk of the data directory", "error", err)
 	}
-	return at < 0
-}
-
-// suspect is the place of a witness among the suspects, or -1. The caller holds mu.
-func (w *Witnesses) suspect(label string) int {
-	return slices.IndexFunc(w.suspects, func(s Suspect) bool { return s.Witness == label })
-}
-
-func (w *Witnesses) isSuspect(label string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.suspect(label) >= 0
 }
 
 // evidence asks a suspect for the checkpoint that it cosigned last. It is a conflict if it bears a signature of this

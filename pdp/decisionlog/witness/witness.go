@@ -35,8 +35,9 @@ type Options struct {
 	Monitoring map[string]string
 	// Every is how often a round begins, and how long one lasts at most.
 	Every time.Duration
-	// Patience is how long the quorum may be missing.
+	// Patience is how long the quorum may be missing. Required is set if nothing is answered after that.
 	Patience time.Duration
+	Required bool
 	Now      func() time.Time
 	// Count is called with each outcome.
 	Count  func(label string, outcome Outcome)
@@ -101,11 +102,11 @@ type Witnesses struct {
 	peers  []*peer
 	quorum atomic.Pointer[time.Time] // see Status
 
-	mu       sync.Mutex // guards what follows, and the states of peers
-	size     uint64
-	missing  bool // as it was logged
+	mu       sync.Mutex             // guards what follows, and the states of peers
+	kept     decisionlog.Checkpoint // the newest that a quorum cosigned
+	part     []byte                 // the last one that was submitted, with the lines that it has
+	missing  bool                   // as it was logged
 	conflict bool
-	suspects []Suspect
 }
 
 // peer is one witness.
@@ -113,7 +114,10 @@ type peer struct {
 	c2sp.Witness
 	server  *httpclient.Server
 	monitor *httpclient.Server // nil without an address
+
+	// Guarded by mu:
 	state   State
+	suspect *Suspect // nil if it is none
 
 	// Of the one round that goes on:
 	old   uint64    // the size that it cosigned last, as far as is known
@@ -131,13 +135,15 @@ func New(o Options) (*Witnesses, error) {
 	}
 	kept, err := o.Log.Witnessed()
 	switch {
-	case errors.Is(err, decisionlog.ErrForked) && !w.conflict:
+	case w.conflict:
+		w.logConflict("an earlier run kept it")
+	case errors.Is(err, decisionlog.ErrForked):
 		w.setConflict(kept.Note, "witnesses cosigned it, and it stands beside the log")
 	case err != nil && !errors.Is(err, decisionlog.ErrNotFound):
 		o.Logger.Warn("the checkpoint that witnesses cosigned last does not count, and another takes its place", "error", err)
 	}
 	if err == nil {
-		w.size = kept.Size
+		w.kept = kept
 	}
 	for _, one := range o.Policy.Witnesses {
 		p := &peer{Witness: one, state: State{Witness: one.Label}}
@@ -149,7 +155,7 @@ func New(o Options) (*Witnesses, error) {
 				return nil, fmt.Errorf("the monitoring address of the witness %s: %w", one.Label, err)
 			}
 		}
-		if _, err := lineOf(kept.Note, one); err == nil && w.size > 0 { // else its first answer says the size
+		if _, err := lineOf(kept.Note, one); err == nil && w.kept.Size > 0 { // else its first answer says the size
 			p.old = kept.Size
 		}
 		w.peers = append(w.peers, p)
@@ -205,7 +211,10 @@ func (w *Witnesses) Round(ctx context.Context) {
 	answers, asked := make(chan answer, len(w.peers)), 0
 	for _, p := range w.peers {
 		now := w.Now()
-		if w.isSuspect(p.Label) && now.Sub(p.tried) < suspectAgain {
+		w.mu.Lock()
+		rests := p.suspect != nil && now.Sub(p.tried) < suspectAgain
+		w.mu.Unlock()
+		if rests {
 			continue
 		}
 		p.tried = now
@@ -230,11 +239,15 @@ func (w *Witnesses) Round(ctx context.Context) {
 	if kept > 0 && kept < len(signed) {
 		w.keep(signed, c) // with the lines that came after the quorum
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.part = signed
 }
 
 // keep has the log keep a checkpoint that a quorum cosigned.
 func (w *Witnesses) keep(signed []byte, c decisionlog.Checkpoint) bool {
-	if err := w.Log.KeepWitnessed(bytes.Clone(signed)); err != nil {
+	signed = bytes.Clone(signed)
+	if err := w.Log.KeepWitnessed(signed); err != nil {
 		w.Logger.Error("a checkpoint that was cosigned cannot be kept; see to the disk of the data directory", "error", err)
 		return false
 	}
@@ -242,7 +255,8 @@ func (w *Witnesses) keep(signed []byte, c decisionlog.Checkpoint) bool {
 	w.quorum.Store(&now)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.size = max(w.size, c.Size)
+	c.Note = signed
+	w.kept = c
 	return true
 }
 
@@ -253,7 +267,7 @@ func (w *Witnesses) take(a answer, c decisionlog.Checkpoint) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := &a.of.state
-	if w.setSuspect(a, c, now) {
+	if w.setSuspect(a, c, now); a.of.suspect != nil {
 		a.outcome = Suspected
 	}
 	changed := s.Outcome != a.outcome
@@ -261,17 +275,16 @@ func (w *Witnesses) take(a answer, c decisionlog.Checkpoint) {
 		s.Since = now
 	}
 	s.Outcome, s.Detail = a.outcome, a.detail
-	log := w.Logger.With("witness", s.Witness)
 	switch {
 	case a.conflict != nil:
 		w.setConflict(a.conflict, "the witness "+s.Witness+" has it")
 	case !changed:
 	case a.outcome == Cosigned:
-		log.Info("the witness cosigns")
+		w.Logger.Info("the witness cosigns", "witness", s.Witness)
 	case a.outcome == Suspected:
-		log.Error("the witness knows another log under the name of this one, or lies; it is left out", "detail", a.detail)
+		a.of.logSuspect(w.Logger)
 	default:
-		log.Warn("the witness does not cosign; it is asked again", "outcome", a.outcome, "detail", a.detail)
+		w.Logger.Warn("the witness does not cosign; it is asked again", "witness", s.Witness, "outcome", a.outcome, "detail", a.detail)
 	}
 }
 
@@ -299,12 +312,31 @@ func (w *Witnesses) Refuse(now time.Time) error {
 
 var errMissing = errors.New("no quorum of witnesses has cosigned the log for longer than decision_log.witnesses.patience")
 
+// Checkpoint is the one to be shown: the newest that a quorum cosigned. If the quorum is missing for too long, and is not
+// required, it is the newest one, with the lines that it has.
+func (w *Witnesses) Checkpoint() (decisionlog.Checkpoint, error) {
+	missing := w.Refuse(w.Now()) != nil
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if missing && !w.Required {
+		newest, err := w.Log.Signed()
+		if err == nil && bytes.HasPrefix(w.part, newest.Note) {
+			newest.Note = w.part
+		}
+		return newest, err
+	}
+	if w.kept.Size == 0 {
+		return w.kept, fmt.Errorf("%w: no quorum of witnesses has cosigned a checkpoint yet", decisionlog.ErrNotFound)
+	}
+	return w.kept, nil
+}
+
 // Status says how it stands.
 func (w *Witnesses) Status() Status {
 	s := Status{Quorum: w.quorum.Load().UTC(), Missing: w.Refuse(w.Now()) != nil}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s.Size, s.Conflict = w.size, w.conflict
+	s.Size, s.Conflict = w.kept.Size, w.conflict
 	for _, p := range w.peers {
 		s.Witnesses = append(s.Witnesses, p.state)
 	}

@@ -24,7 +24,7 @@ func (x *exam) witnesses() {
 	}
 	policy, err := c.Policy()
 	if err != nil {
-		x.Wrong(check, err)
+		x.Bites(check, "mend the policy file", "%v", err)
 		return
 	}
 	switch forked, err := witness.Conflict(x.data); {
@@ -36,7 +36,7 @@ func (x *exam) witnesses() {
 	}
 	suspects, err := witness.Suspects(x.data)
 	if err != nil {
-		x.Wrong(check, err)
+		x.Bites(check, "remove "+decisionlog.SuspectsFile+" below the data directory: they are asked again", "%v", err)
 	}
 	for _, s := range suspects {
 		x.Bites(check, page, "%s is left out since %s: %s", s.Witness, s.Since.UTC().Format(time.RFC3339), s)
