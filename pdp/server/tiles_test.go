@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -296,8 +297,11 @@ func TestJudgesRefuseAFlippedBit(t *testing.T) {
 	if said, err := judged.Judge(t, "proof", policy, r.file("proof", string(proof)), r.file("line", line)); err != nil {
 		t.Errorf("the proof: %q, %v", said, err)
 	}
-	for bit := 3; bit < len(proof)*8; bit += 97 { // a signature may have been written in another way than ours
+	for bit := 3; bit < len(proof)*8; bit += 97 {
 		other := flipped(proof, bit)
+		if bytes.Equal(decoded(other), decoded(proof)) {
+			continue // the last bits of Base64 may be none of the value
+		}
 		if _, err := judged.Judge(t, "proof", policy, r.file("flipped", string(other)), r.file("line", line)); err == nil {
 			t.Errorf("a proof with bit %d flipped is accepted:\n%s", bit, other)
 		}
@@ -310,6 +314,20 @@ func TestJudgesRefuseAFlippedBit(t *testing.T) {
 	if said, err := judged.Judge(t, "checkpoint", policy, r.file("checkpoint", checkpoint)); err != nil {
 		t.Errorf("the checkpoint: %q, %v", said, err)
 	}
+}
+
+// decoded is a text with the values of what is Base64 in it.
+func decoded(text []byte) (out []byte) {
+	for line := range bytes.Lines(text) {
+		for word := range bytes.FieldsSeq(line) {
+			if value, err := base64.StdEncoding.DecodeString(string(word)); err == nil {
+				word = value
+			}
+			out = append(append(out, word...), ' ')
+		}
+		out = append(out, '\n')
+	}
+	return out
 }
 
 func flipped(b []byte, bit int) []byte {
