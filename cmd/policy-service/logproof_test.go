@@ -9,9 +9,11 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -20,6 +22,7 @@ import (
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/c2sp"
+	"policy-service/pdp/decisionlog/witness/witnesstest"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/judged"
 	"policy-service/pdp/server"
@@ -31,10 +34,11 @@ type prover struct {
 	*testing.T
 	*pdptest.Server
 	dir, key string
+	options  []pdptest.Option
 	from     []string // flags that say which log is meant
 }
 
-func newProver(t *testing.T) *prover {
+func newProver(t *testing.T, options ...func(data string) pdptest.Option) *prover {
 	t.Helper()
 	p := &prover{T: t, dir: t.TempDir()}
 	data := filepath.Join(p.dir, "data")
@@ -45,11 +49,20 @@ func newProver(t *testing.T) *prover {
 	}})
 	must(t, err)
 	must(t, os.WriteFile(p.path("all.key"), []byte(p.key), 0o600))
-	p.Server = pdptest.Start(t, pdptest.Bundle(map[string]string{
-		"a.cedar": `@id("read") permit(principal, action == Action::"read", resource);`,
-	}), func(c *server.Config) { c.Data, c.Program.PDP.NewID = data, nil })
-	p.from = []string{"--server", p.URL, "--credential", p.path("all.key")}
+	p.options = []pdptest.Option{func(c *server.Config) { c.Data, c.Program.PDP.NewID = data, nil }}
+	for _, option := range options {
+		p.options = append(p.options, option(data))
+	}
+	p.start()
 	return p
+}
+
+func (p *prover) start() {
+	p.Helper()
+	p.Server = pdptest.Start(p.T, pdptest.Bundle(map[string]string{
+		"a.cedar": `@id("read") permit(principal, action == Action::"read", resource);`,
+	}), p.options...)
+	p.from = []string{"--server", p.URL, "--credential", p.path("all.key")}
 }
 
 func (p *prover) path(name string) string { return filepath.Join(p.dir, name) }
@@ -296,4 +309,86 @@ func TestVerifyByPolicy(t *testing.T) {
 		t.Error("the line is not the record")
 	}
 	must(t, record.Close())
+}
+
+// cosignedBy has witnesses cosign the log of a prover, as their policy says, which is in the file.
+func cosignedBy(t *testing.T, file string, all ...*witnesstest.Witness) func(data string) pdptest.Option {
+	return func(data string) pdptest.Option {
+		l, err := decisionlog.Open(data, decisionlog.Options{Origin: "pdp.example.com/v1/log"})
+		must(t, err)
+		must(t, l.Close())
+		keys, err := decisionlog.VerifierKeys(data)
+		must(t, err)
+		for _, w := range all {
+			w.Add(t, keys[0])
+			w.At(func() time.Time { return pdptest.Now }) // as the server's clock
+		}
+		must(t, os.WriteFile(file, []byte("log "+keys[0]+"\n"+witnesstest.Policy(2, all...)), 0o600))
+		return func(c *server.Config) {
+			c.DecisionLog.Witnesses = &server.WitnessesConfig{PolicyFile: file, Every: time.Second}
+		}
+	}
+}
+
+// With witnesses the proofs and the exports of a running server have what they cosigned, and a directory of before that goes on
+// is found.
+func TestProofsThatWitnessesCosigned(t *testing.T) {
+	t.Parallel()
+	policy := filepath.Join(t.TempDir(), "policy")
+	witnesses := []*witnesstest.Witness{witnesstest.New(t, "w1.example"), witnesstest.New(t, "w2.example"), witnesstest.New(t, "w3.example")}
+	p := newProver(t, cosignedBy(t, policy, witnesses...))
+	cosigned := func(id string) {
+		t.Helper()
+		until(t, "witnesses cosign the record", func() (bool, error) {
+			var out bytes.Buffer
+			if code := run(p.log("prove", id, "-o", p.dir), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out}); code != cli.OK {
+				return false, fmt.Errorf("exit %d: %s", code, &out)
+			}
+			_, err := judged.Judge(t, "proof", policy, p.path(id+".json.tlog-proof"), p.path(id+".json"))
+			return err == nil, nil
+		})
+	}
+	first := p.ask("/access/v1/evaluation", proveQuestion)
+	cosigned(first)
+	p.judges(policy, p.path(first+".json.tlog-proof"), p.path(first+".json"))
+	p.flips(policy, p.path(first+".json"))
+	for _, what := range [][]string{p.from, {p.path("export")}} {
+		p.run(0, p.log("export", "-o", p.path("export"))...)
+		got := p.run(0, append([]string{"log", "verify", "--policy", policy}, what...)...)
+		if !strings.Contains(got, "the quorum of the policy cosigned the first ") || !strings.Contains(got, "w1.example at ") {
+			t.Errorf("got %s", got)
+		}
+	}
+	must(t, p.Stop(context.Background()))
+	if got := p.run(0, "log", "verify", p.path("data"), "--policy", policy); !strings.Contains(got, "the quorum of the policy cosigned the first ") {
+		t.Errorf("got %s", got)
+	}
+	must(t, exec.Command("cp", "-a", p.path("data"), p.path("before")).Run())
+	p.start()
+	for range 5 {
+		cosigned(p.ask("/access/v1/evaluation", proveQuestion))
+	}
+	must(t, p.Stop(context.Background()))
+
+	// The directory of before is put back, and written on.
+	must(t, os.Rename(p.path("data"), p.path("after")))
+	must(t, os.Rename(p.path("before"), p.path("data")))
+	p.start()
+	p.ask("/access/v1/evaluation", strings.Replace(proveQuestion, "alice", "mallory", 1))
+	until(t, "the witnesses say that they know more", func() (bool, error) {
+		content, err := os.ReadFile(p.path("data/" + decisionlog.SuspectsFile))
+		return err == nil && bytes.Contains(content, []byte("w1.example")), nil
+	})
+	must(t, p.Stop(context.Background()))
+	said := "another history of this log: witness w1.example at "
+	if got := p.run(0, "log", "verify", p.path("data"), "--policy", policy); !strings.Contains(got, "not excluded: "+said) {
+		t.Errorf("got %s", got)
+	}
+	if got := p.run(11, "log", "verify", p.path("data"), "--policy", policy, "--strict"); !strings.Contains(got, "unwitnessed not excluded: another history") {
+		t.Errorf("got %s", got)
+	}
+	kept := p.write("kept.checkpoint", p.read(p.path("after/"+decisionlog.WitnessedFile)))
+	p.run(5, "log", "verify", p.path("data"), "--policy", policy, "--checkpoint", kept)
+	p.write("data/"+decisionlog.ConflictFile, p.read(kept))
+	p.run(5, "log", "verify", p.path("data"))
 }

@@ -3,6 +3,7 @@ package decisionlog
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
@@ -11,6 +12,9 @@ import (
 
 	"go.etcd.io/bbolt"
 	"golang.org/x/mod/sumdb/tlog"
+
+	"policy-service/pdp/boltfile"
+	"policy-service/pdp/boltfile/pages"
 )
 
 // Record is a record as it stands in the log.
@@ -177,19 +181,50 @@ func (r *Reader) newestFirst(none error, all bool, look func(*bbolt.Tx) (found b
 
 // ReadHashes implements [tlog.HashReader] over all segments.
 func (r *Reader) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
+	return r.readHashes(indexes, func(s *segment, read func(hashOf) error) error {
+		return r.view(s, func(tx *bbolt.Tx) error { return read(storedHashes(tx)) })
+	})
+}
+
+// glance is [Reader.ReadHashes] that opens no segment: one that is not open is looked into, and only the pages that are
+// read are checked. To open it takes longer than to read a tile.
+func (r *Reader) glance(indexes []int64) ([]tlog.Hash, error) {
+	return r.readHashes(indexes, func(s *segment, read func(hashOf) error) error {
+		err := s.view(func(tx *bbolt.Tx) error { return read(storedHashes(tx)) })
+		if err == errClosed {
+			err = inFile(boltfile.Look(s.path, ErrDamaged, readerWait, func(f *pages.File) error {
+				hashes, found, err := f.Bucket(BucketHashes)
+				if err != nil || !found {
+					return errors.Join(fmt.Errorf("%w: it has no bucket %s", ErrDamaged, BucketHashes), err)
+				}
+				c := hashes.Cursor()
+				return read(hashesFrom(func(to []byte) (key, value []byte, err error) {
+					var e pages.Element
+					if to == nil {
+						e, _, err = c.Next()
+					} else {
+						e, _, err = c.Seek(to)
+					}
+					return e.Key, e.Value, err
+				}))
+			}), s.path)
+		}
+		return err
+	})
+}
+
+func (r *Reader) readHashes(indexes []int64, in func(*segment, func(hashOf) error) error) ([]tlog.Hash, error) {
 	out := make([]tlog.Hash, len(indexes))
 	for i := 0; i < len(indexes); {
 		sequence, _ := completes(indexes[i])
-		s, err := r.find(sequence)
+		s, end, err := r.findSpan(sequence)
 		if err != nil {
 			return nil, err
 		}
-		err = r.view(s, func(tx *bbolt.Tx) error { // as many as stand in this segment one after the other
-			stored := storedHashes(tx)
+		err = in(s, func(stored hashOf) error { // as many as stand in this segment one after the other
 			for ; i < len(indexes); i++ {
-				sequence, _ := completes(indexes[i])
-				if other, err := r.find(sequence); err != nil || other != s {
-					return err
+				if sequence, _ := completes(indexes[i]); sequence < s.first || sequence >= end {
+					return nil
 				}
 				if out[i], err = stored(indexes[i]); err != nil {
 					return err
@@ -204,19 +239,37 @@ func (r *Reader) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
 	return out, nil
 }
 
-// storedHashes reads hashes of a segment. Those of one record after the other need no search.
+// storedHashes reads hashes of a segment.
 func storedHashes(tx *bbolt.Tx) hashOf {
 	c := tx.Bucket([]byte(BucketHashes)).Cursor()
+	return hashesFrom(func(to []byte) (key, value []byte, err error) {
+		if to == nil {
+			key, value = c.Next()
+		} else {
+			key, value = c.Seek(to)
+		}
+		return key, value, nil
+	})
+}
+
+// hashesFrom reads hashes in a bucket, in which seek goes to a key, or to the next one if it is nil. Those of one record
+// after the other need no search.
+func hashesFrom(seek func(to []byte) (key, value []byte, err error)) hashOf {
 	var at uint64 // the record after the one that the cursor stands on
+	var wanted [8]byte
 	return func(index int64) (tlog.Hash, error) {
 		sequence, level := completes(index)
-		next := c.Next
+		binary.BigEndian.PutUint64(wanted[:], sequence)
+		var to []byte
 		if at == 0 || sequence != at {
-			next = func() (key, value []byte) { return c.Seek(number(sequence)) }
+			to = wanted[:]
 		}
-		key, stored := next()
+		key, stored, err := seek(to)
 		at = sequence + 1
-		if !bytes.Equal(key, number(sequence)) || len(stored) < (level+1)*tlog.HashSize {
+		if err != nil {
+			return tlog.Hash{}, err
+		}
+		if !bytes.Equal(key, wanted[:]) || len(stored) < (level+1)*tlog.HashSize {
 			at = 0
 			return tlog.Hash{}, fmt.Errorf("%w: it has no hash of record %d on level %d", ErrDamaged, sequence, level)
 		}

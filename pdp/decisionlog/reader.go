@@ -236,18 +236,27 @@ func (r *Reader) add(s *segment) {
 
 // find is the segment that holds a sequence.
 func (r *Reader) find(sequence uint64) (*segment, error) {
+	s, _, err := r.findSpan(sequence)
+	return s, err
+}
+
+// findSpan is the segment that holds a sequence, and the sequence before which it ends now.
+func (r *Reader) findSpan(sequence uint64) (s *segment, end uint64, err error) {
 	size := r.size.Load() // before the segments: they are added before it grows
 	all := r.all()
 	i, exact := slices.BinarySearchFunc(all, sequence, func(s *segment, n uint64) int { return cmp.Compare(s.first, n) })
 	switch {
 	case sequence >= size:
-		return nil, fmt.Errorf("record %d: %w", sequence, ErrNotFound)
+		return nil, 0, fmt.Errorf("record %d: %w", sequence, ErrNotFound)
 	case exact:
-		return all[i], nil
+		i++
 	case i == 0:
-		return nil, fmt.Errorf("record %d: %w: its segment is not here", sequence, ErrGone)
+		return nil, 0, fmt.Errorf("record %d: %w: its segment is not here", sequence, ErrGone)
 	}
-	return all[i-1], nil
+	if end = size; i < len(all) {
+		end = min(end, all[i].first)
+	}
+	return all[i-1], end, nil
 }
 
 // Size is the number of records: their sequences are below it.

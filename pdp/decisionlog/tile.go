@@ -42,7 +42,7 @@ func (l *Log) Tile(t tlog.Tile) ([]byte, error) {
 	}
 	all := t
 	all.W = int(min(tileWidth, hashes-uint64(t.N)*tileWidth))
-	data, err := l.tiles.read(all, l)
+	data, err := l.tiles.read(all, tlog.HashReaderFunc(l.glance))
 	if err != nil {
 		return nil, err
 	}

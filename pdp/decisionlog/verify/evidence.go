@@ -47,31 +47,29 @@ const maxEvidence = 64 << 10
 
 // evidence reads these files. It comes before the leaves, which are held against the checkpoints.
 func (c *checker) evidence(data string) {
+	read := func(name string) (file string, text []byte, err error) {
+		file = filepath.Join(data, filepath.FromSlash(name))
+		text, err = plainfile.Read(file, maxEvidence)
+		return file, text, err
+	}
 	for _, name := range []string{decisionlog.WitnessedFile, decisionlog.ConflictFile} {
-		if text, err := evidenceFile(data, name); text != nil || err != nil {
-			o := keep("the checkpoint in "+name, filepath.Join(data, filepath.FromSlash(name)), string(text))
-			o.bad = cmp.Or(err, o.bad)
-			if c.beside = append(c.beside, o); name == decisionlog.ConflictFile {
-				c.conflict = o
-			}
+		file, text, err := read(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		o := keep("the checkpoint in "+name, file, string(text))
+		o.bad = cmp.Or(err, o.bad)
+		if c.beside = append(c.beside, o); name == decisionlog.ConflictFile {
+			c.conflict = o
 		}
 	}
-	text, err := evidenceFile(data, decisionlog.SuspectsFile)
-	if err == nil && text != nil {
+	_, text, err := read(decisionlog.SuspectsFile)
+	if err == nil {
 		err = c.suspect(text)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		c.suspects = append(c.suspects, fmt.Sprintf("another history of this log, which a witness has: %s cannot be read: %v", decisionlog.SuspectsFile, err))
 	}
-}
-
-// evidenceFile is nil if the file is not there.
-func evidenceFile(data, name string) ([]byte, error) {
-	text, err := plainfile.Read(filepath.Join(data, filepath.FromSlash(name)), maxEvidence)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	return text, err
 }
 
 // suspect reads the claims of witnesses that this log is not the one they know.
@@ -87,11 +85,11 @@ func (c *checker) suspect(text []byte) error {
 		return err
 	}
 	for _, s := range all[:min(len(all), maxUnknown)] {
-		said := fmt.Sprintf("said at %s that it cosigned %d records of this log; here were %d", s.Since.UTC().Format(time.RFC3339), s.Size, s.Ours)
+		said := fmt.Sprintf("said that it cosigned %d records of this log; here were %d", s.Size, s.Ours)
 		if s.Size == 0 {
-			said = fmt.Sprintf("refused at %s (%d) the proof that the %d records here go on from what it cosigned", s.Since.UTC().Format(time.RFC3339), s.Status, s.Ours)
+			said = fmt.Sprintf("refused (%d) the proof that the %d records here go on from what it cosigned", s.Status, s.Ours)
 		}
-		c.suspects = append(c.suspects, fmt.Sprintf("another history of this log: witness %.100s %s", s.Witness, said))
+		c.suspects = append(c.suspects, fmt.Sprintf("another history of this log: witness %.100s at %s %s", s.Witness, s.Since.UTC().Format(time.RFC3339), said))
 	}
 	return nil
 }

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/c2sp"
 	"policy-service/pdp/decisionlog/verify"
 )
 
@@ -67,6 +70,22 @@ func FuzzCheckpoint(f *testing.F) {
 		key, _ := note.NewVerifier(w.keys[0])
 		if _, err := note.Open([]byte(text), note.VerifierList(key)); err != nil {
 			t.Errorf("%q is accepted: %v", text, err)
+		}
+	})
+}
+
+// FuzzProof: no proof, in the form that others read, is of a line that is not the log's.
+func FuzzProof(f *testing.F) {
+	w := small(f)
+	for n := range w.lines {
+		path, err := tlog.ProveRecord(int64(len(w.lines)), int64(n), w)
+		w.must(err)
+		f.Add(c2sp.Proof{Extra: []byte("an id"), Index: int64(n), Hashes: path, Checkpoint: w.signed}.Text(), w.lines[n])
+	}
+	f.Fuzz(func(t *testing.T, proof, line []byte) {
+		r := verify.Proof(line, proof, verify.Options{Key: w.keys[0]})
+		if r.Verified() && !slices.ContainsFunc(w.lines, func(one []byte) bool { return bytes.Equal(one, line) }) {
+			t.Errorf("%q is proved by %q", line, proof)
 		}
 	})
 }

@@ -2,7 +2,7 @@ package verify
 
 import (
 	"errors"
-	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -14,21 +14,15 @@ import (
 
 // Witnessed is the part of a log that the quorum of a policy cosigned.
 type Witnessed struct {
-	Size     int64      `json:"size"` // the records below it
-	Cosigned []Cosigned `json:"cosigned"`
-}
-
-// Cosigned says when a witness cosigned a checkpoint.
-type Cosigned struct {
-	Witness string    `json:"witness"` // its name in the policy
-	At      time.Time `json:"at"`
+	Size     int64                `json:"size"`     // the records below it
+	Cosigned map[string]time.Time `json:"cosigned"` // by the names that the policy gives to witnesses
 }
 
 // String lists the witnesses.
 func (w *Witnessed) String() string {
-	all := make([]string, len(w.Cosigned))
-	for i, one := range w.Cosigned {
-		all[i] = fmt.Sprintf("%s at %s", one.Witness, one.At.UTC().Format(time.RFC3339))
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(w.Cosigned)) {
+		all = append(all, name+" at "+w.Cosigned[name].UTC().Format(time.RFC3339))
 	}
 	return strings.Join(all, ", ")
 }
@@ -38,42 +32,40 @@ func (c *checker) holds(checkpoint string) { c.holding = append(c.holding, check
 
 // quorum looks for the longest checkpoint that the quorum of the policy cosigned, among those that are of the log.
 func (c *checker) quorum() error {
-	p, best := c.options.Policy, (*Witnessed)(nil)
-	if p == nil {
+	if c.options.Policy == nil {
 		return nil
 	}
-	unknown, most := error(nil), 0
+	var otherKey, tooFew error
+	most := -1
 	for _, text := range c.holding {
-		opened, err := p.Open([]byte(text))
-		if errors.Is(err, c2sp.ErrOtherLog) && !errors.As(err, new(*note.InvalidSignatureError)) {
-			unknown = err // a key that an older one signed in
-			continue
-		}
-		if err != nil {
+		opened, err := c.options.Policy.Check([]byte(text))
+		switch {
+		case errors.As(err, new(*note.InvalidSignatureError)):
 			return problem(Altered, -1, "%v", err)
+		case errors.Is(err, c2sp.ErrQuorum):
+			if n := len(opened.Cosigned); n > most {
+				most, tooFew = n, err
+			}
+			continue
+		case err != nil: // the key may be one that another signed in
+			otherKey = err
+			continue
 		}
 		signed, err := parseCheckpoint(opened.Text)
 		if err != nil {
 			return err
 		}
-		most = max(most, len(opened.Cosigned))
-		if !p.Quorum(func(label string) bool { _, did := opened.Cosigned[label]; return did }) || best != nil && best.Size >= signed.size {
-			continue
+		if best := c.report.Witnessed; best == nil || signed.size > best.Size {
+			c.report.Witnessed = &Witnessed{signed.size, opened.Cosigned}
 		}
-		best = &Witnessed{Size: signed.size, Cosigned: []Cosigned{}}
-		for label, at := range opened.Cosigned {
-			best.Cosigned = append(best.Cosigned, Cosigned{label, at})
-		}
-		slices.SortFunc(best.Cosigned, func(a, b Cosigned) int { return strings.Compare(a.Witness, b.Witness) })
 	}
 	switch {
-	case best == nil && unknown != nil:
-		return problem(OtherKey, -1, "%v", unknown)
-	case best == nil:
-		return problem(Unwitnessed, -1, "no checkpoint has the quorum %s of the policy: at most %d of its %d witnesses cosigned one", p.QuorumName, most, len(p.Witnesses))
+	case c.report.Witnessed != nil:
+		return nil
+	case otherKey != nil:
+		return problem(OtherKey, -1, "%v", otherKey)
 	}
-	c.report.Witnessed = best
-	return nil
+	return problem(Unwitnessed, -1, "%v", tooFew)
 }
 
 // asksWitnesses reports whether the quorum of the policy is of witnesses, and cosigned the log.

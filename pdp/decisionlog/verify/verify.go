@@ -1,5 +1,5 @@
 // Package verify says whether a decision log is the one that was signed. Call [Directory] on a
-// data directory, or [Export] on an exported file.
+// data directory, [Export] on an exported file, or [Proof] on one record with its proof.
 //
 // It is a stranger to the writer: of package decisionlog it uses constants only, so that
 // a mistake there is not made here again, and all that it reads may be hostile. It
@@ -10,7 +10,8 @@
 // Merkle root that a checkpoint signs. That the signature is the right one's, follows only
 // from a key that came another way ([Options].Key). That the log was not cut, put back to
 // an older copy, or signed anew with a stolen key, follows only from a checkpoint
-// that was kept elsewhere (Checkpoint). The report says which of these were not excluded.
+// that was kept elsewhere (Checkpoint), or that witnesses cosigned, of whom enough are honest (Policy). The report says
+// which of these were not excluded.
 //
 // The package refuses to repair, and to trust anything for standing in the log itself.
 package verify

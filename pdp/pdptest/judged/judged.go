@@ -44,7 +44,7 @@ func Judge(t testing.TB, args ...string) (said string, err error) {
 	command := exec.CommandContext(t.Context(), program, args...)
 	command.WaitDelay = time.Second
 	said, err = output(command)
-	if failed := (*exec.ExitError)(nil); err != nil && !errors.As(err, &failed) {
+	if failed := (*exec.ExitError)(nil); err != nil && (!errors.As(err, &failed) || failed.ExitCode() != 1) {
 		t.Fatal(err)
 	}
 	return said, err

@@ -1,5 +1,5 @@
 // Command judge holds a decision log to programs of others: torchwood and Tessera. It has no code of ours but what joins
-// them, and ends with 1 and a line where they refuse.
+// them, and ends with 1 and a line where they refuse, and with 2 where they come to no end.
 //
 //	judge policy POLICY               torchwood reads the policy
 //	judge checkpoint POLICY FILE      torchwood accepts the checkpoint by the policy
@@ -22,7 +22,9 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"filippo.io/torchwood"
@@ -37,6 +39,7 @@ import (
 
 var (
 	header     = flag.String("header", "", "a `header` of each request: NAME: VALUE")
+	every      = flag.Uint64("every", 1, "proofs looks at each `n`th line from the last one back: each takes Tessera half a millisecond")
 	checkpoint = flag.String("checkpoint", "", "the `file` of a checkpoint that is taken for the newest one")
 )
 
@@ -45,6 +48,10 @@ func main() {
 	flag.Parse()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
+	time.AfterFunc(2*time.Minute+time.Second, func() {
+		fmt.Fprintln(os.Stderr, "judge: no end in two minutes")
+		os.Exit(2)
+	})
 	said, err := judge(ctx, flag.Args())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "judge:", err)
@@ -130,7 +137,11 @@ func (s site) ReadCheckpoint(ctx context.Context) ([]byte, error) {
 	return s.HTTPFetcher.ReadCheckpoint(ctx)
 }
 
+// atOnce is how many requests there are at once.
+const atOnce = 8
+
 func newSite(prefix, vkey string) (s site, err error) {
+	http.DefaultTransport.(*http.Transport).MaxConnsPerHost = atOnce
 	s.prefix = prefix
 	if s.verifier, err = note.NewVerifier(vkey); err != nil {
 		return s, err
@@ -171,7 +182,7 @@ func tiles(ctx context.Context, args []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	fetcher, err := torchwood.NewTileFetcher(s.prefix, torchwood.WithConcurrencyLimit(8),
+	fetcher, err := torchwood.NewTileFetcher(s.prefix, torchwood.WithConcurrencyLimit(atOnce),
 		torchwood.WithHTTPClient(&http.Client{Transport: headed{}}))
 	if err != nil {
 		return "", err
@@ -259,7 +270,7 @@ func proofs(ctx context.Context, args []string) (string, error) {
 	}
 	proven := 0
 	for i := range c.Size {
-		if len(lines[i]) == 0 {
+		if (c.Size-1-i)%*every != 0 || len(lines[i]) == 0 {
 			continue
 		}
 		hashes, err := builder.InclusionProof(ctx, i)
@@ -280,26 +291,36 @@ type bundled struct {
 	site
 	lines [][]byte
 	size  uint64
-	gone  *[]uint64
+	*gone
+}
+
+// gone are the records without a line.
+type gone struct {
+	sync.Mutex
+	records []uint64
 }
 
 // ReadEntryBundle implements [fsck.Fetcher]: a bundle has the hashes of its records.
 func (b bundled) ReadEntryBundle(ctx context.Context, bundle uint64, width uint8) (hashes []byte, err error) {
-	n := uint64(width)
+	first, n := bundle*torchwood.TileWidth, uint64(width)
 	if n == 0 {
 		n = torchwood.TileWidth
 	}
-	for i := bundle * torchwood.TileWidth; n > 0; i, n = i+1, n-1 {
-		if len(b.lines[i]) > 0 {
-			hashes = append(hashes, rfc6962.DefaultHasher.HashLeaf(b.lines[i])...)
+	var stored [][]byte
+	for i := range n {
+		if line := b.lines[first+i]; len(line) > 0 {
+			hashes = append(hashes, rfc6962.DefaultHasher.HashLeaf(line)...)
 			continue
 		}
-		leaf, err := client.FetchLeafHashes(ctx, b.ReadTile, i, 1, b.size)
-		if err != nil {
-			return nil, err
+		if stored == nil {
+			if stored, err = client.FetchLeafHashes(ctx, b.ReadTile, first, n, b.size); err != nil {
+				return nil, err
+			}
 		}
-		hashes = append(hashes, leaf[0]...)
-		*b.gone = append(*b.gone, i)
+		hashes = append(hashes, stored[i]...)
+		b.Lock()
+		b.records = append(b.records, first+i)
+		b.Unlock()
 	}
 	return hashes, nil
 }
@@ -328,11 +349,13 @@ func check(ctx context.Context, args []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var gone []uint64
-	// One worker reads one bundle after the other.
-	f := fsck.New(s.verifier.Name(), s.verifier, bundled{s, lines, c.Size, &gone}, hashesOf, fsck.Opts{N: 1})
+	without := &gone{}
+	// With less room than there are tiles, fsck v1.0.4 waits for ever once its workers have refused one.
+	room := uint(len(tlog.NewTiles(torchwood.TileHeight, 0, int64(c.Size))))
+	f := fsck.New(s.verifier.Name(), s.verifier, bundled{s, lines, c.Size, without}, hashesOf, fsck.Opts{N: room})
 	if err := f.Check(ctx); err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%d records, gone %v", c.Size, gone), nil
+	slices.Sort(without.records)
+	return fmt.Sprintf("%d records, gone %v", c.Size, without.records), nil
 }
