@@ -52,7 +52,7 @@ func witnessed(t *testing.T, data string, n, quorum int) (pdptest.Option, []*wit
 	}, all
 }
 
-// witnessState is what /readyz says of the witnesses.
+// witnessState is the part of /readyz about the witnesses.
 type witnessState struct {
 	Status string
 	Log    struct {
@@ -283,7 +283,7 @@ func TestWitnessesRotation(t *testing.T) {
 	}
 }
 
-// What is shown is what a quorum cosigned, and never makes a checkpoint: until the quorum is missing for too long, and is
+// The checkpoint that is shown is one that a quorum cosigned, and showing it never makes a checkpoint: until the quorum is missing for too long, and is
 // not required.
 func TestWitnessesCheckpointShown(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// mostAnswer bounds what is read of an answer: signature lines, or a size.
+	// mostAnswer bounds the part of an answer that is read: signature lines, or a size.
 	mostAnswer = 16 << 10
 	// mostSizes is how often in a row a witness may name another size before the round ends for it.
 	mostSizes = 2
@@ -29,7 +29,7 @@ const (
 	mostSkew = time.Hour
 )
 
-// answer is what came of asking a witness.
+// answer is the result of asking a witness.
 type answer struct {
 	of       *peer
 	outcome  Outcome
@@ -48,7 +48,7 @@ func suspected(status int, size, ours uint64) answer {
 	return answer{outcome: Suspected, detail: s.String(), suspect: s}
 }
 
-// answer asks a witness for its cosignature. If it is a suspect then, it is asked for what it knows of the log.
+// answer asks a witness for its cosignature. If it is a suspect then, its monitoring address is asked.
 func (w *Witnesses) answer(ctx context.Context, p *peer, c decisionlog.Checkpoint) answer {
 	a := w.ask(ctx, p, c)
 	a.of = p
@@ -117,7 +117,7 @@ func Reach(ctx context.Context, policy *c2sp.Policy, signed []byte) (all []State
 	return all
 }
 
-// submit sends one add-checkpoint. It follows no redirect. If it is not 200, 409 or 422, other is what came of it.
+// submit sends one add-checkpoint. It follows no redirect. If it is not 200, 409 or 422, other is the result.
 func (p *peer) submit(ctx context.Context, old uint64, proof tlog.TreeProof, signed []byte) (status int, said []byte, other answer) {
 	body := fmt.Appendf(nil, "old %d\n", old)
 	for _, hash := range proof {

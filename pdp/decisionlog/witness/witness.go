@@ -24,14 +24,14 @@ import (
 	"policy-service/pdp/httpclient"
 )
 
-// Options are what [New] takes. All but Monitoring must be set.
+// Options are the arguments of [New]. All but Monitoring must be set.
 type Options struct {
 	Log *decisionlog.Log
 	// Data is the directory of the log.
 	Data string
 	// Policy has the witnesses with their URLs, and the quorum.
 	Policy *c2sp.Policy
-	// Monitoring has, by the label of a witness, the URL below which it shows what it cosigned last.
+	// Monitoring has, by the label of a witness, the URL below which it shows the checkpoint that it cosigned last.
 	Monitoring map[string]string
 	// Every is how often a round begins, and how long one lasts at most.
 	Every time.Duration
@@ -252,7 +252,7 @@ func (w *Witnesses) keep(signed []byte, c decisionlog.Checkpoint) bool {
 	return true
 }
 
-// take takes what came of a witness. It logs changes alone.
+// take takes the answer of a witness. It logs changes alone.
 func (w *Witnesses) take(a answer) {
 	w.Count(a.of.Label, a.outcome)
 	now := w.Now().UTC()
