@@ -12,7 +12,7 @@ import (
 	"policy-service/pdp/pdptest/night"
 )
 
-// The tags of pdp/decisionlog/WITNESSES.md: what is typed before there is a witness, with one, and after.
+// The tags of pdp/decisionlog/WITNESSES.md: before there is a witness, its own commands, and after.
 const (
 	withoutWitness = "console key"
 	litewitness    = "console litewitness"

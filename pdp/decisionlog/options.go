@@ -40,7 +40,7 @@ type Options struct {
 
 	Checkpoints Checkpoints
 
-	// Refuse is asked before what may be refused is put on record, such as a decision. Its error is part of the
+	// Refuse is asked before entries are put on record that may be refused, such as decisions. Its error is part of the
 	// [ErrUnavailable] that Append returns. It may be nil.
 	Refuse func(now time.Time) error
 

@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -41,8 +42,8 @@ func (c *WitnessesConfig) check(r *config.Reading, mode decisionlog.Mode) {
 	if c.Required && mode == decisionlog.BestEffort {
 		r.Addf(at("required"), "%s needs answers that wait for their records, and decision_log.mode is best_effort; write strict, or leave it out", at("required"))
 	}
-	for label, url := range c.Monitoring {
-		if err := witness.Check(url); err != nil {
+	for _, label := range slices.Sorted(maps.Keys(c.Monitoring)) {
+		if err := witness.Check(c.Monitoring[label]); err != nil {
 			r.Addf(at("monitoring"), "%s: %w", config.Entry(at("monitoring"), label), err)
 		}
 	}
@@ -76,7 +77,7 @@ func (c *WitnessesConfig) Policy() (*c2sp.Policy, error) {
 			errs = append(errs, wrong("witness", one.Label, "the witness %s: %w", one.Label, err))
 		}
 	}
-	for label := range c.Monitoring {
+	for _, label := range slices.Sorted(maps.Keys(c.Monitoring)) {
 		if !known[label] {
 			errs = append(errs, fmt.Errorf("%s: there is no witness of that name in %s", config.Entry(keyWitnesses+".monitoring", label), c.PolicyFile))
 		}

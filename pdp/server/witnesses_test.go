@@ -52,7 +52,7 @@ func witnessed(t *testing.T, data string, n, quorum int) (pdptest.Option, []*wit
 	}, all
 }
 
-// witnessState is what /readyz says of the witnesses.
+// witnessState is the part of /readyz about the witnesses.
 type witnessState struct {
 	Status string
 	Log    struct {
@@ -79,7 +79,7 @@ func TestWitnessesCosign(t *testing.T) {
 	counts := map[bool][2]int64{}
 	for _, with := range []bool{false, true} {
 		var commits, signed atomic.Int64
-		option, _ := witnessed(t, "", 2, 2)
+		option, all := witnessed(t, "", 2, 2)
 		s := pdptest.Start(t, telling(), option, func(c *server.Config) {
 			if !with {
 				c.DecisionLog.Witnesses = nil
@@ -99,10 +99,12 @@ func TestWitnessesCosign(t *testing.T) {
 		}
 		commits.Store(0)
 		signed.Store(0)
+		asked := all[1].Asked()
 		for range 20 {
 			replied(t, s.Post(evaluationPath, readQuestion), 200)
 		}
 		if with {
+			eventually(t, "another round is over", func() bool { return all[1].Asked() > asked+1 })
 			_, state := witnessesOf(t, s)
 			if state.Status != "ready" || state.Log.Witnesses.Missing || len(state.Log.Witnesses.Witnesses) != 2 {
 				t.Errorf("got %+v", state)
@@ -281,7 +283,7 @@ func TestWitnessesRotation(t *testing.T) {
 	}
 }
 
-// What is shown is what a quorum cosigned, and never makes a checkpoint: until the quorum is missing for too long, and is
+// The checkpoint that is shown is one that a quorum cosigned, and showing it never makes a checkpoint: until the quorum is missing for too long, and is
 // not required.
 func TestWitnessesCheckpointShown(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// mostAnswer bounds what is read of an answer: signature lines, or a size.
+	// mostAnswer bounds the part of an answer that is read: signature lines, or a size.
 	mostAnswer = 16 << 10
 	// mostSizes is how often in a row a witness may name another size before the round ends for it.
 	mostSizes = 2
@@ -29,35 +29,38 @@ const (
 	mostSkew = time.Hour
 )
 
-// verdict is what came of asking a witness.
-type verdict struct {
-	outcome Outcome
-	detail  string
-	line    string // the cosignature, of Cosigned
-	status  int    // of Suspected
-	size    uint64 // and the size that it named, 0 if none
+// answer is the result of asking a witness.
+type answer struct {
+	of       *peer
+	outcome  Outcome
+	detail   string
+	line     string  // the cosignature, of Cosigned
+	suspect  Suspect // of Suspected
+	conflict []byte  // of Suspected: a checkpoint that proves that the log forked
 }
 
-func failed(outcome Outcome, format string, args ...any) verdict {
-	return verdict{outcome: outcome, detail: fmt.Sprintf(format, args...)}
+func failed(outcome Outcome, format string, args ...any) answer {
+	return answer{outcome: outcome, detail: fmt.Sprintf(format, args...)}
 }
 
-func suspected(status int, size, ours uint64) verdict {
-	return verdict{outcome: Suspected, detail: Suspect{Status: status, Size: size, Ours: ours}.String(), status: status, size: size}
+func suspected(status int, size, ours uint64) answer {
+	s := Suspect{Status: status, Size: size, Ours: ours}
+	return answer{outcome: Suspected, detail: s.String(), suspect: s}
 }
 
-// answer asks a witness for its cosignature. If it is a suspect then, it is asked for what it knows of the log.
+// answer asks a witness for its cosignature. If it is a suspect then, its monitoring address is asked.
 func (w *Witnesses) answer(ctx context.Context, p *peer, c decisionlog.Checkpoint) answer {
-	a := answer{of: p, verdict: w.ask(ctx, p, c)}
+	a := w.ask(ctx, p, c)
+	a.of = p
 	if a.outcome == Suspected && p.monitor != nil {
 		var said string
 		a.conflict, said = w.evidence(ctx, p, c.Origin)
-		a.detail += "; " + said
+		a.detail += "; its monitoring address shows " + said
 	}
 	return a
 }
 
-func (w *Witnesses) ask(ctx context.Context, p *peer, c decisionlog.Checkpoint) verdict {
+func (w *Witnesses) ask(ctx context.Context, p *peer, c decisionlog.Checkpoint) answer {
 	for again := 0; ; again++ {
 		var proof tlog.TreeProof
 		if old := p.old; old > 0 {
@@ -67,7 +70,7 @@ func (w *Witnesses) ask(ctx context.Context, p *peer, c decisionlog.Checkpoint) 
 				return failed(Unproved, "that %d records are the first of %d cannot be proved: %v", old, c.Size, err)
 			}
 		}
-		status, said, v := p.submit(ctx, p.old, proof, c.Note)
+		status, said, other := p.submit(ctx, p.old, proof, c.Note)
 		switch status {
 		case http.StatusOK:
 			line, err := p.cosignature(c, said, w.Now())
@@ -75,12 +78,12 @@ func (w *Witnesses) ask(ctx context.Context, p *peer, c decisionlog.Checkpoint) 
 				return failed(BadLine, "%v", err)
 			}
 			p.old = c.Size
-			return verdict{outcome: Cosigned, line: line}
+			return answer{outcome: Cosigned, line: line}
 		case http.StatusUnprocessableEntity:
 			return suspected(status, 0, c.Size)
 		case http.StatusConflict:
 		default:
-			return v
+			return other
 		}
 		size, err := parseSize(said)
 		if err != nil {
@@ -106,16 +109,16 @@ func Reach(ctx context.Context, policy *c2sp.Policy, signed []byte) (all []State
 		var err error
 		if p.server, err = connect(one.URL); err != nil {
 			s.Outcome, s.Detail = Unreachable, err.Error()
-		} else if _, _, v := p.submit(ctx, 0, nil, signed); v.outcome != "" {
-			s.Outcome, s.Detail = v.outcome, v.detail
+		} else if _, _, other := p.submit(ctx, 0, nil, signed); other.outcome != "" {
+			s.Outcome, s.Detail = other.outcome, other.detail
 		}
 		all = append(all, s)
 	}
 	return all
 }
 
-// submit sends one add-checkpoint. It follows no redirect. The verdict is empty if the answer is 200, 409 or 422.
-func (p *peer) submit(ctx context.Context, old uint64, proof tlog.TreeProof, signed []byte) (status int, said []byte, v verdict) {
+// submit sends one add-checkpoint. It follows no redirect. If it is not 200, 409 or 422, other is the result.
+func (p *peer) submit(ctx context.Context, old uint64, proof tlog.TreeProof, signed []byte) (status int, said []byte, other answer) {
 	body := fmt.Appendf(nil, "old %d\n", old)
 	for _, hash := range proof {
 		body = append(base64.StdEncoding.AppendEncode(body, hash[:]), '\n')
@@ -131,7 +134,7 @@ func (p *peer) submit(ctx context.Context, old uint64, proof tlog.TreeProof, sig
 	}
 	switch status = httpclient.StatusOf(err); {
 	case err == nil:
-		return r.StatusCode, said, v
+		return r.StatusCode, said, other
 	case status == http.StatusForbidden:
 		return status, nil, failed(UnknownKey, "it does not know the key in force; have its operator add the key that log key prints last")
 	case status == http.StatusNotFound:

@@ -99,10 +99,11 @@ func (w *Witnesses) readSuspects() error {
 }
 
 // setSuspect makes a witness a suspect, or ends that: by a cosignature alone, so that a suspect that is away stays one.
-func (w *Witnesses) setSuspect(a answer, c decisionlog.Checkpoint, now time.Time) {
+func (w *Witnesses) setSuspect(a answer, now time.Time) {
 	switch {
 	case a.of.suspect == nil && a.outcome == Suspected:
-		a.of.suspect = &Suspect{a.of.Label, a.size, c.Size, a.status, now}
+		a.suspect.Witness, a.suspect.Since = a.of.Label, now
+		a.of.suspect = &a.suspect
 	case a.of.suspect != nil && a.outcome == Cosigned:
 		a.of.suspect = nil
 	default:
@@ -124,23 +125,23 @@ func (w *Witnesses) setSuspect(a answer, c decisionlog.Checkpoint, now time.Time
 }
 
 // evidence asks a suspect for the checkpoint that it cosigned last. It is a conflict if it bears a signature of this
-// log, and is not of its tree. said is what it is else.
+// log, and is not of its tree. said describes it.
 func (w *Witnesses) evidence(ctx context.Context, p *peer, origin string) (conflict []byte, said string) {
 	name := sha256.Sum256([]byte(origin))
 	shown, err := p.monitor.Call(ctx, httpclient.Call{
 		Method: http.MethodGet, Path: "/" + hex.EncodeToString(name[:]) + "/checkpoint", Most: decisionlog.MaxCheckpointBytes})
 	if err != nil {
-		return nil, fmt.Sprintf("its monitoring address shows nothing: %.200s", err)
+		return nil, fmt.Sprintf("nothing: %.200s", err)
 	}
 	c, err := w.Log.OfThisLog(shown)
 	if err != nil || c.Origin != origin {
-		return nil, "its monitoring address shows nothing that this log signed"
+		return nil, "nothing that this log signed"
 	}
 	switch err = w.Log.Continues(c); {
 	case errors.Is(err, decisionlog.ErrForked):
-		return shown, fmt.Sprintf("its monitoring address shows a checkpoint that the log signed: %v", err)
+		return shown, fmt.Sprintf("a checkpoint that the log signed: %v", err)
 	case err != nil:
-		return nil, fmt.Sprintf("the log cannot be read: %v", err)
+		return nil, fmt.Sprintf("one that cannot be compared: %v", err)
 	}
-	return nil, "its monitoring address shows a checkpoint of this log"
+	return nil, "a checkpoint of this log"
 }

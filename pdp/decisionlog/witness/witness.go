@@ -24,14 +24,14 @@ import (
 	"policy-service/pdp/httpclient"
 )
 
-// Options are what [New] takes. All but Monitoring must be set.
+// Options are the arguments of [New]. All but Monitoring must be set.
 type Options struct {
 	Log *decisionlog.Log
 	// Data is the directory of the log.
 	Data string
 	// Policy has the witnesses with their URLs, and the quorum.
 	Policy *c2sp.Policy
-	// Monitoring has, by the label of a witness, the URL below which it shows what it cosigned last.
+	// Monitoring has, by the label of a witness, the URL below which it shows the checkpoint that it cosigned last.
 	Monitoring map[string]string
 	// Every is how often a round begins, and how long one lasts at most.
 	Every time.Duration
@@ -191,13 +191,6 @@ func (w *Witnesses) Run(ctx context.Context) {
 	}
 }
 
-// answer is the end of a round for one witness.
-type answer struct {
-	of *peer
-	verdict
-	conflict []byte // a checkpoint that proves one
-}
-
 // Round puts the newest checkpoint to all witnesses, but to suspects only now and then. It returns when all have
 // answered, at most Every later.
 func (w *Witnesses) Round(ctx context.Context) {
@@ -221,14 +214,14 @@ func (w *Witnesses) Round(ctx context.Context) {
 		asked++
 		go func() { answers <- w.answer(within, p, c) }()
 	}
-	cosigned, signed, kept := map[string]bool{}, bytes.Clone(c.Note), 0
+	cosigned, signed, kept, forked := map[string]bool{}, bytes.Clone(c.Note), 0, false
 	for range asked {
 		a := <-answers
-		if ctx.Err() != nil || w.Status().Conflict {
-			continue
+		if ctx.Err() != nil {
+			continue // it says nothing about the witness
 		}
-		w.take(a, c)
-		if a.outcome != Cosigned {
+		forked = forked || a.conflict != nil
+		if w.take(a); a.outcome != Cosigned || forked {
 			continue
 		}
 		signed, cosigned[a.of.Label] = append(signed, a.line...), true
@@ -236,7 +229,7 @@ func (w *Witnesses) Round(ctx context.Context) {
 			kept = len(signed)
 		}
 	}
-	if kept > 0 && kept < len(signed) {
+	if kept > 0 && kept < len(signed) && !forked {
 		w.keep(signed, c) // with the lines that came after the quorum
 	}
 	w.mu.Lock()
@@ -255,26 +248,25 @@ func (w *Witnesses) keep(signed []byte, c decisionlog.Checkpoint) bool {
 	w.quorum.Store(&now)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c.Note = signed
-	w.kept = c
+	w.kept, w.kept.Note = c, signed
 	return true
 }
 
-// take takes what came of a witness. It logs changes alone.
-func (w *Witnesses) take(a answer, c decisionlog.Checkpoint) {
+// take takes the answer of a witness. It logs changes alone.
+func (w *Witnesses) take(a answer) {
 	w.Count(a.of.Label, a.outcome)
 	now := w.Now().UTC()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := &a.of.state
-	if w.setSuspect(a, c, now); a.of.suspect != nil {
+	if w.setSuspect(a, now); a.of.suspect != nil {
 		a.outcome = Suspected
 	}
-	changed := s.Outcome != a.outcome
-	if changed {
-		s.Since = now
+	s := State{a.of.Label, a.outcome, a.detail, now}
+	changed := a.of.state.Outcome != a.outcome
+	if !changed {
+		s.Since = a.of.state.Since
 	}
-	s.Outcome, s.Detail = a.outcome, a.detail
+	a.of.state = s
 	switch {
 	case a.conflict != nil:
 		w.setConflict(a.conflict, "the witness "+s.Witness+" has it")

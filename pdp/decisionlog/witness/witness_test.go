@@ -367,7 +367,7 @@ func TestSuspect(t *testing.T) {
 	}
 }
 
-// TestFork puts back the directory of before, and writes on. Each witness refuses that, and one shows what it knows.
+// TestFork puts back the directory of before, and writes on. Each witness refuses that, and one shows the other log.
 func TestFork(t *testing.T) {
 	for name, watched := range map[string]bool{"no monitoring": false, "monitoring": true} {
 		for size, more := range map[string]int{"fewer records": 1, "as many": 4, "more": 9} {
@@ -438,7 +438,7 @@ func TestForkBesideIt(t *testing.T) {
 	}
 }
 
-// TestNoConflict has the monitoring address of a suspect show what proves nothing.
+// TestNoConflict has the monitoring address of a suspect show texts that prove nothing.
 func TestNoConflict(t *testing.T) {
 	w := begin(t, 2, 1)
 	other := begin(t, 1, 1)

@@ -15,7 +15,7 @@ const witnessPatience = 5 * time.Second
 // checkpointsEvery is how old the newest checkpoint of a running server becomes.
 const checkpointsEvery = time.Minute
 
-// witnesses looks for what the files say of them, with or without a running server, and asks whether each knows the log.
+// witnesses reads the files about them, with or without a running server, and asks whether each knows the log.
 func (x *exam) witnesses() {
 	const check, page = "witnesses", "see pdp/decisionlog/WITNESSES.md"
 	c := x.Config.DecisionLog.Witnesses

@@ -15,7 +15,7 @@ import (
 	"policy-service/pdp/server/doctor"
 )
 
-// TestWitnesses looks beside a running server, and at what is left of it.
+// TestWitnesses looks beside a running server, and at the directory that it leaves.
 func TestWitnesses(t *testing.T) {
 	t.Parallel()
 	data := lived(t)

@@ -75,7 +75,7 @@ func (l *Log) Retained(done decisionlog.Retired, err error) {
 // IndexFailed counts a failed attempt to make an index.
 func (l *Log) IndexFailed() { l.indexFailures.Add(context.Background(), 1) }
 
-// Witnessed counts what came of each submission to the witnesses of a policy.
+// Witnessed counts the outcomes of submissions to the witnesses of a policy.
 func (l *Log) Witnessed(policy *c2sp.Policy) func(label string, outcome witness.Outcome) {
 	count := func(n int64, label string, outcome witness.Outcome) {
 		l.witnessed.Add(context.Background(), n, metric.WithAttributes(attribute.String("witness", label), attribute.String("outcome", string(outcome))))

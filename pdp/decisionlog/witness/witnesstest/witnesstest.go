@@ -36,7 +36,7 @@ type Witness struct {
 	now     func() time.Time
 }
 
-// log is what the witness knows of one.
+// log is a log as the witness knows it.
 type log struct {
 	keys []note.Verifier
 	size int64
