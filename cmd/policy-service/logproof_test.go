@@ -8,9 +8,15 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -249,6 +255,94 @@ func TestIdsThatNameNoFile(t *testing.T) {
 	if entries, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(entries) > 0 {
 		t.Errorf("written: %v, %v", entries, err)
 	}
+}
+
+// A server says how records are called, and may lie.
+func TestALyingServerNamesNoFile(t *testing.T) {
+	t.Parallel()
+	const head, record, proof = `{"export":"begin","format":1,"form":"proof","checkpoint":"c"}`, `{"sequence":1,"id":"%s","time":"2026-01-02T03:04:05Z","kind":"batch","tenant":"default"}`, `{"export":"proof","sequence":1,"hashes":[]}`
+	said := func(ids ...string) string {
+		text := head + "\n"
+		for _, id := range ids {
+			text += fmt.Sprintf(record, id) + "\n" + proof + "\n"
+		}
+		return text
+	}
+	for answer, want := range map[string]string{
+		said("other"):              "the proof is of another record, \"other\"",
+		said("../x", "asked.1"):    "cannot be the name of a file",
+		said("/tmp/x", "asked"):    "cannot be the name of a file",
+		said("asked.1", "../x"):    "the proof is of another record",
+		said():                     "there is no record in the proof",
+		"garbage":                  "cannot prove the record",
+		head + "\n" + proof + "\n": "there is no record in the proof",
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) }))
+		dir := t.TempDir()
+		var out bytes.Buffer
+		code := run([]string{"log", "prove", "asked.1", "--server", server.URL, "-o", filepath.Join(dir, "out")}, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
+		server.Close()
+		entries, err := os.ReadDir(dir)
+		must(t, err)
+		if code != cli.Failed || !strings.Contains(out.String(), want) || len(entries) > 0 {
+			t.Errorf("%s: exit %d, %s, %v", answer, code, &out, entries)
+		}
+	}
+}
+
+// A server whose export is not the log that its key signed is found, also where the export fits together.
+func TestVerifyOfAServerThatLies(t *testing.T) {
+	t.Parallel()
+	p := newProver(t)
+	p.ask("/access/v1/evaluation", proveQuestion)
+	policy := p.write("policy", []byte(p.run(0, p.log("key", "--policy")...)))
+	server, err := url.Parse(p.URL)
+	must(t, err)
+	early := p.run(0, p.log("checkpoint")...)
+	p.ask("/access/v1/evaluation", proveQuestion)
+	p.run(0, p.log("checkpoint")...)
+	for name, test := range map[string]struct {
+		path   string
+		change func(string) string
+		want   cli.ExitCode
+		says   string
+	}{
+		"nothing":                   {"/v1/log/export", func(s string) string { return s }, 0, "verified http://127.0.0.1:"},
+		"a record":                  {"/v1/log/export", func(s string) string { return mended(strings.Replace(s, "alice", "malic", 1)) }, 3, "altered "},
+		"a record, and no digest":   {"/v1/log/export", func(s string) string { return strings.Replace(s, "alice", "malic", 1) }, 2, "not in one piece"},
+		"the end":                   {"/v1/log/export", func(s string) string { return s[:strings.LastIndex(s, `{"export":"end"`)] }, 2, "cannot verify"},
+		"a checkpoint of then":      {"/v1/log/checkpoint", func(string) string { return early }, 0, "verified"},
+		"a checkpoint's signature":  {"/v1/log/checkpoint", func(s string) string { return strings.Replace(s, "— ", "— x", 1) }, 9, "the checkpoint that the server serves: "},
+		"a checkpoint that is none": {"/v1/log/checkpoint", func(string) string { return "garbage" }, 3, "the checkpoint"},
+	} {
+		proxy := httputil.NewSingleHostReverseProxy(server)
+		direct := proxy.Director
+		proxy.Director = func(r *http.Request) {
+			direct(r)
+			r.Host = server.Host
+			r.Header.Set("Accept-Encoding", "identity")
+		}
+		proxy.ModifyResponse = func(r *http.Response) error {
+			body, err := io.ReadAll(r.Body)
+			if err == nil && r.Request.URL.Path == test.path {
+				body = []byte(test.change(string(body)))
+			}
+			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), -1
+			r.Header.Del("Content-Length")
+			return err
+		}
+		lying := httptest.NewServer(proxy)
+		got := p.run(test.want, "log", "verify", "--server", lying.URL, "--credential", p.path("all.key"), "--policy", policy)
+		if lying.Close(); !strings.Contains(got, test.says) {
+			t.Errorf("%s: got %s", name, got)
+		}
+	}
+}
+
+// mended is an export with the digest of its lines.
+func mended(text string) string {
+	at := strings.LastIndex(text, `{"export":"end"`)
+	return text[:at] + regexp.MustCompile(`"digest":"[0-9a-f]+"`).ReplaceAllString(text[at:], fmt.Sprintf(`"digest":"%x"`, sha256.Sum256([]byte(text[:at]))))
 }
 
 // A policy is read in place of a key, for all that there is to verify. Witnesses that it asks must have cosigned.

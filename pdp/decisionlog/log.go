@@ -31,7 +31,7 @@ type Log struct {
 	origin   string
 }
 
-// Origin is the name of the log. Its checkpoints and keys have it, whatever key is in force.
+// Origin is the name of the log. Its checkpoints and keys have it, under every key.
 func (l *Log) Origin() string { return l.origin }
 
 // Unsigned are the records that this start found without a checkpoint and without a MAC, which are named now.

@@ -13,6 +13,7 @@ import (
 
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/c2sp"
+	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
 )
@@ -185,15 +186,40 @@ func TestTheProofOfARecordByAccept(t *testing.T) {
 	}
 }
 
+// cosign keeps the newest checkpoint with the line of a witness, which is not checked here.
+func (o *office) cosign() string {
+	o.t.Helper()
+	hash := sha256.Sum256([]byte("a witness"))
+	cosigned := o.get("/v1/log/checkpoint") + "— witness.example " + base64.StdEncoding.EncodeToString(append(hash[:4], make([]byte, 72)...)) + "\n"
+	must(o.t, o.Log().KeepWitnessed([]byte(cosigned)))
+	return cosigned
+}
+
+// An export goes on after a broken connection, though witnesses have cosigned more since: its last line alone has their word.
+func TestAnExportGoesOnBesideWitnesses(t *testing.T) {
+	t.Parallel()
+	o := openOffice(t)
+	o.happen("initech")
+	o.cosign()
+	first := o.export("/v1/log/export", "identity")
+	rows := strings.SplitAfter(first.text, "\n")
+	o.happen("globex")
+	cosigned := strings.ReplaceAll(o.cosign(), "\n", `\n`)
+	for at := 1; at < 6; at++ {
+		rest := o.export("/v1/log/export?checkpoint="+first.checkpoint+"&after="+sequenceIn(rows[at]), "identity")
+		whole := strings.Join(rows[:at+1], "") + rest.text
+		if r := verify.Export(strings.NewReader(whole), verify.Options{Key: o.get("/v1/log/keys")}); !r.Verified() || !strings.Contains(rest.text, cosigned) {
+			t.Fatalf("after line %d: %v\n%s", at, r.Problem, whole)
+		}
+	}
+}
+
 // A proof goes to the checkpoint that witnesses cosigned, where that covers the record, in both forms.
 func TestProofsGoToTheWitnessedCheckpoint(t *testing.T) {
 	t.Parallel()
 	o := openOffice(t)
 	id := o.ask("initech", evaluationPath, tenantQuestion)
-	cosigned := o.get("/v1/log/checkpoint")
-	hash := sha256.Sum256([]byte("a witness")) // nobody checks the line here
-	cosigned += "— witness.example " + base64.StdEncoding.EncodeToString(append(hash[:4], make([]byte, 72)...)) + "\n"
-	must(t, o.Log().KeepWitnessed([]byte(cosigned)))
+	cosigned := o.cosign()
 	later := o.ask("initech", evaluationPath, tenantQuestion)
 	newest := o.get("/v1/log/checkpoint")
 	for id, want := range map[string]string{id: cosigned, later: newest} {

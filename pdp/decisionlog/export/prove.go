@@ -84,7 +84,7 @@ type Proved struct {
 	Proof c2sp.Proof
 }
 
-// Proofs reads what [Log.Prove] wrote. It checks nothing: package verify does.
+// Proofs reads the output of [Log.Prove]. It checks nothing: package verify does.
 func Proofs(in io.Reader) (all []Proved, err error) {
 	var e struct {
 		Export     string      `json:"export"`

@@ -18,15 +18,15 @@ import (
 // outside is a checkpoint that the leaves are held against, and that does not stand among them.
 type outside struct {
 	checkpoint
-	what    string     // names it in a sentence
+	name    string     // in a sentence
 	file    string     // "" if it came from elsewhere
 	bad     error      // it is no checkpoint
 	reached *tlog.Hash // the root of the tree when it had the size of the checkpoint
 }
 
 // keep makes one of a text, whose signature is checked later.
-func keep(what, file, text string) *outside {
-	o := &outside{what: what, file: file}
+func keep(name, file, text string) *outside {
+	o := &outside{name: name, file: file}
 	o.checkpoint, o.bad = unverifiedCheckpoint(text)
 	return o
 }
@@ -109,11 +109,11 @@ func (c *checker) compare() error {
 		ofOurs := o.file != "" && (o == c.conflict || c.options.Policy == nil) // and no quorum is sought in it
 		switch code := asProblem(err).Code; {
 		case err == nil && o == c.conflict:
-			c.report.doubt("that a witness has another history: %s is kept as evidence, though it is of this log", o.what)
+			c.report.doubt("that a witness has another history: %s is kept as evidence, though it is of this log", o.name)
 		case err == nil:
 		case ofOurs && code == Usage && o != c.conflict: // it is of records that a running server holds
 		case ofOurs && code != Usage && code != Forked && code != Truncated:
-			c.report.doubt("that a witness has another history: %s is none that this log signed: %v", o.what, err)
+			c.report.doubt("that a witness has another history: %s is none that this log signed: %v", o.name, err)
 		default:
 			return inFile(err, o.file)
 		}
@@ -129,19 +129,19 @@ func (c *checker) against(o *outside) error {
 	}
 	if err != nil {
 		p := asProblem(err)
-		p.What = o.what + ": " + p.What
+		p.What = o.name + ": " + p.What
 		return p
 	}
 	switch {
 	case signed.size > c.tree.size && c.report.Live:
 		// Not truncated, as far as anybody can see, and not verified either.
 		return problem(Usage, -1, "%s covers %d records, and beside a running server only %d were to be read: give an older one, ask the server itself with --server, or stop it",
-			o.what, signed.size, c.tree.size)
+			o.name, signed.size, c.tree.size)
 	case signed.size > c.tree.size:
 		return problem(Truncated, c.tree.size, "it and all up to record %d are not there: %s covers %d records, the log has %d",
-			signed.size-1, o.what, signed.size, c.tree.size)
+			signed.size-1, o.name, signed.size, c.tree.size)
 	case signed.size > 0 && (o.reached == nil || *o.reached != signed.root):
-		return problem(Forked, -1, "the first %d records are not those that %s was signed for", signed.size, o.what)
+		return problem(Forked, -1, "the first %d records are not those that %s was signed for", signed.size, o.name)
 	case signed.size > c.report.Size:
 		c.sign(signed) // it covers more than the log's own
 		c.report.Unsigned = c.tree.size - c.report.Size

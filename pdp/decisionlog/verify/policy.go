@@ -73,7 +73,7 @@ func (c *checker) asksWitnesses() bool {
 	return c.report.Witnessed != nil && c.options.Policy.QuorumName != c2sp.None
 }
 
-// witnessed reports what the quorum proves, and what it does not.
+// witnessed reports how far the word of the quorum reaches.
 func (c *checker) witnessed() {
 	r := &c.report
 	if !c.asksWitnesses() {

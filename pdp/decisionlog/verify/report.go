@@ -69,7 +69,7 @@ type Report struct {
 	Retired    int64    `json:"retired"`              // records in segments that retention dropped, each recorded
 	Skipped    int64    `json:"skipped"`              // records that a filter left out of an export; their hashes are there
 	Unsigned   int64    `json:"unsigned"`             // records after the last checkpoint, which no signature covers
-	// Witnessed is what the quorum of the policy cosigned.
+	// Witnessed is the part that the quorum of the policy cosigned.
 	Witnessed *Witnessed `json:"witnessed,omitempty"`
 	Live      bool       `json:"live,omitempty"` // a server holds the log: its active segment was not read
 	// Unknown are the buckets and meta keys of segments that no log has: nothing covers their content.

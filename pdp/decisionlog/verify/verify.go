@@ -10,7 +10,7 @@
 // Merkle root that a checkpoint signs. That the signature is the right one's, follows only
 // from a key that came another way ([Options].Key). That the log was not cut, put back to
 // an older copy, or signed anew with a stolen key, follows only from a checkpoint
-// that was kept elsewhere (Checkpoint), or that witnesses cosigned, of whom enough are honest (Policy). The report says
+// that was kept elsewhere (Checkpoint), or that witnesses cosigned, of which enough are honest (Policy). The report says
 // which of these were not excluded.
 //
 // The package refuses to repair, and to trust anything for standing in the log itself.

@@ -9,14 +9,14 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// What everybody may read has a rate of its own, so that it takes next to nothing from callers: strangerTime of work
-// costs as much as a request, so that all strangers together have a tenth of a processor, and one address a fiftieth.
+// What everybody may read has a rate of its own, so that it takes little from callers: strangerTime of work costs as much
+// as a request. So all strangers together have a quarter of a processor, and one address a twentieth.
 var (
 	oneStranger  = Rate{PerSecond: 200, Burst: 2000}
 	allStrangers = Rate{PerSecond: 1000, Burst: 4000}
 )
 
-const strangerTime = 100 * time.Microsecond
+const strangerTime = 250 * time.Microsecond
 
 // newStrangers makes the rate. All together are a caller without a name.
 func newStrangers(now func() time.Time) *rates {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -39,15 +40,15 @@ func (proveCommand) Help() string {
 
 // Run prints the proof, or writes its files.
 func (c proveCommand) Run(s cli.Streams) error {
-	const what = "prove the record"
+	const task = "prove the record"
 	if c.Out == "" {
-		return c.read(what, func(ctx context.Context, log auditLog) error { return log.Prove(ctx, s.Out, c.ID) })
+		return c.read(task, func(ctx context.Context, log auditLog) error { return log.Prove(ctx, s.Out, c.ID) })
 	}
 	if !isFileName(c.ID) {
 		return fmt.Errorf("the id %q cannot be the name of a file; leave out --out, and the proof is printed", c.ID)
 	}
 	var all []export.Proved
-	err := c.read(what, func(ctx context.Context, log auditLog) (err error) {
+	err := c.read(task, func(ctx context.Context, log auditLog) (err error) {
 		all, err = c.proofs(ctx, log, c.ID)
 		if errors.Is(err, decisionlog.ErrGone) || httpclient.StatusOf(err) == http.StatusGone {
 			all, err = c.proofsOfGone(ctx, log)
@@ -83,10 +84,15 @@ func (c proveCommand) proofs(ctx context.Context, log auditLog, id string) ([]ex
 		return nil, err
 	}
 	all, err := export.Proofs(&text)
-	if err == nil {
-		all[len(all)-1].ID = id
+	if err != nil {
+		return nil, err
 	}
-	return all, err
+	last := &all[len(all)-1]
+	if last.ID != id && !slices.Contains(decisionlog.PossibleIDsOf(id), last.ID) {
+		return nil, fmt.Errorf("the proof is of another record, %.200q", last.ID)
+	}
+	last.ID = id
+	return all, nil
 }
 
 // proofsOfGone are the proof of a record whose content is gone, which is the last one, and that of the record which says so.

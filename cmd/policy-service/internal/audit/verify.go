@@ -2,6 +2,7 @@ package audit
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -147,33 +148,44 @@ func (c verifyCommand) verifyProof(s cli.Streams, o verify.Options) (r verify.Re
 	return verify.Proof(line, proof, o), nil
 }
 
-// verifyServer verifies an export while it comes.
+// verifyServer verifies an export while it comes. While content is being removed, an export ends before the checkpoint that is
+// served: then it is asked for once more.
 func (c verifyCommand) verifyServer(o verify.Options) (r verify.Report, err error) {
 	ctx, stop := cli.UntilSignal()
 	defer stop()
 	from := logFlags{Server: c.Server, Credential: c.Credential, CA: c.CA}
-	err = from.remote(func(log *remote.Log) error {
-		served, err := log.Checkpoint(ctx)
-		if err != nil {
-			return err
-		}
-		o.Served = string(served)
-		in, out := io.Pipe()
-		exported := make(chan error, 1)
-		go func() {
-			_, err := log.Export(ctx, out, export.Options{})
-			exported <- err
-			_ = out.CloseWithError(err)
-		}()
-		r = verify.Export(in, o)
-		_ = in.Close() // where something is wrong, the rest is not waited for
-		if err = <-exported; errors.Is(err, io.ErrClosedPipe) {
-			err = nil
+	err = from.remote(func(log *remote.Log) (err error) {
+		if r, err = verifyExport(ctx, log, o); err == nil && r.Code == verify.Truncated {
+			r, err = verifyExport(ctx, log, o)
 		}
 		return err
 	})
 	if err != nil {
 		err = from.failed("verify", err)
+	}
+	return r, err
+}
+
+func verifyExport(ctx context.Context, log *remote.Log, o verify.Options) (verify.Report, error) {
+	served, err := log.Checkpoint(ctx)
+	if err != nil {
+		return verify.Report{}, err
+	}
+	o.Served = string(served)
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	in, out := io.Pipe()
+	defer func() { _ = in.Close() }()
+	exported := make(chan error, 1)
+	go func() {
+		_, err := log.Export(ctx, out, export.Options{})
+		exported <- err
+		_ = out.CloseWithError(err)
+	}()
+	r := verify.Export(in, o)
+	select {
+	case err = <-exported:
+	default: // something is wrong, and the rest is not waited for
 	}
 	return r, err
 }
