@@ -169,23 +169,6 @@ func TestTheProofOfARedactedRecord(t *testing.T) {
 	}
 }
 
-// The proof is one text, for those who take texts. All others learn where the other form is.
-func TestTheProofOfARecordByAccept(t *testing.T) {
-	t.Parallel()
-	o := openOffice(t)
-	id := o.ask("initech", evaluationPath, tenantQuestion)
-	o.get("/v1/log/checkpoint")
-	for accept, want := range map[string]int{
-		"": 200, "*/*": 200, "text/*": 200, "text/plain": 200, "TEXT/Plain; charset=utf-8": 200, "application/json, text/plain;q=0.1": 200, "text/html,*/*;q=0.8": 200,
-		"application/json": 406, "text/html": 406, "text/plain;q=0": 406, "text/plain;q=0, */*": 406, "application/x-ndjson": 406, ";;": 406, "text/plain;q=x": 406,
-	} {
-		got := o.Get(recordProofPath(id), "Accept", accept)
-		if got.Status != want || want == 406 && !strings.Contains(got.Body, "/v1/decisions/{id}/proof") || got.Header.Get("Vary") != "Accept" {
-			t.Errorf("Accept: %s: got %d %s %s", accept, got.Status, got.Header, got.Body)
-		}
-	}
-}
-
 // cosign keeps the newest checkpoint with the line of a witness, which is not checked here.
 func (o *office) cosign() string {
 	o.t.Helper()

@@ -2,15 +2,10 @@ package audit
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"mime"
 	"net/http"
-	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
@@ -133,11 +128,6 @@ func (a *Audit) decisionProof(ctx context.Context, c echo.Context, want asked) e
 // recordProof answers GET /v1/log/records/:id/proof. It signs nothing: a record waits until a checkpoint covers it. The proof
 // is of a hash, so a record whose content is gone has one as well.
 func (a *Audit) recordProof(c echo.Context, who auditor) error {
-	c.Response().Header().Set(echo.HeaderVary, echo.HeaderAccept)
-	if !acceptsText(c.Request().Header) {
-		return door.NewProblem(http.StatusNotAcceptable,
-			"a proof is text/plain here; GET /v1/decisions/{id}/proof has it in JSON, with the record")
-	}
 	_, done, err := a.reads(c, who)
 	if err != nil {
 		return err
@@ -160,21 +150,6 @@ func (a *Audit) recordProof(c echo.Context, who auditor) error {
 		return logProblem(err)
 	}
 	return c.Blob(http.StatusOK, echo.MIMETextPlainCharsetUTF8, proof.Text())
-}
-
-// acceptsText reports whether the client takes text/plain, with any weight but 0, or says nothing about types.
-func acceptsText(h http.Header) bool {
-	best, at := h.Get(echo.HeaderAccept) == "", -1
-	for _, list := range h.Values(echo.HeaderAccept) {
-		for one := range strings.SplitSeq(list, ",") {
-			kind, parameters, err := mime.ParseMediaType(one)
-			if n := slices.Index([]string{"*/*", "text/*", "text/plain"}, kind); err == nil && n >= at && n >= 0 {
-				weight, err := strconv.ParseFloat(cmp.Or(parameters["q"], "1"), 64)
-				best, at = err == nil && weight > 0, n // the closest one counts
-			}
-		}
-	}
-	return best
 }
 
 // redaction answers POST /v1/decisions/:id/redaction.
