@@ -103,7 +103,7 @@ func (s *Server) openLog(ctx context.Context) error {
 		SegmentAge:   segments.age,
 		SegmentBytes: segments.bytes,
 		Mode:         d.mode,
-		Origin:       logOrigin(s.config.PublicURL),
+		Origin:       s.logOrigin(),
 		Now:          s.now,
 		On: decisionlog.Hooks{
 			Checkpoint: checkpoints.Take,

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -83,6 +85,15 @@ func (c *WitnessesConfig) Policy() (*c2sp.Policy, error) {
 		}
 	}
 	return p, errors.Join(errs...)
+}
+
+// logOrigin is the name of a log that begins now. After a restore the old log may have had the name that public_url gives:
+// a second log of that name would be a fork of it, to witnesses and to everybody else.
+func (s *Server) logOrigin() string {
+	if _, err := os.Stat(filepath.Join(s.config.Data, RestoredDir)); err == nil {
+		return ""
+	}
+	return logOrigin(s.config.PublicURL)
 }
 
 // openWitnesses makes the witnesses of an open log, and asks none.

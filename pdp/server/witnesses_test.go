@@ -283,6 +283,23 @@ func TestWitnessesRotation(t *testing.T) {
 	}
 }
 
+// A log that begins after a restore has a name of its own, whatever public_url says.
+func TestOriginAfterRestore(t *testing.T) {
+	t.Parallel()
+	for _, restored := range []bool{false, true} {
+		data := t.TempDir()
+		if restored {
+			must(t, os.Mkdir(filepath.Join(data, server.RestoredDir), 0o700))
+		}
+		pdptest.Start(t, telling(), withData(data), func(c *server.Config) { c.PublicURL = "http://127.0.0.1:8180" })
+		keys, err := decisionlog.VerifierKeys(data)
+		must(t, err)
+		if strings.HasPrefix(keys[0], "127.0.0.1:8180/v1/log+") == restored {
+			t.Errorf("restored %v: the key is %s", restored, keys[0])
+		}
+	}
+}
+
 // The checkpoint that is shown is one that a quorum cosigned, and showing it never makes a checkpoint: until the quorum is missing for too long, and is
 // not required.
 func TestWitnessesCheckpointShown(t *testing.T) {

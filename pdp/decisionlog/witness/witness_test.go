@@ -533,6 +533,34 @@ func TestRotation(t *testing.T) {
 	}
 }
 
+// TestAhead has a checkpoint be submitted by somebody else, newer than that of the round that is under way.
+func TestAhead(t *testing.T) {
+	w := begin(t, 1, 1)
+	w.round()
+	newer := func() error {
+		if err := w.append(); err != nil {
+			return err
+		}
+		_, err := w.log.Checkpoint(t.Context())
+		return err
+	}
+	w.all[0].Lie(func(rw http.ResponseWriter, _ *http.Request) {
+		if err := newer(); err != nil {
+			t.Error(err)
+		}
+		c, _ := w.log.Signed()
+		rw.WriteHeader(http.StatusConflict)
+		_, _ = fmt.Fprintln(rw, c.Size)
+	})
+	if s := w.round(); s.Witnesses[0].Outcome != witness.OtherSize {
+		t.Errorf("a size that the log has by now makes no suspect: %+v", s)
+	}
+	w.all[0].Lie(nil)
+	if s := w.round(); s.Witnesses[0].Outcome != witness.Cosigned {
+		t.Errorf("got %+v", s)
+	}
+}
+
 // TestRun has a round begin at once, and the end wait for it.
 func TestRun(t *testing.T) {
 	w := begin(t, 1, 1)
