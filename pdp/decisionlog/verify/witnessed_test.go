@@ -148,13 +148,18 @@ func (c cosignedLog) put(t testing.TB, name string, content []byte) {
 	}
 }
 
-// flipped has one bit of a text changed, in a place that counts from its end if it is below 0.
+// flipped has one character of a text changed into another one that Base64 has, in a place that counts from its end if it is
+// below 0.
 func flipped(text []byte, place int) []byte {
 	text = bytes.Clone(text)
 	if place < 0 {
 		place += len(text)
 	}
-	text[place] ^= 1
+	if text[place] == 'B' {
+		text[place] = 'b'
+	} else {
+		text[place] = 'B'
+	}
 	return text
 }
 
