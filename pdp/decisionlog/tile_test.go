@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"golang.org/x/mod/sumdb/note"
@@ -213,5 +214,57 @@ func BenchmarkTile(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// Readers of tiles meet the writer and each other: each tile is that of the tree in the end, however early it was read.
+func TestTilesWhileTheLogGrows(t *testing.T) {
+	t.Parallel()
+	l := mustOpen(t, t.TempDir(), Options{SegmentBytes: 64 << 10, Checkpoints: Checkpoints{Records: 50}})
+	done := make(chan struct{})
+	read := make([]map[tlog.Tile][]byte, 4)
+	var readers sync.WaitGroup
+	for i := range read {
+		read[i] = map[tlog.Tile][]byte{}
+		readers.Go(func() {
+			for n := 0; ; n++ {
+				c, err := l.Signed()
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if err != nil {
+					continue
+				}
+				level := n % 2
+				hashes := int64(c.Size) >> (8 * level)
+				if hashes == 0 {
+					continue
+				}
+				tile := tlog.Tile{H: 8, L: level, N: (hashes - 1) / 256, W: int((hashes-1)%256) + 1}
+				if read[i][tile], err = l.Tile(tile); err != nil {
+					t.Errorf("%s of %d records: %v", tile.Path(), c.Size, err)
+					return
+				}
+			}
+		})
+	}
+	for n := range 600 {
+		mustAppend(t, l, entry(fmt.Sprintf("r%d", n)))
+	}
+	close(done)
+	readers.Wait()
+	memory, seen := hashesOf(t, l), 0
+	for _, tiles := range read {
+		for tile, data := range tiles {
+			seen++
+			if want, err := tlog.ReadTileData(tile, memory); err != nil || !bytes.Equal(data, want) {
+				t.Errorf("%s: %v, or it was not of the tree", tile.Path(), err)
+			}
+		}
+	}
+	if seen < 4 {
+		t.Errorf("%d tiles were read", seen)
 	}
 }
