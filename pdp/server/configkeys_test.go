@@ -117,8 +117,8 @@ func TestNoKeyTakesASecret(t *testing.T) {
 // A variable says what the same words in the file say, and wins over it.
 func TestEveryScalarKeyHasAVariable(t *testing.T) {
 	t.Parallel()
-	// These are refused without per_second, bytes, or grants.
-	beside := map[string]bool{"rate_limit.burst": true, "decision_log.retain.least_age": true, "decision_log.retain.share": true, "decision_log.retain.share_person": true}
+	// These are refused without per_second, bytes, policy_file, or grants.
+	beside := map[string]bool{"decision_log.witnesses.every": true, "decision_log.witnesses.patience": true, "decision_log.witnesses.required": true, "rate_limit.burst": true, "decision_log.retain.least_age": true, "decision_log.retain.share": true, "decision_log.retain.share_person": true}
 	seen := 0
 	for _, k := range server.ConfigForm.Keys() {
 		if k.Variable == "" || beside[k.Path] || k.Path == "listen_mode" /* a file needs quotes */ || strings.HasPrefix(k.Path, "console.oidc.") {

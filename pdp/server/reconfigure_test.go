@@ -133,7 +133,8 @@ func TestReconfigureTakesAllOrNothing(t *testing.T) {
 		switch k.Path {
 		case "listen_mode", "tls.terminated": // which are refused without a socket, and beside a certificate
 			continue
-		case "rate_limit.burst", "decision_log.retain.least_age", "decision_log.retain.share", "decision_log.retain.share_person": // which are refused without per_second and bytes
+		case "rate_limit.burst", "decision_log.retain.least_age", "decision_log.retain.share", "decision_log.retain.share_person",
+			"decision_log.witnesses.every", "decision_log.witnesses.patience", "decision_log.witnesses.required": // which are refused without per_second, bytes and policy_file
 			continue
 		}
 		if k.Variable == "" || strings.HasPrefix(k.Path, "console.oidc.") { // which says nothing without grants
