@@ -35,7 +35,7 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// prover is a server with a log, and a directory for what is proved of it.
+// prover is a server with a log, and a directory for the proofs of it.
 type prover struct {
 	*testing.T
 	*pdptest.Server

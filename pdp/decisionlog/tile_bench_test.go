@@ -10,7 +10,7 @@ import (
 	"policy-service/pdp/pdptest/bound"
 )
 
-// How long does the first read of a tile take in a log of a million records, whose segments nobody has read yet? The
+// How long does the first read of a tile take in a log of a million records, whose segments no reader has opened yet? The
 // hashes of level 2 stand farthest apart.
 func BenchmarkTileMillion(b *testing.B) {
 	l := logOf(b, 1_000_000, Options{SegmentBytes: 9 << 20})
@@ -37,7 +37,7 @@ func BenchmarkTileMillion(b *testing.B) {
 	} {
 		b.Run(fmt.Sprintf("level%d/files-closed=%t", test.tile.L, test.files), func(b *testing.B) {
 			forget(true)
-			if !test.files { // who reads records opens it
+			if !test.files { // a reader of records opens it
 				for _, err := range l.Records(b.Context(), uint64(test.tile.N)*tileWidth, uint64(test.tile.N+1)*tileWidth) {
 					if err != nil {
 						b.Fatal(err)
@@ -75,7 +75,7 @@ func openSealed(l *Log) (n int) {
 	return n
 }
 
-// To read tiles opens no file for good: those that are open are of who reads records.
+// To read tiles opens no file for good: those that are open are for readers of records.
 func TestTilesOpenNoSegment(t *testing.T) {
 	t.Parallel()
 	l := mustOpen(t, t.TempDir(), Options{})

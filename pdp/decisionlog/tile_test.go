@@ -126,7 +126,7 @@ func TestTilesEndWithTheCheckpoint(t *testing.T) {
 	}
 }
 
-// A start serves what was signed before it, at once.
+// A start serves the checkpoint of before it, at once.
 func TestSignedAfterAStart(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()

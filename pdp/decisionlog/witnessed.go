@@ -12,7 +12,7 @@ import (
 	"policy-service/pdp/plainfile"
 )
 
-// Witnessed is the newest checkpoint that enough witnesses cosigned, with what they signed. It is one of this log: one of
+// Witnessed is the newest checkpoint that enough witnesses cosigned, with their lines. It is one of this log: one of
 // its keys signed it, and its tree is a beginning of the log's. The error is [ErrNotFound] if there is none. A checkpoint comes
 // with [ErrForked], too.
 func (r *Reader) Witnessed() (Checkpoint, error) {

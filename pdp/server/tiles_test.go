@@ -179,7 +179,7 @@ func TestTilesAreJudgedWhileTheLogGrows(t *testing.T) {
 	}
 }
 
-// Where content is gone, by retention or redaction, the tree is what it was; and what is gone is what judges miss.
+// Where content is gone, by retention or redaction, the tree is as before; and judges miss the lines that are gone, and no others.
 func TestTilesOutliveContent(t *testing.T) {
 	t.Parallel()
 	var before []byte
@@ -220,7 +220,7 @@ func TestTilesOutliveContent(t *testing.T) {
 	}
 }
 
-// Each judge refuses one flipped bit of what it reads: of a tile, of a line, of a proof, of a checkpoint.
+// Each judge refuses one flipped bit: of a tile, of a line, of a proof, of a checkpoint.
 func TestJudgesRefuseAFlippedBit(t *testing.T) {
 	t.Parallel()
 	o := openOffice(t, generated(t, 257, decisionlog.Options{}))
@@ -234,7 +234,7 @@ func TestJudgesRefuseAFlippedBit(t *testing.T) {
 	served, err := url.Parse(o.URL)
 	must(t, err)
 	var mu sync.Mutex
-	flip, seen := "", false // the path of what is flipped, and whether it was asked for
+	flip, seen := "", false // the path of the answer that is flipped, and whether it was asked for
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(served) },
 		ModifyResponse: func(answer *http.Response) error {
@@ -316,7 +316,7 @@ func TestJudgesRefuseAFlippedBit(t *testing.T) {
 	}
 }
 
-// decoded is a text with the values of what is Base64 in it.
+// decoded is a text with the values of the Base64 in it.
 func decoded(text []byte) (out []byte) {
 	for line := range bytes.Lines(text) {
 		for word := range bytes.FieldsSeq(line) {
@@ -336,7 +336,7 @@ func flipped(b []byte, bit int) []byte {
 	return b
 }
 
-// counts counts what a log does for those who write to it.
+// counts counts the checkpoints, commits and steps of a log.
 type counts struct{ checkpoints, commits, steps atomic.Int64 }
 
 func (n *counts) all() [3]int64 {
@@ -356,8 +356,8 @@ func (n *counts) silent(c *server.Config) {
 
 func publicTiles(c *server.Config) { c.DecisionLog.Tiles = audit.PublicTiles }
 
-// Where tiles are public, a stranger has the tree of what is signed: not a signature, a checkpoint or a transaction more is
-// made, whatever the stranger asks.
+// Where tiles are public, a stranger has the signed tree: not a signature, a checkpoint or a transaction more is made for
+// any request of the stranger.
 func TestStrangersCostTheLogNothing(t *testing.T) {
 	t.Parallel()
 	made := new(counts)
@@ -441,7 +441,7 @@ var noTiles = []string{
 	strings.Repeat("9", 400) + "/000", "0/" + strings.Repeat("x999/", 400) + "999",
 }
 
-// Without a word in the configuration tiles are for those who may read the log of all tenants, and for nobody else to keep.
+// Without a word in the configuration tiles are for those who may read the log of all tenants, and for no other reader to keep.
 func TestTilesNeedACredential(t *testing.T) {
 	t.Parallel()
 	o := openOffice(t, generated(t, 300, decisionlog.Options{}))
@@ -532,7 +532,7 @@ func TestTilesAreDurable(t *testing.T) {
 	}
 }
 
-// What a crash left in the journal is served once the next start has signed it, and continues what was served before.
+// Records that a crash left in the journal are served once the next start has signed them, and continue those of before.
 func TestTilesAfterACrash(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []decisionlog.Mode{decisionlog.Strict, decisionlog.BestEffort} {

@@ -283,7 +283,7 @@ func TestWitnessesRotation(t *testing.T) {
 	}
 }
 
-// A log that begins after a restore has a name of its own, whatever public_url says.
+// A log that begins after a restore has a name of its own, with any public_url.
 func TestOriginAfterRestore(t *testing.T) {
 	t.Parallel()
 	for _, restored := range []bool{false, true} {

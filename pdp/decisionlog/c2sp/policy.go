@@ -223,7 +223,7 @@ func second(fields []string) string {
 	return fields[1]
 }
 
-// once refuses a key that stands there already, under whatever name.
+// once refuses a key that stands there already, under any name.
 func (r *policyReader) once(vkey string) error {
 	encoded := strings.SplitN(vkey, "+", 3)[2]
 	key, err := base64.StdEncoding.DecodeString(encoded)

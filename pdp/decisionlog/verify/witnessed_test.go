@@ -165,7 +165,7 @@ func flipped(text []byte, place int) []byte {
 
 func says(all []string, part string) bool { return strings.Contains(strings.Join(all, "\n"), part) }
 
-// expect holds a report against a code, and against what must be said.
+// expect holds a report against a code, and against words that it must have.
 func expect(t *testing.T, what string, r verify.Report, code verify.Code, said string) {
 	t.Helper()
 	problem := ""
@@ -388,7 +388,7 @@ func flipIn(t *testing.T, text, behind string, by int) string {
 	return string(flipped([]byte(text), at+len(behind)+by))
 }
 
-// While an export is written, witnesses may cosign what came after its end. That covers the export, too.
+// While an export is written, witnesses may cosign records after its end. That covers the export, too.
 func TestQuorumBeyondAnExport(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
@@ -543,7 +543,7 @@ func TestOthersJudgeAProof(t *testing.T) {
 	}
 }
 
-// The files beside the segments may be anybody's, and the key signed no other history: whatever they hold, the log verifies.
+// The files beside the segments may be anybody's, and the key signed no other history: with any content of theirs, the log verifies.
 func TestEvidenceIsAnybodys(t *testing.T) {
 	t.Parallel()
 	w := newWriter(t, t.TempDir())

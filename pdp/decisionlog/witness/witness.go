@@ -102,7 +102,7 @@ type Witnesses struct {
 	peers  []*peer
 	quorum atomic.Pointer[time.Time] // see Status
 
-	mu       sync.Mutex             // guards what follows, and the states of peers
+	mu       sync.Mutex             // guards the fields below, and the states of peers
 	kept     decisionlog.Checkpoint // the newest that a quorum cosigned
 	part     []byte                 // the last one that was submitted, with the lines that it has
 	missing  bool                   // as it was logged

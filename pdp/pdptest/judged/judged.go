@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Program is the path of a program of that module: "judge", "litewitness" or "witnessctl". The go command keeps what it
-// built; the first time takes half a minute.
+// Program is the path of a program of that module: "judge", "litewitness" or "witnessctl". The go command keeps the
+// build; the first time takes half a minute.
 func Program(t testing.TB, name string) string {
 	t.Helper()
 	one, _ := programs.LoadOrStore(name, sync.OnceValues(func() (string, error) { return build(name) }))
@@ -37,7 +37,7 @@ func build(name string) (string, error) {
 	return output(tool)
 }
 
-// Judge runs judge, and returns what it said: see its package for the arguments. An error is a refusal, and its reason.
+// Judge runs judge, and returns its output: see its package for the arguments. An error is a refusal, and its reason.
 func Judge(t testing.TB, args ...string) (said string, err error) {
 	t.Helper()
 	program := Program(t, "judge")

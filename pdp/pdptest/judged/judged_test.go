@@ -9,7 +9,7 @@ import (
 	"policy-service/pdp/pdptest/judged"
 )
 
-// A refusal is told apart from an answer, with its reason.
+// A refusal is an error with its reason, and an answer is none.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "policy")

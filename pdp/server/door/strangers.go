@@ -23,7 +23,7 @@ func newStrangers(now func() time.Time) *rates {
 	return newRates(RateLimit{Rate: oneStranger, Callers: []CallerRate{{Rate: allStrangers}}}, now)
 }
 
-// Stranger lets in a request for what everybody may read, whatever credential or Host it has. It takes no parameters.
+// Stranger lets in a request for a page that everybody may read, with any credential or Host. It takes no parameters.
 func (d *Door) Stranger(c echo.Context) (address string, err error) {
 	address = "address:" + auth.AddressOf(c.Request()).String()
 	for _, bucket := range []string{address, ""} {
