@@ -378,3 +378,46 @@ func TestWitnessingMeasured(t *testing.T) {
 		t.Errorf("an answer takes %.3f times as long with witnesses as without", passes.Median())
 	}
 }
+
+// Where the quorum is required and missing, no question of any form is answered and no use of an approval is spent, and people go on
+// deciding.
+func TestRequiredWitnessesSpendNothing(t *testing.T) {
+	t.Parallel()
+	var all []*witnesstest.Witness
+	c := openCounter(t, func(config *server.Config) {
+		option, some := witnessed(t, config.Data, 1, 1)
+		option(config)
+		all, config.DecisionLog.Witnesses.Required, config.DecisionLog.Witnesses.Patience = some, true, 30*time.Second
+	})
+	for _, one := range all {
+		one.At(c.Now)
+	}
+	approved, waits := c.approved(), c.asks("pep", tool("push", `"arguments":{"n":8}`)).Approval.ID
+	for _, one := range all {
+		one.Lie(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
+	}
+	eventually(t, "the witness refuses", func() bool {
+		_, text := c.do("explainer", "GET", "/readyz", "")
+		return strings.Contains(text, "unknown_key")
+	})
+	c.Advance(31 * time.Second)
+	question := "{" + wants("push", push) + "}"
+	for path, body := range map[string]string{
+		"/v1/authorize":            tool("push", again),
+		evaluationPath:             "{" + wants("push", push+`,"approval":{"id":"`+approved+`"}`) + "}",
+		"/access/v1/evaluations":   `{"evaluations":[` + question + `,` + question + `]}`,
+		"/access/v1/search/action": `{"subject":{"type":"agent","id":"bot"},"resource":{"type":"tool","id":"push"}}`,
+	} {
+		if status, text := c.do("gateway", "POST", path, body, "X-Receipt", "want"); status != http.StatusServiceUnavailable {
+			t.Errorf("%s: got %d %s", path, status, text)
+		}
+	}
+	c.stands(t, "the approval", "mia", approved, "approved", 0)
+	c.says("mia", waits, "decision", yes, http.StatusOK)
+	for _, one := range all {
+		one.Lie(nil)
+	}
+	eventually(t, "it cosigns again", func() bool { status, _ := c.do("explainer", "GET", "/readyz", ""); return status == http.StatusOK })
+	c.asks("pep", tool("push", again)).passes(t, "the use that is left")
+	c.stands(t, "the approval", "mia", approved, "used_up", 1)
+}

@@ -86,16 +86,19 @@ func (p *peer) logSuspect(log *slog.Logger) {
 	log.Error("the witness knows another log under the name of this one, or lies; it is left out", "witness", p.Label, "detail", p.state.Detail)
 }
 
-// readSuspects takes those of before. One that is not in the policy any more is forgotten.
-func (w *Witnesses) readSuspects() error {
+// readSuspects takes those of before. One that is not in the policy any more is forgotten. If they cannot be read, all
+// witnesses are asked, and a suspect says the same again.
+func (w *Witnesses) readSuspects() {
 	all, err := Suspects(w.Data)
+	if err != nil {
+		w.Logger.Warn(err.Error())
+	}
 	for _, s := range all {
 		if at := slices.IndexFunc(w.peers, func(p *peer) bool { return p.Label == s.Witness }); at >= 0 {
 			w.peers[at].suspect, w.peers[at].state = &s, State{s.Witness, Suspected, s.String(), s.Since}
 			w.peers[at].logSuspect(w.Logger)
 		}
 	}
-	return err
 }
 
 // setSuspect makes a witness a suspect, or ends that: by a cosignature alone, so that a suspect that is away stays one.

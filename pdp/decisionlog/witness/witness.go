@@ -160,7 +160,8 @@ func New(o Options) (*Witnesses, error) {
 		}
 		w.peers = append(w.peers, p)
 	}
-	return w, w.readSuspects()
+	w.readSuspects()
+	return w, nil
 }
 
 // connect makes the client of an address: https, or http on this machine.

@@ -617,3 +617,19 @@ func copyDir(from, to string) error {
 		return os.WriteFile(filepath.Join(to, rest), content, 0o600)
 	})
 }
+
+// Suspects that cannot be read keep no service from starting, and no witness from being asked.
+func TestSuspectsThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	for _, content := range []string{"garbage", "", `[{"witness":1}]`, strings.Repeat("[", 1<<20)} {
+		w := begin(t, 1, 1)
+		must(t, os.WriteFile(filepath.Join(w.data, decisionlog.SuspectsFile), []byte(content), 0o600))
+		w.restart()
+		if !strings.Contains(w.text.String(), "the suspected witnesses cannot be read") {
+			t.Errorf("%.20q: got %s", content, w.text.String())
+		}
+		if state := w.round(); state.Witnesses[0].Outcome != witness.Cosigned {
+			t.Errorf("%.20q: got %+v", content, state)
+		}
+	}
+}
