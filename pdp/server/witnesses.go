@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"policy-service/pdp/decisionlog"
@@ -61,22 +60,18 @@ func (c *WitnessesConfig) Policy() (*c2sp.Policy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s.policy_file: %s: %w", keyWitnesses, c.PolicyFile, err)
 	}
-	wrong := func(word, name, format string, args ...any) error {
-		line := 1 + slices.IndexFunc(strings.Split(string(text), "\n"), func(line string) bool {
-			fields := strings.Fields(line)
-			return len(fields) > 1 && fields[0] == word && fields[1] == name
-		})
+	wrong := func(line int, format string, args ...any) error {
 		return fmt.Errorf("%s.policy_file: %s: line %d: %w", keyWitnesses, c.PolicyFile, line, fmt.Errorf(format, args...))
 	}
 	var errs []error
 	if p.QuorumName == c2sp.None {
-		errs = append(errs, wrong("quorum", c2sp.None, "the quorum is none; name a witness or a group, or leave out %s", keyWitnesses))
+		errs = append(errs, wrong(p.QuorumLine, "the quorum is none; name a witness or a group, or leave out %s", keyWitnesses))
 	}
 	known := map[string]bool{}
 	for _, one := range p.Witnesses {
 		known[one.Label] = true
 		if err := witness.Check(one.URL); err != nil {
-			errs = append(errs, wrong("witness", one.Label, "the witness %s: %w", one.Label, err))
+			errs = append(errs, wrong(one.Line, "the witness %s: %w", one.Label, err))
 		}
 	}
 	for _, label := range slices.Sorted(maps.Keys(c.Monitoring)) {

@@ -104,9 +104,12 @@ func TestPolicyCounts(t *testing.T) {
 			t.Errorf("%s: %+v", name, o)
 		}
 	}
-	// One flipped bit anywhere in a line that counts.
+	// One flipped bit anywhere in a line that counts, but in those that Base64 does not use.
 	good := sign(t, origin, log, x1, x2, y)
 	for i := range good {
+		if i+1 < len(good) && good[i+1] == '=' {
+			continue
+		}
 		bad := bytes.Clone(good)
 		bad[i] ^= 1
 		if _, err := p.Check(bad); err == nil {

@@ -21,6 +21,7 @@ type Policy struct {
 
 	// QuorumName is that of a witness or group, or [None].
 	QuorumName string
+	QuorumLine int // of the file, from 1
 	groups     map[string]group
 }
 
@@ -36,6 +37,7 @@ type Witness struct {
 	note.Verifier
 	Label, Text string
 	URL         string // "" for none
+	Line        int    // of the file, from 1
 }
 
 // group counts where so many of its members do.
@@ -152,9 +154,10 @@ func ParsePolicy(text []byte) (*Policy, error) {
 		return nil, fmt.Errorf("it has %d bytes, and a policy has at most %d", len(text), MaxPolicyBytes)
 	}
 	r := policyReader{Policy: &Policy{groups: map[string]group{}}, labels: map[string]bool{}, keys: map[string]bool{}}
-	for i, line := range strings.Split(string(text), "\n") {
+	for line := range strings.SplitSeq(string(text), "\n") {
+		r.number++
 		if err := r.line(line); err != nil {
-			return nil, fmt.Errorf("line %d: %w", i+1, err)
+			return nil, fmt.Errorf("line %d: %w", r.number, err)
 		}
 	}
 	if r.QuorumName == "" {
@@ -166,6 +169,7 @@ func ParsePolicy(text []byte) (*Policy, error) {
 // policyReader reads the lines of a policy.
 type policyReader struct {
 	*Policy
+	number int             // of the line that is read
 	labels map[string]bool // of witnesses and groups; true for those that are a member already
 	keys   map[string]bool // of logs and witnesses, with their types
 }
@@ -211,7 +215,7 @@ func (r *policyReader) witness(fields []string) error {
 	if err := cmp.Or(r.label(fields[0]), r.once(fields[1])); err != nil {
 		return err
 	}
-	r.Witnesses = append(r.Witnesses, Witness{v, fields[0], fields[1], second(fields[1:])})
+	r.Witnesses = append(r.Witnesses, Witness{v, fields[0], fields[1], second(fields[1:]), r.number})
 	return nil
 }
 
@@ -276,7 +280,7 @@ func (r *policyReader) quorum(name string) error {
 	if r.QuorumName != "" {
 		return errors.New("there is a line quorum above already")
 	}
-	r.QuorumName = name
+	r.QuorumName, r.QuorumLine = name, r.number
 	return nil
 }
 
