@@ -35,12 +35,9 @@ func (l Log) Prove(_ context.Context, w io.Writer, id string) error {
 }
 
 // Proof is the same proof as text, for the tools of others. It is of a leaf: a record whose content is gone has one, too.
-// Its extra is the id of the record. The error is [decisionlog.ErrNotFound] if no checkpoint covers the record yet.
-func (l Log) Proof(id string) (p c2sp.Proof, err error) {
-	r, err := l.Find(id)
-	if err != nil && !errors.Is(err, decisionlog.ErrGone) {
-		return p, err
-	}
+// Its extra is the id of the record, which was found by the id given. The error is [decisionlog.ErrNotFound] if no
+// checkpoint covers the record yet.
+func (l Log) Proof(r decisionlog.Record, id string) (p c2sp.Proof, err error) {
 	if !l.Covers(r.Sequence) {
 		return p, fmt.Errorf("record %d: %w that a checkpoint covers", r.Sequence, decisionlog.ErrNotFound)
 	}

@@ -140,7 +140,7 @@ func (a *Audit) recordProof(c echo.Context, who auditor) error {
 	snapshot, err := a.Log.Snapshot()
 	var proof c2sp.Proof
 	if err == nil {
-		proof, err = export.Log{Snapshot: snapshot.For(want.tenants)}.Proof(want.id)
+		proof, err = export.Log{Snapshot: snapshot}.Proof(want.record, want.id)
 	}
 	if errors.Is(err, decisionlog.ErrNotFound) {
 		c.Response().Header().Set(echo.HeaderRetryAfter, "1")

@@ -103,7 +103,11 @@ type logHere struct{ export.Log }
 
 // Proof is the text of the proof of a record.
 func (l logHere) Proof(_ context.Context, id string) ([]byte, error) {
-	p, err := l.Log.Proof(id)
+	r, err := l.Find(id)
+	if err != nil && !errors.Is(err, decisionlog.ErrGone) {
+		return nil, err
+	}
+	p, err := l.Log.Proof(r, id)
 	return p.Text(), err
 }
 
