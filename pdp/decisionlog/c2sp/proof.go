@@ -55,38 +55,32 @@ func ParseProof(text []byte) (p Proof, err error) {
 		return p, fmt.Errorf("it has %d bytes, and a proof has at most %d", len(text), MaxProofBytes)
 	}
 	head, checkpoint, ok := strings.Cut(string(text), "\n\n")
-	lines := strings.Split(head, "\n")
-	if !ok || lines[0] != proofHeader {
+	rest, isProof := strings.CutPrefix(head, proofHeader+"\n")
+	if !ok || !isProof {
 		return p, fmt.Errorf("it does not begin with the line %s, or has no checkpoint behind an empty line", proofHeader)
 	}
-	lines, p.Checkpoint = lines[1:], []byte(checkpoint)
-	if extra, found := strings.CutPrefix(first(lines), extraWord); found {
+	p.Checkpoint = []byte(checkpoint)
+	if extra, found := strings.CutPrefix(rest, extraWord); found {
+		extra, rest, _ = strings.Cut(extra, "\n")
 		if p.Extra, err = base64.StdEncoding.Strict().DecodeString(extra); err != nil {
 			return p, errors.New("line 2: extra is no base64")
 		}
-		lines = lines[1:]
 	}
-	index, found := strings.CutPrefix(first(lines), indexWord)
+	line, hashes, more := strings.Cut(rest, "\n")
+	index, found := strings.CutPrefix(line, indexWord)
 	p.Index, err = strconv.ParseInt(index, 10, 64)
 	if !found || err != nil || p.Index < 0 || strconv.FormatInt(p.Index, 10) != index {
 		return p, errors.New("it has no line with the index, a number from 0 on")
 	}
-	if lines = lines[1:]; len(lines) > mostHashes {
-		return p, fmt.Errorf("it has %d hashes, and a proof has at most %d", len(lines), mostHashes)
-	}
-	for _, line := range lines {
+	for more {
+		line, hashes, more = strings.Cut(hashes, "\n")
 		hash, err := base64.StdEncoding.Strict().DecodeString(line)
 		if err != nil || len(hash) != tlog.HashSize {
 			return p, fmt.Errorf("%.50q is no hash", line)
 		}
-		p.Hashes = append(p.Hashes, tlog.Hash(hash))
+		if p.Hashes = append(p.Hashes, tlog.Hash(hash)); len(p.Hashes) > mostHashes {
+			return p, fmt.Errorf("it has more than %d hashes", mostHashes)
+		}
 	}
 	return p, nil
-}
-
-func first(lines []string) string {
-	if len(lines) == 0 {
-		return ""
-	}
-	return lines[0]
 }
