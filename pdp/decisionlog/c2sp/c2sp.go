@@ -6,11 +6,7 @@
 // those of golang.org/x/mod/sumdb/note. The package keeps nothing, and sends nothing.
 package c2sp
 
-import (
-	"strings"
-
-	"golang.org/x/mod/sumdb/tlog"
-)
+import "golang.org/x/mod/sumdb/tlog"
 
 // TileHeight is the height of each tile: 256 hashes.
 const TileHeight = 8
@@ -26,6 +22,3 @@ func ParseTile(address string) (tlog.Tile, bool) {
 	t, err := tlog.ParseTilePath(tilePrefix + address)
 	return t, err == nil && t.L >= 0 && t.L <= topLevel // below 0 are entries, which have another address
 }
-
-// TilePath is the address that [ParseTile] reads.
-func TilePath(t tlog.Tile) string { return strings.TrimPrefix(t.Path(), tilePrefix) }

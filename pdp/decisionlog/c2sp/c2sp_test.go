@@ -203,7 +203,7 @@ func TestTiles(t *testing.T) {
 		"2/x999/999.p/1":        {H: 8, L: 2, N: 999999, W: 1},
 		"0/x001/x000/000.p/112": {H: 8, N: 1000000, W: 112},
 	} {
-		if got, ok := c2sp.ParseTile(path); !ok || got != want || c2sp.TilePath(got) != path {
+		if got, ok := c2sp.ParseTile(path); !ok || got != want || got.Path() != "tile/8/"+path {
 			t.Errorf("%s is %+v, %v", path, got, ok)
 		}
 	}
