@@ -8,9 +8,6 @@ package c2sp
 
 import "golang.org/x/mod/sumdb/tlog"
 
-// TileHeight is the height of each tile: 256 hashes.
-const TileHeight = 8
-
 // topLevel is the greatest level that has an address.
 const topLevel = 63
 
