@@ -96,15 +96,11 @@ func (a *Audit) stored() (decisionlog.Checkpoint, error) {
 
 // checkpoint is the checkpoint of all records there are, made if need be. Witnesses make theirs at their own pace.
 func (a *Audit) checkpoint(ctx context.Context) ([]byte, error) {
-	if a.Cosigned != nil {
-		newest, err := a.Cosigned()
-		return newest.Note, checkpointProblem(err)
+	if a.Cosigned == nil {
+		a.sign(ctx)
 	}
-	snapshot, err := a.signed(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return snapshot.Head.Checkpoint, nil
+	newest, err := a.stored()
+	return newest.Note, checkpointProblem(err)
 }
 
 // tile answers GET /v1/log/tile/LEVEL/INDEX[.p/WIDTH]. A tile never changes: copies may be kept for good, by anybody or by
