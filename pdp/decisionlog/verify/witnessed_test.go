@@ -565,3 +565,40 @@ func TestEvidenceIsAnybodys(t *testing.T) {
 		}
 	}
 }
+
+// Anybody can put a file beside the segments, and a key that was rotated out may be a thief's: it signs no tail that was
+// written since.
+func TestOldKeysSignNoTail(t *testing.T) {
+	t.Parallel()
+	data, crashed := t.TempDir(), t.TempDir()
+	l := openReal(t, data)
+	appendReal(t, l, 0, 10)
+	private, err := os.ReadFile(filepath.Join(data, decisionlog.KeyFile))
+	check(t, err)
+	thief, err := note.NewSigner(strings.TrimSpace(string(private)))
+	check(t, err)
+	_, err = l.RotateKey(t.Context(), "")
+	check(t, err)
+	appendReal(t, l, 10, 20)
+	check(t, l.Flush(t.Context()))
+	check(t, os.CopyFS(crashed, os.DirFS(data)))
+	signed, err := l.Checkpoint(t.Context())
+	check(t, err)
+	check(t, l.Close())
+	text, _, _ := strings.Cut(string(signed), "\n\n")
+	stolen, err := note.Sign(&note.Note{Text: text + "\n"}, thief)
+	check(t, err)
+	keys := keysOf(t, data)
+	for _, name := range []string{decisionlog.WitnessedFile, decisionlog.ConflictFile} {
+		for what, test := range map[string]struct {
+			content []byte
+			want    verify.Code
+		}{"none": {nil, verify.Unsigned}, "the old key": {stolen, verify.Unsigned}, "the key in force": {signed, verify.Verified}} {
+			cosignedLog{data: crashed}.put(t, name, test.content)
+			for _, key := range []string{"", keys[0], keys[1], strings.Join(keys, "\n")} {
+				expect(t, name+" of "+what, verify.Directory(crashed, verify.Options{Key: key, Strict: true}), test.want, "")
+			}
+		}
+		cosignedLog{data: crashed}.put(t, name, nil)
+	}
+}
