@@ -214,3 +214,21 @@ func TestTiles(t *testing.T) {
 		}
 	}
 }
+
+// Two witnesses of one name may have been made to have one hash: the line of one is not that of two.
+func TestOneLineIsNotOfTwoWitnesses(t *testing.T) {
+	v, err := c2sp.NewCosigner(newWitness("w.example").vkey())
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, key := newLog(t, "log.example")
+	p, err := c2sp.ParsePolicy([]byte("log " + key + "\nwitness A " + newWitness("w.example").vkey() + "\nwitness B " + newWitness("v.example").vkey() +
+		"\ngroup G all A B\nquorum G\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Witnesses[1].Verifier = v // to find such a key takes 2^32 tries
+	if _, err := p.Check(sign(t, "log.example", log, newWitness("w.example"))); !errors.Is(err, c2sp.ErrQuorum) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -82,11 +82,9 @@ func (p *Policy) Open(signed []byte) (*Opened, error) {
 				o.Log = l
 			}
 		}
-		for _, w := range p.Witnesses {
-			if !is(w, s.Name, s.Hash) {
-				continue
-			}
-			if o.Cosigned[w.Label], err = CosignedAt(s); err != nil {
+		// The first one, as in Verifier: of one name, two may have been made to have one hash.
+		if i := slices.IndexFunc(p.Witnesses, func(w Witness) bool { return is(w, s.Name, s.Hash) }); i >= 0 {
+			if o.Cosigned[p.Witnesses[i].Label], err = CosignedAt(s); err != nil {
 				return nil, err
 			}
 		}
