@@ -169,6 +169,19 @@ func lineOf(signed []byte, by c2sp.Witness) (*note.Note, error) {
 	return note.Open(signed, note.VerifierList(by.Verifier))
 }
 
+// Enough is an error if no quorum of a policy cosigned a checkpoint. The keys of its logs are not asked for.
+func Enough(p *c2sp.Policy, signed []byte) error {
+	cosigned := map[string]bool{}
+	for _, one := range p.Witnesses {
+		_, err := lineOf(signed, one)
+		cosigned[one.Label] = err == nil
+	}
+	if !p.Quorum(func(label string) bool { return cosigned[label] }) {
+		return fmt.Errorf("%w: the quorum is %s", c2sp.ErrQuorum, p.QuorumName)
+	}
+	return nil
+}
+
 // parseSize reads a size as it is written in one way.
 func parseSize(said []byte) (uint64, error) {
 	text := strings.TrimSuffix(string(said), "\n")

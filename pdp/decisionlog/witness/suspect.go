@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -59,13 +58,24 @@ func Suspects(data string) (all []Suspect, err error) {
 	return all, nil
 }
 
-// Conflict reports whether the log in a data directory forked.
-func Conflict(data string) (bool, error) {
-	_, err := os.Lstat(filepath.Join(data, decisionlog.ConflictFile))
+// Conflict reports whether evidence is kept that the log in a data directory forked: a checkpoint that bears its signature
+// and is not of it. The error is of any other file in that place, which is no reason to stop.
+func Conflict(r *decisionlog.Reader, data string) (bool, error) {
+	signed, err := plainfile.Read(filepath.Join(data, decisionlog.ConflictFile), decisionlog.MaxCheckpointBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	return err == nil, err
+	var c decisionlog.Checkpoint
+	if err == nil {
+		c, err = r.OfThisLog(signed)
+	}
+	if err == nil && r.Continues(c) == nil {
+		err = errors.New("it is of this log")
+	}
+	if err != nil {
+		return false, fmt.Errorf("%s is no evidence of a fork: %w; find out who put it there, and remove it", decisionlog.ConflictFile, err)
+	}
+	return true, nil
 }
 
 // setConflict keeps the evidence that the log forked, and ends all submitting.

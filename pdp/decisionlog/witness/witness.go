@@ -130,10 +130,13 @@ func New(o Options) (*Witnesses, error) {
 	began := o.Now()
 	w.quorum.Store(&began)
 	var err error
-	if w.conflict, err = Conflict(o.Data); err != nil {
-		return nil, err
+	if w.conflict, err = Conflict(o.Log.Reader, o.Data); err != nil {
+		o.Logger.Warn(err.Error())
 	}
 	kept, err := o.Log.Witnessed()
+	if err == nil {
+		err = Enough(o.Policy, kept.Note)
+	}
 	switch {
 	case w.conflict:
 		w.logConflict("an earlier run kept it")

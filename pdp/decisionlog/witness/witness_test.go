@@ -633,3 +633,32 @@ func TestSuspectsThatCannotBeRead(t *testing.T) {
 		}
 	}
 }
+
+// Anybody who can write to the directory can put a file there. Without the signature of the log it is no evidence, and
+// without the lines of a quorum it is no checkpoint to be shown.
+func TestFilesOfAnybody(t *testing.T) {
+	t.Parallel()
+	w, other := begin(t, 2, 2), begin(t, 1, 1)
+	ours, err := w.log.Signed()
+	must(t, err)
+	theirs, err := other.log.Signed()
+	must(t, err)
+	file := filepath.Join(w.data, decisionlog.ConflictFile)
+	for _, content := range []string{"garbage", "", strings.Repeat("a\n", 1<<20), string(theirs.Note), string(ours.Note)} {
+		must(t, os.WriteFile(file, []byte(content), 0o600))
+		w.text.Reset()
+		w.restart()
+		if s := w.round(); s.Conflict || !slices.Equal(outcomes(s), []string{"cosigned", "cosigned"}) || !strings.Contains(w.text.String(), "log/conflict") {
+			t.Errorf("%.20q: got %+v\n%s", content, s, &w.text)
+		}
+	}
+	must(t, os.Remove(file))
+	must(t, w.log.KeepWitnessed(ours.Note))
+	w.restart()
+	if c, err := w.of.Checkpoint(); err == nil || w.of.Status().Size != 0 {
+		t.Errorf("it shows %s", c.Note)
+	}
+	if s := w.round(); s.Size != ours.Size {
+		t.Errorf("got %+v", s)
+	}
+}

@@ -27,9 +27,9 @@ func (x *exam) witnesses() {
 		x.Bites(check, "mend the policy file", "%v", err)
 		return
 	}
-	switch forked, err := witness.Conflict(x.data); {
+	switch forked, err := witness.Conflict(x.reader, x.data); {
 	case err != nil:
-		x.Bites(check, asServe, "it cannot be known whether the log forked: %v", err)
+		x.Bites(check, page, "%v", err)
 	case forked:
 		x.Bites(check, page+", and keep the file", "the log forked, and nothing is submitted any more: %s is a checkpoint that bears its signature and is not of it", decisionlog.ConflictFile)
 		return
@@ -44,6 +44,9 @@ func (x *exam) witnesses() {
 	last, err := x.reader.Witnessed()
 	if errors.Is(err, decisionlog.ErrForked) && x.reader.Partial() {
 		err = nil // it covers records that only the running server can read, and that one looked
+	}
+	if err == nil {
+		err = witness.Enough(policy, last.Note)
 	}
 	switch old := x.now().Sub(last.Time); {
 	case errors.Is(err, decisionlog.ErrNotFound):

@@ -1,12 +1,15 @@
 package doctor_test
 
 import (
+	"encoding/base64"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/mod/sumdb/note"
 
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/witness/witnesstest"
@@ -61,6 +64,23 @@ func TestWitnesses(t *testing.T) {
 	mustBite(t, look(), "witnesses", "the suspected witnesses cannot be read")
 	asked := all[0].Asked()
 	must(t, os.WriteFile(filepath.Join(data, decisionlog.ConflictFile), []byte("evidence"), 0o600))
+	mustBite(t, look(), "witnesses", "log/conflict is no evidence of a fork")
+	cosigned, err := os.ReadFile(filepath.Join(data, decisionlog.WitnessedFile))
+	must(t, err)
+	text, lines, _ := strings.Cut(string(cosigned), "\n\n")
+	own, _, _ := strings.Cut(lines, "\n")
+	must(t, os.WriteFile(filepath.Join(data, decisionlog.WitnessedFile), []byte(text+"\n\n"+own+"\n"), 0o600))
+	mustBite(t, look(), "witnesses", "does not count: too few witnesses of the policy cosigned the checkpoint")
+	private, err := os.ReadFile(filepath.Join(data, decisionlog.KeyFile))
+	must(t, err)
+	signer, err := note.NewSigner(strings.TrimSpace(string(private)))
+	must(t, err)
+	other := strings.Split(text, "\n")
+	other[2] = base64.StdEncoding.EncodeToString(make([]byte, 32))
+	forked, err := note.Sign(&note.Note{Text: strings.Join(other, "\n") + "\n"}, signer)
+	must(t, err)
+	asked = all[0].Asked()
+	must(t, os.WriteFile(filepath.Join(data, decisionlog.ConflictFile), forked, 0o600))
 	mustBite(t, look(), "witnesses", "the log forked, and nothing is submitted any more: log/conflict is a checkpoint that bears its signature")
 	if all[0].Asked() != asked {
 		t.Error("after a conflict doctor submits")
