@@ -55,6 +55,10 @@ func (c *checker) quorum() error {
 		if err != nil {
 			return err
 		}
+		if signed.size == 0 && c.report.Size > 0 { // all histories begin so
+			most, tooFew = len(opened.Cosigned), errors.New("the quorum of the policy cosigned no record")
+			continue
+		}
 		if best := c.report.Witnessed; best == nil || signed.size > best.Size {
 			c.report.Witnessed = &Witnessed{signed.size, opened.Cosigned}
 		}

@@ -602,3 +602,21 @@ func TestOldKeysSignNoTail(t *testing.T) {
 		cosignedLog{data: crashed}.put(t, name, nil)
 	}
 }
+
+// A log without records has one root, so a quorum that cosigned no more says nothing about any history.
+func TestQuorumOfNoRecord(t *testing.T) {
+	t.Parallel()
+	c := newCosigned(t)
+	private, err := os.ReadFile(filepath.Join(c.data, decisionlog.KeyFile))
+	check(t, err)
+	signer, err := note.NewSigner(strings.TrimSpace(string(private)))
+	check(t, err)
+	root := sha256.Sum256(nil)
+	text := fmt.Sprintf("log.example/real\n0\n%s\n", base64.StdEncoding.EncodeToString(root[:]))
+	empty, err := note.Sign(&note.Note{Text: text}, signer, w1, w2)
+	check(t, err)
+	c.put(t, decisionlog.WitnessedFile, empty)
+	policy := verify.Options{Policy: policyOf(t, c.keys...)}
+	expect(t, "a directory", verify.Directory(c.data, policy), verify.Unwitnessed, "no record")
+	expect(t, "an export", verify.Export(bytes.NewReader(exportReal(t, c.data, export.Options{})), policy), verify.Unwitnessed, "no record")
+}
