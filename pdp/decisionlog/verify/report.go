@@ -41,8 +41,8 @@ var advice = map[Code]string{
 	TimeReversed: "keep the directory as it is, as evidence, and see what the clock of that machine did then",
 	Unreadable:   "verify a copy or an export; where the disk is at fault, restore the last copy that verifies",
 	Unsigned:     "see what was done by these records; if no crash and no restored file explains them, look for who can write to the directory",
-	Unwitnessed:  "ask the operator when the witnesses last cosigned; if a witness knows another history, keep both as evidence, and trust what the witnesses cosigned",
-	OtherKey:     "see whether --key is this log's; if it is, somebody has signed this history with another key",
+	Unwitnessed:  "take the proof of a new record again after some seconds, or ask the operator when the witnesses last cosigned; if a witness knows another history, keep both as evidence, and trust what the witnesses cosigned",
+	OtherKey:     "see whether --key is this log's, and --policy has its newest key, too; if so, somebody has signed this history with another key",
 }
 
 // String is the code's name.

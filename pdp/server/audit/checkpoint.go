@@ -49,7 +49,7 @@ func (a *Audit) rotateLogKey(c echo.Context, who auditor) error {
 	case a.Witnessed && given == "":
 		return door.NewProblem(http.StatusConflict,
 			"decision_log.witnesses.required is set: once witnesses that do not know the new key are missing for longer than patience, "+
-				"nothing is answered; set required to false and restart, or ask with ?anyway=true and have each witness add the new key at once")
+				"nothing is answered; set required to false and restart, or ask with ?anyway=true (log key rotate --anyway) and have each witness add the new key at once")
 	}
 	key, err := a.Log.RotateKey(c.Request().Context(), who.Caller.Name)
 	if err != nil {

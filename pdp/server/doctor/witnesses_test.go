@@ -56,6 +56,24 @@ func TestWitnesses(t *testing.T) {
 	p.Config.DecisionLog.Witnesses, p.Config.Program.PDP.Now = config, func() time.Time { return was.Add(time.Hour) }
 	mustBite(t, doctor.Examine(t.Context(), p), "witnesses", "the quorum is missing: the last checkpoint that one cosigned is of 2026-01-02T03:04:05Z")
 	must(t, s.Stop(t.Context()))
+	for _, one := range all {
+		one.Lie(nil)
+	}
+	if bites := biting(look(), "witnesses"); bites != "" {
+		t.Errorf("witnesses that know the key in force are bad: %s", bites)
+	}
+	l, err := decisionlog.Open(data, decisionlog.Options{})
+	must(t, err)
+	key, err := l.RotateKey(t.Context(), "")
+	must(t, err)
+	signed, err := l.Signed() // by both keys
+	must(t, err)
+	must(t, l.KeepWitnessed(signed.Note))
+	must(t, l.Close())
+	all[1].Add(t, key)
+	if bites := biting(look(), "witnesses"); !strings.Contains(bites, "w1: it does not know the key in force") || strings.Contains(bites, "w2") {
+		t.Errorf("with a new key that w2 alone knows it bites: %q", bites)
+	}
 
 	must(t, os.WriteFile(filepath.Join(data, decisionlog.SuspectsFile),
 		[]byte(`[{"witness":"w2","size":99,"ours":7,"status":409,"since":"2026-01-02T03:04:05Z"}]`), 0o600))

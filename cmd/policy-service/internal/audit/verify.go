@@ -40,8 +40,8 @@ func (verifyCommand) Help() string {
 		"With --policy, a quorum of witnesses must have cosigned a checkpoint. The command says which records that covers. " +
 		"A checkpoint of another history that the server keeps as evidence is 6 or 5.\n\n" +
 		"Exit codes: 0 verified, 2 usage, 3 altered, 4 missing, 5 truncated, 6 forked, 7 time reversed, 8 " +
-		"unreadable, 9 other key, 11 unwitnessed (no quorum); with --strict also 10 unsigned, and 11 if a witness says that " +
-		"it knows another history."
+		"unreadable, 9 other key, 11 unwitnessed (no quorum); with --strict also 10 unsigned, and for a data directory 11 if " +
+		"a witness says that it knows another history."
 }
 
 // Run prints the findings, then the proofs that they give, then the attacks that they cannot exclude.
