@@ -80,7 +80,6 @@ func TestWitnesses(t *testing.T) {
 	mustBite(t, look(), "witnesses", "w2 is left out since 2026-01-02T03:04:05Z: it says (409) that it cosigned 99 records, which are not among our 7")
 	must(t, os.WriteFile(filepath.Join(data, decisionlog.SuspectsFile), []byte(`[`), 0o600))
 	mustBite(t, look(), "witnesses", "the suspected witnesses cannot be read")
-	asked := all[0].Asked()
 	must(t, os.WriteFile(filepath.Join(data, decisionlog.ConflictFile), []byte("evidence"), 0o600))
 	mustBite(t, look(), "witnesses", "log/conflict is no evidence of a fork")
 	cosigned, err := os.ReadFile(filepath.Join(data, decisionlog.WitnessedFile))
@@ -97,7 +96,7 @@ func TestWitnesses(t *testing.T) {
 	other[2] = base64.StdEncoding.EncodeToString(make([]byte, 32))
 	forked, err := note.Sign(&note.Note{Text: strings.Join(other, "\n") + "\n"}, signer)
 	must(t, err)
-	asked = all[0].Asked()
+	asked := all[0].Asked()
 	must(t, os.WriteFile(filepath.Join(data, decisionlog.ConflictFile), forked, 0o600))
 	mustBite(t, look(), "witnesses", "the log forked, and nothing is submitted any more: log/conflict is a checkpoint that bears its signature")
 	if all[0].Asked() != asked {
