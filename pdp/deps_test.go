@@ -69,6 +69,7 @@ var rooms = []struct{ room, not, because string }{
 	// Approvals: kept, decided about, announced.
 	{"pdp/ledger", "anything of ours but pdp/keyedmutex", "the ledger keeps items of any kind in any engine, and could keep no others than those of approvals, or in a file alone"},
 	{"pdp/ledger/bolt", "anything of ours but pdp/boltfile pdp/ledger pdp/plainfile", "an engine keeps values, and would know what they mean"},
+	{"pdp/ledger/etcd", "anything of ours but pdp/ledger", "an engine keeps values, and would know what they mean"},
 	{"pdp/ledger/ledgertest", "anything of ours but pdp/ledger", "an engine of tests would be a part of what it tests"},
 	{"pdp/approval", "anything of ours but evaluation obligations pdp/ledger pdp/ledger/bolt", "an approval would be granted differently by how the answer came: console, API or gateway"},
 	{"pdp/capability", "anything of ours but evaluation evaluation/capability pdp/ledger pdp/ledger/bolt", "a capability would be granted or used differently by how it was asked for, or by what policies say"},

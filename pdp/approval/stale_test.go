@@ -114,7 +114,7 @@ func (e *hooked) View(read func(ledger.State) error) error {
 	return e.Engine.View(func(s ledger.State) error { return read(hookedState{s, e.at}) })
 }
 
-func (s hookedState) Get(key string) ([]byte, uint64, error) {
+func (s hookedState) Get(key string) ([]byte, ledger.Meta, error) {
 	s.at(key)
 	return s.State.Get(key)
 }

@@ -40,8 +40,12 @@ func (b *Bulletin) News(of func(Notice) bool) *News {
 	return n
 }
 
-// changed makes news of what another process did, once it counts.
+// changed makes news of what another process did, once it counts. Without keys, anything may have changed.
 func (l *Ledger[I, S]) changed(keys []string) {
+	if keys == nil {
+		l.postTo(func(*News) bool { return true })
+		return
+	}
 	form := &l.options.Form
 	var ids []string
 	for _, key := range keys {
@@ -77,10 +81,15 @@ func (n *News) Close() {
 
 // post says that a change of these items counts.
 func (b *Bulletin) post(items []Notice) {
+	b.postTo(func(n *News) bool { return n.of == nil || slices.ContainsFunc(items, n.of) })
+}
+
+// postTo wakes some readers.
+func (b *Bulletin) postTo(which func(*News) bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for n, c := range b.readers {
-		if n.of != nil && !slices.ContainsFunc(items, n.of) {
+		if !which(n) {
 			continue
 		}
 		select {

@@ -23,7 +23,7 @@ type Engine interface {
 	// Erase leaves no byte of what transactions with Erase took away.
 	Erase() error
 	// Shared reports whether there are other processes that write. Watch calls a function with the keys of each transaction
-	// that another one makes, until stop. The function must be quick.
+	// that another one makes, until stop; with nil if it does not know them any more. The function must be quick.
 	Shared() bool
 	Watch(changed func(keys []string)) (stop func())
 }
@@ -46,13 +46,24 @@ func (l *Ledger[I, S]) Copy() (*os.File, error) {
 type State interface {
 	// Revision is that of the last transaction.
 	Revision() uint64
+	// Versions reports whether values have versions.
+	Versions() bool
 	// Get reads a value. Of a key without one the revision is 0.
-	Get(key string) (value []byte, revision uint64, err error)
+	Get(key string) (value []byte, meta Meta, err error)
 	// Range goes through the keys from one up to another, which is not among them, until the function returns false. If it
 	// goes backward, the last comes first.
-	Range(from, to string, backward bool, each func(key string, value []byte) bool) error
+	Range(from, to string, backward bool, each func(key string, value []byte, meta Meta) bool) error
 	// Since goes through the keys that begin with a prefix c/WHOSE/, and have a later revision, in the order of revisions.
 	Since(prefix string, revision uint64, each func(key string, revision uint64) bool) error
+}
+
+// Meta is the part of a stored value that an engine gives it.
+type Meta struct {
+	// Revision is that of the transaction that wrote it.
+	Revision uint64
+	// Version is 1 for the first value of a key, and one more for each later one, until the key is deleted. Created is the
+	// revision of the first. Both are 0 if the engine has no versions: only this process writes to it then.
+	Version, Created uint64
 }
 
 // PrefixChanges begins the keys that [State.Since] goes through.

@@ -327,8 +327,8 @@ func (l *Ledger[I, S]) Update(f func(*Change[S])) (made Made[S], err error) {
 	if err := l.engine.Ready(); err != nil {
 		return made, err
 	}
-	c := &Change[S]{Size: l.options.Log.Size(), Origin: l.options.Origin, brief: l.options.Rules.Brief}
-	c.t = Transaction{If: map[string]uint64{}, Puts: map[string][]byte{}}
+	c := &Change[S]{Size: l.options.Log.Size(), Origin: l.options.Origin, brief: func(s S) S { return l.options.Rules.Brief(s) }}
+	c.t, c.read = Transaction{If: map[string]uint64{}, Puts: map[string][]byte{}}, map[string]Meta{}
 	err = l.View(func(tx *Tx) {
 		c.tx = tx
 		f(c)

@@ -21,6 +21,11 @@ import (
 // A value is JSON after the 32 bytes of its HMAC-SHA256. The MAC is taken of the key, with its length before it (2 bytes,
 // big-endian), and the JSON. So a program that can write to the engine and has no key makes no value, and moves none to
 // another place.
+//
+// Where an engine has versions, the MAC of a value that was read before it was written is also taken of the version that it
+// gets, and from the second on of the revision of the first: see place. So that program puts no older value back either. A
+// first value can be put again after the key was deleted, and so can a value that is written without reading: no owner may
+// have one of these grant anything.
 
 // The keys that every ledger has. KIND is that of its items, by which several ledgers keep theirs in one engine. TIME is 16
 // hexadecimal digits of nanoseconds since 1970.
@@ -124,11 +129,15 @@ func (tx *Tx) Get(key string, into any) (revision uint64) {
 	if tx.err != nil {
 		return 0
 	}
-	value, revision, err := tx.state.Get(key)
-	if tx.Fail(err); err != nil || revision == 0 || !tx.read(key, value, into) {
-		return 0
+	return tx.get(key, into).Revision
+}
+
+func (tx *Tx) get(key string, into any) Meta {
+	value, meta, err := tx.state.Get(key)
+	if tx.Fail(err); err != nil || meta.Revision == 0 || !tx.read(key, value, meta, into) {
+		return Meta{}
 	}
-	return revision
+	return meta
 }
 
 // Scan yields the keys with a prefix, without it and in their order, from one on. With each key comes a function that
@@ -153,8 +162,8 @@ func (tx *Tx) scan(prefix, from, to string, backward bool) iter.Seq2[string, fun
 		if tx.err != nil {
 			return
 		}
-		tx.Fail(tx.state.Range(from, to, backward, func(key string, value []byte) bool {
-			return yield(key[len(prefix):], func(into any) bool { return tx.read(key, value, into) }) && tx.err == nil
+		tx.Fail(tx.state.Range(from, to, backward, func(key string, value []byte, meta Meta) bool {
+			return yield(key[len(prefix):], func(into any) bool { return tx.read(key, value, meta, into) }) && tx.err == nil
 		}))
 	}
 }
@@ -172,8 +181,8 @@ func (tx *Tx) Since(prefix string, revision uint64) iter.Seq2[string, uint64] {
 }
 
 // read reads a value, and reports whether it was written with the key. What it makes shares nothing with the engine.
-func (tx *Tx) read(key string, value []byte, into any) bool {
-	text, err := tx.form.unseal(key, value)
+func (tx *Tx) read(key string, value []byte, meta Meta, into any) bool {
+	text, err := tx.form.unseal(key, value, meta)
 	if err == nil {
 		if err = json.Unmarshal(bytes.Clone(text), into, tx.form.Unmarshal); err != nil {
 			err = fmt.Errorf("%w: %q: %w", tx.form.Errors.Damaged, key, err)
@@ -205,30 +214,60 @@ func (tx *Tx) Format() int {
 	return is.Format
 }
 
+// place is the part of a MAC that says where a value stands among those of its key. That of a value that was written without
+// reading is zero.
+type place struct{ version, created uint64 }
+
+// placeOf is the place of a value as it is stored.
+func placeOf(meta Meta) place {
+	if meta.Version == 1 { // its writer could not know the revision
+		meta.Created = 0
+	}
+	return place{meta.Version, meta.Created}
+}
+
+// after is the place of the value that comes after another one, or after none.
+func (m Meta) after() place {
+	if m.Version == 0 {
+		return place{version: 1}
+	}
+	return place{m.Version + 1, m.Created}
+}
+
 // seal makes a value of what is to be written.
-func (f *Form) seal(key string, v any) ([]byte, error) {
+func (f *Form) seal(key string, v any, at place) ([]byte, error) {
 	text, err := json.Marshal(v, f.Marshal)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	return append(f.sum(key, text), text...), nil
+	return append(f.sum(key, text, at), text...), nil
 }
 
-func (f *Form) sum(key string, text []byte) []byte {
+func (f *Form) sum(key string, text []byte, at place) []byte {
 	mac := f.macs.Get().(hash.Hash)
 	defer f.macs.Put(mac)
 	mac.Reset()
-	_, _ = mac.Write(binary.BigEndian.AppendUint16(nil, uint16(len(key)))) // never fails; engines bound a key to 32 KiB
-	_, _ = mac.Write([]byte(key))
+	before := append(binary.BigEndian.AppendUint16(nil, uint16(len(key))), key...) // engines bound a key to 32 KiB
+	if at != (place{}) {
+		before = append(before, 0) // JSON does not begin so
+		before = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(before, at.version), at.created)
+	}
+	_, _ = mac.Write(before) // never fails
 	_, _ = mac.Write(text)
 	return mac.Sum(nil)
 }
 
-func (f *Form) unseal(key string, value []byte) (text []byte, err error) {
-	if len(value) < sha256.Size || !hmac.Equal(value[:sha256.Size], f.sum(key, value[sha256.Size:])) {
-		return nil, fmt.Errorf("%w: %q was not written with the key of %s that is here", f.Errors.Damaged, key, f.Items)
+func (f *Form) unseal(key string, value []byte, meta Meta) (text []byte, err error) {
+	if len(value) >= sha256.Size {
+		text = value[sha256.Size:]
+		for _, at := range []place{placeOf(meta), {}} {
+			if hmac.Equal(value[:sha256.Size], f.sum(key, text, at)) {
+				return text, nil
+			}
+		}
 	}
-	return value[sha256.Size:], nil
+	return nil, fmt.Errorf("%w: %q was not written with the key of %s that is here, or is older than it should be",
+		f.Errors.Damaged, key, f.Items)
 }
 
 // TimeKey is a key with a prefix by which keys are in the order of time.
@@ -293,6 +332,7 @@ type Change[S Step] struct {
 	Origin string
 	tx     *Tx
 	t      Transaction
+	read   map[string]Meta
 	brief  func(S) S
 	entry  *entry[S]
 	news   []Notice
@@ -309,14 +349,21 @@ func (c *Change[S]) Get(key string, into any) (revision uint64) {
 	if _, written := c.t.Puts[key]; written {
 		c.Fail(fmt.Errorf("%w: %q is read after it was written", ErrInvalid, key))
 	}
-	revision = c.tx.Get(key, into)
-	c.t.If[key] = revision
-	return revision
+	meta := Meta{}
+	if c.tx.err == nil {
+		meta = c.tx.get(key, into)
+	}
+	c.read[key], c.t.If[key] = meta, meta.Revision
+	return meta.Revision
 }
 
 // Put writes a value.
 func (c *Change[S]) Put(key string, v any) {
-	value, err := c.tx.form.seal(key, v)
+	at := place{}
+	if meta, is := c.read[key]; is && c.tx.state.Versions() {
+		at = meta.after()
+	}
+	value, err := c.tx.form.seal(key, v, at)
 	c.Fail(err)
 	c.t.Puts[key] = value
 }
@@ -329,9 +376,14 @@ func (c *Change[S]) Delete(key string) { c.t.Puts[key] = nil }
 func (c *Change[S]) Save(was Standing, item Item) {
 	is := item.Standing()
 	form, key := c.tx.form, c.tx.form.Item(is.ID)
-	c.t.If[key] = was.Revision
+	stored, meta, err := c.tx.state.Get(key)
+	if err == nil && meta.Revision != was.Revision {
+		err = ErrConflict
+	}
+	c.Fail(err)
+	c.read[key], c.t.If[key] = meta, was.Revision
 	c.Put(key, item)
-	c.Fail(c.leaveRoom(key))
+	c.Fail(c.leaveRoom(key, len(stored)))
 	before, now := form.due(was), form.due(is)
 	if before != now && before != "" {
 		c.Delete(before)
@@ -351,15 +403,12 @@ func (c *Change[S]) Save(was Standing, item Item) {
 	c.Tell(item)
 }
 
-// leaveRoom refuses an item that has grown so large that its end would not fit in a change any more.
-func (c *Change[S]) leaveRoom(key string) error {
+// leaveRoom refuses an item that has grown so large that its end would not fit in a change any more. Was is its size before.
+func (c *Change[S]) leaveRoom(key string, was int) error {
 	const most, little = MostBytes * 3 / 4, 1 << 10
 	size := len(c.t.Puts[key])
-	if size <= most {
+	if size <= most || size <= was+little {
 		return nil
-	}
-	if was, _, err := c.tx.state.Get(key); err != nil || size <= len(was)+little {
-		return err
 	}
 	return fmt.Errorf("%w: %q has %d bytes, and %d are the most", ErrTooMuch, key, size, most)
 }

@@ -435,21 +435,24 @@ func split(stored []byte) (value []byte, revision uint64) {
 // Revision implements [ledger.State].
 func (s state) Revision() uint64 { return s.values.Sequence() }
 
+// Versions implements [ledger.State].
+func (s state) Versions() bool { return false }
+
 // Get implements [ledger.State].
-func (s state) Get(key string) (value []byte, revision uint64, err error) {
+func (s state) Get(key string) (value []byte, meta ledger.Meta, err error) {
 	if stored := s.values.Get([]byte(key)); stored != nil {
-		value, revision = split(stored)
+		value, meta.Revision = split(stored)
 	}
-	return value, revision, nil
+	return value, meta, nil
 }
 
 func (s state) revision(key string) uint64 {
-	_, revision, _ := s.Get(key)
-	return revision
+	_, meta, _ := s.Get(key)
+	return meta.Revision
 }
 
 // Range implements [ledger.State].
-func (s state) Range(from, to string, backward bool, each func(key string, value []byte) bool) error {
+func (s state) Range(from, to string, backward bool, each func(key string, value []byte, meta ledger.Meta) bool) error {
 	c := s.values.Cursor()
 	begin, next := func() ([]byte, []byte) { return c.Seek([]byte(from)) }, c.Next
 	if backward {
@@ -461,7 +464,7 @@ func (s state) Range(from, to string, backward bool, each func(key string, value
 		}, c.Prev
 	}
 	for key, stored := begin(); key != nil && string(key) >= from && string(key) < to; key, stored = next() {
-		if value, _ := split(stored); !each(string(key), value) {
+		if value, revision := split(stored); !each(string(key), value, ledger.Meta{Revision: revision}) {
 			break
 		}
 	}

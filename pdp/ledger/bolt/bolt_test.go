@@ -38,7 +38,7 @@ func TestWrittenTogether(t *testing.T) {
 		key := uint64(0)
 		err = e.View(func(s ledger.State) error {
 			value, is, err := s.Get("shared")
-			made, key = number(value)+1, is
+			made, key = number(value)+1, is.Revision
 			return err
 		})
 		if err == nil {
@@ -96,7 +96,7 @@ func TestWrittenTogether(t *testing.T) {
 	}
 	err := again.View(func(s ledger.State) error {
 		value, revision, err := s.Get("shared")
-		if n := number(value); n != uint64(len(by)) || by[n] != revision || revision != s.Revision() || conflicts == 0 {
+		if n := number(value); n != uint64(len(by)) || by[n] != revision.Revision || revision.Revision != s.Revision() || conflicts == 0 {
 			t.Errorf("counted to %d at %d of %d, and %d were answered, with %d conflicts", n, revision, s.Revision(), len(by), conflicts)
 		}
 		for own, to := range last {

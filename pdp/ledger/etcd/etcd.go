@@ -1,0 +1,370 @@
+// Package etcd keeps a ledger's values in etcd, for any number of processes that write to it.
+//
+// Each key of a ledger is PREFIX + "v/" + the key. Each transaction that writes also writes PREFIX + "rev", whose revision is
+// therefore that of the last transaction; its value is the name of the process.
+//
+// A [ledger.State] is of one revision, which a linearizable read gave: what was answered to any process before is in it. Values
+// that were read before come from memory, as far as the watch has brought all transactions of the state. Nothing is decided by
+// memory: a transaction compares the revisions of what it has read.
+package etcd
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"policy-service/pdp/ledger"
+)
+
+// Options say where the values are.
+type Options struct {
+	Client *clientv3.Client
+	// Prefix begins all keys, and ends with a slash. No other engine has it.
+	Prefix string
+	// Errors are those that the readers know.
+	Errors ledger.Errors
+	// Timeout is how long one call of etcd may take: 3 s unless it is given.
+	Timeout time.Duration
+	// Usable is asked before everything. Its error refuses it.
+	Usable func() error
+	// History is what is known of the etcd cluster. Engines of one client share it; the default is a new one.
+	History *History
+}
+
+// Engine is a [ledger.Engine].
+type Engine struct {
+	Options
+	name string // of this process
+
+	reads, commits atomic.Uint64
+	news           news
+
+	mu      sync.Mutex // guards what follows
+	closed  bool
+	stop    context.CancelFunc
+	done    chan struct{} // closed when the watch has ended
+	cache   *cache
+	contact time.Time
+	readers map[int]func(keys []string)
+	nextID  int
+}
+
+// New makes an engine, which is to be opened.
+func New(o Options) *Engine {
+	if o.Timeout == 0 {
+		o.Timeout = 3 * time.Second
+	}
+	if o.Usable == nil {
+		o.Usable = func() error { return nil }
+	}
+	if o.History == nil {
+		o.History = new(History)
+	}
+	return &Engine{Options: o, name: rand.Text(), cache: newCache(), readers: map[int]func([]string){},
+		news: news{come: make(chan struct{}, 1)}}
+}
+
+// The keys of a prefix.
+const (
+	values = "v/"
+	last   = "rev"
+)
+
+func (e *Engine) key(key string) string { return e.Prefix + values + key }
+
+// Calls counts the calls of etcd: those that read, and the transactions that write.
+func (e *Engine) Calls() (reads, commits uint64) { return e.reads.Load(), e.commits.Load() }
+
+// Contact is the last moment at which all that was in etcd had come to the readers of [Engine.Watch].
+func (e *Engine) Contact() time.Time {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.contact
+}
+
+// Shared implements [ledger.Engine].
+func (e *Engine) Shared() bool { return true }
+
+// Erase implements [ledger.Engine]. It does nothing: etcd forgets older values when it is compacted, and frees their pages
+// when it is defragmented, and both are for its operator to do.
+func (e *Engine) Erase() error { return nil }
+
+// Ready implements [ledger.Engine].
+func (e *Engine) Ready() error {
+	e.mu.Lock()
+	closed := e.closed
+	e.mu.Unlock()
+	if closed {
+		return e.Errors.Closed
+	}
+	return e.Usable()
+}
+
+// call makes one call of etcd, and holds its answer against what is known of the cluster.
+func call[R any](e *Engine, header func(R) *etcdserverpb.ResponseHeader, do func(context.Context) (R, error)) (answer R, err error) {
+	if err := e.Ready(); err != nil {
+		return answer, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), e.Timeout)
+	defer cancel()
+	least := e.History.begin()
+	if answer, err = do(ctx); err == nil {
+		err = e.History.end(least, header(answer))
+	}
+	if err != nil {
+		err = fmt.Errorf("%w: etcd: %w", e.Errors.Unavailable, err)
+	}
+	return answer, err
+}
+
+func (e *Engine) get(key string, options ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	e.reads.Add(1)
+	return call(e, func(r *clientv3.GetResponse) *etcdserverpb.ResponseHeader { return r.Header },
+		func(ctx context.Context) (*clientv3.GetResponse, error) { return e.Client.Get(ctx, key, options...) })
+}
+
+// Open implements [ledger.Engine].
+func (e *Engine) Open() error {
+	now, err := e.now()
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.stop != nil {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	e.stop, e.done = cancel, make(chan struct{})
+	e.cache.restart(now.at)
+	go func() {
+		defer close(e.done)
+		e.watch(ctx, now.at+1)
+	}()
+	return nil
+}
+
+// Close implements [ledger.Engine]. The client stays open.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	stop, done := e.stop, e.done
+	e.closed, e.stop = true, nil
+	e.mu.Unlock()
+	if stop != nil {
+		stop()
+		<-done
+	}
+	return nil
+}
+
+// now is the state of this moment.
+func (e *Engine) now() (*state, error) {
+	got, err := e.get(e.Prefix + last)
+	if err != nil {
+		return nil, err
+	}
+	s := &state{e: e, at: got.Header.Revision}
+	for _, kv := range got.Kvs {
+		s.last = kv.ModRevision
+	}
+	return s, nil
+}
+
+// View implements [ledger.Engine].
+func (e *Engine) View(read func(ledger.State) error) error {
+	s, err := e.now()
+	if err != nil {
+		return err
+	}
+	e.cache.wait(s.last, catchUpWithin)
+	return read(s)
+}
+
+// catchUpWithin is how long a reader waits for the watch, which is faster than to ask etcd for each value.
+const catchUpWithin = 20 * time.Millisecond
+
+// Write implements [ledger.Engine]. The client never sends a transaction twice: one that has no answer was made, or not, or
+// will be.
+func (e *Engine) Write(t ledger.Transaction) (revision uint64, err error) {
+	if err := t.Fits(); err != nil {
+		return 0, err
+	}
+	var holds []clientv3.Cmp
+	for key, is := range t.If {
+		holds = append(holds, clientv3.Compare(clientv3.ModRevision(e.key(key)), "=", int64(is)))
+	}
+	var then []clientv3.Op
+	for key, value := range t.Puts {
+		if value == nil {
+			then = append(then, clientv3.OpDelete(e.key(key)))
+		} else {
+			then = append(then, clientv3.OpPut(e.key(key), string(value)))
+		}
+	}
+	if len(then) > 0 {
+		then = append(then, clientv3.OpPut(e.Prefix+last, e.name))
+		e.commits.Add(1)
+	} else {
+		e.reads.Add(1)
+	}
+	made, err := call(e, func(r *clientv3.TxnResponse) *etcdserverpb.ResponseHeader { return r.Header },
+		func(ctx context.Context) (*clientv3.TxnResponse, error) {
+			return e.Client.Txn(ctx).If(holds...).Then(then...).Commit()
+		})
+	switch {
+	case err != nil:
+		return 0, err
+	case !made.Succeeded:
+		return 0, ledger.ErrConflict
+	case len(then) == 0:
+		return 0, nil
+	}
+	return uint64(made.Header.Revision), nil
+}
+
+// state is a [ledger.State].
+type state struct {
+	e    *Engine
+	at   int64 // the revision of etcd
+	last int64 // that of the last transaction before or at it
+}
+
+// Revision implements [ledger.State].
+func (s *state) Revision() uint64 { return uint64(s.last) }
+
+// Versions implements [ledger.State].
+func (s *state) Versions() bool { return true }
+
+// Get implements [ledger.State].
+func (s *state) Get(key string) (value []byte, meta ledger.Meta, err error) {
+	found, is := s.e.cache.get(key, s.at, s.last)
+	if is {
+		return found.value, found.meta, nil
+	}
+	got, err := s.e.get(s.e.key(key), clientv3.WithRev(s.at))
+	if err != nil {
+		return nil, meta, err
+	}
+	one := stored{at: s.at}
+	for _, kv := range got.Kvs {
+		one.value, one.meta = kv.Value, metaOf(kv)
+	}
+	s.e.cache.keep(key, one)
+	return one.value, one.meta, nil
+}
+
+func metaOf(kv *mvccpb.KeyValue) ledger.Meta {
+	return ledger.Meta{Revision: uint64(kv.ModRevision), Version: uint64(kv.Version), Created: uint64(kv.CreateRevision)}
+}
+
+// page is how many keys one call reads.
+const page = 100
+
+// Range implements [ledger.State].
+func (s *state) Range(from, to string, backward bool, each func(key string, value []byte, meta ledger.Meta) bool) error {
+	order := clientv3.SortAscend
+	if backward {
+		order = clientv3.SortDescend
+	}
+	most := int64(8) // most readers look at the first few
+	for {
+		got, err := s.e.get(s.e.key(from), clientv3.WithRange(s.e.key(to)), clientv3.WithRev(s.at), clientv3.WithLimit(most),
+			clientv3.WithSort(clientv3.SortByKey, order))
+		if err != nil {
+			return err
+		}
+		for _, kv := range got.Kvs {
+			key := strings.TrimPrefix(string(kv.Key), s.e.key(""))
+			if !each(key, kv.Value, metaOf(kv)) {
+				return nil
+			}
+			if backward {
+				to = key
+			} else {
+				from = ledger.After(key)
+			}
+		}
+		if !got.More || len(got.Kvs) == 0 {
+			return nil
+		}
+		most = page
+	}
+}
+
+// Since implements [ledger.State].
+func (s *state) Since(prefix string, revision uint64, each func(key string, revision uint64) bool) error {
+	got, err := s.e.get(s.e.key(prefix), clientv3.WithPrefix(), clientv3.WithRev(s.at), clientv3.WithMinModRev(int64(revision)+1),
+		clientv3.WithKeysOnly(), clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortAscend))
+	if err != nil {
+		return err
+	}
+	for _, kv := range got.Kvs {
+		if !each(strings.TrimPrefix(string(kv.Key), s.e.key("")), uint64(kv.ModRevision)) {
+			break
+		}
+	}
+	return nil
+}
+
+// ErrRestored: etcd has not what it had before. A copy was put back, or another cluster is in its place.
+var ErrRestored = errors.New("etcd is not what it was: it was restored from a copy, or is another cluster")
+
+// History is what is known of an etcd cluster. A linearizable answer is of a revision that is no smaller than any that was
+// known before the question.
+type History struct {
+	mu       sync.Mutex
+	cluster  uint64
+	revision int64
+	restored bool
+}
+
+// NewHistory begins with what was known before.
+func NewHistory(cluster uint64, revision int64) *History {
+	return &History{cluster: cluster, revision: revision}
+}
+
+// Known is the id of the cluster, and the last revision.
+func (h *History) Known() (cluster uint64, revision int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.cluster, h.revision
+}
+
+// Restored reports whether an answer was refused with [ErrRestored]. From then on all are.
+func (h *History) Restored() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.restored
+}
+
+// Accept takes etcd as it is from now on.
+func (h *History) Accept(cluster uint64, revision int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.cluster, h.revision, h.restored = cluster, revision, false
+}
+
+func (h *History) begin() (least int64) {
+	_, least = h.Known()
+	return least
+}
+
+func (h *History) end(least int64, is *etcdserverpb.ResponseHeader) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.restored || h.cluster != 0 && h.cluster != is.ClusterId || is.Revision < least {
+		h.restored = true
+		return ErrRestored
+	}
+	h.cluster, h.revision = is.ClusterId, max(h.revision, is.Revision)
+	return nil
+}
