@@ -49,4 +49,6 @@ func (v *Values) Update(ctx context.Context, change func(*ValuesChange)) error {
 }
 
 // Watch calls a function after changes that another process made, until stop.
-func (v *Values) Watch(changed func(keys []string)) (stop func()) { return v.ledger.engine.Watch(changed) }
+func (v *Values) Watch(changed func(keys []string)) (stop func()) {
+	return v.ledger.engine.Watch(changed)
+}
