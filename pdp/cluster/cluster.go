@@ -8,10 +8,12 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,6 +32,8 @@ var (
 	ErrAway = errors.New("etcd does not answer")
 	// ErrRefused: this process must not be a member as it is.
 	ErrRefused = errors.New("this process cannot be a member of the cluster")
+	// ErrRestored: etcd is not what it was, and not all logs were compared with it yet.
+	ErrRestored = etcd.ErrRestored
 	// ErrClosed: the cluster was left.
 	ErrClosed = errors.New("the cluster was left")
 )
@@ -56,10 +60,20 @@ type Cluster struct {
 	history *etcd.History
 	values  *ledger.Values
 
-	mu      sync.Mutex // guards what follows
-	closed  bool
-	stands  error // why state cannot be used, nil if it can
-	engines []*etcd.Engine
+	peers   peers
+	full    quota
+	joining Joining          // since [Cluster.Join]
+	leased  clientv3.LeaseID // Run alone has it
+
+	mu        sync.Mutex // guards what follows
+	closed    bool
+	opened    bool // the ledgers are
+	mark      mark
+	waiting   []string // the origins that have not compared their logs since etcd was restored
+	away      error    // why the last beat failed, nil if it did not, and since when
+	since     time.Time
+	announced bool // that etcd was restored while this process ran
+	engines   []*etcd.Engine
 }
 
 // The names of the engines.
@@ -100,9 +114,8 @@ func Open(ctx context.Context, c Config, o Options) (*Cluster, error) {
 		return nil, fmt.Errorf("opening the cluster: %w", err)
 	}
 	cl := &Cluster{config: c, options: o, client: client, history: new(etcd.History)}
-	cl.values = ledger.NewValues(cl.Engine(own, known), ledger.Form{
-		Items: "the cluster", Key: ledger.DeriveKey(o.Key, "policy-service cluster values"), Version: 1, Errors: known,
-	})
+	cl.peers.there, cl.peers.ahead = map[string]Member{}, map[string]time.Duration{}
+	cl.values = ledger.NewValues(cl.Engine(own, known), cl.form())
 	if o.Later {
 		return cl, nil
 	}
@@ -111,6 +124,10 @@ func Open(ctx context.Context, c Config, o Options) (*Cluster, error) {
 		return nil, err
 	}
 	return cl, nil
+}
+
+func (c *Cluster) form() ledger.Form {
+	return ledger.Form{Items: "the cluster", Key: ledger.DeriveKey(c.options.Key, "policy-service cluster values"), Version: 1, Errors: known}
 }
 
 // known are the errors of the cluster's own values.
@@ -231,14 +248,35 @@ func (c *Cluster) Calls() (reads, commits uint64) {
 	return reads, commits
 }
 
-// Usable is nil, or the reason why state cannot be used. It asks nobody.
+// Usable is nil, or the reason why state cannot be used. It asks nothing of etcd.
 func (c *Cluster) Usable() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
+	switch {
+	case c.closed:
 		return ErrClosed
+	case !c.opened: // no request is served yet
+		return nil
+	case c.history.Restored():
+		return fmt.Errorf("%w; restart this replica, which compares its log", ErrRestored)
+	case slices.Contains(c.waiting, c.config.Origin):
+		return fmt.Errorf("%w; restart this replica, which compares its log", ErrRestored)
+	case len(c.waiting) > 0:
+		return fmt.Errorf("%w; these have not compared their logs yet: %s; restart them, or settle as lost those that will never come back",
+			ErrRestored, strings.Join(c.waiting, ", "))
 	}
-	return c.stands
+	return nil
+}
+
+// Away is nil, or the reason why state could not be used at the last look, and since when.
+func (c *Cluster) Away() (err error, since time.Time) {
+	usable := c.Usable()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err = cmp.Or(c.away, usable); err != nil && c.away == nil {
+		return err, c.options.Now().UTC()
+	}
+	return err, c.since
 }
 
 // open is [Cluster.Usable] for the values by which a cluster that stands still goes on.
