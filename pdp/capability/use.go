@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"policy-service/evaluation/capability"
 	"policy-service/pdp/ledger"
@@ -151,7 +152,7 @@ func (s *Store) usable(ctx context.Context, id, decision string) (c Capability, 
 		return c, nil, err
 	}
 	if err = c.mayUse(decision); err == nil {
-		err = c.refusal(s.now())
+		err = c.refusal(s.later())
 	}
 	if err == nil {
 		err = s.mustVouch(ctx, &c)
@@ -160,6 +161,14 @@ func (s *Store) usable(ctx context.Context, id, decision string) (c Capability, 
 		release()
 	}
 	return c, release, err
+}
+
+// later is the time by which what expires has expired for certain: a clock of another process may be ahead.
+func (s *Store) later() time.Time {
+	if s.options.Behind == nil {
+		return s.now()
+	}
+	return s.now().Add(s.options.Behind())
 }
 
 // mayUse refuses a decision that cannot be distinguished from one that used the capability.
