@@ -26,7 +26,7 @@ func (s *Store) UsableState(ctx context.Context, id string) (Capability, error) 
 func (s *Store) inUse(ctx context.Context, id string, read reading) (Capability, error) {
 	c, err := s.one(ctx, id, read)
 	if err == nil {
-		err = c.climb(s.now(), func(id string) (Capability, error) { return s.one(ctx, id, readState) })
+		err = c.climb(s.later(), func(id string) (Capability, error) { return s.one(ctx, id, readState) })
 	}
 	return c, err
 }
@@ -40,7 +40,7 @@ func (s *Store) one(ctx context.Context, id string, read reading) (Capability, e
 	case !found:
 		return Capability{}, &capability.Refusal{Code: capability.BadSignature}
 	}
-	if err := c.refusal(s.now()); err != nil {
+	if err := c.refusal(s.later()); err != nil {
 		return c, err
 	}
 	return c, s.mustVouch(ctx, &c)

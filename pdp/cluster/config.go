@@ -152,3 +152,15 @@ func (c *EtcdConfig) password() (string, error) {
 	}
 	return password, nil
 }
+
+// Files says why the files that the configuration names cannot be used, one error a file.
+func (c *Config) Files() (errs []error) {
+	_, ofTLS := c.Etcd.tls()
+	_, ofPassword := c.Etcd.password()
+	for _, err := range []error{ofTLS, ofPassword} {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"policy-service/pdp/ledger"
 	"policy-service/pdp/ledger/etcd"
@@ -175,6 +176,22 @@ func (c *Cluster) Join(ctx context.Context, j Joining) error {
 		err = c.learn()
 	}
 	return c.opening(err)
+}
+
+// Begun reports whether any process has joined the cluster. It needs no key.
+func Begun(ctx context.Context, c Config) (bool, error) {
+	probe, err := Open(ctx, c, Options{Key: make([]byte, 32)})
+	if err != nil {
+		return false, err
+	}
+	defer probe.Close()
+	ctx, cancel := context.WithTimeout(ctx, probe.options.Timeout)
+	defer cancel()
+	got, err := probe.client.Get(ctx, probe.config.Etcd.Prefix+own+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", ErrAway, err)
+	}
+	return got.Count > 0, nil
 }
 
 func (c *Cluster) opening(err error) error {
