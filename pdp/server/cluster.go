@@ -150,14 +150,14 @@ func (s *Server) joinCluster(ctx context.Context, key []byte) error {
 func (s *Server) approvalsOnCluster(o *approval.Options) {
 	if c := s.cluster; c != nil {
 		o.Engine, o.Origin = c.Engine(cluster.Approvals, approval.EngineErrors()), c.Origin()
-		o.Behind, o.Room = c.Behind, c.Room
+		o.Behind, o.Room, o.AnswerFirst = c.Behind, c.Room, true
 	}
 }
 
 func (s *Server) capabilitiesOnCluster(o *store.Options) {
 	if c := s.cluster; c != nil {
 		o.Engine, o.Origin = c.Engine(cluster.Capabilities, store.EngineErrors()), c.Origin()
-		o.Behind, o.Room = c.Behind, c.Room
+		o.Behind, o.Room, o.AnswerFirst = c.Behind, c.Room, true
 	}
 }
 
