@@ -91,7 +91,7 @@ func newScene(t *testing.T, c *etcdtest.Cluster, seed uint64) *scene {
 	return s
 }
 
-// open starts a replica with its log.
+// open starts a replica with its log, which takes no step until the replica is open.
 func (r *replica) open() {
 	t := r.scene.t
 	t.Helper()
@@ -752,6 +752,64 @@ func rounds(t *testing.T, n int) {
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	rounds(t, 9)
+}
+
+// TestReplicasOfARestoredEtcd: a copy of etcd is taken, 16 uses are made, and the copy is put back. All replicas refuse it. Once
+// each has held its own log against it, all uses are known again.
+func TestReplicasOfARestoredEtcd(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.Start(t, etcdtest.Options{})
+	s := newScene(t, c, rand.Uint64())
+	a, other := s.granted("restored", 20), s.granted("voted before", 1)
+	spend := func(part string, n int) (got int) {
+		var wait sync.WaitGroup
+		var all atomic.Int32
+		for n := range n {
+			wait.Go(func() {
+				if u := s.spend(s.replicas[n%3], a, fmt.Sprint(a.ID, part, n)); u.known && u.got {
+					all.Add(1)
+				}
+			})
+		}
+		wait.Wait()
+		return int(all.Load())
+	}
+	copied := c.CopyOf()
+	s.reach()
+	if got := spend("before", 16); got < 8 {
+		t.Fatalf("of 16 uses %d were had", got)
+	}
+	for _, r := range s.replicas {
+		r.store.Work(t.Context())
+	}
+	c.PutBack(copied)
+	for _, r := range s.replicas {
+		var err error
+		for late := time.Now().Add(10 * time.Second); !errors.Is(err, etcd.ErrRestored) && time.Now().Before(late); {
+			_, _, err = r.store.Stored(a.ID)
+		}
+		if !errors.Is(err, etcd.ErrRestored) || !errors.Is(err, approval.ErrUnavailable) {
+			t.Errorf("replica %d: %v", r.n, err)
+		}
+		if _, live, _ := r.store.Live(other.Digest, other.ID); live {
+			t.Errorf("replica %d goes by an approval in a copy", r.n)
+		}
+	}
+	if got := spend("restored", 3); got != 0 {
+		t.Errorf("%d uses were had of a copy", got)
+	}
+	for _, r := range s.replicas {
+		r.end()
+		r.open()
+	}
+	s.settled()
+	spend("after", 24)
+	kept := s.settled()
+	for n := 0; kept[a.ID].Status != approval.UsedUp && n < 20; n++ {
+		s.spend(s.replicas[n%3], a, fmt.Sprint(a.ID, "last", n))
+		kept = s.settled()
+	}
+	s.check(kept, s.read())
 }
 
 // TestReplicasAtNight is TestReplicas for 200 rounds.
