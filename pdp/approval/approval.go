@@ -125,7 +125,7 @@ type Approval struct {
 	// there or later.
 	After  uint64 `json:"after,omitzero"`
 	Origin string `json:"origin,omitzero"`
-	// Origins are those of reserved decisions, if they have names.
+	// Origins are those of reserved decisions, and of the records that it counts by, if they have names.
 	Origins map[string]string `json:"origins,omitzero"`
 	// Revision is of what was read, 0 of a new one.
 	Revision uint64 `json:"-"`
@@ -238,6 +238,41 @@ func (a Approval) next() Approval {
 func (a *Approval) has(decision string) bool {
 	return slices.Contains(a.Used, decision) || slices.Contains(a.reserved(), decision) ||
 		slices.ContainsFunc(a.Spendings, func(s Spending) bool { return slices.Contains(s.Rounds, decision) })
+}
+
+// countsBy are the records for which a log must vouch before a decision uses the approval, or goes on from a use of it.
+func (a *Approval) countsBy() (records []string) {
+	if !a.open() && a.continuesUntil().IsZero() {
+		return nil
+	}
+	if a.Agreed != "" {
+		records = append(records, a.Agreed)
+	}
+	for _, v := range a.Votes {
+		if v.Step != "" {
+			records = append(records, v.Step)
+		}
+	}
+	for _, s := range a.Spendings {
+		if slices.Contains(a.Used, s.Decision) {
+			records = append(records, s.Decision)
+		}
+	}
+	return records
+}
+
+// namedOrigins are the origins that are still to be known.
+func (a *Approval) namedOrigins() (origins map[string]string) {
+	if len(a.Origins) == 0 {
+		return nil
+	}
+	origins = map[string]string{}
+	for _, record := range append(a.reserved(), a.countsBy()...) {
+		if origin := a.Origins[record]; origin != "" {
+			origins[record] = origin
+		}
+	}
+	return origins
 }
 
 // words are the part of an approval request that people are shown. They may be long, and never change: so they stand

@@ -61,13 +61,13 @@ func (m *move) take(decision string) {
 	m.here(decision)
 }
 
-// here notes that the log of this origin will say what becomes of a decision.
-func (m *move) here(decision string) {
+// here notes that the log of this origin says what becomes of a decision, or has the record of a step.
+func (m *move) here(record string) {
 	if origin := m.store.options.Origin; origin != "" {
 		if m.to.Origins == nil {
 			m.to.Origins = map[string]string{}
 		}
-		m.to.Origins[decision] = origin
+		m.to.Origins[record] = origin
 	}
 }
 

@@ -123,11 +123,13 @@ type Capability struct {
 	// or to renew it.
 	Reserved []Reserved `json:"reserved,omitzero"`
 	Granting string     `json:"granting,omitzero"`
-	// Decision granted it, or renewed it last, and Granted is the id of the record that says so.
-	Decision string    `json:"decision,omitzero"`
-	Granted  string    `json:"granted,omitzero"`
-	Renewals int       `json:"renewals,omitzero"`
-	EndedAt  time.Time `json:"ended_at,omitzero"` // when its state became final
+	// Decision granted it, or renewed it last, and Granted is the id of the record that says so, in the log of GrantedIn if
+	// that has a name.
+	Decision  string    `json:"decision,omitzero"`
+	Granted   string    `json:"granted,omitzero"`
+	GrantedIn string    `json:"granted_in,omitzero"`
+	Renewals  int       `json:"renewals,omitzero"`
+	EndedAt   time.Time `json:"ended_at,omitzero"` // when its state became final
 	// After is how long the log was when this was written, and Origin its name. Later steps of it stand there or later.
 	After  uint64 `json:"after,omitzero"`
 	Origin string `json:"origin,omitzero"`
@@ -236,6 +238,9 @@ func (c Capability) Standing() ledger.Standing {
 	}
 	for _, r := range c.Reserved {
 		is.Reserved = append(is.Reserved, ledger.Reserved{Decision: c.reservation(r), Origin: r.Origin})
+	}
+	if is.Open && c.GrantedIn != "" {
+		is.By = map[string]string{c.Granted: c.GrantedIn}
 	}
 	return is
 }

@@ -34,6 +34,9 @@ type (
 	Notice = ledger.Notice
 )
 
+// Proof is a record of the log of an origin, with the proof that it is there.
+type Proof = ledger.Proof
+
 // change is one transaction, of one capability at most.
 type change = ledger.Change[Step]
 
@@ -60,7 +63,7 @@ func Open(data string, o Options) (*Store, error) {
 		Engine:  o.Engine,
 		Form:    form(o.Key),
 		Origin:  o.Origin,
-		Log:     ledger.Log[Step]{Record: o.Record, Recorded: recorded, Steps: o.Steps, Size: o.Size},
+		Log:     ledger.Log[Step]{Record: o.Record, Recorded: recorded, Steps: o.Steps, Size: o.Size, Prove: o.Prove},
 		Rules:   rules{s},
 		Now:     s.now,
 		Retain:  s.options.Retain,

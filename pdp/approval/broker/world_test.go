@@ -40,7 +40,7 @@ const policies = `
 @id("people") permit(principal, action == Action::"approval.decide", resource is Approval) when { principal in team::"leads" };
 `
 
-func open(t *testing.T) *world {
+func open(t *testing.T, with ...func(*broker.Options)) *world {
 	t.Helper()
 	w, data, files := &world{T: t}, t.TempDir(), t.TempDir()
 	for name, text := range map[string]string{
@@ -76,6 +76,9 @@ func open(t *testing.T) *world {
 		},
 		Persons: (&auth.Authenticator{}).Persons,
 		Count:   func(string) {}, Refused: func(*approval.LimitError) { w.limited.Add(1) },
+	}
+	for _, set := range with {
+		set(&w.options)
 	}
 	w.Broker, err = broker.Open(w.options)
 	w.must(err)
