@@ -108,6 +108,8 @@ lint: ## gofmt, go vet, staticcheck, the dependency promises, and whether go.mod
 	$(GO) mod tidy -diff
 	$(GO) vet -C pdp/pdptest/judges ./...
 	$(GO) mod tidy -C pdp/pdptest/judges -diff
+	$(GO) vet -C pdp/pdptest/members ./...
+	$(GO) mod tidy -C pdp/pdptest/members -diff
 
 lint-rare: ## what lint leaves to the night: vet as of 32 bits, and the module cache
 	GOARCH=386 $(GO) vet ./evaluation ./obligations ./evaluation/authzenclient/... ./evaluation/coaz # PEPs run where an int has 32 bits, too

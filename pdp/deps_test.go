@@ -155,6 +155,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/pdptest/clock", "anything of ours", "tests of any package could not import it without a cycle"},
 	{"pdp/pdptest/crashedlog", "anything of ours but pdp/decisionlog", "a crashed log would be made by another program than the log, and could look different"},
 	{"pdp/pdptest/filetree", "anything of ours", "tests of pdp itself could not import it without a cycle"},
+	{"pdp/pdptest/etcdtest", "anything of ours but pdp/ledger pdp/ledger/etcd pdp/pdptest/judged", "etcd would be tested with a part of what asks it"},
 	{"pdp/pdptest/judged", "anything of ours", "our log would be judged with code of ours"},
 	{"pdp/pdptest/lies", "anything of ours", "clients are tested against it, and would pass if both read an answer with the same mistake"},
 	{"pdp/pdptest/memorydisk", "anything of ours", "tests of any package could not import it without a cycle"},

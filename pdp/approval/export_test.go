@@ -85,3 +85,6 @@ func (s *Store) Stored(id string) (Approval, bool, error) { return s.stored(id) 
 func (s *Store) StoredPage(status Status, limit int) ([]Approval, string, error) {
 	return s.page(Filter{Status: status}, "", limit)
 }
+
+// Known are the errors that readers of approvals know.
+var Known = known

@@ -21,6 +21,9 @@ type Options struct {
 	// if others write to the engine, too.
 	Engine ledger.Engine
 	Origin string
+	// AnswerFirst has an answer not wait until its uses are settled, which takes several commits where others write to the
+	// engine, too.
+	AnswerFirst bool
 	// Key is a secret of 32 bytes. A value that was not written with it counts for nothing, in the
 	// file and in the log.
 	Key []byte

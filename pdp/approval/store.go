@@ -69,6 +69,8 @@ func Open(data string, o Options) (*Store, error) {
 		Retain:  s.options.Retain,
 		Beside:  prefixFollowers,
 		OnError: s.options.OnError,
+
+		AnswerFirst: s.options.AnswerFirst,
 	})
 	s.Bulletin, s.proof.stored = s.ledger.Bulletin, s.ledger.Proof
 	if err := s.ledger.Open(context.Background()); err != nil {

@@ -20,6 +20,7 @@ import (
 	"policy-service/obligations"
 	"policy-service/pdp/approval"
 	"policy-service/pdp/ledger/ledgertest"
+	"policy-service/pdp/pdptest/etcdtest"
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -201,6 +202,9 @@ func mustOpen(t testing.TB, data string, o approval.Options) *approval.Store {
 	if os.Getenv(inTrouble) != "" && o.Engine == nil {
 		one := ledgertest.Cluster{Below: approval.Engine(data), Conflicts: 3, Late: 50 * time.Microsecond, Alone: true}
 		o.Engine = one.Process()
+	}
+	if os.Getenv(onEtcd) != "" && o.Engine == nil {
+		o.Engine = etcdtest.Engine(t, data, approval.Known)
 	}
 	s, err := approval.Open(data, o)
 	must(t, err)

@@ -10,13 +10,31 @@ import (
 // another process had made one before.
 const inTrouble = "APPROVALS_IN_TROUBLE"
 
+// onEtcd is as inTrouble: all stores are in etcd.
+const onEtcd = "APPROVALS_ON_ETCD"
+
 // TestInTrouble runs the other tests where changes are made again, but one: what the rates take is not given back where
 // another process takes the last place in between.
 func TestInTrouble(t *testing.T) {
 	t.Parallel()
-	but := "-test.skip=^(TestInTrouble|TestTheRatesAreForWhatIsFiled)$"
-	again := exec.CommandContext(t.Context(), os.Args[0], "-test.short", "-test.timeout=5m", but)
-	again.Env = append(os.Environ(), inTrouble+"=1")
+	again(t, inTrouble, "TestInTrouble|TestOnEtcd|TestTheRatesAreForWhatIsFiled")
+}
+
+// TestOnEtcd runs the other tests in etcd, but those that do something to the file, that run in a bubble of synctest, or that
+// are about a thousand subjects.
+func TestOnEtcd(t *testing.T) {
+	t.Parallel()
+	again(t, onEtcd, "TestInTrouble|TestOnEtcd|TestLocked|TestDisk.*|TestLostWrites|TestDamage.*|TestFlippedValue|TestFormatRefused|"+
+		"TestReserved(Round|Use)IsNotGivenBack|TestCopyOfAReservationCountsOnce|TestRoundsBeforeAKnownOneAreTaken|TestNothingGoesOnFromWhatIsAskedAgain|"+
+		"TestUnlisted.*|TestNoRoundWithoutRounds|TestFollowNeedsItsFile|TestWhatAnOlderCopyCatchesUpIsNew|TestOlderCopy.*|TestShorterLogKeepsStoreClosed|"+
+		"TestManyUsesAtOnceAreSettledAtAStart|TestLargeApprovalsDoNotKeepAStartUp|TestLookReadsTheOutbox|TestStepsStayInOrderOverAStart|TestWay.*|"+
+		"TestRun|TestEverNewSubjectsOfOneCallerLeaveOthersTheirRate|TestPropertyFollowers")
+}
+
+// again runs this program with a variable, but without some tests.
+func again(t *testing.T, variable, but string) {
+	again := exec.CommandContext(t.Context(), os.Args[0], "-test.short", "-test.timeout=5m", "-test.skip=^("+but+")$")
+	again.Env = append(os.Environ(), variable+"=1")
 	if said, err := again.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, said)
 	}

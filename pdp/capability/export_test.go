@@ -30,3 +30,6 @@ func (s *Store) Keys() (keys []string) {
 	})
 	return keys
 }
+
+// Known are the errors that readers of capabilities know.
+var Known = known

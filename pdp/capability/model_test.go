@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	token "policy-service/evaluation/capability"
 	"policy-service/pdp/capability"
 	"policy-service/pdp/ledger/ledgertest"
+	"policy-service/pdp/pdptest/etcdtest"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -22,7 +24,11 @@ import (
 // back, and with changes that are made again because another came in between.
 func TestModel(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(night.Cases(30)) {
+	seeds := uint64(night.Cases(30))
+	if os.Getenv(onEtcd) != "" {
+		seeds /= 10
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			m := &model{T: t, record: newRecord(), rand: rand.New(rand.NewPCG(seed, 0)), data: quick(t), asks: map[string]string{}, went: map[string]int{}}
@@ -80,7 +86,11 @@ func (m *model) open() {
 	}
 	o := m.options()
 	o.Retain, o.Limits.MaxLivePerHolder = modelRetain, modelLimit
-	o.Engine = (&ledgertest.Cluster{Below: capability.Engine(m.data), Conflicts: 3, Alone: true, Seed: m.rand.Uint64()}).Process()
+	one := ledgertest.Cluster{Below: capability.Engine(m.data), Conflicts: 3, Alone: true, Seed: m.rand.Uint64()}
+	if os.Getenv(onEtcd) != "" {
+		one.Below = etcdtest.Engine(m, m.data, capability.Known)
+	}
+	o.Engine = one.Process()
 	m.s = mustOpen(m, m.data, o)
 	for _, a := range m.all {
 		for i := range a.outbox {

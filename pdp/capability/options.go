@@ -25,6 +25,9 @@ type Options struct {
 	// Key is the service's key of approvals: 32 bytes, of which the keys of this store are derived. A value that was not
 	// written with it counts for nothing, in the file and in the log.
 	Key []byte
+	// AnswerFirst has an answer not wait until its uses are settled, which takes several commits where others write to the
+	// engine, too.
+	AnswerFirst bool
 	// Record puts a step on record and returns when it is durable. After a crash or a failure it gets the same step again,
 	// with the same id, unless Recorded knows the step. Its context does not end.
 	Record func(context.Context, Step) error

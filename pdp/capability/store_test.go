@@ -20,6 +20,7 @@ import (
 	"policy-service/evaluation"
 	token "policy-service/evaluation/capability"
 	"policy-service/pdp/capability"
+	"policy-service/pdp/pdptest/etcdtest"
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -179,6 +180,9 @@ func (r *record) options() capability.Options {
 
 func mustOpen(t testing.TB, data string, o capability.Options) *capability.Store {
 	t.Helper()
+	if os.Getenv(onEtcd) != "" && o.Engine == nil {
+		o.Engine = etcdtest.Engine(t, data, capability.Known)
+	}
 	s, err := capability.Open(data, o)
 	must(t, err)
 	t.Cleanup(func() { _ = s.Close() })

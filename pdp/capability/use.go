@@ -74,6 +74,10 @@ func (r *Reservation) Spent(ctx context.Context) {
 	for _, a := range r.above {
 		defer a.Spent(ctx) // all of them, even if one panics
 	}
+	if r.Item().Granting != "" { // a capability that is answered can be used at once, wherever it is
+		r.Settle(ctx)
+		return
+	}
 	r.Reservation.Spent(ctx)
 }
 

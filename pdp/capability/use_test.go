@@ -22,6 +22,7 @@ import (
 	"policy-service/pdp/capability"
 	"policy-service/pdp/ledger"
 	"policy-service/pdp/ledger/ledgertest"
+	"policy-service/pdp/pdptest/etcdtest"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -62,6 +63,10 @@ type place struct {
 func places(t *testing.T, c *ledgertest.Cluster) []*place {
 	t.Helper()
 	c.Below, c.Lost = capability.Engine(quick(t)), capability.ErrUnavailable
+	if os.Getenv(onEtcd) != "" {
+		prefix := t.TempDir()
+		c.Of = func() ledger.Engine { return etcdtest.Engine(t, prefix, capability.Known) }
+	}
 	all := []*place{{record: newRecord(), again: c.Process}, {record: newRecord(), again: c.Process}}
 	var proved sync.Map // the steps of proofs, by origin and id
 	for n, one := range all {

@@ -16,6 +16,8 @@ import (
 // Cluster is the state that all processes of a test share. Each has an engine of its own, by [Cluster.Process].
 type Cluster struct {
 	Below ledger.Engine
+	// Of makes the engine of each process, in the place of Below.
+	Of func() ledger.Engine
 	// Conflicts says that one of so many transactions is refused as if another change had come in between, but never more
 	// than five of one process in a row. Forgets says that of so many transactions that were made one has its answer lost.
 	// Late is how long a transaction waits at most. 0 is never.
@@ -40,6 +42,9 @@ func (c *Cluster) Process() ledger.Engine {
 	if c.random == nil {
 		c.random, c.watchers = rand.New(rand.NewPCG(c.Seed, 0)), map[*process]func([]string){}
 	}
+	if c.Of != nil {
+		return &process{Engine: c.Of(), c: c, own: true}
+	}
 	return &process{Engine: c.Below, c: c}
 }
 
@@ -59,6 +64,7 @@ func (c *Cluster) late() time.Duration {
 type process struct {
 	ledger.Engine
 	c      *Cluster
+	own    bool // no other process has this engine
 	mu     sync.Mutex
 	row    int // conflicts in a row
 	closed bool
@@ -66,6 +72,9 @@ type process struct {
 
 // Open implements [ledger.Engine]. What is below is opened once.
 func (p *process) Open() error {
+	if p.own {
+		return p.Engine.Open()
+	}
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
 	if p.c.open > 0 {
@@ -81,6 +90,9 @@ func (p *process) Open() error {
 
 // Close implements [ledger.Engine].
 func (p *process) Close() error {
+	if p.own {
+		return p.Engine.Close()
+	}
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
 	if p.closed {
@@ -98,6 +110,9 @@ func (p *process) Shared() bool { return !p.c.Alone }
 
 // Watch implements [ledger.Engine].
 func (p *process) Watch(changed func(keys []string)) (stop func()) {
+	if p.own {
+		return p.Engine.Watch(changed)
+	}
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
 	p.c.watchers[p] = changed

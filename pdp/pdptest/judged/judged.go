@@ -17,7 +17,13 @@ import (
 // build; the first time takes half a minute.
 func Program(t testing.TB, name string) string {
 	t.Helper()
-	one, _ := programs.LoadOrStore(name, sync.OnceValues(func() (string, error) { return build(name) }))
+	return ProgramOf(t, "judges", name)
+}
+
+// ProgramOf is the path of a program of a module below pdp/pdptest.
+func ProgramOf(t testing.TB, module, name string) string {
+	t.Helper()
+	one, _ := programs.LoadOrStore(module+" "+name, sync.OnceValues(func() (string, error) { return build(module, name) }))
 	path, err := one.(func() (string, error))()
 	if err != nil {
 		t.Fatalf("%s could not be built: %v", name, err)
@@ -27,12 +33,12 @@ func Program(t testing.TB, name string) string {
 
 var programs sync.Map
 
-func build(name string) (string, error) {
+func build(module, name string) (string, error) {
 	here, err := output(exec.Command("go", "list", "-f", "{{.Dir}}", "policy-service/pdp/pdptest/judged"))
 	if err != nil {
 		return "", err
 	}
-	tool := exec.Command("go", "tool", "-C", filepath.Join(filepath.Dir(here), "judges"), "-n", name)
+	tool := exec.Command("go", "tool", "-C", filepath.Join(filepath.Dir(here), module), "-n", name)
 	tool.Env = append(os.Environ(), "GOFLAGS=-trimpath", "GOWORK=off")
 	return output(tool)
 }

@@ -1,0 +1,270 @@
+package etcd_test
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"policy-service/pdp/ledger"
+	"policy-service/pdp/ledger/etcd"
+	"policy-service/pdp/pdptest/etcdtest"
+)
+
+var known = ledger.Errors{
+	Unavailable: errors.New("unavailable"), Closed: errors.New("closed"), Locked: errors.New("locked"),
+	Damaged: errors.New("damaged"), NotFound: errors.New("not found"),
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func dial(t testing.TB) *clientv3.Client {
+	t.Helper()
+	client, err := etcdtest.Dial(etcdtest.One(t)...)
+	must(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// open opens engines of several processes on one prefix.
+func open(t testing.TB, n int) (all []*etcd.Engine, client *clientv3.Client, prefix string) {
+	t.Helper()
+	prefix = "/" + rand.Text() + "/"
+	for range n {
+		client = dial(t)
+		e := etcd.New(etcd.Options{Client: client, Prefix: prefix, Errors: known})
+		must(t, e.Open())
+		t.Cleanup(func() { _ = e.Close() })
+		all = append(all, e)
+	}
+	return all, client, prefix
+}
+
+func number(b []byte) (n uint64) {
+	if len(b) == 8 {
+		n = binary.BigEndian.Uint64(b)
+	}
+	return n
+}
+
+// Three processes count one number, with what their caches say of it. Each count that was answered is there, in the order
+// of the revisions; a reader never finds less than what was answered to any process before it began.
+func TestCountedTogether(t *testing.T) {
+	t.Parallel()
+	all, _, _ := open(t, 3)
+	const each = 60
+	var mu sync.Mutex
+	least, conflicts := uint64(0), 0
+	var wait sync.WaitGroup
+	for _, e := range all {
+		for worker := range 2 {
+			wait.Go(func() {
+				for done := 0; done < each; {
+					mu.Lock()
+					before := least
+					mu.Unlock()
+					made, revision := uint64(0), uint64(0)
+					err := e.View(func(s ledger.State) error {
+						value, is, err := s.Get("shared")
+						made, revision = number(value)+1, is.Revision
+						return err
+					})
+					if err != nil || made <= before {
+						t.Errorf("worker %d: %v; it read %d, and %d was answered before", worker, err, made-1, before)
+						return
+					}
+					_, err = e.Write(ledger.Transaction{
+						If:   map[string]uint64{"shared": revision},
+						Puts: map[string][]byte{"shared": binary.BigEndian.AppendUint64(nil, made)},
+					})
+					mu.Lock()
+					switch {
+					case errors.Is(err, ledger.ErrConflict):
+						conflicts++
+					case err != nil:
+						t.Error(err)
+					default:
+						done++
+						least = max(least, made)
+					}
+					mu.Unlock()
+				}
+			})
+		}
+	}
+	wait.Wait()
+	if least != 6*each || conflicts == 0 {
+		t.Errorf("counted to %d, with %d conflicts", least, conflicts)
+	}
+}
+
+// A state stays as it is, whatever is written meanwhile; and it reads all that was written before.
+func TestStateStays(t *testing.T) {
+	t.Parallel()
+	both, _, _ := open(t, 2)
+	put := func(e *etcd.Engine, key, value string) uint64 {
+		revision, err := e.Write(ledger.Transaction{Puts: map[string][]byte{key: []byte(value)}})
+		must(t, err)
+		return revision
+	}
+	get := func(s ledger.State, key string) string {
+		value, _, err := s.Get(key)
+		must(t, err)
+		return string(value)
+	}
+	list := func(s ledger.State, backward bool) (all string) {
+		must(t, s.Range("a/", "a0", backward, func(key string, value []byte, _ ledger.Meta) bool {
+			all += key + "=" + string(value) + " "
+			return true
+		}))
+		return all
+	}
+	since := func(s ledger.State, revision uint64) (all string) {
+		must(t, s.Since("c/one/", revision, func(key string, _ uint64) bool { all += key + " "; return true }))
+		return all
+	}
+	for n := range 230 { // more than a page
+		put(both[0], fmt.Sprintf("a/%03d", n), "1")
+	}
+	put(both[0], "c/one/z", "1")
+	at := put(both[0], "c/one/y", "1")
+	put(both[0], "c/one/x", "1")
+	put(both[0], "c/onemore/x", "1")
+	check := func(s ledger.State) {
+		if x, y := get(s, "a/007"), get(s, "b"); x != "1" || y != "" {
+			t.Errorf("read %q and %q", x, y)
+		}
+		ahead, back := strings.Fields(list(s, false)), strings.Fields(list(s, true))
+		if slices.Reverse(back); len(ahead) != 230 || ahead[0] != "a/000=1" || !slices.Equal(ahead, back) {
+			t.Errorf("%d keys ahead from %s, %d back", len(ahead), ahead[0], len(back))
+		}
+		if x, y, z := since(s, 0), since(s, at), since(s, at-1); x != "c/one/z c/one/y c/one/x " || y != "c/one/x " || z != "c/one/y c/one/x " {
+			t.Errorf("%q, %q, %q", x, y, z)
+		}
+	}
+	must(t, both[1].View(func(s ledger.State) error {
+		check(s)
+		put(both[0], "a/007", "2")
+		put(both[0], "b", "2")
+		put(both[1], "a/500", "2")
+		put(both[0], "c/one/y", "2")
+		must(t, both[1].View(func(later ledger.State) error {
+			if x, y := get(later, "a/007"), get(later, "b"); x != "2" || y != "2" || later.Revision() <= s.Revision() {
+				t.Errorf("later it reads %q and %q", x, y)
+			}
+			return nil
+		}))
+		check(s)
+		return nil
+	}))
+}
+
+// The readers of one process learn of the transactions of another one, and not of its own.
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	both, _, _ := open(t, 2)
+	heard := make(chan []string, 10)
+	defer both[0].Watch(func(keys []string) { heard <- keys })()
+	for n, e := range []*etcd.Engine{both[0], both[1]} {
+		_, err := e.Write(ledger.Transaction{Puts: map[string][]byte{fmt.Sprint("key", n): []byte("1")}})
+		must(t, err)
+	}
+	if keys := <-heard; !slices.Equal(keys, []string{"key1"}) {
+		t.Errorf("heard of %q", keys)
+	}
+	if len(heard) > 0 {
+		t.Errorf("heard of %q", <-heard)
+	}
+}
+
+// Etcd that was put back is refused, by all engines that share the history.
+func TestRestored(t *testing.T) {
+	t.Parallel()
+	both, client, prefix := open(t, 2)
+	_, err := both[0].Write(ledger.Transaction{Puts: map[string][]byte{"key": []byte("1")}})
+	must(t, err)
+	cluster, revision := both[0].History.Known()
+	later := etcd.New(etcd.Options{Client: client, Prefix: prefix, Errors: known, History: etcd.NewHistory(cluster, revision+1_000_000_000)})
+	other := etcd.New(etcd.Options{Client: client, Prefix: prefix, Errors: known, History: etcd.NewHistory(cluster+1, 1)})
+	for _, e := range []*etcd.Engine{later, other} {
+		for range 2 {
+			if err := e.Open(); !errors.Is(err, known.Unavailable) || !errors.Is(err, etcd.ErrRestored) || !e.History.Restored() {
+				t.Errorf("the error is %v", err)
+			}
+		}
+		if _, err := e.Write(ledger.Transaction{Puts: map[string][]byte{"key": []byte("2")}}); !errors.Is(err, etcd.ErrRestored) {
+			t.Errorf("the error of a transaction is %v", err)
+		}
+	}
+	later.History.Accept(cluster, revision)
+	must(t, later.Open())
+	must(t, later.Close())
+}
+
+// A program that can write to etcd, and has no key, puts back no value but the first.
+func TestNoOlderValueIsPutBack(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	both, client, prefix := open(t, 2)
+	form := ledger.Form{Items: "facts", Kind: "f", Key: make([]byte, 32), Version: 1, Errors: known}
+	v := ledger.NewValues(both[0], form)
+	must(t, v.Open(ctx))
+	add := func(key string) {
+		must(t, v.Update(ctx, func(c *ledger.ValuesChange) {
+			n := 0
+			c.Get(key, &n)
+			c.Put(key, n+1)
+		}))
+	}
+	reads := func(key string) (n int, err error) {
+		reader := etcd.New(both[1].Options) // it has read nothing before
+		err = ledger.NewValues(reader, form).View(func(tx *ledger.Tx) { tx.Get(key, &n) })
+		return n, err
+	}
+	at := prefix + "v/"
+	var states []string // of the key, after each of its values
+	for range 3 {
+		add("f/a")
+		got, err := client.Get(ctx, at+"f/a")
+		must(t, err)
+		states = append(states, string(got.Kvs[0].Value))
+	}
+	if n, err := reads("f/a"); n != 3 || err != nil {
+		t.Fatal(n, err)
+	}
+	put := func(key, value string) { _, err := client.Put(ctx, at+key, value); must(t, err) }
+	refused := func(what string) {
+		t.Helper()
+		if n, err := reads("f/a"); !errors.Is(err, known.Damaged) {
+			t.Errorf("%s: read %d, %v", what, n, err)
+		}
+	}
+	put("f/a", states[1])
+	refused("an older value")
+	_, err := client.Delete(ctx, at+"f/a")
+	must(t, err)
+	for n, state := range states {
+		put("f/a", state)
+		if n > 0 { // else it is a first value, which grants nothing
+			refused(fmt.Sprintf("value %d, after the key was deleted", n+1))
+		}
+	}
+	add("f/b")
+	got, err := client.Get(ctx, at+"f/b")
+	must(t, err)
+	put("f/c", string(got.Kvs[0].Value))
+	if _, err := reads("f/c"); !errors.Is(err, known.Damaged) {
+		t.Errorf("a value of another key: %v", err)
+	}
+}

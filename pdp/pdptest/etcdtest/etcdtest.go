@@ -1,0 +1,523 @@
+// Package etcdtest starts etcd for tests: real members, each a process, whose traffic goes through proxies that can cut it,
+// delay it and hold it. The members end with the test.
+package etcdtest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"policy-service/pdp/ledger"
+	"policy-service/pdp/ledger/etcd"
+	"policy-service/pdp/pdptest/judged"
+)
+
+// Options say how a cluster is.
+type Options struct {
+	Members int   // 3
+	Quota   int64 // bytes of each member; 0 is etcd's default
+}
+
+// Cluster is some members. What is done to a member is done by its number.
+type Cluster struct {
+	t       testing.TB
+	options Options
+	members []*member
+	token   string
+	times   int // it was restored
+
+	mu      sync.Mutex
+	clients []*Net
+}
+
+type member struct {
+	name         string
+	data         string
+	client, peer string // where it listens
+	peers        *proxy // that the others dial
+
+	mu      sync.Mutex // guards what follows
+	command *exec.Cmd
+	stdin   io.Closer
+	ended   chan struct{}
+}
+
+// Start starts members, and returns when they have a leader.
+func Start(t testing.TB, o Options) *Cluster {
+	t.Helper()
+	if o.Members == 0 {
+		o.Members = 3
+	}
+	c := &Cluster{t: t, options: o, token: "test"}
+	dir, err := quick()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	for n := range o.Members {
+		m := &member{name: fmt.Sprint("m", n), data: filepath.Join(dir, fmt.Sprint("m", n)), client: free(t), peer: free(t)}
+		m.peers = newProxy(t, m.peer)
+		c.members = append(c.members, m)
+	}
+	for _, m := range c.members {
+		m.peers.of = c.ofMember
+	}
+	t.Cleanup(func() {
+		for n := range c.members {
+			c.Kill(n)
+		}
+	})
+	c.startAll()
+	return c
+}
+
+func (c *Cluster) startAll() {
+	c.t.Helper()
+	var all sync.WaitGroup
+	for n := range c.members {
+		all.Go(func() { c.Restart(n) })
+	}
+	all.Wait()
+	c.Settled()
+}
+
+// Settled waits until all members that run know the same leader.
+func (c *Cluster) Settled() {
+	c.t.Helper()
+	c.eventually("the members have a leader", func() bool {
+		leaders := map[uint64]bool{}
+		for n, m := range c.members {
+			if !m.runs() {
+				continue
+			}
+			status, err := c.status(n)
+			if err != nil {
+				return false
+			}
+			leaders[status.Leader] = true
+		}
+		return len(leaders) == 1 && !leaders[0]
+	})
+}
+
+func (c *Cluster) eventually(what string, is func() bool) {
+	c.t.Helper()
+	late := time.Now().Add(30 * time.Second)
+	for !is() {
+		if time.Now().After(late) {
+			c.t.Fatalf("never: %s", what)
+		}
+		time.Sleep(5 * time.Millisecond) // between two looks at another process
+	}
+}
+
+// free is a loopback address that nothing listens at.
+func free(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// Restart starts a member that does not run, with the data that it has.
+func (c *Cluster) Restart(n int) {
+	c.t.Helper()
+	m := c.members[n]
+	var all []string
+	for _, one := range c.members {
+		all = append(all, one.name+"=http://"+one.peers.address())
+	}
+	command := exec.Command(judged.ProgramOf(c.t, "members", "member"), "-name", m.name, "-data", m.data, "-cluster", strings.Join(all, ","),
+		"-token", c.token, "-client", "http://"+m.client, "-peer", "http://"+m.peer, "-advertise", "http://"+m.peers.address(),
+		"-quota", fmt.Sprint(c.options.Quota))
+	stdin, err := command.StdinPipe()
+	if err != nil {
+		c.t.Error(err)
+		return
+	}
+	stdout, err := command.StdoutPipe()
+	if err != nil {
+		c.t.Error(err)
+		return
+	}
+	errors, ended := new(strings.Builder), make(chan struct{})
+	command.Stderr = errors
+	m.mu.Lock()
+	err = command.Start()
+	if err == nil {
+		m.command, m.stdin, m.ended = command, stdin, ended
+	}
+	m.mu.Unlock()
+	if err != nil {
+		c.t.Error(err)
+		return
+	}
+	ready := make(chan bool, 1)
+	go func() {
+		said := bufio.NewScanner(stdout)
+		ready <- said.Scan()
+		_, _ = io.Copy(io.Discard, stdout)
+		_ = command.Wait()
+		close(ended)
+	}()
+	select {
+	case is := <-ready:
+		if !is {
+			<-ended
+			c.t.Errorf("member %d did not start: %s", n, errors)
+		}
+	case <-time.After(10 * time.Second): // without a quorum none is ready
+	}
+}
+
+func (m *member) runs() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.command == nil {
+		return false
+	}
+	select {
+	case <-m.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// Runs reports whether a member runs.
+func (c *Cluster) Runs(n int) bool { return c.members[n].runs() }
+
+// Kill ends a member as kill -9 does.
+func (c *Cluster) Kill(n int) {
+	m := c.members[n]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.command == nil {
+		return
+	}
+	_ = m.command.Process.Kill()
+	<-m.ended
+	_ = m.stdin.Close()
+	m.command = nil
+}
+
+// PID is the process of a member.
+func (c *Cluster) PID(n int) int {
+	m := c.members[n]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.command == nil {
+		return 0
+	}
+	return m.command.Process.Pid
+}
+
+// ofMember is the member that has a connection from a port, -1 for none.
+func (c *Cluster) ofMember(port int) int {
+	inode := inodeOf(port)
+	for n := range c.members {
+		if hasSocket(c.PID(n), inode) {
+			return n
+		}
+	}
+	return -1
+}
+
+// Isolate cuts a member off from the other members, or from some of them.
+func (c *Cluster) Isolate(n int, from ...int) {
+	for other, m := range c.members {
+		if other == n || len(from) > 0 && !slices.Contains(from, other) {
+			continue
+		}
+		m.peers.cut(n)
+		c.members[n].peers.cut(other)
+	}
+}
+
+// Join undoes all that Isolate did.
+func (c *Cluster) Join() {
+	for _, m := range c.members {
+		m.peers.heal()
+	}
+}
+
+// Refused is how many connections the proxies have cut or refused, those between members and those of clients.
+func (c *Cluster) Refused() (n int64) {
+	for _, m := range c.members {
+		n += m.peers.refused.Load()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, one := range c.clients {
+		n += one.Refused()
+	}
+	return n
+}
+
+// direct is a client of one member, past all proxies.
+func (c *Cluster) direct(n int, do func(ctx context.Context, client *clientv3.Client) error) error {
+	client, err := Dial(c.members[n].client)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	return do(ctx, client)
+}
+
+func (c *Cluster) status(n int) (status *clientv3.StatusResponse, err error) {
+	err = c.direct(n, func(ctx context.Context, client *clientv3.Client) error {
+		status, err = client.Status(ctx, c.members[n].client)
+		return err
+	})
+	return status, err
+}
+
+// Leader is the member that the members take for their leader, and the term.
+func (c *Cluster) Leader() (n int, term uint64) {
+	c.t.Helper()
+	n = -1
+	c.eventually("there is a leader", func() bool {
+		newest := uint64(0)
+		for one, m := range c.members {
+			if !m.runs() {
+				continue
+			}
+			status, err := c.status(one)
+			if err == nil && status.Leader == status.Header.MemberId && status.RaftTerm > newest {
+				n, term, newest = one, status.RaftTerm, status.RaftTerm
+			}
+		}
+		return n >= 0
+	})
+	return n, term
+}
+
+// Snapshot copies what a member has.
+func (c *Cluster) Snapshot(n int) (file string) {
+	c.t.Helper()
+	file = filepath.Join(c.t.TempDir(), "snapshot")
+	err := c.direct(n, func(ctx context.Context, client *clientv3.Client) error {
+		from, err := client.Snapshot(ctx)
+		if err != nil {
+			return err
+		}
+		to, err := os.Create(file)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(to, from)
+		return errors.Join(err, to.Close())
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return file
+}
+
+// CopyOf keeps the data of all members, which do not run meanwhile; PutBack has them go on from there, with the same addresses
+// and ids, as from an older disk.
+func (c *Cluster) CopyOf() (dir string) {
+	c.t.Helper()
+	dir = c.t.TempDir()
+	c.still(func(m *member) error { return os.CopyFS(filepath.Join(dir, m.name), os.DirFS(m.data)) })
+	return dir
+}
+
+// PutBack puts back what CopyOf kept.
+func (c *Cluster) PutBack(dir string) {
+	c.t.Helper()
+	c.still(func(m *member) error {
+		if err := os.RemoveAll(m.data); err != nil {
+			return err
+		}
+		return os.CopyFS(m.data, os.DirFS(filepath.Join(dir, m.name)))
+	})
+}
+
+func (c *Cluster) still(do func(*member) error) {
+	c.t.Helper()
+	for n := range c.members {
+		c.Kill(n)
+	}
+	for _, m := range c.members {
+		if err := do(m); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	c.startAll()
+}
+
+// Alarms are those that the members have raised, such as that no space is left.
+func (c *Cluster) Alarms() (all []*etcdserverpb.AlarmMember) {
+	c.t.Helper()
+	for n, m := range c.members {
+		if !m.runs() {
+			continue
+		}
+		err := c.direct(n, func(ctx context.Context, client *clientv3.Client) error {
+			got, err := client.AlarmList(ctx)
+			if err == nil {
+				all = got.Alarms
+			}
+			return err
+		})
+		if err == nil {
+			break
+		}
+	}
+	return all
+}
+
+// Net is the way of one client to the members: it has proxies of its own.
+type Net struct{ proxies []*proxy }
+
+// Client makes the way of one client.
+func (c *Cluster) Client() *Net {
+	c.t.Helper()
+	n := &Net{}
+	for _, m := range c.members {
+		n.proxies = append(n.proxies, newProxy(c.t, m.client))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clients = append(c.clients, n)
+	return n
+}
+
+// Endpoints are the addresses that the client dials, by member.
+func (n *Net) Endpoints() (all []string) {
+	for _, p := range n.proxies {
+		all = append(all, p.address())
+	}
+	return all
+}
+
+// Cut cuts the client off from some members, or from all.
+func (n *Net) Cut(members ...int) {
+	for one, p := range n.proxies {
+		if len(members) == 0 || slices.Contains(members, one) {
+			p.cut(everyone)
+		}
+	}
+}
+
+// Heal undoes Cut, Delay and Hold.
+func (n *Net) Heal() {
+	for _, p := range n.proxies {
+		p.heal()
+	}
+}
+
+// Delay delays all that goes to and fro.
+func (n *Net) Delay(by time.Duration) {
+	for _, p := range n.proxies {
+		p.slow.Store(int64(by))
+	}
+}
+
+// Hold keeps all that comes from some members, or from all, until Heal: requests arrive, and are not answered.
+func (n *Net) Hold(members ...int) {
+	for one, p := range n.proxies {
+		if len(members) == 0 || slices.Contains(members, one) {
+			p.hold()
+		}
+	}
+}
+
+// Refused is how many connections were cut or refused.
+func (n *Net) Refused() (all int64) {
+	for _, p := range n.proxies {
+		all += p.refused.Load()
+	}
+	return all
+}
+
+// Dial makes a client.
+func Dial(endpoints ...string) (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{
+		Endpoints: endpoints, DialTimeout: 5 * time.Second, DialKeepAliveTime: time.Second, DialKeepAliveTimeout: time.Second,
+		Logger: zap.NewNop(),
+	})
+}
+
+// quick is a directory in memory where there is one: a member that is killed loses nothing that it wrote there.
+func quick() (string, error) {
+	dir, err := os.MkdirTemp("/dev/shm", "etcd")
+	if err != nil {
+		dir, err = os.MkdirTemp("", "etcd")
+	}
+	return dir, err
+}
+
+var one struct {
+	sync.Once
+	stdin     io.Closer // open until this program ends
+	endpoints []string
+	err       error
+}
+
+// One is a member that all tests of a program share: each has a prefix of its own. It ends with the program.
+func One(t testing.TB) (endpoints []string) {
+	t.Helper()
+	one.Do(func() {
+		dir, err := quick()
+		if err != nil {
+			one.err = err
+			return
+		}
+		client, peer := free(t), free(t)
+		command := exec.Command(judged.ProgramOf(t, "members", "member"), "-data", dir, "-cluster", "m0=http://"+peer, "-client", "http://"+client,
+			"-peer", "http://"+peer, "-advertise", "http://"+peer, "-remove")
+		if one.stdin, one.err = command.StdinPipe(); one.err != nil {
+			return
+		}
+		stdout, err := command.StdoutPipe()
+		if err != nil {
+			one.err = err
+			return
+		}
+		if one.err = command.Start(); one.err != nil {
+			return
+		}
+		if !bufio.NewScanner(stdout).Scan() {
+			one.err = fmt.Errorf("the member did not start")
+			return
+		}
+		one.endpoints = []string{client}
+	})
+	if one.err != nil {
+		t.Fatal(one.err)
+	}
+	return one.endpoints
+}
+
+// Engine is the engine of one process on a prefix.
+func Engine(t testing.TB, prefix string, known ledger.Errors) *etcd.Engine {
+	t.Helper()
+	client, err := Dial(One(t)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return etcd.New(etcd.Options{Client: client, Prefix: prefix + "/", Errors: known})
+}
