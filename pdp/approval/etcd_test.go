@@ -16,7 +16,10 @@ func TestCommits(t *testing.T) {
 	engine := etcdtest.Engine(t, prefix, approval.Known)
 	o.Engine, o.Origin, o.AnswerFirst = engine, "here", true
 	proofs := 0
-	o.Prove = func(context.Context, string) (approval.Proof, bool, error) { proofs++; return approval.Proof{}, true, nil }
+	o.Prove = func(context.Context, string) (approval.Proof, bool, error) {
+		proofs++
+		return approval.Proof{}, true, nil
+	}
 	s := mustOpen(t, "", o)
 	commits := func() (n uint64) { _, n = engine.Calls(); return n }
 	takes := func(what string, most uint64, do func()) {
