@@ -127,6 +127,8 @@ type Approval struct {
 	Origin string `json:"origin,omitzero"`
 	// Origins are those of reserved decisions, and of the records that it counts by, if they have names.
 	Origins map[string]string `json:"origins,omitzero"`
+	// Since is when decisions of such origins were reserved.
+	Since map[string]time.Time `json:"since,omitzero"`
 	// Revision is of what was read, 0 of a new one.
 	Revision uint64 `json:"-"`
 	// Unrecorded says that a step of it is not on record yet. Until then it counts for
@@ -225,7 +227,7 @@ func (a *Approval) usable(now time.Time, digest [32]byte) bool {
 // next is a copy that shares nothing that is appended to, one version on.
 func (a Approval) next() Approval {
 	a.Version++
-	a.Origins = maps.Clone(a.Origins)
+	a.Origins, a.Since = maps.Clone(a.Origins), maps.Clone(a.Since)
 	a.Votes, a.Used, a.Reserved = slices.Clone(a.Votes), slices.Clone(a.Used), slices.Clone(a.Reserved)
 	a.Spendings = slices.Clone(a.Spendings)
 	for n := range a.Spendings {
@@ -302,6 +304,16 @@ func (a *Approval) reserved() []string {
 	for _, s := range a.Spendings {
 		if s.Reserved != "" {
 			all = append(all, s.Reserved)
+		}
+	}
+	return all
+}
+
+// InFlight are the decisions of origins with names that are to use an approval, or to go on from a use, and may be on record or not.
+func (a *Approval) InFlight() (all []evaluation.InFlight) {
+	for _, d := range a.reserved() {
+		if origin := a.Origins[d]; origin != "" {
+			all = append(all, evaluation.InFlight{Decision: d, Origin: origin, Since: a.Since[d]})
 		}
 	}
 	return all

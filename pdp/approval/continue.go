@@ -126,7 +126,7 @@ func (s *Store) Continue(
 ) (*Reservation, error) {
 	return s.reserve(ctx, id, decision, claim{
 		may:   func(a *Approval, now time.Time) bool { return a.continues(now, digest, c) },
-		take:  func(m *move) { m.to.spending(c.Decision).Reserved = decision; m.here(decision) },
+		take:  func(m *move) { m.to.spending(c.Decision).Reserved = decision; m.reservedHere(decision) },
 		after: c.Decision,
 	})
 }

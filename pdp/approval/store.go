@@ -184,6 +184,7 @@ func (s *Store) make(ctx context.Context, m *move) (made ledger.Made[Step], err 
 func (s *Store) save(c *change, from Approval, to *Approval) {
 	to.After, to.Origin = c.Size, c.Origin // an opening compares it with later records of the log
 	to.Origins = to.namedOrigins()
+	maps.DeleteFunc(to.Since, func(decision string, _ time.Time) bool { return !slices.Contains(to.reserved(), decision) })
 	state := *to
 	words := state.cut()
 	c.Save(from.Standing(), state)

@@ -82,7 +82,9 @@ type renewal struct {
 // Reserved is a use of a capability that a decision is to have. Only the log of its origin says whether it has it.
 type Reserved struct {
 	Decision string `json:"decision"`
-	Origin   string `json:"origin,omitzero"`
+	// Origin and Since, when it was reserved, are there if origins have names.
+	Origin string    `json:"origin,omitzero"`
+	Since  time.Time `json:"since,omitzero"`
 	// By is the capability that the decision uses, if that was made from this one.
 	By string `json:"by,omitzero"`
 }
@@ -183,6 +185,16 @@ func (c *Capability) release(decision string) {
 	if c.Granting == decision {
 		c.Granting = ""
 	}
+}
+
+// InFlight are the decisions of origins with names that are to use, grant or renew it, and may be on record or not.
+func (c *Capability) InFlight() (all []evaluation.InFlight) {
+	for _, r := range c.Reserved {
+		if r.Origin != "" {
+			all = append(all, evaluation.InFlight{Decision: r.Decision, Origin: r.Origin, Since: r.Since})
+		}
+	}
+	return all
 }
 
 // MayHaveUses reports whether a renewal may have so many uses, those included that were used: no more than before, and one at

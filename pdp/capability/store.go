@@ -154,7 +154,11 @@ func (m *move) step(step Step) (id string) {
 // reserve has a decision reserve something, of whose record the log here will say what becomes.
 // Of an ancestor, by is the capability that the decision uses.
 func (m *move) reserve(decision, by string) {
-	m.to.Reserved = append(m.to.Reserved, Reserved{decision, m.store.options.Origin, by})
+	r := Reserved{Decision: decision, Origin: m.store.options.Origin, By: by}
+	if r.Origin != "" {
+		r.Since = m.now
+	}
+	m.to.Reserved = append(m.to.Reserved, r)
 }
 
 // write writes the change with its steps.

@@ -132,7 +132,7 @@ func TestElsewhere(t *testing.T) {
 	wantCode(t, "a use in doubt is used", here.use(t.Context(), here.s, c.ID, "f"), token.UsedUp)
 	got, err := here.s.Revoke(t.Context(), c.ID, "mia", "")
 	must(t, err)
-	if len(got.Reserved) != 1 || got.Reserved[0] != (capability.Reserved{Decision: "d", Origin: "place/1"}) {
+	if len(got.Reserved) != 1 || got.Reserved[0] != (capability.Reserved{Decision: "d", Origin: "place/1", Since: start}) {
 		t.Errorf("under way are %v", got.Reserved)
 	}
 	_, err = there.s.Usable(t.Context(), c.ID)

@@ -228,3 +228,51 @@ func TestARedactionTakesTheProofs(t *testing.T) {
 		t.Errorf("asked at the other one it is %+v, %v", again, err)
 	}
 }
+
+// TestRevokedUnderWay: an approval is revoked while another replica has a use of it, and its revoker learns which.
+func TestRevokedUnderWay(t *testing.T) {
+	t.Parallel()
+	here, there, _ := replicas(t)
+	a := here.approved("plan")
+	use, err := there.Store.Reserve(t.Context(), a.ID, a.Digest, "d")
+	there.must(err)
+	seen, err := here.See(t.Context(), person("mia"), a.ID)
+	here.must(err)
+	if got := broker.ViewOf(seen.Approval).InFlight; len(got) != 1 || got[0].Decision != "d" || got[0].Origin != there.log.Origin() || got[0].Since.IsZero() {
+		t.Errorf("in doubt is %+v", got)
+	}
+	revoked, err := seen.Revoke(t.Context(), evaluation.Ruling{Reason: "no"})
+	here.must(err)
+	if got := broker.ViewOf(revoked).InFlight; revoked.Status != approval.Revoked || len(got) != 1 || got[0].Decision != "d" {
+		t.Errorf("it is %s, and under way was %+v", revoked.Status, got)
+	}
+	use.Spent(t.Context())
+	if got, _, err := here.Store.Get(t.Context(), a.ID); err != nil || got.Status != approval.Revoked || len(got.Used) != 1 || got.InFlight() != nil {
+		t.Errorf("it is %+v, %v", got, err)
+	}
+}
+
+// TestARoundElsewhere goes on from a use by the proof of the decision, and from none before that was settled.
+func TestARoundElsewhere(t *testing.T) {
+	t.Parallel()
+	here, there, engine := replicas(t)
+	a := here.approved("plan")
+	next := func(decision string, round int) evaluation.Continuation { return evaluation.Continuation{Decision: decision, Round: round} }
+	if d := here.asks("bot", "plan", a.ID); !d.Allow || d.Approval != nil {
+		t.Fatalf("with the approval: %+v", d)
+	}
+	got, _, err := here.Store.Get(t.Context(), a.ID)
+	here.must(err)
+	if len(got.Used) != 1 || len(proofsIn(t, engine, a.ID)) != 3 {
+		t.Fatalf("it is %+v, with the proofs %q", got, proofsIn(t, engine, a.ID))
+	}
+	r, err := there.Store.Continue(t.Context(), a.ID, a.Digest, next(got.Used[0], 1), "round")
+	if r == nil || err != nil {
+		t.Fatalf("it does not go on: %v", err)
+	}
+	r.InDoubt()
+	here.must(here.log.Redact(t.Context(), "key:auditor", got.Used[0], "gone"))
+	if r, err := here.Store.Continue(t.Context(), a.ID, a.Digest, next(got.Used[0], 2), "another"); r != nil || err != nil {
+		t.Errorf("it goes on from what its own log does not vouch for: %v, %v", r != nil, err)
+	}
+}

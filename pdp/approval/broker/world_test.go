@@ -45,7 +45,7 @@ func open(t *testing.T, with ...func(*broker.Options)) *world {
 	w, data, files := &world{T: t}, t.TempDir(), t.TempDir()
 	for name, text := range map[string]string{
 		"a.cedar":          policies,
-		"obligations.yaml": "ask: {type: approval_required, properties: {template: owner, message: \"${principal.id} wants ${resource.id}\", timeout: 1h, valid_for: 10m, delegable: true}}\n",
+		"obligations.yaml": "ask: {type: approval_required, properties: {template: owner, message: \"${principal.id} wants ${resource.id}\", timeout: 1h, valid_for: 10m, delegable: true, rounds: 2}}\n",
 		"entities/e.json": `[{"uid":{"type":"team","id":"leads"},"attrs":{},"parents":[]},
 			{"uid":{"type":"user","id":"mia"},"attrs":{},"parents":[{"type":"team","id":"leads"}]},
 			{"uid":{"type":"user","id":"ida"},"attrs":{},"parents":[{"type":"team","id":"leads"}]}]`,
