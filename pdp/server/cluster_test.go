@@ -157,7 +157,9 @@ func TestClusterOfReplicas(t *testing.T) {
 	for name, do := range map[string]func() (int, string, string){
 		"to file": func() (int, string, string) { return b.retry("pep", "POST", "/v1/authorize", tool("stop", push)) },
 		"to use":  func() (int, string, string) { return c.retry("pep", "POST", "/v1/authorize", tool("push", again)) },
-		"to vote": func() (int, string, string) { return b.retry("mia", "POST", "/v1/approvals/"+first.Approval.ID+"/decision", yes) },
+		"to vote": func() (int, string, string) {
+			return b.retry("mia", "POST", "/v1/approvals/"+first.Approval.ID+"/decision", yes)
+		},
 		"to look": func() (int, string, string) { return b.retry("mia", "GET", "/v1/approvals/"+first.Approval.ID, "") },
 		"to list": func() (int, string, string) { return b.retry("mia", "GET", "/v1/approvals", "") },
 	} {
