@@ -28,6 +28,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/index"
+	"policy-service/pdp/decisionlog/witness/witnesstest"
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/written"
