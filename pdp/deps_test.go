@@ -71,6 +71,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/ledger", "anything of ours but pdp/keyedmutex", "the ledger keeps items of any kind in any engine, and could keep no others than those of approvals, or in a file alone"},
 	{"pdp/ledger/bolt", "anything of ours but pdp/boltfile pdp/ledger pdp/plainfile", "an engine keeps values, and would know what they mean"},
 	{"pdp/ledger/etcd", "anything of ours but pdp/ledger", "an engine keeps values, and would know what they mean"},
+	{"pdp/cluster", "anything of ours but pdp/ledger pdp/ledger/etcd pdp/plainfile", "what processes share would depend on what they do with it"},
 	{"pdp/ledger/ledgertest", "anything of ours but pdp/ledger", "an engine of tests would be a part of what it tests"},
 	{"pdp/approval", "anything of ours but evaluation obligations pdp/ledger pdp/ledger/bolt", "an approval would be granted differently by how the answer came: console, API or gateway"},
 	{"pdp/capability", "anything of ours but evaluation evaluation/capability pdp/ledger pdp/ledger/bolt", "a capability would be granted or used differently by how it was asked for, or by what policies say"},
@@ -204,6 +205,8 @@ var owners = []struct{ paths, where, because string }{
 	{"go.opentelemetry.io/otel/sdk go.opentelemetry.io/otel/exporters go.opentelemetry.io/contrib", "pdp/server/telemetry", "a library would choose where the telemetry of its process goes"},
 	{"github.com/prometheus", "pdp/server/telemetry", "a library would choose how its process shows metrics"},
 	{"filippo.io/age", "cmd/policy-service/internal/operate", "a server would hold the keys that its backups are encrypted for, or choose them"},
+	{"go.etcd.io/etcd", "pdp/cluster pdp/ledger/etcd pdp/pdptest/etcdtest", "more places would have to know how etcd fails"},
+	{"go.uber.org/zap", "pdp/cluster pdp/pdptest/etcdtest", "messages for the operator are by log/slog, and zap is there for a client that wants one"},
 	{"go.etcd.io/bbolt", "pdp/boltfile pdp/decisionlog pdp/decisionlog/index pdp/ledger/bolt", "bbolt panics on a damaged file, and more places would have to open files by pdp/boltfile"},
 	{"cel.dev/cel-go", "evaluation/coaz", "cel-go adds 10 MB, and each place that evaluates expressions must bound them"},
 	{"github.com/santhosh-tekuri/jsonschema", "pdp/internal/bundle pdp/mcp/internal/arguments pdp/pdptest", "it fetches what a schema refers to, cannot be stopped, and quotes secrets, and each place must guard against that"},
@@ -218,7 +221,7 @@ var owners = []struct{ paths, where, because string }{
 	{"policy-service/conformance", "conformance conformance/pep cmd/policy-service/internal/operate", "a PDP would know the cases that judge it"},
 	{"policy-service/cmd/policy-service/internal/gateway", "cmd/policy-service cmd/policy-service/internal/tools", "commands of one kind of user would carry those of another"},
 	{"policy-service/cmd/policy-service/internal/approve policy-service/cmd/policy-service/internal/audit policy-service/cmd/policy-service/internal/author policy-service/cmd/policy-service/internal/operate policy-service/cmd/policy-service/internal/tools", "cmd/policy-service", "commands of one kind of user would carry those of another"},
-	{"policy-service/pdp/pdptest", "pdp/console/browsertest pdp/mcp/mcptest", "the binary would carry helpers of tests"},
+	{"policy-service/pdp/pdptest", "pdp/console/browsertest pdp/mcp/mcptest pdp/pdptest/etcdtest", "the binary would carry helpers of tests"},
 	{"policy-service/pdp/mcp/mcptest policy-service/pdp/console/oidctest policy-service/pdp/console/browsertest policy-service/pdp/decisionlog/witness/witnesstest policy-service/pdp/visible/hostile github.com/chromedp", "pdp/console/browsertest", "the binary would carry helpers of tests"},
 	{"policy-service/pdp/server/floor", "", "the binary would carry a server that answers without a decision"},
 }
@@ -231,7 +234,7 @@ var holders = []string{"pdp/pdptest.Server"}
 // be a handler, which is a file that imports echo too. wiring are the exceptions, which open a store or configure it.
 var (
 	domain = []string{"pdp/approval", "pdp/decisionlog/mask"}
-	wiring = []string{"pdp/server/log_lifecycle.go", "pdp/server/logconfig.go", "pdp/server/data.go", "pdp/server/approvals.go", "pdp/server/reconfigure.go", "pdp/server/backup.go", "pdp/server/restore.go"}
+	wiring = []string{"pdp/server/log_lifecycle.go", "pdp/server/logconfig.go", "pdp/server/data.go", "pdp/server/approvals.go", "pdp/server/reconfigure.go", "pdp/server/backup.go", "pdp/server/restore.go", "pdp/server/cluster.go"}
 )
 
 func TestRooms(t *testing.T) {
@@ -449,7 +452,7 @@ var readSources = sync.OnceValues(func() (all []source, err error) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && (hidden || entry.Name() == "testdata" || name == "pdp/pdptest/judges"): // a module of its own
+		case entry.IsDir() && (hidden || entry.Name() == "testdata" || name == "pdp/pdptest/judges" || name == "pdp/pdptest/members"): // modules of their own
 			return fs.SkipDir
 		case entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
 			return nil

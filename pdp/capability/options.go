@@ -22,6 +22,10 @@ type Options struct {
 	// here, if others write to the engine, too.
 	Engine ledger.Engine
 	Origin string
+	// Behind is how far the clock here may be behind that of another process that writes to the engine, at most: nil is not
+	// at all. Room refuses, unless it is nil, what is granted anew.
+	Behind func() time.Duration
+	Room   func() error
 	// Key is the service's key of approvals: 32 bytes, of which the keys of this store are derived. A value that was not
 	// written with it counts for nothing, in the file and in the log.
 	Key []byte
