@@ -157,7 +157,7 @@ func (k *Keys) Follow(known KeysOnRecord, record func([]KeyEvent) error) error {
 	if err != nil {
 		return err
 	}
-	return k.forgetMarks()
+	return k.store.settle(k)
 }
 
 // OnRecord lists the keys that are on record, those first that the file has, in its order.
@@ -275,8 +275,8 @@ func writeMarks(dir string, marks map[string]time.Time) error {
 }
 
 // markRevoked marks the keys of a name that are revoked. It is called with the lock of the file held.
-func (k *Keys) markRevoked(file *keyFile, name string) error {
-	marks, err := readMarks(k.dir)
+func (dir keysInFile) markRevoked(file *keyFile, name string) error {
+	marks, err := readMarks(string(dir))
 	if err != nil {
 		return err
 	}
@@ -288,25 +288,25 @@ func (k *Keys) markRevoked(file *keyFile, name string) error {
 			marks[stored.ID] = stored.Revoked
 		}
 	}
-	return writeMarks(k.dir, marks)
+	return writeMarks(string(dir), marks)
 }
 
-// forgetMarks takes the marks away that are on record.
-func (k *Keys) forgetMarks() error {
+// settle takes the marks away that are on record.
+func (dir keysInFile) settle(k *Keys) error {
 	if len(k.view.Load().marks) == 0 {
 		return nil
 	}
-	lock, err := k.takeLock()
+	lock, err := dir.takeLock()
 	if err != nil {
 		return err
 	}
 	defer func() { _ = lock.Close() }()
-	marks, err := readMarks(k.dir)
+	marks, err := readMarks(string(dir))
 	if err != nil {
 		return err
 	}
 	k.mu.Lock()
 	maps.DeleteFunc(marks, func(id string, at time.Time) bool { return !sooner(at, k.known[id].Revoked) })
 	k.mu.Unlock()
-	return writeMarks(k.dir, marks)
+	return writeMarks(string(dir), marks)
 }
