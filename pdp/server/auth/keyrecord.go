@@ -180,11 +180,12 @@ func (k *Keys) OnRecord() []RecordedKey {
 	return all
 }
 
-// Refused is how many keys the file has in force that are not, because the log says otherwise.
+// Refused is how many keys the file has in force that are not, because the log says otherwise. Of a cluster, damaged keys
+// count, too.
 func (k *Keys) Refused() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return len(k.refused)
+	return len(k.refused) + k.view.Load().damaged
 }
 
 // vouch compares a file that was just read with the record, puts the changes on record, and takes the keys out of it that

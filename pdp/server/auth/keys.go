@@ -3,6 +3,7 @@ package auth
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -41,7 +42,9 @@ type keyView struct {
 	byID   map[string]*key
 	stored []storedKey
 	marks  map[string]time.Time // when keys were revoked that may not be on record
-	err    error                // not nil: nobody knows which keys are good
+	// damaged is how many keys of a cluster are not in force because their values are not as they were written.
+	damaged int
+	err     error // not nil: nobody knows which keys are good
 }
 
 type key struct {
@@ -73,13 +76,24 @@ func newKeys(store keyStore, now func() time.Time) *Keys {
 func (k *Keys) LogTo(log *slog.Logger) { k.log.Store(log) }
 
 // Err says why no key can be told from another, if that is so.
-func (k *Keys) Err() error { return k.current().err }
+func (k *Keys) Err() error {
+	if err := k.current().err; err != nil {
+		return err
+	}
+	if s, shared := k.store.(*keysInCluster); shared {
+		return s.known()
+	}
+	return nil
+}
+
+// errUnread: the store could not be read.
+var errUnread = errors.New("the API keys cannot be read")
 
 // Configured reports whether a key was ever added, be it revoked by now. It
 // holds as well where the file has become unreadable: that must not open a door.
 func (k *Keys) Configured() bool {
 	view := k.current()
-	return view.info != nil || view.err != nil
+	return view.info != nil || view.err != nil || k.Shared() && len(view.stored)+view.damaged > 0
 }
 
 // Find is the caller who holds a key.
@@ -119,7 +133,7 @@ func (k *Keys) expired(secret string) bool {
 // the time taken says nothing about ids.
 func (k *Keys) match(id string, hash [sha256.Size]byte) *key {
 	found, known := k.current().byID[id]
-	if !known {
+	if known = known && (!k.Shared() || k.Err() == nil); !known {
 		found = &nobody
 	}
 	if equal := subtle.ConstantTimeCompare(hash[:], found.hash[:]) == 1; !equal || !known {
@@ -158,6 +172,10 @@ func (k *Keys) look(before *keyView) *keyView {
 	*view = *before
 	view.at = k.now() // before looking: what changes meanwhile is seen next time
 	news, err := k.store.look(view)
+	if errors.Is(err, errUnread) { // what was read before counts on
+		view.err = err
+		return view
+	}
 	if err == nil && news {
 		if err = k.vouch(view); err != nil {
 			err = fmt.Errorf("nobody knows which of the API keys in %s count: %w; see to the disk of the data directory", k.store.place(), err)
