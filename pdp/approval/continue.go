@@ -103,19 +103,18 @@ func (a *Approval) over(now time.Time) func(*Spending) bool {
 // Continuable reports whether a decision can go on now from a use of the approval with an id, and until when.
 func (s *Store) Continuable(
 	id string, digest [32]byte, c evaluation.Continuation,
-) (until time.Time, is bool) {
-	now := s.now()
-	err := s.ledger.View(func(tx *ledger.Tx) {
+) (until time.Time, is bool, err error) {
+	now := s.later()
+	err = s.ledger.View(func(tx *ledger.Tx) {
 		a, found := readState(tx, id)
 		if found && a.continues(now, digest, c) && s.counts(tx, &a) {
 			until, is = a.until(a.spending(c.Decision)), true
 		}
 	})
 	if err != nil {
-		s.options.OnError(err)
-		return time.Time{}, false
+		return time.Time{}, false, err
 	}
-	return until, is
+	return until, is, nil
 }
 
 // Continue takes the next round of a use for a decision, durably, as [Store.Reserve] takes a use. Nil and no error: it is
@@ -125,7 +124,7 @@ func (s *Store) Continue(
 	ctx context.Context, id string, digest [32]byte, c evaluation.Continuation, decision string,
 ) (*Reservation, error) {
 	return s.reserve(ctx, id, decision, claim{
-		may:   func(a *Approval, now time.Time) bool { return a.continues(now, digest, c) },
+		may:   func(a *Approval, _ time.Time) bool { return a.continues(s.later(), digest, c) },
 		take:  func(m *move) { m.to.spending(c.Decision).Reserved = decision; m.here(decision) },
 		after: c.Decision,
 	})

@@ -236,7 +236,7 @@ func TestUnlistedIsNotContinued(t *testing.T) {
 	if answered, err := goOn(t.Context(), s, a.ID, a.Digest, c, "d", r.decide("d")); answered || err == nil {
 		t.Errorf("what is not held against the log is continued: %v", err)
 	}
-	if _, can := s.Continuable(a.ID, a.Digest, c); can {
+	if _, can, _ := s.Continuable(a.ID, a.Digest, c); can {
 		t.Error("it is said that it can be")
 	}
 }

@@ -164,7 +164,7 @@ func checkRound(t *testing.T, l *decisionlog.Log, s *approval.Store, answered bo
 		}
 	}
 	second := evaluation.Continuation{Decision: spendingDecision, Round: 2}
-	if _, can := s.Continuable(id, digest, second); !can {
+	if _, can, _ := s.Continuable(id, digest, second); !can {
 		t.Error("the next round cannot be had")
 	}
 	return id

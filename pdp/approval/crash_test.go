@@ -328,7 +328,7 @@ func unspent(t *testing.T, l *decisionlog.Log, s *approval.Store, kept map[strin
 		if a.Status != approval.Approved {
 			continue
 		}
-		if _, live := s.Live(a.Digest, id); !live || a.Unrecorded {
+		if _, live, _ := s.Live(a.Digest, id); !live || a.Unrecorded {
 			t.Errorf("%s is approved, and not live: %+v", id, a)
 		}
 		for n := range a.Terms.Uses - len(a.Used) {

@@ -61,7 +61,7 @@ func TestDiskFull(t *testing.T) {
 			t.Fatalf("after %d failures: %v", failed, err)
 		}
 	}
-	if _, live := s.Live(q.Digest, ""); !live || s.Pending() != len(filed) {
+	if _, live, _ := s.Live(q.Digest, ""); !live || s.Pending() != len(filed) {
 		t.Errorf("live %v, pending %d of %d", live, s.Pending(), len(filed))
 	}
 	limit(t, 4096) // now nothing at all can be written

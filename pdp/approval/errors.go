@@ -64,3 +64,6 @@ type LimitError struct {
 func (e *LimitError) Error() string {
 	return fmt.Sprintf("too many approval requests: try again in %v, or have those that wait decided", e.RetryAfter)
 }
+
+// EngineErrors are the errors that an engine for [Options] is to return.
+func EngineErrors() ledger.Errors { return known }

@@ -29,6 +29,11 @@ func (s *Store) file(ctx context.Context, q ApprovalRequest, paid *bool) (Approv
 	if joined || err != nil {
 		return a, err
 	}
+	if room := s.options.Room; room != nil {
+		if err := room(); err != nil {
+			return Approval{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+	}
 	now := s.now()
 	m := &move{store: s, now: now, to: Approval{
 		ApprovalRequest: q,

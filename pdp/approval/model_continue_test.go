@@ -63,7 +63,7 @@ func (m *model) goOn(a *modelled) {
 		digest[0]++
 	}
 	m.said = fmt.Sprintf("%s: go on from %s, round %d, with %s", a.ID, c.Decision, c.Round, d)
-	until, can := m.s.Continuable(a.ID, digest, c)
+	until, can, _ := m.s.Continuable(a.ID, digest, c)
 	called := false
 	answered, err := goOn(m.Context(), m.s, a.ID, digest, c, d, func(ctx context.Context) error { called = true; return m.vouchFor(d, a.ID, c)(ctx) })
 	if !m.put(a) {

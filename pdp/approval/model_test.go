@@ -519,7 +519,7 @@ func (m *model) compare(step int) {
 	}
 	for i := range 5 {
 		d := digest(fmt.Sprint("q", i))
-		if a, is := m.s.Live(d, ""); is != (live[d] != "") || a.ID != live[d] {
+		if a, is, _ := m.s.Live(d, ""); is != (live[d] != "") || a.ID != live[d] {
 			m.Fatalf("%d, %s: live is %q, want %q", step, m.said, a.ID, live[d])
 		}
 	}

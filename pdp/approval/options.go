@@ -21,6 +21,13 @@ type Options struct {
 	// if others write to the engine, too.
 	Engine ledger.Engine
 	Origin string
+	// AnswerFirst has an answer not wait until its uses are settled, which takes several commits where others write to the
+	// engine, too.
+	AnswerFirst bool
+	// Behind is how far the clock here may be behind that of another process that writes to the engine, at most: nil is not
+	// at all. Room refuses, unless it is nil, what is filed anew.
+	Behind func() time.Duration
+	Room   func() error
 	// Key is a secret of 32 bytes. A value that was not written with it counts for nothing, in the
 	// file and in the log.
 	Key []byte

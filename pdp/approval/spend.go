@@ -13,19 +13,24 @@ import (
 
 // Live finds the approval that can be used now by a request with this digest. If there is an
 // id, it is the approval with that id or none.
-func (s *Store) Live(digest [32]byte, id string) (a Approval, live bool) {
-	now := s.now()
-	err := s.ledger.View(func(tx *ledger.Tx) {
+func (s *Store) Live(digest [32]byte, id string) (a Approval, live bool, err error) {
+	now := s.later()
+	err = s.ledger.View(func(tx *ledger.Tx) {
 		a, live = read(tx, bound(tx, digest))
 		live = live && (id == "" || id == a.ID) && a.usable(now, digest) && s.counts(tx, &a)
 	})
-	if err != nil {
-		s.options.OnError(err)
-	}
 	if err != nil || !live {
-		return Approval{}, false
+		return Approval{}, false, err
 	}
-	return a, true
+	return a, true, nil
+}
+
+// later is the time by which what expires has expired for certain: a clock of another process may be ahead.
+func (s *Store) later() time.Time {
+	if s.options.Behind == nil {
+		return s.now()
+	}
+	return s.now().Add(s.options.Behind())
 }
 
 // counts reports whether an open approval was held against the log, and all its steps are on record.
@@ -49,7 +54,7 @@ type Reservation = ledger.Reservation[Approval, Step]
 // whether the decision is on record.
 func (s *Store) Reserve(ctx context.Context, id string, digest [32]byte, decision string) (*Reservation, error) {
 	return s.reserve(ctx, id, decision, claim{
-		may:  func(a *Approval, now time.Time) bool { return a.usable(now, digest) },
+		may:  func(a *Approval, _ time.Time) bool { return a.usable(s.later(), digest) },
 		take: func(m *move) { m.take(decision) },
 	})
 }
@@ -130,7 +135,7 @@ func (s *Store) ReserveAgain(r *Reservation, decision string) (bool, error) {
 		if err := a.mayUse(decision); err != nil {
 			return a, err
 		}
-		if !a.usable(s.now(), a.Digest) {
+		if !a.usable(s.later(), a.Digest) {
 			return a, errNoUse
 		}
 		if a.Version != seen { // another process changed it

@@ -48,7 +48,7 @@ func (r *record) refuses(t *testing.T, name string, s *approval.Store, id string
 // isLive checks whether an approval can be used.
 func isLive(t *testing.T, name string, s *approval.Store, digest [32]byte, id string, want bool) {
 	t.Helper()
-	if _, live := s.Live(digest, id); live != want {
+	if _, live, _ := s.Live(digest, id); live != want {
 		t.Errorf("%s: live %t, want %t", name, live, want)
 	}
 }
@@ -167,7 +167,7 @@ func TestInDoubt(t *testing.T) {
 		r.refuses(t, "a use that is in doubt is spent", s, a.ID, q.Digest, "e")
 		r.set(false, false, false)
 		s.Work(t.Context())
-		if _, live := s.Live(q.Digest, a.ID); live == half {
+		if _, live, _ := s.Live(q.Digest, a.ID); live == half {
 			t.Errorf("on record %v, and live %v", half, live)
 		}
 		last := map[bool]string{false: approval.StepReleased, true: approval.StepUsedUp}[half]

@@ -94,7 +94,7 @@ func TestCloseKeepsWhatIsDecidedMeanwhile(t *testing.T) {
 		t.Errorf("it was denied, that is on record, and it is %s", got.Status)
 	}
 	if _, err := s.Decide(t.Context(), a.ID, 0, by("ben"), all, equal); err == nil {
-		_, live := s.Live(digest("a"), "")
+		_, live, _ := s.Live(digest("a"), "")
 		t.Errorf("and another approves it: live %v", live)
 	}
 }

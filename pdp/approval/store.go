@@ -66,6 +66,8 @@ func Open(data string, o Options) (*Store, error) {
 		Retain:  s.options.Retain,
 		Beside:  prefixFollowers,
 		OnError: s.options.OnError,
+
+		AnswerFirst: s.options.AnswerFirst,
 	})
 	s.Bulletin = s.ledger.Bulletin
 	if err := s.ledger.Open(context.Background()); err != nil {

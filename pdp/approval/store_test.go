@@ -302,11 +302,11 @@ func TestLife(t *testing.T) {
 	r.pass(time.Minute)
 	a = mustDecide(t, s, a.ID, by("User::\"mia\""))
 	again()
-	live, is := s.Live(q.Digest, a.ID)
+	live, is, _ := s.Live(q.Digest, a.ID)
 	if diff := cmp.Diff(a, live, placed); diff != "" || !is || !live.ExpiresAt.Equal(start.Add(11*time.Minute)) {
 		t.Errorf("what was approved cannot be spent: %v %s", is, diff)
 	}
-	if _, is := s.Live(q.Digest, "another"); is {
+	if _, is, _ := s.Live(q.Digest, "another"); is {
 		t.Error("it can be spent by another id")
 	}
 	r.refuses(t, "it can be spent on what it is not bound to", s, a.ID, digest("b"), "d")

@@ -51,3 +51,6 @@ type LimitError struct{ RetryAfter time.Duration }
 func (e *LimitError) Error() string {
 	return fmt.Sprintf("too many capabilities: try again in %v, or have some returned or revoked", e.RetryAfter)
 }
+
+// EngineErrors are the errors that an engine for [Options] is to return.
+func EngineErrors() ledger.Errors { return known }

@@ -51,6 +51,11 @@ func (s *Store) Grant(ctx context.Context, n New, decision string) (*Reservation
 	if err == nil {
 		err = s.ledger.Ready(ctx)
 	}
+	if room := s.options.Room; err == nil && room != nil {
+		if err = room(); err != nil {
+			err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

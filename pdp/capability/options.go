@@ -22,9 +22,16 @@ type Options struct {
 	// here, if others write to the engine, too.
 	Engine ledger.Engine
 	Origin string
+	// Behind is how far the clock here may be behind that of another process that writes to the engine, at most: nil is not
+	// at all. Room refuses, unless it is nil, what is granted anew.
+	Behind func() time.Duration
+	Room   func() error
 	// Key is the service's key of approvals: 32 bytes, of which the keys of this store are derived. A value that was not
 	// written with it counts for nothing, in the file and in the log.
 	Key []byte
+	// AnswerFirst has an answer not wait until its uses are settled, which takes several commits where others write to the
+	// engine, too.
+	AnswerFirst bool
 	// Record puts a step on record and returns when it is durable. After a crash or a failure it gets the same step again,
 	// with the same id, unless Recorded knows the step. Its context does not end.
 	Record func(context.Context, Step) error

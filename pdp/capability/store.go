@@ -65,6 +65,8 @@ func Open(data string, o Options) (*Store, error) {
 		Now:     s.now,
 		Retain:  s.options.Retain,
 		OnError: s.options.OnError,
+
+		AnswerFirst: s.options.AnswerFirst,
 	})
 	s.Bulletin = s.ledger.Bulletin
 	if err := s.ledger.Open(context.Background()); err != nil {

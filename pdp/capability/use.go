@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"policy-service/evaluation/capability"
 	"policy-service/pdp/ledger"
@@ -25,7 +26,7 @@ func (s *Store) UsableState(ctx context.Context, id string) (Capability, error) 
 func (s *Store) inUse(ctx context.Context, id string, read reading) (Capability, error) {
 	c, err := s.one(ctx, id, read)
 	if err == nil {
-		err = c.climb(s.now(), func(id string) (Capability, error) { return s.one(ctx, id, readState) })
+		err = c.climb(s.later(), func(id string) (Capability, error) { return s.one(ctx, id, readState) })
 	}
 	return c, err
 }
@@ -39,7 +40,7 @@ func (s *Store) one(ctx context.Context, id string, read reading) (Capability, e
 	case !found:
 		return Capability{}, &capability.Refusal{Code: capability.BadSignature}
 	}
-	if err := c.refusal(s.now()); err != nil {
+	if err := c.refusal(s.later()); err != nil {
 		return c, err
 	}
 	return c, s.mustVouch(ctx, &c)
@@ -73,6 +74,10 @@ type Reservation struct {
 func (r *Reservation) Spent(ctx context.Context) {
 	for _, a := range r.above {
 		defer a.Spent(ctx) // all of them, even if one panics
+	}
+	if r.Item().Granting != "" { // a capability that is answered can be used at once, wherever it is
+		r.Settle(ctx)
+		return
 	}
 	r.Reservation.Spent(ctx)
 }
@@ -151,7 +156,7 @@ func (s *Store) usable(ctx context.Context, id, decision string) (c Capability, 
 		return c, nil, err
 	}
 	if err = c.mayUse(decision); err == nil {
-		err = c.refusal(s.now())
+		err = c.refusal(s.later())
 	}
 	if err == nil {
 		err = s.mustVouch(ctx, &c)
@@ -160,6 +165,14 @@ func (s *Store) usable(ctx context.Context, id, decision string) (c Capability, 
 		release()
 	}
 	return c, release, err
+}
+
+// later is the time by which what expires has expired for certain: a clock of another process may be ahead.
+func (s *Store) later() time.Time {
+	if s.options.Behind == nil {
+		return s.now()
+	}
+	return s.now().Add(s.options.Behind())
 }
 
 // mayUse refuses a decision that cannot be distinguished from one that used the capability.

@@ -25,6 +25,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"policy-service/pdp/keyedmutex"
@@ -113,7 +114,7 @@ type Log[S Step] struct {
 	Size func() uint64
 }
 
-// Options are what a [Ledger] is given. All must be there, but Origin and Beside.
+// Options are what a [Ledger] is given. All must be there, but Origin, Beside and AnswerFirst.
 type Options[I Item, S Step] struct {
 	Engine Engine
 	Form   Form
@@ -126,6 +127,9 @@ type Options[I Item, S Step] struct {
 	Retain time.Duration
 	// Beside begins the keys of values, by the id of an item, whose change is news of the item.
 	Beside string
+	// AnswerFirst has [Reservation.Spent] return before the uses are settled, which takes several commits where other
+	// processes write, too.
+	AnswerFirst bool
 	// OnError gets the errors that no caller gets.
 	OnError func(error)
 }
@@ -141,6 +145,8 @@ type Ledger[I Item, S Step] struct {
 	struck  struck
 	names   []naming // that the values have, the one of this opening last
 	unwatch func()
+	// settling are the uses that are spent, and not settled yet.
+	settling sync.WaitGroup
 }
 
 // New makes a ledger, which is to be opened.
@@ -210,6 +216,7 @@ func Look[I Item, S Step](s State, o Options[I, S], read func(*Tx)) error {
 // Close closes the engine. Steps that are not on record yet are put there after the next Open.
 func (l *Ledger[I, S]) Close() error {
 	ctx := context.Background()
+	l.Settled()
 	_ = l.strike(ctx) // or they are looked up once more
 	if open, err := l.openItems(); err == nil {
 		_ = l.advance(ctx, 1, open) // or more of the log is held against them

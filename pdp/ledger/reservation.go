@@ -55,8 +55,17 @@ func (r *Reservation[I, S]) again(ctx context.Context, do func() error) error {
 }
 
 // Spent settles the uses: the decisions are on record, and that is what counts. What cannot be written now is written
-// later.
+// later. If the answer comes first, Spent returns before that.
 func (r *Reservation[I, S]) Spent(ctx context.Context) {
+	if r.ledger.options.AnswerFirst {
+		r.ledger.settling.Go(func() { r.Settle(context.WithoutCancel(ctx)) })
+		return
+	}
+	r.Settle(ctx)
+}
+
+// Settle is Spent, and always waits.
+func (r *Reservation[I, S]) Settle(ctx context.Context) {
 	defer r.unlock()
 	outcomes := make([]Outcome, len(r.decisions))
 	for n, decision := range r.decisions {
@@ -66,6 +75,9 @@ func (r *Reservation[I, S]) Spent(ctx context.Context) {
 		r.ledger.options.OnError(err)
 	}
 }
+
+// Settled waits for what was spent to be settled, or left to [Ledger.Run].
+func (l *Ledger[I, S]) Settled() { l.settling.Wait() }
 
 // InDoubt leaves the uses reserved: it is not known whether the decisions are on record. [Ledger.Run] asks the log, and
 // then each use is spent or there again.

@@ -47,21 +47,23 @@ func (s *Server) openApprovals(key []byte) (err error) {
 		return nil
 	}
 	c := s.config.Approvals
-	b, err := broker.Open(broker.Options{
-		Data: s.config.Data,
-		Store: approval.Options{
-			Key:     key,
-			Now:     s.now,
-			Retain:  c.Retain,
-			InForce: s.mayApprove,
-			Limits: approval.Limits{
-				MaxPendingPerSubject:   int(c.MaxPendingPerSubject),
-				MaxPendingPerTenant:    int(c.MaxPendingPerTenant),
-				MaxPendingPerCaller:    int(c.MaxPendingPerCaller),
-				NewPerMinutePerSubject: int(c.NewPerMinutePerSubject),
-				NewPerMinutePerCaller:  int(c.NewPerMinutePerCaller),
-			},
+	kept := approval.Options{
+		Key:     key,
+		Now:     s.now,
+		Retain:  c.Retain,
+		InForce: s.mayApprove,
+		Limits: approval.Limits{
+			MaxPendingPerSubject:   int(c.MaxPendingPerSubject),
+			MaxPendingPerTenant:    int(c.MaxPendingPerTenant),
+			MaxPendingPerCaller:    int(c.MaxPendingPerCaller),
+			NewPerMinutePerSubject: int(c.NewPerMinutePerSubject),
+			NewPerMinutePerCaller:  int(c.NewPerMinutePerCaller),
 		},
+	}
+	s.approvalsOnCluster(&kept)
+	b, err := broker.Open(broker.Options{
+		Data:       s.config.Data,
+		Store:      kept,
 		Log:        s.decisions.log,
 		Keys:       s.keys.signing,
 		Sealer:     s.keys.pages.sealer,

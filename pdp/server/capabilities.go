@@ -27,23 +27,27 @@ type CapabilitiesConfig struct {
 // openCapabilities opens the file of capabilities. A server has capabilities if it records decisions, because each step of
 // one is on record. If the file cannot be opened the service goes on: whoever shows a capability is answered with an error,
 // and nobody else is held up.
-func (s *Server) openCapabilities(key []byte) {
+//
+// In a cluster this is an error: what one replica cannot open is compared by none.
+func (s *Server) openCapabilities(key []byte) error {
 	if s.decisions == nil || key == nil {
-		return
+		return nil
 	}
 	c := s.config.Capabilities
-	b, err := broker.Open(broker.Options{
-		Data: s.config.Data,
-		Store: store.Options{
-			Key:    key,
-			Now:    s.now,
-			Retain: c.Retain,
-			Limits: store.Limits{
-				MaxLivePerHolder:      int(c.MaxLivePerHolder),
-				MaxLivePerTenant:      int(c.MaxLivePerTenant),
-				NewPerMinutePerHolder: int(c.NewPerMinutePerHolder),
-			},
+	kept := store.Options{
+		Key:    key,
+		Now:    s.now,
+		Retain: c.Retain,
+		Limits: store.Limits{
+			MaxLivePerHolder:      int(c.MaxLivePerHolder),
+			MaxLivePerTenant:      int(c.MaxLivePerTenant),
+			NewPerMinutePerHolder: int(c.NewPerMinutePerHolder),
 		},
+	}
+	s.capabilitiesOnCluster(&kept)
+	b, err := broker.Open(broker.Options{
+		Data:      s.config.Data,
+		Store:     kept,
 		Log:       s.decisions.log,
 		Keys:      s.keys.signing,
 		PDP:       func() *pdp.PDP { return s.pdp },
@@ -54,19 +58,23 @@ func (s *Server) openCapabilities(key []byte) {
 			DefaultLifetime: c.DefaultLifetime,
 			ProofAge:        c.ProofAge,
 			Skew:            c.ClockSkew,
-			NonceAlways:     c.Nonce == "required",
+			NonceAlways:     c.Nonce == "required" || s.cluster != nil, // a proof that another replica took is not known here
 			StatusTTL:       max(time.Second, c.StatusTTL.Truncate(time.Second)),
 		},
 		Logger: s.log,
 	})
+	if err != nil && s.cluster != nil {
+		return err
+	}
 	if err != nil {
 		s.log.Error("the capabilities cannot be opened; requests that show one are not answered until a restart", "error", err)
 		s.config.Program.PDP.Capabilities, s.capabilities.Closed = broker.Closed{Err: err}, true
-		return
+		return nil
 	}
 	s.lifetime.add("capabilities", closing(b.Store.Close))
 	s.capabilities.Broker, s.config.Program.PDP.Capabilities = b, b
 	s.capabilities.Count = s.telemetry.Grants.Count
+	return nil
 }
 
 // closedCapabilities reports whether the file of capabilities could not be opened.

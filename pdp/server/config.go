@@ -15,6 +15,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
+	"policy-service/pdp/cluster"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/logging"
 	"policy-service/pdp/server/auth"
@@ -82,6 +83,8 @@ type Config struct {
 	Approvals ApprovalsConfig `yaml:"approvals"`
 	// Capabilities bounds the capabilities that agents are granted. There are some if there is a log.
 	Capabilities CapabilitiesConfig `yaml:"capabilities"`
+	// Cluster keeps approvals, capabilities and API keys in an etcd that several servers share; nil is the data directory.
+	Cluster *cluster.Config `yaml:"cluster" doc:"The etcd in which this replica and others keep approvals, capabilities and API keys, so that each of them knows all. Without it they are in the data directory of this process alone. See CLUSTER.md."`
 	// Console turns the console on; nil is none.
 	Console *ConsoleConfig `yaml:"console" doc:"Pages at /console/ where people decide about approval requests. There are none unless it is given; {} is enough."`
 	// Load bounds the cost of all requests together.
@@ -173,7 +176,7 @@ func (c *Config) check() error {
 	if len(c.Auth.MTLS) > 0 && c.TLS.ClientCAFile == "" {
 		return errors.New("auth.mtls needs the authority of the clients' certificates; add --client-ca, or tls.client_ca_file")
 	}
-	if err := errors.Join(c.checkSinks(), c.checkConsole(), c.checkPublished()); err != nil {
+	if err := errors.Join(c.checkSinks(), c.checkConsole(), c.checkPublished(), c.checkCluster()); err != nil {
 		return err
 	}
 	return c.checkListen()
@@ -192,6 +195,7 @@ func (c *Config) checkValues(r *config.Reading) {
 	c.DecisionLog.check(r)
 	c.Auth.check(r)
 	c.Console.check(r, c.Auth)
+	c.checkClusterValues(r)
 	c.Load.RateLimit.Check(r.Add)
 	r.Add("admin_listen", c.checkAdmin())
 }

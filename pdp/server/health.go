@@ -18,6 +18,8 @@ type health struct {
 	door *door.Door
 	pdp  *pdp.PDP
 	log  func() *logReadiness // nil without a decision log
+	// cluster is nil without a cluster.
+	cluster func() (*clusterReadiness, *stateReadiness)
 	// capabilities reports whether their file could not be opened.
 	capabilities func() bool
 }
@@ -29,6 +31,9 @@ type readiness struct {
 	Refused *refusedState `json:"refused"`
 	// Log is null without a decision log.
 	Log *logReadiness `json:"log"`
+	// Cluster is absent without one, and State if the state in etcd can be used.
+	Cluster *clusterReadiness `json:"cluster,omitzero"`
+	State   *stateReadiness   `json:"state,omitzero"`
 	// Capabilities is closed if their file could not be opened.
 	Capabilities string `json:"capabilities,omitzero"`
 }
@@ -107,6 +112,12 @@ func (h *health) readiness() (int, readiness) {
 	}
 	if h.capabilities != nil && h.capabilities() {
 		state.Status, state.Capabilities = "degraded", "closed"
+	}
+	if h.cluster != nil {
+		state.Cluster, state.State = h.cluster()
+		if state.State != nil || state.Cluster.Full || state.Cluster.Skew > mostSkew.Seconds() {
+			state.Status = "degraded" // 503 would take all replicas out of the balancer at once
+		}
 	}
 	unavailable := h.door.Stopping.Load()
 	if h.log != nil {

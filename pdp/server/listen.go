@@ -215,6 +215,10 @@ func (l *listeners) checkExposure(address net.Addr, name string, credentials boo
 	if l.config.Published() != "" && !credentials {
 		return l.config.refusedPublished()
 	}
+	if l.config.Cluster != nil && !credentials {
+		return errors.New("refusing to serve as a replica of a cluster: without credentials all callers are one, at each replica another; " +
+			"try policy-service keys add --config FILE --name NAME first, or auth.jwt or auth.mtls in the configuration")
+	}
 	if l.config.closed(address) {
 		return nil
 	}
@@ -250,6 +254,9 @@ func address(l net.Listener) string {
 	}
 	return l.Addr().String()
 }
+
+// address is where this process is reached, as it is told of it.
+func (l *listeners) address() string { return cmp.Or(l.urlOf(l.public), address(l.public)) }
 
 // base is the address of the service in what it publishes: public_url, or that of the listener if only this machine
 // reaches it. Otherwise it is not known, and "".

@@ -64,6 +64,9 @@ func (s *Server) routes(route registrar) {
 	s.audit.Routes(route)
 	health := &health{door: s.door, pdp: s.pdp}
 	health.capabilities = s.closedCapabilities
+	if s.cluster != nil {
+		health.cluster = s.clusterState
+	}
 	if s.decisions != nil {
 		health.log = s.decisions.readiness
 	}

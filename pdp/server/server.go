@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"policy-service/pdp"
+	"policy-service/pdp/cluster"
 	"policy-service/pdp/server/approvals"
 	"policy-service/pdp/server/audit"
 	"policy-service/pdp/server/auth"
@@ -46,6 +47,10 @@ type Server struct {
 	listeners    *listeners
 	live         inForce
 	lifetime     lifetime
+	cluster      *cluster.Cluster // nil without a cluster
+	early        *early           // what answers at its addresses if the server waited for etcd, nil otherwise
+	earlyOwn     *early
+	servers      []*http.Server
 	stopPages    func()      // of the console, nil without one
 	shown        pdp.Status  // the outcome of the last load that was logged
 	tokenLost    atomic.Bool // the file of the metrics token cannot be read, and that was logged
@@ -103,7 +108,10 @@ func (s *Server) start(ctx context.Context) error {
 		return err
 	}
 	// The log is opened before the bundle is loaded, so that the first load is recorded as well.
-	var err error
+	err := s.checkShared(ctx)
+	if err != nil {
+		return err
+	}
 	if s.keys, err = openKeys(s.config.Data, s.log); err != nil {
 		return err
 	}
@@ -114,20 +122,25 @@ func (s *Server) start(ctx context.Context) error {
 	if err := s.openLog(ctx); err != nil {
 		return err
 	}
+	if err := s.joinCluster(ctx, approvalKey); err != nil {
+		return err
+	}
 	if err := s.openApprovals(approvalKey); err != nil {
 		return err
 	}
-	s.openCapabilities(approvalKey)
+	if err := s.openCapabilities(approvalKey); err != nil {
+		return err
+	}
 	if err := s.load(ctx); err != nil {
 		return err
 	}
-	for _, step := range []func() error{s.config.Metrics.check, func() error { return s.openCallers(ctx) }, s.listeners.loadCertificates, s.showState} {
+	for _, step := range []func() error{s.config.Metrics.check, func() error { return s.openCallers(ctx) }, s.loadCertificates, s.showState} {
 		if err := step(); err != nil {
 			return err
 		}
 	}
 	if !s.config.Program.InProcess {
-		if err := s.listeners.open(ctx, s.live.Load().credentials(), &s.lifetime); err != nil {
+		if err := s.listen(ctx); err != nil {
 			return err
 		}
 		if err := s.listeners.serveAdmin(ctx, s.MetricsHandler(), &s.lifetime); err != nil {
@@ -142,6 +155,12 @@ func (s *Server) start(ctx context.Context) error {
 		if d.witnesses != nil {
 			s.lifetime.background("witnesses", d.witnesses.Run)
 		}
+	}
+	if s.cluster != nil {
+		if err := s.cluster.Opened(ctx); err != nil {
+			return err
+		}
+		s.lifetime.background("membership", s.cluster.Run)
 	}
 	if s.approvals.Broker != nil {
 		s.lifetime.background("approvals' work", s.approvals.Broker.Run)
@@ -180,15 +199,47 @@ func (s *Server) serve() error {
 	return nil
 }
 
+// serveListeners has the handlers answer at the addresses, and the stop wait for them.
 func (s *Server) serveListeners(public, own http.Handler) {
-	var servers []*http.Server
+	if s.early == nil {
+		s.listenWith(public, own)
+	} else {
+		s.early.handler.Store(&public)
+		if own != nil {
+			s.earlyOwn.handler.Store(&own)
+		}
+	}
+	s.lifetime.add("http", func(ctx context.Context) error { return s.listeners.drain(ctx, s.servers, s.door) })
+}
+
+func (s *Server) loadCertificates() error {
+	if s.early != nil {
+		return nil // they are in use
+	}
+	return s.listeners.loadCertificates()
+}
+
+// listen opens the addresses, unless they are open, and refuses those at which too many could ask.
+func (s *Server) listen(ctx context.Context) error {
+	credentials := s.live.Load().credentials()
+	if s.early == nil {
+		return s.listeners.open(ctx, credentials, &s.lifetime)
+	}
+	err := s.listeners.checkExposure(s.listeners.public.Addr(), s.config.Listen, credentials)
+	if own := s.listeners.console; own != nil {
+		err = errors.Join(err, s.listeners.checkExposure(own.Addr(), s.config.Console.Listen, credentials))
+	}
+	return err
+}
+
+func (s *Server) listenWith(public, own http.Handler) {
 	serve := func(handler http.Handler, on net.Listener) {
 		handler, on = s.listeners.behind(handler, on)
 		server := listener.HTTPServer(handler, s.door.Connections, s.log)
 		if tune := s.config.Program.tuneHTTP; tune != nil {
 			tune(server)
 		}
-		servers = append(servers, server)
+		s.servers = append(s.servers, server)
 		certificates := s.listeners.certificates
 		if on.Addr().Network() == "unix" {
 			certificates = nil // TLS is for the console's own address
@@ -203,10 +254,9 @@ func (s *Server) serveListeners(public, own http.Handler) {
 		}()
 	}
 	serve(public, s.listeners.public)
-	if own != nil {
+	if s.listeners.console != nil {
 		serve(own, s.listeners.console)
 	}
-	s.lifetime.add("http", func(ctx context.Context) error { return s.listeners.drain(ctx, servers, s.door) })
 }
 
 // now is the clock that decisions read.

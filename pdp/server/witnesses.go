@@ -85,6 +85,9 @@ func (c *WitnessesConfig) Policy() (*c2sp.Policy, error) {
 // logOrigin is the name of a log that begins now. After a restore the old log may have had the name that public_url gives:
 // a second log of that name would be a fork of it, to witnesses and to everybody else.
 func (s *Server) logOrigin() string {
+	if c := s.config.Cluster; c != nil {
+		return c.Origin // replicas have one public_url
+	}
 	if _, err := os.Stat(filepath.Join(s.config.Data, RestoredDir)); err == nil {
 		return ""
 	}

@@ -136,6 +136,14 @@ func (k *Keys) Verify(jws, typ string) (payload []byte, err error) {
 	return k.Current().Verify(jws, typ)
 }
 
+// IDs are the ids of the keys, that of the key in force first.
+func (k *Keys) IDs() (ids []string) {
+	for _, key := range k.Current().keys {
+		ids = append(ids, key.KeyID)
+	}
+	return ids
+}
+
 // JWKS is the public keys as a JWK Set. See [Set.JWKS].
 func (k *Keys) JWKS() []byte { return k.Current().JWKS() }
 

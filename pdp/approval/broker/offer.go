@@ -47,9 +47,13 @@ func (b *Broker) Find(ctx context.Context, w pdp.ApprovalRequest) (pdp.Found, er
 		return pdp.Found{Why: doubt}, nil
 	}
 	if w.Continues.Round > 0 {
-		return b.findRound(w, known, digest), nil
+		return b.findRound(w, known, digest)
 	}
-	if live, ok := b.Store.Live(digest, w.Presented); ok {
+	live, ok, err := b.Store.Live(digest, w.Presented)
+	if err != nil {
+		return pdp.Found{}, err
+	}
+	if ok {
 		return pdp.Found{ID: live.ID, Until: seconds(live.ExpiresAt), Rounds: live.Terms.Rounds}, nil
 	}
 	return pdp.Found{Why: reasonNotValid(w, known, digest)}, nil
@@ -103,13 +107,17 @@ func reasonNotValid(w pdp.ApprovalRequest, known *approval.Approval, digest [32]
 }
 
 // findRound looks whether a request is the next round of a use of the approval that its caller presented.
-func (b *Broker) findRound(w pdp.ApprovalRequest, known *approval.Approval, digest [32]byte) pdp.Found {
+func (b *Broker) findRound(w pdp.ApprovalRequest, known *approval.Approval, digest [32]byte) (pdp.Found, error) {
 	if known != nil {
-		if until, ok := b.Store.Continuable(known.ID, digest, w.Continues); ok {
-			return pdp.Found{ID: known.ID, Until: seconds(until), Rounds: known.Terms.Rounds - w.Continues.Round}
+		until, ok, err := b.Store.Continuable(known.ID, digest, w.Continues)
+		if err != nil {
+			return pdp.Found{}, err
+		}
+		if ok {
+			return pdp.Found{ID: known.ID, Until: seconds(until), Rounds: known.Terms.Rounds - w.Continues.Round}, nil
 		}
 	}
-	return pdp.Found{Why: reasonNotContinued(w, known, digest)}
+	return pdp.Found{Why: reasonNotContinued(w, known, digest)}, nil
 }
 
 // reasonNotContinued is why no round goes on from a use of the approval that was presented.

@@ -1,0 +1,312 @@
+// Package cluster is what the processes of one cluster share: the etcd that they keep their state in, and the list of them.
+//
+// [Open] reaches etcd, and [Cluster.Engine] is an engine of a ledger there. A process that serves joins the cluster with
+// [Cluster.Join]: its secrets must be those of the others, and the name of its log its own. Commands need not join.
+//
+// Nothing is decided by what stands here of members: it is told, and bounds how far clocks may differ. Whether state can be
+// used is decided by [Cluster.Usable], which each engine asks before each call.
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"policy-service/pdp/ledger"
+	"policy-service/pdp/ledger/etcd"
+)
+
+// The errors that readers tell apart. Each stands for state that cannot be used now; nothing is granted meanwhile.
+var (
+	// ErrAway: etcd does not answer.
+	ErrAway = errors.New("etcd does not answer")
+	// ErrRefused: this process must not be a member as it is.
+	ErrRefused = errors.New("this process cannot be a member of the cluster")
+	// ErrRestored: etcd is not what it was, and not all logs were compared with it yet.
+	ErrRestored = etcd.ErrRestored
+	// ErrClosed: the cluster was left.
+	ErrClosed = errors.New("the cluster was left")
+)
+
+// Options are what a [Cluster] is given. All but Key may be left out.
+type Options struct {
+	// Key is approvals.key: values in etcd are sealed with keys that are derived from it.
+	Key []byte
+	// Data is the directory in which a process that serves keeps what it knows of etcd; "" is none.
+	Data   string
+	Now    func() time.Time
+	Logger *slog.Logger
+	// Later has Open not wait for etcd. [Cluster.Join] does then.
+	Later bool
+	// Timeout is how long one call may take: 3 s unless it is given.
+	Timeout time.Duration
+}
+
+// Cluster is the connection of one process.
+type Cluster struct {
+	config  Config
+	options Options
+	client  *clientv3.Client
+	history *etcd.History
+	values  *ledger.Values
+
+	peers   peers
+	full    quota
+	joining Joining          // since [Cluster.Join]
+	leased  clientv3.LeaseID // Run alone has it
+
+	mu        sync.Mutex // guards what follows
+	closed    bool
+	opened    bool // the ledgers are
+	mark      mark
+	waiting   []string // the origins that have not compared their logs since etcd was restored
+	away      error    // why the last beat failed, nil if it did not, and since when
+	since     time.Time
+	announced bool // that etcd was restored while this process ran
+	engines   []*etcd.Engine
+}
+
+// The names of the engines.
+const (
+	Approvals    = "approvals"
+	Capabilities = "capabilities"
+	Keys         = "keys"
+	own          = "cluster"
+)
+
+// defaultPrefix begins the keys of a configuration that names no prefix.
+const defaultPrefix = "/policy-service/v1/"
+
+// Open reaches etcd. It refuses a version that is too old.
+func Open(ctx context.Context, c Config, o Options) (*Cluster, error) {
+	var mistakes []error
+	if c.Etcd.Prefix == "" {
+		c.Etcd.Prefix = defaultPrefix
+	}
+	c.Check(func(_ string, err error) { mistakes = append(mistakes, err) })
+	if err := errors.Join(mistakes...); err != nil {
+		return nil, err
+	}
+	if len(o.Key) == 0 {
+		return nil, errors.New("opening the cluster: there is no approvals.key; it must be the same file at all replicas")
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 3 * time.Second
+	}
+	client, err := dial(&c.Etcd, o)
+	if err != nil {
+		return nil, fmt.Errorf("opening the cluster: %w", err)
+	}
+	cl := &Cluster{config: c, options: o, client: client, history: new(etcd.History)}
+	cl.peers.there, cl.peers.ahead = map[string]Member{}, map[string]time.Duration{}
+	cl.values = ledger.NewValues(cl.Engine(own, known), cl.form())
+	if o.Later {
+		return cl, nil
+	}
+	if err := cl.CheckVersion(ctx); err != nil {
+		cl.Close()
+		return nil, err
+	}
+	return cl, nil
+}
+
+func (c *Cluster) form() ledger.Form {
+	return ledger.Form{Items: "the cluster", Key: ledger.DeriveKey(c.options.Key, "policy-service cluster values"), Version: 1, Errors: known}
+}
+
+// known are the errors of the cluster's own values.
+var known = ledger.Errors{
+	Unavailable: ErrAway,
+	Closed:      ErrClosed,
+	Locked:      ErrAway,
+	Damaged:     errors.New("the cluster's values in etcd are damaged, or another approvals.key wrote them"),
+	NotFound:    errors.New("there is no such value of the cluster"),
+}
+
+// dial makes a client. It does not wait for etcd, nor for a token of it.
+func dial(c *EtcdConfig, o Options) (*clientv3.Client, error) {
+	tls, err := c.tls()
+	if err != nil {
+		return nil, err
+	}
+	password, err := c.password()
+	if err != nil {
+		return nil, err
+	}
+	cfg := clientv3.Config{
+		Endpoints:            c.Endpoints,
+		DialTimeout:          o.Timeout,
+		DialKeepAliveTime:    5 * time.Second, // or a network that drops everything is noticed by the timeout of TCP
+		DialKeepAliveTimeout: 2 * time.Second,
+		PermitWithoutStream:  true,
+		TLS:                  tls,
+		Logger:               zap.NewNop(), // what fails is an error here
+	}
+	if c.Username != "" {
+		cfg.Token = "none" // has New not ask for one: the first call that is refused does
+	}
+	client, err := clientv3.New(cfg)
+	if err == nil {
+		client.Token, client.Username, client.Password = "", c.Username, password
+	}
+	return client, err
+}
+
+// leastMinor is the least version of etcd 3 that is supported.
+const leastMinor = 6
+
+// CheckVersion asks each member of etcd for its version, and refuses one that is too old. It suffices if one answers.
+func (c *Cluster) CheckVersion(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	defer cancel()
+	type answer struct {
+		endpoint, version string
+		err               error
+	}
+	answers := make(chan answer, len(c.config.Etcd.Endpoints))
+	for _, endpoint := range c.config.Etcd.Endpoints {
+		go func() {
+			status, err := c.client.Status(ctx, endpoint)
+			if err != nil {
+				answers <- answer{endpoint: endpoint, err: err}
+				return
+			}
+			answers <- answer{endpoint: endpoint, version: status.Version}
+		}()
+	}
+	var errs []error
+	answered := false
+	for range c.config.Etcd.Endpoints {
+		a := <-answers
+		switch {
+		case a.err != nil:
+			errs = append(errs, fmt.Errorf("%s: %w", a.endpoint, a.err))
+		case !newEnough(a.version):
+			return fmt.Errorf("%w: %s is etcd %s, and 3.%d is the least; upgrade etcd first", ErrRefused, a.endpoint, a.version, leastMinor)
+		default:
+			answered = true
+		}
+	}
+	if !answered {
+		return fmt.Errorf("%w: %w; see whether it runs, and whether cluster.etcd is right", ErrAway, errors.Join(errs...))
+	}
+	return nil
+}
+
+func newEnough(version string) bool {
+	major, rest, _ := strings.Cut(version, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	m, err := strconv.Atoi(major)
+	n, err2 := strconv.Atoi(minor)
+	return err == nil && err2 == nil && (m > 3 || m == 3 && n >= leastMinor)
+}
+
+// Engine is the engine of a ledger: [Approvals], [Capabilities] or [Keys]. One that is to be used by two is made twice.
+func (c *Cluster) Engine(name string, errs ledger.Errors) *etcd.Engine {
+	usable := c.Usable
+	if name == own {
+		usable = c.open // or nothing could ever mend it
+	}
+	e := etcd.New(etcd.Options{
+		Client:  c.client,
+		Prefix:  c.config.Etcd.Prefix + name + "/",
+		Errors:  errs,
+		Timeout: c.options.Timeout,
+		Usable:  usable,
+		History: c.history,
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.engines = append(c.engines, e)
+	return e
+}
+
+// Calls counts the calls of etcd by all engines: those that read, and the transactions that write.
+func (c *Cluster) Calls() (reads, commits uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range c.engines {
+		r, w := e.Calls()
+		reads, commits = reads+r, commits+w
+	}
+	return reads, commits
+}
+
+// Usable is nil, or the reason why state cannot be used. It asks nothing of etcd.
+func (c *Cluster) Usable() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return ErrClosed
+	case !c.opened: // no request is served yet
+		return nil
+	case c.history.Restored():
+		return fmt.Errorf("%w; restart this replica, which compares its log", ErrRestored)
+	case slices.Contains(c.waiting, c.config.Origin):
+		return fmt.Errorf("%w; restart this replica, which compares its log", ErrRestored)
+	case len(c.waiting) > 0:
+		return fmt.Errorf("%w; these have not compared their logs yet: %s; restart them, or settle as lost those that will never come back",
+			ErrRestored, strings.Join(c.waiting, ", "))
+	}
+	return nil
+}
+
+// Away is nil, or the reason why state could not be used at the last look, and since when.
+func (c *Cluster) Away() (err error, since time.Time) {
+	usable := c.Usable()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err = cmp.Or(c.away, usable); err != nil && c.away == nil {
+		return err, c.options.Now().UTC()
+	}
+	return err, c.since
+}
+
+// open is [Cluster.Usable] for the values by which a cluster that stands still goes on.
+func (c *Cluster) open() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrClosed
+	}
+	return nil
+}
+
+// Origin is the name of this process: that of its log. It is "" if the configuration does not say, until it has joined.
+func (c *Cluster) Origin() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.config.Origin
+}
+
+// KeysStale is how long API keys count after the last contact with etcd.
+func (c *Cluster) KeysStale() time.Duration { return c.config.KeysStale }
+
+// Close leaves the cluster. The engines must have been closed.
+func (c *Cluster) Close() {
+	c.mu.Lock()
+	was := c.closed
+	c.closed = true
+	c.mu.Unlock()
+	if !was {
+		_ = c.values.Close()
+		_ = c.client.Close()
+	}
+}

@@ -1,0 +1,421 @@
+package cluster
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"policy-service/pdp/ledger"
+	"policy-service/pdp/ledger/etcd"
+	"policy-service/pdp/plainfile"
+)
+
+// The values of the cluster, all of them sealed:
+//
+//	facts    → what all members have in common (facts)
+//	l/ORIGIN → a log that was ever a member's, for ever (Origin)
+const (
+	keyFacts      = "facts"
+	prefixOrigins = "l/"
+)
+
+func keyOrigin(origin string) string { return prefixOrigins + url.PathEscape(origin) }
+
+// facts are what all members have in common.
+type facts struct {
+	// Generation is one more after each time that etcd was restored.
+	Generation uint64 `json:"generation"`
+	// Secrets are the fingerprints of secrets, by the names of their files.
+	Secrets map[string]string `json:"secrets"`
+	// Signing are the ids of the keys that sign.
+	Signing []string `json:"signing"`
+}
+
+// Origin is a log that was ever a member's.
+type Origin struct {
+	// Keys are the verifier keys of the log, oldest first. None is ever taken away.
+	Keys []string `json:"keys"`
+	// After is how long the log was at least, and Seen when its member last said so.
+	After uint64    `json:"after"`
+	Seen  time.Time `json:"seen"`
+	// Generation is the last in which the log was compared with the state.
+	Generation uint64 `json:"generation"`
+	// Lost is set if the log will never be compared any more.
+	Lost *Lost `json:"lost,omitzero"`
+}
+
+// Lost says why and when an origin was given up.
+type Lost struct {
+	At     time.Time `json:"at"`
+	Reason string    `json:"reason"`
+}
+
+// Joining is what a member says of itself.
+type Joining struct {
+	// Origin is the name of its log, LogKeys its verifier keys, oldest first, and Size how many records of it are durable.
+	Origin  string
+	LogKeys func() ([]string, error)
+	Size    func() uint64
+	// Secrets are the secrets that must be those of the others, by the names of their files. Signing are the ids of the
+	// keys that sign: they are replaced by and by, so it suffices that one is known.
+	Secrets map[string][]byte
+	Signing func() []string
+	// Address, Version and Bundle are told of it.
+	Address func() string
+	Version string
+	Bundle  func() string
+}
+
+// mark is what a member knows of etcd, in a file of its data directory.
+type mark struct {
+	Cluster    uint64            `json:"cluster,string"`
+	Revision   int64             `json:"revision"`
+	After      uint64            `json:"after"`
+	Generation uint64            `json:"generation"`
+	Origins    map[string]Origin `json:"origins"`
+}
+
+// MarkFile is the file of the data directory with what a member knows of etcd.
+const MarkFile = "cluster.json"
+
+const mostMark = 1 << 20
+
+func (c *Cluster) readMark() (m mark, err error) {
+	if c.options.Data == "" {
+		return m, nil
+	}
+	name := filepath.Join(c.options.Data, MarkFile)
+	text, err := plainfile.Read(name, mostMark)
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &m)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s cannot be read: %w; without it a restored etcd may pass for the one before; "+
+			"put it back, or move it away if etcd was not restored", name, err)
+	}
+	return m, err
+}
+
+// writeMark keeps what is known now.
+func (c *Cluster) writeMark() error {
+	c.mu.Lock()
+	m := c.mark
+	c.mu.Unlock()
+	m.Cluster, m.Revision = c.history.Known()
+	if c.options.Data == "" || c.history.Restored() || m.Cluster == 0 {
+		return nil
+	}
+	text, err := json.Marshal(m, json.Deterministic(true))
+	if err != nil {
+		return err
+	}
+	return plainfile.Replace(filepath.Join(c.options.Data, MarkFile), append(text, '\n'))
+}
+
+// fingerprint is by the key of the approvals: it says nothing of a secret to a reader of etcd.
+func (c *Cluster) fingerprint(name string, secret []byte) string {
+	mac := hmac.New(sha256.New, ledger.DeriveKey(c.options.Key, "policy-service cluster fingerprints"))
+	_, _ = mac.Write(append([]byte(name+"\x00"), secret...)) // never fails
+	return hex.EncodeToString(mac.Sum(nil)[:16])
+}
+
+// Join makes this process a member: it reads what the members have in common, and says what it is. If etcd does not answer,
+// the error is [ErrAway] and it can be tried again. Any other says what is to be changed first.
+//
+// State can be used from then on, so that the ledgers can be opened: their opening compares them with the log here. After
+// that [Cluster.Opened] says whether it can be used by others.
+func (c *Cluster) Join(ctx context.Context, j Joining) error {
+	if err := c.CheckVersion(ctx); err != nil {
+		return err
+	}
+	if c.config.Origin != "" && c.config.Origin != j.Origin {
+		return fmt.Errorf("%w: cluster.origin is %q, and the decision log here is %q; write that, or leave it out", ErrRefused, c.config.Origin, j.Origin)
+	}
+	if err := checkOrigin(j.Origin); err != nil {
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	known, err := c.readMark()
+	if err != nil {
+		return err
+	}
+	if err := c.values.Open(ctx); err != nil {
+		return c.opening(err)
+	}
+	keys, err := j.LogKeys()
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.config.Origin, c.joining, c.mark = j.Origin, j, known
+	c.mu.Unlock()
+	restored, err := c.isRestored(known, j.Origin)
+	if err == nil && restored {
+		c.options.Logger.Error("etcd was restored from a copy, or is another cluster; state stands still until each replica has compared its own log")
+		err = c.nextGeneration(ctx, c.values, known)
+	}
+	if err == nil {
+		err = c.meet(ctx, j, keys)
+	}
+	if err == nil {
+		err = c.learn()
+	}
+	return c.opening(err)
+}
+
+// Begun reports whether any process has joined the cluster. It needs no key.
+func Begun(ctx context.Context, c Config) (bool, error) {
+	probe, err := Open(ctx, c, Options{Key: make([]byte, 32)})
+	if err != nil {
+		return false, err
+	}
+	defer probe.Close()
+	ctx, cancel := context.WithTimeout(ctx, probe.options.Timeout)
+	defer cancel()
+	got, err := probe.client.Get(ctx, probe.config.Etcd.Prefix+own+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", ErrAway, err)
+	}
+	return got.Count > 0, nil
+}
+
+func (c *Cluster) opening(err error) error {
+	if err == nil || errors.Is(err, ErrRefused) {
+		return err
+	}
+	return fmt.Errorf("joining the cluster: %w", err)
+}
+
+// isRestored reports whether etcd is not what it was when this process last knew it.
+func (c *Cluster) isRestored(known mark, origin string) (bool, error) {
+	if known.Cluster == 0 {
+		return false, nil
+	}
+	var is facts
+	var me Origin
+	err := c.values.View(func(tx *ledger.Tx) {
+		tx.Get(keyFacts, &is)
+		tx.Get(keyOrigin(origin), &me)
+	})
+	cluster, revision := c.history.Known()
+	return err == nil && (cluster != known.Cluster || revision < known.Revision ||
+		me.After < known.After || is.Generation < known.Generation), err
+}
+
+// nextGeneration has every log compared anew, also those that etcd has forgotten. Known is what this process knew before.
+func (c *Cluster) nextGeneration(ctx context.Context, values *ledger.Values, known mark) error {
+	return values.Update(ctx, func(ch *ledger.ValuesChange) {
+		var is facts
+		ch.Get(keyFacts, &is)
+		is.Generation = max(is.Generation, known.Generation) + 1
+		ch.Put(keyFacts, is)
+		for _, origin := range slices.Sorted(maps.Keys(known.Origins)) {
+			var there Origin
+			if ch.Get(keyOrigin(origin), &there) == 0 {
+				ch.Put(keyOrigin(origin), known.Origins[origin])
+			}
+		}
+	})
+}
+
+// meet compares what this process is with what the members have in common, and writes what is new.
+func (c *Cluster) meet(ctx context.Context, j Joining, keys []string) error {
+	secrets := map[string]string{}
+	for name, secret := range j.Secrets {
+		secrets[name] = c.fingerprint(name, secret)
+	}
+	size := j.Size()
+	return c.values.Update(ctx, func(ch *ledger.ValuesChange) {
+		var is facts
+		found := ch.Get(keyFacts, &is) > 0
+		before := maps.Clone(is.Secrets)
+		if is.Secrets == nil {
+			is.Secrets = map[string]string{}
+		}
+		for _, name := range slices.Sorted(maps.Keys(secrets)) {
+			if there, is := before[name]; is && there != secrets[name] {
+				ch.Fail(fmt.Errorf("%w: %s here is not that of the other replicas; copy the file of one of them over it", ErrRefused, name))
+			}
+			is.Secrets[name] = secrets[name]
+		}
+		signing := j.Signing()
+		if len(is.Signing) > 0 && !slices.ContainsFunc(signing, func(id string) bool { return slices.Contains(is.Signing, id) }) {
+			ch.Fail(fmt.Errorf("%w: the signing keys here are not those of the other replicas; copy signing.jwks of one of them over it", ErrRefused))
+		}
+		// Keys that came later are those of a rotation, and stay known while a replica has those before.
+		signingNew := slices.ContainsFunc(signing, func(id string) bool { return !slices.Contains(is.Signing, id) })
+		if signingNew {
+			is.Signing = signing
+		}
+		if !found || signingNew || !maps.Equal(before, is.Secrets) {
+			is.Generation = max(is.Generation, 1)
+			ch.Put(keyFacts, is)
+		}
+		me, isNew := Origin{}, false
+		isNew = ch.Get(keyOrigin(j.Origin), &me) == 0
+		if isNew {
+			me.Generation = is.Generation // it has nothing on record that is not here
+			if c.mark.Cluster != 0 {
+				me.Generation = 0
+			}
+		}
+		ch.Fail(me.fits(j.Origin, keys, size))
+		me.Keys, me.Seen, me.After = keys, c.options.Now().UTC(), max(me.After, size)
+		ch.Put(keyOrigin(j.Origin), me)
+	})
+}
+
+// fits refuses a log that is not the one which the origin is bound to.
+func (o *Origin) fits(origin string, keys []string, size uint64) error {
+	another := fmt.Sprintf("take another origin (begin with an empty data directory that has the shared keys alone), and settle %s as lost", origin)
+	if o.Lost != nil {
+		return fmt.Errorf("%w: %s was settled as lost at %s (%s), and its uses are counted; read its log with the log commands, and %s",
+			ErrRefused, origin, o.Lost.At.Format(time.RFC3339), o.Lost.Reason, another)
+	}
+	for _, key := range o.Keys {
+		if !slices.Contains(keys, key) {
+			return fmt.Errorf("%w: %s is the name of another log, with the key %s; %s", ErrRefused, origin, key, another)
+		}
+	}
+	if size < o.After {
+		return fmt.Errorf("%w: the log of %s had %d records at least, and has %d here; put the right log back, or %s", ErrRefused, origin, o.After, size, another)
+	}
+	return nil
+}
+
+// learn reads the origins, and finds out whether state can be used.
+func (c *Cluster) learn() error {
+	var is facts
+	origins := map[string]Origin{}
+	err := c.values.View(func(tx *ledger.Tx) {
+		tx.Get(keyFacts, &is)
+		for key, read := range tx.Scan(prefixOrigins, "") {
+			name, err := url.PathUnescape(key)
+			tx.Fail(err)
+			var one Origin
+			if read(&one) {
+				origins[name] = one
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	me := origins[c.config.Origin]
+	c.mark.Generation, c.mark.Origins, c.mark.After = is.Generation, origins, me.After
+	c.waiting = nil
+	for _, name := range slices.Sorted(maps.Keys(origins)) {
+		if one := origins[name]; one.Generation < is.Generation && one.Lost == nil {
+			c.waiting = append(c.waiting, name)
+		}
+	}
+	return nil
+}
+
+// Opened says that the ledgers were opened, and so compared with the log here. It returns when state can be used, or stands
+// still until others have compared theirs.
+func (c *Cluster) Opened(ctx context.Context) error {
+	err := c.values.Update(ctx, func(ch *ledger.ValuesChange) {
+		var is facts
+		var me Origin
+		ch.Get(keyFacts, &is)
+		ch.Get(keyOrigin(c.Origin()), &me)
+		if me.Generation != is.Generation {
+			me.Generation = is.Generation
+			ch.Put(keyOrigin(c.Origin()), me)
+		}
+	})
+	if err == nil {
+		err = c.learn()
+	}
+	if err == nil {
+		c.mu.Lock()
+		c.opened = true
+		c.mu.Unlock()
+		err = c.writeMark()
+	}
+	return c.opening(err)
+}
+
+// Origins are all logs that were ever a member's, by their names.
+func (c *Cluster) Origins(ctx context.Context) (map[string]Origin, error) {
+	if err := c.values.Open(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.learn(); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.mark.Origins), nil
+}
+
+// LogKeys are the verifier keys of the log of an origin, which it is bound to for ever; none if it is unknown.
+func (c *Cluster) LogKeys(origin string) (keys []string, err error) {
+	var is Origin
+	err = c.values.View(func(tx *ledger.Tx) { tx.Get(keyOrigin(origin), &is) })
+	return is.Keys, err
+}
+
+// endedFor is how long a member must have been gone before its origin can be given up.
+const endedFor = 10 * time.Minute
+
+// SettleLost says that the log of an origin will never be compared any more. It is refused while the origin has a member,
+// and, unless now is set, until 10 minutes after that ended.
+func (c *Cluster) SettleLost(ctx context.Context, origin, reason string, now bool) error {
+	if strings.TrimSpace(reason) == "" {
+		return fmt.Errorf("%w: settling %s as lost needs a reason", ledger.ErrInvalid, origin)
+	}
+	if err := c.values.Open(ctx); err != nil {
+		return err
+	}
+	members, err := c.Members(ctx)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(members, func(m Member) bool { return m.Origin == origin }) {
+		return fmt.Errorf("%w: %s has a member that runs; stop it first", ledger.ErrInvalid, origin)
+	}
+	return c.values.Update(ctx, func(ch *ledger.ValuesChange) {
+		var is Origin
+		at := c.options.Now().UTC()
+		switch {
+		case ch.Get(keyOrigin(origin), &is) == 0:
+			ch.Fail(fmt.Errorf("%w: no replica ever had the origin %s", ledger.ErrInvalid, origin))
+		case is.Lost != nil: // once is enough
+		case !now && at.Sub(is.Seen) < endedFor+sayEvery:
+			ch.Fail(fmt.Errorf("%w: %s was there at %s, less than %v ago; wait, or add --now if it will never come back",
+				ledger.ErrInvalid, origin, is.Seen.Format(time.RFC3339), endedFor+sayEvery))
+		default:
+			is.Lost = &Lost{at, reason}
+			ch.Put(keyOrigin(origin), is)
+		}
+	})
+}
+
+// bypass runs a function on values of the cluster whose engine knows nothing of etcd before.
+func (c *Cluster) bypass(ctx context.Context, do func(*ledger.Values) error) error {
+	e := etcd.New(etcd.Options{Client: c.client, Prefix: c.config.Etcd.Prefix + own + "/", Errors: known, Timeout: c.options.Timeout, Usable: c.open})
+	values := ledger.NewValues(e, c.form())
+	if err := values.Open(ctx); err != nil {
+		return err
+	}
+	return errors.Join(do(values), values.Close())
+}

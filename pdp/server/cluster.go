@@ -1,0 +1,240 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"policy-service/pdp/approval"
+	"policy-service/pdp/approval/broker"
+	store "policy-service/pdp/capability"
+	"policy-service/pdp/cluster"
+	"policy-service/pdp/datakey"
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/server/config"
+	"policy-service/pdp/signing"
+	"policy-service/pdp/version"
+)
+
+const keyCluster = "cluster"
+
+// checkClusterValues looks for mistakes in the values of the section.
+func (c *Config) checkClusterValues(r *config.Reading) {
+	if c.Cluster == nil {
+		return
+	}
+	c.Cluster.Check(func(key string, err error) { r.Add(keyCluster+"."+key, err) })
+}
+
+// checkCluster refuses what no replica can do.
+func (c *Config) checkCluster() error {
+	switch {
+	case c.Cluster == nil:
+		return nil
+	case c.Data == "":
+		return errors.New("cluster needs a directory for the decision log of this replica; add --data, or data in the configuration")
+	case c.Program.PDP.Recorder != nil:
+		return errors.New("cluster needs a decision log of the server's own, and the program that embeds it records by itself; leave cluster out")
+	case c.Program.InProcess:
+		return errors.New("cluster is for a server that others ask by its address; leave it out")
+	}
+	return nil
+}
+
+// CheckCluster says why [Server.Start] would refuse the files of the section, one error a file, and reaches nothing.
+func CheckCluster(c Config) []error {
+	if c.Cluster == nil {
+		return nil
+	}
+	errs := c.Cluster.Files()
+	for _, name := range missingShared(c.Data) {
+		errs = append(errs, fmt.Errorf("%s is missing, which only the first replica of a cluster makes; copy it from another replica", filepath.Join(c.Data, name)))
+	}
+	return errs
+}
+
+// shared are the keys that all replicas of a cluster have, besides that of signatures. Never that of a log.
+func shared() []datakey.Key { return []datakey.Key{broker.Key, pageKey, maskKey} }
+
+func missingShared(data string) (names []string) {
+	for _, key := range shared() {
+		if !key.There(data) {
+			names = append(names, key.File)
+		}
+	}
+	if info, err := os.Stat(filepath.Join(data, signing.File)); err != nil || info.Size() == 0 {
+		names = append(names, signing.File)
+	}
+	return names
+}
+
+// checkShared refuses to make keys that the other replicas have. Only the first replica of all makes them.
+func (s *Server) checkShared(ctx context.Context) error {
+	c := s.config.Cluster
+	if c == nil {
+		return nil
+	}
+	missing := missingShared(s.config.Data)
+	if len(missing) == 0 {
+		return nil
+	}
+	begun, err := cluster.Begun(ctx, *c)
+	if err != nil {
+		return fmt.Errorf("%s has no %s, and whether other replicas have them cannot be known: %w", s.config.Data, strings.Join(missing, ", "), err)
+	}
+	if begun {
+		return fmt.Errorf("%s has no %s, which must be the same at all replicas; copy these files from another replica (never log.key)",
+			s.config.Data, strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// joinCluster makes the server a member. It waits for etcd, and says so to callers meanwhile.
+func (s *Server) joinCluster(ctx context.Context, key []byte) error {
+	if s.config.Cluster == nil {
+		return nil
+	}
+	secrets := map[string][]byte{}
+	for _, one := range shared() {
+		secret, err := one.Read(s.config.Data)
+		if err != nil {
+			return err
+		}
+		secrets[one.File] = secret
+	}
+	c, err := cluster.Open(ctx, *s.config.Cluster, cluster.Options{Key: key, Data: s.config.Data, Now: s.now, Logger: s.log, Later: true})
+	if err != nil {
+		return err
+	}
+	s.lifetime.add("cluster", closing(func() error { c.Close(); return nil }))
+	joining := cluster.Joining{
+		Origin:  s.decisions.log.Origin(),
+		LogKeys: func() ([]string, error) { return decisionlog.VerifierKeys(s.config.Data) },
+		Size:    s.decisions.log.Size,
+		Secrets: secrets,
+		Signing: s.keys.signing.IDs,
+		Address: s.listeners.address,
+		Version: version.This().Version,
+		Bundle:  func() string { return s.pdp.Status().Digest },
+	}
+	for {
+		err := c.Join(ctx, joining)
+		if err == nil {
+			s.cluster = c
+			return nil
+		}
+		if !errors.Is(err, cluster.ErrAway) {
+			return err
+		}
+		if s.early == nil {
+			s.log.Error("waiting for etcd: nothing is answered until it was read once", "error", err)
+			if err := s.listenEarly(ctx); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		}
+	}
+}
+
+// approvalsOnCluster has approvals kept in etcd, if there is a cluster, and capabilitiesOnCluster capabilities.
+func (s *Server) approvalsOnCluster(o *approval.Options) {
+	if c := s.cluster; c != nil {
+		o.Engine, o.Origin = c.Engine(cluster.Approvals, approval.EngineErrors()), c.Origin()
+		o.Behind, o.Room, o.AnswerFirst = c.Behind, c.Room, true
+	}
+}
+
+func (s *Server) capabilitiesOnCluster(o *store.Options) {
+	if c := s.cluster; c != nil {
+		o.Engine, o.Origin = c.Engine(cluster.Capabilities, store.EngineErrors()), c.Origin()
+		o.Behind, o.Room, o.AnswerFirst = c.Behind, c.Room, true
+	}
+}
+
+// early answers while the server waits for etcd, and hands on once there is a handler.
+type early struct {
+	handler atomic.Pointer[http.Handler]
+}
+
+// ServeHTTP implements [http.Handler].
+func (e *early) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h := e.handler.Load(); h != nil {
+		(*h).ServeHTTP(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	status, text := http.StatusServiceUnavailable, `{"status":"unavailable"}`
+	switch r.URL.Path {
+	case "/livez":
+		status, text = http.StatusOK, `{"status":"ok"}`
+	case "/readyz":
+	default:
+		w.Header().Set("Content-Type", "application/problem+json")
+		text = `{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"this replica has just started, and etcd does not answer yet; ask again later, or ask another replica"}`
+	}
+	if status != http.StatusOK {
+		w.Header().Set("Retry-After", "1")
+	}
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write([]byte(text))
+	}
+}
+
+// listenEarly opens the addresses before there is anything to answer with.
+func (s *Server) listenEarly(ctx context.Context) error {
+	if err := s.listeners.loadCertificates(); err != nil {
+		return err
+	}
+	if err := s.listeners.open(ctx, true, &s.lifetime); err != nil { // credentials are checked once they are open
+		return err
+	}
+	s.early, s.earlyOwn = new(early), new(early)
+	s.listenWith(s.early, s.earlyOwn)
+	s.lifetime.add("waiting for etcd", closing(func() error {
+		s.door.Stopping.Store(true) // only a start that failed comes here before the drain
+		for _, server := range s.servers {
+			_ = server.Close()
+		}
+		return nil
+	}))
+	return nil
+}
+
+// clusterReadiness is the part of /readyz about the cluster.
+type clusterReadiness struct {
+	Origin string `json:"origin"`
+	// Skew is by how many seconds the clocks of two members may differ at most, the delay of the message among them.
+	Skew    float64          `json:"clock_skew_seconds"`
+	Full    bool             `json:"full,omitzero"`
+	Members []cluster.Member `json:"members"`
+}
+
+// stateReadiness says since when the state in etcd cannot be used, and why.
+type stateReadiness struct {
+	Since time.Time `json:"since"`
+	Error string    `json:"error"`
+}
+
+// mostSkew is how far the clocks of two members may differ.
+const mostSkew = 2 * time.Second
+
+func (s *Server) clusterState() (*clusterReadiness, *stateReadiness) {
+	c := s.cluster
+	is := &clusterReadiness{Origin: c.Origin(), Skew: c.Skew().Seconds(), Full: c.Room() != nil, Members: c.There()}
+	if err, since := c.Away(); err != nil {
+		return is, &stateReadiness{since, err.Error()}
+	}
+	return is, nil
+}
