@@ -41,6 +41,14 @@ var (
 	errOvertaken = errors.New("another command changes the keys at the same time; try again")
 )
 
+// SharedErrors are the errors of an engine for [SharedKeys].
+func SharedErrors() ledger.Errors {
+	return ledger.Errors{
+		Unavailable: ErrKeysAway, Closed: ErrKeysAway, Locked: ErrKeysAway,
+		Damaged: ErrKeysDamaged, NotFound: errors.New("there is no such key"),
+	}
+}
+
 // A key of a cluster stands under k/ID, and lastEdit changes with each change of any key: two commands at once cannot both
 // go by what they read.
 //
@@ -90,10 +98,7 @@ func OpenSharedKeys(ctx context.Context, o SharedKeys) (*Keys, error) {
 		Key:       ledger.DeriveKey(o.Key, "policy-service API keys"),
 		Version:   keyFormat,
 		Unmarshal: json.RejectUnknownMembers(true),
-		Errors: ledger.Errors{
-			Unavailable: ErrKeysAway, Closed: ErrKeysAway, Locked: ErrKeysAway,
-			Damaged: ErrKeysDamaged, NotFound: errors.New("there is no such key"),
-		},
+		Errors:    SharedErrors(),
 	})
 	s.stop = s.values.Watch(func([]string) { s.changed() })
 	k := newKeys(s, o.Now)

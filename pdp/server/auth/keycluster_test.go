@@ -39,7 +39,7 @@ func (s *sharing) options(endpoints ...string) SharedKeys {
 	must(s.t, err)
 	s.t.Cleanup(func() { _ = client.Close() })
 	return SharedKeys{
-		Engine: etcd.New(etcd.Options{Client: client, Prefix: s.prefix, Errors: ledger.Errors{Unavailable: ErrKeysAway, Closed: ErrKeysAway}, Timeout: time.Second}),
+		Engine: etcd.New(etcd.Options{Client: client, Prefix: s.prefix, Errors: SharedErrors(), Timeout: time.Second}),
 		Key:    []byte("the key of the approvals, which all replicas have"),
 		Stale:  30 * time.Second, Now: s.c.Now, Logger: slog.New(slog.DiscardHandler),
 	}
