@@ -204,8 +204,8 @@ var owners = []struct{ paths, where, because string }{
 	{"go.opentelemetry.io/otel/sdk go.opentelemetry.io/otel/exporters go.opentelemetry.io/contrib", "pdp/server/telemetry", "a library would choose where the telemetry of its process goes"},
 	{"github.com/prometheus", "pdp/server/telemetry", "a library would choose how its process shows metrics"},
 	{"filippo.io/age", "cmd/policy-service/internal/operate", "a server would hold the keys that its backups are encrypted for, or choose them"},
-	{"go.etcd.io/etcd", "pdp/cluster pdp/ledger/etcd", "more places would have to know how etcd fails"},
-	{"go.uber.org/zap", "pdp/cluster", "messages for the operator are by log/slog, and zap is there for a client that wants one"},
+	{"go.etcd.io/etcd", "pdp/cluster pdp/ledger/etcd pdp/pdptest/etcdtest", "more places would have to know how etcd fails"},
+	{"go.uber.org/zap", "pdp/cluster pdp/pdptest/etcdtest", "messages for the operator are by log/slog, and zap is there for a client that wants one"},
 	{"go.etcd.io/bbolt", "pdp/boltfile pdp/decisionlog pdp/decisionlog/index pdp/ledger/bolt", "bbolt panics on a damaged file, and more places would have to open files by pdp/boltfile"},
 	{"cel.dev/cel-go", "evaluation/coaz", "cel-go adds 10 MB, and each place that evaluates expressions must bound them"},
 	{"github.com/santhosh-tekuri/jsonschema", "pdp/internal/bundle pdp/mcp/internal/arguments pdp/pdptest", "it fetches what a schema refers to, cannot be stopped, and quotes secrets, and each place must guard against that"},
@@ -220,7 +220,7 @@ var owners = []struct{ paths, where, because string }{
 	{"policy-service/conformance", "conformance conformance/pep cmd/policy-service/internal/operate", "a PDP would know the cases that judge it"},
 	{"policy-service/cmd/policy-service/internal/gateway", "cmd/policy-service cmd/policy-service/internal/tools", "commands of one kind of user would carry those of another"},
 	{"policy-service/cmd/policy-service/internal/approve policy-service/cmd/policy-service/internal/audit policy-service/cmd/policy-service/internal/author policy-service/cmd/policy-service/internal/operate policy-service/cmd/policy-service/internal/tools", "cmd/policy-service", "commands of one kind of user would carry those of another"},
-	{"policy-service/pdp/pdptest", "pdp/console/browsertest pdp/mcp/mcptest", "the binary would carry helpers of tests"},
+	{"policy-service/pdp/pdptest", "pdp/console/browsertest pdp/mcp/mcptest pdp/pdptest/etcdtest", "the binary would carry helpers of tests"},
 	{"policy-service/pdp/mcp/mcptest policy-service/pdp/console/oidctest policy-service/pdp/console/browsertest policy-service/pdp/decisionlog/witness/witnesstest policy-service/pdp/visible/hostile github.com/chromedp", "pdp/console/browsertest", "the binary would carry helpers of tests"},
 	{"policy-service/pdp/server/floor", "", "the binary would carry a server that answers without a decision"},
 }
@@ -233,7 +233,7 @@ var holders = []string{"pdp/pdptest.Server"}
 // be a handler, which is a file that imports echo too. wiring are the exceptions, which open a store or configure it.
 var (
 	domain = []string{"pdp/approval", "pdp/decisionlog/mask"}
-	wiring = []string{"pdp/server/log_lifecycle.go", "pdp/server/logconfig.go", "pdp/server/data.go", "pdp/server/approvals.go", "pdp/server/reconfigure.go", "pdp/server/backup.go", "pdp/server/restore.go"}
+	wiring = []string{"pdp/server/log_lifecycle.go", "pdp/server/logconfig.go", "pdp/server/data.go", "pdp/server/approvals.go", "pdp/server/reconfigure.go", "pdp/server/backup.go", "pdp/server/restore.go", "pdp/server/cluster.go"}
 )
 
 func TestRooms(t *testing.T) {
@@ -451,7 +451,7 @@ var readSources = sync.OnceValues(func() (all []source, err error) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && (hidden || entry.Name() == "testdata" || name == "pdp/pdptest/judges"): // a module of its own
+		case entry.IsDir() && (hidden || entry.Name() == "testdata" || name == "pdp/pdptest/judges" || name == "pdp/pdptest/members"): // modules of their own
 			return fs.SkipDir
 		case entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
 			return nil
