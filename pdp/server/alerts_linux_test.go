@@ -271,7 +271,12 @@ var troubles = map[string]func(t *testing.T) (before, after model.Vector){
 		before = scrape(t, s.URL)
 		stopAndWait(t, s)
 		must(t, os.WriteFile(filepath.Join(data, decisionlog.ConflictFile), []byte("evidence"), 0o600))
-		return before, scrape(t, pdptest.Start(t, telling(), option).URL)
+		s = pdptest.Start(t, telling(), option)
+		eventually(t, "the evidence is read", func() bool {
+			after = scrape(t, s.URL)
+			return value(after, "policy_service_log_witness_conflict") > 0
+		})
+		return before, after
 	},
 	"PolicyServiceKeyRefused": func(t *testing.T) (before, after model.Vector) {
 		data := t.TempDir()
