@@ -157,7 +157,9 @@ func TestClusterOfReplicas(t *testing.T) {
 	for name, do := range map[string]func() (int, string, string){
 		"to file": func() (int, string, string) { return b.retry("pep", "POST", "/v1/authorize", tool("stop", push)) },
 		"to use":  func() (int, string, string) { return c.retry("pep", "POST", "/v1/authorize", tool("push", again)) },
-		"to vote": func() (int, string, string) { return b.retry("mia", "POST", "/v1/approvals/"+first.Approval.ID+"/decision", yes) },
+		"to vote": func() (int, string, string) {
+			return b.retry("mia", "POST", "/v1/approvals/"+first.Approval.ID+"/decision", yes)
+		},
 		"to look": func() (int, string, string) { return b.retry("mia", "GET", "/v1/approvals/"+first.Approval.ID, "") },
 		"to list": func() (int, string, string) { return b.retry("mia", "GET", "/v1/approvals", "") },
 	} {
@@ -269,7 +271,6 @@ func TestClusterStartsWithoutEtcd(t *testing.T) {
 // Etcd that was put back from a copy is found by the replicas. State stands still until each has compared its own log, and
 // then a use that was made after the copy is still made.
 func TestClusterRestored(t *testing.T) {
-	t.Skip("in work")
 	t.Parallel()
 	g := openGroup(t, 2, etcdtest.Start(t, etcdtest.Options{Members: 1}))
 	a, b := g.all[0], g.all[1]
