@@ -22,6 +22,7 @@ import (
 	"policy-service/pdp/approval"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/decisionlog/vouch"
 	"policy-service/pdp/ledger/etcd"
 	"policy-service/pdp/pdptest/etcdtest"
 	"policy-service/pdp/pdptest/memorydisk"
@@ -60,6 +61,7 @@ type scene struct {
 	replicas []*replica
 	random   *rand.Rand
 	began    time.Time
+	recorded sync.Map // ids of steps whose records are durable
 
 	mu       sync.Mutex // guards what follows
 	uses     []use
@@ -100,29 +102,28 @@ func (r *replica) open() {
 	l, err := decisionlog.Open(r.data, decisionlog.Options{Kinds: []string{kind}, Checkpoints: decisionlog.Checkpoints{Records: 50}})
 	must(t, err)
 	o := logged(l)
-	record, attest := o.Record, o.Attest
+	record := o.Record
 	o.Record = func(ctx context.Context, step approval.Step) error {
 		if r.isEnded() {
 			return errEnded
 		}
 		err := record(ctx, step)
-		r.scene.saw(err)
+		if r.scene.saw(err); err == nil {
+			r.scene.recorded.Store(step.ID, true)
+		}
 		return err
 	}
-	o.Attest = func(ctx context.Context, id string) (step approval.Step, found bool, err error) {
-		if step, found, err = attest(ctx, id); found {
-			return step, found, err
-		}
-		for _, other := range r.scene.replicas {
-			if log := other.its(); other != r && log != nil {
-				if step, found, err = logged(log).Attest(ctx, id); found {
-					break
-				}
-			}
-		}
-		return step, found, err
+	o.Prove = func(ctx context.Context, id string) (p approval.Proof, found bool, err error) {
+		p.Line, p.Proof, found, err = vouch.Prove(ctx, l, id)
+		return p, found, err
 	}
-	o.Origin = fmt.Sprint("replica-", r.n)
+	o.Verify = func(p approval.Proof) (approval.Step, error) {
+		if err := vouch.Verify(p.Line, p.Proof, p.Origin, r.scene.keysOf); err != nil {
+			return approval.Step{}, err
+		}
+		return stepOf(p.Line)
+	}
+	o.Origin = l.Origin()
 	o.OnError = r.scene.saw
 	engine := etcd.New(etcd.Options{Client: client, Prefix: r.scene.prefix, Errors: approval.Known, Timeout: oneCall})
 	o.Engine = engine
@@ -131,6 +132,16 @@ func (r *replica) open() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.client, r.engine, r.log, r.store, r.ended = client, engine, l, s, false
+}
+
+// keysOf are the keys of the log of a replica.
+func (s *scene) keysOf(origin string) (keys []string, err error) {
+	for _, r := range s.replicas {
+		if log := r.its(); log != nil && log.Origin() == origin {
+			return decisionlog.VerifierKeys(r.data)
+		}
+	}
+	return nil, fmt.Errorf("%s is no replica", origin)
 }
 
 // end ends a replica as it stands: nothing more goes to etcd or to its log.
@@ -244,9 +255,9 @@ func (s *scene) counts(a approval.Approval) {
 		steps = append(steps, v.Step)
 	}
 	for _, step := range steps {
-		if !slices.ContainsFunc(s.replicas, func(r *replica) bool {
+		if _, is := s.recorded.Load(step); !is && !slices.ContainsFunc(s.replicas, func(r *replica) bool {
 			_, err := r.its().ByID(step)
-			return err == nil || r.isEnded() // and its log is closed
+			return err == nil
 		}) {
 			s.t.Errorf("%s is used, and its step %q is on no record", a.ID, step)
 		}
@@ -394,7 +405,7 @@ func (s *scene) settled() (all map[string]approval.Approval) {
 		}
 		for _, a := range stored {
 			got, found, err := s.replicas[2].store.Get(s.t.Context(), a.ID)
-			if !found || err != nil || got.Unrecorded || len(got.Reserved)+len(got.Origins) > 0 {
+			if !found || err != nil || got.Unrecorded || len(got.Reserved) > 0 {
 				why = fmt.Sprintf("%s is %+v, %v", a.ID, got, err)
 			}
 			all[a.ID] = got
