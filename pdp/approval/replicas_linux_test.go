@@ -296,7 +296,8 @@ func (s *scene) ask(part string) wanted {
 }
 
 // race does all that people and programs do, at once: 16 decisions want each use, two people vote, three replicas are asked
-// the same and something else, and an approval is revoked while a use of it is reserved. After some operations it calls in.
+// the same and something else, and an approval is revoked while a use of it is reserved. Meanwhile each replica does the work that
+// is due. After some operations it calls in.
 func (s *scene) race(part string, q wanted, in func()) {
 	s.t.Helper()
 	var wait sync.WaitGroup
@@ -350,9 +351,23 @@ func (s *scene) race(part string, q wanted, in func()) {
 			step()
 		}
 	}()
+	working, stop := context.WithCancel(s.t.Context())
+	var work sync.WaitGroup
+	for _, r := range s.replicas {
+		r.mu.RLock()
+		store := r.store
+		r.mu.RUnlock()
+		work.Go(func() {
+			for working.Err() == nil && !r.isEnded() {
+				store.Work(working)
+			}
+		})
+	}
 	<-enough
 	in()
 	wait.Wait()
+	stop()
+	work.Wait()
 }
 
 func lacks(what string, is bool) string {

@@ -25,6 +25,7 @@ type Store struct {
 	ledger           *ledger.Ledger[Capability, Step]
 	sealKey          []byte
 	rates            rates
+	shared           bool     // others write to the engine, too
 	attested         sync.Map // of the id of a capability, the record that the log vouched for once
 }
 
@@ -59,6 +60,7 @@ func Open(data string, o Options) (*Store, error) {
 		o.Engine = bolt.New(file(data))
 	}
 	recorded := func(id string) (bool, error) { return o.Recorded(decisionOf(id)) }
+	s.shared = o.Engine.Shared()
 	s.ledger = ledger.New(ledger.Options[Capability, Step]{
 		Engine:  o.Engine,
 		Form:    form(o.Key),
@@ -113,7 +115,7 @@ func (s *Store) Live() (n int, err error) {
 
 // Run does due work until its context ends. It ends capabilities whose time is up, forgets those that ended long ago, and
 // retries failed work.
-func (s *Store) Run(ctx context.Context) { s.ledger.Run(ctx) }
+func (s *Store) Run(ctx context.Context) { s.ledger.Run(ctx, s.forgetProofs) }
 
 // Copy is a copy of the file as of one moment, to be read and closed.
 func (s *Store) Copy() (*os.File, error) { return s.ledger.Copy() }
