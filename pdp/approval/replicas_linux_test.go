@@ -284,13 +284,15 @@ func (s *scene) question(name string, uses, quorum int) approval.ApprovalRequest
 
 // wanted are the approvals of one part of a round.
 type wanted struct {
-	last, some, voted, revoked approval.Approval
+	last, some, voted, revoked, late approval.Approval
 }
 
 func (s *scene) ask(part string) wanted {
 	q := wanted{last: s.granted("last "+part, 1), some: s.granted("some "+part, 5), revoked: s.granted("revoked "+part, 2)}
 	var err error
 	q.voted, err = s.replicas[0].store.File(s.t.Context(), s.question("voted "+part, 1, 2))
+	must(s.t, err)
+	q.late, err = s.replicas[1].store.File(s.t.Context(), s.question("late "+part, 1, 1))
 	must(s.t, err)
 	return q
 }
@@ -549,7 +551,7 @@ func (s *scene) linearizable(kept map[string]approval.Approval, said logs) {
 	s.t.Helper()
 	histories, contended := map[string][]porcupine.Operation{}, false
 	for _, a := range kept {
-		if a.Status == approval.Revoked || a.Terms.Quorum > 1 { // it also ends, or begins, otherwise
+		if a.Status == approval.Revoked || a.Terms.Quorum > 1 || a.Digest == digest("late 1") { // it also ends, or begins, otherwise
 			continue
 		}
 		var history []porcupine.Operation
@@ -689,6 +691,20 @@ func faults(c *etcdtest.Cluster) []fault {
 	}
 }
 
+// late has a person vote while the fault holds, at the replica whose disk may be full, and decisions want the use elsewhere. The
+// vote counts for them if it is on record.
+func (s *scene) late(a approval.Approval) {
+	s.do(s.replicas[1], func(ctx context.Context, store *approval.Store) error {
+		_, err := store.Decide(ctx, a.ID, 0, by("mia"), all, equal)
+		return err
+	})
+	var wait sync.WaitGroup
+	for n, r := range s.replicas {
+		wait.Go(func() { s.spend(r, a, fmt.Sprint(a.ID, " late ", n)) })
+	}
+	wait.Wait()
+}
+
 // reach waits until each replica reaches etcd.
 func (s *scene) reach() {
 	s.t.Helper()
@@ -730,6 +746,7 @@ func round(t *testing.T, c *etcdtest.Cluster, f fault, seed uint64) {
 			})
 		}
 	}
+	s.late(first.late)
 	f.end(s)
 	c.Settled()
 	s.reach()
