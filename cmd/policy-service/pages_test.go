@@ -49,6 +49,7 @@ var readers = map[string]string{
 	"pdp/mcp/MESSAGES.md":                "author of an agent, a host or a gateway, who speaks the messages of MCPx",
 	"pdp/mcp/REFERENCE.md":               "agent platform, who looks something up",
 	"pdp/server/CAPABILITIES.md":         "operator, of a service that grants capabilities",
+	"pdp/server/CLUSTER.md":              "operator, of several servers that share their state",
 	"pdp/server/CONSOLE.md":              "operator, who lets people approve in a browser",
 	"pdp/server/KEYS.md":                 "operator, who looks something up",
 	"pdp/server/README.md":               "operator, who looks something up",

@@ -24,7 +24,7 @@ import (
 
 // group are replicas of one cluster, each with a way of its own to etcd.
 type group struct {
-	t    testing.TB
+	t    *testing.T
 	etcd *etcdtest.Cluster
 	all  []*counter
 	net  []*etcdtest.Net
@@ -33,7 +33,7 @@ type group struct {
 	secrets map[string][]byte
 }
 
-func openGroup(t testing.TB, replicas int, etcd *etcdtest.Cluster) *group {
+func openGroup(t *testing.T, replicas int, etcd *etcdtest.Cluster) *group {
 	t.Helper()
 	g := &group{t: t, etcd: etcd, key: map[string]string{}, secrets: map[string][]byte{}}
 	c := &counter{t: t, data: t.TempDir(), key: g.key}
@@ -157,7 +157,9 @@ func TestClusterOfReplicas(t *testing.T) {
 	for name, do := range map[string]func() (int, string, string){
 		"to file": func() (int, string, string) { return b.retry("pep", "POST", "/v1/authorize", tool("stop", push)) },
 		"to use":  func() (int, string, string) { return c.retry("pep", "POST", "/v1/authorize", tool("push", again)) },
-		"to vote": func() (int, string, string) { return b.retry("mia", "POST", "/v1/approvals/"+first.Approval.ID+"/decision", yes) },
+		"to vote": func() (int, string, string) {
+			return b.retry("mia", "POST", "/v1/approvals/"+first.Approval.ID+"/decision", yes)
+		},
 		"to look": func() (int, string, string) { return b.retry("mia", "GET", "/v1/approvals/"+first.Approval.ID, "") },
 		"to list": func() (int, string, string) { return b.retry("mia", "GET", "/v1/approvals", "") },
 	} {
@@ -321,4 +323,33 @@ func (c *counter) retry(who, method, path, body string) (status int, after, text
 	read, err := io.ReadAll(answer.Body)
 	must(c.t, err)
 	return answer.StatusCode, answer.Header.Get("Retry-After"), string(read)
+}
+
+// fillEtcd writes so many bytes into etcd.
+func fillEtcd(t testing.TB, etcd *etcdtest.Cluster, bytes int) {
+	t.Helper()
+	client, err := etcdtest.Dial(etcd.Client().Endpoints()...)
+	must(t, err)
+	defer func() { _ = client.Close() }()
+	text := strings.Repeat("x", 1<<20)
+	for n := range bytes >> 20 {
+		_, err := client.Put(t.Context(), "/filling/"+string(rune('a'+n)), text)
+		must(t, err)
+	}
+}
+
+// At 80 % of etcd's quota nothing new is filed, and what was begun goes on.
+func TestClusterFull(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t, etcdtest.Options{Members: 1, Quota: 16 << 20})
+	g := openGroup(t, 1, etcd)
+	a := g.all[0]
+	first := a.asks("pep", tool("push", push))
+	fillEtcd(t, etcd, 14<<20)
+	eventually(t, "it is full", func() bool { _, is := a.ready(); return is.Cluster.Full && is.Status == "degraded" })
+	if status, after, text := a.retry("pep", "POST", "/v1/authorize", tool("stop", push)); status != http.StatusServiceUnavailable || after == "" {
+		t.Errorf("filing: got %d %s", status, text)
+	}
+	a.says("mia", first.Approval.ID, "decision", yes, http.StatusOK)
+	a.asks("pep", tool("push", again)).passes(t, "a use of what was approved")
 }
