@@ -63,6 +63,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/decisionlog/export", "anything of ours but pdp/decisionlog pdp/decisionlog/c2sp", "an export could show more than a snapshot of the log shows to its reader"},
 	{"pdp/decisionlog/report", "anything of ours but evaluation pdp/approval pdp/decisionlog pdp/decisionlog/export", "a number of a report could come from somewhere else than records"},
 	{"pdp/decisionlog/remote", "anything of ours but pdp/decisionlog pdp/decisionlog/export pdp/decisionlog/report pdp/httpclient", "an auditor's desk would carry a server"},
+	{"pdp/decisionlog/vouch", "anything of ours but pdp/decisionlog pdp/decisionlog/export pdp/decisionlog/verify", "a record would be proved to another process in another way than to an auditor"},
 	{"pdp/decisionlog/verify", "anything of ours but pdp/boltfile/pages pdp/decisionlog pdp/decisionlog/c2sp pdp/decisionlog/export pdp/plainfile", "a verifier that shares code with the writer shares its mistakes (of the log it uses constants: see its TestStranger)"},
 	{"pdp/decisionlog/witness", "anything of ours but pdp/decisionlog pdp/decisionlog/c2sp pdp/httpclient pdp/plainfile", "a witness could be asked for more than checkpoints, or an answer wait for one"},
 
@@ -120,7 +121,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/server/audit", "pdp pdp/internal/... pdp/decisionlog/recorder pdp/approval/... pdp/ledger/... pdp/boltfile/... pdp/console/... pdp/server/approvals pdp/server/config", "reading the log could decide a question or change an approval"},
 	{"pdp/server/door", "anything of ours but evaluation pdp/server/auth pdp/server/listener", "a request would be let in differently by the route that it goes to"},
 	{"pdp/server/listener", "anything of ours but pdp/plainfile pdp/server/auth", "the gateway listens with it, and would carry the server's routes"},
-	{"pdp/server/auth", "anything of ours but evaluation pdp/plainfile pdp/datakey evaluation/recent", "gateway and console authenticate with it, and would carry the server"},
+	{"pdp/server/auth", "anything of ours but evaluation pdp/plainfile pdp/datakey evaluation/recent pdp/ledger", "gateway and console authenticate with it, and would carry the server"},
 	{"pdp/server/config", "anything of ours but pdp/plainfile pdp/spelling pdp/when", "the gateway reads its own configuration with it, and would carry the server's"},
 	{"pdp/server/telemetry", "anything of ours but evaluation evaluation/capability obligations pdp/approval pdp/decisionlog pdp/decisionlog/c2sp pdp/decisionlog/witness pdp/server/auth", "all rooms of the server count with it, and could not import it without a cycle"},
 	{"pdp/server/sink", "anything of ours but pdp/decisionlog pdp/server/telemetry", "a sink could send out more than the log holds"},
