@@ -100,6 +100,7 @@ var unexecuted = map[string]string{
 	"pdp/console/README.md":           "it is about what people see in a browser, and pdp/console holds its pictures to that",
 	"pdp/console/RECORDS.md":          "it is about what people see in a browser, and the commands there are run by TestTheCommandsOnARecordsPage",
 	"pdp/PERFORMANCE.md":              "its commands take minutes, and its numbers are those of one machine",
+	"pdp/server/CLUSTER.md":           "it needs an etcd, and pdp/server holds its table to one",
 	"pdp/server/KEYS.md":              "it is tables, which are made of the keys",
 	"policies/CHOOSE.md":              "it is about other programs",
 	"pdp/server/LIMITS.md":            "it is tables, which pdp/server and pdp hold to the code",
