@@ -257,7 +257,9 @@ func TestARoundElsewhere(t *testing.T) {
 	t.Parallel()
 	here, there, engine := replicas(t)
 	a := here.approved("plan")
-	next := func(decision string, round int) evaluation.Continuation { return evaluation.Continuation{Decision: decision, Round: round} }
+	next := func(decision string, round int) evaluation.Continuation {
+		return evaluation.Continuation{Decision: decision, Round: round}
+	}
 	if d := here.asks("bot", "plan", a.ID); !d.Allow || d.Approval != nil {
 		t.Fatalf("with the approval: %+v", d)
 	}
