@@ -7,6 +7,7 @@ require (
 	filippo.io/age v1.2.1
 	github.com/BurntSushi/toml v1.4.1-0.20240526193622-a339e1f7089c
 	github.com/alecthomas/kong v1.17.0
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/aymanbagabas/go-udiff v0.4.1
 	github.com/cedar-policy/cedar-go v1.9.0
 	github.com/chromedp/cdproto v0.159.0

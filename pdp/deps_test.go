@@ -121,7 +121,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/server/audit", "pdp pdp/internal/... pdp/decisionlog/recorder pdp/approval/... pdp/ledger/... pdp/boltfile/... pdp/console/... pdp/server/approvals pdp/server/config", "reading the log could decide a question or change an approval"},
 	{"pdp/server/door", "anything of ours but evaluation pdp/server/auth pdp/server/listener", "a request would be let in differently by the route that it goes to"},
 	{"pdp/server/listener", "anything of ours but pdp/plainfile pdp/server/auth", "the gateway listens with it, and would carry the server's routes"},
-	{"pdp/server/auth", "anything of ours but evaluation pdp/plainfile pdp/datakey evaluation/recent", "gateway and console authenticate with it, and would carry the server"},
+	{"pdp/server/auth", "anything of ours but evaluation pdp/plainfile pdp/datakey evaluation/recent pdp/ledger", "gateway and console authenticate with it, and would carry the server"},
 	{"pdp/server/config", "anything of ours but pdp/plainfile pdp/spelling pdp/when", "the gateway reads its own configuration with it, and would carry the server's"},
 	{"pdp/server/telemetry", "anything of ours but evaluation evaluation/capability obligations pdp/approval pdp/decisionlog pdp/decisionlog/c2sp pdp/decisionlog/witness pdp/server/auth", "all rooms of the server count with it, and could not import it without a cycle"},
 	{"pdp/server/sink", "anything of ours but pdp/decisionlog pdp/server/telemetry", "a sink could send out more than the log holds"},

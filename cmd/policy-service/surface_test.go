@@ -42,14 +42,16 @@ func surface(t *testing.T) []string {
 	for _, leaf := range parser.Model.Leaves(false) { // also those that no help shows
 		path := "policy-service " + leaf.Path()
 		all[path] = true
+		var one []string // one of each of these is needed: the first stands for all
 		for _, f := range leaf.Flags {
 			add(path+" --"+f.Name, f.Enum)
 			if f.Short != 0 {
 				all[path+" -"+string(f.Short)] = true
 			}
-			if f.Required {
+			if f.Required && !slices.ContainsFunc(f.Xor, func(x string) bool { return slices.Contains(one, x) }) {
 				all[needed+path+" --"+f.Name] = true
 			}
+			one = append(one, f.Xor...)
 			for _, variable := range f.Envs {
 				all["variable "+variable] = true
 			}

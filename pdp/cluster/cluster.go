@@ -273,7 +273,7 @@ func (c *Cluster) Away() (err error, since time.Time) {
 	usable := c.Usable()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err = cmp.Or(c.away, usable); err != nil && c.away == nil {
+	if err = cmp.Or(usable, c.away); err != nil && c.away == nil {
 		return err, c.options.Now().UTC()
 	}
 	return err, c.since

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"errors"
 	"math"
 	"net/http"
 	"net/netip"
@@ -65,6 +66,11 @@ func (v *visit) logInByKey() {
 	login, err := v.options.Logins().LogInByKey(strings.TrimSpace(form.Get(keyField)))
 	if err == nil { // a stranger's tries at the same address delay no right key
 		v.begin(login, byKey, next)
+		return
+	}
+	if errors.Is(err, auth.ErrUnavailable) {
+		v.w.Header().Set("Retry-After", "1")
+		v.showLogin(http.StatusServiceUnavailable, next, "API keys cannot be checked at the moment. Try again in a moment.")
 		return
 	}
 	if wait := v.tries.take(auth.AddressOf(v.r)); wait > 0 {

@@ -2,7 +2,10 @@ package server
 
 import (
 	"context"
+	"log/slog"
+	"time"
 
+	"policy-service/pdp/cluster"
 	"policy-service/pdp/server/auth"
 )
 
@@ -14,14 +17,14 @@ type AuthConfig struct {
 
 // openCallers makes the authenticator from the keys in the data directory and from what is configured, unless the
 // program brought one.
-func (s *Server) openCallers(ctx context.Context) error {
+func (s *Server) openCallers(ctx context.Context, approvalKey []byte) error {
 	first := s.live.Load()
 	if first.callers != nil {
 		return nil
 	}
 	known := &auth.Authenticator{}
 	if s.config.Data != "" {
-		keys, err := auth.OpenKeys(s.config.Data)
+		keys, err := s.openAPIKeys(ctx, approvalKey)
 		if err != nil {
 			return err
 		}
@@ -49,6 +52,25 @@ func (s *Server) openCallers(ctx context.Context) error {
 	}
 	first.callers = known
 	return nil
+}
+
+// openAPIKeys opens the keys of the data directory, or of the cluster. The log of each replica says for itself what it has
+// learned of the keys, as that of a server does of its file.
+func (s *Server) openAPIKeys(ctx context.Context, approvalKey []byte) (*auth.Keys, error) {
+	if s.cluster == nil {
+		return auth.OpenKeys(s.config.Data)
+	}
+	keys, err := auth.OpenSharedKeys(ctx, sharedKeys(s.cluster, approvalKey, s.config.Cluster.KeysStale, s.now, s.log))
+	if err != nil {
+		return nil, err
+	}
+	s.lifetime.add("API keys", closing(keys.Close))
+	s.lifetime.background("API keys' changes", keys.Run)
+	return keys, nil
+}
+
+func sharedKeys(c *cluster.Cluster, key []byte, stale time.Duration, now func() time.Time, log *slog.Logger) auth.SharedKeys {
+	return auth.SharedKeys{Engine: c.Engine(cluster.Keys, auth.SharedErrors()), Key: key, Stale: stale, Now: now, Logger: log}
 }
 
 // newAuthenticator knows the callers that a configuration names, and the API keys of the one before. What was known of

@@ -196,3 +196,6 @@ func (s *Server) Looks() int64 { return s.approvals.Counts().Looks }
 func (s *Server) Pages() int64 { return s.approvals.Counts().Pages }
 func (s *Server) Watches() int { return s.approvals.Counts().Questions }
 func (s *Server) Joined() int  { return s.approvals.Counts().Joined }
+
+// ClusterCalls counts the calls of etcd: those that read, and the transactions that write.
+func ClusterCalls(s *Server) (reads, commits uint64) { return s.cluster.Calls() }

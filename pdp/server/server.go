@@ -134,7 +134,7 @@ func (s *Server) start(ctx context.Context) error {
 	if err := s.load(ctx); err != nil {
 		return err
 	}
-	for _, step := range []func() error{s.config.Metrics.check, func() error { return s.openCallers(ctx) }, s.loadCertificates, s.showState} {
+	for _, step := range []func() error{s.config.Metrics.check, func() error { return s.openCallers(ctx, approvalKey) }, s.loadCertificates, s.showState} {
 		if err := step(); err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -31,6 +32,8 @@ import (
 type Options struct {
 	Members int   // 3
 	Quota   int64 // bytes of each member; 0 is etcd's default
+	// Dir is where a member has its data, in memory unless it is given or "".
+	Dir func(n int) string
 }
 
 // Cluster is some members. What is done to a member is done by its number.
@@ -39,7 +42,6 @@ type Cluster struct {
 	options Options
 	members []*member
 	token   string
-	times   int // it was restored
 
 	mu      sync.Mutex
 	clients []*Net
@@ -50,6 +52,7 @@ type member struct {
 	data         string
 	client, peer string // where it listens
 	peers        *proxy // that the others dial
+	said         *words // on its standard error
 
 	mu      sync.Mutex // guards what follows
 	command *exec.Cmd
@@ -70,7 +73,10 @@ func Start(t testing.TB, o Options) *Cluster {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	for n := range o.Members {
-		m := &member{name: fmt.Sprint("m", n), data: filepath.Join(dir, fmt.Sprint("m", n)), client: free(t), peer: free(t)}
+		m := &member{name: fmt.Sprint("m", n), data: filepath.Join(dir, fmt.Sprint("m", n)), client: free(t), peer: free(t), said: new(words)}
+		if o.Dir != nil && o.Dir(n) != "" {
+			m.data = filepath.Join(o.Dir(n), m.name)
+		}
 		m.peers = newProxy(t, m.peer)
 		c.members = append(c.members, m)
 	}
@@ -158,8 +164,8 @@ func (c *Cluster) Restart(n int) {
 		c.t.Error(err)
 		return
 	}
-	errors, ended := new(strings.Builder), make(chan struct{})
-	command.Stderr = errors
+	ended := make(chan struct{})
+	command.Stderr = m.said
 	m.mu.Lock()
 	err = command.Start()
 	if err == nil {
@@ -182,7 +188,7 @@ func (c *Cluster) Restart(n int) {
 	case is := <-ready:
 		if !is {
 			<-ended
-			c.t.Errorf("member %d did not start: %s", n, errors)
+			c.t.Errorf("member %d did not start: %s", n, m.said)
 		}
 	case <-time.After(10 * time.Second): // without a quorum none is ready
 	}
@@ -200,6 +206,75 @@ func (m *member) runs() bool {
 	default:
 		return true
 	}
+}
+
+// words are those that a process says.
+type words struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (w *words) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.Write(b)
+}
+
+func (w *words) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String()
+}
+
+// Said is all that a member wrote to its standard error since it was first started.
+func (c *Cluster) Said(n int) string { return c.members[n].said.String() }
+
+// Fill leaves no room on the disk of a member, which is to have one of its own, until empty.
+func (c *Cluster) Fill(n int) (empty func()) {
+	c.t.Helper()
+	return Fill(c.t, filepath.Dir(c.members[n].data))
+}
+
+// Fill leaves no room on the disk of a directory until empty: pages that are given back meanwhile are taken at once.
+func Fill(t testing.TB, dir string) (empty func()) {
+	t.Helper()
+	f, err := os.Create(filepath.Join(dir, "ballast"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill := func() (err error) {
+		for size := 1 << 20; size > 0; {
+			if _, err = f.Write(make([]byte, size)); err != nil {
+				size /= 2
+			}
+		}
+		return err
+	}
+	if err := fill(); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("the disk of %s is not full: %v", dir, err)
+	}
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		each := time.NewTicker(10 * time.Millisecond)
+		defer each.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-each.C:
+				_ = fill()
+			}
+		}
+	}()
+	empty = sync.OnceFunc(func() {
+		close(stop)
+		<-done
+		_ = f.Close()
+		_ = os.Remove(f.Name())
+	})
+	t.Cleanup(empty)
+	return empty
 }
 
 // Runs reports whether a member runs.
@@ -230,13 +305,16 @@ func (c *Cluster) PID(n int) int {
 	return m.command.Process.Pid
 }
 
-// ofMember is the member that has a connection from a port, -1 for none.
+// ofMember is the member that has a connection from a port, -1 if the member has ended.
 func (c *Cluster) ofMember(port int) int {
-	inode := inodeOf(port)
-	for n := range c.members {
-		if hasSocket(c.PID(n), inode) {
-			return n
+	for range 20 {
+		inode := inodeOf(port)
+		for n := range c.members {
+			if hasSocket(c.PID(n), inode) {
+				return n
+			}
 		}
+		time.Sleep(5 * time.Millisecond) // a socket is in the list of its process a little later than in that of all
 	}
 	return -1
 }

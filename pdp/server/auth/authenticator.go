@@ -38,7 +38,7 @@ func (a *Authenticator) Authenticate(r *http.Request) (Caller, error) {
 
 // authorization says whose credential a request has in its Authorization, or in TLS.
 func (a *Authenticator) authorization(r *http.Request) (Caller, error) {
-	if !a.Configured() {
+	if !a.Configured() && (a.Keys == nil || !a.Keys.Shared()) { // a writer to etcd can take all keys away
 		return Loopback{}.Authenticate(r)
 	}
 	// A server that cannot tell which keys were revoked does not know enough of
@@ -80,6 +80,9 @@ func (a *Authenticator) header(r *http.Request, header string) (Caller, error) {
 }
 
 func (a *Authenticator) key(secret string) (Caller, error) {
+	if err := a.away(); err != nil {
+		return Caller{}, err
+	}
 	if a.Keys != nil {
 		if caller, found := a.Keys.Find(secret); found {
 			return caller, nil
@@ -130,8 +133,12 @@ func (g Grant) serves(tenant string) bool {
 
 // holds is for a key that is in force. While it is not known which are, none is.
 func (k *Keys) holds(tenant, name string, p Permission) bool {
+	err := k.Err()
+	if err != nil && k.Shared() { // a vote that lapses is lost, so etcd is asked
+		err = k.refresh()
+	}
 	view := k.current()
-	return view.err == nil && slices.ContainsFunc(view.stored, func(s storedKey) bool {
+	return err == nil && slices.ContainsFunc(view.stored, func(s storedKey) bool {
 		return s.Name == name && !s.refused && !s.Ended(k.now()) && s.lets(tenant, p)
 	})
 }

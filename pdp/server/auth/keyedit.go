@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -89,16 +88,13 @@ func (k *Keys) Add(spec KeySpec) (secret string, err error) {
 	if err := checkHolder(spec.Grant, spec.Principal, spec.Via); err != nil {
 		return "", err
 	}
-	if err := os.MkdirAll(k.dir, 0o700); err != nil {
-		return "", fmt.Errorf("cannot make the data directory: %w; try another", err)
-	}
-	err = k.edit(func(file *keyFile) error {
+	err = k.store.edit(k, keyEdit{change: func(file *keyFile) error {
 		if slices.ContainsFunc(file.Keys, func(s storedKey) bool { return s.Name == spec.Name }) {
 			return fmt.Errorf("there is or was a key named %q, and records name it; try another name", spec.Name)
 		}
 		secret = k.make(file, KeyInfo{Name: spec.Name, Principal: spec.Principal, Via: spec.Via, Grant: spec.Grant}, spec.Lifetime)
 		return nil
-	})
+	}})
 	if err != nil {
 		return "", err
 	}
@@ -146,15 +142,12 @@ func checkHolder(g Grant, p Principal, via evaluation.Via) error {
 func (k *Keys) Revoke(name string) error {
 	// The name is not repeated: some will write the key itself in its place.
 	missing := errors.New("there is no key of that name; try policy-service keys list")
-	if _, err := os.Stat(filepath.Join(k.dir, KeyFile)); errors.Is(err, os.ErrNotExist) {
-		return missing // and no lock is left in a directory named by mistake
-	}
-	return k.edit(func(file *keyFile) error {
+	return k.store.edit(k, keyEdit{missing: missing, ends: name, change: func(file *keyFile) error {
 		if !k.end(file, name, k.stamp()) {
 			return missing
 		}
-		return k.markRevoked(file, name)
-	})
+		return nil
+	}})
 }
 
 // end revokes all keys of a name from a time on, unless they are revoked before it.
@@ -179,18 +172,24 @@ func (k *Keys) List() []KeyInfo {
 func (k *Keys) stamp() time.Time { return k.now().UTC().Truncate(time.Second) }
 
 // takeLock takes the lock that every process takes that changes the file.
-func (k *Keys) takeLock() (*lockedfile.File, error) {
-	lock, err := lockedfile.OpenFile(filepath.Join(k.dir, KeyLockFile), os.O_RDWR|os.O_CREATE, 0o600)
+func (dir keysInFile) takeLock() (*lockedfile.File, error) {
+	lock, err := lockedfile.OpenFile(dir.file(KeyLockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("cannot lock the API keys: %w; try it as the user the service runs as", err)
 	}
 	return lock, nil
 }
 
-// edit changes the file under a lock that every process takes, from its content then: two at once lose nothing. What comes
-// after is done once the file is in place, under the same lock.
-func (k *Keys) edit(change func(*keyFile) error, after ...func(*keyFile) error) error {
-	lock, err := k.takeLock()
+// edit changes the file under a lock that every process takes, from its content then: two at once lose nothing.
+func (dir keysInFile) edit(k *Keys, e keyEdit) error {
+	if e.missing == nil {
+		if err := os.MkdirAll(string(dir), 0o700); err != nil {
+			return fmt.Errorf("cannot make the data directory: %w; try another", err)
+		}
+	} else if _, err := os.Stat(dir.file(KeyFile)); errors.Is(err, os.ErrNotExist) {
+		return e.missing // and no lock is left in a directory named by mistake
+	}
+	lock, err := dir.takeLock()
 	if err != nil {
 		return err
 	}
@@ -202,14 +201,19 @@ func (k *Keys) edit(change func(*keyFile) error, after ...func(*keyFile) error) 
 		return view.err
 	}
 	file := keyFile{Keys: slices.Clone(view.stored)}
-	if err := change(&file); err != nil {
+	if err := e.change(&file); err != nil {
 		return err
 	}
-	if err := writeKeyFile(k.dir, file); err != nil {
+	if e.ends != "" && !e.afterwards {
+		if err := dir.markRevoked(&file, e.ends); err != nil {
+			return err
+		}
+	}
+	if err := writeKeyFile(string(dir), file); err != nil {
 		return fmt.Errorf("cannot write the API keys: %w; try it as the user the service runs as, and look for space on the disk", err)
 	}
-	for _, step := range after {
-		if err := step(&file); err != nil {
+	if e.afterwards {
+		if err := dir.markRevoked(&file, e.ends); err != nil {
 			return err
 		}
 	}
@@ -234,11 +238,13 @@ func mark(lock *lockedfile.File) error {
 }
 
 // Keep notes that there are keys, unless that is noted. A server calls it before it lets callers in.
-func (k *Keys) Keep() error {
-	if k.current().info == nil {
+func (k *Keys) Keep() error { return k.store.keep(k.current()) }
+
+func (dir keysInFile) keep(view *keyView) error {
+	if view.info == nil {
 		return nil
 	}
-	lock, err := k.takeLock()
+	lock, err := dir.takeLock()
 	if err != nil {
 		return err
 	}
@@ -249,8 +255,8 @@ func (k *Keys) Keep() error {
 }
 
 // lost is an error where there were keys, and their file is not there.
-func (k *Keys) lost() error {
-	info, err := os.Stat(filepath.Join(k.dir, KeyLockFile))
+func (dir keysInFile) lost() error {
+	info, err := os.Stat(dir.file(KeyLockFile))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
 		return nil
 	}

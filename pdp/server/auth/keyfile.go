@@ -6,7 +6,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -56,6 +59,96 @@ type storedKey struct {
 	refused bool // it is not in force, whatever the file says
 }
 
+// keyStore is where keys are kept.
+type keyStore interface {
+	// place names it, for errors.
+	place() string
+	// due reports whether a view of so long ago is to be looked at again.
+	due(age time.Duration) bool
+	// look brings a view up to date, and reports whether anything is new. An error says what to try.
+	look(view *keyView) (news bool, err error)
+	// edit changes the keys from what they are then. What two processes change at once, both is changed.
+	edit(k *Keys, e keyEdit) error
+	// prover is the key that proves renewals, nil if there is none yet; make makes it.
+	prover(make bool) ([]byte, error)
+	// keep notes that there are keys. settle is called once all that the view has is on record.
+	keep(view *keyView) error
+	settle(k *Keys) error
+}
+
+// keyEdit is a change of keys.
+type keyEdit struct {
+	change func(*keyFile) error
+	// missing is the error if there never was a key; nil has the edit add the first.
+	missing error
+	// ends is the name whose keys are revoked. afterwards has that noted only once the keys are changed.
+	ends       string
+	afterwards bool
+}
+
+// keysInFile is the [keyStore] of a data directory.
+type keysInFile string
+
+func (dir keysInFile) place() string { return string(dir) }
+
+func (keysInFile) due(age time.Duration) bool { return age < 0 || age >= checkEvery }
+
+func (dir keysInFile) look(view *keyView) (news bool, err error) {
+	info, err := os.Stat(dir.file(KeyFile))
+	if errors.Is(err, fs.ErrNotExist) && view.info == nil {
+		info, err = dir.unlessLost(dir.lost)
+	}
+	switch {
+	case info == nil: // by an error, or there is no key yet, and perhaps no directory
+	case view.err == nil && sameFile(view.info, info):
+	default:
+		view.info, news = info, true
+		err = view.read(string(dir))
+	}
+	if err != nil {
+		err = fmt.Errorf("cannot read the API keys in %s: %w; try the data directory the keys were added to, as the user who did, or put its %s back from a backup: "+
+			"keys that were revoked since then stay revoked, and keys that were added since then are gone", dir, err, KeyFile)
+	}
+	return news, err
+}
+
+func (dir keysInFile) file(name string) string { return filepath.Join(string(dir), name) }
+
+// read reads the file and the marks beside it.
+func (v *keyView) read(dir string) (err error) {
+	if v.marks, err = readMarks(dir); err != nil {
+		return err
+	}
+	if v.stored, v.byID, err = readKeyFile(dir); err != nil {
+		return err
+	}
+	for n := range v.stored {
+		stored := &v.stored[n]
+		if at, marked := v.marks[stored.ID]; marked && sooner(at, stored.Revoked) {
+			stored.refused, v.byID[stored.ID].refused = true, true
+		}
+	}
+	return nil
+}
+
+// unlessLost looks again for a file that was not there, if lost says that there were keys: that is noted after the file
+// was made, and the first key may have come between the two looks.
+func (dir keysInFile) unlessLost(lost func() error) (fs.FileInfo, error) {
+	err := lost()
+	if err == nil {
+		return nil, nil
+	}
+	if info, missing := os.Stat(dir.file(KeyFile)); missing == nil {
+		return info, nil
+	}
+	return nil, err
+}
+
+// sameFile needs no content: every change makes a new file.
+func sameFile(a, b fs.FileInfo) bool {
+	return a != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
+
 // readKeyFile reads the file of a data directory, with its keys by their ids.
 func readKeyFile(dir string) ([]storedKey, map[string]*key, error) {
 	content, err := plainfile.Read(filepath.Join(dir, KeyFile), maxKeyFile)
@@ -66,12 +159,18 @@ func readKeyFile(dir string) ([]storedKey, map[string]*key, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", KeyFile, err)
 	}
-	revokeForGood(file.Keys)
-	byID := make(map[string]*key, len(file.Keys))
-	for _, stored := range file.Keys {
+	byID, err := keysByID(file.Keys)
+	return file.Keys, byID, err
+}
+
+// keysByID are the keys of a store by their ids.
+func keysByID(keys []storedKey) (map[string]*key, error) {
+	revokeForGood(keys)
+	byID := make(map[string]*key, len(keys))
+	for _, stored := range keys {
 		hash, err := stored.hash()
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		caller := stored.caller(keyCaller + stored.Name)
 		caller.Principal = stored.Principal
@@ -80,7 +179,7 @@ func readKeyFile(dir string) ([]storedKey, map[string]*key, error) {
 		}
 		byID[stored.ID] = &key{hash: hash, caller: caller, info: stored.KeyInfo}
 	}
-	return file.Keys, byID, nil
+	return byID, nil
 }
 
 // revokeForGood marks the keys of each name whose last key is revoked. A renewal revokes only keys before the one that it adds.

@@ -157,7 +157,7 @@ func (k *Keys) Follow(known KeysOnRecord, record func([]KeyEvent) error) error {
 	if err != nil {
 		return err
 	}
-	return k.forgetMarks()
+	return k.store.settle(k)
 }
 
 // OnRecord lists the keys that are on record, those first that the file has, in its order.
@@ -180,11 +180,12 @@ func (k *Keys) OnRecord() []RecordedKey {
 	return all
 }
 
-// Refused is how many keys the file has in force that are not, because the log says otherwise.
+// Refused is how many keys the file has in force that are not, because the log says otherwise. Of a cluster, damaged keys
+// count, too.
 func (k *Keys) Refused() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return len(k.refused)
+	return len(k.refused) + k.view.Load().damaged
 }
 
 // vouch compares a file that was just read with the record, puts the changes on record, and takes the keys out of it that
@@ -275,8 +276,8 @@ func writeMarks(dir string, marks map[string]time.Time) error {
 }
 
 // markRevoked marks the keys of a name that are revoked. It is called with the lock of the file held.
-func (k *Keys) markRevoked(file *keyFile, name string) error {
-	marks, err := readMarks(k.dir)
+func (dir keysInFile) markRevoked(file *keyFile, name string) error {
+	marks, err := readMarks(string(dir))
 	if err != nil {
 		return err
 	}
@@ -288,25 +289,25 @@ func (k *Keys) markRevoked(file *keyFile, name string) error {
 			marks[stored.ID] = stored.Revoked
 		}
 	}
-	return writeMarks(k.dir, marks)
+	return writeMarks(string(dir), marks)
 }
 
-// forgetMarks takes the marks away that are on record.
-func (k *Keys) forgetMarks() error {
+// settle takes the marks away that are on record.
+func (dir keysInFile) settle(k *Keys) error {
 	if len(k.view.Load().marks) == 0 {
 		return nil
 	}
-	lock, err := k.takeLock()
+	lock, err := dir.takeLock()
 	if err != nil {
 		return err
 	}
 	defer func() { _ = lock.Close() }()
-	marks, err := readMarks(k.dir)
+	marks, err := readMarks(string(dir))
 	if err != nil {
 		return err
 	}
 	k.mu.Lock()
 	maps.DeleteFunc(marks, func(id string, at time.Time) bool { return !sooner(at, k.known[id].Revoked) })
 	k.mu.Unlock()
-	return writeMarks(k.dir, marks)
+	return writeMarks(string(dir), marks)
 }

@@ -6,8 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -31,10 +29,7 @@ type Renewal struct {
 // with [Keys.Add], only the hash is stored.
 func (k *Keys) Renew(r Renewal) (secret string, err error) {
 	missing := errors.New("there is no key of that name in force; try policy-service keys list")
-	if _, err := os.Stat(filepath.Join(k.dir, KeyFile)); errors.Is(err, os.ErrNotExist) {
-		return "", missing
-	}
-	err = k.edit(func(file *keyFile) error {
+	err = k.store.edit(k, keyEdit{missing: missing, ends: r.Name, afterwards: true, change: func(file *keyFile) error {
 		var first, last *storedKey
 		for i := range file.Keys {
 			if stored := &file.Keys[i]; stored.Name == r.Name {
@@ -51,7 +46,7 @@ func (k *Keys) Renew(r Renewal) (secret string, err error) {
 			lifetime = last.Expires.Sub(last.Created)
 		}
 		info.ID, info.Renews, info.Expires, info.Revoked = "", first.ID, time.Time{}, time.Time{}
-		prover, err := RenewKey.Open(k.dir)
+		prover, err := k.store.prover(true)
 		if err != nil {
 			return err
 		}
@@ -60,11 +55,18 @@ func (k *Keys) Renew(r Renewal) (secret string, err error) {
 		made := &file.Keys[len(file.Keys)-1]
 		made.Proof = proof(prover, *made)
 		return nil
-	}, func(file *keyFile) error { return k.markRevoked(file, r.Name) }) // a mark alone would end the secret there is
+	}}) // and marked afterwards: a mark alone would end the secret there is
 	if err != nil {
 		return "", err
 	}
 	return secret, nil
+}
+
+func (dir keysInFile) prover(make bool) ([]byte, error) {
+	if make {
+		return RenewKey.Open(string(dir))
+	}
+	return RenewKey.Read(string(dir))
 }
 
 // proof is a MAC of the members that make a renewal.
@@ -82,6 +84,6 @@ func (k *Keys) renewed(s storedKey, others []RecordedKey) bool {
 	if s.Renews == "" || slices.ContainsFunc(others, odd) || !slices.ContainsFunc(others, lasts) {
 		return false
 	}
-	prover, err := RenewKey.Read(k.dir)
+	prover, err := k.store.prover(false)
 	return err == nil && prover != nil && hmac.Equal([]byte(s.Proof), []byte(proof(prover, s)))
 }

@@ -7,23 +7,21 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// Keys are the API keys of a data directory. What another process changes there
+// Keys are the API keys of a data directory, or of a cluster. What another process changes there
 // counts a moment later. All methods may be called at once.
 type Keys struct {
-	dir string
-	now func() time.Time
-	log atomic.Pointer[slog.Logger]
+	store keyStore
+	now   func() time.Time
+	log   atomic.Pointer[slog.Logger]
 
-	mu sync.Mutex // is held while the file is looked at
+	mu sync.Mutex // is held while the store is looked at
 	// known is what the decision log says, nil if there is none to follow; record puts changes there. refused are the keys
-	// of the file that are not in force by that, with the digests that it has of them.
+	// of the store that are not in force by that, with the digests that it has of them.
 	known   KeysOnRecord
 	record  func([]KeyEvent) error
 	refused map[string]string
@@ -37,14 +35,16 @@ const (
 	checkAtMost = 750 * time.Millisecond
 )
 
-// keyView is the file as it was at a moment.
+// keyView is what the store had at a moment.
 type keyView struct {
 	at     time.Time
-	info   fs.FileInfo // nil while there was never a file
+	info   fs.FileInfo // of the file, nil while there was never one
 	byID   map[string]*key
 	stored []storedKey
 	marks  map[string]time.Time // when keys were revoked that may not be on record
-	err    error                // not nil: nobody knows which keys are good
+	// damaged is how many keys of a cluster are not in force because their values are not as they were written.
+	damaged int
+	err     error // not nil: nobody knows which keys are good
 }
 
 type key struct {
@@ -58,26 +58,42 @@ type key struct {
 func OpenKeys(dir string) (*Keys, error) { return openKeys(dir, time.Now) }
 
 func openKeys(dir string, now func() time.Time) (*Keys, error) {
-	k := &Keys{dir: dir, now: now}
-	k.LogTo(slog.New(slog.DiscardHandler))
-	k.view.Store(&keyView{})
+	k := newKeys(keysInFile(dir), now)
 	if err := k.Err(); err != nil {
 		return nil, err
 	}
 	return k, nil
 }
 
+func newKeys(store keyStore, now func() time.Time) *Keys {
+	k := &Keys{store: store, now: now}
+	k.LogTo(slog.New(slog.DiscardHandler))
+	k.view.Store(&keyView{})
+	return k
+}
+
 // LogTo says where to log that the file has become unreadable, or readable again.
 func (k *Keys) LogTo(log *slog.Logger) { k.log.Store(log) }
 
 // Err says why no key can be told from another, if that is so.
-func (k *Keys) Err() error { return k.current().err }
+func (k *Keys) Err() error {
+	if err := k.current().err; err != nil {
+		return err
+	}
+	if s, shared := k.store.(*keysInCluster); shared {
+		return s.known()
+	}
+	return nil
+}
+
+// errUnread: the store could not be read.
+var errUnread = errors.New("the API keys cannot be read")
 
 // Configured reports whether a key was ever added, be it revoked by now. It
 // holds as well where the file has become unreadable: that must not open a door.
 func (k *Keys) Configured() bool {
 	view := k.current()
-	return view.info != nil || view.err != nil
+	return view.info != nil || view.err != nil || k.Shared() && len(view.stored)+view.damaged > 0
 }
 
 // Find is the caller who holds a key.
@@ -117,7 +133,7 @@ func (k *Keys) expired(secret string) bool {
 // the time taken says nothing about ids.
 func (k *Keys) match(id string, hash [sha256.Size]byte) *key {
 	found, known := k.current().byID[id]
-	if !known {
+	if known = known && (!k.Shared() || k.Err() == nil); !known {
 		found = &nobody
 	}
 	if equal := subtle.ConstantTimeCompare(hash[:], found.hash[:]) == 1; !equal || !known {
@@ -148,78 +164,30 @@ func (k *Keys) current() *keyView {
 }
 
 // stale holds as well where the clock went backwards.
-func (k *Keys) stale(view *keyView) bool {
-	age := k.now().Sub(view.at)
-	return age < 0 || age >= checkEvery
-}
+func (k *Keys) stale(view *keyView) bool { return k.store.due(k.now().Sub(view.at)) }
 
-// look reads the file where it is not the one of the view before.
+// look reads the store where it is not what it was in the view before.
 func (k *Keys) look(before *keyView) *keyView {
 	view := &keyView{}
 	*view = *before
 	view.at = k.now() // before looking: what changes meanwhile is seen next time
-	info, err := os.Stat(filepath.Join(k.dir, KeyFile))
-	if errors.Is(err, fs.ErrNotExist) && before.info == nil {
-		info, err = k.unlessLost(k.lost)
+	news, err := k.store.look(view)
+	if errors.Is(err, errUnread) { // what was read before counts on
+		view.err = err
+		return view
 	}
-	switch {
-	case info == nil: // by an error, or there is no key yet, and perhaps no directory
-	case before.err == nil && sameFile(before.info, info):
-	default:
-		view.info = info
-		if err = view.read(k.dir); err == nil {
-			if err = k.vouch(view); err != nil {
-				view.byID, view.err = nil, fmt.Errorf("nobody knows which of the API keys in %s count: %w; see to the disk of the data directory", k.dir, err)
-				k.report(before.err, view.err)
-				k.view.Store(view)
-				return view
-			}
+	if err == nil && news {
+		if err = k.vouch(view); err != nil {
+			err = fmt.Errorf("nobody knows which of the API keys in %s count: %w; see to the disk of the data directory", k.store.place(), err)
 		}
 	}
 	if err != nil {
-		err = fmt.Errorf("cannot read the API keys in %s: %w; try the data directory the keys were added to, as the user who did, or put its %s back from a backup: "+
-			"keys that were revoked since then stay revoked, and keys that were added since then are gone", k.dir, err, KeyFile)
 		view.byID = nil
 	}
 	view.err = err
 	k.report(before.err, err)
 	k.view.Store(view)
 	return view
-}
-
-// read reads the file and the marks beside it.
-func (v *keyView) read(dir string) (err error) {
-	if v.marks, err = readMarks(dir); err != nil {
-		return err
-	}
-	if v.stored, v.byID, err = readKeyFile(dir); err != nil {
-		return err
-	}
-	for n := range v.stored {
-		stored := &v.stored[n]
-		if at, marked := v.marks[stored.ID]; marked && sooner(at, stored.Revoked) {
-			stored.refused, v.byID[stored.ID].refused = true, true
-		}
-	}
-	return nil
-}
-
-// unlessLost looks again for a file that was not there, if lost says that there were keys: that is noted after the file
-// was made, and the first key may have come between the two looks.
-func (k *Keys) unlessLost(lost func() error) (fs.FileInfo, error) {
-	err := lost()
-	if err == nil {
-		return nil, nil
-	}
-	if info, missing := os.Stat(filepath.Join(k.dir, KeyFile)); missing == nil {
-		return info, nil
-	}
-	return nil, err
-}
-
-// sameFile needs no content: every change makes a new file.
-func sameFile(a, b fs.FileInfo) bool {
-	return a != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
 // report logs changes, not states: a broken file is one line, not one a request.

@@ -273,16 +273,16 @@ func TestProcessesAddAtOnce(t *testing.T) {
 func TestFirstKeyWhileSomebodyLooks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	k := open(t, dir, clock.New())
-	info, err := k.unlessLost(func() error {
+	file := keysInFile(dir)
+	info, err := file.unlessLost(func() error {
 		add(t, open(t, dir, clock.New()), "first")
-		return k.lost()
+		return file.lost()
 	})
 	if info == nil || err != nil {
 		t.Errorf("got %v, %v", info, err)
 	}
 	must(t, os.Remove(filepath.Join(dir, KeyFile)))
-	if info, err := k.unlessLost(k.lost); info != nil || err == nil {
+	if info, err := file.unlessLost(file.lost); info != nil || err == nil {
 		t.Errorf("the file is gone, and got %v, %v", info, err)
 	}
 }

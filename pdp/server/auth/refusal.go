@@ -11,6 +11,8 @@ var (
 	ErrUnauthenticated = errors.New("not authenticated")
 	// ErrForbidden is 403: no caller may ask in this way.
 	ErrForbidden = errors.New("forbidden")
+	// ErrUnavailable is 503: it is not known whether the credential is good.
+	ErrUnavailable = errors.New("not known now")
 	// ErrForwarded is an [ErrForbidden]: it came by a proxy, to a server without credentials.
 	ErrForwarded = fmt.Errorf("%w: forwarded", ErrForbidden)
 )
@@ -18,7 +20,7 @@ var (
 // Refusal is every error of [Authenticator.Authenticate]. It is made of fixed
 // texts: nothing in it was sent.
 type Refusal struct {
-	// Kind is ErrUnauthenticated, ErrForbidden or ErrForwarded.
+	// Kind is ErrUnauthenticated, ErrForbidden, ErrForwarded or ErrUnavailable.
 	Kind error
 	// Detail is the reason and the remedy.
 	Detail string

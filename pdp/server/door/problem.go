@@ -138,6 +138,11 @@ func unauthenticated(r *auth.Refusal) *Problem {
 	if errors.Is(r, auth.ErrForbidden) {
 		return NewProblem(http.StatusForbidden, r.Detail)
 	}
+	if errors.Is(r, auth.ErrUnavailable) {
+		p := NewProblem(http.StatusServiceUnavailable, r.Detail)
+		p.Undecided, p.Cause = "keys", "the API keys in etcd were not read for longer than cluster.keys_stale"
+		return p
+	}
 	p := NewProblem(http.StatusUnauthorized, r.Detail)
 	p.challenge = r.Challenge
 	return p

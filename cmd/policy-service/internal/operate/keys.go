@@ -10,7 +10,9 @@ import (
 
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/evaluation"
+	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
+	"policy-service/pdp/server/config"
 	"policy-service/pdp/when"
 )
 
@@ -40,7 +42,8 @@ func (d *days) UnmarshalText(text []byte) error {
 }
 
 type keysAddCommand struct {
-	Data       string            `required:"" placeholder:"DIR" help:"The data directory. The command makes it if it does not exist."`
+	Data       string            `xor:"keys" required:"" placeholder:"DIR" help:"The data directory. The command makes it if it does not exist."`
+	Config     string            `xor:"keys" required:"" placeholder:"FILE" help:"The configuration of a replica, if the API keys are those of a cluster."`
 	Name       string            `required:"" placeholder:"N" help:"The name of the caller. Records contain it, so each name can be used only once."`
 	Tenant     []string          `sep:"none" placeholder:"T" help:"A tenant that the caller may ask for, or * for all. Without the flag, the tenant default. Repeat for more."`
 	Permission []auth.Permission `sep:"none" placeholder:"P" help:"A permission: decide, search, explain, log.read, log.admin, request, approve, relay, capability, capability.admin or backup. Without the flag, decide. Repeat for more."`
@@ -53,10 +56,11 @@ type keysAddCommand struct {
 
 // Run prints the key alone, for scripts to keep.
 func (c keysAddCommand) Run(s cli.Streams) error {
-	keys, err := auth.OpenKeys(c.Data)
+	keys, done, err := openKeys(c.Data, c.Config, true)
 	if err != nil {
 		return err
 	}
+	defer done()
 	key, err := keys.Add(auth.KeySpec{
 		Name:      c.Name,
 		Principal: c.Principal,
@@ -75,7 +79,8 @@ func (c keysAddCommand) Run(s cli.Streams) error {
 }
 
 type keysRenewCommand struct {
-	Data    string `required:"" placeholder:"DIR" help:"The data directory."`
+	Data    string `xor:"keys" required:"" placeholder:"DIR" help:"The data directory."`
+	Config  string `xor:"keys" required:"" placeholder:"FILE" help:"The configuration of a replica, if the API keys are those of a cluster."`
 	Overlap days   `default:"24h" placeholder:"AGE" help:"How long the secret before counts beside the new one: 24h, 7d, or 0 to end it at once. The default is ${default}."`
 	Expires days   `placeholder:"AGE" help:"After this time the new secret is refused: 90d, 12h. Without the flag, it counts as long as the one before did."`
 	Name    string `arg:"" help:"The name of the caller, as given to keys add."`
@@ -89,10 +94,11 @@ func (keysRenewCommand) Help() string {
 // Run prints the new key alone. One that could not be printed is lost, and the one before still counts for the
 // overlap: a second renewal makes another.
 func (c keysRenewCommand) Run(s cli.Streams) error {
-	keys, err := openKeys(c.Data)
+	keys, done, err := openKeys(c.Data, c.Config, false)
 	if err != nil {
 		return err
 	}
+	defer done()
 	key, err := keys.Renew(auth.Renewal{Name: c.Name, Overlap: time.Duration(c.Overlap), Lifetime: time.Duration(c.Expires)})
 	if err != nil {
 		return err
@@ -104,16 +110,18 @@ func (c keysRenewCommand) Run(s cli.Streams) error {
 }
 
 type keysListCommand struct {
-	Data string `required:"" placeholder:"DIR" help:"The data directory."`
-	JSON bool   `name:"json" help:"Print JSON, for programs."`
+	Data   string `xor:"keys" required:"" placeholder:"DIR" help:"The data directory."`
+	Config string `xor:"keys" required:"" placeholder:"FILE" help:"The configuration of a replica, if the API keys are those of a cluster."`
+	JSON   bool   `name:"json" help:"Print JSON, for programs."`
 }
 
 // Run lists keys in the order they were added.
 func (c keysListCommand) Run(s cli.Streams) error {
-	keys, err := openKeys(c.Data)
+	keys, done, err := openKeys(c.Data, c.Config, false)
 	if err != nil {
 		return err
 	}
+	defer done()
 	if c.JSON {
 		return s.PrintJSON(struct {
 			Keys []auth.KeyInfo `json:"keys"`
@@ -142,25 +150,44 @@ func (c keysListCommand) Run(s cli.Streams) error {
 }
 
 type keysRevokeCommand struct {
-	Data string `required:"" placeholder:"DIR" help:"The data directory."`
-	Name string `arg:"" help:"The name of the caller, as given to keys add."`
+	Data   string `xor:"keys" required:"" placeholder:"DIR" help:"The data directory."`
+	Config string `xor:"keys" required:"" placeholder:"FILE" help:"The configuration of a replica, if the API keys are those of a cluster."`
+	Name   string `arg:"" help:"The name of the caller, as given to keys add."`
 }
 
 // Run revokes a key.
 func (c keysRevokeCommand) Run(cli.Streams) error {
-	keys, err := openKeys(c.Data)
+	keys, done, err := openKeys(c.Data, c.Config, false)
 	if err != nil {
 		return err
 	}
+	defer done()
 	return keys.Revoke(c.Name)
 }
 
-// openKeys is for the commands that make no directory: a mistyped directory must not look like a service without keys.
-func openKeys(dir string) (*auth.Keys, error) {
-	if _, err := os.Stat(dir); err != nil {
-		return nil, fmt.Errorf("cannot read the data directory: %w; try the one that serve is given", err)
+// openKeys opens the keys of a directory or of a cluster. Only adding makes a directory: a mistyped one must not look like a
+// service without keys.
+func openKeys(dir, file string, adding bool) (keys *auth.Keys, done func(), err error) {
+	if file != "" {
+		told, err := readConfig(file)
+		if err != nil {
+			return nil, nil, err
+		}
+		ctx, stop := cli.UntilSignal()
+		defer stop()
+		return server.OpenSharedKeys(ctx, told)
 	}
-	return auth.OpenKeys(dir)
+	if _, err := os.Stat(dir); err != nil && !adding {
+		return nil, nil, fmt.Errorf("cannot read the data directory: %w; try the one that serve is given", err)
+	}
+	keys, err = auth.OpenKeys(dir)
+	return keys, func() {}, err
+}
+
+// readConfig reads the configuration of a server, as serve would with the same file and environment.
+func readConfig(file string) (told server.Config, err error) {
+	_, err = server.ConfigForm.Read(config.Given{File: file, Environ: os.Environ()}, &told)
+	return told, err
 }
 
 func joined[S ~string](values []S) string {

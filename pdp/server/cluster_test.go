@@ -1,0 +1,326 @@
+package server_test
+
+import (
+	"context"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+
+	"policy-service/pdp/cluster"
+	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/clock"
+	"policy-service/pdp/pdptest/etcdtest"
+	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
+)
+
+// group are replicas of one cluster, each with a way of its own to etcd.
+type group struct {
+	t    testing.TB
+	etcd *etcdtest.Cluster
+	all  []*counter
+	net  []*etcdtest.Net
+	key  map[string]string
+	// Secrets are what all replicas have.
+	secrets map[string][]byte
+}
+
+func openGroup(t testing.TB, replicas int, etcd *etcdtest.Cluster) *group {
+	t.Helper()
+	g := &group{t: t, etcd: etcd, key: map[string]string{}, secrets: map[string][]byte{}}
+	c := &counter{t: t, data: t.TempDir(), key: g.key}
+	all := []string{"*"}
+	c.grant("pep", all, "", auth.Decide, auth.Request)
+	c.grant("auditor", all, "", auth.LogRead, auth.Explain)
+	for _, one := range []string{"mia", "noah"} {
+		c.grant(one, all, `user::"`+one+`"`, auth.Approve)
+	}
+	files, err := readFiles(c.data)
+	must(t, err)
+	maps.Copy(g.secrets, files)
+	for range replicas {
+		g.add()
+	}
+	return g
+}
+
+// add starts one more replica. The first makes what all have.
+func (g *group) add() *counter {
+	g.t.Helper()
+	c := &counter{t: g.t, data: g.t.TempDir(), key: g.key, Clock: clock.At(pdptest.Now)}
+	g.all, g.net = append(g.all, c), append(g.net, g.etcd.Client())
+	for name, content := range g.secrets {
+		must(g.t, os.WriteFile(filepath.Join(c.data, name), content, 0o600))
+	}
+	g.start(len(g.all) - 1)
+	for _, name := range []string{"approvals.key", "mask.key", "page.key", "signing.jwks"} {
+		content, err := os.ReadFile(filepath.Join(c.data, name))
+		must(g.t, err)
+		g.secrets[name] = content
+	}
+	return c
+}
+
+func (g *group) start(n int, options ...pdptest.Option) {
+	g.t.Helper()
+	g.all[n].open(pdptest.Bundle(approvalFiles("a.cedar", `@id("free") permit(principal, action == Action::"read", resource);`)), append(options, g.config(n))...)
+}
+
+func (g *group) config(n int) pdptest.Option {
+	return func(config *server.Config) {
+		config.Cluster = &cluster.Config{}
+		for _, one := range g.net[n].Endpoints() {
+			config.Cluster.Etcd.Endpoints = append(config.Cluster.Etcd.Endpoints, "http://"+one)
+		}
+	}
+}
+
+type clusterReady struct {
+	Status  string `json:"status"`
+	Cluster struct {
+		Origin  string  `json:"origin"`
+		Skew    float64 `json:"clock_skew_seconds"`
+		Full    bool    `json:"full"`
+		Members []struct {
+			Origin string `json:"origin"`
+		} `json:"members"`
+	} `json:"cluster"`
+	State *struct {
+		Since string `json:"since"`
+		Error string `json:"error"`
+	} `json:"state"`
+}
+
+func (c *counter) ready() (status int, is clusterReady) {
+	c.t.Helper()
+	status, text := c.do("auditor", "GET", "/readyz", "")
+	must(c.t, json.Unmarshal([]byte(text), &is))
+	return status, is
+}
+
+const free = `{"subject":{"type":"agent","id":"a"},"action":{"name":"read"},"resource":{"type":"doc","id":"1"}}`
+
+// An approval that is filed at one replica is approved at another, and used once at a third. While etcd is away decisions
+// without state go on and ask etcd for nothing; what needs state is 503; and a replica that starts is not ready before it
+// has read etcd once.
+func TestClusterOfReplicas(t *testing.T) {
+	t.Parallel()
+	g := openGroup(t, 3, etcdtest.Start(t, etcdtest.Options{Members: 1}))
+	a, b, c := g.all[0], g.all[1], g.all[2]
+	first := a.asks("pep", tool("push", push))
+	first.stands(t, "filed at one", "pending")
+	b.says("mia", first.Approval.ID, "decision", yes, http.StatusOK)
+	used := 0
+	for range 2 {
+		for _, one := range []*counter{b, c, a} {
+			if one.asks("pep", tool("push", again)).may() {
+				used++
+			}
+		}
+	}
+	if used != 1 {
+		t.Errorf("it was used %d times", used)
+	}
+	for _, one := range g.all {
+		eventually(t, "the others are seen", func() bool { _, is := one.ready(); return len(is.Cluster.Members) == 2 })
+	}
+
+	for _, net := range g.net {
+		net.Cut()
+	}
+	for _, one := range g.all {
+		eventually(t, "it says that etcd is away", func() bool { _, is := one.ready(); return is.State != nil })
+		if status, is := one.ready(); status != http.StatusOK || is.Status != "degraded" || is.State.Since == "" {
+			t.Errorf("away: got %d %+v", status, is)
+		}
+	}
+	reads, commits := server.ClusterCalls(a.Server.Server)
+	for range 20 {
+		if status, text := a.do("pep", "POST", "/access/v1/evaluation", free); status != http.StatusOK || !strings.Contains(text, `"decision":true`) {
+			t.Fatalf("a decision without state: got %d %s", status, text)
+		}
+	}
+	if status, text := a.do("pep", "POST", "/access/v1/evaluation", strings.Replace(free, "read", "write", 1)); status != http.StatusOK || !strings.Contains(text, `"decision":false`) {
+		t.Errorf("a deny without state: got %d %s", status, text)
+	}
+	if r, w := server.ClusterCalls(a.Server.Server); w != commits || r-reads > 20 { // those of the watch, whose pace is its own
+		t.Errorf("decisions without state: %d reads, %d commits", r-reads, w-commits)
+	}
+	for name, do := range map[string]func() (int, string, string){
+		"to file": func() (int, string, string) { return b.retry("pep", "POST", "/v1/authorize", tool("stop", push)) },
+		"to use":  func() (int, string, string) { return c.retry("pep", "POST", "/v1/authorize", tool("push", again)) },
+		"to vote": func() (int, string, string) {
+			return b.retry("mia", "POST", "/v1/approvals/"+first.Approval.ID+"/decision", yes)
+		},
+		"to look": func() (int, string, string) { return b.retry("mia", "GET", "/v1/approvals/"+first.Approval.ID, "") },
+		"to list": func() (int, string, string) { return b.retry("mia", "GET", "/v1/approvals", "") },
+	} {
+		if status, after, text := do(); status != http.StatusServiceUnavailable || after == "" {
+			t.Errorf("%s while etcd is away: got %d %s", name, status, text)
+		}
+	}
+	for _, net := range g.net {
+		net.Heal()
+	}
+	for _, one := range g.all {
+		eventually(t, "it goes on", func() bool { _, is := one.ready(); return is.State == nil && is.Status == "ready" })
+	}
+	a.asks("pep", tool("stop", push)).stands(t, "filed afterwards", "pending")
+}
+
+// What a replica must not do is refused at its start, and says what to do.
+func TestClusterRefusals(t *testing.T) {
+	t.Parallel()
+	g := openGroup(t, 1, etcdtest.Start(t, etcdtest.Options{Members: 1}))
+	refused := func(name string, change func(data string, config *server.Config), want ...string) {
+		t.Helper()
+		data := t.TempDir()
+		for file, content := range g.secrets {
+			must(t, os.WriteFile(filepath.Join(data, file), content, 0o600))
+		}
+		config := server.Config{Listen: "127.0.0.1:0", Data: data}
+		g.config(0)(&config)
+		config.Program.Source = pdptest.Bundle(approvalFiles())
+		change(data, &config)
+		s, err := server.New(config)
+		if err == nil {
+			if err = s.Start(t.Context()); err == nil {
+				must(t, s.Stop(t.Context()))
+			}
+		}
+		for _, one := range want {
+			if err == nil || !strings.Contains(err.Error(), one) {
+				t.Errorf("%s: got %v, want %s", name, err, one)
+			}
+		}
+	}
+	other := func(file string) func(string, *server.Config) {
+		return func(data string, _ *server.Config) {
+			must(t, os.WriteFile(filepath.Join(data, file), []byte(strings.Repeat("k", 32)), 0o600))
+		}
+	}
+	for _, file := range slices.Sorted(maps.Keys(g.secrets)) {
+		if file == "approvals.key" || file == "page.key" || file == "mask.key" || file == "signing.jwks" {
+			refused("without "+file, func(data string, _ *server.Config) { must(t, os.Remove(filepath.Join(data, file))) },
+				"has no "+file, "copy these files from another replica")
+		}
+	}
+	refused("another page.key", other("page.key"), "page.key here is not that of the other replicas")
+	refused("another mask.key", other("mask.key"), "mask.key here is not that of the other replicas")
+	refused("another approvals.key", other("approvals.key"), "another approvals.key wrote them")
+	refused("another signing.jwks", func(data string, c *server.Config) {
+		must(t, os.Remove(filepath.Join(data, "signing.jwks")))
+		s, err := server.New(server.Config{Listen: "127.0.0.1:0", Data: data, Program: c.Program})
+		must(t, err)
+		must(t, s.Start(t.Context()))
+		must(t, s.Stop(t.Context()))
+	}, "the signing keys here are not those of the other replicas")
+	_, is := g.all[0].ready()
+	refused("the origin of another log", func(_ string, c *server.Config) { c.Cluster.Origin = is.Cluster.Origin }, "is the name of another log", "take another origin")
+	refused("no data directory", func(_ string, c *server.Config) { c.Data = "" }, "cluster needs a directory")
+	refused("no credentials", func(data string, _ *server.Config) {
+		for file := range g.secrets {
+			if strings.HasPrefix(file, "api-keys") {
+				must(t, os.Remove(filepath.Join(data, file)))
+			}
+		}
+	}, "refusing to serve as a replica of a cluster")
+	refused("http beyond loopback", func(_ string, c *server.Config) { c.Cluster.Etcd.Endpoints = []string{"http://192.0.2.1:2379"} }, "write https://192.0.2.1:2379")
+}
+
+// A replica that starts while etcd is away says that it is not ready, and goes on when etcd has come.
+func TestClusterStartsWithoutEtcd(t *testing.T) {
+	t.Parallel()
+	g := openGroup(t, 1, etcdtest.Start(t, etcdtest.Options{Members: 1}))
+	c := g.all[0]
+	must(t, c.Stop(t.Context()))
+	g.net[0].Cut()
+	socket := filepath.Join(t.TempDir(), "s")
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}}
+	t.Cleanup(transport.CloseIdleConnections)
+	client := &http.Client{Transport: transport}
+	go func() {
+		for {
+			r, err := client.Get("http://pdp/readyz")
+			if err == nil {
+				_ = r.Body.Close()
+				if r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") == "" {
+					t.Errorf("not read yet: got %d", r.StatusCode)
+				}
+				g.net[0].Heal()
+				return
+			}
+		}
+	}()
+	g.start(0, onSocket(socket, ""))
+	if r, err := client.Get("http://pdp/readyz"); err != nil || r.StatusCode != http.StatusOK {
+		t.Errorf("read: got %v, %v", r, err)
+	}
+}
+
+// Etcd that was put back from a copy is found by the replicas. State stands still until each has compared its own log, and
+// then a use that was made after the copy is still made.
+func TestClusterRestored(t *testing.T) {
+	t.Parallel()
+	g := openGroup(t, 2, etcdtest.Start(t, etcdtest.Options{Members: 1}))
+	a, b := g.all[0], g.all[1]
+	a.approved()
+	dir := g.etcd.CopyOf()
+	if !a.asks("pep", tool("push", again)).may() {
+		t.Fatal("it cannot be used")
+	}
+	g.etcd.PutBack(dir)
+	for _, one := range g.all {
+		eventually(t, "it is found", func() bool {
+			_, is := one.ready()
+			return is.State != nil && strings.Contains(is.State.Error, "restart this replica")
+		})
+		if r := one.reply("pep", "POST", "/v1/authorize", tool("push", again)); r.status != http.StatusServiceUnavailable {
+			t.Errorf("state stands still: got %d %s", r.status, r.text)
+		}
+	}
+	must(t, a.Stop(t.Context()))
+	g.start(0)
+	eventually(t, "it waits for the other", func() bool {
+		_, is := a.ready()
+		return is.State != nil && strings.Contains(is.State.Error, "have not compared their logs")
+	})
+	if r := a.reply("pep", "POST", "/v1/authorize", tool("push", again)); r.status != http.StatusServiceUnavailable {
+		t.Errorf("only one has compared: got %d %s", r.status, r.text)
+	}
+	must(t, b.Stop(t.Context()))
+	g.start(1)
+	for _, one := range g.all {
+		eventually(t, "it goes on", func() bool { _, is := one.ready(); return is.State == nil })
+		if one.asks("pep", tool("push", again)).may() {
+			t.Error("a use that was made before etcd was put back was made once more")
+		}
+	}
+}
+
+// retry is the status of an answer, its Retry-After and its text.
+func (c *counter) retry(who, method, path, body string) (status int, after, text string) {
+	c.t.Helper()
+	r, err := http.NewRequestWithContext(c.t.Context(), method, c.URL+path, strings.NewReader(body))
+	must(c.t, err)
+	r.Header.Set("Authorization", c.key[who])
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	answer, err := c.Client.Do(r)
+	must(c.t, err)
+	defer func() { _ = answer.Body.Close() }()
+	read, err := io.ReadAll(answer.Body)
+	must(c.t, err)
+	return answer.StatusCode, answer.Header.Get("Retry-After"), string(read)
+}
