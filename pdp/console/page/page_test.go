@@ -49,7 +49,7 @@ func TestUnderWay(t *testing.T) {
 		"capability": page.Capability{Layout: layout("Capability"), Held: page.Held{UnderWay: use}},
 	} {
 		got := drawn(t, view)
-		if !strings.Contains(got, "<dt>Under way</dt><dd>one use was under way when it ended, since <time") || !strings.Contains(got, "pdp/eu-2") || !strings.Contains(got, "by decision 01a1fdbe</dd>") {
+		if !strings.Contains(got, "<dt>Under way</dt><dd>one use was under way, since <time") || !strings.Contains(got, "pdp/eu-2") || !strings.Contains(got, "by decision 01a1fdbe</dd>") {
 			t.Errorf("%s: %s", name, got)
 		}
 	}

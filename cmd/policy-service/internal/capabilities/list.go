@@ -145,7 +145,7 @@ func (at serverFlags) print(s cli.Streams, text jsontext.Value) error {
 		table.Row(row[0], row[1])
 	}
 	for _, one := range h.InFlight {
-		was := " was under way when it ended"
+		was := " was under way"
 		if h.State == "active" || h.State == "suspended" || h.State == "asked" {
 			was = ""
 		}

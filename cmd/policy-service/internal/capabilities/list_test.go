@@ -15,7 +15,7 @@ func TestUnderWay(t *testing.T) {
 	if err := (serverFlags{}).print(cli.Streams{Out: &out}, []byte(text)); err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(strings.Fields(out.String()), " "); !strings.Contains(got, "under way one use was under way when it ended, since") || !strings.Contains(got, "at pdp/eu-2, by decision d7") {
+	if got := strings.Join(strings.Fields(out.String()), " "); !strings.Contains(got, "under way one use was under way, since") || !strings.Contains(got, "at pdp/eu-2, by decision d7") {
 		t.Error(got)
 	}
 }
