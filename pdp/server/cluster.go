@@ -149,14 +149,14 @@ func (s *Server) joinCluster(ctx context.Context, key []byte) error {
 func (s *Server) approvalsOnCluster(o *approval.Options) {
 	if c := s.cluster; c != nil {
 		o.Engine, o.Origin = c.Engine(cluster.Approvals, approval.EngineErrors()), c.Origin()
-		o.Behind, o.Room, o.AnswerFirst = c.Behind, c.Room, true
+		o.Behind, o.Room, o.AnswerFirst, o.Lost = c.Behind, c.Room, true, s.lostOrigins
 	}
 }
 
 func (s *Server) capabilitiesOnCluster(o *store.Options) {
 	if c := s.cluster; c != nil {
 		o.Engine, o.Origin = c.Engine(cluster.Capabilities, store.EngineErrors()), c.Origin()
-		o.Behind, o.Room, o.AnswerFirst = c.Behind, c.Room, true
+		o.Behind, o.Room, o.AnswerFirst, o.Lost = c.Behind, c.Room, true, s.lostOrigins
 	}
 }
 
@@ -166,6 +166,17 @@ func (s *Server) logKeys(origin string) ([]string, error) {
 		return nil, nil
 	}
 	return s.cluster.LogKeys(origin)
+}
+
+// lostOrigins are the replicas whose logs will never say anything any more.
+func (s *Server) lostOrigins(ctx context.Context) (lost []string, err error) {
+	all, err := s.cluster.Origins(ctx)
+	for name, origin := range all {
+		if origin.Lost != nil {
+			lost = append(lost, name)
+		}
+	}
+	return lost, err
 }
 
 // early answers while the server waits for etcd, and hands on once there is a handler.
