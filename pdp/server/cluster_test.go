@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -43,9 +44,18 @@ func openGroup(t testing.TB, replicas int, etcd *etcdtest.Cluster) *group {
 	for _, one := range []string{"mia", "noah"} {
 		c.grant(one, all, `user::"`+one+`"`, auth.Approve)
 	}
-	files, err := readFiles(c.data)
+	config := server.Config{Data: c.data}
+	g.on(etcd.Client())(&config)
+	shared, done, err := server.OpenSharedKeys(t.Context(), config)
 	must(t, err)
-	maps.Copy(g.secrets, files)
+	defer done()
+	keys, err := auth.OpenKeys(c.data)
+	must(t, err)
+	_, err = shared.Import(keys)
+	must(t, err)
+	key, err := os.ReadFile(filepath.Join(c.data, "approvals.key"))
+	must(t, err)
+	g.secrets["approvals.key"] = key
 	for range replicas {
 		g.add()
 	}
@@ -74,10 +84,12 @@ func (g *group) start(n int, options ...pdptest.Option) {
 	g.all[n].open(pdptest.Bundle(approvalFiles("a.cedar", `@id("free") permit(principal, action == Action::"read", resource);`)), append(options, g.config(n))...)
 }
 
-func (g *group) config(n int) pdptest.Option {
+func (g *group) config(n int) pdptest.Option { return g.on(g.net[n]) }
+
+func (g *group) on(net *etcdtest.Net) pdptest.Option {
 	return func(config *server.Config) {
-		config.Cluster = &cluster.Config{}
-		for _, one := range g.net[n].Endpoints() {
+		config.Cluster = &cluster.Config{KeysStale: 30 * time.Second}
+		for _, one := range net.Endpoints() {
 			config.Cluster.Etcd.Endpoints = append(config.Cluster.Etcd.Endpoints, "http://"+one)
 		}
 	}
@@ -157,7 +169,9 @@ func TestClusterOfReplicas(t *testing.T) {
 	for name, do := range map[string]func() (int, string, string){
 		"to file": func() (int, string, string) { return b.retry("pep", "POST", "/v1/authorize", tool("stop", push)) },
 		"to use":  func() (int, string, string) { return c.retry("pep", "POST", "/v1/authorize", tool("push", again)) },
-		"to vote": func() (int, string, string) { return b.retry("mia", "POST", "/v1/approvals/"+first.Approval.ID+"/decision", yes) },
+		"to vote": func() (int, string, string) {
+			return b.retry("mia", "POST", "/v1/approvals/"+first.Approval.ID+"/decision", yes)
+		},
 		"to look": func() (int, string, string) { return b.retry("mia", "GET", "/v1/approvals/"+first.Approval.ID, "") },
 		"to list": func() (int, string, string) { return b.retry("mia", "GET", "/v1/approvals", "") },
 	} {
@@ -224,13 +238,7 @@ func TestClusterRefusals(t *testing.T) {
 	_, is := g.all[0].ready()
 	refused("the origin of another log", func(_ string, c *server.Config) { c.Cluster.Origin = is.Cluster.Origin }, "is the name of another log", "take another origin")
 	refused("no data directory", func(_ string, c *server.Config) { c.Data = "" }, "cluster needs a directory")
-	refused("no credentials", func(data string, _ *server.Config) {
-		for file := range g.secrets {
-			if strings.HasPrefix(file, "api-keys") {
-				must(t, os.Remove(filepath.Join(data, file)))
-			}
-		}
-	}, "refusing to serve as a replica of a cluster")
+	refused("no credentials", func(_ string, c *server.Config) { c.Cluster.Etcd.Prefix = "/another/" }, "refusing to serve as a replica of a cluster")
 	refused("http beyond loopback", func(_ string, c *server.Config) { c.Cluster.Etcd.Endpoints = []string{"http://192.0.2.1:2379"} }, "write https://192.0.2.1:2379")
 }
 
