@@ -31,18 +31,27 @@ type ApprovalView struct {
 	Used          int            `json:"used"`
 	// Rounds is how many follow-up questions belong to each use. RoundsWithin is the time that they have, as policies write
 	// it, such as 10m; "" if there are none. Continued counts the rounds that followed on uses.
-	Rounds       int       `json:"rounds"`
-	RoundsWithin string    `json:"rounds_within,omitzero"`
-	Continued    int       `json:"continued,omitzero"`
-	Delegable    bool      `json:"delegable"`
-	FiledAt      time.Time `json:"filed_at"`
-	ExpiresAt    time.Time `json:"expires_at,omitzero"`
-	DecidedAt    time.Time `json:"decided_at,omitzero"`
+	Rounds       int    `json:"rounds"`
+	RoundsWithin string `json:"rounds_within,omitzero"`
+	Continued    int    `json:"continued,omitzero"`
+	// InFlight are the uses of which it is not known yet if they are on record, where several replicas share approvals.
+	InFlight  []InFlight `json:"in_flight,omitzero"`
+	Delegable bool       `json:"delegable"`
+	FiledAt   time.Time  `json:"filed_at"`
+	ExpiresAt time.Time  `json:"expires_at,omitzero"`
+	DecidedAt time.Time  `json:"decided_at,omitzero"`
 	// RedactedAt is the time of the redaction; zero if there was none.
 	RedactedAt time.Time      `json:"redacted_at,omitzero"`
 	Said       []ApprovalVote `json:"said"`
 	// Link leads approvers to the server's console; "" if there is none.
 	Link string `json:"link,omitempty"`
+}
+
+// InFlight is a use that a decision of a replica is to have, and may have: only the log of its origin says that.
+type InFlight struct {
+	Decision string    `json:"decision"`
+	Origin   string    `json:"origin"`
+	Since    time.Time `json:"since"`
 }
 
 // Redacted reports whether the words of the approval request were removed.

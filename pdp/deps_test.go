@@ -63,6 +63,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/decisionlog/export", "anything of ours but pdp/decisionlog pdp/decisionlog/c2sp", "an export could show more than a snapshot of the log shows to its reader"},
 	{"pdp/decisionlog/report", "anything of ours but evaluation pdp/approval pdp/decisionlog pdp/decisionlog/export", "a number of a report could come from somewhere else than records"},
 	{"pdp/decisionlog/remote", "anything of ours but pdp/decisionlog pdp/decisionlog/export pdp/decisionlog/report pdp/httpclient", "an auditor's desk would carry a server"},
+	{"pdp/decisionlog/vouch", "anything of ours but pdp/decisionlog pdp/decisionlog/export pdp/decisionlog/verify", "a record would be proved to another process in another way than to an auditor"},
 	{"pdp/decisionlog/verify", "anything of ours but pdp/boltfile/pages pdp/decisionlog pdp/decisionlog/c2sp pdp/decisionlog/export pdp/plainfile", "a verifier that shares code with the writer shares its mistakes (of the log it uses constants: see its TestStranger)"},
 	{"pdp/decisionlog/witness", "anything of ours but pdp/decisionlog pdp/decisionlog/c2sp pdp/httpclient pdp/plainfile", "a witness could be asked for more than checkpoints, or an answer wait for one"},
 

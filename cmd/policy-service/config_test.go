@@ -38,6 +38,7 @@ var serverKeys = keysPage{root + "/pdp/server/KEYS.md", server.ConfigForm.Keys()
 	{"The service's own log", []string{"log."}},
 	{"Approvals", []string{"approvals."}},
 	{"Capabilities", []string{"capabilities."}},
+	{"Cluster", []string{"cluster"}},
 	{"Console", []string{"console"}},
 	{"Load", []string{"max_concurrent", "queue_time", "request_time", "max_connections", "rate_limit."}},
 }}

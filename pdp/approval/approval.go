@@ -125,8 +125,10 @@ type Approval struct {
 	// there or later.
 	After  uint64 `json:"after,omitzero"`
 	Origin string `json:"origin,omitzero"`
-	// Origins are those of reserved decisions, if they have names.
+	// Origins are those of reserved decisions, and of the records that it counts by, if they have names.
 	Origins map[string]string `json:"origins,omitzero"`
+	// Since is when decisions of such origins were reserved.
+	Since map[string]time.Time `json:"since,omitzero"`
 	// Revision is of what was read, 0 of a new one.
 	Revision uint64 `json:"-"`
 	// Unrecorded says that a step of it is not on record yet. Until then it counts for
@@ -225,7 +227,7 @@ func (a *Approval) usable(now time.Time, digest [32]byte) bool {
 // next is a copy that shares nothing that is appended to, one version on.
 func (a Approval) next() Approval {
 	a.Version++
-	a.Origins = maps.Clone(a.Origins)
+	a.Origins, a.Since = maps.Clone(a.Origins), maps.Clone(a.Since)
 	a.Votes, a.Used, a.Reserved = slices.Clone(a.Votes), slices.Clone(a.Used), slices.Clone(a.Reserved)
 	a.Spendings = slices.Clone(a.Spendings)
 	for n := range a.Spendings {
@@ -238,6 +240,41 @@ func (a Approval) next() Approval {
 func (a *Approval) has(decision string) bool {
 	return slices.Contains(a.Used, decision) || slices.Contains(a.reserved(), decision) ||
 		slices.ContainsFunc(a.Spendings, func(s Spending) bool { return slices.Contains(s.Rounds, decision) })
+}
+
+// countsBy are the records for which a log must vouch before a decision uses the approval, or goes on from a use of it.
+func (a *Approval) countsBy() (records []string) {
+	if !a.open() && a.continuesUntil().IsZero() {
+		return nil
+	}
+	if a.Agreed != "" {
+		records = append(records, a.Agreed)
+	}
+	for _, v := range a.Votes {
+		if v.Step != "" {
+			records = append(records, v.Step)
+		}
+	}
+	for _, s := range a.Spendings {
+		if slices.Contains(a.Used, s.Decision) {
+			records = append(records, s.Decision)
+		}
+	}
+	return records
+}
+
+// namedOrigins are the origins that are still to be known.
+func (a *Approval) namedOrigins() (origins map[string]string) {
+	if len(a.Origins) == 0 {
+		return nil
+	}
+	origins = map[string]string{}
+	for _, record := range append(a.reserved(), a.countsBy()...) {
+		if origin := a.Origins[record]; origin != "" {
+			origins[record] = origin
+		}
+	}
+	return origins
 }
 
 // words are the part of an approval request that people are shown. They may be long, and never change: so they stand
@@ -267,6 +304,16 @@ func (a *Approval) reserved() []string {
 	for _, s := range a.Spendings {
 		if s.Reserved != "" {
 			all = append(all, s.Reserved)
+		}
+	}
+	return all
+}
+
+// InFlight are the decisions of origins with names that are to use an approval, or to go on from a use, and may be on record or not.
+func (a *Approval) InFlight() (all []evaluation.InFlight) {
+	for _, d := range a.reserved() {
+		if origin := a.Origins[d]; origin != "" {
+			all = append(all, evaluation.InFlight{Decision: d, Origin: origin, Since: a.Since[d]})
 		}
 	}
 	return all

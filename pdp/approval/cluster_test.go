@@ -23,10 +23,11 @@ import (
 // place is one process of several, with a log of its own.
 type place struct {
 	*record
-	s *approval.Store
+	s     *approval.Store
+	ended map[string]bool // credentials that are not in force
 }
 
-// places are two processes on one state. Each attests what is in the log of the other, too, as a proof would.
+// places are two processes on one state.
 func places(t *testing.T, c *ledgertest.Cluster) []*place {
 	t.Helper()
 	c.Below, c.Lost = approval.Engine(quick(t)), approval.ErrUnavailable
@@ -34,18 +35,24 @@ func places(t *testing.T, c *ledgertest.Cluster) []*place {
 		prefix := t.TempDir()
 		c.Of = func() ledger.Engine { return etcdtest.Engine(t, prefix, approval.Known) }
 	}
-	all := []*place{{record: newRecord()}, {record: newRecord()}}
+	all := []*place{{record: newRecord(), ended: map[string]bool{}}, {record: newRecord(), ended: map[string]bool{}}}
+	var proved sync.Map // the steps of proofs, by origin and id
 	for n, one := range all {
 		one.n = n * 1_000_000 // ids differ
 		o := one.options()
 		o.Engine, o.Origin = c.Process(), []string{"place", "place/1"}[n] // one begins as the other
-		o.Attest = func(ctx context.Context, id string) (step approval.Step, found bool, err error) {
-			for _, other := range all {
-				if step, found, err = other.attest(ctx, id); found {
-					break
-				}
+		o.InForce = func(_, caller, _ string) bool { return !one.ended[caller] }
+		o.Prove = func(ctx context.Context, id string) (p approval.Proof, found bool, err error) {
+			step, found, err := one.attest(ctx, id)
+			proved.Store(o.Origin+" "+id, step)
+			return approval.Proof{Line: []byte(id)}, found, err
+		}
+		o.Verify = func(p approval.Proof) (approval.Step, error) {
+			step, is := proved.Load(p.Origin + " " + string(p.Line))
+			if !is {
+				return approval.Step{}, errRecord
 			}
-			return step, found, err
+			return step.(approval.Step), nil
 		}
 		s, err := approval.Open("", o)
 		must(t, err)
@@ -119,7 +126,7 @@ func TestReservedElsewhereIsLeftAlone(t *testing.T) {
 		t.Fatalf("a use that is in doubt is used: %v, %v", spent, err)
 	}
 	there.s.Work(t.Context())
-	if got, _, err := here.s.Get(t.Context(), a.ID); !slices.Equal(got.Used, []string{"d"}) || len(got.Reserved)+len(got.Origins) > 0 || err != nil {
+	if got, _, err := here.s.Get(t.Context(), a.ID); !slices.Equal(got.Used, []string{"d"}) || len(got.Reserved) > 0 || err != nil {
 		t.Errorf("the log says that it was used, and it is %+v, %v", got, err)
 	}
 }
@@ -225,7 +232,7 @@ func TestALogThatWasCut(t *testing.T) {
 }
 
 // TestOneMoreUseNeedsVotesThatCountHere: between two uses of a batch another process asked again, and other people said yes
-// for whom nothing vouches here.
+// whose credentials are not in force here.
 func TestOneMoreUseNeedsVotesThatCountHere(t *testing.T) {
 	t.Parallel()
 	both := places(t, &ledgertest.Cluster{})
@@ -235,12 +242,12 @@ func TestOneMoreUseNeedsVotesThatCountHere(t *testing.T) {
 	use, err := here.s.Reserve(t.Context(), a.ID, a.Digest, "d0")
 	must(t, err)
 	defer use.InDoubt()
-	here.log = nil
+	here.ended["key:mia"], there.ended["key:mia"] = true, true
 	if r, err := there.s.Reserve(t.Context(), a.ID, a.Digest, "e0"); r != nil || err != nil {
 		t.Fatal(r, err)
 	}
 	mustDecide(t, there.s, a.ID, by("ben"))
-	there.log = nil
+	here.ended["key:ben"] = true
 	if more, err := here.s.ReserveAgain(use, "d1"); more || err != nil {
 		t.Errorf("it takes one more: %v, %v", more, err)
 	}
@@ -293,7 +300,7 @@ func TestEachChangeOnceOrRefused(t *testing.T) {
 			t.Fatal(next, err)
 		}
 		for _, a := range approvals {
-			if len(a.Reserved)+len(a.Origins) > 0 {
+			if len(a.Reserved) > 0 {
 				t.Errorf("round %d: in doubt is %+v", round, a)
 			}
 			d := used(both, a.ID)

@@ -125,7 +125,7 @@ func (s *Store) Continue(
 ) (*Reservation, error) {
 	return s.reserve(ctx, id, decision, claim{
 		may:   func(a *Approval, _ time.Time) bool { return a.continues(s.later(), digest, c) },
-		take:  func(m *move) { m.to.spending(c.Decision).Reserved = decision; m.here(decision) },
+		take:  func(m *move) { m.to.spending(c.Decision).Reserved = decision; m.reservedHere(decision) },
 		after: c.Decision,
 	})
 }

@@ -1,6 +1,7 @@
 package approval_test
 
 import (
+	"context"
 	"testing"
 
 	"policy-service/pdp/approval"
@@ -14,6 +15,11 @@ func TestCommits(t *testing.T) {
 	o := r.options()
 	engine := etcdtest.Engine(t, prefix, approval.Known)
 	o.Engine, o.Origin, o.AnswerFirst = engine, "here", true
+	proofs := 0
+	o.Prove = func(context.Context, string) (approval.Proof, bool, error) {
+		proofs++
+		return approval.Proof{}, true, nil
+	}
 	s := mustOpen(t, "", o)
 	commits := func() (n uint64) { _, n = engine.Calls(); return n }
 	takes := func(what string, most uint64, do func()) {
@@ -27,6 +33,9 @@ func TestCommits(t *testing.T) {
 	var a approval.Approval
 	takes("to file", 2, func() { a = mustFile(t, s, q) })
 	takes("a vote", 2, func() { mustDecide(t, s, a.ID, by("mia")) })
+	if proofs != 2 {
+		t.Errorf("there are %d proofs, of the vote and of what it brought about", proofs)
+	}
 	var use *approval.Reservation
 	takes("a use", 1, func() {
 		var err error

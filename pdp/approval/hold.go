@@ -20,6 +20,7 @@ import (
 type proof struct {
 	key     []byte // of steps on record
 	options *Options
+	stored  func(approval, record, origin string) (Proof, error) // those of other origins
 }
 
 // seal is made of all that a step brings about, and of the digest that the approval is bound to. It has
@@ -59,27 +60,51 @@ func (p proof) sealed(step *Step, digest [32]byte) bool {
 	return want != "" && hmac.Equal([]byte(want), []byte(step.Seal))
 }
 
-// vouched reads a step of an approval, if the log vouches for the record of it.
-func (p proof) vouched(ctx context.Context, a *Approval, record, name string) (step Step, is bool, err error) {
+// attest reads the record of a step or of a decision, if the log of its origin vouches for it. That of another origin needs its
+// proof: there is no answer without one.
+func (p proof) attest(ctx context.Context, a *Approval, record string) (step Step, found bool, err error) {
+	switch origin := a.Origins[record]; {
+	case origin == p.options.Origin:
+		return p.options.Attest(ctx, record)
+	case origin == "": // it was written before there were others
+		if step, found, err = p.options.Attest(ctx, record); err == nil && !found {
+			err = fmt.Errorf("%w: it is not in this log, and the approval does not say in which it is", ErrUnavailable)
+		}
+		return step, found, err
+	default:
+		stored, err := p.stored(a.ID, record, origin)
+		if err != nil {
+			return step, false, err
+		}
+		if step, err = p.options.Verify(stored); err != nil {
+			err = fmt.Errorf("%w: the proof of %s: %w", ErrUnavailable, origin, err)
+		}
+		return step, err == nil, err
+	}
+}
+
+// vouched reports whether the log vouches for the record of a step of an approval, and the step says what it is to say. If the
+// log is that of another origin, and does not, it is an error: that log may vouch for it all the same.
+func (p proof) vouched(ctx context.Context, a *Approval, record string, says func(*Step) bool) (is bool, err error) {
 	if record == "" {
-		return step, false, nil
+		return false, nil
 	}
-	step, found, err := p.options.Attest(ctx, record)
+	step, found, err := p.attest(ctx, a, record)
+	is = found && step.ID == record && step.Approval.ID == a.ID && says(&step)
+	if origin := a.Origins[record]; err == nil && !is && origin != p.options.Origin {
+		err = fmt.Errorf("%w: its proof is of another record of %s", ErrUnavailable, origin)
+	}
 	if err != nil {
-		return step, false, fmt.Errorf("whether the log has step %s of approval %s: %w", record, a.ID, err)
+		return false, fmt.Errorf("whether the log has %s of approval %s: %w", record, a.ID, err)
 	}
-	is = found && step.ID == record && step.Approval.ID == a.ID && step.Name == name
-	return step, is && p.sealed(&step, a.Digest), nil
+	return is, nil
 }
 
 // used reports whether the log vouches for a decision that used an approval.
 func (p proof) used(ctx context.Context, a *Approval, decision string) (bool, error) {
-	step, found, err := p.options.Attest(ctx, decision)
-	if err != nil {
-		return false, fmt.Errorf("whether the log has decision %s, which used approval %s: %w", decision, a.ID, err)
-	}
-	is := step.Name == "" && step.ID == decision && step.Decision == decision && step.Continues.Round == 0
-	return found && is && step.Approval.ID == a.ID, nil
+	return p.vouched(ctx, a, decision, func(s *Step) bool {
+		return s.Name == "" && s.Decision == decision && s.Continues.Round == 0
+	})
 }
 
 // inForce reports whether the credential of a vote still may approve. If a person may speak
@@ -104,8 +129,11 @@ func (p proof) counting(a *Approval) []Vote {
 // holding are the votes of an approval that still count: those that the log vouches for, by
 // credentials in force. Enough says whether they are as many as the approval needs.
 func (p proof) holding(ctx context.Context, a *Approval) (votes []Vote, enough bool, err error) {
-	agreed, is, err := p.vouched(ctx, a, a.Agreed, StepApproved)
-	if err != nil || !is || a.open() && !agreed.Approval.ExpiresAt.Equal(a.ExpiresAt) {
+	is, err := p.vouched(ctx, a, a.Agreed, func(s *Step) bool {
+		until := !a.open() || s.Approval.ExpiresAt.Equal(a.ExpiresAt)
+		return until && s.Name == StepApproved && p.sealed(s, a.Digest)
+	})
+	if err != nil || !is {
 		return nil, false, err // and every person may vote again
 	}
 	inForce := p.inForce(a)
@@ -113,11 +141,13 @@ func (p proof) holding(ctx context.Context, a *Approval) (votes []Vote, enough b
 		if !inForce(v) {
 			continue
 		}
-		said, is, err := p.vouched(ctx, a, v.Step, string(v.Kind))
+		is, err := p.vouched(ctx, a, v.Step, func(s *Step) bool {
+			return s.Name == string(v.Kind) && s.saysOf(v) && p.sealed(s, a.Digest)
+		})
 		if err != nil {
 			return nil, false, err
 		}
-		if is && said.saysOf(v) {
+		if is {
 			votes = append(votes, v)
 		}
 	}

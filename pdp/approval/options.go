@@ -42,6 +42,10 @@ type Options struct {
 	// a decision that used an approval it is a step without a name, as Steps has it. Not found
 	// means that the record is gone.
 	Attest func(ctx context.Context, record string) (s Step, found bool, err error)
+	// Prove is a record of the log with its proof, and Verify reads the step of such a record of another origin as Attest
+	// does. Its error means that nothing follows from the record. They are needed if Origin is.
+	Prove  func(ctx context.Context, record string) (p Proof, found bool, err error)
+	Verify func(Proof) (Step, error)
 	// Steps reads the records in the log of some approvals from a size of the log on, in the order
 	// of the log and by the ids of the approvals: their steps, and a step without a name for
 	// each decision that used one. The approvals in the steps need only the fields that a step changes.

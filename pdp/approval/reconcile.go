@@ -20,13 +20,28 @@ func (r rules) CatchUp(ctx context.Context, a Approval, steps []Step) error {
 		a.After = 0
 	}
 	to, behind := a.since(steps, now, func(step *Step) bool { return r.proof.sealed(step, a.Digest) })
-	if behind {
-		m := &move{store: r.Store, now: now, from: a, to: to}
+	m := &move{store: r.Store, now: now, from: a, to: to}
+	if !behind {
+		m.to = a.next()
+		m.to.Version = a.Version
+	}
+	named, err := m.nameOrigins(ctx)
+	switch {
+	case err == nil && behind:
 		m.step(Step{Name: StepCaughtUp})
-		_, err := r.commit(ctx, m)
-		if err != nil && !errors.Is(err, ErrUnrecorded) { // until it is on record it counts for nothing
-			return err
+		if _, err = r.commit(ctx, m); errors.Is(err, ErrUnrecorded) { // until it is on record it counts for nothing
+			err = nil
 		}
+	case err == nil && named:
+		_, err = r.make(ctx, m)
+	}
+	if err == nil && named {
+		err = r.ledger.Prove(ctx, m.to)
+	}
+	if err != nil {
+		return err
+	}
+	if behind || named {
 		a = m.to
 	}
 	var outcomes []ledger.Outcome
@@ -36,6 +51,28 @@ func (r rules) CatchUp(ctx context.Context, a Approval, steps []Step) error {
 		}
 	}
 	return r.ledger.SettleAll(ctx, a, outcomes)
+}
+
+// nameOrigins notes the origin of the records that an approval counts by and are in the log here, where it is not known: the
+// approval was written before there were others, or taken from the log.
+func (m *move) nameOrigins(ctx context.Context) (named bool, err error) {
+	if m.store.options.Origin == "" {
+		return false, nil
+	}
+	for _, record := range m.to.countsBy() {
+		if m.to.Origins[record] != "" {
+			continue
+		}
+		_, found, err := m.store.options.Attest(ctx, record)
+		if err != nil {
+			return false, err
+		}
+		if found {
+			m.here(record)
+			named = true
+		}
+	}
+	return named, nil
 }
 
 // takes are the steps that only ever take something away. They count without a good seal, too.

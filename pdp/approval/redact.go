@@ -2,6 +2,7 @@ package approval
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -23,7 +24,7 @@ func (s *Store) redact(ctx context.Context, id, caller, reason string, end bool)
 	}
 	defer release()
 	if !a.RedactedAt.IsZero() {
-		return s.ledger.Erase(ctx)
+		return errors.Join(s.ledger.DropProofs(ctx, id), s.ledger.Erase(ctx))
 	}
 	if len(a.reserved()) > 0 { // records of it that are yet to come have the request
 		return fmt.Errorf("%w: whether a decision used it, the log will say", ErrUnavailable)
@@ -54,7 +55,8 @@ func (s *Store) redact(ctx context.Context, id, caller, reason string, end bool)
 	if _, err = s.commit(ctx, m); err != nil {
 		return err
 	}
-	return s.ledger.Erase(ctx)
+	// From here on no proof of it is written: they have the request, too.
+	return errors.Join(s.ledger.DropProofs(ctx, id), s.ledger.Erase(ctx))
 }
 
 // redact keeps all but the words. The digest was made with a key, and says nothing without it.

@@ -63,16 +63,26 @@ func (s *Store) Reserve(ctx context.Context, id string, digest [32]byte, decisio
 func (m *move) take(decision string) {
 	m.to.Reserved = append(m.to.Reserved, decision)
 	m.to.spend(decision, m.now)
-	m.here(decision)
+	m.reservedHere(decision)
 }
 
-// here notes that the log of this origin will say what becomes of a decision.
-func (m *move) here(decision string) {
+// reservedHere notes that the log of this origin will say what becomes of a decision.
+func (m *move) reservedHere(decision string) {
+	if m.here(decision); m.store.options.Origin != "" {
+		if m.to.Since == nil {
+			m.to.Since = map[string]time.Time{}
+		}
+		m.to.Since[decision] = m.now
+	}
+}
+
+// here notes that the log of this origin says what becomes of a decision, or has the record of a step.
+func (m *move) here(record string) {
 	if origin := m.store.options.Origin; origin != "" {
 		if m.to.Origins == nil {
 			m.to.Origins = map[string]string{}
 		}
-		m.to.Origins[decision] = origin
+		m.to.Origins[record] = origin
 	}
 }
 

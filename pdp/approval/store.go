@@ -27,6 +27,9 @@ type Store struct {
 	proof            proof
 }
 
+// Proof is a record of the log of an origin, with the proof that it is there.
+type Proof = ledger.Proof
+
 // change is one transaction, of one approval at most.
 type change = ledger.Change[Step]
 
@@ -60,7 +63,7 @@ func Open(data string, o Options) (*Store, error) {
 		Engine:  o.Engine,
 		Form:    form(o.Key),
 		Origin:  o.Origin,
-		Log:     ledger.Log[Step]{Record: o.Record, Recorded: o.Recorded, Steps: o.Steps, Size: o.Size},
+		Log:     ledger.Log[Step]{Record: o.Record, Recorded: o.Recorded, Steps: o.Steps, Size: o.Size, Prove: o.Prove},
 		Rules:   rules{s},
 		Now:     s.now,
 		Retain:  s.options.Retain,
@@ -69,7 +72,7 @@ func Open(data string, o Options) (*Store, error) {
 
 		AnswerFirst: s.options.AnswerFirst,
 	})
-	s.Bulletin = s.ledger.Bulletin
+	s.Bulletin, s.proof.stored = s.ledger.Bulletin, s.ledger.Proof
 	if err := s.ledger.Open(context.Background()); err != nil {
 		return nil, opening(data, err)
 	}
@@ -127,6 +130,7 @@ func (s *Store) move(from Approval) *move {
 func (m *move) step(step Step) (id string) {
 	step.ID, step.At, step.Approval = m.store.options.NewID(), m.now, m.to
 	step.Seal = m.store.proof.seal(&step, m.to.Digest)
+	m.here(step.ID) // save leaves those that count
 	m.steps = append(m.steps, step)
 	return step.ID
 }
@@ -179,7 +183,8 @@ func (s *Store) make(ctx context.Context, m *move) (made ledger.Made[Step], err 
 // was read, the zero value of a new one.
 func (s *Store) save(c *change, from Approval, to *Approval) {
 	to.After, to.Origin = c.Size, c.Origin // an opening compares it with later records of the log
-	maps.DeleteFunc(to.Origins, func(decision, _ string) bool { return !slices.Contains(to.reserved(), decision) })
+	to.Origins = to.namedOrigins()
+	maps.DeleteFunc(to.Since, func(decision string, _ time.Time) bool { return !slices.Contains(to.reserved(), decision) })
 	state := *to
 	words := state.cut()
 	c.Save(from.Standing(), state)
@@ -235,6 +240,10 @@ func (a Approval) Standing() ledger.Standing {
 	for _, d := range a.reserved() {
 		is.Reserved = append(is.Reserved, ledger.Reserved{Decision: d, Origin: a.Origins[d]})
 	}
+	if len(a.Origins) > 0 {
+		is.By = a.namedOrigins()
+		maps.DeleteFunc(is.By, func(record, _ string) bool { return slices.Contains(a.reserved(), record) })
+	}
 	switch until := a.continuesUntil(); {
 	case a.open():
 		is.Open, is.Ends = true, a.ExpiresAt
@@ -252,7 +261,19 @@ func (s Step) Entry() ledger.Entry {
 		Tenant:  s.Approval.Tenant,
 		Caller:  s.Approval.Caller,
 		Settles: s.Name == StepUsed || s.Name == StepContinued || s.Name == StepReleased,
+		Proves:  s.proves(),
 	}
+}
+
+// proves are the records by which an approval may count from a step on.
+func (s *Step) proves() []string {
+	switch s.Name {
+	case StepApprove, StepDelegate, StepApproved:
+		return []string{s.ID}
+	case StepUsed:
+		return []string{s.Decision}
+	}
+	return nil
 }
 
 // rules are the part of a store that the ledger calls.

@@ -82,7 +82,9 @@ type renewal struct {
 // Reserved is a use of a capability that a decision is to have. Only the log of its origin says whether it has it.
 type Reserved struct {
 	Decision string `json:"decision"`
-	Origin   string `json:"origin,omitzero"`
+	// Origin and Since, when it was reserved, are there if origins have names.
+	Origin string    `json:"origin,omitzero"`
+	Since  time.Time `json:"since,omitzero"`
 	// By is the capability that the decision uses, if that was made from this one.
 	By string `json:"by,omitzero"`
 }
@@ -123,11 +125,13 @@ type Capability struct {
 	// or to renew it.
 	Reserved []Reserved `json:"reserved,omitzero"`
 	Granting string     `json:"granting,omitzero"`
-	// Decision granted it, or renewed it last, and Granted is the id of the record that says so.
-	Decision string    `json:"decision,omitzero"`
-	Granted  string    `json:"granted,omitzero"`
-	Renewals int       `json:"renewals,omitzero"`
-	EndedAt  time.Time `json:"ended_at,omitzero"` // when its state became final
+	// Decision granted it, or renewed it last, and Granted is the id of the record that says so, in the log of GrantedIn if
+	// that has a name.
+	Decision  string    `json:"decision,omitzero"`
+	Granted   string    `json:"granted,omitzero"`
+	GrantedIn string    `json:"granted_in,omitzero"`
+	Renewals  int       `json:"renewals,omitzero"`
+	EndedAt   time.Time `json:"ended_at,omitzero"` // when its state became final
 	// After is how long the log was when this was written, and Origin its name. Later steps of it stand there or later.
 	After  uint64 `json:"after,omitzero"`
 	Origin string `json:"origin,omitzero"`
@@ -183,6 +187,16 @@ func (c *Capability) release(decision string) {
 	}
 }
 
+// InFlight are the decisions of origins with names that are to use, grant or renew it, and may be on record or not.
+func (c *Capability) InFlight() (all []evaluation.InFlight) {
+	for _, r := range c.Reserved {
+		if r.Origin != "" {
+			all = append(all, evaluation.InFlight{Decision: r.Decision, Origin: r.Origin, Since: r.Since})
+		}
+	}
+	return all
+}
+
 // MayHaveUses reports whether a renewal may have so many uses, those included that were used: no more than before, and one at
 // least that is left.
 func (c *Capability) MayHaveUses(most int) bool {
@@ -236,6 +250,9 @@ func (c Capability) Standing() ledger.Standing {
 	}
 	for _, r := range c.Reserved {
 		is.Reserved = append(is.Reserved, ledger.Reserved{Decision: c.reservation(r), Origin: r.Origin})
+	}
+	if is.Open && c.GrantedIn != "" {
+		is.By = map[string]string{c.Granted: c.GrantedIn}
 	}
 	return is
 }

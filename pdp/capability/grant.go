@@ -194,7 +194,7 @@ func (m *move) settleGrant(decision string, used bool) {
 		m.then(func(change *change) { change.Delete(prefixRenewal + c.ID) })
 	}
 	if used {
-		c.Decision = decision
+		c.Decision, c.GrantedIn = decision, m.store.options.Origin
 	}
 	switch {
 	case !used:

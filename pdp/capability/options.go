@@ -40,6 +40,10 @@ type Options struct {
 	Recorded func(id string) (bool, error)
 	// Attest reads the step of a record, if the log vouches for the record now. Not found means that the record is gone.
 	Attest func(ctx context.Context, record string) (s Step, found bool, err error)
+	// Prove is a record of the log with its proof, and Verify reads the step of such a record of another origin as Attest
+	// does. Its error means that nothing follows from the record. They are needed if Origin is.
+	Prove  func(ctx context.Context, record string) (p Proof, found bool, err error)
+	Verify func(Proof) (Step, error)
 	// Steps reads the records in the log of some capabilities from a size of the log on, in the order of the log and by the
 	// ids of the capabilities: their steps, and a step without a name for each decision that used, granted or renewed one.
 	// The capabilities in the steps need only ID, Version and State.

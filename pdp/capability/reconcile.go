@@ -26,6 +26,10 @@ func (r rules) CatchUp(ctx context.Context, c Capability, steps []Step) error {
 		}
 		c = m.to
 	}
+	c, err := r.nameOrigin(ctx, c)
+	if err != nil {
+		return err
+	}
 	var outcomes []ledger.Outcome
 	for _, reserved := range c.Reserved {
 		if slices.ContainsFunc(steps, func(step Step) bool { return step.Name == "" && step.Decision == reserved.Decision }) {
@@ -33,6 +37,23 @@ func (r rules) CatchUp(ctx context.Context, c Capability, steps []Step) error {
 		}
 	}
 	return r.ledger.SettleAll(ctx, c, outcomes)
+}
+
+// nameOrigin notes that the record of the grant is in the log here, if the capability was written before there were others.
+func (r rules) nameOrigin(ctx context.Context, c Capability) (Capability, error) {
+	if r.options.Origin == "" || c.Granted == "" || c.GrantedIn != "" || !c.open() {
+		return c, nil
+	}
+	_, found, err := r.options.Attest(ctx, c.Granted)
+	if err != nil || !found {
+		return c, err
+	}
+	m := r.move(c)
+	m.to.Version, m.to.GrantedIn = c.Version, r.options.Origin
+	if _, err = r.make(ctx, m); err != nil {
+		return c, err
+	}
+	return m.to, r.ledger.Prove(ctx, m.to)
 }
 
 // since is a capability after steps of which the file may not know. A step that gives something counts only if its seal is

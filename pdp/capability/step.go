@@ -66,7 +66,11 @@ var outcomes = []string{StepGranted, StepUsed, StepUsedUp, StepRenewed, StepRele
 // Entry implements [ledger.Step].
 func (s Step) Entry() ledger.Entry {
 	c := &s.Capability
-	return ledger.Entry{ID: s.ID, Item: c.ID, Tenant: c.Tenant, Caller: c.Caller, Settles: slices.Contains(outcomes, s.Name)}
+	e := ledger.Entry{ID: s.ID, Item: c.ID, Tenant: c.Tenant, Caller: c.Caller, Settles: slices.Contains(outcomes, s.Name)}
+	if s.Name == StepGranted || s.Name == StepRenewed {
+		e.Proves = []string{s.ID}
+	}
+	return e
 }
 
 // seal is made of all that a step brings about of a capability.
@@ -89,15 +93,43 @@ func (s *Store) sealed(step *Step, c *Capability) bool {
 	return want != "" && hmac.Equal([]byte(want), []byte(step.Seal))
 }
 
-// vouched reports whether the log vouches for the record of the grant of a capability, or of its last renewal.
-func (s *Store) vouched(ctx context.Context, c *Capability) (bool, error) {
+// attest reads the record of a grant or a renewal, if the log of its origin vouches for it. That of another origin needs its
+// proof: there is no answer without one.
+func (s *Store) attest(ctx context.Context, c *Capability) (step Step, found bool, err error) {
+	switch c.GrantedIn {
+	case s.options.Origin:
+		return s.options.Attest(ctx, c.Granted)
+	case "": // it was written before there were others
+		if step, found, err = s.options.Attest(ctx, c.Granted); err == nil && !found {
+			err = fmt.Errorf("%w: it is not in this log, and the capability does not say in which it is", ErrUnavailable)
+		}
+		return step, found, err
+	default:
+		stored, err := s.ledger.Proof(c.ID, c.Granted, c.GrantedIn)
+		if err != nil {
+			return step, false, err
+		}
+		if step, err = s.options.Verify(stored); err != nil {
+			err = fmt.Errorf("%w: the proof of %s: %w", ErrUnavailable, c.GrantedIn, err)
+		}
+		return step, err == nil, err
+	}
+}
+
+// vouched reports whether the log vouches for the record of the grant of a capability, or of its last renewal. If the log is
+// that of another origin, and does not, it is an error: that log may vouch for it all the same.
+func (s *Store) vouched(ctx context.Context, c *Capability) (is bool, err error) {
 	if c.Granted == "" {
 		return false, nil
 	}
-	step, found, err := s.options.Attest(ctx, c.Granted)
+	step, found, err := s.attest(ctx, c)
+	of := step.Name == StepGranted || step.Name == StepRenewed
+	is = found && of && step.ID == c.Granted && step.Capability.ID == c.ID && s.sealed(&step, c)
+	if err == nil && !is && c.GrantedIn != s.options.Origin {
+		err = fmt.Errorf("%w: its proof is of another record of %s", ErrUnavailable, c.GrantedIn)
+	}
 	if err != nil {
 		return false, fmt.Errorf("whether the log has step %s of capability %s: %w", c.Granted, c.ID, err)
 	}
-	of := step.Name == StepGranted || step.Name == StepRenewed
-	return found && of && step.ID == c.Granted && step.Capability.ID == c.ID && s.sealed(&step, c), nil
+	return is, nil
 }

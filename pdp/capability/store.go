@@ -34,6 +34,9 @@ type (
 	Notice = ledger.Notice
 )
 
+// Proof is a record of the log of an origin, with the proof that it is there.
+type Proof = ledger.Proof
+
 // change is one transaction, of one capability at most.
 type change = ledger.Change[Step]
 
@@ -60,7 +63,7 @@ func Open(data string, o Options) (*Store, error) {
 		Engine:  o.Engine,
 		Form:    form(o.Key),
 		Origin:  o.Origin,
-		Log:     ledger.Log[Step]{Record: o.Record, Recorded: recorded, Steps: o.Steps, Size: o.Size},
+		Log:     ledger.Log[Step]{Record: o.Record, Recorded: recorded, Steps: o.Steps, Size: o.Size, Prove: o.Prove},
 		Rules:   rules{s},
 		Now:     s.now,
 		Retain:  s.options.Retain,
@@ -151,7 +154,11 @@ func (m *move) step(step Step) (id string) {
 // reserve has a decision reserve something, of whose record the log here will say what becomes.
 // Of an ancestor, by is the capability that the decision uses.
 func (m *move) reserve(decision, by string) {
-	m.to.Reserved = append(m.to.Reserved, Reserved{decision, m.store.options.Origin, by})
+	r := Reserved{Decision: decision, Origin: m.store.options.Origin, By: by}
+	if r.Origin != "" {
+		r.Since = m.now
+	}
+	m.to.Reserved = append(m.to.Reserved, r)
 }
 
 // write writes the change with its steps.

@@ -59,7 +59,7 @@ type place struct {
 	again func() ledger.Engine // of a process that starts then
 }
 
-// places are two processes on one state. Each attests what is in the log of the other, too, as a proof would.
+// places are two processes on one state.
 func places(t *testing.T, c *ledgertest.Cluster) []*place {
 	t.Helper()
 	c.Below, c.Lost = capability.Engine(quick(t)), capability.ErrUnavailable
@@ -68,17 +68,22 @@ func places(t *testing.T, c *ledgertest.Cluster) []*place {
 		c.Of = func() ledger.Engine { return etcdtest.Engine(t, prefix, capability.Known) }
 	}
 	all := []*place{{record: newRecord(), again: c.Process}, {record: newRecord(), again: c.Process}}
+	var proved sync.Map // the steps of proofs, by origin and id
 	for n, one := range all {
 		one.n = n * 1_000_000 // ids differ
 		o := one.options()
 		o.Engine, o.Origin = c.Process(), []string{"place", "place/1"}[n] // one begins as the other
-		o.Attest = func(ctx context.Context, id string) (step capability.Step, found bool, err error) {
-			for _, other := range all {
-				if step, found, err = other.attest(ctx, id); found {
-					break
-				}
+		o.Prove = func(ctx context.Context, id string) (p capability.Proof, found bool, err error) {
+			step, found, err := one.attest(ctx, id)
+			proved.Store(o.Origin+" "+id, step)
+			return capability.Proof{Line: []byte(id)}, found, err
+		}
+		o.Verify = func(p capability.Proof) (capability.Step, error) {
+			step, is := proved.Load(p.Origin + " " + string(p.Line))
+			if !is {
+				return capability.Step{}, errRecord
 			}
-			return step, found, err
+			return step.(capability.Step), nil
 		}
 		one.s = mustOpen(t, "", o)
 	}
@@ -127,7 +132,7 @@ func TestElsewhere(t *testing.T) {
 	wantCode(t, "a use in doubt is used", here.use(t.Context(), here.s, c.ID, "f"), token.UsedUp)
 	got, err := here.s.Revoke(t.Context(), c.ID, "mia", "")
 	must(t, err)
-	if len(got.Reserved) != 1 || got.Reserved[0] != (capability.Reserved{Decision: "d", Origin: "place/1"}) {
+	if len(got.Reserved) != 1 || got.Reserved[0] != (capability.Reserved{Decision: "d", Origin: "place/1", Since: start}) {
 		t.Errorf("under way are %v", got.Reserved)
 	}
 	_, err = there.s.Usable(t.Context(), c.ID)

@@ -257,6 +257,9 @@ func (c *Cluster) leave() {
 	if c.leased != 0 {
 		_, _ = c.client.Revoke(ctx, c.leased)
 	}
+	if c.history.Restored() {
+		c.restoredMeanwhile(ctx) // or the next start would take it for what it was
+	}
 	_ = c.writeMark()
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"policy-service/pdp/approval/inbox"
 	"policy-service/pdp/console/page"
 	"policy-service/pdp/httpclient"
 	"policy-service/pdp/server/auth"
@@ -37,6 +38,7 @@ type held struct {
 	Expires   time.Time         `json:"expires"`
 	MaxUses   int               `json:"max_uses"`
 	Used      int               `json:"used"`
+	InFlight  []inbox.InFlight  `json:"in_flight"`
 }
 
 type heldBy struct {
@@ -153,6 +155,14 @@ func stateName(s page.Status) string {
 	return string(s.Name())
 }
 
+// underWay are uses of which it is not known yet if they are on record.
+func (v *visit) underWay(all []inbox.InFlight) (shown []page.UnderWay) {
+	for _, one := range all {
+		shown = append(shown, page.UnderWay{Decision: page.IDOf(one.Decision), Origin: page.Word(one.Origin), Since: v.moment(one.Since)})
+	}
+	return shown
+}
+
 // heldOf is a capability as pages show it, with so many of its tools.
 func (v *visit) heldOf(c *held, tools int) page.Held {
 	shown := page.Held{
@@ -164,6 +174,7 @@ func (v *visit) heldOf(c *held, tools int) page.Held {
 		Until:        v.moment(c.Expires),
 		Used:         c.Used,
 		Uses:         c.MaxUses,
+		UnderWay:     v.underWay(c.InFlight),
 		MoreTools:    max(0, len(c.Tools)-tools),
 		AnyArguments: c.Arguments == nil,
 	}

@@ -51,6 +51,9 @@ type Standing struct {
 	Origin string
 	// Reserved are the uses that decisions are to have, which may be on record or not.
 	Reserved []Reserved
+	// By are the records that it counts by, and the origins whose logs have them. If an origin has no name, its records are
+	// not among them.
+	By map[string]string
 	// Revision is of what was read, and 0 of an item that is new.
 	Revision uint64
 }
@@ -72,6 +75,8 @@ type Entry struct {
 	// Settles says that the step is the outcome of a reservation. The item counts before such a step is on record,
 	// and waits for the record of any other step.
 	Settles bool
+	// Proves are the records that the item may count by from the step on. See [Standing].By.
+	Proves []string
 }
 
 // Outcome is the end of a reservation: the decision used the item, or it is not on record and will not be.
@@ -112,6 +117,9 @@ type Log[S Step] struct {
 	Steps func(ctx context.Context, from uint64, ids map[string]bool) (map[string][]S, error)
 	// Size is how many records the log has.
 	Size func() uint64
+	// Prove is a record with the proof that it is in this log, for the processes with another one. Not found means that there
+	// is none to be given. It may be nil if there are no such processes.
+	Prove func(ctx context.Context, id string) (p Proof, found bool, err error)
 }
 
 // Options are what a [Ledger] is given. All must be there, but Origin, Beside and AnswerFirst.
@@ -153,7 +161,7 @@ type Ledger[I Item, S Step] struct {
 func New[I Item, S Step](o Options[I, S]) *Ledger[I, S] {
 	o.Form.ready()
 	return &Ledger[I, S]{
-		struck:   struck{inside: map[string]bool{}, gone: [2]map[string]bool{{}, {}}},
+		struck:   struck{inside: map[string]proving{}, gone: [2]map[string]bool{{}, {}}},
 		Bulletin: &Bulletin{readers: map[*News]chan<- struct{}{}},
 		options:  o,
 		engine:   o.Engine,

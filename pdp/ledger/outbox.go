@@ -2,8 +2,10 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"sync"
 )
@@ -53,36 +55,48 @@ func outbox[S Step](tx *Tx, id string, leaveOut func(key string) bool) iter.Seq[
 // reader that began before that may still find them, so they stay struck for a while.
 type struck struct {
 	mu     sync.Mutex
-	inside map[string]bool
+	inside map[string]proving
 	gone   [2]map[string]bool // the latest first
 }
 
 // mostGone is how many entries are removed before those that were removed long ago are forgotten, at the latest.
 const mostGone = 10_000
 
-func (s *struck) add(key string) {
+func (s *struck) add(key string, with proving) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.inside[key] = true
+	s.inside[key] = with
 }
 
 func (s *struck) has(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.inside[key] || s.gone[0][key] || s.gone[1][key]
+	_, inside := s.inside[key]
+	return inside || s.gone[0][key] || s.gone[1][key]
 }
 
-// some are entries that are to be removed, but no more than so many.
+// some are entries that are to be removed, but no more than so many, and none in whose place proofs may have to be written.
 func (s *struck) some(most int) (keys []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key := range s.inside {
+	for key, with := range s.inside {
 		if len(keys) >= most {
 			break
 		}
-		keys = append(keys, key)
+		if len(with.records) == 0 {
+			keys = append(keys, key)
+		}
 	}
 	return keys
+}
+
+// unproved are the entries in whose place proofs may have to be written.
+func (s *struck) unproved() map[string]proving {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := maps.Clone(s.inside)
+	maps.DeleteFunc(all, func(_ string, with proving) bool { return len(with.records) == 0 })
+	return all
 }
 
 func (s *struck) removed(keys []string) {
@@ -109,13 +123,16 @@ func (l *Ledger[I, S]) ageStruck(context.Context) error {
 }
 
 // strike removes the entries that are on record.
-func (l *Ledger[I, S]) strike(ctx context.Context) error {
-	return l.Again(ctx, func() (err error) {
+func (l *Ledger[I, S]) strike(ctx context.Context) (err error) {
+	for key, with := range l.struck.unproved() {
+		err = errors.Join(err, l.prove(ctx, with, key))
+	}
+	return errors.Join(err, l.Again(ctx, func() (err error) {
 		for err == nil && len(l.struck.some(1)) > 0 {
 			_, err = l.Update(func(*Change[S]) {})
 		}
 		return err
-	})
+	}))
 }
 
 // unrecorded goes through the steps of an item, or of all items, that are not on record, as far as this process knows.
@@ -170,7 +187,7 @@ func (l *Ledger[I, S]) record(ctx context.Context, item I, entries []*entry[S]) 
 				return fmt.Errorf("%w: %w", ErrUnrecorded, err)
 			}
 		}
-		l.struck.add(e.key)
+		l.struck.add(e.key, l.proving(e))
 	}
 	if l.engine.Shared() { // others wait for that
 		if err := l.strike(ctx); err != nil {

@@ -141,6 +141,9 @@ func (l *Ledger[I, S]) forgetOld(ctx context.Context) error {
 		if err != nil || stays || len(item.Standing().Reserved) > 0 {
 			return err
 		}
+		if err = l.DropProofs(ctx, id); err != nil {
+			return err
+		}
 		_, err = l.Update(func(c *Change[S]) {
 			l.options.Rules.Forget(c, item)
 			for _, key := range struck { // or nothing would find them any more

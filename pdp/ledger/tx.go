@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash"
 	"iter"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -38,6 +39,7 @@ import (
 //
 // And where other processes write, too:
 //
+//	p/KIND/ID/RECORD       → a record that the item counts by, with its proof (Proof)
 //	l/KIND/ORIGIN          → up to where the log of an origin is known (known)
 //	j/WORK                 → which process does it for all (claim)
 const (
@@ -46,6 +48,7 @@ const (
 	prefixEnded    = "i/e/"
 	prefixReserved = "r/"
 	prefixOutbox   = "o/"
+	prefixProofs   = "p/"
 	prefixOrigins  = "l/"
 	prefixClaims   = "j/"
 )
@@ -398,6 +401,11 @@ func (c *Change[S]) Save(was Standing, item Item) {
 	for _, r := range is.Reserved {
 		if !slices.Contains(was.Reserved, r) {
 			c.Put(form.reserved(r.Origin, r.Decision), is.ID)
+		}
+	}
+	for n, record := range slices.Sorted(maps.Keys(was.By)) { // see dropProofs for any others
+		if _, stays := is.By[record]; !stays && n < settledAtOnce {
+			c.Delete(form.proof(is.ID, record))
 		}
 	}
 	c.Tell(item)

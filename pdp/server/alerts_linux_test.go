@@ -28,6 +28,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/index"
+	"policy-service/pdp/decisionlog/witness/witnesstest"
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/written"
@@ -265,14 +266,10 @@ var troubles = map[string]func(t *testing.T) (before, after model.Vector){
 		return before, after
 	},
 	"PolicyServiceLogForked": func(t *testing.T) (before, after model.Vector) {
-		data := t.TempDir()
-		option, _ := witnessed(t, data, 1, 1)
-		s := pdptest.Start(t, telling(), option)
-		before = scrape(t, s.URL)
-		stopAndWait(t, s)
-		must(t, os.WriteFile(filepath.Join(data, decisionlog.ConflictFile), []byte("evidence"), 0o600))
-		s = pdptest.Start(t, telling(), option)
-		eventually(t, "the evidence is read", func() bool {
+		s, _ := fork(t, func(s *pdptest.Server) { before = scrape(t, s.URL) }, func(c *server.Config, w *witnesstest.Witness) {
+			c.DecisionLog.Witnesses.Monitoring = map[string]string{"w1": w.URL}
+		})
+		eventually(t, "it is a conflict", func() bool {
 			after = scrape(t, s.URL)
 			return value(after, "policy_service_log_witness_conflict") > 0
 		})

@@ -69,6 +69,7 @@ func (s *Server) openApprovals(key []byte) (err error) {
 		Sealer:     s.keys.pages.sealer,
 		PDP:        func() *pdp.PDP { return s.pdp },
 		Mask:       func(ctx context.Context) *mask.Masker { return s.live.pinned(ctx).mask },
+		KeyOf:      s.logKeys,
 		IssuerURL:  s.issuerURL,
 		Approvers:  s.approvers,
 		Persons:    s.persons,

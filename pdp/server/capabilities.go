@@ -51,6 +51,7 @@ func (s *Server) openCapabilities(key []byte) error {
 		Log:       s.decisions.log,
 		Keys:      s.keys.signing,
 		PDP:       func() *pdp.PDP { return s.pdp },
+		KeyOf:     s.logKeys,
 		IssuerURL: s.issuerURL,
 		ListURL:   func(name string) string { return s.listeners.base() + capabilities.StatusPath + name },
 		Terms: broker.Terms{

@@ -161,6 +161,14 @@ func (s *Server) capabilitiesOnCluster(o *store.Options) {
 	}
 }
 
+// logKeys are the keys of the log of another replica.
+func (s *Server) logKeys(origin string) ([]string, error) {
+	if s.cluster == nil {
+		return nil, nil
+	}
+	return s.cluster.LogKeys(origin)
+}
+
 // early answers while the server waits for etcd, and hands on once there is a handler.
 type early struct {
 	handler atomic.Pointer[http.Handler]

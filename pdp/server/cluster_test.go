@@ -277,7 +277,6 @@ func TestClusterStartsWithoutEtcd(t *testing.T) {
 // Etcd that was put back from a copy is found by the replicas. State stands still until each has compared its own log, and
 // then a use that was made after the copy is still made.
 func TestClusterRestored(t *testing.T) {
-	t.Skip("in work")
 	t.Parallel()
 	g := openGroup(t, 2, etcdtest.Start(t, etcdtest.Options{Members: 1}))
 	a, b := g.all[0], g.all[1]

@@ -115,7 +115,7 @@ func refusals(t *testing.T) map[string]refusal {
 		"a grant of all values":  {granted("[{claim: groups, value: [staff], permissions: [decide], tenants: [acme]}]"), `: auth.jwt[0].grants[0].value must be a string; `},
 		"a grant of obligations": {granted("[{claim: groups, value: staff, permissions: [decide], tenants: [acme], obligations: []}]"), `: unknown key "obligations"; use one of claim, permissions, tenants, value`},
 		"a grant relays":         {granted("[{claim: groups, value: staff, permissions: [relay], tenants: [acme]}]"), `:9:7: auth.jwt[0]: grants[0]: permissions has relay, which only API keys have; `},
-		"unknown key":            {"publicurl: x\n", `:1:1: unknown key "publicurl"; use one of admin_listen, approvals, auth, capabilities, console, data, decision_log, listen, listen_mode, log, max_concurrent, max_connections, metrics, policies, public_url, queue_time, rate_limit, request_time, tls`},
+		"unknown key":            {"publicurl: x\n", `:1:1: unknown key "publicurl"; use one of admin_listen, approvals, auth, capabilities, cluster, console, data, decision_log, listen, listen_mode, log, max_concurrent, max_connections, metrics, policies, public_url, queue_time, rate_limit, request_time, tls`},
 		"another case":           {"Public_URL: x\n", `:1:1: unknown key "Public_URL"`},
 		"unknown key of a grant": {replaced("tenants: [default, acme]", "tenant: default"), `:17:7: unknown key "tenant"; use one of audiences, obligations, permissions, san, tenants`},
 		"a secret written out":   {replaced("audience: pdp", "client_secret: s3cret"), `:10:7: unknown key "client_secret"`},

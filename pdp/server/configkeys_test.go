@@ -117,11 +117,11 @@ func TestNoKeyTakesASecret(t *testing.T) {
 // A variable says what the same words in the file say, and wins over it.
 func TestEveryScalarKeyHasAVariable(t *testing.T) {
 	t.Parallel()
-	// These are refused without per_second, bytes, policy_file, or grants.
+	// These are refused without per_second, bytes, policy_file, grants, or endpoints.
 	beside := map[string]bool{"decision_log.witnesses.every": true, "decision_log.witnesses.patience": true, "decision_log.witnesses.required": true, "rate_limit.burst": true, "decision_log.retain.least_age": true, "decision_log.retain.share": true, "decision_log.retain.share_person": true}
 	seen := 0
 	for _, k := range server.ConfigForm.Keys() {
-		if k.Variable == "" || beside[k.Path] || k.Path == "listen_mode" /* a file needs quotes */ || strings.HasPrefix(k.Path, "console.oidc.") {
+		if k.Variable == "" || beside[k.Path] || k.Path == "listen_mode" /* a file needs quotes */ || strings.HasPrefix(k.Path, "console.oidc.") || strings.HasPrefix(k.Path, "cluster.") {
 			continue
 		}
 		seen++
@@ -307,7 +307,7 @@ func TestConfigSchemaHasEveryKey(t *testing.T) {
 			for name, value := range properties {
 				walk(value.(map[string]any), strings.TrimPrefix(path+"."+name, "."))
 			}
-			if len(properties) > 0 && !strings.HasPrefix(path, "decision_log.sinks.") && path != "decision_log.witnesses" && path != "auth.jwt[].principal" && path != "auth.jwt[].exchange" && path != "console" && path != "console.oidc" && path != "console.oidc.principal" {
+			if len(properties) > 0 && !strings.HasPrefix(path, "decision_log.sinks.") && path != "decision_log.witnesses" && path != "auth.jwt[].principal" && path != "auth.jwt[].exchange" && path != "cluster" && path != "console" && path != "console.oidc" && path != "console.oidc.principal" {
 				return // a section that means nothing by itself is no key
 			}
 		}

@@ -137,7 +137,7 @@ func TestReconfigureTakesAllOrNothing(t *testing.T) {
 			"decision_log.witnesses.every", "decision_log.witnesses.patience", "decision_log.witnesses.required": // which are refused without per_second, bytes and policy_file
 			continue
 		}
-		if k.Variable == "" || strings.HasPrefix(k.Path, "console.oidc.") { // which says nothing without grants
+		if k.Variable == "" || strings.HasPrefix(k.Path, "console.oidc.") || strings.HasPrefix(k.Path, "cluster.") { // which say nothing without grants, or endpoints
 			continue
 		}
 		value := other[k.Path]

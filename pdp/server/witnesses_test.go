@@ -167,32 +167,12 @@ func TestWitnessesRequired(t *testing.T) {
 // A data directory of before that is put back is refused by the witness, and named.
 func TestWitnessesFork(t *testing.T) {
 	t.Parallel()
-	data, before := t.TempDir(), t.TempDir()
-	option, all := witnessed(t, data, 1, 1)
-	soon := func(c *server.Config) {
-		server.TuneLog(c, func(o *decisionlog.Options, _ *decisionlog.Retention) { o.Checkpoints.Idle = time.Millisecond })
-	}
-	must(t, os.Rename(data, filepath.Join(before, "data")))
-	copyData(t, filepath.Join(before, "data"), data)
-	s := pdptest.Start(t, telling(), option, soon)
-	for range 3 {
-		replied(t, s.Post(evaluationPath, readQuestion), 200)
-	}
-	origin, size := "", int64(0)
-	eventually(t, "all is cosigned", func() bool {
-		_, state := witnessesOf(t, s)
-		origin, _, _ = strings.Cut(s.Get("/v1/log/keys").Body, "+")
-		size = all[0].Size(origin)
-		return state.Log.Witnesses.Size > 5
-	})
-	stopAndWait(t, s)
-	must(t, os.RemoveAll(data))
-	copyData(t, filepath.Join(before, "data"), data)
 	logged := new(written.Text)
-	s = pdptest.Start(t, telling(), option, soon, func(c *server.Config) {
+	s, size := fork(t, func(*pdptest.Server) {}, func(c *server.Config, w *witnesstest.Witness) {
 		c.Program.Logger = slog.New(slog.NewTextHandler(logged, nil))
-		c.DecisionLog.Witnesses.Monitoring = map[string]string{"w1": all[0].URL}
+		c.DecisionLog.Witnesses.Monitoring = map[string]string{"w1": w.URL}
 	})
+	before := size()
 	var state witnessState
 	eventually(t, "it is a conflict", func() bool {
 		_, state = witnessesOf(t, s)
@@ -201,9 +181,37 @@ func TestWitnessesFork(t *testing.T) {
 	if state.Status != "degraded" || state.Log.Witnesses.Witnesses[0].Outcome != "suspect" || !strings.Contains(logged.String(), "this log forked") {
 		t.Errorf("got %+v\n%s", state, logged)
 	}
-	if all[0].Size(origin) != size {
+	if size() != before {
 		t.Error("the witness cosigned both")
 	}
+}
+
+// fork serves a log that a witness cosigns, has a function look at the server, and serves with the data directory of before. It
+// returns that second server, which has the change, and the size of the log as the witness knows it.
+func fork(t *testing.T, look func(*pdptest.Server), change func(*server.Config, *witnesstest.Witness)) (s *pdptest.Server, size func() int64) {
+	t.Helper()
+	data, old := t.TempDir(), t.TempDir()
+	option, all := witnessed(t, data, 1, 1)
+	soon := func(c *server.Config) {
+		server.TuneLog(c, func(o *decisionlog.Options, _ *decisionlog.Retention) { o.Checkpoints.Idle = time.Millisecond })
+	}
+	must(t, os.Rename(data, filepath.Join(old, "data")))
+	copyData(t, filepath.Join(old, "data"), data)
+	s = pdptest.Start(t, telling(), option, soon)
+	for range 3 {
+		replied(t, s.Post(evaluationPath, readQuestion), 200)
+	}
+	eventually(t, "all is cosigned", func() bool {
+		_, state := witnessesOf(t, s)
+		return state.Log.Witnesses.Size > 5
+	})
+	origin, _, _ := strings.Cut(s.Get("/v1/log/keys").Body, "+")
+	look(s)
+	stopAndWait(t, s)
+	must(t, os.RemoveAll(data))
+	copyData(t, filepath.Join(old, "data"), data)
+	s = pdptest.Start(t, telling(), option, soon, func(c *server.Config) { change(c, all[0]) })
+	return s, func() int64 { return all[0].Size(origin) }
 }
 
 func copyData(t *testing.T, from, to string) {

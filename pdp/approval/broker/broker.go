@@ -57,6 +57,9 @@ type Options struct {
 	PDP func() *pdp.PDP
 	// Mask is the masker of the configuration that answers a request.
 	Mask func(context.Context) *mask.Masker
+	// KeyOf has the keys that the log of another origin has had, as `log key` prints them. It is needed if others write to the
+	// same approvals.
+	KeyOf func(origin string) ([]string, error)
 	// IssuerURL is the URL by which a tenant's decisions are asked for, "" if it is not known. Tokens are by it and
 	// for it.
 	IssuerURL func(tenant string) string
@@ -89,6 +92,7 @@ func Open(options Options) (*Broker, error) {
 	b := &Broker{options: options}
 	o := &b.options.Store
 	o.Record, o.Recorded, o.Attest, o.Steps = b.record, options.Log.Has, b.attest, b.steps
+	o.Prove, o.Verify = b.prove, b.attestProof
 	o.Size, o.SamePerson, o.OnError = options.Log.Size, b.samePerson, b.failed
 	o.Silent = len(options.Webhooks)+len(options.Callbacks) == 0
 	var err error

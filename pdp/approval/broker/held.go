@@ -11,6 +11,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/approval"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/vouch"
 )
 
 // This file reads from the log what an approval is compared with before it counts. The file of approvals alone is no
@@ -92,11 +93,34 @@ func (b *Broker) attest(ctx context.Context, id string) (step approval.Step, fou
 	if err != nil {
 		return step, false, err
 	}
-	line, err := readLine(record.Line)
+	return attested(record.Line)
+}
+
+// attested reads the step of a line that a log vouches for.
+func attested(text []byte) (step approval.Step, found bool, err error) {
+	line, err := readLine(text)
 	if steps := line.stepsOf(); err == nil && len(steps) > 0 {
 		return steps[0], true, nil
 	}
 	return step, false, err
+}
+
+// prove is a record of a step or a decision, for processes with another log.
+func (b *Broker) prove(ctx context.Context, id string) (p approval.Proof, found bool, err error) {
+	p.Line, p.Proof, found, err = vouch.Prove(ctx, b.options.Log, id)
+	return p, found, err
+}
+
+// attestProof reads the step of a record of another log, if its proof is good.
+func (b *Broker) attestProof(p approval.Proof) (step approval.Step, err error) {
+	if err = vouch.Verify(p.Line, p.Proof, p.Origin, b.options.KeyOf); err != nil {
+		return step, err
+	}
+	step, found, err := attested(p.Line)
+	if err == nil && !found {
+		err = errors.New("it is of no step and no decision")
+	}
+	return step, err
 }
 
 // steps reads the steps that the log has of some approvals, as [approval.Options] has it.

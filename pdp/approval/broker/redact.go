@@ -193,6 +193,9 @@ func (b *Broker) redactRecords(ctx context.Context, caller string, r Redaction) 
 		return done, err
 	}
 	done = Redacted{Approval: r.Approval, Elsewhere: elsewhere}
+	if b.options.Store.Origin != "" {
+		done.Elsewhere = append([]string{"the logs of the other replicas, until it is asked for at each"}, elsewhere...)
+	}
 	var ids []string
 	for _, l := range lines {
 		if l.Event == approval.StepRedacted {

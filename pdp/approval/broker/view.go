@@ -36,6 +36,7 @@ func ViewOf(a approval.Approval) evaluation.ApprovalView {
 		Used:          len(a.Used) + len(a.Reserved),
 		Rounds:        a.Terms.Rounds,
 		Continued:     a.Continued,
+		InFlight:      a.InFlight(),
 		Delegable:     a.Terms.Delegable,
 		FiledAt:       a.FiledAt,
 		ExpiresAt:     a.ExpiresAt,

@@ -40,12 +40,12 @@ const policies = `
 @id("people") permit(principal, action == Action::"approval.decide", resource is Approval) when { principal in team::"leads" };
 `
 
-func open(t *testing.T) *world {
+func open(t *testing.T, with ...func(*broker.Options)) *world {
 	t.Helper()
 	w, data, files := &world{T: t}, t.TempDir(), t.TempDir()
 	for name, text := range map[string]string{
 		"a.cedar":          policies,
-		"obligations.yaml": "ask: {type: approval_required, properties: {template: owner, message: \"${principal.id} wants ${resource.id}\", timeout: 1h, valid_for: 10m, delegable: true}}\n",
+		"obligations.yaml": "ask: {type: approval_required, properties: {template: owner, message: \"${principal.id} wants ${resource.id}\", timeout: 1h, valid_for: 10m, delegable: true, rounds: 2}}\n",
 		"entities/e.json": `[{"uid":{"type":"team","id":"leads"},"attrs":{},"parents":[]},
 			{"uid":{"type":"user","id":"mia"},"attrs":{},"parents":[{"type":"team","id":"leads"}]},
 			{"uid":{"type":"user","id":"ida"},"attrs":{},"parents":[{"type":"team","id":"leads"}]}]`,
@@ -76,6 +76,9 @@ func open(t *testing.T) *world {
 		},
 		Persons: (&auth.Authenticator{}).Persons,
 		Count:   func(string) {}, Refused: func(*approval.LimitError) { w.limited.Add(1) },
+	}
+	for _, set := range with {
+		set(&w.options)
 	}
 	w.Broker, err = broker.Open(w.options)
 	w.must(err)

@@ -22,6 +22,9 @@ type Request struct {
 // Said is a vote or another ruling about a request.
 type Said = evaluation.ApprovalVote
 
+// InFlight is a use that may be on record or not.
+type InFlight = evaluation.InFlight
+
 // Asked is the question that waits for approval, in AuthZEN's form.
 type Asked struct {
 	Subject  Entity `json:"subject"`

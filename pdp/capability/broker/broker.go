@@ -40,6 +40,9 @@ type Options struct {
 	Keys *signing.Keys
 	// PDP is the PDP whose capabilities these are. It is made after the Broker.
 	PDP func() *pdp.PDP
+	// KeyOf has the keys that the log of another origin has had, as `log key` prints them. It is needed if others write to the
+	// same capabilities.
+	KeyOf func(origin string) ([]string, error)
 	// IssuerURL is the URL by which a tenant's decisions are asked for, "" if it is not known. Tokens are by it.
 	IssuerURL func(tenant string) string
 	// ListURL is the URL of a status list.
@@ -79,6 +82,7 @@ func Open(options Options) (*Broker, error) {
 	b.nonces = capability.NewNonces(b.now(), options.Terms.Skew, options.Terms.NonceAlways)
 	o := &b.options.Store
 	o.Record, o.Recorded, o.Attest, o.Steps = b.record, options.Log.Has, b.attest, b.steps
+	o.Prove, o.Verify = b.prove, b.attestProof
 	o.Size, o.OnError = options.Log.Size, b.failed
 	var err error
 	if b.Store, err = store.Open(options.Data, *o); err != nil {

@@ -13,6 +13,7 @@ import (
 	"policy-service/evaluation"
 	store "policy-service/pdp/capability"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/vouch"
 )
 
 // recordedStep are the details of a record of kind capability; its event is the step.
@@ -130,11 +131,34 @@ func (b *Broker) attest(ctx context.Context, id string) (step store.Step, found 
 	if err != nil {
 		return step, false, err
 	}
-	all, err := stepsOf(record.Line)
+	return attested(record.Line)
+}
+
+// attested reads the step of a line that a log vouches for.
+func attested(text []byte) (step store.Step, found bool, err error) {
+	all, err := stepsOf(text)
 	if err != nil || len(all) == 0 {
 		return step, false, err
 	}
 	return all[0], true, nil
+}
+
+// prove is a record of a step, for processes with another log.
+func (b *Broker) prove(ctx context.Context, id string) (p store.Proof, found bool, err error) {
+	p.Line, p.Proof, found, err = vouch.Prove(ctx, b.options.Log, id)
+	return p, found, err
+}
+
+// attestProof reads the step of a record of another log, if its proof is good.
+func (b *Broker) attestProof(p store.Proof) (step store.Step, err error) {
+	if err = vouch.Verify(p.Line, p.Proof, p.Origin, b.options.KeyOf); err != nil {
+		return step, err
+	}
+	step, found, err := attested(p.Line)
+	if err == nil && !found {
+		err = errors.New("it is of no step")
+	}
+	return step, err
 }
 
 // steps reads the steps that the log has of some capabilities, as [store.Options] has it.

@@ -51,6 +51,7 @@ type Held struct {
 	Until    Moment
 	// Used is how often it was used, and Uses how often it may be; 0 is any number.
 	Used, Uses int
+	UnderWay   []UnderWay
 	Tools      []Tool
 	MoreTools  int // that are not among Tools
 	Arguments  []Argument

@@ -77,9 +77,17 @@ type Terms struct {
 	Rounds    int
 	Within    time.Duration
 	Continued int
+	UnderWay  []UnderWay
 	// ValidFor is how long an approval counts that is to be given; 0 if it is not known.
 	ValidFor time.Duration
 	Unbound  []Text
+}
+
+// UnderWay is a use of which it is not known yet if it is on record.
+type UnderWay struct {
+	Decision ID
+	Origin   Text
+	Since    Moment
 }
 
 // Span is how long an approval counts, in words.

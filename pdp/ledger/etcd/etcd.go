@@ -210,10 +210,11 @@ func (e *Engine) Write(t ledger.Transaction) (revision uint64, err error) {
 			then = append(then, clientv3.OpPut(e.key(key), string(value)))
 		}
 	}
-	if len(then) > 0 {
+	if len(t.Puts) > 0 {
 		then = append(then, clientv3.OpPut(e.Prefix+last, e.name))
 		e.commits.Add(1)
-	} else {
+	} else { // etcd compares on any member, however old its state, unless something is read
+		then = append(then, clientv3.OpGet(e.Prefix+last))
 		e.reads.Add(1)
 	}
 	made, err := call(e, func(r *clientv3.TxnResponse) *etcdserverpb.ResponseHeader { return r.Header },
@@ -225,7 +226,7 @@ func (e *Engine) Write(t ledger.Transaction) (revision uint64, err error) {
 		return 0, err
 	case !made.Succeeded:
 		return 0, ledger.ErrConflict
-	case len(then) == 0:
+	case len(t.Puts) == 0:
 		return 0, nil
 	}
 	return uint64(made.Header.Revision), nil

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -266,5 +267,30 @@ func TestNoOlderValueIsPutBack(t *testing.T) {
 	put("f/c", string(got.Kvs[0].Value))
 	if _, err := reads("f/c"); !errors.Is(err, known.Damaged) {
 		t.Errorf("a value of another key: %v", err)
+	}
+}
+
+// TestMinorityComparesNothing: a member that is cut off from the others neither reads nor compares, though it has values.
+func TestMinorityComparesNothing(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.Start(t, etcdtest.Options{})
+	leader, _ := c.Leader()
+	client, err := etcdtest.Dial(c.Client().Endpoints()[leader])
+	must(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	e := etcd.New(etcd.Options{Client: client, Prefix: "/cut/", Errors: known, Timeout: time.Second})
+	revision, err := e.Write(ledger.Transaction{Puts: map[string][]byte{"a": {1}}})
+	must(t, err)
+	c.Isolate(leader)
+	for name, one := range map[string]ledger.Transaction{
+		"only compares": {If: map[string]uint64{"a": revision}},
+		"writes":        {If: map[string]uint64{"a": revision}, Puts: map[string][]byte{"b": {1}}},
+	} {
+		if _, err := e.Write(one); !errors.Is(err, known.Unavailable) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := e.View(func(ledger.State) error { return nil }); !errors.Is(err, known.Unavailable) {
+		t.Error(err)
 	}
 }

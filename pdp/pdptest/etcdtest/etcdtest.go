@@ -305,13 +305,16 @@ func (c *Cluster) PID(n int) int {
 	return m.command.Process.Pid
 }
 
-// ofMember is the member that has a connection from a port, -1 for none.
+// ofMember is the member that has a connection from a port, -1 if the member has ended.
 func (c *Cluster) ofMember(port int) int {
-	inode := inodeOf(port)
-	for n := range c.members {
-		if hasSocket(c.PID(n), inode) {
-			return n
+	for range 20 {
+		inode := inodeOf(port)
+		for n := range c.members {
+			if hasSocket(c.PID(n), inode) {
+				return n
+			}
 		}
+		time.Sleep(5 * time.Millisecond) // a socket is in the list of its process a little later than in that of all
 	}
 	return -1
 }

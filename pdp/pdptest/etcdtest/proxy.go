@@ -60,7 +60,9 @@ func (p *proxy) serve(from net.Conn) {
 	defer func() { _ = from.Close() }()
 	who := everyone
 	if p.of != nil {
-		who = p.of(from.RemoteAddr().(*net.TCPAddr).Port)
+		if who = p.of(from.RemoteAddr().(*net.TCPAddr).Port); who < 0 {
+			return
+		}
 	}
 	p.mu.Lock()
 	off := p.off[who] || p.off[everyone]
@@ -170,7 +172,7 @@ func inodeOf(port int) string {
 	want := fmt.Sprintf(":%04X", port)
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		fields := strings.Fields(lines.Text())
-		if len(fields) > 9 && strings.HasSuffix(fields[1], want) {
+		if len(fields) > 9 && strings.HasSuffix(fields[1], want) && fields[9] != "0" {
 			return fields[9]
 		}
 	}

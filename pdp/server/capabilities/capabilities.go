@@ -304,6 +304,8 @@ type State struct {
 	Expires   time.Time         `json:"expires"`
 	MaxUses   int               `json:"max_uses,omitzero"`
 	Used      int               `json:"used,omitzero"`
+	// InFlight are the uses of which it is not known yet if they are on record, where several replicas share capabilities.
+	InFlight []evaluation.InFlight `json:"in_flight,omitzero"`
 	// Parent is the capability that it was made from by handing on, and Depth how often that was done. MaxDepth is how often
 	// it may be.
 	Parent   string `json:"parent,omitzero"`
@@ -315,7 +317,7 @@ func stateOf(c *store.Capability) State {
 	s := State{
 		ID: c.ID, Tenant: c.Tenant, State: c.State, Holder: c.Holder, JKT: c.JKT, Audience: c.Audience,
 		Arguments: capability.Kinds(c.Token.Layers), Expires: c.Expires.UTC(), MaxUses: c.MaxUses, Used: c.Used,
-		Tools: c.Token.Tools(), Parent: c.Token.Parent, Depth: c.Token.Depth, MaxDepth: c.MaxDepth,
+		Tools: c.Token.Tools(), Parent: c.Token.Parent, Depth: c.Token.Depth, MaxDepth: c.MaxDepth, InFlight: c.InFlight(),
 	}
 	return s
 }

@@ -18,17 +18,18 @@ import (
 
 // held is a capability as the server shows it. The token is not in it. JSON is all of it.
 type held struct {
-	ID       string         `json:"id"`
-	Tenant   string         `json:"tenant_id"`
-	State    string         `json:"state"`
-	Holder   evaluation.Ref `json:"holder"`
-	JKT      string         `json:"jkt"`
-	Audience string         `json:"audience"`
-	Tools    []string       `json:"tools"`
-	Expires  time.Time      `json:"expires"`
-	MaxUses  int            `json:"max_uses"`
-	Used     int            `json:"used"`
-	Parent   string         `json:"parent"`
+	ID       string                `json:"id"`
+	Tenant   string                `json:"tenant_id"`
+	State    string                `json:"state"`
+	Holder   evaluation.Ref        `json:"holder"`
+	JKT      string                `json:"jkt"`
+	Audience string                `json:"audience"`
+	Tools    []string              `json:"tools"`
+	Expires  time.Time             `json:"expires"`
+	MaxUses  int                   `json:"max_uses"`
+	Used     int                   `json:"used"`
+	Parent   string                `json:"parent"`
+	InFlight []evaluation.InFlight `json:"in_flight"`
 }
 
 const (
@@ -142,6 +143,9 @@ func (at serverFlags) print(s cli.Streams, text jsontext.Value) error {
 			continue
 		}
 		table.Row(row[0], row[1])
+	}
+	for _, one := range h.InFlight {
+		table.Row("under way", "one use since "+cli.Time(one.Since)+" at "+one.Origin+", by decision "+one.Decision)
 	}
 	return table.Flush()
 }

@@ -1,0 +1,207 @@
+package cluster_test
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"policy-service/pdp/cluster"
+	"policy-service/pdp/ledger"
+	"policy-service/pdp/pdptest/etcdtest"
+)
+
+var known = ledger.Errors{
+	Unavailable: errors.New("unavailable"), Closed: errors.New("closed"), Locked: errors.New("locked"),
+	Damaged: errors.New("damaged"), NotFound: errors.New("not found"),
+}
+
+// replica is a process of a cluster whose ledgers are not looked at.
+type replica struct {
+	*cluster.Cluster
+	t       testing.TB
+	config  cluster.Config
+	options cluster.Options
+	joining cluster.Joining
+	keys    []string
+	size    uint64
+	now     time.Time
+	stop    func()
+}
+
+func newReplica(t testing.TB, origin, prefix string, endpoints ...string) *replica {
+	r := &replica{t: t, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), keys: []string{origin + "+1+key"}, size: 3}
+	r.config.Etcd.Prefix = "/" + prefix + "/"
+	for _, one := range endpoints {
+		r.config.Etcd.Endpoints = append(r.config.Etcd.Endpoints, "http://"+one)
+	}
+	r.options = cluster.Options{Key: []byte("the key"), Data: t.TempDir(), Now: func() time.Time { return r.now }, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	r.joining = cluster.Joining{
+		Origin:  origin,
+		LogKeys: func() ([]string, error) { return r.keys, nil },
+		Size:    func() uint64 { return r.size },
+		Secrets: map[string][]byte{"page.key": []byte("secret")},
+		Signing: func() []string { return []string{"one"} },
+		Address: func() string { return "http://" + origin },
+		Bundle:  func() string { return "h1:x" },
+		Version: "test",
+	}
+	t.Cleanup(func() { r.close() })
+	return r
+}
+
+func (r *replica) join() error {
+	r.t.Helper()
+	c, err := cluster.Open(r.t.Context(), r.config, r.options)
+	if err != nil {
+		return err
+	}
+	r.Cluster = c
+	if err := c.Join(r.t.Context(), r.joining); err != nil {
+		c.Close()
+		r.Cluster = nil
+		return err
+	}
+	return c.Opened(r.t.Context())
+}
+
+func (r *replica) run() {
+	r.t.Helper()
+	must(r.t, r.join())
+	r.stop = cluster.Background(r.Run)
+}
+
+func (r *replica) close() {
+	if r.stop != nil {
+		r.stop()
+	}
+	if r.Cluster != nil {
+		r.Close()
+	}
+	r.stop, r.Cluster = nil, nil
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal(what + ": not within 20s")
+		}
+	}
+}
+
+func refuses(t *testing.T, name string, err error, want ...string) {
+	t.Helper()
+	for _, one := range want {
+		if err == nil || !strings.Contains(err.Error(), one) {
+			t.Errorf("%s: got %v, want %s", name, err, one)
+		}
+	}
+}
+
+func TestMembers(t *testing.T) {
+	t.Parallel()
+	a, b := newReplica(t, "a", t.Name(), etcdtest.One(t)...), newReplica(t, "b/b", t.Name(), etcdtest.One(t)...)
+	b.now = b.now.Add(5 * time.Second)
+	a.run()
+	b.run()
+	for _, r := range []*replica{a, b} {
+		eventually(t, "the clocks differ", func() bool { return r.Skew() == 5*time.Second })
+	}
+	if a.Behind() != 5*time.Second || b.Behind() != 0 {
+		t.Errorf("behind: got %v, %v", a.Behind(), b.Behind())
+	}
+	all, err := a.Members(t.Context())
+	must(t, err)
+	if len(all) != 2 || all[0].Origin != "a" || all[1].Origin != "b/b" || all[1].Address != "http://b/b" || all[1].Bundle != "h1:x" {
+		t.Errorf("got %+v", all)
+	}
+	keys, err := a.LogKeys("b/b")
+	must(t, err)
+	if !slices.Equal(keys, b.keys) {
+		t.Errorf("got %v", keys)
+	}
+	refuses(t, "one that is there", a.SettleLost(t.Context(), "b/b", "gone", true), "has a member that runs")
+	b.close()
+	eventually(t, "it is gone", func() bool { return len(a.There()) == 0 && a.Skew() == 0 })
+	refuses(t, "one that ended a moment ago", a.SettleLost(t.Context(), "b/b", "gone", false), "wait, or add --now")
+	refuses(t, "without a reason", a.SettleLost(t.Context(), "b/b", " ", true), "needs a reason")
+	refuses(t, "one that never was", a.SettleLost(t.Context(), "c", "gone", true), "no replica ever had")
+	a.now = a.now.Add(12 * time.Minute)
+	must(t, a.SettleLost(t.Context(), "b/b", "its disk burnt", false))
+	refuses(t, "one that is lost", b.join(), "settled as lost", "its disk burnt", "take another origin")
+}
+
+func TestOriginIsBoundToItsLog(t *testing.T) {
+	t.Parallel()
+	a := newReplica(t, "a", t.Name(), etcdtest.One(t)...)
+	must(t, a.join())
+	a.close()
+	a.keys = append(a.keys, "another")
+	must(t, a.join())
+	a.close()
+	a.keys = a.keys[1:]
+	refuses(t, "without its first key", a.join(), "is the name of another log", "a+1+key")
+	a.keys, a.size = []string{"a+1+key", "another"}, 2
+	refuses(t, "a shorter log", a.join(), "had 3 records at least, and has 2")
+	a.size, a.config.Origin = 3, "b"
+	refuses(t, "another name", a.join(), `cluster.origin is "b"`)
+	a.config.Origin, a.joining.Secrets = "", map[string][]byte{"page.key": []byte("another")}
+	refuses(t, "another secret", a.join(), "page.key here is not that of the other replicas")
+	a.joining.Secrets = nil
+	a.joining.Signing = func() []string { return []string{"two", "one"} }
+	must(t, a.join())
+	a.close()
+	a.joining.Signing = func() []string { return []string{"three"} }
+	refuses(t, "other signing keys", a.join(), "signing.jwks")
+	a.options.Key = []byte("another key")
+	refuses(t, "another key", a.join(), "another approvals.key")
+}
+
+// Etcd that was put back is found by those that run, and by one that starts.
+func TestRestored(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t, etcdtest.Options{Members: 1})
+	a, b := newReplica(t, "a", t.Name(), etcd.Client().Endpoints()...), newReplica(t, "b", t.Name(), etcd.Client().Endpoints()...)
+	a.run()
+	dir := etcd.CopyOf()
+	b.run() // which the copy does not know
+	eventually(t, "they know each other", func() bool {
+		text, err := os.ReadFile(filepath.Join(a.options.Data, cluster.MarkFile))
+		return err == nil && strings.Contains(string(text), `"b":`)
+	})
+	etcd.PutBack(dir)
+	for _, r := range []*replica{a, b} {
+		eventually(t, "it stands still", func() bool { return errors.Is(r.Usable(), cluster.ErrRestored) })
+	}
+	a.close()
+	must(t, a.join())
+	eventually(t, "it waits", func() bool { return errors.Is(a.Usable(), cluster.ErrRestored) })
+	refuses(t, "b has not compared", a.Usable(), "have not compared their logs yet: b")
+	b.close()
+	must(t, b.join())
+	must(t, b.Usable())
+	a.close()
+	must(t, a.join())
+	must(t, a.Usable())
+}
+
+func TestNewEnough(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]bool{"3.6.0": true, "3.7.3": true, "4.0.0": true, "3.5.21": false, "2.9": false, "": false, "x": false} {
+		if got := cluster.NewEnough(version); got != want {
+			t.Errorf("%s: got %t", version, got)
+		}
+	}
+}
