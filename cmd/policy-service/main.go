@@ -36,10 +36,11 @@ type commands struct {
 	Keys        operate.Keys        `cmd:"" help:"Add, renew, list and revoke API keys."`
 	Signing     operate.Signing     `cmd:"" help:"Rotate the key that signs tokens."`
 	Log         audit.Command       `cmd:"" help:"Read, prove and verify the decision log."`
-	Approvals   approve.Command     `cmd:"" help:"See the approval requests that wait for you, and decide about them."`
+	Approvals   approvalCommands    `cmd:"" help:"See the approval requests that wait for you, and decide about them."`
 
 	Capabilities capabilities.Command `cmd:"" help:"Ask for capability tokens, prove and verify them, and take them back."`
 
+	Cluster operate.Cluster `cmd:"" help:"Move to a cluster of replicas."`
 	Backup  operate.Backup  `cmd:"" help:"Write all that a server keeps into one file."`
 	Restore operate.Restore `cmd:"" help:"Make a data directory of such a file, and say what that means."`
 
@@ -48,6 +49,12 @@ type commands struct {
 	Version operate.Version `cmd:"" help:"Print the version and the commit. policy-service --version and -v do the same."`
 
 	Completion completion.Command `cmd:"" help:"Print the completion of a shell: bash, zsh or fish."`
+}
+
+// approvalCommands are for approvers, but for what is done where etcd is.
+type approvalCommands struct {
+	approve.Command `embed:""`
+	Settle          operate.Settle `cmd:"" help:"Say that a replica of a cluster is lost with its decision log, so that the others need not wait for it."`
 }
 
 func main() {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -55,6 +56,7 @@ func openGroup(t *testing.T, replicas int, etcd *etcdtest.Cluster) *group {
 	grant("pep", "", auth.Decide, auth.Request)
 	grant("auditor", "", auth.LogRead, auth.Explain)
 	grant("mia", `user::"mia"`, auth.Approve)
+	grant("noah", `user::"noah"`, auth.Approve)
 	g.net = nil
 	g.secrets, err = readFiles(config.Data)
 	must(t, err)
@@ -86,10 +88,12 @@ func (g *group) start(n int, options ...pdptest.Option) {
 	g.all[n].open(pdptest.Bundle(approvalFiles("a.cedar", `@id("free") permit(principal, action == Action::"read", resource);`)), append(options, g.config(n))...)
 }
 
-func (g *group) config(n int) pdptest.Option {
+func (g *group) config(n int) pdptest.Option { return g.on(g.net[n]) }
+
+func (g *group) on(net *etcdtest.Net) pdptest.Option {
 	return func(config *server.Config) {
-		config.Cluster = &cluster.Config{}
-		for _, one := range g.net[n].Endpoints() {
+		config.Cluster = &cluster.Config{KeysStale: 30 * time.Second}
+		for _, one := range net.Endpoints() {
 			config.Cluster.Etcd.Endpoints = append(config.Cluster.Etcd.Endpoints, "http://"+one)
 		}
 	}

@@ -5,12 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"policy-service/pdp/approval/broker"
 	"policy-service/pdp/cluster"
+	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/server/auth"
 )
 
@@ -58,4 +62,46 @@ func OpenSharedKeys(ctx context.Context, c Config) (keys *auth.Keys, done func()
 		return nil, nil, err
 	}
 	return keys, func() { _ = keys.Close(); shared.Close() }, nil
+}
+
+// ImportKeys takes the API keys of the directory of a server that does not run into the cluster of a configuration, and returns
+// how many there are. What the decision log of the directory says of them counts, as it did for the server.
+func ImportKeys(ctx context.Context, data string, c Config) (all int, err error) {
+	_, _, release, err := decisionlog.CopyStopped(data)
+	if err != nil {
+		return 0, fmt.Errorf("cannot read the decision log in %s: %w; give the data directory of a server that has run, and stop it first", data, err)
+	}
+	defer release()
+	log, err := decisionlog.OpenReader(data)
+	if err != nil {
+		return 0, err
+	}
+	known, err := KeysOnRecord(ctx, log)
+	if err = errors.Join(err, log.Close()); err != nil {
+		return 0, fmt.Errorf("what the decision log in %s says of the API keys cannot be read: %w", data, err)
+	}
+	from, err := auth.OpenKeys(data)
+	if err != nil {
+		return 0, err
+	}
+	if wrong := known.Against(from); len(wrong) > 0 {
+		return 0, fmt.Errorf("%s has keys that are not in force by the decision log: %s; see policy-service doctor", auth.KeyFile,
+			strings.Join(slices.Sorted(maps.Keys(wrong)), ", "))
+	}
+	to, done, err := OpenSharedKeys(ctx, c)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	return to.Import(from)
+}
+
+// SettleLost says in the cluster of a configuration that the log of a replica will never come back. See [cluster.Cluster.SettleLost].
+func SettleLost(ctx context.Context, c Config, origin, reason string, now bool) error {
+	shared, _, err := openCluster(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer shared.Close()
+	return shared.SettleLost(ctx, origin, reason, now)
 }

@@ -25,7 +25,7 @@ type SharedKeys struct {
 	}
 	// Key is the key of the approvals. What seals the keys is derived from it.
 	Key []byte
-	// Stale is how long keys count after the last contact.
+	// Stale is how long keys count after the last contact: 30 s unless it is given.
 	Stale  time.Duration
 	Now    func() time.Time
 	Logger *slog.Logger
@@ -92,6 +92,9 @@ type keysInCluster struct {
 
 // OpenSharedKeys reads the keys of a cluster.
 func OpenSharedKeys(ctx context.Context, o SharedKeys) (*Keys, error) {
+	if o.Stale == 0 {
+		o.Stale = 30 * time.Second
+	}
 	s := &keysInCluster{SharedKeys: o, come: make(chan struct{}, 1), behind: time.Now()}
 	s.values = ledger.NewValues(o.Engine, ledger.Form{
 		Items:     "the approvals (approvals.key)",
@@ -418,4 +421,43 @@ func (k sharedKey) replace(c *ledger.ValuesChange) {
 		c.Fail(errOvertaken)
 	}
 	c.Put(prefixKeys+k.ID, k)
+}
+
+// Import takes all keys of a directory, also those that ended, and returns how many there are. It is refused if there are
+// others already. After an import that ended in the middle, it takes the rest.
+func (k *Keys) Import(from *Keys) (all int, err error) {
+	if err := from.Err(); err != nil {
+		return 0, err
+	}
+	prover, err := k.store.prover(true)
+	if err != nil {
+		return 0, err
+	}
+	stored := from.current().stored
+	for _, key := range stored {
+		if key.refused {
+			return 0, fmt.Errorf("the key %q was revoked, and %s has it in force; see who changed the file, and revoke the key again", key.Name, KeyFile)
+		}
+	}
+	err = k.store.edit(k, keyEdit{change: func(file *keyFile) error {
+		there := map[string]string{}
+		for _, key := range file.Keys {
+			there[key.ID] = key.SHA256
+		}
+		for _, key := range stored {
+			if was, is := there[key.ID]; is && was == key.SHA256 {
+				delete(there, key.ID)
+				continue
+			}
+			if key.Renews != "" {
+				key.Proof = proof(prover, key)
+			}
+			file.Keys = append(file.Keys, key)
+		}
+		if len(there) > 0 {
+			return errors.New("the cluster has API keys of its own already; add those of the directory by policy-service keys add")
+		}
+		return nil
+	}})
+	return len(stored), err
 }
