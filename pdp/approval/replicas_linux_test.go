@@ -284,7 +284,7 @@ func (s *scene) question(name string, uses, quorum int) approval.ApprovalRequest
 
 // wanted are the approvals of one part of a round.
 type wanted struct {
-	last, some, voted, revoked approval.Approval
+	last, some, voted, revoked, late approval.Approval
 }
 
 func (s *scene) ask(part string) wanted {
@@ -292,11 +292,14 @@ func (s *scene) ask(part string) wanted {
 	var err error
 	q.voted, err = s.replicas[0].store.File(s.t.Context(), s.question("voted "+part, 1, 2))
 	must(s.t, err)
+	q.late, err = s.replicas[1].store.File(s.t.Context(), s.question("late "+part, 1, 1))
+	must(s.t, err)
 	return q
 }
 
 // race does all that people and programs do, at once: 16 decisions want each use, two people vote, three replicas are asked
-// the same and something else, and an approval is revoked while a use of it is reserved. After some operations it calls in.
+// the same and something else, and an approval is revoked while a use of it is reserved. Meanwhile each replica does the work that
+// is due. After some operations it calls in.
 func (s *scene) race(part string, q wanted, in func()) {
 	s.t.Helper()
 	var wait sync.WaitGroup
@@ -350,9 +353,23 @@ func (s *scene) race(part string, q wanted, in func()) {
 			step()
 		}
 	}()
+	working, stop := context.WithCancel(s.t.Context())
+	var work sync.WaitGroup
+	for _, r := range s.replicas {
+		r.mu.RLock()
+		store := r.store
+		r.mu.RUnlock()
+		work.Go(func() {
+			for working.Err() == nil && !r.isEnded() {
+				store.Work(working)
+			}
+		})
+	}
 	<-enough
 	in()
 	wait.Wait()
+	stop()
+	work.Wait()
 }
 
 func lacks(what string, is bool) string {
@@ -534,7 +551,7 @@ func (s *scene) linearizable(kept map[string]approval.Approval, said logs) {
 	s.t.Helper()
 	histories, contended := map[string][]porcupine.Operation{}, false
 	for _, a := range kept {
-		if a.Status == approval.Revoked || a.Terms.Quorum > 1 { // it also ends, or begins, otherwise
+		if a.Status == approval.Revoked || a.Terms.Quorum > 1 || a.Digest == digest("late 1") { // it also ends, or begins, otherwise
 			continue
 		}
 		var history []porcupine.Operation
@@ -674,6 +691,20 @@ func faults(c *etcdtest.Cluster) []fault {
 	}
 }
 
+// late has a person vote while the fault holds, at the replica whose disk may be full, and decisions want the use elsewhere. The
+// vote counts for them if it is on record.
+func (s *scene) late(a approval.Approval) {
+	s.do(s.replicas[1], func(ctx context.Context, store *approval.Store) error {
+		_, err := store.Decide(ctx, a.ID, 0, by("mia"), all, equal)
+		return err
+	})
+	var wait sync.WaitGroup
+	for n, r := range s.replicas {
+		wait.Go(func() { s.spend(r, a, fmt.Sprint(a.ID, " late ", n)) })
+	}
+	wait.Wait()
+}
+
 // reach waits until each replica reaches etcd.
 func (s *scene) reach() {
 	s.t.Helper()
@@ -715,6 +746,7 @@ func round(t *testing.T, c *etcdtest.Cluster, f fault, seed uint64) {
 			})
 		}
 	}
+	s.late(first.late)
 	f.end(s)
 	c.Settled()
 	s.reach()

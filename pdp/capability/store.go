@@ -26,6 +26,7 @@ type Store struct {
 	ledger           *ledger.Ledger[Capability, Step]
 	sealKey          []byte
 	rates            rates
+	shared           bool     // others write to the engine, too
 	attested         sync.Map // of the id of a capability, the record that the log vouched for once
 }
 
@@ -60,6 +61,7 @@ func Open(data string, o Options) (*Store, error) {
 		o.Engine = bolt.New(file(data))
 	}
 	recorded := func(id string) (bool, error) { return o.Recorded(decisionOf(id)) }
+	s.shared = o.Engine.Shared()
 	s.ledger = ledger.New(ledger.Options[Capability, Step]{
 		Engine:  o.Engine,
 		Form:    form(o.Key),
@@ -114,7 +116,7 @@ func (s *Store) Live() (n int, err error) {
 
 // Run does due work until its context ends. It ends capabilities whose time is up, forgets those that ended long ago, and
 // retries failed work.
-func (s *Store) Run(ctx context.Context) { s.ledger.Run(ctx, s.settleAllLost) }
+func (s *Store) Run(ctx context.Context) { s.ledger.Run(ctx, s.forgetProofs, s.settleAllLost) }
 
 // SettleLost counts what another origin has reserved as used, whose log will never say anything any more. See
 // [ledger.Ledger.SettleLost]. What it was to grant or to renew is neither: nothing says that a decision did.

@@ -18,6 +18,7 @@ import (
 	"policy-service/pdp/datakey"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/server/config"
+	"policy-service/pdp/server/telemetry"
 	"policy-service/pdp/signing"
 	"policy-service/pdp/version"
 )
@@ -47,14 +48,12 @@ func (c *Config) checkCluster() error {
 	return nil
 }
 
-// CheckCluster says why [Server.Start] would refuse the files of the section, one error a file, and reaches nothing.
-func CheckCluster(c Config) []error {
-	if c.Cluster == nil {
-		return nil
-	}
-	errs := c.Cluster.Files()
-	for _, name := range missingShared(c.Data) {
-		errs = append(errs, fmt.Errorf("%s is missing, which only the first replica of a cluster makes; copy it from another replica", filepath.Join(c.Data, name)))
+// MissingShared says which keys a data directory lacks that all replicas of a cluster have, one error a key. Only the first
+// replica of all makes them.
+func MissingShared(data string) (errs []error) {
+	for _, name := range missingShared(data) {
+		errs = append(errs, fmt.Errorf("%s is missing, and must be the same at all replicas; copy it from another replica (never log.key)",
+			filepath.Join(data, name)))
 	}
 	return errs
 }
@@ -244,6 +243,16 @@ type clusterReadiness struct {
 type stateReadiness struct {
 	Since time.Time `json:"since"`
 	Error string    `json:"error"`
+}
+
+// clusterMetrics are the values for metrics; nil without a cluster.
+func (s *Server) clusterMetrics() *telemetry.Cluster {
+	if s.cluster == nil {
+		return nil
+	}
+	is, state := s.clusterState()
+	used, quota := s.cluster.Quota()
+	return &telemetry.Cluster{OK: state == nil, Full: is.Full, Members: 1 + len(is.Members), Skew: s.cluster.Skew(), Used: used, Quota: quota}
 }
 
 // mostSkew is how far the clocks of two members may differ.
