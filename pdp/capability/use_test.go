@@ -905,3 +905,31 @@ func TestAProofIsTakenOnceWhereverItIs(t *testing.T) {
 		t.Errorf("a proof is never forgotten: %d", n)
 	}
 }
+
+// TestSettleLost: what a process has left whose log is lost counts as used, but for a grant, which no log gives.
+func TestSettleLost(t *testing.T) {
+	t.Parallel()
+	both := places(t, &ledgertest.Cluster{})
+	here, there := both[0], both[1]
+	c := here.mustGrant(t, here.s, asked(here.s, start, "a", uses(3)))
+	use, err := there.s.Reserve(t.Context(), c.ID, "d")
+	must(t, err)
+	use.InDoubt()
+	n := asked(there.s, start, "b")
+	grant, err := there.s.Grant(t.Context(), n, "grant")
+	must(t, err)
+	grant.InDoubt()
+	for range 2 {
+		must(t, here.s.SettleLost(t.Context(), "place/1"))
+		if got := here.mustGet(t, here.s, c.ID); got.Used != 1 || len(got.Reserved) > 0 || got.State != capability.Active {
+			t.Errorf("what was used is %+v", got)
+		}
+		if got := here.mustGet(t, here.s, n.Token.ID); got.State != capability.Released || got.Granting != "" {
+			t.Errorf("what was to be granted is %+v", got)
+		}
+	}
+	if got := here.names(c.ID); got[len(got)-1] != capability.StepUsed {
+		t.Errorf("on record are %q", got)
+	}
+	must(t, there.use(t.Context(), there.s, c.ID, "e"))
+}

@@ -24,7 +24,7 @@ import (
 
 // group are replicas of one cluster, each with a way of its own to etcd.
 type group struct {
-	t    testing.TB
+	t    *testing.T
 	etcd *etcdtest.Cluster
 	all  []*counter
 	net  []*etcdtest.Net
@@ -33,19 +33,31 @@ type group struct {
 	secrets map[string][]byte
 }
 
-func openGroup(t testing.TB, replicas int, etcd *etcdtest.Cluster) *group {
+func openGroup(t *testing.T, replicas int, etcd *etcdtest.Cluster) *group {
 	t.Helper()
 	g := &group{t: t, etcd: etcd, key: map[string]string{}, secrets: map[string][]byte{}}
-	c := &counter{t: t, data: t.TempDir(), key: g.key}
-	all := []string{"*"}
-	c.grant("pep", all, "", auth.Decide, auth.Request)
-	c.grant("auditor", all, "", auth.LogRead, auth.Explain)
-	for _, one := range []string{"mia", "noah"} {
-		c.grant(one, all, `user::"`+one+`"`, auth.Approve)
-	}
-	files, err := readFiles(c.data)
+	g.net = append(g.net, etcd.Client())
+	config := server.Config{Data: t.TempDir()}
+	g.config(0)(&config)
+	keys, done, err := server.OpenSharedKeys(t.Context(), config)
 	must(t, err)
-	maps.Copy(g.secrets, files)
+	defer done()
+	grant := func(name, principal string, permissions ...auth.Permission) {
+		spec := auth.KeySpec{Name: name, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: permissions}}
+		if principal != "" {
+			spec.Principal, err = auth.ParsePrincipal(principal)
+			must(t, err)
+		}
+		key, err := keys.Add(spec)
+		must(t, err)
+		g.key[name] = "Bearer " + key
+	}
+	grant("pep", "", auth.Decide, auth.Request)
+	grant("auditor", "", auth.LogRead, auth.Explain)
+	grant("mia", `user::"mia"`, auth.Approve)
+	g.net = nil
+	g.secrets, err = readFiles(config.Data)
+	must(t, err)
 	for range replicas {
 		g.add()
 	}
@@ -120,7 +132,7 @@ func TestClusterOfReplicas(t *testing.T) {
 	b.says("mia", first.Approval.ID, "decision", yes, http.StatusOK)
 	used := 0
 	for range 2 {
-		for _, one := range []*counter{b, c, a} {
+		for _, one := range []*counter{c, a, b} {
 			if one.asks("pep", tool("push", again)).may() {
 				used++
 			}
@@ -226,13 +238,7 @@ func TestClusterRefusals(t *testing.T) {
 	_, is := g.all[0].ready()
 	refused("the origin of another log", func(_ string, c *server.Config) { c.Cluster.Origin = is.Cluster.Origin }, "is the name of another log", "take another origin")
 	refused("no data directory", func(_ string, c *server.Config) { c.Data = "" }, "cluster needs a directory")
-	refused("no credentials", func(data string, _ *server.Config) {
-		for file := range g.secrets {
-			if strings.HasPrefix(file, "api-keys") {
-				must(t, os.Remove(filepath.Join(data, file)))
-			}
-		}
-	}, "refusing to serve as a replica of a cluster")
+	refused("no credentials", func(_ string, c *server.Config) { c.Cluster.Etcd.Prefix = "/another/" }, "refusing to serve as a replica of a cluster")
 	refused("http beyond loopback", func(_ string, c *server.Config) { c.Cluster.Etcd.Endpoints = []string{"http://192.0.2.1:2379"} }, "write https://192.0.2.1:2379")
 }
 
@@ -323,4 +329,33 @@ func (c *counter) retry(who, method, path, body string) (status int, after, text
 	read, err := io.ReadAll(answer.Body)
 	must(c.t, err)
 	return answer.StatusCode, answer.Header.Get("Retry-After"), string(read)
+}
+
+// fillEtcd writes so many bytes into etcd.
+func fillEtcd(t testing.TB, etcd *etcdtest.Cluster, bytes int) {
+	t.Helper()
+	client, err := etcdtest.Dial(etcd.Client().Endpoints()...)
+	must(t, err)
+	defer func() { _ = client.Close() }()
+	text := strings.Repeat("x", 1<<20)
+	for n := range bytes >> 20 {
+		_, err := client.Put(t.Context(), "/filling/"+string(rune('a'+n)), text)
+		must(t, err)
+	}
+}
+
+// At 80 % of etcd's quota nothing new is filed, and what was begun goes on.
+func TestClusterFull(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t, etcdtest.Options{Members: 1, Quota: 16 << 20})
+	g := openGroup(t, 1, etcd)
+	a := g.all[0]
+	first := a.asks("pep", tool("push", push))
+	fillEtcd(t, etcd, 14<<20)
+	eventually(t, "it is full", func() bool { _, is := a.ready(); return is.Cluster.Full && is.Status == "degraded" })
+	if status, after, text := a.retry("pep", "POST", "/v1/authorize", tool("stop", push)); status != http.StatusServiceUnavailable || after == "" {
+		t.Errorf("filing: got %d %s", status, text)
+	}
+	a.says("mia", first.Approval.ID, "decision", yes, http.StatusOK)
+	a.asks("pep", tool("push", again)).passes(t, "a use of what was approved")
 }
