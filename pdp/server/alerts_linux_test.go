@@ -269,10 +269,10 @@ var troubles = map[string]func(t *testing.T) (before, after model.Vector){
 		return before, after
 	},
 	"PolicyServiceEtcdFilling": func(t *testing.T) (before, after model.Vector) {
-		etcd := etcdtest.Start(t, etcdtest.Options{Members: 1, Quota: 16 << 20})
+		etcd := etcdtest.Start(t, etcdtest.Options{Members: 1, Quota: 64 << 20})
 		g := openGroup(t, 1, etcd)
 		before = g.scrape()
-		fillEtcd(t, etcd, 14<<20)
+		fillEtcd(t, etcd, 53<<20)
 		eventually(t, "it is full", func() bool {
 			after = g.scrape()
 			return value(after, "policy_service_cluster_full") == 1

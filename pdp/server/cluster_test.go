@@ -351,11 +351,11 @@ func fillEtcd(t testing.TB, etcd *etcdtest.Cluster, bytes int) {
 // At 80 % of etcd's quota nothing new is filed, and what was begun goes on.
 func TestClusterFull(t *testing.T) {
 	t.Parallel()
-	etcd := etcdtest.Start(t, etcdtest.Options{Members: 1, Quota: 16 << 20})
+	etcd := etcdtest.Start(t, etcdtest.Options{Members: 1, Quota: 64 << 20})
 	g := openGroup(t, 1, etcd)
 	a := g.all[0]
 	first := a.asks("pep", tool("push", push))
-	fillEtcd(t, etcd, 14<<20)
+	fillEtcd(t, etcd, 53<<20)
 	eventually(t, "it is full", func() bool { _, is := a.ready(); return is.Cluster.Full && is.Status == "degraded" })
 	if status, after, text := a.retry("pep", "POST", "/v1/authorize", tool("stop", push)); status != http.StatusServiceUnavailable || after == "" {
 		t.Errorf("filing: got %d %s", status, text)
