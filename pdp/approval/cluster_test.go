@@ -28,7 +28,7 @@ type place struct {
 }
 
 // places are two processes on one state.
-func places(t *testing.T, c *ledgertest.Cluster) []*place {
+func places(t *testing.T, c *ledgertest.Cluster, with ...func(*approval.Options)) []*place {
 	t.Helper()
 	c.Below, c.Lost = approval.Engine(quick(t)), approval.ErrUnavailable
 	if os.Getenv(onEtcd) != "" {
@@ -53,6 +53,9 @@ func places(t *testing.T, c *ledgertest.Cluster) []*place {
 				return approval.Step{}, errRecord
 			}
 			return step.(approval.Step), nil
+		}
+		for _, set := range with {
+			set(&o)
 		}
 		s, err := approval.Open("", o)
 		must(t, err)

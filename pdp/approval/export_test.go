@@ -19,7 +19,7 @@ import (
 const MostNames = ledger.MostNames
 
 // Work does once what Run does whenever something is due.
-func (s *Store) Work(ctx context.Context) { s.ledger.Work(ctx) }
+func (s *Store) Work(ctx context.Context) { s.ledger.Work(ctx, s.settleAllLost) }
 
 // PutFormat says that a file has another format.
 func PutFormat(tx *bbolt.Tx, key []byte, version int) error {

@@ -46,6 +46,8 @@ type Options struct {
 	// does. Its error means that nothing follows from the record. They are needed if Origin is.
 	Prove  func(ctx context.Context, record string) (p Proof, found bool, err error)
 	Verify func(Proof) (Step, error)
+	// Lost are the other origins whose logs will never say anything any more; nil is none.
+	Lost func(context.Context) ([]string, error)
 	// Steps reads the records in the log of some approvals from a size of the log on, in the order
 	// of the log and by the ids of the approvals: their steps, and a step without a name for
 	// each decision that used one. The approvals in the steps need only the fields that a step changes.

@@ -181,7 +181,11 @@ func (r rules) Settle(ctx context.Context, a Approval, outcomes []ledger.Outcome
 	}
 	m := r.move(a)
 	for _, o := range outcomes {
+		before := len(m.steps)
 		m.settle(o.Decision, o.Used)
+		for n := range m.steps[before:] {
+			m.steps[before+n].Lost = o.Lost
+		}
 	}
 	_, err := r.commit(ctx, m)
 	return err

@@ -18,6 +18,8 @@ type Step struct {
 	// says from which use it went on, and in which round.
 	Decision  string                  `json:"decision,omitzero"`
 	Continues evaluation.Continuation `json:"continues,omitzero"`
+	// Lost is the origin that reserved what Decision is said to have used, and whose log will never say if it has.
+	Lost string `json:"lost,omitzero"`
 	// Seal is made with the key of approvals, of all that the step brings about. Without the
 	// key no program writes a step that counts.
 	Seal string `json:"seal,omitzero"`

@@ -88,7 +88,17 @@ func opening(data string, err error) error {
 
 // Run does due work until its context ends. It ends approvals whose time is up, forgets
 // those that ended long ago, and retries failed work.
-func (s *Store) Run(ctx context.Context) { s.ledger.Run(ctx, s.forgetTasks) }
+func (s *Store) Run(ctx context.Context) { s.ledger.Run(ctx, s.forgetTasks, s.settleAllLost) }
+
+// SettleLost counts what another origin has reserved as used, whose log will never say anything any more. See
+// [ledger.Ledger.SettleLost].
+func (s *Store) SettleLost(ctx context.Context, origin string) error {
+	return s.ledger.SettleLost(ctx, origin)
+}
+
+func (s *Store) settleAllLost(ctx context.Context) error {
+	return s.ledger.SettleAllLost(ctx, s.options.Lost)
+}
 
 // Copy is a copy of the file as of one moment, to be read and closed.
 func (s *Store) Copy() (*os.File, error) { return s.ledger.Copy() }
@@ -327,6 +337,17 @@ func (r rules) Whole(step Step, a Approval) Step {
 	a.Version, a.Status, a.ExpiresAt = step.Approval.Version, step.Approval.Status, step.Approval.ExpiresAt
 	step.Approval = a
 	return step
+}
+
+// Moved implements [ledger.Rules].
+func (r rules) Moved(a Approval, records []string, origin string) Approval {
+	a.Origins = maps.Clone(a.Origins)
+	for _, record := range records {
+		if _, counts := a.Origins[record]; counts {
+			a.Origins[record] = origin
+		}
+	}
+	return a
 }
 
 // Save implements [ledger.Rules].

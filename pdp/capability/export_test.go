@@ -8,7 +8,7 @@ import (
 )
 
 // Work does once what Run does whenever something is due.
-func (s *Store) Work(ctx context.Context) { s.ledger.Work(ctx) }
+func (s *Store) Work(ctx context.Context) { s.ledger.Work(ctx, s.forgetProofs) }
 
 // Stored is a capability as the file has it.
 func (s *Store) Stored(id string) (c Capability, found bool, err error) {

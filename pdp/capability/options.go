@@ -44,6 +44,8 @@ type Options struct {
 	// does. Its error means that nothing follows from the record. They are needed if Origin is.
 	Prove  func(ctx context.Context, record string) (p Proof, found bool, err error)
 	Verify func(Proof) (Step, error)
+	// Lost are the other origins whose logs will never say anything any more; nil is none.
+	Lost func(context.Context) ([]string, error)
 	// Steps reads the records in the log of some capabilities from a size of the log on, in the order of the log and by the
 	// ids of the capabilities: their steps, and a step without a name for each decision that used, granted or renewed one.
 	// The capabilities in the steps need only ID, Version and State.

@@ -26,6 +26,8 @@ type Step struct {
 	Decision string `json:"decision,omitzero"`
 	// Grants says, of a step without a name, that the decision granted or renewed it, and did not use it.
 	Grants bool `json:"grants,omitzero"`
+	// Lost is the origin that reserved what Decision is said to have used, and whose log will never say if it has.
+	Lost string `json:"lost,omitzero"`
 	// Seal is made with the key of capabilities. Without the key no program writes a step that gives something.
 	Seal string `json:"seal,omitzero"`
 	// Capability is as it is after the step.

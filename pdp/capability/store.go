@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -25,6 +26,7 @@ type Store struct {
 	ledger           *ledger.Ledger[Capability, Step]
 	sealKey          []byte
 	rates            rates
+	shared           bool     // others write to the engine, too
 	attested         sync.Map // of the id of a capability, the record that the log vouched for once
 }
 
@@ -59,6 +61,7 @@ func Open(data string, o Options) (*Store, error) {
 		o.Engine = bolt.New(file(data))
 	}
 	recorded := func(id string) (bool, error) { return o.Recorded(decisionOf(id)) }
+	s.shared = o.Engine.Shared()
 	s.ledger = ledger.New(ledger.Options[Capability, Step]{
 		Engine:  o.Engine,
 		Form:    form(o.Key),
@@ -113,7 +116,17 @@ func (s *Store) Live() (n int, err error) {
 
 // Run does due work until its context ends. It ends capabilities whose time is up, forgets those that ended long ago, and
 // retries failed work.
-func (s *Store) Run(ctx context.Context) { s.ledger.Run(ctx) }
+func (s *Store) Run(ctx context.Context) { s.ledger.Run(ctx, s.forgetProofs, s.settleAllLost) }
+
+// SettleLost counts what another origin has reserved as used, whose log will never say anything any more. See
+// [ledger.Ledger.SettleLost]. What it was to grant or to renew is neither: nothing says that a decision did.
+func (s *Store) SettleLost(ctx context.Context, origin string) error {
+	return s.ledger.SettleLost(ctx, origin)
+}
+
+func (s *Store) settleAllLost(ctx context.Context) error {
+	return s.ledger.SettleAllLost(ctx, s.options.Lost)
+}
 
 // Copy is a copy of the file as of one moment, to be read and closed.
 func (s *Store) Copy() (*os.File, error) { return s.ledger.Copy() }
@@ -271,6 +284,14 @@ func (r rules) Whole(step Step, c Capability) Step {
 	c.Version, c.State = step.Capability.Version, step.Capability.State
 	step.Capability = c
 	return step
+}
+
+// Moved implements [ledger.Rules].
+func (r rules) Moved(c Capability, records []string, origin string) Capability {
+	if slices.Contains(records, c.Granted) {
+		c.GrantedIn = origin
+	}
+	return c
 }
 
 // Save implements [ledger.Rules].

@@ -200,7 +200,11 @@ func (r rules) Settle(ctx context.Context, c Capability, outcomes []ledger.Outco
 	}
 	m := r.move(c)
 	for _, o := range outcomes {
-		m.settle(decisionOf(o.Decision), o.Used)
+		before, decision := len(m.steps), decisionOf(o.Decision)
+		m.settle(decision, o.Used && (o.Lost == "" || m.to.Granting != decision))
+		for n := range m.steps[before:] {
+			m.steps[before+n].Lost = o.Lost
+		}
 	}
 	_, err := r.commit(ctx, m)
 	return err

@@ -861,3 +861,75 @@ func TestOpenRefused(t *testing.T) {
 		}
 	})
 }
+
+// TestAProofIsTakenOnceWhereverItIs: of 16 that bring one proof at once, half to each of two processes, one is the first. It is
+// forgotten once it is too old for a clock that is behind, too, and then not before.
+func TestAProofIsTakenOnceWhereverItIs(t *testing.T) {
+	t.Parallel()
+	both := places(t, &ledgertest.Cluster{Conflicts: 3, Late: time.Millisecond})
+	take := func(use, id string) (firsts int32) {
+		var racing sync.WaitGroup
+		var all atomic.Int32
+		for n := range 16 {
+			racing.Go(func() {
+				first, err := both[n%2].s.First(t.Context(), use, "key", id, start.Add(time.Minute))
+				if err != nil {
+					t.Error(err)
+				}
+				if first {
+					all.Add(1)
+				}
+			})
+		}
+		racing.Wait()
+		return all.Load()
+	}
+	for name, want := range map[string]int32{"call a": 1, "call b": 1, "ask a": 1} {
+		use, id, _ := strings.Cut(name, " ")
+		if n := take(use, id); n != want {
+			t.Errorf("%s: %d were the first", name, n)
+		}
+	}
+	for _, p := range both {
+		p.pass(2*time.Minute - time.Second)
+		p.s.Work(t.Context())
+	}
+	if n := take("call", "a"); n != 0 {
+		t.Errorf("a proof is forgotten early: %d", n)
+	}
+	for _, p := range both {
+		p.pass(time.Second)
+		p.s.Work(t.Context())
+	}
+	if n := take("call", "a"); n != 1 {
+		t.Errorf("a proof is never forgotten: %d", n)
+	}
+}
+
+// TestSettleLost: what a process has left whose log is lost counts as used, but for a grant, which no log gives.
+func TestSettleLost(t *testing.T) {
+	t.Parallel()
+	both := places(t, &ledgertest.Cluster{})
+	here, there := both[0], both[1]
+	c := here.mustGrant(t, here.s, asked(here.s, start, "a", uses(3)))
+	use, err := there.s.Reserve(t.Context(), c.ID, "d")
+	must(t, err)
+	use.InDoubt()
+	n := asked(there.s, start, "b")
+	grant, err := there.s.Grant(t.Context(), n, "grant")
+	must(t, err)
+	grant.InDoubt()
+	for range 2 {
+		must(t, here.s.SettleLost(t.Context(), "place/1"))
+		if got := here.mustGet(t, here.s, c.ID); got.Used != 1 || len(got.Reserved) > 0 || got.State != capability.Active {
+			t.Errorf("what was used is %+v", got)
+		}
+		if got := here.mustGet(t, here.s, n.Token.ID); got.State != capability.Released || got.Granting != "" {
+			t.Errorf("what was to be granted is %+v", got)
+		}
+	}
+	if got := here.names(c.ID); got[len(got)-1] != capability.StepUsed {
+		t.Errorf("on record are %q", got)
+	}
+	must(t, there.use(t.Context(), there.s, c.ID, "e"))
+}

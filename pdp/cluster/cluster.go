@@ -63,7 +63,8 @@ type Cluster struct {
 	peers   peers
 	full    quota
 	joining Joining          // since [Cluster.Join]
-	leased  clientv3.LeaseID // Run alone has it
+	leased  clientv3.LeaseID // Run alone has it, and beats
+	beats   int
 
 	mu        sync.Mutex // guards what follows
 	closed    bool

@@ -40,6 +40,7 @@ const (
 	beatEvery     = 2 * time.Second
 	memberTTL     = 10 // seconds
 	sayEvery      = time.Minute
+	quotaEvery    = 5 // beats
 )
 
 func (c *Cluster) keyMember(origin string) string {
@@ -188,7 +189,7 @@ func (c *Cluster) beat(ctx context.Context) error {
 	if err := c.writeMark(); err != nil {
 		c.options.Logger.Error("what is known of etcd cannot be kept; after a restart a restored etcd may pass for this one", "error", err)
 	}
-	if c.full.due(c.options.Now()) {
+	if c.beats++; c.beats%quotaEvery == 1 {
 		c.full.look(ctx, c)
 	}
 	return c.Usable()
@@ -335,7 +336,6 @@ func (c *Cluster) followMembers(ctx context.Context, from int64) {
 // quota is how full etcd is, as one member of the cluster finds it.
 type quota struct {
 	mu    sync.Mutex
-	next  time.Time
 	full  bool
 	used  int64
 	limit int64
@@ -343,12 +343,6 @@ type quota struct {
 
 // ErrFull: etcd is so full that nothing new may be begun.
 var ErrFull = errors.New("etcd has used 80 % of its quota; nothing new is filed until it was compacted and defragmented, or its quota raised")
-
-func (q *quota) due(now time.Time) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return !now.Before(q.next)
-}
 
 // look asks the members of etcd how full they are. If none answers, what was known stays.
 func (q *quota) look(ctx context.Context, c *Cluster) {
@@ -366,7 +360,6 @@ func (q *quota) look(ctx context.Context, c *Cluster) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.next = c.options.Now().Add(5 * beatEvery)
 	if limit > 0 {
 		q.used, q.limit, q.full = used, limit, used >= limit/5*4
 	}

@@ -156,9 +156,9 @@ func stateName(s page.Status) string {
 }
 
 // underWay are uses of which it is not known yet if they are on record.
-func (v *visit) underWay(all []inbox.InFlight) (shown []page.UnderWay) {
+func (v *visit) underWay(all []inbox.InFlight, ended bool) (shown []page.UnderWay) {
 	for _, one := range all {
-		shown = append(shown, page.UnderWay{Decision: page.IDOf(one.Decision), Origin: page.Word(one.Origin), Since: v.moment(one.Since)})
+		shown = append(shown, page.UnderWay{Decision: page.IDOf(one.Decision), Origin: page.Word(one.Origin), Since: v.moment(one.Since), Was: ended})
 	}
 	return shown
 }
@@ -174,7 +174,7 @@ func (v *visit) heldOf(c *held, tools int) page.Held {
 		Until:        v.moment(c.Expires),
 		Used:         c.Used,
 		Uses:         c.MaxUses,
-		UnderWay:     v.underWay(c.InFlight),
+		UnderWay:     v.underWay(c.InFlight, !slices.Contains([]page.Status{page.Active, page.Suspended, page.Asked}, page.StatusOf(c.State))),
 		MoreTools:    max(0, len(c.Tools)-tools),
 		AnyArguments: c.Arguments == nil,
 	}

@@ -288,7 +288,7 @@ var acts = map[string]page.Label{
 
 func (s *sheet) terms() page.Terms {
 	r := &s.f.approval
-	t := page.Terms{Uses: r.Uses, Used: r.Used, Rounds: r.Rounds, Continued: r.Continued, UnderWay: s.v.underWay(r.InFlight)}
+	t := page.Terms{Uses: r.Uses, Used: r.Used, Rounds: r.Rounds, Continued: r.Continued, UnderWay: s.v.underWay(r.InFlight, r.Status != "pending" && r.Status != "approved")}
 	t.Within, _ = time.ParseDuration(r.RoundsWithin)
 	if r.Pending() {
 		t.ValidFor, _ = time.ParseDuration(s.f.why.ValidFor) // a text that is no duration is not shown

@@ -83,6 +83,8 @@ type Entry struct {
 type Outcome struct {
 	Decision string
 	Used     bool
+	// Lost is the origin of the reservation if its log will never say anything any more.
+	Lost string
 }
 
 // Rules are the owner's part. The item that a method is given is locked, and all its steps are on record. A method that
@@ -100,6 +102,8 @@ type Rules[I Item, S Step] interface {
 	Expire(ctx context.Context, item I) error
 	// Settle notes the outcomes of reservations.
 	Settle(ctx context.Context, item I, outcomes []Outcome) error
+	// Moved is an item of which some records, by their ids, are in the log of another origin now.
+	Moved(item I, records []string, origin string) I
 	// Save writes an item again, as it is. Forget removes one that ended long ago.
 	Save(c *Change[S], item I)
 	Forget(c *Change[S], item I)
@@ -153,6 +157,8 @@ type Ledger[I Item, S Step] struct {
 	struck  struck
 	names   []naming // that the values have, the one of this opening last
 	unwatch func()
+	// lookedForLost is when SettleAllLost last looked.
+	lookedForLost time.Time
 	// settling are the uses that are spent, and not settled yet.
 	settling sync.WaitGroup
 }

@@ -253,6 +253,8 @@ func (a *tickets) Settle(ctx context.Context, t ticket, outcomes []ledger.Outcom
 	return a.commit(ctx, t, a.save(t, is, names...))
 }
 
+func (*tickets) Moved(item ticket, _ []string, _ string) ticket { return item }
+
 func (a *tickets) Save(c *change, t ticket) { a.save(t, t)(c) }
 
 func (a *tickets) Forget(c *change, t ticket) { c.Forget(t) }

@@ -162,14 +162,17 @@ func (l *Ledger[I, S]) UnrecordedItems(tx *Tx) (items []Notice) {
 
 func (e Entry) notice() Notice { return Notice{Tenant: e.Tenant, Caller: e.Caller, ID: e.Item} }
 
-// waiting are the changes of an item whose steps are still to be put on record here. If some are on their way to the log of
-// another origin, the item does not count.
+// waiting are the changes of an item whose steps are still to be put on record here, up to the first that is on its way to the
+// log of another origin. If that is the first of all, the item does not count.
 func (l *Ledger[I, S]) waiting(tx *Tx, id string) (entries []*entry[S]) {
 	for e := range l.unrecorded(tx, id) {
 		switch {
 		case e.Origin == l.options.Origin:
 			entries = append(entries, e)
-		case !e.settles():
+		case e.settles():
+		case len(entries) > 0: // of two origins, each would wait for the other
+			return entries
+		default:
 			tx.Fail(fmt.Errorf("%w: it is to be recorded by %s", ErrUnrecorded, e.Origin))
 		}
 	}

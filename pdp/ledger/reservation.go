@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,7 +70,7 @@ func (r *Reservation[I, S]) Settle(ctx context.Context) {
 	defer r.unlock()
 	outcomes := make([]Outcome, len(r.decisions))
 	for n, decision := range r.decisions {
-		outcomes[n] = Outcome{decision, true}
+		outcomes[n] = Outcome{Decision: decision, Used: true}
 	}
 	if err := r.again(ctx, func() error { return r.ledger.SettleAll(ctx, r.item, outcomes) }); err != nil {
 		r.ledger.options.OnError(err)
@@ -98,7 +99,7 @@ func (l *Ledger[I, S]) SettleAll(ctx context.Context, item I, outcomes []Outcome
 		}
 		is := item.Standing()
 		some = slices.DeleteFunc(slices.Clone(some), func(o Outcome) bool {
-			return !slices.Contains(is.Reserved, Reserved{o.Decision, l.options.Origin})
+			return !slices.Contains(is.Reserved, Reserved{o.Decision, cmp.Or(o.Lost, l.options.Origin)})
 		})
 		if err := l.options.Rules.Settle(ctx, item, some); err != nil {
 			return err
@@ -123,7 +124,7 @@ func (l *Ledger[I, S]) settle(ctx context.Context, id string) error {
 		if err != nil {
 			return fmt.Errorf("whether decision %s, which uses %s, is on record: %w", r.Decision, id, err)
 		}
-		outcomes = append(outcomes, Outcome{r.Decision, used})
+		outcomes = append(outcomes, Outcome{Decision: r.Decision, Used: used})
 	}
 	return l.SettleAll(ctx, item, outcomes)
 }
@@ -138,22 +139,27 @@ func (l *Ledger[I, S]) settleSome(of reserving) visit {
 		if err := l.settle(ctx, id); err != nil {
 			return err
 		}
-		for some := range slices.Chunk(of[id], settledAtOnce) {
-			err := l.Again(ctx, func() error {
-				_, err := l.Update(func(c *Change[S]) {
-					item, _ := l.options.Rules.State(c, id)
-					for _, decision := range some {
-						if r := (Reserved{decision, l.options.Origin}); !slices.Contains(item.Standing().Reserved, r) {
-							c.Delete(l.options.Form.reserved(r.Origin, r.Decision))
-						}
-					}
-				})
-				return err
-			})
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+		return l.dropReserved(ctx, l.options.Origin, id, of[id])
 	}
+}
+
+// dropReserved removes the keys of those reservations of an origin that an item has no more.
+func (l *Ledger[I, S]) dropReserved(ctx context.Context, origin, id string, decisions []string) error {
+	for some := range slices.Chunk(decisions, settledAtOnce) {
+		err := l.Again(ctx, func() error {
+			_, err := l.Update(func(c *Change[S]) {
+				item, _ := l.options.Rules.State(c, id)
+				for _, decision := range some {
+					if r := (Reserved{decision, origin}); !slices.Contains(item.Standing().Reserved, r) {
+						c.Delete(l.options.Form.reserved(r.Origin, r.Decision))
+					}
+				}
+			})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -31,6 +31,7 @@ import (
 	"policy-service/pdp/decisionlog/witness/witnesstest"
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/etcdtest"
 	"policy-service/pdp/pdptest/written"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
@@ -38,6 +39,14 @@ import (
 )
 
 const deployDir = "../../cmd/policy-service/deploy"
+
+// scrape reads the metrics of the replicas.
+func (g *group) scrape() (all model.Vector) {
+	for _, one := range g.all {
+		all = append(all, scrapeAs(g.t, g.key["auditor"], one.URL)...)
+	}
+	return all
+}
 
 // alerts are the expressions of the alert rules, by name.
 func alerts(t *testing.T) map[string]string {
@@ -238,6 +247,37 @@ var troubles = map[string]func(t *testing.T) (before, after model.Vector){
 		}))
 		must(t, db.Close())
 		return before, scrape(t, pdptest.Start(t, telling(), withData(data)).URL)
+	},
+	"PolicyServiceStateUnusable": func(t *testing.T) (before, after model.Vector) {
+		g := openGroup(t, 1, etcdtest.Start(t, etcdtest.Options{Members: 1}))
+		before = g.scrape()
+		g.net[0].Cut()
+		eventually(t, "it cannot be used", func() bool {
+			after = g.scrape()
+			return value(after, "policy_service_cluster_ok") == 0
+		})
+		return before, after
+	},
+	"PolicyServiceClocksDiffer": func(t *testing.T) (before, after model.Vector) {
+		g := openGroup(t, 1, etcdtest.Start(t, etcdtest.Options{Members: 1}))
+		before = g.scrape()
+		g.add().Advance(time.Minute)
+		eventually(t, "they differ", func() bool {
+			after = g.scrape()
+			return value(after, "policy_service_cluster_clock_skew_seconds") > 2
+		})
+		return before, after
+	},
+	"PolicyServiceEtcdFilling": func(t *testing.T) (before, after model.Vector) {
+		etcd := etcdtest.Start(t, etcdtest.Options{Members: 1, Quota: 16 << 20})
+		g := openGroup(t, 1, etcd)
+		before = g.scrape()
+		fillEtcd(t, etcd, 14<<20)
+		eventually(t, "it is full", func() bool {
+			after = g.scrape()
+			return value(after, "policy_service_cluster_full") == 1
+		})
+		return before, after
 	},
 	"PolicyServiceQuorumMissing": func(t *testing.T) (before, after model.Vector) {
 		var later atomic.Int64
@@ -518,7 +558,8 @@ func scrapeHealthy(t *testing.T) (before, after model.Vector, slowest time.Durat
 		return scrape(t, s.URL, other.URL)
 	}
 	before, after = drive(), drive()
-	return before, append(after, overTLS(t, pdptest.NewAuthority(t))...), watch.slowest
+	after = append(after, overTLS(t, pdptest.NewAuthority(t))...)
+	return before, append(after, openGroup(t, 1, etcdtest.Start(t, etcdtest.Options{Members: 1})).scrape()...), watch.slowest
 }
 
 // stopwatch knows how long the slowest answer took.

@@ -18,6 +18,7 @@ import (
 	"policy-service/pdp/datakey"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/server/config"
+	"policy-service/pdp/server/telemetry"
 	"policy-service/pdp/signing"
 	"policy-service/pdp/version"
 )
@@ -47,14 +48,12 @@ func (c *Config) checkCluster() error {
 	return nil
 }
 
-// CheckCluster says why [Server.Start] would refuse the files of the section, one error a file, and reaches nothing.
-func CheckCluster(c Config) []error {
-	if c.Cluster == nil {
-		return nil
-	}
-	errs := c.Cluster.Files()
-	for _, name := range missingShared(c.Data) {
-		errs = append(errs, fmt.Errorf("%s is missing, which only the first replica of a cluster makes; copy it from another replica", filepath.Join(c.Data, name)))
+// MissingShared says which keys a data directory lacks that all replicas of a cluster have, one error a key. Only the first
+// replica of all makes them.
+func MissingShared(data string) (errs []error) {
+	for _, name := range missingShared(data) {
+		errs = append(errs, fmt.Errorf("%s is missing, and must be the same at all replicas; copy it from another replica (never log.key)",
+			filepath.Join(data, name)))
 	}
 	return errs
 }
@@ -150,14 +149,14 @@ func (s *Server) joinCluster(ctx context.Context, key []byte) error {
 func (s *Server) approvalsOnCluster(o *approval.Options) {
 	if c := s.cluster; c != nil {
 		o.Engine, o.Origin = c.Engine(cluster.Approvals, approval.EngineErrors()), c.Origin()
-		o.Behind, o.Room, o.AnswerFirst = c.Behind, c.Room, true
+		o.Behind, o.Room, o.AnswerFirst, o.Lost = c.Behind, c.Room, true, s.lostOrigins
 	}
 }
 
 func (s *Server) capabilitiesOnCluster(o *store.Options) {
 	if c := s.cluster; c != nil {
 		o.Engine, o.Origin = c.Engine(cluster.Capabilities, store.EngineErrors()), c.Origin()
-		o.Behind, o.Room, o.AnswerFirst = c.Behind, c.Room, true
+		o.Behind, o.Room, o.AnswerFirst, o.Lost = c.Behind, c.Room, true, s.lostOrigins
 	}
 }
 
@@ -167,6 +166,17 @@ func (s *Server) logKeys(origin string) ([]string, error) {
 		return nil, nil
 	}
 	return s.cluster.LogKeys(origin)
+}
+
+// lostOrigins are the replicas whose logs will never say anything any more.
+func (s *Server) lostOrigins(ctx context.Context) (lost []string, err error) {
+	all, err := s.cluster.Origins(ctx)
+	for name, origin := range all {
+		if origin.Lost != nil {
+			lost = append(lost, name)
+		}
+	}
+	return lost, err
 }
 
 // early answers while the server waits for etcd, and hands on once there is a handler.
@@ -233,6 +243,16 @@ type clusterReadiness struct {
 type stateReadiness struct {
 	Since time.Time `json:"since"`
 	Error string    `json:"error"`
+}
+
+// clusterMetrics are the values for metrics; nil without a cluster.
+func (s *Server) clusterMetrics() *telemetry.Cluster {
+	if s.cluster == nil {
+		return nil
+	}
+	is, state := s.clusterState()
+	used, quota := s.cluster.Quota()
+	return &telemetry.Cluster{OK: state == nil, Full: is.Full, Members: 1 + len(is.Members), Skew: s.cluster.Skew(), Used: used, Quota: quota}
 }
 
 // mostSkew is how far the clocks of two members may differ.

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -25,7 +24,7 @@ import (
 
 // group are replicas of one cluster, each with a way of its own to etcd.
 type group struct {
-	t    testing.TB
+	t    *testing.T
 	etcd *etcdtest.Cluster
 	all  []*counter
 	net  []*etcdtest.Net
@@ -34,28 +33,31 @@ type group struct {
 	secrets map[string][]byte
 }
 
-func openGroup(t testing.TB, replicas int, etcd *etcdtest.Cluster) *group {
+func openGroup(t *testing.T, replicas int, etcd *etcdtest.Cluster) *group {
 	t.Helper()
 	g := &group{t: t, etcd: etcd, key: map[string]string{}, secrets: map[string][]byte{}}
-	c := &counter{t: t, data: t.TempDir(), key: g.key}
-	all := []string{"*"}
-	c.grant("pep", all, "", auth.Decide, auth.Request)
-	c.grant("auditor", all, "", auth.LogRead, auth.Explain)
-	for _, one := range []string{"mia", "noah"} {
-		c.grant(one, all, `user::"`+one+`"`, auth.Approve)
-	}
-	config := server.Config{Data: c.data}
-	g.on(etcd.Client())(&config)
-	shared, done, err := server.OpenSharedKeys(t.Context(), config)
+	g.net = append(g.net, etcd.Client())
+	config := server.Config{Data: t.TempDir()}
+	g.config(0)(&config)
+	keys, done, err := server.OpenSharedKeys(t.Context(), config)
 	must(t, err)
 	defer done()
-	keys, err := auth.OpenKeys(c.data)
+	grant := func(name, principal string, permissions ...auth.Permission) {
+		spec := auth.KeySpec{Name: name, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: permissions}}
+		if principal != "" {
+			spec.Principal, err = auth.ParsePrincipal(principal)
+			must(t, err)
+		}
+		key, err := keys.Add(spec)
+		must(t, err)
+		g.key[name] = "Bearer " + key
+	}
+	grant("pep", "", auth.Decide, auth.Request)
+	grant("auditor", "", auth.LogRead, auth.Explain)
+	grant("mia", `user::"mia"`, auth.Approve)
+	g.net = nil
+	g.secrets, err = readFiles(config.Data)
 	must(t, err)
-	_, err = shared.Import(keys)
-	must(t, err)
-	key, err := os.ReadFile(filepath.Join(c.data, "approvals.key"))
-	must(t, err)
-	g.secrets["approvals.key"] = key
 	for range replicas {
 		g.add()
 	}
@@ -84,12 +86,10 @@ func (g *group) start(n int, options ...pdptest.Option) {
 	g.all[n].open(pdptest.Bundle(approvalFiles("a.cedar", `@id("free") permit(principal, action == Action::"read", resource);`)), append(options, g.config(n))...)
 }
 
-func (g *group) config(n int) pdptest.Option { return g.on(g.net[n]) }
-
-func (g *group) on(net *etcdtest.Net) pdptest.Option {
+func (g *group) config(n int) pdptest.Option {
 	return func(config *server.Config) {
-		config.Cluster = &cluster.Config{KeysStale: 30 * time.Second}
-		for _, one := range net.Endpoints() {
+		config.Cluster = &cluster.Config{}
+		for _, one := range g.net[n].Endpoints() {
 			config.Cluster.Etcd.Endpoints = append(config.Cluster.Etcd.Endpoints, "http://"+one)
 		}
 	}
@@ -132,7 +132,7 @@ func TestClusterOfReplicas(t *testing.T) {
 	b.says("mia", first.Approval.ID, "decision", yes, http.StatusOK)
 	used := 0
 	for range 2 {
-		for _, one := range []*counter{b, c, a} {
+		for _, one := range []*counter{c, a, b} {
 			if one.asks("pep", tool("push", again)).may() {
 				used++
 			}
@@ -329,4 +329,33 @@ func (c *counter) retry(who, method, path, body string) (status int, after, text
 	read, err := io.ReadAll(answer.Body)
 	must(c.t, err)
 	return answer.StatusCode, answer.Header.Get("Retry-After"), string(read)
+}
+
+// fillEtcd writes so many bytes into etcd.
+func fillEtcd(t testing.TB, etcd *etcdtest.Cluster, bytes int) {
+	t.Helper()
+	client, err := etcdtest.Dial(etcd.Client().Endpoints()...)
+	must(t, err)
+	defer func() { _ = client.Close() }()
+	text := strings.Repeat("x", 1<<20)
+	for n := range bytes >> 20 {
+		_, err := client.Put(t.Context(), "/filling/"+string(rune('a'+n)), text)
+		must(t, err)
+	}
+}
+
+// At 80 % of etcd's quota nothing new is filed, and what was begun goes on.
+func TestClusterFull(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t, etcdtest.Options{Members: 1, Quota: 16 << 20})
+	g := openGroup(t, 1, etcd)
+	a := g.all[0]
+	first := a.asks("pep", tool("push", push))
+	fillEtcd(t, etcd, 14<<20)
+	eventually(t, "it is full", func() bool { _, is := a.ready(); return is.Cluster.Full && is.Status == "degraded" })
+	if status, after, text := a.retry("pep", "POST", "/v1/authorize", tool("stop", push)); status != http.StatusServiceUnavailable || after == "" {
+		t.Errorf("filing: got %d %s", status, text)
+	}
+	a.says("mia", first.Approval.ID, "decision", yes, http.StatusOK)
+	a.asks("pep", tool("push", again)).passes(t, "a use of what was approved")
 }

@@ -74,6 +74,10 @@ func (s *Server) state() telemetry.State {
 			state.Witnesses, state.QuorumAge = &now, s.now().Sub(now.Quorum)
 		}
 	}
+	state.Cluster = s.clusterMetrics()
+	if state.Cluster != nil && !state.Cluster.OK {
+		return state // nothing can be counted
+	}
 	if s.approvals.Broker != nil {
 		pending := s.approvals.Broker.Store.Pending()
 		state.Pending = &pending

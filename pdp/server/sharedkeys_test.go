@@ -16,7 +16,7 @@ func TestClusterKeys(t *testing.T) {
 	t.Parallel()
 	g := openGroup(t, 2, etcdtest.Start(t, etcdtest.Options{Members: 1}))
 	config := server.Config{Data: g.all[0].data}
-	g.on(g.etcd.Client())(&config)
+	g.config(0)(&config)
 	keys, done, err := server.OpenSharedKeys(t.Context(), config)
 	must(t, err)
 	defer done()
@@ -45,10 +45,10 @@ func TestClusterKeys(t *testing.T) {
 // The keys of a server that has run become those of a cluster. That can be done again, and not beside keys of the cluster.
 func TestImportKeys(t *testing.T) {
 	t.Parallel()
-	etcd := etcdtest.Start(t, etcdtest.Options{Members: 1}).Client()
+	g := &group{net: []*etcdtest.Net{etcdtest.Start(t, etcdtest.Options{Members: 1}).Client()}}
 	c := openCounter(t)
 	config := server.Config{Data: c.data}
-	(&group{}).on(etcd)(&config)
+	g.config(0)(&config)
 	if _, err := server.ImportKeys(t.Context(), c.data, config); err == nil {
 		t.Error("the directory is in use")
 	}

@@ -44,6 +44,7 @@ func (l *recordedLine) stepsOf() (steps []approval.Step) {
 			Caller:    l.Caller,
 			Decision:  d.UsedBy,
 			Continues: d.Continues,
+			Lost:      d.LostOrigin,
 			Seal:      d.Seal,
 			Approval: approval.Approval{
 				ID:        d.Approval,

@@ -24,6 +24,9 @@ type recordedStep struct {
 	UsedBy    string                  `json:"used_by,omitempty"`
 	Continues evaluation.Continuation `json:"continues,omitzero"`
 
+	// LostOrigin has reserved the use, and its log will never say if it was used: it counts as used.
+	LostOrigin string `json:"lost_origin,omitempty"`
+
 	approval.Statement `json:",inline"`
 	Obligation         string `json:"obligation"`
 	Template           string `json:"template"`
@@ -71,6 +74,7 @@ func entryOfStep(step approval.Step) (decisionlog.Entry, error) {
 		Decision:   one.Decision,
 		UsedBy:     step.Decision,
 		Continues:  step.Continues,
+		LostOrigin: step.Lost,
 		Statement:  step.Statement,
 		Obligation: one.Obligation,
 		Template:   one.Terms.Template,

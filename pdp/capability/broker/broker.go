@@ -275,7 +275,14 @@ func (b *Broker) proof(ctx context.Context, t capability.Token, jkt string, p pd
 
 // mark marks a proof as seen until it is too old. It refuses one that was seen before.
 func (b *Broker) mark(ctx context.Context, in *store.Seen, tenant string, by evaluation.Ref, jkt, id string, issued time.Time) error {
-	first, err := in.First(ctx, tenant, by, jkt, id, issued.Add(b.options.Terms.ProofAge+b.options.Terms.Skew))
+	until, use := issued.Add(b.options.Terms.ProofAge+b.options.Terms.Skew), "call"
+	if in == b.asks {
+		use = "ask"
+	}
+	first, err := in.First(ctx, tenant, by, jkt, id, until)
+	if err == nil && first {
+		first, err = b.Store.First(ctx, use, jkt, id, until)
+	}
 	switch {
 	case errors.Is(err, capability.ErrFull):
 		return &capability.Refusal{Code: capability.Unavailable}

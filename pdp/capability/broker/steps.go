@@ -32,13 +32,15 @@ type recordedStep struct {
 	MaxUses   int             `json:"max_uses,omitzero"`
 	Used      int             `json:"used,omitzero"`
 	// Decision is the one that used, granted or renewed it, or that was to.
-	Decision  string `json:"decision,omitzero"`
-	Approval  string `json:"approval,omitzero"`
-	Unproved  bool   `json:"unproved,omitzero"` // it was granted without a proof of the key
-	By        string `json:"by,omitzero"`
-	Reason    string `json:"reason,omitzero"`
-	Bundle    string `json:"bundle"`
-	Requester string `json:"requester"`
+	Decision string `json:"decision,omitzero"`
+	// LostOrigin has reserved the use, and its log will never say if it was used: it counts as used.
+	LostOrigin string `json:"lost_origin,omitzero"`
+	Approval   string `json:"approval,omitzero"`
+	Unproved   bool   `json:"unproved,omitzero"` // it was granted without a proof of the key
+	By         string `json:"by,omitzero"`
+	Reason     string `json:"reason,omitzero"`
+	Bundle     string `json:"bundle"`
+	Requester  string `json:"requester"`
 	// Seal is the store's: it takes no step from the log without it.
 	Seal string `json:"seal,omitzero"`
 }
@@ -57,6 +59,7 @@ func (b *Broker) record(ctx context.Context, step store.Step) error {
 		MaxUses:    c.MaxUses,
 		Used:       c.Used,
 		Decision:   step.Decision,
+		LostOrigin: step.Lost,
 		By:         step.By,
 		Reason:     step.Reason,
 		Bundle:     c.Bundle,
@@ -107,7 +110,7 @@ func stepsOf(text []byte) (all []store.Step, err error) {
 			return nil, err
 		}
 		return []store.Step{{
-			ID: l.ID, At: l.Now, Name: l.Event, By: d.By, Reason: d.Reason, Decision: d.Decision, Seal: d.Seal,
+			ID: l.ID, At: l.Now, Name: l.Event, By: d.By, Reason: d.Reason, Decision: d.Decision, Lost: d.LostOrigin, Seal: d.Seal,
 			Capability: store.Capability{ID: d.Capability, State: d.State, Version: d.Version},
 		}}, nil
 	case l.Kind == decisionlog.KindDecision && c != nil && (c.Used || c.Grants):

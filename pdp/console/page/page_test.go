@@ -41,3 +41,16 @@ func TestMessage(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+func TestUnderWay(t *testing.T) {
+	use := []page.UnderWay{{Decision: page.IDOf("01a1fdbe"), Origin: page.Word("pdp/eu-2"), Since: page.MomentOf(now, now), Was: true}}
+	for name, view := range map[string]page.View{
+		"approval":   page.Request{Layout: layout("Approval"), Terms: page.Terms{UnderWay: use}},
+		"capability": page.Capability{Layout: layout("Capability"), Held: page.Held{UnderWay: use}},
+	} {
+		got := drawn(t, view)
+		if !strings.Contains(got, "<dt>Under way</dt><dd>one use was under way, since <time") || !strings.Contains(got, "pdp/eu-2") || !strings.Contains(got, "by decision 01a1fdbe</dd>") {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}

@@ -88,6 +88,7 @@ type UnderWay struct {
 	Decision ID
 	Origin   Text
 	Since    Moment
+	Was      bool // it was so when the approval or the capability ended
 }
 
 // Span is how long an approval counts, in words.

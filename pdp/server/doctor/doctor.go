@@ -88,7 +88,7 @@ type Patient struct {
 // Examine looks at everything, always in the same order. It takes as long as a bundle takes to load.
 func Examine(ctx context.Context, p Patient) []Finding {
 	x := &exam{Patient: p, ctx: ctx, data: p.Config.Data}
-	for _, look := range []func(){x.configuration, x.bundle, x.dataDirectory, x.keys, x.log, x.witnesses, x.approvals, x.capabilities, x.clock, x.disk, x.listen, x.console} {
+	for _, look := range []func(){x.configuration, x.bundle, x.dataDirectory, x.cluster, x.keys, x.log, x.witnesses, x.approvals, x.capabilities, x.clock, x.disk, x.listen, x.console} {
 		look()
 	}
 	if x.reader != nil {

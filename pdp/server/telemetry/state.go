@@ -33,8 +33,21 @@ type State struct {
 	QuorumAge time.Duration
 	// Pending is how many approval requests wait for people; nil if people are not asked.
 	Pending *int
+	// Cluster is the state of the cluster; nil without one.
+	Cluster *Cluster
 	// Live is how many capabilities have not ended; nil if there are none here, or if it is not known.
 	Live *int
+}
+
+// Cluster are the values of a replica that keeps its state in etcd.
+type Cluster struct {
+	// OK is set while the state can be used, and Full while nothing new is begun.
+	OK, Full bool
+	// Members is how many replicas there are, this one among them, and Skew how far their clocks may differ.
+	Members int
+	Skew    time.Duration
+	// Used and Quota are bytes of etcd; 0 if they are not known.
+	Used, Quota int64
 }
 
 // Observe has metrics show the state of the service, until the registration is undone.
@@ -98,11 +111,30 @@ func (t *Telemetry) Observe(look func() State) (metric.Registration, error) {
 		{i.gauge("policy_service.log.witness.conflict", "", "1 if a checkpoint was found that bears the log's signature and is not of the log, else 0."),
 			func(s State) int64 { return oneIf(s.Witnesses.Conflict) }},
 	}
+	skew := i.secondsGauge("policy_service.cluster.clock.skew", "How far the clocks of two replicas may differ at most, the delay of the message among it.")
+	ofCluster := []observed[*Cluster]{
+		{i.gauge("policy_service.cluster.ok", "", "1 while the state in etcd can be used, else 0."),
+			func(c *Cluster) int64 { return oneIf(c.OK) }},
+		{i.gauge("policy_service.cluster.members", "{replica}", "Replicas that are there, this one among them."),
+			func(c *Cluster) int64 { return int64(c.Members) }},
+		{i.gauge("policy_service.cluster.full", "", "1 while etcd has used so much of its quota that nothing new is filed, else 0."),
+			func(c *Cluster) int64 { return oneIf(c.Full) }},
+		{i.gauge("policy_service.cluster.etcd.used", "By", "What etcd takes on disk."),
+			func(c *Cluster) int64 { return c.Used }},
+		{i.gauge("policy_service.cluster.etcd.quota", "By", "What etcd may take on disk."),
+			func(c *Cluster) int64 { return c.Quota }},
+	}
 	if i.err != nil {
 		return nil, i.err
 	}
 	return t.Meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		s := look()
+		if s.Cluster != nil {
+			o.ObserveFloat64(skew, s.Cluster.Skew.Seconds())
+			for _, one := range ofCluster {
+				o.ObserveInt64(one.instrument, one.value(s.Cluster))
+			}
+		}
 		o.ObserveInt64(bundle, 1, metric.WithAttributes(attribute.String("bundle", s.Bundle)))
 		o.ObserveInt64(onDisk, 1, metric.WithAttributes(attribute.String("bundle", s.OnDisk)))
 		o.ObserveFloat64(age, s.BundleAge.Seconds())

@@ -137,9 +137,22 @@ func (at serverFlags) change(s cli.Streams, what string, f changing, id string, 
 			at.print(s, r)
 		default:
 			s.Print("%s", standing(r))
+			for _, one := range r.InFlight {
+				s.Print("%s", underWay(r, one))
+			}
 		}
 		return nil
 	})
+}
+
+// underWay is a use of which it is not known yet if it is on record. What was under way when an approval ended is had.
+func underWay(r inbox.Request, one inbox.InFlight) cli.Shown {
+	how := "was under way"
+	if r.Status == "pending" || r.Status == "approved" {
+		how = "is under way"
+	}
+	return cli.Shown(fmt.Sprintf("one use %s, since %s at %s, by decision %s",
+		how, cli.Time(one.Since), cli.Cut(one.Origin, longestCell), cli.Cut(one.Decision, longestCell)))
 }
 
 // standing is how an approval request stands, in one line.

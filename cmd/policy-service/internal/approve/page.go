@@ -76,7 +76,7 @@ func (p *page) print(r inbox.Request) {
 			times(r.Uses), each, cli.Plural(r.Rounds, "follow-up question"), p.cut(r.RoundsWithin))
 	}
 	for _, one := range r.InFlight {
-		p.row("under way", "one use %s since %s at %s, by decision %s", tense(r.Status), cli.Time(one.Since), p.cut(one.Origin), p.cut(one.Decision))
+		p.row("under way", "%s", underWay(r, one))
 	}
 	for _, said := range r.Said {
 		p.row("said", "%s", p.sentence(said))
@@ -268,14 +268,6 @@ func (p *page) sentence(said inbox.Said) cli.Shown {
 		line += cli.Shown(", valid until " + cli.Time(said.ValidUntil))
 	}
 	return line + ": " + p.cut(cmp.Or(said.Reason, "-"))
-}
-
-// tense says when uses are under way: one that was when the approval ended is had.
-func tense(status string) string {
-	if status == "pending" || status == "approved" {
-		return "is"
-	}
-	return "was"
 }
 
 func times(n int) string {

@@ -145,7 +145,11 @@ func (at serverFlags) print(s cli.Streams, text jsontext.Value) error {
 		table.Row(row[0], row[1])
 	}
 	for _, one := range h.InFlight {
-		table.Row("under way", "one use since "+cli.Time(one.Since)+" at "+one.Origin+", by decision "+one.Decision)
+		was := " was under way"
+		if h.State == "active" || h.State == "suspended" || h.State == "asked" {
+			was = ""
+		}
+		table.Row("under way", "one use"+was+", since "+cli.Time(one.Since)+" at "+one.Origin+", by decision "+one.Decision)
 	}
 	return table.Flush()
 }

@@ -46,6 +46,11 @@ func (c configCheckCommand) Run(s cli.Streams) error {
 	warn(c.File, err)
 	warn(from[server.KeyRetainShare], told.DecisionLog.Retain.Doubtful())
 	warn(cmp.Or(from["console.public_url"], c.File), told.ConsoleBeside())
+	if told.Cluster != nil {
+		for _, err := range told.Cluster.Files() {
+			warn(c.File, err)
+		}
+	}
 	for n, issuer := range told.Auth.JWT {
 		if err := issuer.Unbarred(); err != nil {
 			warn(c.File, fmt.Errorf("auth.jwt[%d]: %w", n, err))

@@ -1,0 +1,92 @@
+package approval_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/approval"
+	"policy-service/pdp/ledger/ledgertest"
+)
+
+// TestSettleLost: what a process has left whose log is lost counts as used, and what it said is on record at another one.
+func TestSettleLost(t *testing.T) {
+	t.Parallel()
+	both := places(t, &ledgertest.Cluster{})
+	here, there := both[0], both[1]
+	twice := func(q *approval.ApprovalRequest) { q.Terms.Uses = 2 }
+	used, voted := mustFile(t, here.s, question("used", twice)), mustFile(t, here.s, question("voted"))
+	mustDecide(t, here.s, used.ID, by("mia"))
+	r, err := there.s.Reserve(t.Context(), used.ID, used.Digest, "d")
+	must(t, err)
+	r.InDoubt()
+	there.set(true, false, true)
+	if _, err := there.s.Decide(t.Context(), voted.ID, 0, by("mia"), all, equal); !errors.Is(err, approval.ErrUnrecorded) {
+		t.Fatal(err)
+	}
+	for _, origin := range []string{"", "place"} {
+		if err := here.s.SettleLost(t.Context(), origin); !errors.Is(err, approval.ErrInvalid) {
+			t.Errorf("%q is lost: %v", origin, err)
+		}
+	}
+	must(t, here.s.SettleLost(t.Context(), "elsewhere")) // which has left nothing
+	if got, _, err := here.s.Get(t.Context(), used.ID); err != nil || len(got.Reserved) != 1 {
+		t.Fatalf("it is %+v, %v", got, err)
+	}
+	for range 2 { // the second time there is nothing to be done
+		must(t, here.s.SettleLost(t.Context(), "place/1"))
+		if got, _, err := here.s.Get(t.Context(), used.ID); err != nil || !slices.Equal(got.Used, []string{"d"}) || len(got.Reserved) > 0 || got.InFlight() != nil {
+			t.Errorf("it is %+v, %v", got, err)
+		}
+		if got := here.names(used.ID); !slices.Equal(got, []string{"filed", "approve", "approved", "used"}) {
+			t.Errorf("on record are %q", got)
+		}
+		if got := here.names(voted.ID); !slices.Equal(got, []string{"filed", "approve", "approved"}) {
+			t.Errorf("on record are %q", got)
+		}
+	}
+	if last := here.steps[used.ID][3]; last.Name != approval.StepUsed || last.Decision != "d" || last.Lost != "place/1" {
+		t.Errorf("the last step is %+v", last)
+	}
+	if n := here.s.ReservationKeys(); n != 0 {
+		t.Errorf("there are %d keys of reservations", n)
+	}
+	for decision, p := range map[string]*place{"e": here, "f": there} { // by the log here, and by its proof
+		a := used
+		if p == there {
+			a = voted
+		}
+		there.set(false, false, false)
+		if spent, err := spend(t.Context(), p.s, a.ID, a.Digest, decision, p.vouchFor(decision, a.ID, evaluation.Continuation{})); !spent || err != nil {
+			t.Errorf("%s is not used: %v, %v", a.ID, spent, err)
+		}
+	}
+}
+
+// TestWorkSettlesLost: a process that learns that another one is lost settles what that has left.
+func TestWorkSettlesLost(t *testing.T) {
+	t.Parallel()
+	lost := []string{}
+	both := places(t, &ledgertest.Cluster{}, func(o *approval.Options) {
+		o.Lost = func(context.Context) ([]string, error) { return lost, nil }
+	})
+	here, there := both[0], both[1]
+	a := mustFile(t, here.s, question("a"))
+	mustDecide(t, here.s, a.ID, by("mia"))
+	r, err := there.s.Reserve(t.Context(), a.ID, a.Digest, "d")
+	must(t, err)
+	r.InDoubt()
+	here.s.Work(t.Context())
+	if got, _, err := here.s.Get(t.Context(), a.ID); err != nil || len(got.Reserved) != 1 {
+		t.Fatalf("it is %+v, %v", got, err)
+	}
+	lost = append(lost, "place/1")
+	here.pass(time.Minute)
+	here.s.Work(t.Context())
+	if got, _, err := here.s.Get(t.Context(), a.ID); err != nil || got.Status != approval.UsedUp {
+		t.Errorf("it is %+v, %v", got, err)
+	}
+}

@@ -1,0 +1,38 @@
+package doctor
+
+import (
+	"errors"
+
+	"policy-service/pdp/cluster"
+	"policy-service/pdp/server"
+)
+
+// cluster asks etcd whether it can be used, and changes nothing there.
+func (x *exam) cluster() {
+	const check = "cluster"
+	c := x.Config.Cluster
+	if c == nil {
+		return
+	}
+	for _, err := range c.Files() {
+		x.Wrong(check, err)
+	}
+	begun, err := cluster.Begun(x.ctx, *c)
+	switch {
+	case errors.Is(err, cluster.ErrAway):
+		x.Bites(check, "start etcd, and see to the network, the certificates and the user of etcd", "%v", err)
+		return
+	case err != nil:
+		x.Wrong(check, err)
+		return
+	case begun:
+		x.OK(check, "etcd answers, and replicas have joined")
+	default:
+		x.OK(check, "etcd answers, and no replica has joined yet: the first start makes the keys that all have")
+	}
+	if begun {
+		for _, err := range server.MissingShared(x.data) {
+			x.Wrong(check, err)
+		}
+	}
+}
