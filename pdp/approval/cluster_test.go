@@ -343,3 +343,25 @@ func TestEachChangeOnceOrRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestALongRecordCountsAtItsOriginAlone: its proof would not fit in a transaction.
+func TestALongRecordCountsAtItsOriginAlone(t *testing.T) {
+	t.Parallel()
+	both := places(t, &ledgertest.Cluster{}, func(o *approval.Options) {
+		o.Prove = func(context.Context, string) (approval.Proof, bool, error) {
+			return approval.Proof{Line: make([]byte, 256<<10+1)}, true, nil
+		}
+	})
+	here, there := both[0], both[1]
+	a := mustFile(t, here.s, question("a"))
+	mustDecide(t, here.s, a.ID, by("mia"))
+	if r, err := there.s.Reserve(t.Context(), a.ID, a.Digest, "d"); r != nil || !errors.Is(err, approval.ErrUnavailable) {
+		t.Errorf("elsewhere: %v, %v", r != nil, err)
+	}
+	if got, _, err := there.s.Get(t.Context(), a.ID); got.Status != approval.Approved || err != nil {
+		t.Errorf("it is %+v, %v", got, err)
+	}
+	if spent, err := here.uses(t.Context(), a, "e"); !spent || err != nil {
+		t.Errorf("at its origin: %v, %v", spent, err)
+	}
+}

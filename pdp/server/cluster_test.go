@@ -55,6 +55,7 @@ func openGroup(t *testing.T, replicas int, etcd *etcdtest.Cluster) *group {
 	grant("pep", "", auth.Decide, auth.Request)
 	grant("auditor", "", auth.LogRead, auth.Explain)
 	grant("mia", `user::"mia"`, auth.Approve)
+	grant("noah", `user::"noah"`, auth.Approve)
 	g.net = nil
 	g.secrets, err = readFiles(config.Data)
 	must(t, err)
