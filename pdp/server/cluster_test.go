@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -88,12 +87,10 @@ func (g *group) start(n int, options ...pdptest.Option) {
 	g.all[n].open(pdptest.Bundle(approvalFiles("a.cedar", `@id("free") permit(principal, action == Action::"read", resource);`)), append(options, g.config(n))...)
 }
 
-func (g *group) config(n int) pdptest.Option { return g.on(g.net[n]) }
-
-func (g *group) on(net *etcdtest.Net) pdptest.Option {
+func (g *group) config(n int) pdptest.Option {
 	return func(config *server.Config) {
-		config.Cluster = &cluster.Config{KeysStale: 30 * time.Second}
-		for _, one := range net.Endpoints() {
+		config.Cluster = &cluster.Config{}
+		for _, one := range g.net[n].Endpoints() {
 			config.Cluster.Etcd.Endpoints = append(config.Cluster.Etcd.Endpoints, "http://"+one)
 		}
 	}

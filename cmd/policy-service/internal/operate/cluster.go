@@ -43,14 +43,14 @@ type Settle struct {
 	Config string `required:"" placeholder:"FILE" help:"The configuration of a replica that is left, which says where etcd is."`
 	Lost   string `required:"" placeholder:"ORIGIN" help:"The name of the replica that will never come back, as /readyz and log.pub have it."`
 	Reason string `required:"" placeholder:"TEXT" help:"Why its decision log is lost. It stays in etcd."`
-	Now    bool   `help:"Do not wait until the replica has been gone for 10 minutes."`
+	Now    bool   `help:"Do not wait until the replica has been gone for 11 minutes."`
 }
 
 // Help ends the command's help.
 func (Settle) Help() string {
 	return "Only the decision log of a replica can say which uses it granted in the moment before it ended. Once the log is " +
 		"settled as lost, no replica waits for it any more, and the replica itself is never a member again.\n\n" +
-		"The command refuses an origin whose replica runs, or ended less than 10 minutes ago."
+		"The command refuses an origin whose replica runs, or was there less than 11 minutes ago."
 }
 
 // Run gives the origin up.
