@@ -2,6 +2,7 @@ package approval
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -191,3 +192,31 @@ func (s *Store) take(ctx context.Context, id string, version int, v Vote, to Sta
 		return nil
 	})
 }
+
+// RevokeAll ends all that are open, those that wait among them. After an error it can be called again.
+func (s *Store) RevokeAll(ctx context.Context, by, reason string) error {
+	for _, status := range []Status{Pending, Approved} {
+		for after := ""; ; {
+			some, next, err := s.page(Filter{Status: status}, after, revokedAtOnce)
+			if err != nil {
+				return err
+			}
+			for _, a := range some {
+				_, err := s.moveFrom(ctx, a.ID, status, 0, func(m *move) error {
+					m.to.end(Revoked, m.now)
+					m.step(Step{Name: StepRevoked, Statement: Statement{By: by, Reason: reason}})
+					return nil
+				})
+				if ended := (*StateError)(nil); err != nil && !errors.As(err, &ended) && !errors.Is(err, ErrNotFound) {
+					return err
+				}
+			}
+			if after = next; next == "" {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+const revokedAtOnce = 100

@@ -263,7 +263,7 @@ func (c *Cluster) Usable() error {
 	case slices.Contains(c.waiting, c.config.Origin):
 		return fmt.Errorf("%w; restart this replica, which compares its log", ErrRestored)
 	case len(c.waiting) > 0:
-		return fmt.Errorf("%w; these have not compared their logs yet: %s; restart them, or settle as lost those that will never come back",
+		return fmt.Errorf("%w; these have not compared their logs yet: %s; restart them, or settle as lost those that will never come back, and restart one replica then",
 			ErrRestored, strings.Join(c.waiting, ", "))
 	}
 	return nil

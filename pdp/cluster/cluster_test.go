@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"os"
@@ -31,6 +32,7 @@ type replica struct {
 	size    uint64
 	now     time.Time
 	stop    func()
+	revoked []string // for the logs of these, which are lost, all was revoked
 }
 
 func newReplica(t testing.TB, origin, prefix string, endpoints ...string) *replica {
@@ -66,7 +68,10 @@ func (r *replica) join() error {
 		r.Cluster = nil
 		return err
 	}
-	return c.Opened(r.t.Context())
+	return c.Opened(r.t.Context(), func(_ context.Context, lost []string) error {
+		r.revoked = append(r.revoked, lost...)
+		return nil
+	})
 }
 
 func (r *replica) run() {

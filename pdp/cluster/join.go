@@ -61,6 +61,14 @@ type Origin struct {
 type Lost struct {
 	At     time.Time `json:"at"`
 	Reason string    `json:"reason"`
+	// Generation is that in which it was given up.
+	Generation uint64 `json:"generation"`
+}
+
+// uncounted reports whether the log may have uses that etcd has forgotten, and will never say so: what is open by then must be
+// revoked. The log of an origin that was lost before etcd was restored has none.
+func (o *Origin) uncounted(generation uint64) bool {
+	return o.Generation < generation && o.Lost != nil && o.Lost.Generation == generation
 }
 
 // Joining is what a member says of itself.
@@ -322,7 +330,7 @@ func (c *Cluster) learn() error {
 	c.mark.Generation, c.mark.Origins, c.mark.After = is.Generation, origins, me.After
 	c.waiting = nil
 	for _, name := range slices.Sorted(maps.Keys(origins)) {
-		if one := origins[name]; one.Generation < is.Generation && one.Lost == nil {
+		if one := origins[name]; one.Generation < is.Generation && one.Lost == nil || one.uncounted(is.Generation) {
 			c.waiting = append(c.waiting, name)
 		}
 	}
@@ -330,18 +338,26 @@ func (c *Cluster) learn() error {
 }
 
 // Opened says that the ledgers were opened, and so compared with the log here. It returns when state can be used, or stands
-// still until others have compared theirs.
-func (c *Cluster) Opened(ctx context.Context) error {
-	err := c.values.Update(ctx, func(ch *ledger.ValuesChange) {
-		var is facts
-		var me Origin
-		ch.Get(keyFacts, &is)
-		ch.Get(keyOrigin(c.Origin()), &me)
-		if me.Generation != is.Generation {
-			me.Generation = is.Generation
-			ch.Put(keyOrigin(c.Origin()), me)
-		}
-	})
+// still until others have compared theirs. If etcd was restored, and origins were lost since, revoke is called with these: it
+// is to revoke all that is open, because its uses cannot be counted.
+func (c *Cluster) Opened(ctx context.Context, revoke func(ctx context.Context, lost []string) error) error {
+	lost, err := c.uncounted()
+	if err == nil && len(lost) > 0 {
+		err = revoke(ctx, lost)
+	}
+	if err == nil {
+		err = c.values.Update(ctx, func(ch *ledger.ValuesChange) {
+			var is facts
+			ch.Get(keyFacts, &is)
+			for _, origin := range append(lost, c.Origin()) {
+				var one Origin
+				if ch.Get(keyOrigin(origin), &one); one.Generation != is.Generation {
+					one.Generation = is.Generation
+					ch.Put(keyOrigin(origin), one)
+				}
+			}
+		})
+	}
 	if err == nil {
 		err = c.learn()
 	}
@@ -352,6 +368,21 @@ func (c *Cluster) Opened(ctx context.Context) error {
 		err = c.writeMark()
 	}
 	return c.opening(err)
+}
+
+// uncounted are the origins that are lost, and may have uses that etcd has forgotten.
+func (c *Cluster) uncounted() (lost []string, err error) {
+	if err := c.learn(); err != nil {
+		return nil, c.opening(err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(c.mark.Origins)) {
+		if one := c.mark.Origins[name]; one.uncounted(c.mark.Generation) {
+			lost = append(lost, name)
+		}
+	}
+	return lost, nil
 }
 
 // Origins are all logs that were ever a member's, by their names.
@@ -404,7 +435,9 @@ func (c *Cluster) SettleLost(ctx context.Context, origin, reason string, now boo
 			ch.Fail(fmt.Errorf("%w: %s was there at %s, less than %v ago; wait, or add --now if it will never come back",
 				ledger.ErrInvalid, origin, is.Seen.Format(time.RFC3339), endedFor+sayEvery))
 		default:
-			is.Lost = &Lost{at, reason}
+			var all facts
+			ch.Get(keyFacts, &all)
+			is.Lost = &Lost{at, reason, all.Generation}
 			ch.Put(keyOrigin(origin), is)
 		}
 	})

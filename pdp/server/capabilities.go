@@ -59,7 +59,7 @@ func (s *Server) openCapabilities(key []byte) error {
 			DefaultLifetime: c.DefaultLifetime,
 			ProofAge:        c.ProofAge,
 			Skew:            c.ClockSkew,
-			NonceAlways:     c.Nonce == "required" || s.cluster != nil, // a proof that another replica took is not known here
+			NonceAlways:     c.Nonce == "required",
 			StatusTTL:       max(time.Second, c.StatusTTL.Truncate(time.Second)),
 		},
 		Logger: s.log,

@@ -179,6 +179,34 @@ func (s *Server) lostOrigins(ctx context.Context) (lost []string, err error) {
 	return lost, err
 }
 
+// revokeUncounted revokes all that is open: the logs of some origins, which are lost, may have uses that etcd has forgotten.
+func (s *Server) revokeUncounted(ctx context.Context, lost []string) error {
+	const by = "policy-service"
+	reason := "etcd was restored, and the log of " + strings.Join(lost, ", ") + ", which may have uses of it, is lost"
+	s.log.Warn("all that is open is revoked", "reason", reason)
+	if b := s.approvals.Broker; b != nil {
+		for _, origin := range lost {
+			if err := b.Store.SettleLost(ctx, origin); err != nil {
+				return err
+			}
+		}
+		if err := b.Store.RevokeAll(ctx, by, reason); err != nil {
+			return err
+		}
+	}
+	if b := s.capabilities.Broker; b != nil {
+		for _, origin := range lost {
+			if err := b.Store.SettleLost(ctx, origin); err != nil {
+				return err
+			}
+		}
+		if _, err := b.Store.RevokeMany(ctx, store.Filter{}, by, reason); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // early answers while the server waits for etcd, and hands on once there is a handler.
 type early struct {
 	handler atomic.Pointer[http.Handler]

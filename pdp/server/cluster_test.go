@@ -315,6 +315,48 @@ func TestClusterRestored(t *testing.T) {
 	}
 }
 
+// A use that was made after the copy stands on the log of a replica that never comes back. So all that is open is revoked.
+func TestClusterRestoredWithoutALog(t *testing.T) {
+	t.Parallel()
+	g := openGroup(t, 2, etcdtest.Start(t, etcdtest.Options{Members: 1}))
+	a, b := g.all[0], g.all[1]
+	a.approved()
+	waiting := a.asks("pep", tool("stop", push))
+	_, is := b.ready()
+	gone := is.Cluster.Origin
+	dir := g.etcd.CopyOf()
+	if !b.asks("pep", tool("push", again)).may() {
+		t.Fatal("it cannot be used")
+	}
+	must(t, b.Stop(t.Context()))
+	g.etcd.PutBack(dir)
+	must(t, a.Stop(t.Context()))
+	g.start(0)
+	eventually(t, "it waits for the other", func() bool {
+		_, is := a.ready()
+		return is.State != nil && strings.Contains(is.State.Error, "have not compared their logs")
+	})
+	config := server.Config{Data: a.data}
+	g.config(0)(&config)
+	eventually(t, "the other is settled as lost", func() bool {
+		err := server.SettleLost(t.Context(), config, gone, "its disk broke", true)
+		return err == nil
+	})
+	if r := a.reply("pep", "POST", "/v1/authorize", tool("push", again)); r.status != http.StatusServiceUnavailable {
+		t.Errorf("nothing is revoked yet: got %d %s", r.status, r.text)
+	}
+	must(t, a.Stop(t.Context()))
+	g.start(0)
+	eventually(t, "it goes on", func() bool { _, is := a.ready(); return is.State == nil })
+	if a.asks("pep", tool("push", again)).may() {
+		t.Error("a use that was made before etcd was put back was made once more")
+	}
+	_, text := a.do("mia", "GET", "/v1/approvals/"+waiting.Approval.ID, "")
+	if !strings.Contains(text, `"status":"revoked"`) {
+		t.Errorf("what waited is %s", text)
+	}
+}
+
 // retry is the status of an answer, its Retry-After and its text.
 func (c *counter) retry(who, method, path, body string) (status int, after, text string) {
 	c.t.Helper()

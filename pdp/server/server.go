@@ -157,7 +157,7 @@ func (s *Server) start(ctx context.Context) error {
 		}
 	}
 	if s.cluster != nil {
-		if err := s.cluster.Opened(ctx); err != nil {
+		if err := s.cluster.Opened(ctx, s.revokeUncounted); err != nil {
 			return err
 		}
 		s.lifetime.background("membership", s.cluster.Run)
