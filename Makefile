@@ -23,7 +23,7 @@ export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help build release image run first-curl mcp-demo mcp-try test race npm npm-changed lint lint-rare ci night whole race-whole measure \
+.PHONY: help build release image run first-curl cluster mcp-demo mcp-try test race npm npm-changed lint lint-rare ci night whole race-whole measure \
 	soak loc fuzz bench bench-http bench-cerbos conformance bench-mcp
 
 help: ## show this list
@@ -59,6 +59,9 @@ run: build first-curl ## serve policies/starter on 127.0.0.1:8180, and print a r
 
 first-curl:
 	@printf '%s\n' "$$FIRST_CURL"
+
+cluster: build ## serve three replicas that share their state in three members of etcd, and print a story to try
+	@sh pdp/cluster/example/start .cluster
 
 # All that the two make is in DEMO.
 DEMO = .mcp-demo

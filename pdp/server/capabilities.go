@@ -16,7 +16,7 @@ type CapabilitiesConfig struct {
 	ProofAge        time.Duration `yaml:"proof_age" default:"60s" min:"5s" max:"5m" doc:"How old the proof of a call may be."`
 	ClockSkew       time.Duration `yaml:"clock_skew" default:"10s" min:"1s" max:"1m" doc:"How far the clock of a holder may be ahead."`
 	// Nonce is auto or required.
-	Nonce                 string        `yaml:"nonce" default:"auto" enum:"required,auto" doc:"auto: only a proof made before this process started needs a nonce of it. required: every proof does; for several processes that sign with one key."`
+	Nonce                 string        `yaml:"nonce" default:"auto" enum:"required,auto" doc:"auto: only a proof made before this process started needs a nonce of it. required: every proof does; for several processes that sign with one key and share no etcd."`
 	StatusTTL             time.Duration `yaml:"status_ttl" default:"15s" min:"1s" max:"1h" doc:"How long a gateway that verifies capabilities by itself keeps a list of those that were revoked, and so how late it learns of one. Without a newer list it refuses after four times as long."`
 	MaxLivePerHolder      int64         `yaml:"max_live_per_holder" default:"100" min:"1" max:"1000000" doc:"How many capabilities one holder may have at once in one tenant."`
 	MaxLivePerTenant      int64         `yaml:"max_live_per_tenant" default:"100000" min:"1" max:"10000000" doc:"How many capabilities there may be at once in one tenant."`
