@@ -30,6 +30,8 @@ import (
 var (
 	// ErrAway: etcd does not answer.
 	ErrAway = errors.New("etcd does not answer")
+	// ErrState is part of each error of state that cannot be used.
+	ErrState = etcd.ErrEtcd
 	// ErrRefused: this process must not be a member as it is.
 	ErrRefused = errors.New("this process cannot be a member of the cluster")
 	// ErrRestored: etcd is not what it was, and not all logs were compared with it yet.

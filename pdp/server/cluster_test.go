@@ -292,7 +292,7 @@ func TestClusterRestored(t *testing.T) {
 			_, is := one.ready()
 			return is.State != nil && strings.Contains(is.State.Error, "restart this replica")
 		})
-		if r := one.reply("pep", "POST", "/v1/authorize", tool("push", again)); r.status != http.StatusServiceUnavailable {
+		if r := one.reply("pep", "POST", "/v1/authorize", tool("push", again)); r.status != http.StatusServiceUnavailable || !strings.Contains(r.text, "in etcd cannot be used") {
 			t.Errorf("state stands still: got %d %s", r.status, r.text)
 		}
 	}

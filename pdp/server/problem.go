@@ -8,6 +8,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
+	"policy-service/pdp/cluster"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/server/audit"
 	"policy-service/pdp/server/door"
@@ -35,6 +36,10 @@ func explain(err error, shape evaluation.Shape) *door.Problem {
 	case errors.Is(err, pdp.ErrNoBundle):
 		p := door.NewProblem(http.StatusServiceUnavailable, "no bundle is loaded; see /readyz")
 		p.Undecided = "bundle"
+		return p
+	case errors.Is(err, pdp.ErrNotRecorded) && errors.Is(err, cluster.ErrState):
+		p := unrecorded(err, "the approvals and capabilities in etcd cannot be used now, so what needs them is not decided; ask again later, or ask another replica")
+		p.Undecided = "state"
 		return p
 	case errors.Is(err, pdp.ErrNotRecorded):
 		return unrecorded(err, "the decision could not be recorded, so there is none; ask again later")

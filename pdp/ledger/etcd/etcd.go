@@ -106,7 +106,17 @@ func (e *Engine) Ready() error {
 	if closed {
 		return e.Errors.Closed
 	}
-	return e.Usable()
+	return e.failed(e.Usable())
+}
+
+// ErrEtcd is part of each error of an engine that comes from etcd.
+var ErrEtcd = errors.New("etcd")
+
+func (e *Engine) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w: %w", e.Errors.Unavailable, ErrEtcd, err)
 }
 
 // call makes one call of etcd, and holds its answer against what is known of the cluster.
@@ -120,10 +130,7 @@ func call[R any](e *Engine, header func(R) *etcdserverpb.ResponseHeader, do func
 	if answer, err = do(ctx); err == nil {
 		err = e.History.end(least, header(answer))
 	}
-	if err != nil {
-		err = fmt.Errorf("%w: etcd: %w", e.Errors.Unavailable, err)
-	}
-	return answer, err
+	return answer, e.failed(err)
 }
 
 func (e *Engine) get(key string, options ...clientv3.OpOption) (*clientv3.GetResponse, error) {
