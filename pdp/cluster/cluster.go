@@ -251,8 +251,22 @@ func (c *Cluster) Calls() (reads, commits uint64) {
 	return reads, commits
 }
 
-// Usable is nil, or the reason why state cannot be used. It asks nothing of etcd.
+// Usable is nil, or the reason why state cannot be used. It asks nothing of etcd. While etcd does not answer to the member
+// itself, requests need not wait until it does not answer to them.
 func (c *Cluster) Usable() error {
+	if err := c.stands(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if errors.Is(c.away, ErrAway) {
+		return c.away
+	}
+	return nil
+}
+
+// stands is nil, or the reason why state stands still even if etcd answers.
+func (c *Cluster) stands() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -273,7 +287,7 @@ func (c *Cluster) Usable() error {
 
 // Away is nil, or the reason why state could not be used at the last look, and since when.
 func (c *Cluster) Away() (err error, since time.Time) {
-	usable := c.Usable()
+	usable := c.stands()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err = cmp.Or(usable, c.away); err != nil && c.away == nil {

@@ -144,8 +144,9 @@ func (c *Cluster) Run(ctx context.Context) {
 	tick := time.NewTicker(beatEvery)
 	defer tick.Stop()
 	for {
-		err := c.beat(ctx)
-		c.heard(err)
+		if err := c.beat(ctx); ctx.Err() == nil {
+			c.heard(err)
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -192,7 +193,7 @@ func (c *Cluster) beat(ctx context.Context) error {
 	if c.beats++; c.beats%quotaEvery == 1 {
 		c.full.look(ctx, c)
 	}
-	return c.Usable()
+	return c.stands()
 }
 
 // lease writes the member.

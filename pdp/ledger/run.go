@@ -36,6 +36,9 @@ func (l *Ledger[I, S]) Run(ctx context.Context, more ...func(context.Context) er
 func (l *Ledger[I, S]) Work(ctx context.Context, more ...func(context.Context) error) {
 	more = append([]func(context.Context) error{l.Ready, l.catchUp, l.expireDue, l.forgetOld, l.strike, l.ageStruck}, more...)
 	for _, do := range more {
+		if ctx.Err() != nil {
+			return
+		}
 		if err := do(ctx); err != nil && ctx.Err() == nil {
 			l.options.OnError(err)
 		}

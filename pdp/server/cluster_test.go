@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -374,16 +375,22 @@ func (c *counter) retry(who, method, path, body string) (status int, after, text
 	return answer.StatusCode, answer.Header.Get("Retry-After"), string(read)
 }
 
-// fillEtcd writes so many bytes into etcd.
-func fillEtcd(t testing.TB, etcd *etcdtest.Cluster, bytes int) {
+// fillEtcd writes until etcd has used more than 80 % of its quota.
+func fillEtcd(t testing.TB, etcd *etcdtest.Cluster) {
 	t.Helper()
-	client, err := etcdtest.Dial(etcd.Client().Endpoints()...)
+	endpoints := etcd.Client().Endpoints()
+	client, err := etcdtest.Dial(endpoints...)
 	must(t, err)
 	defer func() { _ = client.Close() }()
-	text := strings.Repeat("x", 1<<20)
-	for n := range bytes >> 20 {
-		_, err := client.Put(t.Context(), "/filling/"+string(rune('a'+n)), text)
+	text := strings.Repeat("x", 512<<10)
+	for n := 0; ; n++ {
+		_, err := client.Put(t.Context(), fmt.Sprint("/filling/", n), text)
 		must(t, err)
+		status, err := client.Status(t.Context(), endpoints[0])
+		must(t, err)
+		if status.DbSize > status.DbSizeQuota/100*82 {
+			return
+		}
 	}
 }
 
@@ -394,7 +401,7 @@ func TestClusterFull(t *testing.T) {
 	g := openGroup(t, 1, etcd)
 	a := g.all[0]
 	first := a.asks("pep", tool("push", push))
-	fillEtcd(t, etcd, 53<<20)
+	fillEtcd(t, etcd)
 	eventually(t, "it is full", func() bool { _, is := a.ready(); return is.Cluster.Full && is.Status == "degraded" })
 	if status, after, text := a.retry("pep", "POST", "/v1/authorize", tool("stop", push)); status != http.StatusServiceUnavailable || after == "" {
 		t.Errorf("filing: got %d %s", status, text)
