@@ -29,7 +29,7 @@ func (s *Store) First(ctx context.Context, use, jkt, jti string, until time.Time
 	hash := sha256.Sum256(append([]byte(use), of[:]...))
 	id := base64.RawURLEncoding.EncodeToString(hash[:])
 	until = until.Round(0).UTC()
-	err = s.change(ctx, func(c *change) {
+	err = s.ledger.Change(ctx, func(c *change) {
 		if first = c.Get(prefixProofs+id, new(time.Time)) == 0; first {
 			c.Put(prefixProofs+id, until)
 			c.Put(ledger.TimeKey(prefixProofEnds, until, id), true)
@@ -41,19 +41,12 @@ func (s *Store) First(ctx context.Context, use, jkt, jti string, until time.Time
 // forgetProofs removes the taken proofs that are too old everywhere.
 func (s *Store) forgetProofs(ctx context.Context) error {
 	return s.ledger.Past(ctx, prefixProofEnds, s.now().Add(-proofsLonger), func(ctx context.Context, id string) error {
-		return s.change(ctx, func(c *change) {
+		return s.ledger.Change(ctx, func(c *change) {
 			var until time.Time
 			if c.Get(prefixProofs+id, &until) > 0 {
 				c.Delete(prefixProofs + id)
 				c.Delete(ledger.TimeKey(prefixProofEnds, until, id))
 			}
 		})
-	})
-}
-
-func (s *Store) change(ctx context.Context, do func(*change)) error {
-	return s.ledger.Again(ctx, func() error {
-		_, err := s.ledger.Update(do)
-		return err
 	})
 }

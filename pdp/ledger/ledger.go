@@ -373,6 +373,14 @@ func (l *Ledger[I, S]) Update(f func(*Change[S])) (made Made[S], err error) {
 	return made, nil
 }
 
+// Change is [Ledger.Update] of a change without steps, by [Ledger.Again].
+func (l *Ledger[I, S]) Change(ctx context.Context, f func(*Change[S])) error {
+	return l.Again(ctx, func() error {
+		_, err := l.Update(f)
+		return err
+	})
+}
+
 // Record puts the steps of a change on record, whose item is locked since before the change. The change counts if this
 // returns nil.
 func (l *Ledger[I, S]) Record(ctx context.Context, item I, made Made[S]) error {

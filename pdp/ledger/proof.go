@@ -55,20 +55,17 @@ func (l *Ledger[I, S]) prove(ctx context.Context, with proving, entries ...strin
 		return err
 	}
 	write := func(proofs map[string]Proof, entries []string) error {
-		return l.Again(ctx, func() error {
-			_, err := l.Update(func(c *Change[S]) {
-				if len(proofs) > 0 {
-					for _, record := range counting(c) { // nothing is left behind of what has ended meanwhile
-						if p, is := proofs[record]; is {
-							c.Put(l.options.Form.proof(with.item, record), p)
-						}
+		return l.Change(ctx, func(c *Change[S]) {
+			if len(proofs) > 0 {
+				for _, record := range counting(c) { // nothing is left behind of an item that has ended meanwhile
+					if p, is := proofs[record]; is {
+						c.Put(l.options.Form.proof(with.item, record), p)
 					}
 				}
-				for _, key := range entries {
-					c.Delete(key)
-				}
-			})
-			return err
+			}
+			for _, key := range entries {
+				c.Delete(key)
+			}
 		})
 	}
 	proofs, size := map[string]Proof{}, 0
@@ -134,14 +131,11 @@ func (l *Ledger[I, S]) DropProofs(ctx context.Context, id string) error {
 	})
 	for some := range slices.Chunk(keys, MostKeys/2) {
 		if err == nil {
-			err = l.Again(ctx, func() error {
-				_, err := l.Update(func(c *Change[S]) {
-					for _, key := range some {
-						c.Delete(key)
-					}
-					c.Erase()
-				})
-				return err
+			err = l.Change(ctx, func(c *Change[S]) {
+				for _, key := range some {
+					c.Delete(key)
+				}
+				c.Erase()
 			})
 		}
 	}

@@ -99,15 +99,12 @@ func (l *Ledger[I, S]) openItems() (open []I, err error) {
 
 // saveAgain saves some items as they are. If they are too large for one change, it takes more changes.
 func (l *Ledger[I, S]) saveAgain(ctx context.Context, ids []string, which func(Standing) bool) error {
-	err := l.Again(ctx, func() error {
-		_, err := l.Update(func(c *Change[S]) {
-			for _, id := range ids {
-				if item, found := l.options.Rules.State(c, id); found && which(item.Standing()) {
-					l.options.Rules.Save(c, item)
-				}
+	err := l.Change(ctx, func(c *Change[S]) {
+		for _, id := range ids {
+			if item, found := l.options.Rules.State(c, id); found && which(item.Standing()) {
+				l.options.Rules.Save(c, item)
 			}
-		})
-		return err
+		}
 	})
 	if half := len(ids) / 2; half > 0 && errors.Is(err, ErrTooMuch) {
 		err = l.saveAgain(ctx, ids[:half], which)

@@ -146,16 +146,13 @@ func (l *Ledger[I, S]) settleSome(of reserving) visit {
 // dropReserved removes the keys of those reservations of an origin that an item has no more.
 func (l *Ledger[I, S]) dropReserved(ctx context.Context, origin, id string, decisions []string) error {
 	for some := range slices.Chunk(decisions, settledAtOnce) {
-		err := l.Again(ctx, func() error {
-			_, err := l.Update(func(c *Change[S]) {
-				item, _ := l.options.Rules.State(c, id)
-				for _, decision := range some {
-					if r := (Reserved{decision, origin}); !slices.Contains(item.Standing().Reserved, r) {
-						c.Delete(l.options.Form.reserved(r.Origin, r.Decision))
-					}
+		err := l.Change(ctx, func(c *Change[S]) {
+			item, _ := l.options.Rules.State(c, id)
+			for _, decision := range some {
+				if r := (Reserved{decision, origin}); !slices.Contains(item.Standing().Reserved, r) {
+					c.Delete(l.options.Form.reserved(r.Origin, r.Decision))
 				}
-			})
-			return err
+			}
 		})
 		if err != nil {
 			return err

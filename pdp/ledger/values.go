@@ -42,10 +42,7 @@ func (v *Values) View(read func(*Tx)) error { return v.ledger.View(read) }
 // Update runs a function that reads and writes, and returns when what it wrote is durable. It runs the function again whenever
 // another process changed meanwhile what it had read. After an error that is not the function's it may have happened or not.
 func (v *Values) Update(ctx context.Context, change func(*ValuesChange)) error {
-	return v.ledger.Again(ctx, func() error {
-		_, err := v.ledger.Update(change)
-		return err
-	})
+	return v.ledger.Change(ctx, change)
 }
 
 // Watch calls a function after changes that another process made, until stop.
