@@ -398,10 +398,15 @@ func (c *Cluster) Origins(ctx context.Context) (map[string]Origin, error) {
 	return maps.Clone(c.mark.Origins), nil
 }
 
-// LogKeys are the verifier keys of the log of an origin, which it is bound to for ever; none if it is unknown.
+// LogKeys are the verifier keys of the log of an origin, which it is bound to for ever; none if it is unknown. Etcd is asked for
+// those of an origin that was not there at the last beat.
 func (c *Cluster) LogKeys(origin string) (keys []string, err error) {
-	var is Origin
-	err = c.values.View(func(tx *ledger.Tx) { tx.Get(keyOrigin(origin), &is) })
+	c.mu.Lock()
+	is, known := c.mark.Origins[origin]
+	c.mu.Unlock()
+	if !known {
+		err = c.values.View(func(tx *ledger.Tx) { tx.Get(keyOrigin(origin), &is) })
+	}
 	return is.Keys, err
 }
 
