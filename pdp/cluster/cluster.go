@@ -50,7 +50,7 @@ type Options struct {
 	Logger *slog.Logger
 	// Later has Open not wait for etcd. [Cluster.Join] does then.
 	Later bool
-	// Timeout is how long one call may take: 3 s unless it is given.
+	// Timeout is how long one call may take, [etcd.DefaultTimeout] unless it is given.
 	Timeout time.Duration
 }
 
@@ -110,7 +110,7 @@ func Open(ctx context.Context, c Config, o Options) (*Cluster, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Timeout == 0 {
-		o.Timeout = 3 * time.Second
+		o.Timeout = etcd.DefaultTimeout
 	}
 	client, err := dial(&c.Etcd, o)
 	if err != nil {

@@ -32,13 +32,16 @@ type Options struct {
 	Prefix string
 	// Errors are those that the readers know.
 	Errors ledger.Errors
-	// Timeout is how long one call of etcd may take: 3 s unless it is given.
+	// Timeout is how long one call of etcd may take, DefaultTimeout unless it is given.
 	Timeout time.Duration
 	// Usable is asked before everything. Its error refuses it.
 	Usable func() error
 	// History is what is known of the etcd cluster. Engines of one client share it; the default is a new one.
 	History *History
 }
+
+// DefaultTimeout is how long one call of etcd may take.
+const DefaultTimeout = 3 * time.Second
 
 // Engine is a [ledger.Engine].
 type Engine struct {
@@ -61,7 +64,7 @@ type Engine struct {
 // New makes an engine, which is to be opened.
 func New(o Options) *Engine {
 	if o.Timeout == 0 {
-		o.Timeout = 3 * time.Second
+		o.Timeout = DefaultTimeout
 	}
 	if o.Usable == nil {
 		o.Usable = func() error { return nil }
