@@ -111,19 +111,17 @@ func OpenSharedKeys(ctx context.Context, o SharedKeys) (*Keys, error) {
 		err = k.refresh()
 	}
 	if err != nil {
-		s.stop()
-		return nil, errors.Join(err, s.values.Close())
+		return nil, errors.Join(err, s.close())
 	}
 	return k, nil
 }
 
 // Close ends the keys of a cluster. Those of a directory need no end.
-func (k *Keys) Close() error {
-	if s, shared := k.store.(*keysInCluster); shared {
-		s.stop()
-		return s.values.Close()
-	}
-	return nil
+func (k *Keys) Close() error { return k.store.close() }
+
+func (s *keysInCluster) close() error {
+	s.stop()
+	return s.values.Close()
 }
 
 // Run reads the keys of a cluster whenever they have changed, until its context ends.

@@ -74,6 +74,7 @@ type keyStore interface {
 	// keep notes that there are keys. settle is called once all that the view has is on record.
 	keep(view *keyView) error
 	settle(k *Keys) error
+	close() error
 }
 
 // keyEdit is a change of keys.
@@ -90,6 +91,8 @@ type keyEdit struct {
 type keysInFile string
 
 func (dir keysInFile) place() string { return string(dir) }
+
+func (keysInFile) close() error { return nil }
 
 func (keysInFile) due(age time.Duration) bool { return age < 0 || age >= checkEvery }
 
