@@ -3,7 +3,7 @@
 // [Open] reaches etcd, and [Cluster.Engine] is an engine of a ledger there. A process that serves joins the cluster with
 // [Cluster.Join]: its secrets must be those of the others, and the name of its log its own. Commands need not join.
 //
-// Nothing is decided by what stands here of members: it is told, and bounds how far clocks may differ. Whether state can be
+// The list of members decides nothing: it is shown, and bounds how far clocks may differ. Whether state can be
 // used is decided by [Cluster.Usable], which each engine asks before each call.
 package cluster
 

@@ -25,7 +25,7 @@ import (
 
 // The values of the cluster, all of them sealed:
 //
-//	facts    → what all members have in common (facts)
+//	facts    → common to all members (facts)
 //	l/ORIGIN → a log that was ever a member's, for ever (Origin)
 const (
 	keyFacts      = "facts"
@@ -34,7 +34,7 @@ const (
 
 func keyOrigin(origin string) string { return prefixOrigins + url.PathEscape(origin) }
 
-// facts are what all members have in common.
+// facts are common to all members.
 type facts struct {
 	// Generation is one more after each time that etcd was restored.
 	Generation uint64 `json:"generation"`
@@ -71,7 +71,7 @@ func (o *Origin) uncounted(generation uint64) bool {
 	return o.Generation < generation && o.Lost != nil && o.Lost.Generation == generation
 }
 
-// Joining is what a member says of itself.
+// Joining has the facts that a member states of itself.
 type Joining struct {
 	// Origin is the name of its log, LogKeys its verifier keys, oldest first, and Size how many records of it are durable.
 	Origin  string
@@ -81,13 +81,13 @@ type Joining struct {
 	// keys that sign: they are replaced by and by, so it suffices that one is known.
 	Secrets map[string][]byte
 	Signing func() []string
-	// Address, Version and Bundle are told of it.
+	// Address, Version and Bundle are for readers of the list of members.
 	Address func() string
 	Version string
 	Bundle  func() string
 }
 
-// mark is what a member knows of etcd, in a file of its data directory.
+// mark is the state of etcd as a member last knew it, in a file of its data directory.
 type mark struct {
 	Cluster    uint64            `json:"cluster,string"`
 	Revision   int64             `json:"revision"`
@@ -96,7 +96,7 @@ type mark struct {
 	Origins    map[string]Origin `json:"origins"`
 }
 
-// MarkFile is the file of the data directory with what a member knows of etcd.
+// MarkFile is the file of the data directory with the state of etcd as the member last knew it.
 const MarkFile = "cluster.json"
 
 const mostMark = 1 << 20
@@ -120,7 +120,7 @@ func (c *Cluster) readMark() (m mark, err error) {
 	return m, err
 }
 
-// writeMark keeps what is known now.
+// writeMark keeps the mark of now.
 func (c *Cluster) writeMark() error {
 	c.mu.Lock()
 	m := c.mark
@@ -241,7 +241,7 @@ func (c *Cluster) nextGeneration(ctx context.Context, values *ledger.Values, kno
 	})
 }
 
-// meet compares what this process is with what the members have in common, and writes what is new.
+// meet compares this process with the facts that are common to all members, and writes its own.
 func (c *Cluster) meet(ctx context.Context, j Joining, keys []string) error {
 	secrets := map[string]string{}
 	for name, secret := range j.Secrets {

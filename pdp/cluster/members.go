@@ -26,7 +26,7 @@ type Member struct {
 	// Version is that of the program, and Bundle the digest of the bundle in force.
 	Version string `json:"version,omitzero"`
 	Bundle  string `json:"bundle,omitzero"`
-	// Clock is what its clock said when it last wrote this.
+	// Clock is the reading of its clock when it last wrote this.
 	Clock time.Time `json:"clock"`
 	// Ahead is by how many nanoseconds its clock may be ahead of that of each other member, at most: the delay of the
 	// message is in it. It is negative if the clock is behind for certain.
@@ -60,7 +60,7 @@ func (c *Cluster) readMember(key string, value []byte) (m Member, ok bool) {
 	return m, json.Unmarshal(value[sha256.Size:], &m) == nil && c.keyMember(m.Origin) == key
 }
 
-// mostMembers bounds what is read.
+// mostMembers bounds a read.
 const mostMembers = 1000
 
 // Members are the processes that are there, by their origins.
@@ -84,7 +84,7 @@ func (c *Cluster) members(ctx context.Context) (members []Member, revision int64
 	return members, got.Header.Revision, nil
 }
 
-// peers are the other members, as the watch tells of them.
+// peers are the other members, as the watch brings them.
 type peers struct {
 	mu    sync.Mutex
 	there map[string]Member
@@ -172,7 +172,7 @@ func (c *Cluster) heard(err error) {
 	}
 }
 
-// beat says that this process is there, and learns what the others said.
+// beat writes this member, and reads the others.
 func (c *Cluster) beat(ctx context.Context) error {
 	if c.history.Restored() {
 		c.restoredMeanwhile(ctx)

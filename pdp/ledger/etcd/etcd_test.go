@@ -59,7 +59,7 @@ func number(b []byte) (n uint64) {
 	return n
 }
 
-// Three processes count one number, with what their caches say of it. Each count that was answered is there, in the order
+// Three processes count one number, by their caches. Each count that was answered is there, in the order
 // of the revisions; a reader never finds less than what was answered to any process before it began.
 func TestCountedTogether(t *testing.T) {
 	t.Parallel()
