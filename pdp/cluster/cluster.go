@@ -274,6 +274,8 @@ func (c *Cluster) stands() error {
 		return ErrClosed
 	case !c.opened: // no request is served yet
 		return nil
+	case c.mark.Origins[c.config.Origin].Lost != nil: // it was counted out while it was cut off
+		return fmt.Errorf("%w: %s was settled as lost; stop it, and begin with an empty data directory", ErrRefused, c.config.Origin)
 	case c.history.Restored():
 		return fmt.Errorf("%w; restart this replica, which compares its log", ErrRestored)
 	case slices.Contains(c.waiting, c.config.Origin):

@@ -90,6 +90,21 @@ func (r *replica) close() {
 	r.stop, r.Cluster = nil, nil
 }
 
+// A replica that was cut off while it was settled as lost uses no state when it is back.
+func TestLostAndBack(t *testing.T) {
+	t.Parallel()
+	prefix := t.Name()
+	a, b := newReplica(t, "a", prefix, etcdtest.One(t)...), newReplica(t, "b", prefix, etcdtest.One(t)...)
+	a.run()
+	b.run()
+	must(t, b.Usable())
+	b.stop() // as if it were cut off: it is no member any more
+	must(t, a.SettleLost(t.Context(), "b", "it is cut off", true))
+	b.stop = cluster.Background(b.Run)
+	eventually(t, "it is refused", func() bool { return errors.Is(b.Usable(), cluster.ErrRefused) })
+	must(t, a.Usable())
+}
+
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

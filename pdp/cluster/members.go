@@ -181,6 +181,12 @@ func (c *Cluster) beat(ctx context.Context) error {
 	if err := c.lease(ctx); err != nil {
 		return fmt.Errorf("%w: %w", ErrAway, err)
 	}
+	if err := c.learn(); err != nil {
+		return err
+	}
+	if err := c.stands(); err != nil && errors.Is(err, ErrRefused) {
+		return err
+	}
 	if err := c.say(ctx); err != nil {
 		return err
 	}
