@@ -1,9 +1,18 @@
 package capability_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"policy-service/pdp/capability"
+	"policy-service/pdp/pdptest/etcdtest"
 )
 
 // onEtcd is the name of a variable. Where it is set all stores are in etcd.
@@ -17,5 +26,58 @@ func TestOnEtcd(t *testing.T) {
 	again.Env = append(os.Environ(), onEtcd+"=1")
 	if said, err := again.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, said)
+	}
+}
+
+// A capability that is used up is not granted once more when a program that can write to etcd deletes it, and puts all back
+// that there was of it before it was granted.
+func TestFirstValuePutBack(t *testing.T) {
+	t.Parallel()
+	r, prefix, ctx := newRecord(), t.TempDir(), t.Context()
+	o := r.options()
+	o.Engine, o.Origin = etcdtest.Engine(t, prefix, capability.Known), "here"
+	s := mustOpen(t, "", o)
+	client, err := etcdtest.Dial(etcdtest.One(t)...)
+	must(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	n := asked(s, start, "a", uses(1))
+	id := n.Token.ID
+	granted, err := s.Grant(ctx, n, "grant")
+	must(t, err)
+	before, err := client.Get(ctx, prefix+"/v/", clientv3.WithPrefix())
+	must(t, err)
+	must(t, r.decide("grant"))
+	granted.Spent(ctx)
+	must(t, r.use(ctx, s, id, "d"))
+	if got := r.mustGet(t, s, id); got.State != capability.UsedUp {
+		t.Fatalf("it is %s", got.State)
+	}
+	for _, kv := range before.Kvs {
+		if !strings.HasPrefix(string(kv.Key), prefix+"/v/g") {
+			_, err := client.Delete(ctx, string(kv.Key))
+			must(t, err)
+			_, err = client.Put(ctx, string(kv.Key), string(kv.Value))
+			must(t, err)
+		}
+	}
+	for late := time.Now().Add(10 * time.Second); ; { // the watch has to bring it
+		s.Work(ctx)
+		got, _, err := s.Stored(id)
+		must(t, err)
+		if got.State == capability.Active {
+			t.Fatalf("it is %s again, and was used %d times", got.State, got.Used)
+		}
+		r.mu.Lock()
+		refused := slices.ContainsFunc(r.errors, func(err error) bool { return errors.Is(err, capability.ErrDamaged) })
+		r.mu.Unlock()
+		if refused {
+			break
+		}
+		if time.Now().After(late) {
+			t.Fatalf("it is %s, and nothing was refused", got.State)
+		}
+	}
+	if err := r.use(ctx, s, id, "e"); err == nil {
+		t.Error("it was used once more")
 	}
 }

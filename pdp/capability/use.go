@@ -198,6 +198,9 @@ func (r rules) Settle(ctx context.Context, c Capability, outcomes []ledger.Outco
 		}
 		c = whole
 	}
+	if err := r.grantedBefore(ctx, &c, outcomes); err != nil {
+		return err
+	}
 	m := r.move(c)
 	for _, o := range outcomes {
 		before, decision := len(m.steps), decisionOf(o.Decision)
@@ -227,4 +230,21 @@ func (m *move) settle(decision string, used bool) {
 		m.to.end(UsedUp, m.now)
 		m.step(Step{Name: StepUsedUp})
 	}
+}
+
+// grantedBefore refuses to grant a capability once more. A program that can write to etcd, and has no key, can delete it and put
+// its first value again, and the reservation of the grant; the log here, which is to say whether that is on record, has the steps
+// that came after it.
+func (r rules) grantedBefore(ctx context.Context, c *Capability, outcomes []ledger.Outcome) error {
+	looked := slices.ContainsFunc(outcomes, func(o ledger.Outcome) bool {
+		return o.Looked && o.Used && c.Granting == decisionOf(o.Decision)
+	})
+	if !r.shared || !looked || c.State != Asked {
+		return nil
+	}
+	steps, err := r.options.Steps(ctx, c.After, map[string]bool{c.ID: true})
+	if err == nil && slices.ContainsFunc(steps[c.ID], func(s Step) bool { return s.Name != "" }) {
+		err = fmt.Errorf("%w: %q was granted before, and its first value was put back", ErrDamaged, c.ID)
+	}
+	return err
 }

@@ -83,6 +83,8 @@ type Entry struct {
 type Outcome struct {
 	Decision string
 	Used     bool
+	// Looked says that the log was asked, and not the caller that made the reservation.
+	Looked bool
 	// Lost is the origin of the reservation if its log will never say anything any more.
 	Lost string
 }

@@ -124,7 +124,7 @@ func (l *Ledger[I, S]) settle(ctx context.Context, id string) error {
 		if err != nil {
 			return fmt.Errorf("whether decision %s, which uses %s, is on record: %w", r.Decision, id, err)
 		}
-		outcomes = append(outcomes, Outcome{Decision: r.Decision, Used: used})
+		outcomes = append(outcomes, Outcome{Decision: r.Decision, Used: used, Looked: true})
 	}
 	return l.SettleAll(ctx, item, outcomes)
 }
