@@ -791,6 +791,7 @@ func rounds(t *testing.T, n int) {
 
 // TestReplicas: one use is one use wherever it is asked, under each fault of replicas and members.
 func TestReplicas(t *testing.T) {
+	night.Whole(t, "it asks three replicas under nine faults")
 	t.Parallel()
 	rounds(t, 9)
 }
@@ -798,6 +799,7 @@ func TestReplicas(t *testing.T) {
 // TestReplicasOfARestoredEtcd: a copy of etcd is taken, 16 uses are made, and the copy is put back. All replicas refuse it. Once
 // each has held its own log against it, all uses are known again.
 func TestReplicasOfARestoredEtcd(t *testing.T) {
+	night.Whole(t, "it asks three replicas")
 	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{})
 	s := newScene(t, c, rand.Uint64())
