@@ -288,14 +288,14 @@ func (c *Cluster) stands() error {
 }
 
 // Away is nil, or the reason why state could not be used at the last look, and since when.
-func (c *Cluster) Away() (err error, since time.Time) {
+func (c *Cluster) Away() (since time.Time, err error) {
 	usable := c.stands()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err = cmp.Or(usable, c.away); err != nil && c.away == nil {
-		return err, c.options.Now().UTC()
+		return c.options.Now().UTC(), err
 	}
-	return err, c.since
+	return c.since, err
 }
 
 // open is [Cluster.Usable] for the values by which a cluster that stands still goes on.

@@ -12,14 +12,8 @@ import (
 	"time"
 
 	"policy-service/pdp/cluster"
-	"policy-service/pdp/ledger"
 	"policy-service/pdp/pdptest/etcdtest"
 )
-
-var known = ledger.Errors{
-	Unavailable: errors.New("unavailable"), Closed: errors.New("closed"), Locked: errors.New("locked"),
-	Damaged: errors.New("damaged"), NotFound: errors.New("not found"),
-}
 
 // replica is a process of a cluster whose ledgers are not looked at.
 type replica struct {

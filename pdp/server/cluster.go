@@ -289,7 +289,7 @@ const mostSkew = 2 * time.Second
 func (s *Server) clusterState() (*clusterReadiness, *stateReadiness) {
 	c := s.cluster
 	is := &clusterReadiness{Origin: c.Origin(), Skew: c.Skew().Seconds(), Full: c.Room() != nil, Members: c.There()}
-	if err, since := c.Away(); err != nil {
+	if since, err := c.Away(); err != nil {
 		return is, &stateReadiness{since, err.Error()}
 	}
 	return is, nil
