@@ -95,7 +95,7 @@ func TestLostAndBack(t *testing.T) {
 	b.stop() // as if it were cut off: it is no member any more
 	must(t, a.SettleLost(t.Context(), "b", "it is cut off", true))
 	b.stop = cluster.Background(b.Run)
-	eventually(t, "it is refused", func() bool { return errors.Is(b.Usable(), cluster.ErrRefused) })
+	etcdtest.Eventually(t, "it is refused", func() bool { return errors.Is(b.Usable(), cluster.ErrRefused) })
 	must(t, a.Usable())
 }
 
@@ -103,15 +103,6 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal(what + ": not within 20s")
-		}
 	}
 }
 
@@ -131,7 +122,7 @@ func TestMembers(t *testing.T) {
 	a.run()
 	b.run()
 	for _, r := range []*replica{a, b} {
-		eventually(t, "the clocks differ", func() bool { return r.Skew() == 5*time.Second })
+		etcdtest.Eventually(t, "the clocks differ", func() bool { return r.Skew() == 5*time.Second })
 	}
 	if a.Behind() != 5*time.Second || b.Behind() != 0 {
 		t.Errorf("behind: got %v, %v", a.Behind(), b.Behind())
@@ -148,7 +139,7 @@ func TestMembers(t *testing.T) {
 	}
 	refuses(t, "one that is there", a.SettleLost(t.Context(), "b/b", "gone", true), "has a member that runs")
 	b.close()
-	eventually(t, "it is gone", func() bool { return len(a.There()) == 0 && a.Skew() == 0 })
+	etcdtest.Eventually(t, "it is gone", func() bool { return len(a.There()) == 0 && a.Skew() == 0 })
 	refuses(t, "one that ended a moment ago", a.SettleLost(t.Context(), "b/b", "gone", false), "wait, or add --now")
 	refuses(t, "without a reason", a.SettleLost(t.Context(), "b/b", " ", true), "needs a reason")
 	refuses(t, "one that never was", a.SettleLost(t.Context(), "c", "gone", true), "no replica ever had")
@@ -191,17 +182,17 @@ func TestRestored(t *testing.T) {
 	a.run()
 	dir := etcd.CopyOf()
 	b.run() // which the copy does not know
-	eventually(t, "they know each other", func() bool {
+	etcdtest.Eventually(t, "they know each other", func() bool {
 		text, err := os.ReadFile(filepath.Join(a.options.Data, cluster.MarkFile))
 		return err == nil && strings.Contains(string(text), `"b":`)
 	})
 	etcd.PutBack(dir)
 	for _, r := range []*replica{a, b} {
-		eventually(t, "it stands still", func() bool { return errors.Is(r.Usable(), cluster.ErrRestored) })
+		etcdtest.Eventually(t, "it stands still", func() bool { return errors.Is(r.Usable(), cluster.ErrRestored) })
 	}
 	a.close()
 	must(t, a.join())
-	eventually(t, "it waits", func() bool { return errors.Is(a.Usable(), cluster.ErrRestored) })
+	etcdtest.Eventually(t, "it waits", func() bool { return errors.Is(a.Usable(), cluster.ErrRestored) })
 	refuses(t, "b has not compared", a.Usable(), "have not compared their logs yet: b")
 	b.close()
 	must(t, b.join())

@@ -123,12 +123,19 @@ func (c *Cluster) Settled() {
 
 func (c *Cluster) eventually(what string, is func() bool) {
 	c.t.Helper()
-	late := time.Now().Add(30 * time.Second)
-	for !is() {
-		if time.Now().After(late) {
-			c.t.Fatalf("never: %s", what)
+	Eventually(c.t, what, is)
+}
+
+// Eventually waits for another process, which says nothing when it is done: it looks again and again, for a minute at most.
+func Eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	late := time.After(time.Minute)
+	for pause := time.Millisecond; !is(); pause = min(2*pause, 20*time.Millisecond) {
+		select {
+		case <-late:
+			t.Fatalf("never: %s", what)
+		case <-time.After(pause):
 		}
-		time.Sleep(5 * time.Millisecond) // between two looks at another process
 	}
 }
 
