@@ -68,10 +68,12 @@ type Cluster struct {
 	leased  clientv3.LeaseID // Run alone has it, and beats
 	beats   int
 
+	learning sync.Mutex // held from the read to [Cluster.mark]
+
 	mu        sync.Mutex // guards what follows
 	closed    bool
 	opened    bool // the ledgers are
-	mark      mark
+	mark      mark     // what is in it never goes back
 	waiting   []string // the origins that have not compared their logs since etcd was restored
 	away      error    // why the last beat failed, nil if it did not, and since when
 	since     time.Time
@@ -259,10 +261,7 @@ func (c *Cluster) Usable() error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if errors.Is(c.away, ErrAway) {
-		return c.away
-	}
-	return nil
+	return c.away
 }
 
 // stands is nil, or the reason why state stands still even if etcd answers.

@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"policy-service/pdp/cluster"
 	"policy-service/pdp/pdptest/etcdtest"
@@ -200,6 +203,93 @@ func TestRestored(t *testing.T) {
 	a.close()
 	must(t, a.join())
 	must(t, a.Usable())
+}
+
+// A program that can write to etcd, and has no key, ends no standstill: what it takes away or puts back is missed by the replicas
+// that knew more, those that run and those that start.
+func TestStandstillIsNotEnded(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t, etcdtest.Options{Members: 1})
+	client, err := etcdtest.Dial(etcd.Client().Endpoints()...)
+	must(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	for n, one := range []struct {
+		name string
+		do   func(key func(string) string, first map[string]string)
+	}{
+		{"the facts are deleted", func(key func(string) string, _ map[string]string) {
+			_, err := client.Delete(t.Context(), key("facts"))
+			must(t, err)
+		}},
+		{"the first facts are put back", func(key func(string) string, first map[string]string) {
+			_, err := client.Delete(t.Context(), key("facts"))
+			must(t, err)
+			_, err = client.Put(t.Context(), key("facts"), first["facts"])
+			must(t, err)
+		}},
+		{"the origin that is waited for is deleted", func(key func(string) string, _ map[string]string) {
+			_, err := client.Delete(t.Context(), key("l/b"))
+			must(t, err)
+		}},
+		{"its first value is put back", func(key func(string) string, first map[string]string) {
+			_, err := client.Delete(t.Context(), key("l/b"))
+			must(t, err)
+			_, err = client.Put(t.Context(), key("l/b"), first["l/b"])
+			must(t, err)
+		}},
+		{"all is deleted", func(key func(string) string, _ map[string]string) {
+			_, err := client.Delete(t.Context(), key(""), clientv3.WithPrefix())
+			must(t, err)
+		}},
+	} {
+		t.Run(one.name, func(t *testing.T) {
+			t.Parallel()
+			prefix := fmt.Sprint("standstill", n)
+			a, b := newReplica(t, "a", prefix, etcd.Client().Endpoints()...), newReplica(t, "b", prefix, etcd.Client().Endpoints()...)
+			key := func(k string) string { return "/" + prefix + "/cluster/v/" + k }
+			first := map[string]string{}
+			keep := func(k string) {
+				got, err := client.Get(t.Context(), key(k))
+				must(t, err)
+				first[k] = string(got.Kvs[0].Value)
+			}
+			a.run()
+			keep("facts")
+			b.run()
+			keep("l/b")
+			b.close()
+			b.size = 5
+			b.run()
+			waitFor := func() {
+				etcdtest.Eventually(t, "a knows b", func() bool {
+					text, err := os.ReadFile(filepath.Join(a.options.Data, cluster.MarkFile))
+					return err == nil && strings.Contains(string(text), `"b":`)
+				})
+			}
+			waitFor()
+			b.close()
+			a.close()
+			must(t, os.Remove(filepath.Join(a.options.Data, cluster.MarkFile))) // as good as a copy of etcd: a cannot say
+			a.run()
+			refuses(t, "b has not compared", a.Usable(), "have not compared their logs yet: b")
+			waitFor()
+			one.do(key, first)
+			etcdtest.Eventually(t, "it is missed", func() bool {
+				err := a.Usable()
+				return errors.Is(err, cluster.ErrRestored) && strings.Contains(err.Error(), "restart this replica")
+			})
+			a.close()
+			one.do(key, first)
+			a.run()
+			refuses(t, "b has not compared", a.Usable(), "have not compared their logs yet: b")
+			must(t, b.join())
+			must(t, b.Usable())
+			etcdtest.Eventually(t, "a need not wait", func() bool { return a.Usable() == nil })
+			if len(a.revoked)+len(b.revoked) > 0 {
+				t.Errorf("revoked for %v, %v", a.revoked, b.revoked)
+			}
+		})
+	}
 }
 
 func TestNewEnough(t *testing.T) {

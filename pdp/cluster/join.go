@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -61,14 +62,31 @@ type Origin struct {
 type Lost struct {
 	At     time.Time `json:"at"`
 	Reason string    `json:"reason"`
-	// Generation is that in which it was given up.
-	Generation uint64 `json:"generation"`
 }
 
-// uncounted reports whether the log may have uses that etcd has forgotten, and will never say so: what is open by then must be
-// revoked. The log of an origin that was lost before etcd was restored has none.
-func (o *Origin) uncounted(generation uint64) bool {
-	return o.Generation < generation && o.Lost != nil && o.Lost.Generation == generation
+// waits reports whether the log may have uses that etcd has forgotten. If the origin is lost the log will never say so, and
+// all that is open must be revoked.
+func (o *Origin) waits(generation uint64) bool { return o.Generation < generation }
+
+// lacks reports whether an origin in etcd is behind what was known of it.
+func (o *Origin) lacks(known Origin) bool {
+	return o.Generation < known.Generation || o.After < known.After || o.Lost == nil && known.Lost != nil ||
+		slices.ContainsFunc(known.Keys, func(key string) bool { return !slices.Contains(o.Keys, key) })
+}
+
+// raise adds what was known of an origin.
+func (o *Origin) raise(known Origin) {
+	for _, key := range o.Keys {
+		if !slices.Contains(known.Keys, key) {
+			known.Keys = append(slices.Clone(known.Keys), key)
+		}
+	}
+	if known.Seen.Before(o.Seen) {
+		known.Seen = o.Seen
+	}
+	known.After, known.Generation = max(known.After, o.After), max(known.Generation, o.Generation)
+	known.Lost = cmp.Or(o.Lost, known.Lost)
+	*o = known
 }
 
 // Joining has the facts that a member states of itself.
@@ -115,7 +133,7 @@ func (c *Cluster) readMark() (m mark, err error) {
 	}
 	if err != nil {
 		err = fmt.Errorf("%s cannot be read: %w; without it a restored etcd may pass for the one before; "+
-			"put it back, or move it away if etcd was not restored", name, err)
+			"put it back, or move it away: then each replica compares its log, as after that", name, err)
 	}
 	return m, err
 }
@@ -172,10 +190,13 @@ func (c *Cluster) Join(ctx context.Context, j Joining) error {
 	c.mu.Lock()
 	c.config.Origin, c.joining, c.mark = j.Origin, j, known
 	c.mu.Unlock()
-	restored, err := c.isRestored(known, j.Origin)
-	if err == nil && restored {
-		c.options.Logger.Error("etcd was restored from a copy, or is another cluster; state stands still until each replica has compared its own log")
+	why, err := c.restored(known, j.Origin)
+	if err == nil && why != "" {
+		c.options.Logger.Error("state stands still until each replica has compared its own log", "error", fmt.Errorf("%w: %s", ErrRestored, why))
 		err = c.nextGeneration(ctx, c.values, known)
+	}
+	if err == nil {
+		err = c.writeMark() // before the origin is there: a replica that had none is taken for one that forgot
 	}
 	if err == nil {
 		err = c.meet(ctx, j, keys)
@@ -209,35 +230,95 @@ func (c *Cluster) opening(err error) error {
 	return fmt.Errorf("joining the cluster: %w", err)
 }
 
-// isRestored reports whether etcd is not what it was when this process last knew it.
-func (c *Cluster) isRestored(known mark, origin string) (bool, error) {
-	if known.Cluster == 0 {
-		return false, nil
-	}
-	var is facts
-	var me Origin
-	err := c.values.View(func(tx *ledger.Tx) {
-		tx.Get(keyFacts, &is)
-		tx.Get(keyOrigin(origin), &me)
-	})
-	cluster, revision := c.history.Known()
-	return err == nil && (cluster != known.Cluster || revision < known.Revision ||
-		me.After < known.After || is.Generation < known.Generation), err
+// common are the values that all members have in common, as of one revision.
+type common struct {
+	facts   facts
+	origins map[string]Origin
 }
 
-// nextGeneration has every log compared anew, also those that etcd has forgotten. Known is what this process knew before.
+func read(values *ledger.Values) (is common, err error) {
+	err = values.View(func(tx *ledger.Tx) {
+		is = common{origins: map[string]Origin{}}
+		tx.Get(keyFacts, &is.facts)
+		for key, read := range tx.Scan(prefixOrigins, "") {
+			name, err := url.PathUnescape(key)
+			tx.Fail(err)
+			var one Origin
+			if read(&one) {
+				is.origins[name] = one
+			}
+		}
+	})
+	return is, err
+}
+
+// lacks is "", or which value is behind what was known of it: none ever goes back or away, but by a copy or by another program.
+func (is *common) lacks(known mark) string {
+	if is.facts.Generation < known.Generation {
+		return fmt.Sprintf("its generation is %d, and was %d", is.facts.Generation, known.Generation)
+	}
+	for _, name := range slices.Sorted(maps.Keys(known.Origins)) {
+		if one := is.origins[name]; one.lacks(known.Origins[name]) {
+			return "it has forgotten what was known of " + name
+		}
+	}
+	return ""
+}
+
+// restored is "", or why etcd is not what it was when this process last knew it. Once another member has raised the generation, all
+// that this process knew is there again.
+func (c *Cluster) restored(known mark, origin string) (why string, err error) {
+	is, err := read(c.values)
+	if err != nil {
+		return "", err
+	}
+	cluster, revision := c.history.Known()
+	_, there := is.origins[origin]
+	switch lacks := is.lacks(known); {
+	case known.Cluster == 0 && there:
+		return MarkFile + " is missing here", nil
+	case known.Cluster == 0 || lacks != "" || is.facts.Generation > known.Generation:
+		return lacks, nil
+	case cluster != known.Cluster:
+		return "it has another cluster id", nil
+	case revision < known.Revision:
+		return fmt.Sprintf("its revision is %d, and was %d", revision, known.Revision), nil
+	}
+	return "", nil
+}
+
+// nextGeneration has every log compared anew, also those that etcd has forgotten. Known is what this process knew before. The
+// generation is raised last, and only once if several members do this: they begin with the same one.
 func (c *Cluster) nextGeneration(ctx context.Context, values *ledger.Values, known mark) error {
+	is, err := read(values)
+	if err != nil {
+		return err
+	}
+	next := max(is.facts.Generation, known.Generation) + 1
+	for _, name := range slices.Sorted(maps.Keys(known.Origins)) {
+		was := known.Origins[name]
+		err := values.Update(ctx, func(ch *ledger.ValuesChange) {
+			var there Origin
+			ch.Get(keyOrigin(name), &there)
+			// A copy from after an origin was lost has all its uses, which were counted then.
+			if counted := there.Lost != nil && !there.lacks(was) && was.Lost != nil && !was.waits(known.Generation); counted {
+				there.Generation = next
+			} else if there.lacks(was) {
+				there.raise(was)
+			} else {
+				return
+			}
+			ch.Put(keyOrigin(name), there)
+		})
+		if err != nil {
+			return err
+		}
+	}
 	return values.Update(ctx, func(ch *ledger.ValuesChange) {
 		var is facts
 		ch.Get(keyFacts, &is)
-		is.Generation = max(is.Generation, known.Generation) + 1
+		is.Generation = max(is.Generation, next)
 		ch.Put(keyFacts, is)
-		for _, origin := range slices.Sorted(maps.Keys(known.Origins)) {
-			var there Origin
-			if ch.Get(keyOrigin(origin), &there) == 0 {
-				ch.Put(keyOrigin(origin), known.Origins[origin])
-			}
-		}
 	})
 }
 
@@ -306,31 +387,25 @@ func (o *Origin) fits(origin string, keys []string, size uint64) error {
 	return nil
 }
 
-// learn reads the origins, and finds out whether state can be used.
+// learn reads the origins, and finds out whether state can be used. What was known and is gone is [ErrRestored] from then on.
 func (c *Cluster) learn() error {
-	var is facts
-	origins := map[string]Origin{}
-	err := c.values.View(func(tx *ledger.Tx) {
-		tx.Get(keyFacts, &is)
-		for key, read := range tx.Scan(prefixOrigins, "") {
-			name, err := url.PathUnescape(key)
-			tx.Fail(err)
-			var one Origin
-			if read(&one) {
-				origins[name] = one
-			}
-		}
-	})
+	c.learning.Lock()
+	defer c.learning.Unlock()
+	is, err := read(c.values)
 	if err != nil {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	me := origins[c.config.Origin]
-	c.mark.Generation, c.mark.Origins, c.mark.After = is.Generation, origins, me.After
+	if lacks := is.lacks(c.mark); lacks != "" {
+		c.history.Refuse()
+		return fmt.Errorf("%w: %s", ErrRestored, lacks)
+	}
+	me := is.origins[c.config.Origin]
+	c.mark.Generation, c.mark.Origins, c.mark.After = is.facts.Generation, is.origins, me.After
 	c.waiting = nil
-	for _, name := range slices.Sorted(maps.Keys(origins)) {
-		if one := origins[name]; one.Generation < is.Generation && one.Lost == nil || one.uncounted(is.Generation) {
+	for _, name := range slices.Sorted(maps.Keys(is.origins)) {
+		if one := is.origins[name]; one.waits(is.facts.Generation) {
 			c.waiting = append(c.waiting, name)
 		}
 	}
@@ -378,7 +453,7 @@ func (c *Cluster) uncounted() (lost []string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(c.mark.Origins)) {
-		if one := c.mark.Origins[name]; one.uncounted(c.mark.Generation) {
+		if one := c.mark.Origins[name]; one.Lost != nil && one.waits(c.mark.Generation) {
 			lost = append(lost, name)
 		}
 	}
@@ -426,12 +501,12 @@ func (c *Cluster) SettleLost(ctx context.Context, origin, reason string, now boo
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(members, func(m Member) bool { return m.Origin == origin }) {
+	at := c.options.Now().UTC()
+	if slices.ContainsFunc(members, func(m Member) bool { return m.Origin == origin && at.Sub(m.Clock) < endedFor }) {
 		return fmt.Errorf("%w: %s has a member that runs; stop it first", ledger.ErrInvalid, origin)
 	}
 	return c.values.Update(ctx, func(ch *ledger.ValuesChange) {
 		var is Origin
-		at := c.options.Now().UTC()
 		switch {
 		case ch.Get(keyOrigin(origin), &is) == 0:
 			ch.Fail(fmt.Errorf("%w: no replica ever had the origin %s", ledger.ErrInvalid, origin))
@@ -440,9 +515,7 @@ func (c *Cluster) SettleLost(ctx context.Context, origin, reason string, now boo
 			ch.Fail(fmt.Errorf("%w: %s was there at %s, less than %v ago; wait, or add --now if it will never come back",
 				ledger.ErrInvalid, origin, is.Seen.Format(time.RFC3339), endedFor+sayEvery))
 		default:
-			var all facts
-			ch.Get(keyFacts, &all)
-			is.Lost = &Lost{at, reason, all.Generation}
+			is.Lost = &Lost{at, reason}
 			ch.Put(keyOrigin(origin), is)
 		}
 	})

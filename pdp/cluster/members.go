@@ -280,8 +280,8 @@ func (c *Cluster) restoredMeanwhile(ctx context.Context) {
 		return
 	}
 	err := c.bypass(ctx, func(v *ledger.Values) error {
-		var is facts
-		if err := v.View(func(tx *ledger.Tx) { tx.Get(keyFacts, &is) }); err != nil || is.Generation > known.Generation {
+		is, err := read(v)
+		if err != nil || is.facts.Generation > known.Generation && is.lacks(known) == "" {
 			return err // another member did it
 		}
 		return c.nextGeneration(ctx, v, known)

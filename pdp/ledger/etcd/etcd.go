@@ -338,11 +338,6 @@ type History struct {
 	restored bool
 }
 
-// NewHistory begins with what was known before.
-func NewHistory(cluster uint64, revision int64) *History {
-	return &History{cluster: cluster, revision: revision}
-}
-
 // Known is the id of the cluster, and the last revision.
 func (h *History) Known() (cluster uint64, revision int64) {
 	h.mu.Lock()
@@ -357,11 +352,11 @@ func (h *History) Restored() bool {
 	return h.restored
 }
 
-// Accept takes etcd as it is from now on.
-func (h *History) Accept(cluster uint64, revision int64) {
+// Refuse has all answers refused from now on.
+func (h *History) Refuse() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.cluster, h.revision, h.restored = cluster, revision, false
+	h.restored = true
 }
 
 func (h *History) begin() (least int64) {

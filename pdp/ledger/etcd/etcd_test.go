@@ -208,9 +208,6 @@ func TestRestored(t *testing.T) {
 			t.Errorf("the error of a transaction is %v", err)
 		}
 	}
-	later.History.Accept(cluster, revision)
-	must(t, later.Open())
-	must(t, later.Close())
 }
 
 // A program that can write to etcd, and has no key, puts back no value but the first.
