@@ -72,7 +72,7 @@ type Cluster struct {
 
 	mu        sync.Mutex // guards what follows
 	closed    bool
-	opened    bool // the ledgers are
+	opened    bool     // the ledgers are
 	mark      mark     // what is in it never goes back
 	waiting   []string // the origins that have not compared their logs since etcd was restored
 	away      error    // why the last beat failed, nil if it did not, and since when
