@@ -139,6 +139,10 @@ func TestTakeTwice(t *testing.T) {
 	d := openTaking(t)
 	for n := 2; ; n++ {
 		d.prefix = t.TempDir()
+		cut := func(func() (uint64, error)) (uint64, error) { return 0, errCut }
+		if err := d.take(&cutting{d.engine(), 6, cut}); !errors.Is(err, errCut) { // there is something to be cleared
+			t.Fatal(err)
+		}
 		other := false
 		err := d.take(&cutting{d.engine(), n, func(write func() (uint64, error)) (uint64, error) {
 			other = true
@@ -197,7 +201,6 @@ func TestTakenIsPutBack(t *testing.T) {
 	if n := d.uses(s); n != 2 {
 		t.Fatalf("%d uses were made", n)
 	}
-	must(t, s.Close())
 	client, err := etcdtest.Dial(etcdtest.One(t)...)
 	must(t, err)
 	defer func() { _ = client.Close() }()
@@ -223,13 +226,12 @@ func TestTakenIsPutBack(t *testing.T) {
 			_, err = client.Put(t.Context(), item, value)
 			must(t, err)
 		}
-		s, err := d.open()
-		if err != nil {
-			continue // it is damaged
-		}
-		if used, _ := d.use(s, fmt.Sprint(d.prefix, " again ", n)); used {
-			t.Errorf("value %d of %d was used once more", n+1, len(values))
-		}
-		_ = s.Close()
+		etcdtest.Eventually(t, "it is damaged", func() bool {
+			if used, _ := d.use(s, fmt.Sprint(d.size(), " again ", n)); used {
+				t.Fatalf("value %d of %d was used once more", n+1, len(values))
+			}
+			_, _, err := s.Get(t.Context(), d.a.ID)
+			return errors.Is(err, approval.ErrDamaged)
+		})
 	}
 }
