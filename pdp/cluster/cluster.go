@@ -315,6 +315,14 @@ func (c *Cluster) Origin() string {
 	return c.config.Origin
 }
 
+// NonceKey makes the nonces of all members. What etcd knows of proofs that were taken is forgotten when it is restored, so that
+// each generation has another one. It is asked for after [Cluster.Join].
+func (c *Cluster) NonceKey() []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return ledger.DeriveKey(c.options.Key, fmt.Sprintf("policy-service nonces of generation %d", c.mark.Generation))
+}
+
 // KeysStale is how long API keys count after the last contact with etcd.
 func (c *Cluster) KeysStale() time.Duration { return c.config.KeysStale }
 
