@@ -234,6 +234,7 @@ func (c *Cluster) Engine(name string, errs ledger.Errors) *etcd.Engine {
 		Errors:  errs,
 		Timeout: c.options.Timeout,
 		Usable:  usable,
+		Pulse:   name == Keys,
 		History: c.history,
 	})
 	c.mu.Lock()
@@ -312,6 +313,14 @@ func (c *Cluster) Origin() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.config.Origin
+}
+
+// NonceKey makes the nonces of all members. What etcd knows of proofs that were taken is forgotten when it is restored, so that
+// each generation has another one. It is asked for after [Cluster.Join].
+func (c *Cluster) NonceKey() []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return ledger.DeriveKey(c.options.Key, fmt.Sprintf("policy-service nonces of generation %d", c.mark.Generation))
 }
 
 // KeysStale is how long API keys count after the last contact with etcd.
