@@ -13,6 +13,7 @@ import (
 	"policy-service/pdp/cluster"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/recorder"
+	"policy-service/pdp/ledger"
 	"policy-service/pdp/plainfile"
 )
 
@@ -64,7 +65,7 @@ func importable(ctx context.Context, keys []string, c Config) error {
 	}
 	defer shared.Close()
 	origin, _, _ := strings.Cut(keys[0], "+")
-	return shared.Importable(ctx, origin, keys, size)
+	return shared.Importable(origin, keys, size)
 }
 
 // importState is a start that serves nothing.
@@ -82,7 +83,7 @@ func (s *Server) importState(ctx context.Context) (done Imported, err error) {
 	if err := s.openLog(ctx); err != nil {
 		return done, err
 	}
-	if done, err = s.settleHere(key); err != nil {
+	if err := s.settleHere(key); err != nil {
 		return done, err
 	}
 	if done.Keys, err = importKeys(ctx, s.config.Data, s.decisions.log, s.config); err != nil {
@@ -98,29 +99,29 @@ func (s *Server) importState(ctx context.Context) (done Imported, err error) {
 	}
 	size := s.decisions.log.Size()
 	for _, one := range []struct {
-		file string
-		take func() error
+		file, engine string
+		errors       ledger.Errors
+		take         func(data string, key []byte, to ledger.Engine, origin string, size uint64) error
 	}{
-		{approval.FileName, func() error {
-			return approval.Take(s.config.Data, key, c.Engine(cluster.Approvals, approval.EngineErrors()), c.Origin(), size)
-		}},
-		{store.FileName, func() error {
-			return store.Take(s.config.Data, key, c.Engine(cluster.Capabilities, store.EngineErrors()), c.Origin(), size)
-		}},
+		{approval.FileName, cluster.Approvals, approval.EngineErrors(), approval.Take},
+		{store.FileName, cluster.Capabilities, store.EngineErrors(), store.Take},
 	} {
-		if err := one.take(); err != nil {
-			return done, err
+		err := one.take(s.config.Data, key, c.Engine(one.engine, one.errors), c.Origin(), size)
+		if err == nil {
+			err = setAside(s.config.Data, one.file)
 		}
-		if err := setAside(s.config.Data, one.file); err != nil {
+		if err != nil {
 			return done, err
 		}
 	}
 	// As at any start of a replica, what counts by the log here gets its origin and its proofs.
-	if s.cluster = c; err == nil {
-		err = s.openStores(key)
+	s.cluster = c
+	if err = s.openStores(key); err == nil {
+		err = c.Opened(ctx, s.revokeUncounted)
 	}
 	if err == nil {
-		err = c.Opened(ctx, s.revokeUncounted)
+		done.Approvals = s.approvals.Broker.Store.Pending()
+		done.Capabilities, err = s.capabilities.Broker.Store.Live()
 	}
 	if err == nil {
 		err = s.decisions.events.Record(ctx, recorder.Event{Name: decisionlog.EventImported, Details: done})
@@ -132,17 +133,14 @@ func (s *Server) importState(ctx context.Context) (done Imported, err error) {
 }
 
 // settleHere has the log of the directory say what it knows of uses in doubt, as each start does.
-func (s *Server) settleHere(key []byte) (done Imported, err error) {
+func (s *Server) settleHere(key []byte) error {
 	if err := s.openStores(key); err != nil {
-		return done, err
+		return err
 	}
-	approvals, capabilities := s.approvals.Broker, s.capabilities.Broker
-	if capabilities == nil {
-		return done, errors.New("the capabilities cannot be opened; see the log")
+	if s.capabilities.Broker == nil {
+		return errors.New("the capabilities cannot be opened; see the messages before, and policy-service doctor")
 	}
-	done.Approvals = approvals.Store.Pending()
-	done.Capabilities, err = capabilities.Store.Live()
-	return done, errors.Join(err, approvals.Store.Close(), capabilities.Store.Close())
+	return errors.Join(s.approvals.Broker.Store.Close(), s.capabilities.Broker.Store.Close())
 }
 
 // asideSuffix is in the name of a file that counts no longer. No backup has it.
