@@ -13,7 +13,6 @@ import (
 	"policy-service/pdp/cluster"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/recorder"
-	"policy-service/pdp/ledger"
 	"policy-service/pdp/plainfile"
 )
 
@@ -98,25 +97,21 @@ func (s *Server) importState(ctx context.Context) (done Imported, err error) {
 		return done, err
 	}
 	size := s.decisions.log.Size()
-	for _, one := range []struct {
-		file, engine string
-		errors       ledger.Errors
-		take         func(data string, key []byte, to ledger.Engine, origin string, size uint64) error
-	}{
-		{approval.FileName, cluster.Approvals, approval.EngineErrors(), approval.Take},
-		{store.FileName, cluster.Capabilities, store.EngineErrors(), store.Take},
-	} {
-		err := one.take(s.config.Data, key, c.Engine(one.engine, one.errors), c.Origin(), size)
-		if err == nil {
-			err = setAside(s.config.Data, one.file)
-		}
-		if err != nil {
-			return done, err
-		}
+	err = approval.Take(s.config.Data, key, c.Engine(cluster.Approvals, approval.EngineErrors()), c.Origin(), size)
+	if err == nil {
+		err = setAside(s.config.Data, approval.FileName)
+	}
+	if err == nil {
+		err = store.Take(s.config.Data, key, c.Engine(cluster.Capabilities, store.EngineErrors()), c.Origin(), size)
+	}
+	if err == nil {
+		err = setAside(s.config.Data, store.FileName)
 	}
 	// As at any start of a replica, what counts by the log here gets its origin and its proofs.
-	s.cluster = c
-	if err = s.openStores(key); err == nil {
+	if s.cluster = c; err == nil {
+		err = s.openStores(key)
+	}
+	if err == nil {
 		err = c.Opened(ctx, s.revokeUncounted)
 	}
 	if err == nil {
