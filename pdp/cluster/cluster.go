@@ -72,7 +72,7 @@ type Cluster struct {
 
 	mu        sync.Mutex // guards what follows
 	closed    bool
-	opened    bool // the ledgers are
+	opened    bool     // the ledgers are
 	mark      mark     // what is in it never goes back
 	waiting   []string // the origins that have not compared their logs since etcd was restored
 	away      error    // why the last beat failed, nil if it did not, and since when
@@ -312,6 +312,14 @@ func (c *Cluster) Origin() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.config.Origin
+}
+
+// NonceKey makes the nonces of all members. What etcd knows of proofs that were taken is forgotten when it is restored, so that
+// each generation has another one. It is asked for after [Cluster.Join].
+func (c *Cluster) NonceKey() []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return ledger.DeriveKey(c.options.Key, fmt.Sprintf("policy-service nonces of generation %d", c.mark.Generation))
 }
 
 // KeysStale is how long API keys count after the last contact with etcd.

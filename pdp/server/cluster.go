@@ -160,6 +160,14 @@ func (s *Server) capabilitiesOnCluster(o *store.Options) {
 	}
 }
 
+// nonceKey makes the nonces of all replicas, nil without a cluster.
+func (s *Server) nonceKey() []byte {
+	if s.cluster == nil {
+		return nil
+	}
+	return s.cluster.NonceKey()
+}
+
 // logKeys are the keys of the log of another replica.
 func (s *Server) logKeys(origin string) ([]string, error) {
 	if s.cluster == nil {

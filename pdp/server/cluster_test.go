@@ -54,6 +54,7 @@ func openGroup(t *testing.T, replicas int, etcd *etcdtest.Cluster) *group {
 		g.key[name] = "Bearer " + key
 	}
 	grant("pep", "", auth.Decide, auth.Request)
+	grant("wallet", "", auth.Decide, auth.Capability)
 	grant("auditor", "", auth.LogRead, auth.Explain)
 	grant("mia", `user::"mia"`, auth.Approve)
 	grant("noah", `user::"noah"`, auth.Approve)
