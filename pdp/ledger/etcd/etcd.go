@@ -311,19 +311,31 @@ func (s *state) Range(from, to string, backward bool, each func(key string, valu
 	}
 }
 
+// changesPage is how many changes one call reads: more than one transaction makes.
+const changesPage = 1000
+
 // Since implements [ledger.State].
 func (s *state) Since(prefix string, revision uint64, each func(key string, revision uint64) bool) error {
-	got, err := s.e.get(s.e.key(prefix), clientv3.WithPrefix(), clientv3.WithRev(s.at), clientv3.WithMinModRev(int64(revision)+1),
-		clientv3.WithKeysOnly(), clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortAscend))
-	if err != nil {
-		return err
-	}
-	for _, kv := range got.Kvs {
-		if !each(strings.TrimPrefix(string(kv.Key), s.e.key("")), uint64(kv.ModRevision)) {
-			break
+	for from := int64(revision) + 1; ; {
+		got, err := s.e.get(s.e.key(prefix), clientv3.WithPrefix(), clientv3.WithRev(s.at), clientv3.WithMinModRev(from),
+			clientv3.WithLimit(changesPage), clientv3.WithKeysOnly(), clientv3.WithSort(clientv3.SortByModRevision, clientv3.SortAscend))
+		if err != nil || len(got.Kvs) == 0 {
+			return err
 		}
+		last := got.Kvs[len(got.Kvs)-1].ModRevision
+		for _, kv := range got.Kvs {
+			if got.More && kv.ModRevision == last && last > from {
+				break // the others of its transaction may be on the next page
+			}
+			if !each(strings.TrimPrefix(string(kv.Key), s.e.key("")), uint64(kv.ModRevision)) {
+				return nil
+			}
+		}
+		if !got.More {
+			return nil
+		}
+		from = max(last, from+1)
 	}
-	return nil
 }
 
 // ErrRestored: etcd has not what it had before. A copy was put back, or another cluster is in its place.

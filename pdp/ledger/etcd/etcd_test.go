@@ -189,6 +189,35 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// Changes come each once, in their order, also those of a transaction that a page ends in.
+func TestManyChanges(t *testing.T) {
+	t.Parallel()
+	all, _, _ := open(t, 1)
+	const made, of = 40, 60
+	for n := range made {
+		puts := map[string][]byte{}
+		for m := range of {
+			puts[fmt.Sprintf("c/%02d/%02d", m, n)] = []byte("1")
+		}
+		_, err := all[0].Write(ledger.Transaction{Puts: puts})
+		must(t, err)
+	}
+	reads, _ := all[0].Calls()
+	seen, before := map[string]bool{}, uint64(0)
+	must(t, all[0].View(func(s ledger.State) error {
+		return s.Since("c/", 0, func(key string, revision uint64) bool {
+			if seen[key] || revision < before {
+				t.Errorf("%s comes again, or too late", key)
+			}
+			seen[key], before = true, revision
+			return true
+		})
+	}))
+	if after, _ := all[0].Calls(); len(seen) != made*of || after-reads < 4 {
+		t.Errorf("%d changes came by %d calls", len(seen), after-reads)
+	}
+}
+
 // Etcd that was put back is refused, by all engines that share the history.
 func TestRestored(t *testing.T) {
 	t.Parallel()
