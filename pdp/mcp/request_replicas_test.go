@@ -1,12 +1,16 @@
 package mcp_test
 
 import (
+	"net/http"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/go-json-experiment/json"
 
 	"policy-service/pdp/mcp"
 )
@@ -23,6 +27,11 @@ func TestRequestsAtPDP(t *testing.T) {
 	if said, err := again.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, said)
 	}
+}
+
+// keepsAtPDP reports whether a request keeps a request for a tool.
+func keepsAtPDP(r *http.Request, _ []byte) bool {
+	return r.Method == http.MethodPost && strings.Contains(r.URL.Path, "/v1/tools/requests/")
 }
 
 func newSharedAgora(t *testing.T, of land) agora {
@@ -130,4 +139,90 @@ func TestRequestReplicasWait(t *testing.T) {
 	if got := <-waits.ended; !got.ran() || !strings.Contains(got.text, "user/mia") {
 		t.Errorf("the requester: %s", got)
 	}
+}
+
+// While the PDP does not answer nothing is requested, fulfilled or fetched, and nothing is sent. A result that the PDP did not take
+// is there at no other gateway: in time that is said, and nothing is done twice.
+func TestRequestReplicasPDPAway(t *testing.T) {
+	t.Parallel()
+	tap := newWiretap(t)
+	a := newSharedAgora(t, land{before: tap.before, serve: tap.serve})
+	const arguments = `{"n":1}`
+	requester, mia := a.restricted("modern", "alice"), a.user("modern", "mia").at(a.replicas[1])
+	third := requester.at(a.replicas[2])
+	id := requester.requests("free", arguments)
+	const away = "authorization service unavailable"
+	tap.silent(func(r *http.Request, _ []byte) bool { return keepsAtPDP(r, nil) })
+	mia.fulfils(id, "restricted", "free", arguments).refused(t, -32001, "", away)
+	requester.ask("tools/request", `{"name":"free","arguments":{"n":2}}`).refused(t, -32001, "", away)
+	tap.silent(func(r *http.Request, _ []byte) bool { return strings.Contains(r.URL.Path, "/v1/tools/requests") })
+	for _, who := range []*visitor{requester, third} {
+		who.fetches(id, "free", arguments).refused(t, -32001, "", away)
+	}
+	mia.fulfils(id, "restricted", "free", arguments).refused(t, -32001, "", away)
+	a.untouched(t)
+
+	var claimed atomic.Bool
+	tap.silent(func(r *http.Request, _ []byte) bool { return keepsAtPDP(r, nil) && claimed.Swap(true) })
+	names(t, "the call", mia.fulfils(id, "restricted", "free", arguments), "user/mia", "agent/restricted")
+	tap.answers(nil)
+	if got := third.fetches(id, "free", arguments); pendingID(got) == "" {
+		t.Errorf("the result is not known: %s", got)
+	}
+	a.user("modern", "noah").fulfils(id, "restricted", "free", arguments).refused(t, -32602, "", "fulfilled already")
+	a.advance(15 * time.Minute)
+	for _, who := range []*visitor{requester, third} {
+		who.fetches(id, "free", arguments).refused(t, -32603, "", "no answer came")
+	}
+	if sent := a.forwarded("free"); !slices.Equal(sent, []string{arguments}) {
+		t.Errorf("the server got %q", sent)
+	}
+}
+
+// The gateway reads what it kept in the place of the request alone, and nothing of a text says anything to a reader of the PDP.
+func TestRequestReplicasSwapped(t *testing.T) {
+	t.Parallel()
+	a := newSharedAgora(t, land{})
+	type slip struct {
+		Revision string `json:"revision"`
+		Open     bool   `json:"open"`
+		Seconds  int    `json:"seconds"`
+		Text     string `json:"text"`
+	}
+	const path = "/v1/tools/requests"
+	var all struct {
+		Open []string `json:"open"`
+	}
+	requester := a.restricted("modern", "alice")
+	ids := []string{requester.requests("free", `{"n":"first"}`), requester.requests("free", `{"n":"other"}`)}
+	orFail(t, json.Unmarshal([]byte(a.api("gateway", "GET", path, "").Body), &all))
+	var slips []slip
+	for _, id := range all.Open {
+		var one slip
+		orFail(t, json.Unmarshal([]byte(a.api("gateway", "GET", path+"/"+id, "").Body), &one))
+		for _, secret := range []string{"alice", "restricted", "first", "other", requester.token} {
+			if strings.Contains(one.Text, secret) {
+				t.Errorf("the PDP can read %q", secret)
+			}
+		}
+		slips = append(slips, one)
+	}
+	if len(slips) != 2 {
+		t.Fatalf("there are %d", len(slips))
+	}
+	for n, id := range all.Open {
+		put, err := json.Marshal(slip{slips[n].Revision, true, 900, slips[1-n].Text})
+		orFail(t, err)
+		if got := a.api("gateway", "POST", path+"/"+id, string(put)); got.Status != http.StatusOK {
+			t.Fatalf("%d %s", got.Status, got.Body)
+		}
+	}
+	mia := a.user("modern", "mia").at(a.replicas[1])
+	for n, id := range ids {
+		for _, arguments := range []string{`{"n":"first"}`, `{"n":"other"}`} {
+			mia.fulfils(id, "restricted", "free", arguments).refused(t, -32602, "", noRequest, n, arguments)
+			requester.at(a.replicas[2]).fetches(id, "free", arguments).refused(t, -32602, "", noRequest, n, arguments)
+		}
+	}
+	a.untouched(t)
 }
