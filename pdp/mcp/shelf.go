@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -26,14 +25,6 @@ func newShelf(c Config, d Deps) people.Shelf {
 
 const shelfPath = "/v1/tools/requests"
 
-// shelved is a request as the PDP keeps it.
-type shelved struct {
-	Revision string `json:"revision,omitzero"`
-	Open     bool   `json:"open"`
-	Seconds  int64  `json:"seconds"`
-	Text     string `json:"text,omitzero"`
-}
-
 // Open implements [people.Shelf].
 func (s shelf) Open(ctx context.Context, tenant string) ([]string, error) {
 	var all struct {
@@ -44,18 +35,15 @@ func (s shelf) Open(ctx context.Context, tenant string) ([]string, error) {
 }
 
 // Get implements [people.Shelf].
-func (s shelf) Get(ctx context.Context, tenant, id string) (people.Slip, error) {
-	var is shelved
-	err := s.do(ctx, tenant, http.MethodGet, "/"+url.PathEscape(id), nil, &is)
-	return people.Slip{Revision: is.Revision, Open: is.Open, Left: time.Duration(is.Seconds) * time.Second, Text: is.Text}, err
+func (s shelf) Get(ctx context.Context, tenant, id string) (slip people.Slip, err error) {
+	err = s.do(ctx, tenant, http.MethodGet, "/"+url.PathEscape(id), nil, &slip)
+	return slip, err
 }
 
 // Put implements [people.Shelf].
 func (s shelf) Put(ctx context.Context, tenant, id string, slip people.Slip) (revision string, err error) {
-	var is shelved
-	put := shelved{slip.Revision, slip.Open, max(1, int64(slip.Left/time.Second)), slip.Text}
-	err = s.do(ctx, tenant, http.MethodPost, "/"+url.PathEscape(id), put, &is)
-	return is.Revision, err
+	err = s.do(ctx, tenant, http.MethodPost, "/"+url.PathEscape(id), slip, &slip)
+	return slip.Revision, err
 }
 
 func (s shelf) do(ctx context.Context, tenant, method, path string, body, into any) error {

@@ -32,13 +32,13 @@ type Shelf interface {
 	Put(ctx context.Context, tenant, id string, s Slip) (revision string, err error)
 }
 
-// Slip is a request on a [Shelf].
+// Slip is a request on a [Shelf], as the PDP has it.
 type Slip struct {
-	Revision string
-	Open     bool
-	// Left is how long it is kept.
-	Left time.Duration
-	Text string
+	Revision string `json:"revision,omitzero"`
+	Open     bool   `json:"open"`
+	// Seconds is how long it is kept.
+	Seconds int64  `json:"seconds"`
+	Text    string `json:"text"`
 }
 
 // The errors of a [Shelf]. After any other the slip may have been put or not.
@@ -84,38 +84,21 @@ type keptResult struct {
 	Info    jsontext.Value `json:"info,omitzero"`
 	Era     era.Era        `json:"era"`
 	By      evaluation.Ref `json:"by,omitzero"`
-	Refused *keptRefusal   `json:"refused,omitzero"`
-}
-
-// keptRefusal is a refusal as it is answered and logged.
-type keptRefusal struct {
-	Kind    ask.Kind       `json:"kind"`
-	Status  int            `json:"status,omitzero"`
-	Code    int            `json:"code"`
-	Message string         `json:"message"`
-	Data    jsontext.Value `json:"data,omitzero"`
-	Words   string         `json:"words,omitzero"`
-	Why     string         `json:"why"`
-	Blocked string         `json:"blocked,omitzero"`
+	Refused *ask.Refusal   `json:"refused,omitzero"`
 }
 
 func keepResult(r Result) *keptResult {
 	k := &keptResult{Result: r.Response.Result, Error: r.Response.Error, Info: r.Info, Era: r.Era, By: r.By}
-	if r.Refused != nil && r.Refused.Refusal != nil {
-		f := r.Refused.Refusal
-		k.Refused = &keptRefusal{f.Kind, f.Status, f.Code, f.Message, f.Data, f.Words, f.Why, f.Blocked}
+	if r.Refused != nil {
+		k.Refused = r.Refused.Refusal
 	}
 	return k
 }
 
 func (k *keptResult) result() Result {
-	r := Result{Response: rpc.Message{Result: k.Result, Error: k.Error}, Era: k.Era, Info: k.Info, By: k.By}
-	if f := k.Refused; f != nil {
-		r.Refused = answer.Refuse(&ask.Refusal{
-			Kind: f.Kind, Status: f.Status, Code: f.Code, Message: f.Message, Data: f.Data, Words: f.Words, Why: f.Why, Blocked: f.Blocked,
-		})
+	return Result{
+		Response: rpc.Message{Result: k.Result, Error: k.Error}, Era: k.Era, Info: k.Info, By: k.By, Refused: answer.Refuse(k.Refused),
 	}
-	return r
 }
 
 // slipBinding is the text that a slip is bound to.
@@ -146,7 +129,7 @@ func (g *People) put(e *Entry, revision string, taken time.Time, result *keptRes
 		return "", errLargeSlip
 	}
 	// Not with the context of a request: half a put is in doubt. The shelf has a timeout.
-	return g.o.Shelf.Put(context.WithoutCancel(g.doors.Context), q.Who.Tenant, e.ID, Slip{revision, taken.IsZero(), left, sealed})
+	return g.o.Shelf.Put(context.WithoutCancel(g.doors.Context), q.Who.Tenant, e.ID, Slip{revision, taken.IsZero(), answer.Seconds(left), sealed})
 }
 
 // shelve keeps a request that waits for the other gateways, in the place of the slip that is known of it.
@@ -192,7 +175,7 @@ func (g *People) fetch(tenant, id string) (*Entry, *answer.Answer) {
 		if err != nil || q.Who.Tenant != tenant {
 			return nil, noRequest()
 		}
-		if e, err = g.requests.Bring(id, q.Who.Account(), q, len(text), g.o.Now().Add(on.Left)); err != nil {
+		if e, err = g.requests.Bring(id, q.Who.Account(), q, len(text), g.o.Now().Add(time.Duration(on.Seconds)*time.Second)); err != nil {
 			return nil, answer.Limited("", again)
 		}
 	}
