@@ -387,3 +387,10 @@ func Look(data string, key []byte, size func() uint64) (pending int, err error) 
 	})
 	return pending, opening(data, err)
 }
+
+// Take copies the file of a data directory into an engine that several processes share. See [ledger.Take].
+func Take(data string, key []byte, to ledger.Engine, origin string, size uint64) error {
+	return opening(data, bolt.Examine(file(data), func(state ledger.State) error {
+		return ledger.Take(state, to, form(key), origin, size)
+	}))
+}

@@ -234,6 +234,7 @@ func (c *Cluster) Engine(name string, errs ledger.Errors) *etcd.Engine {
 		Errors:  errs,
 		Timeout: c.options.Timeout,
 		Usable:  usable,
+		Pulse:   name == Keys,
 		History: c.history,
 	})
 	c.mu.Lock()

@@ -187,11 +187,12 @@ func (c *Cluster) beat(ctx context.Context) error {
 	if err := c.stands(); err != nil && errors.Is(err, ErrRefused) {
 		return err
 	}
-	if err := c.say(ctx); err != nil {
+	if said, err := c.say(ctx); err != nil {
 		return err
-	}
-	if err := c.learn(); err != nil {
-		return err
+	} else if said {
+		if err := c.learn(); err != nil {
+			return err
+		}
 	}
 	if err := c.writeMark(); err != nil {
 		c.options.Logger.Error("what is known of etcd cannot be kept; after a restart a restored etcd may pass for this one", "error", err)
@@ -236,20 +237,20 @@ func (c *Cluster) lease(ctx context.Context) error {
 }
 
 // say writes how far the log has come, from time to time, and its keys as soon as there is another.
-func (c *Cluster) say(ctx context.Context) error {
+func (c *Cluster) say(ctx context.Context) (said bool, err error) {
 	keys, err := c.joining.LogKeys()
 	if err != nil {
-		return err
+		return false, err
 	}
 	now, origin := c.options.Now().UTC(), c.Origin()
 	c.mu.Lock()
 	was := c.mark.Origins[origin]
 	c.mu.Unlock()
 	if now.Sub(was.Seen) < sayEvery && slices.Equal(was.Keys, keys) {
-		return nil
+		return false, nil
 	}
 	size := c.joining.Size()
-	return c.values.Update(ctx, func(ch *ledger.ValuesChange) {
+	return true, c.values.Update(ctx, func(ch *ledger.ValuesChange) {
 		var me Origin
 		ch.Get(keyOrigin(origin), &me)
 		ch.Fail(me.fits(origin, keys, size))

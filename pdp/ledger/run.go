@@ -9,46 +9,70 @@ import (
 	"time"
 )
 
-// longestNap is how long Run sleeps at most: the clock may have been set.
-const longestNap = time.Second
+// Run sleeps so long at most, as the clock may have been set: longer on an engine of many processes, which all ask it, once
+// nothing has failed or happened here for a while.
+const (
+	longestNap       = time.Second
+	longestNapShared = 5 * time.Second
+)
 
 // Run does due work until its context ends, and work that failed before. More is the work that the owner has
 // besides.
 func (l *Ledger[I, S]) Run(ctx context.Context, more ...func(context.Context) error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var latest, worked time.Time // by the machine's clock, and by ours
+	var latest, awake, worked time.Time // by the machine's clock; worked is by ours
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
 			worked = l.options.Now()
-			l.Work(ctx, more...)
-			latest = time.Now().Add(longestNap)
+			done := l.work(ctx, more)
+			now := time.Now()
+			if latest = now.Add(longestNap); done && l.engine.Shared() && now.After(awake) {
+				latest = now.Add(longestNapShared)
+			}
 		case <-l.wake:
+			now := time.Now()
+			latest, awake = earlier(latest, now.Add(longestNap)), now.Add(2*longestNap)
 		}
 		timer.Reset(min(l.nap(worked), time.Until(latest))) // or a Run that is woken often never works
 	}
 }
 
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
 // Work does once the work that Run does whenever some is due.
 func (l *Ledger[I, S]) Work(ctx context.Context, more ...func(context.Context) error) {
+	l.work(ctx, more)
+}
+
+// work reports whether all was done.
+func (l *Ledger[I, S]) work(ctx context.Context, more []func(context.Context) error) (done bool) {
+	done = true
 	more = append([]func(context.Context) error{l.Ready, l.catchUp, l.expireDue, l.forgetOld, l.strike, l.ageStruck}, more...)
 	for _, do := range more {
 		if ctx.Err() != nil {
-			return
+			return false
 		}
 		if err := do(ctx); err != nil && ctx.Err() == nil {
+			done = false
 			l.options.OnError(err)
 		}
 	}
+	return done
 }
 
 // nap is how long nothing will be due. What was due when Run last worked could not be done then, and is tried again
 // later.
 func (l *Ledger[I, S]) nap(worked time.Time) time.Duration {
-	now, nap := l.options.Now(), longestNap
+	now, nap := l.options.Now(), longestNapShared
 	_ = l.View(func(tx *Tx) { // or there is nothing to be done
 		for key := range tx.Scan(l.options.Form.of(prefixDue), TimeKey("", worked.Add(1), "")) {
 			at, _ := readTimeKey(key)

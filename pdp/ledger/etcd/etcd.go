@@ -36,6 +36,8 @@ type Options struct {
 	Timeout time.Duration
 	// Usable is asked before everything. Its error refuses it.
 	Usable func() error
+	// Pulse has the engine find out again and again that its watch is current: see [Engine.Contact].
+	Pulse bool
 	// History is what is known of the etcd cluster. Engines of one client share it; the default is a new one.
 	History *History
 }
@@ -50,6 +52,7 @@ type Engine struct {
 
 	reads, commits atomic.Uint64
 	news           news
+	handing        sync.Mutex // held while readers are called
 
 	mu      sync.Mutex // guards what follows
 	closed  bool
@@ -87,7 +90,8 @@ func (e *Engine) key(key string) string { return e.Prefix + values + key }
 // Calls counts the calls of etcd: those that read, and the transactions that write.
 func (e *Engine) Calls() (reads, commits uint64) { return e.reads.Load(), e.commits.Load() }
 
-// Contact is the last moment at which all that was in etcd had come to the readers of [Engine.Watch].
+// Contact is the last moment at which all that was in etcd had come to the readers of [Engine.Watch], if the engine has a
+// [Options.Pulse].
 func (e *Engine) Contact() time.Time {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -38,7 +38,9 @@ const (
 func (e *Engine) watch(ctx context.Context, from int64) {
 	var all sync.WaitGroup
 	defer all.Wait()
-	all.Go(func() { e.pulse(ctx) })
+	if e.Pulse {
+		all.Go(func() { e.pulse(ctx) })
+	}
 	all.Go(func() { e.hand(ctx) })
 	for ctx.Err() == nil {
 		next := e.follow(ctx, from)
@@ -48,9 +50,9 @@ func (e *Engine) watch(ctx context.Context, from int64) {
 		if next > 0 { // as far as it came
 			from = next
 		} else if now, err := e.now(); err == nil {
+			e.news.add(nil)
 			e.cache.restart(now.at)
 			from = now.at + 1
-			e.news.add(nil)
 		}
 		select {
 		case <-time.After(watchAgain):
@@ -87,7 +89,6 @@ func (h *History) of(cluster uint64) bool {
 
 // changed takes the events of the watch: whole transactions, in their order.
 func (e *Engine) changed(events []*clientv3.Event) {
-	var keys []string // that other processes wrote
 	for len(events) > 0 {
 		at := events[0].Kv.ModRevision
 		changes, own := map[string]stored{}, false
@@ -104,17 +105,14 @@ func (e *Engine) changed(events []*clientv3.Event) {
 			}
 			events = events[1:]
 		}
-		e.cache.change(changes, at)
-		if !own {
-			keys = slices.AppendSeq(keys, maps.Keys(changes))
+		if !own && len(changes) > 0 {
+			e.news.add(slices.Collect(maps.Keys(changes)))
 		}
-	}
-	if len(keys) > 0 {
-		e.news.add(keys)
+		e.cache.change(changes, at)
 	}
 }
 
-// news are the keys that the readers do not know of yet.
+// news are the keys that the readers do not know of yet. They are here before the cache has them.
 type news struct {
 	mu   sync.Mutex
 	keys []string
@@ -153,16 +151,23 @@ func (e *Engine) hand(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		keys, any := e.news.take()
-		if !any {
-			continue
-		}
-		e.mu.Lock()
-		all := slices.Collect(maps.Values(e.readers))
-		e.mu.Unlock()
-		for _, changed := range all {
-			changed(keys)
-		}
+		e.handOver()
+	}
+}
+
+// handOver returns when the readers know of all that the cache had when it was called.
+func (e *Engine) handOver() {
+	e.handing.Lock()
+	defer e.handing.Unlock()
+	keys, any := e.news.take()
+	if !any {
+		return
+	}
+	e.mu.Lock()
+	all := slices.Collect(maps.Values(e.readers))
+	e.mu.Unlock()
+	for _, changed := range all {
+		changed(keys)
 	}
 }
 
@@ -173,6 +178,7 @@ func (e *Engine) pulse(ctx context.Context) {
 	for {
 		began := time.Now()
 		if now, err := e.now(); err == nil && e.cache.wait(now.last, pulse) {
+			e.handOver()
 			e.mu.Lock()
 			e.contact = began
 			e.mu.Unlock()

@@ -85,7 +85,7 @@ type keysInCluster struct {
 
 	mu      sync.Mutex
 	changes int       // that were heard of
-	behind  time.Time // since when one was not read, zero if all were
+	behind  time.Time // a moment before any that was not read, zero if all were
 	read    time.Time // when the last reading began
 	damaged string    // the keys that are, as they were last logged
 }
@@ -188,8 +188,8 @@ func (s *keysInCluster) prover(bool) ([]byte, error) {
 func (s *keysInCluster) changed() {
 	s.mu.Lock()
 	s.changes++
-	if s.behind.IsZero() {
-		s.behind = time.Now()
+	if s.behind.IsZero() { // it was made after the last contact, which may be long ago
+		s.behind = later(s.Engine.Contact(), s.read)
 	}
 	s.mu.Unlock()
 	select {
@@ -203,9 +203,7 @@ func (s *keysInCluster) known() error {
 	contact := s.Engine.Contact()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if contact.Before(s.read) {
-		contact = s.read
-	}
+	contact = later(contact, s.read)
 	if !s.behind.IsZero() && s.behind.Before(contact) {
 		contact = s.behind
 	}
@@ -213,6 +211,13 @@ func (s *keysInCluster) known() error {
 		return fmt.Errorf("%w: what is known of them is %s old, and keys_stale is %s", ErrKeysAway, age.Round(time.Second), s.Stale)
 	}
 	return nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // look implements [keyStore]. What was read before stays if nothing can be read; see known.
