@@ -30,7 +30,8 @@ func TestDemo(t *testing.T) {
 	m.checkout(t, "Makefile", "policies", "pdp/mcp/examples", "pdp/mcp/mcptest/node", "cmd/policy-service/deploy/compose")
 	bin := filepath.Join(m.dir, "bin")
 	must(t, os.CopyFS(bin, os.DirFS(built(t))))
-	m.demonstrate(t)
+	m.demonstrate(t, "mcp-demo", "make mcp-try")
+	m.await(t, m.address+":8311")
 	m.open(t, bin)
 	t.Run("page", func(t *testing.T) { m.read(t, p, p.stepsOf(t, withNode)) })
 	t.Run("people", func(t *testing.T) { m.beside(t, bin, "pdp/mcp/ASK.md") })
@@ -89,21 +90,21 @@ func (m *terminal) checkout(t *testing.T, names ...string) {
 	}
 }
 
-// demonstrate is the other terminal, in which `make mcp-demo` was typed. The program is built already. Ctrl-C ends all that
-// it started.
-func (m *terminal) demonstrate(t *testing.T) {
+// demonstrate is the other terminal, in which `make TARGET` was typed. It returns what that shows up to a line. The program is
+// built already. Ctrl-C ends all that it started.
+func (m *terminal) demonstrate(t *testing.T, target, last string) (shown string) {
 	t.Helper()
 	read, write, err := os.Pipe()
 	must(t, err)
-	demo := exec.Command("make", "-o", "build", "mcp-demo")
+	demo := exec.Command("make", "-o", "build", target)
 	demo.Dir, demo.Stdout, demo.Stderr, demo.Env = m.dir, write, write, withoutMake()
 	demo.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	must(t, demo.Start())
 	_ = write.Close()
 	output := bufio.NewReader(read)
-	for line := ""; !strings.Contains(line, "make mcp-try"); {
+	for line := ""; !strings.Contains(line, last); shown += line {
 		if line, err = output.ReadString('\n'); err != nil {
-			t.Fatalf("make mcp-demo does not say what to type next: %v", demo.Wait())
+			t.Fatalf("make %s does not say what to type next: %v", target, demo.Wait())
 		}
 		t.Log(line)
 	}
@@ -118,14 +119,14 @@ func (m *terminal) demonstrate(t *testing.T) {
 		select {
 		case text := <-rest:
 			if t.Failed() {
-				t.Logf("make mcp-demo:\n%s", text)
+				t.Logf("make %s:\n%s", target, text)
 			}
 		case <-time.After(patience):
-			t.Error("something of make mcp-demo goes on after Ctrl-C")
+			t.Errorf("something of make %s goes on after Ctrl-C", target)
 			_ = syscall.Kill(-demo.Process.Pid, syscall.SIGKILL)
 		}
 		_ = demo.Wait()
 		_ = read.Close()
 	})
-	m.await(t, m.address+":8311")
+	return shown
 }

@@ -373,8 +373,15 @@ func (s *scene) race(part string, q wanted, in func()) {
 		store := r.store
 		r.mu.RUnlock()
 		work.Go(func() {
-			for working.Err() == nil && !r.isEnded() {
-				store.Work(working)
+			often := time.NewTicker(30 * time.Millisecond) // a server works each second; to work without a pause takes the time of the others
+			defer often.Stop()
+			for !r.isEnded() {
+				select {
+				case <-often.C:
+					store.Work(working)
+				case <-working.Done():
+					return
+				}
 			}
 		})
 	}

@@ -88,7 +88,9 @@ func opening(data string, err error) error {
 
 // Run does due work until its context ends. It ends approvals whose time is up, forgets
 // those that ended long ago, and retries failed work.
-func (s *Store) Run(ctx context.Context) { s.ledger.Run(ctx, s.forgetTasks, s.settleAllLost) }
+func (s *Store) Run(ctx context.Context) {
+	s.ledger.Run(ctx, s.forgetTasks, s.forgetToolRequests, s.settleAllLost)
+}
 
 // SettleLost counts what another origin has reserved as used, whose log will never say anything any more. See
 // [ledger.Ledger.SettleLost].
@@ -384,4 +386,11 @@ func Look(data string, key []byte, size func() uint64) (pending int, err error) 
 		return ledger.Look(state, o, func(tx *ledger.Tx) { pending = pendingIn(tx) })
 	})
 	return pending, opening(data, err)
+}
+
+// Take copies the file of a data directory into an engine that several processes share. See [ledger.Take].
+func Take(data string, key []byte, to ledger.Engine, origin string, size uint64) error {
+	return opening(data, bolt.Examine(file(data), func(state ledger.State) error {
+		return ledger.Take(state, to, form(key), origin, size)
+	}))
 }

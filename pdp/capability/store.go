@@ -98,6 +98,13 @@ func Look(data string, key []byte, size func() uint64) (live int, err error) {
 	return live, opening(data, err)
 }
 
+// Take copies the file of a data directory into an engine that several processes share. See [ledger.Take].
+func Take(data string, key []byte, to ledger.Engine, origin string, size uint64) error {
+	return opening(data, bolt.Examine(file(data), func(state ledger.State) error {
+		return ledger.Take(state, to, form(key), origin, size)
+	}))
+}
+
 // liveIn is how many are live in all tenants.
 func liveIn(tx *ledger.Tx) (all int) {
 	for _, read := range tx.Scan(ofTenants, "") {

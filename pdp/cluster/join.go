@@ -28,8 +28,10 @@ import (
 //
 //	facts    → common to all members (facts)
 //	l/ORIGIN → a log that was ever a member's, for ever (Origin)
+//	import   → the import of what a server had (imported)
 const (
 	keyFacts      = "facts"
+	keyImport     = "import"
 	prefixOrigins = "l/"
 )
 
@@ -103,6 +105,9 @@ type Joining struct {
 	Address func() string
 	Version string
 	Bundle  func() string
+	// Import says that the member takes the state of its data directory into the cluster, which has no other. Until it says that
+	// it has, by [Cluster.Imported], there is no other member.
+	Import bool
 }
 
 // mark is the state of etcd as a member last knew it, in a file of its data directory.
@@ -194,6 +199,9 @@ func (c *Cluster) Join(ctx context.Context, j Joining) error {
 	if err == nil && why != "" {
 		c.options.Logger.Error("state stands still until each replica has compared its own log", "error", fmt.Errorf("%w: %s", ErrRestored, why))
 		err = c.nextGeneration(ctx, c.values, known)
+	}
+	if err == nil && j.Import {
+		err = c.beginImport(ctx)
 	}
 	if err == nil {
 		err = c.writeMark() // before the origin is there: a replica that had none is taken for one that forgot
@@ -364,6 +372,7 @@ func (c *Cluster) meet(ctx context.Context, j Joining, keys []string) error {
 			}
 		}
 		ch.Fail(me.fits(j.Origin, keys, size))
+		ch.Fail(c.meetImport(ch, j, found))
 		me.Keys, me.Seen, me.After = keys, c.options.Now().UTC(), max(me.After, size)
 		ch.Put(keyOrigin(j.Origin), me)
 	})

@@ -169,6 +169,7 @@ const (
 	EventSigningKeyChanged    = "signing_key_changed"
 	EventBackup               = "backup"   // a backup was asked for
 	EventRestored             = "restored" // the log begins after a backup was restored; its details name the approvals and capabilities that ended
+	EventImported             = "imported" // the state of the data directory is in etcd from now on
 	// EventToolDrift says that a gateway found a tool that differs from the operator's lock. Its details are an
 	// [evaluation.Drift]. Every caller that may ask for decisions can have it recorded, so unlike other events it is refused if
 	// there is no room.

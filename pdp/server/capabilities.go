@@ -54,6 +54,7 @@ func (s *Server) openCapabilities(key []byte) error {
 		KeyOf:     s.logKeys,
 		IssuerURL: s.issuerURL,
 		ListURL:   func(name string) string { return s.listeners.base() + capabilities.StatusPath + name },
+		NonceKey:  s.nonceKey(),
 		Terms: broker.Terms{
 			MaxLifetime:     c.MaxLifetime,
 			DefaultLifetime: c.DefaultLifetime,

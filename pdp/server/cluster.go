@@ -73,10 +73,14 @@ func missingShared(data string) (names []string) {
 	return names
 }
 
-// checkShared refuses to make keys that the other replicas have. Only the first replica of all makes them.
+// checkShared refuses to make keys that the other replicas have. Only the first replica of all makes them. Without a cluster, it
+// refuses the directory of a replica: what that knows is in etcd.
 func (s *Server) checkShared(ctx context.Context) error {
 	c := s.config.Cluster
 	if c == nil {
+		if _, err := os.Lstat(filepath.Join(s.config.Data, cluster.MarkFile)); s.config.Data != "" && err == nil {
+			return fmt.Errorf("%s is the directory of a replica, whose state is in etcd; add cluster to the configuration, or begin with a new directory", s.config.Data)
+		}
 		return nil
 	}
 	missing := missingShared(s.config.Data)
@@ -99,28 +103,9 @@ func (s *Server) joinCluster(ctx context.Context, key []byte) error {
 	if s.config.Cluster == nil {
 		return nil
 	}
-	secrets := map[string][]byte{}
-	for _, one := range shared() {
-		secret, err := one.Read(s.config.Data)
-		if err != nil {
-			return err
-		}
-		secrets[one.File] = secret
-	}
-	c, err := cluster.Open(ctx, *s.config.Cluster, cluster.Options{Key: key, Data: s.config.Data, Now: s.now, Logger: s.log, Later: true})
+	c, joining, err := s.openCluster(ctx, key)
 	if err != nil {
 		return err
-	}
-	s.lifetime.add("cluster", closing(func() error { c.Close(); return nil }))
-	joining := cluster.Joining{
-		Origin:  s.decisions.log.Origin(),
-		LogKeys: func() ([]string, error) { return decisionlog.VerifierKeys(s.config.Data) },
-		Size:    s.decisions.log.Size,
-		Secrets: secrets,
-		Signing: s.keys.signing.IDs,
-		Address: s.listeners.address,
-		Version: version.This().Version,
-		Bundle:  func() string { return s.pdp.Status().Digest },
 	}
 	for {
 		err := c.Join(ctx, joining)
@@ -145,11 +130,38 @@ func (s *Server) joinCluster(ctx context.Context, key []byte) error {
 	}
 }
 
+// openCluster prepares for joining the cluster, and does not wait for etcd.
+func (s *Server) openCluster(ctx context.Context, key []byte) (*cluster.Cluster, cluster.Joining, error) {
+	joining := cluster.Joining{
+		Origin:  s.decisions.log.Origin(),
+		LogKeys: func() ([]string, error) { return decisionlog.VerifierKeys(s.config.Data) },
+		Size:    s.decisions.log.Size,
+		Secrets: map[string][]byte{},
+		Signing: s.keys.signing.IDs,
+		Address: s.listeners.address,
+		Version: version.This().Version,
+		Bundle:  func() string { return s.pdp.Status().Digest },
+	}
+	for _, one := range shared() {
+		secret, err := one.Read(s.config.Data)
+		if err != nil {
+			return nil, joining, err
+		}
+		joining.Secrets[one.File] = secret
+	}
+	c, err := cluster.Open(ctx, *s.config.Cluster, cluster.Options{Key: key, Data: s.config.Data, Now: s.now, Logger: s.log, Later: true})
+	if err == nil {
+		s.lifetime.add("cluster", closing(func() error { c.Close(); return nil }))
+	}
+	return c, joining, err
+}
+
 // approvalsOnCluster has approvals kept in etcd, if there is a cluster, and capabilitiesOnCluster capabilities.
 func (s *Server) approvalsOnCluster(o *approval.Options) {
 	if c := s.cluster; c != nil {
 		o.Engine, o.Origin = c.Engine(cluster.Approvals, approval.EngineErrors()), c.Origin()
 		o.Behind, o.Room, o.AnswerFirst, o.Lost = c.Behind, c.Room, true, s.lostOrigins
+		o.Generation = c.Generation()
 	}
 }
 
@@ -158,6 +170,14 @@ func (s *Server) capabilitiesOnCluster(o *store.Options) {
 		o.Engine, o.Origin = c.Engine(cluster.Capabilities, store.EngineErrors()), c.Origin()
 		o.Behind, o.Room, o.AnswerFirst, o.Lost = c.Behind, c.Room, true, s.lostOrigins
 	}
+}
+
+// nonceKey makes the nonces of all replicas, nil without a cluster.
+func (s *Server) nonceKey() []byte {
+	if s.cluster == nil {
+		return nil
+	}
+	return s.cluster.NonceKey()
 }
 
 // logKeys are the keys of the log of another replica.

@@ -125,10 +125,7 @@ func (s *Server) start(ctx context.Context) error {
 	if err := s.joinCluster(ctx, approvalKey); err != nil {
 		return err
 	}
-	if err := s.openApprovals(approvalKey); err != nil {
-		return err
-	}
-	if err := s.openCapabilities(approvalKey); err != nil {
+	if err := s.openStores(approvalKey); err != nil {
 		return err
 	}
 	if err := s.load(ctx); err != nil {
@@ -178,6 +175,13 @@ func (s *Server) start(ctx context.Context) error {
 		s.log.Info("console", "url", url, "address", cmp.Or(address(s.listeners.console), s.Addr()))
 	}
 	return nil
+}
+
+func (s *Server) openStores(approvalKey []byte) error {
+	if err := s.openApprovals(approvalKey); err != nil {
+		return err
+	}
+	return s.openCapabilities(approvalKey)
 }
 
 func (s *Server) serve() error {

@@ -76,8 +76,13 @@ func ImportKeys(ctx context.Context, data string, c Config) (all int, err error)
 	if err != nil {
 		return 0, err
 	}
+	all, err = importKeys(ctx, data, log, c)
+	return all, errors.Join(err, log.Close())
+}
+
+func importKeys(ctx context.Context, data string, log keyLog, c Config) (all int, err error) {
 	known, err := KeysOnRecord(ctx, log)
-	if err = errors.Join(err, log.Close()); err != nil {
+	if err != nil {
 		return 0, fmt.Errorf("what the decision log in %s says of the API keys cannot be read: %w", data, err)
 	}
 	from, err := auth.OpenKeys(data)

@@ -47,15 +47,17 @@ type Options struct {
 	IssuerURL func(tenant string) string
 	// ListURL is the URL of a status list.
 	ListURL func(name string) string
-	Terms   Terms
-	Logger  *slog.Logger
+	// NonceKey makes the nonces of all processes that write to the same capabilities; nil if there is no other process.
+	NonceKey []byte
+	Terms    Terms
+	Logger   *slog.Logger
 }
 
 // Terms bound how long capabilities and proofs count.
 type Terms struct {
 	MaxLifetime, DefaultLifetime time.Duration
 	ProofAge, Skew               time.Duration
-	// NonceAlways has every proof need a nonce of this process.
+	// NonceAlways has every proof need a nonce.
 	NonceAlways bool
 	// StatusTTL is how long readers keep a status list before they fetch it again, in whole seconds.
 	StatusTTL time.Duration
@@ -80,6 +82,9 @@ func Open(options Options) (*Broker, error) {
 	b := &Broker{options: options, now: options.Store.Now, changed: make(chan struct{}, 1)}
 	b.seen, b.asks = store.NewSeen(capability.MemoryOptions{Now: b.now}), store.NewSeen(capability.MemoryOptions{Now: b.now, Most: 100_000})
 	b.nonces = capability.NewNonces(b.now(), options.Terms.Skew, options.Terms.NonceAlways)
+	if key := options.NonceKey; key != nil {
+		b.nonces = capability.NewSharedNonces(key, b.now(), options.Terms.Skew, options.Terms.NonceAlways)
+	}
 	o := &b.options.Store
 	o.Record, o.Recorded, o.Attest, o.Steps = b.record, options.Log.Has, b.attest, b.steps
 	o.Prove, o.Verify = b.prove, b.attestProof

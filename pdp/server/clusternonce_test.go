@@ -1,0 +1,59 @@
+package server_test
+
+import (
+	"net/http"
+	"testing"
+
+	"policy-service/pdp/pdptest/etcdtest"
+	"policy-service/pdp/server"
+)
+
+// A nonce that one replica gave is taken by another, also after that one started again, for the same key alone, and a proof with
+// it is taken once by all of them. Once etcd was restored, which forgets the proofs that were taken, no nonce of before is good.
+func TestClusterNonces(t *testing.T) {
+	t.Parallel()
+	g := openGroup(t, 2, etcdtest.Start(t, etcdtest.Options{Members: 1}))
+	var all []*wallet
+	start := func(n int) {
+		must(t, g.all[n].Stop(t.Context()))
+		g.all[n].open(capabilityBundle(), g.config(n), func(c *server.Config) { c.PublicURL = issuer })
+	}
+	for n, c := range g.all {
+		start(n)
+		all = append(all, &wallet{counter: c, holder: newHolder(t, 1)})
+	}
+	a, b := all[0], all[1]
+	granted := a.asksFor(http.StatusCreated, nil, "read")
+	with := func(nonce string) shot {
+		s := a.call(granted, "b:read")
+		s.claim.Nonce = nonce
+		return s
+	}
+	nonce := a.is("nonce_required", with("")).Capability.Nonce
+	shown := with(nonce).proved(t)
+	b.is("allow", shown)
+	a.is("proof_replayed", shown)
+	b.is("nonce_required", with("v1.99999999999.x"))
+	start(1)
+	b.is("allow", with(nonce))
+	b.is("proof_replayed", shown)
+
+	b.holder = newHolder(t, 2)
+	others := b.asksFor(http.StatusCreated, nil, "read")
+	stolen := b.call(others, "b:read")
+	stolen.claim.ID, stolen.claim.Nonce = "proof-of-another", nonce
+	b.is("nonce_required", stolen)
+
+	dir := g.etcd.CopyOf()
+	late := with(nonce).proved(t)
+	a.is("allow", late)
+	g.etcd.PutBack(dir)
+	for n, one := range g.all {
+		eventually(t, "it is found", func() bool { _, is := one.ready(); return is.State != nil })
+		start(n)
+	}
+	for _, one := range all {
+		eventually(t, "it goes on", func() bool { _, is := one.ready(); return is.State == nil })
+		one.is("nonce_required", late)
+	}
+}

@@ -1,0 +1,162 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"policy-service/pdp/approval"
+	store "policy-service/pdp/capability"
+	"policy-service/pdp/cluster"
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/recorder"
+	"policy-service/pdp/plainfile"
+)
+
+// Imported is how much a cluster has taken of a data directory: API keys, the approval requests that waited, and the capabilities
+// that had not ended.
+type Imported struct {
+	Keys         int `json:"keys"`
+	Approvals    int `json:"approvals"`
+	Capabilities int `json:"capabilities"`
+}
+
+// Import takes the state of the directory of a server that does not run into the cluster of a configuration, once. The directory
+// becomes that of the first replica, and goes on with its decision log. After an error it can be called again.
+func Import(ctx context.Context, data string, c Config) (done Imported, err error) {
+	c.Data = data
+	keys, err := decisionlog.VerifierKeys(data)
+	if err != nil || len(keys) == 0 {
+		return done, errors.Join(err, fmt.Errorf("%s has no decision log; give the data directory of a server that has run", data))
+	}
+	if err := importable(ctx, keys, c); err != nil { // before anything is written to a log
+		return done, err
+	}
+	s, err := New(c)
+	if err != nil {
+		return done, err
+	}
+	err = s.lifetime.start(ctx, func(ctx context.Context) (err error) {
+		done, err = s.importState(ctx)
+		return err
+	})
+	if err == nil {
+		err = s.Stop(context.WithoutCancel(ctx))
+	}
+	return done, err
+}
+
+func importable(ctx context.Context, keys []string, c Config) error {
+	log, err := decisionlog.OpenReader(c.Data)
+	if err != nil {
+		return err
+	}
+	size := log.Size()
+	if err := log.Close(); err != nil {
+		return err
+	}
+	shared, _, err := openCluster(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer shared.Close()
+	origin, _, _ := strings.Cut(keys[0], "+")
+	return shared.Importable(ctx, origin, keys, size)
+}
+
+// importState is a start that serves nothing.
+func (s *Server) importState(ctx context.Context) (done Imported, err error) {
+	if err := s.openTelemetry(ctx); err != nil {
+		return done, err
+	}
+	if s.keys, err = openKeys(s.config.Data, s.log); err != nil {
+		return done, err
+	}
+	key, err := s.openApprovalKey()
+	if err != nil {
+		return done, err
+	}
+	if err := s.openLog(ctx); err != nil {
+		return done, err
+	}
+	if done, err = s.settleHere(key); err != nil {
+		return done, err
+	}
+	if done.Keys, err = importKeys(ctx, s.config.Data, s.decisions.log, s.config); err != nil {
+		return done, err
+	}
+	c, joining, err := s.openCluster(ctx, key)
+	if err != nil {
+		return done, err
+	}
+	joining.Import = true
+	if err := c.Join(ctx, joining); err != nil {
+		return done, err
+	}
+	size := s.decisions.log.Size()
+	for _, one := range []struct {
+		file string
+		take func() error
+	}{
+		{approval.FileName, func() error {
+			return approval.Take(s.config.Data, key, c.Engine(cluster.Approvals, approval.EngineErrors()), c.Origin(), size)
+		}},
+		{store.FileName, func() error {
+			return store.Take(s.config.Data, key, c.Engine(cluster.Capabilities, store.EngineErrors()), c.Origin(), size)
+		}},
+	} {
+		if err := one.take(); err != nil {
+			return done, err
+		}
+		if err := setAside(s.config.Data, one.file); err != nil {
+			return done, err
+		}
+	}
+	// As at any start of a replica, what counts by the log here gets its origin and its proofs.
+	if s.cluster = c; err == nil {
+		err = s.openStores(key)
+	}
+	if err == nil {
+		err = c.Opened(ctx, s.revokeUncounted)
+	}
+	if err == nil {
+		err = s.decisions.events.Record(ctx, recorder.Event{Name: decisionlog.EventImported, Details: done})
+	}
+	if err == nil {
+		err = c.Imported(ctx)
+	}
+	return done, err
+}
+
+// settleHere has the log of the directory say what it knows of uses in doubt, as each start does.
+func (s *Server) settleHere(key []byte) (done Imported, err error) {
+	if err := s.openStores(key); err != nil {
+		return done, err
+	}
+	approvals, capabilities := s.approvals.Broker, s.capabilities.Broker
+	if capabilities == nil {
+		return done, errors.New("the capabilities cannot be opened; see the log")
+	}
+	done.Approvals = approvals.Store.Pending()
+	done.Capabilities, err = capabilities.Store.Live()
+	return done, errors.Join(err, approvals.Store.Close(), capabilities.Store.Close())
+}
+
+// asideSuffix is in the name of a file that counts no longer. No backup has it.
+const asideSuffix = ".imported"
+
+// setAside renames a file whose state is in etcd. A second import has made one anew.
+func setAside(data, name string) error {
+	from := filepath.Join(data, name)
+	to := from + asideSuffix
+	for n := 2; ; n++ {
+		if _, err := os.Lstat(to); err != nil {
+			break
+		}
+		to = fmt.Sprintf("%s%s%d", from, asideSuffix, n)
+	}
+	return errors.Join(os.Rename(from, to), plainfile.SyncDir(data))
+}
