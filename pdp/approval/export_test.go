@@ -19,7 +19,22 @@ import (
 const MostNames = ledger.MostNames
 
 // Work does once what Run does whenever something is due.
-func (s *Store) Work(ctx context.Context) { s.ledger.Work(ctx, s.settleAllLost) }
+func (s *Store) Work(ctx context.Context) { s.ledger.Work(ctx, s.forgetToolRequests, s.settleAllLost) }
+
+// MostToolTexts is how much one gateway may keep.
+const MostToolTexts = mostToolTexts
+
+// ToolKeys is how many keys of requests for tools there are, of all kinds.
+func (s *Store) ToolKeys() (n int, err error) {
+	err = s.ledger.View(func(tx *ledger.Tx) {
+		for _, prefix := range []string{prefixTools, prefixToolOpen, prefixToolEnds, prefixOfTools} {
+			for range tx.Scan(prefix, "") {
+				n++
+			}
+		}
+	})
+	return n, err
+}
 
 // PutFormat says that a file has another format.
 func PutFormat(tx *bbolt.Tx, key []byte, version int) error {

@@ -31,6 +31,10 @@ import (
 //	t/TASK         → the Task
 //	tk/KEY         → the id of the Task that has it
 //	i/t/TIME/TASK  → true, of each Task, by Until
+//	u/WHOSE/ID     → a ToolRequest of a gateway
+//	i/u/WHOSE/ID   → true, of each that is open
+//	i/v/TIME/WHOSE/ID → true, of each, by Until
+//	n/u/WHOSE/     → how many of a gateway there are, and how large they are (keptTools)
 //	f/ID           → the ids of the tasks that follow an approval, in order
 //	c/WHOSE/a:ID   → true, of each approval that tasks follow: its revision is that of the last change
 //	c/WHOSE/t:TASK → true, of each task: its revision is that of its beginning

@@ -21,6 +21,8 @@ type Options struct {
 	// if others write to the engine, too.
 	Engine ledger.Engine
 	Origin string
+	// Generation is how often what others write to the engine was put back from a copy, 0 if there are no others.
+	Generation uint64
 	// AnswerFirst has an answer not wait until its uses are settled, which takes several commits where others write to the
 	// engine, too.
 	AnswerFirst bool

@@ -88,7 +88,9 @@ func opening(data string, err error) error {
 
 // Run does due work until its context ends. It ends approvals whose time is up, forgets
 // those that ended long ago, and retries failed work.
-func (s *Store) Run(ctx context.Context) { s.ledger.Run(ctx, s.forgetTasks, s.settleAllLost) }
+func (s *Store) Run(ctx context.Context) {
+	s.ledger.Run(ctx, s.forgetTasks, s.forgetToolRequests, s.settleAllLost)
+}
 
 // SettleLost counts what another origin has reserved as used, whose log will never say anything any more. See
 // [ledger.Ledger.SettleLost].

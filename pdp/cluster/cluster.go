@@ -315,12 +315,17 @@ func (c *Cluster) Origin() string {
 	return c.config.Origin
 }
 
-// NonceKey makes the nonces of all members. What etcd knows of proofs that were taken is forgotten when it is restored, so that
-// each generation has another one. It is asked for after [Cluster.Join].
-func (c *Cluster) NonceKey() []byte {
+// Generation is one more after each time that etcd was restored. It is known after [Cluster.Join].
+func (c *Cluster) Generation() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return ledger.DeriveKey(c.options.Key, fmt.Sprintf("policy-service nonces of generation %d", c.mark.Generation))
+	return c.mark.Generation
+}
+
+// NonceKey makes the nonces of all members. What etcd knows of proofs that were taken is forgotten when it is restored, so that
+// each generation has another one.
+func (c *Cluster) NonceKey() []byte {
+	return ledger.DeriveKey(c.options.Key, fmt.Sprintf("policy-service nonces of generation %d", c.Generation()))
 }
 
 // KeysStale is how long API keys count after the last contact with etcd.

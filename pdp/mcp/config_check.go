@@ -34,7 +34,7 @@ func (c *Config) check(m *config.Reading) {
 	c.Limits.check(m)
 	c.Obligations.check(m)
 	c.Approvals.check(m)
-	c.ToolRequests.check(m)
+	c.ToolRequests.check(m, len(c.Seal.KeyFiles) > 0)
 	c.Capabilities.check(m, c.Seal.KeyFiles)
 }
 

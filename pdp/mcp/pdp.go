@@ -131,50 +131,81 @@ func (t tracing) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // newDriftRecord returns a function that has the PDP record one drift, for the gateway's own tenant and with its own key.
 func newDriftRecord(c PDPConfig, d Deps) func(context.Context, link.Drift, string) error {
+	ask := newRoute(c, d)
+	return func(ctx context.Context, drift link.Drift, id string) error {
+		answer, err := ask(ctx, c.Tenant, http.MethodPost, "/v1/tools/drift", id, recordOf(drift))
+		if err == nil && answer.status != http.StatusNoContent {
+			err = answer.error()
+		}
+		return err
+	}
+}
+
+// routeAnswer is an answer of the PDP that is no decision.
+type routeAnswer struct {
+	status int
+	text   []byte
+}
+
+func (a routeAnswer) error() error {
+	var problem struct {
+		Detail string `json:"detail"`
+	}
+	_ = json.Unmarshal(a.text, &problem) // the status says enough without it
+	return fmt.Errorf("%d %.300s", a.status, visible.Quoted(problem.Detail))
+}
+
+// mostAnswer bounds an answer that is no decision.
+const mostAnswer = evaluation.ToolRequestText + 64<<10
+
+// newRoute returns a function that asks the PDP for something else than a decision, with the gateway's own key. A body of nil is
+// none, and so is an id of "".
+func newRoute(c PDPConfig, d Deps) func(ctx context.Context, tenant, method, path, id string, body any) (routeAnswer, error) {
 	base := strings.TrimSuffix(c.URL, "/")
 	if c.Embedded != nil {
 		base = EmbeddedURL
-	}
-	if c.Tenant != evaluation.DefaultTenant {
-		base += "/tenants/" + url.PathEscape(c.Tenant)
 	}
 	key := func(context.Context) (string, error) { return "", nil }
 	if c.KeyFile != "" && c.Embedded == nil {
 		key = (&keyFile{path: c.KeyFile, now: d.Now, logger: slog.New(slog.DiscardHandler)}).token
 	}
 	client := http.Client{Transport: d.Transport, Timeout: c.Timeout, CheckRedirect: notElsewhere}
-	return func(ctx context.Context, drift link.Drift, id string) error {
-		text, err := json.Marshal(recordOf(drift))
-		if err != nil {
-			return err
+	return func(ctx context.Context, tenant, method, path, id string, body any) (a routeAnswer, err error) {
+		var text []byte
+		if body != nil {
+			if text, err = json.Marshal(body); err != nil {
+				return a, err
+			}
 		}
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v1/tools/drift", bytes.NewReader(text))
-		if err != nil {
-			return errors.New("pdp.url is no address")
+		if tenant != evaluation.DefaultTenant {
+			path = "/tenants/" + url.PathEscape(tenant) + path
 		}
-		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("X-Request-ID", id)
+		r, err := http.NewRequestWithContext(ctx, method, base+path, bytes.NewReader(text))
+		if err != nil {
+			return a, errors.New("pdp.url is no address")
+		}
+		if body != nil {
+			r.Header.Set("Content-Type", "application/json")
+		}
+		if id != "" {
+			r.Header.Set("X-Request-ID", id)
+		}
 		switch token, err := key(ctx); {
 		case err != nil:
-			return err
+			return a, err
 		case token != "":
 			r.Header.Set("Authorization", "Bearer "+token)
 		}
 		answer, err := client.Do(r)
 		if err != nil {
-			return errors.New("there is no answer")
+			return a, errors.New("there is no answer")
 		}
 		defer func() { _ = answer.Body.Close() }()
-		if answer.StatusCode == http.StatusNoContent {
-			return nil
+		a.status = answer.StatusCode
+		if a.text, err = io.ReadAll(io.LimitReader(answer.Body, mostAnswer)); err != nil {
+			return a, errors.New("there is no whole answer")
 		}
-		var problem struct {
-			Detail string `json:"detail"`
-		}
-		if text, err := io.ReadAll(io.LimitReader(answer.Body, 16<<10)); err == nil {
-			_ = json.Unmarshal(text, &problem) // the status says enough without it
-		}
-		return fmt.Errorf("%d %.300s", answer.StatusCode, visible.Quoted(problem.Detail))
+		return a, nil
 	}
 }
 

@@ -77,3 +77,71 @@ func asksAbout(action string) func(*http.Request, []byte) bool {
 		return strings.HasSuffix(r.URL.Path, "/evaluation") && strings.Contains(string(body), `"name":"`+action+`"`)
 	}
 }
+
+// What the PDP keeps is there after a gateway was killed: what waited waits, and can be fulfilled once. What was claimed is
+// claimed, no call is made twice, and in time its requester is refused because there is no answer.
+func TestRequestKilledAtPDP(t *testing.T) {
+	t.Parallel()
+	for _, era := range eras {
+		s := newSetting(t, "127.0.0.1:0", "modern")
+		s.write("policies/all.cedar", killedRequestPolicies)
+		orFail(t, os.Remove(s.file("policies/obligations.yaml")))
+		s.write("policies/bundle.yaml", "allow_trivial: true\n")
+		s.pdpHere()
+		at := heldAddress(t)
+		file := s.gatewayFile("gateway.yaml", at, "wait: 100ms")
+		orFail(t, appendTo(file, "tool_requests: {keep: pdp}\n"))
+		gateway := newMortal(t, at, gatewayChild+"="+file)
+		world := &siege{t: t, url: "http://" + at + "/mcp", rec: s.rec, issuer: s.issuer}
+		anew := func() (requester, mia *visitor) {
+			return world.visitor(era, nil), world.visitor(era, mcptest.Claims{"sub": "mia", "client_id": nil})
+		}
+		for _, point := range []struct {
+			name   string
+			at     *doorway
+			by     func(*http.Request, []byte) bool
+			answer bool
+			seen   int // by the server, before the kill
+			open   bool
+		}{
+			{"before it is claimed", s.pdp, asksAbout("tool.fulfil"), true, 0, true},
+			{"as it asks for the requester", s.pdp, asksAbout("tool.request"), true, 0, true},
+			{"before the claim is answered", s.pdp, keepsAtPDP, true, 0, false},
+			{"as it forwards", s.server, aCall, false, 0, false},
+			{"before the server's answer", s.server, aCall, true, 1, false},
+		} {
+			requester, mia := anew()
+			arguments := `{"marker":"` + point.name + `"}`
+			id := requester.requests("once", arguments)
+			trap := point.at.hold(point.answer, point.by)
+			call := mia.waitsFor("tools/call", fulfilling(id, "agent-release", "once", arguments))
+			<-trap.held
+			gateway.kill()
+			call.lost(t)
+			gateway.start()
+			requester, mia = anew()
+			if got := pendingID(requester.fetches(id, "once", arguments)); got == "" {
+				t.Errorf("%s, %s: it does not wait", era, point.name)
+			}
+			got, want := mia.fulfils(id, "agent-release", "once", arguments), point.seen
+			if point.open {
+				want++
+				names(t, point.name, got, "user/mia", "agent/agent-release")
+				names(t, point.name, requester.fetches(id, "once", arguments), "user/mia", "agent/agent-release")
+			} else if !got.says(-32602, "fulfilled already") {
+				t.Errorf("%s, %s: %s", era, point.name, got)
+			}
+			if got := s.seen(markerOf([]byte(arguments))); got != want {
+				t.Errorf("%s, %s: the server has seen it %d times, and it should be %d", era, point.name, got, want)
+			}
+		}
+	}
+}
+
+func appendTo(file, text string) error {
+	content, err := os.ReadFile(file)
+	if err == nil {
+		err = os.WriteFile(file, append(content, text...), 0o600)
+	}
+	return err
+}

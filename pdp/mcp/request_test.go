@@ -53,6 +53,9 @@ func newAgora(t testing.TB, of land) agora {
 	change := of.change
 	of.change = func(c *mcp.Config) {
 		c.Approvals.Wait = 100 * time.Millisecond
+		if os.Getenv(atPDP) != "" {
+			c.ToolRequests.Keep = mcp.KeepAtPDP
+		}
 		if change != nil {
 			change(c)
 		}

@@ -40,6 +40,8 @@ const (
 	ToolRequest
 	// HolderKey is the key of a holder of capabilities, which is derived, and sealed nowhere.
 	HolderKey
+	// KeptToolRequest is a request for a tool that gateways keep at the PDP.
+	KeptToolRequest
 )
 
 // A sealed value is base64url without padding of

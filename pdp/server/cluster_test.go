@@ -197,20 +197,7 @@ func TestClusterRefusals(t *testing.T) {
 	g := openGroup(t, 1, etcdtest.Start(t, etcdtest.Options{Members: 1}))
 	refused := func(name string, change func(data string, config *server.Config), want ...string) {
 		t.Helper()
-		data := t.TempDir()
-		for file, content := range g.secrets {
-			must(t, os.WriteFile(filepath.Join(data, file), content, 0o600))
-		}
-		config := server.Config{Listen: "127.0.0.1:0", Data: data}
-		g.config(0)(&config)
-		config.Program.Source = pdptest.Bundle(approvalFiles())
-		change(data, &config)
-		s, err := server.New(config)
-		if err == nil {
-			if err = s.Start(t.Context()); err == nil {
-				must(t, s.Stop(t.Context()))
-			}
-		}
+		err := g.refusal(change)
 		for _, one := range want {
 			if err == nil || !strings.Contains(err.Error(), one) {
 				t.Errorf("%s: got %v, want %s", name, err, one)

@@ -93,6 +93,8 @@ var problems = []struct {
 		`this approval request waits, or what it allows can be done; cancel, deny or revoke it first, or send "end": true`},
 	{approval.ErrNotDelegable, http.StatusConflict,
 		"this approval request cannot be delegated; approve or deny it"},
+	{approval.ErrReplaced, http.StatusConflict,
+		"this request for a tool was changed since that revision, or its time is up; look at it again"},
 	{approval.ErrNotFound, http.StatusNotFound,
 		"no such approval request, or none that you may see; GET /v1/approvals lists those you may decide about"},
 	{approval.ErrInvalid, http.StatusBadRequest,

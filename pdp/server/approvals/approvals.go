@@ -58,6 +58,9 @@ func (a *Approvals) Routes(route func(path string, handle echo.HandlerFunc, meth
 	lists.Parameters = taskParameters
 	looks := follows
 	looks.Parameters = []string{"wait"} // another one would make another question of an equal one
+	keeps := door.Need{Permission: auth.Decide, Tenant: true, Parameters: door.NoParameters, Work: door.ShortWork}
+	puts := keeps
+	puts.Body = door.JSON
 	tells := door.Need{Permission: auth.Approve, Tenant: true, Parameters: []string{"after", "limit"}, Relayed: evaluation.ViaForm}
 	for _, prefix := range []string{"", door.TenantPrefix} {
 		get(prefix+notificationsPath, tells, a.notifications)
@@ -65,6 +68,9 @@ func (a *Approvals) Routes(route func(path string, handle echo.HandlerFunc, meth
 		get(prefix+broker.RequestsPath, lists, a.tasks)
 		get(prefix+broker.RequestsPath+"/:id", looks, a.taskStatus)
 		post(prefix+broker.RequestsPath+"/:id/cancel", cancels, a.cancelTask)
+		get(prefix+toolRequestsPath, keeps, a.openToolRequests)
+		get(prefix+toolRequestsPath+"/:id", keeps, a.seeToolRequest)
+		post(prefix+toolRequestsPath+"/:id", puts, a.keepToolRequest)
 	}
 
 	const one = "/v1/approvals/:id"

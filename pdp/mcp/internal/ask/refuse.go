@@ -29,7 +29,7 @@ type Refusal struct {
 	Status  int
 	Code    int
 	Message string
-	Data    jsontext.Value
+	Data    jsontext.Value `json:",omitzero"`
 	// Words are its text for a model, "" if that is Message.
 	Words string
 	// Why is for the operator's log.
@@ -37,13 +37,13 @@ type Refusal struct {
 	// Undecided says in a word why no decision came, "" if that is not why.
 	Undecided string
 	// Cause is why no question could be made, nil of every other refusal.
-	Cause error
+	Cause error `json:"-"`
 	// Blocked is its reason in the message tool_call_blocked, "" if that is the one in Data.
 	Blocked string
 	// Shown is the fault of the capability of the call, nil if that is not the reason.
-	Shown *capability.Refusal
+	Shown *capability.Refusal `json:"-"`
 	// Wanted is set if people can be asked to approve the denied call, and were not yet.
-	Wanted *Wanted
+	Wanted *Wanted `json:"-"`
 }
 
 // Failure is the response to the request.

@@ -99,13 +99,16 @@ func (x exchange) fulfil(ctx context.Context) *answer.Answer {
 		return refused
 	}
 	defer func() { permit.Done(context.WithoutCancel(ctx)) }()
-	c, ok := x.fulfils.entry.Claim()
-	if !ok {
+	c, ok, refused := x.g.people.Claim(x.fulfils.entry)
+	switch {
+	case refused != nil:
+		return refused
+	case !ok:
 		return x.tooLate()
 	}
 	how := meters.FulfilBroken
 	defer func() { // also after a panic
-		c.Fail(people.Result{Refused: unanswered()})
+		c.Fail(people.Result{Refused: people.Unanswered()})
 		x.recordEnd(ctx, how)
 	}()
 	defer x.link.Fulfils()()
@@ -161,7 +164,7 @@ func (x exchange) askRequester(ctx context.Context) (*ask.Permit, *answer.Answer
 
 // withdraw ends a request whose requester may not make it any more, unless it is being fulfilled at that moment.
 func (x exchange) withdraw(ctx context.Context, why *answer.Answer) {
-	if c, ok := x.fulfils.entry.Claim(); ok {
+	if c, ok, _ := x.g.people.Claim(x.fulfils.entry); ok {
 		c.Fail(people.Result{Refused: why})
 		x.recordEnd(ctx, meters.FulfilRefused)
 	}
@@ -179,11 +182,6 @@ func (x exchange) wantsInput(response relayed) bool {
 
 func noSecondRound() *answer.Answer {
 	return answer.Ambiguous("the server asks for input before it answers a call that fulfils a request")
-}
-
-// unanswered is the requester's answer if no answer came for the call.
-func unanswered() *answer.Answer {
-	return answer.New(answer.AbsentUpstream, rpc.InternalError, "the request was being fulfilled, and no answer came; request it again if it may be done twice", "a call that fulfils a request has no answer")
 }
 
 // forRequester is the result of the call for the requester, without the parts that the requester's permit removes.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -109,6 +110,13 @@ func (l *listeners) requestsChanged(tenant string) {
 	if a := l.audiences[tenant]; a != nil {
 		a.requests.Changed()
 	}
+}
+
+// tenants are those with listeners.
+func (l *listeners) tenants() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Sorted(maps.Keys(l.audiences))
 }
 
 // sweep ends the watches of tenants without listeners.

@@ -95,6 +95,8 @@ type Entry[Q, A any] struct {
 	answer   A
 	answered bool
 	kept     int
+	// elsewhere is set if another process has claimed it. Then its time can be up.
+	elsewhere bool
 }
 
 // New makes an empty table.
@@ -115,10 +117,31 @@ func (t *Table[Q, A]) File(owner string, asked Q, size int) (*Entry[Q, A], error
 	if t.together.open.number >= t.o.Most || t.together.open.bytes+size > half {
 		return nil, ErrFull
 	}
+	return t.add(rand.Text(), owner, asked, size, t.o.Now().Add(t.o.TTL)), nil
+}
+
+// Bring adds an entry that another process has filed, if it is not here.
+func (t *Table[Q, A]) Bring(id, owner string, asked Q, size int, ends time.Time) (*Entry[Q, A], error) {
+	t.Sweep()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.all[id]
+	switch {
+	case e != nil && e.state != spent:
+		return e, nil
+	case t.together.open.number >= t.o.Most || t.together.open.bytes+size > t.o.Bytes/2:
+		return nil, ErrFull
+	case e != nil:
+		t.take(e)
+	}
+	return t.add(id, owner, asked, size, ends), nil
+}
+
+func (t *Table[Q, A]) add(id, owner string, asked Q, size int, ends time.Time) *Entry[Q, A] {
 	t.filed++
-	e := &Entry[Q, A]{ID: rand.Text(), Owner: owner, Number: t.filed, Asked: asked, table: t, finished: make(chan struct{}), ends: t.o.Now().Add(t.o.TTL), size: size}
+	e := &Entry[Q, A]{ID: id, Owner: owner, Number: t.filed, Asked: asked, table: t, finished: make(chan struct{}), ends: ends, size: size}
 	t.put(e)
-	return e, nil
+	return e
 }
 
 // Find is the entry of that id, nil if there is none, or none any longer.
@@ -126,7 +149,7 @@ func (t *Table[Q, A]) Find(id string) *Entry[Q, A] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.all[id]
-	if e == nil || e.state == spent || e.state != claimed && !t.o.Now().Before(e.ends) { // a claimed entry lasts until it has a result
+	if e == nil || e.state == spent || !e.lasts() && !t.o.Now().Before(e.ends) {
 		return nil
 	}
 	return e
@@ -169,7 +192,7 @@ func (t *Table[Q, A]) Sweep() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, e := range t.all {
-		if e.state != claimed && !now.Before(e.ends) {
+		if !e.lasts() && !now.Before(e.ends) {
 			t.drop(e)
 		}
 	}
@@ -210,6 +233,36 @@ func (e *Entry[Q, A]) pending() bool {
 	return e.state == pending && e.table.o.Now().Before(e.ends)
 }
 
+// lasts reports whether the entry lasts until it has a result: it is claimed here.
+func (e *Entry[Q, A]) lasts() bool { return e.state == claimed && !e.elsewhere }
+
+// Elsewhere says that another process has claimed the entry, and until when its result may come. The returned claim sets the
+// result here. Own is set if the entry is claimed here instead.
+func (e *Entry[Q, A]) Elsewhere(until time.Time) (c Claim[Q, A], own bool) {
+	e.table.mu.Lock()
+	defer e.table.mu.Unlock()
+	if e.state == pending {
+		e.state, e.elsewhere, e.ends = claimed, true, until
+	}
+	return Claim[Q, A]{e}, e.lasts()
+}
+
+// Waits says that no other process has claimed the entry.
+func (e *Entry[Q, A]) Waits() {
+	e.table.mu.Lock()
+	defer e.table.mu.Unlock()
+	if e.state == claimed && e.elsewhere {
+		e.state, e.elsewhere = pending, false
+	}
+}
+
+// Lost says that another process has, or may have, claimed the entry before.
+func (c Claim[Q, A]) Lost(until time.Time) {
+	c.of.table.mu.Lock()
+	defer c.of.table.mu.Unlock()
+	c.of.elsewhere, c.of.ends = true, until
+}
+
 // Claim is the right of one caller to an entry. It must come to an end: by Finish, or by Fail.
 type Claim[Q, A any] struct{ of *Entry[Q, A] }
 
@@ -226,12 +279,12 @@ func (e *Entry[Q, A]) Claim() (c Claim[Q, A], ok bool) {
 }
 
 // Finish sets the result, of a size in bytes. Of several ends the first counts.
-func (c Claim[Q, A]) Finish(a A, size int) {
+func (c Claim[Q, A]) Finish(a A, size int) (counts bool) {
 	e, t := c.of, c.of.table
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if e.state != claimed {
-		return
+		return false
 	}
 	t.take(e)
 	t.kept++
@@ -240,10 +293,11 @@ func (c Claim[Q, A]) Finish(a A, size int) {
 	t.put(e)
 	close(e.finished)
 	t.makeRoom(e) // callers that wait have the result in any case
+	return true
 }
 
 // Fail sets the reason why there is no result.
-func (c Claim[Q, A]) Fail(why A) { c.Finish(why, 0) }
+func (c Claim[Q, A]) Fail(why A) (counts bool) { return c.Finish(why, 0) }
 
 // makeRoom makes room for the result of an entry: the oldest result goes, of its owner if that has too much, else of the
 // owner with most. The caller holds the lock.
@@ -299,7 +353,7 @@ func (t *Table[Q, A]) oldest(owner string, s state) (oldest *Entry[Q, A]) {
 // drop removes an entry that is not claimed.
 func (t *Table[Q, A]) drop(e *Entry[Q, A]) {
 	t.take(e)
-	if e.state == pending {
+	if e.state == pending || e.state == claimed {
 		close(e.finished)
 	}
 	e.state = gone

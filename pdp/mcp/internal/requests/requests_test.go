@@ -301,3 +301,64 @@ func TestTableHalves(t *testing.T) {
 		t.Error("what fits is not kept")
 	}
 }
+
+// An entry that another process has claimed is claimed by none here, until it has a result, or its time is up, or the other
+// process has not claimed it after all. One that is claimed here is no other's.
+func TestClaimedElsewhere(t *testing.T) {
+	t.Parallel()
+	d := newDesk(nil)
+	e, err := d.Bring("id", "ann", "what ann wants", 10, began.Add(time.Minute))
+	if err != nil || e.ID != "id" || !e.Pending() {
+		t.Fatalf("%+v, %v", e, err)
+	}
+	if again, err := d.Bring("id", "ann", "", 10, began); again != e || err != nil {
+		t.Errorf("brought again: %+v, %v", again, err)
+	}
+	if _, own := e.Elsewhere(began.Add(2 * time.Minute)); own {
+		t.Error("it is claimed here")
+	}
+	if _, ok := e.Claim(); ok || !e.Claimed() {
+		t.Error("it can be claimed")
+	}
+	e.Waits()
+	c, ok := e.Claim()
+	if !ok {
+		t.Error("it cannot be claimed")
+	}
+	if e.Waits(); e.Pending() {
+		t.Error("what is claimed here waits")
+	}
+	if _, own := e.Elsewhere(began); !own {
+		t.Error("it is claimed elsewhere")
+	}
+	d.advance(time.Hour)
+	if d.Sweep(); !d.has("id") {
+		t.Error("it is gone while it is claimed here")
+	}
+	c.Lost(began.Add(2 * time.Hour))
+	if !c.Finish("done", 10) || c.Finish("again", 10) {
+		t.Error("of two results the first counts")
+	}
+	if a, ok := e.Answer(); a != "done" || !ok {
+		t.Errorf("%q, %t", a, ok)
+	}
+
+	gone, err := d.Bring("gone", "ann", "what ann wants", 10, began.Add(2*time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone.Elsewhere(began.Add(2 * time.Hour))
+	d.advance(time.Hour)
+	if d.Sweep(); d.has("gone") || d.Open() != 0 {
+		t.Error("its time is up, and it is there")
+	}
+	<-gone.Over()
+	for n := range 4 {
+		if _, err := d.Bring(strconv.Itoa(n), "ann", "", 10, began.Add(24*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := d.Bring("one more", "bob", "", 10, began.Add(24*time.Hour)); !errors.Is(err, requests.ErrFull) {
+		t.Errorf("full: %v", err)
+	}
+}

@@ -1,0 +1,1001 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/ed25519"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/go-json-experiment/json"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/capability"
+	state "policy-service/pdp/cluster"
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/pdptest/etcdtest"
+	"policy-service/pdp/pdptest/memorydisk"
+	"policy-service/pdp/pdptest/night"
+	"policy-service/pdp/pdptest/written"
+	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
+)
+
+// Three replicas, each a process with a log and a disk of its own, share three members of etcd. They are asked by HTTP alone.
+//
+// A use that was answered is on exactly one log, and a use that was refused is on none. What was not answered, or with 503, may
+// be on one. So each operation has an id that its record has, too.
+
+const (
+	clusterPolicies = `
+@id("free") permit(principal, action == Action::"read", resource);
+@id("once") @obligation("once") permit(principal, action == Action::"tool.invoke", resource == tool::"once");
+@id("five") @obligation("five") permit(principal, action == Action::"tool.invoke", resource == tool::"five");
+@id("held") permit(principal, action == Action::"tool.invoke", resource == tool::"b:read") when { context.pdp.capability.held };
+@id("grants") permit(principal, action == Action::"capability.grant", resource is tool);
+@id("people") permit(principal is user, action == Action::"approval.decide", resource is Approval);
+`
+	clusterObligations = `
+once: {type: approval_required, properties: {template: owner, timeout: 24h, valid_for: 24h}}
+five: {type: approval_required, properties: {template: owner, uses: 5, timeout: 24h, valid_for: 24h}}
+`
+	clusterIssuer = "https://pdp.example"
+	// smallMember is the member of etcd that has a disk of its own.
+	smallMember = 2
+	// someUses is how many uses an item has that has more than one.
+	someUses = 5
+)
+
+// clusterReplica is a process.
+type clusterReplica struct {
+	n       int
+	data    string
+	config  string // file
+	way     *etcdtest.Net
+	said    written.Text
+	mu      sync.Mutex // guards what follows
+	url     string
+	process *exec.Cmd
+	ended   chan struct{}
+	killed  bool // by its last process
+}
+
+// troubled are the replicas, and all that was asked of them.
+type troubled struct {
+	*testing.T
+	etcd     *etcdtest.Cluster
+	policies string
+	replicas []*clusterReplica
+	random   *rand.Rand
+	keys     *auth.Keys
+	key      map[string]string
+	holder   *capability.Holder
+	client   *http.Client
+	began    time.Time
+	ids      atomic.Int64
+
+	mu      sync.Mutex // guards what follows
+	asked   []operation
+	items   map[string]item // by the id of an approval or a capability
+	states  []string        // the errors of operations without an answer
+	all, ok int
+}
+
+// item is an approval or a capability. Of one without uses they are not counted.
+type item struct {
+	id, name   string
+	uses       int
+	capability bool
+	token      string
+}
+
+// operation is a question that wants a use of an item. Known is an answer, and got that it has the use.
+type operation struct {
+	id, item   string
+	call, end  time.Duration
+	got, known bool
+}
+
+func openTroubled(t *testing.T, seed uint64) *troubled {
+	t.Helper()
+	disk := memorydisk.New(t, "size=512m")
+	s := &troubled{
+		T: t, key: map[string]string{}, items: map[string]item{}, began: time.Now(), random: rand.New(rand.NewPCG(seed, 0)), policies: t.TempDir(),
+		client: &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: 100}},
+	}
+	t.Cleanup(s.client.CloseIdleConnections)
+	s.etcd = etcdtest.Start(t, etcdtest.Options{Quota: 128 << 20, Dir: func(n int) string {
+		if n == smallMember {
+			return disk
+		}
+		return ""
+	}})
+	var err error
+	s.holder, err = capability.NewHolder(ed25519.NewKeyFromSeed(binary.BigEndian.AppendUint64(make([]byte, ed25519.SeedSize-8), seed)))
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(s.policies, "a.cedar"), []byte(clusterPolicies), 0o600))
+	must(t, os.WriteFile(filepath.Join(s.policies, "obligations.yaml"), []byte(clusterObligations), 0o600))
+	must(t, os.WriteFile(filepath.Join(s.policies, "bundle.yaml"), []byte("volatile: [trace]\n"), 0o600))
+	for n := range 3 {
+		r := &clusterReplica{n: n, data: memorydisk.New(t, "size=64m"), config: filepath.Join(t.TempDir(), "config.yaml"), way: s.etcd.Client()}
+		s.replicas = append(s.replicas, r)
+		must(t, os.WriteFile(r.config, fmt.Appendf(nil, `policies: %s
+data: %s
+listen: 127.0.0.1:0
+public_url: %s
+capabilities: {clock_skew: 1s, max_live_per_holder: 100000, new_per_minute_per_holder: 100000}
+cluster: {keys_stale: 5s, etcd: {endpoints: ["http://%s"]}}
+`, s.policies, r.data, clusterIssuer, strings.Join(r.way.Endpoints(), `", "http://`)), 0o600))
+	}
+	config := server.Config{Data: s.replicas[0].data, Cluster: &state.Config{}}
+	for _, one := range s.etcd.Client().Endpoints() {
+		config.Cluster.Etcd.Endpoints = append(config.Cluster.Etcd.Endpoints, "http://"+one)
+	}
+	keys, done, err := server.OpenSharedKeys(t.Context(), config)
+	must(t, err)
+	t.Cleanup(done)
+	s.keys = keys
+	s.grant("pep", "", auth.Decide, auth.Request, auth.Capability, auth.Explain)
+	s.grant("warden", "", auth.CapabilityAdmin, auth.LogRead)
+	s.grant("mia", `user::"mia"`, auth.Approve)
+	for n, r := range s.replicas {
+		if n > 0 {
+			for _, name := range []string{"approvals.key", "mask.key", "page.key", "signing.jwks"} {
+				content, err := os.ReadFile(filepath.Join(s.replicas[0].data, name))
+				must(t, err)
+				must(t, os.WriteFile(filepath.Join(r.data, name), content, 0o600))
+			}
+		}
+		s.start(r)
+		t.Cleanup(r.kill)
+	}
+	s.ready()
+	return s
+}
+
+func (s *troubled) grant(name, principal string, permissions ...auth.Permission) {
+	s.Helper()
+	spec := auth.KeySpec{Name: name, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: permissions}}
+	var err error
+	if principal != "" {
+		spec.Principal, err = auth.ParsePrincipal(principal)
+		must(s.T, err)
+	}
+	secret, err := s.keys.Add(spec)
+	must(s.T, err)
+	s.key[name] = "Bearer " + secret
+}
+
+// start starts a process, and waits until it answers.
+func (s *troubled) start(r *clusterReplica) {
+	s.Helper()
+	file := filepath.Join(s.TempDir(), "addr")
+	process := exec.Command("policy-service", "serve", "--config", r.config, "--addr-file", file)
+	process.Stderr = &r.said
+	must(s.T, process.Start())
+	ended := make(chan struct{})
+	r.mu.Lock()
+	r.process, r.ended, r.killed = process, ended, false
+	r.mu.Unlock()
+	go func() {
+		_ = process.Wait()
+		close(ended)
+	}()
+	etcdtest.Eventually(s, fmt.Sprint("replica ", r.n, " starts"), func() bool {
+		line, err := os.ReadFile(file)
+		r.mu.Lock()
+		r.url = "http://" + strings.TrimSpace(string(line))
+		r.mu.Unlock()
+		select {
+		case <-ended:
+			s.Fatalf("replica %d does not start: %s", r.n, r.said.String())
+		default:
+		}
+		return err == nil
+	})
+}
+
+// kill ends the process as kill -9 does.
+func (r *clusterReplica) kill() { r.end(syscall.SIGKILL) }
+
+func (r *clusterReplica) end(by syscall.Signal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.process == nil {
+		return
+	}
+	_ = r.process.Process.Signal(by)
+	<-r.ended
+	status, _ := r.process.ProcessState.Sys().(syscall.WaitStatus)
+	r.killed, r.process = status.Signaled() && status.Signal() == syscall.SIGKILL, nil
+}
+
+func (r *clusterReplica) address() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.url
+}
+
+// wasKilled reports whether the last process was killed.
+func (r *clusterReplica) wasKilled() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.killed
+}
+
+// ask sends a request; a status of 0 is no answer.
+func (s *troubled) ask(r *clusterReplica, who, method, path, body string) (status int, text string) {
+	request, err := http.NewRequestWithContext(s.Context(), method, r.address()+path, strings.NewReader(body))
+	if err != nil {
+		return 0, err.Error()
+	}
+	request.Header.Set("Authorization", s.key[who])
+	request.Header.Set("Content-Type", "application/json")
+	answer, err := s.client.Do(request)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer func() { _ = answer.Body.Close() }()
+	read, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	if answer.StatusCode == http.StatusServiceUnavailable && answer.Header.Get("Retry-After") == "" && !strings.HasPrefix(path, "/readyz") {
+		s.Errorf("503 without Retry-After: %s", read)
+	}
+	return answer.StatusCode, string(read)
+}
+
+// state is the error of the state of a replica by /readyz, and by how much its clock may differ. Once API keys are not known any
+// more it has no more than a word for their callers.
+func (s *troubled) state(r *clusterReplica) (ready bool, text string, skew float64) {
+	status, text := s.ask(r, "pep", "GET", "/readyz", "")
+	var is struct {
+		Status  string `json:"status"`
+		Cluster struct {
+			Skew float64 `json:"clock_skew_seconds"`
+		} `json:"cluster"`
+		State *struct {
+			Error string `json:"error"`
+		} `json:"state"`
+	}
+	if status == 0 || json.Unmarshal([]byte(text), &is) != nil {
+		return false, "", 0
+	}
+	if is.State != nil {
+		return false, cmp.Or(is.State.Error, "away"), is.Cluster.Skew
+	}
+	if is.Status != "ready" {
+		return false, is.Status, is.Cluster.Skew
+	}
+	return status == http.StatusOK, "", is.Cluster.Skew
+}
+
+// ready waits until all replicas are as they should be.
+func (s *troubled) ready() {
+	s.Helper()
+	for _, r := range s.replicas {
+		etcdtest.Eventually(s, fmt.Sprint("replica ", r.n, " is ready"), func() bool { is, _, _ := s.state(r); return is })
+	}
+}
+
+// clusterQuestion asks for a tool. Its record has the id.
+func clusterQuestion(tool, name, id, more string) string {
+	return fmt.Sprintf(`{"tenant_id":"default","actor":{"actor_id":"bot","actor_type":"agent"},"action":"tool.invoke","resource":{"type":"tool","id":%q},"context":{"arguments":{"of":%q},"trace":%q%s}}`,
+		tool, name, id, more)
+}
+
+// use is the body of a question that wants a use of an item.
+func (s *troubled) use(i item, id string) string {
+	if !i.capability {
+		return clusterQuestion(map[int]string{1: "once", someUses: "five"}[i.uses], i.name, id, fmt.Sprintf(`,"approval_id":%q`, i.id))
+	}
+	arguments, err := evaluation.ParseWithNulls(fmt.Appendf(nil, `{"of":%q}`, i.name), evaluation.DefaultLimits())
+	must(s.T, err)
+	proof, err := s.holder.Prove(capability.Claim{Capability: i.id, Audience: "b", Tool: "b:read", Arguments: arguments, IssuedAt: time.Now(), ID: "proof-of-" + id})
+	must(s.T, err)
+	return clusterQuestion("b:read", i.name, id, fmt.Sprintf(`,"capability":{"token":%q,"proof":%q}`, i.token, proof))
+}
+
+func (s *troubled) newID(item string) string { return fmt.Sprintf("%s.%06d", item, s.ids.Add(1)) }
+
+// spend wants a use of an item.
+func (s *troubled) spend(r *clusterReplica, i item) operation {
+	id := s.newID(i.id)
+	return s.send(r, i, id, s.use(i, id))
+}
+
+func (s *troubled) send(r *clusterReplica, i item, id, body string) operation {
+	o := operation{id: id, item: i.id, call: time.Since(s.began)}
+	status, text := s.ask(r, "pep", "POST", "/v1/authorize", body)
+	o.end = time.Since(s.began)
+	var a struct {
+		Allow      bool            `json:"allow"`
+		Reason     string          `json:"reason"`
+		Owes       map[string]bool `json:"obligations"`
+		Capability struct {
+			Reason string `json:"reason"`
+		} `json:"capability"`
+	}
+	why := ""
+	switch {
+	case status == http.StatusOK:
+		must(s.T, json.Unmarshal([]byte(text), &a))
+		o.got = a.Allow && len(a.Owes) == 0
+		why = a.Capability.Reason
+		o.known = o.got || why != "unavailable" && a.Reason != "unavailable"
+		if want := map[bool][]string{true: {"used_up", "proof_replayed"}, false: {""}}[i.capability]; o.known && !o.got && !slices.Contains(want, why) && why != "nonce_required" && why != "proof_stale" {
+			s.Errorf("a use of %s %s: %s", i.name, i.id, text)
+		}
+	case status != 0 && status != http.StatusServiceUnavailable && status != http.StatusInternalServerError:
+		s.Errorf("a use of %s %s: %d %s", i.name, i.id, status, text)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all++; o.known {
+		s.ok++
+	} else {
+		s.states = append(s.states, fmt.Sprint(r.n, " ", status, " ", text))
+	}
+	s.asked = append(s.asked, o)
+	return o
+}
+
+// approved is an approval that is filed at one replica and approved at another.
+func (s *troubled) approved(name string, uses int) item {
+	s.Helper()
+	tool, at := map[int]string{1: "once", someUses: "five"}[uses], s.random.IntN(3)
+	status, text := s.ask(s.replicas[at], "pep", "POST", "/v1/authorize", clusterQuestion(tool, name, "filed", ""))
+	var a struct {
+		Approval struct {
+			ID string `json:"id"`
+		} `json:"approval"`
+	}
+	if status != http.StatusOK || json.Unmarshal([]byte(text), &a) != nil || a.Approval.ID == "" {
+		s.Fatalf("an approval: %d %s", status, text)
+	}
+	status, text = s.ask(s.replicas[(at+1)%3], "mia", "POST", "/v1/approvals/"+a.Approval.ID+"/decision", `{"decision":"approve","reason":"fine"}`)
+	if status != http.StatusOK {
+		s.Fatalf("a vote: %d %s", status, text)
+	}
+	return s.kept(item{id: a.Approval.ID, name: name, uses: uses})
+}
+
+// granted is a capability; without uses they are not counted.
+func (s *troubled) granted(name string, uses int) item {
+	s.Helper()
+	a := capability.Ask{
+		Tenant: "default", Holder: evaluation.Ref{Type: "agent", ID: "bot"}, Audience: "b", Tools: []string{"read"}, Duration: 24 * time.Hour, MaxUses: uses,
+	}
+	r := s.replicas[s.random.IntN(3)]
+	var g struct {
+		ID    string `json:"id"`
+		Token string `json:"token"`
+	}
+	etcdtest.Eventually(s, "a capability is granted", func() bool { // just after a start an old proof counts no longer
+		must(s.T, s.holder.Request(&a, clusterIssuer, time.Now()))
+		body, err := json.Marshal(a)
+		must(s.T, err)
+		status, text := s.ask(r, "pep", "POST", "/v1/capabilities", string(body))
+		if status != http.StatusCreated && !strings.Contains(text, "nonce") {
+			s.Fatalf("a capability: %d %s", status, text)
+		}
+		return status == http.StatusCreated && json.Unmarshal([]byte(text), &g) == nil && g.Token != ""
+	})
+	return s.kept(item{id: g.ID, name: name, uses: uses, capability: true, token: g.Token})
+}
+
+func (s *troubled) kept(i item) item {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.items[i.id] = i
+	return i
+}
+
+// proved is a question with one proof, which is taken once by all replicas together.
+type proved struct {
+	item
+	proof, body string
+}
+
+// wanted is all that is asked for in one part of a round.
+type wanted struct {
+	counted []item
+	proofs  []proved
+}
+
+func (s *troubled) wants(part string) (w wanted) {
+	s.Helper()
+	w.counted = []item{
+		s.approved(part+" last", 1), s.approved(part+" some", someUses), s.granted(part+" last of a capability", 1), s.granted(part+" some of a capability", someUses),
+	}
+	for n := range 4 {
+		w.proofs = append(w.proofs, proved{item: s.granted(fmt.Sprint(part, " proof ", n), 0)})
+	}
+	return w
+}
+
+// race has 16 callers at once want each use, and shows each proof to all replicas at once. After some operations it calls in.
+func (s *troubled) race(w wanted, in func()) {
+	s.Helper()
+	var wait, begun sync.WaitGroup
+	var done atomic.Int32
+	enough := make(chan struct{})
+	step := func() {
+		if done.Add(1) == 8 {
+			close(enough)
+		}
+	}
+	begun.Add(1)
+	for n := range 16 {
+		for _, i := range w.counted {
+			wait.Go(func() {
+				begun.Wait()
+				s.spend(s.replicas[n%3], i)
+				step()
+			})
+		}
+	}
+	for n := range w.proofs {
+		p := &w.proofs[n]
+		p.proof = s.newID(p.id)
+		p.body = s.use(p.item, p.proof)
+		for _, r := range s.replicas {
+			wait.Go(func() {
+				begun.Wait()
+				s.send(r, p.item, p.proof, p.body)
+				step()
+			})
+		}
+	}
+	begun.Done()
+	<-enough
+	in()
+	wait.Wait()
+}
+
+// replays shows all proofs once more, and a new one.
+func (s *troubled) replays(w wanted) {
+	var wait sync.WaitGroup
+	for _, p := range w.proofs {
+		for _, r := range s.replicas {
+			wait.Go(func() { s.send(r, p.item, p.proof, p.body) })
+		}
+	}
+	wait.Wait()
+}
+
+// fresh waits until each replica takes a new proof without a nonce, which it does a little after its start.
+func (s *troubled) fresh(i item) {
+	s.Helper()
+	for _, r := range s.replicas {
+		etcdtest.Eventually(s, fmt.Sprint("replica ", r.n, " takes proofs"), func() bool { return s.spend(r, i).got })
+	}
+}
+
+// clusterFault goes wrong in a round: took says whether it has taken effect. Replica away does not reach etcd meanwhile, or is
+// not there; -1 is none, and 3 is all of them.
+type clusterFault struct {
+	name       string
+	away       int
+	before     func()
+	begin      func()
+	took       func() bool
+	end        func()
+	restores   bool
+	everywhere bool // nothing in etcd can be changed
+}
+
+const (
+	none = -1
+	all  = 3
+)
+
+func (s *troubled) faults() []clusterFault {
+	c, first, second, third := s.etcd, s.replicas[0], s.replicas[1], s.replicas[2]
+	var term, leader, refused = uint64(0), 0, int64(0)
+	var of []int64
+	var empty func()
+	var copied string
+	grew := func() bool { _, now := c.Leader(); return now > term }
+	away := func(r *clusterReplica) bool { _, text, _ := s.state(r); return text != "" }
+	put := func(times int, key func(n int) string, enough func() bool) {
+		client, err := etcdtest.Dial(c.Client().Endpoints()...)
+		must(s.T, err)
+		defer func() { _ = client.Close() }()
+		for n := 0; n < times && !enough(); n++ {
+			ctx, cancel := context.WithTimeout(s.Context(), 5*time.Second)
+			_, _ = client.Put(ctx, "/ballast/"+key(n), strings.Repeat("x", 1<<20))
+			cancel()
+		}
+	}
+	room := func() {
+		etcdtest.Eventually(s, "there is room in etcd", func() bool { return s.shrink() == nil })
+	}
+	return []clusterFault{
+		{name: "the leader is cut off", away: none, begin: func() {
+			leader, term = c.Leader()
+			refused = c.Refused()
+			c.Isolate(leader)
+		}, took: func() bool { return grew() && c.Refused() > refused }, end: c.Join},
+		{name: "a replica is with the minority", away: 0, begin: func() {
+			leader, _ = c.Leader()
+			alone := (leader + 1) % 3
+			refused = first.way.Refused()
+			c.Isolate(alone)
+			first.way.Cut(leader, (leader+2)%3)
+		}, took: func() bool { return first.way.Refused() > refused && away(first) }, end: func() { c.Join(); first.way.Heal() }},
+		{name: "all are cut off", away: all, everywhere: true, begin: func() {
+			of = nil
+			for _, r := range s.replicas {
+				of = append(of, r.way.Refused())
+				r.way.Cut()
+			}
+		}, took: func() bool {
+			return !slices.ContainsFunc(s.replicas, func(r *clusterReplica) bool { return r.way.Refused() == of[r.n] || !away(r) })
+		}, end: func() {
+			for _, r := range s.replicas {
+				r.way.Heal()
+			}
+		}},
+		{name: "a member is killed", away: none, begin: func() {
+			leader, term = c.Leader()
+			c.Kill(leader)
+		}, took: func() bool { return grew() && !c.Runs(leader) }, end: func() { c.Restart(leader) }},
+		{name: "a replica is killed", away: 0, begin: first.kill, took: first.wasKilled, end: func() { s.start(first) }},
+		{name: "the disk of a replica is full", away: none, begin: func() {
+			empty = etcdtest.Fill(s, second.data)
+		}, took: func() bool { // the log needs no more room than it has
+			s.ask(second, "pep", "POST", "/v1/authorize", clusterQuestion("none", strings.Repeat("x", 30_000), "ballast", ""))
+			return strings.Contains(second.said.String(), syscall.ENOSPC.Error())
+		}, end: func() { empty(); second.said.Take() }},
+		{name: "the disk of a member is full", away: none, begin: func() {
+			empty = c.Fill(smallMember)
+			put(80, func(int) string { return "" }, func() bool { return !c.Runs(smallMember) }) // or it needs no more room than it has
+		}, took: func() bool {
+			return !c.Runs(smallMember) && strings.Contains(c.Said(smallMember), syscall.ENOSPC.Error())
+		},
+			end: func() { empty(); c.Restart(smallMember); c.Settled(); room() }},
+		{name: "the quota of the members is used up", away: none, everywhere: true, begin: func() {
+			put(300, func(n int) string { return fmt.Sprint(n) }, func() bool { return len(c.Alarms()) > 0 })
+		}, took: func() bool {
+			return slices.ContainsFunc(c.Alarms(), func(a *etcdserverpb.AlarmMember) bool { return a.Alarm == etcdserverpb.AlarmType_NOSPACE })
+		}, end: room},
+		{name: "a replica is half a second away", away: none, begin: func() { third.way.Delay(500 * time.Millisecond) },
+			took: func() bool { _, _, skew := s.state(third); return skew >= 0.5 }, end: third.way.Heal},
+		{name: "the answers to a replica are held", away: 2, begin: func() { third.way.Hold() }, took: func() bool { return away(third) }, end: third.way.Heal},
+		{name: "etcd is put back from a copy", away: all, restores: true, everywhere: true, before: func() {
+			copied = c.CopyOf()
+			s.ready()
+			for _, r := range s.replicas {
+				r.said.Take()
+			}
+		}, begin: func() { c.PutBack(copied) }, took: func() bool {
+			return !slices.ContainsFunc(s.replicas, func(r *clusterReplica) bool {
+				return !strings.Contains(r.said.String(), "restart this replica")
+			})
+		}, end: func() {
+			for _, r := range s.replicas {
+				r.kill()
+				s.start(r)
+			}
+		}},
+	}
+}
+
+// shrink takes the ballast out of etcd, and the room that it took.
+func (s *troubled) shrink() error {
+	endpoints := s.etcd.Client().Endpoints()
+	client, err := etcdtest.Dial(endpoints...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = client.Close() }()
+	ctx, cancel := context.WithTimeout(s.Context(), patience)
+	defer cancel()
+	gone, err := client.Delete(ctx, "/ballast/", clientv3.WithPrefix())
+	if err != nil {
+		return err
+	}
+	if _, err = client.Compact(ctx, gone.Header.Revision, clientv3.WithCompactPhysical()); err != nil && !strings.Contains(err.Error(), "compacted") {
+		return err
+	}
+	for _, one := range endpoints {
+		if _, err = client.Defragment(ctx, one); err != nil {
+			return err
+		}
+	}
+	_, err = client.AlarmDisarm(ctx, &clientv3.AlarmMember{})
+	return err
+}
+
+const readFree = `{"subject":{"type":"agent","id":"a"},"action":{"name":"read"},"resource":{"type":"doc","id":"1"}}`
+
+// revoked is an API key, and where it was refused since it was revoked.
+type revoked struct {
+	name    string
+	refused [3]bool
+}
+
+// revoke has the command revoke a key, by the way of one replica.
+func (s *troubled) revoke(r *clusterReplica, k *revoked) (answered bool) {
+	said, err := exec.CommandContext(s.Context(), "policy-service", "keys", "revoke", "--config", r.config, k.name).CombinedOutput()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		s.Fatal(err)
+	}
+	return err == nil || strings.Contains(string(said), "revoked") && strings.Contains(string(said), "already")
+}
+
+// refuses asks with the key. A replica that has refused it never takes it again.
+func (s *troubled) refuses(r *clusterReplica, k *revoked) (is bool, status int) {
+	status, text := s.ask(r, k.name, "POST", "/access/v1/evaluation", readFree)
+	switch status {
+	case http.StatusOK:
+		if k.refused[r.n] {
+			s.Errorf("replica %d took a revoked key after it had refused it", r.n)
+		}
+	case http.StatusUnauthorized:
+		k.refused[r.n] = true
+	case http.StatusServiceUnavailable:
+		k.refused[r.n] = k.refused[r.n] || strings.Contains(text, "keys")
+	}
+	return k.refused[r.n], status
+}
+
+// round is a fault that begins while much is asked, and ends before as much is asked again.
+func (s *troubled) round(n int, f clusterFault) {
+	s.Helper()
+	firstPart, secondPart := s.wants(fmt.Sprint(n, ".1")), s.wants(fmt.Sprint(n, ".2"))
+	probe := s.granted(fmt.Sprint(n, " probe"), 0)
+	key := &revoked{name: fmt.Sprint("ends-", n)}
+	s.grant(key.name, "", auth.Decide)
+	for _, r := range s.replicas {
+		etcdtest.Eventually(s, "a new key counts", func() bool {
+			status, _ := s.ask(r, key.name, "POST", "/access/v1/evaluation", readFree)
+			return status == http.StatusOK
+		})
+	}
+	s.fresh(probe)
+	if f.before != nil {
+		f.before()
+	}
+	isRevoked := false
+	if f.restores { // each log has it before the copy is put back, which has it not
+		isRevoked = s.revoke(s.replicas[n%3], key)
+		for _, r := range s.replicas {
+			etcdtest.Eventually(s, "a revoked key is on record", func() bool {
+				is, _ := s.refuses(r, key)
+				return is && s.onRecord(r, key.name)
+			})
+		}
+	}
+	s.race(firstPart, f.begin)
+	etcdtest.Eventually(s, "it takes effect: "+f.name, func() bool { return f.took() })
+	if !f.everywhere {
+		by := s.replicas[1+n%2]
+		etcdtest.Eventually(s, "a key is revoked", func() bool {
+			for by.n == f.away {
+				by = s.replicas[(by.n+1)%3]
+			}
+			return s.revoke(by, key)
+		})
+		isRevoked = true
+		for _, r := range s.replicas {
+			if r.wasKilled() {
+				continue
+			}
+			etcdtest.Eventually(s, fmt.Sprint("replica ", r.n, " refuses a revoked key"), func() bool { is, _ := s.refuses(r, key); return is })
+		}
+	}
+	s.late(firstPart)
+	f.end()
+	s.etcd.Settled()
+	s.ready()
+	if !isRevoked && !s.revoke(s.replicas[n%3], key) {
+		s.Error("a key cannot be revoked")
+	}
+	for _, r := range s.replicas {
+		etcdtest.Eventually(s, fmt.Sprint("replica ", r.n, " refuses a revoked key for good"), func() bool {
+			_, status := s.refuses(r, key)
+			return status == http.StatusUnauthorized
+		})
+	}
+	s.fresh(probe)
+	s.race(secondPart, func() {})
+	s.replays(firstPart)
+	s.replays(secondPart)
+	for _, i := range slices.Concat(firstPart.counted, secondPart.counted) {
+		etcdtest.Eventually(s, "all uses are settled: "+i.name, func() bool {
+			for o := range 2 {
+				s.spend(s.replicas[(n+o)%3], i)
+			}
+			return s.isUsedUp(s.replicas[s.random.IntN(3)], i)
+		})
+	}
+	if s.mu.Lock(); len(s.states) > 0 {
+		s.Logf("%d operations were not answered, such as %.300s", len(s.states), s.states[s.random.IntN(len(s.states))])
+	}
+	s.states = nil
+	s.mu.Unlock()
+}
+
+// late wants what is left while the fault holds.
+func (s *troubled) late(w wanted) {
+	var wait sync.WaitGroup
+	for _, i := range w.counted {
+		for _, r := range s.replicas {
+			wait.Go(func() { s.spend(r, i) })
+		}
+	}
+	wait.Wait()
+}
+
+// onRecord reports whether the log of a replica has the revocation of a key.
+func (s *troubled) onRecord(r *clusterReplica, name string) bool {
+	status, text := s.ask(r, "warden", "GET", "/v1/decisions?event=api_key_revoked", "")
+	return status == http.StatusOK && strings.Contains(text, `"`+name+`"`)
+}
+
+// isUsedUp reports whether no use of an item is left, and none is in doubt.
+func (s *troubled) isUsedUp(r *clusterReplica, i item) bool {
+	var is struct {
+		Status   string `json:"status"` // of an approval
+		State    string `json:"state"`  // of a capability
+		Used     int    `json:"used"`
+		InFlight []any  `json:"in_flight"`
+	}
+	who, path := "mia", "/v1/approvals/"+i.id
+	if i.capability {
+		who, path = "warden", "/v1/capabilities/"+i.id
+	}
+	status, text := s.ask(r, who, "GET", path, "")
+	return status == http.StatusOK && json.Unmarshal([]byte(text), &is) == nil && cmp.Or(is.Status, is.State) == "used_up" && is.Used == i.uses && len(is.InFlight) == 0
+}
+
+// logsOfAll are the logs of all replicas together.
+type logsOfAll struct {
+	uses     map[string][]string // of each item the operations that used it
+	released map[string]int      // of each item
+}
+
+var traced = regexp.MustCompile(`"trace":"([^"]*)"`)
+
+// read ends all replicas, and reads their logs, which verify.
+func (s *troubled) read() logsOfAll {
+	s.Helper()
+	said, seen := logsOfAll{uses: map[string][]string{}, released: map[string]int{}}, map[string]int{}
+	for _, r := range s.replicas {
+		r.end(syscall.SIGTERM)
+		report := verify.Directory(r.data, verify.Options{Record: func(_ int64, line []byte) {
+			record, err := decisionlog.Parse(slices.Clone(line))
+			must(s.T, err)
+			if other, is := seen[record.ID]; is {
+				s.Errorf("record %s is on the logs of %d and %d", record.ID, other, r.n)
+			}
+			seen[record.ID] = r.n
+			id := ""
+			if found := traced.FindSubmatch(line); found != nil {
+				id = string(found[1])
+			}
+			for _, d := range record.Discharged {
+				said.uses[d.Approval] = append(said.uses[d.Approval], id)
+			}
+			if c := record.Capability; c != nil && record.Decision != nil && *record.Decision && c.Proof != nil && !c.Grants {
+				if said.uses[c.ID] = append(said.uses[c.ID], id); c.Proof.ID != "proof-of-"+id {
+					s.Errorf("operation %s is on record with the proof %s", id, c.Proof.ID)
+				}
+			}
+			if record.Event == "released" {
+				var of struct {
+					Approval   string `json:"approval"`
+					Capability string `json:"capability"`
+				}
+				must(s.T, json.Unmarshal(record.Details, &of))
+				said.released[cmp.Or(of.Approval, of.Capability)]++
+			}
+		}})
+		if report.Code != verify.Verified {
+			s.Errorf("the log of replica %d does not verify: %+v", r.n, report.Problem)
+		}
+	}
+	return said
+}
+
+// check holds all answers against the logs.
+func (s *troubled) check(said logsOfAll) {
+	s.Helper()
+	contended := 0
+	for _, id := range slices.Sorted(maps.Keys(s.items)) {
+		i, on := s.items[id], said.uses[id]
+		slices.Sort(on)
+		if len(slices.Compact(slices.Clone(on))) != len(on) {
+			s.Errorf("%s: an operation used it more than once: %v", i.name, on)
+		}
+		if i.uses > 0 && len(on) != i.uses {
+			s.Errorf("%s grants %d uses, and on record are %v", i.name, i.uses, on)
+		}
+		got := map[string]int{}
+		for _, o := range s.asked {
+			if o.item != id || !o.known {
+				continue
+			}
+			_, is := slices.BinarySearch(on, o.id)
+			if o.got {
+				got[o.id]++
+			}
+			if o.got && (!is || got[o.id] > 1) || !o.got && is && i.uses > 0 {
+				s.Errorf("%s: operation %s was answered %v, and on record it is %v", i.name, o.id, o.got, is)
+			}
+		}
+		if i.uses > 0 && s.linearizable(i, on, said.released[id]) {
+			contended++
+		}
+	}
+	for id := range said.uses {
+		if _, is := s.items[id]; !is {
+			s.Errorf("%s was used, and is lost", id)
+		}
+	}
+	if s.ok*10 < s.all*3 {
+		s.Errorf("of %d operations %d were answered", s.all, s.ok)
+	}
+	if contended == 0 {
+		s.Error("no last use was contended")
+	}
+	s.Logf("of %d operations %d were answered; %d last uses were contended", s.all, s.ok, contended)
+}
+
+// part is a part of a history: a use, the answer that none is left, or a use that is taken and given back.
+type part struct {
+	kind string
+	of   int // which take a give is of
+}
+
+// uses are those that are left, and which were taken and given back.
+type uses struct {
+	left         int
+	taken, given uint64
+}
+
+func (u uses) after(p part) (is bool, next uses) {
+	bit := uint64(1) << p.of
+	switch p.kind {
+	case "use":
+		u.left--
+		return u.left >= 0, u
+	case "none":
+		return u.left == 0, u
+	case "take":
+		if u.given&bit == 0 && u.left > 0 {
+			u.left, u.taken = u.left-1, u.taken|bit
+		}
+	case "give":
+		if u.given |= bit; u.taken&bit != 0 {
+			u.left++
+		}
+	}
+	return true, u
+}
+
+// linearizable checks that the uses of an item have an order in which each answer is true, and reports whether operations have
+// contended for the last use. An operation without an answer is open to the end.
+func (s *troubled) linearizable(i item, on []string, released int) (contended bool) {
+	s.Helper()
+	var history []porcupine.Operation
+	latest, openSince := time.Duration(0), time.Duration(math.MaxInt64)
+	put := func(p part, call, end time.Duration, known bool) {
+		if !known {
+			end = math.MaxInt64
+		}
+		history = append(history, porcupine.Operation{ClientId: len(history), Input: p, Call: int64(call), Return: int64(end)})
+	}
+	for _, o := range s.asked {
+		if o.item != i.id {
+			continue
+		}
+		if _, is := slices.BinarySearch(on, o.id); is {
+			put(part{kind: "use"}, o.call, o.end, o.known)
+			latest = max(latest, o.end)
+		} else if o.known {
+			put(part{kind: "none"}, o.call, o.end, true)
+		} else {
+			openSince = min(openSince, o.call)
+		}
+	}
+	if released > 64 || released > 0 && openSince == math.MaxInt64 {
+		s.Errorf("%s: %d uses were given back", i.name, released)
+		return false
+	}
+	for n := range released {
+		put(part{"take", n}, openSince, 0, false)
+		put(part{"give", n}, openSince, 0, false)
+	}
+	for _, o := range s.asked {
+		_, is := slices.BinarySearch(on, o.id)
+		contended = contended || o.item == i.id && o.known && !is && o.call < latest
+	}
+	model := porcupine.Model{
+		Init: func() any { return uses{left: i.uses} },
+		Step: func(state, input, _ any) (bool, any) {
+			is, next := state.(uses).after(input.(part))
+			return is, next
+		},
+	}
+	if got := porcupine.CheckOperationsTimeout(model, history, 2*patience); got != porcupine.Ok {
+		s.Errorf("the history of %s, which grants %d uses, is %s: %+v", i.name, i.uses, got, history)
+	}
+	return contended
+}
+
+// clusterRounds has a round with each of some faults.
+func clusterRounds(t *testing.T, pick func(all int, random *rand.Rand) []int) {
+	t.Helper()
+	seed := rand.Uint64()
+	if given, err := strconv.ParseUint(os.Getenv("CLUSTER_SEED"), 10, 64); err == nil {
+		seed = given
+	}
+	t.Logf("seed %d", seed)
+	s := openTroubled(t, seed)
+	faults := s.faults()
+	for n, one := range pick(len(faults), s.random) {
+		f := faults[one]
+		if !t.Run(fmt.Sprint(n, " ", f.name), func(part *testing.T) {
+			s.T = part
+			defer func() { s.T = t }()
+			s.round(n, f)
+		}) {
+			return
+		}
+	}
+	s.check(s.read())
+}
+
+// TestClusterFaults: whatever fails of three processes and three members of etcd, a use is one use, a proof is taken once, and a
+// revoked key is refused.
+func TestClusterFaults(t *testing.T) {
+	t.Parallel()
+	quick := []int{0, 1, 2, 3, 4, 9} // the others fill disks, or wait for much
+	clusterRounds(t, func(_ int, random *rand.Rand) []int {
+		return []int{quick[random.IntN(len(quick))], 4}
+	})
+}
+
+// TestClusterFaultsWhole is TestClusterFaults with each fault.
+func TestClusterFaultsWhole(t *testing.T) {
+	night.Whole(t, "it has eleven faults, each for some seconds")
+	t.Parallel()
+	clusterRounds(t, func(all int, random *rand.Rand) []int { return random.Perm(all) })
+}
+
+// TestSoakClusterFaults is TestClusterFaults with many rounds.
+func TestSoakClusterFaults(t *testing.T) {
+	night.Soaks(t)
+	clusterRounds(t, func(all int, random *rand.Rand) (rounds []int) {
+		for range 8 {
+			rounds = append(rounds, random.Perm(all)...)
+		}
+		return rounds
+	})
+}

@@ -1,0 +1,173 @@
+package server_test
+
+import (
+	"bytes"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"policy-service/pdp/approval/broker"
+	"policy-service/pdp/ledger"
+	"policy-service/pdp/ledger/etcd"
+	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/etcdtest"
+	"policy-service/pdp/server"
+)
+
+// etcdRows has the test of each row of the operator's table of etcd, by its first cell.
+var etcdRows = map[string]func(*testing.T){
+	"away, or without a majority":              TestClusterOfReplicas,
+	"away when a replica starts":               TestClusterStartsWithoutEtcd,
+	"restored from a copy, or another cluster": TestClusterRestored,
+	"80 % of its quota":                        TestClusterFull,
+	"slow":                                     TestClusterSlow,
+	"older than 3.6":                           TestClusterOfAnOlderEtcd,
+	"values of a format that this version does not read": TestClusterOfAnotherFormat,
+}
+
+func TestEachRowOfTheTableHasATest(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("CLUSTER.md")
+	must(t, err)
+	_, table, _ := strings.Cut(string(page), "| etcd | decisions without state |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	found := regexp.MustCompile(`(?m)^\| ([^|]+) \|`).FindAllStringSubmatch(table, -1)
+	for _, row := range found {
+		if etcdRows[row[1]] == nil {
+			t.Errorf("no test is of the row %q", row[1])
+		}
+	}
+	if len(found) != len(etcdRows) {
+		t.Errorf("the page has %d rows, and %d have tests", len(found), len(etcdRows))
+	}
+}
+
+// While etcd is slow, what needs state is slow. While it does not answer in time, that is 503, and decisions without state go on.
+func TestClusterSlow(t *testing.T) {
+	t.Parallel()
+	g := openGroup(t, 1, etcdtest.Start(t, etcdtest.Options{Members: 1}))
+	a := g.all[0]
+	g.net[0].Delay(100 * time.Millisecond)
+	first := a.asks("pep", tool("push", push))
+	first.stands(t, "filed at a slow etcd", "pending")
+	g.net[0].Hold()
+	if status, after, text := a.retry("mia", "POST", "/v1/approvals/"+first.Approval.ID+"/decision", yes); status != http.StatusServiceUnavailable || after == "" {
+		t.Errorf("a vote: got %d %s", status, text)
+	}
+	if status, after, text := a.retry("pep", "POST", "/v1/authorize", tool("push", again)); status != http.StatusServiceUnavailable || after == "" {
+		t.Errorf("a use: got %d %s", status, text)
+	}
+	if status, text := a.do("pep", "POST", "/access/v1/evaluation", free); status != http.StatusOK || !strings.Contains(text, `"decision":true`) {
+		t.Errorf("a decision without state: got %d %s", status, text)
+	}
+	eventually(t, "it is degraded", func() bool {
+		status, is := a.ready()
+		return status == http.StatusOK && is.Status == "degraded" && is.State != nil
+	})
+	g.net[0].Heal()
+	eventually(t, "it is ready", func() bool { _, is := a.ready(); return is.State == nil })
+	a.says("mia", first.Approval.ID, "decision", yes, http.StatusOK)
+	a.asks("pep", tool("push", again)).passes(t, "a use of what was approved")
+}
+
+// refusal is the error of a start of one more replica.
+func (g *group) refusal(change func(data string, config *server.Config)) error {
+	g.t.Helper()
+	data := g.t.TempDir()
+	for file, content := range g.secrets {
+		must(g.t, os.WriteFile(filepath.Join(data, file), content, 0o600))
+	}
+	config := server.Config{Listen: "127.0.0.1:0", Data: data}
+	g.config(0)(&config)
+	config.Program.Source = pdptest.Bundle(approvalFiles())
+	change(data, &config)
+	s, err := server.New(config)
+	if err == nil {
+		if err = s.Start(g.t.Context()); err == nil {
+			must(g.t, s.Stop(g.t.Context()))
+		}
+	}
+	return err
+}
+
+func TestClusterOfAnOlderEtcd(t *testing.T) {
+	t.Parallel()
+	g := openGroup(t, 1, etcdtest.Start(t, etcdtest.Options{Members: 1}))
+	to := g.net[0].Endpoints()[0]
+	client, err := etcdtest.Dial(to)
+	must(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	status, err := client.Status(t.Context(), to)
+	must(t, err)
+	older := says(t, to, status.Version, "3.5.9")
+	err = g.refusal(func(_ string, c *server.Config) { c.Cluster.Etcd.Endpoints = []string{"http://" + older} })
+	if err == nil || !strings.Contains(err.Error(), older+" is etcd 3.5.9, and 3.6 is the least; upgrade etcd first") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// says is a way to a server whose answers have other bytes in place of some.
+func says(t *testing.T, to, was, is string) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	pass := func(to, from net.Conn, change func([]byte) []byte) {
+		defer func() { _, _ = to.Close(), from.Close() }()
+		for some := make([]byte, 64<<10); ; {
+			n, err := from.Read(some)
+			if _, failed := to.Write(change(some[:n])); err != nil || failed != nil {
+				return
+			}
+		}
+	}
+	go func() {
+		for {
+			from, err := l.Accept()
+			if err != nil {
+				return
+			}
+			there, err := net.Dial("tcp", to)
+			if err != nil {
+				_ = from.Close()
+				continue
+			}
+			go pass(there, from, bytes.Clone)
+			go pass(from, there, func(b []byte) []byte { return bytes.ReplaceAll(b, []byte(was), []byte(is)) })
+		}
+	}()
+	return l.Addr().String()
+}
+
+func TestClusterOfAnotherFormat(t *testing.T) {
+	t.Parallel()
+	g := openGroup(t, 1, etcdtest.Start(t, etcdtest.Options{Members: 1}))
+	a := g.all[0]
+	key, err := broker.OpenKey(a.data)
+	must(t, err)
+	client, err := etcdtest.Dial(g.net[0].Endpoints()...)
+	must(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	const prefix = "/policy-service/v1/cluster/"
+	_, err = client.Delete(t.Context(), prefix, clientv3.WithPrefix())
+	must(t, err)
+	newer := ledger.NewValues(etcd.New(etcd.Options{Client: client, Prefix: prefix}), ledger.Form{
+		Items: "the cluster", Key: ledger.DeriveKey(key, "policy-service cluster values"), Version: 99,
+	})
+	must(t, newer.Open(t.Context()))
+	must(t, newer.Close())
+	err = g.refusal(func(string, *server.Config) {})
+	if err == nil || !strings.Contains(err.Error(), "99") || !strings.Contains(err.Error(), "format") {
+		t.Errorf("got %v", err)
+	}
+	if status, text := a.do("pep", "POST", "/access/v1/evaluation", free); status != http.StatusOK {
+		t.Errorf("a replica that runs: got %d %s", status, text)
+	}
+}
