@@ -107,7 +107,7 @@ func (s *Server) importState(ctx context.Context) (done Imported, err error) {
 	if err == nil {
 		err = setAside(s.config.Data, store.FileName)
 	}
-	// As at any start of a replica, what counts by the log here gets its origin and its proofs.
+	// As at each start of a replica, the records by which an item counts get their origin and their proofs.
 	if s.cluster = c; err == nil {
 		err = s.openStores(key)
 	}
@@ -127,7 +127,7 @@ func (s *Server) importState(ctx context.Context) (done Imported, err error) {
 	return done, err
 }
 
-// settleHere has the log of the directory say what it knows of uses in doubt, as each start does.
+// settleHere settles uses in doubt by the log of the directory, as each start does.
 func (s *Server) settleHere(key []byte) error {
 	if err := s.openStores(key); err != nil {
 		return err

@@ -78,15 +78,15 @@ func (i *importing) goOn() (a, b *wallet) {
 	return &one, other
 }
 
-// What one server had goes on at replicas: the second vote is said at another one, uses end where they were granted, and what
-// was taken back or used up stays so. It is taken once: neither the directory nor an older copy of it gives anything back.
+// The state of one server goes on at replicas: the second vote is said at another one, uses end where they were granted, and
+// items that were revoked or used up stay so. It is taken once: neither the directory nor an older copy of it gives anything back.
 func TestImport(t *testing.T) {
 	t.Parallel()
 	i := openImporting(t)
-	refused := func(what, data string, want string) {
+	refused := func(name, data, want string) {
 		t.Helper()
 		if done, err := i.take(data); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %+v, %v; want %s", what, done, err, want)
+			t.Errorf("%s: got %+v, %v; want %s", name, done, err, want)
 		}
 	}
 	refused("in use", i.data, "stop the server that runs there")
