@@ -645,6 +645,9 @@ func (s *troubled) revoke(r *clusterReplica, k *revoked) (answered bool) {
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		s.Fatal(err)
 	}
+	if err != nil {
+		s.Logf("keys revoke by replica %d: %s", r.n, said)
+	}
 	return err == nil || strings.Contains(string(said), "revoked") && strings.Contains(string(said), "already")
 }
 
