@@ -504,6 +504,7 @@ type clusterFault struct {
 	begin      func()
 	took       func() bool
 	end        func()
+	cut        bool // its connections are
 	restores   bool
 	everywhere bool // nothing in etcd can be changed
 }
@@ -540,7 +541,7 @@ func (s *troubled) faults() []clusterFault {
 			refused = c.Refused()
 			c.Isolate(leader)
 		}, took: func() bool { return grew() && c.Refused() > refused }, end: c.Join},
-		{name: "a replica is with the minority", away: 0, begin: func() {
+		{name: "a replica is with the minority", away: 0, cut: true, begin: func() {
 			leader, _ = c.Leader()
 			alone := (leader + 1) % 3
 			refused = first.way.Refused()
@@ -637,6 +638,7 @@ const readFree = `{"subject":{"type":"agent","id":"a"},"action":{"name":"read"},
 type revoked struct {
 	name    string
 	refused [3]bool
+	cut     int // the replica whose connections are cut: an answer of before does not come later
 }
 
 // revoke has the command revoke a key, by the way of one replica.
@@ -645,23 +647,24 @@ func (s *troubled) revoke(r *clusterReplica, k *revoked) (answered bool) {
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		s.Fatal(err)
 	}
+	if err != nil {
+		s.Logf("keys revoke by replica %d: %s", r.n, said)
+	}
 	return err == nil || strings.Contains(string(said), "revoked") && strings.Contains(string(said), "already")
 }
 
-// refuses asks with the key. A replica that has refused it never takes it again.
+// refuses asks with the key. A replica that has refused it never takes it again. One that only knew that what it knows is old may,
+// for as long as keys_stale, once it has an older answer.
 func (s *troubled) refuses(r *clusterReplica, k *revoked) (is bool, status int) {
 	status, text := s.ask(r, k.name, "POST", "/access/v1/evaluation", readFree)
-	switch status {
-	case http.StatusOK:
-		if k.refused[r.n] {
-			s.Errorf("replica %d took a revoked key after it had refused it", r.n)
-		}
-	case http.StatusUnauthorized:
-		k.refused[r.n] = true
-	case http.StatusServiceUnavailable:
-		k.refused[r.n] = k.refused[r.n] || strings.Contains(text, "keys")
+	old := status == http.StatusServiceUnavailable && strings.Contains(text, "keys")
+	if status == http.StatusOK && k.refused[r.n] {
+		s.Errorf("replica %d took a revoked key after it had refused it", r.n)
 	}
-	return k.refused[r.n], status
+	if status == http.StatusUnauthorized || old && r.n == k.cut {
+		k.refused[r.n] = true
+	}
+	return k.refused[r.n] || old, status
 }
 
 // round is a fault that begins while much is asked, and ends before as much is asked again.
@@ -669,7 +672,10 @@ func (s *troubled) round(n int, f clusterFault) {
 	s.Helper()
 	firstPart, secondPart := s.wants(fmt.Sprint(n, ".1")), s.wants(fmt.Sprint(n, ".2"))
 	probe := s.granted(fmt.Sprint(n, " probe"), 0)
-	key := &revoked{name: fmt.Sprint("ends-", n)}
+	key := &revoked{name: fmt.Sprint("ends-", n), cut: none}
+	if f.cut {
+		key.cut = f.away
+	}
 	s.grant(key.name, "", auth.Decide)
 	for _, r := range s.replicas {
 		etcdtest.Eventually(s, "a new key counts", func() bool {

@@ -20,6 +20,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"policy-service/pdp/ledger"
@@ -133,11 +134,31 @@ func call[R any](e *Engine, header func(R) *etcdserverpb.ResponseHeader, do func
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), e.Timeout)
 	defer cancel()
+	ctx = clientv3.WithRequireLeader(ctx) // a member that is cut off from the others refuses, and does not wait for them
 	least := e.History.begin()
-	if answer, err = do(ctx); err == nil {
+	for {
+		answer, err = do(ctx)
+		if !errors.Is(err, rpctypes.ErrNoLeader) || !pause(ctx, nextMember) { // it has done nothing; the next call goes to another
+			break
+		}
+	}
+	if err == nil {
 		err = e.History.end(least, header(answer))
 	}
 	return answer, e.failed(err)
+}
+
+// nextMember is how long a call that a member without a leader refused waits before the next one.
+const nextMember = 10 * time.Millisecond
+
+// pause waits, and reports whether the context goes on.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 func (e *Engine) get(key string, options ...clientv3.OpOption) (*clientv3.GetResponse, error) {
@@ -206,8 +227,8 @@ func (e *Engine) View(read func(ledger.State) error) error {
 // catchUpWithin is how long a reader waits for the watch, which is faster than to ask etcd for each value.
 const catchUpWithin = 20 * time.Millisecond
 
-// Write implements [ledger.Engine]. The client never sends a transaction twice: one that has no answer was made, or not, or
-// will be.
+// Write implements [ledger.Engine]. A transaction is sent twice only if the first member refused it: one that has no answer was
+// made, or not, or will be.
 func (e *Engine) Write(t ledger.Transaction) (revision uint64, err error) {
 	if err := t.Fits(); err != nil {
 		return 0, err

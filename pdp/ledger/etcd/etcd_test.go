@@ -1,6 +1,7 @@
 package etcd_test
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"policy-service/pdp/ledger"
@@ -318,5 +320,42 @@ func TestMinorityComparesNothing(t *testing.T) {
 	}
 	if err := e.View(func(ledger.State) error { return nil }); !errors.Is(err, known.Unavailable) {
 		t.Error(err)
+	}
+}
+
+// A member that is cut off from the others, and that clients reach, fails no call: it refuses, and another member is asked.
+func TestMemberWithoutALeader(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.Start(t, etcdtest.Options{})
+	endpoints := c.Client().Endpoints()
+	dial := func(endpoints ...string) *clientv3.Client {
+		client, err := etcdtest.Dial(endpoints...)
+		must(t, err)
+		t.Cleanup(func() { _ = client.Close() })
+		return client
+	}
+	e := etcd.New(etcd.Options{Client: dial(endpoints...), Prefix: "/" + t.Name() + "/", Errors: known, Timeout: 6 * time.Second}) // such a member waits for 7 s
+	must(t, e.Open())
+	t.Cleanup(func() { _ = e.Close() })
+	leader, _ := c.Leader()
+	c.Isolate(leader)
+	alone := dial(endpoints[leader])
+	etcdtest.Eventually(t, "it knows no leader", func() bool {
+		ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(t.Context()), time.Second)
+		defer cancel()
+		_, err := alone.Put(ctx, "/none", "")
+		return errors.Is(err, rpctypes.ErrNoLeader)
+	})
+	c.Leader()
+	for n := range 12 { // the members take turns
+		for part := range 2 {
+			key := fmt.Sprint("k", n, part)
+			if _, err := e.Write(ledger.Transaction{Puts: map[string][]byte{key: []byte("v")}}); err != nil {
+				t.Fatalf("write %s: %v", key, err)
+			}
+		}
+		if err := e.View(func(ledger.State) error { return nil }); err != nil {
+			t.Fatalf("read %d: %v", n, err)
+		}
 	}
 }
