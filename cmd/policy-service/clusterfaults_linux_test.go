@@ -89,7 +89,7 @@ type troubled struct {
 	policies string
 	replicas []*clusterReplica
 	random   *rand.Rand
-	keys     *auth.Keys
+	shared   server.Config // of a program that is no replica
 	key      map[string]string
 	holder   *capability.Holder
 	client   *http.Client
@@ -149,14 +149,10 @@ capabilities: {clock_skew: 1s, max_live_per_holder: 100000, new_per_minute_per_h
 cluster: {keys_stale: 5s, etcd: {endpoints: ["http://%s"]}}
 `, s.policies, r.data, clusterIssuer, strings.Join(r.way.Endpoints(), `", "http://`)), 0o600))
 	}
-	config := server.Config{Data: s.replicas[0].data, Cluster: &state.Config{}}
+	s.shared = server.Config{Data: s.replicas[0].data, Cluster: &state.Config{}}
 	for _, one := range s.etcd.Client().Endpoints() {
-		config.Cluster.Etcd.Endpoints = append(config.Cluster.Etcd.Endpoints, "http://"+one)
+		s.shared.Cluster.Etcd.Endpoints = append(s.shared.Cluster.Etcd.Endpoints, "http://"+one)
 	}
-	keys, done, err := server.OpenSharedKeys(t.Context(), config)
-	must(t, err)
-	t.Cleanup(done)
-	s.keys = keys
 	s.grant("pep", "", auth.Decide, auth.Request, auth.Capability, auth.Explain)
 	s.grant("warden", "", auth.CapabilityAdmin, auth.LogRead)
 	s.grant("mia", `user::"mia"`, auth.Approve)
@@ -178,12 +174,15 @@ cluster: {keys_stale: 5s, etcd: {endpoints: ["http://%s"]}}
 func (s *troubled) grant(name, principal string, permissions ...auth.Permission) {
 	s.Helper()
 	spec := auth.KeySpec{Name: name, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: permissions}}
-	var err error
 	if principal != "" {
+		var err error
 		spec.Principal, err = auth.ParsePrincipal(principal)
 		must(s.T, err)
 	}
-	secret, err := s.keys.Add(spec)
+	keys, done, err := server.OpenSharedKeys(s.Context(), s.shared) // each time anew: etcd may have been put back
+	must(s.T, err)
+	defer done()
+	secret, err := keys.Add(spec)
 	must(s.T, err)
 	s.key[name] = "Bearer " + secret
 }
