@@ -10,9 +10,13 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -189,7 +193,7 @@ func (c *Cluster) CheckVersion(ctx context.Context) error {
 		go func() {
 			status, err := c.client.Status(ctx, endpoint)
 			if err != nil {
-				answers <- answer{endpoint: endpoint, err: err}
+				answers <- answer{endpoint: endpoint, err: cmp.Or(c.config.Etcd.unreached(endpoint), err)}
 				return
 			}
 			answers <- answer{endpoint: endpoint, version: status.Version}
@@ -212,6 +216,36 @@ func (c *Cluster) CheckVersion(ctx context.Context) error {
 		return fmt.Errorf("%w: %w; see whether it runs, and whether cluster.etcd is right", ErrAway, errors.Join(errs...))
 	}
 	return nil
+}
+
+// unreached is why an endpoint cannot be reached: the client of etcd says no more than that it waited.
+func (c *EtcdConfig) unreached(endpoint string) error {
+	secure, err := c.tls()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	at, err := url.Parse(endpoint)
+	if err != nil {
+		return err
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", at.Host)
+	if err != nil || secure == nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	secure.ServerName, secure.NextProtos = at.Hostname(), []string{"h2"}
+	over := tls.Client(conn, secure)
+	if err := over.HandshakeContext(ctx); err != nil {
+		return err
+	}
+	// A certificate is refused after the handshake; else the server speaks first.
+	_ = over.SetReadDeadline(time.Now().Add(2 * time.Second))
+	if _, err = over.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil
+	}
+	return err
 }
 
 func newEnough(version string) bool {

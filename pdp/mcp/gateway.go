@@ -84,7 +84,7 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	g.servers = link.New(g.doors, of)
 	g.people = people.New(g.doors, people.Options{
 		Approvals: c.Approvals.settings(), Requests: c.ToolRequests.settings(), Asker: of.Asker, Rates: of.Rates, Ring: by.Ring,
-		Shelf: newShelf(c, d), Again: by.Identity.Again,
+		Store: newRequestStore(c, d), Again: by.Identity.Again,
 		Servers: g.servers.Names(), ToolName: g.servers.ToolName, Dropped: counts.Drop, Logger: d.Logger, Now: d.Now,
 	})
 	g.flow = flow.New(g.doors, g.servers, g.people, flow.Options{

@@ -183,7 +183,7 @@ func TestRequestReplicasPDPAway(t *testing.T) {
 func TestRequestReplicasSwapped(t *testing.T) {
 	t.Parallel()
 	a := newSharedAgora(t, land{})
-	type slip struct {
+	type stored struct {
 		Revision string `json:"revision"`
 		Open     bool   `json:"open"`
 		Seconds  int    `json:"seconds"`
@@ -196,22 +196,22 @@ func TestRequestReplicasSwapped(t *testing.T) {
 	requester := a.restricted("modern", "alice")
 	ids := []string{requester.requests("free", `{"n":"first"}`), requester.requests("free", `{"n":"other"}`)}
 	orFail(t, json.Unmarshal([]byte(a.api("gateway", "GET", path, "").Body), &all))
-	var slips []slip
+	var values []stored
 	for _, id := range all.Open {
-		var one slip
+		var one stored
 		orFail(t, json.Unmarshal([]byte(a.api("gateway", "GET", path+"/"+id, "").Body), &one))
 		for _, secret := range []string{"alice", "restricted", "first", "other", requester.token} {
 			if strings.Contains(one.Text, secret) {
 				t.Errorf("the PDP can read %q", secret)
 			}
 		}
-		slips = append(slips, one)
+		values = append(values, one)
 	}
-	if len(slips) != 2 {
-		t.Fatalf("there are %d", len(slips))
+	if len(values) != 2 {
+		t.Fatalf("there are %d", len(values))
 	}
 	for n, id := range all.Open {
-		put, err := json.Marshal(slip{slips[n].Revision, true, 900, slips[1-n].Text})
+		put, err := json.Marshal(stored{values[n].Revision, true, 900, values[1-n].Text})
 		orFail(t, err)
 		if got := a.api("gateway", "POST", path+"/"+id, string(put)); got.Status != http.StatusOK {
 			t.Fatalf("%d %s", got.Status, got.Body)

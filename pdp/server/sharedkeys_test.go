@@ -66,6 +66,10 @@ func TestImportKeys(t *testing.T) {
 	}
 	_, err = keys.Add(auth.KeySpec{Name: "of-the-cluster"})
 	must(t, err)
+	if all, err := server.ImportKeys(t.Context(), c.data, config); err != nil || all == 0 { // they are there
+		t.Errorf("%d keys, %v", all, err)
+	}
+	c.grant("later", []string{"*"}, "", auth.Decide)
 	if _, err := server.ImportKeys(t.Context(), c.data, config); err == nil || !strings.Contains(err.Error(), "keys of its own") {
 		t.Errorf("got %v", err)
 	}

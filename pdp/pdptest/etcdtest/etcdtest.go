@@ -565,35 +565,48 @@ var one struct {
 func One(t testing.TB) (endpoints []string) {
 	t.Helper()
 	one.Do(func() {
-		dir, err := quick()
-		if err != nil {
-			one.err = err
-			return
+		var client string
+		if client, one.stdin, one.err = alone(t, "http"); one.err == nil {
+			one.endpoints = []string{client}
 		}
-		client, peer := free(t), free(t)
-		command := exec.Command(judged.ProgramOf(t, "members", "member"), "-data", dir, "-cluster", "m0=http://"+peer, "-client", "http://"+client,
-			"-peer", "http://"+peer, "-advertise", "http://"+peer, "-remove")
-		if one.stdin, one.err = command.StdinPipe(); one.err != nil {
-			return
-		}
-		stdout, err := command.StdoutPipe()
-		if err != nil {
-			one.err = err
-			return
-		}
-		if one.err = command.Start(); one.err != nil {
-			return
-		}
-		if !bufio.NewScanner(stdout).Scan() {
-			one.err = fmt.Errorf("the member did not start")
-			return
-		}
-		one.endpoints = []string{client}
 	})
 	if one.err != nil {
 		t.Fatal(one.err)
 	}
 	return one.endpoints
+}
+
+// Secure is a member for one test, with TLS. It asks each client for a certificate of the authority in a file.
+func Secure(t testing.TB, caFile, certFile, keyFile string) (endpoint string) {
+	t.Helper()
+	endpoint, stdin, err := alone(t, "https", "-ca", caFile, "-cert", certFile, "-key", keyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = stdin.Close() })
+	return endpoint
+}
+
+// alone starts a member without others, which ends with its standard input.
+func alone(t testing.TB, scheme string, flags ...string) (client string, stdin io.WriteCloser, err error) {
+	dir, err := quick()
+	if err != nil {
+		return "", nil, err
+	}
+	client, peer := free(t), free(t)
+	command := exec.Command(judged.ProgramOf(t, "members", "member"), append(flags, "-data", dir, "-cluster", "m0=http://"+peer,
+		"-client", scheme+"://"+client, "-peer", "http://"+peer, "-advertise", "http://"+peer, "-remove")...)
+	if stdin, err = command.StdinPipe(); err != nil {
+		return "", nil, err
+	}
+	stdout, err := command.StdoutPipe()
+	if err == nil {
+		err = command.Start()
+	}
+	if err == nil && !bufio.NewScanner(stdout).Scan() {
+		err = fmt.Errorf("the member did not start")
+	}
+	return client, stdin, err
 }
 
 // Engine is the engine of one process on a prefix.

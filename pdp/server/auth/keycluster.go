@@ -427,7 +427,7 @@ func (k sharedKey) replace(c *ledger.ValuesChange) {
 }
 
 // Import takes all keys of a directory, also those that ended, and returns how many there are. It is refused if there are
-// others already. After an import that ended in the middle, it takes the rest.
+// others already, unless it took all of these before. After an import that ended in the middle, it takes the rest.
 func (k *Keys) Import(from *Keys) (all int, err error) {
 	if err := from.Err(); err != nil {
 		return 0, err
@@ -443,7 +443,7 @@ func (k *Keys) Import(from *Keys) (all int, err error) {
 		}
 	}
 	err = k.store.edit(k, keyEdit{change: func(file *keyFile) error {
-		there := map[string]string{}
+		there, before := map[string]string{}, len(file.Keys)
 		for _, key := range file.Keys {
 			there[key.ID] = key.SHA256
 		}
@@ -457,7 +457,7 @@ func (k *Keys) Import(from *Keys) (all int, err error) {
 			}
 			file.Keys = append(file.Keys, key)
 		}
-		if len(there) > 0 {
+		if len(there) > 0 && len(file.Keys) > before {
 			return errors.New("the cluster has API keys of its own already; add those of the directory by policy-service keys add")
 		}
 		return nil

@@ -2,28 +2,31 @@ package operate
 
 import (
 	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/pdp/logging"
 	"policy-service/pdp/server"
 )
 
 // Cluster is about the etcd that the replicas of a cluster share.
 type Cluster struct {
-	Import clusterImportCommand `cmd:"" help:"Take the API keys of one data directory into the etcd of a cluster."`
+	Import clusterImportCommand `cmd:"" help:"Take the state of one data directory into the etcd of a cluster."`
 }
 
 type clusterImportCommand struct {
-	Data     string `required:"" placeholder:"DIR" help:"The data directory of a server that does not run. The command changes nothing in it."`
-	Config   string `required:"" placeholder:"FILE" help:"The configuration of a replica, which says where etcd is."`
-	KeysOnly bool   `required:"" help:"Take API keys alone. Approval requests and capabilities stay in the directory, and count no longer once its server is a replica."`
+	Data     string `required:"" placeholder:"DIR" help:"The data directory of a server that does not run. It becomes that of the first replica."`
+	Config   string `required:"" placeholder:"FILE" help:"The configuration of the first replica, which says where etcd is."`
+	KeysOnly bool   `help:"Take API keys alone, and change nothing in the directory. Approval requests and capabilities stay there, and count no longer once its server is a replica."`
 }
 
 // Help ends the command's help.
 func (clusterImportCommand) Help() string {
-	return "The keys stay as they are: callers notice nothing. The decision log of each replica says which keys it has learned of.\n\n" +
-		"The command refuses a directory in use, keys that its decision log has revoked and its file has not, and a cluster with " +
-		"keys of its own. If it ends in the middle, run it again."
+	return "API keys, approval requests and capabilities go on as they are, with their votes and the uses that are left. The decision " +
+		"log of the directory stays where it is, goes on as that of the first replica, and has a record of the import.\n\n" +
+		"State is taken once, into a cluster that has had no replica: the command refuses a directory in use, an older copy of one that was " +
+		"taken, and uses of which the decision log cannot say whether they were made. If it ends in the middle, run it again; no replica " +
+		"starts before."
 }
 
-// Run imports the keys.
+// Run imports the state.
 func (c clusterImportCommand) Run(s cli.Streams) error {
 	told, err := readConfig(c.Config)
 	if err != nil {
@@ -31,9 +34,19 @@ func (c clusterImportCommand) Run(s cli.Streams) error {
 	}
 	ctx, stop := cli.UntilSignal()
 	defer stop()
-	all, err := server.ImportKeys(ctx, c.Data, told)
+	if c.KeysOnly {
+		all, err := server.ImportKeys(ctx, c.Data, told)
+		if err == nil {
+			s.Print("%s in the cluster", cli.Plural(all, "API key"))
+		}
+		return err
+	}
+	log := logging.New(s.Err, told.Log)
+	defer log.Close()
+	told.Program.Logger = log.Logger
+	done, err := server.Import(ctx, c.Data, told)
 	if err == nil {
-		s.Print("%s in the cluster", cli.Plural(all, "API key"))
+		s.Print("in the cluster: API keys %d, waiting approval requests %d, live capabilities %d", done.Keys, done.Approvals, done.Capabilities)
 	}
 	return err
 }

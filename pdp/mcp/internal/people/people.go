@@ -45,9 +45,9 @@ type Options struct {
 	Asker     *ask.Asker
 	Rates     *rates.Limiter
 	Ring      *seal.Ring
-	// Shelf keeps the requests for tools for other gateways, too; nil if they are kept in memory. Again reads a principal that
+	// Store keeps the requests for tools for other gateways, too; nil if they are kept in memory. Again reads a principal that
 	// another gateway has kept.
-	Shelf Shelf
+	Store Store
 	Again func(identity.Kept) (*identity.Principal, error)
 	// Servers are the names of the servers behind the gateway, and ToolName returns the name for clients of a tool.
 	Servers  []string
@@ -64,7 +64,7 @@ func New(d *doors.Doors, o Options) *People {
 	p.events = events.New(events.Options{Dropped: o.Dropped, Background: d.Background, Context: d.Context})
 	p.Listeners.g = p
 	p.requests = newBoard(o)
-	if o.Shelf != nil {
+	if o.Store != nil {
 		d.Background(p.follow)
 	}
 	return p

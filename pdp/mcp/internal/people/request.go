@@ -29,7 +29,7 @@ import (
 
 // A caller that may not call a tool may be permitted to request it. The request waits, the callers that may fulfil it are
 // notified, and the requester gets the result of the call that fulfils it (fulfil.go in package flow). Requests are kept in
-// the memory of this process: other gateways do not have them, and a restart loses them, unless there is a [Shelf].
+// the memory of this process: other gateways do not have them, and a restart loses them, unless there is a [Store].
 
 // Requests bound the waiting requests for tools, and their time.
 type Requests struct {
@@ -52,7 +52,7 @@ type toolRequest struct {
 	Arguments []byte
 	sealed    *sealed
 	shown     *shown
-	slip      *slip
+	stored    *stored
 }
 
 // shown is the capability that a request shows, with the last proof of it: proofs are good for a short time, and a requester
@@ -92,7 +92,7 @@ func newToolRequest(x *Case, said jsontext.Value) (q toolRequest, size int, err 
 	}
 	tool := *x.Tool
 	tool.Definition = nil
-	q = toolRequest{Who: x.Who, Era: x.Client.Era, Tool: &tool, Params: params, Arguments: ask.Canonical(params), sealed: &sealed{}, shown: &shown{last: x.Shows}, slip: &slip{}}
+	q = toolRequest{Who: x.Who, Era: x.Client.Era, Tool: &tool, Params: params, Arguments: ask.Canonical(params), sealed: &sealed{}, shown: &shown{last: x.Shows}, stored: &stored{}}
 	size = len(text) + len(x.Who.Token)
 	if x.Shows != (evaluation.CapabilityShown{}) { // a later proof may be longer
 		size += capability.MaxToken + capability.MaxProof
@@ -153,7 +153,7 @@ func (g *People) FindRequest(who *identity.Principal, fulfils bool, id string) (
 	if !ok {
 		return nil, noRequest()
 	}
-	if g.o.Shelf != nil {
+	if g.o.Store != nil {
 		return g.fetch(who.Tenant, string(text))
 	}
 	if e := g.requests.Find(string(text)); e != nil {
@@ -231,8 +231,8 @@ func (r *Request) Begin(c Case) *answer.Answer {
 		}
 	} else if c.Shows != (evaluation.CapabilityShown{}) {
 		r.entry.Asked.show(c.Shows)
-		if r.o.Shelf != nil && r.entry.Pending() {
-			if refused := r.shelve(r.entry); refused != nil {
+		if r.o.Store != nil && r.entry.Pending() {
+			if refused := r.store(r.entry); refused != nil {
 				return refused
 			}
 		}
@@ -259,9 +259,9 @@ func (r *Request) file() *answer.Answer {
 	if r.id, err = x.sealRequest(r.entry); err != nil {
 		return answer.Internal(err)
 	}
-	if x.o.Shelf != nil {
-		if refused := x.shelve(r.entry); refused != nil {
-			if c, ok := r.entry.Claim(); ok { // it may be on the shelf, and its requester does not know of it
+	if x.o.Store != nil {
+		if refused := x.store(r.entry); refused != nil {
+			if c, ok := r.entry.Claim(); ok { // it may be in the store, and its requester does not know of it
 				c.Fail(Result{Refused: refused})
 			}
 			return refused
@@ -453,7 +453,7 @@ func (r *Request) Wait(ctx context.Context) {
 	tick := time.NewTicker(progressInterval)
 	defer tick.Stop()
 	var look <-chan time.Time
-	if r.o.Shelf != nil {
+	if r.o.Store != nil {
 		every := time.NewTicker(lookEvery)
 		defer every.Stop()
 		look = every.C

@@ -29,6 +29,9 @@ func run() error {
 	listenClient := flag.String("client", "", "the URL for clients to listen at")
 	listenPeer := flag.String("peer", "", "the URL for peers to listen at")
 	advertisePeer := flag.String("advertise", "", "the URL that peers dial")
+	flag.StringVar(&c.ClientTLSInfo.CertFile, "cert", "", "its certificate for clients")
+	flag.StringVar(&c.ClientTLSInfo.KeyFile, "key", "", "the key of that")
+	flag.StringVar(&c.ClientTLSInfo.TrustedCAFile, "ca", "", "the authority of the certificates that clients must show")
 	heartbeat := flag.Uint("heartbeat", 20, "milliseconds")
 	remove := flag.Bool("remove", false, "remove the data at the end of the standard input")
 	flag.Parse()
@@ -45,6 +48,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	c.ClientTLSInfo.ClientCertAuth = c.ClientTLSInfo.TrustedCAFile != ""
 	c.TickMs, c.ElectionMs = *heartbeat, 10**heartbeat
 	c.QuotaBackendBytes = *quota
 	c.LogLevel = "error"

@@ -21,19 +21,19 @@ import (
 	"policy-service/pdp/seal"
 )
 
-// Shelf keeps requests for tools for all gateways that are replicas of one another. What a gateway has in its memory is then a
-// copy: a request is claimed, and has its result, once the shelf says so. Of all who put a slip in the place of another, one
-// succeeds.
-type Shelf interface {
+// Store keeps requests for tools for all gateways that are replicas of one another. What a gateway has in its memory is then a
+// copy: a request is claimed, and has its result, once the store says so. Of several that put a value in the place of
+// the same one, one succeeds.
+type Store interface {
 	// Open are the ids of the requests of a tenant that wait.
 	Open(ctx context.Context, tenant string) ([]string, error)
-	Get(ctx context.Context, tenant, id string) (Slip, error)
-	// Put puts a slip in the place of the one with its Revision, and returns the new one's.
-	Put(ctx context.Context, tenant, id string, s Slip) (revision string, err error)
+	Get(ctx context.Context, tenant, id string) (Stored, error)
+	// Put puts a value in the place of the one with its Revision, and returns its own revision.
+	Put(ctx context.Context, tenant, id string, s Stored) (revision string, err error)
 }
 
-// Slip is a request on a [Shelf], as the PDP has it.
-type Slip struct {
+// Stored is the value of a request in a [Store], as the PDP has it.
+type Stored struct {
 	Revision string `json:"revision,omitzero"`
 	Open     bool   `json:"open"`
 	// Seconds is how long it is kept.
@@ -41,32 +41,32 @@ type Slip struct {
 	Text    string `json:"text"`
 }
 
-// The errors of a [Shelf]. After any other the slip may have been put or not.
+// The errors of a [Store]. After any other the value may have been put or not.
 var (
-	ErrNoSlip    = errors.New("there is no request of that id")
-	ErrOtherSlip = errors.New("the request was changed meanwhile")
-	ErrShelfFull = errors.New("too many requests are kept")
+	ErrNoRequest = errors.New("there is no request of that id")
+	ErrChanged   = errors.New("the request was changed meanwhile")
+	ErrStoreFull = errors.New("too many requests are kept")
 )
 
-// slip is what is known of the slip of a request here.
-type slip struct {
+// stored is the value of a request as far as it is known here.
+type stored struct {
 	mu   sync.Mutex
 	open string // the revision of the last one that waits
 }
 
-func (s *slip) revision() string {
+func (s *stored) revision() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.open
 }
 
-func (s *slip) opened(revision string) {
+func (s *stored) opened(revision string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open = revision
 }
 
-// kept is the text of a slip, which is sealed.
+// kept is the text of a value, which is sealed.
 type kept struct {
 	Who    identity.Kept              `json:"who"`
 	Era    era.Era                    `json:"era"`
@@ -101,12 +101,12 @@ func (k *keptResult) result() Result {
 	}
 }
 
-// slipBinding is the text that a slip is bound to.
-func slipBinding(tenant, id string) []byte { return []byte(tenant + "\x00" + id) }
+// binding is the text that a value is sealed for.
+func binding(tenant, id string) []byte { return []byte(tenant + "\x00" + id) }
 
-var errLargeSlip = errors.New("the request is too large to be kept for other gateways")
+var errLargeRequest = errors.New("the request is too large to be kept for other gateways")
 
-// put puts the slip of a request in the place of the one with a revision.
+// put puts the value of a request in the place of the one with a revision.
 func (g *People) put(e *Entry, revision string, taken time.Time, result *keptResult, left time.Duration) (string, error) {
 	q := &e.Asked
 	k := kept{Era: q.Era, Params: q.Params.Value(), Shows: q.Shows(), Taken: taken, Result: result}
@@ -121,51 +121,51 @@ func (g *People) put(e *Entry, revision string, taken time.Time, result *keptRes
 	if err != nil {
 		return "", err
 	}
-	sealed, err := g.o.Ring.Seal(seal.KeptToolRequest, slipBinding(q.Who.Tenant, e.ID), text)
+	sealed, err := g.o.Ring.Seal(seal.KeptToolRequest, binding(q.Who.Tenant, e.ID), text)
 	if err != nil {
 		return "", err
 	}
 	if len(sealed) > evaluation.ToolRequestText {
-		return "", errLargeSlip
+		return "", errLargeRequest
 	}
-	// Not with the context of a request: half a put is in doubt. The shelf has a timeout.
-	return g.o.Shelf.Put(context.WithoutCancel(g.doors.Context), q.Who.Tenant, e.ID, Slip{revision, taken.IsZero(), answer.Seconds(left), sealed})
+	// Not with the context of a request: half a put is in doubt. The store has a timeout.
+	return g.o.Store.Put(context.WithoutCancel(g.doors.Context), q.Who.Tenant, e.ID, Stored{revision, taken.IsZero(), answer.Seconds(left), sealed})
 }
 
-// shelve keeps a request that waits for the other gateways, in the place of the slip that is known of it.
-func (g *People) shelve(e *Entry) *answer.Answer {
-	s := e.Asked.slip
+// store keeps a request that waits for the other gateways, in the place of the value that is known here.
+func (g *People) store(e *Entry) *answer.Answer {
+	s := e.Asked.stored
 	revision, err := g.put(e, s.revision(), time.Time{}, nil, e.Ends().Sub(g.o.Now()))
 	switch {
-	case errors.Is(err, errLargeSlip):
+	case errors.Is(err, errLargeRequest):
 		return answer.Invalid(err.Error())
-	case errors.Is(err, ErrShelfFull):
+	case errors.Is(err, ErrStoreFull):
 		return answer.Limited("", again)
-	case errors.Is(err, ErrOtherSlip) && s.revision() != "": // it was taken meanwhile
+	case errors.Is(err, ErrChanged) && s.revision() != "": // it was taken meanwhile
 		return nil
 	case err != nil:
-		return noShelf(err)
+		return notKnown(err)
 	}
 	s.opened(revision)
 	return nil
 }
 
-// noShelf refuses what cannot be known.
-func noShelf(err error) *answer.Answer {
+// notKnown refuses what cannot be known.
+func notKnown(err error) *answer.Answer {
 	return answer.With(ask.Unavailable, answer.Denied, "authorization service unavailable", "the requests for tools are kept by the PDP: "+err.Error(), answer.ComeAgain("", again))
 }
 
-// fetch returns the request of an id as it is on the shelf.
+// fetch returns the request of an id as it is in the store.
 func (g *People) fetch(tenant, id string) (*Entry, *answer.Answer) {
-	on, err := g.o.Shelf.Get(g.doors.Context, tenant, id)
+	on, err := g.o.Store.Get(g.doors.Context, tenant, id)
 	switch {
-	case errors.Is(err, ErrNoSlip):
+	case errors.Is(err, ErrNoRequest):
 		return nil, noRequest()
 	case err != nil:
-		return nil, noShelf(err)
+		return nil, notKnown(err)
 	}
 	var k kept
-	text, ok := g.o.Ring.Open(seal.KeptToolRequest, slipBinding(tenant, id), on.Text)
+	text, ok := g.o.Ring.Open(seal.KeptToolRequest, binding(tenant, id), on.Text)
 	if !ok || json.Unmarshal(text, &k) != nil {
 		return nil, noRequest()
 	}
@@ -180,7 +180,7 @@ func (g *People) fetch(tenant, id string) (*Entry, *answer.Answer) {
 		}
 	}
 	if on.Open {
-		e.Asked.slip.opened(on.Revision)
+		e.Asked.stored.opened(on.Revision)
 		e.Asked.show(k.Shows)
 		e.Waits()
 		return e, nil
@@ -195,9 +195,9 @@ func (g *People) fetch(tenant, id string) (*Entry, *answer.Answer) {
 	return e, nil
 }
 
-// request is the request of a slip.
+// request is the request of a value.
 func (k *kept) request(again func(identity.Kept) (*identity.Principal, error)) (q toolRequest, err error) {
-	q = toolRequest{Era: k.Era, sealed: &sealed{}, shown: &shown{last: k.Shows}, slip: &slip{}}
+	q = toolRequest{Era: k.Era, sealed: &sealed{}, shown: &shown{last: k.Shows}, stored: &stored{}}
 	if q.Who, err = again(k.Who); err != nil {
 		return q, err
 	}
@@ -221,24 +221,24 @@ type Claim struct {
 // Claim gives a request to the first caller, of all gateways. For all others it is not ok, or refused if that is not known.
 func (g *People) Claim(e *Entry) (c Claim, ok bool, refused *answer.Answer) {
 	c = Claim{g: g, e: e, taken: g.o.Now()}
-	if c.Claim, ok = e.Claim(); !ok || g.o.Shelf == nil {
+	if c.Claim, ok = e.Claim(); !ok || g.o.Store == nil {
 		return c, ok, nil
 	}
 	var err error
-	if c.revision, err = g.put(e, e.Asked.slip.revision(), c.taken, nil, 2*g.o.Requests.TTL); err == nil {
+	if c.revision, err = g.put(e, e.Asked.stored.revision(), c.taken, nil, 2*g.o.Requests.TTL); err == nil {
 		return c, true, nil
 	}
 	c.Claim.Lost(c.taken.Add(g.o.Requests.TTL))
-	if errors.Is(err, ErrOtherSlip) {
+	if errors.Is(err, ErrChanged) {
 		return c, false, nil
 	}
-	return c, false, noShelf(err)
+	return c, false, notKnown(err)
 }
 
 // Finish sets the result, of a size in bytes. Of several ends the first counts. The other gateways have it when it returns, if
-// the shelf answers; else they say in time that there is no answer.
+// the store answers; else they say in time that there is no answer.
 func (c Claim) Finish(r Result, size int) {
-	if !c.Claim.Finish(r, size) || c.g.o.Shelf == nil {
+	if !c.Claim.Finish(r, size) || c.g.o.Store == nil {
 		return
 	}
 	put := func(r Result) error {
@@ -247,12 +247,12 @@ func (c Claim) Finish(r Result, size int) {
 	}
 	err := put(r)
 	switch {
-	case errors.Is(err, errLargeSlip):
+	case errors.Is(err, errLargeRequest):
 		err = put(Result{Refused: notKept()})
-	case err != nil && !errors.Is(err, ErrOtherSlip):
+	case err != nil && !errors.Is(err, ErrChanged):
 		err = put(r)
 	}
-	if err != nil && !errors.Is(err, ErrOtherSlip) {
+	if err != nil && !errors.Is(err, ErrChanged) {
 		c.g.o.Logger.Error("what came of a request for a tool is not kept for other gateways", "request", c.e.ID, "error", err)
 	}
 }
@@ -266,9 +266,9 @@ func Unanswered() *answer.Answer {
 }
 
 const (
-	// lookEvery is how often the shelf is looked at: for each request that waits here, and for each tenant with listeners.
+	// lookEvery is how often the store is read: for each request that waits here, and for each tenant with listeners.
 	lookEvery = time.Second
-	// mostFetched bounds the slips that one look fetches.
+	// mostFetched bounds the values that one look fetches.
 	mostFetched = 50
 )
 
@@ -289,7 +289,7 @@ func (g *People) follow() {
 }
 
 func (g *People) look(tenant string) {
-	ids, err := g.o.Shelf.Open(g.doors.Context, tenant)
+	ids, err := g.o.Store.Open(g.doors.Context, tenant)
 	if err != nil {
 		return // requests say so
 	}
