@@ -981,9 +981,8 @@ func clusterRounds(t *testing.T, pick func(all int, random *rand.Rand) []int) {
 // revoked key is refused.
 func TestClusterFaults(t *testing.T) {
 	t.Parallel()
-	quick := []int{0, 1, 2, 3, 9} // the others fill disks, or wait for much
-	const killed = 4
-	clusterRounds(t, func(_ int, random *rand.Rand) []int { return []int{quick[random.IntN(len(quick))], killed} })
+	const killed = 4 // the others are asked of three stores in pdp/approval, too
+	clusterRounds(t, func(int, *rand.Rand) []int { return []int{killed} })
 }
 
 // TestClusterFaultsWhole is TestClusterFaults with each fault.

@@ -76,7 +76,7 @@ func TestTLSAndUser(t *testing.T) {
 				t.Parallel()
 				r := newReplica(t, "r", "secure")
 				one.set(right(r))
-				r.options.Timeout = 10 * time.Second // it may be a busy machine
+				r.options.Timeout = 5 * time.Second // it may be a busy machine
 				refuses(t, name, r.join(), one.want)
 			})
 		}
