@@ -17,6 +17,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"policy-service/pdp/ledger"
+	"policy-service/pdp/ledger/etcd"
 )
 
 // Member is a process of the cluster that is there now.
@@ -72,7 +73,11 @@ func (c *Cluster) Members(ctx context.Context) ([]Member, error) {
 func (c *Cluster) members(ctx context.Context) (members []Member, revision int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
-	got, err := c.client.Get(ctx, c.config.Etcd.Prefix+prefixMembers, clientv3.WithPrefix(), clientv3.WithLimit(mostMembers))
+	var got *clientv3.GetResponse
+	err = etcd.Led(ctx, func(ctx context.Context) error {
+		got, err = c.client.Get(ctx, c.config.Etcd.Prefix+prefixMembers, clientv3.WithPrefix(), clientv3.WithLimit(mostMembers))
+		return err
+	})
 	if err != nil {
 		return nil, 0, fmt.Errorf("%w: %w", ErrAway, err)
 	}
@@ -208,16 +213,25 @@ func (c *Cluster) lease(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
 	if c.leased != 0 {
-		if _, err := c.client.KeepAliveOnce(ctx, c.leased); err != nil {
+		err := etcd.Led(ctx, func(ctx context.Context) error {
+			_, err := c.client.KeepAliveOnce(ctx, c.leased)
+			return err
+		})
+		if err != nil {
 			c.leased = 0 // it ended, or is looked for in vain: another is as good
 		}
 	}
 	if c.leased == 0 {
-		granted, err := c.client.Grant(ctx, memberTTL)
+		err := etcd.Led(ctx, func(ctx context.Context) error {
+			granted, err := c.client.Grant(ctx, memberTTL)
+			if err == nil {
+				c.leased = granted.ID
+			}
+			return err
+		})
 		if err != nil {
 			return err
 		}
-		c.leased = granted.ID
 	}
 	j := c.joining
 	m := Member{Origin: j.Origin, Address: j.Address(), Version: j.Version, Bundle: j.Bundle(), Ahead: map[string]int64{}}
@@ -227,13 +241,14 @@ func (c *Cluster) lease(ctx context.Context) error {
 	}
 	c.peers.mu.Unlock()
 	key := c.keyMember(j.Origin)
-	m.Clock = c.options.Now().UTC() // as late as can be
-	text, err := json.Marshal(m, json.Deterministic(true))
-	if err != nil {
+	return etcd.Led(ctx, func(ctx context.Context) error {
+		m.Clock = c.options.Now().UTC() // as late as can be
+		text, err := json.Marshal(m, json.Deterministic(true))
+		if err == nil {
+			_, err = c.client.Put(ctx, key, string(append(c.sumMember(key, text), text...)), clientv3.WithLease(c.leased))
+		}
 		return err
-	}
-	_, err = c.client.Put(ctx, key, string(append(c.sumMember(key, text), text...)), clientv3.WithLease(c.leased))
-	return err
+	})
 }
 
 // say writes how far the log has come, from time to time, and its keys as soon as there is another.

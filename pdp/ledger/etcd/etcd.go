@@ -134,18 +134,26 @@ func call[R any](e *Engine, header func(R) *etcdserverpb.ResponseHeader, do func
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), e.Timeout)
 	defer cancel()
-	ctx = clientv3.WithRequireLeader(ctx) // a member that is cut off from the others refuses, and does not wait for them
 	least := e.History.begin()
-	for {
+	err = Led(ctx, func(ctx context.Context) error {
 		answer, err = do(ctx)
-		if !errors.Is(err, rpctypes.ErrNoLeader) || !pause(ctx, nextMember) { // it has done nothing; the next call goes to another
-			break
-		}
-	}
+		return err
+	})
 	if err == nil {
 		err = e.History.end(least, header(answer))
 	}
 	return answer, e.failed(err)
+}
+
+// Led makes a call at a member that knows a leader. One that is cut off from the others refuses at once, having done nothing, and
+// another is asked.
+func Led(ctx context.Context, call func(context.Context) error) error {
+	ctx = clientv3.WithRequireLeader(ctx)
+	for {
+		if err := call(ctx); !errors.Is(err, rpctypes.ErrNoLeader) || !pause(ctx, nextMember) {
+			return err
+		}
+	}
 }
 
 // nextMember is how long a call that a member without a leader refused waits before the next one.
