@@ -977,7 +977,7 @@ func clusterRounds(t *testing.T, pick func(all int, random *rand.Rand) []int) {
 	s.check(s.read())
 }
 
-// TestClusterFaults: whatever fails of three processes and three members of etcd, a use is one use, a proof is taken once, and a
+// TestClusterFaults: under each fault of three processes and three members of etcd, a use is one use, a proof is taken once, and a
 // revoked key is refused.
 func TestClusterFaults(t *testing.T) {
 	t.Parallel()

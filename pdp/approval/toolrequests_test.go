@@ -89,7 +89,7 @@ func TestToolRequestOutlivesItsProcess(t *testing.T) {
 	}
 }
 
-// Of all who take one request at two processes at once one succeeds.
+// Of several that take one request at two processes at once one succeeds.
 func TestToolRequestIsTakenOnce(t *testing.T) {
 	t.Parallel()
 	all := places(t, &ledgertest.Cluster{Late: time.Millisecond})

@@ -377,7 +377,7 @@ func (r ToolRequestsConfig) settings() people.Requests {
 
 func (r ToolRequestsConfig) check(m *config.Reading, sealed bool) {
 	if r.Keep == KeepAtPDP && !sealed {
-		m.Addf("tool_requests.keep", "tool_requests.keep is pdp, and without seal.key_files nobody else could read what is kept; list them, or leave keep out")
+		m.Addf("tool_requests.keep", "tool_requests.keep is pdp, and without seal.key_files no other gateway could read what is kept; list them, or leave keep out")
 	}
 	if r.PerPrincipal > r.Pending {
 		m.Addf("tool_requests.per_principal", "tool_requests.per_principal is more than pending, which is for all persons together; write less, or more there")

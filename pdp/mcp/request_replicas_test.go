@@ -48,7 +48,7 @@ func newSharedAgora(t *testing.T, of land) agora {
 }
 
 // A request that was made at one gateway is heard of at another, fulfilled there, and its result fetched at a third. It is there
-// for nobody else.
+// for no other.
 func TestRequestReplicas(t *testing.T) {
 	t.Parallel()
 	for _, era := range eras {
@@ -87,7 +87,7 @@ func TestRequestReplicas(t *testing.T) {
 	}
 }
 
-// Of all who would fulfil a request at several gateways at once one does, also when the gateway that took the request is gone.
+// Of several callers that would fulfil a request at several gateways at once one does, also when the gateway that took the request is gone.
 func TestRequestReplicasOnce(t *testing.T) {
 	t.Parallel()
 	for _, era := range eras {

@@ -110,7 +110,7 @@ func TestToolRequests(t *testing.T) {
 	c.kept(409, "pep", "POST", one, keepsRequest(taken.Revision, false, "late"))
 }
 
-// A request that is kept at one replica is seen at each other, and of all who take it at all replicas one succeeds, also when
+// A request that is kept at one replica is seen at each other, and of all callers that take it at all replicas one succeeds, also when
 // the replica that filed it is gone. While etcd is away the outcome is not known, and once etcd was put back from a copy
 // nothing of before is taken.
 func TestClusterToolRequests(t *testing.T) {
