@@ -423,6 +423,81 @@ type proved struct {
 type wanted struct {
 	counted []item
 	proofs  []proved
+	tools   []*kept
+}
+
+// kept is a request for a tool that a gateway keeps, and which of its processes have taken it by an answer.
+type kept struct {
+	id, revision string
+
+	mu    sync.Mutex
+	taken []string
+}
+
+// keeps is a request for a tool that waits.
+func (s *troubled) keeps() *kept {
+	s.Helper()
+	k := new(kept)
+	etcdtest.Eventually(s, "a request for a tool is kept", func() bool {
+		k.id = fmt.Sprint("request-", s.ids.Add(1))
+		status, text := s.ask(s.replicas[s.random.IntN(3)], "pep", "POST", "/v1/tools/requests/"+k.id, `{"open":true,"seconds":3600,"text":"waits"}`)
+		var is struct {
+			Revision string `json:"revision"`
+		}
+		if status == http.StatusOK {
+			must(s.T, json.Unmarshal([]byte(text), &is))
+		}
+		k.revision = is.Revision
+		return k.revision != ""
+	})
+	return k
+}
+
+// take wants a request. It is known if it was answered.
+func (s *troubled) take(r *clusterReplica, k *kept) (known bool) {
+	by := fmt.Sprint("process ", s.ids.Add(1))
+	status, text := s.ask(r, "pep", "POST", "/v1/tools/requests/"+k.id, fmt.Sprintf(`{"revision":%q,"open":false,"seconds":3600,"text":%q}`, k.revision, by))
+	switch status {
+	case http.StatusOK:
+		k.mu.Lock()
+		k.taken = append(k.taken, by)
+		k.mu.Unlock()
+	case http.StatusConflict:
+	case 0, http.StatusServiceUnavailable, http.StatusTooManyRequests:
+		return false
+	default:
+		s.Errorf("a request for a tool is taken: got %d %s", status, text)
+	}
+	return true
+}
+
+// isTaken checks that one process has a request, and no other had it by an answer. A request of before etcd was restored is gone.
+func (s *troubled) isTaken(k *kept, gone bool) {
+	s.Helper()
+	for _, r := range s.replicas {
+		etcdtest.Eventually(s, "a request for a tool is taken", func() bool { return s.take(r, k) })
+		etcdtest.Eventually(s, "a request for a tool is read", func() bool {
+			status, text := s.ask(r, "pep", "GET", "/v1/tools/requests/"+k.id, "")
+			var is struct {
+				Open bool   `json:"open"`
+				Text string `json:"text"`
+			}
+			switch {
+			case status == http.StatusNotFound && gone:
+			case status != http.StatusOK:
+				return false
+			default:
+				must(s.T, json.Unmarshal([]byte(text), &is))
+				if is.Open || len(k.taken) == 1 && k.taken[0] != is.Text {
+					s.Errorf("%s was taken by %q, and is %+v", k.id, k.taken, is)
+				}
+			}
+			return true
+		})
+	}
+	if len(k.taken) > 1 {
+		s.Errorf("%s was taken by %q", k.id, k.taken)
+	}
 }
 
 func (s *troubled) wants(part string) (w wanted) {
@@ -432,11 +507,12 @@ func (s *troubled) wants(part string) (w wanted) {
 	}
 	for n := range 4 {
 		w.proofs = append(w.proofs, proved{item: s.granted(fmt.Sprint(part, " proof ", n), 0)})
+		w.tools = append(w.tools, s.keeps())
 	}
 	return w
 }
 
-// race has 16 callers at once want each use, and shows each proof to all replicas at once. After some operations it calls in.
+// race has 16 callers at once want each use, shows each proof to all replicas at once, and takes each request for a tool there. After some operations it calls in.
 func (s *troubled) race(w wanted, in func()) {
 	s.Helper()
 	var wait, begun sync.WaitGroup
@@ -465,6 +541,15 @@ func (s *troubled) race(w wanted, in func()) {
 			wait.Go(func() {
 				begun.Wait()
 				s.send(r, p.item, p.proof, p.body)
+				step()
+			})
+		}
+	}
+	for _, k := range w.tools {
+		for _, r := range s.replicas {
+			wait.Go(func() {
+				begun.Wait()
+				s.take(r, k)
 				step()
 			})
 		}
@@ -739,6 +824,12 @@ func (s *troubled) round(n int, f clusterFault) {
 			return s.isUsedUp(s.replicas[s.random.IntN(3)], i)
 		})
 	}
+	for _, k := range firstPart.tools {
+		s.isTaken(k, f.restores)
+	}
+	for _, k := range secondPart.tools {
+		s.isTaken(k, f.restores)
+	}
 	if s.mu.Lock(); len(s.states) > 0 {
 		s.Logf("%d operations were not answered, such as %.300s", len(s.states), s.states[0])
 	}
@@ -752,6 +843,11 @@ func (s *troubled) late(w wanted) {
 	for _, i := range w.counted {
 		for _, r := range s.replicas {
 			wait.Go(func() { s.spend(r, i) })
+		}
+	}
+	for _, k := range w.tools {
+		for _, r := range s.replicas {
+			wait.Go(func() { s.take(r, k) })
 		}
 	}
 	wait.Wait()
@@ -977,8 +1073,8 @@ func clusterRounds(t *testing.T, pick func(all int, random *rand.Rand) []int) {
 	s.check(s.read())
 }
 
-// TestClusterFaults: under each fault of three processes and three members of etcd, a use is one use, a proof is taken once, and a
-// revoked key is refused.
+// TestClusterFaults: under each fault of three processes and three members of etcd, a use is one use, a proof and a request for
+// a tool are taken once, and a revoked key is refused.
 func TestClusterFaults(t *testing.T) {
 	t.Parallel()
 	const killed = 4 // the others are asked of three stores in pdp/approval, too
