@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -17,15 +16,9 @@ type imported struct {
 	Done   time.Time `json:"done,omitzero"`
 }
 
-// ErrImported: the state of this very origin is in the cluster. It is taken once.
-var ErrImported = errors.New("its state is in the cluster already, and is taken once; start its server as a replica")
-
 // Importable refuses an origin whose state cannot be taken into the cluster, by the keys and the length of its log. [Cluster.Join]
-// does, too.
-func (c *Cluster) Importable(ctx context.Context, origin string, keys []string, size uint64) error {
-	if err := c.values.Open(ctx); err != nil {
-		return err
-	}
+// does, too. It writes nothing.
+func (c *Cluster) Importable(origin string, keys []string, size uint64) error {
 	return c.values.View(func(tx *ledger.Tx) {
 		var is imported
 		var was Origin
@@ -44,7 +37,8 @@ func (is *imported) mayImport(origin string, used bool) error {
 	case is.Origin != "" && is.Origin != origin:
 		return fmt.Errorf("%w: the cluster has the state of %s, or is to have it; take another cluster.etcd.prefix", ErrRefused, is.Origin)
 	case !is.Done.IsZero():
-		return fmt.Errorf("%w: %s: %w", ErrRefused, origin, ErrImported)
+		return fmt.Errorf("%w: the state of %s is in the cluster since %s, and is taken once; start its server as a replica",
+			ErrRefused, origin, is.Done.Format(time.RFC3339))
 	}
 	return nil
 }

@@ -64,7 +64,7 @@ func importable(ctx context.Context, keys []string, c Config) error {
 	}
 	defer shared.Close()
 	origin, _, _ := strings.Cut(keys[0], "+")
-	return shared.Importable(ctx, origin, keys, size)
+	return shared.Importable(origin, keys, size)
 }
 
 // importState is a start that serves nothing.
@@ -82,7 +82,7 @@ func (s *Server) importState(ctx context.Context) (done Imported, err error) {
 	if err := s.openLog(ctx); err != nil {
 		return done, err
 	}
-	if done, err = s.settleHere(key); err != nil {
+	if err := s.settleHere(key); err != nil {
 		return done, err
 	}
 	if done.Keys, err = importKeys(ctx, s.config.Data, s.decisions.log, s.config); err != nil {
@@ -97,30 +97,26 @@ func (s *Server) importState(ctx context.Context) (done Imported, err error) {
 		return done, err
 	}
 	size := s.decisions.log.Size()
-	for _, one := range []struct {
-		file string
-		take func() error
-	}{
-		{approval.FileName, func() error {
-			return approval.Take(s.config.Data, key, c.Engine(cluster.Approvals, approval.EngineErrors()), c.Origin(), size)
-		}},
-		{store.FileName, func() error {
-			return store.Take(s.config.Data, key, c.Engine(cluster.Capabilities, store.EngineErrors()), c.Origin(), size)
-		}},
-	} {
-		if err := one.take(); err != nil {
-			return done, err
-		}
-		if err := setAside(s.config.Data, one.file); err != nil {
-			return done, err
-		}
+	err = approval.Take(s.config.Data, key, c.Engine(cluster.Approvals, approval.EngineErrors()), c.Origin(), size)
+	if err == nil {
+		err = setAside(s.config.Data, approval.FileName)
 	}
-	// As at any start of a replica, what counts by the log here gets its origin and its proofs.
+	if err == nil {
+		err = store.Take(s.config.Data, key, c.Engine(cluster.Capabilities, store.EngineErrors()), c.Origin(), size)
+	}
+	if err == nil {
+		err = setAside(s.config.Data, store.FileName)
+	}
+	// As at each start of a replica, the records by which an item counts get their origin and their proofs.
 	if s.cluster = c; err == nil {
 		err = s.openStores(key)
 	}
 	if err == nil {
 		err = c.Opened(ctx, s.revokeUncounted)
+	}
+	if err == nil {
+		done.Approvals = s.approvals.Broker.Store.Pending()
+		done.Capabilities, err = s.capabilities.Broker.Store.Live()
 	}
 	if err == nil {
 		err = s.decisions.events.Record(ctx, recorder.Event{Name: decisionlog.EventImported, Details: done})
@@ -131,18 +127,15 @@ func (s *Server) importState(ctx context.Context) (done Imported, err error) {
 	return done, err
 }
 
-// settleHere has the log of the directory say what it knows of uses in doubt, as each start does.
-func (s *Server) settleHere(key []byte) (done Imported, err error) {
+// settleHere settles uses in doubt by the log of the directory, as each start does.
+func (s *Server) settleHere(key []byte) error {
 	if err := s.openStores(key); err != nil {
-		return done, err
+		return err
 	}
-	approvals, capabilities := s.approvals.Broker, s.capabilities.Broker
-	if capabilities == nil {
-		return done, errors.New("the capabilities cannot be opened; see the log")
+	if s.capabilities.Broker == nil {
+		return errors.New("the capabilities cannot be opened; see the messages before, and policy-service doctor")
 	}
-	done.Approvals = approvals.Store.Pending()
-	done.Capabilities, err = capabilities.Store.Live()
-	return done, errors.Join(err, approvals.Store.Close(), capabilities.Store.Close())
+	return errors.Join(s.approvals.Broker.Store.Close(), s.capabilities.Broker.Store.Close())
 }
 
 // asideSuffix is in the name of a file that counts no longer. No backup has it.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"policy-service/pdp/cluster"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/etcdtest"
 	"policy-service/pdp/server"
@@ -49,11 +50,14 @@ func openImporting(t *testing.T) *importing {
 	return i
 }
 
+func (i *importing) config() (c server.Config) {
+	c.Listen, c.Program.PDP.Now = "127.0.0.1:0", i.Now
+	i.g.config(0)(&c)
+	return c
+}
+
 func (i *importing) take(data string) (server.Imported, error) {
-	config := server.Config{Listen: "127.0.0.1:0"}
-	i.g.config(0)(&config)
-	config.Program.PDP.Now = i.Now
-	return server.Import(i.t.Context(), data, config)
+	return server.Import(i.t.Context(), data, i.config())
 }
 
 // goOn starts the directory as the first replica, and another one beside it.
@@ -74,18 +78,21 @@ func (i *importing) goOn() (a, b *wallet) {
 	return &one, other
 }
 
-// What one server had goes on at replicas: the second vote is said at another one, uses end where they were granted, and what
-// was taken back or used up stays so. It is taken once: neither the directory nor an older copy of it gives anything back.
+// The state of one server goes on at replicas: the second vote is said at another one, uses end where they were granted, and
+// items that were revoked or used up stay so. It is taken once: neither the directory nor an older copy of it gives anything back.
 func TestImport(t *testing.T) {
 	t.Parallel()
 	i := openImporting(t)
-	refused := func(what, data string, want string) {
+	refused := func(name, data, want string) {
 		t.Helper()
 		if done, err := i.take(data); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %+v, %v; want %s", what, done, err, want)
+			t.Errorf("%s: got %+v, %v; want %s", name, done, err, want)
 		}
 	}
 	refused("in use", i.data, "stop the server that runs there")
+	if begun, err := cluster.Begun(t.Context(), *i.config().Cluster); begun || err != nil {
+		t.Errorf("a cluster was begun: %v, %v", begun, err)
+	}
 	refused("no directory", t.TempDir(), "has no decision log")
 	must(t, i.Stop(t.Context()))
 	old := filepath.Join(t.TempDir(), "old")
@@ -94,6 +101,11 @@ func TestImport(t *testing.T) {
 	must(t, err)
 	if want := (server.Imported{Keys: len(i.key), Approvals: 2, Capabilities: 1}); done != want {
 		t.Errorf("got %+v, want %+v", done, want)
+	}
+	for _, name := range []string{"approvals.db", "capabilities.db"} {
+		if _, err := os.Lstat(filepath.Join(i.data, name)); err == nil {
+			t.Errorf("a backup has %s", name)
+		}
 	}
 	refused("a second time", i.data, "is taken once")
 	refused("an older copy", old, "is taken once")
@@ -165,9 +177,8 @@ func TestImportCut(t *testing.T) {
 			t.Fatalf("got %v", err)
 		}
 	}
-	config := server.Config{Listen: "127.0.0.1:0", Data: i.data}
-	i.g.config(0)(&config)
-	config.Program.Source = i.source
+	config := i.config()
+	config.Data, config.Program.Source = i.data, i.source
 	s, err := server.New(config)
 	must(t, err)
 	if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "has not ended") {
@@ -188,8 +199,9 @@ func TestImportCut(t *testing.T) {
 	i.g.net[0].Heal()
 	_, err = client.Delete(t.Context(), between)
 	must(t, err)
-	_, err = i.take(i.data)
-	must(t, err)
+	if done, err := i.take(i.data); err != nil || done.Approvals != 2 || done.Capabilities != 1 {
+		t.Fatalf("got %+v, %v", done, err)
+	}
 	a, b := i.goOn()
 	used := 0
 	for range 3 {
