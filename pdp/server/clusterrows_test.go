@@ -27,14 +27,15 @@ import (
 
 // etcdRows has the test of each row of the operator's table of etcd, by its first cell.
 var etcdRows = map[string]func(*testing.T){
-	"away, or without a majority":              TestClusterOfReplicas,
-	"away when a replica starts":               TestClusterStartsWithoutEtcd,
-	"restored from a copy, or another cluster": TestClusterRestored,
-	"80 % of its quota":                        TestClusterFull,
-	"at its quota":                             TestClusterAtItsQuota,
-	"slow":                                     TestClusterSlow,
-	"older than 3.6":                           TestClusterOfAnOlderEtcd,
-	"values of a format that this version does not read": TestClusterOfAnotherFormat,
+	"away, or without a majority":                                               TestClusterOfReplicas,
+	"away when a replica starts":                                                TestClusterStartsWithoutEtcd,
+	"restored from a copy, or another cluster":                                  TestClusterRestored,
+	"one of three members is away, cut off from the others, or has a full disk": TestClusterWithoutOneMember,
+	"80 % of its quota":                                                         TestClusterFull,
+	"at its quota":                                                              TestClusterAtItsQuota,
+	"slow":                                                                      TestClusterSlow,
+	"older than 3.6":                                                            TestClusterOfAnOlderEtcd,
+	"values of a format that this version does not read":                        TestClusterOfAnotherFormat,
 }
 
 func TestEachRowOfTheTableHasATest(t *testing.T) {
@@ -238,5 +239,38 @@ func TestClusterAtItsQuota(t *testing.T) {
 	}
 	if used != 1 {
 		t.Errorf("it was used %d times", used)
+	}
+}
+
+// Two of three members are enough: what needs state goes on without the leader, killed or cut off from the others. Of a full
+// disk, TestClusterFaults has the test.
+func TestClusterWithoutOneMember(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t, etcdtest.Options{Members: 3})
+	g := openGroup(t, 1, etcd)
+	a := g.all[0]
+	files := func(branch string) {
+		t.Helper()
+		eventually(t, "it goes on", func() bool {
+			status, _, text := a.retry("pep", "POST", "/v1/authorize", tool("push", `"arguments":{"branch":"`+branch+`"}`))
+			return status == http.StatusOK && strings.Contains(text, `"status":"pending"`)
+		})
+		eventually(t, "it is ready", func() bool { status, is := a.ready(); return status == http.StatusOK && is.State == nil })
+	}
+	leader, term := etcd.Leader()
+	etcd.Kill(leader)
+	files("killed")
+	if _, now := etcd.Leader(); now <= term {
+		t.Errorf("the term is %d still", now)
+	}
+	etcd.Restart(leader)
+	etcd.Settled()
+	leader, term = etcd.Leader()
+	etcd.Isolate(leader)
+	files("isolated")
+	etcd.Join()
+	etcd.Settled()
+	if _, now := etcd.Leader(); now <= term {
+		t.Errorf("the term is %d still", now)
 	}
 }
