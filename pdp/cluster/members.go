@@ -152,6 +152,9 @@ func (c *Cluster) Run(ctx context.Context) {
 		if err := c.beat(ctx); ctx.Err() == nil {
 			c.heard(err)
 		}
+		if c.beats++; c.beats%quotaEvery == 1 { // also after a beat that failed: etcd at its quota refuses each
+			c.full.look(ctx, c)
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -201,9 +204,6 @@ func (c *Cluster) beat(ctx context.Context) error {
 	}
 	if err := c.writeMark(); err != nil {
 		c.options.Logger.Error("what is known of etcd cannot be kept; after a restart a restored etcd may pass for this one", "error", err)
-	}
-	if c.beats++; c.beats%quotaEvery == 1 {
-		c.full.look(ctx, c)
 	}
 	return c.stands()
 }

@@ -2,6 +2,8 @@ package server_test
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -11,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"policy-service/pdp/approval/broker"
@@ -18,18 +21,21 @@ import (
 	"policy-service/pdp/ledger/etcd"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/etcdtest"
+	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/server"
 )
 
 // etcdRows has the test of each row of the operator's table of etcd, by its first cell.
 var etcdRows = map[string]func(*testing.T){
-	"away, or without a majority":              TestClusterOfReplicas,
-	"away when a replica starts":               TestClusterStartsWithoutEtcd,
-	"restored from a copy, or another cluster": TestClusterRestored,
-	"80 % of its quota":                        TestClusterFull,
-	"slow":                                     TestClusterSlow,
-	"older than 3.6":                           TestClusterOfAnOlderEtcd,
-	"values of a format that this version does not read": TestClusterOfAnotherFormat,
+	"away, or without a majority":                                               TestClusterOfReplicas,
+	"away when a replica starts":                                                TestClusterStartsWithoutEtcd,
+	"restored from a copy, or another cluster":                                  TestClusterRestored,
+	"one of three members is away, cut off from the others, or has a full disk": TestClusterWithoutOneMember,
+	"80 % of its quota":                                                         TestClusterFull,
+	"at its quota":                                                              TestClusterAtItsQuota,
+	"slow":                                                                      TestClusterSlow,
+	"older than 3.6":                                                            TestClusterOfAnOlderEtcd,
+	"values of a format that this version does not read":                        TestClusterOfAnotherFormat,
 }
 
 func TestEachRowOfTheTableHasATest(t *testing.T) {
@@ -169,5 +175,102 @@ func TestClusterOfAnotherFormat(t *testing.T) {
 	}
 	if status, text := a.do("pep", "POST", "/access/v1/evaluation", free); status != http.StatusOK {
 		t.Errorf("a replica that runs: got %d %s", status, text)
+	}
+}
+
+// At its quota etcd refuses each write until its alarm is disarmed. Nothing is allowed meanwhile, and no use is lost or made twice.
+func TestClusterAtItsQuota(t *testing.T) {
+	night.Whole(t, "it waits for two looks of a replica at the quota")
+	t.Parallel()
+	etcd := etcdtest.Start(t, etcdtest.Options{Members: 1, Quota: 64 << 20})
+	g := openGroup(t, 1, etcd)
+	a := g.all[0]
+	a.approved()
+	waiting := a.asks("pep", tool("stop", push))
+	endpoint := etcd.Client().Endpoints()[0]
+	client, err := etcdtest.Dial(endpoint)
+	must(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	text := strings.Repeat("x", 1<<20)
+	for n := 0; err == nil; n++ {
+		_, err = client.Put(t.Context(), fmt.Sprint("/filling/", n), text)
+	}
+	if !errors.Is(err, rpctypes.ErrNoSpace) || len(etcd.Alarms()) == 0 {
+		t.Fatalf("etcd has no alarm: %v", err)
+	}
+
+	for name, do := range map[string]func() (int, string, string){
+		"to file": func() (int, string, string) {
+			return a.retry("pep", "POST", "/v1/authorize", tool("push", `"arguments":{"branch":"other"}`))
+		},
+		"to use": func() (int, string, string) { return a.retry("pep", "POST", "/v1/authorize", tool("push", again)) },
+		"to vote": func() (int, string, string) {
+			return a.retry("mia", "POST", "/v1/approvals/"+waiting.Approval.ID+"/decision", yes)
+		},
+	} {
+		if status, after, text := do(); status != http.StatusServiceUnavailable || after == "" {
+			t.Errorf("%s at the quota: got %d %s", name, status, text)
+		}
+	}
+	if status, text := a.do("pep", "POST", "/access/v1/evaluation", free); status != http.StatusOK || !strings.Contains(text, `"decision":true`) {
+		t.Errorf("a decision without state: got %d %s", status, text)
+	}
+	eventually(t, "it is degraded", func() bool {
+		status, is := a.ready()
+		return status == http.StatusOK && is.Status == "degraded" && is.Cluster.Full
+	})
+
+	// What the page says is done: compact, defragment, disarm.
+	gone, err := client.Delete(t.Context(), "/filling/", clientv3.WithPrefix())
+	must(t, err)
+	_, err = client.Compact(t.Context(), gone.Header.Revision, clientv3.WithCompactPhysical())
+	must(t, err)
+	_, err = client.Defragment(t.Context(), endpoint)
+	must(t, err)
+	_, err = client.AlarmDisarm(t.Context(), &clientv3.AlarmMember{})
+	must(t, err)
+	eventually(t, "it is ready", func() bool { _, is := a.ready(); return is.Status == "ready" && !is.Cluster.Full })
+	a.says("mia", waiting.Approval.ID, "decision", yes, http.StatusOK)
+	used := 0
+	for range 2 {
+		if a.asks("pep", tool("push", again)).may() {
+			used++
+		}
+	}
+	if used != 1 {
+		t.Errorf("it was used %d times", used)
+	}
+}
+
+// Two of three members are enough: what needs state goes on without the leader, killed or cut off from the others. Of a full
+// disk, TestClusterFaults has the test.
+func TestClusterWithoutOneMember(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t, etcdtest.Options{Members: 3})
+	g := openGroup(t, 1, etcd)
+	a := g.all[0]
+	files := func(branch string) {
+		t.Helper()
+		eventually(t, "it goes on", func() bool {
+			status, _, text := a.retry("pep", "POST", "/v1/authorize", tool("push", `"arguments":{"branch":"`+branch+`"}`))
+			return status == http.StatusOK && strings.Contains(text, `"status":"pending"`)
+		})
+		eventually(t, "it is ready", func() bool { status, is := a.ready(); return status == http.StatusOK && is.State == nil })
+	}
+	leader, term := etcd.Leader()
+	etcd.Kill(leader)
+	files("killed")
+	if _, now := etcd.Leader(); now <= term {
+		t.Errorf("the term is %d still", now)
+	}
+	etcd.Restart(leader)
+	etcd.Settled()
+	leader, term = etcd.Leader()
+	etcd.Isolate(leader)
+	files("isolated")
+	etcd.Join()
+	etcd.Settled()
+	if _, now := etcd.Leader(); now <= term {
+		t.Errorf("the term is %d still", now)
 	}
 }
