@@ -96,7 +96,7 @@ obligations:
   log: {file: owed.log}
   custom: {page: {webhook: "https://hooks.example.com/c"}}
 approvals: {channels: [url, wait], wait: 10s, on_disconnect: cancel, per_principal: 8, waiting: 100}
-tool_requests: {ttl: 5m, per_principal: 8, pending: 100}
+tool_requests: {ttl: 5m, per_principal: 8, pending: 100, keep: pdp}
 capabilities: {holder_key: gateway, per_minute: 5}
 meta: [com.example/trace]
 `
