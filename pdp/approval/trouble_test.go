@@ -24,7 +24,7 @@ func TestInTrouble(t *testing.T) {
 // are about a thousand subjects.
 func TestOnEtcd(t *testing.T) {
 	t.Parallel()
-	again(t, onEtcd, "TestInTrouble|TestOnEtcd|TestReplicas.*|TestLocked|TestDisk.*|TestLostWrites|TestDamage.*|TestFlippedValue|TestFormatRefused|"+
+	again(t, onEtcd, "TestInTrouble|TestOnEtcd|TestReplicas.*|TestTake.*|TestLocked|TestDisk.*|TestLostWrites|TestDamage.*|TestFlippedValue|TestFormatRefused|"+
 		"TestReserved(Round|Use)IsNotGivenBack|TestCopyOfAReservationCountsOnce|TestRoundsBeforeAKnownOneAreTaken|TestNothingGoesOnFromWhatIsAskedAgain|"+
 		"TestUnlisted.*|TestNoRoundWithoutRounds|TestFollowNeedsItsFile|TestWhatAnOlderCopyCatchesUpIsNew|TestOlderCopy.*|TestShorterLogKeepsStoreClosed|"+
 		"TestManyUsesAtOnceAreSettledAtAStart|TestLargeApprovalsDoNotKeepAStartUp|TestLookReadsTheOutbox|TestStepsStayInOrderOverAStart|TestWay.*|"+
