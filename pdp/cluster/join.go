@@ -143,13 +143,13 @@ func (c *Cluster) readMark() (m mark, err error) {
 	return m, err
 }
 
-// writeMark keeps the mark of now.
+// writeMark keeps the mark of now: once etcd was restored, that of before.
 func (c *Cluster) writeMark() error {
 	c.mu.Lock()
 	m := c.mark
 	c.mu.Unlock()
 	m.Cluster, m.Revision = c.history.Known()
-	if c.options.Data == "" || c.history.Restored() || m.Cluster == 0 {
+	if c.options.Data == "" || m.Cluster == 0 {
 		return nil
 	}
 	text, err := json.Marshal(m, json.Deterministic(true))

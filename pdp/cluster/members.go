@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -180,12 +181,23 @@ func (c *Cluster) heard(err error) {
 	}
 }
 
-// beat writes this member, and reads the others.
-func (c *Cluster) beat(ctx context.Context) error {
-	if c.history.Restored() {
-		c.restoredMeanwhile(ctx)
-		return ErrRestored
+// beat writes this member, and reads the others. Once etcd was restored it has that on record here and there, before it says so:
+// this process may end at any moment.
+func (c *Cluster) beat(ctx context.Context) (err error) {
+	if !c.history.Restored() {
+		err = c.contact(ctx)
 	}
+	if c.history.Restored() {
+		if failed := c.writeMark(); failed != nil {
+			c.options.Logger.Error("etcd was restored, and that cannot be kept here", "error", failed)
+		}
+		c.restoredMeanwhile(ctx)
+		return cmp.Or(err, ErrRestored)
+	}
+	return err
+}
+
+func (c *Cluster) contact(ctx context.Context) error {
 	if err := c.lease(ctx); err != nil {
 		return fmt.Errorf("%w: %w", ErrAway, err)
 	}
