@@ -363,6 +363,24 @@ func (c *counter) retry(who, method, path, body string) (status int, after, text
 	return answer.StatusCode, answer.Header.Get("Retry-After"), string(read)
 }
 
+// may reports whether a call may be made. Until the last use is settled, a round after it is 503 at another replica.
+func (c *counter) may(body string) bool {
+	c.t.Helper()
+	var a told
+	eventually(c.t, "it is answered", func() bool {
+		status, after, text := c.retry("pep", "POST", "/v1/authorize", body)
+		if status == http.StatusServiceUnavailable && after != "" {
+			return false
+		}
+		if status != http.StatusOK {
+			c.t.Fatalf("%s\ngot %d %s", body, status, text)
+		}
+		must(c.t, json.Unmarshal([]byte(text), &a))
+		return true
+	})
+	return a.may()
+}
+
 // fillEtcd writes until etcd has used more than 80 % of its quota.
 func fillEtcd(t testing.TB, etcd *etcdtest.Cluster) {
 	t.Helper()
