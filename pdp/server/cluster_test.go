@@ -136,7 +136,7 @@ func TestClusterOfReplicas(t *testing.T) {
 	used := 0
 	for range 2 {
 		for _, one := range []*counter{c, a, b} {
-			if one.asks("pep", tool("push", again)).may() {
+			if one.may(tool("push", again)) {
 				used++
 			}
 		}
@@ -272,7 +272,7 @@ func TestClusterRestored(t *testing.T) {
 	a, b := g.all[0], g.all[1]
 	a.approved()
 	dir := g.etcd.CopyOf()
-	if !a.asks("pep", tool("push", again)).may() {
+	if !a.may(tool("push", again)) {
 		t.Fatal("it cannot be used")
 	}
 	g.etcd.PutBack(dir)
@@ -298,7 +298,7 @@ func TestClusterRestored(t *testing.T) {
 	g.start(1)
 	for _, one := range g.all {
 		eventually(t, "it goes on", func() bool { _, is := one.ready(); return is.State == nil })
-		if one.asks("pep", tool("push", again)).may() {
+		if one.may(tool("push", again)) {
 			t.Error("a use that was made before etcd was put back was made once more")
 		}
 	}
@@ -314,7 +314,7 @@ func TestClusterRestoredWithoutALog(t *testing.T) {
 	_, is := b.ready()
 	gone := is.Cluster.Origin
 	dir := g.etcd.CopyOf()
-	if !b.asks("pep", tool("push", again)).may() {
+	if !b.may(tool("push", again)) {
 		t.Fatal("it cannot be used")
 	}
 	must(t, b.Stop(t.Context()))
@@ -337,7 +337,7 @@ func TestClusterRestoredWithoutALog(t *testing.T) {
 	must(t, a.Stop(t.Context()))
 	g.start(0)
 	eventually(t, "it goes on", func() bool { _, is := a.ready(); return is.State == nil })
-	if a.asks("pep", tool("push", again)).may() {
+	if a.may(tool("push", again)) {
 		t.Error("a use that was made before etcd was put back was made once more")
 	}
 	_, text := a.do("mia", "GET", "/v1/approvals/"+waiting.Approval.ID, "")
