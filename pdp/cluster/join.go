@@ -308,12 +308,12 @@ func (c *Cluster) nextGeneration(ctx context.Context, values *ledger.Values, kno
 		err := values.Update(ctx, func(ch *ledger.ValuesChange) {
 			var there Origin
 			ch.Get(keyOrigin(name), &there)
-			// A copy from after an origin was lost has all its uses, which were counted then.
-			if counted := there.Lost != nil && !there.lacks(was) && was.Lost != nil && !was.waits(known.Generation); counted {
-				there.Generation = next
-			} else if there.lacks(was) {
+			switch {
+			case there.lacks(was):
 				there.raise(was)
-			} else {
+			case was.Lost != nil && !was.waits(known.Generation): // the copy is from after its uses were counted
+				there.Generation = next
+			default:
 				return
 			}
 			ch.Put(keyOrigin(name), there)
