@@ -195,10 +195,14 @@ func (c *Cluster) Join(ctx context.Context, j Joining) error {
 	c.mu.Lock()
 	c.config.Origin, c.joining, c.mark = j.Origin, j, known
 	c.mu.Unlock()
-	why, err := c.restored(known, j.Origin)
-	if err == nil && why != "" {
+	is, err := read(c.values)
+	why := ""
+	if err == nil {
+		why = c.restored(is, known, j.Origin)
+	}
+	if why != "" {
 		c.options.Logger.Error("state stands still until each replica has compared its own log", "error", fmt.Errorf("%w: %s", ErrRestored, why))
-		err = c.nextGeneration(ctx, c.values, known)
+		err = c.nextGeneration(ctx, c.values, is, known)
 	}
 	if err == nil && j.Import {
 		err = c.beginImport(ctx)
@@ -275,33 +279,25 @@ func (is *common) lacks(known mark) string {
 
 // restored is "", or why etcd is not what it was when this process last knew it. Once another member has raised the generation, all
 // that this process knew is there again.
-func (c *Cluster) restored(known mark, origin string) (why string, err error) {
-	is, err := read(c.values)
-	if err != nil {
-		return "", err
-	}
+func (c *Cluster) restored(is common, known mark, origin string) (why string) {
 	cluster, revision := c.history.Known()
 	_, there := is.origins[origin]
 	switch lacks := is.lacks(known); {
 	case known.Cluster == 0 && there:
-		return MarkFile + " is missing here", nil
+		return MarkFile + " is missing here"
 	case known.Cluster == 0 || lacks != "" || is.facts.Generation > known.Generation:
-		return lacks, nil
+		return lacks
 	case cluster != known.Cluster:
-		return "it has another cluster id", nil
+		return "it has another cluster id"
 	case revision < known.Revision:
-		return fmt.Sprintf("its revision is %d, and was %d", revision, known.Revision), nil
+		return fmt.Sprintf("its revision is %d, and was %d", revision, known.Revision)
 	}
-	return "", nil
+	return ""
 }
 
 // nextGeneration has every log compared anew, also those that etcd has forgotten. Known is what this process knew before. The
 // generation is raised last, and only once if several members do this: they begin with the same one.
-func (c *Cluster) nextGeneration(ctx context.Context, values *ledger.Values, known mark) error {
-	is, err := read(values)
-	if err != nil {
-		return err
-	}
+func (c *Cluster) nextGeneration(ctx context.Context, values *ledger.Values, is common, known mark) error {
 	next := max(is.facts.Generation, known.Generation) + 1
 	for _, name := range slices.Sorted(maps.Keys(known.Origins)) {
 		was := known.Origins[name]

@@ -312,7 +312,7 @@ func (c *Cluster) restoredMeanwhile(ctx context.Context) {
 		if err != nil || is.facts.Generation > known.Generation && is.lacks(known) == "" {
 			return err // another member did it
 		}
-		return c.nextGeneration(ctx, v, known)
+		return c.nextGeneration(ctx, v, is, known)
 	})
 	if err != nil {
 		c.options.Logger.Error("etcd was restored, and that cannot be written there yet", "error", err)
