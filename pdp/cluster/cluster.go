@@ -310,9 +310,7 @@ func (c *Cluster) stands() error {
 		return nil
 	case c.mark.Origins[c.config.Origin].Lost != nil: // it was counted out while it was cut off
 		return fmt.Errorf("%w: %s was settled as lost; stop it, and begin with an empty data directory", ErrRefused, c.config.Origin)
-	case c.history.Restored():
-		return fmt.Errorf("%w; restart this replica, which compares its log", ErrRestored)
-	case slices.Contains(c.waiting, c.config.Origin):
+	case c.history.Restored() || slices.Contains(c.waiting, c.config.Origin):
 		return fmt.Errorf("%w; restart this replica, which compares its log", ErrRestored)
 	case len(c.waiting) > 0:
 		return fmt.Errorf("%w; these have not compared their logs yet: %s; restart them, or settle as lost those that will never come back, and restart one replica then",
