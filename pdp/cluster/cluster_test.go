@@ -183,6 +183,10 @@ func TestRestored(t *testing.T) {
 	etcd := etcdtest.Start(t, etcdtest.Options{Members: 1})
 	a, b := newReplica(t, "a", t.Name(), etcd.Client().Endpoints()...), newReplica(t, "b", t.Name(), etcd.Client().Endpoints()...)
 	a.run()
+	lost := newReplica(t, "lost", t.Name(), etcd.Client().Endpoints()...)
+	lost.run()
+	lost.close()
+	must(t, a.SettleLost(t.Context(), "lost", "its disk burnt", true))
 	dir := etcd.CopyOf()
 	b.run() // which the copy does not know
 	etcdtest.Eventually(t, "they know each other", func() bool {
@@ -203,6 +207,9 @@ func TestRestored(t *testing.T) {
 	a.close()
 	must(t, a.join())
 	must(t, a.Usable())
+	if len(a.revoked)+len(b.revoked) > 0 {
+		t.Errorf("all is revoked, and what was lost before the copy has its uses in it: %v, %v", a.revoked, b.revoked)
+	}
 }
 
 // A program that can write to etcd, and has no key, ends no standstill: what it takes away or puts back is missed by the replicas
