@@ -154,6 +154,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/pdptest/bound", "anything of ours", "benchmarks of any package could not import it without a cycle"},
 	{"pdp/pdptest/bundles", "pdp/server/... pdp/mcp/... pdp/approval/... pdp/decisionlog/... pdp/console/... pdp/ledger/...", "tests of bundles and of the engine would carry a server in order to ask a question"},
 	{"pdp/pdptest/clock", "anything of ours", "tests of any package could not import it without a cycle"},
+	{"pdp/pdptest/counted", "anything of ours", "uses would be judged with code that counts them"},
 	{"pdp/pdptest/crashedlog", "anything of ours but pdp/decisionlog", "a crashed log would be made by another program than the log, and could look different"},
 	{"pdp/pdptest/filetree", "anything of ours", "tests of pdp itself could not import it without a cycle"},
 	{"pdp/pdptest/etcdtest", "anything of ours but pdp/ledger pdp/ledger/etcd pdp/pdptest/judged", "etcd would be tested with a part of what asks it"},

@@ -35,6 +35,7 @@ import (
 	state "policy-service/pdp/cluster"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/pdptest/counted"
 	"policy-service/pdp/pdptest/etcdtest"
 	"policy-service/pdp/pdptest/memorydisk"
 	"policy-service/pdp/pdptest/night"
@@ -968,83 +969,44 @@ func (s *troubled) check(said logsOfAll) {
 	s.Logf("of %d operations %d were answered; %d last uses were contended", s.all, s.ok, contended)
 }
 
-// part is a part of a history: a use, the answer that none is left, or a use that is taken and given back.
-type part struct {
-	kind string
-	of   int // which take a give is of
-}
-
-// uses are those that are left, and which were taken and given back.
-type uses struct {
-	left         int
-	taken, given uint64
-}
-
-func (u uses) after(p part) (is bool, next uses) {
-	bit := uint64(1) << p.of
-	switch p.kind {
-	case "use":
-		u.left--
-		return u.left >= 0, u
-	case "none":
-		return u.left == 0, u
-	case "take":
-		if u.given&bit == 0 && u.left > 0 {
-			u.left, u.taken = u.left-1, u.taken|bit
-		}
-	case "give":
-		if u.given |= bit; u.taken&bit != 0 {
-			u.left++
-		}
-	}
-	return true, u
-}
-
 // linearizable checks that the uses of an item have an order in which each answer is true, and reports whether operations have
 // contended for the last use. An operation without an answer is open to the end.
 func (s *troubled) linearizable(i item, on []string, released int) (contended bool) {
 	s.Helper()
 	var history []porcupine.Operation
 	latest, openSince := time.Duration(0), time.Duration(math.MaxInt64)
-	put := func(p part, call, end time.Duration, known bool) {
+	put := func(e counted.Event, call, end time.Duration, known bool) {
 		if !known {
 			end = math.MaxInt64
 		}
-		history = append(history, porcupine.Operation{ClientId: len(history), Input: p, Call: int64(call), Return: int64(end)})
+		history = append(history, porcupine.Operation{ClientId: len(history), Input: e, Call: int64(call), Return: int64(end)})
 	}
 	for _, o := range s.asked {
 		if o.item != i.id {
 			continue
 		}
 		if _, is := slices.BinarySearch(on, o.id); is {
-			put(part{kind: "use"}, o.call, o.end, o.known)
+			put(counted.Event{Kind: counted.Use}, o.call, o.end, o.known)
 			latest = max(latest, o.end)
 		} else if o.known {
-			put(part{kind: "none"}, o.call, o.end, true)
+			put(counted.Event{Kind: counted.None}, o.call, o.end, true)
 		} else {
 			openSince = min(openSince, o.call)
 		}
 	}
-	if released > 64 || released > 0 && openSince == math.MaxInt64 {
+	if released > counted.Most || released > 0 && openSince == math.MaxInt64 {
 		s.Errorf("%s: %d uses were given back", i.name, released)
 		return false
 	}
 	for n := range released {
-		put(part{"take", n}, openSince, 0, false)
-		put(part{"give", n}, openSince, 0, false)
+		put(counted.Event{Kind: counted.Take, Of: n}, openSince, 0, false)
+		put(counted.Event{Kind: counted.Give, Of: n}, openSince, 0, false)
 	}
 	for _, o := range s.asked {
 		_, is := slices.BinarySearch(on, o.id)
 		contended = contended || o.item == i.id && o.known && !is && o.call < latest
 	}
-	model := porcupine.Model{
-		Init: func() any { return uses{left: i.uses} },
-		Step: func(state, input, _ any) (bool, any) {
-			is, next := state.(uses).after(input.(part))
-			return is, next
-		},
-	}
-	if got := porcupine.CheckOperationsTimeout(model, history, 2*patience); got != porcupine.Ok {
+	if got := counted.Judge(i.uses, history, 2*patience); got != porcupine.Ok {
 		s.Errorf("the history of %s, which grants %d uses, is %s: %+v", i.name, i.uses, got, history)
 	}
 	return contended

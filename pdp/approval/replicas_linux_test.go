@@ -24,6 +24,7 @@ import (
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/decisionlog/vouch"
 	"policy-service/pdp/ledger/etcd"
+	"policy-service/pdp/pdptest/counted"
 	"policy-service/pdp/pdptest/etcdtest"
 	"policy-service/pdp/pdptest/memorydisk"
 	"policy-service/pdp/pdptest/night"
@@ -532,39 +533,6 @@ func (s *scene) check(kept map[string]approval.Approval, said logs) (contended b
 	return s.linearizable(kept, said)
 }
 
-// event is a part of a history of uses of one approval: a use, or the answer that none is left. A decision that is on no
-// record takes a use, and gives it back.
-type event struct {
-	kind string
-	of   int // the decision that takes and gives back
-}
-
-// left are the uses of an approval that are left, and the decisions that have taken one and that have given it back.
-type left struct {
-	uses         int
-	taken, given uint64
-}
-
-func (l left) after(e event) (is bool, next left) {
-	bit := uint64(1) << e.of
-	switch e.kind {
-	case "use":
-		l.uses--
-		return l.uses >= 0, l
-	case "none":
-		return l.uses == 0, l
-	case "take":
-		if l.given&bit == 0 && l.uses > 0 {
-			l.uses, l.taken = l.uses-1, l.taken|bit
-		}
-	case "give":
-		if l.given |= bit; l.taken&bit != 0 {
-			l.uses++
-		}
-	}
-	return true, l
-}
-
 // linearizable checks that the uses of each approval have an order in which each answer is true, and reports whether decisions
 // have contended for a last use. An operation without an answer is open to the end.
 func (s *scene) linearizable(kept map[string]approval.Approval, said logs) (contended bool) {
@@ -581,7 +549,7 @@ func (s *scene) linearizable(kept map[string]approval.Approval, said logs) (cont
 			if u.approval != a.ID {
 				continue
 			}
-			put := func(e event) {
+			put := func(e counted.Event) {
 				end := int64(u.end)
 				if !u.known {
 					end = math.MaxInt64
@@ -590,15 +558,15 @@ func (s *scene) linearizable(kept map[string]approval.Approval, said logs) (cont
 			}
 			switch {
 			case slices.Contains(said.uses[a.ID], u.decision):
-				if put(event{kind: "use"}); u.end > latest.end {
+				if put(counted.Event{Kind: counted.Use}); u.end > latest.end {
 					latest = u
 				}
 			case u.known:
-				put(event{kind: "none"})
+				put(counted.Event{Kind: counted.None})
 			case said.released[u.decision]:
-				put(event{"take", released})
-				put(event{"give", released})
-				if released++; released > 64 {
+				put(counted.Event{Kind: counted.Take, Of: released})
+				put(counted.Event{Kind: counted.Give, Of: released})
+				if released++; released > counted.Most {
 					s.t.Fatal("too many uses were given back")
 				}
 			}
@@ -612,14 +580,7 @@ func (s *scene) linearizable(kept map[string]approval.Approval, said logs) (cont
 		histories[a.ID] = history
 	}
 	for id, history := range histories {
-		model := porcupine.Model{
-			Init: func() any { return left{uses: kept[id].Terms.Uses} },
-			Step: func(state, input, _ any) (bool, any) {
-				is, next := state.(left).after(input.(event))
-				return is, next
-			},
-		}
-		if got := porcupine.CheckOperationsTimeout(model, history, patience); got != porcupine.Ok {
+		if got := counted.Judge(kept[id].Terms.Uses, history, patience); got != porcupine.Ok {
 			s.t.Errorf("the history of %s, which grants %d uses, is %s: %+v", id, kept[id].Terms.Uses, got, history)
 		}
 	}
