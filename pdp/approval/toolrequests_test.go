@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -149,9 +148,6 @@ func TestToolRequestsOfOthers(t *testing.T) {
 // What one gateway keeps is bounded, and takes no room of another. What ended makes room.
 func TestToolRequestsAreBounded(t *testing.T) {
 	t.Parallel()
-	if os.Getenv(onEtcd) != "" || os.Getenv(inTrouble) != "" {
-		t.Skip("it writes 64 MiB")
-	}
 	r := newRecord()
 	s := mustOpen(t, quick(t), r.options())
 	large := strings.Repeat("x", evaluation.ToolRequestText)

@@ -17,14 +17,14 @@ const onEtcd = "APPROVALS_ON_ETCD"
 // another process takes the last place in between.
 func TestInTrouble(t *testing.T) {
 	t.Parallel()
-	again(t, inTrouble, "TestInTrouble|TestOnEtcd|TestReplicas.*|TestTheRatesAreForWhatIsFiled")
+	again(t, inTrouble, "TestInTrouble|TestOnEtcd|TestReplicas.*|TestToolRequestsAreBounded|TestTheRatesAreForWhatIsFiled")
 }
 
 // TestOnEtcd runs the other tests in etcd, but those that do something to the file, that run in a bubble of synctest, or that
 // are about a thousand subjects.
 func TestOnEtcd(t *testing.T) {
 	t.Parallel()
-	again(t, onEtcd, "TestInTrouble|TestOnEtcd|TestReplicas.*|TestTake.*|TestLocked|TestDisk.*|TestLostWrites|TestDamage.*|TestFlippedValue|TestFormatRefused|"+
+	again(t, onEtcd, "TestInTrouble|TestOnEtcd|TestReplicas.*|TestToolRequestsAreBounded|TestTake.*|TestLocked|TestDisk.*|TestLostWrites|TestDamage.*|TestFlippedValue|TestFormatRefused|"+
 		"TestReserved(Round|Use)IsNotGivenBack|TestCopyOfAReservationCountsOnce|TestRoundsBeforeAKnownOneAreTaken|TestNothingGoesOnFromWhatIsAskedAgain|"+
 		"TestUnlisted.*|TestNoRoundWithoutRounds|TestFollowNeedsItsFile|TestWhatAnOlderCopyCatchesUpIsNew|TestOlderCopy.*|TestShorterLogKeepsStoreClosed|"+
 		"TestManyUsesAtOnceAreSettledAtAStart|TestLargeApprovalsDoNotKeepAStartUp|TestLookReadsTheOutbox|TestStepsStayInOrderOverAStart|TestWay.*|"+
