@@ -35,17 +35,13 @@ func (l *Ledger[I, S]) Run(ctx context.Context, more ...func(context.Context) er
 			}
 		case <-l.wake:
 			now := time.Now()
-			latest, awake = earlier(latest, now.Add(longestNap)), now.Add(2*longestNap)
+			awake = now.Add(2 * longestNap)
+			if soon := now.Add(longestNap); soon.Before(latest) {
+				latest = soon
+			}
 		}
 		timer.Reset(min(l.nap(worked), time.Until(latest))) // or a Run that is woken often never works
 	}
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }
 
 // Work does once the work that Run does whenever some is due.
