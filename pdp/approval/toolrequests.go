@@ -150,8 +150,10 @@ func (s *Store) forgetToolRequests(ctx context.Context) error {
 			var kept keptTools
 			c.Get(prefixOfTools+of+"/", &kept)
 			kept.Number, kept.Bytes = kept.Number-1, kept.Bytes-len(r.Text)
-			if c.Put(prefixOfTools+of+"/", kept); kept == (keptTools{}) {
+			if kept == (keptTools{}) {
 				c.Delete(prefixOfTools + of + "/")
+			} else {
+				c.Put(prefixOfTools+of+"/", kept)
 			}
 			c.Delete(prefixTools + key)
 			c.Delete(prefixToolOpen + key)
