@@ -131,6 +131,7 @@ var rooms = []struct{ room, not, because string }{
 
 	// The console: a client of our own HTTP API.
 	{"pdp/console", "anything of ours but pdp/approval/inbox pdp/console/page pdp/decisionlog/remote pdp/httpclient pdp/plainfile pdp/seal pdp/server/auth", "a page could show what the API would not answer to its reader"},
+	{"pdp/console/sessions", "anything of ours but pdp/console pdp/ledger pdp/server/auth", "the sessions of replicas would be kept beside the ledger"},
 	{"pdp/console/page", "anything of ours but pdp/visible", "one view would be drawn as two pages, if a session or a clock had a part in it"},
 
 	// Small rooms with one job each.
