@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"testing/fstest"
 
 	"policy-service/evaluation"
 )
@@ -58,6 +59,15 @@ func (g *generator) askPeople(o *obligedWorld) {
 
 // Bundle loads the bundle of the world.
 func (w GeneratedWorld) Bundle(t *testing.T) *Bundle { return w.load(t) }
+
+// Files are the files of that bundle.
+func (w GeneratedWorld) Files() map[string][]byte {
+	files := map[string][]byte{}
+	for name, file := range w.source().Fsys.(fstest.MapFS) {
+		files[name] = file.Data
+	}
+	return files
+}
 
 // Seed names the world.
 func (w GeneratedWorld) Seed() uint64 { return w.seed }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"reflect"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"policy-service/pdp/decisionlog/mask"
 	"policy-service/pdp/decisionlog/recorder"
 	"policy-service/pdp/pdptest/night"
+	"policy-service/pdp/replay"
 )
 
 // TestPropertyDecisionsAreMadeAgainFromTheLog: what is on record is enough to make each decision
@@ -63,12 +65,13 @@ func TestPropertyDecisionsAreMadeAgainFromTheLog(t *testing.T) {
 				t.Fatalf("seed %d, masks %q", w.Seed(), patterns)
 			}
 		}
+		a.recheck()
 		for kind, n := range a.kinds {
 			kinds[kind] += n
 		}
 	})
 	t.Log(kinds)
-	for _, kind := range []string{"same", "same answer", "unknown", "registered", "native", "item", "approved allow", "approved deny", "masked", "continued", "continued, and masked", "possible", "impossible", "possible, and masked", "possible, and hangs", "question of a batch"} {
+	for _, kind := range []string{"same", "same answer", "unknown", "registered", "native", "item", "approved allow", "approved deny", "masked", "continued", "continued, and masked", "possible", "impossible", "possible, and masked", "possible, and hangs", "question of a batch", "rechecked", "rechecked, and hangs"} {
 		if kinds[kind] < night.Cases(5) {
 			t.Errorf("%d cases are %s: the generator does not test what it should", kinds[kind], kind)
 		}
@@ -117,6 +120,28 @@ func againstTheLog(t *testing.T, w pdp.GeneratedWorld, patterns []string) *onRec
 	a.first = pdp.Of(a.bundle, pdp.Options{Now: clock, Approvals: a.desk, Recorder: &first, NewID: func() string { a.ids++; return fmt.Sprint("d", a.ids) }})
 	return a
 }
+
+// recheck asks all questions of the log again at once.
+func (a *onRecord) recheck() {
+	got, err := replay.Recheck(a.Context(), keptBundle{a.log, a.world.Files()}, replay.Options{})
+	if err != nil || got.Different > 0 || len(got.Incomplete) > 0 {
+		a.Errorf("asked again, %v: %+v", err, got)
+	}
+	a.kinds["rechecked"] += int(got.Same)
+	a.kinds["rechecked, and hangs"] += int(got.Hidden)
+}
+
+// keptBundle is a log of one bundle.
+type keptBundle struct {
+	log   *decisionlog.Log
+	files map[string][]byte
+}
+
+func (k keptBundle) Records(ctx context.Context) iter.Seq2[decisionlog.Record, error] {
+	return k.log.Records(ctx, 0, k.log.Size())
+}
+
+func (k keptBundle) Bundle(string) (map[string][]byte, error) { return k.files, nil }
 
 func (a *onRecord) single(call pdp.Call) evaluation.Decision {
 	d, err := a.first.Evaluate(a.Context(), call)
