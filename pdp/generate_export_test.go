@@ -7,6 +7,9 @@ import (
 	"testing/fstest"
 
 	"policy-service/evaluation"
+	"regexp"
+	"slices"
+	"strings"
 )
 
 // GeneratedWorld is a bundle by chance, and questions for it. Tests that need the decision log use it,
@@ -67,6 +70,35 @@ func (w GeneratedWorld) Files() map[string][]byte {
 		files[name] = file.Data
 	}
 	return files
+}
+
+// Edited is the bundle with an edit, and what that is.
+func (w GeneratedWorld) Edited() (files fstest.MapFS, edit string) {
+	all := &w.policies
+	if len(w.obligedWorld.world.tenant) > 0 && w.chance(20) {
+		all = &w.obligedWorld.world.tenant
+	}
+	*all = slices.Clone(*all)
+	n := w.IntN(len(*all))
+	one := &(*all)[n]
+	was := one.text
+	switch w.IntN(4) {
+	case 0:
+		*all = slices.Delete(*all, n, n+1)
+		return w.source().Fsys.(fstest.MapFS), "without " + was
+	case 1:
+		one.text = regexp.MustCompile(`@obligation\("[^"]*"\) ?`).ReplaceAllString(was, "")
+	case 2:
+		one.text = regexp.MustCompile(`\b(permit|forbid) ?\(`).ReplaceAllStringFunc(was, func(effect string) string {
+			if strings.HasPrefix(effect, "permit") {
+				return "forbid ("
+			}
+			return "permit ("
+		})
+	default:
+		one.text = strings.TrimSuffix(was, ";") + ` unless { action == Action::"read" };`
+	}
+	return w.source().Fsys.(fstest.MapFS), was + " is " + one.text
 }
 
 // Seed names the world.

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"policy-service/evaluation"
@@ -65,13 +66,15 @@ func TestPropertyDecisionsAreMadeAgainFromTheLog(t *testing.T) {
 				t.Fatalf("seed %d, masks %q", w.Seed(), patterns)
 			}
 		}
-		a.recheck()
+		if a.recheck(); w.Seed()%2 == 0 {
+			a.compare()
+		}
 		for kind, n := range a.kinds {
 			kinds[kind] += n
 		}
 	})
 	t.Log(kinds)
-	for _, kind := range []string{"same", "same answer", "unknown", "registered", "native", "item", "approved allow", "approved deny", "masked", "continued", "continued, and masked", "possible", "impossible", "possible, and masked", "possible, and hangs", "question of a batch", "rechecked", "rechecked, and hangs"} {
+	for _, kind := range []string{"same", "same answer", "unknown", "registered", "native", "item", "approved allow", "approved deny", "masked", "continued", "continued, and masked", "possible", "impossible", "possible, and masked", "possible, and hangs", "question of a batch", "rechecked", "rechecked, and hangs", "compared", "narrowed", "otherwise"} {
 		if kinds[kind] < night.Cases(5) {
 			t.Errorf("%d cases are %s: the generator does not test what it should", kinds[kind], kind)
 		}
@@ -129,6 +132,118 @@ func (a *onRecord) recheck() {
 	}
 	a.kinds["rechecked"] += int(got.Same)
 	a.kinds["rechecked, and hangs"] += int(got.Hidden)
+}
+
+// compare compares what an edit of the bundle changes with what two bundles answer, one question after the other, whose every policy
+// is asked.
+func (a *onRecord) compare() {
+	files, edit := a.world.Edited()
+	candidate, _ := pdp.Load(pdp.FS(files))
+	if candidate == nil { // such as a forbid that has the obligation of a permit
+		a.kinds["an edit that does not load"]++
+		return
+	}
+	changed := map[string]replay.Class{}
+	got, err := replay.Compare(a.Context(), keptBundle{a.log, a.world.Files()}, replay.Base{Bundle: a.bundle}, candidate, replay.Options{}, func(c *replay.Change) {
+		changed[c.Recorded.ID] = c.Class
+	})
+	if err != nil || len(got.Incomplete) > 0 {
+		a.Fatalf("%s: %v, %+v", edit, err, got)
+	}
+	base, next := a.bundle.WithoutIndex(), candidate.WithoutIndex()
+	for record, err := range a.log.Records(a.Context(), 0, a.log.Size()) {
+		if err != nil {
+			a.Fatal(err)
+		}
+		for _, q := range a.questions(record.Line) {
+			is, class := changed[q.ID], a.byHand(base, next, q)
+			if is != class {
+				a.Errorf("%s\nof %s\nit is %q, and %q by hand", edit, q.Line, is, class)
+			}
+			a.kinds["compared"]++
+			a.kinds[string(class)]++
+		}
+	}
+}
+
+// byHand is how an edit changes one recorded answer, "" if it does not or if that depends on what is hidden.
+func (a *onRecord) byHand(base, next *pdp.Bundle, q *decisionlog.Recorded) replay.Class {
+	call, err := recorder.CallOf(q, next, evaluation.DefaultLimits())
+	if err != nil {
+		return "" // it was no request
+	}
+	then, err := recorder.CallOf(q, base, evaluation.DefaultLimits())
+	if err != nil {
+		a.Fatal(err)
+	}
+	if call.Approved != "" {
+		if call.Bound, err = pdp.Of(base, pdp.Options{}).Binding(a.Context(), then); err != nil {
+			return ""
+		}
+	}
+	d, err := pdp.Of(next, pdp.Options{}).Evaluate(a.Context(), call)
+	if err != nil {
+		return ""
+	}
+	yes := map[string]bool{decisionlog.Allow: true, decisionlog.Waiting: true, decisionlog.Possible: true}
+	was, is := q.Answer(), recorder.AnswerOf(d)
+	switch {
+	case !yes[was] && yes[is]:
+		return replay.Widened
+	case yes[was] && !yes[is], len(q.Discharged) > 0 && is == decisionlog.Waiting:
+		return replay.Narrowed
+	}
+	owed := func(of []string) map[string]bool {
+		all := map[string]bool{}
+		for _, one := range of {
+			all[one] = true
+		}
+		return all
+	}
+	var before, after []string
+	for _, o := range q.Obligations {
+		before = append(before, o.ID+" "+o.Type)
+	}
+	for _, o := range d.Obligations {
+		after = append(after, o.ID+" "+o.Type)
+	}
+	for one := range owed(before) {
+		if yes[was] && !owed(after)[one] {
+			return replay.Weaker
+		}
+	}
+	for one := range owed(after) {
+		if yes[was] && !owed(before)[one] {
+			return replay.Stronger
+		}
+	}
+	if q.Reason != string(d.Reason) || q.ReasonUser != d.ReasonUser && !strings.Contains(q.ReasonUser, evaluation.MaskPrefix) ||
+		!slices.Equal(before, after) || !slices.Equal(q.LeftOut, d.LeftOut) {
+		return replay.Other
+	}
+	return ""
+}
+
+// questions are those of a record.
+func (a *onRecord) questions(line []byte) (all []*decisionlog.Recorded) {
+	r, err := a.log.Recorded(line)
+	if err != nil {
+		a.Fatal(err)
+	}
+	switch {
+	case r.Kind != decisionlog.KindDecision && r.Kind != decisionlog.KindPossible:
+		return nil
+	case r.Items == nil:
+		return []*decisionlog.Recorded{&r}
+	}
+	questions, err := r.ResolvedQuestions()
+	if err != nil {
+		a.Fatal(err)
+	}
+	for n := range questions {
+		all = append(all, &questions[n])
+	}
+	return all
 }
 
 // keptBundle is a log of one bundle.

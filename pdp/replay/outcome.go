@@ -74,9 +74,9 @@ func onRecord(r *decisionlog.Recorded) Outcome {
 	return o
 }
 
-// differs names the first part in which two outcomes differ, "" if they are one. Where something is hidden, the policies that had
-// a part in the answer may be others, and so may values that an obligation was filled with. A text with a mask is not compared.
-func differs(was, is Outcome, hidden bool) (part string) {
+// changed names the first part of the answer to the caller in which two outcomes differ, "" if it is one answer. Where something is
+// hidden, values that an obligation was filled with may be others. A text with a mask is not compared.
+func changed(was, is Outcome, hidden bool) (part string) {
 	masked := func(text string) bool { return strings.Contains(text, evaluation.MaskPrefix) }
 	alike := func(a, b Obligation) bool {
 		return a.ID == b.ID && a.Type == b.Type &&
@@ -91,10 +91,20 @@ func differs(was, is Outcome, hidden bool) (part string) {
 		return "reason_user"
 	case !slices.EqualFunc(was.Obligations, is.Obligations, alike):
 		return "obligations"
-	case !slices.Equal(was.Required, is.Required):
-		return "required"
 	case !slices.Equal(was.LeftOut, is.LeftOut):
 		return "left_out"
+	}
+	return ""
+}
+
+// differs names the first part in which two outcomes differ, "" if they are one. Where something is hidden, the policies that had
+// a part in the answer may be others.
+func differs(was, is Outcome, hidden bool) (part string) {
+	switch part := changed(was, is, hidden); {
+	case part != "":
+		return part
+	case !slices.Equal(was.Required, is.Required):
+		return "required"
 	case hidden:
 		return ""
 	case !slices.Equal(was.Determining, is.Determining):

@@ -133,28 +133,10 @@ func (r *Rechecked) add(one judged, paths map[string]*Dependence) {
 	r.Decisions++
 	switch {
 	case one.lacks != "":
-		r.Incomplete[one.lacks]++
-		if some := r.Examples[one.lacks]; len(some) < mostExamples && one.q.ID != "" {
-			r.Examples[one.lacks] = append(some, one.q.ID)
-		}
+		lacking(r.Incomplete, r.Examples, one.lacks, one.q.ID)
 	case one.need != nil:
 		r.Hidden++
-		for _, path := range one.need.Paths {
-			of, known := paths[path]
-			if !known && len(paths) == mostDependences {
-				continue
-			}
-			if !known {
-				of = &Dependence{Path: path}
-				paths[path] = of
-			}
-			of.Decisions++
-			for _, id := range one.need.Policies {
-				if !slices.Contains(of.Policies, id) {
-					of.Policies = append(of.Policies, id)
-				}
-			}
-		}
+		depends(paths, one.need)
 	case one.diff != nil:
 		r.Different++
 		if len(r.Differences) < mostDifferences {
@@ -162,5 +144,33 @@ func (r *Rechecked) add(one judged, paths map[string]*Dependence) {
 		}
 	default:
 		r.Same++
+	}
+}
+
+// lacking counts a record that cannot be judged.
+func lacking(count map[string]int64, examples map[string][]string, why, id string) {
+	count[why]++
+	if some := examples[why]; len(some) < mostExamples && id != "" {
+		examples[why] = append(some, id)
+	}
+}
+
+// depends counts an answer that depends on hidden places.
+func depends(paths map[string]*Dependence, on *pdp.Unknown) {
+	for _, path := range on.Paths {
+		of, known := paths[path]
+		if !known && len(paths) == mostDependences {
+			continue
+		}
+		if !known {
+			of = &Dependence{Path: path}
+			paths[path] = of
+		}
+		of.Decisions++
+		for _, id := range on.Policies {
+			if !slices.Contains(of.Policies, id) {
+				of.Policies = append(of.Policies, id)
+			}
+		}
 	}
 }
