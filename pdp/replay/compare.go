@@ -366,9 +366,11 @@ func (c *comparison) by(ctx context.Context, b *pdp.Bundle, q *decisionlog.Recor
 
 // Group is the changes with one cause.
 type Group struct {
-	Class     Class   `json:"class"`
-	From      Outcome `json:"from"`
-	To        Outcome `json:"to"`
+	Class Class   `json:"class"`
+	From  Outcome `json:"from"`
+	To    Outcome `json:"to"`
+	// Cause are the policies that make the difference; see [Compared.Causes].
+	Cause     []Cause `json:"cause"`
 	Decisions int64   `json:"decisions"`
 	Distinct  int64   `json:"distinct"`
 	Subjects  []Count `json:"subjects"`
