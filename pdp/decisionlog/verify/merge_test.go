@@ -371,7 +371,7 @@ func TestMergeRefuses(t *testing.T) {
 		"cut off":          {other[:len(other)-3], fmt.Sprintf("1.ndjson:%d: the last line is cut off", len(lines)-1)},
 		"without its end":  {join(lines[:len(lines)-2]), fmt.Sprintf("1.ndjson:%d: the export ends before its last line", len(lines)-1)},
 		"with more":        {append(bytes.Clone(other), lines[3]...), fmt.Sprintf("1.ndjson:%d: something follows", len(lines))},
-		"a damaged line":   {bytes.Replace(other, []byte(`"kind":"decision"`), []byte(`"kind":decision"`), 1), "1.ndjson:3: it is no record"},
+		"a damaged line":   {bytes.Replace(other, []byte(`"kind":"decision"`), []byte(`"kind":decision"`), 1), "1.ndjson:4: it is no record"},
 		"lines swapped":    {join(slices.Concat(lines[:3], [][]byte{lines[4], lines[3]}, lines[5:])), "1.ndjson:5: record "},
 		"no line of these": {join(slices.Insert(slices.Clone(lines), 2, []byte("x\n"))), "1.ndjson:3: it is no record"},
 	} {
