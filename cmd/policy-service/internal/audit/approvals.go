@@ -69,7 +69,7 @@ func (c approvalsCommand) Run(s cli.Streams) error {
 	ctx, stop := cli.UntilSignal()
 	defer stop()
 	var all []*story
-	read := func(log tailed) (err error) { all, err = stories(stepsOf(ctx, log), only); return err }
+	read := func(log tailed) (err error) { all, err = stories(stepsOf(ctx, log), only, true); return err }
 	const what = "read the approval requests"
 	switch {
 	case c.Server != "":
@@ -77,7 +77,7 @@ func (c approvalsCommand) Run(s cli.Streams) error {
 	case c.Data != "":
 		err = read(tailedHere(c.Data))
 	default:
-		if all, err = stories(c.inFile(what), only); err == nil {
+		if all, err = stories(c.inFile(what), only, false); err == nil {
 			err = c.settled(what, all)
 		}
 		if err != nil {
@@ -239,9 +239,10 @@ func (c approvalsCommand) settled(what string, all []*story) error {
 }
 
 // stories reads the approval requests of which a step passes a filter, in the order in which they began: first their ids, then
-// all their steps. Others than the one that passes may be earlier or later, or say less.
-func stories(read records, only decisionlog.Filter) (all []*story, err error) {
-	byID, from, begins := map[string]*story{}, time.Now(), true
+// all their steps. Others than the one that passes may be earlier or later, or say less. If all are of one clock, none is read of before
+// the first was filed.
+func stories(read records, only decisionlog.Filter, oneClock bool) (all []*story, err error) {
+	byID, from, begins := map[string]*story{}, time.Now(), oneClock
 	each := func(only decisionlog.Filter, f func(string, *decisionlog.Recorded, *stepRecord)) error {
 		return read(only, func(origin string, line []byte) error {
 			var step stepRecord
