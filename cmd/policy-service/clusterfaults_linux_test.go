@@ -1087,6 +1087,9 @@ func (s *troubled) merges(said logsOfAll) {
 			} `json:"steps"`
 		}
 		must(s.T, json.Unmarshal([]byte(line), &one))
+		if _, is := s.items[one.Approval]; !is { // a call that came too late asked for another one
+			continue
+		}
 		origins, uses := map[string]bool{}, map[string]bool{}
 		for _, step := range one.Steps {
 			if origins[step.Origin] = true; step.Event == "used" {
