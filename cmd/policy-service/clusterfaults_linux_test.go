@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/ed25519"
@@ -34,6 +35,7 @@ import (
 	"policy-service/evaluation/capability"
 	state "policy-service/pdp/cluster"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/c2sp"
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/pdptest/counted"
 	"policy-service/pdp/pdptest/etcdtest"
@@ -1032,7 +1034,85 @@ func clusterRounds(t *testing.T, pick func(all int, random *rand.Rand) []int) {
 			return
 		}
 	}
-	s.check(s.read())
+	said := s.read()
+	s.check(said)
+	s.merges(said)
+}
+
+// merges joins the exports of the replicas: they verify as one, and are read as one.
+func (s *troubled) merges(said logsOfAll) {
+	s.Helper()
+	dir := s.TempDir()
+	run := func(args ...string) string {
+		s.Helper()
+		printed, err := exec.CommandContext(s.Context(), "policy-service", args...).Output()
+		if err != nil {
+			s.Fatalf("policy-service %q: %v, %s", args, err, printed)
+		}
+		return string(printed)
+	}
+	merged, policy, keys, command := filepath.Join(dir, "all.ndjson"), filepath.Join(dir, "policy"), "", []string{"log", "merge", "-o", filepath.Join(dir, "all.ndjson")}
+	for _, r := range s.replicas {
+		name := filepath.Join(dir, fmt.Sprint(r.n, ".ndjson"))
+		run("log", "export", "--data", r.data, "-o", name)
+		command = append(command, name)
+		keys += strings.ReplaceAll(run("log", "key", "--policy", "--data", r.data), "quorum none", "")
+	}
+	must(s.T, os.WriteFile(policy, []byte(keys+"quorum none\n"), 0o600))
+	run(command...)
+	if printed := run("log", "verify", merged, "--policy", policy); !strings.Contains(printed, "a merge of 3 exports") {
+		s.Error(printed)
+	}
+	content, err := os.ReadFile(merged)
+	must(s.T, err)
+	trusted, err := c2sp.ParsePolicy([]byte(keys + "quorum none\n"))
+	must(s.T, err)
+	for range 50 {
+		at, bit := s.random.IntN(len(content)), byte(1)<<s.random.IntN(8)
+		content[at] ^= bit
+		if r := verify.Export(bytes.NewReader(content), verify.Options{Policy: trusted}); r.Code == verify.Verified {
+			s.Errorf("it verifies with another bit in byte %d", at)
+		}
+		content[at] ^= bit
+	}
+	used, between := 0, 0
+	for line := range strings.Lines(run("log", "approvals", "--export", merged, "--json")) {
+		var one struct {
+			Approval string `json:"approval"`
+			Status   string `json:"status"`
+			Steps    []struct {
+				Event  string `json:"event"`
+				Origin string `json:"origin"`
+				UsedBy string `json:"used_by"`
+			} `json:"steps"`
+		}
+		must(s.T, json.Unmarshal([]byte(line), &one))
+		if _, is := s.items[one.Approval]; !is { // a call that came too late asked for another one
+			continue
+		}
+		origins, uses := map[string]bool{}, map[string]bool{}
+		for _, step := range one.Steps {
+			if origins[step.Origin] = true; step.Event == "used" {
+				uses[step.UsedBy] = true
+			}
+		}
+		if want := s.items[one.Approval].uses; len(uses) != want || len(said.uses[one.Approval]) != want || one.Status != "used_up" || one.Steps[0].Event != "filed" {
+			s.Errorf("the merge has %d uses of %d: %s", len(uses), want, line)
+		}
+		if used += len(uses); len(origins) > 1 {
+			between++
+		}
+	}
+	var report struct {
+		Approvals map[string]struct {
+			Used int `json:"used"`
+		} `json:"approvals"`
+		Logs []any `json:"logs"`
+	}
+	must(s.T, json.Unmarshal([]byte(run("log", "report", "--export", merged, "--json")), &report))
+	if report.Approvals["native"].Used != used || used == 0 || between == 0 || len(report.Logs) != 3 {
+		s.Errorf("the report has %+v, and used were %d; %d approvals are on several logs", report, used, between)
+	}
 }
 
 // TestClusterFaults: under each fault of three processes and three members of etcd, a use is one use, a proof and a request for

@@ -2,6 +2,7 @@ package main
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +22,16 @@ const (
 // the command's example has that, and with … if they can be repeated.
 func flagsOf(leaf *kong.Node) string {
 	var all []string
-	for _, flag := range leaf.Flags {
+	var flags []*kong.Flag
+	for _, flag := range leaf.Flags { // those of which one is required stand together
+		n := len(flags)
+		if other := slices.IndexFunc(flags, func(f *kong.Flag) bool { return len(flag.Xor) > 0 && slices.Equal(f.Xor, flag.Xor) }); flag.Required && other >= 0 {
+			for n = other; n < len(flags) && slices.Equal(flags[n].Xor, flag.Xor); n++ {
+			}
+		}
+		flags = slices.Insert(flags, n, flag)
+	}
+	for _, flag := range flags {
 		text := "--" + flag.Name
 		if letter := "-" + string(flag.Short); flag.Short != 0 && strings.Contains(examples[leaf.Path()], " "+letter+" ") {
 			text = letter
@@ -36,10 +46,16 @@ func flagsOf(leaf *kong.Node) string {
 		switch {
 		case !flag.Required:
 			text = "[" + text + "]"
-		case len(flag.Xor) > 0 && flag.Name == "data": // one of the two
-			text = "(" + text + " |"
-		case len(flag.Xor) > 0:
-			text += ")"
+		case len(flag.Xor) > 0: // one of these
+			group := slices.DeleteFunc(slices.Clone(flags), func(other *kong.Flag) bool { return !slices.Equal(other.Xor, flag.Xor) })
+			if group[0] == flag {
+				text = "(" + text
+			}
+			if group[len(group)-1] == flag {
+				text += ")"
+			} else {
+				text += " |"
+			}
 		}
 		if flag.IsCumulative() {
 			text += "…"

@@ -47,6 +47,7 @@ var examples = map[string]string{
 	"keys renew":            "policy-service keys renew --data /var/lib/policy-service gateway --expires 90d",
 	"signing rotate":        "policy-service signing rotate --data /var/lib/policy-service",
 	"log export":            "policy-service log export --data /var/lib/policy-service --format csv --decision deny --since 7d -o denies.csv",
+	"log merge":             "policy-service log merge pdp-0.ndjson pdp-1.ndjson pdp-2.ndjson -o all.ndjson",
 	"log verify":            "policy-service log verify /var/lib/policy-service --checkpoint kept/checkpoint.txt",
 	"log tail":              "policy-service log tail --server https://pdp.example.com --credential auditor.key --follow",
 	"log approvals":         "policy-service log approvals --server https://pdp.example.com --credential auditor.key --text launch",
@@ -86,8 +87,11 @@ var examples = map[string]string{
 	"completion":         "policy-service completion bash",
 }
 
-// eitherFlag are two flags of which one is required, as kong's usage has them and as they are meant.
-var eitherFlag = strings.NewReplacer(" --data=DIR --server=URL ", " (--data=DIR | --server=URL) ")
+// eitherFlag are flags of which one is required, as kong's usage has them and as they are meant.
+var eitherFlag = strings.NewReplacer(
+	" --data=DIR --server=URL --export=FILE ", " (--data=DIR | --server=URL | --export=FILE) ",
+	" --data=DIR --server=URL ", " (--data=DIR | --server=URL) ",
+)
 
 // printHelp is kong's help and the example of the command; of a group of commands, the example of each.
 func printHelp(options kong.HelpOptions, ctx *kong.Context) error {

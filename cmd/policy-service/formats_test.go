@@ -262,6 +262,7 @@ func (s *story) written() {
 	must(s.T, os.Mkdir(s.path("out"), 0o700))
 	s.run("log export --data @data --proofs -o @out/export.ndjson")
 	s.run("log export --data @data --format csv -o @out/export.csv")
+	s.run("log merge @out/export.ndjson -o @out/merged.ndjson")
 	s.run("backup --data @data -o @out/backup")
 	for name, command := range map[string]string{"checkpoint": "log checkpoint --data @data", "proof": "log prove --data @data " + s.First, "log.pub": "log key --data @data"} {
 		writeFile(s.T, s.path("out/"+name), s.run(command))
@@ -287,6 +288,8 @@ func (s *story) open() {
 	s.says("keys list --data @data", "pep", "gone", "late", "mia", "warden", "auditor")
 	s.says("log verify --key @out/log.pub --checkpoint @out/checkpoint @data", "verified", "2 records are in the journal only")
 	s.says("log verify --key @out/log.pub @out/export.ndjson", "verified")
+	s.says("log verify --key @out/log.pub @out/merged.ndjson", "verified")
+	s.says("log approvals --export @out/merged.ndjson", s.Waiting)
 	s.says("log verify --key @out/log.pub @out/proof", "verified")
 	s.says("log verify --key @out/log.pub @out/sample/records.ndjson", "verified")
 	s.says("log show --data @data "+s.First, "alice", "plan")
@@ -432,9 +435,9 @@ func formats(t *testing.T) string {
 	keys, err := os.ReadFile(s.path("data/" + auth.KeyFile))
 	must(t, err)
 	number := regexp.MustCompile(`"(?:format|version)": ?(\d+)`)
-	return fmt.Sprintf("segments %d and %d\njournal %d\napprovals %d\ncapabilities %d\nexport %d\nbackup %d\nAPI keys %s\nlock of tools %s\n",
+	return fmt.Sprintf("segments %d and %d\njournal %d\napprovals %d\ncapabilities %d\nexport %d\nmerge %d\nbackup %d\nAPI keys %s\nlock of tools %s\n",
 		decisionlog.FormatVersion, decisionlog.FormatJournaled, journal.FormatVersion, approval.FormatVersion, capabilities.FormatVersion,
-		export.Format, backup.Format, number.FindSubmatch(keys)[1], number.FindSubmatch(lock.File{}.Text())[1])
+		export.Format, export.MergeFormat, backup.Format, number.FindSubmatch(keys)[1], number.FindSubmatch(lock.File{}.Text())[1])
 }
 
 // TestFormatNumbers: a format with another number has a fixture, made by the version that writes it.

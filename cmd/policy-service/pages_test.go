@@ -44,6 +44,7 @@ var readers = map[string]string{
 	"pdp/decisionlog/WITNESSES.md":       "operator, who has others watch the log",
 	"pdp/decisionlog/export/README.md":   "auditor, with a spreadsheet",
 	"pdp/decisionlog/PROOFS.md":          "auditor, who hands a decision on",
+	"pdp/decisionlog/MERGE.md":           "auditor, of several servers that share their state",
 	"pdp/mcp/README.md":                  "agent platform",
 	"pdp/mcp/ASK.md":                     "agent platform, who has people asked",
 	"pdp/mcp/MESSAGES.md":                "author of an agent, a host or a gateway, who speaks the messages of MCPx",

@@ -14,16 +14,13 @@ func dayOf(t time.Time) int64 { return t.Unix() / int64(day/time.Second) }
 
 func startOf(day int64) time.Time { return time.Unix(day*24*60*60, 0).UTC() }
 
-// countDays finds the days without decisions, and facts about each.
-func (p *reporting) countDays(ctx context.Context, last decisionlog.Checkpoint) error {
-	signed, began, err := p.heartbeats(ctx, last)
-	if err != nil {
-		return err
-	}
+// countDays finds the days without decisions, and facts about each: how many checkpoints were signed on it, as far as that is
+// known.
+func (p *reporting) countDays(signed map[int64]int64, began, ended time.Time) {
 	days := &p.report.Days
-	from, to, some := p.known(began, last.Time)
+	from, to, some := p.known(began, ended)
 	if !some {
-		return nil
+		return
 	}
 	days.First, days.Last = startOf(from).Format(time.DateOnly), startOf(to).Format(time.DateOnly)
 	gone := p.daysOfGaps(from, to)
@@ -33,19 +30,18 @@ func (p *reporting) countDays(ctx context.Context, last decisionlog.Checkpoint) 
 			continue
 		}
 		quiet := QuietDay{Day: startOf(d).Format(time.DateOnly), Proved: signed[d] > 0}
-		if p.snapshot.Tenants == nil {
+		if p.report.Tenants == nil {
 			quiet.Checkpoints, quiet.Gone = signed[d], gone[d]
 		}
 		days.Quiet = append(days.Quiet, quiet)
 	}
-	return nil
 }
 
 // heartbeats counts the checkpoints of each day: they are made every minute, also
 // in silence. began is when the first one was.
-func (p *reporting) heartbeats(ctx context.Context, last decisionlog.Checkpoint) (signed map[int64]int64, began time.Time, err error) {
+func heartbeats(ctx context.Context, s *decisionlog.Snapshot, last decisionlog.Checkpoint) (signed map[int64]int64, began time.Time, err error) {
 	signed = map[int64]int64{}
-	for c, err := range p.snapshot.Checkpoints(ctx, 0, last.Size) {
+	for c, err := range s.Checkpoints(ctx, 0, last.Size) {
 		if err != nil {
 			return nil, began, err
 		}

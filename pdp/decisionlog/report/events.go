@@ -17,30 +17,30 @@ import (
 func (p *reporting) event(s *decisionlog.Recorded) error {
 	switch s.Event {
 	case decisionlog.EventStart, decisionlog.EventStop, decisionlog.EventCrash, decisionlog.EventCreated:
-		p.service.Runs = append(p.service.Runs, Run{At: moment(s), Event: s.Event})
+		p.service.Runs = append(p.service.Runs, Run{At: p.moment(s), Event: s.Event})
 		return nil
 	case decisionlog.EventBundleLoaded:
 		p.begin()
-		loaded, err := bundleLoaded(s)
+		loaded, err := p.bundleLoaded(s)
 		if err == nil {
 			p.addBundle(*loaded)
 		}
 		return err
 	case decisionlog.EventBundleRefused:
-		return addEvent(&p.service.Refused, s, func(b *RefusedBundle) { b.At = moment(s) })
+		return addEvent(&p.service.Refused, s, func(b *RefusedBundle) { b.At = p.moment(s) })
 	case decisionlog.EventRetired:
-		return addEvent(&p.service.Retention, s, func(r *RetentionRun) { r.At = moment(s) })
+		return addEvent(&p.service.Retention, s, func(r *RetentionRun) { r.At = p.moment(s) })
 	case decisionlog.EventKeyRotated:
-		return addEvent(&p.service.Keys, s, func(k *KeyRotation) { k.At = moment(s) })
+		return addEvent(&p.service.Keys, s, func(k *KeyRotation) { k.At = p.moment(s) })
 	case decisionlog.EventUnsigned, decisionlog.EventSegment:
 		for _, tail := range s.UnsignedTails() {
-			if !slices.ContainsFunc(p.service.UnsignedTails, func(u UnsignedTail) bool { return u.UnsignedTail == tail }) {
-				p.service.UnsignedTails = append(p.service.UnsignedTails, UnsignedTail{moment(s), tail})
+			if !slices.ContainsFunc(p.service.UnsignedTails, func(u UnsignedTail) bool { return u.UnsignedTail == tail && u.At.Origin == p.origin }) {
+				p.service.UnsignedTails = append(p.service.UnsignedTails, UnsignedTail{p.moment(s), tail})
 			}
 		}
 		return nil
 	case decisionlog.EventDropped, decisionlog.EventResumed, decisionlog.EventLoss:
-		return addEvent(&p.service.Losses, s, func(l *Loss) { l.At = moment(s) })
+		return addEvent(&p.service.Losses, s, func(l *Loss) { l.At = p.moment(s) })
 	case decisionlog.EventRedacted:
 		return p.redaction(s)
 	case decisionlog.EventToolDrift:
@@ -97,18 +97,20 @@ func (p *reporting) redaction(s *decisionlog.Recorded) error {
 		return err
 	}
 	p.report.Redactions = append(p.report.Redactions, Redaction{
-		At: moment(s), Of: about.Sequence, ID: about.ID, Tenant: s.Tenant, Caller: s.Caller, Reason: about.Reason,
+		At: p.moment(s), Of: about.Sequence, ID: about.ID, Tenant: s.Tenant, Caller: s.Caller, Reason: about.Reason,
 	})
 	return nil
 }
 
-func bundleLoaded(s *decisionlog.Recorded) (*BundleInForce, error) {
+func (p *reporting) bundleLoaded(s *decisionlog.Recorded) (*BundleInForce, error) {
 	var about struct {
 		Bundle string `json:"bundle"`
 		Files  int64  `json:"files"`
 	}
 	err := json.Unmarshal(s.Details, &about)
-	return &BundleInForce{Digest: about.Bundle, Loaded: s.Time, Sequence: s.Sequence, Files: about.Files}, err
+	return &BundleInForce{Origin: p.origin, Digest: about.Bundle, Loaded: s.Time, Sequence: s.Sequence, Files: about.Files}, err
 }
 
-func moment(s *decisionlog.Recorded) Instant { return Instant{s.Sequence, s.Time} }
+func (p *reporting) moment(s *decisionlog.Recorded) Instant {
+	return Instant{p.origin, s.Sequence, s.Time}
+}

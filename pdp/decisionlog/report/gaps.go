@@ -10,6 +10,7 @@ import (
 // DatedGap is a gap with what is still known of its time: records are in the order
 // of their times, so those that are gone lie between their neighbours'.
 type DatedGap struct {
+	Origin string `json:"origin,omitzero"` // if the report is of several logs
 	Gap
 	// After is the time of the last record before the gap, Before that of the first
 	// one behind it, or of the checkpoint where there is none. Zero is not known.

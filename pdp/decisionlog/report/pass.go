@@ -3,7 +3,6 @@ package report
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,32 +14,35 @@ import (
 
 // reporting is a report in the making.
 type reporting struct {
-	snapshot  *decisionlog.Snapshot
 	span      span
 	report    Report
 	service   *Service // never nil, and left out of a report for some tenants
-	gaps      gaps
 	owed      *ledger
 	approvals map[string]*approval.Counter // by form
 	errors    map[string]*ErringPolicy
-	before    *BundleInForce // in force when the span begins
-	latest    map[string]int // by digest, in report.Bundles
 	days      map[int64]bool // with decisions
 	first     time.Time      // of all records that are there
-	started   bool           // there was a start
-	running   bool           // by the records, or it is not known
-	outside   *OutsideStart
-	topping   *topping // nil if nothing is counted by name
+	topping   *topping       // nil if nothing is counted by name
+	*from
 }
 
-func newReporting(s *decisionlog.Snapshot, o Options) *reporting {
+// from is the log that records are from.
+type from struct {
+	origin  string // "" if all are from one
+	gaps    gaps
+	before  *BundleInForce // in force when the span begins
+	latest  map[string]int // by digest, in report.Bundles
+	started bool           // there was a start
+	running bool           // by the records, or it is not known
+	outside *OutsideStart
+}
+
+func newReporting(o Options) *reporting {
 	p := &reporting{
-		snapshot:  s,
 		span:      span{o.From, o.To},
 		owed:      newLedger(owedMost),
 		approvals: map[string]*approval.Counter{},
 		errors:    map[string]*ErringPolicy{},
-		latest:    map[string]int{},
 		days:      map[int64]bool{},
 		service: &Service{
 			Gaps:      []DatedGap{},
@@ -51,15 +53,10 @@ func newReporting(s *decisionlog.Snapshot, o Options) *reporting {
 
 			UnsignedTails: []UnsignedTail{},
 			Keys:          []KeyRotation{},
-			Unread:        s.Head.Unread,
 		},
 		report: Report{
-			Origin:     s.Head.Origin,
 			From:       o.From,
 			To:         o.To,
-			Size:       s.Head.Size,
-			Checkpoint: string(s.Head.Checkpoint),
-			Tenants:    s.Tenants,
 			Population: newPopulation(),
 			Denies:     map[string]int64{},
 			Approvals:  map[string]approval.Tally{},
@@ -71,12 +68,18 @@ func newReporting(s *decisionlog.Snapshot, o Options) *reporting {
 	if o.By != "" {
 		p.topping = newTopping(o.By, o.Decision, topRoom)
 	}
-	p.gaps.found = func(g DatedGap) {
-		if p.span.mayHave(g) {
+	return p
+}
+
+// log begins the part of a report that is of one log.
+func (p *reporting) log(origin string) *from {
+	f := &from{origin: origin, latest: map[string]int{}}
+	f.gaps.found = func(g DatedGap) {
+		if g.Origin = origin; p.span.mayHave(g) {
 			p.service.Gaps = append(p.service.Gaps, g)
 		}
 	}
-	return p
+	return f
 }
 
 // look takes in one leaf.
@@ -95,7 +98,7 @@ func (p *reporting) look(l decisionlog.Record) error {
 	case inside:
 		err = p.count(s)
 	case s.Event == decisionlog.EventBundleLoaded && s.Time.Before(p.span.from):
-		p.before, err = bundleLoaded(s)
+		p.before, err = p.bundleLoaded(s)
 	}
 	if err != nil {
 		return fmt.Errorf("record %d: its details are not those of %s: %w", l.Sequence, s.Event, err)
@@ -115,7 +118,7 @@ func (p *reporting) run(s *decisionlog.Recorded) {
 		return
 	}
 	if p.outside == nil {
-		p.outside = &OutsideStart{First: moment(s)}
+		p.outside = &OutsideStart{First: p.moment(s)}
 	}
 	p.outside.Decisions++
 }
@@ -147,11 +150,11 @@ func (p *reporting) clock(s *decisionlog.Recorded) {
 		return
 	}
 	all := p.report.ClockBehind
-	if n := len(all); n > 0 && all[n-1].First.Time.Equal(s.Time) {
+	if n := len(all); n > 0 && all[n-1].First.Time.Equal(s.Time) && all[n-1].First.Origin == p.origin {
 		all[n-1].Records++
 		return
 	}
-	p.report.ClockBehind = append(all, ClockBehind{First: moment(s), Records: 1})
+	p.report.ClockBehind = append(all, ClockBehind{First: p.moment(s), Records: 1})
 }
 
 func (p *reporting) decision(s *decisionlog.Recorded) {
@@ -221,7 +224,7 @@ func (p *reporting) bundle(digest string) *BundleInForce {
 	p.begin()
 	i, known := p.latest[digest]
 	if !known {
-		i = p.addBundle(BundleInForce{Digest: digest})
+		i = p.addBundle(BundleInForce{Digest: digest, Origin: p.origin})
 	}
 	return &p.report.Bundles[i]
 }
@@ -241,14 +244,25 @@ func (p *reporting) begin() {
 	}
 }
 
-// end is the report.
-func (p *reporting) end(ctx context.Context) (Report, error) {
+// ended has all records of a log taken in, up to its last checkpoint.
+func (p *reporting) ended(f *from, last decisionlog.Checkpoint) {
+	p.from = f
 	p.begin()
-	last, err := decisionlog.ParseCheckpoint(p.snapshot.Head.Checkpoint, nil)
-	if err != nil {
-		return Report{}, err
-	}
 	p.gaps.reached(last.Time)
+	switch all := p.service; {
+	case !f.started || f.outside == nil:
+	case all.OutsideStart == nil:
+		all.OutsideStart = f.outside
+	default:
+		if f.outside.First.Time.Before(all.OutsideStart.First.Time) {
+			all.OutsideStart.First = f.outside.First
+		}
+		all.OutsideStart.Decisions += f.outside.Decisions
+	}
+}
+
+// end is the report, once all logs have ended.
+func (p *reporting) end(o Options) Report {
 	for _, policy := range slices.Sorted(maps.Keys(p.errors)) {
 		p.report.Errors = append(p.report.Errors, *p.errors[policy])
 	}
@@ -256,14 +270,11 @@ func (p *reporting) end(ctx context.Context) (Report, error) {
 		p.report.Approvals[form] = counter.Tally()
 	}
 	p.report.Obligations = p.owed.byType()
-	if err := p.countDays(ctx, last); err != nil {
-		return Report{}, err
-	}
-	if p.started {
-		p.service.OutsideStart = p.outside
-	}
-	if p.snapshot.Tenants == nil {
+	if p.report.Tenants == nil {
 		p.report.Service = p.service
 	}
-	return p.report, nil
+	if p.topping != nil {
+		p.report.Top = p.topping.top(o.Top)
+	}
+	return p.report
 }

@@ -10,10 +10,13 @@ package report
 import (
 	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"policy-service/pdp/approval"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/export"
 )
 
 // Options say what a report is of: what was recorded from From on and before
@@ -47,6 +50,12 @@ type Report struct {
 	// Size and Checkpoint are those of the whole log as it was read.
 	Size       int64  `json:"size"`
 	Checkpoint string `json:"checkpoint"`
+	// Logs are those of a report that is of several. Then Size is of all together, and Origin and Checkpoint are empty.
+	Logs []Log `json:"logs,omitzero"`
+	// Again is how many records stood in the file more than once, in several logs or in several exports of one. They count once.
+	Again int64 `json:"again,omitzero"`
+	// LeftOut is how many records a filter left out of the export that the report is of.
+	LeftOut int64 `json:"left_out,omitzero"`
 	// Tenants are there where the report is of the records of some: then what is of
 	// all tenants together is not in it, and Service is nil.
 	Tenants []string `json:"tenants,omitzero"`
@@ -134,6 +143,7 @@ type ErringPolicy struct {
 
 // BundleInForce is a bundle from when it was loaded until the next one was.
 type BundleInForce struct {
+	Origin string `json:"origin,omitzero"` // if the report is of several logs
 	Digest string `json:"digest"`
 	// Loaded and Sequence are of the record that it was loaded, which may be before
 	// the time of the report. They are not there where that record is gone, or not
@@ -159,8 +169,16 @@ type Redaction struct {
 	Reason string `json:"reason"`
 }
 
+// Log is one of the logs of a report that is of several.
+type Log struct {
+	Origin     string `json:"origin"`
+	Size       int64  `json:"size"`
+	Checkpoint string `json:"checkpoint"`
+}
+
 // Instant is a record and its time.
 type Instant struct {
+	Origin   string    `json:"origin,omitzero"` // if the report is of several logs
 	Sequence uint64    `json:"sequence"`
 	Time     time.Time `json:"time"`
 }
@@ -179,6 +197,8 @@ type Days struct {
 	WithDecisions int64  `json:"with_decisions"`
 	// Quiet are those without decisions that are there today.
 	Quiet []QuietDay `json:"quiet"`
+	// Unsaid is set if it is not known which checkpoints were signed on a day: an export has the last one alone.
+	Unsaid bool `json:"checkpoints_unsaid,omitzero"`
 }
 
 // QuietDay is a day without decisions.
@@ -282,15 +302,77 @@ func Make(ctx context.Context, s *decisionlog.Snapshot, o Options) (Report, erro
 	if err := o.Check(); err != nil {
 		return Report{}, err
 	}
-	p := newReporting(s, o)
+	last, err := decisionlog.ParseCheckpoint(s.Head.Checkpoint, nil)
+	if err != nil {
+		return Report{}, err
+	}
+	p := newReporting(o)
+	p.report.Origin, p.report.Size, p.report.Checkpoint = s.Head.Origin, s.Head.Size, string(s.Head.Checkpoint)
+	p.report.Tenants, p.service.Unread = s.Tenants, s.Head.Unread
+	p.from = p.log("")
 	if err := each(ctx, s, p.look); err != nil {
 		return Report{}, err
 	}
-	made, err := p.end(ctx)
-	if p.topping != nil && err == nil {
-		made.Top = p.topping.top(o.Top)
+	p.ended(p.from, last)
+	signed, began, err := heartbeats(ctx, s, last)
+	if err != nil {
+		return Report{}, err
 	}
-	return made, err
+	p.countDays(signed, began, last.Time)
+	return p.end(o), nil
+}
+
+// OfExport is [Make] of an export, or of a merge.
+func OfExport(r *export.Reader, o Options) (Report, error) {
+	if err := o.Check(); err != nil {
+		return Report{}, err
+	}
+	p, logs, last := newReporting(o), map[string]*from{}, map[string]decisionlog.Checkpoint{}
+	var ended time.Time
+	for _, part := range r.Parts { // of one log, the longest comes last
+		c, err := decisionlog.ParseCheckpoint([]byte(part.Checkpoint), nil)
+		if err != nil {
+			return Report{}, err
+		}
+		if c.Time.After(ended) {
+			ended = c.Time
+		}
+		if part.Filter.Tenants != nil {
+			p.report.Tenants = slices.Compact(slices.Sorted(slices.Values(slices.Concat(p.report.Tenants, part.Filter.Tenants))))
+		}
+		if n := len(p.report.Logs); n > 0 && p.report.Logs[n-1].Origin == part.Origin {
+			p.report.Logs = p.report.Logs[:n-1]
+		}
+		p.report.Logs = append(p.report.Logs, Log{part.Origin, part.Size, part.Checkpoint})
+		last[part.Origin], logs[part.Origin] = c, p.log(part.Origin)
+	}
+	if one := p.report.Logs[0]; len(p.report.Logs) == 1 {
+		p.report.Origin, p.report.Checkpoint, p.report.Logs = one.Origin, one.Checkpoint, nil
+		p.report.Size, logs[one.Origin] = one.Size, p.log("")
+	}
+	for _, one := range p.report.Logs {
+		p.report.Size += one.Size
+	}
+	for l, err := range r.Leaves() {
+		switch p.from = logs[r.Parts[l.Part].Origin]; {
+		case err != nil:
+			return Report{}, err
+		case l.Again:
+			p.report.Again++
+			continue
+		case l.Gone == decisionlog.WhyFiltered:
+			p.report.LeftOut++
+		}
+		if err := p.look(l.Record); err != nil {
+			return Report{}, err
+		}
+	}
+	for _, origin := range slices.Sorted(maps.Keys(logs)) {
+		p.ended(logs[origin], last[origin])
+	}
+	p.report.Days.Unsaid = true
+	p.countDays(nil, ended, ended)
+	return p.end(o), nil
 }
 
 // each has every record of a log looked at, in order, up to the first error.

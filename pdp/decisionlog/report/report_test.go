@@ -290,14 +290,14 @@ func TestReportNamesWhatNoServiceWrote(t *testing.T) {
 	d.set("2026-03-03 10:00")
 	decided("after") // record 7
 	d.heartbeat("2026-03-03 11:00")
-	for from, first := range map[string]Instant{"": {1, at(t, "2026-03-02 10:00")}, "2026-03-03 00:00": {7, at(t, "2026-03-03 10:00")}} {
+	for from, first := range map[string]Instant{"": {"", 1, at(t, "2026-03-02 10:00")}, "2026-03-03 00:00": {"", 7, at(t, "2026-03-03 10:00")}} {
 		r := d.report(from, "").Service
 		if o := r.OutsideStart; o == nil || o.First != first {
 			t.Errorf("from %q: %+v, want the first at %v", from, o, first)
 		}
 		want := []UnsignedTail{
-			{Instant{4, at(t, "2026-03-02 10:00")}, decisionlog.UnsignedTail{From: 1, To: 1, Cause: "wrong"}},
-			{Instant{5, at(t, "2026-03-02 10:00")}, decisionlog.UnsignedTail{Cause: "missing"}},
+			{Instant{"", 4, at(t, "2026-03-02 10:00")}, decisionlog.UnsignedTail{From: 1, To: 1, Cause: "wrong"}},
+			{Instant{"", 5, at(t, "2026-03-02 10:00")}, decisionlog.UnsignedTail{Cause: "missing"}},
 		}
 		if from != "" {
 			want = []UnsignedTail{}

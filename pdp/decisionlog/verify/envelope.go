@@ -27,6 +27,8 @@ type envelope struct {
 	Records    *int64         `json:"records"`
 	Size       *int64         `json:"size"`
 	Digest     string         `json:"digest"`
+	Part       int            `json:"part"`
+	Parts      int            `json:"parts"`
 	Witnessed  string         `json:"witnessed"`
 	Old        string         `json:"old"`
 	New        string         `json:"new"`

@@ -34,7 +34,11 @@ type exported struct {
 
 // export verifies an exported file.
 func (c *checker) export(r io.Reader) error {
-	x := exported{log: c, lines: newLines(r, decisionlog.MaxLine), digest: sha256.New(), proof: -1}
+	return c.lines(newLines(r, decisionlog.MaxLine))
+}
+
+func (c *checker) lines(l *lines) error {
+	x := exported{log: c, lines: l, digest: sha256.New(), proof: -1}
 	if err := x.read(); err != nil {
 		p := asProblem(err)
 		p.Line = cmp.Or(p.Line, x.lines.number)
@@ -50,6 +54,9 @@ func (x *exported) read() error {
 	}
 	if x.begin, err = parseEnvelope(line); err != nil {
 		return err
+	}
+	if x.begin.Word == export.LineMerge && x.lines.handed == nil {
+		return x.merge(line)
 	}
 	if x.begin.Format != export.Format {
 		return problem(Unreadable, -1, "the export is of format %d, and this verifies format %d: a newer version made it; verify it with that version", x.begin.Format, export.Format)

@@ -137,6 +137,9 @@ func (x *exported) close() error {
 	}
 	x.log.sign(x.signed)
 	err := x.log.finish()
+	if x.lines.handed == nil {
+		x.log.absent(x.signed.origin)
+	}
 	if x.begin.Filter != nil {
 		all := x.log.report.Proved
 		x.log.report.Proved = nil

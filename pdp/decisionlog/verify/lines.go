@@ -15,6 +15,8 @@ type lines struct {
 	max    int
 	number int64
 	long   []byte
+	// handed, where set, has the lines of a part of a merge, in place of r.
+	handed func() ([]byte, error)
 }
 
 var (
@@ -28,6 +30,9 @@ func newLines(r io.Reader, max int) *lines {
 
 // next is the next line without its newline, valid until the next call; io.EOF at the end.
 func (l *lines) next() ([]byte, error) {
+	if l.handed != nil {
+		return l.handed()
+	}
 	line, err := l.r.ReadSlice('\n')
 	if len(line) > 0 || err == nil {
 		l.number++

@@ -78,11 +78,13 @@ type Report struct {
 	UnsignedTails []Tail   `json:"unsigned_tails,omitempty"`
 	OutsideStart  *Unnamed `json:"outside_start,omitzero"`  // decisions while no service ran, by the records
 	UnknownBundle *Unnamed `json:"unknown_bundle,omitzero"` // decisions by a bundle that no record says was loaded
-	Proved        []string `json:"proved"`
-	NotExcluded   []string `json:"not_excluded"`
-	Read          int64    `json:"-"` // segments that were read
-	Digested      int64    `json:"-"` // files whose digest is one that a signed record gives
-	checkpoints   int64    // checkpoints whose signature and root were checked
+	// Parts are those of a merge of exports. Then what the report says of one log is theirs, and the counts are of all together.
+	Parts       []Report `json:"parts,omitempty"`
+	Proved      []string `json:"proved"`
+	NotExcluded []string `json:"not_excluded"`
+	Read        int64    `json:"-"` // segments that were read
+	Digested    int64    `json:"-"` // files whose digest is one that a signed record gives
+	checkpoints int64    // checkpoints whose signature and root were checked
 }
 
 // Verified says whether all that was checked held.
@@ -91,11 +93,12 @@ func (r *Report) Verified() bool { return r.Code == Verified }
 // A Problem is the first thing found wrong, and where.
 type Problem struct {
 	Code     Code   `json:"-"`
-	Sequence int64  `json:"-"`              // of the record; -1, and not in the document, if it is not about a record
-	File     string `json:"file,omitempty"` // as it was opened; empty for a stream
-	Line     int64  `json:"line,omitempty"` // of an export, from 1; 0 for anything else
-	What     string `json:"what"`           // for a person to read
-	Try      string `json:"try"`            // how to go on
+	Sequence int64  `json:"-"`                // of the record; -1, and not in the document, if it is not about a record
+	Origin   string `json:"origin,omitempty"` // of the part of a merge that it is about
+	File     string `json:"file,omitempty"`   // as it was opened; empty for a stream
+	Line     int64  `json:"line,omitempty"`   // of an export, from 1; 0 for anything else
+	What     string `json:"what"`             // for a person to read
+	Try      string `json:"try"`              // how to go on
 	found    int64  // the record that stands where another belongs
 }
 
@@ -107,6 +110,9 @@ func (p *Problem) Error() string {
 	}
 	if p.Line > 0 {
 		text += fmt.Sprintf("line %d: ", p.Line)
+	}
+	if p.Origin != "" {
+		text += p.Origin + ": "
 	}
 	if p.Sequence >= 0 {
 		text += fmt.Sprintf("record %d: ", p.Sequence)

@@ -22,7 +22,7 @@ import (
 )
 
 type approvalsCommand struct {
-	logFlags
+	sourceFlags
 	Span     spanFlags `embed:""`
 	Tenant   cli.Given `placeholder:"T" help:"Only approval requests of this tenant."`
 	By       cli.Given `placeholder:"PERSON" help:"Only approval requests about which this person said something: an id, TYPE/ID, or as policies write it."`
@@ -69,14 +69,23 @@ func (c approvalsCommand) Run(s cli.Streams) error {
 	ctx, stop := cli.UntilSignal()
 	defer stop()
 	var all []*story
-	read := func(log tailed) (err error) { all, err = stories(ctx, log, only); return err }
-	if c.Server != "" {
+	read := func(log tailed) (err error) { all, err = stories(stepsOf(ctx, log), only, true); return err }
+	const what = "read the approval requests"
+	switch {
+	case c.Server != "":
 		err = c.remote(func(log *remote.Log) error { return read(log) })
-	} else {
+	case c.Data != "":
 		err = read(tailedHere(c.Data))
+	default:
+		if all, err = stories(c.inFile(what), only, false); err == nil {
+			err = c.settled(what, all)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	if err != nil {
-		return c.failed("read the approval requests", err)
+		return c.failed(what, err)
 	}
 	all = slices.DeleteFunc(all, func(one *story) bool {
 		return c.By != "" && !one.hasWordOf(string(c.By)) || c.Status != "" && one.Status != approval.Status(c.Status)
@@ -126,11 +135,13 @@ type story struct {
 	Steps      []storyStep `json:"steps"`
 
 	names decisionlog.RecordedNames
+	read  []readStep
 }
 
 // storyStep is one record of a story.
 type storyStep struct {
 	Record             string    `json:"record"`
+	Origin             string    `json:"origin,omitzero"` // of the log, if it was read from a file
 	Sequence           uint64    `json:"sequence"`
 	At                 time.Time `json:"time"`
 	Event              string    `json:"event"`
@@ -139,6 +150,10 @@ type storyStep struct {
 	UsedBy             string                  `json:"used_by,omitzero"`
 	Continues          evaluation.Continuation `json:"continues,omitzero"`
 	Unsealed           bool                    `json:"unsealed,omitzero"`
+	// LostOrigin had reserved the use, which was counted when its log was lost. If that log is in the file that is read, Made
+	// says whether it has the decision.
+	LostOrigin string `json:"lost_origin,omitzero"`
+	Made       *bool  `json:"made,omitzero"`
 }
 
 // stepRecord has the members of a record of kind approval that a story shows.
@@ -149,16 +164,87 @@ type stepRecord struct {
 		approval.Statement `json:",inline"`
 		UsedBy             string                  `json:"used_by"`
 		Continues          evaluation.Continuation `json:"continues"`
+		LostOrigin         string                  `json:"lost_origin"`
 		Seal               string                  `json:"seal"`
 	} `json:"details"`
 }
 
+// records hands out the records that pass a filter, with the origin of their log if there may be several.
+type records func(decisionlog.Filter, func(origin string, line []byte) error) error
+
+func stepsOf(ctx context.Context, log tailed) records {
+	return func(only decisionlog.Filter, f func(string, []byte) error) error {
+		_, err := log.Tail(ctx, export.TailOptions{After: -1, Filter: only}, func(_ int64, line []byte) error { return f("", line) })
+		return err
+	}
+}
+
+// inFile are the records of a file, each once.
+func (a sourceFlags) inFile(what string) records {
+	return func(only decisionlog.Filter, f func(string, []byte) error) error {
+		return a.readFile(what, func(r *export.Reader) error {
+			for l, err := range r.Leaves() {
+				passes := err == nil && l.Line != nil && !l.Again
+				if passes {
+					passes, err = only.Matches(l.Line)
+				}
+				if passes && err == nil {
+					err = f(r.Parts[l.Part].Origin, slices.Clone(l.Line))
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// settled looks in a file whether the uses were made that were counted because a log was lost.
+func (c approvalsCommand) settled(what string, all []*story) error {
+	counted := map[string]*storyStep{}
+	for _, one := range all {
+		for n := range one.Steps {
+			if step := &one.Steps[n]; step.LostOrigin != "" {
+				counted[step.UsedBy] = step
+			}
+		}
+	}
+	if len(counted) == 0 {
+		return nil
+	}
+	return c.readFile(what, func(r *export.Reader) error {
+		for _, step := range counted {
+			if slices.ContainsFunc(r.Parts, func(p export.Part) bool { return p.Origin == step.LostOrigin && p.Filter.All() }) {
+				step.Made = new(bool)
+			}
+		}
+		for l, err := range r.Leaves() {
+			if err != nil {
+				return err
+			}
+			if l.Line == nil {
+				continue
+			}
+			one, err := decisionlog.Parse(l.Line)
+			if err != nil {
+				return err
+			}
+			if step := counted[one.ID]; step != nil && step.LostOrigin == r.Parts[l.Part].Origin {
+				step.Made = new(true)
+			}
+		}
+		return nil
+	})
+}
+
 // stories reads the approval requests of which a step passes a filter, in the order in which they began: first their ids, then
-// all their steps. Others than the one that passes may be earlier or later, or say less.
-func stories(ctx context.Context, log tailed, only decisionlog.Filter) (all []*story, err error) {
-	byID, from, begins := map[string]*story{}, time.Now(), true
-	each := func(only decisionlog.Filter, f func(*decisionlog.Recorded, *stepRecord)) error {
-		_, err := log.Tail(ctx, export.TailOptions{After: -1, Filter: only}, func(_ int64, line []byte) error {
+// all their steps. Others than the one that passes may be earlier or later, or say less. If all are of one clock, none is read of before
+// the first was filed.
+func stories(read records, only decisionlog.Filter, oneClock bool) (all []*story, err error) {
+	byID, from, begins := map[string]*story{}, time.Now(), oneClock
+	each := func(only decisionlog.Filter, f func(string, *decisionlog.Recorded, *stepRecord)) error {
+		return read(only, func(origin string, line []byte) error {
 			var step stepRecord
 			r, err := decisionlog.Parse(line)
 			if err == nil {
@@ -167,12 +253,11 @@ func stories(ctx context.Context, log tailed, only decisionlog.Filter) (all []*s
 			if err != nil {
 				return fmt.Errorf("record %d: its details are not those of an approval request: %w", r.Sequence, err)
 			}
-			f(r, &step)
+			f(origin, r, &step)
 			return nil
 		})
-		return err
 	}
-	err = each(only, func(_ *decisionlog.Recorded, step *stepRecord) {
+	err = each(only, func(_ string, _ *decisionlog.Recorded, step *stepRecord) {
 		filed := step.Details.FiledAt
 		if byID[step.Details.Approval] = nil; filed.Before(from) {
 			from = filed
@@ -185,23 +270,44 @@ func stories(ctx context.Context, log tailed, only decisionlog.Filter) (all []*s
 	if from = from.Add(-time.Minute); !begins { // the record is made after the moment that it says
 		from = time.Time{}
 	}
-	err = each(decisionlog.Filter{Kind: decisionlog.KindApproval, From: from}, func(r *decisionlog.Recorded, step *stepRecord) {
+	err = each(decisionlog.Filter{Kind: decisionlog.KindApproval, From: from}, func(origin string, r *decisionlog.Recorded, step *stepRecord) {
 		one, wanted := byID[step.Details.Approval]
 		if !wanted {
 			return
 		}
 		if one == nil {
-			one = &story{Incomplete: r.Event != approval.StepFiled}
+			one = &story{}
 			byID[step.Details.Approval], all = one, append(all, one)
 		}
-		one.add(r, step)
+		one.read = append(one.read, readStep{origin, r, step})
 	})
+	for _, one := range all {
+		one.tell()
+	}
 	return all, err
 }
 
+// readStep is a step as it stands in a log.
+type readStep struct {
+	origin string
+	*decisionlog.Recorded
+	step *stepRecord
+}
+
+// tell takes in the steps that were read, in the order of the versions that they brought about: by the clocks of two replicas, one
+// may be dated before the one that it follows.
+func (one *story) tell() {
+	read := one.read
+	slices.SortStableFunc(read, func(a, b readStep) int { return a.step.Details.Version - b.step.Details.Version })
+	one.Incomplete = read[0].Event != approval.StepFiled
+	for _, step := range read {
+		one.add(step)
+	}
+}
+
 // add takes in the next step.
-func (one *story) add(r *decisionlog.Recorded, step *stepRecord) {
-	d := &step.Details
+func (one *story) add(r readStep) {
+	d := &r.step.Details
 	next := d.story
 	next.Tenant, next.Request, next.names = r.Tenant, one.Request, one.names
 	next.Steps, next.Incomplete, next.Redacted = one.Steps, one.Incomplete, one.Redacted || r.Event == approval.StepRedacted
@@ -209,12 +315,12 @@ func (one *story) add(r *decisionlog.Recorded, step *stepRecord) {
 	if next.Justification == nil {
 		next.Justification = one.Justification
 	}
-	if next.Request == nil && step.Request != nil {
-		next.Request, next.names = step.Request, r.Names
+	if next.Request == nil && r.step.Request != nil {
+		next.Request, next.names = r.step.Request, r.Names
 	}
 	next.Steps = append(next.Steps, storyStep{
-		Record: r.ID, Sequence: r.Sequence, At: r.Time, Event: r.Event, Caller: r.Caller,
-		Statement: d.Statement, UsedBy: d.UsedBy, Continues: d.Continues,
+		Record: r.ID, Origin: r.origin, Sequence: r.Sequence, At: r.Time, Event: r.Event, Caller: r.Caller,
+		Statement: d.Statement, UsedBy: d.UsedBy, Continues: d.Continues, LostOrigin: d.LostOrigin,
 		Unsealed: d.Seal == "" && !slices.Contains(unsealedSteps, r.Event),
 	})
 	*one = next
@@ -300,6 +406,17 @@ func cutJSON(text []byte) cli.Shown {
 	return cli.Shown(visible.Quoted(short) + cli.More(left))
 }
 
+// made says of a use that was counted whether it was made.
+func (step *storyStep) made() string {
+	switch {
+	case step.Made == nil:
+		return ""
+	case *step.Made:
+		return ", which has it: the use was made"
+	}
+	return ", which does not have it: nothing shows that the use was made"
+}
+
 // says names the person, the way by which the word came, and the reason; or the decision that the step is about.
 func (step *storyStep) says(of *story) string {
 	var words []string
@@ -332,6 +449,10 @@ func (step *storyStep) says(of *story) string {
 	if step.Unsealed {
 		add("", "(without a seal: it gives nothing)")
 	}
+	if step.LostOrigin != "" {
+		words = append(words, "(counted, because the log of "+step.LostOrigin+" was lost"+step.made()+")")
+	}
+	add("at ", step.Origin)
 	text := strings.Join(words, " ")
 	if step.Reason != "" {
 		text += ": " + step.Reason

@@ -135,13 +135,12 @@ func TestBundleStaysInItsDirectory(t *testing.T) {
 func TestExportFileIsWhole(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "export")
-	c := exportCommand{Out: cli.Given(name)}
 	whole := func(w io.Writer) error { _, err := io.WriteString(w, "whole"); return err }
 	half := func(w io.Writer) error { _, _ = io.WriteString(w, "ha"); return errors.New("disk") }
-	if err := c.write(cli.Streams{}, whole); err != nil {
+	if err := writeOut(cli.Streams{}, "export", name, whole); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.write(cli.Streams{}, half); err == nil {
+	if err := writeOut(cli.Streams{}, "export", name, half); err == nil {
 		t.Error("a failed export is no error")
 	}
 	if content, err := os.ReadFile(name); err != nil || string(content) != "whole" {

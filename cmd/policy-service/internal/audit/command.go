@@ -13,6 +13,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
@@ -29,6 +30,7 @@ import (
 // Command is policy-service log.
 type Command struct {
 	Export      exportCommand      `cmd:"" help:"Write out records, for other programs or as evidence."`
+	Merge       mergeCommand       `cmd:"" help:"Join exports of several decision logs, such as those of the replicas of a cluster, into one file."`
 	Verify      verifyCommand      `cmd:"" help:"Check whether records were altered, removed, reordered or added later."`
 	Tail        tailCommand        `cmd:"" help:"Print the newest records, and with --follow each new one."`
 	Approvals   approvalsCommand   `cmd:"" help:"Print approval requests: what was asked, who said what about it, when and why, and which decisions used it."`
@@ -50,6 +52,29 @@ type logFlags struct {
 	Server     string    `required:"" xor:"log" asks:"server" placeholder:"URL" help:"The URL of a running server. It must be https, or http on this machine, or unix:PATH for its socket. Give this or --data. Without both, $$POLICY_SERVICE_SERVER is used."`
 	Credential cli.Given `placeholder:"FILE" help:"With --server: the file with an API key or a token that has the permission ${permission}. Without the flag, the key itself in $$POLICY_SERVICE_KEY is used."`
 	CA         cli.Given `name:"ca" placeholder:"FILE" help:"With --server: the root certificates to trust instead of the system's, in PEM."`
+}
+
+// sourceFlags say which records are meant: those of a log, or of a file.
+type sourceFlags struct {
+	logFlags
+	Export cli.Given `required:"" xor:"log" placeholder:"FILE" help:"A file that log export or log merge wrote, in place of --data or --server."`
+}
+
+// readFile calls f with a reader of the file.
+func (a sourceFlags) readFile(what string, f func(*export.Reader) error) error {
+	in, err := os.Open(string(a.Export))
+	if err != nil {
+		return fmt.Errorf("cannot %s: %w; give what log export or log merge wrote", what, err)
+	}
+	defer func() { _ = in.Close() }()
+	r, err := export.NewReader(in)
+	if err == nil {
+		err = f(r)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot %s: %s: %w; try policy-service log verify %s", what, a.Export, err, cli.Shell(string(a.Export)))
+	}
+	return nil
 }
 
 // auditLog is a log as these commands read it, in a directory or behind a server.
@@ -311,7 +336,7 @@ func unread(u decisionlog.Unread) (lines []string) {
 
 // sayPartial warns of records that cannot be read now.
 func (a logFlags) sayPartial(s cli.Streams) error {
-	if a.Server != "" {
+	if a.Data == "" {
 		return nil
 	}
 	missing, _, err := a.missing()

@@ -44,7 +44,7 @@ func (c exportCommand) Run(s cli.Streams) error {
 		return err
 	}
 	var done export.Result
-	err = c.write(s, func(w io.Writer) error {
+	err = writeOut(s, "export", string(c.Out), func(w io.Writer) error {
 		out := &outcome{Writer: w}
 		err := c.read("export", func(ctx context.Context, log auditLog) (err error) {
 			done, err = log.Export(ctx, out, export.Options{
@@ -79,15 +79,14 @@ func (o *outcome) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// write gives the export to standard output or to a file. A file appears when it is whole: half an export looks like a
+// writeOut gives an export to standard output or to a file. A file appears when it is whole: half an export looks like a
 // log that was cut.
-func (c exportCommand) write(s cli.Streams, export func(io.Writer) error) error {
-	name := string(c.Out)
+func writeOut(s cli.Streams, what, name string, export func(io.Writer) error) error {
 	if name == "" || name == "-" {
 		return export(s.Out)
 	}
 	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
-		return exportInto(name, export) // a pipe or a device must not be replaced
+		return exportInto(what, name, export) // a pipe or a device must not be replaced
 	}
 	var failed error
 	err := plainfile.Stream(name, func(w io.Writer) error { // for its owner alone: records are not for everybody
@@ -95,15 +94,15 @@ func (c exportCommand) write(s cli.Streams, export func(io.Writer) error) error 
 		return failed
 	})
 	if err != nil && failed == nil {
-		err = unwritable("export", "--out", err)
+		err = unwritable(what, "--out", err)
 	}
 	return err
 }
 
-func exportInto(name string, export func(io.Writer) error) error {
+func exportInto(what, name string, export func(io.Writer) error) error {
 	f, err := os.OpenFile(name, os.O_WRONLY, 0)
 	if err != nil {
-		return unwritable("export", "--out", err)
+		return unwritable(what, "--out", err)
 	}
 	return errors.Join(export(f), f.Close())
 }

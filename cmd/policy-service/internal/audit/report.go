@@ -11,11 +11,12 @@ import (
 
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/approval"
+	"policy-service/pdp/decisionlog/export"
 	"policy-service/pdp/decisionlog/report"
 )
 
 type reportCommand struct {
-	logFlags
+	sourceFlags
 	Span spanFlags `embed:""`
 	By   countedBy `placeholder:"NAME" help:"Print how many decisions there were of each policy, or for each subject: policy or subject."`
 	Top  *int      `placeholder:"N" help:"With --by: print the N with the most decisions. The default is 20."`
@@ -57,9 +58,14 @@ func (c reportCommand) Run(s cli.Streams) error {
 	if err := o.Check(); err != nil || c.Top != nil && c.By == "" {
 		return fmt.Errorf("--top: %w", cmp.Or(err, report.ErrTop))
 	}
-	made, err := find(c.logFlags, "report", func(log auditLog, ctx context.Context) (report.Report, error) {
-		return log.Report(ctx, o)
-	})
+	var made report.Report
+	if c.Export != "" {
+		err = c.readFile("report", func(r *export.Reader) (err error) { made, err = report.OfExport(r, o); return err })
+	} else {
+		made, err = find(c.logFlags, "report", func(log auditLog, ctx context.Context) (report.Report, error) {
+			return log.Report(ctx, o)
+		})
+	}
 	if err != nil {
 		return err
 	}
@@ -114,7 +120,12 @@ func (t reportTable) none(name string, n int) {
 
 func printAuditReport(s cli.Streams, r report.Report) error {
 	t := reportTable{s.Table()}
-	t.row("log", "%s", r.Origin)
+	if r.Logs == nil {
+		t.row("log", "%s", r.Origin)
+	}
+	for _, one := range r.Logs {
+		t.row("log", "%s, %s", one.Origin, cli.Plural(int(one.Size), "record"))
+	}
 	t.row("from", "%s", cli.TimeOr(r.From, "the beginning"))
 	t.row("to", "%s", cli.TimeOr(r.To, "the checkpoint"))
 	t.population(r)
@@ -146,7 +157,11 @@ func printAuditReport(s cli.Streams, r report.Report) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	s.Print("\n%s", cli.Lines(strings.TrimSuffix(r.Checkpoint, "\n")))
+	for _, one := range append(r.Logs, report.Log{Checkpoint: r.Checkpoint}) {
+		if one.Checkpoint != "" {
+			s.Print("\n%s", cli.Lines(strings.TrimSuffix(one.Checkpoint, "\n")))
+		}
+	}
 	return nil
 }
 
@@ -154,6 +169,12 @@ func (t reportTable) population(r report.Report) {
 	p := r.Population
 	t.row("records", "%d of the %d that the checkpoint below covers%s", p.Records, r.Size,
 		cli.Counts(": ", p.Kinds, ""))
+	if r.Again > 0 {
+		t.row("twice", "%s in two logs, or in two exports of one, counted once", cli.Plural(int(r.Again), "record"))
+	}
+	if r.LeftOut > 0 {
+		t.row("not here", "%s that the filter of the export left out", cli.Plural(int(r.LeftOut), "record"))
+	}
 	if p.Records > 0 {
 		t.row("first, last", "%s, %s", cli.Time(p.First), cli.Time(p.Last))
 	}
@@ -230,7 +251,7 @@ func (t reportTable) bundles(all []report.BundleInForce) {
 		if b.Decisions > 0 {
 			made += fmt.Sprintf(" from %s to %s", cli.Time(b.First), cli.Time(b.Last))
 		}
-		t.row("bundle", "%s, loaded %s, %s", b.Digest, cli.TimeOr(b.Loaded, "by no record that is here"), made)
+		t.row("bundle", "%s, loaded %s, %s%s", b.Digest, cli.TimeOr(b.Loaded, "by no record that is here"), made, ofLog(b.Origin))
 	}
 }
 
@@ -246,6 +267,8 @@ func (t reportTable) days(r report.Report) {
 		switch {
 		case day.Checkpoints > 0:
 			proof = cli.Plural(int(day.Checkpoints), "checkpoint") + " signed on it"
+		case r.Days.Unsaid:
+			proof = "an export does not have the checkpoints that were signed on it"
 		case day.Proved:
 			proof = "checkpoints were signed on it"
 		}
@@ -259,7 +282,7 @@ func (t reportTable) days(r report.Report) {
 func (t reportTable) service(r *report.Service) {
 	t.none("gaps", len(r.Gaps))
 	for _, gap := range r.Gaps {
-		t.row("gap", "%d to %d %s, between %s and %s", gap.First, gap.Next-1, gap.Why,
+		t.row("gap", "%d to %d%s %s, between %s and %s", gap.First, gap.Next-1, ofLog(gap.Origin), gap.Why,
 			cli.TimeOr(gap.After, "the beginning"), cli.Time(gap.Before))
 	}
 	t.none("refused bundles", len(r.Refused))
@@ -325,5 +348,13 @@ func (t reportTable) losses(all []report.Loss) {
 
 // recordedAt is the time of a record, and which.
 func recordedAt(m report.Instant) string {
-	return fmt.Sprintf("%s, record %d", cli.Time(m.Time), m.Sequence)
+	return fmt.Sprintf("%s, record %d%s", cli.Time(m.Time), m.Sequence, ofLog(m.Origin))
+}
+
+// ofLog names the log, if there are several.
+func ofLog(origin string) string {
+	if origin == "" {
+		return ""
+	}
+	return " of " + origin
 }

@@ -18,7 +18,7 @@ import (
 )
 
 type verifyCommand struct {
-	Path       string    `arg:"" optional:"" placeholder:"DIR|FILE" help:"A data directory, the output of log export, log prove or log consistency, or a file whose name ends in .tlog-proof. - is standard input. Give this or --server."`
+	Path       string    `arg:"" optional:"" placeholder:"DIR|FILE" help:"A data directory, the output of log export, log merge, log prove or log consistency, or a file whose name ends in .tlog-proof. - is standard input. Give this or --server."`
 	Server     string    `placeholder:"URL" help:"The URL of a running server, whose decision log is exported and verified."`
 	Credential cli.Given `placeholder:"FILE" help:"With --server: the file with an API key or a token that has the permission log.read. Without the flag, the key itself in $$POLICY_SERVICE_KEY is used."`
 	CA         cli.Given `name:"ca" placeholder:"FILE" help:"With --server: the root certificates to trust instead of the system's, in PEM."`
@@ -39,6 +39,8 @@ func (verifyCommand) Help() string {
 		"that a crash left records in the journal: the command says how many.\n\n" +
 		"With --policy, a quorum of witnesses must have cosigned a checkpoint. The command says which records that covers. " +
 		"A checkpoint of another history that the server keeps as evidence is 6 or 5.\n\n" +
+		"A merge of exports is verified part by part, each log by its key: give all keys, as one file to --key, or as one " +
+		"policy. A log whose key is not there is refused with 9, and a key without a log is named.\n\n" +
 		"Exit codes: 0 verified, 2 usage, 3 altered, 4 missing, 5 truncated, 6 forked, 7 time reversed, 8 " +
 		"unreadable, 9 other key, 11 unwitnessed (no quorum); with --strict also 10 unsigned, and for a data directory 11 if " +
 		"a witness says that it knows another history."
@@ -214,8 +216,12 @@ func (c verifyCommand) unanswered(r verify.Report) error {
 }
 
 func printReport(s cli.Streams, path string, r verify.Report) error {
+	origin := r.Origin
+	if r.Parts != nil {
+		origin = "a merge of " + cli.Plural(len(r.Parts), "export")
+	}
 	if r.Verified() {
-		s.Print("%s %s: %s", s.Colour(cli.Green, "verified"), path, r.Origin)
+		s.Print("%s %s: %s", s.Colour(cli.Green, "verified"), path, origin)
 	} else {
 		s.Print("%s %s", s.Colour(cli.Red, strings.ReplaceAll(r.Code.String(), "_", " ")), r.Problem)
 		s.Print("    try: %s", r.Problem.Try)

@@ -1,0 +1,214 @@
+package export
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"strconv"
+
+	"github.com/go-json-experiment/json"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"policy-service/pdp/decisionlog"
+)
+
+// Reader goes once through an export of the form "log", or through a merge. It checks no proof: package verify does.
+type Reader struct {
+	// Parts are the exports of a merge, or the export itself.
+	Parts []Part
+
+	*source
+	merge bool
+	at    int // the part that a line is of
+	seen  map[string]*seen
+	steps steps
+}
+
+// Part is the log that an export is of, by its first line.
+type Part struct {
+	Origin     string             `json:"origin"`
+	Size       int64              `json:"size"`
+	Checkpoint string             `json:"checkpoint"`
+	Filter     decisionlog.Filter `json:"filter"`
+	Live       bool               `json:"live"`
+}
+
+// partOf reads the first line of an export.
+func partOf(line []byte) (Part, error) {
+	var is struct {
+		Export string `json:"export"`
+		Format int    `json:"format"`
+		Form   string `json:"form"`
+		Part   `json:",inline"`
+	}
+	if err := json.Unmarshal(line, &is); err != nil || is.Export != LineBegin || is.Format != Format || is.Form != FormLog {
+		return Part{}, fmt.Errorf("this is no export of a decision log of format %d; give what log export writes", Format)
+	}
+	return is.Part, nil
+}
+
+// Leaf is a record of a log.
+type Leaf struct {
+	// Record is without its Leaf if it has its Line, which is valid until the next.
+	decisionlog.Record
+	// Part is the number of the export.
+	Part int
+	// Again says that the record came before: in another export of its log, or as a step that another log has, too.
+	Again bool
+}
+
+// NewReader reads the beginning of a file.
+func NewReader(in io.Reader) (*Reader, error) {
+	r := &Reader{source: newSource(in), seen: map[string]*seen{}}
+	if err := r.open(); err != nil {
+		return nil, fmt.Errorf("line %d: %w", r.number, err)
+	}
+	return r, nil
+}
+
+func (r *Reader) open() error {
+	if err := r.read(); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	var is struct {
+		Format int `json:"format"`
+		Parts  int `json:"parts"`
+	}
+	if r.merge = r.is(LineMerge); !r.merge {
+		return r.begin()
+	}
+	if err := json.Unmarshal(r.line, &is); err != nil || is.Format != MergeFormat || is.Parts < 1 || is.Parts > MaxParts {
+		return fmt.Errorf("this is no merge of format %d", MergeFormat)
+	}
+	for range is.Parts {
+		if err := cmp.Or(r.next(), r.begin()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begin reads the first line of a part.
+func (r *Reader) begin() error {
+	one, err := partOf(r.line)
+	if err == nil && r.at != len(r.Parts) {
+		err = errors.New("it is of another part of the merge")
+	}
+	r.Parts, r.seen[one.Origin] = append(r.Parts, one), &seen{taken: -1, gone: -1}
+	return err
+}
+
+// next goes to the next line of a part, or to the last line. At the end of the file it is io.EOF.
+func (r *Reader) next() error {
+	for {
+		was := r.is(LineMerged) || !r.merge && r.is(LineEnd)
+		switch err := r.read(); {
+		case errors.Is(err, io.EOF) && !was:
+			return errors.New("the file ends before its last line")
+		case err != nil || !r.is(LinePart) || !r.merge:
+			return err
+		}
+		var is struct {
+			Part int `json:"part"`
+		}
+		if err := json.Unmarshal(r.line, &is); err != nil || is.Part < 0 || is.Part > len(r.Parts) {
+			return errors.New("it names no part of the merge")
+		}
+		r.at = is.Part
+	}
+}
+
+// Leaves yields each record, in the order of the file.
+func (r *Reader) Leaves() iter.Seq2[Leaf, error] {
+	return func(yield func(Leaf, error) bool) {
+		for {
+			err := r.next()
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			var leaves []Leaf
+			if err == nil {
+				leaves, err = r.leaves()
+			}
+			if err != nil {
+				yield(Leaf{}, fmt.Errorf("line %d: %w", r.number, err))
+				return
+			}
+			for _, one := range leaves {
+				if one.Part = r.at; !yield(one, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// leaves are those of a line.
+func (r *Reader) leaves() (all []Leaf, err error) {
+	if r.at >= len(r.Parts) {
+		return nil, errors.New("it is of no part of the merge")
+	}
+	of := r.seen[r.Parts[r.at].Origin]
+	if r.is(LineLeaves) {
+		var is struct {
+			First  int64       `json:"first"`
+			Why    string      `json:"why"`
+			Hashes []tlog.Hash `json:"hashes"`
+		}
+		err := json.Unmarshal(r.line, &is)
+		for n, hash := range is.Hashes {
+			one := Leaf{Record: decisionlog.Record{Sequence: uint64(is.First) + uint64(n), Leaf: hash, Gone: is.Why}}
+			one.Again = is.Why != decisionlog.WhyFiltered && of.again(&of.gone, one.Sequence)
+			all = append(all, one)
+		}
+		return all, err
+	}
+	if r.envelope {
+		return nil, nil
+	}
+	one := Leaf{Record: decisionlog.Record{Line: bytes.TrimSuffix(r.line, []byte("\n"))}}
+	digits, _, _ := bytes.Cut(bytes.TrimPrefix(r.line, []byte(`{"sequence":`)), []byte(","))
+	if one.Sequence, err = strconv.ParseUint(string(digits), 10, 63); err != nil {
+		return nil, errors.New("it is no record")
+	}
+	one.Again = of.again(&of.taken, one.Sequence)
+	if r.merge && !one.Again && (bytes.Contains(one.Line, []byte(`"kind":"approval"`)) || bytes.Contains(one.Line, []byte(`"kind":"capability"`))) {
+		var is struct {
+			ID string `json:"id"`
+		}
+		err = json.Unmarshal(one.Line, &is)
+		one.Again = r.steps.again(is.ID)
+	}
+	return []Leaf{one}, err
+}
+
+// seen are the latest records of a log, with content and without. Several exports of the log have them in one order.
+type seen struct{ taken, gone int64 }
+
+func (*seen) again(last *int64, sequence uint64) bool {
+	is := int64(sequence) <= *last
+	*last = max(*last, int64(sequence))
+	return is
+}
+
+// stepsMost is how many steps are remembered, in some 50 MB.
+const stepsMost = 1 << 20
+
+// steps are the ids of the latest steps of approvals and capabilities, in two halves: when the younger one is full, the older one is
+// forgotten. One that was recorded again, so many steps later, counts as another then.
+type steps struct{ young, older map[[16]byte]bool }
+
+func (s *steps) again(id string) bool {
+	sum := sha256.Sum256([]byte(id))
+	name := [16]byte(sum[:])
+	is := s.young[name] || s.older[name]
+	if s.young == nil || len(s.young) >= stepsMost/2 {
+		s.young, s.older = map[[16]byte]bool{}, s.young
+	}
+	s.young[name] = true
+	return is
+}
