@@ -252,8 +252,14 @@ type keptBundle struct {
 	files map[string][]byte
 }
 
-func (k keptBundle) Records(ctx context.Context) iter.Seq2[decisionlog.Record, error] {
-	return k.log.Records(ctx, 0, k.log.Size())
+func (k keptBundle) Records(ctx context.Context) iter.Seq2[replay.Record, error] {
+	return func(yield func(replay.Record, error) bool) {
+		for r, err := range k.log.Records(ctx, 0, k.log.Size()) {
+			if !yield(replay.Record{Record: r}, err) {
+				return
+			}
+		}
+	}
 }
 
 func (k keptBundle) Bundle(string) (map[string][]byte, error) { return k.files, nil }

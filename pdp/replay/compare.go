@@ -415,7 +415,9 @@ func newTally(to *Compared) *tally {
 }
 
 func (t *tally) add(one *Change) {
-	t.to.Decisions++
+	if one.Recorded.ID != "" {
+		t.to.Decisions++
+	}
 	switch {
 	case one.Lacks != "":
 		lacking(t.to.Incomplete, t.to.Examples, one.Lacks, one.Recorded.ID)

@@ -130,7 +130,9 @@ func recheck(ctx context.Context, q question, then *bundles, limits evaluation.L
 }
 
 func (r *Rechecked) add(one judged, paths map[string]*Dependence) {
-	r.Decisions++
+	if one.q.ID != "" { // else it is not known what it was
+		r.Decisions++
+	}
 	switch {
 	case one.lacks != "":
 		lacking(r.Incomplete, r.Examples, one.lacks, one.q.ID)

@@ -6,20 +6,31 @@
 package replay
 
 import (
+	"bytes"
 	"context"
 	"iter"
 	"time"
 
+	"golang.org/x/mod/sumdb/tlog"
+
 	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/export"
 )
 
 // Source is a decision log, or an export of one.
 type Source interface {
-	// Records yields the records in their order. One whose content is gone has no Line, and says why.
-	Records(context.Context) iter.Seq2[decisionlog.Record, error]
+	// Records yields the records in their order. One whose content is gone has no Line, and says why. With it comes the number of
+	// the log, if there are several in one file. A Line stays as it is.
+	Records(context.Context) iter.Seq2[Record, error]
 	// Bundle returns the files of a bundle, nil if they are not there.
 	Bundle(digest string) (map[string][]byte, error)
+}
+
+// Record is a record of one of several logs.
+type Record struct {
+	decisionlog.Record
+	Log int
 }
 
 // OfLog is the log of a directory.
@@ -28,8 +39,44 @@ func OfLog(s *decisionlog.Snapshot) Source { return ofLog{s} }
 type ofLog struct{ *decisionlog.Snapshot }
 
 // Records implements [Source].
-func (l ofLog) Records(ctx context.Context) iter.Seq2[decisionlog.Record, error] {
-	return l.Snapshot.Records(ctx, 0, uint64(l.Head.Size))
+func (l ofLog) Records(ctx context.Context) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		for r, err := range l.Snapshot.Records(ctx, 0, uint64(l.Head.Size)) {
+			if !yield(Record{Record: r}, err) {
+				return
+			}
+		}
+	}
+}
+
+// OfExport is an export, or a merge of several. It is read once.
+func OfExport(r *export.Reader) Source {
+	r.KeepBundles()
+	return ofExport{r}
+}
+
+type ofExport struct{ *export.Reader }
+
+// Bundle implements [Source].
+func (e ofExport) Bundle(digest string) (map[string][]byte, error) {
+	return e.Reader.Bundle(digest), nil
+}
+
+// Records implements [Source].
+func (e ofExport) Records(context.Context) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		for leaf, err := range e.Leaves() {
+			if err == nil && leaf.Again {
+				continue
+			}
+			if leaf.Line = bytes.Clone(leaf.Line); leaf.Line != nil {
+				leaf.Leaf = tlog.RecordHash(leaf.Line)
+			}
+			if !yield(Record{leaf.Record, leaf.Part}, err) {
+				return
+			}
+		}
+	}
 }
 
 // Options choose records. The zero value chooses all.

@@ -119,15 +119,15 @@ var ofBatch = []byte(`"kind":"` + decisionlog.KindBatch + `"`)
 // read reads a few records at a time. With an item of a batch comes the record of the batch, which stands before it.
 func read(ctx context.Context, from Source, give func([]raw) bool) error {
 	var some []raw
-	var batch decisionlog.Record
+	batches := map[int]decisionlog.Record{} // the last one of each log
 	for record, err := range from.Records(ctx) {
 		if err != nil {
 			return err
 		}
 		if bytes.Contains(record.Line, ofBatch) {
-			batch = record
+			batches[record.Log] = record.Record
 		}
-		if some = append(some, raw{record, batch}); len(some) == atOnce {
+		if some = append(some, raw{record.Record, batches[record.Log]}); len(some) == atOnce {
 			if !give(some) {
 				return ctx.Err()
 			}
