@@ -202,11 +202,11 @@ func (a sourceFlags) inFile(what string) records {
 
 // settled looks in a file for the uses that were counted because a log was lost: the log may be there.
 func settled(read records, all []*story) error {
-	counted := map[string]*storyStep{}
+	counted := map[string][]*storyStep{}
 	for _, one := range all {
 		for n := range one.Steps {
 			if step := &one.Steps[n]; step.LostOrigin != "" {
-				counted[step.UsedBy] = step
+				counted[step.UsedBy] = append(counted[step.UsedBy], step)
 			}
 		}
 	}
@@ -215,16 +215,16 @@ func settled(read records, all []*story) error {
 	}
 	return read(decisionlog.Filter{Kind: decisionlog.KindDecision}, func(origin string, line []byte) error {
 		r, err := decisionlog.Parse(line)
-		if step := counted[r.ID]; step != nil && step.LostOrigin == origin {
-			step.Made = true
+		for _, step := range counted[r.ID] {
+			step.Made = step.Made || step.LostOrigin == origin
 		}
 		return err
 	})
 }
 
 // stories reads the approval requests of which a step passes a filter, in the order in which they began: first their ids, then
-// all their steps. Others than the one that passes may be earlier or later, or say less. If all are of one clock, none is read of before
-// the first was filed.
+// all their steps. Others than the one that passes may be earlier or later, or say less. If all are of one clock, none is read
+// of before the first was filed.
 func stories(read records, only decisionlog.Filter, oneClock bool) (all []*story, err error) {
 	byID, from, begins := map[string]*story{}, time.Now(), oneClock
 	each := func(only decisionlog.Filter, f func(string, *decisionlog.Recorded, *stepRecord)) error {
@@ -278,8 +278,8 @@ type readStep struct {
 	step *stepRecord
 }
 
-// tell takes in the steps that were read, in the order of the versions that they brought about: by the clocks of two replicas, one
-// may be dated before the one that it follows.
+// tell takes in the steps that were read, in the order of the versions that they brought about: by the clocks of two replicas,
+// one may be dated before the one that it follows.
 func (one *story) tell() {
 	read := one.read
 	slices.SortStableFunc(read, func(a, b readStep) int { return a.step.Details.Version - b.step.Details.Version })
