@@ -62,98 +62,113 @@ type Input struct {
 	io.Reader
 }
 
-// Merged says what a merge holds.
-type Merged struct {
-	Parts   []Part
-	Records int64
-}
-
-// Merge writes exports as one. It holds a line of each. It finds lines that are no export's, and verifies nothing: the caller
-// does, and also sees whether two exports of one log are of one history.
-func Merge(w io.Writer, inputs []Input) (Merged, error) {
-	var done Merged
+// Merge writes exports as one, and returns how many records they have. It holds a line of each. It refuses lines that are in no
+// order, and verifies nothing: the caller does, and also sees whether two exports of one log are of one history.
+func Merge(w io.Writer, inputs []Input) (records int64, err error) {
 	if len(inputs) == 0 || len(inputs) > MaxParts {
-		return done, fmt.Errorf("%d exports make no merge; give up to %d", len(inputs), MaxParts)
+		return 0, fmt.Errorf("%d exports make no merge; give up to %d", len(inputs), MaxParts)
 	}
 	var all []*input
 	for _, one := range inputs {
-		in := newInput(one)
+		in := &input{name: one.Name, source: newSource(one)}
 		if err := in.begin(); err != nil {
-			return done, in.failed(err)
+			return 0, in.failed(err)
 		}
 		all = append(all, in)
 	}
 	slices.SortFunc(all, (*input).order)
 	for n, in := range all {
-		if in.part = n; n > 0 && bytes.Equal(in.line, all[n-1].line) {
-			return done, fmt.Errorf("%s and %s are one export, of %s; leave one of them out", all[n-1].name, in.name, in.Origin)
+		if in.part = n; n > 0 && in.order(all[n-1]) == 0 {
+			return 0, fmt.Errorf("%s and %s are one export, of %s; leave one of them out", all[n-1].name, in.name, in.Origin)
 		}
-		done.Parts = append(done.Parts, in.Part)
 	}
 	buffered := bufio.NewWriterSize(w, 1<<16)
-	out := newLines(buffered, 0)
-	err := out.write(0, fmt.Appendf(nil, "{\"export\":%q,\"format\":%d,\"parts\":%d}\n", LineMerge, MergeFormat, len(all)))
-	at := -1
-	write := func(in *input) error { // its line, and goes on to the next
-		if err == nil && at != in.part {
+	out, at := newLines(buffered, 0), -1
+	say := func(format string, values ...any) error {
+		return out.write(0, fmt.Appendf(nil, format+"\n", values...))
+	}
+	write := func(in *input) (err error) { // its line, and goes on to the next
+		if at != in.part {
 			at = in.part
-			err = out.write(0, fmt.Appendf(nil, "{\"export\":%q,\"part\":%d}\n", LinePart, at))
+			err = say(`{"export":%q,"part":%d}`, LinePart, at)
 		}
-		if err == nil {
-			err = out.write(0, in.line)
-		}
-		if err == nil {
+		if err = cmp.Or(err, out.write(0, in.line)); err == nil {
 			err = in.failed(in.next())
 		}
 		return err
 	}
-	for _, in := range all {
-		if err := write(in); err != nil {
-			return done, err
-		}
+	err = say(`{"export":%q,"format":%d,"parts":%d}`, LineMerge, MergeFormat, len(all))
+	for n := 0; n < len(all) && err == nil; n++ {
+		err = write(all[n])
 	}
-	for {
+	for err == nil {
 		if all = slices.DeleteFunc(all, func(in *input) bool { return in.line == nil }); len(all) == 0 {
-			break
+			return records, cmp.Or(say(`{"export":%q,"digest":%q}`, LineMerged, out.sum()), buffered.Flush())
 		}
 		in := slices.MinFunc(all, (*input).before)
 		if !in.envelope {
-			done.Records++
+			records++
 		}
-		if err := write(in); err != nil {
-			return done, err
-		}
+		err = write(in)
 	}
-	err = out.write(0, fmt.Appendf(nil, "{\"export\":%q,\"digest\":%q}\n", LineMerged, out.sum()))
-	return done, cmp.Or(err, buffered.Flush())
+	return records, err
 }
 
 // input is an export that is read line by line.
 type input struct {
 	Part
+	*source
 	name string
 	part int
-	*source
-	ended bool
-	at    place
+	// at is where the line belongs. One that is no record goes with the one before it.
+	at struct {
+		Time     string `json:"time"`
+		Sequence int64  `json:"sequence"`
+	}
 }
 
-// place is where a record stands in a merge, beside its part.
-type place struct {
-	Time     string `json:"time"`
-	Sequence int64  `json:"sequence"`
-}
-
-func newInput(one Input) *input {
-	return &input{name: one.Name, source: newSource(one), at: place{Sequence: -1}}
-}
-
-// failed says in which line of which file. What was read last is the line that is wrong.
+// failed says in which line of which file.
 func (in *input) failed(err error) error {
-	if err == nil {
+	if err != nil {
+		err = fmt.Errorf("%s:%d: %w", in.name, in.number, err)
+	}
+	return err
+}
+
+// begin reads the first line.
+func (in *input) begin() error {
+	err := in.read()
+	if err == nil || errors.Is(err, io.EOF) {
+		in.Part, err = partOf(in.line)
+	}
+	in.at.Sequence = -1
+	return err
+}
+
+// next reads the next line, if there is one.
+func (in *input) next() error {
+	ended := in.is(LineEnd)
+	switch err := in.read(); {
+	case errors.Is(err, io.EOF) && ended:
+		return nil
+	case errors.Is(err, io.EOF):
+		return errors.New("the export ends before its last line")
+	case err != nil:
+		return err
+	case ended:
+		return errors.New("something follows the export's last line")
+	case in.envelope:
 		return nil
 	}
-	return fmt.Errorf("%s:%d: %w", in.name, in.number, err)
+	was := in.at
+	in.at.Time, in.at.Sequence = "", -1
+	if err := json.Unmarshal(in.line, &in.at); err != nil {
+		return fmt.Errorf("it is no record: %w", err)
+	}
+	if in.at.Sequence <= was.Sequence || in.at.Time < was.Time {
+		return fmt.Errorf("record %d of %q stands behind record %d of %q, and belongs before it", in.at.Sequence, in.at.Time, was.Sequence, was.Time)
+	}
+	return nil
 }
 
 // order is that of the parts of a merge, by their first lines.
@@ -161,53 +176,13 @@ func (in *input) order(other *input) int {
 	return cmp.Or(strings.Compare(in.Origin, other.Origin), cmp.Compare(in.Size, other.Size), bytes.Compare(in.line, other.line))
 }
 
-// begin reads the first line.
-func (in *input) begin() error {
-	err := in.read()
-	if in.is(LineMerge) {
-		return errors.New("it is a merge already; give the exports that it was made of")
-	}
-	if err == nil || errors.Is(err, io.EOF) {
-		in.Part, err = partOf(in.line)
-	}
-	return err
-}
-
-// next reads the next line, if there is one.
-func (in *input) next() error {
-	switch err := in.read(); {
-	case errors.Is(err, io.EOF) && in.ended:
-		return nil
-	case errors.Is(err, io.EOF):
-		return errors.New("the export ends before its last line")
-	case err != nil:
-		return err
-	case in.ended:
-		return errors.New("something follows the export's last line")
-	case in.envelope:
-		in.ended = in.is(LineEnd)
-		return nil
-	}
-	is := place{Sequence: -1}
-	if err := json.Unmarshal(in.line, &is); err != nil {
-		return fmt.Errorf("it is no record: %w", err)
-	}
-	if is.Sequence <= in.at.Sequence || is.Time < in.at.Time {
-		return fmt.Errorf("record %d of %q stands behind record %d of %q, and belongs before it", is.Sequence, is.Time, in.at.Sequence, in.at.Time)
-	}
-	in.at = is
-	return nil
-}
-
-// before orders lines of several inputs. One that is no record goes with the line before it.
+// before orders lines of several inputs.
 func (in *input) before(other *input) int {
 	return cmp.Or(
 		strings.Compare(in.at.Time, other.at.Time), strings.Compare(in.Origin, other.Origin),
 		cmp.Compare(in.at.Sequence, other.at.Sequence), cmp.Compare(in.part, other.part),
 	)
 }
-
-var errNoExport = fmt.Errorf("it is no export of a decision log of format %d; give what log export writes", Format)
 
 // source reads the lines of a file.
 type source struct {

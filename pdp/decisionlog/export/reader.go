@@ -2,7 +2,6 @@ package export
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -23,8 +22,8 @@ type Reader struct {
 
 	*source
 	files Files
-	merge bool
 	at    int // the part that a line is of
+	merge bool
 	seen  map[string]*seen
 	steps steps
 }
@@ -35,7 +34,6 @@ type Part struct {
 	Size       int64              `json:"size"`
 	Checkpoint string             `json:"checkpoint"`
 	Filter     decisionlog.Filter `json:"filter"`
-	Live       bool               `json:"live"`
 }
 
 // partOf reads the first line of an export.
@@ -65,59 +63,41 @@ type Leaf struct {
 // NewReader reads the beginning of a file.
 func NewReader(in io.Reader) (*Reader, error) {
 	r := &Reader{source: newSource(in), seen: map[string]*seen{}}
-	if err := r.open(); err != nil {
+	err := r.next()
+	for err == nil && (r.is(LineBegin) || len(r.Parts) == 0) {
+		var one Part
+		one, err = partOf(r.line)
+		r.Parts, r.seen[one.Origin] = append(r.Parts, one), &seen{taken: -1, gone: -1}
+		if err == nil {
+			err = r.next()
+		}
+	}
+	if err != nil {
 		return nil, fmt.Errorf("line %d: %w", r.number, err)
 	}
 	return r, nil
 }
 
-func (r *Reader) open() error {
-	if err := r.read(); err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
-	var is struct {
-		Format int `json:"format"`
-		Parts  int `json:"parts"`
-	}
-	if r.merge = r.is(LineMerge); !r.merge {
-		return r.begin()
-	}
-	if err := json.Unmarshal(r.line, &is); err != nil || is.Format != MergeFormat || is.Parts < 1 || is.Parts > MaxParts {
-		return fmt.Errorf("this is no merge of format %d", MergeFormat)
-	}
-	for range is.Parts {
-		if err := cmp.Or(r.next(), r.begin()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// begin reads the first line of a part.
-func (r *Reader) begin() error {
-	one, err := partOf(r.line)
-	if err == nil && r.at != len(r.Parts) {
-		err = errors.New("it is of another part of the merge")
-	}
-	r.Parts, r.seen[one.Origin] = append(r.Parts, one), &seen{taken: -1, gone: -1}
-	return err
-}
-
 // next goes to the next line of a part, or to the last line. At the end of the file it is io.EOF.
 func (r *Reader) next() error {
 	for {
-		was := r.is(LineMerged) || !r.merge && r.is(LineEnd)
+		ended := r.is(LineMerged) || !r.merge && r.is(LineEnd)
 		switch err := r.read(); {
-		case errors.Is(err, io.EOF) && !was:
+		case errors.Is(err, io.EOF) && !ended:
 			return errors.New("the file ends before its last line")
-		case err != nil || !r.is(LinePart) || !r.merge:
+		case err != nil:
 			return err
 		}
-		var is struct {
-			Part int `json:"part"`
+		first := r.number == 1 && r.is(LineMerge)
+		if r.merge = r.merge || first; !first && !(r.merge && r.is(LinePart)) {
+			return nil
 		}
-		if err := json.Unmarshal(r.line, &is); err != nil || is.Part < 0 || is.Part > len(r.Parts) {
-			return errors.New("it names no part of the merge")
+		var is struct {
+			Format int `json:"format"`
+			Part   int `json:"part"`
+		}
+		if err := json.Unmarshal(r.line, &is); err != nil || first && is.Format != MergeFormat || is.Part < 0 || is.Part > len(r.Parts) {
+			return fmt.Errorf("this is no line of a merge of format %d", MergeFormat)
 		}
 		r.at = is.Part
 	}
@@ -132,20 +112,19 @@ func (r *Reader) Bundle(digest string) map[string][]byte { return r.files.Of(dig
 // Leaves yields each record, in the order of the file.
 func (r *Reader) Leaves() iter.Seq2[Leaf, error] {
 	return func(yield func(Leaf, error) bool) {
-		for {
-			err := r.next()
+		for err := error(nil); ; err = r.next() {
 			if errors.Is(err, io.EOF) {
 				return
 			}
-			var leaves []Leaf
+			var all []Leaf
 			if err == nil {
-				leaves, err = r.leaves()
+				all, err = r.leaves()
 			}
 			if err != nil {
 				yield(Leaf{}, fmt.Errorf("line %d: %w", r.number, err))
 				return
 			}
-			for _, one := range leaves {
+			for _, one := range all {
 				if one.Part = r.at; !yield(one, nil) {
 					return
 				}

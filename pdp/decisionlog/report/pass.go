@@ -29,6 +29,7 @@ type reporting struct {
 // from is the log that records are from.
 type from struct {
 	origin  string // "" if all are from one
+	last    decisionlog.Checkpoint
 	gaps    gaps
 	before  *BundleInForce // in force when the span begins
 	latest  map[string]int // by digest, in report.Bundles
@@ -72,10 +73,10 @@ func newReporting(o Options) *reporting {
 }
 
 // log begins the part of a report that is of one log.
-func (p *reporting) log(origin string) *from {
-	f := &from{origin: origin, latest: map[string]int{}}
+func (p *reporting) log(origin string, last decisionlog.Checkpoint) *from {
+	f := &from{origin: origin, last: last, latest: map[string]int{}}
 	f.gaps.found = func(g DatedGap) {
-		if g.Origin = origin; p.span.mayHave(g) {
+		if g.Origin = f.origin; p.span.mayHave(g) {
 			p.service.Gaps = append(p.service.Gaps, g)
 		}
 	}
@@ -245,10 +246,10 @@ func (p *reporting) begin() {
 }
 
 // ended has all records of a log taken in, up to its last checkpoint.
-func (p *reporting) ended(f *from, last decisionlog.Checkpoint) {
+func (p *reporting) ended(f *from) {
 	p.from = f
 	p.begin()
-	p.gaps.reached(last.Time)
+	p.gaps.reached(f.last.Time)
 	switch all := p.service; {
 	case !f.started || f.outside == nil:
 	case all.OutsideStart == nil:

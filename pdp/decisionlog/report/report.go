@@ -309,11 +309,11 @@ func Make(ctx context.Context, s *decisionlog.Snapshot, o Options) (Report, erro
 	p := newReporting(o)
 	p.report.Origin, p.report.Size, p.report.Checkpoint = s.Head.Origin, s.Head.Size, string(s.Head.Checkpoint)
 	p.report.Tenants, p.service.Unread = s.Tenants, s.Head.Unread
-	p.from = p.log("")
+	p.from = p.log("", last)
 	if err := each(ctx, s, p.look); err != nil {
 		return Report{}, err
 	}
-	p.ended(p.from, last)
+	p.ended(p.from)
 	signed, began, err := heartbeats(ctx, s, last)
 	if err != nil {
 		return Report{}, err
@@ -327,8 +327,7 @@ func OfExport(r *export.Reader, o Options) (Report, error) {
 	if err := o.Check(); err != nil {
 		return Report{}, err
 	}
-	p, logs, last := newReporting(o), map[string]*from{}, map[string]decisionlog.Checkpoint{}
-	var ended time.Time
+	p, logs, ended := newReporting(o), map[string]*from{}, time.Time{}
 	for _, part := range r.Parts { // of one log, the longest comes last
 		c, err := decisionlog.ParseCheckpoint([]byte(part.Checkpoint), nil)
 		if err != nil {
@@ -344,14 +343,12 @@ func OfExport(r *export.Reader, o Options) (Report, error) {
 			p.report.Logs = p.report.Logs[:n-1]
 		}
 		p.report.Logs = append(p.report.Logs, Log{part.Origin, part.Size, part.Checkpoint})
-		last[part.Origin], logs[part.Origin] = c, p.log(part.Origin)
-	}
-	if one := p.report.Logs[0]; len(p.report.Logs) == 1 {
-		p.report.Origin, p.report.Checkpoint, p.report.Logs = one.Origin, one.Checkpoint, nil
-		p.report.Size, logs[one.Origin] = one.Size, p.log("")
+		logs[part.Origin] = p.log(part.Origin, c)
 	}
 	for _, one := range p.report.Logs {
-		p.report.Size += one.Size
+		if p.report.Size += one.Size; len(p.report.Logs) == 1 {
+			p.report.Origin, p.report.Checkpoint, p.report.Logs, logs[one.Origin].origin = one.Origin, one.Checkpoint, nil, ""
+		}
 	}
 	for l, err := range r.Leaves() {
 		switch p.from = logs[r.Parts[l.Part].Origin]; {
@@ -368,7 +365,7 @@ func OfExport(r *export.Reader, o Options) (Report, error) {
 		}
 	}
 	for _, origin := range slices.Sorted(maps.Keys(logs)) {
-		p.ended(logs[origin], last[origin])
+		p.ended(logs[origin])
 	}
 	p.report.Days.Unsaid = true
 	p.countDays(nil, ended, ended)

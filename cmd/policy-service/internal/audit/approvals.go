@@ -78,7 +78,7 @@ func (c approvalsCommand) Run(s cli.Streams) error {
 		err = read(tailedHere(c.Data))
 	default:
 		if all, err = stories(c.inFile(what), only, false); err == nil {
-			err = c.settled(what, all)
+			err = settled(c.inFile(what), all)
 		}
 		if err != nil {
 			return err
@@ -150,10 +150,10 @@ type storyStep struct {
 	UsedBy             string                  `json:"used_by,omitzero"`
 	Continues          evaluation.Continuation `json:"continues,omitzero"`
 	Unsealed           bool                    `json:"unsealed,omitzero"`
-	// LostOrigin had reserved the use, which was counted when its log was lost. If that log is in the file that is read, Made
-	// says whether it has the decision.
+	// LostOrigin had reserved the use, which was counted when its log was lost. Made says that the file has that log, with the
+	// decision.
 	LostOrigin string `json:"lost_origin,omitzero"`
-	Made       *bool  `json:"made,omitzero"`
+	Made       bool   `json:"made,omitzero"`
 }
 
 // stepRecord has the members of a record of kind approval that a story shows.
@@ -200,47 +200,31 @@ func (a sourceFlags) inFile(what string) records {
 	}
 }
 
-// settled looks in a file whether the uses were made that were counted because a log was lost.
-func (c approvalsCommand) settled(what string, all []*story) error {
-	counted := map[string]*storyStep{}
+// settled looks in a file for the uses that were counted because a log was lost: the log may be there.
+func settled(read records, all []*story) error {
+	counted := map[string][]*storyStep{}
 	for _, one := range all {
 		for n := range one.Steps {
 			if step := &one.Steps[n]; step.LostOrigin != "" {
-				counted[step.UsedBy] = step
+				counted[step.UsedBy] = append(counted[step.UsedBy], step)
 			}
 		}
 	}
 	if len(counted) == 0 {
 		return nil
 	}
-	return c.readFile(what, func(r *export.Reader) error {
-		for _, step := range counted {
-			if slices.ContainsFunc(r.Parts, func(p export.Part) bool { return p.Origin == step.LostOrigin && p.Filter.All() }) {
-				step.Made = new(bool)
-			}
+	return read(decisionlog.Filter{Kind: decisionlog.KindDecision}, func(origin string, line []byte) error {
+		r, err := decisionlog.Parse(line)
+		for _, step := range counted[r.ID] {
+			step.Made = step.Made || step.LostOrigin == origin
 		}
-		for l, err := range r.Leaves() {
-			if err != nil {
-				return err
-			}
-			if l.Line == nil {
-				continue
-			}
-			one, err := decisionlog.Parse(l.Line)
-			if err != nil {
-				return err
-			}
-			if step := counted[one.ID]; step != nil && step.LostOrigin == r.Parts[l.Part].Origin {
-				step.Made = new(true)
-			}
-		}
-		return nil
+		return err
 	})
 }
 
 // stories reads the approval requests of which a step passes a filter, in the order in which they began: first their ids, then
-// all their steps. Others than the one that passes may be earlier or later, or say less. If all are of one clock, none is read of before
-// the first was filed.
+// all their steps. Others than the one that passes may be earlier or later, or say less. If all are of one clock, none is read
+// of before the first was filed.
 func stories(read records, only decisionlog.Filter, oneClock bool) (all []*story, err error) {
 	byID, from, begins := map[string]*story{}, time.Now(), oneClock
 	each := func(only decisionlog.Filter, f func(string, *decisionlog.Recorded, *stepRecord)) error {
@@ -294,8 +278,8 @@ type readStep struct {
 	step *stepRecord
 }
 
-// tell takes in the steps that were read, in the order of the versions that they brought about: by the clocks of two replicas, one
-// may be dated before the one that it follows.
+// tell takes in the steps that were read, in the order of the versions that they brought about: by the clocks of two replicas,
+// one may be dated before the one that it follows.
 func (one *story) tell() {
 	read := one.read
 	slices.SortStableFunc(read, func(a, b readStep) int { return a.step.Details.Version - b.step.Details.Version })
@@ -406,17 +390,6 @@ func cutJSON(text []byte) cli.Shown {
 	return cli.Shown(visible.Quoted(short) + cli.More(left))
 }
 
-// made says of a use that was counted whether it was made.
-func (step *storyStep) made() string {
-	switch {
-	case step.Made == nil:
-		return ""
-	case *step.Made:
-		return ", which has it: the use was made"
-	}
-	return ", which does not have it: nothing shows that the use was made"
-}
-
 // says names the person, the way by which the word came, and the reason; or the decision that the step is about.
 func (step *storyStep) says(of *story) string {
 	var words []string
@@ -449,8 +422,11 @@ func (step *storyStep) says(of *story) string {
 	if step.Unsealed {
 		add("", "(without a seal: it gives nothing)")
 	}
-	if step.LostOrigin != "" {
-		words = append(words, "(counted, because the log of "+step.LostOrigin+" was lost"+step.made()+")")
+	switch lost := "(counted, because the log of " + step.LostOrigin; {
+	case step.Made:
+		add("", lost+" was lost; it has the decision)")
+	case step.LostOrigin != "":
+		add("", lost+" was lost; nothing here shows the decision)")
 	}
 	add("at ", step.Origin)
 	text := strings.Join(words, " ")

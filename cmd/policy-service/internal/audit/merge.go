@@ -65,10 +65,10 @@ func (c mergeCommand) Run(s cli.Streams) (err error) {
 		}
 		inputs = append(inputs, export.Input{Name: one.name, Reader: one.in})
 	}
-	var done export.Merged
+	var records int64
 	err = writeOut(s, "merge", string(c.Out), func(w io.Writer) (err error) {
 		out := &outcome{Writer: w}
-		switch done, err = export.Merge(out, inputs); {
+		switch records, err = export.Merge(out, inputs); {
 		case out.err != nil:
 			return unwritable("merge", "--out", out.err)
 		case err != nil:
@@ -79,7 +79,7 @@ func (c mergeCommand) Run(s cli.Streams) (err error) {
 	if err != nil {
 		return err
 	}
-	s.Tell("merged %s of %s", cli.Plural(int(done.Records), "record"), cli.Plural(len(done.Parts), "export"))
+	s.Tell("merged %s of %s", cli.Plural(int(records), "record"), cli.Plural(len(inputs), "export"))
 	return nil
 }
 

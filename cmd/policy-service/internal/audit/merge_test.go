@@ -148,20 +148,20 @@ func TestMergeTellsOneStory(t *testing.T) {
 	var got []string
 	for _, step := range all[0].Steps {
 		made := ""
-		if step.Made != nil {
-			made = fmt.Sprint(" made ", *step.Made)
+		if step.Made {
+			made = " made"
 		}
 		got = append(got, step.Record+" "+step.Event+" at "+step.Origin+made)
 	}
 	want := []string{
-		"s1 filed at pdp-a", "s2 approve at pdp-b", "s3 approved at pdp-b", "s4 used at pdp-c", "s5 used at pdp-a made true", "s6 used at pdp-a made false",
+		"s1 filed at pdp-a", "s2 approve at pdp-b", "s3 approved at pdp-b", "s4 used at pdp-c", "s5 used at pdp-a made", "s6 used at pdp-a",
 	}
 	if !slices.Equal(got, want) || all[0].Incomplete || all[0].Status != "used_up" || all[0].Request == nil {
 		t.Errorf("got  %q\nwant %q\n%+v", got, want, all[0])
 	}
 	for _, part := range []string{
-		`User::"mia" by api at pdp-b: fine`, "(counted, because the log of pdp-c was lost, which has it: the use was made) at pdp-a",
-		"(counted, because the log of pdp-c was lost, which does not have it: nothing shows that the use was made) at pdp-a",
+		`User::"mia" by api at pdp-b: fine`, "(counted, because the log of pdp-c was lost; it has the decision) at pdp-a",
+		"(counted, because the log of pdp-c was lost; nothing here shows the decision) at pdp-a",
 	} {
 		if !strings.Contains(strings.ReplaceAll(text, `\\`, `\`), part) {
 			t.Errorf("it does not say %s:\n%s", part, text)
@@ -172,7 +172,7 @@ func TestMergeTellsOneStory(t *testing.T) {
 	if said, err := run(mergeCommand{Files: files[1:], Out: cli.Given(without)}); err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
-	if all, _ := told(t, without); len(all) != 1 || all[0].Steps[4].Made != nil || all[0].Steps[3].Origin != "pdp-a" {
+	if all, _ := told(t, without); len(all) != 1 || all[0].Steps[4].Made || all[0].Steps[3].Origin != "pdp-a" {
 		t.Errorf("%+v", all)
 	}
 
