@@ -72,6 +72,9 @@ func (w GeneratedWorld) Files() map[string][]byte {
 	return files
 }
 
+// Source is where that bundle is.
+func (w GeneratedWorld) Source() fstest.MapFS { return w.source().Fsys.(fstest.MapFS) }
+
 // Edited is the bundle with an edit, and what that is.
 func (w GeneratedWorld) Edited() (files fstest.MapFS, edit string) {
 	all := &w.policies

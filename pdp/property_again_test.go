@@ -143,20 +143,28 @@ func (a *onRecord) compare() {
 		a.kinds["an edit that does not load"]++
 		return
 	}
+	base, err := replay.ReadSide(pdp.FS(a.world.Source()))
+	if err != nil {
+		a.Fatal(err)
+	}
+	next, err := replay.ReadSide(pdp.FS(files))
+	if err != nil {
+		a.Fatal(err)
+	}
 	changed := map[string]replay.Class{}
-	got, err := replay.Compare(a.Context(), keptBundle{a.log, a.world.Files()}, replay.Base{Bundle: a.bundle}, candidate, replay.Options{}, func(c *replay.Change) {
+	got, err := replay.Compare(a.Context(), keptBundle{a.log, a.world.Files()}, base, next, replay.Options{}, func(c *replay.Change) {
 		changed[c.Recorded.ID] = c.Class
 	})
 	if err != nil || len(got.Incomplete) > 0 {
 		a.Fatalf("%s: %v, %+v", edit, err, got)
 	}
-	base, next := a.bundle.WithoutIndex(), candidate.WithoutIndex()
+	whole, edited := a.bundle.WithoutIndex(), candidate.WithoutIndex()
 	for record, err := range a.log.Records(a.Context(), 0, a.log.Size()) {
 		if err != nil {
 			a.Fatal(err)
 		}
 		for _, q := range a.questions(record.Line) {
-			is, class := changed[q.ID], a.byHand(base, next, q)
+			is, class := changed[q.ID], a.byHand(whole, edited, q)
 			if is != class {
 				a.Errorf("%s\nof %s\nit is %q, and %q by hand", edit, q.Line, is, class)
 			}

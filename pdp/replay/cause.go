@@ -88,23 +88,25 @@ func (f *finder) find() []Cause {
 	was, is := f.g.From, f.g.To
 	switch {
 	case !allows(is.Answer) && allows(was.Answer) && len(is.Determining) > 0:
-		return f.all(is.Determining, f.candidate, Forbids)
+		return f.all(is.Determining, f.candidate, now)
 	case allows(is.Answer) && !allows(was.Answer):
 		if permits := without(is.Determining, slices.Concat(was.Determining, was.Overruled)); len(permits) > 0 {
-			return f.all(permits, f.candidate, Permits)
+			return f.all(permits, f.candidate, now)
 		}
-		return f.all(was.Determining, f.base, ForbidsNoMore)
+		if len(was.Determining) > 0 {
+			return f.all(was.Determining, f.base, noMore)
+		}
 	case !allows(is.Answer) && allows(was.Answer) && is.Reason == evaluation.ErroredPolicy:
 		var erred []string
 		for _, one := range f.g.example.Is.Errors {
 			erred = append(erred, one.Policy)
 		}
-		return f.all(erred, f.candidate, HasErrors)
+		return f.all(erred, f.candidate, func(string) Does { return HasErrors })
 	case !allows(is.Answer) && allows(was.Answer) && is.Reason == "":
-		return f.all(was.Determining, f.base, PermitsNoMore)
+		return f.all(was.Determining, f.base, noMore)
 	}
-	// The answer is as it was, and comes with other obligations or another reason.
-	all := append(f.all(without(is.Determining, was.Determining), f.candidate, Permits), f.all(without(was.Determining, is.Determining), f.base, PermitsNoMore)...)
+	// The same policies have a part in both, and come with other obligations or another reason.
+	all := append(f.all(without(is.Determining, was.Determining), f.candidate, now), f.all(without(was.Determining, is.Determining), f.base, noMore)...)
 	for _, id := range slices.Concat(is.Determining, is.Overruled) {
 		if change, has := f.changeOf(id); has && len(all) < mostCauses && !slices.ContainsFunc(all, func(c Cause) bool { return c.Policy == id }) {
 			all = append(all, Cause{Policy: id, Position: change.Position, Change: change.Change, Does: ObligesNow})
@@ -122,17 +124,34 @@ func (f *finder) changeOf(id string) (PolicyChange, bool) {
 	return PolicyChange{}, false
 }
 
-// all are causes that do one thing, those that changed first.
-func (f *finder) all(ids []string, of *Side, does Does) (all []Cause) {
+// now and noMore are what a policy does, by its effect.
+func now(effect string) Does {
+	if effect == "forbid" {
+		return Forbids
+	}
+	return Permits
+}
+
+func noMore(effect string) Does {
+	if effect == "forbid" {
+		return ForbidsNoMore
+	}
+	return PermitsNoMore
+}
+
+// all are causes, those that changed first.
+func (f *finder) all(ids []string, of *Side, does func(effect string) Does) (all []Cause) {
 	for _, id := range ids {
-		one := Cause{Policy: id, Does: does}
-		if p, found := of.then.Policy(f.tenant, id); found {
-			one.Position = p.Position
+		var p pdp.PolicyInfo
+		if of == nil { // the answer on record is of another bundle: its policies are looked for in the candidate
+			of = f.candidate
 		}
+		p, _ = of.then.Policy(f.tenant, id)
+		one := Cause{Policy: id, Position: p.Position, Does: does(p.Effect)}
 		if change, has := f.changeOf(id); has {
 			one.Change, one.Position = change.Change, change.Position
 		}
-		if does == PermitsNoMore && one.Change != Removed {
+		if one.Does == PermitsNoMore && one.Change != Removed {
 			f.failing(&one)
 		}
 		all = append(all, one)

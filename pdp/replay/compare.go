@@ -159,9 +159,6 @@ func ofTerms(was, is obligations.Terms) Class {
 	return Other // its message
 }
 
-// Base is what a candidate is compared with. Without a bundle these are the answers on record.
-type Base struct{ Bundle *pdp.Bundle }
-
 // Compared says which answers a candidate would change.
 type Compared struct {
 	Records   int64 `json:"records"`
@@ -196,6 +193,8 @@ type answers struct {
 	was, is Outcome
 	need    *pdp.Unknown
 	lacks   string
+	// untouched: no policy that differs between the bundles has a part in either.
+	untouched bool
 }
 
 // mostRemembered is how many different questions are remembered with their answers.
@@ -203,7 +202,9 @@ const mostRemembered = 200_000
 
 // comparison compares with one candidate.
 type comparison struct {
-	base, candidate *pdp.Bundle
+	base, candidate *pdp.Bundle // base is nil if the answers on record are
+	same            bool        // they are one bundle, but for comments and layout
+	apart           apart
 	then            *bundles
 	o               *Options
 	limits          evaluation.Limits
@@ -212,13 +213,17 @@ type comparison struct {
 	known map[[16]byte]answers
 }
 
-// Compare asks each question of a log again, of a candidate and of the base. Each change is also given to a function, in the order
-// of the log; nil is none.
-func Compare(ctx context.Context, from Source, base Base, candidate *pdp.Bundle, o Options, each func(*Change)) (Compared, error) {
+// Compare asks each question of a log again, of a candidate and of the base; nil is the answers on record. Each change is also given
+// to a function, in the order of the log; nil is none.
+func Compare(ctx context.Context, from Source, base, candidate *Side, o Options, each func(*Change)) (Compared, error) {
 	made := Compared{
 		Changed: map[Class]int64{}, HiddenBy: []Dependence{}, Incomplete: map[string]int64{}, Examples: map[string][]string{}, Groups: []*Group{},
 	}
-	c := &comparison{base: base.Bundle, candidate: candidate, then: newBundles(from), o: &o, limits: o.limits(), known: map[[16]byte]answers{}}
+	c := &comparison{candidate: candidate.Bundle, then: newBundles(from), o: &o, limits: o.limits(), known: map[[16]byte]answers{}}
+	if base != nil {
+		c.base, c.apart = base.Bundle, apartOf(base, candidate)
+		c.same = base.Bundle.Digest() == candidate.Bundle.Digest() || c.apart.none
+	}
 	progress := o.Progress
 	o.Progress = func(records int64) {
 		if made.Records = records; progress != nil {
@@ -268,7 +273,7 @@ func (c *comparison) compare(ctx context.Context, one *Change) (err error) {
 		c.mu.Unlock()
 	}
 	one.Was, one.Is, one.Unknown, one.Lacks = made.was, made.is, made.need, made.lacks
-	if one.Lacks != "" || one.Unknown != nil {
+	if one.Lacks != "" || one.Unknown != nil || made.untouched {
 		return nil
 	}
 	if c.recorded(q) {
@@ -310,6 +315,19 @@ func (c *comparison) keyOf(q *decisionlog.Recorded) (key [16]byte) {
 
 // ask asks both bundles.
 func (c *comparison) ask(ctx context.Context, q *decisionlog.Recorded) (made answers, err error) {
+	if made.untouched = c.same; made.untouched {
+		return made, nil
+	}
+	made, err = c.askBoth(ctx, q)
+	if made.need != nil && err == nil {
+		if made.untouched, err = c.apart.untouched(ctx, q, c.limits); made.untouched {
+			made.need = nil
+		}
+	}
+	return made, err
+}
+
+func (c *comparison) askBoth(ctx context.Context, q *decisionlog.Recorded) (made answers, err error) {
 	bound, lacks, err := c.boundThen(ctx, q)
 	if made.lacks = lacks; err != nil || lacks != "" {
 		return made, unknownOr(err, &made)

@@ -49,11 +49,11 @@ func ReadSide(source pdp.Source) (*Side, error) {
 
 // The changes that a policy can have.
 const (
-	Added   = "added"
-	Removed = "removed"
-	Edited  = "edited"
-	Moved   = "moved"    // to another file
-	Retold  = "reworded" // its comments or its layout alone
+	Added    = "added"
+	Removed  = "removed"
+	Edited   = "edited"
+	Moved    = "moved"    // to another file
+	Reworded = "reworded" // its comments or its layout alone
 )
 
 // PolicyChange is a policy that is not as it was. Position is that of the candidate, and of one that was removed that of the base.
@@ -106,7 +106,7 @@ func Differ(base, candidate *Side) Structure {
 		case fileOf(before.Position) != fileOf(after.Position):
 			change.Change = Moved
 		case before.text != after.text:
-			change.Change = Retold
+			change.Change = Reworded
 		default:
 			continue
 		}

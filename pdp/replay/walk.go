@@ -35,6 +35,17 @@ const (
 	LacksRoom = "room"
 )
 
+// Why says in words why records cannot be judged.
+func Why(lacks string) string {
+	return map[string]string{
+		LacksContent: "their content, or that of their batch, was removed, or may not be seen",
+		LacksBundle:  "the policies that answered them are not here",
+		LacksLoad:    "the policies that answered them do not load today",
+		LacksRequest: "their request cannot be made of the record",
+		LacksRoom:    "the record of their batch had no room for them",
+	}[lacks]
+}
+
 // work is a few records in their order, and what came of them.
 type work[T any] struct {
 	records []raw

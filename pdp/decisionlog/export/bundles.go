@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/go-json-experiment/json"
+
 	"policy-service/pdp/decisionlog"
 )
 
@@ -46,11 +48,24 @@ func (n *ndjson) bundle(r decisionlog.Record) error {
 		return nil
 	}
 	parsed, err := decisionlog.Parse(r.Line)
-	if err != nil || parsed.Bundle == "" || n.bundles.written[parsed.Bundle] {
+	if err != nil {
 		return err
 	}
-	n.bundles.written[parsed.Bundle] = true
-	files, err := n.bundles.of(parsed.Bundle)
+	digest := parsed.Bundle
+	if parsed.Event == decisionlog.EventBundleLoaded {
+		var is struct {
+			Bundle string `json:"bundle"`
+		}
+		if err := json.Unmarshal(parsed.Details, &is); err != nil {
+			return err
+		}
+		digest = is.Bundle
+	}
+	if digest == "" || n.bundles.written[digest] {
+		return nil
+	}
+	n.bundles.written[digest] = true
+	files, err := n.bundles.of(digest)
 	if err != nil || files == nil {
 		return err
 	}
@@ -71,7 +86,7 @@ func (n *ndjson) bundle(r decisionlog.Record) error {
 			}
 		}
 	}
-	return n.envelope(r.Sequence, bundleLine{LineBundle, parsed.Bundle, string(decisionlog.BundleList(files))})
+	return n.envelope(r.Sequence, bundleLine{LineBundle, digest, string(decisionlog.BundleList(files))})
 }
 
 // Files takes the lines "file" and "bundle" of an export. Its zero value is ready. What it takes is what its name says, or an error.
@@ -79,7 +94,7 @@ type Files struct {
 	// Keep keeps the files, for Of. Otherwise they are only checked.
 	Keep bool
 
-	mu sync.Mutex // guards the rest: one goroutine reads an export, and others may ask for bundles
+	mu      sync.Mutex                   // guards the rest: one goroutine reads an export, and others may ask for bundles
 	content map[string][]byte            // by its hash
 	lists   map[string]map[string]string // of hashes by path, by digest
 	part    bytes.Buffer                 // of a file that is not whole yet

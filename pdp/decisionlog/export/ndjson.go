@@ -20,7 +20,7 @@ type ndjson struct {
 	// bundles writes those that records name; nil writes none.
 	bundles *bundles
 	form    string
-	size   int64
+	size    int64
 	// witnessed is the newest checkpoint that witnesses cosigned.
 	witnessed  func() (decisionlog.Checkpoint, error)
 	checkpoint []byte
