@@ -14,8 +14,10 @@ import (
 
 // Cause is a policy that makes answers change, and what it does.
 type Cause struct {
-	Policy   string `json:"policy"`
-	Position string `json:"position"`
+	Policy string `json:"policy,omitzero"`
+	// Obligation is in place of the policy if that is as it was, and the obligation that it names is not.
+	Obligation string `json:"obligation,omitzero"`
+	Position   string `json:"position"`
 	// Change is that of the policy; it is empty if the policy is as it was, and entities, the schema or bundle.yaml are not.
 	Change string `json:"change,omitzero"`
 	Does   Does   `json:"does"`
@@ -110,6 +112,23 @@ func (f *finder) find() []Cause {
 	for _, id := range slices.Concat(is.Determining, is.Overruled) {
 		if change, has := f.changeOf(id); has && len(all) < mostCauses && !slices.ContainsFunc(all, func(c Cause) bool { return c.Policy == id }) {
 			all = append(all, Cause{Policy: id, Position: change.Position, Change: change.Change, Does: ObligesNow})
+		}
+	}
+	if len(all) == 0 {
+		all = f.obligations()
+	}
+	return all
+}
+
+// obligations are those that are not as they were.
+func (f *finder) obligations() (all []Cause) {
+	was := f.g.example.Was.Obligations
+	for _, one := range f.g.example.Is.Obligations {
+		n := slices.IndexFunc(was, func(o Obligation) bool { return o.ID == one.ID })
+		if len(all) < mostCauses && (n < 0 || string(was[n].Properties) != string(one.Properties)) {
+			all = append(all, Cause{
+				Obligation: one.ID, Position: f.candidate.Bundle.ObligationPosition(f.tenant, one.ID), Change: Edited, Does: ObligesNow,
+			})
 		}
 	}
 	return all

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -135,7 +136,7 @@ func (c ReplayCommand) judge(s cli.Streams, made replayed) error {
 		{c.MaxNarrowed, made.Changed[replay.Narrowed], "--max-narrowed", "narrowed"}, {c.MaxUnknown, made.Unknown, "--max-unknown", "unknown"},
 	} {
 		if !one.most.allows(one.n) {
-			over = append(over, fmt.Sprintf("%d decisions are %s, and %s allows %d", one.n, one.what, one.flag, *one.most.most))
+			over = append(over, fmt.Sprintf("%s %s, and %s allows %d", areOf(one.n), one.what, one.flag, *one.most.most))
 		}
 	}
 	if len(over) == 0 {
@@ -143,6 +144,13 @@ func (c ReplayCommand) judge(s cli.Streams, made replayed) error {
 	}
 	s.Tell("policy-service: %s; look at them, then allow them", strings.Join(over, "; "))
 	return cli.No
+}
+
+func areOf(n int64) string {
+	if n == 1 {
+		return "1 decision is"
+	}
+	return fmt.Sprintf("%d decisions are", n)
 }
 
 func readSide(dir, flag string) (*replay.Side, error) {
@@ -335,7 +343,7 @@ func (ReplayCommand) printGroup(s cli.Streams, n int, g *replay.Group) {
 }
 
 func causeText(c replay.Cause) string {
-	text := c.Policy + " " + string(c.Does)
+	text := cmp.Or(c.Policy, "the obligation "+c.Obligation) + " " + string(c.Does)
 	if c.Clause != "" {
 		text += ": " + c.Clause
 	}
@@ -369,7 +377,7 @@ func changesText(s replay.Structure) string {
 		texts = append(texts, one.Path+" "+one.Change)
 	}
 	if e := s.Entities; e.Added+e.Removed+e.Changed > 0 {
-		texts = append(texts, fmt.Sprintf("%d entities added, %d removed, %d changed", e.Added, e.Removed, e.Changed))
+		texts = append(texts, fmt.Sprintf("entities: %d added, %d removed, %d changed", e.Added, e.Removed, e.Changed))
 	}
 	if len(texts) == 0 {
 		return "none"
