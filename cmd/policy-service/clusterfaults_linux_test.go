@@ -203,7 +203,7 @@ func (s *troubled) start(r *clusterReplica) {
 	must(s.T, process.Start())
 	ended := make(chan struct{})
 	r.mu.Lock()
-	r.process, r.ended, r.killed = process, ended, false
+	r.process, r.ended, r.killed, r.url = process, ended, false, ""
 	r.mu.Unlock()
 	go func() {
 		_ = process.Wait()
@@ -216,10 +216,13 @@ func (s *troubled) start(r *clusterReplica) {
 		default:
 		}
 		line, err := os.ReadFile(file)
+		if err != nil {
+			return false
+		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.url = "http://" + strings.TrimSpace(string(line))
-		return err == nil
+		return true
 	})
 }
 

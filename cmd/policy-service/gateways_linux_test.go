@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -68,6 +69,7 @@ func newBalancer(t *testing.T, first func(*http.Request) int) *balancer {
 	b := &balancer{first: first, dials: http.Transport{DisableKeepAlives: true}}
 	b.Server = httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.Out.Host = r.In.Host }, Transport: b, FlushInterval: -1,
+		ErrorLog:     slog.NewLogLogger(slog.DiscardHandler, 0), // of connections that a killed process leaves
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	})
 	t.Cleanup(func() {
@@ -112,7 +114,7 @@ func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 func (r *clusterReplica) runsAt() (url string, runs bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.url, r.process != nil
+	return r.url, r.process != nil && r.url != ""
 }
 
 // fleet are the gateways, the replicas behind them, and all that clients have called.
