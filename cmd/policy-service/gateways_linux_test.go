@@ -132,6 +132,7 @@ type fleet struct {
 	denied  map[string]bool
 	failed  []string
 	release chan struct{} // ends the calls that the server holds
+	holds   int           // how many it has held since
 }
 
 func openFleet(t *testing.T, seed uint64) *fleet {
@@ -195,6 +196,9 @@ func (f *fleet) serves(c *mcptest.Call) bool {
 	release := f.release
 	f.calls.Unlock()
 	if p.Arguments.Hold {
+		f.calls.Lock()
+		f.holds++
+		f.calls.Unlock()
 		select {
 		case <-release:
 		case <-c.Context.Done():
@@ -300,8 +304,8 @@ func (a *agent) works(end <-chan struct{}) {
 	}
 }
 
-// modern sends a request of MCP 2026-07-28 by the balancer.
-func (f *fleet) modern(claims mcptest.Claims, method, name string, params map[string]any) (result, fault jsontext.Value) {
+// modern sends a request of MCP 2026-07-28 to the balancer, or to one gateway.
+func (f *fleet) modern(to string, claims mcptest.Claims, method, name string, params map[string]any) (result, fault jsontext.Value) {
 	f.Helper()
 	params["_meta"] = map[string]any{
 		"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientInfo": map[string]any{"name": "raw", "version": "1"},
@@ -310,7 +314,7 @@ func (f *fleet) modern(claims mcptest.Claims, method, name string, params map[st
 	params["name"] = name
 	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
 	must(f.T, err)
-	r, err := http.NewRequestWithContext(f.Context(), http.MethodPost, f.issuer.Audience, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(f.Context(), http.MethodPost, to+"/mcp", bytes.NewReader(body))
 	must(f.T, err)
 	for header, value := range map[string]string{
 		"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Authorization": "Bearer " + f.issuer.Token(f, claims),
@@ -354,19 +358,19 @@ type open struct {
 	wanted, requests string
 }
 
-// asks has people be asked, by one replica.
-func (f *fleet) asks(replica int) (o open) {
+// asks has people be asked, through one gateway and by one replica.
+func (f *fleet) asks(n int) (o open) {
 	f.Helper()
-	f.prefer.Store(int64(replica))
+	f.prefer.Store(int64(n))
 	defer f.prefer.Store(none)
 	o.call, o.wanted = f.newID("confirm"), f.newID("wanted")
 	etcdtest.Eventually(f, "an approval is asked for", func() bool {
-		_, fault := f.modern(nil, "tools/call", "confirm", map[string]any{"arguments": called{Of: o.call}})
+		_, fault := f.modern(f.gateways[n].address(), nil, "tools/call", "confirm", map[string]any{"arguments": called{Of: o.call}})
 		o.approval = member(fault, "id")
 		return o.approval != ""
 	})
 	etcdtest.Eventually(f, "a tool is requested", func() bool {
-		result, _ := f.modern(mcptest.Claims{"client_id": "restricted"}, "tools/request", "free", map[string]any{"arguments": called{Of: o.wanted}, "reason": "maintenance"})
+		result, _ := f.modern(f.gateways[n].address(), mcptest.Claims{"client_id": "restricted"}, "tools/request", "free", map[string]any{"arguments": called{Of: o.wanted}, "reason": "maintenance"})
 		o.requests = member(result, "requestId")
 		return o.requests != ""
 	})
@@ -424,22 +428,22 @@ func (f *fleet) settles(o open, replica int) {
 	f.prefer.Store(int64((replica + 2) % 3))
 	defer f.prefer.Store(none)
 	etcdtest.Eventually(f, "an approved call runs", func() bool {
-		result, _ := f.modern(nil, "tools/call", "confirm", map[string]any{"arguments": called{Of: o.call}})
+		result, _ := f.modern(f.clients.URL, nil, "tools/call", "confirm", map[string]any{"arguments": called{Of: o.call}})
 		return result != nil
 	})
 	for range 3 { // round all gateways
-		if result, fault := f.modern(nil, "tools/call", "confirm", map[string]any{"arguments": called{Of: o.call}}); result != nil {
+		if result, fault := f.modern(f.clients.URL, nil, "tools/call", "confirm", map[string]any{"arguments": called{Of: o.call}}); result != nil {
 			f.Errorf("one approval is used twice: %s %s", result, fault)
 		}
 	}
 	fulfils := map[string]any{"arguments": called{Of: o.wanted}, "onBehalfOf": "restricted", "requestId": o.requests}
 	etcdtest.Eventually(f, "a request for a tool is fulfilled", func() bool {
-		result, fault := f.modern(mcptest.Claims{"sub": "mia", "client_id": nil}, "tools/call", "free", fulfils)
+		result, fault := f.modern(f.clients.URL, mcptest.Claims{"sub": "mia", "client_id": nil}, "tools/call", "free", fulfils)
 		return result != nil || bytes.Contains(fault, []byte("fulfilled already"))
 	})
 	for range 3 {
 		etcdtest.Eventually(f, "the result of a request is fetched", func() bool {
-			result, _ := f.modern(mcptest.Claims{"client_id": "restricted"}, "tools/request", "free", map[string]any{"arguments": called{Of: o.wanted}, "requestId": o.requests})
+			result, _ := f.modern(f.clients.URL, mcptest.Claims{"client_id": "restricted"}, "tools/request", "free", map[string]any{"arguments": called{Of: o.wanted}, "requestId": o.requests})
 			return member(result, "fulfilledBy") == "mia"
 		})
 	}
@@ -452,35 +456,44 @@ func (f *fleet) settles(o open, replica int) {
 func (f *fleet) loses(victim *clusterReplica) {
 	f.Helper()
 	var agents []*agent
+	var before []*sdk.ClientSession
 	for n := range 6 {
 		a := &agent{f: f, version: []string{"2025-11-25", "2026-07-28"}[n/3]}
-		etcdtest.Eventually(f, "a client begins", func() bool { return a.begins() == nil })
-		agents = append(agents, a)
-	}
-	var before []*sdk.ClientSession
-	var gateways []int
-	for _, a := range agents {
-		before = append(before, a.current())
-		gateways = append(gateways, at(a.current()))
-	}
-	slices.Sort(gateways)
-	if !slices.Equal(gateways, []int{none, none, none, 0, 1, 2}) {
-		f.Fatalf("the sessions are at the gateways %v", gateways)
+		wants := []int{0, 1, 2, none, none, none}[n]
+		etcdtest.Eventually(f, fmt.Sprint("a client begins at gateway ", wants), func() bool {
+			if a.begins() != nil {
+				return false
+			}
+			is := at(a.current()) == wants
+			if !is {
+				_ = a.current().Close()
+			}
+			return is
+		})
+		agents, before = append(agents, a), append(before, a.current())
 	}
 	waits := f.asks(victim.n)
 	end := make(chan struct{})
+	stop := sync.OnceFunc(func() { close(end) })
+	defer stop()
 	var work, held sync.WaitGroup
 	for _, a := range agents {
 		work.Go(func() { a.works(end) })
 	}
-	holds := make([]string, len(agents))
 	heldRan := make([]bool, len(agents))
 	for n, a := range agents {
-		holds[n] = f.newID("held")
-		held.Go(func() { heldRan[n] = a.calls(before[n], "free", called{Of: holds[n], Hold: true}) })
+		held.Go(func() {
+			for sent := false; !sent && f.Context().Err() == nil; { // a call that was not decided in time is not sent
+				of := f.newID("held")
+				heldRan[n] = a.calls(before[n], "free", called{Of: of, Hold: true})
+				sent = f.wasSent(of) > 0
+			}
+		})
 	}
 	etcdtest.Eventually(f, "the server has all calls that it holds", func() bool {
-		return !slices.ContainsFunc(holds, func(of string) bool { return f.wasSent(of) == 0 })
+		f.calls.Lock()
+		defer f.calls.Unlock()
+		return f.holds == len(agents)
 	})
 	victim.kill()
 	goOn := func(what string, most int64) {
@@ -503,13 +516,13 @@ func (f *fleet) loses(victim *clusterReplica) {
 	goOn("people have decided", 1)
 	f.calls.Lock()
 	close(f.release)
-	f.release = make(chan struct{})
+	f.release, f.holds = make(chan struct{}), 0
 	f.calls.Unlock()
 	held.Wait()
 	f.start(victim)
 	f.ready()
 	goOn("it is there again", 5)
-	close(end)
+	stop()
 	work.Wait()
 	for n, a := range agents {
 		if is := a.current() != before[n]; is != lost(n) && at(before[n]) != none {
