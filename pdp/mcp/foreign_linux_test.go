@@ -84,6 +84,10 @@ func TestSessionOfAnotherGateway(t *testing.T) {
 				t.Errorf("there the stream is %d", got)
 			}
 			there.call("change", `{}`).runs(t)
+			if got, err := there.try(t.Context(), http.MethodDelete, "", there.headers("", "")...); err != nil || got.status != http.StatusNoContent {
+				t.Errorf("there its end is %s, %v", got, err)
+			}
+			there.gone("after its end there")
 		}
 		if got := v.at(s.named("gateway-0")).streams(); got != http.StatusOK {
 			t.Errorf("the stream at a gateway that was started again is %d", got)
