@@ -1,10 +1,16 @@
 package mcp_test
 
 import (
+	"context"
+	"errors"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
@@ -176,4 +182,48 @@ func TestAnswersAtAnotherGateway(t *testing.T) {
 	d.answer(v.at(w.named("gateway-1")), saysYes)
 	d.ends(itRuns)
 	w.ran("confirm", `{"n":1}`)
+}
+
+// A client of the SDK understands that its session is over when the balancer brings it to another gateway, and begins anew there.
+func TestClientBeginsAnewAtAnotherGateway(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		program bool
+		sends   func(context.Context, *sdk.ClientSession) error
+	}{
+		"a call of a program": {true, func(ctx context.Context, s *sdk.ClientSession) error {
+			_, err := s.CallTool(ctx, &sdk.CallToolParams{Name: "look", Arguments: map[string]any{}})
+			return err
+		}},
+		"a subscription": {false, func(ctx context.Context, s *sdk.ClientSession) error {
+			return s.Subscribe(ctx, &sdk.SubscribeParams{URI: "mem://notes"})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSiege(t, camp{program: test.program, change: sealed(t)})
+			gateways := []*mcp.Gateway{s.gateway, s.named("gateway-1").gateway}
+			var at atomic.Int64
+			balancer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { gateways[at.Load()].Handler().ServeHTTP(w, r) }))
+			t.Cleanup(balancer.Close)
+			begin := func() *sdk.ClientSession {
+				transport := &sdk.StreamableClientTransport{
+					Endpoint: balancer.URL + mcp.Endpoint, HTTPClient: &http.Client{Transport: withToken(s.issuer.Token(t, nil))}, DisableStandaloneSSE: true,
+				}
+				session, err := sdk.NewClient(&sdk.Implementation{Name: "client", Version: "1"}, nil).Connect(t.Context(), transport, &sdk.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+				orFail(t, err)
+				t.Cleanup(func() { _ = session.Close() })
+				orFail(t, test.sends(t.Context(), session))
+				return session
+			}
+			first := begin()
+			at.Store(1)
+			if err := test.sends(t.Context(), first); !errors.Is(err, sdk.ErrSessionMissing) {
+				t.Errorf("at another gateway its client is told %v", err)
+			}
+			if again := begin(); !strings.HasPrefix(first.ID(), "gateway-0.") || !strings.HasPrefix(again.ID(), "gateway-1.") {
+				t.Errorf("the sessions are %s and %s", first.ID(), again.ID())
+			}
+		})
+	}
 }
