@@ -296,6 +296,69 @@ func TestChangedMerge(t *testing.T) {
 	t.Log(codes)
 }
 
+// TestMergeMadeOnPurpose: who makes a merge by hand, with digests that are right, cannot give it another order, nor another form.
+func TestMergeMadeOnPurpose(t *testing.T) {
+	t.Parallel()
+	m := logsToMerge(t)
+	exports := [][]byte{exportReal(t, m.dirs[0], export.Options{}), exportReal(t, m.dirs[1], export.Options{}), exportReal(t, m.dirs[2], export.Options{})}
+	o := verify.Options{Policy: noWitness(t, m.keys...)}
+	all := mustMerge(t, exports...)
+	turn := func(n int) []byte { return fmt.Appendf(nil, "{\"export\":\"part\",\"part\":%d}\n", n) }
+	end := []byte("{\"export\":\"merged\",\"digest\":\"\"}\n")
+	// made has the first lines of all parts, and then their other lines, part by part.
+	made := func(parts ...[]byte) []byte {
+		out := [][]byte{fmt.Appendf(nil, "{\"export\":\"merge\",\"format\":1,\"parts\":%d}\n", len(parts))}
+		for n, one := range parts {
+			out = append(out, turn(n), split(one)[0])
+		}
+		for n, one := range parts {
+			if len(parts) > 1 {
+				out = append(out, turn(n))
+			}
+			out = append(out, split(one)[1:]...)
+		}
+		return resealed(join(append(out, end)))
+	}
+	var proof bytes.Buffer
+	check(t, decisionlog.Read(m.dirs[1], func(s *decisionlog.Snapshot) error { return export.Log{Snapshot: s}.Prove(t.Context(), &proof, id(3)) }))
+	lines, sum := split(all), 0
+	for n, line := range lines { // where a part has two lines, one after the other
+		if n > 10 && bytes.HasPrefix(line, []byte(`{"sequence"`)) && bytes.HasPrefix(lines[n+1], []byte(`{"sequence"`)) {
+			sum = n
+		}
+	}
+	same := bytes.Clone(lines[sum-1])
+	for n := sum; !bytes.HasPrefix(same, turnLine); n-- {
+		same = lines[n]
+	}
+	other := turn((int(same[len(turnLine)+7]-'0') + 1) % 3)
+	inserted := func(more ...[]byte) []byte { return resealed(join(slices.Insert(slices.Clone(lines), sum+1, more...))) }
+	for name, tt := range map[string]struct {
+		changed []byte
+		says    string
+	}{
+		"part after part":      {made(exports...), "it belongs before the line above it"},
+		"in another order":     {made(exports[1], exports[0]), "it belongs before the part above it, or is the same"},
+		"one twice":            {made(exports[0], exports[0]), "it belongs before the part above it, or is the same"},
+		"a proof":              {made(exports[0], proof.Bytes()), "the first line of part 1, an export of a log, belongs here"},
+		"a merge in it":        {made(exports[0], all), "the first line of part 1, an export of a log, belongs here"},
+		"says the same part":   {inserted(same), "it names no other part"},
+		"says a part too many": {inserted(turn(3)), "it names no other part"},
+		"says two parts":       {inserted(other, same), "belongs here"},
+		"says it otherwise":    {resealed(bytes.Replace(all, turn(1), []byte("{\"export\":\"part\",\"part\": 1}\n"), 1)), "it names no other part"},
+		"begins otherwise":     {resealed(bytes.Replace(all, []byte(`"parts":3}`), []byte(`"parts":3,"by":"me"}`), 1)), "it is no line that a merge begins with"},
+		"a newer one":          {resealed(bytes.Replace(all, []byte(`"format":1,"parts":3}`), []byte(`"format":2,"parts":3}`), 1)), "a newer version made it"},
+	} {
+		r := verify.Export(bytes.NewReader(tt.changed), o)
+		if r.Verified() || r.Problem == nil || !strings.Contains(r.Problem.What, tt.says) {
+			t.Errorf("%s: %v %v, want %s", name, r.Code, r.Problem, tt.says)
+		}
+	}
+	if r := verify.Export(bytes.NewReader(made(exports[2])), o); !r.Verified() {
+		t.Errorf("of one: %v", r.Problem)
+	}
+}
+
 // TestMergeWithoutPart: a merge without one of its parts is a merge, and the policy says what it lacks.
 func TestMergeWithoutPart(t *testing.T) {
 	t.Parallel()

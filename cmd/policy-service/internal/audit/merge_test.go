@@ -123,6 +123,7 @@ func TestMergeTellsOneStory(t *testing.T) {
 	b.step("s3", "approved", "approved", 2, "")
 	c.decide("d1", "a1")
 	c.step("s4", "used", "approved", 3, `,"used_by":"d1"`)
+	b.decide("d3", "a1")
 	c.decide("d2", "a1") // and then it is lost, before the use is settled
 	a.now = noon.Add(time.Hour)
 	a.step("s4", "used", "approved", 3, `,"used_by":"d1"`)
@@ -185,7 +186,7 @@ func TestMergeTellsOneStory(t *testing.T) {
 		t.Fatalf("%v: %s", err, printed)
 	}
 	tally := r.Approvals[report.NativeForm]
-	if tally.Filed != 1 || tally.Approved != 1 || tally.Used != 3 || r.Again != 1 || len(r.Logs) != 3 || r.Origin != "" || r.Population.Allowed != 3 || r.Population.Kinds["approval"] != 6 {
+	if tally.Filed != 1 || tally.Approved != 1 || tally.Used != 3 || r.Again != 1 || len(r.Logs) != 3 || r.Origin != "" || r.Population.Allowed != 4 || r.Population.Kinds["approval"] != 6 {
 		t.Errorf("%+v", r)
 	}
 	if text, err := run(reportCommand{sourceFlags: sourceFlags{Export: cli.Given(merged)}}); err != nil || strings.Count(text, "\nlog ")+strings.Count(text[:4], "log ") != 3 ||
