@@ -370,7 +370,11 @@ func changesText(s replay.Structure) string {
 	var texts []string
 	for _, change := range []string{replay.Added, replay.Edited, replay.Removed, replay.Moved, replay.Reworded} {
 		if n := count[change]; n > 0 {
-			texts = append(texts, fmt.Sprintf("%s %s", cli.Plural(n, "policy"), change))
+			what := "policies"
+			if n == 1 {
+				what = "policy"
+			}
+			texts = append(texts, fmt.Sprintf("%d %s %s", n, what, change))
 		}
 	}
 	for _, one := range s.Files {
