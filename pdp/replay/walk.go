@@ -130,7 +130,7 @@ var ofBatch = []byte(`"kind":"` + decisionlog.KindBatch + `"`)
 // read reads a few records at a time. With an item of a batch comes the record of the batch, which stands before it.
 func read(ctx context.Context, from Source, give func([]raw) bool) error {
 	var some []raw
-	batches := map[int]decisionlog.Record{} // the last one of each log
+	batches := map[string]decisionlog.Record{} // the last one of each log
 	for record, err := range from.Records(ctx) {
 		if err != nil {
 			return err
