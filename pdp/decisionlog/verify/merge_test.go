@@ -488,6 +488,9 @@ func TestMergeReader(t *testing.T) {
 	if !maps.Equal(got, want) || again <= twice || len(r.Parts) != 4 {
 		t.Errorf("got %d records of %d, %d again", len(got), len(want), again)
 	}
+	if one, err := export.Find(bytes.NewReader(all), id(3)); err != nil || one.ID != id(3) {
+		t.Errorf("a record is not found in it: %v", err)
+	}
 	for _, cut := range [][]byte{all[:len(all)-90], bytes.ReplaceAll(all, []byte(`{"export":"part","part":2}`), []byte(`{"export":"part","part":9}`))} {
 		r, err := export.NewReader(bytes.NewReader(cut))
 		for n := 0; err == nil; n++ {
