@@ -46,7 +46,8 @@ func FuzzExport(f *testing.F) {
 	})
 }
 
-// FuzzMerge: no merge verifies, under the keys of its logs, with other records than theirs; and a reader goes through each that does.
+// FuzzMerge: no merge verifies, under the keys of its logs, with other records than theirs; and a reader goes through
+// each that does.
 func FuzzMerge(f *testing.F) {
 	m := &mergedLogs{dirs: []string{f.TempDir(), f.TempDir()}, now: time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)}
 	var exports [][]byte
