@@ -61,6 +61,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/decisionlog/index", "anything of ours but pdp/boltfile pdp/boltfile/pages", "a page of the log would change when its index is lost and made anew"},
 	{"pdp/decisionlog/c2sp", "anything of ours", "a log, its verifiers and its witnesses read these texts, and would carry one another"},
 	{"pdp/decisionlog/export", "anything of ours but pdp/decisionlog pdp/decisionlog/c2sp", "an export could show more than a snapshot of the log shows to its reader"},
+	{"pdp/replay", "anything of ours but evaluation obligations pdp pdp/cedartext pdp/decisionlog pdp/decisionlog/export pdp/decisionlog/recorder", "a recorded question would be answered otherwise than one that is asked"},
 	{"pdp/decisionlog/report", "anything of ours but evaluation pdp/approval pdp/decisionlog pdp/decisionlog/export", "a number of a report could come from somewhere else than records"},
 	{"pdp/decisionlog/remote", "anything of ours but pdp/decisionlog pdp/decisionlog/export pdp/decisionlog/report pdp/httpclient", "an auditor's desk would carry a server"},
 	{"pdp/decisionlog/vouch", "anything of ours but pdp/decisionlog pdp/decisionlog/export pdp/decisionlog/verify", "a record would be proved to another process in another way than to an auditor"},
@@ -131,6 +132,7 @@ var rooms = []struct{ room, not, because string }{
 
 	// The console: a client of our own HTTP API.
 	{"pdp/console", "anything of ours but pdp/approval/inbox pdp/console/page pdp/decisionlog/remote pdp/httpclient pdp/plainfile pdp/seal pdp/server/auth", "a page could show what the API would not answer to its reader"},
+	{"pdp/console/sessions", "anything of ours but pdp/console pdp/ledger pdp/server/auth", "the sessions of replicas would be kept beside the ledger"},
 	{"pdp/console/page", "anything of ours but pdp/visible", "one view would be drawn as two pages, if a session or a clock had a part in it"},
 
 	// Small rooms with one job each.

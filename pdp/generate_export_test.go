@@ -4,8 +4,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"testing/fstest"
 
 	"policy-service/evaluation"
+	"regexp"
+	"slices"
+	"strings"
 )
 
 // GeneratedWorld is a bundle by chance, and questions for it. Tests that need the decision log use it,
@@ -58,6 +62,47 @@ func (g *generator) askPeople(o *obligedWorld) {
 
 // Bundle loads the bundle of the world.
 func (w GeneratedWorld) Bundle(t *testing.T) *Bundle { return w.load(t) }
+
+// Files are the files of that bundle.
+func (w GeneratedWorld) Files() map[string][]byte {
+	files := map[string][]byte{}
+	for name, file := range w.source().Fsys.(fstest.MapFS) {
+		files[name] = file.Data
+	}
+	return files
+}
+
+// Source is where that bundle is.
+func (w GeneratedWorld) Source() fstest.MapFS { return w.source().Fsys.(fstest.MapFS) }
+
+// Edited is the bundle with an edit, and what that is.
+func (w GeneratedWorld) Edited() (files fstest.MapFS, edit string) {
+	all := &w.policies
+	if len(w.obligedWorld.world.tenant) > 0 && w.chance(20) {
+		all = &w.obligedWorld.world.tenant
+	}
+	*all = slices.Clone(*all)
+	n := w.IntN(len(*all))
+	one := &(*all)[n]
+	was := one.text
+	switch w.IntN(4) {
+	case 0:
+		*all = slices.Delete(*all, n, n+1)
+		return w.source().Fsys.(fstest.MapFS), "without " + was
+	case 1:
+		one.text = regexp.MustCompile(`@obligation\("[^"]*"\) ?`).ReplaceAllString(was, "")
+	case 2:
+		one.text = regexp.MustCompile(`\b(permit|forbid) ?\(`).ReplaceAllStringFunc(was, func(effect string) string {
+			if strings.HasPrefix(effect, "permit") {
+				return "forbid ("
+			}
+			return "permit ("
+		})
+	default:
+		one.text = strings.TrimSuffix(was, ";") + ` unless { action == Action::"read" };`
+	}
+	return w.source().Fsys.(fstest.MapFS), was + " is " + one.text
+}
 
 // Seed names the world.
 func (w GeneratedWorld) Seed() uint64 { return w.seed }

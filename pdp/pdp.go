@@ -119,8 +119,10 @@ type Call struct {
 	// all values at these places lead to. If it may depend on one of them, the error is an [*Unknown].
 	Hidden []evaluation.Hidden
 	// Approved is the approval by which the call was decided, if it comes from a record. It counts
-	// as an approval of exactly this call. None other is looked for, and nothing is spent.
+	// as an approval of exactly this call. None other is looked for, and nothing is spent. If Bound is not nil, it counts only
+	// if the policies bind an approval of the call to the same; see [PDP.Binding].
 	Approved string
+	Bound    []byte
 	// Capability is the one by which the call was decided, if it comes from a record or from a test. NoCapability is then
 	// why the one that was shown did not count.
 	Capability   evaluation.Capability
@@ -276,7 +278,7 @@ func (p *PDP) approvalsFor(call *Call) (Approvals, ApprovalMode) {
 	case call.Request.Unknown != nil: // nothing is permitted, so nothing can be spent, filed or offered
 		return nil, NotAsked
 	case call.Approved != "":
-		return approvalOnRecord(call.Approved), Spend
+		return approvalOnRecord{call.Approved, call.Bound}, Spend
 	case len(call.Hidden) > 0:
 		return nil, NotAsked
 	}

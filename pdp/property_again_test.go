@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"policy-service/evaluation"
@@ -16,6 +18,7 @@ import (
 	"policy-service/pdp/decisionlog/mask"
 	"policy-service/pdp/decisionlog/recorder"
 	"policy-service/pdp/pdptest/night"
+	"policy-service/pdp/replay"
 )
 
 // TestPropertyDecisionsAreMadeAgainFromTheLog: what is on record is enough to make each decision
@@ -63,12 +66,15 @@ func TestPropertyDecisionsAreMadeAgainFromTheLog(t *testing.T) {
 				t.Fatalf("seed %d, masks %q", w.Seed(), patterns)
 			}
 		}
+		if a.recheck(); w.Seed()%2 == 0 {
+			a.compare()
+		}
 		for kind, n := range a.kinds {
 			kinds[kind] += n
 		}
 	})
 	t.Log(kinds)
-	for _, kind := range []string{"same", "same answer", "unknown", "registered", "native", "item", "approved allow", "approved deny", "masked", "continued", "continued, and masked", "possible", "impossible", "possible, and masked", "possible, and hangs", "question of a batch"} {
+	for _, kind := range []string{"same", "same answer", "unknown", "registered", "native", "item", "approved allow", "approved deny", "masked", "continued", "continued, and masked", "possible", "impossible", "possible, and masked", "possible, and hangs", "question of a batch", "rechecked", "rechecked, and hangs", "compared", "narrowed", "otherwise"} {
 		if kinds[kind] < night.Cases(5) {
 			t.Errorf("%d cases are %s: the generator does not test what it should", kinds[kind], kind)
 		}
@@ -117,6 +123,154 @@ func againstTheLog(t *testing.T, w pdp.GeneratedWorld, patterns []string) *onRec
 	a.first = pdp.Of(a.bundle, pdp.Options{Now: clock, Approvals: a.desk, Recorder: &first, NewID: func() string { a.ids++; return fmt.Sprint("d", a.ids) }})
 	return a
 }
+
+// recheck asks all questions of the log again at once.
+func (a *onRecord) recheck() {
+	got, err := replay.Recheck(a.Context(), keptBundle{a.log, a.world.Files()}, replay.Options{})
+	if err != nil || got.Different > 0 || len(got.Incomplete) > 0 {
+		a.Errorf("asked again, %v: %+v", err, got)
+	}
+	a.kinds["rechecked"] += int(got.Same)
+	a.kinds["rechecked, and hangs"] += int(got.Hidden)
+}
+
+// compare compares what an edit of the bundle changes with what two bundles answer, one question after the other, whose every policy
+// is asked.
+func (a *onRecord) compare() {
+	files, edit := a.world.Edited()
+	candidate, _ := pdp.Load(pdp.FS(files))
+	if candidate == nil { // such as a forbid that has the obligation of a permit
+		a.kinds["an edit that does not load"]++
+		return
+	}
+	base, err := replay.ReadSide(pdp.FS(a.world.Source()))
+	if err != nil {
+		a.Fatal(err)
+	}
+	next, err := replay.ReadSide(pdp.FS(files))
+	if err != nil {
+		a.Fatal(err)
+	}
+	changed := map[string]replay.Class{}
+	got, err := replay.Compare(a.Context(), keptBundle{a.log, a.world.Files()}, base, next, replay.Options{}, func(c *replay.Change) {
+		changed[c.Recorded.ID] = c.Class
+	})
+	if err != nil || len(got.Incomplete) > 0 {
+		a.Fatalf("%s: %v, %+v", edit, err, got)
+	}
+	whole, edited := a.bundle.WithoutIndex(), candidate.WithoutIndex()
+	for record, err := range a.log.Records(a.Context(), 0, a.log.Size()) {
+		if err != nil {
+			a.Fatal(err)
+		}
+		for _, q := range a.questions(record.Line) {
+			is, class := changed[q.ID], a.byHand(whole, edited, q)
+			if is != class {
+				a.Errorf("%s\nof %s\nit is %q, and %q by hand", edit, q.Line, is, class)
+			}
+			a.kinds["compared"]++
+			a.kinds[string(class)]++
+		}
+	}
+}
+
+// byHand is how an edit changes one recorded answer, "" if it does not or if that depends on what is hidden.
+func (a *onRecord) byHand(base, next *pdp.Bundle, q *decisionlog.Recorded) replay.Class {
+	call, err := recorder.CallOf(q, next, evaluation.DefaultLimits())
+	if err != nil {
+		return "" // it was no request
+	}
+	then, err := recorder.CallOf(q, base, evaluation.DefaultLimits())
+	if err != nil {
+		a.Fatal(err)
+	}
+	if call.Approved != "" {
+		if call.Bound, err = pdp.Of(base, pdp.Options{}).Binding(a.Context(), then); err != nil {
+			return ""
+		}
+	}
+	d, err := pdp.Of(next, pdp.Options{}).Evaluate(a.Context(), call)
+	if err != nil {
+		return ""
+	}
+	yes := map[string]bool{decisionlog.Allow: true, decisionlog.Waiting: true, decisionlog.Possible: true}
+	was, is := q.Answer(), recorder.AnswerOf(d)
+	switch {
+	case !yes[was] && yes[is]:
+		return replay.Widened
+	case yes[was] && !yes[is], len(q.Discharged) > 0 && is == decisionlog.Waiting:
+		return replay.Narrowed
+	}
+	owed := func(of []string) map[string]bool {
+		all := map[string]bool{}
+		for _, one := range of {
+			all[one] = true
+		}
+		return all
+	}
+	var before, after []string
+	for _, o := range q.Obligations {
+		before = append(before, o.ID+" "+o.Type)
+	}
+	for _, o := range d.Obligations {
+		after = append(after, o.ID+" "+o.Type)
+	}
+	for one := range owed(before) {
+		if yes[was] && !owed(after)[one] {
+			return replay.Weaker
+		}
+	}
+	for one := range owed(after) {
+		if yes[was] && !owed(before)[one] {
+			return replay.Stronger
+		}
+	}
+	if q.Reason != string(d.Reason) || q.ReasonUser != d.ReasonUser && !strings.Contains(q.ReasonUser, evaluation.MaskPrefix) ||
+		!slices.Equal(before, after) || !slices.Equal(q.LeftOut, d.LeftOut) {
+		return replay.Other
+	}
+	return ""
+}
+
+// questions are those of a record.
+func (a *onRecord) questions(line []byte) (all []*decisionlog.Recorded) {
+	r, err := a.log.Recorded(line)
+	if err != nil {
+		a.Fatal(err)
+	}
+	switch {
+	case r.Kind != decisionlog.KindDecision && r.Kind != decisionlog.KindPossible:
+		return nil
+	case r.Items == nil:
+		return []*decisionlog.Recorded{&r}
+	}
+	questions, err := r.ResolvedQuestions()
+	if err != nil {
+		a.Fatal(err)
+	}
+	for n := range questions {
+		all = append(all, &questions[n])
+	}
+	return all
+}
+
+// keptBundle is a log of one bundle.
+type keptBundle struct {
+	log   *decisionlog.Log
+	files map[string][]byte
+}
+
+func (k keptBundle) Records(ctx context.Context) iter.Seq2[replay.Record, error] {
+	return func(yield func(replay.Record, error) bool) {
+		for r, err := range k.log.Records(ctx, 0, k.log.Size()) {
+			if !yield(replay.Record{Record: r}, err) {
+				return
+			}
+		}
+	}
+}
+
+func (k keptBundle) Bundle(string) (map[string][]byte, error) { return k.files, nil }
 
 func (a *onRecord) single(call pdp.Call) evaluation.Decision {
 	d, err := a.first.Evaluate(a.Context(), call)

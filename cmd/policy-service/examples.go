@@ -49,6 +49,8 @@ var examples = map[string]string{
 	"log export":            "policy-service log export --data /var/lib/policy-service --format csv --decision deny --since 7d -o denies.csv",
 	"log merge":             "policy-service log merge pdp-0.ndjson pdp-1.ndjson pdp-2.ndjson -o all.ndjson",
 	"log verify":            "policy-service log verify /var/lib/policy-service --checkpoint kept/checkpoint.txt",
+	"log recheck":           "policy-service log recheck --data /var/lib/policy-service",
+	"replay":                "policy-service replay --candidate policies --data /var/lib/policy-service --since 7d",
 	"log tail":              "policy-service log tail --server https://pdp.example.com --credential auditor.key --follow",
 	"log approvals":         "policy-service log approvals --server https://pdp.example.com --credential auditor.key --text launch",
 	"log show":              "policy-service log show --data /var/lib/policy-service 01890a5d-ac96-774b-bcce-b302099a8057",

@@ -35,6 +35,7 @@ type commands struct {
 	Conformance operate.Conformance `cmd:"" help:"Test whether the PDP at a URL conforms to AuthZEN."`
 	Keys        operate.Keys        `cmd:"" help:"Add, renew, list and revoke API keys."`
 	Signing     operate.Signing     `cmd:"" help:"Rotate the key that signs tokens."`
+	Replay      audit.ReplayCommand `cmd:"" help:"Ask a candidate for policies what recorded questions asked, and print which answers would change."`
 	Log         audit.Command       `cmd:"" help:"Read, prove and verify the decision log."`
 	Approvals   approvalCommands    `cmd:"" help:"See the approval requests that wait for you, and decide about them."`
 

@@ -90,6 +90,7 @@ const (
 	Approvals    = "approvals"
 	Capabilities = "capabilities"
 	Keys         = "keys"
+	Console      = "console"
 	own          = "cluster"
 )
 
@@ -136,7 +137,7 @@ func Open(ctx context.Context, c Config, o Options) (*Cluster, error) {
 }
 
 func (c *Cluster) form() ledger.Form {
-	return ledger.Form{Items: "the cluster", Key: ledger.DeriveKey(c.options.Key, "policy-service cluster values"), Version: 1, Errors: known}
+	return ledger.Form{Items: "the cluster", Key: c.Derive("cluster values"), Version: 1, Errors: known}
 }
 
 // known are the errors of the cluster's own values.
@@ -256,7 +257,7 @@ func newEnough(version string) bool {
 	return err == nil && err2 == nil && (m > 3 || m == 3 && n >= leastMinor)
 }
 
-// Engine is the engine of a ledger: [Approvals], [Capabilities] or [Keys]. One that is to be used by two is made twice.
+// Engine is the engine of a ledger: [Approvals], [Capabilities], [Keys] or [Console]. One that is to be used by two is made twice.
 func (c *Cluster) Engine(name string, errs ledger.Errors) *etcd.Engine {
 	usable := c.Usable
 	if name == own {
@@ -357,7 +358,12 @@ func (c *Cluster) Generation() uint64 {
 // NonceKey makes the nonces of all members. What etcd knows of proofs that were taken is forgotten when it is restored, so that
 // each generation has another one.
 func (c *Cluster) NonceKey() []byte {
-	return ledger.DeriveKey(c.options.Key, fmt.Sprintf("policy-service nonces of generation %d", c.Generation()))
+	return c.Derive(fmt.Sprintf("nonces of generation %d", c.Generation()))
+}
+
+// Derive makes a key of one use, the same at all members.
+func (c *Cluster) Derive(use string) []byte {
+	return ledger.DeriveKey(c.options.Key, "policy-service "+use)
 }
 
 // KeysStale is how long API keys count after the last contact with etcd.

@@ -16,27 +16,32 @@ import (
 func TestManySessions(t *testing.T) {
 	t.Parallel()
 	now := clock.New()
-	s := newSessions(Options{MaxSession: time.Hour, IdleSession: time.Hour, Now: now.Now})
-	var ids []string
+	s := newMemory(time.Hour, now.Now)
+	var ids []SessionID
 	for n := range mostSessions + 2 {
-		ids = append(ids, s.begin(auth.Login{}, fmt.Sprint("key:", n)))
+		ids = append(ids, beginAt(t, s, now, n))
 	}
-	in := func(id string) bool {
-		hash, ok := hashOf(id)
-		if !ok {
-			t.Fatalf("%q is no id", id)
-		}
-		_, ok = s.use(hash)
-		return ok
+	in := func(id SessionID) bool {
+		_, ok, err := s.Find(t.Context(), id, true)
+		return ok && err == nil
 	}
 	if len(s.byID) != mostSessions || in(ids[0]) || in(ids[1]) || !in(ids[2]) || !in(ids[mostSessions+1]) {
 		t.Errorf("there are %d", len(s.byID))
 	}
 	now.Advance(time.Hour) // all are over: nobody has to go for the next
-	one := s.begin(auth.Login{}, "key:one")
+	one := beginAt(t, s, now, 0)
 	if len(s.byID) != 1 || len(s.ofCaller) != 1 || !in(one) {
 		t.Errorf("there are %d", len(s.byID))
 	}
+}
+
+// beginAt begins a session of the caller n, which lasts an hour.
+func beginAt(t *testing.T, s Sessions, now *clock.Clock, n int) SessionID {
+	id := newTicket().id()
+	if err := s.Begin(t.Context(), id, Session{Caller: fmt.Sprint("key:", n), Used: now.Now(), End: now.Now().Add(time.Hour)}); err != nil {
+		t.Error(err)
+	}
+	return id
 }
 
 // What addresses are one: those of one home. The table does not grow without end, and tries at the same moment count.
@@ -92,21 +97,21 @@ func from(address string) netip.Prefix {
 func TestSessionsSideBySide(t *testing.T) {
 	t.Parallel()
 	now := clock.New()
-	s := newSessions(Options{MaxSession: time.Hour, IdleSession: time.Hour, Now: now.Now})
+	s := newMemory(time.Hour, now.Now)
 	all := newTries(now.Now, mostTries)
 	let := make(chan bool, 100)
 	var wait sync.WaitGroup
 	for n := range 8 {
 		wait.Go(func() {
 			for range 50 {
-				id, _ := hashOf(s.begin(auth.Login{}, fmt.Sprint("key:", n)))
+				id := beginAt(t, s, now, n)
 				now.Advance(1)
-				if _, ok := s.use(id); !ok {
-					t.Error("a new session is none")
+				if _, ok, err := s.Find(t.Context(), id, true); !ok || err != nil {
+					t.Error("a new session is none", err)
 				}
-				s.drop(id)
-				if _, ok := s.use(id); ok {
-					t.Error("an ended session goes on")
+				_ = s.Drop(t.Context(), id)
+				if _, ok, err := s.Find(t.Context(), id, true); ok || err != nil {
+					t.Error("an ended session goes on", err)
 				}
 			}
 			if all.take(from("192.0.2.1:5")) == 0 {

@@ -28,7 +28,7 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// Options are the address of a console, its logins, and their lengths. All must be there.
+// Options are the address of a console, its logins, and their lengths. All must be there, unless they say otherwise.
 type Options struct {
 	// Logins checks credentials by the configuration in force.
 	Logins func() Logins
@@ -43,6 +43,10 @@ type Options struct {
 	Secure bool
 	// MaxSession is how long a session may last, and IdleSession how long an unused one may last.
 	MaxSession, IdleSession time.Duration
+	// Sessions are those of all replicas; nil are those of this process alone.
+	Sessions Sessions
+	// Key seals logins that wait for the provider, at all replicas alike; nil is a key of this process.
+	Key []byte
 	// Now is the clock, and Log takes the logins and logouts.
 	Now func() time.Time
 	Log *slog.Logger
@@ -50,13 +54,13 @@ type Options struct {
 
 // Console is the pages.
 type Console struct {
-	options  Options
-	base     string // the path of PublicURL, without a slash at its end
-	api      *inbox.Inbox
-	server   *httpclient.Server // the same API, for all that is not about approvals
-	records  *remote.Log        // the decision log, by the same API
-	mux      *http.ServeMux
-	sessions *sessions
+	options Options
+	base    string // the path of PublicURL, without a slash at its end
+	api     *inbox.Inbox
+	server  *httpclient.Server // the same API, for all that is not about approvals
+	records *remote.Log        // the decision log, by the same API
+	mux     *http.ServeMux
+	streams streams
 	// tries are those with a wrong key, exchanges those of a code that come to nothing.
 	tries, exchanges *tries
 	refusals         *tries // that are logged
@@ -85,13 +89,21 @@ func New(api http.RoundTripper, o Options) (*Console, error) {
 		options:   o,
 		base:      strings.TrimSuffix(public.Path, "/"),
 		mux:       http.NewServeMux(),
-		sessions:  newSessions(o),
+		streams:   streams{of: map[SessionID]*context.CancelCauseFunc{}},
 		tries:     newTries(o.Now, mostTries),
 		exchanges: newTries(o.Now, mostTries),
 		refusals:  newTries(o.Now, mostRefusals),
 		answers:   newAnswers(o.Now, mostAnswers),
 		provider:  newProvider(o.Now),
-		seal:      seal.Fresh(seal.Options{Resource: o.PublicURL, Now: o.Now}), // a restart ends the logins that wait for a provider
+	}
+	// Without a key of all replicas, a restart ends the logins that wait for a provider.
+	if sealing := (seal.Options{Resource: o.PublicURL, Now: o.Now}); o.Key == nil {
+		c.seal = seal.Fresh(sealing)
+	} else if c.seal, err = seal.With(o.Key, sealing); err != nil {
+		return nil, err
+	}
+	if c.options.Sessions == nil {
+		c.options.Sessions = newMemory(o.IdleSession, o.Now)
 	}
 	c.stopping, c.stop = context.WithCancel(context.Background())
 	if c.api, err = inbox.New(nowhere, httpclient.Options{Transport: api}); err != nil {

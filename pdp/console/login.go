@@ -33,7 +33,7 @@ const (
 // loginPage shows how to log in. A browser with a session goes on.
 func (v *visit) loginPage() {
 	next := safeNext(v.r.URL.Query().Get(nextField))
-	if v.recognize() && v.ask() == nil {
+	if on, _ := v.recognize(); on && v.ask() == nil {
 		v.redirect(next)
 		return
 	}
@@ -114,17 +114,32 @@ func (v *visit) begin(login auth.Login, by, next string) {
 		v.fail(err)
 		return
 	}
-	if before, ok := hashOf(v.sent(sessionCookie)); ok {
-		v.sessions.drop(before)
+	now, t := v.options.Now(), newTicket()
+	session := Session{Login: login, Caller: person.Caller, Used: now, End: now.Add(v.options.MaxSession)}
+	if ends := login.Ends(); !ends.IsZero() && ends.Before(session.End) {
+		session.End = ends
 	}
-	http.SetCookie(v.w, v.cookie(sessionCookie, v.sessions.begin(login, person.Caller), v.options.MaxSession))
+	if before, ok := v.ticket(); ok {
+		err = v.drop(before.id())
+	}
+	if err == nil {
+		err = v.options.Sessions.Begin(v.r.Context(), t.id(), session)
+	}
+	if err != nil {
+		v.unknown(err)
+		return
+	}
+	http.SetCookie(v.w, v.cookie(sessionCookie, t.cookie(), v.options.MaxSession))
 	v.options.Log.InfoContext(v.r.Context(), "somebody logged in to the console", "caller", person.Caller, "by", by, "address", host(v.r))
 	v.redirect(next)
 }
 
-// logOut ends the session.
+// logOut ends the session. If it cannot be ended, the browser keeps the cookie, so that the person can try again.
 func (v *visit) logOut() {
-	v.sessions.drop(v.session)
+	if err := v.drop(v.session); err != nil {
+		v.unknown(err)
+		return
+	}
 	http.SetCookie(v.w, v.cookie(sessionCookie, "", 0))
 	v.options.Log.InfoContext(v.r.Context(), "somebody logged out of the console", "caller", v.me.Caller, "address", host(v.r))
 	v.redirect(loginPath)

@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"crypto/hkdf"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -12,156 +13,168 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// session is a login and its time. Of its id, which the cookie has, the console keeps the hash.
-type session struct {
-	login auth.Login
-	who   string // the name of the caller
-	key   []byte // of the tokens in forms
-	began uint64 // counts the sessions
-	used  time.Time
-	end   time.Time
-	// stream ends the stream of the session, nil without one.
-	stream *context.CancelCauseFunc
+// Session is a login and its time.
+type Session struct {
+	Login  auth.Login
+	Caller string // its name
+	Used   time.Time
+	End    time.Time
 }
 
-// How many sessions there may be, and how many of one caller. One more ends the oldest.
+// Over reports whether a session has ended, or was not used for so long.
+func (s Session) Over(now time.Time, idle time.Duration) bool {
+	return !now.Before(s.End) || !now.Before(s.Used.Add(idle))
+}
+
+// SessionID is the hash of a session's id, which the browser alone has.
+type SessionID [sha256.Size]byte
+
+// Sessions keep sessions. Any error means that it is not known which there are.
+type Sessions interface {
+	// Begin keeps a session. It may end the oldest of the caller.
+	Begin(context.Context, SessionID, Session) error
+	// Find finds a session that is not over. If it uses it, the session counts as used now.
+	Find(_ context.Context, _ SessionID, uses bool) (_ Session, found bool, _ error)
+	// Drop ends a session.
+	Drop(context.Context, SessionID) error
+}
+
+// How many sessions there may be in one process, and how many of one caller anywhere. One more ends the oldest.
 const (
 	mostSessions = 10_000
-	mostOfCaller = 50
+	MostOfCaller = 50
 )
 
-// sessions are kept in memory: a restart logs people out.
-type sessions struct {
-	max, idle time.Duration
-	now       func() time.Time
+// kept is a session in memory.
+type kept struct {
+	Session
+	began uint64 // counts the sessions
+}
+
+// memory keeps sessions in this process: a restart logs people out.
+type memory struct {
+	idle time.Duration
+	now  func() time.Time
 
 	mu       sync.Mutex // guards the rest
 	began    uint64
-	byID     map[idHash]*session
+	byID     map[SessionID]*kept
 	ofCaller map[string]int // how many each has
-	streams  int
 	swept    time.Time
 }
 
 // sweepEvery is how often sessions that are over are looked for, at most.
 const sweepEvery = time.Minute
 
-// idHash is the hash of a session's id.
-type idHash [sha256.Size]byte
-
-// idSize is how many random bytes an id has.
-const idSize = 32
-
-// hashOf is of an id as the cookie has it.
-func hashOf(id string) (hash idHash, ok bool) {
-	random, err := base64.RawURLEncoding.Strict().DecodeString(id)
-	if err != nil || len(random) != idSize {
-		return hash, false
-	}
-	return sha256.Sum256(random), true
+func newMemory(idle time.Duration, now func() time.Time) *memory {
+	return &memory{idle: idle, now: now, byID: map[SessionID]*kept{}, ofCaller: map[string]int{}}
 }
 
-func newSessions(o Options) *sessions {
-	return &sessions{max: o.MaxSession, idle: o.IdleSession, now: o.Now, byID: map[idHash]*session{}, ofCaller: map[string]int{}}
-}
-
-// begin begins a session, and returns its id.
-func (s *sessions) begin(login auth.Login, who string) (id string) {
-	random, key := randomBytes(idSize), randomBytes(sha256.Size)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.now()
-	s.began++
-	begun := &session{login: login, who: who, key: key, began: s.began, used: now, end: now.Add(s.max)}
-	if ends := login.Ends(); !ends.IsZero() && ends.Before(begun.end) {
-		begun.end = ends
+// Begin implements [Sessions].
+func (m *memory) Begin(_ context.Context, id SessionID, s Session) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.began++
+	if len(m.byID) >= mostSessions || m.ofCaller[s.Caller] >= MostOfCaller || !m.now().Before(m.swept.Add(sweepEvery)) {
+		m.makeRoom(s.Caller)
 	}
-	if len(s.byID) >= mostSessions || s.ofCaller[who] >= mostOfCaller || !now.Before(s.swept.Add(sweepEvery)) {
-		s.makeRoom(who)
-	}
-	s.byID[sha256.Sum256(random)] = begun
-	s.ofCaller[who]++
-	return base64.RawURLEncoding.EncodeToString(random)
+	m.byID[id] = &kept{s, m.began}
+	m.ofCaller[s.Caller]++
+	return nil
 }
 
 // makeRoom deletes sessions that are over, and the oldest if there are too many.
-func (s *sessions) makeRoom(who string) {
-	s.swept = s.now()
-	var oldest, oldestOfCaller idHash
-	older := func(id, than idHash) bool {
-		other, found := s.byID[than]
-		return !found || s.byID[id].began < other.began
+func (m *memory) makeRoom(caller string) {
+	m.swept = m.now()
+	var oldest, oldestOfCaller SessionID
+	older := func(id, than SessionID) bool {
+		other, found := m.byID[than]
+		return !found || m.byID[id].began < other.began
 	}
-	for id, one := range s.byID {
-		if s.over(one) {
-			s.remove(id)
+	for id, one := range m.byID {
+		if one.Over(m.swept, m.idle) {
+			m.remove(id)
 			continue
 		}
 		if older(id, oldest) {
 			oldest = id
 		}
-		if one.who == who && older(id, oldestOfCaller) {
+		if one.Caller == caller && older(id, oldestOfCaller) {
 			oldestOfCaller = id
 		}
 	}
-	if s.ofCaller[who] >= mostOfCaller {
-		s.remove(oldestOfCaller)
-	} else if len(s.byID) >= mostSessions {
-		s.remove(oldest)
+	if m.ofCaller[caller] >= MostOfCaller {
+		m.remove(oldestOfCaller)
+	} else if len(m.byID) >= mostSessions {
+		m.remove(oldest)
 	}
 }
 
-func (s *sessions) remove(id idHash) {
-	one, found := s.byID[id]
+func (m *memory) remove(id SessionID) {
+	one, found := m.byID[id]
 	if !found {
 		return
 	}
-	delete(s.byID, id)
-	one.endStream(errOver)
-	if s.ofCaller[one.who]--; s.ofCaller[one.who] == 0 {
-		delete(s.ofCaller, one.who)
+	delete(m.byID, id)
+	if m.ofCaller[one.Caller]--; m.ofCaller[one.Caller] == 0 {
+		delete(m.ofCaller, one.Caller)
 	}
 }
 
-func (s *sessions) over(one *session) bool {
-	now := s.now()
-	return !now.Before(one.end) || !now.Before(one.used.Add(s.idle))
-}
-
-// use finds a session that is not over. It counts as used now.
-func (s *sessions) use(id idHash) (session, bool) { return s.find(id, true) }
-
-// look is use for programs, such as a stream: it keeps no session from being unused.
-func (s *sessions) look(id idHash) (session, bool) { return s.find(id, false) }
-
-func (s *sessions) find(id idHash, uses bool) (found session, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	one, ok := s.byID[id]
+// Find implements [Sessions].
+func (m *memory) Find(_ context.Context, id SessionID, uses bool) (found Session, ok bool, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	one, ok := m.byID[id]
 	if !ok {
-		return found, false
+		return found, false, nil
 	}
-	if s.over(one) {
-		s.remove(id)
-		return found, false
+	if one.Over(m.now(), m.idle) {
+		m.remove(id)
+		return found, false, nil
 	}
 	if uses {
-		one.used = s.now()
+		one.Used = m.now()
 	}
-	return *one, true
+	return one.Session, true, nil
 }
 
-// drop ends a session.
-func (s *sessions) drop(id idHash) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.remove(id)
+// Drop implements [Sessions].
+func (m *memory) Drop(_ context.Context, id SessionID) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.remove(id)
+	return nil
 }
 
-func randomBytes(n int) []byte {
-	b := make([]byte, n)
-	_, _ = rand.Read(b) // never fails: it ends the program instead
-	return b
+// ticket is the id of a session, as the browser has it.
+type ticket [32]byte
+
+func newTicket() (t ticket) {
+	_, _ = rand.Read(t[:]) // never fails: it ends the program instead
+	return t
+}
+
+// ticket is the one that the browser sent, if it is one.
+func (v *visit) ticket() (t ticket, ok bool) {
+	random, err := base64.RawURLEncoding.Strict().DecodeString(v.sent(sessionCookie))
+	if err != nil || len(random) != len(t) {
+		return t, false
+	}
+	return ticket(random), true
+}
+
+func (t ticket) cookie() string { return base64.RawURLEncoding.EncodeToString(t[:]) }
+
+func (t ticket) id() SessionID { return sha256.Sum256(t[:]) }
+
+// formKey is the key of the tokens in forms. The console keeps nothing that it could be made of.
+func (t ticket) formKey() []byte {
+	key, err := hkdf.Key(sha256.New, t[:], nil, "forms of the console", sha256.Size)
+	if err != nil {
+		panic(err) // of the length alone, which is constant
+	}
+	return key
 }
 
 // cookie is one of the console's cookies. A browser takes a name with __Host- only with Secure and for this host alone.

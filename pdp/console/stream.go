@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -48,36 +49,43 @@ var (
 	errCrowded  = errors.New("there are too many streams")
 )
 
-// endStream ends the stream of the session, if it has one. It is called with sessions.mu.
-func (s *session) endStream(cause error) {
-	if s.stream != nil {
-		(*s.stream)(cause)
-		s.stream = nil
+// streams are those of this process, one for each session.
+type streams struct {
+	mu sync.Mutex
+	n  int // also those that have yet to see their end
+	of map[SessionID]*context.CancelCauseFunc
+}
+
+// end ends the stream of a session, if it has one.
+func (s *streams) end(id SessionID, cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if end, found := s.of[id]; found {
+		delete(s.of, id)
+		(*end)(cause)
 	}
 }
 
-// stream begins the stream of a session: its context ends with the session, or when another one begins. Its done is called
-// once.
-func (s *sessions) stream(ctx context.Context, id idHash) (_ context.Context, done func(), err error) {
+// begin begins the stream of a session: its context ends when another one begins, or by end. Its done is called once.
+func (s *streams) begin(ctx context.Context, id SessionID) (_ context.Context, done func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	one, found := s.byID[id]
-	switch {
-	case !found:
-		return nil, nil, errOver
-	case s.streams >= mostStreams && one.stream == nil:
+	before, found := s.of[id]
+	if s.n >= mostStreams && !found {
 		return nil, nil, errCrowded
 	}
 	ctx, end := context.WithCancelCause(ctx)
-	one.endStream(errReplaced)
-	one.stream = &end
-	s.streams++
+	if found {
+		(*before)(errReplaced)
+	}
+	s.of[id] = &end
+	s.n++
 	return ctx, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.streams--
-		if one.stream == &end {
-			one.stream = nil
+		s.n--
+		if s.of[id] == &end {
+			delete(s.of, id)
 		}
 		end(nil)
 	}, nil
@@ -106,13 +114,21 @@ func Lasting(ctx context.Context) context.Context { return context.WithValue(ctx
 
 // stream answers a script with a stream, or once if it asks for JSON. The session does not count as used.
 func (v *visit) stream() {
-	id, ok := hashOf(v.sent(sessionCookie))
-	one, on := v.sessions.look(id)
-	if !ok || !on {
+	t, on := v.ticket()
+	var one Session
+	var err error
+	if on {
+		one, on, err = v.options.Sessions.Find(v.r.Context(), t.id(), false)
+	}
+	switch {
+	case err != nil:
+		v.w.Header().Set("Retry-After", "2")
+		v.w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	case !on:
 		v.w.WriteHeader(http.StatusUnauthorized)
 		return
-	}
-	if v.r.Header.Get("Accept") == "application/json" {
+	case v.r.Header.Get("Accept") == "application/json":
 		v.count(one)
 		return
 	}
@@ -120,17 +136,17 @@ func (v *visit) stream() {
 	if own, is := ctx.Value(lasting{}).(context.Context); is {
 		ctx = own
 	}
-	ctx, done, err := v.sessions.stream(one.login.Context(ctx), id)
-	if err != nil {
+	ctx, done, err := v.streams.begin(one.Login.Context(ctx), t.id())
+	if err != nil { // errCrowded
 		v.w.Header().Set("Retry-After", "30")
-		v.w.WriteHeader(map[error]int{errOver: http.StatusUnauthorized, errCrowded: http.StatusServiceUnavailable}[err])
+		v.w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
 	defer done()
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	defer context.AfterFunc(v.stopping, end)()
-	f := &feed{v: v, ctx: ctx, id: id}
+	f := &feed{v: v, ctx: ctx, id: t.id()}
 	if last := page.IDOf(v.r.Header.Get("Last-Event-ID")); !last.None() {
 		f.tag = `"` + last.String() + `"`
 	}
@@ -159,7 +175,7 @@ func (v *visit) stream() {
 type feed struct {
 	v   *visit
 	ctx context.Context
-	id  idHash
+	id  SessionID
 	tag string
 }
 
@@ -171,7 +187,8 @@ func (f *feed) look(wait time.Duration) (event string, err error) {
 		wait = 0
 	}
 	got, changed, err := f.v.api.Count(f.ctx, mine, onPage, f.tag, wait)
-	if _, on := f.v.sessions.look(f.id); !on || f.ctx.Err() != nil {
+	// A session of which it is not known whether it goes on has no stream.
+	if _, on, _ := f.v.options.Sessions.Find(f.ctx, f.id, false); !on || f.ctx.Err() != nil {
 		return "", errOver
 	}
 	switch {
@@ -187,8 +204,8 @@ func (f *feed) look(wait time.Duration) (event string, err error) {
 }
 
 // count answers with how many wait now.
-func (v *visit) count(one session) {
-	got, _, err := v.api.Count(one.login.Context(v.r.Context()), mine, onPage, "", 0)
+func (v *visit) count(one Session) {
+	got, _, err := v.api.Count(one.Login.Context(v.r.Context()), mine, onPage, "", 0)
 	switch status := httpclient.StatusOf(err); {
 	case err == nil:
 		v.w.Header().Set("Content-Type", "application/json")

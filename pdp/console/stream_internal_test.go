@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -12,35 +11,24 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"policy-service/pdp/pdptest/clock"
-	"policy-service/pdp/server/auth"
 )
 
 // There are no more than so many streams. A session that has one may have another in its place, and a place that is left is free.
 func TestManyStreams(t *testing.T) {
 	t.Parallel()
-	s := newSessions(Options{MaxSession: time.Hour, IdleSession: time.Hour, Now: clock.New().Now})
-	begin := func(n int) (idHash, context.Context, func(), error) {
-		t.Helper()
-		id, ok := hashOf(s.begin(auth.Login{}, fmt.Sprint("key:", n)))
-		if !ok {
-			t.Fatal("it is no id")
-		}
-		ctx, done, err := s.stream(t.Context(), id)
-		return id, ctx, done, err
-	}
-	id, first, left, err := begin(0)
+	s := streams{of: map[SessionID]*context.CancelCauseFunc{}}
+	id := newTicket().id()
+	first, left, err := s.begin(t.Context(), id)
 	for n := 1; n < mostStreams && err == nil; n++ {
-		_, _, _, err = begin(n)
+		_, _, err = s.begin(t.Context(), newTicket().id())
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, _, err := begin(mostStreams); !errors.Is(err, errCrowded) {
+	if _, _, err := s.begin(t.Context(), newTicket().id()); !errors.Is(err, errCrowded) {
 		t.Errorf("one more: %v", err)
 	}
-	ctx, done, err := s.stream(t.Context(), id)
+	ctx, done, err := s.begin(t.Context(), id)
 	if err != nil || !errors.Is(context.Cause(first), errReplaced) {
 		t.Errorf("another one of the same session: %v, and the one before %v", err, context.Cause(first))
 	}
@@ -48,14 +36,11 @@ func TestManyStreams(t *testing.T) {
 	if ctx.Err() != nil {
 		t.Errorf("the other one is over: %v", context.Cause(ctx))
 	}
-	s.drop(id)
+	s.end(id, errOver)
 	if done(); !errors.Is(context.Cause(ctx), errOver) {
 		t.Errorf("without its session it is over because %v", context.Cause(ctx))
 	}
-	if _, _, err := s.stream(t.Context(), id); !errors.Is(err, errOver) {
-		t.Errorf("without its session: %v", err)
-	}
-	if _, _, _, err := begin(mostStreams + 1); err != nil {
+	if _, _, err := s.begin(t.Context(), newTicket().id()); err != nil {
 		t.Errorf("a place was left: %v", err)
 	}
 }

@@ -29,7 +29,7 @@ type visit struct {
 	// waiting is how many wait for the person; nil until the API was asked.
 	waiting *inbox.Count
 
-	session idHash
+	session SessionID
 	key     []byte // of the tokens in forms; nil without a session
 }
 
@@ -40,7 +40,12 @@ func (c *Console) visiting(serve func(*visit)) http.HandlerFunc {
 
 // enter finds the person who is logged in. If there is none, it answers, and reports false.
 func (v *visit) enter() bool {
-	if !v.recognize() {
+	on, err := v.recognize()
+	if err != nil {
+		v.unknown(err)
+		return false
+	}
+	if !on {
 		v.toLogin()
 		return false
 	}
@@ -52,21 +57,32 @@ func (v *visit) enter() bool {
 }
 
 // recognize finds the session of the request. It does not know whether the API still takes the credential.
-func (v *visit) recognize() bool {
-	id, ok := hashOf(v.sent(sessionCookie))
+func (v *visit) recognize() (bool, error) {
+	t, ok := v.ticket()
 	if !ok {
-		return false
+		return false, nil
 	}
-	find := v.sessions.use
-	if byItself(v.r) {
-		find = v.sessions.look
-	}
-	found, ok := find(id)
+	found, ok, err := v.options.Sessions.Find(v.r.Context(), t.id(), !byItself(v.r))
 	if ok {
-		v.r = v.r.WithContext(found.login.Context(v.r.Context()))
-		v.name, v.session, v.key = found.login.Name(), id, found.key
+		v.r = v.r.WithContext(found.Login.Context(v.r.Context()))
+		v.name, v.session, v.key = found.Login.Name(), t.id(), t.formKey()
 	}
-	return ok
+	return ok, err
+}
+
+// unknown answers while sessions cannot be read or written. The browser keeps its cookie.
+func (v *visit) unknown(err error) {
+	if v.refusals.take(auth.AddressOf(v.r)) == 0 {
+		v.options.Log.WarnContext(v.r.Context(), "the sessions of the console cannot be used", "error", err)
+	}
+	v.w.Header().Set("Retry-After", "2")
+	v.problem(http.StatusServiceUnavailable)
+}
+
+// drop ends a session, with its stream at this process.
+func (v *visit) drop(id SessionID) error {
+	v.streams.end(id, errOver)
+	return v.options.Sessions.Drop(v.r.Context(), id)
 }
 
 // byItself reports if a script of ours has the browser load a page anew, as far as the browser says, and no person does.
@@ -168,7 +184,7 @@ func (v *visit) fail(err error) {
 // lapsed answers a person whose credential the API does not take any more. The session is over.
 func (v *visit) lapsed() {
 	if v.key != nil {
-		v.sessions.drop(v.session)
+		_ = v.drop(v.session) // the API takes its credential no more
 		http.SetCookie(v.w, v.cookie(sessionCookie, "", 0))
 		v.options.Log.InfoContext(v.r.Context(), "a session of the console ended, because its credential no longer counts",
 			"caller", v.me.Caller, "address", v.r.RemoteAddr)

@@ -27,11 +27,12 @@ var (
 
 // ExportOptions are export.Options.
 type ExportOptions struct {
-	Format string
-	Filter Filter
-	Proofs bool
-	BOM    bool
-	From   uint64
+	Format  string
+	Filter  Filter
+	Proofs  bool
+	Bundles bool
+	BOM     bool
+	From    uint64
 }
 
 // Exported is export.Result.

@@ -51,6 +51,8 @@ type Recorded struct {
 	Overruled   []string                 `json:"overruled"`
 	Errors      []evaluation.PolicyError `json:"errors"`
 	Obligations []RecordedObligation     `json:"obligations"`
+	Required    []string                 `json:"required"`
+	LeftOut     []evaluation.LeftOut     `json:"left_out"`
 	Discharged  []evaluation.Met         `json:"discharged"`
 	Capability  *Capability              `json:"capability"`
 	Mismatch    []string                 `json:"mismatch"`
@@ -84,8 +86,9 @@ type RecordedAction struct {
 
 // RecordedObligation is an obligation that a decision came with.
 type RecordedObligation struct {
-	ID   string `json:"id"`
-	Type string `json:"type"`
+	ID         string         `json:"id"`
+	Type       string         `json:"type"`
+	Properties jsontext.Value `json:"properties"` // as they are in the line, with masks
 }
 
 // Parse reads the line of a record. What the line inherits is not in it: see [Resolve].

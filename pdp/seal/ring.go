@@ -67,15 +67,24 @@ func Open(files []string, o Options) (*Ring, error) {
 
 // Fresh makes a key that this process alone has. A text that it sealed opens in no other, and not after a restart.
 func Fresh(o Options) *Ring {
-	r := newRing(o)
 	random := make([]byte, keySize)
 	_, _ = rand.Read(random) // never fails: it ends the program instead
-	k, err := newKey(random)
+	r, err := With(random, o)
 	if err != nil {
 		panic(err) // 32 random bytes are a key
 	}
-	r.keys.Store(&[]key{k})
 	return r
+}
+
+// With has one key, of 32 bytes.
+func With(secret []byte, o Options) (*Ring, error) {
+	k, err := newKey(secret)
+	if err != nil {
+		return nil, err
+	}
+	r := newRing(o)
+	r.keys.Store(&[]key{k})
+	return r, nil
 }
 
 func newRing(o Options) *Ring {

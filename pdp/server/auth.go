@@ -51,7 +51,7 @@ func (s *Server) openCallers(ctx context.Context, approvalKey []byte) error {
 		s.lifetime.background("the console's issuer", known.Console.Warm)
 	}
 	first.callers = known
-	return nil
+	return s.openSessions(ctx)
 }
 
 // openAPIKeys opens the keys of the data directory, or of the cluster. The log of each replica says for itself what it has

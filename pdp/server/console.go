@@ -1,12 +1,15 @@
 package server
 
 import (
+	"context"
 	"net/http"
 	"strings"
 
 	"github.com/labstack/echo/v4"
 
+	"policy-service/pdp/cluster"
 	"policy-service/pdp/console"
+	"policy-service/pdp/console/sessions"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/listener"
 )
@@ -24,10 +27,26 @@ func (t fromConsole) RoundTrip(sent *http.Request) (*http.Response, error) {
 	return answered(own.Context(), t.api, own)
 }
 
+// openSessions opens the sessions of a console that has replicas.
+func (s *Server) openSessions(ctx context.Context) (err error) {
+	c := s.cluster
+	if c == nil || s.config.Console == nil {
+		return nil
+	}
+	s.sessions, err = sessions.Open(ctx, sessions.Options{
+		Engine: c.Engine(cluster.Console, sessions.Errors()), Key: c.Derive("sessions of the console"), Idle: s.config.Console.Session.Idle,
+		Now: s.now, Behind: c.Behind, Generation: c.Generation, Room: c.Room,
+	})
+	if err == nil {
+		s.lifetime.add("the console's sessions", closing(s.sessions.Close))
+	}
+	return err
+}
+
 // consoleRoutes register the console, which asks the API.
 func (s *Server) consoleRoutes(api http.Handler, route registrar) error {
 	c, url := s.config.Console, s.listeners.consoleURL()
-	pages, err := console.New(fromConsole{api}, console.Options{
+	o := console.Options{
 		Logins:      func() console.Logins { return s.live.Load().callers.(*auth.Authenticator) },
 		OIDC:        func() *auth.OIDC { return s.live.Load().config.oidc() },
 		PublicURL:   url,
@@ -37,7 +56,11 @@ func (s *Server) consoleRoutes(api http.Handler, route registrar) error {
 		IdleSession: c.Session.Idle,
 		Now:         s.now,
 		Log:         s.log,
-	})
+	}
+	if s.sessions != nil {
+		o.Sessions, o.Key = s.sessions, s.cluster.Derive("logins to the console")
+	}
+	pages, err := console.New(fromConsole{api}, o)
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ import (
 
 	"policy-service/pdp"
 	"policy-service/pdp/cluster"
+	"policy-service/pdp/console/sessions"
 	"policy-service/pdp/server/approvals"
 	"policy-service/pdp/server/audit"
 	"policy-service/pdp/server/auth"
@@ -48,6 +49,7 @@ type Server struct {
 	live         inForce
 	lifetime     lifetime
 	cluster      *cluster.Cluster // nil without a cluster
+	sessions     *sessions.Shared // of the console, nil without a cluster or a console
 	early        *early           // what answers at its addresses if the server waited for etcd, nil otherwise
 	earlyOwn     *early
 	servers      []*http.Server

@@ -12,6 +12,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -30,6 +31,9 @@ type Options struct {
 	Filter decisionlog.Filter
 	// Proofs adds an inclusion proof to every record of an NDJSON export.
 	Proofs bool
+	// Bundles adds the files of each bundle that a record names, before the first record that names it. A reader of some tenants
+	// only may not see them.
+	Bundles bool
 	// BOM begins a CSV export with a byte order mark, by which spreadsheets know that it is UTF-8.
 	BOM bool
 	// From leaves out what a reader has already: the beginning, and each line that begins
@@ -53,6 +57,9 @@ type Result struct {
 	// every byte before the last line, which holds it too.
 	Digest string `json:"digest,omitempty"`
 }
+
+// ErrBundlesOfAll: the files of a bundle have the policies of all tenants.
+var ErrBundlesOfAll = errors.New("the bundles are for readers who may see all tenants; leave them out")
 
 // Export writes the records of the log. It holds a few records at a time.
 func (l Log) Export(ctx context.Context, w io.Writer, o Options) (Result, error) {
@@ -174,7 +181,7 @@ type writer interface {
 func (l Log) writer(lines lines, o Options) (writer, error) {
 	switch o.Format {
 	case "", "ndjson":
-		return &ndjson{
+		made := &ndjson{
 			lines:  lines,
 			hashes: &cachedHashes{from: l},
 			filter: o.Filter,
@@ -182,7 +189,14 @@ func (l Log) writer(lines lines, o Options) (writer, error) {
 			form:   FormLog,
 
 			witnessed: l.Witnessed,
-		}, nil
+		}
+		if o.Bundles && l.Tenants != nil {
+			return nil, ErrBundlesOfAll
+		}
+		if o.Bundles {
+			made.bundles = &bundles{of: l.Bundle, written: map[string]bool{}}
+		}
+		return made, nil
 	case "csv":
 		t := newTable(lines)
 		t.bom = o.BOM

@@ -9,6 +9,8 @@ import "policy-service/pdp/decisionlog"
 //
 //	{"export":"begin","format":1,"form":"log","origin":"…","size":7,"checkpoint":"…","keys":["…"],"filter":{…},"live":true}
 //	{"export":"leaves","first":0,"why":"retired","hashes":["…","…"]}
+//	{"export":"file","sha256":"…","content":"…"}
+//	{"export":"bundle","digest":"h1:…","list":"…"}
 //	{"sequence":2,…}
 //	{"export":"proof","sequence":2,"hashes":["…"]}
 //	{"export":"leaves","first":3,"why":"redacted","hashes":["…"]}
@@ -36,6 +38,11 @@ import "policy-service/pdp/decisionlog"
 // In the form "proof" records stand alone, each followed by its "proof", in
 // order of sequence. There are no "leaves". Before an item of a batch stands the
 // record that it inherits from, unless the content of that record is gone.
+//
+// If bundles were asked for, each bundle that a record names stands before the first of these records, if its files are kept:
+// each file that did not come before as "file", with the SHA-256 of its content in hexadecimal and the content in base64; one of
+// more than 1 MiB in several lines, all but the last of which have "more"; and then "bundle" with the list of them, of which the
+// digest is made (dirhash.Hash1). Nothing but these hashes vouches for them, and the digest stands in the record.
 //
 // A proof is the RFC 6962 audit path of the leaf in the tree of the checkpoint,
 // leaf end first (tlog.RecordProof). A hash is base64, standard, padded.
@@ -66,6 +73,8 @@ const (
 	LineLeaves      = "leaves"
 	LineProof       = "proof"
 	LineEnd         = "end"
+	LineFile        = "file"
+	LineBundle      = "bundle"
 	LineConsistency = "consistency"
 
 	// The forms.

@@ -17,8 +17,10 @@ type ndjson struct {
 	hashes tlog.HashReader
 	filter decisionlog.Filter
 	proofs bool
-	form   string
-	size   int64
+	// bundles writes those that records name; nil writes none.
+	bundles *bundles
+	form    string
+	size    int64
 	// witnessed is the newest checkpoint that witnesses cosigned.
 	witnessed  func() (decisionlog.Checkpoint, error)
 	checkpoint []byte
@@ -50,6 +52,9 @@ func (n *ndjson) whole() bool { return true }
 // export stand in one line, which goes first.
 func (n *ndjson) record(r decisionlog.Record) error {
 	if err := n.flush(); err != nil {
+		return err
+	}
+	if err := n.bundle(r); err != nil {
 		return err
 	}
 	if err := n.line(r.Sequence, r.Line); err != nil || !n.proofs {

@@ -21,6 +21,7 @@ type Reader struct {
 	Parts []Part
 
 	*source
+	files Files
 	at    int // the part that a line is of
 	merge bool
 	seen  map[string]*seen
@@ -102,6 +103,12 @@ func (r *Reader) next() error {
 	}
 }
 
+// KeepBundles has the reader keep the bundles that it reads, for Bundle.
+func (r *Reader) KeepBundles() { r.files.Keep = true }
+
+// Bundle returns the files of a bundle, nil if they did not come before the records that were read.
+func (r *Reader) Bundle(digest string) map[string][]byte { return r.files.Of(digest) }
+
 // Leaves yields each record, in the order of the file.
 func (r *Reader) Leaves() iter.Seq2[Leaf, error] {
 	return func(yield func(Leaf, error) bool) {
@@ -145,6 +152,20 @@ func (r *Reader) leaves() (all []Leaf, err error) {
 			all = append(all, one)
 		}
 		return all, err
+	}
+	if r.is(LineFile) || r.is(LineBundle) {
+		var is struct {
+			fileLine
+			Digest string `json:"digest"`
+			List   string `json:"list"`
+		}
+		if err := json.Unmarshal(r.line, &is); err != nil {
+			return nil, err
+		}
+		if r.is(LineFile) {
+			return nil, r.files.File(is.SHA256, is.Content, is.More)
+		}
+		return nil, r.files.Bundle(is.Digest, is.List)
 	}
 	if r.envelope {
 		return nil, nil

@@ -69,6 +69,9 @@ func exportQuery(o export.Options) url.Values {
 	if o.Proofs {
 		query.Set("proofs", "true")
 	}
+	if o.Bundles {
+		query.Set("bundles", "true")
+	}
 	if o.BOM {
 		query.Set("bom", "true")
 	}

@@ -27,6 +27,10 @@ type envelope struct {
 	Records    *int64         `json:"records"`
 	Size       *int64         `json:"size"`
 	Digest     string         `json:"digest"`
+	SHA256     string         `json:"sha256"`
+	More       bool           `json:"more"`
+	Content    []byte         `json:"content"`
+	List       string         `json:"list"`
 	Part       int            `json:"part"`
 	Parts      int            `json:"parts"`
 	Witnessed  string         `json:"witnessed"`

@@ -18,11 +18,12 @@ import (
 // An exported is an export being read. Its one checkpoint stands at the beginning, and
 // all that follows is held against it.
 type exported struct {
-	log    *checker
-	lines  *lines
-	begin  envelope
-	signed checkpoint
-	digest hash.Hash
+	log     *checker
+	lines   *lines
+	begin   envelope
+	signed  checkpoint
+	digest  hash.Hash
+	bundles bundles
 	// proof is the record that the next line may, or must, be the proof of; -1 is none.
 	proof    int64
 	leafHash tlog.Hash
@@ -186,6 +187,9 @@ func (x *exported) line(line []byte) error {
 		return x.proofLine(&e)
 	case export.LineLeaves:
 		return x.leaves(&e)
+	case export.LineFile, export.LineBundle:
+		x.proof = -1
+		return x.bundles.take(&e)
 	case export.LineEnd:
 		return x.end(&e)
 	}

@@ -161,7 +161,7 @@ func summary(done export.Result) string {
 	return string(text)
 }
 
-var exportParameters = slices.Concat(filterNames, []string{"format", "proofs", "bom", "checkpoint", "after"})
+var exportParameters = slices.Concat(filterNames, []string{"format", "proofs", "bundles", "bom", "checkpoint", "after"})
 
 // export reads what is asked for. An export does not go on at a byte, and no client may append what does not belong there:
 //
@@ -192,8 +192,8 @@ func (who auditor) export(c echo.Context) (want exportAsked, err error) {
 	default:
 		return want, door.BadParameter("format", "is neither ndjson nor csv; give one of them")
 	}
-	for n, name := range []string{"proofs", "bom"} {
-		into := []*bool{&want.options.Proofs, &want.options.BOM}[n]
+	for n, name := range []string{"proofs", "bundles", "bom"} {
+		into := []*bool{&want.options.Proofs, &want.options.Bundles, &want.options.BOM}[n]
 		switch *into = who.Given[name] == "true"; who.Given[name] {
 		case "", "false", "true":
 		default:
@@ -205,6 +205,12 @@ func (who auditor) export(c echo.Context) (want exportAsked, err error) {
 	}
 	if want.options.Proofs && want.options.Format == "csv" {
 		return want, door.BadParameter("proofs", "is for ndjson: a csv holds none; leave one of the two out")
+	}
+	if want.options.Bundles && want.options.Format == "csv" {
+		return want, door.BadParameter("bundles", "is for ndjson: a csv holds none; leave one of the two out")
+	}
+	if want.options.Bundles && want.tenants != nil {
+		return want, door.NewProblem(http.StatusForbidden, export.ErrBundlesOfAll.Error())
 	}
 	want.gzip = acceptsGzip(h)
 	return want, nil

@@ -3,8 +3,12 @@ package auth
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"net/http"
 	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
 )
@@ -44,6 +48,47 @@ func nameIn(claims evaluation.Object) string {
 
 // Ends is when the login ends in any case. It is the zero time if the login ends with its key alone.
 func (l Login) Ends() time.Time { return l.ends }
+
+// storedLogin is a login as it is kept.
+type storedLogin struct {
+	KeyID   string         `json:"key_id,omitzero"`
+	KeyHash []byte         `json:"key_hash,omitzero"`
+	Issuer  string         `json:"issuer,omitzero"`
+	Client  string         `json:"client,omitzero"`
+	Subject string         `json:"subject,omitzero"`
+	Claims  jsontext.Value `json:"claims,omitzero"`
+	Name    string         `json:"name,omitzero"`
+	Ends    time.Time      `json:"ends,omitzero"`
+}
+
+// MarshalJSON makes the text that [Login.UnmarshalJSON] reads, for the other replicas of a cluster. It has no secret.
+func (l Login) MarshalJSON() ([]byte, error) {
+	stored := storedLogin{KeyID: l.keyID, Issuer: l.issuer, Client: l.client, Subject: l.subject, Name: l.name, Ends: l.ends}
+	if l.keyID != "" {
+		stored.KeyHash = l.keyHash[:]
+	}
+	if l.claims.Len() > 0 {
+		stored.Claims = l.claims.AppendJSON(nil)
+	}
+	return json.Marshal(stored)
+}
+
+// UnmarshalJSON reads a login from where it was kept, and nothing else may have written.
+func (l *Login) UnmarshalJSON(text []byte) error {
+	var stored storedLogin
+	if err := json.Unmarshal(text, &stored, json.RejectUnknownMembers(true)); err != nil {
+		return err
+	}
+	*l = Login{keyID: stored.KeyID, issuer: stored.Issuer, client: stored.Client, subject: stored.Subject, name: stored.Name, ends: stored.Ends}
+	if stored.KeyID != "" && copy(l.keyHash[:], stored.KeyHash) != len(l.keyHash) {
+		return errors.New("the hash of a key has 32 bytes")
+	}
+	var err error
+	if len(stored.Claims) > 0 {
+		l.claims, err = evaluation.ParseWithNulls(stored.Claims, evaluation.DefaultLimits()) // as of the token
+	}
+	return err
+}
 
 type loginKey struct{}
 

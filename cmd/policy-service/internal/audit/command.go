@@ -31,6 +31,7 @@ import (
 type Command struct {
 	Export      exportCommand      `cmd:"" help:"Write out records, for other programs or as evidence."`
 	Merge       mergeCommand       `cmd:"" help:"Join exports of several decision logs, such as those of the replicas of a cluster, into one file."`
+	Recheck     recheckCommand     `cmd:"" help:"Make each recorded decision again by its own policies, and compare the answers."`
 	Verify      verifyCommand      `cmd:"" help:"Check whether records were altered, removed, reordered or added later."`
 	Tail        tailCommand        `cmd:"" help:"Print the newest records, and with --follow each new one."`
 	Approvals   approvalsCommand   `cmd:"" help:"Print approval requests: what was asked, who said what about it, when and why, and which decisions used it."`

@@ -15,11 +15,12 @@ import (
 
 type exportCommand struct {
 	logFlags
-	Only   filterFlags `embed:""`
-	Format string      `enum:"ndjson,csv" default:"ndjson" placeholder:"FORMAT" help:"The format: ndjson, which log verify reads, or csv, which spreadsheets read. The default is ${default}."`
-	Proofs bool        `help:"Write a proof after every record, so that you can hand on each record alone."`
-	BOM    bool        `name:"bom" help:"Begin a csv with a byte order mark, so that Excel reads its letters as UTF-8."`
-	Out    cli.Given   `short:"o" name:"out" placeholder:"FILE" help:"Write to this file instead of standard output. The file appears as a whole or not at all."`
+	Only    filterFlags `embed:""`
+	Format  string      `enum:"ndjson,csv" default:"ndjson" placeholder:"FORMAT" help:"The format: ndjson, which log verify reads, or csv, which spreadsheets read. The default is ${default}."`
+	Proofs  bool        `help:"Write a proof after every record, so that you can hand on each record alone."`
+	Bundles bool        `help:"Write the policies too, so that log recheck and replay can ask them elsewhere. They are those of all tenants."`
+	BOM     bool        `name:"bom" help:"Begin a csv with a byte order mark, so that Excel reads its letters as UTF-8."`
+	Out     cli.Given   `short:"o" name:"out" placeholder:"FILE" help:"Write to this file instead of standard output. The file appears as a whole or not at all."`
 }
 
 // Help ends the command's help.
@@ -36,6 +37,9 @@ func (c exportCommand) Run(s cli.Streams) error {
 	if c.Proofs && c.Format == "csv" {
 		return errors.New("a csv holds no proofs; leave out --proofs, or try --format ndjson")
 	}
+	if c.Bundles && c.Format == "csv" {
+		return errors.New("a csv holds no policies; leave out --bundles, or try --format ndjson")
+	}
 	if c.BOM && c.Format != "csv" {
 		return errors.New("--bom is for --format csv; leave it out")
 	}
@@ -48,10 +52,11 @@ func (c exportCommand) Run(s cli.Streams) error {
 		out := &outcome{Writer: w}
 		err := c.read("export", func(ctx context.Context, log auditLog) (err error) {
 			done, err = log.Export(ctx, out, export.Options{
-				Format: c.Format,
-				Filter: filter,
-				Proofs: c.Proofs,
-				BOM:    c.BOM,
+				Format:  c.Format,
+				Filter:  filter,
+				Proofs:  c.Proofs,
+				Bundles: c.Bundles,
+				BOM:     c.BOM,
 			})
 			return err
 		})

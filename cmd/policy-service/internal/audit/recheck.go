@@ -1,0 +1,150 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/pdp/decisionlog/export"
+	"policy-service/pdp/decisionlog/remote"
+	"policy-service/pdp/replay"
+)
+
+type recheckCommand struct {
+	sourceFlags
+	Span   spanFlags `embed:""`
+	Tenant cli.Given `placeholder:"T" help:"Only decisions of this tenant."`
+	JSON   bool      `name:"json" help:"Print JSON, for programs."`
+}
+
+// exitDiffers is the exit code if an answer is not that of its policies.
+const exitDiffers = 3
+
+// Help ends the command's help.
+func (recheckCommand) Help() string {
+	return "Each decision is made again, from its record and by the bundle that made it, and compared with the answer on record. " +
+		"Nothing is used or written. log verify proves that records were not changed since; this says that the service answered as " +
+		"its policies say.\n\n" +
+		"A value that a mask hides is not known: decisions that depend on one are counted, and the value is named. So are those whose " +
+		"record or bundle is gone.\n\n" +
+		"A file needs the policies: write it with log export --bundles.\n\n" +
+		"Exit codes: 0 no decision differs, 2 it could not be done, 3 some differ."
+}
+
+// Run rechecks, which reads the whole log once.
+func (c recheckCommand) Run(s cli.Streams) error {
+	from, to, err := c.Span.times()
+	if err != nil {
+		return err
+	}
+	progress := s.Progress("records")
+	o := replay.Options{From: from, To: to, Tenant: string(c.Tenant), Progress: progress.At}
+	var made replay.Rechecked
+	err = c.replayed("recheck the log", func(ctx context.Context, log replay.Source) (err error) {
+		made, err = replay.Recheck(ctx, log, o)
+		return err
+	})
+	progress.End()
+	if err == nil {
+		err = c.sayPartial(s)
+	}
+	if err != nil {
+		return err
+	}
+	print := func() error { return printRechecked(s, made) }
+	if err := s.Answer(c.JSON, made, print, false); err != nil || made.Different == 0 {
+		return err
+	}
+	return cli.ExitCode(exitDiffers)
+}
+
+// replayed calls f with the records, and the bundles beside them: of a directory, of a file, or of an export that a server makes.
+func (a sourceFlags) replayed(what string, f func(context.Context, replay.Source) error) error {
+	if a.Export != "" {
+		ctx, stop := cli.UntilSignal()
+		defer stop()
+		return a.readFile(what, func(r *export.Reader) error { return f(ctx, replay.OfExport(r)) })
+	}
+	return a.read(what, func(ctx context.Context, log auditLog) error {
+		here, is := log.(logHere)
+		if is {
+			return f(ctx, replay.OfLog(here.Snapshot))
+		}
+		return exportedBy(ctx, log.(*remote.Log), func(r *export.Reader) error { return f(ctx, replay.OfExport(r)) })
+	})
+}
+
+// exportedBy calls f with the export of a server while it comes.
+func exportedBy(ctx context.Context, log *remote.Log, f func(*export.Reader) error) error {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	in, out := io.Pipe()
+	defer func() { _ = in.Close() }()
+	go func() {
+		_, err := log.Export(ctx, out, export.Options{Bundles: true})
+		_ = out.CloseWithError(err)
+	}()
+	r, err := export.NewReader(in)
+	if err == nil {
+		err = f(r)
+	}
+	return err
+}
+
+// mostPrinted is how many differences are printed.
+const mostPrinted = 20
+
+func printRechecked(s cli.Streams, r replay.Rechecked) error {
+	table := s.Table()
+	row := func(name any, format string, args ...any) { table.Row(name, fmt.Sprintf(format, args...)) }
+	row("records", "%d, with %s", r.Records, cli.Plural(int(r.Decisions), "decision"))
+	row("same", "%d are what their policies say", r.Same)
+	if r.Hidden > 0 {
+		row("hidden", "%d depend on a value that a mask hides", r.Hidden)
+	}
+	for _, one := range r.HiddenBy {
+		row("", "%s, read by %s: %d", one.Path, strings.Join(one.Policies, ", "), one.Decisions)
+	}
+	for _, why := range slices.Sorted(maps.Keys(r.Incomplete)) {
+		text := fmt.Sprintf("%d: %s", r.Incomplete[why], replay.Why(why))
+		if some := r.Examples[why]; len(some) > 0 {
+			text += ", such as " + strings.Join(some, ", ")
+		}
+		row("not judged", "%s", text)
+	}
+	if r.Different > 0 {
+		row(s.Colour(cli.Red, "different"), "%d", r.Different)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	for n, one := range r.Differences {
+		if n == mostPrinted {
+			s.Print("\nand %d more; --json has them", r.Different-mostPrinted)
+			break
+		}
+		s.Print("\n%s, record %d of %s, tenant %s: %s", one.ID, one.Sequence, one.Time, one.Tenant, one.Part)
+		s.Print("  on record      %s", outcomeText(one.Recorded))
+		s.Print("  by its policies %s", outcomeText(one.Policies))
+	}
+	return nil
+}
+
+// outcomeText is an outcome in one line.
+func outcomeText(o replay.Outcome) string {
+	text := o.Answer
+	if o.Reason != "" {
+		text += ", " + string(o.Reason)
+	}
+	for _, one := range o.Obligations {
+		text += ", " + one.ID
+	}
+	if len(o.Determining) > 0 {
+		text += " by " + strings.Join(o.Determining, ", ")
+	}
+	return text
+}

@@ -1,0 +1,67 @@
+package audit
+
+import (
+	"fmt"
+	"strings"
+
+	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/pdp/replay"
+	"policy-service/pdp/visible"
+)
+
+// markdown prints the outcome as a comment on a pull request. Ids come from requests: each stands in code, on one line, so that none
+// can end its place in the table, or mention anybody.
+func (c ReplayCommand) markdown(s cli.Streams, r replayed) error {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	changed := int64(0)
+	for _, n := range r.Changed {
+		changed += n
+	}
+	line("**%d of %s change.**", changed, cli.Plural(int(r.Decisions), "decision"))
+	line("")
+	line("| class | decisions |")
+	line("|---|---:|")
+	for _, class := range replay.Classes {
+		line("| %s | %d |", class, r.Changed[class])
+	}
+	line("| unknown, by a masked value | %d |", r.Unknown)
+	for _, why := range sortedKeys(r.Incomplete) {
+		line("| not judged: %s | %d |", replay.Why(why), r.Incomplete[why])
+	}
+	for n, g := range r.Groups {
+		if n == mostGroups && !c.All {
+			line("")
+			line("And %s more.", cli.Plural(len(r.Groups)-n, "group"))
+			break
+		}
+		line("")
+		line("**%d. %s: %s**", n+1, g.Class, cli.Plural(int(g.Decisions), "decision"))
+		line("")
+		line("| | |")
+		line("|---|---|")
+		line("| from | %s |", code(outcomeText(g.From)))
+		line("| to | %s |", code(outcomeText(g.To)))
+		for _, cause := range g.Cause {
+			line("| because | %s |", code(causeText(cause)))
+		}
+		line("| subjects | %s |", code(countsText(g.Subjects)))
+		line("| resources | %s |", code(countsText(g.Resources)))
+		line("| actions | %s |", code(countsText(g.Actions)))
+		line("| such as | %s |", code(strings.Join(g.Examples, ", ")))
+	}
+	_, err := fmt.Fprint(s.Out, b.String())
+	return err
+}
+
+// code is a text as code in a cell of a table. A cell ends at a bar, whatever it is in, and code at as many backquotes as it began
+// with.
+func code(text string) string {
+	text = visible.Text(text)
+	text = strings.NewReplacer("|", "¦", "\n", " ", "\r", " ").Replace(text)
+	fence := "`"
+	for strings.Contains(text, fence) {
+		fence += "`"
+	}
+	return fence + " " + text + " " + fence
+}

@@ -1,0 +1,260 @@
+package server_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"policy-service/pdp/console/oidctest"
+	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/etcdtest"
+	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
+)
+
+// openConsoles are replicas with consoles. People reach them by one address, as cookies have it.
+func openConsoles(t *testing.T, replicas int, options ...pdptest.Option) *group {
+	t.Helper()
+	g := openGroup(t, replicas, etcdtest.Start(t, etcdtest.Options{Members: 1}))
+	for n := range g.all {
+		g.withConsole(n, options...)
+	}
+	return g
+}
+
+func (g *group) withConsole(n int, options ...pdptest.Option) {
+	g.t.Helper()
+	must(g.t, g.all[n].Stop(g.t.Context()))
+	g.start(n, append([]pdptest.Option{withConsole(server.ConsoleConfig{PublicURL: "http://127.0.0.1:1/console"})}, options...)...)
+}
+
+// page asks a replica for a page.
+func (g *group) page(by *http.Client, n int, path string) consoleAnswer {
+	g.t.Helper()
+	return consoleGet(g.t, by, g.all[n].URL+"/console"+path)
+}
+
+// in checks whether a browser is logged in at each replica.
+func (g *group) in(what string, by *http.Client, want bool) {
+	g.t.Helper()
+	for n := range g.all {
+		if got := g.page(by, n, "/approvals"); (got.status == http.StatusOK) != want || !want && !strings.HasPrefix(got.where, "/console/login") {
+			g.t.Errorf("%s: replica %d answers %d to %q", what, n, got.status, got.where)
+		}
+	}
+}
+
+// loggedIn is a browser in which somebody logged in at a replica.
+func (g *group) loggedIn(who string, n int) *http.Client {
+	g.t.Helper()
+	jar, err := cookiejar.New(nil)
+	must(g.t, err)
+	by := consoleBrowser(http.DefaultTransport)
+	by.Jar = jar
+	form := url.Values{"key": {strings.TrimPrefix(g.key[who], "Bearer ")}}
+	consolePost(g.t, by, g.all[n].URL+"/console/login", form).is(g.t, who+" logs in", http.StatusSeeOther)
+	return by
+}
+
+// copied is a browser with the same cookies, which no answer to the first one changes.
+func (g *group) copied(by *http.Client) *http.Client {
+	g.t.Helper()
+	jar, err := cookiejar.New(nil)
+	must(g.t, err)
+	at, err := url.Parse(g.all[0].URL)
+	must(g.t, err)
+	jar.SetCookies(at, by.Jar.Cookies(at))
+	other := consoleBrowser(http.DefaultTransport)
+	other.Jar = jar
+	return other
+}
+
+// advance moves the clocks of all replicas.
+func (g *group) advance(by time.Duration) {
+	for _, one := range g.all {
+		one.Advance(by)
+	}
+}
+
+var logOutForm = regexp.MustCompile(`(?s)action="([^"]*/logout)".*?name="token" value="([^"]*)"`)
+
+// logsOut sends the form of a page of one replica to another.
+func (g *group) logsOut(by *http.Client, from, to int) consoleAnswer {
+	g.t.Helper()
+	form := logOutForm.FindStringSubmatch(g.page(by, from, "/approvals").body)
+	if form == nil {
+		g.t.Fatal("the page has no form to log out")
+	}
+	return consolePost(g.t, by, g.all[to].URL+form[1], url.Values{"token": {form[2]}})
+}
+
+// Who is logged in at one replica is logged in at all, and a link, a page and a form of one are good at each. Who has logged out at
+// one is logged out at all.
+func TestConsoleOfReplicas(t *testing.T) {
+	t.Parallel()
+	g := openConsoles(t, 3)
+	by := g.loggedIn("mia", 0)
+	g.in("a session of replica 0", by, true)
+	id := g.all[1].asks("pep", tool("push", push)).Approval.ID
+	if got := g.page(by, 2, "/approvals/"+id); got.status != http.StatusOK || !strings.Contains(got.body, id) {
+		t.Errorf("a link to what was filed elsewhere: got %d", got.status)
+	}
+	// In use at any replica, it goes on for longer than it may be unused.
+	for n := range 6 {
+		g.advance(20 * time.Minute)
+		g.page(by, n%3, "/approvals").is(t, "a session in use", http.StatusOK)
+	}
+	g.withConsole(2)
+	g.in("after a restart of a replica", by, true)
+	copied := g.copied(by)
+	g.logsOut(by, 0, 1).is(t, "logging out with the form of another replica", http.StatusSeeOther)
+	g.in("after logging out", by, false)
+	g.in("the cookie after logging out", copied, false)
+
+	by = g.loggedIn("mia", 1)
+	g.advance(31 * time.Minute)
+	g.in("unused for long", by, false)
+	by = g.loggedIn("mia", 1)
+	for range 24 {
+		g.advance(20 * time.Minute)
+		g.page(by, 2, "/approvals")
+	}
+	g.in("after its longest time", by, false)
+
+	// A caller has so many sessions and no more.
+	first, second := g.loggedIn("noah", 0), g.loggedIn("noah", 1)
+	for n := range 49 {
+		g.loggedIn("noah", n%3)
+	}
+	g.in("one more than a caller may have ends the oldest", first, false)
+	g.in("the next oldest", second, true)
+}
+
+// A program that can write to etcd ends sessions, and brings none back.
+func TestConsoleWriterToEtcd(t *testing.T) {
+	t.Parallel()
+	g := openConsoles(t, 2)
+	client, err := etcdtest.Dial(g.net[0].Endpoints()...)
+	must(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	const prefix = "/policy-service/v1/console/v/s/"
+	sessions := func() map[string]string {
+		got, err := client.Get(t.Context(), prefix, clientv3.WithPrefix())
+		must(t, err)
+		all := map[string]string{}
+		for _, kv := range got.Kvs {
+			all[string(kv.Key)] = string(kv.Value)
+		}
+		return all
+	}
+	put := func(key, value string) {
+		_, err := client.Put(t.Context(), key, value)
+		must(t, err)
+	}
+	mia := g.loggedIn("mia", 0)
+	mias := sessions()
+	if len(mias) != 1 {
+		t.Fatalf("etcd has %d sessions", len(mias))
+	}
+	for key, value := range mias {
+		if strings.Contains(value, "pk_") || strings.Contains(value, strings.TrimPrefix(g.key["mia"], "Bearer ")) {
+			t.Errorf("etcd has the key: %s", value)
+		}
+		copied := g.copied(mia)
+		g.logsOut(mia, 0, 1).is(t, "logging out", http.StatusSeeOther)
+		for range 3 { // at its first, second and third version
+			put(key, value)
+			g.in("a session that was put back", copied, false)
+		}
+		_, err := client.Delete(t.Context(), key)
+		must(t, err)
+
+		noah := g.loggedIn("noah", 1)
+		for noahs := range sessions() {
+			put(noahs, value)
+		}
+		g.in("mia's session in the place of noah's", noah, false)
+	}
+}
+
+// While etcd is away a page says so: nobody is asked to log in again, and the session goes on afterwards. After etcd was restored
+// from a copy, no session of before counts: the copy may have some that were ended since.
+func TestConsoleWithoutEtcd(t *testing.T) {
+	t.Parallel()
+	g := openConsoles(t, 2)
+	by := g.loggedIn("mia", 0)
+	g.in("a session", by, true)
+	page := g.page(by, 1, "/approvals").body
+	form := logOutForm.FindStringSubmatch(page)
+	g.net[1].Cut()
+	for what, got := range map[string]consoleAnswer{
+		"a page":      g.page(by, 1, "/approvals"),
+		"logging out": consolePost(t, by, g.all[1].URL+form[1], url.Values{"token": {form[2]}}),
+		"logging in": consolePost(t, consoleBrowser(http.DefaultTransport), g.all[1].URL+"/console/login",
+			url.Values{"key": {strings.TrimPrefix(g.key["noah"], "Bearer ")}}),
+	} {
+		if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" || got.header.Get("Set-Cookie") != "" {
+			t.Errorf("%s without etcd: got %d, %v", what, got.status, got.header)
+		}
+	}
+	g.net[1].Heal()
+	eventually(t, "etcd is there again", func() bool { return g.page(by, 1, "/approvals").status == http.StatusOK })
+
+	ended := g.loggedIn("noah", 0)
+	copied, dir := g.copied(ended), g.etcd.CopyOf()
+	g.logsOut(ended, 0, 0).is(t, "logging out", http.StatusSeeOther)
+	g.etcd.PutBack(dir)
+	for n, one := range g.all {
+		eventually(t, "it is found", func() bool { _, is := one.ready(); return is.State != nil })
+		g.withConsole(n)
+	}
+	for _, one := range g.all {
+		eventually(t, "it goes on", func() bool { _, is := one.ready(); return is.State == nil })
+	}
+	g.in("ended after the copy was made", copied, false)
+	g.in("of before the copy", by, false)
+	g.in("begun since", g.loggedIn("mia", 1), true)
+}
+
+// A login that began at one replica goes on at another, which has the claims of the person then, and a third one has them, too.
+func TestConsoleOfReplicasByIssuer(t *testing.T) {
+	t.Parallel()
+	p := oidctest.Start(t, func() time.Time { return pdptest.Now })
+	p.Change(func(p *oidctest.Provider) {
+		p.Person = map[string]any{"sub": "0-mia", "name": "Mia", "email": "mia", "groups": []string{"leads", "others"}}
+	})
+	g := openConsoles(t, 3, func(c *server.Config) {
+		c.Console.OIDC = &auth.OIDC{
+			Issuer: p.URL, ClientID: oidctest.Client, Principal: &auth.PrincipalClaim{Type: "user", Claim: "email"},
+			Grants: []auth.ClaimGrant{{Claim: "groups", Value: "leads", Permissions: []auth.Permission{auth.Approve}, Tenants: []string{"*"}}},
+		}
+	})
+	jar, err := cookiejar.New(nil)
+	must(t, err)
+	by := consoleBrowser(http.DefaultTransport)
+	by.Jar = jar
+	to := g.page(by, 0, "/login/oidc")
+	to.is(t, "the way to the provider", http.StatusSeeOther)
+	back := consoleGet(t, by, to.where)
+	back.is(t, "the provider", http.StatusFound)
+	at, err := url.Parse(back.where)
+	must(t, err)
+	callback := fmt.Sprint("/login/callback?", at.RawQuery)
+	waiting := g.copied(by)
+	g.page(by, 1, callback).is(t, "the answer at another replica", http.StatusSeeOther)
+	g.in("logged in", by, true)
+	if got := g.page(by, 2, "/approvals"); !strings.Contains(got.body, "user::&#34;mia&#34;") || !strings.Contains(got.body, "Mia") {
+		t.Errorf("replica 2 does not know the person: %s", got.body)
+	}
+	if got := g.page(waiting, 2, callback); got.status == http.StatusSeeOther {
+		t.Errorf("the same answer once more: got %d to %q", got.status, got.where)
+	}
+	g.in("by the same answer", waiting, false)
+}
