@@ -44,7 +44,7 @@ var serverKeys = keysPage{root + "/pdp/server/KEYS.md", server.ConfigForm.Keys()
 }}
 
 var gatewayKeys = keysPage{root + "/pdp/mcp/REFERENCE.md", mcp.Form.Keys(), "gateway-key", []keyGroup{
-	{"Address and TLS", []string{"listen", "tls.", "resource", "allowed_"}},
+	{"Address and TLS", []string{"listen", "name", "tls.", "resource", "allowed_"}},
 	{"PDP", []string{"pdp."}},
 	{"Identity", []string{"identity."}},
 	{"Questions", []string{"strict", "ask", "declared", "subject_override", "dialects", "mappings", "meta"}},

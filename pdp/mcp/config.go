@@ -39,6 +39,8 @@ const DefaultListen = "127.0.0.1:8181"
 type Config struct {
 	// Listen is the address, host:port. The program listens there; a gateway over the standard streams has none.
 	Listen string `yaml:"listen" default:"127.0.0.1:8181" doc:"The address to listen on, as host:port. Port 0 takes a free port. An address other than loopback needs TLS, and issuers of tokens."`
+	// Name tells the gateways behind one load balancer apart.
+	Name string `yaml:"name" doc:"The name of this gateway where several stand behind one load balancer: up to 63 lower-case letters, digits and -, such as gateway-0. Ids of sessions before MCP 2026-07-28 begin with it and a dot, so that the balancer can route by the header Mcp-Session-Id. Each gateway has its own, for example by the variable MCP_GATEWAY_NAME. None unless given."`
 	// TLS is the program's as well.
 	TLS TLSConfig `yaml:"tls"`
 	// Resource is the audience of tokens, and the name of the server behind the gateway in metadata and mappings.

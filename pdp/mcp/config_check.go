@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -26,6 +27,9 @@ func (c Config) Check() error {
 // check looks for mistakes beyond the form of each value, section by section.
 func (c *Config) check(m *config.Reading) {
 	c.checkListener(m)
+	if c.Name != "" && !names.MatchString(c.Name) {
+		m.Addf("name", "name is no name of a gateway; write up to 63 lower-case letters, digits and -, such as gateway-0, with a letter or a digit at both ends")
+	}
 	c.PDP.check(m)
 	c.Identity.check(m, c)
 	c.checkQuestions(m)
@@ -37,6 +41,9 @@ func (c *Config) check(m *config.Reading) {
 	c.ToolRequests.check(m, len(c.Seal.KeyFiles) > 0)
 	c.Capabilities.check(m, c.Seal.KeyFiles)
 }
+
+// names are the names that a gateway may have: those of a host or a pod. A dot ends the name in an id of a session.
+var names = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 func (c *Config) checkListener(m *config.Reading) {
 	host, _, err := net.SplitHostPort(c.Listen)

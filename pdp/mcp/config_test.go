@@ -30,6 +30,7 @@ upstreams: {files: {command: [mcp-server-filesystem, /srv]}}
 
 // full says every key.
 const full = `listen: 0.0.0.0:8443
+name: gateway-0
 tls: {cert_file: tls.crt, key_file: tls.key, min_version: "1.2"}
 resource: https://mcp.example.com/mcp
 allowed_hosts: [mcp.internal:8443]
@@ -180,6 +181,10 @@ func TestConfigRefuses(t *testing.T) {
 		"plain on the network":    {"resource:", "listen: 0.0.0.0:1\nresource:", ":1:9: refusing to listen on \"0.0.0.0:1\": without TLS"},
 		"listen":                  {"resource:", "listen: here\nresource:", ":1:9: \"here\" is no address to listen on"},
 		"listen on a socket":      {"resource:", "listen: unix:/run/gateway.sock\nresource:", ":1:9: the gateway listens on no socket such as \"unix:/run/gateway.sock\"; try host:port, such as 127.0.0.1:8181"},
+		"name with a dot":         {"resource:", "name: gateway.0\nresource:", ":1:7: name is no name of a gateway; write up to 63"},
+		"name in capitals":        {"resource:", "name: Gateway\nresource:", ":1:7: name is no name of a gateway"},
+		"name that ends in -":     {"resource:", "name: gateway-\nresource:", ":1:7: name is no name of a gateway"},
+		"name too long":           {"resource:", "name: " + strings.Repeat("g", 64) + "\nresource:", ":1:7: name is no name of a gateway"},
 		"half of TLS":             {"resource:", "tls: {cert_file: c}\nresource:", ":1:6: tls has a certificate without its key"},
 		"nobody":                  {"identity: {static: {sub: me}}\n", "", "identity says nothing of who may come"},
 		"both":                    {"{static: {sub: me}}", "{static: {sub: me}, issuers: [{issuer: https://i, algorithms: [ES256]}]}", ":3:20: identity has both static and issuers"},

@@ -40,7 +40,7 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	}
 	of := link.Options{Cache: c.List.Cache, Logger: d.Logger, Now: d.Now}
 	by := front.Options{
-		Hosts: newHosts(c), Known: d.Known, Body: int(c.Limits.MaxBody), SessionIdle: c.Sessions.Idle, SessionsEach: int(c.Sessions.PerPerson),
+		Name: c.Name, Hosts: newHosts(c), Known: d.Known, Body: int(c.Limits.MaxBody), SessionIdle: c.Sessions.Idle, SessionsEach: int(c.Sessions.PerPerson),
 		Logger: d.Logger, Now: d.Now,
 	}
 	var err error

@@ -304,6 +304,8 @@ type Front struct {
 
 // Options configure a Front.
 type Options struct {
+	// Name is the name of the gateway among several, with which ids of its sessions begin. It is empty if there is one gateway.
+	Name     string
 	Identity *identity.Identity
 	Rates    *rates.Limiter
 	// Arrivals bounds how often one person is answered at once, whatever the answer. Nil is no bound.

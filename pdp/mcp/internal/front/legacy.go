@@ -52,6 +52,8 @@ func (g *Front) postLegacy(w http.ResponseWriter, r *http.Request, in *incoming)
 		defer release()
 		g.takeNotification(r.Context(), s, in)
 		w.WriteHeader(http.StatusAccepted)
+	case s.foreign && slices.Contains(ofStream, m.Method):
+		g.noSession(w, m.ID)
 	default:
 		ctx, cancel := in.who.Context(r.Context())
 		if !s.flights.Begin(m.ID, cancel) {
@@ -124,11 +126,19 @@ func (g *Front) sessionOf(w http.ResponseWriter, r *http.Request, who *identity.
 	}
 	s := g.sessions.find(id, who)
 	if s == nil {
-		g.refuse(w, http.StatusNotFound, rpc.ID{}, rpc.InvalidRequest, "there is no such session; begin with initialize")
+		g.noSession(w, rpc.ID{})
 		return nil, false
 	}
 	return s, true
 }
+
+// noSession refuses a request of a session that is not here. Its client then begins another one.
+func (g *Front) noSession(w http.ResponseWriter, id rpc.ID) {
+	g.refuse(w, http.StatusNotFound, id, rpc.InvalidRequest, "there is no such session; begin with initialize")
+}
+
+// ofStream are the requests that say what comes on the stream of a session. A foreign session has no stream here.
+var ofStream = []string{"logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
 
 // takeNotification takes a notification of a client. Only notifications that a policy decides about are forwarded, except that
 // roots have changed, which goes to servers by its name alone. If a client cancels a request, the gateway itself cancels it at
@@ -164,11 +174,14 @@ func (g *Front) delete(w http.ResponseWriter, r *http.Request) {
 func (g *Front) takeAnswer(w http.ResponseWriter, r *http.Request, s *session, in *incoming) {
 	q, ours := g.people.Question(s.Conversation, in.message.ID)
 	if !ours {
-		if !s.Deliver(in.message) {
+		switch {
+		case s.Deliver(in.message):
+			w.WriteHeader(http.StatusAccepted)
+		case s.foreign: // the call that waits for it is at the other gateway
+			g.noSession(w, rpc.ID{})
+		default:
 			g.refuse(w, http.StatusBadRequest, rpc.ID{}, rpc.InvalidRequest, "nothing waits for this answer")
-			return
 		}
-		w.WriteHeader(http.StatusAccepted)
 		return
 	}
 	switch status, after := g.people.SubmitAnswer(r.Context(), s.Conversation, q, in.who, in.message); status {

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,8 @@ type session struct {
 	client link.Client
 	reach  *link.Reach
 	ends   time.Time
+	// foreign is set if another gateway began the session. What the client told servers there for its stream is not here.
+	foreign bool
 
 	flights   flights.Flights
 	begun     atomic.Bool // the client has its id
@@ -37,6 +40,8 @@ type session struct {
 
 // sealedSession is the content of a session's id.
 type sealedSession struct {
+	// Gateway is the name of the gateway that began the session. The id shows it before the seal, for load balancers.
+	Gateway      string         `json:"gateway,omitzero"`
 	Version      string         `json:"version"`
 	Info         jsontext.Value `json:"info,omitzero"`
 	Capabilities jsontext.Value `json:"capabilities,omitzero"`
@@ -71,12 +76,20 @@ func (t *sessions) make(who *identity.Principal, c link.Client) (*session, error
 		return nil, errors.New("clientInfo and capabilities are too large")
 	}
 	ends := t.o.Now().Add(sessionLife)
-	kept := sealedSession{Version: c.Version, Info: c.Info, Capabilities: c.Capabilities, Nonce: rand.Text()}
+	kept := sealedSession{Gateway: t.o.Name, Version: c.Version, Info: c.Info, Capabilities: c.Capabilities, Nonce: rand.Text()}
 	id, err := seal.SealJSON(t.o.Ring, seal.Session, []byte(who.Key), kept, ends)
 	if err != nil {
 		return nil, err
 	}
-	return t.newSession(id, who, c, ends), nil
+	return t.newSession(sessionID(kept.Gateway, id), who, c, ends), nil
+}
+
+// sessionID is the id of a session of a gateway. No seal has a dot in it, and no name.
+func sessionID(gateway, sealed string) string {
+	if gateway == "" {
+		return sealed
+	}
+	return gateway + "." + sealed
 }
 
 func (t *sessions) newSession(id string, who *identity.Principal, c link.Client, ends time.Time) *session {
@@ -173,12 +186,19 @@ func (t *sessions) find(id string, who *identity.Principal) *session {
 	if s != nil || !ended.IsZero() {
 		return nil
 	}
-	kept, ends, ok := seal.OpenJSON[sealedSession](t.o.Ring, seal.Session, []byte(who.Key), id)
-	if !ok {
+	sealed := id[strings.LastIndexByte(id, '.')+1:]
+	kept, ends, ok := seal.OpenJSON[sealedSession](t.o.Ring, seal.Session, []byte(who.Key), sealed)
+	if !ok || id != sessionID(kept.Gateway, sealed) {
+		return nil
+	}
+	foreign := kept.Gateway != t.o.Name
+	if foreign && t.servers.Programs() { // they run at the other gateway, with what the client did there
 		return nil
 	}
 	c := link.Client{Era: era.Legacy, Version: kept.Version, Info: kept.Info, Capabilities: kept.Capabilities}
-	return t.add(t.newSession(id, who, c, ends))
+	s = t.newSession(id, who, c, ends)
+	s.foreign = foreign
+	return t.add(s)
 }
 
 // end ends a session for good, as far as this process can.

@@ -25,6 +25,10 @@ func (g *Front) get(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+	if s.foreign { // its subscriptions are at the other gateway
+		g.noSession(w, rpc.ID{})
+		return
+	}
 	if !s.listen() {
 		g.refuse(w, http.StatusConflict, rpc.ID{}, rpc.InvalidRequest, "this session has a stream already")
 		return

@@ -64,6 +64,11 @@ func New(d *doors.Doors, o Options) *Servers {
 // Several reports whether there is more than one server.
 func (g *Servers) Several() bool { return len(g.o.All) > 1 }
 
+// Programs reports whether a server is a program that runs for one session.
+func (g *Servers) Programs() bool {
+	return slices.ContainsFunc(g.o.All, func(s *Server) bool { return s.Program })
+}
+
 // All returns the servers, sorted by name.
 func (g *Servers) All() []*Server { return g.o.All }
 
