@@ -1,18 +1,161 @@
+// Manifest renders a chart of Helm, or a kustomization, and prints the objects as JSON, one a line. Each is decoded strictly into
+// the type that Kubernetes has for its kind, so that a member that is misspelt, or has another type, is an error.
+//
+//	manifest chart DIR [VALUES...]     VALUES are files, as of helm -f; the chart is linted, too
+//	manifest kustomization DIR
 package main
 
 import (
-	_ "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
-	_ "helm.sh/helm/v4/pkg/chart/v2/loader"
-	_ "helm.sh/helm/v4/pkg/chart/v2/lint"
-	_ "helm.sh/helm/v4/pkg/engine"
-	_ "helm.sh/helm/v4/pkg/chart/common/util"
-	_ "k8s.io/api/apps/v1"
-	_ "k8s.io/api/core/v1"
-	_ "k8s.io/api/networking/v1"
-	_ "k8s.io/api/policy/v1"
-	_ "sigs.k8s.io/json"
-	_ "sigs.k8s.io/kustomize/api/krusty"
-	_ "sigs.k8s.io/yaml"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
+	policy "k8s.io/api/policy/v1"
+	strict "sigs.k8s.io/json"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+	goyaml "sigs.k8s.io/yaml/goyaml.v3"
 )
 
-func main() {}
+// kinds are those that our files have.
+var kinds = map[string]func() any{
+	"apps/v1 Deployment":                      func() any { return new(apps.Deployment) },
+	"apps/v1 StatefulSet":                     func() any { return new(apps.StatefulSet) },
+	"v1 ConfigMap":                            func() any { return new(core.ConfigMap) },
+	"v1 Service":                              func() any { return new(core.Service) },
+	"v1 ServiceAccount":                       func() any { return new(core.ServiceAccount) },
+	"policy/v1 PodDisruptionBudget":           func() any { return new(policy.PodDisruptionBudget) },
+	"networking.k8s.io/v1 NetworkPolicy":      func() any { return new(networking.NetworkPolicy) },
+	"monitoring.coreos.com/v1 ServiceMonitor": func() any { return new(monitoring.ServiceMonitor) },
+}
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	var text []byte
+	var err error
+	switch {
+	case len(args) >= 2 && args[0] == "chart":
+		text, err = chart(args[1], args[2:])
+	case len(args) == 2 && args[0] == "kustomization":
+		text, err = kustomization(args[1])
+	default:
+		err = errors.New("usage: manifest chart DIR [VALUES...] | manifest kustomization DIR")
+	}
+	if err != nil {
+		return err
+	}
+	return objects(text)
+}
+
+func kustomization(dir string) ([]byte, error) {
+	made, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		return nil, err
+	}
+	return made.AsYaml()
+}
+
+func chart(dir string, files []string) ([]byte, error) {
+	values := map[string]any{}
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		var more map[string]any
+		if err := yaml.UnmarshalStrict(text, &more); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		values = util.MergeTables(more, values)
+	}
+	c, err := loader.LoadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	all, err := util.ToRenderValues(c, values, common.ReleaseOptions{Name: "policy-service", Namespace: "default", Revision: 1, IsInstall: true}, common.DefaultCapabilities)
+	if err != nil {
+		return nil, err
+	}
+	made, err := engine.Render(c, all)
+	if err != nil {
+		return nil, err
+	}
+	var failed []error
+	for _, m := range lint.RunAll(dir, values, "default").Messages {
+		if m.Severity >= support.WarningSev {
+			failed = append(failed, m)
+		}
+	}
+	var text bytes.Buffer
+	for _, name := range slices.Sorted(maps.Keys(made)) {
+		if strings.HasSuffix(name, ".yaml") {
+			fmt.Fprintf(&text, "---\n%s\n", made[name])
+		}
+	}
+	return text.Bytes(), errors.Join(failed...)
+}
+
+// objects prints each document.
+func objects(text []byte) error {
+	for documents := goyaml.NewDecoder(bytes.NewReader(text)); ; {
+		var node goyaml.Node
+		if err := documents.Decode(&node); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		one, err := goyaml.Marshal(&node)
+		if err != nil {
+			return err
+		}
+		object, err := yaml.YAMLToJSONStrict(one)
+		if err != nil {
+			return err
+		}
+		if string(object) == "null" {
+			continue
+		}
+		var is struct {
+			APIVersion string `json:"apiVersion"`
+			Kind       string `json:"kind"`
+			Metadata   struct {
+				Name string `json:"name"`
+			} `json:"metadata"`
+		}
+		if err := json.Unmarshal(object, &is); err != nil {
+			return err
+		}
+		make := kinds[is.APIVersion+" "+is.Kind]
+		if make == nil {
+			return fmt.Errorf("%s %s %s: no kind that is known here", is.APIVersion, is.Kind, is.Metadata.Name)
+		}
+		wrong, err := strict.UnmarshalStrict(object, make())
+		if err = errors.Join(append(wrong, err)...); err != nil {
+			return fmt.Errorf("%s %s: %w", is.Kind, is.Metadata.Name, err)
+		}
+		fmt.Println(string(object))
+	}
+}
