@@ -1,12 +1,15 @@
 // Manifest renders a chart of Helm, or a kustomization, and prints the objects as JSON, one a line. Each is decoded strictly into
-// the type that Kubernetes has for its kind, so that a member that is misspelt, or has another type, is an error.
+// the type that Kubernetes has for its kind, so that a member that is misspelt, or has another type, is an error. Of a file of
+// Docker Compose it prints what Compose makes of it.
 //
 //	manifest chart DIR [VALUES...]     VALUES are files, as of helm -f; the chart is linted, too
 //	manifest kustomization DIR
+//	manifest compose FILE [NAME=VALUE...]
 package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +19,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/compose-spec/compose-go/v2/cli"
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/common/util"
@@ -61,13 +65,31 @@ func run(args []string) error {
 		text, err = chart(args[1], args[2:])
 	case len(args) == 2 && args[0] == "kustomization":
 		text, err = kustomization(args[1])
+	case len(args) >= 2 && args[0] == "compose":
+		return compose(args[1], args[2:])
 	default:
-		err = errors.New("usage: manifest chart DIR [VALUES...] | manifest kustomization DIR")
+		err = errors.New("usage: manifest chart DIR [VALUES...] | kustomization DIR | compose FILE [NAME=VALUE...]")
 	}
 	if err != nil {
 		return err
 	}
 	return objects(text)
+}
+
+func compose(file string, environment []string) error {
+	options, err := cli.NewProjectOptions([]string{file}, cli.WithEnv(environment))
+	if err != nil {
+		return err
+	}
+	project, err := options.LoadProject(context.Background())
+	if err != nil {
+		return err
+	}
+	text, err := project.MarshalJSON()
+	if err == nil {
+		_, err = os.Stdout.Write(text)
+	}
+	return err
 }
 
 func kustomization(dir string) ([]byte, error) {
