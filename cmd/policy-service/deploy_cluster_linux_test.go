@@ -29,11 +29,10 @@ type composed struct {
 	*terminal
 	c       composition
 	folder  string   // deploy/compose there
-	images  []string // commands of the shell that put an image's files into $root, by image
-	entry   map[string]string
 	healthy []string // the health check of the image of policy-service
 	inside  map[string]bool
 	at      map[string]map[string]netip.Addr // by service and network
+	phase   int                              // which requests have in their query, for the log of the balancer
 }
 
 // openComposed makes networks, and a namespace for each service.
@@ -168,6 +167,12 @@ func (m *composed) awaits(t *testing.T, name string) {
 	m.must(t, "until "+check+" >health.log 2>&1; do kill -0 $"+m.pid(name)+" || break; sleep 0.1; done; kill -0 $"+m.pid(name)+" || { tail -20 "+name+".log; false; }")
 }
 
+// up waits until the last that the balancer has seen of a server is not that it is down.
+func (m *composed) up(t *testing.T, server string) {
+	t.Helper()
+	m.must(t, fmt.Sprintf(`while grep -a 'Server %s is' balancer.log | tail -1 | grep -q ' is DOWN'; do sleep 0.1; done`, server))
+}
+
 func (m *composed) kill(t *testing.T, name, signal string) {
 	t.Helper()
 	m.must(t, "kill -"+signal+" $"+m.pid(name)+"; wait $"+m.pid(name)+"; true")
@@ -267,28 +272,32 @@ until curl -f https://localhost:8180/readyz >health.log 2>&1 && curl -f https://
 
 const echoed = `{"subject":{"type":"agent","id":"desktop"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"everything:echo"}}`
 
-// asks sends n evaluations, each over a connection of its own, and returns how many had each status.
-func (m *composed) asks(t *testing.T, n int, more string) string {
+// asks sends n evaluations, each over a connection of its own, and returns how many had each status, and which PDPs answered.
+func (m *composed) asks(t *testing.T, n int, more string) (statuses string, servers []string) {
 	t.Helper()
-	return m.must(t, fmt.Sprintf(`for n in $(seq %d); do curl -o answer -w '%%{http_code}\n' https://localhost:8180/access/v1/evaluation -H @key -H 'Content-Type: application/json' %s; done | sort | uniq -c | tr -s ' '`, n, more))
+	m.phase++
+	statuses = m.must(t, fmt.Sprintf(`for n in $(seq %d); do curl -o answer -w '%%{http_code}\n' 'https://localhost:8180/access/v1/evaluation?phase=%d.' -H @key -H 'Content-Type: application/json' %s; done | sort | uniq -c | tr -s ' '`, n, m.phase, more))
+	return statuses, m.served(t, "pdps", n)
 }
 
-// served are the servers of a backend that answered since the last call, by the log of the balancer.
-func (m *composed) served(t *testing.T, backend string) []string {
+// served are the servers of a backend that had the n requests of this phase, by the log of the balancer. That comes a moment
+// after the answers.
+func (m *composed) served(t *testing.T, backend string, n int) []string {
 	t.Helper()
-	text := m.must(t, "cat balancer.log; : >balancer.log")
+	line := fmt.Sprintf(`%s/\S* \S* [1-9].*[?]phase=%d[.]`, backend, m.phase)
+	text := m.must(t, fmt.Sprintf(`until [ "$(grep -ac '%s' balancer.log)" -ge %d ]; do sleep 0.05; done; grep -a '%[1]s' balancer.log`, line, n))
 	var all []string
-	for _, found := range regexp.MustCompile(` `+backend+`/(\S+) \S+ [1-9]\d\d `).FindAllStringSubmatch(text, -1) {
+	for _, found := range regexp.MustCompile(` `+backend+`/(\S+) `).FindAllStringSubmatch(text, -1) {
 		all = append(all, found[1])
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// rpc sends a message of MCP in a session, and returns status and answer. Session is a file with the header.
+// rpc sends a message of MCP in a session, and returns status and answer. Session is the headers of the session.
 func (m *composed) rpc(t *testing.T, session, message string) string {
 	t.Helper()
-	return m.must(t, `curl -o answer -D headers -w '%{http_code} ' https://localhost:8443/mcp -H @token -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' `+
+	return m.must(t, fmt.Sprintf(`curl -o answer -D headers -w '%%{http_code} ' 'https://localhost:8443/mcp?phase=%d.' -H @token -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' `, m.phase)+
 		session+` -d '`+message+`'; cat answer`)
 }
 
@@ -321,37 +330,36 @@ func (m *composed) calls(t *testing.T, header, message, want string) {
 func TestComposeCluster(t *testing.T) {
 	t.Parallel()
 	m := openCluster(t)
-	all := []string{"pdp-0", "pdp-1", "pdp-2"}
+	all, two := []string{"pdp-0", "pdp-1", "pdp-2"}, []string{"pdp-0", "pdp-2"}
 	ask := "-d '" + echoed + "'"
-	for range 50 { // the balancer has to see that they are ready
-		if m.asks(t, 3, ask); len(m.served(t, "pdps")) == len(all) {
-			break
+	for _, name := range all {
+		m.up(t, "pdps/"+name)
+	}
+	answer := func(t *testing.T, want []string) {
+		t.Helper()
+		if statuses, servers := m.asks(t, 12, ask); statuses != " 12 200\n" || !slices.Equal(servers, want) {
+			t.Errorf("got %s from %v, want %v", statuses, servers, want)
 		}
 	}
-	if got := m.asks(t, 12, ask); got != " 12 200\n" {
-		t.Errorf("got %s", got)
-	}
-	if got := m.served(t, "pdps"); !slices.Equal(got, all) {
-		t.Errorf("%v answer", got)
-	}
+	answer(t, all)
 	if decided := m.must(t, "sh ./tail"); !strings.Contains(decided, "agent/desktop tool.invoke tool/everything:echo") {
 		t.Errorf("on record is %s", decided)
 	}
 
 	t.Run("large", func(t *testing.T) {
 		m.must(t, `printf 'X-Large: %30000s\n' | tr ' ' x >large; printf '{"subject":{"type":"agent","id":"a"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"t"},"context":{"arguments":{"a":"%200000s"}}}' >body`)
-		if got := m.asks(t, 3, "-H @large -d @body"); got != " 3 200\n" {
+		if got, _ := m.asks(t, 3, "-H @large -d @body"); got != " 3 200\n" {
 			t.Errorf("got %s: %s", got, m.must(t, "cat answer"))
 		}
 	})
 
 	t.Run("sessions", func(t *testing.T) {
 		header, gateway := m.begin(t)
-		m.served(t, "gateways")
+		m.phase++
 		for range 6 {
 			m.calls(t, header, "hello", "Echo: hello")
 		}
-		if got := m.served(t, "gateways"); !slices.Equal(got, []string{gateway}) {
+		if got := m.served(t, "gateways", 6); !slices.Equal(got, []string{gateway}) {
 			t.Errorf("a session of %s was at %v", gateway, got)
 		}
 		m.kill(t, gateway, "KILL")
@@ -386,15 +394,9 @@ func TestComposeCluster(t *testing.T) {
 	t.Run("a PDP is killed", func(t *testing.T) {
 		header, _ := m.begin(t)
 		m.kill(t, "pdp-1", "KILL")
-		m.served(t, "pdps")
-		if got := m.asks(t, 12, ask); got != " 12 200\n" {
-			t.Errorf("got %s", got)
-		}
+		answer(t, two)
 		for range 4 {
 			m.calls(t, header, "hello", "Echo: hello")
-		}
-		if got := m.served(t, "pdps"); !slices.Equal(got, []string{"pdp-0", "pdp-2"}) {
-			t.Errorf("%v answer", got)
 		}
 	})
 
@@ -402,27 +404,15 @@ func TestComposeCluster(t *testing.T) {
 		m.must(t, "ip -n pdp-1 link set to-state down")
 		m.start(t, "pdp-1")
 		m.must(t, "until [ \"$(ip netns exec pdp-1 curl -k -o answer -w '%{http_code}' https://127.0.0.1:8180/readyz 2>health.log)\" = 503 ]; do sleep 0.1; done")
-		if got := m.asks(t, 12, ask); got != " 12 200\n" {
-			t.Errorf("got %s", got)
-		}
-		if got := m.served(t, "pdps"); !slices.Equal(got, []string{"pdp-0", "pdp-2"}) {
-			t.Errorf("%v answer", got)
-		}
+		answer(t, two)
 		m.must(t, "ip -n pdp-1 link set to-state up")
-		m.awaits(t, "pdp-1")
-		m.must(t, "until grep -q 'pdps/pdp-1 is UP' balancer.log; do sleep 0.1; done")
-		m.served(t, "pdps")
-		m.asks(t, 6, ask)
-		if got := m.served(t, "pdps"); !slices.Equal(got, all) {
-			t.Errorf("%v answer", got)
-		}
+		m.up(t, "pdps/pdp-1")
+		answer(t, all)
 	})
 
 	t.Run("a member of etcd is killed", func(t *testing.T) {
 		m.kill(t, "etcd-1", "KILL")
-		if got := m.asks(t, 6, ask); got != " 6 200\n" {
-			t.Errorf("got %s", got)
-		}
+		answer(t, all)
 		m.start(t, "etcd-1")
 		m.awaits(t, "etcd-1")
 		// A program with another certificate is no client of etcd.
@@ -433,13 +423,14 @@ func TestComposeCluster(t *testing.T) {
 	})
 
 	t.Run("the console", func(t *testing.T) {
-		page := "curl -o answer -D headers -w '%{http_code}\\n' -c cookies -b cookies https://localhost:8180/console/login"
+		m.phase++
+		page := fmt.Sprintf("curl -o answer -D headers -w '%%{http_code}\\n' -c cookies -b cookies 'https://localhost:8180/console/login?phase=%d.'", m.phase)
 		for range 4 {
 			if got := m.must(t, page); got != "200\n" {
 				t.Errorf("got %s", got)
 			}
 		}
-		if got := m.served(t, "console"); len(got) != 1 {
+		if got := m.served(t, "console", 4); len(got) != 1 {
 			t.Errorf("one person is at %v", got)
 		}
 		// Wrong keys are counted by the address of the client, and not by that of the balancer.
