@@ -72,6 +72,7 @@ five: {type: approval_required, properties: {template: owner, uses: 5, timeout: 
 // clusterReplica is a process.
 type clusterReplica struct {
 	n       int
+	command string // of the program: "serve", or another one that says where it listens
 	data    string
 	config  string // file
 	way     *etcdtest.Net
@@ -121,6 +122,13 @@ type operation struct {
 
 func openTroubled(t *testing.T, seed uint64) *troubled {
 	t.Helper()
+	return openReplicas(t, seed, map[string]string{"a.cedar": clusterPolicies, "obligations.yaml": clusterObligations, "bundle.yaml": "volatile: [trace]\n"},
+		"public_url: "+clusterIssuer+"\ncapabilities: {clock_skew: 1s, max_live_per_holder: 100000, new_per_minute_per_holder: 100000}\n")
+}
+
+// openReplicas starts replicas with a bundle, and with more in the configuration of each.
+func openReplicas(t *testing.T, seed uint64, bundle map[string]string, more string) *troubled {
+	t.Helper()
 	disk := memorydisk.New(t, "size=512m")
 	s := &troubled{
 		T: t, key: map[string]string{}, items: map[string]item{}, began: time.Now(), random: rand.New(rand.NewPCG(seed, 0)), policies: t.TempDir(),
@@ -136,19 +144,17 @@ func openTroubled(t *testing.T, seed uint64) *troubled {
 	var err error
 	s.holder, err = capability.NewHolder(ed25519.NewKeyFromSeed(binary.BigEndian.AppendUint64(make([]byte, ed25519.SeedSize-8), seed)))
 	must(t, err)
-	must(t, os.WriteFile(filepath.Join(s.policies, "a.cedar"), []byte(clusterPolicies), 0o600))
-	must(t, os.WriteFile(filepath.Join(s.policies, "obligations.yaml"), []byte(clusterObligations), 0o600))
-	must(t, os.WriteFile(filepath.Join(s.policies, "bundle.yaml"), []byte("volatile: [trace]\n"), 0o600))
+	for name, text := range bundle {
+		must(t, os.WriteFile(filepath.Join(s.policies, name), []byte(text), 0o600))
+	}
 	for n := range 3 {
-		r := &clusterReplica{n: n, data: memorydisk.New(t, "size=64m"), config: filepath.Join(t.TempDir(), "config.yaml"), way: s.etcd.Client()}
+		r := &clusterReplica{n: n, command: "serve", data: memorydisk.New(t, "size=64m"), config: filepath.Join(t.TempDir(), "config.yaml"), way: s.etcd.Client()}
 		s.replicas = append(s.replicas, r)
 		must(t, os.WriteFile(r.config, fmt.Appendf(nil, `policies: %s
 data: %s
 listen: 127.0.0.1:0
-public_url: %s
-capabilities: {clock_skew: 1s, max_live_per_holder: 100000, new_per_minute_per_holder: 100000}
 cluster: {keys_stale: 5s, etcd: {endpoints: ["http://%s"]}}
-`, s.policies, r.data, clusterIssuer, strings.Join(r.way.Endpoints(), `", "http://`)), 0o600))
+%s`, s.policies, r.data, strings.Join(r.way.Endpoints(), `", "http://`), more), 0o600))
 	}
 	s.shared = server.Config{Data: s.replicas[0].data, Cluster: &state.Config{}}
 	for _, one := range s.etcd.Client().Endpoints() {
@@ -192,28 +198,31 @@ func (s *troubled) grant(name, principal string, permissions ...auth.Permission)
 func (s *troubled) start(r *clusterReplica) {
 	s.Helper()
 	file := filepath.Join(s.TempDir(), "addr")
-	process := exec.Command("policy-service", "serve", "--config", r.config, "--addr-file", file)
+	process := exec.Command("policy-service", r.command, "--config", r.config, "--addr-file", file)
 	process.Stderr = &r.said
 	must(s.T, process.Start())
 	ended := make(chan struct{})
 	r.mu.Lock()
-	r.process, r.ended, r.killed = process, ended, false
+	r.process, r.ended, r.killed, r.url = process, ended, false, ""
 	r.mu.Unlock()
 	go func() {
 		_ = process.Wait()
 		close(ended)
 	}()
-	etcdtest.Eventually(s, fmt.Sprint("replica ", r.n, " starts"), func() bool {
+	etcdtest.Eventually(s, fmt.Sprint(r.command, " ", r.n, " starts"), func() bool {
 		select {
 		case <-ended:
-			s.Fatalf("replica %d does not start: %s", r.n, r.said.String())
+			s.Fatalf("%s %d does not start: %s", r.command, r.n, r.said.String())
 		default:
 		}
 		line, err := os.ReadFile(file)
+		if err != nil {
+			return false
+		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.url = "http://" + strings.TrimSpace(string(line))
-		return err == nil
+		return true
 	})
 }
 

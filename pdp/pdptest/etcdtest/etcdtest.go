@@ -81,7 +81,9 @@ func Start(t testing.TB, o Options) *Cluster {
 		c.members = append(c.members, m)
 	}
 	for _, m := range c.members {
+		m.peers.mu.Lock()
 		m.peers.of = c.ofMember
+		m.peers.mu.Unlock()
 	}
 	t.Cleanup(func() {
 		for n := range c.members {

@@ -20,11 +20,11 @@ const everyone = -2
 type proxy struct {
 	listener net.Listener
 	to       string
-	of       func(port int) int // the member that has a connection from a port; nil if it does not matter
-	slow     atomic.Int64       // nanoseconds
-	refused  atomic.Int64       // connections
+	slow     atomic.Int64 // nanoseconds
+	refused  atomic.Int64 // connections
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex         // guards what follows
+	of   func(port int) int // the member that has a connection from a port; nil if it does not matter
 	off  map[int]bool
 	held chan struct{} // closed when what is held goes on; nil if nothing is held
 	open map[net.Conn]int
@@ -58,9 +58,12 @@ func (p *proxy) address() string { return p.listener.Addr().String() }
 
 func (p *proxy) serve(from net.Conn) {
 	defer func() { _ = from.Close() }()
+	p.mu.Lock()
+	of := p.of
+	p.mu.Unlock()
 	who := everyone
-	if p.of != nil {
-		if who = p.of(from.RemoteAddr().(*net.TCPAddr).Port); who < 0 {
+	if of != nil {
+		if who = of(from.RemoteAddr().(*net.TCPAddr).Port); who < 0 {
 			return
 		}
 	}

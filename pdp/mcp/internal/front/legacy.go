@@ -53,7 +53,7 @@ func (g *Front) postLegacy(w http.ResponseWriter, r *http.Request, in *incoming)
 		g.takeNotification(r.Context(), s, in)
 		w.WriteHeader(http.StatusAccepted)
 	case s.foreign && slices.Contains(ofStream, m.Method):
-		g.noSession(w, m.ID)
+		g.noSession(w)
 	default:
 		ctx, cancel := in.who.Context(r.Context())
 		if !s.flights.Begin(m.ID, cancel) {
@@ -126,15 +126,16 @@ func (g *Front) sessionOf(w http.ResponseWriter, r *http.Request, who *identity.
 	}
 	s := g.sessions.find(id, who)
 	if s == nil {
-		g.noSession(w, rpc.ID{})
+		g.noSession(w)
 		return nil, false
 	}
 	return s, true
 }
 
-// noSession refuses a request of a session that is not here. Its client then begins another one.
-func (g *Front) noSession(w http.ResponseWriter, id rpc.ID) {
-	g.refuse(w, http.StatusNotFound, id, rpc.InvalidRequest, "there is no such session; begin with initialize")
+// noSession refuses a request of a session that is not here. Its client then begins another one. With the id of the request, some
+// clients would take it for an answer of the server.
+func (g *Front) noSession(w http.ResponseWriter) {
+	g.refuse(w, http.StatusNotFound, rpc.ID{}, rpc.InvalidRequest, "there is no such session; begin with initialize")
 }
 
 // ofStream are the requests that say what comes on the stream of a session. A foreign session has no stream here.
@@ -178,7 +179,7 @@ func (g *Front) takeAnswer(w http.ResponseWriter, r *http.Request, s *session, i
 		case s.Deliver(in.message):
 			w.WriteHeader(http.StatusAccepted)
 		case s.foreign: // the call that waits for it is at the other gateway
-			g.noSession(w, rpc.ID{})
+			g.noSession(w)
 		default:
 			g.refuse(w, http.StatusBadRequest, rpc.ID{}, rpc.InvalidRequest, "nothing waits for this answer")
 		}

@@ -26,7 +26,7 @@ func (g *Front) get(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if s.foreign { // its subscriptions are at the other gateway
-		g.noSession(w, rpc.ID{})
+		g.noSession(w)
 		return
 	}
 	if !s.listen() {
