@@ -100,7 +100,10 @@ func (m *composed) contain(t *testing.T, name string) string {
 		case "policy-service":
 			script += "touch ROOT/policy-service && mount --bind " + filepath.Join(built(t), "policy-service") + " ROOT/policy-service\n"
 		case "quay.io/coreos/etcd":
-			script += system + "touch ROOT/etcd && mount --bind " + judged.ProgramOf(t, "members", "etcd") + " ROOT/etcd\n"
+			script += system
+			for file, tool := range map[string]string{"etcd": "server", "etcdctl": "etcdctl"} {
+				script += "touch ROOT/" + file + " && mount --bind " + judged.ProgramOf(t, "members", tool) + " ROOT/" + file + "\n"
+			}
 		case "haproxy":
 			script += system
 		default:
@@ -154,16 +157,11 @@ func (m *composed) awaits(t *testing.T, name string) {
 	t.Helper()
 	s := m.c.Services[name]
 	check := m.contain(t, name)
-	switch {
-	case strings.HasPrefix(name, "etcd-"): // there is no etcdctl here
-		check = "ip netns exec " + name + " curl -fsS --cacert tls/etcd/ca.crt --cert tls/etcd/tls.crt --key tls/etcd/tls.key https://127.0.0.1:2379/health"
-	case len(s.Healthcheck.Test) > 0:
-		check += strings.Join(s.Healthcheck.Test[1:], " ")
-	case s.Image == "policy-service":
-		check += strings.Join(m.healthy[1:], " ")
-	default:
-		return
+	test := s.Healthcheck.Test
+	if test == nil {
+		test = m.healthy
 	}
+	check += strings.Join(test[1:], " ")
 	m.must(t, "until "+check+" >health.log 2>&1; do kill -0 $"+m.pid(name)+" || break; sleep 0.1; done; kill -0 $"+m.pid(name)+" || { tail -20 "+name+".log; false; }")
 }
 
@@ -362,6 +360,9 @@ func TestComposeCluster(t *testing.T) {
 		if got := m.served(t, "gateways", 6); !slices.Equal(got, []string{gateway}) {
 			t.Errorf("a session of %s was at %v", gateway, got)
 		}
+		// A stream is passed on before anything comes on it.
+		m.must(t, `curl -o stream -D streamed https://localhost:8443/mcp -H @token -H 'Accept: text/event-stream' `+header+` >stream.log 2>&1 & stream=$!
+until grep -qi 'content-type: text/event-stream' streamed; do kill -0 $stream || break; sleep 0.05; done; kill $stream`)
 		m.kill(t, gateway, "KILL")
 		// The one that has the session is gone. None of the answers is an error of the balancer.
 		if said := m.rpc(t, header, fmt.Sprintf(callEcho, "hello")); strings.HasPrefix(said, "5") {
