@@ -230,6 +230,54 @@ func TestChart(t *testing.T) {
 	}
 }
 
+// TestChartOptions: whatever can be given is where it belongs.
+func TestChartOptions(t *testing.T) {
+	t.Parallel()
+	all, err := charted(t, `
+image: registry.example.com/policy-service:v0.1.0
+imagePullSecrets: [{name: registry}]
+etcd: {endpoints: [https://etcd:2379], prefix: /ours/}
+replicas: 1
+policies: {configMapName: ours, items: [{key: tools.cedar, path: tools.cedar}]}
+config: {cluster: {etcd: {username: pdp, password_file: /etcd/password}}, auth: {mtls: [{san: a.example, tenants: ["*"], permissions: [decide]}]}}
+storage: {size: 20Gi, className: fast}
+networkPolicy: {ingress: [{from: [{namespaceSelector: {}}]}], egress: [{ports: [{port: 443}]}]}
+serviceMonitor: {enabled: true, labels: {team: ours}}
+gateway:
+  enabled: true
+  replicas: 1
+  egress: [{ports: [{port: 443}]}]
+  config: {resource: "https://mcp.example.com/mcp", identity: {issuers: [{issuer: "https://idp.example.com", algorithms: [ES256]}]}, upstreams: {jira: {url: "https://jira/mcp"}}}
+balancer: {enabled: true, replicas: 1, service: {type: LoadBalancer, annotations: {a: b}}}
+`)
+	must(t, err)
+	var pdp server.Config
+	var set statefulSet
+	all.get(t, "StatefulSet policy-service", &set)
+	c := &cluster{all: all, set: set, pod: set.Spec.Template.Spec}
+	_, err = server.ConfigForm.Read(config.Given{File: c.told(t, "config.yaml")}, &pdp)
+	must(t, err)
+	if e := pdp.Cluster.Etcd; e.Prefix != "/ours/" || e.Username != "pdp" || e.PasswordFile != "/etcd/password" || e.KeyFile == "" {
+		t.Errorf("%+v", e)
+	}
+	for name, want := range map[string]string{
+		"StatefulSet policy-service":         `"storageClassName":"fast"`,
+		"StatefulSet policy-service-gateway": `"imagePullSecrets":[{"name":"registry"}]`,
+		"ServiceMonitor policy-service":      `"team":"ours"`,
+		"NetworkPolicy policy-service":       `"port":443`,
+		"Service policy-service-balancer":    `"externalTrafficPolicy":"Local"`,
+	} {
+		if !strings.Contains(string(all[name]), want) {
+			t.Errorf("%s has no %s: %s", name, want, all[name])
+		}
+	}
+	for name := range all {
+		if strings.HasPrefix(name, "PodDisruptionBudget") { // it would keep the node of the only pod from being drained
+			t.Errorf("one pod has a %s", name)
+		}
+	}
+}
+
 // TestChartNetwork: pods of other programs reach a PDP or a gateway by no other port, and these reach DNS, etcd and one another alone.
 func TestChartNetwork(t *testing.T) {
 	t.Parallel()
