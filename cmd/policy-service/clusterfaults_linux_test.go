@@ -74,6 +74,7 @@ type clusterReplica struct {
 	n       int
 	data    string
 	config  string // file
+	program string // what the next start starts
 	way     *etcdtest.Net
 	said    written.Text
 	mu      sync.Mutex // guards what follows
@@ -140,12 +141,13 @@ func openTroubled(t *testing.T, seed uint64) *troubled {
 	must(t, os.WriteFile(filepath.Join(s.policies, "obligations.yaml"), []byte(clusterObligations), 0o600))
 	must(t, os.WriteFile(filepath.Join(s.policies, "bundle.yaml"), []byte("volatile: [trace]\n"), 0o600))
 	for n := range 3 {
-		r := &clusterReplica{n: n, data: memorydisk.New(t, "size=64m"), config: filepath.Join(t.TempDir(), "config.yaml"), way: s.etcd.Client()}
+		r := &clusterReplica{n: n, program: "policy-service", data: memorydisk.New(t, "size=64m"), config: filepath.Join(t.TempDir(), "config.yaml"), way: s.etcd.Client()}
 		s.replicas = append(s.replicas, r)
 		must(t, os.WriteFile(r.config, fmt.Appendf(nil, `policies: %s
 data: %s
 listen: 127.0.0.1:0
 public_url: %s
+approvals: {new_per_minute_per_subject: 100000}
 capabilities: {clock_skew: 1s, max_live_per_holder: 100000, new_per_minute_per_holder: 100000}
 cluster: {keys_stale: 5s, etcd: {endpoints: ["http://%s"]}}
 `, s.policies, r.data, clusterIssuer, strings.Join(r.way.Endpoints(), `", "http://`)), 0o600))
@@ -192,7 +194,7 @@ func (s *troubled) grant(name, principal string, permissions ...auth.Permission)
 func (s *troubled) start(r *clusterReplica) {
 	s.Helper()
 	file := filepath.Join(s.TempDir(), "addr")
-	process := exec.Command("policy-service", "serve", "--config", r.config, "--addr-file", file)
+	process := exec.Command(r.program, "serve", "--config", r.config, "--addr-file", file)
 	process.Stderr = &r.said
 	must(s.T, process.Start())
 	ended := make(chan struct{})
