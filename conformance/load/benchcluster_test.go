@@ -14,7 +14,9 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -61,6 +63,7 @@ type clusterSide struct {
 	servers []*process
 	others  []int // processes of etcd
 	commits func() (uint64, error)
+	calls   func() (uint64, error) // of etcd, those that read with those that write
 	key     map[string]string
 	client  http.Client
 	ids     atomic.Int64
@@ -68,8 +71,8 @@ type clusterSide struct {
 	holder  *capability.Holder
 	held    []struct{ ID, Token string } // a capability for each worker
 	kinds   [len(clusterKinds)]struct {
-		times                latency.Histogram
-		cpu, others, commits []float64 // of one operation, by turn
+		times                       latency.Histogram
+		cpu, others, commits, calls []float64 // of one operation, by turn
 	}
 }
 
@@ -169,6 +172,8 @@ func startClusterSide(ctx context.Context, t *testing.T, binary, dir string, mem
 			}
 			return uint64(got.Header.Revision), nil
 		}
+		ways := members.Client().Endpoints()
+		s.calls = func() (uint64, error) { return etcdCalls(ctx, ways) }
 		for n := range 3 {
 			s.others = append(s.others, members.PID(n))
 		}
@@ -183,6 +188,7 @@ func startClusterSide(ctx context.Context, t *testing.T, binary, dir string, mem
 			}
 			return sum, nil
 		}
+		s.calls = func() (uint64, error) { return 0, nil }
 	}
 	seed := make([]byte, ed25519.SeedSize)
 	if s.holder, err = capability.NewHolder(ed25519.NewKeyFromSeed(seed)); err != nil {
@@ -271,6 +277,35 @@ func boltCommits(name string) (last uint64, err error) {
 	return last, nil
 }
 
+var etcdCall = regexp.MustCompile(`(?m)^grpc_server_handled_total\{.*grpc_method="(?:Range|Txn|Put)".*\} (\S+)$`)
+
+// etcdCalls is how many calls that read or write all members have answered.
+func etcdCalls(ctx context.Context, members []string) (sum uint64, err error) {
+	for _, one := range members {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+one+"/metrics", nil)
+		if err != nil {
+			return 0, err
+		}
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return 0, err
+		}
+		text, err := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		if err != nil {
+			return 0, err
+		}
+		for _, found := range etcdCall.FindAllSubmatch(text, -1) {
+			n, err := strconv.ParseFloat(string(found[1]), 64)
+			if err != nil {
+				return 0, err
+			}
+			sum += uint64(n)
+		}
+	}
+	return sum, nil
+}
+
 // ask sends a request to one of the servers, and again while that answers 503.
 func (s *clusterSide) ask(ctx context.Context, at int, who, path, body string) (status int, answer []byte, err error) {
 	for late := time.Now().Add(patience); ; s.again.Add(1) {
@@ -302,7 +337,7 @@ func (s *clusterSide) begin(ctx context.Context, workers int) error {
 	s.again.Store(0)
 	for i := range s.kinds {
 		k := &s.kinds[i]
-		k.times, k.cpu, k.others, k.commits = latency.Histogram{}, nil, nil, nil
+		k.times, k.cpu, k.others, k.commits, k.calls = latency.Histogram{}, nil, nil, nil, nil
 	}
 	s.held = nil
 	for range workers {
@@ -408,14 +443,15 @@ func (s *clusterSide) turn(ctx context.Context, workers int) error {
 		k.cpu = append(k.cpu, float64(after.cpu-before.cpu)/all)
 		k.others = append(k.others, float64(after.others-before.others)/all)
 		k.commits = append(k.commits, float64(after.commits-before.commits)/all)
+		k.calls = append(k.calls, float64(after.calls-before.calls)/all)
 	}
 	return nil
 }
 
 // spending is what all processes of a side have used.
 type spending struct {
-	cpu, others time.Duration
-	commits     uint64
+	cpu, others    time.Duration
+	commits, calls uint64
 }
 
 func (s *clusterSide) spent() (now spending, err error) {
@@ -433,7 +469,9 @@ func (s *clusterSide) spent() (now spending, err error) {
 		}
 		now.others += one
 	}
-	now.commits, err = s.commits()
+	if now.commits, err = s.commits(); err == nil {
+		now.calls, err = s.calls()
+	}
 	return now, err
 }
 
@@ -457,14 +495,15 @@ func printIdle(ctx context.Context, r report, one, three *clusterSide) error {
 		}
 	}
 	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) / still.Seconds() }
-	r.print("\nidle, CPU in ms a second: one server %.1f; three replicas %.1f, and etcd %.1f; it is in the CPU below",
-		ms(after[0].cpu-before[0].cpu), ms(after[1].cpu-before[1].cpu), ms(after[1].others-before[1].others))
+	r.print("\nidle, CPU in ms a second: one server %.1f; three replicas %.1f, and etcd %.1f with %.0f calls; all is counted below, too",
+		ms(after[0].cpu-before[0].cpu), ms(after[1].cpu-before[1].cpu), ms(after[1].others-before[1].others),
+		float64(after[1].calls-before[1].calls)/still.Seconds())
 	return nil
 }
 
 func printCluster(r report, workers int, one, three *clusterSide) {
 	r.print("\n%d at once, as a table of pdp/PERFORMANCE.md: times and CPU in ms; answered 503 and sent again: %d, %d", workers, one.again.Load(), three.again.Load())
-	r.print("| %d at once | one: p50, p99 | CPU | commits | three: p50, p99 | CPU, and of etcd | commits | times p50 | times CPU |", workers)
+	r.print("| %d at once | one: p50, p99 | CPU | commits | three: p50, p99 | CPU, and of etcd | commits, calls | times p50 | times CPU |", workers)
 	r.print("|---|---|---|---|---|---|---|---|---|")
 	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 	for i, name := range clusterKinds {
@@ -473,9 +512,9 @@ func printCluster(r report, workers int, one, three *clusterSide) {
 		for n := range ratios {
 			ratios[n] = b.cpu[n] / a.cpu[n]
 		}
-		r.print("| %s | %.1f, %.1f | %.2f | %.1f | %.1f, %.1f | %.2f, %.2f | %.1f | %.1f | %.1f |", name,
+		r.print("| %s | %.1f, %.1f | %.2f | %.1f | %.1f, %.1f | %.2f, %.2f | %.1f, %.1f | %.1f | %.1f |", name,
 			ms(a.times.Quantile(.5)), ms(a.times.Quantile(.99)), median(a.cpu)/1e6, median(a.commits),
-			ms(b.times.Quantile(.5)), ms(b.times.Quantile(.99)), median(b.cpu)/1e6, median(b.others)/1e6, median(b.commits),
+			ms(b.times.Quantile(.5)), ms(b.times.Quantile(.99)), median(b.cpu)/1e6, median(b.others)/1e6, median(b.commits), median(b.calls),
 			float64(b.times.Quantile(.5))/float64(a.times.Quantile(.5)), median(ratios))
 	}
 }
@@ -489,9 +528,9 @@ func TestClusterBench(t *testing.T) {
 	}
 	t.Log(out.String())
 	stand(t, out.String(), map[string]int{
-		`\n      4  three +[1-9][0-9]* +[0-9.]+ `:                                                                  1,
-		`\n     32  ratio +[0-9.]+ +[0-9.]+ `:                                                                      1,
-		`\nidle, .*; three replicas [1-9][0-9.]*, and etcd [1-9][0-9.]*; `:                                         1,
-		`\n\| (file|approve|use|spend) .* \| [0-9.]+, [0-9.]+ \| [0-9.]+ \| [0-9]+\.[0-9] \| .*( \| [0-9.]+){3} \|`: 8,
+		`\n      4  three +[1-9][0-9]* +[0-9.]+ `:                              1,
+		`\n     32  ratio +[0-9.]+ +[0-9.]+ `:                                  1,
+		`\nidle, .*; three replicas [1-9][0-9.]*, and etcd [1-9][0-9.]* with `: 1,
+		`\n\| (file|approve|use|spend) .* \| [0-9.]+, [0-9.]+ \| [0-9.]+ \| [0-9]+\.[0-9] \| .*, [1-9][0-9.]*( \| [0-9.]+){2} \|`: 8,
 	})
 }
