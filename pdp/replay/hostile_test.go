@@ -116,3 +116,30 @@ func TestOtherFilesOfATenant(t *testing.T) {
 		})
 	}
 }
+
+// An obligation that demands less is weaker, also where a mask hides something else, or a text of the obligation.
+func TestOtherPropertiesBesideMasks(t *testing.T) {
+	t.Parallel()
+	base := map[string]string{
+		"a.cedar": `@id("write") @obligation("up") permit(principal, action == Action::"write", resource);
+@id("buy") @obligation("boss") permit(principal, action == Action::"buy", resource);`,
+		"obligations.yaml": "up: {type: step-up, on: allow, properties: {acr_value: high, amr_values: [secretsecret]}}\n" +
+			"boss: {type: approval_required, on: allow, properties: {template: boss, quorum: 2, message: buys secretsecret}}\n",
+	}
+	other := maps.Clone(base)
+	other["obligations.yaml"] = "up: {type: step-up, on: allow, properties: {acr_value: low, amr_values: [secretsecret]}}\n" +
+		"boss: {type: approval_required, on: allow, properties: {template: boss, quorum: 1, message: buys secretsecret}}\n"
+	for _, token := range []string{"a", "secretsecret"} {
+		for _, action := range []string{"write", "buy"} {
+			ask := func(a *archive) {
+				a.asks("default", `{"subject":{"type":"user","id":"mia"},"action":{"name":"`+action+`"},"resource":{"type":"doc","id":"open"},"context":{"arguments":{"token":"`+token+`"},"supported_obligations":["approval_required","step-up"]}}`)
+			}
+			if got := against(t, base, other, ask); got.Changed[replay.Weaker] != 1 {
+				t.Errorf("%s, %s: got %d of %d the same, %v", action, token, got.Same, got.Decisions, got.Changed)
+			}
+			if got := against(t, base, with(base, "README", "x"), ask); got.Same != 1 {
+				t.Errorf("%s, %s, as it was: got %v, %d unknown", action, token, got.Changed, got.Unknown)
+			}
+		}
+	}
+}
