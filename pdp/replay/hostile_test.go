@@ -143,3 +143,15 @@ func TestOtherPropertiesBesideMasks(t *testing.T) {
 		}
 	}
 }
+
+// A record that says that what was no request was allowed is not one that its policies give.
+func TestRecheckAllowOfNoRequest(t *testing.T) {
+	t.Parallel()
+	a := open(t)
+	a.load(policies(1), true)
+	a.flip = func(r *pdp.Record) { r.Decision.Allow = r.Decision.Allow || r.Decision.Malformed != nil }
+	a.batch("default", `{"subject":{"type":"user","id":"mia"},"action":{"name":"read"},"evaluations":[{"resource":{"type":"doc","id":"open"},"context":{"pdp":{}}}]}`)
+	if got := a.recheck(); got.Decisions != 1 || got.Same != 0 {
+		t.Errorf("got %+v", got)
+	}
+}

@@ -66,7 +66,7 @@ func onRecord(r *decisionlog.Recorded) Outcome {
 		Answer: r.Answer(), Reason: evaluation.Reason(r.Reason), ReasonUser: r.ReasonUser, Determining: r.Determining,
 		Overruled: r.Overruled, Errors: r.Errors, Required: r.Required, LeftOut: r.LeftOut,
 	}
-	if len(r.Details) > 0 { // it was no request, and is a deny on record
+	if len(r.Details) > 0 && o.Answer == decisionlog.Deny { // it was no request
 		o.Answer = Refused
 	}
 	for _, one := range r.Obligations {
