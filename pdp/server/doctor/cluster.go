@@ -31,7 +31,7 @@ func (x *exam) cluster() {
 		x.OK(check, "etcd answers, and no replica has joined yet: the first start makes the keys that all have")
 	}
 	if begun {
-		for _, err := range server.MissingShared(x.data) {
+		for _, err := range server.MissingShared(x.data, c) {
 			x.Wrong(check, err)
 		}
 	}
