@@ -402,6 +402,10 @@ func TestComposeCluster(t *testing.T) {
 		t.Errorf("on record is %s", decided)
 	}
 
+	if said := m.must(t, m.contain(t, "gateway-1")+"/policy-service mcp-gateway doctor --config /etc/mcp-gateway/gateway.yaml"); !strings.HasSuffix(said, "nothing bites\n") {
+		t.Errorf("a gateway finds\n%s", said)
+	}
+
 	t.Run("large", func(t *testing.T) {
 		m.must(t, `printf 'X-Large: %30000s\n' | tr ' ' x >large; printf '{"subject":{"type":"agent","id":"a"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"t"},"context":{"arguments":{"a":"%200000s"}}}' >body`)
 		if got, _ := m.asks(t, 3, "-H @large -d @body"); got != " 3 200\n" {
