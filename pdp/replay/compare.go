@@ -49,6 +49,8 @@ func classOf(was, is Outcome, spent, hidden bool) Class {
 		return Widened
 	case allows(was.Answer) && !allows(is.Answer), spent && is.Answer == decisionlog.Waiting:
 		return Narrowed
+	case spent && is.Answer == decisionlog.Allow && !is.approved:
+		return Weaker
 	case allows(was.Answer):
 		if class := ofObligations(was.Obligations, is.Obligations, hidden); class != Same {
 			return class
@@ -282,7 +284,7 @@ func (c *comparison) compare(ctx context.Context, one *Change) (err error) {
 	if c.recorded(q) {
 		one.Was = onRecord(q)
 	}
-	one.Class = classOf(one.Was, one.Is, len(q.Discharged) > 0, len(q.Masked) > 0 && c.recorded(q))
+	one.Class = classOf(one.Was, one.Is, one.Was.approved, len(q.Masked) > 0 && c.recorded(q))
 	return nil
 }
 

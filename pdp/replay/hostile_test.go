@@ -155,3 +155,31 @@ func TestRecheckAllowOfNoRequest(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 }
+
+// What went by an approval, and would go without one, lost an obligation.
+func TestApprovalThatIsAskedForNoMore(t *testing.T) {
+	t.Parallel()
+	base := map[string]string{
+		"a.cedar":          `@id("buy") @obligation("boss") permit(principal, action == Action::"buy", resource);`,
+		"obligations.yaml": "boss: {type: approval_required, on: allow, properties: {template: boss, quorum: 2, message: buys}}\n",
+	}
+	without := maps.Clone(base)
+	without["a.cedar"] = strings.Replace(without["a.cedar"], `@obligation("boss") `, "", 1)
+	fewer := maps.Clone(base)
+	fewer["obligations.yaml"] = strings.Replace(fewer["obligations.yaml"], "quorum: 2", "quorum: 1", 1)
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  replay.Class
+	}{"as it was": {with(base, "README", "x"), replay.Same}, "no approval": {without, replay.Weaker}, "another approval": {fewer, replay.Narrowed}} {
+		got := against(t, base, c.files, func(a *archive) {
+			a.flip = func(r *pdp.Record) {
+				r.Approved, r.Decision.Obligations = true, nil
+				r.Decision.Met = []evaluation.Met{{ID: "boss", Type: "approval_required", Approval: "one"}}
+			}
+			a.asks("default", `{"subject":{"type":"user","id":"mia"},"action":{"name":"buy"},"resource":{"type":"doc","id":"open"},"context":{"supported_obligations":["approval_required"]}}`)
+		})
+		if c.want == replay.Same && got.Same != 1 || c.want != replay.Same && got.Changed[c.want] != 1 {
+			t.Errorf("%s: got %v, %d the same", name, got.Changed, got.Same)
+		}
+	}
+}

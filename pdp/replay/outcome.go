@@ -28,6 +28,8 @@ type Outcome struct {
 	Obligations []Obligation             `json:"obligations,omitzero"`
 	Required    []string                 `json:"required,omitzero"`
 	LeftOut     []evaluation.LeftOut     `json:"left_out,omitzero"`
+
+	approved bool // an approval met an obligation
 }
 
 // Refused is the answer where there is no decision: the bundle has no such tenant, or cannot put the question to its policies.
@@ -52,7 +54,7 @@ func ask(ctx context.Context, b *pdp.Bundle, call pdp.Call) (Outcome, error) {
 	}
 	o := Outcome{
 		Answer: recorder.AnswerOf(d), Reason: d.Reason, ReasonUser: d.ReasonUser, Determining: d.Determining,
-		Overruled: d.Overruled, Errors: d.Errors, Required: d.Required, LeftOut: d.LeftOut,
+		Overruled: d.Overruled, Errors: d.Errors, Required: d.Required, LeftOut: d.LeftOut, approved: len(d.Met) > 0,
 	}
 	for _, one := range d.Obligations {
 		o.Obligations = append(o.Obligations, Obligation{one.ID, one.Type, one.Properties.AppendJSON(nil)})
@@ -64,7 +66,7 @@ func ask(ctx context.Context, b *pdp.Bundle, call pdp.Call) (Outcome, error) {
 func onRecord(r *decisionlog.Recorded) Outcome {
 	o := Outcome{
 		Answer: r.Answer(), Reason: evaluation.Reason(r.Reason), ReasonUser: r.ReasonUser, Determining: r.Determining,
-		Overruled: r.Overruled, Errors: r.Errors, Required: r.Required, LeftOut: r.LeftOut,
+		Overruled: r.Overruled, Errors: r.Errors, Required: r.Required, LeftOut: r.LeftOut, approved: len(r.Discharged) > 0,
 	}
 	if len(r.Details) > 0 && o.Answer == decisionlog.Deny { // it was no request
 		o.Answer = Refused

@@ -104,8 +104,11 @@ type Files struct {
 	size    int
 }
 
-// maxFiles is how many bytes the files of all bundles of an export may have.
-const maxFiles = 1 << 30
+// maxFiles is how many bytes the files of all bundles of an export may have, with their lists, and mostFiles how many there may be.
+const (
+	maxFiles  = 1 << 30
+	mostFiles = 1 << 20
+)
 
 var errNoFile = errors.New("a file of a bundle is not what its hash says")
 
@@ -136,6 +139,9 @@ func (f *Files) File(sum string, content []byte, more bool) error {
 	if hex.EncodeToString(f.sum.Sum(nil)) != sum {
 		return errNoFile
 	}
+	if len(f.content) == mostFiles {
+		return fmt.Errorf("the bundles have more than %d files", mostFiles)
+	}
 	if f.content == nil {
 		f.content, f.lists = map[string][]byte{}, map[string]map[string]string{}
 	}
@@ -152,6 +158,9 @@ func (f *Files) Bundle(digest, list string) error {
 	sum := sha256.Sum256([]byte(list))
 	if digest != "h1:"+base64.StdEncoding.EncodeToString(sum[:]) || f.of != "" {
 		return errors.New("a bundle is not what its digest says")
+	}
+	if f.size += len(list); f.size > maxFiles && f.Keep {
+		return fmt.Errorf("the lists of bundles, and their files, have more than %d bytes", maxFiles)
 	}
 	files := map[string]string{}
 	for line := range strings.Lines(list) {

@@ -13,9 +13,21 @@ import (
 // bundles are those that stand in an export. Each file is what its hash says, and each bundle what its digest says: nothing
 // else vouches for them.
 type bundles struct {
-	files map[string]bool // that came, by their hashes
-	of    string          // the hash of a file that is not whole yet
-	sum   hash.Hash
+	files    map[string]bool // that came, by their hashes: whether a bundle lists them
+	unlisted int             // how many of them no bundle lists yet
+	of       string          // the hash of a file that is not whole yet
+	sum      hash.Hash
+}
+
+// mostFiles bounds the memory: no log names bundles of so many files.
+const mostFiles = 1 << 20
+
+// whole refuses files whose bundle does not stand behind them.
+func (b *bundles) whole() error {
+	if b.of != "" || b.unlisted > 0 {
+		return problem(Missing, -1, "the rest of a bundle is not there")
+	}
+	return nil
 }
 
 // take takes a file, or the list of a bundle.
@@ -34,10 +46,16 @@ func (b *bundles) take(e *envelope) error {
 		return nil
 	case hex.EncodeToString(b.sum.Sum(nil)) != b.of:
 		return problem(Altered, -1, "a file of a bundle is not what its hash says")
+	case len(b.files) == mostFiles:
+		return problem(Unreadable, -1, "its bundles have more than %d files", mostFiles)
 	case b.files == nil:
 		b.files = map[string]bool{}
 	}
-	b.files[b.of], b.of = true, ""
+	if _, again := b.files[b.of]; !again {
+		b.files[b.of] = false
+		b.unlisted++
+	}
+	b.of = ""
 	return nil
 }
 
@@ -47,8 +65,14 @@ func (b *bundles) list(e *envelope) error {
 		return problem(Altered, -1, "a bundle is not what its digest says")
 	}
 	for line := range strings.Lines(e.List) {
-		if hash, _, _ := strings.Cut(line, "  "); !b.files[hash] {
+		hash, _, _ := strings.Cut(line, "  ")
+		listed, came := b.files[hash]
+		if !came {
 			return problem(Missing, -1, "a file of a bundle is not there")
+		}
+		if !listed {
+			b.files[hash] = true
+			b.unlisted--
 		}
 	}
 	return nil

@@ -173,9 +173,15 @@ func (x *exported) outsideNextKey() []key {
 // line takes any line but the first.
 func (x *exported) line(line []byte) error {
 	if !isEnvelope(line) {
+		if err := x.bundles.whole(); err != nil {
+			return err
+		}
 		return x.recordLine(line)
 	}
 	e, err := parseEnvelope(line)
+	if err == nil && e.Word != export.LineFile && e.Word != export.LineBundle {
+		err = x.bundles.whole()
+	}
 	if err != nil {
 		return err
 	}

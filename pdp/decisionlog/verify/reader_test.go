@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/export"
 	"policy-service/pdp/decisionlog/verify"
 )
@@ -68,4 +72,59 @@ func TestReaderOfHostileFile(t *testing.T) {
 		t.Errorf("a file of which nothing is kept takes %d MiB", is.HeapAlloc>>20)
 	}
 	runtime.KeepAlive(&files)
+}
+
+// TestChangedBundles: no bundle is in an export in part, nor as another one, whatever the last line says.
+func TestChangedBundles(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	l := openReal(t, data)
+	kept, err := decisionlog.OpenBundles(data)
+	check(t, err)
+	for n, files := range []map[string][]byte{
+		{"a.cedar": bytes.Repeat([]byte("// a policy\n"), 200_000), "b.cedar": []byte("// b\n")}, // of three lines, and of one
+		{"b.cedar": []byte("// b\n"), "c.cedar": []byte("// c\n")},
+	} {
+		digest, err := kept.Put(files)
+		check(t, err)
+		check(t, l.Append(t.Context(), []decisionlog.Entry{{ID: id(n), Kind: decisionlog.KindDecision, Tenant: "a",
+			Request: &decisionlog.Request{Subject: jsontext.Value(`{"type":"user","id":"alice"}`)}, Decision: &decisionlog.Decision{Bundle: digest}}}))
+	}
+	check(t, l.Close())
+	lines := split(exportReal(t, data, export.Options{Bundles: true}))
+	refused := func(what string, changed [][]byte) {
+		t.Helper()
+		file := join(mend(changed))
+		if r := verify.Export(bytes.NewReader(file), verify.Options{}); r.Verified() || len(r.Proved) > 0 {
+			t.Errorf("%s: it verifies", what)
+		}
+	}
+	if r := verify.Export(bytes.NewReader(join(mend(slices.Clone(lines)))), verify.Options{}); !r.Verified() {
+		t.Fatal(r.Problem)
+	}
+	of := 0
+	for n, line := range lines {
+		if !bytes.HasPrefix(line, []byte(`{"export":"file"`)) && !bytes.HasPrefix(line, []byte(`{"export":"bundle"`)) {
+			continue
+		}
+		of++
+		what := fmt.Sprintf("line %d, %.40s", n+1, line)
+		refused(what+" is gone", slices.Delete(slices.Clone(lines), n, n+1))
+		if bytes.HasPrefix(lines[n+1], []byte(`{"export":"file"`)) && !bytes.Contains(line, []byte(`"more"`)) {
+			continue // two files in another order are the same files
+		}
+		swapped := slices.Clone(lines)
+		swapped[n], swapped[n+1] = swapped[n+1], swapped[n]
+		refused(what+" stands behind the next", swapped)
+		for _, at := range []int{len(line) / 2, len(line) - 10} {
+			altered := bytes.Clone(line)
+			altered[at] ^= 1
+			changed := slices.Clone(lines)
+			changed[n] = altered
+			refused(fmt.Sprint(what, " is altered at ", at), changed)
+		}
+	}
+	if of != 7 {
+		t.Errorf("the export has %d lines of bundles", of)
+	}
 }
