@@ -75,8 +75,8 @@ func (w GeneratedWorld) Files() map[string][]byte {
 // Source is where that bundle is.
 func (w GeneratedWorld) Source() fstest.MapFS { return w.source().Fsys.(fstest.MapFS) }
 
-// Edited is the bundle with an edit, and what that is.
-func (w GeneratedWorld) Edited() (files fstest.MapFS, edit string) {
+// Edited is the bundle with an edit, and what that is. Some edits read one of the places that are masked.
+func (w GeneratedWorld) Edited(masked []string) (files fstest.MapFS, edit string) {
 	all := &w.policies
 	if len(w.obligedWorld.world.tenant) > 0 && w.chance(20) {
 		all = &w.obligedWorld.world.tenant
@@ -85,13 +85,23 @@ func (w GeneratedWorld) Edited() (files fstest.MapFS, edit string) {
 	n := w.IntN(len(*all))
 	one := &(*all)[n]
 	was := one.text
-	switch w.IntN(4) {
-	case 0:
+	secret := `context has n && context.n < 2`
+	switch {
+	case slices.Contains(masked, "/context/s"):
+		secret = `context has s && context.s == "q"`
+	case slices.Contains(masked, "/context/flag"):
+		secret = `context has flag && context.flag`
+	}
+	switch w.IntN(8) {
+	case 0, 6, 7:
+		*all = append(*all, policyText{id: "new", text: `@id("new") ` + oneOf(w.generator, "permit", "forbid") + ` (principal, action, resource) when { ` + secret + ` };`})
+		return w.source().Fsys.(fstest.MapFS), "with " + (*all)[len(*all)-1].text
+	case 1:
 		*all = slices.Delete(*all, n, n+1)
 		return w.source().Fsys.(fstest.MapFS), "without " + was
-	case 1:
-		one.text = regexp.MustCompile(`@obligation\("[^"]*"\) ?`).ReplaceAllString(was, "")
 	case 2:
+		one.text = regexp.MustCompile(`@obligation\("[^"]*"\) ?`).ReplaceAllString(was, "")
+	case 3:
 		one.text = regexp.MustCompile(`\b(permit|forbid) ?\(`).ReplaceAllStringFunc(was, func(effect string) string {
 			if strings.HasPrefix(effect, "permit") {
 				return "forbid ("
@@ -99,9 +109,20 @@ func (w GeneratedWorld) Edited() (files fstest.MapFS, edit string) {
 			return "permit ("
 		})
 	default:
-		one.text = strings.TrimSuffix(was, ";") + ` unless { action == Action::"read" };`
+		one.text = strings.TrimSuffix(was, ";") + oneOf(w.generator, ` unless { action == Action::"read" };`, ` when { `+secret+` };`)
 	}
 	return w.source().Fsys.(fstest.MapFS), was + " is " + one.text
+}
+
+// WithSecrets is a request with other values in hidden places.
+func (w GeneratedWorld) WithSecrets(r evaluation.Request, hidden []evaluation.Hidden) evaluation.Request {
+	for _, one := range hidden {
+		one.Fit = evaluation.Fits // the record would list a place whose value did not
+		if values := valuesAt(one); len(values) > 0 && w.chance(70) {
+			r = putAt(r, one.At, oneOf(w.generator, values...))
+		}
+	}
+	return r
 }
 
 // Seed names the world.

@@ -79,6 +79,12 @@ func TestPropertyDecisionsAreMadeAgainFromTheLog(t *testing.T) {
 			t.Errorf("%d cases are %s: the generator does not test what it should", kinds[kind], kind)
 		}
 	}
+	if kinds["two answers"] == 0 && !pdp.FewSeeds() {
+		t.Error("no change hangs on a hidden value: the generator does not test what it should")
+	}
+	if missed := kinds["one answer, not found out"]; missed*10 > kinds["one answer"]+missed {
+		t.Errorf("of %d changes that hang on no hidden value %d are not found out", kinds["one answer"]+missed, missed)
+	}
 	if kinds["unknown"] > 2*kinds["same answer"] {
 		t.Errorf("%d decisions are unknown, and %d are made again: the first are too many", kinds["unknown"], kinds["same answer"])
 	}
@@ -89,14 +95,16 @@ type onRecord struct {
 	*testing.T
 	world  pdp.GeneratedWorld
 	bundle *pdp.Bundle
-	desk   *desk
-	first  *pdp.PDP
-	log    *decisionlog.Log
-	again  *decisionlog.Log
-	record recorder.Recorder // onto again
-	sent   map[string]pdp.Call
-	kinds  map[string]int
-	ids    int
+	// patterns are the places that are masked.
+	patterns []string
+	desk     *desk
+	first    *pdp.PDP
+	log      *decisionlog.Log
+	again    *decisionlog.Log
+	record   recorder.Recorder // onto again
+	sent     map[string]pdp.Call
+	kinds    map[string]int
+	ids      int
 }
 
 func againstTheLog(t *testing.T, w pdp.GeneratedWorld, patterns []string) *onRecord {
@@ -117,7 +125,7 @@ func againstTheLog(t *testing.T, w pdp.GeneratedWorld, patterns []string) *onRec
 		}
 		t.Cleanup(func() { _ = logs[n].Close() })
 	}
-	a := &onRecord{T: t, world: w, bundle: w.Bundle(t), log: logs[0], again: logs[1], record: onto(logs[1]), sent: map[string]pdp.Call{}, kinds: map[string]int{}}
+	a := &onRecord{T: t, world: w, patterns: patterns, bundle: w.Bundle(t), log: logs[0], again: logs[1], record: onto(logs[1]), sent: map[string]pdp.Call{}, kinds: map[string]int{}}
 	a.desk = &desk{approved: map[string]int{}}
 	first := onto(logs[0])
 	a.first = pdp.Of(a.bundle, pdp.Options{Now: clock, Approvals: a.desk, Recorder: &first, NewID: func() string { a.ids++; return fmt.Sprint("d", a.ids) }})
@@ -137,7 +145,7 @@ func (a *onRecord) recheck() {
 // compare compares what an edit of the bundle changes with what two bundles answer, one question after the other, whose every policy
 // is asked.
 func (a *onRecord) compare() {
-	files, edit := a.world.Edited()
+	files, edit := a.world.Edited(a.patterns)
 	candidate, _ := pdp.Load(pdp.FS(files))
 	if candidate == nil { // such as a forbid that has the obligation of a permit
 		a.kinds["an edit that does not load"]++
@@ -165,7 +173,8 @@ func (a *onRecord) compare() {
 		}
 		for _, q := range a.questions(record.Line) {
 			is, class := changed[q.ID], a.byHand(whole, edited, q)
-			if is != class {
+			a.values(q, base, next, is)
+			if is != class && is != replay.Unknown {
 				a.Errorf("%s\nof %s\nit is %q, and %q by hand", edit, q.Line, is, class)
 			}
 			a.kinds["compared"]++
@@ -230,6 +239,56 @@ func (a *onRecord) byHand(base, next *pdp.Bundle, q *decisionlog.Recorded) repla
 		return replay.Other
 	}
 	return ""
+}
+
+// values asks both bundles with 200 values at the places that a mask hides in a question, of those with which the base answers as is on
+// record. If the candidate has two answers to them, it must be unknown which one counts. If it has one, that is to be found out.
+func (a *onRecord) values(q *decisionlog.Recorded, base, next *replay.Side, is replay.Class) {
+	sent, known := a.sent[q.ID]
+	if !known || len(q.Masked) == 0 || q.Unknown != nil || q.Approved || len(q.Discharged) > 0 || len(q.Details) > 0 {
+		return
+	}
+	sent.Approvals = pdp.NotAsked
+	was, all := "", map[string]bool{}
+	for n := range night.Cases(200) {
+		call := sent
+		if n > 0 {
+			call.Request = a.world.WithSecrets(call.Request, q.Masked)
+		}
+		before, err := pdp.Of(base.Bundle, pdp.Options{Now: clock}).Evaluate(a.Context(), call)
+		if err != nil {
+			continue
+		}
+		if n == 0 {
+			was = answerOf(before)
+		}
+		if answerOf(before) != was {
+			continue
+		}
+		after, err := pdp.Of(next.Bundle, pdp.Options{Now: clock}).Evaluate(a.Context(), call)
+		if err == nil {
+			all[answerOf(after)] = true
+		}
+	}
+	switch {
+	case len(all) > 1 && is != replay.Unknown:
+		a.Errorf("%s is %q, and hangs on what is hidden: %v", q.Line, is, all)
+	case len(all) > 1:
+		a.kinds["two answers"]++
+	case len(all) == 1 && is == replay.Unknown:
+		a.kinds["one answer, not found out"]++
+	case len(all) == 1:
+		a.kinds["one answer"]++
+	}
+}
+
+// answerOf is what of a decision is compared.
+func answerOf(d evaluation.Decision) string {
+	text := fmt.Sprint(recorder.AnswerOf(d), " ", d.Reason, " ", d.ReasonUser)
+	for _, o := range d.Obligations {
+		text += " " + o.ID
+	}
+	return text
 }
 
 // questions are those of a record.

@@ -1063,7 +1063,7 @@ func (s *troubled) merges(said logsOfAll) {
 	merged, policy, keys, command := filepath.Join(dir, "all.ndjson"), filepath.Join(dir, "policy"), "", []string{"log", "merge", "-o", filepath.Join(dir, "all.ndjson")}
 	for _, r := range s.replicas {
 		name := filepath.Join(dir, fmt.Sprint(r.n, ".ndjson"))
-		run("log", "export", "--data", r.data, "-o", name)
+		run("log", "export", "--bundles", "--data", r.data, "-o", name)
 		command = append(command, name)
 		keys += strings.ReplaceAll(run("log", "key", "--policy", "--data", r.data), "quorum none", "")
 	}
@@ -1083,6 +1083,15 @@ func (s *troubled) merges(said logsOfAll) {
 			s.Errorf("it verifies with another bit in byte %d", at)
 		}
 		content[at] ^= bit
+	}
+	var rechecked struct {
+		Decisions  int            `json:"decisions"`
+		Same       int            `json:"same"`
+		Incomplete map[string]int `json:"incomplete"`
+	}
+	must(s.T, json.Unmarshal([]byte(run("log", "recheck", "--export", merged, "--json")), &rechecked))
+	if rechecked.Decisions == 0 || rechecked.Same != rechecked.Decisions || len(rechecked.Incomplete) > 0 {
+		s.Errorf("of all decisions some are not what their policies say: %+v", rechecked)
 	}
 	used, between := 0, 0
 	for line := range strings.Lines(run("log", "approvals", "--export", merged, "--json")) {

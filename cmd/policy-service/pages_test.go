@@ -58,6 +58,7 @@ var readers = map[string]string{
 	"policies/ACCESS.md":                 "owner of a tool server",
 	"policies/CAPABILITIES.md":           "policy author, of capabilities",
 	"policies/EDITORS.md":                "policy author, in an editor",
+	"policies/REPLAY.md":                 "policy author, about to merge",
 	"policies/REFERENCE.md":              "policy author, who looks something up",
 	"policies/CHOOSE.md":                 "everybody who chooses a PDP",
 	"policies/SAAS.md":                   "policy author, of an application with many customers",

@@ -31,6 +31,7 @@ const (
 	Stronger Class = "stronger" // an allow got an obligation, or its approval asks for more
 	Other    Class = "otherwise"
 	Same     Class = "same"
+	Unknown  Class = "unknown" // it depends on a value that a mask hides
 )
 
 // Classes are those of changes, in that order.
@@ -273,6 +274,9 @@ func (c *comparison) compare(ctx context.Context, one *Change) (err error) {
 		c.mu.Unlock()
 	}
 	one.Was, one.Is, one.Unknown, one.Lacks = made.was, made.is, made.need, made.lacks
+	if one.Unknown != nil {
+		one.Class = Unknown
+	}
 	if one.Lacks != "" || one.Unknown != nil || made.untouched {
 		return nil
 	}

@@ -20,8 +20,8 @@ import (
 
 // Source is a decision log, or an export of one.
 type Source interface {
-	// Records yields the records in their order. One whose content is gone has no Line, and says why. With it comes the number of
-	// the log, if there are several in one file. A Line stays as it is.
+	// Records yields the records in their order. One whose content is gone has no Line, and says why. With it comes the name of
+	// the log, if there may be several in one file. A Line stays as it is.
 	Records(context.Context) iter.Seq2[Record, error]
 	// Bundle returns the files of a bundle, nil if they are not there.
 	Bundle(digest string) (map[string][]byte, error)
@@ -30,7 +30,7 @@ type Source interface {
 // Record is a record of one of several logs.
 type Record struct {
 	decisionlog.Record
-	Log int
+	Log string
 }
 
 // OfLog is the log of a directory.
@@ -72,7 +72,7 @@ func (e ofExport) Records(context.Context) iter.Seq2[Record, error] {
 			if leaf.Line = bytes.Clone(leaf.Line); leaf.Line != nil {
 				leaf.Leaf = tlog.RecordHash(leaf.Line)
 			}
-			if !yield(Record{leaf.Record, leaf.Part}, err) {
+			if !yield(Record{leaf.Record, e.Parts[leaf.Part].Origin}, err) {
 				return
 			}
 		}

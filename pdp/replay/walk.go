@@ -130,7 +130,7 @@ var ofBatch = []byte(`"kind":"` + decisionlog.KindBatch + `"`)
 // read reads a few records at a time. With an item of a batch comes the record of the batch, which stands before it.
 func read(ctx context.Context, from Source, give func([]raw) bool) error {
 	var some []raw
-	batches := map[int]decisionlog.Record{} // the last one of each log
+	batches := map[string]decisionlog.Record{} // the last one of each log
 	for record, err := range from.Records(ctx) {
 		if err != nil {
 			return err
@@ -156,19 +156,13 @@ func questionsIn(r raw, o *Options) (all []question, err error) {
 	if r.Line == nil {
 		return []question{{&decisionlog.Recorded{Sequence: r.Sequence}, LacksContent}}, nil
 	}
-	parsed, err := decisionlog.Parse(r.Line)
+	batch, err := r.inheritsFrom()
 	if err != nil {
-		return nil, fmt.Errorf("record %d: %w", r.Sequence, err)
-	}
-	batch := decisionlog.Record{}
-	if id := parsed.BatchID(); id != "" && r.batch.Line != nil {
-		if of, err := decisionlog.Parse(r.batch.Line); err == nil && of.Kind == decisionlog.KindBatch && of.ID == id {
-			batch = r.batch
-		}
+		return nil, err
 	}
 	resolved, err := decisionlog.Resolve(r.Line, batch)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("record %d: %w", r.Sequence, err)
 	}
 	switch {
 	case !o.has(&resolved), resolved.Kind != decisionlog.KindDecision && resolved.Kind != decisionlog.KindPossible:
@@ -186,6 +180,24 @@ func questionsIn(r raw, o *Options) (all []question, err error) {
 		}
 	}
 	return all, err
+}
+
+// inherits is in an item of a batch that inherits, and may be in others.
+var inherits = []byte(`"inherits":[`)
+
+// inheritsFrom is the record of the batch that an item inherits from, one without a Line if there is none.
+func (r raw) inheritsFrom() (none decisionlog.Record, err error) {
+	if r.batch.Line == nil || !bytes.Contains(r.Line, inherits) {
+		return none, nil
+	}
+	item, err := decisionlog.Parse(r.Line)
+	if err != nil || item.BatchID() == "" {
+		return none, err
+	}
+	if of, err := decisionlog.Parse(r.batch.Line); err == nil && of.Kind == decisionlog.KindBatch && of.ID == item.BatchID() {
+		return r.batch, nil
+	}
+	return none, nil
 }
 
 func asked(r *decisionlog.Recorded) question {

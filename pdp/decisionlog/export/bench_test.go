@@ -3,6 +3,8 @@ package export
 import (
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -30,6 +32,42 @@ func TestExportMemory(t *testing.T) {
 	}
 	if grown := int64(peak) - int64(before.HeapAlloc); done.Size < 40_000 || peak == 0 || grown > 4<<20 {
 		t.Errorf("%d bytes more for %d records", grown, done.Size)
+	}
+}
+
+// A merge of many records takes the memory of few.
+func TestMergeMemory(t *testing.T) {
+	dir := t.TempDir()
+	var inputs []Input
+	for n := range 3 {
+		l := fillLog(t, 20_000)
+		s, err := l.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Create(filepath.Join(dir, fmt.Sprint(n)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = f.Close() })
+		if _, err := (Log{s}).Export(t.Context(), f, Options{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			t.Fatal(err)
+		}
+		inputs = append(inputs, Input{f.Name(), f})
+	}
+	var before runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	var peak peakHeap
+	records, err := Merge(&peak, inputs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if grown := int64(peak) - int64(before.HeapAlloc); records < 60_000 || peak == 0 || grown > 4<<20 {
+		t.Errorf("%d bytes more for %d records", grown, records)
 	}
 }
 

@@ -198,8 +198,8 @@ func (*seen) again(last *int64, sequence uint64) bool {
 // stepsMost is how many steps are remembered, in some 50 MB.
 const stepsMost = 1 << 20
 
-// steps are the ids of the latest steps of approvals and capabilities, in two halves: when the younger one is full, the older one is
-// forgotten. One that was recorded again, so many steps later, counts as another then.
+// steps are the ids of the latest steps of approvals and capabilities, in two halves: when the younger one is full, the
+// older one is forgotten. One that was recorded again, so many steps later, counts as another then.
 type steps struct{ young, older map[[16]byte]bool }
 
 func (s *steps) again(id string) bool {

@@ -20,7 +20,8 @@ type Then struct {
 	Bundle   *pdp.Bundle
 	files    map[string][]byte
 	policies []pdp.PolicyInfo
-	starts   map[string][]int // the lines where policies begin, by file
+	starts   map[string][]int    // the lines where policies begin, by file
+	lines    map[string][]string // of these files
 }
 
 // Compile makes a bundle of files that were kept. A tenant that had no files of its own is named: nothing else says that
@@ -42,13 +43,14 @@ func Compile(files map[string][]byte, tenant string) (*pdp.Bundle, error) {
 
 // ThenOf is a bundle beside its files.
 func ThenOf(b *pdp.Bundle, files map[string][]byte) *Then {
-	t := &Then{Bundle: b, files: files, policies: b.Policies(), starts: map[string][]int{}}
+	t := &Then{Bundle: b, files: files, policies: b.Policies(), starts: map[string][]int{}, lines: map[string][]string{}}
 	for _, p := range t.policies {
 		file, line := place(p.Position)
 		t.starts[file] = append(t.starts[file], line)
 	}
-	for _, lines := range t.starts {
-		slices.Sort(lines)
+	for file, starts := range t.starts {
+		slices.Sort(starts)
+		t.lines[file] = strings.Split(string(files[file]), "\n")
 	}
 	return t
 }
@@ -67,7 +69,7 @@ func (t *Then) Policy(tenant, id string) (pdp.PolicyInfo, bool) {
 // Text is the file from the policy at a position to the next one, without the comments above the next one.
 func (t *Then) Text(position string) string {
 	file, start := place(position)
-	lines := strings.Split(string(t.files[file]), "\n")
+	lines := t.lines[file]
 	end := len(lines)
 	if n, _ := slices.BinarySearch(t.starts[file], start+1); n < len(t.starts[file]) {
 		end = min(end, t.starts[file][n]-1)

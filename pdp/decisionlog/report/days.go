@@ -14,8 +14,8 @@ func dayOf(t time.Time) int64 { return t.Unix() / int64(day/time.Second) }
 
 func startOf(day int64) time.Time { return time.Unix(day*24*60*60, 0).UTC() }
 
-// countDays finds the days without decisions, and facts about each: how many checkpoints were signed on it, as far as that is
-// known.
+// countDays finds the days without decisions, and facts about each: how many checkpoints were signed on it, as far as
+// that is known.
 func (p *reporting) countDays(signed map[int64]int64, began, ended time.Time) {
 	days := &p.report.Days
 	from, to, some := p.known(began, ended)

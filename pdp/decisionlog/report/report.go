@@ -52,7 +52,8 @@ type Report struct {
 	Checkpoint string `json:"checkpoint"`
 	// Logs are those of a report that is of several. Then Size is of all together, and Origin and Checkpoint are empty.
 	Logs []Log `json:"logs,omitzero"`
-	// Again is how many records stood in the file more than once, in several logs or in several exports of one. They count once.
+	// Again is how many records stood in the file more than once, in several logs or in several exports of one. They
+	// count once.
 	Again int64 `json:"again,omitzero"`
 	// LeftOut is how many records a filter left out of the export that the report is of.
 	LeftOut int64 `json:"left_out,omitzero"`

@@ -7,12 +7,14 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/c2sp"
+	"policy-service/pdp/decisionlog/export"
 	"policy-service/pdp/decisionlog/verify"
 )
 
@@ -40,6 +42,42 @@ func FuzzExport(f *testing.F) {
 		alone := bytes.Contains(content, []byte(`"form":"proof"`))
 		if r.Verified() && r.Skipped == 0 && !alone && n+r.Redacted+r.Retired != r.Size {
 			t.Errorf("it verifies as whole with %d of %d records", n, r.Size)
+		}
+	})
+}
+
+// FuzzMerge: no merge verifies, under the keys of its logs, with other records than theirs; and a reader goes through
+// each that does.
+func FuzzMerge(f *testing.F) {
+	m := &mergedLogs{dirs: []string{f.TempDir(), f.TempDir()}, now: time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)}
+	var exports [][]byte
+	whole, keys := map[string]bool{}, ""
+	for n, dir := range m.dirs {
+		l := m.open(f, n)
+		m.write(f, l, 3)
+		check(f, l.Close())
+		exports = append(exports, exportReal(f, dir, export.Options{}))
+		keys += keysOf(f, dir)[0] + "\n"
+		verify.Export(bytes.NewReader(exports[n]), verify.Options{Record: func(_ int64, line []byte) { whole[string(line)] = true }})
+	}
+	f.Add(mustMerge(f, exports...))
+	f.Add(mustMerge(f, exports[1]))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		content = resealed(content)
+		wrong, n := false, int64(0)
+		r := verify.Export(bytes.NewReader(content), verify.Options{Key: keys, Record: func(_ int64, line []byte) { wrong, n = wrong || !whole[string(line)], n+1 }})
+		if r.Verified() && (wrong || n != r.Records) {
+			t.Errorf("it verifies with records that are not the logs': %q", content)
+		}
+		x, err := export.NewReader(bytes.NewReader(content))
+		for err == nil && n >= 0 {
+			n = -1
+			for _, failed := range x.Leaves() {
+				err = failed
+			}
+		}
+		if r.Verified() && len(r.Parts) > 0 && err != nil {
+			t.Errorf("it verifies, and cannot be read: %v", err)
 		}
 	})
 }

@@ -14,8 +14,9 @@ import (
 	"policy-service/pdp/decisionlog/export"
 )
 
-// A merged is a merge of exports being read. Each part is verified as the file that it was, by a checker of its own, which gets
-// the lines of the part alone. The merge itself claims two things: an order, which the records fix, and a digest.
+// A merged is a merge of exports being read. Each part is verified as the file that it was, by a checker of its own,
+// which gets the lines of the part alone. The merge itself claims two things: an order, which the records fix, and a
+// digest.
 type merged struct {
 	*exported
 	parts []*part
@@ -138,8 +139,8 @@ func (m *merged) open() error {
 	return nil
 }
 
-// start begins to verify a part. A checkpoint that was given is for the longest export of the log that it is of, and of two
-// exports of one log the longer continues the shorter.
+// start begins to verify a part. A checkpoint that was given is for the longest export of the log that it is of, and of
+// two exports of one log the longer continues the shorter.
 func (m *merged) start(p *part) {
 	ofSame := func(number int) bool {
 		return number >= 0 && number < len(m.parts) && m.parts[number].begin.Origin == p.begin.Origin

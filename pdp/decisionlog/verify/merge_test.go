@@ -124,8 +124,8 @@ func parted(all []byte) (parts [][]byte) {
 	return parts
 }
 
-// TestMerge: a merge verifies by the keys of all its logs. It is the same file whatever the order of the exports, has them byte for
-// byte, and its records in the order of their times.
+// TestMerge: a merge verifies by the keys of all its logs. It is the same file whatever the order of the exports, has
+// them byte for byte, and its records in the order of their times.
 func TestMerge(t *testing.T) {
 	t.Parallel()
 	m := logsToMerge(t)
@@ -231,8 +231,8 @@ func resealed(all []byte) []byte {
 	return join(out)
 }
 
-// TestChangedMerge: no change of a merge verifies: of a bit, wherever, or of a line that is removed, there twice, or elsewhere. Neither does
-// one of a line, if all digests are made anew.
+// TestChangedMerge: no change of a merge verifies: of a bit, wherever, or of a line that is removed, there twice, or
+// elsewhere. Neither does one of a line, if all digests are made anew.
 func TestChangedMerge(t *testing.T) {
 	t.Parallel()
 	m := logsToMerge(t)
@@ -296,7 +296,8 @@ func TestChangedMerge(t *testing.T) {
 	t.Log(codes)
 }
 
-// TestMergeMadeOnPurpose: who makes a merge by hand, with digests that are right, cannot give it another order, nor another form.
+// TestMergeMadeOnPurpose: who makes a merge by hand, with digests that are right, cannot give it another order, nor
+// another form.
 func TestMergeMadeOnPurpose(t *testing.T) {
 	t.Parallel()
 	m := logsToMerge(t)
@@ -487,6 +488,9 @@ func TestMergeReader(t *testing.T) {
 	}
 	if !maps.Equal(got, want) || again <= twice || len(r.Parts) != 4 {
 		t.Errorf("got %d records of %d, %d again", len(got), len(want), again)
+	}
+	if one, err := export.Find(bytes.NewReader(all), id(3)); err != nil || one.ID != id(3) {
+		t.Errorf("a record is not found in it: %v", err)
 	}
 	for _, cut := range [][]byte{all[:len(all)-90], bytes.ReplaceAll(all, []byte(`{"export":"part","part":2}`), []byte(`{"export":"part","part":9}`))} {
 		r, err := export.NewReader(bytes.NewReader(cut))

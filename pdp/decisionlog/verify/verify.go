@@ -39,9 +39,9 @@ type Options struct {
 	Served string
 	// Strict has records that nothing proves to be the service's be a problem, with the code Unsigned.
 	Strict bool
-	// Record, where set, is called with each record in order. A record is proved only
-	// once the report is there, is Verified, and its Size is above the sequence. The line
-	// is valid until the call returns.
+	// Record, where set, is called with each record in order, of a merge in that of the file. A record
+	// is proved only once the report is there, is Verified, and its Size is above the sequence. The
+	// line is valid until the call returns.
 	Record func(sequence int64, line []byte)
 }
 

@@ -150,8 +150,8 @@ type storyStep struct {
 	UsedBy             string                  `json:"used_by,omitzero"`
 	Continues          evaluation.Continuation `json:"continues,omitzero"`
 	Unsealed           bool                    `json:"unsealed,omitzero"`
-	// LostOrigin had reserved the use, which was counted when its log was lost. Made says that the file has that log, with the
-	// decision.
+	// LostOrigin had reserved the use, which was counted when its log was lost. Made says that the file has that log,
+	// with the decision.
 	LostOrigin string `json:"lost_origin,omitzero"`
 	Made       bool   `json:"made,omitzero"`
 }
@@ -222,9 +222,9 @@ func settled(read records, all []*story) error {
 	})
 }
 
-// stories reads the approval requests of which a step passes a filter, in the order in which they began: first their ids, then
-// all their steps. Others than the one that passes may be earlier or later, or say less. If all are of one clock, none is read
-// of before the first was filed.
+// stories reads the approval requests of which a step passes a filter, in the order in which they began: first their
+// ids, then all their steps. Others than the one that passes may be earlier or later, or say less. If all are of one
+// clock, none is read of before the first was filed.
 func stories(read records, only decisionlog.Filter, oneClock bool) (all []*story, err error) {
 	byID, from, begins := map[string]*story{}, time.Now(), oneClock
 	each := func(only decisionlog.Filter, f func(string, *decisionlog.Recorded, *stepRecord)) error {
@@ -278,8 +278,8 @@ type readStep struct {
 	step *stepRecord
 }
 
-// tell takes in the steps that were read, in the order of the versions that they brought about: by the clocks of two replicas,
-// one may be dated before the one that it follows.
+// tell takes in the steps that were read, in the order of the versions that they brought about: by the clocks of two
+// replicas, one may be dated before the one that it follows.
 func (one *story) tell() {
 	read := one.read
 	slices.SortStableFunc(read, func(a, b readStep) int { return a.step.Details.Version - b.step.Details.Version })

@@ -84,8 +84,8 @@ func (o *outcome) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// writeOut gives an export to standard output or to a file. A file appears when it is whole: half an export looks like a
-// log that was cut.
+// writeOut gives an export to standard output or to a file. A file appears when it is whole: half an export looks like
+// a log that was cut.
 func writeOut(s cli.Streams, what, name string, export func(io.Writer) error) error {
 	if name == "" || name == "-" {
 		return export(s.Out)

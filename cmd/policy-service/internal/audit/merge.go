@@ -24,8 +24,8 @@ func (mergeCommand) Help() string {
 	return "The file has each line of each export, and so all proofs: log verify verifies each part as the export that it was. " +
 		"Records stand in the order of their times. The same exports make the same file, whatever their order.\n\n" +
 		"The command refuses a file that does not verify, and two exports of one decision log that are of two histories. It takes no " +
-		"key: log verify with --policy says whose the logs are. log report and log approvals read the file with --export, and take a " +
-		"step that two replicas recorded as one."
+		"key: log verify with --policy says whose the logs are. log report, log approvals and log recheck read the file with " +
+		"--export, and take a step that two replicas recorded as one."
 }
 
 // toMerge is an export that verifies.

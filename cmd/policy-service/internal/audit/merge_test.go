@@ -111,9 +111,9 @@ func told(t *testing.T, file string) (all []story, text string) {
 	return all, text
 }
 
-// TestMergeTellsOneStory: what was filed at one replica, approved at another and used at a third is one approval request, although the clock
-// of the second is behind. What a replica left that was lost was recorded by another one: a step that both logs have counts once. The log
-// of the lost replica says which of the uses that were counted were made.
+// TestMergeTellsOneStory: what was filed at one replica, approved at another and used at a third is one approval
+// request, although the clock of the second is behind. What a replica left that was lost was recorded by another one: a
+// step that both logs have counts once. The log of the lost replica says which of the uses that were counted were made.
 func TestMergeTellsOneStory(t *testing.T) {
 	t.Parallel()
 	a, b, c := newReplica(t, "pdp-a", noon), newReplica(t, "pdp-b", noon.Add(-time.Hour)), newReplica(t, "pdp-c", noon.Add(time.Minute))

@@ -206,10 +206,15 @@ func (c ReplayCommand) records(f func(func(*replay.Change)) error) error {
 	err := plainfile.Stream(string(c.Records), func(w io.Writer) error {
 		var wrong error
 		failed = f(func(one *replay.Change) {
-			line, err := json.Marshal(changeJSON{
-				one.Recorded.ID, one.Recorded.Sequence, one.Recorded.Time.UTC().Format(decisionlog.TimeLayout), one.Recorded.Tenant,
-				one.Class, one.Was, one.Is,
-			})
+			change := changeJSON{
+				ID: one.Recorded.ID, Sequence: one.Recorded.Sequence, Time: one.Recorded.Time.UTC().Format(decisionlog.TimeLayout),
+				Tenant: one.Recorded.Tenant, Class: one.Class, From: &one.Was, To: &one.Is,
+			}
+			if u := one.Unknown; u != nil {
+				change.From, change.To = nil, nil
+				change.DependsOn = &decisionlog.Dependence{Paths: u.Paths, Policies: u.Policies}
+			}
+			line, err := json.Marshal(change)
 			if err == nil && wrong == nil {
 				_, wrong = w.Write(append(line, '\n'))
 			}
@@ -223,13 +228,14 @@ func (c ReplayCommand) records(f func(func(*replay.Change)) error) error {
 }
 
 type changeJSON struct {
-	ID       string         `json:"id"`
-	Sequence uint64         `json:"sequence"`
-	Time     string         `json:"time"`
-	Tenant   string         `json:"tenant"`
-	Class    replay.Class   `json:"class"`
-	From     replay.Outcome `json:"from"`
-	To       replay.Outcome `json:"to"`
+	ID        string                  `json:"id"`
+	Sequence  uint64                  `json:"sequence"`
+	Time      string                  `json:"time"`
+	Tenant    string                  `json:"tenant"`
+	Class     replay.Class            `json:"class"`
+	From      *replay.Outcome         `json:"from,omitzero"`
+	To        *replay.Outcome         `json:"to,omitzero"`
+	DependsOn *decisionlog.Dependence `json:"depends_on,omitzero"`
 }
 
 // replayable calls f with a way to open the records, which it may do more than once.
@@ -384,7 +390,11 @@ func changesText(s replay.Structure) string {
 	var texts []string
 	for _, change := range []string{replay.Added, replay.Edited, replay.Removed, replay.Moved, replay.Reworded} {
 		if n := count[change]; n > 0 {
-			texts = append(texts, fmt.Sprintf("%s %s", cli.Plural(n, "policy"), change))
+			what := "policies"
+			if n == 1 {
+				what = "policy"
+			}
+			texts = append(texts, fmt.Sprintf("%d %s %s", n, what, change))
 		}
 	}
 	for _, one := range s.Files {
