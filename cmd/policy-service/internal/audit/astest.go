@@ -260,6 +260,9 @@ func (t *recordedTest) members() (all []evaluation.Member) {
 	return all
 }
 
+// longestKey is how long a key may be in YAML if no question mark announces it, and less.
+const longestKey = 1000
+
 // yamlValue is a value in YAML, in one line.
 func yamlValue(v evaluation.Value) string {
 	var all []string
@@ -268,7 +271,11 @@ func yamlValue(v evaluation.Value) string {
 		return yamlText(v.Text())
 	case evaluation.Map:
 		for name, one := range v.Object().All {
-			all = append(all, yamlText(name)+": "+yamlValue(one))
+			key := yamlText(name)
+			if len(key) > longestKey {
+				key = "? " + key + " "
+			}
+			all = append(all, key+": "+yamlValue(one))
 		}
 		return "{" + strings.Join(all, ", ") + "}"
 	case evaluation.Array:
