@@ -77,6 +77,9 @@ func explained(shown decisionlog.Shown, today others) *whyJSON {
 	r, ctx, limits := &shown.Record, context.Background(), evaluation.DefaultLimits()
 	var then *recorder.Then
 	switch b, err := compiledFor(r, shown.Files); {
+	case r.Bundle == "":
+		why.ThenNot, why.NowNot = "no policies decided this", "no policies decided this"
+		return why
 	case shown.Files == nil:
 		why.ThenNot = "the policies that decided are not kept here"
 	case err != nil:
