@@ -107,6 +107,9 @@ func TestPropertyRecordsBecomeTests(t *testing.T) {
 		if printed != text1 {
 			t.Fatalf("something in it cannot be seen: %q", text1)
 		}
+		if text2, lacks, err := testOf(&r, nil); err != nil || len(lacks) != max(1, len(r.Masked)) || !strings.HasPrefix(text2, "# ") {
+			t.Fatalf("without the policies: %s\n%q, %v", text2, lacks, err)
+		}
 		again, err := recorder.CallOf(&r, b, evaluation.DefaultLimits())
 		must(err)
 		_, hangs := pdp.Of(b, pdp.Options{}).Evaluate(t.Context(), again)
