@@ -24,7 +24,7 @@ export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 .PHONY: help build release image run first-curl cluster mcp-demo mcp-try test race npm npm-changed lint lint-rare ci night whole race-whole measure \
-	soak loc fuzz bench bench-http bench-cerbos conformance bench-mcp
+	soak loc fuzz bench bench-http bench-cerbos conformance bench-mcp bench-cluster
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -111,6 +111,8 @@ lint: ## gofmt, go vet, staticcheck, the dependency promises, and whether go.mod
 	$(GO) mod tidy -diff
 	$(GO) vet -C pdp/pdptest/judges ./...
 	$(GO) mod tidy -C pdp/pdptest/judges -diff
+	$(GO) vet -C pdp/pdptest/manifests ./...
+	$(GO) mod tidy -C pdp/pdptest/manifests -diff
 	$(GO) vet -C pdp/pdptest/members ./...
 	$(GO) mod tidy -C pdp/pdptest/members -diff
 
@@ -173,6 +175,12 @@ bench-mcp: build ## measure the MCP gateway beside a bare reverse proxy (DURATIO
 	@cd conformance/load && \
 		BENCH_MCP='-binary $(CURDIR)/bin/policy-service -duration $(DURATION)' \
 		$(GO) test -count=1 -timeout 24h -run '^TestBenchMCP$$'
+
+# Some 40 seconds. All files are on the disk of TMPDIR. DURATION is of a run: two loads without state, two with it.
+bench-cluster: build ## measure three replicas on etcd beside one server (DURATION=5s)
+	@cd conformance/load && \
+		BENCH_CLUSTER='-binary $(CURDIR)/bin/policy-service -duration $(DURATION)' \
+		$(GO) test -count=1 -timeout 24h -run '^TestBenchCluster$$'
 
 # Over plain HTTP, over TLS, with each kind of credential and on a tenant's path. Any other PDP: policy-service conformance URL.
 conformance: ## run the conformance suite against our own server, in each of its modes

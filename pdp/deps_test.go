@@ -455,7 +455,7 @@ var readSources = sync.OnceValues(func() (all []source, err error) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && (hidden || entry.Name() == "testdata" || name == "pdp/pdptest/judges" || name == "pdp/pdptest/members"): // modules of their own
+		case entry.IsDir() && (hidden || entry.Name() == "testdata" || name == "pdp/pdptest/judges" || name == "pdp/pdptest/manifests" || name == "pdp/pdptest/members"): // modules of their own
 			return fs.SkipDir
 		case entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
 			return nil

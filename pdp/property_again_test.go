@@ -79,7 +79,7 @@ func TestPropertyDecisionsAreMadeAgainFromTheLog(t *testing.T) {
 			t.Errorf("%d cases are %s: the generator does not test what it should", kinds[kind], kind)
 		}
 	}
-	if kinds["two answers"] == 0 && !pdp.FewSeeds() {
+	if kinds["two answers"] == 0 && !testing.Short() && !pdp.FewSeeds() {
 		t.Error("no change hangs on a hidden value: the generator does not test what it should")
 	}
 	if missed := kinds["one answer, not found out"]; missed*10 > kinds["one answer"]+missed {

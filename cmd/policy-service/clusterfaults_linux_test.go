@@ -77,6 +77,7 @@ type clusterReplica struct {
 	command string // of the program: "serve", or another one that says where it listens
 	data    string
 	config  string // file
+	program string // what the next start starts
 	way     *etcdtest.Net
 	said    written.Text
 	mu      sync.Mutex // guards what follows
@@ -125,7 +126,7 @@ type operation struct {
 func openTroubled(t *testing.T, seed uint64) *troubled {
 	t.Helper()
 	return openReplicas(t, seed, map[string]string{"a.cedar": clusterPolicies, "obligations.yaml": clusterObligations, "bundle.yaml": "volatile: [trace]\n"},
-		"public_url: "+clusterIssuer+"\ncapabilities: {clock_skew: 1s, max_live_per_holder: 100000, new_per_minute_per_holder: 100000}\n")
+		"public_url: "+clusterIssuer+"\napprovals: {new_per_minute_per_subject: 100000}\ncapabilities: {clock_skew: 1s, max_live_per_holder: 100000, new_per_minute_per_holder: 100000}\n")
 }
 
 // openReplicas starts replicas with a bundle, and with more in the configuration of each.
@@ -150,7 +151,7 @@ func openReplicas(t *testing.T, seed uint64, bundle map[string]string, more stri
 		must(t, os.WriteFile(filepath.Join(s.policies, name), []byte(text), 0o600))
 	}
 	for n := range 3 {
-		r := &clusterReplica{n: n, command: "serve", data: memorydisk.New(t, "size=64m"), config: filepath.Join(t.TempDir(), "config.yaml"), way: s.etcd.Client()}
+		r := &clusterReplica{n: n, command: "serve", program: "policy-service", data: memorydisk.New(t, "size=64m"), config: filepath.Join(t.TempDir(), "config.yaml"), way: s.etcd.Client()}
 		s.replicas = append(s.replicas, r)
 		must(t, os.WriteFile(r.config, fmt.Appendf(nil, `policies: %s
 data: %s
@@ -200,7 +201,7 @@ func (s *troubled) grant(name, principal string, permissions ...auth.Permission)
 func (s *troubled) start(r *clusterReplica) {
 	s.Helper()
 	file := filepath.Join(s.TempDir(), "addr")
-	process := exec.Command("policy-service", r.command, "--config", r.config, "--addr-file", file)
+	process := exec.Command(r.program, r.command, "--config", r.config, "--addr-file", file)
 	process.Stderr = &r.said
 	must(s.T, process.Start())
 	ended := make(chan struct{})

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -16,18 +14,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
+	"policy-service/pdp/pdptest/judged"
+	"policy-service/pdp/server"
 	"policy-service/pdp/server/config"
 )
 
-// composition is what stands in deploy/compose/compose.yaml. It has no other member, so that a misspelt one is found.
+// composition is what tests look at in a file of deploy/compose. The library of Docker Compose has read it first.
 type (
 	composition struct {
-		Name     string
-		Service  yaml.Node `yaml:"x-service"`
 		Services map[string]composeService
 		Networks map[string]struct {
 			Internal bool
@@ -37,12 +36,9 @@ type (
 		}
 	}
 	composeService struct {
-		Image string
-		Pull  string `yaml:"pull_policy"`
-		Build struct {
-			Context string
-			Inline  string `yaml:"dockerfile_inline"`
-		}
+		Image       string
+		Pull        string `yaml:"pull_policy"`
+		Extends     struct{ File, Service string }
 		User        string
 		ReadOnly    bool     `yaml:"read_only"`
 		CapDrop     []string `yaml:"cap_drop"`
@@ -54,26 +50,26 @@ type (
 		Ports       []string
 		Volumes     []string
 		Environment map[string]string
-		Healthcheck struct {
-			Test     []string
-			Interval time.Duration
-			Start    time.Duration `yaml:"start_period"`
-		}
-		DependsOn map[string]struct{ Condition string } `yaml:"depends_on"`
+		Healthcheck struct{ Test []string }
+		DependsOn   map[string]struct{ Condition string } `yaml:"depends_on"`
 	}
 )
 
-func readComposition(t *testing.T) (c composition) {
+func readComposition(t *testing.T, file string) (c composition) {
 	t.Helper()
 	found, err := filepath.Glob("deploy/compose/*")
-	if err != nil || len(found) != 2 {
+	if err != nil || len(found) != 4 {
 		t.Fatalf("some of %v are held by no test (%v)", found, err)
 	}
-	decoder := yaml.NewDecoder(bytes.NewReader(deployed(t, "compose/compose.yaml")))
-	decoder.KnownFields(true)
-	must(t, decoder.Decode(&c))
-	if err := decoder.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
-		t.Fatalf("a second document: %v", err)
+	load := exec.CommandContext(t.Context(), judged.ProgramOf(t, "manifests", "manifest"), "compose", "deploy/compose/"+file, "OWNER=1000:1000")
+	if out, err := load.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", file, err, out)
+	}
+	must(t, yaml.Unmarshal(deployed(t, "compose/"+file), &c))
+	for name, s := range c.Services {
+		if s.Extends.File != "" {
+			c.Services[name] = readComposition(t, s.Extends.File).Services[s.Extends.Service]
+		}
 	}
 	return c
 }
@@ -93,8 +89,24 @@ func (s composeService) host(t *testing.T, path string) string {
 
 // TestCompose: only the gateway reaches the sample server, only its own port is open, and all are confined.
 func TestCompose(t *testing.T) {
-	c := readComposition(t)
-	on := map[string][]string{}
+	c := readComposition(t, "compose.yaml")
+	on := c.confined(t, "gateway")
+	if len(c.Services) != 3 || !slices.Equal(on["tools"], []string{"gateway", "tools"}) || !slices.Equal(on["decisions"], []string{"gateway", "pdp"}) ||
+		!slices.Equal(on["clients"], []string{"gateway"}) || len(on) != 3 {
+		t.Errorf("the networks: %v", on)
+	}
+	if !c.Networks["tools"].Internal || !c.Networks["decisions"].Internal || c.Networks["clients"].Internal {
+		t.Error("only the gateway has a way out, to the issuers")
+	}
+	if d := c.Services["gateway"].DependsOn; d["pdp"].Condition != "service_healthy" || d["tools"].Condition != "service_started" {
+		t.Errorf("%+v", d)
+	}
+}
+
+// confined holds services to what only they may do, and returns which of them are on each network. One alone has ports.
+func (c composition) confined(t *testing.T, open string) (on map[string][]string) {
+	t.Helper()
+	on = map[string][]string{}
 	for name, s := range c.Services {
 		for _, n := range s.Networks {
 			on[n] = append(on[n], name)
@@ -105,11 +117,14 @@ func TestCompose(t *testing.T) {
 		if s.Image != "" && (s.User != "${OWNER:?}" || s.Grace < stopsWithin) {
 			t.Errorf("%s is %q, and may take %v to stop", name, s.User, s.Grace)
 		}
-		if (len(s.Ports) > 0) != (name == "gateway") {
+		if s.Image != "" && (s.Image == "policy-service") != (s.Pull == "never") {
+			t.Errorf("%s runs %s, pulled %s", name, s.Image, s.Pull)
+		}
+		if (len(s.Ports) > 0) != (name == open) {
 			t.Errorf("%s has the ports %q", name, s.Ports)
 		}
 		for _, v := range s.Volumes {
-			if !strings.HasSuffix(v, ":ro") && v != "./data:/data" {
+			if !strings.HasSuffix(v, ":ro") && v != "./data:/data" && v != "./data/"+name+":/data" {
 				t.Errorf("%s may write to %s", name, v)
 			}
 		}
@@ -117,26 +132,70 @@ func TestCompose(t *testing.T) {
 	for _, services := range on {
 		slices.Sort(services)
 	}
-	if len(c.Services) != 3 || !slices.Equal(on["tools"], []string{"gateway", "tools"}) || !slices.Equal(on["decisions"], []string{"gateway", "pdp"}) ||
-		!slices.Equal(on["clients"], []string{"gateway"}) || len(on) != 3 {
-		t.Errorf("the networks: %v", on)
+	return on
+}
+
+// TestComposeClusterFiles: only the balancer is reached from outside, only PDPs reach etcd, and only with a certificate. The
+// gateways have names of their own, and find PDPs through the balancer. TestComposeCluster runs all that.
+func TestComposeClusterFiles(t *testing.T) {
+	c := readComposition(t, "cluster.yaml")
+	want := map[string][]string{
+		"outside": {"balancer", "gateway-0", "gateway-1", "gateway-2"},
+		"inside":  {"balancer", "gateway-0", "gateway-1", "gateway-2", "pdp-0", "pdp-1", "pdp-2"},
+		"state":   {"etcd-0", "etcd-1", "etcd-2", "pdp-0", "pdp-1", "pdp-2"},
+		"tools":   {"gateway-0", "gateway-1", "gateway-2", "tools"},
 	}
-	if !c.Networks["tools"].Internal || !c.Networks["decisions"].Internal || c.Networks["clients"].Internal {
-		t.Error("only the gateway has a way out, to the issuers")
+	if diff := cmp.Diff(want, c.confined(t, "balancer")); diff != "" {
+		t.Error(diff)
 	}
-	for _, name := range []string{"pdp", "gateway"} {
-		if s := c.Services[name]; s.Image != "policy-service" || s.Build.Context != "" || s.Pull != "never" {
-			t.Errorf("%s does not run the image that was loaded: %+v", name, s)
+	for name, n := range c.Networks {
+		if n.Internal != (name != "outside") {
+			t.Errorf("%s is internal: %v", name, n.Internal)
 		}
 	}
-	if d := c.Services["gateway"].DependsOn; d["pdp"].Condition != "service_healthy" || d["tools"].Condition != "service_started" {
-		t.Errorf("%+v", d)
+	var pdp server.Config
+	_, err := server.ConfigForm.Read(config.Given{File: "deploy/compose/pdp.yaml"}, &pdp)
+	must(t, err)
+	var members []string
+	for name, s := range c.Services {
+		switch {
+		case strings.HasPrefix(name, "etcd-"):
+			e := s.Environment
+			members = append(members, e["ETCD_ADVERTISE_CLIENT_URLS"])
+			if e["ETCD_NAME"] != name || e["ETCD_ADVERTISE_CLIENT_URLS"] != "https://"+name+":2379" || e["ETCD_CLIENT_CERT_AUTH"] != "true" || e["ETCD_PEER_CLIENT_CERT_AUTH"] != "true" {
+				t.Errorf("%s: %v", name, e)
+			}
+		case strings.HasPrefix(name, "pdp-"):
+			etcd := pdp.Cluster.Etcd
+			for _, file := range []string{pdp.TLS.CertFile, pdp.TLS.KeyFile, etcd.CAFile, etcd.CertFile, etcd.KeyFile, pdp.Cluster.Secrets, pdp.Data, pdp.Policies} {
+				s.host(t, file)
+			}
+		case strings.HasPrefix(name, "gateway-"):
+			var told mcp.Config
+			given := config.Given{File: "deploy/compose/gateway.yaml"}
+			for key, value := range s.Environment {
+				given.Environ = append(given.Environ, key+"="+value)
+			}
+			if _, err := mcp.Form.Read(given, &told); err != nil || told.Name != name || told.PDP.URL != "https://balancer:8180" || told.PDP.URL != pdp.PublicURL || told.ToolRequests.Keep != mcp.KeepAtPDP {
+				t.Errorf("%s: %+v %v", name, told.PDP, err)
+			}
+			for _, file := range append([]string{told.TLS.CertFile, told.TLS.KeyFile, told.PDP.CAFile, told.PDP.KeyFile}, told.Seal.KeyFiles...) {
+				s.host(t, file)
+			}
+		}
+	}
+	slices.Sort(members)
+	if diff := cmp.Diff(members, pdp.Cluster.Etcd.Endpoints); diff != "" || len(members) != 3 {
+		t.Error(diff)
+	}
+	if inside := c.Networks["inside"].IPAM.Config[0].Subnet.String(); !slices.Equal(pdp.Console.TrustedProxies, []string{inside}) {
+		t.Errorf("%v is not %s", pdp.Console.TrustedProxies, inside)
 	}
 }
 
 // TestComposeConfig: the gateway takes the configuration, which finds the other two, and is found by its clients.
 func TestComposeConfig(t *testing.T) {
-	c := readComposition(t)
+	c := readComposition(t, "compose.yaml")
 	gateway, tools := c.Services["gateway"], c.Services["tools"]
 	program, command := parsed(t, gateway.Command)
 	file := gateway.host(t, string(program.MCPGateway.Serve.Config))
@@ -187,7 +246,7 @@ func freePort(t *testing.T, address string) string {
 // with the same files beside it, at addresses of the terminal's.
 func (m *terminal) compose(t *testing.T) {
 	needProgram(t, "openssl")
-	c := readComposition(t)
+	c := readComposition(t, "compose.yaml")
 	const folder = "cmd/policy-service/deploy/compose"
 	port := freePort(t, m.address)
 	issuer := mcptest.NewIssuer(t, "https://"+m.address+":8443/mcp", time.Now)

@@ -13,10 +13,7 @@ import (
 
 // TestGatewayManifestsConfig: the gateway takes the configuration, and its files are in what is mounted.
 func TestGatewayManifestsConfig(t *testing.T) {
-	c := readGatewayCluster(t)
-	if !slices.Equal(c.Resources, []string{"deployment.yaml", "service.yaml", "poddisruptionbudget.yaml"}) || c.set.Kind != "Deployment" {
-		t.Error(c.Resources, c.set.Kind)
-	}
+	c := kustomized(t, "kubernetes-gateway").of(t, "StatefulSet", "mcp-gateway")
 	program, command := parsed(t, c.container.Args)
 	if command != "mcp-gateway serve" || program.MCPGateway.Serve.Stdio {
 		t.Error(command)

@@ -2,9 +2,10 @@ package main
 
 import (
 	"bytes"
-	"errors"
-	"io"
+	"fmt"
 	"maps"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,10 +13,11 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"policy-service/pdp/pdptest/judged"
 )
 
-// The kinds of object in deploy/kubernetes, with the members that are used there and no other: a member that is misspelt
-// is an error, and so is one that nobody has thought of here.
+// The members of objects that tests look at. What is rendered has been decoded strictly into the types of Kubernetes.
 type (
 	object struct {
 		APIVersion string `yaml:"apiVersion"`
@@ -35,6 +37,7 @@ type (
 			ServiceName string `yaml:"serviceName"`
 			Replicas    int
 			Selector    kubeSelector
+			Management  string            `yaml:"podManagementPolicy"`
 			Retention   map[string]string `yaml:"persistentVolumeClaimRetentionPolicy"`
 			Template    struct {
 				Metadata metadata
@@ -49,10 +52,7 @@ type (
 		Grace        int      `yaml:"terminationGracePeriodSeconds"`
 		Security     security `yaml:"securityContext"`
 		Spread       []struct {
-			MaxSkew     int          `yaml:"maxSkew"`
-			TopologyKey string       `yaml:"topologyKey"`
-			Otherwise   string       `yaml:"whenUnsatisfiable"`
-			Selector    kubeSelector `yaml:"labelSelector"`
+			Selector kubeSelector `yaml:"labelSelector"`
 		} `yaml:"topologySpreadConstraints"`
 		Containers []container
 		Volumes    []kubeVolume
@@ -91,10 +91,7 @@ type (
 		} `yaml:"volumeMounts"`
 	}
 	kubeProbe struct {
-		Get      struct{ Path, Port, Scheme string } `yaml:"httpGet"`
-		Period   int                                 `yaml:"periodSeconds"`
-		Timeout  int                                 `yaml:"timeoutSeconds"`
-		Failures int                                 `yaml:"failureThreshold"`
+		Get struct{ Path, Port, Scheme string } `yaml:"httpGet"`
 	}
 	kubeVolume struct {
 		Name      string
@@ -110,7 +107,6 @@ type (
 	claim struct {
 		Metadata metadata
 		Spec     struct {
-			Modes     []string `yaml:"accessModes"`
 			Resources struct{ Requests map[string]string }
 		}
 	}
@@ -130,19 +126,16 @@ type (
 	disruptionBudget struct {
 		object `yaml:",inline"`
 		Spec   struct {
-			MinAvailable int `yaml:"minAvailable"`
-			Selector     kubeSelector
+			MinAvailable   int `yaml:"minAvailable"`
+			MaxUnavailable int `yaml:"maxUnavailable"`
+			Selector       kubeSelector
 		}
 	}
+	configMap struct {
+		object `yaml:",inline"`
+		Data   map[string]string
+	}
 	kustomization struct {
-		APIVersion string `yaml:"apiVersion"`
-		Kind       string
-		Resources  []string
-		Images     []struct {
-			Name    string
-			NewName string `yaml:"newName"`
-			NewTag  string `yaml:"newTag"`
-		}
 		Maps []struct {
 			Name    string
 			Options struct {
@@ -153,69 +146,158 @@ type (
 	}
 )
 
-// cluster is all of deploy/kubernetes, or of deploy/kubernetes-gateway.
+// rendered are the objects of a chart or a kustomization, by kind and name, each as JSON.
+type rendered map[string][]byte
+
+// render runs the program that renders them, which refuses an object that is not as Kubernetes has its kind.
+func render(t *testing.T, args ...string) (rendered, error) {
+	t.Helper()
+	var said bytes.Buffer
+	command := exec.CommandContext(t.Context(), judged.ProgramOf(t, "manifests", "manifest"), args...)
+	command.Stderr = &said
+	out, err := command.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w: %s", args, err, &said)
+	}
+	all := rendered{}
+	for line := range bytes.Lines(out) {
+		var o object
+		must(t, yaml.Unmarshal(line, &o))
+		name := o.Kind + " " + o.Metadata.Name
+		if all[name] != nil {
+			t.Errorf("%s is there twice", name)
+		}
+		all[name] = line
+	}
+	return all, nil
+}
+
+func (r rendered) get(t *testing.T, name string, into any) {
+	t.Helper()
+	if r[name] == nil {
+		t.Fatalf("there is no %s in %v", name, slices.Sorted(maps.Keys(r)))
+	}
+	must(t, yaml.Unmarshal(r[name], into))
+}
+
+// config is a file of the ConfigMap that a volume of the pod is.
+func (c *cluster) config(t *testing.T, volume, file string) string {
+	t.Helper()
+	for _, v := range c.pod.Volumes {
+		if v.Name == volume {
+			var m configMap
+			c.all.get(t, "ConfigMap "+v.ConfigMap.Name, &m)
+			return m.Data[file]
+		}
+	}
+	t.Fatalf("there is no volume %s", volume)
+	return ""
+}
+
+// secrets are the names of the Secrets of all pods.
+func (r rendered) secrets(t *testing.T) (names []string) {
+	t.Helper()
+	for key := range r {
+		if kind, _, _ := strings.Cut(key, " "); kind == "StatefulSet" || kind == "Deployment" {
+			var set statefulSet
+			r.get(t, key, &set)
+			for _, v := range set.Spec.Template.Spec.Volumes {
+				if v.Secret.Name != "" {
+					names = append(names, v.Secret.Name)
+				}
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// cluster is a set of pods, with what is about them.
 type cluster struct {
-	kustomization
+	all           rendered
 	set           statefulSet // a Deployment has the same members, as far as they are used
-	service, pods kubeService // the gateway has one service
+	service, pods kubeService // a Deployment has one service
 	budget        disruptionBudget
 	pod           pod
 	container     container
 }
 
-func readCluster(t *testing.T) *cluster {
+// of are the pods of a StatefulSet or a Deployment.
+func (r rendered) of(t *testing.T, kind, name string) *cluster {
 	t.Helper()
-	c := &cluster{}
-	c.read(t, "kubernetes", map[string]any{
-		"statefulset.yaml": &c.set, "service-pods.yaml": &c.pods,
-		"config.yaml": &yaml.Node{}, // TestKubernetesConfig reads it as the service does
-	})
-	return c
-}
-
-func readGatewayCluster(t *testing.T) *cluster {
-	t.Helper()
-	c := &cluster{}
-	c.read(t, "kubernetes-gateway", map[string]any{"deployment.yaml": &c.set, "gateway.yaml": &yaml.Node{}})
-	return c
-}
-
-// read reads the files of a directory, which has no other ones.
-func (c *cluster) read(t *testing.T, dir string, files map[string]any) {
-	t.Helper()
-	files["kustomization.yaml"], files["service.yaml"], files["poddisruptionbudget.yaml"] = &c.kustomization, &c.service, &c.budget
-	found, err := filepath.Glob("deploy/" + dir + "/*")
-	must(t, err)
-	for _, name := range found {
-		if filepath.Base(name) != "bundle" && files[filepath.Base(name)] == nil {
-			t.Errorf("%s is held by no test", name)
-		}
+	c := &cluster{all: r}
+	r.get(t, kind+" "+name, &c.set)
+	r.get(t, "Service "+name, &c.service)
+	r.get(t, "PodDisruptionBudget "+name, &c.budget)
+	if r["Service "+name+"-pods"] != nil {
+		r.get(t, "Service "+name+"-pods", &c.pods)
 	}
-	for name, into := range files {
-		decoder := yaml.NewDecoder(bytes.NewReader(deployed(t, dir+"/"+name)))
-		decoder.KnownFields(true)
-		if err := decoder.Decode(into); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		if err := decoder.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
-			t.Fatalf("%s holds a second document: %v", name, err)
-		}
-	}
-	c.pod = c.set.Spec.Template.Spec
-	if len(c.pod.Containers) != 1 {
+	if c.pod = c.set.Spec.Template.Spec; len(c.pod.Containers) != 1 {
 		t.Fatalf("%d containers", len(c.pod.Containers))
 	}
 	c.container = c.pod.Containers[0]
+	return c
 }
 
-// TestManifests: the objects of each directory find one another, and fit. Their pods are what the restricted pod security
-// standard asks for, with a root that cannot be written to.
+func kustomized(t *testing.T, dir string) rendered {
+	t.Helper()
+	all, err := render(t, "kustomization", "deploy/"+dir)
+	must(t, err)
+	return all
+}
+
+func readCluster(t *testing.T) *cluster {
+	t.Helper()
+	return kustomized(t, "kubernetes").of(t, "StatefulSet", "policy-service")
+}
+
+// chartValues are of a release of everything that the chart has.
+const chartValues = `
+image: registry.example.com/policy-service:v0.1.0
+etcd: {endpoints: [https://etcd-0.etcd:2379, https://etcd-1.etcd:2379, https://etcd-2.etcd:2379]}
+config: {auth: {mtls: [{san: gateway.default.svc, tenants: [default], permissions: [decide]}]}, console: {}}
+serviceMonitor: {enabled: true}
+gateway:
+  enabled: true
+  replicas: 4
+  config:
+    resource: https://mcp.example.com/mcp
+    identity: {issuers: [{issuer: https://idp.example.com, algorithms: [ES256]}]}
+    upstreams: {jira: {url: https://jira-mcp.default.svc/mcp}}
+balancer: {enabled: true}
+`
+
+func charted(t *testing.T, values string) (rendered, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	must(t, os.WriteFile(file, []byte(values), 0o600))
+	return render(t, "chart", "deploy/helm", file)
+}
+
+// TestManifests: the objects of each directory, and of the chart, find one another, and fit. Their pods are what the restricted
+// pod security standard asks for, with a root that cannot be written to.
 func TestManifests(t *testing.T) {
-	for name, c := range map[string]*cluster{"service": readCluster(t), "gateway": readGatewayCluster(t)} {
+	t.Parallel()
+	chart, err := charted(t, chartValues)
+	must(t, err)
+	whole := kustomized(t, "kubernetes-cluster")
+	for name, c := range map[string]*cluster{
+		"service":          readCluster(t),
+		"gateway":          kustomized(t, "kubernetes-gateway").of(t, "StatefulSet", "mcp-gateway"),
+		"cluster service":  whole.of(t, "StatefulSet", "policy-service"),
+		"cluster gateway":  whole.of(t, "StatefulSet", "mcp-gateway"),
+		"cluster balancer": whole.of(t, "Deployment", "balancer"),
+		"cluster etcd":     whole.of(t, "StatefulSet", "etcd"),
+		"chart service":    chart.of(t, "StatefulSet", "policy-service"),
+		"chart gateway":    chart.of(t, "StatefulSet", "policy-service-gateway"),
+		"chart balancer":   chart.of(t, "Deployment", "policy-service-balancer"),
+	} {
 		t.Run(name, func(t *testing.T) {
 			c.joined(t)
 			c.confined(t)
-			c.stops(t)
+			if strings.HasSuffix(name, "service") || strings.HasSuffix(name, "gateway") {
+				c.stops(t)
+			}
 		})
 	}
 }
@@ -225,26 +307,43 @@ func (c *cluster) joined(t *testing.T) {
 	selected := []map[string]string{
 		labels, c.set.Spec.Selector.MatchLabels, c.service.Spec.Selector, c.budget.Spec.Selector.MatchLabels, c.pod.Spread[0].Selector.MatchLabels,
 	}
-	port := c.container.Ports[0]
 	for _, s := range []kubeService{c.service, c.pods} {
 		if s.Kind == "" {
 			continue
 		}
 		selected = append(selected, s.Spec.Selector)
-		if p := s.Spec.Ports[0]; p.Target != port.Name || p.Port != port.Port {
-			t.Errorf("%+v", p)
+		for n, p := range s.Spec.Ports {
+			if port := c.container.Ports[n]; p.Target != port.Name || p.Port != port.Port {
+				t.Errorf("%+v", p)
+			}
 		}
+	}
+	if name := c.set.Spec.ServiceName; c.set.Kind == "StatefulSet" && name != c.pods.Metadata.Name && name != c.service.Metadata.Name {
+		t.Errorf("the pods have no names: there is no %s", name)
 	}
 	for _, s := range selected {
 		if len(s) == 0 || !maps.Equal(labels, s) {
 			t.Errorf("%v is selected, and pods are %v", s, labels)
 		}
 	}
-	if c.budget.Spec.MinAvailable < 1 || c.budget.Spec.MinAvailable >= c.set.Spec.Replicas {
-		t.Errorf("%d of %d: a node can be drained, and not all pods at once", c.budget.Spec.MinAvailable, c.set.Spec.Replicas)
+	least := max(c.budget.Spec.MinAvailable, c.set.Spec.Replicas-c.budget.Spec.MaxUnavailable)
+	if c.budget.Spec.MinAvailable == 0 && c.budget.Spec.MaxUnavailable == 0 || least < 1 || c.budget.Spec.MinAvailable >= c.set.Spec.Replicas {
+		t.Errorf("%+v of %d: a node can be drained, and not all pods at once", c.budget.Spec, c.set.Spec.Replicas)
 	}
-	if c.container.Image != c.Images[0].Name {
-		t.Errorf("kustomize replaces no image %s", c.container.Image)
+	if image := c.container.Image; !strings.Contains(image, ":") || c.container.Name != "haproxy" && c.container.Name != "etcd" && image != "registry.example.com/policy-service:v0.1.0" {
+		t.Errorf("it runs %s", image)
+	}
+	mounted := map[string]bool{}
+	for _, m := range c.container.Mounts {
+		mounted[m.Name] = true
+		if m.ReadOnly != (m.Name != "data") {
+			t.Errorf("%s is mounted read-only: %v", m.Path, m.ReadOnly)
+		}
+	}
+	for _, v := range c.pod.Volumes {
+		if !mounted[v.Name] {
+			t.Errorf("%s is mounted nowhere", v.Name)
+		}
 	}
 }
 
@@ -277,9 +376,14 @@ func (c *cluster) stops(t *testing.T) {
 	if sleep < time.Second || grace < sleep+stopsWithin {
 		t.Errorf("%v are left for a stop that takes up to %v after %v", grace, stopsWithin, sleep)
 	}
-	env := c.container.Env
-	if len(env) != 1 || env[0].Name != "GOMEMLIMIT" || c.container.Resources.Limits["cpu"] != "" {
-		t.Fatalf("%+v %+v", env, c.container.Resources)
+	if c.container.Resources.Limits["cpu"] != "" {
+		t.Errorf("%+v", c.container.Resources)
 	}
-	ninetyPercent(t, bytesOf(t, strings.TrimSuffix(env[0].Value, "B")), bytesOf(t, c.container.Resources.Limits["memory"]))
+	limit := ""
+	for _, e := range c.container.Env {
+		if e.Name == "GOMEMLIMIT" {
+			limit = e.Value
+		}
+	}
+	ninetyPercent(t, bytesOf(t, strings.TrimSuffix(limit, "B")), bytesOf(t, c.container.Resources.Limits["memory"]))
 }

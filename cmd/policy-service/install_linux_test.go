@@ -100,16 +100,6 @@ func (m *machine) start(t *testing.T) {
 	}
 }
 
-func (m *machine) must(t *testing.T, command string) string {
-	t.Helper()
-	shown, alive := m.run(t, command, patience)
-	status, _ := m.run(t, "echo $?", patience)
-	if !alive || status != "0\n" {
-		t.Fatalf("$ %s\n%s", command, shown)
-	}
-	return shown
-}
-
 // TestInstall types the page for installing, on a machine that has the release and no Go: from the archive to a service that
 // answers over TLS, and whose metrics are scraped.
 func TestInstall(t *testing.T) {

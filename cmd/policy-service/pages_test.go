@@ -53,6 +53,8 @@ var readers = map[string]string{
 	"pdp/server/CLUSTER.md":              "operator, of several servers that share their state",
 	"pdp/server/CONSOLE.md":              "operator, who lets people approve in a browser",
 	"pdp/server/KEYS.md":                 "operator, who looks something up",
+	"pdp/server/MOVE.md":                 "operator, who takes one server to three replicas",
+	"pdp/server/RECOVER.md":              "operator, who has lost something of a cluster",
 	"pdp/server/README.md":               "operator, who looks something up",
 	"pdp/server/auth/README.md":          "operator, who says who may ask",
 	"policies/ACCESS.md":                 "owner of a tool server",
@@ -86,6 +88,8 @@ var elsewhere = map[string]map[string]string{
 	"cmd/policy-service/INSTALL.md":           {asRoot: "install_linux_test.go, which types them on a machine without Go", "console go": "install_linux_test.go, which types them into a copy of the checkout"},
 	"conformance/cases/README.md":             {"yaml": "conformance/casespage_test.go, which reads it as a case"},
 	"pdp/decisionlog/WITNESSES.md":            {withoutWitness: "witnessespage_test.go, which types them beside a witness", litewitness: "as above", beside: "as above"},
+	"pdp/server/MOVE.md":                      {withEtcd: "clusterpages_test.go, which types them beside the programs of etcd"},
+	"pdp/server/RECOVER.md":                   {withEtcd: "clusterpages_test.go, as above"},
 	"pdp/decisionlog/report/sample_readme.md": {"sh": "log_sample_test.go, which runs them in a sample"},
 
 	"evaluation/clients/python/README.md":     {"python": "python_test.go of evaluation/clients, which runs the programs", "console python": "python_test.go, as above"},

@@ -203,6 +203,17 @@ func (m *terminal) run(t *testing.T, command string, limit time.Duration) (shown
 	}
 }
 
+// must types a command that has to succeed.
+func (m *terminal) must(t *testing.T, command string) string {
+	t.Helper()
+	shown, alive := m.run(t, command, patience)
+	status, _ := m.run(t, "echo $?", patience)
+	if !alive || status != "0\n" {
+		t.Fatalf("$ %s\n%s", command, shown)
+	}
+	return shown
+}
+
 // await waits until a server answers.
 func (m *terminal) await(t *testing.T, address string) {
 	t.Helper()

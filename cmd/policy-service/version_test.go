@@ -75,12 +75,12 @@ func makeBuild() (string, error) {
 }
 
 // build builds what `make build` builds, but that it never looks at the repository around the tests.
-func build(dir string) error {
+func build(dir string, flags ...string) error {
 	command, err := makeBuild()
 	if err != nil {
 		return err
 	}
-	command = strings.Replace(command, "-o bin/policy-service", "-buildvcs=false -o '"+filepath.Join(dir, "policy-service")+"'", 1)
+	command = strings.Replace(command, "-o bin/policy-service", strings.Join(append(flags, "-buildvcs=false -o '"+filepath.Join(dir, "policy-service")+"'"), " "), 1)
 	sh := exec.Command("sh", "-c", command)
 	sh.Dir, sh.Env = root, withoutMake()
 	if out, err := sh.CombinedOutput(); err != nil {

@@ -17,6 +17,7 @@ import (
 type Config struct {
 	Etcd      EtcdConfig    `yaml:"etcd"`
 	Origin    string        `yaml:"origin" doc:"The name of this replica: that of its decision log, as log.pub has it. It is taken from there unless given. No two replicas have one, and none takes that of another, even if that is gone."`
+	Secrets   string        `yaml:"secrets" path:"yes" doc:"A directory with the keys that all replicas have: approvals.key, page.key, mask.key and signing.jwks, such as a mounted Secret. A start copies those that the data directory does not have yet, and replaces none."`
 	KeysStale time.Duration `yaml:"keys_stale" default:"30s" min:"1s" max:"10m" doc:"How long API keys count after the last contact with etcd, and so how late a replica that is cut off learns of a revocation. After that callers with API keys are answered 503."`
 }
 

@@ -30,7 +30,7 @@ const (
 )
 
 // pending is a login that the provider has yet to answer, as it is sealed in a cookie of the browser. It is JSON, and
-// only the process that sealed it opens it, so that its form may change.
+// replicas of two versions may open it, so that its form only grows.
 type pending struct {
 	State, Nonce, Verifier string
 	Next                   string
@@ -78,7 +78,7 @@ func (v *visit) fromProvider() {
 	switch {
 	case err != nil || !sealed || p.Issuer != config.Issuer || p.Client != config.ClientID,
 		subtle.ConstantTimeCompare([]byte(said.state), []byte(p.State)) != 1,
-		!v.answers.first(p.State, until): // a copy of the cookie is good for nothing
+		!v.answers.first(p.State, until): // a copy of the cookie is good for nothing here
 		v.refused(byOIDC, "the answer is to no login that waits for one")
 		v.again(http.StatusBadRequest, page.Of("This is not the answer to the login that you began last here. Begin again."))
 		return
@@ -130,8 +130,8 @@ func (v *visit) exchange(client *oauth2.Config, code string, p pending) {
 	v.begin(login, byOIDC, p.Next)
 }
 
-// answers are the logins that the provider has answered. Each is answered once: later, a copy of the browser's cookie
-// would do as well as the cookie.
+// answers are the logins that the provider has answered at this process. Each is answered once: later, a copy of the browser's cookie
+// would do as well as the cookie. At another replica, or after a restart with replicas, the provider alone refuses the code.
 type answers struct {
 	now  func() time.Time
 	most int

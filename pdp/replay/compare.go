@@ -100,8 +100,7 @@ const stepUp = "step-up"
 
 // ofProperties compares what one obligation demands. Where it is not known which of the two demands more, it is weaker.
 func ofProperties(was, is Obligation, hidden bool) Class {
-	masked := strings.Contains(string(was.Properties)+string(is.Properties), evaluation.MaskPrefix)
-	if string(was.Properties) == string(is.Properties) || masked || hidden && was.Type != obligations.ApprovalRequired {
+	if alike(was.Properties, is.Properties, hidden) {
 		return Same
 	}
 	switch was.Type {
@@ -283,7 +282,7 @@ func (c *comparison) compare(ctx context.Context, one *Change) (err error) {
 	if c.recorded(q) {
 		one.Was = onRecord(q)
 	}
-	one.Class = classOf(one.Was, one.Is, len(q.Discharged) > 0, len(q.Masked) > 0)
+	one.Class = classOf(one.Was, one.Is, len(q.Discharged) > 0, len(q.Masked) > 0 && c.recorded(q))
 	return nil
 }
 

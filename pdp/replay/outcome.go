@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
@@ -65,7 +66,7 @@ func onRecord(r *decisionlog.Recorded) Outcome {
 		Answer: r.Answer(), Reason: evaluation.Reason(r.Reason), ReasonUser: r.ReasonUser, Determining: r.Determining,
 		Overruled: r.Overruled, Errors: r.Errors, Required: r.Required, LeftOut: r.LeftOut,
 	}
-	if len(r.Details) > 0 { // it was no request, and is a deny on record
+	if len(r.Details) > 0 && o.Answer == decisionlog.Deny { // it was no request
 		o.Answer = Refused
 	}
 	for _, one := range r.Obligations {
@@ -74,22 +75,54 @@ func onRecord(r *decisionlog.Recorded) Outcome {
 	return o
 }
 
-// changed names the first part of the answer to the caller in which two outcomes differ, "" if it is one answer. Where something is
-// hidden, values that an obligation was filled with may be others. A text with a mask is not compared.
+func masked(text string) bool { return strings.Contains(text, evaluation.MaskPrefix) }
+
+// alike reports whether the properties of two obligations are the same. A text that is masked on record is not compared, and all else
+// is: an answer that is certain has no hidden value in it. But if something is hidden, what could not be masked was left out of the record.
+func alike(was, is jsontext.Value, hidden bool) bool {
+	if bytes.Equal(was, is) || was.Kind() == '"' && masked(string(was)) {
+		return true
+	}
+	if was.Kind() != is.Kind() {
+		return false
+	}
+	switch was.Kind() {
+	case '"':
+		return hidden && string(was) == `""`
+	case '{':
+		var a, b map[string]jsontext.Value
+		same := json.Unmarshal(was, &a) == nil && json.Unmarshal(is, &b) == nil
+		for name, value := range a {
+			other, there := b[name]
+			same = same && (masked(name) || there && alike(value, other, hidden))
+		}
+		for name := range b {
+			_, there := a[name]
+			same = same && (there || hidden)
+		}
+		return same
+	case '[':
+		var a, b []jsontext.Value
+		return json.Unmarshal(was, &a) == nil && json.Unmarshal(is, &b) == nil && (hidden && len(a) < len(b) ||
+			slices.EqualFunc(a, b, func(one, other jsontext.Value) bool { return alike(one, other, hidden) }))
+	}
+	return false
+}
+
+// changed names the first part of the answer to the caller in which two outcomes differ, "" if it is one answer. A text that is masked
+// on record is not compared.
 func changed(was, is Outcome, hidden bool) (part string) {
-	masked := func(text string) bool { return strings.Contains(text, evaluation.MaskPrefix) }
-	alike := func(a, b Obligation) bool {
-		return a.ID == b.ID && a.Type == b.Type &&
-			(hidden || bytes.Equal(a.Properties, b.Properties) || masked(string(a.Properties)) || masked(string(b.Properties)))
+	same := func(a, b Obligation) bool {
+		return a.ID == b.ID && a.Type == b.Type && alike(a.Properties, b.Properties, hidden)
 	}
 	switch {
 	case was.Answer != is.Answer:
 		return "answer"
 	case was.Reason != is.Reason:
 		return "reason"
-	case was.ReasonUser != is.ReasonUser && !masked(was.ReasonUser) && !masked(is.ReasonUser):
+	case was.ReasonUser != is.ReasonUser && !masked(was.ReasonUser):
 		return "reason_user"
-	case !slices.EqualFunc(was.Obligations, is.Obligations, alike):
+	case !slices.EqualFunc(was.Obligations, is.Obligations, same):
 		return "obligations"
 	case !slices.Equal(was.LeftOut, is.LeftOut):
 		return "left_out"

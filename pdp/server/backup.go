@@ -127,10 +127,11 @@ func (s *Server) backUp(ctx context.Context, caller string, keys bool) (write fu
 	if err = s.decisions.events.Record(ctx, asked); err != nil {
 		return nil, nil, err
 	}
-	if b := s.approvals.Broker; b != nil {
+	shared := s.config.Cluster != nil // then they are in etcd, which has copies of its own
+	if b := s.approvals.Broker; b != nil && !shared {
 		err = m.copy(approval.FileName, b.Store.Copy)
 	}
-	if b := s.capabilities.Broker; b != nil && err == nil {
+	if b := s.capabilities.Broker; b != nil && !shared && err == nil {
 		err = m.copy(capability.FileName, b.Store.Copy)
 	}
 	if err == nil {

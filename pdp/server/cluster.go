@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"policy-service/pdp/cluster"
 	"policy-service/pdp/datakey"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/plainfile"
 	"policy-service/pdp/server/config"
 	"policy-service/pdp/server/telemetry"
 	"policy-service/pdp/signing"
@@ -49,13 +51,41 @@ func (c *Config) checkCluster() error {
 }
 
 // MissingShared says which keys a data directory lacks that all replicas of a cluster have, one error a key. Only the first
-// replica of all makes them.
-func MissingShared(data string) (errs []error) {
+// replica of all makes them, and a start takes those of cluster.secrets.
+func MissingShared(data string, c *cluster.Config) (errs []error) {
 	for _, name := range missingShared(data) {
+		if c.Secrets != "" {
+			if info, err := os.Stat(filepath.Join(c.Secrets, name)); err == nil && info.Size() > 0 {
+				continue
+			}
+		}
 		errs = append(errs, fmt.Errorf("%s is missing, and must be the same at all replicas; copy it from another replica (never log.key)",
 			filepath.Join(data, name)))
 	}
 	return errs
+}
+
+// takeShared copies from cluster.secrets the keys that the data directory lacks.
+func takeShared(data string, c *cluster.Config) error {
+	if c.Secrets == "" {
+		return nil
+	}
+	for _, name := range missingShared(data) {
+		secret, err := plainfile.ReadPrivate(filepath.Join(c.Secrets, name), 1<<20)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the first replica makes it, and the others refuse to start
+		}
+		if err == nil {
+			err = os.MkdirAll(data, 0o700)
+		}
+		if err == nil {
+			err = plainfile.Replace(filepath.Join(data, name), secret)
+		}
+		if err != nil {
+			return fmt.Errorf("cluster.secrets: %w", err)
+		}
+	}
+	return nil
 }
 
 // shared are the keys that all replicas of a cluster have, besides that of signatures. Never that of a log.
@@ -82,6 +112,9 @@ func (s *Server) checkShared(ctx context.Context) error {
 			return fmt.Errorf("%s is the directory of a replica, whose state is in etcd; add cluster to the configuration, or begin with a new directory", s.config.Data)
 		}
 		return nil
+	}
+	if err := takeShared(s.config.Data, c); err != nil {
+		return err
 	}
 	missing := missingShared(s.config.Data)
 	if len(missing) == 0 {

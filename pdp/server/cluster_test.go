@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -232,6 +233,64 @@ func TestClusterRefusals(t *testing.T) {
 	refused("http beyond loopback", func(_ string, c *server.Config) { c.Cluster.Etcd.Endpoints = []string{"http://192.0.2.1:2379"} }, "write https://192.0.2.1:2379")
 }
 
+// A replica takes from cluster.secrets the keys that its directory lacks, and replaces none: those of another cluster are refused.
+func TestClusterSecrets(t *testing.T) {
+	t.Parallel()
+	g := openGroup(t, 1, etcdtest.Start(t, etcdtest.Options{Members: 1}))
+	names := []string{"approvals.key", "mask.key", "page.key", "signing.jwks"}
+	secrets := t.TempDir()
+	for _, name := range names {
+		must(t, os.WriteFile(filepath.Join(secrets, name), g.secrets[name], 0o440))
+	}
+	empty := func(change func(data string, c *server.Config)) (string, error) {
+		var in string
+		err := g.refusal(func(data string, c *server.Config) {
+			for _, name := range names {
+				must(t, os.Remove(filepath.Join(data, name)))
+			}
+			in, c.Cluster.Secrets = data, secrets
+			change(data, c)
+		})
+		return in, err
+	}
+	data, err := empty(func(string, *server.Config) {})
+	must(t, err)
+	for _, name := range names {
+		got, err := os.ReadFile(filepath.Join(data, name))
+		info, _ := os.Stat(filepath.Join(data, name))
+		if err != nil || !bytes.Equal(got, g.secrets[name]) || info.Mode() != 0o600 {
+			t.Errorf("%s: %v %v", name, info.Mode(), err)
+		}
+	}
+	own := bytes.Repeat([]byte("k"), 32)
+	data, err = empty(func(data string, _ *server.Config) {
+		must(t, os.WriteFile(filepath.Join(data, "page.key"), own, 0o600))
+	})
+	if err == nil || !strings.Contains(err.Error(), "page.key here is not that of the other replicas") {
+		t.Errorf("got %v", err)
+	}
+	if got, err := os.ReadFile(filepath.Join(data, "page.key")); err != nil || !bytes.Equal(got, own) {
+		t.Errorf("a key was replaced (%v)", err)
+	}
+	config := server.Config{Data: filepath.Join(t.TempDir(), "made"), Cluster: &cluster.Config{Secrets: secrets}}
+	if missing := server.MissingShared(config.Data, config.Cluster); len(missing) > 0 {
+		t.Errorf("doctor misses %v", missing)
+	}
+	g.config(0)(&config)
+	config.Cluster.Secrets = secrets
+	_, done, err := server.OpenSharedKeys(t.Context(), config) // as keys add does
+	must(t, err)
+	done()
+	must(t, os.Chmod(filepath.Join(secrets, "mask.key"), 0o444))
+	if _, err := empty(func(string, *server.Config) {}); err == nil || !strings.Contains(err.Error(), "cluster.secrets: ") || !strings.Contains(err.Error(), "open to every user") {
+		t.Errorf("got %v", err)
+	}
+	must(t, os.Remove(filepath.Join(secrets, "mask.key")))
+	if _, err := empty(func(string, *server.Config) {}); err == nil || !strings.Contains(err.Error(), "has no mask.key") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // A replica that starts while etcd is away says that it is not ready, and goes on when etcd has come.
 func TestClusterStartsWithoutEtcd(t *testing.T) {
 	t.Parallel()
@@ -301,6 +360,51 @@ func TestClusterRestored(t *testing.T) {
 		if one.may(tool("push", again)) {
 			t.Error("a use that was made before etcd was put back was made once more")
 		}
+	}
+}
+
+// etcdutl can begin with a revision that is higher than any before, so that watchers notice nothing. Replicas find out all the same:
+// those that run, and those that did not run meanwhile.
+func TestClusterRestoredAhead(t *testing.T) {
+	t.Parallel()
+	for _, stopped := range []bool{false, true} {
+		t.Run(fmt.Sprint("stopped meanwhile: ", stopped), func(t *testing.T) {
+			t.Parallel()
+			g := openGroup(t, 2, etcdtest.Start(t, etcdtest.Options{Members: 1}))
+			a, b := g.all[0], g.all[1]
+			a.approved()
+			snapshot := g.etcd.Snapshot(0)
+			if !a.may(tool("push", again)) {
+				t.Fatal("it cannot be used")
+			}
+			if stopped {
+				must(t, a.Stop(t.Context()))
+				must(t, b.Stop(t.Context()))
+			}
+			g.etcd.Restore(snapshot, "--bump-revision=1000000000", "--mark-compacted")
+			if stopped {
+				g.start(1)
+			}
+			for range 2 {
+				if r := b.reply("pep", "POST", "/v1/authorize", tool("push", again)); r.status != http.StatusServiceUnavailable {
+					t.Errorf("a use at the other replica: got %d %s", r.status, r.text)
+				}
+			}
+			for n, one := range g.all {
+				if !stopped {
+					must(t, one.Stop(t.Context()))
+				}
+				if !stopped || n == 0 {
+					g.start(n)
+				}
+			}
+			for _, one := range g.all {
+				eventually(t, "it goes on", func() bool { _, is := one.ready(); return is.State == nil })
+				if one.may(tool("push", again)) {
+					t.Error("a use that was made before etcd was put back was made once more")
+				}
+			}
+		})
 	}
 }
 

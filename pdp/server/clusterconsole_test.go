@@ -258,3 +258,47 @@ func TestConsoleOfReplicasByIssuer(t *testing.T) {
 	}
 	g.in("by the same answer", waiting, false)
 }
+
+// What a program that can write to etcd has damaged ends sessions, and keeps no one from logging out or in.
+func TestConsoleDamagedInEtcd(t *testing.T) {
+	t.Parallel()
+	g := openConsoles(t, 2)
+	client, err := etcdtest.Dial(g.net[0].Endpoints()...)
+	must(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	damage := func(kind string) {
+		prefix := "/policy-service/v1/console/v/" + kind
+		got, err := client.Get(t.Context(), prefix, clientv3.WithPrefix())
+		must(t, err)
+		if len(got.Kvs) == 0 {
+			t.Fatalf("etcd has no %s", kind)
+		}
+		for _, kv := range got.Kvs {
+			_, err := client.Put(t.Context(), string(kv.Key), "damaged")
+			must(t, err)
+		}
+	}
+	again := func(by *http.Client, who string, n int) {
+		t.Helper()
+		form := url.Values{"key": {strings.TrimPrefix(g.key[who], "Bearer ")}}
+		consolePost(t, by, g.all[n].URL+"/console/login", form).is(t, who+" logs in again", http.StatusSeeOther)
+		g.in(who+" is in again", by, true)
+	}
+	mia := g.loggedIn("mia", 0)
+	damage("s/")
+	g.in("a damaged session", mia, false)
+	again(mia, "mia", 1)
+
+	damage("n/")
+	g.in("a session in a damaged list", mia, true)
+	copied := g.copied(mia)
+	g.logsOut(mia, 0, 1).is(t, "logging out, with a damaged list", http.StatusSeeOther)
+	g.in("after logging out", copied, false)
+	damage("n/")
+	again(mia, "mia", 0)
+
+	damage("n/")
+	g.advance(11 * time.Minute) // from now on a login looks for sessions that are over
+	g.in("in use", g.loggedIn("noah", 0), true)
+	g.in("in use", g.loggedIn("noah", 1), true)
+}

@@ -274,3 +274,29 @@ func TestClusterWithoutOneMember(t *testing.T) {
 		t.Errorf("the term is %d still", now)
 	}
 }
+
+// Without two of three members what needs state is 503, and all goes on once one of them runs again with its disk.
+func TestClusterWithoutMajority(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t, etcdtest.Options{Members: 3})
+	g := openGroup(t, 1, etcd)
+	a := g.all[0]
+	first := a.asks("pep", tool("push", push))
+	etcd.Kill(0)
+	etcd.Kill(1)
+	if status, after, text := a.retry("mia", "POST", "/v1/approvals/"+first.Approval.ID+"/decision", yes); status != http.StatusServiceUnavailable || after == "" {
+		t.Errorf("a vote: got %d %s", status, text)
+	}
+	if status, text := a.do("pep", "POST", "/access/v1/evaluation", free); status != http.StatusOK || !strings.Contains(text, `"decision":true`) {
+		t.Errorf("a decision without state: got %d %s", status, text)
+	}
+	eventually(t, "it is degraded", func() bool {
+		status, is := a.ready()
+		return status == http.StatusOK && is.Status == "degraded" && is.State != nil
+	})
+	etcd.Restart(1)
+	etcd.Settled()
+	eventually(t, "it is ready", func() bool { _, is := a.ready(); return is.State == nil })
+	a.says("mia", first.Approval.ID, "decision", yes, http.StatusOK)
+	a.asks("pep", tool("push", again)).passes(t, "a use of what was filed before")
+}

@@ -29,6 +29,9 @@ func openCluster(ctx context.Context, c Config) (*cluster.Cluster, []byte, error
 	if c.Data == "" {
 		return nil, nil, fmt.Errorf("the configuration has no data, and %s of its directory seals what is in etcd; add it", broker.Key.File)
 	}
+	if err := takeShared(c.Data, c.Cluster); err != nil {
+		return nil, nil, err
+	}
 	key, err := broker.Key.Read(c.Data)
 	if err == nil && key == nil { // as a start would: see checkShared
 		begun, away := cluster.Begun(ctx, *c.Cluster)

@@ -114,16 +114,22 @@ func (s *Shared) Begin(ctx context.Context, id console.SessionID, session consol
 	if err := s.sweep(ctx); err != nil {
 		return err
 	}
-	key := keyOfSession(id)
-	err := s.values.Update(ctx, func(c *ledger.ValuesChange) {
-		all := s.open(c, keyOfCaller(session.Caller))
+	key, list := keyOfSession(id), keyOfCaller(session.Caller)
+	begin := func(c *ledger.ValuesChange) {
+		all := s.open(c, list)
 		for len(all) >= console.MostOfCaller {
 			c.Delete(all[0].ID)
 			all = all[1:]
 		}
 		c.Put(key, storedSession{})
-		c.Put(keyOfCaller(session.Caller), append(all, callersSession{key, session.End.UTC()}))
-	})
+		c.Put(list, append(all, callersSession{key, session.End.UTC()}))
+	}
+	err := s.values.Update(ctx, begin)
+	if errors.Is(err, errDamaged) { // the list begins anew: what it had ends in its time
+		if err = s.values.Update(ctx, func(c *ledger.ValuesChange) { c.Delete(list) }); err == nil {
+			err = s.values.Update(ctx, begin)
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -179,7 +185,7 @@ func (s *Shared) Find(ctx context.Context, id console.SessionID, uses bool) (con
 // Drop implements [console.Sessions].
 func (s *Shared) Drop(ctx context.Context, id console.SessionID) error {
 	key := keyOfSession(id)
-	return s.values.Update(ctx, func(c *ledger.ValuesChange) {
+	return s.change(ctx, key, func(c *ledger.ValuesChange) {
 		var is storedSession
 		if c.Get(key, &is) == 0 {
 			return
@@ -189,6 +195,15 @@ func (s *Shared) Drop(ctx context.Context, id console.SessionID) error {
 			c.Put(list, slices.DeleteFunc(s.open(c, list), func(one callersSession) bool { return one.ID == key }))
 		}
 	})
+}
+
+// change changes values, and deletes a key in any case if one that it reads is damaged.
+func (s *Shared) change(ctx context.Context, key string, change func(*ledger.ValuesChange)) error {
+	err := s.values.Update(ctx, change)
+	if errors.Is(err, errDamaged) {
+		err = s.values.Update(ctx, func(c *ledger.ValuesChange) { c.Delete(key) })
+	}
+	return err
 }
 
 // sweep deletes the sessions that have ended of callers who came back no more.
@@ -204,19 +219,27 @@ func (s *Shared) sweep(ctx context.Context) error {
 		return nil
 	}
 	var gone []string
-	err := s.values.View(func(tx *ledger.Tx) {
-		for key, read := range tx.Scan(prefixOfCaller, "") {
-			var all []callersSession
-			if read(&all) && !slices.ContainsFunc(all, func(one callersSession) bool { return now.Before(one.End) }) {
-				gone = append(gone, prefixOfCaller+key)
+	var err error
+	for from, more := "", true; more; {
+		last := ""
+		err = s.values.View(func(tx *ledger.Tx) {
+			for key, read := range tx.Scan(prefixOfCaller, from) {
+				var all []callersSession
+				last = key
+				if read(&all) && !slices.ContainsFunc(all, func(one callersSession) bool { return now.Before(one.End) }) {
+					gone = append(gone, prefixOfCaller+key)
+				}
 			}
+		})
+		if more = errors.Is(err, errDamaged); more { // it goes, too
+			gone, from = append(gone, prefixOfCaller+last), ledger.After(last)
 		}
-	})
+	}
 	for _, key := range gone {
 		if err != nil {
 			break
 		}
-		err = s.values.Update(ctx, func(c *ledger.ValuesChange) {
+		err = s.change(ctx, key, func(c *ledger.ValuesChange) {
 			if len(s.open(c, key)) == 0 {
 				c.Delete(key)
 			}

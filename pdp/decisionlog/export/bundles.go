@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"strings"
 	"sync"
 
@@ -97,7 +98,8 @@ type Files struct {
 	mu      sync.Mutex                   // guards the rest: one goroutine reads an export, and others may ask for bundles
 	content map[string][]byte            // by its hash
 	lists   map[string]map[string]string // of hashes by path, by digest
-	part    bytes.Buffer                 // of a file that is not whole yet
+	part    bytes.Buffer                 // of a file that is not whole yet, if it is kept
+	sum     hash.Hash
 	of      string
 	size    int
 }
@@ -114,18 +116,24 @@ func (f *Files) File(sum string, content []byte, more bool) error {
 	if f.of != "" && f.of != sum {
 		return errNoFile
 	}
-	if f.size += len(content); f.size > maxFiles && f.Keep {
-		return fmt.Errorf("the files of bundles have more than %d bytes", maxFiles)
+	if f.of == "" {
+		f.sum = sha256.New()
 	}
 	f.of = sum
-	f.part.Write(content)
+	_, _ = f.sum.Write(content)
+	if f.Keep {
+		if f.size += len(content); f.size > maxFiles {
+			return fmt.Errorf("the files of bundles have more than %d bytes", maxFiles)
+		}
+		f.part.Write(content)
+	}
 	if more {
 		return nil
 	}
 	whole := bytes.Clone(f.part.Bytes())
 	f.part.Reset()
 	f.of = ""
-	if is := sha256.Sum256(whole); hex.EncodeToString(is[:]) != sum {
+	if hex.EncodeToString(f.sum.Sum(nil)) != sum {
 		return errNoFile
 	}
 	if f.content == nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"slices"
 	"strconv"
 
 	"github.com/go-json-experiment/json"
@@ -65,6 +66,9 @@ func NewReader(in io.Reader) (*Reader, error) {
 	r := &Reader{source: newSource(in), seen: map[string]*seen{}}
 	err := r.next()
 	for err == nil && (r.is(LineBegin) || len(r.Parts) == 0) {
+		if len(r.Parts) == MaxParts {
+			return nil, fmt.Errorf("line %d: a merge has %d parts at most", r.number, MaxParts)
+		}
 		var one Part
 		one, err = partOf(r.line)
 		r.Parts, r.seen[one.Origin] = append(r.Parts, one), &seen{taken: -1, gone: -1}
@@ -133,6 +137,9 @@ func (r *Reader) Leaves() iter.Seq2[Leaf, error] {
 	}
 }
 
+// passedOver are the lines that have no leaves, and no bundles.
+var passedOver = []string{LineBegin, LineProof, LineEnd, LineMerged}
+
 // leaves are those of a line.
 func (r *Reader) leaves() (all []Leaf, err error) {
 	if r.at >= len(r.Parts) {
@@ -167,7 +174,10 @@ func (r *Reader) leaves() (all []Leaf, err error) {
 		}
 		return nil, r.files.Bundle(is.Digest, is.List)
 	}
-	if r.envelope {
+	if r.envelope { // a word may be written in several ways, and verify reads all: what stands there must not be passed over
+		if !slices.ContainsFunc(passedOver, r.is) {
+			return nil, errors.New("no export has such a line")
+		}
 		return nil, nil
 	}
 	one := Leaf{Record: decisionlog.Record{Line: bytes.TrimSuffix(r.line, []byte("\n"))}}

@@ -100,8 +100,11 @@ func (e *Engine) changed(events []*clientv3.Event) {
 			}
 			if key, is := strings.CutPrefix(string(kv.Key), e.key("")); is {
 				changes[key] = one
-			} else {
-				own = own || string(kv.Key) == e.Prefix+last && string(kv.Value) == e.name
+			} else if string(kv.Key) == e.Prefix+last {
+				own = string(kv.Value) == e.name
+				if known := e.History.lastKnown(e.Prefix); at > known.Revision {
+					_ = e.History.goesOn(e.Prefix, known, Transaction{kv.Version, at}) // the next call says what is wrong
+				}
 			}
 			events = events[1:]
 		}
@@ -210,7 +213,11 @@ type cache struct {
 	moved chan struct{} // closed when until grows
 }
 
-const cacheHalf = 16 << 20 // bytes
+const (
+	cacheHalf = 16 << 20 // bytes
+	// cacheEach is what an entry takes besides its key and its value.
+	cacheEach = 192
+)
 
 func newCache() *cache { return &cache{moved: make(chan struct{}), young: map[string]stored{}} }
 
@@ -255,10 +262,10 @@ func (c *cache) find(key string) (one stored, found bool) {
 
 func (c *cache) put(key string, one stored) {
 	if was, is := c.young[key]; is {
-		c.bytes -= len(key) + len(was.value)
+		c.bytes -= len(key) + len(was.value) + cacheEach
 	}
 	c.young[key] = one
-	if c.bytes += len(key) + len(one.value); c.bytes > cacheHalf {
+	if c.bytes += len(key) + len(one.value) + cacheEach; c.bytes > cacheHalf {
 		c.young, c.old, c.bytes = map[string]stored{}, c.young, 0
 	}
 }
