@@ -2,9 +2,11 @@ package pdp
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -29,6 +31,79 @@ type Example struct {
 	Determining []string // nil if the case asserts nothing about it
 	Obligations []string // nil if the case asserts nothing about it
 }
+
+// Position is where the case stands, as file:line:column.
+func (e *Example) Position() string { return fmt.Sprintf("%s:%d:%d", e.File, e.Line, e.Column) }
+
+// Differences compares what a case expects with a decision. Lists compare exactly, in any order.
+func (e *Example) Differences(d evaluation.Decision) (differs []string) {
+	if got := answerTo(d); e.Decision != got {
+		differs = append(differs, fmt.Sprintf("decision: expected %s, got %s", e.Decision, got))
+	}
+	if e.Reason != nil && *e.Reason != string(d.Reason) {
+		differs = append(differs, fmt.Sprintf("reason: expected %q, got %q", *e.Reason, d.Reason))
+	}
+	list := func(what string, want, got []string) {
+		want, got = slices.Sorted(slices.Values(want)), slices.Sorted(slices.Values(got))
+		if !slices.Equal(want, got) {
+			expected := fmt.Sprintf("expected [%s], got [%s]", strings.Join(want, ", "), strings.Join(got, ", "))
+			differs = append(differs, what+": "+expected)
+		}
+	}
+	if e.Determining != nil {
+		list("determining", e.Determining, d.Determining)
+	}
+	if e.Obligations != nil {
+		var ids []string
+		for _, o := range d.Obligations {
+			ids = append(ids, o.ID)
+		}
+		list("obligations", e.Obligations, ids)
+	}
+	if len(differs) > 0 {
+		for _, m := range d.Mismatch { // why, as a rule
+			differs = append(differs, fmt.Sprintf("mismatch: %s: %s", m.Pointer, m.Detail))
+		}
+	}
+	return differs
+}
+
+// answerTo is the word that a case has for a decision: an allow is one whatever it owes.
+func answerTo(d evaluation.Decision) string {
+	switch {
+	case d.Possible == evaluation.Possible:
+		return "possible"
+	case d.Possible == evaluation.Impossible:
+		return "impossible"
+	case d.Allow:
+		return "allow"
+	}
+	return "deny"
+}
+
+// Coverage are the policies that cases satisfied, whether or not they determined the decision: a permit that a forbid overrode was
+// satisfied too. The zero value has none.
+type Coverage struct{ satisfied map[[2]string]bool }
+
+// Add adds the policies that a decision with an explanation satisfied.
+func (c *Coverage) Add(tenant string, d evaluation.Decision) {
+	if d.Explain == nil {
+		return
+	}
+	if c.satisfied == nil {
+		c.satisfied = map[[2]string]bool{}
+	}
+	for _, p := range d.Explain.Policies {
+		if p.Verdict == evaluation.Satisfied {
+			// A tenant's own policy never has the id of one above it, but two tenants may use the same.
+			c.satisfied[[2]string{tenant, p.ID}] = true
+			c.satisfied[[2]string{evaluation.DefaultTenant, p.ID}] = true
+		}
+	}
+}
+
+// Has reports whether a case satisfied a policy.
+func (c *Coverage) Has(p PolicyInfo) bool { return c.satisfied[[2]string{p.Tenant, p.ID}] }
 
 // Examples reads the cases of a source's tests directories. It returns the problems of all cases
 // at once, and leaves out the cases that have a problem.

@@ -51,6 +51,8 @@ var examples = map[string]string{
 	"log verify":            "policy-service log verify /var/lib/policy-service --checkpoint kept/checkpoint.txt",
 	"log recheck":           "policy-service log recheck --data /var/lib/policy-service",
 	"replay":                "policy-service replay --candidate policies --data /var/lib/policy-service --since 7d",
+	"diff":                  "policy-service diff policies candidate --data /var/lib/policy-service --since 7d",
+	"coverage":              "policy-service coverage policies --data /var/lib/policy-service --since 90d",
 	"log tail":              "policy-service log tail --server https://pdp.example.com --credential auditor.key --follow",
 	"log approvals":         "policy-service log approvals --server https://pdp.example.com --credential auditor.key --text launch",
 	"log show":              "policy-service log show --data /var/lib/policy-service 01890a5d-ac96-774b-bcce-b302099a8057",

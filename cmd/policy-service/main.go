@@ -31,13 +31,15 @@ type commands struct {
 	MCPGateway gateway.Command `cmd:"" name:"mcp-gateway" help:"Stand in front of an MCP server, and have every request decided."`
 	MCP        tools.Command   `cmd:"" name:"mcp" help:"Look at the tools behind a gateway, and at what it asks."`
 
-	Config      operate.Config      `cmd:"" help:"Check, print and describe the configuration."`
-	Conformance operate.Conformance `cmd:"" help:"Test whether the PDP at a URL conforms to AuthZEN."`
-	Keys        operate.Keys        `cmd:"" help:"Add, renew, list and revoke API keys."`
-	Signing     operate.Signing     `cmd:"" help:"Rotate the key that signs tokens."`
-	Replay      audit.ReplayCommand `cmd:"" help:"Ask a candidate for policies what recorded questions asked, and print which answers would change."`
-	Log         audit.Command       `cmd:"" help:"Read, prove and verify the decision log."`
-	Approvals   approvalCommands    `cmd:"" help:"See the approval requests that wait for you, and decide about them."`
+	Config      operate.Config        `cmd:"" help:"Check, print and describe the configuration."`
+	Conformance operate.Conformance   `cmd:"" help:"Test whether the PDP at a URL conforms to AuthZEN."`
+	Keys        operate.Keys          `cmd:"" help:"Add, renew, list and revoke API keys."`
+	Signing     operate.Signing       `cmd:"" help:"Rotate the key that signs tokens."`
+	Replay      audit.ReplayCommand   `cmd:"" help:"Ask a candidate for policies what recorded questions asked, and print which answers would change."`
+	Diff        audit.DiffCommand     `cmd:"" help:"Print what differs between two directories of policies, and in which decisions."`
+	Coverage    audit.CoverageCommand `cmd:"" help:"Print which policies had a part in recorded decisions, and which tests satisfy."`
+	Log         audit.Command         `cmd:"" help:"Read, prove and verify the decision log."`
+	Approvals   approvalCommands      `cmd:"" help:"See the approval requests that wait for you, and decide about them."`
 
 	Capabilities capabilities.Command `cmd:"" help:"Ask for capability tokens, prove and verify them, and take them back."`
 

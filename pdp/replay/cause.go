@@ -42,23 +42,33 @@ const (
 
 // Causes finds for each group which policies make the difference, by its oldest example.
 func (c *Compared) Causes(ctx context.Context, base, candidate *Side, s Structure, limits evaluation.Limits) error {
+	changes := s.edits()
+	for n, g := range c.Groups {
+		if n == mostCausedOnce {
+			break
+		}
+		f := finder{g: g, base: base, candidate: candidate, changes: changes, tenant: g.example.Recorded.Tenant}
+		call, err := recorder.CallOf(g.example.Recorded, candidate.Bundle, limits)
+		if err == nil { // else there is nothing to explain it by
+			f.explain(ctx, call)
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		g.Cause = f.find()
+	}
+	return nil
+}
+
+// edits are the policies whose meaning is not as it was.
+func (s *Structure) edits() map[policyKey]PolicyChange {
 	changes := map[policyKey]PolicyChange{}
 	for _, one := range s.Policies {
 		if one.Change == Added || one.Change == Removed || one.Change == Edited {
 			changes[policyKey{one.Tenant, one.ID}] = one
 		}
 	}
-	for n, g := range c.Groups {
-		if n == mostCausedOnce {
-			break
-		}
-		f := finder{g: g, base: base, candidate: candidate, changes: changes, tenant: g.example.Recorded.Tenant}
-		if err := f.explain(ctx, limits); err != nil {
-			return err
-		}
-		g.Cause = f.find()
-	}
-	return nil
+	return changes
 }
 
 // finder finds the causes of one group.
@@ -67,22 +77,16 @@ type finder struct {
 	base, candidate *Side
 	changes         map[policyKey]PolicyChange
 	tenant          string
-	now             *evaluation.Explanation // of the candidate, for the example
+	now             evaluation.Explanation // of the candidate, for the example
 }
 
 // explain has the candidate say how it came to the answer to the example.
-func (f *finder) explain(ctx context.Context, limits evaluation.Limits) error {
-	f.now = &evaluation.Explanation{}
-	call, err := recorder.CallOf(f.g.example.Recorded, f.candidate.Bundle, limits)
-	if err != nil {
-		return nil // there is nothing to explain it by
-	}
+func (f *finder) explain(ctx context.Context, call pdp.Call) {
 	call.Explain, call.Clauses = true, true
 	d, err := pdp.Of(f.candidate.Bundle, pdp.Options{}).Evaluate(ctx, call)
 	if err == nil && d.Explain != nil {
-		f.now = d.Explain
+		f.now = *d.Explain
 	}
-	return ctx.Err()
 }
 
 // find says which policies make the difference. What fits first counts.

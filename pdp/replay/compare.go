@@ -363,15 +363,30 @@ func (c *comparison) boundThen(ctx context.Context, q *decisionlog.Recorded) (bo
 	if err != nil || lacks != "" {
 		return nil, lacks, err
 	}
-	call, err := recorder.CallOf(q, b, c.limits)
-	if err != nil {
+	bound, err = BoundBy(ctx, q, b, c.limits)
+	if errors.Is(err, errNoCall) {
 		return nil, LacksRequest, nil
 	}
-	bound, err = pdp.Of(b, pdp.Options{}).Binding(ctx, call)
+	return bound, "", err
+}
+
+// errNoCall: no call can be made of a record.
+var errNoCall = errors.New("the request cannot be made of the record")
+
+// BoundBy is what the approval that a decision used is bound to, by the bundle that decided; nil if it used none.
+func BoundBy(ctx context.Context, q *decisionlog.Recorded, b *pdp.Bundle, limits evaluation.Limits) ([]byte, error) {
+	if len(q.Discharged) == 0 && !q.Approved {
+		return nil, nil
+	}
+	call, err := recorder.CallOf(q, b, limits)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errNoCall, err)
+	}
+	bound, err := pdp.Of(b, pdp.Options{}).Binding(ctx, call)
 	if bound == nil && err == nil {
 		bound = []byte{} // equal to that of no approval
 	}
-	return bound, "", err
+	return bound, err
 }
 
 func (c *comparison) by(ctx context.Context, b *pdp.Bundle, q *decisionlog.Recorded, bound []byte, made *answers) (Outcome, error) {

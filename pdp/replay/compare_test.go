@@ -14,13 +14,17 @@ import (
 // sideOf loads a bundle.
 func sideOf(t *testing.T, files map[string]string) *replay.Side {
 	t.Helper()
+	side, err := replay.ReadSide(sourceOf(files))
+	must(t, err)
+	return side
+}
+
+func sourceOf(files map[string]string) pdp.Source {
 	fsys := fstest.MapFS{}
 	for name, text := range files {
 		fsys[name] = &fstest.MapFile{Data: []byte(text)}
 	}
-	side, err := replay.ReadSide(pdp.FS(fsys))
-	must(t, err)
-	return side
+	return pdp.FS(fsys)
 }
 
 // edited are the policies of a log of one bundle with an edit.

@@ -106,15 +106,23 @@ const (
 	mostText      = 64 << 10
 )
 
-// Explain decides a recorded decision again, by the bundle that decided it. If its error is not about the time, the
-// record or the bundle is at fault.
+// Explain decides a recorded decision again, by the bundle that decided it, or by another one, whose policies have the parts that they
+// have in its own answer. If its error is not about the time, the record or the bundle is at fault.
 func (t *Then) Explain(ctx context.Context, r *decisionlog.Recorded, limits evaluation.Limits) (*decisionlog.Explained, error) {
+	return t.ExplainBound(ctx, r, nil, limits)
+}
+
+// ExplainBound is [Then.Explain] of a bundle that did not decide: the approval that was used counts only if it is bound to the same
+// by this bundle; see [pdp.Call].
+func (t *Then) ExplainBound(
+	ctx context.Context, r *decisionlog.Recorded, bound []byte, limits evaluation.Limits,
+) (*decisionlog.Explained, error) {
 	call, err := CallOf(r, t.Bundle, limits)
 	if err != nil {
 		return nil, err
 	}
-	call.Explain, call.Clauses = true, true
-	out := &decisionlog.Explained{Bundle: r.Bundle, Policies: []decisionlog.ExplainedPolicy{}}
+	call.Explain, call.Clauses, call.Bound = true, true, bound
+	out := &decisionlog.Explained{Bundle: t.Bundle.Digest(), Policies: []decisionlog.ExplainedPolicy{}}
 	d, err := pdp.Of(t.Bundle, pdp.Options{}).Evaluate(ctx, call)
 	if unknown := (*pdp.Unknown)(nil); errors.As(err, &unknown) {
 		out.DependsOn = &decisionlog.Dependence{Paths: unknown.Paths, Policies: unknown.Policies}
@@ -124,11 +132,15 @@ func (t *Then) Explain(ctx context.Context, r *decisionlog.Recorded, limits eval
 		same := r.Answer() == AnswerOf(d) && r.Reason == string(d.Reason)
 		out.Answer, out.Reason, out.Same = AnswerOf(d), d.Reason, &same
 	}
-	t.fill(out, r, d.Explain)
+	parts := r
+	if r.Bundle != t.Bundle.Digest() {
+		parts = &decisionlog.Recorded{Tenant: r.Tenant, Determining: d.Determining, Overruled: d.Overruled, Errors: d.Errors}
+	}
+	t.fill(out, parts, d.Explain)
 	return out, nil
 }
 
-// fill adds the policies: those of the record first, in its order.
+// fill adds the policies: those that have a part first, in its order.
 func (t *Then) fill(out *decisionlog.Explained, r *decisionlog.Recorded, e *evaluation.Explanation) {
 	if e == nil {
 		e = &evaluation.Explanation{}

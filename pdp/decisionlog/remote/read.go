@@ -51,6 +51,27 @@ func (p *proved) record() (decisionlog.Record, error) {
 
 func recordPath(id string) string { return "/v1/decisions/" + url.PathEscape(id) }
 
+// InForce is the bundle that was loaded last, by the log. It has no digest if no record of that may be seen, as by a caller that may
+// not see all tenants, and no files if they are not kept.
+func (l *Log) InForce(ctx context.Context) (digest string, files map[string][]byte, err error) {
+	got, err := l.page(ctx, decisionlog.Filter{Event: decisionlog.EventBundleLoaded}, "newest", -1, 1)
+	if err != nil || len(got.Items) == 0 {
+		return "", nil, err
+	}
+	r, err := decisionlog.Parse(got.Items[0])
+	if err != nil {
+		return "", nil, err
+	}
+	var loaded struct {
+		Bundle string `json:"bundle"`
+	}
+	if err := json.Unmarshal(r.Details, &loaded); err != nil || loaded.Bundle == "" {
+		return "", nil, err
+	}
+	files, err = l.bundle(ctx, loaded.Bundle)
+	return loaded.Bundle, files, err
+}
+
 // bundle is nil for a bundle that is not kept.
 func (l *Log) bundle(ctx context.Context, digest string) (map[string][]byte, error) {
 	type answer struct {

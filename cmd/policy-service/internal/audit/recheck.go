@@ -44,7 +44,7 @@ func (c recheckCommand) Run(s cli.Streams) error {
 	progress := s.Progress("records")
 	o := replay.Options{From: from, To: to, Tenant: string(c.Tenant), Progress: progress.At}
 	var made replay.Rechecked
-	err = c.replayed("recheck the log", func(ctx context.Context, log replay.Source) (err error) {
+	err = c.replayed("recheck the log", true, func(ctx context.Context, log replay.Source) (err error) {
 		made, err = replay.Recheck(ctx, log, o)
 		return err
 	})
@@ -62,8 +62,9 @@ func (c recheckCommand) Run(s cli.Streams) error {
 	return cli.ExitCode(exitDiffers)
 }
 
-// replayed calls f with the records, and the bundles beside them: of a directory, of a file, or of an export that a server makes.
-func (a sourceFlags) replayed(what string, f func(context.Context, replay.Source) error) error {
+// replayed calls f with the records, and with the bundles beside them if they are needed: of a directory, of a file, or of an export
+// that a server makes.
+func (a sourceFlags) replayed(what string, bundles bool, f func(context.Context, replay.Source) error) error {
 	if a.Export != "" {
 		ctx, stop := cli.UntilSignal()
 		defer stop()
@@ -74,18 +75,18 @@ func (a sourceFlags) replayed(what string, f func(context.Context, replay.Source
 		if is {
 			return f(ctx, replay.OfLog(here.Snapshot))
 		}
-		return exportedBy(ctx, log.(*remote.Log), func(r *export.Reader) error { return f(ctx, replay.OfExport(r)) })
+		return exportedBy(ctx, log.(*remote.Log), bundles, func(r *export.Reader) error { return f(ctx, replay.OfExport(r)) })
 	})
 }
 
 // exportedBy calls f with the export of a server while it comes.
-func exportedBy(ctx context.Context, log *remote.Log, f func(*export.Reader) error) error {
+func exportedBy(ctx context.Context, log *remote.Log, bundles bool, f func(*export.Reader) error) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	in, out := io.Pipe()
 	defer func() { _ = in.Close() }()
 	go func() {
-		_, err := log.Export(ctx, out, export.Options{Bundles: true})
+		_, err := log.Export(ctx, out, export.Options{Bundles: bundles})
 		_ = out.CloseWithError(err)
 	}()
 	r, err := export.NewReader(in)

@@ -300,6 +300,16 @@ func (c ReplayCommand) print(s cli.Streams, r replayed) error {
 	if r.Base.Source != baseRecorded {
 		row("changes", "%s", changesText(r.Changes))
 	}
+	comparedRows(row, r.Compared)
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	printGroups(s, r.Groups, c.All)
+	return nil
+}
+
+// comparedRows count the answers that change.
+func comparedRows(row func(any, string, ...any), r replay.Compared) {
 	row("records", "%d, with %s, %s", r.Records, cli.Plural(int(r.Decisions), "decision"), cli.Plural(int(r.Distinct), "different question"))
 	row("same", "%d", r.Same)
 	for _, class := range replay.Classes {
@@ -310,42 +320,46 @@ func (c ReplayCommand) print(s cli.Streams, r replayed) error {
 	if r.Unknown > 0 {
 		row("unknown", "%d depend on a value that a mask hides", r.Unknown)
 	}
-	c.notJudged(row, r)
-	if err := table.Flush(); err != nil {
-		return err
-	}
-	for n, g := range r.Groups {
-		if n == mostGroups && !c.All {
-			s.Print("\nand %s more; --all has them", cli.Plural(len(r.Groups)-n, "group"))
-			break
-		}
-		c.printGroup(s, n+1, g)
-	}
-	return nil
-}
-
-func (ReplayCommand) notJudged(row func(any, string, ...any), r replayed) {
 	for _, one := range r.HiddenBy {
 		row("", "%s, read by %s: %d", one.Path, strings.Join(one.Policies, ", "), one.Decisions)
 	}
-	for _, why := range sortedKeys(r.Incomplete) {
-		row("not judged", "%d: %s", r.Incomplete[why], replay.Why(why))
+	notJudged(row, r.Incomplete)
+}
+
+func notJudged(row func(any, string, ...any), incomplete map[string]int64) {
+	for _, why := range sortedKeys(incomplete) {
+		row("not judged", "%d: %s", incomplete[why], replay.Why(why))
 	}
 }
 
-func (ReplayCommand) printGroup(s cli.Streams, n int, g *replay.Group) {
-	s.Print("\n%d  %s  %s", n, string(g.Class), cli.Plural(int(g.Decisions), "decision"))
-	s.Print("   from      %s", outcomeText(g.From))
-	s.Print("   to        %s", outcomeText(g.To))
-	for _, cause := range g.Cause {
-		s.Print("   because   %s", causeText(cause))
+// printGroups prints changes by their causes.
+func printGroups(s cli.Streams, groups []*replay.Group, all bool) {
+	for n, g := range groups {
+		if n == mostGroups && !all {
+			s.Print("\nand %s more; --all has them", cli.Plural(len(groups)-n, "group"))
+			break
+		}
+		printGroup(s, n+1, g)
 	}
+}
+
+func printGroup(s cli.Streams, n int, g *replay.Group) {
+	s.Print("\n%d  %s  %s", n, string(g.Class), cli.Plural(int(g.Decisions), "decision"))
+	printChange(s, g.From, g.To, g.Cause)
 	s.Print("   subjects  %s", countsText(g.Subjects))
 	s.Print("   resources %s", countsText(g.Resources))
 	s.Print("   actions   %s", countsText(g.Actions))
 	s.Print("   tenants   %s", countsText(g.Tenants))
 	s.Print("   time      %s to %s", g.First, g.Last)
 	s.Print("   such as   %s", strings.Join(g.Examples, ", "))
+}
+
+func printChange(s cli.Streams, from, to replay.Outcome, because []replay.Cause) {
+	s.Print("   from      %s", outcomeText(from))
+	s.Print("   to        %s", outcomeText(to))
+	for _, cause := range because {
+		s.Print("   because   %s", causeText(cause))
+	}
 }
 
 func causeText(c replay.Cause) string {

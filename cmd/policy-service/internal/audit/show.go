@@ -15,13 +15,32 @@ import (
 type showCommand struct {
 	logFlags
 	ID     string    `arg:"" help:"The id of the record, such as the value of X-Decision-Id."`
-	Bundle cli.Given `placeholder:"DIR" help:"Also write the bundle that decided into this new directory, for eval --policies."`
-	JSON   bool      `name:"json" help:"Print JSON, for programs."`
+	Bundle  cli.Given `placeholder:"DIR" help:"Also write the bundle that decided into this new directory, for eval --policies."`
+	AsTest  bool      `xor:"test,why" help:"Print a test with the recorded question and its answer instead, to append to a file of tests/."`
+	Explain bool      `xor:"why" help:"Also say, policy by policy, how the decision came about, as it was, and by today's policies."`
+	With    cli.Given `placeholder:"DIR" help:"With --explain: the directory of policies in place of today's."`
+	JSON    bool      `name:"json" xor:"test" help:"Print JSON, for programs."`
+}
+
+// Help ends the command's help.
+func (showCommand) Help() string {
+	return "Today's policies are the bundle that the decision log says was loaded last.\n\n" +
+		"A value that a mask hides is not known. --explain and --as-test name each one that the answer depends on. A test can hold no " +
+		"approval either. If a test does not pass as it is printed, by the policies that decided, it says so in a comment.\n\n" +
+		"Exit codes: 0, 1 with --as-test if the test needs a value first, 2 it could not be done."
+}
+
+// Validate refuses flags that would be ignored.
+func (c showCommand) Validate() error {
+	if c.With != "" && !c.Explain {
+		return errors.New("--with is for --explain; add it, or leave --with out")
+	}
+	return c.logFlags.Validate()
 }
 
 // Run shows a record, then the policies its answer came from.
 func (c showCommand) Run(s cli.Streams) error {
-	shown, err := c.show("show the record", c.ID)
+	shown, today, err := c.shown()
 	if err != nil {
 		return err
 	}
@@ -30,7 +49,14 @@ func (c showCommand) Run(s cli.Streams) error {
 			return err
 		}
 	}
+	if c.AsTest {
+		return asTest(s, shown)
+	}
 	then, note := c.then(shown)
+	var why *whyJSON
+	if c.Explain {
+		why = explained(shown, today)
+	}
 	if c.JSON {
 		return s.PrintJSON(struct {
 			Record   jsontext.Value `json:"record"`
@@ -38,9 +64,17 @@ func (c showCommand) Run(s cli.Streams) error {
 			*inheritedJSON
 			Policies []policyThen `json:"policies"`
 			Note     string       `json:"note,omitempty"`
-		}{shown.Record.Line, shown.LeafHash, inheritedOf(shown), then, note})
+			*whyJSON
+		}{shown.Record.Line, shown.LeafHash, inheritedOf(shown), then, note, why})
 	}
-	return c.print(s, shown, then, note)
+	if c.Explain { // which has the policies, too
+		then = nil
+	}
+	if err := c.print(s, shown, then, note); err != nil || why == nil {
+		return err
+	}
+	why.print(s)
+	return nil
 }
 
 // inheritedJSON is the request of an item of a batch, or of a question in it, with all that it inherits. Gone names the

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"policy-service/cmd/policy-service/internal/bundledir"
@@ -22,7 +21,7 @@ type Test struct {
 	Dir      string `arg:"" optional:"" help:"The directory of the bundle. Without it, the one in $$POLICY_SERVICE_POLICIES, or this directory."`
 	Match    string `name:"run" placeholder:"RE" help:"Run only the tests whose name matches this regular expression."`
 	JUnit    string `name:"junit" placeholder:"FILE" help:"Also write the results to this file, as JUnit XML."`
-	Coverage bool   `help:"List the policies that no test satisfied."`
+	Coverage bool   `help:"List the policies that no test satisfied. policy-service coverage also says which ones had a part in decisions."`
 	JSON     bool   `name:"json" help:"Print JSON, for programs."`
 }
 
@@ -93,7 +92,7 @@ type results struct {
 	coverage bool
 	took     time.Duration
 	cases    []result
-	covered  map[[2]string]bool // tenant and id of the policies satisfied
+	covered  pdp.Coverage
 }
 
 // result is the outcome of one test; it passed if nothing differs.
@@ -119,8 +118,8 @@ func (r *results) run(decider *pdp.PDP, e pdp.Example) {
 		r.cases = append(r.cases, result{e, []string{notDecided(err, e)}})
 		return
 	}
-	r.cover(e.Call.Request.Tenant, decision)
-	r.cases = append(r.cases, result{e, differences(e, decision)})
+	r.covered.Add(e.Call.Request.Tenant, decision)
+	r.cases = append(r.cases, result{e, e.Differences(decision)})
 }
 
 func notDecided(err error, e pdp.Example) string {
@@ -131,65 +130,10 @@ func notDecided(err error, e pdp.Example) string {
 	return "expected a decision, got none: " + undecided(err, e.Call.Request).Error()
 }
 
-// differences compares the assertions of a test with the decision. Lists
-// compare exactly, in any order.
-func differences(e pdp.Example, d evaluation.Decision) []string {
-	var differs []string
-	if got := word(d); e.Decision != got {
-		differs = append(differs, fmt.Sprintf("decision: expected %s, got %s", e.Decision, got))
-	}
-	if e.Reason != nil && *e.Reason != string(d.Reason) {
-		differs = append(differs, fmt.Sprintf("reason: expected %q, got %q", *e.Reason, d.Reason))
-	}
-	list := func(what string, want, got []string) {
-		if want, got = sorted(want), sorted(got); !slices.Equal(want, got) {
-			expected := fmt.Sprintf("expected [%s], got [%s]", strings.Join(want, ", "), strings.Join(got, ", "))
-			differs = append(differs, what+": "+expected)
-		}
-	}
-	if e.Determining != nil {
-		list("determining", e.Determining, d.Determining)
-	}
-	if e.Obligations != nil {
-		var ids []string
-		for _, o := range d.Obligations {
-			ids = append(ids, o.ID)
-		}
-		list("obligations", e.Obligations, ids)
-	}
-	if len(differs) > 0 {
-		for _, m := range d.Mismatch { // why, as a rule
-			differs = append(differs, fmt.Sprintf("mismatch: %s: %s", m.Pointer, m.Detail))
-		}
-	}
-	return differs
-}
-
-func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) }
-
 // word is the decision, obligations aside.
 func word(d evaluation.Decision) string {
 	d.Obligations = nil
 	return recorder.AnswerOf(d)
-}
-
-// cover notes the policies a test satisfied, whether or not they determined the
-// decision: a permit that a forbid overrode was satisfied too.
-func (r *results) cover(tenant string, d evaluation.Decision) {
-	if d.Explain == nil {
-		return
-	}
-	if r.covered == nil {
-		r.covered = make(map[[2]string]bool)
-	}
-	for _, p := range d.Explain.Policies {
-		if p.Verdict == evaluation.Satisfied {
-			// A tenant's own policy never has the id of one above it, but two
-			// tenants may use the same.
-			r.covered[[2]string{tenant, p.ID}] = true
-			r.covered[[2]string{evaluation.DefaultTenant, p.ID}] = true
-		}
-	}
 }
 
 // uncovered are the policies that no test satisfied.
@@ -199,7 +143,7 @@ func (r *results) uncovered() []pdp.PolicyInfo {
 		return none
 	}
 	for _, p := range r.bundle.Policies() {
-		if !r.covered[[2]string{p.Tenant, p.ID}] {
+		if !r.covered.Has(p) {
 			none = append(none, p)
 		}
 	}

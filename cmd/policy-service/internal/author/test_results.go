@@ -18,7 +18,7 @@ func (r *results) print(s cli.Streams) error {
 		if len(c.differs) == 0 {
 			continue
 		}
-		s.Print("%s %s: %s", s.Colour(cli.Red, "FAIL"), c.place(), c.Name)
+		s.Print("%s %s: %s", s.Colour(cli.Red, "FAIL"), c.Position(), c.Name)
 		for _, d := range c.differs {
 			s.Print("    %s", cli.Quoted(d))
 		}
@@ -40,8 +40,6 @@ func (r *results) print(s cli.Streams) error {
 	s.Print("%s %s: %s", verdict, r.dir, summary)
 	return nil
 }
-
-func (c result) place() string { return fmt.Sprintf("%s:%d:%d", c.File, c.Line, c.Column) }
 
 // reproduce is a command that asks the same question and says why it is
 // answered so. A caller, and a capability of a certain id, cannot be given on the command line.
