@@ -176,7 +176,7 @@ func TestComposeClusterFiles(t *testing.T) {
 			for key, value := range s.Environment {
 				given.Environ = append(given.Environ, key+"="+value)
 			}
-			if _, err := mcp.Form.Read(given, &told); err != nil || told.Name != name || told.PDP.URL != "https://balancer:8180" || told.ToolRequests.Keep != mcp.KeepAtPDP {
+			if _, err := mcp.Form.Read(given, &told); err != nil || told.Name != name || told.PDP.URL != "https://balancer:8180" || told.PDP.URL != pdp.PublicURL || told.ToolRequests.Keep != mcp.KeepAtPDP {
 				t.Errorf("%s: %+v %v", name, told.PDP, err)
 			}
 			for _, file := range append([]string{told.TLS.CertFile, told.TLS.KeyFile, told.PDP.CAFile, told.PDP.KeyFile}, told.Seal.KeyFiles...) {

@@ -32,7 +32,7 @@ import (
 const patience = time.Minute
 
 func TestMain(m *testing.M) {
-	testscript.Main(browsing{m}, map[string]func(){"policy-service": main, "wiki-mcp-server": wikiServer, "edited-mcp-server": editedServer, "listed-mcp-server": listedServer, "echo-mcp-server": echoServer})
+	testscript.Main(browsing{m}, map[string]func(){"policy-service": main, "wiki-mcp-server": wikiServer, "edited-mcp-server": editedServer, "listed-mcp-server": listedServer, "echo-mcp-server": echoServer, "name-server": nameServer})
 }
 
 // browsing ends the browser after the tests, if one was started, and removes the program, if it was built.

@@ -117,6 +117,8 @@ type mark struct {
 	After      uint64            `json:"after"`
 	Generation uint64            `json:"generation"`
 	Origins    map[string]Origin `json:"origins"`
+	// Last are the last transactions of the engines, by their prefixes.
+	Last map[string]etcd.Transaction `json:"last,omitzero"`
 }
 
 // MarkFile is the file of the data directory with the state of etcd as the member last knew it.
@@ -149,6 +151,11 @@ func (c *Cluster) writeMark() error {
 	m := c.mark
 	c.mu.Unlock()
 	m.Cluster, m.Revision = c.history.Known()
+	m.Last = maps.Clone(m.Last) // an engine that is not open yet says nothing
+	if m.Last == nil {
+		m.Last = map[string]etcd.Transaction{}
+	}
+	maps.Copy(m.Last, c.history.Last())
 	if c.options.Data == "" || m.Cluster == 0 {
 		return nil
 	}
@@ -198,7 +205,13 @@ func (c *Cluster) Join(ctx context.Context, j Joining) error {
 	is, err := read(c.values)
 	why := ""
 	if err == nil {
-		why = c.restored(is, known, j.Origin)
+		why, err = c.restored(ctx, is, known, j.Origin)
+	}
+	me := is.origins[j.Origin]
+	if why != "" || is.facts.Generation > known.Generation || me.waits(is.facts.Generation) {
+		c.mu.Lock()
+		c.mark.Last = nil // it is of before
+		c.mu.Unlock()
 	}
 	if why != "" {
 		c.options.Logger.Error("state stands still until each replica has compared its own log", "error", fmt.Errorf("%w: %s", ErrRestored, why))
@@ -279,20 +292,31 @@ func (is *common) lacks(known mark) string {
 
 // restored is "", or why etcd is not what it was when this process last knew it. Once another member has raised the generation, all
 // that this process knew is there again.
-func (c *Cluster) restored(is common, known mark, origin string) (why string) {
+func (c *Cluster) restored(ctx context.Context, is common, known mark, origin string) (why string, err error) {
 	cluster, revision := c.history.Known()
-	_, there := is.origins[origin]
+	me, there := is.origins[origin]
 	switch lacks := is.lacks(known); {
 	case known.Cluster == 0 && there:
-		return MarkFile + " is missing here"
-	case known.Cluster == 0 || lacks != "" || is.facts.Generation > known.Generation:
-		return lacks
+		return MarkFile + " is missing here", nil
+	case known.Cluster == 0 || lacks != "" || is.facts.Generation > known.Generation || me.waits(is.facts.Generation):
+		return lacks, nil // a log that waits is compared now
 	case cluster != known.Cluster:
-		return "it has another cluster id"
+		return "it has another cluster id", nil
 	case revision < known.Revision:
-		return fmt.Sprintf("its revision is %d, and was %d", revision, known.Revision)
+		return fmt.Sprintf("its revision is %d, and was %d", revision, known.Revision), nil
 	}
-	return ""
+	for _, prefix := range slices.Sorted(maps.Keys(known.Last)) {
+		ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+		last, err := etcd.LastOf(ctx, c.client, prefix)
+		cancel()
+		if err != nil {
+			return "", fmt.Errorf("%w: %w", ErrAway, err)
+		}
+		if !last.Follows(known.Last[prefix]) {
+			return fmt.Sprintf("%s has %d transactions, and had %d", prefix, last.Number, known.Last[prefix].Number), nil
+		}
+	}
+	return "", nil
 }
 
 // nextGeneration has every log compared anew, also those that etcd has forgotten. Known is what this process knew before. The

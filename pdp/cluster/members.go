@@ -309,7 +309,8 @@ func (c *Cluster) restoredMeanwhile(ctx context.Context) {
 	}
 	err := c.bypass(ctx, func(v *ledger.Values) error {
 		is, err := read(v)
-		if err != nil || is.facts.Generation > known.Generation && is.lacks(known) == "" {
+		me := is.origins[c.Origin()]
+		if err != nil || (is.facts.Generation > known.Generation || me.waits(is.facts.Generation)) && is.lacks(known) == "" {
 			return err // another member did it
 		}
 		return c.nextGeneration(ctx, v, is, known)

@@ -216,7 +216,7 @@ func TestConsoleWithoutEtcd(t *testing.T) {
 		g.withConsole(n)
 	}
 	for _, one := range g.all {
-		eventually(t, "it goes on", func() bool { _, is := one.ready(); return is.State == nil })
+		eventually(t, "it goes on", func() bool { _, is := one.ready(); return is.State == nil && is.Status == "ready" })
 	}
 	g.in("ended after the copy was made", copied, false)
 	g.in("of before the copy", by, false)

@@ -53,7 +53,7 @@ func TestClusterNonces(t *testing.T) {
 		start(n)
 	}
 	for _, one := range all {
-		eventually(t, "it goes on", func() bool { _, is := one.ready(); return is.State == nil })
+		eventually(t, "it goes on", func() bool { _, is := one.ready(); return is.State == nil && is.Status == "ready" })
 		one.is("nonce_required", late)
 	}
 }

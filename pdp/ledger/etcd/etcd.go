@@ -13,6 +13,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -211,15 +212,16 @@ func (e *Engine) Close() error {
 
 // now is the state of this moment.
 func (e *Engine) now() (*state, error) {
+	known := e.History.lastKnown(e.Prefix)
 	got, err := e.get(e.Prefix + last)
 	if err != nil {
 		return nil, err
 	}
-	s := &state{e: e, at: got.Header.Revision}
-	for _, kv := range got.Kvs {
-		s.last = kv.ModRevision
+	is := lastOf(got)
+	if err := e.History.goesOn(e.Prefix, known, is); err != nil {
+		return nil, e.failed(err)
 	}
-	return s, nil
+	return &state{e: e, at: got.Header.Revision, last: is.Revision}, nil
 }
 
 // View implements [ledger.Engine].
@@ -241,7 +243,8 @@ func (e *Engine) Write(t ledger.Transaction) (revision uint64, err error) {
 	if err := t.Fits(); err != nil {
 		return 0, err
 	}
-	var holds []clientv3.Cmp
+	// What was restored has fewer transactions, whatever its revision is.
+	holds := []clientv3.Cmp{clientv3.Compare(clientv3.Version(e.Prefix+last), ">", e.History.lastKnown(e.Prefix).Number-1)}
 	for key, is := range t.If {
 		holds = append(holds, clientv3.Compare(clientv3.ModRevision(e.key(key)), "=", int64(is)))
 	}
@@ -380,7 +383,64 @@ type History struct {
 	mu       sync.Mutex
 	cluster  uint64
 	revision int64
+	last     map[string]Transaction // by the prefix of an engine
 	restored bool
+}
+
+// Transaction is one that an engine made. A copy of etcd can begin with any revision, but its engines have made fewer transactions.
+type Transaction struct {
+	Number   int64 `json:"number"`
+	Revision int64 `json:"revision"`
+}
+
+// Follows reports whether an engine whose last transaction was that one may have this one as its last now.
+func (t Transaction) Follows(known Transaction) bool {
+	return t == known || t.Number > known.Number && t.Revision > known.Revision
+}
+
+// LastOf asks etcd for the last transaction of the engine with a prefix.
+func LastOf(ctx context.Context, client *clientv3.Client, prefix string) (Transaction, error) {
+	got, err := client.Get(ctx, prefix+last)
+	if err != nil {
+		return Transaction{}, err
+	}
+	return lastOf(got), nil
+}
+
+func lastOf(got *clientv3.GetResponse) (is Transaction) {
+	for _, kv := range got.Kvs {
+		is = Transaction{kv.Version, kv.ModRevision}
+	}
+	return is
+}
+
+// Last are the last transactions that are known, by the prefixes of engines.
+func (h *History) Last() map[string]Transaction {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return maps.Clone(h.last)
+}
+
+func (h *History) lastKnown(prefix string) Transaction {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.last[prefix]
+}
+
+// goesOn holds what is the last transaction of an engine against one that was known to be.
+func (h *History) goesOn(prefix string, known, is Transaction) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.restored = h.restored || !is.Follows(known); h.restored {
+		return ErrRestored
+	}
+	if h.last == nil {
+		h.last = map[string]Transaction{}
+	}
+	if is.Number > h.last[prefix].Number {
+		h.last[prefix] = is
+	}
+	return nil
 }
 
 // Known is the id of the cluster, and the last revision.

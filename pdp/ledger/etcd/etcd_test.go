@@ -241,6 +241,54 @@ func TestRestored(t *testing.T) {
 	}
 }
 
+// A copy may begin with a revision that is higher than any before. It has fewer transactions: an engine finds out when it looks, and
+// writes nothing without that.
+func TestRestoredAhead(t *testing.T) {
+	t.Parallel()
+	members := etcdtest.Start(t, etcdtest.Options{Members: 1})
+	engine := func(prefix string) *etcd.Engine {
+		client, err := etcdtest.Dial(members.Client().Endpoints()...)
+		must(t, err)
+		t.Cleanup(func() { _ = client.Close() })
+		e := etcd.New(etcd.Options{Client: client, Prefix: prefix, Errors: known})
+		must(t, e.Open())
+		t.Cleanup(func() { _ = e.Close() })
+		return e
+	}
+	write := func(e *etcd.Engine) error {
+		_, err := e.Write(ledger.Transaction{Puts: map[string][]byte{"key": []byte("1")}})
+		return err
+	}
+	look := func(e *etcd.Engine) error { return e.View(func(ledger.State) error { return nil }) }
+	looks, writes, hears, unchanged := engine("/looks/"), engine("/writes/"), engine("/hears/"), engine("/unchanged/")
+	changed := []*etcd.Engine{looks, writes, hears}
+	for _, e := range append(changed, unchanged) {
+		must(t, write(e))
+		must(t, look(e))
+	}
+	snapshot := members.Snapshot(0)
+	for _, e := range changed[:2] {
+		must(t, write(e))
+		must(t, look(e))
+	}
+	must(t, write(engine("/hears/")))
+	etcdtest.Eventually(t, "it hears of what another one wrote", func() bool { return hears.History.Last()["/hears/"].Number == 2 })
+	members.Restore(snapshot, "--bump-revision=1000000000", "--mark-compacted")
+	if err := write(writes); !errors.Is(err, ledger.ErrConflict) {
+		t.Errorf("a transaction: %v", err)
+	}
+	for _, e := range changed {
+		if err := look(e); !errors.Is(err, etcd.ErrRestored) {
+			t.Errorf("a look: %v", err)
+		}
+		if err := write(e); !errors.Is(err, etcd.ErrRestored) {
+			t.Errorf("a transaction after a look: %v", err)
+		}
+	}
+	must(t, look(unchanged)) // it has lost nothing
+	must(t, write(unchanged))
+}
+
 // A program that can write to etcd, and has no key, puts back no value but the first.
 func TestNoOlderValueIsPutBack(t *testing.T) {
 	t.Parallel()

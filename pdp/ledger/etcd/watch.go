@@ -100,8 +100,11 @@ func (e *Engine) changed(events []*clientv3.Event) {
 			}
 			if key, is := strings.CutPrefix(string(kv.Key), e.key("")); is {
 				changes[key] = one
-			} else {
-				own = own || string(kv.Key) == e.Prefix+last && string(kv.Value) == e.name
+			} else if string(kv.Key) == e.Prefix+last {
+				own = string(kv.Value) == e.name
+				if known := e.History.lastKnown(e.Prefix); at > known.Revision {
+					_ = e.History.goesOn(e.Prefix, known, Transaction{kv.Version, at}) // the next call says what is wrong
+				}
 			}
 			events = events[1:]
 		}

@@ -156,11 +156,7 @@ func free(t testing.TB) string {
 func (c *Cluster) Restart(n int) {
 	c.t.Helper()
 	m := c.members[n]
-	var all []string
-	for _, one := range c.members {
-		all = append(all, one.name+"=http://"+one.peers.address())
-	}
-	command := exec.Command(judged.ProgramOf(c.t, "members", "member"), "-name", m.name, "-data", m.data, "-cluster", strings.Join(all, ","),
+	command := exec.Command(judged.ProgramOf(c.t, "members", "member"), "-name", m.name, "-data", m.data, "-cluster", c.peers(),
 		"-token", c.token, "-client", "http://"+m.client, "-peer", "http://"+m.peer, "-advertise", "http://"+m.peers.address(),
 		"-quota", fmt.Sprint(c.options.Quota))
 	stdin, err := command.StdinPipe()
@@ -201,6 +197,15 @@ func (c *Cluster) Restart(n int) {
 		}
 	case <-time.After(10 * time.Second): // without a quorum none is ready
 	}
+}
+
+// peers are all members, as each is told.
+func (c *Cluster) peers() string {
+	var all []string
+	for _, one := range c.members {
+		all = append(all, one.name+"=http://"+one.peers.address())
+	}
+	return strings.Join(all, ",")
 }
 
 func (m *member) runs() bool {
@@ -438,6 +443,23 @@ func (c *Cluster) PutBack(dir string) {
 			return err
 		}
 		return os.CopyFS(m.data, os.DirFS(filepath.Join(dir, m.name)))
+	})
+}
+
+// Restore has etcdutl make all members anew of a snapshot, with the same addresses and ids.
+func (c *Cluster) Restore(snapshot string, flags ...string) {
+	c.t.Helper()
+	etcdutl := judged.ProgramOf(c.t, "members", "etcdutl")
+	c.still(func(m *member) error {
+		if err := os.RemoveAll(m.data); err != nil {
+			return err
+		}
+		said, err := exec.Command(etcdutl, append([]string{"snapshot", "restore", snapshot, "--name", m.name, "--data-dir", m.data,
+			"--initial-cluster", c.peers(), "--initial-cluster-token", c.token, "--initial-advertise-peer-urls", "http://" + m.peers.address()}, flags...)...).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, said)
+		}
+		return nil
 	})
 }
 

@@ -30,7 +30,7 @@ func (x *exam) cluster() {
 	default:
 		x.OK(check, "etcd answers, and no replica has joined yet: the first start makes the keys that all have")
 	}
-	if begun {
+	if x.joined = begun; begun {
 		for _, err := range server.MissingShared(x.data, c) {
 			x.Wrong(check, err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"policy-service/pdp/cluster"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 )
@@ -85,6 +86,29 @@ func (x *exam) keysOnRecord() {
 	}
 }
 
+// apiKeys are those of the data directory, or those of the cluster if the replica has what reads them.
+func (x *exam) apiKeys() ([]auth.KeyInfo, error) {
+	if x.Config.Cluster == nil {
+		if x.data == "" {
+			return nil, nil
+		}
+		keys, err := auth.OpenKeys(x.data)
+		if err != nil {
+			return nil, err
+		}
+		return keys.List(), nil
+	}
+	if !x.joined || len(server.MissingShared(x.data, &cluster.Config{})) > 0 { // to open them would make what is missing
+		return nil, nil
+	}
+	keys, done, err := server.OpenSharedKeys(x.ctx, x.Config)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return keys.List(), nil
+}
+
 // keys looks whether the service could use its own keys, and callers theirs.
 func (x *exam) keys() {
 	if !x.exists {
@@ -100,19 +124,22 @@ func (x *exam) keys() {
 	if x.Config.Program.InProcess { // only its program asks, and without a key
 		return
 	}
-	keys, err := auth.OpenKeys(x.data)
+	keys, err := x.apiKeys()
 	if err != nil {
 		x.Wrong("keys", err)
 		return
 	}
-	x.relayed(keys.List())
-	x.unbarred(keys.List())
-	x.expiring(keys.List())
-	some := slices.ContainsFunc(keys.List(), inForce)
+	x.relayed(keys)
+	x.unbarred(keys)
+	x.expiring(keys)
+	some := slices.ContainsFunc(keys, inForce)
 	switch configured := len(x.Config.Auth.JWT)+len(x.Config.Auth.MTLS) > 0; {
-	case !some && keys.Configured() && !configured:
+	case configured:
+	case !some && len(keys) > 0:
 		x.Bites("keys", "policy-service keys add --data "+x.data+" --name NAME", "every API key is revoked or has expired, and nobody can ask")
-	case !keys.Configured() && !configured:
+	case x.Config.Cluster != nil && len(keys) == 0 && x.joined:
+		x.Bites("keys", "policy-service keys add --config FILE --name NAME", "the cluster has no API key, and nobody can ask")
+	case len(keys) == 0 && x.Config.Cluster == nil:
 		x.OK("keys", "there are no credentials: everybody on this machine may ask, nobody else can")
 	}
 }

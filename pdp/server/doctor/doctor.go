@@ -105,6 +105,7 @@ type exam struct {
 	data   string // "" without a data directory
 	exists bool   // the data directory does
 	reader *decisionlog.Reader
+	joined bool      // replicas have joined the cluster
 	newest time.Time // the last time that the log knows; zero if it knows none
 }
 

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/net/dns/dnsmessage"
 
 	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/pdptest/judged"
@@ -207,6 +208,59 @@ func echoServer() {
 	log.Fatal(http.Serve(l, sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, &sdk.StreamableHTTPOptions{Stateless: true})))
 }
 
+// nameServer is DNS as Docker has it, with the names and addresses in the file names.
+func nameServer() {
+	conn, err := net.ListenPacket("udp", "127.0.0.11:53")
+	if err != nil {
+		log.Fatal(err)
+	}
+	for b := make([]byte, 1500); ; {
+		n, from, err := conn.ReadFrom(b)
+		if err != nil {
+			log.Fatal(err)
+		}
+		var m dnsmessage.Message
+		if m.Unpack(b[:n]) != nil || len(m.Questions) != 1 {
+			continue
+		}
+		m.Response, m.Additionals = true, nil
+		q := m.Questions[0]
+		names, err := os.ReadFile("names")
+		if err != nil {
+			log.Fatal(err)
+		}
+		m.RCode = dnsmessage.RCodeNameError
+		for line := range strings.Lines(string(names)) {
+			part := strings.Fields(line)
+			if part[0]+"." != q.Name.String() {
+				continue
+			}
+			if m.RCode = dnsmessage.RCodeSuccess; q.Type == dnsmessage.TypeA {
+				m.Answers = append(m.Answers, dnsmessage.Resource{
+					Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: 1},
+					Body:   &dnsmessage.AResource{A: netip.MustParseAddr(part[1]).As4()},
+				})
+			}
+		}
+		if answer, err := m.Pack(); err == nil {
+			_, _ = conn.WriteTo(answer, from)
+		}
+	}
+}
+
+// named writes what the balancer's DNS says.
+func (m *composed) named(t *testing.T) {
+	t.Helper()
+	text := ""
+	for name, addresses := range m.at {
+		if address, ok := addresses["inside"]; ok {
+			text += name + " " + address.String() + "\n"
+		}
+	}
+	must(t, os.WriteFile(filepath.Join(m.folder, "names.new"), []byte(text), 0o600))
+	must(t, os.Rename(filepath.Join(m.folder, "names.new"), filepath.Join(m.folder, "names")))
+}
+
 // openCluster types the commands of the comment in cluster.yaml. The sample server is ours, as there is no npm.
 func openCluster(t *testing.T) *composed {
 	t.Helper()
@@ -219,6 +273,8 @@ func openCluster(t *testing.T) *composed {
 	must(t, os.WriteFile(filepath.Join(m.folder, "gateway.yaml"),
 		[]byte(strings.Replace(string(deployed(t, "compose/gateway.yaml")), "issuer: https://idp.example.com\n", "issuer: https://idp.example.com\n      jwks_file: /secrets/jwks.json\n", 1)), 0o600))
 	echo, err := exec.LookPath("echo-mcp-server")
+	must(t, err)
+	dns, err := exec.LookPath("name-server")
 	must(t, err)
 	for line := range strings.Lines(string(deployed(t, "compose/cluster.yaml"))) {
 		command, ok := strings.CutPrefix(strings.TrimSpace(line), "#   ")
@@ -233,6 +289,8 @@ func openCluster(t *testing.T) *composed {
 		case isUp && up == "":
 			must(t, os.WriteFile(filepath.Join(m.folder, "keys/jwks.json"), keys, 0o600))
 			m.must(t, "PORT="+m.c.Services["tools"].Environment["PORT"]+" ip netns exec tools "+echo+" >tools.log 2>&1 &")
+			m.named(t)
+			m.must(t, "ip netns exec balancer "+dns+" >dns.log 2>&1 &")
 			for _, name := range []string{"pdp-1", "pdp-2", "balancer", "gateway-0", "gateway-1", "gateway-2"} {
 				m.start(t, name)
 			}
@@ -344,6 +402,10 @@ func TestComposeCluster(t *testing.T) {
 		t.Errorf("on record is %s", decided)
 	}
 
+	if said := m.must(t, m.contain(t, "gateway-1")+"/policy-service mcp-gateway doctor --config /etc/mcp-gateway/gateway.yaml"); !strings.HasSuffix(said, "nothing bites\n") {
+		t.Errorf("a gateway finds\n%s", said)
+	}
+
 	t.Run("large", func(t *testing.T) {
 		m.must(t, `printf 'X-Large: %30000s\n' | tr ' ' x >large; printf '{"subject":{"type":"agent","id":"a"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"t"},"context":{"arguments":{"a":"%200000s"}}}' >body`)
 		if got, _ := m.asks(t, 3, "-H @large -d @body"); got != " 3 200\n" {
@@ -411,6 +473,20 @@ until grep -qi 'content-type: text/event-stream' streamed; do kill -0 $stream ||
 		answer(t, all)
 	})
 
+	// As the pod of a PDP, which comes back with another address.
+	t.Run("a PDP moves", func(t *testing.T) {
+		m.kill(t, "pdp-1", "TERM")
+		old := m.at["pdp-1"]["inside"]
+		m.at["pdp-1"]["inside"] = netip.MustParseAddr("10.111.112.14")
+		m.must(t, fmt.Sprintf("ip -n pdp-1 addr del %s/28 dev to-inside && ip -n pdp-1 addr add %s/28 dev to-inside", old, m.at["pdp-1"]["inside"]))
+		m.start(t, "pdp-1")
+		m.awaits(t, "pdp-1")
+		answer(t, two)
+		m.named(t)
+		m.up(t, "pdps/pdp-1")
+		answer(t, all)
+	})
+
 	t.Run("a member of etcd is killed", func(t *testing.T) {
 		m.kill(t, "etcd-1", "KILL")
 		answer(t, all)
@@ -425,19 +501,19 @@ until grep -qi 'content-type: text/event-stream' streamed; do kill -0 $stream ||
 
 	t.Run("the console", func(t *testing.T) {
 		m.phase++
-		page := fmt.Sprintf("curl -o answer -D headers -w '%%{http_code}\\n' -c cookies -b cookies 'https://localhost:8180/console/login?phase=%d.'", m.phase)
+		page := fmt.Sprintf("curl -o answer -D headers -w '%%{http_code}\\n' 'https://localhost:8180/console/login?phase=%d.'", m.phase)
 		for range 4 {
 			if got := m.must(t, page); got != "200\n" {
 				t.Errorf("got %s", got)
 			}
 		}
-		if got := m.served(t, "console", 4); len(got) != 1 {
+		if got := m.served(t, "pdps", 4); len(got) < 2 { // sessions are in etcd
 			t.Errorf("one person is at %v", got)
 		}
 		// Wrong keys are counted by the address of the client, and not by that of the balancer.
-		const login = `curl -o answer -w '%{http_code}\n' -b cookies -H 'Sec-Fetch-Site: same-origin' -H 'Origin: https://localhost:8180' -d key=wrong https://localhost:8180/console/login`
-		if got := m.must(t, "for n in 1 2 3 4 5 6; do "+login+"; done | tail -1"); got != "429\n" {
-			t.Errorf("the sixth wrong key is answered %s", got)
+		const login = `curl -o answer -w '%{http_code}\n' -H 'Sec-Fetch-Site: same-origin' -H 'Origin: https://localhost:8180' -d key=wrong https://localhost:8180/console/login`
+		if got := m.must(t, "for n in $(seq 16); do "+login+"; done | tail -1"); got != "429\n" {
+			t.Errorf("the sixteenth wrong key is answered %s: there are five at each of three", got)
 		}
 		if got := m.must(t, "ip netns exec gateway-0 "+login); got != "403\n" && got != "401\n" {
 			t.Errorf("the first wrong key of another client is answered %s", got)
