@@ -143,7 +143,7 @@ func TestPropertyClassesAreCertain(t *testing.T) {
 		})
 	}
 	t.Log(count)
-	if count["same"] < 100 || count["unknown"] < 20 || count["widened"]+count["narrowed"] < 20 {
+	if !testing.Short() && (count["same"] < 100 || count["unknown"] < 20 || count["widened"]+count["narrowed"] < 20) {
 		t.Errorf("too few of a kind: %v", count)
 	}
 }
