@@ -338,7 +338,7 @@ func (c *comparison) askBoth(ctx context.Context, q *decisionlog.Recorded) (made
 		return made, unknownOr(err, &made)
 	}
 	if !c.recorded(q) {
-		if made.was, err = c.by(ctx, c.base, q, bound, &made); err != nil || made.lacks != "" {
+		if made.was, err = c.by(ctx, c.baseOf(q), q, bound, &made); err != nil || made.lacks != "" {
 			return made, unknownOr(err, &made)
 		}
 	}
@@ -387,6 +387,19 @@ func BoundBy(ctx context.Context, q *decisionlog.Recorded, b *pdp.Bundle, limits
 		bound = []byte{} // equal to that of no approval
 	}
 	return bound, err
+}
+
+// baseOf is the base, with the tenant of a question also if that has no files of its own there: nothing but its records says then that
+// it was there.
+func (c *comparison) baseOf(q *decisionlog.Recorded) *pdp.Bundle {
+	if c.base.HasTenant(q.Tenant) {
+		return c.base
+	}
+	b, lacks, err := c.then.of(&decisionlog.Recorded{Bundle: c.base.Digest(), Tenant: q.Tenant})
+	if err != nil || lacks != "" {
+		return c.base
+	}
+	return b
 }
 
 func (c *comparison) by(ctx context.Context, b *pdp.Bundle, q *decisionlog.Recorded, bound []byte, made *answers) (Outcome, error) {

@@ -153,7 +153,9 @@ func (a *archive) sources(ask func(name string, from func() replay.Source)) {
 		ask("the export", func() replay.Source {
 			r, err := export.NewReader(bytes.NewReader(file.Bytes()))
 			must(a.t, err)
-			return replay.OfExport(r)
+			of, err := replay.OfExport(r, nil)
+			must(a.t, err)
+			return of
 		})
 		return nil
 	}))

@@ -49,17 +49,30 @@ func (l ofLog) Records(ctx context.Context) iter.Seq2[Record, error] {
 	}
 }
 
-// OfExport is an export, or a merge of several. It is read once.
-func OfExport(r *export.Reader) Source {
+// OfExport is an export, or a merge of several. It is read once. In an export a bundle stands before the records that name it; in a
+// merge it may stand in another part, behind them, so open opens the file once more.
+func OfExport(r *export.Reader, open func() (*export.Reader, error)) (Source, error) {
 	r.KeepBundles()
-	return ofExport{r}
+	if len(r.Parts) == 1 {
+		return ofExport{r, r}, nil
+	}
+	for _, err := range r.Leaves() {
+		if err != nil {
+			return nil, err
+		}
+	}
+	again, err := open()
+	return ofExport{again, r}, err
 }
 
-type ofExport struct{ *export.Reader }
+type ofExport struct {
+	*export.Reader
+	bundles *export.Reader
+}
 
 // Bundle implements [Source].
 func (e ofExport) Bundle(digest string) (map[string][]byte, error) {
-	return e.Reader.Bundle(digest), nil
+	return e.bundles.Bundle(digest), nil
 }
 
 // Records implements [Source].

@@ -18,6 +18,7 @@ type recheckCommand struct {
 	sourceFlags
 	Span   spanFlags `embed:""`
 	Tenant cli.Given `placeholder:"T" help:"Only decisions of this tenant."`
+	Strict bool      `help:"Exit with 2 if a record cannot be judged. Without the flag, that is so only if none can."`
 	JSON   bool      `name:"json" help:"Print JSON, for programs."`
 }
 
@@ -32,7 +33,7 @@ func (recheckCommand) Help() string {
 		"A value that a mask hides is not known: decisions that depend on one are counted, and the value is named. So are those whose " +
 		"record or bundle is gone.\n\n" +
 		"A file needs the policies: write it with log export --bundles.\n\n" +
-		"Exit codes: 0 no decision differs, 2 it could not be done, 3 some differ."
+		"Exit codes: 0 no decision differs, 2 it could not be done, or nothing could be judged, 3 some differ."
 }
 
 // Run rechecks, which reads the whole log once.
@@ -56,26 +57,51 @@ func (c recheckCommand) Run(s cli.Streams) error {
 		return err
 	}
 	print := func() error { return printRechecked(s, made) }
-	if err := s.Answer(c.JSON, made, print, false); err != nil || made.Different == 0 {
+	if err := s.Answer(c.JSON, made, print, false); err != nil {
 		return err
 	}
-	return cli.ExitCode(exitDiffers)
+	switch lacks := count(made.Incomplete); {
+	case made.Different > 0:
+		return cli.ExitCode(exitDiffers)
+	case lacks > 0 && (c.Strict || made.Same+made.Hidden == 0):
+		s.Tell("policy-service: %s cannot be judged", cli.Plural(int(lacks), "record"))
+		return cli.Failed
+	}
+	return nil
+}
+
+// count is how many records cannot be judged.
+func count(incomplete map[string]int64) (all int64) {
+	for _, n := range incomplete {
+		all += n
+	}
+	return all
 }
 
 // replayed calls f with the records, and with the bundles beside them if they are needed: of a directory, of a file, or of an export
 // that a server makes.
 func (a sourceFlags) replayed(what string, bundles bool, f func(context.Context, replay.Source) error) error {
 	if a.Export != "" {
-		ctx, stop := cli.UntilSignal()
-		defer stop()
-		return a.readFile(what, func(r *export.Reader) error { return f(ctx, replay.OfExport(r)) })
+		return a.replayable(what, func(ctx context.Context, open func() (replay.Source, error)) error {
+			from, err := open()
+			if err != nil {
+				return err
+			}
+			return f(ctx, from)
+		})
 	}
 	return a.read(what, func(ctx context.Context, log auditLog) error {
 		here, is := log.(logHere)
 		if is {
 			return f(ctx, replay.OfLog(here.Snapshot))
 		}
-		return exportedBy(ctx, log.(*remote.Log), bundles, func(r *export.Reader) error { return f(ctx, replay.OfExport(r)) })
+		return exportedBy(ctx, log.(*remote.Log), bundles, func(r *export.Reader) error {
+			from, err := replay.OfExport(r, nil) // of one log
+			if err != nil {
+				return err
+			}
+			return f(ctx, from)
+		})
 	})
 }
 

@@ -47,7 +47,7 @@ func (ReplayCommand) Help() string {
 		"widened is what was denied and would be allowed, weaker an allow that would lose an obligation or need less approval, narrowed " +
 		"what was allowed and would be denied, or an approval that would no longer count, stronger an allow that would owe more.\n\n" +
 		"A value that a mask hides is never guessed: a decision that depends on one is unknown, and the value is named.\n\n" +
-		"Exit codes: 0 within the bounds, 1 more than one of them allows, 2 it could not be done, such as when the candidate does not load."
+		"Exit codes: 0 within the bounds, 1 more than one of them allows, 2 it could not be done, such as when the candidate does not load or no record can be judged."
 }
 
 // bound is how many there may be, nil for any number.
@@ -80,6 +80,14 @@ type replayed struct {
 	Candidate sideJSON         `json:"candidate"`
 	Changes   replay.Structure `json:"changes"`
 	replay.Compared
+}
+
+// changed is how many decisions change.
+func (r replayed) changed() (all int64) {
+	for _, n := range r.Changed {
+		all += n
+	}
+	return all
 }
 
 type sideJSON struct {
@@ -125,6 +133,10 @@ func (c ReplayCommand) Run(s cli.Streams) error {
 
 // judge says whether there are more changes than there may be.
 func (c ReplayCommand) judge(s cli.Streams, made replayed) error {
+	if lacks := count(made.Incomplete); lacks > 0 && made.Same+made.Unknown+made.changed() == 0 {
+		s.Tell("policy-service: nothing was compared: %s cannot be judged", cli.Plural(int(lacks), "record"))
+		return cli.Failed
+	}
 	var over []string
 	for _, one := range []struct {
 		most bound
@@ -268,17 +280,20 @@ func (a sourceFlags) fromFile(ctx context.Context, what, name string, f func(con
 			_ = in.Close()
 		}
 	}()
-	err := f(ctx, func() (replay.Source, error) {
+	open := func() (*export.Reader, error) {
 		in, err := os.Open(name)
 		if err != nil {
 			return nil, err
 		}
 		opened = append(opened, in)
-		r, err := export.NewReader(in)
+		return export.NewReader(in)
+	}
+	err := f(ctx, func() (replay.Source, error) {
+		r, err := open()
 		if err != nil {
 			return nil, err
 		}
-		return replay.OfExport(r), nil
+		return replay.OfExport(r, open)
 	})
 	if errors.Is(err, replay.ErrNoBundle) {
 		return fmt.Errorf("cannot %s: %w; write the file with log export --bundles, or give --base", what, err)

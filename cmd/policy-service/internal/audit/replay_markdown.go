@@ -14,11 +14,7 @@ import (
 func (c ReplayCommand) markdown(s cli.Streams, r replayed) error {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	changed := int64(0)
-	for _, n := range r.Changed {
-		changed += n
-	}
-	line("**%d of %s change.**", changed, cli.Plural(int(r.Decisions), "decision"))
+	line("**%d of %s change.**", r.changed(), cli.Plural(int(r.Decisions), "decision"))
 	line("")
 	line("| class | decisions |")
 	line("|---|---:|")

@@ -14,7 +14,7 @@ import (
 
 type showCommand struct {
 	logFlags
-	ID     string    `arg:"" help:"The id of the record, such as the value of X-Decision-Id."`
+	ID      string    `arg:"" help:"The id of the record, such as the value of X-Decision-Id."`
 	Bundle  cli.Given `placeholder:"DIR" help:"Also write the bundle that decided into this new directory, for eval --policies."`
 	AsTest  bool      `xor:"test,why" help:"Print a test with the recorded question and its answer instead, to append to a file of tests/."`
 	Explain bool      `xor:"why" help:"Also say, policy by policy, how the decision came about, as it was, and by today's policies."`
