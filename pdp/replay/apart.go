@@ -129,7 +129,7 @@ func forbidding(text string) (forbids string, whole bool) {
 	return strings.Join(words, " "), last == ";"
 }
 
-// untouched reports whether the answer to a question is certainly the same. A question of what is possible is not looked at, nor one that
+// untouched reports whether the answer to a question is certainly the same. A question with unknown places is not looked at, nor one that
 // was asked with an approval: the policies are asked twice then. A caller without a capability may be told that it needs one, so these
 // policies are asked with a capability, too.
 func (a apart) untouched(ctx context.Context, q *decisionlog.Recorded, limits evaluation.Limits) (bool, error) {

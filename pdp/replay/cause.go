@@ -12,7 +12,7 @@ import (
 	"policy-service/pdp/decisionlog/recorder"
 )
 
-// Cause is a policy that makes answers change, and what it does.
+// Cause is a policy that makes answers change, and its part.
 type Cause struct {
 	Policy string `json:"policy,omitzero"`
 	// Obligation is in place of the policy if that is as it was, and the obligation that it names is not.
@@ -25,10 +25,10 @@ type Cause struct {
 	Clause string `json:"clause,omitzero"`
 }
 
-// Does is what a policy does now.
+// Does is the part of a policy.
 type Does string
 
-// What a policy can do.
+// The parts that a policy can have.
 const (
 	Permits        Does = "permits"
 	Forbids        Does = "forbids"
@@ -89,7 +89,7 @@ func (f *finder) explain(ctx context.Context, call pdp.Call) {
 	}
 }
 
-// find says which policies make the difference. What fits first counts.
+// find says which policies make the difference. The first rule that fits counts.
 func (f *finder) find() []Cause {
 	was, is := f.g.From, f.g.To
 	switch {
@@ -147,7 +147,7 @@ func (f *finder) changeOf(id string) (PolicyChange, bool) {
 	return PolicyChange{}, false
 }
 
-// now and noMore are what a policy does, by its effect.
+// now and noMore are the part of a policy, by its effect.
 func now(effect string) Does {
 	if effect == "forbid" {
 		return Forbids

@@ -25,9 +25,9 @@ type Class string
 
 // The classes, from the one that matters most.
 const (
-	Widened  Class = "widened"  // what was denied is allowed
+	Widened  Class = "widened"  // a deny is an allow
 	Weaker   Class = "weaker"   // an allow lost an obligation, or its approval asks for less
-	Narrowed Class = "narrowed" // what was allowed is denied, or waits though it was approved
+	Narrowed Class = "narrowed" // an allow is a deny, or waits though it was approved
 	Stronger Class = "stronger" // an allow got an obligation, or its approval asks for more
 	Other    Class = "otherwise"
 	Same     Class = "same"
@@ -346,7 +346,7 @@ func (c *comparison) askBoth(ctx context.Context, q *decisionlog.Recorded) (made
 	return made, unknownOr(err, &made)
 }
 
-// unknownOr keeps an answer that depends on what is hidden, which is no failure.
+// unknownOr keeps an answer that depends on a hidden value, which is no failure.
 func unknownOr(err error, made *answers) error {
 	if errors.As(err, &made.need) {
 		return nil
@@ -354,7 +354,7 @@ func unknownOr(err error, made *answers) error {
 	return err
 }
 
-// boundThen is what the approval that a decision used is bound to, by the policies of then; nil if it used none.
+// boundThen is the binding of the approval that a decision used, by the policies of then; nil if it used none.
 func (c *comparison) boundThen(ctx context.Context, q *decisionlog.Recorded) (bound []byte, lacks string, err error) {
 	if len(q.Discharged) == 0 && !q.Approved {
 		return nil, "", nil
@@ -373,7 +373,7 @@ func (c *comparison) boundThen(ctx context.Context, q *decisionlog.Recorded) (bo
 // errNoCall: no call can be made of a record.
 var errNoCall = errors.New("the request cannot be made of the record")
 
-// BoundBy is what the approval that a decision used is bound to, by the bundle that decided; nil if it used none.
+// BoundBy is the binding of the approval that a decision used, by the bundle that decided; nil if it used none.
 func BoundBy(ctx context.Context, q *decisionlog.Recorded, b *pdp.Bundle, limits evaluation.Limits) ([]byte, error) {
 	if len(q.Discharged) == 0 && !q.Approved {
 		return nil, nil
@@ -446,7 +446,7 @@ type Count struct {
 	Decisions int64  `json:"decisions"`
 }
 
-// What is counted of a group.
+// The bounds of what a group counts.
 const (
 	mostNamed   = 10_000 // different names
 	mostListed  = 3
@@ -518,7 +518,7 @@ func (t *tally) group(one *Change) {
 	}
 }
 
-// brief is an outcome without what obligations were filled with: a group has many.
+// brief is an outcome without the properties of its obligations: a group has many.
 func brief(o Outcome) Outcome {
 	o.Obligations = slices.Clone(o.Obligations)
 	for n := range o.Obligations {
@@ -556,7 +556,7 @@ func (t *tally) finish() {
 	}
 }
 
-// compact takes out what is there twice, in any place.
+// compact takes out ids that are there twice, in any place.
 func compact(ids []string) (all []string) {
 	for _, id := range ids {
 		if !slices.Contains(all, id) {

@@ -80,7 +80,7 @@ func onRecord(r *decisionlog.Recorded) Outcome {
 func masked(text string) bool { return strings.Contains(text, evaluation.MaskPrefix) }
 
 // alike reports whether the properties of two obligations are the same. A text that is masked on record is not compared, and all else
-// is: an answer that is certain has no hidden value in it. But if something is hidden, what could not be masked was left out of the record.
+// is: an answer that is certain has no hidden value in it. But if something is hidden, a value that could not be masked was left out of the record.
 func alike(was, is jsontext.Value, hidden bool) bool {
 	if bytes.Equal(was, is) || was.Kind() == '"' && masked(string(was)) {
 		return true

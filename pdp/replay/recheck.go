@@ -49,7 +49,7 @@ type Dependence struct {
 	Decisions int64    `json:"decisions"`
 }
 
-// What a report lists at most.
+// The most that a report lists.
 const (
 	mostDifferences = 1000
 	mostDependences = 100
@@ -130,7 +130,7 @@ func recheck(ctx context.Context, q question, then *bundles, limits evaluation.L
 }
 
 func (r *Rechecked) add(one judged, paths map[string]*Dependence) {
-	if one.q.ID != "" { // else it is not known what it was
+	if one.q.ID != "" { // else its kind is not known
 		r.Decisions++
 	}
 	switch {

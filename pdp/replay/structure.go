@@ -145,7 +145,7 @@ func compareKeys(a, b policyKey) int {
 	return cmp.Or(strings.Compare(a.tenant, b.tenant), strings.Compare(a.id, b.id))
 }
 
-// policyText is a policy as it was written. Its meaning is what is left without comments and white space.
+// policyText is a policy as it was written. Its meaning is the text without comments and white space.
 type policyText struct {
 	pdp.PolicyInfo
 	text, meaning string

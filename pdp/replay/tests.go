@@ -40,7 +40,7 @@ const (
 	OfBoth      = "both"
 )
 
-// CompareTests asks each question of the tests of two bundles of both, at one time. What a test expects has no part in it.
+// CompareTests asks each question of the tests of two bundles of both, at one time. The expectation of a test has no part in it.
 func CompareTests(ctx context.Context, base, candidate *Side, was, is []pdp.Example) (Tested, error) {
 	made := Tested{Changed: map[Class]int{}, Changes: []TestedChange{}}
 	changes := new(Differ(base, candidate)).edits()

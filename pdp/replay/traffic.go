@@ -51,7 +51,7 @@ func CountTraffic(ctx context.Context, from Source, o Options) (Traffic, error) 
 }
 
 func (t *Traffic) add(q question) {
-	if q.ID != "" { // else it is not known what it was
+	if q.ID != "" { // else its kind is not known
 		t.Decisions++
 	}
 	if q.ID == "" || q.lacks == LacksRoom { // the policies stand in the item's own record, also where that of its batch is gone

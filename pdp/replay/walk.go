@@ -46,7 +46,7 @@ func Why(lacks string) string {
 	}[lacks]
 }
 
-// work is a few records in their order, and what came of them.
+// work is a few records in their order, and their results.
 type work[T any] struct {
 	records []raw
 	done    chan struct{}
@@ -63,7 +63,7 @@ type raw struct {
 // atOnce is how many records a worker takes.
 const atOnce = 256
 
-// walk judges the records of a source side by side, and gives what came of each to take, in the order of the log.
+// walk judges the records of a source side by side, and gives each result to take, in the order of the log.
 func walk[T any](ctx context.Context, from Source, o *Options, judge func(context.Context, raw) ([]T, error), take func(T)) error {
 	workers := o.Workers
 	if workers == 0 {

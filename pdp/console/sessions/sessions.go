@@ -43,7 +43,7 @@ const (
 // Options are where the sessions are, and how long they last. All must be there.
 type Options struct {
 	Engine ledger.Engine
-	// Key seals what is in the engine.
+	// Key seals the values in the engine.
 	Key []byte
 	// Idle is how long an unused session lasts.
 	Idle time.Duration
@@ -125,7 +125,7 @@ func (s *Shared) Begin(ctx context.Context, id console.SessionID, session consol
 		c.Put(list, append(all, callersSession{key, session.End.UTC()}))
 	}
 	err := s.values.Update(ctx, begin)
-	if errors.Is(err, errDamaged) { // the list begins anew: what it had ends in its time
+	if errors.Is(err, errDamaged) { // the list begins anew: the sessions of before end in their time
 		if err = s.values.Update(ctx, func(c *ledger.ValuesChange) { c.Delete(list) }); err == nil {
 			err = s.values.Update(ctx, begin)
 		}

@@ -90,7 +90,7 @@ func (n *ndjson) bundle(r decisionlog.Record) error {
 	return n.envelope(r.Sequence, bundleLine{LineBundle, digest, string(decisionlog.BundleList(files))})
 }
 
-// Files takes the lines "file" and "bundle" of an export. Its zero value is ready. What it takes is what its name says, or an error.
+// Files takes the lines "file" and "bundle" of an export. Its zero value is ready. A line whose content differs from its hash is an error.
 type Files struct {
 	// Keep keeps the files, for Of. Otherwise they are only checked.
 	Keep bool

@@ -174,7 +174,7 @@ func (r *Reader) leaves() (all []Leaf, err error) {
 		}
 		return nil, r.files.Bundle(is.Digest, is.List)
 	}
-	if r.envelope { // a word may be written in several ways, and verify reads all: what stands there must not be passed over
+	if r.envelope { // a word may be written in several ways, and verify reads all: no line must be passed over
 		if !slices.ContainsFunc(passedOver, r.is) {
 			return nil, errors.New("no export has such a line")
 		}

@@ -10,7 +10,7 @@ import (
 	"policy-service/pdp/decisionlog/export"
 )
 
-// bundles are those that stand in an export. Each file is what its hash says, and each bundle what its digest says: nothing
+// bundles are those that stand in an export. Each file has its hash, and each bundle its digest: nothing
 // else vouches for them.
 type bundles struct {
 	files    map[string]bool // that came, by their hashes: whether a bundle lists them

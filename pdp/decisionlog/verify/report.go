@@ -78,7 +78,7 @@ type Report struct {
 	UnsignedTails []Tail   `json:"unsigned_tails,omitempty"`
 	OutsideStart  *Unnamed `json:"outside_start,omitzero"`  // decisions while no service ran, by the records
 	UnknownBundle *Unnamed `json:"unknown_bundle,omitzero"` // decisions by a bundle that no record says was loaded
-	// Parts are those of a merge of exports. Then what the report says of one log is theirs, and the counts are of all
+	// Parts are those of a merge of exports. Then all that the report says of one log is in them, and the counts are of all
 	// together.
 	Parts       []Report `json:"parts,omitempty"`
 	Proved      []string `json:"proved"`

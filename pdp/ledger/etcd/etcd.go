@@ -243,7 +243,7 @@ func (e *Engine) Write(t ledger.Transaction) (revision uint64, err error) {
 	if err := t.Fits(); err != nil {
 		return 0, err
 	}
-	// What was restored has fewer transactions, whatever its revision is.
+	// An etcd that was restored has fewer transactions, and may have a higher revision.
 	holds := []clientv3.Cmp{clientv3.Compare(clientv3.Version(e.Prefix+last), ">", e.History.lastKnown(e.Prefix).Number-1)}
 	for key, is := range t.If {
 		holds = append(holds, clientv3.Compare(clientv3.ModRevision(e.key(key)), "=", int64(is)))
@@ -427,7 +427,7 @@ func (h *History) lastKnown(prefix string) Transaction {
 	return h.last[prefix]
 }
 
-// goesOn holds what is the last transaction of an engine against one that was known to be.
+// goesOn compares the last transaction of an engine with the last one that was known.
 func (h *History) goesOn(prefix string, known, is Transaction) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

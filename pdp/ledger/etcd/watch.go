@@ -103,7 +103,7 @@ func (e *Engine) changed(events []*clientv3.Event) {
 			} else if string(kv.Key) == e.Prefix+last {
 				own = string(kv.Value) == e.name
 				if known := e.History.lastKnown(e.Prefix); at > known.Revision {
-					_ = e.History.goesOn(e.Prefix, known, Transaction{kv.Version, at}) // the next call says what is wrong
+					_ = e.History.goesOn(e.Prefix, known, Transaction{kv.Version, at}) // the next call returns the error
 				}
 			}
 			events = events[1:]
@@ -215,7 +215,7 @@ type cache struct {
 
 const (
 	cacheHalf = 16 << 20 // bytes
-	// cacheEach is what an entry takes besides its key and its value.
+	// cacheEach is the room of an entry besides its key and its value.
 	cacheEach = 192
 )
 

@@ -199,7 +199,7 @@ func (c *Cluster) Restart(n int) {
 	}
 }
 
-// peers are all members, as each is told.
+// peers are all members, as each knows them.
 func (c *Cluster) peers() string {
 	var all []string
 	for _, one := range c.members {

@@ -86,7 +86,7 @@ func (x *exam) keysOnRecord() {
 	}
 }
 
-// apiKeys are those of the data directory, or those of the cluster if the replica has what reads them.
+// apiKeys are those of the data directory, or those of the cluster if the replica has the keys that open them.
 func (x *exam) apiKeys() ([]auth.KeyInfo, error) {
 	if x.Config.Cluster == nil {
 		if x.data == "" {
@@ -98,7 +98,7 @@ func (x *exam) apiKeys() ([]auth.KeyInfo, error) {
 		}
 		return keys.List(), nil
 	}
-	if !x.joined || len(server.MissingShared(x.data, &cluster.Config{})) > 0 { // to open them would make what is missing
+	if !x.joined || len(server.MissingShared(x.data, &cluster.Config{})) > 0 { // to open them would make the missing keys
 		return nil, nil
 	}
 	keys, done, err := server.OpenSharedKeys(x.ctx, x.Config)

@@ -77,5 +77,5 @@ func (x *exam) credentials() bool {
 		return true
 	}
 	keys, err := x.apiKeys()
-	return err == nil && len(keys) > 0 || x.Config.Cluster != nil // a replica lets nobody in without credentials
+	return err == nil && len(keys) > 0 || x.Config.Cluster != nil // a replica lets no caller in without credentials
 }

@@ -18,7 +18,7 @@ import (
 	"policy-service/pdp/visible"
 )
 
-// asTest prints a recorded question and its answer as a case of a bundle's tests. Whatever the case lacks is said in it, and to
+// asTest prints a recorded question and its answer as a case of a bundle's tests. The case names all that it lacks, and so does
 // standard error; then the command ends with 1.
 func asTest(s cli.Streams, shown decisionlog.Shown) error {
 	text, lacks, err := testOf(&shown.Record, shown.Files)
@@ -45,7 +45,7 @@ type recordedTest struct {
 	lacks    []string
 }
 
-// testOf is the case of a record. lacks says what is to be mended before the case asks what was asked.
+// testOf is the case of a record. lacks names all that is to be mended before the case puts the same question.
 func testOf(r *decisionlog.Recorded, files map[string][]byte) (text string, lacks []string, err error) {
 	switch {
 	case r.Kind != decisionlog.KindDecision && r.Kind != decisionlog.KindPossible, r.Answer() == "":
@@ -74,7 +74,7 @@ func (t *recordedTest) lack(format string, args ...any) {
 	t.comments = append(t.comments, fmt.Sprintf(format, args...))
 }
 
-// ask makes the request. Where a mask hides something, and the answer depends on it, the request is what is on record.
+// ask makes the request. Where a mask hides something, and the answer depends on it, the request is as it is on record.
 func (t *recordedTest) ask() error {
 	limits := evaluation.DefaultLimits()
 	request, hidden, err := t.Request(limits)
@@ -153,7 +153,7 @@ func (t *recordedTest) declare() error {
 	return nil
 }
 
-// try asks the case of the policies that decided. What a case cannot hold is only lacking if the answer depends on it.
+// try asks the case of the policies that decided. A part that a case cannot hold is only lacking if the answer depends on it.
 func (t *recordedTest) try() {
 	for _, met := range t.Discharged {
 		t.comment("an approval was used, %s, and a test has none", met.Approval)
@@ -296,7 +296,7 @@ func yamlTexts(texts []string) string {
 	return strings.Join(all, ", ")
 }
 
-// yamlText is a text in double quotes. What cannot be seen is escaped, also what is printed as two escapes otherwise.
+// yamlText is a text in double quotes. A character that cannot be seen is escaped, also one that is printed as two escapes otherwise.
 func yamlText(text string) string {
 	var b strings.Builder
 	for _, r := range text {

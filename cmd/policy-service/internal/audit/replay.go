@@ -68,7 +68,7 @@ func (b *bound) UnmarshalText(text []byte) error {
 
 func (b bound) allows(n int64) bool { return b.most == nil || n <= *b.most }
 
-// What --base can be besides a directory.
+// The words that --base takes besides a directory.
 const (
 	baseInForce  = "in-force"
 	baseRecorded = "recorded"

@@ -50,7 +50,7 @@ func (c ReplayCommand) markdown(s cli.Streams, r replayed) error {
 	return err
 }
 
-// code is a text as code in a cell of a table. A cell ends at a bar, whatever it is in, and code at as many backquotes as it began
+// code is a text as code in a cell of a table. A cell ends at a bar, in code too, and code at as many backquotes as it began
 // with.
 func code(text string) string {
 	text = visible.Text(text)

@@ -138,7 +138,7 @@ func (g *Front) noSession(w http.ResponseWriter) {
 	g.refuse(w, http.StatusNotFound, rpc.ID{}, rpc.InvalidRequest, "there is no such session; begin with initialize")
 }
 
-// ofStream are the requests that say what comes on the stream of a session. A foreign session has no stream here.
+// ofStream are the requests that choose the messages on the stream of a session. A foreign session has no stream here.
 var ofStream = []string{"logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
 
 // takeNotification takes a notification of a client. Only notifications that a policy decides about are forwarded, except that

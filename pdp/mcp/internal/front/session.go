@@ -27,7 +27,7 @@ type session struct {
 	client link.Client
 	reach  *link.Reach
 	ends   time.Time
-	// foreign is set if another gateway began the session. What the client told servers there for its stream is not here.
+	// foreign is set if another gateway began the session. The subscriptions of its stream are there, and not here.
 	foreign bool
 
 	flights   flights.Flights
@@ -192,7 +192,7 @@ func (t *sessions) find(id string, who *identity.Principal) *session {
 		return nil
 	}
 	foreign := kept.Gateway != t.o.Name
-	if foreign && t.servers.Programs() { // they run at the other gateway, with what the client did there
+	if foreign && t.servers.Programs() { // they run at the other gateway, with the state of the client
 		return nil
 	}
 	c := link.Client{Era: era.Legacy, Version: kept.Version, Info: kept.Info, Capabilities: kept.Capabilities}
