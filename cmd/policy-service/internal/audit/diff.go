@@ -101,7 +101,7 @@ func (c DiffCommand) Run(s cli.Streams) error {
 
 func (c DiffCommand) byLog(a, b *replay.Side, changes replay.Structure, o replay.Options) (*replay.Compared, error) {
 	var made replay.Compared
-	err := c.Log.source().replayable("compare by the log", func(ctx context.Context, open func() (replay.Source, error)) error {
+	err := c.Log.source().replayable("compare by the log", true, func(ctx context.Context, open func() (replay.Source, error)) error {
 		from, err := open()
 		if err != nil {
 			return err

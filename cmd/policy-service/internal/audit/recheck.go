@@ -3,14 +3,11 @@ package audit
 import (
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
 
 	"policy-service/cmd/policy-service/internal/cli"
-	"policy-service/pdp/decisionlog/export"
-	"policy-service/pdp/decisionlog/remote"
 	"policy-service/pdp/replay"
 )
 
@@ -78,48 +75,15 @@ func count(incomplete map[string]int64) (all int64) {
 	return all
 }
 
-// replayed calls f with the records, and with the bundles beside them if they are needed: of a directory, of a file, or of an export
-// that a server makes.
+// replayed is [sourceFlags.replayable] for a function that goes over the records once.
 func (a sourceFlags) replayed(what string, bundles bool, f func(context.Context, replay.Source) error) error {
-	if a.Export != "" {
-		return a.replayable(what, func(ctx context.Context, open func() (replay.Source, error)) error {
-			from, err := open()
-			if err != nil {
-				return err
-			}
-			return f(ctx, from)
-		})
-	}
-	return a.read(what, func(ctx context.Context, log auditLog) error {
-		here, is := log.(logHere)
-		if is {
-			return f(ctx, replay.OfLog(here.Snapshot))
+	return a.replayable(what, bundles, func(ctx context.Context, open func() (replay.Source, error)) error {
+		from, err := open()
+		if err != nil {
+			return err
 		}
-		return exportedBy(ctx, log.(*remote.Log), bundles, func(r *export.Reader) error {
-			from, err := replay.OfExport(r, nil) // of one log
-			if err != nil {
-				return err
-			}
-			return f(ctx, from)
-		})
+		return f(ctx, from)
 	})
-}
-
-// exportedBy calls f with the export of a server while it comes.
-func exportedBy(ctx context.Context, log *remote.Log, bundles bool, f func(*export.Reader) error) error {
-	ctx, end := context.WithCancel(ctx)
-	defer end()
-	in, out := io.Pipe()
-	defer func() { _ = in.Close() }()
-	go func() {
-		_, err := log.Export(ctx, out, export.Options{Bundles: bundles})
-		_ = out.CloseWithError(err)
-	}()
-	r, err := export.NewReader(in)
-	if err == nil {
-		err = f(r)
-	}
-	return err
 }
 
 // mostPrinted is how many differences are printed.

@@ -109,7 +109,7 @@ func (c ReplayCommand) Run(s cli.Streams) error {
 	o := replay.Options{From: from, To: to, Tenant: string(c.Tenant), Progress: progress.At}
 	var made replayed
 	err = c.records(func(each func(*replay.Change)) error {
-		return c.replayable("replay the log", func(ctx context.Context, open func() (replay.Source, error)) (err error) {
+		return c.replayable("replay the log", true, func(ctx context.Context, open func() (replay.Source, error)) (err error) {
 			made, err = c.compare(ctx, open, candidate, o, each)
 			return err
 		})
@@ -250,8 +250,9 @@ type changeJSON struct {
 	DependsOn *decisionlog.Dependence `json:"depends_on,omitzero"`
 }
 
-// replayable calls f with a way to open the records, which it may do more than once.
-func (a sourceFlags) replayable(what string, f func(context.Context, func() (replay.Source, error)) error) error {
+// replayable calls f with a way to open the records, which it may do more than once, and with the bundles beside them if they are
+// needed: of a directory, of a file, or of an export that a server makes.
+func (a sourceFlags) replayable(what string, bundles bool, f func(context.Context, func() (replay.Source, error)) error) error {
 	if a.Export != "" {
 		ctx, stop := cli.UntilSignal()
 		defer stop()
@@ -266,7 +267,7 @@ func (a sourceFlags) replayable(what string, f func(context.Context, func() (rep
 			return err
 		}
 		defer func() { _, _ = kept.Close(), os.Remove(kept.Name()) }()
-		if _, err := log.(*remote.Log).Export(ctx, kept, export.Options{Bundles: true}); err != nil {
+		if _, err := log.(*remote.Log).Export(ctx, kept, export.Options{Bundles: bundles}); err != nil {
 			return err
 		}
 		return a.fromFile(ctx, what, kept.Name(), f)
