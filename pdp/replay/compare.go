@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -260,7 +261,7 @@ func (c *comparison) judge(ctx context.Context, r raw) (all []*Change, err error
 func (c *comparison) compare(ctx context.Context, one *Change) (err error) {
 	q := one.Recorded
 	key := c.keyOf(q)
-	one.distinct = uint64(key[0])<<56 | uint64(key[1])<<48 | uint64(key[2])<<40 | uint64(key[3])<<32 | uint64(key[4])<<24 | uint64(key[5])<<16 | uint64(key[6])<<8 | uint64(key[7])
+	one.distinct = binary.BigEndian.Uint64(key[:])
 	c.mu.Lock()
 	made, known := c.known[key]
 	c.mu.Unlock()
