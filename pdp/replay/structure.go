@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 
@@ -22,11 +23,15 @@ type Side struct {
 	Files  map[string][]byte
 
 	then *recorder.Then
+	// policies are its policies as they were written. They are cut out once.
+	policies func() map[policyKey]policyText
 }
 
 // SideOf is a bundle of files.
 func SideOf(b *pdp.Bundle, files map[string][]byte) *Side {
-	return &Side{Bundle: b, Files: files, then: recorder.ThenOf(b, files)}
+	s := &Side{Bundle: b, Files: files, then: recorder.ThenOf(b, files)}
+	s.policies = sync.OnceValue(s.cut)
+	return s
 }
 
 // ReadSide loads a bundle.
@@ -151,7 +156,7 @@ type policyText struct {
 	text, meaning string
 }
 
-func (s *Side) policies() map[policyKey]policyText {
+func (s *Side) cut() map[policyKey]policyText {
 	all := map[policyKey]policyText{}
 	for _, p := range s.Bundle.Policies() {
 		text := s.then.Text(p.Position)
