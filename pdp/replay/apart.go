@@ -22,7 +22,7 @@ import (
 // may apply, or a forbid where nothing is permitted, would change no answer. Both are nil where more than policies differs.
 type apart struct {
 	was, is *pdp.Bundle
-	none    bool // no policy differs at all
+	none    bool // nothing differs but comments, layout and tests
 }
 
 func apartOf(base, candidate *Side) (a apart) {

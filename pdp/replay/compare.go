@@ -206,7 +206,6 @@ const mostRemembered = 200_000
 // comparison compares with one candidate.
 type comparison struct {
 	base, candidate *pdp.Bundle // base is nil if the answers on record are
-	same            bool        // they are one bundle, but for comments and layout
 	apart           apart
 	then            *bundles
 	o               *Options
@@ -225,7 +224,6 @@ func Compare(ctx context.Context, from Source, base, candidate *Side, o Options,
 	c := &comparison{candidate: candidate.Bundle, then: newBundles(from), o: &o, limits: o.limits(), known: map[[16]byte]answers{}}
 	if base != nil {
 		c.base, c.apart = base.Bundle, apartOf(base, candidate)
-		c.same = base.Bundle.Digest() == candidate.Bundle.Digest() || c.apart.none
 	}
 	progress := o.Progress
 	o.Progress = func(records int64) {
@@ -321,7 +319,7 @@ func (c *comparison) keyOf(q *decisionlog.Recorded) (key [16]byte) {
 
 // ask asks both bundles.
 func (c *comparison) ask(ctx context.Context, q *decisionlog.Recorded) (made answers, err error) {
-	if made.untouched = c.same; made.untouched {
+	if made.untouched = c.apart.none; made.untouched {
 		return made, nil
 	}
 	made, err = c.askBoth(ctx, q)
