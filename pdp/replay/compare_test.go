@@ -71,7 +71,7 @@ func TestCompare(t *testing.T) {
 			edited("a.cedar", `@id("read") permit(principal, action`, "// who reads\n@id(\"read\")\npermit (principal , action"), map[replay.Class]int64{}, replay.Cause{}, 0,
 		},
 		"without the obligation": {
-			edited("a.cedar", `@obligation("tell") `, ""), map[replay.Class]int64{replay.Weaker: 2, replay.Widened: 2},
+			edited("a.cedar", `@obligation("tell") `, ""), map[replay.Class]int64{replay.Weaker: 4, replay.Widened: 2},
 			replay.Cause{Policy: "tell", Position: "a.cedar:2:1", Change: replay.Edited, Does: replay.Permits}, 0,
 		},
 		"a clause": {
