@@ -82,7 +82,7 @@ func TestPropertyDecisionsAreMadeAgainFromTheLog(t *testing.T) {
 	if kinds["two answers"] == 0 && !testing.Short() && !pdp.FewSeeds() {
 		t.Error("no change hangs on a hidden value: the generator does not test what it should")
 	}
-	if missed := kinds["one answer, not found out"]; missed*10 > kinds["one answer"]+missed {
+	if missed := kinds["one answer, not found out"]; !testing.Short() && missed*10 > kinds["one answer"]+missed {
 		t.Errorf("of %d changes that hang on no hidden value %d are not found out", kinds["one answer"]+missed, missed)
 	}
 	if kinds["unknown"] > 2*kinds["same answer"] {
