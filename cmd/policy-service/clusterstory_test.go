@@ -45,4 +45,9 @@ func TestClusterStory(t *testing.T) {
 	if !strings.Contains(said, "etcd answers, and replicas have joined") || strings.Contains(said, "there are no credentials") || strings.Contains(said, "no API key") {
 		t.Errorf("doctor says %s", said)
 	}
+	// A key that is revoked in the directory of a replica would go on to count.
+	said, _ = m.run(t, `bin/policy-service keys revoke --data .cluster/data1 pep; echo "exit $?"`, patience)
+	if !strings.Contains(said, "exit 2") || !strings.Contains(said, "whose API keys are in etcd; give its configuration with --config") {
+		t.Errorf("keys revoke says %s", said)
+	}
 }

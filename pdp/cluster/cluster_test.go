@@ -177,6 +177,28 @@ func TestOriginIsBoundToItsLog(t *testing.T) {
 	refuses(t, "another key", a.join(), "another approvals.key")
 }
 
+// A copy of a replica's directory of before it joined knows nothing of the cluster, and has a shorter log. It is refused, and changes
+// nothing for those that run.
+func TestOlderCopyOfAReplica(t *testing.T) {
+	t.Parallel()
+	to := etcdtest.One(t)
+	a, b := newReplica(t, "a", t.Name(), to...), newReplica(t, "b", t.Name(), to...)
+	a.run()
+	b.run()
+	older := newReplica(t, "a", t.Name(), to...)
+	older.size = 2
+	refuses(t, "the copy", older.join(), "had 3 records at least, and has 2")
+	generation := a.Generation()
+	for _, one := range []*replica{a, b} {
+		one.close()
+		must(t, one.join())
+		must(t, one.Usable())
+		if one.Generation() != generation {
+			t.Errorf("the generation is %d, and was %d", one.Generation(), generation)
+		}
+	}
+}
+
 // Etcd that was put back is found by those that run, and by one that starts.
 func TestRestored(t *testing.T) {
 	t.Parallel()

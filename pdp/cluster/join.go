@@ -203,6 +203,12 @@ func (c *Cluster) Join(ctx context.Context, j Joining) error {
 	c.config.Origin, c.joining, c.mark = j.Origin, j, known
 	c.mu.Unlock()
 	is, err := read(c.values)
+	if me, there := is.origins[j.Origin]; err == nil && there {
+		// A log that is refused says nothing about etcd: the others go on.
+		if err := me.fits(j.Origin, keys, j.Size()); err != nil {
+			return err
+		}
+	}
 	why := ""
 	if err == nil {
 		why, err = c.restored(ctx, is, known, j.Origin)

@@ -103,12 +103,18 @@ func missingShared(data string) (names []string) {
 	return names
 }
 
+// IsReplica reports whether a data directory is that of a replica, whose state is in etcd.
+func IsReplica(data string) bool {
+	_, err := os.Lstat(filepath.Join(data, cluster.MarkFile))
+	return err == nil
+}
+
 // checkShared refuses to make keys that the other replicas have. Only the first replica of all makes them. Without a cluster, it
 // refuses the directory of a replica: what that knows is in etcd.
 func (s *Server) checkShared(ctx context.Context) error {
 	c := s.config.Cluster
 	if c == nil {
-		if _, err := os.Lstat(filepath.Join(s.config.Data, cluster.MarkFile)); s.config.Data != "" && err == nil {
+		if s.config.Data != "" && IsReplica(s.config.Data) {
 			return fmt.Errorf("%s is the directory of a replica, whose state is in etcd; add cluster to the configuration, or begin with a new directory", s.config.Data)
 		}
 		return nil

@@ -8,6 +8,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
+	"policy-service/pdp/approval"
 	"policy-service/pdp/cluster"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/server/audit"
@@ -39,6 +40,10 @@ func explain(err error, shape evaluation.Shape) *door.Problem {
 		return p
 	case errors.Is(err, pdp.ErrNotRecorded) && errors.Is(err, cluster.ErrState):
 		p := unrecorded(err, "the approvals and capabilities in etcd cannot be used now, so what needs them is not decided; ask again later, or ask another replica")
+		p.Undecided = "state"
+		return p
+	case errors.Is(err, pdp.ErrNotRecorded) && errors.Is(err, approval.ErrUnrecorded):
+		p := unrecorded(err, "a use or a vote of the same approval or capability is not on the log of its replica yet, so what needs it is not decided; ask again in a moment")
 		p.Undecided = "state"
 		return p
 	case errors.Is(err, pdp.ErrNotRecorded):

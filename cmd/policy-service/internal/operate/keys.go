@@ -180,6 +180,9 @@ func openKeys(dir, file string, adding bool) (keys *auth.Keys, done func(), err 
 	if _, err := os.Stat(dir); err != nil && !adding {
 		return nil, nil, fmt.Errorf("cannot read the data directory: %w; try the one that serve is given", err)
 	}
+	if server.IsReplica(dir) { // a key that was revoked there would go on to count
+		return nil, nil, fmt.Errorf("%s is the directory of a replica, whose API keys are in etcd; give its configuration with --config in place of --data", dir)
+	}
 	keys, err = auth.OpenKeys(dir)
 	return keys, func() {}, err
 }
