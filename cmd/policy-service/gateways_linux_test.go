@@ -157,7 +157,7 @@ func openFleet(t *testing.T, seed uint64) *fleet {
 	must(t, os.WriteFile(filepath.Join(dir, "seal.key"), []byte("0123456789abcdef0123456789abcdef"), 0o600))
 	must(t, os.WriteFile(filepath.Join(dir, "pdp.key"), []byte(strings.TrimPrefix(f.key["gateway"], "Bearer ")), 0o600))
 	for n := range 3 {
-		g := &clusterReplica{n: n, command: "mcp-gateway", config: filepath.Join(dir, fmt.Sprint(n, ".yaml"))}
+		g := &clusterReplica{n: n, command: "mcp-gateway", program: "policy-service", config: filepath.Join(dir, fmt.Sprint(n, ".yaml"))}
 		must(t, os.WriteFile(g.config, fmt.Appendf(nil, `name: gateway-%d
 listen: 127.0.0.1:0
 resource: %s

@@ -107,7 +107,7 @@ func TestNoKeyTakesASecret(t *testing.T) {
 		if _, err := time.ParseDuration(k.Default); err == nil { // a time is no secret
 			continue
 		}
-		if secret.MatchString(name) {
+		if secret.MatchString(name) && name != "secrets" { // a directory of files
 			if seen++; !strings.HasSuffix(name, "_file") {
 				t.Errorf("%s takes a secret: make it a path, with a name that ends in _file", k.Path)
 			}

@@ -147,7 +147,7 @@ func TestPropertyRecordsBecomeTests(t *testing.T) {
 		}
 	}
 	t.Logf("%d cases ask what was asked, %d with something hidden, and %d lack a value", whole, masked, lacking)
-	if whole < 100 || masked < 20 || lacking < 5 {
+	if whole < night.Cases(100) || masked < night.Cases(20) || lacking < night.Cases(5) {
 		t.Error(fmt.Sprint("too few of a kind: ", whole, masked, lacking))
 	}
 }
