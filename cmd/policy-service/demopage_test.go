@@ -66,6 +66,8 @@ func (m *terminal) follow(t *testing.T, command, shown string) {
 	b.Loads(func() { b.Press("Enter") })
 	b.Type(m.follows)
 	b.Loads(func() { b.Click("button", "Approve") })
+	// The server may end before the browser does: a page that hears of news would ask it again.
+	b.Loads(func() { b.Click("button", "Log out") })
 }
 
 // checkout copies these files into the terminal's directory. What listens there, listens at the terminal's address.

@@ -9,7 +9,8 @@ import (
 
 // What a page expects is what a terminal shows, but for two things that nobody can know beforehand:
 //
-//	…         is one string of JSON, one number or one word: never a line, an object or an array
+//	…         is one string of JSON, one number or one word: never a line, an object or an array. Several spaces before it are
+//	          any: a number stands at the right of its column
 //	examples  are values that the page lists in a comment. The first output that shows one says what it is in this run.
 //	          From then on it is that in every output, and in every command.
 const (
@@ -72,7 +73,12 @@ func (k known) pattern(want string) (pattern *regexp.Regexp, learns []string) {
 	rest := want
 	for _, at := range regexp.MustCompile(strings.Join(words, "|")).FindAllStringIndex(want, -1) {
 		begin := at[0] - (len(want) - len(rest))
-		text.WriteString(regexp.QuoteMeta(rest[:begin]))
+		before := rest[:begin]
+		if left := strings.TrimRight(before, " "); want[at[0]:at[1]] == "…" && len(before) > len(left)+1 {
+			text.WriteString(regexp.QuoteMeta(left) + " +")
+		} else {
+			text.WriteString(regexp.QuoteMeta(before))
+		}
 		rest = want[at[1]:]
 		switch word := want[at[0]:at[1]]; {
 		case word == "…":
@@ -129,6 +135,8 @@ func TestPageOutputFits(t *testing.T) {
 		{"until …\n", "until 2026-11-21T10:00:00Z\n", true},
 		{"until …\n", "until the 21st\n", false},
 		{"until …\n", "until\n", false},
+		{"  … c\n", " 100 c\n", true},
+		{" … c\n", "  100 c\n", false},
 		{"a … c\n", "a b\nb c\n", false},
 		{"a\n…\nc\n", "a\nb b\nc\n", false},
 		{"…", `"one` + "\n" + `two"`, false},
