@@ -52,6 +52,25 @@ func ReadSide(source pdp.Source) (*Side, error) {
 	return side, err
 }
 
+// With are the policies, declarations and obligations of one bundle, and its bundle.yaml, with the entities, the schema and all else of another.
+func (s *Side) With(other *Side) (*Side, error) {
+	files := map[string][]byte{}
+	for of, mine := range map[*Side]bool{s: true, other: false} {
+		for name, content := range of.Files {
+			base := path.Base(name)
+			policies := isPolicies(name) || strings.Contains("/"+name, "/access/") || base == "obligations.yaml" || base == "bundle.yaml"
+			if policies == mine && name != manifest {
+				files[name] = content
+			}
+		}
+	}
+	b, err := recorder.Compile(files, "")
+	if err != nil {
+		return nil, fmt.Errorf("the policies do not load with the entities and the schema of the base: %w", err)
+	}
+	return SideOf(b, files), nil
+}
+
 // The changes that a policy can have.
 const (
 	Added    = "added"

@@ -26,18 +26,19 @@ import (
 // ReplayCommand is policy-service replay.
 type ReplayCommand struct {
 	sourceFlags
-	Candidate   string    `required:"" placeholder:"DIR" help:"The directory of policies that is to be merged."`
-	Base        string    `default:"in-force" placeholder:"BASE" help:"What it is compared with: in-force, the last bundle that the log says was loaded; recorded, the answers as they were given; or a directory of policies. The default is ${default}."`
-	Span        spanFlags `embed:""`
-	Tenant      cli.Given `placeholder:"T" help:"Only decisions of this tenant."`
-	MaxWidened  bound     `default:"0" placeholder:"N" help:"How many decisions may go from deny to allow: a number, or any. The default is ${default}."`
-	MaxWeaker   bound     `default:"0" placeholder:"N" help:"How many allows may lose an obligation, or have an approval that asks for less. The default is ${default}."`
-	MaxNarrowed bound     `default:"any" placeholder:"N" help:"How many decisions may go from allow to deny. The default is ${default}."`
-	MaxUnknown  bound     `default:"any" placeholder:"N" help:"How many decisions may depend on values that masks hide. The default is ${default}."`
-	Records     cli.Given `placeholder:"FILE" help:"Write every decision that changes, or is not known, into this file: one line of JSON each."`
-	All         bool      `help:"Print all groups, and not only the first 20."`
-	Markdown    bool      `xor:"form" help:"Print Markdown, for a comment on a pull request."`
-	JSON        bool      `name:"json" xor:"form" help:"Print JSON, for programs."`
+	Candidate    string    `required:"" placeholder:"DIR" help:"The directory of policies that is to be merged."`
+	Base         string    `default:"in-force" placeholder:"BASE" help:"What it is compared with: in-force, the last bundle that the log says was loaded; recorded, the answers as they were given; or a directory of policies. The default is ${default}."`
+	PoliciesOnly bool      `help:"Take the entities and the schema of the base: what would the policies of the candidate change by themselves?"`
+	Span         spanFlags `embed:""`
+	Tenant       cli.Given `placeholder:"T" help:"Only decisions of this tenant."`
+	MaxWidened   bound     `default:"0" placeholder:"N" help:"How many decisions may go from deny to allow: a number, or any. The default is ${default}."`
+	MaxWeaker    bound     `default:"0" placeholder:"N" help:"How many allows may lose an obligation, or have an approval that asks for less. The default is ${default}."`
+	MaxNarrowed  bound     `default:"0" placeholder:"N" help:"How many decisions may go from allow to deny. The default is ${default}."`
+	MaxUnknown   bound     `default:"any" placeholder:"N" help:"How many decisions may depend on values that masks hide. The default is ${default}."`
+	Records      cli.Given `placeholder:"FILE" help:"Write every decision that changes, or is not known, into this file: one line of JSON each."`
+	All          bool      `help:"Print all groups, and not only the first 20."`
+	Markdown     bool      `xor:"form" help:"Print Markdown, for a comment on a pull request."`
+	JSON         bool      `name:"json" xor:"form" help:"Print JSON, for programs."`
 }
 
 // Help ends the command's help.
@@ -200,6 +201,14 @@ func (c ReplayCommand) compare(
 		return made, err
 	}
 	made.Changes = replay.Structure{Policies: []replay.PolicyChange{}, Files: []replay.FileChange{}, Entities: replay.EntityChanges{Named: []string{}}}
+	if c.PoliciesOnly {
+		if base == nil {
+			return made, errors.New("--policies-only takes entities from the base, and --base recorded has none; leave one of the two out")
+		}
+		if candidate, err = candidate.With(base); err != nil {
+			return made, err
+		}
+	}
 	if base != nil {
 		made.Changes = replay.Differ(base, candidate)
 	}
