@@ -41,7 +41,7 @@ func TestClusterStory(t *testing.T) {
 	run(2, "used_up")
 
 	// The API keys of a replica are in etcd, and doctor finds them there.
-	said, _ := m.run(t, "cd .cluster && ../bin/policy-service doctor --config 1.yaml", patience)
+	said, _ := m.run(t, "(cd .cluster && ../bin/policy-service doctor --config 1.yaml)", patience)
 	if !strings.Contains(said, "etcd answers, and replicas have joined") || strings.Contains(said, "there are no credentials") || strings.Contains(said, "no API key") {
 		t.Errorf("doctor says %s", said)
 	}
