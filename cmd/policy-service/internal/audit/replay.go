@@ -269,6 +269,9 @@ func (a sourceFlags) replayable(what string, bundles bool, f func(context.Contex
 	}
 	return a.read(what, func(ctx context.Context, log auditLog) error {
 		if here, is := log.(logHere); is {
+			if here.Head.Live {
+				cli.StepAside()
+			}
 			return f(ctx, func() (replay.Source, error) { return replay.OfLog(here.Snapshot), nil })
 		}
 		kept, err := os.CreateTemp("", "policy-service-export-*") // for its owner alone
