@@ -152,22 +152,38 @@ func free(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// Restart starts a member that does not run, with the data that it has.
+// Restart starts a member that does not run, with the data that it has. While it did not run, a connection of another process may
+// have taken its port: it starts once that is free.
 func (c *Cluster) Restart(n int) {
 	c.t.Helper()
+	for late := time.Now().Add(time.Minute); ; {
+		said := c.start(n)
+		if said == "" {
+			return
+		}
+		if !strings.Contains(said, "address already in use") || time.Now().After(late) {
+			c.t.Errorf("member %d did not start: %s", n, said)
+			return
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+}
+
+// start starts a member, and returns its words if it does not start.
+func (c *Cluster) start(n int) (said string) {
+	c.t.Helper()
 	m := c.members[n]
+	before := len(m.said.String())
 	command := exec.Command(judged.ProgramOf(c.t, "members", "member"), "-name", m.name, "-data", m.data, "-cluster", c.peers(),
 		"-token", c.token, "-client", "http://"+m.client, "-peer", "http://"+m.peer, "-advertise", "http://"+m.peers.address(),
 		"-quota", fmt.Sprint(c.options.Quota))
 	stdin, err := command.StdinPipe()
 	if err != nil {
-		c.t.Error(err)
-		return
+		return err.Error()
 	}
 	stdout, err := command.StdoutPipe()
 	if err != nil {
-		c.t.Error(err)
-		return
+		return err.Error()
 	}
 	ended := make(chan struct{})
 	command.Stderr = m.said
@@ -178,8 +194,7 @@ func (c *Cluster) Restart(n int) {
 	}
 	m.mu.Unlock()
 	if err != nil {
-		c.t.Error(err)
-		return
+		return err.Error()
 	}
 	ready := make(chan bool, 1)
 	go func() {
@@ -193,10 +208,11 @@ func (c *Cluster) Restart(n int) {
 	case is := <-ready:
 		if !is {
 			<-ended
-			c.t.Errorf("member %d did not start: %s", n, m.said)
+			return "it ended: " + m.said.String()[before:]
 		}
 	case <-time.After(10 * time.Second): // without a quorum none is ready
 	}
+	return ""
 }
 
 // peers are all members, as each knows them.
