@@ -225,14 +225,9 @@ func Compare(ctx context.Context, from Source, base, candidate *Side, o Options,
 	if base != nil {
 		c.base, c.apart = base.Bundle, apartOf(base, candidate)
 	}
-	progress := o.Progress
-	o.Progress = func(records int64) {
-		if made.Records = records; progress != nil {
-			progress(records)
-		}
-	}
 	tally := newTally(&made)
-	err := walk(ctx, from, &o, c.judge, func(one *Change) {
+	var err error
+	made.Records, err = walk(ctx, from, &o, c.judge, func(one *Change) {
 		if tally.add(one); each != nil && one.Class != Same {
 			each(one)
 		}
@@ -241,19 +236,12 @@ func Compare(ctx context.Context, from Source, base, candidate *Side, o Options,
 	return made, err
 }
 
-func (c *comparison) judge(ctx context.Context, r raw) (all []*Change, err error) {
-	questions, err := questionsIn(r, c.o)
-	for _, q := range questions {
-		if err != nil {
-			break
-		}
-		one := &Change{Recorded: q.Recorded, Lacks: q.lacks, Class: Same, leaf: r.Leaf}
-		if q.lacks == "" {
-			err = c.compare(ctx, one)
-		}
-		all = append(all, one)
+func (c *comparison) judge(ctx context.Context, q question) (one *Change, err error) {
+	one = &Change{Recorded: q.Recorded, Lacks: q.lacks, Class: Same, leaf: q.leaf}
+	if q.lacks == "" {
+		err = c.compare(ctx, one)
 	}
-	return all, err
+	return one, err
 }
 
 func (c *comparison) compare(ctx context.Context, one *Change) (err error) {

@@ -70,23 +70,9 @@ func Recheck(ctx context.Context, from Source, o Options) (Rechecked, error) {
 	made := Rechecked{Differences: []Difference{}, HiddenBy: []Dependence{}, Incomplete: map[string]int64{}, Examples: map[string][]string{}}
 	then, limits := newBundles(from), o.limits()
 	paths := map[string]*Dependence{}
-	progress := o.Progress
-	o.Progress = func(records int64) {
-		if made.Records = records; progress != nil {
-			progress(records)
-		}
-	}
-	err := walk(ctx, from, &o, func(ctx context.Context, r raw) (all []judged, err error) {
-		questions, err := questionsIn(r, &o)
-		for _, q := range questions {
-			if err != nil {
-				break
-			}
-			var one judged
-			one, err = recheck(ctx, q, then, limits)
-			all = append(all, one)
-		}
-		return all, err
+	var err error
+	made.Records, err = walk(ctx, from, &o, func(ctx context.Context, q question) (judged, error) {
+		return recheck(ctx, q, then, limits)
 	}, func(one judged) { made.add(one, paths) })
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
 		slices.Sort(paths[path].Policies)

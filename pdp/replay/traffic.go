@@ -40,13 +40,8 @@ type PolicyParts struct {
 // CountTraffic counts the parts that policies had in the decisions of a log.
 func CountTraffic(ctx context.Context, from Source, o Options) (Traffic, error) {
 	made := Traffic{Incomplete: map[string]int64{}, Examples: map[string][]string{}, parts: map[policyKey]Parts{}}
-	progress := o.Progress
-	o.Progress = func(records int64) {
-		if made.Records = records; progress != nil {
-			progress(records)
-		}
-	}
-	err := walk(ctx, from, &o, func(_ context.Context, r raw) ([]question, error) { return questionsIn(r, &o) }, made.add)
+	var err error
+	made.Records, err = walk(ctx, from, &o, func(_ context.Context, q question) (question, error) { return q, nil }, made.add)
 	return made, err
 }
 

@@ -3,6 +3,7 @@ package replay
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"runtime"
@@ -19,6 +20,8 @@ type question struct {
 	*decisionlog.Recorded
 	// lacks is why it cannot be judged, one of the reasons below.
 	lacks string
+	// leaf is the hash of the record that it is from.
+	leaf [sha256.Size]byte
 }
 
 // The reasons why a record cannot be judged.
@@ -64,7 +67,9 @@ type raw struct {
 const atOnce = 256
 
 // walk judges the records of a source side by side, and gives each result to take, in the order of the log.
-func walk[T any](ctx context.Context, from Source, o *Options, judge func(context.Context, raw) ([]T, error), take func(T)) error {
+func walk[T any](
+	ctx context.Context, from Source, o *Options, judge func(context.Context, question) (T, error), take func(T),
+) (records int64, err error) {
 	workers := o.Workers
 	if workers == 0 {
 		workers = runtime.GOMAXPROCS(0)
@@ -76,13 +81,7 @@ func walk[T any](ctx context.Context, from Source, o *Options, judge func(contex
 	for range workers {
 		running.Go(func() {
 			for w := range todo {
-				for _, one := range w.records {
-					made, err := judge(ctx, one)
-					if w.err = err; err != nil {
-						break
-					}
-					w.made = append(w.made, made...)
-				}
+				w.err = w.ask(ctx, o, judge)
 				close(w.done)
 			}
 		})
@@ -102,8 +101,6 @@ func walk[T any](ctx context.Context, from Source, o *Options, judge func(contex
 			}
 		})
 	})
-	var err error
-	var records int64
 	for w := range order {
 		<-w.done
 		if err == nil {
@@ -121,7 +118,26 @@ func walk[T any](ctx context.Context, from Source, o *Options, judge func(contex
 		}
 	}
 	running.Wait()
-	return errors.Join(err, failed)
+	return records, errors.Join(err, failed)
+}
+
+// ask judges each question of the records.
+func (w *work[T]) ask(ctx context.Context, o *Options, judge func(context.Context, question) (T, error)) error {
+	for _, one := range w.records {
+		questions, err := questionsIn(one, o)
+		if err != nil {
+			return err
+		}
+		for _, q := range questions {
+			q.leaf = one.Leaf
+			made, err := judge(ctx, q)
+			if err != nil {
+				return err
+			}
+			w.made = append(w.made, made)
+		}
+	}
+	return nil
 }
 
 // ofBatch is in the record of a batch, and may be in others.
@@ -154,7 +170,7 @@ func read(ctx context.Context, from Source, give func([]raw) bool) error {
 // questionsIn are the questions of a record, none if it has none or is not chosen.
 func questionsIn(r raw, o *Options) (all []question, err error) {
 	if r.Line == nil {
-		return []question{{&decisionlog.Recorded{Sequence: r.Sequence}, LacksContent}}, nil
+		return []question{{Recorded: &decisionlog.Recorded{Sequence: r.Sequence}, lacks: LacksContent}}, nil
 	}
 	batch, err := r.inheritsFrom()
 	if err != nil {
@@ -176,7 +192,7 @@ func questionsIn(r raw, o *Options) (all []question, err error) {
 	}
 	if resolved.Rest != nil {
 		for range resolved.Rest.More {
-			all = append(all, question{&resolved, LacksRoom})
+			all = append(all, question{Recorded: &resolved, lacks: LacksRoom})
 		}
 	}
 	return all, err
@@ -202,9 +218,9 @@ func (r raw) inheritsFrom() (none decisionlog.Record, err error) {
 
 func asked(r *decisionlog.Recorded) question {
 	if len(r.Gone) > 0 {
-		return question{r, LacksContent}
+		return question{Recorded: r, lacks: LacksContent}
 	}
-	return question{r, ""}
+	return question{Recorded: r}
 }
 
 // bundles are those that answered, compiled once each.
