@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -219,7 +218,7 @@ type comparison struct {
 // to a function, in the order of the log; nil is none.
 func Compare(ctx context.Context, from Source, base, candidate *Side, o Options, each func(*Change)) (Compared, error) {
 	made := Compared{
-		Changed: map[Class]int64{}, HiddenBy: []Dependence{}, Incomplete: map[string]int64{}, Examples: map[string][]string{}, Groups: []*Group{},
+		Changed: map[Class]int64{}, Incomplete: map[string]int64{}, Examples: map[string][]string{}, Groups: []*Group{},
 	}
 	c := &comparison{candidate: candidate.Bundle, then: newBundles(from), o: &o, limits: o.limits(), known: map[[16]byte]answers{}}
 	if base != nil {
@@ -537,10 +536,7 @@ func (t *tally) finish() {
 		return cmp.Or(cmp.Compare(slices.Index(Classes, a.Class), slices.Index(Classes, b.Class)), cmp.Compare(b.Decisions, a.Decisions),
 			strings.Compare(a.First, b.First), strings.Compare(a.Examples[0], b.Examples[0]))
 	})
-	for _, path := range slices.Sorted(maps.Keys(t.paths)) {
-		slices.Sort(t.paths[path].Policies)
-		t.to.HiddenBy = append(t.to.HiddenBy, *t.paths[path])
-	}
+	t.to.HiddenBy = sorted(t.paths)
 }
 
 // compact takes out ids that are there twice, in any place.

@@ -67,17 +67,14 @@ type judged struct {
 
 // Recheck asks each question of a log again, of the bundle that answered it then.
 func Recheck(ctx context.Context, from Source, o Options) (Rechecked, error) {
-	made := Rechecked{Differences: []Difference{}, HiddenBy: []Dependence{}, Incomplete: map[string]int64{}, Examples: map[string][]string{}}
+	made := Rechecked{Differences: []Difference{}, Incomplete: map[string]int64{}, Examples: map[string][]string{}}
 	then, limits := newBundles(from), o.limits()
 	paths := map[string]*Dependence{}
 	var err error
 	made.Records, err = walk(ctx, from, &o, func(ctx context.Context, q question) (judged, error) {
 		return recheck(ctx, q, then, limits)
 	}, func(one judged) { made.add(one, paths) })
-	for _, path := range slices.Sorted(maps.Keys(paths)) {
-		slices.Sort(paths[path].Policies)
-		made.HiddenBy = append(made.HiddenBy, *paths[path])
-	}
+	made.HiddenBy = sorted(paths)
 	return made, err
 }
 
@@ -161,4 +158,14 @@ func depends(paths map[string]*Dependence, on *pdp.Unknown) {
 			}
 		}
 	}
+}
+
+// sorted lists the places by their paths, and the policies of each by their ids.
+func sorted(paths map[string]*Dependence) []Dependence {
+	all := make([]Dependence, 0, len(paths))
+	for _, path := range slices.Sorted(maps.Keys(paths)) {
+		slices.Sort(paths[path].Policies)
+		all = append(all, *paths[path])
+	}
+	return all
 }
