@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -355,7 +356,7 @@ func comparedRows(row func(any, string, ...any), r replay.Compared) {
 }
 
 func notJudged(row func(any, string, ...any), incomplete map[string]int64) {
-	for _, why := range sortedKeys(incomplete) {
+	for _, why := range slices.Sorted(maps.Keys(incomplete)) {
 		row("not judged", "%d: %s", incomplete[why], replay.Why(why))
 	}
 }
@@ -435,12 +436,4 @@ func changesText(s replay.Structure) string {
 		return "none"
 	}
 	return strings.Join(texts, "; ")
-}
-
-func sortedKeys(of map[string]int64) (keys []string) {
-	for key := range of {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }

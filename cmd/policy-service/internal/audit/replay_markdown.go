@@ -2,6 +2,8 @@ package audit
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"policy-service/cmd/policy-service/internal/cli"
@@ -22,7 +24,7 @@ func (c ReplayCommand) markdown(s cli.Streams, r replayed) error {
 		line("| %s | %d |", class, r.Changed[class])
 	}
 	line("| unknown, by a masked value | %d |", r.Unknown)
-	for _, why := range sortedKeys(r.Incomplete) {
+	for _, why := range slices.Sorted(maps.Keys(r.Incomplete)) {
 		line("| not judged: %s | %d |", replay.Why(why), r.Incomplete[why])
 	}
 	for n, g := range r.Groups {
