@@ -485,21 +485,25 @@ func (c *counter) may(body string) bool {
 	return a.may()
 }
 
-// fillEtcd writes until etcd has used more than 80 % of its quota.
+// fillEtcd writes until etcd has used more than 80 % of its quota. A size is known some time after a write, so the last writes are small:
+// many large ones at once would fill the rest of the quota as well.
 func fillEtcd(t testing.TB, etcd *etcdtest.Cluster) {
 	t.Helper()
 	endpoints := etcd.Client().Endpoints()
 	client, err := etcdtest.Dial(endpoints...)
 	must(t, err)
 	defer func() { _ = client.Close() }()
-	text := strings.Repeat("x", 512<<10)
+	size := 512 << 10
 	for n := 0; ; n++ {
-		_, err := client.Put(t.Context(), fmt.Sprint("/filling/", n), text)
+		_, err := client.Put(t.Context(), fmt.Sprint("/filling/", n), strings.Repeat("x", size))
 		must(t, err)
 		status, err := client.Status(t.Context(), endpoints[0])
 		must(t, err)
-		if status.DbSize > status.DbSizeQuota/100*82 {
+		switch percent := status.DbSize * 100 / status.DbSizeQuota; {
+		case percent > 82:
 			return
+		case percent > 50:
+			size = 32 << 10
 		}
 	}
 }
