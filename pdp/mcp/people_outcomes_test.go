@@ -60,10 +60,10 @@ func says(answer string) func(*world, string, int) string {
 
 // later has people do something once alice's answer has been counted.
 func (w *world) later(id string, do func()) {
-	go func() {
+	w.aside.Go(func() {
 		mcptest.Until(w.t, "alice's answer counts", func() bool { return len(w.votes(id)) > 0 })
 		do()
-	}()
+	})
 }
 
 var peopleOutcomes = []peopleOutcome{{
@@ -265,6 +265,8 @@ func (o peopleOutcome) holds(t *testing.T, c peopleClient) {
 	}
 	first, round := "", 0
 	answers := c.run(t, w, o.tool, calls, func(params jsontext.Value) string {
+		w.aside.Add(1)
+		defer w.aside.Done()
 		id := w.asks(o.tool)
 		if first == "" {
 			first = id
@@ -278,7 +280,7 @@ func (o peopleOutcome) holds(t *testing.T, c peopleClient) {
 		round++
 		return o.asked(w, id, round-1)
 	})
-	w.aside.Wait() // the console has more to show after it was decided
+	w.aside.Wait() // a call goes on as soon as it is decided, while whoever decided still reads the answer
 	if len(answers) != len(o.want) {
 		t.Fatalf("%d answers to %d calls", len(answers), len(o.want))
 	}
