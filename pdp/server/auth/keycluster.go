@@ -175,7 +175,7 @@ func (k *Keys) Shared() bool {
 
 func (s *keysInCluster) place() string { return "etcd" }
 
-func (s *keysInCluster) due(time.Duration) bool { return false } // see Run
+func (s *keysInCluster) due(_, _ time.Duration) bool { return false } // see Run
 
 func (s *keysInCluster) keep(*keyView) error { return nil } // no door is opened for want of keys
 

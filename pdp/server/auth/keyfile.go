@@ -63,8 +63,8 @@ type storedKey struct {
 type keyStore interface {
 	// place names it, for errors.
 	place() string
-	// due reports whether a view of so long ago is to be looked at again.
-	due(age time.Duration) bool
+	// due reports whether a view of so long ago is to be looked at again, if that is done every so often.
+	due(age, every time.Duration) bool
 	// look brings a view up to date, and reports whether anything is new. An error says what to try.
 	look(view *keyView) (news bool, err error)
 	// edit changes the keys from what they are then. What two processes change at once, both is changed.
@@ -94,7 +94,7 @@ func (dir keysInFile) place() string { return string(dir) }
 
 func (keysInFile) close() error { return nil }
 
-func (keysInFile) due(age time.Duration) bool { return age < 0 || age >= checkEvery }
+func (keysInFile) due(age, every time.Duration) bool { return age < 0 || age >= every }
 
 func (dir keysInFile) look(view *keyView) (news bool, err error) {
 	info, err := os.Stat(dir.file(KeyFile))

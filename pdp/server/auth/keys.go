@@ -29,10 +29,12 @@ type Keys struct {
 }
 
 // A look at the file is due after checkEvery, and awaited after checkAtMost:
-// between the two, one request looks and the others do not wait for it.
+// between the two, one request looks and the others do not wait for it. After
+// checkWrong it is due for a key that matches none.
 const (
 	checkEvery  = 250 * time.Millisecond
 	checkAtMost = 750 * time.Millisecond
+	checkWrong  = 10 * time.Millisecond
 )
 
 // keyView is what the store had at a moment.
@@ -130,9 +132,16 @@ func (k *Keys) expired(secret string) bool {
 }
 
 // match is the key of an id and a hash, in force or not, or nil. An unknown id costs the same work as a wrong key, so that
-// the time taken says nothing about ids.
+// the time taken says nothing about ids. What matches no key may be one that a command has just added.
 func (k *Keys) match(id string, hash [sha256.Size]byte) *key {
-	found, known := k.current().byID[id]
+	if found := k.matchIn(k.current(), id, hash); found != nil {
+		return found
+	}
+	return k.matchIn(k.newest(), id, hash)
+}
+
+func (k *Keys) matchIn(view *keyView, id string, hash [sha256.Size]byte) *key {
+	found, known := view.byID[id]
 	if known = known && (!k.Shared() || k.Err() == nil); !known {
 		found = &nobody
 	}
@@ -147,7 +156,7 @@ var nobody key
 // current is the view of at most a moment ago.
 func (k *Keys) current() *keyView {
 	view := k.view.Load()
-	if !k.stale(view) {
+	if !k.stale(view, checkEvery) {
 		return view
 	}
 	if !k.mu.TryLock() {
@@ -157,14 +166,27 @@ func (k *Keys) current() *keyView {
 		k.mu.Lock()
 	}
 	defer k.mu.Unlock()
-	if view = k.view.Load(); k.stale(view) {
+	if view = k.view.Load(); k.stale(view, checkEvery) {
+		view = k.look(view)
+	}
+	return view
+}
+
+// newest is the view of now, but for a few milliseconds: many wrong keys are no reason to look each time.
+func (k *Keys) newest() *keyView {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	view := k.view.Load()
+	if k.stale(view, checkWrong) {
 		view = k.look(view)
 	}
 	return view
 }
 
 // stale holds as well where the clock went backwards.
-func (k *Keys) stale(view *keyView) bool { return k.store.due(k.now().Sub(view.at)) }
+func (k *Keys) stale(view *keyView, every time.Duration) bool {
+	return k.store.due(k.now().Sub(view.at), every)
+}
 
 // look reads the store where it is not what it was in the view before.
 func (k *Keys) look(before *keyView) *keyView {

@@ -105,6 +105,37 @@ func TestRevokedElsewhereStopsWithinASecond(t *testing.T) {
 	}
 }
 
+// A key counts as soon as it was added elsewhere. Of many wrong keys not each is a reason to read the file.
+func TestAddedElsewhereCountsAtOnce(t *testing.T) {
+	t.Parallel()
+	dir, c := t.TempDir(), clock.New()
+	command := open(t, dir, c)
+	first := add(t, command, "first")
+	running := open(t, dir, c)
+	second := add(t, command, "second")
+	if _, found := running.Find(first); !found {
+		t.Error("the first key is not found")
+	}
+	if _, found := running.Find(second); found {
+		t.Error("the file is read for each wrong key")
+	}
+	c.Advance(checkWrong)
+	if _, found := running.Find(second); !found {
+		t.Error("the second key is not found")
+	}
+	must(t, command.Revoke("first"))
+	c.Advance(checkWrong)
+	if _, found := running.Find(first); !found {
+		t.Error("the file is read for each right key")
+	}
+	if _, found := running.Find(add(t, open(t, t.TempDir(), c), "other")); found {
+		t.Error("a wrong key is found")
+	}
+	if _, found := running.Find(first); found {
+		t.Error("what was read for a wrong key does not count")
+	}
+}
+
 // A directory of before the lock told of keys is given the note at the first start.
 func TestLostFileOfADirectoryOfBefore(t *testing.T) {
 	t.Parallel()
