@@ -347,6 +347,9 @@ func (p *PDP) Decidable(ctx context.Context, tenant string, a Reviewed) (bool, e
 	return engine.Decidable(ctx, inquire(p.Bundle(), &call), a)
 }
 
+// ParseEntity reads the name of an entity as policies write it, User::"mia".
+func ParseEntity(text string) (evaluation.Ref, error) { return engine.ParseEntity(text) }
+
 // Reviewer returns a [Reviewer] for a person in a tenant.
 func (p *PDP) Reviewer(tenant string, who Approver) (*Reviewer, error) {
 	call := Call{Request: evaluation.Request{Tenant: tenant}}

@@ -40,7 +40,7 @@ const (
 	mostCausedOnce      = 200 // groups whose causes are looked for
 )
 
-// Causes finds for each group which policies make the difference, by its oldest example.
+// Causes finds for each group which policies make the difference, by its oldest example, and for lost votes which policies refuse them.
 func (c *Compared) Causes(ctx context.Context, base, candidate *Side, s Structure, limits evaluation.Limits) error {
 	changes := s.edits()
 	for n, g := range c.Groups {
@@ -56,6 +56,12 @@ func (c *Compared) Causes(ctx context.Context, base, candidate *Side, s Structur
 			return err
 		}
 		g.Cause = f.find()
+	}
+	for n, l := range c.Votes.By {
+		if n == mostCausedOnce {
+			break
+		}
+		l.cause(base, candidate, changes)
 	}
 	return nil
 }

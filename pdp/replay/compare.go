@@ -32,6 +32,7 @@ const (
 	Other    Class = "otherwise"
 	Same     Class = "same"
 	Unknown  Class = "unknown" // it depends on a value that a mask hides
+	Lost     Class = "lost"    // a vote that may not be cast any more; see [Votes]
 )
 
 // Classes are those of changes, in that order.
@@ -175,6 +176,7 @@ type Compared struct {
 	Incomplete map[string]int64    `json:"incomplete"`
 	Examples   map[string][]string `json:"examples"`
 	Groups     []*Group            `json:"groups"`
+	Votes      Votes               `json:"votes"`
 }
 
 // Change is one question, and the answers to it.
@@ -185,6 +187,8 @@ type Change struct {
 	Unknown  *pdp.Unknown
 	// Lacks is why it cannot be judged: see [LacksContent] and the others.
 	Lacks string
+	// Vote is in place of the answers if the record is that of a vote; then the class is Lost, or Same.
+	Vote *Vote
 
 	distinct uint64
 	leaf     [sha256.Size]byte
@@ -218,8 +222,9 @@ type comparison struct {
 // to a function, in the order of the log; nil is none.
 func Compare(ctx context.Context, from Source, base, candidate *Side, o Options, each func(*Change)) (Compared, error) {
 	made := Compared{
-		Changed: map[Class]int64{}, Incomplete: map[string]int64{}, Examples: map[string][]string{}, Groups: []*Group{},
+		Changed: map[Class]int64{}, Incomplete: map[string]int64{}, Examples: map[string][]string{}, Groups: []*Group{}, Votes: Votes{By: []*LostVotes{}, byKey: map[string]*LostVotes{}},
 	}
+	o.votes = true
 	c := &comparison{candidate: candidate.Bundle, then: newBundles(from), o: &o, limits: o.limits(), known: map[[16]byte]answers{}}
 	if base != nil {
 		c.base, c.apart = base.Bundle, apartOf(base, candidate)
@@ -237,7 +242,13 @@ func Compare(ctx context.Context, from Source, base, candidate *Side, o Options,
 
 func (c *comparison) judge(ctx context.Context, q question) (one *Change, err error) {
 	one = &Change{Recorded: q.Recorded, Lacks: q.lacks, Class: Same, leaf: q.leaf}
-	if q.lacks == "" {
+	switch {
+	case q.lacks != "":
+	case isVote(q.Recorded):
+		if one.Vote, err = c.vote(ctx, q.Recorded); err == nil && one.Vote.lost() {
+			one.Class = Lost
+		}
+	default:
 		err = c.compare(ctx, one)
 	}
 	return one, err
@@ -452,6 +463,10 @@ func newTally(to *Compared) *tally {
 }
 
 func (t *tally) add(one *Change) {
+	if one.Vote != nil {
+		t.to.Votes.add(one)
+		return
+	}
 	if one.Recorded.ID != "" {
 		t.to.Decisions++
 	}
@@ -537,6 +552,7 @@ func (t *tally) finish() {
 			strings.Compare(a.First, b.First), strings.Compare(a.Examples[0], b.Examples[0]))
 	})
 	t.to.HiddenBy = sorted(t.paths)
+	t.to.Votes.finish()
 }
 
 // compact takes out ids that are there twice, in any place.

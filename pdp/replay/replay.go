@@ -103,6 +103,8 @@ type Options struct {
 	Workers int
 	// Progress is called now and then with the number of records that are done.
 	Progress func(records int64)
+
+	votes bool // the votes on approval requests, too
 }
 
 func (o *Options) limits() evaluation.Limits {

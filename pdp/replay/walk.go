@@ -15,7 +15,7 @@ import (
 	"policy-service/pdp/decisionlog/recorder"
 )
 
-// question is one recorded question.
+// question is one recorded question, or a vote.
 type question struct {
 	*decisionlog.Recorded
 	// lacks is why it cannot be judged, one of the reasons below.
@@ -181,7 +181,11 @@ func questionsIn(r raw, o *Options) (all []question, err error) {
 		return nil, fmt.Errorf("record %d: %w", r.Sequence, err)
 	}
 	switch {
-	case !o.has(&resolved), resolved.Kind != decisionlog.KindDecision && resolved.Kind != decisionlog.KindPossible:
+	case !o.has(&resolved):
+		return nil, nil
+	case o.votes && isVote(&resolved):
+		return []question{{Recorded: &resolved}}, nil
+	case resolved.Kind != decisionlog.KindDecision && resolved.Kind != decisionlog.KindPossible:
 		return nil, nil
 	case resolved.Items == nil:
 		return []question{asked(&resolved)}, nil

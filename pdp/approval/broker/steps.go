@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -37,10 +38,15 @@ type recordedStep struct {
 	Requester     string         `json:"requester"`
 	Bundle        string         `json:"bundle"`
 	// Asked is the form in which the approval was asked for, "" for the native one, and Person for whom it was.
-	Asked     string    `json:"asked,omitempty"`
-	Person    string    `json:"person,omitempty"`
-	FiledAt   time.Time `json:"filed_at"`
-	ExpiresAt time.Time `json:"expires_at,omitzero"`
+	Asked  string `json:"asked,omitempty"`
+	Person string `json:"person,omitempty"`
+	// OfTenant and SameClient are of the question who may vote; see [pdp.Reviewed].
+	OfTenant   bool `json:"of_tenant,omitzero"`
+	SameClient bool `json:"same_client,omitzero"`
+	// NamesHidden says that a mask hides the name of somebody or something in the request.
+	NamesHidden bool      `json:"names_hidden,omitzero"`
+	FiledAt     time.Time `json:"filed_at"`
+	ExpiresAt   time.Time `json:"expires_at,omitzero"`
 	// Seal is the store's: it takes no step from the log without it.
 	Seal string `json:"seal,omitempty"`
 }
@@ -64,8 +70,9 @@ func entryOfStep(step approval.Step) (decisionlog.Entry, error) {
 	one := step.Approval
 	shown := (step.Caller != "" || step.Name == approval.StepFiled) && one.RedactedAt.IsZero()
 	var justification jsontext.Value
+	namesHidden := false
 	if shown {
-		justification = one.Said
+		justification, namesHidden = one.Said, hidesNames(&one)
 	}
 	details, err := marshal(recordedStep{
 		Approval:   one.ID,
@@ -83,13 +90,16 @@ func entryOfStep(step approval.Step) (decisionlog.Entry, error) {
 
 		Justification: justification,
 
-		Requester: one.Caller,
-		Bundle:    one.Bundle,
-		Asked:     one.Asked,
-		Person:    one.Person,
-		FiledAt:   one.FiledAt,
-		ExpiresAt: one.ExpiresAt,
-		Seal:      step.Seal,
+		Requester:   one.Caller,
+		Bundle:      one.Bundle,
+		Asked:       one.Asked,
+		Person:      one.Person,
+		OfTenant:    one.OfTenant,
+		SameClient:  one.Terms.SameClient,
+		NamesHidden: namesHidden,
+		FiledAt:     one.FiledAt,
+		ExpiresAt:   one.ExpiresAt,
+		Seal:        step.Seal,
 	})
 	if err != nil {
 		return decisionlog.Entry{}, fmt.Errorf("the step %s of an approval has no JSON form: %w", step.Name, err)
@@ -110,6 +120,20 @@ func entryOfStep(step approval.Step) (decisionlog.Entry, error) {
 		entry.Request, err = shownRequest(one.Shown)
 	}
 	return entry, err
+}
+
+// hidesNames reports whether the request that people are shown names anything otherwise than the one that was made.
+func hidesNames(one *approval.Approval) bool {
+	limits := evaluation.DefaultLimits()
+	limits.Body = decisionlog.MaxLine // masking may have made it longer
+	shown, err := evaluation.DecodeAuthZEN(one.Shown, one.Tenant, limits)
+	if err != nil {
+		return true
+	}
+	actors, ok := shown.Actors()
+	return !ok || one.Subject != evaluation.Ref{Type: shown.Subject.Type, ID: shown.Subject.ID} ||
+		one.Resource != evaluation.Ref{Type: shown.Resource.Type, ID: shown.Resource.ID} ||
+		one.Action != shown.Action.Name || !reflect.DeepEqual(actors, one.Actors)
 }
 
 // shownRequest is the request as it was shown, in the parts that records have.

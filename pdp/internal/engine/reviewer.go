@@ -55,6 +55,13 @@ type Reviewer struct {
 	entity   types.EntityUID
 }
 
+// ParseEntity reads the name of an entity as policies write it, User::"mia".
+func ParseEntity(text string) (evaluation.Ref, error) {
+	var uid types.EntityUID
+	err := uid.UnmarshalCedar([]byte(text))
+	return evaluation.Ref{Type: string(uid.Type), ID: string(uid.ID)}, err
+}
+
 // NewReviewer returns a Reviewer for a person. The inquiry holds the tenant and the time.
 func NewReviewer(in Inquiry, who Approver) (*Reviewer, error) {
 	if in.Bundle == nil {

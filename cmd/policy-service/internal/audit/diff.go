@@ -115,7 +115,7 @@ func (c DiffCommand) byLog(a, b *replay.Side, changes replay.Structure, o replay
 }
 
 func (d compared) differs() bool {
-	return len(d.Tests.Changes) > 0 || d.Log != nil && (len(d.Log.Groups) > 0 || d.Log.Unknown > 0)
+	return len(d.Tests.Changes) > 0 || d.Log != nil && (len(d.Log.Groups) > 0 || d.Log.Unknown > 0 || d.Log.Votes.Lost > 0)
 }
 
 // whoseTest says in words whose test it is.
@@ -160,5 +160,6 @@ func (c DiffCommand) print(s cli.Streams, d compared) error {
 		return err
 	}
 	printGroups(s, d.Log.Groups, c.All)
+	printLost(s, d.Log.Votes, c.All)
 	return nil
 }

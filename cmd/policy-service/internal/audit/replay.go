@@ -35,6 +35,7 @@ type ReplayCommand struct {
 	MaxWidened   bound     `default:"0" placeholder:"N" help:"How many decisions may go from deny to allow: a number, or any. The default is ${default}."`
 	MaxWeaker    bound     `default:"0" placeholder:"N" help:"How many allows may lose an obligation, or have an approval that asks for less. The default is ${default}."`
 	MaxNarrowed  bound     `default:"0" placeholder:"N" help:"How many decisions may go from allow to deny. The default is ${default}."`
+	MaxLost      bound     `default:"0" placeholder:"N" help:"How many votes on approval requests may be lost, because their people could not cast them. The default is ${default}."`
 	MaxUnknown   bound     `default:"any" placeholder:"N" help:"How many decisions may depend on values that masks hide. The default is ${default}."`
 	Records      cli.Given `placeholder:"FILE" help:"Write every decision that changes, or is not known, into this file: one line of JSON each."`
 	All          bool      `help:"Print all groups, and not only the first 20."`
@@ -47,7 +48,8 @@ func (ReplayCommand) Help() string {
 	return "Each recorded question is asked again of the candidate, as it was asked then: at its time, with its obligations and approvals. " +
 		"Nothing is used or written.\n\n" +
 		"widened is what was denied and would be allowed, weaker an allow that would lose an obligation or need less approval, narrowed " +
-		"what was allowed and would be denied, or an approval that would no longer count, stronger an allow that would owe more.\n\n" +
+		"what was allowed and would be denied, or an approval that would no longer count, stronger an allow that would owe more, lost a vote " +
+		"on an approval request that its person could not cast.\n\n" +
 		"A value that a mask hides is never guessed: a decision that depends on one is unknown, and the value is named.\n\n" +
 		"Exit codes: 0 within the bounds, 1 more than one of them allows, 2 it could not be done, such as when the candidate does not load or no record can be judged."
 }
@@ -141,16 +143,18 @@ func (c ReplayCommand) judge(s cli.Streams, made replayed) error {
 	}
 	var over []string
 	for _, one := range []struct {
-		most bound
-		n    int64
-		flag string
-		what string
+		most       bound
+		n          int64
+		of         string
+		flag, what string
 	}{
-		{c.MaxWidened, made.Changed[replay.Widened], "--max-widened", "widened"}, {c.MaxWeaker, made.Changed[replay.Weaker], "--max-weaker", "weaker"},
-		{c.MaxNarrowed, made.Changed[replay.Narrowed], "--max-narrowed", "narrowed"}, {c.MaxUnknown, made.Unknown, "--max-unknown", "unknown"},
+		{c.MaxWidened, made.Changed[replay.Widened], "decision", "--max-widened", "widened"},
+		{c.MaxWeaker, made.Changed[replay.Weaker], "decision", "--max-weaker", "weaker"},
+		{c.MaxNarrowed, made.Changed[replay.Narrowed], "decision", "--max-narrowed", "narrowed"},
+		{c.MaxLost, made.Votes.Lost, "vote", "--max-lost", "lost"}, {c.MaxUnknown, made.Unknown, "decision", "--max-unknown", "unknown"},
 	} {
 		if !one.most.allows(one.n) {
-			over = append(over, fmt.Sprintf("%s %s, and %s allows %d", areOf(one.n), one.what, one.flag, *one.most.most))
+			over = append(over, fmt.Sprintf("%s %s, and %s allows %d", areOf(one.n, one.of), one.what, one.flag, *one.most.most))
 		}
 	}
 	if len(over) == 0 {
@@ -160,11 +164,12 @@ func (c ReplayCommand) judge(s cli.Streams, made replayed) error {
 	return cli.No
 }
 
-func areOf(n int64) string {
+func areOf(n int64, one string) string {
+	verb := "are"
 	if n == 1 {
-		return "1 decision is"
+		verb = "is"
 	}
-	return fmt.Sprintf("%d decisions are", n)
+	return cli.Plural(int(n), one) + " " + verb
 }
 
 func readSide(dir, flag string) (*replay.Side, error) {
@@ -232,7 +237,11 @@ func (c ReplayCommand) records(f func(func(*replay.Change)) error) error {
 				ID: one.Recorded.ID, Sequence: one.Recorded.Sequence, Time: one.Recorded.Time.UTC().Format(decisionlog.TimeLayout),
 				Tenant: one.Recorded.Tenant, Class: one.Class, From: &one.Was, To: &one.Is,
 			}
-			if u := one.Unknown; u != nil {
+			switch u := one.Unknown; {
+			case one.Vote != nil:
+				change.From, change.To = nil, nil
+				change.By, change.Template = one.Vote.By, one.Vote.Template
+			case u != nil:
 				change.From, change.To = nil, nil
 				change.DependsOn = &decisionlog.Dependence{Paths: u.Paths, Policies: u.Policies}
 			}
@@ -258,6 +267,8 @@ type changeJSON struct {
 	From      *replay.Outcome         `json:"from,omitzero"`
 	To        *replay.Outcome         `json:"to,omitzero"`
 	DependsOn *decisionlog.Dependence `json:"depends_on,omitzero"`
+	By        string                  `json:"by,omitzero"` // of a vote
+	Template  string                  `json:"template,omitzero"`
 }
 
 // replayable calls f with a way to open the records, which it may do more than once, and with the bundles beside them if they are
@@ -334,6 +345,7 @@ func (c ReplayCommand) print(s cli.Streams, r replayed) error {
 		return err
 	}
 	printGroups(s, r.Groups, c.All)
+	printLost(s, r.Votes, c.All)
 	return nil
 }
 
@@ -351,6 +363,13 @@ func comparedRows(row func(any, string, ...any), r replay.Compared) {
 	}
 	for _, one := range r.HiddenBy {
 		row("", "%s, read by %s: %d", one.Path, strings.Join(one.Policies, ", "), one.Decisions)
+	}
+	if v := r.Votes; v.Cast > 0 {
+		text := fmt.Sprintf("%d, %d of them lost", v.Cast, v.Lost)
+		if v.Unknown > 0 {
+			text += fmt.Sprintf(", %d not judged", v.Unknown)
+		}
+		row("votes", "%s", text)
 	}
 	notJudged(row, r.Incomplete)
 }
@@ -381,6 +400,30 @@ func printGroup(s cli.Streams, n int, g *replay.Group) {
 	s.Print("   tenants   %s", countsText(g.Tenants))
 	s.Print("   time      %s to %s", g.First, g.Last)
 	s.Print("   such as   %s", strings.Join(g.Examples, ", "))
+}
+
+// printLost prints the votes that their people could not cast.
+func printLost(s cli.Streams, votes replay.Votes, all bool) {
+	for n, l := range votes.By {
+		if n == mostGroups && !all {
+			s.Print("\nand votes of %s more; --all has them", cli.Plural(len(votes.By)-n, "group"))
+			break
+		}
+		s.Print("\nlost  %s", lostText(l))
+		for _, cause := range l.Cause {
+			s.Print("   because   %s", causeText(cause))
+		}
+		s.Print("   time      %s to %s", l.First, l.Last)
+		s.Print("   such as   %s", strings.Join(l.Examples, ", "))
+	}
+}
+
+func lostText(l *replay.LostVotes) string {
+	text := fmt.Sprintf("%s of %s about %s in tenant %s", cli.Plural(int(l.Votes), "vote"), l.By, l.Template, l.Tenant)
+	if l.Own {
+		text += ", who would decide about their own request"
+	}
+	return text
 }
 
 func printChange(s cli.Streams, from, to replay.Outcome, because []replay.Cause) {

@@ -24,6 +24,7 @@ func (c ReplayCommand) markdown(s cli.Streams, r replayed) error {
 		line("| %s | %d |", class, r.Changed[class])
 	}
 	line("| unknown, by a masked value | %d |", r.Unknown)
+	line("| votes that are lost | %d |", r.Votes.Lost)
 	for _, why := range slices.Sorted(maps.Keys(r.Incomplete)) {
 		line("| not judged: %s | %d |", replay.Why(why), r.Incomplete[why])
 	}
@@ -47,6 +48,23 @@ func (c ReplayCommand) markdown(s cli.Streams, r replayed) error {
 		line("| resources | %s |", code(countsText(g.Resources)))
 		line("| actions | %s |", code(countsText(g.Actions)))
 		line("| such as | %s |", code(strings.Join(g.Examples, ", ")))
+	}
+	for n, l := range r.Votes.By {
+		if n == mostGroups && !c.All {
+			line("")
+			line("And votes of %s more.", cli.Plural(len(r.Votes.By)-n, "group"))
+			break
+		}
+		line("")
+		line("**lost: %s**", cli.Plural(int(l.Votes), "vote"))
+		line("")
+		line("| | |")
+		line("|---|---|")
+		line("| lost | %s |", code(lostText(l)))
+		for _, cause := range l.Cause {
+			line("| because | %s |", code(causeText(cause)))
+		}
+		line("| such as | %s |", code(strings.Join(l.Examples, ", ")))
 	}
 	_, err := fmt.Fprint(s.Out, b.String())
 	return err
