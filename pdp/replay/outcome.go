@@ -45,9 +45,8 @@ type Obligation struct {
 // ask puts a call to a bundle. It returns a [*pdp.Unknown] if the answer may depend on what masks hide.
 func ask(ctx context.Context, b *pdp.Bundle, call pdp.Call) (Outcome, error) {
 	d, err := pdp.Of(b, pdp.Options{}).Evaluate(ctx, call)
-	bad := (*evaluation.Error)(nil)
 	switch {
-	case errors.As(err, &bad), errors.Is(err, pdp.ErrUnknownTenant), errors.Is(err, pdp.ErrTenantUnavailable):
+	case refuses(err):
 		return Outcome{Answer: Refused}, nil
 	case err != nil:
 		return Outcome{}, err
@@ -60,6 +59,12 @@ func ask(ctx context.Context, b *pdp.Bundle, call pdp.Call) (Outcome, error) {
 		o.Obligations = append(o.Obligations, Obligation{one.ID, one.Type, one.Properties.AppendJSON(nil)})
 	}
 	return o, nil
+}
+
+// refuses reports whether a bundle cannot be asked; see [Refused].
+func refuses(err error) bool {
+	bad := (*evaluation.Error)(nil)
+	return errors.As(err, &bad) || errors.Is(err, pdp.ErrUnknownTenant) || errors.Is(err, pdp.ErrTenantUnavailable)
 }
 
 // onRecord is the answer that a record has.

@@ -3,7 +3,6 @@ package replay
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -127,13 +126,14 @@ func (c *comparison) reviewed(q *decisionlog.Recorded, said *recordedVote) (abou
 func mayVote(ctx context.Context, b *pdp.Bundle, q *decisionlog.Recorded, who pdp.Approver, about pdp.Reviewed) (pdp.Review, error) {
 	at := cmp.Or(q.Now, q.Time)
 	r, err := pdp.Of(b, pdp.Options{Now: func() time.Time { return at }}).Reviewer(q.Tenant, who)
-	if errors.Is(err, pdp.ErrUnknownTenant) || errors.Is(err, pdp.ErrTenantUnavailable) {
+	var review pdp.Review
+	if err == nil {
+		review, err = r.Review(ctx, about)
+	}
+	if refuses(err) {
 		return pdp.Review{}, nil
 	}
-	if err != nil {
-		return pdp.Review{}, err
-	}
-	return r.Review(ctx, about)
+	return review, err
 }
 
 // add counts a vote.
