@@ -235,14 +235,14 @@ func (c ReplayCommand) records(f func(func(*replay.Change)) error) error {
 		failed = f(func(one *replay.Change) {
 			change := changeJSON{
 				ID: one.Recorded.ID, Sequence: one.Recorded.Sequence, Time: one.Recorded.Time.UTC().Format(decisionlog.TimeLayout),
-				Tenant: one.Recorded.Tenant, Class: one.Class, From: &one.Was, To: &one.Is,
+				Tenant: one.Recorded.Tenant, Class: one.Class,
 			}
 			switch u := one.Unknown; {
 			case one.Vote != nil:
-				change.From, change.To = nil, nil
 				change.By, change.Template = one.Vote.By, one.Vote.Template
-			case u != nil:
-				change.From, change.To = nil, nil
+			case u == nil:
+				change.From, change.To = &one.Was, &one.Is
+			default:
 				change.DependsOn = &decisionlog.Dependence{Paths: u.Paths, Policies: u.Policies}
 			}
 			line, err := json.Marshal(change)
@@ -382,13 +382,21 @@ func notJudged(row func(any, string, ...any), incomplete map[string]int64) {
 
 // printGroups prints changes by their causes.
 func printGroups(s cli.Streams, groups []*replay.Group, all bool) {
-	for n, g := range groups {
-		if n == mostGroups && !all {
-			s.Print("\nand %s more; --all has them", cli.Plural(len(groups)-n, "group"))
-			break
-		}
+	listed, more := first(groups, all)
+	for n, g := range listed {
 		printGroup(s, n+1, g)
 	}
+	if more > 0 {
+		s.Print("\nand %s more; --all has them", cli.Plural(more, "group"))
+	}
+}
+
+// first are those that are printed, and how many are not.
+func first[T any](of []T, all bool) (listed []T, more int) {
+	if n := min(mostGroups, len(of)); !all {
+		return of[:n], len(of) - n
+	}
+	return of, 0
 }
 
 func printGroup(s cli.Streams, n int, g *replay.Group) {
@@ -404,17 +412,17 @@ func printGroup(s cli.Streams, n int, g *replay.Group) {
 
 // printLost prints the votes that their people could not cast.
 func printLost(s cli.Streams, votes replay.Votes, all bool) {
-	for n, l := range votes.By {
-		if n == mostGroups && !all {
-			s.Print("\nand votes of %s more; --all has them", cli.Plural(len(votes.By)-n, "group"))
-			break
-		}
+	listed, more := first(votes.By, all)
+	for _, l := range listed {
 		s.Print("\nlost  %s", lostText(l))
 		for _, cause := range l.Cause {
 			s.Print("   because   %s", causeText(cause))
 		}
 		s.Print("   time      %s to %s", l.First, l.Last)
 		s.Print("   such as   %s", strings.Join(l.Examples, ", "))
+	}
+	if more > 0 {
+		s.Print("\nand lost votes of %s more; --all has them", cli.Plural(more, "group"))
 	}
 }
 

@@ -28,12 +28,8 @@ func (c ReplayCommand) markdown(s cli.Streams, r replayed) error {
 	for _, why := range slices.Sorted(maps.Keys(r.Incomplete)) {
 		line("| not judged: %s | %d |", replay.Why(why), r.Incomplete[why])
 	}
-	for n, g := range r.Groups {
-		if n == mostGroups && !c.All {
-			line("")
-			line("And %s more.", cli.Plural(len(r.Groups)-n, "group"))
-			break
-		}
+	groups, more := first(r.Groups, c.All)
+	for n, g := range groups {
 		line("")
 		line("**%d. %s: %s**", n+1, g.Class, cli.Plural(int(g.Decisions), "decision"))
 		line("")
@@ -49,12 +45,12 @@ func (c ReplayCommand) markdown(s cli.Streams, r replayed) error {
 		line("| actions | %s |", code(countsText(g.Actions)))
 		line("| such as | %s |", code(strings.Join(g.Examples, ", ")))
 	}
-	for n, l := range r.Votes.By {
-		if n == mostGroups && !c.All {
-			line("")
-			line("And votes of %s more.", cli.Plural(len(r.Votes.By)-n, "group"))
-			break
-		}
+	if more > 0 {
+		line("")
+		line("And %s more.", cli.Plural(more, "group"))
+	}
+	lost, more := first(r.Votes.By, c.All)
+	for _, l := range lost {
 		line("")
 		line("**lost: %s**", cli.Plural(int(l.Votes), "vote"))
 		line("")
@@ -65,6 +61,10 @@ func (c ReplayCommand) markdown(s cli.Streams, r replayed) error {
 			line("| because | %s |", code(causeText(cause)))
 		}
 		line("| such as | %s |", code(strings.Join(l.Examples, ", ")))
+	}
+	if more > 0 {
+		line("")
+		line("And lost votes of %s more.", cli.Plural(more, "group"))
 	}
 	_, err := fmt.Fprint(s.Out, b.String())
 	return err
