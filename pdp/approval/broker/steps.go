@@ -70,9 +70,8 @@ func entryOfStep(step approval.Step) (decisionlog.Entry, error) {
 	one := step.Approval
 	shown := (step.Caller != "" || step.Name == approval.StepFiled) && one.RedactedAt.IsZero()
 	var justification jsontext.Value
-	namesHidden := false
 	if shown {
-		justification, namesHidden = one.Said, hidesNames(&one)
+		justification = one.Said
 	}
 	details, err := marshal(recordedStep{
 		Approval:   one.ID,
@@ -96,7 +95,7 @@ func entryOfStep(step approval.Step) (decisionlog.Entry, error) {
 		Person:      one.Person,
 		OfTenant:    one.OfTenant,
 		SameClient:  one.Terms.SameClient,
-		NamesHidden: namesHidden,
+		NamesHidden: shown && step.By != "" && hidesNames(&one),
 		FiledAt:     one.FiledAt,
 		ExpiresAt:   one.ExpiresAt,
 		Seal:        step.Seal,
