@@ -39,8 +39,11 @@ def decode(proof: str) -> dict[str, Any]:
     return said
 
 
+NOW = int(time.time())  # one moment, so that two tokens of the same claims are equal
+
+
 def token(holder: Holder = HOLDER, typ: str = "cap+jwt", **more: Any) -> str:
-    claims = {"jti": "cap_1", "aud": "b", "exp": int(time.time()) + 600, "cnf": {"jwk": holder.jwk}, **more}
+    claims = {"jti": "cap_1", "aud": "b", "exp": NOW + 600, "cnf": {"jwk": holder.jwk}, **more}
     return ".".join((encode({"alg": "EdDSA", "typ": typ}), encode(claims), "AAAA"))
 
 
@@ -167,7 +170,7 @@ class Uses(unittest.TestCase):
     def test_shown(self) -> None:
         def answer(method: str, path: str, body: Any) -> Said:
             if path.endswith("/renew"):
-                return grants(token=token(exp=int(time.time()) + 900))
+                return grants(token=token(exp=NOW + 900))
             nonce = decode(body["context"]["capability"]["proof"]).get("nonce")
             says = {"nonce": "n1"} if nonce else {"nonce": "n1", "reason": "nonce_required"}
             return 200, {"decision": nonce == "n1", "context": {"capability": says}}, {}
