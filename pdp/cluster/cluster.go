@@ -64,6 +64,7 @@ type Cluster struct {
 	options Options
 	client  *clientv3.Client
 	history *etcd.History
+	own     *etcd.Engine // of the values
 	values  *ledger.Values
 
 	peers   peers
@@ -125,7 +126,8 @@ func Open(ctx context.Context, c Config, o Options) (*Cluster, error) {
 	}
 	cl := &Cluster{config: c, options: o, client: client, history: new(etcd.History)}
 	cl.peers.there, cl.peers.ahead = map[string]Member{}, map[string]time.Duration{}
-	cl.values = ledger.NewValues(cl.Engine(own, known), cl.form())
+	cl.own = cl.Engine(own, known)
+	cl.values = ledger.NewValues(cl.own, cl.form())
 	if o.Later {
 		return cl, nil
 	}

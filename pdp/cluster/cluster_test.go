@@ -15,6 +15,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"policy-service/pdp/cluster"
+	"policy-service/pdp/ledger"
+	"policy-service/pdp/ledger/etcd"
 	"policy-service/pdp/pdptest/etcdtest"
 )
 
@@ -232,6 +234,47 @@ func TestRestored(t *testing.T) {
 	if len(a.revoked)+len(b.revoked) > 0 {
 		t.Errorf("all is revoked, and what was lost before the copy has its uses in it: %v, %v", a.revoked, b.revoked)
 	}
+}
+
+// What one wrote that does not run any more is missed by whoever knew of it, however much is written after the copy was put back.
+func TestRestoredAndWrittenOn(t *testing.T) {
+	t.Parallel()
+	members := etcdtest.Start(t, etcdtest.Options{Members: 1})
+	all, engines, nets := map[string]*replica{}, map[string]*etcd.Engine{}, map[string]*etcdtest.Net{}
+	for _, name := range []string{"a", "b", "c"} {
+		nets[name] = members.Client()
+		r := newReplica(t, name, t.Name(), nets[name].Endpoints()...)
+		r.run()
+		all[name], engines[name] = r, r.Engine(cluster.Approvals, ledger.Errors{Unavailable: cluster.ErrAway})
+		must(t, engines[name].Open())
+		t.Cleanup(func() { _ = engines[name].Close() })
+	}
+	write := func(name string) {
+		_, err := engines[name].Write(ledger.Transaction{Puts: map[string][]byte{"key": []byte("1")}})
+		must(t, err)
+	}
+	knows := func(what string) {
+		etcdtest.Eventually(t, "a knows "+what, func() bool {
+			text, err := os.ReadFile(filepath.Join(all["a"].options.Data, cluster.MarkFile))
+			return err == nil && strings.Contains(string(text), what)
+		})
+	}
+	write("c")
+	knows(`approvals/by/c":{"number":1,`)
+	nets["b"].Cut()
+	dir := members.CopyOf()
+	write("c")
+	knows(`approvals/by/c":{"number":2,`)
+	nets["c"].Cut()
+	nets["a"].Cut()
+	members.PutBack(dir)
+	nets["b"].Heal()
+	etcdtest.Eventually(t, "b goes on", func() bool { return all["b"].Usable() == nil && engines["b"].Open() == nil })
+	for range 20 {
+		write("b")
+	}
+	nets["a"].Heal()
+	etcdtest.Eventually(t, "a misses it", func() bool { return errors.Is(all["a"].Usable(), cluster.ErrRestored) })
 }
 
 // A program that can write to etcd, and has no key, ends no standstill: what it takes away or puts back is missed by the replicas

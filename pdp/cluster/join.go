@@ -117,8 +117,8 @@ type mark struct {
 	After      uint64            `json:"after"`
 	Generation uint64            `json:"generation"`
 	Origins    map[string]Origin `json:"origins"`
-	// Last are the last transactions of the engines, by their prefixes.
-	Last map[string]etcd.Transaction `json:"last,omitzero"`
+	// Last are the last transactions, by their keys; see [etcd.History.Last].
+	Last map[string]etcd.Transaction `json:"transactions,omitzero"`
 }
 
 // MarkFile is the file of the data directory with the state of etcd as the member last knew it.
@@ -202,6 +202,7 @@ func (c *Cluster) Join(ctx context.Context, j Joining) error {
 	c.mu.Lock()
 	c.config.Origin, c.joining, c.mark = j.Origin, j, known
 	c.mu.Unlock()
+	c.history.Write(j.Origin)
 	is, err := read(c.values)
 	if me, there := is.origins[j.Origin]; err == nil && there {
 		// A log that is refused says nothing about etcd: the others go on.
@@ -311,18 +312,7 @@ func (c *Cluster) restored(ctx context.Context, is common, known mark, origin st
 	case revision < known.Revision:
 		return fmt.Sprintf("its revision is %d, and was %d", revision, known.Revision), nil
 	}
-	for _, prefix := range slices.Sorted(maps.Keys(known.Last)) {
-		ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
-		last, err := etcd.LastOf(ctx, c.client, prefix)
-		cancel()
-		if err != nil {
-			return "", fmt.Errorf("%w: %w", ErrAway, err)
-		}
-		if !last.Follows(known.Last[prefix]) {
-			return fmt.Sprintf("%s has %d transactions, and had %d", prefix, last.Number, known.Last[prefix].Number), nil
-		}
-	}
-	return "", nil
+	return c.own.Lacks(known.Last)
 }
 
 // nextGeneration has every log compared anew, also those that etcd has forgotten. Known is what this process knew before. The

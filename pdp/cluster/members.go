@@ -204,6 +204,12 @@ func (c *Cluster) contact(ctx context.Context) error {
 	if err := c.learn(); err != nil {
 		return err
 	}
+	if lacks, err := c.own.Lacks(c.history.Last()); err != nil {
+		return err
+	} else if lacks != "" {
+		c.history.Refuse()
+		return fmt.Errorf("%w: %s", ErrRestored, lacks)
+	}
 	if err := c.stands(); err != nil && errors.Is(err, ErrRefused) {
 		return err
 	}

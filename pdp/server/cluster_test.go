@@ -532,3 +532,41 @@ func TestClusterFull(t *testing.T) {
 		t.Error("what was approved is not used")
 	}
 }
+
+// Whoever knew nothing of what is gone may write more than that before others look. They find out all the same: what they made
+// themselves is gone.
+func TestClusterRestoredAndWrittenOn(t *testing.T) {
+	t.Parallel()
+	g := openGroup(t, 2, etcdtest.Start(t, etcdtest.Options{Members: 1}))
+	a, b := g.all[0], g.all[1]
+	a.approved()
+	g.net[1].Cut()
+	dir := g.etcd.CopyOf()
+	if !a.may(tool("push", again)) {
+		t.Fatal("it cannot be used")
+	}
+	g.net[0].Cut()
+	g.etcd.PutBack(dir)
+	g.net[1].Heal()
+	for n := range 10 { // more than the use was
+		eventually(t, "the other one files", func() bool {
+			r := b.reply("pep", "POST", "/v1/authorize", tool("stop", fmt.Sprintf(`"arguments":{"n":%d}`, n)))
+			return r.status == http.StatusOK && strings.Contains(r.text, "pending")
+		})
+	}
+	g.net[0].Heal()
+	eventually(t, "it is found", func() bool {
+		_, is := a.ready()
+		return is.State != nil && strings.Contains(is.State.Error, "restored")
+	})
+	for n, one := range g.all {
+		must(t, one.Stop(t.Context()))
+		g.start(n)
+	}
+	for _, one := range g.all {
+		eventually(t, "it goes on", func() bool { _, is := one.ready(); return is.State == nil && is.Status == "ready" })
+		if one.may(tool("push", again)) {
+			t.Error("a use that was made before etcd was put back was made once more")
+		}
+	}
+}

@@ -1,7 +1,8 @@
 // Package etcd keeps a ledger's values in etcd, for any number of processes that write to it.
 //
 // Each key of a ledger is PREFIX + "v/" + the key. Each transaction that writes also writes PREFIX + "rev", whose revision is
-// therefore that of the last transaction; its value is the name of the process.
+// therefore that of the last transaction; its value is the name of the process. It writes PREFIX + "by/" + the name of its
+// writer, too: what a writer has made is gone only if etcd was restored, however much others wrote since.
 //
 // A [ledger.State] is of one revision, which a linearizable read gave: what was answered to any process before is in it. Values
 // that were read before come from memory, as far as the watch has brought all transactions of the state. Nothing is decided by
@@ -14,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -85,9 +87,15 @@ func New(o Options) *Engine {
 const (
 	values = "v/"
 	last   = "rev"
+	by     = "by/"
 )
 
 func (e *Engine) key(key string) string { return e.Prefix + values + key }
+
+// lasts are the keys of the last transaction of all, and of the last one of this writer.
+func (e *Engine) lasts() []string {
+	return []string{e.Prefix + last, e.Prefix + by + e.History.writer()}
+}
 
 // Calls counts the calls of etcd: those that read, and the transactions that write.
 func (e *Engine) Calls() (reads, commits uint64) { return e.reads.Load(), e.commits.Load() }
@@ -212,16 +220,64 @@ func (e *Engine) Close() error {
 
 // now is the state of this moment.
 func (e *Engine) now() (*state, error) {
-	known := e.History.lastKnown(e.Prefix)
-	got, err := e.get(e.Prefix + last)
+	keys := e.lasts()
+	known := e.History.lastKnown(keys...)
+	is, at, err := e.transactions(keys)
 	if err != nil {
 		return nil, err
 	}
-	is := lastOf(got)
-	if err := e.History.goesOn(e.Prefix, known, is); err != nil {
-		return nil, e.failed(err)
+	for n, key := range keys {
+		if err := e.History.goesOn(key, known[n], is[n]); err != nil {
+			return nil, e.failed(err)
+		}
 	}
-	return &state{e: e, at: got.Header.Revision, last: is.Revision}, nil
+	return &state{e: e, at: at, last: is[0].Revision}, nil
+}
+
+// transactions asks for transactions by their keys. They are of one revision of etcd.
+func (e *Engine) transactions(keys []string) (all []Transaction, revision int64, err error) {
+	var gets []clientv3.Op
+	for _, key := range keys {
+		gets = append(gets, clientv3.OpGet(key))
+	}
+	e.reads.Add(1)
+	got, err := call(e, func(r *clientv3.TxnResponse) *etcdserverpb.ResponseHeader { return r.Header },
+		func(ctx context.Context) (*clientv3.TxnResponse, error) {
+			return e.Client.Txn(ctx).Then(gets...).Commit()
+		})
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, one := range got.Responses {
+		all = append(all, transactionOf(one))
+	}
+	return all, got.Header.Revision, nil
+}
+
+func transactionOf(one *etcdserverpb.ResponseOp) (is Transaction) {
+	for _, kv := range one.GetResponseRange().Kvs {
+		is = Transaction{kv.Version, kv.ModRevision}
+	}
+	return is
+}
+
+// mostCompared is how many transactions one call asks for: etcd takes 128.
+const mostCompared = 64
+
+// Lacks is "", or says which of the transactions that are known, of any engine and by their keys, etcd has not.
+func (e *Engine) Lacks(known map[string]Transaction) (string, error) {
+	for keys := range slices.Chunk(slices.Sorted(maps.Keys(known)), mostCompared) {
+		is, _, err := e.transactions(keys)
+		if err != nil {
+			return "", err
+		}
+		for n, key := range keys {
+			if !is[n].Follows(known[key]) {
+				return fmt.Sprintf("%s has %d transactions, and had %d", key, is[n].Number, known[key].Number), nil
+			}
+		}
+	}
+	return "", nil
 }
 
 // View implements [ledger.Engine].
@@ -244,7 +300,12 @@ func (e *Engine) Write(t ledger.Transaction) (revision uint64, err error) {
 		return 0, err
 	}
 	// An etcd that was restored has fewer transactions, and may have a higher revision.
-	holds := []clientv3.Cmp{clientv3.Compare(clientv3.Version(e.Prefix+last), ">", e.History.lastKnown(e.Prefix).Number-1)}
+	keys := e.lasts()
+	known := e.History.lastKnown(keys...)
+	var holds []clientv3.Cmp
+	for n, key := range keys {
+		holds = append(holds, clientv3.Compare(clientv3.Version(key), ">", known[n].Number-1))
+	}
 	for key, is := range t.If {
 		holds = append(holds, clientv3.Compare(clientv3.ModRevision(e.key(key)), "=", int64(is)))
 	}
@@ -257,7 +318,10 @@ func (e *Engine) Write(t ledger.Transaction) (revision uint64, err error) {
 		}
 	}
 	if len(t.Puts) > 0 {
-		then = append(then, clientv3.OpPut(e.Prefix+last, e.name))
+		for _, key := range keys {
+			then = append(then, clientv3.OpPut(key, e.name))
+		}
+		then = append(then, clientv3.OpGet(keys[1]))
 		e.commits.Add(1)
 	} else { // etcd compares on any member, however old its state, unless something is read
 		then = append(then, clientv3.OpGet(e.Prefix+last))
@@ -274,6 +338,10 @@ func (e *Engine) Write(t ledger.Transaction) (revision uint64, err error) {
 		return 0, ledger.ErrConflict
 	case len(t.Puts) == 0:
 		return 0, nil
+	}
+	// That it was made is known from now on, even if the watch never says so.
+	if err := e.History.goesOn(keys[1], known[1], transactionOf(made.Responses[len(then)-1])); err != nil {
+		return 0, e.failed(err)
 	}
 	return uint64(made.Header.Revision), nil
 }
@@ -383,52 +451,54 @@ type History struct {
 	mu       sync.Mutex
 	cluster  uint64
 	revision int64
-	last     map[string]Transaction // by the prefix of an engine
+	last     map[string]Transaction // by their keys
 	restored bool
+	name     string
 }
 
-// Transaction is one that an engine made. A copy of etcd can begin with any revision, but its engines have made fewer transactions.
+// Write says who writes the transactions from now on. No two processes that run at once have the same name, but "".
+func (h *History) Write(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.name = name
+}
+
+func (h *History) writer() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.name
+}
+
+// Transaction is the last one of an engine, or of one of its writers. A copy of etcd can begin with any revision, but fewer
+// transactions were made, and at least one writer made fewer.
 type Transaction struct {
 	Number   int64 `json:"number"`
 	Revision int64 `json:"revision"`
 }
 
-// Follows reports whether an engine whose last transaction was that one may have this one as its last now.
+// Follows reports whether this one may be the last now, if that one was.
 func (t Transaction) Follows(known Transaction) bool {
 	return t == known || t.Number > known.Number && t.Revision > known.Revision
 }
 
-// LastOf asks etcd for the last transaction of the engine with a prefix.
-func LastOf(ctx context.Context, client *clientv3.Client, prefix string) (Transaction, error) {
-	got, err := client.Get(ctx, prefix+last)
-	if err != nil {
-		return Transaction{}, err
-	}
-	return lastOf(got), nil
-}
-
-func lastOf(got *clientv3.GetResponse) (is Transaction) {
-	for _, kv := range got.Kvs {
-		is = Transaction{kv.Version, kv.ModRevision}
-	}
-	return is
-}
-
-// Last are the last transactions that are known, by the prefixes of engines.
+// Last are the last transactions that are known, by their keys: of each engine that of all, and those of each writer.
 func (h *History) Last() map[string]Transaction {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return maps.Clone(h.last)
 }
 
-func (h *History) lastKnown(prefix string) Transaction {
+func (h *History) lastKnown(keys ...string) (all []Transaction) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.last[prefix]
+	for _, key := range keys {
+		all = append(all, h.last[key])
+	}
+	return all
 }
 
-// goesOn compares the last transaction of an engine with the last one that was known.
-func (h *History) goesOn(prefix string, known, is Transaction) error {
+// goesOn compares a transaction with the last one of its key that was known before it was asked for.
+func (h *History) goesOn(key string, known, is Transaction) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.restored = h.restored || !is.Follows(known); h.restored {
@@ -437,8 +507,8 @@ func (h *History) goesOn(prefix string, known, is Transaction) error {
 	if h.last == nil {
 		h.last = map[string]Transaction{}
 	}
-	if is.Number > h.last[prefix].Number {
-		h.last[prefix] = is
+	if is.Number > h.last[key].Number {
+		h.last[key] = is
 	}
 	return nil
 }

@@ -98,12 +98,13 @@ func (e *Engine) changed(events []*clientv3.Event) {
 			if events[0].Type != clientv3.EventTypeDelete {
 				one.value, one.meta = kv.Value, metaOf(kv)
 			}
-			if key, is := strings.CutPrefix(string(kv.Key), e.key("")); is {
-				changes[key] = one
-			} else if string(kv.Key) == e.Prefix+last {
+			switch key := string(kv.Key); {
+			case strings.HasPrefix(key, e.key("")):
+				changes[strings.TrimPrefix(key, e.key(""))] = one
+			case key == e.Prefix+last, strings.HasPrefix(key, e.Prefix+by):
 				own = string(kv.Value) == e.name
-				if known := e.History.lastKnown(e.Prefix); at > known.Revision {
-					_ = e.History.goesOn(e.Prefix, known, Transaction{kv.Version, at}) // the next call returns the error
+				if known := e.History.lastKnown(key)[0]; at > known.Revision {
+					_ = e.History.goesOn(key, known, Transaction{kv.Version, at}) // the next call returns the error
 				}
 			}
 			events = events[1:]
