@@ -123,6 +123,9 @@ func (r Request) MarshalJSON() ([]byte, error) {
 	return append(b, '}'), nil
 }
 
+// Ref is the name of the entity.
+func (e Entity) Ref() Ref { return Ref{Type: e.Type, ID: e.ID} }
+
 // MarshalJSON writes e in the AuthZEN shape.
 func (e Entity) MarshalJSON() ([]byte, error) { return e.AppendJSON(make([]byte, 0, usualSize)), nil }
 

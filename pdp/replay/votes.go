@@ -115,9 +115,8 @@ func (c *comparison) reviewed(q *decisionlog.Recorded, said *recordedVote) (abou
 	}
 	about = pdp.Reviewed{
 		ID: said.Approval, Template: said.Template, Action: request.Action.Name,
-		Subject:  evaluation.Ref{Type: request.Subject.Type, ID: request.Subject.ID},
-		Resource: evaluation.Ref{Type: request.Resource.Type, ID: request.Resource.ID},
-		Asker:    said.Requester, Person: said.Person, OfTenant: said.OfTenant, SameClient: said.SameClient,
+		Subject: request.Subject.Ref(), Resource: request.Resource.Ref(),
+		Asker: said.Requester, Person: said.Person, OfTenant: said.OfTenant, SameClient: said.SameClient,
 	}
 	about.Actors, known = request.Actors()
 	return about, known

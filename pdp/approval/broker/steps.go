@@ -130,9 +130,8 @@ func hidesNames(one *approval.Approval) bool {
 		return true
 	}
 	actors, ok := shown.Actors()
-	return !ok || one.Subject != evaluation.Ref{Type: shown.Subject.Type, ID: shown.Subject.ID} ||
-		one.Resource != evaluation.Ref{Type: shown.Resource.Type, ID: shown.Resource.ID} ||
-		one.Action != shown.Action.Name || !reflect.DeepEqual(actors, one.Actors)
+	return !ok || one.Subject != shown.Subject.Ref() || one.Resource != shown.Resource.Ref() || one.Action != shown.Action.Name ||
+		!reflect.DeepEqual(actors, one.Actors)
 }
 
 // shownRequest is the request as it was shown, in the parts that records have.

@@ -42,7 +42,7 @@ func payerOf(call *pdp.Call) string {
 		return ""
 	}
 	of := &call.Request
-	return decisionlog.ForPerson(call.Asker.Name, decisionlog.PersonIn(of.Person(), evaluation.Ref{Type: of.Subject.Type, ID: of.Subject.ID}))
+	return decisionlog.ForPerson(call.Asker.Name, decisionlog.PersonIn(of.Person(), of.Subject.Ref()))
 }
 
 // entryOf is the entry of a record without its secrets.

@@ -46,7 +46,7 @@ func (in *Inquiry) fulfilsOwn(s *bundle.Store) bool {
 	}
 	typ, ok := in.Bundle.Config.EntityType(actors.Requester.Type)
 	fulfiller := Reviewed{
-		Subject: evaluation.Ref{Type: r.Subject.Type, ID: r.Subject.ID},
+		Subject: r.Subject.Ref(),
 		Actors:  evaluation.Actors{Agent: actors.Agent},
 	}
 	return !ok || ownRequest(in.Bundle, s, types.NewEntityUID(typ, types.String(actors.Requester.ID)), &fulfiller)

@@ -49,7 +49,7 @@ func (a *Asker) checkShown(ctx context.Context, w refuser, op *Operation, last q
 	r := last.requests[0]
 	arguments, _ := r.Context.Get("arguments")
 	_, err := v.Check(ctx, capability.Call{
-		Token: op.Shows.Token, Proof: op.Shows.Proof, Holder: refOf(r.Subject), Tool: r.Resource.ID, Arguments: arguments.Object(),
+		Token: op.Shows.Token, Proof: op.Shows.Proof, Holder: r.Subject.Ref(), Tool: r.Resource.ID, Arguments: arguments.Object(),
 		Channel: capability.Channel{Session: op.Shows.Session},
 	})
 	var refused *capability.Refusal

@@ -91,13 +91,13 @@ func (s *speaker) reasons(params *parameters) error {
 func (s speaker) fulfils(of speaker, withRequester bool) speaker {
 	chain := slices.Clone(s.chain)
 	if withRequester {
-		chain = append(chain, refOf(of.subject))
+		chain = append(chain, of.subject.Ref())
 	}
-	behind := chainOf(append(chain, of.chain...), refOf(s.subject))
+	behind := chainOf(append(chain, of.chain...), s.subject.Ref())
 	if person, both := persons(s, of); both { // neither of them decides about the call
 		s.context = s.context.With(personMember, person)
 	}
-	s.context = s.context.With("on_behalf_of", behind).With(requester, valueOf(refOf(of.subject)))
+	s.context = s.context.With("on_behalf_of", behind).With(requester, valueOf(of.subject.Ref()))
 	return s
 }
 
@@ -113,8 +113,6 @@ func persons(by, of speaker) (both evaluation.Value, ok bool) {
 	}
 	return evaluation.List(one, other), true
 }
-
-func refOf(e evaluation.Entity) evaluation.Ref { return evaluation.Ref{Type: e.Type, ID: e.ID} }
 
 // chainOf is a chain as it stands in a question, with each once and without the subject. It is null if none is left.
 func chainOf(chain []evaluation.Ref, subject evaluation.Ref) evaluation.Value {
