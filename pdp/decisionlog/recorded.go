@@ -91,6 +91,18 @@ type RecordedObligation struct {
 	Properties jsontext.Value `json:"properties"` // as they are in the line, with masks
 }
 
+// NamedBundle is the digest of the bundle that decided, or that was loaded; "" if the record names none.
+func (r *Recorded) NamedBundle() (digest string, err error) {
+	if r.Kind != KindAdmin || r.Event != EventBundleLoaded {
+		return r.Bundle, nil
+	}
+	var loaded struct {
+		Bundle string `json:"bundle"`
+	}
+	err = json.Unmarshal(r.Details, &loaded)
+	return loaded.Bundle, err
+}
+
 // Parse reads the line of a record. What the line inherits is not in it: see [Resolve].
 func Parse(line []byte) (*Recorded, error) {
 	r := &Recorded{Line: line}

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/go-json-experiment/json"
-
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/recorder"
 )
@@ -18,12 +16,8 @@ var ErrNoBundle = errors.New("the bundle in force is not known")
 // InForce is the bundle that was in force at the end of a log. It reads the log once.
 func InForce(ctx context.Context, from Source) (*Side, error) {
 	digest := ""
-	look := func(r *decisionlog.Recorded) error {
-		var is struct {
-			Bundle string `json:"bundle"`
-		}
-		err := json.Unmarshal(r.Details, &is)
-		digest = is.Bundle
+	look := func(r *decisionlog.Recorded) (err error) {
+		digest, err = r.NamedBundle()
 		return err
 	}
 	var err error

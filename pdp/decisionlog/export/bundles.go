@@ -11,8 +11,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/go-json-experiment/json"
-
 	"policy-service/pdp/decisionlog"
 )
 
@@ -52,18 +50,9 @@ func (n *ndjson) bundle(r decisionlog.Record) error {
 	if err != nil {
 		return err
 	}
-	digest := parsed.Bundle
-	if parsed.Event == decisionlog.EventBundleLoaded {
-		var is struct {
-			Bundle string `json:"bundle"`
-		}
-		if err := json.Unmarshal(parsed.Details, &is); err != nil {
-			return err
-		}
-		digest = is.Bundle
-	}
-	if digest == "" || n.bundles.written[digest] {
-		return nil
+	digest, err := parsed.NamedBundle()
+	if err != nil || digest == "" || n.bundles.written[digest] {
+		return err
 	}
 	n.bundles.written[digest] = true
 	files, err := n.bundles.of(digest)

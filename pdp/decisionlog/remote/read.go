@@ -62,14 +62,11 @@ func (l *Log) InForce(ctx context.Context) (digest string, files map[string][]by
 	if err != nil {
 		return "", nil, err
 	}
-	var loaded struct {
-		Bundle string `json:"bundle"`
-	}
-	if err := json.Unmarshal(r.Details, &loaded); err != nil || loaded.Bundle == "" {
+	if digest, err = r.NamedBundle(); err != nil || digest == "" {
 		return "", nil, err
 	}
-	files, err = l.bundle(ctx, loaded.Bundle)
-	return loaded.Bundle, files, err
+	files, err = l.bundle(ctx, digest)
+	return digest, files, err
 }
 
 // bundle is nil for a bundle that is not kept.
