@@ -59,7 +59,8 @@ func (n *ndjson) bundle(r decisionlog.Record) error {
 	if err != nil || files == nil {
 		return err
 	}
-	for line := range strings.Lines(string(decisionlog.BundleList(files))) {
+	list := string(decisionlog.BundleList(files)) // hashes all files
+	for line := range strings.Lines(list) {
 		sum, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "  ")
 		if n.bundles.written[sum] {
 			continue
@@ -76,7 +77,7 @@ func (n *ndjson) bundle(r decisionlog.Record) error {
 			}
 		}
 	}
-	return n.envelope(r.Sequence, bundleLine{LineBundle, digest, string(decisionlog.BundleList(files))})
+	return n.envelope(r.Sequence, bundleLine{LineBundle, digest, list})
 }
 
 // Files takes the lines "file" and "bundle" of an export. Its zero value is ready. A line whose content differs from its hash is an error.
