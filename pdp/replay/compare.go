@@ -222,7 +222,7 @@ type comparison struct {
 // to a function, in the order of the log; nil is none.
 func Compare(ctx context.Context, from Source, base, candidate *Side, o Options, each func(*Change)) (Compared, error) {
 	made := Compared{
-		Changed: map[Class]int64{}, Incomplete: map[string]int64{}, Examples: map[string][]string{}, Groups: []*Group{}, Votes: Votes{By: []*LostVotes{}, byKey: map[string]*LostVotes{}},
+		Changed: map[Class]int64{}, Incomplete: map[string]int64{}, Examples: map[string][]string{}, Groups: []*Group{}, Votes: Votes{By: []*LostVotes{}},
 	}
 	o.votes = true
 	c := &comparison{candidate: candidate.Bundle, then: newBundles(from), o: &o, limits: o.limits(), known: map[[16]byte]answers{}}
@@ -456,15 +456,16 @@ type tally struct {
 	paths    map[string]*Dependence
 	groups   map[string]*Group
 	distinct map[uint64]struct{}
+	lost     map[string]*LostVotes
 }
 
 func newTally(to *Compared) *tally {
-	return &tally{to: to, paths: map[string]*Dependence{}, groups: map[string]*Group{}, distinct: map[uint64]struct{}{}}
+	return &tally{to: to, paths: map[string]*Dependence{}, groups: map[string]*Group{}, distinct: map[uint64]struct{}{}, lost: map[string]*LostVotes{}}
 }
 
 func (t *tally) add(one *Change) {
 	if one.Vote != nil {
-		t.to.Votes.add(one)
+		t.vote(one)
 		return
 	}
 	if one.Recorded.ID != "" {

@@ -22,8 +22,6 @@ type Votes struct {
 	// Unknown is how many have no request on record, or one in which a mask hides a name.
 	Unknown int64        `json:"unknown"`
 	By      []*LostVotes `json:"by"`
-
-	byKey map[string]*LostVotes
 }
 
 // LostVotes are votes of one person that have one cause.
@@ -135,9 +133,9 @@ func mayVote(ctx context.Context, b *pdp.Bundle, q *decisionlog.Recorded, who pd
 	return review, err
 }
 
-// add counts a vote.
-func (all *Votes) add(one *Change) {
-	v := one.Vote
+// vote counts a vote.
+func (t *tally) vote(one *Change) {
+	v, all := one.Vote, &t.to.Votes
 	all.Cast++
 	if v.unknown {
 		all.Unknown++
@@ -148,13 +146,13 @@ func (all *Votes) add(one *Change) {
 	all.Lost++
 	at := one.Recorded.Time.UTC().Format(decisionlog.TimeLayout)
 	key, _ := json.Marshal([]any{v.By, one.Recorded.Tenant, v.Template, v.is.Own, v.was.Determining, v.is.Determining})
-	l, found := all.byKey[string(key)]
+	l, found := t.lost[string(key)]
 	if !found {
 		l = &LostVotes{
 			By: v.By, Tenant: one.Recorded.Tenant, Template: v.Template, Own: v.is.Own, First: at, Examples: []string{one.Recorded.ID},
 			Cause: []Cause{}, was: v.was, is: v.is,
 		}
-		all.By, all.byKey[string(key)] = append(all.By, l), l
+		all.By, t.lost[string(key)] = append(all.By, l), l
 	}
 	l.Votes++
 	l.Last, l.Examples = at, compact([]string{l.Examples[0], one.Recorded.ID})
