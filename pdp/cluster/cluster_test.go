@@ -261,11 +261,11 @@ func TestRestoredAndWrittenOn(t *testing.T) {
 		})
 	}
 	write("c")
-	knows(`approvals/by/c":{"number":1,`)
+	knows(`approvals/rev/c":{"number":1,`)
 	nets["b"].Cut()
 	dir := members.CopyOf()
 	write("c")
-	knows(`approvals/by/c":{"number":2,`)
+	knows(`approvals/rev/c":{"number":2,`)
 	nets["c"].Cut()
 	nets["a"].Cut()
 	members.PutBack(dir)

@@ -1,7 +1,7 @@
 // Package etcd keeps a ledger's values in etcd, for any number of processes that write to it.
 //
 // Each key of a ledger is PREFIX + "v/" + the key. Each transaction that writes also writes PREFIX + "rev", whose revision is
-// therefore that of the last transaction; its value is the name of the process. It writes PREFIX + "by/" + the name of its
+// therefore that of the last transaction; its value is the name of the process. It writes PREFIX + "rev/" + the name of its
 // writer, too: what a writer has made is gone only if etcd was restored, however much others wrote since.
 //
 // A [ledger.State] is of one revision, which a linearizable read gave: what was answered to any process before is in it. Values
@@ -87,15 +87,10 @@ func New(o Options) *Engine {
 const (
 	values = "v/"
 	last   = "rev"
-	by     = "by/"
+	by     = last + "/"
 )
 
 func (e *Engine) key(key string) string { return e.Prefix + values + key }
-
-// lasts are the keys of the last transaction of all, and of the last one of this writer.
-func (e *Engine) lasts() []string {
-	return []string{e.Prefix + last, e.Prefix + by + e.History.writer()}
-}
 
 // Calls counts the calls of etcd: those that read, and the transactions that write.
 func (e *Engine) Calls() (reads, commits uint64) { return e.reads.Load(), e.commits.Load() }
@@ -220,46 +215,28 @@ func (e *Engine) Close() error {
 
 // now is the state of this moment.
 func (e *Engine) now() (*state, error) {
-	keys := e.lasts()
-	known := e.History.lastKnown(keys...)
-	is, at, err := e.transactions(keys)
+	known, is := e.History.Last(), map[string]Transaction{}
+	got, err := e.get(e.Prefix+last, clientv3.WithPrefix())
 	if err != nil {
 		return nil, err
 	}
-	for n, key := range keys {
-		if err := e.History.goesOn(key, known[n], is[n]); err != nil {
+	for key := range known {
+		if strings.HasPrefix(key, e.Prefix) {
+			is[key] = Transaction{} // unless it is there
+		}
+	}
+	for _, kv := range got.Kvs {
+		is[string(kv.Key)] = transactionOf(kv)
+	}
+	for key, one := range is {
+		if err := e.History.goesOn(key, known[key], one); err != nil {
 			return nil, e.failed(err)
 		}
 	}
-	return &state{e: e, at: at, last: is[0].Revision}, nil
+	return &state{e: e, at: got.Header.Revision, last: is[e.Prefix+last].Revision}, nil
 }
 
-// transactions asks for transactions by their keys. They are of one revision of etcd.
-func (e *Engine) transactions(keys []string) (all []Transaction, revision int64, err error) {
-	var gets []clientv3.Op
-	for _, key := range keys {
-		gets = append(gets, clientv3.OpGet(key))
-	}
-	e.reads.Add(1)
-	got, err := call(e, func(r *clientv3.TxnResponse) *etcdserverpb.ResponseHeader { return r.Header },
-		func(ctx context.Context) (*clientv3.TxnResponse, error) {
-			return e.Client.Txn(ctx).Then(gets...).Commit()
-		})
-	if err != nil {
-		return nil, 0, err
-	}
-	for _, one := range got.Responses {
-		all = append(all, transactionOf(one))
-	}
-	return all, got.Header.Revision, nil
-}
-
-func transactionOf(one *etcdserverpb.ResponseOp) (is Transaction) {
-	for _, kv := range one.GetResponseRange().Kvs {
-		is = Transaction{kv.Version, kv.ModRevision}
-	}
-	return is
-}
+func transactionOf(kv *mvccpb.KeyValue) Transaction { return Transaction{kv.Version, kv.ModRevision} }
 
 // mostCompared is how many transactions one call asks for: etcd takes 128.
 const mostCompared = 64
@@ -267,13 +244,29 @@ const mostCompared = 64
 // Lacks is "", or says which of the transactions that are known, of any engine and by their keys, etcd has not.
 func (e *Engine) Lacks(known map[string]Transaction) (string, error) {
 	for keys := range slices.Chunk(slices.Sorted(maps.Keys(known)), mostCompared) {
-		is, _, err := e.transactions(keys)
+		var gets []clientv3.Op
+		for _, key := range keys {
+			gets = append(gets, clientv3.OpGet(key))
+		}
+		e.reads.Add(1)
+		got, err := call(e, func(r *clientv3.TxnResponse) *etcdserverpb.ResponseHeader { return r.Header },
+			func(ctx context.Context) (got *clientv3.TxnResponse, err error) {
+				for { // the client asks another member only in reads of one key or range
+					if got, err = e.Client.Txn(ctx).Then(gets...).Commit(); err == nil || !pause(ctx, nextMember) {
+						return got, err
+					}
+				}
+			})
 		if err != nil {
 			return "", err
 		}
 		for n, key := range keys {
-			if !is[n].Follows(known[key]) {
-				return fmt.Sprintf("%s has %d transactions, and had %d", key, is[n].Number, known[key].Number), nil
+			is := Transaction{}
+			for _, kv := range got.Responses[n].GetResponseRange().Kvs {
+				is = transactionOf(kv)
+			}
+			if !is.Follows(known[key]) {
+				return fmt.Sprintf("%s has %d transactions, and had %d", key, is.Number, known[key].Number), nil
 			}
 		}
 	}
@@ -300,11 +293,11 @@ func (e *Engine) Write(t ledger.Transaction) (revision uint64, err error) {
 		return 0, err
 	}
 	// An etcd that was restored has fewer transactions, and may have a higher revision.
-	keys := e.lasts()
-	known := e.History.lastKnown(keys...)
-	var holds []clientv3.Cmp
-	for n, key := range keys {
-		holds = append(holds, clientv3.Compare(clientv3.Version(key), ">", known[n].Number-1))
+	own := e.Prefix + by + e.History.writer()
+	known := e.History.lastKnown(own)
+	holds := []clientv3.Cmp{
+		clientv3.Compare(clientv3.Version(e.Prefix+last), ">", e.History.lastKnown(e.Prefix+last).Number-1),
+		clientv3.Compare(clientv3.Version(own), ">", known.Number-1),
 	}
 	for key, is := range t.If {
 		holds = append(holds, clientv3.Compare(clientv3.ModRevision(e.key(key)), "=", int64(is)))
@@ -318,10 +311,7 @@ func (e *Engine) Write(t ledger.Transaction) (revision uint64, err error) {
 		}
 	}
 	if len(t.Puts) > 0 {
-		for _, key := range keys {
-			then = append(then, clientv3.OpPut(key, e.name))
-		}
-		then = append(then, clientv3.OpGet(keys[1]))
+		then = append(then, clientv3.OpPut(e.Prefix+last, e.name), clientv3.OpPut(own, e.name), clientv3.OpGet(own))
 		e.commits.Add(1)
 	} else { // etcd compares on any member, however old its state, unless something is read
 		then = append(then, clientv3.OpGet(e.Prefix+last))
@@ -340,7 +330,10 @@ func (e *Engine) Write(t ledger.Transaction) (revision uint64, err error) {
 		return 0, nil
 	}
 	// That it was made is known from now on, even if the watch never says so.
-	if err := e.History.goesOn(keys[1], known[1], transactionOf(made.Responses[len(then)-1])); err != nil {
+	for _, kv := range made.Responses[len(then)-1].GetResponseRange().Kvs {
+		err = e.History.goesOn(own, known, transactionOf(kv))
+	}
+	if err != nil {
 		return 0, e.failed(err)
 	}
 	return uint64(made.Header.Revision), nil
@@ -488,13 +481,10 @@ func (h *History) Last() map[string]Transaction {
 	return maps.Clone(h.last)
 }
 
-func (h *History) lastKnown(keys ...string) (all []Transaction) {
+func (h *History) lastKnown(key string) Transaction {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, key := range keys {
-		all = append(all, h.last[key])
-	}
-	return all
+	return h.last[key]
 }
 
 // goesOn compares a transaction with the last one of its key that was known before it was asked for.

@@ -103,7 +103,7 @@ func (e *Engine) changed(events []*clientv3.Event) {
 				changes[strings.TrimPrefix(key, e.key(""))] = one
 			case key == e.Prefix+last, strings.HasPrefix(key, e.Prefix+by):
 				own = string(kv.Value) == e.name
-				if known := e.History.lastKnown(key)[0]; at > known.Revision {
+				if known := e.History.lastKnown(key); at > known.Revision {
 					_ = e.History.goesOn(key, known, Transaction{kv.Version, at}) // the next call returns the error
 				}
 			}
