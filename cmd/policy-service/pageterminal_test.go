@@ -180,7 +180,9 @@ func (m *terminal) run(t *testing.T, command string, limit time.Duration) (shown
 				done <- outcome{text.String(), err}
 				return
 			}
-			text.WriteString(line)
+			if !strings.HasPrefix(line, "go: downloading ") { // of a machine that has not got a module yet
+				text.WriteString(line)
+			}
 		}
 	}()
 	// The shell reads the command from a file, so that what the command reads is not the next command.

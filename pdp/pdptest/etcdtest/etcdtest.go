@@ -20,8 +20,11 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
 
 	"policy-service/pdp/ledger"
 	"policy-service/pdp/ledger/etcd"
@@ -579,9 +582,21 @@ func (n *Net) Refused() (all int64) {
 
 // Dial makes a client.
 func Dial(endpoints ...string) (*clientv3.Client, error) {
+	return DialHearing(func(string, error) {}, endpoints...)
+}
+
+// DialHearing makes a client, and calls a function with what each member answers, by the address of the member. The client may
+// ask several for one call.
+func DialHearing(answer func(member string, err error), endpoints ...string) (*clientv3.Client, error) {
+	hear := func(ctx context.Context, method string, request, reply any, on *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) error {
+		asked := peer.Peer{Addr: &net.TCPAddr{}}
+		err := call(ctx, method, request, reply, on, append(options, grpc.Peer(&asked))...)
+		answer(asked.Addr.String(), rpctypes.Error(err))
+		return err
+	}
 	return clientv3.New(clientv3.Config{
 		Endpoints: endpoints, DialTimeout: 5 * time.Second, DialKeepAliveTime: time.Second, DialKeepAliveTimeout: time.Second,
-		Logger: zap.NewNop(),
+		Logger: zap.NewNop(), DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(hear)},
 	})
 }
 
