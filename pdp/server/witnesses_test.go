@@ -369,7 +369,7 @@ func TestWitnessingMeasured(t *testing.T) {
 	}
 	var passes bound.Passes
 	var answers bound.Passes
-	for range 60 {
+	for pass := 0; pass < 60 || all[0].Asked() < 3; pass++ { // a quick machine makes many passes between two checkpoints
 		var took [2]time.Duration
 		for range 50 {
 			for i, s := range servers {
@@ -382,7 +382,7 @@ func TestWitnessingMeasured(t *testing.T) {
 		answers.Took(took[1] / 50)
 	}
 	t.Logf("with witnesses an answer takes %.2f ms, %.3f times as long as without; %d checkpoints were submitted", answers.Median(), passes.Median(), all[0].Asked())
-	if bound.Broken(passes.Median(), 1.05) || all[0].Asked() < 3 {
+	if bound.Broken(passes.Median(), 1.05) {
 		t.Errorf("an answer takes %.3f times as long with witnesses as without", passes.Median())
 	}
 }
