@@ -73,7 +73,7 @@ func Open(path string, damaged error, use Use, options bbolt.Options) (db *bbolt
 			err = check(f, damaged, use)
 		}
 		if err != nil {
-			_ = f.Close()
+			_ = Unlock(f)
 			return nil, err
 		}
 		file = f
@@ -89,8 +89,7 @@ func Open(path string, damaged error, use Use, options bbolt.Options) (db *bbolt
 	}
 	if err != nil {
 		if file != nil { // a bbolt that panicked leaves the file open and locked
-			unlock(file) // closing is not enough: the memory map that bbolt leaves behind would keep the lock
-			_ = file.Close()
+			_ = Unlock(file)
 		}
 		return nil, err
 	}
@@ -103,7 +102,7 @@ func Look(path string, damaged error, wait time.Duration, read func(*pages.File)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = f.Close() }()
+	defer func() { _ = Unlock(f) }()
 	if err := Lock(f, false, wait); err != nil {
 		return err
 	}

@@ -10,5 +10,5 @@ import (
 // Lock does nothing: bbolt locks the file.
 func Lock(*os.File, bool, time.Duration) error { return nil }
 
-// unlock has nothing to do: closing the file is enough.
-func unlock(*os.File) {}
+// Unlock closes the file.
+func Unlock(f *os.File) error { return f.Close() }

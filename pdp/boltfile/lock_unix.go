@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Lock takes the lock of a file as bbolt does: shared, or alone. It waits at most so long. The lock ends when the file
-// is closed or the process ends. bbolt can lock a file that is locked here, because it is the same file handle.
+// Lock takes the lock of a file as bbolt does: shared, or alone. It waits at most so long. The lock ends with Unlock
+// or with the process. bbolt can lock a file that is locked here, because it is the same file handle.
 func Lock(f *os.File, alone bool, wait time.Duration) error {
 	how := syscall.LOCK_SH | syscall.LOCK_NB
 	if alone {
@@ -29,4 +29,8 @@ func Lock(f *os.File, alone bool, wait time.Duration) error {
 	}
 }
 
-func unlock(f *os.File) { _ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN) }
+// Unlock closes a file that was locked. The lock ends at once, also where a child process that is just being started has the
+// file, or a memory map that bbolt left behind.
+func Unlock(f *os.File) error {
+	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
+}

@@ -76,7 +76,7 @@ func CopyStopped(data string) (last Checkpoint, files []Copied, release func(), 
 	if err != nil {
 		return last, nil, nil, err
 	}
-	release = func() { _ = lock.Close() }
+	release = func() { _ = boltfile.Unlock(lock) }
 	if err = boltfile.Lock(lock, true, 0); errors.Is(err, boltfile.ErrLocked) {
 		err = ErrLocked
 	}

@@ -123,7 +123,7 @@ func (l *Log) abandon() {
 	l.writer.frames.refuse(ErrClosed)
 	_ = l.Reader.Close()
 	if l.lock != nil {
-		_ = l.lock.Close()
+		_ = boltfile.Unlock(l.lock)
 	}
 }
 
@@ -250,5 +250,5 @@ func (l *Log) Close() error {
 	w.frames.end()
 	close(w.life.stop)
 	<-w.life.done
-	return errors.Join(w.finish(), l.Reader.Close(), l.lock.Close())
+	return errors.Join(w.finish(), l.Reader.Close(), boltfile.Unlock(l.lock))
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"policy-service/pdp/boltfile"
 	"policy-service/pdp/decisionlog"
 )
 
@@ -108,15 +109,18 @@ func (d *directory) sealed() int {
 // readActive reads the segments that may be written to, if no server is running. It holds the
 // lock only meanwhile, because a server that starts does not wait long for the lock.
 func (d *directory) readActive(data string, sealed int) error {
-	unlock, free, err := lockShared(filepath.Join(data, filepath.FromSlash(decisionlog.LockFile)))
-	if err != nil {
-		return err
+	lock, err := os.Open(filepath.Join(data, filepath.FromSlash(decisionlog.LockFile)))
+	if err == nil {
+		defer func() { _ = boltfile.Unlock(lock) }()
+		err = boltfile.Lock(lock, false, 0)
 	}
-	if !free {
+	switch {
+	case errors.Is(err, boltfile.ErrLocked):
 		d.log.report.Live = true
 		return nil
+	case err != nil && !errors.Is(err, fs.ErrNotExist): // a copy of a log has no lock, and no server holds it
+		return err
 	}
-	defer unlock()
 	return d.read(sealed, len(d.names))
 }
 
