@@ -158,7 +158,7 @@ func (w *rightsHostileWorld) inbox(p *browsertest.Page) func(*testing.T) {
 			if wrong := rightsFrom(p, "own", "sideways"); len(marks.Bare)+len(wrong) > 0 {
 				t.Errorf("from row %d on: not marked is %.500q; %q", seen, marks.Bare, wrong)
 			}
-			if size := browsertest.Eval[int](p, "new Blob([document.documentElement.outerHTML]).size"); size > 200_000 {
+			if size := browsertest.Eval[int](p, "performance.getEntriesByType('navigation')[0].decodedBodySize"); size == 0 || size > 200<<10 {
 				t.Errorf("the page from row %d on has %d bytes", seen, size)
 			}
 			seen += len(rows)
