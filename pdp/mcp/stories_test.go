@@ -609,7 +609,8 @@ func (c *teller) sends(body string, h *hearing, headers ...string) {
 // requests sends a request of HTTP.
 func (c *teller) requests(h *hearing, verb, to, body string, headers []string) {
 	ctx, cancel := context.WithCancel(c.x.t.Context())
-	h.items, h.end = make(chan heardItem, 1024), cancel
+	items := make(chan heardItem, 1024) // those of this request: a message that comes again is heard by h, too
+	h.items, h.end = items, cancel
 	r, err := http.NewRequestWithContext(ctx, verb, to, strings.NewReader(body))
 	orFail(c.x.t, err)
 	for i := 0; i+1 < len(headers); i += 2 {
@@ -625,16 +626,16 @@ func (c *teller) requests(h *hearing, verb, to, body string, headers []string) {
 		}
 	}
 	go func() {
-		defer func() { h.items <- heardItem{over: true} }()
+		defer func() { items <- heardItem{over: true} }()
 		response, err := c.client.Do(r)
 		if err != nil {
 			return
 		}
 		defer func() { _ = response.Body.Close() }()
-		h.items <- heardItem{header: response.Header, status: response.StatusCode}
+		items <- heardItem{header: response.Header, status: response.StatusCode}
 		if !strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream") {
 			text, _ := io.ReadAll(response.Body)
-			h.items <- heardItem{status: response.StatusCode, raw: string(text), text: string(text)}
+			items <- heardItem{status: response.StatusCode, raw: string(text), text: string(text)}
 			return
 		}
 		lines := bufio.NewScanner(response.Body)
@@ -657,10 +658,10 @@ func (c *teller) requests(h *hearing, verb, to, body string, headers []string) {
 			}
 			event = nil
 			if item.text != "" || c.x.of.bytes {
-				h.items <- item
+				items <- item
 			}
 		}
-		h.items <- heardItem{status: response.StatusCode, raw: "end" + strings.Join(event, "⏎"), text: "end"}
+		items <- heardItem{status: response.StatusCode, raw: "end" + strings.Join(event, "⏎"), text: "end"}
 	}()
 }
 

@@ -18,23 +18,24 @@ import (
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/export"
 	"policy-service/pdp/decisionlog/report"
+	"policy-service/pdp/pdptest/clock"
 )
 
 // replica writes the log of a replica, with a clock of its own.
 type replica struct {
 	testing.TB
 	*decisionlog.Log
+	*clock.Clock
 	data string
-	now  time.Time
 }
 
 var noon = time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
 
 func newReplica(t testing.TB, origin string, now time.Time) *replica {
 	t.Helper()
-	r := &replica{TB: t, data: t.TempDir(), now: now}
+	r := &replica{TB: t, Clock: clock.At(now), data: t.TempDir()}
 	var err error
-	r.Log, err = decisionlog.Open(r.data, decisionlog.Options{Origin: origin, Kinds: []string{decisionlog.KindApproval}, Now: func() time.Time { return r.now }})
+	r.Log, err = decisionlog.Open(r.data, decisionlog.Options{Origin: origin, Kinds: []string{decisionlog.KindApproval}, Now: r.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +44,7 @@ func newReplica(t testing.TB, origin string, now time.Time) *replica {
 
 func (r *replica) write(e decisionlog.Entry) {
 	r.Helper()
-	r.now = r.now.Add(time.Second)
+	r.Advance(time.Second)
 	e.Tenant = "default"
 	if err := r.Append(r.Context(), []decisionlog.Entry{e}); err != nil {
 		r.Fatal(err)
@@ -125,7 +126,7 @@ func TestMergeTellsOneStory(t *testing.T) {
 	c.step("s4", "used", "approved", 3, `,"used_by":"d1"`)
 	b.decide("d3", "a1")
 	c.decide("d2", "a1") // and then it is lost, before the use is settled
-	a.now = noon.Add(time.Hour)
+	a.Advance(time.Hour)
 	a.step("s4", "used", "approved", 3, `,"used_by":"d1"`)
 	a.step("s5", "used", "approved", 4, `,"used_by":"d2","lost_origin":"pdp-c"`)
 	a.step("s6", "used", "used_up", 5, `,"used_by":"d3","lost_origin":"pdp-c"`)
@@ -221,7 +222,7 @@ func TestMergeRefuses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := &replica{TB: t, Log: l, data: data}
+		r := &replica{TB: t, Log: l, Clock: clock.At(noon), data: data}
 		for range n + 1 {
 			r.write(decisionlog.Entry{Kind: decisionlog.KindDecision, Decision: &decisionlog.Decision{}})
 		}
