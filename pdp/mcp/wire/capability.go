@@ -125,11 +125,11 @@ type CapabilityGrant struct {
 func (g CapabilityGrant) Result() jsontext.Value {
 	o := rpc.Object{}.
 		With("token", rpc.String(g.Token)).
-		With("tools", list(g.Tools)).
+		With("tools", rpc.Strings(g.Tools)).
 		With("expires", rpc.String(g.Expires.UTC().Format(time.RFC3339))).
 		With("signature", rpc.String(g.Token[strings.LastIndexByte(g.Token, '.')+1:])).
 		With("id", rpc.String(g.ID)).
-		With("tool_ids", list(g.IDs)).
+		With("tool_ids", rpc.Strings(g.IDs)).
 		With("audience", rpc.String(g.Audience)).
 		With("valid_from", rpc.String(g.ValidFrom.UTC().Format(time.RFC3339))).
 		With("expires_in", number(int(g.Expires.Sub(g.ValidFrom)/time.Second)))
@@ -138,20 +138,12 @@ func (g CapabilityGrant) Result() jsontext.Value {
 	}
 	o = o.WithText("verify", g.Verify).WithText("holder_key", g.HolderKey)
 	if len(g.Narrowed) > 0 {
-		o = o.With("narrowed", list(g.Narrowed))
+		o = o.With("narrowed", rpc.Strings(g.Narrowed))
 	}
 	return o.Value()
 }
 
 func number(n int) jsontext.Value { return jsontext.Value(strconv.Itoa(n)) }
-
-func list(texts []string) jsontext.Value {
-	all := make([]jsontext.Value, len(texts))
-	for n, text := range texts {
-		all[n] = rpc.String(text)
-	}
-	return rpc.Array(all)
-}
 
 // CapabilityUse are the params of a capabilities/validate: a call, and the capability that it would show.
 type CapabilityUse struct {

@@ -109,7 +109,7 @@ func Unsupported(requested string) *rpc.Error {
 		return invalid(MetaVersion + " is no revision of the protocol")
 	}
 	supported := slices.DeleteFunc(Versions(), func(v string) bool { return v == requested })
-	data := rpc.Object{}.With("supported", texts(supported)).With("requested", rpc.String(requested))
+	data := rpc.Object{}.With("supported", rpc.Strings(supported)).With("requested", rpc.String(requested))
 	return &rpc.Error{Code: UnsupportedVersion, Message: "Unsupported protocol version", Data: data.Value()}
 }
 

@@ -48,7 +48,7 @@ func Discovered(server jsontext.Value, e Era, ours rpc.Object) (jsontext.Value, 
 		return nil, err
 	}
 	o = o.Without(func(name string) bool { return name == "protocolVersion" || name == "serverInfo" })
-	o = o.With("supportedVersions", texts(Versions()))
+	o = o.With("supportedVersions", rpc.Strings(Versions()))
 	m := rpc.Answer(rpc.ID{}, answerOf("server/discover", o, Legacy, Modern).Value())
 	return WithServer(m, info).Result, nil
 }
@@ -158,7 +158,8 @@ type Meta struct {
 // protocolKeys are the members of _meta that are of one hop: the sender of a message writes them.
 var protocolKeys = []string{MetaVersion, MetaClient, MetaCapabilities, MetaLogLevel, MetaServer, MetaSubscription}
 
-var logLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+// LogLevels are sorted from the most messages to the fewest.
+var LogLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
 // mostSaid is how much a client may say of itself with each request, in bytes: it is kept as long as some come.
 const mostSaid = 16 << 10
@@ -184,7 +185,7 @@ func ReadMeta(params rpc.Object) (Meta, *rpc.Error) {
 		return m, invalid(MetaClient + " in params._meta is no object")
 	case len(m.Client)+len(m.Capabilities) > mostSaid:
 		return m, invalid(MetaClient + " and " + MetaCapabilities + " in params._meta are too large")
-	case meta.Get(MetaLogLevel) != nil && !slices.Contains(logLevels, m.LogLevel):
+	case meta.Get(MetaLogLevel) != nil && !slices.Contains(LogLevels, m.LogLevel):
 		return m, invalid(MetaLogLevel + " in params._meta is no log level")
 	}
 	return m, nil
@@ -238,12 +239,4 @@ func withoutMeta(o rpc.Object, drop func(name string) bool) rpc.Object {
 func objectOf(v jsontext.Value) rpc.Object {
 	o, _ := rpc.ParseObject(v)
 	return o
-}
-
-func texts(all []string) jsontext.Value {
-	values := make([]jsontext.Value, len(all))
-	for i, s := range all {
-		values[i] = rpc.String(s)
-	}
-	return rpc.Array(values)
 }

@@ -284,8 +284,8 @@ func (x exchange) remember(ctx context.Context) *answer.Answer {
 // setLevel sets the log level of the client at all servers.
 func (x exchange) setLevel(ctx context.Context) *answer.Answer {
 	level := x.Params.GetString("level")
-	if !slices.Contains(link.LogLevels, level) {
-		return answer.Invalid("level is none of " + strings.Join(link.LogLevels, ", "))
+	if !slices.Contains(era.LogLevels, level) {
+		return answer.Invalid("level is none of " + strings.Join(era.LogLevels, ", "))
 	}
 	if x.link != nil {
 		return x.remember(ctx)
@@ -341,8 +341,8 @@ func (x *Call) wantsLog(m rpc.Message) bool {
 		return true
 	}
 	params, _ := rpc.ParseObject(m.Params)
-	wanted := slices.Index(link.LogLevels, x.Client.LogLevel)
-	return wanted >= 0 && slices.Index(link.LogLevels, params.GetString("level")) >= wanted
+	wanted := slices.Index(era.LogLevels, x.Client.LogLevel)
+	return wanted >= 0 && slices.Index(era.LogLevels, params.GetString("level")) >= wanted
 }
 
 // Notified forwards a notification of a client.

@@ -41,7 +41,7 @@ import (
 // Headers of MCP over HTTP.
 const (
 	sessionHeader = reply.SessionHeader
-	versionHeader = "Mcp-Protocol-Version"
+	versionHeader = era.VersionHeader
 )
 
 // serve is the MCP endpoint.

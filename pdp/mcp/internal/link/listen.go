@@ -522,7 +522,7 @@ func (w Wants) Object() rpc.Object {
 		}
 	}
 	if len(w.URIs) > 0 {
-		o = o.With("resourceSubscriptions", texts(w.URIs))
+		o = o.With("resourceSubscriptions", rpc.Strings(w.URIs))
 	}
 	return o
 }
@@ -545,11 +545,3 @@ func (w Wants) Or(v Wants) Wants {
 }
 
 const Acknowledged = "notifications/subscriptions/acknowledged"
-
-func texts(all []string) jsontext.Value {
-	values := make([]jsontext.Value, len(all))
-	for i, s := range all {
-		values[i] = rpc.String(s)
-	}
-	return rpc.Array(values)
-}

@@ -365,8 +365,8 @@ func (l *Link) NeedsLevel(s upstream.Session, level string) bool {
 	server, _ := rpc.ParseObject(s.Server())
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	told := slices.Index(LogLevels, l.log.level)
-	return server.GetObject("capabilities").Get("logging") != nil && (l.log.session != s || told < 0 || told > slices.Index(LogLevels, level))
+	told := slices.Index(era.LogLevels, l.log.level)
+	return server.GetObject("capabilities").Get("logging") != nil && (l.log.session != s || told < 0 || told > slices.Index(era.LogLevels, level))
 }
 
 func (l *Link) SetSessionLevel(s upstream.Session, level string) {
@@ -374,6 +374,3 @@ func (l *Link) SetSessionLevel(s upstream.Session, level string) {
 	defer l.mu.Unlock()
 	l.log.session, l.log.level = s, level
 }
-
-// LogLevels are sorted from the most messages to the fewest.
-var LogLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}

@@ -267,6 +267,15 @@ func Array(values []jsontext.Value) jsontext.Value {
 	return append(b, ']')
 }
 
+// Strings is an array of texts in JSON.
+func Strings(all []string) jsontext.Value {
+	values := make([]jsontext.Value, len(all))
+	for n, s := range all {
+		values[n] = String(s)
+	}
+	return Array(values)
+}
+
 // decoder reads a text where it stands, without a copy.
 type decoder struct {
 	jsontext.Decoder
