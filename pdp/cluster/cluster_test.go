@@ -17,30 +17,31 @@ import (
 	"policy-service/pdp/cluster"
 	"policy-service/pdp/ledger"
 	"policy-service/pdp/ledger/etcd"
+	"policy-service/pdp/pdptest/clock"
 	"policy-service/pdp/pdptest/etcdtest"
 )
 
 // replica is a process of a cluster whose ledgers are not looked at.
 type replica struct {
 	*cluster.Cluster
+	clock   *clock.Clock
 	t       testing.TB
 	config  cluster.Config
 	options cluster.Options
 	joining cluster.Joining
 	keys    []string
 	size    uint64
-	now     time.Time
 	stop    func()
 	revoked []string // for the logs of these, which are lost, all was revoked
 }
 
 func newReplica(t testing.TB, origin, prefix string, endpoints ...string) *replica {
-	r := &replica{t: t, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), keys: []string{origin + "+1+key"}, size: 3}
+	r := &replica{t: t, clock: clock.At(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)), keys: []string{origin + "+1+key"}, size: 3}
 	r.config.Etcd.Prefix = "/" + prefix + "/"
 	for _, one := range endpoints {
 		r.config.Etcd.Endpoints = append(r.config.Etcd.Endpoints, "http://"+one)
 	}
-	r.options = cluster.Options{Key: []byte("the key"), Data: t.TempDir(), Now: func() time.Time { return r.now }, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	r.options = cluster.Options{Key: []byte("the key"), Data: t.TempDir(), Now: r.clock.Now, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	r.joining = cluster.Joining{
 		Origin:  origin,
 		LogKeys: func() ([]string, error) { return r.keys, nil },
@@ -123,7 +124,7 @@ func refuses(t *testing.T, name string, err error, want ...string) {
 func TestMembers(t *testing.T) {
 	t.Parallel()
 	a, b := newReplica(t, "a", t.Name(), etcdtest.One(t)...), newReplica(t, "b/b", t.Name(), etcdtest.One(t)...)
-	b.now = b.now.Add(5 * time.Second)
+	b.clock.Advance(5 * time.Second)
 	a.run()
 	b.run()
 	for _, r := range []*replica{a, b} {
@@ -148,7 +149,7 @@ func TestMembers(t *testing.T) {
 	refuses(t, "one that ended a moment ago", a.SettleLost(t.Context(), "b/b", "gone", false), "wait, or add --now")
 	refuses(t, "without a reason", a.SettleLost(t.Context(), "b/b", " ", true), "needs a reason")
 	refuses(t, "one that never was", a.SettleLost(t.Context(), "c", "gone", true), "no replica ever had")
-	a.now = a.now.Add(12 * time.Minute)
+	a.clock.Advance(12 * time.Minute)
 	must(t, a.SettleLost(t.Context(), "b/b", "its disk burnt", false))
 	refuses(t, "one that is lost", b.join(), "settled as lost", "its disk burnt", "take another origin")
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/clock"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/signing"
@@ -94,14 +95,14 @@ func TestSignedMetadata(t *testing.T) {
 
 func TestMetadataIsSignedAnew(t *testing.T) {
 	t.Parallel()
-	now := pdptest.Now
-	s := pdptest.Start(t, bundle(t), func(c *server.Config) { c.Program.PDP.Now = func() time.Time { return now } })
+	at := clock.At(pdptest.Now)
+	s := pdptest.Start(t, bundle(t), func(c *server.Config) { c.Program.PDP.Now = at.Now })
 	first := s.Get(metadataPath)
-	now = pdptest.Now.Truncate(time.Hour).Add(time.Hour - 1)
+	at.Advance(pdptest.Now.Truncate(time.Hour).Add(time.Hour - 1).Sub(pdptest.Now))
 	if same := s.Get(metadataPath); same.Body != first.Body || same.Header.Get("ETag") != first.Header.Get("ETag") {
 		t.Error("within the hour the bytes changed")
 	}
-	now = now.Add(1)
+	at.Advance(1)
 	next := s.Get(metadataPath, "If-None-Match", first.Header.Get("ETag"))
 	if next.Status != 200 || next.Body == first.Body || next.Header.Get("ETag") == first.Header.Get("ETag") {
 		t.Errorf("in the next hour: got %d, tag %s then %s", next.Status, first.Header.Get("ETag"), next.Header.Get("ETag"))

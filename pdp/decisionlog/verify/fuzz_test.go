@@ -16,6 +16,7 @@ import (
 	"policy-service/pdp/decisionlog/c2sp"
 	"policy-service/pdp/decisionlog/export"
 	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/pdptest/clock"
 )
 
 // FuzzExport: no export verifies, under the log's key, with other records than the log's,
@@ -49,7 +50,7 @@ func FuzzExport(f *testing.F) {
 // FuzzMerge: no merge verifies, under the keys of its logs, with other records than theirs; and a reader goes through
 // each that does.
 func FuzzMerge(f *testing.F) {
-	m := &mergedLogs{dirs: []string{f.TempDir(), f.TempDir()}, now: time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)}
+	m := &mergedLogs{dirs: []string{f.TempDir(), f.TempDir()}, Clock: clock.At(time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC))}
 	var exports [][]byte
 	whole, keys := map[string]bool{}, ""
 	for n, dir := range m.dirs {

@@ -20,12 +20,13 @@ import (
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/export"
 	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/pdptest/clock"
 )
 
 // mergedLogs are logs with one clock, which write in turn.
 type mergedLogs struct {
+	*clock.Clock
 	dirs, keys []string
-	now        time.Time
 	ids        int
 }
 
@@ -33,7 +34,7 @@ func (m *mergedLogs) open(t testing.TB, n int) *decisionlog.Log {
 	t.Helper()
 	l, err := decisionlog.Open(m.dirs[n], decisionlog.Options{
 		Origin: fmt.Sprintf("place/%d", n), Checkpoints: decisionlog.Checkpoints{Records: 10, Idle: time.Hour, Every: time.Hour},
-		Kinds: []string{decisionlog.KindApproval}, Now: func() time.Time { return m.now },
+		Kinds: []string{decisionlog.KindApproval}, Now: m.Now,
 	})
 	check(t, err)
 	return l
@@ -53,14 +54,14 @@ func (m *mergedLogs) write(t testing.TB, l *decisionlog.Log, count int) {
 		}
 		entries = append(entries, e)
 	}
-	m.now = m.now.Add(time.Second)
+	m.Advance(time.Second)
 	check(t, l.Append(t.Context(), entries))
 }
 
 // logsToMerge are three logs: one with a new key, one with a redaction, and one whose first segment is gone.
 func logsToMerge(t testing.TB) *mergedLogs {
 	t.Helper()
-	m := &mergedLogs{now: time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)}
+	m := &mergedLogs{Clock: clock.At(time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC))}
 	var logs []*decisionlog.Log
 	for n := range 3 {
 		m.dirs = append(m.dirs, t.TempDir())
@@ -73,7 +74,7 @@ func logsToMerge(t testing.TB) *mergedLogs {
 			check(t, err)
 			check(t, logs[1].Redact(t.Context(), "", id(2), "asked for"))
 			check(t, logs[2].Rotate(t.Context()))
-			_, err = logs[2].Retain(t.Context(), decisionlog.Retention{Bytes: 1}, m.now)
+			_, err = logs[2].Retain(t.Context(), decisionlog.Retention{Bytes: 1}, m.Now())
 			check(t, err)
 		}
 	}
@@ -204,7 +205,7 @@ func TestMerge(t *testing.T) {
 // otherKeys are those of a log of which there is no export.
 func otherKeys(t testing.TB) []string {
 	t.Helper()
-	m := &mergedLogs{dirs: make([]string, 4), now: time.Now()}
+	m := &mergedLogs{dirs: make([]string, 4), Clock: clock.At(time.Now())}
 	m.dirs[3] = t.TempDir()
 	check(t, m.open(t, 3).Close())
 	return keysOf(t, m.dirs[3])
@@ -374,7 +375,7 @@ func TestMergeWithoutPart(t *testing.T) {
 // TestMergeOfOneLog: two exports of one log may be in one merge. Of two histories they may not.
 func TestMergeOfOneLog(t *testing.T) {
 	t.Parallel()
-	m := &mergedLogs{dirs: []string{t.TempDir()}, now: time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)}
+	m := &mergedLogs{dirs: []string{t.TempDir()}, Clock: clock.At(time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC))}
 	l := m.open(t, 0)
 	m.write(t, l, 7)
 	check(t, l.Close())
