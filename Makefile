@@ -73,14 +73,15 @@ mcp-try: ## call three tools through the gateway of mcp-demo, and look them up i
 	@sh pdp/mcp/examples/filesystem/try $(DEMO)
 
 # The packages whose tests take longest begin first, so that none of them is left to run alone.
-LONGEST = ./pdp/server ./cmd/policy-service ./pdp/mcp ./pdp ./pdp/decisionlog ./conformance/...
+LONGEST = ./cmd/policy-service ./pdp/server ./pdp/console ./pdp/approval ./pdp/mcp ./pdp ./pdp/decisionlog ./pdp/capability ./conformance/... ./pdp/cluster
 
 # The longest package waits half of its time: one package more runs than there are cores.
 AT_ONCE = $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN))
 
 # lint has vetted all of it: to vet each package once more as it is tested takes minutes. The timeout ends only what is stuck: a
 # package whose tests build programs of others takes four minutes, and ten more where nothing of those is compiled yet.
-TESTS = @$(GO) run ./.ci/tests
+# Tests make thousands of servers and stores, of which little stays: with Go's default much of the time goes to the collector.
+TESTS = @GOGC="$${GOGC:-400}" $(GO) run ./.ci/tests
 GO_TEST = -vet=off -count=1 -timeout 40m
 
 test: ## run the tests (needs Go, make and curl; about 5 minutes)

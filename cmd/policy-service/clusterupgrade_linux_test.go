@@ -17,6 +17,7 @@ import (
 
 	"policy-service/pdp/approval"
 	"policy-service/pdp/pdptest/etcdtest"
+	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/version"
 )
 
@@ -121,6 +122,7 @@ func (s *troubled) versions() (all [3]string) {
 // is answered meanwhile, by another replica at most. What was filed and granted by the one version is used by the other, and no
 // more often than it may be. A program of another format is refused, and the others go on.
 func TestClusterUpgrade(t *testing.T) {
+	night.Whole(t, "it builds two other versions of the program")
 	t.Parallel()
 	const old, next = "policy-service", "v9.8.7-dev"
 	changed := otherVersion(t, "pdp/version/version.go", `const Next = "`+version.Next+`"`, `const Next = "v9.8.7"`)
@@ -131,7 +133,7 @@ func TestClusterUpgrade(t *testing.T) {
 
 	stop, done := make(chan struct{}), make(chan int)
 	go func() {
-		each := time.NewTicker(50 * time.Millisecond)
+		each := time.NewTicker(200 * time.Millisecond)
 		defer each.Stop()
 		for lives := 0; ; lives++ {
 			select {

@@ -89,6 +89,7 @@ func (s composeService) host(t *testing.T, path string) string {
 
 // TestCompose: only the gateway reaches the sample server, only its own port is open, and all are confined.
 func TestCompose(t *testing.T) {
+	t.Parallel()
 	c := readComposition(t, "compose.yaml")
 	on := c.confined(t, "gateway")
 	if len(c.Services) != 3 || !slices.Equal(on["tools"], []string{"gateway", "tools"}) || !slices.Equal(on["decisions"], []string{"gateway", "pdp"}) ||
@@ -138,6 +139,7 @@ func (c composition) confined(t *testing.T, open string) (on map[string][]string
 // TestComposeClusterFiles: only the balancer is reached from outside, only PDPs reach etcd, and only with a certificate. The
 // gateways have names of their own, and find PDPs through the balancer. TestComposeCluster runs all that.
 func TestComposeClusterFiles(t *testing.T) {
+	t.Parallel()
 	c := readComposition(t, "cluster.yaml")
 	want := map[string][]string{
 		"outside": {"balancer", "gateway-0", "gateway-1", "gateway-2"},
@@ -195,6 +197,7 @@ func TestComposeClusterFiles(t *testing.T) {
 
 // TestComposeConfig: the gateway takes the configuration, which finds the other two, and is found by its clients.
 func TestComposeConfig(t *testing.T) {
+	t.Parallel()
 	c := readComposition(t, "compose.yaml")
 	gateway, tools := c.Services["gateway"], c.Services["tools"]
 	program, command := parsed(t, gateway.Command)

@@ -281,7 +281,7 @@ func (a *agent) calls(s *sdk.ClientSession, tool string, c called) (ran bool) {
 
 // works calls until the end: what is permitted, and what is not.
 func (a *agent) works(end <-chan struct{}) {
-	pace := time.NewTicker(20 * time.Millisecond) // the machine has others to serve
+	pace := time.NewTicker(100 * time.Millisecond) // the machine has others to serve
 	defer pace.Stop()
 	for {
 		select {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"policy-service/pdp/approval"
+	"policy-service/pdp/pdptest/night"
 )
 
 // wantLimit wants a limit, and when to try again.
@@ -88,7 +89,7 @@ func TestFileAtOnce(t *testing.T) {
 	t.Parallel()
 	r := newRecord()
 	s := mustOpen(t, quick(t), r.options())
-	for round := range 100 {
+	for round := range night.Cases(100) {
 		ids := make([]string, 4)
 		var group sync.WaitGroup
 		for i := range ids {

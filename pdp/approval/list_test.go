@@ -2,6 +2,7 @@ package approval_test
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -48,7 +49,11 @@ func TestList(t *testing.T) {
 			of[name] = append(of[name], a.ID)
 		}
 	}
-	for _, limit := range []int{1, 7, 1000} {
+	limits := []int{1, 7, 1000}
+	if os.Getenv(onEtcd) != "" { // each page is several calls of etcd
+		limits = limits[1:]
+	}
+	for _, limit := range limits {
 		for _, status := range []approval.Status{"", approval.Pending, approval.Denied, approval.Ended} {
 			for _, tenant := range []string{"", "acme", "other"} {
 				var tenants []string

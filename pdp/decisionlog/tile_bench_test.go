@@ -80,9 +80,11 @@ func TestTilesOpenNoSegment(t *testing.T) {
 	t.Parallel()
 	l := mustOpen(t, t.TempDir(), Options{})
 	for n := range 2 * keptOpen {
+		var entries []Entry
 		for i := range 100 {
-			mustAppend(t, l, entry(fmt.Sprint(n, " ", i)))
+			entries = append(entries, entry(fmt.Sprint(n, " ", i)))
 		}
+		mustAppend(t, l, entries...)
 		if err := l.Rotate(t.Context()); err != nil {
 			t.Fatal(err)
 		}

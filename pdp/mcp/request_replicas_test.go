@@ -22,7 +22,7 @@ const atPDP = "TOOL_REQUESTS_AT_PDP"
 func TestRequestsAtPDP(t *testing.T) {
 	t.Parallel()
 	again := exec.CommandContext(t.Context(), os.Args[0], "-test.short", "-test.timeout=5m", "-test.run=^TestRequest",
-		"-test.skip=^(TestRequestsAtPDP|TestRequestReplicas.*|TestRequestKilled)$")
+		"-test.skip=^(TestRequestsAtPDP|TestRequestReplicas.*|TestRequestKilled.*|TestRequestWithTheBundle)$")
 	again.Env = append(os.Environ(), atPDP+"=1")
 	if said, err := again.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, said)

@@ -129,7 +129,7 @@ func TestHostileSchemaFitsInAGibibyte(t *testing.T) {
 		return
 	}
 	child := exec.Command(os.Args[0], "-test.run=^TestHostileSchemaFitsInAGibibyte$")
-	child.Env = append(os.Environ(), "HOSTILE_SCHEMA=1")
+	child.Env = append(os.Environ(), "HOSTILE_SCHEMA=1", "GOGC=100")
 	if out, err := child.CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out[:min(len(out), 2000)])
 	}

@@ -179,7 +179,7 @@ func (c *Cluster) start(n int) (said string) {
 	before := len(m.said.String())
 	command := exec.Command(judged.ProgramOf(c.t, "members", "member"), "-name", m.name, "-data", m.data, "-cluster", c.peers(),
 		"-token", c.token, "-client", "http://"+m.client, "-peer", "http://"+m.peer, "-advertise", "http://"+m.peers.address(),
-		"-quota", fmt.Sprint(c.options.Quota))
+		"-quota", fmt.Sprint(c.options.Quota), "-heartbeat", "50") // on a busy machine a leader must not lose others by being late
 	stdin, err := command.StdinPipe()
 	if err != nil {
 		return err.Error()
