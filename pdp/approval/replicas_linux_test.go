@@ -71,7 +71,7 @@ type scene struct {
 	uses     []use
 	answered map[string]func(approval.Approval) string // by the id of an approval that an answer was about: how the answer is untrue
 	of       []error                                   // that operations ended with
-	all, ok  int                                       // operations, and those that were answered
+	all, ok  int                                       // operations while no fault held, and those that were answered
 }
 
 // use is an operation: a decision wanted a use of an approval. Known is an answer, and got that it has the use.
@@ -206,9 +206,11 @@ func (s *scene) do(r *replica, do func(ctx context.Context, store *approval.Stor
 	s.saw(err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.all++
-	if err == nil {
-		s.ok++
+	if most == patience { // no fault holds: how much is answered while one does, is how quick the machine is
+		s.all++
+		if err == nil {
+			s.ok++
+		}
 	}
 	return err == nil
 }
@@ -527,8 +529,8 @@ func (s *scene) check(kept map[string]approval.Approval, said logs) (contended b
 			s.t.Errorf("decision %s was answered %v, and on record it is %v", u.decision, u.got, is)
 		}
 	}
-	if s.ok*10 < s.all*3 {
-		s.t.Errorf("of %d operations %d were answered", s.all, s.ok)
+	if s.ok*2 < s.all {
+		s.t.Errorf("of %d operations without a fault %d were answered", s.all, s.ok)
 	}
 	return s.linearizable(kept, said)
 }
@@ -609,7 +611,7 @@ func faults(c *etcdtest.Cluster) []fault {
 	full := func(s *scene) bool {
 		return s.hasSeen(func(err error) bool { return strings.Contains(err.Error(), syscall.ENOSPC.Error()) })
 	}
-	return []fault{
+	all := []fault{
 		{"the leader is cut off", func(*scene) {
 			leader, term = c.Leader()
 			refused = c.Refused()
@@ -668,6 +670,11 @@ func faults(c *etcdtest.Cluster) []fault {
 		{"the answers to a replica are held", func(s *scene) { s.replicas[2].way.Hold() }, late,
 			func(s *scene) { s.replicas[2].way.Heal() }},
 	}
+	if testing.Short() { // of the kinds above: a leader that is gone, replicas without etcd, answers that are late
+		again := []string{"a member is killed", "all are cut off", "a replica is half a second away"}
+		all = slices.DeleteFunc(all, func(f fault) bool { return slices.Contains(again, f.name) })
+	}
+	return all
 }
 
 // late has a person vote while the fault holds, at the replica whose disk may be full, and decisions want the use elsewhere. The
@@ -746,7 +753,7 @@ func round(t *testing.T, c *etcdtest.Cluster, f fault, seed uint64) (contended b
 			t.Errorf("a use is lost: it is %+v", is)
 		}
 	}
-	t.Logf("of %d operations %d were answered; %d uses were asked for", s.all, s.ok, len(s.uses))
+	t.Logf("of %d operations without a fault %d were answered; %d uses were asked for", s.all, s.ok, len(s.uses))
 	return s.check(kept, s.read())
 }
 
@@ -791,7 +798,11 @@ func rounds(t *testing.T, n int) {
 // TestReplicas: one use is one use wherever it is asked, under each fault of replicas and members.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
-	rounds(t, 9)
+	all := 9
+	if testing.Short() {
+		all = 6
+	}
+	rounds(t, all)
 }
 
 // TestReplicasOfARestoredEtcd: a copy of etcd is taken, 16 uses are made, and the copy is put back. All replicas refuse it. Once
