@@ -21,7 +21,7 @@ func dial(t *testing.T, endpoints ...string) *clientv3.Client {
 }
 
 func put(t *testing.T, client *clientv3.Client, value string) error {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	_, err := client.Put(ctx, "key", value)
 	return err
@@ -30,13 +30,7 @@ func put(t *testing.T, client *clientv3.Client, value string) error {
 // mustPut puts as soon as there is a leader again.
 func mustPut(t *testing.T, client *clientv3.Client, value string) {
 	t.Helper()
-	err := put(t, client, value)
-	for tries := 0; err != nil && tries < 10; tries++ {
-		err = put(t, client, value)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	etcdtest.Eventually(t, "it is put", func() bool { return put(t, client, value) == nil })
 }
 
 func mustGet(t *testing.T, client *clientv3.Client, want string) {

@@ -4,6 +4,7 @@ package judged
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,14 +34,32 @@ func ProgramOf(t testing.TB, module, name string) string {
 
 var programs sync.Map
 
+// build builds a program, unless the process that started this one has: to find it built takes seconds, too.
 func build(module, name string) (string, error) {
-	here, err := output(exec.Command("go", "list", "-f", "{{.Dir}}", "policy-service/pdp/pdptest/judged"))
+	built := "JUDGED_" + module + "_" + name
+	if path := os.Getenv(built); path != "" {
+		return path, nil
+	}
+	root, err := os.Getwd()
 	if err != nil {
 		return "", err
 	}
-	tool := exec.Command("go", "tool", "-C", filepath.Join(filepath.Dir(here), module), "-n", name)
+	below := filepath.Join("pdp", "pdptest", module)
+	for ; ; root = filepath.Dir(root) { // a test is in a directory of its module
+		if _, err := os.Stat(filepath.Join(root, below)); err == nil {
+			break
+		}
+		if root == filepath.Dir(root) {
+			return "", fmt.Errorf("%s is not below a directory above this one", below)
+		}
+	}
+	tool := exec.Command("go", "tool", "-C", filepath.Join(root, below), "-n", name)
 	tool.Env = append(os.Environ(), "GOFLAGS=-trimpath", "GOWORK=off")
-	return output(tool)
+	path, err := output(tool)
+	if err == nil {
+		err = os.Setenv(built, path)
+	}
+	return path, err
 }
 
 // Judge runs judge, and returns its output: see its package for the arguments. An error is a refusal, and its reason.

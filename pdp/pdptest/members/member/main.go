@@ -51,6 +51,7 @@ func run() error {
 	c.ClientTLSInfo.ClientCertAuth = c.ClientTLSInfo.TrustedCAFile != ""
 	c.TickMs, c.ElectionMs = *heartbeat, 10**heartbeat
 	c.QuotaBackendBytes = *quota
+	c.BcryptCost = 4 // the least: the passwords are those of tests
 	c.LogLevel = "error"
 	c.StrictReconfigCheck = true
 	e, err := embed.StartEtcd(c)
