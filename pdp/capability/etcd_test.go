@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -61,7 +60,7 @@ func TestFirstValuePutBack(t *testing.T) {
 			must(t, err)
 		}
 	}
-	for late := time.Now().Add(10 * time.Second); ; { // the watch has to bring it
+	etcdtest.Eventually(t, "it is refused", func() bool { // the watch has to bring it
 		s.Work(ctx)
 		got, _, err := s.Stored(id)
 		must(t, err)
@@ -69,15 +68,9 @@ func TestFirstValuePutBack(t *testing.T) {
 			t.Fatalf("it is %s again, and was used %d times", got.State, got.Used)
 		}
 		r.mu.Lock()
-		refused := slices.ContainsFunc(r.errors, func(err error) bool { return errors.Is(err, capability.ErrDamaged) })
-		r.mu.Unlock()
-		if refused {
-			break
-		}
-		if time.Now().After(late) {
-			t.Fatalf("it is %s, and nothing was refused", got.State)
-		}
-	}
+		defer r.mu.Unlock()
+		return slices.ContainsFunc(r.errors, func(err error) bool { return errors.Is(err, capability.ErrDamaged) })
+	})
 	if err := r.use(ctx, s, id, "e"); err == nil {
 		t.Error("it was used once more")
 	}

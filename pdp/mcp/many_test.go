@@ -40,12 +40,12 @@ func newMany(t testing.TB, of camp, servers map[string]manyServer) *many {
 			}
 			rec := mcptest.NewRecorder(t, s.answers)
 			m.recs[name] = rec
-			u := mcp.UpstreamConfig{URL: rec.URL, AllowNetworks: []string{"127.0.0.0/8", "::1/128"}, Timeout: 20 * time.Second, URIs: s.uris}
+			u := mcp.UpstreamConfig{URL: rec.URL, AllowNetworks: []string{"127.0.0.0/8", "::1/128"}, Timeout: time.Minute, URIs: s.uris}
 			if s.before != nil {
 				u.URL = s.before(rec.URL)
 			}
 			if s.program {
-				u = mcp.UpstreamConfig{Command: rec.Command(), Timeout: 20 * time.Second, URIs: s.uris}
+				u = mcp.UpstreamConfig{Command: rec.Command(), Timeout: time.Minute, URIs: s.uris}
 			}
 			if s.change != nil {
 				s.change(&u)

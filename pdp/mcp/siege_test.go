@@ -130,9 +130,9 @@ func newSiege(t testing.TB, of camp) *siege {
 	if of.before != nil {
 		asked = of.before(asked)
 	}
-	server := mcp.UpstreamConfig{URL: s.rec.URL, AllowNetworks: []string{"127.0.0.0/8", "::1/128"}, Timeout: 20 * time.Second}
+	server := mcp.UpstreamConfig{URL: s.rec.URL, AllowNetworks: []string{"127.0.0.0/8", "::1/128"}, Timeout: time.Minute}
 	if of.program {
-		server = mcp.UpstreamConfig{Command: s.rec.Command(), Timeout: 20 * time.Second}
+		server = mcp.UpstreamConfig{Command: s.rec.Command(), Timeout: time.Minute}
 	}
 	c := mcp.Config{
 		Listen: "127.0.0.1:0", Resource: siegeResource,

@@ -18,7 +18,7 @@ import (
 )
 
 // patience is how long anything may take before a test fails instead of hanging.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // Page is one page of a browser. One goroutine uses it.
 type Page struct {

@@ -447,10 +447,12 @@ func TestMinorityComparesNothing(t *testing.T) {
 	client, err := etcdtest.Dial(c.Client().Endpoints()[leader])
 	must(t, err)
 	t.Cleanup(func() { _ = client.Close() })
-	e := etcd.New(etcd.Options{Client: client, Prefix: "/cut/", Errors: known, Timeout: time.Second})
-	revision, err := e.Write(ledger.Transaction{Puts: map[string][]byte{"a": {1}}})
+	options := etcd.Options{Client: client, Prefix: "/cut/", Errors: known}
+	revision, err := etcd.New(options).Write(ledger.Transaction{Puts: map[string][]byte{"a": {1}}})
 	must(t, err)
 	c.Isolate(leader)
+	options.Timeout = time.Second
+	e := etcd.New(options)
 	for name, one := range map[string]ledger.Transaction{
 		"only compares": {If: map[string]uint64{"a": revision}},
 		"writes":        {If: map[string]uint64{"a": revision}, Puts: map[string][]byte{"b": {1}}},

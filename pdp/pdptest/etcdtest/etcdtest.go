@@ -384,19 +384,19 @@ func (c *Cluster) Refused() (n int64) {
 }
 
 // direct is a client of one member, past all proxies.
-func (c *Cluster) direct(n int, do func(ctx context.Context, client *clientv3.Client) error) error {
+func (c *Cluster) direct(n int, within time.Duration, do func(ctx context.Context, client *clientv3.Client) error) error {
 	client, err := Dial(c.members[n].client)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = client.Close() }()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	return do(ctx, client)
 }
 
 func (c *Cluster) status(n int) (status *clientv3.StatusResponse, err error) {
-	err = c.direct(n, func(ctx context.Context, client *clientv3.Client) error {
+	err = c.direct(n, 2*time.Second, func(ctx context.Context, client *clientv3.Client) error {
 		status, err = client.Status(ctx, c.members[n].client)
 		return err
 	})
@@ -427,7 +427,7 @@ func (c *Cluster) Leader() (n int, term uint64) {
 func (c *Cluster) Snapshot(n int) (file string) {
 	c.t.Helper()
 	file = filepath.Join(c.t.TempDir(), "snapshot")
-	err := c.direct(n, func(ctx context.Context, client *clientv3.Client) error {
+	err := c.direct(n, time.Minute, func(ctx context.Context, client *clientv3.Client) error {
 		from, err := client.Snapshot(ctx)
 		if err != nil {
 			return err
@@ -502,7 +502,7 @@ func (c *Cluster) Alarms() (all []*etcdserverpb.AlarmMember) {
 		if !m.runs() {
 			continue
 		}
-		err := c.direct(n, func(ctx context.Context, client *clientv3.Client) error {
+		err := c.direct(n, time.Minute, func(ctx context.Context, client *clientv3.Client) error {
 			got, err := client.AlarmList(ctx)
 			if err == nil {
 				all = got.Alarms

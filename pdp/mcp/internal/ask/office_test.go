@@ -83,7 +83,7 @@ func (o *office) client(key string, options ...authzenclient.Option) *authzencli
 	o.t.Helper()
 	c, err := authzenclient.New(o.pdp.URL, append([]authzenclient.Option{
 		authzenclient.WithKey(key), authzenclient.WithHTTPClient(&http.Client{Transport: o}), authzenclient.WithRetries(0),
-		authzenclient.WithBreaker(1000, time.Second), authzenclient.WithClock(o.Now, nil), authzenclient.WithTimeout(5 * time.Second),
+		authzenclient.WithBreaker(1000, time.Second), authzenclient.WithClock(o.Now, nil), authzenclient.WithTimeout(time.Minute),
 	}, options...)...)
 	o.must(err)
 	return c

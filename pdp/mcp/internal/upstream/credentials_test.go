@@ -76,7 +76,7 @@ func (a *authorizationServer) endpoint(t *testing.T, c *clock.Clock) upstream.To
 		AllowNetworks:    []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 		ClientID:         "gateway",
 		ClientSecretFile: writeFile(t, "client+secret\n"),
-		Timeout:          5 * time.Second,
+		Timeout:          time.Minute,
 		Now:              c.Now,
 	}
 }

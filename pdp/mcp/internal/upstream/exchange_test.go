@@ -37,7 +37,7 @@ func httpOptions(url string) upstream.HTTPOptions {
 // options are those of any server, without limits that a test would meet.
 func options(name, version string) upstream.Options {
 	return upstream.Options{
-		Name: name, Version: version, Timeout: 20 * time.Second, MaxResult: 4 << 20,
+		Name: name, Version: version, Timeout: time.Minute, MaxResult: 4 << 20,
 		Logger: slog.New(slog.DiscardHandler), Dropped: func(string) {}, Masked: func(int) {},
 	}
 }
