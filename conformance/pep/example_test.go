@@ -24,7 +24,7 @@ func TestSDKExamplePasses(t *testing.T) {
 		cases = quick(cases)
 	}
 	bin := filepath.Join(t.TempDir(), "example")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, example).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", bin, example).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	b := openBench(t)

@@ -14,6 +14,7 @@ import (
 	"html/template"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Style is the style sheet of every page, and Icon the mark of the console. Script makes pages more convenient. No page needs
@@ -30,7 +31,10 @@ var (
 //go:embed templates/*.html
 var files embed.FS
 
-var templates = template.Must(template.New("").Funcs(template.FuncMap{"class": classOf}).ParseFS(files, "templates/*.html"))
+// templates are parsed when the first page is drawn: most commands draw none.
+var templates = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("").Funcs(template.FuncMap{"class": classOf}).ParseFS(files, "templates/*.html"))
+})
 
 // View is the content of a page.
 type View interface{ template() string }
@@ -38,7 +42,7 @@ type View interface{ template() string }
 // Render draws a view. It returns all of the page or an error, never a half of it.
 func Render(v View) ([]byte, error) {
 	var b bytes.Buffer
-	if err := templates.ExecuteTemplate(&b, v.template(), v); err != nil {
+	if err := templates().ExecuteTemplate(&b, v.template(), v); err != nil {
 		return nil, err
 	}
 	return b.Bytes(), nil
