@@ -21,6 +21,7 @@ type teller struct {
 	broker *Broker
 	sender *webhook.Sender // nil if there is no system to tell
 	under  sync.Map        // the [approval.Told] on their way, each with its cancel function
+	look   chan struct{}   // has run look again
 }
 
 const (
@@ -46,7 +47,13 @@ func (t *teller) run(ctx context.Context) {
 				stop()
 				continue
 			}
-			if !telling.TryGo(func() error { defer stop(); t.tell(while, one); return nil }) {
+			if !telling.TryGo(func() error {
+				defer stop()
+				if t.tell(while, one); while.Err() != nil {
+					t.lookAgain()
+				}
+				return nil
+			}) {
 				stop()
 				t.under.Delete(one)
 			}
@@ -55,8 +62,16 @@ func (t *teller) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-news.C:
+		case <-t.look:
 		case <-time.After(tellAgain):
 		}
+	}
+}
+
+func (t *teller) lookAgain() {
+	select {
+	case t.look <- struct{}{}:
+	default: // it is to look already
 	}
 }
 
@@ -143,7 +158,7 @@ func (b *Broker) openWebhooks() error {
 		}
 		b.callbacks[key] = sender
 	}
-	b.teller.broker = b
+	b.teller.broker, b.teller.look = b, make(chan struct{}, 1)
 	if len(b.options.Webhooks) > 0 {
 		var err error
 		b.teller.sender, err = webhook.New(b.options.Webhooks, webhook.Options{Logger: b.options.Logger})
