@@ -17,12 +17,14 @@ const onEtcd = "APPROVALS_ON_ETCD"
 const unchanged = "TestActors|TestCrash|TestCrashInEveryStateOfARound|TestPreviousIsTheNewestBefore|TestRateOfMany|" +
 	"TestALongReaderFindsWhatIsOnRecord|TestCommits|TestToolRequestPutBack"
 
-// TestInTrouble runs the other tests where changes are made again, but one: what the rates take is not given back where
-// another process takes the last place in between.
+// TestInTrouble runs the other tests where changes are made again, but those of several processes, whose changes are anyway, and
+// those of rates: what they take is not given back where another process takes the last place in between.
 func TestInTrouble(t *testing.T) {
 	t.Parallel()
 	again(t, inTrouble, unchanged+"|TestInTrouble|TestOnEtcd|TestReplicas.*|TestToolRequestsAreBounded|TestTheRatesAreForWhatIsFiled|TestTake.*|"+
-		"TestEverNewSubjectsOfOneCallerLeaveOthersTheirRate")
+		"TestEverNewSubjectsOfOneCallerLeaveOthersTheirRate|TestOneUseWhereverItIsAsked|TestReservedElsewhereIsLeftAlone|TestUnrecordedElsewhereDoesNotCount|"+
+		"TestOneDoesItForAll|TestNewsOfAnother|TestAForgottenTaskTakesNothingOfItsSuccessor|TestALogThatWasCut|TestOneMoreUseNeedsVotesThatCountHere|"+
+		"TestEachChangeOnceOrRefused|TestALongRecordCountsAtItsOriginAlone|TestSettleLost|TestWorkSettlesLost")
 }
 
 // TestOnEtcd runs the other tests in etcd, but those that do something to the file, that run in a bubble of synctest, or that
