@@ -641,7 +641,13 @@ func (s *troubled) faults() []clusterFault {
 		}
 	}
 	room := func() {
-		etcdtest.Eventually(s, "there is room in etcd", func() bool { return s.shrink() == nil })
+		var full error
+		defer func() {
+			if full != nil {
+				s.Log("etcd: ", full)
+			}
+		}()
+		etcdtest.Eventually(s, "there is room in etcd", func() bool { full = s.shrink(); return full == nil })
 	}
 	return []clusterFault{
 		{name: "the leader is cut off", away: none, begin: func() {
