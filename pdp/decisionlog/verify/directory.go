@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"policy-service/pdp/boltfile"
 	"policy-service/pdp/decisionlog"
 )
 
@@ -109,18 +108,15 @@ func (d *directory) sealed() int {
 // readActive reads the segments that may be written to, if no server is running. It holds the
 // lock only meanwhile, because a server that starts does not wait long for the lock.
 func (d *directory) readActive(data string, sealed int) error {
-	lock, err := os.Open(filepath.Join(data, filepath.FromSlash(decisionlog.LockFile)))
-	if err == nil {
-		defer func() { _ = boltfile.Unlock(lock) }()
-		err = boltfile.Lock(lock, false, 0)
-	}
-	switch {
-	case errors.Is(err, boltfile.ErrLocked):
-		d.log.report.Live = true
-		return nil
-	case err != nil && !errors.Is(err, fs.ErrNotExist): // a copy of a log has no lock, and no server holds it
+	unlock, free, err := lockShared(filepath.Join(data, filepath.FromSlash(decisionlog.LockFile)))
+	if err != nil {
 		return err
 	}
+	if !free {
+		d.log.report.Live = true
+		return nil
+	}
+	defer unlock()
 	return d.read(sealed, len(d.names))
 }
 
