@@ -203,7 +203,11 @@ func (r *roundsRun) modern(s roundsStep) error {
 	var want []string
 	before := r.model.clone()
 	for range s.times {
+		seen := r.model.forwards
 		want = append(want, r.model.modern(s))
+		if kind := want[len(want)-1]; (kind == roundsRan || kind == roundsInput) != (r.model.forwards == seen+1) {
+			return fmt.Errorf("the model answers %q with %d forwards", kind, r.model.forwards-seen)
+		}
 	}
 	got, err := r.atOnce(s)
 	if err != nil {
