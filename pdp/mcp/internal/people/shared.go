@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -47,24 +46,6 @@ var (
 	ErrChanged   = errors.New("the request was changed meanwhile")
 	ErrStoreFull = errors.New("too many requests are kept")
 )
-
-// stored is the value of a request as far as it is known here.
-type stored struct {
-	mu   sync.Mutex
-	open string // the revision of the last one that waits
-}
-
-func (s *stored) revision() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.open
-}
-
-func (s *stored) opened(revision string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.open = revision
-}
 
 // kept is the text of a value, which is sealed.
 type kept struct {
@@ -134,19 +115,19 @@ func (g *People) put(e *Entry, revision string, taken time.Time, result *keptRes
 
 // store keeps a request that waits for the other gateways, in the place of the value that is known here.
 func (g *People) store(e *Entry) *answer.Answer {
-	s := e.Asked.stored
-	revision, err := g.put(e, s.revision(), time.Time{}, nil, e.Ends().Sub(g.o.Now()))
+	q := &e.Asked
+	revision, err := g.put(e, q.revision(), time.Time{}, nil, e.Ends().Sub(g.o.Now()))
 	switch {
 	case errors.Is(err, errLargeRequest):
 		return answer.Invalid(err.Error())
 	case errors.Is(err, ErrStoreFull):
 		return answer.Limited("", again)
-	case errors.Is(err, ErrChanged) && s.revision() != "": // it was taken meanwhile
+	case errors.Is(err, ErrChanged) && q.revision() != "": // it was taken meanwhile
 		return nil
 	case err != nil:
 		return notKnown(err)
 	}
-	s.opened(revision)
+	q.opened(revision)
 	return nil
 }
 
@@ -175,12 +156,15 @@ func (g *People) fetch(tenant, id string) (*Entry, *answer.Answer) {
 		if err != nil || q.Who.Tenant != tenant {
 			return nil, noRequest()
 		}
+		if q.ID, err = g.sealRequest(q.Who, id); err != nil {
+			return nil, answer.Internal(err)
+		}
 		if e, err = g.requests.Bring(id, q.Who.Account(), q, len(text), g.o.Now().Add(time.Duration(on.Seconds)*time.Second)); err != nil {
 			return nil, answer.Limited("", again)
 		}
 	}
 	if on.Open {
-		e.Asked.stored.opened(on.Revision)
+		e.Asked.opened(on.Revision)
 		e.Asked.show(k.Shows)
 		e.Waits()
 		return e, nil
@@ -197,7 +181,7 @@ func (g *People) fetch(tenant, id string) (*Entry, *answer.Answer) {
 
 // request is the request of a value.
 func (k *kept) request(again func(identity.Kept) (*identity.Principal, error)) (q toolRequest, err error) {
-	q = toolRequest{Era: k.Era, sealed: &sealed{}, shown: &shown{last: k.Shows}, stored: &stored{}}
+	q = toolRequest{Era: k.Era, last: &last{shown: k.Shows}}
 	if q.Who, err = again(k.Who); err != nil {
 		return q, err
 	}
@@ -225,7 +209,7 @@ func (g *People) Claim(e *Entry) (c Claim, ok bool, refused *answer.Answer) {
 		return c, ok, nil
 	}
 	var err error
-	if c.revision, err = g.put(e, e.Asked.stored.revision(), c.taken, nil, 2*g.o.Requests.TTL); err == nil {
+	if c.revision, err = g.put(e, e.Asked.revision(), c.taken, nil, 2*g.o.Requests.TTL); err == nil {
 		return c, true, nil
 	}
 	c.Claim.Lost(c.taken.Add(g.o.Requests.TTL))
