@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/pdp/mcp/internal/answer"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
@@ -26,18 +27,9 @@ import (
 type Store interface {
 	// Open are the ids of the requests of a tenant that wait.
 	Open(ctx context.Context, tenant string) ([]string, error)
-	Get(ctx context.Context, tenant, id string) (Stored, error)
+	Get(ctx context.Context, tenant, id string) (approvals.ToolRequest, error)
 	// Put puts a value in the place of the one with its Revision, and returns its own revision.
-	Put(ctx context.Context, tenant, id string, s Stored) (revision string, err error)
-}
-
-// Stored is the value of a request in a [Store], as the PDP has it.
-type Stored struct {
-	Revision string `json:"revision,omitzero"`
-	Open     bool   `json:"open"`
-	// Seconds is how long it is kept.
-	Seconds int64  `json:"seconds"`
-	Text    string `json:"text"`
+	Put(ctx context.Context, tenant, id string, r approvals.ToolRequest) (revision string, err error)
 }
 
 // The errors of a [Store]. After any other the value may have been put or not.
@@ -110,7 +102,7 @@ func (g *People) put(e *Entry, revision string, taken time.Time, result *keptRes
 		return "", errLargeRequest
 	}
 	// Not with the context of a request: half a put is in doubt. The store has a timeout.
-	return g.o.Store.Put(context.WithoutCancel(g.doors.Context), q.Who.Tenant, e.ID, Stored{revision, taken.IsZero(), answer.Seconds(left), sealed})
+	return g.o.Store.Put(context.WithoutCancel(g.doors.Context), q.Who.Tenant, e.ID, approvals.ToolRequest{Revision: revision, Open: taken.IsZero(), Seconds: answer.Seconds(left), Text: sealed})
 }
 
 // store keeps a request that waits for the other gateways, in the place of the value that is known here.
