@@ -25,6 +25,7 @@ type asking struct {
 	op     string
 	url    string // "" where the PDP does not offer the call
 	method string // "" is POST
+	id     string // its X-Request-ID; "" is one of the client's own
 	public bool   // readable by anybody: it gets no credentials
 	body   []byte
 	accept string      // the type of an answer; "" is application/json
@@ -55,7 +56,7 @@ func (c *Client) ask(ctx context.Context, a asking, read func(reply) *Error) (id
 	if a.url == "" {
 		return "", notAsked("the PDP does not offer this call, or its discovery failed")
 	}
-	if id, err = c.requestID(); err != nil {
+	if id, err = c.requestID(a.id); err != nil {
 		return "", err
 	}
 	leave, err := cmp.Or(a.breaker, c.breaker).enter()
@@ -76,11 +77,13 @@ func (c *Client) ask(ctx context.Context, a asking, read func(reply) *Error) (id
 	}
 }
 
-func (c *Client) requestID() (string, *Error) {
-	if c.ids == nil {
+func (c *Client) requestID(id string) (string, *Error) {
+	if id == "" && c.ids == nil {
 		return "", nil
 	}
-	id := c.ids()
+	if id == "" {
+		id = c.ids()
+	}
 	if len(id) > 256 || !isToken(id) {
 		return "", notAsked("the X-Request-ID is empty, longer than 256 bytes, or has characters that no header can carry")
 	}

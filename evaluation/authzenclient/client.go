@@ -188,7 +188,7 @@ func (c *Client) Link() link.Link {
 
 func (c *Client) send(ctx context.Context, r link.Request, read func(link.Answer) error) error {
 	a := asking{
-		op: r.Op, url: r.URL, method: r.Method, header: r.Header, secret: secrets{r.Secret}, body: r.Body, statuses: r.Statuses,
+		op: r.Op, url: r.URL, method: r.Method, id: r.ID, header: r.Header, secret: secrets{r.Secret}, body: r.Body, statuses: r.Statuses,
 		wait: r.Wait, repeat: unanswered, breaker: &breaker{},
 	}
 	if r.Once {

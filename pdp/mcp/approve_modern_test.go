@@ -68,8 +68,15 @@ func TestNoWaitForNobody(t *testing.T) {
 				v.meta = `,"progressToken":"p"`
 				got := v.call("confirm", `{"of":"`+era+`"}`)
 				waits := test.says == "send the call again" && len(ways) > 1
-				if got.code() != -32001 || textOf(t, got.fault.Data, "suggestion") != test.says || !strings.Contains(got.fault.Message, textOf(t, got.fault.Data, "id")) || (len(got.before) > 0) != waits { // who waits hears so
+				if got.code() != -32001 || textOf(t, got.fault.Data, "suggestion") != test.says || !strings.Contains(got.fault.Message, textOf(t, got.fault.Data, "id")) || (len(got.before) > 0) != waits {
 					t.Errorf("%s by %q, %s: %s, before that %d", name, ways, era, got, len(got.before))
+				}
+				if waits { // and hears for what
+					for _, part := range []string{`"progressToken":"p"`, "a person must approve", textOf(t, got.fault.Data, "id")} {
+						if !strings.Contains(string(got.before[0]), part) {
+							t.Errorf("%s by %q, %s: it hears %s", name, ways, era, got.before[0])
+						}
+					}
 				}
 			}
 			w.untouched(t)

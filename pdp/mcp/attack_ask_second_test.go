@@ -43,7 +43,7 @@ func TestAskAttackD28Links(t *testing.T) {
 			Mode, URL, Message, ElicitationID string
 		}
 		orFail(t, json.Unmarshal(d.asked, &params, json.MatchCaseInsensitiveNames(true)))
-		if params.Mode != "url" || !strings.HasPrefix(params.URL, w.pdp.URL+"/console/") {
+		if params.Mode != "url" || params.URL != w.page(id) || len(d.form()) > 0 {
 			t.Fatalf("it is asked %s", d.asked)
 		}
 		for _, secret := range []string{alice.token, w.keys["gateway"]} {

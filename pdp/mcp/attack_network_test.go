@@ -74,7 +74,7 @@ func flipped(s string, at int) string {
 	return string(b)
 }
 
-// D32: what is open for somebody ends with the token.
+// D32: what is open for somebody ends with the token, and what is open for others goes on.
 func TestStreamsEndWithTheToken(t *testing.T) {
 	t.Parallel()
 	begun := make(chan struct{}, 8)
@@ -92,6 +92,7 @@ func TestStreamsEndWithTheToken(t *testing.T) {
 	}})
 	soon := mcptest.Claims{"exp": now.Unix() + 4}
 	var all sync.WaitGroup
+	var brief, others []*ear
 	for _, era := range eras {
 		v := s.visitor(era, soon)
 		all.Go(func() {
@@ -99,6 +100,9 @@ func TestStreamsEndWithTheToken(t *testing.T) {
 				t.Errorf("%s: %s", era, got)
 			}
 		})
+		others, brief = append(others, s.visitor(era, mcptest.Claims{"sub": "eve"}).listens()), append(brief, s.visitor(era, soon).listens())
+		others[len(others)-1].welcomed()
+		brief[len(brief)-1].welcomed()
 	}
 	<-begun
 	<-begun
@@ -109,6 +113,10 @@ func TestStreamsEndWithTheToken(t *testing.T) {
 		}
 	})
 	all.Wait() // or the test hangs
+	for n, other := range others {
+		brief[n].ended()
+		other.nothing() // nor has it ended
+	}
 }
 
 // TestPagesOfOtherPortsAskNothing: where no token is needed, a page that some other program of this machine serves is a stranger.

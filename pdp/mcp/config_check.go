@@ -12,6 +12,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/evaluation/coaz"
 	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/config"
@@ -58,15 +59,11 @@ func (c *Config) checkListener(m *config.Reading) {
 	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
 		m.Addf("tls", "tls has a certificate without its key, or a key without its certificate; write both cert_file and key_file")
 	}
-	switch u, err := url.Parse(c.Resource); {
+	switch err := identity.CheckResource(c.Resource); {
 	case c.Resource == "":
 		m.Addf("resource", "resource is missing; write the address by which clients reach the gateway, such as https://mcp.example.com/mcp or http://%s/mcp", DefaultListen)
-	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil:
-		m.Addf("resource", "resource is no absolute URL; write it like https://mcp.example.com/mcp")
-	case strings.Contains(c.Resource, "#"):
-		m.Addf("resource", "resource has a fragment, which no token's audience has; write it without")
-	case u.Scheme == "http" && !auth.IsLoopbackName(u.Hostname()):
-		m.Addf("resource", "resource is plain HTTP on another host than loopback; clients would send tokens in the clear; write https")
+	case err != nil:
+		m.Addf("resource", "%w", err)
 	}
 	c.checkBrowsers(m)
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -262,25 +261,18 @@ func checkUpstreamURL(address string, networks []netip.Prefix) error {
 	if err != nil {
 		return err
 	}
-	if u.Scheme == "http" && len(networks) == 0 {
-		return errors.New("is reached without TLS; write https, or list the network in which the server stands in allow_networks")
-	}
+	refused := func(at netip.Addr, plain bool) bool { return upstream.CheckAddress(at, networks, plain) != nil }
 	at, err := netip.ParseAddr(u.Hostname())
-	if auth.IsLoopbackName(u.Hostname()) && err != nil { // localhost, which is one of two
-		if allowed(networks, netip.MustParseAddr("127.0.0.1")) || allowed(networks, netip.IPv6Loopback()) {
-			return nil
-		}
+	isName, plain := err != nil, u.Scheme == "http"
+	switch {
+	case plain && (len(networks) == 0 || !isName && !refused(at, false) && refused(at, true)):
+		return errors.New("is reached without TLS; write https, or list the network in which the server stands in allow_networks")
+	case isName && auth.IsLoopbackName(u.Hostname()) && refused(netip.MustParseAddr("127.0.0.1"), false) && refused(netip.IPv6Loopback(), false): // localhost is one of two
 		return errors.New("is on this machine; add allow_networks: [127.0.0.0/8] if that is meant")
-	}
-	private := err == nil && (at.IsPrivate() || at.IsLoopback() || at.IsLinkLocalUnicast() || at.IsUnspecified())
-	if private && !allowed(networks, at) {
+	case !isName && refused(at, false):
 		return fmt.Errorf("is in a private network, or on this machine; add its network to allow_networks if that is meant, such as %s", netip.PrefixFrom(at, at.BitLen()))
 	}
 	return nil
-}
-
-func allowed(networks []netip.Prefix, at netip.Addr) bool {
-	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(at.Unmap()) })
 }
 
 func (a UpstreamAuth) check(m *config.Reading, path string) {

@@ -1,7 +1,10 @@
 package mcp
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -13,11 +16,15 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
+	"policy-service/obligations"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/mcp/internal/link"
+	"policy-service/pdp/mcp/internal/people"
 	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
@@ -37,12 +44,47 @@ var driftBundle = map[string]string{
 	"tenants/acme/all.cedar": `@id("acme") permit (principal, action, resource);`,
 }
 
-func driftConfig(pdp string) PDPConfig {
-	return PDPConfig{URL: pdp, Timeout: time.Minute, Tenant: evaluation.DefaultTenant}
+// clientsOf are the clients of a PDP that a gateway has, of its own tenant and of acme.
+func clientsOf(t *testing.T, c PDPConfig, d Deps) map[string]*authzenclient.Client {
+	t.Helper()
+	c.Timeout = time.Minute
+	whole := Config{PDP: c, Resource: "http://127.0.0.1:8181/mcp", Identity: IdentityConfig{Issuers: []IssuerConfig{{Tenant: "acme"}}}}
+	Form.SetDefaults(&whole)
+	d.Transport = cmp.Or(d.Transport, http.DefaultTransport)
+	_, clients, err := whole.asker(d.withDefaults(), obligations.Handlers{}, nil)
+	driftMust(t, err)
+	return clients
 }
 
-func driftDeps(t http.RoundTripper) Deps {
-	return Deps{Transport: t, Logger: slog.New(slog.DiscardHandler), Now: time.Now}
+// driftRecord records drifts at a PDP, for the gateway's own tenant.
+func driftRecord(t *testing.T, c PDPConfig, d Deps) func(context.Context, link.Drift, string) error {
+	t.Helper()
+	return newDriftRecord(clientsOf(t, c, d)[cmp.Or(c.Tenant, evaluation.DefaultTenant)])
+}
+
+// Requests for tools are kept for their tenant, and found by no other. Of two that put a value in the place of one, one succeeds.
+func TestRequestsAreOfTheirTenant(t *testing.T) {
+	t.Parallel()
+	pdp := pdptest.Start(t, pdptest.Bundle(driftBundle), func(c *server.Config) { c.Data = mcptest.QuickDir(t) })
+	s := requestStore(clientsOf(t, PDPConfig{URL: pdp.URL}, Deps{}))
+	value := approvals.ToolRequest{Open: true, Seconds: 60, Text: "sealed"}
+	revision, err := s.Put(t.Context(), "acme", "id-1", value)
+	driftMust(t, err)
+	if _, err := s.Put(t.Context(), "acme", "id-1", value); !errors.Is(err, people.ErrChanged) {
+		t.Errorf("a second value in the place of none: %v", err)
+	}
+	for tenant, want := range map[string]string{"acme": "[id-1]", evaluation.DefaultTenant: "[]"} {
+		ids, err := s.Open(t.Context(), tenant)
+		if fmt.Sprint(ids) != want || err != nil {
+			t.Errorf("%s: %q wait, %v", tenant, ids, err)
+		}
+	}
+	if got, err := s.Get(t.Context(), "acme", "id-1"); err != nil || got.Text != value.Text || got.Revision != revision {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := s.Get(t.Context(), evaluation.DefaultTenant, "id-1"); !errors.Is(err, people.ErrNoRequest) {
+		t.Errorf("of another tenant: %v", err)
+	}
 }
 
 func driftsIn(t *testing.T, data string) (found []decisionlog.Recorded) {
@@ -72,9 +114,7 @@ func TestDriftIsRecorded(t *testing.T) {
 	t.Parallel()
 	data := mcptest.QuickDir(t)
 	pdp := pdptest.Start(t, pdptest.Bundle(driftBundle), func(c *server.Config) { c.Data = data })
-	c := driftConfig(pdp.URL + "/")
-	c.Tenant = "acme"
-	record := newDriftRecord(c, driftDeps(http.DefaultTransport))
+	record := driftRecord(t, PDPConfig{URL: pdp.URL + "/", Tenant: "acme"}, Deps{})
 	var want []evaluation.Drift
 	for n, test := range []struct {
 		found  link.Drift
@@ -102,7 +142,7 @@ func TestDriftIsRecorded(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -119,20 +159,22 @@ func TestDriftIsNotRecorded(t *testing.T) {
 		driftMust(t, err)
 	}
 	pdp := pdptest.Start(t, pdptest.Bundle(driftBundle), func(c *server.Config) { c.Data = data })
-	c := driftConfig(pdp.URL)
-	c.KeyFile = file
-	d, clock := driftDeps(http.DefaultTransport), time.Now()
-	d.Now = func() time.Time { return clock }
-	record := newDriftRecord(c, d)
+	clock, logs := time.Now(), bytes.Buffer{}
+	driftMust(t, os.WriteFile(file, []byte(key[auth.Search]+"\n"), 0o600))
+	record := driftRecord(t, PDPConfig{URL: pdp.URL, KeyFile: file}, Deps{Now: func() time.Time { return clock }, Logger: slog.New(slog.NewTextHandler(&logs, nil))})
 	fails := func(record func(context.Context, link.Drift, string) error, want string) {
 		t.Helper()
 		if err := record(t.Context(), link.Drift{Server: "jira", Change: "more"}, "1"); err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 400 {
 			t.Errorf("%v, and not %s", err, want)
 		}
 	}
-	fails(record, "gateway.key")
-	driftMust(t, os.WriteFile(file, []byte(key[auth.Search]+"\n"), 0o600))
 	fails(record, "permission decide")
+	driftMust(t, os.Remove(file))
+	clock = clock.Add(time.Minute)
+	fails(record, "token")
+	if !strings.Contains(logs.String(), "pdp.key_file cannot be used") || !strings.Contains(logs.String(), "gateway.key") {
+		t.Errorf("the log does not say why: %s", &logs)
+	}
 	driftMust(t, os.WriteFile(file, []byte(key[auth.Decide]+"\n"), 0o600))
 	clock = clock.Add(time.Minute)
 	driftMust(t, record(t.Context(), link.Drift{Server: "jira", Change: "more"}, "2"))
@@ -143,13 +185,13 @@ func TestDriftIsNotRecorded(t *testing.T) {
 	fails(record, "there is no answer")
 	other := httptest.NewServer(http.RedirectHandler(pdp.URL, http.StatusTemporaryRedirect))
 	t.Cleanup(other.Close)
-	fails(newDriftRecord(driftConfig(other.URL), driftDeps(http.DefaultTransport)), "307")
+	fails(driftRecord(t, PDPConfig{URL: other.URL}, Deps{}), "307")
 	strange := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = w.Write([]byte(`{"detail":"` + strings.Repeat(`\u202e`, 1000) + `"}`))
 	}))
 	t.Cleanup(strange.Close)
-	fails(newDriftRecord(driftConfig(strange.URL), driftDeps(http.DefaultTransport)), `404 \u202e`)
+	fails(driftRecord(t, PDPConfig{URL: strange.URL}, Deps{}), `404 \u202e`)
 }
 
 type driftInProcess struct{}
@@ -167,9 +209,8 @@ func TestDriftEmbedded(t *testing.T) {
 		}})
 		driftMust(t, err)
 		driftMust(t, pdp.Start(t.Context()))
-		c := driftConfig("")
-		c.Embedded = &EmbeddedConfig{Policies: t.TempDir(), Data: data}
-		err = newDriftRecord(c, driftDeps(pdp.Transport()))(t.Context(), link.Drift{Server: "jira", Change: "more"}, "1")
+		c := PDPConfig{Embedded: &EmbeddedConfig{Policies: t.TempDir(), Data: data}}
+		err = driftRecord(t, c, Deps{Transport: pdp.Transport()})(t.Context(), link.Drift{Server: "jira", Change: "more"}, "1")
 		driftMust(t, pdp.Stop(context.Background()))
 		if data == "" {
 			if err == nil || !strings.Contains(err.Error(), "404") || !strings.Contains(err.Error(), "no decision log is kept here") {

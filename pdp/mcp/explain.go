@@ -132,7 +132,8 @@ func Explain(ctx context.Context, c Config, a Asked) (Explanation, error) {
 func (c Config) dry(to http.RoundTripper) (*ask.Asker, error) {
 	c.PDP = PDPConfig{Embedded: &EmbeddedConfig{}, Tenant: c.PDP.Tenant, Timeout: c.PDP.Timeout}
 	c.PDP.Breaker.Failures = mostQuestions // no question gets an answer, and each of them is wanted
-	return c.asker(Deps{Transport: to}.withDefaults(), c.Obligations.promised(), nil)
+	a, _, err := c.asker(Deps{Transport: to}.withDefaults(), c.Obligations.promised(), nil)
+	return a, err
 }
 
 // mostQuestions is more than are asked about one message.

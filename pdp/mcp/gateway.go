@@ -66,7 +66,6 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	of.Lock.Record = newDriftRecord(c.PDP, d)
 	counts, err := meters.New(d.MeterProvider.Meter(meters.ScopeName))
 	if err != nil {
 		return nil, err
@@ -75,8 +74,14 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	if of.Asker, err = c.asker(d, handlers, counts.LetPass); err != nil {
+	asker, clients, err := c.asker(d, handlers, counts.LetPass)
+	if err != nil {
 		return nil, err
+	}
+	of.Asker, of.Lock.Record = asker, newDriftRecord(clients[c.PDP.Tenant])
+	var store people.Store // nil keeps the requests for tools in memory
+	if c.ToolRequests.Keep == KeepAtPDP {
+		store = requestStore(clients)
 	}
 	if of.All, err = newServers(c, d, counts); err != nil { // the last that can fail: they must be closed
 		return nil, err
@@ -84,7 +89,7 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	g.servers = link.New(g.doors, of)
 	g.people = people.New(g.doors, people.Options{
 		Approvals: c.Approvals.settings(), Requests: c.ToolRequests.settings(), Asker: of.Asker, Rates: of.Rates, Ring: by.Ring,
-		Store: newRequestStore(c, d), Again: by.Identity.Again,
+		Store: store, Again: by.Identity.Again,
 		Servers: g.servers.Names(), ToolName: g.servers.ToolName, Dropped: counts.Drop, Logger: d.Logger, Now: d.Now,
 	})
 	g.flow = flow.New(g.doors, g.servers, g.people, flow.Options{

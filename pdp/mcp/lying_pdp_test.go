@@ -20,15 +20,19 @@ func TestLyingPDP(t *testing.T) {
 	lies := mcptest.Lies()
 	waits := func(lie string) bool { return lie == "connection: hangs" || lie == "connection: drips" }
 	var told, waited atomic.Int64
+	var finds atomic.Bool // the PDP is there, and finds fault with each question
 	s := newSiege(t, camp{
 		policies: map[string]string{"a.cedar": `permit(principal, action, resource) unless { action == Action::"tool.invoke" && context.arguments.n == 3 };`},
 		before: func(pdp string) string {
 			return mcptest.NewLiar(t, pdp, func(n int64) string {
+				if finds.Load() {
+					return "envelope: 400"
+				}
 				if n%2 == 1 { // the first question of a session is answered honestly
 					return ""
 				}
 				lie := lies[int(told.Add(1))%len(lies)]
-				if waits(lie) && (testing.Short() || waited.Add(1) > 4) { // TestSlowPDP has these, too
+				if waits(lie) && (testing.Short() || waited.Add(1) > 4) { // TestPDPIsStopped has these, too
 					return ""
 				}
 				return lie
@@ -37,6 +41,7 @@ func TestLyingPDP(t *testing.T) {
 		change: func(c *mcp.Config) { c.PDP.Breaker.Failures, c.PDP.Timeout = 1000, 8*time.Second },
 	})
 	var ran sync.Map
+	var visitors []*visitor
 	var all sync.WaitGroup
 	const workers = 16
 	for w := range workers {
@@ -44,6 +49,7 @@ func TestLyingPDP(t *testing.T) {
 		for began := false; !began; {
 			_, began = v.tryBegin()
 		}
+		visitors = append(visitors, v)
 		all.Go(func() {
 			for n := w; n < calls; n += workers {
 				marker := fmt.Sprintf("m%d", n)
@@ -58,6 +64,11 @@ func TestLyingPDP(t *testing.T) {
 		})
 	}
 	all.Wait()
+	finds.Store(true)
+	for _, v := range visitors[:2] {
+		v.call("look", `{"marker":"at fault"}`).refused(t, -32602, "", "", v.era)
+		orFail(t, s.gateway.Ready())
+	}
 	var permitted []string
 	denied := 0
 	for _, line := range s.records() {

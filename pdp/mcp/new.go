@@ -112,8 +112,8 @@ func (c Config) identityOptions() identity.Options {
 	return o
 }
 
-// asker makes the asker of questions, for a gateway and for [Explain].
-func (c Config) asker(d Deps, handlers obligations.Handlers, letPass func(setting string)) (*ask.Asker, error) {
+// asker makes the asker of questions, for a gateway and for [Explain], and the clients of the PDP by tenants.
+func (c Config) asker(d Deps, handlers obligations.Handlers, letPass func(setting string)) (*ask.Asker, map[string]*authzenclient.Client, error) {
 	o := ask.Options{
 		PDP: map[string]*authzenclient.Client{}, Resource: c.Resource, SubjectClaim: c.Identity.SubjectClaim, SubjectOverride: c.override(),
 		Ask: c.Ask, Strict: c.Strict, Declared: c.Declared, Errors: c.Errors, DenyStatus: int(c.DenyHTTPStatus),
@@ -126,7 +126,7 @@ func (c Config) asker(d Deps, handlers obligations.Handlers, letPass func(settin
 	for method, text := range c.Mappings {
 		mapping, err := evaluation.ParseObject(text, evaluation.DefaultLimits())
 		if err != nil {
-			return nil, fmt.Errorf("mappings: %s: %w", method, err)
+			return nil, nil, fmt.Errorf("mappings: %s: %w", method, err)
 		}
 		o.Mappings[method] = mapping
 	}
@@ -141,18 +141,19 @@ func (c Config) asker(d Deps, handlers obligations.Handlers, letPass func(settin
 	}
 	address, options, err := c.PDP.client(d)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, tenant := range tenants {
 		if o.PDP[tenant], err = authzenclient.New(address, append(slices.Clip(options), authzenclient.WithTenant(tenant))...); err != nil {
-			return nil, fmt.Errorf("pdp: %w", err)
+			return nil, nil, fmt.Errorf("pdp: %w", err)
 		}
 		by := capability.Options{Issuer: o.PDP[tenant].Link().PDP, Servers: sortedNames(c.Upstreams), Keys: o.PDP[tenant].Keys(), Now: d.Now}
 		if o.Verifiers[tenant], err = capability.NewVerifier(by); err != nil {
-			return nil, fmt.Errorf("pdp: %w", err)
+			return nil, nil, fmt.Errorf("pdp: %w", err)
 		}
 	}
-	return ask.New(o)
+	a, err := ask.New(o)
+	return a, o.PDP, err
 }
 
 // ownName is the gateway's name for clients and servers.

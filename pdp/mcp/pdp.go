@@ -1,24 +1,21 @@
 package mcp
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/pdp/mcp/internal/link"
 	"policy-service/pdp/mcp/lock"
 	"policy-service/pdp/plainfile"
@@ -129,88 +126,24 @@ func (t tracing) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(r)
 }
 
-// newDriftRecord returns a function that has the PDP record one drift, for the gateway's own tenant and with its own key.
-func newDriftRecord(c PDPConfig, d Deps) func(context.Context, link.Drift, string) error {
-	ask := newRoute(c, d)
+// newDriftRecord returns a function that has the PDP record one drift.
+func newDriftRecord(c *authzenclient.Client) func(context.Context, link.Drift, string) error {
 	return func(ctx context.Context, drift link.Drift, id string) error {
-		answer, err := ask(ctx, c.Tenant, http.MethodPost, "/v1/tools/drift", id, recordOf(drift))
-		if err == nil && answer.status != http.StatusNoContent {
-			err = answer.error()
-		}
-		return err
+		return worded(approvals.RecordDrift(ctx, c, id, recordOf(drift)))
 	}
 }
 
-// routeAnswer is an answer of the PDP that is no decision.
-type routeAnswer struct {
-	status int
-	text   []byte
+// worded is what an error of the client is in the log: the status, and what the PDP says of it.
+func worded(err error) error {
+	e, ok := errors.AsType[*authzenclient.Error](err)
+	switch {
+	case ok && e.Status != 0:
+		return fmt.Errorf("%d %.300s", e.Status, visible.Quoted(e.Detail))
+	case ok && (e.Kind == authzenclient.Unreachable || e.Kind == authzenclient.TimedOut || e.Kind == authzenclient.Cancelled):
+		return errors.New("there is no answer")
+	}
+	return err
 }
-
-func (a routeAnswer) error() error {
-	var problem struct {
-		Detail string `json:"detail"`
-	}
-	_ = json.Unmarshal(a.text, &problem) // the status says enough without it
-	return fmt.Errorf("%d %.300s", a.status, visible.Quoted(problem.Detail))
-}
-
-// mostAnswer bounds an answer that is no decision.
-const mostAnswer = evaluation.ToolRequestText + 64<<10
-
-// newRoute returns a function that asks the PDP for something else than a decision, with the gateway's own key. A body of nil is
-// none, and so is an id of "".
-func newRoute(c PDPConfig, d Deps) func(ctx context.Context, tenant, method, path, id string, body any) (routeAnswer, error) {
-	base := strings.TrimSuffix(c.URL, "/")
-	if c.Embedded != nil {
-		base = EmbeddedURL
-	}
-	key := func(context.Context) (string, error) { return "", nil }
-	if c.KeyFile != "" && c.Embedded == nil {
-		key = (&keyFile{path: c.KeyFile, now: d.Now, logger: slog.New(slog.DiscardHandler)}).token
-	}
-	client := http.Client{Transport: d.Transport, Timeout: c.Timeout, CheckRedirect: notElsewhere}
-	return func(ctx context.Context, tenant, method, path, id string, body any) (a routeAnswer, err error) {
-		var text []byte
-		if body != nil {
-			if text, err = json.Marshal(body); err != nil {
-				return a, err
-			}
-		}
-		if tenant != evaluation.DefaultTenant {
-			path = "/tenants/" + url.PathEscape(tenant) + path
-		}
-		r, err := http.NewRequestWithContext(ctx, method, base+path, bytes.NewReader(text))
-		if err != nil {
-			return a, errors.New("pdp.url is no address")
-		}
-		if body != nil {
-			r.Header.Set("Content-Type", "application/json")
-		}
-		if id != "" {
-			r.Header.Set("X-Request-ID", id)
-		}
-		switch token, err := key(ctx); {
-		case err != nil:
-			return a, err
-		case token != "":
-			r.Header.Set("Authorization", "Bearer "+token)
-		}
-		answer, err := client.Do(r)
-		if err != nil {
-			return a, errors.New("there is no answer")
-		}
-		defer func() { _ = answer.Body.Close() }()
-		a.status = answer.StatusCode
-		if a.text, err = io.ReadAll(io.LimitReader(answer.Body, mostAnswer)); err != nil {
-			return a, errors.New("there is no whole answer")
-		}
-		return a, nil
-	}
-}
-
-// notElsewhere follows no redirect: a redirect would take the key away from its origin.
-func notElsewhere(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // recorded are the kinds of change in the words of the PDP. A kind without a word is a part of the definition.
 var recorded = map[lock.Kind]evaluation.DriftChange{

@@ -2,7 +2,6 @@ package mcp_test
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
@@ -95,35 +93,6 @@ func TestPeopleAreNotAskedInTheClient(t *testing.T) {
 			})
 		}
 	}
-}
-
-// A client that opens addresses leads its person to the console's page of the request, and the call goes on when they have
-// approved there: by a session of their own, whatever the client says. The record says so.
-func TestPeopleApproveByLink(t *testing.T) {
-	inEras(t, func(t *testing.T, era string) {
-		w := newPeople(t, land{})
-		v := w.stranger(era, w.issuer.Token(t, nil))
-		v.capabilities = `{"elicitation":{"url":{}}}`
-		v.begin()
-		d := v.dialogue("confirm", toAll)
-		id := w.asks("confirm")
-		e := elicitationOf(t, d.asked)
-		if e.Mode != "url" || e.URL != w.page(id) || len(e.RequestedSchema.Properties) > 0 {
-			t.Fatalf("it is asked %s", d.asked)
-		}
-		d.answer(v, `{"action":"accept"}`)
-		w.atConsole("alice").decide(e.URL, "approve")
-		got := d.end()
-		if !got.ran() || !slices.Equal(w.forwarded("confirm"), []string{toAll}) {
-			t.Errorf("%s, and the server got %q", got, w.forwarded("confirm"))
-		}
-		if era == "legacy" && (!strings.Contains(string(d.asked), `"elicitationId":`+d.legacy.id) || !slices.ContainsFunc(got.before, func(m jsontext.Value) bool {
-			return strings.Contains(string(m), `"notifications/elicitation/complete"`) && strings.Contains(string(m), `"elicitationId":`+d.legacy.id)
-		})) {
-			t.Errorf("the client does not hear that the page %s is done with: %s", d.asked, got)
-		}
-		w.voted(id, `approve user::"alice" console`)
-	})
 }
 
 // page is where an approval request stands in the console.
@@ -227,30 +196,4 @@ func TestPeopleAreAskedAsTheirClientTakes(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A client of the SDK hears by progress that a person must approve, and which request it is.
-func TestPeopleAndProgress(t *testing.T) {
-	inEras(t, func(t *testing.T, era string) {
-		w := newPeople(t, land{})
-		heard := make(chan string, 16)
-		session := w.sdkClient(era, sdk.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) {
-			heard <- fmt.Sprint(r.Params.ProgressToken, ": ", r.Params.Message)
-		}})
-		params := &sdk.CallToolParams{Name: "second-person", Arguments: jsontext.Value(toAll)}
-		params.SetProgressToken("mine")
-		over := make(chan mcptest.Answer, 1)
-		go func() {
-			result, err := session.CallTool(t.Context(), params)
-			over <- sdkAnswer(t, result, err)
-		}()
-		id := w.asks("second-person")
-		if message := <-heard; !strings.HasPrefix(message, "mine: a person must approve") || !strings.Contains(message, id) {
-			t.Errorf("it hears %q", message)
-		}
-		w.approve("mia", id)
-		if got := becomes(<-over); got != "runs" {
-			t.Errorf("it %s", got)
-		}
-	})
 }

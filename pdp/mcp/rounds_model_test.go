@@ -3,8 +3,6 @@ package mcp_test
 import (
 	"fmt"
 	"slices"
-	"strings"
-	"testing"
 )
 
 // R3, before there was code for it: one call of a tool that needs people, as it must go. It is a value, and knows nothing
@@ -288,62 +286,4 @@ func (c *roundsCall) sound() error {
 		return fmt.Errorf("%d forwards, and %d are accounted for", c.forwards, forwards)
 	}
 	return nil
-}
-
-// The model of the modern era is held to what R3 wants of it, by every sequence of six steps.
-func TestRoundsModel(t *testing.T) {
-	t.Parallel()
-	deep, tried := 6, 0
-	if testing.Short() {
-		deep = 4
-	}
-	var path []string
-	var walk func(c *roundsCall, left int)
-	walk = func(c *roundsCall, left int) {
-		if left == 0 {
-			return
-		}
-		for _, s := range c.steps() {
-			next := c.clone()
-			before := next.forwards
-			answer := ""
-			if s.do == roundsSend || s.do == roundsRepeat {
-				answer = next.modern(s)
-			} else if !next.elsewhere(s.do) {
-				continue
-			}
-			path = append(path, s.String()+": "+answer)
-			tried++
-			forwarded := answer == roundsRan || answer == roundsInput
-			if want := map[bool]int{true: 1}[forwarded]; next.forwards-before != want {
-				t.Fatalf("it answers %q with %d forwards\n%s", answer, next.forwards-before, strings.Join(path, "\n"))
-			}
-			if err := next.sound(); err != nil {
-				t.Fatalf("%v\n%s", err, strings.Join(path, "\n"))
-			}
-			walk(next, left-1)
-			path = path[:len(path)-1]
-		}
-	}
-	for _, tool := range roundsTools {
-		for asks := range 3 {
-			walk(&roundsCall{era: "modern", tool: tool, asks: asks}, deep)
-		}
-	}
-	t.Logf("%d steps", tried)
-}
-
-// steps are all that can be done now, but for what is sent several times.
-func (c *roundsCall) steps() (all []roundsStep) {
-	all = []roundsStep{{do: roundsSend, times: 1}, {do: roundsApprove}, {do: roundsDeny}, {do: roundsRevoke}}
-	for n := range c.held {
-		if c.held[n].round > 0 || c.held[n].told > 0 {
-			all = append(all, roundsStep{do: roundsRepeat, n: n, with: "accept", times: 1})
-			continue
-		}
-		for _, with := range []string{"accept", "decline", "cancel", ""} {
-			all = append(all, roundsStep{do: roundsRepeat, n: n, with: with, times: 1})
-		}
-	}
-	return all
 }

@@ -230,7 +230,7 @@ func surveyOne(ctx context.Context, c Config, d Deps, name, token string) (s loc
 		return s, err
 	}
 	o := link.Options{Logger: d.Logger, Now: d.Now}
-	if o.Asker, err = c.asker(d, c.Obligations.promised(), nil); err != nil {
+	if o.Asker, _, err = c.asker(d, c.Obligations.promised(), nil); err != nil {
 		return s, err
 	}
 	if o.All, err = newServers(c, d, counts); err != nil {

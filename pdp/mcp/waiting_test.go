@@ -86,7 +86,7 @@ func (a echo) required() bool {
 
 // limited reports whether an answer says that there are too many already.
 func (a echo) limited() bool {
-	return a.status == http.StatusOK && a.code() == -32001 && a.kind() == "rate_limited" && strings.Contains(a.text, `"retry_after"`) && !strings.Contains(a.text, "authorizationRequest")
+	return a.status == http.StatusOK && a.code() == -32001 && a.kind() == "rate_limited" && retryAfter(a) >= 1 && !strings.Contains(a.text, "authorizationRequest")
 }
 
 // panicking is a way to the PDP that does not survive to have people asked, while it is set.

@@ -13,7 +13,7 @@ import (
 
 // Link is a client of a PDP, as package approvals sees it.
 type Link struct {
-	// Base begins the URLs of this service's own API. PDP names the PDP and the tenant.
+	// Base begins the URLs of this service's own API. PDP names the PDP and the tenant, and begins the URLs of what is the tenant's.
 	Base, PDP string
 	// Metadata are the PDP's, which AuthZEN has at that URL.
 	Metadata string
@@ -33,6 +33,7 @@ type Request struct {
 	Op string
 	// URL is at the PDP's own origin, or at one of WithEndpointOrigin. "" is a call that the PDP does not offer.
 	Method, URL string
+	ID          string      // its X-Request-ID; "" is one of the client's own
 	Header      http.Header // beside the client's own
 	Secret      string      // a credential in Header, which no error repeats
 	Body        []byte

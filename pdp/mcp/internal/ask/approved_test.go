@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -319,31 +318,6 @@ func TestApprovedThenNot(t *testing.T) {
 	op := o.call(alice(t), o.a, `{"n":"frozen","frozen":1}`)
 	op.Answered = frozen.Answered
 	refused("denied by policy", op, -32001, "tool_call_blocked", "frozen", "")
-}
-
-// Sent many times at once, an approved call goes on once, and so does each of its rounds.
-func TestApprovedAtOnce(t *testing.T) {
-	t.Parallel()
-	o := people(t)
-	op := o.approved(o.call(alice(t), o.a, `{}`))
-	for round := range 3 {
-		var permits []*ask.Permit
-		var mu sync.Mutex
-		var all sync.WaitGroup
-		for range 32 {
-			all.Go(func() {
-				if p, _ := o.Ask(t.Context(), op); p != nil {
-					mu.Lock()
-					defer mu.Unlock()
-					permits = append(permits, p)
-				}
-			})
-		}
-		if all.Wait(); len(permits) != 1 {
-			t.Fatalf("round %d: %d go on", round, len(permits))
-		}
-		op = goesOn(t, permits[0], op)
-	}
 }
 
 // If the declared question denies, the approval is not used, and it is still there when it permits.

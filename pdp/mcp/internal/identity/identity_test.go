@@ -267,12 +267,12 @@ func TestOptionsThatAreRefused(t *testing.T) {
 	static, err := evaluation.NewObject(map[string]any{"sub": "local"})
 	must(t, err)
 	for want, o := range map[string]identity.Options{
-		"resource is missing":              {Issuers: []identity.Issuer{good}},
-		"resource is http":                 {Resource: "http://mcp.example.com/mcp", Issuers: []identity.Issuer{good}},
-		"resource is missing or no plain":  {Resource: "https://mcp.example.com/mcp#x", Issuers: []identity.Issuer{good}},
-		"or no plain address":              {Resource: "https://mcp.example.com/mcp?x=1", Issuers: []identity.Issuer{good}},
+		"no absolute URL":                  {Issuers: []identity.Issuer{good}},
+		"resource is plain HTTP":           {Resource: "http://mcp.example.com/mcp", Issuers: []identity.Issuer{good}},
+		"resource has a fragment":          {Resource: "https://mcp.example.com/mcp#x", Issuers: []identity.Issuer{good}},
+		"resource is no plain address":     {Resource: "https://mcp.example.com/mcp?x=1", Issuers: []identity.Issuer{good}},
 		"no plain address":                 {Resource: "https://mcp.example.com/a/../mcp", Issuers: []identity.Issuer{good}},
-		"plain address":                    {Resource: "https://u:p@mcp.example.com/mcp", Issuers: []identity.Issuer{good}},
+		"resource is no absolute URL":      {Resource: "https://u:p@mcp.example.com/mcp", Issuers: []identity.Issuer{good}},
 		"identity.scopes[1]":               {Resource: resource, Issuers: []identity.Issuer{good}, Scopes: []string{"a", `b"`}},
 		"identity.subject_claim":           {Resource: resource, Issuers: []identity.Issuer{good}, SubjectClaim: "/~"},
 		"identity.agent_claim":             {Resource: resource, Issuers: []identity.Issuer{good}, AgentClaim: "/~"},

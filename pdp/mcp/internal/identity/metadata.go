@@ -24,14 +24,24 @@ type resource struct{ id, metadata, path string }
 // plainResource has no character that needs an escape anywhere: in the identifier, in a path, in a header.
 var plainResource = regexp.MustCompile(`^(https?://[A-Za-z0-9.:\[\]-]+)((?:/[A-Za-z0-9._~-]+)*/?)$`)
 
+// CheckResource is an error for what is no identifier of a resource that clients can use.
+func CheckResource(text string) error {
+	_, err := parseResource(text)
+	return err
+}
+
 func parseResource(text string) (resource, error) {
 	u, err := url.Parse(text)
 	parts := plainResource.FindStringSubmatch(text)
-	if err != nil || parts == nil || u.Hostname() == "" || path.Clean("/"+parts[2]) != "/"+strings.Trim(parts[2], "/") {
-		return resource{}, errors.New("resource is missing or no plain address; write the one that clients use, such as https://mcp.example.com/mcp")
-	}
-	if u.Scheme != "https" && !auth.IsLoopbackName(u.Hostname()) {
-		return resource{}, errors.New("resource is http, so tokens could be read on the way; write the https address that clients use, or one on loopback")
+	switch {
+	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil:
+		return resource{}, errors.New("resource is no absolute URL; write it like https://mcp.example.com/mcp")
+	case strings.Contains(text, "#"):
+		return resource{}, errors.New("resource has a fragment, which no token's audience has; write it without")
+	case u.Scheme == "http" && !auth.IsLoopbackName(u.Hostname()):
+		return resource{}, errors.New("resource is plain HTTP on another host than loopback; clients would send tokens in the clear; write https")
+	case parts == nil || u.Hostname() == "" || path.Clean("/"+parts[2]) != "/"+strings.Trim(parts[2], "/"):
+		return resource{}, errors.New("resource is no plain address; write the one that clients use, such as https://mcp.example.com/mcp")
 	}
 	at := wellKnown
 	if parts[2] != "/" {

@@ -3,6 +3,7 @@ package people
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"net/http"
@@ -50,37 +51,45 @@ type toolRequest struct {
 	// Params are the params of the request, and Arguments the requested arguments of the tool, in canonical form.
 	Params    rpc.Object
 	Arguments []byte
-	sealed    *sealed
-	shown     *shown
-	stored    *stored
+	// ID is the id of the request for clients, of sealRequest. It is made once, because each seal of it is another text.
+	ID   string
+	last *last
 }
 
-// shown is the capability that a request shows, with the last proof of it: proofs are good for a short time, and a requester
-// that waits brings another with each message. It is in no message about the request.
-type shown struct {
-	mu   sync.Mutex
-	last evaluation.CapabilityShown
+// last is what changes while a request waits.
+type last struct {
+	mu sync.Mutex
+	// shown is the capability that the request shows, with the last proof of it: proofs are good for a short time, and a
+	// requester that waits brings another with each message. It is in no message about the request.
+	shown evaluation.CapabilityShown
+	// open is the revision of the last value in the [Store] that waits, as far as it is known here.
+	open string
 }
 
 // Shows is the capability that the request shows, zero if it shows none.
 func (q *toolRequest) Shows() evaluation.CapabilityShown {
-	q.shown.mu.Lock()
-	defer q.shown.mu.Unlock()
-	return q.shown.last
+	q.last.mu.Lock()
+	defer q.last.mu.Unlock()
+	return q.last.shown
 }
 
 // show keeps the capability of the last message.
 func (q *toolRequest) show(s evaluation.CapabilityShown) {
-	q.shown.mu.Lock()
-	defer q.shown.mu.Unlock()
-	q.shown.last = s
+	q.last.mu.Lock()
+	defer q.last.mu.Unlock()
+	q.last.shown = s
 }
 
-// sealed is the id of a request for clients. It is made once, because each seal of it is another text.
-type sealed struct {
-	once sync.Once
-	id   string
-	err  error
+func (q *toolRequest) revision() string {
+	q.last.mu.Lock()
+	defer q.last.mu.Unlock()
+	return q.last.open
+}
+
+func (q *toolRequest) opened(revision string) {
+	q.last.mu.Lock()
+	defer q.last.mu.Unlock()
+	q.last.open = revision
 }
 
 // newToolRequest makes a request that keeps nothing of its message. It returns the size in bytes of what is kept.
@@ -92,7 +101,7 @@ func newToolRequest(x *Case, said jsontext.Value) (q toolRequest, size int, err 
 	}
 	tool := *x.Tool
 	tool.Definition = nil
-	q = toolRequest{Who: x.Who, Era: x.Client.Era, Tool: &tool, Params: params, Arguments: ask.Canonical(params), sealed: &sealed{}, shown: &shown{last: x.Shows}, stored: &stored{}}
+	q = toolRequest{Who: x.Who, Era: x.Client.Era, Tool: &tool, Params: params, Arguments: ask.Canonical(params), last: &last{shown: x.Shows}}
 	size = len(text) + len(x.Who.Token)
 	if x.Shows != (evaluation.CapabilityShown{}) { // a later proof may be longer
 		size += capability.MaxToken + capability.MaxProof
@@ -129,12 +138,8 @@ func newBoard(o Options) *board {
 }
 
 // sealRequest returns the id of a request for clients. It names the request, cannot be forged, and holds for one tenant.
-func (g *People) sealRequest(e *Entry) (string, error) {
-	s := e.Asked.sealed
-	s.once.Do(func() {
-		s.id, s.err = g.o.Ring.Seal(seal.ToolRequest, tenantBinding(e.Asked.Who), []byte(e.ID))
-	})
-	return s.id, s.err
+func (g *People) sealRequest(who *identity.Principal, id string) (string, error) {
+	return g.o.Ring.Seal(seal.ToolRequest, tenantBinding(who), []byte(id))
 }
 
 // tenantBinding returns the text that the id of a request is bound to.
@@ -248,7 +253,11 @@ func (r *Request) file() *answer.Answer {
 	if err != nil {
 		return answer.Invalid("params cannot be read")
 	}
-	r.entry, err = x.requests.File(x.Who.Account(), q, size)
+	id := rand.Text()
+	if q.ID, err = x.sealRequest(x.Who, id); err != nil {
+		return answer.Internal(err)
+	}
+	r.entry, err = x.requests.File(id, x.Who.Account(), q, size)
 	switch {
 	case errors.Is(err, requests.ErrOwn), errors.Is(err, requests.ErrFull):
 		x.o.Logger.Warn("a request for a tool is not taken", "why", err, "principal", x.Who.Key)
@@ -256,9 +265,7 @@ func (r *Request) file() *answer.Answer {
 	case err != nil:
 		return answer.Internal(err)
 	}
-	if r.id, err = x.sealRequest(r.entry); err != nil {
-		return answer.Internal(err)
-	}
+	r.id = q.ID
 	if x.o.Store != nil {
 		if refused := x.store(r.entry); refused != nil {
 			if c, ok := r.entry.Claim(); ok { // it may be in the store, and its requester does not know of it
@@ -407,10 +414,6 @@ func (g *People) announce(ctx context.Context, e *Entry, who *identity.Principal
 	if !e.Pending() || IsOwn(who, q.Who) {
 		return m, false, nil
 	}
-	id, err := g.sealRequest(e)
-	if err != nil {
-		return m, false, err
-	}
 	said, err := wire.ReadToolRequest(q.Params.Value())
 	if err != nil {
 		return m, false, err
@@ -437,7 +440,7 @@ func (g *People) announce(ctx context.Context, e *Entry, who *identity.Principal
 	}
 	p := wire.Pending{
 		Requester: q.Who.Participant(), Target: q.Tool.Server, Tool: wire.Tool{Name: q.Tool.Shown, ID: q.Tool.Server + ":" + q.Tool.Name},
-		Arguments: said.Arguments, RequestID: id, Reason: said.Reason,
+		Arguments: said.Arguments, RequestID: q.ID, Reason: said.Reason,
 	}
 	return rpc.Message{Method: wire.MethodPending, Params: p.Payload()}, true, nil
 }

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/pdp/mcp/internal/answer"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
@@ -27,18 +27,9 @@ import (
 type Store interface {
 	// Open are the ids of the requests of a tenant that wait.
 	Open(ctx context.Context, tenant string) ([]string, error)
-	Get(ctx context.Context, tenant, id string) (Stored, error)
+	Get(ctx context.Context, tenant, id string) (approvals.ToolRequest, error)
 	// Put puts a value in the place of the one with its Revision, and returns its own revision.
-	Put(ctx context.Context, tenant, id string, s Stored) (revision string, err error)
-}
-
-// Stored is the value of a request in a [Store], as the PDP has it.
-type Stored struct {
-	Revision string `json:"revision,omitzero"`
-	Open     bool   `json:"open"`
-	// Seconds is how long it is kept.
-	Seconds int64  `json:"seconds"`
-	Text    string `json:"text"`
+	Put(ctx context.Context, tenant, id string, r approvals.ToolRequest) (revision string, err error)
 }
 
 // The errors of a [Store]. After any other the value may have been put or not.
@@ -47,24 +38,6 @@ var (
 	ErrChanged   = errors.New("the request was changed meanwhile")
 	ErrStoreFull = errors.New("too many requests are kept")
 )
-
-// stored is the value of a request as far as it is known here.
-type stored struct {
-	mu   sync.Mutex
-	open string // the revision of the last one that waits
-}
-
-func (s *stored) revision() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.open
-}
-
-func (s *stored) opened(revision string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.open = revision
-}
 
 // kept is the text of a value, which is sealed.
 type kept struct {
@@ -129,24 +102,24 @@ func (g *People) put(e *Entry, revision string, taken time.Time, result *keptRes
 		return "", errLargeRequest
 	}
 	// Not with the context of a request: half a put is in doubt. The store has a timeout.
-	return g.o.Store.Put(context.WithoutCancel(g.doors.Context), q.Who.Tenant, e.ID, Stored{revision, taken.IsZero(), answer.Seconds(left), sealed})
+	return g.o.Store.Put(context.WithoutCancel(g.doors.Context), q.Who.Tenant, e.ID, approvals.ToolRequest{Revision: revision, Open: taken.IsZero(), Seconds: answer.Seconds(left), Text: sealed})
 }
 
 // store keeps a request that waits for the other gateways, in the place of the value that is known here.
 func (g *People) store(e *Entry) *answer.Answer {
-	s := e.Asked.stored
-	revision, err := g.put(e, s.revision(), time.Time{}, nil, e.Ends().Sub(g.o.Now()))
+	q := &e.Asked
+	revision, err := g.put(e, q.revision(), time.Time{}, nil, e.Ends().Sub(g.o.Now()))
 	switch {
 	case errors.Is(err, errLargeRequest):
 		return answer.Invalid(err.Error())
 	case errors.Is(err, ErrStoreFull):
 		return answer.Limited("", again)
-	case errors.Is(err, ErrChanged) && s.revision() != "": // it was taken meanwhile
+	case errors.Is(err, ErrChanged) && q.revision() != "": // it was taken meanwhile
 		return nil
 	case err != nil:
 		return notKnown(err)
 	}
-	s.opened(revision)
+	q.opened(revision)
 	return nil
 }
 
@@ -175,12 +148,15 @@ func (g *People) fetch(tenant, id string) (*Entry, *answer.Answer) {
 		if err != nil || q.Who.Tenant != tenant {
 			return nil, noRequest()
 		}
+		if q.ID, err = g.sealRequest(q.Who, id); err != nil {
+			return nil, answer.Internal(err)
+		}
 		if e, err = g.requests.Bring(id, q.Who.Account(), q, len(text), g.o.Now().Add(time.Duration(on.Seconds)*time.Second)); err != nil {
 			return nil, answer.Limited("", again)
 		}
 	}
 	if on.Open {
-		e.Asked.stored.opened(on.Revision)
+		e.Asked.opened(on.Revision)
 		e.Asked.show(k.Shows)
 		e.Waits()
 		return e, nil
@@ -197,7 +173,7 @@ func (g *People) fetch(tenant, id string) (*Entry, *answer.Answer) {
 
 // request is the request of a value.
 func (k *kept) request(again func(identity.Kept) (*identity.Principal, error)) (q toolRequest, err error) {
-	q = toolRequest{Era: k.Era, sealed: &sealed{}, shown: &shown{last: k.Shows}, stored: &stored{}}
+	q = toolRequest{Era: k.Era, last: &last{shown: k.Shows}}
 	if q.Who, err = again(k.Who); err != nil {
 		return q, err
 	}
@@ -225,7 +201,7 @@ func (g *People) Claim(e *Entry) (c Claim, ok bool, refused *answer.Answer) {
 		return c, ok, nil
 	}
 	var err error
-	if c.revision, err = g.put(e, e.Asked.stored.revision(), c.taken, nil, 2*g.o.Requests.TTL); err == nil {
+	if c.revision, err = g.put(e, e.Asked.revision(), c.taken, nil, 2*g.o.Requests.TTL); err == nil {
 		return c, true, nil
 	}
 	c.Claim.Lost(c.taken.Add(g.o.Requests.TTL))

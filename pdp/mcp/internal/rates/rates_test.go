@@ -306,11 +306,20 @@ func TestHold(t *testing.T) {
 	l := limiter(t, c, rates.Options{Rate: 1, Burst: 1, Concurrent: 1, Keys: 6, Holds: map[string]int{"stream": 3, "message": 1}})
 	release, _, _ := l.Admit("alice", "")
 	defer release()
+	var all sync.WaitGroup
+	ends := make(chan func(), 50)
+	for range cap(ends) { // at once, for three places
+		all.Go(func() {
+			if end, ok := l.Hold("alice", "stream"); ok {
+				ends <- end
+			}
+		})
+	}
+	all.Wait()
+	close(ends)
 	var held []func()
-	for range 5 {
-		if end, ok := l.Hold("alice", "stream"); ok {
-			held = append(held, end)
-		}
+	for end := range ends {
+		held = append(held, end)
 	}
 	_, other := l.Hold("alice", "message")
 	_, another := l.Hold("bob", "stream")

@@ -22,13 +22,13 @@ func TestTableCounts(t *testing.T) {
 			answered[claims[n].of] = true
 			claims = slices.Delete(claims, n, n+1)
 		}
-		for range 2000 {
+		for id := range 2000 {
 			switch random.IntN(5) {
 			case 0:
 				now = now.Add(time.Duration(random.IntN(4)) * time.Second)
 				table.Sweep()
 			case 1, 2:
-				if e, err := table.File("owner "+strconv.Itoa(random.IntN(9)), 1, random.IntN(600)); err == nil {
+				if e, err := table.File(strconv.Itoa(id), "owner "+strconv.Itoa(random.IntN(9)), 1, random.IntN(600)); err == nil {
 					open, answered[e] = append(open, e), false
 				}
 			case 3:

@@ -11,7 +11,6 @@ package requests
 
 import (
 	"cmp"
-	"crypto/rand"
 	"errors"
 	"slices"
 	"sync"
@@ -104,8 +103,8 @@ func New[Q, A any](o Options) *Table[Q, A] {
 	return &Table[Q, A]{o: o, all: map[string]*Entry[Q, A]{}, owners: map[string]account{}}
 }
 
-// File adds a request of an owner, of a size in bytes.
-func (t *Table[Q, A]) File(owner string, asked Q, size int) (*Entry[Q, A], error) {
+// File adds a request of an owner, of a size in bytes. Its id must be new.
+func (t *Table[Q, A]) File(id, owner string, asked Q, size int) (*Entry[Q, A], error) {
 	t.Sweep()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -117,7 +116,7 @@ func (t *Table[Q, A]) File(owner string, asked Q, size int) (*Entry[Q, A], error
 	if t.together.open.number >= t.o.Most || t.together.open.bytes+size > half {
 		return nil, ErrFull
 	}
-	return t.add(rand.Text(), owner, asked, size, t.o.Now().Add(t.o.TTL)), nil
+	return t.add(id, owner, asked, size, t.o.Now().Add(t.o.TTL)), nil
 }
 
 // Bring adds an entry that another process has filed, if it is not here.

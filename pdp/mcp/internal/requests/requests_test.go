@@ -1,6 +1,7 @@
 package requests_test
 
 import (
+	"crypto/rand"
 	"errors"
 	"slices"
 	"strconv"
@@ -36,7 +37,7 @@ func (d *desk) has(id string) bool { return d.Find(id) != nil }
 
 func file(t testing.TB, d *desk, owner string, size int) *requests.Entry[string, string] {
 	t.Helper()
-	e, err := d.File(owner, "what "+owner+" wants", size)
+	e, err := d.File(rand.Text(), owner, "what "+owner+" wants", size)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +132,7 @@ func TestTableBounds(t *testing.T) {
 	}
 	refused := func(owner string, size int, want error) {
 		t.Helper()
-		if _, err := d.File(owner, "more", size); !errors.Is(err, want) {
+		if _, err := d.File(rand.Text(), owner, "more", size); !errors.Is(err, want) {
 			t.Errorf("%s: %v, and it should be %v", owner, err, want)
 		}
 	}
@@ -279,7 +280,7 @@ func TestTableHalves(t *testing.T) {
 	var err error
 	waits := 0
 	for n := 0; err == nil; n++ {
-		if _, err = d.File("owner "+strconv.Itoa(n/2), "what", 256); err == nil {
+		if _, err = d.File(rand.Text(), "owner "+strconv.Itoa(n/2), "what", 256); err == nil {
 			waits++
 		}
 	}
@@ -294,7 +295,7 @@ func TestTableHalves(t *testing.T) {
 		e := file(t, d, "done "+strconv.Itoa(n), 512)
 		finish(t, e, 512)
 	}
-	if _, err = d.File("yan", "what", 512); err != nil {
+	if _, err = d.File(rand.Text(), "yan", "what", 512); err != nil {
 		t.Errorf("what came of something has the room of what waits: %v", err)
 	}
 	if !d.has(done.ID) {

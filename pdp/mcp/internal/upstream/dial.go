@@ -47,7 +47,7 @@ func newTransport(o HTTPOptions, target *url.URL) (*http.Transport, error) {
 			if err != nil {
 				return fmt.Errorf("%w: %s", errAddress, address)
 			}
-			if err := checkAddress(at.Addr(), o.AllowNetworks, plain); err != nil {
+			if err := CheckAddress(at.Addr(), o.AllowNetworks, plain); err != nil {
 				return fmt.Errorf("%w: %w", errAddress, err)
 			}
 			return nil
@@ -96,7 +96,7 @@ func parseTarget(o HTTPOptions) (*url.URL, error) {
 		return nil, errors.New("the url of an upstream has a fragment, which no server gets to see; take it away")
 	}
 	if a, err := netip.ParseAddr(u.Hostname()); err == nil {
-		if err := checkAddress(a, o.AllowNetworks, u.Scheme == "http"); err != nil {
+		if err := CheckAddress(a, o.AllowNetworks, u.Scheme == "http"); err != nil {
 			return nil, err
 		}
 	}
@@ -192,8 +192,9 @@ func inner(a netip.Addr) netip.Addr {
 	return a
 }
 
-// checkAddress is an error if an upstream must not be reached at an address.
-func checkAddress(a netip.Addr, allowed []netip.Prefix, plain bool) error {
+// CheckAddress is an error if an upstream must not be reached at an address: it is none of a public server, or it is to be
+// reached without TLS, and no network that is allowed has it.
+func CheckAddress(a netip.Addr, allowed []netip.Prefix, plain bool) error {
 	end := inner(a)
 	what := purpose(end)
 	listed := allows(allowed, end) || allows(allowed, a.WithZone(""))
