@@ -20,8 +20,8 @@ type health struct {
 	log  func() *logReadiness // nil without a decision log
 	// cluster is nil without a cluster.
 	cluster func() (*clusterReadiness, *stateReadiness)
-	// capabilities reports whether their file could not be opened.
-	capabilities func() bool
+	// closed reports whether the file of capabilities could not be opened.
+	closed bool
 }
 
 // readiness is the body of /readyz. Monitoring of others reads it: members may be added, never renamed.
@@ -110,7 +110,7 @@ func (h *health) readiness() (int, readiness) {
 		tenants, _ := firstOf(r.Tenants)
 		state.Refused = &refusedState{r.At.UTC(), tenants, first, more}
 	}
-	if h.capabilities != nil && h.capabilities() {
+	if h.closed {
 		state.Status, state.Capabilities = "degraded", "closed"
 	}
 	if h.cluster != nil {
