@@ -80,16 +80,11 @@ func (h *health) readyz(c echo.Context) error {
 		return err
 	}
 	code, state := h.readiness()
-	var body []byte
 	if caller = caller.Where(auth.Explain); caller.AllTenants && caller.May(auth.Explain) {
-		body, err = door.Marshal(state)
-	} else { // digests and file names are no stranger's business
-		body, err = door.Marshal(map[string]string{"status": state.Status})
+		return door.WriteJSON(c, code, state)
 	}
-	if err != nil {
-		return err
-	}
-	return c.Blob(code, echo.MIMEApplicationJSON, body)
+	// Digests and file names are no stranger's business.
+	return door.WriteJSON(c, code, map[string]string{"status": state.Status})
 }
 
 func (h *health) readiness() (int, readiness) {
