@@ -229,21 +229,6 @@ func (s *Store) save(c *change, from Approval, to *Approval) {
 	}
 }
 
-// again does something, and does it again as a whole after a conflict.
-func again[T any](ctx context.Context, s *Store, do func() (T, error)) (made T, err error) {
-	err = s.ledger.Again(ctx, func() (err error) {
-		made, err = do()
-		return err
-	})
-	return made, err
-}
-
-// change makes a change that has no steps.
-func (s *Store) change(ctx context.Context, write func(*change)) error {
-	_, err := again(ctx, s, func() (ledger.Made[Step], error) { return s.ledger.Update(write) })
-	return err
-}
-
 // Standing implements [ledger.Item].
 func (a Approval) Standing() ledger.Standing {
 	is := ledger.Standing{

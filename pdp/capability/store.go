@@ -261,15 +261,6 @@ func (s *Store) save(c *change, from Capability, to *Capability) {
 	}
 }
 
-// again does something, and does it again as a whole after a conflict.
-func again[T any](ctx context.Context, s *Store, do func() (T, error)) (made T, err error) {
-	err = s.ledger.Again(ctx, func() (err error) {
-		made, err = do()
-		return err
-	})
-	return made, err
-}
-
 // rules are the part of a store that the ledger calls.
 type rules struct{ *Store }
 
