@@ -58,7 +58,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/decisionlog/recorder", "anything of ours but evaluation pdp pdp/decisionlog pdp/decisionlog/mask", "one question would have another record over HTTP than in process"},
 	{"pdp/decisionlog", "anything of ours but evaluation pdp/boltfile pdp/boltfile/pages pdp/decisionlog/index pdp/decisionlog/journal pdp/plainfile", "a mistake of the PDP or the server could alter what is on record"},
 	{"pdp/decisionlog/journal", "anything of ours but pdp/plainfile", "a record is durable before the log has it, and would wait for the log"},
-	{"pdp/decisionlog/index", "anything of ours but pdp/boltfile pdp/boltfile/pages", "a page of the log would change when its index is lost and made anew"},
+	{"pdp/decisionlog/index", "anything of ours but pdp/boltfile pdp/boltfile/pages pdp/plainfile", "a page of the log would change when its index is lost and made anew"},
 	{"pdp/decisionlog/c2sp", "anything of ours", "a log, its verifiers and its witnesses read these texts, and would carry one another"},
 	{"pdp/decisionlog/export", "anything of ours but pdp/decisionlog pdp/decisionlog/c2sp", "an export could show more than a snapshot of the log shows to its reader"},
 	{"pdp/replay", "anything of ours but evaluation obligations pdp pdp/cedartext pdp/decisionlog pdp/decisionlog/export pdp/decisionlog/recorder", "a recorded question would be answered otherwise than one that is asked"},
