@@ -61,7 +61,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/decisionlog/index", "anything of ours but pdp/boltfile pdp/boltfile/pages pdp/plainfile", "a page of the log would change when its index is lost and made anew"},
 	{"pdp/decisionlog/c2sp", "anything of ours", "a log, its verifiers and its witnesses read these texts, and would carry one another"},
 	{"pdp/decisionlog/export", "anything of ours but pdp/decisionlog pdp/decisionlog/c2sp", "an export could show more than a snapshot of the log shows to its reader"},
-	{"pdp/replay", "anything of ours but evaluation obligations pdp pdp/cedartext pdp/decisionlog pdp/decisionlog/export pdp/decisionlog/recorder", "a recorded question would be answered otherwise than one that is asked"},
+	{"pdp/replay", "anything of ours but evaluation evaluation/recent obligations pdp pdp/cedartext pdp/decisionlog pdp/decisionlog/export pdp/decisionlog/recorder", "a recorded question would be answered otherwise than one that is asked"},
 	{"pdp/decisionlog/report", "anything of ours but evaluation pdp/approval pdp/decisionlog pdp/decisionlog/export", "a number of a report could come from somewhere else than records"},
 	{"pdp/decisionlog/remote", "anything of ours but pdp/decisionlog pdp/decisionlog/export pdp/decisionlog/report pdp/httpclient", "an auditor's desk would carry a server"},
 	{"pdp/decisionlog/vouch", "anything of ours but pdp/decisionlog pdp/decisionlog/export pdp/decisionlog/verify", "a record would be proved to another process in another way than to an auditor"},
