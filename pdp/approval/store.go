@@ -50,8 +50,7 @@ func Open(data string, o Options) (*Store, error) {
 		return nil, errors.New("opening the approvals: their key is not 32 bytes long: set Key")
 	}
 	s := &Store{options: o.withDefaults()}
-	most := s.options.Limits
-	s.limiter = limiter{most: most, subjects: newRates(most.NewPerMinutePerSubject), callers: newRates(most.NewPerMinutePerCaller)}
+	s.limiter.most = s.options.Limits
 	s.proof = proof{key: keyOf(o.Key, sealUse), options: &s.options}
 	if o.Engine == nil {
 		if err := os.MkdirAll(data, 0o700); err != nil {
