@@ -36,24 +36,13 @@ func places(t *testing.T, c *ledgertest.Cluster, with ...func(*approval.Options)
 		c.Of = func() ledger.Engine { return etcdtest.Engine(t, prefix, approval.Known) }
 	}
 	all := []*place{{record: newRecord(), ended: map[string]bool{}}, {record: newRecord(), ended: map[string]bool{}}}
-	var proved sync.Map // the steps of proofs, by origin and id
+	var proofs ledgertest.Proofs[approval.Step]
 	for n, one := range all {
-		one.n = n * 1_000_000 // ids differ
+		one.N = n * 1_000_000 // ids differ
 		o := one.options()
 		o.Engine, o.Origin = c.Process(), []string{"place", "place/1"}[n] // one begins as the other
 		o.InForce = func(_, caller, _ string) bool { return !one.ended[caller] }
-		o.Prove = func(ctx context.Context, id string) (p approval.Proof, found bool, err error) {
-			step, found, err := one.attest(ctx, id)
-			proved.Store(o.Origin+" "+id, step)
-			return approval.Proof{Line: []byte(id)}, found, err
-		}
-		o.Verify = func(p approval.Proof) (approval.Step, error) {
-			step, is := proved.Load(p.Origin + " " + string(p.Line))
-			if !is {
-				return approval.Step{}, errRecord
-			}
-			return step.(approval.Step), nil
-		}
+		o.Prove, o.Verify = proofs.Prove(o.Origin, one.attest), proofs.Verify
 		for _, set := range with {
 			set(&o)
 		}
@@ -73,13 +62,13 @@ func (p *place) uses(ctx context.Context, a approval.Approval, decision string) 
 // used are the decisions on record that used an approval.
 func used(all []*place, id string) (decisions []string) {
 	for _, p := range all {
-		p.mu.Lock()
+		p.Mu.Lock()
 		for d, step := range p.decisions {
 			if step.Approval.ID == id {
 				decisions = append(decisions, d)
 			}
 		}
-		p.mu.Unlock()
+		p.Mu.Unlock()
 	}
 	slices.Sort(decisions)
 	return decisions
@@ -140,7 +129,7 @@ func TestUnrecordedElsewhereDoesNotCount(t *testing.T) {
 	both := places(t, &ledgertest.Cluster{})
 	here, there := both[0], both[1]
 	a := mustFile(t, here.s, question("a"))
-	there.set(true, false, false)
+	there.Set(true, false, false)
 	if _, err := there.s.Decide(t.Context(), a.ID, 0, by("mia"), all, equal); !errors.Is(err, approval.ErrUnrecorded) {
 		t.Fatal(err)
 	}
@@ -152,7 +141,7 @@ func TestUnrecordedElsewhereDoesNotCount(t *testing.T) {
 	if got := here.names(a.ID); !slices.Equal(got, []string{"filed"}) {
 		t.Errorf("the vote of another is on record here: %v", got)
 	}
-	there.set(false, false, false)
+	there.Set(false, false, false)
 	there.s.Work(t.Context())
 	isLive(t, "once it is on record", here.s, a.Digest, "", true)
 	if spent, err := here.uses(t.Context(), a, "e"); !spent || err != nil {
@@ -169,12 +158,12 @@ func TestOneDoesItForAll(t *testing.T) {
 	if got := here.s.Untold(10, 10); len(got) != 1 {
 		t.Fatalf("what is due is %v", got)
 	}
-	there.pass(29 * time.Second)
+	there.Pass(29 * time.Second)
 	if got := there.s.Untold(10, 10); len(got) != 0 {
 		t.Errorf("another delivers it, too: %v", got)
 	}
 	must(t, here.s.Close())
-	there.pass(time.Second)
+	there.Pass(time.Second)
 	if got := there.s.Untold(10, 10); len(got) != 1 {
 		t.Errorf("half a minute later nobody delivers it: %v", got)
 	}
@@ -188,14 +177,14 @@ func TestNewsOfAnother(t *testing.T) {
 	a := mustFile(t, here.s, question("a"))
 	news := here.s.News(func(n approval.Notice) bool { return n.ID == a.ID && n.Tenant == "acme" && n.Caller == "key:gateway" })
 	defer news.Close()
-	there.set(true, false, false)
+	there.Set(true, false, false)
 	_, _ = there.s.Decide(t.Context(), a.ID, 0, by("mia"), all, equal)
 	select {
 	case <-news.C:
 		t.Error("it is news before it counts")
 	default:
 	}
-	there.set(false, false, false)
+	there.Set(false, false, false)
 	there.s.Work(t.Context())
 	<-news.C // it counts
 	_, err := there.s.Begin(approval.Task{ID: "task", Tenant: a.Tenant, Caller: a.Caller, Items: []string{a.ID}})

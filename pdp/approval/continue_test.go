@@ -45,7 +45,7 @@ func TestRoundInDoubt(t *testing.T) {
 			s := mustOpen(t, data, r.options())
 			a := madeCall(t, s, r, "a")
 			first := evaluation.Continuation{Decision: "use of a", Round: 1}
-			r.set(true, half, true)
+			r.Set(true, half, true)
 			if answered, err := goOn(t.Context(), s, a.ID, a.Digest, first, "d", r.decide("d")); answered || err == nil {
 				t.Fatal(answered, err)
 			}
@@ -61,10 +61,10 @@ func TestRoundInDoubt(t *testing.T) {
 				}
 			}
 			if late {
-				r.pass(time.Hour)
+				r.Pass(time.Hour)
 				s.Work(t.Context())
 			}
-			r.set(false, false, false)
+			r.Set(false, false, false)
 			s.Work(t.Context())
 			last := map[bool]string{false: approval.StepReleased, true: approval.StepContinued}[half]
 			if names := r.names(a.ID); names[len(names)-1] != last {
@@ -97,8 +97,8 @@ func TestReservedRoundIsNotGivenBack(t *testing.T) {
 	}
 	must(t, s.Close())
 	putBack(t, data, reserved)
-	r.log = slices.DeleteFunc(r.log, func(s approval.Step) bool { return s.Name == approval.StepContinued })
-	delete(r.ids, "d")
+	r.Steps = slices.DeleteFunc(r.Steps, func(s approval.Step) bool { return s.Name == approval.StepContinued })
+	delete(r.IDs, "d")
 	s = mustOpen(t, data, r.options())
 	if asksRound(t, s, r, a, "use of a", 1, "again") {
 		t.Error("one round is answered twice")
@@ -159,7 +159,7 @@ func TestRoundsBeforeAKnownOneAreTaken(t *testing.T) {
 	}
 	must(t, s.Close())
 	putBack(t, data, older)
-	r.log = slices.DeleteFunc(r.log, func(s approval.Step) bool { return s.Decision == "d1" })
+	r.Steps = slices.DeleteFunc(r.Steps, func(s approval.Step) bool { return s.Decision == "d1" })
 	s = mustOpen(t, data, r.options())
 	for round := 1; round <= 3; round++ {
 		if got := asksRound(t, s, r, a, "use of a", round, fmt.Sprint("e", round)); got != (round == 3) {
@@ -199,7 +199,7 @@ func TestNothingGoesOnFromWhatIsAskedAgain(t *testing.T) {
 	again()
 	must(t, s.Close())
 	putBack(t, data, older) // the step that says that people are asked again is in the log alone
-	r.ids, r.steps, r.log = record.ids, record.steps, record.log
+	r.IDs, r.steps, r.Steps = record.IDs, record.steps, record.Steps
 	s = mustOpen(t, data, o)
 	again()
 }
@@ -213,7 +213,7 @@ func TestRecordThatIsGoneEndsRounds(t *testing.T) {
 	must(t, s.Close())
 	o := r.options()
 	o.Steps = func(context.Context, uint64, map[string]bool) (map[string][]approval.Step, error) {
-		return map[string][]approval.Step{a.ID: {{Name: approval.StepGone, Approval: approval.Approval{ID: a.ID, After: r.size()}}}}, nil
+		return map[string][]approval.Step{a.ID: {{Name: approval.StepGone, Approval: approval.Approval{ID: a.ID, After: r.Size()}}}}, nil
 	}
 	s = mustOpen(t, data, o)
 	if asksRound(t, s, r, a, "use of a", 1, "d") {
@@ -259,12 +259,12 @@ func TestUseThatTheLogLacksIsNotContinued(t *testing.T) {
 			q := question("a")
 			a := mustFile(t, s, q)
 			mustDecide(t, s, a.ID, by("mia"))
-			r.set(true, false, true)
+			r.Set(true, false, true)
 			if spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", r.decide("d")); spent || err == nil {
 				t.Fatal(spent, err)
 			}
-			r.set(false, false, false)
-			r.ids["d"] = true // of the index
+			r.Set(false, false, false)
+			r.IDs["d"] = true // of the index
 			if vouched.ID != "" {
 				if vouched.Approval.ID == "" {
 					vouched.Approval.ID = a.ID

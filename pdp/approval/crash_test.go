@@ -68,7 +68,7 @@ func logged(l *decisionlog.Log) approval.Options {
 		},
 		Steps: func(ctx context.Context, from uint64, ids map[string]bool) (map[string][]approval.Step, error) {
 			out := map[string][]approval.Step{}
-			return out, l.Approvals(ctx, from, ids, func(r decisionlog.Record) error {
+			return out, l.Naming(ctx, from, ids, func(r decisionlog.Record) error {
 				s, err := stepOf(r.Line)
 				out[s.Approval.ID] = append(out[s.Approval.ID], s)
 				return err

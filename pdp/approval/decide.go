@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"policy-service/pdp/ledger"
 )
 
 // Decide adds the vote of a person to a pending approval. Version is the one that the person
@@ -46,7 +48,7 @@ func (s *Store) Decide(
 // moveFrom changes an approval that is in a state, and in the version that was seen of it.
 // Any version will do if seen is 0.
 func (s *Store) moveFrom(ctx context.Context, id string, in Status, seen int, do func(*move) error) (Approval, error) {
-	return again(ctx, s, func() (Approval, error) { return s.moveOnce(ctx, id, in, seen, do) })
+	return ledger.Again(ctx, s.ledger, func() (Approval, error) { return s.moveOnce(ctx, id, in, seen, do) })
 }
 
 func (s *Store) moveOnce(ctx context.Context, id string, in Status, seen int, do func(*move) error) (Approval, error) {

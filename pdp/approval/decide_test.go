@@ -44,7 +44,7 @@ func TestQuorum(t *testing.T) {
 	if got, err := decide("ben", func(v approval.Vote) bool { return v.By != "mia" }); err != nil || got.Status != approval.Pending {
 		t.Fatal(got, err)
 	}
-	r.pass(time.Minute)
+	r.Pass(time.Minute)
 	got, err := decide("eva", func(v approval.Vote) bool { return v.By != "mia" })
 	if err != nil || got.Status != approval.Approved || !got.ExpiresAt.Equal(start.Add(11*time.Minute)) || !got.DecidedAt.Equal(start.Add(time.Minute)) {
 		t.Fatal(got, err)
@@ -84,7 +84,7 @@ func TestValidUntil(t *testing.T) {
 	}
 	a = mustFile(t, s, question("b", quorum(2)))
 	mustDecide(t, s, a.ID, until("mia", 3*time.Minute))
-	r.pass(3 * time.Minute)
+	r.Pass(3 * time.Minute)
 	if got := mustDecide(t, s, a.ID, by("ben")); got.Status != approval.Pending {
 		t.Errorf("a vote that held until now counts: %s", got.Status)
 	}
@@ -163,7 +163,7 @@ func TestEnds(t *testing.T) {
 	r.refuses(t, "what was revoked is spent", s, c.ID, q.Digest, "d")
 
 	d := mustFile(t, s, question("d"))
-	r.pass(time.Hour) // exactly
+	r.Pass(time.Hour) // exactly
 	_, err = s.Decide(t.Context(), d.ID, 0, by("mia"), all, equal)
 	wantState(t, err, approval.Expired, 1)
 	if _, err := s.Decide(t.Context(), "none", 0, by("mia"), all, equal); !errors.Is(err, approval.ErrNotFound) {

@@ -65,8 +65,8 @@ func TestDiskFull(t *testing.T) {
 		t.Errorf("live %v, pending %d of %d", live, s.Pending(), len(filed))
 	}
 	limit(t, 4096) // now nothing at all can be written
-	if spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", r.decide("d")); spent || !errors.Is(err, approval.ErrUnavailable) || r.ids["d"] {
-		t.Errorf("spent %v, on record %v: %v", spent, r.ids["d"], err)
+	if spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", r.decide("d")); spent || !errors.Is(err, approval.ErrUnavailable) || r.IDs["d"] {
+		t.Errorf("spent %v, on record %v: %v", spent, r.IDs["d"], err)
 	}
 	if _, err := s.Decide(t.Context(), filed[0], 0, by("mia"), all, equal); !errors.Is(err, approval.ErrUnavailable) {
 		t.Error(err)
@@ -98,8 +98,8 @@ func TestDiskFailsAfterRecord(t *testing.T) {
 	a := mustFile(t, s, q)
 	mustDecide(t, s, a.ID, by("mia"))
 	spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", func(ctx context.Context) error { limit(t, 4096); return r.decide("d")(ctx) })
-	if !spent || err != nil || len(r.errors) == 0 {
-		t.Fatal(spent, err, r.errors)
+	if !spent || err != nil || len(r.Errors) == 0 {
+		t.Fatal(spent, err, r.Errors)
 	}
 	if got, _, _ := s.Get(t.Context(), a.ID); len(got.Reserved) != 1 || len(got.Used) != 0 {
 		t.Errorf("it is %+v", got)

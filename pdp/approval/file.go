@@ -16,7 +16,7 @@ func (s *Store) File(ctx context.Context, q ApprovalRequest) (Approval, error) {
 		return Approval{}, err
 	}
 	paid := false // the rates are taken once, however often the rest is done again
-	return again(ctx, s, func() (Approval, error) { return s.file(ctx, q, &paid) })
+	return ledger.Again(ctx, s.ledger, func() (Approval, error) { return s.file(ctx, q, &paid) })
 }
 
 func (s *Store) file(ctx context.Context, q ApprovalRequest, paid *bool) (Approval, error) {

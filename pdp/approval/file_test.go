@@ -53,7 +53,7 @@ func TestLimits(t *testing.T) {
 	}
 	mustDecide(t, s, a.ID, by("mia"))
 	must(t, file("d", "acme", "alice"))
-	r.pass(time.Hour)
+	r.Pass(time.Hour)
 	s.Work(t.Context())
 	if s.Pending() != 0 {
 		t.Errorf("%d are pending", s.Pending())
@@ -79,7 +79,7 @@ func TestRate(t *testing.T) {
 		must(t, file(1, "alice"))
 	}
 	must(t, file(4, "bob"))
-	r.pass(30 * time.Second)
+	r.Pass(30 * time.Second)
 	must(t, file(3, "alice"))
 	wantLimit(t, file(5, "alice"), 30*time.Second)
 }

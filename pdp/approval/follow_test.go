@@ -119,9 +119,9 @@ func TestPropertyFollowers(t *testing.T) {
 						_, _ = spend(t.Context(), s, a.ID, a.Digest, d, r.decide(d))
 					}
 				case kind == 12:
-					r.pass([]time.Duration{time.Minute, 5 * time.Minute, time.Hour}[g.IntN(3)])
+					r.Pass([]time.Duration{time.Minute, 5 * time.Minute, time.Hour}[g.IntN(3)])
 				case kind < 15:
-					r.set(g.IntN(2) == 0, g.IntN(2) == 0, g.IntN(4) == 0)
+					r.Set(g.IntN(2) == 0, g.IntN(2) == 0, g.IntN(4) == 0)
 				case kind == 15:
 					must(t, s.Close())
 					s = mustOpen(t, data, r.options())
@@ -140,7 +140,7 @@ func TestPropertyFollowers(t *testing.T) {
 					}
 				}
 			}
-			r.set(false, false, false)
+			r.Set(false, false, false)
 			s.Work(t.Context())
 			known := 0
 			for _, f := range readers {
@@ -300,7 +300,7 @@ func TestAnEndThatIsNotOnRecordYetIsToCome(t *testing.T) {
 	r := newRecord()
 	s := mustOpen(t, quick(t), r.options())
 	a := mustFile(t, s, question("a"))
-	r.set(true, false, false)
+	r.Set(true, false, false)
 	no := by("mia")
 	no.Kind = approval.Deny
 	if _, err := s.Decide(t.Context(), a.ID, 0, no, all, equal); !errors.Is(err, approval.ErrUnrecorded) {
@@ -310,7 +310,7 @@ func TestAnEndThatIsNotOnRecordYetIsToCome(t *testing.T) {
 	must(t, err)
 	at, err := s.Start(a.Tenant, a.Caller)
 	must(t, err)
-	r.set(false, false, false)
+	r.Set(false, false, false)
 	s.Work(t.Context())
 	if found, _, _, err := s.Follow(a.Tenant, a.Caller, at, 10); len(found) != 1 || err != nil {
 		t.Errorf("found is %v, %v", found, err)

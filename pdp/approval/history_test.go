@@ -18,7 +18,7 @@ func TestPreviousIsTheNewestBefore(t *testing.T) {
 	s, err := approval.Open(data, r.options())
 	must(t, err)
 	defer func() { must(t, s.Close()) }()
-	r.pass(time.Hour)
+	r.Pass(time.Hour)
 	var all []approval.Approval
 	found := 0
 	for n := range 150 {

@@ -80,9 +80,9 @@ func TestOlderCopyCatchesUp(t *testing.T) {
 	mustDecide(t, s, a.ID, by("mia"))
 	must(t, s.Close())
 	forged := r.copy()
-	for n := range forged.log {
-		forged.log = slices.Clone(forged.log)
-		forged.log[n].Seal = ""
+	for n := range forged.Steps {
+		forged.Steps = slices.Clone(forged.Steps)
+		forged.Steps[n].Seal = ""
 	}
 	for _, r := range []*record{r, forged} {
 		putBack(t, data, pending)
@@ -105,7 +105,7 @@ func TestStepThatIsGoneDoesNotAllow(t *testing.T) {
 		q := question("a")
 		a := mustFile(t, s, q)
 		mustDecide(t, s, a.ID, by("mia"))
-		r.log = slices.DeleteFunc(r.log, func(s approval.Step) bool { return s.Name == gone })
+		r.Steps = slices.DeleteFunc(r.Steps, func(s approval.Step) bool { return s.Name == gone })
 		r.refuses(t, gone+" is gone: spent", s, a.ID, q.Digest, "d")
 		if got, _, _ := s.Get(t.Context(), a.ID); got.Status != approval.Pending || !got.ExpiresAt.Equal(start.Add(time.Hour)) || len(got.Votes) > 0 {
 			t.Errorf("%s is gone: %+v", gone, got)
@@ -146,7 +146,7 @@ func TestRevokedCredentialDoesNotCount(t *testing.T) {
 	if names := r.names(a.ID); !slices.Equal(names[len(names)-2:], []string{approval.StepLapsed, approval.StepReopened}) {
 		t.Errorf("on record is %v", names)
 	}
-	r.pass(2 * time.Hour)
+	r.Pass(2 * time.Hour)
 	hasStatus(t, "after its timeout it is", s, a.ID, approval.Expired)
 }
 
@@ -185,9 +185,9 @@ func TestReservedUseIsNotGivenBack(t *testing.T) {
 	}
 	must(t, s.Close())
 	putBack(t, data, reserved)
-	r.log = slices.DeleteFunc(r.log, func(s approval.Step) bool { return s.Name == approval.StepUsed || s.Name == approval.StepUsedUp })
-	r.log = append(r.log, approval.Step{ID: "d", Decision: "d", Approval: approval.Approval{ID: a.ID}}) // the decision itself
-	delete(r.ids, "d")
+	r.Steps = slices.DeleteFunc(r.Steps, func(s approval.Step) bool { return s.Name == approval.StepUsed || s.Name == approval.StepUsedUp })
+	r.Steps = append(r.Steps, approval.Step{ID: "d", Decision: "d", Approval: approval.Approval{ID: a.ID}}) // the decision itself
+	delete(r.IDs, "d")
 	s = mustOpen(t, data, r.options())
 	r.refuses(t, "one use was spent twice", s, a.ID, q.Digest, "again")
 }
@@ -235,7 +235,7 @@ func TestRecordThatIsGoneDoesNotAllow(t *testing.T) {
 	must(t, s.Close())
 	o := r.options()
 	o.Steps = func(context.Context, uint64, map[string]bool) (map[string][]approval.Step, error) {
-		return map[string][]approval.Step{a.ID: {{Name: approval.StepGone, Approval: approval.Approval{ID: a.ID, After: r.size()}}}}, nil
+		return map[string][]approval.Step{a.ID: {{Name: approval.StepGone, Approval: approval.Approval{ID: a.ID, After: r.Size()}}}}, nil
 	}
 	s = mustOpen(t, data, o)
 	r.refuses(t, "spent", s, a.ID, q.Digest, "d")

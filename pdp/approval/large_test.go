@@ -60,11 +60,11 @@ func TestLargeApprovalsDoNotKeepAStartUp(t *testing.T) {
 	}
 	must(t, s.Close())
 	o := r.options()
-	o.Size = func() uint64 { return r.size() + 200_000 }
+	o.Size = func() uint64 { return r.Size() + 200_000 }
 	s = mustOpen(t, data, o)
 	page, _, err := s.StoredPage(approval.Pending, 100)
-	if len(page) != 25 || err != nil || page[24].After < 200_000 || len(r.errors) > 0 {
-		t.Errorf("%d wait, the last of them as of %d: %v, %v", len(page), page[24].After, err, r.errors)
+	if len(page) != 25 || err != nil || page[24].After < 200_000 || len(r.Errors) > 0 {
+		t.Errorf("%d wait, the last of them as of %d: %v, %v", len(page), page[24].After, err, r.Errors)
 	}
 }
 
@@ -162,7 +162,7 @@ func TestABeginningIsFoundForAsLongAsItsTask(t *testing.T) {
 	_, err := s.Begin(task)
 	must(t, err)
 	for range 2 {
-		r.pass(3 * time.Hour)
+		r.Pass(3 * time.Hour)
 		s.Work(t.Context())
 	}
 	task.ID = "another"

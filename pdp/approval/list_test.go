@@ -76,7 +76,7 @@ func TestList(t *testing.T) {
 	if got, n := pages(t, s, approval.Filter{Tenants: []string{}}, 1); len(got) != 0 || n != 38 { // 4 are read for each
 		t.Errorf("of no tenant there are %d, in %d pages", len(got), n)
 	}
-	r.pass(time.Hour)
+	r.Pass(time.Hour)
 	if got, _ := pages(t, s, approval.Filter{Status: approval.Pending}, 50); len(got) != 0 {
 		t.Errorf("%d are pending whose time is up", len(got))
 	}
@@ -110,7 +110,7 @@ func TestUntold(t *testing.T) {
 		must(t, s.Told(want[0])) // twice is once
 		want = want[1:]
 	}
-	r.pass(time.Hour)
+	r.Pass(time.Hour)
 	s.Work(t.Context())
 	if got := s.Untold(10, 10); len(got) != 1 || got[0] != (approval.Told{Approval: b.ID, Event: approval.Completed}) {
 		t.Errorf("untold is %v", got)

@@ -23,7 +23,7 @@ func TestSettleLost(t *testing.T) {
 	r, err := there.s.Reserve(t.Context(), used.ID, used.Digest, "d")
 	must(t, err)
 	r.InDoubt()
-	there.set(true, false, true)
+	there.Set(true, false, true)
 	if _, err := there.s.Decide(t.Context(), voted.ID, 0, by("mia"), all, equal); !errors.Is(err, approval.ErrUnrecorded) {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestSettleLost(t *testing.T) {
 		if p == there {
 			a = voted
 		}
-		there.set(false, false, false)
+		there.Set(false, false, false)
 		if spent, err := spend(t.Context(), p.s, a.ID, a.Digest, decision, p.vouchFor(decision, a.ID, evaluation.Continuation{})); !spent || err != nil {
 			t.Errorf("%s is not used: %v, %v", a.ID, spent, err)
 		}
@@ -84,7 +84,7 @@ func TestWorkSettlesLost(t *testing.T) {
 		t.Fatalf("it is %+v, %v", got, err)
 	}
 	lost = append(lost, "place/1")
-	here.pass(time.Minute)
+	here.Pass(time.Minute)
 	here.s.Work(t.Context())
 	if got, _, err := here.s.Get(t.Context(), a.ID); err != nil || got.Status != approval.UsedUp {
 		t.Errorf("it is %+v, %v", got, err)

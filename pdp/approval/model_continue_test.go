@@ -15,7 +15,7 @@ import (
 // moves has a change begin: what nothing goes on from any more by now is closed.
 func (m *model) moves(a *modelled) {
 	a.Version++
-	m.close(a, func(s approval.Spending) bool { return s.At.IsZero() || !m.now.Before(s.At.Add(15*time.Minute)) })
+	m.close(a, func(s approval.Spending) bool { return s.At.IsZero() || !m.Now.Before(s.At.Add(15*time.Minute)) })
 }
 
 func (m *model) close(a *modelled, which func(approval.Spending) bool) {
@@ -75,7 +75,7 @@ func (m *model) goOn(a *modelled) {
 		status = approval.Expired
 	}
 	may := digest == a.Digest && slices.Contains([]approval.Status{approval.Approved, approval.UsedUp, approval.Expired}, status) &&
-		slices.Contains(a.Used, c.Decision) && !use.At.IsZero() && m.now.Before(use.At.Add(15*time.Minute)) &&
+		slices.Contains(a.Used, c.Decision) && !use.At.IsZero() && m.Now.Before(use.At.Add(15*time.Minute)) &&
 		use.Reserved == "" && c.Round == len(use.Rounds)+1 && c.Round <= 10
 	if can && (!may || !until.Equal(use.At.Add(15*time.Minute))) {
 		m.Fatalf("%s: it can go on until %v", m.said, until)

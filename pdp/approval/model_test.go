@@ -95,12 +95,12 @@ func (m *model) catchUp() {
 	}
 	for _, a := range m.all {
 		reserved := reservedOf(a)
-		if len(reserved) == 0 || !m.put(a) || m.unknown {
+		if len(reserved) == 0 || !m.put(a) || m.Unknown {
 			continue
 		}
 		m.moves(a)
 		for _, d := range reserved {
-			m.settle(a, d, m.ids[d])
+			m.settle(a, d, m.IDs[d])
 		}
 		m.put(a)
 	}
@@ -110,15 +110,15 @@ func (m *model) catchUp() {
 func (m *model) put(a *modelled) bool {
 	for len(a.outbox) > 0 {
 		e := &a.outbox[0]
-		if e.tried && m.unknown {
+		if e.tried && m.Unknown {
 			return false
 		}
 		if !e.tried || !e.is {
-			e.is = !m.fails || m.half
+			e.is = !m.Fails || m.Half
 			if e.tried = true; e.is {
 				a.names = append(a.names, e.name)
 			}
-			if m.fails {
+			if m.Fails {
 				return false
 			}
 		}
@@ -143,7 +143,7 @@ func (m *model) end(a *modelled, status approval.Status, at time.Time) {
 	a.Status, a.EndedAt, a.ExpiresAt = status, at, time.Time{}
 }
 
-func (m *model) late(a *modelled) bool { return !a.Status.Final() && !m.now.Before(a.ExpiresAt) }
+func (m *model) late(a *modelled) bool { return !a.Status.Final() && !m.Now.Before(a.ExpiresAt) }
 
 func (m *model) expire(a *modelled) bool {
 	m.moves(a)
@@ -174,7 +174,7 @@ func (m *model) settle(a *modelled, d string, used bool) {
 	a.Used = append(a.Used, d)
 	a.step(approval.StepUsed)
 	if a.Status == approval.Approved && len(a.Used) == a.Terms.Uses {
-		m.end(a, approval.UsedUp, m.now)
+		m.end(a, approval.UsedUp, m.Now)
 		a.step(approval.StepUsedUp)
 	}
 }
@@ -190,13 +190,13 @@ func (m *model) do() {
 		m.s.Work(m.Context())
 		m.work()
 	case n < 8:
-		m.set(m.rand.IntN(3) == 0, m.rand.IntN(2) == 0, m.rand.IntN(5) == 0)
+		m.Set(m.rand.IntN(3) == 0, m.rand.IntN(2) == 0, m.rand.IntN(5) == 0)
 		m.present = m.rand.IntN(3) > 0
-		m.said = fmt.Sprintf("fails %v, half %v, unknown %v, present %v", m.fails, m.half, m.unknown, m.present)
+		m.said = fmt.Sprintf("fails %v, half %v, unknown %v, present %v", m.Fails, m.Half, m.Unknown, m.present)
 	case n < 13:
 		d := []time.Duration{time.Minute, time.Minute, 5 * time.Minute, 10 * time.Minute, time.Hour, -3 * time.Minute}[m.rand.IntN(6)]
 		m.said = fmt.Sprint("pass ", d)
-		m.pass(d)
+		m.Pass(d)
 	case n < 19 || len(m.all) == 0:
 		m.file()
 	case n < 30:
@@ -205,13 +205,13 @@ func (m *model) do() {
 			a = used[len(used)-1-m.rand.IntN(min(2, len(used)))]
 		}
 		if m.rand.IntN(4) == 0 {
-			m.set(true, m.rand.IntN(2) == 0, false)
+			m.Set(true, m.rand.IntN(2) == 0, false)
 		}
 		for range 1 + m.rand.IntN(4) {
 			m.goOn(a)
 		}
 	case n < 33: // often enough that there is something to go on from
-		m.set(false, false, false)
+		m.Set(false, false, false)
 		m.file()
 		a := m.all[len(m.all)-1]
 		for range 4 {
@@ -229,7 +229,7 @@ func (m *model) work() {
 	m.catchUp()
 	for _, a := range m.all {
 		until := goesOnUntil(a)
-		switch over := a.Status.Final() && !until.IsZero() && !m.now.Before(until); {
+		switch over := a.Status.Final() && !until.IsZero() && !m.Now.Before(until); {
 		case over && m.put(a):
 			m.close(a, always)
 		case m.late(a) && m.put(a):
@@ -238,7 +238,7 @@ func (m *model) work() {
 	}
 	m.all = slices.DeleteFunc(m.all, func(a *modelled) bool {
 		idle := len(a.outbox) == 0 && len(reservedOf(a)) == 0 && goesOnUntil(a).IsZero()
-		return a.Status.Final() && idle && !a.EndedAt.Add(modelRetain).After(m.now)
+		return a.Status.Final() && idle && !a.EndedAt.Add(modelRetain).After(m.Now)
 	})
 }
 
@@ -273,7 +273,7 @@ func (m *model) file() {
 			return
 		}
 	}
-	a := &modelled{Approval: approval.Approval{ApprovalRequest: q, ID: m.newest(), Version: 1, Status: approval.Pending, FiledAt: m.now, ExpiresAt: m.now.Add(q.Terms.Timeout)}}
+	a := &modelled{Approval: approval.Approval{ApprovalRequest: q, ID: m.newest(), Version: 1, Status: approval.Pending, FiledAt: m.Now, ExpiresAt: m.Now.Add(q.Terms.Timeout)}}
 	a.step(approval.StepFiled)
 	m.all = append(m.all, a)
 	m.done(a, err)
@@ -326,7 +326,7 @@ func (m *model) vote(a *modelled) {
 		v.To = people[m.rand.IntN(5)]
 	}
 	if v.Kind == approval.Approve && m.rand.IntN(3) == 0 {
-		v.ValidUntil = m.now.Add(4 * time.Minute)
+		v.ValidUntil = m.Now.Add(4 * time.Minute)
 	}
 	m.said = fmt.Sprintf("%s: %s by %s to %s", a.ID, v.Kind, v.By, v.To)
 	_, err := m.s.Decide(m.Context(), a.ID, 0, v, func(v approval.Vote) bool { return v.By != "ben" || m.present }, samePerson)
@@ -344,13 +344,13 @@ func (m *model) vote(a *modelled) {
 		m.want(err, approval.ErrNotDelegable)
 		return
 	}
-	approving, until := 0, m.now.Add(a.Terms.ValidFor)
-	v.At = m.now
+	approving, until := 0, m.Now.Add(a.Terms.ValidFor)
+	v.At = m.Now
 	a.Votes = append(a.Votes, v)
 	m.moves(a)
 	a.step(string(v.Kind))
 	for i, v := range a.Votes {
-		holds := v.ValidUntil.IsZero() || m.now.Before(v.ValidUntil)
+		holds := v.ValidUntil.IsZero() || m.Now.Before(v.ValidUntil)
 		if v.Kind == approval.Approve && holds && (i == len(a.Votes)-1 || v.By != "ben" || m.present) {
 			if approving++; !v.ValidUntil.IsZero() && v.ValidUntil.Before(until) {
 				until = v.ValidUntil
@@ -358,11 +358,11 @@ func (m *model) vote(a *modelled) {
 		}
 	}
 	if v.Kind == approval.Deny {
-		m.end(a, approval.Denied, m.now)
+		m.end(a, approval.Denied, m.Now)
 		a.step(approval.StepDenied)
 	}
 	if v.Kind == approval.Approve && approving >= a.Terms.Quorum {
-		a.Status, a.DecidedAt, a.ExpiresAt = approval.Approved, m.now, until
+		a.Status, a.DecidedAt, a.ExpiresAt = approval.Approved, m.Now, until
 		a.step(approval.StepApproved)
 	}
 	m.done(a, err)
@@ -394,13 +394,13 @@ func (m *model) spend(a *modelled) {
 // takes reserves a use.
 func (m *model) takes(a *modelled, d string) {
 	m.moves(a)
-	a.Reserved, a.Spendings = append(a.Reserved, d), append(a.Spendings, approval.Spending{Decision: d, At: m.now})
+	a.Reserved, a.Spendings = append(a.Reserved, d), append(a.Spendings, approval.Spending{Decision: d, At: m.Now})
 }
 
 // recorded is what came of a decision for which something was reserved, and reports whether it was answered.
 func (m *model) recorded(a *modelled, d string, err error, answered bool) bool {
 	m.Helper()
-	if m.fails {
+	if m.Fails {
 		if err == nil || answered {
 			m.Fatalf("%s: it was answered by what is not on record", m.said)
 		}
@@ -476,7 +476,7 @@ func (m *model) revoke(a *modelled) {
 func (m *model) ends(a *modelled, status approval.Status, err error) {
 	m.Helper()
 	m.moves(a)
-	m.end(a, status, m.now)
+	m.end(a, status, m.Now)
 	a.step(string(status))
 	m.done(a, err)
 }
@@ -514,7 +514,7 @@ func (m *model) compare(step int) {
 		if want.Status == approval.Approved && !want.Unrecorded && len(a.Used)+len(a.Reserved) < a.Terms.Uses {
 			live[a.Digest] = a.ID
 		}
-		if allowed := slices.DeleteFunc(slices.Concat(a.Used, a.Reserved), func(d string) bool { return !m.ids[d] }); len(allowed) > a.Terms.Uses {
+		if allowed := slices.DeleteFunc(slices.Concat(a.Used, a.Reserved), func(d string) bool { return !m.IDs[d] }); len(allowed) > a.Terms.Uses {
 			m.Fatalf("%d, %s: %s has %d uses, and on record are %v", step, m.said, a.ID, a.Terms.Uses, allowed)
 		}
 	}

@@ -156,7 +156,7 @@ func (s *Store) Untold(limit, share int) (out []Told) {
 
 // Told notes that an event was delivered. Until then it is delivered again, also after a restart.
 func (s *Store) Told(t Told) error {
-	return s.change(context.Background(), func(c *change) {
+	return s.ledger.Change(context.Background(), func(c *change) {
 		var due untold
 		if c.Get(prefixUntold+t.Approval, &due) == 0 {
 			return

@@ -5,40 +5,24 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"policy-service/evaluation"
+	"policy-service/pdp/pace"
 )
 
-// TestRateOfMany: more subjects than there is memory for share one rate with their
-// tenant, and after a while each has its own again.
+// TestRateOfMany: more subjects than there is memory for share one rate with their tenant.
 func TestRateOfMany(t *testing.T) {
 	t.Parallel()
-	r, now := newRates(1), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	take := func(tenant string, n int) (time.Duration, bool) {
-		return r.take(owner{tenant, evaluation.Ref{Type: "user", ID: fmt.Sprint(n)}}, now)
+	var all pace.Buckets[owner]
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	of := func(tenant string, n int) *rate.Limiter {
+		return bucket(&all, owner{tenant, evaluation.Ref{Type: "user", ID: fmt.Sprint(n)}}, 1, now)
 	}
-	for n := range mostRates {
-		if _, ok := take("acme", n); !ok {
-			t.Fatalf("the first of subject %d is refused", n)
-		}
+	for n := range pace.Most {
+		of("acme", n).AllowN(now, 1) // it would be forgotten if it were full
 	}
-	for n, want := range []bool{true, false, false} {
-		if wait, ok := take("acme", mostRates+n); ok != want || !ok && wait != time.Minute {
-			t.Errorf("without room subject %d gets %v, and is to wait %v", n, ok, wait)
-		}
-	}
-	if _, ok := take("other", 0); !ok {
-		t.Error("it shares with another tenant")
-	}
-	if len(r.of) > mostRates+2 {
-		t.Errorf("%d are remembered", len(r.of))
-	}
-	now = now.Add(time.Minute)
-	for n := range 5 {
-		if _, ok := take("acme", mostRates+n); !ok {
-			t.Errorf("after a minute subject %d is refused", n)
-		}
-	}
-	if len(r.of) > 10 {
-		t.Errorf("%d are remembered after a minute", len(r.of))
+	if a, b := of("acme", pace.Most), of("acme", pace.Most+1); a != b || a == of("acme", 0) || a == of("other", 0) {
+		t.Error("subjects without room do not share with those of their tenant alone")
 	}
 }

@@ -117,16 +117,15 @@ func (r *replica) open() {
 		}
 		return err
 	}
+	steps := vouch.Steps[approval.Step]{Log: l, KeyOf: r.scene.keysOf, Of: func(line []byte) ([]approval.Step, error) {
+		s, err := stepOf(line)
+		return []approval.Step{s}, err
+	}}
 	o.Prove = func(ctx context.Context, id string) (p approval.Proof, found bool, err error) {
-		p.Line, p.Proof, found, err = vouch.Prove(ctx, l, id)
+		p.Line, p.Proof, found, err = steps.Prove(ctx, id)
 		return p, found, err
 	}
-	o.Verify = func(p approval.Proof) (approval.Step, error) {
-		if err := vouch.Verify(p.Line, p.Proof, p.Origin, r.scene.keysOf); err != nil {
-			return approval.Step{}, err
-		}
-		return stepOf(p.Line)
-	}
+	o.Verify = func(p approval.Proof) (approval.Step, error) { return steps.Verify(p.Line, p.Proof, p.Origin) }
 	o.Origin = l.Origin()
 	o.OnError = r.scene.saw
 	engine := etcd.New(etcd.Options{Client: client, Prefix: r.scene.prefix, Errors: approval.Known, Timeout: oneCall})

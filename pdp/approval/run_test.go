@@ -42,21 +42,21 @@ func TestRun(t *testing.T) {
 		q := question("a")
 		a, b := mustFile(t, s, q), mustFile(t, s, question("b"))
 		mustDecide(t, s, b.ID, by("mia"))
-		r.pass(10 * time.Minute)
+		r.Pass(10 * time.Minute)
 		until(t, s, "what was approved expires", func() bool { return slices.Contains(r.names(b.ID), approval.StepExpired) })
-		r.pass(50 * time.Minute)
+		r.Pass(50 * time.Minute)
 		until(t, s, "what waits expires", func() bool { return slices.Contains(r.names(a.ID), approval.StepExpired) })
 
-		r.set(true, false, false)
+		r.Set(true, false, false)
 		if _, err := s.File(t.Context(), q); err == nil {
 			t.Fatal("it is filed without a record")
 		}
-		r.set(false, false, false)
+		r.Set(false, false, false)
 		until(t, s, "the step is on record", func() bool {
 			page, _, err := s.StoredPage(approval.Pending, 10)
 			return err == nil && len(page) == 1 && !page[0].Unrecorded
 		})
-		r.pass(30 * 24 * time.Hour)
+		r.Pass(30 * 24 * time.Hour)
 		until(t, s, "what ended long ago is forgotten", func() bool {
 			page, _, err := s.List(t.Context(), approval.Filter{}, "", 10)
 			return err == nil && len(page) == 1

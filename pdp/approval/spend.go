@@ -95,7 +95,7 @@ type claim struct {
 }
 
 func (s *Store) reserve(ctx context.Context, id, decision string, what claim) (*Reservation, error) {
-	return again(ctx, s, func() (*Reservation, error) { return s.reserveOnce(ctx, id, decision, what) })
+	return ledger.Again(ctx, s.ledger, func() (*Reservation, error) { return s.reserveOnce(ctx, id, decision, what) })
 }
 
 func (s *Store) reserveOnce(ctx context.Context, id, decision string, what claim) (r *Reservation, err error) {

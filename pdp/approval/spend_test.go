@@ -153,19 +153,19 @@ func TestInDoubt(t *testing.T) {
 		q := question("a")
 		a := mustFile(t, s, q)
 		mustDecide(t, s, a.ID, by("mia"))
-		r.set(true, half, true)
+		r.Set(true, half, true)
 		if spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", r.decide("d")); spent || !errors.Is(err, errRecord) {
 			t.Fatal(spent, err)
 		}
 		must(t, s.Close())
 		s = mustOpen(t, data, r.options())
 		s.Work(t.Context())
-		if got, _, _ := s.Get(t.Context(), a.ID); !slices.Equal(got.Reserved, []string{"d"}) || len(r.errors) == 0 {
-			t.Errorf("in doubt it is %+v, and the errors are %v", got, r.errors)
+		if got, _, _ := s.Get(t.Context(), a.ID); !slices.Equal(got.Reserved, []string{"d"}) || len(r.Errors) == 0 {
+			t.Errorf("in doubt it is %+v, and the errors are %v", got, r.Errors)
 		}
 		isLive(t, "a use that is in doubt can be had", s, q.Digest, a.ID, false)
 		r.refuses(t, "a use that is in doubt is spent", s, a.ID, q.Digest, "e")
-		r.set(false, false, false)
+		r.Set(false, false, false)
 		s.Work(t.Context())
 		if _, live, _ := s.Live(q.Digest, a.ID); live == half {
 			t.Errorf("on record %v, and live %v", half, live)
@@ -184,7 +184,7 @@ func TestUnrecorded(t *testing.T) {
 	s := mustOpen(t, quick(t), r.options())
 	q := question("a")
 	a := mustFile(t, s, q)
-	r.set(true, false, false)
+	r.Set(true, false, false)
 	if _, err := s.Decide(t.Context(), a.ID, 0, by("mia"), all, equal); !errors.Is(err, approval.ErrUnrecorded) || !errors.Is(err, errRecord) {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func TestUnrecorded(t *testing.T) {
 	if told := s.Untold(10, 10); len(told) != 0 {
 		t.Errorf("people are told of what is not on record: %v", told)
 	}
-	r.set(false, false, false)
+	r.Set(false, false, false)
 	changed := s.Changed()
 	s.Work(t.Context())
 	<-changed
@@ -229,7 +229,7 @@ func TestToldOnRecord(t *testing.T) {
 			close(under)
 			<-release
 		}
-		return r.put(ctx, step)
+		return r.Put(ctx, step)
 	}
 	s := mustOpen(t, quick(t), o)
 	a := mustFile(t, s, question("a"))
@@ -271,16 +271,16 @@ func TestSpendLate(t *testing.T) {
 	q := question("a")
 	a := mustFile(t, s, q)
 	mustDecide(t, s, a.ID, by("mia"))
-	r.pass(10*time.Minute - 1)
+	r.Pass(10*time.Minute - 1)
 	isLive(t, "it ends too early", s, q.Digest, "", true)
-	r.pass(1)
+	r.Pass(1)
 	isLive(t, "it is live when it ends", s, q.Digest, "", false)
 	r.refuses(t, "it is spent when it ends", s, a.ID, q.Digest, "d")
 	if got, _, _ := s.Get(t.Context(), a.ID); got.Status != approval.Expired || !got.EndedAt.Equal(start.Add(10*time.Minute)) {
 		t.Errorf("it is %+v", got)
 	}
 	s.Work(t.Context())
-	r.pass(-5 * time.Minute)
+	r.Pass(-5 * time.Minute)
 	hasStatus(t, "the clock was set back, and it is", s, a.ID, approval.Expired)
 	r.refuses(t, "the clock was set back, and it is spent", s, a.ID, q.Digest, "d")
 	if b := mustFile(t, s, q); b.ID == a.ID {

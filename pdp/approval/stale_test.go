@@ -20,7 +20,7 @@ func TestLookReadsTheOutbox(t *testing.T) {
 	t.Parallel()
 	r, data := newRecord(), quick(t)
 	s := mustOpen(t, data, r.options())
-	r.set(true, false, false)
+	r.Set(true, false, false)
 	_, _ = s.File(t.Context(), question("a")) // the log takes nothing
 	must(t, s.Close())
 	edit(t, data, func(tx *bbolt.Tx) error {
@@ -49,7 +49,7 @@ func TestExpiredByOneReadingOfTheClock(t *testing.T) {
 			next = next[1:]
 			return n
 		}
-		return r.time()
+		return r.Time()
 	}
 	s := mustOpen(t, data, o)
 	a := mustFile(t, s, question("a"))
@@ -72,7 +72,7 @@ func TestCloseKeepsWhatIsDecidedMeanwhile(t *testing.T) {
 			hook = nil
 			h()
 		}
-		return r.size()
+		return r.Size()
 	}
 	s := mustOpen(t, data, o)
 	a := mustFile(t, s, question("a"))
@@ -154,14 +154,14 @@ func TestStepsStayInOrderOverAStart(t *testing.T) {
 	must(t, r.decideBy("d1", a.ID, evaluation.Continuation{})(t.Context()))
 	use.InDoubt()
 	gone = true
-	r.set(true, false, false)
+	r.Set(true, false, false)
 	if _, err := s.Reserve(t.Context(), a.ID, a.Digest, "d2"); !errors.Is(err, approval.ErrUnrecorded) {
 		t.Fatal(err)
 	}
 	old := copyOf(t, data)
 	must(t, s.Close())
 	putBack(t, data, old)
-	r.set(false, false, false)
+	r.Set(false, false, false)
 	mustOpen(t, data, o)
 	if want := []string{"filed", "approve", "approved", "lapsed", "reopened", "used"}; !slices.Equal(r.names(a.ID), want) {
 		t.Errorf("on record is %v, want %v", r.names(a.ID), want)

@@ -50,8 +50,7 @@ func Open(data string, o Options) (*Store, error) {
 		return nil, errors.New("opening the approvals: their key is not 32 bytes long: set Key")
 	}
 	s := &Store{options: o.withDefaults()}
-	most := s.options.Limits
-	s.limiter = limiter{most: most, subjects: newRates(most.NewPerMinutePerSubject), callers: newRates(most.NewPerMinutePerCaller)}
+	s.limiter.most = s.options.Limits
 	s.proof = proof{key: keyOf(o.Key, sealUse), options: &s.options}
 	if o.Engine == nil {
 		if err := os.MkdirAll(data, 0o700); err != nil {
@@ -227,21 +226,6 @@ func (s *Store) save(c *change, from Approval, to *Approval) {
 	case was && !is:
 		s.waits(c, &from, -1) // to may not say any more whose it was
 	}
-}
-
-// again does something, and does it again as a whole after a conflict.
-func again[T any](ctx context.Context, s *Store, do func() (T, error)) (made T, err error) {
-	err = s.ledger.Again(ctx, func() (err error) {
-		made, err = do()
-		return err
-	})
-	return made, err
-}
-
-// change makes a change that has no steps.
-func (s *Store) change(ctx context.Context, write func(*change)) error {
-	_, err := again(ctx, s, func() (ledger.Made[Step], error) { return s.ledger.Update(write) })
-	return err
 }
 
 // Standing implements [ledger.Item].

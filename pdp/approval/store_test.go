@@ -3,18 +3,14 @@ package approval_test
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
-	"fmt"
 	"maps"
 	"os"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"golang.org/x/sys/unix"
 
 	"policy-service/evaluation"
 	"policy-service/obligations"
@@ -27,66 +23,38 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // record is what a store puts its steps on, and a caller its decisions.
 type record struct {
-	mu    sync.Mutex
+	*ledgertest.Records[approval.Step]
 	steps map[string][]approval.Step // of each approval
-	ids   map[string]bool
 	// decisions are those that used an approval, or went on from a use.
 	decisions map[string]approval.Step
-	log       []approval.Step // all steps, in order
-	now       time.Time
-	n         int
-	errors    []error
-	// fails refuses, half takes a record and says that it failed, unknown knows nothing.
-	fails, half, unknown bool
 }
 
-var errRecord = errors.New("the record cannot be written")
+var errRecord = ledgertest.ErrRecord
 
 func newRecord() *record {
-	return &record{ids: map[string]bool{}, steps: map[string][]approval.Step{}, decisions: map[string]approval.Step{}, now: start}
+	r := &record{steps: map[string][]approval.Step{}, decisions: map[string]approval.Step{}}
+	r.Records = ledgertest.NewRecords(start, r.onRecord)
+	return r
 }
 
-func (r *record) put(_ context.Context, s approval.Step) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.fails && !r.half {
-		return errRecord
-	}
-	if r.ids[s.ID] {
-		return fmt.Errorf("step %s was recorded before", s.ID)
-	}
-	r.ids[s.ID] = true
+func (r *record) onRecord(s approval.Step) (approval.Step, error) {
 	r.steps[s.Approval.ID] = append(r.steps[s.Approval.ID], s)
-	r.log = append(r.log, s)
-	if r.fails {
-		return errRecord
-	}
-	return nil
+	return s, nil
 }
 
 // decide puts a decision on record.
 func (r *record) decide(id string) func(context.Context) error {
-	return func(context.Context) error {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if !r.fails || r.half {
-			r.ids[id] = true
-		}
-		if r.fails {
-			return errRecord
-		}
-		return nil
-	}
+	return func(context.Context) error { return r.Decide(id) }
 }
 
 // vouchFor is decide of a decision that uses an approval, or that is a round of a use: the record vouches for it.
 func (r *record) vouchFor(id, approved string, round evaluation.Continuation) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := r.decide(id)(ctx)
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.ids[id] {
-			r.decisions[id] = approval.Step{ID: id, At: r.now, Decision: id, Continues: round, Approval: approval.Approval{ID: approved}}
+		r.Mu.Lock()
+		defer r.Mu.Unlock()
+		if r.IDs[id] {
+			r.decisions[id] = approval.Step{ID: id, At: r.Now, Decision: id, Continues: round, Approval: approval.Approval{ID: approved}}
 		}
 		return err
 	}
@@ -96,53 +64,19 @@ func (r *record) vouchFor(id, approved string, round evaluation.Continuation) fu
 func (r *record) decideBy(id, approved string, round evaluation.Continuation) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := r.vouchFor(id, approved, round)(ctx)
-		r.mu.Lock()
-		defer r.mu.Unlock()
+		r.Mu.Lock()
+		defer r.Mu.Unlock()
 		if step, is := r.decisions[id]; is {
-			r.log = append(r.log, step)
+			r.Steps = append(r.Steps, step)
 		}
 		return err
 	}
 }
 
-func (r *record) has(id string) (bool, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.unknown {
-		return false, errRecord
-	}
-	return r.ids[id], nil
-}
-
-func (r *record) set(fails, half, unknown bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.fails, r.half, r.unknown = fails, half, unknown
-}
-
-func (r *record) pass(d time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.now = r.now.Add(d)
-}
-
-func (r *record) time() time.Time {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.now
-}
-
-func (r *record) id() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.n++
-	return fmt.Sprintf("id-%08d", r.n)
-}
-
 // names are the names of the steps of an approval on record.
 func (r *record) names(id string) (out []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
 	for _, s := range r.steps[id] {
 		out = append(out, s.Name)
 	}
@@ -150,51 +84,30 @@ func (r *record) names(id string) (out []string) {
 }
 
 func (r *record) options() approval.Options {
-	return approval.Options{Now: r.time, NewID: r.id, Key: key, Record: r.put, Recorded: r.has, Attest: r.attest, Steps: r.since, Size: r.size,
+	return approval.Options{Now: r.Time, NewID: r.NewID, Key: key, Record: r.Put, Recorded: r.Has, Attest: r.attest, Steps: r.Since, Size: r.Size,
 		Limits:  approval.Limits{NewPerMinutePerSubject: 1_000_000},
-		OnError: func(err error) { r.mu.Lock(); defer r.mu.Unlock(); r.errors = append(r.errors, err) }}
+		OnError: r.OnError}
 }
 
 // copy is the record as it is now, for one file that goes its own way.
 func (r *record) copy() *record {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	other := newRecord()
-	other.ids, other.steps, other.log, other.now, other.n = maps.Clone(r.ids), maps.Clone(r.steps), slices.Clip(r.log), r.now, r.n
-	other.decisions = maps.Clone(r.decisions)
+	r.Mu.Lock()
+	other := &record{steps: maps.Clone(r.steps), decisions: maps.Clone(r.decisions)}
+	r.Mu.Unlock()
+	other.Records = r.Copy(other.onRecord)
 	return other
 }
 
 var key = []byte("thirty-two bytes that nobody has")
 
-func (r *record) size() uint64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return uint64(len(r.log))
-}
-
-func (r *record) attest(_ context.Context, id string) (s approval.Step, found bool, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, s := range slices.Backward(r.log) { // what is asked for is new as a rule
-		if s.ID == id {
-			return s, true, nil
-		}
+func (r *record) attest(ctx context.Context, id string) (s approval.Step, found bool, err error) {
+	if s, found, err = r.Attest(ctx, id); found {
+		return s, found, err
 	}
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
 	s, found = r.decisions[id]
 	return s, found, nil
-}
-
-func (r *record) since(_ context.Context, from uint64, ids map[string]bool) (map[string][]approval.Step, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	out := map[string][]approval.Step{}
-	for _, s := range r.log[min(from, uint64(len(r.log))):] {
-		if ids[s.Approval.ID] {
-			out[s.Approval.ID] = append(out[s.Approval.ID], s)
-		}
-	}
-	return out, nil
 }
 
 func mustOpen(t testing.TB, data string, o approval.Options) *approval.Store {
@@ -222,20 +135,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// quick is a directory in memory where there is one with room: what is not about disks need not
-// wait for them.
-func quick(t testing.TB) string {
-	t.Helper()
-	var s unix.Statfs_t
-	if err := unix.Statfs("/dev/shm", &s); err != nil || uint64(s.Bavail)*uint64(s.Bsize) < 1<<30 {
-		return t.TempDir()
-	}
-	if dir, err := os.MkdirTemp("/dev/shm", "approvals"); err == nil {
-		t.Cleanup(func() { _ = os.RemoveAll(dir) })
-		return dir
-	}
-	return t.TempDir()
-}
+// quick is a directory in memory where there is one with room.
+func quick(t testing.TB) string { return ledgertest.Dir(t, "approvals") }
 
 // digest is what a question with that name is bound to.
 func digest(name string) [32]byte { return sha256.Sum256([]byte(name)) }
@@ -299,7 +200,7 @@ func TestLife(t *testing.T) {
 		t.Errorf("what was filed is not what is there: %s", diff)
 	}
 	isLive(t, "one that nobody approved can be spent", s, q.Digest, "", false)
-	r.pass(time.Minute)
+	r.Pass(time.Minute)
 	a = mustDecide(t, s, a.ID, by("User::\"mia\""))
 	again()
 	live, is, _ := s.Live(q.Digest, a.ID)

@@ -46,7 +46,7 @@ func (d *taking) use(s *approval.Store, decision string) (bool, error) {
 func (d *taking) engine() ledger.Engine { return etcdtest.Engine(d.t, d.prefix, approval.Known) }
 
 func (d *taking) take(to ledger.Engine) error {
-	return approval.Take(d.data, key, to, "here", d.size())
+	return approval.Take(d.data, key, to, "here", d.Size())
 }
 
 func (d *taking) open() (*approval.Store, error) {
@@ -64,7 +64,7 @@ func (d *taking) open() (*approval.Store, error) {
 func (d *taking) uses(s *approval.Store) (n int) {
 	d.t.Helper()
 	for try := range 4 {
-		used, err := d.use(s, fmt.Sprintf("%d uses, try %d", d.size(), try))
+		used, err := d.use(s, fmt.Sprintf("%d uses, try %d", d.Size(), try))
 		must(d.t, err)
 		if used {
 			n++
@@ -128,7 +128,7 @@ func TestTakeCut(t *testing.T) {
 	if n := d.uses(s); n != 0 {
 		t.Errorf("once more %d were made", n)
 	}
-	if err := approval.Take(d.data, key, d.engine(), "elsewhere", d.size()); !errors.Is(err, approval.ErrInvalid) {
+	if err := approval.Take(d.data, key, d.engine(), "elsewhere", d.Size()); !errors.Is(err, approval.ErrInvalid) {
 		t.Errorf("of another origin: got %v", err)
 	}
 }
@@ -174,7 +174,7 @@ func TestTakeInDoubt(t *testing.T) {
 			r.InDoubt()
 		},
 		"a step": func(d *taking, s *approval.Store) {
-			d.set(true, false, false)
+			d.Set(true, false, false)
 			_, _ = s.File(t.Context(), question("b"))
 		},
 	} {
@@ -227,7 +227,7 @@ func TestTakenIsPutBack(t *testing.T) {
 			must(t, err)
 		}
 		etcdtest.Eventually(t, "it is damaged", func() bool {
-			if used, _ := d.use(s, fmt.Sprint(d.size(), " again ", n)); used {
+			if used, _ := d.use(s, fmt.Sprint(d.Size(), " again ", n)); used {
 				t.Fatalf("value %d of %d was used once more", n+1, len(values))
 			}
 			_, _, err := s.Get(t.Context(), d.a.ID)

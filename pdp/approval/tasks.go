@@ -207,11 +207,11 @@ func (s *Store) forgetTasks(ctx context.Context) error {
 
 func (s *Store) forgetTask(ctx context.Context, t Task) error {
 	for items := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(t.Items))), unfollowedAtOnce) {
-		if err := s.change(ctx, func(c *change) { t.unfollow(c, items) }); err != nil {
+		if err := s.ledger.Change(ctx, func(c *change) { t.unfollow(c, items) }); err != nil {
 			return err
 		}
 	}
-	return s.change(ctx, func(c *change) {
+	return s.ledger.Change(ctx, func(c *change) {
 		if known, _ := taskOf(c, t.Key, t.Body); known.ID == t.ID { // or another one has the key by now
 			t.entries(func(key string, _ any) { c.Delete(key) })
 		}

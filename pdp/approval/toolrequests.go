@@ -83,7 +83,7 @@ func (s *Store) KeepToolRequest(ctx context.Context, tenant, caller, id string, 
 }
 
 func (s *Store) putToolRequest(ctx context.Context, of, id string, r ToolRequest) (ToolRequest, error) {
-	made, err := again(ctx, s, func() (ledger.Made[Step], error) {
+	made, err := ledger.Again(ctx, s.ledger, func() (ledger.Made[Step], error) {
 		return s.ledger.Update(func(c *change) {
 			was, found := s.toolRequest(c, of+id)
 			if was.Revision != r.Revision || r.Revision > 0 && !found {
@@ -141,7 +141,7 @@ func (s *Store) OpenToolRequests(tenant, caller string) (ids []string, err error
 // forgetToolRequests removes those whose time is up, and those of before the engine was copied.
 func (s *Store) forgetToolRequests(ctx context.Context) error {
 	return s.ledger.Past(ctx, prefixToolEnds, s.now(), func(ctx context.Context, key string) error {
-		return s.change(ctx, func(c *change) {
+		return s.ledger.Change(ctx, func(c *change) {
 			r, counts := s.toolRequest(c, key)
 			if counts || r.Revision == 0 {
 				return

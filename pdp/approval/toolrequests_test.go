@@ -75,11 +75,11 @@ func TestToolRequestOutlivesItsProcess(t *testing.T) {
 		}
 	}
 	is("taken", false)
-	r.pass(20 * time.Minute)
+	r.Pass(20 * time.Minute)
 	if _, found, err := s.ToolRequest("acme", "gate", "one"); found || err != nil {
 		t.Errorf("its time is up: got %t, %v", found, err)
 	}
-	if _, err := keeps(ctx, s, "one", approval.ToolRequest{Text: "late", Until: r.time().Add(time.Minute), Revision: taken.Revision}); !errors.Is(err, approval.ErrReplaced) {
+	if _, err := keeps(ctx, s, "one", approval.ToolRequest{Text: "late", Until: r.Time().Add(time.Minute), Revision: taken.Revision}); !errors.Is(err, approval.ErrReplaced) {
 		t.Errorf("its time is up: got %v", err)
 	}
 	s.Work(ctx)

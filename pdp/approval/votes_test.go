@@ -48,7 +48,7 @@ func testSealed(t *testing.T, v approval.Vote) {
 	if got.Votes[0].Way() != want {
 		t.Errorf("the vote came by %+v", got.Votes[0].Way())
 	}
-	step := r.log[len(r.log)-2]
+	step := r.Steps[len(r.Steps)-2]
 	if step.Name != approval.StepApprove || step.Via != v.Via || step.Gateway != v.Gateway || step.Client != v.Client {
 		t.Errorf("on record is %+v", step)
 	}
@@ -73,8 +73,8 @@ func testSealed(t *testing.T, v approval.Vote) {
 				whole = content
 			}
 			must(t, os.WriteFile(filepath.Join(dir, approval.FileName), whole, 0o600))
-			r.log = slices.Clone(r.log)
-			change(&r.log[len(r.log)-2])
+			r.Steps = slices.Clone(r.Steps)
+			change(&r.Steps[len(r.Steps)-2])
 			s := mustOpen(t, dir, r.options())
 			spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", r.decide("d"))
 			if spent != same || err != nil {
@@ -171,7 +171,7 @@ func TestOffer(t *testing.T) {
 	if want := []string{"filed", "offered", "approve", "offered", "offered"}; !slices.Equal(r.names(a.ID), want) || got.Version != 2 || len(got.Votes) != 1 {
 		t.Errorf("on record is %v, and it is %+v", r.names(a.ID), got)
 	}
-	last := r.log[len(r.log)-1]
+	last := r.Steps[len(r.Steps)-1]
 	if last.By != "ben" || last.Caller != "key:ben" || last.Via != evaluation.ViaForm || last.Gateway != "key:gw" || last.Approval.Version != 2 || last.Seal == "" {
 		t.Errorf("on record is %+v", last)
 	}
@@ -181,11 +181,11 @@ func TestOffer(t *testing.T) {
 	if names := r.names(a.ID); slices.Contains(names, approval.StepCaughtUp) {
 		t.Errorf("on record is %v", names)
 	}
-	r.set(true, false, false)
+	r.Set(true, false, false)
 	if err := s.Offer(t.Context(), a.ID, byForm("ben"), equal); !errors.Is(err, approval.ErrUnrecorded) {
 		t.Errorf("what cannot be recorded is offered: %v", err)
 	}
-	r.set(false, false, false)
+	r.Set(false, false, false)
 	if got := mustDecide(t, s, a.ID, byForm("ben")); got.Status != approval.Approved {
 		t.Errorf("it is %+v", got)
 	}
@@ -194,7 +194,7 @@ func TestOffer(t *testing.T) {
 		t.Errorf("what is approved is offered: %v", err)
 	}
 	late := mustFile(t, s, question("b"))
-	r.pass(2 * time.Hour)
+	r.Pass(2 * time.Hour)
 	if err := s.Offer(t.Context(), late.ID, byForm("zoe"), equal); !errors.As(err, &state) || state.Status != approval.Expired {
 		t.Errorf("what is expired is offered: %v", err)
 	}

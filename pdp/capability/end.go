@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+
+	"policy-service/pdp/ledger"
 )
 
 // Revoke takes a capability back, also one whose grant is not on record yet. A use that is reserved is had, and the result
@@ -42,7 +44,7 @@ func (s *Store) Resume(ctx context.Context, id, bundle string) (Capability, erro
 
 // moveFrom changes a capability that is in a state; Asked stands for all that are not final.
 func (s *Store) moveFrom(ctx context.Context, id string, in State, do func(*move)) (Capability, error) {
-	return again(ctx, s, func() (Capability, error) {
+	return ledger.Again(ctx, s.ledger, func() (Capability, error) {
 		c, release, err := s.ledger.Locked(ctx, id)
 		if err != nil {
 			return Capability{}, err

@@ -46,7 +46,7 @@ func TestFirstValuePutBack(t *testing.T) {
 	must(t, err)
 	before, err := client.Get(ctx, prefix+"/v/", clientv3.WithPrefix())
 	must(t, err)
-	must(t, r.decide("grant"))
+	must(t, r.Decide("grant"))
 	granted.Spent(ctx)
 	must(t, r.use(ctx, s, id, "d"))
 	if got := r.mustGet(t, s, id); got.State != capability.UsedUp {
@@ -67,9 +67,9 @@ func TestFirstValuePutBack(t *testing.T) {
 		if got.State == capability.Active {
 			t.Fatalf("it is %s again, and was used %d times", got.State, got.Used)
 		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return slices.ContainsFunc(r.errors, func(err error) bool { return errors.Is(err, capability.ErrDamaged) })
+		r.Mu.Lock()
+		defer r.Mu.Unlock()
+		return slices.ContainsFunc(r.Errors, func(err error) bool { return errors.Is(err, capability.ErrDamaged) })
 	})
 	if err := r.use(ctx, s, id, "e"); err == nil {
 		t.Error("it was used once more")

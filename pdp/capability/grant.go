@@ -59,7 +59,7 @@ func (s *Store) Grant(ctx context.Context, n New, decision string) (*Reservation
 	if err != nil {
 		return nil, err
 	}
-	return again(ctx, s, func() (*Reservation, error) { return s.grant(ctx, c, decision) })
+	return ledger.Again(ctx, s.ledger, func() (*Reservation, error) { return s.grant(ctx, c, decision) })
 }
 
 func (s *Store) grant(ctx context.Context, c Capability, decision string) (*Reservation, error) {
@@ -124,7 +124,7 @@ func (s *Store) Renew(ctx context.Context, id string, n New, decision string) (*
 	if err != nil {
 		return nil, err
 	}
-	return again(ctx, s, func() (*Reservation, error) { return s.renew(ctx, id, to, decision) })
+	return ledger.Again(ctx, s.ledger, func() (*Reservation, error) { return s.renew(ctx, id, to, decision) })
 }
 
 func (s *Store) renew(ctx context.Context, id string, to Capability, decision string) (r *Reservation, err error) {

@@ -106,12 +106,12 @@ func (m *model) catchUp() {
 	}
 	for _, a := range m.all {
 		reserved := slices.Clone(a.Reserved)
-		if len(reserved) == 0 || !m.put(a) || m.unknown {
+		if len(reserved) == 0 || !m.put(a) || m.Unknown {
 			continue
 		}
 		a.Version++
 		for _, r := range reserved {
-			m.settle(a, r.Decision, m.ids[r.Decision])
+			m.settle(a, r.Decision, m.IDs[r.Decision])
 		}
 		m.put(a)
 	}
@@ -121,15 +121,15 @@ func (m *model) catchUp() {
 func (m *model) put(a *modelled) bool {
 	for len(a.outbox) > 0 {
 		e := &a.outbox[0]
-		if e.tried && m.unknown {
+		if e.tried && m.Unknown {
 			return false
 		}
 		if !e.tried || !e.is {
-			e.is = !m.fails || m.half
+			e.is = !m.Fails || m.Half
 			if e.tried = true; e.is {
 				a.names = append(a.names, e.name)
 			}
-			if m.fails {
+			if m.Fails {
 				return false
 			}
 		}
@@ -142,7 +142,7 @@ func (a *modelled) step(name string) { a.outbox = append(a.outbox, modelStep{nam
 
 func (a *modelled) end(as capability.State, at time.Time) { a.State, a.EndedAt = as, at }
 
-func (m *model) late(a *modelled) bool { return !a.State.Final() && !m.now.Before(a.Expires) }
+func (m *model) late(a *modelled) bool { return !a.State.Final() && !m.Now.Before(a.Expires) }
 
 // forget removes what an approval granted, if that is it.
 func (m *model) forget(a *modelled, approval string) {
@@ -156,7 +156,7 @@ func (m *model) settle(a *modelled, d string, used bool) {
 	a.Reserved = slices.DeleteFunc(slices.Clone(a.Reserved), func(r capability.Reserved) bool { return r.Decision == d })
 	if !used {
 		if grants && a.State == capability.Asked {
-			a.end(capability.Released, m.now)
+			a.end(capability.Released, m.Now)
 			m.forget(a, a.Approval)
 			m.went["released"]++
 		} else if grants && next != nil {
@@ -206,7 +206,7 @@ func (m *model) settle(a *modelled, d string, used bool) {
 			m.went["used by a child"]++
 		}
 		if a.MaxUses > 0 && a.Used >= a.MaxUses && !a.State.Final() {
-			a.end(capability.UsedUp, m.now)
+			a.end(capability.UsedUp, m.Now)
 			a.step(capability.StepUsedUp)
 			m.went["used up"]++
 		}
@@ -228,19 +228,19 @@ func (m *model) do() {
 		m.s.Work(m.Context())
 		m.work()
 	case n < 8:
-		m.set(m.rand.IntN(3) == 0, m.rand.IntN(2) == 0, m.rand.IntN(5) == 0)
-		m.said = fmt.Sprintf("fails %v, half %v, unknown %v", m.fails, m.half, m.unknown)
+		m.Set(m.rand.IntN(3) == 0, m.rand.IntN(2) == 0, m.rand.IntN(5) == 0)
+		m.said = fmt.Sprintf("fails %v, half %v, unknown %v", m.Fails, m.Half, m.Unknown)
 	case n < 12:
 		d := []time.Duration{time.Minute, 10 * time.Minute, time.Hour, -3 * time.Minute}[m.rand.IntN(4)]
 		m.said = fmt.Sprint("pass ", d)
-		m.pass(d)
+		m.Pass(d)
 	case n < 22 || a == nil:
 		m.grant()
 	case n < 40:
 		m.spend(a)
 	case n < 46:
 		if m.rand.IntN(3) == 0 { // as it is asked
-			m.set(true, m.rand.IntN(2) == 0, false)
+			m.Set(true, m.rand.IntN(2) == 0, false)
 		}
 		m.renew(a)
 	case n < 48:
@@ -265,7 +265,7 @@ func (m *model) work() {
 		}
 	}
 	m.all = slices.DeleteFunc(m.all, func(a *modelled) bool {
-		over := a.State.Final() && len(a.outbox) == 0 && len(a.Reserved) == 0 && !a.EndedAt.Add(modelRetain).After(m.now)
+		over := a.State.Final() && len(a.outbox) == 0 && len(a.Reserved) == 0 && !a.EndedAt.Add(modelRetain).After(m.Now)
 		if over {
 			m.forget(a, a.Approval)
 		}
@@ -282,11 +282,11 @@ func (m *model) want(err, is error) {
 
 // asked is a random capability.
 func (m *model) asked() capability.New {
-	return asked(m.s, m.now, fmt.Sprint("agent-", m.rand.IntN(2)), uses(m.rand.IntN(4)), func(n *capability.New) {
+	return asked(m.s, m.Now, fmt.Sprint("agent-", m.rand.IntN(2)), uses(m.rand.IntN(4)), func(n *capability.New) {
 		n.Ask = "ask"
 		n.Approval = []string{"", "", "p", "q", "r"}[m.rand.IntN(5)]
 		n.Bundle = fmt.Sprint("h1:", m.rand.IntN(100))
-		n.Token.Expires = m.now.Truncate(time.Second).Add(time.Duration(1+m.rand.IntN(90)) * time.Minute)
+		n.Token.Expires = m.Now.Truncate(time.Second).Add(time.Duration(1+m.rand.IntN(90)) * time.Minute)
 		n.Token.MaxDepth = m.rand.IntN(3)
 	})
 }
@@ -308,7 +308,7 @@ func (m *model) handOn(n *capability.New, of *modelled) bool {
 	if p.MaxUses > 0 {
 		t.MaxUses = 1 + m.rand.IntN(p.MaxUses)
 	}
-	return t.NotBefore.Before(t.Expires) && m.now.Before(t.Expires)
+	return t.NotBefore.Before(t.Expires) && m.Now.Before(t.Expires)
 }
 
 // stopped reports whether what was made from some capabilities is refused because of one of them, and wants to be told so.
@@ -433,7 +433,7 @@ func (m *model) grant() {
 
 // recorded has a decision recorded for which something was reserved, and what was reserved settled, of ancestors, too.
 func (m *model) recorded(a *modelled, above []*modelled, r *capability.Reservation, d string) {
-	if m.decide(d) != nil {
+	if m.Decide(d) != nil {
 		r.InDoubt()
 		return
 	}
@@ -568,7 +568,7 @@ func (m *model) change(a *modelled, to capability.State, step string) {
 	if len(a.outbox) == 0 {
 		a.Version++
 		if a.State = to; to.Final() {
-			a.end(to, m.now)
+			a.end(to, m.Now)
 		} else {
 			a.Bundle = "h1:s"
 		}

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"golang.org/x/time/rate"
 
 	"policy-service/evaluation"
 	"policy-service/pdp/ledger"
+	"policy-service/pdp/pace"
 )
 
 // Options configure a [Store]. Key and all that has to do with the log must be given.
@@ -93,40 +93,21 @@ type holder struct {
 	evaluation.Ref
 }
 
-// rates bound how many capabilities are asked for each holder in a minute: a bucket for each, which is forgotten when it is full
-// again, because a new one is the same. They are those of this process.
+// rates bound how many capabilities are asked for each holder in a minute. They are those of this process.
 type rates struct {
 	perMinute int
-	mu        sync.Mutex // guards what follows
-	of        map[holder]*rate.Limiter
-	swept     time.Time
+	mu        sync.Mutex // guards holders
+	holders   pace.Buckets[holder]
 }
 
-// mostRates bounds the memory of the buckets. If there is no room for a holder, it shares one with others of its tenant.
-const mostRates = 10_000
-
-// take lets one in, or refuses it with a [LimitError].
+// take lets one in, or refuses it with a [LimitError]. If there is no room for a bucket of a holder, it shares one with
+// others of its tenant.
 func (r *rates) take(h holder, now time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	full := func() bool { return r.of[h] == nil && len(r.of) >= mostRates }
-	if passed := now.Sub(r.swept); full() && (passed < 0 || passed >= time.Second) { // it goes through all of them
-		r.swept = now
-		for one, bucket := range r.of {
-			if bucket.TokensAt(now) >= float64(bucket.Burst()) {
-				delete(r.of, one)
-			}
-		}
-	}
-	if full() {
-		h = holder{tenant: h.tenant} // no holder is without a type
-	}
-	if r.of[h] == nil {
-		r.of[h] = rate.NewLimiter(rate.Limit(float64(r.perMinute)/60), r.perMinute)
-	}
-	if !r.of[h].AllowN(now, 1) {
-		missing := 1 - r.of[h].TokensAt(now)
-		return &LimitError{RetryAfter: time.Duration(missing * 60 / float64(r.perMinute) * float64(time.Second))}
+	bucket := r.holders.Of(h, holder{tenant: h.tenant}, now, float64(r.perMinute)/60, r.perMinute) // no holder is without a type
+	if !bucket.AllowN(now, 1) {
+		return &LimitError{RetryAfter: pace.Wait(bucket, now)}
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func first(t *testing.T, s *capability.Seen, jkt, jti string, until time.Time) b
 func TestSeenOnce(t *testing.T) {
 	t.Parallel()
 	r := newRecord()
-	s := capability.NewSeen(token.MemoryOptions{Now: r.time})
+	s := capability.NewSeen(token.MemoryOptions{Now: r.Time})
 	for round := range 100 {
 		var firsts atomic.Int32
 		var all sync.WaitGroup
@@ -61,53 +61,53 @@ func TestSeenOnce(t *testing.T) {
 func TestSeenUntil(t *testing.T) {
 	t.Parallel()
 	r, random := newRecord(), rand.New(rand.NewPCG(1, 2))
-	s := capability.NewSeen(token.MemoryOptions{Now: r.time})
+	s := capability.NewSeen(token.MemoryOptions{Now: r.Time})
 	until := map[string]time.Time{}
 	for n := range 5000 {
-		r.pass(time.Duration(random.IntN(300)) * time.Millisecond)
+		r.Pass(time.Duration(random.IntN(300)) * time.Millisecond)
 		id := fmt.Sprint(random.IntN(500))
 		end, known := until[id]
-		next := r.now.Add(time.Duration(random.IntN(70_000)) * time.Millisecond)
+		next := r.Now.Add(time.Duration(random.IntN(70_000)) * time.Millisecond)
 		is := first(t, s, "key", id, next)
-		if known && !r.now.After(end) && is {
-			t.Fatalf("%d: %s was to be remembered until %s, and is not at %s", n, id, end, r.now)
+		if known && !r.Now.After(end) && is {
+			t.Fatalf("%d: %s was to be remembered until %s, and is not at %s", n, id, end, r.Now)
 		}
-		if known && r.now.After(end.Add(2*time.Second)) && !is {
+		if known && r.Now.After(end.Add(2*time.Second)) && !is {
 			t.Fatalf("%d: %s is remembered for too long", n, id)
 		}
 		if is {
 			until[id] = next
 		}
 	}
-	exact := capability.NewSeen(token.MemoryOptions{Now: r.time})
-	r.now = start
+	exact := capability.NewSeen(token.MemoryOptions{Now: r.Time})
+	r.Now = start
 	for n := range 5 { // at the very instant it is still remembered
 		if is := first(t, exact, "key", "exact", start.Add(4*time.Second)); is != (n == 0) {
 			t.Errorf("after %d seconds: %v", n, is)
 		}
-		r.pass(time.Second)
+		r.Pass(time.Second)
 	}
-	if !first(t, exact, "key", "exact", r.now) {
+	if !first(t, exact, "key", "exact", r.Now) {
 		t.Error("it is remembered for too long")
 	}
-	full := capability.NewSeen(token.MemoryOptions{Now: r.time, Most: 3})
+	full := capability.NewSeen(token.MemoryOptions{Now: r.Time, Most: 3})
 	for n := range 3 {
-		if is, err := full.First(t.Context(), fmt.Sprint(n), agent, "key", fmt.Sprint(n), r.now.Add(time.Second)); !is || err != nil {
+		if is, err := full.First(t.Context(), fmt.Sprint(n), agent, "key", fmt.Sprint(n), r.Now.Add(time.Second)); !is || err != nil {
 			t.Fatal(is, err)
 		}
 	}
-	at := r.now.Add(time.Second)
-	for !r.now.After(at) {
-		if is, err := full.First(t.Context(), "new", agent, "key", "new", r.now); is || !errors.Is(err, token.ErrFull) {
-			t.Fatalf("at %s one is forgotten: %v, %v", r.now, is, err)
+	at := r.Now.Add(time.Second)
+	for !r.Now.After(at) {
+		if is, err := full.First(t.Context(), "new", agent, "key", "new", r.Now); is || !errors.Is(err, token.ErrFull) {
+			t.Fatalf("at %s one is forgotten: %v, %v", r.Now, is, err)
 		}
-		if is, err := full.First(t.Context(), "0", agent, "key", "0", r.now); is || err != nil {
-			t.Fatalf("at %s a proof is taken twice: %v", r.now, err)
+		if is, err := full.First(t.Context(), "0", agent, "key", "0", r.Now); is || err != nil {
+			t.Fatalf("at %s a proof is taken twice: %v", r.Now, err)
 		}
-		r.pass(100 * time.Millisecond)
+		r.Pass(100 * time.Millisecond)
 	}
-	r.pass(2 * time.Second)
-	if is, err := full.First(t.Context(), "new", agent, "key", "new", r.now); !is || err != nil {
+	r.Pass(2 * time.Second)
+	if is, err := full.First(t.Context(), "new", agent, "key", "new", r.Now); !is || err != nil {
 		t.Errorf("what is over is not forgotten: %v, %v", is, err)
 	}
 }
@@ -116,10 +116,10 @@ func TestSeenUntil(t *testing.T) {
 func TestSeenShares(t *testing.T) {
 	t.Parallel()
 	r := newRecord()
-	s := capability.NewSeen(token.MemoryOptions{Now: r.time, Most: 100, PerTenant: 50, PerHolder: 20})
+	s := capability.NewSeen(token.MemoryOptions{Now: r.Time, Most: 100, PerTenant: 50, PerHolder: 20})
 	take := func(tenant, id string, n int) (took int) {
 		for i := range n {
-			is, err := s.First(t.Context(), tenant, evaluation.Ref{Type: "agent", ID: id}, tenant+id, fmt.Sprint(i), r.time().Add(time.Minute))
+			is, err := s.First(t.Context(), tenant, evaluation.Ref{Type: "agent", ID: id}, tenant+id, fmt.Sprint(i), r.Time().Add(time.Minute))
 			if is {
 				took++
 			} else if !errors.Is(err, token.ErrFull) {
@@ -137,14 +137,14 @@ func TestSeenShares(t *testing.T) {
 				t.Errorf("%d: of %s and %s %d are taken, want %d", round, c.tenant, c.id, got, c.want)
 			}
 		}
-		r.pass(2 * time.Minute) // all is forgotten, and may come again
+		r.Pass(2 * time.Minute) // all is forgotten, and may come again
 	}
 }
 
 // TestSeenMemory: a proof takes 100 bytes at most.
 func TestSeenMemory(t *testing.T) {
 	r := newRecord()
-	s := capability.NewSeen(token.MemoryOptions{Now: r.time, PerHolder: 1_000_000, PerTenant: 1_000_000})
+	s := capability.NewSeen(token.MemoryOptions{Now: r.Time, PerHolder: 1_000_000, PerTenant: 1_000_000})
 	used := func() uint64 {
 		var m runtime.MemStats
 		runtime.GC()
@@ -170,7 +170,7 @@ func TestSeenMemory(t *testing.T) {
 func TestKept(t *testing.T) {
 	t.Parallel()
 	r := newRecord()
-	s := capability.NewSeen(token.MemoryOptions{Now: r.time})
+	s := capability.NewSeen(token.MemoryOptions{Now: r.Time})
 	of := func(text string) [32]byte { return sha256.Sum256([]byte(text)) }
 	until := start.Add(time.Hour)
 	s.Keep(of("proof"), of("question"), "approval", until)
@@ -199,13 +199,13 @@ func TestKept(t *testing.T) {
 		t.Errorf("it is taken %d times", taken.Load())
 	}
 	s.Keep(of("proof"), of("question"), "approval", until)
-	r.pass(time.Hour)
+	r.Pass(time.Hour)
 	if s.Take(of("proof"), of("question"), "approval") {
 		t.Error("it is taken when its time is up")
 	}
 	for n := range 20 { // of one approval the last eight are kept, and none of another goes
-		s.Keep(of(fmt.Sprint(n)), of("question"), "busy", r.now.Add(time.Hour))
-		s.Keep(of(fmt.Sprint(n)), of("question"), fmt.Sprint("approval ", n), r.now.Add(time.Hour))
+		s.Keep(of(fmt.Sprint(n)), of("question"), "busy", r.Now.Add(time.Hour))
+		s.Keep(of(fmt.Sprint(n)), of("question"), fmt.Sprint("approval ", n), r.Now.Add(time.Hour))
 	}
 	kept := 0
 	for n := range 20 {
@@ -226,7 +226,7 @@ func TestKept(t *testing.T) {
 func TestKeptForAnApprovalToCome(t *testing.T) {
 	t.Parallel()
 	r := newRecord()
-	s := capability.NewSeen(token.MemoryOptions{Now: r.time})
+	s := capability.NewSeen(token.MemoryOptions{Now: r.Time})
 	of := func(text string) [32]byte { return sha256.Sum256([]byte(text)) }
 	a, b := evaluation.Ref{Type: "agent", ID: "a"}, evaluation.Ref{Type: "agent", ID: "b"}
 	s.KeepOffered(of("proof"), of("question"), "t", a, start.Add(time.Hour))
@@ -259,22 +259,22 @@ func TestKeptForAnApprovalToCome(t *testing.T) {
 func TestKeptIsBounded(t *testing.T) {
 	t.Parallel()
 	r := newRecord()
-	s := capability.NewSeen(token.MemoryOptions{Now: r.time})
+	s := capability.NewSeen(token.MemoryOptions{Now: r.Time})
 	of := func(n int) [32]byte { return [32]byte{byte(n), byte(n >> 8), byte(n >> 16)} }
 	holder := func(n int) evaluation.Ref { return evaluation.Ref{Type: "agent", ID: fmt.Sprint(n / 200)} }
 	const most = 100_000
 	for n := range most + 1000 {
-		s.KeepOffered(of(n), of(0), "t", holder(n), r.now.Add(time.Hour))
+		s.KeepOffered(of(n), of(0), "t", holder(n), r.Now.Add(time.Hour))
 	}
-	s.KeepOffered(of(7), of(0), "t", holder(7), r.now.Add(time.Hour)) // once more is the same
+	s.KeepOffered(of(7), of(0), "t", holder(7), r.Now.Add(time.Hour)) // once more is the same
 	for n, want := range map[int]bool{0: true, 7: true, most - 1: true, most: false, most + 999: false} {
 		if s.TakeOffered(of(n), of(0), "t", holder(n)) != want {
 			t.Errorf("proof %d: want %v", n, want)
 		}
 	}
-	r.pass(2 * time.Hour)
+	r.Pass(2 * time.Hour)
 	for n := range most + 1000 {
-		s.KeepOffered(of(n), of(1), "u", holder(n), r.now.Add(time.Hour))
+		s.KeepOffered(of(n), of(1), "u", holder(n), r.Now.Add(time.Hour))
 	}
 	if !s.TakeOffered(of(0), of(1), "u", holder(0)) || s.TakeOffered(of(most), of(1), "u", holder(most)) {
 		t.Error("there is no room, or too much")

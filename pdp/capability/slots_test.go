@@ -38,29 +38,29 @@ func TestForgottenIsListed(t *testing.T) {
 	o.Retain = time.Hour
 	s := mustOpen(t, quick(t), o)
 	lasts := func(d time.Duration) func(*capability.New) {
-		return func(n *capability.New) { n.Token.Expires = r.time().Add(d) }
+		return func(n *capability.New) { n.Token.Expires = r.Time().Add(d) }
 	}
-	revoked := r.mustGrant(t, s, asked(s, r.time(), "a", offline(t, s), lasts(24*time.Hour)))
+	revoked := r.mustGrant(t, s, asked(s, r.Time(), "a", offline(t, s), lasts(24*time.Hour)))
 	_, err := s.Revoke(t.Context(), revoked.ID, "mia", "")
 	must(t, err)
-	renewed := r.mustGrant(t, s, asked(s, r.time(), "b", offline(t, s), lasts(24*time.Hour)))
-	less := asked(s, r.time(), "b", lasts(time.Minute), func(n *capability.New) {
+	renewed := r.mustGrant(t, s, asked(s, r.Time(), "b", offline(t, s), lasts(24*time.Hour)))
+	less := asked(s, r.Time(), "b", lasts(time.Minute), func(n *capability.New) {
 		n.Token.ID, n.Token.Verify, n.Token.Status = renewed.ID, token.Offline, renewed.Token.Status
 	})
 	use, err := s.Renew(t.Context(), renewed.ID, less, "renewal")
 	must(t, err)
-	must(t, r.decide("renewal"))
+	must(t, r.Decide("renewal"))
 	use.Spent(t.Context())
 	for range 8 {
-		r.pass(3*time.Hour - time.Second)
+		r.Pass(3*time.Hour - time.Second)
 		s.Work(t.Context())
 		for name, of := range map[string]token.Token{"revoked": revoked.Token, "renewed": renewed.Token} {
-			if state := listed(t, s, of, r.time()); state != token.StateInvalid {
-				t.Errorf("at %v, what was %s has the state %v", r.time(), name, state)
+			if state := listed(t, s, of, r.Time()); state != token.StateInvalid {
+				t.Errorf("at %v, what was %s has the state %v", r.Time(), name, state)
 			}
 		}
 	}
-	r.pass(time.Hour + time.Minute)
+	r.Pass(time.Hour + time.Minute)
 	s.Work(t.Context())
 	for _, id := range []string{revoked.ID, renewed.ID} {
 		if c, found, err := s.Get(t.Context(), id); found || err != nil {
@@ -87,24 +87,24 @@ func TestListedAsTheWorstOfItsLine(t *testing.T) {
 	t.Parallel()
 	r := newRecord()
 	s := mustOpen(t, quick(t), r.options())
-	root := r.mustGrant(t, s, asked(s, r.now, "a", offline(t, s), deep(2)))
-	child := r.mustGrant(t, s, asked(s, r.now, "b", offline(t, s), handedOn(root)))
-	last := r.mustGrant(t, s, asked(s, r.now, "c", offline(t, s), handedOn(child)))
+	root := r.mustGrant(t, s, asked(s, r.Now, "a", offline(t, s), deep(2)))
+	child := r.mustGrant(t, s, asked(s, r.Now, "b", offline(t, s), handedOn(root)))
+	last := r.mustGrant(t, s, asked(s, r.Now, "c", offline(t, s), handedOn(child)))
 	renew := func(decision string, change ...func(*capability.New)) {
 		t.Helper()
-		next := asked(s, r.time(), "a", append([]func(*capability.New){deep(2), func(n *capability.New) {
+		next := asked(s, r.Time(), "a", append([]func(*capability.New){deep(2), func(n *capability.New) {
 			n.Token.ID, n.Token.Verify, n.Token.Status = root.ID, token.Offline, root.Token.Status
 		}}, change...)...)
 		use, err := s.Renew(t.Context(), root.ID, next, decision)
 		must(t, err)
-		must(t, r.decide(decision))
+		must(t, r.Decide(decision))
 		use.Spent(t.Context())
 	}
 	are := func(name, want string, used ...token.Code) {
 		t.Helper()
 		got := ""
 		for n, of := range []capability.Capability{root, child, last} {
-			got += string("?vis"[listed(t, s, of.Token, r.time())])
+			got += string("?vis"[listed(t, s, of.Token, r.Time())])
 			_, err := s.Usable(t.Context(), of.ID)
 			wantCode(t, fmt.Sprint(name, ", use of ", n), err, used[n])
 		}
@@ -129,14 +129,14 @@ func TestListedAsTheWorstOfItsLine(t *testing.T) {
 	are("the first less deep", "vvi", "", "", token.Revoked)
 	renew("as deep as before")
 	are("as deep as before", "vvv", "", "", "")
-	r.pass(time.Minute)
+	r.Pass(time.Minute)
 	renew("renewed as it was")
 	are("renewed as it was", "vvv", "", "", "")
-	renew("later", func(n *capability.New) { n.Token.NotBefore = r.time().Add(time.Minute) })
+	renew("later", func(n *capability.New) { n.Token.NotBefore = r.Time().Add(time.Minute) })
 	are("the first for later", "vss", "", token.NotYetValid, token.NotYetValid)
 	_, err := s.Reserve(t.Context(), last.ID, "too early")
 	wantCode(t, "a use too early", err, token.NotYetValid)
-	r.pass(time.Minute)
+	r.Pass(time.Minute)
 	are("from then on", "vvv", "", "", "")
 	_, err = s.Revoke(t.Context(), root.ID, "mia", "")
 	must(t, err)

@@ -26,7 +26,7 @@ func TestOlderValue(t *testing.T) {
 	t.Parallel()
 	r, data := newRecord(), quick(t)
 	s := mustOpen(t, data, r.options())
-	revoked, renewed, other := r.mustGrant(t, s, asked(s, r.now, "a")).ID, r.mustGrant(t, s, asked(s, r.now, "b")).ID, r.mustGrant(t, s, asked(s, r.now, "c")).ID
+	revoked, renewed, other := r.mustGrant(t, s, asked(s, r.Now, "a")).ID, r.mustGrant(t, s, asked(s, r.Now, "b")).ID, r.mustGrant(t, s, asked(s, r.Now, "c")).ID
 	must(t, s.Close())
 	was := map[string][]byte{}
 	edit(t, data, func(values *bbolt.Bucket) error {
@@ -38,10 +38,10 @@ func TestOlderValue(t *testing.T) {
 	s = mustOpen(t, data, r.options())
 	_, err := s.Revoke(t.Context(), revoked, "mia", "")
 	must(t, err)
-	narrower := asked(s, r.now, "b", func(n *capability.New) { n.Token.ID, n.Token.Layers[0].Tools = renewed, []string{"agent-b:look"} })
+	narrower := asked(s, r.Now, "b", func(n *capability.New) { n.Token.ID, n.Token.Layers[0].Tools = renewed, []string{"agent-b:look"} })
 	renewal, err := s.Renew(t.Context(), renewed, narrower, "renewal")
 	must(t, err)
-	must(t, r.decide("renewal"))
+	must(t, r.Decide("renewal"))
 	renewal.Spent(t.Context())
 	must(t, s.Close())
 	edit(t, data, func(values *bbolt.Bucket) error {

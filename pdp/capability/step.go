@@ -54,14 +54,6 @@ const (
 // never recorded.
 const StepGone = "gone"
 
-// StepNames are the names of all steps there are.
-func StepNames() []string {
-	return []string{
-		StepGranted, StepUsed, StepUsedUp, StepRevoked, StepReturned, StepSuspended, StepResumed, StepRenewed,
-		StepExpired, StepReleased, StepCaughtUp,
-	}
-}
-
 // outcomes are the steps that say what became of a reservation.
 var outcomes = []string{StepGranted, StepUsed, StepUsedUp, StepRenewed, StepReleased}
 

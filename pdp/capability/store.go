@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
-
 	"policy-service/evaluation/capability"
 	"policy-service/pdp/ledger"
 	"policy-service/pdp/ledger/bolt"
@@ -53,7 +51,7 @@ func Open(data string, o Options) (*Store, error) {
 		return nil, errors.New("opening the capabilities: their key is not 32 bytes long: set Key")
 	}
 	s := &Store{options: o.withDefaults(), sealKey: keyOf(o.Key, sealUse)}
-	s.rates = rates{perMinute: s.options.Limits.NewPerMinutePerHolder, of: map[holder]*rate.Limiter{}}
+	s.rates.perMinute = s.options.Limits.NewPerMinutePerHolder
 	if o.Engine == nil {
 		if err := os.MkdirAll(data, 0o700); err != nil {
 			return nil, opening(data, err)
@@ -259,15 +257,6 @@ func (s *Store) save(c *change, from Capability, to *Capability) {
 			c.Delete(key)
 		}
 	}
-}
-
-// again does something, and does it again as a whole after a conflict.
-func again[T any](ctx context.Context, s *Store, do func() (T, error)) (made T, err error) {
-	err = s.ledger.Again(ctx, func() (err error) {
-		made, err = do()
-		return err
-	})
-	return made, err
 }
 
 // rules are the part of a store that the ledger calls.

@@ -9,17 +9,16 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"golang.org/x/sys/unix"
 
 	"policy-service/evaluation"
 	token "policy-service/evaluation/capability"
 	"policy-service/pdp/capability"
+	"policy-service/pdp/ledger/ledgertest"
 	"policy-service/pdp/pdptest/etcdtest"
 )
 
@@ -27,21 +26,24 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // record is what a store puts its steps on, and a caller its decisions.
 type record struct {
-	mu     sync.Mutex
-	ids    map[string]bool
-	log    []capability.Step // all steps, in order, and the decisions that say so
-	steps  map[string][]string
-	now    time.Time
-	n      int
-	errors []error
-	// fails refuses, half takes a record and says that it failed, unknown knows nothing.
-	fails, half, unknown bool
+	*ledgertest.Records[capability.Step]                     // and the decisions that say so
+	steps                                map[string][]string // the names of those of each capability
 }
 
-var errRecord = errors.New("the record cannot be written")
+var errRecord = ledgertest.ErrRecord
 
 func newRecord() *record {
-	return &record{ids: map[string]bool{}, steps: map[string][]string{}, now: start}
+	r := &record{steps: map[string][]string{}}
+	r.Records = ledgertest.NewRecords(start, r.onRecord)
+	return r
+}
+
+func (r *record) onRecord(s capability.Step) (capability.Step, error) {
+	if s.Capability.Tenant == "" || s.Capability.JKT == "" {
+		return s, fmt.Errorf("step %s does not say of what it is: %+v", s.Name, s)
+	}
+	r.steps[s.Capability.ID] = append(r.steps[s.Capability.ID], s.Name)
+	return onRecord(s), nil
 }
 
 // onRecord is what a log gives back of a step.
@@ -50,131 +52,36 @@ func onRecord(s capability.Step) capability.Step {
 	return s
 }
 
-func (r *record) put(_ context.Context, s capability.Step) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.fails && !r.half {
-		return errRecord
-	}
-	if r.ids[s.ID] {
-		return fmt.Errorf("step %s was recorded before", s.ID)
-	}
-	if s.Capability.Tenant == "" || s.Capability.JKT == "" {
-		return fmt.Errorf("step %s does not say of what it is: %+v", s.Name, s)
-	}
-	r.ids[s.ID] = true
-	r.log = append(r.log, onRecord(s))
-	r.steps[s.Capability.ID] = append(r.steps[s.Capability.ID], s.Name)
-	if r.fails {
-		return errRecord
-	}
-	return nil
-}
-
-// decide puts a decision on record, which nobody finds but who knows its id.
-func (r *record) decide(id string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.fails || r.half {
-		r.ids[id] = true
-	}
-	if r.fails {
-		return errRecord
-	}
-	return nil
-}
-
 // logs has the log say of what a decision is that is on record.
 func (r *record) logs(id, of string, grants bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.ids[id] = true
-	r.log = append(r.log, capability.Step{ID: id, At: r.now, Decision: id, Grants: grants, Capability: capability.Capability{ID: of}})
-}
-
-func (r *record) has(id string) (bool, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.unknown {
-		return false, errRecord
-	}
-	return r.ids[id], nil
-}
-
-func (r *record) attest(_ context.Context, id string) (s capability.Step, found bool, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, s := range slices.Backward(r.log) {
-		if s.ID == id {
-			return s, true, nil
-		}
-	}
-	return s, false, nil
-}
-
-func (r *record) since(_ context.Context, from uint64, ids map[string]bool) (map[string][]capability.Step, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	out := map[string][]capability.Step{}
-	for _, s := range r.log[min(from, uint64(len(r.log))):] {
-		if ids[s.Capability.ID] {
-			out[s.Capability.ID] = append(out[s.Capability.ID], s)
-		}
-	}
-	return out, nil
-}
-
-func (r *record) size() uint64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return uint64(len(r.log))
-}
-
-func (r *record) set(fails, half, unknown bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.fails, r.half, r.unknown = fails, half, unknown
-}
-
-func (r *record) pass(d time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.now = r.now.Add(d)
-}
-
-func (r *record) time() time.Time {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.now
-}
-
-func (r *record) id() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.n++
-	return fmt.Sprintf("id-%08d", r.n)
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	r.IDs[id] = true
+	r.Steps = append(r.Steps, capability.Step{ID: id, At: r.Now, Decision: id, Grants: grants, Capability: capability.Capability{ID: of}})
 }
 
 func (r *record) names(id string) []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
 	return slices.Clone(r.steps[id])
 }
 
 // copy is the record as it is now, for one file that goes its own way.
 func (r *record) copy() *record {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return &record{ids: maps.Clone(r.ids), log: slices.Clone(r.log), steps: maps.Clone(r.steps), now: r.now, n: r.n}
+	r.Mu.Lock()
+	other := &record{steps: maps.Clone(r.steps)}
+	r.Mu.Unlock()
+	other.Records = r.Copy(other.onRecord)
+	return other
 }
 
 var key = []byte("thirty-two bytes that nobody has")
 
 func (r *record) options() capability.Options {
 	return capability.Options{
-		Now: r.time, NewID: r.id, Key: key, Record: r.put, Recorded: r.has, Attest: r.attest, Steps: r.since, Size: r.size,
+		Now: r.Time, NewID: r.NewID, Key: key, Record: r.Put, Recorded: r.Has, Attest: r.Attest, Steps: r.Since, Size: r.Size,
 		Limits:  capability.Limits{NewPerMinutePerHolder: 1_000_000},
-		OnError: func(err error) { r.mu.Lock(); defer r.mu.Unlock(); r.errors = append(r.errors, err) },
+		OnError: r.OnError,
 	}
 }
 
@@ -203,19 +110,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// quick is a directory in memory where there is one with room: what is not about disks need not wait for them.
-func quick(t testing.TB) string {
-	t.Helper()
-	var s unix.Statfs_t
-	if err := unix.Statfs("/dev/shm", &s); err != nil || uint64(s.Bavail)*uint64(s.Bsize) < 1<<30 {
-		return t.TempDir()
-	}
-	if dir, err := os.MkdirTemp("/dev/shm", "capabilities"); err == nil {
-		t.Cleanup(func() { _ = os.RemoveAll(dir) })
-		return dir
-	}
-	return t.TempDir()
-}
+// quick is a directory in memory where there is one with room.
+func quick(t testing.TB) string { return ledgertest.Dir(t, "capabilities") }
 
 // holderKey is the key of a holder with a name.
 func holderKey(name string) token.Key {
@@ -251,7 +147,7 @@ func (r *record) mustGrant(t testing.TB, s *capability.Store, n capability.New) 
 	t.Helper()
 	granted, err := s.Grant(t.Context(), n, "grant of "+n.Token.ID)
 	must(t, err)
-	must(t, r.decide("grant of "+n.Token.ID))
+	must(t, r.Decide("grant of "+n.Token.ID))
 	granted.Spent(t.Context())
 	return r.mustGet(t, s, n.Token.ID)
 }
@@ -271,7 +167,7 @@ func (r *record) use(ctx context.Context, s *capability.Store, id, decision stri
 	if err != nil {
 		return err
 	}
-	if err := r.decide(decision); err != nil {
+	if err := r.Decide(decision); err != nil {
 		use.InDoubt()
 		return err
 	}
@@ -325,7 +221,7 @@ func TestLife(t *testing.T) {
 		s = mustOpen(t, data, r.options())
 	}
 	again()
-	n := asked(s, r.now, "a", uses(2), approved("approval"))
+	n := asked(s, r.Now, "a", uses(2), approved("approval"))
 	granting, err := s.Grant(t.Context(), n, "grant")
 	must(t, err)
 	if c, _, _ := s.Stored(n.Token.ID); c.State != capability.Asked {
@@ -333,7 +229,7 @@ func TestLife(t *testing.T) {
 	}
 	_, err = s.Usable(t.Context(), n.Token.ID)
 	wantCode(t, "before its decision is on record", err, token.BadSignature)
-	must(t, r.decide("grant"))
+	must(t, r.Decide("grant"))
 	granting.Spent(t.Context())
 	again()
 	c, err := s.Usable(t.Context(), n.Token.ID)
@@ -357,7 +253,7 @@ func TestLife(t *testing.T) {
 	if got := r.mustGet(t, s, c.ID); !slices.Equal(got.Recent, []string{"d1", "d2"}) || got.Used != 2 || mustLive(t, s) != 0 {
 		t.Errorf("it is %+v, and %d are live", got, mustLive(t, s))
 	}
-	r.pass(30*24*time.Hour + time.Second)
+	r.Pass(30*24*time.Hour + time.Second)
 	s.Work(t.Context())
 	if keys := s.Keys(); len(keys) > 0 {
 		t.Errorf("it is forgotten but for %q", keys)
@@ -378,8 +274,8 @@ func TestStates(t *testing.T) {
 	}
 	do := map[string]func(string) error{
 		"revoke": end(s.Revoke), "return": end(s.Return), "suspend": bundle(s.Suspend), "resume": bundle(s.Resume),
-		"expire": func(string) error { r.pass(time.Hour); s.Work(ctx); return nil },
-		"use":    func(id string) error { return r.use(ctx, s, id, r.id()) },
+		"expire": func(string) error { r.Pass(time.Hour); s.Work(ctx); return nil },
+		"use":    func(id string) error { return r.use(ctx, s, id, r.NewID()) },
 	}
 	for name, c := range map[string]struct {
 		first []string
@@ -397,7 +293,7 @@ func TestStates(t *testing.T) {
 		"used up":   {[]string{"use"}, capability.UsedUp, nil, token.UsedUp, []string{"granted", "used", "used_up"}},
 	} {
 		for _, then := range []string{"revoke", "return", "suspend", "resume", "use"} {
-			id := r.mustGrant(t, s, asked(s, r.now, name, uses(1))).ID
+			id := r.mustGrant(t, s, asked(s, r.Now, name, uses(1))).ID
 			for _, step := range c.first {
 				must(t, do[step](id))
 			}

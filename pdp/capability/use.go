@@ -111,7 +111,7 @@ func (r *Reservation) Left() int {
 // Whatever happens after Reserve, the use is not there for another decision. If it is neither spent nor in doubt, because
 // the process ended, it is as in doubt: then Options.Recorded says whether the decision is on record.
 func (s *Store) Reserve(ctx context.Context, id, decision string) (*Reservation, error) {
-	return again(ctx, s, func() (*Reservation, error) {
+	return ledger.Again(ctx, s.ledger, func() (*Reservation, error) {
 		c, release, err := s.usable(ctx, id, decision)
 		if err != nil {
 			return nil, err

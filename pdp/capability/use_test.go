@@ -32,7 +32,7 @@ func TestOneUseOnce(t *testing.T) {
 	r := newRecord()
 	s := mustOpen(t, quick(t), r.options())
 	for round := range night.Cases(20) {
-		c := r.mustGrant(t, s, asked(s, r.now, "a", uses(1)))
+		c := r.mustGrant(t, s, asked(s, r.Now, "a", uses(1)))
 		var used atomic.Int32
 		var all sync.WaitGroup
 		for n := range 64 {
@@ -68,23 +68,12 @@ func places(t *testing.T, c *ledgertest.Cluster) []*place {
 		c.Of = func() ledger.Engine { return etcdtest.Engine(t, prefix, capability.Known) }
 	}
 	all := []*place{{record: newRecord(), again: c.Process}, {record: newRecord(), again: c.Process}}
-	var proved sync.Map // the steps of proofs, by origin and id
+	var proofs ledgertest.Proofs[capability.Step]
 	for n, one := range all {
-		one.n = n * 1_000_000 // ids differ
+		one.N = n * 1_000_000 // ids differ
 		o := one.options()
 		o.Engine, o.Origin = c.Process(), []string{"place", "place/1"}[n] // one begins as the other
-		o.Prove = func(ctx context.Context, id string) (p capability.Proof, found bool, err error) {
-			step, found, err := one.attest(ctx, id)
-			proved.Store(o.Origin+" "+id, step)
-			return capability.Proof{Line: []byte(id)}, found, err
-		}
-		o.Verify = func(p capability.Proof) (capability.Step, error) {
-			step, is := proved.Load(p.Origin + " " + string(p.Line))
-			if !is {
-				return capability.Step{}, errRecord
-			}
-			return step.(capability.Step), nil
-		}
+		o.Prove, o.Verify = proofs.Prove(o.Origin, one.Attest), proofs.Verify
 		one.s = mustOpen(t, "", o)
 	}
 	return all
@@ -105,7 +94,7 @@ func TestOneUseWhereverItIsAsked(t *testing.T) {
 		for _, p := range both {
 			p.s.Work(t.Context())
 			for n := range 16 {
-				if is, _ := p.has(fmt.Sprint("d", n)); is {
+				if is, _ := p.Has(fmt.Sprint("d", n)); is {
 					onRecord++
 				}
 			}
@@ -125,7 +114,7 @@ func TestElsewhere(t *testing.T) {
 	c := here.mustGrant(t, here.s, asked(here.s, start, "a", uses(2)))
 	use, err := there.s.Reserve(t.Context(), c.ID, "d")
 	must(t, err)
-	must(t, there.decide("d"))
+	must(t, there.Decide("d"))
 	use.InDoubt()
 	here.s.Work(t.Context())
 	must(t, here.use(t.Context(), here.s, c.ID, "e"))
@@ -150,22 +139,22 @@ func TestInDoubt(t *testing.T) {
 	for _, half := range []bool{false, true} {
 		r, data := newRecord(), quick(t)
 		s := mustOpen(t, data, r.options())
-		used, renewed := r.mustGrant(t, s, asked(s, r.now, "used", uses(1))).ID, r.mustGrant(t, s, asked(s, r.now, "renewed")).ID
-		granted := asked(s, r.now, "granted", approved("approval"))
-		r.set(true, half, true)
+		used, renewed := r.mustGrant(t, s, asked(s, r.Now, "used", uses(1))).ID, r.mustGrant(t, s, asked(s, r.Now, "renewed")).ID
+		granted := asked(s, r.Now, "granted", approved("approval"))
+		r.Set(true, half, true)
 		if err := r.use(t.Context(), s, used, "d"); !errors.Is(err, errRecord) {
 			t.Fatal(err)
 		}
 		grant, err := s.Grant(t.Context(), granted, "e")
-		if must(t, err); r.decide("e") == nil {
+		if must(t, err); r.Decide("e") == nil {
 			t.Fatal("it is on record")
 		}
 		grant.InDoubt()
-		longer := asked(s, r.now, "renewed", func(n *capability.New) {
+		longer := asked(s, r.Now, "renewed", func(n *capability.New) {
 			n.Token.ID, n.Token.Expires = renewed, start.Add(3*time.Hour).Truncate(time.Second)
 		})
 		renew, err := s.Renew(t.Context(), renewed, longer, "f")
-		if must(t, err); r.decide("f") == nil {
+		if must(t, err); r.Decide("f") == nil {
 			t.Fatal("it is on record")
 		}
 		renew.InDoubt()
@@ -175,10 +164,10 @@ func TestInDoubt(t *testing.T) {
 		wantCode(t, "a use in doubt", r.use(t.Context(), s, used, "g"), token.UsedUp)
 		_, err = s.Usable(t.Context(), granted.Token.ID)
 		wantCode(t, "a grant in doubt", err, token.BadSignature)
-		if c, err := s.Usable(t.Context(), renewed); err != nil || !c.Expires.Equal(start.Add(time.Hour)) || len(r.errors) == 0 {
+		if c, err := s.Usable(t.Context(), renewed); err != nil || !c.Expires.Equal(start.Add(time.Hour)) || len(r.Errors) == 0 {
 			t.Errorf("while its renewal is in doubt it is %+v, %v", c, err)
 		}
-		r.set(false, false, false)
+		r.Set(false, false, false)
 		s.Work(t.Context())
 		last := map[bool][]string{false: {"released"}, true: {"used", "used_up"}}[half]
 		r.wantState(t, s, used, map[bool]capability.State{false: capability.Active, true: capability.UsedUp}[half], append([]string{"granted"}, last...)...)
@@ -201,18 +190,18 @@ func TestRenew(t *testing.T) {
 	t.Parallel()
 	r := newRecord()
 	s := mustOpen(t, quick(t), r.options())
-	c := r.mustGrant(t, s, asked(s, r.now, "a", uses(20), approved("first")))
+	c := r.mustGrant(t, s, asked(s, r.Now, "a", uses(20), approved("first")))
 	must(t, r.use(t.Context(), s, c.ID, "d"))
 	renew := func(n int, change ...func(*capability.New)) error {
-		next := asked(s, r.time(), "a", append([]func(*capability.New){uses(20 - n), approved(fmt.Sprint("p", n)), func(a *capability.New) {
-			a.Token.ID, a.Token.Expires = c.ID, r.time().Add(time.Duration(n+1)*time.Hour)
+		next := asked(s, r.Time(), "a", append([]func(*capability.New){uses(20 - n), approved(fmt.Sprint("p", n)), func(a *capability.New) {
+			a.Token.ID, a.Token.Expires = c.ID, r.Time().Add(time.Duration(n+1)*time.Hour)
 		}}, change...)...)
 		decision := fmt.Sprint("renewal ", n)
 		use, err := s.Renew(t.Context(), c.ID, next, decision)
 		if err != nil {
 			return err
 		}
-		must(t, r.decide(decision))
+		must(t, r.Decide(decision))
 		use.Spent(t.Context())
 		return nil
 	}
@@ -227,7 +216,7 @@ func TestRenew(t *testing.T) {
 		"more uses":  uses(21),
 		"no count":   uses(0),
 		"none left":  uses(1),
-		"is over":    func(n *capability.New) { n.Token.Expires, n.Token.NotBefore = r.time(), r.time().Add(-time.Minute) },
+		"is over":    func(n *capability.New) { n.Token.Expires, n.Token.NotBefore = r.Time(), r.Time().Add(-time.Minute) },
 		"no token":   func(n *capability.New) { n.Token = token.Token{} },
 		"no JSON":    func(n *capability.New) { n.Grant = []byte("{") },
 		"long grant": func(n *capability.New) { n.Grant = []byte(`"` + strings.Repeat("x", 64<<10) + `"`) },
@@ -240,16 +229,16 @@ func TestRenew(t *testing.T) {
 		must(t, renew(n))
 	}
 	got, _, err := s.Get(t.Context(), c.ID)
-	if must(t, err); got.Used != 1 || got.MaxUses != 13 || got.Renewals != 8 || got.Decision != "renewal 7" || !got.Token.Expires.Equal(r.now.Add(8*time.Hour).Truncate(time.Second)) {
+	if must(t, err); got.Used != 1 || got.MaxUses != 13 || got.Renewals != 8 || got.Decision != "renewal 7" || !got.Token.Expires.Equal(r.Now.Add(8*time.Hour).Truncate(time.Second)) {
 		t.Errorf("it is %+v", got)
 	}
 	if asks := slices.DeleteFunc(s.Keys(), func(k string) bool { return !strings.HasPrefix(k, "xa/") }); len(asks) != 1 || mustLive(t, s) != 1 {
 		t.Errorf("approvals find it by %q, and %d are live", asks, mustLive(t, s))
 	}
-	last := slices.IndexFunc(r.log, func(step capability.Step) bool { return step.ID == got.Granted })
-	r.log[last].ID = "gone" // the log vouched for the first grant, and does not for the last renewal
+	last := slices.IndexFunc(r.Steps, func(step capability.Step) bool { return step.ID == got.Granted })
+	r.Steps[last].ID = "gone" // the log vouched for the first grant, and does not for the last renewal
 	wantCode(t, "a renewal that is gone", r.use(t.Context(), s, c.ID, "f"), token.Revoked)
-	r.log[last].ID = got.Granted
+	r.Steps[last].ID = got.Granted
 	if err := renew(capability.MostRenewals); !errors.Is(err, capability.ErrInvalid) {
 		t.Error(err)
 	}
@@ -260,14 +249,14 @@ func TestRenewedIsVouchedFor(t *testing.T) {
 	t.Parallel()
 	r := newRecord()
 	s := mustOpen(t, quick(t), r.options())
-	c := r.mustGrant(t, s, asked(s, r.now, "a"))
+	c := r.mustGrant(t, s, asked(s, r.Now, "a"))
 	_, err := s.Usable(t.Context(), c.ID)
 	must(t, err)
-	renewal, err := s.Renew(t.Context(), c.ID, asked(s, r.now, "a", func(n *capability.New) { n.Token.ID = c.ID }), "renewal")
+	renewal, err := s.Renew(t.Context(), c.ID, asked(s, r.Now, "a", func(n *capability.New) { n.Token.ID = c.ID }), "renewal")
 	must(t, err)
-	must(t, r.decide("renewal"))
+	must(t, r.Decide("renewal"))
 	renewal.Spent(t.Context())
-	r.log[len(r.log)-1].Seal = "forged"
+	r.Steps[len(r.Steps)-1].Seal = "forged"
 	_, err = s.Usable(t.Context(), c.ID)
 	wantCode(t, "a renewal without a good seal", err, token.Revoked)
 }
@@ -289,13 +278,13 @@ func TestLimits(t *testing.T) {
 	o.Limits = capability.Limits{MaxLivePerHolder: 2, MaxLivePerTenant: 3, NewPerMinutePerHolder: 10}
 	s := mustOpen(t, data, o)
 	grant := func(tenant, agent string) error {
-		n := asked(s, r.time(), agent, func(n *capability.New) { n.Tenant = tenant })
+		n := asked(s, r.Time(), agent, func(n *capability.New) { n.Tenant = tenant })
 		if err := s.Admit(tenant, n.Token.Holder); err != nil {
 			return err
 		}
 		g, err := s.Grant(t.Context(), n, n.Token.ID)
 		if err == nil {
-			must(t, r.decide(n.Token.ID))
+			must(t, r.Decide(n.Token.ID))
 			g.Spent(t.Context())
 		}
 		return err
@@ -313,7 +302,7 @@ func TestLimits(t *testing.T) {
 	limited("a fourth of a tenant", grant("acme", "c"), time.Minute)
 	must(t, grant("other", "a"))
 	must(t, s.Close())
-	if live, err := capability.Look(data, key, r.size); live != 4 || err != nil {
+	if live, err := capability.Look(data, key, r.Size); live != 4 || err != nil {
 		t.Errorf("who looks sees %d, %v", live, err)
 	}
 	if _, err := s.Live(); !errors.Is(err, capability.ErrClosed) {
@@ -321,7 +310,7 @@ func TestLimits(t *testing.T) {
 	}
 	s = mustOpen(t, data, o)
 	limited("after a restart", grant("acme", "b"), time.Minute)
-	r.pass(time.Hour)
+	r.Pass(time.Hour)
 	s.Work(t.Context())
 	if mustLive(t, s) != 0 {
 		t.Errorf("%d are live", mustLive(t, s))
@@ -335,7 +324,7 @@ func TestLimits(t *testing.T) {
 	limited("an eleventh in a minute", grant("acme", "a"), 6*time.Second)
 	must(t, grant("acme", "b"))
 	must(t, grant("other", "a"))
-	r.pass(6 * time.Second)
+	r.Pass(6 * time.Second)
 	must(t, grant("acme", "a"))
 }
 
@@ -344,23 +333,23 @@ func TestGrantedBefore(t *testing.T) {
 	t.Parallel()
 	r := newRecord()
 	s := mustOpen(t, quick(t), r.options())
-	first := r.mustGrant(t, s, asked(s, r.now, "a", approved("p")))
-	if _, err := s.Grant(t.Context(), asked(s, r.now, "a", approved("p")), "d"); !errors.Is(err, capability.ErrGranted) {
+	first := r.mustGrant(t, s, asked(s, r.Now, "a", approved("p")))
+	if _, err := s.Grant(t.Context(), asked(s, r.Now, "a", approved("p")), "d"); !errors.Is(err, capability.ErrGranted) {
 		t.Error(err)
 	}
-	other := r.mustGrant(t, s, asked(s, r.now, "b", approved("p")))
+	other := r.mustGrant(t, s, asked(s, r.Now, "b", approved("p")))
 	_, err := s.Return(t.Context(), first.ID, "a", "")
 	must(t, err)
-	second := r.mustGrant(t, s, asked(s, r.now, "a", approved("p")))
+	second := r.mustGrant(t, s, asked(s, r.Now, "a", approved("p")))
 	for ask, want := range map[string]string{"ask of a": second.ID, "ask of b": other.ID, "ask of c": ""} {
 		if got, found, err := s.Granted(t.Context(), "acme", "p", ask); got.ID != want || found != (want != "") || err != nil {
 			t.Errorf("%s: %s, %v", ask, got.ID, err)
 		}
 	}
 	for name, n := range map[string]capability.New{
-		"an id of others":    asked(s, r.now, "a", func(n *capability.New) { n.Token.ID = "other" }),
-		"an id with a slash": asked(s, r.now, "a", func(n *capability.New) { n.Token.ID = "cap_a/b" }),
-		"one that is over":   asked(s, r.now.Add(-time.Hour), "a"),
+		"an id of others":    asked(s, r.Now, "a", func(n *capability.New) { n.Token.ID = "other" }),
+		"an id with a slash": asked(s, r.Now, "a", func(n *capability.New) { n.Token.ID = "cap_a/b" }),
+		"one that is over":   asked(s, r.Now.Add(-time.Hour), "a"),
 	} {
 		if _, err := s.Grant(t.Context(), n, "d"); !errors.Is(err, capability.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
@@ -375,7 +364,7 @@ func TestList(t *testing.T) {
 	s := mustOpen(t, quick(t), r.options())
 	all := map[string]capability.Capability{}
 	for n := range 60 {
-		c := r.mustGrant(t, s, asked(s, r.now, fmt.Sprint("agent-", n%3), func(a *capability.New) {
+		c := r.mustGrant(t, s, asked(s, r.Now, fmt.Sprint("agent-", n%3), func(a *capability.New) {
 			a.Tenant = []string{"acme", "acme", "acme/x"}[n/3%3]
 			if n%2 == 0 {
 				a.Token.Audience, a.Token.Layers[0].Tools = "agent-c", []string{"agent-c:deploy"}
@@ -424,11 +413,11 @@ func TestList(t *testing.T) {
 	}
 	of := capability.Filter{Tenant: "acme", Holder: agent}
 	want := len(list(of, 100))
-	r.set(true, false, false) // it stops at the first, and goes on later
+	r.Set(true, false, false) // it stops at the first, and goes on later
 	if n, err := s.RevokeMany(t.Context(), of, "mia", "stolen"); n != 0 || !errors.Is(err, capability.ErrUnrecorded) {
 		t.Errorf("%d are revoked: %v", n, err)
 	}
-	r.set(false, false, false)
+	r.Set(false, false, false)
 	if n, err := s.RevokeMany(t.Context(), of, "mia", "stolen"); n != want-1 || err != nil { // the first was, but for the record
 		t.Errorf("%d are revoked, want %d: %v", n, want-1, err)
 	}
@@ -443,10 +432,10 @@ func TestUnrecorded(t *testing.T) {
 	t.Parallel()
 	r := newRecord()
 	s := mustOpen(t, quick(t), r.options())
-	c := r.mustGrant(t, s, asked(s, r.now, "a", uses(2)))
+	c := r.mustGrant(t, s, asked(s, r.Now, "a", uses(2)))
 	_, err := s.Suspend(t.Context(), c.ID, "h1:b")
 	must(t, err)
-	r.set(true, false, false)
+	r.Set(true, false, false)
 	if _, err := s.Resume(t.Context(), c.ID, "h1:c"); !errors.Is(err, capability.ErrUnrecorded) {
 		t.Fatal(err)
 	}
@@ -459,7 +448,7 @@ func TestUnrecorded(t *testing.T) {
 	if page, _, err := s.List(t.Context(), capability.Filter{}, "", 10); len(page) > 0 || err != nil {
 		t.Errorf("it is told of: %v, %v", page, err)
 	}
-	r.set(false, false, false)
+	r.Set(false, false, false)
 	must(t, r.use(t.Context(), s, c.ID, "d"))
 	r.wantState(t, s, c.ID, capability.Active, "granted", "suspended", "resumed", "used")
 }
@@ -470,8 +459,8 @@ func TestVouched(t *testing.T) {
 	t.Parallel()
 	r, data := newRecord(), quick(t)
 	s := mustOpen(t, data, r.options())
-	counted, free := r.mustGrant(t, s, asked(s, r.now, "a", uses(2))), r.mustGrant(t, s, asked(s, r.now, "b"))
-	log := slices.Clone(r.log)
+	counted, free := r.mustGrant(t, s, asked(s, r.Now, "a", uses(2))), r.mustGrant(t, s, asked(s, r.Now, "b"))
+	log := slices.Clone(r.Steps)
 	for name, spoil := range map[string]func(*capability.Step){
 		"gone":           func(s *capability.Step) { *s = capability.Step{} },
 		"no seal":        func(s *capability.Step) { s.Seal = "" },
@@ -479,9 +468,9 @@ func TestVouched(t *testing.T) {
 		"other step":     func(s *capability.Step) { s.Name = capability.StepUsed },
 		"other decision": func(s *capability.Step) { s.Decision = "other" },
 	} {
-		r.log = slices.Clone(log)
-		for n := range r.log {
-			spoil(&r.log[n])
+		r.Steps = slices.Clone(log)
+		for n := range r.Steps {
+			spoil(&r.Steps[n])
 		}
 		must(t, s.Close())
 		s = mustOpen(t, data, r.options())
@@ -489,7 +478,7 @@ func TestVouched(t *testing.T) {
 		_, err := s.Usable(t.Context(), free.ID)
 		wantCode(t, name, err, token.Revoked)
 	}
-	r.log = log
+	r.Steps = log
 	must(t, r.use(t.Context(), s, counted.ID, "d"))
 	_, err := s.Usable(t.Context(), free.ID)
 	must(t, err)
@@ -522,7 +511,7 @@ func TestOlderFile(t *testing.T) {
 	}
 	renewing := func(spent bool) action {
 		return func(r *record, s *capability.Store, id string) func() {
-			renew, err := s.Renew(ctx, id, asked(s, r.now, "a", uses(4), func(n *capability.New) { n.Token.ID = id }), "renewal")
+			renew, err := s.Renew(ctx, id, asked(s, r.Now, "a", uses(4), func(n *capability.New) { n.Token.ID = id }), "renewal")
 			must(t, err)
 			return func() {
 				if r.logs("renewal", id, true); spent {
@@ -546,9 +535,9 @@ func TestOlderFile(t *testing.T) {
 	returns := func(_ *record, s *capability.Store, id string) { _, _ = s.Return(ctx, id, "", "") }
 	suspend := func(_ *record, s *capability.Store, id string) { _, _ = s.Suspend(ctx, id, "") }
 	resume := func(_ *record, s *capability.Store, id string) { _, _ = s.Resume(ctx, id, "") }
-	forge := func(r *record, _ *capability.Store, _ string) { r.log[len(r.log)-1].Seal = "forged" }
+	forge := func(r *record, _ *capability.Store, _ string) { r.Steps[len(r.Steps)-1].Seal = "forged" }
 	goes := func(r *record, _ *capability.Store, id string) {
-		r.log = append(r.log, capability.Step{Name: capability.StepGone, Capability: capability.Capability{ID: id, After: uint64(len(r.log))}})
+		r.Steps = append(r.Steps, capability.Step{Name: capability.StepGone, Capability: capability.Capability{ID: id, After: uint64(len(r.Steps))}})
 	}
 	for name, c := range map[string]struct {
 		do         action
@@ -579,7 +568,7 @@ func TestOlderFile(t *testing.T) {
 			t.Parallel()
 			r, data := newRecord(), quick(t)
 			s := mustOpen(t, data, r.options())
-			id, free := r.mustGrant(t, s, asked(s, r.now, "a", uses(4))).ID, r.mustGrant(t, s, asked(s, r.now, "b")).ID
+			id, free := r.mustGrant(t, s, asked(s, r.Now, "a", uses(4))).ID, r.mustGrant(t, s, asked(s, r.Now, "b")).ID
 			use("d0")(r, s, id)
 			rest := c.do(r, s, id)
 			older, err := os.ReadFile(filepath.Join(data, capability.FileName))
@@ -610,7 +599,7 @@ func TestOlderFile(t *testing.T) {
 				}
 			}
 			must(t, s.Close())
-			r.log = nil
+			r.Steps = nil
 			if _, err := capability.Open(data, r.options()); !errors.Is(err, capability.ErrShort) {
 				t.Errorf("a log that was cut: %v", err)
 			}
@@ -641,7 +630,7 @@ func TestRestartElsewhere(t *testing.T) {
 	must(t, err)
 	here.logs("late use", used.ID, false)
 	late := asked(here.s, start, "late", uses(5))
-	here.set(true, false, false) // from here on steps wait to go on record
+	here.Set(true, false, false) // from here on steps wait to go on record
 	use.Spent(t.Context())
 	granting, err = here.s.Grant(t.Context(), late, "late grant")
 	must(t, err)
@@ -665,7 +654,7 @@ func TestRestartElsewhere(t *testing.T) {
 	if got, _, _ := s.Stored(used.ID); got.State != capability.Suspended || got.Used != 1 {
 		t.Errorf("what waits is %+v", got)
 	}
-	here.set(false, false, false)
+	here.Set(false, false, false)
 	if err := here.use(t.Context(), s, n.Token.ID, "e"); !errors.Is(err, errRecord) {
 		t.Errorf("while nobody can say whether the log vouches for it: %v", err)
 	}
@@ -681,7 +670,7 @@ func TestDamage(t *testing.T) {
 	s := mustOpen(t, data, r.options())
 	was := map[string]capability.Capability{}
 	for n := range 20 {
-		c := r.mustGrant(t, s, asked(s, r.now, fmt.Sprint("agent-", n), uses(n%3)))
+		c := r.mustGrant(t, s, asked(s, r.Now, fmt.Sprint("agent-", n), uses(n%3)))
 		if n%4 == 1 {
 			c, _ = s.Revoke(t.Context(), c.ID, "", "")
 		}
@@ -758,13 +747,13 @@ func TestLostAnswers(t *testing.T) {
 		cluster.Forgets = 4
 		var ids []string
 		for n := range 120 {
-			r.set(random.IntN(5) == 0, random.IntN(2) == 0, false)
+			r.Set(random.IntN(5) == 0, random.IntN(2) == 0, false)
 			d := fmt.Sprint("d", n)
 			switch n := random.IntN(10); {
 			case n < 3 || len(ids) == 0:
-				a := asked(s, r.now, "a", uses(random.IntN(3)))
+				a := asked(s, r.Now, "a", uses(random.IntN(3)))
 				ids = append(ids, a.Token.ID)
-				if g, err := s.Grant(t.Context(), a, "grant of "+a.Token.ID); err == nil && r.decide("grant of "+a.Token.ID) == nil {
+				if g, err := s.Grant(t.Context(), a, "grant of "+a.Token.ID); err == nil && r.Decide("grant of "+a.Token.ID) == nil {
 					g.Spent(t.Context())
 				} else if err == nil {
 					g.InDoubt()
@@ -776,12 +765,12 @@ func TestLostAnswers(t *testing.T) {
 			}
 		}
 		cluster.Forgets = 0
-		r.set(false, false, false)
+		r.Set(false, false, false)
 		s.Work(t.Context())
 		active := 0
 		for _, id := range ids {
 			c, found, err := s.Get(t.Context(), id)
-			granted, used := r.ids["grant of "+id], 0
+			granted, used := r.IDs["grant of "+id], 0
 			for _, name := range r.names(id) {
 				if name == capability.StepUsed {
 					used++
@@ -794,7 +783,7 @@ func TestLostAnswers(t *testing.T) {
 				active++
 			}
 			for _, d := range c.Recent {
-				if !r.ids[d] {
+				if !r.IDs[d] {
 					t.Errorf("seed %d: %s is not on record", seed, d)
 				}
 			}
@@ -891,14 +880,14 @@ func TestAProofIsTakenOnceWhereverItIs(t *testing.T) {
 		}
 	}
 	for _, p := range both {
-		p.pass(2*time.Minute - time.Second)
+		p.Pass(2*time.Minute - time.Second)
 		p.s.Work(t.Context())
 	}
 	if n := take("call", "a"); n != 0 {
 		t.Errorf("a proof is forgotten early: %d", n)
 	}
 	for _, p := range both {
-		p.pass(time.Second)
+		p.Pass(time.Second)
 		p.s.Work(t.Context())
 	}
 	if n := take("call", "a"); n != 1 {

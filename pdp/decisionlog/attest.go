@@ -118,12 +118,6 @@ func (l *Log) signed(ctx context.Context, from uint64, w *walker) error {
 	return nil
 }
 
-// Approvals is [Log.Approvals] for a Reader. It does not check that the tree is the one that was signed: package verify
-// does.
-func (r *Reader) Approvals(ctx context.Context, from uint64, ids map[string]bool, visit func(Record) error) error {
-	return r.walk(ctx, min(from, r.Size()), r.Size(), &walker{ids: ids, visit: visit})
-}
-
 // tree is the edge of the tree as the writer has it.
 func (w *writer) tree(ctx context.Context) (e edge, err error) {
 	err = w.order(ctx, func() error { e = w.tail.edge.clone(); return nil })

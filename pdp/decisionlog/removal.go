@@ -397,7 +397,7 @@ const rewriteBatch = 4 << 20
 // values in pages it calls free, so nothing is ever gone from a file: only a file
 // that it was never written to is without it.
 func rewrite(from *bbolt.Tx, name string, keep keeping) (err error) {
-	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := plainfile.Remove(name); err != nil {
 		return err
 	}
 	// Synced once, at the end: until the file has its name no reader opens it.

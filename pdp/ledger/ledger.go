@@ -284,6 +284,15 @@ func (l *Ledger[I, S]) Again(ctx context.Context, do func() error) error {
 	return fmt.Errorf("%w: %w, %d times", l.options.Form.Errors.Unavailable, ErrConflict, mostTries)
 }
 
+// Again is [Ledger.Again] of something that makes a value.
+func Again[T any, I Item, S Step](ctx context.Context, l *Ledger[I, S], do func() (T, error)) (made T, err error) {
+	err = l.Again(ctx, func() (err error) {
+		made, err = do()
+		return err
+	})
+	return made, err
+}
+
 // Locked reads an item. Nobody else in this process changes it before release, and all its steps are on record.
 func (l *Ledger[I, S]) Locked(ctx context.Context, id string) (item I, release func(), err error) {
 	if release, err = l.Lock(ctx, id); err != nil {

@@ -132,6 +132,14 @@ func Place(made, name string) error {
 	return os.Rename(made, name) // some file systems have no second names
 }
 
+// Remove removes a file, if there is one.
+func Remove(name string) error {
+	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
 // Stream is [Replace] for a file that is too large to be held: only its owner may read it, and it has its name once all of
 // it is on disk.
 func Stream(name string, write func(io.Writer) error) error {

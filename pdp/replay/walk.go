@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"policy-service/evaluation"
+	"policy-service/evaluation/recent"
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/recorder"
@@ -232,16 +233,11 @@ type bundles struct {
 	from Source
 
 	mu  sync.Mutex
-	all map[bundleKey]*compiled
-	age uint64
+	all recent.Texts[*compiled]
 }
-
-// bundleKey names a bundle. A tenant that has no files of its own in it is named besides.
-type bundleKey struct{ digest, tenant string }
 
 type compiled struct {
 	once  sync.Once
-	used  uint64
 	b     *pdp.Bundle
 	lacks string
 	err   error
@@ -250,32 +246,29 @@ type compiled struct {
 // mostCompiled is how many bundles are kept at once.
 const mostCompiled = 8
 
-func newBundles(from Source) *bundles { return &bundles{from: from, all: map[bundleKey]*compiled{}} }
+func newBundles(from Source) *bundles { return &bundles{from: from} }
 
 // of is the bundle that answered a question, or why there is none.
 func (b *bundles) of(q *decisionlog.Recorded) (made *pdp.Bundle, lacks string, err error) {
-	one := b.compiled(bundleKey{digest: q.Bundle}, "")
+	one := b.compiled(q.Bundle, "")
 	if one.b != nil && !one.b.HasTenant(q.Tenant) && evaluation.IsTenantName(q.Tenant) {
-		one = b.compiled(bundleKey{q.Bundle, q.Tenant}, q.Tenant)
+		one = b.compiled(q.Bundle, q.Tenant)
 	}
 	return one.b, one.lacks, one.err
 }
 
-func (b *bundles) compiled(key bundleKey, tenant string) *compiled {
+// compiled is a bundle. A tenant that has no files of its own in it is named besides.
+func (b *bundles) compiled(digest, tenant string) *compiled {
+	sum := recent.Digest(sha256.Sum256([]byte(digest + "\n" + tenant)))
 	b.mu.Lock()
-	one, found := b.all[key]
+	one, found := b.all.Get(sum)
 	if !found {
-		if len(b.all) >= mostCompiled {
-			b.forgetOne()
-		}
 		one = new(compiled)
-		b.all[key] = one
+		b.all.Put(sum, one, mostCompiled/2)
 	}
-	b.age++
-	one.used = b.age
 	b.mu.Unlock()
 	one.once.Do(func() {
-		files, err := b.from.Bundle(key.digest)
+		files, err := b.from.Bundle(digest)
 		if err != nil || files == nil {
 			one.lacks, one.err = LacksBundle, err
 			return
@@ -285,15 +278,4 @@ func (b *bundles) compiled(key bundleKey, tenant string) *compiled {
 		}
 	})
 	return one
-}
-
-func (b *bundles) forgetOne() {
-	var oldest bundleKey
-	used := b.age + 1
-	for key, one := range b.all {
-		if one.used < used {
-			oldest, used = key, one.used
-		}
-	}
-	delete(b.all, oldest)
 }

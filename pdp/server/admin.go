@@ -81,8 +81,3 @@ func (l *listeners) serveAdmin(ctx context.Context, metrics http.Handler, undo *
 	l.log.Info("admin listener", "address", on.Addr().String())
 	return nil
 }
-
-// AdminAddr is the address of the admin listener, as host:port; "" if there is none.
-func (s *Server) AdminAddr() string {
-	return address(s.listeners.admin)
-}

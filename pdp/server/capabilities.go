@@ -78,9 +78,3 @@ func (s *Server) openCapabilities(key []byte) error {
 	s.capabilities.Count = s.telemetry.Grants.Count
 	return nil
 }
-
-// closedCapabilities reports whether the file of capabilities could not be opened.
-func (s *Server) closedCapabilities() bool {
-	_, closed := s.config.Program.PDP.Capabilities.(broker.Closed)
-	return closed
-}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
+	"sync/atomic"
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
@@ -14,26 +14,15 @@ import (
 	"policy-service/pdp/server/audit"
 )
 
-const (
-	// keptThen is how many bundles of then are kept at hand, and largestThen how many bytes of files they may have
-	// together. The one in force may have any.
-	keptThen    = 3
-	largestThen = 32 << 20
-)
+// largestThen is how many bytes of files a bundle of then may have. The one in force may have any.
+const largestThen = 32 << 20
 
-// explainer explains recorded decisions, and keeps a few bundles for it. One of them is compiled at a time.
+// explainer explains recorded decisions, and keeps the last bundle for it. One is compiled at a time.
 type explainer struct {
 	inForce func() *pdp.Bundle
 	limits  evaluation.Limits
 	compile chan struct{} // has room for the request that compiles
-
-	mu   sync.Mutex
-	kept []keptBundle // the one that was used last comes last
-}
-
-type keptBundle struct {
-	*recorder.Then
-	bytes int // of files
+	last    atomic.Pointer[recorder.Then]
 }
 
 func newExplainer(inForce func() *pdp.Bundle, limits evaluation.Limits) *explainer {
@@ -63,7 +52,7 @@ func (e *explainer) then(
 	of := func(b *pdp.Bundle) bool {
 		return b != nil && b.Digest() == r.Bundle && slices.Contains(b.Tenants(), r.Tenant)
 	}
-	if t = e.atHand(of); t != nil {
+	if t = e.last.Load(); t != nil && of(t.Bundle) {
 		return t, 0, nil
 	}
 	select {
@@ -72,7 +61,7 @@ func (e *explainer) then(
 	case <-ctx.Done():
 		return nil, 0, ctx.Err()
 	}
-	if t = e.atHand(of); t != nil { // it was compiled meanwhile
+	if t = e.last.Load(); t != nil && of(t.Bundle) { // it was compiled meanwhile
 		return t, 0, nil
 	}
 	files, err := bundles.Files(r.Bundle)
@@ -92,34 +81,6 @@ func (e *explainer) then(
 		}
 	}
 	t = recorder.ThenOf(b, files)
-	e.keep(t, bytes)
+	e.last.Store(t)
 	return t, bytes, nil
-}
-
-// atHand finds a bundle that is kept, nil if there is none.
-func (e *explainer) atHand(of func(*pdp.Bundle) bool) *recorder.Then {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	n := slices.IndexFunc(e.kept, func(k keptBundle) bool { return of(k.Bundle) })
-	if n < 0 {
-		return nil
-	}
-	k := e.kept[n]
-	e.kept = append(slices.Delete(e.kept, n, n+1), k)
-	return k.Then
-}
-
-// keep has a bundle at hand, and gives up others that there is no room for.
-func (e *explainer) keep(t *recorder.Then, bytes int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	all := bytes
-	for _, k := range e.kept {
-		all += k.bytes
-	}
-	for len(e.kept) > 0 && (len(e.kept) == keptThen || all > largestThen) {
-		all -= e.kept[0].bytes
-		e.kept = slices.Delete(e.kept, 0, 1)
-	}
-	e.kept = append(e.kept, keptBundle{t, bytes})
 }

@@ -14,9 +14,8 @@ import (
 	"policy-service/pdp/server/audit"
 )
 
-// Few bundles of then are at hand, those that were used last; and one that is too large is not compiled, unless it is in
-// force.
-func TestFewBundlesOfThenAreAtHand(t *testing.T) {
+// The last bundle of then is at hand; and one that is too large is not compiled, unless it is in force.
+func TestTheLastBundleOfThenIsAtHand(t *testing.T) {
 	t.Parallel()
 	bundles, err := decisionlog.OpenBundles(t.TempDir())
 	if err != nil {
@@ -40,28 +39,16 @@ func TestFewBundlesOfThenAreAtHand(t *testing.T) {
 		return bytes
 	}
 	var all []string
-	for n := range keptThen + 2 {
+	for n := range 3 {
 		all = append(all, put(n, ""))
 		if compiled(all[n], "default") == 0 || compiled(all[n], "default") != 0 {
 			t.Errorf("bundle %d is not compiled once", n)
 		}
-		compiled(all[0], "default") // it stays, because it is used
-	}
-	if len(e.kept) != keptThen || compiled(all[0], "default") != 0 || compiled(all[1], "default") == 0 {
-		t.Errorf("%d bundles are kept", len(e.kept))
 	}
 	if compiled(all[1], "without-files") == 0 || compiled(all[1], "without-files") != 0 {
 		t.Error("a tenant without files is not found again")
 	}
-	// Together they are no larger than one may be.
-	for n := range 2 {
-		compiled(all[n], "default")
-		e.keep(e.kept[len(e.kept)-1].Then, largestThen/2+1)
-	}
-	if len(e.kept) != 2 || e.kept[0].bytes+e.kept[1].bytes > largestThen {
-		t.Errorf("%d bundles are kept, and two of them are large", len(e.kept))
-	}
-	// While one is compiled, those at hand are found, and a request that waits for another one ends in time.
+	// While one is compiled, the one at hand is found, and a request that waits for another one ends in time.
 	compiled(all[0], "default")
 	e.compile <- struct{}{}
 	if compiled(all[0], "default") != 0 {
@@ -84,8 +71,7 @@ func TestFewBundlesOfThenAreAtHand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.kept = nil
-	if compiled(all[2], "default"); e.kept[0].Bundle != inForce {
+	if compiled(all[2], "default"); e.last.Load().Bundle != inForce {
 		t.Error("the bundle in force is compiled again")
 	}
 }

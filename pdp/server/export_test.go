@@ -19,6 +19,12 @@ import (
 // PublicURL is what became of the one configured.
 func (s *Server) PublicURL() string { return s.config.PublicURL }
 
+// AdminAddr is the address of the admin listener, as host:port; "" if there is none.
+func (s *Server) AdminAddr() string { return address(s.listeners.admin) }
+
+// ConsoleAddr is the address of the console's own listener, as host:port; "" if it has none.
+func (s *Server) ConsoleAddr() string { return address(s.listeners.console) }
+
 // Routes lists what a server serves, as the OpenAPI document writes it.
 func Routes() ([]string, error) {
 	s, err := New(Config{})

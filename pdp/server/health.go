@@ -20,8 +20,8 @@ type health struct {
 	log  func() *logReadiness // nil without a decision log
 	// cluster is nil without a cluster.
 	cluster func() (*clusterReadiness, *stateReadiness)
-	// capabilities reports whether their file could not be opened.
-	capabilities func() bool
+	// closed reports whether the file of capabilities could not be opened.
+	closed bool
 }
 
 // readiness is the body of /readyz. Monitoring of others reads it: members may be added, never renamed.
@@ -80,16 +80,11 @@ func (h *health) readyz(c echo.Context) error {
 		return err
 	}
 	code, state := h.readiness()
-	var body []byte
 	if caller = caller.Where(auth.Explain); caller.AllTenants && caller.May(auth.Explain) {
-		body, err = door.Marshal(state)
-	} else { // digests and file names are no stranger's business
-		body, err = door.Marshal(map[string]string{"status": state.Status})
+		return door.WriteJSON(c, code, state)
 	}
-	if err != nil {
-		return err
-	}
-	return c.Blob(code, echo.MIMEApplicationJSON, body)
+	// Digests and file names are no stranger's business.
+	return door.WriteJSON(c, code, map[string]string{"status": state.Status})
 }
 
 func (h *health) readiness() (int, readiness) {
@@ -110,7 +105,7 @@ func (h *health) readiness() (int, readiness) {
 		tenants, _ := firstOf(r.Tenants)
 		state.Refused = &refusedState{r.At.UTC(), tenants, first, more}
 	}
-	if h.capabilities != nil && h.capabilities() {
+	if h.closed {
 		state.Status, state.Capabilities = "degraded", "closed"
 	}
 	if h.cluster != nil {

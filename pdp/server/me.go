@@ -38,11 +38,7 @@ func registerMe(d *door.Door, route registrar) {
 			return err
 		}
 		defer a.Shift.End()
-		body, err := door.Marshal(meOf(a.Caller))
-		if err != nil {
-			return err
-		}
-		return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, body)
+		return door.WriteJSON(c, http.StatusOK, meOf(a.Caller))
 	}, http.MethodGet)
 }
 

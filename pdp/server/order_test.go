@@ -108,25 +108,3 @@ func TestNoBatchIsAnsweredAsOneRequestInSilence(t *testing.T) {
 		}
 	}
 }
-
-func TestExplainNeedsPermission(t *testing.T) {
-	t.Parallel()
-	s := pdptest.Start(t, bundle(t), func(c *server.Config) { c.Program.Authenticator = asCaller{} })
-	for caller, want := range map[string]bool{"pep:decide": false, "pep:decide explain": true} {
-		got := s.Post(evaluationPath, readQuestion, "Authorization", caller, "X-Explain", "true")
-		if got.Status != 200 || strings.Contains(got.Body, "explain") != want {
-			t.Errorf("%s: got %d %s, explained should be %v", caller, got.Status, got.Body, want)
-		}
-	}
-}
-
-func TestReadinessSaysMoreOnlyToOperators(t *testing.T) {
-	t.Parallel()
-	s := pdptest.Start(t, bundle(t), func(c *server.Config) { c.Program.Authenticator = asCaller{} })
-	for _, caller := range []string{"", "pep:decide", "pep:decide explain"} { // explain, but not on all tenants
-		if got := s.Get("/readyz", "Authorization", caller); got.Status != 200 || got.Body != `{"status":"ready"}` {
-			t.Errorf("%q: got %d %s, want the status alone", caller, got.Status, got.Body)
-		}
-	}
-	replied(t, s.Get("/livez"), 200)
-}

@@ -332,7 +332,7 @@ func beginAnew(made string, done *Restored) error {
 		if one.anyLog {
 			continue
 		}
-		if err := os.Remove(filepath.Join(made, one.name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := plainfile.Remove(filepath.Join(made, one.name)); err != nil {
 			return err
 		}
 	}

@@ -62,8 +62,7 @@ func (s *Server) routes(route registrar) {
 	s.approvals.Routes(route)
 	s.capabilities.Routes(route)
 	s.audit.Routes(route)
-	health := &health{door: s.door, pdp: s.pdp}
-	health.capabilities = s.closedCapabilities
+	health := &health{door: s.door, pdp: s.pdp, closed: s.capabilities.Closed}
 	if s.cluster != nil {
 		health.cluster = s.clusterState
 	}

@@ -277,9 +277,6 @@ func (s *Server) Addr() string {
 // [Server.Start].
 func (s *Server) ConsoleURL() string { return s.listeners.consoleURL() }
 
-// ConsoleAddr is the address of the console's own listener, as host:port; "" if it has none.
-func (s *Server) ConsoleAddr() string { return address(s.listeners.console) }
-
 // Failed receives the error that ended serving without [Server.Stop].
 func (s *Server) Failed() <-chan error { return s.listeners.failed }
 

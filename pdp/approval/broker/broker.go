@@ -91,8 +91,13 @@ type Broker struct {
 func Open(options Options) (*Broker, error) {
 	b := &Broker{options: options}
 	o := &b.options.Store
-	o.Record, o.Recorded, o.Attest, o.Steps = b.record, options.Log.Has, b.attest, b.steps
-	o.Prove, o.Verify = b.prove, b.attestProof
+	steps := b.steps()
+	o.Record, o.Recorded, o.Attest, o.Steps = b.record, options.Log.Has, steps.Attest, steps.Since
+	o.Prove = func(ctx context.Context, id string) (p approval.Proof, found bool, err error) {
+		p.Line, p.Proof, found, err = steps.Prove(ctx, id)
+		return p, found, err
+	}
+	o.Verify = func(p approval.Proof) (approval.Step, error) { return steps.Verify(p.Line, p.Proof, p.Origin) }
 	o.Size, o.SamePerson, o.OnError = options.Log.Size, b.samePerson, b.failed
 	o.Silent = len(options.Webhooks)+len(options.Callbacks) == 0
 	var err error

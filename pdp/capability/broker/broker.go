@@ -86,8 +86,13 @@ func Open(options Options) (*Broker, error) {
 		b.nonces = capability.NewSharedNonces(key, b.now(), options.Terms.Skew, options.Terms.NonceAlways)
 	}
 	o := &b.options.Store
-	o.Record, o.Recorded, o.Attest, o.Steps = b.record, options.Log.Has, b.attest, b.steps
-	o.Prove, o.Verify = b.prove, b.attestProof
+	steps := b.steps()
+	o.Record, o.Recorded, o.Attest, o.Steps = b.record, options.Log.Has, steps.Attest, steps.Since
+	o.Prove = func(ctx context.Context, id string) (p store.Proof, found bool, err error) {
+		p.Line, p.Proof, found, err = steps.Prove(ctx, id)
+		return p, found, err
+	}
+	o.Verify = func(p store.Proof) (store.Step, error) { return steps.Verify(p.Line, p.Proof, p.Origin) }
 	o.Size, o.OnError = options.Log.Size, b.failed
 	var err error
 	if b.Store, err = store.Open(options.Data, *o); err != nil {

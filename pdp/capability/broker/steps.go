@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -125,67 +124,16 @@ func stepsOf(text []byte) (all []store.Step, err error) {
 	return all, nil
 }
 
-// attest finds a step by the id of its record, if the log vouches for that record.
-func (b *Broker) attest(ctx context.Context, id string) (step store.Step, found bool, err error) {
-	record, err := b.options.Log.Attest(ctx, id)
-	if errors.Is(err, decisionlog.ErrNotFound) || errors.Is(err, decisionlog.ErrGone) {
-		return step, false, nil
+// steps are those that the log has, as [store.Options] has them.
+func (b *Broker) steps() vouch.Steps[store.Step] {
+	return vouch.Steps[store.Step]{
+		Log:   b.options.Log,
+		KeyOf: b.options.KeyOf,
+		Of:    stepsOf,
+		Item:  func(s store.Step) string { return s.Capability.ID },
+		Gone: func(id string, last uint64) store.Step {
+			return store.Step{Name: store.StepGone, Capability: store.Capability{ID: id, After: last}}
+		},
+		None: "it is of no step",
 	}
-	if err != nil {
-		return step, false, err
-	}
-	return attested(record.Line)
-}
-
-// attested reads the step of a line that a log vouches for.
-func attested(text []byte) (step store.Step, found bool, err error) {
-	all, err := stepsOf(text)
-	if err != nil || len(all) == 0 {
-		return step, false, err
-	}
-	return all[0], true, nil
-}
-
-// prove is a record of a step, for processes with another log.
-func (b *Broker) prove(ctx context.Context, id string) (p store.Proof, found bool, err error) {
-	p.Line, p.Proof, found, err = vouch.Prove(ctx, b.options.Log, id)
-	return p, found, err
-}
-
-// attestProof reads the step of a record of another log, if its proof is good.
-func (b *Broker) attestProof(p store.Proof) (step store.Step, err error) {
-	if err = vouch.Verify(p.Line, p.Proof, p.Origin, b.options.KeyOf); err != nil {
-		return step, err
-	}
-	step, found, err := attested(p.Line)
-	if err == nil && !found {
-		err = errors.New("it is of no step")
-	}
-	return step, err
-}
-
-// steps reads the steps that the log has of some capabilities, as [store.Options] has it.
-func (b *Broker) steps(ctx context.Context, from uint64, ids map[string]bool) (map[string][]store.Step, error) {
-	all, gone := map[string][]store.Step{}, false
-	var last uint64 // the last record that is gone: a store that knows of it knows of those before it
-	err := b.options.Log.Naming(ctx, from, ids, func(r decisionlog.Record) error {
-		if r.Line == nil {
-			last, gone = r.Sequence, true
-			return nil
-		}
-		some, err := stepsOf(r.Line)
-		if err != nil {
-			return fmt.Errorf("record %d: %w", r.Sequence, err)
-		}
-		for _, step := range some {
-			all[step.Capability.ID] = append(all[step.Capability.ID], step)
-		}
-		return nil
-	})
-	if gone {
-		for id := range ids {
-			all[id] = append(all[id], store.Step{Name: store.StepGone, Capability: store.Capability{ID: id, After: last}})
-		}
-	}
-	return all, err
 }

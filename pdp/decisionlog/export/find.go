@@ -17,7 +17,8 @@ import (
 // record of its batch, which stands before it, or in which it is a question. It checks no proof: package verify does.
 func Find(in io.Reader, id string) (decisionlog.Recorded, error) {
 	own := []byte(`"id":` + quoted(id))
-	batchID, _, isItem := cutLast(id)
+	dot := max(0, strings.LastIndexByte(id, '.'))
+	batchID, isItem := id[:dot], dot > 0
 	shared := []byte(`"id":` + strings.TrimSuffix(quoted(batchID), `"`))
 	var batch decisionlog.Record
 	lines := bufio.NewScanner(in)
@@ -44,15 +45,6 @@ func Find(in io.Reader, id string) (decisionlog.Recorded, error) {
 		return decisionlog.Recorded{}, err
 	}
 	return decisionlog.Recorded{}, fmt.Errorf("record %q: %w", id, decisionlog.ErrNotFound)
-}
-
-// cutLast is the id of a batch, if the id is that of an item.
-func cutLast(id string) (batch, item string, ok bool) {
-	dot := strings.LastIndexByte(id, '.')
-	if dot < 0 {
-		return "", "", false
-	}
-	return id[:dot], id[dot+1:], true
 }
 
 func quoted(text string) string {

@@ -17,6 +17,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"policy-service/pdp/plainfile"
 )
 
 // Source is the log that is indexed.
@@ -130,7 +132,7 @@ func (x *Index) Sweep() error {
 func (x *Index) Without(segment uint64, replace func() error) error {
 	x.making.Lock()
 	defer x.making.Unlock()
-	err := removeIfThere(x.path(segment))
+	err := plainfile.Remove(x.path(segment))
 	if err == nil {
 		err = replace()
 	}

@@ -16,6 +16,7 @@ import (
 
 	"policy-service/pdp/boltfile"
 	"policy-service/pdp/boltfile/pages"
+	"policy-service/pdp/plainfile"
 )
 
 // postings are the index of one segment: by term, how far from its first the
@@ -91,20 +92,13 @@ func (x *Index) write(ctx context.Context, p *postings) error {
 	if err == nil {
 		return os.Rename(draft, name)
 	}
-	return errors.Join(err, removeIfThere(draft))
-}
-
-func removeIfThere(name string) error {
-	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
+	return errors.Join(err, plainfile.Remove(draft))
 }
 
 // writeIndex writes the terms in their order. Synced once, at the end: until the
 // file has its name it is not read.
 func writeIndex(ctx context.Context, name string, p *postings) (err error) {
-	if err := removeIfThere(name); err != nil {
+	if err := plainfile.Remove(name); err != nil {
 		return err
 	}
 	db, err := bbolt.Open(name, 0o600, &bbolt.Options{NoSync: true})
@@ -164,7 +158,7 @@ func (x *Index) Candidates(s Segment, terms [][]string) (list []uint32, upTo uin
 	case err == nil:
 		return list, s.End
 	case !errors.Is(err, os.ErrNotExist) && !errors.Is(err, boltfile.ErrLocked):
-		_ = removeIfThere(x.path(s.Number)) // it is made again
+		_ = plainfile.Remove(x.path(s.Number)) // it is made again
 	}
 	x.wakeUp()
 	return nil, s.First

@@ -132,7 +132,7 @@ func Create(dir string, o Options) (*Journal, error) {
 func (j *Journal) create() (err error) {
 	paths := Paths(j.dir)
 	for _, path := range paths { // which also gives its space back
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := plainfile.Remove(path); err != nil {
 			return err
 		}
 	}

@@ -114,7 +114,7 @@ func (e *Engine) open() error {
 		return err
 	}
 	if err = os.Chmod(e.Path, 0o600); err == nil {
-		err = errors.Join(gone(e.Path+CopySuffix), e.prepare(db))
+		err = errors.Join(plainfile.Remove(e.Path+CopySuffix), e.prepare(db))
 	}
 	if err == nil {
 		err = e.view(db, func(tx *bbolt.Tx) error {
@@ -324,7 +324,7 @@ func (e *Engine) Erase() error {
 // replace puts a copy in the place of the file. The copy is locked before it has the file's name.
 func (e *Engine) replace() (err error) {
 	name := e.Path + NewSuffix
-	if err := gone(name); err != nil {
+	if err := plainfile.Remove(name); err != nil {
 		return err
 	}
 	db, err := boltfile.Open(name, e.Errors.Damaged, boltfile.ToWrite,
@@ -351,14 +351,6 @@ func (e *Engine) replace() (err error) {
 	return errors.Join(boltfile.Close(old, e.Errors.Damaged), plainfile.SyncDir(filepath.Dir(e.Path)))
 }
 
-// gone removes a file, if there is one.
-func gone(name string) error {
-	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
-}
-
 // CopySuffix ends the name that a copy of the file has while it is made. A crash leaves it to the next opening.
 const CopySuffix = ".copy"
 
@@ -374,10 +366,10 @@ func (e *Engine) Copy() (copied *os.File, err error) {
 		return nil, e.unavailable
 	}
 	name := e.Path + CopySuffix
-	if err := gone(name); err != nil {
+	if err := plainfile.Remove(name); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, gone(name)) }()
+	defer func() { err = errors.Join(err, plainfile.Remove(name)) }()
 	db, err := boltfile.Open(name, e.Errors.Damaged, boltfile.ToWrite, bbolt.Options{NoSync: true, PageSize: e.db.Info().PageSize})
 	if err != nil {
 		return nil, err

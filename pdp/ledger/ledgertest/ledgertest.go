@@ -1,5 +1,5 @@
 // Package ledgertest has an engine for tests that does to a ledger what a cluster does: other processes write to it, too,
-// changes come in between, and answers are late or lost. Below it is another engine.
+// changes come in between, and answers are late or lost. Below it is another engine. [Records] are the log of a store.
 package ledgertest
 
 import (

@@ -36,11 +36,7 @@ func (a *Audit) inForce(c echo.Context, who auditor) error {
 	if who.tenants != nil {
 		now.Unavailable = slices.DeleteFunc(slices.Clone(now.Unavailable), func(tenant string) bool { return !slices.Contains(who.tenants, tenant) })
 	}
-	body, err := door.Marshal(now)
-	if err != nil {
-		return err
-	}
-	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, body)
+	return door.WriteJSON(c, http.StatusOK, now)
 }
 
 // logBundle answers GET /v1/bundles/:digest.
@@ -65,11 +61,7 @@ func (a *Audit) logBundle(c echo.Context, who auditor) error {
 		return err
 	}
 	kept := decisionlog.CutFiles(files, who.tenants)
-	body, err := door.Marshal(keptBundle{Digest: digest, Complete: len(kept) == len(files), Files: kept})
-	if err != nil {
-		return err
-	}
-	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, body)
+	return door.WriteJSON(c, http.StatusOK, keptBundle{Digest: digest, Complete: len(kept) == len(files), Files: kept})
 }
 
 // standardDigest writes a digest in standard base64. It also takes the base64 of URLs, padded or not.

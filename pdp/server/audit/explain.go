@@ -52,11 +52,7 @@ func (a *Audit) explain(ctx context.Context, c echo.Context, want asked) error {
 	case err != nil:
 		return noTimeFor(err, "there was no time to explain this; ask again in a moment")
 	}
-	body, err := door.Marshal(explained)
-	if err != nil {
-		return err
-	}
-	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, body)
+	return door.WriteJSON(c, http.StatusOK, explained)
 }
 
 // explicable is the decision of the record that is asked for.

@@ -238,16 +238,16 @@ func (s *Capabilities) grant(c echo.Context, a door.Admitted, renews, parent *st
 			s.Count(telemetry.Granted)
 		}
 		c.Response().Header().Set(echo.HeaderCacheControl, "no-store")
-		return write(c, http.StatusCreated, struct {
+		return door.WriteJSON(c, http.StatusCreated, struct {
 			Granted        bool `json:"granted"`
 			*broker.Answer `json:",inline"`
 		}{true, granted})
 	case denied.Approval != nil && denied.Approval.ID != "":
 		s.Count(telemetry.Waiting)
-		return write(c, http.StatusAccepted, refusal{false, denied})
+		return door.WriteJSON(c, http.StatusAccepted, refusal{false, denied})
 	}
 	s.Count(telemetry.Denied)
-	return write(c, http.StatusOK, refusal{false, denied})
+	return door.WriteJSON(c, http.StatusOK, refusal{false, denied})
 }
 
 // validate says what the capability in a question is worth, and spends nothing.
@@ -266,7 +266,7 @@ func (s *Capabilities) validate(c echo.Context, a door.Admitted) error {
 	if err != nil {
 		return s.refuse(c, err)
 	}
-	return write(c, http.StatusOK, v)
+	return door.WriteJSON(c, http.StatusOK, v)
 }
 
 // refuse answers with an error. One of the PDP is answered as for any decision.
@@ -280,14 +280,6 @@ func (s *Capabilities) refuse(c echo.Context, err error) error {
 type refusal struct {
 	Granted        bool `json:"granted"`
 	*broker.Denied `json:",inline"`
-}
-
-func write(c echo.Context, status int, v any) error {
-	body, err := door.Marshal(v)
-	if err != nil {
-		return err
-	}
-	return c.Blob(status, echo.MIMEApplicationJSON, body)
 }
 
 // State is what a caller sees of a capability. The token is not in it.
@@ -357,7 +349,7 @@ func (s *Capabilities) state(c echo.Context, a door.Admitted) error {
 	if err != nil {
 		return err
 	}
-	return write(c, http.StatusOK, stateOf(&one))
+	return door.WriteJSON(c, http.StatusOK, stateOf(&one))
 }
 
 type ender = func(s *store.Store, ctx context.Context, id, by, reason string) (store.Capability, error)
@@ -381,6 +373,6 @@ func (s *Capabilities) end(permission auth.Permission, end ender) func(echo.Cont
 		if one, err = end(s.Broker.Store, ctx, one.ID, caller.Name, reason.Reason); err != nil {
 			return err
 		}
-		return write(c, http.StatusOK, stateOf(&one))
+		return door.WriteJSON(c, http.StatusOK, stateOf(&one))
 	}
 }

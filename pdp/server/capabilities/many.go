@@ -40,7 +40,7 @@ func (s *Capabilities) list(c echo.Context, a door.Admitted) error {
 	for n := range found {
 		items[n] = stateOf(&found[n])
 	}
-	return write(c, http.StatusOK, struct {
+	return door.WriteJSON(c, http.StatusOK, struct {
 		Items []State `json:"items"`
 		Next  string  `json:"next"`
 	}{items, next})
@@ -115,7 +115,7 @@ func (s *Capabilities) revokeMany(c echo.Context, a door.Admitted) error {
 		p.Cause = err.Error()
 		return p
 	}
-	return write(c, http.StatusOK, map[string]int{"revoked": n})
+	return door.WriteJSON(c, http.StatusOK, map[string]int{"revoked": n})
 }
 
 // in is the caller of a request whose body names its tenant, with the rights there.

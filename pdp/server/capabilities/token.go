@@ -297,7 +297,7 @@ func (x *exchange) denied(why *broker.Denied) error {
 		e = door.NewOAuthError(e.Error, why.ReasonUser)
 	}
 	x.server.Count(outcome)
-	return write(x.c, http.StatusBadRequest, struct {
+	return door.WriteJSON(x.c, http.StatusBadRequest, struct {
 		door.OAuthError `json:",inline"`
 		*broker.Denied  `json:",inline"`
 	}{e, why})
@@ -317,7 +317,7 @@ func (x *exchange) granted(g *broker.Answer) error {
 	if arguments, given := x.details.Get("arguments"); given {
 		details = details.With("arguments", arguments)
 	}
-	return write(x.c, http.StatusOK, struct {
+	return door.WriteJSON(x.c, http.StatusOK, struct {
 		Token       string              `json:"access_token"`
 		Issued      string              `json:"issued_token_type"`
 		Type        string              `json:"token_type"`

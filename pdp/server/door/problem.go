@@ -237,6 +237,15 @@ func Marshal(v any) ([]byte, error) {
 	return json.Marshal(v, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
 }
 
+// WriteJSON answers with a value, as [Marshal] writes it.
+func WriteJSON(c echo.Context, status int, v any) error {
+	body, err := Marshal(v)
+	if err != nil {
+		return err
+	}
+	return c.Blob(status, echo.MIMEApplicationJSON, body)
+}
+
 // PanicCause is the text of the operator's log about a panic. Its value may quote a request, so only the text of a
 // runtime error is logged.
 func PanicCause(v any) string {

@@ -6,7 +6,6 @@ package process
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -39,7 +38,7 @@ type AddrFile string
 // Clear removes a file that an earlier run left, which would be taken for the file of this run. A file without a name
 // does not exist.
 func (f AddrFile) Clear() error {
-	if err := os.Remove(string(f)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := plainfile.Remove(string(f)); err != nil {
 		return fmt.Errorf("cannot replace the address file: %w; try another --addr-file", err)
 	}
 	return nil
