@@ -1,7 +1,7 @@
 # Plain `make` prints the targets: the words after ## below. Tools are pinned by the tool lines of go.mod.
 
 GO ?= go
-FUZZTIME ?= 60s
+FUZZTIME ?= 30s
 BENCH ?= .
 BENCHTIME ?= 1s
 DURATION ?= 5s
@@ -127,7 +127,7 @@ ci: ## run lint, build, test and race, and npm if what it judges has changed
 	@$(GO) run ./.ci/steps build lint+test race npm-changed
 
 # What the gate leaves out, in at most two hours on two cores. Before a release: FUZZTIME=5m SOAKTIME=30m SOAKNEIGHBOURS=60s.
-night: ## run everything: whole tests, race of all, npm, fuzz (FUZZTIME=60s), soak (SOAKTIME=5m), measure
+night: ## run everything: whole tests, race of all, npm, fuzz (FUZZTIME=30s), soak (SOAKTIME=5m), measure
 	@$(GO) run ./.ci/steps -k build lint lint-rare measure whole race-whole npm soak fuzz
 
 whole: ## run the tests with all generated cases
@@ -151,7 +151,7 @@ soak: ## SOAKTIME of reloads, rotations and overload, kills and stops under load
 loc: ## count the lines of Go by room, code and comments apart
 	@.ci/loc
 
-fuzz: ## run every fuzz target for FUZZTIME each (default 60s)
+fuzz: ## run every fuzz target for FUZZTIME each (default 30s)
 	@FUZZTIME=$(FUZZTIME) .ci/fuzz
 
 # -run='^$$' keeps the tests out; the benchmarks themselves report the ratio of many policies to few.
