@@ -277,6 +277,11 @@ func (s *soak) stopUnderLoad(t *testing.T, following func()) {
 	var asking sync.WaitGroup
 	ended := make(chan struct{})
 	asking.Go(func() { s.ask(ended, soakClients+burstClients) })
+	defer func() {
+		if t.Failed() {
+			t.Logf("%d more were answered, and there were no %v", s.judge.answers()-before, s.unasked())
+		}
+	}()
 	until(t, "the last clients are answered", func() (bool, error) {
 		return s.going.Err() != nil || s.judge.answers() > before+burstClients && len(s.unasked()) == 0, nil
 	})
