@@ -243,13 +243,14 @@ func FuzzLinesSayWhatIsOnRecord(f *testing.F) {
 	f.Add(uint64(1), "a", `{"a":1}`, int64(0))
 	f.Add(uint64(2), "\xff\xed\xa0\x80\u2028\"\\\x01", "{\"a\" : \"\\u0041\",\n\"b\":[ ]}", int64(1e18))
 	f.Add(uint64(3), "é", `{"a":1,"a":2}`, int64(-1))
+	f.Add(uint64(32), "0", "0", int64(-91))
 	f.Fuzz(func(t *testing.T, seed uint64, text, value string, at int64) {
 		e := someEntry(rand.New(rand.NewPCG(seed, 0)), strange)
 		e.ID, e.Tenant, e.RequestID = text+"1", text, text+text
 		e.Details = jsontext.Value(value)
 		if e.Request != nil {
 			e.Request.Masked = append(e.Request.Masked, evaluation.Hidden{At: text, Type: text})
-			e.Request.Subject = jsontext.Value(value)
+			e.Request.Subject = jsontext.Value(`{"type":"user","id":"alice","properties":` + value + `}`) // no mask hides more of it
 			if e.Request.Asked != nil {
 				e.Request.Asked.Subject.ID = text
 			}
