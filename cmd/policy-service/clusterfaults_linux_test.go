@@ -640,15 +640,7 @@ func (s *troubled) faults() []clusterFault {
 			cancel()
 		}
 	}
-	room := func() {
-		var full error
-		defer func() {
-			if full != nil {
-				s.Log("etcd: ", full)
-			}
-		}()
-		etcdtest.Eventually(s, "there is room in etcd", func() bool { full = s.shrink(); return full == nil })
-	}
+	room := func() { etcdtest.Succeeds(s, "there is room in etcd", s.shrink) }
 	return []clusterFault{
 		{name: "the leader is cut off", away: none, begin: func() {
 			leader, term = c.Leader()

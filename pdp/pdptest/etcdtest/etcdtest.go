@@ -134,11 +134,26 @@ func (c *Cluster) eventually(what string, is func() bool) {
 // Eventually waits for another process, which says nothing when it is done: it looks again and again, for a minute at most.
 func Eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
+	Succeeds(t, what, func() error {
+		if !is() {
+			return errors.New("it is not so")
+		}
+		return nil
+	})
+}
+
+// Succeeds does something again and again until it succeeds, for a minute at most.
+func Succeeds(t testing.TB, what string, do func() error) {
+	t.Helper()
 	late := time.After(time.Minute)
-	for pause := time.Millisecond; !is(); pause = min(2*pause, 20*time.Millisecond) {
+	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
+		err := do()
+		if err == nil {
+			return
+		}
 		select {
 		case <-late:
-			t.Fatalf("never: %s", what)
+			t.Fatalf("never: %s: %v", what, err)
 		case <-time.After(pause):
 		}
 	}

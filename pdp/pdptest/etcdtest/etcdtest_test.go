@@ -30,7 +30,7 @@ func put(t *testing.T, client *clientv3.Client, value string) error {
 // mustPut puts as soon as there is a leader again.
 func mustPut(t *testing.T, client *clientv3.Client, value string) {
 	t.Helper()
-	etcdtest.Eventually(t, "it is put", func() bool { return put(t, client, value) == nil })
+	etcdtest.Succeeds(t, "it is put", func() error { return put(t, client, value) })
 }
 
 func mustGet(t *testing.T, client *clientv3.Client, want string) {
