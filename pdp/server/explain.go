@@ -52,7 +52,11 @@ func (e *explainer) then(
 	of := func(b *pdp.Bundle) bool {
 		return b != nil && b.Digest() == r.Bundle && slices.Contains(b.Tenants(), r.Tenant)
 	}
-	if t = e.last.Load(); t != nil && of(t.Bundle) {
+	atHand := func() bool {
+		t = e.last.Load()
+		return t != nil && of(t.Bundle)
+	}
+	if atHand() {
 		return t, 0, nil
 	}
 	select {
@@ -61,7 +65,7 @@ func (e *explainer) then(
 	case <-ctx.Done():
 		return nil, 0, ctx.Err()
 	}
-	if t = e.last.Load(); t != nil && of(t.Bundle) { // it was compiled meanwhile
+	if atHand() { // it was compiled meanwhile
 		return t, 0, nil
 	}
 	files, err := bundles.Files(r.Bundle)
