@@ -797,11 +797,7 @@ func rounds(t *testing.T, n int) {
 // TestReplicas: one use is one use wherever it is asked, under each fault of replicas and members.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
-	all := 9
-	if testing.Short() {
-		all = 6
-	}
-	rounds(t, all)
+	rounds(t, len(faults(nil)))
 }
 
 // TestReplicasOfARestoredEtcd: a copy of etcd is taken, 16 uses are made, and the copy is put back. All replicas refuse it. Once
