@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -55,16 +56,24 @@ type (
 	}
 )
 
+// loadedCompositions are the files that the library has read: each once.
+var loadedCompositions sync.Map
+
 func readComposition(t *testing.T, file string) (c composition) {
 	t.Helper()
 	found, err := filepath.Glob("deploy/compose/*")
 	if err != nil || len(found) != 4 {
 		t.Fatalf("some of %v are held by no test (%v)", found, err)
 	}
-	load := exec.CommandContext(t.Context(), judged.ProgramOf(t, "manifests", "manifest"), "compose", "deploy/compose/"+file, "OWNER=1000:1000")
-	if out, err := load.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", file, err, out)
-	}
+	program := judged.ProgramOf(t, "manifests", "manifest")
+	load, _ := loadedCompositions.LoadOrStore(file, sync.OnceValue(func() error {
+		out, err := exec.Command(program, "compose", "deploy/compose/"+file, "OWNER=1000:1000").CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("%s: %w\n%s", file, err, out)
+		}
+		return err
+	}))
+	must(t, load.(func() error)())
 	must(t, yaml.Unmarshal(deployed(t, "compose/"+file), &c))
 	for name, s := range c.Services {
 		if s.Extends.File != "" {
