@@ -18,7 +18,7 @@ type rates struct {
 	now   func() time.Time
 
 	mu      sync.Mutex // guards the buckets
-	buckets pace.Buckets[string]
+	buckets pace.Buckets[bucketKey]
 }
 
 // newRates makes no bucket yet: a caller gets one with its first request.
@@ -55,6 +55,12 @@ func (r *rates) more(caller string, n int) {
 	}
 }
 
+// bucketKey is a caller, or a rule by which callers share a bucket.
+type bucketKey struct {
+	name   string
+	shared bool
+}
+
 // bucket is a caller's bucket, or one that callers share by the same rule; nil if there is no limit. Callers are known by
 // their credentials, but an issuer can name as many subjects as it likes.
 func (r *rates) bucket(caller string, now time.Time) *rate.Limiter {
@@ -64,8 +70,7 @@ func (r *rates) bucket(caller string, now time.Time) *rate.Limiter {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	shared := "\x00" + rule // no caller's name begins so, and one has no name
-	return r.buckets.Of(caller, shared, now, float64(limit.PerSecond), int(cmp.Or(limit.Burst, limit.PerSecond)))
+	return r.buckets.Of(bucketKey{name: caller}, bucketKey{rule, true}, now, float64(limit.PerSecond), int(cmp.Or(limit.Burst, limit.PerSecond)))
 }
 
 // rule finds the rate of a caller: its own, or that of its issuer, or the rate for all, which has no name.
