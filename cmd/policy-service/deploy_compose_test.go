@@ -21,6 +21,7 @@ import (
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/pdptest/judged"
+	"policy-service/pdp/pdptest/port"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/config"
 )
@@ -245,26 +246,17 @@ func TestComposeConfig(t *testing.T) {
 	}
 }
 
-func freePort(t *testing.T, address string) string {
-	t.Helper()
-	l, err := net.Listen("tcp", address+":0")
-	must(t, err)
-	defer func() { _ = l.Close() }()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
-}
-
 // compose types the commands of the file's comment, but for those of docker: what these would run in a container, it runs
 // with the same files beside it, at addresses of the terminal's.
 func (m *terminal) compose(t *testing.T) {
 	needProgram(t, "openssl")
 	c := readComposition(t, "compose.yaml")
 	const folder = "cmd/policy-service/deploy/compose"
-	port := freePort(t, m.address)
+	_, tools, _ := net.SplitHostPort(port.On(t, m.address))
 	issuer := mcptest.NewIssuer(t, "https://"+m.address+":8443/mcp", time.Now)
 	// What is elsewhere for a container, and for the test. Addresses of the terminal are written by m.run.
 	elsewhere := strings.NewReplacer(
-		"pdp:8180", loopback+":8180", "tools:3001", loopback+":"+port, "localhost:8180", loopback+":8180", "localhost:8443", loopback+":8443",
+		"pdp:8180", loopback+":8180", "tools:3001", loopback+":"+tools, "localhost:8180", loopback+":8180", "localhost:8443", loopback+":8443",
 		"10.111.111.0/28", "127.0.0.0/8",
 		"listen: :", "listen: "+loopback+":", "--listen :", "--listen "+loopback+":",
 	)
@@ -302,11 +294,11 @@ func (m *terminal) compose(t *testing.T) {
 		case command == "docker compose up --detach --wait":
 			enter("policy-service " + at("pdp", strings.Join(imageConfig(t, image(t)).Cmd, " ")) + " >pdp.log 2>&1 &")
 			m.await(t, m.address+":8180")
-			enter("PORT=" + port + " sh -c 'cd " + demo + " && exec " + strings.Join(c.Services["tools"].Command, " ") + "' >tools.log 2>&1 &")
+			enter("PORT=" + tools + " sh -c 'cd " + demo + " && exec " + strings.Join(c.Services["tools"].Command, " ") + "' >tools.log 2>&1 &")
 			enter("policy-service " + at("gateway", strings.Join(c.Services["gateway"].Command, " ")) + " >gateway.log 2>&1 &")
 			m.await(t, m.address+":8443")
 			mcptest.Until(t, "the tools are there, which the gateway does not need to be", func() bool {
-				conn, err := net.Dial("tcp", loopback+":"+port)
+				conn, err := net.Dial("tcp", loopback+":"+tools)
 				if err == nil {
 					_ = conn.Close()
 				}

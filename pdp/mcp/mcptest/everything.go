@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"policy-service/pdp/pdptest/port"
 )
 
 // Everything is the server of the SDK, in the version that go.mod pins, that has everything the conformance suite asks for.
@@ -28,7 +30,7 @@ func BuildEverything(t testing.TB) Everything {
 // its suite wants it; one without speaks both.
 func (e Everything) Start(t testing.TB, sessions bool) (url string) {
 	t.Helper()
-	addr := freeAddr(t)
+	addr := port.Free(t)
 	args := []string{"-http", addr}
 	if sessions {
 		args = append(args, "-stateless=false")
@@ -39,19 +41,6 @@ func (e Everything) Start(t testing.TB, sessions bool) (url string) {
 
 // Command is its command line for the standard streams.
 func (e Everything) Command() []string { return []string{e.binary} }
-
-// freeAddr is an address that nobody listened at a moment ago, for a program that cannot choose one itself.
-func freeAddr(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return l.Addr().String()
-}
 
 // startServer starts a program and returns when it takes connections at its address.
 func startServer(t testing.TB, addr string, c *exec.Cmd) {

@@ -29,6 +29,7 @@ import (
 	"policy-service/pdp/ledger"
 	"policy-service/pdp/ledger/etcd"
 	"policy-service/pdp/pdptest/judged"
+	"policy-service/pdp/pdptest/port"
 )
 
 // Options say how a cluster is.
@@ -76,7 +77,7 @@ func Start(t testing.TB, o Options) *Cluster {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	for n := range o.Members {
-		m := &member{name: fmt.Sprint("m", n), data: filepath.Join(dir, fmt.Sprint("m", n)), client: free(t), peer: free(t), said: new(words)}
+		m := &member{name: fmt.Sprint("m", n), data: filepath.Join(dir, fmt.Sprint("m", n)), client: port.Free(t), peer: port.Free(t), said: new(words)}
 		if o.Dir != nil && o.Dir(n) != "" {
 			m.data = filepath.Join(o.Dir(n), m.name)
 		}
@@ -157,17 +158,6 @@ func Succeeds(t testing.TB, what string, do func() error) {
 		case <-time.After(pause):
 		}
 	}
-}
-
-// free is a loopback address that nothing listens at.
-func free(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 // Restart starts a member that does not run, with the data that it has. While it did not run, a connection of another process may
@@ -663,7 +653,7 @@ func alone(t testing.TB, scheme string, flags ...string) (client string, stdin i
 	if err != nil {
 		return "", nil, err
 	}
-	client, peer := free(t), free(t)
+	client, peer := port.Free(t), port.Free(t)
 	command := exec.Command(judged.ProgramOf(t, "members", "member"), append(flags, "-data", dir, "-cluster", "m0=http://"+peer,
 		"-client", scheme+"://"+client, "-peer", "http://"+peer, "-advertise", "http://"+peer, "-remove")...)
 	if stdin, err = command.StdinPipe(); err != nil {

@@ -21,6 +21,7 @@ import (
 	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/clock"
+	"policy-service/pdp/pdptest/port"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 )
@@ -84,9 +85,8 @@ func newOffice(t *testing.T) *office {
 	front, err := net.Listen("tcp", "127.0.0.1:0")
 	o.must(err)
 	o.url = "http://" + front.Addr().String()
-	o.addr = "127.0.0.1:0"
+	o.addr = port.Free(t)
 	o.start()
-	o.addr = o.server.Addr()
 	proxy := &http.Server{Handler: o.proxy()}
 	go func() { _ = proxy.Serve(front) }()
 	t.Cleanup(func() { _ = proxy.Close() })
