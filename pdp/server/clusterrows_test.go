@@ -162,13 +162,15 @@ func TestClusterOfAnotherFormat(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	const prefix = "/policy-service/v1/cluster/"
-	_, err = client.Delete(t.Context(), prefix, clientv3.WithPrefix())
-	must(t, err)
-	newer := ledger.NewValues(etcd.New(etcd.Options{Client: client, Prefix: prefix}), ledger.Form{
-		Items: "the cluster", Key: ledger.DeriveKey(key, "policy-service cluster values"), Version: 99,
+	etcdtest.Succeeds(t, "the newer version is there first, and not the replica's next beat", func() error {
+		if _, err := client.Delete(t.Context(), prefix, clientv3.WithPrefix()); err != nil {
+			return err
+		}
+		newer := ledger.NewValues(etcd.New(etcd.Options{Client: client, Prefix: prefix}), ledger.Form{
+			Items: "the cluster", Key: ledger.DeriveKey(key, "policy-service cluster values"), Version: 99,
+		})
+		return errors.Join(newer.Open(t.Context()), newer.Close())
 	})
-	must(t, newer.Open(t.Context()))
-	must(t, newer.Close())
 	err = g.refusal(func(string, *server.Config) {})
 	if err == nil || !strings.Contains(err.Error(), "99") || !strings.Contains(err.Error(), "format") {
 		t.Errorf("got %v", err)
