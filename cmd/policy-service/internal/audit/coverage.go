@@ -47,16 +47,11 @@ type coveredPolicy struct {
 
 // Run counts, which reads the whole log once.
 func (c CoverageCommand) Run(s cli.Streams) error {
-	made := coverage{Policies: []coveredPolicy{}}
-	var err error
-	if made.From, made.To, err = c.Span.times(); err != nil {
-		return err
-	}
 	bundle, err := bundledir.Load(c.Dir, s)
 	if err != nil {
 		return err
 	}
-	made.Bundle = bundle.Digest()
+	made := coverage{Bundle: bundle.Digest(), Policies: []coveredPolicy{}}
 	tests, err := testsIn(s, c.Dir)
 	if err != nil {
 		return err
@@ -69,16 +64,13 @@ func (c CoverageCommand) Run(s cli.Streams) error {
 			covered.Add(e.Call.Request.Tenant, d)
 		}
 	}
-	progress := s.Progress("records")
-	o := replay.Options{From: made.From, To: made.To, Tenant: string(c.Tenant), Progress: progress.At}
-	err = c.replayed("count decisions", false, func(ctx context.Context, log replay.Source) (err error) {
-		made.Traffic, err = replay.CountTraffic(ctx, log, o)
-		return err
+	err = c.walk(s, c.Span, c.Tenant, func(o replay.Options) error {
+		made.From, made.To = o.From, o.To
+		return c.replayed("count decisions", false, func(ctx context.Context, log replay.Source) (err error) {
+			made.Traffic, err = replay.CountTraffic(ctx, log, o)
+			return err
+		})
 	})
-	progress.End()
-	if err == nil {
-		err = c.sayPartial(s)
-	}
 	if err != nil {
 		return err
 	}

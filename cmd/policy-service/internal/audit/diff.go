@@ -64,10 +64,6 @@ type compared struct {
 
 // Run compares, and ends with 1 if a decision differs.
 func (c DiffCommand) Run(s cli.Streams) error {
-	from, to, err := c.Span.times()
-	if err != nil {
-		return err
-	}
 	a, err := readSide(c.A, "directory")
 	if err != nil {
 		return err
@@ -86,12 +82,10 @@ func (c DiffCommand) Run(s cli.Streams) error {
 		made.Tests, err = replay.CompareTests(context.Background(), a, b, testsA, testsB)
 	}
 	if err == nil && c.Log.given() {
-		progress := s.Progress("records")
-		made.Log, err = c.byLog(a, b, made.Changes, replay.Options{From: from, To: to, Tenant: string(c.Tenant), Progress: progress.At})
-		progress.End()
-		if err == nil {
-			err = c.Log.source().sayPartial(s)
-		}
+		err = c.Log.source().walk(s, c.Span, c.Tenant, func(o replay.Options) (err error) {
+			made.Log, err = c.byLog(a, b, made.Changes, o)
+			return err
+		})
 	}
 	if err != nil {
 		return err

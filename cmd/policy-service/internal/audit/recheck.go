@@ -35,21 +35,13 @@ func (recheckCommand) Help() string {
 
 // Run rechecks, which reads the whole log once.
 func (c recheckCommand) Run(s cli.Streams) error {
-	from, to, err := c.Span.times()
-	if err != nil {
-		return err
-	}
-	progress := s.Progress("records")
-	o := replay.Options{From: from, To: to, Tenant: string(c.Tenant), Progress: progress.At}
 	var made replay.Rechecked
-	err = c.replayed("recheck the log", true, func(ctx context.Context, log replay.Source) (err error) {
-		made, err = replay.Recheck(ctx, log, o)
-		return err
+	err := c.walk(s, c.Span, c.Tenant, func(o replay.Options) error {
+		return c.replayed("recheck the log", true, func(ctx context.Context, log replay.Source) (err error) {
+			made, err = replay.Recheck(ctx, log, o)
+			return err
+		})
 	})
-	progress.End()
-	if err == nil {
-		err = c.sayPartial(s)
-	}
 	if err != nil {
 		return err
 	}
@@ -84,6 +76,21 @@ func (a sourceFlags) replayed(what string, bundles bool, f func(context.Context,
 		}
 		return f(ctx, from)
 	})
+}
+
+// walk has f read the chosen records of the log. It shows how far that is, and warns of records that cannot be read now.
+func (a sourceFlags) walk(s cli.Streams, span spanFlags, tenant cli.Given, f func(replay.Options) error) error {
+	from, to, err := span.times()
+	if err != nil {
+		return err
+	}
+	progress := s.Progress("records")
+	err = f(replay.Options{From: from, To: to, Tenant: string(tenant), Progress: progress.At})
+	progress.End()
+	if err != nil {
+		return err
+	}
+	return a.sayPartial(s)
 }
 
 // mostPrinted is how many differences are printed.

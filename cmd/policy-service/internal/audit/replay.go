@@ -101,27 +101,19 @@ type sideJSON struct {
 
 // Run replays, and ends with 1 if more changes than may.
 func (c ReplayCommand) Run(s cli.Streams) error {
-	from, to, err := c.Span.times()
-	if err != nil {
-		return err
-	}
 	candidate, err := readSide(c.Candidate, "--candidate")
 	if err != nil {
 		return err
 	}
-	progress := s.Progress("records")
-	o := replay.Options{From: from, To: to, Tenant: string(c.Tenant), Progress: progress.At}
 	var made replayed
-	err = c.records(func(each func(*replay.Change)) error {
-		return c.replayable("replay the log", true, func(ctx context.Context, open func() (replay.Source, error)) (err error) {
-			made, err = c.compare(ctx, open, candidate, o, each)
-			return err
+	err = c.walk(s, c.Span, c.Tenant, func(o replay.Options) error {
+		return c.records(func(each func(*replay.Change)) error {
+			return c.replayable("replay the log", true, func(ctx context.Context, open func() (replay.Source, error)) (err error) {
+				made, err = c.compare(ctx, open, candidate, o, each)
+				return err
+			})
 		})
 	})
-	progress.End()
-	if err == nil {
-		err = c.sayPartial(s)
-	}
 	if err != nil {
 		return err
 	}
