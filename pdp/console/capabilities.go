@@ -83,12 +83,8 @@ func (v *visit) capabilities() {
 		asked.Set("state", string(state.Name()))
 	}
 	at := func(cursor string) page.Href {
-		q := url.Values{"state": {stateName(state)}}
-		for name := range asked {
-			if name != "state" {
-				q.Set(name, asked.Get(name))
-			}
-		}
+		q := maps.Clone(asked)
+		q.Set("state", stateName(state))
 		if cursor != "" {
 			q.Set("cursor", cursor)
 		}
