@@ -172,40 +172,6 @@ func accessFound(t *testing.T, s *siege, who toolaccess.Agent) (names []string) 
 	return names
 }
 
-// A declaration beside the policies of the bundle mcp, which has a schema, narrows what they permit, and opens nothing that they forbid.
-func TestDeclaredBesideTheBundle(t *testing.T) {
-	t.Parallel()
-	s := filesystem(t, map[string]string{"access/files.yaml": `
-mode: allowlist
-subjects: [agent, user]
-rules:
-- {agent: desktop, tools: [read_*, write_file]}
-- {agent: ci, tools: "*"}
-- {agent: alice, tools: move_file, requires_approval: true}
-`})
-	for _, era := range eras {
-		for name, want := range map[string][]string{
-			"desktop": {"read_text_file", "read_media_file", "write_file"},
-			"job":     {"read_text_file", "read_media_file", "list_directory", "list_directory_with_sizes", "directory_tree", "search_files", "get_file_info", "list_allowed_directories"},
-		} {
-			who := bundleCallers[slices.IndexFunc(bundleCallers, func(c struct {
-				name   string
-				claims mcptest.Claims
-				hidden string
-			}) bool {
-				return c.name == name
-			})]
-			v := s.visitor(era, who.claims)
-			if got := shownTo(t, v); !slices.Equal(got, want) {
-				t.Errorf("%s: %s sees %q, want %q", era, name, got, want)
-			}
-			if got := v.call("get_file_info", `{"path":"welcome.md"}`); got.ran() != slices.Contains(want, "get_file_info") {
-				t.Errorf("%s: %s: %s", era, name, got)
-			}
-		}
-	}
-}
-
 // What a declaration has wait for somebody runs once they agree, as often as they agreed. When the rule is over, what they
 // agreed to is over with it. What policies by hand permit is closed meanwhile.
 func TestDeclaredApproval(t *testing.T) {

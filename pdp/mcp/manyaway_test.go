@@ -2,7 +2,7 @@ package mcp_test
 
 import (
 	"context"
-	"maps"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
@@ -90,8 +88,8 @@ func TestManyAway(t *testing.T) {
 			t.Run(era+" to "+up, func(t *testing.T) {
 				t.Parallel()
 				door := &manyDoor{state: "away"}
-				reader := sdkmetric.NewManualReader()
-				m := newMany(t, camp{deps: mcp.Deps{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))}}, map[string]manyServer{
+				reader, deps := metered()
+				m := newMany(t, camp{deps: deps}, map[string]manyServer{
 					"a": {answers: answers}, "b": {answers: answers, before: door.before(t)},
 				})
 				v, later := m.visitor(era, nil), m.visitor(era, mcptest.Claims{"client_id": "agent-2"})
@@ -113,9 +111,13 @@ func TestManyAway(t *testing.T) {
 				if err := m.gateway.Ready(); err == nil || !strings.Contains(err.Error(), "the MCP server b did not answer") || strings.Contains(err.Error(), "server a") {
 					t.Errorf("ready: %v", err)
 				}
-				if got := manyAvailable(t, reader); !maps.Equal(got, map[string]int64{"pdp": 1, "servera": 1, "serverb": 0}) {
-					t.Errorf("available are %v", got)
+				available := func(want string) {
+					t.Helper()
+					if got := fmt.Sprint(countedBy(reader, "policy_service.mcp.available", "of"), countedBy(reader, "policy_service.mcp.available", "server")); got != want {
+						t.Errorf("available are %v", got)
+					}
 				}
+				available("map[pdp:1 server:1] map[:1 a:1 b:0]")
 				if !strings.Contains(m.logs.String(), `"a server is left out","server":"b"`) {
 					t.Error("the log does not say so")
 				}
@@ -131,9 +133,10 @@ func TestManyAway(t *testing.T) {
 					}
 				}
 				list("a__look", "a__change", "b__look", "b__change")
-				if err, got := m.gateway.Ready(), manyAvailable(t, reader); err != nil || got["serverb"] != 1 {
-					t.Errorf("ready: %v, available are %v", err, got)
+				if err := m.gateway.Ready(); err != nil {
+					t.Errorf("ready: %v", err)
 				}
+				available("map[pdp:1 server:2] map[:1 a:1 b:1]")
 				later.call("b__look", `{}`).runs(t)
 				owed := later.stream(manyListens)
 				if era == "modern" {
@@ -145,53 +148,6 @@ func TestManyAway(t *testing.T) {
 				v.call("a__look", `{}`).runs(t)
 			})
 		}
-	}
-}
-
-// manyAvailable is what the metric says of the PDP and the servers.
-func manyAvailable(t testing.TB, reader sdkmetric.Reader) map[string]int64 {
-	t.Helper()
-	var all metricdata.ResourceMetrics
-	orFail(t, reader.Collect(t.Context(), &all))
-	got := map[string]int64{}
-	for _, scope := range all.ScopeMetrics {
-		for _, metric := range scope.Metrics {
-			gauge, ok := metric.Data.(metricdata.Gauge[int64])
-			if !ok || metric.Name != "policy_service.mcp.available" {
-				continue
-			}
-			for _, p := range gauge.DataPoints {
-				of, _ := p.Attributes.Value("of")
-				server, _ := p.Attributes.Value("server")
-				got[of.AsString()+server.AsString()] = p.Value
-			}
-		}
-	}
-	return got
-}
-
-// If all are away it is the error that it is with one, and if the PDP is away no list is a shorter one.
-func TestManyAllAway(t *testing.T) {
-	t.Parallel()
-	doors := []*manyDoor{{}, {}}
-	m := newMany(t, camp{}, map[string]manyServer{"a": {before: doors[0].before(t)}, "b": {before: doors[1].before(t)}})
-	v := m.person(nil)
-	if got := v.ask("tools/list", `{}`); !got.ran() {
-		t.Fatal(got)
-	}
-	for _, d := range doors {
-		d.set("away")
-	}
-	fresh := m.stranger("modern", m.issuer.Token(t, mcptest.Claims{"sub": "bob"}))
-	for _, method := range []string{"server/discover", "tools/list", "prompts/list"} {
-		fresh.ask(method, `{}`).refused(t, -32603, "upstream_unavailable", "", method)
-	}
-	orFail(t, m.pdp.Stop(context.Background()))
-	for _, d := range doors {
-		d.set("")
-	}
-	if got := v.ask("tools/list", `{}`); got.ran() || got.kind() != "authorization_unavailable" {
-		t.Error(got)
 	}
 }
 

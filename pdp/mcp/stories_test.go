@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -52,9 +53,11 @@ import (
 //	config.yaml    keys of the gateway's configuration that differ from the ordinary, as in its file; an upstream needs no url
 //	server         what the server rec does, see rules below; "server b" is that of the server b, which has the label b
 //	story          the steps
+//	NAME: FILE     is for the bundle, and not in it before a step says so
 //
 // A story without a .cedar file permits everything. The line "bundle people" takes the bundle of people_test.go instead (with
-// alice, the operators mia, noah and zoe, and eve), "bundle NAME" one of package policies; files are added to it.
+// alice, the operators mia, noah and zoe, and eve), "bundle NAME" one of package policies; files are added to it. With the line
+// "locked" the tools of rec are locked as they are.
 //
 // # Clients
 //
@@ -67,6 +70,7 @@ import (
 //	alice> answer {"action":"accept","content":{}}     answers what alice was asked: by a response, or by the call with it
 //	alice> again                                       sends the last request once more
 //	alice> cancel                                      gives the request up, as the era does
+//	alice> leave                                       gives it up by the end of the connection, in any era
 //	alice< error -32602 ...                            is the next that she hears; "..." stands for any text
 //	alice header Retry-After: ...                      is a header of what she heard last
 //
@@ -106,11 +110,14 @@ import (
 //	server< tools/call {"name":"look",...}   is the next that reached the server because a client wanted it
 //	server< nothing                          nothing else reached it until now
 //	server rest                              whatever else reaches it is not looked at
+//	server away, server back                 it breaks off whatever comes, or is there again
 //
 // # The PDP, people, and the rest
 //
 //	pdp asked 2                              so many requests for decisions since the last such line
 //	pdp> 503 no, pdp> truth                  it answers all such requests so, or by itself again; pdp stops
+//	pdp> tool.fulfil: 503 no                 so those about an action; pdp> /response: ends breaks off what is sent to such paths
+//	pdp has NAME: FILE, pdp has FILE         the file is in force that has a name, or the one that was there at first
 //	log has 1 ..."tool.invoke"...            so many records of the decision log match; gateway log has 1 ... is the gateway's own
 //	pending confirm                          waits until people are asked about the tool, and gives the request the next of the names ASK-1, ASK-2, ...
 //	mia approve ASK-1, deny, revoke, delegate ASK-1 zoe
@@ -313,7 +320,7 @@ func (x *telling) settle() {
 	for name, text := range s.files {
 		if server, ok := strings.CutPrefix(name, "server"); ok {
 			rules[strings.TrimSpace(server)] = text
-		} else if name != "config.yaml" {
+		} else if name != "config.yaml" && !strings.Contains(name, ": ") {
 			of.files[name] = text
 		}
 	}
@@ -351,6 +358,12 @@ func (x *telling) settle() {
 
 // configure changes the configuration of the gateway as the story has it.
 func (x *telling) configure(c *mcp.Config) {
+	if os.Getenv(atPDP) != "" {
+		c.ToolRequests.Keep = mcp.KeepAtPDP
+	}
+	if slices.ContainsFunc(x.of.steps, func(one step) bool { return one.text == "locked" }) {
+		c.Lock.File = lockOf(x.t, x.servers[""].answers.Tools)
+	}
 	of := map[string]mcp.UpstreamConfig{}
 	for name, one := range x.servers {
 		u := c.Upstreams["rec"]
@@ -368,6 +381,9 @@ func (x *telling) configure(c *mcp.Config) {
 		form.Check = nil // it is checked when the gateway begins
 		_, err := form.Read(config.Given{File: file}, c)
 		orFail(x.t, err)
+		if c.Identity.Static != nil {
+			c.Identity.Issuers = nil
+		}
 	}
 	for name, u := range c.Upstreams {
 		if u.URL == "" && u.Command == nil {
@@ -699,6 +715,9 @@ func (c *teller) say(label, text string) {
 			before.end()
 		}
 		return
+	case word == "leave":
+		before.end()
+		return
 	}
 	c.x.finish(c, label)
 	h := &hearing{}
@@ -1009,6 +1028,7 @@ type scripted struct {
 	seen    int           // of what the recorder got, how much is in came
 	came    []mcptest.Got // what no step has looked at
 	rest    bool          // what else comes is not looked at
+	away    atomic.Bool
 }
 
 // serverRule is what a server says to a request of a method, about something if that has a name.
@@ -1068,6 +1088,9 @@ func about(c *mcptest.Call) string {
 }
 
 func (s *scripted) handle(c *mcptest.Call) bool {
+	if s.away.Load() {
+		panic(http.ErrAbortHandler)
+	}
 	name := about(c)
 	if c.Method == "subscriptions/listen" && s.answers.Listen != nil {
 		_, filter, _ := strings.Cut(string(c.Params), `"notifications":`)
@@ -1318,16 +1341,25 @@ func (x *telling) compare(one step, forms []string) {
 
 // instead has another answer for the PDP.
 func (x *telling) instead(text string) {
-	status, body, _ := strings.Cut(text, " ")
+	about, says, some := strings.Cut(text, ": ")
+	if !some || strings.Contains(about, " ") {
+		about, says = "", text
+	}
+	status, body, _ := strings.Cut(says, " ")
 	if status == "truth" {
 		x.tap.answers(nil)
 		return
 	}
 	code, err := strconv.Atoi(status)
-	orFail(x.t, err)
-	x.tap.answers(func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
-		if !decides(r.URL.Path) {
+	if status != "ends" {
+		orFail(x.t, err)
+	}
+	x.tap.answers(func(w http.ResponseWriter, r *http.Request, asks []byte) bool {
+		if path := strings.HasPrefix(about, "/"); path && !strings.HasSuffix(r.URL.Path, about) || !path && !(decides(r.URL.Path) && strings.Contains(string(asks), about)) {
 			return false
+		}
+		if status == "ends" {
+			panic(http.ErrAbortHandler)
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
@@ -1356,8 +1388,6 @@ func (x *telling) records(pattern string) (n int) {
 		x.t.Fatalf("the log: %d %s", got.Status, got.Body)
 	}
 	for line := range strings.Lines(got.Body) {
-		if strings.Contains(line, "look") {
-		}
 		if fits(x.names.name(strings.TrimSpace(line)), pattern) {
 			n++
 		}
@@ -1381,7 +1411,7 @@ func (x *telling) does(text string) {
 		}
 	}
 	switch word {
-	case "run", "bundle", "client", "replicas", "capabilities":
+	case "run", "bundle", "client", "replicas", "capabilities", "locked":
 	case "advance":
 		d, err := time.ParseDuration(rest)
 		orFail(x.t, err)
@@ -1414,6 +1444,14 @@ func (x *telling) does(text string) {
 			orFail(x.t, x.world.pdp.Stop(x.t.Context()))
 			return
 		}
+		if first == "has" {
+			text, is := x.of.files[more]
+			if !is {
+				x.t.Fatalf("the story has no file %s", more)
+			}
+			x.rule(more[strings.LastIndexByte(more, ' ')+1:], text)
+			return
+		}
 		now := x.asked()
 		if got := strconv.Itoa(now - x.questions); got != more {
 			x.t.Errorf("%s: %s times", text, got)
@@ -1430,6 +1468,8 @@ func (x *telling) person(name, does, of string) {
 	switch does {
 	case "rest":
 		x.servers[strings.TrimPrefix(name, "server")].rest = true
+	case "away", "back":
+		x.servers[strings.TrimPrefix(name, "server")].away.Store(does == "away")
 	case "approve":
 		x.approve(name, of)
 	case "deny":
