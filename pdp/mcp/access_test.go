@@ -10,7 +10,6 @@ import (
 	"github.com/go-json-experiment/json"
 	"go.yaml.in/yaml/v3"
 
-	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/pdptest/clock"
 	"policy-service/pdp/pdptest/toolaccess"
@@ -170,49 +169,4 @@ func accessFound(t *testing.T, s *siege, who toolaccess.Agent) (names []string) 
 		names = append(names, strings.TrimPrefix(one.ID, "rec:"))
 	}
 	return names
-}
-
-// What a declaration has wait for somebody runs once they agree, as often as they agreed. When the rule is over, what they
-// agreed to is over with it. What policies by hand permit is closed meanwhile.
-func TestDeclaredApproval(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			w := newPeople(t, land{
-				files: map[string]string{"access/rec.yaml": `
-mode: allowlist
-approval: {template: second-person, valid_for: 1h, timeout: 1h}
-rules: [{agent: "*", tools: never, requires_approval: true, expires: ` + time.Now().Add(10*time.Minute).UTC().Format(time.RFC3339) + `}]
-`},
-				change: func(c *mcp.Config) { c.Approvals.Wait = 100 * time.Millisecond },
-			})
-			v := w.plain(era)
-			if got := shownTo(t, v); !slices.Equal(got, []string{"never"}) {
-				t.Errorf("shown are %q", got)
-			}
-			if got := v.call("free", `{}`); got.ran() {
-				t.Errorf("a tool that a policy by hand permits: %s", got)
-			}
-			for _, arguments := range []string{`{"n":1}`, `{"n":2}`} {
-				if got := v.call("never", arguments); got.ran() || !strings.Contains(got.text, bundleAsks) {
-					t.Errorf("%s: %s", arguments, got)
-				}
-				w.approve("mia", w.asks("never"))
-			}
-			if got := v.call("never", `{"n":1}`); !got.ran() {
-				t.Errorf("with an approval: %s", got)
-			}
-			w.advance(10 * time.Minute)
-			if got := v.call("never", `{"n":2}`); got.ran() || got.code() != -32001 || strings.Contains(got.text, bundleAsks) {
-				t.Errorf("when the rule is over: %s", got)
-			}
-			if got := shownTo(t, v); len(got) != 0 {
-				t.Errorf("when the rule is over, shown are %q", got)
-			}
-			if got := w.forwarded("never"); !slices.Equal(got, []string{`{"n":1}`}) {
-				t.Errorf("the server got %q", got)
-			}
-		})
-	}
 }

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
-	"go.opentelemetry.io/otel/trace/noop"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
@@ -183,41 +183,12 @@ func TestManyHangs(t *testing.T) {
 	})
 }
 
-// manyTraces are told when a handshake has its answer.
-type manyTraces struct {
-	noop.TracerProvider
-	ends chan struct{}
-}
-
-func (p manyTraces) Tracer(string, ...trace.TracerOption) trace.Tracer {
-	return manyTracer{ends: p.ends}
-}
-
-type manyTracer struct {
-	noop.Tracer
-	ends chan struct{}
-}
-
-type manySpan struct {
-	noop.Span
-	ends chan struct{}
-}
-
-func (m manyTracer) Start(ctx context.Context, name string, _ ...trace.SpanStartOption) (context.Context, trace.Span) {
-	if name == "mcp initialize" {
-		return ctx, manySpan{ends: m.ends}
-	}
-	return ctx, noop.Span{}
-}
-
-func (s manySpan) End(...trace.SpanEndOption) { s.ends <- struct{}{} }
-
 // Who gives up before a session has begun leaves nothing behind, also at a server that was slow to begin it.
 func TestManyGivenUp(t *testing.T) {
 	t.Parallel()
 	door := &manyDoor{state: "hangs", came: make(chan struct{}, 8), ended: make(chan struct{}, 8)}
-	opened, noticed := make(chan struct{}, 8), manyTraces{ends: make(chan struct{}, 8)}
-	m := newMany(t, camp{deps: mcp.Deps{TracerProvider: noticed}}, map[string]manyServer{
+	opened, spans := make(chan struct{}, 8), tracetest.NewSpanRecorder()
+	m := newMany(t, camp{deps: mcp.Deps{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))}}, map[string]manyServer{
 		"a": {answers: mcptest.Answers{Eras: []string{"legacy"}, Heard: func(g mcptest.Got) { opened <- struct{}{} }}},
 		"b": {answers: mcptest.Answers{Eras: []string{"legacy"}}, before: door.before(t)},
 	})
@@ -235,7 +206,9 @@ func TestManyGivenUp(t *testing.T) {
 	if err := <-over; err == nil {
 		t.Error("it was answered")
 	}
-	<-noticed.ends
+	mcptest.Until(t, "the gateway has noticed", func() bool {
+		return slices.ContainsFunc(spans.Ended(), func(s sdktrace.ReadOnlySpan) bool { return s.Name() == "mcp initialize" })
+	})
 	door.set("")
 	select {
 	case <-door.ended:

@@ -103,31 +103,22 @@ const noRequest = "no request of that id waits here"
 func names(t testing.TB, what string, got echo, by, requester string) {
 	t.Helper()
 	var result struct {
-		By   string            `json:"fulfilledBy"`
-		For  string            `json:"originalRequester"`
-		Meta map[string]string `json:"_meta"`
+		By   string `json:"fulfilledBy"`
+		For  string `json:"originalRequester"`
+		Meta struct {
+			By  string `json:"io.policy-service/fulfilledBy"`
+			For string `json:"io.policy-service/originalRequester"`
+		} `json:"_meta"`
 	}
-	if !got.ran() || json.Unmarshal(withoutServerInfo(got.result), &result) != nil {
+	if !got.ran() || json.Unmarshal(got.result, &result) != nil {
 		t.Errorf("%s: %s", what, got)
 		return
 	}
 	_, shortBy, _ := strings.Cut(by, "/")
 	_, shortFor, _ := strings.Cut(requester, "/")
-	if result.By != shortBy || result.For != shortFor || result.Meta["io.policy-service/fulfilledBy"] != by || result.Meta["io.policy-service/originalRequester"] != requester {
+	if result.By != shortBy || result.For != shortFor || result.Meta.By != by || result.Meta.For != requester {
 		t.Errorf("%s: it is fulfilled by %q for %q, %v", what, result.By, result.For, result.Meta)
 	}
-}
-
-func withoutServerInfo(result jsontext.Value) []byte {
-	var all map[string]jsontext.Value
-	var meta map[string]jsontext.Value
-	if json.Unmarshal(result, &all) != nil || json.Unmarshal(all["_meta"], &meta) != nil {
-		return result
-	}
-	delete(meta, "io.modelcontextprotocol/serverInfo")
-	all["_meta"], _ = json.Marshal(meta)
-	text, _ := json.Marshal(all)
-	return text
 }
 
 // pendingRequest is what is told of a request.

@@ -77,7 +77,8 @@ import (
 // A client has one thing under way, and any number of others as alice/2>, alice/ear>, ... Over the standard streams
 // alice/ear is there from the beginning, and has what no call brings. A request may not be followed by another
 // of the same label before it has been answered. alice/api> POST /v1/approvals/ASK-1/decision {...} asks the PDP by alice's key.
-// REPEAT(x,5000) in what is sent, or what a rule says, is a text that often.
+// REPEAT(x,5000) in what is sent, or what a rule says, is a text that often. NOW+10m in what is sent, or in a file of the bundle, is
+// that time, and in what is heard afterwards it has this name.
 //
 // What is heard is written "result VALUE", "error CODE MESSAGE DATA", "METHOD PARAMS" for a request or notification, and "end" for
 // a stream that ends without an answer, with a status before it if that is not 200. _meta and "resultType":"complete" are left
@@ -316,12 +317,13 @@ func (x *telling) unlisted(name, text string) {
 // settle starts all that the story needs.
 func (x *telling) settle() {
 	s, of := x.of, land{files: map[string]string{}, change: x.configure, slower: 100} // what ages in seconds does not, on a busy machine
+	x.names = naming{t: x.t, now: time.Now, of: map[string]string{}, values: map[string]string{}}
 	rules := map[string]string{}
 	for name, text := range s.files {
 		if server, ok := strings.CutPrefix(name, "server"); ok {
 			rules[strings.TrimSpace(server)] = text
 		} else if name != "config.yaml" && !strings.Contains(name, ": ") {
-			of.files[name] = text
+			of.files[name] = x.names.back(text)
 		}
 	}
 	if len(rules) == 0 {
@@ -345,7 +347,7 @@ func (x *telling) settle() {
 		of.before, of.serve = x.tap.before, x.tap.serve
 	}
 	x.world = newPeople(x.t, of)
-	x.names = naming{t: x.t, of: map[string]string{}, values: map[string]string{}}
+	x.names.now = x.now
 	x.names.fixed = []string{x.pdp.URL, "PDP", x.issuer.URL, "ISSUER"}
 	for _, r := range x.replicas {
 		x.names.fixed = append(x.names.fixed, strings.TrimSuffix(r.url, mcp.Endpoint), "GATEWAY", strings.TrimPrefix(strings.TrimSuffix(r.url, mcp.Endpoint), "http://"), "GATEWAY")
@@ -401,6 +403,7 @@ func (x *telling) configure(c *mcp.Config) {
 // naming gives what differs each time a name that does not.
 type naming struct {
 	t                testing.TB
+	now              func() time.Time
 	fixed            []string
 	of, values       map[string]string // names by values, and back
 	ids, seals, asks int
@@ -413,12 +416,14 @@ var (
 	ofCapabilities = regexp.MustCompile(`,"_meta":\{"io\.policy-service/tool":\{[^{}]*\}\}|,?"io\.policy-service/(?:tool|capabilities)":\{"i[^{}]*\}`)
 	sessionText    = regexp.MustCompile(`"session":"[A-Za-z0-9_-]{43}"`)
 	retryText      = regexp.MustCompile(`"retry_after":[1-9]\d*`)
+	momentText     = regexp.MustCompile(`\bNOW\+\w+`)
 	repeated       = regexp.MustCompile(`REPEAT\((.*?),(\d+)\)`)
 )
 
 func (n *naming) name(text string) string {
 	text = strings.NewReplacer(n.fixed...).Replace(text)
-	text = retryText.ReplaceAllString(timeText.ReplaceAllString(text, "TIME"), `"retry_after":N`)
+	text = timeText.ReplaceAllStringFunc(text, func(at string) string { return cmp.Or(n.of[at], "TIME") })
+	text = retryText.ReplaceAllString(text, `"retry_after":N`)
 	text = sessionText.ReplaceAllString(text, `"session":"SESSION"`)
 	return unsteady.ReplaceAllStringFunc(text, func(value string) string {
 		if name, has := n.of[value]; has {
@@ -450,6 +455,13 @@ func (n *naming) back(text string) string {
 		parts := repeated.FindStringSubmatch(m)
 		times, _ := strconv.Atoi(parts[2])
 		return strings.Repeat(parts[1], times)
+	})
+	text = momentText.ReplaceAllStringFunc(text, func(name string) string {
+		d, err := time.ParseDuration(name[len("NOW+"):])
+		orFail(n.t, err)
+		at := n.now().Add(d).UTC().Format(time.RFC3339)
+		n.of[at] = name
+		return at
 	})
 	for i := 0; i < len(n.fixed); i += 2 {
 		if !strings.Contains(text, n.fixed[i+1]) {
