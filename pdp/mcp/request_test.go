@@ -1,7 +1,6 @@
 package mcp_test
 
 import (
-	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -198,26 +197,6 @@ func TestRequestTenants(t *testing.T) {
 	a.untouched(t)
 	if pendingID(requester.fetches(id, "free", `{}`)) != id {
 		t.Error("it does not wait any longer")
-	}
-}
-
-// What waits is counted, and how it ends.
-func TestRequestCounted(t *testing.T) {
-	t.Parallel()
-	counts, deps := metered()
-	a := newAgora(t, land{deps: deps})
-	requester := a.restricted("modern", "alice")
-	requester.requests("free", `{"n":1}`)
-	id := requester.requests("free", `{"n":2}`)
-	if got := gaugeIn(counts, "policy_service.mcp.requested"); got != 2 {
-		t.Errorf("%d wait", got)
-	}
-	names(t, "the call", a.user("legacy", "mia").fulfils(id, "restricted", "free", `{"n":2}`), "user/mia", "agent/restricted")
-	if got := gaugeIn(counts, "policy_service.mcp.requested"); got != 1 {
-		t.Errorf("%d wait in the end", got)
-	}
-	if got := countedBy(counts, "policy_service.mcp.fulfilments", "outcome"); fmt.Sprint(got) != "map[answered:1]" {
-		t.Errorf("fulfilled are %v", got)
 	}
 }
 

@@ -17,12 +17,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"golang.org/x/tools/txtar"
 
 	"policy-service/pdp/mcp"
@@ -73,6 +73,8 @@ import (
 //	alice> leave                                       gives it up by the end of the connection, in any era
 //	alice< error -32602 ...                            is the next that she hears; "..." stands for any text
 //	alice header Retry-After: ...                      is a header of what she heard last
+//	alice/ear rest                                     whatever else comes there is not looked at
+//	unheard notifications/welcome                      what has this in it is not looked at, whoever hears it
 //
 // A client has one thing under way, and any number of others as alice/2>, alice/ear>, ... Over the standard streams
 // alice/ear is there from the beginning, and has what no call brings. A request may not be followed by another
@@ -111,7 +113,8 @@ import (
 //	server< tools/call {"name":"look",...}   is the next that reached the server because a client wanted it
 //	server< nothing                          nothing else reached it until now
 //	server rest                              whatever else reaches it is not looked at
-//	server away, server back                 it breaks off whatever comes, or is there again
+//	server away, server hangs, server back   it breaks off whatever comes, has it wait, or is there again
+//	server got tools/list DELETE             are the methods or verbs of all that has come to it since the last such line, or "nothing"
 //
 // # The PDP, people, and the rest
 //
@@ -124,6 +127,9 @@ import (
 //	mia approve ASK-1, deny, revoke, delegate ASK-1 zoe
 //	approval ASK-1 approved                  waits until it has the status
 //	votes ASK-1 approve user::"mia" api       are all, with "; " between them
+//	metric available by server [a:1 b:0]     waits until the gateway has counted so, in policy_service.mcp.available
+//	calls of tools/call [answered:2]         so the requests of a method, by how they ended
+//	ready, ready ...b did not answer...      the gateway is, or is not, and says so
 //	replicas 2, advance 10m, drain           gateways, the time of all, Drain
 //	run legacy modern legacy-stdio           in which runs the story is told, if not in legacy and modern
 type story struct {
@@ -261,6 +267,7 @@ type telling struct {
 	servers   map[string]*scripted
 	names     naming
 	tap       *wiretap
+	counts    *sdkmetric.ManualReader
 	questions int
 	at, last  int        // the step that is told, and the one before it
 	heard     [][]string // by step, the lines that should stand there, and those behind them
@@ -341,6 +348,7 @@ func (x *telling) settle() {
 	for name, text := range rules {
 		x.servers[name] = newScripted(x, text, of.bundle == nil)
 	}
+	x.counts, of.deps = metered()
 	of.replicas, _ = strconv.Atoi(s.argument("replicas"))
 	if slices.ContainsFunc(s.steps, func(one step) bool { return one.name == "pdp" || strings.HasPrefix(one.text, "pdp ") }) {
 		x.tap = newWiretap(x.t)
@@ -871,6 +879,8 @@ func (c *teller) hears(h *hearing) (forms []string) {
 	switch {
 	case item.over:
 		return nil
+	case c.x.of.argument("unheard") != "" && strings.Contains(item.text, c.x.of.argument("unheard")):
+		return c.hears(h)
 	case item.text == "end" && h.answered && !c.x.of.bytes:
 		return c.hears(h)
 	case item.header != nil:
@@ -1040,7 +1050,9 @@ type scripted struct {
 	seen    int           // of what the recorder got, how much is in came
 	came    []mcptest.Got // what no step has looked at
 	rest    bool          // what else comes is not looked at
-	away    atomic.Bool
+	got     int           // of what the recorder got, how much was before the last step that looked at all of it
+	state   string        // "away" or "hangs", or "back"
+	moved   chan struct{} // is closed when that changes
 }
 
 // serverRule is what a server says to a request of a method, about something if that has a name.
@@ -1057,7 +1069,7 @@ type heldCall struct {
 }
 
 func newScripted(x *telling, text string, people bool) *scripted {
-	s := &scripted{x: x}
+	s := &scripted{x: x, moved: make(chan struct{})}
 	s.answers.Tools = siegeTools
 	if people {
 		var tools []string
@@ -1099,9 +1111,34 @@ func about(c *mcptest.Call) string {
 	return cmp.Or(params.Name, params.URI)
 }
 
-func (s *scripted) handle(c *mcptest.Call) bool {
-	if s.away.Load() {
+// there reports whether the server is there, and waits until it may be.
+func (s *scripted) there(c *mcptest.Call) bool {
+	s.mu.Lock()
+	state, moved := s.state, s.moved
+	s.mu.Unlock()
+	if state == "hangs" {
+		select {
+		case <-moved:
+			return false
+		case <-c.Context.Done():
+		}
+	}
+	if state == "away" || state == "hangs" {
 		panic(http.ErrAbortHandler)
+	}
+	return true
+}
+
+// moves has the server be away, or hang, or be back.
+func (s *scripted) moves(to string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.moved)
+	s.state, s.moved = to, make(chan struct{})
+}
+
+func (s *scripted) handle(c *mcptest.Call) bool {
+	for !s.there(c) {
 	}
 	name := about(c)
 	if c.Method == "subscriptions/listen" && s.answers.Listen != nil {
@@ -1423,13 +1460,24 @@ func (x *telling) does(text string) {
 		}
 	}
 	switch word {
-	case "run", "bundle", "client", "replicas", "capabilities", "locked":
+	case "run", "bundle", "client", "replicas", "capabilities", "locked", "unheard":
 	case "advance":
 		d, err := time.ParseDuration(rest)
 		orFail(x.t, err)
 		x.advance(d)
 	case "drain":
 		x.gateway.Drain()
+	case "metric":
+		name, more, _ := strings.Cut(rest, " [")
+		name, by, _ := strings.Cut(name, " by ")
+		mcptest.Until(x.t, text, func() bool { return fmt.Sprint(countedBy(x.counts, "policy_service.mcp."+name, by)) == "map["+more })
+	case "calls": // of
+		method, more, _ := strings.Cut(more, " ")
+		mcptest.Until(x.t, text, func() bool { return fmt.Sprint(callsCounted(x.counts, method)) == "map"+more })
+	case "ready":
+		if err := x.gateway.Ready(); (err == nil) != (rest == "") || err != nil && !fits(err.Error(), rest) {
+			x.t.Errorf("%s: %v", text, err)
+		}
 	case "pending":
 		x.names.ask(x.asks(rest))
 	case "approval":
@@ -1479,9 +1527,23 @@ func (x *telling) person(name, does, of string) {
 	x.t.Helper()
 	switch does {
 	case "rest":
+		if client, label, is := strings.Cut(name, "/"); is {
+			delete(x.clients[client].under, label)
+			return
+		}
 		x.servers[strings.TrimPrefix(name, "server")].rest = true
-	case "away", "back":
-		x.servers[strings.TrimPrefix(name, "server")].away.Store(does == "away")
+	case "away", "hangs", "back":
+		x.servers[strings.TrimPrefix(name, "server")].moves(does)
+	case "got":
+		server := x.servers[strings.TrimPrefix(name, "server")]
+		var came []string
+		for _, g := range server.rec.Got()[server.got:] {
+			came = append(came, cmp.Or(g.Method, g.Verb))
+		}
+		server.got += len(came)
+		if got := cmp.Or(strings.Join(came, " "), "nothing"); !fits(got, of) {
+			x.t.Errorf("%s got %s, want %s", name, got, of)
+		}
 	case "approve":
 		x.approve(name, of)
 	case "deny":
