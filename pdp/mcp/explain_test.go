@@ -13,7 +13,6 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/mcp"
-	"policy-service/pdp/mcp/lock"
 	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/server/config"
 )
@@ -103,19 +102,11 @@ func explainDefinitions(t testing.TB, server, list string) (all []mcp.Tool) {
 	return all
 }
 
-// lockOf is a file in which the tools of a list are locked.
+// lockOf is a file in which the tools of rec are locked, by a list.
 func lockOf(t testing.TB, list string) (file string) {
 	t.Helper()
-	var all []lock.Tool
-	for _, d := range explainDefinitions(t, "rec", list) {
-		one, err := lock.ParseTool(d.Definition)
-		orFail(t, err)
-		all = append(all, one)
-	}
-	s, err := lock.Of("", all)
-	orFail(t, err)
 	file = filepath.Join(t.TempDir(), "tools.lock.json")
-	orFail(t, lock.File{Servers: map[string]lock.Server{"rec": s}}.Write(file))
+	manyLock(t, file, map[string]string{"rec": list})
 	return file
 }
 

@@ -57,7 +57,7 @@ import (
 //
 // A story without a .cedar file permits everything. The line "bundle people" takes the bundle of people_test.go instead (with
 // alice, the operators mia, noah and zoe, and eve), "bundle NAME" one of package policies; files are added to it. With the line
-// "locked" the tools of rec are locked as they are.
+// "locked" all tools are locked as the servers have them.
 //
 // # Clients
 //
@@ -372,7 +372,12 @@ func (x *telling) configure(c *mcp.Config) {
 		c.ToolRequests.Keep = mcp.KeepAtPDP
 	}
 	if slices.ContainsFunc(x.of.steps, func(one step) bool { return one.text == "locked" }) {
-		c.Lock.File = lockOf(x.t, x.servers[""].answers.Tools)
+		c.Lock.File = filepath.Join(x.t.TempDir(), "tools.lock.json")
+		all := map[string]string{}
+		for name, one := range x.servers {
+			all[cmp.Or(name, "rec")] = one.answers.Tools
+		}
+		manyLock(x.t, c.Lock.File, all)
 	}
 	of := map[string]mcp.UpstreamConfig{}
 	for name, one := range x.servers {
