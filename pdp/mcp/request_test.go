@@ -199,27 +199,3 @@ func TestRequestTenants(t *testing.T) {
 		t.Error("it does not wait any longer")
 	}
 }
-
-// An id with one character changed is none, whether the request waits or was fulfilled.
-func TestRequestForged(t *testing.T) {
-	t.Parallel()
-	a := newAgora(t, land{})
-	for _, era := range eras {
-		requester, mia := a.restricted(era, "alice"), a.user(era, "mia")
-		id := requester.requests("free", `{}`)
-		other := "A"
-		if id[20] == 'A' {
-			other = "B"
-		}
-		forged := id[:20] + other + id[21:]
-		for _, when := range []string{"it waits", "it is fulfilled"} {
-			for who, got := range map[string]echo{"the fulfiller": mia.fulfils(forged, "restricted", "free", `{}`), "the requester": requester.fetches(forged, "free", `{}`)} {
-				got.refused(t, -32602, "", noRequest, era, who, when)
-			}
-			if when == "it waits" {
-				names(t, era, mia.fulfils(id, "restricted", "free", `{}`), "user/mia", "agent/restricted")
-			}
-		}
-	}
-	a.ran("free", `{}`, `{}`)
-}

@@ -80,7 +80,7 @@ import (
 // alice/ear is there from the beginning, and has what no call brings. A request may not be followed by another
 // of the same label before it has been answered. alice/api> POST /v1/approvals/ASK-1/decision {...} asks the PDP by alice's key.
 // REPEAT(x,5000) in what is sent, or what a rule says, is a text that often. NOW+10m in what is sent, or in a file of the bundle, is
-// that time, and in what is heard afterwards it has this name.
+// that time, and in what is heard afterwards it has this name. FORGED(SEAL-1) is that with one character changed.
 //
 // What is heard is written "result VALUE", "error CODE MESSAGE DATA", "METHOD PARAMS" for a request or notification, and "end" for
 // a stream that ends without an answer, with a status before it if that is not 200. _meta and "resultType":"complete" are left
@@ -430,6 +430,7 @@ var (
 	sessionText    = regexp.MustCompile(`"session":"[A-Za-z0-9_-]{43}"`)
 	retryText      = regexp.MustCompile(`"retry_after":[1-9]\d*`)
 	momentText     = regexp.MustCompile(`\bNOW\+\w+`)
+	forgedText     = regexp.MustCompile(`FORGED\([^)]{21,}\)`)
 	repeated       = regexp.MustCompile(`REPEAT\((.*?),(\d+)\)`)
 )
 
@@ -482,11 +483,20 @@ func (n *naming) back(text string) string {
 		}
 		text = strings.ReplaceAll(text, n.fixed[i+1], n.fixed[i])
 	}
-	return named.ReplaceAllStringFunc(text, func(name string) string {
+	text = named.ReplaceAllStringFunc(text, func(name string) string {
 		if n.values[name] == "" {
 			n.t.Errorf("the story says %s before anything has that name", name)
 		}
 		return cmp.Or(n.values[name], name)
+	})
+	return forgedText.ReplaceAllStringFunc(text, func(m string) string {
+		forged := []byte(m[len("FORGED(") : len(m)-1])
+		other := byte('A')
+		if forged[20] == other {
+			other = 'B'
+		}
+		forged[20] = other
+		return string(forged)
 	})
 }
 
