@@ -21,7 +21,6 @@ type many struct {
 // manyServer is one of them. The zero value speaks both eras over HTTP, and has the tools of a siege.
 type manyServer struct {
 	answers mcptest.Answers
-	program bool
 	before  func(server string) string // stands before it, and has an address of its own
 	change  func(*mcp.UpstreamConfig)
 }
@@ -41,9 +40,6 @@ func newMany(t testing.TB, of camp, servers map[string]manyServer) *many {
 			u := mcp.UpstreamConfig{URL: rec.URL, AllowNetworks: []string{"127.0.0.0/8", "::1/128"}, Timeout: time.Minute}
 			if s.before != nil {
 				u.URL = s.before(rec.URL)
-			}
-			if s.program {
-				u = mcp.UpstreamConfig{Command: rec.Command(), Timeout: time.Minute}
 			}
 			if s.change != nil {
 				s.change(&u)
@@ -90,33 +86,6 @@ func manyNames(t testing.TB, got echo, list, member string) (names []string) {
 		names = append(names, name)
 	}
 	return names
-}
-
-// A gateway that is closed gives up what it asks of all servers.
-func TestManyClose(t *testing.T) {
-	t.Parallel()
-	come := make(chan struct{}, 8)
-	waits := mcptest.Answers{Handle: func(c *mcptest.Call) bool {
-		if c.Method != "tools/list" {
-			return false
-		}
-		come <- struct{}{}
-		<-c.Context.Done()
-		return true
-	}}
-	m := newMany(t, camp{}, map[string]manyServer{"a": {answers: waits}, "b": {answers: waits, program: true}})
-	v := m.person(nil)
-	answered := make(chan echo, 1)
-	go func() { answered <- v.ask("tools/list", `{}`) }()
-	<-come
-	<-come
-	s := v.stream(manyListens)
-	s.hears("acknowledged")
-	orFail(t, m.gateway.Close())
-	(<-answered).refused(t, -32603, "", "")
-	if s.lines.Scan(); s.lines.Err() != nil {
-		t.Error(s.lines.Err())
-	}
 }
 
 // What gateways with the same keys have sealed is good at none with other servers: neither a state in which a server waits nor a

@@ -114,7 +114,7 @@ import (
 //	server< nothing                          nothing else reached it until now
 //	server rest                              whatever else reaches it is not looked at
 //	server away, server hangs, server back   it breaks off whatever comes, has it wait, or is there again
-//	server got tools/list DELETE             are the methods or verbs of all that has come to it since the last such line, or "nothing"
+//	server got tools/list DELETE             waits until these methods or verbs have come to it since the last such line; "nothing" has
 //
 // # The PDP, people, and the rest
 //
@@ -130,7 +130,7 @@ import (
 //	metric available by server [a:1 b:0]     waits until the gateway has counted so, in policy_service.mcp.available
 //	calls of tools/call [answered:2]         so the requests of a method, by how they ended
 //	ready, ready ...b did not answer...      the gateway is, or is not, and says so
-//	replicas 2, advance 10m, drain           gateways, the time of all, Drain
+//	replicas 2, advance 10m, drain, close    gateways, the time of all, Drain, Close
 //	run legacy modern legacy-stdio           in which runs the story is told, if not in legacy and modern
 type story struct {
 	text  *txtar.Archive
@@ -1482,6 +1482,8 @@ func (x *telling) does(text string) {
 		x.advance(d)
 	case "drain":
 		x.gateway.Drain()
+	case "close":
+		orFail(x.t, x.gateway.Close())
 	case "metric":
 		name, more, _ := strings.Cut(rest, " [")
 		name, by, _ := strings.Cut(name, " by ")
@@ -1551,14 +1553,22 @@ func (x *telling) person(name, does, of string) {
 		x.servers[strings.TrimPrefix(name, "server")].moves(does)
 	case "got":
 		server := x.servers[strings.TrimPrefix(name, "server")]
-		var came []string
-		for _, g := range server.rec.Got()[server.got:] {
-			came = append(came, cmp.Or(g.Method, g.Verb))
+		var got string
+		came := func() bool {
+			var all []string
+			for _, g := range server.rec.Got()[server.got:] {
+				all = append(all, cmp.Or(g.Method, g.Verb))
+			}
+			got = cmp.Or(strings.Join(all, " "), "nothing")
+			return fits(got, of)
 		}
-		server.got += len(came)
-		if got := cmp.Or(strings.Join(came, " "), "nothing"); !fits(got, of) {
+		if of != "nothing" {
+			mcptest.Until(x.t, name+" got "+of, came)
+		}
+		if !came() {
 			x.t.Errorf("%s got %s, want %s", name, got, of)
 		}
+		server.got = len(server.rec.Got())
 	case "approve":
 		x.approve(name, of)
 	case "deny":
