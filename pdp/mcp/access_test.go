@@ -10,7 +10,6 @@ import (
 	"github.com/go-json-experiment/json"
 	"go.yaml.in/yaml/v3"
 
-	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/pdptest/clock"
 	"policy-service/pdp/pdptest/toolaccess"
@@ -170,83 +169,4 @@ func accessFound(t *testing.T, s *siege, who toolaccess.Agent) (names []string) 
 		names = append(names, strings.TrimPrefix(one.ID, "rec:"))
 	}
 	return names
-}
-
-// A declaration beside the policies of the bundle mcp, which has a schema, narrows what they permit, and opens nothing that they forbid.
-func TestDeclaredBesideTheBundle(t *testing.T) {
-	t.Parallel()
-	s := filesystem(t, map[string]string{"access/files.yaml": `
-mode: allowlist
-subjects: [agent, user]
-rules:
-- {agent: desktop, tools: [read_*, write_file]}
-- {agent: ci, tools: "*"}
-- {agent: alice, tools: move_file, requires_approval: true}
-`})
-	for _, era := range eras {
-		for name, want := range map[string][]string{
-			"desktop": {"read_text_file", "read_media_file", "write_file"},
-			"job":     {"read_text_file", "read_media_file", "list_directory", "list_directory_with_sizes", "directory_tree", "search_files", "get_file_info", "list_allowed_directories"},
-		} {
-			who := bundleCallers[slices.IndexFunc(bundleCallers, func(c struct {
-				name   string
-				claims mcptest.Claims
-				hidden string
-			}) bool {
-				return c.name == name
-			})]
-			v := s.visitor(era, who.claims)
-			if got := shownTo(t, v); !slices.Equal(got, want) {
-				t.Errorf("%s: %s sees %q, want %q", era, name, got, want)
-			}
-			if got := v.call("get_file_info", `{"path":"welcome.md"}`); got.ran() != slices.Contains(want, "get_file_info") {
-				t.Errorf("%s: %s: %s", era, name, got)
-			}
-		}
-	}
-}
-
-// What a declaration has wait for somebody runs once they agree, as often as they agreed. When the rule is over, what they
-// agreed to is over with it. What policies by hand permit is closed meanwhile.
-func TestDeclaredApproval(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			w := newPeople(t, land{
-				files: map[string]string{"access/rec.yaml": `
-mode: allowlist
-approval: {template: second-person, valid_for: 1h, timeout: 1h}
-rules: [{agent: "*", tools: never, requires_approval: true, expires: ` + time.Now().Add(10*time.Minute).UTC().Format(time.RFC3339) + `}]
-`},
-				change: func(c *mcp.Config) { c.Approvals.Wait = 100 * time.Millisecond },
-			})
-			v := w.plain(era)
-			if got := shownTo(t, v); !slices.Equal(got, []string{"never"}) {
-				t.Errorf("shown are %q", got)
-			}
-			if got := v.call("free", `{}`); got.ran() {
-				t.Errorf("a tool that a policy by hand permits: %s", got)
-			}
-			for _, arguments := range []string{`{"n":1}`, `{"n":2}`} {
-				if got := v.call("never", arguments); got.ran() || !strings.Contains(got.text, bundleAsks) {
-					t.Errorf("%s: %s", arguments, got)
-				}
-				w.approve("mia", w.asks("never"))
-			}
-			if got := v.call("never", `{"n":1}`); !got.ran() {
-				t.Errorf("with an approval: %s", got)
-			}
-			w.advance(10 * time.Minute)
-			if got := v.call("never", `{"n":2}`); got.ran() || got.code() != -32001 || strings.Contains(got.text, bundleAsks) {
-				t.Errorf("when the rule is over: %s", got)
-			}
-			if got := shownTo(t, v); len(got) != 0 {
-				t.Errorf("when the rule is over, shown are %q", got)
-			}
-			if got := w.forwarded("never"); !slices.Equal(got, []string{`{"n":1}`}) {
-				t.Errorf("the server got %q", got)
-			}
-		})
-	}
 }

@@ -2,7 +2,6 @@ package mcp_test
 
 import (
 	"fmt"
-	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -12,7 +11,6 @@ import (
 
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
-	"policy-service/policies"
 )
 
 // filesystemTools are the tools of the official server for files, with its annotations and the labels of an operator.
@@ -33,23 +31,10 @@ var filesystemTools = []struct{ name, says, impact string }{
 	{"list_allowed_directories", `"readOnlyHint":true`, "read"},
 }
 
-// filesystem is a server with these tools behind a gateway whose PDP has the bundle mcp, and more files.
-func filesystem(t *testing.T, more map[string]string) *siege {
+// filesystem is a server with these tools behind a gateway whose PDP has the bundle mcp.
+func filesystem(t *testing.T) *siege {
 	t.Helper()
-	of := camp{policies: maps.Clone(more)}
-	if of.policies == nil {
-		of.policies = map[string]string{}
-	}
-	files, err := policies.Named("mcp")
-	orFail(t, err)
-	orFail(t, fs.WalkDir(files, ".", func(name string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-		text, err := fs.ReadFile(files, name)
-		of.policies[name] = string(text)
-		return err
-	}))
+	of := camp{policies: filesOf(t, "mcp")}
 	var listed []string
 	labelled := map[string]mcp.ToolConfig{}
 	for _, tool := range filesystemTools {
@@ -114,7 +99,7 @@ var bundleCallers = []struct {
 // an approval, and which are refused. No other call runs.
 func TestBundleOfTheGateway(t *testing.T) {
 	t.Parallel()
-	s := filesystem(t, nil)
+	s := filesystem(t)
 	runs, waits := 0, map[string]int{}
 	for _, era := range eras {
 		for _, who := range bundleCallers {

@@ -257,6 +257,7 @@ func TestConfigRefuses(t *testing.T) {
 		"more requests than all":  {"resource:", "tool_requests: {per_principal: 8, pending: 4}\nresource:", ":1:32: tool_requests.per_principal is more than pending"},
 		"keys of nothing":         {"resource:", "capabilities: {holder_key: gateway}\nresource:", ":1:28: capabilities.holder_key is gateway, and there are no seal.key_files"},
 		"mapping of a capability": {"resource:", "mappings: {capabilities/request: {evaluation: {}}}\nresource:", `capabilities/request`},
+		"mapping of a vote":       {"resource:", "mappings: {authorization/respond: {evaluation: {}}}\nresource:", "authorization/respond is for nobody to map: the PDP decides who may decide, by the policies about approval.decide"},
 		"webhook in the clear":    {"resource:", "obligations: {custom: {page: {webhook: http://h.example/}}}\nresource:", ":1:40: obligations.custom.page.webhook is reached without TLS"},
 		"log without file":        {"resource:", "obligations: {log: {}}\nresource:", "obligations.log has no file"},
 		"meta of the protocol":    {"resource:", "meta: [a, io.modelcontextprotocol/x]\nresource:", ":1:11: meta has \"io.modelcontextprotocol/x\""},

@@ -13,7 +13,6 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/mcp"
-	"policy-service/pdp/mcp/lock"
 	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/server/config"
 )
@@ -103,19 +102,11 @@ func explainDefinitions(t testing.TB, server, list string) (all []mcp.Tool) {
 	return all
 }
 
-// explainLock is a lock with the tools of a list.
-func explainLock(t testing.TB, list string) (file string) {
+// lockOf is a file in which the tools of rec are locked, by a list.
+func lockOf(t testing.TB, list string) (file string) {
 	t.Helper()
-	var all []lock.Tool
-	for _, d := range explainDefinitions(t, "rec", list) {
-		one, err := lock.ParseTool(d.Definition)
-		orFail(t, err)
-		all = append(all, one)
-	}
-	s, err := lock.Of("", all)
-	orFail(t, err)
 	file = filepath.Join(t.TempDir(), "tools.lock.json")
-	orFail(t, lock.File{Servers: map[string]lock.Server{"rec": s}}.Write(file))
+	manyLock(t, file, map[string]string{"rec": list})
 	return file
 }
 
@@ -136,9 +127,9 @@ func TestExplainIsWhatIsAsked(t *testing.T) {
 			c.Upstreams["rec"] = one
 		}},
 		{"tool", func(c *mcp.Config) { c.Ask = mcp.AskTool }},
-		{"locked", func(c *mcp.Config) { c.Lock.File = explainLock(t, explainTools) }},
+		{"locked", func(c *mcp.Config) { c.Lock.File = lockOf(t, explainTools) }},
 		{"locked otherwise", func(c *mcp.Config) {
-			c.Lock = mcp.LockConfig{File: explainLock(t, strings.Replace(explainTools, "looks", "looks on", 1)), Mode: mcp.LockWarn}
+			c.Lock = mcp.LockConfig{File: lockOf(t, strings.Replace(explainTools, "looks", "looks on", 1)), Mode: mcp.LockWarn}
 		}},
 		{"a lock that is not there", func(c *mcp.Config) { c.Lock = mcp.LockConfig{File: "/nowhere/lock", Mode: mcp.LockWarn} }},
 		{"coaz", func(c *mcp.Config) { c.Ask = mcp.AskCOAZ }},
@@ -203,7 +194,7 @@ func TestExplainUnknownTools(t *testing.T) {
 	c := mcp.Config{
 		Resource: siegeResource, PDP: mcp.PDPConfig{URL: "http://127.0.0.1:1"}, Identity: mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice"}},
 		Upstreams: map[string]mcp.UpstreamConfig{"rec": {Command: []string{"x"}, Tools: map[string]mcp.ToolConfig{"change": {Hidden: true}}}},
-		Lock:      mcp.LockConfig{File: explainLock(t, strings.Replace(explainTools, "looks", "looks on", 1))},
+		Lock:      mcp.LockConfig{File: lockOf(t, strings.Replace(explainTools, "looks", "looks on", 1))},
 	}
 	for tool, try := range map[string]string{
 		"look":   "the tool is not as it is locked: see policy-service mcp lock --diff",
@@ -215,5 +206,10 @@ func TestExplainUnknownTools(t *testing.T) {
 		if err != nil || x.Refused == nil || x.Refused.Message != "unknown tool" || x.Refused.Try != try || len(x.Questions) > 0 {
 			t.Errorf("%s: %v, %+v", tool, err, x.Refused)
 		}
+	}
+	// About a vote nothing is asked: the PDP takes it.
+	x, err := mcp.Explain(t.Context(), c, mcp.Asked{Message: []byte(`{"jsonrpc":"2.0","id":1,"method":"` + respondMethod + `","params":` + rules("a", "approve", "") + `}`)})
+	if err != nil || x.Refused != nil || len(x.Questions) > 0 {
+		t.Errorf("a vote: %+v, %v", x, err)
 	}
 }

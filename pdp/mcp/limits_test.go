@@ -145,21 +145,6 @@ func TestOnePersonIsBoundedByWhateverClients(t *testing.T) {
 	}
 }
 
-// Where there is one person, there is nobody else to protect.
-func TestFixedPersonIsNotBounded(t *testing.T) {
-	t.Parallel()
-	s := newSiege(t, camp{change: func(c *mcp.Config) {
-		c.Limits.Rate, c.Limits.Burst = 0.001, 3
-		c.Identity = mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice"}}
-	}})
-	v := s.visitor("modern", nil)
-	for range 10 {
-		if got := v.call("look", `{}`); got.code() != 0 {
-			t.Fatalf("%s", got)
-		}
-	}
-}
-
 // A list costs two records: the question about the list, and one about all of its items, whatever the client says beside
 // it. It costs little room, too.
 func TestAListCostsLittle(t *testing.T) {

@@ -1,7 +1,6 @@
 package mcp_test
 
 import (
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -22,8 +21,6 @@ type many struct {
 // manyServer is one of them. The zero value speaks both eras over HTTP, and has the tools of a siege.
 type manyServer struct {
 	answers mcptest.Answers
-	program bool
-	uris    []string
 	before  func(server string) string // stands before it, and has an address of its own
 	change  func(*mcp.UpstreamConfig)
 }
@@ -40,12 +37,9 @@ func newMany(t testing.TB, of camp, servers map[string]manyServer) *many {
 			}
 			rec := mcptest.NewRecorder(t, s.answers)
 			m.recs[name] = rec
-			u := mcp.UpstreamConfig{URL: rec.URL, AllowNetworks: []string{"127.0.0.0/8", "::1/128"}, Timeout: time.Minute, URIs: s.uris}
+			u := mcp.UpstreamConfig{URL: rec.URL, AllowNetworks: []string{"127.0.0.0/8", "::1/128"}, Timeout: time.Minute}
 			if s.before != nil {
 				u.URL = s.before(rec.URL)
-			}
-			if s.program {
-				u = mcp.UpstreamConfig{Command: rec.Command(), Timeout: time.Minute, URIs: s.uris}
 			}
 			if s.change != nil {
 				s.change(&u)
@@ -92,89 +86,6 @@ func manyNames(t testing.TB, got echo, list, member string) (names []string) {
 		names = append(names, name)
 	}
 	return names
-}
-
-// Only the server that a call is for is opened for it.
-func TestManyOpenWhatTheyNeed(t *testing.T) {
-	t.Parallel()
-	m := newMany(t, camp{}, map[string]manyServer{"a": {}, "b": {}})
-	m.person(nil).call("b__look", `{}`).runs(t)
-	if n := len(m.recs["a"].Got()); n > 0 {
-		t.Errorf("the other server got %d messages", n)
-	}
-}
-
-// A session goes on at another gateway with the same keys, with all servers, and notifications of its client open nothing.
-func TestManySessions(t *testing.T) {
-	t.Parallel()
-	m := newMany(t, camp{change: sealedBy(secretFile(t, "0123456789abcdef0123456789abcdef"))}, map[string]manyServer{
-		"a": {answers: mcptest.Answers{Eras: []string{"legacy"}}}, "b": {answers: mcptest.Answers{Eras: []string{"legacy"}}, change: func(u *mcp.UpstreamConfig) { u.ServerRequests.Roots = mcp.RelayOn }},
-	})
-	v := m.visitor("legacy", nil)
-	notify := func(v *visitor, method string) {
-		t.Helper()
-		v.send(`{"jsonrpc":"2.0","method":"`+method+`","params":{}}`, v.headers("", "")...).has(t, http.StatusAccepted)
-	}
-	notify(v, "notifications/custom")
-	notify(v, "notifications/roots/list_changed")
-	for name, want := range map[string]bool{"a": false, "b": true} {
-		if got := m.recs[name].Saw("notifications/roots/list_changed") != ""; got != want || m.recs[name].Saw("notifications/custom") != "" {
-			t.Errorf("%s heard of roots: %t", name, got)
-		}
-	}
-	other := m.with("a", "b").stranger("legacy", v.token)
-	other.session = v.session
-	counts := func() int { return len(m.recs["a"].Got()) + len(m.recs["b"].Got()) }
-	before := counts()
-	notify(other, "notifications/custom")
-	if n := counts() - before; n > 0 {
-		t.Errorf("a notification opened something: %d messages", n)
-	}
-	other.call("b__look", `{}`).runs(t)
-	bob := m.stranger("legacy", m.issuer.Token(t, mcptest.Claims{"sub": "bob"}))
-	bob.session = v.session
-	bob.call("a__look", `{}`).has(t, http.StatusNotFound)
-	r, err := v.try(t.Context(), http.MethodDelete, "", v.headers("", "")...)
-	if err != nil || r.status != http.StatusNoContent {
-		t.Error(r, err)
-	}
-	v.call("a__look", `{}`).has(t, http.StatusNotFound)
-	for name, rec := range m.recs {
-		deleted := false
-		for _, g := range rec.Got() {
-			deleted = deleted || g.Verb == http.MethodDelete
-		}
-		if !deleted {
-			t.Errorf("the session with %s goes on", name)
-		}
-	}
-}
-
-// A gateway that is closed gives up what it asks of all servers.
-func TestManyClose(t *testing.T) {
-	t.Parallel()
-	come := make(chan struct{}, 8)
-	waits := mcptest.Answers{Handle: func(c *mcptest.Call) bool {
-		if c.Method != "tools/list" {
-			return false
-		}
-		come <- struct{}{}
-		<-c.Context.Done()
-		return true
-	}}
-	m := newMany(t, camp{}, map[string]manyServer{"a": {answers: waits}, "b": {answers: waits, program: true}})
-	v := m.person(nil)
-	answered := make(chan echo, 1)
-	go func() { answered <- v.ask("tools/list", `{}`) }()
-	<-come
-	<-come
-	s := v.stream(manyListens)
-	s.hears("acknowledged")
-	orFail(t, m.gateway.Close())
-	(<-answered).refused(t, -32603, "", "")
-	if s.lines.Scan(); s.lines.Err() != nil {
-		t.Error(s.lines.Err())
-	}
 }
 
 // What gateways with the same keys have sealed is good at none with other servers: neither a state in which a server waits nor a

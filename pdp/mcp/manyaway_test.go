@@ -2,21 +2,17 @@ package mcp_test
 
 import (
 	"context"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
-	"go.opentelemetry.io/otel/trace"
-	"go.opentelemetry.io/otel/trace/noop"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
@@ -79,189 +75,12 @@ func (d *manyDoor) before(t testing.TB) func(string) string {
 	}
 }
 
-var manyModernOrLegacy = map[string]mcptest.Answers{"legacy": {Eras: []string{"legacy"}}, "modern": {Eras: []string{"modern"}}}
-
-// A server that is away leaves the others as they are, and the metric says which it is. Clients are told when it is back, also
-// one that listens only after that.
-func TestManyAway(t *testing.T) {
-	t.Parallel()
-	for up, answers := range manyModernOrLegacy {
-		for _, era := range eras {
-			t.Run(era+" to "+up, func(t *testing.T) {
-				t.Parallel()
-				door := &manyDoor{state: "away"}
-				reader := sdkmetric.NewManualReader()
-				m := newMany(t, camp{deps: mcp.Deps{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))}}, map[string]manyServer{
-					"a": {answers: answers}, "b": {answers: answers, before: door.before(t)},
-				})
-				v, later := m.visitor(era, nil), m.visitor(era, mcptest.Claims{"client_id": "agent-2"})
-				list := func(want ...string) {
-					t.Helper()
-					if names := manyNames(t, v.ask("tools/list", `{}`), "tools", "name"); !slices.Equal(names, want) {
-						t.Errorf("the tools are %q, want %q", names, want)
-					}
-				}
-				list("a__look", "a__change")
-				if got := later.ask("tools/list", `{}`); strings.Contains(got.text, "b__look") {
-					t.Error(got)
-				}
-				if names := manyNames(t, v.ask("prompts/list", `{}`), "prompts", "name"); !slices.Equal(names, []string{"a__greet"}) {
-					t.Errorf("the prompts are %q", names)
-				}
-				v.call("a__look", `{}`).runs(t)
-				v.call("b__look", `{}`).refused(t, -32603, "upstream_unavailable", "")
-				if err := m.gateway.Ready(); err == nil || !strings.Contains(err.Error(), "the MCP server b did not answer") || strings.Contains(err.Error(), "server a") {
-					t.Errorf("ready: %v", err)
-				}
-				if got := manyAvailable(t, reader); !maps.Equal(got, map[string]int64{"pdp": 1, "servera": 1, "serverb": 0}) {
-					t.Errorf("available are %v", got)
-				}
-				if !strings.Contains(m.logs.String(), `"a server is left out","server":"b"`) {
-					t.Error("the log does not say so")
-				}
-				s := v.stream(manyListens)
-				if era == "modern" {
-					s.hears("acknowledged")
-				}
-				door.set("")
-				v.call("b__look", `{}`).runs(t)
-				for _, what := range []string{"tools", "prompts", "resources"} {
-					if what != "resources" || era == "legacy" {
-						s.hears(what + "/list_changed")
-					}
-				}
-				list("a__look", "a__change", "b__look", "b__change")
-				if err, got := m.gateway.Ready(), manyAvailable(t, reader); err != nil || got["serverb"] != 1 {
-					t.Errorf("ready: %v, available are %v", err, got)
-				}
-				later.call("b__look", `{}`).runs(t)
-				owed := later.stream(manyListens)
-				if era == "modern" {
-					owed.hears("acknowledged")
-				}
-				owed.hears("tools/list_changed")
-				door.set("away") // between list and call
-				v.call("b__look", `{}`).refused(t, -32603, "", "")
-				v.call("a__look", `{}`).runs(t)
-			})
-		}
-	}
-}
-
-// manyAvailable is what the metric says of the PDP and the servers.
-func manyAvailable(t testing.TB, reader sdkmetric.Reader) map[string]int64 {
-	t.Helper()
-	var all metricdata.ResourceMetrics
-	orFail(t, reader.Collect(t.Context(), &all))
-	got := map[string]int64{}
-	for _, scope := range all.ScopeMetrics {
-		for _, metric := range scope.Metrics {
-			gauge, ok := metric.Data.(metricdata.Gauge[int64])
-			if !ok || metric.Name != "policy_service.mcp.available" {
-				continue
-			}
-			for _, p := range gauge.DataPoints {
-				of, _ := p.Attributes.Value("of")
-				server, _ := p.Attributes.Value("server")
-				got[of.AsString()+server.AsString()] = p.Value
-			}
-		}
-	}
-	return got
-}
-
-// If all are away it is the error that it is with one, and if the PDP is away no list is a shorter one.
-func TestManyAllAway(t *testing.T) {
-	t.Parallel()
-	doors := []*manyDoor{{}, {}}
-	m := newMany(t, camp{}, map[string]manyServer{"a": {before: doors[0].before(t)}, "b": {before: doors[1].before(t)}})
-	v := m.person(nil)
-	if got := v.ask("tools/list", `{}`); !got.ran() {
-		t.Fatal(got)
-	}
-	for _, d := range doors {
-		d.set("away")
-	}
-	fresh := m.stranger("modern", m.issuer.Token(t, mcptest.Claims{"sub": "bob"}))
-	for _, method := range []string{"server/discover", "tools/list", "prompts/list"} {
-		fresh.ask(method, `{}`).refused(t, -32603, "upstream_unavailable", "", method)
-	}
-	orFail(t, m.pdp.Stop(context.Background()))
-	for _, d := range doors {
-		d.set("")
-	}
-	if got := v.ask("tools/list", `{}`); got.ran() || got.kind() != "authorization_unavailable" {
-		t.Error(got)
-	}
-}
-
-// A server that hangs has the others wait for a moment. What it says at last counts. It takes as long as a gateway is patient,
-// twice: five seconds, and then half of that.
-func TestManyHangs(t *testing.T) {
-	inEras(t, func(t *testing.T, era string) {
-		door := &manyDoor{state: "hangs"}
-		m := newMany(t, camp{}, map[string]manyServer{"a": {}, "b": {before: door.before(t)}})
-		v := m.stranger(era, m.issuer.Token(t, nil))
-		v.begin()
-		if era == "modern" {
-			if got := v.ask("server/discover", `{}`); !got.ran() {
-				t.Fatal(got)
-			}
-		}
-		v.call("a__look", `{}`).runs(t)
-		if names := manyNames(t, v.ask("tools/list", `{}`), "tools", "name"); !slices.Equal(names, []string{"a__look", "a__change"}) {
-			t.Errorf("the tools are %q", names)
-		}
-		if err := m.gateway.Ready(); err == nil || !strings.Contains(err.Error(), "server b") {
-			t.Errorf("ready: %v", err)
-		}
-		s := v.stream(manyListens)
-		if era == "modern" {
-			s.hears("acknowledged")
-		}
-		door.set("")
-		s.hears("tools/list_changed")
-		if names := manyNames(t, v.ask("tools/list", `{}`), "tools", "name"); !slices.Contains(names, "b__look") {
-			t.Errorf("the tools are %q", names)
-		}
-	})
-}
-
-// manyTraces are told when a handshake has its answer.
-type manyTraces struct {
-	noop.TracerProvider
-	ends chan struct{}
-}
-
-func (p manyTraces) Tracer(string, ...trace.TracerOption) trace.Tracer {
-	return manyTracer{ends: p.ends}
-}
-
-type manyTracer struct {
-	noop.Tracer
-	ends chan struct{}
-}
-
-type manySpan struct {
-	noop.Span
-	ends chan struct{}
-}
-
-func (m manyTracer) Start(ctx context.Context, name string, _ ...trace.SpanStartOption) (context.Context, trace.Span) {
-	if name == "mcp initialize" {
-		return ctx, manySpan{ends: m.ends}
-	}
-	return ctx, noop.Span{}
-}
-
-func (s manySpan) End(...trace.SpanEndOption) { s.ends <- struct{}{} }
-
 // Who gives up before a session has begun leaves nothing behind, also at a server that was slow to begin it.
 func TestManyGivenUp(t *testing.T) {
 	t.Parallel()
 	door := &manyDoor{state: "hangs", came: make(chan struct{}, 8), ended: make(chan struct{}, 8)}
-	opened, noticed := make(chan struct{}, 8), manyTraces{ends: make(chan struct{}, 8)}
-	m := newMany(t, camp{deps: mcp.Deps{TracerProvider: noticed}}, map[string]manyServer{
+	opened, spans := make(chan struct{}, 8), tracetest.NewSpanRecorder()
+	m := newMany(t, camp{deps: mcp.Deps{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))}}, map[string]manyServer{
 		"a": {answers: mcptest.Answers{Eras: []string{"legacy"}, Heard: func(g mcptest.Got) { opened <- struct{}{} }}},
 		"b": {answers: mcptest.Answers{Eras: []string{"legacy"}}, before: door.before(t)},
 	})
@@ -279,7 +98,9 @@ func TestManyGivenUp(t *testing.T) {
 	if err := <-over; err == nil {
 		t.Error("it was answered")
 	}
-	<-noticed.ends
+	mcptest.Until(t, "the gateway has noticed", func() bool {
+		return slices.ContainsFunc(spans.Ended(), func(s sdktrace.ReadOnlySpan) bool { return s.Name() == "mcp initialize" })
+	})
 	door.set("")
 	select {
 	case <-door.ended:

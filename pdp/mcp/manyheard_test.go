@@ -56,8 +56,6 @@ func (m *manyStream) hears(want string) string {
 	return ""
 }
 
-const manyListens = `{"notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["mem://a/1","mem://b/1","mem://c/1"]}}`
-
 // flushed does something once, before whoever is answered with a stream knows of it.
 type flushed struct {
 	http.ResponseWriter

@@ -45,31 +45,6 @@ func manyLock(t testing.TB, file string, tools map[string]string) {
 	orFail(t, os.WriteFile(file, f.Text(), 0o600))
 }
 
-// A tool that is hidden takes no other's name away, wherever in the list it is: to hide it is how the other stays.
-func TestManyHideOneOfTwo(t *testing.T) {
-	t.Parallel()
-	for _, order := range [][]string{{"look", "Look"}, {"Look", "look"}} {
-		file := filepath.Join(t.TempDir(), "tools.lock.json")
-		tools := "[" + manyTool(order[0], "") + "," + manyTool(order[1], "") + "]"
-		manyLock(t, file, map[string]string{"a": tools, "b": siegeTools})
-		m := newMany(t, camp{change: func(c *mcp.Config) { c.Lock = mcp.LockConfig{File: file} }}, map[string]manyServer{
-			"a": {answers: mcptest.Answers{Tools: tools}, change: func(u *mcp.UpstreamConfig) { u.Tools = map[string]mcp.ToolConfig{"Look": {Hidden: true}} }},
-			"b": {},
-		})
-		v := m.person(nil)
-		if names := manyNames(t, v.ask("tools/list", `{}`), "tools", "name"); !slices.Equal(names, []string{"a__look", "b__look", "b__change"}) {
-			t.Errorf("%q: the tools are %q", order, names)
-		}
-		v.call("a__look", `{}`).runs(t, order)
-		if got := v.call("a__Look", `{}`); got.code() != -32602 {
-			t.Errorf("%q: the hidden one: %s", order, got)
-		}
-		if err := m.gateway.Ready(); err != nil {
-			t.Errorf("%q: ready is %v", order, err)
-		}
-	}
-}
-
 // Who comes while a server lists its tools is told by what is locked when he comes, and not by what was when that began.
 func TestManyLockedMeanwhile(t *testing.T) {
 	t.Parallel()

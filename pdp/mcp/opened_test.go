@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
@@ -141,59 +139,5 @@ func TestNothingHappensWhereNothingIsPermitted(t *testing.T) {
 	denied := slices.DeleteFunc(s.records(), func(r record) bool { return r.Request.Action.Name != "tool.invoke" || r.Decision })
 	if len(denied) < 40 {
 		t.Errorf("%d denied calls are on record", len(denied))
-	}
-}
-
-// People are asked about no call of a server that is away, though others have seen the tool.
-func TestNobodyIsAskedForAServerThatIsAway(t *testing.T) {
-	t.Parallel()
-	var away atomic.Bool
-	w := newPeople(t, land{answers: mcptest.Answers{Handle: func(c *mcptest.Call) bool {
-		if away.Load() {
-			c.Raw(http.StatusServiceUnavailable, "text/plain", "away")
-		}
-		return away.Load()
-	}}})
-	if got := w.plain("modern").call("free", `{}`); !got.ran() {
-		t.Fatal(got)
-	}
-	away.Store(true)
-	for _, era := range eras {
-		v := w.replicas[0].stranger(era, w.issuer.Token(t, mcptest.Claims{"sub": "noah"}))
-		if _, began := v.tryBegin(); !began {
-			continue
-		}
-		if got := v.call("second-person", `{}`); !strings.HasPrefix(got.kind(), "upstream_") {
-			t.Errorf("%s: %s", era, got)
-		}
-	}
-	if all := w.approvals("second-person"); len(all) > 0 {
-		t.Errorf("people are asked: %+v", all)
-	}
-}
-
-// A request for a tool is for the tool as the PDP has permitted it: as the server shows it now, and not as it showed it to another.
-func TestAToolIsRequestedAsItIsNow(t *testing.T) {
-	t.Parallel()
-	var plain atomic.Bool
-	s := newSiege(t, camp{
-		policies: map[string]string{"all.cedar": `permit(principal, action, resource)
-			unless { resource is tool && resource has annotations && resource.annotations has destructiveHint && resource.annotations.destructiveHint };`},
-		answers: mcptest.Answers{Tools: `[{"name":"look","annotations":{"destructiveHint":true},"inputSchema":{"type":"object"}}]`, Handle: func(c *mcptest.Call) bool {
-			if c.Method != "tools/list" || !plain.Load() {
-				return false
-			}
-			c.Result(`{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[{"name":"look","inputSchema":{"type":"object"}}]}`)
-			return true
-		}},
-		change: func(c *mcp.Config) { c.Approvals.Wait = 100 * time.Millisecond },
-	})
-	if got := s.visitor("modern", as("alice")).call("look", `{}`); got.code() == 0 {
-		t.Fatal(got)
-	}
-	plain.Store(true)
-	id := s.visitor("modern", as("bob")).requests("look", `{}`)
-	if got := s.visitor("modern", as("carol")).fulfils(id, "bob", "look", `{}`); !got.ran() {
-		t.Error(got)
 	}
 }

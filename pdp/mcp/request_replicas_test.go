@@ -18,11 +18,11 @@ import (
 // atPDP is the name of a variable. Where it is set the PDP keeps all requests for tools.
 const atPDP = "TOOL_REQUESTS_AT_PDP"
 
-// TestRequestsAtPDP runs the other tests of requests with requests that the PDP keeps, but those about the memory of one process.
+// TestRequestsAtPDP runs the other tests and stories of requests with requests that the PDP keeps, but those about the memory of one process.
 func TestRequestsAtPDP(t *testing.T) {
 	t.Parallel()
-	again := exec.CommandContext(t.Context(), os.Args[0], "-test.short", "-test.timeout=5m", "-test.run=^TestRequest",
-		"-test.skip=^(TestRequestsAtPDP|TestRequestReplicas.*|TestRequestKilled.*|TestRequestWithTheBundle)$")
+	again := exec.CommandContext(t.Context(), os.Args[0], "-test.short", "-test.timeout=5m", "-test.run=^TestRequest|^TestStories$/^request",
+		"-test.skip=^(TestRequestsAtPDP|TestRequestReplicas.*|TestRequestKilled.*)$|^TestStories$/^(request-bounds|request-kept)$")
 	again.Env = append(os.Environ(), atPDP+"=1")
 	if said, err := again.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, said)
@@ -34,7 +34,7 @@ func keepsAtPDP(r *http.Request, _ []byte) bool {
 	return r.Method == http.MethodPost && strings.Contains(r.URL.Path, "/v1/tools/requests/")
 }
 
-func newSharedAgora(t *testing.T, of land) agora {
+func newSharedAgora(t *testing.T, of land) *world {
 	t.Helper()
 	of.replicas = 3
 	change := of.change
@@ -100,26 +100,7 @@ func TestRequestReplicasOnce(t *testing.T) {
 			all = append(all, a.user(era, []string{"mia", "noah", "zoe", "alice"}[n%4]).at(a.replicas[1+n%2]))
 		}
 		orFail(t, a.gateway.Close())
-		came, begin := make(chan echo, len(all)), make(chan struct{})
-		for _, v := range all {
-			go func() {
-				<-begin
-				came <- v.fulfils(id, "restricted", "free", arguments)
-			}()
-		}
-		close(begin)
-		ran := 0
-		for range all {
-			switch got := <-came; {
-			case got.ran():
-				ran++
-			case !got.says(-32602, "fulfilled already"):
-				t.Errorf("%s: %s", era, got)
-			}
-		}
-		if sent := a.forwarded("free"); ran != 1 || !slices.Equal(sent, []string{arguments}) {
-			t.Errorf("%s: %d fulfilled it, and the server got %q", era, ran, sent)
-		}
+		a.fulfilledOnce(id, arguments, all)
 		if got := requester.at(a.replicas[2]).fetches(id, "free", arguments); !got.ran() {
 			t.Errorf("%s: %s", era, got)
 		}

@@ -3,7 +3,6 @@ package mcp_test
 import (
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,10 +11,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"policy-service/pdp"
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
-	pdpserver "policy-service/pdp/server"
 )
 
 // requestPolicies are beside those of people. The agent restricted, whoever it is for, requests tools and calls none; so does noah, who
@@ -27,32 +24,14 @@ when { principal == agent::"restricted" || principal == user::"noah" } unless { 
 @id("restricted") forbid (principal == agent::"restricted", action == Action::"tool.invoke", resource);
 `
 
-const requestObligations = `
-mask-pay: {type: redact, properties: {fields: [/pay]}}
-`
-
-// agora is a world in which somebody requests what others call.
-type agora struct {
-	*world
-	dir string // of the bundle
-}
-
-// newAgora has a request not wait, unless the land says otherwise.
-func newAgora(t testing.TB, of land) agora {
+// newAgora is a world in which somebody requests what others call. A request does not wait, unless the land says otherwise.
+func newAgora(t testing.TB, of land) *world {
 	t.Helper()
-	files := map[string]string{
-		"people.cedar": peoplePolicies, "requests.cedar": requestPolicies, "obligations.yaml": peopleObligations + requestObligations, "entities/people.json": peopleEntities,
-		"bundle.yaml": "allow_trivial: true\nallow_self_approval: [confirm, review, brief, pair, delegable]\n",
-	}
+	files := map[string]string{"requests.cedar": requestPolicies}
 	maps.Copy(files, of.files)
-	a := agora{dir: t.TempDir()}
-	orFail(t, os.Mkdir(filepath.Join(a.dir, "entities"), 0o700))
-	for name, text := range files {
-		orFail(t, os.WriteFile(filepath.Join(a.dir, name), []byte(text), 0o600))
-	}
 	change := of.change
-	of.change = func(c *mcp.Config) {
-		c.Approvals.Wait = 100 * time.Millisecond
+	of.files, of.change = files, func(c *mcp.Config) {
+		hasten(c)
 		if os.Getenv(atPDP) != "" {
 			c.ToolRequests.Keep = mcp.KeepAtPDP
 		}
@@ -60,26 +39,17 @@ func newAgora(t testing.TB, of land) agora {
 			change(c)
 		}
 	}
-	of.files, of.serve = files, func(c *pdpserver.Config) { c.Program.Source = pdp.Dir(a.dir) }
-	a.world = newPeople(t, of)
-	return a
-}
-
-// rule puts other policies about requests in force.
-func (a agora) rule(policies string) {
-	a.t.Helper()
-	orFail(a.t, os.WriteFile(filepath.Join(a.dir, "requests.cedar"), []byte(policies), 0o600))
-	orFail(a.t, a.pdp.Reload(a.t.Context()))
+	return newPeople(t, of)
 }
 
 // restricted is the restricted agent of somebody.
-func (a agora) restricted(era, of string) *visitor {
-	return a.visitor(era, mcptest.Claims{"sub": of, "client_id": "restricted"})
+func (w *world) restricted(era, of string) *visitor {
+	return w.visitor(era, mcptest.Claims{"sub": of, "client_id": "restricted"})
 }
 
 // user is somebody without an agent.
-func (a agora) user(era, name string) *visitor {
-	return a.visitor(era, mcptest.Claims{"sub": name, "client_id": nil})
+func (w *world) user(era, name string) *visitor {
+	return w.visitor(era, mcptest.Claims{"sub": name, "client_id": nil})
 }
 
 // pendingID is the id of a request that waits, "" if it does not.
@@ -132,45 +102,31 @@ const noRequest = "no request of that id waits here"
 func names(t testing.TB, what string, got echo, by, requester string) {
 	t.Helper()
 	var result struct {
-		By   string            `json:"fulfilledBy"`
-		For  string            `json:"originalRequester"`
-		Meta map[string]string `json:"_meta"`
+		By   string `json:"fulfilledBy"`
+		For  string `json:"originalRequester"`
+		Meta struct {
+			By  string `json:"io.policy-service/fulfilledBy"`
+			For string `json:"io.policy-service/originalRequester"`
+		} `json:"_meta"`
 	}
-	if !got.ran() || json.Unmarshal(withoutServerInfo(got.result), &result) != nil {
+	if !got.ran() || json.Unmarshal(got.result, &result) != nil {
 		t.Errorf("%s: %s", what, got)
 		return
 	}
 	_, shortBy, _ := strings.Cut(by, "/")
 	_, shortFor, _ := strings.Cut(requester, "/")
-	if result.By != shortBy || result.For != shortFor || result.Meta["io.policy-service/fulfilledBy"] != by || result.Meta["io.policy-service/originalRequester"] != requester {
+	if result.By != shortBy || result.For != shortFor || result.Meta.By != by || result.Meta.For != requester {
 		t.Errorf("%s: it is fulfilled by %q for %q, %v", what, result.By, result.For, result.Meta)
 	}
 }
 
-func withoutServerInfo(result jsontext.Value) []byte {
-	var all map[string]jsontext.Value
-	var meta map[string]jsontext.Value
-	if json.Unmarshal(result, &all) != nil || json.Unmarshal(all["_meta"], &meta) != nil {
-		return result
-	}
-	delete(meta, "io.modelcontextprotocol/serverInfo")
-	all["_meta"], _ = json.Marshal(meta)
-	text, _ := json.Marshal(all)
-	return text
-}
-
 // pendingRequest is what is told of a request.
 type pendingRequest struct {
-	Method string `json:"method"`
 	Params struct {
-		Type      string                    `json:"type"`
-		Requester string                    `json:"requester"`
-		Target    string                    `json:"target"`
-		Tool      string                    `json:"tool"`
-		Arguments jsontext.Value            `json:"arguments"`
-		RequestID string                    `json:"requestId"`
-		Reason    string                    `json:"reason"`
-		Meta      map[string]jsontext.Value `json:"_meta"`
+		Requester string         `json:"requester"`
+		Tool      string         `json:"tool"`
+		Arguments jsontext.Value `json:"arguments"`
+		RequestID string         `json:"requestId"`
 	} `json:"params"`
 }
 
@@ -193,91 +149,53 @@ func TestRequestOnce(t *testing.T) {
 		for n := range 64 {
 			all = append(all, a.user(eras[n%2], []string{"mia", "noah", "zoe", "alice"}[n%4]))
 		}
-		before, came, begin := len(a.forwarded("free")), make(chan echo, len(all)), make(chan struct{})
-		for _, v := range all {
-			go func() {
-				<-begin
-				came <- v.fulfils(id, "restricted", "free", arguments)
-			}()
-		}
-		close(begin)
-		ran := 0
-		for range all {
-			switch got := <-came; {
-			case got.ran():
-				ran++
-			case !got.says(-32602, "fulfilled already"):
-				t.Errorf("%s: %s", era, got)
-			}
-		}
-		if sent := a.forwarded("free")[before:]; ran != 1 || !slices.Equal(sent, []string{arguments}) {
-			t.Errorf("%s: %d fulfilled it, and the server got %q", era, ran, sent)
-		}
+		a.fulfilledOnce(id, arguments, all)
 	}
 }
 
-// Whoever may not request a tool any more gets nothing from it, and neither does one whose token has expired: the request is over,
-// and nothing is sent.
-func TestRequestDeniedMeanwhile(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		a := newAgora(t, land{change: func(c *mcp.Config) { c.ToolRequests.TTL = 5 * time.Hour }})
-		requester := a.restricted(era, "alice")
-		id := requester.requests("free", `{"n":1}`)
-		a.rule(strings.Replace(requestPolicies, `unless { resource == tool::"rec:never" }`, `unless { resource == tool::"rec:free" }`, 1))
-		mia := a.user(era, "mia")
-		mia.fulfils(id, "restricted", "free", `{"n":1}`).refused(t, -32001, "tool_call_blocked", "may not request it any more", era)
-		a.rule(requestPolicies)
-		mia.fulfils(id, "restricted", "free", `{"n":1}`).refused(t, -32602, "", "fulfilled already", era, "then")
-		requester.fetches(id, "free", `{"n":1}`).refused(t, -32001, "", "Access denied", era, "the requester")
-		id = requester.requests("free", `{"n":2}`)
-		a.advance(2 * time.Hour)
-		a.user(era, "mia").fulfils(id, "restricted", "free", `{"n":2}`).refused(t, -32001, "", "expired", era)
-		a.restricted(era, "alice").fetches(id, "free", `{"n":2}`).refused(t, -32001, "", "had expired", era, "the requester")
-		a.untouched(t)
+// fulfilledOnce has many fulfil a request at the same time, and fails unless one does.
+func (w *world) fulfilledOnce(id, arguments string, all []*visitor) {
+	w.t.Helper()
+	before, came, begin := len(w.forwarded("free")), make(chan echo, len(all)), make(chan struct{})
+	for _, v := range all {
+		go func() {
+			<-begin
+			came <- v.fulfils(id, "restricted", "free", arguments)
+		}()
+	}
+	close(begin)
+	ran := 0
+	for range all {
+		if got := <-came; got.ran() {
+			ran++
+		} else {
+			got.refused(w.t, -32602, "", "fulfilled already", arguments)
+		}
+	}
+	if sent := w.forwarded("free")[before:]; ran != 1 || !slices.Equal(sent, []string{arguments}) {
+		w.t.Errorf("%d fulfilled it, and the server got %q", ran, sent)
 	}
 }
 
-// A tool that has become another is not what was requested.
-func TestRequestOfAnotherTool(t *testing.T) {
+// The id of a request is of its tenant: in another there is none.
+func TestRequestTenants(t *testing.T) {
 	t.Parallel()
-	other := false
-	a := newAgora(t, land{change: func(c *mcp.Config) { c.List.Cache = time.Millisecond }, answers: mcptest.Answers{Handle: func(c *mcptest.Call) bool {
-		if c.Method == "tools/list" && other {
-			result := `{"tools":[{"name":"free","description":"another","inputSchema":{"type":"object"}}]`
-			if c.Modern {
-				result += `,"resultType":"complete","ttlMs":0,"cacheScope":"private"`
-			}
-			c.Result(result + `}`)
-			return true
-		}
-		return false
-	}}})
+	var there *mcptest.Issuer
+	a := newAgora(t, land{change: func(c *mcp.Config) {
+		there = mcptest.NewIssuer(t, siegeResource, time.Now)
+		one := c.Identity.Issuers[0]
+		one.Tenant = "default"
+		other := mcp.IssuerConfig{Issuer: there.URL, Algorithms: []string{"ES256"}, JWKSFile: there.KeysFile(t), Tenant: "elsewhere"}
+		c.Identity.Issuers = []mcp.IssuerConfig{one, other}
+	}})
 	requester := a.restricted("modern", "alice")
 	id := requester.requests("free", `{}`)
-	other = true
-	a.advance(time.Second)
-	a.user("legacy", "mia").fulfils(id, "restricted", "free", `{}`).refused(t, -32602, "", "not the one that was requested")
+	stranger := a.stranger("modern", there.Token(t, mcptest.Claims{"sub": "mia", "client_id": nil}))
+	stranger.fulfils(id, "restricted", "free", `{}`).refused(t, -32602, "", noRequest)
+	same := a.stranger("modern", there.Token(t, mcptest.Claims{"sub": "alice", "client_id": "restricted"}))
+	same.fetches(id, "free", `{}`).refused(t, -32602, "", noRequest)
 	a.untouched(t)
-}
-
-// A permit that owes more when a request is fulfilled than when it was made counts as well.
-func TestRequestOwesMore(t *testing.T) {
-	t.Parallel()
-	a := newAgora(t, land{answers: mcptest.Answers{Handle: func(c *mcptest.Call) bool {
-		if c.Method == "tools/call" {
-			c.Result(`{"structuredContent":{"ssn":"s-1","pay":"p-1"},"content":[]}`)
-		}
-		return c.Method == "tools/call"
-	}, Eras: []string{"legacy"}}})
-	requester := a.restricted("modern", "alice")
-	id := requester.requests("free", `{}`)
-	a.rule(requestPolicies + `@id("later") @obligation("mask-pay") permit (principal == agent::"restricted", action == Action::"tool.request", resource);`)
-	if got := a.user("legacy", "mia").fulfils(id, "restricted", "free", `{}`); !strings.Contains(got.text, "p-1") {
-		t.Errorf("%s", got)
-	}
-	a.rule(requestPolicies)
-	if got := requester.fetches(id, "free", `{}`); !got.ran() || strings.Contains(got.text, "p-1") || !strings.Contains(got.text, "s-1") {
-		t.Errorf("%s", got)
+	if pendingID(requester.fetches(id, "free", `{}`)) != id {
+		t.Error("it does not wait any longer")
 	}
 }

@@ -1,19 +1,11 @@
 package mcp_test
 
 import (
-	"fmt"
-	"net/http"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-json-experiment/json"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
-	"policy-service/evaluation"
-	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
-	"policy-service/pdp/server/config"
 )
 
 // Tests of authorization/respond, by which somebody decides about what waits for people, whoever calls.
@@ -23,13 +15,6 @@ const respondMethod = "authorization/respond"
 // rules are the params by which somebody decides. More has further members, with a comma before them.
 func rules(id, decision, more string) string {
 	return `{"authorizationId":` + inText(id) + `,"decision":"` + decision + `"` + more + `}`
-}
-
-// utters sends a message that has no id, as a client does.
-func (v *visitor) utters(method, params string, headers ...string) echo {
-	v.s.t.Helper()
-	text := `{"jsonrpc":"2.0","method":"` + method + `","params":` + v.params(params) + `}`
-	return v.send(text, append(v.headers(method, params), headers...)...)
 }
 
 // responded fails unless a vote was taken, and has become something.
@@ -44,107 +29,8 @@ func responded(t testing.TB, got echo, id, status string) {
 	}
 }
 
-// unheard fails unless a message without an id was taken, and nothing was said of it.
-func unheard(t testing.TB, got echo) {
-	t.Helper()
-	if got.status != http.StatusAccepted || got.text != "" {
-		t.Errorf("%s, want 202 and nothing more", got)
-	}
-}
-
 // as is a client of an era with the token of somebody, for no agent.
 func (s *siege) as(era, who string) *visitor {
 	s.t.Helper()
 	return s.visitor(era, mcptest.Claims{"sub": who, "client_id": "desk-of-" + who})
-}
-
-// A vote says of an approval until when it counts, and without a reason the plain fact.
-func TestRespondValidUntil(t *testing.T) {
-	inEras(t, func(t *testing.T, era string) {
-		w := newPeople(t, land{change: hasten})
-		caller, mia := w.plain(era), w.as(era, "mia")
-		id := required(t, caller.call("delegable", `{}`)).ID
-		until := w.now().Add(time.Minute).UTC().Truncate(time.Second).Format(time.RFC3339)
-		responded(t, mia.ask(respondMethod, rules(id, "approve", `,"validUntil":"`+until+`"`)), id, "approved")
-		if got := w.api("gateway", http.MethodGet, "/v1/approvals/"+id, "").Body; !strings.Contains(got, `"valid_until":"`+until) || !strings.Contains(got, `"reason":"approved"`) {
-			t.Errorf("on record is %s", got)
-		}
-		w.advance(2 * time.Minute)
-		if got := caller.call("delegable", `{}`); got.ran() {
-			t.Errorf("%s", got)
-		}
-		w.ran("delegable")
-	})
-}
-
-// A vote that the PDP has not answered is to be sent again, and counts then.
-func TestRespondPDPAway(t *testing.T) {
-	inEras(t, func(t *testing.T, era string) {
-		tap := newWiretap(t)
-		w := newPeople(t, land{before: tap.before, change: hasten, serve: tap.serve})
-		caller, mia := w.plain(era), w.as(era, "mia")
-		id := required(t, caller.call("delegable", `{}`)).ID
-		tap.answers(breaksOff)
-		got := mia.ask(respondMethod, rules(id, "approve", ""))
-		if got.code() != -32603 || got.kind() != "authorization_unavailable" || !strings.Contains(got.text, `"retry_after"`) {
-			t.Errorf("%s", got)
-		}
-		unheard(t, mia.utters(respondMethod, rules(id, "approve", "")))
-		tap.answers(nil)
-		w.voted(id)
-		responded(t, mia.ask(respondMethod, rules(id, "approve", "")), id, "approved")
-		caller.call("delegable", `{}`).runs(t)
-	})
-}
-
-// Decisions are counted by how they ended, whether they have an id or not.
-func TestRespondIsCounted(t *testing.T) {
-	t.Parallel()
-	reader, deps := metered()
-	w := newPeople(t, land{change: hasten, deps: deps})
-	id := required(t, w.plain("legacy").call("delegable", `{}`)).ID
-	mia := w.as("legacy", "mia")
-	unheard(t, mia.utters(respondMethod, rules(id, "perhaps", "")))
-	responded(t, mia.ask(respondMethod, rules(id, "approve", "")), id, "approved")
-	unheard(t, mia.utters(respondMethod, rules(id, "approve", "")))
-	var all metricdata.ResourceMetrics
-	orFail(t, reader.Collect(t.Context(), &all))
-	if got := fmt.Sprint(callsCounted(all, respondMethod)); got != "map[answered:1 refused:2]" {
-		t.Error(got)
-	}
-}
-
-// A gateway that gives everybody one identity, and has no token of anybody, says that nobody decides there.
-func TestRespondWithoutToken(t *testing.T) {
-	inEras(t, func(t *testing.T, era string) {
-		w := newPeople(t, land{change: hasten})
-		id := required(t, w.plain(era).call("confirm", `{}`)).ID
-		other := *w.siege
-		other.config.Identity = mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice", ClientID: "agent-release", Issuer: w.issuer.URL}}
-		other.gateway, other.url = other.beside()
-		v := other.stranger(era, "")
-		v.begin()
-		if got := v.ask(respondMethod, rules(id, "approve", ""), "Authorization", ""); got.code() != -32602 || !strings.Contains(got.text, "nobody decides here") {
-			t.Errorf("%s", got)
-		}
-		unheard(t, v.utters(respondMethod, rules(id, "approve", ""), "Authorization", ""))
-		w.voted(id)
-	})
-}
-
-// No mapping is taken for it: who may decide, the policies say about approval.decide.
-func TestRespondMapping(t *testing.T) {
-	t.Parallel()
-	s := newSiege(t, camp{})
-	c := s.config
-	c.Mappings = map[string]config.Object{respondMethod: config.Object(`{"evaluation":{"subject":{"type":"user","id":"$token.sub"},"action":{"name":"decide"},"resource":{"type":"a","id":"b"}}}`)}
-	if err := c.Check(); err == nil || !strings.Contains(err.Error(), "approval.decide") {
-		t.Errorf("%v", err)
-	}
-	claims, err := evaluation.NewObject(map[string]any{"iss": s.issuer.URL, "sub": "alice"})
-	orFail(t, err)
-	x, err := mcp.Explain(t.Context(), s.config, mcp.Asked{Claims: claims, Message: []byte(`{"jsonrpc":"2.0","id":1,"method":"` + respondMethod + `","params":` + rules("a", "approve", "") + `}`)})
-	if err != nil || x.Refused != nil || len(x.Questions) > 0 {
-		t.Errorf("%+v, %v", x, err)
-	}
 }

@@ -13,11 +13,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
@@ -34,6 +36,7 @@ type siege struct {
 	rec     *mcptest.Recorder
 	issuer  *mcptest.Issuer
 	pdp     *pdptest.Server
+	bundle  fstest.MapFS // of the PDP
 	gateway *mcp.Gateway
 	data    string
 	logs    *kept
@@ -105,7 +108,7 @@ func newSiege(t testing.TB, of camp) *siege {
 	if of.now != nil {
 		now = of.now
 	}
-	s := &siege{t: t, data: mcptest.QuickDir(t), logs: &kept{}, rec: mcptest.NewRecorder(t, of.answers), issuer: mcptest.NewIssuer(t, siegeResource, now)}
+	s := &siege{t: t, data: mcptest.QuickDir(t), bundle: fstest.MapFS{}, logs: &kept{}, rec: mcptest.NewRecorder(t, of.answers), issuer: mcptest.NewIssuer(t, siegeResource, now)}
 	t.Cleanup(func() {
 		logged := s.logs.String()
 		for _, token := range s.issuer.Signed() {
@@ -120,7 +123,10 @@ func newSiege(t testing.TB, of camp) *siege {
 			t.Log(s.logs.warnings())
 		}
 	})
-	s.pdp = pdptest.Start(t, pdptest.Bundle(of.policies), open, func(c *pdpserver.Config) {
+	for name, text := range of.policies {
+		s.bundle[name] = &fstest.MapFile{Data: []byte(text), Mode: 0o644}
+	}
+	s.pdp = pdptest.Start(t, pdp.FS(s.bundle), open, func(c *pdpserver.Config) {
 		c.Data = s.data
 		if of.serve != nil {
 			of.serve(s, c)
@@ -165,6 +171,13 @@ func (s *siege) beside() (g *mcp.Gateway, url string) {
 		orFail(s.t, g.Close())
 	})
 	return g, served.URL + mcp.Endpoint
+}
+
+// rule puts a file of the bundle in force, in the place of one or beside the others.
+func (s *siege) rule(name, text string) {
+	s.t.Helper()
+	s.bundle[name] = &fstest.MapFile{Data: []byte(text), Mode: 0o644}
+	orFail(s.t, s.pdp.Reload(s.t.Context()))
 }
 
 func orFail(t testing.TB, err error) {

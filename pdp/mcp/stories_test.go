@@ -22,6 +22,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"golang.org/x/tools/txtar"
 
 	"policy-service/pdp/mcp"
@@ -52,9 +53,11 @@ import (
 //	config.yaml    keys of the gateway's configuration that differ from the ordinary, as in its file; an upstream needs no url
 //	server         what the server rec does, see rules below; "server b" is that of the server b, which has the label b
 //	story          the steps
+//	NAME: FILE     is for the bundle, and not in it before a step says so
 //
 // A story without a .cedar file permits everything. The line "bundle people" takes the bundle of people_test.go instead (with
-// alice, the operators mia, noah and zoe, and eve), "bundle NAME" one of package policies; files are added to it.
+// alice, the operators mia, noah and zoe, and eve), "bundle NAME" one of package policies; files are added to it. With the line
+// "locked" all tools are locked as the servers have them.
 //
 // # Clients
 //
@@ -67,13 +70,17 @@ import (
 //	alice> answer {"action":"accept","content":{}}     answers what alice was asked: by a response, or by the call with it
 //	alice> again                                       sends the last request once more
 //	alice> cancel                                      gives the request up, as the era does
+//	alice> leave                                       gives it up by the end of the connection, in any era
 //	alice< error -32602 ...                            is the next that she hears; "..." stands for any text
 //	alice header Retry-After: ...                      is a header of what she heard last
+//	alice/ear rest                                     whatever else comes there is not looked at
+//	unheard notifications/welcome                      what has this in it is not looked at, whoever hears it
 //
 // A client has one thing under way, and any number of others as alice/2>, alice/ear>, ... Over the standard streams
 // alice/ear is there from the beginning, and has what no call brings. A request may not be followed by another
 // of the same label before it has been answered. alice/api> POST /v1/approvals/ASK-1/decision {...} asks the PDP by alice's key.
-// REPEAT(x,5000) in what is sent, or what a rule says, is a text that often.
+// REPEAT(x,5000) in what is sent, or what a rule says, is a text that often. NOW+10m in what is sent, or in a file of the bundle, is
+// that time, and in what is heard afterwards it has this name. FORGED(SEAL-1) is that with one character changed.
 //
 // What is heard is written "result VALUE", "error CODE MESSAGE DATA", "METHOD PARAMS" for a request or notification, and "end" for
 // a stream that ends without an answer, with a status before it if that is not 200. _meta and "resultType":"complete" are left
@@ -106,17 +113,24 @@ import (
 //	server< tools/call {"name":"look",...}   is the next that reached the server because a client wanted it
 //	server< nothing                          nothing else reached it until now
 //	server rest                              whatever else reaches it is not looked at
+//	server away, server hangs, server back   it breaks off whatever comes, has it wait, or is there again
+//	server got tools/list DELETE             waits until these methods or verbs have come to it since the last such line; "nothing" has
 //
 // # The PDP, people, and the rest
 //
 //	pdp asked 2                              so many requests for decisions since the last such line
 //	pdp> 503 no, pdp> truth                  it answers all such requests so, or by itself again; pdp stops
+//	pdp> tool.fulfil: 503 no                 so those about an action; pdp> /response: ends breaks off what is sent to such paths
+//	pdp has NAME: FILE, pdp has FILE         the file is in force that has a name, or the one that was there at first
 //	log has 1 ..."tool.invoke"...            so many records of the decision log match; gateway log has 1 ... is the gateway's own
 //	pending confirm                          waits until people are asked about the tool, and gives the request the next of the names ASK-1, ASK-2, ...
 //	mia approve ASK-1, deny, revoke, delegate ASK-1 zoe
 //	approval ASK-1 approved                  waits until it has the status
 //	votes ASK-1 approve user::"mia" api       are all, with "; " between them
-//	replicas 2, advance 10m, drain           gateways, the time of all, Drain
+//	metric available by server [a:1 b:0]     waits until the gateway has counted so, in policy_service.mcp.available
+//	calls of tools/call [answered:2]         so the requests of a method, by how they ended
+//	ready, ready ...b did not answer...      the gateway is, or is not, and says so
+//	replicas 2, advance 10m, drain, close    gateways, the time of all, Drain, Close
 //	run legacy modern legacy-stdio           in which runs the story is told, if not in legacy and modern
 type story struct {
 	text  *txtar.Archive
@@ -253,6 +267,7 @@ type telling struct {
 	servers   map[string]*scripted
 	names     naming
 	tap       *wiretap
+	counts    *sdkmetric.ManualReader
 	questions int
 	at, last  int        // the step that is told, and the one before it
 	heard     [][]string // by step, the lines that should stand there, and those behind them
@@ -309,12 +324,13 @@ func (x *telling) unlisted(name, text string) {
 // settle starts all that the story needs.
 func (x *telling) settle() {
 	s, of := x.of, land{files: map[string]string{}, change: x.configure, slower: 100} // what ages in seconds does not, on a busy machine
+	x.names = naming{t: x.t, now: time.Now, of: map[string]string{}, values: map[string]string{}}
 	rules := map[string]string{}
 	for name, text := range s.files {
 		if server, ok := strings.CutPrefix(name, "server"); ok {
 			rules[strings.TrimSpace(server)] = text
-		} else if name != "config.yaml" {
-			of.files[name] = text
+		} else if name != "config.yaml" && !strings.Contains(name, ": ") {
+			of.files[name] = x.names.back(text)
 		}
 	}
 	if len(rules) == 0 {
@@ -332,13 +348,14 @@ func (x *telling) settle() {
 	for name, text := range rules {
 		x.servers[name] = newScripted(x, text, of.bundle == nil)
 	}
+	x.counts, of.deps = metered()
 	of.replicas, _ = strconv.Atoi(s.argument("replicas"))
 	if slices.ContainsFunc(s.steps, func(one step) bool { return one.name == "pdp" || strings.HasPrefix(one.text, "pdp ") }) {
 		x.tap = newWiretap(x.t)
 		of.before, of.serve = x.tap.before, x.tap.serve
 	}
 	x.world = newPeople(x.t, of)
-	x.names = naming{t: x.t, of: map[string]string{}, values: map[string]string{}}
+	x.names.now = x.now
 	x.names.fixed = []string{x.pdp.URL, "PDP", x.issuer.URL, "ISSUER"}
 	for _, r := range x.replicas {
 		x.names.fixed = append(x.names.fixed, strings.TrimSuffix(r.url, mcp.Endpoint), "GATEWAY", strings.TrimPrefix(strings.TrimSuffix(r.url, mcp.Endpoint), "http://"), "GATEWAY")
@@ -351,6 +368,17 @@ func (x *telling) settle() {
 
 // configure changes the configuration of the gateway as the story has it.
 func (x *telling) configure(c *mcp.Config) {
+	if os.Getenv(atPDP) != "" {
+		c.ToolRequests.Keep = mcp.KeepAtPDP
+	}
+	if slices.ContainsFunc(x.of.steps, func(one step) bool { return one.text == "locked" }) {
+		c.Lock.File = filepath.Join(x.t.TempDir(), "tools.lock.json")
+		all := map[string]string{}
+		for name, one := range x.servers {
+			all[cmp.Or(name, "rec")] = one.answers.Tools
+		}
+		manyLock(x.t, c.Lock.File, all)
+	}
 	of := map[string]mcp.UpstreamConfig{}
 	for name, one := range x.servers {
 		u := c.Upstreams["rec"]
@@ -368,6 +396,9 @@ func (x *telling) configure(c *mcp.Config) {
 		form.Check = nil // it is checked when the gateway begins
 		_, err := form.Read(config.Given{File: file}, c)
 		orFail(x.t, err)
+		if c.Identity.Static != nil {
+			c.Identity.Issuers = nil
+		}
 	}
 	for name, u := range c.Upstreams {
 		if u.URL == "" && u.Command == nil {
@@ -385,6 +416,7 @@ func (x *telling) configure(c *mcp.Config) {
 // naming gives what differs each time a name that does not.
 type naming struct {
 	t                testing.TB
+	now              func() time.Time
 	fixed            []string
 	of, values       map[string]string // names by values, and back
 	ids, seals, asks int
@@ -397,12 +429,15 @@ var (
 	ofCapabilities = regexp.MustCompile(`,"_meta":\{"io\.policy-service/tool":\{[^{}]*\}\}|,?"io\.policy-service/(?:tool|capabilities)":\{"i[^{}]*\}`)
 	sessionText    = regexp.MustCompile(`"session":"[A-Za-z0-9_-]{43}"`)
 	retryText      = regexp.MustCompile(`"retry_after":[1-9]\d*`)
+	momentText     = regexp.MustCompile(`\bNOW\+\w+`)
+	forgedText     = regexp.MustCompile(`FORGED\([^)]{21,}\)`)
 	repeated       = regexp.MustCompile(`REPEAT\((.*?),(\d+)\)`)
 )
 
 func (n *naming) name(text string) string {
 	text = strings.NewReplacer(n.fixed...).Replace(text)
-	text = retryText.ReplaceAllString(timeText.ReplaceAllString(text, "TIME"), `"retry_after":N`)
+	text = timeText.ReplaceAllStringFunc(text, func(at string) string { return cmp.Or(n.of[at], "TIME") })
+	text = retryText.ReplaceAllString(text, `"retry_after":N`)
 	text = sessionText.ReplaceAllString(text, `"session":"SESSION"`)
 	return unsteady.ReplaceAllStringFunc(text, func(value string) string {
 		if name, has := n.of[value]; has {
@@ -435,17 +470,33 @@ func (n *naming) back(text string) string {
 		times, _ := strconv.Atoi(parts[2])
 		return strings.Repeat(parts[1], times)
 	})
+	text = momentText.ReplaceAllStringFunc(text, func(name string) string {
+		d, err := time.ParseDuration(name[len("NOW+"):])
+		orFail(n.t, err)
+		at := n.now().Add(d).UTC().Format(time.RFC3339)
+		n.of[at] = name
+		return at
+	})
 	for i := 0; i < len(n.fixed); i += 2 {
 		if !strings.Contains(text, n.fixed[i+1]) {
 			continue
 		}
 		text = strings.ReplaceAll(text, n.fixed[i+1], n.fixed[i])
 	}
-	return named.ReplaceAllStringFunc(text, func(name string) string {
+	text = named.ReplaceAllStringFunc(text, func(name string) string {
 		if n.values[name] == "" {
 			n.t.Errorf("the story says %s before anything has that name", name)
 		}
 		return cmp.Or(n.values[name], name)
+	})
+	return forgedText.ReplaceAllStringFunc(text, func(m string) string {
+		forged := []byte(m[len("FORGED(") : len(m)-1])
+		other := byte('A')
+		if forged[20] == other {
+			other = 'B'
+		}
+		forged[20] = other
+		return string(forged)
 	})
 }
 
@@ -699,6 +750,9 @@ func (c *teller) say(label, text string) {
 			before.end()
 		}
 		return
+	case word == "leave":
+		before.end()
+		return
 	}
 	c.x.finish(c, label)
 	h := &hearing{}
@@ -840,6 +894,8 @@ func (c *teller) hears(h *hearing) (forms []string) {
 	switch {
 	case item.over:
 		return nil
+	case c.x.of.argument("unheard") != "" && strings.Contains(item.text, c.x.of.argument("unheard")):
+		return c.hears(h)
 	case item.text == "end" && h.answered && !c.x.of.bytes:
 		return c.hears(h)
 	case item.header != nil:
@@ -1009,6 +1065,9 @@ type scripted struct {
 	seen    int           // of what the recorder got, how much is in came
 	came    []mcptest.Got // what no step has looked at
 	rest    bool          // what else comes is not looked at
+	got     int           // of what the recorder got, how much was before the last step that looked at all of it
+	state   string        // "away" or "hangs", or "back"
+	moved   chan struct{} // is closed when that changes
 }
 
 // serverRule is what a server says to a request of a method, about something if that has a name.
@@ -1025,7 +1084,7 @@ type heldCall struct {
 }
 
 func newScripted(x *telling, text string, people bool) *scripted {
-	s := &scripted{x: x}
+	s := &scripted{x: x, moved: make(chan struct{})}
 	s.answers.Tools = siegeTools
 	if people {
 		var tools []string
@@ -1067,7 +1126,35 @@ func about(c *mcptest.Call) string {
 	return cmp.Or(params.Name, params.URI)
 }
 
+// there reports whether the server is there, and waits until it may be.
+func (s *scripted) there(c *mcptest.Call) bool {
+	s.mu.Lock()
+	state, moved := s.state, s.moved
+	s.mu.Unlock()
+	if state == "hangs" {
+		select {
+		case <-moved:
+			return false
+		case <-c.Context.Done():
+		}
+	}
+	if state == "away" || state == "hangs" {
+		panic(http.ErrAbortHandler)
+	}
+	return true
+}
+
+// moves has the server be away, or hang, or be back.
+func (s *scripted) moves(to string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.moved)
+	s.state, s.moved = to, make(chan struct{})
+}
+
 func (s *scripted) handle(c *mcptest.Call) bool {
+	for !s.there(c) {
+	}
 	name := about(c)
 	if c.Method == "subscriptions/listen" && s.answers.Listen != nil {
 		_, filter, _ := strings.Cut(string(c.Params), `"notifications":`)
@@ -1318,16 +1405,25 @@ func (x *telling) compare(one step, forms []string) {
 
 // instead has another answer for the PDP.
 func (x *telling) instead(text string) {
-	status, body, _ := strings.Cut(text, " ")
+	about, says, some := strings.Cut(text, ": ")
+	if !some || strings.Contains(about, " ") {
+		about, says = "", text
+	}
+	status, body, _ := strings.Cut(says, " ")
 	if status == "truth" {
 		x.tap.answers(nil)
 		return
 	}
 	code, err := strconv.Atoi(status)
-	orFail(x.t, err)
-	x.tap.answers(func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
-		if !decides(r.URL.Path) {
+	if status != "ends" {
+		orFail(x.t, err)
+	}
+	x.tap.answers(func(w http.ResponseWriter, r *http.Request, asks []byte) bool {
+		if path := strings.HasPrefix(about, "/"); path && !strings.HasSuffix(r.URL.Path, about) || !path && !(decides(r.URL.Path) && strings.Contains(string(asks), about)) {
 			return false
+		}
+		if status == "ends" {
+			panic(http.ErrAbortHandler)
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
@@ -1356,8 +1452,6 @@ func (x *telling) records(pattern string) (n int) {
 		x.t.Fatalf("the log: %d %s", got.Status, got.Body)
 	}
 	for line := range strings.Lines(got.Body) {
-		if strings.Contains(line, "look") {
-		}
 		if fits(x.names.name(strings.TrimSpace(line)), pattern) {
 			n++
 		}
@@ -1381,13 +1475,26 @@ func (x *telling) does(text string) {
 		}
 	}
 	switch word {
-	case "run", "bundle", "client", "replicas", "capabilities":
+	case "run", "bundle", "client", "replicas", "capabilities", "locked", "unheard":
 	case "advance":
 		d, err := time.ParseDuration(rest)
 		orFail(x.t, err)
 		x.advance(d)
 	case "drain":
 		x.gateway.Drain()
+	case "close":
+		orFail(x.t, x.gateway.Close())
+	case "metric":
+		name, more, _ := strings.Cut(rest, " [")
+		name, by, _ := strings.Cut(name, " by ")
+		mcptest.Until(x.t, text, func() bool { return fmt.Sprint(countedBy(x.counts, "policy_service.mcp."+name, by)) == "map["+more })
+	case "calls": // of
+		method, more, _ := strings.Cut(more, " ")
+		mcptest.Until(x.t, text, func() bool { return fmt.Sprint(callsCounted(x.counts, method)) == "map"+more })
+	case "ready":
+		if err := x.gateway.Ready(); (err == nil) != (rest == "") || err != nil && !fits(err.Error(), rest) {
+			x.t.Errorf("%s: %v", text, err)
+		}
 	case "pending":
 		x.names.ask(x.asks(rest))
 	case "approval":
@@ -1414,6 +1521,14 @@ func (x *telling) does(text string) {
 			orFail(x.t, x.world.pdp.Stop(x.t.Context()))
 			return
 		}
+		if first == "has" {
+			text, is := x.of.files[more]
+			if !is {
+				x.t.Fatalf("the story has no file %s", more)
+			}
+			x.rule(more[strings.LastIndexByte(more, ' ')+1:], text)
+			return
+		}
 		now := x.asked()
 		if got := strconv.Itoa(now - x.questions); got != more {
 			x.t.Errorf("%s: %s times", text, got)
@@ -1429,7 +1544,31 @@ func (x *telling) person(name, does, of string) {
 	x.t.Helper()
 	switch does {
 	case "rest":
+		if client, label, is := strings.Cut(name, "/"); is {
+			delete(x.clients[client].under, label)
+			return
+		}
 		x.servers[strings.TrimPrefix(name, "server")].rest = true
+	case "away", "hangs", "back":
+		x.servers[strings.TrimPrefix(name, "server")].moves(does)
+	case "got":
+		server := x.servers[strings.TrimPrefix(name, "server")]
+		var got string
+		came := func() bool {
+			var all []string
+			for _, g := range server.rec.Got()[server.got:] {
+				all = append(all, cmp.Or(g.Method, g.Verb))
+			}
+			got = cmp.Or(strings.Join(all, " "), "nothing")
+			return fits(got, of)
+		}
+		if of != "nothing" {
+			mcptest.Until(x.t, name+" got "+of, came)
+		}
+		if !came() {
+			x.t.Errorf("%s got %s, want %s", name, got, of)
+		}
+		server.got = len(server.rec.Got())
 	case "approve":
 		x.approve(name, of)
 	case "deny":

@@ -80,16 +80,16 @@ func begin(ctx context.Context, t *testing.T, at, body string, headers ...string
 // TestMetrics: requests are counted by how they ended, in words of the gateway's own.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	reader := sdkmetric.NewManualReader()
-	s := newSiege(t, camp{deps: mcp.Deps{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))}})
+	reader, deps := metered()
+	s := newSiege(t, camp{deps: deps})
 	v := s.visitor("modern", nil)
 	v.call("look", `{}`)
 	v.ask("evil/method", `{}`)
-	var all metricdata.ResourceMetrics
-	orFail(t, reader.Collect(t.Context(), &all))
-	if got := fmt.Sprint(callsCounted(all, "tools/call"), callsCounted(all, "other"), callsCounted(all, "evil/method")); got != "map[answered:1] map[invalid:1] map[]" {
+	if got := fmt.Sprint(callsCounted(reader, "tools/call"), callsCounted(reader, "other"), callsCounted(reader, "evil/method")); got != "map[answered:1] map[invalid:1] map[]" {
 		t.Errorf("counted %s", got)
 	}
+	var all metricdata.ResourceMetrics
+	orFail(t, reader.Collect(t.Context(), &all))
 	names := map[string]bool{}
 	for _, scope := range all.ScopeMetrics {
 		for _, m := range scope.Metrics {
@@ -115,22 +115,6 @@ func readAll(t *testing.T, body io.ReadCloser) string {
 }
 
 // droppedBy counts the messages that were dropped so far, by reason.
-func droppedBy(t *testing.T, counts *sdkmetric.ManualReader) map[string]int64 {
-	t.Helper()
-	var all metricdata.ResourceMetrics
-	orFail(t, counts.Collect(t.Context(), &all))
-	found := map[string]int64{}
-	for _, scope := range all.ScopeMetrics {
-		for _, m := range scope.Metrics {
-			sum, ok := m.Data.(metricdata.Sum[int64])
-			if !ok || m.Name != "policy_service.mcp.dropped" {
-				continue
-			}
-			for _, p := range sum.DataPoints {
-				reason, _ := p.Attributes.Value("reason")
-				found[reason.AsString()] += p.Value
-			}
-		}
-	}
-	return found
+func droppedBy(_ *testing.T, counts *sdkmetric.ManualReader) map[string]int64 {
+	return countedBy(counts, "policy_service.mcp.dropped", "reason")
 }

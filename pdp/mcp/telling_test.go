@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-
 	"policy-service/pdp/logging"
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
@@ -27,8 +25,8 @@ func above0(counts map[string]int64) map[string]int64 {
 func TestThatNoDecisionCameIsToldOf(t *testing.T) {
 	t.Parallel()
 	for _, era := range eras {
-		reader := sdkmetric.NewManualReader()
-		s := newSiege(t, camp{deps: mcp.Deps{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))}})
+		reader, deps := metered()
+		s := newSiege(t, camp{deps: deps})
 		v := s.visitor(era, nil)
 		if got := v.call("look", `{}`); !got.ran() {
 			t.Fatal(got)
@@ -54,19 +52,28 @@ func TestThatNoDecisionCameIsToldOf(t *testing.T) {
 	}
 }
 
-// A call of a tool that is not as it is locked is counted if it is let pass, and no other call is.
+// A call of a tool that is not as it is locked is counted if it is let pass, and no other call is. Its arguments are held against
+// no schema; those of another tool are, and what does not fit counts as invalid.
 func TestThatWarnLetACallPassIsToldOf(t *testing.T) {
 	t.Parallel()
-	reader := sdkmetric.NewManualReader()
-	changed := `[{"name":"pay","description":"new","inputSchema":{"type":"object"}},{"name":"small","inputSchema":` + misfitSchema + `}]`
+	reader, deps := metered()
+	const takes = `"inputSchema":{"type":"object","properties":{"amount":{"type":"integer"}}}}`
+	const others = takes + `,{"name":"small",` + takes + `]`
 	s := newSiege(t, camp{
-		answers: mcptest.Answers{Tools: changed}, deps: mcp.Deps{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))},
-		change: func(c *mcp.Config) { c.Lock = mcp.LockConfig{File: misfitLock(t, misfitTools()), Mode: mcp.LockWarn} },
+		answers: mcptest.Answers{Tools: `[{"name":"pay","description":"new",` + others}, deps: deps,
+		change: func(c *mcp.Config) {
+			c.Lock = mcp.LockConfig{File: lockOf(t, `[{"name":"pay",`+others), Mode: mcp.LockWarn}
+		},
 	})
 	for _, era := range eras {
 		v := s.visitor(era, nil)
-		v.call("pay", `{}`)
-		v.call("small", `{}`)
+		v.call("pay", `{"amount":"text"}`).runs(t, era)
+		if got := v.call("small", `{"amount":"text"}`); !got.ran() || !strings.Contains(got.text, `"isError":true`) {
+			t.Errorf("%s: %s", era, got)
+		}
+	}
+	if got := fmt.Sprint(callsCounted(reader, "tools/call")); got != "map[answered:2 invalid:2]" {
+		t.Errorf("counted %s", got)
 	}
 	if got := above0(countedBy(reader, "policy_service.mcp.let_pass", "setting")); fmt.Sprint(got) != "map[lock:2]" {
 		t.Errorf("counted %v", got)

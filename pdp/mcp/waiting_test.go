@@ -23,16 +23,8 @@ func waitingIn(counts *sdkmetric.ManualReader) int64 {
 
 // gaugeIn is a gauge that has one value, -1 if it has none.
 func gaugeIn(counts *sdkmetric.ManualReader, name string) int64 {
-	var all metricdata.ResourceMetrics
-	if err := counts.Collect(context.Background(), &all); err != nil {
-		return -1
-	}
-	for _, scope := range all.ScopeMetrics {
-		for _, m := range scope.Metrics {
-			if gauge, ok := m.Data.(metricdata.Gauge[int64]); ok && m.Name == name && len(gauge.DataPoints) == 1 {
-				return gauge.DataPoints[0].Value
-			}
-		}
+	if all := points(counts, name); len(all) == 1 {
+		return all[0].Value
 	}
 	return -1
 }
@@ -200,23 +192,46 @@ func TestWaitingFlood(t *testing.T) {
 	})
 }
 
-// countedBy is what a gateway has counted, by the values of an attribute.
+// countedBy is what a gateway has counted, or measured last, by the values of an attribute.
 func countedBy(counts *sdkmetric.ManualReader, name, by string) map[string]int64 {
-	all, of := metricdata.ResourceMetrics{}, map[string]int64{}
-	if err := counts.Collect(context.Background(), &all); err != nil {
-		return nil
+	of := map[string]int64{}
+	for _, p := range points(counts, name) {
+		value, _ := p.Attributes.Value(attribute.Key(by))
+		of[value.AsString()] += p.Value
 	}
-	for _, scope := range all.ScopeMetrics {
-		for _, m := range scope.Metrics {
-			sum, ok := m.Data.(metricdata.Sum[int64])
-			if !ok || m.Name != name {
-				continue
-			}
-			for _, p := range sum.DataPoints {
-				value, _ := p.Attributes.Value(attribute.Key(by))
-				of[value.AsString()] += p.Value
-			}
+	return of
+}
+
+// callsCounted are the requests of a method, by how they ended.
+func callsCounted(counts *sdkmetric.ManualReader, method string) map[string]int64 {
+	of := map[string]int64{}
+	for _, p := range points(counts, "policy_service.mcp.calls") {
+		if is, _ := p.Attributes.Value("method"); is.AsString() == method {
+			how, _ := p.Attributes.Value("outcome")
+			of[how.AsString()] += p.Value
 		}
 	}
 	return of
+}
+
+// points are the values of a metric of a gateway, none if it has no such metric.
+func points(counts *sdkmetric.ManualReader, name string) (all []metricdata.DataPoint[int64]) {
+	var got metricdata.ResourceMetrics
+	if counts.Collect(context.Background(), &got) != nil {
+		return nil
+	}
+	for _, scope := range got.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			if m.Name != name {
+				continue
+			}
+			switch of := m.Data.(type) {
+			case metricdata.Sum[int64]:
+				all = append(all, of.DataPoints...)
+			case metricdata.Gauge[int64]:
+				all = append(all, of.DataPoints...)
+			}
+		}
+	}
+	return all
 }
