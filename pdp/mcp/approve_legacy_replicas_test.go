@@ -106,7 +106,7 @@ func TestApproveLegacyDrain(t *testing.T) {
 	v := w.client("legacy")
 	there := v.at(w.replicas[1])
 	d := v.dialogue("confirm", `{}`)
-	waits := v.ahead("second-person", `{}`)
+	waits := v.waits("second-person", `{}`).ended
 	id := w.asks("second-person")
 	w.gateway.Drain()
 	d.ends(mustAsk)

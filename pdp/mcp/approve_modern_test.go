@@ -15,13 +15,6 @@ import (
 	pdpserver "policy-service/pdp/server"
 )
 
-// ahead has a call under way, and gives what comes of it.
-func (v *visitor) ahead(tool, arguments string) <-chan echo {
-	over := make(chan echo, 1)
-	go func() { over <- v.call(tool, arguments) }()
-	return over
-}
-
 // askedBy has people asked in some ways, and a request held for so long.
 func askedBy(wait time.Duration, ways ...string) func(*mcp.Config) {
 	return func(c *mcp.Config) { c.Approvals.Channels, c.Approvals.Wait = ways, wait }
@@ -170,7 +163,7 @@ func TestApproveModernGone(t *testing.T) {
 				}
 				first := v.waits("confirm", `{"n":1}`)
 				id := w.asks("confirm")
-				other := w.plain(era).ahead("confirm", `{"n":1}`)
+				other := w.plain(era).waits("confirm", `{"n":1}`).ended
 				wait(2)
 				first.goes(t)
 				wait(1)

@@ -23,13 +23,7 @@ func swappedIDs(id string) map[string]string {
 		"with a space": inText(bare + " "), "twice": inText(bare + bare), "a list": `[` + id + `]`, "an object": `{"id":` + id + `}`, "true": `true`, "large": inText(strings.Repeat("A", 250)),
 	}
 	for n := 0; n < len(bare); n += max(1, len(bare)/24) {
-		changed := []byte(bare)
-		if changed[n] == 'A' {
-			changed[n] = 'B'
-		} else {
-			changed[n] = 'A'
-		}
-		all[fmt.Sprintf("letter %d changed", n)] = inText(string(changed))
+		all[fmt.Sprintf("letter %d changed", n)] = inText(flipped(bare, n))
 	}
 	return all
 }
@@ -76,8 +70,7 @@ func TestAskAttackD30Answers(t *testing.T) {
 	strangers := *w.siege
 	strangers.config.Seal.KeyFiles = nil
 	_, strangers.url = strangers.beside()
-	away := strangers.stranger("legacy", alice.token)
-	away.session = alice.session
+	away := alice.at(&strangers)
 	refused("at a gateway with other keys", away.reply(first.id, saysYes))
 	away.session = ""
 	refused("without a session", away.reply(first.id, saysYes))
@@ -121,9 +114,7 @@ func TestAskAttackD30Answers(t *testing.T) {
 	// After the decision an answer changes nothing, whoever gives it, wherever.
 	for _, answer := range []string{saysNo, saysYes, saysNothing} {
 		_ = alice.reply(first.id, answer)
-		there := w.replicas[1].stranger("legacy", alice.token)
-		there.session = alice.session
-		_ = there.reply(first.id, answer)
+		_ = alice.at(w.replicas[1]).reply(first.id, answer)
 	}
 	if got := w.forwarded("confirm"); !slices.Equal(got, []string{`{"n":1}`}) || len(w.votes(id)) != 1 {
 		t.Errorf("the server got %q, and they say %q", got, w.votes(id))
@@ -155,8 +146,7 @@ func TestAskAttackD30Contradiction(t *testing.T) {
 			alice := w.client("legacy")
 			asked := alice.asked("confirm", `{"n":1}`)
 			id := w.asks("confirm")
-			there := w.replicas[1].stranger("legacy", alice.token)
-			there.session = alice.session
+			there := alice.at(w.replicas[1])
 			var all sync.WaitGroup
 			start := make(chan struct{})
 			for n := range 64 {

@@ -8,9 +8,6 @@ import (
 	"sync"
 	"testing"
 
-	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-
-	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
 )
 
@@ -18,8 +15,8 @@ import (
 func TestAnswersAfterCancellation(t *testing.T) {
 	inEras(t, func(t *testing.T, era string) {
 		began, told := make(chan bool), make(chan bool, 1)
-		counts := sdkmetric.NewManualReader()
-		s := newSiege(t, camp{program: true, deps: mcp.Deps{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(counts))}, answers: mcptest.Answers{
+		counts, deps := metered()
+		s := newSiege(t, camp{program: true, deps: deps, answers: mcptest.Answers{
 			Heard: func(g mcptest.Got) {
 				if g.Method == "notifications/cancelled" {
 					told <- true
@@ -74,8 +71,8 @@ func TestProgressOfOthers(t *testing.T) {
 		for _, era := range eras {
 			both := new(sync.WaitGroup)
 			both.Add(2)
-			counts := sdkmetric.NewManualReader()
-			s := newSiege(t, camp{program: program, deps: mcp.Deps{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(counts))}, answers: mcptest.Answers{Handle: func(c *mcptest.Call) bool {
+			counts, deps := metered()
+			s := newSiege(t, camp{program: program, deps: deps, answers: mcptest.Answers{Handle: func(c *mcptest.Call) bool {
 				if c.Method != "tools/call" {
 					return false
 				}

@@ -46,17 +46,16 @@ func TestSessionsOfOthers(t *testing.T) {
 		"the server's":            {own, "session-2"},
 		"two of them, one header": {own, alice.session + ", " + alice.session},
 	} {
-		for verb, body := range map[string]string{http.MethodPost: alice.text("tools/call", `{"name":"look","arguments":{}}`), http.MethodGet: "", http.MethodDelete: ""} {
-			test.by.session = test.session
-			got, err := test.by.try(t.Context(), verb, body, test.by.headers("tools/call", "{}")...)
+		test.by.session = test.session
+		for _, one := range [][2]string{
+			{http.MethodPost, alice.text("tools/call", `{"name":"look","arguments":{}}`)}, {http.MethodGet, ""}, {http.MethodDelete, ""},
+			// What somebody else answers is no answer, and what he gives up goes on.
+			{http.MethodPost, `{"jsonrpc":"2.0","id":"x","result":{}}`},
+			{http.MethodPost, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`},
+		} {
+			got, err := test.by.try(t.Context(), one[0], one[1], test.by.headers("tools/call", "{}")...)
 			if err != nil || got.status != http.StatusNotFound {
-				t.Errorf("%s, %s: %s, %v", name, verb, got, err)
-			}
-		}
-		// What somebody else answers is no answer, and what he gives up goes on.
-		for _, body := range []string{`{"jsonrpc":"2.0","id":"x","result":{}}`, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`} {
-			if got := test.by.send(body, test.by.headers("tools/call", "{}")...); got.status != http.StatusNotFound {
-				t.Errorf("%s: %s", name, got)
+				t.Errorf("%s, %s: %s, %v", name, one, got, err)
 			}
 		}
 	}

@@ -8,6 +8,12 @@ import (
 	"policy-service/pdp/mcp/mcptest"
 )
 
+// alike is an answer without the id of the request.
+func alike(a echo) string {
+	_, rest, _ := strings.Cut(a.text, `"error":`)
+	return rest
+}
+
 // D21: a definition goes out as it came, whatever is hidden in it, as long as it is no larger than definitions may be. One that
 // is larger is not there at all; a list that is larger is an error.
 func TestPoisonedDefinitions(t *testing.T) {

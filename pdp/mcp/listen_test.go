@@ -287,9 +287,7 @@ func TestListenWhilePDPIsAway(t *testing.T) {
 	e.welcomed()
 	alice := w.plain("modern")
 	id := w.filesBy(alice, "confirm", `{"n":1}`)
-	if got := alice.call("never", `{}`); got.kind() != "tool_call_blocked" {
-		t.Fatal(got)
-	}
+	alice.call("never", `{}`).refused(t, -32001, "tool_call_blocked", "")
 	e.next("notifications/tool_call_blocked")
 	if got := e.next("notifications/authorization/request"); got.Params.ID != id {
 		t.Errorf("heard %s", got.text)
@@ -323,9 +321,7 @@ func TestListenStrangers(t *testing.T) {
 		for range 3 {
 			e := stranger.listens()
 			e.welcomed()
-			if got := stranger.call("none", `{}`); got.kind() != "tool_call_blocked" {
-				t.Fatal(got)
-			}
+			stranger.call("none", `{}`).refused(t, -32602, "tool_call_blocked", "")
 			e.next("notifications/tool_call_blocked")
 			mcptest.Until(t, "the PDP is asked", func() bool { return shown.Load() >= times })
 			e.nothing()

@@ -370,8 +370,12 @@ func rawCalls(era string) func(testing.TB, *world, string, []string, func(jsonte
 // converse makes a call, and has somebody answer what the client is asked in its course.
 func (v *visitor) converse(tool, arguments string, asked func(jsontext.Value) string) echo {
 	v.s.t.Helper()
-	if v.era == "legacy" {
-		return v.streamed(tool, arguments, asked)
+	if v.era == "legacy" { // what is asked comes by the answer to the call
+		got, err := v.reads(v.s.t.Context(), tool, arguments, func(id, params jsontext.Value) {
+			v.reply(string(id), asked(params)).has(v.s.t, http.StatusAccepted)
+		})
+		orFail(v.s.t, err)
+		return got
 	}
 	got := v.call(tool, arguments)
 	for range 10 {
@@ -397,27 +401,10 @@ func (v *visitor) converse(tool, arguments string, asked func(jsontext.Value) st
 	return got
 }
 
-// streamed is converse in the legacy era: what is asked comes by the answer to the call.
-func (v *visitor) streamed(tool, arguments string, asked func(jsontext.Value) string) echo {
-	v.s.t.Helper()
-	got, err := v.reads(v.s.t.Context(), tool, arguments, func(id, params jsontext.Value) {
-		v.reply(string(id), asked(params)).has(v.s.t, http.StatusAccepted)
-	})
-	orFail(v.s.t, err)
-	return got
-}
-
 // reads calls a tool in the legacy era, and gives what came until the end. Asked gets each question as it comes.
 func (v *visitor) reads(ctx context.Context, tool, arguments string, asked func(id, params jsontext.Value)) (got echo, err error) {
 	params := `{"name":"` + tool + `","arguments":` + arguments + `}`
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, v.s.url, strings.NewReader(v.text("tools/call", params)))
-	if err != nil {
-		return got, err
-	}
-	for all := range slices.Chunk(v.headers("tools/call", params), 2) {
-		r.Header.Set(all[0], all[1])
-	}
-	answer, err := v.client.Do(r)
+	answer, err := v.sendTo(ctx, http.MethodPost, v.s.url, v.text("tools/call", params), v.headers("tools/call", params)...)
 	if err != nil {
 		return got, err
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/mcp"
-	"policy-service/pdp/mcp/mcptest"
 )
 
 // elicitation is what a client is asked, as far as it is looked at.
@@ -42,57 +41,6 @@ func elicitationOf(t testing.TB, params jsontext.Value) (e elicitation) {
 	t.Helper()
 	orFail(t, json.Unmarshal(params, &e))
 	return e
-}
-
-// Under "second-person" no form and no address is shown to the agent's own person, nor to an operator whose agent calls. What
-// they accept all the same is nothing.
-func TestPeopleAreNotAskedInTheClient(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		for _, sub := range []string{"alice", "mia"} {
-			t.Run(era+"/"+sub, func(t *testing.T) {
-				t.Parallel()
-				w := newPeople(t, land{change: hasten})
-				v := w.takesForms(era, mcptest.Claims{"sub": sub})
-				got := v.call("second-person", toAll)
-				if got.code() != -32001 || strings.Contains(got.text, "elicitation/create") {
-					t.Fatalf("the client is asked: %s", got)
-				}
-				id := w.asks("second-person")
-				// Whatever is made of what they know, it is no answer.
-				own := w.patient().takesForms(era, mcptest.Claims{"sub": sub})
-				confirm := own.dialogue("confirm", toAll)
-				for _, key := range []string{id, "approval", confirm.modern.key(), strings.Trim(confirm.legacy.id, `"`)} {
-					if era == "legacy" {
-						if own := strings.Trim(confirm.legacy.id, `"`); key != own && key != "" {
-							if got := v.reply(inText(key), saysYes); got.status == http.StatusAccepted {
-								t.Errorf("%q was taken: %s", key, got)
-							}
-						}
-						continue
-					}
-					answers := `{` + inText(key) + `:` + saysYes + `}`
-					for _, again := range []echo{
-						v.ask("tools/call", `{"name":"second-person","arguments":`+toAll+`,"inputResponses":`+answers+`}`),
-						v.retry("second-person", toAll, inText(id), answers),
-						v.retry("second-person", toAll, inText(confirm.modern.State), answers),
-					} {
-						if again.ran() {
-							t.Errorf("%q: %s", key, again)
-						}
-					}
-				}
-				w.unmoved(t, "after all that", "second-person", w.asks("second-person"), 0)
-				w.onRecord(id, "filed")
-				// What was asked in between waits for its answer still.
-				confirm.answer(own, saysYes)
-				confirm.end().runs(t)
-				w.approve("noah", id)
-				v.call("second-person", toAll).runs(t)
-				w.ran("second-person", toAll)
-			})
-		}
-	}
 }
 
 // page is where an approval request stands in the console.
@@ -179,9 +127,7 @@ func TestPeopleAreAskedAsTheirClientTakes(t *testing.T) {
 					want = channels[n]
 				}
 				for _, era := range eras {
-					v := w.stranger(era, w.issuer.Token(t, nil))
-					v.capabilities = capabilities
-					v.begin()
+					v := w.saying(capabilities, era, nil)
 					all.Go(func() {
 						asked := nothing
 						got := v.converse("confirm", `{"by":`+inText(era+capabilities)+`}`, func(params jsontext.Value) string {
