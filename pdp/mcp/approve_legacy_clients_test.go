@@ -68,9 +68,9 @@ func (l *lines) hears(want string) (id string, got echo) {
 }
 
 // ends fails unless the next message answers a call, and the call ends so.
-func (l *lines) ends(id string, want ending) {
+func (l *lines) ends(id, want string) {
 	l.t.Helper()
-	if _, got := l.hears(`"id":` + id); endingOf(l.t, got) != want {
+	if _, got := l.hears(`"id":` + id); endingOf(got) != want {
 		l.t.Errorf("%s, want %s", got, want)
 	}
 }
@@ -86,20 +86,19 @@ func TestApproveLegacyStdio(t *testing.T) {
 	w := newPeople(t, land{})
 	l := w.stdio(t, nil)
 	for n, one := range []struct {
-		answer string
-		want   ending
+		answer, want string
 	}{{saysYes, itRuns}, {saysNo, isDenied}, {saysNothing, mustAsk}} {
-		l.call(fmt.Sprint(10+n), "confirm", `{"case":"`+string(one.want)+`"}`)
+		l.call(fmt.Sprint(10+n), "confirm", `{"case":"`+one.want+`"}`)
 		id, _ := l.hears(`"elicitation/create"`)
 		l.reply(inText(w.asks("confirm")), saysYes) // by no id of ours
 		l.reply(id, one.answer)
 		l.ends(fmt.Sprint(10+n), one.want)
 	}
-	w.ran("confirm", `{"case":"`+string(itRuns)+`"}`)
+	w.ran("confirm", `{"case":"`+itRuns+`"}`)
 	id := w.asks("confirm")
 
 	// It goes on beside others, also while it waits; what is given up is not waited for.
-	l.call("2", "confirm", `{"case":"`+string(mustAsk)+`"}`)
+	l.call("2", "confirm", `{"case":"`+mustAsk+`"}`)
 	asked, _ := l.hears(`"elicitation/create"`)
 	l.call("3", "free", `{}`)
 	l.ends("3", itRuns)
@@ -108,9 +107,9 @@ func TestApproveLegacyStdio(t *testing.T) {
 	// The person answers all the same: the same call goes on from there, and nobody is asked again.
 	l.reply(asked, saysYes)
 	w.becomes(id, "approved")
-	l.call("4", "confirm", `{"case":"`+string(mustAsk)+`"}`)
+	l.call("4", "confirm", `{"case":"`+mustAsk+`"}`)
 	l.ends("4", itRuns)
-	w.ran("confirm", `{"case":"`+string(itRuns)+`"}`, `{"case":"`+string(mustAsk)+`"}`)
+	w.ran("confirm", `{"case":"`+itRuns+`"}`, `{"case":"`+mustAsk+`"}`)
 	w.voted(id, "approve"+byForm)
 }
 

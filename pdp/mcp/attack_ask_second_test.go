@@ -38,7 +38,7 @@ func TestAskAttackD28Links(t *testing.T) {
 		d := alice.dialogue("confirm", `{"n":1}`)
 		id := w.asks("confirm")
 		params := elicitationOf(t, d.asked)
-		if params.Mode != "url" || params.URL != w.page(id) || len(d.form()) > 0 {
+		if params.Mode != "url" || params.URL != w.page(id) || len(params.RequestedSchema.Properties) > 0 {
 			t.Fatalf("it is asked %s", d.asked)
 		}
 		for _, secret := range []string{alice.token, w.keys["gateway"]} {

@@ -53,17 +53,37 @@ const (
 	byForm         = ` user::"alice" form key:gateway`
 )
 
-// says is an answer of alice, whatever happens.
-func says(answer string) func(*world, string, int) string {
-	return func(*world, string, int) string { return answer }
+// act is what somebody does about what alice is asked.
+type act func(w *world, id string)
+
+func approves(who string) act      { return func(w *world, id string) { w.approve(who, id) } }
+func denies(who string) act        { return func(w *world, id string) { w.deny(who, id, "not today") } }
+func revokes(who string) act       { return func(w *world, id string) { w.revoke(who, id) } }
+func delegates(who, to string) act { return func(w *world, id string) { w.delegate(who, id, to) } }
+
+// atThePage has alice decide at the console.
+func atThePage(decision string) act {
+	return func(w *world, id string) { w.atConsole("alice").decide(w.page(id), decision) }
 }
 
 // later has people do something once alice's answer has been counted.
-func (w *world) later(id string, do func()) {
-	w.aside.Go(func() {
-		mcptest.Until(w.t, "alice's answer counts", func() bool { return len(w.votes(id)) > 0 })
-		do()
-	})
+func later(acts ...act) act {
+	return func(w *world, id string) {
+		w.aside.Go(func() {
+			mcptest.Until(w.t, "alice's answer counts", func() bool { return len(w.votes(id)) > 0 })
+			says("", acts...)(w, id, 0)
+		})
+	}
+}
+
+// says is an answer of alice, whatever she is asked, and what happens before it.
+func says(answer string, acts ...act) func(*world, string, int) string {
+	return func(w *world, id string, _ int) string {
+		for _, does := range acts {
+			does(w, id)
+		}
+		return answer
+	}
 }
 
 var peopleOutcomes = []peopleOutcome{{
@@ -92,18 +112,12 @@ var peopleOutcomes = []peopleOutcome{{
 	want: []string{"runs", "runs", "runs"}, votes: []string{"approve" + byForm},
 }, {
 	name: "somebody else denies meanwhile", tool: "pair",
-	asked: func(w *world, id string, _ int) string {
-		w.deny("mia", id, "not today")
-		return saysYes
-	},
-	want: []string{"is denied: not today"}, votes: []string{`deny user::"mia" api`},
+	asked: says(saysYes, denies("mia")),
+	want:  []string{"is denied: not today"}, votes: []string{`deny user::"mia" api`},
 }, {
 	name: "alice approves, and another denies", tool: "pair",
-	asked: func(w *world, id string, _ int) string {
-		w.later(id, func() { w.deny("noah", id, "not today") })
-		return saysYes
-	},
-	want: []string{"is denied: not today"}, votes: []string{"approve" + byForm, `deny user::"noah" api`},
+	asked: says(saysYes, later(denies("noah"))),
+	want:  []string{"is denied: not today"}, votes: []string{"approve" + byForm, `deny user::"noah" api`},
 }, {
 	name: "its time is over", tool: "confirm",
 	asked: func(w *world, _ string, _ int) string {
@@ -113,60 +127,32 @@ var peopleOutcomes = []peopleOutcome{{
 	want: []string{"is denied: nobody decided in time"},
 }, {
 	name: "revoked between rounds", tool: "pair", rounds: true,
-	asked: func(w *world, id string, _ int) string {
-		w.approve("mia", id)
-		w.approve("noah", id)
-		w.revoke("noah", id)
-		return saysYes
-	},
-	want: []string{"is denied: the approval does not count any more"}, votes: []string{`approve user::"mia" api`, `approve user::"noah" api`},
+	asked: says(saysYes, approves("mia"), approves("noah"), revokes("noah")),
+	want:  []string{"is denied: the approval does not count any more"}, votes: []string{`approve user::"mia" api`, `approve user::"noah" api`},
 }, {
 	name: "two approve, alice last", tool: "pair",
-	asked: func(w *world, id string, _ int) string {
-		w.approve("mia", id)
-		return saysYes
-	},
-	want: []string{"runs"}, votes: []string{`approve user::"mia" api`, "approve" + byForm},
+	asked: says(saysYes, approves("mia")),
+	want:  []string{"runs"}, votes: []string{`approve user::"mia" api`, "approve" + byForm},
 }, {
 	name: "two approve, alice first", tool: "pair",
-	asked: func(w *world, id string, _ int) string {
-		w.later(id, func() { w.approve("mia", id) })
-		return saysYes
-	},
-	want: []string{"runs"}, votes: []string{"approve" + byForm, `approve user::"mia" api`},
+	asked: says(saysYes, later(approves("mia"))),
+	want:  []string{"runs"}, votes: []string{"approve" + byForm, `approve user::"mia" api`},
 }, {
 	name: "others approve while she reads", tool: "pair",
-	asked: func(w *world, id string, _ int) string {
-		w.approve("mia", id)
-		w.approve("noah", id)
-		return saysYes
-	},
-	want: []string{"runs"}, votes: []string{`approve user::"mia" api`, `approve user::"noah" api`},
+	asked: says(saysYes, approves("mia"), approves("noah")),
+	want:  []string{"runs"}, votes: []string{`approve user::"mia" api`, `approve user::"noah" api`},
 }, {
 	name: "others approve, and she would rather not", tool: "pair", rounds: true,
-	asked: func(w *world, id string, _ int) string {
-		w.approve("mia", id)
-		w.approve("noah", id)
-		return saysNo
-	},
-	want: []string{"waits"}, votes: []string{`approve user::"mia" api`, `approve user::"noah" api`},
+	asked: says(saysNo, approves("mia"), approves("noah")),
+	want:  []string{"waits"}, votes: []string{`approve user::"mia" api`, `approve user::"noah" api`},
 }, {
 	name: "alice delegates, and so does who decides for her", tool: "delegable",
-	asked: func(w *world, id string, _ int) string {
-		w.later(id, func() {
-			w.delegate("mia", id, "eve")
-			w.approve("eve", id)
-		})
-		return saysMiaDecides
-	},
-	want: []string{"runs"}, votes: []string{"delegate" + byForm, `delegate user::"mia" api`, `approve user::"eve" api`},
+	asked: says(saysMiaDecides, later(delegates("mia", "eve"), approves("eve"))),
+	want:  []string{"runs"}, votes: []string{"delegate" + byForm, `delegate user::"mia" api`, `approve user::"eve" api`},
 }, {
 	name: "alice delegates, and it is denied", tool: "delegable",
-	asked: func(w *world, id string, _ int) string {
-		w.later(id, func() { w.deny("mia", id, "not today") })
-		return saysMiaDecides
-	},
-	want: []string{"is denied: not today"}, votes: []string{"delegate" + byForm, `deny user::"mia" api`},
+	asked: says(saysMiaDecides, later(denies("mia"))),
+	want:  []string{"is denied: not today"}, votes: []string{"delegate" + byForm, `deny user::"mia" api`},
 }, {
 	name: "alice could delegate", tool: "delegable", asked: says(saysApprove),
 	want: []string{"runs"}, votes: []string{"approve" + byForm},
@@ -185,11 +171,8 @@ var peopleOutcomes = []peopleOutcome{{
 	want:  []string{"is changed to " + toMia, "runs"},
 }, {
 	name: "approve at the console", tool: "confirm", page: true,
-	asked: func(w *world, id string, _ int) string {
-		w.atConsole("alice").decide(w.page(id), "approve")
-		return saysOpened
-	},
-	want: []string{"runs"}, votes: []string{`approve user::"alice" console`},
+	asked: says(saysOpened, atThePage("approve")),
+	want:  []string{"runs"}, votes: []string{`approve user::"alice" console`},
 }, {
 	name: "approve at the console, once the page is open", tool: "confirm", page: true,
 	asked: func(w *world, id string, _ int) string {
@@ -199,11 +182,8 @@ var peopleOutcomes = []peopleOutcome{{
 	want: []string{"runs"}, votes: []string{`approve user::"alice" console`},
 }, {
 	name: "deny at the console", tool: "confirm", page: true,
-	asked: func(w *world, id string, _ int) string {
-		w.atConsole("alice").decide(w.page(id), "deny")
-		return saysOpened
-	},
-	want: []string{"is denied: I looked at it"}, votes: []string{`deny user::"alice" console`},
+	asked: says(saysOpened, atThePage("deny")),
+	want:  []string{"is denied: I looked at it"}, votes: []string{`deny user::"alice" console`},
 }, {
 	name: "the page is not opened", tool: "confirm", page: true, calls: []string{toAll, toAll},
 	asked: func(_ *world, _ string, round int) string { return []string{saysNo, saysNothing}[round] },

@@ -26,12 +26,15 @@ type elicitation struct {
 	Message         string `json:"message"`
 	URL             string `json:"url"`
 	RequestedSchema struct {
-		Properties map[string]jsontext.Value `json:"properties"`
-		Required   []string                  `json:"required"`
+		Properties map[string]struct {
+			Type    string         `json:"type"`
+			Title   string         `json:"title"`
+			Default jsontext.Value `json:"default"`
+		} `json:"properties"`
 	} `json:"requestedSchema"`
 	Meta struct {
-		Type     string `json:"elicitationType"`
 		Original struct {
+			Tool      string         `json:"tool"`
 			Arguments jsontext.Value `json:"arguments"`
 		} `json:"originalRequest"`
 	} `json:"_meta"`

@@ -456,11 +456,6 @@ func (d *dialogue) end() echo {
 	return <-d.over
 }
 
-// form has the fields of the form by their names, none if it is no form.
-func (d *dialogue) form() map[string]jsontext.Value {
-	return elicitationOf(d.v.s.t, d.asked).RequestedSchema.Properties
-}
-
 // inEras runs a test in each era, all at once.
 func inEras(t *testing.T, test func(t *testing.T, era string)) {
 	t.Helper()
@@ -507,14 +502,6 @@ func (w *world) voted(id string, want ...string) {
 	w.t.Helper()
 	if got := w.votes(id); !slices.Equal(got, want) {
 		w.t.Errorf("they say %q, want %q", got, want)
-	}
-}
-
-// onRecord fails unless just these steps of an approval request are on record.
-func (w *world) onRecord(id string, want ...string) {
-	w.t.Helper()
-	if got := w.steps(id); !slices.Equal(got, want) {
-		w.t.Errorf("on record is %q, want %q", got, want)
 	}
 }
 
