@@ -132,9 +132,7 @@ func TestAskAttackMeta(t *testing.T) {
 			defer func() { v.meta = "" }()
 			return v.call("look", `{"a":1}`)
 		}
-		if got := call(""); !got.ran() {
-			t.Fatal(got)
-		}
+		call("").runs(t)
 		before := len(s.executed())
 		for _, name := range []string{"approval", "person"} { // TestDeclaredNarrows of ask has all names
 			for _, value := range []string{approval, `"bob"`, `null`} {

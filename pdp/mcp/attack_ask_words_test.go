@@ -78,9 +78,7 @@ func TestAskAttackD27Words(t *testing.T) {
 			if !ok || strings.Contains(string(inside), alice.token) {
 				t.Errorf("%s, %s: the state: %t, %s", name, tool, ok, inside)
 			}
-			if got := patient.retry(tool, arguments, inText(q.State), `{"`+q.key()+`":`+saysYes+`}`); !got.ran() {
-				t.Errorf("%s, %s: agreed to: %s", name, tool, got)
-			}
+			patient.retry(tool, arguments, inText(q.State), `{"`+q.key()+`":`+saysYes+`}`).runs(t, name, tool, "agreed to:")
 			if all := w.forwarded(tool); len(all) != before+1 || all[before] != arguments {
 				t.Errorf("%s, %s: the server got %.300q", name, tool, all[before:])
 			}

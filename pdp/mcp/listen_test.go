@@ -24,17 +24,8 @@ import (
 type heardMessage struct {
 	Method string `json:"method"`
 	Params struct {
-		Type          string                    `json:"type"`
-		TokenType     string                    `json:"tokenType"`
-		ParticipantID string                    `json:"participantId"`
-		ID            string                    `json:"id"`
-		Tool          string                    `json:"tool"`
-		Requester     string                    `json:"requester"`
-		Arguments     jsontext.Value            `json:"arguments"`
-		Reason        string                    `json:"reason"`
-		Suggestion    string                    `json:"suggestion"`
-		Notifications jsontext.Value            `json:"notifications"`
-		Meta          map[string]jsontext.Value `json:"_meta"`
+		ID        string         `json:"id"`
+		Arguments jsontext.Value `json:"arguments"`
 	} `json:"params"`
 	text string
 }
@@ -120,21 +111,6 @@ func (e *ear) ended() {
 		}
 	case <-time.After(time.Minute):
 		e.t.Errorf("%s: it does not end", e.era)
-	}
-}
-
-// If the PDP does not say what somebody may call, they are restricted, as far as anybody knows.
-func TestListenWelcomeWithoutPDP(t *testing.T) {
-	t.Parallel()
-	tap := newWiretap(t)
-	s := newSiege(t, camp{before: tap.before})
-	for _, era := range eras {
-		v := s.visitor(era, nil)
-		tap.silent(func(r *http.Request, _ []byte) bool { return strings.HasSuffix(r.URL.Path, "/evaluations") })
-		if got := v.listens().welcomed().Params.TokenType; got != "restricted" {
-			t.Errorf("%s: %s", era, got)
-		}
-		tap.answers(nil)
 	}
 }
 

@@ -111,6 +111,7 @@ import (
 //
 //	pdp asked 2                              so many requests for decisions since the last such line
 //	pdp> 503 no, pdp> truth                  it answers all such requests so, or by itself again; pdp stops
+//	pdp/evaluations> 503 no                  it answers those to this route so
 //	log has 1 ..."tool.invoke"...            so many records of the decision log match; gateway log has 1 ... is the gateway's own
 //	pending confirm                          waits until people are asked about the tool, and gives the request the next of the names ASK-1, ASK-2, ...
 //	mia approve ASK-1, deny, revoke, delegate ASK-1 zoe
@@ -1249,7 +1250,7 @@ func (x *telling) step(one step) {
 		x.does(one.text)
 	case one.name == "pdp" && one.arrow == ">":
 		x.keep(one.line)
-		x.instead(one.text)
+		x.instead(one.label, one.text)
 	case one.arrow == ">" && server != nil:
 		x.keep(one.line)
 		server.say(one.label, one.text)
@@ -1302,8 +1303,8 @@ func (x *telling) compare(one step, forms []string) {
 	x.keep(strings.TrimRight(head, " ") + " " + forms[0])
 }
 
-// instead has another answer for the PDP.
-func (x *telling) instead(text string) {
+// instead has another answer for the PDP, on a route of those on which it decides; "" is all.
+func (x *telling) instead(route, text string) {
 	status, body, _ := strings.Cut(text, " ")
 	if status == "truth" {
 		x.tap.answers(nil)
@@ -1312,7 +1313,7 @@ func (x *telling) instead(text string) {
 	code, err := strconv.Atoi(status)
 	orFail(x.t, err)
 	x.tap.answers(func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
-		if !decides(r.URL.Path) {
+		if !decides(r.URL.Path) || !strings.HasSuffix(r.URL.Path, route) {
 			return false
 		}
 		w.Header().Set("Content-Type", "application/json")
