@@ -246,10 +246,11 @@ func (s *siege) listener(claims mcptest.Claims) *visitor { return s.takesForms("
 
 // called is a call in the course of which its client was asked something.
 type called struct {
-	id    string // of what it was asked, as it stands in JSON
-	asks  string
-	lines *bufio.Scanner
-	leave context.CancelFunc
+	id     string // of what it was asked, as it stands in JSON
+	asks   string
+	params jsontext.Value
+	lines  *bufio.Scanner
+	leave  context.CancelFunc
 }
 
 // asked calls a tool, and reads on until it is asked something.
@@ -286,11 +287,12 @@ func (c *called) next() (said string, asks bool) {
 		var m struct {
 			ID     jsontext.Value
 			Method string
+			Params jsontext.Value
 		}
 		all.WriteString(c.lines.Text() + "\n")
 		data, _ := strings.CutPrefix(c.lines.Text(), "data: ")
 		if json.Unmarshal([]byte(data), &m, json.MatchCaseInsensitiveNames(true)) == nil && m.Method == "elicitation/create" {
-			c.id, c.asks = string(m.ID), data
+			c.id, c.asks, c.params = string(m.ID), data, m.Params
 			return all.String(), true
 		}
 	}

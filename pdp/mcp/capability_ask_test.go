@@ -22,7 +22,6 @@ import (
 // asked is what a client with a key of its own asks for.
 type asked struct {
 	terms  string // members of params
-	issuer string // for which the proof is made
 	holder *capability.Holder
 	proof  string
 }
@@ -39,7 +38,7 @@ func (v *vault) proves(h *capability.Holder, issuer, agent, tool string) asked {
 	v.t.Helper()
 	ask := capability.Ask{Holder: evaluation.Ref{Type: "agent", ID: agent}, Audience: "rec", Tools: []string{tool}, Duration: time.Hour}
 	orFail(v.t, h.Request(&ask, issuer, v.now()))
-	return asked{`"tools":["` + tool + `"],"duration":3600`, issuer, h, ask.Proof}
+	return asked{`"tools":["` + tool + `"],"duration":3600`, h, ask.Proof}
 }
 
 // wants sends a request, with key and proof in _meta or in params.
@@ -361,7 +360,7 @@ func TestCapabilityOfSession(t *testing.T) {
 	h, issuer := holderOf(t, 1), v.issuer()
 	proved := capability.Ask{Holder: evaluation.Ref{Type: "agent", ID: "agent-release"}, Audience: "rec", Tools: []string{"kept"}, Channel: capability.Channel{Session: session}}
 	orFail(t, h.Request(&proved, issuer, w.now()))
-	own := asked{`"tools":["kept"],"channel":"session"`, issuer, h, proved.Proof}
+	own := asked{`"tools":["kept"],"channel":"session"`, h, proved.Proof}
 	if got := v.wants(own, false); !strings.Contains(got.text, "proof_wrong_call") {
 		t.Errorf("asked in another session: %s", got)
 	}

@@ -389,28 +389,16 @@ func (v *visitor) reads(ctx context.Context, tool, arguments string, asked func(
 		return got, err
 	}
 	defer func() { _ = answer.Body.Close() }()
-	var text strings.Builder
-	lines := bufio.NewScanner(answer.Body)
-	lines.Buffer(nil, 4<<20)
-	for lines.Scan() {
-		text.WriteString(lines.Text() + "\n")
-		var m struct {
-			ID     jsontext.Value `json:"id"`
-			Method string         `json:"method"`
-			Params jsontext.Value `json:"params"`
+	c, text := called{lines: bufio.NewScanner(answer.Body)}, ""
+	c.lines.Buffer(nil, 4<<20)
+	for {
+		said, asks := c.next()
+		text += said
+		if !asks {
+			return readAnswer(answer, []byte(text)), nil
 		}
-		data, ok := strings.CutPrefix(lines.Text(), "data: ")
-		if !ok || data == "" {
-			continue
-		}
-		if err := json.Unmarshal([]byte(data), &m); err != nil {
-			return got, err
-		}
-		if m.Method == "elicitation/create" {
-			asked(m.ID, m.Params)
-		}
+		asked(jsontext.Value(c.id), c.params)
 	}
-	return readAnswer(answer, []byte(text.String())), nil
 }
 
 // sdkCalls is a client of the SDK.
