@@ -99,10 +99,7 @@ func checkShown(t testing.TB, name string, request jsontext.Value, tool, argumen
 	form := elicitationOf(t, asked.Params)
 	wanted, err := evaluation.ParseWithNulls(jsontext.Value(arguments), evaluation.DefaultLimits())
 	orFail(t, err)
-	same := func(text jsontext.Value) bool {
-		v, err := evaluation.ParseWithNulls(text, evaluation.DefaultLimits())
-		return err == nil && v.Value().Equal(wanted.Value())
-	}
+	same := func(text string) bool { return equalJSON(text, arguments) }
 	lines := strings.Split(form.Message, "\n")
 	if len(lines) > 2 && strings.HasPrefix(lines[1], "Careful: ") && !strings.ContainsFunc(lines[1], func(r rune) bool { return r >= utf8.RuneSelf }) {
 		lines = slices.Delete(lines, 1, 2)
@@ -117,10 +114,10 @@ func checkShown(t testing.TB, name string, request jsontext.Value, tool, argumen
 		t.Errorf("%s: the text has what cannot be seen: %.600q", name, form.Message)
 	}
 	head, text, ok := strings.Cut(lines[1], " with ")
-	if !ok || !same(jsontext.Value(text)) || !strings.Contains(head, "asks for tool.invoke on tool/rec:"+tool) {
+	if !ok || !same(text) || !strings.Contains(head, "asks for tool.invoke on tool/rec:"+tool) {
 		t.Errorf("%s: the text does not say what is bound: %.600q", name, lines[1])
 	}
-	if form.Meta.Original.Tool != "rec:"+tool || !same(form.Meta.Original.Arguments) {
+	if form.Meta.Original.Tool != "rec:"+tool || !same(string(form.Meta.Original.Arguments)) {
 		t.Errorf("%s: originalRequest is %.600s of %s", name, form.Meta.Original.Arguments, form.Meta.Original.Tool)
 	}
 	fields := form.RequestedSchema.Properties

@@ -61,11 +61,6 @@ func denies(who string) act        { return func(w *world, id string) { w.deny(w
 func revokes(who string) act       { return func(w *world, id string) { w.revoke(who, id) } }
 func delegates(who, to string) act { return func(w *world, id string) { w.delegate(who, id, to) } }
 
-// atThePage has alice decide at the console.
-func atThePage(decision string) act {
-	return func(w *world, id string) { w.atConsole("alice").decide(w.page(id), decision) }
-}
-
 // later has people do something once alice's answer has been counted.
 func later(acts ...act) act {
 	return func(w *world, id string) {
@@ -175,10 +170,9 @@ var peopleOutcomes = []peopleOutcome{{
 	want:  []string{"runs"}, votes: []string{`approve user::"alice" console`},
 }, {
 	name: "approve at the console, once the page is open", tool: "confirm", page: true,
-	asked: func(w *world, id string, _ int) string {
-		w.aside.Go(func() { w.atConsole("alice").decide(w.page(id), "approve") })
-		return saysOpened
-	},
+	asked: says(saysOpened, func(w *world, id string) {
+		w.aside.Go(func() { atThePage("approve")(w, id) })
+	}),
 	want: []string{"runs"}, votes: []string{`approve user::"alice" console`},
 }, {
 	name: "deny at the console", tool: "confirm", page: true,
