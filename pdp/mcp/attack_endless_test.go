@@ -1,7 +1,6 @@
 package mcp_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -36,25 +35,20 @@ func TestAnswersAfterCancellation(t *testing.T) {
 		}})
 		v := s.visitor(era, nil)
 		v.meta = `,"progressToken":"mine"`
-		ctx, cancel := context.WithCancel(t.Context())
-		params := `{"name":"look","arguments":{"is":"given up"}}`
-		text := v.text("tools/call", params)
-		id := v.id.Load()
-		ended := make(chan echo)
-		go func() {
-			got, _ := v.try(ctx, http.MethodPost, text, v.headers("tools/call", params)...)
-			ended <- got
-		}()
+		call := v.waits("look", `{"is":"given up"}`)
 		<-began
 		if era == "modern" {
-			cancel()
-		} else if got := v.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, id), v.headers("", "")...); got.status != http.StatusAccepted {
-			t.Errorf("%s", got)
+			call.leave()
+		} else {
+			note := fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, v.id.Load())
+			v.send(note, v.headers("", "")...).has(t, http.StatusAccepted)
 		}
-		if got := <-ended; strings.Contains(got.text, "too late") || got.ran() {
-			t.Errorf("%s", got)
+		<-call.over
+		if len(call.ended) > 0 {
+			if got := <-call.ended; strings.Contains(got.text, "too late") || got.ran() {
+				t.Errorf("%s", got)
+			}
 		}
-		cancel()
 		mcptest.Until(t, "all of it has come", func() bool { return droppedBy(t, counts)["foreign_id"] == 3 })
 		for range 3 {
 			if got := v.call("look", `{}`); !got.ran() || got.finals != 1 || strings.Contains(got.text, "too late") || len(got.before) > 0 {

@@ -16,7 +16,7 @@ import (
 	"policy-service/pdp/mcp/mcptest"
 )
 
-// D31: a session that is not one's own is none.
+// D31: a session that is not one's own is none. TestNothingElseOpens of seal has more that are changed.
 func TestSessionsOfOthers(t *testing.T) {
 	t.Parallel()
 	s, other := newSiege(t, camp{}), newSiege(t, camp{})
@@ -37,11 +37,7 @@ func TestSessionsOfOthers(t *testing.T) {
 		"guessed":                 {own, "session-1"},
 		"of another gateway":      {own, other.visitor("legacy", nil).session},
 		"ended":                   {own, ended.session},
-		"changed at its end":      {own, flipped(alice.session, len(alice.session)-3)},
-		"changed at its begin":    {own, flipped(alice.session, 1)},
-		"cut":                     {own, alice.session[:len(alice.session)-4]},
-		"longer":                  {own, alice.session + "AAAA"},
-		"in another case":         {own, strings.ToUpper(alice.session)},
+		"changed":                 {own, flipped(alice.session, len(alice.session)-3)},
 		"very long":               {own, strings.Repeat("A", 8<<10)},
 		"the server's":            {own, "session-2"},
 		"two of them, one header": {own, alice.session + ", " + alice.session},
