@@ -22,8 +22,7 @@ import (
 
 // asker is a server that asks whoever calls it something, and answers with what it is answered.
 type asker struct {
-	mu      sync.Mutex
-	replies map[string]chan string // of clients of the legacy era, by what it asks by
+	replies sync.Map // channels for what clients of the legacy era answer, by what it asks by
 	last    atomic.Int64
 	posing  atomic.Pointer[asksBy]
 }
@@ -34,29 +33,14 @@ type asksBy struct{ key, state, id, params string }
 // poses has it ask what looks like the gateway's own question, by names of the gateway's.
 func (a *asker) poses(key, state, id string) { a.posing.Store(&asksBy{key, state, id, likeOurs}) }
 
-// to waits for the answer to what is asked by an id.
-func (a *asker) to(id string) <-chan string {
-	answer := make(chan string, 1)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.replies == nil {
-		a.replies = map[string]chan string{}
-	}
-	a.replies[id] = answer
-	return answer
-}
-
 // heard takes the answer to what was asked.
 func (a *asker) heard(g mcptest.Got) {
 	var id string
 	if json.Unmarshal(g.ID, &id) != nil || g.Method != "" {
 		return
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if answer := a.replies[id]; answer != nil {
-		delete(a.replies, id)
-		answer <- string(g.Body)
+	if answer, waits := a.replies.LoadAndDelete(id); waits {
+		answer.(chan string) <- string(g.Body)
 	}
 }
 
@@ -70,7 +54,7 @@ func (a *asker) handle(c *mcptest.Call) bool {
 	if !slices.Contains([]string{"tools/call", "prompts/get", "resources/read"}, c.Method) {
 		return false
 	}
-	by := cmp.Or(a.posing.Load(), &asksBy{"k", "theirs", fmt.Sprintf("q%d", a.last.Add(1)), asksFor(c)})
+	by := cmp.Or(a.posing.Load(), &asksBy{"k", "theirs", fmt.Sprintf("q%d", a.last.Add(1)), askedForm})
 	said := func(text string) string {
 		kind := ""
 		if c.Modern {
@@ -80,7 +64,8 @@ func (a *asker) handle(c *mcptest.Call) bool {
 	}
 	switch {
 	case !c.Modern:
-		answer := a.to(by.id)
+		answer := make(chan string, 1)
+		a.replies.Store(by.id, answer)
 		c.Message(`{"jsonrpc":"2.0","id":` + inText(by.id) + `,"method":"elicitation/create",` + by.params + `}`)
 		select {
 		case text := <-answer:
@@ -93,15 +78,6 @@ func (a *asker) handle(c *mcptest.Call) bool {
 		c.Result(`{"resultType":"input_required","inputRequests":{` + inText(by.key) + `:{"method":"elicitation/create",` + by.params + `}},"requestState":` + inText(by.state) + `}`)
 	}
 	return true
-}
-
-// asksFor is what it asks: that a page be opened, if the call says which.
-func asksFor(c *mcptest.Call) (params string) {
-	var said struct{ Arguments struct{ URL jsontext.Value } }
-	if err := json.Unmarshal(c.Params, &said, json.MatchCaseInsensitiveNames(true)); err != nil || said.Arguments.URL == nil {
-		return askedForm
-	}
-	return `"params":{"mode":"url","message":"Open it","elicitationId":"theirs","url":` + string(said.Arguments.URL) + `}`
 }
 
 // stateAsked is what a client of the modern era is asked.
