@@ -66,19 +66,6 @@ func (l *lines) hears(want string) (id string, got echo) {
 	return string(m.ID), readAnswer(&http.Response{StatusCode: http.StatusOK}, slices.Clone(l.heard.Bytes()))
 }
 
-// ends fails unless the next message answers a call, and the call ends so.
-func (l *lines) ends(id, want string) {
-	l.t.Helper()
-	if _, got := l.hears(`"id":` + id); endingOf(got) != want {
-		l.t.Errorf("%s, want %s", got, want)
-	}
-}
-
-func (l *lines) reply(id, result string) {
-	l.t.Helper()
-	l.say(`{"jsonrpc":"2.0","id":` + id + `,"result":` + result + `}`)
-}
-
 // What the PDP decides by an answer may be heard before the PDP has said so to who brought it: the client has answered all the
 // same, and is not told to take away what it asked.
 func TestApproveLegacyHeardFirst(t *testing.T) {
@@ -101,8 +88,10 @@ func TestApproveLegacyHeardFirst(t *testing.T) {
 	l := w.stdio(t, nil)
 	l.call("1", "confirm", `{}`)
 	asked, _ := l.hears(`"elicitation/create"`)
-	l.reply(asked, saysYes)
-	l.ends("1", itRuns)
+	l.say(`{"jsonrpc":"2.0","id":` + asked + `,"result":` + saysYes + `}`)
+	if _, got := l.hears(`"id":1`); endingOf(got) != itRuns {
+		t.Errorf("%s", got)
+	}
 }
 
 // If the streams end while people are asked, the call is given up.

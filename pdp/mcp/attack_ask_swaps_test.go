@@ -88,48 +88,40 @@ func TestAskAttackD23Sealed(t *testing.T) {
 	const arguments = `{"n":1}`
 	asked := stateOf(t, alice.call("confirm", arguments))
 	id, yes := w.asks("confirm"), `{"`+asked.key()+`":`+saysYes+`}`
-	for name, state := range w.resealed(t, alice, "confirm", arguments, asked.State) {
+	principal := w.principalOf(t, alice)
+	ring, bound := w.ring(t, siegeResource), boundTo(t, principal, "rec", "confirm", arguments)
+	inside, ok := ring.Open(seal.Approval, bound, asked.State)
+	if !ok {
+		t.Fatal("the state does not open")
+	}
+	refused := func(name string, ring *seal.Ring, purpose seal.Purpose, binding, value []byte) {
+		t.Helper()
+		state, err := ring.Seal(purpose, binding, value)
+		orFail(t, err)
 		if got := alice.retry("confirm", arguments, inText(state), yes); got.fault == nil {
 			t.Errorf("%s: %s", name, got)
 		}
 		w.unmoved(t, name, "confirm", id, 0)
 	}
-	strangers := *w.siege
-	strangers.config.Seal.KeyFiles = nil
-	_, strangers.url = strangers.beside()
-	strangers.person(nil).retry("confirm", arguments, inText(asked.State), yes).refused(t, -32602, "", "", "other keys:")
-	w.unmoved(t, "other keys", "confirm", id, 0)
-}
-
-// resealed are states that hold what that one does, with the right keys, but for something else.
-func (w *world) resealed(t testing.TB, v *visitor, tool, arguments, state string) map[string]string {
-	t.Helper()
-	ring, bound := w.ring(t, siegeResource), boundTo(t, w.principalOf(t, v), "rec", tool, arguments)
-	inside, ok := ring.Open(seal.Approval, bound, state)
-	if !ok {
-		t.Fatal("the state does not open")
-	}
-	all := map[string]string{}
-	put := func(name string, ring *seal.Ring, purpose seal.Purpose, binding, value []byte) {
-		text, err := ring.Seal(purpose, binding, value)
-		orFail(t, err)
-		all[name] = text
-	}
 	for name, purpose := range map[string]seal.Purpose{
 		"as a session": seal.Session, "as a server's": seal.RequestState, "as a cursor": seal.Cursor, "as an id": seal.RequestID, "as a subscription": seal.Subscription, "as a login": seal.Login,
 	} {
-		put(name, ring, purpose, bound, inside)
+		refused(name, ring, purpose, bound, inside)
 	}
-	put("bound to nothing", ring, seal.Approval, nil, inside)
-	put("of another server", ring, seal.Approval, boundTo(t, w.principalOf(t, v), "other", tool, arguments), inside)
-	put("of another gateway", w.ring(t, "https://other.example/mcp"), seal.Approval, bound, inside)
-	put("of nothing", ring, seal.Approval, bound, nil)
-	put("of an empty object", ring, seal.Approval, bound, []byte(`{}`))
+	refused("bound to nothing", ring, seal.Approval, nil, inside)
+	refused("of another server", ring, seal.Approval, boundTo(t, principal, "other", "confirm", arguments), inside)
+	refused("of another gateway", w.ring(t, "https://other.example/mcp"), seal.Approval, bound, inside)
+	refused("of nothing", ring, seal.Approval, bound, nil)
+	refused("of an empty object", ring, seal.Approval, bound, []byte(`{}`))
 	var past map[string]jsontext.Value
 	orFail(t, json.Unmarshal(inside, &past))
 	past["exp"] = jsontext.Value("1")
 	text, err := json.Marshal(past)
 	orFail(t, err)
-	put("that has ended", ring, seal.Approval, bound, text)
-	return all
+	refused("that has ended", ring, seal.Approval, bound, text)
+	strangers := *w.siege
+	strangers.config.Seal.KeyFiles = nil
+	_, strangers.url = strangers.beside()
+	strangers.person(nil).retry("confirm", arguments, inText(asked.State), yes).refused(t, -32602, "", "", "other keys:")
+	w.unmoved(t, "other keys", "confirm", id, 0)
 }
