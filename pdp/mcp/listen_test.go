@@ -3,7 +3,6 @@ package mcp_test
 import (
 	"bufio"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -117,19 +116,14 @@ func (e *ear) ended() {
 // filesBy has a client call a tool that people must agree to, and gives the id of what they are asked.
 func (w *world) filesBy(v *visitor, tool, arguments string) string {
 	w.t.Helper()
-	before := w.pending(tool)
-	call := v.waits(tool, arguments)
-	w.t.Cleanup(call.leave)
-	var id string
+	before := len(w.pending(tool))
+	w.t.Cleanup(v.waits(tool, arguments).leave)
+	var ids []string
 	mcptest.Until(w.t, "people are asked about "+tool, func() bool {
-		for _, one := range w.pending(tool) {
-			if !slices.Contains(before, one) {
-				id = one
-			}
-		}
-		return id != ""
+		ids = w.pending(tool)
+		return len(ids) > before
 	})
-	return id
+	return ids[before]
 }
 
 // Who listens for another tenant hears what waits there, and nothing else, whatever they are called.
