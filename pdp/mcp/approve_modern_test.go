@@ -22,16 +22,27 @@ func askedBy(wait time.Duration, ways ...string) func(*mcp.Config) {
 }
 
 // required is the authorizationRequest of an error that says that people are asked.
-func required(t *testing.T, got echo) (r struct{ ID, Tool, ExpiresAt string }) {
+func required(t *testing.T, got echo) wantedApproval {
 	t.Helper()
-	var d struct {
-		AuthorizationRequest struct{ ID, Tool, ExpiresAt string } `json:"authorizationRequest"`
-		Suggestion           string                               `json:"suggestion"`
-	}
-	if got.code() != -32001 || json.Unmarshal(got.fault.Data, &d, json.MatchCaseInsensitiveNames(true)) != nil || d.AuthorizationRequest.ID == "" || d.Suggestion != "send the call again" {
+	r := wantedBy(got)
+	if r.ID == "" || textOf(t, got.fault.Data, "suggestion") != "send the call again" {
 		t.Fatalf("it is not told to send the call again: %s", got)
 	}
-	return d.AuthorizationRequest
+	return r
+}
+
+// wantedApproval is the authorizationRequest of an error.
+type wantedApproval struct{ ID, Tool, ExpiresAt string }
+
+// wantedBy is that of an answer, the zero value if it has none.
+func wantedBy(got echo) wantedApproval {
+	var d struct {
+		Request wantedApproval `json:"authorizationRequest"`
+	}
+	if got.code() != -32001 || json.Unmarshal(got.fault.Data, &d, json.MatchCaseInsensitiveNames(true)) != nil {
+		return wantedApproval{}
+	}
+	return d.Request
 }
 
 // metered is a reader of what a gateway counts, and the gateway's end of it.

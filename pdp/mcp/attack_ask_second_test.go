@@ -8,24 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-json-experiment/json"
-
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/seal"
 )
 
 // owed is the id of the approval that a call was refused for, "" if it was refused for something else.
-func owed(got echo) string {
-	var data struct {
-		Request struct {
-			ID string `json:"id"`
-		} `json:"authorizationRequest"`
-	}
-	if got.fault == nil || got.code() != -32001 || json.Unmarshal(got.fault.Data, &data) != nil {
-		return ""
-	}
-	return data.Request.ID
-}
+func owed(got echo) string { return wantedBy(got).ID }
 
 // D28: a link is for who may decide, and opening it decides nothing: who opens it is asked who they are. What a client says of
 // a page is no agreement, whatever it says.
