@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -67,53 +66,6 @@ func (l *lines) hears(want string) (id string, got echo) {
 	return string(m.ID), readAnswer(&http.Response{StatusCode: http.StatusOK}, slices.Clone(l.heard.Bytes()))
 }
 
-// ends fails unless the next message answers a call, and the call ends so.
-func (l *lines) ends(id string, want ending) {
-	l.t.Helper()
-	if _, got := l.hears(`"id":` + id); endingOf(l.t, got) != want {
-		l.t.Errorf("%s, want %s", got, want)
-	}
-}
-
-func (l *lines) reply(id, result string) {
-	l.t.Helper()
-	l.say(`{"jsonrpc":"2.0","id":` + id + `,"result":` + result + `}`)
-}
-
-// Over the standard streams it is the same: the client's person is asked between the lines.
-func TestApproveLegacyStdio(t *testing.T) {
-	t.Parallel()
-	w := newPeople(t, land{})
-	l := w.stdio(t, nil)
-	for n, one := range []struct {
-		answer string
-		want   ending
-	}{{saysYes, itRuns}, {saysNo, isDenied}, {saysNothing, mustAsk}} {
-		l.call(fmt.Sprint(10+n), "confirm", `{"case":"`+string(one.want)+`"}`)
-		id, _ := l.hears(`"elicitation/create"`)
-		l.reply(inText(w.asks("confirm")), saysYes) // by no id of ours
-		l.reply(id, one.answer)
-		l.ends(fmt.Sprint(10+n), one.want)
-	}
-	w.ran("confirm", `{"case":"`+string(itRuns)+`"}`)
-	id := w.asks("confirm")
-
-	// It goes on beside others, also while it waits; what is given up is not waited for.
-	l.call("2", "confirm", `{"case":"`+string(mustAsk)+`"}`)
-	asked, _ := l.hears(`"elicitation/create"`)
-	l.call("3", "free", `{}`)
-	l.ends("3", itRuns)
-	l.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
-	l.ends("2", mustAsk)
-	// The person answers all the same: the same call goes on from there, and nobody is asked again.
-	l.reply(asked, saysYes)
-	w.becomes(id, "approved")
-	l.call("4", "confirm", `{"case":"`+string(mustAsk)+`"}`)
-	l.ends("4", itRuns)
-	w.ran("confirm", `{"case":"`+string(itRuns)+`"}`, `{"case":"`+string(mustAsk)+`"}`)
-	w.voted(id, "approve"+byForm)
-}
-
 // What the PDP decides by an answer may be heard before the PDP has said so to who brought it: the client has answered all the
 // same, and is not told to take away what it asked.
 func TestApproveLegacyHeardFirst(t *testing.T) {
@@ -136,8 +88,10 @@ func TestApproveLegacyHeardFirst(t *testing.T) {
 	l := w.stdio(t, nil)
 	l.call("1", "confirm", `{}`)
 	asked, _ := l.hears(`"elicitation/create"`)
-	l.reply(asked, saysYes)
-	l.ends("1", itRuns)
+	l.say(`{"jsonrpc":"2.0","id":` + asked + `,"result":` + saysYes + `}`)
+	if _, got := l.hears(`"id":1`); endingOf(got) != itRuns {
+		t.Errorf("%s", got)
+	}
 }
 
 // If the streams end while people are asked, the call is given up.

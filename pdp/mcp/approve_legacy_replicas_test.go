@@ -20,7 +20,7 @@ func (v *visitor) at(s *siege) *visitor {
 // goesOn fails unless a call runs by what was agreed to before: its client is asked nothing.
 func (v *visitor) goesOn(tool, arguments string) {
 	v.s.t.Helper()
-	if got := v.call(tool, arguments); endingOf(v.s.t, got) != itRuns || strings.Contains(got.text, "elicitation") {
+	if got := v.call(tool, arguments); endingOf(got) != itRuns || strings.Contains(got.text, "elicitation") {
 		v.s.t.Errorf("%s: %s", tool, got)
 	}
 }
@@ -32,8 +32,7 @@ func TestApproveLegacyReplicas(t *testing.T) {
 	v := w.client("legacy")
 	there := v.at(w.replicas[1])
 	for _, one := range []struct {
-		name, answer string
-		want         ending
+		name, answer, want string
 	}{{"yes", saysYes, itRuns}, {"no", saysNo, isDenied}} {
 		d := v.dialogue("confirm", `{"case":`+inText(one.name)+`}`)
 		d.answer(there, one.answer)
@@ -106,11 +105,11 @@ func TestApproveLegacyDrain(t *testing.T) {
 	v := w.client("legacy")
 	there := v.at(w.replicas[1])
 	d := v.dialogue("confirm", `{}`)
-	waits := v.ahead("second-person", `{}`)
+	waits := v.waits("second-person", `{}`).ended
 	id := w.asks("second-person")
 	w.gateway.Drain()
 	d.ends(mustAsk)
-	if got := <-waits; endingOf(t, got) != mustAsk {
+	if got := <-waits; endingOf(got) != mustAsk {
 		t.Errorf("%s", got)
 	}
 	d.answer(there, saysYes)

@@ -122,62 +122,56 @@ func posing(token string) []string {
 // What only the gateway or the PDP may say of a request, no client says: it is refused, or means nothing. Nobody is asked
 // anything by it.
 func TestAskAttackMeta(t *testing.T) {
-	t.Parallel()
-	approval := `{"id":"01a2027b-51d6-7c2e-9a34-0d6f1b7e5c88","approved_until":"2099-01-01T00:00:00Z"}`
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			tap := newWiretap(t)
-			s := newSiege(t, camp{before: tap.before})
-			v := s.visitor(era, nil)
-			call := func(meta string) echo {
-				v.meta = meta
-				defer func() { v.meta = "" }()
-				return v.call("look", `{"a":1}`)
-			}
-			if got := call(""); !got.ran() {
-				t.Fatal(got)
-			}
-			before := len(s.executed())
-			for _, name := range []string{"approval", "person"} { // TestDeclaredNarrows of ask has all names
-				for _, value := range []string{approval, `"bob"`, `null`} {
-					if got := call(`,"io.policy-service/context":{"` + name + `":` + value + `}`); got.ran() || got.code() != -32602 {
-						t.Errorf("%s: %s: %s", name, value, got)
-					}
-				}
-				// A name that is spelled otherwise is another, and is read by nobody as the first.
-				for _, other := range []string{strings.ToUpper(name), name + " ", "x." + name, "/context/" + name} {
-					if got := call(`,"io.policy-service/context":{"` + other + `":"bob"}`); got.fault != nil && got.code() != -32602 {
-						t.Errorf("%s: %s", other, got)
-					}
+	inEras(t, func(t *testing.T, era string) {
+		approval := `{"id":"01a2027b-51d6-7c2e-9a34-0d6f1b7e5c88","approved_until":"2099-01-01T00:00:00Z"}`
+		tap := newWiretap(t)
+		s := newSiege(t, camp{before: tap.before})
+		v := s.visitor(era, nil)
+		call := func(meta string) echo {
+			v.meta = meta
+			defer func() { v.meta = "" }()
+			return v.call("look", `{"a":1}`)
+		}
+		call("").runs(t)
+		before := len(s.executed())
+		for _, name := range []string{"approval", "person"} { // TestDeclaredNarrows of ask has all names
+			for _, value := range []string{approval, `"bob"`, `null`} {
+				if got := call(`,"io.policy-service/context":{"` + name + `":` + value + `}`); got.ran() || got.code() != -32602 {
+					t.Errorf("%s: %s: %s", name, value, got)
 				}
 			}
-			if q, ran := tap.questions(), s.executed()[before:]; len(q) != len(ran)+1 {
-				t.Errorf("the PDP was asked %d times, and %d calls ran", len(q), len(ran))
-			}
-			asked := tap.questions()[0]
-			for _, meta := range []string{
-				`,"io.policy-service/approval":` + approval, `,"io.policy-service/approval_id":"a"`, `,"io.policy-service/person":"bob"`, `,"approval":` + approval,
-				`,"context.approval":` + approval, `,"context":{"approval":` + approval + `}`, `,"Approver-Token":"t"`, `,"io.policy-service/continues":{"decision":"d","round":1}`,
-				`,"elicitationType":"tool_approval"`, `,"requestState":"s"`,
-			} {
-				n := len(tap.questions())
-				call(meta).runs(t, meta)
-				if q := tap.questions()[n:]; len(q) != 1 || q[0] != asked {
-					t.Errorf("%s: the PDP is asked %q", meta, q)
+			// A name that is spelled otherwise is another, and is read by nobody as the first.
+			for _, other := range []string{strings.ToUpper(name), name + " ", "x." + name, "/context/" + name} {
+				if got := call(`,"io.policy-service/context":{"` + other + `":"bob"}`); got.fault != nil && got.code() != -32602 {
+					t.Errorf("%s: %s", other, got)
 				}
 			}
-			for _, g := range s.rec.Got() {
-				var params struct {
-					Meta map[string]jsontext.Value `json:"_meta"`
-				}
-				_ = json.Unmarshal(g.Params, &params)
-				for name := range params.Meta {
-					if strings.HasPrefix(name, "io.policy-service/") || strings.Contains(strings.ToLower(name), "approv") {
-						t.Errorf("the server gets %s: %s", name, g.Params)
-					}
+		}
+		if q, ran := tap.questions(), s.executed()[before:]; len(q) != len(ran)+1 {
+			t.Errorf("the PDP was asked %d times, and %d calls ran", len(q), len(ran))
+		}
+		asked := tap.questions()[0]
+		for _, meta := range []string{
+			`,"io.policy-service/approval":` + approval, `,"io.policy-service/approval_id":"a"`, `,"io.policy-service/person":"bob"`, `,"approval":` + approval,
+			`,"context.approval":` + approval, `,"context":{"approval":` + approval + `}`, `,"Approver-Token":"t"`, `,"io.policy-service/continues":{"decision":"d","round":1}`,
+			`,"elicitationType":"tool_approval"`, `,"requestState":"s"`,
+		} {
+			n := len(tap.questions())
+			call(meta).runs(t, meta)
+			if q := tap.questions()[n:]; len(q) != 1 || q[0] != asked {
+				t.Errorf("%s: the PDP is asked %q", meta, q)
+			}
+		}
+		for _, g := range s.rec.Got() {
+			var params struct {
+				Meta map[string]jsontext.Value `json:"_meta"`
+			}
+			_ = json.Unmarshal(g.Params, &params)
+			for name := range params.Meta {
+				if strings.HasPrefix(name, "io.policy-service/") || strings.Contains(strings.ToLower(name), "approv") {
+					t.Errorf("the server gets %s: %s", name, g.Params)
 				}
 			}
-		})
-	}
+		}
+	})
 }

@@ -199,20 +199,13 @@ func (w *world) insists(v *visitor, tool, arguments string) echo {
 			return got
 		}
 		_ = v.reply(c.id, saysYes)
-		stream := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}}
-		return readAnswer(stream, []byte(c.rest(w.t)))
+		return c.end(w.t)
 	}
 	got := v.call(tool, arguments)
-	q, ok := asksFormOf(got)
-	if !ok {
+	var q stateAsked
+	if got.result == nil || json.Unmarshal(got.result, &q) != nil || q.State == "" || len(q.Requests) != 1 {
 		return got
 	}
 	d := &dialogue{v: v, tool: tool, arguments: arguments, modern: q}
 	return d.repeats(v, `{"`+q.key()+`":`+saysYes+`}`)
-}
-
-// asksFormOf is what a client of the modern era is asked by an answer.
-func asksFormOf(got echo) (q stateAsked, ok bool) {
-	ok = got.result != nil && json.Unmarshal(got.result, &q) == nil && q.State != "" && len(q.Requests) == 1
-	return q, ok
 }

@@ -2,32 +2,18 @@ package mcp_test
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/go-json-experiment/json"
 
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/seal"
 )
 
 // owed is the id of the approval that a call was refused for, "" if it was refused for something else.
-func owed(got echo) string {
-	var data struct {
-		Request struct {
-			ID string `json:"id"`
-		} `json:"authorizationRequest"`
-	}
-	if got.fault == nil || got.code() != -32001 || json.Unmarshal(got.fault.Data, &data) != nil {
-		return ""
-	}
-	return data.Request.ID
-}
+func owed(got echo) string { return wantedBy(got).ID }
 
 // D28: a link is for who may decide, and opening it decides nothing: who opens it is asked who they are. What a client says of
 // a page is no agreement, whatever it says.
@@ -39,11 +25,8 @@ func TestAskAttackD28Links(t *testing.T) {
 		alice := w.client(era)
 		d := alice.dialogue("confirm", `{"n":1}`)
 		id := w.asks("confirm")
-		var params struct {
-			Mode, URL, Message, ElicitationID string
-		}
-		orFail(t, json.Unmarshal(d.asked, &params, json.MatchCaseInsensitiveNames(true)))
-		if params.Mode != "url" || params.URL != w.page(id) || len(d.form()) > 0 {
+		params := elicitationOf(t, d.asked)
+		if params.Mode != "url" || params.URL != w.page(id) || len(params.RequestedSchema.Properties) > 0 {
 			t.Fatalf("it is asked %s", d.asked)
 		}
 		for _, secret := range []string{alice.token, w.keys["gateway"]} {
@@ -53,20 +36,9 @@ func TestAskAttackD28Links(t *testing.T) {
 		}
 		for n, headers := range [][]string{nil, nil, {"Authorization", "Bearer " + alice.token}, {"Authorization", "Bearer " + w.keys["mia"]}, {"Approver-Token", alice.token}, {"Cookie", "session=x"}} {
 			for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost} {
-				r, err := http.NewRequestWithContext(t.Context(), method, params.URL, strings.NewReader("decision=approve&reason=r"))
-				orFail(t, err)
-				for all := range slices.Chunk(headers, 2) {
-					r.Header.Set(all[0], all[1])
-				}
-				if method == http.MethodPost {
-					r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-				}
-				answer, err := http.DefaultClient.Do(r)
-				orFail(t, err)
-				text, err := io.ReadAll(answer.Body)
-				orFail(t, err)
-				_ = answer.Body.Close()
-				if strings.Contains(string(text), `"n":1`) {
+				page := strings.TrimPrefix(params.URL, w.pdp.URL)
+				answer := w.pdp.Do(method, page, "decision=approve&reason=r", append(headers, "Content-Type", "application/x-www-form-urlencoded")...)
+				if strings.Contains(answer.Body, `"n":1`) {
 					t.Errorf("visit %d, %s: a stranger reads what is asked", n, method)
 				}
 				w.unmoved(t, "a visit by "+method, "confirm", id, 0)
@@ -110,12 +82,7 @@ func TestAskAttackD25Sealed(t *testing.T) {
 			t.Run(era+" "+tool, func(t *testing.T) {
 				t.Parallel()
 				w := newPeople(t, land{files: maps.Clone(files), change: hasten})
-				alice := w.client(era)
-				alice.capabilities = `{"elicitation":{"form":{}}}`
-				if era == "legacy" {
-					alice.session = ""
-					alice.begin()
-				}
+				alice := w.saying(`{"elicitation":{"form":{}}}`, era, nil)
 				id := owed(alice.call(tool, `{"n":1}`))
 				if steps := strings.Join(w.steps(id), "; "); id == "" || steps != "filed" {
 					t.Fatalf("%q: on record is %s", id, steps)

@@ -57,9 +57,7 @@ func TestAskAttackSecrets(t *testing.T) {
 		}
 		before := len(tap.questions())
 		for _, headers := range [][]string{nil, posing(posed)} {
-			if got := hurried.call("free", `{}`, headers...); !got.ran() {
-				t.Errorf("posing by %q: %s", headers, got)
-			}
+			hurried.call("free", `{}`, headers...).runs(t, "posing by", headers)
 		}
 		if q := tap.questions()[before:]; len(q) != 2 || q[0] != q[1] {
 			t.Errorf("the PDP is asked %q", q)

@@ -78,9 +78,7 @@ func TestAskAttackD27Words(t *testing.T) {
 			if !ok || strings.Contains(string(inside), alice.token) {
 				t.Errorf("%s, %s: the state: %t, %s", name, tool, ok, inside)
 			}
-			if got := patient.retry(tool, arguments, inText(q.State), `{"`+q.key()+`":`+saysYes+`}`); !got.ran() {
-				t.Errorf("%s, %s: agreed to: %s", name, tool, got)
-			}
+			patient.retry(tool, arguments, inText(q.State), `{"`+q.key()+`":`+saysYes+`}`).runs(t, name, tool, "agreed to:")
 			if all := w.forwarded(tool); len(all) != before+1 || all[before] != arguments {
 				t.Errorf("%s, %s: the server got %.300q", name, tool, all[before:])
 			}
@@ -94,52 +92,35 @@ func TestAskAttackD27Words(t *testing.T) {
 // checkShown fails unless a form shows exactly that call.
 func checkShown(t testing.TB, name string, request jsontext.Value, tool, arguments string) {
 	t.Helper()
-	var form struct {
-		Params struct {
-			Message string `json:"message"`
-			Meta    struct {
-				Original struct {
-					Tool      string         `json:"tool"`
-					Arguments jsontext.Value `json:"arguments"`
-				} `json:"originalRequest"`
-			} `json:"_meta"`
-			Schema struct {
-				Properties map[string]struct {
-					Type    string         `json:"type"`
-					Title   string         `json:"title"`
-					Default jsontext.Value `json:"default"`
-				} `json:"properties"`
-			} `json:"requestedSchema"`
-		} `json:"params"`
+	var asked struct {
+		Params jsontext.Value `json:"params"`
 	}
-	orFail(t, json.Unmarshal(request, &form))
+	orFail(t, json.Unmarshal(request, &asked))
+	form := elicitationOf(t, asked.Params)
 	wanted, err := evaluation.ParseWithNulls(jsontext.Value(arguments), evaluation.DefaultLimits())
 	orFail(t, err)
-	same := func(text jsontext.Value) bool {
-		v, err := evaluation.ParseWithNulls(text, evaluation.DefaultLimits())
-		return err == nil && v.Value().Equal(wanted.Value())
-	}
-	lines := strings.Split(form.Params.Message, "\n")
+	same := func(text string) bool { return equalJSON(text, arguments) }
+	lines := strings.Split(form.Message, "\n")
 	if len(lines) > 2 && strings.HasPrefix(lines[1], "Careful: ") && !strings.ContainsFunc(lines[1], func(r rune) bool { return r >= utf8.RuneSelf }) {
 		lines = slices.Delete(lines, 1, 2)
 	}
 	if len(lines) < 2 || len(lines) > 3 || len(lines) == 3 && !strings.HasPrefix(lines[2], "Besides: ") {
-		t.Errorf("%s: the text has %d lines: %.600q", name, len(lines), form.Params.Message)
+		t.Errorf("%s: the text has %d lines: %.600q", name, len(lines), form.Message)
 		return
 	}
 	if i := strings.IndexFunc(strings.Join(lines, ""), func(r rune) bool {
 		return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r)
 	}); i >= 0 {
-		t.Errorf("%s: the text has what cannot be seen: %.600q", name, form.Params.Message)
+		t.Errorf("%s: the text has what cannot be seen: %.600q", name, form.Message)
 	}
 	head, text, ok := strings.Cut(lines[1], " with ")
-	if !ok || !same(jsontext.Value(text)) || !strings.Contains(head, "asks for tool.invoke on tool/rec:"+tool) {
+	if !ok || !same(text) || !strings.Contains(head, "asks for tool.invoke on tool/rec:"+tool) {
 		t.Errorf("%s: the text does not say what is bound: %.600q", name, lines[1])
 	}
-	if form.Params.Meta.Original.Tool != "rec:"+tool || !same(form.Params.Meta.Original.Arguments) {
-		t.Errorf("%s: originalRequest is %.600s of %s", name, form.Params.Meta.Original.Arguments, form.Params.Meta.Original.Tool)
+	if form.Meta.Original.Tool != "rec:"+tool || !same(string(form.Meta.Original.Arguments)) {
+		t.Errorf("%s: originalRequest is %.600s of %s", name, form.Meta.Original.Arguments, form.Meta.Original.Tool)
 	}
-	fields := form.Params.Schema.Properties
+	fields := form.RequestedSchema.Properties
 	if approve := fields["approve"]; approve.Type != "boolean" || approve.Default != nil {
 		t.Errorf("%s: approve is %+v", name, approve)
 	}

@@ -1,16 +1,12 @@
 package mcp_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
 
-	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-
-	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
 )
 
@@ -18,8 +14,8 @@ import (
 func TestAnswersAfterCancellation(t *testing.T) {
 	inEras(t, func(t *testing.T, era string) {
 		began, told := make(chan bool), make(chan bool, 1)
-		counts := sdkmetric.NewManualReader()
-		s := newSiege(t, camp{program: true, deps: mcp.Deps{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(counts))}, answers: mcptest.Answers{
+		counts, deps := metered()
+		s := newSiege(t, camp{program: true, deps: deps, answers: mcptest.Answers{
 			Heard: func(g mcptest.Got) {
 				if g.Method == "notifications/cancelled" {
 					told <- true
@@ -39,25 +35,20 @@ func TestAnswersAfterCancellation(t *testing.T) {
 		}})
 		v := s.visitor(era, nil)
 		v.meta = `,"progressToken":"mine"`
-		ctx, cancel := context.WithCancel(t.Context())
-		params := `{"name":"look","arguments":{"is":"given up"}}`
-		text := v.text("tools/call", params)
-		id := v.id.Load()
-		ended := make(chan echo)
-		go func() {
-			got, _ := v.try(ctx, http.MethodPost, text, v.headers("tools/call", params)...)
-			ended <- got
-		}()
+		call := v.waits("look", `{"is":"given up"}`)
 		<-began
 		if era == "modern" {
-			cancel()
-		} else if got := v.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, id), v.headers("", "")...); got.status != http.StatusAccepted {
-			t.Errorf("%s", got)
+			call.leave()
+		} else {
+			note := fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, v.id.Load())
+			v.send(note, v.headers("", "")...).has(t, http.StatusAccepted)
 		}
-		if got := <-ended; strings.Contains(got.text, "too late") || got.ran() {
-			t.Errorf("%s", got)
+		<-call.over
+		if len(call.ended) > 0 {
+			if got := <-call.ended; strings.Contains(got.text, "too late") || got.ran() {
+				t.Errorf("%s", got)
+			}
 		}
-		cancel()
 		mcptest.Until(t, "all of it has come", func() bool { return droppedBy(t, counts)["foreign_id"] == 3 })
 		for range 3 {
 			if got := v.call("look", `{}`); !got.ran() || got.finals != 1 || strings.Contains(got.text, "too late") || len(got.before) > 0 {
@@ -74,8 +65,8 @@ func TestProgressOfOthers(t *testing.T) {
 		for _, era := range eras {
 			both := new(sync.WaitGroup)
 			both.Add(2)
-			counts := sdkmetric.NewManualReader()
-			s := newSiege(t, camp{program: program, deps: mcp.Deps{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(counts))}, answers: mcptest.Answers{Handle: func(c *mcptest.Call) bool {
+			counts, deps := metered()
+			s := newSiege(t, camp{program: program, deps: deps, answers: mcptest.Answers{Handle: func(c *mcptest.Call) bool {
 				if c.Method != "tools/call" {
 					return false
 				}

@@ -16,7 +16,7 @@ import (
 	"policy-service/pdp/mcp/mcptest"
 )
 
-// D31: a session that is not one's own is none.
+// D31: a session that is not one's own is none. TestNothingElseOpens of seal has more that are changed.
 func TestSessionsOfOthers(t *testing.T) {
 	t.Parallel()
 	s, other := newSiege(t, camp{}), newSiege(t, camp{})
@@ -37,26 +37,21 @@ func TestSessionsOfOthers(t *testing.T) {
 		"guessed":                 {own, "session-1"},
 		"of another gateway":      {own, other.visitor("legacy", nil).session},
 		"ended":                   {own, ended.session},
-		"changed at its end":      {own, flipped(alice.session, len(alice.session)-3)},
-		"changed at its begin":    {own, flipped(alice.session, 1)},
-		"cut":                     {own, alice.session[:len(alice.session)-4]},
-		"longer":                  {own, alice.session + "AAAA"},
-		"in another case":         {own, strings.ToUpper(alice.session)},
+		"changed":                 {own, flipped(alice.session, len(alice.session)-3)},
 		"very long":               {own, strings.Repeat("A", 8<<10)},
 		"the server's":            {own, "session-2"},
 		"two of them, one header": {own, alice.session + ", " + alice.session},
 	} {
-		for verb, body := range map[string]string{http.MethodPost: alice.text("tools/call", `{"name":"look","arguments":{}}`), http.MethodGet: "", http.MethodDelete: ""} {
-			test.by.session = test.session
-			got, err := test.by.try(t.Context(), verb, body, test.by.headers("tools/call", "{}")...)
+		test.by.session = test.session
+		for _, one := range [][2]string{
+			{http.MethodPost, alice.text("tools/call", `{"name":"look","arguments":{}}`)}, {http.MethodGet, ""}, {http.MethodDelete, ""},
+			// What somebody else answers is no answer, and what he gives up goes on.
+			{http.MethodPost, `{"jsonrpc":"2.0","id":"x","result":{}}`},
+			{http.MethodPost, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`},
+		} {
+			got, err := test.by.try(t.Context(), one[0], one[1], test.by.headers("tools/call", "{}")...)
 			if err != nil || got.status != http.StatusNotFound {
-				t.Errorf("%s, %s: %s, %v", name, verb, got, err)
-			}
-		}
-		// What somebody else answers is no answer, and what he gives up goes on.
-		for _, body := range []string{`{"jsonrpc":"2.0","id":"x","result":{}}`, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`} {
-			if got := test.by.send(body, test.by.headers("tools/call", "{}")...); got.status != http.StatusNotFound {
-				t.Errorf("%s: %s", name, got)
+				t.Errorf("%s, %s: %s, %v", name, one, got, err)
 			}
 		}
 	}

@@ -37,15 +37,12 @@ func TestPoisonedDefinitions(t *testing.T) {
 			if want := `"tools":[` + strings.Join(append(definitions, fits), ",") + `]`; got.fault != nil || !strings.Contains(got.text, want) {
 				t.Errorf("%s to %s: the definitions are not what they were: %s", era, up, got)
 			}
-			unknown := v.call("nonexistent", `{}`)
-			for _, name := range []string{"more", "huge"} {
-				if got := v.call(name, `{}`); alike(got) != alike(unknown) {
+			for _, name := range []string{"nonexistent", "more", "huge"} {
+				if got := v.call(name, `{}`); !strings.Contains(got.text, `"error":{"code":-32602,"message":"unknown tool","data":{"type":"tool_call_blocked"}}`) {
 					t.Errorf("%s to %s, %s: %s", era, up, name, got)
 				}
 			}
-			if got := v.call("tags", `{}`); !got.ran() {
-				t.Errorf("%s to %s: %s", era, up, got)
-			}
+			v.call("tags", `{}`).runs(t, era, "to", up)
 			if got := tight.visitor(era, nil).ask("tools/list", `{}`); got.code() != -32603 || got.finals != 1 {
 				t.Errorf("%s to %s: a list that is too large: %s", era, up, got)
 			}

@@ -2,6 +2,8 @@ package mcp_test
 
 import (
 	"bufio"
+	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -18,42 +20,28 @@ import (
 	"policy-service/pdp/mcp/mcptest"
 )
 
-// replies are what clients of the legacy era answer to what a server asks.
-type replies struct {
-	mu  sync.Mutex
-	all map[string]chan string
+// asker is a server that asks whoever calls it something, and answers with what it is answered.
+type asker struct {
+	replies sync.Map // channels for what clients of the legacy era answer, by what it asks by
+	last    atomic.Int64
+	posing  atomic.Pointer[asksBy]
 }
 
-// to waits for the answer to what is asked by an id.
-func (r *replies) to(id string) <-chan string {
-	answer := make(chan string, 1)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.all == nil {
-		r.all = map[string]chan string{}
-	}
-	r.all[id] = answer
-	return answer
-}
+// asksBy is what a server asks: key and state are what it asks by in the modern era, and id in the legacy era.
+type asksBy struct{ key, state, id, params string }
+
+// poses has it ask what looks like the gateway's own question, by names of the gateway's.
+func (a *asker) poses(key, state, id string) { a.posing.Store(&asksBy{key, state, id, likeOurs}) }
 
 // heard takes the answer to what was asked.
-func (r *replies) heard(g mcptest.Got) {
+func (a *asker) heard(g mcptest.Got) {
 	var id string
 	if json.Unmarshal(g.ID, &id) != nil || g.Method != "" {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if answer := r.all[id]; answer != nil {
-		delete(r.all, id)
-		answer <- string(g.Body)
+	if answer, waits := a.replies.LoadAndDelete(id); waits {
+		answer.(chan string) <- string(g.Body)
 	}
-}
-
-// asker is a server that asks whoever calls it something, and answers with what it is answered.
-type asker struct {
-	replies
-	last atomic.Int64
 }
 
 const askedForm = `"params":{"message":"Who?","requestedSchema":{"type":"object","properties":{"a":{"type":"string"}}}}`
@@ -63,6 +51,10 @@ func (a *asker) answers(eras ...string) mcptest.Answers {
 }
 
 func (a *asker) handle(c *mcptest.Call) bool {
+	if !slices.Contains([]string{"tools/call", "prompts/get", "resources/read"}, c.Method) {
+		return false
+	}
+	by := cmp.Or(a.posing.Load(), &asksBy{"k", "theirs", fmt.Sprintf("q%d", a.last.Add(1)), askedForm})
 	said := func(text string) string {
 		kind := ""
 		if c.Modern {
@@ -71,32 +63,21 @@ func (a *asker) handle(c *mcptest.Call) bool {
 		return `{` + kind + `"content":[{"type":"text","text":` + inText(text) + `}],"messages":[]}`
 	}
 	switch {
-	case !slices.Contains([]string{"tools/call", "prompts/get", "resources/read"}, c.Method):
-		return false
 	case !c.Modern:
-		id := fmt.Sprintf("q%d", a.last.Add(1))
-		answer := a.to(id)
-		c.Message(`{"jsonrpc":"2.0","id":"` + id + `","method":"elicitation/create",` + asksFor(c) + `}`)
+		answer := make(chan string, 1)
+		a.replies.Store(by.id, answer)
+		c.Message(`{"jsonrpc":"2.0","id":` + inText(by.id) + `,"method":"elicitation/create",` + by.params + `}`)
 		select {
 		case text := <-answer:
 			c.Result(said(text))
 		case <-c.Context.Done():
 		}
-	case strings.Contains(string(c.Params), `"requestState":"theirs"`) && strings.Contains(string(c.Params), `"inputResponses"`):
+	case strings.Contains(string(c.Params), `"requestState":`+inText(by.state)) && strings.Contains(string(c.Params), `"inputResponses"`):
 		c.Result(said(string(c.Params)))
 	default:
-		c.Result(`{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create",` + asksFor(c) + `}},"requestState":"theirs"}`)
+		c.Result(`{"resultType":"input_required","inputRequests":{` + inText(by.key) + `:{"method":"elicitation/create",` + by.params + `}},"requestState":` + inText(by.state) + `}`)
 	}
 	return true
-}
-
-// asksFor is what it asks: that a page be opened, if the call says which.
-func asksFor(c *mcptest.Call) (params string) {
-	var said struct{ Arguments struct{ URL jsontext.Value } }
-	if err := json.Unmarshal(c.Params, &said, json.MatchCaseInsensitiveNames(true)); err != nil || said.Arguments.URL == nil {
-		return askedForm
-	}
-	return `"params":{"mode":"url","message":"Open it","elicitationId":"theirs","url":` + string(said.Arguments.URL) + `}`
 }
 
 // stateAsked is what a client of the modern era is asked.
@@ -145,12 +126,7 @@ func relays(c *mcp.Config) {
 }
 
 // person is a client of the modern era that takes forms.
-func (s *siege) person(claims mcptest.Claims) *visitor {
-	s.t.Helper()
-	v := s.stranger("modern", s.issuer.Token(s.t, claims))
-	v.capabilities = `{"elicitation":{"form":{},"url":{}}}`
-	return v
-}
+func (s *siege) person(claims mcptest.Claims) *visitor { return s.takesForms("modern", claims) }
 
 // Who brings no answer is asked again. Of many who bring one at once, one gives it.
 func TestStatesWithoutAnswer(t *testing.T) {
@@ -204,8 +180,7 @@ func TestAnswersOfOthers(t *testing.T) {
 			return v.send(`{"jsonrpc":"2.0","id":`+id+`,`+member+`}`, v.headers("", "")...).status
 		}
 		const yes = `"result":` + accepted
-		stolen := *bob.s
-		thief := stolen.stranger("legacy", bob.token)
+		thief := s.stranger("legacy", bob.token)
 		thief.session = alice.session
 		for name, got := range map[string][2]int{
 			"another session of hers":    {answer(beside, calls.id, yes), http.StatusBadRequest},
@@ -243,25 +218,15 @@ func TestAnswersOfOthers(t *testing.T) {
 }
 
 // listener is a client of the legacy era that takes forms, with a session.
-func (s *siege) listener(claims mcptest.Claims) *visitor {
-	s.t.Helper()
-	v := s.stranger("legacy", s.issuer.Token(s.t, claims))
-	v.capabilities = `{"elicitation":{"form":{},"url":{}}}`
-	v.begin()
-	return v
-}
+func (s *siege) listener(claims mcptest.Claims) *visitor { return s.takesForms("legacy", claims) }
 
 // called is a call in the course of which its client was asked something.
 type called struct {
-	id    string // of what it was asked, as it stands in JSON
-	asks  string
-	lines *bufio.Scanner
-}
-
-// answerTo calls a tool, and has of the answer what comes before its body.
-func (v *visitor) answerTo(tool, arguments string) *http.Response {
-	v.s.t.Helper()
-	return v.opens(v.s.t.Context(), http.MethodPost, "tools/call", `{"name":"`+tool+`","arguments":`+arguments+`}`)
+	id     string // of what it was asked, as it stands in JSON
+	asks   string
+	params jsontext.Value
+	lines  *bufio.Scanner
+	leave  context.CancelFunc
 }
 
 // asked calls a tool, and reads on until it is asked something.
@@ -277,9 +242,13 @@ func (v *visitor) asked(tool, arguments string) called {
 // asksOrEnds calls a tool: either the client is asked something, or the call ends.
 func (v *visitor) asksOrEnds(tool, arguments string) (c *called, got echo) {
 	v.s.t.Helper()
-	answer := v.answerTo(tool, arguments)
-	v.s.t.Cleanup(func() { _ = answer.Body.Close() })
-	c = &called{lines: bufio.NewScanner(answer.Body)}
+	ctx, leave := context.WithCancel(v.s.t.Context())
+	answer := v.opens(ctx, http.MethodPost, "tools/call", `{"name":"`+tool+`","arguments":`+arguments+`}`)
+	v.s.t.Cleanup(func() {
+		leave()
+		_ = answer.Body.Close()
+	})
+	c = &called{lines: bufio.NewScanner(answer.Body), leave: leave}
 	c.lines.Buffer(nil, 64<<20)
 	if text, asks := c.next(); !asks {
 		return nil, readAnswer(answer, []byte(text))
@@ -294,11 +263,12 @@ func (c *called) next() (said string, asks bool) {
 		var m struct {
 			ID     jsontext.Value
 			Method string
+			Params jsontext.Value
 		}
 		all.WriteString(c.lines.Text() + "\n")
 		data, _ := strings.CutPrefix(c.lines.Text(), "data: ")
 		if json.Unmarshal([]byte(data), &m, json.MatchCaseInsensitiveNames(true)) == nil && m.Method == "elicitation/create" {
-			c.id, c.asks = string(m.ID), data
+			c.id, c.asks, c.params = string(m.ID), data, m.Params
 			return all.String(), true
 		}
 	}
@@ -313,4 +283,11 @@ func (c called) rest(t testing.TB) string {
 		all.WriteString(c.lines.Text() + "\n")
 	}
 	return all.String()
+}
+
+// end is what came of the call in the end.
+func (c called) end(t testing.TB) echo {
+	t.Helper()
+	stream := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}}
+	return readAnswer(stream, []byte(c.rest(t)))
 }

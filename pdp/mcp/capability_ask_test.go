@@ -2,7 +2,6 @@ package mcp_test
 
 import (
 	"crypto/ed25519"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,7 +22,6 @@ import (
 // asked is what a client with a key of its own asks for.
 type asked struct {
 	terms  string // members of params
-	issuer string // for which the proof is made
 	holder *capability.Holder
 	proof  string
 }
@@ -40,7 +38,7 @@ func (v *vault) proves(h *capability.Holder, issuer, agent, tool string) asked {
 	v.t.Helper()
 	ask := capability.Ask{Holder: evaluation.Ref{Type: "agent", ID: agent}, Audience: "rec", Tools: []string{tool}, Duration: time.Hour}
 	orFail(v.t, h.Request(&ask, issuer, v.now()))
-	return asked{`"tools":["` + tool + `"],"duration":3600`, issuer, h, ask.Proof}
+	return asked{`"tools":["` + tool + `"],"duration":3600`, h, ask.Proof}
 }
 
 // wants sends a request, with key and proof in _meta or in params.
@@ -62,92 +60,61 @@ func (v *visitor) wants(a asked, inMeta bool) echo {
 // issuer is the one that an introduction names.
 func (v *visitor) issuer() string {
 	v.s.t.Helper()
-	got := v.s.greeting(v.era)
-	var all struct {
-		Capabilities struct {
-			Extensions, Experimental map[string]jsontext.Value
-		} `json:"capabilities"`
-	}
-	orFail(v.s.t, json.Unmarshal(got.result, &all, json.MatchCaseInsensitiveNames(true)))
-	text := all.Capabilities.Experimental["io.policy-service/capabilities"]
-	if v.era == "modern" {
-		text = all.Capabilities.Extensions["io.policy-service/capabilities"]
-	}
-	var one struct {
-		Issuer string `json:"issuer"`
-	}
-	orFail(v.s.t, json.Unmarshal(text, &one))
-	return one.Issuer
+	_, after, _ := strings.Cut(v.s.greeting(v.era).text, `"io.policy-service/capabilities":`)
+	return textOf(v.s.t, jsontext.Value(after), "issuer")
 }
 
 // TestCapabilityAsked: a client finds out for whom its proof has to be, is granted what it asks for, and calls with it. Of what is
 // not its own, nothing is granted.
 func TestCapabilityAsked(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			w := newVault(t, land{})
-			v, eve := w.visitor(era, mcptest.Claims{"client_id": "agent-a"}), w.visitor(era, mcptest.Claims{"sub": "eve", "client_id": "agent-e"})
-			h, issuer := holderOf(t, 1), v.issuer()
-			for n, inMeta := range []bool{true, false} {
-				a := w.proves(h, issuer, "agent-a", "kept")
-				got := v.wants(a, inMeta)
-				var grant struct{ Token, ID, Audience, Signature string }
-				if !got.ran() || json.Unmarshal(got.result, &grant, json.MatchCaseInsensitiveNames(true)) != nil {
-					t.Fatalf("asked: %s", got)
-				}
-				token, refusal := capability.ParseToken(grant.Token)
-				if refusal != nil || token.Holder != (evaluation.Ref{Type: "agent", ID: "agent-a"}) || token.Key.Thumbprint() != h.Key().Thumbprint() ||
-					token.Issuer != issuer || grant.Audience != "rec" || !strings.HasSuffix(grant.Token, "."+grant.Signature) || strings.Contains(got.text, "holder_key") {
-					t.Errorf("granted %s: %+v, %v", got, token, refusal)
-				}
-				p := purse{vault: w, holder: h, id: grant.ID, token: grant.Token, server: "rec"}
-				if got := v.shows(p.token, p.proof("kept", `{"n":1}`)).call("kept", `{"n":1}`); !got.ran() {
-					t.Errorf("called with it: %s", got)
-				}
-				if got := v.shows(p.token, "").call("kept", `{}`); reason(got) == "" {
-					t.Errorf("without a proof: %s", got)
-				}
-				v.meta = ""
-				// Whoever overhears the request gets nothing by it.
-				if got := eve.wants(a, n == 0); got.code() != -32602 || !strings.Contains(got.fault.Message, "proof_replayed") {
-					t.Errorf("overheard: %s", got)
-				}
+	inEras(t, func(t *testing.T, era string) {
+		w := newVault(t, land{})
+		v, eve := w.visitor(era, mcptest.Claims{"client_id": "agent-a"}), w.visitor(era, mcptest.Claims{"sub": "eve", "client_id": "agent-e"})
+		h, issuer := holderOf(t, 1), v.issuer()
+		for n, inMeta := range []bool{true, false} {
+			a := w.proves(h, issuer, "agent-a", "kept")
+			got := v.wants(a, inMeta)
+			p := w.granted(got.result, h)
+			token, refusal := capability.ParseToken(p.token)
+			if refusal != nil || token.Holder != (evaluation.Ref{Type: "agent", ID: "agent-a"}) || token.Key.Thumbprint() != h.Key().Thumbprint() ||
+				token.Issuer != issuer || textOf(t, got.result, "audience") != "rec" || !strings.HasSuffix(p.token, "."+textOf(t, got.result, "signature")) || strings.Contains(got.text, "holder_key") {
+				t.Errorf("granted %s: %+v, %v", got, token, refusal)
 			}
-			a, b := holderOf(t, 2), holderOf(t, 3)
-			for name, test := range map[string]struct {
-				of   asked
-				code string
-			}{
-				"a proof for another issuer":    {w.proves(a, "https://elsewhere.example.com", "agent-a", "kept"), "proof_wrong_audience"},
-				"a proof of another request":    {asked{terms: `"tools":["free"],"duration":3600`, holder: a, proof: w.proves(a, issuer, "agent-a", "kept").proof}, "proof_wrong_call"},
-				"a proof of a shorter duration": {asked{terms: `"tools":["kept"],"duration":3601`, holder: a, proof: w.proves(a, issuer, "agent-a", "kept").proof}, "proof_wrong_call"},
-				"a proof by another key":        {asked{terms: `"tools":["kept"],"duration":3600`, holder: b, proof: w.proves(a, issuer, "agent-a", "kept").proof}, "proof_invalid"},
-				"a proof that is none":          {asked{terms: `"tools":["kept"],"duration":3600`, holder: b, proof: "x.y.z"}, "proof_invalid"},
-			} {
-				got := v.wants(test.of, true)
-				var data struct{ Type, Code, Audience string }
-				if got.fault == nil || json.Unmarshal(got.fault.Data, &data, json.MatchCaseInsensitiveNames(true)) != nil || data.Code != test.code || data.Audience != issuer || data.Type != "proof_required" {
-					t.Errorf("%s: %s", name, got)
-				}
-			}
-			// A key that somebody binds to their own name is of no use to others.
-			got := eve.wants(w.proves(h, issuer, "agent-e", "kept"), true)
-			var grant struct{ Token, ID string }
-			orFail(t, json.Unmarshal(got.result, &grant, json.MatchCaseInsensitiveNames(true)))
-			p := purse{vault: w, holder: h, id: grant.ID, token: grant.Token, server: "rec"}
-			if got := v.shows(p.token, p.proof("kept", `{}`)).call("kept", `{}`); reason(got) != "wrong_holder" {
-				t.Errorf("of another: %s", got)
+			v.shows(p.token, p.proof("kept", `{"n":1}`)).call("kept", `{"n":1}`).runs(t, "called with it:")
+			if got := v.shows(p.token, "").call("kept", `{}`); reason(got) == "" {
+				t.Errorf("without a proof: %s", got)
 			}
 			v.meta = ""
-			for _, line := range []string{"eyJ", h.Key().Thumbprint()} {
-				if strings.Contains(w.logs.String(), line) {
-					t.Errorf("the log has %s", line)
-				}
+			// Whoever overhears the request gets nothing by it.
+			eve.wants(a, n == 0).refused(t, -32602, "", "proof_replayed", "overheard:")
+		}
+		a, b := holderOf(t, 2), holderOf(t, 3)
+		for name, test := range map[string]struct {
+			of   asked
+			code string
+		}{
+			"a proof for another issuer":    {w.proves(a, "https://elsewhere.example.com", "agent-a", "kept"), "proof_wrong_audience"},
+			"a proof of another request":    {asked{terms: `"tools":["free"],"duration":3600`, holder: a, proof: w.proves(a, issuer, "agent-a", "kept").proof}, "proof_wrong_call"},
+			"a proof of a shorter duration": {asked{terms: `"tools":["kept"],"duration":3601`, holder: a, proof: w.proves(a, issuer, "agent-a", "kept").proof}, "proof_wrong_call"},
+			"a proof by another key":        {asked{terms: `"tools":["kept"],"duration":3600`, holder: b, proof: w.proves(a, issuer, "agent-a", "kept").proof}, "proof_invalid"},
+			"a proof that is none":          {asked{terms: `"tools":["kept"],"duration":3600`, holder: b, proof: "x.y.z"}, "proof_invalid"},
+		} {
+			got := v.wants(test.of, true)
+			var data struct{ Type, Code, Audience string }
+			if got.fault == nil || json.Unmarshal(got.fault.Data, &data, json.MatchCaseInsensitiveNames(true)) != nil || data.Code != test.code || data.Audience != issuer || data.Type != "proof_required" {
+				t.Errorf("%s: %s", name, got)
 			}
-		})
-	}
+		}
+		// A key that somebody binds to their own name is of no use to others.
+		p := w.granted(eve.wants(w.proves(h, issuer, "agent-e", "kept"), true).result, h)
+		v.shows(p.token, p.proof("kept", `{}`)).call("kept", `{}`).lacks(t, "wrong_holder", "of another:")
+		v.meta = ""
+		for _, line := range []string{"eyJ", h.Key().Thumbprint()} {
+			if strings.Contains(w.logs.String(), line) {
+				t.Errorf("the log has %s", line)
+			}
+		}
+	})
 }
 
 // TestCapabilityNotOffered: where the PDP grants none, or is asked otherwise, there is no such method, and no list speaks of it. A
@@ -196,42 +163,27 @@ func TestCapabilityFlood(t *testing.T) {
 	const ask = `{"tools":["kept"]}`
 	one, other := w.visitor("legacy", nil), w.visitor("modern", mcptest.Claims{"client_id": "agent-o"})
 	mia, noah := w.visitor("legacy", mcptest.Claims{"sub": "mia"}), w.visitor("legacy", mcptest.Claims{"sub": "noah"})
-	limited := func(got echo) bool {
-		return got.code() == -32001 && strings.Contains(string(got.fault.Data), `"type":"rate_limited"`) && strings.Contains(string(got.fault.Data), `"retry_after":`)
-	}
 	for n, v := range []*visitor{one, other, one} {
-		if got := v.ask("capabilities/request", ask); !got.ran() {
-			t.Errorf("request %d: %s", n, got)
-		}
+		v.ask("capabilities/request", ask).runs(t, "request", n)
 	}
-	before := len(w.grantsOf("kept"))
+	granted := func(line string) bool {
+		return strings.Contains(line, `"capability.grant"`) && strings.Contains(line, "rec:kept")
+	}
+	before := w.recorded(granted)
 	for _, v := range []*visitor{one, other} {
-		if got := v.ask("capabilities/request", ask); !limited(got) || !strings.Contains(got.text, `"limit":"capabilities.per_minute"`) {
+		if got := v.ask("capabilities/request", ask); !got.limited() || !strings.Contains(got.text, `"limit":"capabilities.per_minute"`) {
 			t.Errorf("too often: %s", got)
 		}
 	}
-	if after := len(w.grantsOf("kept")); after != before {
+	if after := w.recorded(granted); after != before {
 		t.Errorf("the PDP was asked %d times", after-before)
 	}
 	for n := range 3 { // of the same holder, which has 5
-		if got := mia.ask("capabilities/request", ask); !got.ran() {
-			t.Errorf("request %d of mia: %s", n, got)
-		}
+		mia.ask("capabilities/request", ask).runs(t, "request of mia", n)
 	}
-	if got := noah.ask("capabilities/request", ask); !limited(got) || strings.Contains(got.text, "per_minute") {
+	if got := noah.ask("capabilities/request", ask); !got.limited() || strings.Contains(got.text, "per_minute") {
 		t.Errorf("more than the PDP grants a holder: %s", got)
 	}
-}
-
-// grantsOf are the records of grants of a tool.
-func (v *vault) grantsOf(tool string) (all []string) {
-	v.t.Helper()
-	for line := range strings.Lines(v.api("auditor", http.MethodGet, "/v1/log/export", "").Body) {
-		if strings.Contains(line, `"capability.grant"`) && strings.Contains(line, "rec:"+tool) {
-			all = append(all, line)
-		}
-	}
-	return all
 }
 
 // TestCapabilityOfServers: tools are asked for by the names that the client knows, or by their ids, of one server at a time.
@@ -269,13 +221,9 @@ func TestCapabilityOfServers(t *testing.T) {
 		}
 	}
 	// What was granted for all tools of a server is of no other server.
-	got := v.ask("capabilities/request", `{"tools":"*","audience":"other"}`)
-	var grant struct{ Token, ID string }
-	orFail(t, json.Unmarshal(got.result, &grant, json.MatchCaseInsensitiveNames(true)))
-	v.meta = `,"io.policy-service/capability":` + inText(grant.Token)
-	if got := v.call("rec__kept", `{}`); reason(got) != "wrong_audience" {
-		t.Errorf("at another server: %s", got)
-	}
+	p := w.granted(v.ask("capabilities/request", `{"tools":"*","audience":"other"}`).result, nil)
+	v.meta = `,"io.policy-service/capability":` + inText(p.token)
+	v.call("rec__kept", `{}`).lacks(t, "wrong_audience", "at another server:")
 }
 
 // TestCapabilityOwed: what is owed for a grant is done before the client has it. If it cannot be done, the capability is given back.
@@ -305,9 +253,7 @@ func TestCapabilityOwed(t *testing.T) {
 		v = w.replica().stranger("modern", w.issuer.Token(t, nil))
 		return v.ask("capabilities/list", `{}`).ran()
 	})
-	if got := v.ask("capabilities/request", `{"tools":["free"]}`); !got.ran() {
-		t.Errorf("owed: %s", got)
-	}
+	v.ask("capabilities/request", `{"tools":["free"]}`).runs(t, "owed:")
 	noted, err := os.ReadFile(audit)
 	if err != nil || !strings.Contains(string(noted), `"granted"`) {
 		t.Errorf("noted: %s, %v", noted, err)
@@ -330,15 +276,11 @@ func TestCapabilityOverheard(t *testing.T) {
 	for _, era := range eras {
 		w := newVault(t, land{change: askedBy(100*time.Millisecond, "wait")})
 		owner, eve := w.visitor(era, mcptest.Claims{"client_id": "agent-a"}), w.speaker(era, mcptest.Claims{"sub": "eve", "client_id": "agent-e"})
-		got := owner.wants(w.proves(holderOf(t, 1), owner.issuer(), "agent-a", "kept"), true)
-		var grant struct{ ID string }
-		orFail(t, json.Unmarshal(got.result, &grant, json.MatchCaseInsensitiveNames(true)))
+		id := textOf(t, owner.wants(w.proves(holderOf(t, 1), owner.issuer(), "agent-a", "kept"), true).result, "id")
 		ear := eve.listens()
 		ear.welcomed()
-		eve.shows(grant.ID, "x.y.z").requests("fulfilled", `{"n":1}`)
-		if got := owner.ask("capabilities/revoke", `{"id":`+inText(grant.ID)+`}`); !got.ran() {
-			t.Errorf("%s: given back: %s", era, got)
-		}
+		eve.shows(id, "x.y.z").requests("fulfilled", `{"n":1}`)
+		owner.ask("capabilities/revoke", `{"id":`+inText(id)+`}`).runs(t, era, "given back:")
 		eve.meta = ""
 		eve.call("kept", `{}`)
 		ear.next("notifications/tool_call_blocked") // and nothing before
@@ -352,16 +294,11 @@ func TestCapabilityOfAnotherTenant(t *testing.T) {
 	claims := mcptest.Claims{"client_id": "agent-a"}
 	owner := w.visitor("modern", claims)
 	got := owner.wants(w.proves(holderOf(t, 1), owner.issuer(), "agent-a", "kept"), true)
-	var grant struct{ ID string }
-	orFail(t, json.Unmarshal(got.result, &grant, json.MatchCaseInsensitiveNames(true)))
-	id := `{"id":` + inText(grant.ID) + `}`
+	id := `{"id":` + inText(textOf(t, got.result, "id")) + `}`
 	w.config.PDP.Tenant = "acme"
-	if got := w.replica().stranger("modern", w.issuer.Token(t, claims)).ask("capabilities/revoke", id); !got.says(-32602, "no such capability of yours") {
-		t.Errorf("of another tenant: %s", got)
-	}
-	if got := owner.ask("capabilities/revoke", id); !got.ran() {
-		t.Errorf("at home: %s", got)
-	}
+	there := w.replica().stranger("modern", w.issuer.Token(t, claims))
+	there.ask("capabilities/revoke", id).refused(t, -32602, "", "no such capability of yours", "of another tenant:")
+	owner.ask("capabilities/revoke", id).runs(t, "at home:")
 }
 
 // sessionID is what a greeting says of the session, "" for nothing.
@@ -385,51 +322,33 @@ func TestCapabilityOfSession(t *testing.T) {
 	}})
 	const ask = `{"tools":["kept"],"max_depth":1,"channel":"session"}`
 	v, other := w.visitor("legacy", nil), w.visitor("legacy", nil)
-	var p purse
-	grant := func(got echo) (token string) {
-		t.Helper()
-		var said struct{ Token, ID string }
-		orFail(t, json.Unmarshal(got.result, &said, json.MatchCaseInsensitiveNames(true)))
-		p = purse{vault: w, id: said.ID}
-		return said.Token
-	}
-	token := grant(v.ask("capabilities/request", ask))
-	if read, refusal := capability.ParseToken(token); refusal != nil || read.Session == "" || read.MaxDepth != 1 {
+	p := w.granted(v.ask("capabilities/request", ask).result, nil)
+	if read, refusal := capability.ParseToken(p.token); refusal != nil || read.Session == "" || read.MaxDepth != 1 {
 		t.Fatalf("granted %+v, %v", read, refusal)
 	}
 	shows := `,"io.policy-service/capability":`
-	worth := `{"capability":` + inText(token) + `,"name":"kept","arguments":{}}`
-	v.meta, other.meta = shows+inText(token), shows+inText(token)
+	worth := `{"capability":` + inText(p.token) + `,"name":"kept","arguments":{}}`
+	v.meta, other.meta = shows+inText(p.token), shows+inText(p.token)
 	modern, replica := w.visitor("modern", nil), w.replica().stranger("legacy", v.token)
 	modern.meta, replica.meta, replica.session = v.meta, v.meta, v.session
 	for name, test := range map[string]struct {
 		who  *visitor
 		want string
 	}{"the session": {v, ""}, "another session": {other, "channel_mismatch"}, "no session": {modern, "channel_mismatch"}, "another gateway": {replica, ""}} {
-		if got := test.who.call("kept", `{}`); reason(got) != test.want || got.ran() != (test.want == "") {
-			t.Errorf("%s: %s", name, got)
-		}
+		test.who.call("kept", `{}`).lacks(t, test.want, name)
 		test.who.meta = shows + inText(p.id) // which the PDP alone can check
-		if got := test.who.call("kept", `{}`); reason(got) != test.want || got.ran() != (test.want == "") {
-			t.Errorf("%s, by its id: %s", name, got)
-		}
+		test.who.call("kept", `{}`).lacks(t, test.want, name, "by its id")
 		test.who.meta = ""
 		if got := test.who.ask("capabilities/validate", worth); strings.Contains(got.text, "channel_mismatch") != (test.want != "") || !got.ran() {
 			t.Errorf("%s, validated: %s", name, got)
 		}
 	}
-	if got := modern.ask("capabilities/request", ask); got.code() != -32602 || !strings.Contains(got.text, "leave channel out, or ask and call in a session") {
-		t.Errorf("in the modern era: %s", got)
-	}
-	if got := v.ask("capabilities/request", `{"tools":["kept"],"channel":"tls"}`); got.code() != -32602 || !strings.Contains(got.text, "/channel") {
-		t.Errorf("another channel: %s", got)
-	}
+	modern.ask("capabilities/request", ask).refused(t, -32602, "", "leave channel out, or ask and call in a session", "in the modern era:")
+	v.ask("capabilities/request", `{"tools":["kept"],"channel":"tls"}`).refused(t, -32602, "", "/channel", "another channel:")
 	if got := v.ask("capabilities/request", `{"tools":["other"]}`); got.code() != -32001 || !strings.Contains(got.text, `"suggestion":"ask with \"channel\": \"session\""`) {
 		t.Errorf("policies want one: %s", got)
 	}
-	if got := v.ask("capabilities/request", `{"tools":["other"],"channel":"session"}`); !got.ran() {
-		t.Errorf("policies have one: %s", got)
-	}
+	v.ask("capabilities/request", `{"tools":["other"],"channel":"session"}`).runs(t, "policies have one:")
 	// A client with a key of its own is told for what its proof has to be.
 	mine := w.stranger("legacy", v.token)
 	greeted := mine.ask("initialize", `{"protocolVersion":"2025-11-25","clientInfo":{"name":"siege","version":"1"},"capabilities":{}}`)
@@ -441,19 +360,16 @@ func TestCapabilityOfSession(t *testing.T) {
 	h, issuer := holderOf(t, 1), v.issuer()
 	proved := capability.Ask{Holder: evaluation.Ref{Type: "agent", ID: "agent-release"}, Audience: "rec", Tools: []string{"kept"}, Channel: capability.Channel{Session: session}}
 	orFail(t, h.Request(&proved, issuer, w.now()))
-	own := asked{`"tools":["kept"],"channel":"session"`, issuer, h, proved.Proof}
+	own := asked{`"tools":["kept"],"channel":"session"`, h, proved.Proof}
 	if got := v.wants(own, false); !strings.Contains(got.text, "proof_wrong_call") {
 		t.Errorf("asked in another session: %s", got)
 	}
-	token = grant(mine.wants(own, false))
+	p = w.granted(mine.wants(own, false).result, h)
 	for name, test := range map[string]struct {
 		who  *visitor
 		want string
 	}{"its own": {mine, ""}, "another": {v, "channel_mismatch"}} {
-		p := purse{vault: w, holder: h, id: p.id, server: "rec"}
-		if got := test.who.shows(token, p.proof("kept", `{}`)).call("kept", `{}`); reason(got) != test.want {
-			t.Errorf("with a key, in %s session: %s", name, got)
-		}
+		test.who.shows(p.token, p.proof("kept", `{}`)).call("kept", `{}`).lacks(t, test.want, "with a key, in session:", name)
 	}
 	for _, secret := range []string{session, v.session} {
 		if strings.Contains(w.logs.String(), secret) {

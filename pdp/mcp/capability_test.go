@@ -1,13 +1,13 @@
 package mcp_test
 
 import (
-	"crypto/ed25519"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/capability"
@@ -57,8 +57,7 @@ type purse struct {
 // asks has an agent granted a capability. Seed makes its key.
 func (v *vault) grant(agent string, seed byte, change func(*capability.Ask), tools ...string) purse {
 	v.t.Helper()
-	h, err := capability.NewHolder(ed25519.NewKeyFromSeed([]byte(strings.Repeat(string(rune(seed)), ed25519.SeedSize))))
-	orFail(v.t, err)
+	h := holderOf(v.t, seed)
 	ask := capability.Ask{Tenant: "default", Holder: evaluation.Ref{Type: "agent", ID: agent}, Audience: "rec", Tools: tools, Duration: time.Hour}
 	if change != nil {
 		change(&ask)
@@ -74,11 +73,17 @@ func (v *vault) grant(agent string, seed byte, change func(*capability.Ask), too
 	if got.Status != http.StatusCreated {
 		v.t.Fatalf("granted: %d %s", got.Status, got.Body)
 	}
-	p := purse{vault: v, holder: h, server: ask.Audience}
-	var said struct{ ID, Token string }
-	orFail(v.t, json.Unmarshal([]byte(got.Body), &said, json.MatchCaseInsensitiveNames(true)))
-	p.id, p.token = said.ID, said.Token
+	p := v.granted(jsontext.Value(got.Body), h)
+	p.server = ask.Audience
 	return p
+}
+
+// granted is the capability in an answer, with the key that it is bound to.
+func (v *vault) granted(answer jsontext.Value, h *capability.Holder) purse {
+	v.t.Helper()
+	var said struct{ ID, Token string }
+	orFail(v.t, json.Unmarshal(answer, &said, json.MatchCaseInsensitiveNames(true)))
+	return purse{vault: v, holder: h, id: said.ID, token: said.Token, server: "rec"}
 }
 
 // claim is what a proof of a call of a tool says.
@@ -130,82 +135,81 @@ func reason(a echo) string {
 	return d.Code
 }
 
+// lacks fails unless a call was refused for want of a capability, for that reason, or has run if the reason is "".
+func (a echo) lacks(t testing.TB, want string, of ...any) {
+	t.Helper()
+	if reason(a) != want || a.ran() != (want == "") {
+		t.Errorf("%v %s, want %q", of, a, want)
+	}
+}
+
+// did fails unless the server has got so many calls, and the capability was used so often.
+func (p purse) did(calls, used int) {
+	p.t.Helper()
+	if len(p.executed()) != calls || p.used() != used {
+		p.t.Errorf("the server got %q, and it was used %d times", p.executed(), p.used())
+	}
+}
+
 func counted(n int) func(*capability.Ask) { return func(a *capability.Ask) { a.MaxUses = n } }
 
 // judged is on how many decisions about calls is a capability on record, held or refused.
-func (v *vault) judged() (n int) {
+func (v *vault) judged() int {
+	v.t.Helper()
+	return v.recorded(func(line string) bool {
+		return strings.Contains(line, `"kind":"decision"`) && !strings.Contains(line, `"capability.grant"`) && strings.Contains(line, `"capability":{`)
+	})
+}
+
+// recorded is how many lines of the decision log are so.
+func (v *vault) recorded(is func(line string) bool) (n int) {
 	v.t.Helper()
 	for line := range strings.Lines(v.api("auditor", http.MethodGet, "/v1/log/export", "").Body) {
-		if strings.Contains(line, `"kind":"decision"`) && !strings.Contains(line, `"capability.grant"`) && strings.Contains(line, `"capability":{`) {
+		if is(line) {
 			n++
 		}
 	}
 	return n
 }
 
-// TestCapabilityCalls: refused, granted, called, called again, revoked, refused. Nothing of it reaches the server, or a log.
+// TestCapabilityCalls: refused, granted, called, called again, revoked, refused. Nothing of it reaches the server, or a log. The story
+// capability has what a refusal says.
 func TestCapabilityCalls(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			w := newVault(t, land{})
-			v := w.speaker(era, nil)
-			ear := v.listens()
-			if era == "modern" {
-				ear.next("notifications/subscriptions/acknowledged")
-			}
-			ear.next("notifications/welcome")
-			got := v.call("kept", `{"n":1}`)
-			want := `{"type":"tool_call_blocked","reason":"Missing capability token","suggestion":"Request capability first using capabilities/request",` +
-				`"code":"missing","next_action":"request","audience":"rec","tool":"kept","id":"rec:kept"}`
-			if got.code() != -32003 || got.fault.Message != "Invalid or missing capability token" || string(got.fault.Data) != want {
-				t.Errorf("without one: %s", got)
-			}
-			told := ear.next("notifications/tool_call_blocked").text
-			for _, says := range []string{
-				`"reason":"No valid capability for tool 'kept' on agent 'rec'"`, `"suggestion":"Request capability first using capabilities/request"`,
-			} {
-				if !strings.Contains(told, says) {
-					t.Errorf("they are told %s, without %s", told, says)
-				}
-			}
-			p := w.grant("agent-release", 1, counted(5), "kept")
-			proofs := []string{p.proof("kept", `{"n":1}`), p.proof("kept", `{"n":1}`)}
-			for n, proof := range proofs {
-				if got := v.shows(p.token, proof).call("kept", `{"n":1}`); !got.ran() || p.used() != n+1 {
-					t.Errorf("with one: %s, used %d", got, p.used())
-				}
-			}
-			// as 001 prints it, by the id of the capability
-			v.meta = ""
-			claim := p.claim("kept", `{}`)
-			claim.ID = "unique-random-value"
-			asPrinted := `{"name":"kept","arguments":{},"capability":"` + p.id + `","proof":{"timestamp":` + inText(claim.IssuedAt.UTC().Format(time.RFC3339)) +
-				`,"nonce":"unique-random-value","signature":` + inText(p.prove(claim)) + `}}`
-			if got := v.ask("tools/call", asPrinted); !got.ran() || p.used() != 3 {
-				t.Errorf("as 001 has it: %s, used %d", got, p.used())
-			}
-			p.revoke()
-			ran := len(w.executed())
-			if got := v.shows(p.token, p.proof("kept", `{"n":1}`)).call("kept", `{"n":1}`); reason(got) != "revoked" || len(w.executed()) != ran || ran != 3 {
-				t.Errorf("revoked: %s, and the server got %q", got, w.executed())
-			}
-			secrets := append(proofs, p.token, p.id, p.prove(claim))
-			for _, g := range w.rec.Got() {
-				for _, secret := range secrets {
-					if strings.Contains(string(g.Body), secret) || strings.Contains(string(g.Body), "proof") || strings.Contains(string(g.Body), "capability") {
-						t.Errorf("the server got %s", g.Body)
-					}
-				}
-			}
+	inEras(t, func(t *testing.T, era string) {
+		w := newVault(t, land{})
+		v := w.speaker(era, nil)
+		v.call("kept", `{"n":1}`).lacks(t, "missing")
+		p := w.grant("agent-release", 1, counted(5), "kept")
+		proofs := []string{p.proof("kept", `{"n":1}`), p.proof("kept", `{"n":1}`)}
+		for n, proof := range proofs {
+			v.shows(p.token, proof).call("kept", `{"n":1}`).runs(t, "with one:")
+			p.did(n+1, n+1)
+		}
+		// as 001 prints it, by the id of the capability
+		v.meta = ""
+		claim := p.claim("kept", `{}`)
+		claim.ID = "unique-random-value"
+		asPrinted := `{"name":"kept","arguments":{},"capability":"` + p.id + `","proof":{"timestamp":` + inText(claim.IssuedAt.UTC().Format(time.RFC3339)) +
+			`,"nonce":"unique-random-value","signature":` + inText(p.prove(claim)) + `}}`
+		v.ask("tools/call", asPrinted).runs(t, "as 001 has it:")
+		p.did(3, 3)
+		p.revoke()
+		v.shows(p.token, p.proof("kept", `{"n":1}`)).call("kept", `{"n":1}`).lacks(t, "revoked")
+		p.did(3, 3)
+		secrets := append(proofs, p.token, p.id, p.prove(claim))
+		for _, g := range w.rec.Got() {
 			for _, secret := range secrets {
-				if strings.Contains(w.logs.String(), secret) {
-					t.Error("a token, a proof or an id is in the gateway's log")
+				if strings.Contains(string(g.Body), secret) || strings.Contains(string(g.Body), "proof") || strings.Contains(string(g.Body), "capability") {
+					t.Errorf("the server got %s", g.Body)
 				}
 			}
-		})
-	}
+		}
+		for _, secret := range secrets {
+			if strings.Contains(w.logs.String(), secret) {
+				t.Error("a token, a proof or an id is in the gateway's log")
+			}
+		}
+	})
 }
 
 // revoke ends a capability.
@@ -222,121 +226,106 @@ const dpop = "eyJ0eXAiOiJkcG9wK2p3dCIsImFsZyI6IkVkRFNBIn0.eyJodG0iOiJQT1NUIn0.AA
 // TestCapabilityThreats: what is shown where it does not belong is refused for exactly that reason. Nothing is forwarded, no use
 // is spent, and the PDP hears of it only where it alone can judge.
 func TestCapabilityThreats(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			w := newVault(t, land{files: map[string]string{
-				"tenants/acme/a.cedar": `@id("acme") permit (principal is agent, action == Action::"capability.grant", resource is tool);`,
-			}})
-			limited := func(a *capability.Ask) {
-				only, err := evaluation.NewObject(map[string]any{"constraint_type": "exact", "value": "staging"})
+	inEras(t, func(t *testing.T, era string) {
+		w := newVault(t, land{files: map[string]string{
+			"tenants/acme/a.cedar": `@id("acme") permit (principal is agent, action == Action::"capability.grant", resource is tool);`,
+		}})
+		limited := func(a *capability.Ask) {
+			only, err := evaluation.NewObject(map[string]any{"constraint_type": "exact", "value": "staging"})
+			orFail(t, err)
+			c, err := capability.ParseConstraint(only.Value())
+			orFail(t, err)
+			a.Arguments, a.MaxUses = capability.Arguments{"target": c}, 2
+		}
+		p := w.grant("agent-release", 1, limited, "kept")
+		thief := w.grant("agent-thief", 2, limited, "kept")
+		acme := w.grant("agent-release", 1, func(a *capability.Ask) { a.Tenant = "acme" }, "kept")
+		elsewhere := w.grant("agent-release", 1, func(a *capability.Ask) { a.Audience = "rec2" }, "kept")
+		const good = `{"target":"staging"}`
+		type shot struct {
+			who             mcptest.Claims
+			tool, arguments string
+			token, proof    string
+		}
+		claimed := func(change func(*capability.Claim)) string {
+			c := p.claim("kept", good)
+			change(&c)
+			return p.prove(c)
+		}
+		for _, test := range []struct {
+			name, want string
+			asked      int // of the PDP
+			change     func(s *shot)
+		}{
+			{"at the connection of another agent", "wrong_holder", 0, func(s *shot) { s.who = mcptest.Claims{"client_id": "agent-thief"} }},
+			{"at the connection of the person", "wrong_holder", 0, func(s *shot) { s.who = mcptest.Claims{"client_id": nil} }},
+			{"with the key of the thief", "proof_invalid", 0, func(s *shot) {
+				var err error
+				s.proof, err = thief.holder.Prove(p.claim("kept", good))
 				orFail(t, err)
-				c, err := capability.ParseConstraint(only.Value())
-				orFail(t, err)
-				a.Arguments, a.MaxUses = capability.Arguments{"target": c}, 2
+			}},
+			{"of another tenant", "bad_signature", 0, func(s *shot) { s.token, s.proof = acme.token, acme.proof("kept", good) }},
+			{"of another server", "wrong_audience", 0, func(s *shot) { s.token, s.proof = elsewhere.token, elsewhere.proof("kept", good) }},
+			{"for another tool", "tool_not_covered", 0, func(s *shot) {
+				s.tool, s.proof = "other", claimed(func(c *capability.Claim) { c.Tool = "rec:other" })
+			}},
+			{"with an argument that it does not cover", "argument_refused", 0, func(s *shot) {
+				s.arguments, s.proof = `{"target":"production"}`, p.proof("kept", `{"target":"production"}`)
+			}},
+			{"with another argument than was proved", "proof_wrong_call", 0, func(s *shot) { s.proof = p.proof("kept", `{"target":"stagin"}`) }},
+			{"with one more argument, which is null", "argument_refused", 0, func(s *shot) { s.arguments = `{"target":"staging","x":null}` }},
+			{"with the proof of another tool", "proof_wrong_call", 0, func(s *shot) {
+				s.proof = claimed(func(c *capability.Claim) { c.Tool = "rec:other" })
+			}},
+			{"with the proof of another capability", "proof_wrong_call", 0, func(s *shot) {
+				s.proof = claimed(func(c *capability.Claim) { c.Capability = thief.id })
+			}},
+			{"with a proof for the gateway", "proof_wrong_audience", 0, func(s *shot) {
+				s.proof = claimed(func(c *capability.Claim) { c.Audience = siegeResource })
+			}},
+			{"with an old proof", "proof_stale", 0, func(s *shot) {
+				s.proof = claimed(func(c *capability.Claim) { c.IssuedAt = w.now().Add(-2 * time.Minute) })
+			}},
+			{"with a proof from the future", "proof_stale", 0, func(s *shot) {
+				s.proof = claimed(func(c *capability.Claim) { c.IssuedAt = w.now().Add(time.Minute) })
+			}},
+			{"with a proof of DPoP", "proof_invalid", 0, func(s *shot) { s.proof = dpop }},
+			{"by its id, with a proof of DPoP", "proof_invalid", 1, func(s *shot) { s.token, s.proof = p.id, dpop }},
+			{"by an id that there is not", "bad_signature", 1, func(s *shot) { s.token = "cap_0199f3a27c1e7d3a8f00c3b2a1908f7e" }},
+			{"with another signature", "bad_signature", 0, func(s *shot) { s.token = p.token[:strings.LastIndex(p.token, ".")] + "." + strings.Repeat("A", 86) }},
+			{"with a proof in place of the token", "malformed", 0, func(s *shot) { s.token = s.proof }},
+			{"too large", "too_large", 0, func(s *shot) { s.token = strings.Repeat("a", capability.MaxToken+1) }},
+			{"with too large a proof", "proof_invalid", 0, func(s *shot) { s.proof = strings.Repeat("a", capability.MaxProof+1) }},
+		} {
+			s := shot{tool: "kept", arguments: good, token: p.token, proof: p.proof("kept", good)}
+			test.change(&s)
+			asked := w.judged()
+			got := w.visitor(era, s.who).shows(s.token, s.proof).call(s.tool, s.arguments)
+			got.lacks(t, test.want, test.name)
+			if test.want == "argument_refused" && !strings.Contains(got.text, `"argument":"`) {
+				t.Errorf("%s: nobody knows which: %s", test.name, got)
 			}
-			p := w.grant("agent-release", 1, limited, "kept")
-			thief := w.grant("agent-thief", 2, limited, "kept")
-			acme := w.grant("agent-release", 1, func(a *capability.Ask) { a.Tenant = "acme" }, "kept")
-			elsewhere := w.grant("agent-release", 1, func(a *capability.Ask) { a.Audience = "rec2" }, "kept")
-			const good = `{"target":"staging"}`
-			type shot struct {
-				who             mcptest.Claims
-				tool, arguments string
-				token, proof    string
+			if s.proof == dpop && !strings.Contains(got.text, "DPoP says nothing about the tool and its arguments") {
+				t.Errorf("%s: nobody knows why: %s", test.name, got)
 			}
-			claimed := func(change func(*capability.Claim)) string {
-				c := p.claim("kept", good)
-				change(&c)
-				return p.prove(c)
+			if now := w.judged(); now != asked+test.asked {
+				t.Errorf("%s: the PDP has judged it %d times", test.name, now-asked)
 			}
-			for _, test := range []struct {
-				name, want string
-				asked      int // of the PDP
-				change     func(s *shot)
-			}{
-				{"at the connection of another agent", "wrong_holder", 0, func(s *shot) { s.who = mcptest.Claims{"client_id": "agent-thief"} }},
-				{"at the connection of the person", "wrong_holder", 0, func(s *shot) { s.who = mcptest.Claims{"client_id": nil} }},
-				{"with the key of the thief", "proof_invalid", 0, func(s *shot) {
-					var err error
-					s.proof, err = thief.holder.Prove(p.claim("kept", good))
-					orFail(t, err)
-				}},
-				{"of another tenant", "bad_signature", 0, func(s *shot) { s.token, s.proof = acme.token, acme.proof("kept", good) }},
-				{"of another server", "wrong_audience", 0, func(s *shot) { s.token, s.proof = elsewhere.token, elsewhere.proof("kept", good) }},
-				{"for another tool", "tool_not_covered", 0, func(s *shot) {
-					s.tool, s.proof = "other", claimed(func(c *capability.Claim) { c.Tool = "rec:other" })
-				}},
-				{"with an argument that it does not cover", "argument_refused", 0, func(s *shot) {
-					s.arguments, s.proof = `{"target":"production"}`, p.proof("kept", `{"target":"production"}`)
-				}},
-				{"with another argument than was proved", "proof_wrong_call", 0, func(s *shot) { s.proof = p.proof("kept", `{"target":"stagin"}`) }},
-				{"with one more argument, which is null", "argument_refused", 0, func(s *shot) { s.arguments = `{"target":"staging","x":null}` }},
-				{"with the proof of another tool", "proof_wrong_call", 0, func(s *shot) {
-					s.proof = claimed(func(c *capability.Claim) { c.Tool = "rec:other" })
-				}},
-				{"with the proof of another capability", "proof_wrong_call", 0, func(s *shot) {
-					s.proof = claimed(func(c *capability.Claim) { c.Capability = thief.id })
-				}},
-				{"with a proof for the gateway", "proof_wrong_audience", 0, func(s *shot) {
-					s.proof = claimed(func(c *capability.Claim) { c.Audience = siegeResource })
-				}},
-				{"with an old proof", "proof_stale", 0, func(s *shot) {
-					s.proof = claimed(func(c *capability.Claim) { c.IssuedAt = w.now().Add(-2 * time.Minute) })
-				}},
-				{"with a proof from the future", "proof_stale", 0, func(s *shot) {
-					s.proof = claimed(func(c *capability.Claim) { c.IssuedAt = w.now().Add(time.Minute) })
-				}},
-				{"with a proof of DPoP", "proof_invalid", 0, func(s *shot) { s.proof = dpop }},
-				{"by its id, with a proof of DPoP", "proof_invalid", 1, func(s *shot) { s.token, s.proof = p.id, dpop }},
-				{"by an id that there is not", "bad_signature", 1, func(s *shot) { s.token = "cap_0199f3a27c1e7d3a8f00c3b2a1908f7e" }},
-				{"with another signature", "bad_signature", 0, func(s *shot) { s.token = p.token[:strings.LastIndex(p.token, ".")] + "." + strings.Repeat("A", 86) }},
-				{"with a proof in place of the token", "malformed", 0, func(s *shot) { s.token = s.proof }},
-				{"too large", "too_large", 0, func(s *shot) { s.token = strings.Repeat("a", capability.MaxToken+1) }},
-				{"with too large a proof", "proof_invalid", 0, func(s *shot) { s.proof = strings.Repeat("a", capability.MaxProof+1) }},
-			} {
-				s := shot{tool: "kept", arguments: good, token: p.token, proof: p.proof("kept", good)}
-				test.change(&s)
-				asked := w.judged()
-				got := w.visitor(era, s.who).shows(s.token, s.proof).call(s.tool, s.arguments)
-				if reason(got) != test.want {
-					t.Errorf("%s: %s, want %s", test.name, got, test.want)
-				}
-				if test.want == "argument_refused" && !strings.Contains(got.text, `"argument":"`) {
-					t.Errorf("%s: nobody knows which: %s", test.name, got)
-				}
-				if s.proof == dpop && !strings.Contains(got.text, "DPoP says nothing about the tool and its arguments") {
-					t.Errorf("%s: nobody knows why: %s", test.name, got)
-				}
-				if now := w.judged(); now != asked+test.asked {
-					t.Errorf("%s: the PDP has judged it %d times", test.name, now-asked)
-				}
-			}
-			w.untouched(t)
-			if p.used() != 0 || thief.used() != 0 {
-				t.Errorf("used %d and %d", p.used(), thief.used())
-			}
-			v, proof := w.visitor(era, nil), p.proof("kept", good)
-			for n, want := range []string{"", "proof_replayed"} {
-				if got := v.shows(p.token, proof).call("kept", good); reason(got) != want || got.ran() != (n == 0) {
-					t.Errorf("call %d with one proof: %s", n, got)
-				}
-			}
-			v.shows(p.token, p.proof("kept", good)).call("kept", good)
-			if got := v.shows(p.token, p.proof("kept", good)).call("kept", good); reason(got) != "used_up" || len(w.executed()) != 2 {
-				t.Errorf("a third use of two: %s, and the server got %q", got, w.executed())
-			}
-			w.advance(time.Hour)
-			v = w.visitor(era, nil) // the token of the client has expired, too
-			if got := v.shows(acme.token, acme.proof("kept", good)).call("kept", good); reason(got) != "bad_signature" {
-				t.Errorf("of another tenant, and expired: %s", got)
-			}
-			if got := v.shows(elsewhere.token, elsewhere.proof("kept", good)).call("kept", good); reason(got) != "expired" {
-				t.Errorf("expired: %s", got)
-			}
-		})
-	}
+		}
+		p.did(0, 0)
+		thief.did(0, 0)
+		v, proof := w.visitor(era, nil), p.proof("kept", good)
+		for n, want := range []string{"", "proof_replayed"} {
+			v.shows(p.token, proof).call("kept", good).lacks(t, want, "with one proof, call", n)
+		}
+		v.shows(p.token, p.proof("kept", good)).call("kept", good)
+		v.shows(p.token, p.proof("kept", good)).call("kept", good).lacks(t, "used_up", "a third use of two:")
+		p.did(2, 2)
+		w.advance(time.Hour)
+		v = w.visitor(era, nil) // the token of the client has expired, too
+		v.shows(acme.token, acme.proof("kept", good)).call("kept", good).lacks(t, "bad_signature", "of another tenant, and expired:")
+		v.shows(elsewhere.token, elsewhere.proof("kept", good)).call("kept", good).lacks(t, "expired")
+	})
 }
 
 // TestCapabilityUnreadable: a capability that cannot be read is refused, and never passed over.
@@ -371,10 +360,7 @@ func TestCapabilityUnreadable(t *testing.T) {
 		object(stamp, "unique-random-value", `,"more":1`):                                        "proof_invalid",
 	} {
 		for _, method := range []string{"tools/call", "tools/request"} {
-			got := w.visitor("legacy", nil).ask(method, `{"name":"free","arguments":{},`+members+`}`)
-			if reason(got) != want {
-				t.Errorf("%s with %s: %s, want %s", method, members, got, want)
-			}
+			w.visitor("legacy", nil).ask(method, `{"name":"free","arguments":{},`+members+`}`).lacks(t, want, method, members)
 		}
 	}
 	w.untouched(t)
@@ -404,15 +390,11 @@ func TestCapabilityAndApproval(t *testing.T) {
 			w := newVault(t, land{change: askedBy(test.wait, test.channels...)})
 			p := w.grant("agent-release", 1, counted(1), test.tool)
 			first := p.proof(test.tool, arguments)
-			v := w.listener(nil)
-			if test.era == "modern" {
-				v = w.person(nil)
-			}
-			v.shows(p.token, first)
+			v := w.client(test.era).shows(p.token, first)
 			var got echo
 			switch test.how {
 			case "held":
-				done := v.ahead(test.tool, arguments)
+				done := v.waits(test.tool, arguments).ended
 				id := w.asks(test.tool)
 				w.advance(5 * time.Minute) // people take longer than a proof is good for
 				w.approve("mia", id)
@@ -422,9 +404,7 @@ func TestCapabilityAndApproval(t *testing.T) {
 					t.Fatalf("nobody is asked: %s", got)
 				}
 				w.approve("mia", w.asks(test.tool))
-				if again := v.call(test.tool, arguments); reason(again) != "proof_replayed" {
-					t.Errorf("a new call with the proof of another: %s", again)
-				}
+				v.call(test.tool, arguments).lacks(t, "proof_replayed", "a new call with the proof of another:")
 				got = v.shows(p.token, p.proof(test.tool, arguments)).call(test.tool, arguments)
 			default:
 				d := v.dialogue(test.tool, arguments)
@@ -436,21 +416,18 @@ func TestCapabilityAndApproval(t *testing.T) {
 				got = d.end()
 			}
 			approval := w.approvals(test.tool)[0]
-			if !got.ran() || len(w.executed()) != 1 || p.used() != 1 || approval.Used != 1 {
-				t.Errorf("%s; the server got %q; used %d and %d", got, w.executed(), p.used(), approval.Used)
+			if !got.ran() || approval.Used != 1 {
+				t.Errorf("%s; the approval was used %d times", got, approval.Used)
 			}
+			p.did(1, 1)
 			if shown := w.api("gateway", http.MethodGet, "/v1/approvals/"+approval.ID, "").Body; strings.Contains(shown, p.id) || strings.Contains(shown, "proof") {
 				t.Errorf("people see %s", shown)
 			}
 			if again := v.shows(p.token, first).call(test.tool, arguments); !strings.HasPrefix(reason(again), "proof_") && reason(again) != "used_up" {
 				t.Errorf("again with the first proof: %s", again)
 			}
-			if again := v.shows(p.token, p.proof(test.tool, arguments)).call(test.tool, arguments); reason(again) != "used_up" {
-				t.Errorf("again with a fresh proof: %s", again)
-			}
-			if len(w.executed()) != 1 {
-				t.Errorf("the server got %q", w.executed())
-			}
+			v.shows(p.token, p.proof(test.tool, arguments)).call(test.tool, arguments).lacks(t, "used_up", "again with a fresh proof:")
+			p.did(1, 1)
 		})
 	}
 }
@@ -458,96 +435,72 @@ func TestCapabilityAndApproval(t *testing.T) {
 // TestCapabilityHybrid: a restricted agent needs a capability and a fulfilment. What it shows is spent with the fulfilment, once,
 // and is in no message about its request; who fulfils it needs none.
 func TestCapabilityHybrid(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			w := newVault(t, land{change: askedBy(100*time.Millisecond, "wait")})
-			const arguments = `{"n":1}`
-			restricted := func() *visitor { return w.visitor(era, mcptest.Claims{"sub": "bob", "client_id": "restricted"}) }
-			agent := restricted()
-			if got := agent.ask("tools/request", `{"name":"fulfilled","arguments":{"n":1}}`); reason(got) != "missing" {
-				t.Errorf("without one: %s", got)
+	inEras(t, func(t *testing.T, era string) {
+		w := newVault(t, land{change: askedBy(100*time.Millisecond, "wait")})
+		const arguments, request = `{"n":1}`, `{"name":"fulfilled","arguments":{"n":1}}`
+		restricted := func() *visitor { return w.visitor(era, mcptest.Claims{"sub": "bob", "client_id": "restricted"}) }
+		agent := restricted()
+		agent.ask("tools/request", request).lacks(t, "missing")
+		p := w.grant("restricted", 1, counted(2), "fulfilled")
+		thief := w.grant("agent-thief", 2, nil, "fulfilled")
+		agent.shows(thief.token, thief.proof("fulfilled", arguments)).ask("tools/request", request).lacks(t, "wrong_holder")
+		id := agent.shows(p.token, p.proof("fulfilled", arguments)).requests("fulfilled", arguments)
+		p.did(0, 0)
+		w.advance(5 * time.Minute)
+		agent = restricted()
+		last := p.proof("fulfilled", arguments)
+		if got := agent.shows(p.token, last).fetches(id, "fulfilled", arguments); pendingID(got) == "" {
+			t.Errorf("it does not wait: %s", got)
+		}
+		mia := w.visitor(era, mcptest.Claims{"sub": "mia", "client_id": nil})
+		mia.fulfils(id, "restricted", "fulfilled", arguments).runs(t)
+		p.did(1, 1)
+		if got := agent.fetches(id, "fulfilled", arguments); !got.ran() || pendingID(got) != "" {
+			t.Errorf("what came of it: %s", got)
+		}
+		if got := agent.ask("tools/request", request); got.fault != nil {
+			t.Errorf("requested again: %s", got) // that its proof was taken before only the PDP knows
+		} else if again := mia.fulfils(pendingID(got), "restricted", "fulfilled", arguments); again.ran() {
+			t.Errorf("a second call with one proof: %s", again)
+		} else {
+			agent.fetches(pendingID(got), "fulfilled", arguments).lacks(t, "proof_replayed", "its requester:")
+		}
+		// one that is revoked meanwhile
+		id = agent.shows(p.token, p.proof("fulfilled", arguments)).requests("fulfilled", arguments)
+		p.revoke()
+		mia.fulfils(id, "restricted", "fulfilled", arguments).refused(t, -32001, "", "", "revoked:")
+		agent.fetches(id, "fulfilled", arguments).lacks(t, "revoked")
+		p.did(1, 1)
+		if seen := w.judged(); seen < 2 {
+			t.Errorf("the capability is on record %d times", seen)
+		}
+		for _, secret := range []string{p.token, last} {
+			if strings.Contains(mia.heard.String(), secret) || strings.Contains(w.logs.String(), secret) {
+				t.Error("a token or a proof is in the gateway's log, or was told to who fulfils")
 			}
-			p := w.grant("restricted", 1, counted(2), "fulfilled")
-			thief := w.grant("agent-thief", 2, nil, "fulfilled")
-			if got := agent.shows(thief.token, thief.proof("fulfilled", arguments)).ask("tools/request", `{"name":"fulfilled","arguments":{"n":1}}`); reason(got) != "wrong_holder" {
-				t.Errorf("with another's: %s", got)
-			}
-			id := agent.shows(p.token, p.proof("fulfilled", arguments)).requests("fulfilled", arguments)
-			if p.used() != 0 {
-				t.Errorf("used %d before the fulfilment", p.used())
-			}
-			w.advance(5 * time.Minute)
-			agent = restricted()
-			last := p.proof("fulfilled", arguments)
-			if got := agent.shows(p.token, last).fetches(id, "fulfilled", arguments); pendingID(got) == "" {
-				t.Errorf("it does not wait: %s", got)
-			}
-			mia := w.visitor(era, mcptest.Claims{"sub": "mia", "client_id": nil})
-			got := mia.fulfils(id, "restricted", "fulfilled", arguments)
-			if !got.ran() || len(w.executed()) != 1 || p.used() != 1 {
-				t.Errorf("%s; the server got %q; used %d", got, w.executed(), p.used())
-			}
-			if got := agent.fetches(id, "fulfilled", arguments); !got.ran() || pendingID(got) != "" {
-				t.Errorf("what came of it: %s", got)
-			}
-			if got := agent.ask("tools/request", `{"name":"fulfilled","arguments":{"n":1}}`); got.fault != nil {
-				t.Errorf("requested again: %s", got) // that its proof was taken before only the PDP knows
-			} else if again := mia.fulfils(pendingID(got), "restricted", "fulfilled", arguments); again.ran() {
-				t.Errorf("a second call with one proof: %s", again)
-			} else if ended := agent.fetches(pendingID(got), "fulfilled", arguments); reason(ended) != "proof_replayed" {
-				t.Errorf("its requester is told %s", ended)
-			}
-			// one that is revoked meanwhile
-			id = agent.shows(p.token, p.proof("fulfilled", arguments)).requests("fulfilled", arguments)
-			p.revoke()
-			if got := mia.fulfils(id, "restricted", "fulfilled", arguments); got.ran() || got.code() != -32001 {
-				t.Errorf("revoked: %s", got)
-			}
-			if got := agent.fetches(id, "fulfilled", arguments); reason(got) != "revoked" || len(w.executed()) != 1 {
-				t.Errorf("revoked: %s; the server got %q", got, w.executed())
-			}
-			if seen := w.judged(); seen < 2 {
-				t.Errorf("the capability is on record %d times", seen)
-			}
-			for _, secret := range []string{p.token, last} {
-				if strings.Contains(mia.heard.String(), secret) || strings.Contains(w.logs.String(), secret) {
-					t.Error("a token or a proof is in the gateway's log, or was told to who fulfils")
-				}
-			}
-		})
-	}
+		}
+	})
 }
 
 // TestCapabilityNonce: a client gets the nonce that its next proof needs, with a refusal and with a result.
 func TestCapabilityNonce(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		t.Run(era, func(t *testing.T) {
-			t.Parallel()
-			w := newVault(t, land{serve: func(c *pdpserver.Config) { c.Capabilities.Nonce = "required" }})
-			p, v := w.grant("agent-release", 1, counted(2), "kept"), w.visitor(era, nil)
-			got := v.shows(p.token, p.proof("kept", `{}`)).call("kept", `{}`)
-			if reason(got) != "nonce_required" {
-				t.Fatalf("without: %s", got)
+	inEras(t, func(t *testing.T, era string) {
+		w := newVault(t, land{serve: func(c *pdpserver.Config) { c.Capabilities.Nonce = "required" }})
+		p, v := w.grant("agent-release", 1, counted(2), "kept"), w.visitor(era, nil)
+		got := v.shows(p.token, p.proof("kept", `{}`)).call("kept", `{}`)
+		got.lacks(t, "nonce_required")
+		for range 2 {
+			claim := p.claim("kept", `{}`)
+			if got.fault != nil {
+				claim.Nonce = textOf(t, got.fault.Data, "nonce")
+			} else {
+				claim.Nonce = textOf(t, got.result, "io.policy-service/nonce")
 			}
-			for range 2 {
-				claim := p.claim("kept", `{}`)
-				if got.fault != nil {
-					claim.Nonce = textOf(t, got.fault.Data, "nonce")
-				} else {
-					claim.Nonce = textOf(t, got.result, "io.policy-service/nonce")
-				}
-				if got = v.shows(p.token, p.prove(claim)).call("kept", `{}`); !got.ran() {
-					t.Fatalf("with: %s", got)
-				}
-			}
-			if p.used() != 2 || len(w.executed()) != 2 {
-				t.Errorf("used %d; the server got %q", p.used(), w.executed())
-			}
-		})
-	}
+			got = v.shows(p.token, p.prove(claim)).call("kept", `{}`)
+			got.runs(t)
+		}
+		p.did(2, 2)
+	})
 }
 
 // TestCapabilityOtherwise: where the PDP takes no capability, one that is shown is refused, and where one is required, a call
@@ -577,9 +530,7 @@ func TestCapabilityOtherwise(t *testing.T) {
 				if test.shows {
 					v.shows(p.token, p.proof("kept", `{}`))
 				}
-				if got := v.call("kept", `{}`); reason(got) != test.want {
-					t.Errorf("%s: %s", era, got)
-				}
+				v.call("kept", `{}`).lacks(t, test.want, era)
 			}
 			w.untouched(t)
 			if w.judged() != 0 {

@@ -274,7 +274,7 @@ func notAsPrinted(at string, printed, got jsontext.Value) (faults []string) {
 }
 
 // textOf is a text in a message, wherever it stands.
-func textOf(t *testing.T, text jsontext.Value, name string) string {
+func textOf(t testing.TB, text jsontext.Value, name string) string {
 	t.Helper()
 	found := regexp.MustCompile(`"` + name + `": ?("[^"]+")`).FindSubmatch(text)
 	if found == nil {
@@ -370,7 +370,7 @@ func peerMeanwhile(t *testing.T, page *spoken, era string) {
 	// says is what the agent gets to hear once user-1 has decided.
 	says := func(decision, status, reason string) (answer string) {
 		t.Helper()
-		over := agent.ahead("dangerous_operation", `{"target":"production"}`)
+		over := agent.waits("dangerous_operation", `{"target":"production"}`).ended
 		id := textOf(t, user.gets(t, "000-authorization-request", user.hears("notifications/authorization/request")), "id")
 		got := user.sends(t, jsontext.Value(`{"jsonrpc":"2.0","id":"resp-1","method":"authorization/respond","params":{"authorizationId":"`+id+`","decision":"`+decision+`","reason":`+inText(reason)+`}}`))
 		if !got.ran() || textOf(t, got.result, "authorizationId") != id || textOf(t, got.result, "status") != status {

@@ -53,17 +53,32 @@ const (
 	byForm         = ` user::"alice" form key:gateway`
 )
 
-// says is an answer of alice, whatever happens.
-func says(answer string) func(*world, string, int) string {
-	return func(*world, string, int) string { return answer }
-}
+// act is what somebody does about what alice is asked.
+type act func(w *world, id string)
+
+func approves(who string) act      { return func(w *world, id string) { w.approve(who, id) } }
+func denies(who string) act        { return func(w *world, id string) { w.deny(who, id, "not today") } }
+func revokes(who string) act       { return func(w *world, id string) { w.revoke(who, id) } }
+func delegates(who, to string) act { return func(w *world, id string) { w.delegate(who, id, to) } }
 
 // later has people do something once alice's answer has been counted.
-func (w *world) later(id string, do func()) {
-	w.aside.Go(func() {
-		mcptest.Until(w.t, "alice's answer counts", func() bool { return len(w.votes(id)) > 0 })
-		do()
-	})
+func later(acts ...act) act {
+	return func(w *world, id string) {
+		w.aside.Go(func() {
+			mcptest.Until(w.t, "alice's answer counts", func() bool { return len(w.votes(id)) > 0 })
+			says("", acts...)(w, id, 0)
+		})
+	}
+}
+
+// says is an answer of alice, whatever she is asked, and what happens before it.
+func says(answer string, acts ...act) func(*world, string, int) string {
+	return func(w *world, id string, _ int) string {
+		for _, does := range acts {
+			does(w, id)
+		}
+		return answer
+	}
 }
 
 var peopleOutcomes = []peopleOutcome{{
@@ -92,18 +107,12 @@ var peopleOutcomes = []peopleOutcome{{
 	want: []string{"runs", "runs", "runs"}, votes: []string{"approve" + byForm},
 }, {
 	name: "somebody else denies meanwhile", tool: "pair",
-	asked: func(w *world, id string, _ int) string {
-		w.deny("mia", id, "not today")
-		return saysYes
-	},
-	want: []string{"is denied: not today"}, votes: []string{`deny user::"mia" api`},
+	asked: says(saysYes, denies("mia")),
+	want:  []string{"is denied: not today"}, votes: []string{`deny user::"mia" api`},
 }, {
 	name: "alice approves, and another denies", tool: "pair",
-	asked: func(w *world, id string, _ int) string {
-		w.later(id, func() { w.deny("noah", id, "not today") })
-		return saysYes
-	},
-	want: []string{"is denied: not today"}, votes: []string{"approve" + byForm, `deny user::"noah" api`},
+	asked: says(saysYes, later(denies("noah"))),
+	want:  []string{"is denied: not today"}, votes: []string{"approve" + byForm, `deny user::"noah" api`},
 }, {
 	name: "its time is over", tool: "confirm",
 	asked: func(w *world, _ string, _ int) string {
@@ -113,60 +122,32 @@ var peopleOutcomes = []peopleOutcome{{
 	want: []string{"is denied: nobody decided in time"},
 }, {
 	name: "revoked between rounds", tool: "pair", rounds: true,
-	asked: func(w *world, id string, _ int) string {
-		w.approve("mia", id)
-		w.approve("noah", id)
-		w.revoke("noah", id)
-		return saysYes
-	},
-	want: []string{"is denied: the approval does not count any more"}, votes: []string{`approve user::"mia" api`, `approve user::"noah" api`},
+	asked: says(saysYes, approves("mia"), approves("noah"), revokes("noah")),
+	want:  []string{"is denied: the approval does not count any more"}, votes: []string{`approve user::"mia" api`, `approve user::"noah" api`},
 }, {
 	name: "two approve, alice last", tool: "pair",
-	asked: func(w *world, id string, _ int) string {
-		w.approve("mia", id)
-		return saysYes
-	},
-	want: []string{"runs"}, votes: []string{`approve user::"mia" api`, "approve" + byForm},
+	asked: says(saysYes, approves("mia")),
+	want:  []string{"runs"}, votes: []string{`approve user::"mia" api`, "approve" + byForm},
 }, {
 	name: "two approve, alice first", tool: "pair",
-	asked: func(w *world, id string, _ int) string {
-		w.later(id, func() { w.approve("mia", id) })
-		return saysYes
-	},
-	want: []string{"runs"}, votes: []string{"approve" + byForm, `approve user::"mia" api`},
+	asked: says(saysYes, later(approves("mia"))),
+	want:  []string{"runs"}, votes: []string{"approve" + byForm, `approve user::"mia" api`},
 }, {
 	name: "others approve while she reads", tool: "pair",
-	asked: func(w *world, id string, _ int) string {
-		w.approve("mia", id)
-		w.approve("noah", id)
-		return saysYes
-	},
-	want: []string{"runs"}, votes: []string{`approve user::"mia" api`, `approve user::"noah" api`},
+	asked: says(saysYes, approves("mia"), approves("noah")),
+	want:  []string{"runs"}, votes: []string{`approve user::"mia" api`, `approve user::"noah" api`},
 }, {
 	name: "others approve, and she would rather not", tool: "pair", rounds: true,
-	asked: func(w *world, id string, _ int) string {
-		w.approve("mia", id)
-		w.approve("noah", id)
-		return saysNo
-	},
-	want: []string{"waits"}, votes: []string{`approve user::"mia" api`, `approve user::"noah" api`},
+	asked: says(saysNo, approves("mia"), approves("noah")),
+	want:  []string{"waits"}, votes: []string{`approve user::"mia" api`, `approve user::"noah" api`},
 }, {
 	name: "alice delegates, and so does who decides for her", tool: "delegable",
-	asked: func(w *world, id string, _ int) string {
-		w.later(id, func() {
-			w.delegate("mia", id, "eve")
-			w.approve("eve", id)
-		})
-		return saysMiaDecides
-	},
-	want: []string{"runs"}, votes: []string{"delegate" + byForm, `delegate user::"mia" api`, `approve user::"eve" api`},
+	asked: says(saysMiaDecides, later(delegates("mia", "eve"), approves("eve"))),
+	want:  []string{"runs"}, votes: []string{"delegate" + byForm, `delegate user::"mia" api`, `approve user::"eve" api`},
 }, {
 	name: "alice delegates, and it is denied", tool: "delegable",
-	asked: func(w *world, id string, _ int) string {
-		w.later(id, func() { w.deny("mia", id, "not today") })
-		return saysMiaDecides
-	},
-	want: []string{"is denied: not today"}, votes: []string{"delegate" + byForm, `deny user::"mia" api`},
+	asked: says(saysMiaDecides, later(denies("mia"))),
+	want:  []string{"is denied: not today"}, votes: []string{"delegate" + byForm, `deny user::"mia" api`},
 }, {
 	name: "alice could delegate", tool: "delegable", asked: says(saysApprove),
 	want: []string{"runs"}, votes: []string{"approve" + byForm},
@@ -185,25 +166,18 @@ var peopleOutcomes = []peopleOutcome{{
 	want:  []string{"is changed to " + toMia, "runs"},
 }, {
 	name: "approve at the console", tool: "confirm", page: true,
-	asked: func(w *world, id string, _ int) string {
-		w.atConsole("alice").decide(w.page(id), "approve")
-		return saysOpened
-	},
-	want: []string{"runs"}, votes: []string{`approve user::"alice" console`},
+	asked: says(saysOpened, atThePage("approve")),
+	want:  []string{"runs"}, votes: []string{`approve user::"alice" console`},
 }, {
 	name: "approve at the console, once the page is open", tool: "confirm", page: true,
-	asked: func(w *world, id string, _ int) string {
-		w.aside.Go(func() { w.atConsole("alice").decide(w.page(id), "approve") })
-		return saysOpened
-	},
+	asked: says(saysOpened, func(w *world, id string) {
+		w.aside.Go(func() { atThePage("approve")(w, id) })
+	}),
 	want: []string{"runs"}, votes: []string{`approve user::"alice" console`},
 }, {
 	name: "deny at the console", tool: "confirm", page: true,
-	asked: func(w *world, id string, _ int) string {
-		w.atConsole("alice").decide(w.page(id), "deny")
-		return saysOpened
-	},
-	want: []string{"is denied: I looked at it"}, votes: []string{`deny user::"alice" console`},
+	asked: says(saysOpened, atThePage("deny")),
+	want:  []string{"is denied: I looked at it"}, votes: []string{`deny user::"alice" console`},
 }, {
 	name: "the page is not opened", tool: "confirm", page: true, calls: []string{toAll, toAll},
 	asked: func(_ *world, _ string, round int) string { return []string{saysNo, saysNothing}[round] },
@@ -357,10 +331,6 @@ func rawCalls(era string) func(testing.TB, *world, string, []string, func(jsonte
 	return func(_ testing.TB, w *world, tool string, calls []string, asked func(jsontext.Value) string) (all []mcptest.Answer) {
 		v := w.client(era)
 		for _, arguments := range calls {
-			if asked == nil {
-				all = append(all, seenIn(v.call(tool, arguments)))
-				continue
-			}
 			all = append(all, seenIn(v.converse(tool, arguments, asked)))
 		}
 		return all
@@ -370,8 +340,12 @@ func rawCalls(era string) func(testing.TB, *world, string, []string, func(jsonte
 // converse makes a call, and has somebody answer what the client is asked in its course.
 func (v *visitor) converse(tool, arguments string, asked func(jsontext.Value) string) echo {
 	v.s.t.Helper()
-	if v.era == "legacy" {
-		return v.streamed(tool, arguments, asked)
+	if v.era == "legacy" { // what is asked comes by the answer to the call
+		got, err := v.reads(v.s.t.Context(), tool, arguments, func(id, params jsontext.Value) {
+			v.reply(string(id), asked(params)).has(v.s.t, http.StatusAccepted)
+		})
+		orFail(v.s.t, err)
+		return got
 	}
 	got := v.call(tool, arguments)
 	for range 10 {
@@ -397,53 +371,24 @@ func (v *visitor) converse(tool, arguments string, asked func(jsontext.Value) st
 	return got
 }
 
-// streamed is converse in the legacy era: what is asked comes by the answer to the call.
-func (v *visitor) streamed(tool, arguments string, asked func(jsontext.Value) string) echo {
-	v.s.t.Helper()
-	got, err := v.reads(v.s.t.Context(), tool, arguments, func(id, params jsontext.Value) {
-		v.reply(string(id), asked(params)).has(v.s.t, http.StatusAccepted)
-	})
-	orFail(v.s.t, err)
-	return got
-}
-
 // reads calls a tool in the legacy era, and gives what came until the end. Asked gets each question as it comes.
 func (v *visitor) reads(ctx context.Context, tool, arguments string, asked func(id, params jsontext.Value)) (got echo, err error) {
 	params := `{"name":"` + tool + `","arguments":` + arguments + `}`
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, v.s.url, strings.NewReader(v.text("tools/call", params)))
-	if err != nil {
-		return got, err
-	}
-	for all := range slices.Chunk(v.headers("tools/call", params), 2) {
-		r.Header.Set(all[0], all[1])
-	}
-	answer, err := v.client.Do(r)
+	answer, err := v.sendTo(ctx, http.MethodPost, v.s.url, v.text("tools/call", params), v.headers("tools/call", params)...)
 	if err != nil {
 		return got, err
 	}
 	defer func() { _ = answer.Body.Close() }()
-	var text strings.Builder
-	lines := bufio.NewScanner(answer.Body)
-	lines.Buffer(nil, 4<<20)
-	for lines.Scan() {
-		text.WriteString(lines.Text() + "\n")
-		var m struct {
-			ID     jsontext.Value `json:"id"`
-			Method string         `json:"method"`
-			Params jsontext.Value `json:"params"`
+	c, text := called{lines: bufio.NewScanner(answer.Body)}, ""
+	c.lines.Buffer(nil, 4<<20)
+	for {
+		said, asks := c.next()
+		text += said
+		if !asks {
+			return readAnswer(answer, []byte(text)), nil
 		}
-		data, ok := strings.CutPrefix(lines.Text(), "data: ")
-		if !ok || data == "" {
-			continue
-		}
-		if err := json.Unmarshal([]byte(data), &m); err != nil {
-			return got, err
-		}
-		if m.Method == "elicitation/create" {
-			asked(m.ID, m.Params)
-		}
+		asked(jsontext.Value(c.id), c.params)
 	}
-	return readAnswer(answer, []byte(text.String())), nil
 }
 
 // sdkCalls is a client of the SDK.

@@ -3,7 +3,6 @@ package mcp_test
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
@@ -18,7 +17,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/mcp"
-	"policy-service/pdp/mcp/mcptest"
 )
 
 // elicitation is what a client is asked, as far as it is looked at.
@@ -27,12 +25,15 @@ type elicitation struct {
 	Message         string `json:"message"`
 	URL             string `json:"url"`
 	RequestedSchema struct {
-		Properties map[string]jsontext.Value `json:"properties"`
-		Required   []string                  `json:"required"`
+		Properties map[string]struct {
+			Type    string         `json:"type"`
+			Title   string         `json:"title"`
+			Default jsontext.Value `json:"default"`
+		} `json:"properties"`
 	} `json:"requestedSchema"`
 	Meta struct {
-		Type     string `json:"elicitationType"`
 		Original struct {
+			Tool      string         `json:"tool"`
 			Arguments jsontext.Value `json:"arguments"`
 		} `json:"originalRequest"`
 	} `json:"_meta"`
@@ -44,119 +45,41 @@ func elicitationOf(t testing.TB, params jsontext.Value) (e elicitation) {
 	return e
 }
 
-// Under "second-person" no form and no address is shown to the agent's own person, nor to an operator whose agent calls. What
-// they accept all the same is nothing.
-func TestPeopleAreNotAskedInTheClient(t *testing.T) {
-	t.Parallel()
-	for _, era := range eras {
-		for _, sub := range []string{"alice", "mia"} {
-			t.Run(era+"/"+sub, func(t *testing.T) {
-				t.Parallel()
-				w := newPeople(t, land{change: hasten})
-				v := w.takesForms(era, mcptest.Claims{"sub": sub})
-				got := v.call("second-person", toAll)
-				if got.code() != -32001 || strings.Contains(got.text, "elicitation/create") {
-					t.Fatalf("the client is asked: %s", got)
-				}
-				id := w.asks("second-person")
-				// Whatever is made of what they know, it is no answer.
-				own := w.patient().takesForms(era, mcptest.Claims{"sub": sub})
-				confirm := own.dialogue("confirm", toAll)
-				for _, key := range []string{id, "approval", confirm.modern.key(), strings.Trim(confirm.legacy.id, `"`)} {
-					if era == "legacy" {
-						if own := strings.Trim(confirm.legacy.id, `"`); key != own && key != "" {
-							if got := v.reply(inText(key), saysYes); got.status == http.StatusAccepted {
-								t.Errorf("%q was taken: %s", key, got)
-							}
-						}
-						continue
-					}
-					answers := `{` + inText(key) + `:` + saysYes + `}`
-					for _, again := range []echo{
-						v.ask("tools/call", `{"name":"second-person","arguments":`+toAll+`,"inputResponses":`+answers+`}`),
-						v.retry("second-person", toAll, inText(id), answers),
-						v.retry("second-person", toAll, inText(confirm.modern.State), answers),
-					} {
-						if again.ran() {
-							t.Errorf("%q: %s", key, again)
-						}
-					}
-				}
-				w.unmoved(t, "after all that", "second-person", w.asks("second-person"), 0)
-				w.onRecord(id, "filed")
-				// What was asked in between waits for its answer still.
-				confirm.answer(own, saysYes)
-				confirm.end().runs(t)
-				w.approve("noah", id)
-				v.call("second-person", toAll).runs(t)
-				w.ran("second-person", toAll)
-			})
-		}
-	}
-}
-
 // page is where an approval request stands in the console.
 func (w *world) page(id string) string { return w.pdp.ConsoleURL() + "/approvals/" + id }
 
-// browser is a browser in which somebody has logged in to the console.
-type browser struct {
-	w      *world
-	client *http.Client
-}
-
-// atConsole logs somebody in with their key.
-func (w *world) atConsole(who string) browser {
-	w.t.Helper()
-	jar, err := cookiejar.New(nil)
-	orFail(w.t, err)
-	b := browser{w, &http.Client{Jar: jar}}
-	if page := b.post(w.pdp.ConsoleURL()+"/login", url.Values{"key": {w.keys[who]}}); !strings.Contains(page, who) {
-		w.t.Fatalf("%s is not logged in: %s", who, page)
-	}
-	return b
-}
-
-func (b browser) get(at string) string {
-	b.w.t.Helper()
-	return b.read(b.client.Get(at))
-}
-
-// post sends a form as a page of the console does.
-func (b browser) post(at string, form url.Values) string {
-	b.w.t.Helper()
-	r, err := http.NewRequestWithContext(b.w.t.Context(), http.MethodPost, at, strings.NewReader(form.Encode()))
-	orFail(b.w.t, err)
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	r.Header.Set("Sec-Fetch-Site", "same-origin")
-	return b.read(b.client.Do(r))
-}
-
-func (b browser) read(r *http.Response, err error) string {
-	b.w.t.Helper()
-	orFail(b.w.t, err)
-	defer func() { _ = r.Body.Close() }()
-	text, err := io.ReadAll(r.Body)
-	orFail(b.w.t, err)
-	if r.StatusCode != http.StatusOK {
-		b.w.t.Fatalf("%s: %s %s", r.Request.URL, r.Status, text)
-	}
-	return string(text)
-}
-
 var consoleForm = regexp.MustCompile(`<form method="post" action="([^"]*/decision)"[^>]*>\s*<input type="hidden" name="token" value="([^"]*)"><input type="hidden" name="version" value="([^"]*)"><input type="hidden" name="shown" value="([^"]*)">`)
 
-// decide approves or denies on the page of a request.
-func (b browser) decide(at, decision string) {
-	b.w.t.Helper()
-	m := consoleForm.FindStringSubmatch(b.get(at))
-	if m == nil {
-		b.w.t.Fatalf("there is nothing to decide at %s", at)
+// atThePage has alice log in to the console, and decide on the page of the request.
+func atThePage(decision string) act {
+	return func(w *world, id string) {
+		w.t.Helper()
+		jar, err := cookiejar.New(nil)
+		orFail(w.t, err)
+		browser := visitor{client: &http.Client{Jar: jar}}
+		sends := func(verb, to string, form url.Values) string {
+			w.t.Helper()
+			r, err := browser.sendTo(w.t.Context(), verb, to, form.Encode(), "Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin")
+			orFail(w.t, err)
+			text := readAll(w.t, r.Body)
+			if r.StatusCode != http.StatusOK {
+				w.t.Fatalf("%s: %s %s", to, r.Status, text)
+			}
+			return text
+		}
+		if page := sends(http.MethodPost, w.pdp.ConsoleURL()+"/login", url.Values{"key": {w.keys["alice"]}}); !strings.Contains(page, "alice") {
+			w.t.Fatalf("alice is not logged in: %s", page)
+		}
+		m := consoleForm.FindStringSubmatch(sends(http.MethodGet, w.page(id), nil))
+		if m == nil {
+			w.t.Fatal("there is nothing to decide")
+		}
+		page, err := url.Parse(w.page(id))
+		orFail(w.t, err)
+		to, err := page.Parse(m[1])
+		orFail(w.t, err)
+		sends(http.MethodPost, to.String(), url.Values{"token": {m[2]}, "version": {m[3]}, "shown": {m[4]}, "decision": {decision}, "reason": {"I looked at it"}})
 	}
-	page, err := url.Parse(at)
-	orFail(b.w.t, err)
-	to, err := page.Parse(m[1])
-	orFail(b.w.t, err)
-	b.post(to.String(), url.Values{"token": {m[2]}, "version": {m[3]}, "shown": {m[4]}, "decision": {decision}, "reason": {"I looked at it"}})
 }
 
 // A client is asked in the ways that it says it takes, and by what the operator has named first. `elicitation: {}` is forms.
@@ -179,9 +102,7 @@ func TestPeopleAreAskedAsTheirClientTakes(t *testing.T) {
 					want = channels[n]
 				}
 				for _, era := range eras {
-					v := w.stranger(era, w.issuer.Token(t, nil))
-					v.capabilities = capabilities
-					v.begin()
+					v := w.saying(capabilities, era, nil)
 					all.Go(func() {
 						asked := nothing
 						got := v.converse("confirm", `{"by":`+inText(era+capabilities)+`}`, func(params jsontext.Value) string {

@@ -355,10 +355,7 @@ func (w *world) client(era string) *visitor { return w.replicas[0].takesForms(er
 // takesForms comes with the claims that differ from alice's, and takes forms and addresses.
 func (s *siege) takesForms(era string, claims mcptest.Claims) *visitor {
 	s.t.Helper()
-	if era == "legacy" {
-		return s.listener(claims)
-	}
-	return s.person(claims)
+	return s.saying(`{"elicitation":{"form":{},"url":{}}}`, era, claims)
 }
 
 // plain is a client of alice's agent that takes neither.
@@ -454,21 +451,9 @@ func (d *dialogue) repeats(by *visitor, answers string) (got echo) {
 func (d *dialogue) end() echo {
 	d.v.s.t.Helper()
 	if d.v.era == "legacy" {
-		stream := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}}
-		return readAnswer(stream, []byte(d.legacy.rest(d.v.s.t)))
+		return d.legacy.end(d.v.s.t)
 	}
 	return <-d.over
-}
-
-// form has the fields of the form by their names, none if it is no form.
-func (d *dialogue) form() map[string]jsontext.Value {
-	var params struct {
-		RequestedSchema struct {
-			Properties map[string]jsontext.Value `json:"properties"`
-		} `json:"requestedSchema"`
-	}
-	orFail(d.v.s.t, json.Unmarshal(d.asked, &params))
-	return params.RequestedSchema.Properties
 }
 
 // inEras runs a test in each era, all at once.
@@ -517,14 +502,6 @@ func (w *world) voted(id string, want ...string) {
 	w.t.Helper()
 	if got := w.votes(id); !slices.Equal(got, want) {
 		w.t.Errorf("they say %q, want %q", got, want)
-	}
-}
-
-// onRecord fails unless just these steps of an approval request are on record.
-func (w *world) onRecord(id string, want ...string) {
-	w.t.Helper()
-	if got := w.steps(id); !slices.Equal(got, want) {
-		w.t.Errorf("on record is %q, want %q", got, want)
 	}
 }
 

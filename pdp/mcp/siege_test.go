@@ -218,16 +218,21 @@ const modernVersion = "2026-07-28"
 // visitor comes with the claims that differ from alice's, and begins.
 func (s *siege) visitor(era string, claims mcptest.Claims) *visitor {
 	s.t.Helper()
-	v := s.stranger(era, s.issuer.Token(s.t, claims))
-	v.begin()
-	return v
+	return s.saying("{}", era, claims)
 }
 
 // speaker is a visitor whose client says that it speaks MCPx.
 func (s *siege) speaker(era string, claims mcptest.Claims) *visitor {
 	s.t.Helper()
+	says := map[string]string{"legacy": `{"experimental":{"io.policy-service/tool-requests":{}}}`, "modern": `{"extensions":{"io.policy-service/tool-requests":{}}}`}
+	return s.saying(says[era], era, claims)
+}
+
+// saying is a visitor whose client says that it has these capabilities.
+func (s *siege) saying(capabilities, era string, claims mcptest.Claims) *visitor {
+	s.t.Helper()
 	v := s.stranger(era, s.issuer.Token(s.t, claims))
-	v.capabilities = map[string]string{"legacy": `{"experimental":{"io.policy-service/tool-requests":{}}}`, "modern": `{"extensions":{"io.policy-service/tool-requests":{}}}`}[era]
+	v.capabilities = capabilities
 	v.begin()
 	return v
 }
@@ -331,10 +336,11 @@ func (v *visitor) send(body string, headers ...string) echo {
 	return got
 }
 
-func (v *visitor) try(ctx context.Context, verb, body string, headers ...string) (echo, error) {
-	r, err := http.NewRequestWithContext(ctx, verb, v.s.url, strings.NewReader(body))
+// sendTo sends a request to a URL.
+func (v *visitor) sendTo(ctx context.Context, verb, to, body string, headers ...string) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, verb, to, strings.NewReader(body))
 	if err != nil {
-		return echo{}, err
+		return nil, err
 	}
 	for i := 0; i+1 < len(headers); i += 2 {
 		switch name, value := headers[i], headers[i+1]; {
@@ -348,7 +354,11 @@ func (v *visitor) try(ctx context.Context, verb, body string, headers ...string)
 			r.Header.Set(name, value)
 		}
 	}
-	response, err := v.client.Do(r)
+	return v.client.Do(r)
+}
+
+func (v *visitor) try(ctx context.Context, verb, body string, headers ...string) (echo, error) {
+	response, err := v.sendTo(ctx, verb, v.s.url, body, headers...)
 	if err != nil {
 		return echo{}, err
 	}
@@ -366,12 +376,7 @@ func (v *visitor) opens(ctx context.Context, verb, method, params string) *http.
 	if verb == http.MethodPost {
 		body = v.text(method, params)
 	}
-	r, err := http.NewRequestWithContext(ctx, verb, v.s.url, strings.NewReader(body))
-	orFail(v.s.t, err)
-	for all := range slices.Chunk(v.headers(method, params), 2) {
-		r.Header.Set(all[0], all[1])
-	}
-	answer, err := v.client.Do(r)
+	answer, err := v.sendTo(ctx, verb, v.s.url, body, v.headers(method, params)...)
 	orFail(v.s.t, err)
 	return answer
 }

@@ -662,23 +662,9 @@ func (c *teller) requests(h *hearing, verb, to, body string, headers []string) {
 	ctx, cancel := context.WithCancel(c.x.t.Context())
 	items := make(chan heardItem, 1024) // those of this request: a message that comes again is heard by h, too
 	h.items, h.end = items, cancel
-	r, err := http.NewRequestWithContext(ctx, verb, to, strings.NewReader(body))
-	orFail(c.x.t, err)
-	for i := 0; i+1 < len(headers); i += 2 {
-		switch name, value := headers[i], headers[i+1]; {
-		case strings.EqualFold(name, "host"):
-			r.Host = value
-		case strings.HasPrefix(name, "+"):
-			r.Header.Add(name[1:], value)
-		case value == "":
-			r.Header.Del(name)
-		default:
-			r.Header.Set(name, value)
-		}
-	}
 	go func() {
 		defer func() { items <- heardItem{over: true} }()
-		response, err := c.client.Do(r)
+		response, err := c.sendTo(ctx, verb, to, body, headers...)
 		if err != nil {
 			return
 		}

@@ -104,7 +104,7 @@ func TestMetrics(t *testing.T) {
 }
 
 // readAll reads an answer to its end.
-func readAll(t *testing.T, body io.ReadCloser) string {
+func readAll(t testing.TB, body io.ReadCloser) string {
 	t.Helper()
 	defer func() { _ = body.Close() }()
 	b, err := io.ReadAll(body)

@@ -56,7 +56,7 @@ func TestApproveLegacyIDs(t *testing.T) {
 	number, _ := rpc.ReadID(jsontext.Value(`7`))
 	for name, id := range map[string]rpc.ID{
 		"another session's": sealed(seal.Approval, other.ID), "nobody's": sealed(seal.Approval, ""), "a server's": sealed(seal.RequestID, s.ID),
-		"a state": sealed(seal.RequestState, s.ID), "a session": rpc.StringID(s.ID), "a number": number, "nothing": {},
+		"a state": sealed(seal.RequestState, s.ID), "sealed as a session": sealed(seal.Session, s.ID), "a session": rpc.StringID(s.ID), "a number": number, "nothing": {},
 	} {
 		if q, ok := g.Question(s, id); ok {
 			t.Errorf("%s: %+v", name, q)
