@@ -25,6 +25,9 @@ const (
 	exportsRetry   = 10 * time.Second
 )
 
+// slowReaders is the limit of a reader that is cut off.
+const slowReaders = "slow_readers"
+
 var errStopping = errors.New("the server is stopping")
 
 // readsAll gives an auditor a place to read the whole log, until the credential ends, or
@@ -39,7 +42,10 @@ func (a *Audit) readsAll(c echo.Context, who auditor) (*slowWriter, func(), erro
 		door:    a.Door,
 		carrier: a.Door.Carrier(c),
 	}
-	place, err := a.Exports.Take(waits, who.Caller.Name, w.cut)
+	place, err := a.Exports.Take(waits, who.Caller.Name, func() {
+		a.Door.Refused(slowReaders) // here, because the piece may still be taken, and then the next one fails
+		w.cut()
+	})
 	if err != nil {
 		p := door.TooMany("exports", exportsRetry, http.StatusServiceUnavailable,
 			"the whole log is being read by as many as may at once; ask again after Retry-After seconds")
@@ -137,8 +143,8 @@ func (w *slowWriter) piece(b []byte) (n int, err error) {
 	n, err = w.to.Write(b)
 	w.place.Works()
 	w.door.Connections.Moved(w.carrier)
-	if err != nil && (w.place.WasPushed() || time.Since(begun) >= ExportPatience) {
-		w.door.Refused("slow_readers")
+	if err != nil && time.Since(begun) >= ExportPatience && !w.place.WasPushed() {
+		w.door.Refused(slowReaders)
 	}
 	if err == nil {
 		err = w.deadline(time.Time{})
