@@ -370,7 +370,17 @@ func (e *Engine) Copy() (copied *os.File, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, plainfile.Remove(name)) }()
-	db, err := boltfile.Open(name, e.Errors.Damaged, boltfile.ToWrite, bbolt.Options{NoSync: true, PageSize: e.db.Info().PageSize})
+	options := bbolt.Options{NoSync: true}
+	err = e.guard(func() error {
+		return e.db.View(func(tx *bbolt.Tx) error { // outside of a transaction a writer may be mapping the file anew
+			options.PageSize = tx.DB().Info().PageSize
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	db, err := boltfile.Open(name, e.Errors.Damaged, boltfile.ToWrite, options)
 	if err != nil {
 		return nil, err
 	}
