@@ -1404,8 +1404,12 @@ func (x *telling) instead(text string) {
 	if status != "ends" {
 		orFail(x.t, err)
 	}
+	isAbout := func(path string, asks []byte) bool { return decides(path) && strings.Contains(string(asks), about) }
+	if strings.HasPrefix(about, "/") {
+		isAbout = func(path string, _ []byte) bool { return strings.HasSuffix(path, about) }
+	}
 	x.tap.answers(func(w http.ResponseWriter, r *http.Request, asks []byte) bool {
-		if path := strings.HasPrefix(about, "/"); path && !strings.HasSuffix(r.URL.Path, about) || !path && !(decides(r.URL.Path) && strings.Contains(string(asks), about)) {
+		if !isAbout(r.URL.Path, asks) {
 			return false
 		}
 		if status == "ends" {
