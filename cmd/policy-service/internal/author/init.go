@@ -116,8 +116,9 @@ func fill(template, user string) (fstest.MapFS, error) {
 	examples, more := pdp.Examples(pdp.FS(bundle))
 	r := results{bundle: loaded}
 	if problems = append(problems, more...); len(problems) == 0 {
+		decider := pdp.Of(loaded, pdp.Options{})
 		for _, e := range examples {
-			r.run(pdp.Of(loaded, pdp.Options{}), e)
+			r.run(decider, e)
 		}
 	}
 	if len(problems) > 0 || r.failed() > 0 {
