@@ -14,8 +14,8 @@ import (
 )
 
 // TestIdleMemory: with the starter bundle the program takes little memory when it idles, and keeps little after it was busy.
-// The second bound is of its own memory alone, without the pages of the log that the kernel keeps: the collector leaves
-// room for 32 MiB of garbage. Both are of a machine that gives huge pages only on demand: elsewhere the kernel rounds some
+// The second bound is of its own memory alone, without the pages of the log that the kernel keeps, once Go has collected the
+// garbage by itself. Both are of a machine that gives huge pages only on demand: elsewhere the kernel rounds some
 // areas up to 2 MiB, which the program does not use.
 func TestIdleMemory(t *testing.T) {
 	night.Measures(t)
@@ -55,9 +55,12 @@ func TestIdleMemory(t *testing.T) {
 // awaitMemory waits until the server takes no more memory than so many MiB.
 func (v *victim) awaitMemory(t *testing.T, what string, most int) {
 	t.Helper()
-	err := untilDone(t.Context(), what, func() (bool, error) { return v.memory(t, what) <= most, nil })
-	if err != nil {
-		t.Fatalf("%v: it is %d MiB, want at most %d; of its own %d, of files %d", err, v.memory(t, what), most,
-			v.memory(t, "RssAnon:"), v.memory(t, "RssFile:"))
+	var err error
+	for range 6 { // minutes: a process that allocates nothing is collected each two, and gives the room back after the second time
+		if err = untilDone(t.Context(), what, func() (bool, error) { return v.memory(t, what) <= most, nil }); err == nil {
+			return
+		}
 	}
+	t.Fatalf("%v: it is %d MiB, want at most %d; of its own %d, of files %d", err, v.memory(t, what), most,
+		v.memory(t, "RssAnon:"), v.memory(t, "RssFile:"))
 }

@@ -10,6 +10,7 @@ import (
 	"runtime/metrics"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // memoryShare is the part of a container's memory that the heap may take. The rest is for stacks, for the pages of the
@@ -47,22 +48,38 @@ func containerMemory(root fs.FS) (limit int64) {
 	return limit
 }
 
-// room is allocated before the next garbage collection, unless more than that lives. By itself Go collects when the heap
-// has doubled: with a small bundle that is every hundred requests.
-const room = 32 << 20
+// So much is allocated before the next garbage collection, unless more than that lives. By itself Go collects when the heap
+// has doubled: with a small bundle that is every hundred requests. A process that becomes calm is collected after two minutes
+// at the latest, and has the small room from then on. Go gives back the rest with the collection after that.
+const (
+	busyRoom = 64 << 20
+	calmRoom = 16 << 20
+	// A process is calm if its last garbage collection was longer ago.
+	busyTime = 10 * time.Second
+)
 
 // LeaveRoom sets GOGC by the heap that lives, now and after each garbage collection: a bundle or requests may have made it
 // grow. If GOGC is set, it decides.
-func LeaveRoom() {
+func LeaveRoom() { leaveRoom(calmRoom) }
+
+func leaveRoom(room uint64) {
 	if os.Getenv("GOGC") != "" {
 		return
 	}
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(live)
-	debug.SetGCPercent(percentFor(live[0].Value.Uint64()))
+	debug.SetGCPercent(percentFor(live[0].Value.Uint64(), room))
 	cycle := new(*int) // not reachable from here on
-	runtime.AddCleanup(cycle, func(int) { LeaveRoom() }, 0)
+	runtime.AddCleanup(cycle, func(begun time.Time) { leaveRoom(roomAfter(time.Since(begun))) }, time.Now())
+}
+
+// roomAfter is the room of a process that needed so long to fill it.
+func roomAfter(cycle time.Duration) uint64 {
+	if cycle > busyTime {
+		return calmRoom
+	}
+	return busyRoom
 }
 
 // percentFor is the GOGC that leaves room. The heap may always double.
-func percentFor(live uint64) int { return max(100, int(100*room/max(live, 1<<20))) }
+func percentFor(live, room uint64) int { return max(100, int(100*room/max(live, 1<<20))) }

@@ -6,6 +6,7 @@ import (
 	"runtime/metrics"
 	"testing"
 	"testing/fstest"
+	"time"
 )
 
 func TestContainerMemory(t *testing.T) {
@@ -33,9 +34,12 @@ func TestContainerMemory(t *testing.T) {
 
 func TestPercentFor(t *testing.T) {
 	for live, want := range map[uint64]int{0: 3200, 4 << 20: 800, 32 << 20: 100, 150 << 20: 100} {
-		if got := percentFor(live); got != want {
+		if got := percentFor(live, 32<<20); got != want {
 			t.Errorf("%d: got %d, want %d", live, got, want)
 		}
+	}
+	if busy, calm := roomAfter(time.Second), roomAfter(time.Minute); busy != busyRoom || calm != calmRoom {
+		t.Errorf("got %d for a busy process, and %d for a calm one", busy, calm)
 	}
 }
 
@@ -54,11 +58,11 @@ func TestLeaveRoom(t *testing.T) {
 	}
 	t.Setenv("GOGC", "")
 	runtime.GC()
-	small := uint64(percentFor(0))
+	small := uint64(percentFor(0, calmRoom))
 	if LeaveRoom(); gogc() <= 100 {
 		t.Errorf("GOGC is %d while the heap is small, and %d at most", gogc(), small)
 	}
-	held := make([]byte, 2*room)
+	held := make([]byte, 2*busyRoom)
 	for gogc() != 100 {
 		runtime.GC()
 	}
