@@ -137,27 +137,48 @@ func TestConsoleOfReplicas(t *testing.T) {
 	g.in("the next oldest", second, true)
 }
 
+// consoleValues are the values of the consoles in etcd, as another program reads and changes them.
+type consoleValues struct {
+	t      *testing.T
+	client *clientv3.Client
+}
+
+func (g *group) consoleValues() consoleValues {
+	g.t.Helper()
+	client, err := etcdtest.Dial(g.net[0].Endpoints()...)
+	must(g.t, err)
+	g.t.Cleanup(func() { _ = client.Close() })
+	return consoleValues{g.t, client}
+}
+
+const consoleKeys = "/policy-service/v1/console/"
+
+// get returns the values of a kind, by their keys.
+func (v consoleValues) get(kind string) map[string]string {
+	v.t.Helper()
+	got, err := v.client.Get(v.t.Context(), consoleKeys+"v/"+kind, clientv3.WithPrefix())
+	must(v.t, err)
+	all := map[string]string{}
+	for _, kv := range got.Kvs {
+		all[string(kv.Key)] = string(kv.Value)
+	}
+	return all
+}
+
+// change makes a change as one of the replicas' own transactions: what each of them reads next is from after it. Of any other
+// change they learn when their watch brings it.
+func (v consoleValues) change(change clientv3.Op) {
+	v.t.Helper()
+	_, err := v.client.Txn(v.t.Context()).Then(change, clientv3.OpPut(consoleKeys+"rev", "another program")).Commit()
+	must(v.t, err)
+}
+
 // A program that can write to etcd ends sessions, and brings none back.
 func TestConsoleWriterToEtcd(t *testing.T) {
 	t.Parallel()
 	g := openConsoles(t, 2)
-	client, err := etcdtest.Dial(g.net[0].Endpoints()...)
-	must(t, err)
-	t.Cleanup(func() { _ = client.Close() })
-	const prefix = "/policy-service/v1/console/v/s/"
-	sessions := func() map[string]string {
-		got, err := client.Get(t.Context(), prefix, clientv3.WithPrefix())
-		must(t, err)
-		all := map[string]string{}
-		for _, kv := range got.Kvs {
-			all[string(kv.Key)] = string(kv.Value)
-		}
-		return all
-	}
-	put := func(key, value string) {
-		_, err := client.Put(t.Context(), key, value)
-		must(t, err)
-	}
+	etcd := g.consoleValues()
+	sessions := func() map[string]string { return etcd.get("s/") }
 	mia := g.loggedIn("mia", 0)
 	mias := sessions()
 	if len(mias) != 1 {
@@ -170,15 +191,14 @@ func TestConsoleWriterToEtcd(t *testing.T) {
 		copied := g.copied(mia)
 		g.logsOut(mia, 0, 1).is(t, "logging out", http.StatusSeeOther)
 		for range 3 { // at its first, second and third version
-			put(key, value)
+			etcd.change(clientv3.OpPut(key, value))
 			g.in("a session that was put back", copied, false)
 		}
-		_, err := client.Delete(t.Context(), key)
-		must(t, err)
+		etcd.change(clientv3.OpDelete(key))
 
 		noah := g.loggedIn("noah", 1)
 		for noahs := range sessions() {
-			put(noahs, value)
+			etcd.change(clientv3.OpPut(noahs, value))
 		}
 		g.in("mia's session in the place of noah's", noah, false)
 	}
@@ -263,19 +283,14 @@ func TestConsoleOfReplicasByIssuer(t *testing.T) {
 func TestConsoleDamagedInEtcd(t *testing.T) {
 	t.Parallel()
 	g := openConsoles(t, 2)
-	client, err := etcdtest.Dial(g.net[0].Endpoints()...)
-	must(t, err)
-	t.Cleanup(func() { _ = client.Close() })
+	etcd := g.consoleValues()
 	damage := func(kind string) {
-		prefix := "/policy-service/v1/console/v/" + kind
-		got, err := client.Get(t.Context(), prefix, clientv3.WithPrefix())
-		must(t, err)
-		if len(got.Kvs) == 0 {
+		all := etcd.get(kind)
+		if len(all) == 0 {
 			t.Fatalf("etcd has no %s", kind)
 		}
-		for _, kv := range got.Kvs {
-			_, err := client.Put(t.Context(), string(kv.Key), "damaged")
-			must(t, err)
+		for key := range all {
+			etcd.change(clientv3.OpPut(key, "damaged"))
 		}
 	}
 	again := func(by *http.Client, who string, n int) {
