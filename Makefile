@@ -21,6 +21,9 @@ export FIRST_CURL
 # Without the paths of this checkout in it, what one checkout compiled serves every other one.
 export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 
+# What is tested and looked at is what is released, without C: so it is compiled once for all of it. The race detector needs C.
+export CGO_ENABLED := 0
+
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 .PHONY: help build release image run first-curl cluster mcp-demo mcp-try test race npm npm-changed lint lint-rare ci night whole race-whole measure \
@@ -30,7 +33,7 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # What is tried here is what is released: the same file, byte for byte. The go command writes the tag and the commit into it.
-BUILD = CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w'
+BUILD = $(GO) build -trimpath -ldflags='-s -w'
 
 build: ## build bin/policy-service, one static binary
 	@echo "compiling bin/policy-service: some minutes the first time, seconds after that"
@@ -88,7 +91,7 @@ test: ## run the tests (needs Go, make and curl; about 5 minutes)
 	$(TESTS) $(GO_TEST) -short -p $(AT_ONCE) $(LONGEST) ./...
 
 # A program built with the detector sleeps a second before it ends, so that what still runs may report.
-RACE = GORACE="$${GORACE:-atexit_sleep_ms=50}" $(GO) run ./.ci/tests
+RACE = CGO_ENABLED=1 GORACE="$${GORACE:-atexit_sleep_ms=50}" $(GO) run ./.ci/tests
 
 race: ## run the tests of .ci/race with the race detector (needs a C compiler)
 	@$(RACE) -list .ci/race $(GO_TEST) -race -short

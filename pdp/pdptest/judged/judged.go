@@ -54,7 +54,7 @@ func build(module, name string) (string, error) {
 		}
 	}
 	tool := exec.Command("go", "tool", "-C", filepath.Join(root, below), "-n", name)
-	tool.Env = append(os.Environ(), "GOFLAGS=-trimpath", "GOWORK=off")
+	tool.Env = append(os.Environ(), "GOFLAGS=-trimpath", "GOWORK=off", "CGO_ENABLED=0") // as make has it, under the race detector, too
 	path, err := output(tool)
 	if err == nil {
 		err = os.Setenv(built, path)
