@@ -47,7 +47,7 @@ func open(t testing.TB, n int) (all []*etcd.Engine, client *clientv3.Client, pre
 	prefix = "/" + rand.Text() + "/"
 	for range n {
 		client = dial(t)
-		e := etcd.New(etcd.Options{Client: client, Prefix: prefix, Errors: known})
+		e := etcd.New(etcd.Options{Client: client, Prefix: prefix, Errors: known, Timeout: etcdtest.Patience})
 		must(t, e.Open())
 		t.Cleanup(func() { _ = e.Close() })
 		all = append(all, e)

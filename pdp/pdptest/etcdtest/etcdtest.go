@@ -669,6 +669,9 @@ func alone(t testing.TB, scheme string, flags ...string) (client string, stdin i
 	return client, stdin, err
 }
 
+// Patience is how long a call of etcd may take in tests in which etcd is there, however busy the machine is.
+const Patience = 30 * time.Second
+
 // Engine is the engine of one process on a prefix.
 func Engine(t testing.TB, prefix string, known ledger.Errors) *etcd.Engine {
 	t.Helper()
@@ -677,5 +680,5 @@ func Engine(t testing.TB, prefix string, known ledger.Errors) *etcd.Engine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	return etcd.New(etcd.Options{Client: client, Prefix: prefix + "/", Errors: known})
+	return etcd.New(etcd.Options{Client: client, Prefix: prefix + "/", Errors: known, Timeout: Patience})
 }

@@ -35,7 +35,7 @@ func share(t *testing.T) *sharing {
 }
 
 func (s *sharing) options(endpoints ...string) SharedKeys {
-	return s.optionsWithin(30*time.Second, endpoints...)
+	return s.optionsWithin(etcdtest.Patience, endpoints...)
 }
 
 // optionsWithin are those of a replica each of whose calls of etcd may take so long.
