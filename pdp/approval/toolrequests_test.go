@@ -203,12 +203,12 @@ func TestToolRequestPutBack(t *testing.T) {
 				continue
 			}
 			if deletes {
-				_, err := client.Delete(ctx, string(kv.Key))
+				_, err := etcdtest.Change(ctx, client, prefix+"/", clientv3.OpDelete(string(kv.Key)))
 				must(t, err)
 			}
-			put, err := client.Put(ctx, string(kv.Key), string(kv.Value))
+			put, err := etcdtest.Change(ctx, client, prefix+"/", clientv3.OpPut(string(kv.Key), string(kv.Value)))
 			must(t, err)
-			for _, revision := range []int64{put.Header.Revision, kv.ModRevision} {
+			for _, revision := range []int64{put, kv.ModRevision} {
 				if taken.Revision = uint64(revision); takes(ctx, s, taken) == nil {
 					t.Errorf("put back (deleted: %t), it is taken as of %d", deletes, revision)
 				}

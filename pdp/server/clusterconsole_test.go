@@ -165,11 +165,9 @@ func (v consoleValues) get(kind string) map[string]string {
 	return all
 }
 
-// change makes a change as one of the replicas' own transactions: what each of them reads next is from after it. Of any other
-// change they learn when their watch brings it.
 func (v consoleValues) change(change clientv3.Op) {
 	v.t.Helper()
-	_, err := v.client.Txn(v.t.Context()).Then(change, clientv3.OpPut(consoleKeys+"rev", "another program")).Commit()
+	_, err := etcdtest.Change(v.t.Context(), v.client, consoleKeys, change)
 	must(v.t, err)
 }
 

@@ -669,6 +669,16 @@ func alone(t testing.TB, scheme string, flags ...string) (client string, stdin i
 	return client, stdin, err
 }
 
+// Change makes a change below the prefix of an engine, as a transaction of another engine: a reader waits for it. Of any other change
+// readers learn when their watch brings it.
+func Change(ctx context.Context, client *clientv3.Client, prefix string, change clientv3.Op) (revision int64, err error) {
+	made, err := client.Txn(ctx).Then(change, clientv3.OpPut(prefix+"rev", "another program")).Commit()
+	if err != nil {
+		return 0, err
+	}
+	return made.Header.Revision, nil
+}
+
 // Patience is how long a call of etcd may take in tests in which etcd is there, however busy the machine is.
 const Patience = 30 * time.Second
 
