@@ -16,7 +16,13 @@ type Actors struct {
 	// Requester asked for the act of the subject; nil is none. The two are never one person where
 	// the subject fulfils a request for a tool: that would be its own consent alone.
 	Requester *Ref `json:"requester,omitzero"`
+	// Recipient is to get what the subject hands on; nil is none.
+	Recipient *Ref `json:"recipient,omitzero"`
 }
+
+// DelegateAction is the name of the action of questions whether a holder may hand a capability on. The property to of the
+// action names the recipient.
+const DelegateAction = "capability.delegate"
 
 const (
 	agentMember = "agent"
@@ -25,7 +31,7 @@ const (
 	RequesterMember = "requester"
 )
 
-// Actors reads context.agent, context.on_behalf_of and context.requester. It fails where one of
+// Actors reads context.agent, context.on_behalf_of and context.requester, and the recipient. It fails where one of
 // them has another form than they have: then it is not known who is behind the request. Of a request
 // that was decoded that can only be the agent, which policies may know in another form.
 func (r *Request) Actors() (a Actors, ok bool) {
@@ -42,6 +48,10 @@ func (r *Request) Actors() (a Actors, ok bool) {
 			return a, false
 		}
 		a.Requester = &requester
+	}
+	if to, given := r.Action.Properties.Get("to"); given && r.Action.Name == DelegateAction {
+		recipient, _ := refOf(to) // one that cannot be read has no type that exists
+		a.Recipient = &recipient
 	}
 	v, given := r.Context.Get(chainMember)
 	if given {

@@ -1,10 +1,12 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"policy-service/evaluation"
@@ -63,7 +65,7 @@ type Request struct {
 	// Renews is the capability that is to be renewed by it, nil if another one is to be granted.
 	Renews *store.Capability
 	// Behind are those on whose behalf the holder asks, and Person is that of [evaluation.Request.Person], if a token says so.
-	// Where a capability is renewed, they are those that it was granted for.
+	// Where a capability is renewed, they are those that it was granted for; where one is handed on, they are among them.
 	Behind []evaluation.Ref
 	Person string
 	// Parent is the capability that is to be handed on by it, nil if none is.
@@ -261,17 +263,34 @@ func (r *Request) renewable() error {
 	return r.SameAs(r.Renews.Token)
 }
 
-// behindBefore has a request that renews a capability ask on behalf of those that it was granted for.
+// behindBefore has a request that renews a capability, or hands one on, ask on behalf of those that it was granted for. One that
+// hands it on may name others besides.
 func (r *Request) behindBefore() error {
-	if r.Renews == nil {
+	of := cmp.Or(r.Renews, r.Parent)
+	if of == nil {
 		return nil
 	}
-	before, err := questions(r.Renews)
+	before, err := questions(of)
 	if err != nil || len(before.Questions) == 0 {
 		return err
 	}
 	actors, _ := before.Questions[0].Actors() // it was decoded, and names no agent
 	r.Behind, r.Person = actors.Chain, before.Questions[0].Person()
+	if r.Parent == nil {
+		return nil
+	}
+	own := evaluation.Request{Context: r.Context}
+	named, _ := own.Actors() // it was checked
+	for _, one := range named.Chain {
+		if !slices.Contains(r.Behind, one) {
+			r.Behind = append(r.Behind, one)
+		}
+	}
+	persons := slices.Compact(slices.Sorted(strings.FieldsSeq(r.Person + " " + own.Person())))
+	if len(persons) > 2 {
+		return evaluation.Malformed("more than two persons, with those for whom the capability was granted", "name none", "context", "person")
+	}
+	r.Person = strings.Join(persons, " ")
 	return nil
 }
 

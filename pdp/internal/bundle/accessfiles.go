@@ -23,7 +23,7 @@ const (
 	toolType       = "tool"
 	toolInvoke     = "tool.invoke"
 	GrantAction    = "capability.grant"
-	DelegateAction = "capability.delegate"
+	DelegateAction = evaluation.DelegateAction
 )
 
 // Grants reports whether an action is that of a question whether a capability may be made.

@@ -18,6 +18,9 @@ func (c *Config) UnknownActor(actors evaluation.Actors) string {
 	if actors.Requester != nil && unknown(*actors.Requester) {
 		return "/context/requester"
 	}
+	if actors.Recipient != nil && unknown(*actors.Recipient) {
+		return "/action/properties/to"
+	}
 	if slices.ContainsFunc(actors.Chain, unknown) {
 		return "/context/on_behalf_of"
 	}

@@ -174,7 +174,7 @@ func (r *Reviewer) throughAsker(a *Reviewed) bool {
 		typ, ok := c.EntityType(way.Client.Type)
 		return !ok || ownRequest(r.inquiry.Bundle, r.store, types.NewEntityUID(typ, types.String(way.Client.ID)), a)
 	}
-	return !r.isPerson(&a.Subject) || !r.isPerson(a.Agent) || !r.isPerson(a.Requester)
+	return !r.isPerson(&a.Subject) || !r.isPerson(a.Agent) || !r.isPerson(a.Requester) || !r.isPerson(a.Recipient)
 }
 
 // isPerson reports whether an entity has the type of the approver; nil is nothing else.
@@ -234,8 +234,8 @@ func propertiesOf(b *bundle.Bundle, a *Reviewed) (evaluation.Object, error) {
 
 func reference(r evaluation.Ref) map[string]any { return map[string]any{"type": r.Type, "id": r.ID} }
 
-// ownRequest reports whether a person is one of the requesters. It compares all names of the
-// person with all names of the requesters. If an identity cannot be resolved, it is treated as
+// ownRequest reports whether a person is one of the requesters, or gets what is handed on. It compares all names of the
+// person with all names of these. If an identity cannot be resolved, it is treated as
 // the same person (fail safe).
 func ownRequest(b *bundle.Bundle, s *bundle.Store, person types.EntityUID, a *Reviewed) bool {
 	asking := bundle.People{Store: s}
@@ -244,8 +244,10 @@ func ownRequest(b *bundle.Bundle, s *bundle.Store, person types.EntityUID, a *Re
 			return true
 		}
 	}
-	if a.Requester != nil && !asking.AddRef(&b.Config, *a.Requester) {
-		return true
+	for _, ref := range []*evaluation.Ref{a.Requester, a.Recipient} {
+		if ref != nil && !asking.AddRef(&b.Config, *ref) {
+			return true
+		}
 	}
 	switch {
 	case a.Agent == nil:
