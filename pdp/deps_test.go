@@ -104,7 +104,6 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/mcp/internal/reply", "anything of ours but pdp/mcp/internal/rpc", "an answer would be written differently by what was decided"},
 	{"pdp/mcp/internal/events", "anything of ours but pdp/mcp/internal/identity pdp/mcp/internal/rpc", "a listener would miss kinds of events that the package does not know"},
 	{"pdp/mcp/internal/requests", "anything of ours", "a request is taken once whatever it is, and a kind with rules of its own could be taken twice"},
-	{"pdp/mcp/internal/turn", "anything of ours", "listings and sessions take turns with it, and would carry one another"},
 	{"pdp/mcp/internal/traces", "anything of ours but pdp/mcp/internal/rpc", "a trace would end at the messages that it does not know"},
 	{"pdp/mcp/lock", "anything of ours but evaluation pdp/plainfile pdp/visible", "definitions of tools could be compared in a running gateway only, and not in a pipeline"},
 	{"pdp/mcp/toolschema", "anything of ours but evaluation pdp/visible", "a schema would change with the server that the definitions come from"},

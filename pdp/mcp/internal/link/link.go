@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/sync/semaphore"
 
 	"policy-service/pdp/mcp/internal/arguments"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
-	"policy-service/pdp/mcp/internal/turn"
 	"policy-service/pdp/mcp/internal/upstream"
 	"policy-service/pdp/mcp/lock"
 )
@@ -44,8 +44,8 @@ type Link struct {
 
 // opening lets one request at a time open the session. The others wait, and share the session.
 type opening struct {
-	turn   turn.Turn
-	errand turn.Errand[upstream.Session]
+	turn   *semaphore.Weighted
+	errand errand[upstream.Session]
 }
 
 // resumed says whether a new session of the legacy era got all settings of the session before.
@@ -106,8 +106,8 @@ func (l *Link) ServerInfo(s upstream.Session) jsontext.Value {
 func (g *Servers) newLink(s *Server, who *identity.Principal, c Client) *Link {
 	as := upstream.Client{Principal: who.Key, Person: who.Account(), Info: c.Info.Clone(), Capabilities: s.able(c.Capabilities), Legacy: c.Era == era.Legacy}
 	return &Link{
-		of: g, Server: s, client: as, opening: opening{turn: turn.New()}, arrival: make(chan struct{}),
-		tools:         toolbox{loading: turn.New()},
+		of: g, Server: s, client: as, opening: opening{turn: semaphore.NewWeighted(1)}, arrival: make(chan struct{}),
+		tools:         toolbox{loading: semaphore.NewWeighted(1)},
 		subscriptions: subscriptions{of: map[string]int{}, changed: make(chan struct{})},
 		eventState:    eventState{receivers: map[*receiver]bool{}, stopEvents: func() {}},
 	}
@@ -121,10 +121,10 @@ func (l *Link) Open(ctx context.Context, who *identity.Principal) (upstream.Sess
 	if s, err := l.Current(); s != nil || err != nil {
 		return s, err
 	}
-	if err := l.opening.turn.Take(ctx); err != nil {
+	if err := l.opening.turn.Acquire(ctx, 1); err != nil {
 		return nil, &upstream.Error{NotSent: true, Detail: "the client has gone", Err: err}
 	}
-	defer l.opening.turn.Leave()
+	defer l.opening.turn.Release(1)
 	if s, err := l.Current(); s != nil || err != nil { // another request has opened it
 		return s, err
 	}

@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/sync/semaphore"
 
 	"policy-service/pdp/mcp/internal/answer"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
-	"policy-service/pdp/mcp/internal/turn"
 	"policy-service/pdp/mcp/internal/upstream"
 )
 
@@ -248,8 +248,8 @@ type Listener struct {
 	// rejoins is set if the listener subscribes again after the server ended its stream or was away.
 	rejoins bool
 
-	joining turn.Turn     // guards the rest
-	events  *serverEvents // nil if the server sends no notifications
+	joining *semaphore.Weighted // guards the rest
+	events  *serverEvents       // nil if the server sends no notifications
 	uris    []string
 	wanted  bool // whether the uris are subscribed
 	ended   bool
@@ -259,13 +259,13 @@ type Listener struct {
 func (l *Link) Listener(by, as Listening, w Wants, stays bool) *Listener {
 	w.URIs = slices.DeleteFunc(slices.Clone(w.URIs), func(uri string) bool { return !l.Server.Owns(uri) })
 	heard, stop := l.Receive(nil)
-	return &Listener{link: l, by: by, as: as, wants: w, notifications: heard, stop: stop, rejoins: stays, joining: turn.New()}
+	return &Listener{link: l, by: by, as: as, wants: w, notifications: heard, stop: stop, rejoins: stays, joining: semaphore.NewWeighted(1)}
 }
 
 // End stops the listener. It waits for a running Join. The context of that Join has ended before.
 func (l *Listener) End() {
-	_ = l.joining.Take(context.Background())
-	defer l.joining.Leave()
+	_ = l.joining.Acquire(context.Background(), 1)
+	defer l.joining.Release(1)
 	l.ended = true
 	l.stop()
 	if l.wanted {
@@ -275,10 +275,10 @@ func (l *Listener) End() {
 
 // Join subscribes to the wanted changes, and returns those that the server will report.
 func (l *Listener) Join(ctx context.Context) (agreed Wants, err error) {
-	if err := l.joining.Take(ctx); err != nil {
+	if err := l.joining.Acquire(ctx, 1); err != nil {
 		return agreed, upstream.ClientGone(err)
 	}
-	defer l.joining.Leave()
+	defer l.joining.Release(1)
 	if l.ended { // a Join that begins late may get the turn after End
 		return agreed, upstream.ClientGone(context.Canceled)
 	}
@@ -353,8 +353,8 @@ func (l *Listener) Relay(ctx context.Context, w Wants, send func(Notification)) 
 // ends returns the signals for which Relay waits. With serverEvents that is their end; without, a new session or the end of a
 // pause.
 func (l *Listener) ends() (over, arrives <-chan struct{}, pause <-chan time.Time) {
-	_ = l.joining.Take(context.Background()) // no request waits any longer for a Join that holds the turn
-	defer l.joining.Leave()
+	_ = l.joining.Acquire(context.Background(), 1) // no request waits any longer for a Join that holds the turn
+	defer l.joining.Release(1)
 	if l.events == nil {
 		return nil, l.link.arrives(), time.After(lastPause)
 	}

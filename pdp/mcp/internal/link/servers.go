@@ -22,14 +22,11 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"policy-service/pdp/mcp/internal/answer"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/doors"
 	"policy-service/pdp/mcp/internal/era"
-	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rates"
 	"policy-service/pdp/mcp/internal/rpc"
-	"policy-service/pdp/mcp/internal/turn"
 	"policy-service/pdp/mcp/internal/upstream"
 )
 
@@ -106,36 +103,6 @@ func (g *Servers) Close() error {
 	}
 	all.Wait()
 	return errors.Join(errs...)
-}
-
-// Errands is the key under which the errands of a principal count. An errand counts also after its last waiter has left.
-const Errands = "errands"
-
-// sendOff runs an errand that counts for a principal, and waits for its result.
-func sendOff[T any](ctx context.Context, g *Servers, who *identity.Principal, e *turn.Errand[T], what func(context.Context) (T, error)) (value T, joined bool, err error) {
-	value, joined, err = e.Do(ctx, turn.Sender{
-		Hold: func() (func(), bool) { return g.o.Rates.Hold(who.Key, Errands) },
-		Context: func(ctx context.Context) (context.Context, context.CancelFunc) {
-			ctx, expire := who.Context(ctx)
-			ctx, end := g.doors.Within(ctx)
-			return ctx, func() {
-				end()
-				expire()
-			}
-		},
-		Background: g.doors.Background,
-	}, what)
-	switch {
-	case errors.Is(err, turn.ErrMany):
-		err = answer.Limited("", time.Second)
-	case errors.Is(err, turn.ErrOver):
-		err = ErrClosed
-	case errors.Is(err, turn.ErrBroken):
-		err = ErrBroken
-	case errors.Is(err, turn.ErrAlone):
-		err = &upstream.Error{Detail: "nobody waits for the server any longer", Err: ctx.Err()}
-	}
-	return value, joined, err
 }
 
 // Server is an MCP server behind the gateway.
