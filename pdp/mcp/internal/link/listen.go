@@ -53,7 +53,7 @@ func (l *Link) answerer() func(context.Context, upstream.Session, rpc.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for h := range l.receivers {
-		if h.answer != nil && !l.filter.changesOnly && l.filter.fulfilling == 0 {
+		if h.answer != nil && !l.changesOnly.Load() && l.fulfilling.Load() == 0 {
 			return h.answer
 		}
 	}
@@ -61,28 +61,15 @@ func (l *Link) answerer() func(context.Context, upstream.Session, rpc.Message) {
 }
 
 // PassChangesOnly drops, from now on, all notifications but those of changes, and takes the text out of those.
-func (l *Link) PassChangesOnly() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.filter.changesOnly = true
-}
+func (l *Link) PassChangesOnly() { l.changesOnly.Store(true) }
+
+// PassesChangesOnly reports whether notifications with text are dropped.
+func (l *Link) PassesChangesOnly() bool { return l.changesOnly.Load() }
 
 // Fulfils keeps clients from answering requests of the server until end is called.
 func (l *Link) Fulfils() (end func()) {
-	add := func(n int) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.filter.fulfilling += n
-	}
-	add(1)
-	return func() { add(-1) }
-}
-
-// PassesChangesOnly reports whether notifications with text are dropped.
-func (l *Link) PassesChangesOnly() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.filter.changesOnly
+	l.fulfilling.Add(1)
+	return func() { l.fulfilling.Add(-1) }
 }
 
 // TextWithheld is the reason for dropping a message after [Link.PassChangesOnly].
@@ -99,7 +86,11 @@ func (l *Link) announceLocked(changes []string) {
 	if len(l.receivers) == 0 {
 		return
 	}
-	for _, change := range l.dues.changes.take(changes) {
+	for _, change := range changes {
+		if !l.due[change] {
+			continue
+		}
+		delete(l.due, change)
 		if change != resourceUpdated {
 			l.passLocked(Notification{rpc.Message{Method: change}, era.Legacy})
 			continue
@@ -133,7 +124,7 @@ func (l *Link) pass(s Notification) {
 }
 
 func (l *Link) passLocked(s Notification) {
-	if l.filter.changesOnly {
+	if l.changesOnly.Load() {
 		var ok bool
 		if s.Message, ok = withoutText(s.Message); !ok {
 			l.Server.Dropped(TextWithheld)
@@ -209,7 +200,7 @@ func (l *Link) Note(method string, params rpc.Object) {
 		if _, _, _, ok := l.Want([]string{uri}, on); !ok {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			l.resumed.short = true
+			l.short = true
 		}
 	}
 }
@@ -469,19 +460,15 @@ func (w Wants) offeredBy(s upstream.Session) Wants {
 
 // withoutText returns a notification of a change without its other members. It is not ok for any other message.
 func withoutText(m rpc.Message) (rpc.Message, bool) {
-	var params jsontext.Value
-	switch m.Method {
-	case toolsChanged, promptsChanged, resourcesChanged:
-	case resourceUpdated:
+	plain := rpc.Message{Method: m.Method}
+	if m.Method == resourceUpdated {
 		said, err := rpc.ParseObject(m.Params)
 		if err != nil {
 			return m, false
 		}
-		params = rpc.Object{}.With("uri", rpc.String(said.GetString("uri"))).Value()
-	default:
-		return m, false
+		plain.Params = rpc.Object{}.With("uri", rpc.String(said.GetString("uri"))).Value()
 	}
-	return rpc.Message{Method: m.Method, Params: params}, true
+	return plain, IsChange(m.Method)
 }
 
 func (w Wants) includes(m rpc.Message) bool {

@@ -144,7 +144,7 @@ func (e *serverEvents) run(ctx context.Context) {
 			continue
 		case over:
 			if e.acknowledged >= 0 { // changes of this time were not received
-				e.link.dues.changes.add(changes["initialize"])
+				e.link.NotifyLater("initialize")
 			}
 			return
 		}
