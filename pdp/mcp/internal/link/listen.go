@@ -494,9 +494,6 @@ func (w Wants) Lists() Wants {
 	return Wants{tools: w.tools, prompts: w.prompts, resources: w.resources}
 }
 
-// value returns the filter in JSON.
-func (w Wants) value() jsontext.Value { return w.Object().Value() }
-
 // Object returns the filter as an object.
 func (w Wants) Object() rpc.Object {
 	o := rpc.Object{}

@@ -251,7 +251,7 @@ func (e *serverEvents) openOnce(ctx context.Context, uris []string) (upstream.Se
 		}
 	}
 	all := Wants{tools: true, prompts: true, resources: true, URIs: uris}
-	params := rpc.Object{}.With("notifications", all.value())
+	params := rpc.Object{}.With("notifications", all.Object().Value())
 	return e.link.Send(ctx, e.by.Who, func(s upstream.Session) upstream.Request {
 		return upstream.Request{Method: "subscriptions/listen", Params: e.link.Outgoing(s, e.by.Client, params)}
 	})

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -130,7 +131,7 @@ type Server struct {
 	away    atomic.Bool // it did not answer the last request
 	late    lateness
 	catalog catalog
-	noted   noted
+	noted   sync.Map // for each key, the *rate.Sometimes of log lines about refused requests
 }
 
 // Answers reports whether the server answered the last request.
@@ -150,10 +151,14 @@ func (s *Server) tried(ctx context.Context, err error) {
 
 // Relays are the requests of a server that reach its clients.
 type Relays struct {
-	Elicitation, Sampling, Roots bool
+	// May says for each capability that they need, as [capabilityOf] names it, whether the operator lets them through.
+	May map[string]bool
 	// Hosts are the hosts of the pages that a server may ask a person to open.
 	Hosts []string
 }
+
+// Any reports whether the server may send any request to clients.
+func (r Relays) Any() bool { return slices.Contains(slices.Collect(maps.Values(r.May)), true) }
 
 // With one server, clients use the server's own names. With several, a name for clients is the server's name, [between], and
 // the server's own name for the thing. A server's name contains no [between] and does not end with half of one. So the
@@ -290,12 +295,8 @@ func (s *Server) able(capabilities jsontext.Value) jsontext.Value {
 	o, _ := rpc.ParseObject(capabilities)
 	return era.WithoutOwn(o).Without(func(name string) bool {
 		switch name {
-		case "elicitation":
-			return !s.Asks.Elicitation
-		case "sampling":
-			return !s.Asks.Sampling
-		case "roots":
-			return !s.Asks.Roots
+		case "elicitation", "sampling", "roots":
+			return !s.Asks.May[name]
 		}
 		return name == "tasks"
 	}).Value()
