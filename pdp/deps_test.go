@@ -95,7 +95,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/mcp/internal/rpc", "anything of ours", "the bytes that are decided about are forwarded, and would be read differently for one transport or policy"},
 	{"pdp/mcp/internal/era", "anything of ours but pdp/mcp/internal/rpc", "the same bytes would become another message for another client or server"},
 	{"pdp/mcp/internal/identity", "anything of ours but evaluation pdp/server/auth", "a token would stand for another principal because of what is asked with it"},
-	{"pdp/mcp/internal/upstream", "anything of ours but evaluation/recent pdp/mcp/internal/era pdp/mcp/internal/leak pdp/mcp/internal/rpc pdp/plainfile pdp/visible", "a connection could decide whether a message may be sent, beside the PDP"},
+	{"pdp/mcp/internal/upstream", "anything of ours but evaluation/recent pdp/mcp/internal/doors pdp/mcp/internal/era pdp/mcp/internal/leak pdp/mcp/internal/rpc pdp/plainfile pdp/visible", "a connection could decide whether a message may be sent, beside the PDP"},
 	{"pdp/mcp/internal/arguments", "anything of ours but evaluation pdp/visible", "arguments would fit a schema for one caller and not for another"},
 	{"pdp/mcp/internal/leak", "anything of ours", "a secret would be masked for one transport or message and not for another"},
 	{"pdp/mcp/internal/rates", "anything of ours", "a limit would count differently for different principals or messages"},
