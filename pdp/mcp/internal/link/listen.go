@@ -17,13 +17,6 @@ import (
 	"policy-service/pdp/mcp/internal/upstream"
 )
 
-// has reports whether a session is the current one of the link.
-func (l *Link) has(s upstream.Session) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.session == s
-}
-
 // Receive returns a queue of the messages that the server sends outside its answers, and beside the answers to requests,
 // until stop is called. Requests of the server go to answer.
 func (l *Link) Receive(answer func(context.Context, upstream.Session, rpc.Message)) (heard <-chan Notification, stop func()) {

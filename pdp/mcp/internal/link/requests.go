@@ -100,7 +100,7 @@ func Shown(s *Server, m rpc.Message, capabilities jsontext.Value) (shown rpc.Mes
 	}
 	if meta, err := rpc.ParseObject(params.Get("_meta")); err == nil { // not members of the gateway, and no token of another hop
 		params = WithMeta(params, meta.Without(func(name string) bool {
-			return strings.HasPrefix(name, OwnMeta) || name == "progressToken" || isOneOf(approvalMeta, name)
+			return strings.HasPrefix(name, OwnMeta) || name == "progressToken" || slices.ContainsFunc(approvalMeta, func(one string) bool { return strings.EqualFold(one, name) })
 		}))
 	}
 	if m.Method == era.Elicit {
@@ -119,13 +119,8 @@ func Shown(s *Server, m rpc.Message, capabilities jsontext.Value) (shown rpc.Mes
 const OwnMeta = era.Own
 
 // approvalMeta are members of _meta by which clients recognise a form that asks for an approval. In a server's form they
-// would make it look like a form of the gateway.
+// would make it look like a form of the gateway. Some clients ignore case.
 var approvalMeta = []string{"elicitationType", "originalRequest", "timeout", "priority"}
-
-// isOneOf reports whether a list contains a name, ignoring case as some clients do.
-func isOneOf(all []string, name string) bool {
-	return slices.ContainsFunc(all, func(one string) bool { return strings.EqualFold(one, name) })
-}
 
 // MostInputs is the number of requests that a server may send at once.
 const MostInputs = 16
@@ -195,7 +190,9 @@ func drawnField(name string, field rpc.Object) (drawn rpc.Object, ok bool) {
 	return drawnWords(field).Map(func(member string, v jsontext.Value) jsontext.Value {
 		switch member {
 		case "enumNames":
-			return eachOf(v, func(one jsontext.Value) jsontext.Value { return drawnText(one, textOf(one)) })
+			return eachOf(v, func(one jsontext.Value) jsontext.Value {
+				return drawnText(one, rpc.Object{}.With("text", one).GetString("text"))
+			})
 		case "items":
 			return drawnChoice(v)
 		}
@@ -231,10 +228,6 @@ func drawnText(v jsontext.Value, text string) jsontext.Value {
 		return rpc.String(plain)
 	}
 	return v
-}
-
-func textOf(v jsontext.Value) string {
-	return rpc.Object{}.With("text", v).GetString("text")
 }
 
 // eachOf returns an array with f applied to each element. A value that is no array stays as it is.

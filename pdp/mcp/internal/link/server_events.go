@@ -199,8 +199,9 @@ func (e *serverEvents) readStream(ctx context.Context) (ended ending, heard bool
 				return over, heard
 			}
 		}
+		now, _ := e.link.Current()
 		switch {
-		case err != nil && ctx.Err() != nil, err != nil && !e.link.has(e.session):
+		case err != nil && (ctx.Err() != nil || now != e.session):
 			return again, heard
 		case errors.Is(err, io.EOF) && e.session.Era() == era.Legacy:
 			return later, heard
