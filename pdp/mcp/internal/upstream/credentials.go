@@ -56,7 +56,7 @@ func ForCredentials(name string) bool {
 const mostHeader = 16 << 10
 
 // Authorize sets the header to the line of the file.
-func (f *HeaderFile) Authorize(_ context.Context, h http.Header, _, _ string, _ time.Time) error {
+func (f *HeaderFile) Authorize(_ context.Context, h http.Header, _ Client) error {
 	line, err := ReadSecret(f.Path)
 	if err != nil {
 		return fmt.Errorf("the credential for the upstream cannot be read: %w", err)
@@ -185,17 +185,17 @@ const (
 )
 
 // Authorize sets a token that is kept, or asks for another.
-func (t *tokens) Authorize(ctx context.Context, h http.Header, principal, subject string, expires time.Time) error {
+func (t *tokens) Authorize(ctx context.Context, h http.Header, c Client) error {
 	var owner recent.Digest
 	switch {
 	case !t.exchanges():
-		subject, expires = "", t.Now().Add(longest)
-	case subject == "" || principal == "":
+		c.Token, c.Expires = "", t.Now().Add(longest)
+	case c.Token == "" || c.Principal == "":
 		return errors.New("the upstream needs a token in exchange for the client's, and the client has none")
-	case !expires.After(t.Now()):
+	case !c.Expires.After(t.Now()):
 		return errors.New("the client's token has ended, and is not exchanged")
 	default:
-		owner = sha256.Sum256([]byte(principal + "\x00" + subject))
+		owner = sha256.Sum256([]byte(c.Principal + "\x00" + c.Token))
 	}
 	text := t.find(owner)
 	if text == "" {
@@ -204,11 +204,11 @@ func (t *tokens) Authorize(ctx context.Context, h http.Header, principal, subjec
 			if text := t.find(owner); text != "" { // another question has just been answered
 				return text, nil
 			}
-			got, err := t.ask(context.WithoutCancel(ctx), subject)
+			got, err := t.ask(context.WithoutCancel(ctx), c.Token)
 			if err != nil {
 				return "", err
 			}
-			t.keep(owner, got, expires)
+			t.keep(owner, got, c.Expires)
 			return got.text, nil
 		})
 		select {

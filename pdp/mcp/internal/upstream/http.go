@@ -87,7 +87,8 @@ func (u *httpUpstream) Open(ctx context.Context, c Client) (Session, error) {
 	defer leave()
 	ctx, cancel := context.WithTimeoutCause(ctx, u.options.Timeout, errSlow)
 	defer cancel()
-	s := &httpSession{upstream: u, client: c, token: c.Token, expires: c.Expires}
+	s := &httpSession{upstream: u}
+	s.client.Store(&c)
 	s.ctx, s.stop = context.WithCancelCause(u.doors.Context)
 	if err := u.agree(ctx, s); err != nil {
 		s.Close() // it may have an id already
@@ -128,7 +129,7 @@ func (u *httpUpstream) Close() error {
 // request does.
 type httpSession struct {
 	upstream *httpUpstream
-	client   Client
+	client   atomic.Pointer[Client] // with the newest token
 
 	// The results of the handshake. They do not change afterwards.
 	met
@@ -140,20 +141,6 @@ type httpSession struct {
 	// ctx ends with Close, and with it all that is open.
 	ctx  context.Context
 	stop context.CancelCauseFunc
-
-	mu      sync.Mutex // guards the newest token
-	token   string
-	expires time.Time
-}
-
-// renew takes over a client's newer token, and is the newest.
-func (s *httpSession) renew(r Request) (token string, expires time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if r.Token != "" {
-		s.token, s.expires = r.Token, r.Expires
-	}
-	return s.token, s.expires
 }
 
 func (s *httpSession) Send(ctx context.Context, r Request) (Stream, error) {
