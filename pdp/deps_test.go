@@ -79,7 +79,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/approval/broker", "pdp/server/... pdp/mcp/... pdp/console/... pdp/approval/inbox pdp/httpclient but pdp/server/auth", "the rules of approving would be spread over HTTP handlers"},
 	{"pdp/approval/broker", "pdp/internal/... pdp/ledger/... pdp/boltfile/...", "an approval would be decided beside pdp, or kept beside pdp/approval"},
 	{"pdp/capability/broker", "pdp/server/... pdp/mcp/... pdp/console/... pdp/httpclient pdp/internal/... pdp/ledger/... pdp/boltfile/...", "the rules of capabilities would be spread over HTTP handlers, or be kept beside pdp/capability"},
-	{"pdp/approval/webhook", "anything of ours but pdp/plainfile", "receivers import it to verify a delivery, and would carry the store of approvals"},
+	{"pdp/approval/webhook", "anything of ours but pdp/address pdp/plainfile", "receivers import it to verify a delivery, and would carry the store of approvals"},
 	{"pdp/approval/inbox", "anything of ours but evaluation pdp/httpclient", "a server may be of another version, and the client would know more of it than the wire says"},
 
 	// The gateway in front of MCP servers.
@@ -95,7 +95,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/mcp/internal/rpc", "anything of ours", "the bytes that are decided about are forwarded, and would be read differently for one transport or policy"},
 	{"pdp/mcp/internal/era", "anything of ours but pdp/mcp/internal/rpc", "the same bytes would become another message for another client or server"},
 	{"pdp/mcp/internal/identity", "anything of ours but evaluation pdp/server/auth", "a token would stand for another principal because of what is asked with it"},
-	{"pdp/mcp/internal/upstream", "anything of ours but pdp/mcp/internal/era pdp/mcp/internal/leak pdp/mcp/internal/rpc pdp/plainfile pdp/visible", "a connection could decide whether a message may be sent, beside the PDP"},
+	{"pdp/mcp/internal/upstream", "anything of ours but evaluation/recent pdp/mcp/internal/doors pdp/mcp/internal/era pdp/mcp/internal/leak pdp/mcp/internal/rpc pdp/address pdp/plainfile pdp/visible", "a connection could decide whether a message may be sent, beside the PDP"},
 	{"pdp/mcp/internal/arguments", "anything of ours but evaluation pdp/visible", "arguments would fit a schema for one caller and not for another"},
 	{"pdp/mcp/internal/leak", "anything of ours", "a secret would be masked for one transport or message and not for another"},
 	{"pdp/mcp/internal/rates", "anything of ours", "a limit would count differently for different principals or messages"},
@@ -104,7 +104,6 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/mcp/internal/reply", "anything of ours but pdp/mcp/internal/rpc", "an answer would be written differently by what was decided"},
 	{"pdp/mcp/internal/events", "anything of ours but pdp/mcp/internal/identity pdp/mcp/internal/rpc", "a listener would miss kinds of events that the package does not know"},
 	{"pdp/mcp/internal/requests", "anything of ours", "a request is taken once whatever it is, and a kind with rules of its own could be taken twice"},
-	{"pdp/mcp/internal/turn", "anything of ours", "listings and sessions take turns with it, and would carry one another"},
 	{"pdp/mcp/internal/traces", "anything of ours but pdp/mcp/internal/rpc", "a trace would end at the messages that it does not know"},
 	{"pdp/mcp/lock", "anything of ours but evaluation pdp/plainfile pdp/visible", "definitions of tools could be compared in a running gateway only, and not in a pipeline"},
 	{"pdp/mcp/toolschema", "anything of ours but evaluation pdp/visible", "a schema would change with the server that the definitions come from"},
@@ -143,6 +142,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/signing", "anything of ours but pdp/plainfile", "the log and approvals are signed with it, and would carry one another"},
 	{"pdp/seal", "anything of ours but pdp/plainfile", "gateway and console seal with it, and would carry one another"},
 	{"pdp/keyedmutex", "anything of ours", "the ledger and the server lock with it, and would carry one another"},
+	{"pdp/address", "anything of ours", "webhooks and the gateway judge addresses with it, and would carry one another"},
 	{"pdp/pace", "anything of ours", "approvals, capabilities and the door of the server limit rates with it, and would carry one another"},
 	{"pdp/httpclient", "anything of ours", "the commands of approvers and auditors would carry a server in order to speak with one"},
 	{"pdp/logging", "anything of ours", "server and gateway log with it, and would carry one another"},

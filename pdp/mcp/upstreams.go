@@ -30,7 +30,9 @@ func newServers(c Config, d Deps, m *meters.Meters) (all []*link.Server, err err
 		s := &link.Server{
 			Program: len(u.Command) > 0, Name: name, Key: config.Entry("upstreams", name), Labels: map[string]map[string]string{}, Hidden: map[string]bool{}, Dropped: m.Drop,
 			Asks: link.Relays{
-				Elicitation: u.ServerRequests.Elicitation == RelayOn, Sampling: u.ServerRequests.Sampling == RelayOn, Roots: u.ServerRequests.Roots == RelayOn,
+				May: map[string]bool{
+					"elicitation": u.ServerRequests.Elicitation == RelayOn, "sampling": u.ServerRequests.Sampling == RelayOn, "roots": u.ServerRequests.Roots == RelayOn,
+				},
 				Hosts: u.ServerRequests.Hosts,
 			},
 			URIs: c.uris(u),

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"policy-service/pdp/address"
 )
 
 // target holds which addresses a receiver may have.
@@ -58,8 +60,8 @@ func sameHost(a, b string) bool {
 }
 
 // control refuses an address. The dialer calls it for each address of a name, before it sends anything there.
-func (t target) control(_, address string, _ syscall.RawConn) error {
-	to, err := netip.ParseAddrPort(address)
+func (t target) control(_, dialled string, _ syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(dialled)
 	if err != nil {
 		return errors.New("webhook: not an address")
 	}
@@ -90,40 +92,10 @@ func (e *refusedAddress) Error() string {
 	return fmt.Sprintf("%s %s; list it in allow if it is meant", e.address, e.why)
 }
 
-// The addresses that are not public, by the registries of special-purpose addresses (RFC 6890). An addition to the
-// registries must be added here.
 var (
 	unicast6 = netip.MustParsePrefix("2000::/3") // of IPv6 everything else is special
-	special  = prefixes(
-		"0.0.0.0/8",       // this network: 0.0.0.0 reaches this machine
-		"10.0.0.0/8",      // private
-		"100.64.0.0/10",   // behind a carrier's NAT
-		"127.0.0.0/8",     // loopback
-		"169.254.0.0/16",  // link-local: the metadata of clouds
-		"172.16.0.0/12",   // private
-		"192.0.0.0/24",    // protocol assignments
-		"192.0.2.0/24",    // documentation
-		"192.88.99.0/24",  // relays of 6to4
-		"192.168.0.0/16",  // private
-		"198.18.0.0/15",   // benchmarks
-		"198.51.100.0/24", // documentation
-		"203.0.113.0/24",  // documentation
-		"224.0.0.0/4",     // multicast
-		"240.0.0.0/4",     // reserved, and broadcast
-		"2001::/23",       // protocol assignments: Teredo, benchmarks, ORCHID
-		"2001:db8::/32",   // documentation
-		"3fff::/20",       // documentation
-	)
-	nat64     = netip.MustParsePrefix("64:ff9b::/96")
-	sixToFour = netip.MustParsePrefix("2002::/16")
+	nat64    = netip.MustParsePrefix("64:ff9b::/96")
 )
-
-func prefixes(texts ...string) (all []netip.Prefix) {
-	for _, text := range texts {
-		all = append(all, netip.MustParsePrefix(text))
-	}
-	return all
-}
 
 func within(all []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(all, func(p netip.Prefix) bool { return p.Contains(a) })
@@ -132,11 +104,5 @@ func within(all []netip.Prefix, a netip.Addr) bool {
 // public tells if an address is public. An IPv6 address that stands for an IPv4 address is judged by the latter,
 // because in a network with IPv6 only, DNS64 gives every receiver such an address.
 func public(a netip.Addr) bool {
-	switch b := a.As16(); {
-	case nat64.Contains(a):
-		a = netip.AddrFrom4([4]byte(b[12:]))
-	case sixToFour.Contains(a):
-		a = netip.AddrFrom4([4]byte(b[2:6]))
-	}
-	return (a.Is4() || unicast6.Contains(a)) && !within(special, a)
+	return (a.Is4() || unicast6.Contains(a) || nat64.Contains(a)) && address.Purpose(a) == ""
 }

@@ -1,4 +1,4 @@
-// Package people waits for the decisions of people: with one watch for each PDP client, however many calls wait.
+// Package desk waits for the decisions of people: with one watch for each PDP client, however many calls wait.
 //
 // Begin with [New] and [Desk.Follow], which gives a [Follower]. Its [Follower.Decided] closes once the task waits for people
 // no longer. [Desk.Hear] reports changes of all tasks. The package sends no question to people, uses no approval, and decides

@@ -16,53 +16,37 @@ import (
 // Flights are the requests of one client that are under way. The zero Flights hold no request. Methods may be called
 // concurrently.
 type Flights struct {
-	mu  sync.Mutex
-	all map[rpc.ID]context.CancelFunc
+	all sync.Map // a context.CancelFunc for each rpc.ID
 }
 
 // Begin adds a request. It is not ok if a request with that id is under way.
 func (f *Flights) Begin(id rpc.ID, cancel context.CancelFunc) (ok bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.all[id] != nil {
-		return false
-	}
-	if f.all == nil {
-		f.all = map[rpc.ID]context.CancelFunc{}
-	}
-	f.all[id] = cancel
-	return true
+	_, busy := f.all.LoadOrStore(id, cancel)
+	return !busy
 }
 
 // End removes a request that has its answer: its id is free.
-func (f *Flights) End(id rpc.ID) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.all, id)
-}
+func (f *Flights) End(id rpc.ID) { f.all.Delete(id) }
 
 // Cancel cancels the request of this client with the id in text. It ignores ids of other requests.
 func (f *Flights) Cancel(text jsontext.Value) {
 	id, ok := rpc.ReadID(text)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if cancel := f.all[id]; ok && cancel != nil {
-		cancel()
+	if cancel, begun := f.all.Load(id); ok && begun {
+		cancel.(context.CancelFunc)()
 	}
 }
 
 // CancelAll cancels all requests.
 func (f *Flights) CancelAll() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, cancel := range f.all {
-		cancel()
+	for _, cancel := range f.all.Range {
+		cancel.(context.CancelFunc)()
 	}
 }
 
 // Any reports whether a request is under way.
 func (f *Flights) Any() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.all) > 0
+	for range f.all.Range {
+		return true
+	}
+	return false
 }

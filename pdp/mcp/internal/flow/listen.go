@@ -353,7 +353,7 @@ func (g *Flow) Notified(ctx context.Context, c Call) {
 	switch {
 	case x.Request.Method == rootsChanged:
 		each(ctx, x, func(ctx context.Context, x exchange) (none, error) {
-			if !x.link.Server.Asks.Roots {
+			if !x.link.Server.Asks.May["roots"] {
 				return none{}, nil
 			}
 			if session := x.notifySession(); session != nil {

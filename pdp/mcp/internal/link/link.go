@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/sync/semaphore"
 
 	"policy-service/pdp/mcp/internal/arguments"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
-	"policy-service/pdp/mcp/internal/turn"
 	"policy-service/pdp/mcp/internal/upstream"
 	"policy-service/pdp/mcp/lock"
 )
@@ -29,54 +29,34 @@ type Link struct {
 
 	mu      sync.Mutex
 	session upstream.Session
-	opening opening
 	arrival chan struct{} // closed when a new session is kept
 	closed  bool
-	resumed resumed
+	// short is set if the link has kept fewer settings than the client sent. Stale is set once a new session of the legacy era
+	// was opened with fewer than the session before.
+	short, stale bool
+
+	// opening lets one request at a time open the session. The others wait, and share the session.
+	opening *semaphore.Weighted
+	opens   errand[upstream.Session]
 
 	tools         toolbox
-	dues          clientDues
 	log           logSettings
 	subscriptions subscriptions
 	introduced    introduced
-	eventState
-}
+	// due are notifications of changes that the client has missed because the server was away. It receives them when the
+	// server is back.
+	due    map[string]bool
+	asking chan struct{} // has a value for each open request of the server to the client
 
-// opening lets one request at a time open the session. The others wait, and share the session.
-type opening struct {
-	turn   turn.Turn
-	errand turn.Errand[upstream.Session]
-}
-
-// resumed says whether a new session of the legacy era got all settings of the session before.
-type resumed struct {
-	// short is set if the link has kept fewer settings than the client sent. Stale is set once a session was opened with
-	// fewer.
-	short, stale bool
-}
-
-// clientDues are the client's open requests from the server, and the changes that are due to it.
-type clientDues struct {
-	requests int
-	changes  pendingChanges
-}
-
-// eventState holds the receivers of the link, and the serverEvents that read for all of them.
-type eventState struct {
 	receivers  map[*receiver]bool
-	events     *serverEvents // nil if no receiver has started them, or they have ended
+	events     *serverEvents // read for all receivers; nil if no receiver has started them, or they have ended
 	stopEvents func()        // ends the serverEvents
-	filter     passFilter
-}
-
-// passFilter restricts the messages that the server sends to the client outside its answers.
-type passFilter struct {
 	// changesOnly is set once a member was to be removed from a result. Text that the server sends beside its answers could
 	// repeat that member.
-	changesOnly bool
+	changesOnly atomic.Bool
 	// fulfilling counts the running calls that fulfil requests of other principals. An answer of the client to the server
 	// meanwhile could return to one of them.
-	fulfilling int
+	fulfilling atomic.Int32
 }
 
 // logSettings are the log settings that the server has received.
@@ -106,10 +86,11 @@ func (l *Link) ServerInfo(s upstream.Session) jsontext.Value {
 func (g *Servers) newLink(s *Server, who *identity.Principal, c Client) *Link {
 	as := upstream.Client{Principal: who.Key, Person: who.Account(), Info: c.Info.Clone(), Capabilities: s.able(c.Capabilities), Legacy: c.Era == era.Legacy}
 	return &Link{
-		of: g, Server: s, client: as, opening: opening{turn: turn.New()}, arrival: make(chan struct{}),
-		tools:         toolbox{loading: turn.New()},
+		of: g, Server: s, client: as, opening: semaphore.NewWeighted(1), arrival: make(chan struct{}),
+		tools:         toolbox{loading: semaphore.NewWeighted(1)},
 		subscriptions: subscriptions{of: map[string]int{}, changed: make(chan struct{})},
-		eventState:    eventState{receivers: map[*receiver]bool{}, stopEvents: func() {}},
+		due:           map[string]bool{}, asking: make(chan struct{}, mostAsking),
+		receivers: map[*receiver]bool{}, stopEvents: func() {},
 	}
 }
 
@@ -121,10 +102,10 @@ func (l *Link) Open(ctx context.Context, who *identity.Principal) (upstream.Sess
 	if s, err := l.Current(); s != nil || err != nil {
 		return s, err
 	}
-	if err := l.opening.turn.Take(ctx); err != nil {
+	if err := l.opening.Acquire(ctx, 1); err != nil {
 		return nil, &upstream.Error{NotSent: true, Detail: "the client has gone", Err: err}
 	}
-	defer l.opening.turn.Leave()
+	defer l.opening.Release(1)
 	if s, err := l.Current(); s != nil || err != nil { // another request has opened it
 		return s, err
 	}
@@ -158,7 +139,7 @@ const startCosts = 20
 // that the server refuses leaves the link stale.
 func (l *Link) resume(ctx context.Context, who *identity.Principal, s upstream.Session) error {
 	l.mu.Lock()
-	uris, level, short := slices.Sorted(maps.Keys(l.subscriptions.of)), l.log.level, l.resumed.short
+	uris, level, short := slices.Sorted(maps.Keys(l.subscriptions.of)), l.log.level, l.short
 	if l.log.session != nil { // the next request of the client sets it
 		level = ""
 	}
@@ -188,7 +169,7 @@ func (l *Link) resume(ctx context.Context, who *identity.Principal, s upstream.S
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.resumed.stale = l.resumed.stale || short
+	l.stale = l.stale || short
 	return nil
 }
 
@@ -227,7 +208,7 @@ func (l *Link) Opened(ctx context.Context, who *identity.Principal) (upstream.Se
 	if !l.of.Several() {
 		return open(ctx)
 	}
-	s, _, err := sendOff(ctx, l.of, who, &l.opening.errand, open)
+	s, _, err := sendOff(ctx, l.of, who, &l.opens, open)
 	return s, err
 }
 
@@ -265,7 +246,7 @@ func (l *Link) lose(s upstream.Session) {
 	l.mu.Lock()
 	if l.session == s {
 		l.session = nil
-		l.dues.changes.add(changes["initialize"])
+		l.owe(changes["initialize"])
 	}
 	l.mu.Unlock()
 	s.Close()
@@ -277,7 +258,7 @@ func (l *Link) Rest() upstream.Session {
 	l.mu.Lock()
 	s := l.session
 	l.session, l.events = nil, nil
-	l.dues.changes.add(changes["initialize"])
+	l.owe(changes["initialize"])
 	l.stopEvents()
 	l.mu.Unlock()
 	l.tools.forget()
@@ -341,17 +322,12 @@ const mostAsking = 16
 
 // MayAsk counts one open request to the client until done is called. It is not ok if there are too many already.
 func (l *Link) MayAsk() (done func(), ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.dues.requests == mostAsking {
+	select {
+	case l.asking <- struct{}{}:
+		return func() { <-l.asking }, true
+	default:
 		return nil, false
 	}
-	l.dues.requests++
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.dues.requests--
-	}, true
 }
 
 // level is the log level that a client of the legacy era has set.
@@ -406,11 +382,7 @@ func (l *Link) Signed(m rpc.Message) rpc.Message {
 
 // IsChange reports whether a notification is one of a change, to which clients can subscribe.
 func IsChange(method string) bool {
-	switch method {
-	case toolsChanged, promptsChanged, resourcesChanged, resourceUpdated:
-		return true
-	}
-	return false
+	return slices.Contains(changes["initialize"], method)
 }
 
 // Reach connects one client of one principal to all servers. It has a link to each, which is opened on its first use.
@@ -453,7 +425,7 @@ func (r *Reach) To(server string) *Link {
 func (r *Reach) Stale() *Server {
 	for _, l := range r.Links {
 		l.mu.Lock()
-		stale := l.resumed.stale
+		stale := l.stale
 		l.mu.Unlock()
 		if stale {
 			return l.Server
@@ -544,7 +516,18 @@ func (l *Link) NoteAnswer(method string, err error) {
 
 // NotifyLater makes the changes of a method pending: the client receives them when the server, which has not answered it, is
 // there.
-func (l *Link) NotifyLater(method string) { l.dues.changes.add(changes[method]) }
+func (l *Link) NotifyLater(method string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.owe(changes[method])
+}
+
+// owe makes changes pending. The caller holds the lock.
+func (l *Link) owe(changes []string) {
+	for _, change := range changes {
+		l.due[change] = true
+	}
+}
 
 // Patience is the time to wait for the server's answer to a method after other servers have answered.
 func (l *Link) Patience(method string) time.Duration {
@@ -568,37 +551,6 @@ func (l *Link) hasArrived(method string, now time.Time, locked *lock.File) bool 
 func (l *Link) answered(method string) {
 	l.Server.late.note(method, false)
 	l.announce(changes[method])
-}
-
-// pendingChanges are notifications that are due because the server was away when a client listed all servers. The client
-// receives them when the server is back.
-type pendingChanges struct {
-	mu  sync.Mutex
-	all map[string]bool
-}
-
-func (o *pendingChanges) add(changes []string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.all == nil {
-		o.all = map[string]bool{}
-	}
-	for _, change := range changes {
-		o.all[change] = true
-	}
-}
-
-// take removes and returns those of the changes that are due.
-func (o *pendingChanges) take(changes []string) (due []string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, change := range changes {
-		if o.all[change] {
-			due = append(due, change)
-			delete(o.all, change)
-		}
-	}
-	return due
 }
 
 // changes are the notifications that make the answer to a method out of date.

@@ -8,21 +8,14 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/sync/semaphore"
 
 	"policy-service/pdp/mcp/internal/answer"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
-	"policy-service/pdp/mcp/internal/turn"
 	"policy-service/pdp/mcp/internal/upstream"
 )
-
-// has reports whether a session is the current one of the link.
-func (l *Link) has(s upstream.Session) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.session == s
-}
 
 // Receive returns a queue of the messages that the server sends outside its answers, and beside the answers to requests,
 // until stop is called. Requests of the server go to answer.
@@ -53,7 +46,7 @@ func (l *Link) answerer() func(context.Context, upstream.Session, rpc.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for h := range l.receivers {
-		if h.answer != nil && !l.filter.changesOnly && l.filter.fulfilling == 0 {
+		if h.answer != nil && !l.changesOnly.Load() && l.fulfilling.Load() == 0 {
 			return h.answer
 		}
 	}
@@ -61,28 +54,15 @@ func (l *Link) answerer() func(context.Context, upstream.Session, rpc.Message) {
 }
 
 // PassChangesOnly drops, from now on, all notifications but those of changes, and takes the text out of those.
-func (l *Link) PassChangesOnly() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.filter.changesOnly = true
-}
+func (l *Link) PassChangesOnly() { l.changesOnly.Store(true) }
+
+// PassesChangesOnly reports whether notifications with text are dropped.
+func (l *Link) PassesChangesOnly() bool { return l.changesOnly.Load() }
 
 // Fulfils keeps clients from answering requests of the server until end is called.
 func (l *Link) Fulfils() (end func()) {
-	add := func(n int) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.filter.fulfilling += n
-	}
-	add(1)
-	return func() { add(-1) }
-}
-
-// PassesChangesOnly reports whether notifications with text are dropped.
-func (l *Link) PassesChangesOnly() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.filter.changesOnly
+	l.fulfilling.Add(1)
+	return func() { l.fulfilling.Add(-1) }
 }
 
 // TextWithheld is the reason for dropping a message after [Link.PassChangesOnly].
@@ -99,7 +79,11 @@ func (l *Link) announceLocked(changes []string) {
 	if len(l.receivers) == 0 {
 		return
 	}
-	for _, change := range l.dues.changes.take(changes) {
+	for _, change := range changes {
+		if !l.due[change] {
+			continue
+		}
+		delete(l.due, change)
 		if change != resourceUpdated {
 			l.passLocked(Notification{rpc.Message{Method: change}, era.Legacy})
 			continue
@@ -133,7 +117,7 @@ func (l *Link) pass(s Notification) {
 }
 
 func (l *Link) passLocked(s Notification) {
-	if l.filter.changesOnly {
+	if l.changesOnly.Load() {
 		var ok bool
 		if s.Message, ok = withoutText(s.Message); !ok {
 			l.Server.Dropped(TextWithheld)
@@ -209,7 +193,7 @@ func (l *Link) Note(method string, params rpc.Object) {
 		if _, _, _, ok := l.Want([]string{uri}, on); !ok {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			l.resumed.short = true
+			l.short = true
 		}
 	}
 }
@@ -248,8 +232,8 @@ type Listener struct {
 	// rejoins is set if the listener subscribes again after the server ended its stream or was away.
 	rejoins bool
 
-	joining turn.Turn     // guards the rest
-	events  *serverEvents // nil if the server sends no notifications
+	joining *semaphore.Weighted // guards the rest
+	events  *serverEvents       // nil if the server sends no notifications
 	uris    []string
 	wanted  bool // whether the uris are subscribed
 	ended   bool
@@ -259,13 +243,13 @@ type Listener struct {
 func (l *Link) Listener(by, as Listening, w Wants, stays bool) *Listener {
 	w.URIs = slices.DeleteFunc(slices.Clone(w.URIs), func(uri string) bool { return !l.Server.Owns(uri) })
 	heard, stop := l.Receive(nil)
-	return &Listener{link: l, by: by, as: as, wants: w, notifications: heard, stop: stop, rejoins: stays, joining: turn.New()}
+	return &Listener{link: l, by: by, as: as, wants: w, notifications: heard, stop: stop, rejoins: stays, joining: semaphore.NewWeighted(1)}
 }
 
 // End stops the listener. It waits for a running Join. The context of that Join has ended before.
 func (l *Listener) End() {
-	_ = l.joining.Take(context.Background())
-	defer l.joining.Leave()
+	_ = l.joining.Acquire(context.Background(), 1)
+	defer l.joining.Release(1)
 	l.ended = true
 	l.stop()
 	if l.wanted {
@@ -275,10 +259,10 @@ func (l *Listener) End() {
 
 // Join subscribes to the wanted changes, and returns those that the server will report.
 func (l *Listener) Join(ctx context.Context) (agreed Wants, err error) {
-	if err := l.joining.Take(ctx); err != nil {
+	if err := l.joining.Acquire(ctx, 1); err != nil {
 		return agreed, upstream.ClientGone(err)
 	}
-	defer l.joining.Leave()
+	defer l.joining.Release(1)
 	if l.ended { // a Join that begins late may get the turn after End
 		return agreed, upstream.ClientGone(context.Canceled)
 	}
@@ -353,8 +337,8 @@ func (l *Listener) Relay(ctx context.Context, w Wants, send func(Notification)) 
 // ends returns the signals for which Relay waits. With serverEvents that is their end; without, a new session or the end of a
 // pause.
 func (l *Listener) ends() (over, arrives <-chan struct{}, pause <-chan time.Time) {
-	_ = l.joining.Take(context.Background()) // no request waits any longer for a Join that holds the turn
-	defer l.joining.Leave()
+	_ = l.joining.Acquire(context.Background(), 1) // no request waits any longer for a Join that holds the turn
+	defer l.joining.Release(1)
 	if l.events == nil {
 		return nil, l.link.arrives(), time.After(lastPause)
 	}
@@ -469,19 +453,15 @@ func (w Wants) offeredBy(s upstream.Session) Wants {
 
 // withoutText returns a notification of a change without its other members. It is not ok for any other message.
 func withoutText(m rpc.Message) (rpc.Message, bool) {
-	var params jsontext.Value
-	switch m.Method {
-	case toolsChanged, promptsChanged, resourcesChanged:
-	case resourceUpdated:
+	plain := rpc.Message{Method: m.Method}
+	if m.Method == resourceUpdated {
 		said, err := rpc.ParseObject(m.Params)
 		if err != nil {
 			return m, false
 		}
-		params = rpc.Object{}.With("uri", rpc.String(said.GetString("uri"))).Value()
-	default:
-		return m, false
+		plain.Params = rpc.Object{}.With("uri", rpc.String(said.GetString("uri"))).Value()
 	}
-	return rpc.Message{Method: m.Method, Params: params}, true
+	return plain, IsChange(m.Method)
 }
 
 func (w Wants) includes(m rpc.Message) bool {
@@ -506,9 +486,6 @@ func (w Wants) None() bool { return !w.tools && !w.prompts && !w.resources && le
 func (w Wants) Lists() Wants {
 	return Wants{tools: w.tools, prompts: w.prompts, resources: w.resources}
 }
-
-// value returns the filter in JSON.
-func (w Wants) value() jsontext.Value { return w.Object().Value() }
 
 // Object returns the filter as an object.
 func (w Wants) Object() rpc.Object {

@@ -5,12 +5,12 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/text/unicode/norm"
+	"golang.org/x/time/rate"
 
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
@@ -29,7 +29,7 @@ var capabilityOf = map[string]string{era.Elicit: "elicitation", era.Sample: "sam
 
 // refuses returns the reason if the configuration refuses a request of the server by its method, nil otherwise.
 func (s *Server) refuses(method string) *Unasked {
-	if capabilityOf[method] == "" || s.Asks.allow(method) {
+	if capabilityOf[method] == "" || s.Asks.May[capabilityOf[method]] {
 		return nil
 	}
 	return byKey("server_requests."+capabilityOf[method], method)
@@ -74,45 +74,16 @@ func Missing(method string) (data rpc.Object) {
 // unaskedEach is the interval of log lines about a server's refused requests, for each key.
 const unaskedEach = time.Minute
 
-// noted holds the time of the last log line for each key.
-type noted struct {
-	mu   sync.Mutex
-	last map[string]time.Time
-}
-
 func (l *Link) NoteUnasked(method string, no *Unasked) {
-	s := l.Server
 	if no.key == "" {
 		return
 	}
-	s.noted.mu.Lock()
-	defer s.noted.mu.Unlock()
-	now := l.of.o.Now()
-	if last, ok := s.noted.last[no.key]; ok && now.Sub(last) < unaskedEach {
-		return
-	}
-	if s.noted.last == nil {
-		s.noted.last = map[string]time.Time{}
-	}
-	s.noted.last[no.key] = now
-	l.of.o.Logger.Warn("the configuration refuses what a server asks", "server", s.Name, "method", method, "key", s.Key+"."+no.key)
+	s := l.Server
+	each, _ := s.noted.LoadOrStore(no.key, &rate.Sometimes{Interval: unaskedEach})
+	each.(*rate.Sometimes).Do(func() {
+		l.of.o.Logger.Warn("the configuration refuses what a server asks", "server", s.Name, "method", method, "key", s.Key+"."+no.key)
+	})
 }
-
-// allow reports whether the operator lets a request of the server through.
-func (r Relays) allow(method string) bool {
-	switch method {
-	case era.Elicit:
-		return r.Elicitation
-	case era.Sample:
-		return r.Sampling
-	case era.Roots:
-		return r.Roots
-	}
-	return false
-}
-
-// Any reports whether the server may send any request to clients.
-func (r Relays) Any() bool { return r.Elicitation || r.Sampling || r.Roots }
 
 // Shown returns a request of a server as its client gets it, or the reason for which the client does not get it. The operator
 // may not let it through, the client may be unable to answer it, or it may ask a person for a secret.
@@ -129,7 +100,7 @@ func Shown(s *Server, m rpc.Message, capabilities jsontext.Value) (shown rpc.Mes
 	}
 	if meta, err := rpc.ParseObject(params.Get("_meta")); err == nil { // not members of the gateway, and no token of another hop
 		params = WithMeta(params, meta.Without(func(name string) bool {
-			return strings.HasPrefix(name, OwnMeta) || name == "progressToken" || isOneOf(approvalMeta, name)
+			return strings.HasPrefix(name, OwnMeta) || name == "progressToken" || slices.ContainsFunc(approvalMeta, func(one string) bool { return strings.EqualFold(one, name) })
 		}))
 	}
 	if m.Method == era.Elicit {
@@ -148,13 +119,8 @@ func Shown(s *Server, m rpc.Message, capabilities jsontext.Value) (shown rpc.Mes
 const OwnMeta = era.Own
 
 // approvalMeta are members of _meta by which clients recognise a form that asks for an approval. In a server's form they
-// would make it look like a form of the gateway.
+// would make it look like a form of the gateway. Some clients ignore case.
 var approvalMeta = []string{"elicitationType", "originalRequest", "timeout", "priority"}
-
-// isOneOf reports whether a list contains a name, ignoring case as some clients do.
-func isOneOf(all []string, name string) bool {
-	return slices.ContainsFunc(all, func(one string) bool { return strings.EqualFold(one, name) })
-}
 
 // MostInputs is the number of requests that a server may send at once.
 const MostInputs = 16
@@ -224,7 +190,9 @@ func drawnField(name string, field rpc.Object) (drawn rpc.Object, ok bool) {
 	return drawnWords(field).Map(func(member string, v jsontext.Value) jsontext.Value {
 		switch member {
 		case "enumNames":
-			return eachOf(v, func(one jsontext.Value) jsontext.Value { return drawnText(one, textOf(one)) })
+			return eachOf(v, func(one jsontext.Value) jsontext.Value {
+				return drawnText(one, rpc.Object{}.With("text", one).GetString("text"))
+			})
 		case "items":
 			return drawnChoice(v)
 		}
@@ -260,10 +228,6 @@ func drawnText(v jsontext.Value, text string) jsontext.Value {
 		return rpc.String(plain)
 	}
 	return v
-}
-
-func textOf(v jsontext.Value) string {
-	return rpc.Object{}.With("text", v).GetString("text")
 }
 
 // eachOf returns an array with f applied to each element. A value that is no array stays as it is.

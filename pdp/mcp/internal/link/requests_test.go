@@ -9,7 +9,7 @@ import (
 
 // TestNoFormAsksForASecret: whatever a field is called, and wherever it says so.
 func TestNoFormAsksForASecret(t *testing.T) {
-	s := &Server{Name: "files", Asks: Relays{Elicitation: true, Hosts: []string{"pay.example"}}}
+	s := &Server{Name: "files", Asks: Relays{May: map[string]bool{"elicitation": true}, Hosts: []string{"pay.example"}}}
 	shown := func(params string) (string, bool) {
 		t.Helper()
 		o, err := rpc.ParseObject([]byte(params))

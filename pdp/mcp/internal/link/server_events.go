@@ -144,7 +144,7 @@ func (e *serverEvents) run(ctx context.Context) {
 			continue
 		case over:
 			if e.acknowledged >= 0 { // changes of this time were not received
-				e.link.dues.changes.add(changes["initialize"])
+				e.link.NotifyLater("initialize")
 			}
 			return
 		}
@@ -199,8 +199,9 @@ func (e *serverEvents) readStream(ctx context.Context) (ended ending, heard bool
 				return over, heard
 			}
 		}
+		now, _ := e.link.Current()
 		switch {
-		case err != nil && ctx.Err() != nil, err != nil && !e.link.has(e.session):
+		case err != nil && (ctx.Err() != nil || now != e.session):
 			return again, heard
 		case errors.Is(err, io.EOF) && e.session.Era() == era.Legacy:
 			return later, heard
@@ -251,7 +252,7 @@ func (e *serverEvents) openOnce(ctx context.Context, uris []string) (upstream.Se
 		}
 	}
 	all := Wants{tools: true, prompts: true, resources: true, URIs: uris}
-	params := rpc.Object{}.With("notifications", all.value())
+	params := rpc.Object{}.With("notifications", all.Object().Value())
 	return e.link.Send(ctx, e.by.Who, func(s upstream.Session) upstream.Request {
 		return upstream.Request{Method: "subscriptions/listen", Params: e.link.Outgoing(s, e.by.Client, params)}
 	})

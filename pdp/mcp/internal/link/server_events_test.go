@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/sync/semaphore"
 
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
-	"policy-service/pdp/mcp/internal/turn"
 	"policy-service/pdp/mcp/internal/upstream"
 )
 
@@ -133,7 +133,7 @@ func TestAPanicBehindRequestsEndsThatAlone(t *testing.T) {
 
 // A Join that begins after the client has left subscribes to nothing, even if it gets the turn.
 func TestListenJoinsLate(t *testing.T) {
-	l := &Listener{joining: turn.New(), stop: func() {}}
+	l := &Listener{joining: semaphore.NewWeighted(1), stop: func() {}}
 	l.End()
 	if _, err := l.Join(t.Context()); err == nil || l.wanted {
 		t.Errorf("it joins: %v", err)

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -22,14 +23,11 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"policy-service/pdp/mcp/internal/answer"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/doors"
 	"policy-service/pdp/mcp/internal/era"
-	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rates"
 	"policy-service/pdp/mcp/internal/rpc"
-	"policy-service/pdp/mcp/internal/turn"
 	"policy-service/pdp/mcp/internal/upstream"
 )
 
@@ -108,36 +106,6 @@ func (g *Servers) Close() error {
 	return errors.Join(errs...)
 }
 
-// Errands is the key under which the errands of a principal count. An errand counts also after its last waiter has left.
-const Errands = "errands"
-
-// sendOff runs an errand that counts for a principal, and waits for its result.
-func sendOff[T any](ctx context.Context, g *Servers, who *identity.Principal, e *turn.Errand[T], what func(context.Context) (T, error)) (value T, joined bool, err error) {
-	value, joined, err = e.Do(ctx, turn.Sender{
-		Hold: func() (func(), bool) { return g.o.Rates.Hold(who.Key, Errands) },
-		Context: func(ctx context.Context) (context.Context, context.CancelFunc) {
-			ctx, expire := who.Context(ctx)
-			ctx, end := g.doors.Within(ctx)
-			return ctx, func() {
-				end()
-				expire()
-			}
-		},
-		Background: g.doors.Background,
-	}, what)
-	switch {
-	case errors.Is(err, turn.ErrMany):
-		err = answer.Limited("", time.Second)
-	case errors.Is(err, turn.ErrOver):
-		err = ErrClosed
-	case errors.Is(err, turn.ErrBroken):
-		err = ErrBroken
-	case errors.Is(err, turn.ErrAlone):
-		err = &upstream.Error{Detail: "nobody waits for the server any longer", Err: ctx.Err()}
-	}
-	return value, joined, err
-}
-
 // Server is an MCP server behind the gateway.
 type Server struct {
 	Name     string
@@ -163,7 +131,7 @@ type Server struct {
 	away    atomic.Bool // it did not answer the last request
 	late    lateness
 	catalog catalog
-	noted   noted
+	noted   sync.Map // for each key, the *rate.Sometimes of log lines about refused requests
 }
 
 // Answers reports whether the server answered the last request.
@@ -183,10 +151,14 @@ func (s *Server) tried(ctx context.Context, err error) {
 
 // Relays are the requests of a server that reach its clients.
 type Relays struct {
-	Elicitation, Sampling, Roots bool
+	// May says for each capability that they need, as [capabilityOf] names it, whether the operator lets them through.
+	May map[string]bool
 	// Hosts are the hosts of the pages that a server may ask a person to open.
 	Hosts []string
 }
+
+// Any reports whether the server may send any request to clients.
+func (r Relays) Any() bool { return slices.Contains(slices.Collect(maps.Values(r.May)), true) }
 
 // With one server, clients use the server's own names. With several, a name for clients is the server's name, [between], and
 // the server's own name for the thing. A server's name contains no [between] and does not end with half of one. So the
@@ -323,12 +295,8 @@ func (s *Server) able(capabilities jsontext.Value) jsontext.Value {
 	o, _ := rpc.ParseObject(capabilities)
 	return era.WithoutOwn(o).Without(func(name string) bool {
 		switch name {
-		case "elicitation":
-			return !s.Asks.Elicitation
-		case "sampling":
-			return !s.Asks.Sampling
-		case "roots":
-			return !s.Asks.Roots
+		case "elicitation", "sampling", "roots":
+			return !s.Asks.May[name]
 		}
 		return name == "tasks"
 	}).Value()

@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/sync/semaphore"
 
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
-	"policy-service/pdp/mcp/internal/turn"
 	"policy-service/pdp/mcp/internal/upstream"
 	"policy-service/pdp/mcp/lock"
 )
@@ -34,8 +34,8 @@ type toolbox struct {
 	mu      sync.Mutex
 	listed  *Listing
 	until   time.Time
-	loading turn.Turn
-	loads   turn.Errand[*Listing]
+	loading *semaphore.Weighted
+	loads   errand[*Listing]
 	// version counts the events that made a listing out of date. A listing that began before such an event is not kept.
 	version int
 	drifts  sightings
@@ -105,10 +105,10 @@ func (g *Servers) list(ctx context.Context, l *Link, who *identity.Principal, c 
 	if listed, _, _ := t.fresh(g.o.Now(), locked); listed != nil {
 		return listed, nil
 	}
-	if err := t.loading.Take(ctx); err != nil {
+	if err := t.loading.Acquire(ctx, 1); err != nil {
 		return nil, upstream.ClientGone(err)
 	}
-	defer t.loading.Leave()
+	defer t.loading.Release(1)
 	listed, before, version := t.fresh(g.o.Now(), locked)
 	if listed != nil { // another request has made it
 		return listed, nil

@@ -1,15 +1,15 @@
 // Package rates limits how often each key may ask: a principal, or a principal and a tool.
 //
 // Begin with [New] and [Limiter.Admit]; [Limiter.Hold] limits things that last. A limiter keeps a bounded number of keys. It
-// forgets one only when its buckets are full again and nothing of it runs, so that no key gains by being forgotten. While all
+// forgets one only when its bucket is full again and nothing of it runs, so that no key gains by being forgotten. While all
 // places are taken, new keys wait.
 package rates
 
 import (
 	"cmp"
-	"container/list"
 	"crypto/sha256"
 	"errors"
+	"maps"
 	"math"
 	"sync"
 	"time"
@@ -39,13 +39,11 @@ type Options struct {
 // Limiter holds all keys to the same bounds.
 type Limiter struct {
 	options Options
-	// full is how long any bucket takes to fill.
-	full time.Duration
 
 	mu     sync.Mutex
 	now    time.Time // of the call that holds the lock
 	meters map[name]*meter
-	idle   *list.List // of *meter without a running thing, the last used one in front
+	swept  time.Time // when meters were last forgotten
 }
 
 // name names a meter: of a key, of a tool for the key, or of the things of a kind that the key holds.
@@ -53,17 +51,16 @@ type name struct{ key, tool, holds string }
 
 // meter counts for one name.
 type meter struct {
-	name    name
 	bucket  *rate.Limiter
 	running int
-	used    time.Time
-	at      *list.Element // in idle; nil while something runs
 }
 
 const (
 	usualKeys = 100_000
 	// busy is when to try again if other calls must make room first.
 	busy = time.Second
+	// maxFull bounds how long a key is remembered.
+	maxFull = 24 * time.Hour
 )
 
 // New makes a limiter.
@@ -75,30 +72,21 @@ func New(o Options) (*Limiter, error) {
 	if o.ToolRate > 0 && o.ToolBurst == 0 {
 		o.ToolBurst = max(1, int(math.Ceil(math.Min(float64(o.ToolRate), math.MaxInt32))))
 	}
-	l := &Limiter{options: o, meters: map[name]*meter{}, idle: list.New()}
-	l.full = max(fills(o.Rate, o.Burst), fills(o.ToolRate, o.ToolBurst))
 	switch {
 	case !(o.Rate > 0) || o.Burst < 1:
 		return nil, errors.New("rate or burst is missing or negative; write both, such as rate: 10/s and burst: 50")
-	case l.full > maxFull:
+	case max(fills(o.Rate, o.Burst), fills(o.ToolRate, o.ToolBurst)) > maxFull.Seconds():
 		return nil, errors.New("the rate takes longer than a day to fill the burst; write a higher rate, or a lower burst")
 	}
-	return l, nil
+	return &Limiter{options: o, meters: map[name]*meter{}}, nil
 }
 
-// maxFull bounds how long a key is remembered.
-const maxFull = 24 * time.Hour
-
-// fills is how long an empty bucket takes to fill.
-func fills(r rate.Limit, burst int) time.Duration {
-	if r == rate.Inf || !(r > 0) {
+// fills is how many seconds an empty bucket takes to fill.
+func fills(r rate.Limit, burst int) float64 {
+	if !(r > 0) {
 		return 0
 	}
-	seconds := float64(burst) / float64(r)
-	if seconds > 2*maxFull.Seconds() {
-		return 2 * maxFull
-	}
-	return time.Duration(math.Ceil(seconds*float64(time.Second))) + time.Millisecond // a float's last digits
+	return float64(burst) / float64(r)
 }
 
 // Admit asks if a key may do one thing more now, with a tool if there is one. Where it may, release ends that thing, and
@@ -107,7 +95,6 @@ func (l *Limiter) Admit(key, tool string) (release func(), retryAfter time.Durat
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.now = l.options.Now()
-	l.forget(2) // more than one call adds on average, so that an old rush goes away
 	whole, wait := l.meter(name{key: key}, l.options.Rate, l.options.Burst)
 	if wait > 0 {
 		return nothing, wait, false
@@ -115,14 +102,14 @@ func (l *Limiter) Admit(key, tool string) (release func(), retryAfter time.Durat
 	if l.options.Concurrent > 0 && whole.running >= l.options.Concurrent {
 		return nothing, busy, false
 	}
-	l.start(whole) // so that to make room for its tool does not forget it
+	whole.running++ // so that to make room for its tool does not forget it
 	if tool != "" && l.options.ToolRate > 0 {
 		part, wait := l.meter(name{key: key, tool: short(tool)}, l.options.ToolRate, l.options.ToolBurst)
 		if wait > 0 {
-			l.end(whole)
+			whole.running--
 			return nothing, wait, false
 		}
-		l.take(part)
+		part.bucket.AllowN(l.now, 1)
 	}
 	whole.bucket.AllowN(l.now, 1)
 	return l.release(whole), 0, true
@@ -153,12 +140,11 @@ func (l *Limiter) Hold(key, kind string) (release func(), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.now = l.options.Now()
-	l.forget(2)
 	m, wait := l.meter(name{key: key, holds: kind}, rate.Inf, 1)
 	if wait > 0 || m.running >= l.options.Holds[kind] {
 		return nothing, false
 	}
-	l.start(m)
+	m.running++
 	return l.release(m), true
 }
 
@@ -175,29 +161,21 @@ func short(tool string) string {
 
 // release returns the function that ends an admitted thing. Further calls of that function do nothing.
 func (l *Limiter) release(m *meter) func() {
-	ended := false
-	return func() {
+	return sync.OnceFunc(func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if !ended {
-			ended = true
-			l.now = l.options.Now()
-			l.end(m)
-		}
-	}
+		m.running--
+	})
 }
 
 // meter returns the meter of a name, and how long to wait until its bucket has one.
 func (l *Limiter) meter(n name, r rate.Limit, burst int) (*meter, time.Duration) {
-	m, there := l.meters[n]
-	if !there {
-		if len(l.meters) >= l.options.Keys {
-			if l.forget(1); len(l.meters) >= l.options.Keys {
-				return nil, busy
-			}
+	m := l.meters[n]
+	if m == nil {
+		if l.forget(); len(l.meters) >= l.options.Keys {
+			return nil, busy
 		}
-		m = &meter{name: n, bucket: rate.NewLimiter(r, burst), used: l.now}
-		m.at = l.idle.PushFront(m)
+		m = &meter{bucket: rate.NewLimiter(r, burst)}
 		l.meters[n] = m
 	}
 	if r == rate.Inf {
@@ -210,42 +188,14 @@ func (l *Limiter) meter(n name, r rate.Limit, burst int) (*meter, time.Duration)
 	return m, 0
 }
 
-// take takes one from a bucket.
-func (l *Limiter) take(m *meter) {
-	m.bucket.AllowN(l.now, 1)
-	m.used = l.now
-	l.idle.MoveToFront(m.at)
-}
-
-// start counts a running thing of a meter.
-func (l *Limiter) start(m *meter) {
-	m.running++
-	if m.at != nil {
-		l.idle.Remove(m.at)
-		m.at = nil
+// forget forgets the meters whose buckets are full, and of which nothing runs. It goes through all of them, so it does so once
+// a second at most.
+func (l *Limiter) forget() {
+	if l.now.Sub(l.swept) < busy {
+		return
 	}
-}
-
-// end counts it no longer.
-func (l *Limiter) end(m *meter) {
-	if m.running--; m.running == 0 {
-		m.used = l.now
-		m.at = l.idle.PushFront(m)
-	}
-}
-
-// forget forgets up to n meters whose buckets are full: nothing was taken from them for as long as any takes to fill.
-func (l *Limiter) forget(n int) {
-	for ; n > 0; n-- {
-		last := l.idle.Back()
-		if last == nil {
-			return
-		}
-		m := last.Value.(*meter)
-		if l.now.Sub(m.used) < l.full || m.bucket.Limit() != rate.Inf && m.bucket.TokensAt(l.now) < float64(m.bucket.Burst()) {
-			return
-		}
-		l.idle.Remove(last)
-		delete(l.meters, m.name)
-	}
+	l.swept = l.now
+	maps.DeleteFunc(l.meters, func(_ name, m *meter) bool {
+		return m.running == 0 && (m.bucket.Limit() == rate.Inf || m.bucket.TokensAt(l.now) >= float64(m.bucket.Burst()))
+	})
 }

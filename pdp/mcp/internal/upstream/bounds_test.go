@@ -2,42 +2,48 @@ package upstream
 
 import (
 	"bufio"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"policy-service/evaluation/recent"
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
+// Tokens are kept by the bounds of [recent.Texts]: the newest stay, whatever comes meanwhile, and none is used after its end.
 func TestTokensAreBounded(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	kept := &tokens{TokenEndpoint: TokenEndpoint{Now: func() time.Time { return now }}, kept: map[string]token{}}
+	kept := &tokens{TokenEndpoint: TokenEndpoint{Now: func() time.Time { return now }}}
+	owner := func(n int) recent.Digest { return sha256.Sum256([]byte(fmt.Sprint(n))) }
 	give := func(n int, lasts time.Duration) {
-		kept.keep(fmt.Sprint(n), token{fmt.Sprint(n), now.Add(lasts)}, now.Add(lasts))
-		if len(kept.kept) > mostTokens {
-			t.Fatalf("%d tokens are kept", len(kept.kept))
+		kept.keep(owner(n), token{fmt.Sprint(n), now.Add(lasts)}, now.Add(lasts))
+	}
+	for n := range 4 * mostTokens {
+		give(n, time.Hour)
+		for before := max(0, n-mostTokens+1); before <= n; before += mostTokens / 4 {
+			if got := kept.find(owner(before)); got != fmt.Sprint(before) {
+				t.Fatalf("after %d: %d is %q", n, before, got)
+			}
 		}
 	}
-	for n := range 2 * mostTokens {
-		give(n, time.Hour)
-		if got := kept.find(fmt.Sprint(n)); got != fmt.Sprint(n) {
-			t.Fatalf("%d: %q", n, got)
-		}
+	if got := kept.find(owner(0)); got != "" {
+		t.Errorf("the first is kept: %q", got)
 	}
 	now = now.Add(time.Hour)
 	give(-1, time.Hour)
-	for n := range mostTokens {
+	for n := range 2 * mostTokens {
 		give(-2-n, 31*time.Second)
 	}
 	now = now.Add(2 * time.Second)
-	if got := kept.find(fmt.Sprint(-1 - mostTokens)); got != "" {
+	if got := kept.find(owner(-1 - 2*mostTokens)); got != "" {
 		t.Errorf("a token that is about to end is used: %q", got)
 	}
 	give(1, time.Hour)
-	if got := kept.find("1"); got != "1" || len(kept.kept) > mostTokens {
-		t.Errorf("%q, %d are kept", got, len(kept.kept))
+	if got := kept.find(owner(1)); got != "1" {
+		t.Errorf("%q", got)
 	}
 }
 
@@ -65,8 +71,8 @@ func TestBackoff(t *testing.T) {
 	for n := range 3 * mostFailures {
 		b.failed(fmt.Sprint(n))
 	}
-	if len(b.failures) > mostFailures {
-		t.Errorf("%d principals are remembered", len(b.failures))
+	if got := b.left("0"); got != 0 {
+		t.Errorf("a principal is remembered behind so many others: %v", got)
 	}
 }
 

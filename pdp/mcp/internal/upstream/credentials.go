@@ -15,12 +15,12 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"golang.org/x/sync/singleflight"
 
+	"policy-service/evaluation/recent"
 	"policy-service/pdp/mcp/internal/leak"
 	"policy-service/pdp/plainfile"
 )
@@ -56,7 +56,7 @@ func ForCredentials(name string) bool {
 const mostHeader = 16 << 10
 
 // Authorize sets the header to the line of the file.
-func (f *HeaderFile) Authorize(_ context.Context, h http.Header, _, _ string, _ time.Time) error {
+func (f *HeaderFile) Authorize(_ context.Context, h http.Header, _ Client) error {
 	line, err := ReadSecret(f.Path)
 	if err != nil {
 		return fmt.Errorf("the credential for the upstream cannot be read: %w", err)
@@ -134,9 +134,8 @@ type tokens struct {
 	transport *http.Transport
 	form      url.Values // of each question
 	asking    singleflight.Group
-
-	mu   sync.Mutex
-	kept map[string]token // by their owners: "" is the gateway, any other one a principal with the token that it showed
+	// kept are by their owners: the zero digest is the gateway's, any other one that of a principal and the token that it showed.
+	kept recent.Texts[token]
 }
 
 // NewTokenExchange makes credentials for each principal: the authorization server gives a token for the upstream in exchange
@@ -172,44 +171,44 @@ func newTokens(o TokenEndpoint, form url.Values) (Credentials, error) {
 		return nil, err
 	}
 	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
-	return &tokens{TokenEndpoint: o, transport: transport, form: form, kept: map[string]token{}}, nil
+	return &tokens{TokenEndpoint: o, transport: transport, form: form}, nil
 }
 
 // exchanges reports whether the tokens are made for principals. Otherwise all have the gateway's.
 func (t *tokens) exchanges() bool { return t.form.Get("grant_type") == grantExchange }
 
 const (
-	mostTokens = 10_000
+	// mostTokens is how many are kept at least, if there are so many, and twice as many at most.
+	mostTokens = 5_000
 	// early is how long before its end a token is not used any more.
 	early = 30 * time.Second
 )
 
 // Authorize sets a token that is kept, or asks for another.
-func (t *tokens) Authorize(ctx context.Context, h http.Header, principal, subject string, expires time.Time) error {
-	owner := ""
+func (t *tokens) Authorize(ctx context.Context, h http.Header, c Client) error {
+	var owner recent.Digest
 	switch {
 	case !t.exchanges():
-		subject, expires = "", t.Now().Add(longest)
-	case subject == "" || principal == "":
+		c.Token, c.Expires = "", t.Now().Add(longest)
+	case c.Token == "" || c.Principal == "":
 		return errors.New("the upstream needs a token in exchange for the client's, and the client has none")
-	case !expires.After(t.Now()):
+	case !c.Expires.After(t.Now()):
 		return errors.New("the client's token has ended, and is not exchanged")
 	default:
-		digest := sha256.Sum256([]byte(subject))
-		owner = principal + "\x00" + string(digest[:])
+		owner = sha256.Sum256([]byte(c.Principal + "\x00" + c.Token))
 	}
 	text := t.find(owner)
 	if text == "" {
 		// The first caller may leave while others wait for the same answer: so the question does not end with its context.
-		answer := t.asking.DoChan(owner, func() (any, error) {
+		answer := t.asking.DoChan(string(owner[:]), func() (any, error) {
 			if text := t.find(owner); text != "" { // another question has just been answered
 				return text, nil
 			}
-			got, err := t.ask(context.WithoutCancel(ctx), subject)
+			got, err := t.ask(context.WithoutCancel(ctx), c.Token)
 			if err != nil {
 				return "", err
 			}
-			t.keep(owner, got, expires)
+			t.keep(owner, got, c.Expires)
 			return got.text, nil
 		})
 		select {
@@ -227,38 +226,19 @@ func (t *tokens) Authorize(ctx context.Context, h http.Header, principal, subjec
 }
 
 // find is the text of a usable token, "" if there is none.
-func (t *tokens) find(owner string) string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	k, ok := t.kept[owner]
-	if !ok || !t.Now().Before(k.ends) {
-		return ""
+func (t *tokens) find(owner recent.Digest) string {
+	if k, ok := t.kept.Get(owner); ok && t.Now().Before(k.ends) {
+		return k.text
 	}
-	return k.text
+	return ""
 }
 
 // keep keeps a token until a time at most, unless its server does not say when it ends.
-func (t *tokens) keep(owner string, got token, until time.Time) {
+func (t *tokens) keep(owner recent.Digest, got token, until time.Time) {
 	if ends := got.ends.Add(-early); ends.Before(until) {
 		until = ends
 	}
-	now := t.Now()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.kept, owner)
-	if !now.Before(until) {
-		return
-	}
-	if len(t.kept) >= mostTokens {
-		maps.DeleteFunc(t.kept, func(_ string, k token) bool { return !now.Before(k.ends) })
-		for other := range t.kept { // any: it is exchanged again
-			if len(t.kept) <= mostTokens*15/16 {
-				break
-			}
-			delete(t.kept, other)
-		}
-	}
-	t.kept[owner] = token{got.text, until}
+	t.kept.Put(owner, token{got.text, until}, mostTokens)
 }
 
 // ask sends a form, and reads the token of the answer. Errors quote nothing of the answer: it may repeat the form.

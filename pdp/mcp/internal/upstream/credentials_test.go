@@ -94,7 +94,7 @@ func newExchange(t *testing.T, e upstream.TokenEndpoint) upstream.Credentials {
 // authorized is the Authorization of a principal's request.
 func authorized(c upstream.Credentials, principal, token string, expires time.Time) (string, error) {
 	h := http.Header{}
-	err := c.Authorize(context.Background(), h, principal, token, expires)
+	err := c.Authorize(context.Background(), h, upstream.Client{Principal: principal, Token: token, Expires: expires})
 	if err != nil && len(h) > 0 {
 		return "", fmt.Errorf("a header although: %w", err)
 	}
@@ -212,7 +212,9 @@ func TestTokenExchangeOutlivesItsFirstCaller(t *testing.T) {
 	x := newExchange(t, a.endpoint(t, clock))
 	ctx, cancel := context.WithCancel(t.Context())
 	first := make(chan error)
-	go func() { first <- x.Authorize(ctx, http.Header{}, "alice", "a", clock.Now().Add(time.Hour)) }()
+	go func() {
+		first <- x.Authorize(ctx, http.Header{}, upstream.Client{Principal: "alice", Token: "a", Expires: clock.Now().Add(time.Hour)})
+	}()
 	<-asked
 	cancel()
 	if err := <-first; !errors.Is(err, context.Canceled) {
@@ -396,7 +398,7 @@ func TestHeaderFile(t *testing.T) {
 			t.Errorf("%.20q: %q %v", content, got, err)
 		}
 		h := http.Header{"X-Api-Key": {"the client's", "twice"}}
-		if err := key.Authorize(t.Context(), h, "alice", "", time.Time{}); err == nil && (len(h) != 1 || h.Get("X-Api-Key") != want || len(h["X-Api-Key"]) != 1) {
+		if err := key.Authorize(t.Context(), h, upstream.Client{Principal: "alice"}); err == nil && (len(h) != 1 || h.Get("X-Api-Key") != want || len(h["X-Api-Key"]) != 1) {
 			t.Errorf("%v", h)
 		}
 	}

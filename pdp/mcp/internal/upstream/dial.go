@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"policy-service/pdp/address"
 	"policy-service/pdp/plainfile"
 )
 
@@ -42,10 +43,10 @@ func newTransport(o HTTPOptions, target *url.URL) (*http.Transport, error) {
 	dialer := &net.Dialer{
 		Timeout: dialTime,
 		// The address here is the one that is dialled, whatever a name resolved to before.
-		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
-			at, err := netip.ParseAddrPort(address)
+		ControlContext: func(_ context.Context, _, dialled string, _ syscall.RawConn) error {
+			at, err := netip.ParseAddrPort(dialled)
 			if err != nil {
-				return fmt.Errorf("%w: %s", errAddress, address)
+				return fmt.Errorf("%w: %s", errAddress, dialled)
 			}
 			if err := CheckAddress(at.Addr(), o.AllowNetworks, plain); err != nil {
 				return fmt.Errorf("%w: %w", errAddress, err)
@@ -103,100 +104,18 @@ func parseTarget(o HTTPOptions) (*url.URL, error) {
 	return u, nil
 }
 
-// purposes are the networks without public servers, with their purposes. An upstream there is reached only if
-// the configuration allows it.
-var purposes = []struct {
-	network netip.Prefix
-	what    string
-}{
-	{netip.MustParsePrefix("0.0.0.0/8"), "unspecified"},
-	{netip.MustParsePrefix("10.0.0.0/8"), "private"},
-	{netip.MustParsePrefix("100.64.0.0/10"), "shared by a carrier's customers"},
-	{netip.MustParsePrefix("127.0.0.0/8"), "loopback"},
-	{netip.MustParsePrefix("169.254.0.0/16"), "link-local"},
-	{netip.MustParsePrefix("172.16.0.0/12"), "private"},
-	{netip.MustParsePrefix("192.0.0.0/24"), "for protocols"},
-	{netip.MustParsePrefix("192.0.2.0/24"), "for documentation"},
-	{netip.MustParsePrefix("192.88.99.0/24"), "a relay to other addresses"},
-	{netip.MustParsePrefix("192.168.0.0/16"), "private"},
-	{netip.MustParsePrefix("198.18.0.0/15"), "for benchmarks"},
-	{netip.MustParsePrefix("198.51.100.0/24"), "for documentation"},
-	{netip.MustParsePrefix("203.0.113.0/24"), "for documentation"},
-	{netip.MustParsePrefix("224.0.0.0/4"), "multicast"},
-	{netip.MustParsePrefix("240.0.0.0/4"), "reserved"},
-	{netip.MustParsePrefix("::1/128"), "loopback"},
-	{netip.MustParsePrefix("::/96"), "unspecified"},
-	{netip.MustParsePrefix("64:ff9b:1::/48"), "a translation to other addresses"},
-	{netip.MustParsePrefix("::ffff:0:0:0/96"), "a translation to other addresses"},
-	{netip.MustParsePrefix("100::/64"), "discarded"},
-	{netip.MustParsePrefix("2001::/23"), "for protocols"},
-	{netip.MustParsePrefix("2001:db8::/32"), "for documentation"},
-	{netip.MustParsePrefix("3fff::/20"), "for documentation"},
-	{netip.MustParsePrefix("fc00::/7"), "private"},
-	{netip.MustParsePrefix("fe80::/10"), "link-local"},
-	{netip.MustParsePrefix("fec0::/10"), "private"},
-	{netip.MustParsePrefix("ff00::/8"), "multicast"},
-}
-
-// metadata are the addresses at which a cloud gives a machine its own credentials. No network that contains one allows
-// it: it must be listed by itself.
-var metadata = []netip.Addr{
-	netip.MustParseAddr("169.254.169.254"), // most clouds
-	netip.MustParseAddr("169.254.170.2"),   // containers of AWS
-	netip.MustParseAddr("169.254.170.23"),  // pods of AWS
-	netip.MustParseAddr("100.100.100.200"), // Alibaba
-	netip.MustParseAddr("192.0.0.192"),     // Oracle
-	netip.MustParseAddr("168.63.129.16"),   // Azure
-	netip.MustParseAddr("fd00:ec2::254"),   // AWS
-	netip.MustParseAddr("fd00:ec2::23"),    // pods of AWS
-	netip.MustParseAddr("fd20:ce::254"),    // Google
-}
-
-// purpose is the purpose of an address, "" if it is a public one.
-func purpose(a netip.Addr) string {
-	if slices.Contains(metadata, a) {
-		return "where a cloud keeps its machines' credentials"
-	}
-	for _, p := range purposes {
-		if p.network.Contains(a) {
-			return p.what
-		}
-	}
-	return ""
-}
-
-// allows reports whether one of the networks has an address. One of metadata must be the whole network.
+// allows reports whether one of the networks has an address. One where a cloud keeps credentials must be
+// the whole network.
 func allows(networks []netip.Prefix, a netip.Addr) bool {
-	whole := slices.Contains(metadata, a)
+	whole := address.HasCredentials(a)
 	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(a) && (!whole || n.IsSingleIP()) })
-}
-
-var (
-	mapped6 = netip.MustParsePrefix("::/96")
-	nat64   = netip.MustParsePrefix("64:ff9b::/96")
-	sixTo4  = netip.MustParsePrefix("2002::/16")
-)
-
-// inner is the address that a packet to a gets to in the end, where a is a way to write an IPv4 address in IPv6.
-func inner(a netip.Addr) netip.Addr {
-	a = a.WithZone("").Unmap()
-	b := a.As16()
-	switch {
-	case a.Is4(), a == netip.IPv6Unspecified(), a == netip.IPv6Loopback():
-		return a
-	case mapped6.Contains(a), nat64.Contains(a):
-		return netip.AddrFrom4([4]byte(b[12:16]))
-	case sixTo4.Contains(a):
-		return netip.AddrFrom4([4]byte(b[2:6]))
-	}
-	return a
 }
 
 // CheckAddress is an error if an upstream must not be reached at an address: it is none of a public server, or it is to be
 // reached without TLS, and no network that is allowed has it.
 func CheckAddress(a netip.Addr, allowed []netip.Prefix, plain bool) error {
-	end := inner(a)
-	what := purpose(end)
+	end := address.Inner(a)
+	what := address.Purpose(a)
 	listed := allows(allowed, end) || allows(allowed, a.WithZone(""))
 	if what != "" && !listed {
 		return fmt.Errorf("the address %s is %s; list its network in allow_networks if the upstream is meant to be there", a, what)

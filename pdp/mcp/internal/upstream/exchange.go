@@ -57,8 +57,12 @@ func (s *httpSession) exchange(ctx context.Context, r Request) (*httpStream, err
 func (s *httpSession) do(ctx context.Context, method, accept string, body []byte, r Request) (*http.Response, *Error) {
 	h := make(http.Header, 8)
 	if c := s.upstream.options.Credentials; c != nil {
-		token, expires := s.renew(r)
-		if err := c.Authorize(ctx, h, s.client.Principal, token, expires); err != nil {
+		client := *s.client.Load()
+		if r.Token != "" {
+			client.Token, client.Expires = r.Token, r.Expires
+			s.client.Store(&client)
+		}
+		if err := c.Authorize(ctx, h, client); err != nil {
 			return nil, &Error{NotSent: true, Detail: "there are no credentials for the upstream", Err: err}
 		}
 		if t, ok := c.(*tokens); !ok || !t.exchanges() {

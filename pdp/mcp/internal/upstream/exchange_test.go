@@ -150,8 +150,8 @@ func describe(err error) string {
 // showing are credentials that say whose token they were shown, and try to have requests repeated.
 type showing struct{ fail error }
 
-func (c showing) Authorize(_ context.Context, h http.Header, principal, token string, expires time.Time) error {
-	h.Set("Authorization", "Bearer for "+principal+" by "+token+fmt.Sprint(expires.Unix()))
+func (c showing) Authorize(_ context.Context, h http.Header, by upstream.Client) error {
+	h.Set("Authorization", "Bearer for "+by.Principal+" by "+by.Token+fmt.Sprint(by.Expires.Unix()))
 	h.Set("Idempotency-Key", "1")
 	h.Set("Accept", "text/html")
 	return c.fail

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"policy-service/pdp/mcp/internal/doors"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/leak"
 	"policy-service/pdp/mcp/internal/rpc"
@@ -52,14 +53,10 @@ type httpUpstream struct {
 	speaks  [2]atomic.Int32
 	probing chan struct{}
 
-	// ctx ends with Close.
-	ctx  context.Context
-	stop context.CancelCauseFunc
+	doors *doors.Doors // until Close: a session that is opened enters, and what outlives its caller runs in the background
 
-	mu       sync.Mutex // guards the rest
-	closed   bool
+	mu       sync.Mutex // guards sessions
 	sessions map[*httpSession]struct{}
-	behind   sync.WaitGroup // goroutines that outlive their caller
 }
 
 // NewHTTP is an upstream over streamable HTTP. Nothing is sent before a session is opened.
@@ -72,12 +69,10 @@ func NewHTTP(o HTTPOptions) (Upstream, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := &httpUpstream{
+	return &httpUpstream{
 		target: target, transport: transport, options: o, agent: o.Name + "/" + o.Version,
-		probing: make(chan struct{}, 1), sessions: map[*httpSession]struct{}{},
-	}
-	u.ctx, u.stop = context.WithCancelCause(context.Background())
-	return u, nil
+		probing: make(chan struct{}, 1), doors: doors.New(o.Logger), sessions: map[*httpSession]struct{}{},
+	}, nil
 }
 
 var errClosed = errors.New("the session is over")
@@ -85,33 +80,23 @@ var errClosed = errors.New("the session is over")
 func gone() *Error { return &Error{NotSent: true, Gone: true, Detail: errClosed.Error()} }
 
 func (u *httpUpstream) Open(ctx context.Context, c Client) (Session, error) {
-	u.mu.Lock()
-	if u.closed {
-		u.mu.Unlock()
+	ctx, leave, ok := u.doors.Enter(ctx)
+	if !ok {
 		return nil, gone()
 	}
-	u.behind.Add(1)
-	u.mu.Unlock()
-	defer u.behind.Done()
-	s := &httpSession{upstream: u, client: c, token: c.Token, expires: c.Expires}
-	s.ctx, s.stop = context.WithCancelCause(u.ctx)
+	defer leave()
 	ctx, cancel := context.WithTimeoutCause(ctx, u.options.Timeout, errSlow)
 	defer cancel()
-	defer context.AfterFunc(u.ctx, cancel)()
+	s := &httpSession{upstream: u}
+	s.client.Store(&c)
+	s.ctx, s.stop = context.WithCancelCause(u.doors.Context)
 	if err := u.agree(ctx, s); err != nil {
 		s.Close() // it may have an id already
 		return nil, unopened(err)
 	}
 	u.mu.Lock()
-	closed := u.closed
-	if !closed {
-		u.sessions[s] = struct{}{}
-	}
+	u.sessions[s] = struct{}{}
 	u.mu.Unlock()
-	if closed {
-		s.Close()
-		return nil, gone()
-	}
 	u.options.Logger.Debug("a session with an upstream is open", "era", s.era.String(), "version", s.version)
 	return s, nil
 }
@@ -120,8 +105,9 @@ func (u *httpUpstream) Open(ctx context.Context, c Client) (Session, error) {
 const farewell = 5 * time.Second
 
 func (u *httpUpstream) Close() error {
+	u.doors.Close()
+	u.doors.Served(2 * farewell) // those that are being opened have no time left
 	u.mu.Lock()
-	u.closed = true
 	open := slices.Collect(maps.Keys(u.sessions))
 	u.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), min(farewell, u.options.Timeout))
@@ -135,28 +121,15 @@ func (u *httpUpstream) Close() error {
 		})
 	}
 	_ = all.Wait()
-	u.stop(errClosed)
-	u.behind.Wait()
 	u.transport.CloseIdleConnections()
 	return nil
-}
-
-// background runs a function that only Close waits for. After Close it runs nothing, and is not ok.
-func (u *httpUpstream) background(what func()) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.closed {
-		return false
-	}
-	u.behind.Go(what)
-	return true
 }
 
 // httpSession is one client's. It shares connections alone with others, and they identify no client to a server: each
 // request does.
 type httpSession struct {
 	upstream *httpUpstream
-	client   Client
+	client   atomic.Pointer[Client] // with the newest token
 
 	// The results of the handshake. They do not change afterwards.
 	met
@@ -168,20 +141,6 @@ type httpSession struct {
 	// ctx ends with Close, and with it all that is open.
 	ctx  context.Context
 	stop context.CancelCauseFunc
-
-	mu      sync.Mutex // guards the newest token
-	token   string
-	expires time.Time
-}
-
-// renew takes over a client's newer token, and is the newest.
-func (s *httpSession) renew(r Request) (token string, expires time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if r.Token != "" {
-		s.token, s.expires = r.Token, r.Expires
-	}
-	return s.token, s.expires
 }
 
 func (s *httpSession) Send(ctx context.Context, r Request) (Stream, error) {
@@ -275,7 +234,7 @@ func (s *httpSession) giveUp(id rpc.ID) {
 	if s.era == era.Modern || s.server == nil || s.ctx.Err() != nil {
 		return
 	}
-	s.upstream.background(func() {
+	s.upstream.doors.Background(func() {
 		ctx, cancel := context.WithTimeoutCause(s.ctx, min(farewell, s.upstream.options.Timeout), errSlow)
 		defer cancel()
 		if err := s.Notify(ctx, cancelled(id)); err != nil && !errors.Is(err, errClosed) {

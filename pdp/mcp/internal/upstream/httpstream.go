@@ -152,7 +152,7 @@ func (t *httpStream) read() (text []byte, err error) {
 func (t *httpStream) finish() {
 	t.answered.Store(true)
 	t.detach()
-	if t.events == nil || !t.session.upstream.background(t.drain) {
+	if t.events == nil || !t.session.upstream.doors.Background(t.drain) {
 		t.end(nil)
 	}
 }

@@ -45,7 +45,7 @@ func (u *httpUpstream) agree(ctx context.Context, s *httpSession) error {
 		return s.shake(ctx, u.options.Eras[0])
 	}
 	order := []era.Era{era.Modern, era.Legacy}
-	if s.client.Legacy {
+	if s.client.Load().Legacy {
 		slices.Reverse(order)
 	}
 	if e, known := u.era(order); known {
@@ -94,7 +94,7 @@ func (s *httpSession) shake(ctx context.Context, e era.Era) error {
 }
 
 func (s *httpSession) discover(ctx context.Context) error {
-	_, m, err := s.ask(ctx, s.upstream.options.discovers(s.client))
+	_, m, err := s.ask(ctx, s.upstream.options.discovers(*s.client.Load()))
 	if err == nil {
 		err = discovered(m)
 	}
@@ -125,7 +125,7 @@ func discovered(m rpc.Message) error {
 }
 
 func (s *httpSession) initialize(ctx context.Context) error {
-	h, m, err := s.ask(ctx, s.upstream.options.initializes(s.client))
+	h, m, err := s.ask(ctx, s.upstream.options.initializes(*s.client.Load()))
 	if err != nil {
 		return err
 	}

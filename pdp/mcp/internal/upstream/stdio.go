@@ -3,9 +3,9 @@ package upstream
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"policy-service/evaluation/recent"
 	"policy-service/pdp/mcp/internal/leak"
 )
 
@@ -161,8 +162,8 @@ func (k *command) Close() error {
 type backoff struct {
 	now func() time.Time
 
-	mu       sync.Mutex
-	failures map[string]failure
+	mu       sync.Mutex // guards a failure that is added
+	failures recent.Texts[failure]
 }
 
 type failure struct {
@@ -175,40 +176,34 @@ const (
 	mostBackoff  = 30 * time.Second
 	// forgetFailures is how long after its last failure a server is as good as one that never failed.
 	forgetFailures = 5 * time.Minute
-	mostFailures   = 4096
+	// mostFailures is how many principals are remembered at least, if so many failed, and twice as many at most.
+	mostFailures = 2048
 	// mostWait is the longest wait for a server. A client that would wait for longer is refused at once.
 	mostWait = 500 * time.Millisecond
 )
+
+// of is what a principal's failures are that count.
+func (b *backoff) of(principal string) (f failure) {
+	if f, _ = b.failures.Get(sha256.Sum256([]byte(principal))); b.now().Sub(f.last) > forgetFailures {
+		return failure{}
+	}
+	return f
+}
 
 // failed notes that a server did not start, or ended by itself.
 func (b *backoff) failed(principal string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := b.now()
-	f, known := b.failures[principal]
-	if now.Sub(f.last) > forgetFailures {
-		f.times = 0
-	}
-	if !known && len(b.failures) >= mostFailures {
-		maps.DeleteFunc(b.failures, func(_ string, f failure) bool { return now.Sub(f.last) > forgetFailures })
-	}
-	if b.failures == nil || !known && len(b.failures) >= mostFailures {
-		b.failures = map[string]failure{} // so many fail that waiting helps none of them
-	}
-	b.failures[principal] = failure{f.times + 1, now}
+	b.failures.Put(sha256.Sum256([]byte(principal)), failure{b.of(principal).times + 1, b.now()}, mostFailures)
 }
 
 // left is how long a principal has to wait.
 func (b *backoff) left(principal string) time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	f, known := b.failures[principal]
-	now := b.now()
-	if !known || now.Sub(f.last) > forgetFailures {
+	f := b.of(principal)
+	if f.times == 0 {
 		return 0
 	}
-	delay := min(firstBackoff<<min(f.times-1, 16), mostBackoff)
-	return f.last.Add(delay).Sub(now)
+	return f.last.Add(min(firstBackoff<<min(f.times-1, 16), mostBackoff)).Sub(b.now())
 }
 
 // wait waits until a server may be started for a principal, if that is soon.

@@ -105,9 +105,9 @@ type Session interface {
 // Credentials are the gateway's proof to an upstream that it may use it. They are the gateway's own, or were made for a
 // principal from its token; the token itself is shown only to their maker.
 type Credentials interface {
-	// Authorize adds the credentials to h. Principal is [Client.Principal], token and expires are the
-	// principal's access token as it is now. An error means that nothing is sent.
-	Authorize(ctx context.Context, h http.Header, principal, token string, expires time.Time) error
+	// Authorize adds the credentials to h. C has the principal's access token as it is now. An error means that nothing is
+	// sent.
+	Authorize(ctx context.Context, h http.Header, c Client) error
 }
 
 // Request is a request as the server is to get it.
