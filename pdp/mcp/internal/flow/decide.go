@@ -46,8 +46,8 @@ func (x exchange) ask(ctx context.Context, answered ask.Answered) (exchange, *an
 }
 
 // read reads the parts of the request that answer earlier questions, of people or of a server.
-func (x exchange) read() (_ exchange, refused *answer.Answer) {
-	if x, refused = readFulfilment(x); refused != nil {
+func (x exchange) read(ctx context.Context) (_ exchange, refused *answer.Answer) {
+	if x, refused = readFulfilment(ctx, x); refused != nil {
 		return x, refused
 	}
 	if x.followUp, refused = readFollowUp(x); refused != nil {
@@ -184,6 +184,11 @@ func (x exchange) find(ctx context.Context) (Target, *answer.Answer) {
 			return Target{x.Call, x.link, known, true}, nil
 		}
 	}
+	return x.findOpened(ctx)
+}
+
+// findOpened finds the called tool in the list that the server has for the principal, if a session with it may be opened.
+func (x exchange) findOpened(ctx context.Context) (Target, *answer.Answer) {
 	switch err := x.mayOpen(ctx).(type) {
 	case nil:
 		return x.findListed(ctx)
@@ -205,6 +210,15 @@ func (x exchange) findListed(ctx context.Context) (Target, *answer.Answer) {
 		return x.Target, answer.Refuse(ask.UnknownTool())
 	}
 	return Target{Call: x.Call, link: x.link, tool: t}, nil
+}
+
+// findShown finds a tool that is known only from a listing for others as the server shows it to the principal, before the PDP
+// has decided, and checks that the call fits it.
+func (x exchange) findShown(ctx context.Context) (_ exchange, refused *answer.Answer) {
+	if x.Target, refused = x.findOpened(ctx); refused == nil {
+		refused = x.checkFit(ctx)
+	}
+	return x, refused
 }
 
 // checkFit ends a call whose headers or arguments do not fit the tool.

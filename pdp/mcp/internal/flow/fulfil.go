@@ -26,7 +26,7 @@ type fulfils struct {
 }
 
 // readFulfilment reads which request a call fulfils.
-func readFulfilment(x exchange) (exchange, *answer.Answer) {
+func readFulfilment(ctx context.Context, x exchange) (exchange, *answer.Answer) {
 	if x.Request.Method != "tools/call" || x.tool == nil {
 		return x, nil
 	}
@@ -42,7 +42,7 @@ func readFulfilment(x exchange) (exchange, *answer.Answer) {
 		return x, refused
 	}
 	x.fulfils = &fulfils{said.RequestID, e}
-	if refused := x.isRequested(said.OnBehalfOf); refused != nil {
+	if x, refused = x.isRequested(ctx, said.OnBehalfOf); refused != nil {
 		return x, refused
 	}
 	// Arguments that are equal may differ in bytes: the tool gets those that were requested, byte for byte.
@@ -56,24 +56,30 @@ func readFulfilment(x exchange) (exchange, *answer.Answer) {
 	return x, nil
 }
 
-// isRequested refuses a call that differs from the requested one.
-func (x exchange) isRequested(requester string) *answer.Answer {
+// isRequested refuses a call that differs from the requested one. If the server showed others another tool by that name, the
+// tool is found in its list for the caller: it may be the requested one.
+func (x exchange) isRequested(ctx context.Context, requester string) (_ exchange, refused *answer.Answer) {
 	q := &x.fulfils.entry.Asked
 	switch {
 	case requester != q.Who.Participant().ID:
-		return answer.Invalid("onBehalfOf names somebody else than who has made the request of that id")
+		return x, answer.Invalid("onBehalfOf names somebody else than who has made the request of that id")
 	case people.IsOwn(x.Who, q.Who):
-		return x.blocked("nobody fulfils a request of their own")
+		return x, x.blocked("nobody fulfils a request of their own")
 	case !q.IsFor(x.tool.Tool):
-		return answer.Invalid("the request of that id is for another tool")
+		return x, answer.Invalid("the request of that id is for another tool")
 	case !bytes.Equal(ask.Canonical(x.Params), q.Arguments):
-		return answer.Invalid("the request of that id has other arguments")
+		return x, answer.Invalid("the request of that id has other arguments")
+	case x.tool.Digest != q.Tool.Digest && x.unconfirmed:
+		if x, refused = x.findShown(ctx); refused != nil {
+			return x, refused
+		}
+		return x.isRequested(ctx, requester)
 	case x.tool.Digest != q.Tool.Digest:
-		return answer.Invalid("the tool is not the one that was requested any more")
+		return x, answer.Invalid("the tool is not the one that was requested any more")
 	case !x.fulfils.entry.Pending():
-		return x.tooLate()
+		return x, x.tooLate()
 	}
-	return nil
+	return x, nil
 }
 
 // tooLate refuses a call that is not the first, or that comes when the time of the request is up.

@@ -138,7 +138,7 @@ func (v *Visit) enter(ctx context.Context) (end *answer.Answer) {
 	if x.Request.Method == wire.MethodToolRequest && x.tool != nil {
 		return v.requestTool(ctx)
 	}
-	if *x, end = x.read(); end != nil {
+	if *x, end = x.read(ctx); end != nil {
 		return end
 	}
 	return v.decide(ctx)
