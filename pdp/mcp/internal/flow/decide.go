@@ -148,8 +148,8 @@ func (x exchange) decideKnown(ctx context.Context, answered ask.Answered) (excha
 	return x.ask(ctx, answered)
 }
 
-// confirm lists the tools of the server for the principal, if the tool of a permitted call is known only from a listing for
-// others. If the tool differs, the arguments are checked again, and the PDP decides again.
+// confirm lists the tools of the server for the principal, if the tool of a permitted call or request is known only from a listing
+// for others. If the tool differs, the arguments are checked again, and the PDP decides again.
 func (x exchange) confirm(ctx context.Context) (exchange, *answer.Answer) {
 	if !x.unconfirmed {
 		return x, nil

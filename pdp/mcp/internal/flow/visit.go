@@ -153,6 +153,9 @@ func (v *Visit) requestTool(ctx context.Context) *answer.Answer {
 	if end := v.decide(ctx); end != nil {
 		return end
 	}
+	if v.x, end = v.x.confirm(ctx); end != nil {
+		return end
+	}
 	v.release()
 	v.requested = r
 	v.places = append(v.places, func() { r.Leave() }) // Begin makes it
