@@ -114,7 +114,7 @@ func (x exchange) fulfil(ctx context.Context) *answer.Answer {
 	}
 	how := meters.FulfilBroken
 	defer func() { // also after a panic
-		c.Fail(people.Result{Refused: people.Unanswered()})
+		c.Fail(people.Result{Refused: people.Unanswered().Refusal})
 		x.recordEnd(ctx, how)
 	}()
 	defer x.link.Fulfils()()
@@ -124,7 +124,7 @@ func (x exchange) fulfil(ctx context.Context) *answer.Answer {
 	}
 	if x.wantsInput(response) {
 		how = meters.FulfilRefused
-		c.Fail(people.Result{Refused: noSecondRound()})
+		c.Fail(people.Result{Refused: noSecondRound().Refusal})
 		return noSecondRound()
 	}
 	how = meters.FulfilAnswered
@@ -151,7 +151,7 @@ func (x exchange) askRequester(ctx context.Context) (*ask.Permit, *answer.Answer
 		Fulfilled: true}
 	begun := x.g.o.Now()
 	if !q.Who.Expires.IsZero() && !begun.Before(q.Who.Expires) {
-		x.withdraw(ctx, answer.Refuse(x.g.o.Asker.Block(op, "the token by which the tool was requested had expired when the request was fulfilled")))
+		x.withdraw(ctx, x.g.o.Asker.Block(op, "the token by which the tool was requested had expired when the request was fulfilled"))
 		return nil, x.blocked("the token of who has requested the call has expired")
 	}
 	permit, refused := x.g.ask(ctx, op, q.Shows())
@@ -164,12 +164,12 @@ func (x exchange) askRequester(ctx context.Context) (*ask.Permit, *answer.Answer
 		return nil, answer.Refuse(refused)
 	}
 	x.g.o.Logger.Info("who has requested a tool may not any more", "request", x.fulfils.entry.ID, "why", refused.Why, "principal", q.Who.Key)
-	x.withdraw(ctx, answer.Refuse(refused))
+	x.withdraw(ctx, refused)
 	return nil, x.blocked("who has requested the call may not request it any more")
 }
 
 // withdraw ends a request whose requester may not make it any more, unless it is being fulfilled at that moment.
-func (x exchange) withdraw(ctx context.Context, why *answer.Answer) {
+func (x exchange) withdraw(ctx context.Context, why *ask.Refusal) {
 	if c, ok, _ := x.g.people.Claim(x.fulfils.entry); ok {
 		c.Fail(people.Result{Refused: why})
 		x.recordEnd(ctx, meters.FulfilRefused)
@@ -196,9 +196,9 @@ func (x Target) forRequester(permit *ask.Permit, response rpc.Message) people.Re
 	if s, _ := x.link.Current(); s != nil {
 		a.Info = x.link.ServerInfo(s)
 	}
-	var withheld *ask.Refusal
-	a.Response, withheld = permit.Result(response)
-	a.Response, a.Refused = withNonce(permit, a.Response), answer.Refuse(withheld)
+	response, a.Refused = permit.Result(response)
+	response = withNonce(permit, response)
+	a.Result, a.Error = response.Result, response.Error
 	return a
 }
 
@@ -216,7 +216,7 @@ func fulfilled(a *answer.Answer, by, requester evaluation.Ref) *answer.Answer {
 
 // requestedAnswer is the answer for the requester of a call, without the parts that either permit of the requester removes.
 func (x exchange) requestedAnswer(a people.Result) *answer.Answer {
-	m := a.Response
+	m := rpc.Message{Result: a.Result, Error: a.Error}
 	if a.Era != x.Client.Era {
 		m = era.Response("tools/call", m, a.Era, x.Client.Era)
 	}

@@ -116,14 +116,15 @@ func newToolRequest(x *Case, said jsontext.Value) (q toolRequest, size int, err 
 
 // Result is the result of a request for its requester.
 type Result struct {
-	// Response is the response of the fulfilling call, in the form of Era. Info is the name that its server gives itself. By
-	// is the participant who fulfilled the request.
-	Response rpc.Message
-	Era      era.Era
-	Info     jsontext.Value
-	By       evaluation.Ref
+	// Result and Error are those of the fulfilling call, in the form of Era. Info is the name that its server gives itself.
+	// By is the participant who fulfilled the request.
+	Result jsontext.Value `json:"result,omitzero"`
+	Error  jsontext.Value `json:"error,omitzero"`
+	Info   jsontext.Value `json:"info,omitzero"`
+	Era    era.Era        `json:"era"`
+	By     evaluation.Ref `json:"by,omitzero"`
 	// Refused is the reason for which there is no response.
-	Refused *answer.Answer
+	Refused *ask.Refusal `json:"refused,omitzero"`
 }
 
 type (
@@ -269,7 +270,7 @@ func (r *Request) file() *answer.Answer {
 	if x.o.Store != nil {
 		if refused := x.store(r.entry); refused != nil {
 			if c, ok := r.entry.Claim(); ok { // it may be in the store, and its requester does not know of it
-				c.Fail(Result{Refused: refused})
+				c.Fail(Result{Refused: refused.Refusal})
 			}
 			return refused
 		}
@@ -492,7 +493,7 @@ func (r *Request) Conclude() (Result, *answer.Answer) {
 	a, ok := r.entry.Answer()
 	switch {
 	case ok:
-		return a, a.Refused
+		return a, answer.Refuse(a.Refused)
 	case !here:
 		return Result{}, noRequest()
 	}

@@ -47,31 +47,8 @@ type kept struct {
 	Params jsontext.Value             `json:"params"`
 	Shows  evaluation.CapabilityShown `json:"shows,omitzero"`
 	// Taken is when a gateway took the request, and Result its result.
-	Taken  time.Time   `json:"taken,omitzero"`
-	Result *keptResult `json:"result,omitzero"`
-}
-
-type keptResult struct {
-	Result  jsontext.Value `json:"result,omitzero"`
-	Error   jsontext.Value `json:"error,omitzero"`
-	Info    jsontext.Value `json:"info,omitzero"`
-	Era     era.Era        `json:"era"`
-	By      evaluation.Ref `json:"by,omitzero"`
-	Refused *ask.Refusal   `json:"refused,omitzero"`
-}
-
-func keepResult(r Result) *keptResult {
-	k := &keptResult{Result: r.Response.Result, Error: r.Response.Error, Info: r.Info, Era: r.Era, By: r.By}
-	if r.Refused != nil {
-		k.Refused = r.Refused.Refusal
-	}
-	return k
-}
-
-func (k *keptResult) result() Result {
-	return Result{
-		Response: rpc.Message{Result: k.Result, Error: k.Error}, Era: k.Era, Info: k.Info, By: k.By, Refused: answer.Refuse(k.Refused),
-	}
+	Taken  time.Time `json:"taken,omitzero"`
+	Result *Result   `json:"result,omitzero"`
 }
 
 // binding is the text that a value is sealed for.
@@ -80,7 +57,7 @@ func binding(tenant, id string) []byte { return []byte(tenant + "\x00" + id) }
 var errLargeRequest = errors.New("the request is too large to be kept for other gateways")
 
 // put puts the value of a request in the place of the one with a revision.
-func (g *People) put(e *Entry, revision string, taken time.Time, result *keptResult, left time.Duration) (string, error) {
+func (g *People) put(e *Entry, revision string, taken time.Time, result *Result, left time.Duration) (string, error) {
 	q := &e.Asked
 	k := kept{Era: q.Era, Params: q.Params.Value(), Shows: q.Shows(), Taken: taken, Result: result}
 	var err error
@@ -164,9 +141,9 @@ func (g *People) fetch(tenant, id string) (*Entry, *answer.Answer) {
 	until := k.Taken.Add(g.o.Requests.TTL)
 	switch c, own := e.Elsewhere(until); {
 	case k.Result != nil:
-		c.Finish(k.Result.result(), len(on.Text))
+		c.Finish(*k.Result, len(on.Text))
 	case !own && !g.o.Now().Before(until):
-		c.Fail(Result{Refused: Unanswered()})
+		c.Fail(Result{Refused: Unanswered().Refusal})
 	}
 	return e, nil
 }
@@ -218,13 +195,13 @@ func (c Claim) Finish(r Result, size int) {
 		return
 	}
 	put := func(r Result) error {
-		_, err := c.g.put(c.e, c.revision, c.taken, keepResult(r), c.g.o.Requests.TTL)
+		_, err := c.g.put(c.e, c.revision, c.taken, &r, c.g.o.Requests.TTL)
 		return err
 	}
 	err := put(r)
 	switch {
 	case errors.Is(err, errLargeRequest):
-		err = put(Result{Refused: notKept()})
+		err = put(Result{Refused: notKept().Refusal})
 	case err != nil && !errors.Is(err, ErrChanged):
 		err = put(r)
 	}
