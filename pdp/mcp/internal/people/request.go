@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -58,39 +59,28 @@ type toolRequest struct {
 
 // last is what changes while a request waits.
 type last struct {
-	mu sync.Mutex
 	// shown is the capability that the request shows, with the last proof of it: proofs are good for a short time, and a
 	// requester that waits brings another with each message. It is in no message about the request.
-	shown evaluation.CapabilityShown
+	shown latest[evaluation.CapabilityShown]
 	// open is the revision of the last value in the [Store] that waits, as far as it is known here.
-	open string
+	open latest[string]
 }
+
+// latest is a value that changes.
+type latest[T any] struct{ is atomic.Pointer[T] }
+
+func (l *latest[T]) get() (v T) {
+	if p := l.is.Load(); p != nil {
+		v = *p
+	}
+	return v
+}
+
+// set keeps v, and nothing that v was a part of.
+func (l *latest[T]) set(v T) { l.is.Store(&v) }
 
 // Shows is the capability that the request shows, zero if it shows none.
-func (q *toolRequest) Shows() evaluation.CapabilityShown {
-	q.last.mu.Lock()
-	defer q.last.mu.Unlock()
-	return q.last.shown
-}
-
-// show keeps the capability of the last message.
-func (q *toolRequest) show(s evaluation.CapabilityShown) {
-	q.last.mu.Lock()
-	defer q.last.mu.Unlock()
-	q.last.shown = s
-}
-
-func (q *toolRequest) revision() string {
-	q.last.mu.Lock()
-	defer q.last.mu.Unlock()
-	return q.last.open
-}
-
-func (q *toolRequest) opened(revision string) {
-	q.last.mu.Lock()
-	defer q.last.mu.Unlock()
-	q.last.open = revision
-}
+func (q *toolRequest) Shows() evaluation.CapabilityShown { return q.last.shown.get() }
 
 // newToolRequest makes a request that keeps nothing of its message. It returns the size in bytes of what is kept.
 func newToolRequest(x *Case, said jsontext.Value) (q toolRequest, size int, err error) {
@@ -101,7 +91,8 @@ func newToolRequest(x *Case, said jsontext.Value) (q toolRequest, size int, err 
 	}
 	tool := *x.Tool
 	tool.Definition = nil
-	q = toolRequest{Who: x.Who, Era: x.Client.Era, Tool: &tool, Params: params, Arguments: ask.Canonical(params), last: &last{shown: x.Shows}}
+	q = toolRequest{Who: x.Who, Era: x.Client.Era, Tool: &tool, Params: params, Arguments: ask.Canonical(params), last: &last{}}
+	q.last.shown.set(x.Shows)
 	size = len(text) + len(x.Who.Token)
 	if x.Shows != (evaluation.CapabilityShown{}) { // a later proof may be longer
 		size += capability.MaxToken + capability.MaxProof
@@ -236,7 +227,7 @@ func (r *Request) Begin(c Case) *answer.Answer {
 			return refused
 		}
 	} else if c.Shows != (evaluation.CapabilityShown{}) {
-		r.entry.Asked.show(c.Shows)
+		r.entry.Asked.last.shown.set(c.Shows)
 		if r.o.Store != nil && r.entry.Pending() {
 			if refused := r.store(r.entry); refused != nil {
 				return refused

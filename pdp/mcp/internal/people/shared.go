@@ -84,19 +84,19 @@ func (g *People) put(e *Entry, revision string, taken time.Time, result *Result,
 
 // store keeps a request that waits for the other gateways, in the place of the value that is known here.
 func (g *People) store(e *Entry) *answer.Answer {
-	q := &e.Asked
-	revision, err := g.put(e, q.revision(), time.Time{}, nil, e.Ends().Sub(g.o.Now()))
+	known := &e.Asked.last.open
+	revision, err := g.put(e, known.get(), time.Time{}, nil, e.Ends().Sub(g.o.Now()))
 	switch {
 	case errors.Is(err, errLargeRequest):
 		return answer.Invalid(err.Error())
 	case errors.Is(err, ErrStoreFull):
 		return answer.Limited("", again)
-	case errors.Is(err, ErrChanged) && q.revision() != "": // it was taken meanwhile
+	case errors.Is(err, ErrChanged) && known.get() != "": // it was taken meanwhile
 		return nil
 	case err != nil:
 		return notKnown(err)
 	}
-	q.opened(revision)
+	known.set(revision)
 	return nil
 }
 
@@ -133,8 +133,8 @@ func (g *People) fetch(tenant, id string) (*Entry, *answer.Answer) {
 		}
 	}
 	if on.Open {
-		e.Asked.opened(on.Revision)
-		e.Asked.show(k.Shows)
+		e.Asked.last.open.set(on.Revision)
+		e.Asked.last.shown.set(k.Shows)
 		e.Waits()
 		return e, nil
 	}
@@ -150,7 +150,8 @@ func (g *People) fetch(tenant, id string) (*Entry, *answer.Answer) {
 
 // request is the request of a value.
 func (k *kept) request(again func(identity.Kept) (*identity.Principal, error)) (q toolRequest, err error) {
-	q = toolRequest{Era: k.Era, last: &last{shown: k.Shows}}
+	q = toolRequest{Era: k.Era, last: &last{}}
+	q.last.shown.set(k.Shows)
 	if q.Who, err = again(k.Who); err != nil {
 		return q, err
 	}
@@ -178,7 +179,7 @@ func (g *People) Claim(e *Entry) (c Claim, ok bool, refused *answer.Answer) {
 		return c, ok, nil
 	}
 	var err error
-	if c.revision, err = g.put(e, e.Asked.revision(), c.taken, nil, 2*g.o.Requests.TTL); err == nil {
+	if c.revision, err = g.put(e, e.Asked.last.open.get(), c.taken, nil, 2*g.o.Requests.TTL); err == nil {
 		return c, true, nil
 	}
 	c.Claim.Lost(c.taken.Add(g.o.Requests.TTL))
