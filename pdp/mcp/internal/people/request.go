@@ -249,13 +249,9 @@ func (r *Request) file() *answer.Answer {
 	if q.ID, err = x.sealRequest(x.Who, id); err != nil {
 		return answer.Internal(err)
 	}
-	r.entry, err = x.requests.File(id, x.Who.Account(), q, size)
-	switch {
-	case errors.Is(err, requests.ErrOwn), errors.Is(err, requests.ErrFull):
+	if r.entry, err = x.requests.File(id, x.Who.Account(), q, size); err != nil { // there is no room
 		x.o.Logger.Warn("a request for a tool is not taken", "why", err, "principal", x.Who.Key)
 		return answer.Limited("", again)
-	case err != nil:
-		return answer.Internal(err)
 	}
 	r.id = q.ID
 	if x.o.Store != nil {
