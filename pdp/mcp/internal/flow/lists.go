@@ -2,6 +2,8 @@ package flow
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -344,21 +346,13 @@ func each[T any](ctx context.Context, x exchange, ask func(context.Context, exch
 			}
 		}
 		if !first.IsZero() {
-			over = time.After(longest(left) - time.Since(first))
+			over = time.After(slices.Max(slices.AppendSeq([]time.Duration{0}, maps.Values(left))) - time.Since(first))
 		}
 	}
 	for _, p := range all {
 		p.of.link.NoteAnswer(x.Request.Method, p.err)
 	}
 	return all
-}
-
-// longest is how long the remaining servers may take.
-func longest(left map[*link.Link]time.Duration) (wait time.Duration) {
-	for _, one := range left {
-		wait = max(wait, one)
-	}
-	return wait
 }
 
 // succeeded returns the parts that have no error. If every part has one, it returns an error, unless a server is closed to the
