@@ -539,32 +539,25 @@ func instructions(server, said string, most int) string {
 	return server + ":\n  " + strings.Join(lines, "\n  ")
 }
 
-// initialize answers the handshake, and begins the session.
-func (x exchange) initialize(ctx context.Context) *answer.Answer {
+// introduce answers the handshake of the legacy era, which begins a session, or server/discover of the modern one.
+func (x exchange) introduce(ctx context.Context) *answer.Answer {
 	said, err := x.introduction(ctx)
 	if err != nil {
 		return x.failed(err)
 	}
-	result, err := era.Initialized(said.server, said.era, x.Client.Version, x.extensions(ctx))
+	var result jsontext.Value
+	begins := x.Request.Method == "initialize"
+	if begins {
+		result, err = era.Initialized(said.server, said.era, x.Client.Version, x.extensions(ctx))
+	} else {
+		result, err = era.Discovered(said.server, said.era, x.extensions(ctx))
+	}
 	if err != nil {
 		return answer.Ambiguous("what the server says of itself cannot be read")
 	}
 	answer := x.result(rpc.Answer(rpc.ID{}, result))
-	if answer.Message.Error == nil {
+	if begins && answer.Message.Error == nil {
 		x.Reply.Begin(x.Session.ID)
 	}
 	return answer
-}
-
-// discover answers with the descriptions of the servers, and the versions and extensions of the gateway.
-func (x exchange) discover(ctx context.Context) *answer.Answer {
-	said, err := x.introduction(ctx)
-	if err != nil {
-		return x.failed(err)
-	}
-	result, err := era.Discovered(said.server, said.era, x.extensions(ctx))
-	if err != nil {
-		return answer.Ambiguous("what the server says of itself cannot be read")
-	}
-	return x.result(rpc.Answer(rpc.ID{}, result))
 }

@@ -239,10 +239,8 @@ func unreadResults() *answer.Answer {
 // message went before it.
 func (x exchange) do(ctx context.Context) *answer.Answer {
 	switch x.Request.Method {
-	case "initialize":
-		return x.initialize(ctx)
-	case "server/discover":
-		return x.discover(ctx)
+	case "initialize", "server/discover":
+		return x.introduce(ctx)
 	case "tools/list":
 		return x.listTools(ctx)
 	case "prompts/list", "resources/list", "resources/templates/list":
