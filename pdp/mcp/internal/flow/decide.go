@@ -223,12 +223,20 @@ func (x exchange) findShown(ctx context.Context) (_ exchange, refused *answer.An
 
 // checkFit ends a call whose headers or arguments do not fit the tool.
 func (x exchange) checkFit(ctx context.Context) *answer.Answer {
+	if refused := x.checkHeaders(); refused != nil {
+		return refused
+	}
+	return x.checkArguments(ctx)
+}
+
+// checkHeaders ends a call whose headers do not say what its arguments say.
+func (x exchange) checkHeaders() *answer.Answer {
 	if x.Client.Era == era.Modern && x.tool != nil && x.Request.Method == "tools/call" {
 		if fault := era.CheckParamHeaders(x.Header, x.tool.Headers, x.Params.Get("arguments")); fault != nil {
 			return &answer.Answer{Message: rpc.Failure(rpc.ID{}, *fault), Status: http.StatusBadRequest, Outcome: answer.Unusable}
 		}
 	}
-	return x.checkArguments(ctx)
+	return nil
 }
 
 // checkArguments answers a call of a locked tool whose arguments do not fit its inputSchema. It is nil if they fit, or if the

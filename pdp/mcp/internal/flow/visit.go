@@ -132,7 +132,12 @@ func (v *Visit) enter(ctx context.Context) (end *answer.Answer) {
 	if x.Target, end = x.route(ctx); end != nil {
 		return end
 	}
-	if end = x.checkFit(ctx); end != nil {
+	if x.unconfirmed && x.checkHeaders() != nil { // the server may show this principal a tool with other headers
+		*x, end = x.findShown(ctx)
+	} else {
+		end = x.checkFit(ctx)
+	}
+	if end != nil {
 		return end
 	}
 	if x.Request.Method == wire.MethodToolRequest && x.tool != nil {
