@@ -284,7 +284,7 @@ func (x exchange) revokeCapability(ctx context.Context) (jsontext.Value, *answer
 }
 
 // withNeeds says in the _meta of each tool that the client may call whether calls of it need a capability, or can have one.
-func withNeeds(ctx context.Context, x exchange, o *offer) {
+func withNeeds(ctx context.Context, x exchange, o *page) {
 	if x.Request.Method != "tools/list" || o.err != nil {
 		return
 	}

@@ -227,7 +227,7 @@ func (x exchange) requestedAnswer(a people.Result) *answer.Answer {
 }
 
 // requestable adds to a list of tools those that the client may request, but not call, if the client can request tools.
-func requestable(ctx context.Context, x exchange, o *offer) {
+func requestable(ctx context.Context, x exchange, o *page) {
 	if x.Request.Method != "tools/list" || o.err != nil || !x.Client.Knows(era.ToolRequests) {
 		return
 	}
