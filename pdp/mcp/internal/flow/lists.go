@@ -367,23 +367,17 @@ func succeeded[T any](all []part[T]) (came []part[T], err error) {
 	return nil, err
 }
 
-// introduction is a server's description of itself, in the form of an era, as [upstream.Session.Server] returns it.
-type introduction struct {
-	server jsontext.Value
-	era    era.Era
-}
-
-// introduction opens all links. With one server it is the server's own. With several it is the gateway's, and has the
-// capabilities of all of them.
-func (x exchange) introduction(ctx context.Context) (introduction, error) {
+// introduction opens all links, and returns a server's description of itself, in the form of an era, as [upstream.Session.Server]
+// does. With one server it is the server's own. With several it is the gateway's, and has the capabilities of all of them.
+func (x exchange) introduction(ctx context.Context) (server jsontext.Value, of era.Era, err error) {
 	all := each(ctx, x, func(ctx context.Context, x exchange) (upstream.Session, error) { return x.openServer(ctx) })
 	came, err := succeeded(all)
 	if err != nil {
-		return introduction{}, err
+		return nil, era.Legacy, err
 	}
 	if x.link != nil && len(came) > 0 {
 		s := came[0].value
-		return introduction{x.link.Introduces(s), s.Era()}, nil
+		return x.link.Introduces(s), s.Era(), nil
 	}
 	can, words := abilities{}, []string{}
 	for _, p := range all {
@@ -405,7 +399,7 @@ func (x exchange) introduction(ctx context.Context) (introduction, error) {
 	if len(words) > 0 {
 		o = o.With("instructions", rpc.String(strings.Join(words, "\n")))
 	}
-	return introduction{o.Value(), era.Legacy}, nil
+	return o.Value(), era.Legacy, nil
 }
 
 // openServer opens the session with a server. If no tools of the server are known yet, it lists them, and so makes them known
@@ -525,16 +519,16 @@ func instructions(server, said string, most int) string {
 
 // introduce answers the handshake of the legacy era, which begins a session, or server/discover of the modern one.
 func (x exchange) introduce(ctx context.Context) *answer.Answer {
-	said, err := x.introduction(ctx)
+	server, of, err := x.introduction(ctx)
 	if err != nil {
 		return x.failed(err)
 	}
 	var result jsontext.Value
 	begins := x.Request.Method == "initialize"
 	if begins {
-		result, err = era.Initialized(said.server, said.era, x.Client.Version, x.extensions(ctx))
+		result, err = era.Initialized(server, of, x.Client.Version, x.extensions(ctx))
 	} else {
-		result, err = era.Discovered(said.server, said.era, x.extensions(ctx))
+		result, err = era.Discovered(server, of, x.extensions(ctx))
 	}
 	if err != nil {
 		return answer.Ambiguous("what the server says of itself cannot be read")
