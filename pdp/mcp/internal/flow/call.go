@@ -224,7 +224,8 @@ type Options struct {
 	TTL time.Duration
 	// DenialsAsResults makes the refusal of a call a result, which models read, instead of an error.
 	DenialsAsResults bool
-	// Capabilities bounds how often one person asks for a capability.
+	// Capabilities bounds how often one person asks for a capability, so that none takes the share of the PDP's limits that
+	// others of the same holder, or of the gateway's, have.
 	Capabilities *rates.Limiter
 	// HolderKeys is set if the gateway keeps the keys of holders that have none.
 	HolderKeys bool
@@ -269,7 +270,12 @@ func (g *Flow) PersonMay(who *identity.Principal) (after time.Duration, ok bool)
 	if g.onePerson() {
 		return 0, true
 	}
-	release, after, ok := g.o.People.Admit(who.Account(), "")
+	return onceMore(g.o.People, who)
+}
+
+// onceMore counts something that a person does, which lasts for no time.
+func onceMore(l *rates.Limiter, who *identity.Principal) (after time.Duration, ok bool) {
+	release, after, ok := l.Admit(who.Account(), "")
 	release()
 	return after, ok
 }

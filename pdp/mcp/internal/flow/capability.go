@@ -8,7 +8,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -74,7 +73,7 @@ func (x exchange) requestCapability(ctx context.Context, issuer string) (jsontex
 	if err != nil {
 		return nil, unreadable(err)
 	}
-	if after, ok := x.g.mayAskCapability(x.Who); !ok {
+	if after, ok := onceMore(x.g.o.Capabilities, x.Who); !ok {
 		return nil, answer.Limited("capabilities.per_minute", after)
 	}
 	r := ask.CapabilityAsk{
@@ -108,16 +107,6 @@ func (x exchange) requestCapability(ctx context.Context, issuer string) (jsontex
 		MaxUses: g.MaxUses, Verify: g.Verify, Narrowed: g.Narrowed, HolderKey: kept,
 	}
 	return w.Result(), nil
-}
-
-// mayAskCapability counts a request for a capability of a person, so that no person takes the share of the PDP's limits that
-// others of the same holder, or of the gateway's, have.
-func (g *Flow) mayAskCapability(who *identity.Principal) (after time.Duration, ok bool) {
-	release, after, ok := g.o.Capabilities.Admit(who.Account(), "")
-	if ok {
-		release()
-	}
-	return after, ok
 }
 
 // toolID is the id of a tool that a client names by the name that it knows, or by the id. The server is "" if the name has none.
@@ -295,7 +284,7 @@ func (x exchange) revokeCapability(ctx context.Context) (jsontext.Value, *answer
 }
 
 // withNeeds says in the _meta of each tool that the client may call whether calls of it need a capability, or can have one.
-func withNeeds(ctx context.Context, x exchange, o *offer) {
+func withNeeds(ctx context.Context, x exchange, o *page) {
 	if x.Request.Method != "tools/list" || o.err != nil {
 		return
 	}

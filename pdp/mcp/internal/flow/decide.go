@@ -46,8 +46,8 @@ func (x exchange) ask(ctx context.Context, answered ask.Answered) (exchange, *an
 }
 
 // read reads the parts of the request that answer earlier questions, of people or of a server.
-func (x exchange) read() (_ exchange, refused *answer.Answer) {
-	if x, refused = readFulfilment(x); refused != nil {
+func (x exchange) read(ctx context.Context) (_ exchange, refused *answer.Answer) {
+	if x, refused = readFulfilment(ctx, x); refused != nil {
 		return x, refused
 	}
 	if x.followUp, refused = readFollowUp(x); refused != nil {
@@ -148,8 +148,8 @@ func (x exchange) decideKnown(ctx context.Context, answered ask.Answered) (excha
 	return x.ask(ctx, answered)
 }
 
-// confirm lists the tools of the server for the principal, if the tool of a permitted call is known only from a listing for
-// others. If the tool differs, the arguments are checked again, and the PDP decides again.
+// confirm lists the tools of the server for the principal, if the tool of a permitted call or request is known only from a listing
+// for others. If the tool differs, the arguments are checked again, and the PDP decides again.
 func (x exchange) confirm(ctx context.Context) (exchange, *answer.Answer) {
 	if !x.unconfirmed {
 		return x, nil
@@ -184,6 +184,11 @@ func (x exchange) find(ctx context.Context) (Target, *answer.Answer) {
 			return Target{x.Call, x.link, known, true}, nil
 		}
 	}
+	return x.findOpened(ctx)
+}
+
+// findOpened finds the called tool in the list that the server has for the principal, if a session with it may be opened.
+func (x exchange) findOpened(ctx context.Context) (Target, *answer.Answer) {
 	switch err := x.mayOpen(ctx).(type) {
 	case nil:
 		return x.findListed(ctx)
@@ -207,14 +212,31 @@ func (x exchange) findListed(ctx context.Context) (Target, *answer.Answer) {
 	return Target{Call: x.Call, link: x.link, tool: t}, nil
 }
 
+// findShown finds a tool that is known only from a listing for others as the server shows it to the principal, before the PDP
+// has decided, and checks that the call fits it.
+func (x exchange) findShown(ctx context.Context) (_ exchange, refused *answer.Answer) {
+	if x.Target, refused = x.findOpened(ctx); refused == nil {
+		refused = x.checkFit(ctx)
+	}
+	return x, refused
+}
+
 // checkFit ends a call whose headers or arguments do not fit the tool.
 func (x exchange) checkFit(ctx context.Context) *answer.Answer {
+	if refused := x.checkHeaders(); refused != nil {
+		return refused
+	}
+	return x.checkArguments(ctx)
+}
+
+// checkHeaders ends a call whose headers do not say what its arguments say.
+func (x exchange) checkHeaders() *answer.Answer {
 	if x.Client.Era == era.Modern && x.tool != nil && x.Request.Method == "tools/call" {
 		if fault := era.CheckParamHeaders(x.Header, x.tool.Headers, x.Params.Get("arguments")); fault != nil {
 			return &answer.Answer{Message: rpc.Failure(rpc.ID{}, *fault), Status: http.StatusBadRequest, Outcome: answer.Unusable}
 		}
 	}
-	return x.checkArguments(ctx)
+	return nil
 }
 
 // checkArguments answers a call of a locked tool whose arguments do not fit its inputSchema. It is nil if they fit, or if the

@@ -26,7 +26,7 @@ type fulfils struct {
 }
 
 // readFulfilment reads which request a call fulfils.
-func readFulfilment(x exchange) (exchange, *answer.Answer) {
+func readFulfilment(ctx context.Context, x exchange) (exchange, *answer.Answer) {
 	if x.Request.Method != "tools/call" || x.tool == nil {
 		return x, nil
 	}
@@ -42,7 +42,7 @@ func readFulfilment(x exchange) (exchange, *answer.Answer) {
 		return x, refused
 	}
 	x.fulfils = &fulfils{said.RequestID, e}
-	if refused := x.isRequested(said.OnBehalfOf); refused != nil {
+	if x, refused = x.isRequested(ctx, said.OnBehalfOf); refused != nil {
 		return x, refused
 	}
 	// Arguments that are equal may differ in bytes: the tool gets those that were requested, byte for byte.
@@ -56,24 +56,30 @@ func readFulfilment(x exchange) (exchange, *answer.Answer) {
 	return x, nil
 }
 
-// isRequested refuses a call that differs from the requested one.
-func (x exchange) isRequested(requester string) *answer.Answer {
+// isRequested refuses a call that differs from the requested one. If the server showed others another tool by that name, the
+// tool is found in its list for the caller: it may be the requested one.
+func (x exchange) isRequested(ctx context.Context, requester string) (_ exchange, refused *answer.Answer) {
 	q := &x.fulfils.entry.Asked
 	switch {
 	case requester != q.Who.Participant().ID:
-		return answer.Invalid("onBehalfOf names somebody else than who has made the request of that id")
+		return x, answer.Invalid("onBehalfOf names somebody else than who has made the request of that id")
 	case people.IsOwn(x.Who, q.Who):
-		return x.blocked("nobody fulfils a request of their own")
+		return x, x.blocked("nobody fulfils a request of their own")
 	case !q.IsFor(x.tool.Tool):
-		return answer.Invalid("the request of that id is for another tool")
+		return x, answer.Invalid("the request of that id is for another tool")
 	case !bytes.Equal(ask.Canonical(x.Params), q.Arguments):
-		return answer.Invalid("the request of that id has other arguments")
+		return x, answer.Invalid("the request of that id has other arguments")
+	case x.tool.Digest != q.Tool.Digest && x.unconfirmed:
+		if x, refused = x.findShown(ctx); refused != nil {
+			return x, refused
+		}
+		return x.isRequested(ctx, requester)
 	case x.tool.Digest != q.Tool.Digest:
-		return answer.Invalid("the tool is not the one that was requested any more")
+		return x, answer.Invalid("the tool is not the one that was requested any more")
 	case !x.fulfils.entry.Pending():
-		return x.tooLate()
+		return x, x.tooLate()
 	}
-	return nil
+	return x, nil
 }
 
 // tooLate refuses a call that is not the first, or that comes when the time of the request is up.
@@ -108,7 +114,7 @@ func (x exchange) fulfil(ctx context.Context) *answer.Answer {
 	}
 	how := meters.FulfilBroken
 	defer func() { // also after a panic
-		c.Fail(people.Result{Refused: people.Unanswered()})
+		c.Fail(people.Result{Refused: people.Unanswered().Refusal})
 		x.recordEnd(ctx, how)
 	}()
 	defer x.link.Fulfils()()
@@ -118,7 +124,7 @@ func (x exchange) fulfil(ctx context.Context) *answer.Answer {
 	}
 	if x.wantsInput(response) {
 		how = meters.FulfilRefused
-		c.Fail(people.Result{Refused: noSecondRound()})
+		c.Fail(people.Result{Refused: noSecondRound().Refusal})
 		return noSecondRound()
 	}
 	how = meters.FulfilAnswered
@@ -145,7 +151,7 @@ func (x exchange) askRequester(ctx context.Context) (*ask.Permit, *answer.Answer
 		Fulfilled: true}
 	begun := x.g.o.Now()
 	if !q.Who.Expires.IsZero() && !begun.Before(q.Who.Expires) {
-		x.withdraw(ctx, answer.Refuse(x.g.o.Asker.Block(op, "the token by which the tool was requested had expired when the request was fulfilled")))
+		x.withdraw(ctx, x.g.o.Asker.Block(op, "the token by which the tool was requested had expired when the request was fulfilled"))
 		return nil, x.blocked("the token of who has requested the call has expired")
 	}
 	permit, refused := x.g.ask(ctx, op, q.Shows())
@@ -158,12 +164,12 @@ func (x exchange) askRequester(ctx context.Context) (*ask.Permit, *answer.Answer
 		return nil, answer.Refuse(refused)
 	}
 	x.g.o.Logger.Info("who has requested a tool may not any more", "request", x.fulfils.entry.ID, "why", refused.Why, "principal", q.Who.Key)
-	x.withdraw(ctx, answer.Refuse(refused))
+	x.withdraw(ctx, refused)
 	return nil, x.blocked("who has requested the call may not request it any more")
 }
 
 // withdraw ends a request whose requester may not make it any more, unless it is being fulfilled at that moment.
-func (x exchange) withdraw(ctx context.Context, why *answer.Answer) {
+func (x exchange) withdraw(ctx context.Context, why *ask.Refusal) {
 	if c, ok, _ := x.g.people.Claim(x.fulfils.entry); ok {
 		c.Fail(people.Result{Refused: why})
 		x.recordEnd(ctx, meters.FulfilRefused)
@@ -190,9 +196,9 @@ func (x Target) forRequester(permit *ask.Permit, response rpc.Message) people.Re
 	if s, _ := x.link.Current(); s != nil {
 		a.Info = x.link.ServerInfo(s)
 	}
-	var withheld *ask.Refusal
-	a.Response, withheld = permit.Result(response)
-	a.Response, a.Refused = withNonce(permit, a.Response), answer.Refuse(withheld)
+	response, a.Refused = permit.Result(response)
+	response = withNonce(permit, response)
+	a.Result, a.Error = response.Result, response.Error
 	return a
 }
 
@@ -210,7 +216,7 @@ func fulfilled(a *answer.Answer, by, requester evaluation.Ref) *answer.Answer {
 
 // requestedAnswer is the answer for the requester of a call, without the parts that either permit of the requester removes.
 func (x exchange) requestedAnswer(a people.Result) *answer.Answer {
-	m := a.Response
+	m := rpc.Message{Result: a.Result, Error: a.Error}
 	if a.Era != x.Client.Era {
 		m = era.Response("tools/call", m, a.Era, x.Client.Era)
 	}
@@ -221,7 +227,7 @@ func (x exchange) requestedAnswer(a people.Result) *answer.Answer {
 }
 
 // requestable adds to a list of tools those that the client may request, but not call, if the client can request tools.
-func requestable(ctx context.Context, x exchange, o *offer) {
+func requestable(ctx context.Context, x exchange, o *page) {
 	if x.Request.Method != "tools/list" || o.err != nil || !x.Client.Knows(era.ToolRequests) {
 		return
 	}

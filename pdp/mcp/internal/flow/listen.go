@@ -37,36 +37,21 @@ func (g *Flow) Stream(ctx context.Context, c Call) (refused *answer.Answer) {
 // Relay sends the client the messages of servers and of the gateway, until ctx ends. The caller must have made sure that the
 // client may listen.
 func (g *Flow) Relay(ctx context.Context, c Call) {
-	c.g = g
+	c.g, c.cleanups = g, &cleanups{}
+	defer c.cleanups.run()
 	exchange{Target: Target{Call: &c, link: c.Reach.Only()}}.relayStream(ctx)
 }
 
 func (x exchange) relayStream(ctx context.Context) {
-	said, stop := x.subscribe() // before the client knows of its stream, so that it misses no message from then on
-	defer stop()
+	said := map[*link.Link]<-chan link.Notification{}
+	for _, l := range x.Reach.Links { // before the client knows of its stream, so that it misses no message from then on
+		var stop func()
+		said[l], stop = l.Receive(x.forLink(l).answerServer)
+		x.cleanups.add(stop)
+	}
 	_ = x.Reply.Alive()
 	defer reply.KeepAlive(x.Reply)()
 	defer x.g.people.Listeners.Listen(ctx, x.Who, x.Client, rpc.ID{}, x.Reply)()
-	x.relaySubscribed(ctx, said)
-}
-
-// subscribe returns a channel for each server, with the messages that it sends outside of requests, until stop is called.
-func (x exchange) subscribe() (all map[*link.Link]<-chan link.Notification, stop func()) {
-	all = map[*link.Link]<-chan link.Notification{}
-	var stops []func()
-	for _, l := range x.Reach.Links {
-		said, stop := l.Receive(x.forLink(l).answerServer)
-		all[l], stops = said, append(stops, stop)
-	}
-	return all, func() {
-		for _, stop := range stops {
-			stop()
-		}
-	}
-}
-
-// relaySubscribed relays the messages of all servers until the client goes.
-func (x exchange) relaySubscribed(ctx context.Context, said map[*link.Link]<-chan link.Notification) {
 	ctx, end := x.g.doors.Within(ctx)
 	defer end()
 	x.forEachLink(func(l *link.Link) {

@@ -2,10 +2,11 @@ package flow
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -28,7 +29,7 @@ func (x exchange) listTools(ctx context.Context) *answer.Answer {
 	if x.Params.Get("cursor") != nil {
 		return answer.Invalid("cursor is none of ours: all tools are on one page")
 	}
-	shelves, err := succeeded(each(ctx, x, func(ctx context.Context, x exchange) (*toolList, error) { return x.toolList(ctx) }))
+	shelves, err := succeeded(each(ctx, x, func(ctx context.Context, x exchange) (*page, error) { return x.toolList(ctx) }))
 	if err != nil {
 		return x.failed(err)
 	}
@@ -40,18 +41,13 @@ func (x exchange) listTools(ctx context.Context) *answer.Answer {
 	if x.link == nil || len(shelves) == 0 {
 		return x.listed(x.gatewayResult(result))
 	}
-	listed := shelves[0].value.Listing
+	listed := shelves[0].value.listing
 	response := rpc.Answer(rpc.ID{}, listed.Rest.With("tools", rpc.Array(shown)).Value())
 	return x.listed(x.translated(response, listed.Of))
 }
 
-// toolList are all tools of a server.
-type toolList struct {
-	*link.Listing
-	offer
-}
-
-func (x exchange) toolList(ctx context.Context) (*toolList, error) {
+// toolList is a page of all tools of a server.
+func (x exchange) toolList(ctx context.Context) (*page, error) {
 	if err := x.mayOpen(ctx); err != nil {
 		return nil, err
 	}
@@ -59,31 +55,32 @@ func (x exchange) toolList(ctx context.Context) (*toolList, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &toolList{Listing: listed}
+	p := &page{listing: listed}
 	for _, t := range listed.Tools {
-		s.items, s.values = append(s.items, ask.Item{Tool: t.Tool, Server: x.link.Server.Name}), append(s.values, t.Entry)
+		p.items, p.values = append(p.items, ask.Item{Tool: t.Tool, Server: x.link.Server.Name}), append(p.values, t.Entry)
 	}
-	return s, nil
+	return p, nil
 }
 
-// offer is the part of a list that one server has: the items about which the PDP is asked, and the values that a permitted
+// page is the part of a list that one server has: the items about which the PDP is asked, and the values that a permitted
 // client sees.
-type offer struct {
-	items  []ask.Item
-	values []jsontext.Value
-	keep   []bool
-	err    *ask.Refusal
+type page struct {
+	items   []ask.Item
+	values  []jsontext.Value
+	keep    []bool
+	err     *ask.Refusal
+	listing *link.Listing // of tools
+	result  rpc.Object    // the server's own, of other lists
+	next    string        // the server's cursor
 }
 
-func (o *offer) offered() *offer { return o }
-
-// filtered returns the offered values that the client may see, in the order of the servers. If no question can be made about
+// filtered returns the values that the client may see, in the order of the servers. If no question can be made about
 // the items of one of several servers, that server is left out. If none can be made about any server, that is an error.
-func filtered[T interface{ offered() *offer }](ctx context.Context, x exchange, all []part[T]) (shown []jsontext.Value, refused *answer.Answer) {
-	of := map[*link.Link]*offer{}
+func filtered(ctx context.Context, x exchange, all []part[*page]) (shown []jsontext.Value, refused *answer.Answer) {
+	of := map[*link.Link]*page{}
 	for _, p := range all {
-		of[p.of.link] = p.value.offered()
-		of[p.of.link].err = answer.Internal(link.ErrBroken).Refusal // stands if the filter panics
+		of[p.of.link] = p.value
+		p.value.err = answer.Internal(link.ErrBroken).Refusal // stands if the filter panics
 	}
 	x.forEachLink(func(l *link.Link) {
 		if o := of[l]; o != nil {
@@ -95,7 +92,7 @@ func filtered[T interface{ offered() *offer }](ctx context.Context, x exchange, 
 	})
 	asked, left := false, (*ask.Refusal)(nil) // why a server is left out
 	for _, p := range all {
-		o := of[p.of.link]
+		o := p.value
 		switch {
 		case o.err == nil:
 			asked = true
@@ -206,13 +203,6 @@ func (x Target) cursors() (*rpc.Object, *answer.Answer) {
 
 // cursorBinding binds a cursor to one list and one principal.
 func cursorBinding(x *Call) []byte { return []byte(x.Who.Key + "\x00" + x.Request.Method) }
-
-// page is one page of a server's list.
-type page struct {
-	result rpc.Object // the server's own
-	offer
-	next string // the server's cursor
-}
 
 // page asks the server for its next page. Cursors are nil for the first.
 func (x exchange) page(ctx context.Context, cursors *rpc.Object) (*page, error) {
@@ -344,21 +334,13 @@ func each[T any](ctx context.Context, x exchange, ask func(context.Context, exch
 			}
 		}
 		if !first.IsZero() {
-			over = time.After(longest(left) - time.Since(first))
+			over = time.After(slices.Max(slices.AppendSeq([]time.Duration{0}, maps.Values(left))) - time.Since(first))
 		}
 	}
 	for _, p := range all {
 		p.of.link.NoteAnswer(x.Request.Method, p.err)
 	}
 	return all
-}
-
-// longest is how long the remaining servers may take.
-func longest(left map[*link.Link]time.Duration) (wait time.Duration) {
-	for _, one := range left {
-		wait = max(wait, one)
-	}
-	return wait
 }
 
 // succeeded returns the parts that have no error. If every part has one, it returns an error, unless a server is closed to the
@@ -385,23 +367,17 @@ func succeeded[T any](all []part[T]) (came []part[T], err error) {
 	return nil, err
 }
 
-// introduction is a server's description of itself, in the form of an era, as [upstream.Session.Server] returns it.
-type introduction struct {
-	server jsontext.Value
-	era    era.Era
-}
-
-// introduction opens all links. With one server it is the server's own. With several it is the gateway's, and has the
-// capabilities of all of them.
-func (x exchange) introduction(ctx context.Context) (introduction, error) {
+// introduction opens all links, and returns a server's description of itself, in the form of an era, as [upstream.Session.Server]
+// does. With one server it is the server's own. With several it is the gateway's, and has the capabilities of all of them.
+func (x exchange) introduction(ctx context.Context) (server jsontext.Value, of era.Era, err error) {
 	all := each(ctx, x, func(ctx context.Context, x exchange) (upstream.Session, error) { return x.openServer(ctx) })
 	came, err := succeeded(all)
 	if err != nil {
-		return introduction{}, err
+		return nil, era.Legacy, err
 	}
 	if x.link != nil && len(came) > 0 {
 		s := came[0].value
-		return introduction{x.link.Introduces(s), s.Era()}, nil
+		return x.link.Introduces(s), s.Era(), nil
 	}
 	can, words := abilities{}, []string{}
 	for _, p := range all {
@@ -423,7 +399,7 @@ func (x exchange) introduction(ctx context.Context) (introduction, error) {
 	if len(words) > 0 {
 		o = o.With("instructions", rpc.String(strings.Join(words, "\n")))
 	}
-	return introduction{o.Value(), era.Legacy}, nil
+	return o.Value(), era.Legacy, nil
 }
 
 // openServer opens the session with a server. If no tools of the server are known yet, it lists them, and so makes them known
@@ -535,42 +511,31 @@ func (a *abilities) value() jsontext.Value {
 // passes for that of another server.
 func instructions(server, said string, most int) string {
 	if len(said) > most {
-		said = said[:most]
-		for !utf8.ValidString(said) {
-			said = said[:len(said)-1]
-		}
-		said += "…"
+		said = strings.ToValidUTF8(said[:most], "") + "…"
 	}
 	lines := strings.FieldsFunc(said, func(r rune) bool { return strings.ContainsRune("\n\r\v\f\u0085\u2028\u2029", r) })
 	return server + ":\n  " + strings.Join(lines, "\n  ")
 }
 
-// initialize answers the handshake, and begins the session.
-func (x exchange) initialize(ctx context.Context) *answer.Answer {
-	said, err := x.introduction(ctx)
+// introduce answers the handshake of the legacy era, which begins a session, or server/discover of the modern one.
+func (x exchange) introduce(ctx context.Context) *answer.Answer {
+	server, of, err := x.introduction(ctx)
 	if err != nil {
 		return x.failed(err)
 	}
-	result, err := era.Initialized(said.server, said.era, x.Client.Version, x.extensions(ctx))
+	var result jsontext.Value
+	begins := x.Request.Method == "initialize"
+	if begins {
+		result, err = era.Initialized(server, of, x.Client.Version, x.extensions(ctx))
+	} else {
+		result, err = era.Discovered(server, of, x.extensions(ctx))
+	}
 	if err != nil {
 		return answer.Ambiguous("what the server says of itself cannot be read")
 	}
 	answer := x.result(rpc.Answer(rpc.ID{}, result))
-	if answer.Message.Error == nil {
+	if begins && answer.Message.Error == nil {
 		x.Reply.Begin(x.Session.ID)
 	}
 	return answer
-}
-
-// discover answers with the descriptions of the servers, and the versions and extensions of the gateway.
-func (x exchange) discover(ctx context.Context) *answer.Answer {
-	said, err := x.introduction(ctx)
-	if err != nil {
-		return x.failed(err)
-	}
-	result, err := era.Discovered(said.server, said.era, x.extensions(ctx))
-	if err != nil {
-		return answer.Ambiguous("what the server says of itself cannot be read")
-	}
-	return x.result(rpc.Answer(rpc.ID{}, result))
 }

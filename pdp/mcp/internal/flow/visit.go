@@ -132,13 +132,18 @@ func (v *Visit) enter(ctx context.Context) (end *answer.Answer) {
 	if x.Target, end = x.route(ctx); end != nil {
 		return end
 	}
-	if end = x.checkFit(ctx); end != nil {
+	if x.unconfirmed && x.checkHeaders() != nil { // the server may show this principal a tool with other headers
+		*x, end = x.findShown(ctx)
+	} else {
+		end = x.checkFit(ctx)
+	}
+	if end != nil {
 		return end
 	}
 	if x.Request.Method == wire.MethodToolRequest && x.tool != nil {
 		return v.requestTool(ctx)
 	}
-	if *x, end = x.read(); end != nil {
+	if *x, end = x.read(ctx); end != nil {
 		return end
 	}
 	return v.decide(ctx)
@@ -151,6 +156,9 @@ func (v *Visit) requestTool(ctx context.Context) *answer.Answer {
 		return end
 	}
 	if end := v.decide(ctx); end != nil {
+		return end
+	}
+	if v.x, end = v.x.confirm(ctx); end != nil {
 		return end
 	}
 	v.release()
@@ -236,10 +244,8 @@ func unreadResults() *answer.Answer {
 // message went before it.
 func (x exchange) do(ctx context.Context) *answer.Answer {
 	switch x.Request.Method {
-	case "initialize":
-		return x.initialize(ctx)
-	case "server/discover":
-		return x.discover(ctx)
+	case "initialize", "server/discover":
+		return x.introduce(ctx)
 	case "tools/list":
 		return x.listTools(ctx)
 	case "prompts/list", "resources/list", "resources/templates/list":

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -58,39 +59,28 @@ type toolRequest struct {
 
 // last is what changes while a request waits.
 type last struct {
-	mu sync.Mutex
 	// shown is the capability that the request shows, with the last proof of it: proofs are good for a short time, and a
 	// requester that waits brings another with each message. It is in no message about the request.
-	shown evaluation.CapabilityShown
+	shown latest[evaluation.CapabilityShown]
 	// open is the revision of the last value in the [Store] that waits, as far as it is known here.
-	open string
+	open latest[string]
 }
+
+// latest is a value that changes.
+type latest[T any] struct{ is atomic.Pointer[T] }
+
+func (l *latest[T]) get() (v T) {
+	if p := l.is.Load(); p != nil {
+		v = *p
+	}
+	return v
+}
+
+// set keeps v, and nothing that v was a part of.
+func (l *latest[T]) set(v T) { l.is.Store(&v) }
 
 // Shows is the capability that the request shows, zero if it shows none.
-func (q *toolRequest) Shows() evaluation.CapabilityShown {
-	q.last.mu.Lock()
-	defer q.last.mu.Unlock()
-	return q.last.shown
-}
-
-// show keeps the capability of the last message.
-func (q *toolRequest) show(s evaluation.CapabilityShown) {
-	q.last.mu.Lock()
-	defer q.last.mu.Unlock()
-	q.last.shown = s
-}
-
-func (q *toolRequest) revision() string {
-	q.last.mu.Lock()
-	defer q.last.mu.Unlock()
-	return q.last.open
-}
-
-func (q *toolRequest) opened(revision string) {
-	q.last.mu.Lock()
-	defer q.last.mu.Unlock()
-	q.last.open = revision
-}
+func (q *toolRequest) Shows() evaluation.CapabilityShown { return q.last.shown.get() }
 
 // newToolRequest makes a request that keeps nothing of its message. It returns the size in bytes of what is kept.
 func newToolRequest(x *Case, said jsontext.Value) (q toolRequest, size int, err error) {
@@ -101,7 +91,8 @@ func newToolRequest(x *Case, said jsontext.Value) (q toolRequest, size int, err 
 	}
 	tool := *x.Tool
 	tool.Definition = nil
-	q = toolRequest{Who: x.Who, Era: x.Client.Era, Tool: &tool, Params: params, Arguments: ask.Canonical(params), last: &last{shown: x.Shows}}
+	q = toolRequest{Who: x.Who, Era: x.Client.Era, Tool: &tool, Params: params, Arguments: ask.Canonical(params), last: &last{}}
+	q.last.shown.set(x.Shows)
 	size = len(text) + len(x.Who.Token)
 	if x.Shows != (evaluation.CapabilityShown{}) { // a later proof may be longer
 		size += capability.MaxToken + capability.MaxProof
@@ -116,14 +107,15 @@ func newToolRequest(x *Case, said jsontext.Value) (q toolRequest, size int, err 
 
 // Result is the result of a request for its requester.
 type Result struct {
-	// Response is the response of the fulfilling call, in the form of Era. Info is the name that its server gives itself. By
-	// is the participant who fulfilled the request.
-	Response rpc.Message
-	Era      era.Era
-	Info     jsontext.Value
-	By       evaluation.Ref
+	// Result and Error are those of the fulfilling call, in the form of Era. Info is the name that its server gives itself.
+	// By is the participant who fulfilled the request.
+	Result jsontext.Value `json:"result,omitzero"`
+	Error  jsontext.Value `json:"error,omitzero"`
+	Info   jsontext.Value `json:"info,omitzero"`
+	Era    era.Era        `json:"era"`
+	By     evaluation.Ref `json:"by,omitzero"`
 	// Refused is the reason for which there is no response.
-	Refused *answer.Answer
+	Refused *ask.Refusal `json:"refused,omitzero"`
 }
 
 type (
@@ -235,7 +227,7 @@ func (r *Request) Begin(c Case) *answer.Answer {
 			return refused
 		}
 	} else if c.Shows != (evaluation.CapabilityShown{}) {
-		r.entry.Asked.show(c.Shows)
+		r.entry.Asked.last.shown.set(c.Shows)
 		if r.o.Store != nil && r.entry.Pending() {
 			if refused := r.store(r.entry); refused != nil {
 				return refused
@@ -257,19 +249,15 @@ func (r *Request) file() *answer.Answer {
 	if q.ID, err = x.sealRequest(x.Who, id); err != nil {
 		return answer.Internal(err)
 	}
-	r.entry, err = x.requests.File(id, x.Who.Account(), q, size)
-	switch {
-	case errors.Is(err, requests.ErrOwn), errors.Is(err, requests.ErrFull):
+	if r.entry, err = x.requests.File(id, x.Who.Account(), q, size); err != nil { // there is no room
 		x.o.Logger.Warn("a request for a tool is not taken", "why", err, "principal", x.Who.Key)
 		return answer.Limited("", again)
-	case err != nil:
-		return answer.Internal(err)
 	}
 	r.id = q.ID
 	if x.o.Store != nil {
 		if refused := x.store(r.entry); refused != nil {
 			if c, ok := r.entry.Claim(); ok { // it may be in the store, and its requester does not know of it
-				c.Fail(Result{Refused: refused})
+				c.Fail(Result{Refused: refused.Refusal})
 			}
 			return refused
 		}
@@ -492,7 +480,7 @@ func (r *Request) Conclude() (Result, *answer.Answer) {
 	a, ok := r.entry.Answer()
 	switch {
 	case ok:
-		return a, a.Refused
+		return a, answer.Refuse(a.Refused)
 	case !here:
 		return Result{}, noRequest()
 	}

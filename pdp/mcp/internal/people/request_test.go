@@ -68,7 +68,7 @@ func TestRequestIsLetGo(t *testing.T) {
 	listens := g.Listeners.join(&identity.Principal{Key: "k", Token: "another"})
 	defer listens.Leave()
 	c, _ := r.entry.Claim()
-	c.Finish(Result{Response: rpc.Message{Result: jsontext.Value(`{}`)}}, mostKept)
+	c.Finish(Result{Result: jsontext.Value(`{}`)}, mostKept)
 	of := weak.Make(r.entry)
 	r, c = nil, requests.Claim[toolRequest, Result]{}
 	for range 10 {

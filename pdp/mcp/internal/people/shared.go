@@ -47,31 +47,8 @@ type kept struct {
 	Params jsontext.Value             `json:"params"`
 	Shows  evaluation.CapabilityShown `json:"shows,omitzero"`
 	// Taken is when a gateway took the request, and Result its result.
-	Taken  time.Time   `json:"taken,omitzero"`
-	Result *keptResult `json:"result,omitzero"`
-}
-
-type keptResult struct {
-	Result  jsontext.Value `json:"result,omitzero"`
-	Error   jsontext.Value `json:"error,omitzero"`
-	Info    jsontext.Value `json:"info,omitzero"`
-	Era     era.Era        `json:"era"`
-	By      evaluation.Ref `json:"by,omitzero"`
-	Refused *ask.Refusal   `json:"refused,omitzero"`
-}
-
-func keepResult(r Result) *keptResult {
-	k := &keptResult{Result: r.Response.Result, Error: r.Response.Error, Info: r.Info, Era: r.Era, By: r.By}
-	if r.Refused != nil {
-		k.Refused = r.Refused.Refusal
-	}
-	return k
-}
-
-func (k *keptResult) result() Result {
-	return Result{
-		Response: rpc.Message{Result: k.Result, Error: k.Error}, Era: k.Era, Info: k.Info, By: k.By, Refused: answer.Refuse(k.Refused),
-	}
+	Taken  time.Time `json:"taken,omitzero"`
+	Result *Result   `json:"result,omitzero"`
 }
 
 // binding is the text that a value is sealed for.
@@ -80,7 +57,7 @@ func binding(tenant, id string) []byte { return []byte(tenant + "\x00" + id) }
 var errLargeRequest = errors.New("the request is too large to be kept for other gateways")
 
 // put puts the value of a request in the place of the one with a revision.
-func (g *People) put(e *Entry, revision string, taken time.Time, result *keptResult, left time.Duration) (string, error) {
+func (g *People) put(e *Entry, revision string, taken time.Time, result *Result, left time.Duration) (string, error) {
 	q := &e.Asked
 	k := kept{Era: q.Era, Params: q.Params.Value(), Shows: q.Shows(), Taken: taken, Result: result}
 	var err error
@@ -107,19 +84,19 @@ func (g *People) put(e *Entry, revision string, taken time.Time, result *keptRes
 
 // store keeps a request that waits for the other gateways, in the place of the value that is known here.
 func (g *People) store(e *Entry) *answer.Answer {
-	q := &e.Asked
-	revision, err := g.put(e, q.revision(), time.Time{}, nil, e.Ends().Sub(g.o.Now()))
+	known := &e.Asked.last.open
+	revision, err := g.put(e, known.get(), time.Time{}, nil, e.Ends().Sub(g.o.Now()))
 	switch {
 	case errors.Is(err, errLargeRequest):
 		return answer.Invalid(err.Error())
 	case errors.Is(err, ErrStoreFull):
 		return answer.Limited("", again)
-	case errors.Is(err, ErrChanged) && q.revision() != "": // it was taken meanwhile
+	case errors.Is(err, ErrChanged) && known.get() != "": // it was taken meanwhile
 		return nil
 	case err != nil:
 		return notKnown(err)
 	}
-	q.opened(revision)
+	known.set(revision)
 	return nil
 }
 
@@ -156,24 +133,25 @@ func (g *People) fetch(tenant, id string) (*Entry, *answer.Answer) {
 		}
 	}
 	if on.Open {
-		e.Asked.opened(on.Revision)
-		e.Asked.show(k.Shows)
+		e.Asked.last.open.set(on.Revision)
+		e.Asked.last.shown.set(k.Shows)
 		e.Waits()
 		return e, nil
 	}
 	until := k.Taken.Add(g.o.Requests.TTL)
 	switch c, own := e.Elsewhere(until); {
 	case k.Result != nil:
-		c.Finish(k.Result.result(), len(on.Text))
+		c.Finish(*k.Result, len(on.Text))
 	case !own && !g.o.Now().Before(until):
-		c.Fail(Result{Refused: Unanswered()})
+		c.Fail(Result{Refused: Unanswered().Refusal})
 	}
 	return e, nil
 }
 
 // request is the request of a value.
 func (k *kept) request(again func(identity.Kept) (*identity.Principal, error)) (q toolRequest, err error) {
-	q = toolRequest{Era: k.Era, last: &last{shown: k.Shows}}
+	q = toolRequest{Era: k.Era, last: &last{}}
+	q.last.shown.set(k.Shows)
 	if q.Who, err = again(k.Who); err != nil {
 		return q, err
 	}
@@ -201,7 +179,7 @@ func (g *People) Claim(e *Entry) (c Claim, ok bool, refused *answer.Answer) {
 		return c, ok, nil
 	}
 	var err error
-	if c.revision, err = g.put(e, e.Asked.revision(), c.taken, nil, 2*g.o.Requests.TTL); err == nil {
+	if c.revision, err = g.put(e, e.Asked.last.open.get(), c.taken, nil, 2*g.o.Requests.TTL); err == nil {
 		return c, true, nil
 	}
 	c.Claim.Lost(c.taken.Add(g.o.Requests.TTL))
@@ -218,13 +196,13 @@ func (c Claim) Finish(r Result, size int) {
 		return
 	}
 	put := func(r Result) error {
-		_, err := c.g.put(c.e, c.revision, c.taken, keepResult(r), c.g.o.Requests.TTL)
+		_, err := c.g.put(c.e, c.revision, c.taken, &r, c.g.o.Requests.TTL)
 		return err
 	}
 	err := put(r)
 	switch {
 	case errors.Is(err, errLargeRequest):
-		err = put(Result{Refused: notKept()})
+		err = put(Result{Refused: notKept().Refusal})
 	case err != nil && !errors.Is(err, ErrChanged):
 		err = put(r)
 	}
