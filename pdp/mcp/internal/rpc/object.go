@@ -3,10 +3,8 @@ package rpc
 import (
 	"bytes"
 	"errors"
-	"io"
 	"iter"
 	"slices"
-	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -48,18 +46,17 @@ func ParseObject(v jsontext.Value) (Object, error) {
 
 // check reads a text that is one value of a kind, whole and strictly. Other is the error for a value of another kind.
 func check(text []byte, kind jsontext.Kind, other error) error {
-	in := decode(text)
-	defer in.done(text)
+	if v := jsontext.Value(text); v.IsValid() && v.Kind() == kind {
+		return nil
+	}
+	in := jsontext.NewDecoder(bytes.NewBuffer(text)) // it is read again for the reason
 	if in.PeekKind() != kind {
 		return other
 	}
 	if _, err := in.ReadValue(); err != nil {
 		return err
 	}
-	if _, err := in.ReadToken(); err != io.EOF {
-		return errFollows
-	}
-	return nil
+	return errFollows
 }
 
 // unquoted is the text of a string in JSON that has been read.
@@ -274,30 +271,4 @@ func Strings(all []string) jsontext.Value {
 		values[n] = String(s)
 	}
 	return Array(values)
-}
-
-// decoder reads a text where it stands, without a copy.
-type decoder struct {
-	jsontext.Decoder
-	text bytes.Buffer
-}
-
-var decoders = sync.Pool{New: func() any { return new(decoder) }}
-
-// decode begins to read a text. Call done when nothing of the text is to be read any more.
-func decode(text []byte) *decoder {
-	d := decoders.Get().(*decoder)
-	d.text = *bytes.NewBuffer(text)
-	d.Reset(&d.text)
-	return d
-}
-
-// done lets the decoder read another text. One that has read a large text may hold on to much, and is let go.
-func (d *decoder) done(text []byte) {
-	if len(text) > 64<<10 {
-		return
-	}
-	d.text = bytes.Buffer{}
-	d.Reset(&d.text)
-	decoders.Put(d)
 }
