@@ -203,7 +203,7 @@ func (c Config) operation(asker *ask.Asker, a Asked, locked *lock.File) (op ask.
 	if len(a.Message) > int(c.Limits.MaxBody) {
 		return op, unread(rpc.InvalidRequest, fmt.Sprintf("the message is larger than %d bytes (limits.max_body)", c.Limits.MaxBody)), nil
 	}
-	m, fault := rpc.Parse(a.Message, rpc.DefaultLimits())
+	m, fault := rpc.Parse(a.Message)
 	switch {
 	case fault != nil:
 		return op, unread(fault.Code, fault.Detail), nil

@@ -213,7 +213,7 @@ func (g *Front) read(w http.ResponseWriter, r *http.Request, who *identity.Princ
 		g.refuse(w, http.StatusBadRequest, rpc.ID{}, rpc.ParseError, "the message cannot be read")
 		return m, false
 	}
-	m, fault := rpc.Parse(b.Bytes(), rpc.DefaultLimits())
+	m, fault := rpc.Parse(b.Bytes())
 	if fault != nil {
 		g.end(w, http.StatusBadRequest, fault.Failure())
 	}

@@ -51,7 +51,7 @@ func (g *Front) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) err
 		case len(line) == 0:
 			continue
 		}
-		m, fault := rpc.Parse(line, rpc.DefaultLimits())
+		m, fault := rpc.Parse(line)
 		if fault != nil {
 			f.write(fault.Failure())
 			continue
