@@ -17,6 +17,7 @@ import (
 type Object struct {
 	members []member
 	places  map[string]int // nil for few members, which are found without
+	text    jsontext.Value // as it came; nil if the object is changed
 }
 
 type member struct {
@@ -146,9 +147,12 @@ func (o Object) Len() int { return len(o.members) }
 // With is o with a member changed in its place, or added as the last. O stays as it is.
 func (o Object) With(name string, v jsontext.Value) Object {
 	if i := o.index(name); i >= 0 {
+		if same(o.members[i].value, v) {
+			return o
+		}
 		members := slices.Clone(o.members)
 		members[i].value, members[i].read = v, false
-		return Object{members, o.places} // the places are the same, and do not change
+		return Object{members: members, places: o.places} // the places are the same, and do not change
 	}
 	return newObject(append(slices.Clip(o.members), newMember(name, v)))
 }
@@ -201,6 +205,20 @@ func Collect(all iter.Seq2[string, jsontext.Value]) Object {
 		members = append(members, newMember(name, v))
 	}
 	return newObject(members)
+}
+
+// same reports whether two values are the same bytes at the same place.
+func same(v, w jsontext.Value) bool { return len(v) > 0 && len(v) == len(w) && &v[0] == &w[0] }
+
+// Is reports whether an object is as it came, and came as that value.
+func (o Object) Is(v jsontext.Value) bool { return same(o.text, v) }
+
+// Text is the object as it came, or in JSON if it is changed.
+func (o Object) Text() jsontext.Value {
+	if o.text != nil {
+		return o.text
+	}
+	return o.Value()
 }
 
 // Value is the object in JSON.

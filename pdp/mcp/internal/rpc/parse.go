@@ -49,9 +49,7 @@ func Parse(text []byte) (Message, *Fault) {
 	if detail != "" {
 		return Message{}, &Fault{ID: m.ID, Code: InvalidRequest, Detail: detail}
 	}
-	if m.read, m.members = m.Result, s.inner; m.Params != nil {
-		m.read = m.Params
-	}
+	m.read = s.inner
 	return m, nil
 }
 

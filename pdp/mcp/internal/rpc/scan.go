@@ -161,7 +161,9 @@ func split(v jsontext.Value) Object {
 		members = append(members, m)
 		at = next(v, ends)
 	}
-	return newObject(slices.Clone(members))
+	o := newObject(slices.Clone(members))
+	o.text = v
+	return o
 }
 
 // next is where the next member or element begins, or the end of what they are in, if at is behind the one before.
