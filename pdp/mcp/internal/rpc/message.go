@@ -149,11 +149,9 @@ func ReadError(v jsontext.Value) (Error, error) {
 
 // Value is the error in JSON. Bytes of the message that are not UTF-8 are replaced.
 func (e Error) Value() jsontext.Value {
-	b := strconv.AppendInt([]byte(`{"code":`), int64(e.Code), 10)
-	b = append(b, `,"message":`...)
-	b, _ = jsontext.AppendQuote(b, e.Message) // the text is whole, whatever the error says
+	o := Object{}.With("code", jsontext.Value(strconv.Itoa(e.Code))).With("message", String(e.Message))
 	if e.Data != nil {
-		b = append(append(b, `,"data":`...), e.Data...)
+		o = o.With("data", e.Data)
 	}
-	return append(b, '}')
+	return o.Value()
 }
