@@ -5,6 +5,7 @@ package front
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"io"
 	"log/slog"
@@ -328,7 +329,8 @@ type Options struct {
 // New returns a Front that hands requests to a flow.
 func New(d *doors.Doors, f *flow.Flow, p *people.People, s *link.Servers, o Options) *Front {
 	g := &Front{doors: d, o: o, flow: f, people: p}
-	g.sessions.o, g.sessions.servers, g.reaches.o, g.reaches.servers = &g.o, s, &g.o, s
+	g.sessions = sessions{o: &g.o, servers: s, all: map[string]*session{}, ended: map[[sha256.Size]byte]time.Time{}}
+	g.reaches = reaches{o: &g.o, servers: s, all: map[reachKey]*usedReach{}}
 	return g
 }
 
@@ -352,11 +354,7 @@ func (g *Front) metadata(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(g.o.Identity.Metadata())
 }
 
-// closing closes a session of a client, a reach, or one session of a reach with a server. A server may be slow to take the end
-// of its session.
-type closing func()
-
-// mostClosing is how many sessions and reaches are closed at a time.
+// mostClosing is how many sessions and reaches are closed at a time: a server may be slow to take the end of its session.
 const mostClosing = 64
 
 // Sweep closes idle sessions and reaches.
