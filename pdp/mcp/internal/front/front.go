@@ -16,8 +16,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"policy-service/pdp/logging"
 	"policy-service/pdp/mcp/internal/answer"
@@ -38,12 +39,6 @@ import (
 
 // The front makes the cheapest checks of a request first: origin, kind, principal, syntax. It refuses everything that it does
 // not recognise.
-
-// Headers of MCP over HTTP.
-const (
-	sessionHeader = reply.SessionHeader
-	versionHeader = era.VersionHeader
-)
 
 // serve is the MCP endpoint.
 func (g *Front) serve(w http.ResponseWriter, r *http.Request) {
@@ -79,7 +74,7 @@ func answerPage(h http.Header, origin string) {
 	h.Add("Vary", "Origin")
 	h.Set("Access-Control-Allow-Methods", "POST, GET, DELETE")
 	h.Set("Access-Control-Allow-Headers", "*, Authorization")
-	h.Set("Access-Control-Expose-Headers", sessionHeader+", WWW-Authenticate")
+	h.Set("Access-Control-Expose-Headers", reply.SessionHeader+", WWW-Authenticate")
 	h.Set("Access-Control-Max-Age", "600")
 }
 
@@ -241,7 +236,7 @@ func modern(h http.Header, params rpc.Object) bool {
 	if params.GetObject("_meta").Get(era.MetaVersion) != nil {
 		return true
 	}
-	version := h.Get(versionHeader)
+	version := h.Get(era.VersionHeader)
 	return version >= era.ModernVersions[len(era.ModernVersions)-1]
 }
 
@@ -359,20 +354,18 @@ const mostClosing = 64
 
 // Sweep closes idle sessions and reaches.
 func (g *Front) Sweep(ctx context.Context, now time.Time) {
-	var all sync.WaitGroup
-	defer all.Wait()
-	atOnce := make(chan struct{}, mostClosing)
+	var all errgroup.Group
+	all.SetLimit(mostClosing)
 	for _, end := range append(g.sessions.idle(now, g.o.SessionIdle), g.reaches.idle(now)...) {
-		select {
-		case atOnce <- struct{}{}:
-		case <-ctx.Done(): // the gateway closes the rest when it closes
-			return
+		if ctx.Err() != nil { // the gateway closes the rest when it closes
+			break
 		}
-		all.Go(func() {
+		all.Go(func() error {
 			end()
-			<-atOnce
+			return nil
 		})
 	}
+	_ = all.Wait() // no end has an error
 }
 
 // Hostname is a host without its port, in lower case.
@@ -384,8 +377,6 @@ func Hostname(hostport string) string {
 	return strings.ToLower(strings.Trim(host, "[]"))
 }
 
-func isLoopback(host string) bool { return auth.IsLoopbackName(host) }
-
 // Hosts are the host names under which clients may address the gateway, and the origins of pages that may send requests.
 type Hosts struct {
 	Names, Origins []string
@@ -396,7 +387,7 @@ type Hosts struct {
 // allow refuses requests that a page in a browser sends under a host name that the page made point here (DNS rebinding).
 func (a Hosts) allow(r *http.Request) bool {
 	host := Hostname(r.Host)
-	if !slices.Contains(a.Names, host) && !isLoopback(host) {
+	if !slices.Contains(a.Names, host) && !auth.IsLoopbackName(host) {
 		return false
 	}
 	origins := r.Header.Values("Origin")
@@ -411,5 +402,5 @@ func (a Hosts) allow(r *http.Request) bool {
 	}
 	scheme, rest, ok := strings.Cut(origins[0], "://")
 	// A page that this very host serves is trusted.
-	return ok && (scheme == "http" || scheme == "https") && rest != "" && (strings.EqualFold(rest, r.Host) || !a.OwnPages && isLoopback(Hostname(rest)) && isLoopback(host))
+	return ok && (scheme == "http" || scheme == "https") && rest != "" && (strings.EqualFold(rest, r.Host) || !a.OwnPages && auth.IsLoopbackName(Hostname(rest)) && auth.IsLoopbackName(host))
 }
