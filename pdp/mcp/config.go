@@ -179,17 +179,7 @@ type IdentityConfig struct {
 }
 
 // IssuerConfig is an issuer of access tokens.
-type IssuerConfig struct {
-	Issuer     string   `yaml:"issuer" required:"yes" doc:"The claim iss of the tokens, byte for byte. OIDC discovery begins at this address."`
-	Audience   string   `yaml:"audience" doc:"What the claim aud of the tokens must contain, if that is not resource."`
-	Algorithms []string `yaml:"algorithms" required:"yes" min:"1" enum:"RS256,RS384,RS512,PS256,PS384,PS512,ES256,ES384,ES512,EdDSA" doc:"The signature algorithms that the gateway accepts."`
-	JWKSFile   string   `yaml:"jwks_file" doc:"The issuer's public keys, as a JWK Set. A changed file takes effect without a restart. Without it, the keys come by OIDC discovery."`
-	// Tenant, the types and IDPrefix keep the people of several issuers apart.
-	Tenant      string `yaml:"tenant" doc:"The tenant whose policies decide about holders of these tokens, in place of pdp.tenant."`
-	SubjectType string `yaml:"subject_type" doc:"The type of the entity that a person is to policies. user unless given."`
-	AgentType   string `yaml:"agent_type" doc:"The type of the entity that an agent is to policies. agent unless given."`
-	IDPrefix    string `yaml:"id_prefix" doc:"What the ids of people and agents of this issuer begin with in policies. Nothing unless given."`
-}
+type IssuerConfig = identity.Issuer
 
 // StaticConfig is an identity that no token says.
 type StaticConfig struct {
@@ -211,16 +201,16 @@ func (i IdentityConfig) check(m *config.Reading, c *Config) {
 		m.Addf("identity.static", "identity.static would make everybody who reaches %q the same person; listen on loopback, or list issuers instead", c.Listen)
 	}
 	for n, issuer := range i.Issuers {
-		if err := issuer.check(); err != nil {
+		if err := checkIssuer(issuer); err != nil {
 			m.Addf(fmt.Sprintf("identity.issuers[%d]", n), "identity.issuers[%d]: %w", n, err)
 		}
 	}
-	if n, err := identity.Apart(c.identityOptions()); err != nil {
+	if n, err := identity.Apart(identity.Options{Issuers: i.Issuers, DefaultTenant: c.PDP.Tenant}); err != nil {
 		m.Addf(fmt.Sprintf("identity.issuers[%d]", n), "identity.issuers[%d]: %w", n, err)
 	}
 }
 
-func (i IssuerConfig) check() error {
+func checkIssuer(i IssuerConfig) error {
 	switch {
 	case i.Issuer == "" || strings.Contains(i.Issuer, "#"):
 		return errors.New("issuer is missing or has a fragment; write it as in the claim iss of the tokens")

@@ -86,30 +86,21 @@ func newIdentity(c Config, d Deps) (*identity.Identity, error) {
 }
 
 // whoAsks says for whom requests are, and has the fixed identity in it if there is one.
-func (c Config) whoAsks() (identity.Options, error) {
-	o := c.identityOptions()
+func (c Config) whoAsks() (o identity.Options, err error) {
+	o = identity.Options{
+		Resource: c.Resource, Name: ownName, Issuers: c.Identity.Issuers, SubjectClaim: c.Identity.SubjectClaim, AgentClaim: c.Identity.AgentClaim,
+		DefaultTenant: c.PDP.Tenant, Scopes: c.Identity.Scopes, Private: auth.IsLoopbackName(front.Hostname(c.Listen)),
+	}
 	if s := c.Identity.Static; s != nil {
 		claims := map[string]any{"sub": s.Sub, "iss": cmp.Or(s.Issuer, c.Resource)}
 		if s.ClientID != "" {
 			claims["client_id"] = s.ClientID
 		}
-		var err error
 		if o.Static, err = evaluation.NewObject(claims); err != nil {
 			return o, fmt.Errorf("identity.static: %w", err)
 		}
 	}
 	return o, nil
-}
-
-func (c Config) identityOptions() identity.Options {
-	o := identity.Options{
-		Resource: c.Resource, Name: ownName, SubjectClaim: c.Identity.SubjectClaim, AgentClaim: c.Identity.AgentClaim,
-		DefaultTenant: c.PDP.Tenant, Scopes: c.Identity.Scopes, Private: auth.IsLoopbackName(front.Hostname(c.Listen)),
-	}
-	for _, i := range c.Identity.Issuers {
-		o.Issuers = append(o.Issuers, identity.Issuer(i))
-	}
-	return o
 }
 
 // asker makes the asker of questions, for a gateway and for [Explain], and the clients of the PDP by tenants.
