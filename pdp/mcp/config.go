@@ -11,6 +11,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/logging"
+	"policy-service/pdp/mcp/internal/arguments"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/people"
@@ -130,10 +131,12 @@ type TLSConfig struct {
 	MinVersion string `yaml:"min_version" default:"1.3" enum:"1.2,1.3" doc:"The oldest version of TLS that the gateway speaks to clients."`
 }
 
-// Ask is the question about a call, Declared the effect of a declared mapping, and ErrorCodes are those of refusals.
+// Ask is the question about a call, Declared the effect of a declared mapping, Arguments is which arguments fit, and ErrorCodes
+// are those of refusals.
 type (
 	Ask        = ask.Ask
 	Declared   = ask.Declared
+	Arguments  = arguments.Members
 	ErrorCodes = ask.Errors
 )
 
@@ -151,12 +154,6 @@ type SubjectOverride string
 
 // OverrideWarn asks, and logs it. The other treatment is refuse.
 const OverrideWarn SubjectOverride = "warn"
-
-// Arguments is which arguments fit.
-type Arguments string
-
-// ArgumentsClosed refuses members that a schema does not list. Otherwise it is open.
-const ArgumentsClosed Arguments = "closed"
 
 // Denials is how a refusal of a call is written.
 type Denials string

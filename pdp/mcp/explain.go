@@ -171,7 +171,7 @@ func Compile(c Config, tools []Tool) ([]error, error) {
 // Unjudged says why a gateway of this configuration does not hold the arguments of a locked tool against its inputSchema; nil
 // if it does, or has no such tool.
 func Unjudged(c Config, t lock.Tool) error {
-	_, unjudged, _ := link.Schema(t, c.members())
+	_, unjudged, _ := link.Schema(t, c.Arguments)
 	return unjudged
 }
 
@@ -186,7 +186,7 @@ func (c Config) readable(t Tool) error {
 	}
 	locked, err := lock.ParseTool(t.Definition)
 	if err == nil {
-		_, _, err = link.Schema(locked, c.members())
+		_, _, err = link.Schema(locked, c.Arguments)
 	}
 	return err
 }
@@ -324,7 +324,7 @@ func (c Config) misfit(t lock.Tool, given jsontext.Value) *Refused {
 	if given != nil && given.Kind() != '{' {
 		return inArguments("invalid_params", rpc.InvalidParams, "the arguments are not an object", "write an object")
 	}
-	schema, unjudged, err := link.Schema(t, c.members())
+	schema, unjudged, err := link.Schema(t, c.Arguments)
 	switch {
 	case err != nil:
 		return badTool(err)

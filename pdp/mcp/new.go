@@ -24,7 +24,6 @@ import (
 	"policy-service/evaluation/capability"
 	"policy-service/evaluation/coaz"
 	"policy-service/obligations"
-	"policy-service/pdp/mcp/internal/arguments"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/flow"
 	"policy-service/pdp/mcp/internal/front"
@@ -224,15 +223,7 @@ func newLock(c Config, d Deps) (link.Lock, error) {
 	if err != nil {
 		return link.Lock{}, fmt.Errorf("lock.file: %w", err)
 	}
-	return link.Lock{File: file, Enforce: enforce, Arguments: c.members()}, nil
-}
-
-// members says which members the arguments of locked tools may have.
-func (c Config) members() arguments.Members {
-	if c.Arguments == ArgumentsClosed {
-		return arguments.Closed
-	}
-	return arguments.Open
+	return link.Lock{File: file, Enforce: enforce, Arguments: c.Arguments}, nil
 }
 
 // allLocked is an error if none of the tools of a server would be there.
