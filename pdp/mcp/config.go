@@ -353,11 +353,8 @@ type ToolRequestsConfig struct {
 // Keep is the place of requests for tools.
 type Keep string
 
-// The places of requests for tools.
-const (
-	KeepInMemory Keep = "memory"
-	KeepAtPDP    Keep = "pdp"
-)
+// KeepAtPDP has the PDP keep them. Otherwise they are in memory.
+const KeepAtPDP Keep = "pdp"
 
 // settings are the same as the gateway reads them.
 func (r ToolRequestsConfig) settings() people.Requests {
