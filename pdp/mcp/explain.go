@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -214,10 +213,8 @@ func (c Config) operation(asker *ask.Asker, a Asked, locked *lock.File) (op ask.
 	op.Params, _ = m.ParamsObject() // none, or an object: Parse takes nothing else
 	if op.Params.GetObject("_meta").Get(era.MetaVersion) != nil {
 		op.Era = era.Modern
-		if meta, fault := era.ReadMeta(op.Params); fault != nil {
+		if _, fault := era.ReadMeta(op.Params); fault != nil {
 			return op, unread(fault.Code, fault.Message), nil
-		} else if !slices.Contains(era.ModernVersions, meta.Version) {
-			return op, unread(era.UnsupportedVersion, era.MetaVersion+" in params._meta is no revision that the gateway speaks"), nil
 		}
 	}
 	return op, c.place(asker, &op, a.Tools, locked), nil

@@ -179,6 +179,8 @@ func ReadMeta(params rpc.Object) (Meta, *rpc.Error) {
 	switch {
 	case m.Version == "":
 		return m, invalid(MetaVersion + " in params._meta is missing, or no string")
+	case !slices.Contains(ModernVersions, m.Version):
+		return m, Unsupported(m.Version)
 	case m.Capabilities.Kind() != '{':
 		return m, invalid(MetaCapabilities + " in params._meta is missing, or no object")
 	case m.Client != nil && m.Client.Kind() != '{':
