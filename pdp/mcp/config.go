@@ -11,6 +11,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/logging"
+	"policy-service/pdp/mcp/internal/arguments"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/people"
@@ -39,58 +40,40 @@ const DefaultListen = "127.0.0.1:8181"
 type Config struct {
 	// Listen is the address, host:port. The program listens there; a gateway over the standard streams has none.
 	Listen string `yaml:"listen" default:"127.0.0.1:8181" doc:"The address to listen on, as host:port. Port 0 takes a free port. An address other than loopback needs TLS, and issuers of tokens."`
-	// Name tells the gateways behind one load balancer apart.
-	Name string `yaml:"name" doc:"The name of this gateway where several stand behind one load balancer: up to 63 lower-case letters, digits and -, such as gateway-0. Ids of sessions before MCP 2026-07-28 begin with it and a dot, so that the balancer can route by the header Mcp-Session-Id. Each gateway has its own, for example by the variable MCP_GATEWAY_NAME. None unless given."`
+	Name   string `yaml:"name" doc:"The name of this gateway where several stand behind one load balancer: up to 63 lower-case letters, digits and -, such as gateway-0. Ids of sessions before MCP 2026-07-28 begin with it and a dot, so that the balancer can route by the header Mcp-Session-Id. Each gateway has its own, for example by the variable MCP_GATEWAY_NAME. None unless given."`
 	// TLS is the program's as well.
-	TLS TLSConfig `yaml:"tls"`
-	// Resource is the audience of tokens, and the name of the server behind the gateway in metadata and mappings.
-	Resource string `yaml:"resource" doc:"The address by which clients reach the gateway, as https://host[:port]/mcp. Tokens must be made for it. It must be given."`
+	TLS      TLSConfig `yaml:"tls"`
+	Resource string    `yaml:"resource" doc:"The address by which clients reach the gateway, as https://host[:port]/mcp. Tokens must be made for it. It must be given."`
 	// AllowedHosts and AllowedOrigins are compared with headers of requests, so that no page in a browser asks here by a
 	// name of its own.
-	AllowedHosts   []string `yaml:"allowed_hosts" doc:"Further values of the header Host that the gateway answers to, as host or host:port. Loopback names and the host of resource are always taken."`
-	AllowedOrigins []string `yaml:"allowed_origins" doc:"Web pages that may ask from a browser, by the header Origin, as https://host[:port]. Others are pages that this very host serves, and on loopback any page of this machine unless identity is static; clients that are no browsers send no such header."`
-	// Strict leaves out additions to the binding: operator mappings that are built in, and arguments in questions.
-	Strict bool `yaml:"strict" doc:"Asks by the letter of the COAZ binding: methods for which it has no default mapping are denied, and with ask: coaz the question has no arguments. A client of MCP 2026-07-28 then cannot connect without mappings of yours."`
-	// PDP is the PDP that is asked.
-	PDP PDPConfig `yaml:"pdp"`
-	// Identity says for whom requests are.
-	Identity IdentityConfig `yaml:"identity"`
-	// Ask, Declared, SubjectOverride and Dialects shape the question.
-	Ask             Ask             `yaml:"ask" default:"tool.invoke" enum:"tool.invoke,tool,coaz" doc:"The question about a call of a tool. tool.invoke: may this agent invoke this tool with these arguments. tool: the same, but the action is called as the tool is, SERVER:TOOL, so that a Cedar schema can type the arguments of each tool; policy-service mcp schema writes it. Policies about all tools then need that schema, and say action in, not ==. coaz: the default mapping of the COAZ binding."`
-	Declared        Declared        `yaml:"declared" default:"also" enum:"also,instead,ignore" doc:"What a mapping counts that the server declares with a tool. also: both questions are asked, and both must be permitted. instead: only the declared one, as the COAZ binding has it; then the server decides what is asked about it. ignore: it is not read."`
-	SubjectOverride SubjectOverride `yaml:"subject_override" default:"refuse" enum:"refuse,warn" doc:"What becomes of a call if a declared mapping names another subject than the token does. refuse: it is refused. warn: it is asked, and logged."`
-	Dialects        []string        `yaml:"dialects" enum:"authzen,sep" min:"1" doc:"The dialects of declared mappings that are read: authzen is x-authzen-mapping, sep is coaz with x-coaz-mapping. Both unless given."`
-	// Arguments says which arguments of locked tools fit.
-	Arguments Arguments `yaml:"arguments" default:"open" enum:"open,closed" doc:"Which arguments of a locked tool fit its inputSchema. open: as JSON Schema has it, so that members which the schema does not list are allowed unless it says otherwise. closed: they are refused, at the top and in each object of which the schema lists properties, unless it says what else may be there. The arguments of tools that are not locked are not held against anything."`
-	// Errors, Denials and DenyHTTPStatus say how a refusal is written.
-	Errors         ErrorCodes `yaml:"errors" default:"coaz" enum:"coaz,sep,mcpx" doc:"The codes of refusals. coaz: -32001, or -32401 for tools that declare in the dialect sep. sep: -32401 for all. mcpx: as coaz, and -32002 for a denied call, for clients before MCP 2026-07-28. The message of a call that a person must approve is then the two words Authorization required, and data.suggestion says the rest."`
-	Denials        Denials    `yaml:"denials" default:"error" enum:"error,result" doc:"How a client gets the refusal of a tools/call: an error of JSON-RPC, or a result with isError: true whose text says the reason that the policy gives, and of a missing approval what happens next and the id of the request. Some hosts show models no errors of the protocol. Methods other than tools/call, and calls that cannot be meant, are refused by errors in any case."`
-	DenyHTTPStatus int64      `yaml:"deny_http_status" default:"200" min:"200" max:"403" doc:"The status of the HTTP response to what is denied, 200 or 403; that of a result is 200. With 403 common clients show neither code nor reason of the refusal."`
-	// Mappings are the operator's own, by method, or of one tool by "tools/call NAME:TOOL".
-	Mappings map[string]config.Object `yaml:"mappings" doc:"Your own mappings, by the method of the request, in the dialect authzen. Besides params and token they may use server, tool and client. For tools/call a mapping takes the place of ask, and \"tools/call NAME:TOOL\" is for one tool of the upstream NAME."`
-	// Upstreams are the servers behind the gateway, by names of the operator's.
-	Upstreams map[string]UpstreamConfig `yaml:"upstreams" min:"1" doc:"The MCP servers behind the gateway, up to 32, by names of letters, digits, - and _. Policies see a tool as name:tool. Clients see tools and prompts by their own names if there is one server, and as name__tool if there are several."`
-	// Lock has the definitions with which tools are compared.
-	Lock LockConfig `yaml:"lock"`
-	// Limits bound the cost of requests.
-	Limits LimitsConfig `yaml:"limits"`
-	// Sessions are of clients of the legacy era.
-	Sessions  SessionsConfig  `yaml:"sessions"`
-	Processes ProcessesConfig `yaml:"processes"`
-	List      ListConfig      `yaml:"list"`
-	Seal      SealConfig      `yaml:"seal"`
-	// Obligations say how obligations are discharged that need more than the gateway itself.
-	Obligations ObligationsConfig `yaml:"obligations"`
-	// Approvals say how people are asked.
-	Approvals ApprovalsConfig `yaml:"approvals"`
-	// Capabilities say how agents ask for capabilities.
-	Capabilities CapabilitiesConfig `yaml:"capabilities"`
-	// ToolRequests bound the requests for tools that wait.
-	ToolRequests ToolRequestsConfig `yaml:"tool_requests"`
+	AllowedHosts    []string                  `yaml:"allowed_hosts" doc:"Further values of the header Host that the gateway answers to, as host or host:port. Loopback names and the host of resource are always taken."`
+	AllowedOrigins  []string                  `yaml:"allowed_origins" doc:"Web pages that may ask from a browser, by the header Origin, as https://host[:port]. Others are pages that this very host serves, and on loopback any page of this machine unless identity is static; clients that are no browsers send no such header."`
+	Strict          bool                      `yaml:"strict" doc:"Asks by the letter of the COAZ binding: methods for which it has no default mapping are denied, and with ask: coaz the question has no arguments. A client of MCP 2026-07-28 then cannot connect without mappings of yours."`
+	PDP             PDPConfig                 `yaml:"pdp"`
+	Identity        IdentityConfig            `yaml:"identity"`
+	Ask             Ask                       `yaml:"ask" default:"tool.invoke" enum:"tool.invoke,tool,coaz" doc:"The question about a call of a tool. tool.invoke: may this agent invoke this tool with these arguments. tool: the same, but the action is called as the tool is, SERVER:TOOL, so that a Cedar schema can type the arguments of each tool; policy-service mcp schema writes it. Policies about all tools then need that schema, and say action in, not ==. coaz: the default mapping of the COAZ binding."`
+	Declared        Declared                  `yaml:"declared" default:"also" enum:"also,instead,ignore" doc:"What a mapping counts that the server declares with a tool. also: both questions are asked, and both must be permitted. instead: only the declared one, as the COAZ binding has it; then the server decides what is asked about it. ignore: it is not read."`
+	SubjectOverride SubjectOverride           `yaml:"subject_override" default:"refuse" enum:"refuse,warn" doc:"What becomes of a call if a declared mapping names another subject than the token does. refuse: it is refused. warn: it is asked, and logged."`
+	Dialects        []string                  `yaml:"dialects" enum:"authzen,sep" min:"1" doc:"The dialects of declared mappings that are read: authzen is x-authzen-mapping, sep is coaz with x-coaz-mapping. Both unless given."`
+	Arguments       Arguments                 `yaml:"arguments" default:"open" enum:"open,closed" doc:"Which arguments of a locked tool fit its inputSchema. open: as JSON Schema has it, so that members which the schema does not list are allowed unless it says otherwise. closed: they are refused, at the top and in each object of which the schema lists properties, unless it says what else may be there. The arguments of tools that are not locked are not held against anything."`
+	Errors          ErrorCodes                `yaml:"errors" default:"coaz" enum:"coaz,sep,mcpx" doc:"The codes of refusals. coaz: -32001, or -32401 for tools that declare in the dialect sep. sep: -32401 for all. mcpx: as coaz, and -32002 for a denied call, for clients before MCP 2026-07-28. The message of a call that a person must approve is then the two words Authorization required, and data.suggestion says the rest."`
+	Denials         Denials                   `yaml:"denials" default:"error" enum:"error,result" doc:"How a client gets the refusal of a tools/call: an error of JSON-RPC, or a result with isError: true whose text says the reason that the policy gives, and of a missing approval what happens next and the id of the request. Some hosts show models no errors of the protocol. Methods other than tools/call, and calls that cannot be meant, are refused by errors in any case."`
+	DenyHTTPStatus  int64                     `yaml:"deny_http_status" default:"200" min:"200" max:"403" doc:"The status of the HTTP response to what is denied, 200 or 403; that of a result is 200. With 403 common clients show neither code nor reason of the refusal."`
+	Mappings        map[string]config.Object  `yaml:"mappings" doc:"Your own mappings, by the method of the request, in the dialect authzen. Besides params and token they may use server, tool and client. For tools/call a mapping takes the place of ask, and \"tools/call NAME:TOOL\" is for one tool of the upstream NAME."`
+	Upstreams       map[string]UpstreamConfig `yaml:"upstreams" min:"1" doc:"The MCP servers behind the gateway, up to 32, by names of letters, digits, - and _. Policies see a tool as name:tool. Clients see tools and prompts by their own names if there is one server, and as name__tool if there are several."`
+	Lock            LockConfig                `yaml:"lock"`
+	Limits          LimitsConfig              `yaml:"limits"`
+	Sessions        SessionsConfig            `yaml:"sessions"`
+	Processes       ProcessesConfig           `yaml:"processes"`
+	List            ListConfig                `yaml:"list"`
+	Seal            SealConfig                `yaml:"seal"`
+	Obligations     ObligationsConfig         `yaml:"obligations"`
+	Approvals       ApprovalsConfig           `yaml:"approvals"`
+	Capabilities    CapabilitiesConfig        `yaml:"capabilities"`
+	ToolRequests    ToolRequestsConfig        `yaml:"tool_requests"`
 	// Log is how the messages for the operator are written. The program does that: see [Deps].
-	Log logging.Config `yaml:"log"`
-	// Meta are members of _meta that go on to the upstream.
-	Meta []string `yaml:"meta" doc:"Members of _meta in requests that go on to the upstream, besides progressToken, the trace and what the protocol has there. All others are taken out."`
+	Log  logging.Config `yaml:"log"`
+	Meta []string       `yaml:"meta" doc:"Members of _meta in requests that go on to the upstream, besides progressToken, the trace and what the protocol has there. All others are taken out."`
 }
 
 // CapabilitiesConfig is how agents ask for capabilities, where the PDP has some.
@@ -130,10 +113,12 @@ type TLSConfig struct {
 	MinVersion string `yaml:"min_version" default:"1.3" enum:"1.2,1.3" doc:"The oldest version of TLS that the gateway speaks to clients."`
 }
 
-// Ask is the question about a call, Declared the effect of a declared mapping, and ErrorCodes are those of refusals.
+// Ask is the question about a call, Declared the effect of a declared mapping, Arguments is which arguments fit, and ErrorCodes
+// are those of refusals.
 type (
 	Ask        = ask.Ask
 	Declared   = ask.Declared
+	Arguments  = arguments.Members
 	ErrorCodes = ask.Errors
 )
 
@@ -152,12 +137,6 @@ type SubjectOverride string
 // OverrideWarn asks, and logs it. The other treatment is refuse.
 const OverrideWarn SubjectOverride = "warn"
 
-// Arguments is which arguments fit.
-type Arguments string
-
-// ArgumentsClosed refuses members that a schema does not list. Otherwise it is open.
-const ArgumentsClosed Arguments = "closed"
-
 // Denials is how a refusal of a call is written.
 type Denials string
 
@@ -167,29 +146,17 @@ const DenialsResult Denials = "result"
 // IdentityConfig says for whom requests are.
 type IdentityConfig struct {
 	// Issuers are believed. Without one there is Static.
-	Issuers []IssuerConfig `yaml:"issuers" min:"1" doc:"Issuers whose access tokens the gateway takes."`
-	// SubjectClaim and AgentClaim are names of claims, or JSON Pointers into them.
-	SubjectClaim string `yaml:"subject_claim" default:"sub" doc:"The claim that says who the person is: a name, or a JSON Pointer such as /act/sub."`
-	AgentClaim   string `yaml:"agent_claim" default:"client_id" doc:"The claim that says which agent asks: a name, or a JSON Pointer."`
-	// Properties are claims that policies see.
-	Properties []string `yaml:"properties" doc:"The claims that policies see as properties of the person. roles and department_id unless given."`
-	Scopes     []string `yaml:"scopes" min:"1" doc:"The scopes that clients are told to ask for. Whether a token has them, nobody looks: policies decide. None unless given."`
+	Issuers      []IssuerConfig `yaml:"issuers" min:"1" doc:"Issuers whose access tokens the gateway takes."`
+	SubjectClaim string         `yaml:"subject_claim" default:"sub" doc:"The claim that says who the person is: a name, or a JSON Pointer such as /act/sub."`
+	AgentClaim   string         `yaml:"agent_claim" default:"client_id" doc:"The claim that says which agent asks: a name, or a JSON Pointer."`
+	Properties   []string       `yaml:"properties" doc:"The claims that policies see as properties of the person. roles and department_id unless given."`
+	Scopes       []string       `yaml:"scopes" min:"1" doc:"The scopes that clients are told to ask for. Whether a token has them, nobody looks: policies decide. None unless given."`
 	// Static is the identity of everybody, where only one person can come.
 	Static *StaticConfig `yaml:"static" doc:"The one identity of every request, without a token: for --stdio, and for a gateway on loopback that only you use. It takes the place of issuers."`
 }
 
 // IssuerConfig is an issuer of access tokens.
-type IssuerConfig struct {
-	Issuer     string   `yaml:"issuer" required:"yes" doc:"The claim iss of the tokens, byte for byte. OIDC discovery begins at this address."`
-	Audience   string   `yaml:"audience" doc:"What the claim aud of the tokens must contain, if that is not resource."`
-	Algorithms []string `yaml:"algorithms" required:"yes" min:"1" enum:"RS256,RS384,RS512,PS256,PS384,PS512,ES256,ES384,ES512,EdDSA" doc:"The signature algorithms that the gateway accepts."`
-	JWKSFile   string   `yaml:"jwks_file" doc:"The issuer's public keys, as a JWK Set. A changed file takes effect without a restart. Without it, the keys come by OIDC discovery."`
-	// Tenant, the types and IDPrefix keep the people of several issuers apart.
-	Tenant      string `yaml:"tenant" doc:"The tenant whose policies decide about holders of these tokens, in place of pdp.tenant."`
-	SubjectType string `yaml:"subject_type" doc:"The type of the entity that a person is to policies. user unless given."`
-	AgentType   string `yaml:"agent_type" doc:"The type of the entity that an agent is to policies. agent unless given."`
-	IDPrefix    string `yaml:"id_prefix" doc:"What the ids of people and agents of this issuer begin with in policies. Nothing unless given."`
-}
+type IssuerConfig = identity.Issuer
 
 // StaticConfig is an identity that no token says.
 type StaticConfig struct {
@@ -211,16 +178,16 @@ func (i IdentityConfig) check(m *config.Reading, c *Config) {
 		m.Addf("identity.static", "identity.static would make everybody who reaches %q the same person; listen on loopback, or list issuers instead", c.Listen)
 	}
 	for n, issuer := range i.Issuers {
-		if err := issuer.check(); err != nil {
+		if err := checkIssuer(issuer); err != nil {
 			m.Addf(fmt.Sprintf("identity.issuers[%d]", n), "identity.issuers[%d]: %w", n, err)
 		}
 	}
-	if n, err := identity.Apart(c.identityOptions()); err != nil {
+	if n, err := identity.Apart(identity.Options{Issuers: i.Issuers, DefaultTenant: c.PDP.Tenant}); err != nil {
 		m.Addf(fmt.Sprintf("identity.issuers[%d]", n), "identity.issuers[%d]: %w", n, err)
 	}
 }
 
-func (i IssuerConfig) check() error {
+func checkIssuer(i IssuerConfig) error {
 	switch {
 	case i.Issuer == "" || strings.Contains(i.Issuer, "#"):
 		return errors.New("issuer is missing or has a fragment; write it as in the claim iss of the tokens")
@@ -241,9 +208,8 @@ func sortedNames[V any](of map[string]V) []string { return slices.Sorted(maps.Ke
 
 // PDPConfig is the PDP that is asked: a server, or one in this process.
 type PDPConfig struct {
-	URL    string `yaml:"url" doc:"The address of the PDP. It is https, or http on loopback."`
-	CAFile string `yaml:"ca_file" doc:"The root certificates to trust as the PDP's, in PEM, instead of the system's."`
-	// Embedded is a PDP in this process, in place of URL.
+	URL      string          `yaml:"url" doc:"The address of the PDP. It is https, or http on loopback."`
+	CAFile   string          `yaml:"ca_file" doc:"The root certificates to trust as the PDP's, in PEM, instead of the system's."`
 	Embedded *EmbeddedConfig `yaml:"embedded" doc:"A PDP in this process, in place of url."`
 	Tenant   string          `yaml:"tenant" default:"default" doc:"The tenant whose policies decide, unless the issuer of the token has its own."`
 	KeyFile  string          `yaml:"key_file" doc:"The API key of the gateway, in a file. It needs the permissions decide, search, request and relay, and capability if agents ask for capabilities. The gateway reads the file again if it changes. The PDP in this process needs none."`
@@ -366,11 +332,8 @@ type ToolRequestsConfig struct {
 // Keep is the place of requests for tools.
 type Keep string
 
-// The places of requests for tools.
-const (
-	KeepInMemory Keep = "memory"
-	KeepAtPDP    Keep = "pdp"
-)
+// KeepAtPDP has the PDP keep them. Otherwise they are in memory.
+const KeepAtPDP Keep = "pdp"
 
 // settings are the same as the gateway reads them.
 func (r ToolRequestsConfig) settings() people.Requests {

@@ -19,30 +19,26 @@ type UpstreamConfig struct {
 	CAFile  string   `yaml:"ca_file" doc:"The root certificates to trust as the server's, in PEM, instead of the system's."`
 	Command []string `yaml:"command" min:"1" doc:"The program of the server and its arguments, in place of url. Each client session has a process of its own, over the standard streams. No shell reads it."`
 	// Env and EnvFiles are all of the process's environment.
-	Env      map[string]string `yaml:"env" doc:"The environment variables of the program. It gets no others but those of env_files."`
-	EnvFiles map[string]string `yaml:"env_files" path:"yes" doc:"Environment variables of the program whose values are in files, because they are secret."`
-	Secret   []string          `yaml:"secret" min:"1" doc:"Names of env_files whose values are masked in what the program says, besides those that look like a secret's, such as API_TOKEN. A value has 16 bytes or more."`
-	Dir      string            `yaml:"dir" path:"yes" doc:"The directory in which the program starts. The gateway's own unless given."`
-	Idle     time.Duration     `yaml:"idle" default:"2m" min:"1s" max:"24h" doc:"How long the program runs on for a client before MCP 2026-07-28 that closed its stream and has nothing under way. The client's next message starts the program again."`
-	Stateful bool              `yaml:"stateful" doc:"Whether the program remembers what its client did. It then runs for as long as the client's session, whatever idle says."`
-	// Auth is the credential of the gateway at the server.
-	Auth          UpstreamAuth          `yaml:"auth"`
-	AllowNetworks []string              `yaml:"allow_networks" doc:"Private networks in which the server may stand, such as 10.1.0.0/16, or 127.0.0.0/8 for this machine. Addresses of no other private network are reached."`
-	Eras          []string              `yaml:"eras" enum:"modern,legacy" min:"1" doc:"The eras of MCP that the server may be spoken to in: modern is 2026-07-28, legacy what was before. Both unless given: a server that speaks both is spoken to in its client's."`
-	URIs          []string              `yaml:"uris" min:"1" doc:"How the URIs of the resources begin that are the server's, such as file:///docs/. Clients see and read no others of it, and none with a segment of dots or a backslash, escaped or not. One server has all unless given; of several, a server without uris has none."`
-	Labels        map[string]string     `yaml:"labels" doc:"Labels that policies see with every tool of the server."`
-	Tools         map[string]ToolConfig `yaml:"tools" doc:"What you say of single tools, by their names."`
-	// Capability is whether calls of the server's tools need a capability.
-	Capability CapabilityUse `yaml:"capability" default:"optional" enum:"optional,required" doc:"Whether a call of the server's tools must show a capability. optional: where policies ask for one. required: a call, or a request for one, that shows none is refused before the PDP is asked. The fulfilment of a request needs none of its own. It cannot be required where the PDP takes none: with ask: coaz or ask: tool, with declared: instead, and for tools with a mapping of yours."`
-	// ServerRequests are the kinds of requests of the server to clients.
-	ServerRequests ServerRequests `yaml:"server_requests"`
-	Timeout        time.Duration  `yaml:"timeout" default:"60s" min:"100ms" max:"1h" doc:"How long the server may be silent about a request."`
-	MaxResult      config.Size    `yaml:"max_result" default:"4MiB" min:"1KiB" max:"64MiB" doc:"The size of a message of the server."`
+	Env            map[string]string     `yaml:"env" doc:"The environment variables of the program. It gets no others but those of env_files."`
+	EnvFiles       map[string]string     `yaml:"env_files" path:"yes" doc:"Environment variables of the program whose values are in files, because they are secret."`
+	Secret         []string              `yaml:"secret" min:"1" doc:"Names of env_files whose values are masked in what the program says, besides those that look like a secret's, such as API_TOKEN. A value has 16 bytes or more."`
+	Dir            string                `yaml:"dir" path:"yes" doc:"The directory in which the program starts. The gateway's own unless given."`
+	Idle           time.Duration         `yaml:"idle" default:"2m" min:"1s" max:"24h" doc:"How long the program runs on for a client before MCP 2026-07-28 that closed its stream and has nothing under way. The client's next message starts the program again."`
+	Stateful       bool                  `yaml:"stateful" doc:"Whether the program remembers what its client did. It then runs for as long as the client's session, whatever idle says."`
+	Auth           UpstreamAuth          `yaml:"auth"`
+	AllowNetworks  []string              `yaml:"allow_networks" doc:"Private networks in which the server may stand, such as 10.1.0.0/16, or 127.0.0.0/8 for this machine. Addresses of no other private network are reached."`
+	Eras           []string              `yaml:"eras" enum:"modern,legacy" min:"1" doc:"The eras of MCP that the server may be spoken to in: modern is 2026-07-28, legacy what was before. Both unless given: a server that speaks both is spoken to in its client's."`
+	URIs           []string              `yaml:"uris" min:"1" doc:"How the URIs of the resources begin that are the server's, such as file:///docs/. Clients see and read no others of it, and none with a segment of dots or a backslash, escaped or not. One server has all unless given; of several, a server without uris has none."`
+	Labels         map[string]string     `yaml:"labels" doc:"Labels that policies see with every tool of the server."`
+	Tools          map[string]ToolConfig `yaml:"tools" doc:"What you say of single tools, by their names."`
+	Capability     CapabilityUse         `yaml:"capability" default:"optional" enum:"optional,required" doc:"Whether a call of the server's tools must show a capability. optional: where policies ask for one. required: a call, or a request for one, that shows none is refused before the PDP is asked. The fulfilment of a request needs none of its own. It cannot be required where the PDP takes none: with ask: coaz or ask: tool, with declared: instead, and for tools with a mapping of yours."`
+	ServerRequests ServerRequests        `yaml:"server_requests"`
+	Timeout        time.Duration         `yaml:"timeout" default:"60s" min:"100ms" max:"1h" doc:"How long the server may be silent about a request."`
+	MaxResult      config.Size           `yaml:"max_result" default:"4MiB" min:"1KiB" max:"64MiB" doc:"The size of a message of the server."`
 }
 
 // UpstreamAuth is one of three, or none: then the gateway shows nothing.
 type UpstreamAuth struct {
-	// HeaderFile is the value of Header.
 	Header            string         `yaml:"header" doc:"The name of the header that header_file is for. Authorization unless given."`
 	HeaderFile        string         `yaml:"header_file" doc:"The value of a header that every request to the server has, such as Bearer and a token, in a file. The gateway reads the file again if it changes."`
 	TokenExchange     *TokenEndpoint `yaml:"token_exchange" doc:"Exchanges each client's token for one that is for the server (RFC 8693)."`

@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -171,7 +170,7 @@ func Compile(c Config, tools []Tool) ([]error, error) {
 // Unjudged says why a gateway of this configuration does not hold the arguments of a locked tool against its inputSchema; nil
 // if it does, or has no such tool.
 func Unjudged(c Config, t lock.Tool) error {
-	_, unjudged, _ := link.Schema(t, c.members())
+	_, unjudged, _ := link.Schema(t, c.Arguments)
 	return unjudged
 }
 
@@ -186,7 +185,7 @@ func (c Config) readable(t Tool) error {
 	}
 	locked, err := lock.ParseTool(t.Definition)
 	if err == nil {
-		_, _, err = link.Schema(locked, c.members())
+		_, _, err = link.Schema(locked, c.Arguments)
 	}
 	return err
 }
@@ -203,7 +202,7 @@ func (c Config) operation(asker *ask.Asker, a Asked, locked *lock.File) (op ask.
 	if len(a.Message) > int(c.Limits.MaxBody) {
 		return op, unread(rpc.InvalidRequest, fmt.Sprintf("the message is larger than %d bytes (limits.max_body)", c.Limits.MaxBody)), nil
 	}
-	m, fault := rpc.Parse(a.Message, rpc.DefaultLimits())
+	m, fault := rpc.Parse(a.Message)
 	switch {
 	case fault != nil:
 		return op, unread(fault.Code, fault.Detail), nil
@@ -214,10 +213,8 @@ func (c Config) operation(asker *ask.Asker, a Asked, locked *lock.File) (op ask.
 	op.Params, _ = m.ParamsObject() // none, or an object: Parse takes nothing else
 	if op.Params.GetObject("_meta").Get(era.MetaVersion) != nil {
 		op.Era = era.Modern
-		if meta, fault := era.ReadMeta(op.Params); fault != nil {
+		if _, fault := era.ReadMeta(op.Params); fault != nil {
 			return op, unread(fault.Code, fault.Message), nil
-		} else if !slices.Contains(era.ModernVersions, meta.Version) {
-			return op, unread(era.UnsupportedVersion, era.MetaVersion+" in params._meta is no revision that the gateway speaks"), nil
 		}
 	}
 	return op, c.place(asker, &op, a.Tools, locked), nil
@@ -324,7 +321,7 @@ func (c Config) misfit(t lock.Tool, given jsontext.Value) *Refused {
 	if given != nil && given.Kind() != '{' {
 		return inArguments("invalid_params", rpc.InvalidParams, "the arguments are not an object", "write an object")
 	}
-	schema, unjudged, err := link.Schema(t, c.members())
+	schema, unjudged, err := link.Schema(t, c.Arguments)
 	switch {
 	case err != nil:
 		return badTool(err)

@@ -24,7 +24,6 @@ import (
 	"policy-service/evaluation/capability"
 	"policy-service/evaluation/coaz"
 	"policy-service/obligations"
-	"policy-service/pdp/mcp/internal/arguments"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/flow"
 	"policy-service/pdp/mcp/internal/front"
@@ -86,30 +85,21 @@ func newIdentity(c Config, d Deps) (*identity.Identity, error) {
 }
 
 // whoAsks says for whom requests are, and has the fixed identity in it if there is one.
-func (c Config) whoAsks() (identity.Options, error) {
-	o := c.identityOptions()
+func (c Config) whoAsks() (o identity.Options, err error) {
+	o = identity.Options{
+		Resource: c.Resource, Name: ownName, Issuers: c.Identity.Issuers, SubjectClaim: c.Identity.SubjectClaim, AgentClaim: c.Identity.AgentClaim,
+		DefaultTenant: c.PDP.Tenant, Scopes: c.Identity.Scopes, Private: auth.IsLoopbackName(front.Hostname(c.Listen)),
+	}
 	if s := c.Identity.Static; s != nil {
 		claims := map[string]any{"sub": s.Sub, "iss": cmp.Or(s.Issuer, c.Resource)}
 		if s.ClientID != "" {
 			claims["client_id"] = s.ClientID
 		}
-		var err error
 		if o.Static, err = evaluation.NewObject(claims); err != nil {
 			return o, fmt.Errorf("identity.static: %w", err)
 		}
 	}
 	return o, nil
-}
-
-func (c Config) identityOptions() identity.Options {
-	o := identity.Options{
-		Resource: c.Resource, Name: ownName, SubjectClaim: c.Identity.SubjectClaim, AgentClaim: c.Identity.AgentClaim,
-		DefaultTenant: c.PDP.Tenant, Scopes: c.Identity.Scopes, Private: auth.IsLoopbackName(front.Hostname(c.Listen)),
-	}
-	for _, i := range c.Identity.Issuers {
-		o.Issuers = append(o.Issuers, identity.Issuer(i))
-	}
-	return o
 }
 
 // asker makes the asker of questions, for a gateway and for [Explain], and the clients of the PDP by tenants.
@@ -233,15 +223,7 @@ func newLock(c Config, d Deps) (link.Lock, error) {
 	if err != nil {
 		return link.Lock{}, fmt.Errorf("lock.file: %w", err)
 	}
-	return link.Lock{File: file, Enforce: enforce, Arguments: c.members()}, nil
-}
-
-// members says which members the arguments of locked tools may have.
-func (c Config) members() arguments.Members {
-	if c.Arguments == ArgumentsClosed {
-		return arguments.Closed
-	}
-	return arguments.Open
+	return link.Lock{File: file, Enforce: enforce, Arguments: c.Arguments}, nil
 }
 
 // allLocked is an error if none of the tools of a server would be there.

@@ -43,7 +43,7 @@ func (d *drawer) line(lines []string) (line []Piece, count int) {
 	}
 	if count > mostEmpty {
 		d.empty = max(d.empty, count)
-		return []Piece{{fmt.Sprintf("⏎×%d", count), Spaces, plural(count, "empty line")}}, count
+		return []Piece{{fmt.Sprintf("⏎×%d", count), Spaces, Plural(count, "empty line")}}, count
 	}
 	d.pieces = nil
 	d.draw(lines[0])
@@ -117,7 +117,7 @@ func (d *drawer) escape(c char, count int) {
 	name := nameOf(c)
 	d.escaped(c, name, count)
 	if count > mostSpaces {
-		d.add(Piece{fmt.Sprintf("%s×%d", c.escape(), count), Escape, name + ", " + plural(count, "time")})
+		d.add(Piece{fmt.Sprintf("%s×%d", c.escape(), count), Escape, name + ", " + Plural(count, "time")})
 		return
 	}
 	for range count {
@@ -162,9 +162,9 @@ func counted(spaces, tabs int) string {
 func spacesInWords(spaces, tabs int) string {
 	switch {
 	case tabs == 0:
-		return plural(spaces, "space")
+		return Plural(spaces, "space")
 	case spaces == 0:
-		return plural(tabs, "tab")
+		return Plural(tabs, "tab")
 	}
-	return plural(spaces, "space") + " and " + plural(tabs, "tab")
+	return Plural(spaces, "space") + " and " + Plural(tabs, "tab")
 }

@@ -53,22 +53,22 @@ func (o *odd) all(cut, left int) []string {
 	for _, n := range o.hidden {
 		hidden += n
 	}
-	notes = say(notes, hidden, "%s that cannot be seen: %s", plural(hidden, "character"), o.namesInWords())
-	notes = say(notes, o.broken, "%s of no UTF-8", plural(o.broken, "byte"))
-	notes = say(notes, o.marks, "%s too many on a letter, or on none", plural(o.marks, "mark"))
+	notes = say(notes, hidden, "%s that cannot be seen: %s", Plural(hidden, "character"), o.namesInWords())
+	notes = say(notes, o.broken, "%s of no UTF-8", Plural(o.broken, "byte"))
+	notes = say(notes, o.marks, "%s too many on a letter, or on none", Plural(o.marks, "mark"))
 	notes = append(notes, o.spacesInRow()...)
-	notes = say(notes, cut, "%s too long and cut", plural(cut, "line"))
-	return say(notes, left, "%s not shown", plural(left, "more line"))
+	notes = say(notes, cut, "%s too long and cut", Plural(cut, "line"))
+	return say(notes, left, "%s not shown", Plural(left, "more line"))
 }
 
 // words are sentences about words of mixed letters, and about words and signs that look like others.
 func (o *odd) words() []string {
-	return say(slices.Clone(o.mixed), o.mixedMore, "%s of mixed letters, or like others", plural(o.mixedMore, "more word"))
+	return say(slices.Clone(o.mixed), o.mixedMore, "%s of mixed letters, or like others", Plural(o.mixedMore, "more word"))
 }
 
 func (o *odd) spacesInRow() []string {
-	notes := say(nil, o.spaces, "%s in a row", plural(o.spaces, "space"))
-	return say(notes, o.empty, "%s in a row", plural(o.empty, "empty line"))
+	notes := say(nil, o.spaces, "%s in a row", Plural(o.spaces, "space"))
+	return say(notes, o.empty, "%s in a row", Plural(o.empty, "empty line"))
 }
 
 // say adds a sentence about so many of something, if there are any.
@@ -87,14 +87,15 @@ func (o *odd) namesInWords() string {
 			break
 		}
 		if count := o.hidden[name]; count > 1 {
-			name += " (" + plural(count, "time") + ")"
+			name += " (" + Plural(count, "time") + ")"
 		}
 		all = append(all, name)
 	}
 	return strings.Join(all, ", ")
 }
 
-func plural(n int, what string) string {
+// Plural is a number of things in words.
+func Plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}

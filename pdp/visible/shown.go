@@ -168,7 +168,7 @@ func shortened(line []Piece) (short []Piece, cut bool) {
 				short = append(short, p)
 			}
 		}
-		return append(short, Piece{"…", Escape, plural(left, "more character")}), true
+		return append(short, Piece{"…", Escape, Plural(left, "more character")}), true
 	}
 	return line, false
 }

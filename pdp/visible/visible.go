@@ -43,6 +43,14 @@ func Quoted(text string) string { return but(text, "", `\`) }
 // QuotedLines is [Quoted] for a text that keeps its lines and tabs.
 func QuotedLines(text string) string { return but(text, "\n\t", `\`) }
 
+// Shortened is the beginning of a text of more characters than most, with a sign that it goes on. Any other stays.
+func Shortened(text string, most int) string {
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most]) + "…"
+	}
+	return text
+}
+
 func but(text, keep, backslash string) string {
 	var b strings.Builder
 	var on stack

@@ -41,7 +41,7 @@ type Change struct {
 	// Locked and Found are digests, "" for an absent definition.
 	Locked, Found string
 
-	was, is words
+	was, is evaluation.Value // as people compare them
 }
 
 // Compare lists the differences of found from locked, sorted by server and tool.
@@ -63,10 +63,10 @@ func Compare(locked, found File) (all []Change) {
 // CompareServer is [Compare] for one server.
 func CompareServer(name string, locked, found Server) (all []Change) {
 	if locked.Instructions != found.Instructions {
-		all = append(all, Change{
-			Kind: Instructions, Locked: digestOf(locked.Instructions), Found: digestOf(found.Instructions),
-			was: ofInstructions(locked), is: ofInstructions(found),
-		})
+		c := Change{Kind: Instructions}
+		c.was, c.Locked = locked.told()
+		c.is, c.Found = found.told()
+		all = append(all, c)
 	}
 	changed, gone, fresh := differing(locked.Tools, found.Tools)
 	bodies := map[string]string{} // of locked tools, by digest; of several the first
@@ -126,11 +126,11 @@ func comeAndGone(locked, found map[string]Tool, gone, fresh []string) (all []Cha
 			all = append(all, change(Renamed, was, found[names[0]], names[0]))
 			continue
 		}
-		all = append(all, Change{Tool: name, Kind: GoneTool, Locked: was.digest, was: ofMembers(was.definition)})
+		all = append(all, Change{Tool: name, Kind: GoneTool, Locked: was.digest, was: was.definition.Value()})
 	}
 	for _, name := range fresh {
 		if !renamed[name] {
-			all = append(all, Change{Tool: name, Kind: NewTool, Found: found[name].digest, is: ofMembers(found[name].definition)})
+			all = append(all, Change{Tool: name, Kind: NewTool, Found: found[name].digest, is: found[name].definition.Value()})
 		}
 	}
 	return all
@@ -139,7 +139,7 @@ func comeAndGone(locked, found map[string]Tool, gone, fresh []string) (all []Cha
 func change(kind Kind, was, is Tool, with string) Change {
 	return Change{
 		Tool: was.name, Kind: kind, With: with, Locked: was.digest, Found: is.digest,
-		was: ofMembers(was.definition), is: ofMembers(is.definition),
+		was: was.definition.Value(), is: is.definition.Value(),
 	}
 }
 
@@ -179,11 +179,13 @@ func part(definition evaluation.Object, kind Kind) evaluation.Object {
 	return of.With("inputSchema", less.Value())
 }
 
-func digestOf(text string) string {
-	if text == "" {
-		return ""
+// told are the instructions of a server as people compare them, and their digest; nothing if there are none.
+func (s Server) told() (text evaluation.Value, sum string) {
+	if s.Instructions == "" {
+		return text, ""
 	}
-	return digest([]byte(text))
+	text, _ = evaluation.Text(s.Instructions) // they are UTF-8
+	return text, digest([]byte(s.Instructions))
 }
 
 // both are the names in either, sorted.

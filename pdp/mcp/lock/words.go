@@ -12,56 +12,32 @@ import (
 	"policy-service/pdp/visible"
 )
 
-// words are the lines in which people read one of the two sides that are compared; nil is none.
-type words func() []string
-
-func (w words) lines() []string {
-	if w == nil {
-		return nil
+// ofPart is what people compare of a part of a definition: the text of it, or the members of anything else.
+func ofPart(part evaluation.Object, kind Kind) evaluation.Value {
+	if v, _ := part.Get(string(kind)); (kind == Title || kind == Description) && v.Kind() == evaluation.String {
+		return v
 	}
-	return w()
+	return part.Value()
 }
 
-// ofText are the lines of a text. One that could be taken for another is in quotes: a backslash begins the escape of a
-// character that cannot be seen, and a / the pointer of a member.
-func ofText(text string) words {
-	return func() []string {
-		lines := strings.Split(text, "\n")
-		for n, line := range lines {
-			if strings.Contains(line, `\`) || strings.HasPrefix(line, `"`) || strings.HasPrefix(line, "/") {
-				quoted, _ := jsontext.AppendQuote(nil, line) // invalid UTF-8 becomes U+FFFD
-				lines[n] = string(quoted)
-			}
-		}
+// linesOf are the lines in which people read one of the two sides that are compared; none for no side. A text has its own. One
+// that could be taken for another is in quotes: a backslash begins the escape of a character that cannot be seen, and a / the
+// pointer of a member. An object has a line for each value in it, with the JSON Pointer.
+func linesOf(v evaluation.Value) (lines []string) {
+	for name, inner := range v.Object().All {
+		lines = appendValue(lines, string(jsontext.Pointer("").AppendToken(name)), inner)
+	}
+	if v.Kind() != evaluation.String {
 		return lines
 	}
-}
-
-func ofInstructions(s Server) words {
-	if s.Instructions == "" {
-		return nil
-	}
-	return ofText(s.Instructions)
-}
-
-// ofPart is a part of a definition: the lines of a text, or the members of anything else.
-func ofPart(part evaluation.Object, kind Kind) words {
-	if kind == Title || kind == Description {
-		if v, _ := part.Get(string(kind)); v.Kind() == evaluation.String {
-			return ofText(v.Text())
+	lines = strings.Split(v.Text(), "\n")
+	for n, line := range lines {
+		if strings.Contains(line, `\`) || strings.HasPrefix(line, `"`) || strings.HasPrefix(line, "/") {
+			quoted, _ := jsontext.AppendQuote(nil, line)
+			lines[n] = string(quoted)
 		}
 	}
-	return ofMembers(part)
-}
-
-// ofMembers are all values of an object, a line each, with the JSON Pointer of each.
-func ofMembers(o evaluation.Object) words {
-	return func() (lines []string) {
-		for name, v := range o.All {
-			lines = appendValue(lines, string(jsontext.Pointer("").AppendToken(name)), v)
-		}
-		return lines
-	}
+	return lines
 }
 
 func appendValue(lines []string, pointer string, v evaluation.Value) []string {
@@ -107,7 +83,7 @@ func holdsMore(v evaluation.Value) bool {
 // Lines are the lines that are locked and not found, each behind "- ", and those that are found and not locked, behind "+ ".
 // Invisible characters are escaped.
 func (c Change) Lines() []string {
-	lines := difference(c.was.lines(), c.is.lines())
+	lines := difference(linesOf(c.was), linesOf(c.is))
 	for i := range lines {
 		lines[i] = visible.Quoted(lines[i])
 	}

@@ -49,9 +49,9 @@ func (r *reader) noteAt(pointer, why string) Note {
 }
 
 // leave notes that a value is left out.
-func (r *reader) leave(at, why string) (*cedarType, bool) {
+func (r *reader) leave(at, why string) *cedarType {
 	r.note(r.noteAt(at, why))
-	return nil, false
+	return nil
 }
 
 func (r *reader) note(n Note) {
@@ -108,17 +108,17 @@ func moved(v evaluation.Value, top bool) bool {
 // which policies see as a member that is not there.
 func (r *reader) read(v evaluation.Value, at string, depth int) (s *cedarType, nullable bool) {
 	if r.steps++; r.steps > maxFollowed || r.types >= maxOfTool {
-		return r.leave("/inputSchema", fmt.Sprintf("it comes to more than %d types; what is behind them is left out", maxOfTool))
+		return r.leave("/inputSchema", fmt.Sprintf("it comes to more than %d types; what is behind them is left out", maxOfTool)), false
 	}
 	switch {
 	case depth > maxDepth:
-		return r.leave(at, fmt.Sprintf("it is more than %d objects and arrays deep", maxDepth))
+		return r.leave(at, fmt.Sprintf("it is more than %d objects and arrays deep", maxDepth)), false
 	case v.Kind() == evaluation.Bool && v.True():
-		return r.leave(at, "any value")
+		return r.leave(at, "any value"), false
 	case v.Kind() == evaluation.Bool:
-		return r.leave(at, "no value")
+		return r.leave(at, "no value"), false
 	case v.Kind() != evaluation.Map:
-		return r.leave(at, "no schema")
+		return r.leave(at, "no schema"), false
 	}
 	o := v.Object()
 	if ref, ok := o.Get("$ref"); ok {
@@ -138,8 +138,7 @@ func (r *reader) read(v evaluation.Value, at string, depth int) (s *cedarType, n
 		if len(types) == 0 {
 			why = "null alone"
 		}
-		r.leave(at, why)
-		return nil, nullable
+		return r.leave(at, why), nullable
 	}
 	r.types++
 	switch types[0] {
@@ -168,13 +167,13 @@ func (r *reader) choice(o evaluation.Object, at string, depth int) (*cedarType, 
 	var of string
 	for _, name := range []string{"allOf", "anyOf", "oneOf"} {
 		if _, ok := o.Get(name); ok && of != "" {
-			return r.leave(at, "several choices")
+			return r.leave(at, "several choices"), false
 		} else if ok {
 			of = name
 		}
 	}
 	if of == "" {
-		return r.leave(at, "a value of any type")
+		return r.leave(at, "a value of any type"), false
 	}
 	branches, _ := o.Get(of)
 	found, n, nullable := evaluation.Value{}, -1, false
@@ -184,12 +183,12 @@ func (r *reader) choice(o evaluation.Object, at string, depth int) (*cedarType, 
 			continue
 		}
 		if n >= 0 {
-			return r.leave(at+"/"+of, "a choice of several schemas")
+			return r.leave(at+"/"+of, "a choice of several schemas"), false
 		}
 		found, n = b, i
 	}
 	if n < 0 {
-		return r.leave(at+"/"+of, "no value, or null alone")
+		return r.leave(at+"/"+of, "no value, or null alone"), false
 	}
 	s, null := r.read(found, fmt.Sprintf("%s/%s/%d", at, of, n), depth)
 	return s, nullable || null
@@ -205,21 +204,17 @@ func isNull(v evaluation.Value) bool {
 func (r *reader) array(o evaluation.Object, at string, depth int) *cedarType {
 	items, given := o.Get("items")
 	if _, tuple := o.Get("prefixItems"); tuple || items.Kind() == evaluation.Array {
-		r.leave(at, "an array whose elements have types by their places")
-		return nil
+		return r.leave(at, "an array whose elements have types by their places")
 	}
 	if !given {
-		r.leave(at, "an array of any elements")
-		return nil
+		return r.leave(at, "an array of any elements")
 	}
 	element, nullable := r.read(items, at+"/items", depth+1)
 	switch {
 	case nullable:
-		r.leave(at, "an array with null among its elements")
-		return nil
+		return r.leave(at, "an array with null among its elements")
 	case element == nil:
-		r.leave(at, "an array of what is left out")
-		return nil
+		return r.leave(at, "an array of what is left out")
 	}
 	return &cedarType{text: "Set<" + element.text + ">"}
 }
@@ -275,16 +270,16 @@ func (r *reader) follow(ref evaluation.Value, at string, depth int) (*cedarType,
 	pointer, err := url.PathUnescape(fragment)
 	switch {
 	case ref.Kind() != evaluation.String || !inside || err != nil || pointer != "" && pointer[0] != '/':
-		return r.leave(at, "a reference that leads out of the definition, or by a name")
+		return r.leave(at, "a reference that leads out of the definition, or by a name"), false
 	case r.moved:
-		return r.leave(at, "a reference in a schema of which a part has an address of its own ($id)")
+		return r.leave(at, "a reference in a schema of which a part has an address of its own ($id)"), false
 	case slices.Contains(r.following, pointer):
-		return r.leave(at, "a schema within itself")
+		return r.leave(at, "a schema within itself"), false
 	}
 	target, found := r.root.Value(), true
 	for _, token := range evaluation.Tokens(pointer) {
 		if target, found = below(target, token); !found {
-			return r.leave(at, "a reference to what is not there")
+			return r.leave(at, "a reference to what is not there"), false
 		}
 	}
 	r.following = append(r.following, pointer)
@@ -403,11 +398,9 @@ func (r *reader) scalar(of string, o evaluation.Object, at string) *cedarType {
 		if n, exact := step.Scaled(4); step.Kind() == evaluation.Number && exact && n > 0 {
 			return &cedarType{text: "decimal"}
 		}
-		r.leave(at, "a number that may have more than four digits behind the point; multipleOf would say that it has not")
-		return nil
+		return r.leave(at, "a number that may have more than four digits behind the point; multipleOf would say that it has not")
 	}
-	r.leave(at, "a value of no type that JSON Schema has")
-	return nil
+	return r.leave(at, "a value of no type that JSON Schema has")
 }
 
 // plain is text of others for a comment: on one line, and what it looks like.

@@ -15,7 +15,6 @@ package toolschema
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -194,7 +193,7 @@ func (o *Options) complete() error {
 		}
 	}
 	for _, name := range o.Said {
-		if _, ours := ofCalls[name]; ours || slices.Contains(notSaid, name) || evaluation.Protocol(name) {
+		if slices.Contains(notSaid, name) || evaluation.Protocol(name) {
 			return fmt.Errorf("%q is no member of the context that a client says; name one that it says in _meta, in io.policy-service/context", name)
 		}
 	}
@@ -230,21 +229,15 @@ func isKeyword(name string) bool { return slices.Contains(keywords, name) }
 // ownTypes are the types of our own questions.
 var ownTypes = []string{"tool", "mcp_server", "resource", "prompt", "Approval", "ToolCallPdp"}
 
-// notSaid are members of the context that no client says.
-var notSaid = []string{"action", "agent", "capability", "declared", "pdp"}
-
-// ofCalls are the members of the context that a call can have.
-var ofCalls = map[string]string{"arguments": "", "on_behalf_of": "", "purpose": "String", requester: ""}
+// notSaid are members of the context that no client says in this way.
+var notSaid = []string{"action", "agent", "arguments", "capability", "declared", "on_behalf_of", "pdp", "purpose", requester}
 
 // requester says for whom a call of a tool fulfils a request.
 const requester = evaluation.RequesterMember
 
 // contextOf are the members of a context in our questions, besides the arguments.
 func contextOf(o Options) map[string]string {
-	all := maps.Clone(ofCalls)
-	delete(all, "arguments")
-	delete(all, requester)
-	all["on_behalf_of"] = o.chain()
+	all := map[string]string{"on_behalf_of": o.chain(), "purpose": "String"}
 	for _, name := range o.Said {
 		all[name] = "String"
 	}

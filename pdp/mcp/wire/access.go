@@ -60,10 +60,8 @@ func ReadAccessPolicy(text []byte) (p AccessPolicy, err error) {
 	for _, token := range o.at {
 		p.At += "/" + token
 	}
-	if p.read(o); err != nil {
-		return AccessPolicy{}, err
-	}
-	return p, nil
+	p.read(o)
+	return whole(p, err)
 }
 
 // asMessage is the payload of a policy that is a message of MCP.
@@ -139,10 +137,8 @@ var envelopeNames = []string{"protocol", "id", "ts", "from", "to", "kind", "payl
 // over, because others may add some; a name that differs from a known one in case alone is refused. An error of package
 // evaluation says where something is wrong.
 func ReadEnvelope(text []byte) (e Envelope, err error) {
-	if e.read(readObject(text, &err)); err != nil {
-		return Envelope{}, err
-	}
-	return e, nil
+	e.read(readObject(text, &err))
+	return whole(e, err)
 }
 
 func (e *Envelope) read(o object) {

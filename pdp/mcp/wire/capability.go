@@ -78,10 +78,7 @@ func ReadCapabilityRequest(params jsontext.Value) (r CapabilityRequest, err erro
 			r.Terms = r.Terms.With(name, v)
 		}
 	}
-	if err != nil {
-		return CapabilityRequest{}, err
-	}
-	return r, nil
+	return whole(r, err)
 }
 
 // proof is a proof, as its text or as 001's object.
@@ -172,10 +169,7 @@ func ReadCapabilityUse(params jsontext.Value) (u CapabilityUse, err error) {
 	case u.Arguments != nil && u.Arguments.Kind() != '{':
 		o.wrong("no object", "arguments")
 	}
-	if err != nil {
-		return CapabilityUse{}, err
-	}
-	return u, nil
+	return whole(u, err)
 }
 
 // ReadCapabilityRevoke reads the params of a capabilities/revoke. The reason is "" if there is none.

@@ -40,6 +40,14 @@ func element(v jsontext.Value, err *error, at ...string) object {
 	return o
 }
 
+// whole is what was read of a message, or nothing of it if there is a mistake.
+func whole[T any](read T, err error) (T, error) {
+	if err != nil {
+		read = *new(T)
+	}
+	return read, err
+}
+
 // wrong notes a mistake below the object.
 func (o object) wrong(what string, below ...string) {
 	if *o.err == nil {

@@ -143,10 +143,7 @@ func ReadToolRequest(params jsontext.Value) (r ToolRequest, err error) {
 	if r.Arguments != nil && r.Arguments.Kind() != '{' {
 		o.wrong("no object", "arguments")
 	}
-	if err != nil {
-		return ToolRequest{}, err
-	}
-	return r, nil
+	return whole(r, err)
 }
 
 // Requested is the result of a tools/request that waits to be fulfilled.

@@ -22,7 +22,7 @@ func (c *Call) question() string {
 	}
 	lines = append(lines, c.asks())
 	if strings.TrimSpace(c.server) != "" {
-		lines = append(lines, "The server says: "+quotes(brief(c.server)))
+		lines = append(lines, "The server says: "+quotes(visible.Shortened(c.server, mostServer)))
 	}
 	if c.besides.Len() > 0 {
 		lines = append(lines, "Besides: "+jsonText(c.besides.Value()))
@@ -52,25 +52,18 @@ func (c *Call) times() string {
 	if c.of.Rounds == 0 {
 		return text
 	}
-	return text + ", and " + each + "up to " + plural(c.of.Rounds, "follow-up question") + " within " + spell(c.of.RoundsWithin)
+	return text + ", and " + each + "up to " + visible.Plural(c.of.Rounds, "follow-up question") + " within " + spell(c.of.RoundsWithin)
 }
 
 // spell is a length of time in words.
 func spell(d time.Duration) string {
 	switch {
 	case d%time.Hour == 0:
-		return plural(int(d/time.Hour), "hour")
+		return visible.Plural(int(d/time.Hour), "hour")
 	case d%time.Minute == 0:
-		return plural(int(d/time.Minute), "minute")
+		return visible.Plural(int(d/time.Minute), "minute")
 	}
-	return plural(int(d/time.Second), "second")
-}
-
-func plural(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
+	return visible.Plural(int(d/time.Second), "second")
 }
 
 // asks is the sentence that names the caller, the action, the resource, the subject, the requester, and the arguments.
@@ -109,13 +102,6 @@ func words(e evaluation.Ref) string {
 // mostServer is how many characters of a server's words are on a line of their own. All of them stand among the
 // properties.
 const mostServer = 500
-
-func brief(text string) string {
-	if r := []rune(text); len(r) > mostServer {
-		return string(r[:mostServer]) + "…"
-	}
-	return text
-}
 
 func quotes(text string) string {
 	v, _ := evaluation.Text(text) // names are UTF-8

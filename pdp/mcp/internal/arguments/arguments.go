@@ -24,14 +24,14 @@ import (
 )
 
 // Members says which members objects may have besides those that a schema lists.
-type Members uint8
+type Members string
 
 const (
 	// Open allows them unless the schema says otherwise, as JSON Schema does.
-	Open Members = iota
+	Open Members = "open"
 	// Closed refuses them at the top, and in each object of which the schema lists properties, unless the schema says
 	// what they are: by additionalProperties, unevaluatedProperties, or patternProperties that they match.
-	Closed
+	Closed Members = "closed"
 )
 
 // Schema is a compiled inputSchema. It is immutable, and safe for concurrent use.
@@ -107,7 +107,7 @@ func Compile(inputSchema []byte, m Members) (*Schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m == Open {
+	if m != Closed {
 		return &Schema{open.root, open.looksBack}, nil
 	}
 	closed, err := newGraph(plain)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
@@ -185,8 +184,5 @@ func cut(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
-	for text = text[:most]; !utf8.ValidString(text); {
-		text = text[:len(text)-1]
-	}
-	return text + "…"
+	return strings.ToValidUTF8(text[:most], "") + "…"
 }

@@ -40,8 +40,6 @@ func CheckHeaders(h http.Header, m rpc.Message, params rpc.Object) (Meta, *rpc.E
 	switch {
 	case meta.Version != "" && meta.Version != version:
 		return meta, differs(VersionHeader)
-	case meta.Version != "" && !slices.Contains(ModernVersions, version):
-		return meta, Unsupported(version)
 	case fault != nil:
 		return meta, fault
 	}

@@ -105,6 +105,7 @@ func TestReadMeta(t *testing.T) {
 		`{"_meta":{"io.modelcontextprotocol/protocolVersion":1,` + capabilities + `}}`:               rpc.InvalidParams,
 		`{"_meta":{` + version + `,` + capabilities + `,"io.modelcontextprotocol/logLevel":"info"}}`: 0,
 		`{"_meta":{` + version + `,` + capabilities + `}}`:                                           0,
+		`{"_meta":{"io.modelcontextprotocol/protocolVersion":"1900-01-01",` + capabilities + `}}`:    era.UnsupportedVersion,
 	} {
 		meta, fault := era.ReadMeta(object(t, params))
 		if codeOf(fault) != want {

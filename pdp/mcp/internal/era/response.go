@@ -44,7 +44,7 @@ func Response(method string, m rpc.Message, from, to Era) rpc.Message {
 	case from == Modern && kind != nil && o.GetString("resultType") != "complete", from == Legacy && isTask(o):
 		return unusable(m.ID)
 	}
-	m.Result = rewritten(m.Result, o, answerOf(method, o, from, to))
+	m.Result = answerOf(method, o, from, to).Text()
 	return m
 }
 
@@ -91,28 +91,6 @@ func with(o rpc.Object, name, value string) rpc.Object {
 		return o
 	}
 	return o.With(name, jsontext.Value(value))
-}
-
-// same reports whether an object still has the members, and the bytes, of that which it was made of.
-func same(o, of rpc.Object) bool {
-	if o.Len() != of.Len() {
-		return false
-	}
-	for name, v := range of.Members {
-		w := o.Get(name)
-		if len(w) != len(v) || len(v) > 0 && &w[0] != &v[0] {
-			return false
-		}
-	}
-	return true
-}
-
-// rewritten is the text of an object that was made of another: v, the text of that one, if nothing is changed.
-func rewritten(v jsontext.Value, of, o rpc.Object) jsontext.Value {
-	if same(o, of) {
-		return v
-	}
-	return o.Value()
 }
 
 // failure is an error as a client of an era may get it.
@@ -164,7 +142,7 @@ func Relayed(method, server string, m rpc.Message, from, to Era) rpc.Message {
 	if m.Error != nil {
 		m.Error = errorFrom(method, server, m.Error)
 	} else if o, err := m.ResultObject(); err == nil {
-		m.Result = rewritten(m.Result, o, withoutMeta(o, isOwn).Without(isFulfilment))
+		m.Result = withoutMeta(o, isOwn).Without(isFulfilment).Text()
 	}
 	return Response(method, m, from, to)
 }
@@ -177,7 +155,7 @@ func NotificationFrom(m rpc.Message) rpc.Message {
 		return m
 	}
 	if o, err := m.ParamsObject(); err == nil {
-		m.Params = rewritten(m.Params, o, withoutMeta(o, isOwn))
+		m.Params = withoutMeta(o, isOwn).Text()
 	}
 	return m
 }
@@ -187,17 +165,16 @@ func errorFrom(method, server string, v jsontext.Value) jsontext.Value {
 	if err != nil { // which [Response] has words for
 		return v
 	}
-	o, _ := rpc.ParseObject(v)
-	plain := o
+	plain, _ := rpc.ParseObject(v)
 	if slices.Contains(ownCodes, e.Code) && !(e.Code == ResourceNotFound && slices.Contains(ofResource, method)) {
 		plain = plain.With("code", jsontext.Value(fmt.Sprint(rpc.InternalError))).
 			With("message", rpc.String(fmt.Sprintf("the server %s answered with the code %d: %s", server, e.Code, e.Message)))
 	}
 	if data, err := rpc.ParseObject(e.Data); err == nil {
 		less := withoutMeta(data, isOwn).Without(func(name string) bool { return isRefusal(name) || isFulfilment(name) || isOwn(name) })
-		plain = plain.With("data", rewritten(e.Data, data, less))
+		plain = plain.With("data", less.Text())
 	}
-	return rewritten(v, o, plain)
+	return plain.Text()
 }
 
 // isRefusal reports whether a member of an error's data is one of the gateway's refusals.
@@ -252,7 +229,7 @@ func Asked(m rpc.Message, to Era, id string) rpc.Message {
 	if to == Legacy && m.Method == Elicit && o.GetString("mode") == "url" {
 		changed = changed.With("elicitationId", rpc.String(id))
 	}
-	m.Params = rewritten(m.Params, o, changed)
+	m.Params = changed.Text()
 	return m
 }
 

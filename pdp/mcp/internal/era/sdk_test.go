@@ -89,7 +89,7 @@ func (p *partner) send(t *testing.T, m rpc.Message, h http.Header) (status int, 
 	if len(body) == 0 {
 		return w.StatusCode, rpc.Message{}
 	}
-	answer, fault := rpc.Parse(body, rpc.DefaultLimits())
+	answer, fault := rpc.Parse(body)
 	if fault != nil {
 		t.Fatalf("%s %q: %s", w.Status, body, fault.Detail)
 	}

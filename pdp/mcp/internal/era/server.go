@@ -80,7 +80,7 @@ func capabilities(v jsontext.Value) jsontext.Value {
 	}
 	less := o.Without(func(name string) bool { return name == tasks })
 	less = withoutIn(less, "extensions", func(name string) bool { return name == MetaPrefix+tasks })
-	return rewritten(v, o, WithoutOwn(less))
+	return WithoutOwn(less).Text()
 }
 
 // withoutIn is o without some members of the object that a member is.
@@ -140,7 +140,7 @@ func Notification(m rpc.Message, from, to Era, id rpc.ID) rpc.Message {
 	if to == Modern && !id.IsZero() {
 		changed = changed.With("_meta", changed.GetObject("_meta").With(MetaSubscription, id.Text()).Value())
 	}
-	if !same(changed, o) {
+	if !changed.Is(m.Params) {
 		m.Params = changed.Params()
 	}
 	return m
@@ -179,6 +179,8 @@ func ReadMeta(params rpc.Object) (Meta, *rpc.Error) {
 	switch {
 	case m.Version == "":
 		return m, invalid(MetaVersion + " in params._meta is missing, or no string")
+	case !slices.Contains(ModernVersions, m.Version):
+		return m, Unsupported(m.Version)
 	case m.Capabilities.Kind() != '{':
 		return m, invalid(MetaCapabilities + " in params._meta is missing, or no object")
 	case m.Client != nil && m.Client.Kind() != '{':

@@ -5,6 +5,7 @@ package front
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"io"
 	"log/slog"
@@ -15,8 +16,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"policy-service/pdp/logging"
 	"policy-service/pdp/mcp/internal/answer"
@@ -37,12 +39,6 @@ import (
 
 // The front makes the cheapest checks of a request first: origin, kind, principal, syntax. It refuses everything that it does
 // not recognise.
-
-// Headers of MCP over HTTP.
-const (
-	sessionHeader = reply.SessionHeader
-	versionHeader = era.VersionHeader
-)
 
 // serve is the MCP endpoint.
 func (g *Front) serve(w http.ResponseWriter, r *http.Request) {
@@ -78,7 +74,7 @@ func answerPage(h http.Header, origin string) {
 	h.Add("Vary", "Origin")
 	h.Set("Access-Control-Allow-Methods", "POST, GET, DELETE")
 	h.Set("Access-Control-Allow-Headers", "*, Authorization")
-	h.Set("Access-Control-Expose-Headers", sessionHeader+", WWW-Authenticate")
+	h.Set("Access-Control-Expose-Headers", reply.SessionHeader+", WWW-Authenticate")
 	h.Set("Access-Control-Max-Age", "600")
 }
 
@@ -213,7 +209,7 @@ func (g *Front) read(w http.ResponseWriter, r *http.Request, who *identity.Princ
 		g.refuse(w, http.StatusBadRequest, rpc.ID{}, rpc.ParseError, "the message cannot be read")
 		return m, false
 	}
-	m, fault := rpc.Parse(b.Bytes(), rpc.DefaultLimits())
+	m, fault := rpc.Parse(b.Bytes())
 	if fault != nil {
 		g.end(w, http.StatusBadRequest, fault.Failure())
 	}
@@ -240,7 +236,7 @@ func modern(h http.Header, params rpc.Object) bool {
 	if params.GetObject("_meta").Get(era.MetaVersion) != nil {
 		return true
 	}
-	version := h.Get(versionHeader)
+	version := h.Get(era.VersionHeader)
 	return version >= era.ModernVersions[len(era.ModernVersions)-1]
 }
 
@@ -328,7 +324,8 @@ type Options struct {
 // New returns a Front that hands requests to a flow.
 func New(d *doors.Doors, f *flow.Flow, p *people.People, s *link.Servers, o Options) *Front {
 	g := &Front{doors: d, o: o, flow: f, people: p}
-	g.sessions.o, g.sessions.servers, g.reaches.o, g.reaches.servers = &g.o, s, &g.o, s
+	g.sessions = sessions{o: &g.o, servers: s, all: map[string]*session{}, ended: map[[sha256.Size]byte]time.Time{}}
+	g.reaches = reaches{o: &g.o, servers: s, all: map[reachKey]*usedReach{}}
 	return g
 }
 
@@ -352,29 +349,23 @@ func (g *Front) metadata(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(g.o.Identity.Metadata())
 }
 
-// closing closes a session of a client, a reach, or one session of a reach with a server. A server may be slow to take the end
-// of its session.
-type closing func()
-
-// mostClosing is how many sessions and reaches are closed at a time.
+// mostClosing is how many sessions and reaches are closed at a time: a server may be slow to take the end of its session.
 const mostClosing = 64
 
 // Sweep closes idle sessions and reaches.
 func (g *Front) Sweep(ctx context.Context, now time.Time) {
-	var all sync.WaitGroup
-	defer all.Wait()
-	atOnce := make(chan struct{}, mostClosing)
+	var all errgroup.Group
+	all.SetLimit(mostClosing)
 	for _, end := range append(g.sessions.idle(now, g.o.SessionIdle), g.reaches.idle(now)...) {
-		select {
-		case atOnce <- struct{}{}:
-		case <-ctx.Done(): // the gateway closes the rest when it closes
-			return
+		if ctx.Err() != nil { // the gateway closes the rest when it closes
+			break
 		}
-		all.Go(func() {
+		all.Go(func() error {
 			end()
-			<-atOnce
+			return nil
 		})
 	}
+	_ = all.Wait() // no end has an error
 }
 
 // Hostname is a host without its port, in lower case.
@@ -386,8 +377,6 @@ func Hostname(hostport string) string {
 	return strings.ToLower(strings.Trim(host, "[]"))
 }
 
-func isLoopback(host string) bool { return auth.IsLoopbackName(host) }
-
 // Hosts are the host names under which clients may address the gateway, and the origins of pages that may send requests.
 type Hosts struct {
 	Names, Origins []string
@@ -398,7 +387,7 @@ type Hosts struct {
 // allow refuses requests that a page in a browser sends under a host name that the page made point here (DNS rebinding).
 func (a Hosts) allow(r *http.Request) bool {
 	host := Hostname(r.Host)
-	if !slices.Contains(a.Names, host) && !isLoopback(host) {
+	if !slices.Contains(a.Names, host) && !auth.IsLoopbackName(host) {
 		return false
 	}
 	origins := r.Header.Values("Origin")
@@ -413,5 +402,5 @@ func (a Hosts) allow(r *http.Request) bool {
 	}
 	scheme, rest, ok := strings.Cut(origins[0], "://")
 	// A page that this very host serves is trusted.
-	return ok && (scheme == "http" || scheme == "https") && rest != "" && (strings.EqualFold(rest, r.Host) || !a.OwnPages && isLoopback(Hostname(rest)) && isLoopback(host))
+	return ok && (scheme == "http" || scheme == "https") && rest != "" && (strings.EqualFold(rest, r.Host) || !a.OwnPages && auth.IsLoopbackName(Hostname(rest)) && auth.IsLoopbackName(host))
 }

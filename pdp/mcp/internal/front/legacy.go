@@ -21,7 +21,7 @@ import (
 
 func (g *Front) postLegacy(w http.ResponseWriter, r *http.Request, in *incoming) (context.Context, *flow.Visit) {
 	m := &in.message
-	if v := in.header.Get(versionHeader); v != "" && !slices.Contains(era.LegacyVersions, v) {
+	if v := in.header.Get(era.VersionHeader); v != "" && !slices.Contains(era.LegacyVersions, v) {
 		g.refuse(w, http.StatusBadRequest, m.ID, rpc.InvalidRequest, "this revision of the protocol is not supported")
 		return nil, nil
 	}
@@ -83,7 +83,7 @@ func (s *session) visit(g *Front, w http.ResponseWriter, in *incoming, ends ...f
 
 // beginSession answers the handshake of a new session.
 func (g *Front) beginSession(w http.ResponseWriter, r *http.Request, in *incoming) (context.Context, *flow.Visit) {
-	if in.header.Get(sessionHeader) != "" {
+	if in.header.Get(reply.SessionHeader) != "" {
 		g.refuse(w, http.StatusBadRequest, in.message.ID, rpc.InvalidRequest, "a session begins without Mcp-Session-Id")
 		return nil, nil
 	}
@@ -119,7 +119,7 @@ func legacyClient(params rpc.Object) link.Client {
 
 // sessionOf returns the session that a request names, or refuses the request.
 func (g *Front) sessionOf(w http.ResponseWriter, r *http.Request, who *identity.Principal) (*session, bool) {
-	id := r.Header.Get(sessionHeader)
+	id := r.Header.Get(reply.SessionHeader)
 	if id == "" {
 		g.refuse(w, http.StatusBadRequest, rpc.ID{}, rpc.InvalidRequest, "Mcp-Session-Id is missing; begin with initialize")
 		return nil, false

@@ -71,11 +71,8 @@ type usedReach struct {
 // reachKey is a principal, and the client's description of itself.
 type reachKey struct{ principal, info, capabilities string }
 
-const (
-	reachIdle = 20 * time.Minute // longer than people.StateLife: an answer may be held
-	// mostReaches is how many reaches there may be: a client may describe itself in any number of ways.
-	mostReaches = 10000
-)
+// reachIdle is longer than people.StateLife: an answer may be held.
+const reachIdle = 20 * time.Minute
 
 // take returns the reach of a client, in use until done is called. It is not ok if the person has too many reaches in use.
 func (t *reaches) take(who *identity.Principal, c link.Client) (_ *link.Reach, done func(), ok bool) {
@@ -83,15 +80,16 @@ func (t *reaches) take(who *identity.Principal, c link.Client) (_ *link.Reach, d
 	defer t.mu.Unlock()
 	r := t.all[reachKey{who.Key, string(c.Info), string(c.Capabilities)}]
 	if r == nil { // the lookup copies no text
-		if t.all == nil {
-			t.all = map[reachKey]*usedReach{}
-		}
-		if !t.makeRoom(who.Account()) {
+		key, oldest, ok := room(t.all, who.Account(), t.o.SessionsEach) // a client may describe itself in any number of ways
+		if !ok {
 			return nil, nil, false
 		}
-		key := reachKey{who.Key, string(c.Info), string(c.Capabilities)}
+		if oldest != nil {
+			delete(t.all, key)
+			go oldest.Close()
+		}
 		r = &usedReach{Reach: t.servers.Reach(who, c)}
-		t.all[key] = r
+		t.all[reachKey{who.Key, string(c.Info), string(c.Capabilities)}] = r
 	}
 	r.by++
 	r.last = t.o.Now()
@@ -103,25 +101,12 @@ func (t *reaches) take(who *identity.Principal, c link.Client) (_ *link.Reach, d
 	}, true
 }
 
-// makeRoom closes the reach unused for longest, if the person has too many reaches, or the process has. It is not ok if all of
-// those are in use.
-func (t *reaches) makeRoom(person string) bool {
-	ofPerson := func(r *usedReach) bool { return r.Account == person }
-	unused := func(r *usedReach) (time.Time, bool) { return r.last, r.by == 0 }
-	key, r, full := leastUsed(t.all, t.o.SessionsEach, ofPerson, unused)
-	if !full {
-		key, r, full = leastUsed(t.all, mostReaches, anyValue, unused)
-	}
-	if !full || r == nil {
-		return !full
-	}
-	delete(t.all, key)
-	go r.Close()
-	return true
-}
+func (r *usedReach) account() string { return r.Account }
+
+func (r *usedReach) lastUse() (last time.Time, unused bool) { return r.last, r.by == 0 }
 
 // idle removes the reaches that have been unused for longer than reachIdle, and returns how to close them.
-func (t *reaches) idle(now time.Time) (idle []closing) {
+func (t *reaches) idle(now time.Time) (idle []func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for k, r := range t.all {

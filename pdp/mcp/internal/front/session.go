@@ -51,8 +51,8 @@ type sealedSession struct {
 
 const (
 	sessionLife = 24 * time.Hour
-	// mostSessions is how many sessions this process keeps.
-	mostSessions = 10000
+	// mostKept is how many sessions this process keeps, and how many reaches.
+	mostKept = 10000
 	// mostEnded bounds how many ended sessions are remembered. Beyond it a deleted session may go on: it still belongs to its
 	// own principal, and the PDP decides about all its requests.
 	mostEnded = 100000
@@ -105,16 +105,13 @@ func (t *sessions) newSession(id string, who *identity.Principal, c link.Client,
 func (t *sessions) add(s *session) *session {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.all == nil {
-		t.all, t.ended = map[string]*session{}, map[[sha256.Size]byte]time.Time{}
-	}
 	if other := t.all[s.ID]; other != nil {
 		return other
 	}
 	if !t.ended[sha256.Sum256([]byte(s.ID))].IsZero() {
 		return nil
 	}
-	id, oldest, ok := t.room(s.reach.Account)
+	id, oldest, ok := room(t.all, s.reach.Account, t.o.SessionsEach)
 	if !ok {
 		return nil
 	}
@@ -126,46 +123,52 @@ func (t *sessions) add(s *session) *session {
 	return s
 }
 
-// room returns the session that must be closed for another one of a person, nil if there is room. It is not ok if every
-// candidate is busy.
-func (t *sessions) room(person string) (id string, oldest *session, ok bool) {
-	ofPerson := func(s *session) bool { return s.reach.Account == person }
-	unused := func(s *session) (time.Time, bool) { return s.lastUse(), !s.busy() }
-	id, oldest, full := leastUsed(t.all, t.o.SessionsEach, ofPerson, unused)
-	if !full {
-		id, oldest, full = leastUsed(t.all, mostSessions, anyValue, unused)
-	}
-	if !full {
-		return "", nil, true
-	}
-	return id, oldest, oldest != nil
-}
-
 // hasRoom reports whether one more session of a person can begin.
 func (t *sessions) hasRoom(who *identity.Principal) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	_, _, ok := t.room(who.Account())
+	_, _, ok := room(t.all, who.Account(), t.o.SessionsEach)
 	return ok
 }
 
-// leastUsed returns, of the values that count, the one unused for longest. Full is set if as many count as there may be. The
-// value is zero if none of them can go.
-func leastUsed[K comparable, V any](all map[K]V, most int, counts func(V) bool, used func(V) (last time.Time, mayGo bool)) (key K, one V, full bool) {
+// kept is a session, or a reach.
+type kept interface {
+	comparable
+	// account is the person for whom it is kept.
+	account() string
+	// lastUse is when it was used last, and whether it is unused.
+	lastUse() (last time.Time, unused bool)
+}
+
+// room returns the value that must go for another one of a person, none if there is room: the one unused for longest, of the
+// person if they have as many as one may have, and else of all. It is not ok if every candidate is in use.
+func room[K comparable, V kept](all map[K]V, person string, each int) (key K, oldest V, ok bool) {
+	key, oldest, full := leastUsed(all, each, func(v V) bool { return v.account() == person })
+	if !full {
+		key, oldest, full = leastUsed(all, mostKept, func(V) bool { return true })
+	}
+	var none V
+	return key, oldest, !full || oldest != none
+}
+
+// leastUsed returns, of the values that count, the one unused for longest, none if all are in use, and whether as many count
+// as there may be. If fewer do, it returns none.
+func leastUsed[K comparable, V kept](all map[K]V, most int, counts func(V) bool) (key K, one V, full bool) {
 	n, oldest := 0, time.Time{}
 	for k, v := range all {
 		if !counts(v) {
 			continue
 		}
 		n++
-		if last, mayGo := used(v); mayGo && (oldest.IsZero() || last.Before(oldest)) {
+		if last, unused := v.lastUse(); unused && (oldest.IsZero() || last.Before(oldest)) {
 			key, one, oldest = k, v, last
 		}
 	}
-	return key, one, n >= most
+	if n < most {
+		return *new(K), *new(V), false
+	}
+	return key, one, true
 }
-
-func anyValue[V any](V) bool { return true }
 
 // find returns the session with an id, nil if this principal has no such session.
 func (t *sessions) find(id string, who *identity.Principal) *session {
@@ -214,18 +217,19 @@ func (t *sessions) end(s *session) {
 
 // idle removes the sessions that have been unused for longer than most, and returns how to close them. Of sessions that are not
 // busy it also returns how to stop the server programs that need not run.
-func (t *sessions) idle(now time.Time, most time.Duration) (idle []closing) {
+func (t *sessions) idle(now time.Time, most time.Duration) (idle []func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for id, s := range t.all {
-		switch unused := now.Sub(s.lastUse()); {
+		last, unused := s.lastUse()
+		switch {
 		case s.reach.Stale() != nil && !s.flights.Any(): // its stream ends, and no other one begins
 			idle = append(idle, func() { t.end(s) })
-		case now.After(s.ends), unused > most && !s.busy():
+		case now.After(s.ends), unused && now.Sub(last) > most:
 			idle = append(idle, s.close)
 			delete(t.all, id)
-		case !s.busy(): // nor does it become busy before find
-			idle = append(idle, s.rest(unused)...)
+		case unused: // nor is it used before find
+			idle = append(idle, s.rest(now.Sub(last))...)
 		}
 	}
 	for id, ends := range t.ended {
@@ -244,7 +248,7 @@ func (s *session) close() {
 
 // rest closes sessions at servers that need not be kept for a client that has closed its stream: the client's next message
 // opens them again.
-func (s *session) rest(unused time.Duration) (idle []closing) {
+func (s *session) rest(unused time.Duration) (idle []func()) {
 	s.mu.Lock()
 	left := s.left
 	s.mu.Unlock()
@@ -264,14 +268,10 @@ func (s *session) touch(now time.Time) {
 	s.used = now
 }
 
-func (s *session) lastUse() time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.used
-}
+func (s *session) account() string { return s.reach.Account }
 
-func (s *session) busy() bool {
+func (s *session) lastUse() (last time.Time, unused bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.flights.Any() || s.listening
+	return s.used, !s.flights.Any() && !s.listening
 }

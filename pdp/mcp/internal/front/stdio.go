@@ -2,6 +2,7 @@ package front
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -51,7 +52,7 @@ func (g *Front) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) err
 		case len(line) == 0:
 			continue
 		}
-		m, fault := rpc.Parse(line, rpc.DefaultLimits())
+		m, fault := rpc.Parse(line)
 		if fault != nil {
 			f.write(fault.Failure())
 			continue
@@ -79,15 +80,8 @@ func readLine(r *bufio.Reader, most int) ([]byte, error) {
 		case tooLarge:
 			return nil, rpc.ErrTooLarge
 		}
-		return trimEnd(line), nil
+		return bytes.TrimRight(line, "\r\n"), nil
 	}
-}
-
-func trimEnd(line []byte) []byte {
-	for len(line) > 0 && (line[len(line)-1] == '\n' || line[len(line)-1] == '\r') {
-		line = line[:len(line)-1]
-	}
-	return line
 }
 
 // stdioFront is the one client.

@@ -43,22 +43,17 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Issuer is an issuer whose tokens count.
+// Issuer is an issuer whose tokens count, as a configuration has it.
 type Issuer struct {
-	// Issuer is the claim iss, byte for byte.
-	Issuer string
-	// Audience must be in the claim aud; "" is the gateway's Resource, with or without a slash at the end.
-	Audience string
-	// Algorithms are the signatures taken. There is no default.
-	Algorithms []string
-	// JWKSFile holds the keys; without it they come by discovery.
-	JWKSFile string
-	// Tenant is where questions about the issuer's people are asked.
-	Tenant string
-	// SubjectType is the type of the subjects' entities; "" is user. AgentType is that of the clients'; "" is agent.
-	SubjectType, AgentType string
-	// IDPrefix stands in front of the ids of the issuer's subjects and clients.
-	IDPrefix string
+	Issuer     string   `yaml:"issuer" required:"yes" doc:"The claim iss of the tokens, byte for byte. OIDC discovery begins at this address."`
+	Audience   string   `yaml:"audience" doc:"What the claim aud of the tokens must contain, if that is not resource."`
+	Algorithms []string `yaml:"algorithms" required:"yes" min:"1" enum:"RS256,RS384,RS512,PS256,PS384,PS512,ES256,ES384,ES512,EdDSA" doc:"The signature algorithms that the gateway accepts."`
+	JWKSFile   string   `yaml:"jwks_file" doc:"The issuer's public keys, as a JWK Set. A changed file takes effect without a restart. Without it, the keys come by OIDC discovery."`
+	// Tenant, the types and IDPrefix keep the people of several issuers apart.
+	Tenant      string `yaml:"tenant" doc:"The tenant whose policies decide about holders of these tokens, in place of pdp.tenant."`
+	SubjectType string `yaml:"subject_type" doc:"The type of the entity that a person is to policies. user unless given."`
+	AgentType   string `yaml:"agent_type" doc:"The type of the entity that an agent is to policies. agent unless given."`
+	IDPrefix    string `yaml:"id_prefix" doc:"What the ids of people and agents of this issuer begin with in policies. Nothing unless given."`
 }
 
 // Identity knows whose tokens count.

@@ -210,7 +210,7 @@ func Schema(t lock.Tool, m arguments.Members) (schema *arguments.Schema, unjudge
 		}
 	}
 	switch schema, err = arguments.Compile(text, m); {
-	case err != nil && m == arguments.Open:
+	case err != nil && m != arguments.Closed:
 		return nil, err, nil
 	case err != nil:
 		return nil, nil, err

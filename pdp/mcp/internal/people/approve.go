@@ -220,7 +220,7 @@ func (a *Approval) form(ctx context.Context, way string) (shown rpc.Message, ok 
 	case err != nil:
 		return shown, false, answer.Refuse(a.wanted.Failed(err))
 	}
-	shown, fault := rpc.Parse(text, rpc.DefaultLimits())
+	shown, fault := rpc.Parse(text)
 	if fault != nil || shown.Method != era.Elicit {
 		return shown, false, answer.Refuse(a.wanted.Failed(errors.New("the form is no message of MCP that asks a person")))
 	}

@@ -20,7 +20,7 @@ func TestApproveLegacyReads(t *testing.T) {
 		`{"result":{}}`:                                             {false, true},
 		`{"error":{"code":-32603,"message":"accept"}}`:              {true, true},
 	} {
-		m, fault := rpc.Parse([]byte(`{"jsonrpc":"2.0","id":1,`+text[1:]), rpc.DefaultLimits())
+		m, fault := rpc.Parse([]byte(`{"jsonrpc":"2.0","id":1,` + text[1:]))
 		if fault != nil {
 			t.Fatal(text)
 		}
@@ -50,7 +50,7 @@ func TestApproveLegacyIDs(t *testing.T) {
 	if q, ok := g.Question(s, ours); !ok || q.Approval != "a" {
 		t.Errorf("ours: %+v, %t", q, ok)
 	}
-	if got := ours.Text(); len(got) > rpc.DefaultLimits().ID {
+	if got := ours.Text(); len(got) > rpc.MostID {
 		t.Errorf("an id has %d bytes", len(got))
 	}
 	number, _ := rpc.ReadID(jsontext.Value(`7`))

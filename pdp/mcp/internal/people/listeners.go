@@ -195,7 +195,7 @@ func (l *listeners) readInbox(pdp *authzenclient.Client) events.Read {
 
 // clientNotification returns the PDP's notification of an approval in the form for clients.
 func (l *listeners) clientNotification(text []byte) (e events.Event, err error) {
-	m, fault := rpc.Parse(text, rpc.DefaultLimits())
+	m, fault := rpc.Parse(text)
 	if fault != nil || m.Method != wire.MethodAuthorizationRequest || !m.ID.IsZero() {
 		return e, errors.New("it is no notification of an approval")
 	}

@@ -70,7 +70,7 @@ func throughEvents(t *testing.T, m rpc.Message) {
 	if err != nil {
 		t.Fatalf("%q: %v", stream, err)
 	}
-	again, fault := rpc.Parse(data, rpc.DefaultLimits())
+	again, fault := rpc.Parse(data)
 	if fault != nil || again.ID != m.ID || !equalJSON(again.Append(nil), m.Append(nil)) {
 		t.Fatalf("%q became %q", m.Append(nil), data)
 	}
@@ -118,7 +118,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`[{"jsonrpc":"2.0","method":"notifications/a"}]`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		before := bytes.Clone(text)
-		m, fault := rpc.Parse(text, rpc.DefaultLimits())
+		m, fault := rpc.Parse(text)
 		if !bytes.Equal(before, text) {
 			t.Fatal("Parse changed its text")
 		}
@@ -131,7 +131,7 @@ func FuzzParse(f *testing.F) {
 		sameEverywhere(t, text, m)
 		throughEvents(t, m)
 		written := m.Append(nil)
-		again, fault := rpc.Parse(written, rpc.DefaultLimits())
+		again, fault := rpc.Parse(written)
 		if fault != nil || !bytes.Equal(again.Append(nil), written) {
 			t.Fatalf("%q is written as %q, which is read otherwise: %v", text, written, fault)
 		}

@@ -13,15 +13,12 @@ import (
 type Events struct {
 	in   *bufio.Reader
 	most int
-	// head is the part of a line that is kept: all of it if it is data, enough to see that it is not.
-	head []byte
+	head []byte // the part of a line that is kept
 	// begun reports that the first line has been read, and afterCR that the last line ended with a CR: an LF that comes
 	// next is of the same end, and is not waited for.
 	begun, afterCR bool
-	// cut reports that the head lacks a part of its line.
-	cut    bool
-	failed error
-	size   int // of the event that was too large
+	failed         error
+	size           int // of the event that was too large
 	// id and retry are those of the last event that has ended, and coming is the id of the one that has not.
 	id, coming []byte
 	retry      time.Duration
@@ -39,18 +36,6 @@ func (e *Events) Size() int { return e.size }
 // mostSkipped is how many times as large as it may be a line is read to find its size.
 const mostSkipped = 8
 
-// skip reads the rest of a line that is too large.
-func (e *Events) skip(ends bool) error {
-	for !ends && e.size < mostSkipped*e.most {
-		piece, end, err := e.piece()
-		if err != nil {
-			break
-		}
-		e.size, ends = e.size+len(piece), end
-	}
-	return e.fail(ErrTooLarge)
-}
-
 // mostWord is how long an id, or a time, may be that a stream gives for its resumption. A longer one is none.
 const mostWord = 1024
 
@@ -62,11 +47,11 @@ func (e *Events) Resume() (id string, after time.Duration) { return string(e.id)
 func (e *Events) word(field, value []byte) {
 	switch string(field) {
 	case "id":
-		if !e.cut && !bytes.ContainsRune(value, 0) {
+		if !bytes.ContainsRune(value, 0) {
 			e.coming = append(e.coming[:0], value...)
 		}
 	case "retry":
-		if ms, err := strconv.ParseUint(string(value), 10, 31); err == nil && !e.cut {
+		if ms, err := strconv.ParseUint(string(value), 10, 31); err == nil {
 			e.retry = time.Duration(ms) * time.Millisecond
 		}
 	}
@@ -95,7 +80,9 @@ func (e *Events) Next() ([]byte, error) {
 		field, value, _ := bytes.Cut(line, []byte(":"))
 		value = bytes.TrimPrefix(value, []byte(" "))
 		if string(field) != "data" {
-			e.word(field, value)
+			if len(line) <= mostWord {
+				e.word(field, value)
+			}
 			continue
 		}
 		if has {
@@ -109,31 +96,28 @@ func (e *Events) Next() ([]byte, error) {
 	}
 }
 
-// line is the next line without its end, which is LF, CR LF or CR. Of a line that is no data only the head comes, or a word.
-// It is good until the next call.
+// line is the next line without its end, which is LF, CR LF or CR. Of a line that is no data only the head comes: enough for
+// a word, and to see that it is longer. It is good until the next call.
 func (e *Events) line() ([]byte, error) {
 	if e.failed != nil {
 		return nil, e.failed
 	}
-	e.head, e.cut = e.head[:0], false
-	for {
-		piece, ends, err := e.piece()
-		if err != nil {
+	e.head = e.head[:0]
+	for size, data, ends := 0, false, false; !ends; {
+		piece, end, err := e.piece()
+		size, ends = size+len(piece), end
+		switch tooLarge := data && size > e.most+len("data: "); {
+		case tooLarge && (err != nil || ends || size >= mostSkipped*e.most):
+			e.size = size
+			return nil, e.fail(ErrTooLarge)
+		case err != nil:
 			return nil, e.fail(err)
-		}
-		if !e.keep(piece) {
-			e.size = len(e.head) + len(piece)
-			return nil, e.skip(ends)
-		}
-		if ends {
-			break
+		case !tooLarge && (data || len(e.head) <= mostWord):
+			e.head = append(e.head, piece...)
+			data = bytes.HasPrefix(e.head, []byte("data:"))
 		}
 	}
-	line := e.head
-	if !e.begun {
-		line, e.begun = bytes.TrimPrefix(line, []byte(byteOrderMark)), true
-	}
-	return line, nil
+	return e.head, nil
 }
 
 func (e *Events) fail(err error) error {
@@ -141,34 +125,17 @@ func (e *Events) fail(err error) error {
 	return err
 }
 
-// keep adds a piece to the head of a line, as far as it is of use. It reports whether the line is not too large.
-func (e *Events) keep(piece []byte) bool {
-	const enough = len(byteOrderMark + "data:")
-	if room := enough - len(e.head); room > 0 {
-		n := min(room, len(piece))
-		e.head, piece = append(e.head, piece[:n]...), piece[n:]
-	}
-	head := e.head
-	if !e.begun {
-		head = bytes.TrimPrefix(head, []byte(byteOrderMark))
-	}
-	if bytes.HasPrefix(head, []byte("id:")) || bytes.HasPrefix(head, []byte("retry:")) {
-		room := min(len(piece), max(0, mostWord-len(e.head)))
-		e.head, e.cut = append(e.head, piece[:room]...), e.cut || room < len(piece)
-		return true
-	}
-	if len(piece) == 0 || !bytes.HasPrefix(head, []byte("data:")) {
-		return true
-	}
-	if len(e.head)+len(piece) > e.most+enough+len(" ") {
-		return false
-	}
-	e.head = append(e.head, piece...)
-	return true
-}
-
 // piece is the part of a line that has arrived; ends reports that it is its last piece. It is good until the next call.
 func (e *Events) piece() (piece []byte, ends bool, err error) {
+	if !e.begun { // no event is shorter than the mark
+		mark, err := e.in.Peek(len(byteOrderMark))
+		if err != nil {
+			return nil, false, err
+		}
+		if e.begun = true; string(mark) == byteOrderMark {
+			_, _ = e.in.Discard(len(mark))
+		}
+	}
 	if _, err := e.in.Peek(1); err != nil {
 		return nil, false, err
 	}

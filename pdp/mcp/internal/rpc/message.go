@@ -28,9 +28,8 @@ type Message struct {
 	// A response has one of these.
 	Result, Error jsontext.Value
 
-	// read is the one of these that [Parse] has read as an object, and members are that object.
-	read    jsontext.Value
-	members Object
+	// read is the one of these that [Parse] has read as an object.
+	read Object
 }
 
 // ParamsObject are the params. They are not read again after [Parse].
@@ -41,8 +40,8 @@ func (m Message) ResultObject() (Object, error) { return m.object(m.Result) }
 
 func (m Message) object(v jsontext.Value) (Object, error) {
 	// A value that was read does not change: where it still stands, it is still the same.
-	if len(v) > 0 && len(v) == len(m.read) && &v[0] == &m.read[0] {
-		return m.members, nil
+	if m.read.Is(v) {
+		return m.read, nil
 	}
 	return ParseObject(v)
 }
@@ -150,11 +149,9 @@ func ReadError(v jsontext.Value) (Error, error) {
 
 // Value is the error in JSON. Bytes of the message that are not UTF-8 are replaced.
 func (e Error) Value() jsontext.Value {
-	b := strconv.AppendInt([]byte(`{"code":`), int64(e.Code), 10)
-	b = append(b, `,"message":`...)
-	b, _ = jsontext.AppendQuote(b, e.Message) // the text is whole, whatever the error says
+	o := Object{}.With("code", jsontext.Value(strconv.Itoa(e.Code))).With("message", String(e.Message))
 	if e.Data != nil {
-		b = append(append(b, `,"data":`...), e.Data...)
+		o = o.With("data", e.Data)
 	}
-	return append(b, '}')
+	return o.Value()
 }

@@ -3,10 +3,8 @@ package rpc
 import (
 	"bytes"
 	"errors"
-	"io"
 	"iter"
 	"slices"
-	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -19,6 +17,7 @@ import (
 type Object struct {
 	members []member
 	places  map[string]int // nil for few members, which are found without
+	text    jsontext.Value // as it came; nil if the object is changed
 }
 
 type member struct {
@@ -48,18 +47,17 @@ func ParseObject(v jsontext.Value) (Object, error) {
 
 // check reads a text that is one value of a kind, whole and strictly. Other is the error for a value of another kind.
 func check(text []byte, kind jsontext.Kind, other error) error {
-	in := decode(text)
-	defer in.done(text)
+	if v := jsontext.Value(text); v.IsValid() && v.Kind() == kind {
+		return nil
+	}
+	in := jsontext.NewDecoder(bytes.NewBuffer(text)) // it is read again for the reason
 	if in.PeekKind() != kind {
 		return other
 	}
 	if _, err := in.ReadValue(); err != nil {
 		return err
 	}
-	if _, err := in.ReadToken(); err != io.EOF {
-		return errFollows
-	}
-	return nil
+	return errFollows
 }
 
 // unquoted is the text of a string in JSON that has been read.
@@ -149,9 +147,12 @@ func (o Object) Len() int { return len(o.members) }
 // With is o with a member changed in its place, or added as the last. O stays as it is.
 func (o Object) With(name string, v jsontext.Value) Object {
 	if i := o.index(name); i >= 0 {
+		if same(o.members[i].value, v) {
+			return o
+		}
 		members := slices.Clone(o.members)
 		members[i].value, members[i].read = v, false
-		return Object{members, o.places} // the places are the same, and do not change
+		return Object{members: members, places: o.places} // the places are the same, and do not change
 	}
 	return newObject(append(slices.Clip(o.members), newMember(name, v)))
 }
@@ -204,6 +205,20 @@ func Collect(all iter.Seq2[string, jsontext.Value]) Object {
 		members = append(members, newMember(name, v))
 	}
 	return newObject(members)
+}
+
+// same reports whether two values are the same bytes at the same place.
+func same(v, w jsontext.Value) bool { return len(v) > 0 && len(v) == len(w) && &v[0] == &w[0] }
+
+// Is reports whether an object is as it came, and came as that value.
+func (o Object) Is(v jsontext.Value) bool { return same(o.text, v) }
+
+// Text is the object as it came, or in JSON if it is changed.
+func (o Object) Text() jsontext.Value {
+	if o.text != nil {
+		return o.text
+	}
+	return o.Value()
 }
 
 // Value is the object in JSON.
@@ -274,30 +289,4 @@ func Strings(all []string) jsontext.Value {
 		values[n] = String(s)
 	}
 	return Array(values)
-}
-
-// decoder reads a text where it stands, without a copy.
-type decoder struct {
-	jsontext.Decoder
-	text bytes.Buffer
-}
-
-var decoders = sync.Pool{New: func() any { return new(decoder) }}
-
-// decode begins to read a text. Call done when nothing of the text is to be read any more.
-func decode(text []byte) *decoder {
-	d := decoders.Get().(*decoder)
-	d.text = *bytes.NewBuffer(text)
-	d.Reset(&d.text)
-	return d
-}
-
-// done lets the decoder read another text. One that has read a large text may hold on to much, and is let go.
-func (d *decoder) done(text []byte) {
-	if len(text) > 64<<10 {
-		return
-	}
-	d.text = bytes.Buffer{}
-	d.Reset(&d.text)
-	decoders.Put(d)
 }

@@ -22,18 +22,13 @@ func (f *Fault) Error() string { return f.Detail }
 // Failure is the response that says so.
 func (f *Fault) Failure() Message { return Failure(f.ID, Error{Code: f.Code, Message: f.Detail}) }
 
-// Limits bound the cost of a message. The reader of its text bounds the size.
-type Limits struct {
-	// Depth is how deep containers may nest; the message itself is the first.
-	Depth int
-	// ID is the greatest size of an id in bytes, as it is written.
-	ID int
-	// Values is the greatest number of values in a message, containers included.
-	Values int
-}
-
-// DefaultLimits are enough for all: a result of some MiB that is a table has room in them.
-func DefaultLimits() Limits { return Limits{Depth: 32, ID: 256, Values: 250_000} }
+// Limits of the cost of a message. The reader of its text bounds the size. A result of some MiB that is a table has room.
+const (
+	// MostID is the greatest size of an id in bytes, as it is written.
+	MostID     = 256
+	mostDepth  = 32 // of containers; the message itself is the first
+	mostValues = 250_000
+)
 
 // Respond is the one method beside notifications that a client may send without an id.
 const Respond = "authorization/respond"
@@ -45,29 +40,27 @@ const Respond = "authorization/respond"
 // that are no UTF-8, also as an escape; a number beyond a double, and -0 on its way to a server; a known member in another case;
 // an id that not everybody keeps, or null; a request without an id, which is a notification to some; anything before or after the
 // message; several messages in an array.
-func Parse(text []byte, limits Limits) (Message, *Fault) {
-	s, fault := scan(text, limits)
+func Parse(text []byte) (Message, *Fault) {
+	s, fault := scan(text)
 	if fault != nil {
 		return Message{}, fault
 	}
-	m, detail := s.message(limits)
+	m, detail := s.message()
 	if detail != "" {
 		return Message{}, &Fault{ID: m.ID, Code: InvalidRequest, Detail: detail}
 	}
-	if m.read, m.members = m.Result, s.inner; m.Params != nil {
-		m.read = m.Params
-	}
+	m.read = s.inner
 	return m, nil
 }
 
 // message makes a message of its members. Detail is the fault in it; "" is none.
-func (s *scanned) message(limits Limits) (m Message, detail string) {
+func (s *scanned) message() (m Message, detail string) {
 	id := s.top.Get("id")
 	m.Params, m.Result, m.Error = s.top.Get("params"), s.top.Get("result"), s.top.Get("error")
 	if id != nil {
 		var ok bool
-		if m.ID, ok = readID(id, limits.ID); !ok {
-			return m, fmt.Sprintf("the id is neither a string nor an integer of 64 bits, or it has more than %d bytes", limits.ID)
+		if m.ID, ok = ReadID(id); !ok {
+			return m, fmt.Sprintf("the id is neither a string nor an integer of 64 bits, or it has more than %d bytes", MostID)
 		}
 	}
 	method := s.top.Get("method")
@@ -121,10 +114,8 @@ func (m Message) wrongResponse() string {
 
 // ReadID reads an id where one message names another: requestId of a cancellation, a progress token. Ok is false for a
 // value that is no id, or would not come back as it was sent.
-func ReadID(v jsontext.Value) (id ID, ok bool) { return readID(v, DefaultLimits().ID) }
-
-func readID(v jsontext.Value, most int) (ID, bool) {
-	if len(v) > most {
+func ReadID(v jsontext.Value) (id ID, ok bool) {
+	if len(v) > MostID {
 		return ID{}, false
 	}
 	switch v.Kind() {

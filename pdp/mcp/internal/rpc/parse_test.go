@@ -14,7 +14,7 @@ import (
 )
 
 func parse(text string) (rpc.Message, *rpc.Fault) {
-	return rpc.Parse([]byte(text), rpc.DefaultLimits())
+	return rpc.Parse([]byte(text))
 }
 
 // call is a request with these params.
@@ -260,7 +260,7 @@ func hostileMessages(n int) map[string]string {
 
 func TestHostileMessages(t *testing.T) {
 	for name, text := range hostileMessages(260_000) {
-		if _, fault := rpc.Parse([]byte(text), rpc.DefaultLimits()); fault == nil {
+		if _, fault := rpc.Parse([]byte(text)); fault == nil {
 			t.Errorf("%s: taken", name)
 		}
 	}
@@ -274,7 +274,7 @@ func TestParseIsFlat(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		begun := time.Now()
-		_, fault := rpc.Parse(raw, rpc.DefaultLimits())
+		_, fault := rpc.Parse(raw)
 		took := time.Since(begun)
 		runtime.ReadMemStats(&after)
 		if fault == nil {
@@ -295,7 +295,7 @@ func BenchmarkParse(b *testing.B) {
 	b.Run("read", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, fault := rpc.Parse(text, rpc.DefaultLimits()); fault != nil {
+			if _, fault := rpc.Parse(text); fault != nil {
 				b.Fatal(fault)
 			}
 		}
@@ -304,7 +304,7 @@ func BenchmarkParse(b *testing.B) {
 		b.ReportAllocs()
 		var out []byte
 		for b.Loop() {
-			m, _ := rpc.Parse(text, rpc.DefaultLimits())
+			m, _ := rpc.Parse(text)
 			params, err := rpc.ParseObject(m.Params)
 			if err != nil {
 				b.Fatal(err)

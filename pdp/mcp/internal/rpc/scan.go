@@ -26,7 +26,7 @@ type scanned struct {
 const mostMembers = 32
 
 // scan reads a text that is one JSON object. Cost is bounded by the limits and the text's own length.
-func scan(text []byte, limits Limits) (s scanned, fault *Fault) {
+func scan(text []byte) (s scanned, fault *Fault) {
 	switch jsontext.Value(text).Kind() {
 	case '{':
 	case '[':
@@ -34,7 +34,7 @@ func scan(text []byte, limits Limits) (s scanned, fault *Fault) {
 	default:
 		return s, &Fault{Code: ParseError, Detail: "this is not one JSON object"}
 	}
-	if fault := s.measure(text, limits); fault != nil {
+	if fault := s.measure(text); fault != nil {
 		return s, fault
 	}
 	if err := check(text, '{', errNoObject); err != nil {
@@ -49,7 +49,7 @@ func scan(text []byte, limits Limits) (s scanned, fault *Fault) {
 
 // measure holds a text against the limits before anything is kept of it, and looks at its numbers. The text
 // has not been read yet: if it is no JSON, the findings count for nothing, because it is read next.
-func (s *scanned) measure(text []byte, limits Limits) *Fault {
+func (s *scanned) measure(text []byte) *Fault {
 	depth, values := 0, 0
 	for at := 0; at < len(text); {
 		begins := at
@@ -76,11 +76,11 @@ func (s *scanned) measure(text []byte, limits Limits) *Fault {
 			at++
 			continue
 		}
-		if values++; values > limits.Values {
-			return &Fault{Code: InvalidRequest, Detail: fmt.Sprintf("the message has more than %d values", limits.Values)}
+		if values++; values > mostValues {
+			return &Fault{Code: InvalidRequest, Detail: fmt.Sprintf("the message has more than %d values", mostValues)}
 		}
-		if depth > limits.Depth {
-			return &Fault{Code: InvalidRequest, Detail: fmt.Sprintf("the message nests deeper than %d", limits.Depth)}
+		if depth > mostDepth {
+			return &Fault{Code: InvalidRequest, Detail: fmt.Sprintf("the message nests deeper than %d", mostDepth)}
 		}
 	}
 	return nil
@@ -161,7 +161,9 @@ func split(v jsontext.Value) Object {
 		members = append(members, m)
 		at = next(v, ends)
 	}
-	return newObject(slices.Clone(members))
+	o := newObject(slices.Clone(members))
+	o.text = v
+	return o
 }
 
 // next is where the next member or element begins, or the end of what they are in, if at is behind the one before.

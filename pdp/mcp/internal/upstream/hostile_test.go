@@ -58,7 +58,7 @@ func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.got = append(s.got, received{r.Method, r.Header.Clone(), string(body)})
 	s.mu.Unlock()
-	m, fault := rpc.Parse(body, rpc.DefaultLimits())
+	m, fault := rpc.Parse(body)
 	switch {
 	case r.Method == http.MethodDelete:
 		w.WriteHeader(http.StatusNoContent)

@@ -258,7 +258,7 @@ func (t *httpStream) judge(text []byte) (rpc.Message, verdict) {
 	if t.status/100 != 2 && ofWork(text) {
 		t.begun = true
 	}
-	m, fault := rpc.Parse(text, rpc.DefaultLimits())
+	m, fault := rpc.Parse(text)
 	if fault != nil {
 		return t.unnamed(text, fault)
 	}

@@ -23,7 +23,7 @@ import (
 // methods are those of the messages that a server got.
 func methods(got []received) (all []string) {
 	for _, r := range got {
-		m, _ := rpc.Parse([]byte(r.body), rpc.DefaultLimits())
+		m, _ := rpc.Parse([]byte(r.body))
 		all = append(all, strings.TrimSpace(r.http+" "+m.Method))
 	}
 	return all

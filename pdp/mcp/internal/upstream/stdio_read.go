@@ -57,7 +57,7 @@ func (s *childSession) readOne(in *bufio.Reader) (beside int, over *Error) {
 		return len(line), nil
 	}
 	line = s.o.masked(s.o.masks, line)
-	m, fault := rpc.Parse(line, rpc.DefaultLimits())
+	m, fault := rpc.Parse(line)
 	if fault != nil {
 		s.unreadable(line, fault)
 		return len(line), nil
