@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"sort"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"policy-service/pdp/mcp"
+	"policy-service/pdp/mcp/mcptest"
 )
 
 // atPDP is the name of a variable. Where it is set the PDP keeps all requests for tools.
@@ -157,6 +159,41 @@ func TestRequestReplicasPDPAway(t *testing.T) {
 	}
 	if sent := a.forwarded("free"); !slices.Equal(sent, []string{arguments}) {
 		t.Errorf("the server got %q", sent)
+	}
+}
+
+// A request that is too large to be kept is refused, and needs no second try. One that is kept can be fulfilled, however large;
+// where its result does not fit beside it, that is said elsewhere.
+func TestRequestReplicasLarge(t *testing.T) {
+	t.Parallel()
+	result := `{"content":[{"type":"text","text":"` + strings.Repeat("r", 100<<10) + `"}]}`
+	a := newSharedAgora(t, land{answers: mcptest.Answers{Results: map[string]string{"tools/call": result}}})
+	requester, mia := a.restricted("modern", "alice"), a.user("modern", "mia").at(a.replicas[1])
+	arguments := func(size int) string { return `{"n":"` + strings.Repeat("x", size) + `"}` }
+	id := requester.requests("free", arguments(70<<10))
+	largest := ""
+	size := sort.Search(256<<10, func(size int) bool {
+		got := requester.ask("tools/request", `{"name":"free","arguments":`+arguments(size)+`}`)
+		if id := pendingID(got); id != "" {
+			largest = id
+			return false
+		}
+		if got.refused(t, -32602, "invalid_params", "too large to be kept"); strings.Contains(got.text, "retry") {
+			t.Errorf("%d bytes: %s", size, got)
+		}
+		return true
+	}) - 1
+	if size < 185<<10 {
+		t.Errorf("the largest request has arguments of %d bytes", size)
+	}
+	mia.fulfils(id, "restricted", "free", arguments(70<<10)).runs(t, "70 KiB:")
+	mia.fulfils(largest, "restricted", "free", arguments(size)).runs(t, "the largest:")
+	for _, r := range a.replicas[1:] {
+		requester.at(r).fetches(id, "free", arguments(70<<10)).runs(t, "what came of 70 KiB:")
+	}
+	requester.at(a.replicas[1]).fetches(largest, "free", arguments(size)).runs(t, "where it was fulfilled:")
+	for _, r := range []*siege{a.siege, a.replicas[2]} {
+		requester.at(r).fetches(largest, "free", arguments(size)).refused(t, -32603, "result_not_kept", "was fulfilled")
 	}
 }
 

@@ -59,18 +59,26 @@ const version = "policy-service/mcp/seal/1"
 
 const (
 	nonceAndTag = 12 + 16
-	// MaxValue is the largest value that can be sealed.
+	// MaxValue is the largest value that can be sealed, of any purpose but [KeptToolRequest]: clients send these.
 	MaxValue = 64 << 10
+	// MaxKept is the largest [KeptToolRequest], which no client has. Its sealed text has 256 KiB: the PDP takes no more.
+	MaxKept = 192<<10 - 1 - nonceAndTag
 )
 
-var maxText = base64.RawURLEncoding.EncodedLen(1 + nonceAndTag + MaxValue)
+// most is the size of the largest value of a purpose.
+func (p Purpose) most() int {
+	if p == KeptToolRequest {
+		return MaxKept
+	}
+	return MaxValue
+}
 
 // ErrTooLarge is why a value cannot be sealed.
-var ErrTooLarge = errors.New("the value has more than 64 KiB")
+var ErrTooLarge = errors.New("the value is too large to be sealed")
 
 // Seal seals a value. Opening it needs the same purpose and the same binding, such as the key of a principal.
 func (r *Ring) Seal(purpose Purpose, binding, value []byte) (string, error) {
-	if len(value) > MaxValue {
+	if len(value) > purpose.most() {
 		return "", ErrTooLarge
 	}
 	first := r.current()[0]
@@ -81,7 +89,7 @@ func (r *Ring) Seal(purpose Purpose, binding, value []byte) (string, error) {
 // Open opens a text that [Ring.Seal] made, with one of these keys, for the same resource, purpose and binding. Of the texts that
 // could stand for the same bytes only that one opens: two texts for one value would be two values to whoever counts them.
 func (r *Ring) Open(purpose Purpose, binding []byte, text string) (value []byte, ok bool) {
-	if len(text) > maxText || strings.ContainsAny(text, "\r\n") { // which the decoder passes over
+	if len(text) > base64.RawURLEncoding.EncodedLen(1+nonceAndTag+purpose.most()) || strings.ContainsAny(text, "\r\n") { // which the decoder passes over
 		return nil, false
 	}
 	sealed, err := base64.RawURLEncoding.Strict().DecodeString(text)

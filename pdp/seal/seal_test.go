@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/pdptest/clock"
 	"policy-service/pdp/seal"
 )
@@ -78,6 +79,13 @@ func TestWhatIsSealedOpens(t *testing.T) {
 		}
 		if text, err := r.Seal(seal.Session, nil, make([]byte, seal.MaxValue+1)); !errors.Is(err, seal.ErrTooLarge) || text != "" {
 			t.Errorf("a value too large: %v", err)
+		}
+		text := sealed(t, r, seal.KeptToolRequest, "", strings.Repeat("v", seal.MaxKept))
+		if got, ok := r.Open(seal.KeptToolRequest, nil, text); !ok || len(got) != seal.MaxKept || len(text) != evaluation.ToolRequestText {
+			t.Errorf("kept: got %d bytes, %v, of a text of %d", len(got), ok, len(text))
+		}
+		if _, err := r.Seal(seal.KeptToolRequest, nil, make([]byte, seal.MaxKept+1)); !errors.Is(err, seal.ErrTooLarge) {
+			t.Errorf("a value too large to be kept: %v", err)
 		}
 	}
 }

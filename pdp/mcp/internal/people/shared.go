@@ -56,6 +56,9 @@ func binding(tenant, id string) []byte { return []byte(tenant + "\x00" + id) }
 
 var errLargeRequest = errors.New("the request is too large to be kept for other gateways")
 
+// claimRoom is what a claim, and then the result that is not kept, add to a request that waits.
+const claimRoom = 1 << 10
+
 // put puts the value of a request in the place of the one with a revision.
 func (g *People) put(e *Entry, revision string, taken time.Time, result *Result, left time.Duration) (string, error) {
 	q := &e.Asked
@@ -71,12 +74,16 @@ func (g *People) put(e *Entry, revision string, taken time.Time, result *Result,
 	if err != nil {
 		return "", err
 	}
+	most := seal.MaxKept
+	if taken.IsZero() {
+		most -= claimRoom
+	}
+	if len(text) > most {
+		return "", errLargeRequest
+	}
 	sealed, err := g.o.Ring.Seal(seal.KeptToolRequest, binding(q.Who.Tenant, e.ID), text)
 	if err != nil {
 		return "", err
-	}
-	if len(sealed) > evaluation.ToolRequestText {
-		return "", errLargeRequest
 	}
 	// Not with the context of a request: half a put is in doubt. The store has a timeout.
 	return g.o.Store.Put(context.WithoutCancel(g.doors.Context), q.Who.Tenant, e.ID, approvals.ToolRequest{Revision: revision, Open: taken.IsZero(), Seconds: answer.Seconds(left), Text: sealed})
