@@ -19,6 +19,16 @@ func PersonOf(issuer, subject string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
+// PersonOfCaller is the person whose token a caller has shown, "" if the caller, jwt:ISSUER#SUBJECT by its name, has shown none.
+func PersonOfCaller(caller string) string {
+	holder, isToken := strings.CutPrefix(caller, "jwt:")
+	issuer, subject, both := strings.Cut(holder, "#") // which no issuer has
+	if !isToken || !both {
+		return ""
+	}
+	return PersonOf(issuer, subject)
+}
+
 // isPerson reports whether text can be a result of [PersonOf]. Of the characters that stand
 // for the same bytes one only is legal: two texts for one person would be two persons.
 func isPerson(text string) bool {

@@ -11,17 +11,18 @@ import (
 	"policy-service/evaluation"
 	"policy-service/evaluation/capability"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 )
 
 // openHandsOn opens a relay in which mia and noah decide about each capability, also about those that are handed on.
-func openHandsOn(t *testing.T) *relay {
+func openHandsOn(t *testing.T, options ...pdptest.Option) *relay {
 	t.Helper()
 	files := capabilityFiles()
 	files["a.cedar"] = handsOn + `@id("grants_users") @obligation("ask") permit(principal is user, action == Action::"capability.grant", resource is tool);`
 	files["entities/e.json"] = `[{"uid":{"type":"user","id":"mia"},"attrs":{},"parents":[{"type":"team","id":"leads"}]},
 		{"uid":{"type":"user","id":"noah"},"attrs":{},"parents":[{"type":"team","id":"leads"}]}]`
-	w := &relay{wallet: openWalletOn(t, pdptest.Bundle(files))}
+	w := &relay{wallet: openWalletOn(t, pdptest.Bundle(files), options...)}
 	w.keys = map[string]*capability.Holder{"bot": w.holder, "child": newHolder(t, 11), "mia": newHolder(t, 21)}
 	w.Advance(time.Minute)
 	return w
@@ -91,4 +92,30 @@ func TestHandOnIsOnBehalfOfTheSame(t *testing.T) {
 	of = hand("wallet", func(a *capability.Ask) { a.Context, a.Reason = behind("noah"), "another" })
 	w.decides("mia", of, false)
 	w.decides("noah", of, false)
+}
+
+// Whose token asks does not approve it by another credential, though the question is about the client of the token alone.
+func TestTokenOfThePersonWhoApproves(t *testing.T) {
+	t.Parallel()
+	idp := pdptest.NewIssuer(t)
+	const persons = "https://persons.example"
+	entry := func(audience, typ, claim string, may auth.Permission) auth.JWTIssuer {
+		return auth.JWTIssuer{Issuer: persons, Audience: audience, JWKSFile: idp.File, Algorithms: []string{"EdDSA"},
+			Principal: &auth.PrincipalClaim{Type: typ, Claim: claim}, Grant: auth.Grant{Tenants: []string{"default"}, Permissions: []auth.Permission{may}}}
+	}
+	w := openHandsOn(t, func(c *server.Config) {
+		c.Auth.JWT = []auth.JWTIssuer{entry("pdp", "agent", "client_id", auth.Capability), entry("people", "user", "sub", auth.Approve)}
+	})
+	body, err := json.Marshal(w.asking(nil, "danger"))
+	must(t, err)
+	token := idp.Token(map[string]any{
+		"iss": persons, "sub": "mia", "aud": "pdp", "client_id": "bot", "exp": w.Now().Add(time.Hour).Unix(), "iat": w.Now().Unix(),
+	})
+	got := w.Do("POST", "/v1/capabilities", string(body), "Content-Type", "application/json", "Authorization", "Bearer "+token)
+	var asked granted
+	if must(t, json.Unmarshal([]byte(got.Body), &asked)); asked.Approval == nil {
+		t.Fatalf("bot asks: %d %s", got.Status, got.Body)
+	}
+	w.decides("mia", asked.Approval.ID, false)
+	w.decides("noah", asked.Approval.ID, true)
 }

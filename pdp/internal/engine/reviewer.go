@@ -137,10 +137,11 @@ func (r *Reviewer) Candidates(ctx context.Context, a Reviewed, most int) (ids []
 
 // asks reports whether the person is one of those who ask, by the credential or by any name. Two
 // credentials of one person may name different entities, which the issuer's name for the person
-// shows.
+// shows: the person of the question, and that of the token that asked it.
 func (r *Reviewer) asks(a *Reviewed) bool {
+	persons := a.Person + " " + evaluation.PersonOfCaller(a.Asker)
 	return a.Asker != "" && a.Asker == r.approver.Caller ||
-		slices.ContainsFunc(r.approver.Persons, func(one string) bool { return evaluation.SaysPerson(a.Person, one) }) ||
+		slices.ContainsFunc(r.approver.Persons, func(one string) bool { return evaluation.SaysPerson(persons, one) }) ||
 		ownRequest(r.inquiry.Bundle, r.store, r.entity, a)
 }
 

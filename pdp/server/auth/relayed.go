@@ -129,8 +129,8 @@ func holderOf(caller string) (issuer, subject string, is bool) {
 // of the token, if it is one, and by each issuer in force of whose persons the entity is one, with its id as the subject.
 // So people with two credentials do not decide by the one about a question that is asked for them by the other.
 func (a *Authenticator) Persons(caller string, entity Principal) (all []string) {
-	if issuer, subject, is := holderOf(caller); is {
-		all = append(all, evaluation.PersonOf(issuer, subject))
+	if person := evaluation.PersonOfCaller(caller); person != "" {
+		all = append(all, person)
 	}
 	for _, j := range a.tokens() {
 		for _, i := range j.issuers {
