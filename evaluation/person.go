@@ -19,11 +19,17 @@ func PersonOf(issuer, subject string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// PersonOfCaller is the person whose token a caller has shown, "" if the caller, jwt:ISSUER#SUBJECT by its name, has shown none.
-func PersonOfCaller(caller string) string {
+// HolderOf are the issuer and the subject of the token that a caller has shown, by the name of the caller, jwt:ISSUER#SUBJECT.
+func HolderOf(caller string) (issuer, subject string, is bool) {
 	holder, isToken := strings.CutPrefix(caller, "jwt:")
 	issuer, subject, both := strings.Cut(holder, "#") // which no issuer has
-	if !isToken || !both {
+	return issuer, subject, isToken && both
+}
+
+// PersonOfCaller is the person whose token a caller has shown, "" if it has shown none.
+func PersonOfCaller(caller string) string {
+	issuer, subject, is := HolderOf(caller)
+	if !is {
 		return ""
 	}
 	return PersonOf(issuer, subject)

@@ -3,6 +3,8 @@ package auth
 import (
 	"context"
 	"net/http"
+
+	"policy-service/evaluation"
 )
 
 // InProcess finds the caller of a request on a server that one program alone reaches: the program in whose process it is.
@@ -62,7 +64,7 @@ func (p *InProcess) InForce(string, string) bool { return false }
 
 // RelayInForce is [Authenticator.RelayInForce].
 func (p *InProcess) RelayInForce(tenant, caller, gateway string) bool {
-	issuer, subject, is := holderOf(caller)
+	issuer, subject, is := evaluation.HolderOf(caller)
 	return is && p.People != nil && p.Program.Relays != "" && gateway == p.Program.Name && p.Program.Serves(tenant) &&
 		p.People.Believed(tenant, issuer, subject)
 }

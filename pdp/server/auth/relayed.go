@@ -118,13 +118,6 @@ func (a *Authenticator) RelayInForce(tenant, caller, gateway string) bool {
 	return isKey && isToken && key != "" && a.Keys != nil && a.Keys.holds(tenant, key, Relay) && a.JWT.lets(tenant, holder, key)
 }
 
-// holderOf are the issuer and the subject in the name of a caller with a token.
-func holderOf(caller string) (issuer, subject string, is bool) {
-	holder, isToken := strings.CutPrefix(caller, tokenCaller)
-	issuer, subject, both := strings.Cut(holder, "#") // which no issuer has
-	return issuer, subject, isToken && both
-}
-
 // Persons are the values that context.person may have for the holder of a credential, by the caller's name: by the issuer
 // of the token, if it is one, and by each issuer in force of whose persons the entity is one, with its id as the subject.
 // So people with two credentials do not decide by the one about a question that is asked for them by the other.
