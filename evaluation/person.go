@@ -42,8 +42,8 @@ func isPerson(text string) bool {
 	return err == nil && len(sum) == sha256.Size && base64.RawURLEncoding.EncodeToString(sum) == text
 }
 
-// mostPersons is for how many a question is asked at most: who asks, and whose request it fulfils.
-const mostPersons = 2
+// MostPersons is for how many a question is asked at most: who asks, and whose request it fulfils.
+const MostPersons = 2
 
 // Person is the person for whom the request is asked, "" if it names none. Several are in one text,
 // apart from each other by a space.
@@ -70,7 +70,7 @@ func personsOf(v Value) (all []string) {
 // arePersons reports whether a value is a person, or an array of two.
 func arePersons(v Value) bool {
 	all := personsOf(v)
-	isArray := v.Kind() == Array && len(all) == mostPersons && all[0] != all[1]
+	isArray := v.Kind() == Array && len(all) == MostPersons && all[0] != all[1]
 	return (v.Kind() == String || isArray) && !slices.ContainsFunc(all, func(one string) bool { return !isPerson(one) })
 }
 

@@ -287,7 +287,7 @@ func (r *Request) behindBefore() error {
 		}
 	}
 	persons := slices.Compact(slices.Sorted(strings.FieldsSeq(r.Person + " " + own.Person())))
-	if len(persons) > 2 {
+	if len(persons) > evaluation.MostPersons {
 		return evaluation.Malformed("more than two persons, with those for whom the capability was granted", "name none", "context", "person")
 	}
 	r.Person = strings.Join(persons, " ")
