@@ -279,6 +279,11 @@ func (r *Request) behindBefore() error {
 	if r.Parent == nil {
 		return nil
 	}
+	return r.behindBesides()
+}
+
+// behindBesides adds those whom the context of the request names.
+func (r *Request) behindBesides() error {
 	own := evaluation.Request{Context: r.Context}
 	named, _ := own.Actors() // it was checked
 	for _, one := range named.Chain {
