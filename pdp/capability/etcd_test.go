@@ -54,13 +54,13 @@ func TestFirstValuePutBack(t *testing.T) {
 	}
 	for _, kv := range before.Kvs {
 		if !strings.HasPrefix(string(kv.Key), prefix+"/v/g") {
-			_, err := client.Delete(ctx, string(kv.Key))
-			must(t, err)
-			_, err = client.Put(ctx, string(kv.Key), string(kv.Value))
-			must(t, err)
+			for _, change := range []clientv3.Op{clientv3.OpDelete(string(kv.Key)), clientv3.OpPut(string(kv.Key), string(kv.Value))} {
+				_, err := etcdtest.Change(ctx, client, prefix+"/", change)
+				must(t, err)
+			}
 		}
 	}
-	etcdtest.Eventually(t, "it is refused", func() bool { // the watch has to bring it
+	etcdtest.Eventually(t, "it is refused", func() bool {
 		s.Work(ctx)
 		got, _, err := s.Stored(id)
 		must(t, err)
