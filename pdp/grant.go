@@ -323,17 +323,23 @@ func (g *granting) useApproval(ctx context.Context, approvals Approvals, a *Appr
 		}
 		answers[i].ID = g.out.Items[n].ID
 	}
-	denied := slices.ContainsFunc(answers, func(d evaluation.Decision) bool { return !d.Allow })
-	if !denied { // a deny uses no approval
+	waiting := slices.Clone(g.out.Items)
+	for i, n := range g.owing {
+		g.out.Items[n] = answers[i]
+	}
+	g.bound()
+	granted := g.allowed()
+	if granted { // a deny uses no approval
 		g.use, err = approvals.Reserve(ctx, *a, found.ID)
 		if err != nil || g.use == nil { // another was faster
+			g.out.Items = waiting
 			return false, notRecorded(err)
 		}
 		g.out.Approved = found.ID
 	}
-	for i, n := range g.owing {
-		if answers[i].Allow != denied { // where one is denied, the others wait as before
-			g.out.Items[n], g.approved[n] = answers[i], true
+	for _, n := range g.owing {
+		if g.approved[n] = granted || !g.out.Items[n].Allow; !g.approved[n] {
+			g.out.Items[n] = waiting[n] // where one is denied, the others wait as before
 		}
 	}
 	return true, nil

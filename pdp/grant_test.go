@@ -17,7 +17,12 @@ const grantPolicies = `
 @id("asks") @obligation("ask") permit(principal is agent, action == Action::"capability.grant", resource) when { context.pdp.resource.id like "b:asks*" };
 @id("other") @obligation("also") permit(principal is agent, action == Action::"capability.grant", resource) when { context.pdp.resource.id like "b:other*" };
 @id("once") @obligation("ask") permit(principal is agent, action == Action::"capability.grant", resource) when { context.pdp.resource.id like "b:once*" && !context.pdp.approved };
+@id("before") @obligation("ask") permit(principal is agent, action == Action::"capability.grant", resource) when { context.pdp.resource.id like "b:bound*" && !context.pdp.approved };
+@id("after") @obligation("session") permit(principal is agent, action == Action::"capability.grant", resource) when { context.pdp.resource.id like "b:bound*" && context.pdp.approved };
 `
+
+// grantObligations are those that the policies name.
+const grantObligations = askFirst + "session: {type: capability_terms, properties: {channel: session}}\n"
 
 // grantOf asks for tools; with an id it presents that approval.
 func grantOf(t *testing.T, approval string, tools ...string) pdp.GrantCall {
@@ -46,7 +51,7 @@ func grantOf(t *testing.T, approval string, tools ...string) pdp.GrantCall {
 		People: func(obligations.GrantTerms) (evaluation.Request, string) {
 			return of("server", "b", map[string]any{"digest": strings.Join(tools, " ")}, presents), ""
 		},
-		Asker:     evaluation.Asker{Name: "key:a"},
+		Asker:     evaluation.Asker{Name: "key:a", Registered: true, Obligations: []string{obligations.CapabilityTerms}},
 		Approvals: pdp.SpendOrFile,
 	}
 	for _, tool := range tools {
@@ -72,10 +77,11 @@ func TestGrant(t *testing.T) {
 		"two different approvals":     {"b:asks1 b:other1", false, "refused: obligation_conflict obligation_conflict; made []"},
 		"approved":                    {"b:free1 b:asks1 b:asks2", true, "granted: allow met met of .1; used [spent]; made [spent]"},
 		"approved, and denied then":   {"b:asks1 b:once1", true, "refused: wait deny approved; made []"},
+		"approved, and then bounded":  {"b:asks1 b:bound1", true, "refused: wait obligation_unfilled approved; made []"},
 		"approved for something else": {"b:asks1", false, "refused: wait; filed a1; made []"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, u, r := purseOf(t, one(grantPolicies, "obligations.yaml", askFirst))
+			p, u, r := purseOf(t, one(grantPolicies, "obligations.yaml", grantObligations))
 			tools, made := strings.Fields(test.tools), &purse{}
 			prepare := func(context.Context, *pdp.GrantDecision) (pdp.Reservation, error) { return (*purseUse)(made), nil }
 			if test.approved {
@@ -144,7 +150,7 @@ func TestGrantFails(t *testing.T) {
 		"a panic while it is recorded": {nil, func(context.Context) error { panic(failed) }, "[{in doubt <nil>}]"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, u, _ := purseOf(t, one(grantPolicies, "obligations.yaml", askFirst))
+			p, u, _ := purseOf(t, one(grantPolicies, "obligations.yaml", grantObligations))
 			made := &purse{}
 			prepare := func(context.Context, *pdp.GrantDecision) (pdp.Reservation, error) {
 				if test.prepare != nil {
