@@ -21,21 +21,33 @@ type reborn struct {
 	born int
 	says *mcptest.Call // by which it says something by itself
 	over chan struct{} // ends its streams
+	here chan struct{} // has a value for each answer to its ping
 }
 
 func newReborn(t *testing.T, program, refuses bool) *reborn {
-	b := &reborn{t: t, program: program, refuses: refuses, over: make(chan struct{})}
+	b := &reborn{t: t, program: program, refuses: refuses, over: make(chan struct{}), here: make(chan struct{}, 1)}
 	b.s = newSiege(t, camp{program: program, answers: mcptest.Answers{Eras: []string{"legacy"}, Listen: func(c *mcptest.Call) {
 		over := b.talks(c)
 		select {
 		case <-over:
 		case <-c.Context.Done():
 		}
+	}, Heard: func(g mcptest.Got) {
+		if g.Method == "" {
+			b.here <- struct{}{}
+		}
 	}, Handle: func(c *mcptest.Call) bool {
 		b.mu.Lock()
-		refuses := b.refuses && b.born > 0
+		again := b.born > 0
+		refuses := b.refuses && again
 		b.mu.Unlock()
 		switch {
+		case again && !program && c.Method == "logging/setLevel": // it wants to know whether somebody is there before it answers
+			c.Message(`{"jsonrpc":"2.0","id":"ping","method":"ping"}`)
+			select {
+			case <-b.here:
+			case <-c.Context.Done():
+			}
 		case program && c.Method == "initialize":
 			b.talks(c)
 		case refuses && c.Method == "resources/subscribe":

@@ -151,7 +151,7 @@ func (l *Link) resume(ctx context.Context, who *identity.Principal, s upstream.S
 	defer cancel()
 	send := func(method, name, value string) (err error) {
 		r := upstream.Request{Method: method, Params: rpc.Object{}.With(name, rpc.String(value)), Token: who.Token, Expires: who.Expires}
-		if err = roundTrip(ctx, s, r); isGone(err) {
+		if err = l.roundTrip(ctx, s, r); isGone(err) {
 			return err
 		}
 		short = short || err != nil
@@ -173,21 +173,32 @@ func (l *Link) resume(ctx context.Context, who *identity.Principal, s upstream.S
 	return nil
 }
 
-// roundTrip sends a request to a server of the legacy era and waits for its answer. An error answer is an error.
-func roundTrip(ctx context.Context, s upstream.Session, r upstream.Request) error {
+// roundTrip sends a request of the gateway's own to a server of the legacy era. An error answer is an error.
+func (l *Link) roundTrip(ctx context.Context, s upstream.Session, r upstream.Request) error {
 	stream, err := s.Send(ctx, r)
 	if err != nil {
 		return err
 	}
+	m, err := l.response(ctx, s, stream, r.Method, era.Legacy)
+	if err == nil && m.Error != nil {
+		err = &upstream.Error{Detail: "the server refuses " + r.Method, Answer: m.Error}
+	}
+	return err
+}
+
+// response waits for the response to a request of the gateway's own. It publishes changes that come before the response,
+// refuses requests, and drops the rest.
+func (l *Link) response(ctx context.Context, s upstream.Session, stream upstream.Stream, method string, client era.Era) (rpc.Message, error) {
 	defer stream.Close()
 	for {
-		switch m, err := stream.Next(); {
-		case err != nil:
-			return err
-		case m.IsResponse() && m.Error != nil:
-			return &upstream.Error{Detail: "the server refuses " + r.Method, Answer: m.Error}
-		case m.IsResponse():
-			return nil
+		m, err := stream.Next()
+		switch {
+		case err != nil || m.IsResponse():
+			return m, err
+		case m.IsRequest():
+			l.NotPassed(ctx, s, m, client, &Unasked{Why: "the gateway itself sent " + method + ", and answers nothing"})
+		case IsChange(m.Method):
+			l.Publish(Notification{m, s.Era()})
 		}
 	}
 }

@@ -282,8 +282,7 @@ func (g *Servers) compile(s *Server, shown string, o rpc.Object, definition json
 	return made, err
 }
 
-// Request sends a request of the gateway's own, and waits for the response. It publishes changes that come before the
-// response, refuses requests, and drops the rest.
+// Request sends a request of the gateway's own, and waits for the response.
 func (l *Link) Request(ctx context.Context, who *identity.Principal, c Client, method string, params rpc.Object) (response rpc.Message, of upstream.Session, err error) {
 	session, stream, err := l.Send(ctx, who, func(s upstream.Session) upstream.Request {
 		return upstream.Request{Method: method, Params: outgoing(s.Era(), l.Server, c, params)}
@@ -291,23 +290,13 @@ func (l *Link) Request(ctx context.Context, who *identity.Principal, c Client, m
 	if err != nil {
 		return response, of, err
 	}
-	defer stream.Close()
-	for {
-		m, err := stream.Next()
-		switch {
-		case err != nil:
-			return m, of, err
-		case m.IsRequest():
-			l.NotPassed(ctx, session, m, c.Era, &Unasked{Why: "the gateway itself sent " + method + ", and answers nothing"})
-		case m.IsResponse():
-			if e := era.Relayed(method, l.Server.Name, m, session.Era(), c.Era).Error; e != nil {
-				return m, of, &upstream.Error{Detail: "the server answered " + method + " with an error, or with no result of that method", Answer: e}
-			}
-			return m, session, nil
-		case IsChange(m.Method):
-			l.Publish(Notification{m, session.Era()})
-		}
+	if response, err = l.response(ctx, session, stream, method, c.Era); err != nil {
+		return response, of, err
 	}
+	if e := era.Relayed(method, l.Server.Name, response, session.Era(), c.Era).Error; e != nil {
+		return response, of, &upstream.Error{Detail: "the server answered " + method + " with an error, or with no result of that method", Answer: e}
+	}
+	return response, session, nil
 }
 
 const listTimeout = 30 * time.Second
