@@ -31,44 +31,51 @@ func (q question) takesCapability() bool {
 		slices.Contains([]string{string(ToolInvoke), toolRequest}, q.requests[0].Action.Name)
 }
 
-// checkShown refuses an operation whose capability is not good, or that shows none and has to. If that is not known here, the
-// PDP alone judges.
-func (a *Asker) checkShown(ctx context.Context, w refuser, op *Operation, last question) *Refusal {
+// checkShown returns the id of the capability that an operation shows, "" if it shows none. It refuses one that is not good, and
+// an operation that shows none and has to. If that is not known here, the PDP alone judges.
+func (a *Asker) checkShown(ctx context.Context, w refuser, op *Operation, last question) (id string, refusal *Refusal) {
 	switch {
 	case !op.shows() && OfTool(op.Method) && op.Requester == nil && a.o.CapabilityRequired[op.Server]:
-		return w.capability(&capability.Refusal{Code: capability.Missing}, op.Tool)
+		return "", w.capability(&capability.Refusal{Code: capability.Missing}, op.Tool)
 	case !op.shows():
-		return nil
+		return "", nil
 	case !last.takesCapability():
-		return w.capability(&capability.Refusal{Code: capability.NotAsked}, op.Tool)
+		return "", w.capability(&capability.Refusal{Code: capability.NotAsked}, op.Tool)
 	}
 	v := a.o.Verifiers[cmp.Or(op.Principal.Tenant, evaluation.DefaultTenant)]
 	if v == nil {
-		return nil
+		return CapabilityID(op.Shows.Token), nil
 	}
 	r := last.requests[0]
 	arguments, _ := r.Context.Get("arguments")
-	_, err := v.Check(ctx, capability.Call{
+	checked, err := v.Check(ctx, capability.Call{
 		Token: op.Shows.Token, Proof: op.Shows.Proof, Holder: r.Subject.Ref(), Tool: r.Resource.ID, Arguments: arguments.Object(),
 		Channel: capability.Channel{Session: op.Shows.Session},
 	})
 	var refused *capability.Refusal
 	switch {
 	case err == nil:
-		return nil
+		return checked.Token.ID, nil
 	case !errors.As(err, &refused):
 		a.o.Logger.WarnContext(ctx, "a capability is checked by the PDP alone", slog.Group("", "server", op.Server), "why", err)
-		return nil
-	case refused.Code == capability.OnlineOnly: // it is shown by its id
-		return nil
-	case refused.Code == capability.ProofStale && op.Answered.Standing != nil: // it has waited for people
-		return nil
+		return CapabilityID(op.Shows.Token), nil
+	case refused.Code == capability.OnlineOnly, // it is shown by its id
+		refused.Code == capability.ProofStale && op.Answered.Standing != nil: // it has waited for people
+		return CapabilityID(op.Shows.Token), nil
 	}
-	refusal := w.capability(refused, op.Tool)
+	refusal = w.capability(refused, op.Tool)
 	if t, wrong := capability.ParseToken(op.Shows.Token); refused.Code == capability.BadSignature && wrong == nil && t.Issuer != v.Issuer() {
 		refusal.Why += "; its issuer is not " + v.Issuer() + ": pdp.url has to be the public_url of the PDP"
 	}
-	return refusal
+	return "", refusal
+}
+
+// CapabilityID is the id of a capability that is shown by its token, or by the id itself. The token is not checked.
+func CapabilityID(shown string) string {
+	if token, refusal := capability.ParseToken(shown); refusal == nil {
+		return token.ID
+	}
+	return shown
 }
 
 // mayFile reports whether a request for a tool may be permitted with the capability that it shows.
@@ -118,12 +125,12 @@ func capabilityOf(d authzenclient.Decision) evaluation.CapabilityAnswer {
 	return said.Capability
 }
 
-// Shows reports whether the PDP has permitted the call with the capability that it shows.
-func (p *Permit) Shows() bool { return p.shows }
+// Capability is the id of the capability with which the PDP has permitted the call, "" if the call shows none.
+func (p *Permit) Capability() string { return p.capability }
 
 // Nonce is the one that the next proof of the client needs, "" if it needs none.
 func (p *Permit) Nonce() string {
-	if !p.shows { // most do not, and the PDP's words about them are not read
+	if p.capability == "" { // most calls show none, and the PDP's words about them are not read
 		return ""
 	}
 	return capabilityOf(p.last().Decision()).Nonce

@@ -32,16 +32,17 @@ func (a *Asker) Ask(ctx context.Context, op Operation) (*Permit, *Refusal) {
 	if len(plan.questions) == 0 {
 		return &Permit{}, nil
 	}
-	if refusal := a.checkShown(ctx, w, &op, plan.questions[len(plan.questions)-1]); refusal != nil {
+	shown, refusal := a.checkShown(ctx, w, &op, plan.questions[len(plan.questions)-1])
+	if refusal != nil {
 		return nil, refusal
 	}
 	if op.shows() && op.files() {
 		if may, refusal := plan.mayFile(ctx, w); may || refusal != nil {
 			return &Permit{}, refusal
 		}
-		op.Shows = evaluation.CapabilityShown{} // it is denied in any case
+		op.Shows, shown = evaluation.CapabilityShown{}, "" // it is denied in any case
 	}
-	p := &Permit{pdp: plan.pdp, refuse: w, method: op.Method, shows: op.shows()}
+	p := &Permit{pdp: plan.pdp, refuse: w, method: op.Method, capability: shown}
 	handlers := a.handlers(p)
 	asked, denied := plan.ask(ctx, handlers.Types(), op.Answered, op.options()...)
 	p.decided = authzenclient.DischargeAll(ctx, handlers, asked...)
@@ -235,14 +236,14 @@ func (p Plan) Pose(ctx context.Context, n int) []authzenclient.Undischarged {
 // Permit is the PDP's yes to one request, and what it owes. [Asker.Ask] makes one. The zero Permit is of a message that
 // needs no question, and owes nothing.
 type Permit struct {
-	pdp     *authzenclient.Client
-	refuse  refuser
-	method  string
-	shows   bool // a capability
-	decided authzenclient.Enforcements
-	owed    []evaluation.Obligation // to take fields out of the result
-	fields  []pointer
-	over    sync.Once
+	pdp        *authzenclient.Client
+	refuse     refuser
+	method     string
+	capability string // the id of the one that the call shows
+	decided    authzenclient.Enforcements
+	owed       []evaluation.Obligation // to take fields out of the result
+	fields     []pointer
+	over       sync.Once
 }
 
 // promise is the handler of the obligation redact. It reads the fields and notes them; [Permit.Result] takes them out

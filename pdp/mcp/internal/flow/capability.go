@@ -211,24 +211,16 @@ func (g *Flow) ask(ctx context.Context, op ask.Operation, shown evaluation.Capab
 		permit, refused = g.o.Asker.Ask(ctx, op)
 		switch {
 		case shown.Token == "":
-		case refused == nil && permit.Shows(): // else the PDP has not judged it yet
-			g.people.Listeners.Granted(op.Principal, capabilityID(shown.Token))
+		case refused == nil && permit.Capability() != "": // else the PDP has not judged it yet
+			g.people.Listeners.Granted(op.Principal, permit.Capability())
 		case refused == nil, refused.Shown == nil:
 		case refused.Shown.Code == capability.Revoked:
-			g.people.Listeners.NotifyRevoked(op.Principal.Key, capabilityID(shown.Token))
+			g.people.Listeners.NotifyRevoked(op.Principal.Key, ask.CapabilityID(shown.Token))
 		case refused.Shown.Code == capability.NonceRequired && op.Kept && nonce == "" && refused.Shown.Nonce != "":
 			continue
 		}
 		return permit, refused
 	}
-}
-
-// capabilityID is the id of a capability that is shown by its token, or by the id itself.
-func capabilityID(shown string) string {
-	if token, refusal := capability.ParseToken(shown); refusal == nil {
-		return token.ID
-	}
-	return shown
 }
 
 func (x exchange) validateCapability(ctx context.Context) (jsontext.Value, *answer.Answer) {
