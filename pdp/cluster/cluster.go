@@ -54,8 +54,6 @@ type Options struct {
 	Logger *slog.Logger
 	// Later has Open not wait for etcd. [Cluster.Join] does then.
 	Later bool
-	// Timeout is how long one call may take, [etcd.DefaultTimeout] unless it is given.
-	Timeout time.Duration
 }
 
 // Cluster is the connection of one process.
@@ -117,10 +115,10 @@ func Open(ctx context.Context, c Config, o Options) (*Cluster, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.Timeout == 0 {
-		o.Timeout = etcd.DefaultTimeout
+	if c.Etcd.Timeout == 0 {
+		c.Etcd.Timeout = etcd.DefaultTimeout
 	}
-	client, err := dial(&c.Etcd, o)
+	client, err := dial(&c.Etcd)
 	if err != nil {
 		return nil, fmt.Errorf("opening the cluster: %w", err)
 	}
@@ -152,7 +150,7 @@ var known = ledger.Errors{
 }
 
 // dial makes a client. It does not wait for etcd, nor for a token of it.
-func dial(c *EtcdConfig, o Options) (*clientv3.Client, error) {
+func dial(c *EtcdConfig) (*clientv3.Client, error) {
 	tls, err := c.tls()
 	if err != nil {
 		return nil, err
@@ -163,7 +161,7 @@ func dial(c *EtcdConfig, o Options) (*clientv3.Client, error) {
 	}
 	cfg := clientv3.Config{
 		Endpoints:            c.Endpoints,
-		DialTimeout:          o.Timeout,
+		DialTimeout:          c.Timeout,
 		DialKeepAliveTime:    5 * time.Second, // or a network that drops everything is noticed by the timeout of TCP
 		DialKeepAliveTimeout: 2 * time.Second,
 		PermitWithoutStream:  true,
@@ -185,7 +183,7 @@ const leastMinor = 6
 
 // CheckVersion asks each member of etcd for its version, and refuses one that is too old. It suffices if one answers.
 func (c *Cluster) CheckVersion(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.config.Etcd.Timeout)
 	defer cancel()
 	type answer struct {
 		endpoint, version string
@@ -269,7 +267,7 @@ func (c *Cluster) Engine(name string, errs ledger.Errors) *etcd.Engine {
 		Client:  c.client,
 		Prefix:  c.config.Etcd.Prefix + name + "/",
 		Errors:  errs,
-		Timeout: c.options.Timeout,
+		Timeout: c.config.Etcd.Timeout,
 		Usable:  usable,
 		Pulse:   name == Keys,
 		History: c.history,

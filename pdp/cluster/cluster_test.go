@@ -245,7 +245,7 @@ func TestRestoredAndWrittenOn(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		nets[name] = members.Client()
 		r := newReplica(t, name, t.Name(), nets[name].Endpoints()...)
-		r.options.Timeout = time.Minute // a machine may be busy
+		r.config.Etcd.Timeout = time.Minute // a machine may be busy
 		r.run()
 		all[name], engines[name] = r, r.Engine(cluster.Approvals, ledger.Errors{Unavailable: cluster.ErrAway})
 		must(t, engines[name].Open())

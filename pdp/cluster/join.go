@@ -246,7 +246,7 @@ func Begun(ctx context.Context, c Config) (bool, error) {
 		return false, err
 	}
 	defer probe.Close()
-	ctx, cancel := context.WithTimeout(ctx, probe.options.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, probe.config.Etcd.Timeout)
 	defer cancel()
 	got, err := probe.client.Get(ctx, probe.config.Etcd.Prefix+own+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil {
@@ -548,7 +548,7 @@ func (c *Cluster) SettleLost(ctx context.Context, origin, reason string, now boo
 
 // bypass runs a function on values of the cluster whose engine knows nothing of etcd before.
 func (c *Cluster) bypass(ctx context.Context, do func(*ledger.Values) error) error {
-	e := etcd.New(etcd.Options{Client: c.client, Prefix: c.config.Etcd.Prefix + own + "/", Errors: known, Timeout: c.options.Timeout, Usable: c.open})
+	e := etcd.New(etcd.Options{Client: c.client, Prefix: c.config.Etcd.Prefix + own + "/", Errors: known, Timeout: c.config.Etcd.Timeout, Usable: c.open})
 	values := ledger.NewValues(e, c.form())
 	if err := values.Open(ctx); err != nil {
 		return err

@@ -72,7 +72,7 @@ func (c *Cluster) Members(ctx context.Context) ([]Member, error) {
 }
 
 func (c *Cluster) members(ctx context.Context) (members []Member, revision int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.config.Etcd.Timeout)
 	defer cancel()
 	var got *clientv3.GetResponse
 	err = etcd.Led(ctx, func(ctx context.Context) error {
@@ -228,7 +228,7 @@ func (c *Cluster) contact(ctx context.Context) error {
 
 // lease writes the member.
 func (c *Cluster) lease(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.config.Etcd.Timeout)
 	defer cancel()
 	if c.leased != 0 {
 		err := etcd.Led(ctx, func(ctx context.Context) error {
@@ -294,7 +294,7 @@ func (c *Cluster) say(ctx context.Context) (said bool, err error) {
 
 // leave takes the member away, or it would stand there until its lease ends.
 func (c *Cluster) leave() {
-	ctx, cancel := context.WithTimeout(context.Background(), c.options.Timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), c.config.Etcd.Timeout)
 	defer cancel()
 	if c.leased != 0 {
 		_, _ = c.client.Revoke(ctx, c.leased)
@@ -388,7 +388,7 @@ var ErrFull = errors.New("etcd has used 80 % of its quota; nothing new is filed 
 
 // look asks the members of etcd how full they are. If none answers, what was known stays.
 func (q *quota) look(ctx context.Context, c *Cluster) {
-	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.config.Etcd.Timeout)
 	defer cancel()
 	var used, limit int64
 	for _, endpoint := range c.config.Etcd.Endpoints {

@@ -79,7 +79,7 @@ func TestTLSAndUser(t *testing.T) {
 				t.Parallel()
 				r := newReplica(t, "r", "secure")
 				one.set(right(r))
-				r.options.Timeout = one.within
+				r.config.Etcd.Timeout = one.within
 				refuses(t, name, r.join(), one.want)
 			})
 		}

@@ -250,6 +250,7 @@ var troubles = map[string]func(t *testing.T) (before, after model.Vector){
 	},
 	"PolicyServiceStateUnusable": func(t *testing.T) (before, after model.Vector) {
 		g := openGroup(t, 1, etcdtest.Start(t, etcdtest.Options{Members: 1}))
+		g.hurry(0)
 		before = g.scrape()
 		g.net[0].Cut()
 		eventually(t, "it cannot be used", func() bool {

@@ -211,6 +211,8 @@ func TestConsoleWithoutEtcd(t *testing.T) {
 	g.in("a session", by, true)
 	page := g.page(by, 1, "/approvals").body
 	form := logOutForm.FindStringSubmatch(page)
+	g.hasty = []int{1}
+	g.withConsole(1)
 	g.net[1].Cut()
 	for what, got := range map[string]consoleAnswer{
 		"a page":      g.page(by, 1, "/approvals"),
@@ -229,6 +231,7 @@ func TestConsoleWithoutEtcd(t *testing.T) {
 	copied, dir := g.copied(ended), g.etcd.CopyOf()
 	g.logsOut(ended, 0, 0).is(t, "logging out", http.StatusSeeOther)
 	g.etcd.PutBack(dir)
+	g.hasty = nil
 	for n, one := range g.all {
 		eventually(t, "it is found", func() bool { _, is := one.ready(); return is.State != nil })
 		g.withConsole(n)

@@ -58,11 +58,13 @@ func TestEachRowOfTheTableHasATest(t *testing.T) {
 // While etcd is slow, what needs state is slow. While it does not answer in time, that is 503, and decisions without state go on.
 func TestClusterSlow(t *testing.T) {
 	t.Parallel()
-	g := openGroup(t, 1, etcdtest.Start(t, etcdtest.Options{Members: 1}))
-	a := g.all[0]
-	g.net[0].Delay(100 * time.Millisecond)
-	first := a.asks("pep", tool("push", push))
+	g := openGroup(t, 2, etcdtest.Start(t, etcdtest.Options{Members: 1}))
+	g.hurry(0)
+	a, patient := g.all[0], g.all[1]
+	g.net[1].Delay(100 * time.Millisecond)
+	first := patient.asks("pep", tool("push", push))
 	first.stands(t, "filed at a slow etcd", "pending")
+	g.net[1].Heal()
 	g.net[0].Hold()
 	if status, after, text := a.retry("mia", "POST", "/v1/approvals/"+first.Approval.ID+"/decision", yes); status != http.StatusServiceUnavailable || after == "" {
 		t.Errorf("a vote: got %d %s", status, text)
@@ -79,8 +81,8 @@ func TestClusterSlow(t *testing.T) {
 	})
 	g.net[0].Heal()
 	eventually(t, "it is ready", func() bool { _, is := a.ready(); return is.State == nil })
-	a.says("mia", first.Approval.ID, "decision", yes, http.StatusOK)
-	a.asks("pep", tool("push", again)).passes(t, "a use of what was approved")
+	patient.says("mia", first.Approval.ID, "decision", yes, http.StatusOK)
+	patient.asks("pep", tool("push", again)).passes(t, "a use of what was approved")
 }
 
 // refusal is the error of a start of one more replica.
@@ -250,6 +252,7 @@ func TestClusterWithoutOneMember(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t, etcdtest.Options{Members: 3})
 	g := openGroup(t, 1, etcd)
+	g.hurry(0)
 	a := g.all[0]
 	files := func(branch string) {
 		t.Helper()
@@ -281,9 +284,10 @@ func TestClusterWithoutOneMember(t *testing.T) {
 func TestClusterWithoutMajority(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t, etcdtest.Options{Members: 3})
-	g := openGroup(t, 1, etcd)
-	a := g.all[0]
-	first := a.asks("pep", tool("push", push))
+	g := openGroup(t, 2, etcd)
+	g.hurry(0)
+	a, patient := g.all[0], g.all[1]
+	first := patient.asks("pep", tool("push", push))
 	etcd.Kill(0)
 	etcd.Kill(1)
 	if status, after, text := a.retry("mia", "POST", "/v1/approvals/"+first.Approval.ID+"/decision", yes); status != http.StatusServiceUnavailable || after == "" {
@@ -298,7 +302,9 @@ func TestClusterWithoutMajority(t *testing.T) {
 	})
 	etcd.Restart(1)
 	etcd.Settled()
-	eventually(t, "it is ready", func() bool { _, is := a.ready(); return is.State == nil })
-	a.says("mia", first.Approval.ID, "decision", yes, http.StatusOK)
-	a.asks("pep", tool("push", again)).passes(t, "a use of what was filed before")
+	for _, one := range g.all {
+		eventually(t, "it is ready", func() bool { _, is := one.ready(); return is.State == nil })
+	}
+	patient.says("mia", first.Approval.ID, "decision", yes, http.StatusOK)
+	patient.asks("pep", tool("push", again)).passes(t, "a use of what was filed before")
 }

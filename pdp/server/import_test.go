@@ -183,9 +183,11 @@ func TestImportCut(t *testing.T) {
 		t.Errorf("an older copy is taken: %v", err)
 	}
 	i.g.net[0].Cut()
+	i.g.hasty = []int{0}
 	if _, err := i.take(i.data); err == nil {
 		t.Error("without etcd")
 	}
+	i.g.hasty = nil
 	i.g.net[0].Heal()
 	_, err = client.Delete(t.Context(), between)
 	must(t, err)

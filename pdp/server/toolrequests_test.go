@@ -170,11 +170,13 @@ func TestClusterToolRequests(t *testing.T) {
 	dir := g.etcd.CopyOf()
 	three := c.kept(200, "pep", "GET", keptRequests+"/three", "")
 	c.kept(200, "pep", "POST", keptRequests+"/three", keepsRequest(three.Revision, false, "taken"))
+	g.hurry(1)
 	g.net[1].Cut()
 	eventually(t, "etcd is away", func() bool { _, is := b.ready(); return is.State != nil })
 	b.kept(503, "pep", "GET", one, "")
 	b.kept(503, "pep", "POST", keptRequests+"/four", keepsRequest("", true, "asked"))
 	g.net[1].Heal()
+	g.hasty = nil
 	g.etcd.PutBack(dir)
 	for n, one := range g.all {
 		eventually(t, "it is found", func() bool { _, is := one.ready(); return is.State != nil })
