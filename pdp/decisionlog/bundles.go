@@ -23,13 +23,15 @@ import (
 // Bundles keeps the files of every bundle that decided something, each file once,
 // under the SHA-256 of its content:
 //
-//	log/bundles/<64 hexadecimal digits>    a policy, an entity file, …, or a list
+//	log/bundles/<64 hexadecimal digits>         a policy, an entity file, …
+//	log/bundles/<64 hexadecimal digits>.list    a list
 //
 // A bundle's digest is dirhash.Hash1: "h1:" and the base64 SHA-256 of its list,
-// one line "<hex SHA-256 of the file>  <path>\n" a file, by path. The list is kept
-// like any file, so the digest in a record is the name of a list here, and nothing
-// else is needed to find a bundle or to check it. Files are never changed or
-// removed. A file whose name begins with a dot is one that was being written.
+// one line "<hex SHA-256 of the file>  <path>\n" a file, by path. So the digest
+// in a record is the name of a list here, and nothing else is needed to find a
+// bundle or to check it. A file that an author wrote like a list is never read as
+// one: it could name the files of others. Files are never changed or removed. A
+// file whose name begins with a dot is one that was being written.
 type Bundles struct{ dir string }
 
 // ErrNoSuchBundle is returned for a digest that nothing is kept under.
@@ -60,12 +62,12 @@ func (b *Bundles) Put(files map[string][]byte) (digest string, err error) {
 		return "", err
 	}
 	for _, content := range files {
-		if err := b.keep(content); err != nil {
+		if err := b.keep(content, ""); err != nil {
 			return "", err
 		}
 	}
 	// The list is last: where it stands, all that it names stands.
-	if err := b.keep(BundleList(files)); err != nil {
+	if err := b.keep(BundleList(files), listEnding); err != nil {
 		return "", err
 	}
 	return digest, nil
@@ -99,14 +101,17 @@ func CutFiles(files map[string][]byte, tenants []string) map[string][]byte {
 	return cut
 }
 
-// keep writes content under its hash, unless it is there already, whole.
-func (b *Bundles) keep(content []byte) error {
+// listEnding ends the name of a list.
+const listEnding = ".list"
+
+// keep writes content under its hash and an ending, unless it is there already, whole.
+func (b *Bundles) keep(content []byte, ending string) error {
 	sum := sha256.Sum256(content)
 	name := hex.EncodeToString(sum[:])
-	if kept, err := b.read(name); err == nil && bytes.Equal(kept, content) {
+	if kept, err := b.read(name, ending); err == nil && bytes.Equal(kept, content) {
 		return nil
 	}
-	return plainfile.Replace(filepath.Join(b.dir, name), content)
+	return plainfile.Replace(filepath.Join(b.dir, name+ending), content)
 }
 
 // Files returns the files of a bundle by path. Content that is not what its name
@@ -116,7 +121,7 @@ func (b *Bundles) Files(digest string) (map[string][]byte, error) {
 	if err != nil || len(sum) != sha256.Size || !strings.HasPrefix(digest, "h1:") {
 		return nil, fmt.Errorf("%w: %q is no digest", ErrNoSuchBundle, digest)
 	}
-	list, err := b.read(hex.EncodeToString(sum))
+	list, err := b.read(hex.EncodeToString(sum), listEnding)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %s", ErrNoSuchBundle, digest)
 	}
@@ -129,19 +134,19 @@ func (b *Bundles) Files(digest string) (map[string][]byte, error) {
 		if !ok {
 			return nil, fmt.Errorf("%s is kept, but is no list of files", digest)
 		}
-		if files[path], err = b.read(hash); err != nil {
+		if files[path], err = b.read(hash, ""); err != nil {
 			return nil, fmt.Errorf("%s of %s: %w", path, digest, err)
 		}
 	}
 	return files, nil
 }
 
-// read returns what is kept under a hash, having checked that it is.
-func (b *Bundles) read(name string) ([]byte, error) {
+// read returns what is kept under a hash and an ending, having checked that it is.
+func (b *Bundles) read(name, ending string) ([]byte, error) {
 	if len(name) != 2*sha256.Size || strings.Trim(name, "0123456789abcdef") != "" {
 		return nil, fmt.Errorf("%q is no hash", name)
 	}
-	content, err := plainfile.Read(filepath.Join(b.dir, name), maxKept)
+	content, err := plainfile.Read(filepath.Join(b.dir, name+ending), maxKept)
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,10 @@
 package decisionlog
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -72,6 +75,25 @@ func TestBundlesRefuseAlteredFiles(t *testing.T) {
 		if _, err := b.Files(digest); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A file that reads like a list is none: it could name files of tenants that its reader does not see.
+func TestBundlesReadNoFileAsAList(t *testing.T) {
+	t.Parallel()
+	b, err := OpenBundles(memory(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash := func(content string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(content))) }
+	const secret = "permit(principal,action,resource);"
+	forged := hash(secret) + "  : {type: log}\n" // YAML, of an obligation
+	if _, err := b.Put(map[string][]byte{"tenants/a/a.cedar": []byte(secret), "tenants/b/obligations.yaml": []byte(forged)}); err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256([]byte(forged))
+	if got, err := b.Files("h1:" + base64.StdEncoding.EncodeToString(sum[:])); !errors.Is(err, ErrNoSuchBundle) {
+		t.Errorf("got %q, %v", got, err)
 	}
 }
 
