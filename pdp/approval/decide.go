@@ -33,11 +33,13 @@ func (s *Store) Decide(
 		m.to.Votes = append(m.to.Votes, v)
 		step := m.step(Step{Name: string(v.Kind), Statement: v.Statement, Caller: v.Caller})
 		m.to.Votes[len(m.to.Votes)-1].Step = step
-		switch until, enough := m.to.agreed(m.now, counts, same); {
+		switch people, until := m.to.agreed(m.now, counts, same); {
 		case v.Kind == Deny:
 			m.to.end(Denied, m.now)
 			m.step(Step{Name: StepDenied})
-		case v.Kind == Approve && enough:
+		case v.Kind == Approve && len(people) >= m.to.Terms.Quorum:
+			// What does not count now must not count later, once another vote is lost.
+			m.lapse(func(v Vote) bool { return v.Kind != Approve || v.by(people) })
 			m.to.Status, m.to.DecidedAt, m.to.ExpiresAt = Approved, m.now, until
 			m.to.Agreed = m.step(Step{Name: StepApproved})
 		}
@@ -125,12 +127,11 @@ func wellMade(a *Approval, v *Vote, same func(a, b string) bool) error {
 	return nil
 }
 
-// agreed reports whether enough people approve, and until when that holds. The last vote
+// agreed are the votes of the people who approve, and until when they do. The last vote
 // counts, because its caller has made sure that the person may vote. An earlier vote does not
 // count if it was to hold until a moment that has passed. Two votes of one person are one.
-func (a *Approval) agreed(now time.Time, counts func(Vote) bool, same func(a, b string) bool) (end time.Time, is bool) {
+func (a *Approval) agreed(now time.Time, counts func(Vote) bool, same func(a, b string) bool) (people []Vote, end time.Time) {
 	end = now.Add(a.Terms.ValidFor)
-	var people []Vote
 	for i, v := range slices.Backward(a.Votes) {
 		passed := !v.ValidUntil.IsZero() && !now.Before(v.ValidUntil)
 		again := v.isOfOne(people, same)
@@ -142,7 +143,7 @@ func (a *Approval) agreed(now time.Time, counts func(Vote) bool, same func(a, b 
 			end = v.ValidUntil
 		}
 	}
-	return end, len(people) >= a.Terms.Quorum
+	return people, end
 }
 
 // Offer puts on record that a gateway is given the form of a pending approval to show a person that

@@ -172,7 +172,7 @@ func (s *Step) saysOf(v Vote) bool {
 // askAgain makes an approval that has lost votes pending again, until its timeout.
 func (s *Store) askAgain(ctx context.Context, a Approval, votes []Vote) (Approval, error) {
 	m := s.move(a)
-	m.lapse(func(v Vote) bool { return slices.ContainsFunc(votes, func(left Vote) bool { return left.By == v.By }) })
+	m.lapse(func(v Vote) bool { return v.by(votes) })
 	m.to.reopen()
 	m.step(Step{Name: StepReopened})
 	if m.to.at(m.now).Status == Expired {

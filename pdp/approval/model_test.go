@@ -344,14 +344,21 @@ func (m *model) vote(a *modelled) {
 		m.want(err, approval.ErrNotDelegable)
 		return
 	}
-	approving, until := 0, m.Now.Add(a.Terms.ValidFor)
+	until := m.Now.Add(a.Terms.ValidFor)
 	v.At = m.Now
 	a.Votes = append(a.Votes, v)
 	m.moves(a)
 	a.step(string(v.Kind))
+	var counting []approval.Vote // and those that approve nothing
+	approving, lapse := 0, 0
 	for i, v := range a.Votes {
 		holds := v.ValidUntil.IsZero() || m.Now.Before(v.ValidUntil)
-		if v.Kind == approval.Approve && holds && (i == len(a.Votes)-1 || v.By != "ben" || m.present) {
+		if v.Kind == approval.Approve && !(holds && (i == len(a.Votes)-1 || v.By != "ben" || m.present)) {
+			lapse++
+			continue
+		}
+		counting = append(counting, v)
+		if v.Kind == approval.Approve {
 			if approving++; !v.ValidUntil.IsZero() && v.ValidUntil.Before(until) {
 				until = v.ValidUntil
 			}
@@ -362,6 +369,9 @@ func (m *model) vote(a *modelled) {
 		a.step(approval.StepDenied)
 	}
 	if v.Kind == approval.Approve && approving >= a.Terms.Quorum {
+		for a.Votes = counting; lapse > 0; lapse-- {
+			a.step(approval.StepLapsed)
+		}
 		a.Status, a.DecidedAt, a.ExpiresAt = approval.Approved, m.Now, until
 		a.step(approval.StepApproved)
 	}
