@@ -166,7 +166,8 @@ export class Mapping {
 		let named: readonly string[] = [];
 		for (const [name, v] of Object.entries(body)) {
 			const place = at + escaped(name);
-			if (name === "subject" || name === "action" || name === "resource") parts[name] = this.entity(v as Json, place, namesOf(name));
+			if (name === "subject" || name === "action" || name === "resource")
+				parts[name] = this.entity(v as Json, place, namesOf(name), name === "subject" && this.author !== "operator");
 			else if (name === "context") {
 				parts.context = isExpression(v) ? this.expression(v, place) : this.value(v as Json, place, 2);
 				if (isObject(v)) named = Object.keys(v);
@@ -184,13 +185,16 @@ export class Mapping {
 			fail(at + escaped(name), "only the PEP sets this member of the context: it is between PEP and PDP");
 	}
 
-	private entity(v: Json, at: string, names: readonly string[]): Node {
+	/** An entity. Supplied has its members added where they are missing: those of the subject that everybody has. */
+	private entity(v: Json, at: string, names: readonly string[], supplied: boolean): Node {
 		if (isExpression(v)) {
 			const expression = this.expression(v, at);
 			return (run) => {
 				const value = expression(run);
 				if (!isObject(value)) fail(at, noObject);
-				return this.known(value, at, names);
+				this.known(value, at, names);
+				if (!supplied) for (const name of names) text(value[name], at + escaped(name));
+				return value;
 			};
 		}
 		if (!isObject(v)) fail(at, noObject);

@@ -319,6 +319,14 @@ test("entries take the defaults beside them", () => {
 		{ evaluations: { ...parts, evaluations: [{ resource: { id: "$params.arguments.?no" } }] } },
 		"/evaluations/evaluations/0/resource/id",
 	);
+	// A whole part must be whole: a caller that leaves a member out does not have the default asked about.
+	for (const [own, at] of [
+		[{ resource: "${}" }, "resource/type"],
+		[{ resource: "${'type': 'object'}" }, "resource/id"],
+		[{ resource: "${'properties': {}}" }, "resource/type"],
+		[{ action: "${}" }, "action/name"],
+	] as const)
+		refused({ evaluations: { ...parts, evaluations: [{}, own] } }, `/evaluations/evaluations/1/${at}`);
 });
 
 test("this server is one string", () => {
