@@ -77,6 +77,7 @@ type said struct {
 	Required    jsontext.Value `json:"required_obligations"`
 	Error       jsontext.Value `json:"error"`
 	Possible    jsontext.Value `json:"possible"`
+	Capability  jsontext.Value `json:"capability"`
 	Reason      jsontext.Value `json:"reason"`
 	ReasonUser  jsontext.Value `json:"reason_user"`
 }
@@ -98,10 +99,20 @@ func (d *Decision) add(place jsontext.Value) *Error {
 		return itemError(s.Error)
 	case err == nil && d.allow && d.possible != evaluation.Decided:
 		return odd("it allows, and says what is possible")
+	case err == nil && d.allow && unenforceable(s.Capability):
+		return odd("it allows, and says that nothing may happen by it")
 	case err == nil && d.allow && link.Present(s.Required):
 		return odd("it allows, and names obligations it required in vain")
 	}
 	return err
+}
+
+// unenforceable reports whether no use of a capability was counted for an answer, because it is explained.
+func unenforceable(capability jsontext.Value) bool {
+	var said struct {
+		Enforceable jsontext.Value `json:"enforceable"`
+	}
+	return capability.Kind() == '{' && json.Unmarshal(capability, &said) == nil && said.Enforceable.Kind() == 'f'
 }
 
 // itemError reads context.error, which makes a deny of whatever stands beside it.

@@ -162,6 +162,8 @@ func failing() (all []testCase) {
 		lying("spaces without end", says(200, yes+strings.Repeat(" ", 1<<21)), undecided("odd"), 1),
 		lying("possible", says(200, `{"decision":true,"context":{"possible":true}}`), undecided("odd"), 1),
 		lying("possible, and no", says(200, `{"decision":false,"context":{"possible":true}}`), undecided("denied"), 1),
+		lying("no use counted", says(200, `{"decision":true,"context":{"capability":{"enforceable":false}}}`), undecided("odd"), 1),
+		lying("a use counted", says(200, `{"decision":true,"context":{"capability":{"enforceable":true}}}`), result{Allowed: true, Acted: 1, Result: "done"}, 1),
 		lying("a number", says(200, `{"decision":1}`), undecided("odd"), 1),
 		lying("duplicate", says(200, `{"decision":false,"decision":true}`), undecided("odd"), 1),
 		lying("cut before an answer", cut(""), undecided("unreachable"), 1),

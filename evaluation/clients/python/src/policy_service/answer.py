@@ -171,6 +171,9 @@ class Decided:
             return _item_error(place["error"])
         if error is None and self.allow and self.possible is not None:
             return odd("it allows, and says what is possible")
+        capability = place.get("capability")
+        if error is None and self.allow and isinstance(capability, dict) and capability.get("enforceable") is False:
+            return odd("it allows, and says that nothing may happen by it")
         if error is None and self.allow and place.get("required_obligations") is not None:
             return odd("it allows, and names obligations it required in vain")
         return error
