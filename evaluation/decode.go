@@ -88,6 +88,8 @@ func native(o Object) (Request, error) {
 		},
 		Context: r.optional(o, "context"),
 	}
+	options, _ := o.Get("options")
+	r.want(!has(options.Object(), "unknown"), "the native shape decides, and does not say what is possible; ask /access/v1/evaluation", "options", "unknown")
 	q.Subject.Properties = actor.Without(func(name string) bool { return name == "actor_type" || name == "actor_id" })
 	r.optional(resource, "resource", "labels")
 	q.Resource.Properties = resource.only("labels")

@@ -51,7 +51,7 @@ type Found struct {
 func DecodeSearch(kind SearchKind, body []byte, tenant string, limits Limits) (Search, error) {
 	return decode(body, limits, func(r *reader, o Object) Search {
 		s := Search{Kind: kind, Page: r.page(o)}
-		q := Request{Tenant: cmp.Or(tenant, DefaultTenant), Context: r.optional(o, "context")}
+		q := Request{Tenant: cmp.Or(tenant, DefaultTenant), Context: r.optional(o, "context"), Unknown: r.unknown(r.optional(o, "options"), "options")}
 		q.Subject = r.entity(o, kind == SubjectSearch, "subject")
 		q.Resource = r.entity(o, kind == ResourceSearch, "resource")
 		if kind != ActionSearch {

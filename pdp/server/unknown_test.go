@@ -212,11 +212,11 @@ func TestPossibleNeedsSearch(t *testing.T) {
 			t.Errorf("%s: got %d %s, want %d %s", name, status, got, tt.want, tt.says)
 		}
 	}
-	// The native shape has no options: the member is ignored, as any that it does not know.
+	// The native shape decides, and a search lists permits.
 	body := strings.TrimSuffix(tool("push", push), "}") + "," + lists + "}"
-	if got := c.asks("pep", body, "X-Approval", "none"); !got.Allow || !got.Obligations["approval_required"] {
-		t.Errorf("native: got %+v", got)
-	}
+	c.reply("pep", "POST", "/v1/authorize", body).is(t, "native", 400, `"pointer":"/options/unknown"`)
+	search := `{"subject":{"type":"agent"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"push"},` + lists + `}`
+	c.reply("searcher", "POST", "/access/v1/search/subject", search).is(t, "a search", 400, `"pointer":"/options/unknown"`)
 	if steps, _ := c.log(); slices.Contains(steps, "requested") {
 		t.Errorf("something was filed: %v", steps)
 	}
