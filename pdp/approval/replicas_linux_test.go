@@ -128,10 +128,14 @@ func (r *replica) open() {
 	o.Verify = func(p approval.Proof) (approval.Step, error) { return steps.Verify(p.Line, p.Proof, p.Origin) }
 	o.Origin = l.Origin()
 	o.OnError = r.scene.saw
-	engine := etcd.New(etcd.Options{Client: client, Prefix: r.scene.prefix, Errors: approval.Known, Timeout: oneCall})
-	o.Engine = engine
-	s, err := approval.Open("", o)
-	must(t, err)
+	var engine *etcd.Engine
+	var s *approval.Store
+	etcdtest.Succeeds(t, "it opens, once etcd answers in time", func() error {
+		engine = etcd.New(etcd.Options{Client: client, Prefix: r.scene.prefix, Errors: approval.Known, Timeout: oneCall})
+		o.Engine = engine
+		s, err = approval.Open("", o)
+		return err
+	})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.client, r.engine, r.log, r.store, r.ended = client, engine, l, s, false

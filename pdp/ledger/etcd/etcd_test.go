@@ -228,8 +228,8 @@ func TestRestored(t *testing.T) {
 	_, err := both[0].Write(ledger.Transaction{Puts: map[string][]byte{"key": []byte("1")}})
 	must(t, err)
 	cluster, revision := both[0].History.Known()
-	later := etcd.New(etcd.Options{Client: client, Prefix: prefix, Errors: known, History: etcd.NewHistory(cluster, revision+1_000_000_000)})
-	other := etcd.New(etcd.Options{Client: client, Prefix: prefix, Errors: known, History: etcd.NewHistory(cluster+1, 1)})
+	later := etcd.New(etcd.Options{Client: client, Prefix: prefix, Errors: known, Timeout: etcdtest.Patience, History: etcd.NewHistory(cluster, revision+1_000_000_000)})
+	other := etcd.New(etcd.Options{Client: client, Prefix: prefix, Errors: known, Timeout: etcdtest.Patience, History: etcd.NewHistory(cluster+1, 1)})
 	for _, e := range []*etcd.Engine{later, other} {
 		for range 2 {
 			if err := e.Open(); !errors.Is(err, known.Unavailable) || !errors.Is(err, etcd.ErrRestored) || !e.History.Restored() {
@@ -251,7 +251,7 @@ func TestRestoredAhead(t *testing.T) {
 		client, err := etcdtest.Dial(members.Client().Endpoints()...)
 		must(t, err)
 		t.Cleanup(func() { _ = client.Close() })
-		e := etcd.New(etcd.Options{Client: client, Prefix: prefix, Errors: known})
+		e := etcd.New(etcd.Options{Client: client, Prefix: prefix, Errors: known, Timeout: etcdtest.Patience})
 		must(t, e.Open())
 		t.Cleanup(func() { _ = e.Close() })
 		return e
@@ -305,7 +305,7 @@ func TestRestoredAndWrittenOn(t *testing.T) {
 		client, err := etcdtest.Dial(of[writer].Endpoints()...)
 		must(t, err)
 		t.Cleanup(func() { _ = client.Close() })
-		e := etcd.New(etcd.Options{Client: client, Prefix: prefix, Errors: known})
+		e := etcd.New(etcd.Options{Client: client, Prefix: prefix, Errors: known, Timeout: etcdtest.Patience})
 		e.History.Write(writer)
 		must(t, e.Open())
 		t.Cleanup(func() { _ = e.Close() })
@@ -447,7 +447,7 @@ func TestMinorityComparesNothing(t *testing.T) {
 	client, err := etcdtest.Dial(c.Client().Endpoints()[leader])
 	must(t, err)
 	t.Cleanup(func() { _ = client.Close() })
-	options := etcd.Options{Client: client, Prefix: "/cut/", Errors: known}
+	options := etcd.Options{Client: client, Prefix: "/cut/", Errors: known, Timeout: etcdtest.Patience}
 	revision, err := etcd.New(options).Write(ledger.Transaction{Puts: map[string][]byte{"a": {1}}})
 	must(t, err)
 	c.Isolate(leader)
