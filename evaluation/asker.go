@@ -5,6 +5,9 @@ package evaluation
 type Asker struct {
 	// Name is context.pdp.caller to policies; "" is an unknown caller.
 	Name string
+	// Principal is whom the caller is authenticated as, by the name that policies have; the zero value if that is nobody. Whoever
+	// it is decides about no approval that the caller asks for.
+	Principal Ref
 	// Registered is set if the caller's registration declares obligation types: those in
 	// Obligations, which may be none. Then a request cannot declare others.
 	Registered  bool

@@ -56,6 +56,8 @@ type ApprovalRequest struct {
 	Tenant string   `json:"tenant"`
 	// Caller is the PEP that asks, and the only one that may go by the answer.
 	Caller string `json:"caller"`
+	// Principal is whom the caller was authenticated as, as policies name it.
+	Principal evaluation.Ref `json:"principal,omitzero"`
 	// Decision is the id of the record of the decision that waits.
 	Decision string `json:"decision"`
 	// Bundle is the digest of the policies that asked.
@@ -178,6 +180,11 @@ func (v Statement) Way() evaluation.Way {
 		return evaluation.Way{Via: evaluation.ViaAPI}
 	}
 	return evaluation.Way{Via: v.Via, Gateway: v.Gateway, Client: v.Client}
+}
+
+// by reports whether one of some votes is of the same name.
+func (v Vote) by(votes []Vote) bool {
+	return slices.ContainsFunc(votes, func(one Vote) bool { return one.By == v.By })
 }
 
 // isOfOne reports whether the person of a vote is one of those of other votes. A credential has one

@@ -614,7 +614,8 @@ func TestSelfApproval(t *testing.T) {
 	c.says("helper", own, "decision", yes, 403) // who asked sees it, and has no say
 	own = c.asks("both", tool("push", push)).Approval.ID
 	c.says("both", own, "decision", yes, 403) // whoever has the credential that asked
-	c.says("zoe", own, "decision", yes, 200)
+	c.says("zoe", own, "decision", yes, 404)  // nor whom that credential is of, by another
+	c.says("noah", own, "decision", yes, 200)
 	id := c.asks("pep", as("bot", "agent", `"on_behalf_of":[{"type":"user","id":"eve"}]`)).Approval.ID
 	c.says("mia", id, "decision", `{"decision":"delegate","reason":"away","to":"user::\"eve\""}`, 400)
 	c.says("mia", id, "decision", `{"decision":"delegate","reason":"away","to":"user::\"mia\""}`, 400)
@@ -775,6 +776,17 @@ func TestApprovalUnderOtherPolicies(t *testing.T) {
 	under("a.cedar", `forbid(principal == user::"mia", action == Action::"approval.decide", resource);`)
 	c.says("noah", id, "decision", yes, 200).is(t, "who may decide no more still counts", "pending")
 	c.says("zoe", id, "decision", yes, 200).is(t, "the answer", "approved")
+	c.revoke("zoe")
+	c.asks("pep", tool("stop", again)).stands(t, "without zoe only noah is left", "pending")
+	// Nobody names a person whom a policy forbids to decide.
+	toEve := `{"decision":"delegate","reason":"away","to":"user::\"eve\""}`
+	under()
+	id = c.asks("pep", tool("push", push)).Approval.ID
+	c.says("mia", id, "decision", toEve, 200)
+	under("a.cedar", `forbid(principal == user::"eve", action, resource);`)
+	c.says("eve", id, "decision", yes, 404)
+	id = c.asks("pep", tool("push", `"arguments":{"branch":"other"}`)).Approval.ID
+	c.says("mia", id, "decision", toEve, 400)
 }
 
 // Each limit of what waits is that of the configuration.

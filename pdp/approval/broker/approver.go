@@ -137,7 +137,8 @@ func (v *approver) voted(a approval.Approval) bool {
 }
 
 // may says whether a person may decide: because the policies let them, and they named no other person in their place;
-// or because a person whom the policies let named them, by a credential that is in force, and could vote as they do.
+// or because a person whom the policies let named them, by a credential that is in force, and could vote as they do. Whom a
+// policy forbids to decide nobody can name.
 // No person decides about their own request.
 func (v *approver) may(ctx context.Context, a approval.Approval, who voter) (s standing, err error) {
 	review, err := v.review(ctx, a, who)
@@ -156,7 +157,7 @@ func (v *approver) may(ctx context.Context, a approval.Approval, who voter) (s s
 		if vote.Caller == who.caller || v.same(a.Tenant, vote.By, who.person.String()) {
 			return standing{}, nil
 		}
-		if vote.To == who.person.String() && !s.decides {
+		if vote.To == who.person.String() && review.Unsaid {
 			lets, err := v.letsInPlace(ctx, a, by, who.way)
 			if err != nil {
 				return standing{}, err
@@ -207,7 +208,8 @@ func reviewed(a approval.Approval) pdp.Reviewed {
 		Asker:    a.Caller,
 		Person:   a.Person,
 
-		SameClient: a.Terms.SameClient,
+		AskerPrincipal: a.Principal,
+		SameClient:     a.Terms.SameClient,
 	}
 }
 

@@ -219,6 +219,7 @@ func (b *Broker) approvalRequest(
 		Digest:     digest,
 		Tenant:     r.Tenant,
 		Caller:     w.Call.Asker.Name,
+		Principal:  w.Call.Asker.Principal,
 		Decision:   w.Decision,
 		Bundle:     w.Bundle,
 		Obligation: w.Obligation.ID,

@@ -102,6 +102,9 @@ func (s *Seen) delegate(ctx context.Context, to string) (string, error) {
 	if review.Own || s.same(person.String(), s.by.caller.Principal.String()) {
 		return "", evaluation.Malformed("this is yourself, or one of those who ask", "name another person", "to")
 	}
+	if !review.May && !review.Unsaid {
+		return "", evaluation.Malformed("the policies forbid this person to decide", "name another person", "to")
+	}
 	return person.String(), nil
 }
 

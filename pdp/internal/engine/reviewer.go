@@ -26,6 +26,8 @@ type Reviewed struct {
 	// Asker is the caller that asked. A person who authenticates as this caller counts as the
 	// requester.
 	Asker string
+	// AskerPrincipal is whom this caller was authenticated as, the zero value if that was nobody.
+	AskerPrincipal evaluation.Ref
 	// Person is for whom the caller asked, as [evaluation.Request.Person] names persons; "" if the
 	// request named none.
 	Person string
@@ -89,7 +91,9 @@ func (r *Reviewer) Now() time.Time { return r.inquiry.Now }
 type Review struct {
 	// May is set if the person may decide by this way. Own is set if the person may not, because the
 	// request is the person's own, or that of the client which brings the vote.
-	May, Own    bool
+	May, Own bool
+	// Unsaid is set if no policy permits or forbids it. Then the person may vote in the place of another one.
+	Unsaid      bool
 	Determining []string
 	Bundle      string
 }
@@ -111,6 +115,7 @@ func (r *Reviewer) Review(ctx context.Context, a Reviewed) (Review, error) {
 	var d evaluation.Decision
 	err = r.inquiry.Decide(ctx, &w, &d)
 	out.May = err == nil && d.Allow && len(d.Obligations) == 0 // nobody here could discharge an obligation
+	out.Unsaid = err == nil && !d.Allow && len(d.Determining) == 0 && d.Reason == ""
 	out.Determining = d.Determining
 	return out, err
 }
@@ -235,7 +240,7 @@ func propertiesOf(b *bundle.Bundle, a *Reviewed) (evaluation.Object, error) {
 
 func reference(r evaluation.Ref) map[string]any { return map[string]any{"type": r.Type, "id": r.ID} }
 
-// ownRequest reports whether a person is one of the requesters, or gets what is handed on. It compares all names of the
+// ownRequest reports whether a person is one of the requesters, or has sent the request, or gets what is handed on. It compares all names of the
 // person with all names of these. If an identity cannot be resolved, it is treated as
 // the same person (fail safe).
 func ownRequest(b *bundle.Bundle, s *bundle.Store, person types.EntityUID, a *Reviewed) bool {
@@ -249,6 +254,9 @@ func ownRequest(b *bundle.Bundle, s *bundle.Store, person types.EntityUID, a *Re
 		if ref != nil && !asking.AddRef(&b.Config, *ref) {
 			return true
 		}
+	}
+	if p := a.AskerPrincipal; p != (evaluation.Ref{}) {
+		asking.Add(types.NewEntityUID(types.EntityType(p.Type), types.String(p.ID)))
 	}
 	switch {
 	case a.Agent == nil:

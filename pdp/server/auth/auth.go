@@ -92,6 +92,7 @@ func (c Caller) May(p Permission) bool {
 func (c Caller) Asker() evaluation.Asker {
 	return evaluation.Asker{
 		Name:        c.Name,
+		Principal:   evaluation.Ref(c.Principal),
 		Registered:  c.Registered,
 		Obligations: c.Obligations,
 		Audiences:   c.Audiences,
