@@ -22,7 +22,7 @@ func (s *Server) openCallers(ctx context.Context, approvalKey []byte) error {
 	if first.callers != nil {
 		return nil
 	}
-	known := &auth.Authenticator{}
+	known := &auth.Authenticator{Trusts: s.listeners.trusts}
 	if s.config.Data != "" {
 		keys, err := s.openAPIKeys(ctx, approvalKey)
 		if err != nil {
@@ -76,7 +76,7 @@ func sharedKeys(c *cluster.Cluster, key []byte, stale time.Duration, now func() 
 // newAuthenticator knows the callers that a configuration names, and the API keys of the one before. What was known of
 // the keys of an issuer stays known.
 func newAuthenticator(config Config, before *auth.Authenticator) (known *auth.Authenticator, err error) {
-	known = &auth.Authenticator{Keys: before.Keys}
+	known = &auth.Authenticator{Keys: before.Keys, Trusts: before.Trusts}
 	options := auth.JWTOptions{Now: config.Program.PDP.Now, Logger: config.Program.Logger, Before: before.JWT}
 	if issuers := config.Auth.JWT; len(issuers) > 0 {
 		if known.JWT, err = auth.NewJWT(issuers, options); err != nil {

@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -176,6 +177,11 @@ func (l *listeners) loadCertificates() (err error) {
 		l.certificates.Now = l.config.Program.PDP.Now
 	}
 	return err
+}
+
+// trusts reports whether the authority of a client's certificate still counts.
+func (l *listeners) trusts(state *tls.ConnectionState) bool {
+	return l.certificates == nil || l.certificates.Trusts(state)
 }
 
 // open opens the address for everybody, and that of the console.

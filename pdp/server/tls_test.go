@@ -4,9 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"sync"
@@ -195,6 +197,35 @@ func TestClientCAReload(t *testing.T) {
 	must(t, err)
 	must(t, os.WriteFile(ours.File, other, 0o600))
 	eventually(t, "the old authority is no longer trusted", func() bool { return !strings.HasPrefix(ask(), "HTTP") })
+}
+
+// An authority that is taken away lets nobody in by a connection of before, either.
+func TestClientCAEndsOnOpenConnections(t *testing.T) {
+	t.Parallel()
+	ours, now := pdptest.NewAuthority(t), clock.At(pdptest.Now)
+	s := pdptest.Start(t, bundle(t), withTLS(ours), func(c *server.Config) {
+		c.TLS.ClientCAFile, c.Program.PDP.Now = ours.File, now.Now
+		c.Auth.MTLS = []auth.MTLSRule{{SAN: "pep.example", Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide}}}}
+	})
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ours.Pool, Certificates: []tls.Certificate{ours.Client("pep.example")}}}
+	t.Cleanup(transport.CloseIdleConnections)
+	ask := func() int {
+		now.Advance(time.Second) // files are looked at again
+		r, err := (&http.Client{Transport: transport}).Post("https://"+s.Addr()+evaluationPath, "application/json", strings.NewReader(readQuestion))
+		must(t, err) // a connection of now is refused
+		_, err = io.Copy(io.Discard, r.Body)
+		must(t, errors.Join(err, r.Body.Close()))
+		return r.StatusCode
+	}
+	if got := ask(); got != http.StatusOK {
+		t.Fatalf("got %d", got)
+	}
+	other, err := os.ReadFile(pdptest.NewAuthority(t).File)
+	must(t, err)
+	must(t, os.WriteFile(ours.File, other, 0o600))
+	if got := ask(); got != http.StatusUnauthorized {
+		t.Errorf("after its authority was taken away: got %d", got)
+	}
 }
 
 func TestTLSFilesThatCannotBeUsed(t *testing.T) {

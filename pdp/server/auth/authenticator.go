@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"crypto/tls"
 	"encoding/base64"
 	"net/http"
 	"slices"
@@ -13,6 +14,8 @@ type Authenticator struct {
 	Keys *Keys
 	JWT  *JWT
 	MTLS *MTLS
+	// Trusts reports whether the authority of a client's certificate still counts, of a connection that may be old.
+	Trusts func(*tls.ConnectionState) bool
 	// Console verifies logins to the console by an issuer.
 	Console *Console
 }
@@ -53,6 +56,9 @@ func (a *Authenticator) authorization(r *http.Request) (Caller, error) {
 		return a.header(r, headers[0])
 	case a.MTLS != nil && r.TLS != nil && len(r.TLS.PeerCertificates) > 0:
 		caller, err := a.MTLS.Verify(r.TLS)
+		if err == nil && a.Trusts != nil && !a.Trusts(r.TLS) {
+			caller, err = Caller{}, invalid("the authority of the client certificate does not count any more; get a certificate of one that does")
+		}
 		return as(ByCertificate, caller, err)
 	}
 	return Caller{}, missing()

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"policy-service/pdp/plainfile"
+	"slices"
 )
 
 // TLSFiles are the files that TLS is made from, and the oldest version it speaks.
@@ -164,6 +165,16 @@ func (c *Certificates) now() *tls.Config {
 	c.current = config
 	c.logInForce()
 	return config
+}
+
+// Trusts reports whether an authority that clients may have now has signed for the client of a connection: the connection may
+// have begun when others counted.
+func (c *Certificates) Trusts(state *tls.ConnectionState) bool {
+	now := x509.VerifyOptions{Roots: c.now().ClientCAs, CurrentTime: c.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}
+	return now.Roots != nil && slices.ContainsFunc(state.VerifiedChains, func(chain []*x509.Certificate) bool {
+		_, err := chain[len(chain)-1].Verify(now) // one of the authorities itself is compared, and no more
+		return err == nil
+	})
 }
 
 func (c *Certificates) logInForce() {
