@@ -77,8 +77,7 @@ function add(a: Answer, place: JsonObject): Failure | undefined {
 	if (present(place.error)) return itemFailure(place.error);
 	if (wanted.failure || !a.allow) return wanted.failure;
 	if (a.possible !== undefined) return odd("it allows, and says what is possible");
-	if (isObject(place.capability) && place.capability.enforceable === false)
-		return odd("it allows, and says that nothing may happen by it");
+	if (isObject(place.capability) && place.capability.enforceable === false) return odd("it allows, and says that nothing may happen by it");
 	if (present(place.required_obligations)) return odd("it allows, and names obligations it required in vain");
 	return undefined;
 }
