@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -98,6 +99,9 @@ func (x exchange) showPages(v jsontext.Value) (jsontext.Value, *answer.Answer) {
 type sealedState struct {
 	// Theirs is the server's own requestState, nil if the server gave none.
 	Theirs jsontext.Value `json:"theirs,omitzero"`
+	// Asked are the keys of the requests that the client got with this state. A server gets no other answers: what it may not
+	// ask, a client may not tell it unasked.
+	Asked []string `json:"asked,omitzero"`
 	// Held names a held answer of this process.
 	Held string `json:"held,omitzero"`
 	// Continues is set if the permit rests on an approval that is already spent.
@@ -120,12 +124,15 @@ func (x exchange) binding() []byte {
 
 // requireInput is the response that asks a client of the modern era for the input that the server asks for. The state is
 // sealed: it is valid for this request of this principal alone. The keys are the server's, as clients expect, and none is a key
-// of the gateway: those are sealed, so that no answer to a server can pass for an answer to the gateway.
+// of the gateway: those are sealed, so that no answer to a server can pass for an answer to the gateway. There is a state also
+// where the server gave none, because it has the keys.
 func (x exchange) requireInput(in inputs) *answer.Answer {
 	result := in.result
+	var asked []string
 	if len(in.requests) > 0 {
 		requests := rpc.Collect(func(yield func(string, jsontext.Value) bool) {
 			for _, i := range in.requests {
+				asked = append(asked, i.key)
 				if !yield(i.key, people.InputRequest(era.Asked(i.request, era.Modern, ""))) {
 					return
 				}
@@ -134,8 +141,8 @@ func (x exchange) requireInput(in inputs) *answer.Answer {
 		result = result.With("inputRequests", requests.Value())
 	}
 	serverState, continues := result.Get("requestState"), continuationOf(x.permit).Continues
-	if serverState != nil || continues != nil {
-		state, err := x.sealState(sealedState{Theirs: serverState})
+	if serverState != nil || continues != nil || len(asked) > 0 {
+		state, err := x.sealState(sealedState{Theirs: serverState, Asked: asked})
 		if err != nil {
 			return answer.Internal(err)
 		}
@@ -206,8 +213,8 @@ func continuationOf(p *ask.Permit) (a ask.Answered) {
 	return a
 }
 
-// resumedParams returns the params with the client's answers and state in the form of the server. It forwards answers only to a
-// server that may ask.
+// resumedParams returns the params with the client's answers and state in the form of the server. It forwards only answers to
+// what was asked.
 func (x exchange) resumedParams() (params rpc.Object, h *heldAnswer, refused *answer.Answer) {
 	params = x.Params.Without(func(name string) bool { return name == "inputResponses" || name == "requestState" })
 	if !x.followUp.forServer() {
@@ -222,12 +229,11 @@ func (x exchange) resumedParams() (params rpc.Object, h *heldAnswer, refused *an
 	if state.Theirs != nil {
 		params = params.With("requestState", state.Theirs)
 	}
-	if x.Params.Get("inputResponses") == nil || !x.link.Server.Asks.Any() { // a server that may ask nothing gets no answers
+	if x.Params.Get("inputResponses") == nil || len(state.Asked) == 0 {
 		return params, h, nil
 	}
-	binding := x.binding()
 	forwarded := answers.Map(func(key string, v jsontext.Value) jsontext.Value {
-		if x.g.isGatewayKey(binding, key) && h == nil {
+		if !slices.Contains(state.Asked, key) {
 			return nil
 		}
 		return x.g.serverAnswer(v)
@@ -235,7 +241,7 @@ func (x exchange) resumedParams() (params rpc.Object, h *heldAnswer, refused *an
 	return params.With("inputResponses", forwarded.Value()), h, nil
 }
 
-// isGatewayKey reports whether the key of an answer was made by this gateway, or by another one with the same sealing keys.
+// isGatewayKey reports whether a key was made by this gateway, or by another one with the same sealing keys.
 func (g *Flow) isGatewayKey(binding []byte, key string) bool {
 	_, relayed := g.o.Ring.Open(seal.RequestID, binding, key)
 	_, approving := g.o.Ring.Open(seal.Approval, binding, key)
@@ -419,7 +425,7 @@ func (x exchange) wait(r *relay, shown rpc.Message, asked rpc.ID) (jsontext.Valu
 		return nil, err
 	}
 	id := rand.Text()
-	state, err := x.sealState(sealedState{Held: id})
+	state, err := x.sealState(sealedState{Held: id, Asked: []string{key}})
 	if err != nil {
 		return nil, err
 	}
@@ -447,7 +453,7 @@ func (x exchange) resumeHeld(ctx context.Context, h *heldAnswer, params rpc.Obje
 		if continuationOf(x.permit).Continues == nil {
 			return again, nil
 		}
-		state, err := x.sealState(sealedState{Held: x.followUp.state.Held}) // each time ends one round of the approval
+		state, err := x.sealState(x.followUp.state) // each time ends one round of the approval
 		if err != nil {
 			return again, answer.Internal(err)
 		}

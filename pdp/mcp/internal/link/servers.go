@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -156,9 +155,6 @@ type Relays struct {
 	// Hosts are the hosts of the pages that a server may ask a person to open.
 	Hosts []string
 }
-
-// Any reports whether the server may send any request to clients.
-func (r Relays) Any() bool { return slices.Contains(slices.Collect(maps.Values(r.May)), true) }
 
 // With one server, clients use the server's own names. With several, a name for clients is the server's name, [between], and
 // the server's own name for the thing. A server's name contains no [between] and does not end with half of one. So the
