@@ -299,7 +299,7 @@ func (l *Listener) Join(ctx context.Context) (agreed Wants, err error) {
 	case s.Era() == era.Modern:
 		w = w.and(agreed)
 	default:
-		if err := l.link.sendSubscriptions(ctx, l.by, "resources/subscribe", first); err != nil {
+		if err := l.link.sendSubscriptions(ctx, l.by, first); err != nil {
 			return agreed, err
 		}
 	}
@@ -355,7 +355,7 @@ func (l *Listener) Rejoin(ctx context.Context) (agreed Wants, err error) {
 	return agreed, err
 }
 
-// unwant ends the subscriptions of resources that no other listener wants.
+// unwant ends the subscriptions of resources that no other listener wants. Without a session there are none, and none is opened.
 func (l *Link) unwant(by Listening, uris []string) {
 	_, last, _, _ := l.Want(uris, false)
 	if len(last) == 0 {
@@ -364,17 +364,24 @@ func (l *Link) unwant(by Listening, uris []string) {
 	l.of.doors.Background(func() { // because its client has left
 		ctx, cancel := context.WithTimeout(l.of.doors.Context, listTimeout)
 		defer cancel()
-		if s, err := l.Open(ctx, by.Who); err == nil && s.Era() == era.Legacy {
-			_ = l.sendSubscriptions(ctx, by, "resources/unsubscribe", last)
+		s, _ := l.Current()
+		if s == nil || s.Era() != era.Legacy {
+			return
+		}
+		for _, uri := range last {
+			r := upstream.Request{Method: "resources/unsubscribe", Params: rpc.Object{}.With("uri", rpc.String(uri)), Token: by.Who.Token, Expires: by.Who.Expires}
+			if l.roundTrip(ctx, s, r) != nil {
+				return
+			}
 		}
 	})
 }
 
-// sendSubscriptions subscribes to resources of a server of the legacy era, or unsubscribes from them.
-func (l *Link) sendSubscriptions(ctx context.Context, by Listening, method string, uris []string) error {
+// sendSubscriptions subscribes to resources of a server of the legacy era.
+func (l *Link) sendSubscriptions(ctx context.Context, by Listening, uris []string) error {
 	for _, uri := range uris {
 		params := rpc.Object{}.With("uri", rpc.String(uri))
-		if _, _, err := l.Request(ctx, by.Who, by.Client, method, params); err != nil {
+		if _, _, err := l.Request(ctx, by.Who, by.Client, "resources/subscribe", params); err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
 )
@@ -17,7 +18,6 @@ import (
 // subscription when another of the same process ends. The first receiver starts it, and it lasts as long as its link.
 type serverEvents struct {
 	link *Link
-	by   Listening // the principal and client that started it
 	over chan struct{}
 	// The reason of its end, set before over is closed: the server's error, or ours. Neither is set if the server ended the
 	// stream without an error.
@@ -26,7 +26,8 @@ type serverEvents struct {
 	err     error
 
 	// The lock of the link guards the rest.
-	acknowledged int // the version of the subscriptions that the server has confirmed
+	by           Listening // the newest listener; streams are opened by its token, because those before may have expired
+	acknowledged int       // the version of the subscriptions that the server has confirmed
 	agreed       Wants
 	step         chan struct{} // closed when acknowledged has changed
 }
@@ -44,11 +45,12 @@ type receiver struct {
 	answer func(ctx context.Context, s upstream.Session, m rpc.Message)
 }
 
-// startEvents returns the serverEvents of the link, and starts them if there are none.
+// startEvents returns the serverEvents of the link, and starts them if there are none. From now on they go on for this listener.
 func (l *Link) startEvents(by Listening) *serverEvents {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.events != nil {
+		l.events.by = by
 		return l.events
 	}
 	e := &serverEvents{link: l, by: by, over: make(chan struct{}), step: make(chan struct{}), acknowledged: -1}
@@ -65,6 +67,13 @@ func (l *Link) startEvents(by Listening) *serverEvents {
 	}
 	l.events, l.stopEvents = e, cancel
 	return e
+}
+
+// listener returns the listener for which streams are opened.
+func (e *serverEvents) listener() Listening {
+	e.link.mu.Lock()
+	defer e.link.mu.Unlock()
+	return e.by
 }
 
 // Agrees waits until the server has confirmed a version of the subscriptions.
@@ -234,10 +243,14 @@ func (e *serverEvents) open(ctx context.Context, uris []string) (upstream.Sessio
 }
 
 func (e *serverEvents) openOnce(ctx context.Context, uris []string) (upstream.Session, upstream.Stream, error) {
-	if err := e.by.MayOpen(ctx); err != nil {
+	by := e.listener()
+	if ends := by.Who.Expires; !ends.IsZero() && !e.link.of.o.Now().Before(ends) { // the next listener starts other serverEvents
+		return nil, nil, &upstream.Error{NotSent: true, Detail: "nobody listens any more whose token is valid", Err: identity.ErrExpired}
+	}
+	if err := by.MayOpen(ctx); err != nil {
 		return nil, nil, err
 	}
-	s, err := e.link.Open(ctx, e.by.Who)
+	s, err := e.link.Open(ctx, by.Who)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -247,14 +260,14 @@ func (e *serverEvents) openOnce(ctx context.Context, uris []string) (upstream.Se
 	}
 	if s == e.session {
 		// A server that answers this has noticed the end of the stream before.
-		if _, _, err := e.link.Request(ctx, e.by.Who, e.by.Client, "server/discover", rpc.Object{}); err != nil {
+		if _, _, err := e.link.Request(ctx, by.Who, by.Client, "server/discover", rpc.Object{}); err != nil {
 			return nil, nil, err
 		}
 	}
 	all := Wants{tools: true, prompts: true, resources: true, URIs: uris}
 	params := rpc.Object{}.With("notifications", all.Object().Value())
-	return e.link.Send(ctx, e.by.Who, func(s upstream.Session) upstream.Request {
-		return upstream.Request{Method: "subscriptions/listen", Params: e.link.Outgoing(s, e.by.Client, params)}
+	return e.link.Send(ctx, by.Who, func(s upstream.Session) upstream.Request {
+		return upstream.Request{Method: "subscriptions/listen", Params: e.link.Outgoing(s, by.Client, params)}
 	})
 }
 
@@ -265,7 +278,7 @@ func (e *serverEvents) dispatch(ctx context.Context, m rpc.Message) {
 		if answer := e.link.answerer(); answer != nil {
 			answer(ctx, e.session, m)
 		} else {
-			e.link.NotPassed(ctx, e.session, m, e.by.Client.Era, &Unasked{Why: "nobody listens who can answer now"})
+			e.link.NotPassed(ctx, e.session, m, e.listener().Client.Era, &Unasked{Why: "nobody listens who can answer now"})
 		}
 	case IsChange(m.Method) || m.Method == "notifications/message":
 		e.link.Publish(Notification{e.link.Signed(m), e.session.Era()})

@@ -3,6 +3,8 @@ package link
 import (
 	"context"
 	"errors"
+	"io"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
 )
@@ -137,5 +140,120 @@ func TestListenJoinsLate(t *testing.T) {
 	l.End()
 	if _, err := l.Join(t.Context()); err == nil || l.wanted {
 		t.Errorf("it joins: %v", err)
+	}
+}
+
+// noting is a server of the modern era that notes what it gets, and by whose token. Its subscriptions last until they are ended.
+type noting struct {
+	upstream.Session
+	got chan string
+}
+
+func (n noting) Close()                 {}
+func (n noting) Era() era.Era           { return era.Modern }
+func (n noting) Server() jsontext.Value { return jsontext.Value(`{}`) }
+
+func (n noting) Send(ctx context.Context, r upstream.Request) (upstream.Stream, error) {
+	n.got <- r.Method + " by " + r.Token
+	says := make(chan rpc.Message, 1)
+	if r.Method == "subscriptions/listen" {
+		says <- rpc.Message{Method: Acknowledged}
+	} else {
+		says <- rpc.Answer(rpc.ID{}, jsontext.Value(`{"supportedVersions":["2026-07-28"],"capabilities":{},"ttlMs":0,"cacheScope":"private"}`))
+	}
+	return said{ctx, says}, nil
+}
+
+// said is a stream of messages that ends with a context.
+type said struct {
+	ctx  context.Context
+	says chan rpc.Message
+}
+
+func (s said) Close() {}
+
+func (s said) Next() (rpc.Message, error) {
+	select {
+	case m := <-s.says:
+		return m, nil
+	case <-s.ctx.Done():
+		return rpc.Message{}, io.EOF
+	}
+}
+
+// A stream that outlasts those who began it is opened again for whoever listens now: the token of the others may have ended, and
+// what they may do is decided no more.
+func TestStreamsAreOpenedForWhoListensNow(t *testing.T) {
+	server := noting{got: make(chan string, 9)}
+	l := bare(opens{Session: server})
+	defer l.of.doors.Close()
+	defer l.close()
+	decided := make(chan string, 9)
+	by := func(token string) Listening {
+		return Listening{Who: &identity.Principal{Key: "k", Token: token}, Client: Client{Era: era.Modern}, MayOpen: func(context.Context) error {
+			decided <- token
+			return nil
+		}}
+	}
+	if err := l.Agrees(t.Context(), by("old"), 0); err != nil {
+		t.Fatal(err)
+	}
+	_, _, version, _ := l.Want([]string{"mem://a"}, true)
+	if err := l.Agrees(t.Context(), by("old"), version); err != nil {
+		t.Fatal(err)
+	}
+	l.startEvents(by("new"))
+	_, _, version, _ = l.Want([]string{"mem://b"}, true)
+	if err := l.Agrees(t.Context(), by("new"), version); err != nil {
+		t.Fatal(err)
+	}
+	close(server.got)
+	close(decided)
+	const find, listen = "server/discover by ", "subscriptions/listen by "
+	want := []string{listen + "old", find + "old", listen + "old", find + "new", listen + "new"}
+	if got := drained(server.got); !slices.Equal(got, want) {
+		t.Errorf("the server gets %q, not %q", got, want)
+	}
+	if got := drained(decided); !slices.Equal(got, []string{"old", "old", "new"}) {
+		t.Errorf("it is decided about %q", got)
+	}
+}
+
+func drained(c <-chan string) (all []string) {
+	for one := range c {
+		all = append(all, one)
+	}
+	return all
+}
+
+// opening is a server that counts its sessions.
+type opening struct {
+	opens
+	times *atomic.Int64
+}
+
+func (o opening) Open(ctx context.Context, c upstream.Client) (upstream.Session, error) {
+	o.times.Add(1)
+	return o.opens.Open(ctx, c)
+}
+
+// Nothing is opened by a token that has ended, and nothing merely to end subscriptions, which a server without a session does
+// not have.
+func TestNothingIsOpenedForNobody(t *testing.T) {
+	times := new(atomic.Int64)
+	l := bare(opening{opens{Session: noting{got: make(chan string, 9)}}, times})
+	gone := anybody
+	gone.Who = &identity.Principal{Key: "k", Expires: time.Now().Add(-time.Second)}
+	if err := l.Agrees(t.Context(), gone, 0); !errors.Is(err, identity.ErrExpired) {
+		t.Errorf("a token that has ended gives %v", err)
+	}
+	if n := times.Load(); n > 0 {
+		t.Errorf("%d sessions are opened by it", n)
+	}
+	l.Want([]string{"mem://a"}, true)
+	l.unwant(anybody, []string{"mem://a"})
+	l.of.doors.Close()
+	if n := times.Load(); n > 0 {
+		t.Errorf("%d sessions are opened to end a subscription", n)
 	}
 }
