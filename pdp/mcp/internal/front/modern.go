@@ -105,11 +105,13 @@ func (r *usedReach) account() string { return r.Account }
 
 func (r *usedReach) lastUse() (last time.Time, unused bool) { return r.last, r.by == 0 }
 
-// idle removes the reaches that have been unused for longer than reachIdle, and returns how to close them.
+// idle removes the reaches that have been unused for longer than reachIdle, and returns how to close them. All drop old lists of
+// tools.
 func (t *reaches) idle(now time.Time) (idle []func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for k, r := range t.all {
+		r.Sweep(now)
 		if r.by == 0 && now.Sub(r.last) > reachIdle {
 			idle = append(idle, r.Close)
 			delete(t.all, k)

@@ -216,11 +216,12 @@ func (t *sessions) end(s *session) {
 }
 
 // idle removes the sessions that have been unused for longer than most, and returns how to close them. Of sessions that are not
-// busy it also returns how to stop the server programs that need not run.
+// busy it also returns how to stop the server programs that need not run. All drop old lists of tools.
 func (t *sessions) idle(now time.Time, most time.Duration) (idle []func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for id, s := range t.all {
+		s.reach.Sweep(now)
 		last, unused := s.lastUse()
 		switch {
 		case s.reach.Stale() != nil && !s.flights.Any(): // its stream ends, and no other one begins

@@ -4,9 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
+	"weak"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/mcp/internal/doors"
 	"policy-service/pdp/mcp/internal/era"
@@ -110,6 +114,48 @@ func TestIdleSessionsEndTogether(t *testing.T) {
 		close(gone)
 	}()
 	g.Sweep(t.Context(), time.Now().Add(time.Hour))
+}
+
+// toolless is a session with a server without tools, and the stream of each of its answers.
+type toolless struct{ upstream.Session }
+
+func (toolless) Era() era.Era           { return era.Modern }
+func (toolless) Server() jsontext.Value { return jsontext.Value(`{}`) }
+func (toolless) Close()                 {}
+
+func (s toolless) Send(context.Context, upstream.Request) (upstream.Stream, error) { return s, nil }
+
+func (toolless) Next() (rpc.Message, error) {
+	return rpc.Answer(rpc.ID{}, jsontext.Value(`{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[]}`)), nil
+}
+
+// Old lists of tools are dropped, of clients of both eras, also while the client stays.
+func TestOldListsGo(t *testing.T) {
+	g, who := bare(opens{toolless{}}), &identity.Principal{Key: "k"}
+	list := func(r *link.Reach) weak.Pointer[link.Listing] {
+		listed, err := r.Only().Listed(t.Context(), who, link.Client{Era: era.Modern})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return weak.Make(listed)
+	}
+	s, err := g.sessions.make(who, link.Client{Era: era.Legacy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.sessions.add(s)
+	s.flights.Begin(rpc.StringID("1"), func() {})
+	r, done, _ := g.reaches.take(who, link.Client{Era: era.Modern})
+	defer done()
+	legacy, modern := list(s.reach), list(r)
+	g.Sweep(t.Context(), time.Now().Add(time.Second))
+	runtime.GC()
+	if legacy.Value() != nil || modern.Value() != nil {
+		t.Error("an old list is kept")
+	}
+	if len(g.sessions.all) != 1 || len(g.reaches.all) != 1 {
+		t.Error("a client that is there is forgotten")
+	}
 }
 
 // What one person has begun, by all clients, leaves room for others; and no session that is busy makes place for another.

@@ -458,6 +458,13 @@ func (r *Reach) Close() {
 	all.Wait()
 }
 
+// Sweep drops what the links keep of their servers' lists beyond its time.
+func (r *Reach) Sweep(now time.Time) {
+	for _, l := range r.Links {
+		l.tools.sweep(now)
+	}
+}
+
 func (r *Reach) PassChangesOnly() {
 	for _, l := range r.Links {
 		l.PassChangesOnly()

@@ -46,7 +46,7 @@ type Listing struct {
 	Tools  []*Tool          // in the server's order
 	ByName map[string]*Tool // by the names for clients
 	taken  map[string]*Tool // by alike; nil for a tool that is left out
-	Rest   rpc.Object       // the other members of the result
+	Rest   rpc.Object       // the other members of the result, around an empty list of tools
 	Of     upstream.Session
 	locking
 	// nameless is the number of tools that are left out because they have no name.
@@ -58,6 +58,15 @@ func (t *toolbox) forget() {
 	defer t.mu.Unlock()
 	t.version++
 	t.listed = nil
+}
+
+// sweep drops a listing that is out of date. It only saved the next one work, and its client may never want another.
+func (t *toolbox) sweep(now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !now.Before(t.until) {
+		t.listed = nil
+	}
 }
 
 // Listed returns the listing of the server. With several servers, listing goes on when no request waits for it any longer,
@@ -177,7 +186,10 @@ func (g *Servers) fetch(ctx context.Context, l *Link, who *identity.Principal, c
 		}
 		if page == 0 {
 			all.Of = of
-			all.Rest = result.Without(func(name string) bool { return name == "nextCursor" })
+			rest := result.Without(func(name string) bool { return name == "nextCursor" }).With("tools", rpc.Array(nil))
+			if all.Rest, err = rpc.ParseObject(rest.Value()); err != nil { // a copy: parts of the page would keep all of it
+				return nil, err
+			}
 		}
 		if size += len(response.Result); len(all.Tools)+len(definitions) > mostTools || size > mostListing {
 			return nil, fmt.Errorf("the server lists more than %d tools, or more than %d bytes of them", mostTools, mostListing)

@@ -1,0 +1,64 @@
+package link
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+	"weak"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/internal/upstream"
+)
+
+// listing is a server of the modern era with one tool, and much beside it. It notes the text of its last list.
+type listing struct {
+	noting
+	text *weak.Pointer[byte]
+}
+
+func (s listing) Send(ctx context.Context, _ upstream.Request) (upstream.Stream, error) {
+	text := jsontext.Value(`{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[{"name":"look","inputSchema":{"type":"object"}}` +
+		strings.Repeat(" ", 1<<20) + `],"_meta":{"of":"the server"},"nextCursor":""}`)
+	*s.text = weak.Make(&text[0])
+	says := make(chan rpc.Message, 1)
+	says <- rpc.Answer(rpc.ID{}, text)
+	return said{ctx, says}, nil
+}
+
+// A client for which tools were listed once does not keep the server's text of them, and the tools only for a while: there are
+// many clients, and what a server says is large.
+func TestAListIsKeptInPartAndForAWhile(t *testing.T) {
+	text := new(weak.Pointer[byte])
+	l := bare(opens{Session: listing{text: text}})
+	l.of.o.Cache = time.Hour
+	listed, err := l.Listed(t.Context(), anybody.Who, anybody.Client)
+	if err != nil || len(listed.Tools) != 1 {
+		t.Fatalf("the list has %v: %v", listed, err)
+	}
+	if got := string(listed.Rest.Value()); !strings.Contains(got, `"tools":[],"_meta":{"of":"the server"}`) || strings.Contains(got, "nextCursor") {
+		t.Errorf("the rest begins with %.200s", got)
+	}
+	runtime.GC()
+	if text.Value() != nil {
+		t.Error("the whole text is kept")
+	}
+	runtime.KeepAlive(listed)
+
+	r := &Reach{Links: []*Link{l}}
+	r.Sweep(time.Now())
+	if l.tools.listed != listed {
+		t.Error("a list is dropped before its time")
+	}
+	old := weak.Make(listed)
+	listed = nil
+	r.Sweep(time.Now().Add(2 * time.Hour))
+	runtime.GC()
+	if old.Value() != nil {
+		t.Error("an old list is kept")
+	}
+	runtime.KeepAlive(r)
+}
