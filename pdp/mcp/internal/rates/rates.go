@@ -2,7 +2,7 @@
 //
 // Begin with [New] and [Limiter.Admit]; [Limiter.Hold] limits things that last. A limiter keeps a bounded number of keys. It
 // forgets one only when its bucket is full again and nothing of it runs, so that no key gains by being forgotten. While all
-// places are taken, new keys wait.
+// places are taken, new keys wait; no key takes many of them by the tools that it names.
 package rates
 
 import (
@@ -53,6 +53,7 @@ type name struct{ key, tool, holds string }
 type meter struct {
 	bucket  *rate.Limiter
 	running int
+	tools   int // meters of tools for the key, which are forgotten before it
 }
 
 const (
@@ -61,6 +62,9 @@ const (
 	busy = time.Second
 	// maxFull bounds how long a key is remembered.
 	maxFull = 24 * time.Hour
+	// mostTools bounds the tools that one key has meters of. Nobody knows yet whether there is such a tool: with names that it
+	// invents a key would take all places.
+	mostTools = 1000
 )
 
 // New makes a limiter.
@@ -168,12 +172,20 @@ func (l *Limiter) release(m *meter) func() {
 	})
 }
 
-// meter returns the meter of a name, and how long to wait until its bucket has one.
+// meter returns the meter of a name, and how long to wait until its bucket has one. A key has its own meter before those of its
+// tools.
 func (l *Limiter) meter(n name, r rate.Limit, burst int) (*meter, time.Duration) {
 	m := l.meters[n]
 	if m == nil {
 		if l.forget(); len(l.meters) >= l.options.Keys {
 			return nil, busy
+		}
+		if n.tool != "" {
+			whole := l.meters[name{key: n.key}]
+			if whole.tools >= mostTools {
+				return nil, busy
+			}
+			whole.tools++
 		}
 		m = &meter{bucket: rate.NewLimiter(r, burst)}
 		l.meters[n] = m
@@ -195,7 +207,11 @@ func (l *Limiter) forget() {
 		return
 	}
 	l.swept = l.now
-	maps.DeleteFunc(l.meters, func(_ name, m *meter) bool {
-		return m.running == 0 && (m.bucket.Limit() == rate.Inf || m.bucket.TokensAt(l.now) >= float64(m.bucket.Burst()))
+	maps.DeleteFunc(l.meters, func(n name, m *meter) bool {
+		rests := m.running == 0 && m.tools == 0 && (m.bucket.Limit() == rate.Inf || m.bucket.TokensAt(l.now) >= float64(m.bucket.Burst()))
+		if rests && n.tool != "" {
+			l.meters[name{key: n.key}].tools--
+		}
+		return rests
 	})
 }

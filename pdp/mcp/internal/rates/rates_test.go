@@ -226,6 +226,37 @@ func TestRoomIsMadeBehindWhoeverNeverRests(t *testing.T) {
 	}
 }
 
+// Who invents names of tools finds no room for more of them, and leaves room for others.
+func TestInventedTools(t *testing.T) {
+	c := clock.New()
+	l := limiter(t, c, rates.Options{Rate: rate.Inf, Burst: 1, ToolRate: rate.Every(time.Hour), ToolBurst: 2, Keys: 3000})
+	invented := 0
+	for n := range 5000 {
+		invented += admitted(l, 1, "mallory", fmt.Sprint("tool ", n))
+		if n%1000 == 0 {
+			c.Advance(2 * time.Second) // full meters are forgotten
+		}
+	}
+	if invented != 1000 {
+		t.Errorf("mallory has meters of %d tools, want 1000", invented)
+	}
+	if got := admitted(l, 3, "mallory", "tool 1"); got != 1 {
+		t.Errorf("a tool that mallory has a meter of was admitted %d times, want once more", got)
+	}
+	if got := admitted(l, 3, "mallory", ""); got != 3 {
+		t.Errorf("mallory got %d without a tool", got)
+	}
+	for n := range 900 {
+		if got := admitted(l, 3, fmt.Sprint("guest ", n), "tool"); got != 2 {
+			t.Fatalf("guest %d got %d of a tool, want 2", n, got)
+		}
+	}
+	c.Advance(2 * time.Hour)
+	if got := admitted(l, 1, "mallory", "another"); got != 1 {
+		t.Error("mallory finds no room once the meters are full")
+	}
+}
+
 // 10,000 at once, of 20 principals: each gets its share, and no more.
 func TestAFlood(t *testing.T) {
 	c := clock.New()
