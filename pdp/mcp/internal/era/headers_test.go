@@ -100,6 +100,7 @@ func TestReadMeta(t *testing.T) {
 		`{"_meta":{` + capabilities + `}}`: rpc.InvalidParams,
 		`{"_meta":{` + version + `,"io.modelcontextprotocol/clientCapabilities":[]}}`:                rpc.InvalidParams,
 		`{"_meta":{` + version + `,` + capabilities + `,"io.modelcontextprotocol/clientInfo":"x"}}`:  rpc.InvalidParams,
+		`{"_meta":{` + version + `,` + capabilities + `,"io.modelcontextprotocol/clientInfo":{}}}`:   rpc.InvalidParams,
 		`{"_meta":{` + version + `,` + capabilities + `,"io.modelcontextprotocol/logLevel":"loud"}}`: rpc.InvalidParams,
 		`{"_meta":{` + version + `,` + capabilities + `,"io.modelcontextprotocol/logLevel":1}}`:      rpc.InvalidParams,
 		`{"_meta":{"io.modelcontextprotocol/protocolVersion":1,` + capabilities + `}}`:               rpc.InvalidParams,

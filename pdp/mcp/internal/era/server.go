@@ -183,14 +183,24 @@ func ReadMeta(params rpc.Object) (Meta, *rpc.Error) {
 		return m, Unsupported(m.Version)
 	case m.Capabilities.Kind() != '{':
 		return m, invalid(MetaCapabilities + " in params._meta is missing, or no object")
-	case m.Client != nil && m.Client.Kind() != '{':
-		return m, invalid(MetaClient + " in params._meta is no object")
+	case !IsClientInfo(m.Client):
+		return m, invalid(MetaClient + " in params._meta is no object with the strings name and version")
 	case len(m.Client)+len(m.Capabilities) > mostSaid:
 		return m, invalid(MetaClient + " and " + MetaCapabilities + " in params._meta are too large")
 	case meta.Get(MetaLogLevel) != nil && !slices.Contains(LogLevels, m.LogLevel):
 		return m, invalid(MetaLogLevel + " in params._meta is no log level")
 	}
 	return m, nil
+}
+
+// IsClientInfo reports whether info is missing, or names a client as MCP has it. Servers refuse a handshake with any other, as
+// they refuse one of an era that they do not speak.
+func IsClientInfo(info jsontext.Value) bool {
+	if info == nil {
+		return true
+	}
+	o, err := rpc.ParseObject(info)
+	return err == nil && o.Get("name").Kind() == '"' && o.Get("version").Kind() == '"'
 }
 
 func invalid(text string) *rpc.Error { return &rpc.Error{Code: rpc.InvalidParams, Message: text} }

@@ -75,6 +75,9 @@ func (t *sessions) make(who *identity.Principal, c link.Client) (*session, error
 	if len(c.Info)+len(c.Capabilities) > mostClientInfo {
 		return nil, errors.New("clientInfo and capabilities are too large")
 	}
+	if !era.IsClientInfo(c.Info) {
+		return nil, errors.New("clientInfo is no object with the strings name and version")
+	}
 	ends := t.o.Now().Add(sessionLife)
 	kept := sealedSession{Gateway: t.o.Name, Version: c.Version, Info: c.Info, Capabilities: c.Capabilities, Nonce: rand.Text()}
 	id, err := seal.SealJSON(t.o.Ring, seal.Session, []byte(who.Key), kept, ends)

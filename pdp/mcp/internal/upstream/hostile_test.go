@@ -31,6 +31,8 @@ type stub struct {
 	answer func(w http.ResponseWriter, r *http.Request, id string)
 	// session and version are those of its handshake in the legacy era.
 	session, version string
+	// strict has it refuse a handshake of a client with icons that are none.
+	strict bool
 
 	mu  sync.Mutex
 	got []received
@@ -64,6 +66,8 @@ func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 	case r.Method == http.MethodPost && fault != nil:
 		http.Error(w, "this is no message", http.StatusBadRequest)
+	case s.strict && strings.Contains(string(body), `"icons":5`):
+		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"icons are a list"}}`, m.ID.Text())
 	case m.Method == "server/discover" && s.era == era.Modern:
 		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}}`, m.ID.Text())
 	case m.Method == "initialize" && s.era == era.Legacy:

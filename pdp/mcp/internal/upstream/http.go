@@ -87,9 +87,7 @@ func (u *httpUpstream) Open(ctx context.Context, c Client) (Session, error) {
 	defer leave()
 	ctx, cancel := context.WithTimeoutCause(ctx, u.options.Timeout, errSlow)
 	defer cancel()
-	s := &httpSession{upstream: u}
-	s.client.Store(&c)
-	s.ctx, s.stop = context.WithCancelCause(u.doors.Context)
+	s := u.newSession(c)
 	if err := u.agree(ctx, s); err != nil {
 		s.Close() // it may have an id already
 		return nil, unopened(err)
@@ -99,6 +97,14 @@ func (u *httpUpstream) Open(ctx context.Context, c Client) (Session, error) {
 	u.mu.Unlock()
 	u.options.Logger.Debug("a session with an upstream is open", "era", s.era.String(), "version", s.version)
 	return s, nil
+}
+
+// newSession is a session that is not open yet.
+func (u *httpUpstream) newSession(c Client) *httpSession {
+	s := &httpSession{upstream: u}
+	s.client.Store(&c)
+	s.ctx, s.stop = context.WithCancelCause(u.doors.Context)
+	return s
 }
 
 // farewell bounds the last messages to a server, about requests and sessions.

@@ -50,7 +50,7 @@ func (u *httpUpstream) agree(ctx context.Context, s *httpSession) error {
 	}
 	if e, known := u.era(order); known {
 		err := s.shake(ctx, e)
-		if !errors.Is(err, errOtherEra) {
+		if !u.refuses(ctx, s, e, err) {
 			return err
 		}
 		u.forget(e)
@@ -71,7 +71,7 @@ func (u *httpUpstream) agree(ctx context.Context, s *httpSession) error {
 			u.speaks[e].Store(spoken)
 			return nil
 		}
-		if !errors.Is(err, errOtherEra) {
+		if !u.refuses(ctx, s, e, err) {
 			return err
 		}
 		u.speaks[e].Store(foreign)
@@ -80,6 +80,24 @@ func (u *httpUpstream) agree(ctx context.Context, s *httpSession) error {
 		}
 	}
 	return said
+}
+
+// refuses reports whether the server takes no handshake of an era, once it has not taken that of a session. It may have refused
+// what the client says of itself, and that changes nothing for other clients: so it is asked again in the gateway's own words,
+// by a session for that alone.
+func (u *httpUpstream) refuses(ctx context.Context, s *httpSession, e era.Era, err error) bool {
+	c := *s.client.Load()
+	if c.Info == nil && c.Capabilities == nil || !errors.Is(err, errOtherEra) {
+		return errors.Is(err, errOtherEra)
+	}
+	c.Info, c.Capabilities = nil, nil
+	own := u.newSession(c)
+	defer own.Close()
+	err = own.shake(ctx, e)
+	if err == nil {
+		u.speaks[e].Store(spoken)
+	}
+	return errors.Is(err, errOtherEra)
 }
 
 // shake opens a session in one era.

@@ -62,6 +62,33 @@ func TestEraIsOfServer(t *testing.T) {
 	}
 }
 
+// What a client says of itself, and a server refuses, changes nothing for other clients.
+func TestEraIsOfNoClient(t *testing.T) {
+	odd, good := upstream.Client{Info: jsontext.Value(`{"name":"c","version":"1","icons":5}`)}, upstream.Client{Info: jsontext.Value(`{"name":"c","version":"1"}`)}
+	for _, c := range []struct {
+		era                  era.Era
+		unknown, known, none []string // what comes for the odd client while the era is not known, then once it is, and for others
+	}{
+		{era.Modern, []string{discovers, discovers}, []string{discovers, discovers}, []string{discovers}},
+		{era.Legacy, []string{discovers, discovers, initializes, initializes, initialized, ends}, []string{initializes, initializes, initialized, ends}, []string{initializes, initialized}},
+	} {
+		stub := newStub(t, c.era, nil, func(s *stub) { s.strict = true })
+		u := reach(t, stub.URL)
+		for _, one := range []struct {
+			client upstream.Client
+			want   []string
+		}{{odd, c.unknown}, {odd, c.known}, {good, c.none}, {odd, c.known}, {good, c.none}} {
+			s, err := u.Open(t.Context(), one.client)
+			if ok := !strings.Contains(string(one.client.Info), "icons"); ok != (err == nil) || ok && s.Era() != c.era {
+				t.Errorf("a server of the %s era for %s: %v", c.era, one.client.Info, err)
+			}
+			if got := methods(stub.received()); !slices.Equal(got, one.want) {
+				t.Errorf("a server of the %s era got %q for %s, should get %q", c.era, got, one.client.Info, one.want)
+			}
+		}
+	}
+}
+
 // However many sessions begin at once, one finds out the era.
 func TestEraIsFoundOutOnce(t *testing.T) {
 	stub := newStub(t, era.Legacy, nil)
