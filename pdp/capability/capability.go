@@ -135,6 +135,8 @@ type Capability struct {
 	// After is how long the log was when this was written, and Origin its name. Later steps of it stand there or later.
 	After  uint64 `json:"after,omitzero"`
 	Origin string `json:"origin,omitzero"`
+	// Written says which steps in the log of an origin it has.
+	Written ledger.Written `json:"written,omitzero"`
 
 	Words `json:",inline"`
 	// Token is made of the claims.

@@ -2,6 +2,7 @@ package capability_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -11,6 +12,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"policy-service/pdp/capability"
+	"policy-service/pdp/ledger/etcd"
+	"policy-service/pdp/ledger/ledgertest"
 	"policy-service/pdp/pdptest/etcdtest"
 )
 
@@ -21,7 +24,7 @@ const onEtcd = "CAPABILITIES_ON_ETCD"
 // engine, and those of what is in memory alone.
 func TestOnEtcd(t *testing.T) {
 	t.Parallel()
-	but := "-test.skip=^(TestOnEtcd|TestOlderValue|TestLimits|TestOlderFile|TestDamage|TestRun|TestOpenRefused|TestSeen.*|TestKept.*|TestNonces|TestLostAnswers|TestFirstValuePutBack)$"
+	but := "-test.skip=^(TestOnEtcd|TestOlderValue|TestLimits|TestOlderFile|TestDamage|TestRun|TestOpenRefused|TestSeen.*|TestKept.*|TestNonces|TestLostAnswers|TestFirstValuePutBack|TestRestoredEtcd|TestRevokeManyWithoutIndexes)$"
 	again := exec.CommandContext(t.Context(), os.Args[0], "-test.short", "-test.timeout=5m", but)
 	again.Env = append(os.Environ(), onEtcd+"=1")
 	if said, err := again.CombinedOutput(); err != nil {
@@ -73,5 +76,100 @@ func TestFirstValuePutBack(t *testing.T) {
 	})
 	if err := r.use(ctx, s, id, "e"); err == nil {
 		t.Error("it was used once more")
+	}
+}
+
+// Etcd is put back from a copy, and two processes open what it has, one after the other. Each takes from its log what it did after
+// the copy, also what has a lower version than what the other one took before; but then nothing that gives. A process that starts
+// once more counts nothing twice.
+func TestRestoredEtcd(t *testing.T) {
+	t.Parallel()
+	type at struct {
+		n  int // of the process
+		do string
+	}
+	type restored struct {
+		before, after []at // the copy
+		want          capability.State
+		used          int
+	}
+	members := etcdtest.Start(t, etcdtest.Options{Members: 1})
+	var back []func()
+	var after []func()
+	for name, c := range map[string]restored{
+		"used at both":             {nil, []at{{0, "use"}, {1, "use"}, {0, "use"}}, capability.Active, 3},
+		"used before, and at both": {[]at{{0, "use"}, {1, "use"}}, []at{{1, "use"}, {0, "use"}}, capability.Active, 4},
+		"used up":                  {nil, []at{{0, "use"}, {0, "use"}, {1, "use"}, {1, "use"}, {0, "use"}}, capability.UsedUp, 5},
+		"revoked":                  {nil, []at{{0, "use"}, {0, "use"}, {1, "revoke"}}, capability.Revoked, 0},
+		"suspended":                {nil, []at{{1, "suspend"}, {0, "resume"}, {0, "use"}}, capability.Suspended, 1},
+		"suspended again":          {nil, []at{{0, "suspend"}, {1, "resume"}, {0, "suspend"}}, capability.Suspended, 0},
+	} {
+		for first := range 2 {
+			var proofs ledgertest.Proofs[capability.Step]
+			var stores [2]*capability.Store
+			logs, prefix := [2]*record{newRecord(), newRecord()}, t.TempDir()
+			logs[1].N = 1_000_000 // ids differ
+			open := func(n int) {
+				o := logs[n].options()
+				client, err := etcdtest.Dial(members.Client().Endpoints()...)
+				must(t, err)
+				t.Cleanup(func() { _ = client.Close() })
+				o.Engine = etcd.New(etcd.Options{Client: client, Prefix: prefix + "/", Errors: capability.Known, Timeout: etcdtest.Patience})
+				o.Origin = []string{"place", "place/1"}[n]
+				o.Prove, o.Verify = proofs.Prove(o.Origin, logs[n].Attest), proofs.Verify
+				stores[n] = mustOpen(t, "", o)
+			}
+			id, uses := "", 0
+			do := func(all []at) {
+				var err error
+				for _, a := range all {
+					switch store := stores[a.n]; a.do {
+					case "use":
+						uses++
+						d := fmt.Sprint("d", uses)
+						use, failed := store.Reserve(t.Context(), id, d)
+						must(t, failed)
+						logs[a.n].logs(d, id, false)
+						use.Spent(t.Context())
+					case "revoke":
+						_, err = store.Revoke(t.Context(), id, "mia", "")
+					case "suspend":
+						_, err = store.Suspend(t.Context(), id, "h1:s")
+					case "resume":
+						_, err = store.Resume(t.Context(), id, "h1:s")
+					}
+					must(t, err)
+				}
+			}
+			open(0)
+			open(1)
+			id = logs[0].mustGrant(t, stores[0], asked(stores[0], start, "a", func(n *capability.New) { n.Token.MaxUses = 5 })).ID
+			do(c.before)
+			after = append(after, func() {
+				do(c.after)
+				must(t, stores[0].Close())
+				must(t, stores[1].Close())
+			})
+			back = append(back, func() {
+				open(first)
+				open(1 - first)
+				for _, again := range []int{0, 1, first} {
+					got := logs[0].mustGet(t, stores[again], id)
+					if got.State != c.want || got.Used != c.used && !got.State.Final() {
+						t.Errorf("%s, process %d first: it is %s, and was used %d times, want %s and %d", name, first, got.State, got.Used, c.want, c.used)
+					}
+					must(t, stores[again].Close())
+					open(again)
+				}
+			})
+		}
+	}
+	copied := members.CopyOf()
+	for _, do := range after {
+		do()
+	}
+	members.PutBack(copied)
+	for _, do := range back {
+		do()
 	}
 }

@@ -17,7 +17,7 @@ func (r rules) CatchUp(ctx context.Context, c Capability, steps []Step) error {
 	if c.Origin != r.options.Origin { // so the length of this log then is not known
 		c.After = 0
 	}
-	to, behind := c.since(steps, now, func(step *Step) bool { return r.sealed(step, &c) })
+	to, behind := c.since(steps, c.Written.Last(r.options.Origin, c.Version), now, func(step *Step) bool { return r.sealed(step, &c) })
 	if behind {
 		m := &move{store: r.Store, now: now, from: c, to: to}
 		m.step(Step{Name: StepCaughtUp})
@@ -56,16 +56,16 @@ func (r rules) nameOrigin(ctx context.Context, c Capability) (Capability, error)
 	return m.to, r.ledger.Prove(ctx, m.to)
 }
 
-// since is a capability after steps of which the file may not know. A step that gives something counts only if its seal is
-// good.
-func (c Capability) since(steps []Step, now time.Time, good func(*Step) bool) (to Capability, behind bool) {
+// since is a capability after steps of which the file may not know: it knows those up to a version. A step that gives something
+// counts only if its seal is good, and if it is later than all that is known: what another log has may have taken that away since.
+func (c Capability) since(steps []Step, known int, now time.Time, good func(*Step) bool) (to Capability, behind bool) {
 	to = c.following()
 	version, settled := c.Version, map[string]bool{c.Decision: true}
 	for _, d := range c.Recent {
 		settled[d] = true
 	}
 	for _, step := range steps { // what the file knows, or what was no use
-		if step.Name != "" && (step.Name != StepUsed || step.Capability.Version <= c.Version) {
+		if step.Name != "" && (step.Name != StepUsed || step.Capability.Version <= known) {
 			settled[step.Decision] = true
 		}
 	}
@@ -86,11 +86,11 @@ func (c Capability) since(steps []Step, now time.Time, good func(*Step) bool) (t
 			to.use(d)
 			settled[d], behind = true, true
 		}
-		if step.Name == "" || step.Name == StepGone || step.Capability.Version <= c.Version || to.State.Final() {
+		if step.Name == "" || step.Name == StepGone || step.Capability.Version <= known || to.State.Final() {
 			continue
 		}
 		behind, version = true, max(version, step.Capability.Version)
-		to.take(&step, good)
+		to.take(&step, func(step *Step) bool { return step.Capability.Version > c.Version && good(step) })
 	}
 	if to.open() && to.MaxUses > 0 && to.Used >= to.MaxUses {
 		to.end(UsedUp, now)

@@ -227,6 +227,7 @@ func (s *Store) make(ctx context.Context, m *move) (made ledger.Made[Step], err 
 // one.
 func (s *Store) save(c *change, from Capability, to *Capability) {
 	to.After, to.Origin = c.Size, c.Origin // an opening compares it with later records of the log
+	to.Written = from.Written.By(c.Origin, from.Version, to.Version)
 	state := *to
 	state.Words = Words{}
 	c.Save(from.Standing(), state)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -166,4 +167,33 @@ func (o *Options[I, S]) since(tx *Tx, open []I) (from uint64) {
 		}
 	}
 	return from
+}
+
+// Written are the versions that an item had when the origins wrote it last, by their names: under "" the last one of an origin
+// without a name. A step says by its version whether the item knows it, and that holds in one log alone. After a copy was put back,
+// the first origin that takes its later steps from its log goes past the versions of those that stand in other logs.
+type Written map[string]int
+
+// Last is the version up to which an item, which has a version now, knows the steps in the log of an origin.
+func (w Written) Last(origin string, version int) int {
+	if w == nil { // there were no others
+		return version
+	}
+	return max(w[origin], w[""])
+}
+
+// By has an origin write an item, which had a version, as another one. An origin without a name has no others beside it.
+func (w Written) By(origin string, from, to int) Written {
+	if origin == "" {
+		return w
+	}
+	next := maps.Clone(w)
+	if next == nil {
+		next = Written{}
+		if from > 0 {
+			next[""] = from
+		}
+	}
+	next[origin] = to
+	return next
 }
