@@ -25,6 +25,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/obligations"
+	"policy-service/pdp/ledger"
 )
 
 // Status is how far an approval request has come.
@@ -127,6 +128,8 @@ type Approval struct {
 	// there or later.
 	After  uint64 `json:"after,omitzero"`
 	Origin string `json:"origin,omitzero"`
+	// Written says which steps in the log of an origin it has.
+	Written ledger.Written `json:"written,omitzero"`
 	// Origins are those of reserved decisions, and of the records that it counts by, if they have names.
 	Origins map[string]string `json:"origins,omitzero"`
 	// Since is when decisions of such origins were reserved.

@@ -2,9 +2,14 @@ package approval_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"testing"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/approval"
+	"policy-service/pdp/ledger/etcd"
+	"policy-service/pdp/ledger/ledgertest"
 	"policy-service/pdp/pdptest/etcdtest"
 )
 
@@ -49,5 +54,104 @@ func TestCommits(t *testing.T) {
 	s = mustOpen(t, "", o)
 	if got, _, _ := s.Get(t.Context(), a.ID); len(got.Used) != 1 || len(got.Reserved) != 0 {
 		t.Errorf("it is %+v", got)
+	}
+}
+
+// Etcd is put back from a copy, and two processes open what it has, one after the other. Each takes from its log what it did after
+// the copy, also what has a lower version than what the other one took before; but then no vote, nor what votes brought about.
+func TestReplicasOpenACopy(t *testing.T) {
+	t.Parallel()
+	type at struct {
+		n  int // of the process
+		do string
+	}
+	members := etcdtest.Start(t, etcdtest.Options{Members: 1})
+	var after, back []func()
+	for name, c := range map[string]struct {
+		before, after []at // the copy
+		want          []approval.Status
+	}{
+		"revoked":        {[]at{{0, "mia"}, {1, "ben"}}, []at{{0, "use"}, {0, "use"}, {1, "revoke"}}, []approval.Status{approval.Revoked}},
+		"denied":         {nil, []at{{0, "mia"}, {1, "deny"}}, []approval.Status{approval.Denied}},
+		"cancelled":      {nil, []at{{0, "mia"}, {1, "cancel"}}, []approval.Status{approval.Cancelled}},
+		"used at both":   {[]at{{0, "mia"}, {1, "ben"}}, []at{{0, "use"}, {1, "use"}, {0, "use"}}, []approval.Status{approval.UsedUp}},
+		"asked again":    {nil, []at{{0, "mia"}, {1, "ben"}, {0, "lapse"}}, []approval.Status{approval.Pending}},
+		"voted at both":  {nil, []at{{0, "mia"}, {1, "ben"}}, []approval.Status{approval.Approved, approval.Pending}},
+		"nothing at all": {[]at{{0, "mia"}, {1, "ben"}}, nil, []approval.Status{approval.Approved}},
+	} {
+		for first := range 2 {
+			var proofs ledgertest.Proofs[approval.Step]
+			var stores [2]*approval.Store
+			logs, prefix, ended := [2]*record{newRecord(), newRecord()}, t.TempDir(), ""
+			logs[1].N = 1_000_000 // ids differ
+			open := func(n int) {
+				o := logs[n].options()
+				client, err := etcdtest.Dial(members.Client().Endpoints()...)
+				must(t, err)
+				t.Cleanup(func() { _ = client.Close() })
+				o.Engine = etcd.New(etcd.Options{Client: client, Prefix: prefix + "/", Errors: approval.Known, Timeout: etcdtest.Patience})
+				o.Origin = []string{"place", "place/1"}[n]
+				o.InForce = func(_, caller, _ string) bool { return caller != ended }
+				o.Prove, o.Verify = proofs.Prove(o.Origin, logs[n].attest), proofs.Verify
+				stores[n] = mustOpen(t, "", o)
+			}
+			open(0)
+			open(1)
+			a := mustFile(t, stores[0], question("a", func(q *approval.ApprovalRequest) { q.Terms.Quorum, q.Terms.Uses = 2, 3 }))
+			uses := 0
+			do := func(all []at) {
+				var err error
+				for _, at := range all {
+					switch store, no := stores[at.n], by("zoe"); at.do {
+					case "use":
+						uses++
+						d := fmt.Sprint("d", uses)
+						_, err = spend(t.Context(), store, a.ID, a.Digest, d, logs[at.n].decideBy(d, a.ID, evaluation.Continuation{}))
+					case "revoke":
+						_, err = store.Revoke(t.Context(), a.ID, 0, no)
+					case "cancel":
+						_, err = store.Cancel(t.Context(), a.ID, 0, "zoe", a.Caller, "")
+					case "lapse":
+						ended = "key:mia"
+						if r, failed := store.Reserve(t.Context(), a.ID, a.Digest, "no use"); r != nil || failed != nil {
+							t.Fatalf("%s: a use of what one person approves: %v, %v", name, r, failed)
+						}
+						ended = ""
+					case "deny":
+						no.Kind = approval.Deny
+						mustDecide(t, store, a.ID, no)
+					default:
+						mustDecide(t, store, a.ID, by(at.do))
+					}
+					must(t, err)
+				}
+			}
+			do(c.before)
+			after = append(after, func() {
+				do(c.after)
+				must(t, stores[0].Close())
+				must(t, stores[1].Close())
+			})
+			back = append(back, func() {
+				open(first)
+				open(1 - first)
+				for _, again := range []int{0, 1, first} { // and nothing counts twice
+					got, _, err := stores[again].Get(t.Context(), a.ID)
+					if must(t, err); !slices.Contains(c.want, got.Status) || !got.Status.Final() && len(got.Used) != uses {
+						t.Errorf("%s, process %d first: it is %s, and was used by %q, want %s", name, first, got.Status, got.Used, c.want)
+					}
+					must(t, stores[again].Close())
+					open(again)
+				}
+			})
+		}
+	}
+	copied := members.CopyOf()
+	for _, do := range after {
+		do()
+	}
+	members.PutBack(copied)
+	for _, do := range back {
+		do()
 	}
 }

@@ -19,7 +19,7 @@ func (r rules) CatchUp(ctx context.Context, a Approval, steps []Step) error {
 	if a.Origin != r.options.Origin { // so the length of this log then is not known
 		a.After = 0
 	}
-	to, behind := a.since(steps, now, func(step *Step) bool { return r.proof.sealed(step, a.Digest) })
+	to, behind := a.since(steps, a.Written.Last(r.options.Origin, a.Version), now, func(step *Step) bool { return r.proof.sealed(step, a.Digest) })
 	m := &move{store: r.Store, now: now, from: a, to: to}
 	if !behind {
 		m.to = a.next()
@@ -81,9 +81,10 @@ var takes = []string{
 	StepUsed, StepUsedUp, StepContinued, StepLapsed, StepReopened,
 }
 
-// since is an approval after steps of which the file may not know. A step that gives
-// something counts only if its seal is good.
-func (a Approval) since(steps []Step, now time.Time, good func(*Step) bool) (to Approval, behind bool) {
+// since is an approval after steps of which the file may not know: it knows those up to a version. A step that gives
+// something counts only if its seal is good, and if it is later than all that is known: what another log has may have
+// taken that away since.
+func (a Approval) since(steps []Step, known int, now time.Time, good func(*Step) bool) (to Approval, behind bool) {
 	to = a.next()
 	version := a.Version
 	for _, step := range steps {
@@ -100,11 +101,11 @@ func (a Approval) since(steps []Step, now time.Time, good func(*Step) bool) (to 
 		case step.Name == StepUsed, step.Name == "":
 			behind = to.use(&step) || behind
 		}
-		if step.Name == "" || step.Approval.Version <= a.Version || to.Status.Final() {
+		if step.Name == "" || step.Approval.Version <= known || to.Status.Final() {
 			continue
 		}
 		behind, version = true, max(version, step.Approval.Version)
-		if slices.Contains(takes, step.Name) || good(&step) {
+		if slices.Contains(takes, step.Name) || step.Approval.Version > a.Version && good(&step) {
 			to.take(&step)
 		}
 	}

@@ -194,6 +194,7 @@ func (s *Store) make(ctx context.Context, m *move) (made ledger.Made[Step], err 
 // was read, the zero value of a new one.
 func (s *Store) save(c *change, from Approval, to *Approval) {
 	to.After, to.Origin = c.Size, c.Origin // an opening compares it with later records of the log
+	to.Written = from.Written.By(c.Origin, from.Version, to.Version)
 	to.Origins = to.namedOrigins()
 	maps.DeleteFunc(to.Since, func(decision string, _ time.Time) bool { return !slices.Contains(to.reserved(), decision) })
 	state := *to
