@@ -330,3 +330,36 @@ func TestListenFormsOfOthers(t *testing.T) {
 		}
 	}
 }
+
+// A client of the legacy era is told of the resources that the gateway knows it wants, so it has as many as the gateway keeps.
+func TestSubscriptionsAreBounded(t *testing.T) {
+	t.Parallel()
+	s := newSiege(t, camp{answers: mcptest.Answers{Eras: []string{"legacy"}, Handle: func(c *mcptest.Call) bool {
+		refuses := c.Method == "resources/subscribe" && strings.Contains(string(c.Params), "mem://none")
+		if refuses {
+			c.Error(`{"code":-32002,"message":"there is no such resource"}`)
+		}
+		return refuses
+	}}})
+	v := s.visitor("legacy", nil)
+	subscribe := func(uri string) echo { return v.ask("resources/subscribe", `{"uri":"mem://`+uri+`"}`) }
+	for n := range 70 {
+		if got := subscribe("none/" + strconv.Itoa(n)); got.fault == nil || got.fault.Code != -32002 {
+			t.Fatal(got)
+		}
+	}
+	for n := range 64 {
+		if got := subscribe(strconv.Itoa(n)); !got.ran() {
+			t.Fatal(got)
+		}
+	}
+	if got := subscribe("more"); got.fault == nil || got.fault.Code != -32602 || !strings.Contains(got.text, "too many resources") {
+		t.Error(got)
+	}
+	if got := v.ask("resources/unsubscribe", `{"uri":"mem://0"}`); !got.ran() {
+		t.Error(got)
+	}
+	if got := subscribe("more"); !got.ran() {
+		t.Error(got)
+	}
+}

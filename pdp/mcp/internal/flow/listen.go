@@ -233,28 +233,33 @@ func (x exchange) remember(ctx context.Context) *answer.Answer {
 	if err != nil {
 		return x.failed(err)
 	}
+	uri, on := x.Params.GetString("uri"), x.Request.Method == "resources/subscribe"
+	changes := x.link.Wanted(uri) != on
 	if s.Era() == era.Legacy {
+		begins := on && changes
+		if begins { // before the server knows of it, because it may report a change before it answers
+			if _, _, _, ok := x.link.Want([]string{uri}, true); !ok {
+				return tooManyResources()
+			}
+		}
 		answer := x.call(ctx)
-		if answer.Message.Error == nil {
+		switch {
+		case answer.Message.Error == nil:
 			x.link.Note(x.Request.Method, x.Params)
+		case begins:
+			x.link.Want([]string{uri}, false)
 		}
 		return answer
 	}
-	switch x.Request.Method {
-	case "logging/setLevel":
+	switch {
+	case x.Request.Method == "logging/setLevel":
 		x.link.SetLevel(x.Params.GetString("level"))
-	default:
-		uri := x.Params.GetString("uri")
-		if uri == "" {
-			return answer.Invalid("uri is missing")
-		}
-		on := x.Request.Method == "resources/subscribe"
-		if x.link.Wanted(uri) == on {
-			break
-		}
+	case uri == "":
+		return answer.Invalid("uri is missing")
+	case changes:
 		_, _, version, ok := x.link.Want([]string{uri}, on)
 		if !ok {
-			return answer.Invalid("too many resources; unsubscribe from some")
+			return tooManyResources()
 		}
 		if err := x.link.Agrees(ctx, x.listening(), version); err != nil {
 			if on {
@@ -264,6 +269,10 @@ func (x exchange) remember(ctx context.Context) *answer.Answer {
 		}
 	}
 	return x.result(rpc.Answer(rpc.ID{}, jsontext.Value(`{}`)))
+}
+
+func tooManyResources() *answer.Answer {
+	return answer.Invalid("too many resources; unsubscribe from some")
 }
 
 // setLevel sets the log level of the client at all servers.

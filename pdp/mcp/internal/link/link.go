@@ -31,9 +31,8 @@ type Link struct {
 	session upstream.Session
 	arrival chan struct{} // closed when a new session is kept
 	closed  bool
-	// short is set if the link has kept fewer settings than the client sent. Stale is set once a new session of the legacy era
-	// was opened with fewer than the session before.
-	short, stale bool
+	// stale is set once a new session of the legacy era was opened with fewer settings than the session before.
+	stale bool
 
 	// opening lets one request at a time open the session. The others wait, and share the session.
 	opening *semaphore.Weighted
@@ -139,7 +138,7 @@ const startCosts = 20
 // that the server refuses leaves the link stale.
 func (l *Link) resume(ctx context.Context, who *identity.Principal, s upstream.Session) error {
 	l.mu.Lock()
-	uris, level, short := slices.Sorted(maps.Keys(l.subscriptions.of)), l.log.level, l.short
+	uris, level, short := slices.Sorted(maps.Keys(l.subscriptions.of)), l.log.level, false
 	if l.log.session != nil { // the next request of the client sets it
 		level = ""
 	}

@@ -94,15 +94,21 @@ func (l *Link) announceLocked(changes []string) {
 	}
 }
 
-// Publish passes a message of the server to the receivers. It drops notifications of resources that are not the server's.
+// Publish passes a message of the server to the receivers. It drops notifications of resources that are not the server's, and of
+// those to which the client has not subscribed: the PDP may hide them, and some servers tell every session of each.
 func (l *Link) Publish(s Notification) {
 	s.Message = era.NotificationFrom(s.Message)
 	switch s.Method {
 	case toolsChanged:
 		l.tools.forget()
 	case resourceUpdated:
-		if params, _ := s.ParamsObject(); !l.Server.Owns(params.GetString("uri")) {
+		params, _ := s.ParamsObject()
+		switch uri := params.GetString("uri"); {
+		case !l.Server.Owns(uri):
 			l.Server.Dropped("notification of a resource that is not the server's")
+			return
+		case !l.Wanted(uri):
+			l.Server.Dropped("notification of a resource without a subscription")
 			return
 		}
 	}
@@ -188,13 +194,8 @@ func (l *Link) Note(method string, params rpc.Object) {
 	switch on := method == "resources/subscribe"; {
 	case method == "logging/setLevel":
 		l.SetLevel(params.GetString("level"))
-	case l.Wanted(uri) == on:
-	default:
-		if _, _, _, ok := l.Want([]string{uri}, on); !ok {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			l.short = true
-		}
+	case l.Wanted(uri) != on:
+		l.Want([]string{uri}, on)
 	}
 }
 
