@@ -61,7 +61,18 @@ func (s *Store) moveFrom(ctx context.Context, id string, in State, do func(*move
 
 // RevokeMany revokes all live capabilities that a filter finds, whatever its State, each by a change of its own. It returns
 // how many. After an error it can be called again, and revokes those that are left.
+//
+// It goes by an index, which is quick, and then through all capabilities: who can write to etcd, and has no key, can delete what
+// an index has.
 func (s *Store) RevokeMany(ctx context.Context, f Filter, by, reason string) (n int, err error) {
+	for _, f := range []Filter{f, {Sees: f.finds}} {
+		some, failed := s.revokeFound(ctx, f, by, reason)
+		n, err = n+some, cmp.Or(err, failed)
+	}
+	return n, err
+}
+
+func (s *Store) revokeFound(ctx context.Context, f Filter, by, reason string) (n int, err error) {
 	for after := ""; ; {
 		ids, next, unread := s.page(f, after, revokedAtOnce, func(c Capability) bool { return c.open() }, readState)
 		err = cmp.Or(err, unread) // and the others are revoked all the same

@@ -173,3 +173,47 @@ func TestRestoredEtcd(t *testing.T) {
 		do()
 	}
 }
+
+// A program that can write to etcd, and has no key, deletes what capabilities are found by. Those that are to be revoked are revoked
+// all the same.
+func TestRevokeManyWithoutIndexes(t *testing.T) {
+	t.Parallel()
+	r, prefix, ctx := newRecord(), t.TempDir(), t.Context()
+	o := r.options()
+	o.Engine, o.Origin = etcdtest.Engine(t, prefix, capability.Known), "here"
+	s := mustOpen(t, "", o)
+	parent := r.mustGrant(t, s, asked(s, start, "parent", deep(1)))
+	other := r.mustGrant(t, s, asked(s, start, "other"))
+	client, err := etcdtest.Dial(etcdtest.One(t)...)
+	must(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	for name, find := range map[string]func(capability.Capability) capability.Filter{
+		"by key": func(c capability.Capability) capability.Filter {
+			return capability.Filter{Tenant: c.Tenant, JKT: c.JKT}
+		},
+		"by holder": func(c capability.Capability) capability.Filter {
+			return capability.Filter{Tenant: c.Tenant, Holder: c.Holder}
+		},
+		"by ancestor": func(c capability.Capability) capability.Filter {
+			return capability.Filter{Tenant: c.Tenant, Ancestor: parent.ID}
+		},
+	} {
+		c := r.mustGrant(t, s, asked(s, start, name, handedOn(parent)))
+		_, err := etcdtest.Change(ctx, client, prefix+"/", clientv3.OpDelete(prefix+"/v/xi/", clientv3.WithPrefix()))
+		must(t, err)
+		if page, _, err := s.List(ctx, find(c), "", 10); err != nil || len(page) != 0 {
+			t.Fatalf("%s: what finds it is there: %v, %v", name, page, err)
+		}
+		if n, err := s.RevokeMany(ctx, find(c), "mia", ""); n != 1 || err != nil {
+			t.Errorf("%s: %d are revoked: %v", name, n, err)
+		}
+		r.wantState(t, s, c.ID, capability.Revoked)
+	}
+	if n, err := s.RevokeMany(ctx, capability.Filter{Tenant: other.Tenant, Holder: other.Holder}, "mia", ""); n != 1 || err != nil {
+		t.Errorf("by holder: %d are revoked: %v", n, err)
+	}
+	r.wantState(t, s, parent.ID, capability.Active)
+	if n, err := s.RevokeMany(ctx, capability.Filter{Tenant: parent.Tenant}, "mia", ""); n != 1 || err != nil {
+		t.Errorf("by tenant: %d are revoked: %v", n, err)
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 
@@ -29,21 +28,19 @@ func (f *Filter) finds(c *Capability) bool {
 		(f.Ancestor == "" || slices.Contains(c.Ancestors, f.Ancestor)) && (f.JKT == "" || f.JKT == c.JKT) && (f.Audience == "" || f.Audience == c.Audience) && (f.Sees == nil || f.Sees(c))
 }
 
-// keys are those under which capabilities are looked for.
-func (f *Filter) keys(tx *ledger.Tx, after string) iter.Seq2[string, func(any) bool] {
-	prefix := prefixItems
+// prefix is that of the keys under which capabilities are looked for.
+func (f *Filter) prefix() string {
 	switch {
 	case f.Ancestor != "":
-		prefix = indexAncestor(f.Ancestor)
+		return indexAncestor(f.Ancestor)
 	case f.Tenant == "":
+		return prefixItems
 	case f.JKT != "":
-		prefix = indexKey(f.Tenant, f.JKT)
+		return indexKey(f.Tenant, f.JKT)
 	case f.Holder != evaluation.Ref{}:
-		prefix = indexHolder(f.Tenant, f.Holder)
-	default:
-		prefix = indexTenant(f.Tenant)
+		return indexHolder(f.Tenant, f.Holder)
 	}
-	return tx.Scan(prefix, ledger.After(after))
+	return indexTenant(f.Tenant)
 }
 
 // readPerItem is the number of capabilities that List reads for each one that it could return.
@@ -140,13 +137,16 @@ func (s *Store) page(
 	}
 	more := false
 	err = s.ledger.View(func(tx *ledger.Tx) {
-		looks := most * readPerItem
-		for key := range f.keys(tx, after) {
+		looks, prefix := most*readPerItem, f.prefix()
+		for key, value := range tx.Scan(prefix, ledger.After(after)) {
 			if more = looks == 0 || len(all) == most; more {
 				return
 			}
 			looks--
 			next = key[strings.LastIndexByte(key, '/')+1:]
+			if c := (Capability{}); prefix == prefixItems && value(&c) && !f.finds(&c) { // it is not read once more
+				continue
+			}
 			if c, found := s.stored(tx, next, read); found && f.finds(&c) && (c.Unrecorded || is(c)) {
 				all = append(all, c)
 			}
