@@ -22,6 +22,8 @@ type Options struct {
 	// here, if others write to the engine, too.
 	Engine ledger.Engine
 	Origin string
+	// Generation is how often what others write to the engine was put back from a copy, 0 if there are no others.
+	Generation uint64
 	// Behind is how far the clock here may be behind that of another process that writes to the engine, at most: nil is not
 	// at all. Room refuses, unless it is nil, what is granted anew.
 	Behind func() time.Duration

@@ -31,6 +31,9 @@ type list struct {
 	Tenant string    `json:"tenant"`
 	Taken  int       `json:"taken"`
 	Until  time.Time `json:"until"` // when all capabilities have ended that have a place in it
+	// Generation is that of the engine in which it was begun. In a list of another one there may be places of which the copy knows
+	// nothing, as they were given after it was made.
+	Generation uint64 `json:"generation,omitzero"`
 }
 
 // mostInList is how many places of a list are taken: a free one is found by a few tries.
@@ -54,7 +57,7 @@ func (s *Store) NewPlace(tenant string) (name string, index int, err error) {
 		err = s.ledger.View(func(tx *ledger.Tx) {
 			var l list
 			tx.Get(prefixFilling+url.PathEscape(tenant), &name)
-			if tx.Get(prefixLists+name, &l); name == "" || l.Taken >= mostInList {
+			if tx.Get(prefixLists+name, &l); name == "" || l.Taken >= mostInList || l.Generation != s.options.Generation {
 				name = strings.ToLower(rand.Text())
 			}
 			taken = tx.Get(slotKey(name, index), new(string)) > 0
@@ -71,7 +74,7 @@ func (s *Store) place(c *change, of *Capability) {
 	if name == "" {
 		return
 	}
-	l, id, slot := list{Tenant: of.Tenant}, "", slotKey(name, index)
+	l, id, slot := list{Tenant: of.Tenant, Generation: s.options.Generation}, "", slotKey(name, index)
 	c.Get(prefixLists+name, &l)
 	if c.Get(slot, &id); id != "" && id != of.ID || l.Tenant != of.Tenant {
 		c.Fail(ErrTaken)
@@ -140,9 +143,16 @@ func (s *Store) listed(tx *ledger.Tx, id string) capability.State {
 	return worst
 }
 
-// FillList sets the states of all that have a place in a status list.
+// FillList sets the states of all that have a place in a status list. In one that was begun before the engine was put back from a
+// copy, no other place is valid: who it was given to is not known, and whether that was revoked.
 func (s *Store) FillList(name string, in *capability.StatusList) error {
 	return s.ledger.View(func(tx *ledger.Tx) {
+		var l list
+		if tx.Get(prefixLists+name, &l); l.Generation != s.options.Generation {
+			for index := range capability.ListSize {
+				in.Set(index, capability.StateInvalid)
+			}
+		}
 		for key, read := range tx.Scan(prefixSlots+name+"/", "") {
 			id := ""
 			index, err := strconv.Atoi(key[strings.LastIndexByte(key, '/')+1:])

@@ -208,6 +208,7 @@ func (s *Server) capabilitiesOnCluster(o *store.Options) {
 	if c := s.cluster; c != nil {
 		o.Engine, o.Origin = c.Engine(cluster.Capabilities, store.EngineErrors()), c.Origin()
 		o.Behind, o.Room, o.AnswerFirst, o.Lost = c.Behind, c.Room, true, s.lostOrigins
+		o.Generation = c.Generation()
 	}
 }
 
