@@ -69,6 +69,7 @@ func openGroup(t *testing.T, replicas int, etcd *etcdtest.Cluster) *group {
 	}
 	grant("pep", "", auth.Decide, auth.Request)
 	grant("wallet", "", auth.Decide, auth.Capability)
+	grant("warden", "", auth.CapabilityAdmin)
 	grant("auditor", "", auth.LogRead, auth.Explain)
 	grant("mia", `user::"mia"`, auth.Approve)
 	grant("noah", `user::"noah"`, auth.Approve)

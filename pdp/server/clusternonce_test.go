@@ -3,7 +3,9 @@ package server_test
 import (
 	"net/http"
 	"testing"
+	"time"
 
+	"policy-service/evaluation/capability"
 	"policy-service/pdp/pdptest/etcdtest"
 	"policy-service/pdp/server"
 )
@@ -55,5 +57,51 @@ func TestClusterNonces(t *testing.T) {
 	for _, one := range all {
 		eventually(t, "it goes on", func() bool { _, is := one.ready(); return is.State == nil && is.Status == "ready" })
 		one.is("nonce_required", late)
+	}
+}
+
+// Etcd is restored, and does not know what was granted after the copy, nor that this was revoked. The list of before says that it does
+// not count, and what was revoked of before does not count either.
+func TestClusterListsOfARestoredEtcd(t *testing.T) {
+	t.Parallel()
+	g := openGroup(t, 2, etcdtest.Start(t, etcdtest.Options{Members: 1}))
+	var all []*wallet
+	start := func(n int) {
+		must(t, g.all[n].Stop(t.Context()))
+		g.all[n].open(capabilityBundle(), g.config(n), func(c *server.Config) { c.PublicURL = issuer })
+	}
+	for n, c := range g.all {
+		start(n)
+		all = append(all, &wallet{counter: c, holder: newHolder(t, 1)})
+	}
+	a, b := all[0], all[1]
+	kept, revoked := a.asksFor(http.StatusCreated, offline, "read"), a.asksFor(http.StatusCreated, offline, "write")
+	dir := g.etcd.CopyOf()
+	later := a.asksFor(http.StatusCreated, offline, "read")
+	for _, one := range []granted{revoked, later} {
+		b.reply("warden", "POST", "/v1/capabilities/"+one.ID+"/revoke", `{"reason":"enough"}`).is(t, "revoke", http.StatusOK)
+	}
+	g.etcd.PutBack(dir)
+	for n, one := range g.all {
+		eventually(t, "it is found", func() bool { _, is := one.ready(); return is.State != nil })
+		start(n)
+	}
+	for _, one := range all {
+		eventually(t, "it goes on", func() bool { _, is := one.ready(); return is.State == nil && is.Status == "ready" })
+	}
+	for _, one := range all {
+		one.Advance(15 * time.Second) // the policies are asked again, which could not be while state stood still
+	}
+	for _, one := range all {
+		path, _ := listedAt(t, kept)
+		eventually(t, "there is a list", func() bool { return one.Get(path).Status == http.StatusOK })
+		for what, is := range map[string]struct {
+			granted
+			want capability.State
+		}{"kept": {kept, capability.StateValid}, "revoked": {revoked, capability.StateInvalid}, "later": {later, capability.StateInvalid}} {
+			if _, state, _ := one.list(is.granted); state != is.want {
+				t.Errorf("%s: it is %v, want %v", what, state, is.want)
+			}
+		}
 	}
 }
