@@ -99,8 +99,7 @@ func (x exchange) showPages(v jsontext.Value) (jsontext.Value, *answer.Answer) {
 type sealedState struct {
 	// Theirs is the server's own requestState, nil if the server gave none.
 	Theirs jsontext.Value `json:"theirs,omitzero"`
-	// Asked are the keys of the requests that the client got with this state. A server gets no other answers: what it may not
-	// ask, a client may not tell it unasked.
+	// Asked are the keys of the requests that the client got with this state. With it a server gets no other answers.
 	Asked []string `json:"asked,omitzero"`
 	// Held names a held answer of this process.
 	Held string `json:"held,omitzero"`
@@ -124,8 +123,7 @@ func (x exchange) binding() []byte {
 
 // requireInput is the response that asks a client of the modern era for the input that the server asks for. The state is
 // sealed: it is valid for this request of this principal alone. The keys are the server's, as clients expect, and none is a key
-// of the gateway: those are sealed, so that no answer to a server can pass for an answer to the gateway. There is a state also
-// where the server gave none, because it has the keys.
+// of the gateway: those are sealed, so that no answer to a server can pass for an answer to the gateway.
 func (x exchange) requireInput(in inputs) *answer.Answer {
 	result := in.result
 	var asked []string
@@ -141,7 +139,7 @@ func (x exchange) requireInput(in inputs) *answer.Answer {
 		result = result.With("inputRequests", requests.Value())
 	}
 	serverState, continues := result.Get("requestState"), continuationOf(x.permit).Continues
-	if serverState != nil || continues != nil || len(asked) > 0 {
+	if serverState != nil || continues != nil {
 		state, err := x.sealState(sealedState{Theirs: serverState, Asked: asked})
 		if err != nil {
 			return answer.Internal(err)
@@ -213,8 +211,8 @@ func continuationOf(p *ask.Permit) (a ask.Answered) {
 	return a
 }
 
-// resumedParams returns the params with the client's answers and state in the form of the server. It forwards only answers to
-// what was asked.
+// resumedParams returns the params with the client's answers and state in the form of the server. It forwards answers to what was
+// asked. Without a state that is not known: then it forwards answers to what the server may ask.
 func (x exchange) resumedParams() (params rpc.Object, h *heldAnswer, refused *answer.Answer) {
 	params = x.Params.Without(func(name string) bool { return name == "inputResponses" || name == "requestState" })
 	if !x.followUp.forServer() {
@@ -229,16 +227,19 @@ func (x exchange) resumedParams() (params rpc.Object, h *heldAnswer, refused *an
 	if state.Theirs != nil {
 		params = params.With("requestState", state.Theirs)
 	}
-	if x.Params.Get("inputResponses") == nil || len(state.Asked) == 0 {
-		return params, h, nil
-	}
+	binding := x.binding()
 	forwarded := answers.Map(func(key string, v jsontext.Value) jsontext.Value {
-		if !slices.Contains(state.Asked, key) {
+		switch {
+		case slices.Contains(state.Asked, key):
+		case len(state.Asked) > 0, x.g.isGatewayKey(binding, key), !x.link.Server.MayHave(v):
 			return nil
 		}
 		return x.g.serverAnswer(v)
 	})
-	return params.With("inputResponses", forwarded.Value()), h, nil
+	if forwarded.Len() > 0 {
+		params = params.With("inputResponses", forwarded.Value())
+	}
+	return params, h, nil
 }
 
 // isGatewayKey reports whether a key was made by this gateway, or by another one with the same sealing keys.

@@ -35,6 +35,26 @@ func (s *Server) refuses(method string) *Unasked {
 	return byKey("server_requests."+capabilityOf[method], method)
 }
 
+// members are of answers alone that need a capability, by their names.
+var members = map[string]string{"action": "elicitation", "model": "sampling", "role": "sampling", "roots": "roots"}
+
+// MayHave reports whether the server may have an answer of a client that it may not have asked: the configuration lets it ask for
+// all that is in the answer. Some servers do not mind the case of names.
+func (s *Server) MayHave(answer jsontext.Value) (may bool) {
+	o, err := rpc.ParseObject(answer)
+	if err != nil {
+		return false
+	}
+	for name := range o.Members {
+		if capability := members[strings.ToLower(name)]; capability != "" {
+			if may = s.Asks.May[capability]; !may {
+				return false
+			}
+		}
+	}
+	return may
+}
+
 // byKey is a refusal by the configuration.
 func byKey(key, what string) *Unasked {
 	return &Unasked{"the configuration of the gateway refuses " + what + " (" + key + ")", key}
