@@ -29,9 +29,10 @@ import (
 // A bundle's digest is dirhash.Hash1: "h1:" and the base64 SHA-256 of its list,
 // one line "<hex SHA-256 of the file>  <path>\n" a file, by path. So the digest
 // in a record is the name of a list here, and nothing else is needed to find a
-// bundle or to check it. A file that an author wrote like a list is never read as
-// one: it could name the files of others. Files are never changed or removed. A
-// file whose name begins with a dot is one that was being written.
+// bundle or to check it. Early builds kept lists without their ending, as files,
+// and a file that an author wrote like a list could name the files of others: see
+// [Bundles.Listed]. Files are never changed or removed. A file whose name begins
+// with a dot is one that was being written.
 type Bundles struct{ dir string }
 
 // ErrNoSuchBundle is returned for a digest that nothing is kept under.
@@ -114,14 +115,29 @@ func (b *Bundles) keep(content []byte, ending string) error {
 	return plainfile.Replace(filepath.Join(b.dir, name+ending), content)
 }
 
-// Files returns the files of a bundle by path. Content that is not what its name
-// says is an error, never returned.
+// Files returns the files of a bundle that a record names, by path. Content that is
+// not what its name says is an error, never returned.
 func (b *Bundles) Files(digest string) (map[string][]byte, error) {
+	return b.files(digest, listEnding, "")
+}
+
+// Listed is [Bundles.Files] of a digest that somebody may have made of a file.
+func (b *Bundles) Listed(digest string) (map[string][]byte, error) {
+	return b.files(digest, listEnding)
+}
+
+// files returns the files of the list that is kept with one of some endings.
+func (b *Bundles) files(digest string, endings ...string) (map[string][]byte, error) {
 	sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(digest, "h1:"))
 	if err != nil || len(sum) != sha256.Size || !strings.HasPrefix(digest, "h1:") {
 		return nil, fmt.Errorf("%w: %q is no digest", ErrNoSuchBundle, digest)
 	}
-	list, err := b.read(hex.EncodeToString(sum), listEnding)
+	var list []byte
+	for _, ending := range endings {
+		if list, err = b.read(hex.EncodeToString(sum), ending); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %s", ErrNoSuchBundle, digest)
 	}

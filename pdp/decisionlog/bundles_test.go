@@ -78,8 +78,8 @@ func TestBundlesRefuseAlteredFiles(t *testing.T) {
 	}
 }
 
-// A file that reads like a list is none: it could name files of tenants that its reader does not see.
-func TestBundlesReadNoFileAsAList(t *testing.T) {
+// A file that reads like a list is none to whoever may have written it: it could name files of tenants that its reader does not see.
+func TestBundlesListNoFile(t *testing.T) {
 	t.Parallel()
 	b, err := OpenBundles(memory(t))
 	if err != nil {
@@ -88,11 +88,15 @@ func TestBundlesReadNoFileAsAList(t *testing.T) {
 	hash := func(content string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(content))) }
 	const secret = "permit(principal,action,resource);"
 	forged := hash(secret) + "  : {type: log}\n" // YAML, of an obligation
-	if _, err := b.Put(map[string][]byte{"tenants/a/a.cedar": []byte(secret), "tenants/b/obligations.yaml": []byte(forged)}); err != nil {
+	digest, err := b.Put(map[string][]byte{"tenants/a/a.cedar": []byte(secret), "tenants/b/obligations.yaml": []byte(forged)})
+	if err != nil {
 		t.Fatal(err)
 	}
+	if got, err := b.Listed(digest); err != nil || len(got) != 2 {
+		t.Errorf("got %q, %v", got, err)
+	}
 	sum := sha256.Sum256([]byte(forged))
-	if got, err := b.Files("h1:" + base64.StdEncoding.EncodeToString(sum[:])); !errors.Is(err, ErrNoSuchBundle) {
+	if got, err := b.Listed("h1:" + base64.StdEncoding.EncodeToString(sum[:])); !errors.Is(err, ErrNoSuchBundle) {
 		t.Errorf("got %q, %v", got, err)
 	}
 }

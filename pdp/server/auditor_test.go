@@ -1,6 +1,8 @@
 package server_test
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -476,6 +478,26 @@ func TestRecordOverHTTP(t *testing.T) {
 		must(t, os.WriteFile(name, []byte("altered"), 0o600))
 	}
 	if got := o.Get("/v1/bundles/" + url.PathEscape(of.Bundle)); got.Status != 500 || strings.Contains(got.Body, "altered") {
+		t.Errorf("got %d %s", got.Status, got.Body)
+	}
+}
+
+// A file that a tenant wrote like the list of a bundle shows its auditor no file of another tenant.
+func TestNoFileIsReadAsAList(t *testing.T) {
+	t.Parallel()
+	const secret = "// globex alone\n"
+	forged := fmt.Sprintf("%x  : {type: log}\n", sha256.Sum256([]byte(secret)))
+	o := openOffice(t, func(c *server.Config) {
+		c.Program.Source = pdptest.Bundle(map[string]string{
+			"a.cedar": "// all", "tenants/initech/obligations.yaml": forged, "tenants/globex/a.cedar": secret,
+		})
+	})
+	sum := sha256.Sum256([]byte(forged))
+	path := "/v1/bundles/" + url.PathEscape("h1:"+base64.StdEncoding.EncodeToString(sum[:]))
+	if got := o.as("auditor").Get(path); !strings.Contains(got.Body, "globex alone") {
+		t.Fatalf("what is looked for is nowhere: got %d %s", got.Status, got.Body)
+	}
+	if got := o.as("initech-auditor").Get(path); got.Status != http.StatusNotFound {
 		t.Errorf("got %d %s", got.Status, got.Body)
 	}
 }

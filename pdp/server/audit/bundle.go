@@ -51,7 +51,11 @@ func (a *Audit) logBundle(c echo.Context, who auditor) error {
 	}
 	defer done()
 	digest = standardDigest(digest)
-	files, err := a.Bundles.Files(digest)
+	of := a.Bundles.Files
+	if who.tenants != nil { // what the files of others are is not theirs to say
+		of = a.Bundles.Listed
+	}
+	files, err := of(digest)
 	if errors.Is(err, decisionlog.ErrNoSuchBundle) {
 		return door.NewProblem(http.StatusNotFound,
 			"no bundle is kept under this digest; the member bundle of a record has one, and in a path its / is "+
