@@ -35,8 +35,8 @@ func (s *Server) refuses(method string) *Unasked {
 	return byKey("server_requests."+capabilityOf[method], method)
 }
 
-// members are of answers alone that need a capability, by their names.
-var members = map[string]string{"action": "elicitation", "model": "sampling", "role": "sampling", "roots": "roots"}
+// answerMembers are the members of answers by which a server knows what is answered, with the capability that this needs.
+var answerMembers = map[string]string{"action": "elicitation", "model": "sampling", "role": "sampling", "roots": "roots"}
 
 // MayHave reports whether the server may have an answer of a client that it may not have asked: the configuration lets it ask for
 // all that is in the answer. Some servers do not mind the case of names.
@@ -46,7 +46,7 @@ func (s *Server) MayHave(answer jsontext.Value) (may bool) {
 		return false
 	}
 	for name := range o.Members {
-		if capability := members[strings.ToLower(name)]; capability != "" {
+		if capability := answerMembers[strings.ToLower(name)]; capability != "" {
 			if may = s.Asks.May[capability]; !may {
 				return false
 			}
