@@ -137,9 +137,8 @@ func (v *approver) voted(a approval.Approval) bool {
 }
 
 // may says whether a person may decide: because the policies let them, and they named no other person in their place;
-// or because a person whom the policies let named them, by a credential that is in force, and could vote as they do. Whom a
-// policy forbids to decide nobody can name.
-// No person decides about their own request.
+// or because a person whom the policies let named them, by a credential that is in force, and could vote as they do. Nobody
+// can name a person whom a policy forbids to decide, and no person decides about their own request.
 func (v *approver) may(ctx context.Context, a approval.Approval, who voter) (s standing, err error) {
 	review, err := v.review(ctx, a, who)
 	if err != nil || review.Own {

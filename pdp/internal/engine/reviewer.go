@@ -240,9 +240,9 @@ func propertiesOf(b *bundle.Bundle, a *Reviewed) (evaluation.Object, error) {
 
 func reference(r evaluation.Ref) map[string]any { return map[string]any{"type": r.Type, "id": r.ID} }
 
-// ownRequest reports whether a person is one of the requesters, or has sent the request, or gets what is handed on. It compares all names of the
-// person with all names of these. If an identity cannot be resolved, it is treated as
-// the same person (fail safe).
+// ownRequest reports whether a person is one of the requesters, or has sent the request, or gets what is handed on. It
+// compares all names of the person with all names of these. If an identity cannot be resolved, it is treated as the same
+// person (fail safe).
 func ownRequest(b *bundle.Bundle, s *bundle.Store, person types.EntityUID, a *Reviewed) bool {
 	asking := bundle.People{Store: s}
 	for _, ref := range append([]evaluation.Ref{a.Subject}, a.Chain...) {
