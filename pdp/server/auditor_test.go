@@ -489,7 +489,7 @@ func TestNoFileIsReadAsAList(t *testing.T) {
 	forged := fmt.Sprintf("%x  : {type: log}\n", sha256.Sum256([]byte(secret)))
 	o := openOffice(t, func(c *server.Config) {
 		c.Program.Source = pdptest.Bundle(map[string]string{
-			"a.cedar": "// all", "tenants/initech/obligations.yaml": forged, "tenants/globex/a.cedar": secret,
+			"a.cedar": `permit(principal, action == Action::"read", resource);`, "tenants/initech/obligations.yaml": forged, "tenants/globex/a.cedar": secret,
 		})
 	})
 	sum := sha256.Sum256([]byte(forged))
