@@ -149,7 +149,7 @@ func (a *archive) fill(n int) {
 		a.asks(tenant, `{"subject":{"type":"user","id":"mia"},"action":{"name":"read"},"resource":{"type":"doc","id":"open"},"context":{"level":9,"arguments":{"token":"a"}}}`)
 		a.asks(tenant, `{"subject":{"type":"user","id":"mia"},"action":{"name":"list"},"resource":{"type":"doc","id":"closed"}}`)
 		a.asks(tenant, `{"subject":{"type":"user","id":"mia"},"action":{"name":"read"},"resource":{"type":"doc","id":"open"},"options":{"unknown":["/context/level"]}}`)
-		a.batch(tenant, `{"subject":{"type":"user","id":"mia"},"action":{"name":"read"},"context":{"level":2},"evaluations":[{"resource":{"type":"doc","id":"open"}},{"resource":{"type":"doc","id":"closed"}},{"resource":{"type":"doc","id":"open"},"context":{"level":0}}]}`)
+		a.batch(tenant, `{"subject":{"type":"user","id":"mia"},"action":{"name":"read"},"context":{"level":2},"evaluations":[{"resource":{"type":"doc","id":"open","properties":{"kind":"batch"}}},{"resource":{"type":"doc","id":"closed"}},{"resource":{"type":"doc","id":"open"},"context":{"level":0}}]}`)
 		a.batch(tenant, `{"subject":{"type":"user","id":"mia"},"action":{"name":"read"},"options":{"unknown":["/context/level"]},"evaluations":[{"resource":{"type":"doc","id":"open"}},{"resource":{"type":"doc","id":"closed"}}]}`)
 	}
 }

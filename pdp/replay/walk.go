@@ -153,7 +153,9 @@ func read(ctx context.Context, from Source, give func([]raw) bool) error {
 			return err
 		}
 		if bytes.Contains(record.Line, ofBatch) {
-			batches[record.Log] = record.Record
+			if is, err := decisionlog.Parse(record.Line); err == nil && is.Kind == decisionlog.KindBatch {
+				batches[record.Log] = record.Record
+			}
 		}
 		if some = append(some, raw{record.Record, batches[record.Log]}); len(some) == atOnce {
 			if !give(some) {
