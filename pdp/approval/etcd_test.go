@@ -57,6 +57,78 @@ func TestCommits(t *testing.T) {
 	}
 }
 
+// Two processes open what a copy of etcd has at the same time, and one finds an item that the other one is catching up with. Each
+// takes from its log what it did after the copy.
+func TestReplicasOpenACopyAtOnce(t *testing.T) {
+	t.Parallel()
+	members := etcdtest.Start(t, etcdtest.Options{Members: 1})
+	var proofs ledgertest.Proofs[approval.Step]
+	logs, prefix := [2]*record{newRecord(), newRecord()}, t.TempDir()
+	logs[1].N = 1_000_000 // ids differ
+	options := func(n int) approval.Options {
+		o := logs[n].options()
+		client, err := etcdtest.Dial(members.Client().Endpoints()...)
+		must(t, err)
+		t.Cleanup(func() { _ = client.Close() })
+		o.Engine = etcd.New(etcd.Options{Client: client, Prefix: prefix + "/", Errors: approval.Known, Timeout: etcdtest.Patience})
+		o.Origin = []string{"place", "place/1"}[n]
+		o.Prove, o.Verify = proofs.Prove(o.Origin, logs[n].attest), proofs.Verify
+		return o
+	}
+	stores := [2]*approval.Store{mustOpen(t, "", options(0)), mustOpen(t, "", options(1))}
+	a := mustFile(t, stores[0], question("a", func(q *approval.ApprovalRequest) { q.Terms.Uses = 3 }))
+	mustDecide(t, stores[0], a.ID, by("mia"))
+	copied := members.CopyOf()
+	for n, store := range stores {
+		d := fmt.Sprint("d", n)
+		_, err := spend(t.Context(), store, a.ID, a.Digest, d, logs[n].decideBy(d, a.ID, evaluation.Continuation{}))
+		must(t, err)
+	}
+	for _, store := range stores {
+		must(t, store.Close())
+	}
+	members.PutBack(copied)
+
+	late, looks, goOn := options(1), make(chan struct{}), make(chan struct{})
+	steps := late.Steps
+	late.Steps = func(ctx context.Context, from uint64, ids map[string]bool) (map[string][]approval.Step, error) {
+		close(looks)
+		<-goOn
+		return steps(ctx, from, ids)
+	}
+	early, writes, recorded := options(0), make(chan struct{}), make(chan struct{})
+	put := early.Record
+	early.Record = func(ctx context.Context, step approval.Step) error {
+		if step.Name == approval.StepCaughtUp {
+			close(writes)
+			<-recorded
+		}
+		return put(ctx, step)
+	}
+	opened := make(chan *approval.Store, 2)
+	open := func(o approval.Options) {
+		s, err := approval.Open("", o)
+		if err != nil {
+			t.Error(err)
+		}
+		opened <- s
+	}
+	go open(late)
+	<-looks
+	go open(early)
+	<-writes
+	close(goOn)
+	second := <-opened
+	close(recorded)
+	for _, store := range []*approval.Store{second, <-opened} {
+		t.Cleanup(func() { _ = store.Close() })
+		etcdtest.Eventually(t, "both uses count", func() bool {
+			got, _, err := store.Get(t.Context(), a.ID)
+			return err == nil && len(got.Used) == 2
+		})
+	}
+}
+
 // Etcd is put back from a copy, and two processes open what it has, one after the other. Each takes from its log what it did after
 // the copy, also what has a lower version than what the other one took before; but then no vote, nor what votes brought about.
 func TestReplicasOpenACopy(t *testing.T) {

@@ -40,14 +40,19 @@ func (l *Ledger[I, S]) reconcile(ctx context.Context, open []I) error {
 	return nil
 }
 
-// catchUpAgain catches up with an item that another process has changed meanwhile.
+// catchUpAgain catches up with an item that another process has changed meanwhile, perhaps because it caught up itself. Whether
+// the other one's change is on record yet makes no difference: the steps are of the log here.
 func (l *Ledger[I, S]) catchUpAgain(ctx context.Context, id string, steps []S) error {
 	return l.Again(ctx, func() error {
-		item, release, err := l.Locked(ctx, id)
+		release, err := l.Lock(ctx, id)
 		if err != nil {
 			return err
 		}
 		defer release()
+		item, err := l.Read(id)
+		if err != nil {
+			return err
+		}
 		return l.options.Rules.CatchUp(ctx, item, steps)
 	})
 }
