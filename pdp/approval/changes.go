@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"policy-service/evaluation"
@@ -42,7 +43,7 @@ const FollowedFor = leastKept / 2
 // wait for a person, and then the changes since.
 func (s *Store) Start(tenant, caller string) (at Position, err error) {
 	err = s.ledger.View(func(tx *ledger.Tx) {
-		at = Position{File: s.ledger.Name(), Number: s.allTold(tx, tenant, caller), Waiting: begins}
+		at = Position{File: s.ledger.Name() + s.generation(), Number: s.allTold(tx, tenant, caller), Waiting: begins}
 	})
 	return at, err
 }
@@ -56,11 +57,12 @@ func (s *Store) Start(tenant, caller string) (at Position, err error) {
 // is ([Store.Of]), and stop before it if it is not.
 func (s *Store) Follow(tenant, caller string, from Position, most int) (found []Followed, end Position, more bool, err error) {
 	err = s.ledger.View(func(tx *ledger.Tx) {
-		if !s.ledger.Knows(from.File, from.Number) {
+		name, ours := strings.CutSuffix(from.File, s.generation())
+		if !ours || !s.ledger.Knows(name, from.Number) {
 			tx.Fail(ErrPosition)
 			return
 		}
-		from.File = s.ledger.Name()
+		from.File = s.ledger.Name() + s.generation()
 		if end = from; from.Waiting != "" {
 			found, end, more = waitingTasks(tx, tenant, caller, from, most)
 		}
@@ -74,6 +76,14 @@ func (s *Store) Follow(tenant, caller string, from Position, most int) (found []
 		return nil, from, false, err
 	}
 	return found, end, more, nil
+}
+
+// generation ends the name of what others write, too: a copy of that has the name, and revisions of its own.
+func (s *Store) generation() string {
+	if s.options.Generation == 0 {
+		return ""
+	}
+	return "/" + strconv.FormatUint(s.options.Generation, 10)
 }
 
 // allTold is the revision up to which all changes of a caller's tasks are on record. A later change is delivered once it is

@@ -230,6 +230,21 @@ func TestFollowNeedsItsFile(t *testing.T) {
 	if _, _, _, err := s.Follow("acme", "key:gateway", approval.Position{}, 1); !errors.Is(err, approval.ErrPosition) {
 		t.Errorf("no position: %v", err)
 	}
+	of := func(generation uint64) approval.Options {
+		o := r.options()
+		o.Generation = generation
+		return o
+	}
+	data = quick(t)
+	s = mustOpen(t, data, of(1))
+	at, err := s.Start("acme", "key:gateway")
+	must(t, err)
+	if _, _, _, err := s.Follow("acme", "key:gateway", at, 1); err != nil {
+		t.Error(err)
+	}
+	must(t, s.Close())
+	s = mustOpen(t, data, of(2))
+	refuses("of another generation", at)
 }
 
 // followed is a store in which so many tasks of one caller wait, and who was told of all of them.
