@@ -80,6 +80,18 @@ func TestRoundInDoubt(t *testing.T) {
 	}
 }
 
+// TestRevokeAllEndsRounds: what was used up is open as long as something may go on from its use.
+func TestRevokeAllEndsRounds(t *testing.T) {
+	t.Parallel()
+	r := newRecord()
+	s := mustOpen(t, quick(t), r.options())
+	a := madeCall(t, s, r, "a")
+	must(t, s.RevokeAll(t.Context(), "policy-service", "a log is lost"))
+	if asksRound(t, s, r, a, "use of a", 1, "d") {
+		t.Error("something goes on")
+	}
+}
+
 // TestReservedRoundIsNotGivenBack is [TestReservedUseIsNotGivenBack] of a round: of a copy that was made while it was in
 // doubt, where who put it back also took the decision's id from the log's index.
 func TestReservedRoundIsNotGivenBack(t *testing.T) {

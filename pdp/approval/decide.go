@@ -196,16 +196,18 @@ func (s *Store) take(ctx context.Context, id string, version int, v Vote, to Sta
 	})
 }
 
-// RevokeAll ends all that are open, those that wait among them. After an error it can be called again.
+// RevokeAll ends all that are open, those that wait among them, and those from whose uses something may go on. After an error it
+// can be called again.
 func (s *Store) RevokeAll(ctx context.Context, by, reason string) error {
-	for _, status := range []Status{Pending, Approved} {
+	goesOn := func(a Approval) bool { return a.open() || !a.continuesUntil().IsZero() }
+	for _, f := range []Filter{{Status: Pending}, {Status: Ended, Picks: goesOn}} { // the first may have become one of the others
 		for after := ""; ; {
-			some, next, err := s.page(Filter{Status: status}, after, revokedAtOnce)
+			some, next, err := s.page(f, after, revokedAtOnce)
 			if err != nil {
 				return err
 			}
 			for _, a := range some {
-				_, err := s.moveFrom(ctx, a.ID, status, 0, func(m *move) error {
+				_, err := s.moveFrom(ctx, a.ID, a.Status, 0, func(m *move) error {
 					m.to.end(Revoked, m.now)
 					m.step(Step{Name: StepRevoked, Statement: Statement{By: by, Reason: reason}})
 					return nil
