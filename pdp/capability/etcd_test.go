@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -25,7 +27,7 @@ const onEtcd = "CAPABILITIES_ON_ETCD"
 // engine, and those of what is in memory alone.
 func TestOnEtcd(t *testing.T) {
 	t.Parallel()
-	but := "-test.skip=^(TestOnEtcd|TestOlderValue|TestLimits|TestOlderFile|TestDamage|TestRun|TestOpenRefused|TestSeen.*|TestKept.*|TestNonces|TestLostAnswers|TestFirstValuePutBack|TestRestoredEtcd|TestRevokeManyWithoutIndexes|TestListOfACopy)$"
+	but := "-test.skip=^(TestOnEtcd|TestOlderValue|TestLimits|TestOlderFile|TestDamage|TestRun|TestOpenRefused|TestSeen.*|TestKept.*|TestNonces|TestLostAnswers|TestFirstValuePutBack|TestRestoredEtcd|TestRevokeManyWithoutIndexes|TestListOfACopy|TestPlacesAreNotTakenAway)$"
 	again := exec.CommandContext(t.Context(), os.Args[0], "-test.short", "-test.timeout=5m", but)
 	again.Env = append(os.Environ(), onEtcd+"=1")
 	if said, err := again.CombinedOutput(); err != nil {
@@ -172,6 +174,28 @@ func TestRestoredEtcd(t *testing.T) {
 	members.PutBack(copied)
 	for _, do := range back {
 		do()
+	}
+}
+
+// A program that can write to etcd, and has no key, deletes the place of a token that was revoked. The list does not call it valid.
+func TestPlacesAreNotTakenAway(t *testing.T) {
+	t.Parallel()
+	r, prefix := newRecord(), t.TempDir()
+	o := r.options()
+	o.Engine, o.Origin = etcdtest.Engine(t, prefix, capability.Known), "here"
+	s := mustOpen(t, "", o)
+	revoked := r.mustGrant(t, s, asked(s, start, "a", offline(t, s)))
+	_, err := s.Revoke(t.Context(), revoked.ID, "mia", "")
+	must(t, err)
+	client, err := etcdtest.Dial(etcdtest.One(t)...)
+	must(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	_, err = etcdtest.Change(t.Context(), client, prefix+"/", clientv3.OpDelete(prefix+"/v/xs/", clientv3.WithPrefix()))
+	must(t, err)
+	of := revoked.Token.Status
+	list := token.NewStatusList(of.URI, start, time.Minute)
+	if err := s.FillList(path.Base(of.URI), list); !errors.Is(err, capability.ErrDamaged) {
+		t.Errorf("got %v, and the token is %v", err, list.State(of.Index, start))
 	}
 }
 

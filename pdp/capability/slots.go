@@ -28,9 +28,13 @@ const (
 
 // list is a status list.
 type list struct {
-	Tenant string    `json:"tenant"`
-	Taken  int       `json:"taken"`
-	Until  time.Time `json:"until"` // when all capabilities have ended that have a place in it
+	Tenant string `json:"tenant"`
+	Taken  int    `json:"taken"`
+	// Left are those of the taken that were given up since. Counted is set where they are counted: early builds did not.
+	Left    int  `json:"left,omitzero"`
+	Counted bool `json:"counted,omitzero"`
+
+	Until time.Time `json:"until"` // when all capabilities have ended that have a place in it
 	// Generation is that of the engine in which it was begun. In a list of another one there may be places of which the copy knows
 	// nothing, as they were given after it was made.
 	Generation uint64 `json:"generation,omitzero"`
@@ -74,7 +78,7 @@ func (s *Store) place(c *change, of *Capability) {
 	if name == "" {
 		return
 	}
-	l, id, slot := list{Tenant: of.Tenant, Generation: s.options.Generation}, "", slotKey(name, index)
+	l, id, slot := list{Tenant: of.Tenant, Generation: s.options.Generation, Counted: true}, "", slotKey(name, index)
 	c.Get(prefixLists+name, &l)
 	if c.Get(slot, &id); id != "" && id != of.ID || l.Tenant != of.Tenant {
 		c.Fail(ErrTaken)
@@ -98,12 +102,18 @@ func (s *Store) leave(c *change, token capability.Token, tenant string) {
 	if name == "" {
 		return
 	}
-	c.Delete(slotKey(name, index))
 	var l list
-	filling := ""
+	filling, id := "", ""
 	c.Get(prefixFilling+url.PathEscape(tenant), &filling)
-	if c.Get(prefixLists+name, &l); filling != name && s.now().After(l.Until) {
+	c.Get(prefixLists+name, &l)
+	if c.Get(slotKey(name, index), &id); id != "" {
+		l.Left++
+	}
+	c.Delete(slotKey(name, index))
+	if filling != name && s.now().After(l.Until) {
 		c.Delete(prefixLists + name)
+	} else {
+		c.Put(prefixLists+name, l)
 	}
 }
 
@@ -143,7 +153,8 @@ func (s *Store) listed(tx *ledger.Tx, id string) capability.State {
 	return worst
 }
 
-// FillList sets the states of all that have a place in a status list. In one that was begun before the engine was put back from a
+// FillList sets the states of all that have a place in a status list. It fails if some are missing: without its key, a program that
+// can write to etcd could call valid what was revoked. In one that was begun before the engine was put back from a
 // copy, no other place is valid: who it was given to is not known, and whether that was revoked.
 func (s *Store) FillList(name string, in *capability.StatusList) error {
 	return s.ledger.View(func(tx *ledger.Tx) {
@@ -153,7 +164,14 @@ func (s *Store) FillList(name string, in *capability.StatusList) error {
 				in.Set(index, capability.StateInvalid)
 			}
 		}
+		missing := l.Taken - l.Left
+		defer func() {
+			if missing > 0 && l.Counted {
+				tx.Fail(fmt.Errorf("%w: %d places are missing in a status list", ErrDamaged, missing))
+			}
+		}()
 		for key, read := range tx.Scan(prefixSlots+name+"/", "") {
+			missing--
 			id := ""
 			index, err := strconv.Atoi(key[strings.LastIndexByte(key, '/')+1:])
 			if !read(&id) || err != nil || index < 0 || index >= capability.ListSize {
