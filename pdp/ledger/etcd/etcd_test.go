@@ -498,7 +498,7 @@ func TestMemberWithoutALeader(t *testing.T) {
 		return errors.Is(err, rpctypes.ErrNoLeader)
 	})
 	c.Leader()
-	e := etcd.New(etcd.Options{Client: client, Prefix: "/" + t.Name() + "/", Errors: known, Timeout: 6 * time.Second}) // such a member waits for 7 s
+	e := etcd.New(etcd.Options{Client: client, Prefix: "/" + t.Name() + "/", Errors: known, Timeout: etcdtest.Patience})
 	must(t, e.Open())
 	t.Cleanup(func() { _ = e.Close() })
 	for n := range 12 { // the members take turns
