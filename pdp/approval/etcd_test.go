@@ -8,7 +8,6 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/approval"
-	"policy-service/pdp/ledger/etcd"
 	"policy-service/pdp/ledger/ledgertest"
 	"policy-service/pdp/pdptest/etcdtest"
 )
@@ -67,10 +66,7 @@ func TestReplicasOpenACopyAtOnce(t *testing.T) {
 	logs[1].N = 1_000_000 // ids differ
 	options := func(n int) approval.Options {
 		o := logs[n].options()
-		client, err := etcdtest.Dial(members.Client().Endpoints()...)
-		must(t, err)
-		t.Cleanup(func() { _ = client.Close() })
-		o.Engine = etcd.New(etcd.Options{Client: client, Prefix: prefix + "/", Errors: approval.Known, Timeout: etcdtest.Patience})
+		o.Engine = members.Engine(prefix, approval.Known)
 		o.Origin = []string{"place", "place/1"}[n]
 		o.Prove, o.Verify = proofs.Prove(o.Origin, logs[n].attest), proofs.Verify
 		return o
@@ -158,10 +154,7 @@ func TestReplicasOpenACopy(t *testing.T) {
 			logs[1].N = 1_000_000 // ids differ
 			open := func(n int) {
 				o := logs[n].options()
-				client, err := etcdtest.Dial(members.Client().Endpoints()...)
-				must(t, err)
-				t.Cleanup(func() { _ = client.Close() })
-				o.Engine = etcd.New(etcd.Options{Client: client, Prefix: prefix + "/", Errors: approval.Known, Timeout: etcdtest.Patience})
+				o.Engine = members.Engine(prefix, approval.Known)
 				o.Origin = []string{"place", "place/1"}[n]
 				o.InForce = func(_, caller, _ string) bool { return caller != ended }
 				o.Prove, o.Verify = proofs.Prove(o.Origin, logs[n].attest), proofs.Verify

@@ -15,7 +15,6 @@ import (
 
 	token "policy-service/evaluation/capability"
 	"policy-service/pdp/capability"
-	"policy-service/pdp/ledger/etcd"
 	"policy-service/pdp/ledger/ledgertest"
 	"policy-service/pdp/pdptest/etcdtest"
 )
@@ -114,10 +113,7 @@ func TestRestoredEtcd(t *testing.T) {
 			logs[1].N = 1_000_000 // ids differ
 			open := func(n int) {
 				o := logs[n].options()
-				client, err := etcdtest.Dial(members.Client().Endpoints()...)
-				must(t, err)
-				t.Cleanup(func() { _ = client.Close() })
-				o.Engine = etcd.New(etcd.Options{Client: client, Prefix: prefix + "/", Errors: capability.Known, Timeout: etcdtest.Patience})
+				o.Engine = members.Engine(prefix, capability.Known)
 				o.Origin = []string{"place", "place/1"}[n]
 				o.Prove, o.Verify = proofs.Prove(o.Origin, logs[n].Attest), proofs.Verify
 				stores[n] = mustOpen(t, "", o)

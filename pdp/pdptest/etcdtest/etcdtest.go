@@ -685,7 +685,18 @@ const Patience = 30 * time.Second
 // Engine is the engine of one process on a prefix.
 func Engine(t testing.TB, prefix string, known ledger.Errors) *etcd.Engine {
 	t.Helper()
-	client, err := Dial(One(t)...)
+	return engine(t, prefix, known, One(t))
+}
+
+// Engine is the engine of one process on a prefix, by a way of its own.
+func (c *Cluster) Engine(prefix string, known ledger.Errors) *etcd.Engine {
+	c.t.Helper()
+	return engine(c.t, prefix, known, c.Client().Endpoints())
+}
+
+func engine(t testing.TB, prefix string, known ledger.Errors, endpoints []string) *etcd.Engine {
+	t.Helper()
+	client, err := Dial(endpoints...)
 	if err != nil {
 		t.Fatal(err)
 	}
