@@ -149,8 +149,7 @@ func (l *Link) resume(ctx context.Context, who *identity.Principal, s upstream.S
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	send := func(method, name, value string) (err error) {
-		r := upstream.Request{Method: method, Params: rpc.Object{}.With(name, rpc.String(value)), Token: who.Token, Expires: who.Expires}
-		if err = l.roundTrip(ctx, s, r); isGone(err) {
+		if err = l.roundTrip(ctx, who, s, method, name, value); isGone(err) {
 			return err
 		}
 		short = short || err != nil
@@ -172,8 +171,9 @@ func (l *Link) resume(ctx context.Context, who *identity.Principal, s upstream.S
 	return nil
 }
 
-// roundTrip sends a request of the gateway's own to a server of the legacy era. An error answer is an error.
-func (l *Link) roundTrip(ctx context.Context, s upstream.Session, r upstream.Request) error {
+// roundTrip sends a request of the gateway's own, with one parameter, to a server of the legacy era. An error answer is an error.
+func (l *Link) roundTrip(ctx context.Context, who *identity.Principal, s upstream.Session, method, name, value string) error {
+	r := upstream.Request{Method: method, Params: rpc.Object{}.With(name, rpc.String(value)), Token: who.Token, Expires: who.Expires}
 	stream, err := s.Send(ctx, r)
 	if err != nil {
 		return err

@@ -370,8 +370,7 @@ func (l *Link) unwant(by Listening, uris []string) {
 			return
 		}
 		for _, uri := range last {
-			r := upstream.Request{Method: "resources/unsubscribe", Params: rpc.Object{}.With("uri", rpc.String(uri)), Token: by.Who.Token, Expires: by.Who.Expires}
-			if l.roundTrip(ctx, s, r) != nil {
+			if l.roundTrip(ctx, by.Who, s, "resources/unsubscribe", "uri", uri) != nil {
 				return
 			}
 		}
