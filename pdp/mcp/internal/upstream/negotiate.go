@@ -86,16 +86,13 @@ func (u *httpUpstream) agree(ctx context.Context, s *httpSession) error {
 // what the client says of itself, and that changes nothing for other clients: so it is asked again in the gateway's own words,
 // by a session for that alone.
 func (u *httpUpstream) refuses(ctx context.Context, s *httpSession, e era.Era, err error) bool {
-	c := *s.client.Load()
-	if c.Info == nil && c.Capabilities == nil || !errors.Is(err, errOtherEra) {
-		return errors.Is(err, errOtherEra)
-	}
-	c.Info, c.Capabilities = nil, nil
-	own := u.newSession(c)
-	defer own.Close()
-	err = own.shake(ctx, e)
-	if err == nil {
-		u.speaks[e].Store(spoken)
+	if c := *s.client.Load(); errors.Is(err, errOtherEra) && (c.Info != nil || c.Capabilities != nil) {
+		c.Info, c.Capabilities = nil, nil
+		own := u.newSession(c)
+		defer own.Close()
+		if err = own.shake(ctx, e); err == nil {
+			u.speaks[e].Store(spoken)
+		}
 	}
 	return errors.Is(err, errOtherEra)
 }
