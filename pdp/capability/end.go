@@ -65,11 +65,11 @@ func (s *Store) moveFrom(ctx context.Context, id string, in State, do func(*move
 // It goes by an index, which is quick, and then through all capabilities: who can write to etcd, and has no key, can delete what
 // an index has.
 func (s *Store) RevokeMany(ctx context.Context, f Filter, by, reason string) (n int, err error) {
-	for _, f := range []Filter{f, {Sees: f.finds}} {
-		some, failed := s.revokeFound(ctx, f, by, reason)
-		n, err = n+some, cmp.Or(err, failed)
+	if f.prefix() != prefixItems {
+		n, err = s.revokeFound(ctx, f, by, reason)
 	}
-	return n, err
+	rest, failed := s.revokeFound(ctx, Filter{Sees: f.finds}, by, reason)
+	return n + rest, cmp.Or(err, failed)
 }
 
 func (s *Store) revokeFound(ctx context.Context, f Filter, by, reason string) (n int, err error) {
