@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"policy-service/evaluation/capability"
@@ -24,8 +23,8 @@ type Store struct {
 	ledger           *ledger.Ledger[Capability, Step]
 	sealKey          []byte
 	rates            rates
-	shared           bool     // others write to the engine, too
-	attested         sync.Map // of the id of a capability, the record that the log vouched for once
+	shared           bool // others write to the engine, too
+	attested         attested
 }
 
 // News and Notice are those of package ledger: readers wait for the former, and choose them by the latter.
@@ -307,7 +306,7 @@ func (r rules) Forget(c *change, one Capability) {
 	if token, refused := capability.ParseClaims(w.Claims); refused == nil {
 		r.leave(c, token, one.Tenant)
 	}
-	r.attested.Delete(one.ID)
+	r.attested.records.Delete(one.ID)
 }
 
 // unask removes the key by which what was asked finds a capability, if there is one.

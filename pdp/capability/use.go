@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"policy-service/evaluation/capability"
@@ -49,7 +51,7 @@ func (s *Store) one(ctx context.Context, id string, read reading) (Capability, e
 // mustVouch refuses a capability for whose grant the log does not vouch: it is asked for anew. The log is asked once for each
 // grant, because this is called for each call.
 func (s *Store) mustVouch(ctx context.Context, c *Capability) error {
-	if by, known := s.attested.Load(c.ID); known && by == c.Granted {
+	if s.attested.has(c) {
 		return nil
 	}
 	is, err := s.vouched(ctx, c)
@@ -59,8 +61,30 @@ func (s *Store) mustVouch(ctx context.Context, c *Capability) error {
 	if !is {
 		return &capability.Refusal{Code: capability.Revoked}
 	}
-	s.attested.Store(c.ID, c.Granted)
+	s.attested.add(c)
 	return nil
+}
+
+// attested remembers for which grants the log vouched.
+type attested struct {
+	records sync.Map // of the id of a capability, the record of its grant
+	added   atomic.Int64
+}
+
+// attestedMost is how many are remembered, in some 20 MB. Another replica may forget a capability, and nothing says so
+// here: without a bound they would be here for good.
+const attestedMost = 100_000
+
+func (a *attested) has(c *Capability) bool {
+	by, known := a.records.Load(c.ID)
+	return known && by == c.Granted
+}
+
+func (a *attested) add(c *Capability) {
+	if a.added.Add(1)%attestedMost == 0 {
+		a.records.Clear()
+	}
+	a.records.Store(c.ID, c.Granted)
 }
 
 // Reservation is a use of a capability that one decision has, and no other can have; or the grant or the renewal of one. The
