@@ -39,6 +39,7 @@ func (l *Log) Export(ctx context.Context, w io.Writer, o export.Options) (export
 		to:      bufio.NewWriterSize(w, 64<<10),
 		digest:  sha256.New(),
 		last:    -1,
+		rows:    rows{of: -1},
 	}
 	for failures := 0; ; {
 		last := d.last
@@ -87,10 +88,19 @@ type download struct {
 	checkpoint string // names the export, "" before the first answer
 	to         *bufio.Writer
 	digest     hash.Hash // of all that was written
-	last       int64     // the last record that was written
+	last       int64     // the last record that was written whole
+	rows       rows      // of CSV
 	resumed    bool      // another connection went on with it
 	held       []byte    // lines that came, and are not written yet
 	end        string    // the digest in the last line, "" before that line has come
+}
+
+// rows are those of the record that rows came of last. One of a batch has a row for each question, and is whole when
+// the next record begins.
+type rows struct {
+	of      int64
+	written int
+	came    int // over this connection
 }
 
 // broken marks an error after which another connection may go on.
@@ -121,7 +131,7 @@ func (d *download) piece(ctx context.Context) (done export.Result, err error) {
 		return done, err
 	}
 	defer func() { _ = answer.Body.Close() }()
-	d.held, d.end = d.held[:0], ""
+	d.held, d.end, d.rows.came = d.held[:0], "", 0
 	content := bufio.NewReaderSize(&awake{answer.Body, idle}, 64<<10)
 	for err == nil {
 		err = d.line(content)
@@ -154,7 +164,8 @@ func (d *download) open(ctx context.Context) (*http.Response, error) {
 	if d.checkpoint != "" {
 		d.query.Set("checkpoint", d.checkpoint)
 	}
-	if d.resumed = d.last >= 0; d.resumed {
+	d.resumed = d.last >= 0 || d.rows.written > 0
+	if d.last >= 0 {
 		d.query.Set("after", strconv.FormatInt(d.last, 10))
 	}
 	answer, err := d.server.Ask(ctx, http.MethodGet, "/v1/log/export?"+d.query.Encode(), nil, nil, http.StatusOK)
@@ -206,13 +217,33 @@ func (d *download) line(content *bufio.Reader) error {
 		break
 	}
 	last, err := d.place(d.held[begun:])
-	if err != nil || last < 0 {
+	switch {
+	case err != nil || last < 0:
 		return err
-	}
-	if last <= d.last { // the server began anew
+	case last <= d.last: // the server began anew
 		return cannotGoOn()
+	case d.options.Format == "csv":
+		return d.row(last)
 	}
 	d.last = last
+	return d.write()
+}
+
+// row writes a row of a record. After a break the server sends all rows of the record, and those that are written are
+// passed over.
+func (d *download) row(of int64) error {
+	r := &d.rows
+	if of < r.of || of > r.of && r.came < r.written {
+		return cannotGoOn()
+	}
+	if of > r.of {
+		d.last, *r = r.of, rows{of: of}
+	}
+	if r.came++; r.came <= r.written {
+		d.held = d.held[:0]
+		return nil
+	}
+	r.written++
 	return d.write()
 }
 

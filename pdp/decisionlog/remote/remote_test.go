@@ -46,7 +46,7 @@ func openDesk(t *testing.T, options ...pdptest.Option) *desk {
 	}
 	d.key = add("auditor", auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.LogRead, auth.LogAdmin}})
 	d.teams = add("acme", auth.Grant{Tenants: []string{"acme"}, Permissions: []auth.Permission{auth.LogRead}})
-	d.ask = add("pep", auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide}})
+	d.ask = add("pep", auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Search}})
 	d.Server = pdptest.Start(t, pdptest.Bundle(map[string]string{
 		"a.cedar":                `@id("read") permit(principal, action == Action::"read", resource);`,
 		"tenants/acme/a.cedar":   `@id("acme") permit(principal, action == Action::"write", resource);`,
@@ -74,6 +74,17 @@ func (d *desk) decide(tenant, doc string) string {
 		d.t.Fatalf("got %d %s", got.Status, got.Body)
 	}
 	return got.Header.Get("X-Decision-Id")
+}
+
+// possible asks so many questions with an unknown place at once.
+func (d *desk) possible(n int) {
+	d.t.Helper()
+	one := `{"resource":{"type":"doc","id":"plan"}}`
+	got := d.Post("/access/v1/evaluations", `{"subject":{"type":"user","id":"alice"},"action":{"name":"read"},"options":{"unknown":["/subject/properties"]},"evaluations":[`+
+		strings.Join(slices.Repeat([]string{one}, n), ",")+`]}`, "Authorization", "Bearer "+d.ask)
+	if got.Status != 200 {
+		d.t.Fatalf("got %d %s", got.Status, got.Body)
+	}
 }
 
 func (d *desk) reader(url, key string, options ...func(*httpclient.Options)) *remote.Log {
