@@ -1,7 +1,9 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"time"
 
 	"policy-service/pdp/decisionlog"
@@ -28,7 +30,7 @@ type gaps struct {
 
 // gone takes in a record without content.
 func (g *gaps) gone(l decisionlog.Record) {
-	if n := len(g.open); n > 0 && g.open[n-1].Why == l.Gone {
+	if n := len(g.open); n > 0 && g.open[n-1].Why == l.Gone && g.open[n-1].Next == l.Sequence {
 		g.open[n-1].Next++
 		return
 	}
@@ -42,6 +44,54 @@ func (g *gaps) reached(at time.Time) {
 		g.found(gap)
 	}
 	g.open, g.last = g.open[:0], at
+}
+
+// exportGaps are the gaps of one export of a log.
+type exportGaps struct {
+	gaps
+	last decisionlog.Checkpoint
+	all  []DatedGap
+}
+
+func newExportGaps(last decisionlog.Checkpoint) *exportGaps {
+	g := &exportGaps{last: last}
+	g.found = func(one DatedGap) { g.all = append(g.all, one) }
+	return g
+}
+
+// inEach are the records that are gone in each of several exports of one log, the longest of which comes last. One that
+// is behind the end of an export counts as gone there.
+func inEach(exports []*exportGaps) (all []DatedGap) {
+	for n, one := range exports {
+		if one.reached(one.last.Time); n == 0 {
+			all = one.all
+			continue
+		}
+		all = inBoth(append(all, DatedGap{Gap: Gap{First: exports[n-1].last.Size, Next: math.MaxUint64}}), one.all)
+	}
+	return all
+}
+
+func inBoth(older, newer []DatedGap) (all []DatedGap) {
+	for len(older) > 0 && len(newer) > 0 {
+		o, one := older[0], newer[0]
+		if o.Next <= one.Next {
+			older = older[1:]
+		} else {
+			newer = newer[1:]
+		}
+		one.First, one.Next, one.Why = max(o.First, one.First), min(o.Next, one.Next), cmp.Or(o.Why, one.Why)
+		if o.After.After(one.After) {
+			one.After = o.After
+		}
+		if !o.Before.IsZero() && o.Before.Before(one.Before) {
+			one.Before = o.Before
+		}
+		if one.First < one.Next {
+			all = append(all, one)
+		}
+	}
+	return all
 }
 
 // span is a time: from the first moment on that counts, and before the first that

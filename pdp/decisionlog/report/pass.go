@@ -28,9 +28,9 @@ type reporting struct {
 
 // from is the log that records are from.
 type from struct {
-	origin  string // "" if all are from one
-	last    decisionlog.Checkpoint
-	gaps    gaps
+	origin  string         // "" if all are from one
+	exports []*exportGaps  // of the log; the longest comes last
+	gaps    *exportGaps    // of the one that the record is of
 	before  *BundleInForce // in force when the span begins
 	latest  map[string]int // by digest, in report.Bundles
 	started bool           // there was a start
@@ -72,15 +72,8 @@ func newReporting(o Options) *reporting {
 	return p
 }
 
-// log begins the part of a report that is of one log.
-func (p *reporting) log(origin string, last decisionlog.Checkpoint) *from {
-	f := &from{origin: origin, last: last, latest: map[string]int{}}
-	f.gaps.found = func(g DatedGap) {
-		if g.Origin = f.origin; p.span.mayHave(g) {
-			p.service.Gaps = append(p.service.Gaps, g)
-		}
-	}
-	return f
+func newFrom(origin string, exports ...*exportGaps) *from {
+	return &from{origin: origin, exports: exports, latest: map[string]int{}}
 }
 
 // look takes in one leaf.
@@ -249,7 +242,11 @@ func (p *reporting) begin() {
 func (p *reporting) ended(f *from) {
 	p.from = f
 	p.begin()
-	p.gaps.reached(f.last.Time)
+	for _, g := range inEach(f.exports) {
+		if g.Origin = f.origin; p.span.mayHave(g) {
+			p.service.Gaps = append(p.service.Gaps, g)
+		}
+	}
 	switch all := p.service; {
 	case !f.started || f.outside == nil:
 	case all.OutsideStart == nil:

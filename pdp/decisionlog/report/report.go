@@ -310,7 +310,8 @@ func Make(ctx context.Context, s *decisionlog.Snapshot, o Options) (Report, erro
 	p := newReporting(o)
 	p.report.Origin, p.report.Size, p.report.Checkpoint = s.Head.Origin, s.Head.Size, string(s.Head.Checkpoint)
 	p.report.Tenants, p.service.Unread = s.Tenants, s.Head.Unread
-	p.from = p.log("", last)
+	p.from = newFrom("", newExportGaps(last))
+	p.gaps = p.exports[0]
 	if err := each(ctx, s, p.look); err != nil {
 		return Report{}, err
 	}
@@ -329,6 +330,7 @@ func OfExport(r *export.Reader, o Options) (Report, error) {
 		return Report{}, err
 	}
 	p, logs, ended := newReporting(o), map[string]*from{}, time.Time{}
+	var exports []*exportGaps
 	for _, part := range r.Parts { // of one log, the longest comes last
 		c, err := decisionlog.ParseCheckpoint([]byte(part.Checkpoint), nil)
 		if err != nil {
@@ -344,7 +346,11 @@ func OfExport(r *export.Reader, o Options) (Report, error) {
 			p.report.Logs = p.report.Logs[:n-1]
 		}
 		p.report.Logs = append(p.report.Logs, Log{part.Origin, part.Size, part.Checkpoint})
-		logs[part.Origin] = p.log(part.Origin, c)
+		if logs[part.Origin] == nil {
+			logs[part.Origin] = newFrom(part.Origin)
+		}
+		exports = append(exports, newExportGaps(c))
+		logs[part.Origin].exports = append(logs[part.Origin].exports, exports[len(exports)-1])
 	}
 	for _, one := range p.report.Logs {
 		if p.report.Size += one.Size; len(p.report.Logs) == 1 {
@@ -352,16 +358,20 @@ func OfExport(r *export.Reader, o Options) (Report, error) {
 		}
 	}
 	for l, err := range r.Leaves() {
-		switch p.from = logs[r.Parts[l.Part].Origin]; {
-		case err != nil:
+		if err != nil {
 			return Report{}, err
-		case l.Again:
-			p.report.Again++
-			continue
-		case l.Gone == decisionlog.WhyFiltered:
-			p.report.LeftOut++
 		}
-		if err := p.look(l.Record); err != nil {
+		p.from = logs[r.Parts[l.Part].Origin]
+		if p.gaps = exports[l.Part]; l.Again {
+			p.report.Again++
+			_, err = p.gaps.read(l.Record) // its time dates the gaps of this export
+		} else {
+			if l.Gone == decisionlog.WhyFiltered {
+				p.report.LeftOut++
+			}
+			err = p.look(l.Record)
+		}
+		if err != nil {
 			return Report{}, err
 		}
 	}

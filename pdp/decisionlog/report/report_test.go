@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/approval"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/export"
 )
 
 // dated is a log whose clock is the test's.
@@ -253,6 +255,67 @@ func TestReportAfterRetention(t *testing.T) {
 			t.Errorf("from %q: %+v", from, runs)
 		}
 	}
+}
+
+// TestReportOfExportsOverARetention: what retention dropped, and an older export has, is no gap. What was gone in that
+// one already is, with its times and its reason.
+func TestReportOfExportsOverARetention(t *testing.T) {
+	t.Parallel()
+	d := datedLog(t, "2026-03-02 10:00")
+	exported := func() []byte {
+		var out bytes.Buffer
+		_, err := export.Log{Snapshot: snapshotNow(t, d.log)}.Export(t.Context(), &out, export.Options{})
+		d.ok(err)
+		return out.Bytes()
+	}
+	var second uint64
+	for n, day := range []string{"2026-03-02 11:00", "2026-03-03 10:00", "2026-03-04 10:00"} {
+		d.set(day)
+		if sequence := mustAppend(d, d.log, entryOf(fmt.Sprint("r", n), true)); n == 1 {
+			second = sequence
+		}
+	}
+	d.ok(d.log.Redact(t.Context(), "", "r1", "asked for"))
+	d.heartbeat("2026-03-05 10:00")
+	older := exported()
+	d.ok(d.log.Rotate(t.Context()))
+	d.set("2026-03-08 10:00")
+	mustAppend(d, d.log, entryOf("r3", true))
+	_, err := d.log.Retain(t.Context(), decisionlog.Retention{Age: time.Hour}, at(t, "2026-03-08 10:00"))
+	d.ok(err)
+	d.heartbeat("2026-03-08 11:00")
+	newer := exported()
+	if got := reportOfMerge(t, newer).Service.Gaps; len(got) != 1 || got[0].First != 0 || got[0].Next <= second || got[0].Why != decisionlog.WhyRetired {
+		t.Errorf("of the newer one: %+v", got)
+	}
+	want := []DatedGap{{Gap: Gap{First: second, Next: second + 1, Why: decisionlog.WhyRedacted}, After: at(t, "2026-03-02 11:00"), Before: at(t, "2026-03-04 10:00")}}
+	both := reportOfMerge(t, older, newer)
+	if diff := cmp.Diff(want, both.Service.Gaps); diff != "" || both.Population.Allowed != 3 {
+		t.Errorf("of both, %d allowed: %s", both.Population.Allowed, diff)
+	}
+}
+
+// reportOfMerge is the report of a merge.
+func reportOfMerge(t *testing.T, exports ...[]byte) Report {
+	t.Helper()
+	var inputs []export.Input
+	for n, one := range exports {
+		inputs = append(inputs, export.Input{Name: fmt.Sprint(n), Reader: bytes.NewReader(one)})
+	}
+	var out bytes.Buffer
+	_, err := export.Merge(&out, inputs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := export.NewReader(&out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := OfExport(in, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
 }
 
 func TestReportFindsTheCrash(t *testing.T) {
