@@ -22,6 +22,7 @@ type checker struct {
 	suspects []string // sentences about witnesses
 	holding  []string // checkpoints that are of the log
 	apart    bool     // records are there without those before them
+	held     bool     // a server holds the directory, so its last records are not to be read
 	late     error    // the first problem that any other goes before
 	cut      *Problem // a checkpoint covers more than its segment has
 	gone     spans    // sequences without content

@@ -113,7 +113,7 @@ func (d *directory) readActive(data string, sealed int) error {
 		return err
 	}
 	if !free {
-		d.log.report.Live = true
+		d.log.report.Live, d.log.held = true, true
 		return nil
 	}
 	defer unlock()

@@ -123,7 +123,11 @@ func (c *checker) compare() error {
 
 // against holds the log against one of them.
 func (c *checker) against(o *outside) error {
-	signed, by, err := c.keys.any(o.text)
+	keys := &c.keys
+	if o != c.outside {
+		keys = c.keys.ofExport()
+	}
+	signed, by, err := keys.any(o.text)
 	if err == nil && signed.origin != c.report.Origin {
 		err = problem(OtherKey, -1, "it is of the log %s", signed.origin)
 	}
@@ -133,13 +137,17 @@ func (c *checker) against(o *outside) error {
 		return p
 	}
 	switch {
-	case signed.size > c.tree.size && c.report.Live:
+	case signed.size > c.tree.size && c.held:
 		// Not truncated, as far as anybody can see, and not verified either.
 		return problem(Usage, -1, "%s covers %d records, and beside a running server only %d were to be read: give an older one, ask the server itself with --server, or stop it",
 			o.name, signed.size, c.tree.size)
 	case signed.size > c.tree.size:
-		return problem(Truncated, c.tree.size, "it and all up to record %d are not there: %s covers %d records, the log has %d",
+		p := problem(Truncated, c.tree.size, "it and all up to record %d are not there: %s covers %d records, the log has %d",
 			signed.size-1, o.name, signed.size, c.tree.size)
+		if c.report.Live { // by the word of the export, which whoever cuts it writes
+			p.What += "; the export says that it was made beside a running server: make it again with --server, or stop the server"
+		}
+		return p
 	case signed.size > 0 && (o.reached == nil || *o.reached != signed.root):
 		return problem(Forked, -1, "the first %d records are not those that %s was signed for", signed.size, o.name)
 	case signed.size > c.report.Size && (o == c.outside || by.text == c.keys.inForce.text): // a key that was in force may be a thief's

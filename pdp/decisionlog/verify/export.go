@@ -146,7 +146,7 @@ func (x *exported) signature(text string, standing []string) (checkpoint, error)
 	}
 	// The checkpoint from outside may be signed by an older key, once the asker himself says
 	// which is the newest. Without that nothing here says that the one signed the other in.
-	k.inForce, k.trusted, k.past = by, true, []key{by}
+	k.inForce, k.trusted, k.past, k.standing = by, true, []key{by}, others
 	if x.log.report.KeyGiven {
 		k.past = append(k.past, others...)
 	}
@@ -222,7 +222,7 @@ func (x *exported) end(e *envelope) error {
 
 // cosigned checks that the checkpoint which witnesses cosigned is of the same log, whichever of the two covers more.
 func (x *exported) cosigned(e *envelope) error {
-	older, _, err := x.log.keys.any(e.Witnessed)
+	older, _, err := x.log.keys.ofExport().any(e.Witnessed)
 	if err == nil && older.origin != x.signed.origin {
 		err = problem(Altered, -1, "it is of the log %s", older.origin)
 	}

@@ -17,6 +17,8 @@ type keyring struct {
 	inForce key
 	past    []key // all that were in force, this one too
 	trusted bool  // the key in force was given, or signed in by one that was
+	// standing are keys that stand in an export, and that nothing here signed in.
+	standing []key
 }
 
 type key struct {
@@ -75,6 +77,13 @@ func (k *keyring) any(text string) (c checkpoint, by key, err error) {
 		}
 	}
 	return c, by, err
+}
+
+// ofExport is the keyring for checkpoints that came with the log, which the tree is held against: a key that only stands
+// in the export may have signed them before it was rotated.
+func (k keyring) ofExport() *keyring {
+	k.past = slices.Concat(k.past, k.standing)
+	return &k
 }
 
 // extension is the value of an extension line, empty where there is none.

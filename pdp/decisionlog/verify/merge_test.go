@@ -417,6 +417,35 @@ func TestMergeOfOneLog(t *testing.T) {
 	}
 }
 
+// TestMergeOverARotation: two exports of one log, before and after a new key, verify without a key, too. What another
+// key signed under the name of the log does not.
+func TestMergeOverARotation(t *testing.T) {
+	t.Parallel()
+	m := &mergedLogs{dirs: []string{t.TempDir()}, Clock: clock.At(time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC))}
+	l := m.open(t, 0)
+	m.write(t, l, 7)
+	check(t, l.Close())
+	older := exportReal(t, m.dirs[0], export.Options{})
+	l = m.open(t, 0)
+	_, err := l.RotateKey(t.Context(), "")
+	check(t, err)
+	m.write(t, l, 5)
+	check(t, l.Close())
+	newer := exportReal(t, m.dirs[0], export.Options{})
+	both := mustMerge(t, older, newer)
+	for name, o := range map[string]verify.Options{"no key": {}, "both keys": {Policy: noWitness(t, keysOf(t, m.dirs[0])...)}} {
+		expect(t, name, verify.Export(bytes.NewReader(both), o), verify.Verified, "")
+	}
+	kept := verify.Options{Checkpoint: verify.Export(bytes.NewReader(older), verify.Options{}).Checkpoint}
+	expect(t, "a checkpoint from outside", verify.Export(bytes.NewReader(newer), kept), verify.OtherKey, "")
+
+	m.dirs[0] = t.TempDir()
+	l = m.open(t, 0)
+	m.write(t, l, 7)
+	check(t, l.Close())
+	expect(t, "another log", verify.Export(bytes.NewReader(mustMerge(t, exportReal(t, m.dirs[0], export.Options{}), newer)), verify.Options{}), verify.OtherKey, "")
+}
+
 // TestMergeRefuses: what is no export, or damaged, is refused by file and line.
 func TestMergeRefuses(t *testing.T) {
 	t.Parallel()

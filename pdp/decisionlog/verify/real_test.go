@@ -165,6 +165,9 @@ func TestLive(t *testing.T) {
 	if r = verify.Directory(data, verify.Options{Checkpoint: string(newest)}); r.Code != verify.Usage {
 		t.Errorf("a checkpoint of what the server holds: %v: %v", r.Code, r.Problem)
 	}
+	// An export says of itself that it is so, and excuses nothing by it.
+	r = verify.Export(bytes.NewReader(exportReal(t, data, export.Options{})), verify.Options{Checkpoint: string(newest)})
+	expect(t, "an export", r, verify.Truncated, "made beside a running server")
 }
 
 // TestCrash: what a crash leaves is what was signed, and more that is not, and says so.

@@ -329,6 +329,7 @@ func TestQuorumOverARotation(t *testing.T) {
 		expect(t, name, verify.Directory(data, verify.Options{Policy: policyOf(t, test.keys...)}), test.want, "")
 	}
 	out := exportReal(t, data, export.Options{})
+	expect(t, "no key, of an export", verify.Export(bytes.NewReader(out), verify.Options{}), verify.Verified, "")
 	for name, test := range map[string]struct {
 		keys []string
 		want verify.Code
