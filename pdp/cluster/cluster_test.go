@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -34,6 +35,9 @@ type replica struct {
 	stop    func()
 	revoked []string // for the logs of these, which are lost, all was revoked
 }
+
+// prefixOf is the prefix of a test in the member that all share: with -count and -cpu a test runs more than once.
+func prefixOf(t testing.TB) string { return t.Name() + rand.Text() }
 
 func newReplica(t testing.TB, origin, prefix string, endpoints ...string) *replica {
 	r := &replica{t: t, clock: clock.At(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)), keys: []string{origin + "+1+key"}, size: 3}
@@ -93,7 +97,7 @@ func (r *replica) close() {
 // A replica that was cut off while it was settled as lost uses no state when it is back.
 func TestLostAndBack(t *testing.T) {
 	t.Parallel()
-	prefix := t.Name()
+	prefix := prefixOf(t)
 	a, b := newReplica(t, "a", prefix, etcdtest.One(t)...), newReplica(t, "b", prefix, etcdtest.One(t)...)
 	a.run()
 	b.run()
@@ -123,7 +127,8 @@ func refuses(t *testing.T, name string, err error, want ...string) {
 
 func TestMembers(t *testing.T) {
 	t.Parallel()
-	a, b := newReplica(t, "a", t.Name(), etcdtest.One(t)...), newReplica(t, "b/b", t.Name(), etcdtest.One(t)...)
+	prefix := prefixOf(t)
+	a, b := newReplica(t, "a", prefix, etcdtest.One(t)...), newReplica(t, "b/b", prefix, etcdtest.One(t)...)
 	b.clock.Advance(5 * time.Second)
 	a.run()
 	b.run()
@@ -156,7 +161,7 @@ func TestMembers(t *testing.T) {
 
 func TestOriginIsBoundToItsLog(t *testing.T) {
 	t.Parallel()
-	a := newReplica(t, "a", t.Name(), etcdtest.One(t)...)
+	a := newReplica(t, "a", prefixOf(t), etcdtest.One(t)...)
 	must(t, a.join())
 	a.close()
 	a.keys = append(a.keys, "another")
@@ -184,11 +189,11 @@ func TestOriginIsBoundToItsLog(t *testing.T) {
 // nothing for those that run.
 func TestOlderCopyOfAReplica(t *testing.T) {
 	t.Parallel()
-	to := etcdtest.One(t)
-	a, b := newReplica(t, "a", t.Name(), to...), newReplica(t, "b", t.Name(), to...)
+	to, prefix := etcdtest.One(t), prefixOf(t)
+	a, b := newReplica(t, "a", prefix, to...), newReplica(t, "b", prefix, to...)
 	a.run()
 	b.run()
-	older := newReplica(t, "a", t.Name(), to...)
+	older := newReplica(t, "a", prefix, to...)
 	older.size = 2
 	refuses(t, "the copy", older.join(), "had 3 records at least, and has 2")
 	generation := a.Generation()
