@@ -2,11 +2,11 @@ package auth
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
@@ -31,7 +31,7 @@ func share(t *testing.T) *sharing {
 	client, err := etcdtest.Dial(etcdtest.One(t)...)
 	must(t, err)
 	t.Cleanup(func() { _ = client.Close() })
-	return &sharing{t, "/" + strings.ReplaceAll(t.Name(), "/", "-") + "/", client, clock.New()}
+	return &sharing{t, "/" + rand.Text() + "/", client, clock.New()} // a prefix for each run of a test
 }
 
 func (s *sharing) options(endpoints ...string) SharedKeys {
