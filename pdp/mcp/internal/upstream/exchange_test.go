@@ -88,18 +88,16 @@ func listen(t testing.TB, s upstream.Session) upstream.Stream {
 // call is a tools/call as the era of the session wants it.
 func call(s upstream.Session, tool, arguments string) upstream.Request {
 	params := rpc.Object{}.With("name", rpc.String(tool)).With("arguments", jsontext.Value(arguments))
-	return upstream.Request{Method: "tools/call", Params: withMeta(s, params, rpc.Object{})}
+	return upstream.Request{Method: "tools/call", Params: withMeta(s, params)}
 }
 
-func withMeta(s upstream.Session, params, meta rpc.Object) rpc.Object {
-	if s.Era() == era.Modern {
-		meta = meta.With(era.MetaVersion, rpc.String("2026-07-28")).With(era.MetaClient, jsontext.Value(`{"name":"c","version":"1"}`)).
-			With(era.MetaCapabilities, jsontext.Value(`{"elicitation":{}}`))
+func withMeta(s upstream.Session, params rpc.Object) rpc.Object {
+	if s.Era() == era.Legacy {
+		return params
 	}
-	if meta.Len() > 0 {
-		params = params.With("_meta", meta.Value())
-	}
-	return params
+	meta := rpc.Object{}.With(era.MetaVersion, rpc.String("2026-07-28")).With(era.MetaClient, jsontext.Value(`{"name":"c","version":"1"}`)).
+		With(era.MetaCapabilities, jsontext.Value(`{"elicitation":{}}`))
+	return params.With("_meta", meta.Value())
 }
 
 // members are those of an object.
@@ -347,6 +345,86 @@ func TestClosedSessionEndsStreams(t *testing.T) {
 		if got := methods(stub.received()); slices.Contains(got, "POST notifications/cancelled") || slices.Contains(got, ends) != (e == era.Legacy) {
 			t.Errorf("the server got %q", got)
 		}
+	}
+}
+
+// A request that is given up before its response is reported to the server, in the way of its era. TestEras of mcp has servers of
+// the SDK, and programs.
+func TestGivenUp(t *testing.T) {
+	const early = "context, before the answer"
+	for _, e := range []era.Era{era.Modern, era.Legacy} {
+		for _, how := range []string{"Close", "context", early} {
+			t.Run(e.String()+", "+how, func(t *testing.T) {
+				hangs, gone := make(chan struct{}), make(chan struct{})
+				stub := newStub(t, e, func(w http.ResponseWriter, r *http.Request, _ string) {
+					if how != early {
+						w.Header().Set("Content-Type", eventKind)
+						_ = http.NewResponseController(w).Flush()
+					}
+					close(hangs)
+					<-r.Context().Done()
+					close(gone)
+				})
+				s := open(t, reach(t, stub.URL))
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				go func() {
+					if <-hangs; how != "Close" {
+						cancel()
+					}
+				}()
+				st, err := s.Send(ctx, call(s, "x", `{}`))
+				if how == "Close" {
+					st.Close()
+				}
+				for err == nil {
+					_, err = st.Next()
+				}
+				if how != "Close" && !errors.Is(err, context.Canceled) {
+					t.Errorf("it ends with %v", err)
+				}
+				<-gone
+				told := e == era.Modern
+				mcptest.Until(t, "the server is told", func() bool {
+					told = told || slices.Contains(methods(stub.received()), "POST notifications/cancelled")
+					return told
+				})
+				cancel()
+				if _, err := s.Send(ctx, call(s, "x", `{}`)); !errors.Is(err, context.Canceled) || !strings.HasPrefix(describe(err), "not sent true") {
+					t.Errorf("another request of a client that has gone: %s", describe(err))
+				}
+			})
+		}
+	}
+}
+
+func TestSessionsEnd(t *testing.T) {
+	stub := newStub(t, era.Legacy, says(200, jsonKind, good))
+	u := reach(t, stub.URL)
+	one := open(t, u)
+	stub.session = "session-2"
+	two := open(t, u)
+	one.Close()
+	if _, _, err := send(one, call(one, "x", `{}`)); !isGone(err, true) {
+		t.Errorf("a request in an ended session: %v", err)
+	}
+	if _, m, err := send(two, call(two, "x", `{}`)); err != nil || m.Result == nil {
+		t.Errorf("the other session: %v", err)
+	}
+	if err := u.Close(); err != nil {
+		t.Error(err)
+	}
+	var ended []string
+	for _, r := range stub.received() {
+		if r.http == ends {
+			ended = append(ended, r.header.Get("Mcp-Session-Id"))
+		}
+	}
+	if !slices.Equal(ended, []string{"session-1", "session-2"}) {
+		t.Errorf("ended were %q", ended)
+	}
+	if _, err := u.Open(t.Context(), upstream.Client{}); !isGone(err, true) {
+		t.Errorf("a session of a closed upstream: %v", err)
 	}
 }
 

@@ -303,6 +303,9 @@ func TestListenLegacy(t *testing.T) {
 			t.Errorf("%d %s: %s", c.status, c.kind, got)
 		}
 	}
+	if got := heard(t.Context(), open(t, reach(t, newStub(t, era.Modern, nil).URL))); got != "EOF" {
+		t.Errorf("a server of the modern era says beside answers: %s", got)
+	}
 }
 
 // heard are the messages of a session beside answers.

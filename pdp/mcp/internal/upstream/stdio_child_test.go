@@ -27,8 +27,6 @@ func init() {
 	}
 	log.SetFlags(0)
 	switch kind := os.Args[2]; kind {
-	case "sdk":
-		sdkChild()
 	case "gateway":
 		gatewayChild(os.Args[3], os.Args[4])
 	case "sleeper":

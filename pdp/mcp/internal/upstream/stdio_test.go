@@ -88,12 +88,6 @@ func text(m rpc.Message) (string, error) {
 	return result.Content[0].Text, nil
 }
 
-func TestCommandPrefersTheModernEra(t *testing.T) {
-	if s := open(t, newChild(t, "sdk")); s.Era() != era.Modern {
-		t.Errorf("era %v", s.Era())
-	}
-}
-
 func TestCommandSendsTheBytes(t *testing.T) {
 	s := open(t, newChild(t, "raw"))
 	params := "{\"name\":\"line\",\"arguments\":{\r\n\t\"n\" :9007199254740993 , \"f\":1.0e2,\n\"s\":\"a\\u006e\\n\\r\u2028 \\ud83d\\ude00\"}}"
