@@ -2,7 +2,6 @@ package mcp_test
 
 import (
 	"context"
-	"crypto/rand"
 	"net/http"
 	"slices"
 	"testing"
@@ -13,7 +12,6 @@ import (
 
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
-	"policy-service/pdp/pdptest"
 )
 
 // masksLook takes something out of the results of look, and of nothing else.
@@ -21,29 +19,6 @@ var masksLook = map[string]string{
 	"a.cedar": `@id("all") permit (principal, action, resource) unless { action == Action::"tool.invoke" && resource == tool::"rec:look" };
 		@id("mask") @obligation("mask") permit (principal, action == Action::"tool.invoke", resource == tool::"rec:look");`,
 	"obligations.yaml": "mask: {type: redact, properties: {fields: [/ssn]}}\n",
-}
-
-// A notification is handed on without a decision, but nothing is opened for it: a person who may do nothing any longer has
-// no session with the server begun by one.
-func TestNotificationsOpenNothing(t *testing.T) {
-	t.Parallel()
-	key := make([]byte, 32)
-	_, _ = rand.Read(key)
-	file := secretFile(t, string(key))
-	sealed := func(c *mcp.Config) { c.Seal.KeyFiles = []string{file} }
-	before, after := mcptest.NewRecorder(t, mcptest.Answers{Eras: []string{"legacy"}}), mcptest.NewRecorder(t, mcptest.Answers{Eras: []string{"legacy"}})
-	at, _ := through(t, passage{name: "up", upstream: before.URL, change: sealed})
-	session := legacySession(t, at)
-	nothing := pdptest.Bundle(map[string]string{"a.cedar": `forbid (principal, action, resource);`, "bundle.yaml": "allow_trivial: true\n"})
-	session.at, _ = through(t, passage{name: "up", upstream: after.URL, change: sealed, bundle: &nothing})
-	answer := session.do(t, http.MethodPost, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed","params":{}}`)
-	_ = answer.Body.Close()
-	if answer.StatusCode != http.StatusAccepted {
-		t.Errorf("the notification: %s", answer.Status)
-	}
-	if got := after.Got(); len(got) > 0 {
-		t.Errorf("the server got %d messages, the first is %s", len(got), got[0].Method)
-	}
 }
 
 // A gateway that is closed has on record what became of the calls that were under way: it does not end before.

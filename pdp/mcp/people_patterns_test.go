@@ -2,7 +2,9 @@ package mcp_test
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
@@ -61,11 +63,12 @@ func atThePage(decision string) act {
 			w.t.Helper()
 			r, err := browser.sendTo(w.t.Context(), verb, to, form.Encode(), "Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin")
 			orFail(w.t, err)
-			text := readAll(w.t, r.Body)
+			text, err := io.ReadAll(r.Body)
+			orFail(w.t, errors.Join(err, r.Body.Close()))
 			if r.StatusCode != http.StatusOK {
 				w.t.Fatalf("%s: %s %s", to, r.Status, text)
 			}
-			return text
+			return string(text)
 		}
 		if page := sends(http.MethodPost, w.pdp.ConsoleURL()+"/login", url.Values{"key": {w.keys["alice"]}}); !strings.Contains(page, "alice") {
 			w.t.Fatalf("alice is not logged in: %s", page)

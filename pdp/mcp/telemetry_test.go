@@ -1,9 +1,7 @@
 package mcp_test
 
 import (
-	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -48,35 +46,6 @@ func TestOneTrace(t *testing.T) {
 	}
 }
 
-const toolCall = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"run","arguments":{},"_meta":{` +
-	`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`
-
-// send sends a call of the modern era, with further headers, and reads the answer to its end.
-func send(t *testing.T, at, body string, headers ...string) string {
-	t.Helper()
-	return readAll(t, begin(t.Context(), t, at, body, append(headers, "Mcp-Method", "tools/call", "Mcp-Name", "run")...))
-}
-
-// begin sends a request of the modern era, and returns when the answer has begun. Of a header that is given twice the first
-// counts.
-func begin(ctx context.Context, t *testing.T, at, body string, headers ...string) io.ReadCloser {
-	t.Helper()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, at, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, all := 0, append(headers, "Content-Type", "application/json", "Accept", "application/json, text/event-stream", "Mcp-Protocol-Version", "2026-07-28"); i < len(all); i += 2 {
-		if r.Header.Get(all[i]) == "" {
-			r.Header.Set(all[i], all[i+1])
-		}
-	}
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer.Body
-}
-
 // TestMetrics: requests are counted by how they ended, in words of the gateway's own.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
@@ -101,17 +70,6 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("there is no %s", name)
 		}
 	}
-}
-
-// readAll reads an answer to its end.
-func readAll(t testing.TB, body io.ReadCloser) string {
-	t.Helper()
-	defer func() { _ = body.Close() }()
-	b, err := io.ReadAll(body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
 }
 
 // droppedBy counts the messages that were dropped so far, by reason.

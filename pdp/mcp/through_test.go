@@ -19,9 +19,7 @@ type passage struct {
 	upstream string            // its URL,
 	command  []string          // or its command line,
 	env      map[string]string // with these variables
-	policies string            // the bundle that decides, by its name in package policies,
-	bundle   *pdp.Source       // or itself; without either everything is permitted
-	change   func(*mcp.Config)
+	policies string            // the bundle that decides, by its name in package policies; without it everything is permitted
 }
 
 // permitAll is a bundle that permits everything.
@@ -30,11 +28,7 @@ var permitAll = pdptest.Bundle(map[string]string{"all.cedar": `@id("all") permit
 // through puts a gateway into the passage. It returns the URL for clients, and what they send as Authorization.
 func through(t testing.TB, p passage) (at, authorization string) {
 	t.Helper()
-	source := permitAll
-	if p.bundle != nil {
-		source = *p.bundle
-	}
-	identity := mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice", ClientID: "agent-1"}}
+	source, identity := permitAll, mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice", ClientID: "agent-1"}}
 	const resource = "http://127.0.0.1:8181/mcp"
 	if p.policies != "" {
 		files, err := policies.Named(p.policies)
@@ -48,9 +42,6 @@ func through(t testing.TB, p passage) (at, authorization string) {
 	upstream := mcp.UpstreamConfig{URL: p.upstream, Command: p.command, Env: p.env, ServerRequests: relayed}
 	g := gateway(t, pdptest.Start(t, source, open).URL, upstream, func(c *mcp.Config) {
 		c.Identity, c.Upstreams = identity, map[string]mcp.UpstreamConfig{p.name: c.Upstreams["partner"]}
-		if p.change != nil {
-			p.change(c)
-		}
 	})
 	return serve(t, g), authorization
 }

@@ -19,14 +19,6 @@ func secretFile(t *testing.T, content string) string {
 	return name
 }
 
-// callTool calls a tool as a client of the modern era does. It returns what the gateway answers.
-func callTool(t *testing.T, at, authorization string) string {
-	t.Helper()
-	return send(t, at, toolCall, "Authorization", authorization)
-}
-
-const oneTool = `[{"name":"run","inputSchema":{"type":"object"}}]`
-
 func TestUpstreamProgramNeedsItsFiles(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{"/nowhere", secretFile(t, ""), secretFile(t, "\n")} {
