@@ -14,11 +14,12 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
 	pdpserver "policy-service/pdp/server"
 )
 
-// wiretap stands between a gateway and its PDP, and keeps what goes there.
+// wiretap stands between a gateway and its PDP, or a server, and keeps what goes there.
 type wiretap struct {
 	URL string
 
@@ -70,6 +71,11 @@ func (tap *wiretap) before(pdp string) string {
 	orFail(tap.t, err)
 	tap.proxy = mcptest.Proxy(to)
 	return tap.URL
+}
+
+// beforeServer stands before an MCP server.
+func (tap *wiretap) beforeServer(url string) string {
+	return tap.before(strings.TrimSuffix(url, mcp.Endpoint)) + mcp.Endpoint
 }
 
 // serve has a PDP say that it is where the wiretap is.

@@ -3,13 +3,8 @@ package mcp_test
 import (
 	"context"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"slices"
-	"sync"
 	"testing"
-	"time"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -18,71 +13,23 @@ import (
 	"policy-service/pdp/mcp/mcptest"
 )
 
-// manyDoor stands before a server, and lets through what it is told to.
-type manyDoor struct {
-	mu    sync.Mutex
-	state string // "" lets all through, "away" nothing, and "hangs" lets wait
-	moved chan struct{}
-	// came is told of each request that waits, and ended of each session that is ended, if they are not nil.
-	came, ended chan struct{}
-}
-
-func (d *manyDoor) set(state string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.state = state
-	if d.moved != nil {
-		close(d.moved)
-	}
-	d.moved = make(chan struct{})
-}
-
-func (d *manyDoor) before(t testing.TB) func(string) string {
-	d.set(d.state)
-	return func(server string) string {
-		u, err := url.Parse(server)
-		orFail(t, err)
-		to := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: u.Scheme, Host: u.Host}) }, FlushInterval: -1, ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }}
-		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			for {
-				d.mu.Lock()
-				state, moved := d.state, d.moved
-				d.mu.Unlock()
-				switch {
-				case state == "away":
-					panic(http.ErrAbortHandler)
-				case state == "hangs":
-					if d.came != nil {
-						d.came <- struct{}{}
-					}
-					select {
-					case <-moved:
-						continue
-					case <-r.Context().Done():
-						return
-					}
-				}
-				to.ServeHTTP(w, r)
-				if r.Method == http.MethodDelete && d.ended != nil {
-					d.ended <- struct{}{}
-				}
-				return
-			}
-		}))
-		t.Cleanup(s.Close)
-		t.Cleanup(func() { d.set("away") })
-		return s.URL + u.Path
-	}
-}
-
 // Who gives up before a session has begun leaves nothing behind, also at a server that was slow to begin it.
 func TestManyGivenUp(t *testing.T) {
 	t.Parallel()
-	door := &manyDoor{state: "hangs", came: make(chan struct{}, 8), ended: make(chan struct{}, 8)}
+	tap, came, goes := newWiretap(t), make(chan struct{}, 8), make(chan struct{})
+	tap.answers(func(_ http.ResponseWriter, r *http.Request, _ []byte) bool {
+		came <- struct{}{}
+		select {
+		case <-goes:
+			return false
+		case <-r.Context().Done():
+			return true
+		}
+	})
 	opened, spans := make(chan struct{}, 8), tracetest.NewSpanRecorder()
 	m := newMany(t, camp{deps: mcp.Deps{TracerProvider: sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))}}, map[string]manyServer{
 		"a": {answers: mcptest.Answers{Eras: []string{"legacy"}, Heard: func(g mcptest.Got) { opened <- struct{}{} }}},
-		"b": {answers: mcptest.Answers{Eras: []string{"legacy"}}, before: door.before(t)},
+		"b": {answers: mcptest.Answers{Eras: []string{"legacy"}}, before: tap.beforeServer},
 	})
 	v := m.stranger("legacy", m.issuer.Token(t, nil))
 	ctx, giveUp := context.WithCancel(t.Context())
@@ -93,7 +40,7 @@ func TestManyGivenUp(t *testing.T) {
 		over <- err
 	}()
 	<-opened
-	<-door.came
+	<-came
 	giveUp()
 	if err := <-over; err == nil {
 		t.Error("it was answered")
@@ -101,10 +48,9 @@ func TestManyGivenUp(t *testing.T) {
 	mcptest.Until(t, "the gateway has noticed", func() bool {
 		return slices.ContainsFunc(spans.Ended(), func(s sdktrace.ReadOnlySpan) bool { return s.Name() == "mcp initialize" })
 	})
-	door.set("")
-	select {
-	case <-door.ended:
-	case <-time.After(time.Minute):
-		t.Error("the session with the slow server goes on")
-	}
+	tap.answers(nil)
+	close(goes)
+	mcptest.Until(t, "the session with the slow server is over", func() bool {
+		return slices.ContainsFunc(tap.all(), func(q tapped) bool { return q.verb == http.MethodDelete })
+	})
 }

@@ -75,14 +75,15 @@ func (f *flushed) SetWriteDeadline(at time.Time) error {
 // Nothing that is said once a client knows of its stream is missed.
 func TestManyStreamMissesNothing(t *testing.T) {
 	t.Parallel()
-	door := &manyDoor{state: "away"}
-	m := newMany(t, camp{}, map[string]manyServer{"a": {}, "b": {before: door.before(t)}})
+	tap := newWiretap(t)
+	tap.answers(func(http.ResponseWriter, *http.Request, []byte) bool { panic(http.ErrAbortHandler) })
+	m := newMany(t, camp{}, map[string]manyServer{"a": {}, "b": {before: tap.beforeServer}})
 	v := m.visitor("legacy", nil)
 	if names := manyNames(t, v.ask("tools/list", `{}`), "tools", "name"); !slices.Equal(names, []string{"a__look", "a__change"}) {
 		t.Fatalf("the tools are %q", names)
 	}
 	back := func() { // the call is answered once whoever listens was told
-		door.set("")
+		tap.answers(nil)
 		v.call("b__look", `{}`).runs(t)
 	}
 	all := m.gateway.Handler()

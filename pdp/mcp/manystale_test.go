@@ -2,14 +2,9 @@ package mcp_test
 
 import (
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,11 +16,6 @@ import (
 	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/pdptest/clock"
 )
-
-// manyTool is a definition.
-func manyTool(name, more string) string {
-	return `{"name":` + inText(name) + `,"inputSchema":{"type":"object"` + more + `}}`
-}
 
 // manyLock locks tools of servers, by their names.
 func manyLock(t testing.TB, file string, tools map[string]string) {
@@ -51,23 +41,11 @@ func TestManyLockedMeanwhile(t *testing.T) {
 	file, now := filepath.Join(t.TempDir(), "tools.lock.json"), clock.New()
 	manyLock(t, file, map[string]string{"a": siegeTools, "b": siegeTools})
 	came, goes := make(chan struct{}, 8), make(chan struct{})
-	asked, counts := make(chan struct{}, 64), atomic.Bool{}
+	asked, tap := make(chan struct{}, 64), newWiretap(t)
 	m := newMany(t, camp{
 		now:    now.Now,
 		change: func(c *mcp.Config) { c.Lock = mcp.LockConfig{File: file} },
-		before: func(pdp string) string {
-			u, err := url.Parse(pdp)
-			orFail(t, err)
-			to := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(u) }}
-			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				to.ServeHTTP(w, r)
-				if counts.Load() && strings.Contains(r.URL.Path, "evaluation") {
-					asked <- struct{}{}
-				}
-			}))
-			t.Cleanup(s.Close)
-			return s.URL
-		},
+		before: tap.before,
 	}, map[string]manyServer{
 		"a": {answers: mcptest.Answers{Tools: siegeTools, Handle: func(c *mcptest.Call) bool {
 			if c.Method == "tools/list" {
@@ -85,9 +63,15 @@ func TestManyLockedMeanwhile(t *testing.T) {
 	listed, again := make(chan echo, 1), make(chan echo, 1)
 	go func() { listed <- first.ask("tools/list", `{}`) }()
 	<-came
-	manyLock(t, file, map[string]string{"a": "[" + manyTool("change", "") + "]", "b": siegeTools})
+	manyLock(t, file, map[string]string{"a": definitions("change"), "b": siegeTools})
 	now.Advance(2 * time.Second)
-	counts.Store(true)
+	tap.answers(func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+		tap.proxy.ServeHTTP(w, r)
+		if decides(r.URL.Path) {
+			asked <- struct{}{}
+		}
+		return true
+	})
 	go func() { again <- second.ask("tools/list", `{}`) }()
 	<-asked // and now it waits for the server
 	close(goes)
