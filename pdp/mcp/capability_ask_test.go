@@ -138,9 +138,7 @@ func TestCapabilityNotOffered(t *testing.T) {
 	}
 	w := newVault(t, land{change: func(c *mcp.Config) { c.Capabilities.HolderKey = mcp.HolderKeyGateway }})
 	w.addKey(w.siege, "poor", "", auth.Decide, auth.Search, auth.Request, auth.Relay)
-	file := filepath.Join(t.TempDir(), "poor.key")
-	orFail(t, os.WriteFile(file, []byte(w.keys["poor"]), 0o600))
-	w.config.PDP.KeyFile = file
+	w.config.PDP.KeyFile = secretFile(t, w.keys["poor"])
 	poor := w.replica().stranger("modern", w.issuer.Token(t, nil))
 	got := echo{}
 	mcptest.Until(t, "the PDP knows the key", func() bool {
@@ -245,9 +243,7 @@ func TestCapabilityOwed(t *testing.T) {
 		Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Capability}, Obligations: []string{"log"},
 	}})
 	orFail(t, err)
-	file := filepath.Join(t.TempDir(), "registered.key")
-	orFail(t, os.WriteFile(file, []byte(key), 0o600))
-	w.config.PDP.KeyFile = file
+	w.config.PDP.KeyFile = secretFile(t, key)
 	var v *visitor
 	mcptest.Until(t, "the PDP knows the key", func() bool {
 		v = w.replica().stranger("modern", w.issuer.Token(t, nil))

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -113,8 +112,7 @@ func lockOf(t testing.TB, list string) (file string) {
 // What is explained is, byte for byte, what a running gateway explainPDP.
 func TestExplainIsWhatIsAsked(t *testing.T) {
 	t.Parallel()
-	key := filepath.Join(t.TempDir(), "key")
-	orFail(t, os.WriteFile(key, []byte(strings.Repeat("ab", 32)), 0o600))
+	key := secretFile(t, strings.Repeat("ab", 32))
 	for i, of := range []struct {
 		name   string
 		change func(*mcp.Config)

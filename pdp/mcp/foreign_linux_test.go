@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -23,13 +22,6 @@ func (s *siege) named(name string) *siege {
 	other.config.Name = name
 	other.gateway, other.url = other.beside()
 	return &other
-}
-
-// sealed has gateways of one configuration share the keys of their sessions. The first is gateway-0.
-func sealed(t *testing.T) func(c *mcp.Config) {
-	file := mcptest.QuickDir(t) + "/seal.key"
-	orFail(t, os.WriteFile(file, []byte("0123456789abcdef0123456789abcdef"), 0o600))
-	return func(c *mcp.Config) { c.Name, c.Seal.KeyFiles = "gateway-0", []string{file} }
 }
 
 // streams opens the stream of a session, and returns the status.

@@ -4,8 +4,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -28,8 +26,6 @@ func TestOneSubOfTwoIssuers(t *testing.T) {
 		_, _ = io.WriteString(w, `{"access_token":"exchanged-for-`+of.(string)+`","issued_token_type":"urn:ietf:params:oauth:token-type:access_token","token_type":"Bearer","expires_in":300}`)
 	}))
 	t.Cleanup(exchange.Close)
-	secret := filepath.Join(t.TempDir(), "secret")
-	orFail(t, os.WriteFile(secret, []byte("hunter2"), 0o600))
 	other := mcptest.NewIssuer(t, siegeResource, time.Now)
 	state := "the-state-of-the-server"
 	s := newSiege(t, camp{
@@ -49,7 +45,7 @@ func TestOneSubOfTwoIssuers(t *testing.T) {
 		change: func(c *mcp.Config) {
 			u := c.Upstreams["rec"]
 			u.Auth.TokenExchange = &mcp.TokenEndpoint{
-				TokenURL: exchange.URL + "/token", AllowNetworks: []string{"127.0.0.0/8"}, Audience: "rec", ClientID: "gateway", ClientSecretFile: secret,
+				TokenURL: exchange.URL + "/token", AllowNetworks: []string{"127.0.0.0/8"}, Audience: "rec", ClientID: "gateway", ClientSecretFile: secretFile(t, "hunter2"),
 			}
 			c.Upstreams["rec"] = u
 			c.Identity.Issuers = append(c.Identity.Issuers, mcp.IssuerConfig{Issuer: other.URL, Algorithms: []string{"ES256"}, JWKSFile: other.KeysFile(t), SubjectType: "stranger", AgentType: "other"})

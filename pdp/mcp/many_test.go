@@ -66,11 +66,6 @@ func (m *many) with(names ...string) *siege {
 	return &other
 }
 
-// sealedBy has a gateway seal by a key that others have, too.
-func sealedBy(file string) func(*mcp.Config) {
-	return func(c *mcp.Config) { c.Seal.KeyFiles = []string{file} }
-}
-
 // manyNames are the names in a list.
 func manyNames(t testing.TB, got echo, list, member string) (names []string) {
 	t.Helper()
@@ -92,7 +87,7 @@ func manyNames(t testing.TB, got echo, list, member string) (names []string) {
 // cursor, and nothing of either reaches the server that is there.
 func TestManySealed(t *testing.T) {
 	t.Parallel()
-	m := newMany(t, camp{change: sealedBy(secretFile(t, "0123456789abcdef0123456789abcdef"))}, map[string]manyServer{
+	m := newMany(t, camp{change: sealed(t)}, map[string]manyServer{
 		"a": {answers: new(asker).answers("legacy"), change: func(u *mcp.UpstreamConfig) { u.ServerRequests.Elicitation = mcp.RelayOn }},
 		"b": {answers: mcptest.Answers{Handle: func(c *mcptest.Call) bool {
 			return c.Method == "prompts/list" && lists(c, `"prompts":[],"nextCursor":"b-secret"`)

@@ -42,25 +42,19 @@ func openedSiege(t *testing.T, program bool) *siege {
 			}
 		}
 	}
-	tools := func(names ...string) string {
-		for n, name := range names {
-			names[n] = `{"name":"` + name + `","inputSchema":{"type":"object"}}`
-		}
-		return "[" + strings.Join(names, ",") + "]"
-	}
 	s := newSiege(t, camp{
 		policies: map[string]string{"all.cedar": all.String()}, program: program,
-		answers: mcptest.Answers{Tools: tools("look", "pay", "send", "crm", "new"), Handle: func(c *mcptest.Call) bool {
+		answers: mcptest.Answers{Tools: definitions("look", "pay", "send", "crm", "new"), Handle: func(c *mcptest.Call) bool {
 			if c.Method != "tools/list" || newer.Load() {
 				return false
 			}
-			c.Result(`{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":` + tools("look", "pay", "send", "crm") + `}`)
+			c.Result(`{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":` + definitions("look", "pay", "send", "crm") + `}`)
 			return true
 		}},
 		change: func(c *mcp.Config) {
-			u := c.Upstreams["rec"]
-			u.Tools = map[string]mcp.ToolConfig{"pay": {Labels: map[string]string{"kind": "money"}}}
-			c.Upstreams["rec"] = u
+			ofServer(func(u *mcp.UpstreamConfig) {
+				u.Tools = map[string]mcp.ToolConfig{"pay": {Labels: map[string]string{"kind": "money"}}}
+			})(c)
 			if !program { // a tool whose mapping needs arguments is for all who may list tools
 				c.Mappings = map[string]config.Object{"tools/call rec:crm": config.Object(mapping)}
 			}

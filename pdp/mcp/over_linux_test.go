@@ -30,11 +30,7 @@ func programs(r *mcptest.Recorder) (running, ended []int) {
 // the same. A client that still listens keeps its program.
 func TestRunsThatAreOverLeaveNoProgram(t *testing.T) {
 	t.Parallel()
-	s := newSiege(t, camp{program: true, answers: mcptest.Answers{Eras: []string{"legacy"}}, change: func(c *mcp.Config) {
-		u := c.Upstreams["rec"]
-		u.Idle = time.Second
-		c.Upstreams["rec"] = u
-	}})
+	s := newSiege(t, camp{program: true, answers: mcptest.Answers{Eras: []string{"legacy"}}, change: ofServer(func(u *mcp.UpstreamConfig) { u.Idle = time.Second })})
 	stays := s.visitor("legacy", mcptest.Claims{"sub": "stays"})
 	listens := stays.listens()
 	defer listens.end()

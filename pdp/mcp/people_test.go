@@ -113,15 +113,9 @@ func newPeople(t testing.TB, of land) *world {
 	}
 	maps.Copy(files, of.files)
 	if of.answers.Tools == "" {
-		var tools []string
-		for _, name := range peopleTools {
-			tools = append(tools, `{"name":"`+name+`","inputSchema":{"type":"object"}}`)
-		}
-		of.answers.Tools = "[" + strings.Join(tools, ",") + "]"
+		of.answers.Tools = definitions(peopleTools...)
 	}
-	dir := t.TempDir()
-	keyFile, sealFile := filepath.Join(dir, "gateway.key"), filepath.Join(dir, "seal.key")
-	orFail(t, os.WriteFile(sealFile, []byte("0123456789abcdef0123456789abcdef"), 0o600))
+	keyFile, sealFile := filepath.Join(t.TempDir(), "gateway.key"), secretFile(t, "0123456789abcdef0123456789abcdef")
 	w.siege = newSiege(t, camp{
 		policies: files, answers: of.answers, before: of.before, deps: of.deps,
 		now: w.now,

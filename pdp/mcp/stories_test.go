@@ -1073,11 +1073,7 @@ func newScripted(x *telling, text string, people bool) *scripted {
 	s := &scripted{x: x, moved: make(chan struct{})}
 	s.answers.Tools = siegeTools
 	if people {
-		var tools []string
-		for _, name := range peopleTools {
-			tools = append(tools, `{"name":"`+name+`","inputSchema":{"type":"object"}}`)
-		}
-		s.answers.Tools = "[" + strings.Join(tools, ",") + "]"
+		s.answers.Tools = definitions(peopleTools...)
 	}
 	for line := range strings.Lines(x.names.back(text)) {
 		key, rest, _ := strings.Cut(strings.TrimSpace(line), ": ")

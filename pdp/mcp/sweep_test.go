@@ -29,8 +29,7 @@ func TestSweep(t *testing.T) {
 }
 
 func sweep(t *testing.T, over, server, era string) {
-	secret := filepath.Join(t.TempDir(), "secret")
-	orFail(t, os.WriteFile(secret, []byte("Bearer "+mark("credential")), 0o600))
+	secret := secretFile(t, "Bearer "+mark("credential"))
 	touched := filepath.Join(t.TempDir(), "touched")
 	odd := []string{"$(touch " + touched + ")", "`touch " + touched + "`", "; touch " + touched, "| touch " + touched, "&& touch " + touched, "> " + touched, "*", "~", "$HOME", "a\nb", `'"\`, ""}
 	counts, deps := metered()

@@ -93,11 +93,7 @@ func TestServerThatIsAwayFloodsNoLog(t *testing.T) {
 		}
 	}))
 	t.Cleanup(reset.Close)
-	s := newSiege(t, camp{change: func(c *mcp.Config) {
-		of := c.Upstreams["rec"]
-		of.URL = reset.URL
-		c.Upstreams["rec"] = of
-	}})
+	s := newSiege(t, camp{change: ofServer(func(u *mcp.UpstreamConfig) { u.URL = reset.URL })})
 	told := &kept{}
 	log := logging.New(told, logging.Config{})
 	s.deps.Logger = log.Logger

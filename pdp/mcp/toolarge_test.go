@@ -44,11 +44,7 @@ func TestALargeResultTakesNoOtherCallWithIt(t *testing.T) {
 						call.Answer(`{"jsonrpc":"2.0","id":` + id + `,"result":` + result + `}`)
 					}
 					return true
-				}}, change: func(c *mcp.Config) {
-					u := c.Upstreams["rec"]
-					u.MaxResult = limit
-					c.Upstreams["rec"] = u
-				}})
+				}}, change: ofServer(func(u *mcp.UpstreamConfig) { u.MaxResult = limit })})
 				v := s.visitor(era, nil)
 				var all sync.WaitGroup
 				all.Go(func() {

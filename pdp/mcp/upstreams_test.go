@@ -10,13 +10,17 @@ import (
 )
 
 // secretFile writes a file that only its owner can read.
-func secretFile(t *testing.T, content string) string {
+func secretFile(t testing.TB, content string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	orFail(t, os.WriteFile(name, []byte(content), 0o600))
 	return name
+}
+
+// sealed has gateways of one configuration share the keys of their sessions. The first is gateway-0.
+func sealed(t *testing.T) func(c *mcp.Config) {
+	file := secretFile(t, "0123456789abcdef0123456789abcdef")
+	return func(c *mcp.Config) { c.Name, c.Seal.KeyFiles = "gateway-0", []string{file} }
 }
 
 func TestUpstreamProgramNeedsItsFiles(t *testing.T) {
