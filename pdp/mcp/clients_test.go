@@ -135,9 +135,7 @@ type server struct {
 
 func servers(t *testing.T, others *mcptest.Others) []server {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("a note"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	orFail(t, os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("a note"), 0o600))
 	call := func(name string, arguments map[string]any) mcptest.ToolCall {
 		return mcptest.ToolCall{Name: name, Arguments: arguments}
 	}

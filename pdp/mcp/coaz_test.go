@@ -22,9 +22,7 @@ import (
 func letter(t *testing.T) string {
 	t.Helper()
 	page, err := os.ReadFile("REFERENCE.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	orFail(t, err)
 	_, text, found := strings.Cut(string(page), "```yaml\nlisten: 127.0.0.1:8391\n")
 	text, _, _ = strings.Cut(text, "```")
 	if !found {
@@ -46,9 +44,7 @@ func TestCOAZ(t *testing.T) {
 		t.Run(string(way.client)+" to "+way.upstream, func(t *testing.T) {
 			t.Parallel()
 			bench, err := pep.Open(pep.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			orFail(t, err)
 			t.Cleanup(func() {
 				if err := bench.Close(); err != nil {
 					t.Error(err)
@@ -56,9 +52,7 @@ func TestCOAZ(t *testing.T) {
 			})
 			url := startLetter(t, bench.Wiring, way.upstream)
 			r, err := bench.Judge(t.Context(), pep.Target{URL: url, Plans: []string{"coaz", "coaz-sep"}, Eras: []pep.Era{way.client}, Timeout: time.Minute})
-			if err != nil {
-				t.Fatal(err)
-			}
+			orFail(t, err)
 			// What no mapping is for, the binding wants denied, and MCP wants unknown: a SHOULD, and the gateway does as MCP says.
 			advised := slices.IndexFunc(r.Results, func(one conformance.Result) bool {
 				return one.Outcome == conformance.Advised && one.ID != "unknown-code"
@@ -78,24 +72,18 @@ func TestCOAZ(t *testing.T) {
 func startLetter(t *testing.T, w pep.Wiring, era string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	orFail(t, err)
 	url := "http://" + l.Addr().String() + mcp.Endpoint
 	text := strings.NewReplacer("http://127.0.0.1:8391/mcp", url, "http://127.0.0.1:8392", w.PDP, "http://127.0.0.1:8394", w.Issuer,
 		"http://127.0.0.1:8393/mcp", w.Upstream, "[legacy]", "["+era+"]").Replace(letter(t))
 	file := filepath.Join(t.TempDir(), "gateway.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	orFail(t, os.WriteFile(file, []byte(text), 0o600))
 	var c mcp.Config
 	if _, err := mcp.Form.Read(config.Given{File: file}, &c); err != nil {
 		t.Fatal(err)
 	}
 	g, err := mcp.New(t.Context(), c, mcp.Deps{Logger: slog.New(slog.NewTextHandler(&logged{t}, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	orFail(t, err)
 	s := &httptest.Server{Listener: l, Config: &http.Server{Handler: g.Handler()}}
 	s.Start()
 	t.Cleanup(func() {

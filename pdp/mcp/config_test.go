@@ -105,26 +105,19 @@ meta: [com.example/trace]
 func read(t *testing.T, text string) (c mcp.Config, from config.Origins, file string, err error) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "gateway.yaml")
-	must(t, os.WriteFile(file, []byte(text), 0o600))
+	orFail(t, os.WriteFile(file, []byte(text), 0o600))
 	from, err = mcp.Form.Read(config.Given{File: file}, &c)
 	return c, from, file, err
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestConfigIsRead(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{least, full} {
 		c, from, file, err := read(t, text)
-		must(t, err)
-		must(t, c.Check())
+		orFail(t, err)
+		orFail(t, c.Check())
 		var b bytes.Buffer
-		must(t, mcp.Form.Write(&b, c, from))
+		orFail(t, mcp.Form.Write(&b, c, from))
 		again, _, _, err := read(t, b.String())
 		if err != nil {
 			t.Fatalf("%v\n%s", err, b.String())
@@ -147,7 +140,7 @@ func TestFullSaysEveryKey(t *testing.T) {
 	t.Parallel()
 	elsewhere := regexp.MustCompile(`^(pdp\.embedded|identity\.static|upstreams\.<name>\.(command|env|env_files|secret|dir|idle|stateful|auth\.header|auth\.header_file|auth\.client_credentials|tools\.<name>\.(labels|hidden))|obligations\.custom\.<name>\.key_file)`)
 	_, from, _, err := read(t, full)
-	must(t, err)
+	orFail(t, err)
 	for _, k := range mcp.Form.Keys() {
 		path := strings.NewReplacer("upstreams.<name>", "upstreams.jira", "custom.<name>", "custom.page", "[]", "[0]").Replace(k.Path)
 		_, first := from[path]
@@ -289,7 +282,7 @@ func TestConfigRefuses(t *testing.T) {
 func TestCheckWithoutAFile(t *testing.T) {
 	t.Parallel()
 	c, _, _, err := read(t, least)
-	must(t, err)
+	orFail(t, err)
 	c.PDP.URL = "http://pdp.example.com"
 	if err := c.Check(); err == nil || !strings.Contains(err.Error(), "pdp.url is reached without TLS") {
 		t.Errorf("got %v", err)
@@ -337,26 +330,26 @@ func TestConfigSchema(t *testing.T) {
 	t.Parallel()
 	const file = "../../schemas/mcp-gateway.schema.json"
 	if *updateSchema {
-		must(t, os.WriteFile(file, mcp.Form.Schema(), 0o644))
+		orFail(t, os.WriteFile(file, mcp.Form.Schema(), 0o644))
 	}
 	kept, err := os.ReadFile(file)
-	must(t, err)
+	orFail(t, err)
 	if !bytes.Equal(kept, mcp.Form.Schema()) {
 		t.Error("schemas/mcp-gateway.schema.json is not what the tags say; try go test ./pdp/mcp -run ConfigSchema -update-schema")
 	}
 	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(kept))
-	must(t, err)
+	orFail(t, err)
 	compiler := jsonschema.NewCompiler()
-	must(t, compiler.AddResource("config.json", document))
+	orFail(t, compiler.AddResource("config.json", document))
 	schema, err := compiler.Compile("config.json")
-	must(t, err)
+	orFail(t, err)
 	for text, ok := range map[string]bool{least: true, full: true, strings.Replace(least, "command", "comand", 1): false} {
 		var value any
-		must(t, yaml.Unmarshal([]byte(text), &value))
+		orFail(t, yaml.Unmarshal([]byte(text), &value))
 		encoded, err := json.Marshal(value)
-		must(t, err)
+		orFail(t, err)
 		decoded, err := jsonschema.UnmarshalJSON(bytes.NewReader(encoded))
-		must(t, err)
+		orFail(t, err)
 		if err := schema.Validate(decoded); (err == nil) != ok {
 			t.Errorf("%s: %v", text, err)
 		}

@@ -8,15 +8,15 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"policy-service/pdp/mcp/mcptest"
 )
 
 func TestEnvironmentOfAProgram(t *testing.T) {
 	t.Parallel()
 	secret, open := filepath.Join(t.TempDir(), "secret"), filepath.Join(t.TempDir(), "open")
 	for name, mode := range map[string]os.FileMode{secret: 0o600, open: 0o644} {
-		if err := os.WriteFile(name, []byte("hunter2\n"), mode); err != nil {
-			t.Fatal(err)
-		}
+		mcptest.Must(t, os.WriteFile(name, []byte("hunter2\n"), mode))
 	}
 	u := UpstreamConfig{Env: map[string]string{"PATH": "/bin"}, EnvFiles: map[string]string{"GITHUB_TOKEN": secret}}
 	got, err := u.environment()
@@ -30,9 +30,7 @@ func TestEnvironmentOfAProgram(t *testing.T) {
 	if _, err := u.environment(); err == nil || !strings.Contains(err.Error(), "GITHUB_TOKEN cannot be had") || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("a file that everybody can read: %v", err)
 	}
-	if err := os.WriteFile(secret, []byte("hunter2\x00"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, os.WriteFile(secret, []byte("hunter2\x00"), 0o600))
 	u.EnvFiles["GITHUB_TOKEN"] = secret
 	if _, err := u.environment(); err == nil || !strings.Contains(err.Error(), "env_files.GITHUB_TOKEN: the file is empty, or has a NUL") || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("a file with a NUL: %v", err)
@@ -52,9 +50,7 @@ func TestSecretsOfAProgramAreKnownByNameOrListed(t *testing.T) {
 func TestCredentialsOfAnUpstream(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "f")
-	if err := os.WriteFile(file, []byte(`hunter2`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, os.WriteFile(file, []byte(`hunter2`), 0o600))
 	at := TokenEndpoint{TokenURL: "https://idp.example.com/token", ClientID: "gateway", ClientSecretFile: file, Audience: "jira"}
 	for name, a := range map[string]UpstreamAuth{
 		"header": {HeaderFile: file, Header: "X-Api-Key"}, "exchange": {TokenExchange: &at},

@@ -31,13 +31,6 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-func driftMust(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 var driftBundle = map[string]string{
 	"all.cedar":              `@id("all") permit (principal, action, resource);`,
 	"bundle.yaml":            "allow_trivial: true\n",
@@ -52,7 +45,7 @@ func clientsOf(t *testing.T, c PDPConfig, d Deps) map[string]*authzenclient.Clie
 	Form.SetDefaults(&whole)
 	d.Transport = cmp.Or(d.Transport, http.DefaultTransport)
 	_, clients, err := whole.asker(d.withDefaults(), obligations.Handlers{}, nil)
-	driftMust(t, err)
+	mcptest.Must(t, err)
 	return clients
 }
 
@@ -69,7 +62,7 @@ func TestRequestsAreOfTheirTenant(t *testing.T) {
 	s := requestStore(clientsOf(t, PDPConfig{URL: pdp.URL}, Deps{}))
 	value := approvals.ToolRequest{Open: true, Seconds: 60, Text: "sealed"}
 	revision, err := s.Put(t.Context(), "acme", "id-1", value)
-	driftMust(t, err)
+	mcptest.Must(t, err)
 	if _, err := s.Put(t.Context(), "acme", "id-1", value); !errors.Is(err, people.ErrChanged) {
 		t.Errorf("a second value in the place of none: %v", err)
 	}
@@ -90,12 +83,12 @@ func TestRequestsAreOfTheirTenant(t *testing.T) {
 func driftsIn(t *testing.T, data string) (found []decisionlog.Recorded) {
 	t.Helper()
 	r, err := decisionlog.OpenReader(data)
-	driftMust(t, err)
+	mcptest.Must(t, err)
 	defer func() { _ = r.Close() }()
 	for line, err := range r.Records(t.Context(), 0, r.Size()) {
-		driftMust(t, err)
+		mcptest.Must(t, err)
 		one, err := decisionlog.Parse(line.Line)
-		driftMust(t, err)
+		mcptest.Must(t, err)
 		if one.Event == decisionlog.EventToolDrift {
 			found = append(found, *one)
 		}
@@ -105,7 +98,7 @@ func driftsIn(t *testing.T, data string) (found []decisionlog.Recorded) {
 
 func driftOf(t *testing.T, r decisionlog.Recorded) (d evaluation.Drift) {
 	t.Helper()
-	driftMust(t, json.Unmarshal(r.Details, &d))
+	mcptest.Must(t, json.Unmarshal(r.Details, &d))
 	return d
 }
 
@@ -131,10 +124,10 @@ func TestDriftIsRecorded(t *testing.T) {
 		{link.Drift{Server: "jira", Change: "more"}, "more", nil},
 	} {
 		d := test.found
-		driftMust(t, record(t.Context(), d, fmt.Sprint(n)))
+		mcptest.Must(t, record(t.Context(), d, fmt.Sprint(n)))
 		want = append(want, evaluation.Drift{Server: d.Server, Tool: d.Tool, Change: test.change, With: d.With, Parts: test.parts, Locked: d.Locked, Found: d.Found})
 	}
-	driftMust(t, pdp.Stop(context.Background()))
+	mcptest.Must(t, pdp.Stop(context.Background()))
 	var got []evaluation.Drift
 	for n, r := range driftsIn(t, data) {
 		got = append(got, driftOf(t, r))
@@ -152,15 +145,15 @@ func TestDriftIsNotRecorded(t *testing.T) {
 	t.Parallel()
 	data, file := mcptest.QuickDir(t), filepath.Join(t.TempDir(), "gateway.key")
 	keys, err := auth.OpenKeys(data)
-	driftMust(t, err)
+	mcptest.Must(t, err)
 	key := map[auth.Permission]string{}
 	for _, may := range []auth.Permission{auth.Search, auth.Decide} {
 		key[may], err = keys.Add(auth.KeySpec{Name: string(may), Grant: auth.Grant{Permissions: []auth.Permission{may}}})
-		driftMust(t, err)
+		mcptest.Must(t, err)
 	}
 	pdp := pdptest.Start(t, pdptest.Bundle(driftBundle), func(c *server.Config) { c.Data = data })
 	clock, logs := time.Now(), bytes.Buffer{}
-	driftMust(t, os.WriteFile(file, []byte(key[auth.Search]+"\n"), 0o600))
+	mcptest.Must(t, os.WriteFile(file, []byte(key[auth.Search]+"\n"), 0o600))
 	record := driftRecord(t, PDPConfig{URL: pdp.URL, KeyFile: file}, Deps{Now: func() time.Time { return clock }, Logger: slog.New(slog.NewTextHandler(&logs, nil))})
 	fails := func(record func(context.Context, link.Drift, string) error, want string) {
 		t.Helper()
@@ -169,16 +162,16 @@ func TestDriftIsNotRecorded(t *testing.T) {
 		}
 	}
 	fails(record, "permission decide")
-	driftMust(t, os.Remove(file))
+	mcptest.Must(t, os.Remove(file))
 	clock = clock.Add(time.Minute)
 	fails(record, "token")
 	if !strings.Contains(logs.String(), "pdp.key_file cannot be used") || !strings.Contains(logs.String(), "gateway.key") {
 		t.Errorf("the log does not say why: %s", &logs)
 	}
-	driftMust(t, os.WriteFile(file, []byte(key[auth.Decide]+"\n"), 0o600))
+	mcptest.Must(t, os.WriteFile(file, []byte(key[auth.Decide]+"\n"), 0o600))
 	clock = clock.Add(time.Minute)
-	driftMust(t, record(t.Context(), link.Drift{Server: "jira", Change: "more"}, "2"))
-	driftMust(t, pdp.Stop(context.Background()))
+	mcptest.Must(t, record(t.Context(), link.Drift{Server: "jira", Change: "more"}, "2"))
+	mcptest.Must(t, pdp.Stop(context.Background()))
 	if all := driftsIn(t, data); len(all) != 1 || all[0].Caller != "key:decide" {
 		t.Errorf("%+v", all)
 	}
@@ -207,11 +200,11 @@ func TestDriftEmbedded(t *testing.T) {
 		pdp, err := server.New(server.Config{Data: data, Program: server.Program{
 			Source: pdptest.Bundle(driftBundle), InProcess: true, Authenticator: driftInProcess{},
 		}})
-		driftMust(t, err)
-		driftMust(t, pdp.Start(t.Context()))
+		mcptest.Must(t, err)
+		mcptest.Must(t, pdp.Start(t.Context()))
 		c := PDPConfig{Embedded: &EmbeddedConfig{Policies: t.TempDir(), Data: data}}
 		err = driftRecord(t, c, Deps{Transport: pdp.Transport()})(t.Context(), link.Drift{Server: "jira", Change: "more"}, "1")
-		driftMust(t, pdp.Stop(context.Background()))
+		mcptest.Must(t, pdp.Stop(context.Background()))
 		if data == "" {
 			if err == nil || !strings.Contains(err.Error(), "404") || !strings.Contains(err.Error(), "no decision log is kept here") {
 				t.Errorf("%v", err)

@@ -74,9 +74,7 @@ func gateway(t testing.TB, pdp string, upstream mcp.UpstreamConfig, change ...fu
 		f(&c)
 	}
 	g, err := mcp.New(t.Context(), c, mcp.Deps{Logger: slog.New(slog.NewTextHandler(&logged{t}, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	orFail(t, err)
 	t.Cleanup(func() {
 		if err := g.Close(); err != nil {
 			t.Error(err)
@@ -165,9 +163,7 @@ func (c cell) client(t *testing.T, g *mcp.Gateway) (*sdk.ClientSession, *heard) 
 		transport = &sdk.StreamableClientTransport{Endpoint: serve(t, g)}
 	}
 	s, err := client.Connect(t.Context(), transport, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	orFail(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s, h
 }
@@ -240,9 +236,7 @@ func (b between) call(t *testing.T, name string, arguments any) string {
 
 func toolsOf(t *testing.T, b between) {
 	list, err := b.ListTools(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	orFail(t, err)
 	var names []string
 	for _, tool := range list.Tools {
 		names = append(names, tool.Name)
@@ -254,9 +248,7 @@ func toolsOf(t *testing.T, b between) {
 		t.Errorf("an answer that breaks off comes as %q", got)
 	}
 	result, err := b.CallTool(t.Context(), &sdk.CallToolParams{Name: "echo", Arguments: map[string]any{"a": "é\u2028"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	orFail(t, err)
 	if got := result.Content[0].(*sdk.TextContent).Text; got != "{\"a\":\"é\u2028\"}" && got != `{"a":"é\u2028"}` {
 		t.Errorf("arguments %s", got)
 	}
@@ -274,9 +266,7 @@ func toolsOf(t *testing.T, b between) {
 func resourcesOf(t *testing.T, b between) {
 	var uris []string
 	for r, err := range b.Resources(t.Context(), nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		orFail(t, err)
 		uris = append(uris, r.URI)
 	}
 	if want := []string{"mem://a", "mem://b", notes}; !slices.Equal(uris, want) {
@@ -305,9 +295,7 @@ func resourcesOf(t *testing.T, b between) {
 func promptsOf(t *testing.T, b between) {
 	var names []string
 	for p, err := range b.Prompts(t.Context(), nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		orFail(t, err)
 		names = append(names, p.Name)
 	}
 	if want := []string{"a", "b", "c"}; !slices.Equal(names, want) {
@@ -332,9 +320,7 @@ func completed(t *testing.T, b between) {
 func logs(t *testing.T, b between) {
 	p := &sdk.CallToolParams{Name: "talk"}
 	if b.cell.legacy {
-		if err := b.SetLoggingLevel(t.Context(), &sdk.SetLoggingLevelParams{Level: "info"}); err != nil {
-			t.Fatal(err)
-		}
+		orFail(t, b.SetLoggingLevel(t.Context(), &sdk.SetLoggingLevelParams{Level: "info"}))
 	} else {
 		b.call(t, "talk", nil) // in silence
 		p.Meta = sdk.Meta{"io.modelcontextprotocol/logLevel": "info"}
@@ -407,9 +393,7 @@ func cancelled(t *testing.T, b between) {
 
 // What changes at the server, its clients hear: as soon as they listen, which nobody tells a client of the SDK.
 func changes(t *testing.T, b between) {
-	if err := b.Subscribe(t.Context(), &sdk.SubscribeParams{URI: notes}); err != nil {
-		t.Fatal(err)
-	}
+	orFail(t, b.Subscribe(t.Context(), &sdk.SubscribeParams{URI: notes}))
 	need := map[string]bool{"tools": true, "prompts": true, "resources": true, notes: true}
 	for len(need) > 0 {
 		b.call(t, "change", nil)

@@ -84,15 +84,11 @@ var withoutModern = []string{"initialize", "logging/setLevel", "resources/subscr
 func TestFigures(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../evaluation/coaz/testdata/figures/*.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	orFail(t, err)
 	tried := 0
 	for _, file := range files {
 		archive, err := txtar.ParseFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		orFail(t, err)
 		parts := map[string]string{}
 		for _, f := range archive.Files {
 			parts[f.Name] = string(f.Data)
@@ -102,9 +98,7 @@ func TestFigures(t *testing.T) {
 			Params json.RawMessage
 			Token  map[string]any
 		}
-		if err := json.Unmarshal([]byte(parts["operation.json"]), &operation); err != nil {
-			t.Fatal(err)
-		}
+		orFail(t, json.Unmarshal([]byte(parts["operation.json"]), &operation))
 		if parts["mapping.json"] != "" || strings.HasPrefix(operation.Method, "tasks/") {
 			continue // a mapping of no method of MCP, or of tasks, which are denied
 		}

@@ -28,9 +28,7 @@ func testLists(t *testing.T, others *mcptest.Others, everything mcptest.Everythi
 		list := bytes.ReplaceAll(listed(t, command), []byte(dir), []byte("/srv"))
 		file := filepath.Join("toolschema/testdata/lists", name+".json")
 		if *updateLists {
-			if err := os.WriteFile(file, list, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			orFail(t, os.WriteFile(file, list, 0o600))
 		}
 		kept, err := os.ReadFile(file)
 		if err != nil || !bytes.Equal(kept, list) {
@@ -44,16 +42,10 @@ func listed(t *testing.T, command []string) []byte {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), command[0], command[1:]...)
 	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	orFail(t, err)
 	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	orFail(t, err)
+	orFail(t, c.Start())
 	defer func() { _ = in.Close(); _ = c.Wait() }()
 	fmt.Fprintln(in, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
 	lines := bufio.NewReader(out)
@@ -76,8 +68,6 @@ func listed(t *testing.T, command []string) []byte {
 	fmt.Fprintln(in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	fmt.Fprintln(in, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
 	result := answer(2)
-	if err := result.Indent(); err != nil {
-		t.Fatal(err)
-	}
+	orFail(t, result.Indent())
 	return append(result, '\n')
 }

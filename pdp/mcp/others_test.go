@@ -84,9 +84,7 @@ func judge(t *testing.T, direct, got mcptest.Verdict, faults mcptest.Faults, kno
 func knownDifferences(t *testing.T, revision string) map[string]string {
 	t.Helper()
 	file, err := os.Open("testdata/crossed-" + revision + ".txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	orFail(t, err)
 	defer func() { _ = file.Close() }()
 	known, err := readDifferences(bufio.NewScanner(file))
 	if err != nil {

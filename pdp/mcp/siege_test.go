@@ -180,12 +180,7 @@ func (s *siege) rule(name, text string) {
 	orFail(s.t, s.pdp.Reload(s.t.Context()))
 }
 
-func orFail(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var orFail = mcptest.Must
 
 // kept is all that was written.
 type kept struct{ written.Text }

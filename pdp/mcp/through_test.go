@@ -32,9 +32,7 @@ func through(t testing.TB, p passage) (at, authorization string) {
 	const resource = "http://127.0.0.1:8181/mcp"
 	if p.policies != "" {
 		files, err := policies.Named(p.policies)
-		if err != nil {
-			t.Fatal(err)
-		}
+		orFail(t, err)
 		issuer := mcptest.NewIssuer(t, resource, time.Now)
 		source, authorization = pdp.FS(files), "Bearer "+issuer.Token(t, nil)
 		identity = mcp.IdentityConfig{Issuers: []mcp.IssuerConfig{{Issuer: issuer.URL, Algorithms: []string{"ES256"}, JWKSFile: issuer.KeysFile(t)}}}

@@ -13,6 +13,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"policy-service/pdp/mcp/lock"
+	"policy-service/pdp/mcp/mcptest"
 	"policy-service/schemas"
 )
 
@@ -221,9 +222,4 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = mcptest.Must

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/mcp/toolschema"
 )
 
@@ -296,9 +297,4 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = mcptest.Must

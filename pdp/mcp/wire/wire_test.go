@@ -12,6 +12,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/capability"
+	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/mcp/wire"
 )
 
@@ -297,12 +298,7 @@ func TestPeopleReadOfRounds(t *testing.T) {
 	}
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = mcptest.Must
 
 // TestShownElsewhere: a capability that stands where nothing reads it is refused, and not passed over.
 func TestShownElsewhere(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"policy-service/pdp/mcp/mcptest"
 )
 
 // compiled is a schema that compiles.
@@ -16,12 +18,7 @@ func compiled(t testing.TB, schema string, m Members) *Schema {
 	return s
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = mcptest.Must
 
 // told are the problems of arguments, a line each.
 func told(t testing.TB, s *Schema, arguments string) string {

@@ -117,12 +117,7 @@ func (s *stage) must(err error) {
 	must(s.t, err)
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = mcptest.Must
 
 func parsed(t testing.TB, text string) evaluation.Object {
 	t.Helper()

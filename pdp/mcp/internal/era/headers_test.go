@@ -10,6 +10,7 @@ import (
 
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/mcptest"
 )
 
 // whole makes the request and the headers of a modern client. Params have no _meta yet.
@@ -228,9 +229,7 @@ func TestDeepParams(t *testing.T) {
 
 func TestCheckParamHeaders(t *testing.T) {
 	p, err := era.HeaderParams([]byte(mirrored))
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	for _, c := range []struct {
 		arguments string
 		h         http.Header
@@ -298,9 +297,7 @@ func TestCheckParamHeaders(t *testing.T) {
 // What ParamHeaders writes, the SDK's server and CheckParamHeaders take.
 func TestParamHeadersAreTaken(t *testing.T) {
 	p, err := era.HeaderParams([]byte(mirrored))
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	server := startPartner(t, era.Modern)
 	r := rand.New(rand.NewPCG(19, 4))
 	texts := []string{"a", " ", "\t", "é", "\n", "世", "=?base64?", "?=", "~", "\x7f", "😀"}
@@ -319,9 +316,7 @@ func TestParamHeadersAreTaken(t *testing.T) {
 			arguments["sure"] = r.IntN(2) > 0
 		}
 		text, err := json.Marshal(arguments)
-		if err != nil {
-			t.Fatal(err)
-		}
+		mcptest.Must(t, err)
 		mirror := era.ParamHeaders(p, text)
 		if fault := era.CheckParamHeaders(mirror, p, text); fault != nil {
 			t.Fatalf("%s: we write %v, and refuse it: %s", text, mirror, fault.Message)

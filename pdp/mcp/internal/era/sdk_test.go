@@ -13,6 +13,7 @@ import (
 
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/mcptest"
 )
 
 // The SDK's own server is the partner of these tests: the same server, once in each era.
@@ -63,9 +64,7 @@ func startPartner(t *testing.T, e era.Era) *partner {
 func (p *partner) send(t *testing.T, m rpc.Message, h http.Header) (status int, answer rpc.Message) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url, strings.NewReader(string(m.Append(nil))))
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	for name, values := range h {
 		r.Header[name] = values
 	}
@@ -75,14 +74,10 @@ func (p *partner) send(t *testing.T, m rpc.Message, h http.Header) (status int, 
 		r.Header.Set("Mcp-Session-Id", p.session)
 	}
 	w, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	defer func() { _ = w.Body.Close() }()
 	body, err := io.ReadAll(w.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	if id := w.Header.Get("Mcp-Session-Id"); id != "" {
 		p.session = id
 	}
@@ -137,9 +132,7 @@ func plainJSON(t *testing.T, text []byte) string {
 		t.Fatalf("%q: %v", text, err)
 	}
 	b, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	return string(b)
 }
 
@@ -196,9 +189,7 @@ func TestErasOfOneServer(t *testing.T) {
 			t.Errorf("%s server: initialize gives %s (%v)\nits own is %s", from, first, err, handshake.Result)
 		}
 		second, err := era.Discovered(server.Result, from, rpc.Object{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		mcptest.Must(t, err)
 		versions, _ := json.Marshal(era.Versions())
 		own := object(t, string(discovery.Result)).With("supportedVersions", versions).
 			With("ttlMs", []byte(`0`)).With("cacheScope", []byte(`"private"`))

@@ -18,6 +18,7 @@ import (
 	"policy-service/pdp/mcp/internal/link"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/seal"
 )
 
@@ -43,9 +44,7 @@ func TestOneSessionOfOneID(t *testing.T) {
 	g, who := bare(opens{}), &identity.Principal{Key: "k"}
 	for range 2000 {
 		made, err := g.sessions.make(who, link.Client{Era: era.Legacy})
-		if err != nil {
-			t.Fatal(err)
-		}
+		mcptest.Must(t, err)
 		var all sync.WaitGroup
 		var mu sync.Mutex
 		found := map[*session]bool{}
@@ -100,9 +99,7 @@ func TestIdleSessionsEndTogether(t *testing.T) {
 	for range 8 {
 		leaving.Add(2)
 		s, err := g.sessions.make(who, link.Client{Era: era.Legacy})
-		if err != nil {
-			t.Fatal(err)
-		}
+		mcptest.Must(t, err)
 		open(s.reach)
 		g.sessions.add(s)
 		r, done, _ := g.reaches.take(who, link.Client{Era: era.Modern, Info: rpc.String(s.ID)})
@@ -134,15 +131,11 @@ func TestOldListsGo(t *testing.T) {
 	g, who := bare(opens{toolless{}}), &identity.Principal{Key: "k"}
 	list := func(r *link.Reach) weak.Pointer[link.Listing] {
 		listed, err := r.Only().Listed(t.Context(), who, link.Client{Era: era.Modern})
-		if err != nil {
-			t.Fatal(err)
-		}
+		mcptest.Must(t, err)
 		return weak.Make(listed)
 	}
 	s, err := g.sessions.make(who, link.Client{Era: era.Legacy})
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	g.sessions.add(s)
 	s.flights.Begin(rpc.StringID("1"), func() {})
 	r, done, _ := g.reaches.take(who, link.Client{Era: era.Modern})
@@ -168,9 +161,7 @@ func TestSessionsAreSharedByPerson(t *testing.T) {
 	begin := func(person string, n int) *session {
 		t.Helper()
 		s, err := g.sessions.make(who(person, n), link.Client{Era: era.Legacy})
-		if err != nil {
-			t.Fatal(err)
-		}
+		mcptest.Must(t, err)
 		return g.sessions.add(s)
 	}
 	var all []*session

@@ -21,6 +21,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/pdptest/clock"
 )
 
@@ -62,12 +63,7 @@ func (p *provider) issuer() identity.Issuer {
 	return identity.Issuer{Issuer: p.URL, Algorithms: []string{"ES256"}}
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = mcptest.Must
 
 type claims map[string]any
 

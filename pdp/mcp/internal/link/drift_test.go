@@ -15,6 +15,7 @@ import (
 	"policy-service/pdp/mcp/internal/doors"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/lock"
+	"policy-service/pdp/mcp/mcptest"
 )
 
 // A drift is logged and recorded once, however often it is listed. One that the PDP does not record is recorded by the first
@@ -36,13 +37,9 @@ func testDriftIsToldOnce(t *testing.T) {
 	}})
 	l := g.newLink(&Server{Name: "s"}, &identity.Principal{Key: "alice"}, Client{})
 	was, err := lock.ParseTool([]byte(`{"name":"a","description":"x"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	is, err := lock.ParseTool([]byte(`{"name":"b\u202e","description":"x"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	changes := lock.CompareServer("s", lock.Server{Tools: map[string]lock.Tool{"a": was}}, lock.Server{Tools: map[string]lock.Tool{is.Name(): is}})
 	file := &lock.File{}
 	listed := func(times int) {

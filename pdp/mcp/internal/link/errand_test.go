@@ -15,6 +15,7 @@ import (
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rates"
 	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/mcp/mcptest"
 )
 
 // An errand counts for its principal even after its last waiter has left. The errands of one principal are bounded, and block
@@ -49,9 +50,7 @@ func testErrandsAreBounded(t *testing.T) {
 // withErrands are servers that do so many errands of one principal at a time.
 func withErrands(t *testing.T, most int) *Servers {
 	limiter, err := rates.New(rates.Options{Rate: rate.Inf, Burst: 1, Holds: map[string]int{Errands: most}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	return New(doors.New(slog.New(slog.DiscardHandler)), Options{Rates: limiter})
 }
 

@@ -5,14 +5,13 @@ import (
 	"testing"
 
 	"policy-service/pdp/mcp/lock"
+	"policy-service/pdp/mcp/mcptest"
 )
 
 // A log writer may block. No other caller waits for it to get a schema.
 func TestLogOutsideOfSchemas(t *testing.T) {
 	tool, err := lock.ParseTool([]byte(`{"name":"a","inputSchema":{"$ref":"#/none"}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	s, lines := &schemas{}, 0
 	s.logger = slog.New(slog.NewTextHandler(writes(func() {
 		if lines++; s.mu.TryLock() {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/mcptest"
 )
 
 // TestNoFormAsksForASecret: whatever a field is called, and wherever it says so.
@@ -13,9 +14,7 @@ func TestNoFormAsksForASecret(t *testing.T) {
 	shown := func(params string) (string, bool) {
 		t.Helper()
 		o, err := rpc.ParseObject([]byte(params))
-		if err != nil {
-			t.Fatal(err)
-		}
+		mcptest.Must(t, err)
 		got, no := s.elicitation(o)
 		return string(got.Value()), no == nil
 	}

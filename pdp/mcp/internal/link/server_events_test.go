@@ -16,6 +16,7 @@ import (
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/mcp/mcptest"
 )
 
 // absent is a server that cannot be reached.
@@ -195,18 +196,12 @@ func TestStreamsAreOpenedForWhoListensNow(t *testing.T) {
 			return nil
 		}}
 	}
-	if err := l.Agrees(t.Context(), by("old"), 0); err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, l.Agrees(t.Context(), by("old"), 0))
 	_, _, version, _ := l.Want([]string{"mem://a"}, true)
-	if err := l.Agrees(t.Context(), by("old"), version); err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, l.Agrees(t.Context(), by("old"), version))
 	l.startEvents(by("new"))
 	_, _, version, _ = l.Want([]string{"mem://b"}, true)
-	if err := l.Agrees(t.Context(), by("new"), version); err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, l.Agrees(t.Context(), by("new"), version))
 	close(server.got)
 	close(decided)
 	const find, listen = "server/discover by ", "subscriptions/listen by "

@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/seal"
 )
 
@@ -41,9 +42,7 @@ func TestApproveLegacyIDs(t *testing.T) {
 	sealed := func(purpose seal.Purpose, binding string) rpc.ID {
 		t.Helper()
 		text, err := seal.SealJSON(g.o.Ring, purpose, []byte(binding), sealedQuestion{Approval: "a"}, until)
-		if err != nil {
-			t.Fatal(err)
-		}
+		mcptest.Must(t, err)
 		return rpc.StringID(text)
 	}
 	ours := sealed(seal.Approval, s.ID)

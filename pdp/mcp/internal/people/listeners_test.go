@@ -14,18 +14,15 @@ import (
 	"policy-service/pdp/mcp/internal/events"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/mcptest"
 )
 
 // A tenant's PDP is watched while the tenant has a listener, and once for all of them.
 func TestListenRests(t *testing.T) {
 	pdp, err := authzenclient.New("http://127.0.0.1:1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	asker, err := ask.New(ask.Options{PDP: map[string]*authzenclient.Client{evaluation.DefaultTenant: pdp}, Resource: "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	log := slog.New(slog.DiscardHandler)
 	d := doors.New(log)
 	g := New(d, Options{Asker: asker, Approvals: Approvals{Channels: []string{ByForm}}, Dropped: func(string) {}, Logger: log, Now: time.Now})
@@ -77,9 +74,7 @@ func TestListenRequester(t *testing.T) {
 		{`{"requester":"coder"}`, "coder"},
 	} {
 		params, err := rpc.ParseObject(jsontext.Value(test.params))
-		if err != nil {
-			t.Fatal(err)
-		}
+		mcptest.Must(t, err)
 		if got := bareRequester(params); got != test.want {
 			t.Errorf("%s: %q", test.params, got)
 		}

@@ -23,6 +23,7 @@ import (
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/requests"
 	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/seal"
 )
 
@@ -30,13 +31,9 @@ import (
 func requestedHere(t *testing.T, params string) *Request {
 	t.Helper()
 	pdp, err := authzenclient.New("http://127.0.0.1:1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	asker, err := ask.New(ask.Options{PDP: map[string]*authzenclient.Client{"elsewhere": pdp}, Resource: "x"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	log := slog.New(slog.DiscardHandler)
 	g := New(doors.New(log), Options{
 		Now: time.Now, Logger: log, Ring: seal.Fresh(seal.Options{Resource: "x"}), Requests: Requests{TTL: time.Minute, Most: 8, Each: 8},
@@ -50,9 +47,7 @@ func requestedHere(t *testing.T, params string) *Request {
 func files(t *testing.T, g *People, who *identity.Principal, of *ask.Tool, params string) *Request {
 	t.Helper()
 	o, err := rpc.ParseObject([]byte(params))
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	r := &Request{Case: Case{People: g, Who: who, Params: o, Tool: of}, said: jsontext.Value(params)}
 	if refused := r.file(); refused != nil {
 		t.Fatal(refused.Error())
@@ -146,9 +141,7 @@ func openOffice(t *testing.T, fails func(question string) bool, requested ...str
 	}))
 	t.Cleanup(server.Close)
 	pdp, err := authzenclient.New(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	if o.o.Asker, err = ask.New(ask.Options{PDP: map[string]*authzenclient.Client{"t": pdp}, Resource: "x"}); err != nil {
 		t.Fatal(err)
 	}
@@ -167,9 +160,7 @@ func (o *office) reads(t *testing.T, token, cursor string) events.Page {
 	who := &identity.Principal{Key: "other", Tenant: "t", Token: token}
 	who.User.Type, who.User.ID = "user", "other"
 	page, err := o.readRequests("t")(t.Context(), who, cursor)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	return page
 }
 

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"policy-service/pdp/mcp/internal/rates"
+	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/pdptest/clock"
 )
 
@@ -20,9 +21,7 @@ func limiter(t testing.TB, c *clock.Clock, o rates.Options) *rates.Limiter {
 	t.Helper()
 	o.Now = c.Now
 	l, err := rates.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	return l
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"policy-service/pdp/mcp/internal/requests"
+	"policy-service/pdp/mcp/mcptest"
 )
 
 // desk is a table with a clock.
@@ -38,9 +39,7 @@ func (d *desk) has(id string) bool { return d.Find(id) != nil }
 func file(t testing.TB, d *desk, owner string, size int) *requests.Entry[string, string] {
 	t.Helper()
 	e, err := d.File(rand.Text(), owner, "what "+owner+" wants", size)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	return e
 }
 
@@ -345,9 +344,7 @@ func TestClaimedElsewhere(t *testing.T) {
 	}
 
 	gone, err := d.Bring("gone", "ann", "what ann wants", 10, began.Add(2*time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	gone.Elsewhere(began.Add(2 * time.Hour))
 	d.advance(time.Hour)
 	if d.Sweep(); d.has("gone") || d.Open() != 0 {

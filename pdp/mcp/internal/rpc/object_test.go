@@ -13,15 +13,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/mcptest"
 )
 
 func TestObject(t *testing.T) {
 	text := []byte(` { "a" : 1.0 , "\u0062" : [ 1 , 2 ] , "c":{"d":"é\u00e9"} } `)
 	before := bytes.Clone(text)
 	o, err := rpc.ParseObject(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	for _, c := range []struct {
 		what      string
 		got, want string
@@ -122,9 +121,7 @@ func TestManyMembers(t *testing.T) {
 	}
 	begun := time.Now()
 	o, err := rpc.ParseObject([]byte(`{` + b.String() + `"x":0}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	found := 0
 	for i := range n {
 		if o.Get(fmt.Sprint("m", i)) != nil {

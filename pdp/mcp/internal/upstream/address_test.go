@@ -13,6 +13,7 @@ import (
 
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/mcp/mcptest"
 )
 
 func TestAddresses(t *testing.T) {
@@ -160,17 +161,13 @@ func TestRoots(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "roots.pem")
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, os.WriteFile(file, text, 0o600))
 	s := open(t, reach(t, secure.URL, func(o *upstream.HTTPOptions) { o.RootsFile = file }))
 	if _, m, err := send(s, call(s, "x", `{}`)); err != nil || m.Result == nil {
 		t.Error(err)
 	}
 	for _, content := range [][]byte{nil, []byte("no certificate"), slices.Repeat([]byte("x"), 2<<20)} {
-		if err := os.WriteFile(file, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		mcptest.Must(t, os.WriteFile(file, content, 0o600))
 		if _, err := upstream.NewHTTP(upstream.HTTPOptions{URL: secure.URL, AllowNetworks: here, RootsFile: file}); err == nil {
 			t.Errorf("roots of %d bytes without a certificate are taken", len(content))
 		}

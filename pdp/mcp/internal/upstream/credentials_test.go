@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/pdptest/clock"
 )
 
@@ -63,9 +64,7 @@ func giveToken(w http.ResponseWriter, r *http.Request, token string, expires int
 func writeFile(t *testing.T, content string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, os.WriteFile(name, []byte(content), 0o600))
 	return name
 }
 
@@ -85,9 +84,7 @@ func newExchange(t *testing.T, e upstream.TokenEndpoint) upstream.Credentials {
 	t.Helper()
 	e.Audience, e.Resource, e.Scopes = "https://jira", "https://jira/mcp", []string{"read", "write"}
 	c, err := upstream.NewTokenExchange(e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	return c
 }
 
@@ -240,9 +237,7 @@ func TestClientCredentials(t *testing.T) {
 	e := a.endpoint(t, clock)
 	e.Audience, e.Scopes = "x", []string{"s"}
 	c, err := upstream.NewClientCredentials(e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	for n, want := range []string{"Bearer token-1-for-", "Bearer token-1-for-", "Bearer token-2-for-"} {
 		// The client and its token make no difference.
 		if got, err := authorized(c, fmt.Sprint("p", n), "client's", time.Time{}); got != want {
@@ -250,9 +245,7 @@ func TestClientCredentials(t *testing.T) {
 		}
 		clock.Advance(time.Duration(n) * 270 * time.Second)
 	}
-	if err := os.WriteFile(e.ClientSecretFile, []byte("changed"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, os.WriteFile(e.ClientSecretFile, []byte("changed"), 0o600))
 	clock.Advance(time.Hour)
 	if got, err := authorized(c, "p", "", time.Time{}); err == nil || !strings.Contains(err.Error(), "401") {
 		t.Errorf("%q %v", got, err)
@@ -362,9 +355,7 @@ func TestClientSecretFileIsWrong(t *testing.T) {
 	for content, mode := range map[string]os.FileMode{"SECRET\nSECRET": 0o600, "client+secret\n": 0o644} {
 		e := a.endpoint(t, clock)
 		e.ClientSecretFile = writeFile(t, content)
-		if err := os.Chmod(e.ClientSecretFile, mode); err != nil {
-			t.Fatal(err)
-		}
+		mcptest.Must(t, os.Chmod(e.ClientSecretFile, mode))
 		if got, err := authorized(newExchange(t, e), "alice", "a", clock.Now().Add(time.Hour)); err == nil || leaks(err.Error()) {
 			t.Errorf("%q: %q %v", content, got, err)
 		}
@@ -390,9 +381,7 @@ func TestHeaderFile(t *testing.T) {
 		"": "", "\n": "", " ": "", "SECRET\nSECRET": "", "SECRET\n\n": "", "SECRET\rX: y": "", " SECRET": "", "SECRET\x00": "", "SECRETé": "",
 		strings.Repeat("SECRET", 4000): "",
 	} {
-		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		mcptest.Must(t, os.WriteFile(name, []byte(content), 0o600))
 		got, err := authorized(f, "alice", "client's", time.Time{})
 		if got != want || (err == nil) != (want != "") || err != nil && leaks(err.Error()) {
 			t.Errorf("%.20q: %q %v", content, got, err)
@@ -402,9 +391,7 @@ func TestHeaderFile(t *testing.T) {
 			t.Errorf("%v", h)
 		}
 	}
-	if err := os.Remove(name); err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, os.Remove(name))
 	if got, err := authorized(f, "alice", "", time.Time{}); err == nil {
 		t.Errorf("without a file: %q", got)
 	}

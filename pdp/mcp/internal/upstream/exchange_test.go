@@ -50,9 +50,7 @@ func reach(t testing.TB, url string, change ...func(*upstream.HTTPOptions)) upst
 		c(&o)
 	}
 	u, err := upstream.NewHTTP(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	t.Cleanup(func() { _ = u.Close() })
 	return u
 }
@@ -60,9 +58,7 @@ func reach(t testing.TB, url string, change ...func(*upstream.HTTPOptions)) upst
 func open(t testing.TB, u upstream.Upstream) upstream.Session {
 	t.Helper()
 	s, err := u.Open(t.Context(), upstream.Client{Principal: "alice"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	return s
 }
 
@@ -70,18 +66,14 @@ func open(t testing.TB, u upstream.Upstream) upstream.Session {
 func begin(t testing.TB, s upstream.Session, r upstream.Request) upstream.Stream {
 	t.Helper()
 	st, err := s.Send(t.Context(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	return st
 }
 
 func listen(t testing.TB, s upstream.Session) upstream.Stream {
 	t.Helper()
 	st, err := s.Listen(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	return st
 }
 
@@ -170,9 +162,7 @@ func TestHeaders(t *testing.T) {
 	} {
 		stub := newStub(t, c.era, says(200, jsonKind, good))
 		s, err := reach(t, stub.URL, func(o *upstream.HTTPOptions) { o.Credentials = showing{} }).Open(t.Context(), client)
-		if err != nil {
-			t.Fatal(err)
-		}
+		mcptest.Must(t, err)
 		for _, r := range stub.received() {
 			if r.header.Get("Authorization") != "Bearer for alice by t1-1" {
 				t.Errorf("a handshake has %v", r.header)

@@ -21,6 +21,7 @@ import (
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/pdptest/written"
 )
 
@@ -352,21 +353,15 @@ func TestAProgramLeaksNoSecretOfItsEnvironment(t *testing.T) {
 	})
 	s := open(t, u)
 	st, err := s.Send(context.Background(), request("leak", `"progressToken":"p"`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	defer st.Close()
 	var all []string
 	for done := false; !done; {
 		m, err := st.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		mcptest.Must(t, err)
 		all = append(all, string(m.Append(nil)))
 		if m.IsRequest() {
-			if err := s.Notify(context.Background(), rpc.Message{ID: m.ID, Result: []byte("{}")}); err != nil {
-				t.Fatal(err)
-			}
+			mcptest.Must(t, s.Notify(context.Background(), rpc.Message{ID: m.ID, Result: []byte("{}")}))
 		}
 		done = m.IsResponse()
 	}
@@ -399,9 +394,7 @@ func TestAServerLeaksNoCredentialOfTheGateway(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "header")
 	write := func(value string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(value+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		mcptest.Must(t, os.WriteFile(file, []byte(value+"\n"), 0o600))
 	}
 	basic := base64.StdEncoding.EncodeToString([]byte("gateway:correct-horse-battery"))
 	for _, e := range []era.Era{era.Modern, era.Legacy} {
@@ -432,9 +425,7 @@ func TestAServerLeaksNoCredentialOfTheGateway(t *testing.T) {
 		for _, value := range []string{"Bearer first/token+0123456789", "Bearer second-token-0123456789", "Basic " + basic} {
 			write(value)
 			notes, m, err := send(s, call(s, "x", "{}"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			mcptest.Must(t, err)
 			said := string(m.Append(nil))
 			for _, note := range notes {
 				said += string(note.Append(nil))

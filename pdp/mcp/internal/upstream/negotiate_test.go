@@ -18,6 +18,7 @@ import (
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/mcp/mcptest"
 )
 
 // methods are those of the messages that a server got.
@@ -223,9 +224,7 @@ func TestLegacyHandshake(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		mcptest.Must(t, err)
 		if _, _, err := send(s, call(s, "x", `{}`)); err != nil {
 			t.Error(err)
 		}
@@ -271,9 +270,7 @@ func TestNotify(t *testing.T) {
 	stub := newStub(t, era.Legacy, nil)
 	s := open(t, reach(t, stub.URL))
 	_ = stub.received()
-	if err := s.Notify(t.Context(), rpc.Answer(rpc.StringID("q"), jsontext.Value(`{"action": "accept"}`))); err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, s.Notify(t.Context(), rpc.Answer(rpc.StringID("q"), jsontext.Value(`{"action": "accept"}`))))
 	if got := stub.received(); len(got) != 1 || got[0].body != `{"jsonrpc":"2.0","id":"q","result":{"action": "accept"}}` {
 		t.Errorf("the server got %v", got)
 	}

@@ -147,9 +147,7 @@ func TestCommandTakesBackWhatWasNotWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	large := rpc.Message{Method: "notifications/large", Params: []byte(`{"x":"` + strings.Repeat("x", 2<<20) + `"}`)}
-	if err := s.Notify(t.Context(), large); err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, s.Notify(t.Context(), large))
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	_, err := s.Send(ctx, request("well", ""))
@@ -300,9 +298,7 @@ func TestCommandLogsALittleOfWhatAChildComplains(t *testing.T) {
 	if got, err := textOf(open(t, u), "complain"); got != "done" {
 		t.Fatalf("%q %v", got, err)
 	}
-	if err := u.Close(); err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, u.Close())
 	text := log.String()
 	if lines := strings.Count(text, "standard error"); lines < 10 || lines > 1000 {
 		t.Errorf("%d lines of 20000 were logged", lines)

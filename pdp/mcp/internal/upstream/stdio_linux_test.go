@@ -30,16 +30,12 @@ func runs(pid string) bool {
 func TestCommandChildHasOnlyWhatIsConfigured(t *testing.T) {
 	t.Setenv("GATEWAY_SECRET", "hunter2")
 	inherited, err := syscall.Open(self()[0], syscall.O_RDONLY, 0) // without O_CLOEXEC, as if a parent had left it open
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	defer func() { _ = syscall.Close(inherited) }()
 	for _, env := range []map[string]string{nil, {"ONLY": "this = that", "EMPTY": ""}} {
 		s := open(t, newChild(t, "raw", func(o *upstream.CommandOptions) { o.Env = env }))
 		got, err := textOf(s, "environ")
-		if err != nil {
-			t.Fatal(err)
-		}
+		mcptest.Must(t, err)
 		found := map[string]string{}
 		for line := range strings.SplitSeq(strings.TrimSuffix(got, "\x00"), "\x00") {
 			if name, value, ok := strings.Cut(line, "="); ok {
@@ -62,13 +58,9 @@ func TestCommandEndsTheWholeGroup(t *testing.T) {
 			u := newChild(t, kind, func(o *upstream.CommandOptions) { o.Stop = 200 * time.Millisecond })
 			s := open(t, u)
 			pid, err := textOf(s, "pid")
-			if err != nil {
-				t.Fatal(err)
-			}
+			mcptest.Must(t, err)
 			sleeper, err := textOf(s, "fork")
-			if err != nil {
-				t.Fatal(err)
-			}
+			mcptest.Must(t, err)
 			if !runs(pid) || !runs(sleeper) {
 				t.Fatal("they do not run")
 			}
@@ -112,20 +104,14 @@ func startGateway(t *testing.T, attr *syscall.SysProcAttr, kind, do string) (gat
 	c := exec.Command(program[0], program[1:]...)
 	c.SysProcAttr = attr
 	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
+	mcptest.Must(t, c.Start())
 	t.Cleanup(func() {
 		_ = c.Process.Kill()
 		_ = c.Wait()
 	})
 	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	return c.Process, strings.TrimSpace(line)
 }
 
@@ -133,9 +119,7 @@ func startGateway(t *testing.T, attr *syscall.SysProcAttr, kind, do string) (gat
 func children(t *testing.T, of int) (n int) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	for _, e := range entries {
 		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
 		if _, after, ok := strings.Cut(string(stat), ") "); err == nil && ok && strings.Fields(after)[1] == strconv.Itoa(of) {
@@ -148,9 +132,7 @@ func children(t *testing.T, of int) (n int) {
 func descriptors(t *testing.T) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	return len(entries)
 }
 
@@ -182,9 +164,7 @@ func TestCommandLeaksNothing(t *testing.T) {
 	}
 	close(work)
 	workers.Wait()
-	if err := u.Close(); err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, u.Close())
 	if n := children(t, os.Getpid()); n != 0 {
 		t.Errorf("%d children are left", n)
 	}

@@ -52,9 +52,7 @@ func newChild(t *testing.T, kind string, change ...func(*upstream.CommandOptions
 		c(&o)
 	}
 	u, err := upstream.NewCommand(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	t.Cleanup(func() {
 		if err := u.Close(); err != nil {
 			t.Error(err)
@@ -93,17 +91,11 @@ func TestCommandSendsTheBytes(t *testing.T) {
 	params := "{\"name\":\"line\",\"arguments\":{\r\n\t\"n\" :9007199254740993 , \"f\":1.0e2,\n\"s\":\"a\\u006e\\n\\r\u2028 \\ud83d\\ude00\"}}"
 	stream := begin(t, s, upstream.Request{Method: "tools/call", Params: members(params)})
 	_, m, err := answer(stream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	encoded, err := text(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	got, err := base64.StdEncoding.DecodeString(encoded)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	want := strings.NewReplacer("\r", " ", "\n", " ").Replace(params)
 	if _, sent, _ := strings.Cut(string(got), `"params":`); sent != want+"}\n" {
 		t.Errorf("arrived %q\nwant    %q", sent, want)
@@ -249,9 +241,7 @@ func TestCommandTellsServersWhoAsks(t *testing.T) {
 		Info:         []byte(`{"name":"inspector","version":"9"}`),
 		Capabilities: []byte(`{"elicitation":{}}`),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, err)
 	got := string(s.Server())
 	want := `{\"protocolVersion\":\"2025-11-25\",\"capabilities\":{\"elicitation\":{}},\"clientInfo\":{\"name\":\"inspector\",\"version\":\"9\"}}`
 	if !strings.Contains(got, want) || strings.Contains(got, "SECRET") {
@@ -332,9 +322,7 @@ func TestNewCommandRefuses(t *testing.T) {
 func TestCommandLooksForThePrograminThePathOfItsEnvironment(t *testing.T) {
 	dir := t.TempDir()
 	program := self()[0]
-	if err := os.Symlink(program, dir+"/the-server"); err != nil {
-		t.Fatal(err)
-	}
+	mcptest.Must(t, os.Symlink(program, dir+"/the-server"))
 	named := func(path string) func(*upstream.CommandOptions) {
 		return func(o *upstream.CommandOptions) {
 			o.Command = []string{"the-server", asChild, "raw", "$(exit 1)", "; exit 1", "*"}
