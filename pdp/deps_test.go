@@ -172,6 +172,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/pdptest/toolaccess", "anything of ours", "policies made from a declaration are tested against it, and would pass if both read it with the same mistake"},
 	{"pdp/pdptest/worst", "anything of ours", "tests of pdp itself could not import it without a cycle"},
 	{"pdp/mcp/mcptest", "anything of ours but pdp/pdptest/lies pdp/pdptest/npm pdp/pdptest/port", "a partner that shares code with the gateway could not find its mistakes"},
+	{"pdp/mcp/internal/upstream/upstreamtest", "anything of ours but pdp/mcp/internal/era pdp/mcp/internal/rpc pdp/mcp/internal/upstream", "tests of the rooms above upstream could not import it without a cycle"},
 	{"pdp/console/browsertest", "anything of ours but pdp/pdptest/night", "it could open no other pages than those of the console"},
 	{"pdp/decisionlog/witness/witnesstest", "anything of ours", "a witness that shares code with its client could not find its mistakes"},
 	{"pdp/console/oidctest", "anything of ours", "a provider that shares code with its client could not find its mistakes"},
@@ -227,7 +228,7 @@ var owners = []struct{ paths, where, because string }{
 	{"policy-service/cmd/policy-service/internal/gateway", "cmd/policy-service cmd/policy-service/internal/tools", "commands of one kind of user would carry those of another"},
 	{"policy-service/cmd/policy-service/internal/approve policy-service/cmd/policy-service/internal/audit policy-service/cmd/policy-service/internal/author policy-service/cmd/policy-service/internal/operate policy-service/cmd/policy-service/internal/tools", "cmd/policy-service", "commands of one kind of user would carry those of another"},
 	{"policy-service/pdp/pdptest", "pdp/console/browsertest pdp/mcp/mcptest pdp/pdptest/etcdtest", "the binary would carry helpers of tests"},
-	{"policy-service/pdp/mcp/mcptest policy-service/pdp/console/oidctest policy-service/pdp/console/browsertest policy-service/pdp/decisionlog/witness/witnesstest policy-service/pdp/visible/hostile github.com/chromedp", "pdp/console/browsertest", "the binary would carry helpers of tests"},
+	{"policy-service/pdp/mcp/mcptest policy-service/pdp/mcp/internal/upstream/upstreamtest policy-service/pdp/console/oidctest policy-service/pdp/console/browsertest policy-service/pdp/decisionlog/witness/witnesstest policy-service/pdp/visible/hostile github.com/chromedp", "pdp/console/browsertest", "the binary would carry helpers of tests"},
 	{"policy-service/pdp/server/floor", "", "the binary would carry a server that answers without a decision"},
 }
 

@@ -54,7 +54,7 @@ var rooms = []string{
 }
 
 // noProduct is what only tests and examples use.
-var noProduct = regexp.MustCompile(`_test\.go$|/(testdata|mcptest|examples)/`)
+var noProduct = regexp.MustCompile(`_test\.go$|/(testdata|mcptest|upstreamtest|examples)/`)
 
 const (
 	flip = "flipped condition"

@@ -18,6 +18,7 @@ import (
 	"policy-service/pdp/mcp/internal/link"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/mcp/internal/upstream/upstreamtest"
 	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/seal"
 )
@@ -30,18 +31,10 @@ func bare(u upstream.Upstream) *Front {
 	return New(d, nil, nil, servers, Options{SessionsEach: 64, Ring: seal.Fresh(seal.Options{Resource: "r"}), Now: time.Now, Logger: log})
 }
 
-// opens has one session.
-type opens struct{ session upstream.Session }
-
-func (o opens) Open(context.Context, upstream.Client) (upstream.Session, error) {
-	return o.session, nil
-}
-func (o opens) Close() error { return nil }
-
 // Requests that come at once with the id of a session that this process has not seen all find the same one: of another,
 // nobody would ever end what it holds.
 func TestOneSessionOfOneID(t *testing.T) {
-	g, who := bare(opens{}), &identity.Principal{Key: "k"}
+	g, who := bare(upstreamtest.One{}), &identity.Principal{Key: "k"}
 	for range 2000 {
 		made, err := g.sessions.make(who, link.Client{Era: era.Legacy})
 		mcptest.Must(t, err)
@@ -69,12 +62,10 @@ func TestOneSessionOfOneID(t *testing.T) {
 // together are sessions of a server that does not let one go before several want to.
 type together struct {
 	t *testing.T
-	upstream.Session
+	upstreamtest.Modern
 	leaving *sync.WaitGroup
 	gone    chan struct{}
 }
-
-func (s together) Era() era.Era { return era.Modern }
 
 func (s together) Close() {
 	s.leaving.Done()
@@ -90,7 +81,7 @@ func (s together) Close() {
 func TestIdleSessionsEndTogether(t *testing.T) {
 	var leaving sync.WaitGroup
 	gone := make(chan struct{})
-	g, who := bare(opens{together{t: t, leaving: &leaving, gone: gone}}), &identity.Principal{Key: "k"}
+	g, who := bare(upstreamtest.One{Session: together{t: t, leaving: &leaving, gone: gone}}), &identity.Principal{Key: "k"}
 	open := func(r *link.Reach) {
 		if _, err := r.Only().Open(t.Context(), who); err != nil {
 			t.Fatal(err)
@@ -114,11 +105,7 @@ func TestIdleSessionsEndTogether(t *testing.T) {
 }
 
 // toolless is a session with a server without tools, and the stream of each of its answers.
-type toolless struct{ upstream.Session }
-
-func (toolless) Era() era.Era           { return era.Modern }
-func (toolless) Server() jsontext.Value { return jsontext.Value(`{}`) }
-func (toolless) Close()                 {}
+type toolless struct{ upstreamtest.Modern }
 
 func (s toolless) Send(context.Context, upstream.Request) (upstream.Stream, error) { return s, nil }
 
@@ -128,7 +115,7 @@ func (toolless) Next() (rpc.Message, error) {
 
 // Old lists of tools are dropped, of clients of both eras, also while the client stays.
 func TestOldListsGo(t *testing.T) {
-	g, who := bare(opens{toolless{}}), &identity.Principal{Key: "k"}
+	g, who := bare(upstreamtest.One{Session: toolless{}}), &identity.Principal{Key: "k"}
 	list := func(r *link.Reach) weak.Pointer[link.Listing] {
 		listed, err := r.Only().Listed(t.Context(), who, link.Client{Era: era.Modern})
 		mcptest.Must(t, err)
@@ -154,7 +141,7 @@ func TestOldListsGo(t *testing.T) {
 // What one person has begun, by all clients, leaves room for others; and no session that is busy makes place for another.
 func TestSessionsAreSharedByPerson(t *testing.T) {
 	t.Parallel()
-	g := bare(opens{})
+	g := bare(upstreamtest.One{})
 	who := func(person string, n int) *identity.Principal {
 		return &identity.Principal{Key: fmt.Sprint(person, n), Person: person}
 	}

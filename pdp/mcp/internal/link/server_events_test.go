@@ -16,6 +16,7 @@ import (
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/mcp/internal/upstream/upstreamtest"
 	"policy-service/pdp/mcp/mcptest"
 )
 
@@ -62,56 +63,12 @@ func TestListeningToNobodyLeavesNothing(t *testing.T) {
 	}
 }
 
-// mad is a session whose stream panics when it is read.
-type mad struct {
-	upstream.Session
-	closed atomic.Bool
-}
-
-var errMad = errors.New("mad")
-
-func (m *mad) Era() era.Era { return era.Legacy }
-
-func (m *mad) Next() (rpc.Message, error) { panic(errMad) }
-
-func (m *mad) Close() { m.closed.Store(true) }
-
-func (m *mad) Listen(context.Context) (upstream.Stream, error) { return m, nil }
-
-// opens returns one session for all clients.
-type opens struct {
-	upstream.Upstream
-	upstream.Session
-}
-
-func (o opens) Open(context.Context, upstream.Client) (upstream.Session, error) {
-	return o.Session, nil
-}
-func (o opens) Close() error { return nil }
-
-// refusing is a server of the modern era that refuses every subscription, after a delay.
-type refusing struct {
-	upstream.Session
-	slow chan struct{}
-}
-
-func (r refusing) Close()                 {}
-func (r refusing) Era() era.Era           { return era.Modern }
-func (r refusing) Server() jsontext.Value { return jsontext.Value(`{}`) }
-
-func (r refusing) Send(context.Context, upstream.Request) (upstream.Stream, error) { return r, nil }
-
-func (r refusing) Next() (rpc.Message, error) {
-	<-r.slow
-	return rpc.Failure(rpc.ID{}, rpc.Error{Code: -32000, Message: "no"}), nil
-}
-
 // A client leaves at the moment in which the server refuses its subscription. The race detector checks this test.
 func TestListenerLeavesAtTheAnswer(t *testing.T) {
 	for range 50 {
 		slow := make(chan struct{})
 		ctx, leave := context.WithCancel(t.Context())
-		l := bare(opens{Session: refusing{slow: slow}})
+		l := bare(upstreamtest.One{Session: upstreamtest.Refusing{Slow: slow}})
 		go func() {
 			leave()
 			close(slow)
@@ -126,7 +83,7 @@ func TestListenerLeavesAtTheAnswer(t *testing.T) {
 
 // A panic in a background task ends that task, as a panic in a request does. The gateway and its other clients go on.
 func TestAPanicBehindRequestsEndsThatAlone(t *testing.T) {
-	l := bare(opens{Session: new(mad)})
+	l := bare(upstreamtest.One{Session: new(upstreamtest.Mad)})
 	select {
 	case <-l.startEvents(anybody).over:
 	case <-time.After(time.Minute):
@@ -146,13 +103,9 @@ func TestListenJoinsLate(t *testing.T) {
 
 // noting is a server of the modern era that notes what it gets, and by whose token. Its subscriptions last until they are ended.
 type noting struct {
-	upstream.Session
+	upstreamtest.Modern
 	got chan string
 }
-
-func (n noting) Close()                 {}
-func (n noting) Era() era.Era           { return era.Modern }
-func (n noting) Server() jsontext.Value { return jsontext.Value(`{}`) }
 
 func (n noting) Send(ctx context.Context, r upstream.Request) (upstream.Stream, error) {
 	n.got <- r.Method + " by " + r.Token
@@ -186,7 +139,7 @@ func (s said) Next() (rpc.Message, error) {
 // what they may do is decided no more.
 func TestStreamsAreOpenedForWhoListensNow(t *testing.T) {
 	server := noting{got: make(chan string, 9)}
-	l := bare(opens{Session: server})
+	l := bare(upstreamtest.One{Session: server})
 	defer l.of.doors.Close()
 	defer l.close()
 	decided := make(chan string, 9)
@@ -223,20 +176,20 @@ func drained(c <-chan string) (all []string) {
 
 // opening is a server that counts its sessions.
 type opening struct {
-	opens
+	upstreamtest.One
 	times *atomic.Int64
 }
 
 func (o opening) Open(ctx context.Context, c upstream.Client) (upstream.Session, error) {
 	o.times.Add(1)
-	return o.opens.Open(ctx, c)
+	return o.One.Open(ctx, c)
 }
 
 // Nothing is opened by a token that has ended, and nothing merely to end subscriptions, which a server without a session does
 // not have.
 func TestNothingIsOpenedForNobody(t *testing.T) {
 	times := new(atomic.Int64)
-	l := bare(opening{opens{Session: noting{got: make(chan string, 9)}}, times})
+	l := bare(opening{upstreamtest.One{Session: noting{got: make(chan string, 9)}}, times})
 	gone := anybody
 	gone.Who = &identity.Principal{Key: "k", Expires: time.Now().Add(-time.Second)}
 	if err := l.Agrees(t.Context(), gone, 0); !errors.Is(err, identity.ErrExpired) {

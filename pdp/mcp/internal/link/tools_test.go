@@ -12,6 +12,7 @@ import (
 
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/mcp/internal/upstream/upstreamtest"
 )
 
 // listing is a server of the modern era with one tool, and much beside it. It notes the text of its last list.
@@ -33,7 +34,7 @@ func (s listing) Send(ctx context.Context, _ upstream.Request) (upstream.Stream,
 // many clients, and what a server says is large.
 func TestAListIsKeptInPartAndForAWhile(t *testing.T) {
 	text := new(weak.Pointer[byte])
-	l := bare(opens{Session: listing{text: text}})
+	l := bare(upstreamtest.One{Session: listing{text: text}})
 	l.of.o.Cache = time.Hour
 	listed, err := l.Listed(t.Context(), anybody.Who, anybody.Client)
 	if err != nil || len(listed.Tools) != 1 {
