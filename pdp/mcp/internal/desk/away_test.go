@@ -1,7 +1,6 @@
 package desk_test
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,6 +13,7 @@ import (
 	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/pdp/mcp/internal/desk"
 	"policy-service/pdp/mcp/mcptest"
+	"policy-service/pdp/pdptest/written"
 )
 
 // From a cursor that is too old no changes can be read: the watch begins anew, and each task is looked at.
@@ -70,7 +70,7 @@ func TestDeskCursorIsTooOld(t *testing.T) {
 func TestDeskPDPIsAway(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
-	var log kept
+	var log written.Text
 	d, c := desk.New(desk.Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Now: time.Now}), o.client()
 	t.Cleanup(d.Close)
 	before, after := d.Follow(c, o.asks(c, 1)), d.Follow(c, o.asks(c, 2))
@@ -141,7 +141,7 @@ func TestDeskRetryAfter(t *testing.T) {
 		at = append(at, time.Now())
 		return len(at) < 3 && refuses("watch", http.StatusServiceUnavailable, "Retry-After", "2")(w, r)
 	})
-	var log kept
+	var log written.Text
 	d, c := desk.New(desk.Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Now: time.Now}), o.client()
 	t.Cleanup(d.Close)
 	f := d.Follow(c, o.asks(c, 1))
@@ -231,22 +231,4 @@ func saysAll(body string) func(http.ResponseWriter, *http.Request) bool {
 		_, _ = io.WriteString(w, body)
 		return true
 	}
-}
-
-// kept is a log.
-type kept struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (k *kept) Write(b []byte) (int, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.text.Write(b)
-}
-
-func (k *kept) String() string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.text.String()
 }
