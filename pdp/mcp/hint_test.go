@@ -53,7 +53,7 @@ func TestHintIsAsked(t *testing.T) {
 					} `json:"request"`
 				}
 				orFail(t, json.Unmarshal([]byte(w.api("gateway", "GET", "/v1/approvals/"+got.ID, "").Body), &a))
-				if !sameJSON(string(a.Request.Resource.Properties.Hint), want.hint) {
+				if !equalJSON(string(a.Request.Resource.Properties.Hint), want.hint) {
 					t.Errorf("of %s people see %s, want %s", tool, a.Request.Resource.Properties.Hint, want.hint)
 				}
 			}

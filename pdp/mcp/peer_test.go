@@ -246,7 +246,7 @@ func notAsPrinted(at string, printed, got jsontext.Value) (faults []string) {
 			case !has:
 				faults = append(faults, at+"/"+name+" is missing")
 			case name == "arguments":
-				if !sameJSON(string(value), string(its)) {
+				if !equalJSON(string(value), string(its)) {
 					faults = append(faults, at+"/"+name+" is "+string(its))
 				}
 			case slices.Contains(ofTheSender, name):
@@ -266,7 +266,7 @@ func notAsPrinted(at string, printed, got jsontext.Value) (faults []string) {
 			faults = append(faults, notAsPrinted(fmt.Sprint(at, "/", n), want[n], is[n])...)
 		}
 	default:
-		if !sameJSON(string(printed), string(got)) {
+		if !equalJSON(string(printed), string(got)) {
 			faults = append(faults, at+" is "+string(got))
 		}
 	}

@@ -2,7 +2,6 @@ package mcp_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"net/http"
@@ -267,7 +266,7 @@ func (o peopleOutcome) holds(t *testing.T, c peopleClient) {
 			forwarded = append(forwarded, calls[n])
 		}
 	}
-	if got := w.forwarded(o.tool); !slices.EqualFunc(got, forwarded, sameJSON) {
+	if got := w.forwarded(o.tool); !slices.EqualFunc(got, forwarded, equalJSON) {
 		t.Errorf("the server got %q, want %q", got, forwarded)
 	}
 	if all := w.approvals(o.tool); first == "" && len(all) > 0 {
@@ -277,12 +276,6 @@ func (o peopleOutcome) holds(t *testing.T, c peopleClient) {
 	} else if o.status != "" && w.approval(first).Status != o.status {
 		t.Errorf("the approval is %s, want %s", w.approval(first).Status, o.status)
 	}
-}
-
-// sameJSON compares what clients may write in several ways.
-func sameJSON(a, b string) bool {
-	x, y := jsontext.Value(a), jsontext.Value(b)
-	return x.Canonicalize() == nil && y.Canonicalize() == nil && bytes.Equal(x, y)
 }
 
 // becomes is what a client sees of a call.
