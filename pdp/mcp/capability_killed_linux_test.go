@@ -2,7 +2,6 @@ package mcp_test
 
 import (
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 
@@ -25,10 +24,7 @@ func TestKilledWithCapability(t *testing.T) {
 			m.write("policies/all.cedar", killedPursePolicies)
 			m.pdpHere()
 			at := heldAddress(t)
-			file := m.gatewayFile("gateway.yaml", at, "wait: 2s")
-			text, err := os.ReadFile(file)
-			orFail(t, err)
-			m.write("gateway.yaml", string(text)+"capabilities: {holder_key: gateway, per_minute: 1000}\n")
+			file := m.gatewayFile("gateway.yaml", at, "wait: 2s", "capabilities: {holder_key: gateway, per_minute: 1000}")
 			m.gateways[0] = newMortal(t, at, gatewayChild+"="+file)
 			spent := 0
 			for n, p := range killedPoints {

@@ -14,38 +14,66 @@ const killedRequestPolicies = `@id("plain") permit(principal, action, resource) 
 @id("fulfil") permit(principal is user, action == Action::"tool.fulfil", resource);
 @id("call") permit(principal is user, action == Action::"tool.invoke", resource == tool::"rec:once");`
 
+// killedRequests are a PDP and a server, and a gateway before them that is a process.
+type killedRequests struct {
+	*setting
+	gateway *mortal
+	world   *siege
+	era     string
+}
+
+// newKilledRequests has the gateway keep requests for tools somewhere.
+func newKilledRequests(t *testing.T, era, keep string) *killedRequests {
+	t.Helper()
+	s := newSetting(t, "127.0.0.1:0", "modern")
+	s.write("policies/all.cedar", killedRequestPolicies)
+	orFail(t, os.Remove(s.file("policies/obligations.yaml")))
+	s.write("policies/bundle.yaml", "allow_trivial: true\n")
+	s.pdpHere()
+	at := heldAddress(t)
+	file := s.gatewayFile("gateway.yaml", at, "wait: 100ms", "tool_requests: {keep: "+keep+"}")
+	return &killedRequests{s, newMortal(t, at, gatewayChild+"="+file), &siege{t: t, url: "http://" + at + "/mcp", rec: s.rec, issuer: s.issuer}, era}
+}
+
+// anew are a requester and mia after a start: connections of before are gone.
+func (s *killedRequests) anew() (requester, mia *visitor) {
+	return s.world.visitor(s.era, nil), s.world.visitor(s.era, mcptest.Claims{"sub": "mia", "client_id": nil})
+}
+
+// killsAt has the gateway killed at a point at which mia fulfils a request, and started again. It gives the id of the request.
+func (s *killedRequests) killsAt(at *doorway, by func(*http.Request, []byte) bool, answer bool, arguments string) (id string) {
+	requester, mia := s.anew()
+	id = requester.requests("once", arguments)
+	trap := at.hold(answer, by)
+	call := mia.waitsFor("tools/call", fulfilling(id, "agent-release", "once", arguments))
+	<-trap.held
+	s.gateway.kill()
+	call.lost(s.t)
+	s.gateway.start()
+	return id
+}
+
 // A gateway that is killed and started again with the same keys knows nothing of what was requested: it is refused, also to who was
 // just fulfilling it, and no call is made twice.
 // It takes some seconds: gateways and PDPs are processes, and are started again.
 func TestRequestKilled(t *testing.T) {
 	t.Parallel()
 	for _, era := range eras {
-		s := newSetting(t, "127.0.0.1:0", "modern")
-		s.write("policies/all.cedar", killedRequestPolicies)
-		orFail(t, os.Remove(s.file("policies/obligations.yaml")))
-		s.write("policies/bundle.yaml", "allow_trivial: true\n")
-		s.pdpHere()
-		at := heldAddress(t)
-		gateway := newMortal(t, at, gatewayChild+"="+s.gatewayFile("gateway.yaml", at, "wait: 100ms"))
-		world := &siege{t: t, url: "http://" + at + "/mcp", rec: s.rec, issuer: s.issuer}
-		// anew are the two after a start: connections of before are gone.
-		anew := func() (requester, mia *visitor) {
-			return world.visitor(era, nil), world.visitor(era, mcptest.Claims{"sub": "mia", "client_id": nil})
-		}
+		s := newKilledRequests(t, era, "memory")
 		refused := func(name, id, arguments string, seen int) {
 			t.Helper()
-			requester, mia := anew()
+			requester, mia := s.anew()
 			mia.fulfils(id, "agent-release", "once", arguments).refused(t, -32602, "", noRequest, era, name)
 			requester.fetches(id, "once", arguments).refused(t, -32602, "", noRequest, era, name, "the requester")
 			if got := s.seen(markerOf([]byte(arguments))); got != seen {
 				t.Errorf("%s, %s: the server has seen it %d times, and it should be %d", era, name, got, seen)
 			}
 		}
-		requester, mia := anew()
+		requester, mia := s.anew()
 		waits := requester.requests("once", `{"marker":"waits"}`)
 		names(t, era, mia.fulfils(requester.requests("once", `{"marker":"goes"}`), "agent-release", "once", `{"marker":"goes"}`), "user/mia", "agent/agent-release")
-		gateway.kill()
-		gateway.start()
+		s.gateway.kill()
+		s.gateway.start()
 		refused("while it waits", waits, `{"marker":"waits"}`, 0)
 		for name, point := range map[string]struct {
 			at     *doorway
@@ -58,15 +86,8 @@ func TestRequestKilled(t *testing.T) {
 			"as it forwards":             {s.server, aCall, false, 0},
 			"before the server's answer": {s.server, aCall, true, 1},
 		} {
-			requester, mia := anew()
 			arguments := `{"marker":"` + name + `"}`
-			id := requester.requests("once", arguments)
-			trap := point.at.hold(point.answer, point.by)
-			call := mia.waitsFor("tools/call", fulfilling(id, "agent-release", "once", arguments))
-			<-trap.held
-			gateway.kill()
-			call.lost(t)
-			gateway.start()
+			id := s.killsAt(point.at, point.by, point.answer, arguments)
 			refused(name, id, arguments, point.seen)
 		}
 	}
@@ -83,19 +104,7 @@ func asksAbout(action string) func(*http.Request, []byte) bool {
 func TestRequestKilledAtPDP(t *testing.T) {
 	t.Parallel()
 	for _, era := range eras {
-		s := newSetting(t, "127.0.0.1:0", "modern")
-		s.write("policies/all.cedar", killedRequestPolicies)
-		orFail(t, os.Remove(s.file("policies/obligations.yaml")))
-		s.write("policies/bundle.yaml", "allow_trivial: true\n")
-		s.pdpHere()
-		at := heldAddress(t)
-		file := s.gatewayFile("gateway.yaml", at, "wait: 100ms")
-		orFail(t, appendTo(file, "tool_requests: {keep: pdp}\n"))
-		gateway := newMortal(t, at, gatewayChild+"="+file)
-		world := &siege{t: t, url: "http://" + at + "/mcp", rec: s.rec, issuer: s.issuer}
-		anew := func() (requester, mia *visitor) {
-			return world.visitor(era, nil), world.visitor(era, mcptest.Claims{"sub": "mia", "client_id": nil})
-		}
+		s := newKilledRequests(t, era, "pdp")
 		for _, point := range []struct {
 			name   string
 			at     *doorway
@@ -110,16 +119,9 @@ func TestRequestKilledAtPDP(t *testing.T) {
 			{"as it forwards", s.server, aCall, false, 0, false},
 			{"before the server's answer", s.server, aCall, true, 1, false},
 		} {
-			requester, mia := anew()
 			arguments := `{"marker":"` + point.name + `"}`
-			id := requester.requests("once", arguments)
-			trap := point.at.hold(point.answer, point.by)
-			call := mia.waitsFor("tools/call", fulfilling(id, "agent-release", "once", arguments))
-			<-trap.held
-			gateway.kill()
-			call.lost(t)
-			gateway.start()
-			requester, mia = anew()
+			id := s.killsAt(point.at, point.by, point.answer, arguments)
+			requester, mia := s.anew()
 			if got := pendingID(requester.fetches(id, "once", arguments)); got == "" {
 				t.Errorf("%s, %s: it does not wait", era, point.name)
 			}
@@ -136,12 +138,4 @@ func TestRequestKilledAtPDP(t *testing.T) {
 			}
 		}
 	}
-}
-
-func appendTo(file, text string) error {
-	content, err := os.ReadFile(file)
-	if err == nil {
-		err = os.WriteFile(file, append(content, text...), 0o600)
-	}
-	return err
 }

@@ -132,8 +132,8 @@ func settingPDP(t testing.TB, file string) (c pdpserver.Config) {
 	return c
 }
 
-// gatewayFile writes what a gateway is that listens at an address, with further keys of approvals.
-func (s *setting) gatewayFile(name, listen, approvals string) (file string) {
+// gatewayFile writes what a gateway is that listens at an address, with further keys of approvals, and more lines.
+func (s *setting) gatewayFile(name, listen, approvals string, more ...string) (file string) {
 	s.t.Helper()
 	s.write(name, fmt.Sprintf(`listen: %q
 resource: %s
@@ -143,7 +143,8 @@ upstreams: {rec: {url: %q, allow_networks: [127.0.0.0/8, "::1/128"], timeout: 30
 seal: {key_files: [%q]}
 approvals: {per_principal: 1000, %s}
 limits: {rate: 100000/s, burst: 100000, per_principal: {concurrent: 1000}}
-`, listen, settingResource, s.pdp.url, s.file("gateway.key"), s.issuer.URL, s.issuer.KeysFile(s.t), s.server.url+mcp.Endpoint, s.file("seal.key"), approvals))
+%s
+`, listen, settingResource, s.pdp.url, s.file("gateway.key"), s.issuer.URL, s.issuer.KeysFile(s.t), s.server.url+mcp.Endpoint, s.file("seal.key"), approvals, strings.Join(more, "\n")))
 	return s.file(name)
 }
 
