@@ -478,7 +478,7 @@ func TestApprovedForged(t *testing.T) {
 	call := o.call(alice(t), o.a, `{}`)
 	w, s := o.files(call)
 	id := s.Approvals()[0]
-	forged := func(r *http.Request, body string) func() {
+	forged := func(body string) func() {
 		return o.meanwhile(func(r *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
 			if decides(r) {
 				return send()
@@ -497,13 +497,13 @@ func TestApprovedForged(t *testing.T) {
 		"pending":     {"pending", id, "2030-01-01T00:00:00Z"},
 		"denied":      {"denied", id, "2030-01-01T00:00:00Z"},
 	} {
-		over := forged(nil, task(test.status, fmt.Sprintf(`{"id":%q,"approved_until":%q,"state":"x"}`, test.approval, test.until)))
+		over := forged(task(test.status, fmt.Sprintf(`{"id":%q,"approved_until":%q,"state":"x"}`, test.approval, test.until)))
 		op := o.brings(w, s, call)
 		over()
 		if o.forwards(op) {
 			t.Errorf("%s is permitted", name)
 		}
-		over = forged(nil, task(test.status, fmt.Sprintf(`{"id":%q,"approved_until":%q}`, test.approval, test.until)))
+		over = forged(task(test.status, fmt.Sprintf(`{"id":%q,"approved_until":%q}`, test.approval, test.until)))
 		op = o.brings(w, s, call)
 		over()
 		got, refusal := o.outcome(op)
