@@ -42,9 +42,6 @@ const (
 	Asked    Outcome = "asked"    // the client was told to ask its person, and to send it again, or to do that while others are asked
 )
 
-// Outcomes are all of them.
-var Outcomes = []Outcome{Answered, Refused, Failed, Unusable, Asked}
-
 func (a *Answer) Error() string {
 	if a.Refusal == nil {
 		return "the server answered with an error"

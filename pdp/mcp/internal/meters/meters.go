@@ -4,8 +4,6 @@ package meters
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -44,30 +42,12 @@ type Meters struct {
 	drift, waiting metric.Int64ObservableGauge
 	requested      metric.Int64ObservableGauge
 	meter          metric.Meter
-	labels         map[howEnded]metric.MeasurementOption
-}
-
-// howEnded is a method, and the outcome of a request of that method.
-type howEnded struct {
-	method  string
-	outcome answer.Outcome
-}
-
-// labelled returns the labels of all methods with all outcomes. They are made once, and not with each request.
-func labelled() map[howEnded]metric.MeasurementOption {
-	all := map[howEnded]metric.MeasurementOption{}
-	for _, method := range append(slices.Sorted(maps.Keys(known)), other) {
-		for _, outcome := range answer.Outcomes {
-			all[howEnded{method, outcome}] = metric.WithAttributeSet(attribute.NewSet(attribute.String("method", method), attribute.String("outcome", string(outcome))))
-		}
-	}
-	return all
 }
 
 // New makes the instruments.
 func New(m metric.Meter) (*Meters, error) {
 	seconds := metric.WithExplicitBucketBoundaries(.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60)
-	t := Meters{meter: m, labels: labelled()}
+	t := Meters{meter: m}
 	var errs [12]error
 	t.calls, errs[0] = m.Int64Counter("policy_service.mcp.calls", metric.WithDescription("Requests of MCP clients, by method and how they ended."))
 	t.pdp, errs[1] = m.Float64Histogram("policy_service.mcp.pdp.duration", metric.WithUnit("s"), seconds, metric.WithDescription("How long the PDP took to decide about a request."))
@@ -146,7 +126,7 @@ func (t *Meters) Fulfilment(ctx context.Context, how string) {
 
 // Call counts a request of a client that has ended.
 func (t *Meters) Call(ctx context.Context, method string, outcome answer.Outcome) {
-	t.calls.Add(ctx, 1, t.labels[howEnded{LabelOf(method), outcome}])
+	t.calls.Add(ctx, 1, metric.WithAttributes(attribute.String("method", LabelOf(method)), attribute.String("outcome", string(outcome))))
 }
 
 // LabelOf returns the label of a method in telemetry.
@@ -154,10 +134,8 @@ func LabelOf(method string) string {
 	if known[method] {
 		return method
 	}
-	return other
+	return "other"
 }
-
-const other = "other"
 
 // EndStep ends the span of a step, with its outcome. It records nothing that was sent.
 func EndStep(span trace.Span, outcome answer.Outcome) {
