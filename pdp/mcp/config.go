@@ -53,7 +53,7 @@ type Config struct {
 	Identity        IdentityConfig            `yaml:"identity"`
 	Ask             Ask                       `yaml:"ask" default:"tool.invoke" enum:"tool.invoke,tool,coaz" doc:"The question about a call of a tool. tool.invoke: may this agent invoke this tool with these arguments. tool: the same, but the action is called as the tool is, SERVER:TOOL, so that a Cedar schema can type the arguments of each tool; policy-service mcp schema writes it. Policies about all tools then need that schema, and say action in, not ==. coaz: the default mapping of the COAZ binding."`
 	Declared        Declared                  `yaml:"declared" default:"also" enum:"also,instead,ignore" doc:"What a mapping counts that the server declares with a tool. also: both questions are asked, and both must be permitted. instead: only the declared one, as the COAZ binding has it; then the server decides what is asked about it. ignore: it is not read."`
-	SubjectOverride SubjectOverride           `yaml:"subject_override" default:"refuse" enum:"refuse,warn" doc:"What becomes of a call if a declared mapping names another subject than the token does. refuse: it is refused. warn: it is asked, and logged."`
+	SubjectOverride string                    `yaml:"subject_override" default:"refuse" enum:"refuse,warn" doc:"What becomes of a call if a declared mapping names another subject than the token does. refuse: it is refused. warn: it is asked, and logged."`
 	Dialects        []string                  `yaml:"dialects" enum:"authzen,sep" min:"1" doc:"The dialects of declared mappings that are read: authzen is x-authzen-mapping, sep is coaz with x-coaz-mapping. Both unless given."`
 	Arguments       Arguments                 `yaml:"arguments" default:"open" enum:"open,closed" doc:"Which arguments of a locked tool fit its inputSchema. open: as JSON Schema has it, so that members which the schema does not list are allowed unless it says otherwise. closed: they are refused, at the top and in each object of which the schema lists properties, unless it says what else may be there. The arguments of tools that are not locked are not held against anything."`
 	Errors          ErrorCodes                `yaml:"errors" default:"coaz" enum:"coaz,sep,mcpx" doc:"The codes of refusals. coaz: -32001, or -32401 for tools that declare in the dialect sep. sep: -32401 for all. mcpx: as coaz, and -32002 for a denied call, for clients before MCP 2026-07-28. The message of a call that a person must approve is then the two words Authorization required, and data.suggestion says the rest."`
@@ -78,15 +78,9 @@ type Config struct {
 
 // CapabilitiesConfig is how agents ask for capabilities, where the PDP has some.
 type CapabilitiesConfig struct {
-	HolderKey HolderKey `yaml:"holder_key" default:"client" enum:"client,gateway" doc:"Who keeps the key of an agent that asks for a capability without one. client refuses the request. With gateway it is a key of the gateway, made of the first of seal.key_files and the principal: the gateway proves the agent's requests and calls, and the record says so. Give every agent that can keep a key its own."`
-	PerMinute int64     `yaml:"per_minute" default:"20" min:"1" max:"10000" doc:"How many capabilities one person may ask for in a minute, by all clients; without a person, one client."`
+	HolderKey string `yaml:"holder_key" default:"client" enum:"client,gateway" doc:"Who keeps the key of an agent that asks for a capability without one. client refuses the request. With gateway it is a key of the gateway, made of the first of seal.key_files and the principal: the gateway proves the agent's requests and calls, and the record says so. Give every agent that can keep a key its own."`
+	PerMinute int64  `yaml:"per_minute" default:"20" min:"1" max:"10000" doc:"How many capabilities one person may ask for in a minute, by all clients; without a person, one client."`
 }
-
-// HolderKey is the keeper of the keys of holders.
-type HolderKey string
-
-// HolderKeyGateway has the gateway keep the key of an agent that has none. Otherwise it is client.
-const HolderKeyGateway HolderKey = "gateway"
 
 func (c CapabilitiesConfig) check(m *config.Reading, keys []string) {
 	if c.HolderKey == HolderKeyGateway && len(keys) == 0 {
@@ -131,11 +125,14 @@ const (
 	DeclaredIgnore  = ask.Ignore
 )
 
-// SubjectOverride is the treatment of a declared mapping with another subject.
-type SubjectOverride string
-
-// OverrideWarn asks, and logs it. The other treatment is refuse.
-const OverrideWarn SubjectOverride = "warn"
+// Each of these keys has one value more, which is its default.
+const (
+	HolderKeyGateway   = "gateway"  // of capabilities.holder_key
+	OverrideWarn       = "warn"     // of subject_override
+	KeepAtPDP          = "pdp"      // of tool_requests.keep
+	CapabilityRequired = "required" // of capability of an upstream
+	RelayOn            = "relay"    // of the kinds of server_requests
+)
 
 // Denials is how a refusal of a call is written.
 type Denials string
@@ -325,19 +322,8 @@ func (a ApprovalsConfig) settings() people.Approvals {
 type ToolRequestsConfig struct {
 	TTL          time.Duration `yaml:"ttl" default:"15m" min:"1s" max:"24h" doc:"How long a request for a tool (tools/request) waits for somebody to fulfil it, and how long what came of it is kept for who has requested it."`
 	PerPrincipal int64         `yaml:"per_principal" default:"32" min:"1" max:"100000" doc:"How many requests for tools of one person, by all their clients, may wait. More are refused."`
-	Keep         Keep          `yaml:"keep" default:"memory" enum:"memory,pdp" doc:"memory: requests are known to this process alone, and are gone after a restart. pdp: the PDP keeps them, sealed with seal.key_files, so that every gateway with the same files and pdp.key_file knows them. It keeps 4096 in a tenant, of 256 KiB each at the most and 64 MiB together."`
+	Keep         string        `yaml:"keep" default:"memory" enum:"memory,pdp" doc:"memory: requests are known to this process alone, and are gone after a restart. pdp: the PDP keeps them, sealed with seal.key_files, so that every gateway with the same files and pdp.key_file knows them. It keeps 4096 in a tenant, of 256 KiB each at the most and 64 MiB together."`
 	Pending      int64         `yaml:"pending" default:"1024" min:"1" max:"100000" doc:"How many requests for tools may wait, of all persons together. They are kept in memory, with what came of them in 64 MiB at the most, and are gone after a restart."`
-}
-
-// Keep is the place of requests for tools.
-type Keep string
-
-// KeepAtPDP has the PDP keep them. Otherwise they are in memory.
-const KeepAtPDP Keep = "pdp"
-
-// settings are the same as the gateway reads them.
-func (r ToolRequestsConfig) settings() people.Requests {
-	return people.Requests{TTL: r.TTL, Most: int(r.Pending), Each: int(r.PerPrincipal)}
 }
 
 func (r ToolRequestsConfig) check(m *config.Reading, sealed bool) {

@@ -31,7 +31,7 @@ type UpstreamConfig struct {
 	URIs           []string              `yaml:"uris" min:"1" doc:"How the URIs of the resources begin that are the server's, such as file:///docs/. Clients see and read no others of it, and none with a segment of dots or a backslash, escaped or not. One server has all unless given; of several, a server without uris has none."`
 	Labels         map[string]string     `yaml:"labels" doc:"Labels that policies see with every tool of the server."`
 	Tools          map[string]ToolConfig `yaml:"tools" doc:"What you say of single tools, by their names."`
-	Capability     CapabilityUse         `yaml:"capability" default:"optional" enum:"optional,required" doc:"Whether a call of the server's tools must show a capability. optional: where policies ask for one. required: a call, or a request for one, that shows none is refused before the PDP is asked. The fulfilment of a request needs none of its own. It cannot be required where the PDP takes none: with ask: coaz or ask: tool, with declared: instead, and for tools with a mapping of yours."`
+	Capability     string                `yaml:"capability" default:"optional" enum:"optional,required" doc:"Whether a call of the server's tools must show a capability. optional: where policies ask for one. required: a call, or a request for one, that shows none is refused before the PDP is asked. The fulfilment of a request needs none of its own. It cannot be required where the PDP takes none: with ask: coaz or ask: tool, with declared: instead, and for tools with a mapping of yours."`
 	ServerRequests ServerRequests        `yaml:"server_requests"`
 	Timeout        time.Duration         `yaml:"timeout" default:"60s" min:"100ms" max:"1h" doc:"How long the server may be silent about a request."`
 	MaxResult      config.Size           `yaml:"max_result" default:"4MiB" min:"1KiB" max:"64MiB" doc:"The size of a message of the server."`
@@ -65,24 +65,12 @@ type ToolConfig struct {
 
 // ServerRequests permit requests of a server to a client, kind by kind.
 type ServerRequests struct {
-	Elicitation Relay `yaml:"elicitation" default:"deny" enum:"deny,relay" doc:"Whether the server may ask the person something through the client."`
-	Sampling    Relay `yaml:"sampling" default:"deny" enum:"deny,relay" doc:"Whether the server may have the client's model generate something."`
-	Roots       Relay `yaml:"roots" default:"deny" enum:"deny,relay" doc:"Whether the server may ask for the client's directories."`
+	Elicitation string `yaml:"elicitation" default:"deny" enum:"deny,relay" doc:"Whether the server may ask the person something through the client."`
+	Sampling    string `yaml:"sampling" default:"deny" enum:"deny,relay" doc:"Whether the server may have the client's model generate something."`
+	Roots       string `yaml:"roots" default:"deny" enum:"deny,relay" doc:"Whether the server may ask for the client's directories."`
 	// Hosts bound where an elicitation may lead.
 	Hosts []string `yaml:"hosts" doc:"The hosts, as host or host:port, of the pages that the server may have a person open. None unless given."`
 }
-
-// CapabilityUse is whether calls show a capability.
-type CapabilityUse string
-
-// CapabilityRequired refuses calls without one. Otherwise it is optional.
-const CapabilityRequired CapabilityUse = "required"
-
-// Relay is whether requests of a kind are relayed.
-type Relay string
-
-// RelayOn relays them. Otherwise they are denied.
-const RelayOn Relay = "relay"
 
 // upstreamName is legal if it can be separated from a tool's name behind it: a colon ends it in policies, and two underscores
 // where several upstreams are.

@@ -88,8 +88,8 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	}
 	g.servers = link.New(g.doors, of)
 	g.people = people.New(g.doors, people.Options{
-		Approvals: c.Approvals.settings(), Requests: c.ToolRequests.settings(), Asker: of.Asker, Rates: of.Rates, Ring: by.Ring,
-		Store: store, Again: by.Identity.Again,
+		Approvals: c.Approvals.settings(), Requests: people.Requests{TTL: c.ToolRequests.TTL, Most: int(c.ToolRequests.Pending), Each: int(c.ToolRequests.PerPrincipal)},
+		Asker: of.Asker, Rates: of.Rates, Ring: by.Ring, Store: store, Again: by.Identity.Again,
 		Servers: g.servers.Names(), ToolName: g.servers.ToolName, Dropped: counts.Drop, Logger: d.Logger, Now: d.Now,
 	})
 	g.flow = flow.New(g.doors, g.servers, g.people, flow.Options{

@@ -258,7 +258,7 @@ func (in *input) rounds(p pdp.PolicyContents, o *obligations.Definition, about [
 	terms, ok := obligations.TermsOf(evaluation.Obligation{Type: o.Type.Name, Properties: o.Properties})
 	n := slices.IndexFunc(about, func(t *tool) bool {
 		r := in.config.Upstreams[t.server].ServerRequests
-		return slices.Contains([]mcp.Relay{r.Elicitation, r.Sampling, r.Roots}, mcp.RelayOn)
+		return slices.Contains([]string{r.Elicitation, r.Sampling, r.Roots}, mcp.RelayOn)
 	})
 	if ok && terms.Rounds == 0 && n >= 0 {
 		in.add(in.of(p, pdp.SeverityWarning, fmt.Sprintf("demands an approval without rounds (%s), and the server of %s may ask for something before it answers (server_requests): such a call ends", o.Name, about[n].id),
