@@ -91,11 +91,11 @@ func counted(t *testing.T, table *Table[int, int]) {
 		if *has != table.owners[owner] {
 			t.Fatalf("%s has %v, counted is %v", owner, *has, table.owners[owner])
 		}
-		if has.open.number > 4 || has.over.number > 4 || has.open.bytes > 512 || has.over.bytes > 1024 || has.spent.bytes != 0 {
+		if has[pending].number > 4 || has[over].number > 4 || has[pending].bytes > 512 || has[over].bytes > 1024 || has[spent].bytes != 0 {
 			t.Fatalf("%s has %v", owner, *has)
 		}
 	}
-	if all.open.number > 12 || all.over.number > 12 || all.spent.number > 48 || all.open.bytes > 4096 || all.over.bytes > 4096 {
+	if all[pending].number > 12 || all[over].number > 12 || all[spent].number > 48 || all[pending].bytes > 4096 || all[over].bytes > 4096 {
 		t.Fatalf("there is %v", all)
 	}
 }

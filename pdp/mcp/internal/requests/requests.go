@@ -51,22 +51,18 @@ type Table[Q, A any] struct {
 	filed    int // counts entries
 }
 
-// account counts the entries of an owner, or all.
-type account struct{ open, over, spent pile }
+// account counts the entries of an owner, or all, by their states.
+type account [gone]pile
 
 // pile is a number of entries, and their size.
 type pile struct{ number, bytes int }
 
-// of is the pile of entries in a state.
+// of is the pile of entries in a state. Those that are claimed are among the pending ones.
 func (a *account) of(s state) *pile {
-	switch s {
-	case over:
-		return &a.over
-	case spent:
-		return &a.spent
-	default:
-		return &a.open
+	if s == claimed {
+		s = pending
 	}
+	return &a[s]
 }
 
 type state uint8
@@ -109,11 +105,11 @@ func (t *Table[Q, A]) File(id, owner string, asked Q, size int) (*Entry[Q, A], e
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	half := t.o.Bytes / 2
-	own := t.owners[owner].open
+	own := t.owners[owner][pending]
 	if own.number >= t.o.Each || own.bytes+size > half/8 {
 		return nil, ErrOwn
 	}
-	if t.together.open.number >= t.o.Most || t.together.open.bytes+size > half {
+	if t.together[pending].number >= t.o.Most || t.together[pending].bytes+size > half {
 		return nil, ErrFull
 	}
 	return t.add(id, owner, asked, size, t.o.Now().Add(t.o.TTL)), nil
@@ -128,7 +124,7 @@ func (t *Table[Q, A]) Bring(id, owner string, asked Q, size int, ends time.Time)
 	switch {
 	case e != nil && e.state != spent:
 		return e, nil
-	case t.together.open.number >= t.o.Most || t.together.open.bytes+size > t.o.Bytes/2:
+	case t.together[pending].number >= t.o.Most || t.together[pending].bytes+size > t.o.Bytes/2:
 		return nil, ErrFull
 	case e != nil:
 		t.take(e)
@@ -182,7 +178,7 @@ func (t *Table[Q, A]) Spent(id string) (owner string, ok bool) {
 func (t *Table[Q, A]) Open() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.together.open.number
+	return t.together[pending].number
 }
 
 // Sweep drops all entries whose time is up.
@@ -306,11 +302,11 @@ func (t *Table[Q, A]) makeRoom(e *Entry[Q, A]) {
 		t.spend(e)
 	}
 	for {
-		own := t.owners[e.Owner].over
+		own := t.owners[e.Owner][over]
 		switch {
 		case own.bytes > half/4, own.number > t.o.Each:
 			t.spend(t.oldest(e.Owner, over))
-		case t.together.over.bytes > half, t.together.over.number > t.o.Most:
+		case t.together[over].bytes > half, t.together[over].number > t.o.Most:
 			t.spend(t.oldest(t.largest(over), over))
 		default:
 			return
@@ -322,7 +318,7 @@ func (t *Table[Q, A]) makeRoom(e *Entry[Q, A]) {
 func (t *Table[Q, A]) spend(e *Entry[Q, A]) {
 	t.take(e)
 	t.put(&Entry[Q, A]{ID: e.ID, Owner: e.Owner, table: t, state: spent, ends: e.ends, kept: e.kept})
-	for t.together.spent.number > spentTimes*t.o.Most {
+	for t.together[spent].number > spentTimes*t.o.Most {
 		t.drop(t.oldest(t.largest(spent), spent))
 	}
 }
