@@ -102,7 +102,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/mcp/internal/desk", "anything of ours but evaluation/authzenclient evaluation/authzenclient/approvals", "one watch serves all calls that wait, and would be tied to one of them"},
 	{"pdp/mcp/internal/flights", "anything of ours but pdp/mcp/internal/rpc", "a client cancels a request by its id, and could cancel only the kinds that flights knows"},
 	{"pdp/mcp/internal/reply", "anything of ours but pdp/mcp/internal/rpc", "an answer would be written differently by what was decided"},
-	{"pdp/mcp/internal/events", "anything of ours but pdp/mcp/internal/identity pdp/mcp/internal/rpc", "a listener would miss kinds of events that the package does not know"},
+	{"pdp/mcp/internal/events", "anything of ours but evaluation/recent pdp/mcp/internal/identity pdp/mcp/internal/rpc", "a listener would miss kinds of events that the package does not know"},
 	{"pdp/mcp/internal/requests", "anything of ours", "a request is taken once whatever it is, and a kind with rules of its own could be taken twice"},
 	{"pdp/mcp/internal/traces", "anything of ours but pdp/mcp/internal/rpc", "a trace would end at the messages that it does not know"},
 	{"pdp/mcp/lock", "anything of ours but evaluation pdp/plainfile pdp/visible", "definitions of tools could be compared in a running gateway only, and not in a pipeline"},

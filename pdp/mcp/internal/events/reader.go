@@ -2,11 +2,13 @@ package events
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"math/rand/v2"
 	"slices"
 	"time"
 
+	"policy-service/evaluation/recent"
 	"policy-service/pdp/mcp/internal/identity"
 )
 
@@ -16,6 +18,8 @@ const (
 	lastPause  = 30 * time.Second
 	// failuresFor is how long a failure counts. A success does not end that: reads can succeed and fail in turn.
 	failuresFor = 2 * lastPause
+	// mostRecent is how many events of a stream are remembered at least.
+	mostRecent = 1024
 )
 
 // reader reads a topic for all streams of one token, one page after the other.
@@ -40,8 +44,8 @@ type position struct {
 	cursor   string
 	// changed is set if the topic may have changed since the last read, more if that read did not come to the end.
 	changed, more bool
-	page          []Event // was read and waits for the client, which is read no further meanwhile
-	sent          recent
+	page          []Event                // was read and waits for the client, which is read no further meanwhile
+	sent          recent.Texts[struct{}] // the ids of the last events
 }
 
 // due reports whether there is something to read, and room for it.
@@ -213,7 +217,9 @@ func (r *reader) deliver(group []*position, page Page, end string) {
 			p.cursor = end
 		}
 		for _, e := range page.Events {
-			if p.sent.add(e.ID) {
+			id := sha256.Sum256([]byte(e.ID))
+			if _, known := p.sent.Get(id); !known {
+				p.sent.Put(id, struct{}{}, mostRecent)
 				p.page = append(p.page, e)
 			}
 		}
@@ -222,22 +228,4 @@ func (r *reader) deliver(group []*position, page Page, end string) {
 		}
 		signal(p.listener.more)
 	}
-}
-
-// mostRecent is how many ids each of two generations remembers.
-const mostRecent = 1024
-
-// recent remembers the last ids that a stream was sent.
-type recent struct{ now, before map[string]bool }
-
-// add remembers an id, and reports whether it was not known.
-func (r *recent) add(id string) bool {
-	if r.now[id] || r.before[id] {
-		return false
-	}
-	if r.now == nil || len(r.now) >= mostRecent {
-		r.now, r.before = map[string]bool{}, r.now
-	}
-	r.now[id] = true
-	return true
 }
