@@ -89,10 +89,7 @@ func New(kind ask.Kind, code int, message, why string) *Answer {
 
 // With is a refusal with further members of the error's data.
 func With(kind ask.Kind, code int, message, why string, more rpc.Object) *Answer {
-	data := rpc.Object{}.With("type", rpc.String(string(kind)))
-	for name, v := range more.Members {
-		data = data.With(name, v)
-	}
+	data := rpc.Object{}.With("type", rpc.String(string(kind))).And(more)
 	return Refuse(&ask.Refusal{Kind: kind, Code: code, Message: message, Data: data.Value(), Why: why})
 }
 
@@ -120,11 +117,8 @@ func Limited(limit string, after time.Duration) *Answer {
 }
 
 // ComeAgain are data of a refusal of a request that can be sent again after a while.
-func ComeAgain(limit string, after time.Duration) (data rpc.Object) {
-	if limit != "" {
-		data = data.With("limit", rpc.String(limit))
-	}
-	return data.With("suggestion", rpc.String("retry after")).With("retry_after", jsontext.Value(strconv.FormatInt(Seconds(after), 10)))
+func ComeAgain(limit string, after time.Duration) rpc.Object {
+	return rpc.Object{}.WithText("limit", limit).WithText("suggestion", "retry after").With("retry_after", jsontext.Value(strconv.FormatInt(Seconds(after), 10)))
 }
 
 // Seconds are a time in whole seconds, at least one.

@@ -63,10 +63,7 @@ func described(server jsontext.Value, e Era, member string, ours rpc.Object) (o 
 	o = o.With("capabilities", capabilities(o.Get("capabilities")))
 	if ours.Len() > 0 {
 		can := o.GetObject("capabilities")
-		all := can.GetObject(member)
-		for name, value := range ours.Members {
-			all = all.With(name, value)
-		}
+		all := can.GetObject(member).And(ours) // the server has none of these names left
 		o = o.With("capabilities", can.With(member, all.Value()).Value())
 	}
 	return o, ServerInfo(server, e), nil
@@ -215,10 +212,7 @@ func ToModern(params rpc.Object, m Meta) rpc.Object {
 	if m.Capabilities == nil {
 		m.Capabilities = jsontext.Value(`{}`)
 	}
-	meta = meta.With(MetaCapabilities, m.Capabilities)
-	if m.LogLevel != "" {
-		meta = meta.With(MetaLogLevel, rpc.String(m.LogLevel))
-	}
+	meta = meta.With(MetaCapabilities, m.Capabilities).WithText(MetaLogLevel, m.LogLevel)
 	return params.With("_meta", meta.Value())
 }
 
