@@ -10,7 +10,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
-	"policy-service/pdp/visible"
 )
 
 // The limits of the types of one inputSchema.
@@ -402,6 +401,3 @@ func (r *reader) scalar(of string, o evaluation.Object, at string) *cedarType {
 	}
 	return r.leave(at, "a value of no type that JSON Schema has")
 }
-
-// plain is text of others for a comment: on one line, and what it looks like.
-func plain(text string) string { return visible.Quoted(strings.ToValidUTF8(text, "\uFFFD")) }

@@ -90,30 +90,28 @@ func Generate(tools []Tool, o Options) (*Schema, error) {
 		return cmp.Or(strings.Compare(a.Server, b.Server), strings.Compare(a.Name, b.Name))
 	})
 	g := generator{Options: o}
-	w := &g.out
-	w.header(o, tools)
+	g.header(tools)
 	if o.Whole {
-		w.whole(o)
+		g.whole()
 	}
-	w.shared()
+	g.line(shared)
 	for n, t := range tools {
 		if n == 0 || tools[n-1].Server != t.Server {
-			w.line("")
-			w.line("action %s in %s;", quoted(groupOf(t.Server)), quoted(anyTool))
+			g.line("\naction %s in %s;", quoted(groupOf(t.Server)), quoted(anyTool))
 		}
+		g.line("")
 		if why := nameless(tools, n); why != "" {
 			note := Note{Server: t.Server, Tool: t.Name, Pointer: "/name", Why: why}
 			g.notes = append(g.notes, note)
-			w.line("")
-			w.comment(note.String())
+			g.comment(note.String())
 			continue
 		}
 		g.tool(&t)
 	}
-	if w.Len() > maxText {
+	if g.Len() > maxText {
 		return nil, fmt.Errorf("the schema of %d tools has more than the %d bytes that a bundle takes in a file; hide the tools that nobody uses, or lock fewer servers in one file", len(tools), maxText)
 	}
-	return &Schema{Text: w.String(), Notes: g.notes}, nil
+	return &Schema{Text: g.String(), Notes: g.notes}, nil
 }
 
 const anyTool = "tool.invoke"
@@ -138,26 +136,38 @@ func nameless(sorted []Tool, n int) string {
 	return ""
 }
 
-// generator writes the actions of tools, one after the other.
+// generator writes the text of a schema. All text of others goes through comment or quoted.
 type generator struct {
 	Options
-	out   writer
+	strings.Builder
 	notes []Note
 	types int
 }
+
+// maxNotes is how many notes about a tool stand in the text.
+const maxNotes = 20
 
 func (g *generator) tool(t *Tool) {
 	r := reader{tool: t, noted: map[Note]bool{}}
 	arguments := r.arguments()
 	text, optional := strings.ReplaceAll(arguments.text, "\n", "\n    "), !arguments.needed
-	if g.types += typesOfTool; g.types+r.types > maxTypes || g.out.Len()+len(text) > argueText {
+	if g.types += typesOfTool; g.types+r.types > maxTypes || g.Len()+len(text) > argueText {
 		text, optional = "{}", true
 		r.notes = []Note{r.noteAt("/inputSchema", "the schema of all tools is as large as a bundle takes without it")}
 	} else {
 		g.types += r.types
 	}
 	g.notes = append(g.notes, r.notes...)
-	g.out.tool(g.Options, t, text, optional, r.notes)
+	for n, note := range r.notes {
+		if n == maxNotes {
+			g.line("// and %d more", len(r.notes)-n)
+			break
+		}
+		g.comment(note.text())
+	}
+	context := g.context()
+	context[requester] = g.requester()
+	g.action(quoted(t.id())+" in "+quoted(groupOf(t.Server)), "tool", context, "    arguments"+mark(optional)+": "+text+",\n")
 }
 
 // typeName is a name of a type as Cedar has them. reserved are words that are none.
@@ -235,8 +245,8 @@ var notSaid = []string{"action", "agent", "arguments", "capability", "declared",
 // requester says for whom a call of a tool fulfils a request.
 const requester = evaluation.RequesterMember
 
-// contextOf are the members of a context in our questions, besides the arguments.
-func contextOf(o Options) map[string]string {
+// context are the members of a context in our questions, besides the arguments.
+func (o *Options) context() map[string]string {
 	all := map[string]string{"on_behalf_of": o.chain(), "purpose": "String"}
 	for _, name := range o.Said {
 		all[name] = "String"

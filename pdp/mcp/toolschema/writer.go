@@ -9,13 +9,12 @@ import (
 	"policy-service/pdp/visible"
 )
 
-// writer writes the text of a schema. All text of others goes through comment or quoted.
-type writer struct{ strings.Builder }
-
-func (w *writer) line(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
+func (g *generator) line(format string, args ...any) { fmt.Fprintf(g, format+"\n", args...) }
 
 // comment writes a line that is a comment, whatever the text is.
-func (w *writer) comment(text string) { w.line("// %s", plain(visible.Shortened(text, maxComment))) }
+func (g *generator) comment(text string) {
+	g.line("// %s", visible.Quoted(strings.ToValidUTF8(visible.Shortened(text, maxComment), "\uFFFD")))
+}
 
 // maxComment is how many runes a comment has.
 const maxComment = 300
@@ -43,62 +42,38 @@ requests.
 
 A mapping that a server declares with a tool asks by actions of its own. They are not here.`
 
-func (w *writer) header(o Options, tools []Tool) {
+func (g *generator) header(tools []Tool) {
 	for line := range strings.Lines(prose) {
-		w.Builder.WriteString(strings.TrimRight("// "+line, " \n") + "\n")
+		g.WriteString(strings.TrimRight("// "+line, " \n") + "\n")
 	}
-	if !o.Whole {
-		w.line("//")
-		w.line("// Beside this file, your own schema declares the types %s and tool, and the action %s.", strings.Join(o.principals(), ", "), quoted(anyTool))
+	if !g.Whole {
+		g.line("//\n// Beside this file, your own schema declares the types %s and tool, and the action %s.", strings.Join(g.principals(), ", "), quoted(anyTool))
 	}
 	if len(tools) == 0 {
-		w.line("//")
-		w.line("// There are no tools.")
+		g.line("//\n// There are no tools.")
 	}
 }
 
-// shared writes the types that all actions of tools have in their contexts.
-func (w *writer) shared() {
-	w.line("")
-	w.line("// What the service adds to every context.")
-	w.line("type ToolCallPdp = {")
-	w.line("  now: datetime, tenant: String, caller: String, approved: Bool,")
-	w.line("  subject: {type: String, id: String}, resource: {type: String, id: String},")
-	w.line("  capability: {held: Bool, id: String, depth: Long},")
-	w.line("};")
-}
-
-// maxNotes is how many notes about a tool stand in the text.
-const maxNotes = 20
-
-// tool writes the action of a tool. arguments is the type of its arguments.
-func (w *writer) tool(o Options, t *Tool, arguments string, optional bool, notes []Note) {
-	w.line("")
-	for n, note := range notes {
-		if n == maxNotes {
-			w.line("// and %d more", len(notes)-n)
-			break
-		}
-		w.comment(note.text())
-	}
-	context := contextOf(o)
-	context[requester] = o.requester()
-	w.action(quoted(t.id())+" in "+quoted(groupOf(t.Server)), o, "tool", context, "    arguments"+mark(optional)+": "+arguments+",\n")
-}
+// shared are the types that all actions of tools have in their contexts.
+const shared = `
+// What the service adds to every context.
+type ToolCallPdp = {
+  now: datetime, tenant: String, caller: String, approved: Bool,
+  subject: {type: String, id: String}, resource: {type: String, id: String},
+  capability: {held: Bool, id: String, depth: Long},
+};`
 
 // action writes actions of all principals. The members of the context are optional; more stands behind them.
-func (w *writer) action(names string, o Options, resource string, context map[string]string, more string) {
-	w.line("action %s appliesTo {", names)
-	w.line("  principal: [%s],", strings.Join(o.principals(), ", "))
-	w.line("  resource: %s,", resource)
-	w.line("  context: {")
-	w.line("    pdp: ToolCallPdp,")
+func (g *generator) action(names, resource string, context map[string]string, more string) {
+	g.line(`action %s appliesTo {
+  principal: [%s],
+  resource: %s,
+  context: {
+    pdp: ToolCallPdp,`, names, strings.Join(g.principals(), ", "), resource)
 	for _, name := range slices.Sorted(maps.Keys(context)) {
-		w.line("    %s?: %s,", bare(name), context[name])
+		g.line("    %s?: %s,", bare(name), context[name])
 	}
-	w.WriteString(more)
-	w.line("  },")
-	w.line("};")
+	g.line("%s  },\n};", more)
 }
 
 func mark(optional bool) string {
@@ -140,100 +115,82 @@ var session = []struct {
 	resource, names string
 	also            map[string]string // of the context
 }{
-	{"mcp_server", "server/discover tools/list resources/list resources/templates/list prompts/list subscriptions/listen", nil},
-	{"mcp_server", "initialize", map[string]string{"protocol_version": "String"}},
-	{"mcp_server", "logging/setLevel", map[string]string{"level": "String"}},
-	{"resource", "resources/read resources/subscribe resources/unsubscribe", nil},
-	{"prompt", "prompts/get", nil},
-	{"prompt, resource", "completion/complete", nil},
+	{"mcp_server", `"server/discover", "tools/list", "resources/list", "resources/templates/list", "prompts/list", "subscriptions/listen"`, nil},
+	{"mcp_server", `"initialize"`, map[string]string{"protocol_version": "String"}},
+	{"mcp_server", `"logging/setLevel"`, map[string]string{"level": "String"}},
+	{"resource", `"resources/read", "resources/subscribe", "resources/unsubscribe"`, nil},
+	{"prompt", `"prompts/get"`, nil},
+	{"prompt, resource", `"completion/complete"`, nil},
 }
 
 // ofTool are the attributes of a tool in questions, but for its labels. The annotations are the server's word.
-const ofTool = `  // The digest of the definition, and if it is the one that is locked.
+const ofTool = `
+entity tool = {
+  // The digest of the definition, and if it is the one that is locked.
   digest?: String,
   pinned?: Bool,
   // What the server says of the tool itself. Nobody has checked it.
   annotations?: {title?: String, readOnlyHint?: Bool, destructiveHint?: Bool, idempotentHint?: Bool, openWorldHint?: Bool},
-  approval_hint?: {required: Bool, mode?: String, timeout?: Long, message?: String},
-`
+  approval_hint?: {required: Bool, mode?: String, timeout?: Long, message?: String},`
 
 // whole writes the declarations that an author has otherwise in a schema of his own.
-func (w *writer) whole(o Options) {
-	w.line("")
-	w.line("// Who asks, with claims of the token.")
-	for _, name := range o.principals() {
-		w.line("entity %s = {", name)
-		for _, claim := range o.Properties {
+func (g *generator) whole() {
+	g.line("\n// Who asks, with claims of the token.")
+	for _, name := range g.principals() {
+		g.line("entity %s = {", name)
+		for _, claim := range g.Properties {
 			switch claim {
 			case "roles":
-				w.line("  roles?: Set<String>,")
+				g.line("  roles?: Set<String>,")
 			case "department_id":
-				w.line("  department_id?: String,")
+				g.line("  department_id?: String,")
 			default:
-				w.line("  // %s?: …, left out: what type the claim has, only you know", bare(claim))
+				g.line("  // %s?: …, left out: what type the claim has, only you know", bare(claim))
 			}
 		}
-		w.line("};")
+		g.line("};")
 	}
-	w.line("")
-	w.line("entity tool = {")
-	w.WriteString(ofTool)
-	if len(o.Labels) > 0 {
-		all := make([]string, len(o.Labels))
-		for n, name := range o.Labels {
+	g.line(ofTool)
+	if len(g.Labels) > 0 {
+		all := make([]string, len(g.Labels))
+		for n, name := range g.Labels {
 			all[n] = bare(name) + "?: String"
 		}
-		w.line("  // The operator's.")
-		w.line("  labels?: {%s},", strings.Join(all, ", "))
+		g.line("  // The operator's.\n  labels?: {%s},", strings.Join(all, ", "))
 	}
-	w.line("};")
-	w.line("")
-	w.line("entity mcp_server;")
-	w.line("entity resource;")
-	w.line("entity prompt;")
-	w.line("")
-	w.line("// All tools. It is the action of no question itself.")
-	w.line("action %s;", quoted(anyTool))
-	w.requests(o)
-	w.session(o)
-	w.line("")
-	w.line("// A request that waits for people, and their deciding about it.")
-	people := ""
-	if len(o.People) == 1 {
-		people = fmt.Sprintf(", subject?: %s, chain?: %s", o.People[0], o.chain())
-	}
-	w.line("entity Approval = {template: String, action: String, resource: tool%s};", people)
-	w.line("action \"approval.decide\" appliesTo {")
-	w.line("  principal: [%s],", strings.Join(o.People, ", "))
-	w.line("  resource: Approval,")
-	w.line("  context: {pdp: ToolCallPdp, via: String, gateway?: String, client?: %s},", anybody)
-	w.line("};")
-}
+	g.line(`};
 
-// session writes the actions of a session.
-func (w *writer) session(o Options) {
-	w.line("")
-	w.line("// What clients do besides.")
-	for _, s := range session {
-		var names []string
-		for _, name := range strings.Fields(s.names) {
-			names = append(names, quoted(name))
-		}
-		context := contextOf(o)
-		maps.Copy(context, s.also)
-		w.action(strings.Join(names, ", "), o, "["+s.resource+"]", context, "")
-	}
-}
+entity mcp_server;
+entity resource;
+entity prompt;
 
-// requests writes the actions of those who request a tool, and of those who do it for them. Behind the latter stand agents
-// and people alike.
-func (w *writer) requests(o Options) {
-	w.line("")
-	w.line("// Requests for tools. Both are about any tool, so that no policy sees the arguments: those are in the question about")
-	w.line("// the tool itself, which comes beside tool.fulfil.")
-	request, fulfil := contextOf(o), contextOf(o)
+// All tools. It is the action of no question itself.
+action %s;
+
+// Requests for tools. Both are about any tool, so that no policy sees the arguments: those are in the question about
+// the tool itself, which comes beside tool.fulfil.`, quoted(anyTool))
+	request, fulfil := g.context(), g.context()
 	request["reason"] = "String"
-	fulfil["on_behalf_of"], fulfil[requester] = "Set<"+anybody+">", o.requester()
-	w.action(quoted("tool.request"), o, "tool", request, "")
-	w.action(quoted("tool.fulfil"), o, "tool", fulfil, "")
+	// Behind those who fulfil a request stand agents and people alike.
+	fulfil["on_behalf_of"], fulfil[requester] = "Set<"+anybody+">", g.requester()
+	g.action(quoted("tool.request"), "tool", request, "")
+	g.action(quoted("tool.fulfil"), "tool", fulfil, "")
+	g.line("\n// What clients do besides.")
+	for _, s := range session {
+		context := g.context()
+		maps.Copy(context, s.also)
+		g.action(s.names, "["+s.resource+"]", context, "")
+	}
+	people := ""
+	if len(g.People) == 1 {
+		people = fmt.Sprintf(", subject?: %s, chain?: %s", g.People[0], g.chain())
+	}
+	g.line(`
+// A request that waits for people, and their deciding about it.
+entity Approval = {template: String, action: String, resource: tool%s};
+action "approval.decide" appliesTo {
+  principal: [%s],
+  resource: Approval,
+  context: {pdp: ToolCallPdp, via: String, gateway?: String, client?: %s},
+};`, people, strings.Join(g.People, ", "), anybody)
 }
