@@ -7,21 +7,20 @@ import (
 	"log/slog"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
 // Followed is a file whose changes count without a restart.
 type Followed struct {
-	path    string
-	o       FollowOptions
-	current atomic.Pointer[File]
-	looked  atomic.Pointer[time.Time] // when the last look began that has ended
+	path string
+	o    FollowOptions
 
-	mu   sync.Mutex  // guards the rest
-	seen fs.FileInfo // of the file that was read last, whatever came of it,
-	read time.Time   // which was then
-	err  error
+	mu      sync.Mutex // guards the rest
+	current *File
+	looked  time.Time   // when the last look began
+	seen    fs.FileInfo // of the file that was read last, whatever came of it,
+	read    time.Time   // which was then
+	err     error
 }
 
 // FollowOptions say how a file is followed.
@@ -50,7 +49,7 @@ func Follow(path string, o FollowOptions) (*Followed, error) {
 	}
 	if o.MayBeMissing && errors.Is(f.err, fs.ErrNotExist) {
 		o.Logger.Warn("there is no lock yet: no tool is as it is locked", "file", path)
-		f.current.Store(&File{})
+		f.current = &File{}
 		return f, nil
 	}
 	return nil, f.err
@@ -59,27 +58,19 @@ func Follow(path string, o FollowOptions) (*Followed, error) {
 // Current is the lock file, the same as long as the file does not change. A caller waits while another looks at the file:
 // else the parts of one message could be judged by two locks.
 func (f *Followed) Current() *File {
-	if f.due() {
-		f.mu.Lock()
-		if f.due() {
-			f.look()
-		}
-		f.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if age := f.o.Now().Sub(f.looked); age < 0 || age >= fileEvery {
+		f.look()
 	}
-	return f.current.Load()
-}
-
-// due reports whether the last look was too long ago.
-func (f *Followed) due() bool {
-	age := f.o.Now().Sub(*f.looked.Load())
-	return age < 0 || age >= fileEvery
+	return f.current
 }
 
 // Err is why the file as it is now does not count; nil if it does.
 func (f *Followed) Err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.o.MayBeMissing && errors.Is(f.err, fs.ErrNotExist) && len(f.current.Load().Servers) == 0 {
+	if f.o.MayBeMissing && errors.Is(f.err, fs.ErrNotExist) && len(f.current.Servers) == 0 {
 		return nil
 	}
 	return f.err
@@ -87,8 +78,7 @@ func (f *Followed) Err() error {
 
 // look reads the file if it is another than it was. Its caller has the lock, or f alone.
 func (f *Followed) look() {
-	began := f.o.Now()
-	defer f.looked.Store(&began)
+	f.looked = f.o.Now()
 	now, err := os.Stat(f.path)
 	if err == nil && f.isRead(now) {
 		return
@@ -102,14 +92,14 @@ func (f *Followed) look() {
 		err = f.o.Check(read)
 	}
 	if f.err = err; err == nil {
-		if old := f.current.Load(); old == nil || len(Compare(*old, read)) > 0 {
-			f.current.Store(&read)
+		if f.current == nil || len(Compare(*f.current, read)) > 0 {
+			f.current = &read
 		}
 	} else if errors.Is(err, fs.ErrNotExist) {
 		f.err = missing(f.path)
 	}
 	switch {
-	case f.current.Load() == nil: // the start, which its caller ends
+	case f.current == nil: // the start, which its caller ends
 	case f.err != nil && (before == nil || before.Error() != f.err.Error()):
 		f.o.Logger.Error("the lock of tools cannot be used; what was locked before stays locked", "error", f.err)
 	case f.err == nil && before != nil:
