@@ -87,7 +87,7 @@ func (p *AccessPolicy) read(o object) {
 	o.only("mode", "default", "rules")
 	p.Mode, p.Default = o.wanted("mode"), o.text("default")
 	for n, v := range o.elements("rules", "no array") {
-		rule := element(v, o.err, append(slices.Clip(o.at), "rules", strconv.Itoa(n))...)
+		rule := readObject(v, o.err, append(slices.Clip(o.at), "rules", strconv.Itoa(n))...)
 		rule.only("agent", "tools", "expires", "requires_approval", "effect")
 		p.Rules = append(p.Rules, AccessRule{
 			Agent: rule.wanted("agent"), Tools: rule.tools(), Expires: rule.text("expires"),

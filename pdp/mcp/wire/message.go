@@ -163,37 +163,23 @@ func (c *Call) Form(name string, maxReason int) (f Form, ok bool) {
 	if !ok {
 		return f, false
 	}
-	f = Form{Type: "object", Properties: map[string]Field{"reason": {Type: "string", Title: "Reason", MaxLength: maxReason}}}
+	decision, fields := "approve", map[string]Field{"reason": {Type: "string", Title: "Reason", MaxLength: maxReason}}
 	if of.choose {
-		f.choice(c.of.Delegable)
+		words := []string{"approve", "deny"}
+		if c.of.Delegable {
+			words = append(words, "delegate")
+			fields["delegateTo"] = Field{Type: "string", Title: "Delegate to", Description: `Who decides instead, as policies name them, such as User::"mia".`}
+		}
+		decision, fields["action"] = "action", Field{Type: "string", Title: "Decision", Enum: words}
 	} else {
-		f.decide("approve", Field{Type: "boolean", Title: "Approve"})
+		fields["approve"] = Field{Type: "boolean", Title: "Approve"}
 	}
 	if of.review { // an argument that is null stands in the text alone: no field of MCP holds it
 		for argument, v := range c.arguments.Members { // none is required: a lone yes is to the call as it is
-			f.Properties[evaluation.ArgumentPrefix+argument] = argumentField(argument, v)
+			fields[evaluation.ArgumentPrefix+argument] = argumentField(argument, v)
 		}
 	}
-	return f, true
-}
-
-// choice has the approver choose one of several words.
-func (f *Form) choice(delegable bool) {
-	words := []string{"approve", "deny"}
-	if delegable {
-		words = append(words, "delegate")
-		f.Properties["delegateTo"] = Field{
-			Type:        "string",
-			Title:       "Delegate to",
-			Description: `Who decides instead, as policies name them, such as User::"mia".`,
-		}
-	}
-	f.decide("action", Field{Type: "string", Title: "Decision", Enum: words})
-}
-
-// decide adds the field that must be filled in.
-func (f *Form) decide(name string, field Field) {
-	f.Properties[name], f.Required = field, []string{name}
+	return Form{Type: "object", Properties: fields, Required: []string{decision}}, true
 }
 
 // Elicitation is a whole elicitation/create, for the MCP client of an approver.

@@ -20,12 +20,9 @@ type object struct {
 	err *error
 }
 
-// readObject reads a message. It is a mistake if v is no object, or has a member twice at any depth. The object has slices of
-// v, which must not change from then on.
-func readObject(v jsontext.Value, err *error) object { return element(v, err) }
-
-// element is an object in an array, as [readObject] reads it.
-func element(v jsontext.Value, err *error, at ...string) object {
+// readObject reads a message, or an object at a place in one. It is a mistake if v is no object, or has a member twice at any
+// depth. The object has slices of v, which must not change from then on.
+func readObject(v jsontext.Value, err *error, at ...string) object {
 	read, wrong := rpc.ParseObject(v)
 	o, syntax := object{read, at, err}, &jsontext.SyntacticError{}
 	switch {
