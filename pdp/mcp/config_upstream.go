@@ -260,28 +260,23 @@ func checkUpstreamURL(address string, networks []netip.Prefix) error {
 }
 
 func (a UpstreamAuth) check(m *config.Reading, path string) {
-	kinds := 0
-	if a.HeaderFile != "" {
-		kinds++
-	}
+	file, exchange, own := a.HeaderFile != "", a.TokenExchange != nil, a.ClientCredentials != nil
 	switch {
-	case a.Header != "" && a.HeaderFile == "":
+	case a.Header != "" && !file:
 		m.Addf(path+".header", "%s has a header without its value; write header_file, or leave it out", path)
 	case a.Header != "" && !upstream.ForCredentials(a.Header):
 		m.Addf(path+".header", "%s.header is no header that a credential can be in; write one such as Authorization or X-Api-Key", path)
 	}
-	if t := a.TokenExchange; t != nil {
-		kinds++
+	if t := a.TokenExchange; exchange {
 		t.check(m, path+".token_exchange")
 		if t.Audience == "" && t.Resource == "" {
 			m.Addf(path+".token_exchange", "%s.token_exchange says not for whom the token is to be; write audience or resource", path)
 		}
 	}
-	if t := a.ClientCredentials; t != nil {
-		kinds++
-		t.check(m, path+".client_credentials")
+	if own {
+		a.ClientCredentials.check(m, path+".client_credentials")
 	}
-	if kinds > 1 {
+	if file && exchange || file && own || exchange && own {
 		m.Addf(path, "%s says more than one credential; keep one of header_file, token_exchange and client_credentials", path)
 	}
 }

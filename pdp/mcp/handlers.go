@@ -90,11 +90,7 @@ func newWebhook(to WebhookConfig, log *slog.Logger) (obligations.Handler, error)
 		if err != nil {
 			return err
 		}
-		id, err := uuid.NewV7()
-		if err != nil {
-			return err
-		}
-		return sender.Once(ctx, id.String(), body)
+		return sender.Once(ctx, uuid.Must(uuid.NewV7()).String(), body)
 	}), nil
 }
 

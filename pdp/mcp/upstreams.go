@@ -80,14 +80,6 @@ func (u UpstreamConfig) Program() (string, error) {
 	return upstream.FindProgram(u.Command[0], env)
 }
 
-// processesEach is how many programs of a server run for one person. Where there is one alone, they are all theirs.
-func (c Config) processesEach() int {
-	if c.Identity.Static != nil {
-		return int(c.Processes.Most)
-	}
-	return int(c.Processes.PerPerson)
-}
-
 func newUpstream(c Config, name string, d Deps, m *meters.Meters) (upstream.Upstream, error) {
 	u := c.Upstreams[name]
 	key := config.Entry("upstreams", name)
@@ -104,8 +96,12 @@ func newUpstream(c Config, name string, d Deps, m *meters.Meters) (upstream.Upst
 		if err != nil {
 			return nil, err
 		}
+		each := c.Processes.PerPerson
+		if c.Identity.Static != nil { // there is one person, whose they all are
+			each = c.Processes.Most
+		}
 		return upstream.NewCommand(upstream.CommandOptions{
-			Options: all, Processes: int(c.Processes.Most), PerPerson: c.processesEach(),
+			Options: all, Processes: int(c.Processes.Most), PerPerson: int(each),
 			Command: u.Command, Env: env, Secrets: u.secrets(env), Dir: u.Dir,
 		})
 	}

@@ -87,10 +87,7 @@ type ID struct{ text string }
 func IntID(n int64) ID { return ID{strconv.FormatInt(n, 10)} }
 
 // StringID is a text as an id. It must be valid UTF-8.
-func StringID(s string) ID {
-	b, _ := jsontext.AppendQuote(nil, s)
-	return ID{string(b)}
-}
+func StringID(s string) ID { return ID{string(String(s))} }
 
 // IsZero reports whether there is no id.
 func (i ID) IsZero() bool { return i.text == "" }
