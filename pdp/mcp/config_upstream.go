@@ -15,10 +15,9 @@ import (
 
 // UpstreamConfig is an MCP server behind the gateway: one at a URL, or a program that is started.
 type UpstreamConfig struct {
-	URL     string   `yaml:"url" secret:"path" doc:"The address of the server. It is https, or http if its network is in allow_networks."`
-	CAFile  string   `yaml:"ca_file" doc:"The root certificates to trust as the server's, in PEM, instead of the system's."`
-	Command []string `yaml:"command" min:"1" doc:"The program of the server and its arguments, in place of url. Each client session has a process of its own, over the standard streams. No shell reads it."`
-	// Env and EnvFiles are all of the process's environment.
+	URL            string                `yaml:"url" secret:"path" doc:"The address of the server. It is https, or http if its network is in allow_networks."`
+	CAFile         string                `yaml:"ca_file" doc:"The root certificates to trust as the server's, in PEM, instead of the system's."`
+	Command        []string              `yaml:"command" min:"1" doc:"The program of the server and its arguments, in place of url. Each client session has a process of its own, over the standard streams. No shell reads it."`
 	Env            map[string]string     `yaml:"env" doc:"The environment variables of the program. It gets no others but those of env_files."`
 	EnvFiles       map[string]string     `yaml:"env_files" path:"yes" doc:"Environment variables of the program whose values are in files, because they are secret."`
 	Secret         []string              `yaml:"secret" min:"1" doc:"Names of env_files whose values are masked in what the program says, besides those that look like a secret's, such as API_TOKEN. A value has 16 bytes or more."`
@@ -45,7 +44,6 @@ type UpstreamAuth struct {
 	ClientCredentials *TokenEndpoint `yaml:"client_credentials" doc:"Gets a token of the gateway's own (OAuth 2.0, client credentials)."`
 }
 
-// TokenEndpoint is the address at which tokens are made, with the identity of the gateway there.
 type TokenEndpoint struct {
 	TokenURL         string   `yaml:"token_url" required:"yes" doc:"The token endpoint of the authorization server. It is https, or http on loopback."`
 	ClientID         string   `yaml:"client_id" required:"yes" doc:"The gateway's own client id there."`
@@ -57,19 +55,16 @@ type TokenEndpoint struct {
 	Scopes           []string `yaml:"scopes" min:"1" doc:"The scopes of the token to ask for."`
 }
 
-// ToolConfig is the configuration of one tool.
 type ToolConfig struct {
 	Labels map[string]string `yaml:"labels" doc:"Labels that policies see with the tool, besides those of the server. The tool's own win."`
 	Hidden bool              `yaml:"hidden" doc:"Whether the tool is neither listed nor callable, as if the server did not have it."`
 }
 
-// ServerRequests permit requests of a server to a client, kind by kind.
 type ServerRequests struct {
-	Elicitation string `yaml:"elicitation" default:"deny" enum:"deny,relay" doc:"Whether the server may ask the person something through the client."`
-	Sampling    string `yaml:"sampling" default:"deny" enum:"deny,relay" doc:"Whether the server may have the client's model generate something."`
-	Roots       string `yaml:"roots" default:"deny" enum:"deny,relay" doc:"Whether the server may ask for the client's directories."`
-	// Hosts bound where an elicitation may lead.
-	Hosts []string `yaml:"hosts" doc:"The hosts, as host or host:port, of the pages that the server may have a person open. None unless given."`
+	Elicitation string   `yaml:"elicitation" default:"deny" enum:"deny,relay" doc:"Whether the server may ask the person something through the client."`
+	Sampling    string   `yaml:"sampling" default:"deny" enum:"deny,relay" doc:"Whether the server may have the client's model generate something."`
+	Roots       string   `yaml:"roots" default:"deny" enum:"deny,relay" doc:"Whether the server may ask for the client's directories."`
+	Hosts       []string `yaml:"hosts" doc:"The hosts, as host or host:port, of the pages that the server may have a person open. None unless given."`
 }
 
 // upstreamName is legal if it can be separated from a tool's name behind it: a colon ends it in policies, and two underscores
@@ -225,7 +220,6 @@ func checkVariable(m *config.Reading, path, name string) {
 	}
 }
 
-// checkNetworks looks for texts that are no networks.
 func checkNetworks(m *config.Reading, path string, texts []string) {
 	for n, text := range texts {
 		network, err := netip.ParsePrefix(text)

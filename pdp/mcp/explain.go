@@ -144,7 +144,6 @@ type caught struct {
 	body []byte
 }
 
-// RoundTrip implements [http.RoundTripper].
 func (c *caught) RoundTrip(r *http.Request) (*http.Response, error) {
 	text, err := io.ReadAll(r.Body)
 	c.path, c.body = r.URL.Path, text
@@ -190,7 +189,6 @@ func (c Config) readable(t Tool) error {
 	return err
 }
 
-// operation is the operation of a message, with its principal.
 func (c Config) operation(asker *ask.Asker, a Asked, locked *lock.File) (op ask.Operation, refused *Refused, err error) {
 	who, err := c.whoAsks()
 	if err != nil {
@@ -232,7 +230,6 @@ func (c Config) readLock() (*lock.File, error) {
 	return &f, nil
 }
 
-// toolsOf are the tools of a lock.
 func toolsOf(f lock.File) (all []Tool) {
 	for _, server := range sortedNames(f.Servers) {
 		for _, name := range sortedNames(f.Servers[server].Tools) {
@@ -287,7 +284,6 @@ func (c Config) place(asker *ask.Asker, op *ask.Operation, tools []Tool, locked 
 	return unknown("tool", "/params/name", try)
 }
 
-// called sets the tool of an operation.
 func (c Config) called(asker *ask.Asker, op *ask.Operation, t Tool, own string, locked *lock.File) *Refused {
 	tool, err := asker.Tool(t.Server, c.ToolName(t.Server, own), t.Definition, c.Upstreams[t.Server].Tools[own].Labels)
 	if err != nil {
@@ -365,7 +361,6 @@ func refusedBy(r *ask.Refusal) *Refused {
 	return x
 }
 
-// locate says where an error is.
 func (r *Refused) locate(err error) {
 	var ofMapping *coaz.Error
 	var ofMessage *evaluation.Error

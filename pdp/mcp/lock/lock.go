@@ -46,7 +46,6 @@ const (
 	MostInstructions = 64 << 10
 )
 
-// definitionLimits are the limits of a definition.
 var definitionLimits = evaluation.Limits{Body: 256 << 10, Depth: 64, Elements: 1 << 14, NestedElements: 1 << 14, ArrayDepth: 64, Values: 20_000}
 
 // ParseTool reads a definition.
@@ -72,7 +71,6 @@ func (t Tool) Name() string { return t.name }
 // Digest is base64url of the SHA-256 of the canonical definition, as it stands in questions.
 func (t Tool) Digest() string { return t.digest }
 
-// Definition is the whole definition.
 func (t Tool) Definition() evaluation.Object { return t.definition }
 
 // Text is the definition in JSON, the same for all ways of writing it.

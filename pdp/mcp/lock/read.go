@@ -118,7 +118,6 @@ func wrong(text []byte, offset int, pointer jsontext.Pointer, detail, try string
 	}
 }
 
-// malformed is an error of the JSON.
 func malformed(text []byte, err error) *Error {
 	var syntax *jsontext.SyntacticError
 	var form *json.SemanticError

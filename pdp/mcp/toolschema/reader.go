@@ -26,7 +26,6 @@ type cedarType struct {
 	record, needed bool
 }
 
-// empty is the record without members.
 var empty = &cedarType{text: "{}", record: true}
 
 // reader reads the inputSchema of one tool.
@@ -355,7 +354,6 @@ func typesOfValues(o evaluation.Object, nullable bool) (types []string, null, kn
 	return slices.Compact(types), nullable, known
 }
 
-// valuesOf are the values that a schema lists.
 func valuesOf(o evaluation.Object) (values []evaluation.Value, known bool) {
 	if v, ok := o.Lookup("const"); ok {
 		return []evaluation.Value{v}, true
@@ -370,7 +368,6 @@ func valuesOf(o evaluation.Object) (values []evaluation.Value, known bool) {
 	return values, true
 }
 
-// scalar is a type without parts.
 func (r *reader) scalar(of string, o evaluation.Object, at string) *cedarType {
 	format, _ := o.Get("format")
 	switch {

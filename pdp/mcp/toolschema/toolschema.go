@@ -116,7 +116,6 @@ func Generate(tools []Tool, o Options) (*Schema, error) {
 
 const anyTool = "tool.invoke"
 
-// groupOf is the group of a server's actions.
 func groupOf(server string) string { return server + ":*" }
 
 // nameless says why a tool cannot have an action. It is "" if it can.

@@ -82,7 +82,6 @@ func (o object) is(name, want string) {
 	}
 }
 
-// read reads the members of a policy.
 func (p *AccessPolicy) read(o object) {
 	o.only("mode", "default", "rules")
 	p.Mode, p.Default = o.wanted("mode"), o.text("default")

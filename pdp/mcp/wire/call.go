@@ -88,7 +88,6 @@ func (c *Call) caller() evaluation.Ref {
 	return c.of.Subject
 }
 
-// requester is the caller as text.
 func (c *Call) requester() string { return fullID(c.caller()) }
 
 func (c *Call) reason() string {

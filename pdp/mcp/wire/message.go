@@ -213,7 +213,6 @@ func (c *Call) AtAddress(url string) Message {
 	return c.elicits(addressParams{"url", c.of.ID, url, c.question()})
 }
 
-// argumentField is the field of an argument.
 func argumentField(argument string, v evaluation.Value) Field {
 	v = fieldValue(v)
 	kind := map[evaluation.Kind]string{evaluation.Bool: "boolean", evaluation.Number: "number", evaluation.String: "string"}[v.Kind()]

@@ -33,7 +33,6 @@ type Answer struct {
 // Outcome is how a request of a client ended.
 type Outcome string
 
-// The outcomes.
 const (
 	Answered Outcome = "answered" // by the server, also if with an error of its own
 	Refused  Outcome = "refused"  // by a decision, or because it could not be decided
@@ -82,7 +81,6 @@ const (
 	internalError     ask.Kind = "internal_error"
 )
 
-// New is a refusal.
 func New(kind ask.Kind, code int, message, why string) *Answer {
 	return With(kind, code, message, why, rpc.Object{})
 }

@@ -184,7 +184,6 @@ const (
 	perStep          = 32 // instructions times bytes that are one step of a check
 )
 
-// pattern is a pattern of a schema.
 type pattern struct {
 	*regexp.Regexp
 	size int
@@ -212,7 +211,6 @@ func compilePattern(text string) (jsonschema.Regexp, error) {
 	return &pattern{compiled, len(program.Inst)}, err
 }
 
-// match counts that a text is matched.
 func (m *meter) match(by jsonschema.Regexp, text string) {
 	m.spend(1 + by.(*pattern).size*len(text)/perStep)
 }

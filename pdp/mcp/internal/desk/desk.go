@@ -71,7 +71,6 @@ func (d *Desk) watch(pdp *authzenclient.Client) *watch {
 	return w
 }
 
-// Waiting is how many wait.
 func (d *Desk) Waiting() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()

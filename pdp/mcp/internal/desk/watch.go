@@ -136,7 +136,6 @@ func (w *watch) run(r *round) {
 	}
 }
 
-// once asks for the changes.
 func (w *watch) once(r *round) {
 	began := w.desk.o.Now()
 	w.desk.mu.Lock()

@@ -12,7 +12,6 @@ package era
 
 import "slices"
 
-// Era is one of the two.
 type Era uint8
 
 // Legacy has a handshake, sessions, and requests of servers; Modern has none of them.

@@ -125,7 +125,6 @@ func EncodeHeader(s string) string {
 	return sentinel + base64.StdEncoding.EncodeToString([]byte(s)) + sentinelEnd
 }
 
-// decodeHeader is the inverse of [EncodeHeader].
 func decodeHeader(s string) (text string, ok bool) {
 	inner, begins := strings.CutPrefix(s, sentinel)
 	inner, ends := strings.CutSuffix(inner, sentinelEnd)
@@ -316,7 +315,6 @@ func (w *schemaWalk) schema(v jsontext.Value, path []string, reachable bool) err
 	return nil
 }
 
-// schemas walks through the values of a map.
 func (w *schemaWalk) schemas(v jsontext.Value, path []string, reachable bool) error {
 	for name, inner := range objectOf(v).Members {
 		if err := w.schema(inner, append(slices.Clip(path), name), reachable); err != nil {
@@ -340,7 +338,6 @@ func (w *schemaWalk) anySchema(v jsontext.Value) error {
 	return err
 }
 
-// take takes the annotation of a parameter.
 func (w *schemaWalk) take(s rpc.Object, path []string) error {
 	name := s.GetString(annotation)
 	header := http.CanonicalHeaderKey(ParamPrefix + name)

@@ -76,7 +76,6 @@ func isTask(o rpc.Object) bool { return o.Get("task").Kind() == '{' && o.Get("co
 // Ambiguous is data.type of an error in place of an answer that a server should not have given.
 const Ambiguous = "upstream_ambiguous"
 
-// instead is such an error.
 func instead(text string) rpc.Error {
 	return rpc.Error{Code: rpc.InternalError, Message: text, Data: jsontext.Value(`{"type":"` + Ambiguous + `"}`)}
 }

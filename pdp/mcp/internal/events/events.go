@@ -69,10 +69,8 @@ type Later struct {
 	After time.Duration
 }
 
-// Error implements error.
 func (l *Later) Error() string { return l.Err.Error() }
 
-// Unwrap returns the error itself.
 func (l *Later) Unwrap() error { return l.Err }
 
 // Broadcaster has all listeners. [New] makes it.
@@ -124,7 +122,6 @@ type Topic struct {
 // credential is by what a topic is read: two tokens of one principal may be shown different things.
 type credential struct{ principal, token string }
 
-// Topic returns a topic without listeners.
 func (b *Broadcaster) Topic(read Read) *Topic {
 	return &Topic{broadcaster: b, read: read, reading: make(chan struct{}, mostOfTopic), readers: map[credential]*reader{}}
 }
@@ -139,7 +136,6 @@ func (t *Topic) Changed() {
 	}
 }
 
-// Listened reports whether the topic has a listener.
 func (t *Topic) Listened() bool {
 	t.broadcaster.mu.Lock()
 	defer t.broadcaster.mu.Unlock()
@@ -172,7 +168,6 @@ func (b *Broadcaster) Listen(who *identity.Principal, topics ...*Topic) *Listene
 	return l
 }
 
-// Leave removes the stream.
 func (l *Listener) Leave() {
 	b := l.broadcaster
 	b.mu.Lock()

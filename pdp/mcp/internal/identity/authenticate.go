@@ -106,7 +106,6 @@ func tokenInQuery(u *url.URL) bool {
 	return strings.Contains(strings.ToLower(query), "access_token")
 }
 
-// invalid refuses a token.
 func (i *Identity) invalid(detail string) *Challenge {
 	return &Challenge{http.StatusUnauthorized, i.challenge(`, error="invalid_token"`), detail}
 }

@@ -61,7 +61,6 @@ func (p *Principal) Participant() Entity {
 	return p.User
 }
 
-// Entity is a type and an id.
 type Entity = evaluation.Ref
 
 // ErrExpired is the cause of a context that ended with its principal's token.
@@ -110,7 +109,6 @@ func (i *Identity) holder(claims evaluation.Object, e Issuer, sub string, expire
 	return p, nil
 }
 
-// named reads the subject and the client from claims.
 func (i *Identity) named(claims evaluation.Object, e Issuer) (*Principal, error) {
 	p := &Principal{Tenant: e.Tenant, Claims: claims, agentType: e.AgentType, idPrefix: e.IDPrefix}
 	var ok bool

@@ -135,7 +135,6 @@ func (e Issuer) check() error {
 	return nil
 }
 
-// isText bounds a part of names.
 func isText(s string) bool { return len(s) <= 128 && isName(s) }
 
 // isName bounds names that come from tokens.
@@ -174,10 +173,8 @@ func Claimed(o Options, claims evaluation.Object) (*Principal, error) {
 	return nil, errors.New("the claim iss is none of identity.issuers; write one of these into the claims, byte for byte")
 }
 
-// place is where the configuration has the issuers.
 const place = "identity.issuers"
 
-// believe takes the issuers of a configuration.
 func (i *Identity) believe(o Options) error {
 	if len(o.Issuers) == 0 {
 		return errors.New("identity: nobody could ask anything; list issuers, or static for a gateway on loopback or stdio")
@@ -207,7 +204,6 @@ func (o Options) filled() (issuers []Issuer, wrong error) {
 	return issuers, wrong
 }
 
-// verifier verifies tokens of issuers.
 func verifier(issuers []Issuer, o Options, now func() time.Time) (*auth.JWT, error) {
 	options := auth.JWTOptions{Now: now, Logger: o.Logger, Place: place}
 	var entries, others []auth.JWTIssuer

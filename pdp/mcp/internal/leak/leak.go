@@ -98,7 +98,6 @@ func identity(length int) []int32 {
 	return at
 }
 
-// span is a part of a text.
 type span struct{ from, to int }
 
 // forms are all texts that secrets are found by. One pass finds all of them (Wu and Manber, 1994): it looks at the last two

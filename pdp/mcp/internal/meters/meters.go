@@ -44,7 +44,6 @@ type Meters struct {
 	meter          metric.Meter
 }
 
-// New makes the instruments.
 func New(m metric.Meter) (*Meters, error) {
 	seconds := metric.WithExplicitBucketBoundaries(.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60)
 	t := Meters{meter: m}
@@ -67,7 +66,6 @@ func New(m metric.Meter) (*Meters, error) {
 	return &t, errors.Join(errs[:]...)
 }
 
-// Undecided counts a request that was refused because no decision came.
 func (t *Meters) Undecided(reason string) {
 	t.undecided.Add(context.Background(), 1, metric.WithAttributes(attribute.String("reason", reason)))
 }
@@ -109,7 +107,6 @@ func (t *Meters) Watch(asker *ask.Asker, servers *link.Servers, asked *people.Pe
 	return func() { _ = r.Unregister() }
 }
 
-// Drop counts a message that was dropped.
 func (t *Meters) Drop(reason string) {
 	t.dropped.Add(context.Background(), 1, metric.WithAttributes(attribute.String("reason", reason)))
 }
@@ -129,7 +126,6 @@ func (t *Meters) Call(ctx context.Context, method string, outcome answer.Outcome
 	t.calls.Add(ctx, 1, metric.WithAttributes(attribute.String("method", LabelOf(method)), attribute.String("outcome", string(outcome))))
 }
 
-// LabelOf returns the label of a method in telemetry.
 func LabelOf(method string) string {
 	if known[method] {
 		return method

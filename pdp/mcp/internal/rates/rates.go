@@ -49,7 +49,6 @@ type Limiter struct {
 // name names a meter: of a key, of a tool for the key, or of the things of a kind that the key holds.
 type name struct{ key, tool, holds string }
 
-// meter counts for one name.
 type meter struct {
 	bucket  *rate.Limiter
 	running int
@@ -67,7 +66,6 @@ const (
 	mostTools = 1000
 )
 
-// New makes a limiter.
 func New(o Options) (*Limiter, error) {
 	if o.Now == nil {
 		o.Now = time.Now

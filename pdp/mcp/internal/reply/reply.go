@@ -38,7 +38,7 @@ type Reply interface {
 	Stream()
 }
 
-// HTTP is the answer to one request over HTTP: one JSON object, or a stream of events if something comes before the
+// HTTP is the [Reply] to one request over HTTP: one JSON object, or a stream of events if something comes before the
 // response.
 type HTTP struct {
 	// Begun is called when a session begins, nil if none can.
@@ -60,7 +60,6 @@ func Over(w http.ResponseWriter, stream, retry bool) *HTTP {
 	return &HTTP{w: w, stream: stream, retry: retry}
 }
 
-// Begin implements [Reply].
 func (r *HTTP) Begin(session string) {
 	r.Begun()
 	r.w.Header().Set(SessionHeader, session)
@@ -69,7 +68,6 @@ func (r *HTTP) Begin(session string) {
 // SessionHeader has the id of a session.
 const SessionHeader = "Mcp-Session-Id"
 
-// Stream implements [Reply].
 func (r *HTTP) Stream() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,10 +76,8 @@ func (r *HTTP) Stream() {
 
 var errAnswered = errors.New("the request has its answer")
 
-// Interim implements [Reply].
 func (r *HTTP) Interim(m rpc.Message) error { return r.before(rpc.AppendEvent(nil, m)) }
 
-// Alive implements [Reply].
 func (r *HTTP) Alive() error { return r.before([]byte(":\n\n")) }
 
 // before writes a part of the stream before the response.
@@ -95,7 +91,6 @@ func (r *HTTP) before(part []byte) error {
 	return r.write(part)
 }
 
-// Final implements [Reply].
 func (r *HTTP) Final(status int, m rpc.Message) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

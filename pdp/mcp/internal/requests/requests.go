@@ -94,7 +94,6 @@ type Entry[Q, A any] struct {
 	elsewhere bool
 }
 
-// New makes an empty table.
 func New[Q, A any](o Options) *Table[Q, A] {
 	return &Table[Q, A]{o: o, all: map[string]*Entry[Q, A]{}, owners: map[string]account{}}
 }

@@ -83,13 +83,11 @@ func (m Message) Append(b []byte) []byte {
 // written with escapes is the same as one without. The zero ID is none.
 type ID struct{ text string }
 
-// IntID is a number as an id.
 func IntID(n int64) ID { return ID{strconv.FormatInt(n, 10)} }
 
 // StringID is a text as an id. It must be valid UTF-8.
 func StringID(s string) ID { return ID{string(String(s))} }
 
-// IsZero reports whether there is no id.
 func (i ID) IsZero() bool { return i.text == "" }
 
 // Text is the id in JSON, nil if there is none.

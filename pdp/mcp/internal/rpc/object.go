@@ -141,7 +141,6 @@ func (o Object) Members(yield func(string, jsontext.Value) bool) {
 	}
 }
 
-// Len is how many members there are.
 func (o Object) Len() int { return len(o.members) }
 
 // With is o with a member changed in its place, or added as the last. O stays as it is.
@@ -282,7 +281,6 @@ func Array(values []jsontext.Value) jsontext.Value {
 	return append(b, ']')
 }
 
-// Strings is an array of texts in JSON.
 func Strings(all []string) jsontext.Value {
 	values := make([]jsontext.Value, len(all))
 	for n, s := range all {

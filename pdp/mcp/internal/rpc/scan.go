@@ -12,7 +12,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// scanned is a message that was scanned.
 type scanned struct {
 	// top are the message's own members, as slices of its text, and inner are those of its params or its result.
 	top, inner Object
