@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"time"
@@ -43,39 +44,18 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 		Name: c.Name, Hosts: newHosts(c), Known: d.Known, Body: int(c.Limits.MaxBody), SessionIdle: c.Sessions.Idle, SessionsEach: int(c.Sessions.PerPerson),
 		Logger: d.Logger, Now: d.Now,
 	}
-	var err error
-	if by.Identity, err = newIdentity(c, d); err != nil {
-		return nil, err
-	}
-	if by.Ring, err = newRing(c, d); err != nil {
-		return nil, err
-	}
-	if by.Arrivals, err = newPeople(c, d, 2); err != nil {
-		return nil, err
-	}
-	if of.People, err = newPeople(c, d, 1); err != nil {
-		return nil, err
-	}
-	if of.Rates, err = newRates(c, d); err != nil {
-		return nil, err
-	}
-	if of.Lock, err = newLock(c, d); err != nil {
-		return nil, err
-	}
+	var errs [6]error // all that is wrong is said at once
+	by.Identity, errs[0] = newIdentity(c, d)
+	by.Ring, errs[1] = newRing(c, d)
+	by.Arrivals, errs[2] = newPeople(c, d, 2)
+	of.People, errs[3] = newPeople(c, d, 1)
+	of.Rates, errs[4] = newRates(c, d)
+	of.Lock, errs[5] = newLock(c, d)
 	asks, err := newCapabilities(c, d)
-	if err != nil {
-		return nil, err
-	}
-	counts, err := meters.New(d.MeterProvider.Meter(meters.ScopeName))
-	if err != nil {
-		return nil, err
-	}
-	handlers, err := newHandlers(c.Obligations, d.Logger, d.Now)
-	if err != nil {
-		return nil, err
-	}
-	asker, clients, err := c.asker(d, handlers, counts.LetPass)
-	if err != nil {
+	counts, err2 := meters.New(d.MeterProvider.Meter(meters.ScopeName))
+	handlers, err3 := newHandlers(c.Obligations, d.Logger, d.Now)
+	asker, clients, err4 := c.asker(d, handlers, counts.LetPass)
+	if err := errors.Join(append(errs[:], err, err2, err3, err4)...); err != nil {
 		return nil, err
 	}
 	of.Asker, of.Lock.Record = asker, newDriftRecord(clients[c.PDP.Tenant])

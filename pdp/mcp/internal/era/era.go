@@ -10,8 +10,6 @@
 // The package is pure: it keeps nothing and sends nothing, and knows no principal and no policy.
 package era
 
-import "slices"
-
 type Era uint8
 
 // Legacy has a handshake, sessions, and requests of servers; Modern has none of them.
@@ -32,14 +30,6 @@ var (
 	LegacyVersions = []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
 	ModernVersions = []string{"2026-07-28"}
 )
-
-// Of is the era of a revision. It is not ok if we do not speak it.
-func Of(version string) (e Era, ok bool) {
-	if slices.Contains(ModernVersions, version) {
-		return Modern, true
-	}
-	return Legacy, slices.Contains(LegacyVersions, version)
-}
 
 // Members of _meta by which modern requests and results describe themselves.
 const (

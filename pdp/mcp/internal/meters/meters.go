@@ -61,19 +61,15 @@ func New(m metric.Meter) (*Meters, error) {
 	t.undecided, errs[10] = m.Int64Counter("policy_service.mcp.undecided", metric.WithDescription("Requests of MCP clients that were refused because no decision came, by why."))
 	t.letPass, errs[11] = m.Int64Counter("policy_service.mcp.let_pass", metric.WithDescription("Calls that a setting of the gateway lets pass and whose other value would refuse, by setting."))
 	for _, why := range ask.UndecidedWhy() { // a counter that begins with its first event raises no alert by it
-		t.undecided.Add(context.Background(), 0, metric.WithAttributes(attribute.String("reason", why)))
+		count(t.undecided, 0, "reason", why)
 	}
 	return &t, errors.Join(errs[:]...)
 }
 
-func (t *Meters) Undecided(reason string) {
-	t.undecided.Add(context.Background(), 1, metric.WithAttributes(attribute.String("reason", reason)))
-}
+func (t *Meters) Undecided(reason string) { count(t.undecided, 1, "reason", reason) }
 
 // LetPass counts a call that a setting lets pass, and whose other value would have refused it.
-func (t *Meters) LetPass(setting string) {
-	t.letPass.Add(context.Background(), 1, metric.WithAttributes(attribute.String("setting", setting)))
-}
+func (t *Meters) LetPass(setting string) { count(t.letPass, 1, "setting", setting) }
 
 // Watch shows the health of the PDP and of each server, the number of calls and of requests for tools that wait, and the number
 // of drifts of each server, until stop is called.
@@ -107,13 +103,13 @@ func (t *Meters) Watch(asker *ask.Asker, servers *link.Servers, asked *people.Pe
 	return func() { _ = r.Unregister() }
 }
 
-func (t *Meters) Drop(reason string) {
-	t.dropped.Add(context.Background(), 1, metric.WithAttributes(attribute.String("reason", reason)))
-}
+func (t *Meters) Drop(reason string) { count(t.dropped, 1, "reason", reason) }
 
 // Mask counts secrets of the gateway that were masked in a message of a server.
-func (t *Meters) Mask(server string, places int) {
-	t.masked.Add(context.Background(), int64(places), metric.WithAttributes(attribute.String("server", server)))
+func (t *Meters) Mask(server string, places int) { count(t.masked, int64(places), "server", server) }
+
+func count(c metric.Int64Counter, n int64, label, value string) {
+	c.Add(context.Background(), n, metric.WithAttributes(attribute.String(label, value)))
 }
 
 // Fulfilment counts a request for a tool that has ended.
