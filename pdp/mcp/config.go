@@ -51,11 +51,11 @@ type Config struct {
 	PDP             PDPConfig                 `yaml:"pdp"`
 	Identity        IdentityConfig            `yaml:"identity"`
 	Ask             Ask                       `yaml:"ask" default:"tool.invoke" enum:"tool.invoke,tool,coaz" doc:"The question about a call of a tool. tool.invoke: may this agent invoke this tool with these arguments. tool: the same, but the action is called as the tool is, SERVER:TOOL, so that a Cedar schema can type the arguments of each tool; policy-service mcp schema writes it. Policies about all tools then need that schema, and say action in, not ==. coaz: the default mapping of the COAZ binding."`
-	Declared        Declared                  `yaml:"declared" default:"also" enum:"also,instead,ignore" doc:"What a mapping counts that the server declares with a tool. also: both questions are asked, and both must be permitted. instead: only the declared one, as the COAZ binding has it; then the server decides what is asked about it. ignore: it is not read."`
+	Declared        ask.Declared              `yaml:"declared" default:"also" enum:"also,instead,ignore" doc:"What a mapping counts that the server declares with a tool. also: both questions are asked, and both must be permitted. instead: only the declared one, as the COAZ binding has it; then the server decides what is asked about it. ignore: it is not read."`
 	SubjectOverride string                    `yaml:"subject_override" default:"refuse" enum:"refuse,warn" doc:"What becomes of a call if a declared mapping names another subject than the token does. refuse: it is refused. warn: it is asked, and logged."`
 	Dialects        []string                  `yaml:"dialects" enum:"authzen,sep" min:"1" doc:"The dialects of declared mappings that are read: authzen is x-authzen-mapping, sep is coaz with x-coaz-mapping. Both unless given."`
-	Arguments       Arguments                 `yaml:"arguments" default:"open" enum:"open,closed" doc:"Which arguments of a locked tool fit its inputSchema. open: as JSON Schema has it, so that members which the schema does not list are allowed unless it says otherwise. closed: they are refused, at the top and in each object of which the schema lists properties, unless it says what else may be there. The arguments of tools that are not locked are not held against anything."`
-	Errors          ErrorCodes                `yaml:"errors" default:"coaz" enum:"coaz,sep,mcpx" doc:"The codes of refusals. coaz: -32001, or -32401 for tools that declare in the dialect sep. sep: -32401 for all. mcpx: as coaz, and -32002 for a denied call, for clients before MCP 2026-07-28. The message of a call that a person must approve is then the two words Authorization required, and data.suggestion says the rest."`
+	Arguments       arguments.Members         `yaml:"arguments" default:"open" enum:"open,closed" doc:"Which arguments of a locked tool fit its inputSchema. open: as JSON Schema has it, so that members which the schema does not list are allowed unless it says otherwise. closed: they are refused, at the top and in each object of which the schema lists properties, unless it says what else may be there. The arguments of tools that are not locked are not held against anything."`
+	Errors          ask.Errors                `yaml:"errors" default:"coaz" enum:"coaz,sep,mcpx" doc:"The codes of refusals. coaz: -32001, or -32401 for tools that declare in the dialect sep. sep: -32401 for all. mcpx: as coaz, and -32002 for a denied call, for clients before MCP 2026-07-28. The message of a call that a person must approve is then the two words Authorization required, and data.suggestion says the rest."`
 	Denials         Denials                   `yaml:"denials" default:"error" enum:"error,result" doc:"How a client gets the refusal of a tools/call: an error of JSON-RPC, or a result with isError: true whose text says the reason that the policy gives, and of a missing approval what happens next and the id of the request. Some hosts show models no errors of the protocol. Methods other than tools/call, and calls that cannot be meant, are refused by errors in any case."`
 	DenyHTTPStatus  int64                     `yaml:"deny_http_status" default:"200" min:"200" max:"403" doc:"The status of the HTTP response to what is denied, 200 or 403; that of a result is 200. With 403 common clients show neither code nor reason of the refusal."`
 	Mappings        map[string]config.Object  `yaml:"mappings" doc:"Your own mappings, by the method of the request, in the dialect authzen. Besides params and token they may use server, tool and client. For tools/call a mapping takes the place of ask, and \"tools/call NAME:TOOL\" is for one tool of the upstream NAME."`
@@ -102,14 +102,8 @@ type TLSConfig struct {
 	MinVersion string `yaml:"min_version" default:"1.3" enum:"1.2,1.3" doc:"The oldest version of TLS that the gateway speaks to clients."`
 }
 
-// Ask is the question about a call, Declared the effect of a declared mapping, Arguments is which arguments fit, and ErrorCodes
-// are those of refusals.
-type (
-	Ask        = ask.Ask
-	Declared   = ask.Declared
-	Arguments  = arguments.Members
-	ErrorCodes = ask.Errors
-)
+// Ask is the question about a call.
+type Ask = ask.Ask
 
 const (
 	AskToolInvoke   = ask.ToolInvoke
@@ -269,7 +263,6 @@ type ApprovalsConfig struct {
 
 type OnDisconnect string
 
-// The treatments.
 const (
 	DisconnectKeep   OnDisconnect = people.KeepAsking
 	DisconnectCancel OnDisconnect = people.CancelTask
@@ -286,7 +279,6 @@ func (a ApprovalsConfig) check(m *config.Reading) {
 	}
 }
 
-// settings are the same as the gateway reads them.
 func (a ApprovalsConfig) settings() people.Approvals {
 	channels := a.Channels
 	if channels == nil {
@@ -319,7 +311,6 @@ type LockConfig struct {
 
 type LockMode string
 
-// The treatments.
 const (
 	LockEnforce LockMode = "enforce"
 	LockWarn    LockMode = "warn"

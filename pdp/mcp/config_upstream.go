@@ -143,7 +143,6 @@ func (u UpstreamConfig) checkURIs(m *config.Reading, name string, begins []ownUR
 	return begins
 }
 
-// uriBegin is a scheme, a colon, and characters of URIs.
 var uriBegin = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:[!-~]*$`)
 
 func (u UpstreamConfig) check(m *config.Reading, path string) {
@@ -171,7 +170,6 @@ func (u UpstreamConfig) check(m *config.Reading, path string) {
 	}
 }
 
-// checkCommand looks at the keys for a process alone.
 func (u UpstreamConfig) checkCommand(m *config.Reading, path string) {
 	if u.Auth != (UpstreamAuth{}) || u.AllowNetworks != nil || u.CAFile != "" {
 		m.Addf(path, "%s has a command, and auth, allow_networks and ca_file are for a url; leave them out (a program takes its secrets by env_files)", path)

@@ -302,7 +302,6 @@ func (c Config) called(asker *ask.Asker, op *ask.Operation, t Tool, own string, 
 	return c.misfit(locked.Servers[t.Server].Tools[own], op.Params.Get("arguments"))
 }
 
-// unknown is the refusal of a name that is no server's.
 func unknown(what, pointer, try string) *Refused {
 	return &Refused{Kind: string(ask.Unknown), Code: rpc.InvalidParams, Message: "unknown " + what, In: InMessage, Pointer: pointer, Try: try}
 }
@@ -336,7 +335,6 @@ func (c Config) misfit(t lock.Tool, given jsontext.Value) *Refused {
 	return nil
 }
 
-// badTool is why a tool is neither listed nor callable.
 func badTool(err error) *Refused {
 	r := &Refused{Kind: string(ask.Unmapped), Code: rpc.InvalidParams, Message: "the tool is neither listed nor callable: " + err.Error(), Try: "mend the tool's definition, or set declared: ignore"}
 	if r.locate(err); r.In == InMessage {

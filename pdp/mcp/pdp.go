@@ -111,7 +111,6 @@ func (t tracing) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(r)
 }
 
-// newDriftRecord returns a function that has the PDP record one drift.
 func newDriftRecord(c *authzenclient.Client) func(context.Context, link.Drift, string) error {
 	return func(ctx context.Context, drift link.Drift, id string) error {
 		return worded(approvals.RecordDrift(ctx, c, id, recordOf(drift)))
@@ -138,7 +137,6 @@ var recorded = map[lock.Kind]evaluation.DriftChange{
 	lock.Instructions: evaluation.DriftInstructions, link.MoreDrifts: evaluation.DriftMore,
 }
 
-// recordOf is a drift in the words of the PDP.
 func recordOf(found link.Drift) evaluation.Drift {
 	change, known := recorded[found.Change]
 	d := evaluation.Drift{Server: found.Server, Tool: found.Tool, Change: change, With: found.With, Locked: found.Locked, Found: found.Found}

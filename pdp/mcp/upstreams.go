@@ -151,7 +151,6 @@ func prefixes(texts []string) (all []netip.Prefix) {
 	return all
 }
 
-// mostVariable bounds the value of an environment variable that stands in a file.
 const mostVariable = 64 << 10
 
 // environment is all that the program of an upstream gets. A line end at the end of a file does not count.

@@ -92,7 +92,6 @@ func digest(text []byte) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// Of is a server with these instructions and tools.
 func Of(instructions string, tools []Tool) (Server, error) {
 	s := Server{instructions, map[string]Tool{}}
 	for _, t := range tools {

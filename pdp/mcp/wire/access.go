@@ -95,7 +95,6 @@ func (p *AccessPolicy) read(o object) {
 	}
 }
 
-// tools are the names of tools, or [AllTools].
 func (o object) tools() []string {
 	const want = `it must be an array of names, or "` + AllTools + `" for all tools`
 	switch string(o.Get("tools")) {

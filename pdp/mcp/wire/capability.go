@@ -23,7 +23,6 @@ const (
 	MethodCapabilityRevoked = "notifications/capabilities/revoked"
 )
 
-// IsCapability reports whether a method is one of the requests about capabilities.
 func IsCapability(method string) bool {
 	return slices.Contains([]string{MethodCapabilityRequest, MethodCapabilityValidate, MethodCapabilityRevoke, MethodCapabilityList}, method)
 }
@@ -104,7 +103,6 @@ func (o object) either(name string, one jsontext.Value, metaName string, other j
 	return one
 }
 
-// CapabilityGrant is a grant.
 type CapabilityGrant struct {
 	ID, Token string
 	// Tools are by the names that the client knows, and IDs as policies know them.

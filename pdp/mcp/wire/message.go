@@ -21,7 +21,6 @@ type Message struct {
 	Error   *Error         `json:"error,omitempty"`
 }
 
-// Error is the error of a [Message].
 type Error struct {
 	Code    int    `json:"code"`
 	Message string `json:"message"`
@@ -56,7 +55,6 @@ type wholeRequest struct {
 	Unbound []string       `json:"unbound,omitempty"`
 }
 
-// deniedCall is why a call will not happen.
 type deniedCall struct {
 	ID     string `json:"authorizationId"`
 	Reason string `json:"reason"`
@@ -140,7 +138,6 @@ type Form struct {
 	Required   []string         `json:"required"`
 }
 
-// Field is one field of a [Form].
 type Field struct {
 	Type        string         `json:"type"`
 	Title       string         `json:"title,omitempty"`
@@ -200,7 +197,6 @@ func (c *Call) elicits(params any) Message {
 	return Message{Version: version, ID: rpc.String(c.of.ID), Method: "elicitation/create", Params: params}
 }
 
-// addressParams are the parameters of elicitation/create in the mode url.
 type addressParams struct {
 	Mode    string `json:"mode"`
 	ID      string `json:"elicitationId"`

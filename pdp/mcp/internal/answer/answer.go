@@ -48,12 +48,10 @@ func (a *Answer) Error() string {
 	return a.Refusal.Why
 }
 
-// OfKind reports whether the answer is a refusal of that kind.
 func (a *Answer) OfKind(kind ask.Kind) bool {
 	return a != nil && a.Refusal != nil && a.Refusal.Kind == kind
 }
 
-// Of is the answer with a response.
 func Of(m rpc.Message) *Answer {
 	return &Answer{Message: m, Status: http.StatusOK, Outcome: Answered}
 }
@@ -96,7 +94,6 @@ func Invalid(what string) *Answer {
 	return New(InvalidParams, rpc.InvalidParams, what, what)
 }
 
-// Ambiguous refuses what a server has sent.
 func Ambiguous(why string) *Answer {
 	return New(ambiguousUpstream, rpc.InternalError, "upstream answered ambiguously", why)
 }
@@ -106,7 +103,6 @@ func Internal(err error) *Answer {
 	return New(internalError, rpc.InternalError, "internal error", err.Error())
 }
 
-// Denied is the code of a denial.
 const Denied = -32001
 
 // Limited refuses a principal that asks too often. Limit is the key of the limit, or "".

@@ -20,7 +20,6 @@ import (
 	"policy-service/evaluation/authzenclient/approvals"
 )
 
-// Options are what a [Desk] is made with.
 type Options struct {
 	Logger *slog.Logger
 	Now    func() time.Time

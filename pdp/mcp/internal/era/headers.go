@@ -324,7 +324,6 @@ func (w *schemaWalk) schemas(v jsontext.Value, path []string, reachable bool) er
 	return nil
 }
 
-// anySchema walks through a schema, or the schemas of an array.
 func (w *schemaWalk) anySchema(v jsontext.Value) error {
 	if v.Kind() != '[' {
 		return w.schema(v, nil, false)

@@ -69,7 +69,6 @@ func described(server jsontext.Value, e Era, member string, ours rpc.Object) (o 
 	return o, ServerInfo(server, e), nil
 }
 
-// capabilities are those of a server that its client gets.
 func capabilities(v jsontext.Value) jsontext.Value {
 	o, err := rpc.ParseObject(v)
 	if err != nil {

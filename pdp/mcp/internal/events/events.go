@@ -88,7 +88,6 @@ type streams struct {
 	reading chan struct{} // one read at a time goes on, of all their tokens
 }
 
-// New returns a Broadcaster without listeners.
 func New(o Options) *Broadcaster {
 	return &Broadcaster{o: o, reading: make(chan struct{}, mostReading), listeners: map[string]*streams{}}
 }

@@ -79,7 +79,6 @@ func (r *reader) remove(p *position) {
 	}
 }
 
-// errPanic is that of a read that panicked.
 var errPanic = errors.New("a read panicked")
 
 // run reads after each change until ctx ends. After err it begins with a pause.

@@ -26,7 +26,6 @@ const (
 	FulfilBroken   = "failed"   // no answer came
 )
 
-// ScopeName names the gateway in telemetry.
 const ScopeName = "policy-service/pdp/mcp"
 
 // Meters are the instruments of the gateway. No label holds text that a client or server sent: a method that MCP does not have
@@ -112,12 +111,10 @@ func count(c metric.Int64Counter, n int64, label, value string) {
 	c.Add(context.Background(), n, metric.WithAttributes(attribute.String(label, value)))
 }
 
-// Fulfilment counts a request for a tool that has ended.
 func (t *Meters) Fulfilment(ctx context.Context, how string) {
 	t.fulfilments.Add(ctx, 1, metric.WithAttributes(attribute.String("outcome", how)))
 }
 
-// Call counts a request of a client that has ended.
 func (t *Meters) Call(ctx context.Context, method string, outcome answer.Outcome) {
 	t.calls.Add(ctx, 1, metric.WithAttributes(attribute.String("method", LabelOf(method)), attribute.String("outcome", string(outcome))))
 }

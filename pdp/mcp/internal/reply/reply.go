@@ -65,7 +65,6 @@ func (r *HTTP) Begin(session string) {
 	r.w.Header().Set(SessionHeader, session)
 }
 
-// SessionHeader has the id of a session.
 const SessionHeader = "Mcp-Session-Id"
 
 func (r *HTTP) Stream() {

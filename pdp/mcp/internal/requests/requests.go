@@ -180,7 +180,6 @@ func (t *Table[Q, A]) Open() int {
 	return t.together[pending].number
 }
 
-// Sweep drops all entries whose time is up.
 func (t *Table[Q, A]) Sweep() {
 	now := t.o.Now()
 	t.mu.Lock()
@@ -202,7 +201,6 @@ func (e *Entry[Q, A]) Answer() (a A, ok bool) {
 	return e.answer, e.answered
 }
 
-// Ends is when its time is up.
 func (e *Entry[Q, A]) Ends() time.Time {
 	e.table.mu.Lock()
 	defer e.table.mu.Unlock()

@@ -46,13 +46,10 @@ func (m Message) object(v jsontext.Value) (Object, error) {
 	return ParseObject(v)
 }
 
-// IsRequest reports whether a message wants an answer.
 func (m Message) IsRequest() bool { return m.Method != "" && !m.ID.IsZero() }
 
-// IsNotification reports whether a message gets no answer.
 func (m Message) IsNotification() bool { return m.Method != "" && m.ID.IsZero() }
 
-// IsResponse reports whether a message answers another.
 func (m Message) IsResponse() bool { return m.Method == "" }
 
 // Append writes a message. The bytes of its values are as they were.

@@ -220,7 +220,6 @@ func (o Object) Text() jsontext.Value {
 	return o.Value()
 }
 
-// Value is the object in JSON.
 func (o Object) Value() jsontext.Value {
 	size := 2
 	for _, m := range o.members {
@@ -244,7 +243,6 @@ func (o Object) Params() jsontext.Value {
 	return o.Value()
 }
 
-// String is a text in JSON.
 func String(s string) jsontext.Value {
 	b, _ := jsontext.AppendQuote(nil, s)
 	return b

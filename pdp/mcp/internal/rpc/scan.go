@@ -173,7 +173,6 @@ func next(text []byte, at int) int {
 	return at
 }
 
-// skipSpace is where something else than white space comes.
 func skipSpace(text []byte, at int) int {
 	for at < len(text) && (text[at] == ' ' || text[at] == '\t' || text[at] == '\n' || text[at] == '\r') {
 		at++
