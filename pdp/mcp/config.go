@@ -175,10 +175,8 @@ func checkIssuer(i IssuerConfig) error {
 	case i.Tenant != "" && !evaluation.IsTenantName(i.Tenant):
 		return errors.New("tenant is no name of a tenant; write it as the directory is called")
 	}
-	if i.JWKSFile == "" {
-		if err := overTLS(i.Issuer); err != nil {
-			return fmt.Errorf("issuer %w, or use jwks_file", err)
-		}
+	if err := overTLS(i.Issuer); err != nil && i.JWKSFile == "" {
+		return fmt.Errorf("issuer %w, or use jwks_file", err)
 	}
 	return nil
 }

@@ -81,8 +81,8 @@ func (c *Config) checkUpstreams(m *config.Reading) {
 	case n > mostUpstreams:
 		m.Addf("upstreams", "there are %d upstreams, and a gateway takes %d; start another gateway for the others", n, mostUpstreams)
 	}
-	names := map[string]string{} // by the name in small letters
-	var begins []ownURI
+	names := map[string]string{}  // by the name in small letters
+	begins := map[string]string{} // the names of the upstreams, by how their resources begin
 	for _, name := range sortedNames(c.Upstreams) {
 		path := config.Entry("upstreams", name)
 		switch other := names[strings.ToLower(name)]; {
@@ -95,7 +95,7 @@ func (c *Config) checkUpstreams(m *config.Reading) {
 		}
 		names[strings.ToLower(name)] = name
 		u := c.Upstreams[name]
-		begins = u.checkURIs(m, name, begins)
+		u.checkURIs(m, name, begins)
 		if why := c.asksOtherwise(name); u.Capability == CapabilityRequired && why != "" {
 			m.Addf(path+".capability", "%s.capability is required, and %s asks about calls in a form with which the PDP takes no capability; write optional, or take %s out", path, why, why)
 		}
@@ -122,25 +122,21 @@ func (c *Config) asksOtherwise(upstream string) string {
 	return ""
 }
 
-// ownURI is how resources begin that are an upstream's.
-type ownURI struct{ upstream, begin string }
-
 // checkURIs adds the upstream's to those of the upstreams before it. Each resource is of one upstream at the most.
-func (u UpstreamConfig) checkURIs(m *config.Reading, name string, begins []ownURI) []ownURI {
+func (u UpstreamConfig) checkURIs(m *config.Reading, name string, begins map[string]string) {
 	for n, begin := range u.URIs {
 		at := fmt.Sprintf("%s.uris[%d]", config.Entry("upstreams", name), n)
 		if !uriBegin.MatchString(begin) {
 			m.Addf(at, "%s is not how a URI begins; write the scheme, a colon and as much as all of the server's resources have, such as file:///docs/", at)
 			continue
 		}
-		for _, other := range begins {
-			if other.upstream != name && (strings.HasPrefix(begin, other.begin) || strings.HasPrefix(other.begin, begin)) {
-				m.Addf(at, "%s is %q, and upstreams.%s.uris has %q: some resources would be of both; write more of one of them, so that neither begins with the other", at, begin, other.upstream, other.begin)
+		for _, other := range sortedNames(begins) {
+			if of := begins[other]; of != name && (strings.HasPrefix(begin, other) || strings.HasPrefix(other, begin)) {
+				m.Addf(at, "%s is %q, and upstreams.%s.uris has %q: some resources would be of both; write more of one of them, so that neither begins with the other", at, begin, of, other)
 			}
 		}
-		begins = append(begins, ownURI{name, begin})
+		begins[begin] = name
 	}
-	return begins
 }
 
 var uriBegin = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:[!-~]*$`)

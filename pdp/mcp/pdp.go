@@ -67,7 +67,18 @@ func (f *keyFile) token(context.Context) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	value, err := f.read()
-	f.tell(err)
+	wrong := ""
+	if err != nil {
+		wrong = err.Error()
+	}
+	switch {
+	case wrong == f.wrong: // it is said once, and not with each request
+	case wrong != "":
+		f.logger.Error("every request is refused: pdp.key_file cannot be used: " + wrong)
+	default:
+		f.logger.Info("pdp.key_file can be used again")
+	}
+	f.wrong = wrong
 	return value, err
 }
 
@@ -82,22 +93,6 @@ func (f *keyFile) read() (string, error) {
 		return "", fmt.Errorf("%s holds no key: write the key, and nothing else, on one line", f.path)
 	}
 	return value, nil
-}
-
-// tell logs a mistake once, and not with each request, until it is mended or there is another.
-func (f *keyFile) tell(err error) {
-	wrong := ""
-	if err != nil {
-		wrong = err.Error()
-	}
-	switch {
-	case wrong == f.wrong:
-	case wrong != "":
-		f.logger.Error("every request is refused: pdp.key_file cannot be used: " + wrong)
-	default:
-		f.logger.Info("pdp.key_file can be used again")
-	}
-	f.wrong = wrong
 }
 
 // tracing carries requests to the PDP by another transport, with the trace that they belong to.

@@ -33,6 +33,8 @@ type AccessRule struct {
 	Effect string
 }
 
+const typeAccess = "tool_access_policy"
+
 // AllTools stands for all tools, in place of their names.
 const AllTools = "*"
 

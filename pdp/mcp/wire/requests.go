@@ -22,14 +22,6 @@ const (
 	MethodAccess = "notifications/tool_access_policy"
 )
 
-// The types of the payloads of kind system, as 001 prints them.
-const (
-	typeWelcome = "welcome"
-	typePending = "tool_request_pending"
-	typeBlocked = "tool_call_blocked"
-	typeAccess  = "tool_access_policy"
-)
-
 // The kinds of token of a [Welcome].
 const (
 	TokenFull       = "full"       // some tool can be called
@@ -68,7 +60,7 @@ type Welcome struct {
 // Payload is the payload of kind system, and the params of a [MethodWelcome].
 func (w Welcome) Payload() jsontext.Value {
 	o := rpc.Object{}.
-		With("type", rpc.String(typeWelcome)).
+		With("type", rpc.String("welcome")).
 		With("tokenType", rpc.String(w.TokenType)).
 		With("participantId", rpc.String(w.Participant.ID))
 	return withMeta(o, rpc.Object{}.WithText(metaParticipant, fullID(w.Participant))).Value()
@@ -94,7 +86,7 @@ func (p Pending) Payload() jsontext.Value {
 		arguments = jsontext.Value("{}")
 	}
 	o := rpc.Object{}.
-		With("type", rpc.String(typePending)).
+		With("type", rpc.String("tool_request_pending")).
 		With("requester", rpc.String(p.Requester.ID)).
 		With("target", rpc.String(p.Target)).
 		With("tool", rpc.String(p.Tool.Name)).
@@ -116,7 +108,7 @@ type Blocked struct {
 // Payload is the payload of kind system, and the params of a [MethodCallBlocked].
 func (b Blocked) Payload() jsontext.Value {
 	o := rpc.Object{}.
-		With("type", rpc.String(typeBlocked)).
+		With("type", rpc.String("tool_call_blocked")).
 		With("reason", rpc.String(b.Reason)).
 		WithText("suggestion", b.Suggestion)
 	return withMeta(o, rpc.Object{}.WithText(metaTool, b.ToolID)).Value()

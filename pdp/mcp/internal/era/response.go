@@ -170,15 +170,13 @@ func errorFrom(method, server string, v jsontext.Value) jsontext.Value {
 			With("message", rpc.String(fmt.Sprintf("the server %s answered with the code %d: %s", server, e.Code, e.Message)))
 	}
 	if data, err := rpc.ParseObject(e.Data); err == nil {
-		less := withoutMeta(data, isOwn).Without(func(name string) bool { return isRefusal(name) || isFulfilment(name) || isOwn(name) })
+		less := withoutMeta(data, isOwn).Without(func(name string) bool {
+			ofRefusals := name == "type" || name == "authorizationRequest" || name == "suggestion"
+			return ofRefusals || isFulfilment(name) || isOwn(name)
+		})
 		plain = plain.With("data", less.Text())
 	}
 	return plain.Text()
-}
-
-// isRefusal reports whether a member of an error's data is one of the gateway's refusals.
-func isRefusal(name string) bool {
-	return name == "type" || name == "authorizationRequest" || name == "suggestion"
 }
 
 func isFulfilment(name string) bool { return name == "fulfilledBy" || name == "originalRequester" }

@@ -81,19 +81,17 @@ func (t *Meters) Watch(asker *ask.Asker, servers *link.Servers, asked *people.Pe
 	}
 	r, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		o.ObserveInt64(t.available, number(asker.Away()), metric.WithAttributes(attribute.String("of", "pdp")))
+		drifts := servers.DriftCounts()
 		for _, s := range servers.All() {
-			o.ObserveInt64(t.available, number(!s.Answers()), metric.WithAttributes(attribute.String("of", "server"), attribute.String("server", s.Name)))
+			name := attribute.String("server", s.Name)
+			o.ObserveInt64(t.available, number(!s.Answers()), metric.WithAttributes(attribute.String("of", "server"), name))
+			if drifts != nil {
+				o.ObserveInt64(t.drift, drifts[s.Name], metric.WithAttributes(name))
+			}
 		}
 		calls, requests := asked.Waits()
 		o.ObserveInt64(t.waiting, int64(calls))
 		o.ObserveInt64(t.requested, int64(requests))
-		counts := servers.DriftCounts()
-		if counts == nil {
-			return nil
-		}
-		for _, s := range servers.All() {
-			o.ObserveInt64(t.drift, counts[s.Name], metric.WithAttributes(attribute.String("server", s.Name)))
-		}
 		return nil
 	}, t.available, t.waiting, t.requested, t.drift)
 	if err != nil { // no reader sees the error, and nothing depends on it
