@@ -207,8 +207,7 @@ func (c Config) override() coaz.Override {
 	return coaz.RefuseOverride
 }
 
-// checkQuestions checks the settings that questions are made by: meta, the claim of the subject, and the
-// mappings.
+// checkQuestions checks the settings that questions are made by.
 func (c *Config) checkQuestions(m *config.Reading) {
 	c.checkMeta(m)
 	b, err := c.Binding()

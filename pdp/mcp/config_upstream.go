@@ -105,8 +105,7 @@ func (c *Config) checkUpstreams(m *config.Reading) {
 	}
 }
 
-// asksOtherwise is what has calls of an upstream's tools asked about in another form than by the action tool.invoke, "" if
-// nothing does.
+// asksOtherwise is what has calls of an upstream asked about in another form than by tool.invoke, "" if nothing does.
 func (c *Config) asksOtherwise(upstream string) string {
 	switch {
 	case c.Ask == AskCOAZ, c.Ask == AskTool:

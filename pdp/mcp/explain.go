@@ -80,8 +80,7 @@ const (
 	InDefinition = "definition" // of the tool
 )
 
-// Explain makes the questions of a gateway of this configuration about a message, by the same code that asks. It verifies
-// no token, forwards nothing and sends nothing.
+// Explain makes the questions of a gateway about a message by the code that asks. It verifies no token, and sends nothing.
 func Explain(ctx context.Context, c Config, a Asked) (Explanation, error) {
 	Form.SetDefaults(&c)
 	if err := c.Check(); err != nil {
@@ -166,8 +165,7 @@ func Compile(c Config, tools []Tool) ([]error, error) {
 	return all, nil
 }
 
-// Unjudged says why a gateway of this configuration does not hold the arguments of a locked tool against its inputSchema; nil
-// if it does, or has no such tool.
+// Unjudged says why a gateway does not hold arguments against the inputSchema of a locked tool; nil if it does, or has no such tool.
 func Unjudged(c Config, t lock.Tool) error {
 	_, unjudged, _ := link.Schema(t, c.Arguments)
 	return unjudged
@@ -310,8 +308,7 @@ func inArguments(kind string, code int, message, try string) *Refused {
 	return &Refused{Kind: kind, Code: code, Message: message, In: InMessage, Pointer: "/params/arguments", Try: try}
 }
 
-// misfit is the refusal of arguments that the inputSchema of a locked tool does not allow. Clients get it as the result of
-// the tool.
+// misfit refuses arguments that do not fit the inputSchema of a locked tool. Clients get it as the result of the tool.
 func (c Config) misfit(t lock.Tool, given jsontext.Value) *Refused {
 	if given != nil && given.Kind() != '{' {
 		return inArguments("invalid_params", rpc.InvalidParams, "the arguments are not an object", "write an object")

@@ -87,8 +87,7 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 // Endpoint is the path of the MCP endpoint.
 const Endpoint = front.Endpoint
 
-// Handler is the gateway over HTTP: the MCP endpoint, and the document that says by which authorization servers it is
-// entered.
+// Handler is the gateway over HTTP: the MCP endpoint, and the document that names its authorization servers.
 func (g *Gateway) Handler() http.Handler { return g.front.Handler() }
 
 // ServeStdio serves the one client at the other end of in and out until in ends. Its identity is the fixed one.
@@ -99,12 +98,10 @@ func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) e
 // Ready reports the present failures of the gateway. It asks no other service: the last requests have shown them.
 func (g *Gateway) Ready() error { return g.servers.Ready() }
 
-// Drain ends the streams of clients that only listen, which would last as long as the gateway, and waits for people no longer.
-// Requests go on.
+// Drain ends streams of clients that only listen, and waits for people no longer. Requests go on.
 func (g *Gateway) Drain() { g.doors.Drain() }
 
-// lastWords is how long Close waits for requests that are given up. To put on record what became of them takes two seconds
-// at the most.
+// lastWords is how long Close waits for requests that are given up. Their records take two seconds at the most.
 const lastWords = 5 * time.Second
 
 // Close ends all sessions and requests, and waits for what they hold, and for what is put on record of them.

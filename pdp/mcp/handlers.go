@@ -74,8 +74,7 @@ type said struct {
 	Policies   []string          `json:"policies"`
 }
 
-// newWebhook posts an obligation to a receiver, signed as Standard Webhooks has it. It is done when the receiver has taken
-// it.
+// newWebhook posts an obligation, signed as Standard Webhooks has it. It is done when the receiver has taken it.
 func newWebhook(to WebhookConfig, log *slog.Logger) (obligations.Handler, error) {
 	c := webhook.Config{URL: to.Webhook, SecretFile: to.KeyFile}
 	if u, err := url.Parse(to.Webhook); err == nil && auth.IsLoopbackName(u.Hostname()) {

@@ -236,8 +236,7 @@ func (c Config) allLocked(f lock.File) (err error) {
 	return err
 }
 
-// noneAlike is an error if people could take one locked tool for another of its server by the name that clients see:
-// neither would be there.
+// noneAlike is an error if people could take a locked tool for another of its server by its name: neither would be there.
 func (c Config) noneAlike(f lock.File) (err error) {
 	for _, name := range sortedNames(c.Upstreams) {
 		before := map[string]string{}
@@ -263,8 +262,7 @@ type Persons struct {
 	typeOf func(wire string) (string, bool)
 }
 
-// NewPersons knows them by the configuration and d.FixedToken. typeOf is the name in the policies in force of a type of
-// questions.
+// NewPersons knows them by the configuration and d.FixedToken. typeOf is the policies' name of a type of questions.
 func NewPersons(c Config, d Deps, typeOf func(wire string) (string, bool)) (*Persons, error) {
 	Form.SetDefaults(&c)
 	if err := c.Check(); err != nil {

@@ -39,8 +39,7 @@ const (
 	grain     = 2 * time.Second
 )
 
-// Follow reads a file, and reads it again whenever it has changed. While a changed one cannot be used, the one before
-// stays.
+// Follow reads a file, and reads it again when it has changed. While a changed one cannot be used, the one before stays.
 func Follow(path string, o FollowOptions) (*Followed, error) {
 	f := &Followed{path: path, o: o}
 	if f.look(); f.err == nil {

@@ -80,8 +80,7 @@ func holdsMore(v evaluation.Value) bool {
 	return false
 }
 
-// Lines are the lines that are locked and not found, each behind "- ", and those that are found and not locked, behind "+ ".
-// Invisible characters are escaped.
+// Lines are the lines that are only locked, each behind "- ", and only found, behind "+ ". Invisible characters are escaped.
 func (c Change) Lines() []string {
 	lines := difference(linesOf(c.was), linesOf(c.is))
 	for i := range lines {
@@ -90,8 +89,7 @@ func (c Change) Lines() []string {
 	return lines
 }
 
-// difference are the lines that only one of two texts has, in their order. They are compared in quotes, because the name of
-// a member can hold a line feed.
+// difference are the lines that only one of two texts has. They are compared in quotes: a member's name can hold a line feed.
 func difference(was, is []string) (lines []string) {
 	quoted := func(all []string) (text []byte) {
 		for _, line := range all {

@@ -150,8 +150,7 @@ func (r *reader) read(v evaluation.Value, at string, depth int) (s *cedarType, n
 	return s, nullable
 }
 
-// leaveBeside notes the keywords of a schema whose members its type does not declare: those of names, and those that
-// depend on a value.
+// leaveBeside notes keywords whose members the type does not declare: those of names, and those that depend on a value.
 func (r *reader) leaveBeside(o evaluation.Object, at string, names ...string) {
 	for _, name := range append(names, "then", "else", "dependentSchemas") {
 		if _, ok := o.Get(name); ok {

@@ -134,8 +134,7 @@ func Suggested(arguments, reviewed evaluation.Object) (suggested evaluation.Obje
 	return suggested.Without(takenOut), changed || len(back) < arguments.Len()
 }
 
-// Unmasked is a form as a person filled it in, in which each masked argument is as it was: the person has not seen it, and
-// so has not changed it.
+// Unmasked is a form as it was filled in, in which masked arguments are as they were: the person has not seen them.
 func Unmasked(filled, arguments evaluation.Object) evaluation.Object {
 	asItWas := func(m evaluation.Member) (evaluation.Member, bool) {
 		if was, ok := arguments.Get(strings.TrimPrefix(m.Name, evaluation.ArgumentPrefix)); ok && m.Value.Contains(evaluation.MaskPrefix) {

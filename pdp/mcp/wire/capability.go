@@ -49,8 +49,7 @@ type CapabilityRequest struct {
 	Terms rpc.Object
 }
 
-// ReadCapabilityRequest reads the params of a capabilities/request. A member that is not known is a mistake: it could be meant
-// to bound what is granted.
+// ReadCapabilityRequest reads the params of a capabilities/request. An unknown member is a mistake: it could bound what is granted.
 func ReadCapabilityRequest(params jsontext.Value) (r CapabilityRequest, err error) {
 	o := readObject(params, &err)
 	o.only(append([]string{"tools", "audience", "renews", "key", "proof", "channel", "_meta"}, termsOfRequest...)...)

@@ -78,8 +78,7 @@ func (c *Call) AuthorizationRequired(id jsontext.Value) Message {
 	}{c.authorization()})
 }
 
-// AuthorizationDenied answers the tool call id if its approval request ended in a status without an approval, and
-// says why.
+// AuthorizationDenied answers the tool call id if its approval request ended without an approval, and says why.
 func AuthorizationDenied(id jsontext.Value, approvalID, status, reason string) Message {
 	return refusal(id, authorizationDenied, "authorization "+status, deniedCall{approvalID, reason})
 }
@@ -218,8 +217,7 @@ func argumentField(argument string, v evaluation.Value) Field {
 	return Field{Type: kind, Title: visible.Text(argument), Default: jsontext.Value(jsonText(v))}
 }
 
-// fieldValue is a value as a field holds it: as it is, or as JSON text if it is an object, an array, or a number that
-// many programs would round.
+// fieldValue is a value as a field holds it: objects, arrays, and numbers that many programs would round, are JSON text.
 func fieldValue(v evaluation.Value) evaluation.Value {
 	switch v.Kind() {
 	case evaluation.Bool, evaluation.String:

@@ -201,8 +201,7 @@ type Respond struct {
 	Answer jsontext.Value
 }
 
-// ReadRespond reads the params of an authorization/respond. The ruling is read by [evaluation.DecodeResponse], as the PDP
-// reads it.
+// ReadRespond reads the params of an authorization/respond, and the ruling as the PDP does: by [evaluation.DecodeResponse].
 func ReadRespond(params jsontext.Value, limits evaluation.Limits) (r Respond, err error) {
 	o := readObject(params, &err)
 	o.misspelt("authorizationId", "decision", "reason", "validUntil", "delegateTo")

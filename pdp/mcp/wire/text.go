@@ -99,8 +99,7 @@ func words(e evaluation.Ref) string {
 	return visible.Word(e.ID)
 }
 
-// mostServer is how many characters of a server's words are on a line of their own. All of them stand among the
-// properties.
+// mostServer is how many characters of a server's words have a line of their own. All of them stand among the properties.
 const mostServer = 500
 
 func quotes(text string) string {

@@ -85,8 +85,7 @@ const (
 	documentName = "tool:///inputSchema"
 )
 
-// Compile reads an inputSchema. The error says for people who may see the definition why arguments cannot be checked
-// against it.
+// Compile reads an inputSchema. The error says to people who may see the definition why it cannot be used.
 func Compile(inputSchema []byte, m Members) (*Schema, error) {
 	if inputSchema == nil {
 		inputSchema = []byte("{}")

@@ -107,8 +107,7 @@ func (f *Follower) Standing() approvals.Standing {
 	return f.standing
 }
 
-// Look asks for the state of the task at once, for a caller that has heard of a decision. If that fails, the watch learns it
-// later.
+// Look asks for the state of the task at once: its caller has heard of a decision. If that fails, the watch learns it later.
 func (f *Follower) Look(ctx context.Context) (approvals.Standing, error) {
 	s, err := approvals.Look(ctx, f.watch.pdp, f.Standing().Task())
 	if err != nil {
@@ -121,8 +120,7 @@ func (f *Follower) Look(ctx context.Context) (approvals.Standing, error) {
 	return f.standing, nil
 }
 
-// Heed has all followers of an approval request look at once, for a caller that has heard of a decision about it. It does not
-// wait for the result.
+// Heed has all followers of an approval request look at once, and does not wait: its caller has heard of a decision about it.
 func (d *Desk) Heed(pdp *authzenclient.Client, approval string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -48,8 +48,7 @@ func either(ctx, other context.Context) (context.Context, func()) {
 	}
 }
 
-// Enter makes Served wait for a request of a client until leave is called. The returned context ends with Close. It is not ok
-// after Close.
+// Enter makes Served wait for a request until leave is called. Its context ends with Close, after which it is not ok.
 func (d *Doors) Enter(ctx context.Context) (_ context.Context, leave func(), ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -42,8 +42,7 @@ const (
 	MetaSubscription = MetaPrefix + "subscriptionId"
 )
 
-// Codes of MCP 2026-07-28 for faults of a request as such. It keeps all that follow until -32099 for
-// itself.
+// Codes of MCP 2026-07-28 for faults of a request as such. It keeps all that follow until -32099 for itself.
 const (
 	HeaderMismatch     = -32020
 	MissingCapability  = -32021

@@ -140,8 +140,7 @@ func plain(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r != '\t' && (r < ' ' || r > '~') })
 }
 
-// CheckParamHeaders holds the headers of a call against its arguments: each parameter of p that has a value is in its
-// header, and no other is. The status of the error is 400.
+// CheckParamHeaders holds headers against arguments: each parameter with a value is in its header, and no other is. Its status is 400.
 func CheckParamHeaders(h http.Header, p []HeaderParam, arguments jsontext.Value) *rpc.Error {
 	if len(p) == 0 {
 		return nil
@@ -272,8 +271,7 @@ func HeaderParams(schema jsontext.Value) ([]HeaderParam, error) {
 
 type schemaWalk struct{ found []HeaderParam }
 
-// Where schemas stand within a schema, beside properties: as a value, in an array, or as the values of a map. Anything
-// elsewhere is data.
+// Where schemas stand beside properties: as a value, in an array, or as the values of a map. Anything elsewhere is data.
 var (
 	below = map[string]bool{
 		"items": true, "additionalItems": true, "additionalProperties": true, "unevaluatedItems": true,

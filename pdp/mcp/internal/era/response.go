@@ -125,8 +125,7 @@ func failure(method string, v jsontext.Value, from, to Era) jsontext.Value {
 // reserved reports whether only the modern protocol itself may use a code. In the legacy era it is any server's own.
 func reserved(code int) bool { return lastReserved <= code && code <= HeaderMismatch }
 
-// ofClient reports whether a reserved code of a modern server says something of the client. The others say something of
-// a hop between.
+// ofClient reports whether a reserved code of a modern server is about the client. The others are about a hop between.
 func ofClient(code int) bool { return code == HeaderMismatch || code == MissingCapability }
 
 // ownCodes are the codes of the gateway's refusals.
@@ -146,8 +145,7 @@ func Relayed(method, server string, m rpc.Message, from, to Era) rpc.Message {
 	return Response(method, m, from, to)
 }
 
-// NotificationFrom is a notification of a server without the members that only the gateway uses. The name of one that a list
-// has changed says all.
+// NotificationFrom is a notification of a server without members that only the gateway uses. The name of a list_changed says all.
 func NotificationFrom(m rpc.Message) rpc.Message {
 	if strings.HasSuffix(m.Method, "/list_changed") {
 		m.Params = nil

@@ -223,8 +223,7 @@ func ofOneHop(o rpc.Object, from, to Era) rpc.Object {
 	})
 }
 
-// withoutMeta is o without some members of its _meta, and without _meta if that leaves none. A _meta that is no object has
-// one reading, and stays.
+// withoutMeta is o without some members of its _meta, or without it if none is left. A _meta that is no object stays: it has one reading.
 func withoutMeta(o rpc.Object, drop func(name string) bool) rpc.Object {
 	meta, err := o.Object("_meta")
 	if err != nil {

@@ -45,8 +45,7 @@ const TooSlow = "listener too slow"
 type Event struct {
 	ID      string
 	Message rpc.Message
-	// Over reports, unless it is nil, whether the event is of no use any longer: then it is not sent. It must be quick, and call
-	// nothing here.
+	// Over, unless nil, reports whether the event is of no use any longer, and is not sent. It must be quick, and call nothing here.
 	Over func() bool
 }
 

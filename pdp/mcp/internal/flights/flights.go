@@ -13,8 +13,7 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
-// Flights are the requests of one client that are under way. The zero Flights hold no request. Methods may be called
-// concurrently.
+// Flights are requests of one client that are under way; the zero Flights hold none. Methods may be called concurrently.
 type Flights struct {
 	all sync.Map // a context.CancelFunc for each rpc.ID
 }

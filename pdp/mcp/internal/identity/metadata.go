@@ -17,8 +17,7 @@ import (
 // wellKnown is where RFC 9728 has the metadata of a resource.
 const wellKnown = "/.well-known/oauth-protected-resource"
 
-// resource is an identifier that is an address too. Path is where its metadata is, on its own host, and metadata is the whole
-// address of that.
+// resource is an identifier that is an address. Its metadata is at path on its own host, which metadata has whole.
 type resource struct{ id, metadata, path string }
 
 // plainResource has no character that needs an escape anywhere: in the identifier, in a path, in a header.

@@ -24,8 +24,7 @@ type Options struct {
 	Issuers []Issuer
 	// SubjectClaim names the subject: the name of a claim, or a JSON Pointer. "" is sub.
 	SubjectClaim string
-	// AgentClaim names the client, in the same way. "" is client_id; and beside client_id, azp says it for issuers that
-	// write that.
+	// AgentClaim names the client in the same way. "" is client_id, and azp for issuers that write that.
 	AgentClaim string
 	// Static are the claims of a fixed identity, which takes the place of all tokens; empty is none.
 	Static evaluation.Object
@@ -121,8 +120,7 @@ func (e Issuer) filled(o Options) Issuer {
 	return e
 }
 
-// check checks the tenant, the types and prefixes of an issuer's people and clients. [auth.NewJWT] checks everything
-// else.
+// check checks the tenant, the types and the prefix of an issuer. [auth.NewJWT] checks everything else.
 func (e Issuer) check() error {
 	switch {
 	case !evaluation.IsTenantName(e.Tenant):

@@ -59,8 +59,7 @@ func (m *Masks) Learn(secret string) {
 // In returns a text without secrets, and how many places were masked. Without any it is the text itself.
 func (m *Masks) In(text []byte) (masked []byte, places int) { return m.Begin(text, len(text)) }
 
-// Begin returns the first bytes of a text without secrets, and how many places were masked. A secret that begins in them
-// is masked whole.
+// Begin is [Masks.In] for the first bytes of a text. A secret that begins in them is masked whole.
 func (m *Masks) Begin(text []byte, most int) (masked []byte, places int) {
 	most = min(most, len(text))
 	f := m.forms.Load()
@@ -217,8 +216,7 @@ func decode(text []byte, origin []int32) (decoded []byte, from []int32) {
 	return decoded, from
 }
 
-// unescaped is the character that an escape at the begin of a text stands for, and the escape's size. What is no escape
-// stands for itself.
+// unescaped is the character of an escape at the begin of a text, and the escape's size. What is no escape is itself.
 func unescaped(text []byte) (character string, size int) {
 	hex := func(from, to int) (n uint64, ok bool) {
 		if len(text) < to {

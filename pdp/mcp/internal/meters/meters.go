@@ -28,8 +28,7 @@ const (
 
 const ScopeName = "policy-service/pdp/mcp"
 
-// Meters are the instruments of the gateway. No label holds text that a client or server sent: a method that MCP does not have
-// is "other".
+// Meters are the instruments of the gateway. No label holds text that was sent: a method that MCP does not have is "other".
 type Meters struct {
 	calls, dropped metric.Int64Counter
 	masked         metric.Int64Counter
@@ -70,8 +69,7 @@ func (t *Meters) Undecided(reason string) { count(t.undecided, 1, "reason", reas
 // LetPass counts a call that a setting lets pass, and whose other value would have refused it.
 func (t *Meters) LetPass(setting string) { count(t.letPass, 1, "setting", setting) }
 
-// Watch shows the health of the PDP and of each server, the number of calls and of requests for tools that wait, and the number
-// of drifts of each server, until stop is called.
+// Watch shows the health of the PDP and of each server, what waits, and the drifts of each server, until stop is called.
 func (t *Meters) Watch(asker *ask.Asker, servers *link.Servers, asked *people.People) (stop func()) {
 	number := func(away bool) int64 {
 		if away {

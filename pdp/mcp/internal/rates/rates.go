@@ -170,8 +170,7 @@ func (l *Limiter) release(m *meter) func() {
 	})
 }
 
-// meter returns the meter of a name, and how long to wait until its bucket has one. A key has its own meter before those of its
-// tools.
+// meter returns the meter of a name, and how long until its bucket has one. A key has its own meter before those of its tools.
 func (l *Limiter) meter(n name, r rate.Limit, burst int) (*meter, time.Duration) {
 	m := l.meters[n]
 	if m == nil {
@@ -198,8 +197,7 @@ func (l *Limiter) meter(n name, r rate.Limit, burst int) (*meter, time.Duration)
 	return m, 0
 }
 
-// forget forgets the meters whose buckets are full, and of which nothing runs. It goes through all of them, so it does so once
-// a second at most.
+// forget forgets meters with full buckets of which nothing runs, once a second at most: it goes through all of them.
 func (l *Limiter) forget() {
 	if l.now.Sub(l.swept) < busy {
 		return

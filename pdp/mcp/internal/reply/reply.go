@@ -17,8 +17,7 @@ import (
 // quiet is how long a stream is silent before a sign of life.
 const quiet = 15 * time.Second
 
-// reopen is the pause of clients of the legacy era before they open a stream again, so that they do not all come back at
-// once.
+// reopen is the pause of legacy clients before they open a stream again, so that they do not all come back at once.
 const reopen = "retry: 1000\n\n"
 
 // slow is how long a client may take to read a part of the stream.
@@ -38,8 +37,7 @@ type Reply interface {
 	Stream()
 }
 
-// HTTP is the [Reply] to one request over HTTP: one JSON object, or a stream of events if something comes before the
-// response.
+// HTTP is the [Reply] over HTTP: one JSON object, or a stream of events if something comes before the response.
 type HTTP struct {
 	// Begun is called when a session begins, nil if none can.
 	Begun func()
@@ -54,8 +52,7 @@ type HTTP struct {
 	err    error
 }
 
-// Over is the answer that goes to w. It is a stream in any case if stream is set. Retry says that the client may open a stream
-// again that broke off.
+// Over is the answer that goes to w: a stream in any case if stream is set. With retry a client may open a broken one again.
 func Over(w http.ResponseWriter, stream, retry bool) *HTTP {
 	return &HTTP{w: w, stream: stream, retry: retry}
 }

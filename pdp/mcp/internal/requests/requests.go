@@ -291,8 +291,7 @@ func (c Claim[Q, A]) Finish(a A, size int) (counts bool) {
 // Fail sets the reason why there is no result.
 func (c Claim[Q, A]) Fail(why A) (counts bool) { return c.Finish(why, 0) }
 
-// makeRoom makes room for the result of an entry: the oldest result goes, of its owner if that has too much, else of the
-// owner with most. The caller holds the lock.
+// makeRoom drops the oldest result: of the owner of an entry if that has too much, else of the owner with most. Its caller has the lock.
 func (t *Table[Q, A]) makeRoom(e *Entry[Q, A]) {
 	half := t.o.Bytes / 2
 	if e.size > half/4 {

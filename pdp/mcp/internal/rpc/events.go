@@ -39,8 +39,7 @@ const mostSkipped = 8
 // mostWord is how long an id, or a time, may be that a stream gives for its resumption. A longer one is none.
 const mostWord = 1024
 
-// Resume is the id of the last event, "" if the stream gives none, and after how long the stream may be opened again behind
-// that event, 0 if the server does not say.
+// Resume is the id of the last event, "" for none, and after how long the stream may be opened again behind it, 0 if not said.
 func (e *Events) Resume() (id string, after time.Duration) { return string(e.id), e.retry }
 
 // word takes a field about the resumption of the stream.

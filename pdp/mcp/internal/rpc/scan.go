@@ -145,8 +145,7 @@ func broken(err error) *Fault {
 	return &Fault{Code: ParseError, Detail: at + "this is not JSON in UTF-8"}
 }
 
-// split is an object that was read and checked before: it only finds where the members begin and end, and costs a fraction
-// of reading.
+// split is an object that was checked before: it only finds where members begin and end, at a fraction of the cost of reading.
 func split(v jsontext.Value) Object {
 	var found [few]member
 	members := found[:0]
