@@ -12,6 +12,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/evaluation/coaz"
 	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/server/auth"
@@ -176,12 +177,9 @@ func (o ObligationsConfig) webhooks() map[string]WebhookConfig {
 	return all
 }
 
-// reservedMeta are the beginnings of members of _meta that the gateway itself writes, reads or takes out.
-var reservedMeta = []string{"io.modelcontextprotocol/", "io.policy-service/"}
-
 func (c *Config) checkMeta(m *config.Reading) {
 	for n, name := range c.Meta {
-		reserved := slices.ContainsFunc(reservedMeta, func(begin string) bool { return strings.HasPrefix(name, begin) })
+		reserved := strings.HasPrefix(name, era.MetaPrefix) || strings.HasPrefix(name, era.Own)
 		if reserved || slices.Contains([]string{"capability", "proof", "onBehalfOf", "requestId"}, name) {
 			m.Addf(fmt.Sprintf("meta[%d]", n), "meta has %q, which is between client and gateway or the protocol's own; take it out", name)
 		}

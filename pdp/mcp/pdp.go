@@ -107,8 +107,13 @@ func (t tracing) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func newDriftRecord(c *authzenclient.Client) func(context.Context, link.Drift, string) error {
-	return func(ctx context.Context, drift link.Drift, id string) error {
-		return worded(approvals.RecordDrift(ctx, c, id, recordOf(drift)))
+	return func(ctx context.Context, found link.Drift, id string) error {
+		change, known := recorded[found.Change]
+		d := evaluation.Drift{Server: found.Server, Tool: found.Tool, Change: change, With: found.With, Locked: found.Locked, Found: found.Found}
+		if !known {
+			d.Change, d.Parts = evaluation.DriftChanged, []string{string(found.Change)}
+		}
+		return worded(approvals.RecordDrift(ctx, c, id, d))
 	}
 }
 
@@ -130,13 +135,4 @@ var recorded = map[lock.Kind]evaluation.DriftChange{
 	lock.GoneServer: evaluation.DriftGone, lock.GoneTool: evaluation.DriftGone,
 	lock.Renamed: evaluation.DriftRenamed, lock.Swapped: evaluation.DriftSwapped,
 	lock.Instructions: evaluation.DriftInstructions, link.MoreDrifts: evaluation.DriftMore,
-}
-
-func recordOf(found link.Drift) evaluation.Drift {
-	change, known := recorded[found.Change]
-	d := evaluation.Drift{Server: found.Server, Tool: found.Tool, Change: change, With: found.With, Locked: found.Locked, Found: found.Found}
-	if !known {
-		d.Change, d.Parts = evaluation.DriftChanged, []string{string(found.Change)}
-	}
-	return d
 }

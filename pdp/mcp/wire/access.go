@@ -52,7 +52,13 @@ func ReadAccessPolicy(text []byte) (p AccessPolicy, err error) {
 		}
 		o = o.object("payload")
 	case o.Get("jsonrpc") != nil:
-		o = asMessage(o)
+		o.is("jsonrpc", version)
+		o.is("method", MethodAccess)
+		if o.Get("id") != nil {
+			o.wrong("a notification has none", "id")
+		}
+		o.only("jsonrpc", "method", "params")
+		o = o.object("params")
 	}
 	if len(o.at) > 0 || o.Get("type") != nil {
 		o.is("type", typeAccess)
@@ -64,17 +70,6 @@ func ReadAccessPolicy(text []byte) (p AccessPolicy, err error) {
 	}
 	p.read(o)
 	return whole(p, err)
-}
-
-// asMessage is the payload of a policy that is a message of MCP.
-func asMessage(o object) object {
-	o.is("jsonrpc", version)
-	o.is("method", MethodAccess)
-	if o.Get("id") != nil {
-		o.wrong("a notification has none", "id")
-	}
-	o.only("jsonrpc", "method", "params")
-	return o.object("params")
 }
 
 // is notes a member that is another text than the one that is read here.

@@ -172,10 +172,8 @@ func ReadFulfilment(params, meta func(name string) jsontext.Value) (f Fulfilment
 	case f.RequestID == "":
 		o.wrong("missing; a call that fulfils a request says which", "requestId")
 	}
-	if err != nil {
-		return Fulfilment{}, true, err
-	}
-	return f, true, nil
+	f, err = whole(f, err)
+	return f, true, err
 }
 
 // Fulfilled is the result of a call that has fulfilled a request: that of the server, with the ids of the caller and of the

@@ -30,12 +30,7 @@ const (
 	mostName     = 64
 )
 
-func (p Problem) String() string {
-	if p.Pointer == "" {
-		return "the arguments: " + p.Detail
-	}
-	return p.Pointer + ": " + p.Detail
-}
+func (p Problem) String() string { return cmp.Or(p.Pointer, "the arguments") + ": " + p.Detail }
 
 // Text lists problems for the caller, a line each.
 func Text(problems []Problem) string {

@@ -160,7 +160,11 @@ func (f *Follower) Stop() {
 	d := f.watch.desk
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	f.watch.remove(f)
+	w, task := f.watch, f.standing.Task().ID()
+	w.rest(f)
+	if delete(w.followers[task], f); len(w.followers[task]) == 0 {
+		delete(w.followers, task)
+	}
 }
 
 // hears takes an answer about its task. A decided task stays decided: an older answer may come later.

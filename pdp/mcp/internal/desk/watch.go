@@ -102,15 +102,6 @@ func (w *watch) rest(f *Follower) {
 	w.end()
 }
 
-func (w *watch) remove(f *Follower) {
-	w.rest(f)
-	task := f.standing.Task().ID()
-	delete(w.followers[task], f)
-	if len(w.followers[task]) == 0 {
-		delete(w.followers, task)
-	}
-}
-
 // owe puts f among the due, and clear takes it out.
 func (w *watch) owe(f *Follower) {
 	if f.due == nil && f.waits {

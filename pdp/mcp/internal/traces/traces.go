@@ -32,10 +32,5 @@ func Traced(ctx context.Context, meta rpc.Object) rpc.Object {
 	said := propagation.MapCarrier{}
 	w3c.Inject(ctx, said)
 	meta = meta.Without(func(name string) bool { return name == "traceparent" || name == "tracestate" })
-	for _, name := range w3c.Fields() {
-		if v := said.Get(name); v != "" {
-			meta = meta.With(name, rpc.String(v))
-		}
-	}
-	return meta
+	return meta.WithText("traceparent", said["traceparent"]).WithText("tracestate", said["tracestate"])
 }
