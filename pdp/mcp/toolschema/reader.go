@@ -330,8 +330,11 @@ func typesOf(o evaluation.Object) (types []string, nullable, known bool) {
 
 // typesOfValues are the types of the values that a schema lists.
 func typesOfValues(o evaluation.Object, nullable bool) (types []string, null, known bool) {
-	values, known := valuesOf(o)
-	for _, v := range values {
+	values, _ := o.Get("enum")
+	if v, ok := o.Lookup("const"); ok {
+		values = evaluation.List(v)
+	}
+	for _, v := range values.Elements {
 		of := "constant"
 		switch v.Kind() {
 		case evaluation.Null:
@@ -350,21 +353,7 @@ func typesOfValues(o evaluation.Object, nullable bool) (types []string, null, kn
 		types = append(types, of)
 	}
 	slices.Sort(types)
-	return slices.Compact(types), nullable, known
-}
-
-func valuesOf(o evaluation.Object) (values []evaluation.Value, known bool) {
-	if v, ok := o.Lookup("const"); ok {
-		return []evaluation.Value{v}, true
-	}
-	list, ok := o.Get("enum")
-	if !ok || list.Kind() != evaluation.Array {
-		return nil, false
-	}
-	for _, v := range list.Elements {
-		values = append(values, v)
-	}
-	return values, true
+	return slices.Compact(types), nullable, values.Kind() == evaluation.Array
 }
 
 func (r *reader) scalar(of string, o evaluation.Object, at string) *cedarType {

@@ -30,16 +30,11 @@ const ScopeName = "policy-service/pdp/mcp"
 
 // Meters are the instruments of the gateway. No label holds text that was sent: a method that MCP does not have is "other".
 type Meters struct {
-	calls, dropped metric.Int64Counter
-	masked         metric.Int64Counter
-	undecided      metric.Int64Counter
-	letPass        metric.Int64Counter
-	fulfilments    metric.Int64Counter
-	pdp, upstream  metric.Float64Histogram
-	available      metric.Int64ObservableGauge
-	drift, waiting metric.Int64ObservableGauge
-	requested      metric.Int64ObservableGauge
-	meter          metric.Meter
+	calls, dropped, masked, undecided, letPass, fulfilments metric.Int64Counter
+
+	pdp, upstream                        metric.Float64Histogram
+	available, drift, waiting, requested metric.Int64ObservableGauge
+	meter                                metric.Meter
 }
 
 func New(m metric.Meter) (*Meters, error) {
