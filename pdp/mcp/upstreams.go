@@ -155,10 +155,8 @@ const mostVariable = 64 << 10
 
 // environment is all that the program of an upstream gets. A line end at the end of a file does not count.
 func (u UpstreamConfig) environment() (map[string]string, error) {
-	env := maps.Clone(u.Env)
-	if env == nil {
-		env = map[string]string{}
-	}
+	env := map[string]string{}
+	maps.Copy(env, u.Env)
 	for _, name := range sortedNames(u.EnvFiles) {
 		text, err := plainfile.ReadPrivate(u.EnvFiles[name], mostVariable)
 		if err != nil {

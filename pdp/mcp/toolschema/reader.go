@@ -82,21 +82,17 @@ func (r *reader) arguments() *cedarType {
 
 // moved reports if a schema inside has an address of its own.
 func moved(v evaluation.Value, top bool) bool {
-	switch v.Kind() {
-	case evaluation.Array:
-		for _, e := range v.Elements {
-			if moved(e, false) {
-				return true
-			}
-		}
-	case evaluation.Map:
-		if id, _ := v.Object().Get("$id"); !top && id.Kind() == evaluation.String {
+	if id, _ := v.Object().Get("$id"); !top && id.Kind() == evaluation.String {
+		return true
+	}
+	for _, e := range v.Elements {
+		if moved(e, false) {
 			return true
 		}
-		for _, e := range v.Object().Members {
-			if moved(e, false) {
-				return true
-			}
+	}
+	for _, e := range v.Object().Members {
+		if moved(e, false) {
+			return true
 		}
 	}
 	return false
@@ -290,11 +286,8 @@ func below(v evaluation.Value, token string) (evaluation.Value, bool) {
 		return v.Object().Get(token)
 	}
 	at, err := strconv.Atoi(token)
-	if v.Kind() != evaluation.Array || err != nil {
-		return evaluation.Value{}, false
-	}
 	for n, e := range v.Elements {
-		if n == at {
+		if n == at && err == nil {
 			return e, true
 		}
 	}
@@ -303,9 +296,8 @@ func below(v evaluation.Value, token string) (evaluation.Value, bool) {
 
 // typesOf are the types that a schema says, without null, and if null is one of them. They are not known if it says none.
 func typesOf(o evaluation.Object) (types []string, nullable, known bool) {
-	if marked, _ := o.Get("nullable"); marked.True() {
-		nullable = true
-	}
+	marked, _ := o.Get("nullable")
+	nullable = marked.True()
 	t, known := o.Get("type")
 	switch {
 	case !known:

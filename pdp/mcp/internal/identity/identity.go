@@ -164,29 +164,19 @@ const actMember = "act"
 // there as both, and the person behind is the last. It fails if the claim has another form than RFC 8693 gives it: then the
 // actor is not known.
 func (p *Principal) OnBehalfOf() ([]Entity, error) {
-	actors, err := p.actors()
-	if err != nil {
-		return nil, err
+	names, ok := auth.Actors(p.Claims, p.Issuer)
+	if !ok {
+		return nil, errors.New("the token's claim act is no chain of actors that this gateway can read: each has sub, perhaps the token's own iss, perhaps act, and nothing else")
+	}
+	var all, chain []Entity
+	for _, name := range names { // the actors are of the type that clients have
+		all = append(all, Entity{Type: cmp.Or(p.agentType, p.Agent.Type, "agent"), ID: p.idPrefix + name})
 	}
 	subject := p.Participant()
-	var chain []Entity
-	for _, e := range append(actors, p.User, p.bySub) {
+	for _, e := range append(all, p.User, p.bySub) {
 		if e != subject && e != (Entity{}) && !slices.Contains(chain, e) {
 			chain = append(chain, e)
 		}
 	}
 	return chain, nil
-}
-
-// actors are the actors of the claim act, the last one first, as entities of the type that clients have.
-func (p *Principal) actors() (all []Entity, err error) {
-	typ := cmp.Or(p.agentType, p.Agent.Type, "agent")
-	names, ok := auth.Actors(p.Claims, p.Issuer)
-	if !ok {
-		return nil, errors.New("the token's claim act is no chain of actors that this gateway can read: each has sub, perhaps the token's own iss, perhaps act, and nothing else")
-	}
-	for _, name := range names {
-		all = append(all, Entity{Type: typ, ID: p.idPrefix + name})
-	}
-	return all, nil
 }
