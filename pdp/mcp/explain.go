@@ -129,13 +129,10 @@ func Explain(ctx context.Context, c Config, a Asked) (Explanation, error) {
 // dry makes an asker whose questions go nowhere.
 func (c Config) dry(to http.RoundTripper) (*ask.Asker, error) {
 	c.PDP = PDPConfig{Embedded: &EmbeddedConfig{}, Tenant: c.PDP.Tenant, Timeout: c.PDP.Timeout}
-	c.PDP.Breaker.Failures = mostQuestions // no question gets an answer, and each of them is wanted
+	c.PDP.Breaker.Failures = 1000 // more than one message has questions: none gets an answer, and each of them is wanted
 	a, _, err := c.asker(Deps{Transport: to}.withDefaults(), c.Obligations.promised(), nil)
 	return a, err
 }
-
-// mostQuestions is more than are asked about one message.
-const mostQuestions = 1000
 
 // caught is a transport that keeps the last request, and sends nothing.
 type caught struct {

@@ -101,15 +101,12 @@ func (g *Gateway) Ready() error { return g.servers.Ready() }
 // Drain ends streams of clients that only listen, and waits for people no longer. Requests go on.
 func (g *Gateway) Drain() { g.doors.Drain() }
 
-// lastWords is how long Close waits for requests that are given up. Their records take two seconds at the most.
-const lastWords = 5 * time.Second
-
 // Close ends all sessions and requests, and waits for what they hold, and for what is put on record of them.
 func (g *Gateway) Close() error {
 	g.doors.Close()
 	g.flow.Close()
 	err := g.servers.Close()
-	g.doors.Served(lastWords)
+	g.doors.Served(5 * time.Second) // the records of requests that are given up take two at the most
 	g.people.Close()
 	if g.network != nil {
 		g.network.CloseIdleConnections()

@@ -151,14 +151,12 @@ func prefixes(texts []string) (all []netip.Prefix) {
 	return all
 }
 
-const mostVariable = 64 << 10
-
 // environment is all that the program of an upstream gets. A line end at the end of a file does not count.
 func (u UpstreamConfig) environment() (map[string]string, error) {
 	env := map[string]string{}
 	maps.Copy(env, u.Env)
 	for _, name := range sortedNames(u.EnvFiles) {
-		text, err := plainfile.ReadPrivate(u.EnvFiles[name], mostVariable)
+		text, err := plainfile.ReadPrivate(u.EnvFiles[name], 64<<10)
 		if err != nil {
 			return nil, fmt.Errorf("env_files.%s cannot be had: %w; correct the file's name or permissions", name, err)
 		}

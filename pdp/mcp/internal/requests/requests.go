@@ -30,9 +30,6 @@ type Options struct {
 	Now   func() time.Time
 }
 
-// spentTimes is how many times as many entries may be spent as may wait.
-const spentTimes = 4
-
 // The errors of [Table.File].
 var (
 	ErrFull = errors.New("too much waits already")
@@ -314,7 +311,7 @@ func (t *Table[Q, A]) makeRoom(e *Entry[Q, A]) {
 func (t *Table[Q, A]) spend(e *Entry[Q, A]) {
 	t.take(e)
 	t.put(&Entry[Q, A]{ID: e.ID, Owner: e.Owner, table: t, state: spent, ends: e.ends, kept: e.kept})
-	for t.together[spent].number > spentTimes*t.o.Most {
+	for t.together[spent].number > 4*t.o.Most {
 		t.drop(t.oldest(t.largest(spent), spent))
 	}
 }
