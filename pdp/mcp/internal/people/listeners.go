@@ -16,6 +16,7 @@ import (
 
 	"policy-service/evaluation/authzenclient"
 	"policy-service/evaluation/authzenclient/approvals"
+	"policy-service/evaluation/recent"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/events"
@@ -35,10 +36,10 @@ type listeners struct {
 
 	mu        sync.Mutex
 	audiences map[string]*audience // by tenant
-	// refusedTokens has the tokens that a PDP refused last, for every question.
-	refusedTokens recent[[sha256.Size]byte, struct{}]
+	// refusedTokens has when a PDP refused a token last, for every question.
+	refusedTokens recent.Texts[time.Time]
 	// granted has the principals of the capabilities that were granted last, by ids.
-	granted recent[string, string]
+	granted recent.Texts[string]
 }
 
 // audience holds the topics of a tenant's listeners.
@@ -160,7 +161,7 @@ func (l *listeners) readInbox(pdp *authzenclient.Client) events.Read {
 		if err != nil { // there is no token
 			return page, nil
 		}
-		if _, is := l.refusedTokens.get(tokenOf(who), l.g.o.Now(), refusedFor); is {
+		if at, is := l.refusedTokens.Get(tokenOf(who)); is && l.g.o.Now().Sub(at) < refusedFor {
 			return page, &events.Later{Err: authzenclient.ErrPerson, After: refusedFor}
 		}
 		read, err := approvals.ReadNotifications(ctx, pdp, person, cursor)
@@ -168,7 +169,7 @@ func (l *listeners) readInbox(pdp *authzenclient.Client) events.Read {
 		refused := errors.As(err, &e) && e.Kind == authzenclient.Refused
 		switch {
 		case errors.Is(err, authzenclient.ErrPerson):
-			l.refusedTokens.put(tokenOf(who), struct{}{}, l.g.o.Now(), mostRefusedTokens)
+			l.refusedTokens.Put(tokenOf(who), l.g.o.Now(), mostRefusedTokens)
 			return page, &events.Later{Err: err, After: refusedFor}
 		case refused && cursor != "" && (e.Status == http.StatusGone || e.Status == http.StatusBadRequest):
 			// The PDP does not know this cursor any longer. The listener starts from the beginning, but not at once: the PDP
@@ -224,7 +225,7 @@ func bareRequester(params rpc.Object) string {
 const mostRefusedTokens = 1 << 12
 
 // tokenOf is a digest of a token, its principal, and the tenant, which has one PDP.
-func tokenOf(who *identity.Principal) [sha256.Size]byte {
+func tokenOf(who *identity.Principal) recent.Digest {
 	return sha256.Sum256([]byte(who.Tenant + "\x00" + who.Key + "\x00" + who.Token))
 }
 
@@ -260,17 +261,14 @@ const mostGranted = 1 << 14
 
 // Granted notes that a capability was granted to a principal, who will be notified when it is revoked.
 func (l *listeners) Granted(who *identity.Principal, id string) {
-	l.granted.put(id, who.Key, l.g.o.Now(), mostGranted)
+	l.granted.Put(sha256.Sum256([]byte(id)), who.Key, mostGranted)
 }
-
-// grantedFor is the time for which it is kept to whom a capability was granted.
-const grantedFor = 90 * 24 * time.Hour
 
 // Revoked sends the principal that gave a capability back the message that it counts no more, on all its streams; and the
 // principal to whom it was granted through this gateway.
 func (l *listeners) Revoked(who *identity.Principal, id string) {
 	l.NotifyRevoked(who.Key, id)
-	if to, ok := l.granted.get(id, l.g.o.Now(), grantedFor); ok && to != who.Key {
+	if to, ok := l.granted.Get(sha256.Sum256([]byte(id))); ok && to != who.Key {
 		l.NotifyRevoked(to, id)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"policy-service/evaluation"
+	"policy-service/evaluation/recent"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/desk"
 	"policy-service/pdp/mcp/internal/doors"
@@ -32,7 +33,7 @@ type People struct {
 	requests  *board
 	// fulfilments keeps the PDP's last answers, because each new stream reads all requests from the beginning. They only select
 	// the listeners of a request: the PDP decides again when the request is fulfilled.
-	fulfilments recent[fulfilment, bool]
+	fulfilments recent.Texts[fulfilment]
 }
 
 // again is the pause after which a refused client may come again, if the PDP names no other.

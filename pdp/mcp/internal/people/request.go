@@ -18,6 +18,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/capability"
+	"policy-service/evaluation/recent"
 	"policy-service/pdp/mcp/internal/answer"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
@@ -382,14 +383,14 @@ func (at *position) split(pending []*Entry) (fresh, owed []*Entry) {
 	return fresh, owed
 }
 
-// fulfilment is the question of whether the holder of a token may fulfil a request.
+// fulfilment is an answer of the PDP to the question of whether the holder of a token may fulfil a request.
 type fulfilment struct {
-	number int // of the request
-	by     [sha256.Size]byte
+	may   bool
+	asked time.Time
 }
 
 const (
-	// fulfilmentFor is the time for which an answer of the PDP to it holds: policies change, and so does the data about a person.
+	// fulfilmentFor is the time for which an answer holds: policies change, and so does the data about a person.
 	fulfilmentFor = time.Minute
 	// mostFulfilments is the number of answers that are kept at least.
 	mostFulfilments = 1 << 14
@@ -397,7 +398,7 @@ const (
 
 // announce returns the notification of a request for a listener. It is not ok if the listener may not fulfil the request,
 // whatever the fulfilling call contains.
-func (g *People) announce(ctx context.Context, e *Entry, who *identity.Principal, by [sha256.Size]byte) (m rpc.Message, ok bool, err error) {
+func (g *People) announce(ctx context.Context, e *Entry, who *identity.Principal, by recent.Digest) (m rpc.Message, ok bool, err error) {
 	q := &e.Asked
 	if !e.Pending() || IsOwn(who, q.Who) {
 		return m, false, nil
@@ -410,20 +411,19 @@ func (g *People) announce(ctx context.Context, e *Entry, who *identity.Principal
 	if said.Arguments != nil {
 		call = call.With("arguments", said.Arguments)
 	}
-	of := fulfilment{e.Number, by}
-	may, known := g.fulfilments.get(of, g.o.Now(), fulfilmentFor)
-	if !known {
+	of := sha256.Sum256(strconv.AppendInt(by[:], int64(e.Number), 10))
+	known, _ := g.fulfilments.Get(of)
+	if g.o.Now().Sub(known.asked) >= fulfilmentFor {
 		op := ask.Operation{Principal: who, Era: era.Modern, Server: q.Tool.Server, Method: "tools/call", Params: call, Tool: q.Tool, Requester: q.Who}
-		var refused *ask.Refusal
-		may, refused = g.o.Asker.MayFulfil(ctx, op)
+		may, refused := g.o.Asker.MayFulfil(ctx, op)
 		g.o.Asker.Note(refused)
 		if refused != nil && refused.Kind == ask.Unavailable {
 			return m, false, errors.New(refused.Why)
 		}
-		may = may && refused == nil
-		g.fulfilments.put(of, may, g.o.Now(), mostFulfilments)
+		known = fulfilment{may && refused == nil, g.o.Now()}
+		g.fulfilments.Put(of, known, mostFulfilments)
 	}
-	if !may {
+	if !known.may {
 		return m, false, nil
 	}
 	p := wire.Pending{
