@@ -192,10 +192,7 @@ func noSecondRound() *answer.Answer {
 
 // forRequester is the result of the call for the requester, without the parts that the requester's permit removes.
 func (x Target) forRequester(permit *ask.Permit, response rpc.Message) people.Result {
-	a := people.Result{Era: x.Client.Era, By: x.Who.Participant()}
-	if s, _ := x.link.Current(); s != nil {
-		a.Info = x.link.ServerInfo(s)
-	}
+	a := people.Result{Era: x.Client.Era, By: x.Who.Participant(), Info: x.link.ServerInfo()}
 	response, a.Refused = permit.Result(response)
 	response = withNonce(permit, response)
 	a.Result, a.Error = response.Result, response.Error

@@ -41,7 +41,7 @@ type Link struct {
 	tools         toolbox
 	log           logSettings
 	subscriptions subscriptions
-	introduced    introduced
+	info          jsontext.Value // the name and version that the server of the last session gives itself, nil for none
 	// due are notifications of changes that the client has missed because the server was away. It receives them when the
 	// server is back.
 	due    map[string]bool
@@ -66,20 +66,11 @@ type logSettings struct {
 	session upstream.Session
 }
 
-// introduced is the name and version that the server of a session gives itself.
-type introduced struct {
-	of   upstream.Session
-	info jsontext.Value
-}
-
-// ServerInfo is the name and version that the server of a session gives itself, nil if it gives none.
-func (l *Link) ServerInfo(s upstream.Session) jsontext.Value {
+// ServerInfo is the name and version that the server gives itself, nil if it gives none.
+func (l *Link) ServerInfo() jsontext.Value {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.introduced.of != s {
-		l.introduced = introduced{s, era.ServerInfo(s.Server(), s.Era())}
-	}
-	return l.introduced.info
+	return l.info
 }
 
 func (g *Servers) newLink(s *Server, who *identity.Principal, c Client) *Link {
@@ -234,10 +225,11 @@ func (l *Link) Current() (upstream.Session, error) {
 
 // keep makes a session the current one. It is not ok if the link is closed.
 func (l *Link) keep(s upstream.Session) bool {
+	info := era.ServerInfo(s.Server(), s.Era()).Clone()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.closed {
-		l.session = s
+		l.session, l.info = s, info
 		close(l.arrival)
 		l.arrival = make(chan struct{})
 	}
@@ -368,7 +360,7 @@ type Tool struct {
 func (l *Link) Translated(method string, m rpc.Message, of upstream.Session, to era.Era) rpc.Message {
 	m = era.Relayed(method, l.Server.Name, m, of.Era(), to)
 	if to == era.Modern {
-		m = era.WithServer(m, l.ServerInfo(of))
+		m = era.WithServer(m, l.ServerInfo())
 	}
 	return m
 }
