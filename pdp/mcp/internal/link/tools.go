@@ -380,18 +380,6 @@ func (g *Servers) KnownOf(s *Server) (tools map[string]*Tool, listed bool) {
 	return tools, len(tools) > 0 || now.Before(k.until)
 }
 
-// KnownTool returns a known tool, nil if it is unknown.
-func (g *Servers) KnownTool(s *Server, name string) *Tool {
-	k := &s.catalog
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	g.relock(s)
-	if t := k.tools[name]; t.Tool != nil && !t.gone(g.o.Now()) {
-		return t.Tool
-	}
-	return nil
-}
-
 // lockedTools returns the tools of the lock.
 func (g *Servers) lockedTools(s *Server, file *lock.File) map[string]catalogTool {
 	all := map[string]catalogTool{}
