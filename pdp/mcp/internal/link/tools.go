@@ -232,7 +232,10 @@ func (g *Servers) add(all *Listing, s *Server, definition jsontext.Value, before
 		all.again(name, definition)
 		return
 	}
-	t := before.compiledTool(name)
+	var t *Tool
+	if before != nil {
+		t = before.compiled[name]
+	}
 	if !t.is(definition, all) {
 		t = s.catalog.shown(shown)
 	}
@@ -250,14 +253,6 @@ func (g *Servers) add(all *Listing, s *Server, definition jsontext.Value, before
 	}
 	all.ByName[shown], all.taken[alike] = t, t
 	all.Tools = append(all.Tools, t)
-}
-
-// compiledTool returns a tool of a listing by the server's name, nil if there is none.
-func (l *Listing) compiledTool(name string) *Tool {
-	if l == nil {
-		return nil
-	}
-	return l.compiled[name]
 }
 
 // is reports whether a tool has the same definition, and is still locked or still not locked.
