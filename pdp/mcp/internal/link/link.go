@@ -39,9 +39,13 @@ type Link struct {
 	opens   errand[upstream.Session]
 
 	tools         toolbox
-	log           logSettings
 	subscriptions subscriptions
-	info          jsontext.Value // the name and version that the server of the last session gives itself, nil for none
+	// level is the log level that the server has received. It goes with each request to a server of the modern era, because a
+	// client of the legacy era sets it once. leveled is the session of a legacy server that got it last, for a client of the
+	// modern era.
+	level   string
+	leveled upstream.Session
+	info    jsontext.Value // the name and version that the server of the last session gives itself, nil for none
 	// due are notifications of changes that the client has missed because the server was away. It receives them when the
 	// server is back.
 	due    map[string]bool
@@ -56,14 +60,6 @@ type Link struct {
 	// fulfilling counts the running calls that fulfil requests of other principals. An answer of the client to the server
 	// meanwhile could return to one of them.
 	fulfilling atomic.Int32
-}
-
-// logSettings are the log settings that the server has received.
-type logSettings struct {
-	// level goes with each request to a server of the modern era, because a client of the legacy era sets it once.
-	level string
-	// session is the session of a legacy server that last got level, for a client of the modern era.
-	session upstream.Session
 }
 
 // ServerInfo is the name and version that the server gives itself, nil if it gives none.
@@ -129,8 +125,8 @@ const startCosts = 20
 // that the server refuses leaves the link stale.
 func (l *Link) resume(ctx context.Context, who *identity.Principal, s upstream.Session) error {
 	l.mu.Lock()
-	uris, level, short := slices.Sorted(maps.Keys(l.subscriptions.of)), l.log.level, false
-	if l.log.session != nil { // the next request of the client sets it
+	uris, level, short := slices.Sorted(maps.Keys(l.subscriptions.of)), l.level, false
+	if l.leveled != nil { // the next request of the client sets it
 		level = ""
 	}
 	l.mu.Unlock()
@@ -332,18 +328,11 @@ func (l *Link) MayAsk() (done func(), ok bool) {
 	}
 }
 
-// level is the log level that a client of the legacy era has set.
-func (l *Link) level() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.log.level
-}
-
 // SetLevel keeps the log level that a client of the legacy era has set.
 func (l *Link) SetLevel(level string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.log.level = level
+	l.level = level
 }
 
 // Tool is a tool: its definition under the name that clients use, the parameters that its calls repeat in headers, and

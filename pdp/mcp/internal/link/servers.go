@@ -272,7 +272,9 @@ func WithMeta(o, meta rpc.Object) rpc.Object {
 // Outgoing returns params of a client with the members that the era of a server requires.
 func (l *Link) Outgoing(s upstream.Session, c Client, params rpc.Object) rpc.Object {
 	if c.Era == era.Legacy { // it sets its log level once
-		c.LogLevel = l.level()
+		l.mu.Lock()
+		c.LogLevel = l.level
+		l.mu.Unlock()
 	}
 	return outgoing(s.Era(), l.Server, c, params)
 }
@@ -329,12 +331,12 @@ func (l *Link) NeedsLevel(s upstream.Session, level string) bool {
 	server, _ := rpc.ParseObject(s.Server())
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	told := slices.Index(era.LogLevels, l.log.level)
-	return server.GetObject("capabilities").Get("logging") != nil && (l.log.session != s || told < 0 || told > slices.Index(era.LogLevels, level))
+	told := slices.Index(era.LogLevels, l.level)
+	return server.GetObject("capabilities").Get("logging") != nil && (l.leveled != s || told < 0 || told > slices.Index(era.LogLevels, level))
 }
 
 func (l *Link) SetSessionLevel(s upstream.Session, level string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.log.session, l.log.level = s, level
+	l.leveled, l.level = s, level
 }
