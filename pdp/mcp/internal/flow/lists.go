@@ -43,7 +43,7 @@ func (x exchange) listTools(ctx context.Context) *answer.Answer {
 	}
 	listed := shelves[0].value.listing
 	response := rpc.Answer(rpc.ID{}, listed.Rest.With("tools", rpc.Array(shown)).Value())
-	return x.listed(x.translated(response, listed.Of))
+	return x.listed(x.link.Translated(x.Request.Method, response, listed.Of, x.Client.Era))
 }
 
 // toolList is a page of all tools of a server.

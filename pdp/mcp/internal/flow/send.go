@@ -159,7 +159,8 @@ func (r *relay) run(ctx context.Context) (relayed, error) {
 		}
 		switch {
 		case m.IsResponse():
-			return r.withPermit(r.exchange.translated(m, r.session), false), nil
+			x := r.exchange
+			return r.withPermit(x.link.Translated(x.Request.Method, m, r.session, x.Client.Era), false), nil
 		case m.IsRequest():
 			waits, refused := r.answerRequest(ctx, m)
 			if refused != nil {
@@ -178,11 +179,6 @@ func (r *relay) run(ctx context.Context) (relayed, error) {
 
 func (r *relay) withPermit(m rpc.Message, waits bool) relayed {
 	return relayed{m, r.exchange.permit, waits}
-}
-
-// translated is a response in the form of the client's era, and names its server.
-func (x Target) translated(m rpc.Message, of upstream.Session) rpc.Message {
-	return x.link.Translated(x.Request.Method, m, of, x.Client.Era)
 }
 
 // relayNotification relays a notification, or drops it.
