@@ -62,8 +62,8 @@ type Target struct {
 // exchange is a call with the findings of the stages so far. Each stage takes it by value, and returns it with its additions.
 type exchange struct {
 	Target
-	followUp *followUp // nil if the client brings nothing
-	fulfils  *fulfils  // nil if the call fulfils no request
+	followUp followUp
+	fulfils  *fulfils // nil if the call fulfils no request
 	// shown is the capability that the client shows, zero if it shows none. It is not among the params any more.
 	shown  evaluation.CapabilityShown
 	permit *ask.Permit

@@ -53,7 +53,7 @@ func (x exchange) read(ctx context.Context) (_ exchange, refused *answer.Answer)
 	if x.followUp, refused = readFollowUp(x); refused != nil {
 		return x, refused
 	}
-	if x.fulfils != nil && x.followUp.forServer() {
+	if x.fulfils != nil && x.followUp.server {
 		refused = answer.Invalid("a call that fulfils a request has no second round: leave inputResponses and requestState out")
 	}
 	return x, refused

@@ -155,7 +155,7 @@ func (x exchange) sealState(s sealedState) (string, error) {
 	return seal.SealJSON(x.g.o.Ring, seal.RequestState, x.binding(), s, x.g.o.Now().Add(people.StateLife))
 }
 
-// followUp is the answers and the state of a request that a client sends again.
+// followUp is the answers and the state of a request that a client sends again, zero if it brings none.
 type followUp struct {
 	// answers are the client's inputResponses, up to the largest number that could have been asked for.
 	answers rpc.Object
@@ -168,12 +168,12 @@ type followUp struct {
 
 // readFollowUp opens the state and the answers of a request, before the PDP or a server is asked. It refuses a state of another
 // request or principal. That state stays valid for its owner.
-func readFollowUp(x exchange) (*followUp, *answer.Answer) {
+func readFollowUp(x exchange) (b followUp, refused *answer.Answer) {
 	answers, state := x.Params.Get("inputResponses"), x.Params.Get("requestState")
 	if x.Client.Era != era.Modern || x.link == nil || answers == nil && state == nil {
-		return nil, nil
+		return b, nil
 	}
-	b, err := &followUp{}, error(nil)
+	var err error
 	if b.answers, err = rpc.ParseObject(answers); answers != nil && err != nil || b.answers.Len() > 4*link.MostInputs {
 		return b, answer.Invalid("inputResponses is not an object, or too large")
 	}
@@ -192,17 +192,6 @@ func readFollowUp(x exchange) (*followUp, *answer.Answer) {
 	return b, nil
 }
 
-// continuation is the approval in the state of a server's request.
-func (b *followUp) continuation() ask.Answered {
-	if b == nil {
-		return ask.Answered{}
-	}
-	return ask.Answered{Continues: b.state.Continues}
-}
-
-// forServer reports whether the answers are for the server.
-func (b *followUp) forServer() bool { return b != nil && b.server }
-
 // continuationOf is the approval on which the PDP decides again, because the server asks for input.
 func continuationOf(p *ask.Permit) (a ask.Answered) {
 	if k, ok := p.Continuation(); ok {
@@ -215,7 +204,7 @@ func continuationOf(p *ask.Permit) (a ask.Answered) {
 // asked. Without a state that is not known: then it forwards answers to what the server may ask.
 func (x exchange) resumedParams() (params rpc.Object, h *heldAnswer, refused *answer.Answer) {
 	params = x.Params.Without(func(name string) bool { return name == "inputResponses" || name == "requestState" })
-	if !x.followUp.forServer() {
+	if !x.followUp.server {
 		return params, nil, nil
 	}
 	state, answers := x.followUp.state, x.followUp.answers

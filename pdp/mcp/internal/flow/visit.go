@@ -273,12 +273,12 @@ func (x exchange) do(ctx context.Context) *answer.Answer {
 // decide lets the PDP decide about a request, and then people, if the PDP says that they can: then [Visit.approval] is set. A
 // call that waits for people takes no place of other requests.
 func (v *Visit) decide(ctx context.Context) (refused *answer.Answer) {
-	if v.x.followUp != nil && v.x.followUp.people != nil { // people were asked before
+	if v.x.followUp.people != nil { // people were asked before
 		return v.approve(ctx, nil)
 	}
-	v.x, refused = v.x.decideKnown(ctx, v.x.followUp.continuation())
+	v.x, refused = v.x.decideKnown(ctx, ask.Answered{Continues: v.x.followUp.state.Continues})
 	// People decide about whole calls of a tool, not about continued ones.
-	if refused == nil || refused.Refusal.Wanted == nil || v.x.tool == nil || v.x.followUp.forServer() {
+	if refused == nil || refused.Refusal.Wanted == nil || v.x.tool == nil || v.x.followUp.server {
 		return refused
 	}
 	return v.approve(ctx, refused.Refusal.Wanted)
@@ -302,14 +302,10 @@ func (v *Visit) approve(ctx context.Context, wanted *ask.Wanted) *answer.Answer 
 
 // peopleCase is the call in the form in which people are asked about it.
 func (x exchange) peopleCase() people.Case {
-	c := people.Case{
+	return people.Case{
 		People: x.g.people, Who: x.Who, Client: x.Client, Session: x.Session, Reply: x.Reply, Method: x.Request.Method, Params: x.Params,
-		Tool: x.policyTool(), Operation: x.operation, Binding: x.binding, Shows: x.shown,
+		Tool: x.policyTool(), Operation: x.operation, Binding: x.binding, Shows: x.shown, Answers: x.followUp.answers,
 	}
-	if x.followUp != nil {
-		c.Answers = x.followUp.answers
-	}
-	return c
 }
 
 // afterApproval ends the wait for people. It frees the place of the call once the call has used its approval.
