@@ -110,7 +110,12 @@ func (x exchange) listen(ctx context.Context) *answer.Answer {
 	if err != nil {
 		return x.failed(err)
 	}
-	acknowledge(x, agreed, authz)
+	filter := agreed.Object()
+	if authz {
+		filter = filter.With(era.Authorizations, jsontext.Value("true"))
+	}
+	ack := rpc.Message{Method: link.Acknowledged, Params: rpc.Object{}.With("notifications", filter.Value()).Value()}
+	_ = x.Reply.Interim(era.Notification(ack, era.Modern, era.Modern, x.Request.ID))
 	if authz {
 		defer x.g.people.Listeners.Listen(ctx, x.Who, x.Client, x.Request.ID, x.Reply)()
 	}
@@ -124,7 +129,9 @@ func (x exchange) listen(ctx context.Context) *answer.Answer {
 	if authz {
 		<-ctx.Done()
 	}
-	return x.result(rpc.Answer(rpc.ID{}, endedResult(x.Request.ID)))
+	ended := rpc.Object{}.With("resultType", rpc.String("complete")).
+		With("_meta", rpc.Object{}.With(era.MetaSubscription, x.Request.ID.Text()).Value())
+	return x.result(rpc.Answer(rpc.ID{}, ended.Value()))
 }
 
 // join subscribes to the wanted messages at the servers, and returns the kinds of message that they agree to.
@@ -159,26 +166,10 @@ func (x Target) forEachLink(do func(*link.Link)) {
 	all.Wait()
 }
 
-// endedResult is the result of a listener whose stream the server has ended.
-func endedResult(id rpc.ID) jsontext.Value {
-	meta := rpc.Object{}.With(era.MetaSubscription, id.Text())
-	return rpc.Object{}.With("resultType", rpc.String("complete")).With("_meta", meta.Value()).Value()
-}
-
 // wantsAuthorizations reports whether the filter of a client has the member named like the extension.
 func wantsAuthorizations(params rpc.Object) bool {
 	filter, _ := rpc.ParseObject(params.Get("notifications"))
 	return filter.Get(era.Authorizations).Kind() == 't'
-}
-
-// acknowledge sends a client of the modern era the kinds of message that it gets from now on.
-func acknowledge(x exchange, agreed link.Wants, authz bool) {
-	filter := agreed.Object()
-	if authz {
-		filter = filter.With(era.Authorizations, jsontext.Value("true"))
-	}
-	ack := rpc.Message{Method: link.Acknowledged, Params: rpc.Object{}.With("notifications", filter.Value()).Value()}
-	_ = x.Reply.Interim(era.Notification(ack, era.Modern, era.Modern, x.Request.ID))
 }
 
 // joinBriefly subscribes at the servers for a client that listens to the gateway in any case, and waits only a moment. A server

@@ -308,26 +308,22 @@ func (x exchange) peopleCase() people.Case {
 	}
 }
 
-// afterApproval ends the wait for people. It frees the place of the call once the call has used its approval.
+// afterApproval ends the wait for people, and lets the PDP decide again about a call that they have approved. It frees the place
+// of the call once the call has used its approval.
 func (v *Visit) afterApproval(ctx context.Context) *answer.Answer {
 	defer v.approval.Leave()
 	by, end := v.approval.Conclude(ctx)
 	if end != nil {
 		return end
 	}
-	v.x, end = v.x.decideApproved(ctx, by)
-	return end
-}
-
-// decideApproved lets the PDP decide again about a call that people have approved.
-func (x exchange) decideApproved(ctx context.Context, by ask.Answered) (exchange, *answer.Answer) {
-	now, refused := x.find(ctx) // the tool may have changed while people decided
+	now, end := v.x.find(ctx) // the tool may have changed while people decided
 	switch {
-	case refused != nil:
-		return x, refused
-	case now.tool.Digest != x.tool.Digest: // the approval stays valid for the tool as it was
-		return x, answer.Invalid("the tool is not the one that people were asked about any more; send the call again")
+	case end != nil:
+		return end
+	case now.tool.Digest != v.x.tool.Digest: // the approval stays valid for the tool as it was
+		return answer.Invalid("the tool is not the one that people were asked about any more; send the call again")
 	}
-	x.Target = now
-	return x.ask(ctx, by)
+	v.x.Target = now
+	v.x, end = v.x.ask(ctx, by)
+	return end
 }

@@ -17,22 +17,19 @@ import (
 
 // The front of the modern era: each request carries all that the gateway needs to know about it.
 
+// postModern returns the visit of a request, nil if the request is answered already.
 func (g *Front) postModern(w http.ResponseWriter, r *http.Request, in *incoming) (context.Context, *flow.Visit) {
 	switch {
 	case in.message.IsResponse():
 		g.refuse(w, http.StatusBadRequest, rpc.ID{}, rpc.InvalidRequest, "this revision has no requests to clients that one could answer")
+		return nil, nil
 	case in.message.Method == wire.MethodAccess:
 		g.refuseAccess(w, in.who)
+		return nil, nil
 	case in.message.IsNotification() && in.message.Method != rpc.Respond: // no notification has a meaning in this era
 		w.WriteHeader(http.StatusAccepted)
-	default:
-		return g.visitModern(w, r, in)
+		return nil, nil
 	}
-	return nil, nil
-}
-
-// visitModern returns the visit of a request, nil if the request is refused.
-func (g *Front) visitModern(w http.ResponseWriter, r *http.Request, in *incoming) (context.Context, *flow.Visit) {
 	meta, fault := era.CheckHeaders(in.header, in.message, in.params)
 	if fault != nil {
 		g.end(w, http.StatusBadRequest, rpc.Failure(in.message.ID, *fault))

@@ -85,11 +85,11 @@ func (l *Link) announceLocked(changes []string) {
 		}
 		delete(l.due, change)
 		if change != resourceUpdated {
-			l.passLocked(Notification{rpc.Message{Method: change}, era.Legacy})
+			l.pass(Notification{rpc.Message{Method: change}, era.Legacy})
 			continue
 		}
 		for _, uri := range slices.Sorted(maps.Keys(l.subscriptions.of)) {
-			l.passLocked(Notification{rpc.Message{Method: change, Params: rpc.Object{}.With("uri", rpc.String(uri)).Value()}, era.Legacy})
+			l.pass(Notification{rpc.Message{Method: change, Params: rpc.Object{}.With("uri", rpc.String(uri)).Value()}, era.Legacy})
 		}
 	}
 }
@@ -112,17 +112,13 @@ func (l *Link) Publish(s Notification) {
 			return
 		}
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.pass(s)
 }
 
-// pass puts a message into the queue of each receiver. A receiver with a full queue misses it.
+// pass puts a message into the queue of each receiver. A receiver with a full queue misses it. The caller holds the lock.
 func (l *Link) pass(s Notification) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.passLocked(s)
-}
-
-func (l *Link) passLocked(s Notification) {
 	if l.changesOnly.Load() {
 		var ok bool
 		if s.Message, ok = withoutText(s.Message); !ok {
@@ -300,8 +296,11 @@ func (l *Listener) Join(ctx context.Context) (agreed Wants, err error) {
 	case s.Era() == era.Modern:
 		w = w.and(agreed)
 	default:
-		if err := l.link.sendSubscriptions(ctx, l.by, first); err != nil {
-			return agreed, err
+		for _, uri := range first {
+			params := rpc.Object{}.With("uri", rpc.String(uri))
+			if _, _, err := l.link.Request(ctx, l.by.Who, l.by.Client, "resources/subscribe", params); err != nil {
+				return agreed, err
+			}
 		}
 	}
 	l.events = e
@@ -375,17 +374,6 @@ func (l *Link) unwant(by Listening, uris []string) {
 			}
 		}
 	})
-}
-
-// sendSubscriptions subscribes to resources of a server of the legacy era.
-func (l *Link) sendSubscriptions(ctx context.Context, by Listening, uris []string) error {
-	for _, uri := range uris {
-		params := rpc.Object{}.With("uri", rpc.String(uri))
-		if _, _, err := l.Request(ctx, by.Who, by.Client, "resources/subscribe", params); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // RelayNotifications sends the server's notifications until the client leaves.

@@ -19,6 +19,7 @@ import (
 	"policy-service/pdp/mcp/internal/link"
 	"policy-service/pdp/mcp/internal/rates"
 	"policy-service/pdp/mcp/internal/reply"
+	"policy-service/pdp/mcp/internal/requests"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/seal"
 )
@@ -30,7 +31,7 @@ type People struct {
 	desk      *desk.Desk
 	events    *events.Broadcaster
 	Listeners listeners
-	requests  *board
+	requests  *requests.Table[toolRequest, Result]
 	// fulfilments keeps the PDP's last answers, because each new stream reads all requests from the beginning. They only select
 	// the listeners of a request: the PDP decides again when the request is fulfilled.
 	fulfilments recent.Texts[fulfilment]
@@ -64,7 +65,9 @@ func New(d *doors.Doors, o Options) *People {
 	p := &People{doors: d, o: o, desk: desk.New(desk.Options{Logger: o.Logger, Now: o.Now})}
 	p.events = events.New(events.Options{Dropped: o.Dropped, Background: d.Background, Context: d.Context})
 	p.Listeners.g = p
-	p.requests = newBoard(o)
+	p.requests = requests.New[toolRequest, Result](requests.Options{
+		TTL: o.Requests.TTL, Most: o.Requests.Most, Each: o.Requests.Each, Bytes: mostKept, Now: o.Now,
+	})
 	if o.Store != nil {
 		d.Background(p.follow)
 	}

@@ -119,25 +119,12 @@ type Result struct {
 	Refused *ask.Refusal `json:"refused,omitzero"`
 }
 
-type (
-	board = requests.Table[toolRequest, Result]
-	Entry = requests.Entry[toolRequest, Result]
-)
-
-func newBoard(o Options) *board {
-	return requests.New[toolRequest, Result](requests.Options{
-		TTL: o.Requests.TTL, Most: o.Requests.Most, Each: o.Requests.Each, Bytes: mostKept, Now: o.Now,
-	})
-}
+// Entry is a request as it is kept.
+type Entry = requests.Entry[toolRequest, Result]
 
 // sealRequest returns the id of a request for clients. It names the request, cannot be forged, and holds for one tenant.
 func (g *People) sealRequest(who *identity.Principal, id string) (string, error) {
-	return g.o.Ring.Seal(seal.ToolRequest, tenantBinding(who), []byte(id))
-}
-
-// tenantBinding returns the text that the id of a request is bound to.
-func tenantBinding(who *identity.Principal) []byte {
-	return []byte(who.Tenant)
+	return g.o.Ring.Seal(seal.ToolRequest, []byte(who.Tenant), []byte(id))
 }
 
 // noRequest refuses an id that is forged, of another tenant, from before a restart, or expired. The gateway cannot tell these
@@ -147,7 +134,7 @@ func noRequest() *answer.Answer { return answer.Invalid("no request of that id w
 // FindRequest returns the request of an id, or the reason for which there is none. For its requester, and for a fulfilling
 // caller, the reason says whether the request may have been fulfilled.
 func (g *People) FindRequest(who *identity.Principal, fulfils bool, id string) (*Entry, *answer.Answer) {
-	text, ok := g.o.Ring.Open(seal.ToolRequest, tenantBinding(who), id)
+	text, ok := g.o.Ring.Open(seal.ToolRequest, []byte(who.Tenant), id)
 	if !ok {
 		return nil, noRequest()
 	}
