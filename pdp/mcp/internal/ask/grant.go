@@ -89,9 +89,8 @@ func (a *Asker) Capability(ctx context.Context, op Operation, r CapabilityAsk) (
 	}
 	asked, refusal := a.askOf(w, &op, r)
 	if refusal == nil && r.Renews != "" {
-		if _, err := approvals.CapabilityOf(ctx, pdp, asked.Tenant, asked.Holder, r.Renews); err != nil {
-			refusal = w.notAsked(err)
-		}
+		_, err := approvals.CapabilityOf(ctx, pdp, asked.Tenant, asked.Holder, r.Renews)
+		refusal = w.notAsked(err)
 	}
 	if refusal == nil && r.ApprovalID != "" {
 		refusal = w.waits(ctx, pdp, &asked, r)
@@ -243,10 +242,13 @@ func (w refuser) invalid(why string) *Refusal {
 	return w.refuse(invalidParams, rpc.InvalidParams, why, data{Type: string(invalidParams)}, why)
 }
 
-// notAsked refuses since the PDP does not do what is asked about capabilities.
+// notAsked refuses since the PDP does not do what is asked about capabilities. It is nil without an error.
 func (w refuser) notAsked(err error) *Refusal {
 	var e *authzenclient.Error
-	if !errors.As(err, &e) {
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &e):
 		return w.failed(err)
 	}
 	refused := e.Kind == authzenclient.Refused
@@ -308,10 +310,7 @@ func (a *Asker) Validate(ctx context.Context, op Operation, shows evaluation.Cap
 	said = said.With("capability", shown.Value())
 	q := evaluation.Request{Subject: who.subject, Action: evaluation.Action{Name: string(ToolInvoke)}, Resource: evaluation.Entity{Type: "tool", ID: tool}, Context: said}
 	worth, err := approvals.ValidateCapability(ctx, pdp, cmp.Or(op.Principal.Tenant, evaluation.DefaultTenant), q)
-	if err != nil {
-		return nil, w.notAsked(err)
-	}
-	return worth, nil
+	return worth, w.notAsked(err)
 }
 
 // Capabilities are those of a principal that count.
@@ -321,10 +320,7 @@ func (a *Asker) Capabilities(ctx context.Context, op Operation) ([]approvals.Cap
 		return nil, refusal
 	}
 	all, err := approvals.Capabilities(ctx, pdp, cmp.Or(op.Principal.Tenant, evaluation.DefaultTenant), op.Principal.Participant())
-	if err != nil {
-		return nil, a.refuser(&op).notAsked(err)
-	}
-	return all, nil
+	return all, a.refuser(&op).notAsked(err)
 }
 
 // Return ends a capability of a principal. One of another, or of none, is the same.
@@ -334,8 +330,5 @@ func (a *Asker) Return(ctx context.Context, op Operation, id, reason string) (ap
 		return approvals.CapabilityState{}, refusal
 	}
 	state, err := approvals.ReturnCapability(ctx, pdp, cmp.Or(op.Principal.Tenant, evaluation.DefaultTenant), op.Principal.Participant(), id, reason)
-	if err != nil {
-		return state, a.refuser(&op).notAsked(err)
-	}
-	return state, nil
+	return state, a.refuser(&op).notAsked(err)
 }

@@ -153,10 +153,7 @@ func (a *Asker) possible(ctx context.Context, op Operation, action string, unkno
 	}
 	r.Unknown = unknown
 	d := pdp.Evaluate(ctx, r)
-	if refusal := w.failure(d.Err()); refusal != nil {
-		return false, refusal
-	}
-	return d.Possible(), nil
+	return d.Possible(), w.failure(d.Err())
 }
 
 // FilterRequests says which tools of a list the client may request with some arguments, as [Asker.Filter] says which it may
