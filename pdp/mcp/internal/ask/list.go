@@ -174,34 +174,25 @@ func (a *Asker) list(op Operation, use string, items []Item, unknown *evaluation
 	if a.o.Strict && a.o.Ask == COAZ {
 		return l, nil
 	}
-	if err := l.prepare(items); err != nil {
-		return nil, a.refuser(&op).unmapped(err)
-	}
-	return l, nil
-}
-
-// prepare makes the questions about all items.
-func (l *listing) prepare(items []Item) error {
-	params := &parameters{members: l.op.Params}
 	var who *speaker
-	if l.asker.o.Ask != COAZ {
-		s, err := l.asker.speaker(l.op.Principal, params, nil)
+	if a.o.Ask != COAZ {
+		s, err := a.speaker(op.Principal, &parameters{members: op.Params}, nil)
 		if err != nil {
-			return err
+			return nil, a.refuser(&op).unmapped(err)
 		}
 		who = &s
 	}
 	for n, item := range items {
-		template := l.op.Method == templatesList && strings.Contains(item.ID, "{")
-		alone := l.use == toolsCall && l.asker.o.Declared == Instead && item.Tool != nil && item.Tool.declared != nil
+		template := op.Method == templatesList && strings.Contains(item.ID, "{")
+		alone := use == toolsCall && a.o.Declared == Instead && item.Tool != nil && item.Tool.declared != nil
 		if template || alone {
 			continue
 		}
 		if err := l.ask(n, item, who); err != nil {
-			return err
+			return nil, a.refuser(&op).unmapped(err)
 		}
 	}
-	return nil
+	return l, nil
 }
 
 // ask adds the questions about an item.
