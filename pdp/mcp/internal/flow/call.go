@@ -241,9 +241,6 @@ func New(d *doors.Doors, s *link.Servers, p *people.People, o Options) *Flow {
 // onePerson reports whether the gateway has only one person: then nothing is shared, and all servers belong to that person.
 func (g *Flow) onePerson() bool { return g.o.People == nil }
 
-// several reports whether there are several servers.
-func (g *Flow) several() bool { return g.servers.Several() }
-
 // Sweep gives up the held answers that have waited for too long.
 func (g *Flow) Sweep(now time.Time) {
 	g.held.end(func(h *heldAnswer) bool { return now.After(h.until) })
@@ -280,13 +277,8 @@ func onceMore(l *rates.Limiter, who *identity.Principal) (after time.Duration, o
 	return after, ok
 }
 
-// Lasting takes a place for a stream of a principal, until end is called. It is not ok if all places are taken. A stream takes
-// no place of ordinary requests.
-func (g *Flow) Lasting(principal string) (end func(), ok bool) {
-	return g.o.Rates.Hold(principal, Streams)
-}
-
-// Resources with a bounded number: streams of one principal, and large unread answers of one person.
+// Resources with a bounded number: streams of one principal, which take no place of ordinary requests, and large unread answers
+// of one person.
 const (
 	Streams      = "stream"
 	LargeAnswers = "large answer"

@@ -112,7 +112,7 @@ func (g *Flow) toolID(name string) (server, id string) {
 	if server, _, ok := strings.Cut(name, ":"); ok && slices.Contains(g.servers.Names(), server) {
 		return server, name
 	}
-	if server, tool, ok := link.Apart(name); ok && g.several() && slices.Contains(g.servers.Names(), server) {
+	if server, tool, ok := link.Apart(name); ok && g.servers.Several() && slices.Contains(g.servers.Names(), server) {
 		return server, server + ":" + tool
 	}
 	if names := g.servers.Names(); len(names) == 1 {

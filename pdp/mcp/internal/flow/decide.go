@@ -90,7 +90,7 @@ func (x exchange) mayOpen(ctx context.Context) error {
 	}
 	if name := x.Params.GetString("name"); ask.OfTool(x.Request.Method) && tools[name] == nil {
 		toolName := name
-		if x.g.several() {
+		if x.g.servers.Several() {
 			_, toolName, _ = link.Apart(name)
 		}
 		items = append(items, x.g.o.Asker.Named(x.link.Server.Name, toolName, name))
@@ -380,7 +380,7 @@ func serverOfURI(all []*link.Server, uri string) *link.Server {
 // withServerNames returns the params with the server's own names instead of those that clients of several servers use. The
 // other params stay the same.
 func (x Target) withServerNames(params rpc.Object) rpc.Object {
-	if !x.g.several() {
+	if !x.g.servers.Several() {
 		return params
 	}
 	switch ref := params.GetObject("ref"); {

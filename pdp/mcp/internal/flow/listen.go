@@ -100,7 +100,7 @@ func (x exchange) listen(ctx context.Context) *answer.Answer {
 	if !authz || !w.None() { // authorizations come from the gateway, so no server is asked for them
 		for _, l := range x.Reach.Links {
 			y := x.forLink(l)
-			all[l] = l.Listener(link.Listening{Who: x.Who, Client: x.Client, MayOpen: y.mayOpen}, y.listening(), w, authz || x.g.several())
+			all[l] = l.Listener(link.Listening{Who: x.Who, Client: x.Client, MayOpen: y.mayOpen}, y.listening(), w, authz || x.g.servers.Several())
 			defer all[l].End()
 		}
 	}

@@ -214,7 +214,7 @@ func (x exchange) page(ctx context.Context, cursors *rpc.Object) (*page, error) 
 		}
 		params = params.With("cursor", cursor)
 	}
-	if x.g.several() {
+	if x.g.servers.Several() {
 		s, err := x.link.Opened(ctx, x.Who)
 		if err != nil || !link.Offers(s, of.capability) {
 			return p, err
@@ -236,7 +236,7 @@ func (x exchange) page(ctx context.Context, cursors *rpc.Object) (*page, error) 
 		return p, answer.Ambiguous("the server lists too much on one page")
 	}
 	p.items, p.values = x.items(values)
-	if p.next = p.result.GetString("nextCursor"); x.g.several() && len(p.next) > mostCursor {
+	if p.next = p.result.GetString("nextCursor"); x.g.servers.Several() && len(p.next) > mostCursor {
 		p.next = ""
 		x.g.o.Logger.Warn("a list ends early: the server's cursor is too large", "server", x.link.Server.Name, "method", x.Request.Method)
 	}
@@ -252,7 +252,7 @@ func (x Target) items(values []jsontext.Value) (items []ask.Item, known []jsonte
 		switch {
 		case err != nil || id == "", by != "name" && !x.link.Server.Owns(id):
 			continue
-		case by == "name" && x.g.several():
+		case by == "name" && x.g.servers.Several():
 			id = link.PromptName(x.link.Server.Name, id)
 			v = o.With("name", rpc.String(id)).Value()
 		}
