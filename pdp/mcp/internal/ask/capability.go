@@ -19,7 +19,6 @@ import (
 
 var unknownCapability = mustKnow("/context/pdp/capability")
 
-// shows reports whether the operation shows a capability.
 func (op *Operation) shows() bool { return op.Shows != evaluation.CapabilityShown{} }
 
 // files reports whether a request for a tool is not yet fulfilled. Its capability is spent with the fulfilment alone.

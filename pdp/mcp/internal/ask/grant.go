@@ -114,7 +114,6 @@ func (a *Asker) Capability(ctx context.Context, op Operation, r CapabilityAsk) (
 	return g, nil
 }
 
-// askOf is the request for the PDP.
 func (a *Asker) askOf(w refuser, op *Operation, r CapabilityAsk) (asked capability.Ask, refusal *Refusal) {
 	who, err := a.speaks(op.Principal)
 	if err != nil {

@@ -15,7 +15,6 @@ type KeptTool struct {
 	Properties jsontext.Value `json:"properties"`
 }
 
-// Keep is the tool for another gateway.
 func (t *Tool) Keep() (KeptTool, error) {
 	properties, err := t.resource.Properties.MarshalJSON()
 	return KeptTool{t.Server, t.Name, t.Shown, t.Digest, properties}, err

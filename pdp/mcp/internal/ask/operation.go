@@ -16,7 +16,6 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
-// Operation is one request of a client.
 type Operation struct {
 	Principal *identity.Principal
 	// Era is the client's: which methods there are and the codes of errors go by it.
@@ -84,7 +83,6 @@ func (p *parameters) whole() (evaluation.Object, error) {
 	return *p.object, nil
 }
 
-// inputs are the values of [Inputs].
 func (a *Asker) inputs(op *Operation) (evaluation.Object, error) {
 	client := map[string]any{}
 	if op.Principal.Client != "" {
@@ -132,7 +130,6 @@ func Canonical(params rpc.Object) []byte {
 	return Arguments(params)
 }
 
-// Arguments are the arguments of a request.
 func Arguments(params rpc.Object) jsontext.Value {
 	if v := params.Get("arguments"); v != nil {
 		return v

@@ -51,7 +51,6 @@ func (q question) ask(
 	return pdp.DecideBatch(ctx, evaluation.DenyOnFirstDeny, types, q.requests...)
 }
 
-// asWritten are the questions of a mapping.
 func asWritten(from Source, asked coaz.Questions) []question {
 	all := make([]question, len(asked.Envelopes))
 	for n, e := range asked.Envelopes {
@@ -63,7 +62,6 @@ func asWritten(from Source, asked coaz.Questions) []question {
 // declaredMember says in a question that a server wrote it, and is the digest of the tool's definition. No client can say it.
 const declaredMember = "declared"
 
-// declaredQuestions are those of the called tool's own mapping.
 func (a *Asker) declaredQuestions(ctx context.Context, op *Operation, params *parameters) ([]question, error) {
 	sent, err := params.whole()
 	if err != nil {
@@ -153,7 +151,6 @@ func (a *Asker) trusted(op *Operation, params *parameters, who *speaker) ([]ques
 	return []question{{source: a.standard(op.Method), requests: requests}}, nil
 }
 
-// action is the action of our own question about a tool.
 func (a *Asker) action(op *Operation) string {
 	switch {
 	case op.Method == toolsRequest:

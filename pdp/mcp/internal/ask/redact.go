@@ -249,14 +249,12 @@ func (r *redactor) block(v jsontext.Value) jsontext.Value {
 	return textBlock(r.text(o.Get("text")))
 }
 
-// contents is a part of a resource that was read.
 func (r *redactor) contents(v jsontext.Value) jsontext.Value {
 	o, _ := rpc.ParseObject(v) // the empty one of what is none
 	out := rpc.Object{}.With("uri", rpc.String(r.removed.in(o.GetString("uri"))))
 	return out.WithText("mimeType", r.removed.in(o.GetString("mimeType"))).With("text", r.text(o.Get("text"))).Value()
 }
 
-// message is a part of a prompt.
 func (r *redactor) message(v jsontext.Value) jsontext.Value {
 	o, _ := rpc.ParseObject(v)
 	role := "user"
@@ -266,7 +264,6 @@ func (r *redactor) message(v jsontext.Value) jsontext.Value {
 	return rpc.Object{}.With("role", rpc.String(role)).With("content", r.block(o.Get("content"))).Value()
 }
 
-// each changes each element of an array.
 func each(change func(*redactor, jsontext.Value) jsontext.Value) part {
 	return func(r *redactor, v jsontext.Value) (jsontext.Value, bool) {
 		all, err := rpc.Elements(v)

@@ -46,7 +46,6 @@ type Refusal struct {
 	Wanted *Wanted `json:"-"`
 }
 
-// Failure is the response to the request.
 func (r *Refusal) Failure(id rpc.ID) rpc.Message {
 	return rpc.Failure(id, rpc.Error{Code: r.Code, Message: r.Message, Data: r.Data})
 }
@@ -54,7 +53,6 @@ func (r *Refusal) Failure(id rpc.ID) rpc.Message {
 // Kind is the kind of a refusal, by which refusals are counted.
 type Kind string
 
-// The kinds.
 const (
 	Denied      Kind = "denied"
 	Unmapped    Kind = "mapping_error" // nothing could be asked
@@ -376,7 +374,6 @@ func idOf(s approvals.Standing) string {
 	return s.Task().ID()
 }
 
-// whyNot is why people's word is no yes.
 func whyNot(s approvals.Standing) string {
 	switch s.Status() {
 	case "denied":

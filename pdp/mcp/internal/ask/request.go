@@ -67,7 +67,6 @@ func (a *Asker) aboutTool(op *Operation, params *parameters, action string, who 
 	return evaluation.Request{Subject: s.subject, Action: evaluation.Action{Name: action}, Resource: op.Tool.resource, Context: said}, err
 }
 
-// reasons reads the reason of a request for a tool.
 func (s *speaker) reasons(params *parameters) error {
 	if s.said.Get(metaReason) != nil {
 		return wrong(inMeta(metaContext)+"/"+metaReason, "params.reason says this member of the context")

@@ -81,7 +81,6 @@ func (a *Asker) readable(d evaluation.Object) evaluation.Object {
 	return d
 }
 
-// entity is the tool as our own questions have it.
 func (t *Tool) entity(id string, d evaluation.Object) (evaluation.Entity, error) {
 	properties := map[string]any{"digest": t.Digest}
 	if len(t.Labels) > 0 {

@@ -255,7 +255,6 @@ func (x exchange) listCapabilities(ctx context.Context) (jsontext.Value, *answer
 	return text, nil
 }
 
-// revokeCapability gives a capability of the principal back.
 func (x exchange) revokeCapability(ctx context.Context) (jsontext.Value, *answer.Answer) {
 	id, reason, err := wire.ReadCapabilityRevoke(x.Request.Params)
 	if err != nil {

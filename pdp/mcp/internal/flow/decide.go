@@ -170,7 +170,6 @@ func (x exchange) confirm(ctx context.Context) (exchange, *answer.Answer) {
 	return x.ask(ctx, continuationOf(x.permit))
 }
 
-// find finds the called tool.
 func (x exchange) find(ctx context.Context) (Target, *answer.Answer) {
 	name := x.Params.GetString("name")
 	if len(x.Params.Get("arguments")) > x.g.o.Arguments {
@@ -221,7 +220,6 @@ func (x exchange) findShown(ctx context.Context) (_ exchange, refused *answer.An
 	return x, refused
 }
 
-// checkFit ends a call whose headers or arguments do not fit the tool.
 func (x exchange) checkFit(ctx context.Context) *answer.Answer {
 	if refused := x.checkHeaders(); refused != nil {
 		return refused
@@ -333,7 +331,6 @@ func Route(all []*link.Server, method string, params rpc.Object) (s *link.Server
 	return nil, ""
 }
 
-// refuseUnknown refuses a prompt, resource or reference that no server has.
 func refuseUnknown(kind string, e era.Era) *answer.Answer {
 	code := rpc.InvalidParams
 	if kind == "resource" && e == era.Legacy {

@@ -19,13 +19,11 @@ import (
 // claimed, the request ends with this call in any case: if no answer comes, the gateway cannot know whether the server made the
 // call.
 
-// fulfils is the request that a call fulfils.
 type fulfils struct {
 	id    string
 	entry *people.Entry
 }
 
-// readFulfilment reads which request a call fulfils.
 func readFulfilment(ctx context.Context, x exchange) (exchange, *answer.Answer) {
 	if x.Request.Method != "tools/call" || x.tool == nil {
 		return x, nil

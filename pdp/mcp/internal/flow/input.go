@@ -326,7 +326,6 @@ func (h *heldAnswer) answer(answers rpc.Object) jsontext.Value {
 	return nil
 }
 
-// heldAnswers are all held answers.
 type heldAnswers struct {
 	mu  sync.Mutex
 	all map[string]*heldAnswer

@@ -266,7 +266,6 @@ func tooManyResources() *answer.Answer {
 	return answer.Invalid("too many resources; unsubscribe from some")
 }
 
-// setLevel sets the log level of the client at all servers.
 func (x exchange) setLevel(ctx context.Context) *answer.Answer {
 	level := x.Params.GetString("level")
 	if !slices.Contains(era.LogLevels, level) {
@@ -320,7 +319,6 @@ func (x Target) setServerLog(ctx context.Context) error {
 	return err
 }
 
-// wantsLog reports whether the client wants a message of the server's log.
 func (x *Call) wantsLog(m rpc.Message) bool {
 	if x.Client.Era == era.Legacy {
 		return true
@@ -330,7 +328,6 @@ func (x *Call) wantsLog(m rpc.Message) bool {
 	return wanted >= 0 && slices.Index(era.LogLevels, params.GetString("level")) >= wanted
 }
 
-// Notified forwards a notification of a client.
 func (g *Flow) Notified(ctx context.Context, c Call) {
 	c.g, c.cleanups = g, &cleanups{}
 	defer c.cleanups.run()
@@ -382,7 +379,6 @@ func (x Target) notifySession() upstream.Session {
 	return session
 }
 
-// sendNotification sends a notification to the server.
 func (x Target) sendNotification(ctx context.Context, session upstream.Session, method string, params rpc.Object) {
 	if err := session.Notify(ctx, rpc.Message{Method: method, Params: x.outgoing(ctx, session, params).Params()}); err != nil {
 		x.g.o.Logger.Warn("a notification did not reach the server", "server", x.link.Server.Name, "why", err)

@@ -46,7 +46,6 @@ func (x exchange) listTools(ctx context.Context) *answer.Answer {
 	return x.listed(x.link.Translated(x.Request.Method, response, listed.Of, x.Client.Era))
 }
 
-// toolList is a page of all tools of a server.
 func (x exchange) toolList(ctx context.Context) (*page, error) {
 	if err := x.mayOpen(ctx); err != nil {
 		return nil, err
@@ -273,7 +272,6 @@ func (x exchange) forLink(l *link.Link) exchange {
 	return x
 }
 
-// none is the value of a part that has no value.
 type none struct{}
 
 // part is the result of one server.

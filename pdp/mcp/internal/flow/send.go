@@ -181,7 +181,6 @@ func (r *relay) withPermit(m rpc.Message, waits bool) relayed {
 	return relayed{m, r.exchange.permit, waits}
 }
 
-// relayNotification relays a notification, or drops it.
 func (r *relay) relayNotification(m rpc.Message) {
 	x := r.exchange
 	m = era.NotificationFrom(m)
@@ -285,7 +284,6 @@ func (g *Flow) serverAnswer(v jsontext.Value) jsontext.Value {
 	return link.WithMeta(o, g.metaOf(o)).Value()
 }
 
-// forwardsMeta reports whether a member of a client's _meta is forwarded to the server.
 func (g *Flow) forwardsMeta(name string) bool {
 	switch name {
 	case "progressToken", "traceparent", "tracestate":

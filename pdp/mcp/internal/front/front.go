@@ -40,7 +40,6 @@ import (
 // The front makes the cheapest checks of a request first: origin, kind, principal, syntax. It refuses everything that it does
 // not recognise.
 
-// serve is the MCP endpoint.
 func (g *Front) serve(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -298,7 +297,6 @@ type Front struct {
 	reaches  reaches
 }
 
-// Options configure a Front.
 type Options struct {
 	// Name is the name of the gateway among several, with which ids of its sessions begin. It is empty if there is one gateway.
 	Name     string
@@ -321,7 +319,6 @@ type Options struct {
 	Now          func() time.Time
 }
 
-// New returns a Front that hands requests to a flow.
 func New(d *doors.Doors, f *flow.Flow, p *people.People, s *link.Servers, o Options) *Front {
 	g := &Front{doors: d, o: o, flow: f, people: p}
 	g.sessions = sessions{o: &g.o, servers: s, all: map[string]*session{}, ended: map[[sha256.Size]byte]time.Time{}}
@@ -329,7 +326,6 @@ func New(d *doors.Doors, f *flow.Flow, p *people.People, s *link.Servers, o Opti
 	return g
 }
 
-// Endpoint is the path of the MCP endpoint.
 const Endpoint = "/mcp"
 
 // Handler serves the MCP endpoint, and the metadata that names its authorization servers.
@@ -352,7 +348,6 @@ func (g *Front) metadata(w http.ResponseWriter, _ *http.Request) {
 // mostClosing is how many sessions and reaches are closed at a time: a server may be slow to take the end of its session.
 const mostClosing = 64
 
-// Sweep closes idle sessions and reaches.
 func (g *Front) Sweep(ctx context.Context, now time.Time) {
 	var all errgroup.Group
 	all.SetLimit(mostClosing)

@@ -69,7 +69,6 @@ func (g *Front) postLegacy(w http.ResponseWriter, r *http.Request, in *incoming)
 	return nil, nil
 }
 
-// visit returns the visit of a request in this session.
 func (s *session) visit(g *Front, w http.ResponseWriter, in *incoming, ends ...func()) *flow.Visit {
 	back := reply.Over(w, in.streamFirst, true)
 	back.Begun = func() {
@@ -156,7 +155,6 @@ func (g *Front) takeNotification(ctx context.Context, s *session, in *incoming) 
 	}
 }
 
-// delete ends a session.
 func (g *Front) delete(w http.ResponseWriter, r *http.Request) {
 	who, ok := g.authenticate(w, r)
 	if !ok {

@@ -84,7 +84,6 @@ func readLine(r *bufio.Reader, most int) ([]byte, error) {
 	}
 }
 
-// stdioFront is the one client.
 type stdioFront struct {
 	g       *Front
 	who     *identity.Principal
@@ -253,7 +252,6 @@ func (f *stdioFront) relay(ctx context.Context, s *session) {
 	f.g.flow.Relay(ctx, flow.Call{Who: f.who, Client: s.client, Reach: s.reach, Session: s.Conversation, Reply: &stdioReply{f: f}})
 }
 
-// stdioReply writes answers to the standard streams.
 type stdioReply struct{ f *stdioFront }
 
 func (r *stdioReply) Interim(m rpc.Message) error      { return r.f.write(m) }
@@ -261,7 +259,6 @@ func (r *stdioReply) Alive() error                     { return nil }
 func (r *stdioReply) Stream()                          {}
 func (r *stdioReply) Final(_ int, m rpc.Message) error { return r.f.write(m) }
 
-// Begin implements [reply.Reply].
 func (r *stdioReply) Begin(string) {
 	r.f.mu.Lock()
 	defer r.f.mu.Unlock()

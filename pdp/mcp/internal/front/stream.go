@@ -11,7 +11,6 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
-// get opens the stream of a session.
 func (g *Front) get(w http.ResponseWriter, r *http.Request) {
 	if !acceptOf(r.Header).stream {
 		g.refuse(w, http.StatusNotAcceptable, rpc.ID{}, rpc.InvalidRequest, "Accept must name text/event-stream")

@@ -43,7 +43,6 @@ type Drift struct {
 // MoreDrifts is the change of a server that has more drifts than are kept.
 const MoreDrifts lock.Kind = "more"
 
-// String returns a drift as text on one line.
 func (d Drift) String() string {
 	if d.Tool == "" {
 		return d.Server + ": " + string(d.Change)
@@ -176,7 +175,6 @@ func (g *Servers) DriftCounts() map[string]int64 {
 	return counts
 }
 
-// err returns an error that names the lasting drifts, nil if there are none.
 func (r *drifts) err() error {
 	all := r.lasting()
 	if len(all) == 0 {
@@ -192,7 +190,6 @@ func (r *drifts) err() error {
 	return fmt.Errorf("not as locked: %s; see what it is with policy-service mcp lock --diff, and accept it with --accept", strings.Join(words, ", "))
 }
 
-// note notes the changes of a server that a link shows.
 func (g *Servers) note(l *Link, file *lock.File, changes []lock.Change, whole bool) {
 	l.tools.mu.Lock()
 	now, news, record := g.drifts.listed(file, l.tools.drifts, changes, whole)

@@ -25,8 +25,7 @@ type run[T any] struct {
 
 const (
 	// Errands is the key under which the errands of a principal count. An errand counts also after its last waiter has left.
-	Errands = "errands"
-	// errandLasts is how long a run may last.
+	Errands     = "errands"
 	errandLasts = 2 * time.Minute
 )
 

@@ -80,7 +80,6 @@ func (g *Servers) newLink(s *Server, who *identity.Principal, c Client) *Link {
 	}
 }
 
-// ErrClosed is the error of a closed link.
 var ErrClosed = &upstream.Error{NotSent: true, Gone: true, Detail: "the session is over"}
 
 // Open returns the session with the server. It opens one if there is none.
@@ -189,7 +188,6 @@ func (l *Link) response(ctx context.Context, s upstream.Session, stream upstream
 	}
 }
 
-// isGone reports whether an error means that a session no longer exists.
 func isGone(err error) bool {
 	e := (*upstream.Error)(nil)
 	return errors.As(err, &e) && e.Gone
@@ -232,7 +230,6 @@ func (l *Link) keep(s upstream.Session) bool {
 	return !l.closed
 }
 
-// arrives returns a channel that is closed when the next session is kept.
 func (l *Link) arrives() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -328,7 +325,6 @@ func (l *Link) MayAsk() (done func(), ok bool) {
 	}
 }
 
-// SetLevel keeps the log level that a client of the legacy era has set.
 func (l *Link) SetLevel(level string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -384,7 +380,6 @@ type Reach struct {
 	MCPx atomic.Bool
 }
 
-// Reach returns the links of a client to all servers. None of them is open yet.
 func (g *Servers) Reach(who *identity.Principal, c Client) *Reach {
 	r := &Reach{Account: who.Account()}
 	for _, s := range g.o.All {
@@ -394,7 +389,6 @@ func (g *Servers) Reach(who *identity.Principal, c Client) *Reach {
 	return r
 }
 
-// Only returns the link to the only server, nil if there are several.
 func (r *Reach) Only() *Link {
 	if len(r.Links) == 1 {
 		return r.Links[0]
@@ -402,7 +396,6 @@ func (r *Reach) Only() *Link {
 	return nil
 }
 
-// To returns the link to a server, nil if there is none of that name.
 func (r *Reach) To(server string) *Link {
 	for _, l := range r.Links {
 		if l.Server.Name == server {

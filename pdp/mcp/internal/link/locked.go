@@ -60,7 +60,6 @@ func newLocking(file *lock.File) locking {
 	return locking{file, map[string]*Tool{}, map[string]lock.Tool{}}
 }
 
-// pins reports whether a tool is as locked.
 func (k *locking) pins(t *ask.Tool) bool {
 	return k.file != nil && k.file.Servers[t.Server].Tools[t.Name].Digest() == t.Digest
 }
@@ -119,7 +118,6 @@ func (g *Servers) compare(l *Link, all *Listing) {
 	g.note(l, all.file, lock.CompareServer(l.Server.Name, locked, found), true)
 }
 
-// instructionsOf returns a server's instructions for models.
 func instructionsOf(s upstream.Session) string {
 	o, _ := rpc.ParseObject(s.Server())
 	return o.GetString("instructions")

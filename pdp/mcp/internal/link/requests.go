@@ -55,7 +55,6 @@ func (s *Server) MayHave(answer jsontext.Value) (may bool) {
 	return may
 }
 
-// byKey is a refusal by the configuration.
 func byKey(key, what string) *Unasked {
 	return &Unasked{"the configuration of the gateway refuses " + what + " (" + key + ")", key}
 }

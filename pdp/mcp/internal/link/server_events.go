@@ -69,7 +69,6 @@ func (l *Link) startEvents(by Listening) *serverEvents {
 	return e
 }
 
-// listener returns the listener for which streams are opened.
 func (e *serverEvents) listener() Listening {
 	e.link.mu.Lock()
 	defer e.link.mu.Unlock()
@@ -271,7 +270,6 @@ func (e *serverEvents) openOnce(ctx context.Context, uris []string) (upstream.Se
 	})
 }
 
-// dispatch passes a message of the server to its destination.
 func (e *serverEvents) dispatch(ctx context.Context, m rpc.Message) {
 	switch {
 	case m.IsRequest():

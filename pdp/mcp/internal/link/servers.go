@@ -38,7 +38,6 @@ type Servers struct {
 	drifts drifts
 }
 
-// Options configure the access to the servers.
 type Options struct {
 	All   []*Server
 	Lock  Lock
@@ -58,7 +57,6 @@ func New(d *doors.Doors, o Options) *Servers {
 	return &Servers{doors: d, o: o, drifts: drifts{now: o.Now}}
 }
 
-// Several reports whether there is more than one server.
 func (g *Servers) Several() bool { return len(g.o.All) > 1 }
 
 // Programs reports whether a server is a program that runs for one session.
@@ -69,7 +67,6 @@ func (g *Servers) Programs() bool {
 // All returns the servers, sorted by name.
 func (g *Servers) All() []*Server { return g.o.All }
 
-// Names returns the names of all servers.
 func (g *Servers) Names() (all []string) {
 	for _, s := range g.o.All {
 		all = append(all, s.Name)
@@ -133,7 +130,6 @@ type Server struct {
 	noted   sync.Map // for each key, the *rate.Sometimes of log lines about refused requests
 }
 
-// Answers reports whether the server answered the last request.
 func (s *Server) Answers() bool { return !s.away.Load() }
 
 // Sent notes the end of a request to the server.
@@ -201,7 +197,6 @@ func isPlainRune(r rune) bool {
 	return r < utf8.RuneSelf && (r == '_' || r == '-' || '0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z')
 }
 
-// ToolName is the name for clients of a server's tool.
 func (g *Servers) ToolName(server, tool string) string {
 	if g.Several() {
 		return ToolName(server, tool)
@@ -279,7 +274,6 @@ func (l *Link) Outgoing(s upstream.Session, c Client, params rpc.Object) rpc.Obj
 	return outgoing(s.Era(), l.Server, c, params)
 }
 
-// outgoing returns params with the members that the era of a server requires.
 func outgoing(e era.Era, s *Server, c Client, params rpc.Object) rpc.Object {
 	if e == era.Modern {
 		return era.ToModern(params, era.Meta{Version: era.ModernVersions[0], Client: c.Info, Capabilities: s.able(c.Capabilities), LogLevel: c.LogLevel})

@@ -101,7 +101,6 @@ func (l *Link) Listed(ctx context.Context, who *identity.Principal, c Client) (*
 	return listed, err
 }
 
-// Offers reports whether a server declares a capability.
 func Offers(s upstream.Session, capability string) bool {
 	server, _ := rpc.ParseObject(s.Server())
 	return server.GetObject("capabilities").Get(capability).Kind() == '{'
@@ -332,7 +331,6 @@ type catalogTool struct {
 // catalogLife is the time for which the catalog keeps a listing. A tool that is new since then is decided by its name first.
 const catalogLife = time.Minute
 
-// learn adds a listing to the catalog.
 func (g *Servers) learn(s *Server, all *Listing) {
 	k, now := &s.catalog, g.o.Now()
 	k.mu.Lock()
@@ -375,7 +373,6 @@ func (g *Servers) KnownOf(s *Server) (tools map[string]*Tool, listed bool) {
 	return tools, len(tools) > 0 || now.Before(k.until)
 }
 
-// lockedTools returns the tools of the lock.
 func (g *Servers) lockedTools(s *Server, file *lock.File) map[string]catalogTool {
 	all := map[string]catalogTool{}
 	if file == nil || !g.o.Lock.Enforce { // without Enforce, tools that differ from the lock are there, too

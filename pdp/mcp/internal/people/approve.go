@@ -27,7 +27,6 @@ import (
 // named. The PDP decides by their answers: a client's answer is never a permit, and a call goes on only with what the PDP
 // permits after the approval.
 
-// Approvals configure how people are asked.
 type Approvals struct {
 	// Channels are tried in their order.
 	Channels []string
@@ -108,7 +107,6 @@ func (g *People) takePlace(who *identity.Principal) (done func(), refused *answe
 	}, nil
 }
 
-// Begin asks people.
 func (a *Approval) Begin(ctx context.Context) *answer.Answer {
 	way, shown, refused := a.file(ctx)
 	switch {
@@ -185,7 +183,6 @@ func (a *Approval) stop() {
 	}
 }
 
-// pending reports whether people have yet to decide.
 func (a *Approval) pending() bool {
 	select {
 	case <-a.follower.Decided():
@@ -282,7 +279,6 @@ func declined(answer rpc.Object) bool {
 	return answer.Len() > 0 && answer.GetString("action") != "accept"
 }
 
-// effectOf returns the effect of an answer.
 func (a *Approval) effectOf(ctx context.Context, w formAnswer) (r effect) {
 	var e *authzenclient.Error
 	switch {
@@ -357,7 +353,6 @@ func (a *Approval) Wait(ctx context.Context) {
 	}
 }
 
-// progressInterval is the interval of progress notifications.
 const progressInterval = 5 * time.Second
 
 // reportProgress notifies a client that wants progress that the call waits for people.
@@ -441,7 +436,6 @@ func (a *Approval) cancel(ctx context.Context) {
 	}
 }
 
-// cancelFor is the longest time to cancel a task.
 const cancelFor = 5 * time.Second
 
 // changed is the result of a call for which a person has proposed other arguments. A call with those is another call, with a

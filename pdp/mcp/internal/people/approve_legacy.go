@@ -40,7 +40,6 @@ type openQuestion struct {
 	answered atomic.Bool
 }
 
-// markAnswered notes that the client has answered.
 func (q *openQuestion) markAnswered() {
 	if q != nil {
 		q.answered.Store(true)

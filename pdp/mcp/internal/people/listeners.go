@@ -77,7 +77,6 @@ func (l *listeners) Listen(ctx context.Context, who *identity.Principal, c link.
 	}
 }
 
-// join adds a stream to the listeners of its tenant.
 func (l *listeners) join(who *identity.Principal) *events.Listener {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -104,7 +103,6 @@ func (l *listeners) open(who *identity.Principal) *audience {
 	return a
 }
 
-// requestsChanged has the listeners of a tenant read its requests for tools.
 func (l *listeners) requestsChanged(tenant string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,7 +111,6 @@ func (l *listeners) requestsChanged(tenant string) {
 	}
 }
 
-// tenants are those with listeners.
 func (l *listeners) tenants() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -273,7 +270,6 @@ func (l *listeners) Revoked(who *identity.Principal, id string) {
 	}
 }
 
-// NotifyRevoked sends a principal the message that its capability counts no more.
 func (l *listeners) NotifyRevoked(principal, id string) {
 	l.g.events.Tell(principal, rpc.Message{Method: wire.MethodCapabilityRevoked, Params: wire.CapabilityRevoked(id)})
 }

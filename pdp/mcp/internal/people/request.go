@@ -44,7 +44,6 @@ type Requests struct {
 // mostKept is the size in bytes of all requests and their results.
 const mostKept = 64 << 20
 
-// toolRequest is a request for a tool.
 type toolRequest struct {
 	Who *identity.Principal
 	Era era.Era
@@ -67,7 +66,6 @@ type last struct {
 	open latest[string]
 }
 
-// latest is a value that changes.
 type latest[T any] struct{ is atomic.Pointer[T] }
 
 func (l *latest[T]) get() (v T) {
@@ -474,7 +472,6 @@ func (r *Request) Conclude() (Result, *answer.Answer) {
 	return Result{}, &answer.Answer{Message: r.Client.Result(r.Method, wire.Requested(r.id)), Status: http.StatusOK, Outcome: answer.Asked}
 }
 
-// FulfilledAlready refuses a call that fulfils a request after another.
 func FulfilledAlready() *answer.Answer {
 	return answer.Invalid("the request of that id is fulfilled already, or is just being fulfilled")
 }

@@ -51,7 +51,6 @@ type kept struct {
 	Result *Result   `json:"result,omitzero"`
 }
 
-// binding is the text that a value is sealed for.
 func binding(tenant, id string) []byte { return []byte(tenant + "\x00" + id) }
 
 var errLargeRequest = errors.New("the request is too large to be kept for other gateways")
@@ -155,7 +154,6 @@ func (g *People) fetch(tenant, id string) (*Entry, *answer.Answer) {
 	return e, nil
 }
 
-// request is the request of a value.
 func (k *kept) request(again func(identity.Kept) (*identity.Principal, error)) (q toolRequest, err error) {
 	q = toolRequest{Era: k.Era, last: &last{}}
 	q.last.shown.set(k.Shows)

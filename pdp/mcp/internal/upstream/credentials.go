@@ -52,10 +52,8 @@ func ForCredentials(name string) bool {
 	})
 }
 
-// mostHeader bounds the value of a header.
 const mostHeader = 16 << 10
 
-// Authorize sets the header to the line of the file.
 func (f *HeaderFile) Authorize(_ context.Context, h http.Header, _ Client) error {
 	line, err := ReadSecret(f.Path)
 	if err != nil {
@@ -112,8 +110,7 @@ type TokenEndpoint struct {
 	RootsFile     string
 	// Timeout bounds a question; 0 is ten seconds.
 	Timeout time.Duration
-	// Now is the clock.
-	Now func() time.Time
+	Now     func() time.Time
 }
 
 const (
@@ -121,7 +118,6 @@ const (
 	mostAnswer = 64 << 10
 )
 
-// token is an access token with its end.
 type token struct {
 	text string
 	// ends is the end by its server's word, the zero time without one; of a kept token, the end of its use.
@@ -333,7 +329,6 @@ func readToken(body []byte, exchanged bool, asked time.Time) (t token, err error
 	return t, nil
 }
 
-// longest is the longest time that a token is kept.
 const longest = 24 * time.Hour
 
 // isToken reports whether a text can be a bearer token in a header.

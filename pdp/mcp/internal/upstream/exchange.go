@@ -109,7 +109,6 @@ func reason(ctx context.Context, err error) error {
 	return errBroken
 }
 
-// sessionHeader holds the id of a session in the legacy era.
 const sessionHeader = "Mcp-Session-Id"
 
 // repeats are headers by which net/http would send a request again that may have been executed.

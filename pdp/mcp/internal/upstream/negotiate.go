@@ -97,7 +97,6 @@ func (u *httpUpstream) refuses(ctx context.Context, s *httpSession, e era.Era, e
 	return errors.Is(err, errOtherEra)
 }
 
-// shake opens a session in one era.
 func (s *httpSession) shake(ctx context.Context, e era.Era) error {
 	s.era, s.id, s.server = e, "", nil
 	if e == era.Modern {
@@ -354,7 +353,6 @@ func (s *childSession) isModern(m rpc.Message) error {
 	return err
 }
 
-// initialize does the handshake of the legacy era.
 func (s *childSession) initialize(ctx context.Context, c Client) error {
 	question, err := s.begin(ctx, s.o.initializes(c))
 	if err != nil {

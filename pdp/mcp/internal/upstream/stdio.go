@@ -112,7 +112,6 @@ func (k *command) Open(ctx context.Context, c Client) (Session, error) {
 	return s, nil
 }
 
-// start starts a process for a client.
 func (k *command) start(c Client) (*childSession, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

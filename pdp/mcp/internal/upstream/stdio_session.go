@@ -148,7 +148,6 @@ func (s *childSession) Send(ctx context.Context, r Request) (Stream, error) {
 	return c, nil
 }
 
-// begin puts a request on its way.
 func (s *childSession) begin(ctx context.Context, r Request) (*childStream, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,7 +216,6 @@ type outbox struct {
 	count, size atomic.Int64
 }
 
-// outLine is a line on its way.
 type outLine struct {
 	text    []byte
 	taken   atomic.Bool   // out of the outbox: to be written, or by its caller

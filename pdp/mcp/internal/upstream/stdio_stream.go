@@ -46,14 +46,12 @@ func (s *childSession) newStream() *childStream {
 	}
 }
 
-// watch gives the stream up if ctx ends.
 func (c *childStream) watch(ctx context.Context) {
 	c.unwatch = context.AfterFunc(ctx, func() {
 		c.s.giveUp(c, &Error{Detail: "the request was given up", Err: ctx.Err()})
 	})
 }
 
-// signal has the reader of the stream look again.
 func (c *childStream) signal() {
 	select {
 	case c.wake <- struct{}{}:

@@ -41,7 +41,6 @@ type Options struct {
 	Masked func(places int)
 }
 
-// speaks reports whether an era may be spoken.
 func (o *Options) speaks(e era.Era) bool { return len(o.Eras) == 0 || slices.Contains(o.Eras, e) }
 
 // tooLarge is of a message of the server that is larger than it may be.
@@ -59,7 +58,6 @@ func (o *Options) masked(masks *leak.Masks, text []byte) []byte {
 	return text
 }
 
-// Upstream is one MCP server.
 type Upstream interface {
 	// Open opens a session for one client. Ctx bounds the opening alone. Sessions share nothing: no process, no session of
 	// the server's, no credential of a principal.
