@@ -250,9 +250,6 @@ func plainJSON(h http.Header) bool {
 	if h.Get("Content-Encoding") != "" {
 		return false
 	}
-	if h.Get("Content-Type") == jsonType { // the usual spelling
-		return true
-	}
 	media, parameters, err := mime.ParseMediaType(h.Get("Content-Type"))
 	charset, named := parameters["charset"]
 	return err == nil && media == jsonType && (!named || strings.EqualFold(charset, "utf-8"))
@@ -269,12 +266,9 @@ type accepts struct {
 
 func acceptOf(h http.Header) (a accepts) {
 	for part := range strings.SplitSeq(strings.Join(h["Accept"], ","), ",") {
-		media := strings.TrimSpace(part)
-		if media != jsonType && media != eventStream { // the usual spelling
-			var err error
-			if media, _, err = mime.ParseMediaType(part); err != nil {
-				continue
-			}
+		media, _, err := mime.ParseMediaType(part)
+		if err != nil {
+			continue
 		}
 		if media == eventStream || media == "text/*" || media == "*/*" {
 			a.streamFirst = a.streamFirst || !a.json && media == eventStream

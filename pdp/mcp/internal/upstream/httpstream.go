@@ -74,20 +74,12 @@ func (t *httpStream) take(response *http.Response) {
 		t.pace = &pace{limit: allowance(most)}
 	}
 	t.pace.in, t.events = t.body, nil
-	if isEventStream(t.header.Get("Content-Type")) {
+	if kind, _, _ := mime.ParseMediaType(t.header.Get("Content-Type")); kind == eventStream {
 		t.events = rpc.NewEvents(t.pace, most)
 	}
 	if t.ctx.Err() != nil { // closed meanwhile
 		_ = t.body.Close()
 	}
-}
-
-func isEventStream(contentType string) bool {
-	if contentType == jsonType { // as most have it
-		return false
-	}
-	kind, _, _ := mime.ParseMediaType(contentType)
-	return kind == eventStream
 }
 
 func (t *httpStream) Next() (rpc.Message, error) {
