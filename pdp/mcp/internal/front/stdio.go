@@ -94,8 +94,8 @@ type stdioFront struct {
 
 	flights flights.Flights
 
-	mu sync.Mutex
 	// session is that of a client of the legacy era, once it has begun. beginning is the session whose handshake is under way.
+	// Both belong to the reader of messages, which does the handshake before it reads on.
 	session, beginning *session
 }
 
@@ -112,9 +112,7 @@ func (f *stdioFront) write(m rpc.Message) error {
 func (f *stdioFront) take(ctx context.Context, m rpc.Message) {
 	params, _ := m.ParamsObject()
 	in := &incoming{who: f.who, message: m, params: params}
-	f.mu.Lock()
 	s := f.session
-	f.mu.Unlock()
 	switch {
 	case m.IsResponse():
 		f.answer(ctx, s, in)
@@ -229,9 +227,7 @@ func (f *stdioFront) call(s *session, in *incoming) (c flow.Call, fault *rpc.Err
 		if err != nil {
 			return c, &rpc.Error{Code: rpc.InvalidParams, Message: err.Error()}
 		}
-		f.mu.Lock()
 		f.beginning = begun
-		f.mu.Unlock()
 		c.Client, c.Reach, c.Session = begun.client, begun.reach, begun.Conversation
 	case s == nil:
 		return c, &rpc.Error{Code: rpc.InvalidRequest, Message: "begin with initialize, or say which revision the request is of"}
@@ -260,8 +256,6 @@ func (r *stdioReply) Stream()                          {}
 func (r *stdioReply) Final(_ int, m rpc.Message) error { return r.f.write(m) }
 
 func (r *stdioReply) Begin(string) {
-	r.f.mu.Lock()
-	defer r.f.mu.Unlock()
 	r.f.session = r.f.beginning
 	r.f.session.begun.Store(true)
 }
