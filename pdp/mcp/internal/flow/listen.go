@@ -176,17 +176,13 @@ func wantsAuthorizations(params rpc.Object) bool {
 // that is away, or that has no such messages, is asked again later. Its lists are agreed to already, because it may announce
 // them then.
 func (x exchange) joinBriefly(ctx context.Context, all map[*link.Link]*link.Listener, lists link.Wants) (agreed link.Wants, err error) {
-	type part struct {
-		agreed link.Wants
-		err    error
-	}
-	came := make(chan part, len(all))
+	came := make(chan part[link.Wants], len(all))
 	for _, one := range all {
 		if !x.g.doors.Background(func() {
 			agreed, err := one.Rejoin(ctx)
-			came <- part{agreed, err}
+			came <- part[link.Wants]{value: agreed, err: err}
 		}) {
-			came <- part{err: link.ErrClosed}
+			came <- part[link.Wants]{err: link.ErrClosed}
 		}
 	}
 	late := time.NewTimer(link.Glance)
@@ -197,7 +193,7 @@ func (x exchange) joinBriefly(ctx context.Context, all map[*link.Link]*link.List
 			if no, ok := p.err.(*answer.Answer); ok && no.OfKind(answer.InvalidParams) {
 				return agreed, no
 			}
-			if agreed = agreed.Or(p.agreed); p.err != nil {
+			if agreed = agreed.Or(p.value); p.err != nil {
 				agreed = agreed.Or(lists)
 			}
 		case <-late.C:

@@ -292,29 +292,33 @@ func each[T any](ctx context.Context, x exchange, ask func(context.Context, exch
 		return []part[T]{{x, v, err}}
 	}
 	all := make([]part[T], len(x.Reach.Links))
-	came := make(chan func(), len(all)) // each function puts one part into its place
+	parts, came := make([]part[T], len(all)), make(chan int, len(all)) // a part is ready once its number comes
 	asking, enough := x.g.doors.Within(ctx)
 	defer enough()
 	left := map[*link.Link]time.Duration{} // how long each server may take that has not answered
 	for i, l := range x.Reach.Links {
 		y := x.forLink(l)
-		all[i] = part[T]{of: y, err: link.ErrLate}
+		all[i], parts[i] = part[T]{of: y, err: link.ErrLate}, part[T]{of: y, err: link.ErrBroken}
 		left[l] = l.Patience(x.Request.Method)
 		run := func() {
-			p := part[T]{of: y, err: link.ErrBroken}
-			defer func() { came <- func() { all[i] = p } }() // also after a panic
-			p.value, p.err = ask(asking, y)
+			defer func() { came <- i }() // also after a panic
+			parts[i].value, parts[i].err = ask(asking, y)
 		}
 		if !x.g.doors.Background(run) {
-			came <- func() { all[i].err = link.ErrClosed }
+			parts[i].err = link.ErrClosed
+			came <- i
 		}
 	}
 	var first time.Time // when the first server has answered
 	var over <-chan time.Time
 	for n := 0; n < len(all); n++ {
 		select {
-		case put := <-came:
-			put()
+		case i := <-came:
+			all[i] = parts[i]
+			delete(left, all[i].of.link)
+			if all[i].err == nil && first.IsZero() {
+				first = time.Now()
+			}
 		case <-over:
 			n = len(all)
 		case <-ctx.Done(): // a partial list would pass for a complete one
@@ -322,14 +326,6 @@ func each[T any](ctx context.Context, x exchange, ask func(context.Context, exch
 				all[i].err = upstream.ClientGone(ctx.Err())
 			}
 			return all
-		}
-		for _, p := range all {
-			if p.err != link.ErrLate {
-				delete(left, p.of.link)
-			}
-			if p.err == nil && first.IsZero() {
-				first = time.Now()
-			}
 		}
 		if !first.IsZero() {
 			over = time.After(slices.Max(slices.AppendSeq([]time.Duration{0}, maps.Values(left))) - time.Since(first))
