@@ -232,7 +232,7 @@ type Options struct {
 }
 
 func New(d *doors.Doors, s *link.Servers, p *people.People, o Options) *Flow {
-	return &Flow{doors: d, o: o, servers: s, people: p}
+	return &Flow{doors: d, o: o, servers: s, people: p, held: heldAnswers{all: map[string]*heldAnswer{}}}
 }
 
 // onePerson reports whether the gateway has only one person: then nothing is shared, and all servers belong to that person.

@@ -358,9 +358,6 @@ func (h *heldAnswers) put(id string, one *heldAnswer, now time.Time) (ok bool) {
 	if all >= mostHeld || each >= mostHeldEach {
 		return false
 	}
-	if h.all == nil {
-		h.all = map[string]*heldAnswer{}
-	}
 	h.all[id] = one
 	return true
 }

@@ -32,7 +32,7 @@ type Link struct {
 	arrival chan struct{} // closed when a new session is kept
 	closed  bool
 	// stale is set once a new session of the legacy era was opened with fewer settings than the session before.
-	stale bool
+	stale atomic.Bool
 
 	// opening lets one request at a time open the session. The others wait, and share the session.
 	opening *semaphore.Weighted
@@ -151,9 +151,9 @@ func (l *Link) resume(ctx context.Context, who *identity.Principal, s upstream.S
 			return err
 		}
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.stale = l.stale || short
+	if short {
+		l.stale.Store(true)
+	}
 	return nil
 }
 
@@ -408,10 +408,7 @@ func (r *Reach) To(server string) *Link {
 // Stale returns a server that sends a client of the legacy era fewer notifications than it asked for, nil if there is none.
 func (r *Reach) Stale() *Server {
 	for _, l := range r.Links {
-		l.mu.Lock()
-		stale := l.stale
-		l.mu.Unlock()
-		if stale {
+		if l.stale.Load() {
 			return l.Server
 		}
 	}

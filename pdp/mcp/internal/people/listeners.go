@@ -83,9 +83,6 @@ func (l *listeners) join(who *identity.Principal) *events.Listener {
 	a := l.audiences[who.Tenant]
 	if a == nil {
 		a = l.open(who)
-		if l.audiences == nil {
-			l.audiences = map[string]*audience{}
-		}
 		l.audiences[who.Tenant] = a
 	}
 	return l.g.events.Listen(who, a.topics...)

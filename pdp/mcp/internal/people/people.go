@@ -62,7 +62,7 @@ type Options struct {
 func New(d *doors.Doors, o Options) *People {
 	p := &People{doors: d, o: o, desk: desk.New(desk.Options{Logger: o.Logger, Now: o.Now})}
 	p.events = events.New(events.Options{Dropped: o.Dropped, Background: d.Background, Context: d.Context})
-	p.Listeners.g = p
+	p.Listeners.g, p.Listeners.audiences = p, map[string]*audience{}
 	p.requests = requests.New[toolRequest, Result](requests.Options{
 		TTL: o.Requests.TTL, Most: o.Requests.Most, Each: o.Requests.Each, Bytes: mostKept, Now: o.Now,
 	})
