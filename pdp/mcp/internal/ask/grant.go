@@ -198,8 +198,6 @@ func (w refuser) waits(ctx context.Context, pdp *authzenclient.Client, asked *ca
 	return nil
 }
 
-const authorizationRequired = "authorization_required" // data.type of a request that waits for people
-
 // grantWaits refuses a request for now: people are asked, and have not decided.
 func (w refuser) grantWaits(asked *capability.Ask, r CapabilityAsk, by evaluation.Approval) *Refusal {
 	wanted := authorization{
@@ -210,7 +208,7 @@ func (w refuser) grantWaits(asked *capability.Ask, r CapabilityAsk, by evaluatio
 	if !wanted.Expires.IsZero() {
 		next += ", which can be until " + wanted.Expires.Format(time.RFC3339)
 	}
-	return w.asks(data{Type: authorizationRequired, Reason: wanted.Reason, Suggestion: "send the request again", Approval: by.ID, Request: &wanted}, next, "people must approve it")
+	return w.asks(data{Type: "authorization_required", Reason: wanted.Reason, Suggestion: "send the request again", Approval: by.ID, Request: &wanted}, next, "people must approve it")
 }
 
 // notGranted is the policies' no.

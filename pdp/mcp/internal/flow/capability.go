@@ -54,8 +54,6 @@ func (x exchange) capability(ctx context.Context) (end *answer.Answer, there boo
 	return answer.Of(x.Client.Result(x.Request.Method, result)), true
 }
 
-const noSession = "channel is session, and requests of this revision of MCP have none: leave channel out, or ask and call in a session that begins with initialize"
-
 // session is the name of the client's session for the PDP, "" if it has none.
 func (x exchange) session() string {
 	if x.Session == nil {
@@ -79,7 +77,7 @@ func (x exchange) requestCapability(ctx context.Context, issuer string) (jsontex
 	r := ask.CapabilityAsk{CapabilityRequest: said, Issuer: issuer, Names: x.g.namesOf}
 	if said.InSession {
 		if r.Session = x.session(); r.Session == "" {
-			return nil, answer.Invalid(noSession)
+			return nil, answer.Invalid("channel is session, and requests of this revision of MCP have none: leave channel out, or ask and call in a session that begins with initialize")
 		}
 	}
 	var end *answer.Answer

@@ -116,7 +116,9 @@ func (x exchange) fulfil(ctx context.Context) *answer.Answer {
 		x.recordEnd(ctx, how)
 	}()
 	defer x.link.Fulfils()()
-	response, err := x.forward(ctx, x.withServerNames(x.requestedParams()), nil)
+	// Name and arguments are as requested, and every call may have _meta. Other params of the fulfiller are dropped.
+	params := x.Params.Without(func(name string) bool { return name != "name" && name != "arguments" && name != "_meta" })
+	response, err := x.forward(ctx, x.withServerNames(params), nil)
 	if err != nil {
 		return x.failed(err)
 	}
@@ -133,12 +135,6 @@ func (x exchange) fulfil(ctx context.Context) *answer.Answer {
 func (x exchange) recordEnd(ctx context.Context, how string) {
 	x.g.o.Meters.Fulfilment(ctx, how)
 	x.g.o.Logger.Info("a request for a tool is over", "request", x.fulfils.entry.ID, "how", how, "principal", x.Who.Key)
-}
-
-// requestedParams are the params that go to the server: name and arguments as requested, and _meta, which every call may have.
-// Other params of the fulfiller are dropped.
-func (x Target) requestedParams() rpc.Object {
-	return x.Params.Without(func(name string) bool { return name != "name" && name != "arguments" && name != "_meta" })
 }
 
 // askRequester lets the PDP decide again whether the requester may make the request. If not, the request ends, and the

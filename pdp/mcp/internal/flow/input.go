@@ -402,8 +402,6 @@ func (r *relay) hold(shown rpc.Message, asked rpc.ID) *rpc.Message {
 	return &waits
 }
 
-var errTooMany = errors.New("too many answers wait for their clients")
-
 // wait holds an answer, and returns the result that asks the client.
 func (x exchange) wait(r *relay, shown rpc.Message, asked rpc.ID) (jsontext.Value, error) {
 	key, err := x.g.o.Ring.Seal(seal.RequestID, x.binding(), asked.Text())
@@ -420,7 +418,7 @@ func (x exchange) wait(r *relay, shown rpc.Message, asked rpc.ID) (jsontext.Valu
 		With("inputRequests", requests.Value()).With("requestState", rpc.String(state)).Value()
 	now := x.g.o.Now()
 	if !x.g.held.put(id, &heldAnswer{principal: x.Who.Key, server: x.link.Server.Name, relay: r, asked: asked, method: shown.Method, key: key, question: question, until: now.Add(people.StateLife)}, now) {
-		return nil, errTooMany
+		return nil, errors.New("too many answers wait for their clients")
 	}
 	return question, nil
 }

@@ -200,7 +200,8 @@ func (v *Visit) respond(ctx context.Context, end *answer.Answer) {
 		if read, few := x.g.o.Rates.Hold(x.Who.Account(), LargeAnswers); few {
 			defer read()
 		} else {
-			response = unreadResults().Message
+			const message = "the server did what it was asked, and its result is not kept: too many large results of this person are not read; read those first, and call again only if it may be done twice"
+			response = answer.New(answer.ResultNotKept, rpc.InternalError, message, message).Message
 			x.g.o.Logger.Warn("a large result is not sent: too many of its person are not read", "method", x.Request.Method, "principal", x.Who.Key)
 		}
 	}
@@ -232,12 +233,6 @@ func (v *Visit) admit() *answer.Answer {
 		refused.Status = http.StatusTooManyRequests
 	}
 	return refused
-}
-
-// unreadResults replaces a result for which there is no room. The server has served the request.
-func unreadResults() *answer.Answer {
-	const message = "the server did what it was asked, and its result is not kept: too many large results of this person are not read; read those first, and call again only if it may be done twice"
-	return answer.New(answer.ResultNotKept, rpc.InternalError, message, message)
 }
 
 // do does the work of the request, and returns the response, of a server or of the gateway, with the status that it has if no

@@ -19,6 +19,7 @@ import (
 
 	"policy-service/evaluation/recent"
 	"policy-service/pdp/mcp/internal/leak"
+	"policy-service/pdp/mcp/internal/rpc"
 )
 
 // CommandOptions are an MCP server that is a program, spoken to over its standard streams.
@@ -134,7 +135,11 @@ func (k *command) start(c Client) (*childSession, error) {
 	if err != nil {
 		return nil, &Error{NotSent: true, Gone: true, Detail: "the server cannot be started", Err: err}
 	}
-	s := newChildSession(&k.o, p, func() { k.backoff.failed(c.Principal) })
+	s := &childSession{
+		o: &k.o, p: p, failed: func() { k.backoff.failed(c.Principal) },
+		out: newOutbox(), calls: map[rpc.ID]*childStream{}, asked: map[rpc.ID]*childStream{},
+	}
+	s.ctx, s.quit = context.WithCancel(p.ended)
 	k.sessions[s] = c.Person
 	k.waiting.Go(func() {
 		s.run()

@@ -40,19 +40,6 @@ type childSession struct {
 // mostAsked bounds how many requests of a server wait for an answer.
 const mostAsked = 64
 
-func newChildSession(o *CommandOptions, p *process, failed func()) *childSession {
-	s := &childSession{
-		o:      o,
-		p:      p,
-		failed: failed,
-		out:    newOutbox(),
-		calls:  map[rpc.ID]*childStream{},
-		asked:  map[rpc.ID]*childStream{},
-	}
-	s.ctx, s.quit = context.WithCancel(p.ended)
-	return s
-}
-
 // drain is how long the last output of an ended process is read, and how long one that closed a pipe has to end.
 const drain = time.Second
 
