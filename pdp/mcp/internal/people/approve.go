@@ -183,15 +183,6 @@ func (a *Approval) stop() {
 	}
 }
 
-func (a *Approval) pending() bool {
-	select {
-	case <-a.follower.Decided():
-		return false
-	default:
-		return true
-	}
-}
-
 func (a *Approval) note(what, way string) {
 	a.o.Logger.Info(what, "way", way, "approval", a.approval, "task", a.follower.Standing().Task().ID(), "status", a.follower.Standing().Status(), "principal", a.Who.Key)
 }

@@ -137,7 +137,7 @@ func (q *question) close(ctx context.Context, a *Approval) {
 		return
 	}
 	q.stop()
-	if !a.effect.continues() || a.pending() || ctx.Err() != nil {
+	if !a.effect.continues() || a.follower.Standing().Pending() || ctx.Err() != nil {
 		return
 	}
 	m := rpc.Message{Method: "notifications/cancelled", Params: rpc.Object{}.With("requestId", rpc.String(q.id)).With("reason", rpc.String("it is decided")).Value()}

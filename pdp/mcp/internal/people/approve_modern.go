@@ -69,7 +69,7 @@ func (a *Approval) Again(ctx context.Context, s *SealedApproval) *answer.Answer 
 	if refused := a.resume(ctx, s); refused != nil {
 		return refused
 	}
-	if !a.pending() {
+	if !a.follower.Standing().Pending() {
 		a.effect.over = s.Way == ByForm && declined(a.Answers.GetObject(s.Key))
 		return nil
 	}
@@ -83,7 +83,7 @@ func (a *Approval) Again(ctx context.Context, s *SealedApproval) *answer.Answer 
 // second person must approve, too.
 func (a *Approval) round(ctx context.Context) *answer.Answer {
 	s := a.state
-	if s == nil || s.Round == mostEmpty || !a.effect.continues() || ctx.Err() != nil || !a.pending() {
+	if s == nil || s.Round == mostEmpty || !a.effect.continues() || ctx.Err() != nil || !a.follower.Standing().Pending() {
 		return nil
 	}
 	if s.Way != ByURL && !a.answered && s.Round == 0 {
