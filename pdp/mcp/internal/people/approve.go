@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 	"policy-service/pdp/mcp/internal/desk"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
-	"policy-service/pdp/mcp/internal/reply"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/wire"
 )
@@ -60,8 +58,6 @@ type Approval struct {
 	follower *desk.Follower
 	// approval is the id by which a form is shown and answered, "" if there is not exactly one.
 	approval string
-	// reports counts the progress notifications sent to the client.
-	reports int
 	// patience is the time to wait for people, 0 to not wait.
 	patience time.Duration
 	// question is the question to the client's person on the stream of the call, nil if there is none.
@@ -355,20 +351,7 @@ func (a *Approval) reportProgress() {
 	if a.approval != "" {
 		message += "; the request for approval is " + a.approval
 	}
-	sendProgress(a.Params, a.Reply, a.reports, message)
-	a.reports++
-}
-
-// sendProgress sends the progress of a request that no server has yet, to a client that wants progress. Reports is the number
-// of earlier notifications. The value grows with it in small steps, which leaves room for the server's own progress.
-func sendProgress(asked rpc.Object, back reply.Reply, told int, message string) {
-	token := asked.GetObject("_meta").Get("progressToken")
-	if token == nil {
-		return
-	}
-	progress := strconv.AppendFloat(nil, float64(told)/1000, 'f', -1, 64)
-	params := rpc.Object{}.With("progressToken", token).With("progress", progress).With("message", rpc.String(message))
-	_ = back.Interim(rpc.Message{Method: "notifications/progress", Params: params.Value()})
+	a.report(message)
 }
 
 // Conclude ends the wait. It returns the approval for the PDP's next decision, or the response.

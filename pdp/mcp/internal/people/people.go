@@ -7,6 +7,7 @@ package people
 
 import (
 	"log/slog"
+	"strconv"
 	"time"
 
 	"policy-service/evaluation"
@@ -100,4 +101,18 @@ type Case struct {
 	Binding func() []byte
 	// Answers are the client's answers, if the call is sent again.
 	Answers rpc.Object
+	reports int // of its progress that were sent
+}
+
+// report sends the progress of a call that no server has yet, to a client that wants progress. The value grows with each report
+// in small steps, which leaves room for the server's own progress.
+func (c *Case) report(message string) {
+	token := c.Params.GetObject("_meta").Get("progressToken")
+	if token == nil {
+		return
+	}
+	progress := strconv.AppendFloat(nil, float64(c.reports)/1000, 'f', -1, 64)
+	params := rpc.Object{}.With("progressToken", token).With("progress", progress).With("message", rpc.String(message))
+	_ = c.Reply.Interim(rpc.Message{Method: "notifications/progress", Params: params.Value()})
+	c.reports++
 }

@@ -164,9 +164,8 @@ type Request struct {
 	Case
 	said jsontext.Value // the params of the request
 	// entry is the waiting entry, nil before it is filed. Id is its id for clients.
-	entry   *Entry
-	id      string
-	reports int
+	entry *Entry
+	id    string
 	// Leave releases its place among those that wait.
 	Leave func()
 }
@@ -452,11 +451,8 @@ func (r *Request) Wait(ctx context.Context) {
 	}
 }
 
-// reportProgress notifies a client that wants progress that the request waits to be fulfilled.
-func (r *Request) reportProgress() {
-	sendProgress(r.Params, r.Reply, r.reports, "somebody else must fulfil this request")
-	r.reports++
-}
+// reportProgress notifies a client that the request waits to be fulfilled.
+func (r *Request) reportProgress() { r.report("somebody else must fulfil this request") }
 
 // Conclude returns the result of the request, or a response: the request still waits, or has no result.
 func (r *Request) Conclude() (Result, *answer.Answer) {
