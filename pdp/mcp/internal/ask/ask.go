@@ -53,7 +53,6 @@ const (
 // Declared is the weight of a mapping that a tool declares.
 type Declared string
 
-// Weights of a declared mapping.
 const (
 	Also    Declared = "also"    // both questions must be permitted
 	Instead Declared = "instead" // it is asked alone, as the binding has it
@@ -204,7 +203,6 @@ func (a *Asker) PDP(who *identity.Principal) *authzenclient.Client {
 	return a.o.PDP[cmp.Or(who.Tenant, evaluation.DefaultTenant)]
 }
 
-// client is the client that asks about an operation.
 func (a *Asker) client(op *Operation) (*authzenclient.Client, *Refusal) {
 	if op.Principal == nil {
 		return nil, a.refuser(op).unavailable(0, "the request has no principal")

@@ -85,7 +85,6 @@ func (p Plan) mayFile(ctx context.Context, w refuser) (bool, *Refusal) {
 	return d.Possible(), w.failure(d.Err())
 }
 
-// options add the capability to the last question.
 func (op *Operation) options() []authzenclient.AskOption {
 	if !op.shows() {
 		return nil
@@ -113,7 +112,6 @@ func (w refuser) ofCapability(op *Operation, d authzenclient.Decision) *Refusal 
 	return w.capability(r, op.Tool)
 }
 
-// capabilityOf is the PDP's answer about the capability of a call.
 func capabilityOf(d authzenclient.Decision) evaluation.CapabilityAnswer {
 	var said struct {
 		Capability evaluation.CapabilityAnswer `json:"capability"`
@@ -155,12 +153,10 @@ func (w refuser) capability(r *capability.Refusal, t *Tool) *Refusal {
 	return refusal
 }
 
-// RefuseUnasked refuses an operation about which the PDP cannot be asked.
 func (a *Asker) RefuseUnasked(op Operation, err error) *Refusal {
 	return a.refuser(&op).unavailable(0, err.Error())
 }
 
-// RefuseShown refuses an operation whose capability cannot be read.
 func (a *Asker) RefuseShown(op Operation, r *capability.Refusal) *Refusal {
 	return a.refuser(&op).capability(r, op.Tool)
 }

@@ -211,7 +211,6 @@ func (w refuser) grantWaits(asked *capability.Ask, r CapabilityAsk, by evaluatio
 	return w.asks(data{Type: "authorization_required", Reason: wanted.Reason, Suggestion: "send the request again", Approval: by.ID, Request: &wanted}, next, "people must approve it")
 }
 
-// notGranted is the policies' no.
 func (w refuser) notGranted(g approvals.Grant, r CapabilityAsk) *Refusal {
 	reason := line(g.ReasonUser, mostReason)
 	message := "Access denied"
@@ -264,7 +263,6 @@ func (w refuser) notAsked(err error) *Refusal {
 	return w.failed(err)
 }
 
-// owedOf discharges the obligations of a grant.
 func (a *Asker) owedOf(ctx context.Context, g approvals.Grant) error {
 	owed, err := g.Obligations()
 	if err != nil {

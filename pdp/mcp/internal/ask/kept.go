@@ -20,7 +20,6 @@ func (t *Tool) Keep() (KeptTool, error) {
 	return KeptTool{t.Server, t.Name, t.Shown, t.Digest, properties}, err
 }
 
-// Tool is the tool that another gateway has kept.
 func (k KeptTool) Tool() (*Tool, error) {
 	properties, err := evaluation.ParseObject(k.Properties, hintLimits)
 	return &Tool{

@@ -21,8 +21,7 @@ type Item struct {
 	// Tool is set in tools/list.
 	Tool *Tool
 	// ID is the name of a prompt, the URI of a resource, or the template of URIs.
-	ID string
-	// Server is the name of the upstream.
+	ID     string
 	Server string
 
 	method string // if it is none of a list, but something that is for no tool
@@ -150,7 +149,6 @@ func (l *listing) decide(ctx context.Context, enough bool) (found bool, refusal 
 	return found, nil
 }
 
-// listing is one list, and the questions about its items.
 type listing struct {
 	asker    *Asker
 	pdp      *authzenclient.Client
@@ -194,7 +192,6 @@ func (a *Asker) list(op Operation, use string, items []Item, unknown *evaluation
 	return l, nil
 }
 
-// ask adds the questions about an item.
 func (l *listing) ask(n int, item Item, who *speaker) error {
 	op := l.op
 	op.Method, op.Server, op.Tool = cmp.Or(item.method, l.use), item.Server, item.Tool

@@ -160,7 +160,6 @@ var eras = map[string]era.Era{
 	discover: era.Modern, listen: era.Modern,
 }
 
-// isTask reports whether a method is of the tasks, which there are none of.
 func isTask(method string) bool { return strings.HasPrefix(method, "tasks/") }
 
 // asks reports whether the PDP is asked about a method. If not, the request goes on without, or is refused.
@@ -221,7 +220,6 @@ func (a *Asker) defaults(op *Operation, params *parameters) ([]evaluation.Reques
 	return requests, nil
 }
 
-// defaultOf is the binding's own questions about a method.
 func (a *Asker) defaultOf(method string, params, token evaluation.Object) ([]evaluation.Request, error) {
 	m, _ := a.binding.Default(method)
 	asked, err := m.Questions(coaz.Operation{Method: method, Params: params, Token: admitted(token)})
@@ -237,7 +235,6 @@ func admitted(token evaluation.Object) evaluation.Object {
 // mostSubscriptions bounds the questions that one message may cause.
 const mostSubscriptions = 64
 
-// subscriptions are the resources that a listener wants to hear of.
 func subscriptions(params evaluation.Object) (uris []evaluation.Value, err error) {
 	const at = "/params/notifications"
 	notifications, given := params.Get("notifications")

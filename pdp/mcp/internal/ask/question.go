@@ -262,7 +262,6 @@ func (a *Asker) speaker(p *identity.Principal, params *parameters, known *speake
 	return s, err
 }
 
-// speaks makes a speaker of a principal.
 func (a *Asker) speaks(p *identity.Principal) (s speaker, err error) {
 	acts := p.Participant()
 	s.subject = evaluation.Entity{Type: acts.Type, ID: acts.ID}
@@ -305,7 +304,6 @@ const (
 	mostContext = 4 << 10
 )
 
-// reads reads the words of a client in _meta.
 func (s *speaker) reads(params *parameters) error {
 	if params.members.Get("_meta") == nil {
 		return nil
@@ -352,7 +350,6 @@ func reserved(name string) bool {
 	return evaluation.Protocol(name)
 }
 
-// mostActors bounds how many stand behind a question.
 const mostActors = 9
 
 // object is the context of one of our own questions: the speaker's words, and the arguments of a call where there are some.

@@ -38,7 +38,6 @@ type pointer []string
 
 const mostFields = 256
 
-// fieldsOf are the fields of an obligation redact.
 func fieldsOf(o evaluation.Obligation) (fields []pointer, err error) {
 	list, _ := o.Properties.Get("fields")
 	if list.Kind() != evaluation.Array || list.Len() == 0 || list.Len() > mostFields {

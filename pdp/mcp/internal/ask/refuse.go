@@ -97,7 +97,6 @@ type data struct {
 	Request    *authorization  `json:"authorizationRequest,omitzero"`
 }
 
-// refuser writes the refusals of one operation.
 type refuser struct {
 	errors  Errors
 	status  int
@@ -243,7 +242,6 @@ func UndecidedWhy() []string {
 	return words
 }
 
-// undecided is a kind of error as a word.
 func undecided(k authzenclient.Kind) string { return strings.ReplaceAll(string(k), " ", "_") }
 
 // failure is why the PDP's answer is no permit, if it is not that the PDP denies.
@@ -294,7 +292,6 @@ type Wanted struct {
 	denied *authzenclient.Enforcement // nothing if it was not asked about just now
 }
 
-// nothing is no denial.
 var nothing = &authzenclient.Enforcement{}
 
 // Wanted is the approval that people were asked for, for a request that is repeated. They are not asked again.
@@ -435,7 +432,6 @@ func (w refuser) over(id, reason, why string) *Refusal {
 	return w.refuse(Denied, code, "Authorization denied", data{Type: authorizationDenied, Authorization: id, Reason: reason}, why)
 }
 
-// noMore is why an approval that there was is of no use.
 const noMore = "the approval does not count any more: an equal call has used it, its time is up, or an approver took it back"
 
 // spent refuses a call whose approval counts no more, as after an equal call: they would have to be asked anew, and no

@@ -128,7 +128,6 @@ func chainOf(chain []evaluation.Ref, subject evaluation.Ref) evaluation.Value {
 	return evaluation.List(all...)
 }
 
-// valueOf is an entity as it stands in a context.
 func valueOf(e evaluation.Ref) evaluation.Value {
 	return evaluation.Object{}.With("type", text(e.Type)).With("id", text(e.ID)).Value()
 }

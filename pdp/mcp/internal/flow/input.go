@@ -95,14 +95,11 @@ func (x exchange) showPages(v jsontext.Value) (jsontext.Value, *answer.Answer) {
 	return pages, nil
 }
 
-// sealedState is the content of a client's requestState.
 type sealedState struct {
-	// Theirs is the server's own requestState, nil if the server gave none.
 	Theirs jsontext.Value `json:"theirs,omitzero"`
 	// Asked are the keys of the requests that the client got with this state. With it a server gets no other answers.
 	Asked []string `json:"asked,omitzero"`
-	// Held names a held answer of this process.
-	Held string `json:"held,omitzero"`
+	Held  string   `json:"held,omitzero"`
 	// Continues is set if the permit rests on an approval that is already spent.
 	Continues *authzenclient.Continuation `json:"continues,omitzero"`
 }
@@ -318,7 +315,6 @@ type heldAnswer struct {
 	until     time.Time
 }
 
-// answer is the client's answer to the server's request, nil if there is none.
 func (h *heldAnswer) answer(answers rpc.Object) jsontext.Value {
 	if v := answers.Get(h.key); v.Kind() == '{' {
 		return v

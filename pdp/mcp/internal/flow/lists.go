@@ -274,7 +274,6 @@ func (x exchange) forLink(l *link.Link) exchange {
 
 type none struct{}
 
-// part is the result of one server.
 type part[T any] struct {
 	of    exchange
 	value T
@@ -462,10 +461,8 @@ func (a *abilities) add(s *link.Server, o rpc.Object) {
 	a.experimental = withObjects(a.experimental, o.GetObject("experimental"))
 }
 
-// mostExtensions is how many extensions one of several servers may name.
 const mostExtensions = 64
 
-// withObjects adds to o the members of more that are objects, and that o does not have.
 func withObjects(o, more rpc.Object) rpc.Object {
 	if more.Len() > mostExtensions {
 		return o

@@ -70,7 +70,6 @@ func (x exchange) call(ctx context.Context) *answer.Answer {
 	}
 }
 
-// mostRounds is how often a server may ask for input for one request.
 const mostRounds = 10
 
 // forward sends params, or the answer that a held request waits for, and relays messages until the response.
@@ -292,7 +291,6 @@ func (g *Flow) forwardsMeta(name string) bool {
 	return slices.Contains(g.o.Meta, name) && !strings.HasPrefix(name, link.OwnMeta)
 }
 
-// progressToken is the client's token for progress, nil if it wants none.
 func (x *Call) progressToken() jsontext.Value {
 	return x.Params.GetObject("_meta").Get("progressToken")
 }

@@ -167,7 +167,6 @@ func (v *Visit) requestTool(ctx context.Context) *answer.Answer {
 	return r.Begin(v.x.peopleCase())
 }
 
-// finish does the work of the request, unless people refuse.
 func (v *Visit) finish(ctx context.Context) (end *answer.Answer) {
 	if v.approval != nil {
 		if end := v.afterApproval(ctx); end != nil {

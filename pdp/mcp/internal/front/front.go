@@ -110,7 +110,6 @@ func (g *Front) tooMany(w http.ResponseWriter, after time.Duration) {
 	g.refuse(w, http.StatusTooManyRequests, rpc.ID{}, rpc.InvalidRequest, "too many requests")
 }
 
-// authenticate returns the principal of a request, or refuses the request.
 func (g *Front) authenticate(w http.ResponseWriter, r *http.Request) (*identity.Principal, bool) {
 	who, challenge := g.o.Identity.Authenticate(r)
 	if challenge == nil {
@@ -185,7 +184,6 @@ func (g *Front) readIncoming(w http.ResponseWriter, r *http.Request) *incoming {
 	return &incoming{who: who, message: m, params: params, header: r.Header, streamFirst: takes.streamFirst}
 }
 
-// read reads the message of a principal, or refuses it.
 func (g *Front) read(w http.ResponseWriter, r *http.Request, who *identity.Principal) (m rpc.Message, ok bool) {
 	var b bytes.Buffer
 	body := http.MaxBytesReader(w, r.Body, int64(g.o.Body))
@@ -257,7 +255,6 @@ func plainJSON(h http.Header) bool {
 
 const jsonType, eventStream = "application/json", "text/event-stream"
 
-// accepts are the types of answer that a client accepts.
 type accepts struct {
 	json, stream bool
 	// streamFirst is set if the client names the stream before JSON, and so prefers it.
@@ -281,7 +278,6 @@ func acceptOf(h http.Header) (a accepts) {
 	return a
 }
 
-// Front takes requests of clients, over HTTP and the standard streams.
 type Front struct {
 	doors    *doors.Doors
 	o        Options

@@ -80,7 +80,6 @@ func (s *session) visit(g *Front, w http.ResponseWriter, in *incoming, ends ...f
 	return g.flow.Visit(flow.Call{Who: in.who, Client: s.client, Reach: s.reach, Session: s.Conversation, Request: in.message, Params: in.params, Header: in.header, Reply: back}, ends...)
 }
 
-// beginSession answers the handshake of a new session.
 func (g *Front) beginSession(w http.ResponseWriter, r *http.Request, in *incoming) (context.Context, *flow.Visit) {
 	if in.header.Get(reply.SessionHeader) != "" {
 		g.refuse(w, http.StatusBadRequest, in.message.ID, rpc.InvalidRequest, "a session begins without Mcp-Session-Id")

@@ -65,7 +65,6 @@ type usedReach struct {
 	last time.Time
 }
 
-// reachKey is a principal, and the client's description of itself.
 type reachKey struct{ principal, info, capabilities string }
 
 // reachIdle is longer than people.StateLife: an answer may be held.

@@ -38,7 +38,6 @@ type session struct {
 	used      time.Time
 }
 
-// sealedSession is the content of a session's id.
 type sealedSession struct {
 	// Gateway is the name of the gateway that began the session. The id shows it before the seal, for load balancers.
 	Gateway      string         `json:"gateway,omitzero"`
@@ -126,7 +125,6 @@ func (t *sessions) add(s *session) *session {
 	return s
 }
 
-// hasRoom reports whether one more session of a person can begin.
 func (t *sessions) hasRoom(who *identity.Principal) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -134,7 +132,6 @@ func (t *sessions) hasRoom(who *identity.Principal) bool {
 	return ok
 }
 
-// kept is a session, or a reach.
 type kept interface {
 	comparable
 	// account is the person for whom it is kept.
@@ -244,7 +241,6 @@ func (t *sessions) idle(now time.Time, most time.Duration) (idle []func()) {
 	return idle
 }
 
-// close cancels the requests of the session, and closes its reach.
 func (s *session) close() {
 	s.flights.CancelAll()
 	s.reach.Close()

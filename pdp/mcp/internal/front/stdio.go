@@ -99,7 +99,6 @@ type stdioFront struct {
 	session, beginning *session
 }
 
-// write sends a message to the client, in one line.
 func (f *stdioFront) write(m rpc.Message) error {
 	line := rpc.AppendLine(nil, m)
 	f.writing.Lock()

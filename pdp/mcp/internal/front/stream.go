@@ -78,7 +78,6 @@ func (s *session) listen() (ok bool) {
 	return ok
 }
 
-// leave notes that the session's stream is closed.
 func (s *session) leave(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -40,7 +40,6 @@ type Drift struct {
 	Locked, Found string
 }
 
-// MoreDrifts is the change of a server that has more drifts than are kept.
 const MoreDrifts lock.Kind = "more"
 
 func (d Drift) String() string {

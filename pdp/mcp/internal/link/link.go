@@ -367,7 +367,6 @@ func (l *Link) Signed(m rpc.Message) rpc.Message {
 	return m
 }
 
-// IsChange reports whether a notification is one of a change, to which clients can subscribe.
 func IsChange(method string) bool {
 	return slices.Contains(changes["initialize"], method)
 }

@@ -38,7 +38,6 @@ type Notification struct {
 	From era.Era
 }
 
-// receiver is one reader of a link's notifications.
 type receiver struct {
 	queue chan Notification
 	// answer answers a request of the server. It is nil if the receiver cannot.

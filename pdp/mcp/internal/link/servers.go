@@ -59,7 +59,6 @@ func New(d *doors.Doors, o Options) *Servers {
 
 func (g *Servers) Several() bool { return len(g.o.All) > 1 }
 
-// Programs reports whether a server is a program that runs for one session.
 func (g *Servers) Programs() bool {
 	return slices.ContainsFunc(g.o.All, func(s *Server) bool { return s.Program })
 }
@@ -102,7 +101,6 @@ func (g *Servers) Close() error {
 	return errors.Join(errs...)
 }
 
-// Server is an MCP server behind the gateway.
 type Server struct {
 	Name     string
 	Upstream upstream.Upstream
@@ -132,7 +130,6 @@ type Server struct {
 
 func (s *Server) Answers() bool { return !s.away.Load() }
 
-// Sent notes the end of a request to the server.
 func (s *Server) Sent(err error) { s.away.Store(err != nil) }
 
 // tried notes the end of a request of the gateway itself, unless its context has ended. An error that the server sent is an

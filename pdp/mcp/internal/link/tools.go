@@ -49,7 +49,6 @@ type Listing struct {
 	Rest   rpc.Object       // the other members of the result, around an empty list of tools
 	Of     upstream.Session
 	locking
-	// nameless is the number of tools that are left out because they have no name.
 	nameless int
 }
 

@@ -34,7 +34,6 @@ type Approvals struct {
 	OnDisconnect string
 }
 
-// The channels to people, and the values of OnDisconnect.
 const (
 	ByForm = "form" // in the client: a form of the PDP for the person behind the token
 	ByURL  = "url"  // in the client: a page of the PDP's console
@@ -66,13 +65,11 @@ type Approval struct {
 	// of the client's person.
 	state    *SealedApproval
 	answered bool
-	// effect is the effect of the client's answer.
-	effect effect
+	effect   effect
 	// Leave releases its place and stops what it has started.
 	Leave func()
 }
 
-// NewApproval takes a place among the calls that wait for people.
 func NewApproval(c Case, wanted *ask.Wanted) (*Approval, *answer.Answer) {
 	done, refused := c.takePlace(c.Who)
 	if refused != nil {
@@ -223,7 +220,6 @@ type effect struct {
 	refused *answer.Answer
 }
 
-// continues reports whether the call still waits for people.
 func (r *effect) continues() bool {
 	return !r.over && !r.gone && r.suggested == nil && r.refused == nil
 }
@@ -364,7 +360,6 @@ func (a *Approval) Conclude(ctx context.Context) (ask.Answered, *answer.Answer) 
 	return ask.Answered{Standing: &standing}, nil
 }
 
-// outcome returns the response if the call does not go on.
 func (a *Approval) outcome(ctx context.Context) *answer.Answer {
 	if end := a.round(ctx); end != nil {
 		return end

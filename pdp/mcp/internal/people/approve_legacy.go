@@ -81,7 +81,6 @@ func (s *Conversation) openQuestion(id rpc.ID) *openQuestion {
 	return s.questions[id]
 }
 
-// question is a question to a person on the stream of a call.
 type question struct {
 	id     string
 	sealed sealedQuestion
@@ -99,7 +98,6 @@ func (q *question) answers() <-chan formAnswer {
 	return q.open.answers
 }
 
-// askLegacy sends a form or a page to the client's person.
 func (a *Approval) askLegacy(way string, shown *rpc.Message) {
 	s := a.Session
 	q := &question{sealed: sealedQuestion{Approval: a.approval, Page: way == ByURL}}

@@ -63,7 +63,6 @@ func (a *Approval) require(asks rpc.Object, s *SealedApproval) *answer.Answer {
 	return &answer.Answer{Message: rpc.Answer(rpc.ID{}, result.Value()), Status: http.StatusOK, Outcome: answer.Asked}
 }
 
-// Again continues a call that was sent again.
 func (a *Approval) Again(ctx context.Context, s *SealedApproval) *answer.Answer {
 	a.state = s
 	if refused := a.resume(ctx, s); refused != nil {
@@ -111,7 +110,6 @@ func (a *Approval) resume(ctx context.Context, s *SealedApproval) (refused *answ
 	return nil
 }
 
-// answer sends the PDP the client's answer, if there is one.
 func (a *Approval) answer(ctx context.Context, s *SealedApproval) {
 	if a.answered = a.Answers.Get(s.Key).Kind() == '{'; !a.answered {
 		return

@@ -159,7 +159,6 @@ func notKept() *answer.Answer {
 		"what came of a request for a tool is not kept")
 }
 
-// Request is a request for a tool, while it waits to be fulfilled.
 type Request struct {
 	Case
 	said jsontext.Value // the params of the request

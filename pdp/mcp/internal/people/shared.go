@@ -58,7 +58,6 @@ var errLargeRequest = errors.New("the request is too large to be kept for other 
 // claimRoom is what a claim, and then the result that is not kept, add to a request that waits.
 const claimRoom = 1 << 10
 
-// put puts the value of a request in the place of the one with a revision.
 func (g *People) put(e *Entry, revision string, taken time.Time, result *Result, left time.Duration) (string, error) {
 	q := &e.Asked
 	k := kept{Era: q.Era, Params: q.Params.Value(), Shows: q.Shows(), Taken: taken, Result: result}
@@ -106,7 +105,6 @@ func (g *People) store(e *Entry) *answer.Answer {
 	return nil
 }
 
-// notKnown refuses what cannot be known.
 func notKnown(err error) *answer.Answer {
 	return answer.With(ask.Unavailable, answer.Denied, "authorization service unavailable", "the requests for tools are kept by the PDP: "+err.Error(), answer.ComeAgain("", again))
 }

@@ -180,7 +180,6 @@ const (
 	early = 30 * time.Second
 )
 
-// Authorize sets a token that is kept, or asks for another.
 func (t *tokens) Authorize(ctx context.Context, h http.Header, c Client) error {
 	var owner recent.Digest
 	switch {
@@ -221,7 +220,6 @@ func (t *tokens) Authorize(ctx context.Context, h http.Header, c Client) error {
 	return nil
 }
 
-// find is the text of a usable token, "" if there is none.
 func (t *tokens) find(owner recent.Digest) string {
 	if k, ok := t.kept.Get(owner); ok && t.Now().Before(k.ends) {
 		return k.text

@@ -20,7 +20,6 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
-// HTTPOptions describe an upstream over streamable HTTP.
 type HTTPOptions struct {
 	Options
 	URL string

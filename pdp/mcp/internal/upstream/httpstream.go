@@ -235,7 +235,6 @@ func (t *httpStream) resume() bool {
 	return true
 }
 
-// verdict is the decision about a text that a server sent.
 type verdict uint8
 
 const (

@@ -192,14 +192,12 @@ func (o *Options) says(c Client) (info, capabilities jsontext.Value) {
 	return info, capabilities
 }
 
-// discovers is the handshake of the modern era.
 func (o *Options) discovers(c Client) Request {
 	info, capabilities := o.says(c)
 	as := era.Meta{Version: era.ModernVersions[0], Client: info, Capabilities: capabilities}
 	return Request{Method: "server/discover", Params: era.ToModern(rpc.Object{}, as)}
 }
 
-// initializes is that of the legacy era.
 func (o *Options) initializes(c Client) Request {
 	info, capabilities := o.says(c)
 	params := rpc.Object{}.With("protocolVersion", rpc.String(era.LegacyVersions[0])).With("capabilities", capabilities).With("clientInfo", info)

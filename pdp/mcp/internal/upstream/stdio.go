@@ -47,7 +47,6 @@ type CommandOptions struct {
 	masks, errMasks *leak.Masks
 }
 
-// command starts a process for each session.
 type command struct {
 	o       CommandOptions
 	backoff backoff
@@ -186,7 +185,6 @@ const (
 	mostWait = 500 * time.Millisecond
 )
 
-// of is what a principal's failures are that count.
 func (b *backoff) of(principal string) (f failure) {
 	if f, _ = b.failures.Get(sha256.Sum256([]byte(principal))); b.now().Sub(f.last) > forgetFailures {
 		return failure{}
@@ -201,7 +199,6 @@ func (b *backoff) failed(principal string) {
 	b.failures.Put(sha256.Sum256([]byte(principal)), failure{b.of(principal).times + 1, b.now()}, mostFailures)
 }
 
-// left is how long a principal has to wait.
 func (b *backoff) left(principal string) time.Duration {
 	f := b.of(principal)
 	if f.times == 0 {

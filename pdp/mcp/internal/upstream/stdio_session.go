@@ -13,7 +13,6 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
-// childSession is a session with a process of its own.
 type childSession struct {
 	o   *CommandOptions
 	p   *process
@@ -37,7 +36,6 @@ type childSession struct {
 	over     *Error       // why nothing can be sent any more
 }
 
-// mostAsked bounds how many requests of a server wait for an answer.
 const mostAsked = 64
 
 // drain is how long the last output of an ended process is read, and how long one that closed a pipe has to end.
@@ -51,7 +49,6 @@ func (s *childSession) ended(otherwise string) *Error {
 	return &Error{Gone: true, Detail: otherwise}
 }
 
-// run serves the session until its process is no more.
 func (s *childSession) run() {
 	var pipes sync.WaitGroup
 	pipes.Go(func() { s.end(s.read(), true) })

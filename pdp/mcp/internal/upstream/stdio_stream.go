@@ -295,7 +295,6 @@ func (s *childSession) onlyCall(asks bool) (only *childStream) {
 	return only
 }
 
-// call is a call of which is holds, nil if there is none.
 func (s *childSession) call(is func(*childStream) bool) *childStream {
 	for _, c := range s.calls {
 		if is(c) {

@@ -183,8 +183,7 @@ var ErrAmbiguous = errors.New("the server answered ambiguously")
 type TooLarge struct {
 	Size  int // at least
 	Limit int
-	// Key is the limit's name in the configuration.
-	Key string
+	Key   string
 }
 
 func (e *TooLarge) Error() string {
