@@ -318,9 +318,13 @@ func (a *Approval) Wait(ctx context.Context) {
 	defer enough.Stop()
 	tick := time.NewTicker(progressInterval)
 	defer tick.Stop()
+	var answers chan formAnswer
+	if a.question != nil {
+		answers = a.question.answers
+	}
 	for a.patience > 0 && a.effect.continues() {
 		select {
-		case w := <-a.question.answers():
+		case w := <-answers:
 			a.receive(ctx, w, enough)
 		case <-a.follower.Decided():
 			return

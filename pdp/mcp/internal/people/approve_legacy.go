@@ -31,23 +31,23 @@ type sealedQuestion struct {
 	Page bool `json:"p,omitzero"`
 }
 
-// openQuestion receives a client's answers to such a request.
-type openQuestion struct {
+// question is such a request on the stream of a call, which receives the client's answers.
+type question struct {
+	id     string
+	sealed sealedQuestion
+	// received is set if the call has received an answer of the client, and accepted if the PDP has accepted it.
+	received, accepted bool
+
 	answers chan formAnswer
 	over    chan struct{} // closed when the call has stopped waiting
+	stop    func()
 	// answered is set as soon as the client has answered. The call may see the effect at the PDP before it receives the
 	// answer.
 	answered atomic.Bool
 }
 
-func (q *openQuestion) markAnswered() {
-	if q != nil {
-		q.answered.Store(true)
-	}
-}
-
 // deliver passes the client's answer to the waiting call. It is not ok if the call waits no longer.
-func (q *openQuestion) deliver(ctx context.Context, w formAnswer) (ok bool) {
+func (q *question) deliver(ctx context.Context, w formAnswer) (ok bool) {
 	if q == nil {
 		return false
 	}
@@ -60,42 +60,18 @@ func (q *openQuestion) deliver(ctx context.Context, w formAnswer) (ok bool) {
 	return false
 }
 
-// register registers a request of the gateway for answers of the client, until stop is called.
-func (s *Conversation) register(id rpc.ID) (q *openQuestion, stop func()) {
-	q = &openQuestion{answers: make(chan formAnswer), over: make(chan struct{})}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.questions[id] = q
-	return q, sync.OnceFunc(func() {
+// register registers a question of the gateway for answers of the client, until its stop is called.
+func (s *Conversation) register(q *question, id rpc.ID) {
+	q.answers, q.over = make(chan formAnswer), make(chan struct{})
+	q.stop = sync.OnceFunc(func() {
 		close(q.over)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.questions, id)
 	})
-}
-
-// openQuestion returns the question with the id of a request, nil if none waits in this process.
-func (s *Conversation) openQuestion(id rpc.ID) *openQuestion {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.questions[id]
-}
-
-type question struct {
-	id     string
-	sealed sealedQuestion
-	open   *openQuestion
-	stop   func()
-	// received is set if an answer of the client was received, and accepted if the PDP has accepted it.
-	received, accepted bool
-}
-
-// answers returns the channel of the client's answers. It is nil without a question.
-func (q *question) answers() <-chan formAnswer {
-	if q == nil {
-		return nil
-	}
-	return q.open.answers
+	s.questions[id] = q
 }
 
 func (a *Approval) askLegacy(way string, shown *rpc.Message) {
@@ -108,7 +84,7 @@ func (a *Approval) askLegacy(way string, shown *rpc.Message) {
 	}
 	*shown = era.Asked(*shown, era.Legacy, q.id)
 	shown.ID = rpc.StringID(q.id)
-	q.open, q.stop = s.register(shown.ID)
+	s.register(q, shown.ID)
 	a.question, a.patience = q, StateLife
 	a.effect.gone = a.Reply.Interim(*shown) != nil
 }
@@ -139,7 +115,7 @@ func (q *question) close(ctx context.Context, a *Approval) {
 		return
 	}
 	m := rpc.Message{Method: "notifications/cancelled", Params: rpc.Object{}.With("requestId", rpc.String(q.id)).With("reason", rpc.String("it is decided")).Value()}
-	switch answered := q.open.answered.Load(); {
+	switch answered := q.answered.Load(); {
 	case answered && !q.sealed.Page:
 		return
 	case answered:
@@ -162,8 +138,12 @@ func (g *People) Question(s *Conversation, id rpc.ID) (q sealedQuestion, ours bo
 // is "accepted" even if the PDP refuses the answer: the response to the call reports that. If the answer reached neither the
 // PDP nor a call, the client must send it again after a while. It counts once.
 func (g *People) SubmitAnswer(ctx context.Context, s *Conversation, q sealedQuestion, who *identity.Principal, m rpc.Message) (status int, after time.Duration) {
-	waiter := s.openQuestion(m.ID)
-	waiter.markAnswered()
+	s.mu.Lock()
+	waiter := s.questions[m.ID] // nil if none waits in this process
+	s.mu.Unlock()
+	if waiter != nil {
+		waiter.answered.Store(true)
+	}
 	release, after, ok := g.o.Rates.Admit(who.Key, "")
 	if !ok {
 		waiter.deliver(ctx, formAnswer{})

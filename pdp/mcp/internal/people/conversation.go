@@ -21,11 +21,11 @@ type Conversation struct {
 
 	mu        sync.Mutex
 	waiting   map[rpc.ID]chan rpc.Message // requests of servers
-	questions map[rpc.ID]*openQuestion    // questions of the gateway
+	questions map[rpc.ID]*question        // questions of the gateway
 }
 
 func NewConversation(id string, ring *seal.Ring) *Conversation {
-	return &Conversation{ID: id, ring: ring, waiting: map[rpc.ID]chan rpc.Message{}, questions: map[rpc.ID]*openQuestion{}}
+	return &Conversation{ID: id, ring: ring, waiting: map[rpc.ID]chan rpc.Message{}, questions: map[rpc.ID]*question{}}
 }
 
 // Channel is the name by which a PDP knows the session: neither guessed nor shorter than its life, and no client can resume the session
