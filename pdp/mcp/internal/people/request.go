@@ -53,33 +53,29 @@ type toolRequest struct {
 	Params    rpc.Object
 	Arguments []byte
 	// ID is the id of the request for clients, of sealRequest. It is made once, because each seal of it is another text.
-	ID   string
-	last *last
-}
-
-// last is what changes while a request waits.
-type last struct {
+	ID string
 	// shown is the capability that the request shows, with the last proof of it: proofs are good for a short time, and a
 	// requester that waits brings another with each message. It is in no message about the request.
-	shown latest[evaluation.CapabilityShown]
+	shown *latest[evaluation.CapabilityShown]
 	// open is the revision of the last value in the [Store] that waits, as far as it is known here.
-	open latest[string]
+	open *latest[string]
 }
 
 type latest[T any] struct{ is atomic.Pointer[T] }
 
-func (l *latest[T]) get() (v T) {
-	if p := l.is.Load(); p != nil {
-		v = *p
-	}
-	return v
+func latestOf[T any](v T) *latest[T] {
+	l := new(latest[T])
+	l.set(v)
+	return l
 }
+
+func (l *latest[T]) get() T { return *l.is.Load() }
 
 // set keeps v, and nothing that v was a part of.
 func (l *latest[T]) set(v T) { l.is.Store(&v) }
 
 // Shows is the capability that the request shows, zero if it shows none.
-func (q *toolRequest) Shows() evaluation.CapabilityShown { return q.last.shown.get() }
+func (q *toolRequest) Shows() evaluation.CapabilityShown { return q.shown.get() }
 
 // newToolRequest makes a request that keeps nothing of its message. It returns the size in bytes of what is kept.
 func newToolRequest(x *Case, said jsontext.Value) (q toolRequest, size int, err error) {
@@ -90,8 +86,7 @@ func newToolRequest(x *Case, said jsontext.Value) (q toolRequest, size int, err 
 	}
 	tool := *x.Tool
 	tool.Definition = nil
-	q = toolRequest{Who: x.Who, Era: x.Client.Era, Tool: &tool, Params: params, Arguments: ask.Canonical(params), last: &last{}}
-	q.last.shown.set(x.Shows)
+	q = toolRequest{Who: x.Who, Era: x.Client.Era, Tool: &tool, Params: params, Arguments: ask.Canonical(params), shown: latestOf(x.Shows), open: latestOf("")}
 	size = len(text) + len(x.Who.Token)
 	if x.Shows != (evaluation.CapabilityShown{}) { // a later proof may be longer
 		size += capability.MaxToken + capability.MaxProof
@@ -211,7 +206,7 @@ func (r *Request) Begin(c Case) *answer.Answer {
 			return refused
 		}
 	} else if c.Shows != (evaluation.CapabilityShown{}) {
-		r.entry.Asked.last.shown.set(c.Shows)
+		r.entry.Asked.shown.set(c.Shows)
 		if r.o.Store != nil && r.entry.Pending() {
 			if refused := r.store(r.entry); refused != nil {
 				return refused

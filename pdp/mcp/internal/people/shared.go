@@ -89,7 +89,7 @@ func (g *People) put(e *Entry, revision string, taken time.Time, result *Result,
 
 // store keeps a request that waits for the other gateways, in the place of the value that is known here.
 func (g *People) store(e *Entry) *answer.Answer {
-	known := &e.Asked.last.open
+	known := e.Asked.open
 	revision, err := g.put(e, known.get(), time.Time{}, nil, e.Ends().Sub(g.o.Now()))
 	switch {
 	case errors.Is(err, errLargeRequest):
@@ -137,8 +137,8 @@ func (g *People) fetch(tenant, id string) (*Entry, *answer.Answer) {
 		}
 	}
 	if on.Open {
-		e.Asked.last.open.set(on.Revision)
-		e.Asked.last.shown.set(k.Shows)
+		e.Asked.open.set(on.Revision)
+		e.Asked.shown.set(k.Shows)
 		e.Waits()
 		return e, nil
 	}
@@ -153,8 +153,7 @@ func (g *People) fetch(tenant, id string) (*Entry, *answer.Answer) {
 }
 
 func (k *kept) request(again func(identity.Kept) (*identity.Principal, error)) (q toolRequest, err error) {
-	q = toolRequest{Era: k.Era, last: &last{}}
-	q.last.shown.set(k.Shows)
+	q = toolRequest{Era: k.Era, shown: latestOf(k.Shows), open: latestOf("")}
 	if q.Who, err = again(k.Who); err != nil {
 		return q, err
 	}
@@ -182,7 +181,7 @@ func (g *People) Claim(e *Entry) (c Claim, ok bool, refused *answer.Answer) {
 		return c, ok, nil
 	}
 	var err error
-	if c.revision, err = g.put(e, e.Asked.last.open.get(), c.taken, nil, 2*g.o.Requests.TTL); err == nil {
+	if c.revision, err = g.put(e, e.Asked.open.get(), c.taken, nil, 2*g.o.Requests.TTL); err == nil {
 		return c, true, nil
 	}
 	c.Claim.Lost(c.taken.Add(g.o.Requests.TTL))
