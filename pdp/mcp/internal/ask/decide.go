@@ -75,15 +75,14 @@ func (p Plan) ask(
 // questions are all questions about a request, in order: those that the tool declares first, and the trusted ones last.
 // If one cannot be made, none is asked.
 func (a *Asker) questions(ctx context.Context, op *Operation) (all []question, err error) {
-	params := &parameters{members: op.Params}
 	declares := op.Method == toolsCall && op.Tool.declared != nil
 	if declares {
-		if all, err = a.declaredQuestions(ctx, op, params); err != nil {
+		if all, err = a.declaredQuestions(ctx, op); err != nil {
 			return nil, err
 		}
 	}
 	if op.Requester != nil {
-		r, err := a.aboutTool(op, params, toolFulfil, nil)
+		r, err := a.aboutTool(op, toolFulfil, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -92,7 +91,7 @@ func (a *Asker) questions(ctx context.Context, op *Operation) (all []question, e
 	if declares && a.o.Declared == Instead {
 		return all, nil
 	}
-	more, err := a.trusted(op, params, nil)
+	more, err := a.trusted(op, nil)
 	return append(all, more...), err
 }
 

@@ -173,7 +173,7 @@ func (a *Asker) list(op Operation, use string, items []Item, unknown *evaluation
 	}
 	var who *speaker
 	if a.o.Ask != COAZ {
-		s, err := a.speaker(op.Principal, &parameters{members: op.Params}, nil)
+		s, err := a.speaker(&op, nil)
 		if err != nil {
 			return nil, a.refuser(&op).unmapped(err)
 		}
@@ -208,9 +208,8 @@ func (l *listing) ask(n int, item Item, who *speaker) error {
 		id, op.Server = item.Tool.Shown, item.Tool.Server
 	}
 	op.Params = rpc.Object{}.With(name, rpc.String(id))
-	params := &parameters{members: op.Params}
 	mapped := l.asker.operatorMapping(&op) != nil
-	questions, err := l.asker.trusted(&op, params, who)
+	questions, err := l.asker.trusted(&op, who)
 	if e := (*coaz.Error)(nil); errors.As(err, &e) && mapped {
 		return nil
 	}

@@ -39,6 +39,8 @@ type Operation struct {
 	Kept bool
 	// Answered is people's answer to the same call before; zero if they were not asked.
 	Answered Answered
+
+	read *evaluation.Object // all params, once they are needed
 }
 
 // Answered is the part of people's answer that the last question brings: one of the two at the most. The PDP decides on it.
@@ -48,12 +50,6 @@ type Answered struct {
 }
 
 func (a Answered) given() bool { return a.Standing != nil || a.Continues != nil }
-
-// parameters are the params of a request as far as they are decided on.
-type parameters struct {
-	members rpc.Object
-	object  *evaluation.Object // all of them, once they are needed
-}
 
 // room is kept in a question for all but the arguments of a call: the speaker, and the facts about the tool. Arguments that
 // leave less cannot be asked about.
@@ -71,16 +67,16 @@ func boundsOf(depth int) evaluation.Limits {
 	return limits
 }
 
-// whole is all parameters, as mappings read them.
-func (p *parameters) whole() (evaluation.Object, error) {
-	if p.object == nil {
-		o, err := evaluation.ParseWithNulls(p.members.Value(), boundsOf(1))
+// whole is all params, as mappings read them.
+func (op *Operation) whole() (evaluation.Object, error) {
+	if op.read == nil {
+		o, err := evaluation.ParseWithNulls(op.Params.Value(), boundsOf(1))
 		if err != nil {
 			return o, below("/params", err)
 		}
-		p.object = &o
+		op.read = &o
 	}
-	return *p.object, nil
+	return *op.read, nil
 }
 
 func (a *Asker) inputs(op *Operation) (evaluation.Object, error) {
@@ -188,8 +184,8 @@ func (a *Asker) asks(w refuser, op *Operation) (bool, *Refusal) {
 
 // defaults are the questions of the binding about a method. For one that it forgot they are those about a list, by another
 // action; and for listening to a resource, those about a subscription to it.
-func (a *Asker) defaults(op *Operation, params *parameters) ([]evaluation.Request, error) {
-	all, err := params.whole()
+func (a *Asker) defaults(op *Operation) ([]evaluation.Request, error) {
+	all, err := op.whole()
 	if err != nil {
 		return nil, err
 	}

@@ -62,8 +62,8 @@ func asWritten(from Source, asked coaz.Questions) []question {
 // declaredMember says in a question that a server wrote it, and is the digest of the tool's definition. No client can say it.
 const declaredMember = "declared"
 
-func (a *Asker) declaredQuestions(ctx context.Context, op *Operation, params *parameters) ([]question, error) {
-	sent, err := params.whole()
+func (a *Asker) declaredQuestions(ctx context.Context, op *Operation) ([]question, error) {
+	sent, err := op.whole()
 	if err != nil {
 		return nil, err
 	}
@@ -120,22 +120,22 @@ func bounded(all []question, sent int) error {
 }
 
 // trusted are the questions that the operator wrote, or we, or the binding. The speaker is known already where who is not nil.
-func (a *Asker) trusted(op *Operation, params *parameters, who *speaker) ([]question, error) {
+func (a *Asker) trusted(op *Operation, who *speaker) ([]question, error) {
 	if m := a.operatorMapping(op); m != nil {
-		return a.operatorQuestions(op, params, m)
+		return a.operatorQuestions(op, m)
 	}
 	if a.o.Ask == COAZ {
-		return a.bindingQuestions(op, params)
+		return a.bindingQuestions(op)
 	}
 	if OfTool(op.Method) { // people are asked about calls alone
-		r, err := a.aboutTool(op, params, a.action(op), who)
+		r, err := a.aboutTool(op, a.action(op), who)
 		return []question{{source: Source{Author: BuiltIn}, whole: op.Method == toolsCall, requests: []evaluation.Request{r}}}, err
 	}
-	s, err := a.speaker(op.Principal, params, who)
+	s, err := a.speaker(op, who)
 	if err != nil {
 		return nil, err
 	}
-	requests, err := a.defaults(op, params)
+	requests, err := a.defaults(op)
 	if err != nil {
 		return nil, err
 	}
@@ -180,8 +180,8 @@ func (a *Asker) operatorMapping(op *Operation) *coaz.Mapping {
 	return a.operator[op.Method]
 }
 
-func (a *Asker) operatorQuestions(op *Operation, params *parameters, m *coaz.Mapping) ([]question, error) {
-	all, err := params.whole()
+func (a *Asker) operatorQuestions(op *Operation, m *coaz.Mapping) ([]question, error) {
+	all, err := op.whole()
 	if err != nil {
 		return nil, err
 	}
@@ -204,8 +204,8 @@ func (a *Asker) operatorQuestions(op *Operation, params *parameters, m *coaz.Map
 
 // bindingQuestions are the binding's. By its letter nothing is added; otherwise the arguments of a call are, the digest of its
 // tool, and for which person it is, which only the PDP sees.
-func (a *Asker) bindingQuestions(op *Operation, params *parameters) ([]question, error) {
-	all, err := params.whole()
+func (a *Asker) bindingQuestions(op *Operation) ([]question, error) {
+	all, err := op.whole()
 	if err != nil {
 		return nil, err
 	}
@@ -213,7 +213,7 @@ func (a *Asker) bindingQuestions(op *Operation, params *parameters) ([]question,
 		asked, err := m.Questions(coaz.Operation{Method: op.Method, Params: all, Token: admitted(op.Principal.Claims)})
 		return asWritten(Source{BindingDefault, m}, asked), err
 	}
-	requests, err := a.defaults(op, params)
+	requests, err := a.defaults(op)
 	if err != nil {
 		return nil, err
 	}
@@ -251,13 +251,13 @@ type speaker struct {
 	said    rpc.Object        // and those that the client says
 }
 
-// speaker reads the principal of a request, and the words of its client. It is known, if that is not nil.
-func (a *Asker) speaker(p *identity.Principal, params *parameters, known *speaker) (s speaker, err error) {
+// speaker reads the principal of an operation, and the words of its client. It is known, if that is not nil.
+func (a *Asker) speaker(op *Operation, known *speaker) (s speaker, err error) {
 	if known != nil {
 		return *known, nil
 	}
-	if s, err = a.speaks(p); err == nil {
-		err = s.reads(params)
+	if s, err = a.speaks(op.Principal); err == nil {
+		err = s.reads(op.Params)
 	}
 	return s, err
 }
@@ -304,11 +304,11 @@ const (
 	mostContext = 4 << 10
 )
 
-func (s *speaker) reads(params *parameters) error {
-	if params.members.Get("_meta") == nil {
+func (s *speaker) reads(params rpc.Object) error {
+	if params.Get("_meta") == nil {
 		return nil
 	}
-	meta, err := params.members.Object("_meta")
+	meta, err := params.Object("_meta")
 	if err != nil {
 		return wrong("/params/_meta", "not an object")
 	}

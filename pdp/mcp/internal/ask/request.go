@@ -6,6 +6,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/capability"
+	"policy-service/pdp/mcp/internal/rpc"
 )
 
 // A client that may not call a tool may be permitted to request it (001): then another calls it, who may. Both have actions
@@ -39,12 +40,12 @@ func OfTool(method string) bool { return method == toolsCall || method == toolsR
 
 // aboutTool is our own question about a tool with the arguments of an operation, by an action. The speaker is known already
 // where who is not nil.
-func (a *Asker) aboutTool(op *Operation, params *parameters, action string, who *speaker) (r evaluation.Request, err error) {
-	arguments := params.members.Get("arguments")
+func (a *Asker) aboutTool(op *Operation, action string, who *speaker) (r evaluation.Request, err error) {
+	arguments := op.Params.Get("arguments")
 	if arguments != nil && arguments.Kind() != '{' {
 		return r, wrong("/params/arguments", "not an object")
 	}
-	s, err := a.speaker(op.Principal, params, who)
+	s, err := a.speaker(op, who)
 	if err != nil {
 		return r, err
 	}
@@ -56,7 +57,7 @@ func (a *Asker) aboutTool(op *Operation, params *parameters, action string, who 
 		s = s.fulfils(of, action == toolFulfil)
 	}
 	if action == toolRequest {
-		if err := s.reasons(params); err != nil {
+		if err := s.reasons(op.Params); err != nil {
 			return r, err
 		}
 	}
@@ -67,11 +68,11 @@ func (a *Asker) aboutTool(op *Operation, params *parameters, action string, who 
 	return evaluation.Request{Subject: s.subject, Action: evaluation.Action{Name: action}, Resource: op.Tool.resource, Context: said}, err
 }
 
-func (s *speaker) reasons(params *parameters) error {
+func (s *speaker) reasons(params rpc.Object) error {
 	if s.said.Get(metaReason) != nil {
 		return wrong(inMeta(metaContext)+"/"+metaReason, "params.reason says this member of the context")
 	}
-	reason := params.members.Get("reason")
+	reason := params.Get("reason")
 	switch {
 	case !isPresent(reason):
 		return nil
@@ -145,7 +146,7 @@ func (a *Asker) possible(ctx context.Context, op Operation, action string, unkno
 	if refusal != nil {
 		return false, refusal
 	}
-	r, err := a.aboutTool(&op, &parameters{members: op.Params}, action, nil)
+	r, err := a.aboutTool(&op, action, nil)
 	if err != nil {
 		return false, w.unmapped(err)
 	}
