@@ -133,7 +133,6 @@ func (t *sessions) hasRoom(who *identity.Principal) bool {
 }
 
 type kept interface {
-	comparable
 	// account is the person for whom it is kept.
 	account() string
 	// lastUse is when it was used last, and whether it is unused.
@@ -143,31 +142,25 @@ type kept interface {
 // room returns the value that must go for another one of a person, none if there is room: the one unused for longest, of the
 // person if they have as many as one may have, and else of all. It is not ok if every candidate is in use.
 func room[K comparable, V kept](all map[K]V, person string, each int) (key K, oldest V, ok bool) {
-	key, oldest, full := leastUsed(all, each, func(v V) bool { return v.account() == person })
-	if !full {
-		key, oldest, full = leastUsed(all, mostKept, func(V) bool { return true })
+	own := 0
+	for _, v := range all {
+		if v.account() == person {
+			own++
+		}
 	}
-	var none V
-	return key, oldest, !full || oldest != none
-}
-
-// leastUsed returns, of the values that count, the one unused for longest, none if all are in use, and whether as many count
-// as there may be. If fewer do, it returns none.
-func leastUsed[K comparable, V kept](all map[K]V, most int, counts func(V) bool) (key K, one V, full bool) {
-	n, oldest := 0, time.Time{}
+	if own < each && len(all) < mostKept {
+		return key, oldest, true
+	}
+	var since time.Time
 	for k, v := range all {
-		if !counts(v) {
+		if own >= each && v.account() != person {
 			continue
 		}
-		n++
-		if last, unused := v.lastUse(); unused && (oldest.IsZero() || last.Before(oldest)) {
-			key, one, oldest = k, v, last
+		if last, unused := v.lastUse(); unused && (since.IsZero() || last.Before(since)) {
+			key, oldest, since, ok = k, v, last, true
 		}
 	}
-	if n < most {
-		return *new(K), *new(V), false
-	}
-	return key, one, true
+	return key, oldest, ok
 }
 
 // find returns the session with an id, nil if this principal has no such session.
