@@ -334,21 +334,16 @@ const (
 )
 
 // put holds an answer under an id. It is not ok if too many are held.
-func (h *heldAnswers) put(id string, one *heldAnswer, now time.Time) (ok bool) {
+func (h *heldAnswers) put(id string, one *heldAnswer) (ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all, each := 0, 0
-	for id, other := range h.all {
-		switch {
-		case now.After(other.until):
-			delete(h.all, id)
-			other.relay.close()
-		case other.server != one.server:
-		case other.principal == one.principal:
-			each++
+	for _, other := range h.all {
+		if other.server == one.server {
 			all++
-		default:
-			all++
+			if other.principal == one.principal {
+				each++
+			}
 		}
 	}
 	if all >= mostHeld || each >= mostHeldEach {
@@ -412,8 +407,10 @@ func (x exchange) wait(r *relay, shown rpc.Message, asked rpc.ID) (jsontext.Valu
 	requests := rpc.Object{}.With(key, people.InputRequest(era.Asked(shown, era.Modern, "")))
 	question := rpc.Object{}.With("resultType", rpc.String("input_required")).
 		With("inputRequests", requests.Value()).With("requestState", rpc.String(state)).Value()
-	now := x.g.o.Now()
-	if !x.g.held.put(id, &heldAnswer{principal: x.Who.Key, server: x.link.Server.Name, relay: r, asked: asked, method: shown.Method, key: key, question: question, until: now.Add(people.StateLife)}, now) {
+	if !x.g.held.put(id, &heldAnswer{
+		principal: x.Who.Key, server: x.link.Server.Name, relay: r, asked: asked, method: shown.Method, key: key, question: question,
+		until: x.g.o.Now().Add(people.StateLife),
+	}) {
 		return nil, errors.New("too many answers wait for their clients")
 	}
 	return question, nil
