@@ -131,7 +131,7 @@ func (l *listing) decide(ctx context.Context, enough bool) (found bool, refusal 
 	if enough {
 		most = firstAsked
 	}
-	for from := 0; from < len(l.requests); most *= moreAsked {
+	for from := 0; from < len(l.requests); most = min(most*moreAsked, len(l.requests)) {
 		n := fitting(l.requests[from:min(from+most, len(l.requests))])
 		for i, d := range l.pdp.EvaluateBatch(ctx, evaluation.ExecuteAll, l.requests[from:from+n]...) {
 			if err := l.answered(ctx, from+i, d); err != nil {

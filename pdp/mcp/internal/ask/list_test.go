@@ -2,6 +2,7 @@ package ask_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -169,6 +170,31 @@ func TestOperatorMappings(t *testing.T) {
 	for key, mapping := range map[string]string{"tools/call": `{}`, "prompts/get": `{"evaluation":{"subject":{"type":"user","id":"$nobody.sub"},"action":{"name":"x"},"resource":{"type":"x","id":"x"}}}`, "tasks/get": mappings["prompts/get"]} {
 		if _, err := ask.New(ask.Options{PDP: s.clients(), Resource: resource, Mappings: mapped(t, map[string]string{key: mapping})}); err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s: %v", key, err)
+		}
+	}
+}
+
+// A list of so many items, of which a server says so much, that it takes many questions, is asked about to its end.
+func TestListOfManyQuestions(t *testing.T) {
+	t.Parallel()
+	s := open(t, map[string]string{"a.cedar": `@id("last") permit(principal, action, resource == tool::"jira-server-1:t999");`})
+	var said []string
+	for n := range 60 {
+		said = append(said, fmt.Sprintf(`"a%d":{"x":{},"y":{},"z":{}}`, n))
+	}
+	var items []ask.Item
+	var tools []*ask.Tool
+	for n := range 1000 {
+		tool := s.tool(fmt.Sprintf(`{"name":"t%d","annotations":{%s}}`, n, strings.Join(said, ",")), nil)
+		items, tools = append(items, ask.Item{Tool: tool}), append(tools, tool)
+	}
+	keep, refusal := s.Filter(t.Context(), request(alice(t), "tools/list", ``), items)
+	if got := len(s.taken()); refusal != nil || slices.Index(keep, true) != 999 || got < 32 {
+		t.Errorf("by %d questions %d is the first to be listed: %+v", got, slices.Index(keep, true), refusal)
+	}
+	for last, want := range map[int]bool{999: false, 1000: true} {
+		if may, refusal := s.MayUse(t.Context(), request(alice(t), "tools/list", ``), tools[:last], nil); may != want || refusal != nil {
+			t.Errorf("of %d: %t, %+v", last, may, refusal)
 		}
 	}
 }
