@@ -306,7 +306,11 @@ func (x exchange) route(ctx context.Context) (Target, *answer.Answer) {
 	case kind == "tool":
 		return x.Target, answer.Refuse(ask.UnknownTool())
 	default:
-		return x.Target, refuseUnknown(kind, x.Client.Era)
+		code := rpc.InvalidParams
+		if kind == "resource" && x.Client.Era == era.Legacy {
+			code = era.ResourceNotFound
+		}
+		return x.Target, answer.New(ask.Unknown, code, "unknown "+kind, "no server has such a "+kind)
 	}
 	if kind == "tool" {
 		return x.find(ctx)
@@ -329,14 +333,6 @@ func Route(all []*link.Server, method string, params rpc.Object) (s *link.Server
 		return serverOfURI(all, params.GetString("uri")), "resource"
 	}
 	return nil, ""
-}
-
-func refuseUnknown(kind string, e era.Era) *answer.Answer {
-	code := rpc.InvalidParams
-	if kind == "resource" && e == era.Legacy {
-		code = era.ResourceNotFound
-	}
-	return answer.New(ask.Unknown, code, "unknown "+kind, "no server has such a "+kind)
 }
 
 // serverByName is the server in the name of a tool or prompt.

@@ -16,7 +16,6 @@ import (
 	"policy-service/pdp/mcp/internal/link"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
-	"policy-service/pdp/mcp/wire"
 	"policy-service/pdp/seal"
 )
 
@@ -422,15 +421,6 @@ func (x exchange) extensions(ctx context.Context) rpc.Object {
 		all = all.With(era.Capabilities, rpc.Object{}.With("issuer", rpc.String(issuer)).WithText("session", x.session()).Value())
 	}
 	return all
-}
-
-// speaksMCPx reports whether a message belongs to one of those extensions.
-func speaksMCPx(method string, params rpc.Object) bool {
-	switch method {
-	case wire.MethodToolRequest, rpc.Respond:
-		return true
-	}
-	return method == "subscriptions/listen" && wantsAuthorizations(params)
 }
 
 const (

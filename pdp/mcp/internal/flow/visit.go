@@ -106,8 +106,8 @@ func (v *Visit) enter(ctx context.Context) (end *answer.Answer) {
 	if refused := v.admit(); refused != nil {
 		return refused
 	}
-	if speaksMCPx(x.Request.Method, x.Params) {
-		x.Reach.MCPx.Store(true)
+	if m := x.Request.Method; m == wire.MethodToolRequest || m == rpc.Respond || m == "subscriptions/listen" && wantsAuthorizations(x.Params) {
+		x.Reach.MCPx.Store(true) // the message is of an extension of ours
 	}
 	if *x, end = x.takeShown(); end != nil {
 		return end

@@ -375,7 +375,10 @@ func (a *Approval) outcome(ctx context.Context) *answer.Answer {
 		a.cancel(ctx)
 		return a.changed(r.suggested)
 	case r.gone, ctx.Err() != nil: // also if that kept the PDP from answering
-		a.clientLeft(ctx)
+		// A client with an expired token may return with another token, and a client of a draining gateway may go to another gateway.
+		if a.o.Approvals.OnDisconnect == CancelTask && !errors.Is(context.Cause(ctx), identity.ErrExpired) && a.doors.Draining.Err() == nil {
+			a.cancel(ctx)
+		}
 		return answer.Refuse(a.wanted.Required(standing))
 	case r.refused != nil:
 		return r.refused
@@ -385,15 +388,6 @@ func (a *Approval) outcome(ctx context.Context) *answer.Answer {
 		return answer.Refuse(a.wanted.Required(standing))
 	}
 	return nil
-}
-
-// clientLeft cancels the task after the client has disconnected, if the operator wants that. A client with an expired token
-// may return with another token, and a client of a draining gateway may go to another gateway.
-func (a *Approval) clientLeft(ctx context.Context) {
-	expired := errors.Is(context.Cause(ctx), identity.ErrExpired)
-	if a.o.Approvals.OnDisconnect == CancelTask && !expired && a.doors.Draining.Err() == nil {
-		a.cancel(ctx)
-	}
 }
 
 // cancel cancels the task, unless another call waits for it, too.

@@ -289,21 +289,17 @@ func (g *People) readRequests(tenant string) events.Read {
 				at.retries = slices.DeleteFunc(at.retries, func(n int) bool { return n == e.Number })
 			}
 			if ok {
-				page.Events = append(page.Events, events.Event{ID: e.ID, Message: m, Over: g.waitsNoLonger(e.ID)})
+				id := e.ID // a slow client keeps nothing else of the table
+				over := func() bool {
+					e := g.requests.Find(id)
+					return e == nil || !e.Pending()
+				}
+				page.Events = append(page.Events, events.Event{ID: id, Message: m, Over: over})
 				size += len(m.Params)
 			}
 		}
 		page.Cursor = at.String()
 		return page, nil
-	}
-}
-
-// waitsNoLonger reports whether a request is no longer pending. It holds only the id, so that a slow client keeps nothing in
-// the table.
-func (g *People) waitsNoLonger(id string) func() bool {
-	return func() bool {
-		e := g.requests.Find(id)
-		return e == nil || !e.Pending()
 	}
 }
 
