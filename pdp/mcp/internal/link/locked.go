@@ -3,7 +3,6 @@ package link
 import (
 	"context"
 	"encoding/json"
-	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -30,8 +29,6 @@ type Lock struct {
 	Arguments arguments.Members
 	// Record records a drift at the PDP, in a request with that id. Nil records nothing.
 	Record func(ctx context.Context, d Drift, id string) error
-
-	schemas *schemas
 }
 
 // current returns the lock file, nil if nothing is compared.
@@ -160,9 +157,6 @@ func (g *Servers) Survey(ctx context.Context, s *Server, who *identity.Principal
 // schemas holds the inputSchemas of locked tools, each compiled once. It uses the locked schema, not the one that a server
 // lists for one client. A new lock file drops the old schemas.
 type schemas struct {
-	members arguments.Members
-	logger  *slog.Logger
-
 	mu   sync.Mutex
 	file *lock.File
 	all  map[string]compiledSchema // by the digest of the tool's definition
@@ -173,17 +167,17 @@ type compiledSchema struct {
 	err    error
 }
 
-// of returns the schema of a tool that is as locked in the file; nil if its arguments go unjudged.
-func (s *schemas) of(file *lock.File, server, name string) (*arguments.Schema, error) {
-	made, unjudged := s.made(file, file.Servers[server].Tools[name])
+// schema returns the schema of a tool that is as locked in the file; nil if its arguments go unjudged.
+func (g *Servers) schema(file *lock.File, server, name string) (*arguments.Schema, error) {
+	made, unjudged := g.schemas.made(file, file.Servers[server].Tools[name], g.o.Lock.Arguments)
 	if unjudged != nil { // not while holding the mutex: a log may block
-		s.logger.Warn("the arguments of a tool are not held against its inputSchema", "server", server, "tool", name, "why", unjudged)
+		g.o.Logger.Warn("the arguments of a tool are not held against its inputSchema", "server", server, "tool", name, "why", unjudged)
 	}
 	return made.schema, made.err
 }
 
 // made compiles the schema of a tool once. The call that compiles it gets the reason if the arguments go unjudged.
-func (s *schemas) made(file *lock.File, t lock.Tool) (made compiledSchema, unjudged error) {
+func (s *schemas) made(file *lock.File, t lock.Tool, m arguments.Members) (made compiledSchema, unjudged error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.file != file {
@@ -191,7 +185,7 @@ func (s *schemas) made(file *lock.File, t lock.Tool) (made compiledSchema, unjud
 	}
 	made, ok := s.all[t.Digest()]
 	if !ok {
-		made.schema, unjudged, made.err = Schema(t, s.members)
+		made.schema, unjudged, made.err = Schema(t, m)
 		s.all[t.Digest()] = made
 	}
 	return made, unjudged

@@ -12,17 +12,17 @@ import (
 func TestLogOutsideOfSchemas(t *testing.T) {
 	tool, err := lock.ParseTool([]byte(`{"name":"a","inputSchema":{"$ref":"#/none"}}`))
 	mcptest.Must(t, err)
-	s, lines := &schemas{}, 0
-	s.logger = slog.New(slog.NewTextHandler(writes(func() {
-		if lines++; s.mu.TryLock() {
-			s.mu.Unlock()
+	g, lines := &Servers{}, 0
+	g.o.Logger = slog.New(slog.NewTextHandler(writes(func() {
+		if lines++; g.schemas.mu.TryLock() {
+			g.schemas.mu.Unlock()
 		} else {
 			t.Error("the schemas are locked while a line is logged")
 		}
 	}), nil))
 	file := &lock.File{Servers: map[string]lock.Server{"s": {Tools: map[string]lock.Tool{"a": tool}}}}
 	for range 2 {
-		if schema, err := s.of(file, "s", "a"); schema != nil || err != nil {
+		if schema, err := g.schema(file, "s", "a"); schema != nil || err != nil {
 			t.Errorf("%v, %v", schema, err)
 		}
 	}

@@ -33,9 +33,10 @@ import (
 // Servers are the servers behind the gateway: their tools, the comparison with the lock, and the requests that the gateway
 // sends itself.
 type Servers struct {
-	doors  *doors.Doors
-	o      Options
-	drifts drifts
+	doors   *doors.Doors
+	o       Options
+	drifts  drifts
+	schemas schemas
 }
 
 type Options struct {
@@ -53,7 +54,6 @@ type Options struct {
 
 // New returns the servers. None of them is connected yet.
 func New(d *doors.Doors, o Options) *Servers {
-	o.Lock.schemas = &schemas{members: o.Lock.Arguments, logger: o.Logger}
 	return &Servers{doors: d, o: o, drifts: drifts{now: o.Now}}
 }
 

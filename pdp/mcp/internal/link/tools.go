@@ -282,7 +282,7 @@ func (g *Servers) compile(s *Server, shown string, o rpc.Object, definition json
 		made.Entry = o.With("name", rpc.String(shown)).Value()
 	}
 	if made.Pinned {
-		made.Schema, err = g.o.Lock.schemas.of(in.file, s.Name, t.Name)
+		made.Schema, err = g.schema(in.file, s.Name, t.Name)
 	}
 	return made, err
 }

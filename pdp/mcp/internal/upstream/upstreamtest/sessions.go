@@ -57,6 +57,8 @@ func (m *Mad) Close() { m.Closed.Store(true) }
 
 func (m *Mad) Era() era.Era { return era.Legacy }
 
+func (m *Mad) Server() jsontext.Value { return jsontext.Value(`{}`) }
+
 func (m *Mad) Listen(context.Context) (upstream.Stream, error) { return m, nil }
 
 func (m *Mad) Next() (rpc.Message, error) { panic(ErrMad) }
