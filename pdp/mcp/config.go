@@ -75,6 +75,7 @@ type Config struct {
 	Meta []string       `yaml:"meta" doc:"Members of _meta in requests that go on to the upstream, besides progressToken, the trace and what the protocol has there. All others are taken out."`
 }
 
+// CapabilitiesConfig is how agents ask for capabilities, where the PDP has some.
 type CapabilitiesConfig struct {
 	HolderKey string `yaml:"holder_key" default:"client" enum:"client,gateway" doc:"Who keeps the key of an agent that asks for a capability without one. client refuses the request. With gateway it is a key of the gateway, made of the first of seal.key_files and the principal: the gateway proves the agent's requests and calls, and the record says so. Give every agent that can keep a key its own."`
 	PerMinute int64  `yaml:"per_minute" default:"20" min:"1" max:"10000" doc:"How many capabilities one person may ask for in a minute, by all clients; without a person, one client."`
@@ -86,16 +87,19 @@ func (c CapabilitiesConfig) check(m *config.Reading, keys []string) {
 	}
 }
 
+// SessionsConfig is how long sessions are kept, and how many.
 type SessionsConfig struct {
 	PerPerson int64         `yaml:"per_person" default:"64" min:"1" max:"10000" doc:"How many sessions one person may have, by all clients, and how many clients of MCP 2026-07-28. Beyond it the one that was not used for longest makes place; if all are busy, no other begins."`
 	Idle      time.Duration `yaml:"idle" default:"30m" min:"1m" max:"24h" doc:"How long a session of a client before MCP 2026-07-28 is kept that has no stream and no request under way. Afterwards a client that comes with its id finds it begun anew."`
 }
 
+// ProcessesConfig is how many programs of a server run.
 type ProcessesConfig struct {
 	Most      int64 `yaml:"most" default:"256" min:"1" max:"100000" doc:"How many programs of one server run at once, of all sessions."`
 	PerPerson int64 `yaml:"per_person" default:"32" min:"1" max:"100000" doc:"How many of them run for one person, by all clients; without a person, for one client. With identity.static there is one person, and no share."`
 }
 
+// TLSConfig is the certificate that clients see.
 type TLSConfig struct {
 	CertFile   string `yaml:"cert_file" doc:"The certificate of the gateway and the intermediate ones, in PEM. With it the gateway speaks TLS. A changed file takes effect without a restart."`
 	KeyFile    string `yaml:"key_file" doc:"The private key of the certificate, in PEM, without a password."`
@@ -105,6 +109,7 @@ type TLSConfig struct {
 // Ask is the question about a call.
 type Ask = ask.Ask
 
+// The questions, and the effects.
 const (
 	AskToolInvoke   = ask.ToolInvoke
 	AskTool         = ask.ByTool
@@ -127,7 +132,9 @@ type Denials string
 // DenialsResult writes a result with isError. Otherwise it is an error of JSON-RPC.
 const DenialsResult Denials = "result"
 
+// IdentityConfig says for whom requests are.
 type IdentityConfig struct {
+	// Issuers are believed. Without one there is Static.
 	Issuers      []IssuerConfig `yaml:"issuers" min:"1" doc:"Issuers whose access tokens the gateway takes."`
 	SubjectClaim string         `yaml:"subject_claim" default:"sub" doc:"The claim that says who the person is: a name, or a JSON Pointer such as /act/sub."`
 	AgentClaim   string         `yaml:"agent_claim" default:"client_id" doc:"The claim that says which agent asks: a name, or a JSON Pointer."`
@@ -136,8 +143,10 @@ type IdentityConfig struct {
 	Static       *StaticConfig  `yaml:"static" doc:"The one identity of every request, without a token: for --stdio, and for a gateway on loopback that only you use. It takes the place of issuers."`
 }
 
+// IssuerConfig is an issuer of access tokens.
 type IssuerConfig = identity.Issuer
 
+// StaticConfig is an identity that no token says.
 type StaticConfig struct {
 	Sub      string `yaml:"sub" required:"yes" doc:"Who the person is."`
 	ClientID string `yaml:"client_id" doc:"Which agent asks. Without it the person asks alone."`
@@ -183,6 +192,7 @@ func checkIssuer(i IssuerConfig) error {
 
 func sortedNames[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }
 
+// PDPConfig is the PDP that is asked: a server, or one in this process.
 type PDPConfig struct {
 	URL      string          `yaml:"url" doc:"The address of the PDP. It is https, or http on loopback."`
 	CAFile   string          `yaml:"ca_file" doc:"The root certificates to trust as the PDP's, in PEM, instead of the system's."`
@@ -193,17 +203,20 @@ type PDPConfig struct {
 	Breaker  BreakerConfig   `yaml:"breaker"`
 }
 
+// EmbeddedConfig is a PDP in this process.
 type EmbeddedConfig struct {
 	Policies string `yaml:"policies" path:"yes" doc:"The directory of the bundle. The PDP watches it: an edit is in force a moment later."`
 	Data     string `yaml:"data" path:"yes" doc:"The directory for the decision log, approvals and keys. Without it there is no decision log, and nobody is asked for an approval."`
 	LogMode  string `yaml:"log_mode" default:"strict" enum:"strict,best_effort" doc:"strict: a request goes on once its decision is on disk. best_effort: requests do not wait, and some decisions may have no record."`
 }
 
+// BreakerConfig is when the PDP is no longer asked for a while.
 type BreakerConfig struct {
 	Failures int64         `yaml:"failures" default:"5" min:"1" max:"1000" doc:"After so many questions in a row without an answer the gateway refuses at once, without asking."`
 	CoolDown time.Duration `yaml:"cool_down" default:"10s" min:"100ms" max:"10m" doc:"After how long the gateway asks one question again."`
 }
 
+// LimitsConfig bounds the cost of requests, before the PDP is asked.
 type LimitsConfig struct {
 	MaxBody        config.Size   `yaml:"max_body" default:"1MiB" min:"1KiB" max:"16MiB" doc:"The size of a request."`
 	MaxArguments   config.Size   `yaml:"max_arguments" default:"512KiB" min:"1KiB" max:"960KiB" doc:"The size of the arguments of a call. They stand in the question, and a PDP takes 1 MiB."`
@@ -221,16 +234,19 @@ type PrincipalRate struct {
 	Concurrent int64       `yaml:"concurrent" default:"128" min:"1" max:"100000" doc:"How many requests of one principal may be under way at once. Streams to which it only listens are counted apart: there may be as many."`
 }
 
+// ToolRate bounds the calls of one tool by one principal.
 type ToolRate struct {
 	Rate  config.Rate `yaml:"rate" min:"1/h" max:"1000000/s" doc:"How often one principal may call one tool in the long run. No limit unless given."`
 	Burst int64       `yaml:"burst" min:"1" max:"1000000" doc:"How many calls of one tool may come at once. It needs rate. As many as come in a second unless given."`
 }
 
+// ListConfig is about lists of tools, prompts and resources.
 type ListConfig struct {
 	Cache time.Duration `yaml:"cache" default:"5s" min:"1ms" max:"5s" doc:"How long the gateway keeps what a server says of its tools. What of it a principal may see is decided each time."`
 	TTL   time.Duration `yaml:"ttl" max:"1h" doc:"How long clients may keep a list. They do not keep it unless given."`
 }
 
+// SealConfig has the keys of the state that clients keep for the gateway.
 type SealConfig struct {
 	KeyFiles []string `yaml:"key_files" path:"yes" min:"1" doc:"Files with the keys of sessions and cursors that clients hold: 32 random bytes each, or their base64url. The first one seals, all of them open. Gateways with the same files are replicas of each other. Without it a key is made at each start."`
 }
@@ -242,15 +258,18 @@ type ObligationsConfig struct {
 	Custom       map[string]WebhookConfig `yaml:"custom" doc:"Where obligations of a type of your own go, by their name."`
 }
 
+// WebhookConfig is a receiver of obligations.
 type WebhookConfig struct {
 	Webhook string `yaml:"webhook" required:"yes" secret:"path" doc:"The URL that gets each of these obligations. It is https, or http on loopback."`
 	KeyFile string `yaml:"key_file" doc:"The key that signs the messages, in a file."`
 }
 
+// LogConfig is the file of the obligation log.
 type LogConfig struct {
 	File string `yaml:"file" required:"yes" path:"yes" doc:"The file to which entries are added, a line of JSON each."`
 }
 
+// ApprovalsConfig is how people are asked about a call that needs them.
 type ApprovalsConfig struct {
 	Channels     []string      `yaml:"channels" enum:"form,url,wait" min:"1" doc:"How people are asked, in the order in which it is tried. form: the person behind the token, by a form in the client. Without it nobody decides through this gateway: authorization/respond is refused, and what waits is announced to nobody. url: the same person, by a page of the PDP's console that the client opens. wait: whoever may decide, by the console or elsewhere, while the call waits. The PDP says who may decide in which way. All three unless given."`
 	Wait         time.Duration `yaml:"wait" default:"25s" min:"100ms" max:"25s" doc:"How long a request waits for people. Then it is refused, or a client of MCP 2026-07-28 is told to send it again; the same call again goes on waiting, and nobody is asked twice."`
@@ -259,8 +278,10 @@ type ApprovalsConfig struct {
 	Waiting      int64         `yaml:"waiting" default:"4096" min:"1" max:"1000000" doc:"How many calls may wait for people at once, of all persons together."`
 }
 
+// OnDisconnect is the treatment of a question to people if the client goes away.
 type OnDisconnect string
 
+// The treatments.
 const (
 	DisconnectKeep   OnDisconnect = people.KeepAsking
 	DisconnectCancel OnDisconnect = people.CancelTask
@@ -302,13 +323,16 @@ func (r ToolRequestsConfig) check(m *config.Reading, sealed bool) {
 	}
 }
 
+// LockConfig has the definitions of tools that were accepted, with which tools are compared.
 type LockConfig struct {
 	File string   `yaml:"file" path:"yes" doc:"The file with the definitions of tools that were accepted. policy-service mcp lock --accept writes it. A changed file takes effect without a restart. Nothing is locked unless given."`
 	Mode LockMode `yaml:"mode" enum:"enforce,warn,off" doc:"What becomes of what is not as it is locked; enforce unless given. enforce: a tool that is new or changed is neither listed nor callable, as if it did not exist, and clients are told the instructions that are locked. warn: policies see pinned: false with such a tool. off: nothing is compared."`
 }
 
+// LockMode is the treatment of tools that differ from the lock.
 type LockMode string
 
+// The treatments.
 const (
 	LockEnforce LockMode = "enforce"
 	LockWarn    LockMode = "warn"

@@ -44,6 +44,7 @@ type UpstreamAuth struct {
 	ClientCredentials *TokenEndpoint `yaml:"client_credentials" doc:"Gets a token of the gateway's own (OAuth 2.0, client credentials)."`
 }
 
+// TokenEndpoint is the address at which tokens are made, with the identity of the gateway there.
 type TokenEndpoint struct {
 	TokenURL         string   `yaml:"token_url" required:"yes" doc:"The token endpoint of the authorization server. It is https, or http on loopback."`
 	ClientID         string   `yaml:"client_id" required:"yes" doc:"The gateway's own client id there."`
@@ -55,11 +56,13 @@ type TokenEndpoint struct {
 	Scopes           []string `yaml:"scopes" min:"1" doc:"The scopes of the token to ask for."`
 }
 
+// ToolConfig is the configuration of one tool.
 type ToolConfig struct {
 	Labels map[string]string `yaml:"labels" doc:"Labels that policies see with the tool, besides those of the server. The tool's own win."`
 	Hidden bool              `yaml:"hidden" doc:"Whether the tool is neither listed nor callable, as if the server did not have it."`
 }
 
+// ServerRequests permit requests of a server to a client, kind by kind.
 type ServerRequests struct {
 	Elicitation string   `yaml:"elicitation" default:"deny" enum:"deny,relay" doc:"Whether the server may ask the person something through the client."`
 	Sampling    string   `yaml:"sampling" default:"deny" enum:"deny,relay" doc:"Whether the server may have the client's model generate something."`

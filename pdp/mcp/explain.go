@@ -140,6 +140,7 @@ type caught struct {
 	body []byte
 }
 
+// RoundTrip implements [http.RoundTripper].
 func (c *caught) RoundTrip(r *http.Request) (*http.Response, error) {
 	text, err := io.ReadAll(r.Body)
 	c.path, c.body = r.URL.Path, text

@@ -292,6 +292,7 @@ func (p *Persons) Person(ctx context.Context, token string) (auth.Person, error)
 	return person, nil
 }
 
+// Believed implements [auth.People].
 func (p *Persons) Believed(tenant, issuer, subject string) bool {
 	return p.known.Believes(tenant, issuer, subject)
 }

@@ -98,6 +98,7 @@ func (f *keyFile) read() (string, error) {
 // tracing carries requests to the PDP by another transport, with the trace that they belong to.
 type tracing struct{ next http.RoundTripper }
 
+// RoundTrip implements [http.RoundTripper].
 func (t tracing) RoundTrip(r *http.Request) (*http.Response, error) {
 	if trace.SpanContextFromContext(r.Context()).IsValid() {
 		r = r.Clone(r.Context())

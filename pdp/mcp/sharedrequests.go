@@ -13,15 +13,18 @@ import (
 // requestStore is the [people.Store] that keeps the requests for tools at the PDP, by the clients of the tenants.
 type requestStore map[string]*authzenclient.Client
 
+// Open implements [people.Store].
 func (s requestStore) Open(ctx context.Context, tenant string) ([]string, error) {
 	return approvals.OpenToolRequests(ctx, s[tenant])
 }
 
+// Get implements [people.Store].
 func (s requestStore) Get(ctx context.Context, tenant, id string) (approvals.ToolRequest, error) {
 	r, err := approvals.GetToolRequest(ctx, s[tenant], id)
 	return r, ofStore(err, http.StatusNotFound, people.ErrNoRequest)
 }
 
+// Put implements [people.Store].
 func (s requestStore) Put(ctx context.Context, tenant, id string, r approvals.ToolRequest) (revision string, err error) {
 	revision, err = approvals.PutToolRequest(ctx, s[tenant], id, r)
 	return revision, ofStore(err, http.StatusConflict, people.ErrChanged)

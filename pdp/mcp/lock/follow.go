@@ -23,6 +23,7 @@ type Followed struct {
 	err     error
 }
 
+// FollowOptions say how a file is followed.
 type FollowOptions struct {
 	// Check is an error for a readable file that must not count. It may be nil.
 	Check func(File) error

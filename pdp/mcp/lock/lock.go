@@ -71,6 +71,7 @@ func (t Tool) Name() string { return t.name }
 // Digest is base64url of the SHA-256 of the canonical definition, as it stands in questions.
 func (t Tool) Digest() string { return t.digest }
 
+// Definition is the whole definition.
 func (t Tool) Definition() evaluation.Object { return t.definition }
 
 // Text is the definition in JSON, the same for all ways of writing it.
@@ -92,6 +93,7 @@ func digest(text []byte) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
+// Of is a server with these instructions and tools.
 func Of(instructions string, tools []Tool) (Server, error) {
 	s := Server{instructions, map[string]Tool{}}
 	for _, t := range tools {

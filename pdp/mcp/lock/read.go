@@ -38,6 +38,7 @@ func (e *Error) Error() string {
 // again is the remedy if a file is other than a command wrote it.
 const again = "take back what was edited, or write the file again with: policy-service mcp lock --accept"
 
+// Read reads a file.
 func Read(path string) (File, error) {
 	text, err := plainfile.Read(path, mostFile)
 	if err != nil {

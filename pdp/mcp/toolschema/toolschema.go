@@ -66,6 +66,7 @@ func (n Note) text() string {
 	return what + n.Pointer + ": " + n.Why
 }
 
+// Schema is the result for some tools.
 type Schema struct {
 	Text  string
 	Notes []Note

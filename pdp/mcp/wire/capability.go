@@ -23,6 +23,7 @@ const (
 	MethodCapabilityRevoked = "notifications/capabilities/revoked"
 )
 
+// IsCapability reports whether a method is one of the requests about capabilities.
 func IsCapability(method string) bool {
 	return slices.Contains([]string{MethodCapabilityRequest, MethodCapabilityValidate, MethodCapabilityRevoke, MethodCapabilityList}, method)
 }
@@ -102,6 +103,7 @@ func (o object) either(name string, one jsontext.Value, metaName string, other j
 	return one
 }
 
+// CapabilityGrant is a grant.
 type CapabilityGrant struct {
 	ID, Token string
 	// Tools are by the names that the client knows, and IDs as policies know them.

@@ -21,6 +21,7 @@ type Message struct {
 	Error   *Error         `json:"error,omitempty"`
 }
 
+// Error is the error of a [Message].
 type Error struct {
 	Code    int    `json:"code"`
 	Message string `json:"message"`
@@ -137,6 +138,7 @@ type Form struct {
 	Required   []string         `json:"required"`
 }
 
+// Field is one field of a [Form].
 type Field struct {
 	Type        string         `json:"type"`
 	Title       string         `json:"title,omitempty"`

@@ -33,6 +33,7 @@ type Answer struct {
 // Outcome is how a request of a client ended.
 type Outcome string
 
+// The outcomes.
 const (
 	Answered Outcome = "answered" // by the server, also if with an error of its own
 	Refused  Outcome = "refused"  // by a decision, or because it could not be decided
@@ -48,10 +49,12 @@ func (a *Answer) Error() string {
 	return a.Refusal.Why
 }
 
+// OfKind reports whether the answer is a refusal of that kind.
 func (a *Answer) OfKind(kind ask.Kind) bool {
 	return a != nil && a.Refusal != nil && a.Refusal.Kind == kind
 }
 
+// Of is the answer with a response.
 func Of(m rpc.Message) *Answer {
 	return &Answer{Message: m, Status: http.StatusOK, Outcome: Answered}
 }
@@ -79,6 +82,7 @@ const (
 	internalError     ask.Kind = "internal_error"
 )
 
+// New is a refusal.
 func New(kind ask.Kind, code int, message, why string) *Answer {
 	return With(kind, code, message, why, rpc.Object{})
 }
@@ -94,6 +98,7 @@ func Invalid(what string) *Answer {
 	return New(InvalidParams, rpc.InvalidParams, what, what)
 }
 
+// Ambiguous refuses what a server has sent.
 func Ambiguous(why string) *Answer {
 	return New(ambiguousUpstream, rpc.InternalError, "upstream answered ambiguously", why)
 }
@@ -103,6 +108,7 @@ func Internal(err error) *Answer {
 	return New(internalError, rpc.InternalError, "internal error", err.Error())
 }
 
+// Denied is the code of a denial.
 const Denied = -32001
 
 // Limited refuses a principal that asks too often. Limit is the key of the limit, or "".

@@ -39,6 +39,7 @@ import (
 // Ask is the form of the default question.
 type Ask string
 
+// The forms.
 const (
 	// ToolInvoke asks about tools/call by the action tool.invoke on a tool that is called server:name. The subject is, for
 	// all methods, the agent for a person, or the person.
@@ -53,6 +54,7 @@ const (
 // Declared is the weight of a mapping that a tool declares.
 type Declared string
 
+// Weights of a declared mapping.
 const (
 	Also    Declared = "also"    // both questions must be permitted
 	Instead Declared = "instead" // it is asked alone, as the binding has it
@@ -62,6 +64,7 @@ const (
 // Errors is whose codes refusals have.
 type Errors string
 
+// The codes.
 const (
 	ErrorsCOAZ Errors = "coaz"
 	// ErrorsSEP has -32401 for a denial, whatever dialect the tool has.
@@ -70,6 +73,7 @@ const (
 	ErrorsMCPX Errors = "mcpx"
 )
 
+// Options configure an [Asker].
 type Options struct {
 	// PDP has the client for each tenant, by the tenant's name.
 	PDP map[string]*authzenclient.Client
@@ -118,8 +122,10 @@ type Asker struct {
 	away     atomic.Bool
 }
 
+// Note notes how a question ended.
 func (a *Asker) Note(r *Refusal) { a.away.Store(r != nil && r.Kind == Unavailable) }
 
+// ErrAway is that of a PDP that is away.
 var ErrAway = errors.New("the PDP did not answer the last question: requests are refused")
 
 // Away reports whether the PDP did not answer the last question that was noted.
@@ -127,6 +133,7 @@ func (a *Asker) Away() bool { return a.away.Load() }
 
 const redact = "redact"
 
+// New makes an Asker.
 func New(o Options) (*Asker, error) {
 	o.Ask, o.Declared, o.Errors = cmp.Or(o.Ask, ToolInvoke), cmp.Or(o.Declared, Also), cmp.Or(o.Errors, ErrorsCOAZ)
 	o.DenyStatus, o.Logger = cmp.Or(o.DenyStatus, http.StatusOK), cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
@@ -196,6 +203,7 @@ func (o *Options) check() error {
 // Requests reports whether agents can request tools of others: the binding has no question for that.
 func (a *Asker) Requests() bool { return !a.o.Strict && a.o.Ask != COAZ }
 
+// Maps reports whether the operator has a mapping for a method.
 func (a *Asker) Maps(method string) bool { return a.operator[method] != nil }
 
 // PDP is the client that asks for a principal, nil if there is none.

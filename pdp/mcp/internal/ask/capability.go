@@ -153,10 +153,12 @@ func (w refuser) capability(r *capability.Refusal, t *Tool) *Refusal {
 	return refusal
 }
 
+// RefuseUnasked refuses an operation about which the PDP cannot be asked.
 func (a *Asker) RefuseUnasked(op Operation, err error) *Refusal {
 	return a.refuser(&op).unavailable(0, err.Error())
 }
 
+// RefuseShown refuses an operation whose capability cannot be read.
 func (a *Asker) RefuseShown(op Operation, r *capability.Refusal) *Refusal {
 	return a.refuser(&op).capability(r, op.Tool)
 }

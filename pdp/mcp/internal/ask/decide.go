@@ -152,6 +152,7 @@ func (a *Asker) instead(ctx context.Context, op Operation, e authzenclient.Enfor
 // Author wrote the mapping of a question.
 type Author string
 
+// The authors.
 const (
 	Operator        Author = "operator" // a mapping in the configuration
 	BuiltIn         Author = "built-in" // our own question
@@ -208,6 +209,7 @@ func (a *Asker) Plan(ctx context.Context, op Operation) (Plan, *Refusal) {
 // Len is how many messages the PDP gets, at the most.
 func (p Plan) Len() int { return len(p.questions) }
 
+// Source is the origin of question n.
 func (p Plan) Source(n int) Source { return p.questions[n].source }
 
 // Whole reports whether question n is our own and all of a call is in it, so that people can approve the very call.

@@ -15,11 +15,13 @@ type KeptTool struct {
 	Properties jsontext.Value `json:"properties"`
 }
 
+// Keep is the tool for another gateway.
 func (t *Tool) Keep() (KeptTool, error) {
 	properties, err := t.resource.Properties.MarshalJSON()
 	return KeptTool{t.Server, t.Name, t.Shown, t.Digest, properties}, err
 }
 
+// Tool is the tool that another gateway has kept.
 func (k KeptTool) Tool() (*Tool, error) {
 	properties, err := evaluation.ParseObject(k.Properties, hintLimits)
 	return &Tool{

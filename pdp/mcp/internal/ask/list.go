@@ -17,6 +17,7 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
+// Item is one item of a list.
 type Item struct {
 	// Tool is set in tools/list.
 	Tool *Tool

@@ -16,6 +16,7 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
+// Operation is one request of a client.
 type Operation struct {
 	Principal *identity.Principal
 	// Era is the client's: which methods there are and the codes of errors go by it.
@@ -126,6 +127,7 @@ func Canonical(params rpc.Object) []byte {
 	return Arguments(params)
 }
 
+// Arguments are the arguments of a request.
 func Arguments(params rpc.Object) jsontext.Value {
 	if v := params.Get("arguments"); v != nil {
 		return v

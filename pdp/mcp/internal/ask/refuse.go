@@ -46,6 +46,7 @@ type Refusal struct {
 	Wanted *Wanted `json:"-"`
 }
 
+// Failure is the response to the request.
 func (r *Refusal) Failure(id rpc.ID) rpc.Message {
 	return rpc.Failure(id, rpc.Error{Code: r.Code, Message: r.Message, Data: r.Data})
 }
@@ -53,6 +54,7 @@ func (r *Refusal) Failure(id rpc.ID) rpc.Message {
 // Kind is the kind of a refusal, by which refusals are counted.
 type Kind string
 
+// The kinds.
 const (
 	Denied      Kind = "denied"
 	Unmapped    Kind = "mapping_error" // nothing could be asked

@@ -20,6 +20,7 @@ import (
 	"policy-service/evaluation/authzenclient/approvals"
 )
 
+// Options are what a [Desk] is made with.
 type Options struct {
 	Logger *slog.Logger
 	Now    func() time.Time
@@ -70,6 +71,7 @@ func (d *Desk) watch(pdp *authzenclient.Client) *watch {
 	return w
 }
 
+// Waiting is how many wait.
 func (d *Desk) Waiting() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()

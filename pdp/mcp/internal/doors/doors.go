@@ -22,6 +22,7 @@ type Doors struct {
 	serving sync.WaitGroup // requests of clients
 }
 
+// New returns open doors.
 func New(logger *slog.Logger) *Doors {
 	d := &Doors{logger: logger}
 	d.Context, d.end = context.WithCancel(context.Background())

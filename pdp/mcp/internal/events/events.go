@@ -68,8 +68,10 @@ type Later struct {
 	After time.Duration
 }
 
+// Error implements error.
 func (l *Later) Error() string { return l.Err.Error() }
 
+// Unwrap returns the error itself.
 func (l *Later) Unwrap() error { return l.Err }
 
 // Broadcaster has all listeners. [New] makes it.
@@ -87,6 +89,7 @@ type streams struct {
 	reading chan struct{} // one read at a time goes on, of all their tokens
 }
 
+// New returns a Broadcaster without listeners.
 func New(o Options) *Broadcaster {
 	return &Broadcaster{o: o, reading: make(chan struct{}, mostReading), listeners: map[string]*streams{}}
 }
@@ -120,6 +123,7 @@ type Topic struct {
 // credential is by what a topic is read: two tokens of one principal may be shown different things.
 type credential struct{ principal, token string }
 
+// Topic returns a topic without listeners.
 func (b *Broadcaster) Topic(read Read) *Topic {
 	return &Topic{broadcaster: b, read: read, reading: make(chan struct{}, mostOfTopic), readers: map[credential]*reader{}}
 }
@@ -134,6 +138,7 @@ func (t *Topic) Changed() {
 	}
 }
 
+// Listened reports whether the topic has a listener.
 func (t *Topic) Listened() bool {
 	t.broadcaster.mu.Lock()
 	defer t.broadcaster.mu.Unlock()
@@ -166,6 +171,7 @@ func (b *Broadcaster) Listen(who *identity.Principal, topics ...*Topic) *Listene
 	return l
 }
 
+// Leave removes the stream.
 func (l *Listener) Leave() {
 	b := l.broadcaster
 	b.mu.Lock()

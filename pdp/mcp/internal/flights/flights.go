@@ -35,12 +35,14 @@ func (f *Flights) Cancel(text jsontext.Value) {
 	}
 }
 
+// CancelAll cancels all requests.
 func (f *Flights) CancelAll() {
 	for _, cancel := range f.all.Range {
 		cancel.(context.CancelFunc)()
 	}
 }
 
+// Any reports whether a request is under way.
 func (f *Flights) Any() bool {
 	for range f.all.Range {
 		return true

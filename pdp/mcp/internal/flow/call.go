@@ -195,6 +195,7 @@ func (x *Call) readable(a *answer.Answer) *answer.Answer {
 // readables are the kinds of refusal that a model can read as a result. All others are errors of the protocol, or of a server.
 var readables = []ask.Kind{ask.Denied, ask.RateLimited, ask.Unavailable, ask.Withheld}
 
+// Flow serves all requests.
 type Flow struct {
 	doors   *doors.Doors
 	o       Options
@@ -204,6 +205,7 @@ type Flow struct {
 	tokens  atomic.Uint64
 }
 
+// Options configure a Flow.
 type Options struct {
 	Asker *ask.Asker
 	Rates *rates.Limiter
@@ -231,6 +233,7 @@ type Options struct {
 	Meta []string
 }
 
+// New returns a Flow to the servers.
 func New(d *doors.Doors, s *link.Servers, p *people.People, o Options) *Flow {
 	return &Flow{doors: d, o: o, servers: s, people: p, held: heldAnswers{all: map[string]*heldAnswer{}}}
 }
@@ -243,6 +246,7 @@ func (g *Flow) Sweep(now time.Time) {
 	g.held.end(func(h *heldAnswer) bool { return now.After(h.until) })
 }
 
+// Close gives up all held answers.
 func (g *Flow) Close() { g.held.end(func(*heldAnswer) bool { return true }) }
 
 // Admit takes one more message of a principal, for a tool if it names one, until release is called. If a limit is reached,

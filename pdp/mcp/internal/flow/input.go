@@ -96,6 +96,7 @@ func (x exchange) showPages(v jsontext.Value) (jsontext.Value, *answer.Answer) {
 }
 
 type sealedState struct {
+	// Theirs is the server's own requestState, nil if the server gave none.
 	Theirs jsontext.Value `json:"theirs,omitzero"`
 	// Asked are the keys of the requests that the client got with this state. With it a server gets no other answers.
 	Asked []string `json:"asked,omitzero"`

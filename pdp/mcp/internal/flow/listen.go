@@ -324,6 +324,7 @@ func (x *Call) wantsLog(m rpc.Message) bool {
 	return wanted >= 0 && slices.Index(era.LogLevels, params.GetString("level")) >= wanted
 }
 
+// Notified forwards a notification of a client.
 func (g *Flow) Notified(ctx context.Context, c Call) {
 	c.g, c.cleanups = g, &cleanups{}
 	defer c.cleanups.run()

@@ -278,6 +278,7 @@ func acceptOf(h http.Header) (a accepts) {
 	return a
 }
 
+// Front takes requests of clients, over HTTP and the standard streams.
 type Front struct {
 	doors    *doors.Doors
 	o        Options
@@ -287,6 +288,7 @@ type Front struct {
 	reaches  reaches
 }
 
+// Options configure a Front.
 type Options struct {
 	// Name is the name of the gateway among several, with which ids of its sessions begin. It is empty if there is one gateway.
 	Name     string
@@ -309,6 +311,7 @@ type Options struct {
 	Now          func() time.Time
 }
 
+// New returns a Front that hands requests to a flow.
 func New(d *doors.Doors, f *flow.Flow, p *people.People, s *link.Servers, o Options) *Front {
 	g := &Front{doors: d, o: o, flow: f, people: p}
 	g.sessions = sessions{o: &g.o, servers: s, all: map[string]*session{}, ended: map[[sha256.Size]byte]time.Time{}}
@@ -316,6 +319,7 @@ func New(d *doors.Doors, f *flow.Flow, p *people.People, s *link.Servers, o Opti
 	return g
 }
 
+// Endpoint is the path of the MCP endpoint.
 const Endpoint = "/mcp"
 
 // Handler serves the MCP endpoint, and the metadata that names its authorization servers.
@@ -338,6 +342,7 @@ func (g *Front) metadata(w http.ResponseWriter, _ *http.Request) {
 // mostClosing is how many sessions and reaches are closed at a time: a server may be slow to take the end of its session.
 const mostClosing = 64
 
+// Sweep closes idle sessions and reaches.
 func (g *Front) Sweep(ctx context.Context, now time.Time) {
 	var all errgroup.Group
 	all.SetLimit(mostClosing)

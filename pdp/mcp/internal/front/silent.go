@@ -18,6 +18,7 @@ func (silentReply) Begin(string) {}
 
 func (silentReply) Stream() {}
 
+// Final implements [reply.Reply].
 func (u silentReply) Final(status int, m rpc.Message) error {
 	switch {
 	case u.w == nil:

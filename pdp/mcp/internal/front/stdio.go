@@ -254,6 +254,7 @@ func (r *stdioReply) Alive() error                     { return nil }
 func (r *stdioReply) Stream()                          {}
 func (r *stdioReply) Final(_ int, m rpc.Message) error { return r.f.write(m) }
 
+// Begin implements [reply.Reply].
 func (r *stdioReply) Begin(string) {
 	r.f.session = r.f.beginning
 	r.f.session.begun.Store(true)

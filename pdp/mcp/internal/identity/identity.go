@@ -61,6 +61,7 @@ func (p *Principal) Participant() Entity {
 	return p.User
 }
 
+// Entity is a type and an id.
 type Entity = evaluation.Ref
 
 // ErrExpired is the cause of a context that ended with its principal's token.

@@ -40,8 +40,10 @@ type Drift struct {
 	Locked, Found string
 }
 
+// MoreDrifts is the change of a server that has more drifts than are kept.
 const MoreDrifts lock.Kind = "more"
 
+// String returns a drift as text on one line.
 func (d Drift) String() string {
 	if d.Tool == "" {
 		return d.Server + ": " + string(d.Change)

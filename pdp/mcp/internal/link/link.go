@@ -80,6 +80,7 @@ func (g *Servers) newLink(s *Server, who *identity.Principal, c Client) *Link {
 	}
 }
 
+// ErrClosed is the error of a closed link.
 var ErrClosed = &upstream.Error{NotSent: true, Gone: true, Detail: "the session is over"}
 
 // Open returns the session with the server. It opens one if there is none.
@@ -367,6 +368,7 @@ func (l *Link) Signed(m rpc.Message) rpc.Message {
 	return m
 }
 
+// IsChange reports whether a notification is one of a change, to which clients can subscribe.
 func IsChange(method string) bool {
 	return slices.Contains(changes["initialize"], method)
 }
@@ -379,6 +381,7 @@ type Reach struct {
 	MCPx atomic.Bool
 }
 
+// Reach returns the links of a client to all servers. None of them is open yet.
 func (g *Servers) Reach(who *identity.Principal, c Client) *Reach {
 	r := &Reach{Account: who.Account()}
 	for _, s := range g.o.All {
@@ -388,6 +391,7 @@ func (g *Servers) Reach(who *identity.Principal, c Client) *Reach {
 	return r
 }
 
+// Only returns the link to the only server, nil if there are several.
 func (r *Reach) Only() *Link {
 	if len(r.Links) == 1 {
 		return r.Links[0]
@@ -395,6 +399,7 @@ func (r *Reach) Only() *Link {
 	return nil
 }
 
+// To returns the link to a server, nil if there is none of that name.
 func (r *Reach) To(server string) *Link {
 	for _, l := range r.Links {
 		if l.Server.Name == server {

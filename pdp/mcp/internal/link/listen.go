@@ -55,6 +55,7 @@ func (l *Link) answerer() func(context.Context, upstream.Session, rpc.Message) {
 // PassChangesOnly drops, from now on, all notifications but those of changes, and takes the text out of those.
 func (l *Link) PassChangesOnly() { l.changesOnly.Store(true) }
 
+// PassesChangesOnly reports whether notifications with text are dropped.
 func (l *Link) PassesChangesOnly() bool { return l.changesOnly.Load() }
 
 // Fulfils keeps clients from answering requests of the server until end is called.
@@ -193,6 +194,7 @@ func (l *Link) Note(method string, params rpc.Object) {
 	}
 }
 
+// Wanted reports whether a resource has a subscription.
 func (l *Link) Wanted(uri string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -342,6 +344,7 @@ func (l *Listener) ends() (over, arrives <-chan struct{}, pause <-chan time.Time
 	return l.events.over, nil, nil
 }
 
+// Rejoin subscribes once more, within listTimeout.
 func (l *Listener) Rejoin(ctx context.Context) (agreed Wants, err error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -470,6 +473,7 @@ func (w Wants) includes(m rpc.Message) bool {
 	return false
 }
 
+// None reports whether nothing is wanted.
 func (w Wants) None() bool { return !w.tools && !w.prompts && !w.resources && len(w.URIs) == 0 }
 
 // Lists returns w without single resources.
@@ -477,6 +481,7 @@ func (w Wants) Lists() Wants {
 	return Wants{tools: w.tools, prompts: w.prompts, resources: w.resources}
 }
 
+// Object returns the filter as an object.
 func (w Wants) Object() rpc.Object {
 	o := rpc.Object{}
 	for _, v := range []struct {
@@ -498,6 +503,7 @@ func (w Wants) and(v Wants) Wants {
 	return Wants{w.tools && v.tools, w.prompts && v.prompts, w.resources && v.resources, uris}
 }
 
+// Or returns the changes that at least one of them wants.
 func (w Wants) Or(v Wants) Wants {
 	uris := slices.Clone(w.URIs)
 	for _, uri := range v.URIs {

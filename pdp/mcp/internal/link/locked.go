@@ -39,6 +39,7 @@ func (l Lock) current() *lock.File {
 	return l.File.Current()
 }
 
+// LetsPass reports whether a tool is not as it is locked, and may be called all the same.
 func (g *Servers) LetsPass(t *Tool) bool {
 	return t != nil && !t.Pinned && !g.o.Lock.Enforce && g.o.Lock.current() != nil
 }

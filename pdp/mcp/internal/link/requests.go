@@ -18,6 +18,7 @@ import (
 	"policy-service/pdp/visible"
 )
 
+// Unasked is the reason for which a request of a server reaches no client.
 type Unasked struct {
 	Why string // a text for the server
 	key string // of the server's configuration, if that refuses the request
@@ -80,6 +81,7 @@ func (l *Link) NotPassed(ctx context.Context, s upstream.Session, m rpc.Message,
 	}
 }
 
+// Missing returns the data of the error that names the capability a request needs.
 func Missing(method string) (data rpc.Object) {
 	var wants rpc.Object
 	if name := capabilityOf[method]; name != "" {
@@ -132,12 +134,14 @@ func Shown(s *Server, m rpc.Message, capabilities jsontext.Value) (shown rpc.Mes
 	return shown, nil
 }
 
+// OwnMeta is the prefix of the gateway's members of _meta.
 const OwnMeta = era.Own
 
 // approvalMeta are members of _meta by which clients recognise a form that asks for an approval. In a server's form they
 // would make it look like a form of the gateway. Some clients ignore case.
 var approvalMeta = []string{"elicitationType", "originalRequest", "timeout", "priority"}
 
+// MostInputs is the number of requests that a server may send at once.
 const MostInputs = 16
 
 // elicitation returns a question to a person as the client shows it. It names the server, links only to hosts that the

@@ -39,6 +39,7 @@ type Servers struct {
 	schemas schemas
 }
 
+// Options configure the access to the servers.
 type Options struct {
 	All   []*Server
 	Lock  Lock
@@ -57,8 +58,10 @@ func New(d *doors.Doors, o Options) *Servers {
 	return &Servers{doors: d, o: o, drifts: drifts{now: o.Now}}
 }
 
+// Several reports whether there is more than one server.
 func (g *Servers) Several() bool { return len(g.o.All) > 1 }
 
+// Programs reports whether a server is a program that runs for one session.
 func (g *Servers) Programs() bool {
 	return slices.ContainsFunc(g.o.All, func(s *Server) bool { return s.Program })
 }
@@ -66,6 +69,7 @@ func (g *Servers) Programs() bool {
 // All returns the servers, sorted by name.
 func (g *Servers) All() []*Server { return g.o.All }
 
+// Names returns the names of all servers.
 func (g *Servers) Names() (all []string) {
 	for _, s := range g.o.All {
 		all = append(all, s.Name)
@@ -101,6 +105,7 @@ func (g *Servers) Close() error {
 	return errors.Join(errs...)
 }
 
+// Server is an MCP server behind the gateway.
 type Server struct {
 	Name     string
 	Upstream upstream.Upstream
@@ -128,8 +133,10 @@ type Server struct {
 	noted   sync.Map // for each key, the *rate.Sometimes of log lines about refused requests
 }
 
+// Answers reports whether the server answered the last request.
 func (s *Server) Answers() bool { return !s.away.Load() }
 
+// Sent notes the end of a request to the server.
 func (s *Server) Sent(err error) { s.away.Store(err != nil) }
 
 // tried notes the end of a request of the gateway itself, unless its context has ended. An error that the server sent is an
@@ -194,6 +201,7 @@ func isPlainRune(r rune) bool {
 	return r < utf8.RuneSelf && (r == '_' || r == '-' || '0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z')
 }
 
+// ToolName is the name for clients of a server's tool.
 func (g *Servers) ToolName(server, tool string) string {
 	if g.Several() {
 		return ToolName(server, tool)

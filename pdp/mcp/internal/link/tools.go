@@ -100,6 +100,7 @@ func (l *Link) Listed(ctx context.Context, who *identity.Principal, c Client) (*
 	return listed, err
 }
 
+// Offers reports whether a server declares a capability.
 func Offers(s upstream.Session, capability string) bool {
 	server, _ := rpc.ParseObject(s.Server())
 	return server.GetObject("capabilities").Get(capability).Kind() == '{'

@@ -26,6 +26,7 @@ const (
 	FulfilBroken   = "failed"   // no answer came
 )
 
+// ScopeName names the gateway in telemetry.
 const ScopeName = "policy-service/pdp/mcp"
 
 // Meters are the instruments of the gateway. No label holds text that was sent: a method that MCP does not have is "other".
@@ -106,10 +107,12 @@ func (t *Meters) Fulfilment(ctx context.Context, how string) {
 	t.fulfilments.Add(ctx, 1, metric.WithAttributes(attribute.String("outcome", how)))
 }
 
+// Call counts a request of a client that has ended.
 func (t *Meters) Call(ctx context.Context, method string, outcome answer.Outcome) {
 	t.calls.Add(ctx, 1, metric.WithAttributes(attribute.String("method", LabelOf(method)), attribute.String("outcome", string(outcome))))
 }
 
+// LabelOf returns the label of a method in telemetry.
 func LabelOf(method string) string {
 	if known[method] {
 		return method

@@ -25,6 +25,7 @@ import (
 // named. The PDP decides by their answers: a client's answer is never a permit, and a call goes on only with what the PDP
 // permits after the approval.
 
+// Approvals configure how people are asked.
 type Approvals struct {
 	// Channels are tried in their order.
 	Channels []string
@@ -34,6 +35,7 @@ type Approvals struct {
 	OnDisconnect string
 }
 
+// The channels to people, and the values of OnDisconnect.
 const (
 	ByForm = "form" // in the client: a form of the PDP for the person behind the token
 	ByURL  = "url"  // in the client: a page of the PDP's console
@@ -70,6 +72,7 @@ type Approval struct {
 	Leave func()
 }
 
+// NewApproval takes a place among the calls that wait for people.
 func NewApproval(c Case, wanted *ask.Wanted) (*Approval, *answer.Answer) {
 	done, refused := c.takePlace(c.Who)
 	if refused != nil {
@@ -100,6 +103,7 @@ func (g *People) takePlace(who *identity.Principal) (done func(), refused *answe
 	}, nil
 }
 
+// Begin asks people.
 func (a *Approval) Begin(ctx context.Context) *answer.Answer {
 	way, shown, refused := a.file(ctx)
 	switch {

@@ -63,6 +63,7 @@ func (a *Approval) require(asks rpc.Object, s *SealedApproval) *answer.Answer {
 	return &answer.Answer{Message: rpc.Answer(rpc.ID{}, result.Value()), Status: http.StatusOK, Outcome: answer.Asked}
 }
 
+// Again continues a call that was sent again.
 func (a *Approval) Again(ctx context.Context, s *SealedApproval) *answer.Answer {
 	a.state = s
 	if refused := a.resume(ctx, s); refused != nil {

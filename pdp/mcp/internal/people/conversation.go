@@ -24,6 +24,7 @@ type Conversation struct {
 	questions map[rpc.ID]*question        // questions of the gateway
 }
 
+// NewConversation returns the conversation of a session.
 func NewConversation(id string, ring *seal.Ring) *Conversation {
 	return &Conversation{ID: id, ring: ring, waiting: map[rpc.ID]chan rpc.Message{}, questions: map[rpc.ID]*question{}}
 }

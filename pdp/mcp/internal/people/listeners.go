@@ -267,6 +267,7 @@ func (l *listeners) Revoked(who *identity.Principal, id string) {
 	}
 }
 
+// NotifyRevoked sends a principal the message that its capability counts no more.
 func (l *listeners) NotifyRevoked(principal, id string) {
 	l.g.events.Tell(principal, rpc.Message{Method: wire.MethodCapabilityRevoked, Params: wire.CapabilityRevoked(id)})
 }

@@ -41,6 +41,7 @@ type People struct {
 // again is the pause after which a refused client may come again, if the PDP names no other.
 const again = 5 * time.Second
 
+// Options configure how people are asked.
 type Options struct {
 	Approvals Approvals
 	Requests  Requests
@@ -60,6 +61,7 @@ type Options struct {
 	Now     func() time.Time
 }
 
+// New returns the part of the gateway that asks people.
 func New(d *doors.Doors, o Options) *People {
 	p := &People{doors: d, o: o, desk: desk.New(desk.Options{Logger: o.Logger, Now: o.Now})}
 	p.events = events.New(events.Options{Dropped: o.Dropped, Background: d.Background, Context: d.Context})
@@ -73,6 +75,7 @@ func New(d *doors.Doors, o Options) *People {
 	return p
 }
 
+// Close ends the watches of PDPs.
 func (g *People) Close() { g.desk.Close() }
 
 // Sweep drops expired requests, and ends watches without listeners.

@@ -154,6 +154,7 @@ func notKept() *answer.Answer {
 		"what came of a request for a tool is not kept")
 }
 
+// Request is a request for a tool, while it waits to be fulfilled.
 type Request struct {
 	Case
 	said jsontext.Value // the params of the request
@@ -458,6 +459,7 @@ func (r *Request) Conclude() (Result, *answer.Answer) {
 	return Result{}, &answer.Answer{Message: r.Client.Result(r.Method, wire.Requested(r.id)), Status: http.StatusOK, Outcome: answer.Asked}
 }
 
+// FulfilledAlready refuses a call that fulfils a request after another.
 func FulfilledAlready() *answer.Answer {
 	return answer.Invalid("the request of that id is fulfilled already, or is just being fulfilled")
 }

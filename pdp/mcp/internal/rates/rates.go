@@ -66,6 +66,7 @@ const (
 	mostTools = 1000
 )
 
+// New makes a limiter.
 func New(o Options) (*Limiter, error) {
 	if o.Now == nil {
 		o.Now = time.Now

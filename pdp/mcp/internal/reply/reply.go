@@ -57,13 +57,16 @@ func Over(w http.ResponseWriter, stream, retry bool) *HTTP {
 	return &HTTP{w: w, stream: stream, retry: retry}
 }
 
+// Begin implements [Reply].
 func (r *HTTP) Begin(session string) {
 	r.Begun()
 	r.w.Header().Set(SessionHeader, session)
 }
 
+// SessionHeader has the id of a session.
 const SessionHeader = "Mcp-Session-Id"
 
+// Stream implements [Reply].
 func (r *HTTP) Stream() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,8 +75,10 @@ func (r *HTTP) Stream() {
 
 var errAnswered = errors.New("the request has its answer")
 
+// Interim implements [Reply].
 func (r *HTTP) Interim(m rpc.Message) error { return r.before(rpc.AppendEvent(nil, m)) }
 
+// Alive implements [Reply].
 func (r *HTTP) Alive() error { return r.before([]byte(":\n\n")) }
 
 // before writes a part of the stream before the response.
@@ -87,6 +92,7 @@ func (r *HTTP) before(part []byte) error {
 	return r.write(part)
 }
 
+// Final implements [Reply].
 func (r *HTTP) Final(status int, m rpc.Message) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

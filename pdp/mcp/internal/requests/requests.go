@@ -91,6 +91,7 @@ type Entry[Q, A any] struct {
 	elsewhere bool
 }
 
+// New makes an empty table.
 func New[Q, A any](o Options) *Table[Q, A] {
 	return &Table[Q, A]{o: o, all: map[string]*Entry[Q, A]{}, owners: map[string]account{}}
 }
@@ -177,6 +178,7 @@ func (t *Table[Q, A]) Open() int {
 	return t.together[pending].number
 }
 
+// Sweep drops all entries whose time is up.
 func (t *Table[Q, A]) Sweep() {
 	now := t.o.Now()
 	t.mu.Lock()
@@ -198,6 +200,7 @@ func (e *Entry[Q, A]) Answer() (a A, ok bool) {
 	return e.answer, e.answered
 }
 
+// Ends is when its time is up.
 func (e *Entry[Q, A]) Ends() time.Time {
 	e.table.mu.Lock()
 	defer e.table.mu.Unlock()

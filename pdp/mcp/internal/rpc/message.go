@@ -46,10 +46,13 @@ func (m Message) object(v jsontext.Value) (Object, error) {
 	return ParseObject(v)
 }
 
+// IsRequest reports whether a message wants an answer.
 func (m Message) IsRequest() bool { return m.Method != "" && !m.ID.IsZero() }
 
+// IsNotification reports whether a message gets no answer.
 func (m Message) IsNotification() bool { return m.Method != "" && m.ID.IsZero() }
 
+// IsResponse reports whether a message answers another.
 func (m Message) IsResponse() bool { return m.Method == "" }
 
 // Append writes a message. The bytes of its values are as they were.
@@ -80,11 +83,13 @@ func (m Message) Append(b []byte) []byte {
 // written with escapes is the same as one without. The zero ID is none.
 type ID struct{ text string }
 
+// IntID is a number as an id.
 func IntID(n int64) ID { return ID{strconv.FormatInt(n, 10)} }
 
 // StringID is a text as an id. It must be valid UTF-8.
 func StringID(s string) ID { return ID{string(String(s))} }
 
+// IsZero reports whether there is no id.
 func (i ID) IsZero() bool { return i.text == "" }
 
 // Text is the id in JSON, nil if there is none.

@@ -141,6 +141,7 @@ func (o Object) Members(yield func(string, jsontext.Value) bool) {
 	}
 }
 
+// Len is how many members there are.
 func (o Object) Len() int { return len(o.members) }
 
 // With is o with a member changed in its place, or added as the last. O stays as it is.
@@ -220,6 +221,7 @@ func (o Object) Text() jsontext.Value {
 	return o.Value()
 }
 
+// Value is the object in JSON.
 func (o Object) Value() jsontext.Value {
 	size := 2
 	for _, m := range o.members {
@@ -243,6 +245,7 @@ func (o Object) Params() jsontext.Value {
 	return o.Value()
 }
 
+// String is a text in JSON.
 func String(s string) jsontext.Value {
 	b, _ := jsontext.AppendQuote(nil, s)
 	return b
@@ -279,6 +282,7 @@ func Array(values []jsontext.Value) jsontext.Value {
 	return append(b, ']')
 }
 
+// Strings is an array of texts in JSON.
 func Strings(all []string) jsontext.Value {
 	values := make([]jsontext.Value, len(all))
 	for n, s := range all {

@@ -54,6 +54,7 @@ func ForCredentials(name string) bool {
 
 const mostHeader = 16 << 10
 
+// Authorize sets the header to the line of the file.
 func (f *HeaderFile) Authorize(_ context.Context, h http.Header, _ Client) error {
 	line, err := ReadSecret(f.Path)
 	if err != nil {
@@ -180,6 +181,7 @@ const (
 	early = 30 * time.Second
 )
 
+// Authorize sets a token that is kept, or asks for another.
 func (t *tokens) Authorize(ctx context.Context, h http.Header, c Client) error {
 	var owner recent.Digest
 	switch {

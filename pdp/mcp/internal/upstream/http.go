@@ -20,6 +20,7 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
+// HTTPOptions describe an upstream over streamable HTTP.
 type HTTPOptions struct {
 	Options
 	URL string

@@ -58,6 +58,7 @@ func (o *Options) masked(masks *leak.Masks, text []byte) []byte {
 	return text
 }
 
+// Upstream is one MCP server.
 type Upstream interface {
 	// Open opens a session for one client. Ctx bounds the opening alone. Sessions share nothing: no process, no session of
 	// the server's, no credential of a principal.
