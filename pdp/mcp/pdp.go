@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
@@ -41,7 +42,7 @@ func (c PDPConfig) client(d Deps) (address string, options []authzenclient.Optio
 	case c.Embedded != nil:
 		return EmbeddedURL, options, nil
 	case c.KeyFile != "":
-		key := &keyFile{path: c.KeyFile, logger: d.Logger}
+		key := &keyFile{path: c.KeyFile, now: d.Now, logger: d.Logger}
 		if _, err := key.read(); err != nil { // every request would be refused
 			return "", nil, fmt.Errorf("pdp.key_file: %w", err)
 		}
@@ -53,19 +54,28 @@ func (c PDPConfig) client(d Deps) (address string, options []authzenclient.Optio
 // EmbeddedURL is the address of a PDP in this process, and the issuer and audience of its tokens. Nothing is sent there.
 const EmbeddedURL = "http://localhost"
 
-// keyFile is a secret in a file, read for each question, so that a change counts at once.
+// keyFile is a secret in a file, read again now and then: a change needs no signal.
 type keyFile struct {
 	path   string
+	now    func() time.Time
 	logger *slog.Logger // gets the reason why the file is of no use: callers do not log it
 
 	mu    sync.Mutex
+	value string
+	until time.Time
 	wrong string // why the file was of no use when it was last read
 }
+
+// fresh is for how long a file is believed to be as it was.
+const fresh = time.Second
 
 // token is the secret. A file that cannot be read is an error, and never no secret.
 func (f *keyFile) token(context.Context) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.now().Before(f.until) {
+		return f.value, nil
+	}
 	value, err := f.read()
 	wrong := ""
 	if err != nil {
@@ -79,7 +89,11 @@ func (f *keyFile) token(context.Context) (string, error) {
 		f.logger.Info("pdp.key_file can be used again")
 	}
 	f.wrong = wrong
-	return value, err
+	if err != nil {
+		return "", err
+	}
+	f.value, f.until = value, f.now().Add(fresh)
+	return value, nil
 }
 
 // read reads the file. Its errors have nothing of the secret.
