@@ -19,7 +19,11 @@ func TestLinksInUseAreBounded(t *testing.T) {
 	v := s.visitor("modern", nil)
 	listen, refused := 0, 0
 	for n := range 70 {
-		v.capabilities = `{"experimental":{"` + strconv.Itoa(n) + `":{}}}` // as another client
+		if n%2 == 0 { // as another client
+			v.capabilities = `{"experimental":{"` + strconv.Itoa(n) + `":{}}}`
+		} else {
+			v.name = "c" + strconv.Itoa(n)
+		}
 		switch answer := v.opens(t.Context(), http.MethodPost, "subscriptions/listen", `{"notifications":{"toolsListChanged":true}}`); {
 		case answer.Header.Get("Content-Type") == "text/event-stream":
 			listen++

@@ -98,7 +98,8 @@ func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) e
 // Ready reports the present failures of the gateway. It asks no other service: the last requests have shown them.
 func (g *Gateway) Ready() error { return g.servers.Ready() }
 
-// Drain ends streams of clients that only listen, and waits for people no longer. Requests go on.
+// Drain ends streams of clients that only listen, which would last as long as the gateway, and waits for people no longer.
+// Requests go on.
 func (g *Gateway) Drain() { g.doors.Drain() }
 
 // Close ends all sessions and requests, and waits for what they hold, and for what is put on record of them.

@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -203,6 +204,7 @@ type visitor struct {
 	meta string
 	// capabilities are those that it says.
 	capabilities string
+	name         string // of the client, siege without one
 	client       *http.Client
 	id           atomic.Int64
 	heard        *kept
@@ -270,7 +272,7 @@ func (v *visitor) text(method, params string) string {
 func (v *visitor) params(params string) string {
 	meta := v.meta
 	if v.era == "modern" {
-		meta = `,"io.modelcontextprotocol/protocolVersion":"` + modernVersion + `","io.modelcontextprotocol/clientInfo":{"name":"siege","version":"1"},"io.modelcontextprotocol/clientCapabilities":` + v.capabilities + meta
+		meta = `,"io.modelcontextprotocol/protocolVersion":"` + modernVersion + `","io.modelcontextprotocol/clientInfo":{"name":"` + cmp.Or(v.name, "siege") + `","version":"1"},"io.modelcontextprotocol/clientCapabilities":` + v.capabilities + meta
 	}
 	if meta == "" {
 		return params

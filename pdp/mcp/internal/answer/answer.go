@@ -87,7 +87,7 @@ func New(kind ask.Kind, code int, message, why string) *Answer {
 	return With(kind, code, message, why, rpc.Object{})
 }
 
-// With is a refusal with further members of the error's data.
+// With is a refusal with further members of the error's data, none of which is type.
 func With(kind ask.Kind, code int, message, why string, more rpc.Object) *Answer {
 	data := rpc.Object{}.With("type", rpc.String(string(kind))).And(more)
 	return Refuse(&ask.Refusal{Kind: kind, Code: code, Message: message, Data: data.Value(), Why: why})

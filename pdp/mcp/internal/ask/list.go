@@ -208,7 +208,7 @@ func (l *listing) ask(n int, item Item, who *speaker) error {
 		}
 		id, op.Server = item.Tool.Shown, item.Tool.Server
 	}
-	op.Params = rpc.Object{}.With(name, rpc.String(id))
+	op.Params, op.read = rpc.Object{}.With(name, rpc.String(id)), nil
 	mapped := l.asker.operatorMapping(&op) != nil
 	questions, err := l.asker.trusted(&op, who)
 	if e := (*coaz.Error)(nil); errors.As(err, &e) && mapped {

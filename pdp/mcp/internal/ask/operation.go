@@ -41,7 +41,9 @@ type Operation struct {
 	// Answered is people's answer to the same call before; zero if they were not asked.
 	Answered Answered
 
-	read *evaluation.Object // all params, once they are needed
+	// read is all Params, once they are needed. Whoever sets Params sets it to nil: else the PDP would decide about other
+	// params than go on.
+	read *evaluation.Object
 }
 
 // Answered is the part of people's answer that the last question brings: one of the two at the most. The PDP decides on it.

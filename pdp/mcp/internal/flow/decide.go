@@ -179,8 +179,8 @@ func (x exchange) find(ctx context.Context) (Target, *answer.Answer) {
 	// server first.
 	spends := x.Params.Get("requestState") != nil || x.Params.Get("inputResponses") != nil || x.shown != evaluation.CapabilityShown{}
 	if s, _ := x.link.Current(); s == nil && !x.g.onePerson() && !spends {
-		if tools, _ := x.g.servers.KnownOf(x.link.Server); tools[name] != nil {
-			return Target{x.Call, x.link, tools[name], true}, nil
+		if known := x.g.servers.KnownTool(x.link.Server, name); known != nil {
+			return Target{x.Call, x.link, known, true}, nil
 		}
 	}
 	return x.findOpened(ctx)

@@ -100,7 +100,8 @@ type sealedState struct {
 	Theirs jsontext.Value `json:"theirs,omitzero"`
 	// Asked are the keys of the requests that the client got with this state. With it a server gets no other answers.
 	Asked []string `json:"asked,omitzero"`
-	Held  string   `json:"held,omitzero"`
+	// Held names a held answer of this process: no other gateway has it.
+	Held string `json:"held,omitzero"`
 	// Continues is set if the permit rests on an approval that is already spent.
 	Continues *authzenclient.Continuation `json:"continues,omitzero"`
 }
@@ -334,17 +335,23 @@ const (
 	mostHeldEach = 8
 )
 
-// put holds an answer under an id. It is not ok if too many are held.
-func (h *heldAnswers) put(id string, one *heldAnswer) (ok bool) {
+// put holds an answer under an id. It is not ok if too many are held. Those that are over do not count, and end here: a server
+// that is slow to end a session holds up the sweep of all.
+func (h *heldAnswers) put(id string, one *heldAnswer, now time.Time) (ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all, each := 0, 0
-	for _, other := range h.all {
-		if other.server == one.server {
+	for id, other := range h.all {
+		switch {
+		case now.After(other.until):
+			delete(h.all, id)
+			other.relay.close()
+		case other.server != one.server:
+		case other.principal == one.principal:
+			each++
 			all++
-			if other.principal == one.principal {
-				each++
-			}
+		default:
+			all++
 		}
 	}
 	if all >= mostHeld || each >= mostHeldEach {
@@ -408,10 +415,11 @@ func (x exchange) wait(r *relay, shown rpc.Message, asked rpc.ID) (jsontext.Valu
 	requests := rpc.Object{}.With(key, people.InputRequest(era.Asked(shown, era.Modern, "")))
 	question := rpc.Object{}.With("resultType", rpc.String("input_required")).
 		With("inputRequests", requests.Value()).With("requestState", rpc.String(state)).Value()
+	now := x.g.o.Now()
 	if !x.g.held.put(id, &heldAnswer{
 		principal: x.Who.Key, server: x.link.Server.Name, relay: r, asked: asked, method: shown.Method, key: key, question: question,
-		until: x.g.o.Now().Add(people.StateLife),
-	}) {
+		until: now.Add(people.StateLife),
+	}, now) {
 		return nil, errors.New("too many answers wait for their clients")
 	}
 	return question, nil

@@ -373,6 +373,18 @@ func (g *Servers) KnownOf(s *Server) (tools map[string]*Tool, listed bool) {
 	return tools, len(tools) > 0 || now.Before(k.until)
 }
 
+// KnownTool returns a known tool, nil if it is unknown. It copies nothing: a client may open a session for each call.
+func (g *Servers) KnownTool(s *Server, name string) *Tool {
+	k := &s.catalog
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	g.relock(s)
+	if t := k.tools[name]; t.Tool != nil && !t.gone(g.o.Now()) {
+		return t.Tool
+	}
+	return nil
+}
+
 func (g *Servers) lockedTools(s *Server, file *lock.File) map[string]catalogTool {
 	all := map[string]catalogTool{}
 	if file == nil || !g.o.Lock.Enforce { // without Enforce, tools that differ from the lock are there, too

@@ -51,6 +51,7 @@ type kept struct {
 	Result *Result   `json:"result,omitzero"`
 }
 
+// binding is the text that a value is sealed for: the store can give it out for no other request, and no other tenant.
 func binding(tenant, id string) []byte { return []byte(tenant + "\x00" + id) }
 
 var errLargeRequest = errors.New("the request is too large to be kept for other gateways")

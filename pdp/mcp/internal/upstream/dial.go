@@ -18,6 +18,7 @@ import (
 	"policy-service/pdp/plainfile"
 )
 
+// errAddress is of every address that we do not go to.
 var errAddress = errors.New("not an address for an upstream")
 
 const (
