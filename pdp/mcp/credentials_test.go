@@ -40,9 +40,9 @@ func TestEnvironmentOfAProgram(t *testing.T) {
 // TestSecretsOfAProgramAreKnownByNameOrListed, and no other variable is masked.
 func TestSecretsOfAProgramAreKnownByNameOrListed(t *testing.T) {
 	t.Parallel()
-	u := UpstreamConfig{Env: map[string]string{"MODE": "a"}, EnvFiles: map[string]string{"GITHUB_TOKEN": "", "DATABASE_URL": "", "CONFIG": ""}, Secret: []string{"DATABASE_URL"}}
-	got := u.secrets(map[string]string{"MODE": "a", "GITHUB_TOKEN": "t", "DATABASE_URL": "u", "CONFIG": "c"})
-	if slices.Sort(got); !slices.Equal(got, []string{"t", "u"}) {
+	u := UpstreamConfig{Env: map[string]string{"MODE": "a"}, EnvFiles: map[string]string{"GITHUB_TOKEN": "", "GITHUB_PAT": "", "DATABASE_URL": "", "CONFIG": ""}, Secret: []string{"DATABASE_URL"}}
+	got := u.secrets(map[string]string{"MODE": "a", "GITHUB_TOKEN": "t", "GITHUB_PAT": "p", "DATABASE_URL": "u", "CONFIG": "c"})
+	if slices.Sort(got); !slices.Equal(got, []string{"p", "t", "u"}) {
 		t.Error(got)
 	}
 }

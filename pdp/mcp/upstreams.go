@@ -172,7 +172,7 @@ func (u UpstreamConfig) environment() (map[string]string, error) {
 // secrets are the values of env that are masked in messages of the program.
 func (u UpstreamConfig) secrets(env map[string]string) (values []string) {
 	for name := range u.EnvFiles {
-		if evaluation.SecretName(name) || slices.Contains(u.Secret, name) {
+		if evaluation.SecretName(name) || secretName.MatchString(name) || slices.Contains(u.Secret, name) {
 			values = append(values, env[name])
 		}
 	}
