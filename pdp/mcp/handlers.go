@@ -110,10 +110,27 @@ func (l *logFile) write(ctx context.Context, o evaluation.Obligation) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	f, err := plainfile.OpenFile(l.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	f, err := plainfile.OpenFile(l.path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(append(line, '\n'))
+	cut, err := isCut(f)
+	if cut {
+		line = append([]byte{'\n'}, line...)
+	}
+	if err == nil {
+		_, err = f.Write(append(line, '\n'))
+	}
 	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// isCut reports whether the last line of a file has no end, as a full disk leaves it: the next would be a part of it.
+func isCut(f *os.File) (bool, error) {
+	info, err := f.Stat()
+	if err != nil || info.Size() == 0 {
+		return false, err
+	}
+	last := make([]byte, 1)
+	_, err = f.ReadAt(last, info.Size()-1)
+	return last[0] != '\n', err
 }
