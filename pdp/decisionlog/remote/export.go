@@ -233,10 +233,7 @@ func (d *download) line(content *bufio.Reader) error {
 // passed over.
 func (d *download) row(of int64) error {
 	r := &d.rows
-	if of < r.of || of > r.of && r.came < r.written {
-		return cannotGoOn()
-	}
-	if of > r.of {
+	if of != r.of {
 		d.last, *r = r.of, rows{of: of}
 	}
 	if r.came++; r.came <= r.written {
