@@ -349,8 +349,8 @@ func OfExport(r *export.Reader, o Options) (Report, error) {
 		if logs[part.Origin] == nil {
 			logs[part.Origin] = newFrom(part.Origin)
 		}
-		exports = append(exports, newExportGaps(c))
-		logs[part.Origin].exports = append(logs[part.Origin].exports, exports[len(exports)-1])
+		one, log := newExportGaps(c), logs[part.Origin]
+		exports, log.exports = append(exports, one), append(log.exports, one)
 	}
 	for _, one := range p.report.Logs {
 		if p.report.Size += one.Size; len(p.report.Logs) == 1 {
