@@ -268,13 +268,12 @@ func TestReportOfExportsOverARetention(t *testing.T) {
 		d.ok(err)
 		return out.Bytes()
 	}
-	var second uint64
+	var sequences []uint64
 	for n, day := range []string{"2026-03-02 11:00", "2026-03-03 10:00", "2026-03-04 10:00"} {
 		d.set(day)
-		if sequence := mustAppend(d, d.log, entryOf(fmt.Sprint("r", n), true)); n == 1 {
-			second = sequence
-		}
+		sequences = append(sequences, mustAppend(d, d.log, entryOf(fmt.Sprint("r", n), true)))
 	}
+	second := sequences[1]
 	d.ok(d.log.Redact(t.Context(), "", "r1", "asked for"))
 	d.heartbeat("2026-03-05 10:00")
 	older := exported()
