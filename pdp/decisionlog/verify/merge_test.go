@@ -372,14 +372,20 @@ func TestMergeWithoutPart(t *testing.T) {
 	}
 }
 
-// TestMergeOfOneLog: two exports of one log may be in one merge. Of two histories they may not.
-func TestMergeOfOneLog(t *testing.T) {
-	t.Parallel()
-	m := &mergedLogs{dirs: []string{t.TempDir()}, Clock: clock.At(time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC))}
+// oneLog is a log of its own with seven records, and an export of it.
+func oneLog(t testing.TB) (m *mergedLogs, exported []byte) {
+	t.Helper()
+	m = &mergedLogs{dirs: []string{t.TempDir()}, Clock: clock.At(time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC))}
 	l := m.open(t, 0)
 	m.write(t, l, 7)
 	check(t, l.Close())
-	older := exportReal(t, m.dirs[0], export.Options{})
+	return m, exportReal(t, m.dirs[0], export.Options{})
+}
+
+// TestMergeOfOneLog: two exports of one log may be in one merge. Of two histories they may not.
+func TestMergeOfOneLog(t *testing.T) {
+	t.Parallel()
+	m, older := oneLog(t)
 	kept := verify.Export(bytes.NewReader(older), verify.Options{}).Checkpoint
 	copied := filepath.Join(t.TempDir(), "copy")
 	check(t, os.CopyFS(copied, os.DirFS(m.dirs[0])))
@@ -387,7 +393,7 @@ func TestMergeOfOneLog(t *testing.T) {
 	var others [][]byte
 	for _, dir := range []string{m.dirs[0], copied} {
 		m.dirs[0] = dir
-		l = m.open(t, 0)
+		l := m.open(t, 0)
 		m.write(t, l, 5)
 		if len(others) > 0 {
 			m.write(t, l, 5)
@@ -421,12 +427,8 @@ func TestMergeOfOneLog(t *testing.T) {
 // key signed under the name of the log does not.
 func TestMergeOverARotation(t *testing.T) {
 	t.Parallel()
-	m := &mergedLogs{dirs: []string{t.TempDir()}, Clock: clock.At(time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC))}
+	m, older := oneLog(t)
 	l := m.open(t, 0)
-	m.write(t, l, 7)
-	check(t, l.Close())
-	older := exportReal(t, m.dirs[0], export.Options{})
-	l = m.open(t, 0)
 	_, err := l.RotateKey(t.Context(), "")
 	check(t, err)
 	m.write(t, l, 5)
@@ -439,11 +441,8 @@ func TestMergeOverARotation(t *testing.T) {
 	kept := verify.Options{Checkpoint: verify.Export(bytes.NewReader(older), verify.Options{}).Checkpoint}
 	expect(t, "a checkpoint from outside", verify.Export(bytes.NewReader(newer), kept), verify.OtherKey, "")
 
-	m.dirs[0] = t.TempDir()
-	l = m.open(t, 0)
-	m.write(t, l, 7)
-	check(t, l.Close())
-	expect(t, "another log", verify.Export(bytes.NewReader(mustMerge(t, exportReal(t, m.dirs[0], export.Options{}), newer)), verify.Options{}), verify.OtherKey, "")
+	_, other := oneLog(t)
+	expect(t, "another log", verify.Export(bytes.NewReader(mustMerge(t, other, newer)), verify.Options{}), verify.OtherKey, "")
 }
 
 // TestMergeRefuses: what is no export, or damaged, is refused by file and line.
