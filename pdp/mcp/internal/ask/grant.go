@@ -20,7 +20,6 @@ import (
 	"policy-service/evaluation/coaz"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
-	"policy-service/pdp/mcp/wire"
 )
 
 // An agent asks the PDP for capabilities through the gateway. The holder is the actor in our own questions about its calls:
@@ -66,11 +65,16 @@ func (a *Asker) FilterWithout(ctx context.Context, op Operation, items []Item) (
 	return a.filter(ctx, op, toolsCall, items, unknownOfBareCall)
 }
 
-// CapabilityAsk is a request for a capability, as its client makes it, but that it names its tools by their ids.
+// CapabilityAsk is a request for a capability, as its client makes it.
 type CapabilityAsk struct {
-	wire.CapabilityRequest
-	Issuer  string
-	Session string // in which alone it is to count, "" for any
+	Issuer, Audience string
+	Tools            []string // ids
+	Renews           string   // the id of the capability, "" for a new one
+	ApprovalID       string
+	Session          string         // in which alone it is to count, "" for any
+	Terms            rpc.Object     // its other members, as they came
+	Key              jsontext.Value // nil for none
+	Proof            string
 	// Keeps is the key that the gateway keeps for the principal, nil if the client has one.
 	Keeps *capability.Holder
 	// Names are the names for clients of tools by their ids.

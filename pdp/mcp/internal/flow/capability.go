@@ -74,7 +74,9 @@ func (x exchange) requestCapability(ctx context.Context, issuer string) (jsontex
 	if after, ok := onceMore(x.g.o.Capabilities, x.Who); !ok {
 		return nil, answer.Limited("capabilities.per_minute", after)
 	}
-	r := ask.CapabilityAsk{CapabilityRequest: said, Issuer: issuer, Names: x.g.namesOf}
+	r := ask.CapabilityAsk{
+		Issuer: issuer, Renews: said.Renews, ApprovalID: said.ApprovalID, Terms: said.Terms, Key: said.Key, Proof: said.Proof, Names: x.g.namesOf,
+	}
 	if said.InSession {
 		if r.Session = x.session(); r.Session == "" {
 			return nil, answer.Invalid("channel is session, and requests of this revision of MCP have none: leave channel out, or ask and call in a session that begins with initialize")
