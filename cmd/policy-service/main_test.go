@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"os"
 	"os/exec"
@@ -32,7 +34,25 @@ import (
 const patience = time.Minute
 
 func TestMain(m *testing.M) {
-	testscript.Main(browsing{m}, map[string]func(){"policy-service": main, "wiki-mcp-server": wikiServer, "edited-mcp-server": editedServer, "listed-mcp-server": listedServer, "echo-mcp-server": echoServer, "name-server": nameServer})
+	testscript.Main(browsing{m}, map[string]func(){"policy-service": main, "wiki-mcp-server": wikiServer, "edited-mcp-server": editedServer, "listed-mcp-server": listedServer, "echo-mcp-server": echoServer, "name-server": nameServer, "on-terminal": onTerminal})
+}
+
+// onTerminal runs a command on the terminal of its script. It ends once what the command wrote is read: a terminal has no room
+// for so much behind it. Testscript drops what is not read when the command ends.
+func onTerminal() {
+	terminal, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+	if err != nil {
+		log.Fatal(err)
+	}
+	command := exec.Command(os.Args[1], os.Args[2:]...)
+	command.Stdin, command.Stdout, command.Stderr = os.Stdin, terminal, terminal
+	if err := command.Run(); err != nil && command.ProcessState == nil {
+		log.Fatal(err)
+	}
+	if _, err := terminal.Write(bytes.Repeat([]byte(" "), 1<<18)); err != nil {
+		log.Fatal(err)
+	}
+	os.Exit(command.ProcessState.ExitCode())
 }
 
 // browsing ends the browser after the tests, if one was started, and removes the program, if it was built.
