@@ -270,10 +270,10 @@ func TestListenStrangers(t *testing.T) {
 	t.Parallel()
 	var shown atomic.Int64
 	of := inFront(t, func(pdp http.Handler, rw http.ResponseWriter, r *http.Request) {
+		pdp.ServeHTTP(rw, r)
 		if readsNotifications(r) {
 			shown.Add(1)
 		}
-		pdp.ServeHTTP(rw, r)
 	})
 	public := of.serve
 	of.serve = func(c *pdpserver.Config) {
@@ -288,17 +288,21 @@ func TestListenStrangers(t *testing.T) {
 	stranger := w.visitor("modern", nil)
 	asked := func(times int64) {
 		t.Helper()
+		var all []*ear // a stream that ends takes a question along whose answer is not there yet
 		for range 3 {
 			e := stranger.listens()
+			all = append(all, e)
 			e.welcomed()
 			stranger.call("none", `{}`).refused(t, -32602, "tool_call_blocked", "")
 			e.next("notifications/tool_call_blocked")
 			mcptest.Until(t, "the PDP is asked", func() bool { return shown.Load() >= times })
 			e.nothing()
-			e.end()
 		}
 		if got := shown.Load(); got != times {
 			t.Errorf("it is shown %d times", got)
+		}
+		for _, e := range all {
+			e.end()
 		}
 	}
 	asked(1)
