@@ -75,7 +75,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/cluster", "anything of ours but pdp/ledger pdp/ledger/etcd pdp/plainfile", "what processes share would depend on what they do with it"},
 	{"pdp/ledger/ledgertest", "anything of ours but pdp/ledger", "an engine of tests would be a part of what it tests"},
 	{"pdp/approval", "anything of ours but evaluation obligations pdp/ledger pdp/ledger/bolt pdp/pace", "an approval would be granted differently by how the answer came: console, API or gateway"},
-	{"pdp/capability", "anything of ours but evaluation evaluation/capability pdp/ledger pdp/ledger/bolt pdp/pace", "a capability would be granted or used differently by how it was asked for, or by what policies say"},
+	{"pdp/capability", "anything of ours but evaluation evaluation/capability evaluation/recent pdp/ledger pdp/ledger/bolt pdp/pace", "a capability would be granted or used differently by how it was asked for, or by what policies say"},
 	{"pdp/approval/broker", "pdp/server/... pdp/mcp/... pdp/console/... pdp/approval/inbox pdp/httpclient but pdp/server/auth", "the rules of approving would be spread over HTTP handlers"},
 	{"pdp/approval/broker", "pdp/internal/... pdp/ledger/... pdp/boltfile/...", "an approval would be decided beside pdp, or kept beside pdp/approval"},
 	{"pdp/capability/broker", "pdp/server/... pdp/mcp/... pdp/console/... pdp/httpclient pdp/internal/... pdp/ledger/... pdp/boltfile/...", "the rules of capabilities would be spread over HTTP handlers, or be kept beside pdp/capability"},

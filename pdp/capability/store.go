@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"policy-service/evaluation/capability"
+	"policy-service/evaluation/recent"
 	"policy-service/pdp/ledger"
 	"policy-service/pdp/ledger/bolt"
 )
@@ -23,8 +24,8 @@ type Store struct {
 	ledger           *ledger.Ledger[Capability, Step]
 	sealKey          []byte
 	rates            rates
-	shared           bool // others write to the engine, too
-	attested         attested
+	shared           bool                   // others write to the engine, too
+	attested         recent.Texts[struct{}] // the grants for which the log vouched
 }
 
 // News and Notice are those of package ledger: readers wait for the former, and choose them by the latter.
@@ -306,7 +307,6 @@ func (r rules) Forget(c *change, one Capability) {
 	if token, refused := capability.ParseClaims(w.Claims); refused == nil {
 		r.leave(c, token, one.Tenant)
 	}
-	r.attested.records.Delete(one.ID)
 }
 
 // unask removes the key by which what was asked finds a capability, if there is one.

@@ -2,14 +2,14 @@ package capability
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"policy-service/evaluation/capability"
+	"policy-service/evaluation/recent"
 	"policy-service/pdp/ledger"
 )
 
@@ -51,7 +51,8 @@ func (s *Store) one(ctx context.Context, id string, read reading) (Capability, e
 // mustVouch refuses a capability for whose grant the log does not vouch: it is asked for anew. The log is asked once for each
 // grant, because this is called for each call.
 func (s *Store) mustVouch(ctx context.Context, c *Capability) error {
-	if s.attested.has(c) {
+	grant := recent.Digest(sha256.Sum256([]byte(c.ID + "\x00" + c.Granted)))
+	if _, known := s.attested.Get(grant); known {
 		return nil
 	}
 	is, err := s.vouched(ctx, c)
@@ -61,31 +62,13 @@ func (s *Store) mustVouch(ctx context.Context, c *Capability) error {
 	if !is {
 		return &capability.Refusal{Code: capability.Revoked}
 	}
-	s.attested.add(c)
+	s.attested.Put(grant, struct{}{}, attestedMost)
 	return nil
 }
 
-// attested remembers for which grants the log vouched.
-type attested struct {
-	records sync.Map // of the id of a capability, the record of its grant
-	added   atomic.Int64
-}
-
-// attestedMost is how many are remembered, in some 20 MB. Another replica may forget a capability, and nothing says so
-// here: without a bound they would be here for good.
+// attestedMost is how many grants are remembered at least, in some 10 MB. Another replica may forget a capability, and nothing
+// says so here: without a bound they would be here for good.
 const attestedMost = 100_000
-
-func (a *attested) has(c *Capability) bool {
-	by, known := a.records.Load(c.ID)
-	return known && by == c.Granted
-}
-
-func (a *attested) add(c *Capability) {
-	if a.added.Add(1)%attestedMost == 0 {
-		a.records.Clear()
-	}
-	a.records.Store(c.ID, c.Granted)
-}
 
 // Reservation is a use of a capability that one decision has, and no other can have; or the grant or the renewal of one. The
 // capability is locked until exactly one of Spent and InDoubt is called.
