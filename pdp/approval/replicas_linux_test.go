@@ -209,7 +209,7 @@ func (s *scene) do(r *replica, do func(ctx context.Context, store *approval.Stor
 	s.saw(err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if most == patience { // no fault holds
+	if most == patience { // no fault holds: how much is answered while one does, is how quick the machine is
 		s.all++
 		if err == nil {
 			s.ok++
@@ -543,8 +543,8 @@ func (s *scene) check(kept map[string]approval.Approval, said logs) (contended b
 			s.t.Errorf("decision %s was answered %v, and on record it is %v", u.decision, u.got, is)
 		}
 	}
-	if s.ok == 0 { // how many are, is how quick the machine is
-		s.t.Errorf("of %d operations without a fault none was answered", s.all)
+	if s.ok*2 < s.all {
+		s.t.Errorf("of %d operations without a fault %d were answered", s.all, s.ok)
 	}
 	return s.linearizable(kept, said)
 }
