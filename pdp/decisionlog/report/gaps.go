@@ -63,11 +63,12 @@ func newExportGaps(last decisionlog.Checkpoint) *exportGaps {
 // is behind the end of an export counts as gone there.
 func inEach(exports []*exportGaps) (all []DatedGap) {
 	for n, one := range exports {
-		if one.reached(one.last.Time); n == 0 {
+		one.reached(one.last.Time)
+		if n > 0 {
+			all = inBoth(append(all, DatedGap{Gap: Gap{First: exports[n-1].last.Size, Next: math.MaxUint64}}), one.all)
+		} else {
 			all = one.all
-			continue
 		}
-		all = inBoth(append(all, DatedGap{Gap: Gap{First: exports[n-1].last.Size, Next: math.MaxUint64}}), one.all)
 	}
 	return all
 }
