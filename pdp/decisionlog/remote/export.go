@@ -197,11 +197,13 @@ func cannotGoOn() error {
 // A line of CSV does not end within quotes. The error is [io.EOF] at the end of the
 // answer.
 func (d *download) line(content *bufio.Reader) error {
-	begun, quotes := len(d.held), 0
+	begun, quotes, table := len(d.held), 0, d.options.Format == "csv"
 	for {
 		part, err := content.ReadSlice('\n')
 		d.held = append(d.held, part...)
-		quotes += bytes.Count(part, []byte{'"'})
+		if table {
+			quotes += bytes.Count(part, []byte{'"'})
+		}
 		switch {
 		case len(d.held) > maxHeld:
 			return errors.New("the export has a line that is longer than any record")
@@ -209,7 +211,7 @@ func (d *download) line(content *bufio.Reader) error {
 			return io.EOF
 		case err == io.EOF:
 			return broken{io.ErrUnexpectedEOF}
-		case err == bufio.ErrBufferFull, err == nil && d.options.Format == "csv" && quotes%2 != 0:
+		case err == bufio.ErrBufferFull, err == nil && quotes%2 != 0:
 			continue
 		case err != nil:
 			return broken{err}
@@ -222,7 +224,7 @@ func (d *download) line(content *bufio.Reader) error {
 		return err
 	case last <= d.last: // the server began anew
 		return cannotGoOn()
-	case d.options.Format == "csv":
+	case table:
 		return d.row(last)
 	}
 	d.last = last
