@@ -40,7 +40,7 @@ func TestOnEtcd(t *testing.T) {
 
 // again runs this program with a variable, but without some tests.
 func again(t *testing.T, variable, but string) {
-	again := exec.CommandContext(t.Context(), os.Args[0], "-test.short", "-test.timeout=5m", "-test.skip=^("+but+")$")
+	again := exec.CommandContext(t.Context(), os.Args[0], "-test.short", "-test.timeout=30m", "-test.skip=^("+but+")$")
 	again.Env = append(os.Environ(), variable+"=1")
 	if said, err := again.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, said)

@@ -27,7 +27,7 @@ const onEtcd = "CAPABILITIES_ON_ETCD"
 func TestOnEtcd(t *testing.T) {
 	t.Parallel()
 	but := "-test.skip=^(TestOnEtcd|TestOlderValue|TestLimits|TestOlderFile|TestDamage|TestRun|TestOpenRefused|TestSeen.*|TestKept.*|TestNonces|TestLostAnswers|TestFirstValuePutBack|TestRestoredEtcd|TestRevokeManyWithoutIndexes|TestListOfACopy|TestPlacesAreNotTakenAway)$"
-	again := exec.CommandContext(t.Context(), os.Args[0], "-test.short", "-test.timeout=5m", but)
+	again := exec.CommandContext(t.Context(), os.Args[0], "-test.short", "-test.timeout=30m", but)
 	again.Env = append(os.Environ(), onEtcd+"=1")
 	if said, err := again.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, said)

@@ -23,7 +23,7 @@ const atPDP = "TOOL_REQUESTS_AT_PDP"
 // TestRequestsAtPDP runs the other tests and stories of requests with requests that the PDP keeps, but those about the memory of one process.
 func TestRequestsAtPDP(t *testing.T) {
 	t.Parallel()
-	again := exec.CommandContext(t.Context(), os.Args[0], "-test.short", "-test.timeout=5m", "-test.run=^TestRequest|^TestStories$/^(request|opened-as-it-is-now)",
+	again := exec.CommandContext(t.Context(), os.Args[0], "-test.short", "-test.timeout=30m", "-test.run=^TestRequest|^TestStories$/^(request|opened-as-it-is-now)",
 		"-test.skip=^(TestRequestsAtPDP|TestRequestReplicas.*|TestRequestKilled.*)$|^TestStories$/^(request-bounds|request-kept)$")
 	again.Env = append(os.Environ(), atPDP+"=1")
 	if said, err := again.CombinedOutput(); err != nil {

@@ -472,7 +472,7 @@ func TestMemberWithoutALeader(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{})
 	endpoints := c.Client().Endpoints()
-	leader, _ := c.Leader()
+	leader, term := c.Leader()
 	cutOff := strings.TrimPrefix(endpoints[leader], "http://")
 	var refusals, failures atomic.Int64 // of the one that is cut off, and of the others
 	client, err := etcdtest.DialHearing(func(member string, err error) {
@@ -491,13 +491,16 @@ func TestMemberWithoutALeader(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { _ = alone.Close() })
 	c.Isolate(leader)
+	etcdtest.Eventually(t, "the others have a leader", func() bool { // until then votes under way could make it the leader again
+		_, now := c.Leader()
+		return now > term
+	})
 	etcdtest.Eventually(t, "it knows no leader", func() bool {
 		ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(t.Context()), time.Second)
 		defer cancel()
 		_, err := alone.Put(ctx, "/none", "")
 		return errors.Is(err, rpctypes.ErrNoLeader)
 	})
-	c.Leader()
 	e := etcd.New(etcd.Options{Client: client, Prefix: "/" + t.Name() + "/", Errors: known, Timeout: etcdtest.Patience})
 	must(t, e.Open())
 	t.Cleanup(func() { _ = e.Close() })
