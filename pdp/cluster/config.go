@@ -31,7 +31,7 @@ type EtcdConfig struct {
 	PasswordFile string   `yaml:"password_file" doc:"A file with the password of username. Only the user of the service may read it."`
 	Prefix       string   `yaml:"prefix" default:"/policy-service/v1/" doc:"All keys in etcd begin with it. Two clusters of replicas may share one etcd if their prefixes differ, and neither begins the other."`
 	// Timeout 0 is the default, too.
-	Timeout time.Duration `yaml:"timeout" default:"3s" min:"500ms" max:"30s" doc:"How long one call of etcd may take. What needs state is answered 503 then. No request waits for longer than load.request_time."`
+	Timeout time.Duration `yaml:"timeout" default:"3s" min:"500ms" max:"30s" doc:"How long one call of etcd may take. What needs state is answered 503 then. No request waits for longer than request_time."`
 }
 
 // Check looks for mistakes. Add gets each with its key, relative to the section.
