@@ -311,7 +311,7 @@ type ToolRequestsConfig struct {
 	TTL          time.Duration `yaml:"ttl" default:"15m" min:"1s" max:"24h" doc:"How long a request for a tool (tools/request) waits for somebody to fulfil it, and how long what came of it is kept for who has requested it."`
 	PerPrincipal int64         `yaml:"per_principal" default:"32" min:"1" max:"100000" doc:"How many requests for tools of one person, by all their clients, may wait. More are refused."`
 	Keep         string        `yaml:"keep" default:"memory" enum:"memory,pdp" doc:"memory: requests are known to this process alone, and are gone after a restart. pdp: the PDP keeps them, sealed with seal.key_files, so that every gateway with the same files and pdp.key_file knows them. It keeps 4096 in a tenant, of 256 KiB each at the most and 64 MiB together."`
-	Pending      int64         `yaml:"pending" default:"1024" min:"1" max:"100000" doc:"How many requests for tools may wait, of all persons together. They are kept in memory, with what came of them in 64 MiB at the most, and are gone after a restart."`
+	Pending      int64         `yaml:"pending" default:"1024" min:"1" max:"100000" doc:"How many requests for tools may wait, of all persons together. Those that one gateway knows are in its memory, with what came of them in 64 MiB at the most."`
 }
 
 func (r ToolRequestsConfig) check(m *config.Reading, sealed bool) {
