@@ -451,7 +451,7 @@ func TestProofsThatWitnessesCosigned(t *testing.T) {
 	for _, what := range [][]string{p.from, {p.path("export")}} {
 		p.run(0, p.log("export", "-o", p.path("export"))...)
 		got := p.run(0, append([]string{"log", "verify", "--policy", policy}, what...)...)
-		if !strings.Contains(got, "the quorum of the policy cosigned the first ") || !strings.Contains(got, "w1.example at ") {
+		if !regexp.MustCompile(`the quorum of the policy cosigned the first \d+ records?: w\d\.example at \S+, w\d\.example at `).MatchString(got) {
 			t.Errorf("got %s", got)
 		}
 	}
@@ -473,10 +473,10 @@ func TestProofsThatWitnessesCosigned(t *testing.T) {
 	p.ask("/access/v1/evaluation", strings.Replace(proveQuestion, "alice", "mallory", 1))
 	until(t, "the witnesses say that they know more", func() (bool, error) {
 		content, err := os.ReadFile(p.path("data/" + decisionlog.SuspectsFile))
-		return err == nil && bytes.Contains(content, []byte("w1.example")), nil
+		return err == nil && bytes.Contains(content, []byte(".example")), nil
 	})
 	must(t, p.Stop(context.Background()))
-	said := "another history of this log: witness w1.example at "
+	said := "another history of this log: witness w"
 	if got := p.run(0, "log", "verify", p.path("data"), "--policy", policy); !strings.Contains(got, "not excluded: "+said) {
 		t.Errorf("got %s", got)
 	}
