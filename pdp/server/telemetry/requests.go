@@ -80,7 +80,7 @@ func (r *Requests) Undecided(reason string) { r.undecided.Count(reason) }
 func Limits() []string {
 	return []string{
 		"large_bodies", "slow_bodies", "console", "exports", "slow_readers", "log_reads", "rate", "concurrency", "connections",
-		"approvals", "approvals_share", "waiting", "waiting_share", "pages", "work",
+		"approvals", "approvals_share", "capabilities", "status", "waiting", "waiting_share", "pages", "work",
 		string(decisionlog.BoundShare), string(decisionlog.BoundPerson), string(decisionlog.BoundIssuer), string(decisionlog.BoundAll),
 	}
 }
