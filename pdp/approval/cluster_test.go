@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,6 +26,21 @@ type place struct {
 	*record
 	s     *approval.Store
 	ended map[string]bool // credentials that are not in force
+}
+
+// between is an engine that has something done before the last of so many views.
+type between struct {
+	ledger.Engine
+	views atomic.Int32
+	do    func()
+}
+
+// View implements [ledger.Engine].
+func (b *between) View(read func(ledger.State) error) error {
+	if b.views.Add(-1) == 0 {
+		b.do()
+	}
+	return b.Engine.View(read)
 }
 
 // places are two processes on one state.
@@ -352,5 +368,90 @@ func TestALongRecordCountsAtItsOriginAlone(t *testing.T) {
 	}
 	if spent, err := here.uses(t.Context(), a, "e"); !spent || err != nil {
 		t.Errorf("at its origin: %v, %v", spent, err)
+	}
+}
+
+// TestTwoRevokeAll: two processes revoke all that is open at once. What one of them has revoked, and not recorded yet, the other one
+// passes over.
+func TestTwoRevokeAll(t *testing.T) {
+	t.Parallel()
+	revoked, goOn := make(chan struct{}), make(chan struct{})
+	engine := &between{}
+	both := places(t, &ledgertest.Cluster{}, func(o *approval.Options) {
+		if o.Origin == "place" {
+			engine.Engine, o.Engine = o.Engine, engine
+			return
+		}
+		put, first := o.Record, new(sync.Once)
+		o.Record = func(ctx context.Context, step approval.Step) error {
+			if step.Name == approval.StepRevoked {
+				first.Do(func() {
+					close(revoked)
+					<-goOn
+				})
+			}
+			return put(ctx, step)
+		}
+	})
+	here, there := both[0], both[1]
+	all := []approval.Approval{mustFile(t, here.s, question("a")), mustFile(t, here.s, question("b")), mustFile(t, here.s, question("c"))}
+	mustDecide(t, here.s, all[1].ID, by("mia"))
+	mustDecide(t, here.s, all[2].ID, by("mia"))
+	if spent, err := here.uses(t.Context(), all[2], "d"); !spent || err != nil { // and a round may follow
+		t.Fatal(spent, err)
+	}
+	done := make(chan error, 1)
+	engine.do = func() { // once the process here has a list
+		go func() { done <- there.s.RevokeAll(t.Context(), "policy-service", "a log is lost") }()
+		<-revoked
+	}
+	engine.views.Store(2)
+	err := here.s.RevokeAll(t.Context(), "policy-service", "a log is lost")
+	close(goOn)
+	must(t, errors.Join(err, <-done))
+	for _, a := range all {
+		got, _, err := there.s.Get(t.Context(), a.ID)
+		steps := 0
+		for _, name := range append(here.names(a.ID), there.names(a.ID)...) {
+			if name == approval.StepRevoked {
+				steps++
+			}
+		}
+		if got.Status != approval.Revoked || steps != 1 || err != nil {
+			t.Errorf("it is %s, and was revoked by %d steps: %v", got.Status, steps, err)
+		}
+	}
+}
+
+// TestRevokeAllOfWhatMoves: what another process asks people about again, while all is revoked, is revoked, too.
+func TestRevokeAllOfWhatMoves(t *testing.T) {
+	t.Parallel()
+	meanwhile := func() {}
+	both := places(t, &ledgertest.Cluster{}, func(o *approval.Options) {
+		if o.Origin != "place" {
+			return
+		}
+		put := o.Record
+		o.Record = func(ctx context.Context, step approval.Step) error {
+			if do := meanwhile; step.Name == approval.StepRevoked {
+				meanwhile = func() {}
+				do()
+			}
+			return put(ctx, step)
+		}
+	})
+	here, there := both[0], both[1]
+	a, b := mustFile(t, here.s, question("a")), mustFile(t, here.s, question("b"))
+	mustDecide(t, here.s, a.ID, by("mia"))
+	mustDecide(t, here.s, b.ID, by("mia"))
+	there.ended["key:mia"] = true
+	meanwhile = func() {
+		if r, err := there.s.Reserve(t.Context(), b.ID, b.Digest, "d"); r != nil || err != nil {
+			t.Errorf("what nobody approves any more is used: %v, %v", r != nil, err)
+		}
+	}
+	must(t, here.s.RevokeAll(t.Context(), "policy-service", "a log is lost"))
+	if got, _, err := here.s.Get(t.Context(), b.ID); got.Status != approval.Revoked || err != nil {
+		t.Errorf("it is %s, %v", got.Status, err)
 	}
 }

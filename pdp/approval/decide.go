@@ -196,32 +196,52 @@ func (s *Store) take(ctx context.Context, id string, version int, v Vote, to Sta
 	})
 }
 
-// RevokeAll ends all that are open, those that wait among them, and those from whose uses something may go on. After an error it
-// can be called again.
+// RevokeAll ends all that are open, those that wait among them, and those from whose uses something may go on. Several processes
+// may do so at once. After an error it can be called again.
 func (s *Store) RevokeAll(ctx context.Context, by, reason string) error {
-	goesOn := func(a Approval) bool { return a.open() || !a.continuesUntil().IsZero() }
-	for _, f := range []Filter{{Status: Pending}, {Status: Ended, Picks: goesOn}} { // the first may have become one of the others
-		for after := ""; ; {
-			some, next, err := s.page(f, after, revokedAtOnce)
-			if err != nil {
+	for after := ""; ; {
+		some, next, err := s.page(Filter{Picks: goesOn}, after, revokedAtOnce)
+		if err != nil {
+			return err
+		}
+		for _, a := range some {
+			if err := s.revokeAny(ctx, a, by, reason); err != nil && !errors.Is(err, ErrNotFound) {
 				return err
 			}
-			for _, a := range some {
-				_, err := s.moveFrom(ctx, a.ID, a.Status, 0, func(m *move) error {
-					m.to.end(Revoked, m.now)
-					m.step(Step{Name: StepRevoked, Statement: Statement{By: by, Reason: reason}})
-					return nil
-				})
-				if ended := (*StateError)(nil); err != nil && !errors.As(err, &ended) && !errors.Is(err, ErrNotFound) {
-					return err
-				}
-			}
-			if after = next; next == "" {
-				break
-			}
+		}
+		if after = next; next == "" {
+			return nil
 		}
 	}
-	return nil
+}
+
+// goesOn reports whether an approval is open, or something may go on from a use of it.
+func goesOn(a Approval) bool { return a.open() || !a.continuesUntil().IsZero() }
+
+// revokeAny revokes an approval, whatever state it is in by then. Of one that another process has ended nothing is left to be
+// done, be that on record already or not.
+func (s *Store) revokeAny(ctx context.Context, a Approval, by, reason string) error {
+	for {
+		_, err := s.moveFrom(ctx, a.ID, a.Status, 0, func(m *move) error {
+			m.to.end(Revoked, m.now)
+			m.step(Step{Name: StepRevoked, Statement: Statement{By: by, Reason: reason}})
+			return nil
+		})
+		elsewhere, moved := errors.Is(err, ledger.ErrElsewhere), (*StateError)(nil)
+		if !elsewhere && !errors.As(err, &moved) {
+			return err
+		}
+		is, failed := s.ledger.Read(a.ID)
+		switch is = is.at(s.now()); {
+		case failed != nil:
+			return failed
+		case !goesOn(is):
+			return nil
+		case elsewhere:
+			return err
+		}
+		a = is
+	}
 }
 
 const revokedAtOnce = 100

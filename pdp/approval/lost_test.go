@@ -90,3 +90,50 @@ func TestWorkSettlesLost(t *testing.T) {
 		t.Errorf("it is %+v, %v", got, err)
 	}
 }
+
+// TestTwoSettleLost: two processes settle at once what a third one has left. What one of them has settled, and not recorded yet, the
+// other one passes over.
+func TestTwoSettleLost(t *testing.T) {
+	t.Parallel()
+	settled, goOn := make(chan struct{}), make(chan struct{})
+	c := &ledgertest.Cluster{}
+	both := places(t, c, func(o *approval.Options) {
+		if o.Origin != "place" {
+			return
+		}
+		put := o.Record
+		o.Record = func(ctx context.Context, step approval.Step) error {
+			if step.Name == approval.StepUsed {
+				close(settled)
+				<-goOn
+			}
+			return put(ctx, step)
+		}
+	})
+	here, gone := both[0], both[1]
+	a := mustFile(t, here.s, question("a"))
+	mustDecide(t, here.s, a.ID, by("mia"))
+	r, err := gone.s.Reserve(t.Context(), a.ID, a.Digest, "d")
+	must(t, err)
+	r.InDoubt()
+	done := make(chan error, 1)
+	engine := &between{Engine: c.Process(), do: func() { // once the other one has a list
+		go func() { done <- here.s.SettleLost(t.Context(), "place/1") }()
+		<-settled
+	}}
+	log := newRecord()
+	log.N = 2_000_000 // ids differ
+	o := log.options()
+	o.Engine, o.Origin = engine, "place/2"
+	other := mustOpen(t, "", o)
+	engine.views.Store(2)
+	err = other.SettleLost(t.Context(), "place/1")
+	close(goOn)
+	must(t, errors.Join(err, <-done))
+	if got, _, err := other.Get(t.Context(), a.ID); got.Status != approval.UsedUp || !slices.Equal(got.Used, []string{"d"}) || err != nil {
+		t.Errorf("it is %+v, %v", got, err)
+	}
+	if n := here.s.ReservationKeys(); n != 0 {
+		t.Errorf("there are %d keys of reservations", n)
+	}
+}

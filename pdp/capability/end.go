@@ -60,7 +60,8 @@ func (s *Store) moveFrom(ctx context.Context, id string, in State, do func(*move
 }
 
 // RevokeMany revokes all live capabilities that a filter finds, whatever its State, each by a change of its own. It returns
-// how many. After an error it can be called again, and revokes those that are left.
+// how many. After an error it can be called again, and revokes those that are left. One that waits for the log of another
+// process keeps none of the others from being revoked.
 //
 // It goes by an index, which is quick, and then through all capabilities: who can write to etcd, and has no key, can delete what
 // an index has.
@@ -77,14 +78,17 @@ func (s *Store) revokeFound(ctx context.Context, f Filter, by, reason string) (n
 		ids, next, unread := s.page(f, after, revokedAtOnce, func(c Capability) bool { return c.open() }, readState)
 		err = cmp.Or(err, unread) // and the others are revoked all the same
 		for _, c := range ids {
-			_, err := s.Revoke(ctx, c.ID, by, reason)
-			if ended := (*StateError)(nil); errors.As(err, &ended) || errors.Is(err, ErrNotFound) {
-				continue
+			_, failed := s.Revoke(ctx, c.ID, by, reason)
+			ended := (*StateError)(nil)
+			switch {
+			case failed == nil:
+				n++
+			case errors.As(failed, &ended), errors.Is(failed, ErrNotFound):
+			case !errors.Is(failed, ledger.ErrElsewhere):
+				return n, failed
+			case !s.hasEnded(c.ID): // else another process has ended it just now
+				err = cmp.Or(err, failed)
 			}
-			if err != nil {
-				return n, err
-			}
-			n++
 		}
 		if after = next; next == "" {
 			return n, err
@@ -93,3 +97,12 @@ func (s *Store) revokeFound(ctx context.Context, f Filter, by, reason string) (n
 }
 
 const revokedAtOnce = 100
+
+// hasEnded reports whether a capability has ended, be that on record already or not.
+func (s *Store) hasEnded(id string) (is bool) {
+	err := s.ledger.View(func(tx *ledger.Tx) {
+		c, _ := readState(tx, id)
+		is = !c.open()
+	})
+	return is && err == nil
+}

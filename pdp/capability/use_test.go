@@ -922,3 +922,35 @@ func TestSettleLost(t *testing.T) {
 	}
 	must(t, there.use(t.Context(), there.s, c.ID, "e"))
 }
+
+// TestRevokeManyBesideOthers: what waits for the log of another process keeps no other from being revoked. What that process has
+// ended, and not recorded yet, is left to it.
+func TestRevokeManyBesideOthers(t *testing.T) {
+	t.Parallel()
+	both := places(t, &ledgertest.Cluster{})
+	here, there := both[0], both[1]
+	var ids []string
+	for range 3 {
+		ids = append(ids, here.mustGrant(t, here.s, asked(here.s, start, "a")).ID)
+	}
+	there.Set(true, false, false)
+	_, err := there.s.Revoke(t.Context(), ids[0], "mia", "")
+	_, err2 := there.s.Suspend(t.Context(), ids[1], "h1:next")
+	if !errors.Is(err, capability.ErrUnrecorded) || !errors.Is(err2, capability.ErrUnrecorded) {
+		t.Fatal(err, err2)
+	}
+	if n, err := here.s.RevokeMany(t.Context(), capability.Filter{}, "mia", "stolen"); n != 1 || !errors.Is(err, capability.ErrUnrecorded) {
+		t.Errorf("beside one that waits %d are revoked: %v", n, err)
+	}
+	here.wantState(t, here.s, ids[2], capability.Revoked)
+	there.Set(false, false, false)
+	_, _, err = there.s.Get(t.Context(), ids[1])
+	must(t, err)
+	if n, err := here.s.RevokeMany(t.Context(), capability.Filter{}, "mia", "stolen"); n != 1 || err != nil { // the first waits still
+		t.Errorf("%d are revoked, and what another process has ended is an error: %v", n, err)
+	}
+	there.s.Work(t.Context())
+	for _, id := range ids {
+		here.wantState(t, here.s, id, capability.Revoked)
+	}
+}

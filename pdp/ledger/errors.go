@@ -1,6 +1,9 @@
 package ledger
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // Errors are the owner's errors, in the words of its users.
 type Errors struct {
@@ -17,6 +20,8 @@ type Errors struct {
 var (
 	// ErrUnrecorded: the change is not on record yet, and counts for nothing until it is.
 	ErrUnrecorded = errors.New("the step is not on record yet")
+	// ErrElsewhere is the [ErrUnrecorded] of a step that another process is to record.
+	ErrElsewhere = fmt.Errorf("%w: it is to be recorded by another process", ErrUnrecorded)
 	// ErrShort: the log is shorter than the file says.
 	ErrShort = errors.New("the log was cut, or an older copy of it put in its place")
 	// ErrInvalid: the change can never be made, whenever it is tried.

@@ -10,8 +10,8 @@ import (
 )
 
 // SettleLost ends what waits for the log of another origin, which will never say anything any more. What that origin reserved
-// counts as used, on record here, and its steps that may not be on its log are put on record here, with the same ids. After
-// an error it can be called again.
+// counts as used, on record here, and its steps that may not be on its log are put on record here, with the same ids. Several
+// processes may do so at once. After an error it can be called again.
 func (l *Ledger[I, S]) SettleLost(ctx context.Context, origin string) error {
 	if !l.engine.Shared() || origin == "" || origin == l.options.Origin {
 		return fmt.Errorf("%w: %q is not the origin of another process that was lost", ErrInvalid, origin)
@@ -72,20 +72,30 @@ func (l *Ledger[I, S]) settleLost(ctx context.Context, origin, id string, decisi
 	}
 	if err == nil {
 		item, err := l.current(ctx, id)
-		if err != nil {
-			return err
-		}
-		var outcomes []Outcome
-		for _, r := range item.Standing().Reserved {
-			if r.Origin == origin {
-				outcomes = append(outcomes, Outcome{Decision: r.Decision, Used: true, Lost: origin})
+		if errors.Is(err, ErrElsewhere) { // another process may have settled it just now
+			stored, failed := l.Read(id)
+			if failed == nil && len(lostOutcomes(stored, origin)) == 0 {
+				item, err = stored, nil
 			}
 		}
-		if err := l.SettleAll(ctx, item, outcomes); err != nil {
+		if err == nil {
+			err = l.SettleAll(ctx, item, lostOutcomes(item, origin))
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return l.dropReserved(ctx, origin, id, decisions)
+}
+
+// lostOutcomes are the ends of the reservations that an item has of an origin that was lost.
+func lostOutcomes(item Item, origin string) (outcomes []Outcome) {
+	for _, r := range item.Standing().Reserved {
+		if r.Origin == origin {
+			outcomes = append(outcomes, Outcome{Decision: r.Decision, Used: true, Lost: origin})
+		}
+	}
+	return outcomes
 }
 
 // takeOver puts steps of an item on record that another origin was to record. If that did so before it was lost, they are on

@@ -173,7 +173,7 @@ func (l *Ledger[I, S]) waiting(tx *Tx, id string) (entries []*entry[S]) {
 		case len(entries) > 0: // of two origins, each would wait for the other
 			return entries
 		default:
-			tx.Fail(fmt.Errorf("%w: it is to be recorded by %s", ErrUnrecorded, e.Origin))
+			tx.Fail(fmt.Errorf("%w, %s", ErrElsewhere, e.Origin))
 		}
 	}
 	return entries
