@@ -25,10 +25,12 @@ type ApprovalView struct {
 	Justification jsontext.Value `json:"justification,omitzero"`
 	Asked         string         `json:"asked,omitzero"`
 	Requester     string         `json:"requester"`
-	Quorum        int            `json:"quorum"`
-	Approvals     int            `json:"approvals"`
-	Uses          int            `json:"uses"`
-	Used          int            `json:"used"`
+	// Quorum is how many people must approve. Approvals is how many do by votes that count now; once it is decided, by those
+	// that counted then.
+	Quorum    int `json:"quorum"`
+	Approvals int `json:"approvals"`
+	Uses      int `json:"uses"`
+	Used      int `json:"used"`
 	// Rounds is how many follow-up questions belong to each use. RoundsWithin is the time that they have, as policies write
 	// it, such as 10m; "" if there are none. Continued counts the rounds that followed on uses.
 	Rounds       int    `json:"rounds"`

@@ -33,6 +33,8 @@ func (s *Store) Decide(
 		m.to.Votes = append(m.to.Votes, v)
 		step := m.step(Step{Name: string(v.Kind), Statement: v.Statement, Caller: v.Caller})
 		m.to.Votes[len(m.to.Votes)-1].Step = step
+		// The vote that is new counts, because its caller has made sure that the person may vote.
+		counts := func(v Vote) bool { return v.Step == step || counts(v) }
 		switch people, until := m.to.agreed(m.now, counts, same); {
 		case v.Kind == Deny:
 			m.to.end(Denied, m.now)
@@ -127,15 +129,13 @@ func wellMade(a *Approval, v *Vote, same func(a, b string) bool) error {
 	return nil
 }
 
-// agreed are the votes of the people who approve, and until when they do. The last vote
-// counts, because its caller has made sure that the person may vote. An earlier vote does not
+// agreed are the votes of the people who approve, and until when they do. A vote does not
 // count if it was to hold until a moment that has passed. Two votes of one person are one.
 func (a *Approval) agreed(now time.Time, counts func(Vote) bool, same func(a, b string) bool) (people []Vote, end time.Time) {
 	end = now.Add(a.Terms.ValidFor)
-	for i, v := range slices.Backward(a.Votes) {
+	for _, v := range slices.Backward(a.Votes) {
 		passed := !v.ValidUntil.IsZero() && !now.Before(v.ValidUntil)
-		again := v.isOfOne(people, same)
-		if v.Kind != Approve || passed || again || i < len(a.Votes)-1 && !counts(v) {
+		if v.Kind != Approve || passed || v.isOfOne(people, same) || !counts(v) {
 			continue
 		}
 		people = append(people, v)
@@ -144,6 +144,19 @@ func (a *Approval) agreed(now time.Time, counts func(Vote) bool, same func(a, b 
 		}
 	}
 	return people, end
+}
+
+// Approving is how many people approve: of a pending approval those whose votes count now, by counts and same as in
+// [Store.Decide]; of any other those who did when it ceased to be pending, whatever has become of them since.
+func (s *Store) Approving(a Approval, counts func(Vote) bool, same func(a, b string) bool) int {
+	at := s.now()
+	if a.Status == Pending {
+		a.Votes = s.proof.counting(&a)
+	} else {
+		at, counts, same = a.DecidedAt, func(Vote) bool { return true }, func(a, b string) bool { return a == b }
+	}
+	people, _ := a.agreed(at, counts, same)
+	return len(people)
 }
 
 // Offer puts on record that a gateway is given the form of a pending approval to show a person that

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"go.etcd.io/bbolt"
@@ -273,6 +274,47 @@ func TestVoteOfRevokedKeyDoesNotCount(t *testing.T) {
 	if !slices.Contains(steps, "lapsed") || !slices.Contains(steps, "reopened") || spent != 1 {
 		t.Errorf("%d uses, and on record is %v", spent, steps)
 	}
+}
+
+// TestApprovalsThatCount: people and programs are told how many approve by votes that count now; once it is decided, by those that
+// counted then.
+func TestApprovalsThatCount(t *testing.T) {
+	t.Parallel()
+	c := openCounter(t)
+	id := c.asks("pep", tool("stop", push)).Approval.ID
+	is := func(name, status string, approvals int) {
+		t.Helper()
+		listed, _ := c.inbox("zoe", "?status=all")
+		for _, who := range []string{"pep", "zoe"} {
+			one, _ := c.sees(who, id)
+			listed = append(listed, one)
+		}
+		for _, got := range listed {
+			if got.Status != status || got.Approvals != approvals {
+				t.Errorf("%s: it is %s, and %d approve, want %s and %d", name, got.Status, got.Approvals, status, approvals)
+			}
+		}
+	}
+	until := c.Now().Add(time.Minute).Format(time.RFC3339)
+	if got := c.says("mia", id, "decision", `{"decision":"approve","reason":"today","valid_until":"`+until+`"}`, 200); got.Approvals != 1 {
+		t.Errorf("mia is told that %d approve", got.Approvals)
+	}
+	is("one of two", "pending", 1)
+	c.Advance(time.Minute)
+	is("a vote whose time has passed", "pending", 0)
+	c.says("noah", id, "decision", yes, 200)
+	is("another vote", "pending", 1)
+	c.revoke("noah")
+	is("a vote by a key that is revoked", "pending", 0)
+	c.says("zoe", id, "decision", yes, 200)
+	c.welcome("noah-2", `user::"noah"`, auth.Approve)
+	if got := c.says("noah-2", id, "decision", yes, 200); got.Approvals != 2 {
+		t.Errorf("noah is told that %d approve", got.Approvals)
+	}
+	is("two of two", "approved", 2)
+	c.asks("pep", tool("stop", again)).passes(t, "what two approve")
+	c.revoke("noah-2")
+	is("two of two, then", "used_up", 2)
 }
 
 // TestVoteFallsWithWhoNamedThem: a delegate has no say of their own.

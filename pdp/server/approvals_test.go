@@ -297,6 +297,7 @@ type shown struct {
 	Status    string `json:"status"`
 	Version   int    `json:"version"`
 	Message   string `json:"message"`
+	Approvals int    `json:"approvals"`
 	Used      int    `json:"used"`
 	Continued int    `json:"continued"`
 	Said      []struct {

@@ -160,5 +160,5 @@ func (s *Seen) Previous(ctx context.Context) (v evaluation.ApprovalView, found b
 	if err != nil || !found {
 		return v, false, err
 	}
-	return s.ViewOf(before), true, nil
+	return s.ViewOf(ctx, before), true, nil
 }

@@ -74,14 +74,18 @@ func (b *Broker) Inbox(
 					return page, err
 				}
 			}
+			mine, view := s.decides || s.voted, evaluation.ApprovalView{}
+			if mine {
+				view = v.linked(ctx, a)
+			}
 			if err := goOn(ctx); err != nil { // what was said after the end counts for nothing
 				if page.Next == q.Cursor {
 					return page, fmt.Errorf("%w: %w", ErrNoTurn, err)
 				}
 				return page, nil
 			}
-			if s.decides || s.voted {
-				page.Items = append(page.Items, b.linked(a))
+			if mine {
+				page.Items = append(page.Items, view)
 				bytes += len(a.Shown) + len(a.Said)
 			}
 			if page.Next = a.ID; n == len(some)-1 {

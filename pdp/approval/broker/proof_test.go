@@ -238,12 +238,12 @@ func TestRevokedUnderWay(t *testing.T) {
 	there.must(err)
 	seen, err := here.See(t.Context(), person("mia"), a.ID)
 	here.must(err)
-	if got := broker.ViewOf(seen.Approval).InFlight; len(got) != 1 || got[0].Decision != "d" || got[0].Origin != there.log.Origin() || got[0].Since.IsZero() {
+	if got := seen.ViewOf(t.Context(), seen.Approval).InFlight; len(got) != 1 || got[0].Decision != "d" || got[0].Origin != there.log.Origin() || got[0].Since.IsZero() {
 		t.Errorf("in doubt is %+v", got)
 	}
 	revoked, err := seen.Revoke(t.Context(), evaluation.Ruling{Reason: "no"})
 	here.must(err)
-	if got := broker.ViewOf(revoked).InFlight; revoked.Status != approval.Revoked || len(got) != 1 || got[0].Decision != "d" {
+	if got := seen.ViewOf(t.Context(), revoked).InFlight; revoked.Status != approval.Revoked || len(got) != 1 || got[0].Decision != "d" {
 		t.Errorf("it is %s, and under way was %+v", revoked.Status, got)
 	}
 	use.Spent(t.Context())

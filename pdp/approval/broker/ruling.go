@@ -27,8 +27,12 @@ func (s *Seen) Decide(ctx context.Context, said evaluation.Ruling) (a approval.A
 			return a, err
 		}
 	}
-	// An earlier vote counts as long as the policies in force let that person vote.
-	counts := func(earlier approval.Vote) bool {
+	return s.by.Store.Decide(ctx, s.Approval.ID, said.Version, vote, s.counts(ctx), s.same)
+}
+
+// counts reports whether an earlier vote counts: it does as long as the policies in force let that person vote.
+func (s *Seen) counts(ctx context.Context) func(approval.Vote) bool {
+	return func(earlier approval.Vote) bool {
 		who, err := voterOf(earlier)
 		if err != nil {
 			return false
@@ -36,7 +40,6 @@ func (s *Seen) Decide(ctx context.Context, said evaluation.Ruling) (a approval.A
 		may, err := s.by.may(ctx, s.Approval, who)
 		return err == nil && may.decides
 	}
-	return s.by.Store.Decide(ctx, s.Approval.ID, said.Version, vote, counts, s.same)
 }
 
 // same reports whether two names are names of one person.

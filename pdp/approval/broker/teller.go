@@ -13,6 +13,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/approval"
 	"policy-service/pdp/approval/webhook"
+	"policy-service/pdp/server/auth"
 )
 
 // teller sends approval requests to other systems: each that was filed, and each that waits no longer. A message that was
@@ -118,7 +119,7 @@ func (t *teller) tellSystems(ctx context.Context, one approval.Told) error {
 	if err != nil || !ok {
 		return err
 	}
-	m := message{Type: "approval." + string(one.Event), Timestamp: a.FiledAt, Data: t.broker.linked(a)}
+	m := message{Type: "approval." + string(one.Event), Timestamp: a.FiledAt, Data: t.broker.approver(auth.Caller{}).linked(ctx, a)}
 	if one.Event == approval.Completed {
 		m.Timestamp = a.DecidedAt
 	}

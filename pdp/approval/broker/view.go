@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"net/url"
 	"slices"
 	"strings"
@@ -16,9 +17,10 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// ViewOf is the view of an approval.
-func ViewOf(a approval.Approval) evaluation.ApprovalView {
-	v := evaluation.ApprovalView{
+// view is the view of an approval, without a link. How many people approve is the same for whoever looks.
+func (v *approver) view(ctx context.Context, a approval.Approval) evaluation.ApprovalView {
+	seen := Seen{Approval: a, by: v}
+	view := evaluation.ApprovalView{
 		ID:            a.ID,
 		Status:        string(a.Status),
 		Version:       a.Version,
@@ -32,6 +34,7 @@ func ViewOf(a approval.Approval) evaluation.ApprovalView {
 		Asked:         a.Asked,
 		Requester:     a.Caller,
 		Quorum:        a.Terms.Quorum,
+		Approvals:     v.Store.Approving(a, seen.counts(ctx), seen.same),
 		Uses:          a.Terms.Uses,
 		Used:          len(a.Used) + len(a.Reserved),
 		Rounds:        a.Terms.Rounds,
@@ -44,12 +47,12 @@ func ViewOf(a approval.Approval) evaluation.ApprovalView {
 		RedactedAt:    a.RedactedAt,
 		Said:          []evaluation.ApprovalVote{},
 	}
-	if v.Rounds > 0 {
-		v.RoundsWithin = span(a.Terms.RoundsWithin)
+	if view.Rounds > 0 {
+		view.RoundsWithin = span(a.Terms.RoundsWithin)
 	}
 	for _, vote := range a.Votes {
 		way := vote.Way()
-		v.Said = append(v.Said, evaluation.ApprovalVote{
+		view.Said = append(view.Said, evaluation.ApprovalVote{
 			By:         vote.By,
 			Decision:   string(vote.Kind),
 			Reason:     vote.Reason,
@@ -59,27 +62,24 @@ func ViewOf(a approval.Approval) evaluation.ApprovalView {
 			ValidUntil: vote.ValidUntil,
 			At:         vote.At,
 		})
-		if vote.Kind == approval.Approve {
-			v.Approvals++
-		}
 	}
-	return v
+	return view
 }
 
 // ViewOf is the view of an approval for the caller, who sees it. The link is for people who decide: a program
 // could have another person follow it.
-func (s *Seen) ViewOf(a approval.Approval) evaluation.ApprovalView {
+func (s *Seen) ViewOf(ctx context.Context, a approval.Approval) evaluation.ApprovalView {
 	if s.decides || s.voted {
-		return s.by.linked(a)
+		return s.by.linked(ctx, a)
 	}
-	return ViewOf(a)
+	return s.by.view(ctx, a)
 }
 
 // linked is the view of an approval for people who may decide about it.
-func (b *Broker) linked(a approval.Approval) evaluation.ApprovalView {
-	v := ViewOf(a)
-	v.Link = b.Link(a.ID)
-	return v
+func (v *approver) linked(ctx context.Context, a approval.Approval) evaluation.ApprovalView {
+	view := v.view(ctx, a)
+	view.Link = v.Link(a.ID)
+	return view
 }
 
 // Link is where people decide about an approval request; "" if there is no console.

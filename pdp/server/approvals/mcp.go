@@ -108,7 +108,7 @@ func (a *Approvals) respond(c echo.Context, r door.Admitted, seen broker.Seen) e
 	}
 	switch answer.Ruling.Decision {
 	case "":
-		return write(c, seen.ViewOf(one))
+		return write(c, seen.ViewOf(c.Request().Context(), one))
 	case "deny": // whatever else was filled in
 	default:
 		call, err := toolCallOf(one)
@@ -124,7 +124,7 @@ func (a *Approvals) respond(c echo.Context, r door.Admitted, seen broker.Seen) e
 	if err != nil {
 		return err
 	}
-	return write(c, seen.ViewOf(decided))
+	return write(c, seen.ViewOf(c.Request().Context(), decided))
 }
 
 // pendingCall is the call that waits for an approval.

@@ -124,7 +124,7 @@ func (a *Approvals) status(c echo.Context, r door.Admitted) error {
 			if err != nil {
 				return answer{err: err}
 			}
-			return answerOf(seen.ViewOf(seen.Approval), seen.Approval.Status != approval.Pending)
+			return answerOf(seen.ViewOf(ctx, seen.Approval), seen.Approval.Status != approval.Pending)
 		},
 		of: func(n approval.Notice) bool { return n.ID == id },
 	})
@@ -156,7 +156,7 @@ func (a *Approvals) ruling(
 		if err != nil {
 			return err
 		}
-		return write(c, seen.ViewOf(ruled))
+		return write(c, seen.ViewOf(c.Request().Context(), ruled))
 	})
 }
 
