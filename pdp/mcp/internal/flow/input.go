@@ -78,6 +78,9 @@ func (x exchange) inputRequired(came relayed) (*inputs, *answer.Answer) {
 
 // showPages returns an error that makes a person open pages, in the form for the client.
 func (x exchange) showPages(v jsontext.Value) (jsontext.Value, *answer.Answer) {
+	if x.link == nil { // the answer is of several servers, and none of them may ask in the name of all
+		return nil, answer.Ambiguous("one of several servers has a person open a page")
+	}
 	var no *link.Unasked
 	pages, ok := era.ShowPages(v, func(m rpc.Message) (rpc.Message, bool) {
 		if m, no = link.Shown(x.link.Server, m, x.Client.Capabilities); no != nil {
