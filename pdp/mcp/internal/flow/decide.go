@@ -161,9 +161,6 @@ func (x exchange) confirm(ctx context.Context) (exchange, *answer.Answer) {
 	if x.Target = now; !another {
 		return x, nil
 	}
-	if x.fulfils != nil {
-		return x, answer.Invalid("the tool is not the one that was requested any more")
-	}
 	if end := x.checkFit(ctx); end != nil {
 		return x, end
 	}
@@ -284,12 +281,16 @@ func (x exchange) checkListable(ctx context.Context) *answer.Answer {
 }
 
 // findAgain finds the tool in the list that the server has for the principal. It reports whether the tool differs, so that the
-// PDP must decide again.
+// PDP must decide again. A call that fulfils a request is of the requested tool alone.
 func (x exchange) findAgain(ctx context.Context) (now Target, another bool, refused *answer.Answer) {
 	if now, refused = x.findListed(ctx); refused != nil {
 		return now, false, refused
 	}
-	return now, now.tool.Digest != x.tool.Digest || now.tool.Pinned != x.tool.Pinned, nil
+	another = now.tool.Digest != x.tool.Digest || now.tool.Pinned != x.tool.Pinned
+	if another && x.fulfils != nil {
+		refused = answer.Invalid("the tool is not the one that was requested any more")
+	}
+	return now, another, refused
 }
 
 // route finds the server of a request, and the called tool. A request for all servers keeps its target.
