@@ -237,15 +237,18 @@ func ofServer(status int) bool {
 // other answer, and none, is that of a server of the legacy era, which then gets initialize. Some of those end because they
 // were asked, and are started again.
 //
-// For a client of the legacy era a server that takes initialize is one, whatever else it speaks.
+// For a client of the legacy era a server that takes initialize is one, whatever else it speaks. A server that refuses what
+// one client says of itself speaks the same era with others: so it is asked again in the gateway's own words.
 func (k *command) greet(ctx context.Context, c Client) (*childSession, error) {
+	own, named := c, c.Info != nil || c.Capabilities != nil
+	own.Info, own.Capabilities = nil, nil
 	modern, legacy := k.o.speaks(era.Modern), k.o.speaks(era.Legacy)
 	if c.Legacy && modern && legacy && !k.foreign[era.Legacy].Load() {
 		s, err := k.start(c)
 		if err == nil {
 			err = s.initialize(ctx, c)
 		}
-		if !errors.Is(err, errOtherEra) {
+		if !errors.Is(err, errOtherEra) || named && s.initialize(ctx, own) == nil {
 			return greeted(s, err)
 		}
 		s.Close()
@@ -257,6 +260,12 @@ func (k *command) greet(ctx context.Context, c Client) (*childSession, error) {
 	var late *childStream // the question, if it has no answer yet
 	if modern && !k.foreign[era.Modern].Load() {
 		late, err = s.discover(ctx, c)
+		if errors.Is(err, errOtherEra) && late == nil && named {
+			var refused error
+			if late, refused = s.discover(ctx, own); refused == nil {
+				return greeted(s, err)
+			}
+		}
 		e := (*Error)(nil)
 		switch {
 		case err == nil:

@@ -82,6 +82,8 @@ func rawChild(kind string) {
 			log.Fatal(err)
 		}
 		switch {
+		case strings.Contains(line, `"refuse `+m.Method+`"`):
+			say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"what a client"}}`, m.ID)
 		case m.Method == "server/discover":
 			greetOddly(kind, m.ID)
 		case m.Method == "initialize":

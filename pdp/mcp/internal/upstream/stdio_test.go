@@ -198,6 +198,22 @@ func TestCommandGreeting(t *testing.T) {
 	}
 }
 
+// A server that refuses what one client says of itself speaks the same era with others as before.
+func TestCommandRefusesOneClient(t *testing.T) {
+	t.Parallel()
+	for method, legacy := range map[string]bool{"server/discover": false, "initialize": true} {
+		u := newChild(t, "modern") // which takes initialize, too
+		odd := upstream.Client{Principal: "eve", Legacy: legacy, Info: []byte(`{"name":"refuse ` + method + `","version":"1"}`)}
+		if s, err := u.Open(t.Context(), odd); err == nil || !strings.Contains(err.Error(), method) {
+			t.Errorf("%s: %v %v", method, s, err)
+		}
+		s, err := u.Open(t.Context(), upstream.Client{Principal: "alice", Legacy: legacy})
+		if err != nil || (s.Era() == era.Legacy) != legacy {
+			t.Errorf("%s: another client: %v %v", method, s, err)
+		}
+	}
+}
+
 // An operator reads at which step a program gave no answer.
 func TestCommandNamesTheSilentStep(t *testing.T) {
 	t.Parallel()
