@@ -29,10 +29,12 @@ type ToolRequest struct {
 // ErrReplaced: the value was replaced meanwhile, or its time is up.
 var ErrReplaced = errors.New("the request for a tool is not as it was read")
 
-// What one gateway may keep in a tenant.
+// What one gateway may keep in a tenant. A request that was kept can be taken, and can end, where there is no room for more: a
+// value that ends its wait may be larger by roomToEnd.
 const (
 	mostToolRequests = 4096
 	mostToolTexts    = 64 << 20
+	roomToEnd        = 2 << 10
 )
 
 // The keys of requests for tools; see format.go.
@@ -97,7 +99,11 @@ func (s *Store) putToolRequest(ctx context.Context, of, id string, r ToolRequest
 			} else {
 				c.Delete(was.ends(of + id))
 			}
-			if kept.Bytes += len(r.Text) - len(was.Text); kept.Number > mostToolRequests || kept.Bytes > mostToolTexts && len(r.Text) > len(was.Text) {
+			most, more := mostToolTexts, len(r.Text)-len(was.Text)
+			if !r.Open && more <= roomToEnd {
+				most += mostToolRequests * roomToEnd
+			}
+			if kept.Bytes += more; kept.Number > mostToolRequests || kept.Bytes > most && more > 0 {
 				c.Fail(&LimitError{RetryAfter: laterOn, OfCaller: true})
 			}
 			c.Put(prefixTools+of+id, r)

@@ -145,7 +145,8 @@ func TestToolRequestsOfOthers(t *testing.T) {
 	}
 }
 
-// What one gateway keeps is bounded, and takes no room of another. What ended makes room.
+// What one gateway keeps is bounded, and takes no room of another. A request that is kept can be taken, however full it is. What
+// ended makes room.
 func TestToolRequestsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRecord()
@@ -155,9 +156,11 @@ func TestToolRequestsAreBounded(t *testing.T) {
 		_, err := keeps(t.Context(), s, fmt.Sprint(n), waits(large))
 		must(t, err)
 	}
+	more := 0
 	full := func(want bool) {
 		t.Helper()
-		_, err := keeps(t.Context(), s, fmt.Sprint("more ", want), waits("x"))
+		more++
+		_, err := keeps(t.Context(), s, fmt.Sprint("more ", more), waits("x"))
 		if _, is := errors.AsType[*approval.LimitError](err); is != want || !want && err != nil {
 			t.Errorf("full: got %v, want %t", err, want)
 		}
@@ -167,7 +170,15 @@ func TestToolRequestsAreBounded(t *testing.T) {
 	must(t, err)
 	first, _, err := s.ToolRequest("acme", "gate", "0")
 	must(t, err)
-	first.Open, first.Text = false, "done"
+	first.Open, first.Text = false, large+"taken"
+	first, err = keeps(t.Context(), s, "0", first)
+	must(t, err)
+	first.Text += large // what came of it
+	if _, err = keeps(t.Context(), s, "0", first); !errors.As(err, new(*approval.LimitError)) {
+		t.Errorf("a large result: got %v", err)
+	}
+	full(true)
+	first.Text = "done"
 	_, err = keeps(t.Context(), s, "0", first)
 	must(t, err)
 	full(false)
