@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
 )
@@ -195,6 +197,32 @@ func TestRequestReplicasLarge(t *testing.T) {
 	for _, r := range []*siege{a.siege, a.replicas[2]} {
 		requester.at(r).fetches(largest, "free", arguments(size)).refused(t, -32603, "result_not_kept", "was fulfilled")
 	}
+}
+
+// Where the PDP keeps no more requests, one that it keeps can be fulfilled. Where its result does not fit, that is said elsewhere.
+func TestRequestReplicasFull(t *testing.T) {
+	t.Parallel()
+	const arguments = `{"n":1}`
+	result := `{"content":[{"type":"text","text":"` + strings.Repeat("r", 10<<10) + `"}]}`
+	a := newSharedAgora(t, land{answers: mcptest.Answers{Results: map[string]string{"tools/call": result}}})
+	requester, mia := a.restricted("modern", "alice"), a.user("modern", "mia").at(a.replicas[1])
+	id := requester.requests("free", arguments)
+	for n, size := 0, evaluation.ToolRequestText; size > 16; n++ {
+		text := inText(strings.Repeat("x", size))
+		switch got := a.api("gateway", "POST", fmt.Sprint("/v1/tools/requests/", n), `{"open":true,"seconds":900,"text":`+text+`}`); got.Status {
+		case http.StatusOK:
+		case http.StatusTooManyRequests:
+			size /= 2
+		default:
+			t.Fatalf("%d %s", got.Status, got.Body)
+		}
+	}
+	if got := requester.ask("tools/request", `{"name":"free","arguments":{"n":2}}`); !got.limited() {
+		t.Errorf("one more: %s", got)
+	}
+	mia.fulfils(id, "restricted", "free", arguments).runs(t, "the call:")
+	requester.at(a.replicas[1]).fetches(id, "free", arguments).runs(t, "where it was fulfilled:")
+	requester.at(a.replicas[2]).fetches(id, "free", arguments).refused(t, -32603, "result_not_kept", "was fulfilled")
 }
 
 // The gateway reads what it kept in the place of the request alone, and nothing of a text says anything to a reader of the PDP.

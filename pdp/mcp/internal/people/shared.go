@@ -203,11 +203,11 @@ func (c Claim) Finish(r Result, size int) {
 		return err
 	}
 	err := put(r)
-	switch {
-	case errors.Is(err, errLargeRequest):
-		err = put(Result{Refused: notKept().Refusal})
-	case err != nil && !errors.Is(err, ErrChanged):
+	if err != nil && !errors.Is(err, ErrChanged) && !errors.Is(err, errLargeRequest) {
 		err = put(r)
+	}
+	if errors.Is(err, errLargeRequest) || errors.Is(err, ErrStoreFull) {
+		err = put(Result{Refused: notKept().Refusal})
 	}
 	if err != nil && !errors.Is(err, ErrChanged) {
 		c.g.o.Logger.Error("what came of a request for a tool is not kept for other gateways", "request", c.e.ID, "error", err)
