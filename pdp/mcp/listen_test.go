@@ -174,6 +174,22 @@ func TestListenInTenants(t *testing.T) {
 	}
 }
 
+// Who may approve a call hears the tool by its name, also if its server has the same name, and the binding asks.
+func TestListenToolOfTheSameName(t *testing.T) {
+	t.Parallel()
+	w := newPeople(t, land{
+		answers: mcptest.Answers{Tools: definitions("rec")},
+		change:  func(c *mcp.Config) { c.Ask = "coaz" },
+		files:   map[string]string{"same.cedar": `@id("same") @obligation("pair") permit (principal, action == Action::"tools/call", resource == tool::"rec");`},
+	})
+	hears := w.visitor("modern", mcptest.Claims{"sub": "mia"}).listens()
+	hears.welcomed()
+	defer w.visitor("modern", nil).waits("rec", `{"n":1}`).leave()
+	if got := hears.next("notifications/authorization/request"); !strings.Contains(got.text, `"tool":"rec","arguments"`) {
+		t.Errorf("heard %s", got.text)
+	}
+}
+
 // inFront is a land with something in front of its PDP.
 func inFront(t *testing.T, serve func(pdp http.Handler, rw http.ResponseWriter, r *http.Request)) land {
 	tap := newWiretap(t)

@@ -223,10 +223,11 @@ func tokenOf(who *identity.Principal) recent.Digest {
 	return sha256.Sum256([]byte(who.Tenant + "\x00" + who.Key + "\x00" + who.Token))
 }
 
-// shown returns the name for clients of a tool that questions name by its id. The id of no server's tool stays as it is.
+// shown returns the name for clients of a tool that questions name by its id. Any other id stays as it is: by the binding a
+// question names a tool as clients do, and the tool may be called as a server is.
 func (l *listeners) shown(id string) string {
-	server, tool, _ := strings.Cut(id, ":")
-	if slices.Contains(l.g.o.Servers, server) {
+	server, tool, ofServer := strings.Cut(id, ":")
+	if ofServer && slices.Contains(l.g.o.Servers, server) {
 		return l.g.o.ToolName(server, tool)
 	}
 	return id
