@@ -301,7 +301,7 @@ func TestListenStrangers(t *testing.T) {
 	for n := range 4 {
 		w.filesBy(alice, "confirm", `{"n":`+strconv.Itoa(n)+`}`)
 	}
-	stranger := w.visitor("modern", nil)
+	stranger := w.as("modern", "eva") // who does not hear when a call of alice has waited for long enough
 	asked := func(times int64) {
 		t.Helper()
 		var all []*ear // a stream that ends takes a question along whose answer is not there yet
