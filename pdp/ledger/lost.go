@@ -67,25 +67,28 @@ func (l *Ledger[I, S]) SettleAllLost(ctx context.Context, lost func(context.Cont
 // settleLost is SettleLost of one item, whose lock is held.
 func (l *Ledger[I, S]) settleLost(ctx context.Context, origin, id string, decisions []string) error {
 	err := l.takeOver(ctx, origin, id)
+	if err == nil {
+		err = l.settleReserved(ctx, origin, id)
+	}
 	if err != nil && !errors.Is(err, l.options.Form.Errors.NotFound) {
 		return err
 	}
-	if err == nil {
-		item, err := l.current(ctx, id)
-		if errors.Is(err, ErrElsewhere) { // another process may have settled it just now
-			stored, failed := l.Read(id)
-			if failed == nil && len(lostOutcomes(stored, origin)) == 0 {
-				item, err = stored, nil
-			}
-		}
-		if err == nil {
-			err = l.SettleAll(ctx, item, lostOutcomes(item, origin))
-		}
-		if err != nil {
-			return err
+	return l.dropReserved(ctx, origin, id, decisions)
+}
+
+// settleReserved settles what an origin that was lost has reserved of an item. What another process has settled just now is left
+// to that one, be it on record already or not.
+func (l *Ledger[I, S]) settleReserved(ctx context.Context, origin, id string) error {
+	item, err := l.current(ctx, id)
+	if errors.Is(err, ErrElsewhere) {
+		if stored, failed := l.Read(id); failed == nil && len(lostOutcomes(stored, origin)) == 0 {
+			return nil
 		}
 	}
-	return l.dropReserved(ctx, origin, id, decisions)
+	if err != nil {
+		return err
+	}
+	return l.SettleAll(ctx, item, lostOutcomes(item, origin))
 }
 
 // lostOutcomes are the ends of the reservations that an item has of an origin that was lost.
