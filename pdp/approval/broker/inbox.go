@@ -74,7 +74,8 @@ func (b *Broker) Inbox(
 					return page, err
 				}
 			}
-			mine, view := s.decides || s.voted, evaluation.ApprovalView{}
+			var view evaluation.ApprovalView
+			mine := s.decides || s.voted
 			if mine {
 				view = v.linked(ctx, a)
 			}
