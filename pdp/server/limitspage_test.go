@@ -2,7 +2,9 @@ package server
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -43,6 +45,28 @@ func TestTheLimitsPageHasEveryWord(t *testing.T) {
 	there := slices.Sorted(slices.Values(telemetry.Limits()))
 	if told = slices.Compact(told); !slices.Equal(told, there) {
 		t.Errorf("the page has\n%q\nthere are\n%q", told, there)
+	}
+}
+
+// Each word that the code counts a refusal by is one that begins at zero.
+func TestRefusalsAreCountedByKnownWords(t *testing.T) {
+	t.Parallel()
+	found := 0
+	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, call := range regexp.MustCompile(`\bTooMany\("(\w+)"`).FindAllSubmatch(text, -1) {
+			found++
+			if word := string(call[1]); !slices.Contains(telemetry.Limits(), word) {
+				t.Errorf("%s counts by %q, which is none of telemetry.Limits", path, word)
+			}
+		}
+		return err
+	})
+	if err != nil || found == 0 {
+		t.Errorf("%d refusals were found: %v", found, err)
 	}
 }
 
