@@ -43,6 +43,21 @@ func (b *between) View(read func(ledger.State) error) error {
 	return b.Engine.View(read)
 }
 
+// holds has the first record of a step wait: reached is closed then, and the record goes on once goOn is called.
+func holds(o *approval.Options, step string) (reached <-chan struct{}, goOn func()) {
+	at, on, first, put := make(chan struct{}), make(chan struct{}), new(sync.Once), o.Record
+	o.Record = func(ctx context.Context, s approval.Step) error {
+		if s.Name == step {
+			first.Do(func() {
+				close(at)
+				<-on
+			})
+		}
+		return put(ctx, s)
+	}
+	return at, func() { close(on) }
+}
+
 // places are two processes on one state.
 func places(t *testing.T, c *ledgertest.Cluster, with ...func(*approval.Options)) []*place {
 	t.Helper()
@@ -375,23 +390,15 @@ func TestALongRecordCountsAtItsOriginAlone(t *testing.T) {
 // passes over.
 func TestTwoRevokeAll(t *testing.T) {
 	t.Parallel()
-	revoked, goOn := make(chan struct{}), make(chan struct{})
+	var revoked <-chan struct{}
+	var goOn func()
 	engine := &between{}
 	both := places(t, &ledgertest.Cluster{}, func(o *approval.Options) {
 		if o.Origin == "place" {
 			engine.Engine, o.Engine = o.Engine, engine
 			return
 		}
-		put, first := o.Record, new(sync.Once)
-		o.Record = func(ctx context.Context, step approval.Step) error {
-			if step.Name == approval.StepRevoked {
-				first.Do(func() {
-					close(revoked)
-					<-goOn
-				})
-			}
-			return put(ctx, step)
-		}
+		revoked, goOn = holds(o, approval.StepRevoked)
 	})
 	here, there := both[0], both[1]
 	all := []approval.Approval{mustFile(t, here.s, question("a")), mustFile(t, here.s, question("b")), mustFile(t, here.s, question("c"))}
@@ -407,7 +414,7 @@ func TestTwoRevokeAll(t *testing.T) {
 	}
 	engine.views.Store(2)
 	err := here.s.RevokeAll(t.Context(), "policy-service", "a log is lost")
-	close(goOn)
+	goOn()
 	must(t, errors.Join(err, <-done))
 	for _, a := range all {
 		got, _, err := there.s.Get(t.Context(), a.ID)

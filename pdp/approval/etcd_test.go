@@ -92,15 +92,8 @@ func TestReplicasOpenACopyAtOnce(t *testing.T) {
 		<-goOn
 		return steps(ctx, from, ids)
 	}
-	early, writes, recorded := options(0), make(chan struct{}), make(chan struct{})
-	put := early.Record
-	early.Record = func(ctx context.Context, step approval.Step) error {
-		if step.Name == approval.StepCaughtUp {
-			close(writes)
-			<-recorded
-		}
-		return put(ctx, step)
-	}
+	early := options(0)
+	writes, goesOnRecord := holds(&early, approval.StepCaughtUp)
 	opened := make(chan *approval.Store, 2)
 	open := func(o approval.Options) {
 		s, err := approval.Open("", o)
@@ -115,7 +108,7 @@ func TestReplicasOpenACopyAtOnce(t *testing.T) {
 	<-writes
 	close(goOn)
 	second := <-opened
-	close(recorded)
+	goesOnRecord()
 	for _, store := range []*approval.Store{second, <-opened} {
 		t.Cleanup(func() { _ = store.Close() })
 		etcdtest.Eventually(t, "both uses count", func() bool {

@@ -95,19 +95,12 @@ func TestWorkSettlesLost(t *testing.T) {
 // other one passes over.
 func TestTwoSettleLost(t *testing.T) {
 	t.Parallel()
-	settled, goOn := make(chan struct{}), make(chan struct{})
+	var settled <-chan struct{}
+	var goOn func()
 	c := &ledgertest.Cluster{}
 	both := places(t, c, func(o *approval.Options) {
-		if o.Origin != "place" {
-			return
-		}
-		put := o.Record
-		o.Record = func(ctx context.Context, step approval.Step) error {
-			if step.Name == approval.StepUsed {
-				close(settled)
-				<-goOn
-			}
-			return put(ctx, step)
+		if o.Origin == "place" {
+			settled, goOn = holds(o, approval.StepUsed)
 		}
 	})
 	here, gone := both[0], both[1]
@@ -128,7 +121,7 @@ func TestTwoSettleLost(t *testing.T) {
 	other := mustOpen(t, "", o)
 	engine.views.Store(2)
 	err = other.SettleLost(t.Context(), "place/1")
-	close(goOn)
+	goOn()
 	must(t, errors.Join(err, <-done))
 	if got, _, err := other.Get(t.Context(), a.ID); got.Status != approval.UsedUp || !slices.Equal(got.Used, []string{"d"}) || err != nil {
 		t.Errorf("it is %+v, %v", got, err)
