@@ -66,6 +66,17 @@ func TestSettleLost(t *testing.T) {
 	}
 }
 
+// inDoubtAt is an approval that one process filed and another one has reserved for a decision in doubt.
+func inDoubtAt(t *testing.T, there, here *place) approval.Approval {
+	t.Helper()
+	a := mustFile(t, here.s, question("a"))
+	mustDecide(t, here.s, a.ID, by("mia"))
+	r, err := there.s.Reserve(t.Context(), a.ID, a.Digest, "d")
+	must(t, err)
+	r.InDoubt()
+	return a
+}
+
 // TestWorkSettlesLost: a process that learns that another one is lost settles what that has left.
 func TestWorkSettlesLost(t *testing.T) {
 	t.Parallel()
@@ -73,12 +84,8 @@ func TestWorkSettlesLost(t *testing.T) {
 	both := places(t, &ledgertest.Cluster{}, func(o *approval.Options) {
 		o.Lost = func(context.Context) ([]string, error) { return lost, nil }
 	})
-	here, there := both[0], both[1]
-	a := mustFile(t, here.s, question("a"))
-	mustDecide(t, here.s, a.ID, by("mia"))
-	r, err := there.s.Reserve(t.Context(), a.ID, a.Digest, "d")
-	must(t, err)
-	r.InDoubt()
+	here := both[0]
+	a := inDoubtAt(t, both[1], here)
 	here.s.Work(t.Context())
 	if got, _, err := here.s.Get(t.Context(), a.ID); err != nil || len(got.Reserved) != 1 {
 		t.Fatalf("it is %+v, %v", got, err)
@@ -103,12 +110,8 @@ func TestTwoSettleLost(t *testing.T) {
 			settled, goOn = holds(o, approval.StepUsed)
 		}
 	})
-	here, gone := both[0], both[1]
-	a := mustFile(t, here.s, question("a"))
-	mustDecide(t, here.s, a.ID, by("mia"))
-	r, err := gone.s.Reserve(t.Context(), a.ID, a.Digest, "d")
-	must(t, err)
-	r.InDoubt()
+	here := both[0]
+	a := inDoubtAt(t, both[1], here)
 	done := make(chan error, 1)
 	engine := &between{Engine: c.Process(), do: func() { // once the other one has a list
 		go func() { done <- here.s.SettleLost(t.Context(), "place/1") }()
@@ -120,7 +123,7 @@ func TestTwoSettleLost(t *testing.T) {
 	o.Engine, o.Origin = engine, "place/2"
 	other := mustOpen(t, "", o)
 	engine.views.Store(2)
-	err = other.SettleLost(t.Context(), "place/1")
+	err := other.SettleLost(t.Context(), "place/1")
 	goOn()
 	must(t, errors.Join(err, <-done))
 	if got, _, err := other.Get(t.Context(), a.ID); got.Status != approval.UsedUp || !slices.Equal(got.Used, []string{"d"}) || err != nil {
