@@ -66,12 +66,14 @@ func (l *Ledger[I, S]) SettleAllLost(ctx context.Context, lost func(context.Cont
 
 // settleLost is SettleLost of one item, whose lock is held.
 func (l *Ledger[I, S]) settleLost(ctx context.Context, origin, id string, decisions []string) error {
-	err := l.takeOver(ctx, origin, id)
-	if err == nil {
-		err = l.settleReserved(ctx, origin, id)
-	}
-	if err != nil && !errors.Is(err, l.options.Form.Errors.NotFound) {
+	switch err := l.takeOver(ctx, origin, id); {
+	case errors.Is(err, l.options.Form.Errors.NotFound): // nothing is left of it but the keys of its reservations
+	case err != nil:
 		return err
+	default:
+		if err := l.settleReserved(ctx, origin, id); err != nil {
+			return err
+		}
 	}
 	return l.dropReserved(ctx, origin, id, decisions)
 }
