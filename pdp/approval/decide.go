@@ -240,8 +240,8 @@ func (s *Store) revokeAny(ctx context.Context, a Approval, by, reason string) er
 			m.step(Step{Name: StepRevoked, Statement: Statement{By: by, Reason: reason}})
 			return nil
 		})
-		elsewhere, moved := errors.Is(err, ledger.ErrElsewhere), (*StateError)(nil)
-		if !elsewhere && !errors.As(err, &moved) {
+		elsewhere := errors.Is(err, ledger.ErrElsewhere)
+		if moved := (*StateError)(nil); !elsewhere && !errors.As(err, &moved) {
 			return err
 		}
 		is, failed := s.ledger.Read(a.ID)
