@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,15 +72,16 @@ func TestACallerMakesOnePageAtATime(t *testing.T) {
 	}
 	second := take(t.Context(), "key:b") // the other place
 	order := make(chan string, 3)
+	var others sync.WaitGroup
 	for _, caller := range []string{"key:c", "key:a", "key:a"} {
-		go func() {
+		others.Go(func() {
 			one, err := w.turn(t.Context(), caller)
 			if err != nil {
 				t.Error(err)
 			}
 			order <- caller
 			one.done()
-		}()
+		})
 	}
 	waits := func(n int) {
 		t.Helper()
@@ -135,6 +137,7 @@ func TestACallerMakesOnePageAtATime(t *testing.T) {
 			t.Errorf("then comes %s", got)
 		}
 	}
+	others.Wait()
 	if w.pages.Inside() > 0 {
 		t.Error("a place is not given back")
 	}
