@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -176,13 +177,40 @@ func TestOriginIsBoundToItsLog(t *testing.T) {
 	a.config.Origin, a.joining.Secrets = "", map[string][]byte{"page.key": []byte("another")}
 	refuses(t, "another secret", a.join(), "page.key here is not that of the other replicas")
 	a.joining.Secrets = nil
-	a.joining.Signing = func() []string { return []string{"two", "one"} }
-	must(t, a.join())
-	a.close()
-	a.joining.Signing = func() []string { return []string{"three"} }
-	refuses(t, "other signing keys", a.join(), "signing.jwks")
 	a.options.Key = []byte("another key")
 	refuses(t, "another key", a.join(), "another approvals.key")
+}
+
+// The keys that sign may be replaced as often as one likes while a member runs, and once none has run for a while. A start else
+// needs a key of the others.
+func TestSigningKeysAreReplaced(t *testing.T) {
+	t.Parallel()
+	to, prefix := etcdtest.One(t), prefixOf(t)
+	a, b := newReplica(t, "a", prefix, to...), newReplica(t, "b", prefix, to...)
+	var signing atomic.Value
+	signing.Store([]string{"one"})
+	a.joining.Signing = func() []string { return signing.Load().([]string) }
+	signs := func(ids ...string) { b.joining.Signing = func() []string { return ids } }
+	a.run()
+	signs("two", "one")
+	must(t, b.join())
+	b.close()
+	signs("three")
+	refuses(t, "a key that none has", b.join(), "the signing keys here are not those of the other replicas; copy signing.jwks of one of them over it")
+	signing.Store([]string{"four", "three"}) // rotated twice at once
+	etcdtest.Succeeds(t, "it takes the keys of a", b.join)
+	b.close()
+	signs("one")
+	refuses(t, "the key of before", b.join(), "signing.jwks")
+	a.close()
+	signs("six", "five")
+	refuses(t, "a has just ended", b.join(), "where all are stopped, start again in two minutes")
+	b.clock.Advance(3 * time.Minute)
+	must(t, b.join())
+	b.close()
+	refuses(t, "of two that were stopped, the second", a.join(), "signing.jwks")
+	signing.Store([]string{"six", "five"})
+	must(t, a.join())
 }
 
 // A copy of a replica's directory of before it joined knows nothing of the cluster, and has a shorter log. It is refused, and changes

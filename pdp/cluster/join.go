@@ -231,7 +231,7 @@ func (c *Cluster) Join(ctx context.Context, j Joining) error {
 		err = c.writeMark() // before the origin is there: a replica that had none is taken for one that forgot
 	}
 	if err == nil {
-		err = c.meet(ctx, j, keys)
+		err = c.meet(ctx, j, keys, is)
 	}
 	if err == nil {
 		err = c.learn()
@@ -346,14 +346,18 @@ func (c *Cluster) nextGeneration(ctx context.Context, values *ledger.Values, is 
 	})
 }
 
-// meet compares this process with the facts that are common to all members, and writes its own.
-func (c *Cluster) meet(ctx context.Context, j Joining, keys []string) error {
+// meet compares this process with the facts that are common to all members, and writes its own. Was is what they were.
+func (c *Cluster) meet(ctx context.Context, j Joining, keys []string, was common) error {
 	secrets := map[string]string{}
 	for name, secret := range j.Secrets {
 		secrets[name] = c.fingerprint(name, secret)
 	}
-	size := j.Size()
-	return c.values.Update(ctx, func(ch *ledger.ValuesChange) {
+	now, size, signing := c.options.Now().UTC(), j.Size(), j.Signing()
+	alone := true
+	for name, one := range was.origins {
+		alone = alone && (name == j.Origin || one.Lost != nil || now.Sub(one.Seen) > 2*sayEvery)
+	}
+	err := c.values.Update(ctx, func(ch *ledger.ValuesChange) {
 		var is facts
 		found := ch.Get(keyFacts, &is) > 0
 		before := maps.Clone(is.Secrets)
@@ -366,16 +370,13 @@ func (c *Cluster) meet(ctx context.Context, j Joining, keys []string) error {
 			}
 			is.Secrets[name] = secrets[name]
 		}
-		signing := j.Signing()
-		if len(is.Signing) > 0 && !slices.ContainsFunc(signing, func(id string) bool { return slices.Contains(is.Signing, id) }) {
-			ch.Fail(fmt.Errorf("%w: the signing keys here are not those of the other replicas; copy signing.jwks of one of them over it", ErrRefused))
+		// While all were stopped the keys may have been rotated twice. Of two that start then, one is the first.
+		first := alone && slices.Equal(is.Signing, was.facts.Signing)
+		if len(is.Signing) > 0 && !first && !slices.ContainsFunc(signing, is.signs) {
+			ch.Fail(fmt.Errorf("%w: the signing keys here are not those of the other replicas; copy signing.jwks of one of them over it; "+
+				"where all are stopped, start again in two minutes", ErrRefused))
 		}
-		// Keys that came later are those of a rotation, and stay known while a replica has those before.
-		signingNew := slices.ContainsFunc(signing, func(id string) bool { return !slices.Contains(is.Signing, id) })
-		if signingNew {
-			is.Signing = signing
-		}
-		if !found || signingNew || !maps.Equal(before, is.Secrets) {
+		if rotated := is.rotate(signing); !found || rotated || !maps.Equal(before, is.Secrets) {
 			is.Generation = max(is.Generation, 1)
 			ch.Put(keyFacts, is)
 		}
@@ -389,9 +390,25 @@ func (c *Cluster) meet(ctx context.Context, j Joining, keys []string) error {
 		}
 		ch.Fail(me.fits(j.Origin, keys, size))
 		ch.Fail(c.meetImport(ch, j, found))
-		me.Keys, me.Seen, me.After = keys, c.options.Now().UTC(), max(me.After, size)
+		me.Keys, me.Seen, me.After = keys, now, max(me.After, size)
 		ch.Put(keyOrigin(j.Origin), me)
 	})
+	if err == nil {
+		c.signing = signing
+	}
+	return err
+}
+
+// signs reports whether a key of this id is one of those that sign.
+func (f *facts) signs(id string) bool { return slices.Contains(f.Signing, id) }
+
+// rotate replaces the keys that sign. Keys that came later are those of a rotation, and stay known while a replica has those
+// before.
+func (f *facts) rotate(signing []string) (rotated bool) {
+	if rotated = slices.ContainsFunc(signing, func(id string) bool { return !f.signs(id) }); rotated {
+		f.Signing = signing
+	}
+	return rotated
 }
 
 // fits refuses a log that is not the one which the origin is bound to.
