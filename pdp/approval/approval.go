@@ -198,6 +198,11 @@ func (v Vote) isOfOne(others []Vote, same func(a, b string) bool) bool {
 	})
 }
 
+// passed reports whether a vote approves until a moment that has passed.
+func (v Vote) passed(now time.Time) bool {
+	return v.Kind == Approve && !v.ValidUntil.IsZero() && !now.Before(v.ValidUntil)
+}
+
 // names reports whether a vote names the person of another vote, if that is why this one may speak.
 func (v Vote) names(other Vote) bool {
 	return v.Kind == Delegate && v.By == other.From && v.To == other.By

@@ -2,6 +2,7 @@ package approval_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -93,6 +94,25 @@ func TestValidUntil(t *testing.T) {
 	}
 	if got := mustDecide(t, s, a.ID, until("eva", time.Hour)); !got.ExpiresAt.Equal(start.Add(13 * time.Minute)) {
 		t.Errorf("it holds until %v, and the terms say 10 minutes", got.ExpiresAt)
+	}
+	// Whoever gave it may give another.
+	a = mustFile(t, s, question("c", quorum(2)))
+	mustDecide(t, s, a.ID, until("mia", 4*time.Minute))
+	a, _, err := s.Get(t.Context(), a.ID)
+	must(t, err)
+	if err := s.MayVote(a, by("mia"), equal); !errors.Is(err, approval.ErrVoted) {
+		t.Errorf("while it holds: %v", err)
+	}
+	r.Pass(time.Minute)
+	must(t, s.MayVote(a, by("mia"), equal))
+	if got := mustDecide(t, s, a.ID, by("mia")); got.Status != approval.Pending || len(got.Votes) != 1 || s.Approving(got, all, equal) != 1 {
+		t.Errorf("after her second vote it is %+v", got)
+	}
+	if got := mustDecide(t, s, a.ID, by("ben")); got.Status != approval.Approved {
+		t.Errorf("two approve: %s", got.Status)
+	}
+	if want := []string{"filed", "approve", "lapsed", "approve", "approve", "approved"}; !slices.Equal(r.names(a.ID), want) {
+		t.Errorf("on record is %v", r.names(a.ID))
 	}
 }
 

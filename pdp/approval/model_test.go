@@ -333,8 +333,9 @@ func (m *model) vote(a *modelled) {
 	if !m.in(a, approval.Pending, err) {
 		return
 	}
+	passed := func(v approval.Vote) bool { return !v.ValidUntil.IsZero() && !m.Now.Before(v.ValidUntil) }
 	voted := func(name string) bool {
-		return slices.ContainsFunc(a.Votes, func(v approval.Vote) bool { return samePerson(v.By, name) })
+		return slices.ContainsFunc(a.Votes, func(v approval.Vote) bool { return samePerson(v.By, name) && !passed(v) })
 	}
 	switch {
 	case voted(v.By):
@@ -346,14 +347,18 @@ func (m *model) vote(a *modelled) {
 	}
 	until := m.Now.Add(a.Terms.ValidFor)
 	v.At = m.Now
-	a.Votes = append(a.Votes, v)
 	m.moves(a)
+	before := len(a.Votes)
+	a.Votes = slices.DeleteFunc(a.Votes, passed)
+	for range before - len(a.Votes) {
+		a.step(approval.StepLapsed)
+	}
+	a.Votes = append(a.Votes, v)
 	a.step(string(v.Kind))
 	var counting []approval.Vote // and those that approve nothing
 	approving, lapse := 0, 0
 	for i, v := range a.Votes {
-		holds := v.ValidUntil.IsZero() || m.Now.Before(v.ValidUntil)
-		if v.Kind == approval.Approve && !(holds && (i == len(a.Votes)-1 || v.By != "ben" || m.present)) {
+		if v.Kind == approval.Approve && i != len(a.Votes)-1 && v.By == "ben" && !m.present {
 			lapse++
 			continue
 		}
