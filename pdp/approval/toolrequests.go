@@ -75,16 +75,17 @@ func (s *Store) KeepToolRequest(ctx context.Context, tenant, caller, id string, 
 				return r, err
 			}
 		}
-		empty, err := s.putToolRequest(ctx, of, id, ToolRequest{Until: r.Until, Generation: r.Generation})
+		empty, err := s.putToolRequest(ctx, of, id, ToolRequest{Until: r.Until, Generation: r.Generation}, len(r.Text))
 		if err != nil {
 			return r, err
 		}
 		r.Revision = empty.Revision
 	}
-	return s.putToolRequest(ctx, of, id, r)
+	return s.putToolRequest(ctx, of, id, r, 0)
 }
 
-func (s *Store) putToolRequest(ctx context.Context, of, id string, r ToolRequest) (ToolRequest, error) {
+// putToolRequest writes a request, if there is room for it and for as many bytes that come later.
+func (s *Store) putToolRequest(ctx context.Context, of, id string, r ToolRequest, later int) (ToolRequest, error) {
 	made, err := ledger.Again(ctx, s.ledger, func() (ledger.Made[Step], error) {
 		return s.ledger.Update(func(c *change) {
 			was, found := s.toolRequest(c, of+id)
@@ -100,10 +101,10 @@ func (s *Store) putToolRequest(ctx context.Context, of, id string, r ToolRequest
 				c.Delete(was.ends(of + id))
 			}
 			most, more := mostToolTexts, len(r.Text)-len(was.Text)
-			if !r.Open && more <= roomToEnd {
+			if r.Revision > 0 && !r.Open && more <= roomToEnd {
 				most += mostToolRequests * roomToEnd
 			}
-			if kept.Bytes += more; kept.Number > mostToolRequests || kept.Bytes > most && more > 0 {
+			if kept.Bytes += more; kept.Number > mostToolRequests || kept.Bytes+later > most && more+later > 0 {
 				c.Fail(&LimitError{RetryAfter: laterOn, OfCaller: true})
 			}
 			c.Put(prefixTools+of+id, r)

@@ -165,8 +165,13 @@ func TestToolRequestsAreBounded(t *testing.T) {
 			t.Errorf("full: got %v, want %t", err, want)
 		}
 	}
+	before, err := s.ToolKeys()
+	must(t, err)
 	full(true)
-	_, err := s.KeepToolRequest(t.Context(), "acme", "other", "one", waits("x"))
+	if after, err := s.ToolKeys(); after != before || err != nil {
+		t.Errorf("what was refused left %d keys, %v; there were %d", after, err, before)
+	}
+	_, err = s.KeepToolRequest(t.Context(), "acme", "other", "one", waits("x"))
 	must(t, err)
 	first, _, err := s.ToolRequest("acme", "gate", "0")
 	must(t, err)
