@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"policy-service/evaluation"
 	"policy-service/pdp/approval"
+	"policy-service/pdp/ledger"
 	"policy-service/pdp/ledger/ledgertest"
 )
 
@@ -95,6 +97,48 @@ func TestWorkSettlesLost(t *testing.T) {
 	here.s.Work(t.Context())
 	if got, _, err := here.s.Get(t.Context(), a.ID); err != nil || got.Status != approval.UsedUp {
 		t.Errorf("it is %+v, %v", got, err)
+	}
+}
+
+// TestTakenOverTwice: while one process proves a vote that it has taken over, another one takes it over and fails before it has
+// proved it. It is taken over again.
+func TestTakenOverTwice(t *testing.T) {
+	t.Parallel()
+	c, log := &ledgertest.Cluster{}, newRecord()
+	log.N = 2_000_000 // ids differ
+	third := log.options()
+	var meanwhile sync.Once
+	var takesOver func()
+	both := places(t, c, func(o *approval.Options) {
+		third.Verify = o.Verify
+		if prove := o.Prove; o.Origin == "place" {
+			o.Prove = func(ctx context.Context, record string) (ledger.Proof, bool, error) {
+				if takesOver != nil {
+					meanwhile.Do(takesOver)
+				}
+				return prove(ctx, record)
+			}
+		}
+	})
+	a := mustFile(t, both[0].s, question("a", quorum(2)))
+	both[1].Set(true, false, false)
+	if _, err := both[1].s.Decide(t.Context(), a.ID, 0, by("mia"), all, equal); !errors.Is(err, approval.ErrUnrecorded) {
+		t.Fatal(err)
+	}
+	fails := errors.New("no proof")
+	third.Engine, third.Origin = c.Process(), "place/2"
+	third.Prove = func(context.Context, string) (ledger.Proof, bool, error) { return ledger.Proof{}, false, fails }
+	other := mustOpen(t, "", third)
+	takesOver = func() {
+		if err := other.SettleLost(t.Context(), "place/1"); !errors.Is(err, fails) {
+			t.Errorf("the other: %v", err)
+		}
+	}
+	_ = both[0].s.SettleLost(t.Context(), "place/1")
+	must(t, both[0].s.SettleLost(t.Context(), "place/1"))
+	mustDecide(t, both[0].s, a.ID, by("ben"))
+	if is, err := both[0].uses(t.Context(), a, "d"); !is || err != nil {
+		t.Errorf("used: %t, %v", is, err)
 	}
 }
 

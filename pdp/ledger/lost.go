@@ -120,7 +120,7 @@ func (l *Ledger[I, S]) takeOver(ctx context.Context, origin, id string) error {
 	if err != nil || len(keys) == 0 {
 		return err
 	}
-	here := proving{item: id}
+	here := proving{item: id, taken: true}
 	for _, step := range steps {
 		if err := l.recordStep(ctx, item, step, true); err != nil {
 			return fmt.Errorf("%w: %w", ErrUnrecorded, err)
@@ -128,6 +128,9 @@ func (l *Ledger[I, S]) takeOver(ctx context.Context, origin, id string) error {
 		here.records = append(here.records, step.Entry().ID)
 	}
 	_, err = l.Update(func(c *Change[S]) {
+		if c.Get(keys[0], new(outboxed[S])) == 0 {
+			return // another process has just done so
+		}
 		if item, found := l.options.Rules.State(c, id); found {
 			l.options.Rules.Save(c, l.options.Rules.Moved(item, here.records, l.options.Origin))
 		}

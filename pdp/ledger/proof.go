@@ -23,10 +23,12 @@ const provedAtOnce = MostBytes * 5 / 8
 
 func (f *Form) proof(id, record string) string { return f.of(prefixProofs) + id + "/" + record }
 
-// proving are the records that an item may count by from a change on, so that others need proofs of them.
+// proving are the records that an item may count by from a change on, so that others need proofs of them. Taken are those that
+// another origin was to record.
 type proving struct {
 	item    string
 	records []string
+	taken   bool
 }
 
 // proving is nothing if nobody else reads the engine.
@@ -41,26 +43,39 @@ func (l *Ledger[I, S]) proving(e *entry[S]) proving {
 }
 
 // prove writes the proofs of those records by which an item counts, and are in the log here. It removes entries of the outbox
-// with the last of them: who finds none has the proofs.
+// with the last of them: who finds none has the proofs. What another process has taken over since is left to that one.
 func (l *Ledger[I, S]) prove(ctx context.Context, with proving, entries ...string) error {
-	counting := func(tx Reader) (records []string) {
+	counting := func(tx Reader) (records []string, elsewhere bool) {
 		item, found := l.options.Rules.State(tx, with.item)
-		if is := item.Standing(); found {
-			records = slices.DeleteFunc(slices.Clone(with.records), func(r string) bool { return is.By[r] != l.options.Origin })
+		if !found {
+			return nil, false
 		}
-		return records
+		is := item.Standing()
+		for _, record := range with.records {
+			switch by := is.By[record]; by {
+			case l.options.Origin:
+				records = append(records, record)
+			default:
+				elsewhere = elsewhere || with.taken && by != ""
+			}
+		}
+		return records, elsewhere
 	}
 	var records []string
-	if err := l.View(func(tx *Tx) { records = counting(tx) }); err != nil {
+	if err := l.View(func(tx *Tx) { records, _ = counting(tx) }); err != nil {
 		return err
 	}
 	write := func(proofs map[string]Proof, entries []string) error {
 		return l.Change(ctx, func(c *Change[S]) {
-			if len(proofs) > 0 {
-				for _, record := range counting(c) { // nothing is left behind of an item that has ended meanwhile
+			if len(with.records) > 0 {
+				records, elsewhere := counting(c) // nothing is left behind of an item that has ended meanwhile
+				for _, record := range records {
 					if p, is := proofs[record]; is {
 						c.Put(l.options.Form.proof(with.item, record), p)
 					}
+				}
+				if elsewhere {
+					return
 				}
 			}
 			for _, key := range entries {
