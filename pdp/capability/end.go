@@ -84,10 +84,10 @@ func (s *Store) revokeFound(ctx context.Context, f Filter, by, reason string) (n
 			case failed == nil:
 				n++
 			case errors.As(failed, &ended), errors.Is(failed, ErrNotFound):
-			case !errors.Is(failed, ledger.ErrElsewhere):
+			case errors.Is(failed, ledger.ErrElsewhere):
+				err = cmp.Or(err, failed) // also of one that another process has ended: that may be on no log yet
+			default:
 				return n, failed
-			case !s.hasEnded(c.ID): // else another process has ended it just now
-				err = cmp.Or(err, failed)
 			}
 		}
 		if after = next; next == "" {
@@ -97,12 +97,3 @@ func (s *Store) revokeFound(ctx context.Context, f Filter, by, reason string) (n
 }
 
 const revokedAtOnce = 100
-
-// hasEnded reports whether a capability has ended, be that on record already or not.
-func (s *Store) hasEnded(id string) (is bool) {
-	err := s.ledger.View(func(tx *ledger.Tx) {
-		c, _ := readState(tx, id)
-		is = !c.open()
-	})
-	return is && err == nil
-}

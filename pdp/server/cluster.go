@@ -18,6 +18,7 @@ import (
 	"policy-service/pdp/cluster"
 	"policy-service/pdp/datakey"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/ledger"
 	"policy-service/pdp/plainfile"
 	"policy-service/pdp/server/config"
 	"policy-service/pdp/server/telemetry"
@@ -239,11 +240,33 @@ func (s *Server) lostOrigins(ctx context.Context) (lost []string, err error) {
 	return lost, err
 }
 
-// revokeUncounted revokes all that is open: the logs of some origins, which are lost, may have uses that etcd has forgotten.
+// revokeUncounted revokes all that is open: the logs of some origins, which are lost, may have uses that etcd has forgotten. What
+// others that start just now have begun to record is waited for.
 func (s *Server) revokeUncounted(ctx context.Context, lost []string) error {
-	const by = "policy-service"
 	reason := "etcd was restored, and the log of " + strings.Join(lost, ", ") + ", which may have uses of it, is lost"
 	s.log.Warn("all that is open is revoked", "reason", reason)
+	for left := waitsForOthers; ; left -= time.Second {
+		err := s.revokeOpen(ctx, lost, reason)
+		switch {
+		case !errors.Is(err, ledger.ErrElsewhere):
+			return err
+		case left == 0:
+			return fmt.Errorf("%w; restart that replica, or settle it as lost, and then this one", err)
+		}
+		s.log.Warn("waiting for another replica, which has something to record", "error", err)
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		}
+	}
+}
+
+// waitsForOthers is how long a start waits for what other replicas record.
+const waitsForOthers = time.Minute
+
+func (s *Server) revokeOpen(ctx context.Context, lost []string, reason string) error {
+	const by = "policy-service"
 	if b := s.approvals.Broker; b != nil {
 		for _, origin := range lost {
 			if err := b.Store.SettleLost(ctx, origin); err != nil {
