@@ -492,10 +492,16 @@ func (c *counter) retry(who, method, path, body string) (status int, after, text
 	return answer.StatusCode, answer.Header.Get("Retry-After"), string(read)
 }
 
-// may reports whether a call may be made. Until the last use is settled, a round after it is 503 at another replica.
+// may reports whether a call may be made.
 func (c *counter) may(body string) bool {
 	c.t.Helper()
-	var a told
+	return c.answered(body).may()
+}
+
+// answered asks until the state can be used: until the last use is settled, a round after it is 503 at another replica, and
+// another leader of etcd leaves open what became of a change.
+func (c *counter) answered(body string) (a told) {
+	c.t.Helper()
 	eventually(c.t, "it is answered", func() bool {
 		status, after, text := c.retry("pep", "POST", "/v1/authorize", body)
 		if status == http.StatusServiceUnavailable && after != "" {
@@ -507,7 +513,7 @@ func (c *counter) may(body string) bool {
 		must(c.t, json.Unmarshal([]byte(text), &a))
 		return true
 	})
-	return a.may()
+	return a
 }
 
 // fillEtcd writes until etcd has used more than 80 % of its quota. A size is known some time after a write, so the last writes are small:

@@ -287,7 +287,7 @@ func TestClusterWithoutMajority(t *testing.T) {
 	g := openGroup(t, 2, etcd)
 	g.hurry(0)
 	a, patient := g.all[0], g.all[1]
-	first := patient.asks("pep", tool("push", push))
+	first := patient.answered(tool("push", push))
 	etcd.Kill(0)
 	etcd.Kill(1)
 	if status, after, text := a.retry("mia", "POST", "/v1/approvals/"+first.Approval.ID+"/decision", yes); status != http.StatusServiceUnavailable || after == "" {
