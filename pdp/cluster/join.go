@@ -352,12 +352,13 @@ func (c *Cluster) meet(ctx context.Context, j Joining, keys []string, was common
 	for name, secret := range j.Secrets {
 		secrets[name] = c.fingerprint(name, secret)
 	}
-	now, size, signing := c.options.Now().UTC(), j.Size(), j.Signing()
-	alone := true
-	for name, one := range was.origins {
-		alone = alone && (name == j.Origin || one.Lost != nil || now.Sub(one.Seen) > 2*sayEvery)
+	members, err := c.Members(ctx)
+	if err != nil {
+		return err
 	}
-	err := c.values.Update(ctx, func(ch *ledger.ValuesChange) {
+	alone := !slices.ContainsFunc(members, func(m Member) bool { return m.Origin != j.Origin })
+	size, signing := j.Size(), j.Signing()
+	err = c.values.Update(ctx, func(ch *ledger.ValuesChange) {
 		var is facts
 		found := ch.Get(keyFacts, &is) > 0
 		before := maps.Clone(is.Secrets)
@@ -374,7 +375,7 @@ func (c *Cluster) meet(ctx context.Context, j Joining, keys []string, was common
 		first := alone && slices.Equal(is.Signing, was.facts.Signing)
 		if len(is.Signing) > 0 && !first && !slices.ContainsFunc(signing, is.signs) {
 			ch.Fail(fmt.Errorf("%w: the signing keys here are not those of the other replicas; copy signing.jwks of one of them over it; "+
-				"where all are stopped, start again in two minutes", ErrRefused))
+				"where all are stopped, start again in some seconds", ErrRefused))
 		}
 		if rotated := is.rotate(signing); !found || rotated || !maps.Equal(before, is.Secrets) {
 			is.Generation = max(is.Generation, 1)
@@ -390,7 +391,7 @@ func (c *Cluster) meet(ctx context.Context, j Joining, keys []string, was common
 		}
 		ch.Fail(me.fits(j.Origin, keys, size))
 		ch.Fail(c.meetImport(ch, j, found))
-		me.Keys, me.Seen, me.After = keys, now, max(me.After, size)
+		me.Keys, me.Seen, me.After = keys, c.options.Now().UTC(), max(me.After, size)
 		ch.Put(keyOrigin(j.Origin), me)
 	})
 	if err == nil {

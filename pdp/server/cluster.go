@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -240,20 +241,25 @@ func (s *Server) lostOrigins(ctx context.Context) (lost []string, err error) {
 	return lost, err
 }
 
-// revokeUncounted revokes all that is open: the logs of some origins, which are lost, may have uses that etcd has forgotten. What
-// others that start just now have begun to record is waited for.
+// revokeUncounted revokes all that is open: the logs of some origins, which are lost, may have uses that etcd has forgotten.
 func (s *Server) revokeUncounted(ctx context.Context, lost []string) error {
 	reason := "etcd was restored, and the log of " + strings.Join(lost, ", ") + ", which may have uses of it, is lost"
 	s.log.Warn("all that is open is revoked", "reason", reason)
-	for left := waitsForOthers; ; left -= time.Second {
-		err := s.revokeOpen(ctx, lost, reason)
+	return onceRecorded(ctx, s.log, func() error { return s.revokeOpen(ctx, lost, reason) })
+}
+
+// onceRecorded does something again, for a minute, while another replica has begun what it has not recorded yet: several may
+// start at once.
+func onceRecorded(ctx context.Context, log *slog.Logger, do func() error) error {
+	for left := 60; ; left-- {
+		err := do()
 		switch {
 		case !errors.Is(err, ledger.ErrElsewhere):
 			return err
 		case left == 0:
-			return fmt.Errorf("%w; restart that replica, or settle it as lost, and then this one", err)
+			return fmt.Errorf("%w; restart that replica, or settle it as lost, and then start this one", err)
 		}
-		s.log.Warn("waiting for another replica, which has something to record", "error", err)
+		log.Warn("waiting for what another replica is to record", "error", err)
 		select {
 		case <-time.After(time.Second):
 		case <-ctx.Done():
@@ -261,9 +267,6 @@ func (s *Server) revokeUncounted(ctx context.Context, lost []string) error {
 		}
 	}
 }
-
-// waitsForOthers is how long a start waits for what other replicas record.
-const waitsForOthers = time.Minute
 
 func (s *Server) revokeOpen(ctx context.Context, lost []string, reason string) error {
 	const by = "policy-service"
