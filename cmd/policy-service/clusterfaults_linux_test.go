@@ -181,8 +181,8 @@ cluster: {keys_stale: 5s, etcd: {endpoints: ["http://%s"]}}
 	return s
 }
 
-// grant makes a key, and returns its name in etcd. If etcd is away for a moment, it is tried again under another name: the first may
-// have been taken.
+// grant makes a key, and returns its name in etcd. If etcd is away for a moment, it is made again under another name, as the first
+// may be there.
 func (s *troubled) grant(name, principal string, permissions ...auth.Permission) (taken string) {
 	s.Helper()
 	spec := auth.KeySpec{Name: name, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: permissions}}

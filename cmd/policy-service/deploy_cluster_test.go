@@ -423,7 +423,7 @@ func TestComposeCluster(t *testing.T) {
 	for _, name := range all {
 		m.up(t, "pdps/"+name)
 	}
-	// The balancer may hold a server for down for a moment, on a busy machine: each of those wanted answers in the end, and no other.
+	// On a busy machine the balancer may take a server for down for a moment: each that is wanted answers in the end, and no other.
 	answer := func(t *testing.T, want []string) {
 		t.Helper()
 		seen := map[string]bool{}
