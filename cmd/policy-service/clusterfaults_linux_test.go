@@ -181,7 +181,9 @@ cluster: {keys_stale: 5s, etcd: {endpoints: ["http://%s"]}}
 	return s
 }
 
-func (s *troubled) grant(name, principal string, permissions ...auth.Permission) {
+// grant makes a key, and returns its name in etcd. If etcd is away for a moment, it is made again under another name, as the first
+// may be there.
+func (s *troubled) grant(name, principal string, permissions ...auth.Permission) (taken string) {
 	s.Helper()
 	spec := auth.KeySpec{Name: name, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: permissions}}
 	if principal != "" {
@@ -189,12 +191,26 @@ func (s *troubled) grant(name, principal string, permissions ...auth.Permission)
 		spec.Principal, err = auth.ParsePrincipal(principal)
 		must(s.T, err)
 	}
-	keys, done, err := server.OpenSharedKeys(s.Context(), s.shared) // each time anew: etcd may have been put back
-	must(s.T, err)
-	defer done()
-	secret, err := keys.Add(spec)
-	must(s.T, err)
-	s.key[name] = "Bearer " + secret
+	more := 0
+	etcdtest.Succeeds(s, "a key is made", func() error {
+		keys, done, err := server.OpenSharedKeys(s.Context(), s.shared) // each time anew: etcd may have been put back
+		if err != nil {
+			return err
+		}
+		defer done()
+		secret, err := keys.Add(spec)
+		switch {
+		case errors.Is(err, auth.ErrKeysAway):
+			more++
+			spec.Name = fmt.Sprint(name, "-", more)
+			return err
+		case err != nil:
+			s.Fatal(err)
+		}
+		s.key[name], s.key[spec.Name] = "Bearer "+secret, "Bearer "+secret
+		return nil
+	})
+	return spec.Name
 }
 
 // start starts a process, and waits until it answers.
@@ -422,6 +438,9 @@ func (s *troubled) granted(name string, uses int) item {
 		body, err := json.Marshal(a)
 		must(s.T, err)
 		status, text := s.ask(r, "pep", "POST", "/v1/capabilities", string(body))
+		if status == http.StatusServiceUnavailable { // see untilThere
+			return false
+		}
 		if status != http.StatusCreated && !strings.Contains(text, "nonce") {
 			s.Fatalf("a capability: %d %s", status, text)
 		}
@@ -778,11 +797,10 @@ func (s *troubled) round(n int, f clusterFault) {
 	s.Helper()
 	firstPart, secondPart := s.wants(fmt.Sprint(n, ".1")), s.wants(fmt.Sprint(n, ".2"))
 	probe := s.granted(fmt.Sprint(n, " probe"), 0)
-	key := &revoked{name: fmt.Sprint("ends-", n), cut: none}
+	key := &revoked{name: s.grant(fmt.Sprint("ends-", n), "", auth.Decide), cut: none}
 	if f.cut {
 		key.cut = f.away
 	}
-	s.grant(key.name, "", auth.Decide)
 	for _, r := range s.replicas {
 		etcdtest.Eventually(s, "a new key counts", func() bool {
 			status, _ := s.ask(r, key.name, "POST", "/access/v1/evaluation", readFree)

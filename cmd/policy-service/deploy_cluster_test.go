@@ -21,6 +21,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"policy-service/pdp/mcp/mcptest"
+	"policy-service/pdp/pdptest/etcdtest"
 	"policy-service/pdp/pdptest/judged"
 )
 
@@ -172,6 +173,28 @@ func (m *composed) up(t *testing.T, server string) {
 	m.must(t, fmt.Sprintf(`while grep -a 'Server %s is' balancer.log | tail -1 | grep -q ' is DOWN'; do sleep 0.1; done`, server))
 }
 
+// down waits until the last that the balancer has seen of a server is that it is down.
+func (m *composed) down(t *testing.T, server string) {
+	t.Helper()
+	m.must(t, fmt.Sprintf(`until grep -a 'Server %s is' balancer.log | tail -1 | grep -q ' is DOWN'; do sleep 0.1; done`, server))
+}
+
+// again starts a gateway that was killed, once the balancer has seen that.
+func (m *composed) again(t *testing.T, gateway string) {
+	t.Helper()
+	m.down(t, "gateways/"+gateway)
+	m.start(t, gateway)
+	m.awaits(t, gateway)
+}
+
+// gatewaysUp waits until all gateways get requests: a session whose gateway is down goes to another one.
+func (m *composed) gatewaysUp(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{"gateway-0", "gateway-1", "gateway-2"} {
+		m.up(t, "gateways/"+name)
+	}
+}
+
 func (m *composed) kill(t *testing.T, name, signal string) {
 	t.Helper()
 	m.must(t, "kill -"+signal+" $"+m.pid(name)+"; wait $"+m.pid(name)+"; true")
@@ -270,8 +293,17 @@ func openCluster(t *testing.T) *composed {
 	keys, err := os.ReadFile(issuer.KeysFile(t))
 	must(t, err)
 	token := issuer.Token(t, mcptest.Claims{"iss": "https://idp.example.com", "client_id": "desktop"})
-	must(t, os.WriteFile(filepath.Join(m.folder, "gateway.yaml"),
-		[]byte(strings.Replace(string(deployed(t, "compose/gateway.yaml")), "issuer: https://idp.example.com\n", "issuer: https://idp.example.com\n      jwks_file: /secrets/jwks.json\n", 1)), 0o600))
+	text := string(deployed(t, "compose/gateway.yaml"))
+	for line, more := range map[string]string{
+		"issuer: https://idp.example.com\n": "      jwks_file: /secrets/jwks.json\n",
+		"\npdp:\n":                          "  timeout: 1m\n",
+	} {
+		if !strings.Contains(text, line) {
+			t.Fatalf("gateway.yaml has no %q", line)
+		}
+		text = strings.Replace(text, line, line+more, 1)
+	}
+	must(t, os.WriteFile(filepath.Join(m.folder, "gateway.yaml"), []byte(text), 0o600))
 	echo, err := exec.LookPath("echo-mcp-server")
 	must(t, err)
 	dns, err := exec.LookPath("name-server")
@@ -391,11 +423,20 @@ func TestComposeCluster(t *testing.T) {
 	for _, name := range all {
 		m.up(t, "pdps/"+name)
 	}
+	// On a busy machine the balancer may take a server for down for a moment: each that is wanted answers in the end, and no other.
 	answer := func(t *testing.T, want []string) {
 		t.Helper()
-		if statuses, servers := m.asks(t, 12, ask); statuses != " 12 200\n" || !slices.Equal(servers, want) {
-			t.Errorf("got %s from %v, want %v", statuses, servers, want)
-		}
+		seen := map[string]bool{}
+		etcdtest.Eventually(t, fmt.Sprint("each answers of ", want), func() bool {
+			statuses, servers := m.asks(t, 12, ask)
+			for _, name := range servers {
+				seen[name] = true
+			}
+			if statuses != " 12 200\n" || slices.ContainsFunc(servers, func(name string) bool { return !slices.Contains(want, name) }) {
+				t.Fatalf("got %s from %v, want %v", statuses, servers, want)
+			}
+			return len(seen) == len(want)
+		})
 	}
 	answer(t, all)
 	if decided := m.must(t, "sh ./tail"); !strings.Contains(decided, "agent/desktop tool.invoke tool/everything:echo") {
@@ -414,6 +455,7 @@ func TestComposeCluster(t *testing.T) {
 	})
 
 	t.Run("sessions", func(t *testing.T) {
+		m.gatewaysUp(t)
 		header, gateway := m.begin(t)
 		m.phase++
 		for range 6 {
@@ -435,11 +477,11 @@ until grep -qi 'content-type: text/event-stream' streamed; do kill -0 $stream ||
 			t.Errorf("a session began at %s, which is gone", gateway)
 		}
 		m.calls(t, again, "hello", "Echo: hello")
-		m.start(t, gateway)
-		m.awaits(t, gateway)
+		m.again(t, gateway)
 	})
 
 	t.Run("sent once", func(t *testing.T) {
+		m.gatewaysUp(t)
 		header, gateway := m.begin(t)
 		m.must(t, "rm -f go calls")
 		// A connection that had a request before.
@@ -450,13 +492,15 @@ until grep -qi 'content-type: text/event-stream' streamed; do kill -0 $stream ||
 		if status, calls := m.must(t, "cat status"), m.must(t, "cat calls"); !strings.HasPrefix(status, "502") || calls != "wait\n" {
 			t.Errorf("the client hears %s, and the server %q", status, calls)
 		}
-		m.start(t, gateway)
-		m.awaits(t, gateway)
+		m.again(t, gateway)
 	})
 
 	t.Run("a PDP is killed", func(t *testing.T) {
+		m.gatewaysUp(t)
 		header, _ := m.begin(t)
 		m.kill(t, "pdp-1", "KILL")
+		answer(t, two)
+		m.down(t, "pdps/pdp-1")
 		answer(t, two)
 		for range 4 {
 			m.calls(t, header, "hello", "Echo: hello")
@@ -476,6 +520,7 @@ until grep -qi 'content-type: text/event-stream' streamed; do kill -0 $stream ||
 	// As the pod of a PDP, which comes back with another address.
 	t.Run("a PDP moves", func(t *testing.T) {
 		m.kill(t, "pdp-1", "TERM")
+		m.down(t, "pdps/pdp-1")
 		old := m.at["pdp-1"]["inside"]
 		m.at["pdp-1"]["inside"] = netip.MustParseAddr("10.111.112.14")
 		m.must(t, fmt.Sprintf("ip -n pdp-1 addr del %s/28 dev to-inside && ip -n pdp-1 addr add %s/28 dev to-inside", old, m.at["pdp-1"]["inside"]))
@@ -500,16 +545,16 @@ until grep -qi 'content-type: text/event-stream' streamed; do kill -0 $stream ||
 	})
 
 	t.Run("the console", func(t *testing.T) {
-		m.phase++
-		page := fmt.Sprintf("curl -o answer -D headers -w '%%{http_code}\\n' 'https://localhost:8180/console/login?phase=%d.'", m.phase)
-		for range 4 {
-			if got := m.must(t, page); got != "200\n" {
-				t.Errorf("got %s", got)
+		etcdtest.Eventually(t, "one person is at more than one", func() bool { // sessions are in etcd
+			m.phase++
+			page := fmt.Sprintf("curl -o answer -D headers -w '%%{http_code}\\n' 'https://localhost:8180/console/login?phase=%d.'", m.phase)
+			for range 4 {
+				if got := m.must(t, page); got != "200\n" {
+					t.Fatalf("got %s", got)
+				}
 			}
-		}
-		if got := m.served(t, "pdps", 4); len(got) < 2 { // sessions are in etcd
-			t.Errorf("one person is at %v", got)
-		}
+			return len(m.served(t, "pdps", 4)) > 1
+		})
 		// Wrong keys are counted by the address of the client, and not by that of the balancer.
 		const login = `curl -o answer -w '%{http_code}\n' -H 'Sec-Fetch-Site: same-origin' -H 'Origin: https://localhost:8180' -d key=wrong https://localhost:8180/console/login`
 		if got := m.must(t, "for n in $(seq 16); do "+login+"; done | tail -1"); got != "429\n" {

@@ -88,7 +88,7 @@ func newHousehold(t *testing.T, identity string, wait time.Duration) *household 
 	text := fmt.Sprintf(`listen: 127.0.0.1:0
 resource: http://127.0.0.1:8181/mcp
 identity: %s
-pdp: {embedded: {policies: %q, data: %q}}
+pdp: {embedded: {policies: %q, data: %q}, timeout: 1m}
 approvals: {wait: %s}
 seal: {key_files: [%q]}
 upstreams:

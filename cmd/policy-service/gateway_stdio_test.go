@@ -43,7 +43,7 @@ func TestGatewayOverStdio(t *testing.T) {
 	server, err := exec.LookPath("wiki-mcp-server")
 	must(t, err)
 	file := filepath.Join(dir, "desktop.yaml")
-	text := fmt.Sprintf("resource: http://127.0.0.1:8181/mcp\nidentity: {static: {sub: alice}}\nupstreams: {wiki: {command: [%q], env: {WIKI: x}}}\n", server)
+	text := fmt.Sprintf("resource: http://127.0.0.1:8181/mcp\npdp: {timeout: 1m}\nidentity: {static: {sub: alice}}\nupstreams: {wiki: {command: [%q], env: {WIKI: x}}}\n", server)
 	must(t, os.WriteFile(file, []byte(text), 0o600))
 	bundle := filepath.Join(dir, "bundle")
 	policies := `@id("session") permit (principal, action, resource) unless { action == Action::"tool.invoke" };
@@ -195,7 +195,7 @@ func TestTwoWindows(t *testing.T) {
 	t.Run("command and url of a PDP", func(t *testing.T) {
 		data := filepath.Join(t.TempDir(), "data")
 		server, addr := serveIn(t, "--policies", openBundle(t), "--data", data)
-		d := newDesktop(t, all[0], fmt.Sprintf("{url: %q}", "http://"+addr))
+		d := newDesktop(t, all[0], fmt.Sprintf("{url: %q, timeout: 1m}", "http://"+addr))
 		both(t, func() sdk.Transport {
 			return &sdk.CommandTransport{Command: d.window(&strings.Builder{}), TerminateDuration: patience}
 		})
@@ -203,7 +203,7 @@ func TestTwoWindows(t *testing.T) {
 		recorded(t, data, 2)
 	})
 	t.Run("command and a PDP inside, with data", func(t *testing.T) {
-		d := newDesktop(t, all[0], `{embedded: {policies: "BUNDLE", data: "DATA"}}`)
+		d := newDesktop(t, all[0], `{embedded: {policies: "BUNDLE", data: "DATA"}, timeout: 1m}`)
 		first, err := searches(t, &sdk.CommandTransport{Command: d.window(&strings.Builder{}), TerminateDuration: patience})
 		must(t, err)
 		var log strings.Builder
@@ -218,13 +218,13 @@ func TestTwoWindows(t *testing.T) {
 		recorded(t, d.data, 2)
 	})
 	t.Run("command and a PDP inside, without data", func(t *testing.T) {
-		d := newDesktop(t, all[0], `{embedded: {policies: "BUNDLE"}}`)
+		d := newDesktop(t, all[0], `{embedded: {policies: "BUNDLE"}, timeout: 1m}`)
 		both(t, func() sdk.Transport {
 			return &sdk.CommandTransport{Command: d.window(&strings.Builder{}), TerminateDuration: patience}
 		})
 	})
 	t.Run("url", func(t *testing.T) {
-		d := newDesktop(t, all[1], `{embedded: {policies: "BUNDLE", data: "DATA"}}`)
+		d := newDesktop(t, all[1], `{embedded: {policies: "BUNDLE", data: "DATA"}, timeout: 1m}`)
 		file := filepath.Join(t.TempDir(), "addr")
 		gateway := exec.CommandContext(t.Context(), "policy-service", "mcp-gateway", "--config", d.config, "--addr-file", file)
 		gateway.Stderr = &bytes.Buffer{}

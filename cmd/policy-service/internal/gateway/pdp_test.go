@@ -86,7 +86,8 @@ func startInside(t *testing.T, told mcp.Config, fixed string) inside {
 // of is the same PDP as a tenant has it.
 func (p inside) of(t *testing.T, tenant string) inside {
 	t.Helper()
-	client, err := authzenclient.New(mcp.EmbeddedURL, authzenclient.WithTenant(tenant), authzenclient.WithHTTPClient(&http.Client{Transport: p.transport}), authzenclient.WithRetries(0))
+	client, err := authzenclient.New(mcp.EmbeddedURL, authzenclient.WithTenant(tenant), authzenclient.WithHTTPClient(&http.Client{Transport: p.transport}), authzenclient.WithRetries(0),
+		authzenclient.WithTimeout(time.Minute))
 	orFail(t, err)
 	p.Client = client
 	return p
