@@ -237,7 +237,7 @@ func TestListenFloods(t *testing.T) {
 		})
 	}
 	all.Wait()
-	again := w.visitor("modern", nil)
+	again := w.visitor("modern", mcptest.Claims{"client_id": "another"}) // the one that called hears when it has waited for long enough
 	for range streams {
 		e := again.listens()
 		e.welcomed()
@@ -269,11 +269,11 @@ func TestListenWhilePDPIsAway(t *testing.T) {
 		}
 		pdp.ServeHTTP(rw, r)
 	}))
-	e := w.visitor("modern", nil).listens()
+	listener := w.visitor("modern", mcptest.Claims{"client_id": "another"}) // the one that calls hears when it has waited for long enough
+	e := listener.listens()
 	e.welcomed()
-	alice := w.plain("modern")
-	id := w.filesBy(alice, "confirm", `{"n":1}`)
-	alice.call("never", `{}`).refused(t, -32001, "tool_call_blocked", "")
+	id := w.filesBy(w.plain("modern"), "confirm", `{"n":1}`)
+	listener.call("never", `{}`).refused(t, -32001, "tool_call_blocked", "")
 	e.next("notifications/tool_call_blocked")
 	if got := e.next("notifications/authorization/request"); got.Params.ID != id {
 		t.Errorf("heard %s", got.text)
