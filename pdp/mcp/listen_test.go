@@ -113,6 +113,25 @@ func (e *ear) ended() {
 	}
 }
 
+// endedEarly waits until the stream has ended, perhaps before its client was welcomed, and fails if anything else was told before.
+func (e *ear) endedEarly() {
+	e.t.Helper()
+	for patience := time.After(time.Minute); ; {
+		select {
+		case m, ok := <-e.heard:
+			if !ok {
+				return
+			}
+			if m.Method != "notifications/subscriptions/acknowledged" && m.Method != "notifications/welcome" {
+				e.t.Errorf("%s: heard %s", e.era, m.text)
+			}
+		case <-patience:
+			e.t.Errorf("%s: it does not end", e.era)
+			return
+		}
+	}
+}
+
 // filesBy has a client call a tool that people must agree to, and gives the id of what they are asked.
 func (w *world) filesBy(v *visitor, tool, arguments string) string {
 	w.t.Helper()
