@@ -350,6 +350,7 @@ func (x *telling) settle() {
 		x.servers[name] = newScripted(x, text, of.bundle == nil)
 	}
 	x.counts, of.deps = metered()
+	of.deps.Transport = longReceipts(x.t)
 	of.replicas, _ = strconv.Atoi(s.argument("replicas"))
 	if slices.ContainsFunc(s.steps, func(one step) bool { return one.name == "pdp" || strings.HasPrefix(one.text, "pdp ") }) {
 		x.tap = newWiretap(x.t)
