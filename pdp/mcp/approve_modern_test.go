@@ -213,8 +213,10 @@ func TestApproveModernAndLegacyGoneMeanwhile(t *testing.T) {
 // It takes as long as the token lasts.
 func TestApproveModernExpired(t *testing.T) {
 	inEras(t, func(t *testing.T, era string) {
-		w := newPeople(t, land{change: func(c *mcp.Config) { c.Approvals.OnDisconnect = mcp.DisconnectCancel }})
-		v := w.visitor(era, mcptest.Claims{"exp": time.Now().Add(3 * time.Second).Unix()})
+		// The clock stands still: the token's time counts from the beginning of the call.
+		w := newPeople(t, land{slower: 1e6, change: func(c *mcp.Config) { c.Approvals.OnDisconnect = mcp.DisconnectCancel }})
+		v := w.plain(era)
+		v.token = w.issuer.Token(t, mcptest.Claims{"exp": w.now().Unix() + 4})
 		id := required(t, v.call("confirm", `{}`)).ID
 		w.is(id, "pending")
 		w.untouched(t)

@@ -85,24 +85,28 @@ func TestStreamsEndWithTheToken(t *testing.T) {
 		},
 		Listen: func(c *mcptest.Call) { <-c.Context.Done() },
 	}})
-	soon := mcptest.Claims{"exp": now.Unix() + 4}
+	soon := s.issuer.Token(t, mcptest.Claims{"exp": now.Unix() + 4})
+	begins := func(era string) *visitor {
+		v := s.visitor(era, nil)
+		v.token = soon
+		return v
+	}
 	var all sync.WaitGroup
 	var brief, others []*ear
 	for _, era := range eras {
-		v := s.visitor(era, soon)
+		v := begins(era)
 		all.Go(func() {
 			defer func() { begun <- struct{}{} }() // a slow machine may end it before it is at the server
 			if got := v.call("look", `{}`); got.ran() {
 				t.Errorf("%s: %s", era, got)
 			}
 		})
-		others, brief = append(others, s.visitor(era, mcptest.Claims{"sub": "eve"}).listens()), append(brief, s.visitor(era, soon).listens())
+		others, brief = append(others, s.visitor(era, mcptest.Claims{"sub": "eve"}).listens()), append(brief, begins(era).listens())
 		others[len(others)-1].welcomed()
-		brief[len(brief)-1].welcomed()
 	}
 	<-begun
 	<-begun
-	v := s.visitor("legacy", soon)
+	v := begins("legacy")
 	all.Go(func() {
 		if got, err := v.try(t.Context(), http.MethodGet, "", v.headers("", "{}")...); err != nil || got.status != http.StatusOK {
 			t.Errorf("GET: %s, %v", got, err)
@@ -110,7 +114,7 @@ func TestStreamsEndWithTheToken(t *testing.T) {
 	})
 	all.Wait() // or the test hangs
 	for n, other := range others {
-		brief[n].ended()
+		brief[n].endedEarly()
 		other.nothing() // nor has it ended
 	}
 }

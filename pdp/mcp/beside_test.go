@@ -21,11 +21,18 @@ var masksLook = map[string]string{
 	"obligations.yaml": "mask: {type: redact, properties: {fields: [/ssn]}}\n",
 }
 
+// longReceipts is a way to the PDP on which no receipt is given up.
+func longReceipts(t testing.TB) http.RoundTripper {
+	network := mcp.NewTransport()
+	t.Cleanup(network.CloseIdleConnections)
+	return mcptest.LongReceipts{RoundTripper: network}
+}
+
 // A gateway that is closed has on record what became of the calls that were under way: it does not end before.
 func TestClosedIsOnRecord(t *testing.T) {
 	t.Parallel()
 	come := make(chan struct{})
-	s := newSiege(t, camp{policies: masksLook, answers: mcptest.Answers{Handle: func(c *mcptest.Call) bool {
+	s := newSiege(t, camp{policies: masksLook, deps: mcp.Deps{Transport: longReceipts(t)}, answers: mcptest.Answers{Handle: func(c *mcptest.Call) bool {
 		if c.Method != "tools/call" {
 			return false
 		}
@@ -88,7 +95,7 @@ func (besideSpan) SetAttributes(...attribute.KeyValue) { panic(http.ErrAbortHand
 // A request that panics before its answer leaves has on record what became of what it owed.
 func TestAPanicIsOnRecord(t *testing.T) {
 	t.Parallel()
-	s := newSiege(t, camp{policies: masksLook, deps: mcp.Deps{TracerProvider: besideTraces{}}})
+	s := newSiege(t, camp{policies: masksLook, deps: mcp.Deps{TracerProvider: besideTraces{}, Transport: longReceipts(t)}})
 	v := s.stranger("modern", s.issuer.Token(t, nil))
 	if got, err := v.try(t.Context(), http.MethodPost, v.text("tools/call", `{"name":"look","arguments":{}}`), v.headers("tools/call", `{"name":"look"}`)...); err == nil {
 		t.Fatalf("nobody has panicked: %v", got)

@@ -66,7 +66,7 @@ func gateway(t testing.TB, pdp string, upstream mcp.UpstreamConfig, change ...fu
 	}
 	upstream.Timeout = 20 * time.Second
 	c := mcp.Config{
-		Listen: "127.0.0.1:0", Resource: "http://127.0.0.1:8181/mcp", PDP: mcp.PDPConfig{URL: pdp},
+		Listen: "127.0.0.1:0", Resource: "http://127.0.0.1:8181/mcp", PDP: mcp.PDPConfig{URL: pdp, Timeout: time.Minute},
 		Identity:  mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice", ClientID: "agent-1"}},
 		Upstreams: map[string]mcp.UpstreamConfig{"partner": upstream},
 	}

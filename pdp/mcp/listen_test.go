@@ -113,6 +113,25 @@ func (e *ear) ended() {
 	}
 }
 
+// endedEarly waits until the stream has ended, perhaps before its client was welcomed, and fails if anything else was told before.
+func (e *ear) endedEarly() {
+	e.t.Helper()
+	for patience := time.After(time.Minute); ; {
+		select {
+		case m, ok := <-e.heard:
+			if !ok {
+				return
+			}
+			if m.Method != "notifications/subscriptions/acknowledged" && m.Method != "notifications/welcome" {
+				e.t.Errorf("%s: heard %s", e.era, m.text)
+			}
+		case <-patience:
+			e.t.Errorf("%s: it does not end", e.era)
+			return
+		}
+	}
+}
+
 // filesBy has a client call a tool that people must agree to, and gives the id of what they are asked.
 func (w *world) filesBy(v *visitor, tool, arguments string) string {
 	w.t.Helper()
@@ -237,7 +256,7 @@ func TestListenFloods(t *testing.T) {
 		})
 	}
 	all.Wait()
-	again := w.visitor("modern", nil)
+	again := w.visitor("modern", mcptest.Claims{"client_id": "another"}) // the one that called hears when it has waited for long enough
 	for range streams {
 		e := again.listens()
 		e.welcomed()
@@ -269,11 +288,11 @@ func TestListenWhilePDPIsAway(t *testing.T) {
 		}
 		pdp.ServeHTTP(rw, r)
 	}))
-	e := w.visitor("modern", nil).listens()
+	listener := w.visitor("modern", mcptest.Claims{"client_id": "another"}) // the one that calls hears when it has waited for long enough
+	e := listener.listens()
 	e.welcomed()
-	alice := w.plain("modern")
-	id := w.filesBy(alice, "confirm", `{"n":1}`)
-	alice.call("never", `{}`).refused(t, -32001, "tool_call_blocked", "")
+	id := w.filesBy(w.plain("modern"), "confirm", `{"n":1}`)
+	listener.call("never", `{}`).refused(t, -32001, "tool_call_blocked", "")
 	e.next("notifications/tool_call_blocked")
 	if got := e.next("notifications/authorization/request"); got.Params.ID != id {
 		t.Errorf("heard %s", got.text)

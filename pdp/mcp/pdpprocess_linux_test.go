@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -153,6 +154,28 @@ func (p *pdpProcess) besieged(c camp) *siege {
 	return s
 }
 
+// hasty is the way to a PDP that gives up what is asked of it half a second after the PDP has gone, and else waits.
+type hasty struct {
+	http.RoundTripper
+	gone atomic.Pointer[context.Context] // ends when the PDP goes
+}
+
+// back has it wait until away is called.
+func (h *hasty) back() (away func()) {
+	gone, away := context.WithCancel(context.Background())
+	h.gone.Store(&gone)
+	return away
+}
+
+func (h *hasty) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, giveUp := context.WithCancelCause(r.Context())
+	stay := context.AfterFunc(*h.gone.Load(), func() {
+		time.AfterFunc(500*time.Millisecond, func() { giveUp(context.DeadlineExceeded) })
+	})
+	context.AfterFunc(r.Context(), func() { stay() })
+	return h.RoundTripper.RoundTrip(r.WithContext(ctx))
+}
+
 // load are clients of both eras that call without a pause, each call with a marker of its own.
 type load struct {
 	s       *siege
@@ -239,8 +262,12 @@ func TestPDPIsStopped(t *testing.T) {
 	t.Parallel()
 	p, c := newPDPProcess(t, map[string]string{"a.cedar": exceptThree}), clock.New()
 	const coolDown = 10 * time.Second
-	s := p.besieged(camp{now: c.Now, change: func(c *mcp.Config) {
-		c.PDP.Timeout, c.PDP.Breaker.Failures, c.PDP.Breaker.CoolDown = 500*time.Millisecond, 3, coolDown
+	network := mcp.NewTransport()
+	t.Cleanup(network.CloseIdleConnections)
+	way := &hasty{RoundTripper: network}
+	away := way.back()
+	s := p.besieged(camp{now: c.Now, deps: mcp.Deps{Transport: way}, change: func(c *mcp.Config) {
+		c.PDP.Breaker.Failures, c.PDP.Breaker.CoolDown = 3, coolDown
 	}})
 	l := newLoad(s)
 	begun := make(chan struct{})
@@ -262,6 +289,7 @@ func TestPDPIsStopped(t *testing.T) {
 		<-begun
 	}
 	p.suspend()
+	away()
 	underWay := <-l.refused // it was asked before it is said that the PDP is away
 	l.away.Store(true)
 	all.Wait()
@@ -282,6 +310,7 @@ func TestPDPIsStopped(t *testing.T) {
 	}
 	before := len(s.markers())
 	p.resume()
+	way.back()
 	l.away.Store(false)
 	for _, v := range l.workers {
 		mcptest.Until(t, "calls pass again", func() bool { c.Advance(coolDown); return l.call(v).ran() })

@@ -86,7 +86,8 @@ import (
 // a stream that ends without an answer, with a status before it if that is not 200. _meta and "resultType":"complete" are left
 // out, as is what lists and introductions say of capabilities unless a line of the story is "capabilities shown", and what a
 // client of the modern era is asked is written as in the legacy one, so that both eras have one line. A line may
-// also be the message as it is. Whatever is heard must be in the story; -update writes it there. Ids and sealed texts have the
+// also be the message as it is. Whatever is heard must be in the story, but for a word of progress that says what the one before
+// said, with a higher number; -update writes it there. Ids and sealed texts have the
 // names ID-1, ID-2, ..., SEAL-1, ... in the order in which they are heard; what is sent may use them. Times are TIME, what a
 // session is called in an introduction is SESSION, and the addresses of this run GATEWAY, PDP, SERVER and ISSUER.
 //
@@ -349,6 +350,7 @@ func (x *telling) settle() {
 		x.servers[name] = newScripted(x, text, of.bundle == nil)
 	}
 	x.counts, of.deps = metered()
+	of.deps.Transport = longReceipts(x.t)
 	of.replicas, _ = strconv.Atoi(s.argument("replicas"))
 	if slices.ContainsFunc(s.steps, func(one step) bool { return one.name == "pdp" || strings.HasPrefix(one.text, "pdp ") }) {
 		x.tap = newWiretap(x.t)
@@ -543,6 +545,28 @@ type hearing struct {
 	asks               []asking
 	state              string
 	answered           bool
+	progress           progressWord // the last
+}
+
+// progressWord is a word of progress: its params but for the number, and that.
+type progressWord struct {
+	says   string
+	number float64
+}
+
+// progresses reports whether an item says the word of progress before it again, with a higher number.
+func (h *hearing) progresses(item heardItem) bool {
+	var m heardText
+	var params struct {
+		Progress float64 `json:"progress"`
+		Message  string  `json:"message"`
+	}
+	if json.Unmarshal([]byte(item.text), &m) != nil || m.Method != "notifications/progress" || json.Unmarshal(m.Params, &params) != nil || params.Message == "" {
+		return false
+	}
+	before := h.progress
+	h.progress = progressWord{without(m.Params, "progress"), params.Progress}
+	return h.progress.says == before.says && h.progress.number > before.number
 }
 
 // asking is one thing that a client is asked: the id of a request, or the key in a result.
@@ -789,7 +813,7 @@ func (c *teller) asksFor(h *hearing, method, params string, more []string) {
 		id := strconv.FormatInt(c.id.Load(), 10)
 		body = `{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":` + strings.Replace(params, `"_meta":{`, `"_meta":{`+strings.TrimSuffix(own, "}}")+",", 1) + `}`
 	}
-	h.method, h.params, h.id = method, params, strconv.FormatInt(c.id.Load(), 10)
+	h.method, h.params, h.id, h.progress = method, params, strconv.FormatInt(c.id.Load(), 10), progressWord{}
 	c.sends(body, h, append(c.headers(method, params), more...)...)
 }
 
@@ -882,7 +906,7 @@ func (c *teller) hears(h *hearing) (forms []string) {
 		return nil
 	case c.x.of.argument("unheard") != "" && strings.Contains(item.text, c.x.of.argument("unheard")):
 		return c.hears(h)
-	case item.text == "end" && h.answered && !c.x.of.bytes:
+	case item.text == "end" && h.answered && !c.x.of.bytes, !c.x.of.bytes && h.progresses(item):
 		return c.hears(h)
 	case item.header != nil:
 		return []string{c.x.names.name(headOf(item))}

@@ -51,7 +51,7 @@ func (s *stage) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	s.mu.Unlock()
 	r.Body = io.NopCloser(bytes.NewReader(text))
-	return http.DefaultTransport.RoundTrip(r)
+	return mcptest.LongReceipts{RoundTripper: http.DefaultTransport}.RoundTrip(r)
 }
 
 // taken are the bodies since the last call.

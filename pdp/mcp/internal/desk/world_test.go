@@ -227,6 +227,7 @@ func (o *office) client(options ...authzenclient.Option) *authzenclient.Client {
 	o.t.Cleanup(transport.CloseIdleConnections)
 	c, err := authzenclient.New(o.url, append([]authzenclient.Option{
 		authzenclient.WithKey(o.key["gateway"]), authzenclient.WithRetries(0), authzenclient.WithHTTPClient(&http.Client{Transport: counting{o, transport}}),
+		authzenclient.WithTimeout(time.Minute),
 	}, options...)...)
 	o.must(err)
 	return c

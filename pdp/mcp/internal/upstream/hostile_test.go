@@ -274,12 +274,11 @@ func TestEndless(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s := open(t, reach(t, newStub(t, era.Modern, c.answer).URL, func(o *upstream.HTTPOptions) {
-				o.MaxResult, o.Key = 100_000, "upstreams.x"
-				if c.want == slow {
-					o.Timeout = 2 * time.Second // the handshake must get through
-				}
-			}))
+			u := reach(t, newStub(t, era.Modern, c.answer).URL, func(o *upstream.HTTPOptions) { o.MaxResult, o.Key = 100_000, "upstreams.x" })
+			s := open(t, u)
+			if c.want == slow {
+				upstream.SetTimeout(u, 2*time.Second)
+			}
 			if _, _, err := send(s, call(s, "x", `{}`)); err == nil || !strings.HasSuffix(err.Error(), c.want) {
 				t.Errorf("it ends with %v", err)
 			}
@@ -290,13 +289,15 @@ func TestEndless(t *testing.T) {
 // A listener waits for as long as a server is quiet; a caller does not.
 func TestQuiet(t *testing.T) {
 	t.Parallel()
-	s := open(t, reach(t, newStub(t, era.Modern, func(w http.ResponseWriter, r *http.Request, id string) {
+	u := reach(t, newStub(t, era.Modern, func(w http.ResponseWriter, r *http.Request, id string) {
 		select {
 		case <-time.After(2500 * time.Millisecond):
 			says(200, eventKind, event(good))(w, r, id)
 		case <-r.Context().Done():
 		}
-	}).URL, func(o *upstream.HTTPOptions) { o.Timeout = 2 * time.Second }))
+	}).URL)
+	s := open(t, u)
+	upstream.SetTimeout(u, 2*time.Second)
 	if _, m, err := send(s, upstream.Request{Method: "subscriptions/listen", Params: withMeta(s, rpc.Object{})}); err != nil || m.Result == nil {
 		t.Errorf("a subscription: %v", err)
 	}

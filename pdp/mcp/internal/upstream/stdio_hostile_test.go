@@ -92,9 +92,10 @@ func TestCommandMemoryIsFlat(t *testing.T) {
 
 func TestCommandGivesUpASilentServer(t *testing.T) {
 	t.Parallel()
-	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.Timeout = 2 * time.Second })
+	u := newChild(t, "raw")
 	s := open(t, u)
 	listening := listen(t, s)
+	upstream.SetTimeout(u.Upstream, 2*time.Second)
 	if _, err := textOf(s, "silence"); err == nil || !strings.Contains(err.Error(), "silent") {
 		t.Error(err)
 	}
@@ -102,9 +103,21 @@ func TestCommandGivesUpASilentServer(t *testing.T) {
 	if err != nil || !strings.Contains(string(m.Params), `\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":3}`) {
 		t.Errorf("the server was told %s, %v", m.Params, err)
 	}
+	upstream.SetTimeout(u.Upstream, time.Minute)
 	if got, err := textOf(s, "well"); got != "well" {
 		t.Errorf("%q %v", got, err)
 	}
+}
+
+// watched is a context that says when somebody watches whether it ends, as a session does once a call has begun.
+type watched struct {
+	context.Context
+	isWatched func()
+}
+
+func (w *watched) Done() <-chan struct{} {
+	w.isWatched()
+	return w.Context.Done()
 }
 
 func TestCommandEndsAChildThatDoesNotRead(t *testing.T) {
@@ -114,10 +127,13 @@ func TestCommandEndsAChildThatDoesNotRead(t *testing.T) {
 	if _, err := s.Send(t.Context(), request("deaf", "")); err != nil {
 		t.Fatal(err)
 	}
-	var calls sync.WaitGroup
+	var begun, calls sync.WaitGroup
+	begun.Add(200)
 	for range 200 { // the pipe and the queue hold fewer
 		calls.Go(func() {
-			stream, err := s.Send(t.Context(), request("well", `"padding":"`+strings.Repeat("x", 100<<10)+`"`))
+			ctx := &watched{t.Context(), sync.OnceFunc(begun.Done)}
+			defer ctx.isWatched() // or there was no room
+			stream, err := s.Send(ctx, request("well", `"padding":"`+strings.Repeat("x", 100<<10)+`"`))
 			if err == nil {
 				_, _, err = answer(stream)
 			}
@@ -127,6 +143,8 @@ func TestCommandEndsAChildThatDoesNotRead(t *testing.T) {
 			}
 		})
 	}
+	begun.Wait()
+	upstream.SetTimeout(u.Upstream, time.Minute)
 	other := open(t, u)
 	if got, err := textOf(other, "well"); got != "well" {
 		t.Errorf("another session: %q %v", got, err)

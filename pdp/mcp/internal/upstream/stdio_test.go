@@ -61,6 +61,9 @@ func newChild(t *testing.T, kind string, change ...func(*upstream.CommandOptions
 	return child{u, dropped}
 }
 
+// patient is for a child that is no silent one.
+func patient(o *upstream.CommandOptions) { o.Probe = time.Minute }
+
 // request is a call of a tool.
 func request(tool, meta string) upstream.Request {
 	return upstream.Request{
@@ -173,7 +176,7 @@ func TestCommandGreeting(t *testing.T) {
 		t.Run(fmt.Sprint(c.kind, c.eras), func(t *testing.T) {
 			t.Parallel()
 			u := newChild(t, c.kind, func(o *upstream.CommandOptions) {
-				if o.Eras = c.eras; strings.HasPrefix(c.kind, "silent") {
+				if o.Eras, o.Probe = c.eras, time.Minute; strings.HasPrefix(c.kind, "silent") {
 					o.Probe = time.Second
 				}
 			})
@@ -202,7 +205,7 @@ func TestCommandGreeting(t *testing.T) {
 func TestCommandRefusesOneClient(t *testing.T) {
 	t.Parallel()
 	for method, legacy := range map[string]bool{"server/discover": false, "initialize": true} {
-		u := newChild(t, "modern") // which takes initialize, too
+		u := newChild(t, "modern", patient) // which takes initialize, too
 		odd := upstream.Client{Principal: "eve", Legacy: legacy, Info: []byte(`{"name":"refuse ` + method + `","version":"1"}`)}
 		if s, err := u.Open(t.Context(), odd); err == nil || !strings.Contains(err.Error(), method) {
 			t.Errorf("%s: %v %v", method, s, err)
@@ -236,7 +239,7 @@ func TestCommandNamesTheSilentStep(t *testing.T) {
 // TestCommandKeepsWhatComesAtOnce has a server ask before anybody can listen.
 func TestCommandKeepsWhatComesAtOnce(t *testing.T) {
 	var log written.Text
-	u := newChild(t, "asks-at-once", func(o *upstream.CommandOptions) { o.Logger = slog.New(slog.NewJSONHandler(&log, nil)) })
+	u := newChild(t, "asks-at-once", patient, func(o *upstream.CommandOptions) { o.Logger = slog.New(slog.NewJSONHandler(&log, nil)) })
 	s := open(t, u)
 	mcptest.Until(t, "it has asked", func() bool { return strings.Contains(log.String(), "I have asked") })
 	listening := listen(t, s)
