@@ -114,7 +114,7 @@ func TestStreamsEndWithTheToken(t *testing.T) {
 	})
 	all.Wait() // or the test hangs
 	for n, other := range others {
-		brief[n].endedEarly()
+		brief[n].ended()
 		other.nothing() // nor has it ended
 	}
 }

@@ -100,21 +100,8 @@ func (e *ear) nothing() {
 	}
 }
 
-// ended waits until the stream has ended, and fails if something was told before.
+// ended waits until the stream has ended, perhaps before its client was welcomed, and fails if anything else was told before.
 func (e *ear) ended() {
-	e.t.Helper()
-	select {
-	case m, ok := <-e.heard:
-		if ok {
-			e.t.Errorf("%s: heard %s", e.era, m.text)
-		}
-	case <-time.After(time.Minute):
-		e.t.Errorf("%s: it does not end", e.era)
-	}
-}
-
-// endedEarly waits until the stream has ended, perhaps before its client was welcomed, and fails if anything else was told before.
-func (e *ear) endedEarly() {
 	e.t.Helper()
 	for patience := time.After(time.Minute); ; {
 		select {
