@@ -189,6 +189,7 @@ func TestWhoSendsNothingPushesOutNobodyWhoSends(t *testing.T) {
 		c.Program.Authenticator = asCaller{}
 		c.Load.MaxConnections = most
 	})
+	s.KeepConnections(patience)
 	conn := hang(t, s.Addr(), headerOf("victim:decide", len(readQuestion))+readQuestion[:10])
 	eventually(t, "the body is waited for", func() bool { return s.Unsent() == 1 })
 	for range 3 * most {
