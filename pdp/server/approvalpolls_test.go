@@ -49,6 +49,7 @@ func (c *counter) filed(subject string) (id string) {
 // fill has so many requests wait, of ten subjects.
 func (c *counter) fill(n int) {
 	c.t.Helper()
+	c.BePatient(patience, patience)
 	var all sync.WaitGroup
 	const atOnce = 50
 	for k := range atOnce {

@@ -453,6 +453,7 @@ func TestSearchesPayForWhatTheyExamine(t *testing.T) {
 		c.Program.Authenticator = manifold{new(atomic.Int64)}
 		c.Load.RateLimit.Rate = door.Rate{PerSecond: 1, Burst: 20}
 	})
+	s.BePatient(patience, patience)
 	left := func(caller string) (n int) {
 		for s.Post(evaluationPath, readQuestion, "Authorization", caller).Status == 200 {
 			n++
