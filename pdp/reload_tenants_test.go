@@ -488,13 +488,21 @@ func held(t *testing.T) (w *watched, begun chan struct{}) {
 	return w, begun
 }
 
+// puts puts a file in its place by one rename.
+func (w *watched) puts(name, text string) {
+	w.t.Helper()
+	next := filepath.Join(w.t.TempDir(), "next")
+	must(w.t, os.WriteFile(next, []byte(text), 0o644))
+	replaceFile(w.t, next, filepath.Join(w.dir, name))
+}
+
 // An edit of the root does not wait for the load of a tenant's edit.
 func TestAnEditOfTheRootOvertakesTheLoadOfATenants(t *testing.T) {
 	t.Parallel()
 	w, begun := held(t)
-	tree{"tenants/acme/x.cedar": ofTenant("x", 1)}.Write(t, w.dir)
+	w.puts("tenants/acme/x.cedar", ofTenant("x", 1))
 	<-begun
-	tree{"stop.cedar": forbidAll}.Write(t, w.dir)
+	w.puts("stop.cedar", forbidAll)
 	first := <-w.loads // the load before it never ends by itself
 	dir := t.TempDir()
 	tree{"a.cedar": smallest, "stop.cedar": forbidAll, "tenants/acme/x.cedar": ofTenant("x", 0), "tenants/other/y.cedar": ofTenant("y", 0)}.Write(t, dir)
@@ -509,9 +517,9 @@ func TestAnEditOfTheRootOvertakesTheLoadOfATenants(t *testing.T) {
 func TestAnEditThatOvertakesMayNeedTheTenants(t *testing.T) {
 	t.Parallel()
 	w, begun := held(t)
-	tree{"tenants/acme/x.cedar": ofTenant("renamed", 1)}.Write(t, w.dir)
+	w.puts("tenants/acme/x.cedar", ofTenant("renamed", 1))
 	<-begun
-	tree{"x.cedar": ofTenant("x", 1)}.Write(t, w.dir) // the id that the tenant gave up
+	w.puts("x.cedar", ofTenant("x", 1)) // the id that the tenant gave up
 	dir := t.TempDir()
 	tree{"a.cedar": smallest, "x.cedar": ofTenant("x", 1), "tenants/other/y.cedar": ofTenant("y", 0)}.Write(t, dir)
 	if first := <-w.loads; first.Refused != nil || first.Digest != digestOf(dir) {

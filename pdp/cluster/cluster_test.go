@@ -42,7 +42,7 @@ func prefixOf(t testing.TB) string { return t.Name() + rand.Text() }
 
 func newReplica(t testing.TB, origin, prefix string, endpoints ...string) *replica {
 	r := &replica{t: t, clock: clock.At(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)), keys: []string{origin + "+1+key"}, size: 3}
-	r.config.Etcd.Prefix = "/" + prefix + "/"
+	r.config.Etcd.Prefix, r.config.Etcd.Timeout = "/"+prefix+"/", etcdtest.Patience
 	for _, one := range endpoints {
 		r.config.Etcd.Endpoints = append(r.config.Etcd.Endpoints, "http://"+one)
 	}

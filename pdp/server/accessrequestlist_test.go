@@ -286,19 +286,23 @@ func TestWaitingForAnyTask(t *testing.T) {
 		asked = append(asked, p.requests(wants("push", fmt.Sprintf(`"n":%d`, n))))
 	}
 	mine, theirs, acme := p.follows(), c.program("other-asker").follows(), p.in("acme").follows()
-	var waits []chan pdptest.Response
-	for _, f := range []*follower{mine, theirs, acme} {
+	first, second := make([]chan pdptest.Response, 3), make([]chan pdptest.Response, 3)
+	for n, f := range []*follower{mine, theirs, acme} {
 		f.lists("")
-		waits = append(waits, c.polls(f.name, f.below+"/access/v1/requests?wait=30s&after="+f.cursor, 2))
+		first[n] = c.polls(f.name, f.below+"/access/v1/requests?wait=30s&after="+f.cursor, 1)
+	}
+	eventually(t, "all look", func() bool { return c.Looks() == 3 })
+	for n, f := range []*follower{mine, theirs, acme} {
+		second[n] = c.polls(f.name, f.below+"/access/v1/requests?wait=30s&after="+f.cursor, 1)
 	}
 	if n := c.Watches(); n != 3 {
 		t.Errorf("%d look", n)
 	}
-	eventually(t, "all have looked", func() bool { return c.Looks() >= 3 })
+	eventually(t, "all look again", func() bool { return c.Looks() == 6 }) // once for each that came
 	before := c.Looks()
 	c.says("zoe", asked[3].Task.Approvals[0].ID, "decision", yes, 200)
-	for range 2 {
-		got := <-waits[0]
+	for _, answer := range []chan pdptest.Response{first[0], second[0]} {
+		got := <-answer
 		if tasks, _ := mine.reads(got.Body); got.Status != 200 || stands(tasks) != "approved" || tasks[0].Task.ID != asked[3].Task.ID || got.Header.Get("Cache-Control") != "no-store" {
 			t.Errorf("got %d %s", got.Status, got.Body)
 		}
@@ -309,8 +313,8 @@ func TestWaitingForAnyTask(t *testing.T) {
 	c.program("other-asker").requests(wants("push", `"n":9`))
 	p.in("acme").requests(wants("push", `"n":9`))
 	for n, f := range []*follower{theirs, acme} {
-		for range 2 {
-			got := <-waits[n+1]
+		for _, answer := range []chan pdptest.Response{first[n+1], second[n+1]} {
+			got := <-answer
 			if tasks, _ := f.reads(got.Body); got.Status != 200 || stands(tasks) != "pending" {
 				t.Errorf("got %d %s", got.Status, got.Body)
 			}

@@ -98,6 +98,12 @@ func (s *Server) HurryPlaces() {
 	s.door.Large.MakesWay, s.audit.Exports.MakesWay = 50*time.Millisecond, 50*time.Millisecond
 }
 
+// KeepPlaces has those who wait for the other side to read the log make way for nobody for so long.
+func (s *Server) KeepPlaces(long time.Duration) { s.audit.Exports.MakesWay = long }
+
+// KeepConnections has a caller whose body is awaited keep its connection for so long.
+func (s *Server) KeepConnections(long time.Duration) { s.door.Connections.NotHeardOf = long }
+
 // WorkOff has one more worker do what is due of approvals at once, until it is stopped.
 func (s *Server) WorkOff() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())

@@ -355,6 +355,7 @@ func (h hurried) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func TestExportsAreBounded(t *testing.T) {
 	t.Parallel()
 	o := openOffice(t)
+	o.KeepPlaces(patience)
 	o.large()
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
@@ -362,7 +363,7 @@ func TestExportsAreBounded(t *testing.T) {
 		o.stream(ctx, "/v1/log/export")
 		o.as("initech-auditor").stream(ctx, "/v1/log/export")
 	}
-	o.BePatient(patience, 100*time.Millisecond) // less than it takes for somebody to make way
+	o.BePatient(patience, 100*time.Millisecond)
 	for _, name := range []string{"auditor", "initech-auditor", "reader"} {
 		for _, path := range []string{"/v1/log/export", "/v1/log/stats"} {
 			if got := o.as(name).Get(path); got.Status != 503 || got.Header.Get("Retry-After") == "" {

@@ -68,6 +68,7 @@ func (s *shared) start(data string) {
 			*keep = decisionlog.Retention{Bytes: sharedBytes, LeastAge: time.Hour, Share: 0.25, SharePerson: 1. / 16}
 		})
 	})
+	s.BePatient(patience, patience)
 }
 
 // again stops the server, and starts another one.

@@ -189,6 +189,7 @@ func TestWhoSendsNothingPushesOutNobodyWhoSends(t *testing.T) {
 		c.Program.Authenticator = asCaller{}
 		c.Load.MaxConnections = most
 	})
+	s.KeepConnections(patience)
 	conn := hang(t, s.Addr(), headerOf("victim:decide", len(readQuestion))+readQuestion[:10])
 	eventually(t, "the body is waited for", func() bool { return s.Unsent() == 1 })
 	for range 3 * most {
@@ -452,6 +453,7 @@ func TestSearchesPayForWhatTheyExamine(t *testing.T) {
 		c.Program.Authenticator = manifold{new(atomic.Int64)}
 		c.Load.RateLimit.Rate = door.Rate{PerSecond: 1, Burst: 20}
 	})
+	s.BePatient(patience, patience)
 	left := func(caller string) (n int) {
 		for s.Post(evaluationPath, readQuestion, "Authorization", caller).Status == 200 {
 			n++

@@ -292,14 +292,22 @@ func TestLiars(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := begin(t, 3, 2)
-			if strings.HasPrefix(name, "hangs") {
-				w.every = time.Second // by which the round ends
+			first := func(every time.Duration) (*world, witness.Status) {
+				w := begin(t, 3, 2)
+				w.of.Every = every
+				w.all[0].Lie(c.lie(w))
+				return w, w.round()
 			}
-			w.restart()
-			w.all[0].Lie(c.lie(w))
-			s := w.round()
 			want := []string{string(c.outcome), "cosigned", "cosigned"}
+			most := 10 * time.Second
+			if strings.HasPrefix(name, "hangs") {
+				most = time.Second // by which the round ends
+			}
+			w, s := first(most)
+			for most < 10*time.Second && (w.all[0].Asked() == 0 || !slices.Equal(outcomes(s)[1:], want[1:])) {
+				most *= 2 // until all others have the time that they need
+				w, s = first(most)
+			}
 			if !slices.Equal(outcomes(s), want) || s.Size != w.size() || s.Missing || s.Conflict || w.all[0].Asked() != c.asked {
 				t.Fatalf("got %+v, asked %d times\n%s", s, w.all[0].Asked(), &w.text)
 			}
@@ -313,6 +321,7 @@ func TestLiars(t *testing.T) {
 			if n := strings.Count(w.text.String(), "witness=w1"); n != 1 {
 				t.Errorf("the same is logged %d times\n%s", n, &w.text)
 			}
+			w.of.Every = 10 * time.Second
 			w.all[0].Lie(nil)
 			w.all[0].At(w.now)
 			w.pass(5 * time.Minute) // for which a suspect is left out

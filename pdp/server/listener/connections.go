@@ -25,6 +25,10 @@ import (
 // its connections. If all are being answered, the caller with most of them loses one if it has many; otherwise the new
 // connection is closed.
 type Connections struct {
+	// NotHeardOf is how long the service waits for more of a caller's body, or for the reader of an answer, before that
+	// may cost the connection; 0 is a second.
+	NotHeardOf time.Duration
+
 	limit   int
 	refused func()
 
@@ -63,8 +67,7 @@ const (
 	noLine
 )
 
-// notHeardOf is how long the service waits for more of a caller's body, or for the reader of an answer, before that
-// may cost the connection.
+// notHeardOf is the usual one.
 const notHeardOf = time.Second
 
 // DefaultMaxConnections is not the default of the key max_connections: how many files may be open counts as well.
@@ -300,7 +303,7 @@ func (c *Connections) pushMost() bool {
 // makesWay reports whether the first connection of a line has waited long enough. Callers and readers get some time, but not
 // if they are many: each could have a byte more in that time, over and over, and new connections would push out one another.
 func (c *Connections) makesWay(one *connection) bool {
-	return one.line != ofCallers && one.line != ofReaders || c.waits[one.line] > c.limit/connectionShares || time.Since(one.waitedOn) >= notHeardOf
+	return one.line != ofCallers && one.line != ofReaders || c.waits[one.line] > c.limit/connectionShares || time.Since(one.waitedOn) >= cmp.Or(c.NotHeardOf, notHeardOf)
 }
 
 func (c *Connections) push(one *connection) {
