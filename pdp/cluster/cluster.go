@@ -40,6 +40,8 @@ var (
 	ErrRefused = errors.New("this process cannot be a member of the cluster")
 	// ErrRestored: etcd is not what it was, and not all logs were compared with it yet.
 	ErrRestored = etcd.ErrRestored
+	// ErrElsewhere: another process is to record a change before anything may follow from it.
+	ErrElsewhere = ledger.ErrElsewhere
 	// ErrClosed: the cluster was left.
 	ErrClosed = errors.New("the cluster was left")
 )

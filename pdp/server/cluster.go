@@ -19,7 +19,6 @@ import (
 	"policy-service/pdp/cluster"
 	"policy-service/pdp/datakey"
 	"policy-service/pdp/decisionlog"
-	"policy-service/pdp/ledger"
 	"policy-service/pdp/plainfile"
 	"policy-service/pdp/server/config"
 	"policy-service/pdp/server/telemetry"
@@ -254,7 +253,7 @@ func onceRecorded(ctx context.Context, log *slog.Logger, do func() error) error 
 	for left := 60; ; left-- {
 		err := do()
 		switch {
-		case !errors.Is(err, ledger.ErrElsewhere):
+		case !errors.Is(err, cluster.ErrElsewhere):
 			return err
 		case left == 0:
 			return fmt.Errorf("%w; restart that replica, or settle it as lost, and then start this one", err)

@@ -9,13 +9,13 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"policy-service/pdp/ledger"
+	"policy-service/pdp/cluster"
 )
 
 // A start waits for what another replica is to record, for a minute, and for nothing else.
 func TestStartWaitsForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		elsewhere := fmt.Errorf("%w, pdp-2", ledger.ErrElsewhere)
+		elsewhere := fmt.Errorf("%w, pdp-2", cluster.ErrElsewhere)
 		other := errors.New("another error")
 		tries := func(ctx context.Context, errs func(try int) error) (n int, err error) {
 			err = onceRecorded(ctx, slog.New(slog.DiscardHandler), func() error { n++; return errs(n) })
