@@ -181,8 +181,8 @@ func TestOriginIsBoundToItsLog(t *testing.T) {
 	refuses(t, "another key", a.join(), "another approvals.key")
 }
 
-// The keys that sign may be replaced as often as one likes while a member runs, and once none has run for a while. A start else
-// needs a key of the others.
+// The keys that sign may be replaced as often as one likes while a member runs, and at a start if none does. Beside others a start
+// needs a key of theirs.
 func TestSigningKeysAreReplaced(t *testing.T) {
 	t.Parallel()
 	to, prefix := etcdtest.One(t), prefixOf(t)

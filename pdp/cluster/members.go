@@ -227,14 +227,17 @@ func (c *Cluster) contact(ctx context.Context) error {
 }
 
 // lease writes the member.
-func (c *Cluster) lease(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, c.config.Etcd.Timeout)
+func (c *Cluster) lease(running context.Context) error {
+	ctx, cancel := context.WithTimeout(running, c.config.Etcd.Timeout)
 	defer cancel()
 	if c.leased != 0 {
 		err := etcd.Led(ctx, func(ctx context.Context) error {
 			_, err := c.client.KeepAliveOnce(ctx, c.leased)
 			return err
 		})
+		if running.Err() != nil {
+			return err // and leave takes the lease away
+		}
 		if err != nil {
 			c.leased = 0 // it ended, or is looked for in vain: another is as good
 		}

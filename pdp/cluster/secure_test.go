@@ -30,7 +30,7 @@ func TestTLSAndUser(t *testing.T) {
 	}
 	right := func(r *replica) *cluster.EtcdConfig {
 		r.config.Etcd = cluster.EtcdConfig{Endpoints: []string{"https://" + at}, CAFile: ours.File, CertFile: cert, KeyFile: key,
-			Username: "pdp", PasswordFile: file("secret\n"), Prefix: "/secure/"}
+			Username: "pdp", PasswordFile: file("secret\n"), Prefix: "/secure/", Timeout: etcdtest.Patience}
 		return &r.config.Etcd
 	}
 

@@ -395,6 +395,7 @@ func cancelled(t *testing.T, b between) {
 func changes(t *testing.T, b between) {
 	orFail(t, b.Subscribe(t.Context(), &sdk.SubscribeParams{URI: notes}))
 	need := map[string]bool{"tools": true, "prompts": true, "resources": true, notes: true}
+	late := time.After(time.Minute)
 	for len(need) > 0 {
 		b.call(t, "change", nil)
 		for pause := time.After(100 * time.Millisecond); pause != nil && len(need) > 0; {
@@ -409,7 +410,7 @@ func changes(t *testing.T, b between) {
 				delete(need, uri)
 			case <-pause:
 				pause = nil
-			case <-t.Context().Done():
+			case <-late:
 				t.Fatalf("nothing was heard of %v", need)
 			}
 		}
