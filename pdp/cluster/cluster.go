@@ -72,7 +72,6 @@ type Cluster struct {
 	joining Joining          // since [Cluster.Join]
 	leased  clientv3.LeaseID // Run alone has it, and beats
 	beats   int
-	signing []string // that this process stated last; Join, then Run alone
 
 	learning sync.Mutex // held from the read to [Cluster.mark]
 

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -181,45 +180,31 @@ func TestOriginIsBoundToItsLog(t *testing.T) {
 	refuses(t, "another key", a.join(), "another approvals.key")
 }
 
-// The keys that sign may be replaced as often as one likes while a member runs, and at a start if none does. Beside others a start
-// needs a key of theirs.
+// The keys that sign may be replaced as often as one likes: a start needs one of those that the last rotation left.
 func TestSigningKeysAreReplaced(t *testing.T) {
 	t.Parallel()
-	to, prefix := etcdtest.One(t), prefixOf(t)
-	a, b := newReplica(t, "a", prefix, to...), newReplica(t, "b", prefix, to...)
-	var signing atomic.Value
-	signing.Store([]string{"one"})
-	a.joining.Signing = func() []string { return signing.Load().([]string) }
-	signs := func(ids ...string) { b.joining.Signing = func() []string { return ids } }
-	a.run()
-	signs("two", "one")
-	must(t, b.join())
-	there(t, b, "a")
-	b.close()
-	signs("three")
-	refuses(t, "a key that none has", b.join(), "the signing keys here are not those of the other replicas; copy signing.jwks of one of them over it")
-	signing.Store([]string{"four", "three"}) // rotated twice at once
-	etcdtest.Succeeds(t, "it takes the keys of a", b.join)
-	b.close()
-	signs("one")
-	refuses(t, "the key of before", b.join(), "signing.jwks")
-	a.close()
-	signs("six", "five")
-	etcdtest.Succeeds(t, "a runs no longer", b.join)
-	b.stop = cluster.Background(b.Run)
-	there(t, b, "b")
-	refuses(t, "of two that were stopped, the second", a.join(), "where all are stopped, start again in some seconds")
-	signing.Store([]string{"six", "five"})
+	a := newReplica(t, "a", prefixOf(t), etcdtest.One(t)...)
+	signs := func(ids ...string) { a.joining.Signing = func() []string { return ids } }
+	rotated := func(ids ...string) {
+		t.Helper()
+		command, err := cluster.Open(t.Context(), a.config, a.options)
+		must(t, err)
+		defer command.Close()
+		must(t, command.SigningRotated(t.Context(), ids))
+	}
+	rotated("zero") // before there is a replica
 	must(t, a.join())
-}
-
-// there waits until a process is a member.
-func there(t *testing.T, from *replica, origin string) {
-	t.Helper()
-	etcdtest.Eventually(t, origin+" is there", func() bool {
-		all, err := from.Members(t.Context())
-		return err == nil && slices.ContainsFunc(all, func(m cluster.Member) bool { return m.Origin == origin })
-	})
+	a.close()
+	signs("two", "one")
+	must(t, a.join())
+	a.close()
+	signs("four", "three")
+	refuses(t, "keys that none has", a.join(), "the signing keys here are not those of the other replicas; copy signing.jwks of one of them over it")
+	rotated("four", "three")
+	must(t, a.join())
+	a.close()
+	signs("two", "one")
+	refuses(t, "the keys of before", a.join(), "signing.jwks")
 }
 
 // A copy of a replica's directory of before it joined knows nothing of the cluster, and has a shorter log. It is refused, and changes

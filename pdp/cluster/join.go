@@ -231,7 +231,7 @@ func (c *Cluster) Join(ctx context.Context, j Joining) error {
 		err = c.writeMark() // before the origin is there: a replica that had none is taken for one that forgot
 	}
 	if err == nil {
-		err = c.meet(ctx, j, keys, is)
+		err = c.meet(ctx, j, keys)
 	}
 	if err == nil {
 		err = c.learn()
@@ -346,19 +346,14 @@ func (c *Cluster) nextGeneration(ctx context.Context, values *ledger.Values, is 
 	})
 }
 
-// meet compares this process with the facts that are common to all members, and writes its own. Was is what they were.
-func (c *Cluster) meet(ctx context.Context, j Joining, keys []string, was common) error {
+// meet compares this process with the facts that are common to all members, and writes its own.
+func (c *Cluster) meet(ctx context.Context, j Joining, keys []string) error {
 	secrets := map[string]string{}
 	for name, secret := range j.Secrets {
 		secrets[name] = c.fingerprint(name, secret)
 	}
-	members, err := c.Members(ctx)
-	if err != nil {
-		return err
-	}
-	alone := !slices.ContainsFunc(members, func(m Member) bool { return m.Origin != j.Origin })
-	size, signing := j.Size(), j.Signing()
-	err = c.values.Update(ctx, func(ch *ledger.ValuesChange) {
+	size := j.Size()
+	return c.values.Update(ctx, func(ch *ledger.ValuesChange) {
 		var is facts
 		found := ch.Get(keyFacts, &is) > 0
 		before := maps.Clone(is.Secrets)
@@ -371,13 +366,17 @@ func (c *Cluster) meet(ctx context.Context, j Joining, keys []string, was common
 			}
 			is.Secrets[name] = secrets[name]
 		}
-		// While all were stopped the keys may have been rotated twice. Of two that start then, one is the first.
-		first := alone && slices.Equal(is.Signing, was.facts.Signing)
-		if len(is.Signing) > 0 && !first && !slices.ContainsFunc(signing, is.signs) {
+		signing := j.Signing()
+		if len(is.Signing) > 0 && !slices.ContainsFunc(signing, func(id string) bool { return slices.Contains(is.Signing, id) }) {
 			ch.Fail(fmt.Errorf("%w: the signing keys here are not those of the other replicas; copy signing.jwks of one of them over it; "+
-				"where all are stopped, start again in some seconds", ErrRefused))
+				"if that does not help, rotate it there by signing rotate --config FILE, and copy it then", ErrRefused))
 		}
-		if rotated := is.rotate(signing); !found || rotated || !maps.Equal(before, is.Secrets) {
+		// Keys that came later are those of a rotation, and stay known while a replica has those before.
+		signingNew := slices.ContainsFunc(signing, func(id string) bool { return !slices.Contains(is.Signing, id) })
+		if signingNew {
+			is.Signing = signing
+		}
+		if !found || signingNew || !maps.Equal(before, is.Secrets) {
 			is.Generation = max(is.Generation, 1)
 			ch.Put(keyFacts, is)
 		}
@@ -394,22 +393,20 @@ func (c *Cluster) meet(ctx context.Context, j Joining, keys []string, was common
 		me.Keys, me.Seen, me.After = keys, c.options.Now().UTC(), max(me.After, size)
 		ch.Put(keyOrigin(j.Origin), me)
 	})
-	if err == nil {
-		c.signing = signing
-	}
-	return err
 }
 
-// signs reports whether a key of this id is one of those that sign.
-func (f *facts) signs(id string) bool { return slices.Contains(f.Signing, id) }
-
-// rotate replaces the keys that sign. Keys that came later are those of a rotation, and stay known while a replica has those
-// before.
-func (f *facts) rotate(signing []string) (rotated bool) {
-	if rotated = slices.ContainsFunc(signing, func(id string) bool { return !f.signs(id) }); rotated {
-		f.Signing = signing
+// SigningRotated says which keys sign from now on, and verify: a start needs one of them.
+func (c *Cluster) SigningRotated(ctx context.Context, signing []string) error {
+	if err := c.values.Open(ctx); err != nil {
+		return err
 	}
-	return rotated
+	return c.values.Update(ctx, func(ch *ledger.ValuesChange) {
+		var is facts
+		if ch.Get(keyFacts, &is) > 0 { // else the first replica says so
+			is.Signing = signing
+			ch.Put(keyFacts, is)
+		}
+	})
 }
 
 // fits refuses a log that is not the one which the origin is bound to.

@@ -272,37 +272,27 @@ func (c *Cluster) lease(running context.Context) error {
 	})
 }
 
-// say writes how far the log has come, from time to time, and keys as soon as there is another: of the log, and of what signs.
-// A member that knew the keys before may replace them as often as it likes; a start is held against the last.
+// say writes how far the log has come, from time to time, and its keys as soon as there is another.
 func (c *Cluster) say(ctx context.Context) (said bool, err error) {
 	keys, err := c.joining.LogKeys()
 	if err != nil {
 		return false, err
 	}
-	now, origin, signing := c.options.Now().UTC(), c.Origin(), c.joining.Signing()
+	now, origin := c.options.Now().UTC(), c.Origin()
 	c.mu.Lock()
 	was := c.mark.Origins[origin]
 	c.mu.Unlock()
-	rotated := !slices.Equal(c.signing, signing)
-	if now.Sub(was.Seen) < sayEvery && slices.Equal(was.Keys, keys) && !rotated {
+	if now.Sub(was.Seen) < sayEvery && slices.Equal(was.Keys, keys) {
 		return false, nil
 	}
 	size := c.joining.Size()
-	err = c.values.Update(ctx, func(ch *ledger.ValuesChange) {
+	return true, c.values.Update(ctx, func(ch *ledger.ValuesChange) {
 		var me Origin
 		ch.Get(keyOrigin(origin), &me)
 		ch.Fail(me.fits(origin, keys, size))
 		me.Keys, me.Seen, me.After = keys, now, max(me.After, size)
 		ch.Put(keyOrigin(origin), me)
-		var is facts
-		if rotated && ch.Get(keyFacts, &is) > 0 && is.rotate(signing) {
-			ch.Put(keyFacts, is)
-		}
 	})
-	if err == nil {
-		c.signing = signing
-	}
-	return true, err
 }
 
 // leave takes the member away, or it would stand there until its lease ends.

@@ -257,6 +257,30 @@ func TestClusterRefusals(t *testing.T) {
 	refused("http beyond loopback", func(_ string, c *server.Config) { c.Cluster.Etcd.Endpoints = []string{"http://192.0.2.1:2379"} }, "write https://192.0.2.1:2379")
 }
 
+// The signing key is rotated twice at one replica, which starts again. Another one does so once it has the file.
+func TestClusterRotatesItsSigningKey(t *testing.T) {
+	t.Parallel()
+	g := openGroup(t, 1, etcdtest.Start(t, etcdtest.Options{Members: 1}))
+	a := g.all[0]
+	must(t, a.Stop(t.Context()))
+	config := server.Config{Data: a.data}
+	g.config(0)(&config)
+	for range 2 {
+		_, err := server.RotateSigning(t.Context(), config)
+		must(t, err)
+	}
+	g.start(0)
+	err := g.refusal(func(string, *server.Config) {})
+	if err == nil || !strings.Contains(err.Error(), "the signing keys here are not those of the other replicas") {
+		t.Errorf("with the key of before: %v", err)
+	}
+	rotated, err := os.ReadFile(filepath.Join(a.data, "signing.jwks"))
+	must(t, err)
+	must(t, g.refusal(func(data string, _ *server.Config) {
+		must(t, os.WriteFile(filepath.Join(data, "signing.jwks"), rotated, 0o600))
+	}))
+}
+
 // A replica takes from cluster.secrets the keys that its directory lacks, and replaces none: those of another cluster are refused.
 func TestClusterSecrets(t *testing.T) {
 	t.Parallel()

@@ -16,6 +16,7 @@ import (
 	"policy-service/pdp/cluster"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/server/auth"
+	"policy-service/pdp/signing"
 )
 
 // errNoCluster is for commands whose configuration has none.
@@ -102,6 +103,30 @@ func importKeys(ctx context.Context, data string, log keyLog, c Config) (all int
 	}
 	defer done()
 	return to.Import(from)
+}
+
+// RotateSigning makes a new signing key in the data directory of a replica, and has the cluster of its configuration know it. The
+// file is to be copied to the other replicas.
+func RotateSigning(ctx context.Context, c Config) (kid string, err error) {
+	shared, _, err := openCluster(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	defer shared.Close()
+	if _, err := shared.Origins(ctx); err != nil { // before anything has changed
+		return "", err
+	}
+	if kid, err = signing.Rotate(c.Data); err != nil {
+		return "", err
+	}
+	keys, err := signing.Open(c.Data, slog.New(slog.DiscardHandler))
+	if err == nil {
+		err = shared.SigningRotated(ctx, keys.IDs())
+	}
+	if err != nil {
+		return "", fmt.Errorf("the key is rotated here, and the cluster does not know it: %w; rotate it once more", err)
+	}
+	return kid, nil
 }
 
 // SettleLost says in the cluster of a configuration that the log of a replica will never come back. See [cluster.Cluster.SettleLost].

@@ -1,7 +1,10 @@
 package operate
 
 import (
+	"fmt"
+
 	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/pdp/server"
 	"policy-service/pdp/signing"
 )
 
@@ -11,21 +14,39 @@ type Signing struct {
 }
 
 type signingRotateCommand struct {
-	Data string `required:"" placeholder:"DIR" help:"The data directory."`
+	Data   string `xor:"signing" required:"" placeholder:"DIR" help:"The data directory."`
+	Config string `xor:"signing" required:"" placeholder:"FILE" help:"The configuration of a replica, if the key is that of a cluster."`
 }
 
 // Help ends the command's help.
 func (signingRotateCommand) Help() string {
 	return "A running server signs with the new key within two seconds. " +
-		"The previous key still verifies until the next rotation. If the key was stolen, rotate twice."
+		"The previous key still verifies until the next rotation. If the key was stolen, rotate twice. " +
+		"In a cluster, copy signing.jwks of this replica to all others then."
 }
 
 // Run replaces the key that signs tokens. API keys stay as they are.
 func (c signingRotateCommand) Run(s cli.Streams) error {
-	kid, err := signing.Rotate(c.Data)
+	kid, err := c.rotate()
 	if err != nil {
 		return err
 	}
 	s.Print("%s", kid)
 	return nil
+}
+
+func (c signingRotateCommand) rotate() (kid string, err error) {
+	if c.Config == "" {
+		if server.IsReplica(c.Data) { // its next start might be refused
+			return "", fmt.Errorf("%s is the directory of a replica, and all have the same signing keys; give its configuration with --config in place of --data", c.Data)
+		}
+		return signing.Rotate(c.Data)
+	}
+	told, err := readConfig(c.Config)
+	if err != nil {
+		return "", err
+	}
+	ctx, stop := cli.UntilSignal()
+	defer stop()
+	return server.RotateSigning(ctx, told)
 }
