@@ -65,16 +65,18 @@ func (l *Ledger[I, S]) prove(ctx context.Context, with proving, entries ...strin
 	if err := l.View(func(tx *Tx) { records, _ = counting(tx) }); err != nil {
 		return err
 	}
+	left := false
 	write := func(proofs map[string]Proof, entries []string) error {
 		return l.Change(ctx, func(c *Change[S]) {
 			if len(with.records) > 0 {
-				records, elsewhere := counting(c) // nothing is left behind of an item that has ended meanwhile
+				var records []string
+				records, left = counting(c) // nothing is left behind of an item that has ended meanwhile
 				for _, record := range records {
 					if p, is := proofs[record]; is {
 						c.Put(l.options.Form.proof(with.item, record), p)
 					}
 				}
-				if elsewhere {
+				if left {
 					return
 				}
 			}
@@ -103,7 +105,7 @@ func (l *Ledger[I, S]) prove(ctx context.Context, with proving, entries ...strin
 		proofs[record] = p
 	}
 	err := write(proofs, entries)
-	if err == nil {
+	if err == nil && !left {
 		l.struck.removed(entries)
 	}
 	return err
