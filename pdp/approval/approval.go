@@ -198,8 +198,8 @@ func (v Vote) isOfOne(others []Vote, same func(a, b string) bool) bool {
 	})
 }
 
-// passed reports whether a vote approves until a moment that has passed.
-func (v Vote) passed(now time.Time) bool {
+// Passed reports whether a vote approves until a moment that has passed: whoever gave it may vote again.
+func (v Vote) Passed(now time.Time) bool {
 	return v.Kind == Approve && !v.ValidUntil.IsZero() && !now.Before(v.ValidUntil)
 }
 

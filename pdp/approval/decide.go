@@ -27,7 +27,7 @@ func (s *Store) Decide(
 			return err
 		}
 		inForce := s.proof.inForce(&m.from)
-		m.lapse(func(v Vote) bool { return inForce(v) && !v.passed(m.now) })
+		m.lapse(func(v Vote) bool { return inForce(v) && !v.Passed(m.now) })
 		if err := wellMade(&m.to, &v, same); err != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ func (s *Store) mayVote(a Approval, v *Vote, now time.Time, same func(a, b strin
 		return fmt.Errorf("%w: a vote %q of %q: name a person, and %s, %s or %s",
 			ErrInvalid, v.Kind, v.By, Approve, Deny, Delegate)
 	}
-	if v.isOfOne(slices.DeleteFunc(s.proof.counting(&a), func(v Vote) bool { return v.passed(now) }), same) {
+	if v.isOfOne(slices.DeleteFunc(s.proof.counting(&a), func(v Vote) bool { return v.Passed(now) }), same) {
 		return ErrVoted
 	}
 	if v.Kind == Delegate && !a.Terms.Delegable {
@@ -113,7 +113,7 @@ func (s *Store) mayVote(a Approval, v *Vote, now time.Time, same func(a, b strin
 // wellMade says why a vote makes no sense: it approves until a time that has passed, or delegates to somebody that
 // may not be.
 func wellMade(a *Approval, v *Vote, same func(a, b string) bool) error {
-	if v.passed(v.At) {
+	if v.Passed(v.At) {
 		return fmt.Errorf("%w: valid until %s, which has passed", ErrInvalid, v.ValidUntil.UTC().Format(time.RFC3339))
 	}
 	if v.Kind != Delegate {
@@ -135,7 +135,7 @@ func wellMade(a *Approval, v *Vote, same func(a, b string) bool) error {
 func (a *Approval) agreed(now time.Time, counts func(Vote) bool, same func(a, b string) bool) (people []Vote, end time.Time) {
 	end = now.Add(a.Terms.ValidFor)
 	for _, v := range slices.Backward(a.Votes) {
-		if v.Kind != Approve || v.passed(now) || v.isOfOne(people, same) || !counts(v) {
+		if v.Kind != Approve || v.Passed(now) || v.isOfOne(people, same) || !counts(v) {
 			continue
 		}
 		people = append(people, v)
@@ -147,7 +147,8 @@ func (a *Approval) agreed(now time.Time, counts func(Vote) bool, same func(a, b 
 }
 
 // Approving is how many people approve: of a pending approval those whose votes count now, by counts and same as in
-// [Store.Decide]; of any other all whose votes had not lapsed when it ceased to be pending, whatever has become of them since.
+// [Store.Decide]; of any other all whose votes had not lapsed or passed when it ceased to be pending, whatever has become of them
+// since.
 func (s *Store) Approving(a Approval, counts func(Vote) bool, same func(a, b string) bool) int {
 	at := s.now()
 	if a.Status == Pending {

@@ -276,8 +276,8 @@ func TestVoteOfRevokedKeyDoesNotCount(t *testing.T) {
 	}
 }
 
-// TestApprovalsThatCount: people and programs are told how many approve by votes that count now; once it is decided, by those that
-// counted then.
+// TestApprovalsThatCount: people and programs are told how many approve by votes that count now; once it is approved, by those
+// that counted then.
 func TestApprovalsThatCount(t *testing.T) {
 	t.Parallel()
 	c := openCounter(t)
@@ -300,8 +300,16 @@ func TestApprovalsThatCount(t *testing.T) {
 		t.Errorf("mia is told that %d approve", got.Approvals)
 	}
 	is("one of two", "pending", 1)
+	mayVote := func(want int) {
+		t.Helper()
+		if list, _ := c.inbox("mia", "?voted=false"); len(list) != want {
+			t.Errorf("mia may vote on %d, want %d", len(list), want)
+		}
+	}
+	mayVote(0)
 	c.Advance(time.Minute)
 	is("a vote whose time has passed", "pending", 0)
+	mayVote(1)
 	c.says("noah", id, "decision", yes, 200)
 	is("another vote", "pending", 1)
 	c.revoke("noah")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
@@ -26,7 +27,8 @@ var ErrNoTurn = errors.New("there was no time to make a page")
 type Query struct {
 	approval.Filter
 	Template, Subject, Resource, Action string
-	// Voted is which ones: those that the caller has voted on, or those that the caller has not; nil: both.
+	// Voted is which ones: those that the caller has voted on, or those that the caller has not, or whose vote has passed; nil:
+	// both.
 	Voted *bool
 	// Cursor is the Next of the page before, and Limit how many approval requests a page has.
 	Cursor string
@@ -47,8 +49,17 @@ func (b *Broker) Inbox(
 ) (page Inbox, err error) {
 	v := b.approver(caller)
 	page = Inbox{Items: []evaluation.ApprovalView{}, Next: q.Cursor}
-	if q.Voted != nil {
-		q.Picks = func(a approval.Approval) bool { return *q.Voted == v.voted(a) }
+	switch now := b.options.Store.Now(); {
+	case q.Voted == nil:
+	case *q.Voted:
+		q.Picks = v.voted
+	default:
+		q.Picks = func(a approval.Approval) bool {
+			if a.Status == approval.Pending {
+				a.Votes = slices.DeleteFunc(slices.Clone(a.Votes), func(vote approval.Vote) bool { return vote.Passed(now) })
+			}
+			return !v.voted(a)
+		}
 	}
 	bytes := 0
 	var hidden error // by a tenant that is unavailable
