@@ -244,7 +244,7 @@ func (s *Server) lostOrigins(ctx context.Context) (lost []string, err error) {
 func (s *Server) revokeUncounted(ctx context.Context, lost []string) error {
 	reason := "etcd was restored, and the log of " + strings.Join(lost, ", ") + ", which may have uses of it, is lost"
 	s.log.Warn("all that is open is revoked", "reason", reason)
-	return onceRecorded(ctx, s.log, func() error { return s.revokeOpen(ctx, lost, reason) })
+	return onceRecorded(ctx, s.log, func() error { return s.revokeOpen(ctx, reason) })
 }
 
 // onceRecorded does something again, for a minute, while another replica has begun what it has not recorded yet: several may
@@ -267,8 +267,12 @@ func onceRecorded(ctx context.Context, log *slog.Logger, do func() error) error 
 	}
 }
 
-func (s *Server) revokeOpen(ctx context.Context, lost []string, reason string) error {
+func (s *Server) revokeOpen(ctx context.Context, reason string) error {
 	const by = "policy-service"
+	lost, err := s.lostOrigins(ctx) // with those of before, of which the copy may have what was settled since
+	if err != nil {
+		return err
+	}
 	if b := s.approvals.Broker; b != nil {
 		for _, origin := range lost {
 			if err := b.Store.SettleLost(ctx, origin); err != nil {
