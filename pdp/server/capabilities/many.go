@@ -111,7 +111,7 @@ func (s *Capabilities) revokeMany(c echo.Context, a door.Admitted) error {
 	n, err := s.Broker.Store.RevokeMany(ctx, f, caller.Name, r.Reason)
 	if err != nil {
 		p := door.NewProblem(http.StatusServiceUnavailable,
-			fmt.Sprintf("%d were revoked, and not all that were asked for; send the same again for the rest", n))
+			fmt.Sprintf("%d were revoked, and others may be left; send the same again", n))
 		p.Cause = err.Error()
 		return p
 	}
