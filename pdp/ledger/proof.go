@@ -52,11 +52,10 @@ func (l *Ledger[I, S]) prove(ctx context.Context, with proving, entries ...strin
 		}
 		is := item.Standing()
 		for _, record := range with.records {
-			switch by := is.By[record]; by {
-			case l.options.Origin:
+			if by := is.By[record]; by == l.options.Origin {
 				records = append(records, record)
-			default:
-				elsewhere = elsewhere || with.taken && by != ""
+			} else if with.taken && by != "" {
+				elsewhere = true
 			}
 		}
 		return records, elsewhere
