@@ -2,6 +2,7 @@ package mcp_test
 
 import (
 	"bufio"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -287,6 +288,30 @@ func TestListenWhilePDPIsAway(t *testing.T) {
 	e.nothing()
 }
 
+// heardAnswers counts the answers to a gateway that reads for a person what waits, each once it was read.
+type heardAnswers struct {
+	http.RoundTripper
+	n atomic.Int64
+}
+
+func (h *heardAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := h.RoundTripper.RoundTrip(r)
+	if err == nil && readsNotifications(r) {
+		answer.Body = countedBody{answer.Body, sync.OnceFunc(func() { h.n.Add(1) })}
+	}
+	return answer, err
+}
+
+type countedBody struct {
+	io.ReadCloser
+	closed func()
+}
+
+func (b countedBody) Close() error {
+	defer b.closed()
+	return b.ReadCloser.Close()
+}
+
 // A token that the PDP does not take is shown to it once in a while, however much waits and however many streams there are.
 func TestListenStrangers(t *testing.T) {
 	t.Parallel()
@@ -302,6 +327,8 @@ func TestListenStrangers(t *testing.T) {
 		public(c)
 		c.Auth.JWT[0].Audience = "https://elsewhere.example.com"
 	}
+	heard := &heardAnswers{RoundTripper: longReceipts(t)}
+	of.deps.Transport = heard
 	w := newPeople(t, of)
 	alice := w.plain("modern")
 	for n := range 4 {
@@ -319,6 +346,10 @@ func TestListenStrangers(t *testing.T) {
 			e.next("notifications/tool_call_blocked")
 			mcptest.Until(t, "the PDP is asked", func() bool { return shown.Load() >= times })
 			e.nothing()
+			// The clock may move once the gateway knows the answer. It has taken another call since.
+			mcptest.Until(t, "the PDP is heard", func() bool { return heard.n.Load() >= times })
+			stranger.call("none", `{}`).refused(t, -32602, "tool_call_blocked", "")
+			e.next("notifications/tool_call_blocked")
 		}
 		if got := shown.Load(); got != times {
 			t.Errorf("it is shown %d times", got)

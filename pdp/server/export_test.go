@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"policy-service/pdp/cluster"
 	"policy-service/pdp/decisionlog"
 )
 
@@ -21,6 +23,14 @@ func (s *Server) PublicURL() string { return s.config.PublicURL }
 
 // AdminAddr is the address of the admin listener, as host:port; "" if there is none.
 func (s *Server) AdminAddr() string { return address(s.listeners.admin) }
+
+// ClocksAgree reports whether so many other replicas have the time of this one, and have said that it has theirs.
+func (s *Server) ClocksAgree(others int) bool {
+	there := s.cluster.There()
+	return len(there) == others && !slices.ContainsFunc(there, func(m cluster.Member) bool {
+		return !m.Clock.Equal(s.now()) || m.Ahead[s.cluster.Origin()] != 0
+	})
+}
 
 // ConsoleAddr is the address of the console's own listener, as host:port; "" if it has none.
 func (s *Server) ConsoleAddr() string { return address(s.listeners.console) }
