@@ -2,7 +2,6 @@ package mcp_test
 
 import (
 	"bufio"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -297,19 +296,9 @@ type heardAnswers struct {
 func (h *heardAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := h.RoundTripper.RoundTrip(r)
 	if err == nil && readsNotifications(r) {
-		answer.Body = countedBody{answer.Body, sync.OnceFunc(func() { h.n.Add(1) })}
+		answer.Body = mcptest.Body{ReadCloser: answer.Body, Closed: sync.OnceFunc(func() { h.n.Add(1) })}
 	}
 	return answer, err
-}
-
-type countedBody struct {
-	io.ReadCloser
-	closed func()
-}
-
-func (b countedBody) Close() error {
-	defer b.closed()
-	return b.ReadCloser.Close()
 }
 
 // A token that the PDP does not take is shown to it once in a while, however much waits and however many streams there are.

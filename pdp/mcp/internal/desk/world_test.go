@@ -3,7 +3,6 @@ package desk_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -150,7 +149,7 @@ func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
 		c.add(kind, -1)
 		return nil, err
 	}
-	answer.Body = closing{answer.Body, sync.OnceFunc(func() { c.add(kind, -1) })}
+	answer.Body = mcptest.Body{ReadCloser: answer.Body, Closed: sync.OnceFunc(func() { c.add(kind, -1) })}
 	return answer, nil
 }
 
@@ -159,16 +158,6 @@ func (c counting) add(kind string, n int) {
 	defer c.o.mu.Unlock()
 	c.o.open[kind] += n
 	c.o.most[kind] = max(c.o.most[kind], c.o.open[kind])
-}
-
-type closing struct {
-	io.ReadCloser
-	closed func()
-}
-
-func (c closing) Close() error {
-	defer c.closed()
-	return c.ReadCloser.Close()
 }
 
 // kindOf is the kind of a question: to "watch", to "look", or something else.
