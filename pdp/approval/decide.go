@@ -26,8 +26,7 @@ func (s *Store) Decide(
 		if err := s.mayVote(m.from, &v, m.now, same); err != nil {
 			return err
 		}
-		inForce := s.proof.inForce(&m.from)
-		m.lapse(func(v Vote) bool { return inForce(v) && !v.Passed(m.now) })
+		m.lapse(s.proof.stands(&m.from, m.now))
 		if err := wellMade(&m.to, &v, same); err != nil {
 			return err
 		}
@@ -101,7 +100,7 @@ func (s *Store) mayVote(a Approval, v *Vote, now time.Time, same func(a, b strin
 		return fmt.Errorf("%w: a vote %q of %q: name a person, and %s, %s or %s",
 			ErrInvalid, v.Kind, v.By, Approve, Deny, Delegate)
 	}
-	if v.isOfOne(slices.DeleteFunc(s.proof.counting(&a), func(v Vote) bool { return v.Passed(now) }), same) {
+	if v.isOfOne(s.proof.standing(&a, now), same) {
 		return ErrVoted
 	}
 	if v.Kind == Delegate && !a.Terms.Delegable {
@@ -152,7 +151,7 @@ func (a *Approval) agreed(now time.Time, counts func(Vote) bool, same func(a, b 
 func (s *Store) Approving(a Approval, counts func(Vote) bool, same func(a, b string) bool) int {
 	at := s.now()
 	if a.Status == Pending {
-		a.Votes = s.proof.counting(&a)
+		a.Votes = s.proof.standing(&a, at)
 	} else {
 		at, counts, same = a.DecidedAt, func(Vote) bool { return true }, func(a, b string) bool { return a == b }
 	}

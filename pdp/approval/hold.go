@@ -120,10 +120,16 @@ func (p proof) inForce(a *Approval) func(Vote) bool {
 	}
 }
 
-// counting are the votes of an approval by credentials that are in force.
-func (p proof) counting(a *Approval) []Vote {
+// stands reports whether a vote counts while people still decide: its credential is in force, and it has not passed.
+func (p proof) stands(a *Approval, now time.Time) func(Vote) bool {
 	inForce := p.inForce(a)
-	return slices.DeleteFunc(slices.Clone(a.Votes), func(v Vote) bool { return !inForce(v) })
+	return func(v Vote) bool { return inForce(v) && !v.Passed(now) }
+}
+
+// standing are the votes of an approval that stand.
+func (p proof) standing(a *Approval, now time.Time) []Vote {
+	stands := p.stands(a, now)
+	return slices.DeleteFunc(slices.Clone(a.Votes), func(v Vote) bool { return !stands(v) })
 }
 
 // holding are the votes of an approval that still count: those that the log vouches for, by
