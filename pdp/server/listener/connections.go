@@ -26,7 +26,7 @@ import (
 // connection is closed.
 type Connections struct {
 	// NotHeardOf is how long the service waits for more of a caller's body, or for the reader of an answer, before that
-	// may cost the connection; 0 is a second.
+	// may cost the connection.
 	NotHeardOf time.Duration
 
 	limit   int
@@ -67,7 +67,6 @@ const (
 	noLine
 )
 
-// notHeardOf is the usual one.
 const notHeardOf = time.Second
 
 // DefaultMaxConnections is not the default of the key max_connections: how many files may be open counts as well.
@@ -82,7 +81,7 @@ func NewConnections(limit int, refused func()) *Connections {
 			limit = max(1, min(limit, d-keptDescriptors))
 		}
 	}
-	c := &Connections{limit: limit, refused: refused, open: map[net.Conn]*connection{}}
+	c := &Connections{NotHeardOf: notHeardOf, limit: limit, refused: refused, open: map[net.Conn]*connection{}}
 	for n := range c.lines {
 		anchor := &c.lines[n]
 		anchor.before, anchor.after = anchor, anchor
@@ -303,7 +302,7 @@ func (c *Connections) pushMost() bool {
 // makesWay reports whether the first connection of a line has waited long enough. Callers and readers get some time, but not
 // if they are many: each could have a byte more in that time, over and over, and new connections would push out one another.
 func (c *Connections) makesWay(one *connection) bool {
-	return one.line != ofCallers && one.line != ofReaders || c.waits[one.line] > c.limit/connectionShares || time.Since(one.waitedOn) >= cmp.Or(c.NotHeardOf, notHeardOf)
+	return one.line != ofCallers && one.line != ofReaders || c.waits[one.line] > c.limit/connectionShares || time.Since(one.waitedOn) >= c.NotHeardOf
 }
 
 func (c *Connections) push(one *connection) {
