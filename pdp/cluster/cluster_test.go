@@ -190,7 +190,7 @@ func TestSigningKeysAreReplaced(t *testing.T) {
 		command, err := cluster.Open(t.Context(), a.config, a.options)
 		must(t, err)
 		defer command.Close()
-		must(t, command.SigningRotated(t.Context(), ids))
+		must(t, command.RotateSigning(t.Context(), func() ([]string, error) { return ids, nil }))
 	}
 	rotated("zero") // before there is a replica
 	must(t, a.join())

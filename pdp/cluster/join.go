@@ -395,9 +395,14 @@ func (c *Cluster) meet(ctx context.Context, j Joining, keys []string) error {
 	})
 }
 
-// SigningRotated says which keys sign from now on, and verify: a start needs one of them.
-func (c *Cluster) SigningRotated(ctx context.Context, signing []string) error {
+// RotateSigning has the keys that sign replaced, and keeps the ids of those that sign and verify from now on: a start needs
+// one of them. Nothing is replaced unless etcd answers.
+func (c *Cluster) RotateSigning(ctx context.Context, rotate func() (signing []string, err error)) error {
 	if err := c.values.Open(ctx); err != nil {
+		return err
+	}
+	signing, err := rotate()
+	if err != nil {
 		return err
 	}
 	return c.values.Update(ctx, func(ch *ledger.ValuesChange) {

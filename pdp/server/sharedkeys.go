@@ -113,20 +113,20 @@ func RotateSigning(ctx context.Context, c Config) (kid string, err error) {
 		return "", err
 	}
 	defer shared.Close()
-	if _, err := shared.Origins(ctx); err != nil { // before anything has changed
-		return "", err
+	err = shared.RotateSigning(ctx, func() ([]string, error) {
+		if kid, err = signing.Rotate(c.Data); err != nil {
+			return nil, err
+		}
+		keys, err := signing.Open(c.Data, slog.New(slog.DiscardHandler))
+		if err != nil {
+			return nil, err
+		}
+		return keys.IDs(), nil
+	})
+	if err != nil && kid != "" {
+		err = fmt.Errorf("the key is rotated here, and the cluster does not know it: %w; rotate it once more", err)
 	}
-	if kid, err = signing.Rotate(c.Data); err != nil {
-		return "", err
-	}
-	keys, err := signing.Open(c.Data, slog.New(slog.DiscardHandler))
-	if err == nil {
-		err = shared.SigningRotated(ctx, keys.IDs())
-	}
-	if err != nil {
-		return "", fmt.Errorf("the key is rotated here, and the cluster does not know it: %w; rotate it once more", err)
-	}
-	return kid, nil
+	return kid, err
 }
 
 // SettleLost says in the cluster of a configuration that the log of a replica will never come back. See [cluster.Cluster.SettleLost].
