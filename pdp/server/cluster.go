@@ -274,22 +274,28 @@ func (s *Server) revokeOpen(ctx context.Context, reason string) error {
 		return err
 	}
 	if b := s.approvals.Broker; b != nil {
-		for _, origin := range lost {
-			if err := b.Store.SettleLost(ctx, origin); err != nil {
-				return err
-			}
+		if err := settle(ctx, lost, b.Store.SettleLost); err != nil {
+			return err
 		}
 		if err := b.Store.RevokeAll(ctx, by, reason); err != nil {
 			return err
 		}
 	}
 	if b := s.capabilities.Broker; b != nil {
-		for _, origin := range lost {
-			if err := b.Store.SettleLost(ctx, origin); err != nil {
-				return err
-			}
+		if err := settle(ctx, lost, b.Store.SettleLost); err != nil {
+			return err
 		}
 		if _, err := b.Store.RevokeMany(ctx, store.Filter{}, by, reason); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle settles by one what each lost origin has begun, up to the first error.
+func settle(ctx context.Context, lost []string, one func(ctx context.Context, origin string) error) error {
+	for _, origin := range lost {
+		if err := one(ctx, origin); err != nil {
 			return err
 		}
 	}
