@@ -367,16 +367,16 @@ func (c *Cluster) meet(ctx context.Context, j Joining, keys []string) error {
 			is.Secrets[name] = secrets[name]
 		}
 		signing := j.Signing()
-		if len(is.Signing) > 0 && !slices.ContainsFunc(signing, func(id string) bool { return slices.Contains(is.Signing, id) }) {
+		later := slices.DeleteFunc(slices.Clone(signing), func(id string) bool { return slices.Contains(is.Signing, id) })
+		if len(is.Signing) > 0 && len(later) == len(signing) {
 			ch.Fail(fmt.Errorf("%w: the signing keys here are not those of the other replicas; copy signing.jwks of one of them over it; "+
 				"if that does not help, rotate it there by signing rotate --config FILE, and copy it then", ErrRefused))
 		}
 		// Keys that came later are those of a rotation, and stay known while a replica has those before.
-		signingNew := slices.ContainsFunc(signing, func(id string) bool { return !slices.Contains(is.Signing, id) })
-		if signingNew {
+		if len(later) > 0 {
 			is.Signing = signing
 		}
-		if !found || signingNew || !maps.Equal(before, is.Secrets) {
+		if !found || len(later) > 0 || !maps.Equal(before, is.Secrets) {
 			is.Generation = max(is.Generation, 1)
 			ch.Put(keyFacts, is)
 		}
