@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"policy-service/pdp/decisionlog/journal"
 	"policy-service/pdp/plainfile"
@@ -39,11 +40,20 @@ func holding(gate *sync.RWMutex) journal.Options {
 // queued waits until so many calls wait.
 func queued(t *testing.T, l *Log, calls int) {
 	t.Helper()
-	for l.Status().Queued != calls {
-		if t.Context().Err() != nil {
-			t.Fatal("the test is over")
+	until(t, fmt.Sprintf("%d calls wait", calls), func() bool { return l.Status().Queued == calls })
+}
+
+// until waits until something holds.
+func until(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for patience := time.After(time.Minute); !holds(); {
+		select {
+		case <-tick.C:
+		case <-patience:
+			t.Fatalf("in a minute it is not so: %s", what)
 		}
-		runtime.Gosched()
 	}
 }
 

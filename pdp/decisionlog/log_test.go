@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -215,9 +214,7 @@ func TestConcurrentAppendsShareCommits(t *testing.T) {
 			}
 		})
 	}
-	for l.Status().Queued < callers {
-		runtime.Gosched()
-	}
+	queued(t, l, callers)
 	close(release)
 	wg.Wait()
 	if err := l.Close(); err != nil {

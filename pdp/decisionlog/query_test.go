@@ -145,9 +145,7 @@ func indexedLog(t *testing.T, data string, begun time.Time, index bool) *Log {
 // settled waits until all that is there is indexed.
 func settled(t testing.TB, l *Log) {
 	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(time.Minute); ; <-tick.C {
+	until(t, "all is indexed", func() bool {
 		all := l.Layout()
 		last := all[len(all)-1]
 		_, upTo := l.index.Candidates(last, [][]string{{index.Term(index.TermKind, KindAdmin)}})
@@ -156,13 +154,8 @@ func settled(t testing.TB, l *Log) {
 			_, err := os.Stat(filepath.Join(l.data, filepath.FromSlash(index.Dir), fmt.Sprintf(SegmentName, s.Number)))
 			done = done && err == nil
 		}
-		if done {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the index is not made")
-		}
-	}
+		return done
+	})
 }
 
 // Each query returns exactly what a scan with its filter returns, with an index that

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -41,20 +40,14 @@ func TestOneCallersRecordsWaitBehindItself(t *testing.T) {
 		}
 		return 0
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	// all of them are counted, and those have their place that find one
-	for tick := time.NewTicker(time.Millisecond); waiting() < many || l.Status().Queued < callerBytes/size; <-tick.C {
-		if ctx.Err() != nil {
-			t.Fatalf("%d are counted of %d, and %d have a place", waiting(), many, l.Status().Queued)
-		}
-	}
+	until(t, "all are counted", func() bool { return waiting() == many })
+	queued(t, l, callerBytes/size) // those that find a place have it
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	if err := l.Append(gone, []Entry{large}); err == nil { // who has gone has none of it
 		t.Error("somebody who has gone is written")
 	}
-	before, begun := l.Size(), l.Status().Queued
+	before := l.Size()
 	small := entryOf("small", true)
 	small.Caller = "key:calm"
 	at := make(chan uint64, 1)
@@ -64,11 +57,7 @@ func TestOneCallersRecordsWaitBehindItself(t *testing.T) {
 		}
 		at <- sequenceOf(t, l, "small")
 	})
-	for tick := time.NewTicker(time.Millisecond); l.Status().Queued == begun; <-tick.C {
-		if ctx.Err() != nil {
-			t.Fatal("nothing comes after them")
-		}
-	}
+	queued(t, l, callerBytes/size+1) // it comes after them
 	close(release)
 	if first := <-at; first-before > callerBytes/size+1 {
 		t.Errorf("%d records of another caller are written before", first-before)
