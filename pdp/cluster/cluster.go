@@ -3,13 +3,14 @@
 // [Open] reaches etcd, and [Cluster.Engine] is an engine of a ledger there. A process that serves joins the cluster with
 // [Cluster.Join]: its secrets must be those of the others, and the name of its log its own. Commands need not join.
 //
-// The list of members decides nothing: it is shown, and bounds how far clocks may differ. Whether state can be
-// used is decided by [Cluster.Usable], which each engine asks before each call.
+// Each name is one process's at a time, that which has its lease in etcd. Otherwise the list of members is shown, and bounds how
+// far clocks may differ. Whether state can be used is decided by [Cluster.Usable], which each engine asks before each call.
 package cluster
 
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -38,6 +39,8 @@ var (
 	ErrState = etcd.ErrEtcd
 	// ErrRefused: this process must not be a member as it is.
 	ErrRefused = errors.New("this process cannot be a member of the cluster")
+	// ErrWaiting: this process cannot be a member yet.
+	ErrWaiting = errors.New("this process waits")
 	// ErrRestored: etcd is not what it was, and not all logs were compared with it yet.
 	ErrRestored = etcd.ErrRestored
 	// ErrElsewhere: another process is to record a change before anything may follow from it.
@@ -69,18 +72,25 @@ type Cluster struct {
 
 	peers   peers
 	full    quota
-	joining Joining          // since [Cluster.Join]
-	leased  clientv3.LeaseID // Run alone has it, and beats
-	beats   int
+	run     string  // random: tells this process from any other of its name
+	joining Joining // since [Cluster.Join]
+	beats   int     // Run alone has it
+
+	// Join has these, then the function that stopHolding stops, and then Run.
+	leased      clientv3.LeaseID
+	found       int64 // the revision of the entry of another process under the name; 0 is none
+	stopHolding func()
 
 	learning sync.Mutex // held from the read to [Cluster.mark]
 
 	mu        sync.Mutex // guards what follows
 	closed    bool
-	opened    bool     // the ledgers are
-	mark      mark     // what is in it never goes back
-	waiting   []string // the origins that have not compared their logs since etcd was restored
-	away      error    // why the last beat failed, nil if it did not, and since when
+	opened    bool      // the ledgers are
+	taken     bool      // another process had the name after this one
+	until     time.Time // the name is this process's at least until then
+	mark      mark      // what is in it never goes back
+	waiting   []string  // the origins that have not compared their logs since etcd was restored
+	away      error     // why the last beat failed, nil if it did not, and since when
 	since     time.Time
 	announced bool // that etcd was restored while this process ran
 	engines   []*etcd.Engine
@@ -124,7 +134,7 @@ func Open(ctx context.Context, c Config, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the cluster: %w", err)
 	}
-	cl := &Cluster{config: c, options: o, client: client, history: new(etcd.History)}
+	cl := &Cluster{config: c, options: o, client: client, history: new(etcd.History), run: rand.Text()}
 	cl.peers.there, cl.peers.ahead = map[string]Member{}, map[string]time.Duration{}
 	cl.own = cl.Engine(own, known)
 	cl.values = ledger.NewValues(cl.own, cl.form())
@@ -309,15 +319,20 @@ func (c *Cluster) stands() error {
 	switch {
 	case c.closed:
 		return ErrClosed
-	case !c.opened: // no request is served yet
+	case !c.opened && !c.taken: // no request is served yet
 		return nil
 	case c.mark.Origins[c.config.Origin].Lost != nil: // it was counted out while it was cut off
 		return fmt.Errorf("%w: %s was settled as lost; stop it, and begin with an empty data directory", ErrRefused, c.config.Origin)
+	case !c.history.Restored() && (c.taken || c.mark.Origins[c.config.Origin].Run != c.run):
+		return fmt.Errorf("%w: another process took the name %s after this one did not reach etcd for %d s, and has it now or had it; stop this one, "+
+			"and see that no two processes have copies of one data directory", ErrRefused, c.config.Origin, memberTTL)
 	case c.history.Restored() || slices.Contains(c.waiting, c.config.Origin):
 		return fmt.Errorf("%w; restart this replica, which compares its log", ErrRestored)
 	case len(c.waiting) > 0:
 		return fmt.Errorf("%w; these have not compared their logs yet: %s; restart them, or settle as lost those that will never come back, and restart one replica then",
 			ErrRestored, strings.Join(c.waiting, ", "))
+	case time.Now().After(c.until): // etcd counts the same seconds, also while this process was stopped
+		return fmt.Errorf("%w: the lease of %s has ended", ErrAway, c.config.Origin)
 	}
 	return nil
 }
@@ -378,6 +393,10 @@ func (c *Cluster) Close() {
 	c.closed = true
 	c.mu.Unlock()
 	if !was {
+		if c.stopHolding != nil {
+			c.stopHolding()
+		}
+		c.giveName()
 		_ = c.values.Close()
 		_ = c.client.Close()
 	}

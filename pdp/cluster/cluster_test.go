@@ -401,3 +401,117 @@ func TestNewEnough(t *testing.T) {
 		}
 	}
 }
+
+// twinOf is a process with a copy of the data directory of another.
+func twinOf(r *replica) *replica {
+	twin := newReplica(r.t, r.joining.Origin, "")
+	twin.config, twin.keys, twin.size = r.config, r.keys, r.size
+	must(r.t, os.CopyFS(twin.options.Data, os.DirFS(r.options.Data)))
+	return twin
+}
+
+// joins tries until this process is a member, as a server does.
+func (r *replica) joins() {
+	r.t.Helper()
+	etcdtest.Succeeds(r.t, "it joins", func() error {
+		err := r.join()
+		if err != nil && !errors.Is(err, cluster.ErrWaiting) && !errors.Is(err, cluster.ErrAway) {
+			r.t.Fatal(err)
+		}
+		return err
+	})
+}
+
+// tryTwice starts as a server does, and returns the first error, and the first one by which the server would end.
+func (r *replica) tryTwice() (first, second error) {
+	c, err := cluster.Open(r.t.Context(), r.config, r.options)
+	must(r.t, err)
+	defer c.Close()
+	first = c.Join(r.t.Context(), r.joining)
+	etcdtest.Eventually(r.t, "it finds out", func() bool {
+		second = c.Join(r.t.Context(), r.joining)
+		return !errors.Is(second, cluster.ErrWaiting)
+	})
+	return first, second
+}
+
+// A copy of the data directory of a member that lives waits for the end of its lease, is refused once the member has written its
+// entry again, and changes nothing: nor is the member gone once the copy has ended.
+func TestTwinOfAMember(t *testing.T) {
+	t.Parallel()
+	prefix := prefixOf(t)
+	a, b := newReplica(t, "a", prefix, etcdtest.One(t)...), newReplica(t, "b", prefix, etcdtest.One(t)...)
+	a.run()
+	b.run()
+	first, second := twinOf(a).tryTwice()
+	if !errors.Is(first, cluster.ErrWaiting) || !errors.Is(second, cluster.ErrRefused) {
+		t.Errorf("a copy that starts: got %v, then %v", first, second)
+	}
+	refuses(t, "it is refused", second, "another process runs under the name a", "an empty one that has the shared keys alone")
+	b.clock.Advance(time.Hour) // a clock that is ahead takes no member for gone
+	refuses(t, "a lives", b.SettleLost(t.Context(), "a", "gone", true), "has a member that runs")
+	for _, r := range []*replica{a, b} {
+		must(t, r.Usable())
+	}
+}
+
+// A member that was cut off for longer than its lease uses no state, and none once it is back, if a copy of its data directory has
+// the name then or had it meanwhile. A member whose name nobody took goes on.
+func TestTwinOfAMemberThatWasCutOff(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t, etcdtest.Options{Members: 1})
+	for _, one := range []struct {
+		name        string
+		twin, there bool
+	}{{name: "nobody took its name"}, {name: "the copy has its name", twin: true, there: true}, {name: "the copy had its name", twin: true}} {
+		t.Run(one.name, func(t *testing.T) {
+			t.Parallel()
+			net := etcd.Client()
+			a := newReplica(t, "a", prefixOf(t), net.Endpoints()...)
+			a.config.Etcd.Timeout = time.Second
+			a.run()
+			twin := twinOf(a)
+			twin.config.Etcd.Endpoints = []string{"http://" + etcd.Client().Endpoints()[0]}
+			twin.config.Etcd.Timeout = etcdtest.Patience
+			net.Cut()
+			switch {
+			case one.twin:
+				twin.joins()
+				twin.stop = cluster.Background(twin.Run)
+				if err := a.Usable(); err == nil {
+					t.Error("both use state")
+				}
+				if !one.there {
+					twin.close()
+				}
+			default:
+				client, err := etcdtest.Dial(etcd.Client().Endpoints()...)
+				must(t, err)
+				defer func() { _ = client.Close() }()
+				etcdtest.Eventually(t, "its lease ends", func() bool {
+					got, err := client.Get(t.Context(), a.config.Etcd.Prefix+"members/", clientv3.WithPrefix())
+					return err == nil && len(got.Kvs) == 0
+				})
+			}
+			net.Heal()
+			if !one.twin {
+				etcdtest.Eventually(t, "it goes on", func() bool { return a.Usable() == nil })
+				return
+			}
+			etcdtest.Eventually(t, "it is no member", func() bool { return errors.Is(a.Usable(), cluster.ErrRefused) })
+			refuses(t, "it says why", a.Usable(), "another process took the name a")
+			if one.there {
+				must(t, twin.Usable())
+				twin.close()
+			}
+			for range 2 { // beats
+				a.stop()
+				a.stop = cluster.Background(a.Run)
+			}
+			refuses(t, "for ever", a.Usable(), "another process took the name a")
+			a.close()
+			must(t, a.join()) // a start compares its log
+			must(t, a.Usable())
+		})
+	}
+}

@@ -56,6 +56,8 @@ type Origin struct {
 	Seen  time.Time `json:"seen"`
 	// Generation is the last in which the log was compared with the state.
 	Generation uint64 `json:"generation"`
+	// Run names the process that joined last.
+	Run string `json:"run,omitzero"`
 	// Lost is set if the log will never be compared any more.
 	Lost *Lost `json:"lost,omitzero"`
 }
@@ -87,7 +89,7 @@ func (o *Origin) raise(known Origin) {
 		known.Seen = o.Seen
 	}
 	known.After, known.Generation = max(known.After, o.After), max(known.Generation, o.Generation)
-	known.Lost = cmp.Or(o.Lost, known.Lost)
+	known.Lost, known.Run = cmp.Or(o.Lost, known.Lost), o.Run
 	*o = known
 }
 
@@ -173,8 +175,8 @@ func (c *Cluster) fingerprint(name string, secret []byte) string {
 	return hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
-// Join makes this process a member: it reads what the members have in common, and says what it is. If etcd does not answer,
-// the error is [ErrAway] and it can be tried again. Any other says what is to be changed first.
+// Join makes this process a member: it takes its name, reads what the members have in common, and says what it is. If the error is
+// [ErrAway] or [ErrWaiting], the caller is to try again. Any other error says what is to be changed first.
 //
 // State can be used from then on, so that the ledgers can be opened: their opening compares them with the log here. After
 // that [Cluster.Opened] says whether it can be used by others.
@@ -209,6 +211,9 @@ func (c *Cluster) Join(ctx context.Context, j Joining) error {
 		if err := me.fits(j.Origin, keys, j.Size()); err != nil {
 			return err
 		}
+	}
+	if err == nil {
+		err = c.takeName(ctx)
 	}
 	why := ""
 	if err == nil {
@@ -256,7 +261,7 @@ func Begun(ctx context.Context, c Config) (bool, error) {
 }
 
 func (c *Cluster) opening(err error) error {
-	if err == nil || errors.Is(err, ErrRefused) {
+	if err == nil || errors.Is(err, ErrRefused) || errors.Is(err, ErrWaiting) {
 		return err
 	}
 	return fmt.Errorf("joining the cluster: %w", err)
@@ -390,7 +395,7 @@ func (c *Cluster) meet(ctx context.Context, j Joining, keys []string) error {
 		}
 		ch.Fail(me.fits(j.Origin, keys, size))
 		ch.Fail(c.meetImport(ch, j, found))
-		me.Keys, me.Seen, me.After = keys, c.options.Now().UTC(), max(me.After, size)
+		me.Keys, me.Seen, me.After, me.Run = keys, c.options.Now().UTC(), max(me.After, size), c.run
 		ch.Put(keyOrigin(j.Origin), me)
 	})
 }
@@ -461,6 +466,9 @@ func (c *Cluster) learn() error {
 // still until others have compared theirs. If etcd was restored, and origins were lost since, revoke is called with these: it
 // is to revoke all that is open, because its uses cannot be counted.
 func (c *Cluster) Opened(ctx context.Context, revoke func(ctx context.Context, lost []string) error) error {
+	if err := c.stands(); err != nil {
+		return err // another process took the name meanwhile
+	}
 	lost, err := c.uncounted()
 	if err == nil && len(lost) > 0 {
 		err = revoke(ctx, lost)
@@ -486,6 +494,11 @@ func (c *Cluster) Opened(ctx context.Context, revoke func(ctx context.Context, l
 		c.opened = true
 		c.mu.Unlock()
 		err = c.writeMark()
+	}
+	if err == nil {
+		if stands := c.stands(); errors.Is(stands, ErrRefused) {
+			err = stands
+		}
 	}
 	return c.opening(err)
 }
@@ -546,10 +559,11 @@ func (c *Cluster) SettleLost(ctx context.Context, origin, reason string, now boo
 	if err != nil {
 		return err
 	}
-	at := c.options.Now().UTC()
-	if slices.ContainsFunc(members, func(m Member) bool { return m.Origin == origin && at.Sub(m.Clock) < endedFor }) {
-		return fmt.Errorf("%w: %s has a member that runs; stop it first", ledger.ErrInvalid, origin)
+	// A clock says nothing here, as that of this machine may be ahead.
+	if slices.ContainsFunc(members, func(m Member) bool { return m.Origin == origin }) {
+		return fmt.Errorf("%w: %s has a member that runs, or ran %d s ago; stop it first", ledger.ErrInvalid, origin, memberTTL)
 	}
+	at := c.options.Now().UTC()
 	return c.values.Update(ctx, func(ch *ledger.ValuesChange) {
 		var is Origin
 		switch {

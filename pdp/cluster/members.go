@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"policy-service/pdp/ledger"
@@ -35,8 +37,16 @@ type Member struct {
 	Ahead map[string]int64 `json:"ahead,omitzero"`
 }
 
-// Each member stands under PREFIX/members/ORIGIN with a lease. It is JSON after its HMAC-SHA256. A writer to etcd without
-// the key makes none; an older value that it puts back makes clocks differ by more, which refuses more.
+// entry is the value of a member in etcd.
+type entry struct {
+	Member `json:",inline"`
+	// Run is a random name of the process.
+	Run string `json:"run"`
+}
+
+// Each member stands under PREFIX/members/ORIGIN, which only the process whose lease it has writes: see [Cluster.putName]. It is
+// JSON after its HMAC-SHA256. A writer to etcd without the key makes none; an older value that it puts back makes clocks differ
+// by more, which refuses more.
 const (
 	prefixMembers = "members/"
 	beatEvery     = 2 * time.Second
@@ -55,11 +65,11 @@ func (c *Cluster) sumMember(key string, text []byte) []byte {
 	return mac.Sum(nil)
 }
 
-func (c *Cluster) readMember(key string, value []byte) (m Member, ok bool) {
+func (c *Cluster) readMember(key string, value []byte) (e entry, ok bool) {
 	if len(value) < sha256.Size || !hmac.Equal(value[:sha256.Size], c.sumMember(key, value[sha256.Size:])) {
-		return m, false
+		return e, false
 	}
-	return m, json.Unmarshal(value[sha256.Size:], &m) == nil && c.keyMember(m.Origin) == key
+	return e, json.Unmarshal(value[sha256.Size:], &e) == nil && c.keyMember(e.Origin) == key
 }
 
 // mostMembers bounds a read.
@@ -83,8 +93,8 @@ func (c *Cluster) members(ctx context.Context) (members []Member, revision int64
 		return nil, 0, fmt.Errorf("%w: %w", ErrAway, err)
 	}
 	for _, kv := range got.Kvs {
-		if m, ok := c.readMember(string(kv.Key), kv.Value); ok {
-			members = append(members, m)
+		if e, ok := c.readMember(string(kv.Key), kv.Value); ok {
+			members = append(members, e.Member)
 		}
 	}
 	return members, got.Header.Revision, nil
@@ -144,6 +154,7 @@ func (c *Cluster) There() []Member {
 
 // Run keeps this process a member until its context ends, and watches the others.
 func (c *Cluster) Run(ctx context.Context) {
+	c.stopHolding()
 	var all sync.WaitGroup
 	all.Go(func() { c.watchMembers(ctx) })
 	defer all.Wait()
@@ -165,7 +176,7 @@ func (c *Cluster) Run(ctx context.Context) {
 	}
 }
 
-// heard notes whether etcd answers, and says so once.
+// heard notes whether etcd answers, and logs each change.
 func (c *Cluster) heard(err error) {
 	c.mu.Lock()
 	before := c.away
@@ -174,7 +185,7 @@ func (c *Cluster) heard(err error) {
 	}
 	c.mu.Unlock()
 	switch {
-	case err != nil && before == nil:
+	case err != nil && (before == nil || errors.Is(err, ErrRefused) && !errors.Is(before, ErrRefused)):
 		c.options.Logger.Error("the state in etcd cannot be used; what needs it is answered 503", "error", err)
 	case err == nil && before != nil:
 		c.options.Logger.Info("the state in etcd can be used again")
@@ -198,7 +209,8 @@ func (c *Cluster) beat(ctx context.Context) (err error) {
 }
 
 func (c *Cluster) contact(ctx context.Context) error {
-	if err := c.lease(ctx); err != nil {
+	began := time.Now()
+	if err := c.keepLease(ctx); err != nil {
 		return fmt.Errorf("%w: %w", ErrAway, err)
 	}
 	if err := c.learn(); err != nil {
@@ -210,7 +222,10 @@ func (c *Cluster) contact(ctx context.Context) error {
 		c.history.Refuse()
 		return fmt.Errorf("%w: %s", ErrRestored, lacks)
 	}
-	if err := c.stands(); err != nil && errors.Is(err, ErrRefused) {
+	if err := c.stands(); errors.Is(err, ErrRefused) {
+		return err // the name may be another's
+	}
+	if err := c.putName(ctx, began); err != nil {
 		return err
 	}
 	if said, err := c.say(ctx); err != nil {
@@ -226,8 +241,63 @@ func (c *Cluster) contact(ctx context.Context) error {
 	return c.stands()
 }
 
-// lease writes the member.
-func (c *Cluster) lease(running context.Context) error {
+// holdName keeps the name of a process that starts, until [Cluster.Run] does.
+func (c *Cluster) holdName() {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	c.stopHolding = func() {
+		cancel()
+		<-done
+	}
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(beatEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+			if began := time.Now(); c.keepLease(ctx) == nil {
+				_ = c.putName(ctx, began) // a refusal is kept, and an error of etcd is Join's to find
+			}
+		}
+	}()
+}
+
+// takeName puts this process under its name. Where that is another process's, the error is [ErrWaiting] until the other's lease
+// has ended, and [ErrRefused] once the other has written its entry again: it lives. Nothing in a data directory shows that the
+// other was this replica before, as a copy of the directory has the same.
+func (c *Cluster) takeName(ctx context.Context) error {
+	if c.stopHolding != nil {
+		return c.stands() // an earlier Join took it
+	}
+	began := time.Now()
+	if err := c.keepLease(ctx); err != nil {
+		return fmt.Errorf("%w: %w", ErrAway, err)
+	}
+	other, err := c.writeName(ctx)
+	origin := c.joining.Origin
+	switch {
+	case err != nil:
+		return err
+	case other == nil:
+		c.hasName(began)
+		c.holdName()
+		return nil
+	case c.found == 0:
+		c.found = other.ModRevision
+	case c.found != other.ModRevision:
+		return fmt.Errorf("%w: another process runs under the name %s; if this data directory is a copy, begin with an empty one that has "+
+			"the shared keys alone, or else stop the other first", ErrRefused, origin)
+	}
+	return fmt.Errorf("%w: another process has the name %s, until its lease in etcd ends: %d s after it was killed or cut off",
+		ErrWaiting, origin, memberTTL)
+}
+
+// keepLease renews the lease of this process, or takes one.
+func (c *Cluster) keepLease(running context.Context) error {
 	ctx, cancel := context.WithTimeout(running, c.config.Etcd.Timeout)
 	defer cancel()
 	if c.leased != 0 {
@@ -235,41 +305,83 @@ func (c *Cluster) lease(running context.Context) error {
 			_, err := c.client.KeepAliveOnce(ctx, c.leased)
 			return err
 		})
-		if running.Err() != nil {
-			return err // and leave takes the lease away
-		}
-		if err != nil {
-			c.leased = 0 // it ended, or is looked for in vain: another is as good
-		}
-	}
-	if c.leased == 0 {
-		err := etcd.Led(ctx, func(ctx context.Context) error {
-			granted, err := c.client.Grant(ctx, memberTTL)
-			if err == nil {
-				c.leased = granted.ID
-			}
-			return err
-		})
-		if err != nil {
+		if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			return err
 		}
+		c.leased = 0 // it ended, and what stood under it is gone
 	}
-	j := c.joining
-	m := Member{Origin: j.Origin, Address: j.Address(), Version: j.Version, Bundle: j.Bundle(), Ahead: map[string]int64{}}
-	c.peers.mu.Lock()
-	for origin, ahead := range c.peers.ahead {
-		m.Ahead[origin] = int64(ahead)
-	}
-	c.peers.mu.Unlock()
-	key := c.keyMember(j.Origin)
 	return etcd.Led(ctx, func(ctx context.Context) error {
-		m.Clock = c.options.Now().UTC() // as late as can be
-		text, err := json.Marshal(m, json.Deterministic(true))
+		granted, err := c.client.Grant(ctx, memberTTL)
 		if err == nil {
-			_, err = c.client.Put(ctx, key, string(append(c.sumMember(key, text), text...)), clientv3.WithLease(c.leased))
+			c.leased = granted.ID
 		}
 		return err
 	})
+}
+
+// putName writes the member again, whose lease was renewed after began. If its name stands under another lease, this process is
+// no member any more, whatever becomes of the other.
+func (c *Cluster) putName(ctx context.Context, began time.Time) error {
+	other, err := c.writeName(ctx)
+	if err != nil {
+		return err
+	}
+	if other == nil {
+		c.hasName(began)
+		return nil
+	}
+	c.mu.Lock()
+	c.taken = true
+	c.mu.Unlock()
+	return c.stands()
+}
+
+// hasName notes that the name is this process's for the life of a lease that was renewed after began.
+func (c *Cluster) hasName(began time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.until = began.Add(memberTTL * time.Second)
+}
+
+// writeName writes the member, unless its name stands under the lease of another process: then it returns that entry.
+func (c *Cluster) writeName(running context.Context) (other *mvccpb.KeyValue, err error) {
+	ctx, cancel := context.WithTimeout(running, c.config.Etcd.Timeout)
+	defer cancel()
+	c.mu.Lock()
+	j, opened := c.joining, c.opened
+	c.mu.Unlock()
+	e := entry{Member: Member{Origin: j.Origin, Version: j.Version, Ahead: map[string]int64{}}, Run: c.run}
+	if opened { // else the server has neither yet
+		e.Address, e.Bundle = j.Address(), j.Bundle()
+	}
+	c.peers.mu.Lock()
+	for origin, ahead := range c.peers.ahead {
+		e.Ahead[origin] = int64(ahead)
+	}
+	c.peers.mu.Unlock()
+	key := c.keyMember(j.Origin)
+	err = etcd.Led(ctx, func(ctx context.Context) error {
+		e.Clock = c.options.Now().UTC() // as late as can be
+		text, err := json.Marshal(e, json.Deterministic(true))
+		if err != nil {
+			return err
+		}
+		put := []clientv3.Op{clientv3.OpPut(key, string(append(c.sumMember(key, text), text...)), clientv3.WithLease(c.leased))}
+		under := []clientv3.Cmp{clientv3.Compare(clientv3.LeaseValue(key), "=", c.leased)}
+		made, err := c.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).Then(put...).
+			Else(clientv3.OpTxn(under, put, []clientv3.Op{clientv3.OpGet(key)})).Commit()
+		if err != nil || made.Succeeded {
+			return err
+		}
+		if own := made.Responses[0].GetResponseTxn(); !own.Succeeded {
+			other = own.Responses[0].GetResponseRange().Kvs[0]
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrAway, err)
+	}
+	return other, nil
 }
 
 // say writes how far the log has come, from time to time, and its keys as soon as there is another.
@@ -295,13 +407,22 @@ func (c *Cluster) say(ctx context.Context) (said bool, err error) {
 	})
 }
 
-// leave takes the member away, or it would stand there until its lease ends.
-func (c *Cluster) leave() {
+// giveName takes away what stands under the lease of this process, and nothing else: it would be there until the lease ends.
+func (c *Cluster) giveName() {
+	if c.leased == 0 {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.config.Etcd.Timeout)
 	defer cancel()
-	if c.leased != 0 {
-		_, _ = c.client.Revoke(ctx, c.leased)
-	}
+	_, _ = c.client.Revoke(ctx, c.leased)
+	c.leased = 0
+}
+
+// leave ends the membership.
+func (c *Cluster) leave() {
+	c.giveName()
+	ctx, cancel := context.WithTimeout(context.Background(), c.config.Etcd.Timeout)
+	defer cancel()
 	if c.history.Restored() {
 		c.restoredMeanwhile(ctx) // or the next start would take it for what it was
 	}
@@ -371,8 +492,8 @@ func (c *Cluster) followMembers(ctx context.Context, from int64) {
 				if origin, err := url.PathUnescape(strings.TrimPrefix(key, prefix)); err == nil {
 					c.peers.gone(origin)
 				}
-			} else if m, ok := c.readMember(key, event.Kv.Value); ok && m.Origin != c.Origin() {
-				c.peers.set(m, now)
+			} else if e, ok := c.readMember(key, event.Kv.Value); ok && e.Origin != c.Origin() {
+				c.peers.set(e.Member, now)
 			}
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-json-experiment/json"
+
 	"policy-service/pdp/approval"
 	"policy-service/pdp/approval/broker"
 	store "policy-service/pdp/capability"
@@ -138,7 +140,8 @@ func (s *Server) checkShared(ctx context.Context) error {
 	return nil
 }
 
-// joinCluster makes the server a member. It waits for etcd, and says so to callers meanwhile.
+// joinCluster makes the server a member. It waits for etcd, and for the end of another process under its name, and says so to
+// callers meanwhile.
 func (s *Server) joinCluster(ctx context.Context, key []byte) error {
 	if s.config.Cluster == nil {
 		return nil
@@ -149,15 +152,22 @@ func (s *Server) joinCluster(ctx context.Context, key []byte) error {
 	}
 	for {
 		err := c.Join(ctx, joining)
-		if err == nil {
+		waiting := ""
+		switch {
+		case err == nil:
 			s.cluster = c
 			return nil
-		}
-		if !errors.Is(err, cluster.ErrAway) {
+		case errors.Is(err, cluster.ErrWaiting):
+			waiting = err.Error()
+		case errors.Is(err, cluster.ErrAway):
+			waiting = "etcd does not answer"
+		default:
 			return err
 		}
+		if said := s.waiting.Swap(&waiting); said == nil || *said != waiting {
+			s.log.Error("waiting: nothing is answered until this replica has joined the cluster", "error", err)
+		}
 		if s.early == nil {
-			s.log.Error("waiting for etcd: nothing is answered until it was read once", "error", err)
 			if err := s.listenEarly(ctx); err != nil {
 				return err
 			}
@@ -302,9 +312,16 @@ func settle(ctx context.Context, lost []string, one func(ctx context.Context, or
 	return nil
 }
 
-// early answers while the server waits for etcd, and hands on once there is a handler.
+// early answers while the server waits to join the cluster, and hands on once there is a handler.
 type early struct {
 	handler atomic.Pointer[http.Handler]
+	waiting *atomic.Pointer[string]
+}
+
+// earlyReadiness is the body of /readyz meanwhile, also for those who may not explain: nobody is known yet.
+type earlyReadiness struct {
+	Status  string `json:"status"`
+	Waiting string `json:"waiting"`
 }
 
 // ServeHTTP implements [http.Handler].
@@ -315,21 +332,22 @@ func (e *early) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	status, text := http.StatusServiceUnavailable, `{"status":"unavailable"}`
+	status, text := http.StatusServiceUnavailable, []byte(nil)
 	switch r.URL.Path {
 	case "/livez":
-		status, text = http.StatusOK, `{"status":"ok"}`
+		status, text = http.StatusOK, []byte(`{"status":"ok"}`)
 	case "/readyz":
+		text, _ = json.Marshal(earlyReadiness{"unavailable", *e.waiting.Load()}) // of two texts
 	default:
 		w.Header().Set("Content-Type", "application/problem+json")
-		text = `{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"this replica has just started, and etcd does not answer yet; ask again later, or ask another replica"}`
+		text = []byte(`{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"this replica has not joined the cluster yet, and /readyz says for what it waits; ask again later, or ask another replica"}`)
 	}
 	if status != http.StatusOK {
 		w.Header().Set("Retry-After", "1")
 	}
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write([]byte(text))
+		_, _ = w.Write(text)
 	}
 }
 
@@ -341,9 +359,9 @@ func (s *Server) listenEarly(ctx context.Context) error {
 	if err := s.listeners.open(ctx, true, &s.lifetime); err != nil { // credentials are checked once they are open
 		return err
 	}
-	s.early, s.earlyOwn = new(early), new(early)
+	s.early, s.earlyOwn = &early{waiting: &s.waiting}, &early{waiting: &s.waiting}
 	s.listenWith(s.early, s.earlyOwn)
-	s.lifetime.add("waiting for etcd", closing(func() error {
+	s.lifetime.add("waiting for the cluster", closing(func() error {
 		s.door.Stopping.Store(true) // only a start that failed comes here before the drain
 		for _, server := range s.servers {
 			_ = server.Close()

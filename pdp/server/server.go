@@ -50,8 +50,9 @@ type Server struct {
 	lifetime     lifetime
 	cluster      *cluster.Cluster // nil without a cluster
 	sessions     *sessions.Shared // of the console, nil without a cluster or a console
-	early        *early           // what answers at its addresses if the server waited for etcd, nil otherwise
+	early        *early           // what answers at its addresses if the server waited to join the cluster, nil otherwise
 	earlyOwn     *early
+	waiting      atomic.Pointer[string] // for what it waited
 	servers      []*http.Server
 	stopPages    func()      // of the console, nil without one
 	shown        pdp.Status  // the outcome of the last load that was logged

@@ -45,6 +45,9 @@ func (x *exam) dataDirectory() {
 	default:
 		x.OK("data", "%s is its owner's alone", x.data)
 	}
+	if _, err := os.Lstat(filepath.Join(x.data, "log.key")); err == nil {
+		x.OK("data", "nothing tells a copy of it from it: begin no second server with its log/, log.key, log.pub, approvals.db, capabilities.db or cluster.json")
+	}
 }
 
 // toBeMade looks whether serve can make the data directory.
