@@ -184,8 +184,8 @@ func archive(t *testing.T, data string, head backup.Head, end backup.End) (file 
 	return file
 }
 
-// What a crash left in the journal alone would be lost to each reader of a restored log. So there is no backup of it, and a
-// checkpoint before it does not show that nothing came after.
+// What a crash left in the journal alone would be lost to each reader of a restored log. So there is no backup of it, and it
+// came after what such a backup has, whatever its operator says.
 func TestBackupOfACrash(t *testing.T) {
 	t.Parallel()
 	data, dir := crashedlog.Make(t, 3), t.TempDir()
@@ -199,6 +199,7 @@ func TestBackupOfACrash(t *testing.T) {
 	checkpoint := filepath.Join(dir, "checkpoint")
 	writeFile(t, checkpoint, string(last.Note))
 	by := archive(t, data, backup.Head{Keys: true}, backup.End{})
+	says(t, 2, "restore "+by+" --data "+dir+"/to --nothing-came-after 0", "does not end with the stop of its server")
 	says(t, 0, "restore "+by+" --data "+dir+"/to --checkpoint "+checkpoint, "a new decision log begins", "not restored: 3 records that a crash left in the journal alone")
 	startAndStop(t, data)
 	says(t, 0, "backup --data "+data+" -o "+file, "backed up")
@@ -236,8 +237,8 @@ func TestRestoredBundleIsOnRecord(t *testing.T) {
 	}
 }
 
-// A checkpoint that covers a backup of a running server says nothing of what came after: only a server that was stopped has
-// answered nothing more. And a key that was put into the file is named, since the log does not know it.
+// A server that was not stopped has answered more, whatever its operator says. A checkpoint says nothing of what came after.
+// And a key that was put into the file is named, since the log does not know it.
 func TestRestoreGoesOnOnlyAfterAStop(t *testing.T) {
 	t.Parallel()
 	data, dir := t.TempDir(), t.TempDir()
@@ -252,6 +253,7 @@ func TestRestoreGoesOnOnlyAfterAStop(t *testing.T) {
 	must(t, errors.Join(err, reader.Close()))
 	writeFile(t, dir+"/checkpoint", string(last.Note))
 	by := archive(t, data, backup.Head{Keys: true}, backup.End{})
+	says(t, 2, "restore "+by+" --data "+dir+"/to --nothing-came-after 1", "does not end with the stop of its server")
 	says(t, 0, "restore "+by+" --data "+dir+"/to --checkpoint "+dir+"/checkpoint",
 		"a new decision log begins", "in force, and not on record: the API keys mallory; ")
 	must(t, os.Remove(data+"/api-keys.json"))
@@ -265,5 +267,8 @@ func TestRestoreGoesOnOnlyAfterAStop(t *testing.T) {
 	last, err = reader.LastCheckpoint()
 	must(t, errors.Join(err, reader.Close()))
 	writeFile(t, dir+"/checkpoint", string(last.Note))
-	says(t, 0, "restore "+archive(t, data, backup.Head{Keys: true}, backup.End{})+" --data "+dir+"/on --checkpoint "+dir+"/checkpoint", "it goes on as it was")
+	by = archive(t, data, backup.Head{Keys: true}, backup.End{})
+	says(t, 0, "restore "+by+" --data "+dir+"/begun --checkpoint "+dir+"/checkpoint", "a new decision log begins")
+	says(t, 2, "restore "+by+" --data "+dir+"/on --nothing-came-after 1", "0 would count again, and --nothing-came-after is 1", "nothing was restored")
+	says(t, 0, "restore "+by+" --data "+dir+"/on --nothing-came-after 0", "goes on as it was")
 }

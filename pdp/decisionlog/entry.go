@@ -168,7 +168,7 @@ const (
 	EventSigningKey           = "signing_key"
 	EventSigningKeyChanged    = "signing_key_changed"
 	EventBackup               = "backup"   // a backup was asked for
-	EventRestored             = "restored" // the log begins after a backup was restored; its details name the approvals and capabilities that ended
+	EventRestored             = "restored" // the log begins, or goes on (nothing_came_after), after a backup was restored; its details name the approvals and capabilities that ended
 	EventImported             = "imported" // the state of the data directory is in etcd from now on
 	// EventToolDrift says that a gateway found a tool that differs from the operator's lock. Its details are an
 	// [evaluation.Drift]. Every caller that may ask for decisions can have it recorded, so unlike other events it is refused if

@@ -192,6 +192,15 @@ func (s *Server) openCluster(ctx context.Context, key []byte) (*cluster.Cluster,
 		Version: version.This().Version,
 		Bundle:  func() string { return s.pdp.Status().Digest },
 	}
+	if was := s.decisions.restored; was.goesOn() {
+		// Whatever etcd knows beyond the backup came after it. The records of this start must not make up for that.
+		joining.Size = func() uint64 {
+			if s.decisions.restored != nil {
+				return was.Record.Size
+			}
+			return s.decisions.log.Size()
+		}
+	}
 	for _, one := range shared() {
 		secret, err := one.Read(s.config.Data)
 		if err != nil {

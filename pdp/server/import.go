@@ -96,6 +96,9 @@ func (s *Server) importState(ctx context.Context) (done Imported, err error) {
 	if err := c.Join(ctx, joining); err != nil {
 		return done, err
 	}
+	if err := s.decisions.recordRestored(ctx, s.config.Data); err != nil {
+		return done, err
+	}
 	size := s.decisions.log.Size()
 	err = approval.Take(s.config.Data, key, c.Engine(cluster.Approvals, approval.EngineErrors()), c.Origin(), size)
 	if err == nil {

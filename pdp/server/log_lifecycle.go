@@ -35,6 +35,7 @@ type decisionLog struct {
 	logger    *slog.Logger
 	witnesses *witness.Witnesses // nil without any
 	rotated   atomic.Bool        // a segment has begun, without the keys yet
+	restored  *restoredBefore    // what is to be recorded of a restore, nil for nothing
 }
 
 // newAudit makes the routes of the decision log. They have no log and no bundles until [Server.openLog] opens them.
@@ -81,6 +82,9 @@ func (s *Server) openLog(ctx context.Context) error {
 		mode:   s.config.DecisionLog.Mode,
 		counts: &s.telemetry.Log,
 		logger: s.log,
+	}
+	if d.restored, err = readRestored(s.config.Data); err != nil {
+		return err
 	}
 	var policy *c2sp.Policy
 	if c := s.config.DecisionLog.Witnesses; c != nil {
@@ -146,6 +150,9 @@ func (s *Server) openLog(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := s.mayGoOn(ctx, d); err != nil {
+		return err
+	}
 	if err := d.limitCallers(ctx); err != nil {
 		return fmt.Errorf("cannot read whose the records of the decision log are: %w; see to the disk of the data directory", err)
 	}
@@ -177,6 +184,9 @@ func (s *Server) recordWith(ctx context.Context, d *decisionLog) error {
 	configured := recorder.Event{Name: decisionlog.EventConfiguration, Details: ConfigForm.Values(s.config)}
 	if err := d.events.Record(ctx, start, configured); err != nil {
 		return fmt.Errorf("the start cannot be recorded: %w; see to the disk of the data directory", err)
+	}
+	if d.restored.goesOn() {
+		return nil // etcd is asked before that is on record
 	}
 	return d.recordRestored(ctx, s.config.Data)
 }

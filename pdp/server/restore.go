@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/approval"
 	"policy-service/pdp/backup"
@@ -22,22 +24,28 @@ import (
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/recorder"
 	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/decisionlog/witness"
 	"policy-service/pdp/plainfile"
 	"policy-service/pdp/server/auth"
 )
 
-// Restoring is a backup that is to become a data directory.
+// Restoring makes a data directory of a backup.
 //
-// If a checkpoint that was kept elsewhere covers all of its log, and the log ends with the stop of its server, nothing came
-// after the backup, and the directory goes on as it was. Else records may have come after it, and with them uses of
-// approvals and capabilities, revocations, and checkpoints that others have. A log that went on from the backup would be a
-// second history under the same name, and an approval could be used twice. So the old log is kept to be read, below
-// [RestoredDir], and a new one begins, with a new key: its first records name all that ended. Approval requests,
-// capabilities and the keys that sign tokens are not restored then.
+// Nothing in a backup proves that no record came after it. A record that did may be a use of an approval or a capability, or
+// a revocation. A log that went on from the backup would be a second history under the same name, and an approval could be
+// used twice. So the old log is kept to be read, below [RestoredDir], and a new one begins, with a new key: its first records
+// name all that ended. Approval requests, capabilities and the keys that sign tokens are not restored then.
+//
+// The directory goes on as it was only if the log ends with the stop of its server, and NothingCameAfter says so of as many
+// items as would count again. Before its log grows, the next start asks the witnesses and etcd: see [Server.mayGoOn].
 type Restoring struct {
-	Data     string // where no file is yet
-	Policies string // where the bundle in force is put, where no file is yet; "" is nowhere
-	Verify   verify.Options
+	Data     string // must not exist, or be empty
+	Policies string // gets the bundle in force, and must not exist, or be empty; "" is nowhere
+	// Verify verifies the log. The log must contain the checkpoint in it, which proves nothing about what came after.
+	Verify verify.Options
+	// NothingCameAfter is the number of approval requests, capabilities and API keys that would count as the log has them,
+	// or nil if all that is open is to end.
+	NothingCameAfter *int
 }
 
 // Restored is the outcome of a restore.
@@ -45,7 +53,7 @@ type Restored struct {
 	Head   backup.Head
 	End    backup.End
 	Report verify.Report
-	Newest bool
+	GoesOn bool // the log, with all that counts by it
 	// Missing has the consequence of each file that the directory goes on without, by its name.
 	Missing map[string]string
 	// JournalOnly are the records that a crash left in the journal, where no reader of the restored log finds them; nil is
@@ -56,7 +64,9 @@ type Restored struct {
 	// Refused are the names of API keys that the file has in force and the log has not.
 	Refused []string
 	Ended
-	stopped  bool   // the last record is of the stop of the server
+	stopped  bool     // the last record is of the stop of the server
+	inForce  []string // the names of the API keys that are in force, by the log or by their file alone
+	asked    asked
 	policies string // where the bundle is until all is well
 	loaded   []loaded
 	keys     []auth.RecordedKey
@@ -68,7 +78,13 @@ type loaded struct {
 	bundle   string
 }
 
-// Ended are the approval requests and capabilities that the log has as live, and that are not restored.
+// asked says who else knows how long a log is, by the last configuration on record.
+type asked struct {
+	Witnesses bool `json:"witnesses,omitzero"`
+	Cluster   bool `json:"cluster,omitzero"`
+}
+
+// Ended has the approval requests and capabilities that are live by the log. They end unless the log goes on.
 type Ended struct {
 	Approvals    []string `json:"approvals"`
 	Capabilities []string `json:"capabilities"`
@@ -80,19 +96,22 @@ const RestoredDir = "restored"
 // restoredFile makes the next start record the restore. It stays until that is on record.
 const restoredFile = "restored.json"
 
-// restoredBefore is that file.
+// restoredBefore is the content of restoredFile.
 type restoredBefore struct {
 	Record restoredRecord     `json:"record"`
-	Keys   []auth.RecordedKey `json:"keys,omitempty"` // as the restored log has them
+	Keys   []auth.RecordedKey `json:"keys,omitempty"` // as the restored log has them, if another log begins
+	Asked  asked              `json:"asked,omitzero"` // if the log goes on
 }
 
-// restoredRecord are the details of the record.
+// restoredRecord has the details of the record.
 type restoredRecord struct {
-	Began   string `json:"began"` // the backup
-	Origin  string `json:"origin"`
-	Size    uint64 `json:"size"`
-	Root    string `json:"root"`
-	Counted struct {
+	Began  string `json:"began"` // the backup
+	Origin string `json:"origin"`
+	Size   uint64 `json:"size"`
+	Root   string `json:"root"`
+	// NothingCameAfter is set if the log goes on: as the operator said.
+	NothingCameAfter *int `json:"nothing_came_after,omitzero"`
+	Counted          struct {
 		Approvals    int `json:"approvals"`
 		Capabilities int `json:"capabilities"`
 	} `json:"counted"`
@@ -120,7 +139,7 @@ func (r Restoring) From(ctx context.Context, archive io.Reader) (done Restored, 
 	if done.Head, done.End, err = backup.Read(archive, made, knownFile); err != nil {
 		return done, err
 	}
-	for _, step := range []func(context.Context, string, *Restored) error{r.verify, takeKeys, r.putBundle, goOn} {
+	for _, step := range []func(context.Context, string, *Restored) error{r.verify, takeKeys, r.decide, r.putBundle, goOn} {
 		if err := step(ctx, made, &done); err != nil {
 			return done, err
 		}
@@ -154,7 +173,8 @@ func (r Restoring) verify(_ context.Context, made string, done *Restored) error 
 	o.Record = func(sequence int64, line []byte) {
 		done.stopped = false
 		if !bytes.Contains(line, []byte(`"kind":"`+decisionlog.KindApproval+`"`)) && !bytes.Contains(line, []byte(`"kind":"`+decisionlog.KindCapability+`"`)) &&
-			!bytes.Contains(line, []byte(`"`+decisionlog.EventBundleLoaded+`"`)) && !bytes.Contains(line, []byte(`"`+decisionlog.EventStop+`"`)) {
+			!bytes.Contains(line, []byte(`"`+decisionlog.EventBundleLoaded+`"`)) && !bytes.Contains(line, []byte(`"`+decisionlog.EventStop+`"`)) &&
+			!bytes.Contains(line, []byte(`"`+decisionlog.EventConfiguration+`"`)) {
 			return
 		}
 		record, err := decisionlog.Parse(line)
@@ -164,6 +184,10 @@ func (r Restoring) verify(_ context.Context, made string, done *Restored) error 
 			Capability string           `json:"capability"`
 			State      capability.State `json:"state"`
 			Bundle     string           `json:"bundle"`
+			Log        struct {
+				Witnesses jsontext.Value `json:"witnesses"`
+			} `json:"decision_log"`
+			Cluster jsontext.Value `json:"cluster"`
 		}
 		if err == nil && len(record.Details) > 0 {
 			err = json.Unmarshal(record.Details, &said)
@@ -177,6 +201,8 @@ func (r Restoring) verify(_ context.Context, made string, done *Restored) error 
 			capabilities[said.Capability] = !said.State.Final()
 		case record.Event == decisionlog.EventStop:
 			done.stopped = true
+		case record.Event == decisionlog.EventConfiguration:
+			done.asked = asked{Witnesses: said.Log.Witnesses != nil, Cluster: said.Cluster != nil}
 		case record.Event == decisionlog.EventBundleLoaded:
 			done.loaded = append(done.loaded, loaded{sequence, said.Bundle})
 		}
@@ -192,12 +218,7 @@ func (r Restoring) verify(_ context.Context, made string, done *Restored) error 
 	if odd != nil {
 		return fmt.Errorf("a record of its decision log cannot be read: %w", odd)
 	}
-	if o.Checkpoint == "" {
-		return nil
-	}
-	given, err := decisionlog.ParseCheckpoint([]byte(o.Checkpoint), nil)
-	done.Newest = err == nil && done.stopped && int64(given.Size) >= done.Report.Size+done.Report.Unsigned // and verify has found it to be of this log
-	return err
+	return nil
 }
 
 // idsOf are the ids of those that are live.
@@ -213,9 +234,7 @@ func takeKeys(ctx context.Context, made string, done *Restored) error {
 	if err != nil {
 		return err
 	}
-	if done.JournalOnly = log.Unfilled(); done.JournalOnly != nil {
-		done.Newest = false
-	}
+	done.JournalOnly = log.Unfilled()
 	known, err := KeysOnRecord(ctx, log)
 	if err = errors.Join(err, log.Close()); err != nil {
 		return err
@@ -230,10 +249,45 @@ func takeKeys(ctx context.Context, made string, done *Restored) error {
 			done.Unrecorded = append(done.Unrecorded, key.Name)
 		}
 	}
+	done.inForce = slices.Clone(done.Unrecorded)
 	for _, id := range slices.Sorted(maps.Keys(known)) {
-		done.keys = append(done.keys, known[id])
+		if done.keys = append(done.keys, known[id]); !known[id].Ended(time.Now()) {
+			done.inForce = append(done.inForce, known[id].Name)
+		}
 	}
 	return nil
+}
+
+// decide lets the log go on if the operator says, of as many items as there are, that nothing came after.
+func (r Restoring) decide(_ context.Context, _ string, done *Restored) error {
+	n := len(done.Approvals) + len(done.Capabilities) + len(done.inForce)
+	switch {
+	case r.NothingCameAfter == nil:
+		return nil
+	case !done.stopped || done.Report.Unsigned > 0 || done.JournalOnly != nil:
+		return errors.New("its decision log does not end with the stop of its server, so more came after it; " +
+			"leave out --nothing-came-after, and what was open ends")
+	case *r.NothingCameAfter != n:
+		return fmt.Errorf("%d would count again, and --nothing-came-after is %d; if one of them was used, decided or revoked after the backup, "+
+			"nothing here knows it: %s; if nothing was, give --nothing-came-after %d, else leave it out, and what was open ends",
+			n, *r.NothingCameAfter, strings.Join([]string{
+				listSome("approval requests", done.Approvals), listSome("capabilities", done.Capabilities), listSome("API keys", done.inForce),
+			}, "; "), n)
+	}
+	done.GoesOn = true
+	return nil
+}
+
+// listSome lists the first twenty names of a kind, and says how many more there are.
+func listSome(kind string, names []string) string {
+	const most = 20
+	switch more := len(names) - most; {
+	case len(names) == 0:
+		return kind + ": none"
+	case more > 0:
+		return fmt.Sprintf("%s: %s and %d more", kind, strings.Join(names[:most], " "), more)
+	}
+	return kind + ": " + strings.Join(names, " ")
 }
 
 // bundle is the bundle that was in force, by the records that are signed: a backup can be altered. Only if retention took
@@ -309,13 +363,25 @@ func place(made, name string) error {
 	return err
 }
 
-// goOn takes out of the directory the files that do not go on, and names those that are missing.
+// goOn takes out of the directory the files that do not go on, names those that are missing, and has the next start record
+// the restore.
 func goOn(_ context.Context, made string, done *Restored) error {
 	secret := privateFiles
-	if !done.Newest {
-		if err := beginAnew(made, done); err != nil {
+	before := restoredBefore{Record: restoredRecord{
+		Began: done.Head.Began.Format(decisionlog.TimeLayout), Origin: done.Report.Origin, Size: uint64(done.Report.Size), Root: done.Report.Root,
+		Ended: Ended{Approvals: []string{}, Capabilities: []string{}},
+	}}
+	if done.GoesOn {
+		n := len(done.Approvals) + len(done.Capabilities) + len(done.inForce)
+		before.Record.NothingCameAfter, before.Asked = &n, done.asked
+	} else {
+		if err := beginAnew(made); err != nil {
 			return err
 		}
+		before.Record.Counted.Approvals, before.Record.Counted.Capabilities = len(done.Approvals), len(done.Capabilities)
+		before.Record.Approvals = done.Approvals[:min(len(done.Approvals), mostEnded)]
+		before.Record.Capabilities = done.Capabilities[:min(len(done.Capabilities), mostEnded)]
+		before.Keys = done.keys
 		secret = slices.DeleteFunc(slices.Clone(secret), func(k kept) bool { return !k.anyLog })
 	}
 	done.Missing = map[string]string{}
@@ -324,10 +390,15 @@ func goOn(_ context.Context, made string, done *Restored) error {
 			done.Missing[one.name] = one.without
 		}
 	}
-	return nil
+	content, err := json.Marshal(before, json.Deterministic(true))
+	if err == nil {
+		err = plainfile.Replace(filepath.Join(made, restoredFile), append(content, '\n'))
+	}
+	return err
 }
 
-func beginAnew(made string, done *Restored) error {
+// beginAnew takes away what belongs to the old log, and puts that where it is read alone.
+func beginAnew(made string) error {
 	for _, one := range slices.Concat(storeFiles, privateFiles) {
 		if one.anyLog {
 			continue
@@ -343,41 +414,66 @@ func beginAnew(made string, done *Restored) error {
 			err = os.Rename(filepath.Join(made, name), filepath.Join(old, name))
 		}
 	}
-	if err != nil {
-		return err
-	}
-	record := restoredRecord{Began: done.Head.Began.Format(decisionlog.TimeLayout), Origin: done.Report.Origin, Size: uint64(done.Report.Size), Root: done.Report.Root}
-	record.Counted.Approvals, record.Counted.Capabilities = len(done.Approvals), len(done.Capabilities)
-	record.Approvals = done.Approvals[:min(len(done.Approvals), mostEnded)]
-	record.Capabilities = done.Capabilities[:min(len(done.Capabilities), mostEnded)]
-	content, err := json.Marshal(restoredBefore{record, done.keys}, json.Deterministic(true))
-	if err == nil {
-		err = plainfile.Replace(filepath.Join(made, restoredFile), append(content, '\n'))
-	}
 	return err
 }
 
-// recordRestored puts on record that a log begins after a restore. If a crash comes before the file is gone, there are two
-// such records.
-func (d *decisionLog) recordRestored(ctx context.Context, data string) error {
-	name := filepath.Join(data, restoredFile)
-	content, err := plainfile.Read(name, 64<<20)
+// goesOn reports whether the restored log goes on.
+func (b *restoredBefore) goesOn() bool { return b != nil && b.Record.NothingCameAfter != nil }
+
+// readRestored reads restoredFile; without it there is nil.
+func readRestored(data string) (*restoredBefore, error) {
+	content, err := plainfile.Read(filepath.Join(data, restoredFile), 64<<20)
 	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	before := new(restoredBefore)
+	if err == nil {
+		err = json.Unmarshal(content, before)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s says what a restore left to this start, and cannot be read: %w; restore again", restoredFile, err)
+	}
+	return before, nil
+}
+
+// mayGoOn asks the witnesses of a log that goes on after a restore whether they know more of it. Nothing was added to the log
+// yet. Each of them must cosign the log as it is: the one that does not answer may be the one that saw more. Etcd is asked
+// when the server joins the cluster: see [Server.openCluster].
+func (s *Server) mayGoOn(ctx context.Context, d *decisionLog) error {
+	if !d.restored.goesOn() {
 		return nil
 	}
-	var before restoredBefore
-	if err == nil {
-		err = json.Unmarshal(content, &before)
+	const remedy = "or restore once more, into another directory, without --nothing-came-after"
+	switch asked := d.restored.Asked; {
+	case asked.Witnesses && d.witnesses == nil:
+		return fmt.Errorf("this log goes on after a restore, it had witnesses, and the configuration has none that could be asked; add %s, %s", keyWitnesses, remedy)
+	case asked.Cluster && s.config.Cluster == nil:
+		return fmt.Errorf("this log goes on after a restore, it was that of a replica, and the configuration has no etcd that could be asked; add %s, %s", keyCluster, remedy)
+	case d.witnesses == nil:
+		return nil
 	}
+	d.witnesses.Round(ctx)
+	for _, one := range d.witnesses.Status().Witnesses {
+		if one.Outcome != witness.Cosigned {
+			return fmt.Errorf("this log goes on after a restore only if each witness cosigns it as it is, and %s does not: %s; see to that, %s",
+				one.Witness, cmp.Or(one.Detail, string(one.Outcome), "it knows a checkpoint that is not of this log"), remedy)
+		}
+	}
+	return nil
+}
+
+// recordRestored puts a restore on record. If a crash comes before the file is gone, there are two such records.
+func (d *decisionLog) recordRestored(ctx context.Context, data string) (err error) {
+	if d == nil || d.restored == nil {
+		return nil
+	}
+	before := d.restored
 	events := []recorder.Event{{Name: decisionlog.EventRestored, Details: before.Record}}
 	if len(before.Keys) > 0 {
 		events = append(events, recorder.Event{Name: decisionlog.EventAPIKeys, Details: map[string]any{"keys": before.Keys}})
 	}
-	if err == nil {
-		err = d.events.Record(ctx, events...)
-	}
-	if err == nil {
-		err = os.Remove(name)
+	if err = d.events.Record(ctx, events...); err == nil {
+		err = plainfile.Remove(filepath.Join(data, restoredFile))
 	}
 	if err == nil {
 		err = plainfile.SyncDir(data)
@@ -385,5 +481,6 @@ func (d *decisionLog) recordRestored(ctx context.Context, data string) error {
 	if err != nil {
 		return fmt.Errorf("that a backup was restored cannot be recorded: %w; see that the disk has room, and that the data directory belongs to the user that serve runs as", err)
 	}
+	d.restored = nil
 	return nil
 }

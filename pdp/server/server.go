@@ -128,6 +128,9 @@ func (s *Server) start(ctx context.Context) error {
 	if err := s.joinCluster(ctx, approvalKey); err != nil {
 		return err
 	}
+	if err := s.decisions.recordRestored(ctx, s.config.Data); err != nil {
+		return err
+	}
 	if err := s.openStores(approvalKey); err != nil {
 		return err
 	}

@@ -26,22 +26,26 @@ type Restore struct {
 	Policies   cli.Given `placeholder:"DIR" help:"Write the bundle that was in force into this directory. It must not exist, or be empty."`
 	Identity   cli.Given `placeholder:"FILE" help:"The file with the age key that decrypts the backup, as age-keygen writes it."`
 	Key        cli.Given `placeholder:"FILE" help:"The public key of the decision log, as log key prints it. Without the flag, the key comes from the backup itself."`
-	Checkpoint cli.Given `placeholder:"FILE" help:"The newest checkpoint of this decision log that you kept elsewhere. If the backup holds no record behind it, and was made after the server was stopped, the decision log goes on."`
+	Checkpoint cli.Given `placeholder:"FILE" help:"The newest checkpoint of this decision log that you kept elsewhere. A backup that does not reach it is refused. It proves nothing about what came after it."`
+
+	NothingCameAfter *int `placeholder:"N" help:"Go on as it was, because nothing was used, decided or revoked after the backup: N approval requests, capabilities and API keys count again. If N is another, the command lists them and restores nothing."`
 }
 
 // Help ends the command's help.
 func (Restore) Help() string {
 	return "The decision log in the backup is verified first. If anything is wrong, nothing is written.\n\n" +
-		"Unless --checkpoint shows that the backup is the newest, a new decision log begins, and the old one is kept in " +
-		"DIR/restored to be read. Approval requests and capabilities that were live end, since they may have been used " +
-		"after the backup; the first records of the new log say so. The command says what else follows."
+		"A new decision log begins, and the old one is kept in DIR/restored to be read. Approval requests and capabilities " +
+		"that were live end, since they may have been used after the backup; the first records of the new log say so. The " +
+		"command says what else follows.\n\n" +
+		"With --nothing-came-after N, all goes on as it was, if the backup was made after the server was stopped. serve asks " +
+		"the witnesses and etcd of its configuration first, and starts only if they know no more of the log."
 }
 
 // Run restores, and prints the consequences.
 func (c Restore) Run(s cli.Streams) error {
 	ctx, stop := cli.UntilSignal()
 	defer stop()
-	r := server.Restoring{Data: c.Data, Policies: string(c.Policies)}
+	r := server.Restoring{Data: c.Data, Policies: string(c.Policies), NothingCameAfter: c.NothingCameAfter}
 	var err error
 	if r.Verify.Key, err = s.LogKey(c.Key); err != nil {
 		return err
@@ -98,8 +102,8 @@ func (c Restore) say(s cli.Streams, done server.Restored) {
 	began := done.Head.Began.Format(time.RFC3339)
 	s.Print("restored %s: the backup of %s, by version %s", c.Data, began, done.Head.Program)
 	old := fmt.Sprintf("the decision log %s is verified: %s", done.Report.Origin, cli.Plural(int(done.Report.Size), "record"))
-	if done.Newest {
-		s.Print("  %s, and the checkpoint given covers all of them: it goes on as it was", old)
+	if done.GoesOn {
+		s.Print("  %s, and goes on as it was: you say that nothing came after the backup", old)
 		s.Print("  start no server on the old directory any more: two logs would have one name, and verify would say forked")
 	} else {
 		s.Print("  %s; read it with --data %s", old, cli.Shell(filepath.Join(c.Data, server.RestoredDir)))
