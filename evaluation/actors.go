@@ -24,6 +24,9 @@ type Actors struct {
 // action names the recipient.
 const DelegateAction = "capability.delegate"
 
+// mostChain is for how many a subject may act: each is looked at when an approval is given.
+const mostChain = 128
+
 const (
 	agentMember = "agent"
 	chainMember = "on_behalf_of"
@@ -99,7 +102,7 @@ func chainOf(v Value) (chain []Ref, ok bool) {
 		}
 		chain = append(chain, one)
 	}
-	return chain, v.Kind() == Array
+	return chain, v.Kind() == Array && len(chain) <= mostChain
 }
 
 // checkActors checks the members of a context that name actors. If one that cannot be read were
@@ -114,6 +117,7 @@ func (r *reader) checkActors(context Object) {
 	if _, one := refOf(chain); !given || one {
 		return
 	}
+	r.want(chain.Len() <= mostChain, "more than "+strconv.Itoa(mostChain), "context", chainMember)
 	if r.want(chain.Kind() == Array, "not an array of such objects, nor "+form, "context", chainMember) {
 		for n, v := range chain.Elements {
 			_, ok := refOf(v)

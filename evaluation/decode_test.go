@@ -365,30 +365,24 @@ func TestLimits(t *testing.T) {
 	nested := func(depth int) string { return strings.Repeat(`{"a":`, depth) + "1" + strings.Repeat("}", depth) }
 	// The body in() makes holds 10 values around what is in the context; the array is one more.
 	wide := func(n int) string {
-		full := array(limits.Elements, "1")
-		rest := n - 10 - 4*(limits.Elements+1) - 1
+		full := array(4096, "1")
+		rest := n - 10 - 4*(4096+1) - 1
 		return in(`{"a":` + full + `,"b":` + full + `,"c":` + full + `,"d":` + full + `,"e":` + array(rest, "1") + `}`)
 	}
 	for what, c := range map[string]struct{ body, pointer, detail string }{
-		"a body of 1 MiB":               {in(`{"s":"` + strings.Repeat("x", long) + `"}`), "", ""},
-		"16 deep":                       {in(nested(15)), "", ""},
-		"17 deep":                       {in(nested(16)), "/context" + strings.Repeat("/a", 15), "objects and arrays nest more than 16 deep"},
-		"17 deep, the last an array":    {in(strings.Replace(nested(15), "1", "[]", 1)), "/context" + strings.Repeat("/a", 15), "objects and arrays nest more than 16 deep"},
-		"17 deep in what is ignored":    {strings.Replace(in("{}"), "{", `{"x":`+nested(16)+`,`, 1), "/x" + strings.Repeat("/a", 15), "objects and arrays nest more than 16 deep"},
-		"4,096 elements":                {in(`{"a":` + array(4096, "1") + `}`), "", ""},
-		"4,097 elements":                {in(`{"a":` + array(4097, "1") + `}`), "/context/a/4096", "the array has more than 4096 elements"},
-		"128 elements, arrays":          {in(`{"a":` + array(128, "[]") + `}`), "", ""},
-		"129 elements, arrays":          {in(`{"a":` + array(129, "[]") + `}`), "/context/a/128", "the array holds arrays or objects and has more than 128 elements"},
-		"128 elements, objects":         {in(`{"a":` + array(128, "{}") + `}`), "", ""},
-		"129 elements, objects":         {in(`{"a":` + array(129, "{}") + `}`), "/context/a/128", "the array holds arrays or objects and has more than 128 elements"},
-		"129 elements, the last nested": {in(`{"a":[` + strings.Repeat("1,", 128) + `{}]}`), "/context/a/128", "the array holds arrays or objects and has more than 128 elements"},
-		"129 elements, the first":       {in(`{"a":[{}` + strings.Repeat(",1", 128) + `]}`), "/context/a/128", "the array holds arrays or objects and has more than 128 elements"},
-		"arrays two deep":               {in(`{"a":[[1]]}`), "", ""},
-		"arrays three deep":             {in(`{"a":[0,[[1]]]}`), "/context/a/1/0", "arrays nest more than 2 deep"},
-		"two deep through objects":      {in(`{"a":[{"b":{"c":[1]}}]}`), "", ""},
-		"three deep through objects":    {in(`{"a":[{"b":[{"c":[]}]}]}`), "/context/a/0/b/0/c", "arrays nest more than 2 deep"},
-		"20,000 values":                 {wide(20_000), "", ""},
-		"20,001 values":                 {wide(20_001), "/context/e/3601", "the body holds more than 20000 values"},
+		"a body of 1 MiB":            {in(`{"s":"` + strings.Repeat("x", long) + `"}`), "", ""},
+		"16 deep":                    {in(nested(15)), "", ""},
+		"17 deep":                    {in(nested(16)), "/context" + strings.Repeat("/a", 15), "objects and arrays nest more than 16 deep"},
+		"17 deep, the last an array": {in(strings.Replace(nested(15), "1", "[]", 1)), "/context" + strings.Repeat("/a", 15), "objects and arrays nest more than 16 deep"},
+		"17 deep in what is ignored": {strings.Replace(in("{}"), "{", `{"x":`+nested(16)+`,`, 1), "/x" + strings.Repeat("/a", 15), "objects and arrays nest more than 16 deep"},
+		"an array of 19,989":         {in(`{"a":` + array(19_989, "1") + `}`), "", ""},
+		"arrays 14 deep":             {in(`{"a":` + strings.Repeat("[", 14) + strings.Repeat("]", 14) + `}`), "", ""},
+		"arrays 15 deep":             {in(`{"a":` + strings.Repeat("[", 15) + strings.Repeat("]", 15) + `}`), "/context/a" + strings.Repeat("/0", 14), "objects and arrays nest more than 16 deep"},
+		"4,000 objects in an array":  {in(`{"a":` + array(4_000, `{"b":[1]}`) + `}`), "", ""},
+		"128 who are acted for":      {in(`{"on_behalf_of":` + array(128, `{"type":"t","id":"i"}`) + `}`), "", ""},
+		"129 who are acted for":      {in(`{"on_behalf_of":` + array(129, `{"type":"t","id":"i"}`) + `}`), "/context/on_behalf_of", "more than 128"},
+		"20,000 values":              {wide(20_000), "", ""},
+		"20,001 values":              {wide(20_001), "/context/e/3601", "the body holds more than 20000 values"},
 	} {
 		if _, err := decodeAuthZEN(c.body, limits); !refusedAt(err, c.pointer, c.detail) {
 			t.Errorf("%s: %s, not %q at %q", what, told(err), c.detail, c.pointer)

@@ -8,13 +8,6 @@ type Limits struct {
 	Body int
 	// Depth is how deep containers may nest; the body itself is the first.
 	Depth int
-	// Elements is the greatest length of an array of scalars.
-	Elements int
-	// NestedElements is the greatest length of an array that holds an array or
-	// an object anywhere: equality of nested values costs their product.
-	NestedElements int
-	// ArrayDepth is how deep arrays may nest in arrays, counted through objects.
-	ArrayDepth int
 	// Values is the greatest number of values in a body, containers included.
 	Values int
 	// Batch is the greatest number of items in one batch.
@@ -28,14 +21,11 @@ type Limits struct {
 // DefaultLimits are the limits of a server that sets none.
 func DefaultLimits() Limits {
 	return Limits{
-		Body:           1 << 20,
-		Depth:          16,
-		Elements:       4096,
-		NestedElements: 128,
-		ArrayDepth:     2,
-		Values:         20_000,
-		Batch:          1000,
-		Detail:         1024,
-		RequestID:      256,
+		Body:      1 << 20,
+		Depth:     16,
+		Values:    20_000,
+		Batch:     1000,
+		Detail:    1024,
+		RequestID: 256,
 	}
 }

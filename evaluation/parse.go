@@ -46,7 +46,7 @@ func parseStrictly(body []byte, limits Limits, batch bool, at place) (o Object, 
 		}
 		return Object{}, false, newError("", "the body is not a JSON object", "send {…} with the members of a request")
 	}
-	v, err := p.value(0, 0, at)
+	v, err := p.value(0, at)
 	if err != nil {
 		return Object{}, false, err
 	}
@@ -106,7 +106,7 @@ func (at place) element() place {
 	return elsewhere
 }
 
-func (p *parser) value(depth, arrays int, at place) (Value, error) {
+func (p *parser) value(depth int, at place) (Value, error) {
 	if p.dec.PeekKind() == '"' {
 		text, err := p.text()
 		if err == nil {
@@ -133,9 +133,9 @@ func (p *parser) value(depth, arrays int, at place) (Value, error) {
 		return Value{}, p.limit("objects and arrays nest more than %d deep", p.limits.Depth)
 	}
 	if tok.Kind() == '[' {
-		return p.array(depth, arrays+1, at.element())
+		return p.array(depth, at.element())
 	}
-	return p.object(depth, arrays, at)
+	return p.object(depth, at)
 }
 
 // count counts a value that was read.
@@ -159,28 +159,19 @@ func (p *parser) text() (string, error) {
 	return string(text), err
 }
 
-func (p *parser) array(depth, arrays int, at place) (Value, error) {
-	if arrays > p.limits.ArrayDepth {
-		return Value{}, p.limit("arrays nest more than %d deep", p.limits.ArrayDepth)
-	}
-	base, nested := len(p.stack), false
+func (p *parser) array(depth int, at place) (Value, error) {
+	base := len(p.stack)
 	for p.dec.PeekKind() != ']' {
-		v, err := p.value(depth, arrays, at)
+		v, err := p.value(depth, at)
 		if err != nil {
 			return Value{}, err
 		}
 		p.stack = append(p.stack, Member{Value: v})
-		nested = nested || v.kind >= Array
-		if n := len(p.stack) - base; n > p.limits.Elements {
-			return Value{}, p.limit("the array has more than %d elements", p.limits.Elements)
-		} else if nested && n > p.limits.NestedElements {
-			return Value{}, p.limit("the array holds arrays or objects and has more than %d elements", p.limits.NestedElements)
-		}
 	}
 	return p.end(Array, base)
 }
 
-func (p *parser) object(depth, arrays int, at place) (Value, error) {
+func (p *parser) object(depth int, at place) (Value, error) {
 	base, sorted := len(p.stack), true
 	for p.dec.PeekKind() != '}' {
 		if p.dec.PeekKind() != '"' {
@@ -200,7 +191,7 @@ func (p *parser) object(depth, arrays int, at place) (Value, error) {
 		if p.batch && depth == 1 && name == "evaluations" && p.dec.PeekKind() == '[' {
 			v, err = p.items(depth)
 		} else {
-			v, err = p.value(depth, arrays, at.member(name))
+			v, err = p.value(depth, at.member(name))
 		}
 		if err != nil {
 			return Value{}, err
@@ -227,7 +218,7 @@ func (p *parser) items(depth int) (Value, error) {
 	}
 	base := len(p.stack)
 	for p.dec.PeekKind() != ']' {
-		v, err := p.value(depth+1, 0, inBody)
+		v, err := p.value(depth+1, inBody)
 		if err != nil {
 			return Value{}, err
 		}

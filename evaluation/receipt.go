@@ -24,13 +24,16 @@ const (
 	NotDischarged ReceiptStatus = "failed"
 )
 
+// MostReceipts is how many receipts one report may have.
+const MostReceipts = 4096
+
 // DecodeReceipts reads the body of a report on the obligations of a decision.
 // Whether the decision has them is not known here.
 func DecodeReceipts(body []byte, limits Limits) ([]Receipt, error) {
-	limits.NestedElements = limits.Elements // the lower bound is for what policies compare
 	return decode(body, limits, func(r *reader, o Object) []Receipt {
 		items, ok := r.member(o, []string{"obligations"}, true, Array, "an array")
 		r.want(!ok || items.Len() > 0, "empty; there is nothing to record", "obligations")
+		r.want(items.Len() <= MostReceipts, fmt.Sprintf("the array has more than %d elements", MostReceipts), "obligations", strconv.Itoa(MostReceipts))
 		receipts := make([]Receipt, 0, items.Len())
 		for n, v := range items.Elements {
 			receipts = append(receipts, r.receipt(v, limits, "obligations", strconv.Itoa(n)))

@@ -18,8 +18,8 @@ func TestDecodeReceipts(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, %v", got, err)
 	}
-	many := `{"obligations":[` + strings.TrimSuffix(strings.Repeat(`{"id":"a","status":"failed"},`, limits.Elements), ",") + `]}`
-	if got, err := evaluation.DecodeReceipts([]byte(many), limits); err != nil || len(got) != limits.Elements {
+	many := `{"obligations":[` + strings.TrimSuffix(strings.Repeat(`{"id":"a","status":"failed"},`, evaluation.MostReceipts), ",") + `]}`
+	if got, err := evaluation.DecodeReceipts([]byte(many), limits); err != nil || len(got) != evaluation.MostReceipts {
 		t.Errorf("got %d, %v", len(got), err)
 	}
 	for body, pointer := range map[string]string{
@@ -37,7 +37,7 @@ func TestDecodeReceipts(t *testing.T) {
 		`{"obligations":[{"id":"a","status":"failed","detail":[]}]}`:                                             "/obligations/0/detail",
 		`{"obligations":[{"id":"a","status":"failed","detail":"` + strings.Repeat("x", limits.Detail+1) + `"}]}`: "/obligations/0/detail",
 		`{"obligations":[{"id":"a","status":"failed","__entity":{}}]}`:                                           "/obligations/0/__entity",
-		strings.Replace(many, "[", `[{},`, 1):                                                                    "/obligations/4096",
+		strings.Replace(many, "[", `[{"id":"a","status":"failed"},`, 1):                                          "/obligations/4096",
 	} {
 		var bad *evaluation.Error
 		if got, err := evaluation.DecodeReceipts([]byte(body), limits); got != nil || !errors.As(err, &bad) || bad.Pointer != pointer || bad.TooLarge {

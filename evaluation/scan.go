@@ -25,7 +25,7 @@ func scan(body []byte, limits Limits, batch bool, at place) (Object, bool) {
 	if s.next() != '{' {
 		return Object{}, false
 	}
-	root := s.value(0, 0, at)
+	root := s.value(0, at)
 	if s.next(); s.failed || s.at < len(s.text) {
 		return Object{}, false
 	}
@@ -113,7 +113,7 @@ func (s *scanner) more(end byte) bool {
 	return false
 }
 
-func (s *scanner) value(depth, arrays int, at place) node {
+func (s *scanner) value(depth int, at place) node {
 	if s.values++; s.values > s.limits.Values {
 		return s.fail()
 	}
@@ -128,11 +128,11 @@ func (s *scanner) value(depth, arrays int, at place) node {
 		return s.literal(Bool, "false")
 	case '{':
 		if depth++; depth <= min(s.limits.Depth, scanDepth) {
-			return s.object(depth, arrays, at)
+			return s.object(depth, at)
 		}
 	case '[':
-		if depth, arrays = depth+1, arrays+1; depth <= min(s.limits.Depth, scanDepth) && arrays <= s.limits.ArrayDepth {
-			return s.array(depth, arrays, at.element(), s.limits.Elements, s.limits.NestedElements)
+		if depth++; depth <= min(s.limits.Depth, scanDepth) {
+			return s.array(depth, at.element(), s.limits.Values)
 		}
 	default:
 		return s.number()
@@ -221,22 +221,20 @@ func (s *scanner) string() span {
 	return span{uint32(len(s.text) + from), uint32(len(s.text) + len(s.unquoted))}
 }
 
-// array reads an array, and its elements as if they were so deep and in so many arrays.
-func (s *scanner) array(depth, arrays int, at place, most, mostNested int) node {
+// array reads an array of at most so many elements, each as if it were so deep.
+func (s *scanner) array(depth int, at place, most int) node {
 	s.at++
-	base, nested := len(s.open), false
+	base := len(s.open)
 	for more := !s.ends(']'); more; more = s.more(']') {
-		n := s.value(depth, arrays, at)
-		s.open = append(s.open, n)
-		nested = nested || n.kind >= Array
-		if count := len(s.open) - base; count > most || nested && count > mostNested {
+		s.open = append(s.open, s.value(depth, at))
+		if len(s.open)-base > most {
 			return s.fail()
 		}
 	}
 	return s.end(Array, base, true)
 }
 
-func (s *scanner) object(depth, arrays int, at place) node {
+func (s *scanner) object(depth int, at place) node {
 	s.at++
 	base, sorted := len(s.open), true
 	for more := !s.ends('}'); more; more = s.more('}') {
@@ -252,7 +250,7 @@ func (s *scanner) object(depth, arrays int, at place) node {
 		if s.batch && depth == 1 && name == "evaluations" && s.next() == '[' {
 			n = s.items(depth)
 		} else {
-			n = s.value(depth, arrays, at.member(name))
+			n = s.value(depth, at.member(name))
 		}
 		n.name = inside
 		if len(s.open) > base && s.name(s.open[len(s.open)-1]) >= name {
@@ -271,7 +269,7 @@ func (s *scanner) items(depth int) node {
 	if s.values++; s.values > s.limits.Values {
 		return s.fail()
 	}
-	return s.array(depth+1, 0, inBody, s.limits.Batch, s.limits.Batch)
+	return s.array(depth+1, inBody, s.limits.Batch)
 }
 
 func (s *scanner) name(n node) string { return s.text[n.name.from:n.name.to] }

@@ -276,31 +276,33 @@ func TestBinding(t *testing.T) {
 		request   string
 		all, some bool // whether it is the same
 	}{
-		"order of members":        {change(`"n":7,"list":[1,2,2]`, `"list":[1,2,2],"n":7`), true, true},
-		"another way to write it": {change(`7`, `70e-1`, `ü`, `\u00fc`), true, true},
-		"null is absent":          {change(`"when":1`, `"when":1,"more":null`), true, true},
-		"not in the arguments":    {change(`"n":7`, `"n":7,"more":null`), false, false},
-		"nor below them":          {change(`[1,2,2]`, `[1,2,2,{"a":null}]`), false, false},
-		"a string":                {change(`7`, `"7"`), false, false},
-		"another number":          {change(`7`, `8`), false, false},
-		"a large number":          {change(`7`, `9007199254740993`), false, false},
-		"order of elements":       {change(`[1,2,2]`, `[2,1,2]`), false, false},
-		"an element less":         {change(`[1,2,2]`, `[1,2]`), false, false},
-		"a null in a list":        {change(`[1,2,2]`, `[1,2,2,null]`), false, false},
-		"another argument":        {change(`"n":7`, `"n":7,"m":7`), false, false},
-		"a volatile member":       {change(`"when":1`, `"when":2`), true, true},
-		"another member":          {change(`"when":1`, `"why":1`), false, true},
-		"no arguments":            {change(`"arguments"`, `"argument"`), false, false},
-		"a protocol member":       {change(`"when":1`, `"when":1,`+approved+`,"approval_id":"x","evaluation_id":"y","supported_obligations":[]`), true, true},
-		"another subject":         {change(`"bot"`, `"bat"`), false, false},
-		"another role":            {change(`"actor_id"`, `"roles":["r"],"actor_id"`), false, false},
-		"another tool":            {change(`"id":"t"`, `"id":"u"`), false, false},
-		"another type":            {change(`"type":"tool"`, `"type":"fool"`), false, false},
-		"another label":           {change(`"id":"t"`, `"id":"t","labels":{"a":"b"}`), false, true},
-		"another action":          {change(`tool.invoke`, `tool.list`), false, false},
-		"a purpose":               {change(`"action"`, `"purpose":"p","action"`), false, true},
-		"who it is for":           {change(`"when":1`, `"on_behalf_of":[{"type":"user","id":"a"}]`), false, false},
-		"who acts":                {change(`"when":1`, `"agent":"a"`), false, false},
+		"order of members":          {change(`"n":7,"list":[1,2,2]`, `"list":[1,2,2],"n":7`), true, true},
+		"another way to write it":   {change(`7`, `70e-1`, `ü`, `\u00fc`), true, true},
+		"null is absent":            {change(`"when":1`, `"when":1,"more":null`), true, true},
+		"not in the arguments":      {change(`"n":7`, `"n":7,"more":null`), false, false},
+		"nor below them":            {change(`[1,2,2]`, `[1,2,2,{"a":null}]`), false, false},
+		"a string":                  {change(`7`, `"7"`), false, false},
+		"another number":            {change(`7`, `8`), false, false},
+		"a large number":            {change(`7`, `9007199254740993`), false, false},
+		"order of elements":         {change(`[1,2,2]`, `[2,1,2]`), false, false},
+		"an element less":           {change(`[1,2,2]`, `[1,2]`), false, false},
+		"an array that is too deep": {change(`[1,2,2]`, `[[[1]]]`), false, false},
+		"an array that is too long": {change(`[1,2,2]`, `[1`+strings.Repeat(",2", 4096)+`]`), false, false},
+		"a null in a list":          {change(`[1,2,2]`, `[1,2,2,null]`), false, false},
+		"another argument":          {change(`"n":7`, `"n":7,"m":7`), false, false},
+		"a volatile member":         {change(`"when":1`, `"when":2`), true, true},
+		"another member":            {change(`"when":1`, `"why":1`), false, true},
+		"no arguments":              {change(`"arguments"`, `"argument"`), false, false},
+		"a protocol member":         {change(`"when":1`, `"when":1,`+approved+`,"approval_id":"x","evaluation_id":"y","supported_obligations":[]`), true, true},
+		"another subject":           {change(`"bot"`, `"bat"`), false, false},
+		"another role":              {change(`"actor_id"`, `"roles":["r"],"actor_id"`), false, false},
+		"another tool":              {change(`"id":"t"`, `"id":"u"`), false, false},
+		"another type":              {change(`"type":"tool"`, `"type":"fool"`), false, false},
+		"another label":             {change(`"id":"t"`, `"id":"t","labels":{"a":"b"}`), false, true},
+		"another action":            {change(`tool.invoke`, `tool.list`), false, false},
+		"a purpose":                 {change(`"action"`, `"purpose":"p","action"`), false, true},
+		"who it is for":             {change(`"when":1`, `"on_behalf_of":[{"type":"user","id":"a"}]`), false, false},
+		"who acts":                  {change(`"when":1`, `"agent":"a"`), false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if same := bindingOf(t, all, atAll, test.request) == bindingOf(t, all, atAll, base); same != test.all {
@@ -316,6 +318,14 @@ func TestBinding(t *testing.T) {
 	}
 	if of := bindingOf(t, all, atAll, change(`7`, `9007199254740992`)); of == bindingOf(t, all, atAll, change(`7`, `9007199254740993`)) || of == "" {
 		t.Error("two large numbers are one")
+	}
+	for what, value := range map[string][2]string{
+		"arrays three deep": {`[[[1]]]`, `[[[2]]]`}, "fractions": {`1.5`, `1.25`}, "nulls": {`[null]`, `[null,null]`},
+		"129 rows": {`[` + strings.Repeat(`{},`, 128) + `1]`, `[` + strings.Repeat(`{},`, 128) + `2]`},
+	} { // policies see neither
+		if of := bindingOf(t, all, atAll, change(`7`, value[0])); of == "" || of == bindingOf(t, all, atAll, change(`7`, value[1])) {
+			t.Errorf("%s: an approval of one is an approval of the other", what)
+		}
 	}
 	for _, member := range []string{`"agent":7`, `"agent":{"type":"user"}`, `"agent":{"type":"user","id":"a","x":1}`, `"agent":{"type":"__cedar::a","id":"a"}`,
 		`"on_behalf_of":[{"type":"a b","id":"a"}]`, `"arguments":1e99999999999999999`} {

@@ -223,7 +223,9 @@ func possible(source evaluation.Source, there, sent, ofPDP bool) bool {
 		return there && ofPDP
 	case evaluation.PassedOver: // what stands in its place may go less deep
 		return sent
-	case evaluation.Unusable, evaluation.Dropped:
+	case evaluation.Unusable: // or something in it is
+		return sent
+	case evaluation.Dropped:
 		return !there && sent
 	}
 	return !there // the member may have been sent, and not go as deep

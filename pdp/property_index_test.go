@@ -178,7 +178,7 @@ func plainDiffers(b *Bundle, w world, call Call, got evaluation.Decision) string
 		if ls.Considers(p) != considered {
 			return fmt.Sprintf("%s is considered: %t, its head holds: %t", p.Id, !considered, considered)
 		}
-		if considered && engine.CountsAsErrored(p, q.Unusable) {
+		if considered && engine.CountsAsErrored(p, &q.Unusable) {
 			counted = append(counted, p)
 		} else {
 			given[p.CedarID] = p.Cedar
@@ -236,7 +236,7 @@ func settledBy(b *Bundle, v *bundle.View, q *engine.Question, counted []*bundle.
 	for _, e := range diagnostic.Errors {
 		p := v.ByID[string(e.PolicyID)]
 		kind := engine.ErrorKind(e.Message)
-		if engine.Reads(p, q.Unusable) {
+		if engine.Reads(p, &q.Unusable) {
 			kind = evaluation.UnusableValue
 		}
 		d.Errors = append(d.Errors, evaluation.PolicyError{Policy: p.Id, Position: p.Position, Kind: kind})

@@ -218,8 +218,15 @@ func TestWhatNoPolicySeesIsNotConverted(t *testing.T) {
 		if got != want || pdp.String() != fmt.Sprintf(`{"tenant":%q}`, tenant) {
 			t.Errorf("%s: converted are %q and %s of context.pdp, want %q", tenant, got, pdp, want)
 		}
-		if !slices.Equal(q.Unusable, []string{"action", "c", "other"}) {
-			t.Errorf("%s: unusable are %q", tenant, q.Unusable)
+		for _, path := range []bundle.AttributePath{
+			{Root: "context", Names: []string{"action", "x"}}, {Root: "context", Names: []string{"c"}}, {Root: "principal", Names: []string{"other"}},
+		} {
+			if _, counts := q.Unusable.Meets(path); counts || !reads(q, path) {
+				t.Errorf("%s: %s is not unusable", tenant, path)
+			}
+		}
+		if one := (bundle.AttributePath{Root: "resource", Names: []string{"size"}}); reads(q, one) {
+			t.Errorf("%s: %s is unusable", tenant, one)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -43,6 +44,7 @@ func TestPropertyUnusable(t *testing.T) {
 	seen.atLeast(t, "unusable", 60)
 	seen.atLeast(t, "allowed", 15)
 	seen.atLeast(t, "allowed with a policy that names it", 5)
+	seen.atLeast(t, "allowed with a policy that reads beside it", 1)
 	seen.atLeast(t, "allowed, and one entity is both", 1)
 	for _, op := range operators {
 		if !used[op] && !fewSeeds() && !testing.Short() { // some are rare
@@ -57,10 +59,25 @@ var unusableFaults = []struct {
 	damage func(*bundle.Facts)
 	seed   uint64 // the first that shows it
 }{
-	{"has is not noted", func(f *bundle.Facts) { f.HasNames = nil }, 166},
-	{"the whole context is not noted", func(f *bundle.Facts) { f.Whole = false }, 33},
-	{"errors are as good as any", func(f *bundle.Facts) { f.ReadNames = nil }, 224},
-	{"has is noted at the ends only", func(f *bundle.Facts) { f.HasNames = lastOfHas(f) }, 526},
+	{"has is not noted", func(f *bundle.Facts) { unnote(f, func(p bundle.AttributePath) bool { return p.Has }) }, 101},
+	{"the whole context is not noted", func(f *bundle.Facts) { f.Whole = false }, 180},
+	{"errors are as good as any", func(f *bundle.Facts) { unnote(f, func(p bundle.AttributePath) bool { return !p.Has }) }, 53},
+	{"what starts at no variable is not noted", func(f *bundle.Facts) { f.Unrooted = nil }, 113},
+	{"a record around it is no value", func(f *bundle.Facts) { deepen(f.Reads); deepen(f.Unrooted) }, 1667},
+}
+
+// unnote takes paths out of what is noted.
+func unnote(f *bundle.Facts, drop func(bundle.AttributePath) bool) {
+	f.Reads, f.Unrooted = slices.DeleteFunc(slices.Clone(f.Reads), drop), slices.DeleteFunc(slices.Clone(f.Unrooted), drop)
+}
+
+// deepen makes each record that is used as a value one that is gone through alone.
+func deepen(all []bundle.AttributePath) {
+	for n := range all {
+		if p := &all[n]; !p.Has {
+			p.Names = append(slices.Clone(p.Names), "no such name")
+		}
+	}
 }
 
 // TestPropertyUnusableFaults: where the corpus still passed with one of the faults, it would not hold the promise.
@@ -93,30 +110,10 @@ func TestPropertyUnusableFaults(t *testing.T) {
 	}
 }
 
-// lastOfHas keeps of the names tested with has those whose paths start at a
-// variable, as if (if … then … else …) has x were nothing.
-func lastOfHas(f *bundle.Facts) map[string]struct{} {
-	names := map[string]struct{}{}
-	for _, r := range f.Reads {
-		if r.Has {
-			names[r.Names[len(r.Names)-1]] = struct{}{}
-		}
-	}
-	return names
-}
-
-// member is a top-level member of a request.
+// member is a member of a request: where names lead from its part.
 type member struct {
-	at   place
-	name string
-}
-
-// asIs is the name of the member in policies.
-func (m member) asIs() []string {
-	if m.at == inAction {
-		return []string{"action"}
-	}
-	return []string{m.name}
+	at    place
+	names []string
 }
 
 // matters says for which value the member's being unusable was no deny although
@@ -129,15 +126,17 @@ func (m member) matters(t *testing.T, b *Bundle, a asked, seen tally) string {
 		return "refused: " + err.Error()
 	}
 	q, _ := questionOf(b, viewOf(b, call), call)
-	seen.count("unusable", len(q.Unusable) > 0)
-	seen.count("allowed", d.Allow && len(q.Unusable) > 0)
-	seen.count("allowed with a policy that names it", d.Allow && len(q.Unusable) > 0 && namesAny(b, m.asIs()))
-	seen.count("allowed, and one entity is both", d.Allow && len(q.Unusable) > 0 && q.Uids[bundle.PrincipalVar] == q.Uids[bundle.ResourceVar])
+	left := q.Unusable != engine.Unusable{}
+	seen.count("unusable", left)
+	seen.count("allowed", d.Allow && left)
+	seen.count("allowed with a policy that names it", d.Allow && left && m.isNamed(b))
+	seen.count("allowed with a policy that reads beside it", d.Allow && left && len(m.names) > 1 && m.isBeside(b))
+	seen.count("allowed, and one entity is both", d.Allow && left && q.Uids[bundle.PrincipalVar] == q.Uids[bundle.ResourceVar])
 	if !d.Allow {
 		return ""
 	}
 	values := append(valuesIn(call.Request), usableValues...)
-	if !namesAny(b, m.asIs()) { // then it hardly matters
+	if !m.isNamed(b) { // then it hardly matters
 		values = values[len(values)-3:]
 	}
 	for _, value := range values {
@@ -155,25 +154,51 @@ func (m member) matters(t *testing.T, b *Bundle, a asked, seen tally) string {
 func (m member) set(c Call, value evaluation.Value) Call {
 	r := &c.Request
 	if r.Subject.Type == r.Resource.Type && r.Subject.ID == r.Resource.ID && m.at <= inResource {
-		r.Resource.Properties = r.Resource.Properties.With(m.name, evaluation.Value{})
+		r.Resource.Properties = r.Resource.Properties.With(m.names[0], evaluation.Value{})
 		m.at = inSubject
 	}
 	for at, o := range [places]*evaluation.Object{&r.Subject.Properties, &r.Resource.Properties, &r.Action.Properties, &r.Context} {
 		if place(at) == m.at {
-			*o = o.With(m.name, value)
+			made, _ := o.Value().Put(m.names, value)
+			*o = made.Object()
 		}
 	}
 	return c
 }
 
-// names reports whether any policy says anything about the members.
-func namesAny(b *Bundle, unusable []string) bool {
+// isNamed reports whether any policy names the member, or the context as a value.
+func (m member) isNamed(b *Bundle) bool {
 	for p := range everyPolicy(b) {
-		if engine.Reads(p, unusable) || engine.CountsAsErrored(p, unusable) {
+		_, read := p.Facts.ReadNames[m.names[len(m.names)-1]]
+		_, tested := p.Facts.HasNames[m.names[len(m.names)-1]]
+		if read || tested || p.Facts.Whole {
 			return true
 		}
 	}
 	return false
+}
+
+// isBeside reports whether any policy reads another member of the record that the member is in.
+func (m member) isBeside(b *Bundle) bool {
+	names := m.names
+	if m.at == inAction {
+		names = append([]string{"action"}, names...)
+	}
+	for p := range everyPolicy(b) {
+		if slices.ContainsFunc(p.Facts.Reads, func(path bundle.AttributePath) bool {
+			last := len(names) - 1
+			return len(path.Names) > last && slices.Equal(path.Names[:last], names[:last]) && path.Names[last] != names[last]
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+// reads reports whether a path of a policy leads to what a question has left out.
+func reads(q *engine.Question, path bundle.AttributePath) bool {
+	reads, _ := q.Unusable.Meets(path)
+	return reads
 }
 
 // usableValues are values that a member could have had: of every kind, and none
@@ -211,7 +236,41 @@ func valuesIn(r evaluation.Request) []evaluation.Value {
 }
 
 // noValues are those that Cedar has no value for.
-var noValues = []string{"1.5", "1e400", "9223372036854775808", "[null]", `{"a":[1.5]}`, `{"n":1.5}`, `[1,[2.5]]`}
+var noValues = []string{
+	"1.5", "1e400", "9223372036854775808", "[null]", `[1,[2.5]]`, `[{"n":1.5}]`, "[[[]]]", `[{"r":[{"l":[1]}]}]`,
+	"[" + strings.Repeat("{},", 128) + "1]",
+}
+
+// withUnusable makes a request of one in which a member has a value that Cedar has not.
+func (g *generator) withUnusable(a asked, m member) asked {
+	raw := oneOf(g, noValues...)
+	for n := len(m.names) - 1; n > 0; n-- {
+		members := map[string]string{}
+		for _, name := range some(g, 40, memberNames[:4]...) {
+			members[name] = g.valueFor(name)
+		}
+		members[m.names[n]] = raw
+		raw = objectText(members)
+	}
+	return a.with(m.at, m.names[0], raw)
+}
+
+func objectText(members map[string]string) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		all = append(all, strconv.Quote(name)+":"+members[name])
+	}
+	return "{" + strings.Join(all, ",") + "}"
+}
+
+// unusableMember is a member of any part, most often one of a record in it.
+func (g *generator) unusableMember() member {
+	names := []string{oneOf(g, memberNames...)}
+	for range oneOf(g, 0, 0, 1, 1, 2) {
+		names = append([]string{"r"}, names...)
+	}
+	return member{place(g.IntN(int(places))), names}
+}
 
 // The members of the wordy world; the value of a name is most often of its type.
 var memberNames = []string{"n", "s", "b", "l", "r", "m n"}
@@ -244,18 +303,20 @@ func (g *generator) unusable() (asked, member) {
 		}
 	}
 	if g.chance(15) { // not the one that is asked about
-		a = a.with(oneOf(g, inSubject, inContext), oneOf(g, memberNames...), oneOf(g, noValues...))
+		m := g.unusableMember()
+		a = g.withUnusable(a, member{oneOf(g, inSubject, inContext), m.names})
 	}
-	m := member{place(g.IntN(int(places))), oneOf(g, memberNames...)}
+	m := g.unusableMember()
 	if !g.chance(20) {
-		return a.with(m.at, m.name, oneOf(g, noValues...)), m
+		return g.withUnusable(a, m), m
 	}
 	// One entity is both, and no property is sent with two values.
 	a.resource, a.members[inResource] = a.subject, nil
 	if m.at == inResource { // whatever only the resource sends is unusable
-		return a.with(inSubject, m.name, "").with(inResource, m.name, g.valueFor(m.name)), m
+		m.names = m.names[:1]
+		return a.with(inSubject, m.names[0], "").with(inResource, m.names[0], g.valueFor(m.names[0])), m
 	}
-	return a.with(m.at, m.name, oneOf(g, noValues...)), m
+	return g.withUnusable(a, m), m
 }
 
 // wordy makes a bundle of few policies with conditions of every kind.
@@ -298,7 +359,7 @@ var operators = []string{
 	".contains(", ".containsAll(", ".containsAny(", ".isEmpty()", ".hasTag(", ".getTag(", "unless", "context ==", "context !=", "[context]",
 	"ip(", ".isIpv4()", ".isIpv6()", ".isLoopback()", ".isMulticast()", ".isInRange(", "decimal(", ".lessThan(", ".lessThanOrEqual(", ".greaterThan(", ".greaterThanOrEqual(",
 	"datetime(", "duration(", ".offset(", ".durationSince(", ".toDate()", ".toTime()", ".toMilliseconds()", ".toSeconds()", ".toMinutes()", ".toHours()", ".toDays()",
-	"context.action", "else resource).", "else resource) has ", "context has action",
+	"context.action", "else resource).", "else resource) has ", "context has action", ".r has ", ".r.r has ", " has r.r.", "[context.r]", `["r"]`,
 }
 
 // boolean makes an expression that is true or false, if it does not err.
@@ -332,7 +393,7 @@ func (g *generator) boolean(depth int) string {
 	case 13:
 		return "((if " + g.boolean(d) + " then principal else resource) has " + g.name() + ")"
 	case 14, 15, 16:
-		return "(" + g.holder(d) + " has " + oneOf(g, g.name(), "r.n", "action", "owner.n", "action.b") + ")"
+		return "(" + g.holder(d) + " has " + oneOf(g, g.name(), "r.n", "r.r.n", "r.s", "action", "owner.n", "action.b", "action.r.n") + ")"
 	}
 	return g.holder(d) + ".b"
 }
@@ -392,7 +453,7 @@ func (g *generator) set(d int) string {
 	if d <= 0 {
 		return oneOf(g, "[]", `["a"]`, "[1]", g.holder(0)+".l")
 	}
-	return oneOf(g, g.holder(d-1)+".l", "["+g.any(d-1)+", "+g.any(d-1)+"]", "["+g.any(d-1)+"]", "[context.action]", "[context]")
+	return oneOf(g, g.holder(d-1)+".l", "["+g.any(d-1)+", "+g.any(d-1)+"]", "["+g.any(d-1)+"]", "[context.action]", "[context]", "[context.r]", `[principal["r"], context.action]`)
 }
 
 func (g *generator) record(d int) string {
@@ -400,7 +461,7 @@ func (g *generator) record(d int) string {
 		return oneOf(g, "{}", `{"n": 1}`, "context.action", g.holder(0)+".r")
 	}
 	return oneOf(g, `{"n": `+g.any(d-1)+`}`, `{"n": `+g.long(d-1)+`, "s": `+g.text(d-1)+`, "b": `+g.boolean(d-1)+`, "l": [], "r": context.action}`,
-		`{"a": context, "m n": "a"}`, "context.action", "context", g.holder(d-1)+".r")
+		`{"a": context, "m n": "a"}`, "context.action", "context", g.holder(d-1)+".r", `{"r": `+g.holder(d-1)+`.r, "n": 1}`, g.holder(d-1)+".r.r")
 }
 
 func (g *generator) entity(d int) string {
@@ -413,10 +474,11 @@ func (g *generator) entity(d int) string {
 // holder makes an expression that has attributes or members.
 func (g *generator) holder(d int) string {
 	if d <= 0 {
-		return oneOf(g, "principal", "resource", "context", "context.action")
+		return oneOf(g, "principal", "resource", "context", "context.action", "principal", "resource", "context", "context.action", "principal.r", "resource.r", "context.r", "context.r.r", "context.action.r")
 	}
-	return oneOf(g, "principal", "resource", "context", "context.action", "(if "+g.boolean(d-1)+" then principal else resource)",
-		"(if "+g.boolean(d-1)+" then context else context.action)", "resource.owner", g.entity(d-1), g.record(d-1), `{"c": context}.c`)
+	return oneOf(g, "principal", "resource", "context", "context.action", "principal.r", "resource.r", "context.r", "context.r.r", "(if "+g.boolean(d-1)+" then principal else resource)",
+		"(if "+g.boolean(d-1)+" then context else context.action)", "resource.owner", "resource.owner.r", g.entity(d-1), g.record(d-1), `{"c": context}.c`,
+		`{"c": context.r}.c`, "(if "+g.boolean(d-1)+" then principal else resource).r", "(if "+g.boolean(d-1)+" then context.r else context.action.r)", `User::"u0".r`)
 }
 
 // any makes an expression of any type at all.

@@ -48,7 +48,7 @@ func TestCollidingSets(t *testing.T) {
 		in := inquire(unread, &call)
 		q, err := in.Question(viewOf(unread, call))
 		must(t, err)
-		if unusable := slices.Contains(q.Unusable, "a"); unusable == c.usable {
+		if unusable := reads(q, bundle.AttributePath{Root: "context", Names: []string{"a"}}); unusable == c.usable {
 			t.Errorf("%s: where no policy sees it, unusable is %v", what, unusable)
 		}
 	}

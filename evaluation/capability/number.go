@@ -64,9 +64,7 @@ func jcs(v evaluation.Value) ([]byte, bool) {
 }
 
 // boundless are limits for what was within others before.
-var boundless = evaluation.Limits{
-	Body: math.MaxInt, Depth: math.MaxInt, Elements: math.MaxInt, NestedElements: math.MaxInt, ArrayDepth: math.MaxInt, Values: math.MaxInt,
-}
+var boundless = evaluation.Limits{Body: math.MaxInt, Depth: math.MaxInt, Values: math.MaxInt}
 
 // same reports whether two values are the same JSON, numbers compared by their exact values.
 func same(a, b evaluation.Value) bool {

@@ -49,7 +49,7 @@ const ourType, toolCall, maxDepth = "tool_capability", "tools/call", MaxLayers -
 // wide are the limits of what the package reads by itself: a token, and what is smaller.
 var wide = func() evaluation.Limits {
 	limits := evaluation.DefaultLimits()
-	limits.Body, limits.Depth, limits.ArrayDepth, limits.NestedElements = MaxToken, 32, 8, 256
+	limits.Body, limits.Depth = MaxToken, 32
 	return limits
 }()
 

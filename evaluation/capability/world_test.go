@@ -83,7 +83,6 @@ var published = keys{kidOf(service): service.Public().(ed25519.PublicKey)}
 // parsed is arguments as a gateway reads them.
 func parsed(text string) evaluation.Object {
 	limits := evaluation.DefaultLimits()
-	limits.ArrayDepth = 8
 	o, err := evaluation.ParseWithNulls([]byte(text), limits)
 	if err != nil {
 		panic(err)

@@ -168,7 +168,7 @@ func newBinding(t testing.TB, o coaz.Options) *coaz.Binding {
 
 // wide are limits that keep nothing out of a test: the package has its own.
 func wide() evaluation.Limits {
-	return evaluation.Limits{Body: 64 << 20, Depth: 200, Elements: 1 << 20, NestedElements: 1 << 20, ArrayDepth: 200, Values: 1 << 22, Batch: 1 << 20}
+	return evaluation.Limits{Body: 64 << 20, Depth: 200, Values: 1 << 22, Batch: 1 << 20}
 }
 
 func object(t testing.TB, text string) evaluation.Object {

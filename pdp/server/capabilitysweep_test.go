@@ -166,7 +166,7 @@ func (w *wallet) tries(seed byte) (g granted, status int) {
 func TestCapabilityOfALargeRequest(t *testing.T) {
 	t.Parallel()
 	limits := evaluation.DefaultLimits()
-	limits.Elements, limits.Depth = 20_000, 40
+	limits.Depth = 40
 	w := openEdited(t, func(c *server.Config) { c.Program.Limits = limits })
 	many, err := evaluation.ParseObject([]byte(`{"all":[1`+strings.Repeat(",1", 10_000)+`],"deep":`+strings.Repeat(`{"a":`, 30)+`1`+strings.Repeat(`}`, 30)+`}`), limits)
 	must(t, err)

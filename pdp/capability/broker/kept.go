@@ -39,7 +39,7 @@ func asGranted(call *pdp.GrantCall) (jsontext.Value, error) {
 // keptLimits are those of questions that are kept: they were within those of the server when they were asked.
 var keptLimits = func() evaluation.Limits {
 	l := evaluation.DefaultLimits()
-	l.Depth, l.Elements, l.NestedElements, l.ArrayDepth, l.Values = mostAsked, mostAsked, mostAsked, mostAsked, mostAsked
+	l.Depth, l.Values = mostAsked, mostAsked
 	return l
 }()
 

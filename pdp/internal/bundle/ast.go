@@ -61,7 +61,10 @@ type Facts struct {
 	// Reads are the attribute paths that the policy reads, in the order of their texts. The
 	// map known holds these texts while the paths are gathered.
 	Reads []AttributePath
-	known map[string]struct{}
+	// Unrooted are the paths without a root that the policy reads from anything but a variable: from an entity that it
+	// names, a tag, a record that it writes, or what an if decides.
+	Unrooted []AttributePath
+	known    map[string]struct{}
 	// Conjuncts are the clauses of the policy, in order. All of them must hold.
 	Conjuncts []Conjunct
 	// Uids are the entities the policy names.
@@ -303,16 +306,17 @@ func (f *Facts) noteRead(base ast.IsNode, name string, has bool) bool {
 	for _, n := range path.Names {
 		f.ReadNames[n] = struct{}{}
 	}
+	path.Names, path.Has = append(path.Names, name), has
+	key := fmt.Sprint(has, path)
+	if _, known := f.known[key]; !known && ok {
+		f.Reads = append(f.Reads, path)
+	} else if !known {
+		f.Unrooted = append(f.Unrooted, path)
+	}
+	f.known[key] = struct{}{}
 	if !ok {
 		_, root := chainOf(base)
 		ast.Inspect(ast.NewNode(root), f.visit)
-		return false
-	}
-	path.Names, path.Has = append(path.Names, name), has
-	key := fmt.Sprint(has, path)
-	if _, known := f.known[key]; !known {
-		f.known[key] = struct{}{}
-		f.Reads = append(f.Reads, path)
 	}
 	return false
 }

@@ -47,9 +47,17 @@ var (
 	}
 )
 
-// storedLimits bound one value of an entity by the limits for a value of a request, because
+// storedDepth is how deep one value of an entity nests at the most. The depth of a request has the same bound, because
 // policies compare the two.
-var storedLimits = evaluation.DefaultLimits()
+var storedDepth = evaluation.DefaultLimits().Depth
+
+// The bounds of an array that Cedar can hold as a set: to compare two costs up to the square of their elements. An array
+// of an entity that is beyond them is a load error, and one of a request is unusable.
+const (
+	MostElements = 4096 // if all are plain values
+	MostNested   = 128  // if one is an array or an object: equality of nested values costs their product
+	MostArrays   = 2    // within each other, counted through objects
+)
 
 // Usage counts how much one owner has used of its bounds.
 type Usage struct {

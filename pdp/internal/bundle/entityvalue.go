@@ -87,8 +87,8 @@ func (r valueReader) value() (types.Value, error) {
 	switch {
 	case r.use.valueCount > r.use.bounds.Values:
 		return nil, errTooMuch
-	case r.depth > storedLimits.Depth:
-		return nil, badValue(fmt.Sprintf("nests more than %d deep", storedLimits.Depth), "write it flatter")
+	case r.depth > storedDepth:
+		return nil, badValue(fmt.Sprintf("nests more than %d deep", storedDepth), "write it flatter")
 	case kind == '{':
 		return r.object()
 	case kind == '[':
@@ -120,7 +120,7 @@ var errTooMuch = errors.New("there is more than may be")
 func (r valueReader) set() (types.Value, error) {
 	_, _ = r.ReadToken()
 	var elements []types.Value
-	most, of, within := storedLimits.Elements, "of plain values", arrays{}
+	most, of, within := MostElements, "of plain values", arrays{}
 	for n := 0; r.PeekKind() != ']'; n++ {
 		e, err := r.value()
 		if err != nil {
@@ -128,7 +128,7 @@ func (r valueReader) set() (types.Value, error) {
 		}
 		switch e.(type) {
 		case types.Set, types.Record:
-			most, of = storedLimits.NestedElements, "of arrays or objects"
+			most, of = MostNested, "of arrays or objects"
 		}
 		within.add(e)
 		if n >= most {

@@ -174,7 +174,7 @@ func readable(t *testing.T, all []obligations.Owed) {
 				t.Fatal(err)
 			}
 			// An answer may be larger and deeper than what one definition may be.
-			limits := evaluation.Limits{Body: 1 << 30, Depth: 32, Elements: 1 << 20, NestedElements: 1 << 20, ArrayDepth: 8, Values: 1 << 20}
+			limits := evaluation.Limits{Body: 1 << 30, Depth: 32, Values: 1 << 20}
 			var refused *evaluation.Error
 			if _, err := evaluation.ParseObject(body, limits); errors.As(err, &refused) {
 				t.Errorf("%s: %v", body, refused)

@@ -30,11 +30,11 @@ func TestThePoliciesPageSaysWhatABundleMayHold(t *testing.T) {
 	holds(t, page, "names in a chain of dots or colons", grouped(maxChain), "`policy_chain`, `schema_chain`")
 	holds(t, page, "names in all chains behind `has`, those before each counted with it", grouped(maxHasCopies), "`policy_has`")
 	holds(t, page, "a text; a pattern behind `like`", size(int64(maxText))+"; "+grouped(maxPattern)+" bytes", "`policy_text`, `policy_pattern`")
-	holds(t, page, "elements of a list", fmt.Sprintf("%s plain values; %d if others are among them", grouped(storedLimits.Elements), maxUnknown), "`policy_list`")
+	holds(t, page, "elements of a list", fmt.Sprintf("%s plain values; %d if others are among them", grouped(MostElements), maxUnknown), "`policy_list`")
 	holds(t, page, "types and references of a schema, once all names of types are written out", grouped(maxSchema), "`schema_size`")
 	holds(t, page, "steps from all actions of a schema up to all their groups", grouped(maxActionWays), "`schema_groups`")
 	holds(t, page, "a stored value", fmt.Sprintf("%d deep; a list has %s plain values, %d if lists or objects are among them, and %d lists in all if it holds lists of lists",
-		storedLimits.Depth, grouped(storedLimits.Elements), storedLimits.NestedElements, maxArraysWithin), "`entity_form`")
+		storedDepth, grouped(MostElements), MostNested, maxArraysWithin), "`entity_form`")
 	for code := range codesIn(t, `"(many_[a-z_]+)"`) {
 		if !strings.Contains(page, "`"+code+"`") {
 			t.Errorf("it does not name %s", code)

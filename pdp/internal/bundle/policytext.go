@@ -218,9 +218,9 @@ func (s *textScan) element(l *level) {
 	if l.from == s.now.Offset { // it has no word: the text is the bracket or comma itself
 		return
 	}
-	if l.elements++; l.elements > storedLimits.Elements {
+	if l.elements++; l.elements > MostElements {
 		s.refuse("list", "make a group of them, and test with in", "a list has more than %d elements",
-			storedLimits.Elements)
+			MostElements)
 	} else if v, ok := literalOf(s.text[l.from:s.end]); ok {
 		l.plain = append(l.plain, v)
 	}
@@ -234,8 +234,8 @@ func (s *textScan) list(l *level) {
 	}
 	l.lists++
 	switch {
-	case l.lists > storedLimits.ArrayDepth:
-		s.refuse("list", "write fewer lists within lists", "lists nest more than %d deep", storedLimits.ArrayDepth)
+	case l.lists > MostArrays:
+		s.refuse("list", "write fewer lists within lists", "lists nest more than %d deep", MostArrays)
 	case l.elements-len(l.plain) > maxUnknown || l.elements > maxUnknown && l.lists > 1:
 		s.refuse("list", "write texts, whole numbers and entities only, or several lists",
 			"a list has more than %d elements, and not all of them are plain values", maxUnknown)

@@ -22,6 +22,7 @@ type Question struct {
 	Up       bundle.Lineages
 	Context  types.Record
 	Entities *Overlay
+	Unusable Unusable
 	// contextOrigins says how the members of the context came to be, for explain.
 	contextOrigins origins
 	// unknown is set if not all values are known.
@@ -42,11 +43,8 @@ func (q *Question) request() cedar.Request {
 // piece is what the conversion of any part of a request can yield besides values.
 type piece struct {
 	// Reason is set if the question cannot be put to the policies at all.
-	Reason evaluation.Reason
-	// Unusable are the names of top-level members whose value Cedar cannot express. The
-	// question leaves these members out, because no stand-in would be safe.
-	Unusable []string
-	misfits  mismatches // where it does not fit
+	Reason  evaluation.Reason
+	misfits mismatches // where it does not fit
 }
 
 // ReasonOrder says which one of several reasons a decision gives: the first in this list.
@@ -64,7 +62,6 @@ func (p *piece) add(more piece) {
 	if more.Reason != "" {
 		p.refuse(more.Reason)
 	}
-	p.Unusable = append(p.Unusable, more.Unusable...)
 	p.misfits.note(more.misfits...)
 }
 
@@ -237,11 +234,11 @@ func (in *Inquiry) Question(v *bundle.View) (*Question, error) {
 		return nil, err
 	}
 	q.Context, q.contextOrigins = in.wholeContext(&context), context.origins
+	q.Unusable.of[bundle.ActionVar], q.Unusable.refers = context.unusable, b.Schema != nil
 	q.add(context.piece)
 	if b.Schema != nil {
 		q.add(in.fit(v, q))
 	}
-	slices.Sort(q.Unusable)
 	if q.Reason == "" {
 		in.Lineages(q)
 	}
@@ -356,7 +353,7 @@ func (in *Inquiry) makeContext(v *bundle.View, action types.EntityUID, made *con
 		}
 		m.supplied = append(m.supplied, evaluation.ViaMember)
 	}
-	made.piece, made.origins = m.yields(), m.origins
+	made.piece, made.origins = m.piece, m.origins
 	if m.sees("pdp") {
 		first := declared != nil && len(declared["pdp"].Shape.Members) == bundle.FirstPDPMembers
 		pdp := in.ofPDP(&m, v.SeesAllPDP && !first)
@@ -436,7 +433,7 @@ func put(
 	}
 	for _, e := range diagnostic.Errors {
 		p := v.ByID[string(e.PolicyID)]
-		if Reads(p, q.Unusable) {
+		if Reads(p, &q.Unusable) {
 			errored(p, evaluation.UnusableValue)
 		} else {
 			errored(p, ErrorKind(e.Message))
@@ -473,7 +470,7 @@ func PoliciesFor(v *bundle.View, q *Question, s *bundle.Scratch) (given, counted
 	file := func(p *bundle.Policy) {
 		switch considered := q.Up.Considers(p); {
 		case passesOver(v, p), !considered && v.Index != nil:
-		case considered && CountsAsErrored(p, q.Unusable):
+		case considered && CountsAsErrored(p, &q.Unusable):
 			counted = append(counted, p)
 		default:
 			s.Given = append(s.Given, p)
@@ -493,30 +490,6 @@ func PoliciesFor(v *bundle.View, q *Question, s *bundle.Scratch) (given, counted
 // passesOver reports whether a policy is a permit that does not count. A forbid always counts.
 func passesOver(v *bundle.View, p *bundle.Policy) bool {
 	return v.Review == bundle.ReviewOfRoot && p.OfTenant() && !p.Forbids()
-}
-
-// CountsAsErrored reports whether a policy looks at an unusable member in a way that does not
-// err in Cedar: with has, or at the whole context.
-func CountsAsErrored(p *bundle.Policy, unusable []string) bool {
-	return len(unusable) > 0 && (p.Facts.Whole || anyIn(unusable, p.Facts.HasNames))
-}
-
-// Reads reports whether a policy accesses a member that is unusable.
-func Reads(p *bundle.Policy, unusable []string) bool { return anyIn(unusable, p.Facts.ReadNames) }
-
-// anyIn reports whether a sorted list holds a name of a set. It goes through the set, which is
-// the policy's, and not through the list, which is the request's: a request may send thousands
-// of names, and every policy would go through all of them.
-func anyIn(sorted []string, set map[string]struct{}) bool {
-	if len(sorted) == 0 {
-		return false
-	}
-	for name := range set {
-		if contains(sorted, name) {
-			return true
-		}
-	}
-	return false
 }
 
 var scratches = sync.Pool{New: func() any { return new(bundle.Scratch) }}

@@ -74,7 +74,8 @@ func (m *merger) sees(name string) bool { return m.typed || m.v.Seen.Sees(m.of, 
 // origins remembers the members that did not become attributes, or not with all that they hold, and those that the PDP
 // supplied.
 type origins struct {
-	unusable, dropped, supplied []string
+	unusable          *gaps
+	dropped, supplied []string
 }
 
 // convertMember converts one member. Its place in the request is the path followed by its name.
@@ -94,15 +95,16 @@ func (m *merger) convertMember(name string, value evaluation.Value, path ...stri
 			return m.undeclared(name, m.declared, placeOf(name, path))
 		}
 		return nil
-	case !m.sees(name) && expressible(value):
+	case !m.sees(name) && expressible(value, 0):
 		return nil
 	}
 	v, fits := c.Convert(value, a.Shape)
 	switch {
 	case c.Fault.Undeclared:
 		return m.undeclared(c.Fault.At[0], c.Fault.members, c.Fault.below(placeOf(name, path)))
-	case fits:
+	case fits && m.sees(name):
 		m.put(name, v)
+	case fits: // no policy sees it, and something in it is unusable
 	case m.lenient && a.Optional:
 		m.drop(name)
 		c.dropped = true
@@ -110,11 +112,18 @@ func (m *merger) convertMember(name string, value evaluation.Value, path ...stri
 		if declared {
 			m.refuse(evaluation.SchemaMismatch)
 		} else {
-			m.unusable = append(m.unusable, name)
 			m.drop(name)
 		}
+		c.left = append(c.left, leftOut{fault: c.Fault})
+	}
+	for n := range c.left {
+		left := &c.left[n]
+		if !declared {
+			m.unusable = m.unusable.add(append([]string{name}, left.names...), false)
+		}
 		if !m.enough(&m.misfits) {
-			m.misfits.note(m.at(m.describe(&c.Fault, m.owner+"."+name), c.Fault.below(placeOf(name, path))...))
+			place := append(placeOf(name, path), left.names...)
+			m.misfits.note(m.at(m.describe(&left.fault, m.owner+"."+name), left.fault.below(place)...))
 		}
 	}
 	if c.dropped {
@@ -138,17 +147,15 @@ func (m *merger) canHold(name string) bool {
 	return declared || !m.typed
 }
 
-// yields returns what the conversion yielded besides the members.
-func (m *merger) yields() piece {
-	m.Unusable = m.unusable
-	return m.piece
+// Untyped converts a value that no schema types. It reports false if Cedar cannot hold all of it.
+func Untyped(v evaluation.Value) (types.Value, bool) {
+	var c Converter
+	t, fits := c.Convert(v, nil)
+	return t, fits && c.left == nil
 }
 
-// Untyped converts a value that no schema types.
-func Untyped(v evaluation.Value) (types.Value, bool) { return new(Converter).Convert(v, nil) }
-
-// expressible reports whether [Untyped] can convert a value.
-func expressible(v evaluation.Value) bool {
+// expressible reports whether [Untyped] can convert a value that is within so many arrays.
+func expressible(v evaluation.Value, arrays int) bool {
 	switch v.Kind() {
 	case evaluation.Null: // which only an array can hold
 		return false
@@ -156,18 +163,21 @@ func expressible(v evaluation.Value) bool {
 		_, ok := v.Scaled(0)
 		return ok
 	case evaluation.Array:
+		if arrays++; !holds(v, arrays) {
+			return false
+		}
 		if v.Len() > bundle.FewElements { // they may collide
-			_, ok := Untyped(v)
+			_, ok := (&Converter{arrays: arrays - 1}).Convert(v, nil)
 			return ok
 		}
 	}
 	for _, e := range v.Elements {
-		if !expressible(e) {
+		if !expressible(e, arrays) {
 			return false
 		}
 	}
 	for _, e := range v.Object().Members {
-		if !expressible(e) {
+		if !expressible(e, arrays) {
 			return false
 		}
 	}
@@ -186,6 +196,17 @@ type Converter struct {
 	Reject  bool // an undeclared member is malformed
 	dropped bool
 	Fault   misfit // set if a value does not fit
+	// left are the members that were left out of the records of a value that no schema types. names lead to the record
+	// that is converted now, and arrays is how many arrays that value is within: from those nothing is left out.
+	left   []leftOut
+	names  []string
+	arrays int
+}
+
+// leftOut is a member that Cedar cannot hold: where names lead from the converted value.
+type leftOut struct {
+	names []string
+	fault misfit
 }
 
 // misfit says why a value does not fit, and where below the converted value the fault is.
@@ -194,6 +215,7 @@ type misfit struct {
 	missing    bool                             // the fault is that a required member is missing
 	Want       *bundle.Shape                    // nil if nothing types the value, or a member is missing or undeclared
 	got        evaluation.Value                 // the value that was sent; if a member is missing or undeclared, the object around it
+	arrays     int                              // how many arrays it is within, itself included
 	members    map[string]bundle.AttributeShape // what is declared of that object
 	At         []string                         // the path to the fault, the innermost name first
 	name       string                           // the same path as policies write it
@@ -210,7 +232,7 @@ func (f *misfit) below(path []string) []string {
 
 // fail notes a value that does not fit.
 func (c *Converter) fail(v evaluation.Value, s *bundle.Shape) (types.Value, bool) {
-	c.Fault = misfit{Want: s, got: v}
+	c.Fault = misfit{Want: s, got: v, arrays: c.arrays}
 	return nil, false
 }
 
@@ -266,6 +288,11 @@ func (c *Converter) set(v evaluation.Value, s *bundle.Shape) (types.Value, bool)
 	if s != nil {
 		of = s.Element
 	}
+	c.arrays++
+	defer func() { c.arrays-- }()
+	if !holds(v, c.arrays) {
+		return c.fail(v, s)
+	}
 	elements := make([]types.Value, 0, v.Len())
 	for n, e := range v.Elements {
 		t, fits := c.Convert(e, of)
@@ -281,6 +308,20 @@ func (c *Converter) set(v evaluation.Value, s *bundle.Shape) (types.Value, bool)
 	return set, true
 }
 
+// holds reports whether Cedar can hold an array that is so many arrays deep, as far as its size says it.
+func holds(v evaluation.Value, deep int) bool {
+	most := bundle.MostElements
+	if v.Len() > bundle.MostNested {
+		for _, e := range v.Elements {
+			if e.Kind() >= evaluation.Array {
+				most = bundle.MostNested
+				break
+			}
+		}
+	}
+	return deep <= bundle.MostArrays && v.Len() <= most
+}
+
 func (c *Converter) record(v evaluation.Value, s *bundle.Shape) (types.Value, bool) {
 	if v.Kind() != evaluation.Map {
 		return c.fail(v, s)
@@ -289,6 +330,7 @@ func (c *Converter) record(v evaluation.Value, s *bundle.Shape) (types.Value, bo
 	if s != nil {
 		of = s.Members
 	}
+	leaves := s == nil && c.arrays == 0
 	members := make(types.RecordMap, v.Len())
 	for name, e := range v.Object().Members {
 		a, declared := of[name]
@@ -300,11 +342,17 @@ func (c *Converter) record(v evaluation.Value, s *bundle.Shape) (types.Value, bo
 			}
 			continue
 		}
+		c.names = append(c.names, name)
 		t, fits := c.Convert(e, a.Shape)
-		if !fits {
+		switch {
+		case fits:
+			members[types.String(name)] = t
+		case leaves:
+			c.left = append(c.left, leftOut{slices.Clone(c.names), c.Fault})
+		}
+		if c.names = c.names[:len(c.names)-1]; !fits && !leaves {
 			return c.in(name, "."+name)
 		}
-		members[types.String(name)] = t
 	}
 	if name, missing := bundle.MissingFrom(members, of); missing {
 		c.Fault = misfit{missing: true, got: v, members: of}

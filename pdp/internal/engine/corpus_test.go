@@ -288,7 +288,7 @@ func (c *corpusFile) stored(v *bundle.View, u corpusUID) types.Entity {
 func (c *corpusFile) evaluate(t *testing.T, where string, r *corpusRequest) {
 	t.Helper()
 	const most = 1 << 30
-	limits := evaluation.Limits{Body: most, Depth: most, Elements: most, NestedElements: most, ArrayDepth: most, Values: most}
+	limits := evaluation.Limits{Body: most, Depth: most, Values: most}
 	request, err := evaluation.DecodeAuthZEN(c.body(t, where, r), "", limits)
 	if escapes(r.Context) {
 		c.tally.escaped++

@@ -12,6 +12,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
+	"policy-service/pdp/internal/bundle"
 	"policy-service/pdp/pdptest/bound"
 	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/pdptest/worst"
@@ -68,10 +69,10 @@ func worstBodies() map[string]string {
 	body := func(context string) string { return worst.Request(`"user","id":"1"`, `"doc","id":"2"`, context) }
 	wide := limits.Values - 40
 	big := limits.Body - 1000
-	strs := worst.List(worst.Colliding(limits.Elements), strconv.Quote)
-	longs := worst.List(worst.Numbers(limits.Elements), strconv.Itoa)
+	strs := worst.List(worst.Colliding(bundle.MostElements), strconv.Quote)
+	longs := worst.List(worst.Numbers(bundle.MostElements), strconv.Itoa)
 	// true hashes as 1 does, so that each walks past all the numbers to find the one before it.
-	floodOf := append(worst.Each(worst.Numbers(limits.Elements/2), strconv.Itoa), worst.Times("true", limits.Elements/2-1)...)
+	floodOf := append(worst.Each(worst.Numbers(bundle.MostElements/2), strconv.Itoa), worst.Times("true", bundle.MostElements/2-1)...)
 	flood := "[" + strings.Join(floodOf[1:], ",") + "]"
 
 	return map[string]string{
@@ -86,7 +87,11 @@ func worstBodies() map[string]string {
 		"a number with 1 MiB of fraction":     body(`{"a":1.` + strings.Repeat("0", big) + `}`),
 		"a number with 1 MiB of exponent":     body(`{"a":1e` + strings.Repeat("9", big) + `}`),
 		"objects as deep as may be":           body(`{"a":` + deep(limits.Depth-2, 1200) + `}`),
-		"four arrays of 4,096 strings":        body(fourOf(worst.List(worst.Each(worst.Numbers(limits.Elements), strconv.Itoa), strconv.Quote))),
+		"one array of 19,900 numbers":         body(`{"a":` + worst.List(worst.Numbers(19_900), strconv.Itoa) + `}`),
+		"9,000 objects in an array":           body(`{"a":[` + strings.Repeat(`{"x":1},`, 8999) + `{"x":2}]}`),
+		"arrays as deep as may be":            body(`{"a":[` + strings.Repeat(strings.Repeat("[", 12)+strings.Repeat("]", 12)+",", 1499) + `0]}`),
+		"1,200 fractions as deep as may be":   body(`{"a":` + strings.ReplaceAll(deep(limits.Depth-2, 1200), "1}", "0.5}") + `}`),
+		"four arrays of 4,096 strings":        body(fourOf(worst.List(worst.Each(worst.Numbers(bundle.MostElements), strconv.Itoa), strconv.Quote))),
 		"four arrays of 4,096 numbers":        body(fourOf(longs)),
 		"four arrays of numbers and true":     body(fourOf(flood)),
 		"four arrays of colliding strings":    body(fourOf(strs)),

@@ -77,7 +77,7 @@ type entityPiece struct {
 // take gives the question its subject or its resource.
 func (q *Question) take(of bundle.Variable, p *entityPiece) {
 	entity, origin := q.Entities.of(of)
-	*entity, *origin = p.entity, p.origin
+	*entity, *origin, q.Unusable.of[of] = p.entity, p.origin, p.unusable
 	q.add(p.piece)
 }
 
@@ -177,7 +177,7 @@ func (in *Inquiry) seenEntity(
 			from := part
 			if contains(suspect, name) {
 				if m.canHold(name) {
-					m.unusable = append(m.unusable, name)
+					m.unusable = m.unusable.add([]string{name}, false)
 					m.drop(name)
 					m.misfits.note(m.at(
 						"subject and resource are one entity, and only the resource sends this property; send it with the subject",
@@ -193,7 +193,7 @@ func (in *Inquiry) seenEntity(
 		}
 		e.Attributes = m.record()
 		o.origins = m.origins
-		p.add(m.yields())
+		p.add(m.piece)
 	}
 	switch s := b.Schema; {
 	case s == nil:
@@ -262,7 +262,7 @@ func (o *origin) storedParents(from iter.Seq[types.EntityUID]) (uids []types.Ent
 }
 
 // sentParents returns the parents that a sent attribute gives. It reports false if the value is
-// neither a string nor an array of strings.
+// neither a string nor an array of strings that Cedar can hold.
 func sentParents(v evaluation.Value, parent types.EntityType) ([]types.EntityUID, bool) {
 	if v.Kind() == evaluation.String {
 		return []types.EntityUID{{Type: parent, ID: types.String(v.Text())}}, true
@@ -274,5 +274,5 @@ func sentParents(v evaluation.Value, parent types.EntityType) ([]types.EntityUID
 		}
 		uids = append(uids, types.EntityUID{Type: parent, ID: types.String(e.Text())})
 	}
-	return uids, v.Kind() == evaluation.Array
+	return uids, v.Kind() == evaluation.Array && v.Len() <= bundle.MostElements
 }

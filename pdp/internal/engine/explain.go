@@ -64,7 +64,7 @@ const mostWithClauses = 20
 // clausesOf are the clauses of a policy whose scope holds, in order, up to the first that does not hold, and beyond.
 func (e *explainer) clausesOf(p *bundle.Policy, ls *bundle.Lineages) []evaluation.Clause {
 	all := make([]evaluation.Clause, len(p.Facts.Conjuncts))
-	reached := !ls.Considers(p) || !CountsAsErrored(p, e.q.Unusable) // such a policy is not asked
+	reached := !ls.Considers(p) || !CountsAsErrored(p, &e.q.Unusable) // such a policy is not asked
 	for n, c := range p.Facts.Conjuncts {
 		all[n] = evaluation.Clause{Text: c.Text(), Result: evaluation.NotReached}
 		if !reached {
@@ -133,7 +133,7 @@ func (e *explainer) policy(p *bundle.Policy, ls *bundle.Lineages) evaluation.Pol
 		return e.unknownPolicy(p)
 	}
 	verdict := e.holds(p.Cedar)
-	if ls.Considers(p) && CountsAsErrored(p, e.q.Unusable) { // a near miss need not be considered
+	if ls.Considers(p) && CountsAsErrored(p, &e.q.Unusable) { // a near miss need not be considered
 		verdict = evaluation.Errored
 	}
 	return evaluation.PolicyExplanation{
@@ -241,8 +241,9 @@ func (o *origin) source(path bundle.AttributePath, in types.Record, entities typ
 	_, inStore := o.Stored.Attributes.Get(types.String(name))
 	_, sent := o.sent.Get(name)
 	_, present := valueIn(path.Names, in, entities)
+	reads, counts := o.unusable.meets(path.Names, path.Has)
 	switch {
-	case slices.Contains(o.unusable, name):
+	case reads || counts:
 		return evaluation.Unusable
 	case sent && o.passesOver(name):
 		return evaluation.PassedOver

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -15,7 +16,7 @@ func (d describer) describe(f *misfit, of string) string {
 	case f.missing:
 		return "the schema requires " + of + f.name + ", which was not sent" + d.sentFor(f.At[0], f.got.Object(), f.members)
 	case f.Want == nil:
-		return inexpressible(f.got)
+		return f.inexpressible()
 	}
 	return "the schema declares " + of + f.name + " as " + f.Want.String() + "; " + d.sent(f)
 }
@@ -42,7 +43,7 @@ func (d describer) sent(f *misfit) string {
 	case v.Kind() == evaluation.Map && form == bundle.ShapeEntity:
 		return d.sentReference(v.Object(), f.Want)
 	case v.Kind() == evaluation.Array && form == bundle.ShapeSet:
-		return tooAlike
+		return f.notHeld()
 	}
 	return kindNames[f.got.Kind()] + " was sent; send " + d.inJSON(f.Want)
 }
@@ -74,7 +75,18 @@ func (d describer) inJSON(s *bundle.Shape) string {
 	}
 }
 
-const tooAlike = "its elements take too long to be told apart"
+// notHeld describes an array that Cedar cannot hold as a set.
+func (f *misfit) notHeld() string {
+	switch {
+	case f.arrays > bundle.MostArrays:
+		return fmt.Sprintf("arrays nest more than %d deep", bundle.MostArrays)
+	case f.got.Len() > bundle.MostElements:
+		return fmt.Sprintf("the array has more than %d elements", bundle.MostElements)
+	case !holds(f.got, f.arrays):
+		return fmt.Sprintf("the array holds arrays or objects and has more than %d elements", bundle.MostNested)
+	}
+	return "its elements take too long to be told apart"
+}
 
 var kindNames = map[evaluation.Kind]string{
 	evaluation.Null:   "null",
@@ -86,12 +98,12 @@ var kindNames = map[evaluation.Kind]string{
 }
 
 // inexpressible describes a value that Cedar does not have, while no schema types it.
-func inexpressible(v evaluation.Value) string {
-	switch {
+func (f *misfit) inexpressible() string {
+	switch v := f.got; {
 	case v.Kind() == evaluation.Null:
 		return "null stands in an array, and Cedar has no null; leave it out"
 	case v.Kind() == evaluation.Array:
-		return tooAlike
+		return f.notHeld()
 	case beyond(v, 1<<63):
 		return "beyond 64 bits; send a smaller integer, or a string"
 	}

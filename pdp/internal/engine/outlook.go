@@ -185,7 +185,7 @@ func (u *unknowns) authorize(ctx context.Context, v *bundle.View, own bool, d *e
 // divide finds the policies that read what is unknown, in order of their ids, and the others among the given ones.
 func (u *unknowns) divide(ctx context.Context, v *bundle.View, given bundle.PolicyList) (read, known bundle.PolicyList, err error) {
 	reads := func(p *bundle.Policy) bool {
-		counted := CountsAsErrored(p, u.q.Unusable) && u.q.Up.Considers(p) // whatever the unknown values are
+		counted := CountsAsErrored(p, &u.q.Unusable) && u.q.Up.Considers(p) // whatever the unknown values are
 		return u.touches(p) && !counted && !passesOver(v, p)
 	}
 	all := given
@@ -214,10 +214,10 @@ func (u *unknowns) verdicts(p *bundle.Policy, enough func(verdicts) bool) verdic
 	if !all.may(satisfied) {
 		return all
 	}
-	if CountsAsErrored(p, u.q.Unusable) {
+	if CountsAsErrored(p, &u.q.Unusable) {
 		return all.then(satisfied, errored)
 	}
-	if all = all.then(satisfied, u.known.verdicts(u.clauses(p), enough)); CountsAsErrored(p, u.unusable) {
+	if all = all.then(satisfied, u.known.verdicts(u.clauses(p), enough)); CountsAsErrored(p, &u.unusable) {
 		all |= errored
 	}
 	return all
@@ -291,7 +291,7 @@ func (o *outlook) take(p *bundle.Policy) {
 
 // errorOf is how a policy errs with the values that the question has.
 func (u *unknowns) errorOf(p *bundle.Policy) evaluation.ErrorKind {
-	if CountsAsErrored(p, u.q.Unusable) || Reads(p, u.q.Unusable) {
+	if CountsAsErrored(p, &u.q.Unusable) || Reads(p, &u.q.Unusable) {
 		return evaluation.UnusableValue
 	}
 	return u.known.errorOf(p.Cedar)

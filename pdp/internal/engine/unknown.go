@@ -20,8 +20,8 @@ type unknowns struct {
 	known  explainer // asks cedar-go about the known parts
 	// rises is set for the variables of which not all ancestors are known.
 	rises [bundle.Variables]bool
-	// unusable are the top-level members, sorted, that may be unusable: a mask hides whether they are.
-	unusable []string
+	// unusable are the members that may be unusable: a mask hides whether they are, or something in them.
+	unusable Unusable
 }
 
 // place is one of these places: where the names lead from the variable, or all attributes if there are no names. The
@@ -61,13 +61,15 @@ func (u *unknowns) find() {
 
 // findUnusable finds the members that may be unusable. No schema types them: else the request itself may not fit.
 func (u *unknowns) findUnusable() {
-	u.unusable = nil
+	u.unusable = Unusable{refers: u.q.Unusable.refers}
 	for _, p := range u.places {
-		if p.misfits && len(p.names) > 0 {
-			u.unusable = append(u.unusable, p.names[0])
+		for of := range bundle.Variable(bundle.Variables) {
+			same := of == p.of || u.one() && of != bundle.ActionVar && p.of != bundle.ActionVar
+			if p.misfits && len(p.names) > 0 && same {
+				u.unusable.of[of] = u.unusable.of[of].add(p.names, true)
+			}
 		}
 	}
-	slices.Sort(u.unusable)
 }
 
 // hiddenAt are the unknowns as if nothing was unknown but this masked place.
@@ -331,7 +333,7 @@ func (u *unknowns) opensIn(c *condition) bool { return c.reads(u.opens) }
 
 // mayCount reports whether a policy reads a member that may be unusable, or would count as errored if it is.
 func (u *unknowns) mayCount(p *bundle.Policy) bool {
-	return CountsAsErrored(p, u.unusable) || Reads(p, u.unusable)
+	return CountsAsErrored(p, &u.unusable) || Reads(p, &u.unusable)
 }
 
 // fills reports whether an unknown value is filled into an obligation. What has one in it is no text.

@@ -46,7 +46,7 @@ const (
 	MostInstructions = 64 << 10
 )
 
-var definitionLimits = evaluation.Limits{Body: 256 << 10, Depth: 64, Elements: 1 << 14, NestedElements: 1 << 14, ArrayDepth: 64, Values: 20_000}
+var definitionLimits = evaluation.Limits{Body: 256 << 10, Depth: 64, Values: 20_000}
 
 // ParseTool reads a definition.
 func ParseTool(definition []byte) (Tool, error) {

@@ -34,7 +34,7 @@ func golden(t *testing.T, name string, s *toolschema.Schema) {
 
 // definition is the definition of a tool as a lock reads it.
 func definition(text string) evaluation.Object {
-	d, err := evaluation.ParseWithNulls([]byte(text), evaluation.Limits{Body: 256 << 10, Depth: 64, Elements: 1 << 14, NestedElements: 1 << 14, ArrayDepth: 64, Values: 20_000})
+	d, err := evaluation.ParseWithNulls([]byte(text), evaluation.Limits{Body: 256 << 10, Depth: 64, Values: 20_000})
 	if err != nil {
 		panic(err)
 	}

@@ -55,7 +55,7 @@ type Call struct {
 // size limits it here.
 func ReadCall(r ApprovalRequest) (Call, error) {
 	n := len(r.Request)
-	shown, err := evaluation.ParseObject(r.Request, evaluation.Limits{Body: n, Depth: n, Elements: n, NestedElements: n, ArrayDepth: n, Values: n})
+	shown, err := evaluation.ParseObject(r.Request, evaluation.Limits{Body: n, Depth: n, Values: n})
 	if err != nil { // not wrapped: an error of a body would blame the message that arrived now
 		return Call{}, fmt.Errorf("the request of an approval cannot be read: %v", err)
 	}

@@ -42,7 +42,7 @@ type Schema struct {
 }
 
 // The limits of arguments. Those of a question to the PDP are narrower.
-var limits = evaluation.Limits{Body: 4 << 20, Depth: 64, Elements: 1 << 16, NestedElements: 1 << 16, ArrayDepth: 64, Values: 100_000}
+var limits = evaluation.Limits{Body: 4 << 20, Depth: 64, Values: 100_000}
 
 // ErrCostly says that a check of the arguments would take too long. Such arguments do not fit: a caller must not be able to
 // avoid the check by adding to them.
@@ -75,7 +75,7 @@ func (s *Schema) check(v evaluation.Value) (problems []Problem, err error) {
 }
 
 // The limits of a schema. The library's time grows with the square of the places where schemas can stand.
-var schemaLimits = evaluation.Limits{Body: 64 << 10, Depth: 64, Elements: 1 << 14, NestedElements: 1 << 14, ArrayDepth: 64, Values: 10_000}
+var schemaLimits = evaluation.Limits{Body: 64 << 10, Depth: 64, Values: 10_000}
 
 const (
 	mostSchemas  = 500     // objects and booleans

@@ -32,7 +32,7 @@ type Tool struct {
 }
 
 // hintLimits bound the part of a definition that is in each question: lists ask about many tools at once.
-var hintLimits = evaluation.Limits{Body: 8 << 10, Depth: 10, Elements: 128, NestedElements: 64, ArrayDepth: 2, Values: 256}
+var hintLimits = evaluation.Limits{Body: 8 << 10, Depth: 10, Values: 256}
 
 // Tool reads a definition, and compiles its mappings: when tools are listed, and not when they are called. A
 // tool for which it gives an error can neither be listed nor called. Labels are the operator's for this tool.
