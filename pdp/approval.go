@@ -69,8 +69,9 @@ type Approvals interface {
 type Reservation interface {
 	// Again reserves one more use, for another decision. It reports false if no use is left.
 	Again(ctx context.Context, decision string) (bool, error)
-	// Spent settles the uses: the decisions are on record.
-	Spent(ctx context.Context)
+	// Spent settles the uses: the decisions are on record. After an error none of the decisions may be answered: their uses are
+	// in doubt, or went to others.
+	Spent(ctx context.Context) error
 	// InDoubt leaves the uses reserved: it is not known whether the decisions are on record. The
 	// decision log will show it later.
 	InDoubt()

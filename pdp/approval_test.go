@@ -20,6 +20,8 @@ type desk struct {
 	settled  []settled
 	failing  error
 	under    func(context.Context) error // while a decision is recorded
+
+	unsettled error // of each use that is on record
 }
 
 func (d *desk) Find(_ context.Context, a pdp.ApprovalRequest) (pdp.Found, error) {
@@ -60,8 +62,11 @@ func (d *desk) has(a pdp.ApprovalRequest) bool {
 }
 
 // Spent and InDoubt note the end of a reservation.
-func (d *desk) Spent(ctx context.Context) { d.settled = append(d.settled, settled{"spent", ctx.Err()}) }
-func (d *desk) InDoubt()                  { d.settled = append(d.settled, settled{"in doubt", nil}) }
+func (d *desk) Spent(ctx context.Context) error {
+	d.settled = append(d.settled, settled{"spent", ctx.Err()})
+	return d.unsettled
+}
+func (d *desk) InDoubt() { d.settled = append(d.settled, settled{"in doubt", nil}) }
 
 // settled is the end of a reservation, and whether the context had ended by then.
 type settled struct {
@@ -191,17 +196,20 @@ func TestReservationIsSettledOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct {
-		under func(context.Context) error
-		want  settled
+		under     func(context.Context) error
+		want      settled
+		unsettled error
 	}{
-		"recorded":              {nil, settled{how: "spent"}},
-		"not recorded":          {func(context.Context) error { return failed }, settled{how: "in doubt"}},
-		"a panic":               {func(context.Context) error { panic(failed) }, settled{how: "in doubt"}},
-		"the context of record": {func(ctx context.Context) error { return ctx.Err() }, settled{how: "spent"}},
+		"recorded":              {nil, settled{how: "spent"}, nil},
+		"not recorded":          {func(context.Context) error { return failed }, settled{how: "in doubt"}, nil},
+		"a panic":               {func(context.Context) error { panic(failed) }, settled{how: "in doubt"}, nil},
+		"the context of record": {func(ctx context.Context) error { return ctx.Err() }, settled{how: "spent"}, nil},
+		"not settled":           {nil, settled{how: "spent"}, failed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, d := deskOf(t, one(`@obligation("ask") permit(principal is agent, action, resource);`, "obligations.yaml", askFirst))
 			d.approved[bindingOf(t, p, d, native(``))] = 1
+			d.unsettled = test.unsettled
 			ctx, cancel := context.WithCancel(t.Context())
 			d.under = func(under context.Context) error {
 				cancel() // the caller goes away
@@ -213,7 +221,7 @@ func TestReservationIsSettledOnce(t *testing.T) {
 			func() {
 				defer func() { _ = recover() }()
 				got, err := p.Evaluate(ctx, pdp.Call{Request: request, Approvals: pdp.SpendOrFile})
-				if spent := test.want.how == "spent"; got.Allow != spent || (err == nil) != spent {
+				if spent := test.want.how == "spent" && test.unsettled == nil; got.Allow != spent || (err == nil) != spent || errors.Is(err, pdp.ErrUnsettled) != (test.unsettled != nil) {
 					t.Errorf("got %+v, %v", got, err)
 				}
 			}()

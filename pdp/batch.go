@@ -55,7 +55,9 @@ func (p *PDP) EvaluateBatch(ctx context.Context, batch BatchCall) (BatchDecision
 	if err := p.record(ctx, j.records()...); err != nil {
 		return BatchDecision{}, err
 	}
-	j.spend(ctx)
+	if err := j.spend(ctx); err != nil {
+		return BatchDecision{}, err
+	}
 	answer := BatchDecision{ID: j.id, Items: make([]evaluation.Decision, len(j.items))}
 	for n := range j.items {
 		answer.Items[n] = j.items[n].decision

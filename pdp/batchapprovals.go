@@ -148,17 +148,18 @@ func (j *judging) reserveOne(ctx context.Context, items []int) error {
 }
 
 // spend settles the uses: the answers are on record. If the batch ended before an item that a use
-// is reserved for, the log says which of the uses count.
-func (j *judging) spend(ctx context.Context) {
-	for len(j.uses) > 0 {
-		use := j.uses[0]
-		j.uses = j.uses[1:]
+// is reserved for, the log says which of the uses count. After an error nothing of the batch may be answered.
+func (j *judging) spend(ctx context.Context) error {
+	var whole []Reservation
+	for _, use := range j.uses {
 		if use.last < len(j.items) {
-			use.Spent(ctx)
+			whole = append(whole, use)
 		} else {
 			use.InDoubt()
 		}
 	}
+	j.uses = nil
+	return spent(ctx, whole)
 }
 
 // inDoubt leaves the uses that are not settled to the log, after an error or a panic.

@@ -22,6 +22,7 @@ type shelf struct {
 	fails         string         // the approval of which nothing can be reserved
 	leave         func()         // the caller goes away as soon as something is reserved
 	record        func() error
+	unsettled     string // the approval whose uses are gone by then
 	recorded      []string
 	settled       []string
 }
@@ -76,8 +77,14 @@ func (t *taken) Again(_ context.Context, decision string) (bool, error) {
 	return true, nil
 }
 
-func (t *taken) Spent(context.Context) { t.settle("spent") }
-func (t *taken) InDoubt()              { t.settle("in doubt") }
+func (t *taken) Spent(context.Context) error {
+	t.settle("spent")
+	if t.id == t.of.unsettled {
+		return errors.New("it is gone")
+	}
+	return nil
+}
+func (t *taken) InDoubt() { t.settle("in doubt") }
 func (t *taken) settle(how string) {
 	t.of.settled = append(t.of.settled, t.id+" "+how+" by "+strings.Join(t.decisions, ","))
 }
@@ -94,18 +101,21 @@ func TestUsesOfABatch(t *testing.T) {
 		others   map[string]int
 		fails    string
 		leaves   bool
-		record   func() error
-		instead  []pdp.ApprovalMode // of SpendOrOffer
-		want     string             // the answers; what was settled
+
+		unsettled string
+		record    func() error
+		instead   []pdp.ApprovalMode // of SpendOrOffer
+		want      string             // the answers; what was settled
 	}{
-		"two approvals":          {items: "b a", want: "++; a spent by d.1, b spent by d.0"},
-		"one, as often as it is": {items: "c c a c c", want: "+++--; a spent by d.2, c spent by d.0,d.1"},
-		"none":                   {items: "x y", want: "--; "},
-		"not to be spent":        {items: "a", instead: []pdp.ApprovalMode{pdp.NotAsked}, want: "-; "},
-		"never filed":            {items: "a x", instead: []pdp.ApprovalMode{pdp.SpendOrFile}, want: "+-; a spent by d.0"},
-		"others were faster":     {items: "a b a", others: map[string]int{"a": 1}, want: "-+-; b spent by d.1"},
-		"faster by one":          {items: "c c", others: map[string]int{"c": 1}, want: "+-; c spent by d.0"},
-		"a deny ends it":         {items: "a x b", semantic: evaluation.DenyOnFirstDeny, want: "+-; a spent by d.0"},
+		"two approvals":           {items: "b a", want: "++; a spent by d.1, b spent by d.0"},
+		"one use is gone by then": {items: "b a", unsettled: "a", want: "error; a spent by d.1, b spent by d.0"},
+		"one, as often as it is":  {items: "c c a c c", want: "+++--; a spent by d.2, c spent by d.0,d.1"},
+		"none":                    {items: "x y", want: "--; "},
+		"not to be spent":         {items: "a", instead: []pdp.ApprovalMode{pdp.NotAsked}, want: "-; "},
+		"never filed":             {items: "a x", instead: []pdp.ApprovalMode{pdp.SpendOrFile}, want: "+-; a spent by d.0"},
+		"others were faster":      {items: "a b a", others: map[string]int{"a": 1}, want: "-+-; b spent by d.1"},
+		"faster by one":           {items: "c c", others: map[string]int{"c": 1}, want: "+-; c spent by d.0"},
+		"a deny ends it":          {items: "a x b", semantic: evaluation.DenyOnFirstDeny, want: "+-; a spent by d.0"},
 		"faster, and it ends": {items: "a b c", semantic: evaluation.DenyOnFirstDeny, others: map[string]int{"b": 1},
 			want: "+-; a spent by d.0, c in doubt by d.2"},
 		"it ends in the middle of an approval": {items: "c b c", semantic: evaluation.DenyOnFirstDeny, others: map[string]int{"b": 1},
@@ -123,7 +133,7 @@ func TestUsesOfABatch(t *testing.T) {
 			if problems.Refuse() {
 				t.Fatal(problems)
 			}
-			s := &shelf{left: map[string]int{"a": 1, "b": 1, "c": 2}, others: test.others, fails: test.fails, record: test.record, leave: func() {}}
+			s := &shelf{left: map[string]int{"a": 1, "b": 1, "c": 2}, others: test.others, fails: test.fails, unsettled: test.unsettled, record: test.record, leave: func() {}}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			if test.leaves {
@@ -147,7 +157,7 @@ func TestUsesOfABatch(t *testing.T) {
 				defer func() { _ = recover() }()
 				answer, err := p.EvaluateBatch(ctx, pdp.BatchCall{Batch: batch, Approvals: mode})
 				if err != nil {
-					if !errors.Is(err, pdp.ErrNotRecorded) {
+					if !errors.Is(err, pdp.ErrNotRecorded) && test.unsettled == "" || errors.Is(err, pdp.ErrUnsettled) != (test.unsettled != "") {
 						t.Errorf("got %v", err)
 					}
 					return

@@ -52,6 +52,8 @@ type purse struct {
 	failing, raced  error
 	asked           []pdp.PresentedCapability
 	capabilityEnded []settled
+
+	capabilityUnsettled error
 }
 
 func (u *purse) Check(_ context.Context, p pdp.PresentedCapability) (h pdp.HeldCapability, more *evaluation.CapabilityAnswer, err error) {
@@ -92,8 +94,9 @@ type purseUse purse
 func (u *purseUse) Again(context.Context, string) (bool, error) {
 	panic("a capability has one use for a call")
 }
-func (u *purseUse) Spent(ctx context.Context) {
+func (u *purseUse) Spent(ctx context.Context) error {
 	u.capabilityEnded = append(u.capabilityEnded, settled{"spent", ctx.Err()})
+	return u.capabilityUnsettled
 }
 func (u *purseUse) InDoubt() {
 	u.capabilityEnded = append(u.capabilityEnded, settled{"in doubt", nil})
@@ -248,6 +251,17 @@ func TestCapabilityAndApproval(t *testing.T) {
 	last := r.all[len(r.all)-1]
 	if got := ends(u); got != "[{in doubt <nil>}] [] 0" || last.ID != "n2" || last.Approved || len(last.Decision.Met) > 0 || last.Capability.Reason != "used_up" {
 		t.Errorf("neither spent after a race: %s, %+v", got, last)
+	}
+
+	for _, gone := range []func(){func() { u.unsettled = errors.New("it is gone") }, func() { u.capabilityUnsettled = errors.New("it is gone") }} {
+		p, u, _ = start()
+		gone()
+		if d, err := p.Evaluate(t.Context(), pdp.Call{Request: request, Approvals: pdp.SpendOrFile}); !errors.Is(err, pdp.ErrUnsettled) || d.Allow {
+			t.Errorf("%+v, %v", d, err)
+		}
+		if got := ends(u); got != "[{spent <nil>}] [{spent <nil>}] 0" {
+			t.Errorf("one is not settled as the other is gone: %s", got)
+		}
 	}
 
 	p, u, _ = start() // the record cannot be made

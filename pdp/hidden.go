@@ -45,7 +45,7 @@ func (approvalOnRecord) Offer(context.Context, ApprovalRequest, evaluation.Reaso
 func (approvalOnRecord) Again(context.Context, string) (bool, error) { return true, nil }
 
 // Spent implements [Reservation].
-func (approvalOnRecord) Spent(context.Context) {}
+func (approvalOnRecord) Spent(context.Context) error { return nil }
 
 // InDoubt implements [Reservation].
 func (approvalOnRecord) InDoubt() {}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -140,6 +141,9 @@ var (
 	// ErrTenantUnavailable says that the tenant is there and its files do not load.
 	ErrTenantUnavailable = engine.ErrTenantUnavailable
 	ErrNotRecorded       = errors.New("the decision could not be recorded")
+	// ErrUnsettled: the decision is on record, and may not be answered. Its use of an approval or a capability could not be
+	// settled, or went to another decision.
+	ErrUnsettled = errors.New("the use of an approval or a capability could not be settled")
 )
 
 // New loads the bundle of a source and returns a PDP that answers from it. If the bundle is at
@@ -203,7 +207,7 @@ func newPDP(source Source, first loaded, options Options) *PDP {
 //     again as approved;
 //   - reserve: a use of the approval, and one of the capability, are reserved for the answer;
 //   - record: the answer is durable before it leaves;
-//   - settle: the reserved uses are spent, or in doubt if it is not known what was recorded.
+//   - settle: the reserved uses are spent before the answer leaves, or in doubt if it is not known what was recorded.
 //
 // [PDP.EvaluateBatch] goes the same way with all of its items, but for capabilities, and [PDP.Search] judges and records
 // without approvals.
@@ -368,7 +372,8 @@ func (p *PDP) record(ctx context.Context, records ...Record) error {
 }
 
 // recordUses records an answer that uses an approval or a capability, and settles the uses that are reserved for it:
-// spent if the record is durable, and in doubt after an error or a panic. It goes on even if the caller goes away.
+// spent if the record is durable, and in doubt after an error or a panic. It goes on even if the caller goes away. After an
+// error the answer may not be given.
 func (p *PDP) recordUses(ctx context.Context, records []Record, uses []Reservation) error {
 	ctx = context.WithoutCancel(ctx)
 	recorded := false
@@ -381,8 +386,17 @@ func (p *PDP) recordUses(ctx context.Context, records []Record, uses []Reservati
 		return err
 	}
 	recorded = true
+	return spent(ctx, uses)
+}
+
+// spent settles the uses of decisions that are on record. All of them are settled, even if one fails or panics.
+func spent(ctx context.Context, uses []Reservation) (err error) {
 	for _, use := range slices.Backward(uses) {
-		defer use.Spent(ctx) // all of them, even if one panics
+		defer func() {
+			if failed := use.Spent(ctx); failed != nil {
+				err = fmt.Errorf("%w: %w", ErrUnsettled, errors.Join(failed, err))
+			}
+		}()
 	}
 	return nil
 }

@@ -253,8 +253,7 @@ func (a Approval) next() Approval {
 
 // has reports whether a decision used an approval or went on from a use, or is to.
 func (a *Approval) has(decision string) bool {
-	return slices.Contains(a.Used, decision) || slices.Contains(a.reserved(), decision) ||
-		slices.ContainsFunc(a.Spendings, func(s Spending) bool { return slices.Contains(s.Rounds, decision) })
+	return a.Settled(decision) || slices.Contains(a.reserved(), decision)
 }
 
 // countsBy are the records for which a log must vouch before a decision uses the approval, or goes on from a use of it.

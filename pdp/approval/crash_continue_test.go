@@ -79,7 +79,7 @@ func goOnUntil(data, state string) {
 	stop(reserved)
 	fail(goesOn(l, roundDecision, a.ID, firstRound)(ctx))
 	stop(onRecordOnly)
-	round.Spent(ctx)
+	fail(round.Spent(ctx))
 	stop(unanswered)
 	fail(fmt.Errorf("there is no state %q", state))
 }

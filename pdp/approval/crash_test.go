@@ -59,6 +59,9 @@ func logged(l *decisionlog.Log) approval.Options {
 			}
 			return err == nil, err
 		},
+		Withdraw: func(ctx context.Context, w approval.Withdrawal) error {
+			return l.Withdraw(ctx, w.Tenant, w.Caller, decisionlog.Withdrawn{Decision: w.Decision, Approval: w.Item})
+		},
 		Attest: func(ctx context.Context, id string) (s approval.Step, found bool, err error) {
 			record, err := l.Attest(ctx, id)
 			if err == nil {
@@ -223,7 +226,9 @@ func spendTwo(l *decisionlog.Log, s *approval.Store, a approval.Approval, name s
 		use.InDoubt()
 		return err
 	}
-	use.Spent(ctx)
+	if err := use.Spent(ctx); err != nil {
+		return err
+	}
 	for _, decision := range decisions {
 		say("ALLOWED", a.ID, decision)
 		goOnTwice(l, s, a, decision, say)

@@ -86,8 +86,8 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// TestDiskFailsAfterRecord: the decision is on record when the disk fails, and so it was
-// allowed; what is to be written of it comes later.
+// TestDiskFailsAfterRecord: the decision is on record when the disk fails. It is not answered, its use stays reserved, and what
+// is to be written of it comes later.
 func TestDiskFailsAfterRecord(t *testing.T) {
 	if !alone(t) {
 		return
@@ -98,16 +98,16 @@ func TestDiskFailsAfterRecord(t *testing.T) {
 	a := mustFile(t, s, q)
 	mustDecide(t, s, a.ID, by("mia"))
 	spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", func(ctx context.Context) error { limit(t, 4096); return r.decide("d")(ctx) })
-	if !spent || err != nil || len(r.Errors) == 0 {
-		t.Fatal(spent, err, r.Errors)
+	if spent || !errors.Is(err, approval.ErrUnavailable) || !r.IDs["d"] {
+		t.Fatal(spent, err, r.IDs)
 	}
 	if got, _, _ := s.Get(t.Context(), a.ID); len(got.Reserved) != 1 || len(got.Used) != 0 {
 		t.Errorf("it is %+v", got)
 	}
 	limit(t, unix.RLIM_INFINITY)
 	s.Work(t.Context())
-	if got, _, _ := s.Get(t.Context(), a.ID); len(got.Reserved) != 0 || len(got.Used) != 1 {
-		t.Errorf("it is %+v", got)
+	if got, _, _ := s.Get(t.Context(), a.ID); len(got.Reserved) != 0 || len(got.Used) != 1 || len(r.Withdrawn) != 0 {
+		t.Errorf("it is %+v, and withdrawn are %v", got, r.Withdrawn)
 	}
 }
 

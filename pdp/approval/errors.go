@@ -15,9 +15,11 @@ var (
 	ErrUnavailable = errors.New("the approvals cannot be written")
 	// ErrUnrecorded: the step is not on record yet, and counts for nothing until it is.
 	ErrUnrecorded = ledger.ErrUnrecorded
-	ErrClosed     = errors.New("the approvals are closed")
-	ErrLocked     = errors.New("the approvals are in use by another process: stop it, or use another data directory")
-	ErrDamaged    = errors.New("the file of the approvals is damaged: restore it from a backup, " +
+	// ErrWithdrawn: another process with the name of this one gave the use back, so the decision that has it is not answered.
+	ErrWithdrawn = ledger.ErrWithdrawn
+	ErrClosed    = errors.New("the approvals are closed")
+	ErrLocked    = errors.New("the approvals are in use by another process: stop it, or use another data directory")
+	ErrDamaged   = errors.New("the file of the approvals is damaged: restore it from a backup, " +
 		"or move it away to begin without any approval")
 	// ErrShort: the log is shorter than the file knows it.
 	ErrShort    = ledger.ErrShort

@@ -12,13 +12,14 @@ import (
 	"policy-service/pdp/pdptest/etcdtest"
 )
 
-// In etcd it takes two commits to file, and to vote, and one to take a use. The answer waits for no other.
+// In etcd it takes two commits to file, to vote, and to use an approval: one to reserve the use, and one to settle it. The answer
+// waits for no other.
 func TestCommits(t *testing.T) {
 	t.Parallel()
 	r, prefix := newRecord(), t.TempDir()
 	o := r.options()
 	engine := etcdtest.Engine(t, prefix, approval.Known)
-	o.Engine, o.Origin, o.AnswerFirst = engine, "here", true
+	o.Engine, o.Origin = engine, "here"
 	proofs := 0
 	o.Prove = func(context.Context, string) (approval.Proof, bool, error) {
 		proofs++

@@ -18,6 +18,13 @@ import (
 // MostNames is how many names the values have at most.
 const MostNames = ledger.MostNames
 
+// Settled waits until the outcomes of what was spent of an approval are on record, or left to Run.
+func (s *Store) Settled(id string) {
+	if release, err := s.ledger.Lock(context.Background(), id); err == nil {
+		release()
+	}
+}
+
 // Work does once what Run does whenever something is due.
 func (s *Store) Work(ctx context.Context) { s.ledger.Work(ctx, s.forgetToolRequests, s.settleAllLost) }
 

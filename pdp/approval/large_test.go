@@ -35,7 +35,7 @@ func TestManyUsesAtOnceAreSettledAtAStart(t *testing.T) {
 	for n := range uses {
 		must(t, r.decideBy(fmt.Sprint("d", n), a.ID, evaluation.Continuation{})(t.Context()))
 	}
-	use.Spent(t.Context())
+	must(t, use.Spent(t.Context()))
 	must(t, s.Close())
 	for _, name := range []string{"as it was", "an older copy"} {
 		s = mustOpen(t, data, r.options())

@@ -464,7 +464,8 @@ func (m *model) spendTwo(a *modelled) {
 			return
 		}
 	}
-	use.Spent(m.Context())
+	must(m, use.Spent(m.Context()))
+	m.s.Settled(a.ID)
 	m.moves(a)
 	for _, d := range ds {
 		m.settle(a, d, true)

@@ -23,9 +23,6 @@ type Options struct {
 	Origin string
 	// Generation is how often what others write to the engine was put back from a copy, 0 if there are no others.
 	Generation uint64
-	// AnswerFirst has an answer not wait until its uses are settled, which takes several commits where others write to the
-	// engine, too.
-	AnswerFirst bool
 	// Behind is how far the clock here may be behind that of another process that writes to the engine, at most: nil is not
 	// at all. Room refuses, unless it is nil, what is filed anew.
 	Behind func() time.Duration
@@ -40,6 +37,8 @@ type Options struct {
 	// Recorded reports whether the record of a step or of a decision is durable. An error
 	// means that this cannot be known now; false, that the record is not there and will not be.
 	Recorded func(id string) (bool, error)
+	// Withdraw puts a withdrawal on record, once for each decision, and returns when the record is durable.
+	Withdraw func(context.Context, Withdrawal) error
 	// Attest reads the step of a record, if the log vouches for the record now. Of the record of
 	// a decision that used an approval it is a step without a name, as Steps has it. Not found
 	// means that the record is gone.

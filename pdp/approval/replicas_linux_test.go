@@ -254,7 +254,9 @@ func (s *scene) spend(r *replica, a approval.Approval, decision string) use {
 			reservation.InDoubt()
 			return err
 		}
-		reservation.Spent(ctx)
+		if err := reservation.Spent(ctx); err != nil {
+			return err
+		}
 		u.got = true
 		if r.isEnded() { // it is on record, and the answer is lost
 			err = errEnded
@@ -440,8 +442,7 @@ func (s *scene) revoke(part string, a approval.Approval) {
 			use.InDoubt()
 			return err
 		}
-		use.Spent(ctx)
-		return nil
+		return use.Spent(ctx)
 	})
 }
 

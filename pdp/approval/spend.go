@@ -175,10 +175,7 @@ func (a *Approval) mayUse(decision string) error {
 }
 
 // Settle implements [ledger.Rules]: reserved uses are used, or there again.
-func (r rules) Settle(ctx context.Context, a Approval, outcomes []ledger.Outcome) error {
-	if len(outcomes) == 0 {
-		return nil
-	}
+func (r rules) Settle(ctx context.Context, a Approval, outcomes []ledger.Outcome) (Approval, ledger.Made[Step], error) {
 	m := r.move(a)
 	for _, o := range outcomes {
 		before := len(m.steps)
@@ -187,8 +184,8 @@ func (r rules) Settle(ctx context.Context, a Approval, outcomes []ledger.Outcome
 			m.steps[before+n].Lost = o.Lost
 		}
 	}
-	_, err := r.commit(ctx, m)
-	return err
+	made, err := r.make(ctx, m)
+	return m.to, made, err
 }
 
 func (m *move) settle(decision string, used bool) {

@@ -26,7 +26,10 @@ func spend(ctx context.Context, s *approval.Store, id string, digest [32]byte, d
 		use.InDoubt()
 		return false, err
 	}
-	use.Spent(ctx)
+	if err := use.Spent(ctx); err != nil {
+		return false, err
+	}
+	s.Settled(id)
 	return true, nil
 }
 
@@ -73,7 +76,10 @@ func goOn(
 		round.InDoubt()
 		return false, err
 	}
-	round.Spent(ctx)
+	if err := round.Spent(ctx); err != nil {
+		return false, err
+	}
+	s.Settled(id)
 	return true, nil
 }
 
@@ -82,7 +88,7 @@ func goOn(
 func TestReservedIsLocked(t *testing.T) {
 	t.Parallel()
 	for name, settle := range map[string]func(*approval.Reservation, context.Context){
-		"spent":    (*approval.Reservation).Spent,
+		"spent":    func(r *approval.Reservation, ctx context.Context) { must(t, r.Spent(ctx)) },
 		"in doubt": func(r *approval.Reservation, _ context.Context) { r.InDoubt() },
 	} {
 		t.Run(name, func(t *testing.T) {

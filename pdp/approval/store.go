@@ -30,6 +30,9 @@ type Store struct {
 // Proof is a record of the log of an origin, with the proof that it is there.
 type Proof = ledger.Proof
 
+// Withdrawal is a decision that may not be answered, as its use of an approval is not there any more.
+type Withdrawal = ledger.Withdrawal
+
 // change is one transaction, of one approval at most.
 type change = ledger.Change[Step]
 
@@ -42,9 +45,9 @@ type (
 // Open opens the store in a data directory, or creates it. Reservations in doubt when the
 // last process ended are settled as far as it can be now; [Store.Run] does the rest.
 func Open(data string, o Options) (*Store, error) {
-	if o.Record == nil || o.Recorded == nil || o.Attest == nil || o.Steps == nil || o.Size == nil {
+	if o.Record == nil || o.Recorded == nil || o.Withdraw == nil || o.Attest == nil || o.Steps == nil || o.Size == nil {
 		return nil, errors.New("opening the approvals: there is no log to hold them against: " +
-			"set Record, Recorded, Attest, Steps and Size")
+			"set Record, Recorded, Withdraw, Attest, Steps and Size")
 	}
 	if len(o.Key) != 32 {
 		return nil, errors.New("opening the approvals: their key is not 32 bytes long: set Key")
@@ -62,14 +65,12 @@ func Open(data string, o Options) (*Store, error) {
 		Engine:  o.Engine,
 		Form:    form(o.Key),
 		Origin:  o.Origin,
-		Log:     ledger.Log[Step]{Record: o.Record, Recorded: o.Recorded, Steps: o.Steps, Size: o.Size, Prove: o.Prove},
+		Log:     ledger.Log[Step]{Record: o.Record, Recorded: o.Recorded, Withdraw: o.Withdraw, Steps: o.Steps, Size: o.Size, Prove: o.Prove},
 		Rules:   rules{s},
 		Now:     s.now,
 		Retain:  s.options.Retain,
 		Beside:  prefixFollowers,
 		OnError: s.options.OnError,
-
-		AnswerFirst: s.options.AnswerFirst,
 	})
 	s.Bulletin, s.proof.stored = s.ledger.Bulletin, s.ledger.Proof
 	if err := s.ledger.Open(context.Background()); err != nil {
@@ -248,6 +249,12 @@ func (a Approval) Standing() ledger.Standing {
 		is.Open, is.Ends = true, until
 	}
 	return is
+}
+
+// Settled implements [ledger.Item].
+func (a Approval) Settled(decision string) bool {
+	return slices.Contains(a.Used, decision) ||
+		slices.ContainsFunc(a.Spendings, func(s Spending) bool { return slices.Contains(s.Rounds, decision) })
 }
 
 // Entry implements [ledger.Step].

@@ -84,7 +84,7 @@ func (r *record) names(id string) (out []string) {
 }
 
 func (r *record) options() approval.Options {
-	return approval.Options{Now: r.Time, NewID: r.NewID, Key: key, Record: r.Put, Recorded: r.Has, Attest: r.attest, Steps: r.Since, Size: r.Size,
+	return approval.Options{Now: r.Time, NewID: r.NewID, Key: key, Record: r.Put, Recorded: r.Has, Withdraw: r.Withdraw, Attest: r.attest, Steps: r.Since, Size: r.Size,
 		Limits:  approval.Limits{NewPerMinutePerSubject: 1_000_000},
 		OnError: r.OnError}
 }

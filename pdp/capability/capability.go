@@ -238,6 +238,12 @@ func (c Capability) refusal(now time.Time) error {
 	return nil
 }
 
+// Settled implements [ledger.Item].
+func (c Capability) Settled(reservation string) bool {
+	decision := decisionOf(reservation)
+	return c.Decision == decision || slices.Contains(c.Recent, decision)
+}
+
 // Standing implements [ledger.Item].
 func (c Capability) Standing() ledger.Standing {
 	is := ledger.Standing{

@@ -14,9 +14,11 @@ var (
 	ErrUnavailable = errors.New("the capabilities cannot be written")
 	// ErrUnrecorded: the step is not on record yet, and counts for nothing until it is.
 	ErrUnrecorded = ledger.ErrUnrecorded
-	ErrClosed     = errors.New("the capabilities are closed")
-	ErrLocked     = errors.New("the capabilities are in use by another process: stop it, or use another data directory")
-	ErrDamaged    = errors.New("the file of the capabilities is damaged: restore it from a backup, " +
+	// ErrWithdrawn: another process with the name of this one gave back what the decision has, so it is not answered.
+	ErrWithdrawn = ledger.ErrWithdrawn
+	ErrClosed    = errors.New("the capabilities are closed")
+	ErrLocked    = errors.New("the capabilities are in use by another process: stop it, or use another data directory")
+	ErrDamaged   = errors.New("the file of the capabilities is damaged: restore it from a backup, " +
 		"or move it away to begin without any capability")
 	// ErrShort: the log is shorter than the file knows it.
 	ErrShort    = ledger.ErrShort

@@ -52,7 +52,7 @@ func TestFirstValuePutBack(t *testing.T) {
 	before, err := client.Get(ctx, prefix+"/v/", clientv3.WithPrefix())
 	must(t, err)
 	must(t, r.Decide("grant"))
-	granted.Spent(ctx)
+	must(t, granted.Spent(ctx))
 	must(t, r.use(ctx, s, id, "d"))
 	if got := r.mustGet(t, s, id); got.State != capability.UsedUp {
 		t.Fatalf("it is %s", got.State)
@@ -129,7 +129,7 @@ func TestRestoredEtcd(t *testing.T) {
 						use, failed := store.Reserve(t.Context(), id, d)
 						must(t, failed)
 						logs[a.n].logs(d, id, false)
-						use.Spent(t.Context())
+						must(t, use.Spent(t.Context()))
 					case "revoke":
 						_, err = store.Revoke(t.Context(), id, "mia", "")
 					case "suspend":

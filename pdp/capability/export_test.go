@@ -7,6 +7,13 @@ import (
 	"policy-service/pdp/ledger/bolt"
 )
 
+// Settled waits until the outcomes of what was spent of a capability are on record, or left to Run.
+func (s *Store) Settled(id string) {
+	if release, err := s.ledger.Lock(context.Background(), id); err == nil {
+		release()
+	}
+}
+
 // Work does once what Run does whenever something is due.
 func (s *Store) Work(ctx context.Context) { s.ledger.Work(ctx, s.forgetProofs) }
 

@@ -437,7 +437,10 @@ func (m *model) recorded(a *modelled, above []*modelled, r *capability.Reservati
 		r.InDoubt()
 		return
 	}
-	r.Spent(m.Context())
+	must(m, r.Spent(m.Context()))
+	for _, one := range append([]*modelled{a}, above...) {
+		m.s.Settled(one.ID)
+	}
 	for _, one := range append([]*modelled{a}, above...) {
 		one.Version++
 		m.settle(one, d, true)

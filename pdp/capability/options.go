@@ -31,15 +31,14 @@ type Options struct {
 	// Key is the service's key of approvals: 32 bytes, of which the keys of this store are derived. A value that was not
 	// written with it counts for nothing, in the file and in the log.
 	Key []byte
-	// AnswerFirst has an answer not wait until its uses are settled, which takes several commits where others write to the
-	// engine, too.
-	AnswerFirst bool
 	// Record puts a step on record and returns when it is durable. After a crash or a failure it gets the same step again,
 	// with the same id, unless Recorded knows the step. Its context does not end.
 	Record func(context.Context, Step) error
 	// Recorded reports whether the record of a step or of a decision is durable. An error means that this cannot be known
 	// now; false, that the record is not there and will not be.
 	Recorded func(id string) (bool, error)
+	// Withdraw puts a withdrawal on record, once for each decision, and returns when the record is durable.
+	Withdraw func(context.Context, Withdrawal) error
 	// Attest reads the step of a record, if the log vouches for the record now. Not found means that the record is gone.
 	Attest func(ctx context.Context, record string) (s Step, found bool, err error)
 	// Prove is a record of the log with its proof, and Verify reads the step of such a record of another origin as Attest

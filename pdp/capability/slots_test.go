@@ -50,7 +50,7 @@ func TestForgottenIsListed(t *testing.T) {
 	use, err := s.Renew(t.Context(), renewed.ID, less, "renewal")
 	must(t, err)
 	must(t, r.Decide("renewal"))
-	use.Spent(t.Context())
+	must(t, use.Spent(t.Context()))
 	for range 8 {
 		r.Pass(3*time.Hour - time.Second)
 		s.Work(t.Context())
@@ -98,7 +98,7 @@ func TestListedAsTheWorstOfItsLine(t *testing.T) {
 		use, err := s.Renew(t.Context(), root.ID, next, decision)
 		must(t, err)
 		must(t, r.Decide(decision))
-		use.Spent(t.Context())
+		must(t, use.Spent(t.Context()))
 	}
 	are := func(name, want string, used ...token.Code) {
 		t.Helper()

@@ -42,7 +42,7 @@ func TestOlderValue(t *testing.T) {
 	renewal, err := s.Renew(t.Context(), renewed, narrower, "renewal")
 	must(t, err)
 	must(t, r.Decide("renewal"))
-	renewal.Spent(t.Context())
+	must(t, renewal.Spent(t.Context()))
 	must(t, s.Close())
 	edit(t, data, func(values *bbolt.Bucket) error {
 		return errors.Join(values.Put([]byte("x/"+revoked), was["x/"+revoked]), values.Put([]byte("xw/"+renewed), was["xw/"+renewed]),

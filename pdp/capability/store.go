@@ -37,15 +37,18 @@ type (
 // Proof is a record of the log of an origin, with the proof that it is there.
 type Proof = ledger.Proof
 
+// Withdrawal is a decision that may not be answered, as its use of a capability is not there any more, or its grant.
+type Withdrawal = ledger.Withdrawal
+
 // change is one transaction, of one capability at most.
 type change = ledger.Change[Step]
 
 // Open opens the store in a data directory, or creates it. Reservations in doubt when the last process ended are settled as
 // far as it can be now; [Store.Run] does the rest.
 func Open(data string, o Options) (*Store, error) {
-	if o.Record == nil || o.Recorded == nil || o.Attest == nil || o.Steps == nil || o.Size == nil {
+	if o.Record == nil || o.Recorded == nil || o.Withdraw == nil || o.Attest == nil || o.Steps == nil || o.Size == nil {
 		return nil, errors.New("opening the capabilities: there is no log to hold them against: " +
-			"set Record, Recorded, Attest, Steps and Size")
+			"set Record, Recorded, Withdraw, Attest, Steps and Size")
 	}
 	if len(o.Key) != 32 {
 		return nil, errors.New("opening the capabilities: their key is not 32 bytes long: set Key")
@@ -59,18 +62,20 @@ func Open(data string, o Options) (*Store, error) {
 		o.Engine = bolt.New(file(data))
 	}
 	recorded := func(id string) (bool, error) { return o.Recorded(decisionOf(id)) }
+	withdraw := func(ctx context.Context, w ledger.Withdrawal) error {
+		w.Decision = decisionOf(w.Decision)
+		return o.Withdraw(ctx, w)
+	}
 	s.shared = o.Engine.Shared()
 	s.ledger = ledger.New(ledger.Options[Capability, Step]{
 		Engine:  o.Engine,
 		Form:    form(o.Key),
 		Origin:  o.Origin,
-		Log:     ledger.Log[Step]{Record: o.Record, Recorded: recorded, Steps: o.Steps, Size: o.Size, Prove: o.Prove},
+		Log:     ledger.Log[Step]{Record: o.Record, Recorded: recorded, Withdraw: withdraw, Steps: o.Steps, Size: o.Size, Prove: o.Prove},
 		Rules:   rules{s},
 		Now:     s.now,
 		Retain:  s.options.Retain,
 		OnError: s.options.OnError,
-
-		AnswerFirst: s.options.AnswerFirst,
 	})
 	s.Bulletin = s.ledger.Bulletin
 	if err := s.ledger.Open(context.Background()); err != nil {

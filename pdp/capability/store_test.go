@@ -79,7 +79,7 @@ var key = []byte("thirty-two bytes that nobody has")
 
 func (r *record) options() capability.Options {
 	return capability.Options{
-		Now: r.Time, NewID: r.NewID, Key: key, Record: r.Put, Recorded: r.Has, Attest: r.Attest, Steps: r.Since, Size: r.Size,
+		Now: r.Time, NewID: r.NewID, Key: key, Record: r.Put, Recorded: r.Has, Withdraw: r.Withdraw, Attest: r.Attest, Steps: r.Since, Size: r.Size,
 		Limits:  capability.Limits{NewPerMinutePerHolder: 1_000_000},
 		OnError: r.OnError,
 	}
@@ -148,7 +148,7 @@ func (r *record) mustGrant(t testing.TB, s *capability.Store, n capability.New) 
 	granted, err := s.Grant(t.Context(), n, "grant of "+n.Token.ID)
 	must(t, err)
 	must(t, r.Decide("grant of "+n.Token.ID))
-	granted.Spent(t.Context())
+	must(t, granted.Spent(t.Context()))
 	return r.mustGet(t, s, n.Token.ID)
 }
 
@@ -171,8 +171,7 @@ func (r *record) use(ctx context.Context, s *capability.Store, id, decision stri
 		use.InDoubt()
 		return err
 	}
-	use.Spent(ctx)
-	return nil
+	return use.Spent(ctx)
 }
 
 // code is that of a refusal, "" of none.
@@ -197,6 +196,7 @@ func wantCode(t testing.TB, name string, err error, want token.Code) {
 // wantState wants a state in the file, and steps on record.
 func (r *record) wantState(t testing.TB, s *capability.Store, id string, want capability.State, names ...string) {
 	t.Helper()
+	s.Settled(id)
 	c, found, err := s.Get(t.Context(), id)
 	if !found || err != nil || c.State != want {
 		t.Errorf("%s is %v %s, %v; want %s", id, found, c.State, err, want)
@@ -230,7 +230,7 @@ func TestLife(t *testing.T) {
 	_, err = s.Usable(t.Context(), n.Token.ID)
 	wantCode(t, "before its decision is on record", err, token.BadSignature)
 	must(t, r.Decide("grant"))
-	granting.Spent(t.Context())
+	must(t, granting.Spent(t.Context()))
 	again()
 	c, err := s.Usable(t.Context(), n.Token.ID)
 	must(t, err)

@@ -77,16 +77,16 @@ type Reservation struct {
 	above []*ledger.Reservation[Capability, Step] // of the ancestors whose uses are counted
 }
 
-// Spent settles what is reserved: the decision is on record. What cannot be written now is written later.
-func (r *Reservation) Spent(ctx context.Context) {
+// Spent settles what is reserved: the decision is on record. After an error nobody may be answered; see
+// [ledger.Reservation.Spent].
+func (r *Reservation) Spent(ctx context.Context) (err error) {
 	for _, a := range r.above {
-		defer a.Spent(ctx) // all of them, even if one panics
+		defer func() { err = errors.Join(err, a.Spent(ctx)) }() // all of them, even if one panics
 	}
 	if r.Item().Granting != "" { // a capability that is answered can be used at once, wherever it is
-		r.Settle(ctx)
-		return
+		return r.Settle(ctx)
 	}
-	r.Reservation.Spent(ctx)
+	return r.Reservation.Spent(ctx)
 }
 
 // Again takes nothing more: a decision about a capability goes on record by itself.
@@ -191,22 +191,19 @@ func (c *Capability) mayUse(decision string) error {
 }
 
 // Settle implements [ledger.Rules]: what was reserved is used, or there again.
-func (r rules) Settle(ctx context.Context, c Capability, outcomes []ledger.Outcome) error {
-	if len(outcomes) == 0 {
-		return nil
-	}
+func (r rules) Settle(ctx context.Context, c Capability, outcomes []ledger.Outcome) (_ Capability, made ledger.Made[Step], err error) {
 	if c.Granting != "" && c.Claims == nil { // it was read without its words
 		whole, err := r.ledger.Read(c.ID)
 		if err != nil {
-			return err
+			return c, made, err
 		}
 		if whole.Revision != c.Revision {
-			return ledger.ErrConflict
+			return c, made, ledger.ErrConflict
 		}
 		c = whole
 	}
 	if err := r.grantedBefore(ctx, &c, outcomes); err != nil {
-		return err
+		return c, made, err
 	}
 	m := r.move(c)
 	for _, o := range outcomes {
@@ -216,8 +213,8 @@ func (r rules) Settle(ctx context.Context, c Capability, outcomes []ledger.Outco
 			m.steps[before+n].Lost = o.Lost
 		}
 	}
-	_, err := r.commit(ctx, m)
-	return err
+	made, err = r.make(ctx, m)
+	return m.to, made, err
 }
 
 func (m *move) settle(decision string, used bool) {

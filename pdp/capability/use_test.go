@@ -202,8 +202,7 @@ func TestRenew(t *testing.T) {
 			return err
 		}
 		must(t, r.Decide(decision))
-		use.Spent(t.Context())
-		return nil
+		return use.Spent(t.Context())
 	}
 	for name, change := range map[string]func(*capability.New){
 		"a key":    func(n *capability.New) { n.Token.Key = holderKey("b") },
@@ -255,7 +254,7 @@ func TestRenewedIsVouchedFor(t *testing.T) {
 	renewal, err := s.Renew(t.Context(), c.ID, asked(s, r.Now, "a", func(n *capability.New) { n.Token.ID = c.ID }), "renewal")
 	must(t, err)
 	must(t, r.Decide("renewal"))
-	renewal.Spent(t.Context())
+	must(t, renewal.Spent(t.Context()))
 	r.Steps[len(r.Steps)-1].Seal = "forged"
 	_, err = s.Usable(t.Context(), c.ID)
 	wantCode(t, "a renewal without a good seal", err, token.Revoked)
@@ -264,7 +263,7 @@ func TestRenewedIsVouchedFor(t *testing.T) {
 // reservation is what a PDP wants of one.
 type reservation interface {
 	Again(ctx context.Context, decision string) (bool, error)
-	Spent(ctx context.Context)
+	Spent(ctx context.Context) error
 	InDoubt()
 }
 
@@ -285,7 +284,7 @@ func TestLimits(t *testing.T) {
 		g, err := s.Grant(t.Context(), n, n.Token.ID)
 		if err == nil {
 			must(t, r.Decide(n.Token.ID))
-			g.Spent(t.Context())
+			must(t, g.Spent(t.Context()))
 		}
 		return err
 	}
@@ -494,7 +493,7 @@ func TestOlderFile(t *testing.T) {
 		return func(r *record, s *capability.Store, id string) func() {
 			use, err := s.Reserve(ctx, id, decision)
 			must(t, err)
-			return func() { r.logs(decision, id, false); use.Spent(ctx) }
+			return func() { r.logs(decision, id, false); must(t, use.Spent(ctx)) }
 		}
 	}
 	later := func(do ...func(r *record, s *capability.Store, id string)) action { // the copy has nothing of it
@@ -515,7 +514,7 @@ func TestOlderFile(t *testing.T) {
 			must(t, err)
 			return func() {
 				if r.logs("renewal", id, true); spent {
-					renew.Spent(ctx)
+					must(t, renew.Spent(ctx))
 				} else {
 					renew.InDoubt()
 				}
@@ -617,13 +616,13 @@ func TestRestartElsewhere(t *testing.T) {
 	granting, err := here.s.Grant(t.Context(), n, "grant")
 	must(t, err)
 	here.logs("grant", n.Token.ID, true)
-	granting.Spent(t.Context())
+	must(t, granting.Spent(t.Context()))
 	for i := range 40 {
 		p := both[i/35] // the last ones there
 		use, err := p.s.Reserve(t.Context(), n.Token.ID, fmt.Sprint("d", i))
 		must(t, err)
 		p.logs(fmt.Sprint("d", i), n.Token.ID, false)
-		use.Spent(t.Context())
+		must(t, use.Spent(t.Context()))
 	}
 	used := here.mustGrant(t, here.s, asked(here.s, start, "used", uses(5)))
 	use, err := here.s.Reserve(t.Context(), used.ID, "late use")
@@ -631,11 +630,11 @@ func TestRestartElsewhere(t *testing.T) {
 	here.logs("late use", used.ID, false)
 	late := asked(here.s, start, "late", uses(5))
 	here.Set(true, false, false) // from here on steps wait to go on record
-	use.Spent(t.Context())
+	must(t, use.Spent(t.Context()))
 	granting, err = here.s.Grant(t.Context(), late, "late grant")
 	must(t, err)
 	here.logs("late grant", late.Token.ID, true)
-	granting.Spent(t.Context())
+	must(t, granting.Spent(t.Context()))
 	for _, id := range []string{late.Token.ID, used.ID} { // so the other process wrote it last
 		_, err = there.s.Suspend(t.Context(), id, "h1:next")
 		must(t, err)
@@ -754,7 +753,7 @@ func TestLostAnswers(t *testing.T) {
 				a := asked(s, r.Now, "a", uses(random.IntN(3)))
 				ids = append(ids, a.Token.ID)
 				if g, err := s.Grant(t.Context(), a, "grant of "+a.Token.ID); err == nil && r.Decide("grant of "+a.Token.ID) == nil {
-					g.Spent(t.Context())
+					_ = g.Spent(t.Context())
 				} else if err == nil {
 					g.InDoubt()
 				}

@@ -1,6 +1,7 @@
 package decisionlog
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
@@ -143,6 +144,26 @@ func (r Receipt) Entry(tenant, caller string) Entry {
 	return Entry{Kind: KindReceipt, Tenant: tenant, Caller: caller, Details: details(r)}
 }
 
+// Withdrawn are the details of a record of [EventWithdrawn], which names an approval or a capability.
+type Withdrawn struct {
+	Decision   string `json:"decision"`
+	Approval   string `json:"approval,omitzero"`
+	Capability string `json:"capability,omitzero"`
+	Reason     string `json:"reason"`
+}
+
+// Withdraw puts on record that a decision was never answered, once for each decision. The record counts toward the account of
+// a caller.
+func (l *Log) Withdraw(ctx context.Context, tenant, caller string, w Withdrawn) error {
+	e := Entry{ID: "withdrawn-" + w.Decision, Kind: KindAdmin, Tenant: tenant, Payer: caller, Event: EventWithdrawn}
+	if known, err := l.Has(e.ID); known || err != nil {
+		return err
+	}
+	w.Reason = "its use was given back before it was settled, so nobody was answered"
+	e.Details = details(w)
+	return l.Append(ctx, []Entry{e})
+}
+
 // The kind and the events of the records that the service puts into the log, besides the
 // log's own in format.go and removal.go. The log gives them no meaning. They stand
 // here so that the service, which writes them, and the packages that count or stream them use
@@ -170,6 +191,9 @@ const (
 	EventBackup               = "backup"   // a backup was asked for
 	EventRestored             = "restored" // the log begins, or goes on (nothing_came_after), after a backup was restored; its details name the approvals and capabilities that ended
 	EventImported             = "imported" // the state of the data directory is in etcd from now on
+	// EventWithdrawn says that an allow was never answered, because its use was given back before it was settled. Its details are
+	// a [Withdrawn].
+	EventWithdrawn = "withdrawn"
 	// EventToolDrift says that a gateway found a tool that differs from the operator's lock. Its details are an
 	// [evaluation.Drift]. Every caller that may ask for decisions can have it recorded, so unlike other events it is refused if
 	// there is no room.

@@ -22,6 +22,10 @@ var (
 	ErrUnrecorded = errors.New("the step is not on record yet")
 	// ErrElsewhere is the [ErrUnrecorded] of a step that another process is to record.
 	ErrElsewhere = fmt.Errorf("%w: it is to be recorded by another process", ErrUnrecorded)
+	// ErrWithdrawn: the decision is on record, and its use of the item is neither reserved nor counted any more: another process
+	// has given it back. Nobody may be answered by the decision.
+	ErrWithdrawn = errors.New("the use was given back before it was settled, as it is where two processes have one name; " +
+		"run one process for each data directory")
 	// ErrShort: the log is shorter than the file says.
 	ErrShort = errors.New("the log was cut, or an older copy of it put in its place")
 	// ErrInvalid: the change can never be made, whenever it is tried.

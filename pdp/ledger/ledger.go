@@ -5,7 +5,8 @@
 //   - An outbox. The steps that a change takes are written in the transaction of the change. They are put on the log in
 //     their order, and only then does the item count.
 //   - Reservations. A use of an item is reserved durably, then the decision that uses it is recorded, then the use is
-//     spent. If the process ends in between, the log is asked whether the decision is on record.
+//     spent, and only then may the decision be answered. If the process ends in between, the log is asked whether the
+//     decision is on record. If another process has taken the use meanwhile, the decision is withdrawn.
 //   - The comparison with the log at every start. The values may be an older copy, and the log knows better.
 //   - A loop that does due work, and work that failed before ([Ledger.Run]).
 //   - News for callers that wait for a change ([Bulletin]).
@@ -34,6 +35,9 @@ import (
 // Item is a value that a ledger keeps for its owner.
 type Item interface {
 	Standing() Standing
+	// Settled reports whether the reservation of a decision, by its name, ended in a use. An item may forget that after some
+	// more uses.
+	Settled(decision string) bool
 }
 
 // Standing is the part of an item that the ledger knows.
@@ -102,13 +106,20 @@ type Rules[I Item, S Step] interface {
 	CatchUp(ctx context.Context, item I, steps []S) error
 	// Expire ends an item whose time is up.
 	Expire(ctx context.Context, item I) error
-	// Settle notes the outcomes of reservations.
-	Settle(ctx context.Context, item I, outcomes []Outcome) error
+	// Settle makes a change that notes the outcomes of reservations, and puts nothing on record. It returns the item as it is
+	// after that.
+	Settle(ctx context.Context, item I, outcomes []Outcome) (I, Made[S], error)
 	// Moved is an item of which some records, by their ids, are in the log of another origin now.
 	Moved(item I, records []string, origin string) I
 	// Save writes an item again, as it is. Forget removes one that ended long ago.
 	Save(c *Change[S], item I)
 	Forget(c *Change[S], item I)
+}
+
+// Withdrawal is a decision that is on record, and that nobody was or will be answered by: its use of an item is not there.
+type Withdrawal struct {
+	Decision, Item string
+	Tenant, Caller string // as of [Standing]
 }
 
 // Log is where steps and decisions are recorded.
@@ -119,6 +130,8 @@ type Log[S Step] struct {
 	// Recorded reports whether the record of a step or of a decision is durable. False means that it is not and will
 	// not be; an error, that it is unknown now.
 	Recorded func(id string) (bool, error)
+	// Withdraw puts a withdrawal on record, once for each decision, and returns when the record is durable.
+	Withdraw func(context.Context, Withdrawal) error
 	// Steps are those that the log has of some items from a length of it on, in its order.
 	Steps func(ctx context.Context, from uint64, ids map[string]bool) (map[string][]S, error)
 	// Size is how many records the log has.
@@ -128,7 +141,7 @@ type Log[S Step] struct {
 	Prove func(ctx context.Context, id string) (p Proof, found bool, err error)
 }
 
-// Options are what a [Ledger] is given. All must be there, but Origin, Beside and AnswerFirst.
+// Options are what a [Ledger] is given. All must be there, but Origin and Beside.
 type Options[I Item, S Step] struct {
 	Engine Engine
 	Form   Form
@@ -141,9 +154,6 @@ type Options[I Item, S Step] struct {
 	Retain time.Duration
 	// Beside begins the keys of values, by the id of an item, whose change is news of the item.
 	Beside string
-	// AnswerFirst has [Reservation.Spent] return before the uses are settled, which takes several commits where other
-	// processes write, too.
-	AnswerFirst bool
 	// OnError gets the errors that no caller gets.
 	OnError func(error)
 }
@@ -161,8 +171,9 @@ type Ledger[I Item, S Step] struct {
 	unwatch func()
 	// lookedForLost is when SettleAllLost last looked.
 	lookedForLost time.Time
-	// settling are the uses that are spent, and not settled yet.
+	// settling are the uses that are settled, and whose outcomes are not on record yet.
 	settling sync.WaitGroup
+	doubts   doubts
 }
 
 // New makes a ledger, which is to be opened.

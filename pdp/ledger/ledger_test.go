@@ -38,6 +38,8 @@ func (t ticket) Standing() ledger.Standing {
 	return is
 }
 
+func (t ticket) Settled(decision string) bool { return slices.Contains(t.Used, decision) }
+
 type step struct {
 	ID     string `json:"id"`
 	Ticket string `json:"ticket"`
@@ -69,6 +71,8 @@ type log struct {
 	now    time.Time
 	n      int
 	failed []error
+
+	withdrawn []ledger.Withdrawal
 }
 
 func newLog() *log {
@@ -137,6 +141,14 @@ func options(data string, l *log, rules ledger.Rules[ticket, step]) ledger.Optio
 					}
 				})
 				return is, err
+			},
+			Withdraw: func(_ context.Context, w ledger.Withdrawal) (err error) {
+				l.locked(func() {
+					if err = errLog; !l.away {
+						l.withdrawn, err = append(l.withdrawn, w), nil
+					}
+				})
+				return err
 			},
 			Steps: func(_ context.Context, from uint64, ids map[string]bool) (map[string][]step, error) {
 				found := map[string][]step{}
@@ -233,7 +245,7 @@ func (a *tickets) Expire(ctx context.Context, t ticket) error {
 	return a.commit(ctx, t, a.save(t, is, "ended"))
 }
 
-func (a *tickets) Settle(ctx context.Context, t ticket, outcomes []ledger.Outcome) error {
+func (a *tickets) Settle(_ context.Context, t ticket, outcomes []ledger.Outcome) (ticket, ledger.Made[step], error) {
 	is, names := t, []string(nil)
 	is.Reserved, is.Used = nil, slices.Clone(t.Used)
 	for _, r := range t.Reserved {
@@ -247,10 +259,9 @@ func (a *tickets) Settle(ctx context.Context, t ticket, outcomes []ledger.Outcom
 			names = append(names, "released "+r)
 		}
 	}
-	if len(names) == 0 {
-		return nil
-	}
-	return a.commit(ctx, t, a.save(t, is, names...))
+	made, err := a.Update(a.save(t, is, names...))
+	is.Revision = made.Revision
+	return is, made, err
 }
 
 func (*tickets) Moved(item ticket, _ []string, _ string) ticket { return item }

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
 )
 
 // Reservation is a use of an item that one decision has, and no other can have, or uses of several decisions that go on
@@ -40,13 +42,17 @@ func (r *Reservation[I, S]) Add(ctx context.Context, by string, write func(I) (I
 	})
 }
 
-// again does something with the item, and does it again with the item as it is then if another process changed it.
+// again does something with the item, and does it again with the item as it is then if another process changed it, once what
+// that process changed is on record.
 func (r *Reservation[I, S]) again(ctx context.Context, do func() error) error {
 	return r.ledger.Again(ctx, func() error {
 		err := do()
 		if errors.Is(err, ErrConflict) {
 			item, failed := r.ledger.current(ctx, r.item.Standing().ID)
-			if failed != nil {
+			switch {
+			case errors.Is(failed, ErrElsewhere):
+				return fmt.Errorf("%w: %w", ErrConflict, failed)
+			case failed != nil:
 				return failed
 			}
 			r.item = item
@@ -55,61 +61,117 @@ func (r *Reservation[I, S]) again(ctx context.Context, do func() error) error {
 	})
 }
 
-// Spent settles the uses: the decisions are on record, and that is what counts. What cannot be written now is written
-// later. If the answer comes first, Spent returns before that.
-func (r *Reservation[I, S]) Spent(ctx context.Context) {
-	if r.ledger.options.AnswerFirst {
-		r.ledger.settling.Go(func() { r.Settle(context.WithoutCancel(ctx)) })
-		return
-	}
-	r.Settle(ctx)
+// Spent settles the uses: the decisions are on record. If it returns nil, the item has them among its uses, durably, and the
+// decisions may be answered. After an error none of them may be: of a use that went to others ([ErrWithdrawn]) the log says so,
+// and any other use is in doubt.
+//
+// Where other processes write, the outcomes go on record after Spent has returned.
+func (r *Reservation[I, S]) Spent(ctx context.Context) error {
+	return r.settle(ctx, !r.ledger.engine.Shared())
 }
 
-// Settle is Spent, and always waits.
-func (r *Reservation[I, S]) Settle(ctx context.Context) {
-	defer r.unlock()
-	outcomes := make([]Outcome, len(r.decisions))
-	for n, decision := range r.decisions {
-		outcomes[n] = Outcome{Decision: decision, Used: true}
-	}
-	if err := r.again(ctx, func() error { return r.ledger.SettleAll(ctx, r.item, outcomes) }); err != nil {
-		r.ledger.options.OnError(err)
-	}
-}
+// Settle does what Spent does, and always waits until the outcomes are on record.
+func (r *Reservation[I, S]) Settle(ctx context.Context) error { return r.settle(ctx, true) }
 
-// Settled waits for what was spent to be settled, or left to [Ledger.Run].
-func (l *Ledger[I, S]) Settled() { l.settling.Wait() }
-
-// InDoubt leaves the uses reserved: it is not known whether the decisions are on record. [Ledger.Run] asks the log, and
-// then each use is spent or there again.
-func (r *Reservation[I, S]) InDoubt() { r.unlock() }
-
-// settledAtOnce is how many outcomes one change has at most.
-const settledAtOnce = 16
-
-// SettleAll notes outcomes of reservations that an item still has, by [Rules].Settle.
-func (l *Ledger[I, S]) SettleAll(ctx context.Context, item I, outcomes []Outcome) error {
-	for n, some := range slices.Collect(slices.Chunk(outcomes, settledAtOnce)) {
-		if n > 0 {
-			next, err := l.current(ctx, item.Standing().ID)
+func (r *Reservation[I, S]) settle(ctx context.Context, recorded bool) error {
+	l, settled := r.ledger, false
+	defer func() {
+		if !settled { // after an error or a panic
+			r.unlock()
+		}
+	}()
+	var all []Made[S]
+	err := r.again(ctx, func() error {
+		for all = nil; ; { // current has put on record what was made before
+			outcomes, err := l.outcomes(r.item, r.decisions)
+			if len(outcomes) == 0 || err != nil {
+				return err
+			}
+			item, made, err := l.options.Rules.Settle(ctx, r.item, outcomes[:min(settledAtOnce, len(outcomes))])
 			if err != nil {
 				return err
 			}
-			item = next
+			r.item, all = item, append(all, made)
 		}
-		is := item.Standing()
-		some = slices.DeleteFunc(slices.Clone(some), func(o Outcome) bool {
-			return !slices.Contains(is.Reserved, Reserved{o.Decision, cmp.Or(o.Lost, l.options.Origin)})
-		})
-		if err := l.options.Rules.Settle(ctx, item, some); err != nil {
+	})
+	if err != nil {
+		is := r.item.Standing()
+		l.doubts.add(is, r.decisions)
+		if errors.Is(err, ErrWithdrawn) || errors.Is(err, l.options.Form.Errors.NotFound) {
+			return errors.Join(fmt.Errorf("%w: %q", ErrWithdrawn, is.ID), l.resolve(ctx, is.ID))
+		}
+		item, failed := l.Read(is.ID) // the change may have been made, and its answer lost
+		if failed != nil || slices.ContainsFunc(r.decisions, func(decision string) bool { return !item.Settled(decision) }) {
 			return err
 		}
+	}
+	settled = true
+	record := func() {
+		defer r.unlock()
+		for _, made := range all {
+			if err := l.Record(context.WithoutCancel(ctx), r.item, made); err != nil {
+				l.options.OnError(err) // Run tries again
+				return
+			}
+		}
+	}
+	if recorded {
+		record()
+	} else {
+		l.settling.Go(record)
 	}
 	return nil
 }
 
-// settle asks the log for the outcomes of the reservations of an item. The lock of the item is held. It asks for those
-// alone that this origin made: what is not in this log may be in another.
+// outcomes returns the outcomes of those decisions that are on record, and for which the item still has reservations of this
+// origin. The error is [ErrWithdrawn] if one of the others has not used the item.
+func (l *Ledger[I, S]) outcomes(item I, decisions []string) (outcomes []Outcome, err error) {
+	is := item.Standing()
+	for _, decision := range decisions {
+		switch {
+		case slices.Contains(is.Reserved, Reserved{decision, l.options.Origin}):
+			outcomes = append(outcomes, Outcome{Decision: decision, Used: true})
+		case !item.Settled(decision):
+			err = ErrWithdrawn
+		}
+	}
+	return outcomes, err
+}
+
+// Settled waits until the outcomes of all that was spent are on record, or left to [Ledger.Run].
+func (l *Ledger[I, S]) Settled() { l.settling.Wait() }
+
+// InDoubt leaves the uses reserved: it is not known whether the decisions are on record. [Ledger.Run] asks the log, and
+// then each use is spent or there again.
+func (r *Reservation[I, S]) InDoubt() {
+	r.ledger.doubts.add(r.item.Standing(), r.decisions)
+	r.unlock()
+}
+
+// settledAtOnce is how many outcomes one change has at most.
+const settledAtOnce = 16
+
+// SettleAll notes outcomes of reservations that an item still has, by [Rules].Settle, and puts them on record.
+func (l *Ledger[I, S]) SettleAll(ctx context.Context, item I, outcomes []Outcome) error {
+	is := item.Standing()
+	outcomes = slices.DeleteFunc(slices.Clone(outcomes), func(o Outcome) bool {
+		return !slices.Contains(is.Reserved, Reserved{o.Decision, cmp.Or(o.Lost, l.options.Origin)})
+	})
+	for some := range slices.Chunk(outcomes, settledAtOnce) {
+		next, made, err := l.options.Rules.Settle(ctx, item, some)
+		if err == nil {
+			err = l.Record(ctx, next, made)
+		}
+		if err != nil {
+			return err
+		}
+		item = next
+	}
+	return nil
+}
+
+// settle asks the log for the outcomes of the reservations of an item, whose lock is held. It asks only for those that this
+// origin made: what is not in this log may be in another.
 func (l *Ledger[I, S]) settle(ctx context.Context, id string) error {
 	item, err := l.current(ctx, id)
 	if err != nil {
@@ -157,6 +219,69 @@ func (l *Ledger[I, S]) dropReserved(ctx context.Context, origin, id string, deci
 		if err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// doubts are the decisions of this process of which it is not known whether they are on record, or whether they used their
+// items, by the ids of these. After a restart only the reservations tell, as far as they are still there.
+type doubts struct {
+	mu sync.Mutex
+	of map[string]map[string]Standing // an item as it was with the reservation, by the decision
+}
+
+func (d *doubts) add(is Standing, decisions []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.of == nil {
+		d.of = map[string]map[string]Standing{}
+	}
+	if d.of[is.ID] == nil {
+		d.of[is.ID] = map[string]Standing{}
+	}
+	for _, decision := range decisions {
+		d.of[is.ID][decision] = is
+	}
+}
+
+func (d *doubts) remove(id, decision string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if delete(d.of[id], decision); len(d.of[id]) == 0 {
+		delete(d.of, id)
+	}
+}
+
+// all returns the ids of the items, and the decisions about one of them.
+func (d *doubts) all(id string) (ids []string, decisions map[string]Standing) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Sorted(maps.Keys(d.of)), maps.Clone(d.of[id])
+}
+
+// resolve ends doubts about an item, whose lock is held: those of decisions that used it, and of decisions that are not on
+// record. It records a withdrawal of each decision that is on record, and neither used the item nor has a reservation.
+func (l *Ledger[I, S]) resolve(ctx context.Context, id string) error {
+	_, decisions := l.doubts.all(id)
+	item, err := l.Read(id)
+	gone := errors.Is(err, l.options.Form.Errors.NotFound)
+	if err != nil && !gone {
+		return err
+	}
+	for decision, was := range decisions {
+		if !gone && slices.Contains(item.Standing().Reserved, Reserved{decision, l.options.Origin}) {
+			continue
+		}
+		if gone || !item.Settled(decision) {
+			recorded, err := l.options.Log.Recorded(decision)
+			if err == nil && recorded {
+				err = l.options.Log.Withdraw(context.WithoutCancel(ctx), Withdrawal{Decision: decision, Item: id, Tenant: was.Tenant, Caller: was.Caller})
+			}
+			if err != nil {
+				return fmt.Errorf("the withdrawal of decision %s, which does not use %q: %w", decision, id, err)
+			}
+		}
+		l.doubts.remove(id, decision)
 	}
 	return nil
 }

@@ -100,7 +100,11 @@ func (l *Ledger[I, S]) catchUp(ctx context.Context) error {
 		_, err := l.current(ctx, id)
 		return err
 	}
-	return errors.Join(err, l.each(ctx, slices.Compact(waiting), record), l.each(ctx, slices.Sorted(maps.Keys(reserved)), l.settleSome(reserved)))
+	doubtful, _ := l.doubts.all("")
+	return errors.Join(err,
+		l.each(ctx, slices.Compact(waiting), record),
+		l.each(ctx, slices.Sorted(maps.Keys(reserved)), l.settleSome(reserved)),
+		l.each(ctx, doubtful, l.resolve))
 }
 
 // visit does something with an id that it has the lock of.

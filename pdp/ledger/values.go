@@ -13,6 +13,9 @@ type plain struct{}
 // Standing implements [Item].
 func (plain) Standing() Standing { return Standing{} }
 
+// Settled implements [Item].
+func (plain) Settled(string) bool { return false }
+
 // Entry implements [Step].
 func (plain) Entry() Entry { return Entry{} }
 

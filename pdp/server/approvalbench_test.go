@@ -62,7 +62,8 @@ func withApprovals(b *testing.B, n int, then func(s *approval.Store, k int, a ap
 		Attest: func(context.Context, string) (approval.Step, bool, error) { return approval.Step{}, false, nil },
 		Steps:  func(context.Context, uint64, map[string]bool) (map[string][]approval.Step, error) { return nil, nil },
 		Record: func(context.Context, approval.Step) error { return nil }, Recorded: func(string) (bool, error) { return true, nil }, Silent: true,
-		Limits: approval.Limits{MaxPendingPerSubject: 1 << 30, MaxPendingPerTenant: 1 << 30, NewPerMinutePerSubject: 1 << 30},
+		Withdraw: func(context.Context, approval.Withdrawal) error { return nil },
+		Limits:   approval.Limits{MaxPendingPerSubject: 1 << 30, MaxPendingPerTenant: 1 << 30, NewPerMinutePerSubject: 1 << 30},
 	})
 	if err != nil {
 		b.Fatal(err)

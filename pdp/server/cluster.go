@@ -219,7 +219,7 @@ func (s *Server) openCluster(ctx context.Context, key []byte) (*cluster.Cluster,
 func (s *Server) approvalsOnCluster(o *approval.Options) {
 	if c := s.cluster; c != nil {
 		o.Engine, o.Origin = c.Engine(cluster.Approvals, approval.EngineErrors()), c.Origin()
-		o.Behind, o.Room, o.AnswerFirst, o.Lost = c.Behind, c.Room, true, s.lostOrigins
+		o.Behind, o.Room, o.Lost = c.Behind, c.Room, s.lostOrigins
 		o.Generation = c.Generation()
 	}
 }
@@ -227,7 +227,7 @@ func (s *Server) approvalsOnCluster(o *approval.Options) {
 func (s *Server) capabilitiesOnCluster(o *store.Options) {
 	if c := s.cluster; c != nil {
 		o.Engine, o.Origin = c.Engine(cluster.Capabilities, store.EngineErrors()), c.Origin()
-		o.Behind, o.Room, o.AnswerFirst, o.Lost = c.Behind, c.Room, true, s.lostOrigins
+		o.Behind, o.Room, o.Lost = c.Behind, c.Room, s.lostOrigins
 		o.Generation = c.Generation()
 	}
 }

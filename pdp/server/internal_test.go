@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -10,7 +11,9 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"policy-service/evaluation"
 	"policy-service/pdp"
+	"policy-service/pdp/approval"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 )
@@ -86,6 +89,22 @@ func TestNoBundleDecidesNothing(t *testing.T) {
 		public.ServeHTTP(w, r)
 		if w.Code != http.StatusServiceUnavailable {
 			t.Errorf("%s: got %d %s, want 503", path, w.Code, w.Body)
+		}
+	}
+}
+
+// An answer whose use is not counted is no answer, and the caller is told what to try.
+func TestUnsettledIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	for try, err := range map[string]error{
+		"one process runs for each data directory": fmt.Errorf("%w: %w", pdp.ErrUnsettled, approval.ErrWithdrawn),
+		"ask for another approval":                 fmt.Errorf("%w: %w", pdp.ErrUnsettled, approval.ErrUnavailable),
+	} {
+		for _, shape := range []evaluation.Shape{evaluation.Native, evaluation.AuthZEN} {
+			p := explain(err, shape)
+			if p == nil || p.Status != http.StatusServiceUnavailable || p.Undecided != "state" || !strings.Contains(p.Detail, "there is no answer") || !strings.Contains(p.Detail, try) {
+				t.Errorf("%v: %+v", err, p)
+			}
 		}
 	}
 }

@@ -38,6 +38,14 @@ func explain(err error, shape evaluation.Shape) *door.Problem {
 		p := door.NewProblem(http.StatusServiceUnavailable, "no bundle is loaded; see /readyz")
 		p.Undecided = "bundle"
 		return p
+	case errors.Is(err, pdp.ErrUnsettled) && errors.Is(err, approval.ErrWithdrawn):
+		p := unrecorded(err, "the use of an approval or a capability that the answer hangs on was given back before it was settled, as it is where two processes run under one name, so there is no answer; ask again, and have the operator see that one process runs for each data directory")
+		p.Undecided = "state"
+		return p
+	case errors.Is(err, pdp.ErrUnsettled):
+		p := unrecorded(err, "the use of an approval or a capability that the answer hangs on could not be settled, so there is no answer; ask again later: if the use turns out to count, ask for another approval or capability")
+		p.Undecided = "state"
+		return p
 	case errors.Is(err, pdp.ErrNotRecorded) && errors.Is(err, cluster.ErrState):
 		p := unrecorded(err, "the approvals and capabilities in etcd cannot be used now, so what needs them is not decided; ask again later, or ask another replica")
 		p.Undecided = "state"

@@ -93,6 +93,9 @@ func Open(options Options) (*Broker, error) {
 	o := &b.options.Store
 	steps := b.steps()
 	o.Record, o.Recorded, o.Attest, o.Steps = b.record, options.Log.Has, steps.Attest, steps.Since
+	o.Withdraw = func(ctx context.Context, w approval.Withdrawal) error {
+		return options.Log.Withdraw(ctx, w.Tenant, w.Caller, decisionlog.Withdrawn{Decision: w.Decision, Approval: w.Item})
+	}
 	o.Prove = func(ctx context.Context, id string) (p approval.Proof, found bool, err error) {
 		p.Line, p.Proof, found, err = steps.Prove(ctx, id)
 		return p, found, err

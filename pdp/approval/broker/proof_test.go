@@ -246,7 +246,7 @@ func TestRevokedUnderWay(t *testing.T) {
 	if got := seen.ViewOf(t.Context(), revoked).InFlight; revoked.Status != approval.Revoked || len(got) != 1 || got[0].Decision != "d" {
 		t.Errorf("it is %s, and under way was %+v", revoked.Status, got)
 	}
-	use.Spent(t.Context())
+	there.must(use.Spent(t.Context()))
 	if got, _, err := here.Store.Get(t.Context(), a.ID); err != nil || got.Status != approval.Revoked || len(got.Used) != 1 || got.InFlight() != nil {
 		t.Errorf("it is %+v, %v", got, err)
 	}

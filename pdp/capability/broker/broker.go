@@ -88,6 +88,9 @@ func Open(options Options) (*Broker, error) {
 	o := &b.options.Store
 	steps := b.steps()
 	o.Record, o.Recorded, o.Attest, o.Steps = b.record, options.Log.Has, steps.Attest, steps.Since
+	o.Withdraw = func(ctx context.Context, w store.Withdrawal) error {
+		return options.Log.Withdraw(ctx, w.Tenant, w.Caller, decisionlog.Withdrawn{Decision: w.Decision, Capability: w.Item})
+	}
 	o.Prove = func(ctx context.Context, id string) (p store.Proof, found bool, err error) {
 		p.Line, p.Proof, found, err = steps.Prove(ctx, id)
 		return p, found, err

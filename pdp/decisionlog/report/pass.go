@@ -18,6 +18,7 @@ type reporting struct {
 	report    Report
 	service   *Service // never nil, and left out of a report for some tenants
 	owed      *ledger
+	uses      *uses
 	approvals map[string]*approval.Counter // by form
 	errors    map[string]*ErringPolicy
 	days      map[int64]bool // with decisions
@@ -42,6 +43,7 @@ func newReporting(o Options) *reporting {
 	p := &reporting{
 		span:      span{o.From, o.To},
 		owed:      newLedger(owedMost),
+		uses:      newUses(usesMost),
 		approvals: map[string]*approval.Counter{},
 		errors:    map[string]*ErringPolicy{},
 		days:      map[int64]bool{},
@@ -80,7 +82,7 @@ func newFrom(origin string, exports ...*exportGaps) *from {
 func (p *reporting) look(l decisionlog.Record) error {
 	s, err := p.gaps.read(l)
 	if s == nil || err != nil {
-		p.running = true
+		p.running, p.uses.gone = true, true
 		return err
 	}
 	p.run(s)
@@ -93,6 +95,9 @@ func (p *reporting) look(l decisionlog.Record) error {
 		err = p.count(s)
 	case s.Event == decisionlog.EventBundleLoaded && s.Time.Before(p.span.from):
 		p.before, err = p.bundleLoaded(s)
+	}
+	if err == nil { // of any time, as a receipt
+		err = p.withdrawal(s)
 	}
 	if err != nil {
 		return fmt.Errorf("record %d: its details are not those of %s: %w", l.Sequence, s.Event, err)
@@ -154,6 +159,7 @@ func (p *reporting) clock(s *decisionlog.Recorded) {
 func (p *reporting) decision(s *decisionlog.Recorded) {
 	p.days[dayOf(s.Time)] = true
 	p.owed.decided(s)
+	p.uses.decided(s, p.moment(s))
 	if s.Answer() == decisionlog.Deny {
 		p.report.Denies[whyDenied(s)]++
 	}
@@ -268,6 +274,7 @@ func (p *reporting) end(o Options) Report {
 		p.report.Approvals[form] = counter.Tally()
 	}
 	p.report.Obligations = p.owed.byType()
+	p.report.Unsettled = p.uses.left()
 	if p.report.Tenants == nil {
 		p.report.Service = p.service
 	}

@@ -62,6 +62,11 @@ type Report struct {
 	Tenants []string `json:"tenants,omitzero"`
 
 	Population Population `json:"population"`
+	// Withdrawn are the decisions of this time that were never answered, because others had their uses. Unsettled are the allows
+	// of which no record says what became of their uses: they are in doubt, or another decision had the same use. Nothing is
+	// among Unsettled where a record may be missing.
+	Withdrawn []Use `json:"withdrawn,omitzero"`
+	Unsettled []Use `json:"unsettled,omitzero"`
 	// Denies are counted by reason: the record's own, or one of the Deny constants.
 	Denies  map[string]int64 `json:"denies"`
 	Errors  []ErringPolicy   `json:"errors"`
@@ -98,11 +103,13 @@ type Population struct {
 	Allowed int64            `json:"allowed"`
 	Waiting int64            `json:"waiting"` // for an approval, and not among Allowed
 	// Possible and Impossible are the answers to questions with unknown places, which are neither allows nor denies.
-	Possible   int64     `json:"possible,omitzero"`
-	Impossible int64     `json:"impossible,omitzero"`
-	Denied     int64     `json:"denied"`
-	First      time.Time `json:"first,omitzero"`
-	Last       time.Time `json:"last,omitzero"`
+	Possible   int64 `json:"possible,omitzero"`
+	Impossible int64 `json:"impossible,omitzero"`
+	Denied     int64 `json:"denied"`
+	// Withdrawn are allows that were never answered, and not among Allowed.
+	Withdrawn int64     `json:"withdrawn,omitzero"`
+	First     time.Time `json:"first,omitzero"`
+	Last      time.Time `json:"last,omitzero"`
 }
 
 func newPopulation() Population { return Population{Kinds: map[string]int64{}} }
@@ -362,6 +369,7 @@ func OfExport(r *export.Reader, o Options) (Report, error) {
 			return Report{}, err
 		}
 		p.from = logs[r.Parts[l.Part].Origin]
+		p.uses.gone = p.uses.gone || l.Line == nil
 		if p.gaps = exports[l.Part]; l.Again {
 			p.report.Again++
 			_, err = p.gaps.read(l.Record) // its time dates the gaps of this export

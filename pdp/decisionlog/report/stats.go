@@ -54,13 +54,22 @@ func Count(ctx context.Context, s *decisionlog.Snapshot) (Statistics, error) {
 	if s.Tenants == nil {
 		st.WholeLog = wholeOf(s)
 	}
-	missing := gaps{found: st.addGap}
+	missing, following := gaps{found: st.addGap}, newUses(usesMost)
 	err := each(ctx, s, func(l decisionlog.Record) error {
 		r, err := missing.read(l)
 		if r == nil || err != nil {
 			return err
 		}
 		st.Bytes += int64(len(l.Line)) + 1
+		if r.Kind == decisionlog.KindDecision {
+			following.decided(r, Instant{})
+		}
+		if one, err := following.look(r); err != nil {
+			return err
+		} else if one != nil && one.allowed {
+			st.Allowed--
+			st.Withdrawn++
+		}
 		return st.add(r)
 	})
 	missing.reached(time.Time{})

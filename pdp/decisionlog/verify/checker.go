@@ -94,6 +94,8 @@ func (c *checker) noteEvent(r *record) error {
 		files, u.redacted = []segmentFile{r.details.File}, append(u.redacted, r.details.Sequence)
 	case decisionlog.EventUnsigned:
 		c.report.name(r.details.Tail)
+	case decisionlog.EventWithdrawn:
+		c.report.withdraw(r)
 	case decisionlog.EventRetired:
 		files, u.below = r.details.Files, max(u.below, min(r.details.Below, r.sequence))
 	}

@@ -1,6 +1,9 @@
 package verify
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // finish judges the rest at the end: content that is gone, the key, and
 // the checkpoint from outside.
@@ -60,6 +63,11 @@ func (c *checker) conclude() {
 	r.proved("each of the %d records that the last checkpoint covers is what was signed, in this order, and none is missing between them", r.Size)
 	if r.Redacted+r.Retired > 0 {
 		r.proved("the content of %d redacted and %d retired records is gone by a recorded decision; their hashes are what they were", r.Redacted, r.Retired)
+	}
+	if r.Withdrawn > 0 {
+		first := r.WithdrawnFirst[0]
+		r.proved("allows that were never answered, by records of their own log: %d; the first is record %d, of decision %q, whose use of %q went to others",
+			r.Withdrawn, first.Record, first.Decision, cmp.Or(first.Approval, first.Capability))
 	}
 	if c.outside != nil {
 		r.proved("the log continues the checkpoint given, of %d records", c.outside.size)

@@ -224,6 +224,7 @@ func (m *merged) end(line []byte) error {
 func (r *Report) add(part Report) {
 	r.Parts = append(r.Parts, part)
 	r.Size, r.Records, r.Live = r.Size+part.Size, r.Records+part.Records, r.Live || part.Live
+	r.Withdrawn += part.Withdrawn
 	r.Redacted, r.Retired, r.Skipped = r.Redacted+part.Redacted, r.Retired+part.Retired, r.Skipped+part.Skipped
 	for _, line := range part.Proved {
 		r.proved("%s: %s", part.Origin, line)

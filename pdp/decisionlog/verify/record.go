@@ -46,6 +46,7 @@ type details struct {
 	Tail                   // unsigned_tail
 	// segment_opened: those of before
 	UnsignedTails []Tail `json:"unsigned_tails"`
+	Withdrawn            // withdrawn
 }
 
 // loaded are the details of bundle_loaded.
@@ -66,6 +67,8 @@ var reads = map[string]bool{
 	decisionlog.EventRedacted: true,
 	decisionlog.EventRetired:  true,
 	decisionlog.EventUnsigned: true,
+
+	decisionlog.EventWithdrawn: true,
 }
 
 // recordStart is how every record line begins, and no line of an export's envelope does.

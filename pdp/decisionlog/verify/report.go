@@ -78,6 +78,9 @@ type Report struct {
 	UnsignedTails []Tail   `json:"unsigned_tails,omitempty"`
 	OutsideStart  *Unnamed `json:"outside_start,omitzero"`  // decisions while no service ran, by the records
 	UnknownBundle *Unnamed `json:"unknown_bundle,omitzero"` // decisions by a bundle that no record says was loaded
+	// Withdrawn is how many allows were never answered, by their own log, and WithdrawnFirst are the first of them.
+	Withdrawn      int64       `json:"withdrawn,omitzero"`
+	WithdrawnFirst []Withdrawn `json:"withdrawn_first,omitempty"`
 	// Parts are those of a merge of exports. Then all that the report says of one log is in them, and the counts are of all
 	// together.
 	Parts       []Report `json:"parts,omitempty"`

@@ -37,6 +37,25 @@ func (r *Report) name(tails ...Tail) {
 	}
 }
 
+// Withdrawn is an allow that was never answered, as others had its use of an approval or a capability. The record says so.
+type Withdrawn struct {
+	Record     int64  `json:"record"`
+	Decision   string `json:"decision"`
+	Approval   string `json:"approval,omitempty"`
+	Capability string `json:"capability,omitempty"`
+}
+
+// mostWithdrawn is how many withdrawals are named.
+const mostWithdrawn = 100
+
+func (r *Report) withdraw(one *record) {
+	if r.Withdrawn++; len(r.WithdrawnFirst) < mostWithdrawn {
+		w := one.details.Withdrawn
+		w.Record = one.sequence
+		r.WithdrawnFirst = append(r.WithdrawnFirst, w)
+	}
+}
+
 // runs are the starts and stops of the service, and the bundles that it loaded. A decision without a start is not the service's.
 type runs struct {
 	starts   int64

@@ -27,6 +27,8 @@ type Records[S ledger.Step] struct {
 	Now    time.Time
 	N      int // of the last id
 	Errors []error
+	// Withdrawn are the decisions that were withdrawn, each of them once.
+	Withdrawn []ledger.Withdrawal
 	// Fails refuses, Half takes a record and says that it failed, Unknown knows nothing.
 	Fails, Half, Unknown bool
 	// OnRecord is what the log gives back of a step, or why it refuses the step.
@@ -70,6 +72,19 @@ func (r *Records[S]) Decide(id string) error {
 	}
 	if r.Fails {
 		return ErrRecord
+	}
+	return nil
+}
+
+// Withdraw records a withdrawal.
+func (r *Records[S]) Withdraw(_ context.Context, w ledger.Withdrawal) error {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	if r.Fails {
+		return ErrRecord
+	}
+	if !slices.Contains(r.Withdrawn, w) {
+		r.Withdrawn = append(r.Withdrawn, w)
 	}
 	return nil
 }

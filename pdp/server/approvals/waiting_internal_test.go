@@ -189,6 +189,7 @@ func TestALookThatPanics(t *testing.T) {
 		Key:      make([]byte, 32),
 		Record:   func(context.Context, approval.Step) error { return nil },
 		Recorded: func(string) (bool, error) { return false, nil },
+		Withdraw: func(context.Context, approval.Withdrawal) error { return nil },
 		Attest:   func(context.Context, string) (s approval.Step, found bool, err error) { return },
 		Steps:    func(context.Context, uint64, map[string]bool) (map[string][]approval.Step, error) { return nil, nil },
 		Size:     func() uint64 { return 0 },

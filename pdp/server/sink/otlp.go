@@ -72,7 +72,7 @@ func eventName(s *decisionlog.Recorded) string {
 func severityOf(s *decisionlog.Recorded) log.Severity {
 	switch s.Event {
 	case decisionlog.EventBundleRefused, decisionlog.EventConfigurationRefused, decisionlog.EventCrash, decisionlog.EventResumed, decisionlog.EventDropped,
-		decisionlog.EventLoss, decisionlog.EventUnsigned, decisionlog.EventToolDrift:
+		decisionlog.EventLoss, decisionlog.EventUnsigned, decisionlog.EventToolDrift, decisionlog.EventWithdrawn:
 		return log.SeverityWarn
 	}
 	if len(s.Errors) > 0 {

@@ -268,7 +268,30 @@ func stories(read records, only decisionlog.Filter, oneClock bool) (all []*story
 	for _, one := range all {
 		one.tell()
 	}
-	return all, err
+	if err != nil {
+		return nil, err
+	}
+	return all, withdrawn(read, byID, from)
+}
+
+// withdrawn adds the decisions that were never answered, because others had their uses, to the stories of their approvals.
+func withdrawn(read records, byID map[string]*story, from time.Time) error {
+	only := decisionlog.Filter{Kind: decisionlog.KindAdmin, Event: decisionlog.EventWithdrawn, From: from}
+	return read(only, func(origin string, line []byte) error {
+		var of struct {
+			Details decisionlog.Withdrawn `json:"details"`
+		}
+		r, err := decisionlog.Parse(line)
+		if err == nil {
+			err = json.Unmarshal(line, &of)
+		}
+		if one := byID[of.Details.Approval]; one != nil && err == nil {
+			step := storyStep{Record: r.ID, Origin: origin, Sequence: r.Sequence, At: r.Time, Event: r.Event, UsedBy: of.Details.Decision}
+			step.Reason = of.Details.Reason
+			one.Steps = append(one.Steps, step)
+		}
+		return err
+	})
 }
 
 // readStep is a step as it stands in a log.

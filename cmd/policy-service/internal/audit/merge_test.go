@@ -18,6 +18,7 @@ import (
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/export"
 	"policy-service/pdp/decisionlog/report"
+	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/pdptest/clock"
 )
 
@@ -199,6 +200,66 @@ func TestMergeTellsOneStory(t *testing.T) {
 	here, err2 := run(reportCommand{sourceFlags: sourceFlags{logFlags: logFlags{Data: a.data}}})
 	if err != nil || err2 != nil || one != here {
 		t.Errorf("%v %v, got:\n%s\nwant:\n%s", err, err2, one, here)
+	}
+}
+
+// TestWithdrawnInAMerge: of one use two logs have an allow, and one of them is withdrawn. Each command says so, and none counts
+// it. An allow by the same approval of which no record says what became of its use is named.
+func TestWithdrawnInAMerge(t *testing.T) {
+	a, b := newReplica(t, "a.example.com/v1/log", noon), newReplica(t, "b.example.com/v1/log", noon.Add(time.Minute))
+	a.step("s1", "filed", "pending", 1, "")
+	a.step("s2", "approved", "approved", 2, "")
+	a.decide("d1", "a1")
+	for range 2 { // which is on record once
+		if err := a.Withdraw(t.Context(), "default", "key:pep", decisionlog.Withdrawn{Decision: "d1", Approval: "a1"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.decide("d2", "a1")
+	b.step("s3", "used", "approved", 3, `,"used_by":"d2"`)
+	b.step("s4", "used_up", "used_up", 3, "")
+	b.decide("d3", "a1")
+	b.decide("free", "")
+	merged := filepath.Join(t.TempDir(), "merged.ndjson")
+	if said, err := run(mergeCommand{Files: []string{a.exported(), b.exported()}, Out: cli.Given(merged)}); err != nil {
+		t.Fatal(said, err)
+	}
+	printed, err := run(reportCommand{sourceFlags: sourceFlags{Export: cli.Given(merged)}, JSON: true})
+	var r report.Report
+	if err != nil || json.Unmarshal([]byte(printed), &r) != nil {
+		t.Fatal(printed, err)
+	}
+	if p := r.Population; p.Allowed != 3 || p.Withdrawn != 1 {
+		t.Errorf("counted are %+v", p)
+	}
+	if len(r.Withdrawn) != 1 || r.Withdrawn[0].Decision != "d1" || r.Withdrawn[0].Approval != "a1" || r.Withdrawn[0].At.Origin != "a.example.com/v1/log" {
+		t.Errorf("withdrawn are %+v", r.Withdrawn)
+	}
+	if len(r.Unsettled) != 1 || r.Unsettled[0].Decision != "d3" || r.Unsettled[0].Approval != "a1" || r.Unsettled[0].At.Origin != "b.example.com/v1/log" {
+		t.Errorf("unsettled are %+v", r.Unsettled)
+	}
+	text, err := run(reportCommand{sourceFlags: sourceFlags{Export: cli.Given(merged)}})
+	if err != nil || !strings.Contains(text, "decision d1, whose use of a1 went to others") || !strings.Contains(text, "decision d3 uses a1, and no record says") {
+		t.Errorf("%v:\n%s", err, text)
+	}
+	text, err = run(statsCommand{logFlags: logFlags{Data: a.data}})
+	if err != nil || !strings.Contains(text, "0 allow") {
+		t.Errorf("%v:\n%s", err, text)
+	}
+	file, err := os.Open(merged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	verified := verify.Export(file, verify.Options{})
+	if !verified.Verified() || verified.Withdrawn != 1 || !slices.ContainsFunc(verified.Proved, func(line string) bool {
+		return strings.HasPrefix(line, "a.example.com/v1/log: allows that were never answered, by records of their own log: 1;") && strings.Contains(line, `of decision "d1", whose use of "a1"`)
+	}) {
+		t.Errorf("it is %+v", verified)
+	}
+	all, text := told(t, merged)
+	if len(all) != 1 || len(all[0].Steps) != 5 || all[0].Steps[4].Event != "withdrawn" || all[0].Steps[4].UsedBy != "d1" || !strings.Contains(text, "by decision d1") {
+		t.Errorf("%+v\n%s", all, text)
 	}
 }
 

@@ -179,6 +179,12 @@ func (t reportTable) population(r report.Report) {
 		t.row("first, last", "%s, %s", cli.Time(p.First), cli.Time(p.Last))
 	}
 	t.row("decisions", "%s", answersOf(p.Allowed, p.Waiting, p.Denied, p.Possible, p.Impossible))
+	for _, one := range r.Withdrawn {
+		t.row("withdrawn", "%s: decision %s, whose use of %s went to others, so it was never answered and is no allow", recordedAt(one.At), one.Decision, cmp.Or(one.Approval, one.Capability))
+	}
+	for _, one := range r.Unsettled {
+		t.row("unsettled", "%s: decision %s uses %s, and no record says that the use counts: it is in doubt, or another decision had the same use", recordedAt(one.At), one.Decision, cmp.Or(one.Approval, one.Capability))
+	}
 }
 
 func (t reportTable) decisions(r report.Report) {
