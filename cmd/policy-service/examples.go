@@ -38,6 +38,7 @@ var examples = map[string]string{
 	"config schema":         "policy-service config schema",
 	"conformance":           "policy-service conformance http://127.0.0.1:8180",
 	"keys add":              "policy-service keys add --data /var/lib/policy-service --name gateway --obligation approval_required",
+	"cluster join":          "policy-service cluster join --config replica.yaml --etcd-is-current",
 	"cluster import":        "policy-service cluster import --data /var/lib/policy-service --config replica.yaml",
 	"approvals settle":      "policy-service approvals settle --config replica.yaml --lost pdp-2.example.com/log --reason disk-gone",
 	"keys list":             "policy-service keys list --data /var/lib/policy-service",

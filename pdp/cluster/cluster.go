@@ -86,6 +86,7 @@ type Cluster struct {
 	mu        sync.Mutex // guards what follows
 	closed    bool
 	opened    bool      // the ledgers are
+	asks      bool      // for a vouch
 	taken     bool      // another process had the name after this one
 	until     time.Time // the name is this process's at least until then
 	mark      mark      // what is in it never goes back
@@ -136,6 +137,7 @@ func Open(ctx context.Context, c Config, o Options) (*Cluster, error) {
 	}
 	cl := &Cluster{config: c, options: o, client: client, history: new(etcd.History), run: rand.Text()}
 	cl.peers.there, cl.peers.ahead = map[string]Member{}, map[string]time.Duration{}
+	cl.peers.ask, cl.peers.asked = map[string]string{}, make(chan struct{}, 1)
 	cl.own = cl.Engine(own, known)
 	cl.values = ledger.NewValues(cl.own, cl.form())
 	if o.Later {

@@ -515,3 +515,190 @@ func TestTwinOfAMemberThatWasCutOff(t *testing.T) {
 		})
 	}
 }
+
+// vouchedFor joins a new replica beside others.
+func vouchedFor(t *testing.T, prefix, origin string, endpoints ...string) *replica {
+	t.Helper()
+	r := newReplica(t, origin, prefix, endpoints...)
+	r.joins()
+	r.stop = cluster.Background(r.Run)
+	return r
+}
+
+// A new replica joins beside one that runs, as that knows what etcd had. Where none runs it is refused, however often it tries, and
+// whatever others that are new try beside it, until one of those that etcd knows is back or somebody gives their word.
+func TestNewReplicaFirst(t *testing.T) {
+	t.Parallel()
+	prefix, to := prefixOf(t), etcdtest.One(t)
+	a := newReplica(t, "a", prefix, to...)
+	a.run() // the first of all
+	b := vouchedFor(t, prefix, "b", to...)
+	lost := vouchedFor(t, prefix, "lost", to...)
+	lost.close()
+	must(t, a.SettleLost(t.Context(), "lost", "its disk burnt", true))
+	a.close()
+	b.close()
+
+	c, d := newReplica(t, "c", prefix, to...), newReplica(t, "d", prefix, to...)
+	open, err := cluster.Open(t.Context(), c.config, c.options)
+	must(t, err)
+	defer open.Close()
+	for range 2 { // it is there meanwhile, and asks
+		err := open.Join(t.Context(), c.joining)
+		refuses(t, "c", err, "a (last seen 2026-01-02T03:04:05Z), b (last seen 2026-01-02T03:04:05Z); start one of them first", "cluster join --etcd-is-current")
+		if strings.Contains(err.Error(), "lost (") {
+			t.Errorf("one that is lost is missed: %v", err)
+		}
+		refuses(t, "d beside c", d.join(), "no replica is there to say")
+		must(t, d.checkNew(t, "a"))
+		refuses(t, "what doctor says", d.checkNew(t, "d"), "no replica is there to say")
+	}
+	if _, err := os.Stat(filepath.Join(c.options.Data, cluster.MarkFile)); err == nil {
+		t.Error("a start that is refused leaves a mark")
+	}
+	open.Close()
+
+	a.run()
+	must(t, d.checkNew(t, "d"))
+	c.joins()
+	c.close()
+	a.close()
+	d.joining.EtcdIsCurrent = true
+	must(t, d.join())
+	d.close()
+	d.joining.EtcdIsCurrent = false
+	d.run() // which was a member before
+	e := vouchedFor(t, prefix, "e", to...)
+	for _, r := range []*replica{d, e} {
+		must(t, r.Usable())
+		if r.Generation() != 1 || len(r.revoked) > 0 {
+			t.Errorf("generation %d, and revoked for %v", r.Generation(), r.revoked)
+		}
+	}
+	for _, r := range []*replica{a, b, c} {
+		must(t, r.join())
+		must(t, r.Usable())
+	}
+}
+
+// checkNew is what doctor asks for the directory of a replica.
+func (r *replica) checkNew(t *testing.T, origin string) error {
+	t.Helper()
+	c, err := cluster.Open(t.Context(), r.config, r.options)
+	must(t, err)
+	defer c.Close()
+	return c.CheckNew(t.Context(), origin)
+}
+
+// A copy of etcd has the entries of members, and their leases begin anew with it. None of this vouches for it. A member that lives
+// and finds out vouches for nothing, too.
+func TestNewReplicaAfterARestore(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t, etcdtest.Options{Members: 1})
+	net, nets := etcd.Client(), etcd.Client()
+	a := newReplica(t, "a", t.Name(), net.Endpoints()...)
+	a.run()
+	b := vouchedFor(t, t.Name(), "b", nets.Endpoints()...)
+	dir := etcd.CopyOf()
+	b.size++
+	b.close()
+	b.run() // and etcd has more than the copy
+	net.Cut()
+	etcd.PutBack(dir)
+	c := newReplica(t, "c", t.Name(), etcd.Client().Endpoints()...)
+	first, second := c.tryTwice()
+	if !errors.Is(first, cluster.ErrWaiting) && !errors.Is(first, cluster.ErrRefused) {
+		t.Errorf("c at first: got %v", first)
+	}
+	refuses(t, "c", second, "no replica is there to say", "a (last seen", "b (last seen")
+	etcdtest.Eventually(t, "b, which knows more, stands still", func() bool { return errors.Is(b.Usable(), cluster.ErrRestored) })
+	net.Heal()
+	for _, r := range []*replica{b, a} {
+		r.close()
+		r.joins()
+		r.stop = cluster.Background(r.Run)
+	}
+	etcdtest.Eventually(t, "state goes on", func() bool { return a.Usable() == nil && b.Usable() == nil })
+	c.joins()
+	must(t, c.Usable())
+	if a.Generation() != 2 || c.Generation() != 2 {
+		t.Errorf("generations %d, %d", a.Generation(), c.Generation())
+	}
+}
+
+// Etcd's own id is a second sign that it was restored. It finds what a mark cannot show: that of a replica which missed a restore
+// before, and that of a new replica after all others are lost.
+func TestAnotherClusterID(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t, etcdtest.Options{Members: 1})
+	to := etcd.Client().Endpoints()
+	restore := func(token string) {
+		t.Helper()
+		etcd.Restore(etcd.Snapshot(0), "--initial-cluster-token="+token)
+	}
+	a := newReplica(t, "a", t.Name(), to...)
+	a.run()
+	b := vouchedFor(t, t.Name(), "b", to...)
+	a.close()
+	b.close()
+
+	restore("second")
+	must(t, b.join())
+	refuses(t, "a has not compared", b.Usable(), "have not compared their logs yet: a")
+	b.close()
+	must(t, b.join())
+	if b.Generation() != 2 {
+		t.Errorf("a restart begins generation %d", b.Generation())
+	}
+	b.close()
+	restore("third") // a knows of neither
+	must(t, a.join())
+	if a.Generation() != 3 {
+		t.Errorf("generation %d", a.Generation())
+	}
+	refuses(t, "b has not compared", a.Usable(), "have not compared their logs yet: b")
+	must(t, b.join())
+	must(t, b.Usable())
+	etcdtest.Eventually(t, "both have", func() bool { a.close(); must(t, a.join()); return a.Usable() == nil })
+	a.close()
+	b.close()
+
+	restore("fourth") // and no word counts against the id
+	c := newReplica(t, "c", t.Name(), to...)
+	c.joining.EtcdIsCurrent = true
+	must(t, c.join())
+	refuses(t, "c", c.Usable(), "have not compared their logs yet: a, b")
+	c.close()
+	for _, name := range []string{"a", "b", "c"} {
+		must(t, c.settles(name))
+	}
+	d := newReplica(t, "d", t.Name(), to...)
+	must(t, d.join())
+	must(t, d.Usable())
+	if !slices.Equal(d.revoked, []string{"a", "b"}) { // of c nothing is open
+		t.Errorf("revoked for %v", d.revoked)
+	}
+	d.close()
+	must(t, d.settles("d"))
+	restore("fifth")
+	e := newReplica(t, "e", t.Name(), to...)
+	must(t, e.join())
+	if len(e.revoked) != 4 {
+		t.Errorf("etcd was restored, and all are lost: revoked for %v", e.revoked)
+	}
+	e.close()
+	must(t, e.settles("e"))
+	f := newReplica(t, "f", t.Name(), to...)
+	must(t, f.join())
+	if len(f.revoked) > 0 || f.Generation() != 5 {
+		t.Errorf("etcd was not restored: generation %d, revoked for %v", f.Generation(), f.revoked)
+	}
+}
+
+// settles settles an origin as lost, as a command does.
+func (r *replica) settles(origin string) error {
+	c, err := cluster.Open(r.t.Context(), r.config, r.options)
+	must(r.t, err)
+	defer c.Close()
+	return c.SettleLost(r.t.Context(), origin, "its disk burnt", true)
+}

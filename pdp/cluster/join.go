@@ -41,6 +41,9 @@ func keyOrigin(origin string) string { return prefixOrigins + url.PathEscape(ori
 type facts struct {
 	// Generation is one more after each time that etcd was restored.
 	Generation uint64 `json:"generation"`
+	// Cluster is the id of the etcd cluster in which the generation began. A snapshot that was restored has another id, but etcd
+	// whose disks were put back has not: an id that is the same proves nothing. 0 is unknown.
+	Cluster uint64 `json:"cluster,string,omitzero"`
 	// Secrets are the fingerprints of secrets, by the names of their files.
 	Secrets map[string]string `json:"secrets"`
 	// Signing are the ids of the keys that sign.
@@ -110,6 +113,8 @@ type Joining struct {
 	// Import says that the member takes the state of its data directory into the cluster, which has no other. Until it says that
 	// it has, by [Cluster.Imported], there is no other member.
 	Import bool
+	// EtcdIsCurrent says that etcd is what the replicas left that are not there, for a process that cannot know.
+	EtcdIsCurrent bool
 }
 
 // mark is the state of etcd as a member last knew it, in a file of its data directory.
@@ -206,20 +211,26 @@ func (c *Cluster) Join(ctx context.Context, j Joining) error {
 	c.mu.Unlock()
 	c.history.Write(j.Origin)
 	is, err := read(c.values)
-	if me, there := is.origins[j.Origin]; err == nil && there {
+	me, there := is.origins[j.Origin]
+	if err == nil && there {
 		// A log that is refused says nothing about etcd: the others go on.
 		if err := me.fits(j.Origin, keys, j.Size()); err != nil {
 			return err
 		}
 	}
+	_, was := known.Origins[j.Origin] // a mark alone may be that of a start that was refused, or of another replica
+	asks := !was && !there && !j.Import && !j.EtcdIsCurrent && is.hasOthers()
+	c.setAsks(asks)
 	if err == nil {
 		err = c.takeName(ctx)
+	}
+	if err == nil && asks {
+		err = c.findVouch(ctx, is)
 	}
 	why := ""
 	if err == nil {
 		why, err = c.restored(ctx, is, known, j.Origin)
 	}
-	me := is.origins[j.Origin]
 	if why != "" || is.facts.Generation > known.Generation || me.waits(is.facts.Generation) {
 		c.mu.Lock()
 		c.mark.Last = nil // it is of before
@@ -227,7 +238,8 @@ func (c *Cluster) Join(ctx context.Context, j Joining) error {
 	}
 	if why != "" {
 		c.options.Logger.Error("state stands still until each replica has compared its own log", "error", fmt.Errorf("%w: %s", ErrRestored, why))
-		err = c.nextGeneration(ctx, c.values, is, known)
+		id, _ := c.history.Known()
+		err = c.nextGeneration(ctx, c.values, id, is, known)
 	}
 	if err == nil && j.Import {
 		err = c.beginImport(ctx)
@@ -242,6 +254,81 @@ func (c *Cluster) Join(ctx context.Context, j Joining) error {
 		err = c.learn()
 	}
 	return c.opening(err)
+}
+
+// findVouch waits for a member to say that etcd is what it was, as this process knows nothing of before: etcd may be a copy that has
+// forgotten uses, and the replicas that made these are to compare their logs first. A member that can use state answers the random
+// name of this process after it compared etcd with what it knows, so that nothing in a copy is an answer.
+func (c *Cluster) findVouch(ctx context.Context, is common) error {
+	for left := vouchWithin; ; left -= vouchEvery {
+		entries, _, err := c.entries(ctx)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(entries, func(e entry) bool { return e.Vouches[c.joining.Origin] == c.run }) {
+			c.setAsks(false)
+			return nil
+		}
+		if err := is.missing(entries); err != nil || left <= 0 {
+			return cmp.Or(err, fmt.Errorf("%w: no replica whose state can be used has said yet that etcd was not restored; "+
+				"if they stand still, restart them, so that they compare their logs", ErrWaiting))
+		}
+		select {
+		case <-time.After(vouchEvery):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (c *Cluster) setAsks(asks bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asks = asks
+}
+
+const (
+	vouchWithin = 2 * beatEvery
+	vouchEvery  = 50 * time.Millisecond
+)
+
+// hasOthers reports whether etcd knows an origin that is not lost.
+func (is *common) hasOthers() bool {
+	for _, one := range is.origins {
+		if one.Lost == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// missing refuses a new member if no member is there that may vouch for etcd.
+func (is *common) missing(there []entry) error {
+	if !is.hasOthers() || slices.ContainsFunc(there, func(e entry) bool { return !e.Asks }) {
+		return nil
+	}
+	var missing []string
+	for _, name := range slices.Sorted(maps.Keys(is.origins)) {
+		if one := is.origins[name]; one.Lost == nil {
+			missing = append(missing, fmt.Sprintf("%s (last seen %s)", name, one.Seen.Format(time.RFC3339)))
+		}
+	}
+	return fmt.Errorf("%w: no replica is there to say whether etcd was restored, and it may have forgotten what these did: %s; start one of them first. "+
+		"If none will come back: where etcd was restored, settle each as lost by policy-service approvals settle; where it was not, "+
+		"run policy-service cluster join --etcd-is-current", ErrRefused, strings.Join(missing, ", "))
+}
+
+// CheckNew refuses a replica with an origin that etcd does not know where none runs that could say what etcd was. See [Cluster.Join].
+func (c *Cluster) CheckNew(ctx context.Context, origin string) error {
+	if err := c.values.Open(ctx); err != nil {
+		return err
+	}
+	is, err := read(c.values)
+	if _, there := is.origins[origin]; err != nil || there {
+		return err
+	}
+	entries, _, err := c.entries(ctx)
+	return cmp.Or(err, is.missing(entries))
 }
 
 // Begun reports whether any process has joined the cluster. It needs no key.
@@ -308,6 +395,8 @@ func (c *Cluster) restored(ctx context.Context, is common, known mark, origin st
 	cluster, revision := c.history.Known()
 	me, there := is.origins[origin]
 	switch lacks := is.lacks(known); {
+	case is.facts.isElsewhere(cluster):
+		return "it has another cluster id, and no replica has compared its log since", nil
 	case known.Cluster == 0 && there:
 		return MarkFile + " is missing here", nil
 	case known.Cluster == 0 || lacks != "" || is.facts.Generation > known.Generation || me.waits(is.facts.Generation):
@@ -320,9 +409,12 @@ func (c *Cluster) restored(ctx context.Context, is common, known mark, origin st
 	return c.own.Lacks(known.Last)
 }
 
-// nextGeneration has every log compared anew, also those that etcd has forgotten. Known is what this process knew before. The
-// generation is raised last, and only once if several members do this: they begin with the same one.
-func (c *Cluster) nextGeneration(ctx context.Context, values *ledger.Values, is common, known mark) error {
+// isElsewhere reports whether the generation began in an etcd cluster with another id.
+func (f *facts) isElsewhere(cluster uint64) bool { return f.Cluster != 0 && f.Cluster != cluster }
+
+// nextGeneration has every log compared anew, also those that etcd has forgotten. Cluster is the id of etcd now, and known is what
+// this process knew before. The generation is raised last, and only once if several members do this: they begin with the same one.
+func (c *Cluster) nextGeneration(ctx context.Context, values *ledger.Values, cluster uint64, is common, known mark) error {
 	next := max(is.facts.Generation, known.Generation) + 1
 	for _, name := range slices.Sorted(maps.Keys(known.Origins)) {
 		was := known.Origins[name]
@@ -346,7 +438,7 @@ func (c *Cluster) nextGeneration(ctx context.Context, values *ledger.Values, is 
 	return values.Update(ctx, func(ch *ledger.ValuesChange) {
 		var is facts
 		ch.Get(keyFacts, &is)
-		is.Generation = max(is.Generation, next)
+		is.Generation, is.Cluster = max(is.Generation, next), cluster
 		ch.Put(keyFacts, is)
 	})
 }
@@ -358,6 +450,7 @@ func (c *Cluster) meet(ctx context.Context, j Joining, keys []string) error {
 		secrets[name] = c.fingerprint(name, secret)
 	}
 	size := j.Size()
+	cluster, _ := c.history.Known()
 	return c.values.Update(ctx, func(ch *ledger.ValuesChange) {
 		var is facts
 		found := ch.Get(keyFacts, &is) > 0
@@ -381,8 +474,8 @@ func (c *Cluster) meet(ctx context.Context, j Joining, keys []string) error {
 		if len(later) > 0 {
 			is.Signing = signing
 		}
-		if !found || len(later) > 0 || !maps.Equal(before, is.Secrets) {
-			is.Generation = max(is.Generation, 1)
+		if !found || is.Cluster == 0 || len(later) > 0 || !maps.Equal(before, is.Secrets) {
+			is.Generation, is.Cluster = max(is.Generation, 1), cmp.Or(is.Cluster, cluster)
 			ch.Put(keyFacts, is)
 		}
 		me, isNew := Origin{}, false
@@ -580,12 +673,14 @@ func (c *Cluster) SettleLost(ctx context.Context, origin, reason string, now boo
 	})
 }
 
-// bypass runs a function on values of the cluster whose engine knows nothing of etcd before.
-func (c *Cluster) bypass(ctx context.Context, do func(*ledger.Values) error) error {
-	e := etcd.New(etcd.Options{Client: c.client, Prefix: c.config.Etcd.Prefix + own + "/", Errors: known, Timeout: c.config.Etcd.Timeout, Usable: c.open})
+// bypass runs a function on values of the cluster whose engine knows nothing of etcd before, with the id that etcd has.
+func (c *Cluster) bypass(ctx context.Context, do func(values *ledger.Values, cluster uint64) error) error {
+	history := new(etcd.History)
+	e := etcd.New(etcd.Options{History: history, Client: c.client, Prefix: c.config.Etcd.Prefix + own + "/", Errors: known, Timeout: c.config.Etcd.Timeout, Usable: c.open})
 	values := ledger.NewValues(e, c.form())
 	if err := values.Open(ctx); err != nil {
 		return err
 	}
-	return errors.Join(do(values), values.Close())
+	cluster, _ := history.Known()
+	return errors.Join(do(values, cluster), values.Close())
 }

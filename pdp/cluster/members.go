@@ -42,6 +42,10 @@ type entry struct {
 	Member `json:",inline"`
 	// Run is a random name of the process.
 	Run string `json:"run"`
+	// Asks is set while the process needs a member that says of etcd what it was, and Vouches are the processes to which this member
+	// said it: by the origin of each its Run.
+	Asks    bool              `json:"asks,omitzero"`
+	Vouches map[string]string `json:"vouches,omitzero"`
 }
 
 // Each member stands under PREFIX/members/ORIGIN, which only the process whose lease it has writes: see [Cluster.putName]. It is
@@ -76,12 +80,15 @@ func (c *Cluster) readMember(key string, value []byte) (e entry, ok bool) {
 const mostMembers = 1000
 
 // Members are the processes that are there, by their origins.
-func (c *Cluster) Members(ctx context.Context) ([]Member, error) {
-	members, _, err := c.members(ctx)
+func (c *Cluster) Members(ctx context.Context) (members []Member, err error) {
+	entries, _, err := c.entries(ctx)
+	for _, e := range entries {
+		members = append(members, e.Member)
+	}
 	return members, err
 }
 
-func (c *Cluster) members(ctx context.Context) (members []Member, revision int64, err error) {
+func (c *Cluster) entries(ctx context.Context) (all []entry, revision int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Etcd.Timeout)
 	defer cancel()
 	var got *clientv3.GetResponse
@@ -94,10 +101,10 @@ func (c *Cluster) members(ctx context.Context) (members []Member, revision int64
 	}
 	for _, kv := range got.Kvs {
 		if e, ok := c.readMember(string(kv.Key), kv.Value); ok {
-			members = append(members, e.Member)
+			all = append(all, e)
 		}
 	}
-	return members, got.Header.Revision, nil
+	return all, got.Header.Revision, nil
 }
 
 // peers are the other members, as the watch brings them.
@@ -105,18 +112,36 @@ type peers struct {
 	mu    sync.Mutex
 	there map[string]Member
 	ahead map[string]time.Duration // of this process, at most
+	ask   map[string]string        // those that ask for a vouch, by their origins: their Run
+	asked chan struct{}            // another one asks
 }
 
-func (p *peers) set(m Member, now time.Time) {
+func (p *peers) set(e entry, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.there[m.Origin], p.ahead[m.Origin] = m, now.Sub(m.Clock)
+	p.there[e.Origin], p.ahead[e.Origin] = e.Member, now.Sub(e.Clock)
+	if !e.Asks {
+		delete(p.ask, e.Origin)
+	} else if p.ask[e.Origin] != e.Run {
+		p.ask[e.Origin] = e.Run
+		select {
+		case p.asked <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (p *peers) asks() map[string]string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.ask)
 }
 
 func (p *peers) gone(origin string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.there, origin)
+	delete(p.ask, origin)
 	delete(p.ahead, origin)
 }
 
@@ -169,6 +194,7 @@ func (c *Cluster) Run(ctx context.Context) {
 		}
 		select {
 		case <-tick.C:
+		case <-c.peers.asked:
 		case <-ctx.Done():
 			c.leave()
 			return
@@ -209,7 +235,7 @@ func (c *Cluster) beat(ctx context.Context) (err error) {
 }
 
 func (c *Cluster) contact(ctx context.Context) error {
-	began := time.Now()
+	began, asks := time.Now(), c.peers.asks() // to vouch for etcd as it is after these asked
 	if err := c.keepLease(ctx); err != nil {
 		return fmt.Errorf("%w: %w", ErrAway, err)
 	}
@@ -222,10 +248,13 @@ func (c *Cluster) contact(ctx context.Context) error {
 		c.history.Refuse()
 		return fmt.Errorf("%w: %s", ErrRestored, lacks)
 	}
-	if err := c.stands(); errors.Is(err, ErrRefused) {
+	switch err := c.stands(); {
+	case errors.Is(err, ErrRefused):
 		return err // the name may be another's
+	case err != nil:
+		asks = nil
 	}
-	if err := c.putName(ctx, began); err != nil {
+	if err := c.putName(ctx, began, asks); err != nil {
 		return err
 	}
 	if said, err := c.say(ctx); err != nil {
@@ -260,7 +289,7 @@ func (c *Cluster) holdName() {
 				return
 			}
 			if began := time.Now(); c.keepLease(ctx) == nil {
-				_ = c.putName(ctx, began) // a refusal is kept, and an error of etcd is Join's to find
+				_ = c.putName(ctx, began, nil) // a refusal is kept, and an error of etcd is Join's to find
 			}
 		}
 	}()
@@ -277,7 +306,7 @@ func (c *Cluster) takeName(ctx context.Context) error {
 	if err := c.keepLease(ctx); err != nil {
 		return fmt.Errorf("%w: %w", ErrAway, err)
 	}
-	other, err := c.writeName(ctx)
+	other, err := c.writeName(ctx, nil)
 	origin := c.joining.Origin
 	switch {
 	case err != nil:
@@ -319,10 +348,10 @@ func (c *Cluster) keepLease(running context.Context) error {
 	})
 }
 
-// putName writes the member again, whose lease was renewed after began. If its name stands under another lease, this process is
-// no member any more, whatever becomes of the other.
-func (c *Cluster) putName(ctx context.Context, began time.Time) error {
-	other, err := c.writeName(ctx)
+// putName writes the member again, whose lease was renewed after began, with its vouches. If its name stands under another lease,
+// this process is no member any more, whatever becomes of the other.
+func (c *Cluster) putName(ctx context.Context, began time.Time, vouches map[string]string) error {
+	other, err := c.writeName(ctx, vouches)
 	if err != nil {
 		return err
 	}
@@ -344,13 +373,13 @@ func (c *Cluster) hasName(began time.Time) {
 }
 
 // writeName writes the member, unless its name stands under the lease of another process: then it returns that entry.
-func (c *Cluster) writeName(running context.Context) (other *mvccpb.KeyValue, err error) {
+func (c *Cluster) writeName(running context.Context, vouches map[string]string) (other *mvccpb.KeyValue, err error) {
 	ctx, cancel := context.WithTimeout(running, c.config.Etcd.Timeout)
 	defer cancel()
 	c.mu.Lock()
-	j, opened := c.joining, c.opened
+	j, opened, asks := c.joining, c.opened, c.asks
 	c.mu.Unlock()
-	e := entry{Member: Member{Origin: j.Origin, Version: j.Version, Ahead: map[string]int64{}}, Run: c.run}
+	e := entry{Member: Member{Origin: j.Origin, Version: j.Version, Ahead: map[string]int64{}}, Run: c.run, Asks: asks, Vouches: vouches}
 	if opened { // else the server has neither yet
 		e.Address, e.Bundle = j.Address(), j.Bundle()
 	}
@@ -437,13 +466,14 @@ func (c *Cluster) restoredMeanwhile(ctx context.Context) {
 	if done {
 		return
 	}
-	err := c.bypass(ctx, func(v *ledger.Values) error {
+	err := c.bypass(ctx, func(v *ledger.Values, cluster uint64) error {
 		is, err := read(v)
 		me := is.origins[c.Origin()]
-		if err != nil || (is.facts.Generation > known.Generation || me.waits(is.facts.Generation)) && is.lacks(known) == "" {
+		raised := is.facts.Generation > known.Generation || me.waits(is.facts.Generation)
+		if err != nil || raised && is.lacks(known) == "" && !is.facts.isElsewhere(cluster) {
 			return err // another member did it
 		}
-		return c.nextGeneration(ctx, v, is, known)
+		return c.nextGeneration(ctx, v, cluster, is, known)
 	})
 	if err != nil {
 		c.options.Logger.Error("etcd was restored, and that cannot be written there yet", "error", err)
@@ -457,7 +487,7 @@ func (c *Cluster) restoredMeanwhile(ctx context.Context) {
 // watchMembers learns of the others as soon as they write: the shorter the way, the less is in the bound of the clocks.
 func (c *Cluster) watchMembers(ctx context.Context) {
 	for ctx.Err() == nil {
-		members, revision, err := c.members(ctx)
+		members, revision, err := c.entries(ctx)
 		if err == nil {
 			there := map[string]bool{c.Origin(): true}
 			for _, m := range members {
@@ -493,7 +523,7 @@ func (c *Cluster) followMembers(ctx context.Context, from int64) {
 					c.peers.gone(origin)
 				}
 			} else if e, ok := c.readMember(key, event.Kv.Value); ok && e.Origin != c.Origin() {
-				c.peers.set(e.Member, now)
+				c.peers.set(e, now)
 			}
 		}
 	}

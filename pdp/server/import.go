@@ -130,6 +130,47 @@ func (s *Server) importState(ctx context.Context) (done Imported, err error) {
 	return done, err
 }
 
+// JoinCurrent makes the data directory of a configuration that of a replica, on its operator's word that etcd is what the replicas
+// left that do not run. It returns the name of the replica.
+func JoinCurrent(ctx context.Context, c Config) (origin string, err error) {
+	if c.Cluster == nil {
+		return "", errNoCluster
+	}
+	s, err := New(c)
+	if err != nil {
+		return "", err
+	}
+	err = s.lifetime.start(ctx, func(ctx context.Context) error {
+		if err := s.openTelemetry(ctx); err != nil {
+			return err
+		}
+		if err := s.checkShared(ctx); err != nil {
+			return err
+		}
+		if s.keys, err = openKeys(s.config.Data, s.log); err != nil {
+			return err
+		}
+		key, err := s.openApprovalKey()
+		if err != nil {
+			return err
+		}
+		if err := s.openLog(ctx); err != nil {
+			return err
+		}
+		c, joining, err := s.openCluster(ctx, key)
+		if err != nil {
+			return err
+		}
+		joining.EtcdIsCurrent = true
+		origin = joining.Origin
+		return c.Join(ctx, joining)
+	})
+	if err == nil {
+		err = s.Stop(context.WithoutCancel(ctx))
+	}
+	return origin, err
+}
+
 // settleHere settles uses in doubt by the log of the directory, as each start does.
 func (s *Server) settleHere(key []byte) error {
 	if err := s.openStores(key); err != nil {

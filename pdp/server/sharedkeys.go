@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
@@ -127,6 +128,21 @@ func RotateSigning(ctx context.Context, c Config) (kid string, err error) {
 		err = fmt.Errorf("the key is rotated here, and the cluster does not know it: %w; rotate it once more", err)
 	}
 	return kid, err
+}
+
+// CheckNew refuses a data directory that is to be a new replica where none runs that could say what etcd was. It writes nothing.
+func CheckNew(ctx context.Context, c Config) error {
+	shared, _, err := openCluster(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer shared.Close()
+	keys, err := decisionlog.VerifierKeys(c.Data)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	origin, _, _ := strings.Cut(strings.Join(keys, "+"), "+")
+	return shared.CheckNew(ctx, origin)
 }
 
 // SettleLost says in the cluster of a configuration that the log of a replica will never come back. See [cluster.Cluster.SettleLost].

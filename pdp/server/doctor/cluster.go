@@ -30,9 +30,17 @@ func (x *exam) cluster() {
 	default:
 		x.OK(check, "etcd answers, and no replica has joined yet: the first start makes the keys that all have")
 	}
-	if x.joined = begun; begun {
-		for _, err := range server.MissingShared(x.data, c) {
+	if x.joined = begun; !begun {
+		return
+	}
+	for _, err := range server.MissingShared(x.data, c) {
+		x.Wrong(check, err)
+	}
+	if !server.IsReplica(x.data) && len(server.MissingShared(x.data, &cluster.Config{})) == 0 { // to open it would make the missing keys
+		if err := server.CheckNew(x.ctx, x.Config); err != nil {
 			x.Wrong(check, err)
+		} else {
+			x.OK(check, "this is to be a new replica, beside others that run or are lost")
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 // Cluster is about the etcd that the replicas of a cluster share.
 type Cluster struct {
 	Import clusterImportCommand `cmd:"" help:"Take the state of one data directory into the etcd of a cluster."`
+	Join   clusterJoinCommand   `cmd:"" help:"Begin a replica where none of those runs that etcd knows."`
 }
 
 type clusterImportCommand struct {
@@ -47,6 +48,39 @@ func (c clusterImportCommand) Run(s cli.Streams) error {
 	done, err := server.Import(ctx, c.Data, told)
 	if err == nil {
 		s.Print("in the cluster: API keys %d, waiting approval requests %d, live capabilities %d", done.Keys, done.Approvals, done.Capabilities)
+	}
+	return err
+}
+
+type clusterJoinCommand struct {
+	Config        string `required:"" placeholder:"FILE" help:"The configuration of the replica, which says where etcd is. Its data directory may be empty, but for the keys that all replicas have."`
+	EtcdIsCurrent bool   `required:"" help:"Your word that etcd was not restored from a copy, and has all that the replicas wrote that do not run."`
+}
+
+// Help ends the command's help.
+func (clusterJoinCommand) Help() string {
+	return "A new replica does not know what etcd had before. Beside a replica that runs it asks that one. Where none runs, serve refuses " +
+		"to start, and names the replicas that etcd knows and when each was last there: their logs may have uses that a restored etcd has " +
+		"forgotten. If one of them can come back, start it instead. If etcd was restored, do not give your word: settle the others as lost, " +
+		"and start the new one. All approvals and capabilities that are open are revoked then.\n\n" +
+		"The command makes the data directory that of a replica, which serve starts from then on. It does not take your word where etcd's " +
+		"cluster id is another than it was: then each log is compared first, as after any restore."
+}
+
+// Run begins the replica.
+func (c clusterJoinCommand) Run(s cli.Streams) error {
+	told, err := readConfig(c.Config)
+	if err != nil {
+		return err
+	}
+	ctx, stop := cli.UntilSignal()
+	defer stop()
+	log := logging.New(s.Err, told.Log)
+	defer log.Close()
+	told.Program.Logger = log.Logger
+	origin, err := server.JoinCurrent(ctx, told)
+	if err == nil {
+		s.Print("%s is a replica of the cluster; start it with serve", origin)
 	}
 	return err
 }
