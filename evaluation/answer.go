@@ -80,6 +80,9 @@ func (d Decision) context(s Shape) ([]byte, error) {
 	if reason != "" {
 		b = appendString(append(b, `,"reason":`...), string(reason))
 	}
+	if d.Pointer != "" {
+		b = appendString(append(b, `,"pointer":`...), d.Pointer)
+	}
 	if d.ReasonUser != "" {
 		b = appendString(append(b, `,"reason_user":`...), d.ReasonUser)
 	}
@@ -110,6 +113,16 @@ func (d Decision) context(s Shape) ([]byte, error) {
 		return appendMember(b, "explain", d.Explain)
 	}
 	return b, nil
+}
+
+// PointOut has the answer of a deny say where in the request a value is that does not fit the schema, or that a policy
+// could not read. Without a reason, that policy is a permit, and it is not said that it would have applied.
+func (d *Decision) PointOut() {
+	unread := slices.ContainsFunc(d.Errors, func(e PolicyError) bool { return e.Kind == UnusableValue })
+	errs := d.Reason == ErroredPolicy || d.Reason == "" && len(d.Determining) == 0
+	if !d.Allow && d.Possible == Decided && len(d.Mismatch) > 0 && (d.Reason == SchemaMismatch || errs && unread) {
+		d.Pointer = d.Mismatch[0].Pointer
+	}
 }
 
 // appendMember appends one more member to those of an object.

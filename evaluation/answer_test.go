@@ -100,3 +100,29 @@ func TestErrorText(t *testing.T) {
 		}
 	}
 }
+
+// What a deny points out is a value that policies could not read, or that does not fit the schema; an allow points out nothing.
+func TestPointOut(t *testing.T) {
+	t.Parallel()
+	at := []evaluation.Mismatch{{Pointer: "/context/a"}, {Pointer: "/context/b"}}
+	unread := []evaluation.PolicyError{{Policy: "p", Kind: evaluation.UnusableValue}}
+	for what, c := range map[string]struct {
+		d    evaluation.Decision
+		want string
+	}{
+		"a misfit":                    {evaluation.Decision{Reason: evaluation.SchemaMismatch, Mismatch: at}, "/context/a"},
+		"an errored forbid":           {evaluation.Decision{Reason: evaluation.ErroredPolicy, Errors: unread, Mismatch: at}, "/context/a"},
+		"an errored permit":           {evaluation.Decision{Errors: unread, Mismatch: at}, "/context/a"},
+		"another error":               {evaluation.Decision{Reason: evaluation.ErroredPolicy, Errors: []evaluation.PolicyError{{Kind: evaluation.WrongType}}, Mismatch: at}, ""},
+		"a forbid that applies":       {evaluation.Decision{Determining: []string{"f"}, Errors: unread, Mismatch: at}, ""},
+		"an approval that is owed":    {evaluation.Decision{Reason: evaluation.ApprovalRequired, Errors: unread, Mismatch: at}, ""},
+		"a default deny":              {evaluation.Decision{Mismatch: at}, ""},
+		"an allow":                    {evaluation.Decision{Allow: true, Errors: unread, Mismatch: at}, ""},
+		"what is possible":            {evaluation.Decision{Possible: evaluation.Impossible, Errors: unread, Mismatch: at}, ""},
+		"places that were not looked": {evaluation.Decision{Reason: evaluation.SchemaMismatch}, ""},
+	} {
+		if c.d.PointOut(); c.d.Pointer != c.want {
+			t.Errorf("%s: %q", what, c.d.Pointer)
+		}
+	}
+}

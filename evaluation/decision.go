@@ -46,6 +46,9 @@ type Decision struct {
 	// with, by the places in the body that was sent: why it could not be put to them, or
 	// what of it counts as an error where they read it.
 	Mismatch []Mismatch
+	// Pointer is where in the request a value is that the policies could not read, for a caller that asks for others and
+	// tells them; see [Decision.PointOut].
+	Pointer string
 	// Bundle is the digest of the policies that decided.
 	Bundle string
 	// Malformed is set on an item of a batch that was no request, and is a deny.

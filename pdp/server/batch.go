@@ -35,6 +35,11 @@ func (d *decisionRoutes) answerBatch(c echo.Context, a door.Admitted, batch eval
 	if err != nil {
 		return d.door.Refuse(c, err, evaluation.AuthZEN)
 	}
+	for n := range answer.Items {
+		if a.Caller.May(auth.Relay) {
+			answer.Items[n].PointOut()
+		}
+	}
 	text, err := evaluation.Answers(answer.Items)
 	if err != nil {
 		return err

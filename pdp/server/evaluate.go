@@ -106,6 +106,9 @@ func (d *decisionRoutes) answer(c echo.Context, a door.Admitted, request evaluat
 			decision.Explain.Ignored = "/evaluations"
 		}
 	}
+	if a.Caller.May(auth.Relay) {
+		decision.PointOut()
+	}
 	body, err := request.Shape.Answer(decision)
 	if err != nil {
 		return err

@@ -121,11 +121,13 @@ func (a *Asker) refusalOf(ctx context.Context, w refuser, op *Operation, plan Pl
 		return r
 	}
 	d := e.Decision()
+	said, why := told(e)
 	switch {
 	case trusted && d.Reason() != string(evaluation.ApprovalRequired):
-		return w.suggests(d.ReasonUser(), a.instead(ctx, *op, e), e.String())
+		said.Suggestion = a.instead(ctx, *op, e)
+		return w.says(said, why)
 	case !trusted, !last.whole:
-		return w.denial(d.ReasonUser(), e.String())
+		return w.says(said, why)
 	}
 	wanted := a.wanted(w, plan.pdp, op, last)
 	wanted.denied, wanted.of.Reason = &e, d.ReasonUser()

@@ -84,6 +84,7 @@ type data struct {
 	Type          string `json:"type"`
 	Authorization string `json:"authorizationId,omitzero"`
 	Reason        string `json:"reason,omitzero"`
+	Pointer       string `json:"pointer,omitzero"` // to the value that the policies cannot read, or that does not fit the schema
 	Suggestion    string `json:"suggestion,omitzero"`
 	// The rest but the last four is of a call that lacks a capability.
 	Code       capability.Code `json:"code,omitzero"`
@@ -151,16 +152,36 @@ func (w refuser) unmapped(err error) *Refusal {
 }
 
 // denial is the PDP's no, or ours where it is not asked.
-func (w refuser) denial(reason, why string) *Refusal { return w.suggests(reason, "", why) }
+func (w refuser) denial(reason, why string) *Refusal { return w.says(data{Reason: reason}, why) }
 
-// suggests is a no with a suggestion, "" for none.
-func (w refuser) suggests(reason, suggestion, why string) *Refusal {
+// says is a no with its reason in the message.
+func (w refuser) says(d data, why string) *Refusal {
 	code, message := w.forGood()
-	reason = line(reason, mostReason)
-	if reason != "" {
-		message += ": " + reason
+	if d.Reason = line(d.Reason, mostReason); d.Reason != "" {
+		message += ": " + d.Reason
 	}
-	return w.refuse(Denied, code, message, data{Reason: reason, Suggestion: suggestion}, why)
+	return w.refuse(Denied, code, message, d, why)
+}
+
+// told is what the PDP says of its no: the reason of the policy, or else that it could not read an argument, and where that
+// is. What it says of other parts of the question is for the log: the client did not write them.
+func told(e authzenclient.Enforcement) (said data, why string) {
+	var in struct {
+		Pointer string `json:"pointer"`
+	}
+	d := e.Decision()
+	if len(d.Context()) > 0 && json.Unmarshal(d.Context(), &in) != nil {
+		in.Pointer = ""
+	}
+	said, why = data{Reason: d.ReasonUser()}, e.String()
+	if in.Pointer != "" {
+		why += " at " + line(in.Pointer, mostReason)
+	}
+	if _, below, ok := strings.Cut(in.Pointer, "/context/arguments"); ok {
+		said.Pointer = line("/params/arguments"+below, mostReason) // as the client sent it
+		said.Reason = cmp.Or(said.Reason, d.Reason(), string(evaluation.ErroredPolicy))
+	}
+	return said, why
 }
 
 // forGood is the code of a denial, and its message.
