@@ -71,17 +71,3 @@ type CapabilityAnswer struct {
 	// Enforceable is false in an answer that no use was counted for, and that lets nothing happen.
 	Enforceable *bool `json:"enforceable,omitzero"`
 }
-
-// SpentProof is a proof that was taken for a call. Its members are all that its holder signed: from them, and the key, an
-// auditor can check the signature. To anybody else it is worth nothing.
-type SpentProof struct {
-	Key       string `json:"jkt"` // the thumbprint of the holder's key
-	ID        string `json:"jti"`
-	IssuedAt  int64  `json:"iat"`
-	Audience  string `json:"aud"`
-	Tool      string `json:"tool"`
-	Arguments string `json:"args"`
-	Nonce     string `json:"nonce,omitzero"`
-	Algorithm string `json:"alg"`
-	Signature string `json:"signature"`
-}

@@ -9,6 +9,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/obligations"
+	"policy-service/pdp/evidence"
 	"policy-service/pdp/internal/engine"
 )
 
@@ -53,8 +54,22 @@ type HeldCapability struct {
 	Left      int      // uses, if they are counted
 	Expires   time.Time
 	Nonce     string // for the next proof, if each needs one
-	Proof     *evaluation.SpentProof
+	Proof     *SpentProof
 	Presented PresentedCapability
+}
+
+// SpentProof is a proof that was taken for a call. A guess at a masked argument can be held against the hash of the
+// arguments, and against the signature over it.
+type SpentProof struct {
+	Key       string // the thumbprint of the holder's key
+	ID        string // jti; this and the rest as the proof has them
+	IssuedAt  int64
+	Audience  string
+	Tool      string
+	Arguments evidence.Text
+	Nonce     string
+	Algorithm string
+	Signature evidence.Text
 }
 
 // ShownCapability is what came of the capability that a request showed. Held is what the policies were asked with. Reason is
@@ -63,7 +78,7 @@ type ShownCapability struct {
 	evaluation.Capability
 	Ancestors []string // the capabilities that it was made from, the parent first
 	Reason    string
-	Proof     *evaluation.SpentProof
+	Proof     *SpentProof
 	// Used is set if the decision has a use of it, and Grants if the decision grants or renews it.
 	Used, Grants bool
 

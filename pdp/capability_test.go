@@ -10,6 +10,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
+	"policy-service/pdp/evidence"
 )
 
 const capabilityPolicies = `
@@ -66,7 +67,7 @@ func (u *purse) Check(_ context.Context, p pdp.PresentedCapability) (h pdp.HeldC
 	h = pdp.HeldCapability{
 		Capability: evaluation.Capability{Held: true, ID: "cap_1"},
 		Counted:    p.Token == "counted",
-		Proof:      &evaluation.SpentProof{Key: "k", ID: p.Proof, Tool: p.Resource.ID, Signature: "s"},
+		Proof:      &pdp.SpentProof{Key: "k", ID: p.Proof, Tool: p.Resource.ID, Signature: evidence.Of("s")},
 	}
 	if p.Token != "good" && (!h.Counted || u.left == 0) {
 		return pdp.HeldCapability{}, &evaluation.CapabilityAnswer{Reason: p.Token, NextAction: "request"}, nil

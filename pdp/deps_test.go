@@ -54,9 +54,9 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/lsp", "anything of ours but evaluation pdp pdp/cedartext pdp/internal/places pdp/visible", "an editor would say something else than check says"},
 
 	// The decision log: a record is made, kept, read and verified.
-	{"pdp/decisionlog/mask", "anything of ours but evaluation", "a value would be masked in one record and not in the next, if anything besides the request decided about it"},
+	{"pdp/decisionlog/mask", "anything of ours but evaluation pdp/evidence", "a value would be masked in one record and not in the next, if anything besides the request decided about it"},
 	{"pdp/decisionlog/recorder", "anything of ours but evaluation pdp pdp/decisionlog pdp/decisionlog/mask", "one question would have another record over HTTP than in process"},
-	{"pdp/decisionlog", "anything of ours but evaluation pdp/boltfile pdp/boltfile/pages pdp/decisionlog/index pdp/decisionlog/journal pdp/plainfile", "a mistake of the PDP or the server could alter what is on record"},
+	{"pdp/decisionlog", "anything of ours but evaluation pdp/boltfile pdp/boltfile/pages pdp/decisionlog/index pdp/decisionlog/journal pdp/evidence pdp/plainfile", "a mistake of the PDP or the server could alter what is on record"},
 	{"pdp/decisionlog/journal", "anything of ours but pdp/plainfile", "a record is durable before the log has it, and would wait for the log"},
 	{"pdp/decisionlog/index", "anything of ours but pdp/boltfile pdp/boltfile/pages pdp/plainfile", "a page of the log would change when its index is lost and made anew"},
 	{"pdp/decisionlog/c2sp", "anything of ours", "a log, its verifiers and its witnesses read these texts, and would carry one another"},
@@ -140,6 +140,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/plainfile", "anything of ours", "nearly all rooms open files with it, and would carry all that it imports"},
 	{"pdp/datakey", "anything of ours but pdp/plainfile", "masks and approvals keep a key with it each, and would carry one another"},
 	{"pdp/signing", "anything of ours but pdp/plainfile", "the log and approvals are signed with it, and would carry one another"},
+	{"pdp/evidence", "anything of ours", "the log and the PDP hold with it what nobody may guess by, and would carry one another"},
 	{"pdp/seal", "anything of ours but pdp/plainfile", "gateway and console seal with it, and would carry one another"},
 	{"pdp/keyedmutex", "anything of ours", "the ledger and the server lock with it, and would carry one another"},
 	{"pdp/address", "anything of ours", "webhooks and the gateway judge addresses with it, and would carry one another"},

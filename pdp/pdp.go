@@ -407,10 +407,5 @@ func inDoubt(uses []Reservation) {
 	}
 }
 
-// Masked reports if the configuration hides the member of the context that names lead to, for the call of a context.
-func (p *PDP) Masked(ctx context.Context, path ...string) bool {
-	return p.options.Masked != nil && p.options.Masked(ctx, path)
-}
-
 // Bundle returns the bundle in force.
 func (p *PDP) Bundle() *Bundle { return p.inForce.Load().Bundle }

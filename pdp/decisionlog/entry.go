@@ -15,6 +15,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog/index"
+	"policy-service/pdp/evidence"
 )
 
 // Entry becomes a record: it has everything but sequence, time and salt.
@@ -120,11 +121,27 @@ type Capability struct {
 	Depth  int    `json:"depth"`
 	Reason string `json:"reason,omitzero"`
 	// Used says that the decision has one of a number of uses, and Grants that it grants the capability, or renews it.
-	Used   bool                   `json:"used,omitzero"`
-	Grants bool                   `json:"grants,omitzero"`
-	Proof  *evaluation.SpentProof `json:"proof,omitzero"`
+	Used   bool   `json:"used,omitzero"`
+	Grants bool   `json:"grants,omitzero"`
+	Proof  *Proof `json:"proof,omitzero"`
 	// Ancestors are the capabilities that it was made from by handing on, the parent first. What it is used for they are.
 	Ancestors []string `json:"ancestors,omitzero"`
+}
+
+// Proof is a proof that was taken for a call. Its members are all that its holder signed: from them, and the key, an
+// auditor can check the signature. If anything of the arguments is masked, Arguments is a keyed hash, and Evidence has the
+// hash that the holder signed and the signature, sealed, in the place of Signature.
+type Proof struct {
+	Key       string           `json:"jkt"` // the thumbprint of the holder's key
+	ID        string           `json:"jti"`
+	IssuedAt  int64            `json:"iat"`
+	Audience  string           `json:"aud"`
+	Tool      string           `json:"tool"`
+	Arguments evidence.Written `json:"args,omitzero"`
+	Nonce     string           `json:"nonce,omitzero"`
+	Algorithm string           `json:"alg"`
+	Signature evidence.Written `json:"signature,omitzero"`
+	Evidence  evidence.Written `json:"evidence,omitzero"`
 }
 
 // KindReceipt is the kind of record with a PEP's report about the obligations
@@ -577,12 +594,20 @@ func appendCapability(b []byte, c *Capability) []byte {
 		b = strconv.AppendInt(append(b, `,"iat":`...), p.IssuedAt, 10)
 		b = quote(append(b, `,"aud":`...), p.Audience)
 		b = quote(append(b, `,"tool":`...), p.Tool)
-		b = quote(append(b, `,"args":`...), p.Arguments)
+		if p.Arguments != (evidence.Written{}) {
+			b = quote(append(b, `,"args":`...), p.Arguments.String())
+		}
 		if p.Nonce != "" {
 			b = quote(append(b, `,"nonce":`...), p.Nonce)
 		}
 		b = quote(append(b, `,"alg":`...), p.Algorithm)
-		b = append(quote(append(b, `,"signature":`...), p.Signature), '}')
+		if p.Signature != (evidence.Written{}) {
+			b = quote(append(b, `,"signature":`...), p.Signature.String())
+		}
+		if p.Evidence != (evidence.Written{}) {
+			b = quote(append(b, `,"evidence":`...), p.Evidence.String())
+		}
+		b = append(b, '}')
 	}
 	return append(b, '}')
 }

@@ -159,7 +159,9 @@ import (
 //	capability    {"id"?,"held","depth","reason"?,"used"?,"grants"?,"proof"?}: what came of the capability that the request
 //	              showed. It is held, or reason is why it does not count; used: the decision has one of a number of uses.
 //	              grants: it showed none, and the decision grants this one, or renews it. proof is {"jkt","jti","iat","aud","tool","args","nonce"?,"alg",
-//	              "signature"}: all that its holder signed, so that the signature can be checked with the holder's key
+//	              "signature"}: all that its holder signed, so that the signature can be checked with the holder's key. If
+//	              anything of the arguments is masked, args is a keyed hash of that hash, and evidence stands in the place of
+//	              signature: see Evidence
 //	mismatch      array of JSON Pointers into the body that was sent, in order: the places that could not be put to the
 //	              policies, or counted as an error where they read it. Their names are masked like texts; a name that
 //	              is too long ends in … or is left out; there may be more than are listed: then there
@@ -186,6 +188,14 @@ import (
 // Nothing below an entry without part is listed. null is never masked. There are at most 64 entries, and at most 4 in
 // the worst case: the properties of subject, action and resource, and the context. The places in inherited parts are
 // listed in the record of kind KindBatch, and in the item's the places in its own.
+//
+// # Evidence
+//
+// A plain hash of masked arguments, and a signature over it, would let a reader try guesses. The keys of a tenant are
+// HKDF-SHA256 of mask.key, without salt, with the labels "policy-service evidence hash TENANT" and "policy-service
+// evidence seal TENANT". args is then "keyed:" and the HMAC-SHA256, in unpadded base64url, of the hash that was signed, and
+// evidence, in unpadded base64url, a nonce of 12 bytes and the AES-256-GCM of a JSON array, with the id of the record as
+// additional data: the hash that was signed, and the signature. What cannot be written so is left out.
 //
 // # Records the log makes itself (kind admin)
 //

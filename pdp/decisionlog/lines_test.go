@@ -13,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/evidence"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -42,6 +43,13 @@ func filled(r *rand.Rand, v reflect.Value, text func(*rand.Rand) string) {
 		return
 	case evaluation.Object:
 		v.Set(reflect.ValueOf(someObject(r, 2)))
+		return
+	case evidence.Written: // which comes from a key, or from a record
+		key, err := evidence.NewKey(make([]byte, 32), "")
+		if err != nil {
+			panic(err)
+		}
+		v.Set(reflect.ValueOf(key.Plain(evidence.Of(text(r)))))
 		return
 	case *evaluation.Unknown:
 		return

@@ -40,7 +40,7 @@ var (
 	privateFiles = []kept{
 		{name: decisionlog.KeyFile, without: "serve does not go on with the decision log, and exits with 2"},
 		{name: decisionlog.NextKeyFile},
-		{name: maskKey.File, without: "masked values of before and after cannot be compared", anyLog: true},
+		{name: maskKey.File, without: "masked values of before and after cannot be compared, and sealed evidence cannot be opened", anyLog: true},
 		{name: auth.RenewKey.File, anyLog: true},
 		{name: signing.File, without: "clients get new keys, and capability tokens of before are refused"},
 		{name: approvals.Key.File, without: "serve does not go on with the approval requests, and exits with 2"},

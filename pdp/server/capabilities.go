@@ -1,11 +1,13 @@
 package server
 
 import (
+	"context"
 	"time"
 
 	"policy-service/pdp"
 	store "policy-service/pdp/capability"
 	"policy-service/pdp/capability/broker"
+	"policy-service/pdp/decisionlog/mask"
 	"policy-service/pdp/server/capabilities"
 )
 
@@ -51,6 +53,7 @@ func (s *Server) openCapabilities(key []byte) error {
 		Log:       s.decisions.log,
 		Keys:      s.keys.signing,
 		PDP:       func() *pdp.PDP { return s.pdp },
+		Mask:      func(ctx context.Context) *mask.Masker { return s.live.pinned(ctx).mask },
 		KeyOf:     s.logKeys,
 		IssuerURL: s.issuerURL,
 		ListURL:   func(name string) string { return s.listeners.base() + capabilities.StatusPath + name },

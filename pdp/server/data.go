@@ -10,15 +10,16 @@ import (
 	"policy-service/pdp/approval/broker"
 	"policy-service/pdp/datakey"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/mask"
 	"policy-service/pdp/signing"
 )
 
-// maskKey makes the hashes of masked values. With it a person could try values against the log; without it new records
-// cannot be joined with earlier ones.
+// maskKey makes the hashes of masked values, and seals what guesses could be held against. With it a person could try
+// values against the log; without it new records cannot be joined with earlier ones, and no evidence in these opens.
 var maskKey = datakey.Key{
-	File:  "mask.key",
+	File:  mask.KeyFile,
 	Of:    "masked values",
-	Moved: "to begin with a new key",
+	Moved: "to begin with a new key, by which no evidence of before opens",
 }
 
 // pageKey seals page tokens. It is kept so that a search goes on after a restart.

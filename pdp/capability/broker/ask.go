@@ -14,6 +14,7 @@ import (
 	"policy-service/obligations"
 	"policy-service/pdp"
 	store "policy-service/pdp/capability"
+	"policy-service/pdp/evidence"
 )
 
 // Answer is the answer to a request for a capability.
@@ -130,9 +131,9 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (de
 	if err != nil {
 		return "", nil, nil, err
 	}
-	w.digest, w.behind, w.person = digest, r.Behind, r.Person
-	w.hidden = func(name string) bool {
-		return evaluation.SecretName(name) || b.options.PDP().Masked(ctx, "arguments", name)
+	w.digest, w.behind, w.person, w.mask = evidence.Of(digest), r.Behind, r.Person, b.options.Mask(ctx)
+	if w.key, err = evidence.NewKey(b.options.Store.Key, a.Tenant); err != nil {
+		return "", nil, nil, err
 	}
 	call, err := w.call(asker, now)
 	if err != nil {
@@ -153,7 +154,7 @@ func (b *Broker) Ask(ctx context.Context, asker evaluation.Asker, r Request) (de
 		if p := r.Parent; p != nil {
 			d.Ancestors = append([]string{p.ID}, p.Ancestors...)
 		}
-		return b.keep(w, r.Renews, func() (*store.Reservation, error) { return keep(ctx, w.new(asker, d), d.Items[0].ID) })
+		return b.keep(w, r.Renews, func() (*store.Reservation, error) { return keep(ctx, w.new(asker, d, digest), d.Items[0].ID) })
 	}
 	defer func() { // it may be granted all the same, by policies of before the last sweep
 		if err != nil && decidedBy != "" && decidedBy != b.options.PDP().Bundle().Digest() {

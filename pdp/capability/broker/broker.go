@@ -26,6 +26,8 @@ import (
 	"policy-service/pdp"
 	store "policy-service/pdp/capability"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/mask"
+	"policy-service/pdp/evidence"
 	"policy-service/pdp/signing"
 )
 
@@ -40,6 +42,8 @@ type Options struct {
 	Keys *signing.Keys
 	// PDP is the PDP whose capabilities these are. It is made after the Broker.
 	PDP func() *pdp.PDP
+	// Mask is the masker of the configuration that answers a request.
+	Mask func(context.Context) *mask.Masker
 	// KeyOf has the keys that the log of another origin has had, as `log key` prints them. It is needed if others write to the
 	// same capabilities.
 	KeyOf func(origin string) ([]string, error)
@@ -140,16 +144,16 @@ func (b *Broker) Check(
 		Counted:    counted,
 		Left:       left,
 		Expires:    token.Expires,
-		Proof: &evaluation.SpentProof{
+		Proof: &pdp.SpentProof{
 			Key:       c.JKT,
 			ID:        proof.ID,
 			IssuedAt:  proof.IssuedAt.Unix(),
 			Audience:  proof.Audience,
 			Tool:      proof.Tool,
-			Arguments: proof.Arguments,
+			Arguments: evidence.Of(proof.Arguments),
 			Nonce:     proof.Nonce,
 			Algorithm: proof.Algorithm,
-			Signature: proof.Signature,
+			Signature: evidence.Of(proof.Signature),
 		},
 	}, nil, nil
 }

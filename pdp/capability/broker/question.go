@@ -12,19 +12,23 @@ import (
 	"policy-service/obligations"
 	"policy-service/pdp"
 	store "policy-service/pdp/capability"
+	"policy-service/pdp/decisionlog/mask"
+	"policy-service/pdp/evidence"
 )
 
 // wanted is a request for a capability, and the token that it would be granted.
 type wanted struct {
 	ask      *capability.Ask
-	digest   string // of what is asked
+	digest   evidence.Text // of what is asked
+	key      *evidence.Key // of approvals, for what people see
+	mask     *mask.Masker
+	masked   *mask.Masking // the constraints on arguments, and what else the asker chose
 	behind   []evaluation.Ref
 	person   string
 	token    capability.Token
 	narrowed []string
-	hidden   func(argument string) bool // masks hide its value
-	giver    *evaluation.Entity         // the holder of the parent, if it hands that on
-	grant    []byte                     // the questions
+	giver    *evaluation.Entity // the holder of the parent, if it hands that on
+	grant    []byte             // the questions
 }
 
 // want makes the token of a request. It counts from now on, or from later, and no longer than tokens may.
@@ -184,11 +188,18 @@ func (w *wanted) call(asker evaluation.Asker, now time.Time) (call pdp.GrantCall
 	for name, c := range a.Arguments {
 		constrained = append(constrained, name)
 		constraints[name] = c.Value()
+	}
+	slices.Sort(constrained)
+	all, err := evaluation.NewObject(map[string]any{"arguments": constraints, "justification": a.Reason})
+	if err != nil {
+		return call, err
+	}
+	w.masked = w.mask.Apply(evaluation.Request{Subject: subject, Action: evaluation.Action{Name: name}, Context: all.Beside(a.Context)})
+	for name, c := range a.Arguments {
 		if v, ok := c.ScalarExact(); ok && !w.hidden(name) {
 			exact[name] = v
 		}
 	}
-	slices.Sort(constrained)
 	action["constrained"], action["exact"] = constrained, exact
 	context := map[string]any{}
 	if a.Reason != "" {
@@ -262,7 +273,11 @@ func (w *wanted) call(asker evaluation.Asker, now time.Time) (call pdp.GrantCall
 			}
 			whole["at_most"] = most
 		}
-		return about(serverType, a.Audience, map[string]any{"digest": w.digest}, whole), w.sentence()
+		digest := w.key.Plain
+		if w.masked.Hides("context", "arguments") {
+			digest = w.key.Hash
+		}
+		return about(serverType, a.Audience, map[string]any{"digest": digest(w.digest).String()}, whole), w.sentence()
 	}
 	call.Now, call.Approvals = now, pdp.SpendOrFile
 	if err == nil {
@@ -284,15 +299,18 @@ const mostAsked = 60 << 10
 // serverType is the wire type of a server, whose tools are all asked for.
 const serverType = "server"
 
-// new is the capability that a decision grants.
-func (w *wanted) new(asker evaluation.Asker, d *pdp.GrantDecision) store.New {
+// hidden reports whether masks hide anything of the constraint on an argument.
+func (w *wanted) hidden(name string) bool { return w.masked.Hides("context", "arguments", name) }
+
+// new is the capability that a decision grants. It is found by the digest of what was asked.
+func (w *wanted) new(asker evaluation.Asker, d *pdp.GrantDecision, ask string) store.New {
 	return store.New{
 		Tenant:   w.ask.Tenant,
 		Caller:   asker.Name,
 		Token:    w.token,
 		Grant:    w.grant,
 		Approval: d.Approved,
-		Ask:      w.digest,
+		Ask:      ask,
 		Bundle:   d.Bundle,
 	}
 }

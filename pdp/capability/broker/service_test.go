@@ -63,13 +63,16 @@ func newService(b testing.TB, data string, recorded bool, change ...func(*pdp.Op
 	f.must(err)
 	f.holder, err = capability.NewHolder(private)
 	f.must(err)
+	masks, err := mask.New(bytes.Repeat([]byte{1}, mask.KeySize), nil)
+	f.must(err)
+	mask := func(context.Context) *mask.Masker { return masks }
 	f.Broker, err = broker.Open(broker.Options{
 		Data: data,
 		Store: store.Options{
 			Key: []byte(strings.Repeat("s", 32)), Now: f.Now, Retain: time.Hour,
 			Limits: store.Limits{MaxLivePerHolder: 1 << 30, MaxLivePerTenant: 1 << 30, NewPerMinutePerHolder: 1 << 30},
 		},
-		Log: log, Keys: keys, PDP: func() *pdp.PDP { f.looks(); return f.pdp },
+		Log: log, Keys: keys, PDP: func() *pdp.PDP { f.looks(); return f.pdp }, Mask: mask,
 		IssuerURL: func(string) string { return issuer },
 		ListURL:   func(name string) string { return issuer + "/v1/capabilities/status/" + name },
 		Terms:     broker.Terms{MaxLifetime: life, DefaultLifetime: time.Hour, ProofAge: 5 * time.Minute, Skew: time.Second, StatusTTL: 15 * time.Second},
@@ -78,11 +81,9 @@ func newService(b testing.TB, data string, recorded bool, change ...func(*pdp.Op
 	f.must(err)
 	options := pdp.Options{Now: f.Now, Capabilities: f.Broker}
 	if recorded {
-		masks, err := mask.New(bytes.Repeat([]byte{1}, mask.KeySize), nil)
-		f.must(err)
 		nothing := func(context.Context) {}
 		options.Recorder = &recorder.Recorder{
-			Log: log, Mask: func(context.Context) *mask.Masker { return masks }, Waits: nothing,
+			Log: log, Mask: mask, Waits: nothing,
 			GoOn: func(ctx context.Context) error { return ctx.Err() },
 		}
 	}

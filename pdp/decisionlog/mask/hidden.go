@@ -29,7 +29,7 @@ func (k *Masking) mask(r evaluation.Request) {
 	}
 	var roots [len(places)]spot
 	for n, o := range objects(&k.Request) {
-		*o, roots[n] = k.object(*o, k.masker.place(n), false)
+		*o, roots[n] = k.object(*o, k.masker.place(n, r.Action.Name), false)
 		roots[n].segment = strings.Join(places[n], "/")
 	}
 	room := maxHiddenBytes

@@ -25,10 +25,13 @@
 // (HMAC-SHA-256, 128 bits). The same value has the same digest in every record, and
 // only with the key can one try values against it. What cannot be masked is removed.
 //
+// What is made of masked values and stands beside them, such as a hash, is written by [Masking.Evidence].
+//
 // The package is pure: it reads no file and keeps nothing.
 package mask
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -38,10 +41,14 @@ import (
 	"sync"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/evidence"
 )
 
-// KeySize is the length of a key in bytes.
-const KeySize = 32
+// KeySize is the length of a key in bytes, and KeyFile the name of its file below the data directory.
+const (
+	KeySize = 32
+	KeyFile = "mask.key"
+)
 
 // Prefix is what every masked value begins with. A caller can send a string that begins with it, but cannot make a
 // digest of the key.
@@ -49,7 +56,9 @@ const Prefix = evaluation.MaskPrefix
 
 // Masker masks by one key and one set of patterns. It is safe for concurrent use.
 type Masker struct {
+	key      []byte
 	patterns []pattern
+	grants   []pattern // for questions whether a capability may be granted; see ofConstraints
 	digests  sync.Pool // of hash.Hash, each with the key in it
 }
 
@@ -58,15 +67,26 @@ func New(key []byte, patterns []string) (*Masker, error) {
 	if len(key) != KeySize {
 		return nil, errors.New("the key of the mask must have 32 bytes")
 	}
-	m := &Masker{digests: sync.Pool{New: func() any { return hmac.New(sha256.New, key) }}}
+	m := &Masker{key: bytes.Clone(key), digests: sync.Pool{New: func() any { return hmac.New(sha256.New, key) }}}
 	for _, text := range patterns {
 		p, err := parsePattern(text)
 		if err != nil {
 			return nil, err
 		}
 		m.patterns = append(m.patterns, p)
+		m.grants = append(append(m.grants, p), p.ofConstraints()...)
 	}
 	return m, nil
+}
+
+// Evidence returns the key by which a tenant's hashes of masked values are written; nil, which writes none, if it cannot
+// be made.
+func (m *Masker) Evidence(tenant string) *evidence.Key {
+	key, err := evidence.NewKey(m.key, tenant)
+	if err != nil {
+		return nil
+	}
+	return key
 }
 
 // Hides reports if what stands at a place below the context, or below another object of a request, is masked wherever

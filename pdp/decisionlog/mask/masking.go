@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/evidence"
 )
 
 // leastSought is the least length of a masked value that is sought elsewhere. A shorter one is a part of too many texts
@@ -56,7 +57,7 @@ func (m *Masker) Gather() *Gathering {
 // Add reads the secrets of a request, or of a part of one, and of its obligations.
 func (g *Gathering) Add(r evaluation.Request, obligations ...evaluation.Object) {
 	for n, o := range objects(&r) {
-		g.object(*o, g.masker.place(n))
+		g.object(*o, g.masker.place(n, r.Action.Name))
 	}
 	for _, o := range obligations {
 		g.object(o, nil)
@@ -97,8 +98,28 @@ func objects(r *evaluation.Request) [4]*evaluation.Object {
 // places are the paths of the objects that [objects] returns.
 var places = [4][]string{{"subject", "properties"}, {"action", "properties"}, {"resource", "properties"}, {"context"}}
 
-// place returns the patterns as they apply below the n-th of places.
-func (m *Masker) place(n int) at { return at(m.patterns).into(places[n]...) }
+// place returns the patterns as they apply below the n-th of places, in a request for an action of that name.
+func (m *Masker) place(n int, action string) at {
+	if strings.HasPrefix(action, "capability.") {
+		return at(m.grants).into(places[n]...)
+	}
+	return at(m.patterns).into(places[n]...)
+}
+
+// Hides reports whether anything is masked where names lead to in the request, below that or around it.
+func (k *Masking) Hides(names ...string) bool {
+	place := ""
+	for _, name := range names {
+		place += "/" + escape.Replace(name)
+	}
+	within := func(a, b string) bool { return a == b || strings.HasPrefix(a, b+"/") }
+	return k.beside != nil && k.beside.Hides(names...) || slices.ContainsFunc(k.Hidden, func(h evaluation.Hidden) bool {
+		return within(h.At, place) || within(place, h.At)
+	})
+}
+
+// Evidence is [Masker.Evidence].
+func (k *Masking) Evidence(tenant string) *evidence.Key { return k.masker.Evidence(tenant) }
 
 // collector gathers the texts of masked values.
 type collector struct {
@@ -184,7 +205,7 @@ func (m *Masker) below(place string) int {
 		if len(names) <= len(of)+1 || !slices.Equal(names[1:len(of)+1], of) {
 			continue
 		}
-		for inner, rest := m.place(n), names[len(of)+1:]; len(rest) > 0; rest = rest[1:] {
+		for inner, rest := m.place(n, ""), names[len(of)+1:]; len(rest) > 0; rest = rest[1:] {
 			whole := false
 			if inner, whole = inner.in(rest[0]); whole || evaluation.SecretName(rest[0]) {
 				return len(rest) - 1

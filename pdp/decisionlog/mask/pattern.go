@@ -51,6 +51,18 @@ func (p pattern) reaches() bool {
 		slices.Contains([]string{"subject", "action", "resource"}, p[0])
 }
 
+// ofConstraints returns the patterns that address, in the constraints which a capability is to put on arguments, what p
+// addresses in the arguments of a call: a constraint has the argument in its member value, or in an element of values.
+func (p pattern) ofConstraints() []pattern {
+	fits := func(n int, name string) bool { return p[n] == "*" || p[n] == name }
+	if len(p) < 4 || !fits(0, "context") || !fits(1, "arguments") {
+		return nil
+	}
+	return []pattern{
+		slices.Concat(p[:3], pattern{"value"}, p[3:]), slices.Concat(p[:3], pattern{"values", "*"}, p[3:]),
+	}
+}
+
 // at is a place in a request: the rest of each pattern that fits so far.
 type at []pattern
 

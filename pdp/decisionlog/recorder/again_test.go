@@ -15,6 +15,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
+	"policy-service/pdp/evidence"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -152,6 +153,6 @@ func (tokens) Check(_ context.Context, p pdp.PresentedCapability) (h pdp.HeldCap
 		return h, &evaluation.CapabilityAnswer{Reason: p.Token}, nil
 	}
 	h.Capability = evaluation.Capability{Held: true, ID: p.Token, Depth: 1}
-	h.Proof = &evaluation.SpentProof{Key: "k", ID: "j", Signature: "s"}
+	h.Proof = &pdp.SpentProof{Key: "k", ID: "j", Signature: evidence.Of("s")}
 	return h, nil, nil
 }

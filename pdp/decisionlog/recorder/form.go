@@ -64,7 +64,7 @@ func entryOf(record *pdp.Record, masked *mask.Masking) (e decisionlog.Entry, err
 	e.Decision.Approved = record.Approved
 	if c := record.Capability; c != nil {
 		e.Decision.Capability = &decisionlog.Capability{
-			ID: c.ID, Held: c.Held, Depth: c.Depth, Reason: c.Reason, Used: c.Used, Grants: c.Grants, Proof: c.Proof,
+			ID: c.ID, Held: c.Held, Depth: c.Depth, Reason: c.Reason, Used: c.Used, Grants: c.Grants, Proof: proofOf(record, masked),
 			Ancestors: c.Ancestors,
 		}
 	}
@@ -75,6 +75,25 @@ func entryOf(record *pdp.Record, masked *mask.Masking) (e decisionlog.Entry, err
 		e = withoutRoom(e)
 	}
 	return e, err
+}
+
+// proofOf returns the proof of the capability that a request showed as it goes on record, or nil without one. Where
+// anything of the arguments is masked, nothing in it can be compared with a guess.
+func proofOf(record *pdp.Record, masked *mask.Masking) *decisionlog.Proof {
+	p := record.Capability.Proof
+	if p == nil {
+		return nil
+	}
+	key := masked.Evidence(record.Call.Request.Tenant)
+	out := &decisionlog.Proof{
+		Key: p.Key, ID: p.ID, IssuedAt: p.IssuedAt, Audience: p.Audience, Tool: p.Tool, Nonce: p.Nonce, Algorithm: p.Algorithm,
+	}
+	if masked.Hides("context", "arguments") {
+		out.Arguments, out.Evidence = key.Hash(p.Arguments), key.Seal(record.ID, p.Arguments, p.Signature)
+	} else {
+		out.Arguments, out.Signature = key.Plain(p.Arguments), key.Plain(p.Signature)
+	}
+	return out
 }
 
 func isEmpty(r *evaluation.Request) bool {

@@ -1,15 +1,22 @@
 package audit
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/evaluation/capability"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/mask"
+	"policy-service/pdp/evidence"
+	"policy-service/pdp/plainfile"
 )
 
 type showCommand struct {
@@ -20,6 +27,9 @@ type showCommand struct {
 	Explain bool      `xor:"why" help:"Also say, policy by policy, how the decision came about, as it was, and by today's policies."`
 	With    cli.Given `placeholder:"DIR" help:"With --explain: the directory of policies in place of today's."`
 	JSON    bool      `name:"json" xor:"test" help:"Print JSON, for programs."`
+
+	Evidence bool      `xor:"test" help:"Also open what the record seals because a mask hides arguments: the hash of the arguments, and the proof with its holder's signature. It needs the key of masked values, mask.key."`
+	MaskKey  cli.Given `name:"mask-key" placeholder:"FILE" help:"With --evidence: the key of masked values. Default: mask.key in the directory of --data."`
 }
 
 // Help ends the command's help.
@@ -34,6 +44,12 @@ func (showCommand) Help() string {
 func (c showCommand) Validate() error {
 	if c.With != "" && !c.Explain {
 		return errors.New("--with is for --explain; add it, or leave --with out")
+	}
+	if c.MaskKey != "" && !c.Evidence {
+		return errors.New("--mask-key is for --evidence; add it, or leave --mask-key out")
+	}
+	if c.Evidence && c.MaskKey == "" && c.Data == "" {
+		return errors.New("--evidence needs the key of masked values, which no server hands out; give its file with --mask-key")
 	}
 	return c.logFlags.Validate()
 }
@@ -52,6 +68,12 @@ func (c showCommand) Run(s cli.Streams) error {
 	if c.AsTest {
 		return asTest(s, shown)
 	}
+	var opened *evidenceJSON
+	if c.Evidence {
+		if opened, err = c.openEvidence(&shown.Record); err != nil {
+			return err
+		}
+	}
 	then, note := c.then(shown)
 	var why *whyJSON
 	if c.Explain {
@@ -61,20 +83,59 @@ func (c showCommand) Run(s cli.Streams) error {
 		return s.PrintJSON(struct {
 			Record   jsontext.Value `json:"record"`
 			LeafHash string         `json:"leaf_hash"`
+			Evidence *evidenceJSON  `json:"evidence,omitempty"`
 			*inheritedJSON
 			Policies []policyThen `json:"policies"`
 			Note     string       `json:"note,omitempty"`
 			*whyJSON
-		}{shown.Record.Line, shown.LeafHash, inheritedOf(shown), then, note, why})
+		}{shown.Record.Line, shown.LeafHash, opened, inheritedOf(shown), then, note, why})
 	}
 	if c.Explain { // which has the policies, too
 		then = nil
 	}
-	if err := c.print(s, shown, then, note); err != nil || why == nil {
+	if err := c.print(s, shown, then, note); err != nil {
 		return err
 	}
-	why.print(s)
+	if opened != nil {
+		s.Print("\nthe hash of the arguments, as the holder signed it: %s\nthe proof, which the holder's key verifies:\n%s", opened.Arguments, opened.Proof)
+	}
+	if why != nil {
+		why.print(s)
+	}
 	return nil
+}
+
+// evidenceJSON is the opened evidence of a record: the hash of the arguments, and the proof of which it is a part.
+type evidenceJSON struct {
+	Arguments string `json:"args"`
+	Proof     string `json:"proof"` // a JWS in its compact form
+}
+
+func (c showCommand) openEvidence(r *decisionlog.Recorded) (*evidenceJSON, error) {
+	if r.Capability == nil || r.Capability.Proof == nil || r.Capability.Proof.Evidence == (evidence.Written{}) {
+		return nil, errors.New("this record seals no evidence: it has no proof of a capability, or has it in the open; leave out --evidence")
+	}
+	name := cmp.Or(string(c.MaskKey), filepath.Join(c.Data, mask.KeyFile))
+	secret, err := plainfile.Read(name, 1<<10)
+	var key *evidence.Key
+	if err == nil {
+		key, err = evidence.NewKey(secret, r.Tenant)
+	}
+	p, opened := r.Capability.Proof, []string(nil)
+	if err == nil {
+		opened, err = key.Open(r.ID, p.Evidence)
+	}
+	if err == nil && len(opened) != 2 {
+		err = errors.New("it holds something else than a hash and a signature")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the evidence with %s: %w; give the mask.key with which the record was made", name, err)
+	}
+	proof := capability.Proof{
+		Capability: r.Capability.ID, Audience: p.Audience, Tool: p.Tool, Arguments: opened[0], IssuedAt: time.Unix(p.IssuedAt, 0),
+		ID: p.ID, Nonce: p.Nonce, Algorithm: p.Algorithm, Signature: opened[1],
+	}
+	return &evidenceJSON{opened[0], proof.Text()}, nil
 }
 
 // inheritedJSON is the request of an item of a batch, or of a question in it, with all that it inherits. Gone names the
