@@ -62,7 +62,13 @@ func (u *uses) decided(s *decisionlog.Recorded, at Instant) {
 }
 
 // settles are the steps that say what became of a use.
-var settles = []string{approval.StepUsed, approval.StepContinued, approval.StepReleased, "granted", "renewed"}
+var settles = []string{approval.StepUsed, approval.StepContinued, approval.StepReleased, approval.StepCaughtUp, "granted", "renewed"}
+
+// ended takes away the use of an item, and reports whether that was the last one.
+func (one *use) ended(item string) bool {
+	one.items = slices.DeleteFunc(one.items, func(is string) bool { return is == item })
+	return len(one.items) == 0
+}
 
 // look takes in a step, or a withdrawal. It returns the use of a decision that is withdrawn, or nil.
 func (u *uses) look(s *decisionlog.Recorded) (*use, error) {
@@ -78,6 +84,12 @@ func (u *uses) look(s *decisionlog.Recorded) (*use, error) {
 	if err := json.Unmarshal(s.Details, &of); err != nil {
 		return nil, err
 	}
+	if s.Event == approval.StepCaughtUp { // the log had them before the state did
+		for _, half := range []map[string]*use{u.young, u.older} {
+			maps.DeleteFunc(half, func(_ string, one *use) bool { return one.ended(cmp.Or(of.Approval, of.Capability)) })
+		}
+		return nil, nil
+	}
 	decision := of.Decision
 	if s.Kind == decisionlog.KindApproval { // its decision is the one that waited
 		decision = of.UsedBy
@@ -86,8 +98,7 @@ func (u *uses) look(s *decisionlog.Recorded) (*use, error) {
 	if one == nil {
 		return nil, nil
 	}
-	one.items = slices.DeleteFunc(one.items, func(item string) bool { return item == cmp.Or(of.Approval, of.Capability) })
-	if !withdrawn && len(one.items) > 0 {
+	if !one.ended(cmp.Or(of.Approval, of.Capability)) && !withdrawn {
 		return nil, nil
 	}
 	delete(u.young, decision)

@@ -219,6 +219,8 @@ func TestWithdrawnInAMerge(t *testing.T) {
 	b.step("s3", "used", "approved", 3, `,"used_by":"d2"`)
 	b.step("s4", "used_up", "used_up", 3, "")
 	b.decide("d3", "a1")
+	b.decide("caught up", "a2")
+	b.write(decisionlog.Entry{Kind: decisionlog.KindApproval, Event: "caught_up", Details: jsontext.Value(`{"approval":"a2","status":"approved","version":3,"filed_at":"2026-11-28T12:00:00Z"}`)})
 	b.decide("free", "")
 	merged := filepath.Join(t.TempDir(), "merged.ndjson")
 	if said, err := run(mergeCommand{Files: []string{a.exported(), b.exported()}, Out: cli.Given(merged)}); err != nil {
@@ -229,7 +231,7 @@ func TestWithdrawnInAMerge(t *testing.T) {
 	if err != nil || json.Unmarshal([]byte(printed), &r) != nil {
 		t.Fatal(printed, err)
 	}
-	if p := r.Population; p.Allowed != 3 || p.Withdrawn != 1 {
+	if p := r.Population; p.Allowed != 4 || p.Withdrawn != 1 {
 		t.Errorf("counted are %+v", p)
 	}
 	if len(r.Withdrawn) != 1 || r.Withdrawn[0].Decision != "d1" || r.Withdrawn[0].Approval != "a1" || r.Withdrawn[0].At.Origin != "a.example.com/v1/log" {
@@ -258,7 +260,7 @@ func TestWithdrawnInAMerge(t *testing.T) {
 		t.Errorf("it is %+v", verified)
 	}
 	all, text := told(t, merged)
-	if len(all) != 1 || len(all[0].Steps) != 5 || all[0].Steps[4].Event != "withdrawn" || all[0].Steps[4].UsedBy != "d1" || !strings.Contains(text, "by decision d1") {
+	if len(all) != 2 || len(all[0].Steps) != 5 || all[0].Steps[4].Event != "withdrawn" || all[0].Steps[4].UsedBy != "d1" || !strings.Contains(text, "by decision d1") {
 		t.Errorf("%+v\n%s", all, text)
 	}
 }
