@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"net/http"
@@ -271,4 +272,77 @@ func TestRestoreGoesOnOnlyAfterAStop(t *testing.T) {
 	says(t, 0, "restore "+by+" --data "+dir+"/begun --checkpoint "+dir+"/checkpoint", "a new decision log begins")
 	says(t, 2, "restore "+by+" --data "+dir+"/on --nothing-came-after 1", "0 would count again, and --nothing-came-after is 1", "nothing was restored")
 	says(t, 0, "restore "+by+" --data "+dir+"/on --nothing-came-after 0", "goes on as it was")
+}
+
+// TestRestoreStory types what an operator types: after a backup of a stop the service goes on, and an approval of one use is
+// used, a capability is revoked, and so is a key. A restore brings none of them back: it names all three before it goes on, and
+// a newer checkpoint refuses even the right number.
+func TestRestoreStory(t *testing.T) {
+	needProgram(t, "curl")
+	parallelPage(t)
+	m := &terminal{dir: t.TempDir(), address: ownLoopback()}
+	m.open(t, built(t))
+	writeFile(t, filepath.Join(m.dir, "pdp.yaml"), fmt.Sprintf("policies: shop\nlisten: %[1]s:8341\npublic_url: http://%[1]s:8341\ncapabilities: {clock_skew: 1s}\n", m.address))
+	must(t, os.Mkdir(filepath.Join(m.dir, "shop"), 0o700))
+	writeFile(t, filepath.Join(m.dir, "shop", "obligations.yaml"), "one: {type: approval_required, properties: {template: owner}}\n")
+	writeFile(t, filepath.Join(m.dir, "shop", "a.cedar"), `
+@id("one") @obligation("one") permit (principal is agent, action == Action::"tool.invoke", resource == tool::"mail:send");
+@id("people") permit (principal is user, action == Action::"approval.decide", resource is Approval);
+@id("granted") permit (principal is agent, action == Action::"capability.grant", resource == tool::"db:restart");
+`)
+	writeFile(t, filepath.Join(m.dir, "ask"), `{"tenant_id":"default","actor":{"actor_id":"bot","actor_type":"agent"},"action":"tool.invoke","resource":{"type":"tool","id":"mail:send"}}`)
+	const serve, stopped, restore = "policy-service serve --config pdp.yaml --data one >>one.log 2>&1 &", "kill $!; wait $!", "policy-service restore one.backup --data "
+	ask := func(key string) string {
+		return "curl -sS -H 'Content-Type: application/json' -H \"Authorization: Bearer $(cat " + key + ".key)\" http://127.0.0.1:8341/v1/authorize -d @ask"
+	}
+	use := strings.Replace(ask("pep"), "@ask", `"$(sed "s/}$/,\"context\":{\"approval_id\":\"$(cat id)\"}}/" ask)"`, 1)
+	type step struct{ command, shows string }
+	typed := func(steps ...step) {
+		t.Helper()
+		for _, s := range steps {
+			shown, alive := "", false
+			err := untilDone(t.Context(), s.command, func() (bool, error) {
+				if shown, alive = m.enter(t, s.command); !alive {
+					return false, errors.New("it ended the shell")
+				}
+				if strings.Contains(shown, s.shows) {
+					return true, nil
+				}
+				if !strings.HasPrefix(s.command, "curl") { // what a server notices by itself
+					t.Errorf("$ %s\n%s\nwithout %q", s.command, shown, s.shows)
+					return true, nil
+				}
+				return false, nil
+			})
+			if err != nil {
+				t.Fatalf("%v; it shows\n%s", err, shown)
+			}
+		}
+	}
+	typed(
+		step{"for name in pep old; do policy-service keys add --data one --name $name --permission decide --permission request --permission capability >$name.key; done", ""},
+		step{`policy-service keys add --data one --name mia --principal 'user::"mia"' --permission approve >mia.key`, ""},
+		step{"policy-service keys add --data one --name warden --permission capability.admin >warden.key", ""},
+		step{serve, ""},
+		step{ask("pep") + " >asked; cat asked", `"status":"pending"`},
+		step{`sed 's/.*"approval":{"id":"\([^"]*\)".*/\1/' asked >id; policy-service approvals approve --server http://127.0.0.1:8341 --credential mia.key --reason agreed --version 1 $(cat id)`, "is approved"},
+		step{"policy-service capabilities key -o bot.pem >bot.jwk; policy-service capabilities request --server http://127.0.0.1:8341 --credential pep.key --key bot.pem --holder agent:bot --audience db --tool restart --max-uses 3 --duration 8h 2>&1 >bot.token | tee granted", "capability cap_"},
+		step{stopped + "; policy-service backup --data one -o one.backup && policy-service log checkpoint --data one >at.checkpoint", "backed up"},
+
+		step{serve, ""},
+		step{use, `{"allow":true}`},
+		step{"policy-service capabilities revoke $(cut -d' ' -f2 granted) --reason stolen --server http://127.0.0.1:8341 --credential warden.key", "revoked"},
+		step{"policy-service keys revoke --data one old", ""},
+		step{ask("old"), `"status":401`},
+		step{stopped + "; policy-service log checkpoint --data one >newest.checkpoint; mv one before", ""},
+
+		step{restore + `one --checkpoint at.checkpoint --nothing-came-after 0; echo "exit $?"; ls one`, "6 would count again, and --nothing-came-after is 0"},
+		step{restore + `one --nothing-came-after 0 2>&1 | grep -c "approval requests: $(cat id); capabilities: $(cut -d' ' -f2 granted); API keys: .*old"`, "1"},
+		step{restore + `one --checkpoint newest.checkpoint --nothing-came-after 6; echo "exit $?"`, "truncated"},
+		step{restore + "one --checkpoint at.checkpoint", "have ended, because they may have been used after the backup"},
+		step{serve, ""},
+		step{use, `"obligations":{"approval_required":true}`},
+		step{"policy-service capabilities show $(cut -d' ' -f2 granted) --server http://127.0.0.1:8341 --credential pep.key", "not"},
+		step{stopped + "; policy-service log verify one/restored --checkpoint at.checkpoint | head -1", "verified one/restored"},
+	)
 }
