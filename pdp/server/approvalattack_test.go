@@ -30,6 +30,7 @@ func (m *hostileModel) attack() string {
 		m.flippedBytes, m.otherKey, m.strangersApprovals, m.deletedFile, m.withoutMACs, m.editedApprovals, m.editedApprovals, m.unlisted, m.unlisted,
 		m.usesEdited, m.usesEdited, m.usesEdited, m.editedIDs, m.editedIDs, m.forgedSteps, m.forgedSteps, m.forgedSteps, m.forgedSteps, m.alteredLine, m.cutLog, m.removedLine, m.removedLine,
 		m.olderKeys, m.editedKeys, m.editedKeys, m.editedJournal, m.editedJournal, m.editedJournal,
+		m.restoredDirectory, m.restoredDirectory, m.restoredBackup, m.restoredBackup, m.restoredBackup, m.restoredBackup, m.restoredBackup,
 	}
 	return all[m.rng.IntN(len(all))]()
 }
