@@ -60,8 +60,17 @@ func TestAVoteBringsItsProof(t *testing.T) {
 	if n := len(proofsIn(t, engine, a.ID)); n != 2 {
 		t.Fatalf("there are %d proofs, of a vote and of what it brought about", n)
 	}
+	news := there.Store.News(nil)
+	defer news.Close()
 	if d := there.asks("bot", "plan", a.ID); !d.Allow || d.Approval != nil {
 		t.Fatalf("with the approval: %+v", d)
+	}
+	for { // the answer does not wait for the record of the use
+		_, _, err := here.Store.Get(t.Context(), a.ID)
+		if !errors.Is(err, approval.ErrUnrecorded) {
+			break
+		}
+		<-news.C
 	}
 	if d := here.asks("bot", "plan", a.ID); d.Allow && d.Approval == nil {
 		t.Errorf("the approval counts twice: %+v", d)
