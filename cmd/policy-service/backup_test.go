@@ -167,7 +167,7 @@ func archive(t *testing.T, data string, head backup.Head, end backup.End) (file 
 	t.Helper()
 	var files []backup.Source
 	must(t, fs.WalkDir(os.DirFS(data), ".", func(name string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() || strings.HasSuffix(name, "lock") || path.Dir(name) == "log" && strings.HasSuffix(name, ".index") {
+		if err != nil || e.IsDir() || strings.HasSuffix(name, "lock") || name == decisionlog.CheckpointFile || path.Dir(name) == "log" && strings.HasSuffix(name, ".index") {
 			return err
 		}
 		f, err := os.Open(filepath.Join(data, name))
@@ -259,6 +259,7 @@ func TestRestoreGoesOnOnlyAfterAStop(t *testing.T) {
 		"a new decision log begins", "in force, and not on record: the API keys mallory; ")
 	must(t, os.Remove(data+"/api-keys.json"))
 	must(t, os.Remove(data+"/api-keys.lock"))
+	must(t, os.Remove(data+"/api-keys.revoked"))
 	log, err = decisionlog.Open(data, decisionlog.Options{})
 	must(t, err)
 	must(t, log.Append(t.Context(), []decisionlog.Entry{{Kind: decisionlog.KindAdmin, Event: decisionlog.EventStop}}))

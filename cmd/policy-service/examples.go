@@ -64,6 +64,7 @@ var examples = map[string]string{
 	"log report":            "policy-service log report --data /var/lib/policy-service",
 	"log redact":            "policy-service log redact --data /var/lib/policy-service 01890a5d-ac96-774b-bcce-b302099a8057 --reason erasure-request-17",
 	"log recover":           "policy-service log recover --accept-loss --data /var/lib/policy-service",
+	"log begin":             "policy-service log begin --accept-loss --data /var/lib/policy-service",
 	"log stats":             "policy-service log stats --data /var/lib/policy-service",
 	"log key print":         "policy-service log key --data /var/lib/policy-service",
 	"log key rotate":        "policy-service log key rotate --data /var/lib/policy-service",

@@ -115,6 +115,7 @@ func (w *writer) transact(o order) error {
 	}
 	if made {
 		w.told.sign(next.note)
+		keepCheckpoint(w.reader.data, next.note)
 		w.options.On.Checkpoint(next.note)
 	}
 	return nil

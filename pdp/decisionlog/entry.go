@@ -205,9 +205,10 @@ const (
 	EventAPIKeyChanged        = "api_key_changed"
 	EventSigningKey           = "signing_key"
 	EventSigningKeyChanged    = "signing_key_changed"
-	EventBackup               = "backup"   // a backup was asked for
-	EventRestored             = "restored" // the log begins, or goes on (nothing_came_after), after a backup was restored; its details name the approvals and capabilities that ended
-	EventImported             = "imported" // the state of the data directory is in etcd from now on
+	EventBackup               = "backup"    // a backup was asked for
+	EventRestored             = "restored"  // the log begins, or goes on (nothing_came_after), after a backup was restored; its details name the approvals and capabilities that ended
+	EventBegun                = "log_begun" // the log begins in the place of one that is damaged or gone; its details name the API keys that were revoked for it
+	EventImported             = "imported"  // the state of the data directory is in etcd from now on
 	// EventWithdrawn says that an allow was never answered, because its use was given back before it was settled. Its details are
 	// a [Withdrawn].
 	EventWithdrawn = "withdrawn"

@@ -25,6 +25,7 @@ import (
 //
 //	DATA/log.key            the private key in force, "PRIVATE+KEY+origin+hash+data" of sumdb/note, one line, 0600
 //	DATA/log.key.next       a key on its way in (see Keys), 0600
+//	DATA/log.checkpoint     the newest checkpoint, 0600. A crash may leave an older one, or none
 //	DATA/log.pub            the public keys of all times, oldest first, a line each "origin+hash+data" of sumdb/note
 //	DATA/log/lock           held (flock) by the process that writes
 //	DATA/log/00000001.db    segments: 8 digits, from 1, without a gap. All but the last are sealed and mode 0400.
@@ -37,6 +38,9 @@ import (
 //	DATA/log/suspects       witnesses that said that they saw more of the log, or another one, 0600
 //
 // A last segment without records counts as not there: it was prepared ahead.
+//
+// The first key is in log.key.next until the first segment has a record. So where log.key, log.pub, log.checkpoint or
+// log/witnessed is, a log was begun, and a writer begins no other in its place: see [ErrCut].
 //
 // # Segment
 //
@@ -280,17 +284,18 @@ const (
 	FormatVersion   = 1
 	FormatJournaled = 2
 
-	// LogDir, LockFile, KeyFile, NextKeyFile, PublicKeyFile, WitnessedFile, ConflictFile and SuspectsFile are names below
+	// LogDir, LockFile, KeyFile, NextKeyFile, CheckpointFile, PublicKeyFile, WitnessedFile, ConflictFile and SuspectsFile are names below
 	// the data directory; SegmentName makes a segment's name below LogDir.
-	LogDir        = "log"
-	LockFile      = "log/lock"
-	KeyFile       = "log.key"
-	NextKeyFile   = "log.key.next"
-	PublicKeyFile = "log.pub"
-	WitnessedFile = "log/witnessed"
-	ConflictFile  = "log/conflict"
-	SuspectsFile  = "log/suspects"
-	SegmentName   = "%08d.db"
+	LogDir         = "log"
+	LockFile       = "log/lock"
+	KeyFile        = "log.key"
+	NextKeyFile    = "log.key.next"
+	PublicKeyFile  = "log.pub"
+	CheckpointFile = "log.checkpoint"
+	WitnessedFile  = "log/witnessed"
+	ConflictFile   = "log/conflict"
+	SuspectsFile   = "log/suspects"
+	SegmentName    = "%08d.db"
 
 	// The buckets of a segment.
 	BucketMeta        = "meta"

@@ -1,7 +1,6 @@
 package decisionlog
 
 import (
-	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/hkdf"
@@ -91,14 +90,11 @@ func readKey(name string) (key, error) {
 	return k, nil
 }
 
-// openKey reads the key in force. inForce is what the log says it is, "" if
-// there is no log: then a key is made.
-func openKey(data, origin, inForce string) (key, error) {
+// openKey reads the key in force, which the log says, and gives it its name and its public half their places.
+func openKey(data, inForce string) (key, error) {
 	k, isNext, err := keyInForce(data, inForce)
 	name, next := filepath.Join(data, KeyFile), filepath.Join(data, NextKeyFile)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && inForce == "":
-		return createKey(data, origin)
 	case err != nil:
 		return key{}, err
 	case isNext:
@@ -126,15 +122,6 @@ func keyInForce(data, inForce string) (k key, isNext bool, err error) {
 	return key{}, false, fmt.Errorf("%s is another key than the log was signed with (%s); restore that one", name, inForce)
 }
 
-func createKey(data, origin string) (key, error) {
-	k, err := newKey(cmp.Or(origin, randomOrigin()))
-	if err != nil {
-		return key{}, err
-	}
-	err = plainfile.Replace(filepath.Join(data, KeyFile), []byte(k.private+"\n"))
-	return k, errors.Join(err, publish(data, k.public))
-}
-
 // publish adds a public key to log.pub if it is not there yet.
 func publish(data, public string) error {
 	keys, err := VerifierKeys(data)
@@ -156,8 +143,21 @@ func VerifierKeys(data string) ([]string, error) {
 }
 
 // CheckKey says why [Open] would refuse the private key in a data directory, and
-// touches nothing. That there is neither a log nor a key yet is no reason: Open makes both.
+// touches nothing. That there is neither a log nor a key yet is no reason: Open makes both. It also says whether the log goes
+// on where it ended, unless a server is running.
 func CheckKey(data string) error {
+	r, err := OpenReader(data)
+	switch {
+	case err == nil:
+		err = errors.Join(r.goesOn(), r.Close())
+	case errors.Is(err, fs.ErrNotExist):
+		err = begun(data)
+	default:
+		err = nil // what is wrong with the log is no matter of keys
+	}
+	if err != nil {
+		return err
+	}
 	inForce, err := publicKeyInForce(data)
 	if err != nil {
 		return err

@@ -82,6 +82,9 @@ func (l *Log) open(replay func(*writer) (int, error)) (err error) {
 	if err == nil {
 		err = l.writer.checkEdge()
 	}
+	if err == nil {
+		err = l.goesOn()
+	}
 	if err != nil {
 		return err
 	}

@@ -127,7 +127,9 @@ var (
 	ErrLocked      = errors.New("the decision log is in use by another process")
 	ErrTooLarge    = errors.New("too large for a record")
 	ErrDamaged     = errors.New("the decision log is damaged")
-	ErrNotFound    = errors.New("no such record")
+	// ErrCut: the end of the log is gone, or all of it.
+	ErrCut      = errors.New("the decision log does not go on where it ended")
+	ErrNotFound = errors.New("no such record")
 	// ErrLost: records that were answered for cannot be read, because the journal is damaged, or is not there. The
 	// error says which. [Recover] accepts that.
 	ErrLost = fmt.Errorf("%w", ErrDamaged)

@@ -369,7 +369,7 @@ func (c *cuts) copyTo(data string, image map[string][]byte) {
 	beside, err := os.ReadDir(c.data)
 	c.ok(err)
 	for _, one := range beside {
-		if one.Type().IsRegular() {
+		if one.Type().IsRegular() && one.Name() != CheckpointFile { // it is of the end, and a cut may leave none
 			b, err := os.ReadFile(filepath.Join(c.data, one.Name()))
 			c.ok(err)
 			c.ok(os.WriteFile(filepath.Join(data, one.Name()), b, 0o600))

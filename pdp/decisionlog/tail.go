@@ -2,10 +2,12 @@ package decisionlog
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"math/bits"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"policy-service/pdp/boltfile"
+	"policy-service/pdp/plainfile"
 )
 
 // openTail opens the log for writing, and checks the end of it. The rest
@@ -32,10 +35,13 @@ func (w *writer) openTail() (crashed bool, err error) {
 		return false, ErrLocked
 	}
 	if len(all) == 0 {
+		if err := begun(w.reader.data); err != nil {
+			return false, err
+		}
 		return false, w.create()
 	}
 	s := all[len(all)-1]
-	if w.key, err = openKey(w.reader.data, w.options.Origin, s.key); err != nil {
+	if w.key, err = openKey(w.reader.data, s.key); err != nil {
 		return false, err
 	}
 	if err := os.Chmod(s.path, 0o600); err != nil { // it may have been sealed before a crash
@@ -110,9 +116,12 @@ func (w *writer) checkEdge() error {
 	return nil
 }
 
-// create begins a log.
+// create begins a log. Its key gets its name last.
 func (w *writer) create() (err error) {
-	if w.key, err = openKey(w.reader.data, w.options.Origin, ""); err != nil {
+	if w.key, err = newKey(cmp.Or(w.options.Origin, randomOrigin())); err != nil {
+		return err
+	}
+	if err := plainfile.Replace(filepath.Join(w.reader.data, NextKeyFile), []byte(w.key.private+"\n")); err != nil {
 		return err
 	}
 	first, err := w.prepareSegment(1)
@@ -121,7 +130,11 @@ func (w *writer) create() (err error) {
 	}
 	w.tail = tail{}
 	about := map[string]any{"format": FormatVersion, "origin": w.key.Name(), "key": w.key.public}
-	return w.begin(first, EventCreated, about, nil)
+	if err := w.begin(first, EventCreated, about, nil); err != nil {
+		return err
+	}
+	_, err = openKey(w.reader.data, w.key.public)
+	return err
 }
 
 // checkTail reads the end of the active segment, as far as it is not below the

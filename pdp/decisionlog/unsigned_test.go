@@ -23,6 +23,7 @@ import (
 // edited is the only segment of a log, as somebody with the disk edits it.
 type edited struct {
 	t      *testing.T
+	data   string
 	tx     *bbolt.Tx
 	stored []tlog.Hash
 	size   uint64
@@ -35,7 +36,7 @@ func edit(t *testing.T, data string, do func(*edited)) {
 		t.Fatal(err)
 	}
 	err = db.Update(func(tx *bbolt.Tx) error {
-		e := &edited{t: t, tx: tx}
+		e := &edited{t: t, data: data, tx: tx}
 		err := e.bucket(decisionlog.BucketHashes).ForEach(func(_, v []byte) error {
 			for e.size++; len(v) > 0; v = v[tlog.HashSize:] {
 				e.stored = append(e.stored, tlog.Hash(v[:tlog.HashSize]))
@@ -168,6 +169,7 @@ func TestNoUnsignedTailIsSignedInSilence(t *testing.T) {
 					e.ok(c.Delete())
 				}
 			}
+			e.ok(os.Remove(filepath.Join(e.data, decisionlog.CheckpointFile))) // else it is refused
 		}, cleanAt(1)}, nil, 1},
 	} {
 		data := stopped(t)

@@ -20,6 +20,8 @@ type health struct {
 	log  func() *logReadiness // nil without a decision log
 	// cluster is nil without a cluster.
 	cluster func() (*clusterReadiness, *stateReadiness)
+	// keys says what is wrong with the API keys, beside those that count. It is nil without any.
+	keys func() error
 	// closed reports whether the file of capabilities could not be opened.
 	closed bool
 }
@@ -34,6 +36,8 @@ type readiness struct {
 	// Cluster is absent without one, and State if the state in etcd can be used.
 	Cluster *clusterReadiness `json:"cluster,omitzero"`
 	State   *stateReadiness   `json:"state,omitzero"`
+	// Keys is what is wrong with the API keys, absent if nothing is.
+	Keys string `json:"api_keys,omitzero"`
 	// Capabilities is closed if their file could not be opened.
 	Capabilities string `json:"capabilities,omitzero"`
 }
@@ -104,6 +108,11 @@ func (h *health) readiness() (int, readiness) {
 		first, more := firstOf(r.Problems)
 		tenants, _ := firstOf(r.Tenants)
 		state.Refused = &refusedState{r.At.UTC(), tenants, first, more}
+	}
+	if h.keys != nil {
+		if damage := h.keys(); damage != nil {
+			state.Status, state.Keys = "degraded", damage.Error()
+		}
 	}
 	if h.closed {
 		state.Status, state.Capabilities = "degraded", "closed"

@@ -134,8 +134,10 @@ func (s *Server) openLog(ctx context.Context) error {
 		return fmt.Errorf("cannot open the decision log: %w; copy the data directory, then see policy-service log recover --help", err)
 	case errors.Is(err, decisionlog.ErrLocked):
 		return fmt.Errorf("cannot serve from %s: %w; stop the server that runs there, or use another data directory", s.config.Data, decisionlog.ErrLocked)
-	case errors.Is(err, decisionlog.ErrNewer):
+	case errors.Is(err, decisionlog.ErrNewer), errors.Is(err, decisionlog.ErrCut):
 		return fmt.Errorf("cannot open the decision log: %w", err)
+	case errors.Is(err, decisionlog.ErrDamaged):
+		return fmt.Errorf("cannot open the decision log: %w; copy the data directory, and put back what is damaged, or see policy-service log begin --help", err)
 	case err != nil:
 		return fmt.Errorf("cannot open the decision log: %w; the disk may be full", err)
 	}

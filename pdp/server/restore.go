@@ -101,6 +101,7 @@ type restoredBefore struct {
 	Record restoredRecord     `json:"record"`
 	Keys   []auth.RecordedKey `json:"keys,omitempty"` // as the restored log has them, if another log begins
 	Asked  asked              `json:"asked,omitzero"` // if the log goes on
+	Begun  *begunAnew         `json:"begun,omitzero"` // in the place of a restore
 }
 
 // restoredRecord has the details of the record.
@@ -237,6 +238,9 @@ func takeKeys(ctx context.Context, made string, done *Restored) error {
 	done.JournalOnly = log.Unfilled()
 	known, err := KeysOnRecord(ctx, log)
 	if err = errors.Join(err, log.Close()); err != nil {
+		return err
+	}
+	if err := auth.SealRestored(made); err != nil {
 		return err
 	}
 	keys, err := auth.OpenKeys(made)
@@ -469,6 +473,9 @@ func (d *decisionLog) recordRestored(ctx context.Context, data string) (err erro
 	}
 	before := d.restored
 	events := []recorder.Event{{Name: decisionlog.EventRestored, Details: before.Record}}
+	if before.Begun != nil {
+		events[0] = recorder.Event{Name: decisionlog.EventBegun, Details: before.Begun}
+	}
 	if len(before.Keys) > 0 {
 		events = append(events, recorder.Event{Name: decisionlog.EventAPIKeys, Details: map[string]any{"keys": before.Keys}})
 	}

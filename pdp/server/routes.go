@@ -6,6 +6,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/capabilities"
 	"policy-service/pdp/server/door"
 )
@@ -63,6 +64,9 @@ func (s *Server) routes(route registrar) {
 	s.capabilities.Routes(route)
 	s.audit.Routes(route)
 	health := &health{door: s.door, pdp: s.pdp, closed: s.capabilities.Closed}
+	if known, ok := s.live.Load().callers.(*auth.Authenticator); ok && known.Keys != nil {
+		health.keys = known.Keys.Damage
+	}
 	if s.cluster != nil {
 		health.cluster = s.clusterState
 	}

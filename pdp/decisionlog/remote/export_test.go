@@ -23,6 +23,7 @@ import (
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/httpclient"
 	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
 )
 
 // breaker stands before a server and breaks each connection after so many bytes of its
@@ -334,14 +335,15 @@ func TestExportGoesOnAfterANewKey(t *testing.T) {
 // checkpoint of that name or not: each desk has the same clock.
 func TestExportOfAnotherLog(t *testing.T) {
 	t.Parallel()
-	var keys []byte
-	d := openDesk(t, func(c *server.Config) {
-		var err error
-		keys, err = os.ReadFile(filepath.Join(c.Data, "api-keys.json"))
-		must(t, err)
-	})
+	var data string
+	d := openDesk(t, func(c *server.Config) { data = c.Data })
 	open := func() *desk {
-		other := openDesk(t, func(c *server.Config) { must(t, os.WriteFile(filepath.Join(c.Data, "api-keys.json"), keys, 0o600)) })
+		other := openDesk(t, func(c *server.Config) {
+			for _, name := range []string{auth.KeyFile, auth.KeyMarksFile, auth.RenewKey.File} {
+				content, err := os.ReadFile(filepath.Join(data, name))
+				must(t, errors.Join(err, os.WriteFile(filepath.Join(c.Data, name), content, 0o600)))
+			}
+		})
 		other.ask = d.ask
 		return other
 	}

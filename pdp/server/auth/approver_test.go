@@ -124,7 +124,7 @@ func TestKeyFilesOfApprovers(t *testing.T) {
 		"a principal without its key": {`"format":1`, `"format":1,"principal":"User::\"zoe\""`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir, text := t.TempDir(), strings.Replace(whole, test.from, test.to, 1)
+			text := strings.Replace(whole, test.from, test.to, 1)
 			if test.from != "" && text == whole {
 				t.Fatalf("%s is not in %s", test.from, whole)
 			}

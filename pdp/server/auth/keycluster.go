@@ -179,8 +179,6 @@ func (s *keysInCluster) due(_, _ time.Duration) bool { return false } // see Run
 
 func (s *keysInCluster) keep(*keyView) error { return nil } // no door is opened for want of keys
 
-func (s *keysInCluster) settle(*Keys) error { return nil }
-
 func (s *keysInCluster) prover(bool) ([]byte, error) {
 	return ledger.DeriveKey(s.Key, "policy-service renewals of API keys"), nil
 }

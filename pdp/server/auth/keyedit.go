@@ -142,12 +142,30 @@ func checkHolder(g Grant, p Principal, via evaluation.Via) error {
 func (k *Keys) Revoke(name string) error {
 	// The name is not repeated: some will write the key itself in its place.
 	missing := errors.New("there is no key of that name; try policy-service keys list")
-	return k.store.edit(k, keyEdit{missing: missing, ends: name, change: func(file *keyFile) error {
+	return k.store.edit(k, keyEdit{missing: missing, change: func(file *keyFile) error {
 		if !k.end(file, name, k.stamp()) {
 			return missing
 		}
 		return nil
 	}})
+}
+
+// RevokeAll revokes all keys, and returns the names of those that were in force.
+func (k *Keys) RevokeAll() (names []string, err error) {
+	none := errors.New("there are no keys")
+	err = k.store.edit(k, keyEdit{missing: none, change: func(file *keyFile) error {
+		for i := range file.Keys {
+			if stored := &file.Keys[i]; !stored.Ended(k.now()) && !slices.Contains(names, stored.Name) {
+				names = append(names, stored.Name)
+			}
+			file.Keys[i].Revoked = soonest(k.stamp(), file.Keys[i].Revoked)
+		}
+		return nil
+	}})
+	if errors.Is(err, none) {
+		err = nil
+	}
+	return names, err
 }
 
 // end revokes all keys of a name from a time on, unless they are revoked before it.
@@ -200,22 +218,34 @@ func (dir keysInFile) edit(k *Keys, e keyEdit) error {
 	if view.err != nil {
 		return view.err
 	}
-	file := keyFile{Keys: slices.Clone(view.stored)}
+	marks, err := readMarks(string(dir)) // again: another process may have ended between its two writes
+	if err != nil {
+		return err
+	}
+	file := keyFile{Number: max(view.number, marks.number) + 1, Keys: slices.Clone(view.stored)}
+	if marks.number = file.Number; marks.ended == nil {
+		marks.ended = map[string]time.Time{}
+	}
+	for n := range file.Keys { // an older file may have been put back
+		one := &file.Keys[n]
+		one.Revoked = soonest(marks.ended[one.ID], one.Revoked)
+	}
 	if err := e.change(&file); err != nil {
 		return err
 	}
-	if e.ends != "" && !e.afterwards {
-		if err := dir.markRevoked(&file, e.ends); err != nil {
-			return err
-		}
+	if !e.afterwards {
+		marks.mark(&file)
 	}
-	if err := writeKeyFile(string(dir), file); err != nil {
+	err = marks.write(string(dir))
+	if err == nil {
+		err = writeKeyFile(string(dir), file)
+	}
+	if err == nil && e.afterwards {
+		marks.mark(&file)
+		err = marks.write(string(dir))
+	}
+	if err != nil {
 		return fmt.Errorf("cannot write the API keys: %w; try it as the user the service runs as, and look for space on the disk", err)
-	}
-	if e.afterwards {
-		if err := dir.markRevoked(&file, e.ends); err != nil {
-			return err
-		}
 	}
 	// A note that fails now is no reason to lose a key that is made: no server starts before Keep has made it.
 	_ = mark(lock)
@@ -254,14 +284,17 @@ func (dir keysInFile) keep(view *keyView) error {
 	return nil
 }
 
-// lost is an error where there were keys, and their file is not there.
+// lost is an error where there were keys, and their file is not there. The first change ends in the middle if a crash
+// leaves its marks alone.
 func (dir keysInFile) lost() error {
 	info, err := os.Stat(dir.file(KeyLockFile))
 	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
-		return nil
-	}
-	if err != nil {
+		m, err := readMarks(string(dir))
+		if err != nil || m.number <= 1 && len(m.ended) == 0 {
+			return err
+		}
+	} else if err != nil {
 		return err
 	}
-	return fmt.Errorf("%s is gone, and %s says that there were keys (to begin without keys and credentials, remove it too)", KeyFile, KeyLockFile)
+	return fmt.Errorf("%s is gone, and %s and %s say that there were keys (to begin without keys and credentials, remove them too)", KeyFile, KeyLockFile, KeyMarksFile)
 }

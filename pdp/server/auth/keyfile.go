@@ -20,7 +20,7 @@ import (
 
 // keyFile is the file of API keys in the data directory, one JSON document:
 //
-//	{"format":1,"keys":[{"id":"…","name":"…","principal":"User::\"mia\"","via":"console","tenants":["default"],
+//	{"format":1,"number":12,"keys":[{"id":"…","name":"…","principal":"User::\"mia\"","via":"console","tenants":["default"],
 //	 "permissions":["decide"],"obligations":["…"],"audiences":["…"],"created":"…","expires":"…","revoked":"…","renews":"…",
 //	 "sha256":"…","proof":"…"}]}
 //
@@ -28,12 +28,14 @@ import (
 // relays no votes or those of a gateway's form, obligations and audiences if none are registered, expires if it never does,
 // and revoked while no end of the key is settled: a key that was renewed ends at that time, which may be to come. renews
 // and proof are of a renewal alone: the id of the first key of that name, and [renewal.proof]. All times are RFC 3339. Keys
-// stand in the order they were added. A revoked one stays, so that its name is never used again.
+// stand in the order they were added. A revoked one stays, so that its name is never used again. number is that of the
+// change that wrote the file, by which it belongs to its marks: see [KeyMarksFile].
 //
 // It grows by a new number of format: a member that a reader does not know could
 // be a restriction, so unknown members and formats refuse the whole file.
 type keyFile struct {
 	Format int         `json:"format"`
+	Number uint64      `json:"number,omitzero"`
 	Keys   []storedKey `json:"keys"`
 }
 
@@ -71,9 +73,8 @@ type keyStore interface {
 	edit(k *Keys, e keyEdit) error
 	// prover is the key that proves renewals, nil if there is none yet; make makes it.
 	prover(make bool) ([]byte, error)
-	// keep notes that there are keys. settle is called once all that the view has is on record.
+	// keep notes that there are keys.
 	keep(view *keyView) error
-	settle(k *Keys) error
 	close() error
 }
 
@@ -82,8 +83,7 @@ type keyEdit struct {
 	change func(*keyFile) error
 	// missing is the error if there never was a key; nil has the edit add the first.
 	missing error
-	// ends is the name whose keys are revoked. afterwards has that noted only once the keys are changed.
-	ends       string
+	// afterwards has revocations marked only once the keys are changed.
 	afterwards bool
 }
 
@@ -103,31 +103,41 @@ func (dir keysInFile) look(view *keyView) (news bool, err error) {
 	}
 	switch {
 	case info == nil: // by an error, or there is no key yet, and perhaps no directory
-	case view.err == nil && sameFile(view.info, info):
+	case view.err == nil && view.odd == view.older && sameFile(view.info, info):
 	default:
+		// Between its two writes another process has a higher number in its marks, for a moment: it is looked at twice.
+		odd := view.odd || view.info == nil
 		view.info, news = info, true
 		err = view.read(string(dir))
+		view.older = view.odd && odd
 	}
 	if err != nil {
-		err = fmt.Errorf("cannot read the API keys in %s: %w; try the data directory the keys were added to, as the user who did, or put its %s back from a backup: "+
-			"keys that were revoked since then stay revoked, and keys that were added since then are gone", dir, err, KeyFile)
+		err = fmt.Errorf("cannot read the API keys in %s: %w; try the data directory the keys were added to, as the user who did, or put %s, %s and %s "+
+			"back from one backup: keys that were revoked since then stay revoked, and keys that were added since then are gone", dir, err, KeyFile, KeyMarksFile, RenewKey.File)
 	}
 	return news, err
 }
 
 func (dir keysInFile) file(name string) string { return filepath.Join(string(dir), name) }
 
-// read reads the file and the marks beside it.
+// read reads the file and the marks beside it, which another process writes first.
 func (v *keyView) read(dir string) (err error) {
+	if v.stored, v.byID, v.number, err = readKeyFile(dir); err != nil {
+		return err
+	}
 	if v.marks, err = readMarks(dir); err != nil {
 		return err
 	}
-	if v.stored, v.byID, err = readKeyFile(dir); err != nil {
-		return err
+	if v.marks.number == 0 {
+		return fmt.Errorf("%s is missing, without which nobody knows which keys were revoked", KeyMarksFile)
 	}
+	if v.marks.number < v.number {
+		return fmt.Errorf("%s is of change %d of the keys, and %s is of change %d: nobody knows which keys were revoked since then", KeyFile, v.number, KeyMarksFile, v.marks.number)
+	}
+	v.odd = v.marks.number > v.number
 	for n := range v.stored {
 		stored := &v.stored[n]
-		if at, marked := v.marks[stored.ID]; marked && sooner(at, stored.Revoked) {
+		if at, marked := v.marks.ended[stored.ID]; marked && sooner(at, stored.Revoked) {
 			stored.refused, v.byID[stored.ID].refused = true, true
 		}
 	}
@@ -152,18 +162,18 @@ func sameFile(a, b fs.FileInfo) bool {
 	return a != nil && os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// readKeyFile reads the file of a data directory, with its keys by their ids.
-func readKeyFile(dir string) ([]storedKey, map[string]*key, error) {
+// readKeyFile reads the file of a data directory, with its keys by their ids, and its number.
+func readKeyFile(dir string) ([]storedKey, map[string]*key, uint64, error) {
 	content, err := plainfile.Read(filepath.Join(dir, KeyFile), maxKeyFile)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, 0, err
 	}
 	file, err := parseKeyFile(content)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", KeyFile, err)
+		return nil, nil, 0, fmt.Errorf("%s: %w", KeyFile, err)
 	}
 	byID, err := keysByID(file.Keys)
-	return file.Keys, byID, err
+	return file.Keys, byID, file.Number, err
 }
 
 // keysByID are the keys of a store by their ids.

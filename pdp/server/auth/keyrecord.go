@@ -1,7 +1,9 @@
 package auth
 
 import (
+	"bytes"
 	"cmp"
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -10,6 +12,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -154,10 +157,7 @@ func (k *Keys) Follow(known KeysOnRecord, record func([]KeyEvent) error) error {
 	again.info = nil // so that it is read, and compared
 	err := k.look(&again).err
 	k.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	return k.store.settle(k)
+	return err
 }
 
 // OnRecord lists the keys that are on record, those first that the file has, in its order.
@@ -198,7 +198,7 @@ func (k *Keys) vouch(view *keyView) error {
 	refused := map[string]string{}
 	for n := range view.stored {
 		stored := &view.stored[n]
-		if at, marked := view.marks[stored.ID]; marked && sooner(at, stored.Revoked) && sooner(at, k.known[stored.ID].Revoked) {
+		if at, marked := view.marks.ended[stored.ID]; marked && sooner(at, stored.Revoked) && sooner(at, k.known[stored.ID].Revoked) {
 			// Its revocation is not on record yet.
 			revoked := KeyEvent{Change: KeyRevoked, Key: stored.recorded(), Before: k.known[stored.ID]}
 			revoked.Key.Revoked = at
@@ -241,73 +241,114 @@ func (k *Keys) vouch(view *keyView) error {
 	return nil
 }
 
-// KeyMarksFile is the name, in the data directory, of the file with marks. A mark says when a key was revoked, until a
-// server has put that on record: by then an older file may be there.
+// KeyMarksFile is the name, in the data directory, of the file with the marks of revocations, which is older than no
+// revocation: an older file of keys may be put back, and a server may not have put the revocation on record yet.
+//
+//	number 12
+//	ID TIME, a line for each key that was ever revoked, by id: from when on
+//	mac, HMAC-SHA256 of the lines above by the key of [RenewKey], in lower-case hex
+//
+// Each change of the keys raises the number, here first and then in the file of keys. So a crash leaves the higher number
+// here, and so does an older file of keys: then the marks are complete. Marks with the lower number, or none, are older than
+// the file, and nobody knows which keys were revoked since.
 const KeyMarksFile = "api-keys.revoked"
 
 // maxMarks is room for some hundred thousand marks.
 const maxMarks = 8 << 20
 
-// readMarks reads when keys were revoked, by their ids. They stand in lines, id and time.
-func readMarks(dir string) (map[string]time.Time, error) {
+// marks say when keys were revoked, by their ids.
+type marks struct {
+	number uint64
+	ended  map[string]time.Time
+}
+
+// readMarks reads the marks of a directory. If there is no file, the number is 0.
+func readMarks(dir string) (m marks, err error) {
 	text, err := plainfile.Read(filepath.Join(dir, KeyMarksFile), maxMarks)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return marks{}, nil
 	}
-	marks := map[string]time.Time{}
-	for line := range strings.Lines(string(text)) {
-		id, at, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		moment, odd := time.Parse(time.RFC3339, at)
-		if odd != nil || !isKeyID(id) {
-			return nil, fmt.Errorf("%s has a line that is not the id of a key and a time", KeyMarksFile)
+	var key []byte
+	if err == nil {
+		key, err = RenewKey.Read(dir)
+	}
+	if err != nil {
+		return m, err
+	}
+	signed, mac, _ := bytes.Cut(text, []byte("mac "))
+	if key == nil || !hmac.Equal(bytes.TrimSuffix(mac, []byte("\n")), macOf(key, signed)) {
+		return m, fmt.Errorf("%s was not written with %s", KeyMarksFile, RenewKey.File)
+	}
+	return parseMarks(string(signed))
+}
+
+func parseMarks(text string) (m marks, err error) {
+	m.ended = map[string]time.Time{}
+	for line := range strings.Lines(text) {
+		id, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		if m.number == 0 && id == "number" {
+			m.number, err = strconv.ParseUint(value, 10, 63)
+		} else {
+			m.ended[id], err = time.Parse(time.RFC3339, value)
 		}
-		marks[id] = moment
+		if err != nil || !isKeyID(id) {
+			return m, fmt.Errorf("%s has a line that is not the id of a key and a time", KeyMarksFile)
+		}
 	}
-	return marks, err
+	return m, nil
 }
 
-// writeMarks puts marks in place durably.
-func writeMarks(dir string, marks map[string]time.Time) error {
-	var text strings.Builder
-	for _, id := range slices.Sorted(maps.Keys(marks)) {
-		fmt.Fprintf(&text, "%s %s\n", id, marks[id].UTC().Format(time.RFC3339))
-	}
-	return plainfile.Replace(filepath.Join(dir, KeyMarksFile), []byte(text.String()))
+// macOf is in lower-case hex.
+func macOf(key, signed []byte) []byte {
+	mac := hmac.New(sha256.New, key)
+	_, _ = fmt.Fprintf(mac, "marks\n%s", signed)
+	return hex.AppendEncode(nil, mac.Sum(nil))
 }
 
-// markRevoked marks the keys of a name that are revoked. It is called with the lock of the file held.
-func (dir keysInFile) markRevoked(file *keyFile, name string) error {
-	marks, err := readMarks(string(dir))
+// write puts the marks in place durably.
+func (m marks) write(dir string) error {
+	key, err := RenewKey.Open(dir)
 	if err != nil {
 		return err
 	}
-	if marks == nil {
-		marks = map[string]time.Time{}
+	text := fmt.Appendf(nil, "number %d\n", m.number)
+	for _, id := range slices.Sorted(maps.Keys(m.ended)) {
+		text = fmt.Appendf(text, "%s %s\n", id, m.ended[id].UTC().Format(time.RFC3339))
 	}
-	for _, stored := range file.Keys {
-		if stored.Name == name && !stored.Revoked.IsZero() {
-			marks[stored.ID] = stored.Revoked
-		}
-	}
-	return writeMarks(string(dir), marks)
+	return plainfile.Replace(filepath.Join(dir, KeyMarksFile), fmt.Appendf(text, "mac %s\n", macOf(key, text)))
 }
 
-// settle takes the marks away that are on record.
-func (dir keysInFile) settle(k *Keys) error {
-	if len(k.view.Load().marks) == 0 {
+// mark adds the revocations in a file of keys.
+func (m *marks) mark(file *keyFile) {
+	for _, stored := range file.Keys {
+		if !stored.Revoked.IsZero() {
+			m.ended[stored.ID] = soonest(m.ended[stored.ID], stored.Revoked)
+		}
+	}
+}
+
+// SealRestored makes the marks of a restored directory again, with a key of its own, if the backup has none of either. It
+// believes what is in the backup.
+func SealRestored(dir string) error {
+	stored, _, number, err := readKeyFile(dir)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	lock, err := dir.takeLock()
+	text, missing := plainfile.Read(filepath.Join(dir, KeyMarksFile), maxMarks)
+	switch {
+	case err != nil:
+		return err
+	case missing == nil && RenewKey.There(dir):
+		return nil
+	case missing != nil && !errors.Is(missing, fs.ErrNotExist):
+		return missing
+	}
+	signed, _, _ := strings.Cut(string(text), "mac ")
+	m, err := parseMarks(signed)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = lock.Close() }()
-	marks, err := readMarks(string(dir))
-	if err != nil {
-		return err
-	}
-	k.mu.Lock()
-	maps.DeleteFunc(marks, func(id string, at time.Time) bool { return !sooner(at, k.known[id].Revoked) })
-	k.mu.Unlock()
-	return writeMarks(string(dir), marks)
+	m.number = max(m.number, number, 1)
+	m.mark(&keyFile{Keys: stored})
+	return m.write(dir)
 }

@@ -12,9 +12,10 @@ import (
 	"policy-service/pdp/datakey"
 )
 
-// RenewKey proves to a server that a second secret of a name was made by [Keys.Renew]. Write access to the file of keys
-// alone adds none. Read access to this key is access to the data directory.
-var RenewKey = datakey.Key{File: "api-keys.key", Of: "renewals of API keys", Moved: "and a renewal that no server has seen yet does not count"}
+// RenewKey proves to a server that a second secret of a name was made by [Keys.Renew], and that the marks of revocations
+// were written by an edit. Write access to the file of keys alone adds no renewal, and takes no revocation back. Read access
+// to this key is access to the data directory.
+var RenewKey = datakey.Key{File: "api-keys.key", Of: "renewals and revocations of API keys", Moved: "with all api-keys.*, and add other keys"}
 
 // Renewal is how a key is renewed.
 type Renewal struct {
@@ -29,7 +30,7 @@ type Renewal struct {
 // with [Keys.Add], only the hash is stored.
 func (k *Keys) Renew(r Renewal) (secret string, err error) {
 	missing := errors.New("there is no key of that name in force; try policy-service keys list")
-	err = k.store.edit(k, keyEdit{missing: missing, ends: r.Name, afterwards: true, change: func(file *keyFile) error {
+	err = k.store.edit(k, keyEdit{missing: missing, afterwards: true, change: func(file *keyFile) error {
 		var first, last *storedKey
 		for i := range file.Keys {
 			if stored := &file.Keys[i]; stored.Name == r.Name {

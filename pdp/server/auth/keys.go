@@ -25,6 +25,7 @@ type Keys struct {
 	known   KeysOnRecord
 	record  func([]KeyEvent) error
 	refused map[string]string
+	damage  error // of the log, as Follow was told
 	view    atomic.Pointer[keyView]
 }
 
@@ -43,7 +44,11 @@ type keyView struct {
 	info   fs.FileInfo // of the file, nil while there was never one
 	byID   map[string]*key
 	stored []storedKey
-	marks  map[string]time.Time // when keys were revoked that may not be on record
+	// number is that of the file, and marks are beside it. older says that the file is older than they are; odd, that it was
+	// when it was read last.
+	number     uint64
+	marks      marks
+	odd, older bool
 	// damaged is how many keys of a cluster are not in force because their values are not as they were written.
 	damaged int
 	err     error // not nil: nobody knows which keys are good
@@ -87,6 +92,22 @@ func (k *Keys) Err() error {
 	}
 	return nil
 }
+
+// Damage says why the keys of a directory are not as they were left, although it is known which are in force. It is nil if
+// they are.
+func (k *Keys) Damage() error {
+	view := k.current()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if view.older {
+		return errors.Join(k.damage, fmt.Errorf("%s is of change %d of the keys, and %s of change %d: an older file was put back, or a command was killed; "+
+			"what is marked as revoked stays revoked, and the next change of a key writes both again", KeyFile, view.number, KeyMarksFile, view.marks.number))
+	}
+	return k.damage
+}
+
+// Number is that of the change that wrote the marks, 0 in a cluster.
+func (k *Keys) Number() uint64 { return k.current().marks.number }
 
 // errUnread: the store could not be read.
 var errUnread = errors.New("the API keys cannot be read")
