@@ -78,19 +78,11 @@ func (r *Reader) events(ctx context.Context, visit func(*Recorded) error, first 
 	names, size, begun := append(slices.Clone(others), first), r.Size(), false
 	var found []*Recorded
 	for _, s := range slices.Backward(r.all()) {
-		var here []*Recorded
-		for record, err := range r.Records(ctx, s.first, size) {
-			if err != nil {
-				return 0, err
-			}
-			if !bytes.Contains(record.Line, []byte(`"kind":"`+KindAdmin+`"`)) {
-				continue
-			}
-			line, err := Parse(record.Line)
-			if err == nil && line.Kind == KindAdmin && slices.Contains(names, line.Event) {
-				here, begun = append(here, line), begun || line.Event == first
-			}
+		here, err := r.eventsIn(ctx, s.first, size, names)
+		if err != nil {
+			return 0, err
 		}
+		begun = slices.ContainsFunc(here, func(r *Recorded) bool { return r.Event == first })
 		if found, size = append(here, found...), s.first; begun {
 			break
 		}
@@ -103,13 +95,40 @@ func (r *Reader) events(ctx context.Context, visit func(*Recorded) error, first 
 	return size, nil
 }
 
+// eventsIn returns the administrative records of some events from one sequence up to before another, and what it has read
+// if it fails. Sequence is where a record stands, whatever its line says.
+func (r *Reader) eventsIn(ctx context.Context, from, to uint64, names []string) (here []*Recorded, err error) {
+	for record, err := range r.Records(ctx, from, to) {
+		if err != nil {
+			return here, err
+		}
+		if !bytes.Contains(record.Line, []byte(`"kind":"`+KindAdmin+`"`)) {
+			continue
+		}
+		line, err := Parse(record.Line)
+		if err == nil && line.Kind == KindAdmin && slices.Contains(names, line.Event) {
+			line.Sequence = record.Sequence
+			here = append(here, line)
+		}
+	}
+	return here, nil
+}
+
 // signed goes over the records from a sequence on, and fails if they are not those that were signed.
 func (l *Log) signed(ctx context.Context, from uint64, w *walker) error {
 	end, err := l.writer.tree(ctx)
 	if err != nil {
 		return err
 	}
-	if err := l.walk(ctx, min(from, end.size), end.size, w); err != nil {
+	return l.ends(ctx, min(from, end.size), end, l, w)
+}
+
+// ends goes over the records from a sequence on, and fails if they do not end in a tree. hashes are those of the tree.
+func (r *Reader) ends(ctx context.Context, from uint64, end edge, hashes tlog.HashReader, w *walker) (err error) {
+	if w.edge, err = edgeAt(from, hashes); err != nil {
+		return err
+	}
+	if err := r.walk(ctx, end.size, w); err != nil {
 		return err
 	}
 	if !slices.Equal(w.edge.hashes, end.hashes) {
@@ -124,8 +143,8 @@ func (w *writer) tree(ctx context.Context) (e edge, err error) {
 	return e, err
 }
 
-func (r *Reader) walk(ctx context.Context, from, to uint64, w *walker) (err error) {
-	w.edge, err = edgeAt(from, r)
+// walk goes on from the edge of a walker.
+func (r *Reader) walk(ctx context.Context, to uint64, w *walker) (err error) {
 	for err == nil && w.edge.size < to {
 		var s *segment
 		if s, err = r.find(w.edge.size); err == nil {

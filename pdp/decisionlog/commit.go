@@ -2,6 +2,7 @@ package decisionlog
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -21,6 +22,8 @@ type tail struct {
 	note []byte    // the last checkpoint
 	// journal is what may have records that the segment has not.
 	journal journaled
+	// keys is the number of the API keys that the newest record of them came with.
+	keys uint64
 	// doubt is why nothing says that the records behind the last checkpoint are the writer's, "" if something does.
 	doubt string
 
@@ -168,6 +171,9 @@ func (w *writer) fill(tx *bbolt.Tx, s *segment, next *tail, o order, commit *Com
 	if o.clean {
 		err = b.meta.Put([]byte(MetaClean), number(next.edge.size))
 	}
+	if next.keys > 0 && (o.begin != nil || next.keys != w.tail.keys) {
+		err = errors.Join(err, b.meta.Put([]byte(MetaKeys), number(next.keys)))
+	}
 	return errors.Join(err, w.putHead(b.meta, s, next, o))
 }
 
@@ -191,6 +197,7 @@ func (f *filling) put(c *call, now time.Time) error {
 	for i := range c.entries {
 		p := &c.entries[i]
 		p.finish(f.next.edge.size, at, behind)
+		f.next.keys = cmp.Or(p.keys, f.next.keys)
 		if err := f.buckets.put(p, &f.next.edge); err != nil {
 			return err
 		}

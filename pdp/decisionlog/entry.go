@@ -45,6 +45,8 @@ type Entry struct {
 	// Event and Details, a JSON object, describe the event in kind admin and later ones.
 	Event   string
 	Details jsontext.Value
+	// Keys, of an event about the API keys, is the number that they had then: see [Vouched].
+	Keys uint64
 }
 
 // waits reports whether Append returns only when it is durable, in best effort too:
@@ -227,6 +229,7 @@ type prepared struct {
 	body  []byte // the members from now to details, each with the comma before it; in the text
 	line  []byte // the finished line, in the text
 	terms index.Terms
+	keys  uint64 // see [Entry]
 }
 
 // headRoom is the most that stands before the body, besides the id: sequence, time and clock_behind.
@@ -252,6 +255,7 @@ func prepare(e *Entry, id string, kinds []string) (p prepared, err error) {
 		return prepared{}, fmt.Errorf("record %s of kind %s: %w", id, e.Kind, b.err)
 	}
 	p.text = append(appendSalt(append(b.out, `,"salt":"`...)), `"}`...)
+	p.keys = e.Keys
 	p.terms = e.terms(make(index.Terms, 0, usualTerms))
 	p.body = p.text[p.room:end:end]
 	return p, nil

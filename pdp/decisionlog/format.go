@@ -54,6 +54,7 @@ import (
 //	             "key"      the public key in force, as in log.pub
 //	             "clean"    size of the tree at an orderly close; equal to the size now, or the writer crashed
 //	             "head"     MAC of the segment's state after each transaction: see MACs
+//	             "keys"     the number of the API keys that the newest record of them came with, absent while there is none
 //	             "journal"  in the last segment, from the start of the writer to its end: the id of its journal, 16
 //	                        bytes, and the number of the last frame that is in the segment. A third number is there
 //	                        if the loss of a damaged journal is on record: the time, in Unix nanoseconds, that the
@@ -92,7 +93,7 @@ import (
 // Until a checkpoint covers a record, a MAC says that the writer wrote it. Its keys are HKDF-SHA256 of the seed of log.key,
 // without salt, and a label. A frame has its own (see package journal). Each transaction puts meta "head": HMAC-SHA256 of
 // the number of the segment, the size and the root of the tree, meta "format" and "journal", each as a number of its bytes
-// and the bytes, and a byte that is 1 if "clean" is the size. A new log.key counts from the transaction that signs it in.
+// and the bytes, a byte that is 1 if "clean" is the size, and meta "keys" if it is there. A new log.key counts from the transaction that signs it in.
 //
 // The next writer compares "head". If it is not that of the segment, the records behind the last checkpoint, and those
 // that the journal has still, may be anybody's. They are kept, no MAC and no signature is made, and then the record
@@ -109,7 +110,7 @@ import (
 //	meta "format" "segment" "first" opening the log and verify find any change
 //	other buckets and meta keys     verify names them
 //	ids, charges, meta "key",       nothing covers them. An entry of ids that is wrong makes a record hard to find by
-//	"clean", "head", free pages,    its id, not by its sequence
+//	"clean", "head", "keys", free pages,    its id, not by its sequence
 //	the rest of a page
 //
 // A file that redaction or retention has written has a digest on record, and verify finds any change to it.
@@ -314,6 +315,7 @@ const (
 	MetaClean   = "clean"
 	MetaJournal = "journal"
 	MetaHead    = "head"
+	MetaKeys    = "keys"
 
 	// The kinds of record there always are.
 	KindDecision = "decision"

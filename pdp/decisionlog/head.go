@@ -73,6 +73,7 @@ func (k *key) headOf(segment uint64, e edge, meta *bbolt.Bucket) ([]byte, error)
 		last = 1
 	}
 	_, _ = m.Write([]byte{last})
+	_, _ = m.Write(meta.Get([]byte(MetaKeys)))
 	return m.Sum(nil), err
 }
 
@@ -102,7 +103,11 @@ func (w *writer) putHead(meta *bbolt.Bucket, s *segment, next *tail, o order) er
 // doubt compares the head of the active segment, whose tail was read. It returns the cause if the head is not the writer's.
 func (w *writer) doubt(tx *bbolt.Tx, s *segment) (cause string, err error) {
 	meta := tx.Bucket([]byte(BucketMeta))
-	want, err := w.key.headOf(s.number, w.tail.edge, meta)
+	return w.key.doubt(s.number, w.tail.edge, meta)
+}
+
+func (k *key) doubt(segment uint64, e edge, meta *bbolt.Bucket) (cause string, err error) {
+	want, err := k.headOf(segment, e, meta)
 	if err != nil {
 		return "", err
 	}

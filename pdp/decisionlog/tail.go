@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"math/bits"
 	"os"
 	"path/filepath"
@@ -70,9 +71,13 @@ func (w *writer) openTail() (crashed bool, err error) {
 			return err
 		}
 		w.tails = readTails(tx)
+		w.tail.keys, _ = readNumber(meta.Get([]byte(MetaKeys)))
 		w.tail.doubt, err = w.doubt(tx, s)
 		if err != nil {
 			return err
+		}
+		if w.tail.doubt != "" {
+			w.tail.keys = math.MaxUint64
 		}
 		s.charged = activeCharges(tx, s.first, w.tail.checkpointed, w.reader.Size())
 		s.size = tx.Size()

@@ -49,6 +49,16 @@ type Option func(*server.Config)
 // does not load fails the test.
 func Start(t testing.TB, source pdp.Source, options ...Option) *Server {
 	t.Helper()
+	s, err := TryStart(t, source, options...)
+	if err != nil {
+		t.Fatalf("the test server does not start:\n%v", err)
+	}
+	return s
+}
+
+// TryStart is [Start] that returns the error of a server that does not start.
+func TryStart(t testing.TB, source pdp.Source, options ...Option) (*Server, error) {
+	t.Helper()
 	config := server.Config{
 		Listen: "127.0.0.1:0",
 		Program: server.Program{
@@ -70,7 +80,7 @@ func Start(t testing.TB, source pdp.Source, options ...Option) *Server {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := s.Start(ctx); err != nil {
-		t.Fatalf("the test server does not start:\n%v", err)
+		return nil, err
 	}
 	scheme := "http://"
 	if config.TLS.CertFile != "" {
@@ -78,7 +88,7 @@ func Start(t testing.TB, source pdp.Source, options ...Option) *Server {
 	}
 	running := &Server{Server: s, URL: scheme + s.Addr(), Client: http.DefaultClient, t: t}
 	t.Cleanup(running.stop)
-	return running
+	return running, nil
 }
 
 // Trust has the client trust an authority, and show certificates where some are given.

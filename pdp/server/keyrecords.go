@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"math"
 
 	"github.com/go-json-experiment/json"
 
@@ -15,15 +17,18 @@ import (
 // The records of the API keys in the decision log count before their file: see [auth.Keys.Follow]. So that no retention takes
 // it away, each start and each segment has a record of all keys, api_keys.
 
-// keyLog is a log, or a reader of one.
-type keyLog interface {
-	Events(ctx context.Context, visit func(*decisionlog.Recorded) error, first string, others ...string) error
+// KeyLog is a log, or a reader of one.
+type KeyLog interface {
+	Vouched(ctx context.Context, visit func(r *decisionlog.Recorded, vouched bool) error, first string, others ...string) (decisionlog.Vouched, error)
 }
 
-// KeysOnRecord reads the records of the API keys in a decision log.
-func KeysOnRecord(ctx context.Context, log keyLog) (auth.KeysOnRecord, error) {
-	known := auth.KeysOnRecord{}
-	visit := func(r *decisionlog.Recorded) error {
+// KeysOnRecord compares API keys with what a decision log vouches for. Damage says what is wrong with either. If records of
+// the keys may be hidden, the newest record of all keys counts, and keys that it does not have are revoked from now on. If the
+// files of the keys are older than the log, too, nobody knows which keys were revoked, and all are. The keys of a cluster are
+// sealed in etcd, which says what was revoked, so none of them is.
+func KeysOnRecord(ctx context.Context, log KeyLog, keys *auth.Keys) (known auth.KeysOnRecord, damage error, err error) {
+	known = auth.KeysOnRecord{}
+	visit := func(r *decisionlog.Recorded, vouched bool) error {
 		if len(r.Details) == 0 {
 			return nil
 		}
@@ -37,45 +42,77 @@ func KeysOnRecord(ctx context.Context, log keyLog) (auth.KeysOnRecord, error) {
 		if err := json.Unmarshal(r.Details, &details); err != nil {
 			return fmt.Errorf("record %d says nothing of the API keys that can be read", r.Sequence)
 		}
-		switch {
-		case r.Event == decisionlog.EventAPIKeys:
-			for _, key := range details.Keys {
-				known.Take(key)
-			}
-		case details.InForce != nil: // the file does not count, but the revocation does
-			for _, said := range []*auth.RecordedKey{details.Before, details.After} {
-				if said != nil && !said.Revoked.IsZero() {
-					known.Revoke(said.ID, said.Revoked)
+		said := details.Keys
+		if r.Event != decisionlog.EventAPIKeys {
+			said = []auth.RecordedKey{details.RecordedKey}
+			for _, one := range []*auth.RecordedKey{details.Before, details.After} {
+				if one != nil {
+					said = append(said, *one)
 				}
 			}
-		case details.After != nil:
-			known.Take(*details.After)
-		default:
-			known.Take(details.RecordedKey)
+		}
+		for n, one := range said {
+			switch before := r.Event != decisionlog.EventAPIKeys && n < len(said)-1; {
+			case vouched && details.InForce == nil && !before:
+				known.Take(one)
+			case !one.Revoked.IsZero(): // the rest does not count, but the revocation does
+				known.Revoke(one.ID, one.Revoked)
+			}
 		}
 		return nil
 	}
-	err := log.Events(ctx, visit, decisionlog.EventAPIKeys, decisionlog.EventAPIKeyAdded, decisionlog.EventAPIKeyRevoked, decisionlog.EventAPIKeyChanged)
-	return known, err
+	v, err := log.Vouched(ctx, visit, decisionlog.EventAPIKeys, decisionlog.EventAPIKeyAdded, decisionlog.EventAPIKeyRevoked, decisionlog.EventAPIKeyChanged)
+	if err != nil {
+		return nil, nil, fmt.Errorf("what the decision log says of the API keys cannot be read: %w", err)
+	}
+	if v.Altered != nil {
+		damage = fmt.Errorf("the decision log was altered, and API keys that it does not vouch for are not in force: %w", v.Altered)
+	}
+	older := keys.Number() < v.Keys && !keys.Shared()
+	if older && v.Keys < math.MaxUint64 {
+		damage = errors.Join(damage, fmt.Errorf("%s and %s are of change %d of the keys, and the decision log knows of change %d; put back the newest of both",
+			auth.KeyFile, auth.KeyMarksFile, keys.Number(), v.Keys))
+	}
+	if v.Hidden && !keys.Shared() {
+		if older {
+			clear(known)
+		}
+		known.End(keys)
+	}
+	return known, damage, nil
+}
+
+// CompareKeys is [KeysOnRecord] for a directory, also beside a running server, whose newest records it lacks. It writes nothing.
+// Wrong has, by the name of each key that is not in force whatever its file says, the reason.
+func CompareKeys(ctx context.Context, data string, keys *auth.Keys) (damage error, wrong map[string]string, err error) {
+	log, err := decisionlog.OpenReader(data)
+	if errors.Is(err, fs.ErrNotExist) {
+		return keys.Damage(), nil, nil
+	}
+	if err != nil {
+		return keys.Damage(), nil, fmt.Errorf("the decision log cannot be read: %w", err)
+	}
+	known, damage, err := KeysOnRecord(ctx, log, keys)
+	return errors.Join(keys.Damage(), damage), known.Against(keys), errors.Join(err, log.Close())
 }
 
 // followKeys has the log vouch for the keys from now on.
 func (d *decisionLog) followKeys(ctx context.Context, keys *auth.Keys) error {
-	known, err := KeysOnRecord(ctx, d.log)
-	switch {
-	case errors.Is(err, decisionlog.ErrDamaged): // as with all of an altered log, callers are answered, and the operator is warned
-		d.logger.Error("the decision log was altered: it may hide that an API key was revoked; run policy-service log verify", "error", err)
-	case err != nil:
-		return fmt.Errorf("what the decision log says of the API keys cannot be read: %w", err)
+	known, damage, err := KeysOnRecord(ctx, d.log, keys)
+	if err != nil {
+		return err
+	}
+	if damage != nil {
+		d.logger.Error("something is wrong with the API keys, or with what the decision log says of them; run policy-service doctor and log verify", "error", damage)
 	}
 	first := len(known) == 0
-	record := func(events []auth.KeyEvent) error {
+	record := func(number uint64, events []auth.KeyEvent) error {
 		if first { // the keys that there are stand in the record of all of them
 			return nil
 		}
-		return d.events.Record(ctx, keyChanges(events)...)
+		return d.events.Record(ctx, keyChanges(number, events)...)
 	}
-	if err := keys.Follow(known, record); err != nil {
+	if err := keys.Follow(known, damage, record); err != nil {
 		return err
 	}
 	first = false
@@ -84,12 +121,12 @@ func (d *decisionLog) followKeys(ctx context.Context, keys *auth.Keys) error {
 
 // allKeys is the record of all keys.
 func allKeys(keys *auth.Keys) recorder.Event {
-	return recorder.Event{Name: decisionlog.EventAPIKeys, Details: map[string]any{"keys": keys.OnRecord()}}
+	return recorder.Event{Name: decisionlog.EventAPIKeys, Details: map[string]any{"keys": keys.OnRecord()}, Keys: keys.Number()}
 }
 
-func keyChanges(events []auth.KeyEvent) (all []recorder.Event) {
+func keyChanges(number uint64, events []auth.KeyEvent) (all []recorder.Event) {
 	for _, e := range events {
-		one := recorder.Event{Name: string(e.Change), Details: e.Key}
+		one := recorder.Event{Name: string(e.Change), Details: e.Key, Keys: number}
 		if e.Change == auth.KeyChanged || e.Refused {
 			details := map[string]any{"before": e.Before, "after": e.Key}
 			if e.Refused {

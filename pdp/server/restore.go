@@ -236,15 +236,15 @@ func takeKeys(ctx context.Context, made string, done *Restored) error {
 		return err
 	}
 	done.JournalOnly = log.Unfilled()
-	known, err := KeysOnRecord(ctx, log)
-	if err = errors.Join(err, log.Close()); err != nil {
-		return err
-	}
-	if err := auth.SealRestored(made); err != nil {
-		return err
+	if err = auth.SealRestored(made); err != nil {
+		return errors.Join(err, log.Close())
 	}
 	keys, err := auth.OpenKeys(made)
 	if err != nil {
+		return errors.Join(err, log.Close())
+	}
+	known, _, err := KeysOnRecord(ctx, log, keys) // it is verified
+	if err = errors.Join(err, log.Close()); err != nil {
 		return err
 	}
 	done.Refused = slices.Sorted(maps.Keys(known.Against(keys)))

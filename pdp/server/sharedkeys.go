@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,14 +86,14 @@ func ImportKeys(ctx context.Context, data string, c Config) (all int, err error)
 	return all, errors.Join(err, log.Close())
 }
 
-func importKeys(ctx context.Context, data string, log keyLog, c Config) (all int, err error) {
-	known, err := KeysOnRecord(ctx, log)
-	if err != nil {
-		return 0, fmt.Errorf("what the decision log in %s says of the API keys cannot be read: %w", data, err)
-	}
+func importKeys(ctx context.Context, data string, log KeyLog, c Config) (all int, err error) {
 	from, err := auth.OpenKeys(data)
 	if err != nil {
 		return 0, err
+	}
+	known, damage, err := KeysOnRecord(ctx, log, from)
+	if err != nil || damage != nil {
+		return 0, fmt.Errorf("cannot take the API keys of %s: %w; see policy-service doctor", data, cmp.Or(err, damage))
 	}
 	if wrong := known.Against(from); len(wrong) > 0 {
 		return 0, fmt.Errorf("%s has keys that are not in force by the decision log: %s; see policy-service doctor", auth.KeyFile,

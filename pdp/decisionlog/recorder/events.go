@@ -16,6 +16,8 @@ import (
 type Event struct {
 	Name    string
 	Details any
+	// Keys is the number of the API keys, of an event about them.
+	Keys uint64
 }
 
 // Events puts administrative events on record, in their order. An event that need not be on record before anything else
@@ -95,6 +97,7 @@ func (e *Events) entry(one Event) (decisionlog.Entry, error) {
 		Kind:  decisionlog.KindAdmin,
 		Now:   e.now(),
 		Event: one.Name,
+		Keys:  one.Keys,
 	}
 	if one.Details == nil {
 		return entry, nil

@@ -17,7 +17,7 @@ var (
 	}
 	knownKeys = []string{
 		decisionlog.MetaFormat, decisionlog.MetaSegment, decisionlog.MetaFirst, decisionlog.MetaEdge, decisionlog.MetaKey,
-		decisionlog.MetaClean, decisionlog.MetaJournal, decisionlog.MetaHead,
+		decisionlog.MetaClean, decisionlog.MetaJournal, decisionlog.MetaHead, decisionlog.MetaKeys,
 	}
 )
 

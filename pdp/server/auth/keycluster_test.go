@@ -68,7 +68,7 @@ func (s *sharing) command() *Keys {
 func (s *sharing) replica(o SharedKeys) (k *Keys, log *[]KeyEvent) {
 	s.t.Helper()
 	k, log = s.open(o), new([]KeyEvent)
-	must(s.t, k.Follow(KeysOnRecord{}, func(all []KeyEvent) error { *log = append(*log, all...); return nil }))
+	must(s.t, k.Follow(KeysOnRecord{}, nil, func(_ uint64, all []KeyEvent) error { *log = append(*log, all...); return nil }))
 	s.run(k)
 	return k, log
 }
@@ -252,11 +252,11 @@ func TestRevokedKeyOfARestoredEtcd(t *testing.T) {
 	known := KeysOnRecord{}
 	secret := add(t, s.command(), "pep")
 	before := s.command()
-	must(t, before.Follow(known, func([]KeyEvent) error { return nil }))
+	must(t, before.Follow(known, nil, func(uint64, []KeyEvent) error { return nil }))
 	known.Revoke(keyID(secret), s.c.Now())
 	k := s.command()
 	var events []KeyEvent
-	must(t, k.Follow(known, func(all []KeyEvent) error { events = append(events, all...); return nil }))
+	must(t, k.Follow(known, nil, func(_ uint64, all []KeyEvent) error { events = append(events, all...); return nil }))
 	if finds(k, secret) || len(events) != 1 || events[0].Change != KeyRestored || !events[0].Refused {
 		t.Errorf("it is in force, or the events are %+v", events)
 	}
@@ -268,7 +268,7 @@ func TestKeysWithoutARecord(t *testing.T) {
 	secret := add(t, s.command(), "pep")
 	k := s.command()
 	full := errors.New("the log is full")
-	if err := k.Follow(KeysOnRecord{}, func([]KeyEvent) error { return full }); !errors.Is(err, full) || finds(k, secret) {
+	if err := k.Follow(KeysOnRecord{}, nil, func(uint64, []KeyEvent) error { return full }); !errors.Is(err, full) || finds(k, secret) {
 		t.Errorf("got %v, or the key is in force", err)
 	}
 }
@@ -287,7 +287,7 @@ func TestKeysOfAReplicaThatIsCutOff(t *testing.T) {
 		if k, err = OpenSharedKeys(t.Context(), o); err != nil {
 			return err
 		}
-		if err = k.Follow(KeysOnRecord{}, func([]KeyEvent) error { return nil }); err != nil {
+		if err = k.Follow(KeysOnRecord{}, nil, func(uint64, []KeyEvent) error { return nil }); err != nil {
 			return errors.Join(err, k.Close())
 		}
 		return nil

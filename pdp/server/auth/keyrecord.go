@@ -73,6 +73,17 @@ func (r KeysOnRecord) Revoke(id string, at time.Time) {
 	}
 }
 
+// End has the keys of a store that are not known be revoked from now on, because nothing vouches for them.
+func (r KeysOnRecord) End(k *Keys) {
+	for _, stored := range k.current().stored {
+		if _, known := r[stored.ID]; !known {
+			key := stored.recorded()
+			key.Revoked = soonest(k.stamp(), key.Revoked)
+			r[stored.ID] = key
+		}
+	}
+}
+
 // Against compares keys with the file that an operator sees. It returns, by the name of each key that the file would put in
 // force against the record, the reason why it is not.
 func (r KeysOnRecord) Against(k *Keys) map[string]string {
@@ -148,11 +159,13 @@ func (s storedKey) recorded() RecordedKey {
 	return RecordedKey{KeyInfo: s.KeyInfo, Digest: hex.EncodeToString(digest[:])}
 }
 
-// Follow has the log vouch for each key from now on: known are the keys on record, and record puts changes there, durably.
-// A change counts only after that. An error leaves no key in force.
-func (k *Keys) Follow(known KeysOnRecord, record func([]KeyEvent) error) error {
+// Follow has the log vouch for each key from now on: known are the keys on record, damage says what is wrong with them, and
+// record puts changes there, durably, with the number of the keys. A change counts only after that. An error leaves no key in
+// force.
+func (k *Keys) Follow(known KeysOnRecord, damage error, record func(number uint64, events []KeyEvent) error) error {
 	k.mu.Lock()
-	k.known, k.record, k.refused = known, record, map[string]string{}
+	k.known, k.damage, k.record, k.refused = known, damage, record, map[string]string{}
+	k.named.Store(len(known) > 0 || damage != nil)
 	again := *k.view.Load()
 	again.info = nil // so that it is read, and compared
 	err := k.look(&again).err
@@ -222,7 +235,7 @@ func (k *Keys) vouch(view *keyView) error {
 		}
 	}
 	if len(events) > 0 {
-		if err := k.record(events); err != nil {
+		if err := k.record(view.marks.number, events); err != nil {
 			return fmt.Errorf("what has changed about the keys cannot be recorded: %w", err)
 		}
 	}

@@ -122,7 +122,7 @@ func TestOlderFileAfterARenewal(t *testing.T) {
 	renew(t, k, Renewal{Name: "pep", Overlap: time.Hour})
 	must(t, os.WriteFile(filepath.Join(dir, KeyFile), older, 0o600))
 	again := open(t, dir, c)
-	must(t, again.Follow(KeysOnRecord{}, func([]KeyEvent) error { return nil }))
+	must(t, again.Follow(KeysOnRecord{}, nil, func(uint64, []KeyEvent) error { return nil }))
 	if _, found := again.Find(first); found {
 		t.Error("the secret before is good by an older file")
 	}
@@ -135,8 +135,8 @@ func TestEndOnRecord(t *testing.T) {
 	k := open(t, dir, c)
 	secret, err := k.Add(KeySpec{Name: "pep", Lifetime: time.Hour})
 	must(t, err)
-	known, record := KeysOnRecord{}, func([]KeyEvent) error { return nil }
-	must(t, k.Follow(known, record))
+	known, record := KeysOnRecord{}, func(uint64, []KeyEvent) error { return nil }
+	must(t, k.Follow(known, nil, record))
 	file := filepath.Join(dir, KeyFile)
 	text, err := os.ReadFile(file)
 	must(t, err)
@@ -148,7 +148,7 @@ func TestEndOnRecord(t *testing.T) {
 	} {
 		must(t, os.WriteFile(file, []byte(put), 0o600))
 		edited := open(t, dir, c)
-		must(t, edited.Follow(known, record))
+		must(t, edited.Follow(known, nil, record))
 		if _, found := edited.Find(secret); found {
 			t.Errorf("%s: the key counts", what)
 		}
@@ -164,7 +164,7 @@ func TestRevokedWhateverTheClockSays(t *testing.T) {
 	dir, c, ahead := t.TempDir(), clock.New(), clock.New()
 	ahead.Advance(time.Hour)
 	running := open(t, dir, c)
-	must(t, running.Follow(KeysOnRecord{}, func([]KeyEvent) error { return nil }))
+	must(t, running.Follow(KeysOnRecord{}, nil, func(uint64, []KeyEvent) error { return nil }))
 	command := open(t, dir, ahead)
 	first := add(t, command, "pep")
 	second := renew(t, command, Renewal{Name: "pep", Overlap: time.Minute})

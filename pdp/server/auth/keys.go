@@ -23,9 +23,10 @@ type Keys struct {
 	// known is what the decision log says, nil if there is none to follow; record puts changes there. refused are the keys
 	// of the store that are not in force by that, with the digests that it has of them.
 	known   KeysOnRecord
-	record  func([]KeyEvent) error
+	record  func(uint64, []KeyEvent) error
 	refused map[string]string
-	damage  error // of the log, as Follow was told
+	damage  error       // of the log, as Follow was told
+	named   atomic.Bool // the log names keys, or is damaged
 	view    atomic.Pointer[keyView]
 }
 
@@ -113,10 +114,10 @@ func (k *Keys) Number() uint64 { return k.current().marks.number }
 var errUnread = errors.New("the API keys cannot be read")
 
 // Configured reports whether a key was ever added, be it revoked by now. It
-// holds as well where the file has become unreadable: that must not open a door.
+// holds as well where the file has become unreadable, or is gone and the log names keys: that must not open a door.
 func (k *Keys) Configured() bool {
 	view := k.current()
-	return view.info != nil || view.err != nil || k.Shared() && len(view.stored)+view.damaged > 0
+	return k.named.Load() || view.info != nil || view.err != nil || k.Shared() && len(view.stored)+view.damaged > 0
 }
 
 // Find is the caller who holds a key.

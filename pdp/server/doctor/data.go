@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -77,12 +78,10 @@ func (x *exam) keysOnRecord() {
 	if err != nil || x.Config.Program.InProcess {
 		return
 	}
-	known, err := server.KeysOnRecord(x.ctx, x.reader)
-	if err != nil {
-		x.Bites("keys", "policy-service log verify "+x.data, "what the decision log says of the API keys cannot be read: %v", err)
-		return
+	damage, wrong, err := server.CompareKeys(x.ctx, x.data, keys)
+	if err = errors.Join(err, damage); err != nil {
+		x.Bites("keys", "find out who changed the directory, and see policy-service log verify "+x.data, "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
-	wrong := known.Against(keys)
 	for _, name := range slices.Sorted(maps.Keys(wrong)) {
 		x.Bites("keys", "find out who changed "+auth.KeyFile+", and make a new key under another name if its holder needs one",
 			"%q is not in force, whatever its file says: %s", name, wrong[name])

@@ -33,12 +33,12 @@ func (x *exam) log() {
 	}
 	x.reader = reader
 	x.newest = newest(reader)
+	x.keysOnRecord()
 	if reader.Partial() {
 		x.OK("log", "it is locked: a server is running on it. Without the segment it writes to there are %d records in %d segments", reader.Size(), len(reader.Segments()))
 		return
 	}
 	x.OK("log", "%d records in %d segments, and no server is running on it", reader.Size(), len(reader.Segments()))
-	x.keysOnRecord()
 	x.unsignedTails()
 	switch left := reader.Unfilled(); {
 	case left == nil:

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +23,7 @@ import (
 type Keys struct {
 	Add    keysAddCommand       `cmd:"" help:"Make an API key and print it. The service does not keep it and cannot show it again."`
 	Renew  keysRenewCommand     `cmd:"" help:"Make a second secret of an API key, and print it. The one before ends a day later."`
-	List   keysListCommand      `cmd:"" help:"List all API keys, also revoked ones, without the keys themselves."`
+	List   keysListCommand      `cmd:"" help:"List all API keys, also revoked ones, without the keys themselves, and say which the decision log keeps out."`
 	Revoke keysRevokeCommand    `cmd:"" help:"Revoke an API key, with all its secrets."`
 	Rotate signingRotateCommand `cmd:"" hidden:"" help:"The name of before for signing rotate."`
 }
@@ -122,10 +124,26 @@ func (c keysListCommand) Run(s cli.Streams) error {
 		return err
 	}
 	defer done()
+	var damage error
+	wrong := map[string]string{}
+	if c.Config == "" {
+		ctx, stop := cli.UntilSignal()
+		defer stop()
+		if damage, wrong, err = server.CompareKeys(ctx, c.Data, keys); err != nil {
+			damage = errors.Join(damage, err)
+		}
+	}
+	if damage != nil {
+		s.Tell("%s; see policy-service doctor", strings.ReplaceAll(damage.Error(), "\n", "; "))
+	}
+	for _, name := range slices.Sorted(maps.Keys(wrong)) {
+		s.Tell("%q is not in force: %s", name, wrong[name])
+	}
 	if c.JSON {
 		return s.PrintJSON(struct {
-			Keys []auth.KeyInfo `json:"keys"`
-		}{keys.List()})
+			Keys  []auth.KeyInfo    `json:"keys"`
+			Wrong map[string]string `json:"not_in_force,omitempty"`
+		}{keys.List(), wrong})
 	}
 	table := s.Table()
 	table.Row("NAME", "ID", "TENANTS", "PERMISSIONS", "OBLIGATIONS", "AUDIENCES", "PRINCIPAL", "ADDED", "EXPIRES", "REVOKED")

@@ -1,0 +1,168 @@
+package decisionlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"go.etcd.io/bbolt"
+	"golang.org/x/mod/sumdb/tlog"
+)
+
+// Vouched is what the tree of a log vouches for of some records.
+type Vouched struct {
+	// Altered says what is not as it was written. Records may be Hidden by it behind the newest one that the tree vouches for.
+	Altered error
+	Hidden  bool
+	// Keys is the number of the API keys that came with the newest record of them: see [Entry]. It is the highest number if
+	// nobody knows it.
+	Keys uint64
+}
+
+// trusted is the end of a log: the edge of its tree, the tails that are not the writer's, and [Vouched].Keys.
+type trusted struct {
+	end   edge
+	tails []UnsignedTail
+	keys  uint64
+}
+
+// Vouched goes over the administrative records of some events: the newest record of the first event for which the tree
+// vouches, and all behind it. Visit hears of each whether it is vouched for. If records may be hidden, none is but the first.
+func (l *Log) Vouched(ctx context.Context, visit func(r *Recorded, vouched bool) error, first string, others ...string) (v Vouched, err error) {
+	if err := l.barrier(ctx); err != nil {
+		return v, err
+	}
+	var t trusted
+	w := l.writer
+	err = w.order(ctx, func() error {
+		t = trusted{w.tail.edge.clone(), slices.Clone(w.tails), w.tail.keys}
+		return nil
+	})
+	if err != nil {
+		return v, err
+	}
+	return l.vouched(ctx, t, visit, first, others)
+}
+
+// Vouched is [Log.Vouched] for a Reader. Beside a server it hides nothing: what the reader lacks, the server may have.
+func (r *Reader) Vouched(ctx context.Context, visit func(r *Recorded, vouched bool) error, first string, others ...string) (v Vouched, err error) {
+	all := r.all()
+	if len(all) == 0 {
+		return v, nil
+	}
+	var t trusted
+	newest := all[len(all)-1]
+	err = r.view(newest, func(tx *bbolt.Tx) error {
+		tail, err := checkTail(tx, newest, r.Size())
+		if err != nil {
+			return err
+		}
+		t = trusted{end: tail.edge, tails: readTails(tx)}
+		meta := tx.Bucket([]byte(BucketMeta))
+		t.keys, _ = readNumber(meta.Get([]byte(MetaKeys)))
+		k, _, err := keyInForce(r.data, newest.key)
+		if doubt := ""; err == nil {
+			if doubt, err = k.doubt(newest.number, tail.edge, meta); doubt == "" {
+				return err
+			}
+		}
+		t.keys = math.MaxUint64
+		if from := max(newest.first, tail.checkpointed); from < r.Size() {
+			t.tails = append(t.tails, UnsignedTail{From: from, To: r.Size() - 1})
+		}
+		return nil
+	})
+	if errors.Is(err, ErrDamaged) {
+		return Vouched{Altered: err, Hidden: !r.Partial(), Keys: math.MaxUint64}, nil
+	} else if err != nil {
+		return v, err
+	}
+	v, err = r.vouched(ctx, t, visit, first, others)
+	v.Hidden = v.Hidden && !r.Partial()
+	return v, err
+}
+
+func (r *Reader) vouched(ctx context.Context, t trusted, visit func(*Recorded, bool) error, first string, others []string) (v Vouched, err error) {
+	v.Keys = t.keys
+	names, size := append(slices.Clone(others), first), t.end.size
+	var found []*Recorded
+	newest := -1 // in found
+	for _, s := range slices.Backward(r.all()) {
+		here, err := r.eventsIn(ctx, s.first, size, names)
+		if err != nil && !errors.Is(err, ErrDamaged) {
+			return v, err
+		}
+		v.Altered = errors.Join(v.Altered, err)
+		found, size = append(here, found...), s.first
+		for newest = len(here) - 1; newest >= 0 && (here[newest].Event != first || !r.proves(s, here[newest], t)); newest-- {
+		}
+		if oldest := s.number == r.all()[0].number; newest < 0 && !oldest {
+			continue
+		}
+		if err := r.ends(ctx, s.first, t.end, &fromEdge{r, s}, silent()); err != nil {
+			v.Altered, v.Hidden = errors.Join(v.Altered, err), true
+		}
+		break
+	}
+	behind := uint64(0)
+	if newest >= 0 {
+		behind = found[newest].Sequence
+		if v.Hidden {
+			s, err := r.find(behind)
+			if err == nil {
+				err = r.ends(ctx, behind+1, t.end, &fromEdge{r, s}, silent())
+			}
+			v.Hidden = err != nil
+		}
+	}
+	if v.Altered != nil && !errors.Is(v.Altered, ErrDamaged) {
+		return v, v.Altered
+	}
+	for _, tail := range t.tails {
+		if tail.To > behind {
+			v.Hidden, v.Keys = true, math.MaxUint64
+			v.Altered = errors.Join(v.Altered, fmt.Errorf("%w: nothing says that the service wrote records %d to %d", ErrDamaged, tail.From, tail.To))
+		}
+	}
+	for n, one := range found[max(newest, 0):] {
+		vouched := !v.Hidden || n == 0 && newest >= 0
+		if err := visit(one, vouched); err != nil && vouched {
+			return v, err
+		}
+	}
+	return v, nil
+}
+
+func silent() *walker { return &walker{visit: func(Record) error { return nil }} }
+
+// fromEdge reads the hashes of a tree from a segment on: those before it from its edge.
+type fromEdge struct {
+	r *Reader
+	s *segment
+}
+
+// ReadHashes implements [tlog.HashReader].
+func (h *fromEdge) ReadHashes(indexes []int64) (all []tlog.Hash, err error) {
+	var before edge
+	err = h.r.view(h.s, func(tx *bbolt.Tx) (err error) { before, err = edgeBefore(tx, h.s.first); return err })
+	if err != nil {
+		return nil, err
+	}
+	return before.then(h.r).ReadHashes(indexes)
+}
+
+// proves reports whether a record of a segment is in a tree as its line has it.
+func (r *Reader) proves(s *segment, one *Recorded, t trusted) bool {
+	if slices.ContainsFunc(t.tails, func(u UnsignedTail) bool { return u.From <= one.Sequence && one.Sequence <= u.To }) {
+		return false
+	}
+	size, sequence := int64(t.end.size), int64(one.Sequence)
+	root, err := t.end.root()
+	if err != nil {
+		return false
+	}
+	proof, err := tlog.ProveRecord(size, sequence, &fromEdge{r, s})
+	return err == nil && tlog.CheckRecord(proof, size, root, sequence, tlog.RecordHash(one.Line)) == nil
+}
