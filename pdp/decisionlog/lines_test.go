@@ -63,6 +63,8 @@ func filled(r *rand.Rand, v reflect.Value, text func(*rand.Rand) string) {
 		v.SetInt(int64(r.IntN(2000) - 1000))
 	case reflect.Uint8:
 		v.SetUint(uint64(r.IntN(2)))
+	case reflect.Uint64:
+		v.SetUint(r.Uint64N(3))
 	case reflect.Pointer:
 		if r.IntN(4) == 0 {
 			v.SetZero()
