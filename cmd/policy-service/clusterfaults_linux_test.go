@@ -374,7 +374,7 @@ func (s *troubled) send(r *clusterReplica, i item, id, body string) operation {
 		o.got = a.Allow && len(a.Owes) == 0
 		why = a.Capability.Reason
 		o.known = o.got || why != "unavailable" && a.Reason != "unavailable"
-		if want := map[bool][]string{true: {"used_up", "proof_replayed"}, false: {""}}[i.capability]; o.known && !o.got && !slices.Contains(want, why) && why != "nonce_required" && why != "proof_stale" {
+		if want := map[bool][]string{true: {"used_up", "proof_replayed"}, false: {""}}[i.capability]; o.known && !o.got && !slices.Contains(want, why) && !slices.Contains([]string{"nonce_required", "proof_stale", "clock_skew"}, why) {
 			s.Errorf("a use of %s %s: %s", i.name, i.id, text)
 		}
 	case status != 0 && status != http.StatusServiceUnavailable && status != http.StatusInternalServerError:

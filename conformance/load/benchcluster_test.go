@@ -353,7 +353,7 @@ func (s *clusterSide) begin(ctx context.Context, workers int) error {
 				return false, err
 			}
 			status, answer, err := s.ask(ctx, 0, "pep", "/v1/capabilities", string(body))
-			if err != nil || status != http.StatusCreated && !strings.Contains(string(answer), "nonce") {
+			if err != nil || status != http.StatusCreated && !strings.Contains(string(answer), "nonce") && !strings.Contains(string(answer), "clock_skew") {
 				return false, fmt.Errorf("a capability: %d %s, %w", status, answer, err)
 			}
 			return status == http.StatusCreated, json.Unmarshal(answer, &got)

@@ -19,7 +19,13 @@ const mostSeen = 1_000_000
 
 // MemoryOptions bound a [Memory]. A zero member has the default.
 type MemoryOptions struct {
-	Now       func() time.Time
+	Now func() time.Time
+	// Elapsed is the time that passed since some moment, by a clock that nobody sets: the machine's monotonic one.
+	Elapsed func() time.Duration
+	// Life is how long a proof is remembered at least, by Elapsed.
+	Life time.Duration
+	// Forgot is called with the latest end of the proofs that are being forgotten, before one of them can be taken again.
+	Forgot    func(end time.Time)
 	Most      int // proofs: 1,000,000
 	PerTenant int // half of them
 	PerHolder int // of a holder in a tenant: a twentieth of them
@@ -27,8 +33,10 @@ type MemoryOptions struct {
 
 // Seen remembers the proofs that were taken, so that each is taken once.
 type Seen interface {
-	// First reports whether a proof, by its [ProofKey], was not taken before. Then it is from now on, and remembered until
-	// a moment. Who holds the capability, and in which tenant, is for bounds. With an error it was not taken.
+	// First takes a proof, by its [ProofKey], and reports whether it was not taken before. The proof must be remembered
+	// until the clock shows a moment, and no less long than that takes a clock that nobody sets: a clock that is ahead for
+	// a while must not have it forgotten. Who holds the capability, and in which tenant, is for bounds. With an error the
+	// proof was not taken.
 	First(ctx context.Context, tenant string, holder evaluation.Ref, key [sha256.Size]byte, until time.Time) (bool, error)
 }
 
@@ -37,7 +45,8 @@ func ProofKey(jkt, jti string) [sha256.Size]byte {
 	return sha256.Sum256([]byte(jkt + "\x00" + jti)) // no thumbprint has a zero byte
 }
 
-// Memory is a [Seen] of one process. It keeps nothing over a restart: see [Nonces].
+// Memory is a [Seen] of one process. It forgets a proof when both clocks are past its life, and all of them at a restart: then
+// [Nonces] are needed.
 type Memory struct {
 	o      MemoryOptions
 	shards [64]shard
@@ -53,7 +62,8 @@ type shard struct {
 
 // seen is one proof. Few bytes matter here.
 type seen struct {
-	until  uint32 // seconds since 1970: until then it is remembered
+	until  uint32 // seconds since 1970, and
+	past   uint32 // seconds of Elapsed: until then it is remembered
 	holder uint32 // index in shares
 }
 
@@ -82,6 +92,13 @@ type ofTenant struct {
 func NewMemory(o MemoryOptions) *Memory {
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Elapsed == nil {
+		began := time.Now()
+		o.Elapsed = func() time.Duration { return time.Since(began) }
+	}
+	if o.Forgot == nil {
+		o.Forgot = func(time.Time) {}
 	}
 	if o.Most == 0 {
 		o.Most = mostSeen
@@ -130,22 +147,27 @@ func (s *Memory) first(h *shard, key [sha256.Size]byte, of ofTenant, until time.
 	if !ok {
 		return false, ErrFull
 	}
-	h.of[key] = seen{uint32(min(until.Add(time.Second-1).Unix(), math.MaxUint32)), index}
+	past := s.o.Elapsed() + max(s.o.Life, until.Sub(now))
+	h.of[key] = seen{uint32(min(until.Add(time.Second-1).Unix(), math.MaxUint32)), uint32((past + time.Second - 1) / time.Second), index}
 	return true, nil
 }
 
 // sweep forgets the expired proofs of a shard, whose lock is held. It goes through all of it, so it is done once a second at most.
 func (s *Memory) sweep(h *shard, at time.Time) {
-	now := at.Unix()
+	now, elapsed, last := at.Unix(), uint32(s.o.Elapsed()/time.Second), uint32(0)
 	if now == h.swept {
 		return
 	}
 	h.swept = now
 	for key, one := range h.of {
-		if int64(one.until) < now {
+		if int64(one.until) < now && one.past < elapsed {
 			delete(h.of, key)
 			s.shares.give(one.holder)
+			last = max(last, one.until)
 		}
+	}
+	if last > 0 {
+		s.o.Forgot(time.Unix(int64(last), 0))
 	}
 }
 

@@ -8,55 +8,122 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
-// Nonces have a holder make a proof anew, for this process alone. A process knows no proof that another one took, or it
-// itself before a restart: so it takes no proof that could have been shown there, but one with a nonce that it gave.
-// Nothing of them is kept. Those of [NewSharedNonces] are of several processes that know the proofs of one another.
+// Nonces have a holder make a proof again where the one that is shown may have been taken before and forgotten:
+//
+//   - An earlier process took it, or another one that shares nothing with this one. Any nonce of this process is newer.
+//   - This process took it while the clock was ahead, and the clock was put right since. A nonce is newer if it was made since
+//     the clock was last put back.
+//
+// Nothing of a nonce is kept.
 type Nonces struct {
-	key    []byte
-	since  time.Time // proofs from before need one
-	always bool
+	o     NonceOptions
+	key   []byte
+	since time.Time // a proof made until then may be of an earlier process
+
+	mu   sync.Mutex // guards what follows
+	own  []byte     // the key of nonces made since the clock was last put back
+	last time.Time  // the last reading of the clock
+	mark time.Time  // a proof that ends until then may have been taken here
+}
+
+// NonceOptions say when a nonce is needed.
+type NonceOptions struct {
+	// Key makes the nonces of several processes, each of which knows the proofs that the others took for twice the life of a
+	// proof and the skew, whatever their clocks show. When that is forgotten, the key must be another one. Without a Key the
+	// nonces are those of this process alone.
+	Key []byte
+	Now func() time.Time
+	// Before is the latest that the clock showed to an earlier process, and Shown the latest that the clock of any of the
+	// processes with the Key did.
+	Before time.Time
+	Shown  func() time.Time
+	// Age is how old a proof may be, and Skew how far the clock of its holder may be ahead.
+	Age, Skew time.Duration
+	// Always has every proof need a nonce, because other processes take proofs for the same audience.
+	Always bool
 }
 
 // NonceLife is how long a nonce is taken.
 const NonceLife = 5 * time.Minute
 
-// NewNonces makes those of a process that began now. Skew is how far the clocks of holders may be ahead. Always has every
-// proof need a nonce, because other processes take proofs for the same audience.
-func NewNonces(now time.Time, skew time.Duration, always bool) *Nonces {
+// NewNonces makes the nonces of a process that begins now.
+func NewNonces(o NonceOptions) *Nonces {
+	n := &Nonces{o: o, key: o.Key, own: newNonceKey(), since: later(o.Now(), o.Before).Add(o.Skew), last: o.Before}
+	if o.Key == nil {
+		n.key = n.own
+	}
+	return n
+}
+
+func newNonceKey() []byte {
 	key := make([]byte, sha256.Size)
 	_, _ = rand.Read(key) // never fails: it ends the program instead
-	return NewSharedNonces(key, now, skew, always)
+	return key
 }
 
-// NewSharedNonces makes those of a process that takes the nonces of all others with the same key. Each must know which proofs
-// the others took. When that is forgotten, the key must be another one.
-func NewSharedNonces(key []byte, now time.Time, skew time.Duration, always bool) *Nonces {
-	return &Nonces{key: key, since: now.Add(skew), always: always}
+// later returns the later of two times as clocks show them: a monotonic reading is never put back.
+func later(a, b time.Time) time.Time {
+	if a, b = a.Round(0), b.Round(0); a.Before(b) {
+		return b
+	}
+	return a
 }
 
-// Required reports whether a proof that says it was made at a moment needs a nonce. A clock that is ahead may have said the
-// last of these moments just before the process began.
-func (n *Nonces) Required(made time.Time) bool { return n.always || !made.After(n.since) }
+// Forgot notes that a proof with this end is not remembered any more, nor are others that ended before.
+func (n *Nonces) Forgot(end time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.mark, n.last = later(n.mark, end), later(n.last, end) // the clock has shown it
+}
+
+// read reads the clock, and reports whether a proof that was made at a moment may have been taken here and forgotten. Own is the
+// key of the nonces that were made since.
+func (n *Nonces) read(made time.Time) (may bool, own []byte) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now, life := n.o.Now().Round(0), n.o.Age+n.o.Skew
+	if now.Before(n.last) {
+		n.own = newNonceKey()
+	}
+	if n.last = now; n.o.Shown != nil { // what the others remember goes by no clock that can be set
+		if high := later(n.o.Before, n.o.Shown()); high.Sub(now) > life {
+			n.mark = later(n.mark, high.Add(life+5*n.o.Skew)) // the clocks of two that take proofs differ by four times the skew at most
+		}
+	}
+	return !made.Add(life).After(n.mark), n.own
+}
+
+// Refuse returns a refusal, with a nonce, if a proof by a key in a tenant needs a nonce and does not have it.
+func (n *Nonces) Refuse(p Proof, tenant, jkt string, now time.Time) *Refusal {
+	may, own := n.read(p.IssuedAt)
+	if !may && !n.o.Always && p.IssuedAt.After(n.since) {
+		return nil
+	}
+	_, rest, _ := strings.Cut(p.Nonce, ".")
+	text, _, _ := strings.Cut(rest, ".")
+	until, err := strconv.ParseInt(text, 10, 64)
+	by := func(key []byte) bool { return hmac.Equal([]byte(p.Nonce), []byte(nonce(key, tenant, jkt, until))) }
+	if err == nil && now.Unix() < until && (by(own) || !may && by(n.key)) {
+		return nil
+	}
+	return &Refusal{Code: NonceRequired, Nonce: n.New(tenant, jkt, now)}
+}
 
 // New makes a nonce for proofs by a key in a tenant.
 func (n *Nonces) New(tenant, jkt string, now time.Time) string {
-	return n.nonce(tenant, jkt, now.Add(NonceLife).Unix())
+	key := n.key
+	if may, own := n.read(now.Add(-n.o.Age)); may {
+		key = own
+	}
+	return nonce(key, tenant, jkt, now.Add(NonceLife).Unix())
 }
 
-func (n *Nonces) nonce(tenant, jkt string, until int64) string {
-	mac := hmac.New(sha256.New, n.key)
+func nonce(key []byte, tenant, jkt string, until int64) string {
+	mac := hmac.New(sha256.New, key)
 	_, _ = fmt.Fprintf(mac, "%d:%d:%s%s", until, len(tenant), tenant, jkt) // never fails
 	return fmt.Sprintf("v1.%d.%s", until, base64.RawURLEncoding.EncodeToString(mac.Sum(nil)))
-}
-
-// Verify reports whether a nonce was made with the key of this process for a holder's key in a tenant, and its time is not up.
-func (n *Nonces) Verify(nonce, tenant, jkt string, now time.Time) bool {
-	_, rest, _ := strings.Cut(nonce, ".")
-	text, _, _ := strings.Cut(rest, ".")
-	until, err := strconv.ParseInt(text, 10, 64)
-	want := n.nonce(tenant, jkt, until)
-	return err == nil && hmac.Equal([]byte(nonce), []byte(want)) && now.Unix() < until
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Status finds out whether a token still counts.
@@ -21,6 +22,12 @@ type OfflineOptions struct {
 	// Alone says that no other process verifies for one of the Audience, or that all of them have one Seen that outlives
 	// them. Otherwise each proof needs a nonce of this verifier: else each of them would take it once.
 	Alone bool
+	// Before is for a verifier that is Alone with a Memory: the latest that the clock showed to the one that ran before it, or
+	// the present time if there was none. That one forgot its proofs, and its clock may have been ahead. Keep the time once a
+	// second.
+	Before time.Time
+	// Elapsed is that of the Memory: the machine's if it is nil.
+	Elapsed func() time.Duration
 }
 
 // OfflineVerifier verifies the calls that go by a gateway that asks no service about them. It may be used by several
@@ -42,11 +49,17 @@ func NewOfflineVerifier(o OfflineOptions) (*OfflineVerifier, error) {
 		return nil, errors.New("a verifier without a name would take the proofs for others; set Audience to the name of this one")
 	case o.Status == nil:
 		return nil, errors.New("a verifier without status lists would take what was revoked; set Status to those of the service")
+	case o.Alone && o.Seen == nil && o.Before.IsZero():
+		return nil, errors.New("a verifier that forgets its proofs at a restart might take one again if the clock was ahead before; " +
+			"set Before to the last time of its clock, or leave Alone out")
 	}
+	nonces := NewNonces(NonceOptions{Now: v.o.Now, Before: o.Before, Age: v.o.ProofAge, Skew: v.o.Skew, Always: !o.Alone})
 	if o.Seen == nil {
-		o.Seen = NewMemory(MemoryOptions{Now: v.o.Now, PerTenant: mostSeen})
+		o.Seen = NewMemory(MemoryOptions{
+			Now: v.o.Now, Elapsed: o.Elapsed, Life: v.o.ProofAge + v.o.Skew, Forgot: nonces.Forgot, PerTenant: mostSeen,
+		})
 	}
-	return &OfflineVerifier{v, o.Status, o.Seen, NewNonces(v.o.Now(), v.o.Skew, !o.Alone)}, nil
+	return &OfflineVerifier{v, o.Status, o.Seen, nonces}, nil
 }
 
 // Verify is [Verifier.Check], and all that it leaves to the service: the token was not revoked or suspended, and the proof
@@ -87,10 +100,11 @@ func (v *OfflineVerifier) take(ctx context.Context, c *Checked) error {
 	if refusal := t.counts(now, o.Skew); refusal != nil { // to find out the state may have taken a while
 		return refusal
 	}
-	if v.nonces.Required(p.IssuedAt) && !v.nonces.Verify(p.Nonce, t.Issuer, jkt, now) {
-		return &Refusal{Code: NonceRequired, Nonce: v.nonces.New(t.Issuer, jkt, now), Audience: p.Audience}
+	if refusal := v.nonces.Refuse(*p, t.Issuer, jkt, now); refusal != nil {
+		refusal.Audience = p.Audience
+		return refusal
 	}
-	if v.nonces.always {
+	if v.nonces.o.Always {
 		c.Nonce = v.nonces.New(t.Issuer, jkt, now)
 	}
 	first, err := v.seen.First(ctx, t.Issuer, t.Holder, ProofKey(jkt, p.ID), p.IssuedAt.Add(o.ProofAge+o.Skew))
@@ -99,6 +113,10 @@ func (v *OfflineVerifier) take(ctx context.Context, c *Checked) error {
 		return fmt.Errorf("%w: %w", &Refusal{Code: Unavailable}, err)
 	case !first:
 		return &Refusal{Code: ProofReplayed, Audience: p.Audience}
+	}
+	if refusal := v.nonces.Refuse(*p, t.Issuer, jkt, now); refusal != nil { // it was forgotten meanwhile
+		refusal.Audience = p.Audience
+		return refusal
 	}
 	return nil
 }

@@ -196,7 +196,7 @@ func offlineVerifier(t testing.TB, change func(*capability.OfflineOptions)) *cap
 		Options: capability.Options{
 			Issuer: issuer, Audience: []string{gateway}, Servers: []string{"agent-b"}, Keys: published, Now: func() time.Time { return now },
 		},
-		Status: &status{list: listed()}, Alone: true,
+		Status: &status{list: listed()}, Alone: true, Before: now.Add(-time.Hour),
 	}
 	if change != nil {
 		change(&o)
@@ -317,6 +317,7 @@ func TestOfflineOptions(t *testing.T) {
 		"no audience": func(o *capability.OfflineOptions) { o.Audience = nil },
 		"no issuer":   func(o *capability.OfflineOptions) { o.Issuer = "" },
 		"no keys":     func(o *capability.OfflineOptions) { o.Keys = nil },
+		"no before":   func(o *capability.OfflineOptions) { o.Alone = true },
 	} {
 		o := capability.OfflineOptions{
 			Options: capability.Options{Issuer: issuer, Audience: []string{gateway}, Keys: published}, Status: &status{list: listed()},

@@ -42,6 +42,7 @@ const (
 	OnlineOnly         Code = "online_only"  // this verifier cannot check it, the service can
 	StatusStale        Code = "status_stale" // whether it was revoked is not known here
 	Elsewhere          Code = "elsewhere"    // another process counts its uses
+	ClockSkew          Code = "clock_skew"   // the clock of who verifies may be wrong
 	NotInBatch         Code = "not_in_batch"
 	NotAsked           Code = "not_asked"   // the question takes no capability
 	Unavailable        Code = "unavailable" // it could not be checked
@@ -81,6 +82,7 @@ var reasons = map[Code]struct{ text, next, suggestion string }{
 	OnlineOnly:         {"Token must be checked by the authorization service", evaluation.NextRetry, "Ask the authorization service about the call"},
 	StatusStale:        {"Token must be checked by the authorization service", evaluation.NextRetry, "Send the call again later, or ask the authorization service about it"},
 	Elsewhere:          {"Token must be checked by the authorization service", evaluation.NextRetry, "Ask the service that granted the capability about the call"},
+	ClockSkew:          {"Proof of possession cannot be checked: the service's clock may be wrong", evaluation.NextRetry, "Send the call again later"},
 	NotInBatch:         {"A capability is not taken in a batch", evaluation.NextRetry, "Send the call alone"},
 	NotAsked:           {"A capability is not taken with this question", evaluation.NextNone, "Leave the capability out of this question"},
 	Unavailable:        {"Capability could not be checked", evaluation.NextRetry, "Send the call again later"},

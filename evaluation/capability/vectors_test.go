@@ -281,7 +281,7 @@ func TestVectors(t *testing.T) {
 				Issuer: v.Issuer, Audience: first.Audience, Servers: first.Servers, Keys: fileKeys(v.ServiceKeys),
 				Now: func() time.Time { defer func() { began = now }(); return began },
 			},
-			Status: &status{list: list}, Alone: true,
+			Status: &status{list: list}, Alone: true, Before: began,
 		})
 		if err != nil {
 			t.Fatal(err)

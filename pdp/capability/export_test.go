@@ -15,7 +15,7 @@ func (s *Store) Settled(id string) {
 }
 
 // Work does once what Run does whenever something is due.
-func (s *Store) Work(ctx context.Context) { s.ledger.Work(ctx, s.forgetProofs) }
+func (s *Store) Work(ctx context.Context) { s.ledger.Work(ctx) }
 
 // Stored is a capability as the file has it.
 func (s *Store) Stored(id string) (c Capability, found bool, err error) {

@@ -13,7 +13,7 @@ import (
 )
 
 // Seen remembers the proofs that were taken, so that each is taken once, and those that may be taken once more. It keeps
-// nothing over a restart.
+// nothing over a restart. A proof that may be taken once more is forgotten by the wall clock alone: that takes nothing twice.
 type Seen struct {
 	memory *capability.Memory
 	now    func() time.Time

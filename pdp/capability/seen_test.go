@@ -18,6 +18,11 @@ import (
 
 var agent = evaluation.Ref{Type: "agent", ID: "a"}
 
+// passedOn has as much time pass as the clock of the records shows.
+func passedOn(r *record) func() time.Duration {
+	return func() time.Duration { return r.Time().Sub(start) }
+}
+
 // first asks for a proof, and wants no error.
 func first(t *testing.T, s *capability.Seen, jkt, jti string, until time.Time) bool {
 	t.Helper()
@@ -30,7 +35,7 @@ func first(t *testing.T, s *capability.Seen, jkt, jti string, until time.Time) b
 func TestSeenOnce(t *testing.T) {
 	t.Parallel()
 	r := newRecord()
-	s := capability.NewSeen(token.MemoryOptions{Now: r.Time})
+	s := capability.NewSeen(token.MemoryOptions{Now: r.Time, Elapsed: passedOn(r)})
 	for round := range 100 {
 		var firsts atomic.Int32
 		var all sync.WaitGroup
@@ -61,7 +66,7 @@ func TestSeenOnce(t *testing.T) {
 func TestSeenUntil(t *testing.T) {
 	t.Parallel()
 	r, random := newRecord(), rand.New(rand.NewPCG(1, 2))
-	s := capability.NewSeen(token.MemoryOptions{Now: r.Time})
+	s := capability.NewSeen(token.MemoryOptions{Now: r.Time, Elapsed: passedOn(r)})
 	until := map[string]time.Time{}
 	for n := range 5000 {
 		r.Pass(time.Duration(random.IntN(300)) * time.Millisecond)
@@ -79,7 +84,7 @@ func TestSeenUntil(t *testing.T) {
 			until[id] = next
 		}
 	}
-	exact := capability.NewSeen(token.MemoryOptions{Now: r.Time})
+	exact := capability.NewSeen(token.MemoryOptions{Now: r.Time, Elapsed: passedOn(r)})
 	r.Now = start
 	for n := range 5 { // at the very instant it is still remembered
 		if is := first(t, exact, "key", "exact", start.Add(4*time.Second)); is != (n == 0) {
@@ -90,7 +95,7 @@ func TestSeenUntil(t *testing.T) {
 	if !first(t, exact, "key", "exact", r.Now) {
 		t.Error("it is remembered for too long")
 	}
-	full := capability.NewSeen(token.MemoryOptions{Now: r.Time, Most: 3})
+	full := capability.NewSeen(token.MemoryOptions{Now: r.Time, Elapsed: passedOn(r), Most: 3})
 	for n := range 3 {
 		if is, err := full.First(t.Context(), fmt.Sprint(n), agent, "key", fmt.Sprint(n), r.Now.Add(time.Second)); !is || err != nil {
 			t.Fatal(is, err)
@@ -116,7 +121,7 @@ func TestSeenUntil(t *testing.T) {
 func TestSeenShares(t *testing.T) {
 	t.Parallel()
 	r := newRecord()
-	s := capability.NewSeen(token.MemoryOptions{Now: r.Time, Most: 100, PerTenant: 50, PerHolder: 20})
+	s := capability.NewSeen(token.MemoryOptions{Now: r.Time, Elapsed: passedOn(r), Most: 100, PerTenant: 50, PerHolder: 20})
 	take := func(tenant, id string, n int) (took int) {
 		for i := range n {
 			is, err := s.First(t.Context(), tenant, evaluation.Ref{Type: "agent", ID: id}, tenant+id, fmt.Sprint(i), r.Time().Add(time.Minute))
@@ -144,7 +149,7 @@ func TestSeenShares(t *testing.T) {
 // TestSeenMemory: a proof takes 100 bytes at most.
 func TestSeenMemory(t *testing.T) {
 	r := newRecord()
-	s := capability.NewSeen(token.MemoryOptions{Now: r.Time, PerHolder: 1_000_000, PerTenant: 1_000_000})
+	s := capability.NewSeen(token.MemoryOptions{Now: r.Time, Elapsed: passedOn(r), PerHolder: 1_000_000, PerTenant: 1_000_000})
 	used := func() uint64 {
 		var m runtime.MemStats
 		runtime.GC()
@@ -170,7 +175,7 @@ func TestSeenMemory(t *testing.T) {
 func TestKept(t *testing.T) {
 	t.Parallel()
 	r := newRecord()
-	s := capability.NewSeen(token.MemoryOptions{Now: r.Time})
+	s := capability.NewSeen(token.MemoryOptions{Now: r.Time, Elapsed: passedOn(r)})
 	of := func(text string) [32]byte { return sha256.Sum256([]byte(text)) }
 	until := start.Add(time.Hour)
 	s.Keep(of("proof"), of("question"), "approval", until)
@@ -226,7 +231,7 @@ func TestKept(t *testing.T) {
 func TestKeptForAnApprovalToCome(t *testing.T) {
 	t.Parallel()
 	r := newRecord()
-	s := capability.NewSeen(token.MemoryOptions{Now: r.Time})
+	s := capability.NewSeen(token.MemoryOptions{Now: r.Time, Elapsed: passedOn(r)})
 	of := func(text string) [32]byte { return sha256.Sum256([]byte(text)) }
 	a, b := evaluation.Ref{Type: "agent", ID: "a"}, evaluation.Ref{Type: "agent", ID: "b"}
 	s.KeepOffered(of("proof"), of("question"), "t", a, start.Add(time.Hour))
@@ -259,7 +264,7 @@ func TestKeptForAnApprovalToCome(t *testing.T) {
 func TestKeptIsBounded(t *testing.T) {
 	t.Parallel()
 	r := newRecord()
-	s := capability.NewSeen(token.MemoryOptions{Now: r.Time})
+	s := capability.NewSeen(token.MemoryOptions{Now: r.Time, Elapsed: passedOn(r)})
 	of := func(n int) [32]byte { return [32]byte{byte(n), byte(n >> 8), byte(n >> 16)} }
 	holder := func(n int) evaluation.Ref { return evaluation.Ref{Type: "agent", ID: fmt.Sprint(n / 200)} }
 	const most = 100_000
@@ -284,7 +289,13 @@ func TestKeptIsBounded(t *testing.T) {
 // TestNonces: a nonce is taken by the process that gave it, for the same tenant and key, until its time is up.
 func TestNonces(t *testing.T) {
 	t.Parallel()
-	here, there := token.NewNonces(start, 10*time.Second, false), token.NewNonces(start, 10*time.Second, true)
+	now := start
+	process := func(always bool) *token.Nonces {
+		return token.NewNonces(token.NonceOptions{
+			Now: func() time.Time { return now }, Age: time.Minute, Skew: 10 * time.Second, Always: always,
+		})
+	}
+	here, there := process(false), process(true)
 	nonce := here.New("acme", "key", start)
 	end := start.Add(token.NonceLife)
 	for name, c := range map[string]struct {
@@ -307,13 +318,71 @@ func TestNonces(t *testing.T) {
 		"another end":     {here, nonce[:12] + "9" + nonce[13:], "acme", "key", start, false},
 		"a plus":          {here, "v1.+" + nonce[3:], "acme", "key", start, false},
 	} {
-		if got := c.of.Verify(c.nonce, c.tenant, c.key, c.at); got != c.want {
+		if got := c.of.Refuse(token.Proof{IssuedAt: start, Nonce: c.nonce}, c.tenant, c.key, c.at); (got == nil) != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
+	now = start.Add(2 * time.Hour)
 	for after, want := range map[time.Duration]bool{-time.Hour: true, 0: true, 10 * time.Second: true, 10*time.Second + 1: false, time.Hour: false} {
-		if got := here.Required(start.Add(after)); got != want || !there.Required(start.Add(after)) {
+		made := token.Proof{IssuedAt: start.Add(after)}
+		if got := here.Refuse(made, "acme", "key", now) != nil; got != want || there.Refuse(made, "acme", "key", now) == nil {
 			t.Errorf("of a proof that was made %s after the beginning it is required: %v", after, got)
+		}
+	}
+}
+
+// TestNoncesAfterTheClock: once a proof was forgotten, a proof that ends no later needs a nonce made since the clock was put back,
+// and any other goes on without one. Where others remember proofs by no clock, all do that may be of before the clock was put back
+// by more than a proof's life.
+func TestNoncesAfterTheClock(t *testing.T) {
+	t.Parallel()
+	const life = 70 * time.Second
+	for name, c := range map[string]struct {
+		key         []byte
+		back, made  time.Duration // by how much the clock is put back, and how long before the moment of before a proof was made
+		forgets     bool
+		free, again bool // it needs no nonce; it takes one of before
+	}{
+		"nothing was forgotten":      {nil, time.Hour, 0, false, true, true},
+		"it may have been forgotten": {nil, time.Hour, 0, true, false, false},
+		"it ends later":              {nil, time.Minute, -time.Second, true, true, true},
+		"shared, by a proof's life":  {[]byte("key"), life, 0, false, true, true},
+		"shared, by more":            {[]byte("key"), life + time.Second, 0, false, false, false},
+		"shared, and later than any": {[]byte("key"), time.Hour, -51 * time.Second, false, true, true},
+	} {
+		now := start
+		shown := start.Add(2 * time.Hour)
+		o := token.NonceOptions{Key: c.key, Now: func() time.Time { return now }, Age: time.Minute, Skew: 10 * time.Second}
+		if c.key != nil {
+			o.Shown = func() time.Time { return shown }
+		}
+		n := token.NewNonces(o)
+		now = shown
+		before := n.New("acme", "key", now)
+		made := now.Add(-c.made)
+		if c.forgets {
+			n.Forgot(now.Add(life))
+		}
+		proof := token.Proof{IssuedAt: made}
+		now = now.Add(-c.back)
+		refusal := n.Refuse(proof, "acme", "key", now)
+		if (refusal == nil) != c.free {
+			t.Errorf("%s: without a nonce: %v", name, refusal)
+		}
+		proof.Nonce = before
+		if again := n.Refuse(proof, "acme", "key", now) == nil; again != c.again {
+			t.Errorf("%s: the nonce of before is taken: %v", name, again)
+		}
+		if refusal == nil {
+			continue
+		}
+		proof.Nonce = refusal.Nonce
+		if n.Refuse(proof, "acme", "key", now) != nil {
+			t.Errorf("%s: the newest nonce is not taken", name)
+		}
+		now = now.Add(-time.Nanosecond)
+		if n.Refuse(proof, "acme", "key", now) == nil {
+			t.Errorf("%s: a nonce is taken after the clock was put back again", name)
 		}
 	}
 }

@@ -126,7 +126,7 @@ func (s *Store) Live() (n int, err error) {
 
 // Run does due work until its context ends. It ends capabilities whose time is up, forgets those that ended long ago, and
 // retries failed work.
-func (s *Store) Run(ctx context.Context) { s.ledger.Run(ctx, s.forgetProofs, s.settleAllLost) }
+func (s *Store) Run(ctx context.Context) { s.ledger.Run(ctx, s.settleAllLost) }
 
 // SettleLost counts what another origin has reserved as used, whose log will never say anything any more. See
 // [ledger.Ledger.SettleLost]. What it was to grant or to renew is neither: nothing says that a decision did.

@@ -850,8 +850,8 @@ func TestOpenRefused(t *testing.T) {
 	})
 }
 
-// TestAProofIsTakenOnceWhereverItIs: of 16 that bring one proof at once, half to each of two processes, one is the first. It is
-// forgotten once it is too old for a clock that is behind, too, and then not before.
+// TestAProofIsTakenOnceWhereverItIs: of 16 that bring one proof at once, half to each of two processes, one is the first, and no
+// clock of theirs has it forgotten.
 func TestAProofIsTakenOnceWhereverItIs(t *testing.T) {
 	t.Parallel()
 	c := &ledgertest.Cluster{Conflicts: 3, Late: time.Millisecond}
@@ -861,7 +861,7 @@ func TestAProofIsTakenOnceWhereverItIs(t *testing.T) {
 		var all atomic.Int32
 		for n := range 16 {
 			racing.Go(func() {
-				first, err := both[n%2].s.First(t.Context(), use, "key", id, start.Add(time.Minute))
+				first, err := both[n%2].s.First(t.Context(), use, "key", id, time.Minute)
 				if err != nil {
 					t.Error(err)
 				}
@@ -880,19 +880,11 @@ func TestAProofIsTakenOnceWhereverItIs(t *testing.T) {
 		}
 	}
 	for _, p := range both {
-		p.Pass(2*time.Minute - time.Second)
+		p.Pass(24 * time.Hour)
 		p.s.Work(t.Context())
 	}
 	if n := take("call", "a"); n != 0 {
-		t.Errorf("a proof is forgotten early: %d", n)
-	}
-	c.Conflicts = 0 // whoever is to forget would leave it to the next time
-	for _, p := range both {
-		p.Pass(time.Second)
-		p.s.Work(t.Context())
-	}
-	if n := take("call", "a"); n != 1 {
-		t.Errorf("a proof is never forgotten: %d", n)
+		t.Errorf("a clock that is ahead has a proof forgotten: %d", n)
 	}
 }
 

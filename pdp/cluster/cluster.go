@@ -54,9 +54,13 @@ type Options struct {
 	// Key is approvals.key: values in etcd are sealed with keys that are derived from it.
 	Key []byte
 	// Data is the directory in which a process that serves keeps what it knows of etcd; "" is none.
-	Data   string
-	Now    func() time.Time
-	Logger *slog.Logger
+	Data string
+	Now  func() time.Time
+	// Elapsed is the time that passed since some moment, by a clock that nobody sets: the machine's monotonic one.
+	Elapsed func() time.Duration
+	// ClockSkew is by how much the clocks of two members may differ, ten seconds if it is 0. See [Cluster.Clock].
+	ClockSkew time.Duration
+	Logger    *slog.Logger
 	// Later has Open not wait for etcd. [Cluster.Join] does then.
 	Later bool
 }
@@ -71,6 +75,7 @@ type Cluster struct {
 	values  *ledger.Values
 
 	peers   peers
+	clocks  clocks
 	full    quota
 	run     string  // random: tells this process from any other of its name
 	joining Joining // since [Cluster.Join]
@@ -125,6 +130,11 @@ func Open(ctx context.Context, c Config, o Options) (*Cluster, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Elapsed == nil {
+		began := time.Now()
+		o.Elapsed = func() time.Duration { return time.Since(began) }
+	}
+	o.ClockSkew = cmp.Or(o.ClockSkew, 10*time.Second)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -138,6 +148,7 @@ func Open(ctx context.Context, c Config, o Options) (*Cluster, error) {
 	cl := &Cluster{config: c, options: o, client: client, history: new(etcd.History), run: rand.Text()}
 	cl.peers.there, cl.peers.ahead = map[string]Member{}, map[string]time.Duration{}
 	cl.peers.ask, cl.peers.asked = map[string]string{}, make(chan struct{}, 1)
+	cl.clocks.others, cl.clocks.met = map[string]*otherClock{}, make(chan struct{}, 1)
 	cl.own = cl.Engine(own, known)
 	cl.values = ledger.NewValues(cl.own, cl.form())
 	if o.Later {

@@ -195,6 +195,7 @@ func (c *Cluster) Run(ctx context.Context) {
 		select {
 		case <-tick.C:
 		case <-c.peers.asked:
+		case <-c.clocks.met:
 		case <-ctx.Done():
 			c.leave()
 			return
@@ -498,6 +499,7 @@ func (c *Cluster) watchMembers(ctx context.Context) {
 					c.peers.gone(m.Origin)
 				}
 			}
+			c.list(members)
 			c.followMembers(ctx, revision+1)
 		}
 		select {
@@ -521,9 +523,11 @@ func (c *Cluster) followMembers(ctx context.Context, from int64) {
 			if event.Type == clientv3.EventTypeDelete {
 				if origin, err := url.PathUnescape(strings.TrimPrefix(key, prefix)); err == nil {
 					c.peers.gone(origin)
+					c.hear(origin, nil, now)
 				}
 			} else if e, ok := c.readMember(key, event.Kv.Value); ok && e.Origin != c.Origin() {
 				c.peers.set(e, now)
+				c.hear(e.Origin, &e.Member, now)
 			}
 		}
 	}

@@ -29,10 +29,14 @@ type Log struct {
 	lock     *os.File
 	found    []UnsignedTail
 	origin   string
+	before   time.Time
 }
 
 // Origin is the name of the log. Its checkpoints and keys have it, under every key.
 func (l *Log) Origin() string { return l.origin }
+
+// Before returns the time of the last record that was there when the log was opened. No record before it has a later time.
+func (l *Log) Before() time.Time { return l.before }
 
 // Unsigned are the records that this start found without a checkpoint and without a MAC, which are named now.
 func (l *Log) Unsigned() []UnsignedTail { return l.found }
@@ -93,6 +97,7 @@ func (l *Log) open(replay func(*writer) (int, error)) (err error) {
 	if err != nil {
 		return err
 	}
+	l.before = l.writer.tail.time
 	named := len(l.writer.tails)
 	calls := l.writer.settle()
 	l.found = l.writer.tails[named:]

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 )
 
 // Engine keeps values by their keys. A value has a revision, the number of the transaction that wrote it. Revisions
@@ -76,7 +77,13 @@ type Transaction struct {
 	// Puts are the values to be written, by key; nil removes a value.
 	Puts  map[string][]byte
 	Erase bool // see [Engine.Erase]
+	// KeepFor is how long the values are kept at least, by the clock of the engine; 0 is for good. An engine that has no
+	// clock of its own keeps them.
+	KeepFor time.Duration
 }
+
+// KeepFor has an engine with a clock of its own remove what the change puts, no earlier than so long after the change.
+func (c *Change[S]) KeepFor(least time.Duration) { c.t.KeepFor = least }
 
 // A transaction has no more than so many keys, and so many bytes. So it fits in any engine.
 const (

@@ -36,7 +36,8 @@ import (
 )
 
 // TestNoYesThatTheLogDoesNotCarry has somebody who reads no key change the data directory
-// between any two starts: older copies, edited files, other people's files. The server
+// between any two starts: older copies, edited files, other people's files, and has somebody
+// set the clock at any time. The server
 // refuses to start, or it says yes only where the log, as it then stands, carries it, and
 // where people said so to this test.
 //
@@ -78,7 +79,7 @@ func TestNoYesThatTheLogDoesNotCarry(t *testing.T) {
 	})
 	t.Logf("%+v", total)
 	r := total.restores
-	if rounds > 1 && (total.yes == 0 || total.yesAfterAttack == 0 || total.refused == 0 || total.started == 0 || total.rounds == 0) ||
+	if rounds > 1 && (total.yes == 0 || total.yesAfterAttack == 0 || total.refused == 0 || total.started == 0 || total.rounds == 0 || total.set == 0) ||
 		rounds >= 20 && (r.directories == 0 || r.begun == 0 || r.wentOn == 0 || r.refused == 0) {
 		t.Errorf("the test tries too little: %+v", total)
 	}
@@ -86,14 +87,14 @@ func TestNoYesThatTheLogDoesNotCarry(t *testing.T) {
 
 // tally is what a round came to.
 type tally struct {
-	yes, yesAfterAttack, started, refused, rounds int
-	restores                                      restores
+	yes, yesAfterAttack, started, refused, rounds, set int
+	restores                                           restores
 }
 
 func (a *tally) add(b tally) {
 	a.restores.add(b.restores)
 	a.yes, a.yesAfterAttack = a.yes+b.yes, a.yesAfterAttack+b.yesAfterAttack
-	a.started, a.refused, a.rounds = a.started+b.started, a.refused+b.refused, a.rounds+b.rounds
+	a.started, a.refused, a.rounds, a.set = a.started+b.started, a.refused+b.refused, a.rounds+b.rounds, a.set+b.set
 }
 
 // files are those of a data directory, by their path in it.
@@ -229,6 +230,9 @@ func (m *hostileModel) stop() {
 	if crashed {
 		m.write(left)
 	}
+	if m.chance(4) {
+		m.setClock()
+	}
 	m.past = append(m.past, m.read())
 	m.keep()
 }
@@ -269,6 +273,9 @@ func (m *hostileModel) run() {
 			if m.chance(20) {
 				m.Advance(20 * time.Hour)
 			}
+			if m.chance(2) {
+				m.setClock()
+			}
 		case 14:
 			m.approve(q)
 		case 15:
@@ -279,6 +286,13 @@ func (m *hostileModel) run() {
 			m.goOn()
 		}
 	}
+}
+
+// setClock sets the clock, ahead or back, as a time server does that is wrong, or is right at last.
+func (m *hostileModel) setClock() {
+	d := oneOf(m, []time.Duration{time.Second, 72 * time.Second, 3 * time.Minute, 2 * time.Hour})
+	m.Set([]time.Duration{d, -d}[m.rng.IntN(2)])
+	m.set++
 }
 
 func (m *hostileModel) revokeKey(person string) {

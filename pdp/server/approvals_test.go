@@ -150,6 +150,7 @@ func (c *counter) open(source pdp.Source, options ...pdptest.Option) {
 	c.t.Helper()
 	own := func(config *server.Config) {
 		config.Data, config.Program.PDP.Now, config.Program.PDP.NewID = c.data, c.Now, nil
+		server.TuneElapsed(config, c.Elapsed)
 	}
 	c.Server = pdptest.Start(c.t, source, append([]pdptest.Option{own}, options...)...)
 	c.Client = describedClient(c.t)

@@ -16,7 +16,7 @@ type CapabilitiesConfig struct {
 	MaxLifetime     time.Duration `yaml:"max_lifetime" default:"24h" min:"1m" max:"2160h" doc:"How long a capability counts at most. One for a holder that is away counts up to 90 days."`
 	DefaultLifetime time.Duration `yaml:"default_lifetime" default:"10m" min:"1s" max:"2160h" doc:"How long a capability counts if its request does not say."`
 	ProofAge        time.Duration `yaml:"proof_age" default:"60s" min:"5s" max:"5m" doc:"How old the proof of a call may be."`
-	ClockSkew       time.Duration `yaml:"clock_skew" default:"10s" min:"1s" max:"1m" doc:"How far the clock of a holder may be ahead."`
+	ClockSkew       time.Duration `yaml:"clock_skew" default:"10s" min:"1s" max:"1m" doc:"How far the clock of a holder may be ahead. Beyond it, a replica whose clock differs from those of the others takes no proofs."`
 	// Nonce is auto or required.
 	Nonce                 string        `yaml:"nonce" default:"auto" enum:"required,auto" doc:"auto: only a proof made before this process started needs a nonce of it. required: every proof does; for several processes that sign with one key and share no etcd."`
 	StatusTTL             time.Duration `yaml:"status_ttl" default:"15s" min:"1s" max:"1h" doc:"How long a gateway that verifies capabilities by itself keeps a list of those that were revoked, and so how late it learns of one. Without a newer list it refuses after four times as long."`
@@ -47,7 +47,7 @@ func (s *Server) openCapabilities(key []byte) error {
 		},
 	}
 	s.capabilitiesOnCluster(&kept)
-	b, err := broker.Open(broker.Options{
+	o := broker.Options{
 		Data:      s.config.Data,
 		Store:     kept,
 		Log:       s.decisions.log,
@@ -57,7 +57,7 @@ func (s *Server) openCapabilities(key []byte) error {
 		KeyOf:     s.logKeys,
 		IssuerURL: s.issuerURL,
 		ListURL:   func(name string) string { return s.listeners.base() + capabilities.StatusPath + name },
-		NonceKey:  s.nonceKey(),
+		Elapsed:   s.config.Program.elapsed,
 		Terms: broker.Terms{
 			MaxLifetime:     c.MaxLifetime,
 			DefaultLifetime: c.DefaultLifetime,
@@ -67,7 +67,11 @@ func (s *Server) openCapabilities(key []byte) error {
 			StatusTTL:       max(time.Second, c.StatusTTL.Truncate(time.Second)),
 		},
 		Logger: s.log,
-	})
+	}
+	if c := s.cluster; c != nil {
+		o.NonceKey, o.Clock, o.Shown = c.NonceKey(), c.Clock, c.Shown
+	}
+	b, err := broker.Open(o)
 	if err != nil && s.cluster != nil {
 		return err
 	}

@@ -208,7 +208,9 @@ func (s *Server) openCluster(ctx context.Context, key []byte) (*cluster.Cluster,
 		}
 		joining.Secrets[one.File] = secret
 	}
-	c, err := cluster.Open(ctx, *s.config.Cluster, cluster.Options{Key: key, Data: s.config.Data, Now: s.now, Logger: s.log, Later: true})
+	c, err := cluster.Open(ctx, *s.config.Cluster, cluster.Options{
+		Key: key, Data: s.config.Data, Now: s.now, Elapsed: s.config.Program.elapsed, ClockSkew: s.config.Capabilities.ClockSkew, Logger: s.log, Later: true,
+	})
 	if err == nil {
 		s.lifetime.add("cluster", closing(func() error { c.Close(); return nil }))
 	}
@@ -230,14 +232,6 @@ func (s *Server) capabilitiesOnCluster(o *store.Options) {
 		o.Behind, o.Room, o.Lost = c.Behind, c.Room, s.lostOrigins
 		o.Generation = c.Generation()
 	}
-}
-
-// nonceKey makes the nonces of all replicas, nil without a cluster.
-func (s *Server) nonceKey() []byte {
-	if s.cluster == nil {
-		return nil
-	}
-	return s.cluster.NonceKey()
 }
 
 // logKeys are the keys of the log of another replica.

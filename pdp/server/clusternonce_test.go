@@ -25,6 +25,7 @@ func TestClusterNonces(t *testing.T) {
 		all = append(all, &wallet{counter: c, holder: newHolder(t, 1)})
 	}
 	a, b := all[0], all[1]
+	takesProofs(t, all...)
 	granted := a.asksFor(http.StatusCreated, nil, "read")
 	with := func(nonce string) shot {
 		s := a.call(granted, "b:read")
@@ -37,6 +38,7 @@ func TestClusterNonces(t *testing.T) {
 	a.is("proof_replayed", shown)
 	b.is("nonce_required", with("v1.99999999999.x"))
 	start(1)
+	takesProofs(t, b)
 	b.is("allow", with(nonce))
 	b.is("proof_replayed", shown)
 
@@ -56,7 +58,16 @@ func TestClusterNonces(t *testing.T) {
 	}
 	for _, one := range all {
 		eventually(t, "it goes on", func() bool { _, is := one.ready(); return is.State == nil && is.Status == "ready" })
+		takesProofs(t, one)
 		one.is("nonce_required", late)
+	}
+}
+
+// takesProofs waits until replicas know that their clocks are right.
+func takesProofs(t *testing.T, all ...*wallet) {
+	t.Helper()
+	for _, one := range all {
+		eventually(t, "it takes proofs", one.TakesProofs)
 	}
 }
 
@@ -75,6 +86,7 @@ func TestClusterListsOfARestoredEtcd(t *testing.T) {
 		all = append(all, &wallet{counter: c, holder: newHolder(t, 1)})
 	}
 	a, b := all[0], all[1]
+	takesProofs(t, all...)
 	kept, revoked := a.asksFor(http.StatusCreated, offline, "read"), a.asksFor(http.StatusCreated, offline, "write")
 	dir := g.etcd.CopyOf()
 	later := a.asksFor(http.StatusCreated, offline, "read")

@@ -133,6 +133,8 @@ type Program struct {
 	// handsOnWithin is for tests of the last records of a stop: a minute on a machine that may be slow, and a moment if the
 	// receiver hangs. 0 is the usual time.
 	handsOnWithin time.Duration
+	// elapsed is for tests that set the clock: the time that passed, which the machine's monotonic clock has otherwise.
+	elapsed func() time.Duration
 }
 
 // stopsWithin is how long a stop waits for the receivers of its last records.

@@ -32,6 +32,9 @@ func (s *Server) ClocksAgree(others int) bool {
 	})
 }
 
+// TakesProofs reports whether the clock of a replica is right, as far as it knows.
+func (s *Server) TakesProofs() bool { return s.cluster.Clock() == nil }
+
 // ConsoleAddr is the address of the console's own listener, as host:port; "" if it has none.
 func (s *Server) ConsoleAddr() string { return address(s.listeners.console) }
 
@@ -58,6 +61,9 @@ func Routes() ([]string, error) {
 func TuneLog(c *Config, tune func(*decisionlog.Options, *decisionlog.Retention)) {
 	c.Program.tuneLog = tune
 }
+
+// TuneElapsed has a server take the time that passed from a function.
+func TuneElapsed(c *Config, elapsed func() time.Duration) { c.Program.elapsed = elapsed }
 
 // Recorded reports whether there is a record of an event.
 func (s *Server) Recorded(event string) bool { return s.CountRecorded(event) > 0 }

@@ -224,11 +224,14 @@ func owed(d *pdp.GrantDecision) (all []Owed) {
 	return all
 }
 
-// asked checks the proof of a request. It is taken once. After a restart it may be taken again: then it gives its sender
-// what it gave before, a token for the same key, within the same limits.
+// asked checks the proof of a request. It is taken once. After a restart, or after the clock was put back by more than its life,
+// it may be taken again: then it gives its sender what it gave before, a token for the same key, within the same limits.
 func (b *Broker) asked(ctx context.Context, a *Request, caller, issuer string, now time.Time) error {
 	if a.Proof == "" && a.MayLackProof {
 		return nil
+	}
+	if err := b.clock(); err != nil {
+		return err
 	}
 	terms := b.options.Terms
 	jti, iat, refusal := a.CheckProof(issuer, now, terms.ProofAge, terms.Skew)

@@ -53,8 +53,14 @@ type Options struct {
 	ListURL func(name string) string
 	// NonceKey makes the nonces of all processes that write to the same capabilities; nil if there is no other process.
 	NonceKey []byte
-	Terms    Terms
-	Logger   *slog.Logger
+	// Clock returns why the clock here may be wrong, so that no proof is taken, and Shown the latest reading of one that was right.
+	// They are there if NonceKey is.
+	Clock func() error
+	Shown func() time.Time
+	// Elapsed is as in [capability.MemoryOptions].
+	Elapsed func() time.Duration
+	Terms   Terms
+	Logger  *slog.Logger
 }
 
 // Terms bound how long capabilities and proofs count.
@@ -84,11 +90,14 @@ type Broker struct {
 // Open opens the store of capabilities. Its caller closes the Store.
 func Open(options Options) (*Broker, error) {
 	b := &Broker{options: options, now: options.Store.Now, changed: make(chan struct{}, 1)}
-	b.seen, b.asks = store.NewSeen(capability.MemoryOptions{Now: b.now}), store.NewSeen(capability.MemoryOptions{Now: b.now, Most: 100_000})
-	b.nonces = capability.NewNonces(b.now(), options.Terms.Skew, options.Terms.NonceAlways)
-	if key := options.NonceKey; key != nil {
-		b.nonces = capability.NewSharedNonces(key, b.now(), options.Terms.Skew, options.Terms.NonceAlways)
-	}
+	terms := options.Terms
+	b.nonces = capability.NewNonces(capability.NonceOptions{
+		Key: options.NonceKey, Now: b.now, Before: options.Log.Before(), Shown: options.Shown, Age: terms.ProofAge, Skew: terms.Skew, Always: terms.NonceAlways,
+	})
+	memory := capability.MemoryOptions{Now: b.now, Elapsed: options.Elapsed, Life: terms.ProofAge + terms.Skew, Forgot: b.nonces.Forgot}
+	b.seen = store.NewSeen(memory)
+	memory.Most, memory.Forgot = 100_000, nil
+	b.asks = store.NewSeen(memory)
 	o := &b.options.Store
 	steps := b.steps()
 	o.Record, o.Recorded, o.Attest, o.Steps = b.record, options.Log.Has, steps.Attest, steps.Since
@@ -262,6 +271,9 @@ func (b *Broker) read(ctx context.Context, p pdp.PresentedCapability, keys *sign
 func (b *Broker) proof(ctx context.Context, t capability.Token, jkt string, p pdp.PresentedCapability) (capability.Proof, error) {
 	call := capability.Call{Proof: p.Proof, Holder: p.Holder, Tool: p.Resource.ID, Arguments: p.Arguments}
 	call.Channel.Session = p.Session
+	if err := b.clock(); err != nil {
+		return capability.Proof{}, err
+	}
 	terms := b.options.Terms
 	proof, refusal := t.CheckCall(call, p.Audiences, p.Now, terms.ProofAge, terms.Skew)
 	stale := refusal != nil && refusal.Code == capability.ProofStale
@@ -281,24 +293,42 @@ func (b *Broker) proof(ctx context.Context, t capability.Token, jkt string, p pd
 		(b.seen.Take(hash, p.Question, p.Approval) || b.seen.TakeOffered(hash, p.Question, p.Tenant, p.Holder)) {
 		return proof, nil
 	}
-	if needs := b.nonces.Required(proof.IssuedAt); needs && !b.nonces.Verify(proof.Nonce, p.Tenant, jkt, p.Now) {
-		return proof, &capability.Refusal{Code: capability.NonceRequired, Nonce: b.nonces.New(p.Tenant, jkt, p.Now)}
+	if refusal := b.nonces.Refuse(proof, p.Tenant, jkt, p.Now); refusal != nil {
+		return proof, refusal
 	}
 	if stale {
 		return proof, &capability.Refusal{Code: capability.ProofStale}
 	}
-	return proof, b.mark(ctx, b.seen, p.Tenant, t.Holder, jkt, proof.ID, proof.IssuedAt)
+	if err := b.mark(ctx, b.seen, p.Tenant, t.Holder, jkt, proof.ID, proof.IssuedAt); err != nil {
+		return proof, err
+	}
+	if refusal := b.nonces.Refuse(proof, p.Tenant, jkt, p.Now); refusal != nil { // it was forgotten meanwhile
+		return proof, refusal
+	}
+	return proof, nil
 }
 
-// mark marks a proof as seen until it is too old. It refuses one that was seen before.
+// clock refuses to take a proof while the clock here may be wrong.
+func (b *Broker) clock() error {
+	if b.options.Clock == nil {
+		return nil
+	}
+	if err := b.options.Clock(); err != nil {
+		return &capability.Refusal{Code: capability.ClockSkew}
+	}
+	return nil
+}
+
+// mark marks a proof as seen until it is too old. It refuses one that was seen before. Other processes know it for so long that
+// none takes it whose clock differs from that of another by four times the skew, or was put back by the life of a proof.
 func (b *Broker) mark(ctx context.Context, in *store.Seen, tenant string, by evaluation.Ref, jkt, id string, issued time.Time) error {
-	until, use := issued.Add(b.options.Terms.ProofAge+b.options.Terms.Skew), "call"
+	life, use := b.options.Terms.ProofAge+b.options.Terms.Skew, "call"
 	if in == b.asks {
 		use = "ask"
 	}
-	first, err := in.First(ctx, tenant, by, jkt, id, until)
+	first, err := in.First(ctx, tenant, by, jkt, id, issued.Add(life))
 	if err == nil && first {
-		first, err = b.Store.First(ctx, use, jkt, id, until)
+		first, err = b.Store.First(ctx, use, jkt, id, 2*(life+2*b.options.Terms.Skew))
 	}
 	switch {
 	case errors.Is(err, capability.ErrFull):

@@ -57,7 +57,7 @@ type service struct {
 func newService(b testing.TB, data string, recorded bool, change ...func(*pdp.Options)) *service {
 	b.Helper()
 	f := &service{TB: b, Clock: clock.At(pdptest.Now), looks: func() {}}
-	log, err := decisionlog.Open(data, decisionlog.Options{Index: true, Kinds: []string{decisionlog.KindCapability}})
+	log, err := decisionlog.Open(data, decisionlog.Options{Now: f.Now, Index: true, Kinds: []string{decisionlog.KindCapability}})
 	f.must(err)
 	keys, err := signing.Open(data, slog.New(slog.DiscardHandler))
 	f.must(err)

@@ -3,6 +3,7 @@
 // Each key of a ledger is PREFIX + "v/" + the key. Each transaction that writes also writes PREFIX + "rev", whose revision is
 // therefore that of the last transaction; its value is the name of the process. It writes PREFIX + "rev/" + the name of its
 // writer, too: what a writer has made is gone only if etcd was restored, however much others wrote since.
+// Values that are kept for a while hang on leases. Etcd removes them by its own clock, in no transaction.
 //
 // A [ledger.State] is of one revision, which a linearizable read gave: what was answered to any process before is in it. Values
 // that were read before come from memory, as far as the watch has brought all transactions of the state. Nothing is decided by
@@ -66,6 +67,7 @@ type Engine struct {
 	contact time.Time
 	readers map[int]func(keys []string)
 	nextID  int
+	leased  *lease // nil if the next value that is kept for a while needs another one
 }
 
 // New makes an engine, which is to be opened.
@@ -302,12 +304,22 @@ func (e *Engine) Write(t ledger.Transaction) (revision uint64, err error) {
 	for key, is := range t.If {
 		holds = append(holds, clientv3.Compare(clientv3.ModRevision(e.key(key)), "=", int64(is)))
 	}
-	var then []clientv3.Op
+	var then, otherwise []clientv3.Op
+	var options []clientv3.OpOption
+	var under *lease
+	if t.KeepFor > 0 {
+		if under = e.leaseOf(t.KeepFor); under.err != nil {
+			e.leave(under)
+			return 0, under.err
+		}
+		holds = append(holds, clientv3.Compare(clientv3.CreateRevision(under.open), ">", 0))
+		options, otherwise = append(options, clientv3.WithLease(under.id)), append(otherwise, clientv3.OpGet(under.open))
+	}
 	for key, value := range t.Puts {
 		if value == nil {
 			then = append(then, clientv3.OpDelete(e.key(key)))
 		} else {
-			then = append(then, clientv3.OpPut(e.key(key), string(value)))
+			then = append(then, clientv3.OpPut(e.key(key), string(value), options...))
 		}
 	}
 	if len(t.Puts) > 0 {
@@ -319,8 +331,11 @@ func (e *Engine) Write(t ledger.Transaction) (revision uint64, err error) {
 	}
 	made, err := call(e, func(r *clientv3.TxnResponse) *etcdserverpb.ResponseHeader { return r.Header },
 		func(ctx context.Context) (*clientv3.TxnResponse, error) {
-			return e.Client.Txn(ctx).If(holds...).Then(then...).Commit()
+			return e.Client.Txn(ctx).If(holds...).Then(then...).Else(otherwise...).Commit()
 		})
+	if under != nil && (err != nil || !made.Succeeded && len(made.Responses[0].GetResponseRange().Kvs) == 0) {
+		e.leave(under)
+	}
 	switch {
 	case err != nil:
 		return 0, err

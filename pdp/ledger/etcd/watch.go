@@ -91,7 +91,7 @@ func (h *History) of(cluster uint64) bool {
 func (e *Engine) changed(events []*clientv3.Event) {
 	for len(events) > 0 {
 		at := events[0].Kv.ModRevision
-		changes, own := map[string]stored{}, false
+		changes, own := map[string]stored{}, true // what etcd removes with a lease is in no transaction, and no news
 		for len(events) > 0 && events[0].Kv.ModRevision == at {
 			kv := events[0].Kv
 			one := stored{at: at}

@@ -7,7 +7,7 @@ import (
 )
 
 // Clock is a clock that tests move. It may be read and moved side by side.
-type Clock struct{ at atomic.Int64 }
+type Clock struct{ at, passed atomic.Int64 }
 
 // New is a clock that shows noon of some day.
 func New() *Clock { return At(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)) }
@@ -22,5 +22,14 @@ func At(now time.Time) *Clock {
 // Now is what the clock shows.
 func (c *Clock) Now() time.Time { return time.Unix(0, c.at.Load()).UTC() }
 
-// Advance moves it.
-func (c *Clock) Advance(d time.Duration) { c.at.Add(int64(d)) }
+// Advance has time pass.
+func (c *Clock) Advance(d time.Duration) {
+	c.passed.Add(int64(d))
+	c.at.Add(int64(d))
+}
+
+// Set moves the hands by so much, and no time passes.
+func (c *Clock) Set(d time.Duration) { c.at.Add(int64(d)) }
+
+// Elapsed is the time that passed, however the hands were set.
+func (c *Clock) Elapsed() time.Duration { return time.Duration(c.passed.Load()) }

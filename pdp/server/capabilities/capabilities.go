@@ -130,6 +130,9 @@ func problem(err error) error {
 			"this holder, or its tenant, has too many capabilities, or asks for them too often; ask again after Retry-After seconds")
 	case errors.As(err, &refusal) && refusal.Code == capability.Unavailable:
 		return door.TooMany("capabilities", time.Second, http.StatusServiceUnavailable, "too many proofs at once; ask again after Retry-After seconds")
+	case errors.As(err, &refusal) && refusal.Code == capability.ClockSkew:
+		return door.NewProblem(http.StatusServiceUnavailable,
+			"the clock of this replica may be wrong (clock_skew), and it takes no proofs until it agrees with the others; ask another replica, or again later")
 	case errors.As(err, &refusal) && refusal.Code == capability.BadSignature: // it was just granted, and is not there yet
 		return unstored()
 	case errors.As(err, &refusal) && !strings.HasPrefix(string(refusal.Code), "proof_"): // it has ended meanwhile

@@ -1,0 +1,79 @@
+package cluster_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"policy-service/pdp/cluster"
+	"policy-service/pdp/pdptest/etcdtest"
+)
+
+// timedReplica is a replica whose clock is by so much ahead.
+func timedReplica(t *testing.T, origin, prefix string, ahead time.Duration) *replica {
+	r := newReplica(t, origin, prefix, etcdtest.One(t)...)
+	r.options.Elapsed = r.clock.Elapsed
+	r.clock.Set(ahead)
+	return r
+}
+
+// trusts waits until each replica takes its clock for right, or not.
+func trusts(t *testing.T, what string, right map[*replica]bool) {
+	t.Helper()
+	for r, want := range right {
+		etcdtest.Eventually(t, what+": "+r.Origin(), func() bool { return (r.Clock() == nil) == want })
+	}
+}
+
+// Of three members the one whose clock is three minutes off takes no proofs, ahead or behind, and the others do. So it is when it
+// starts, and when somebody sets the clock while it runs, before any member has said a word. Once its clock is right it takes them.
+func TestTheWrongClockOfThree(t *testing.T) {
+	t.Parallel()
+	prefix := prefixOf(t)
+	a, b, c := timedReplica(t, "a", prefix, 0), timedReplica(t, "b", prefix, 9*time.Second), timedReplica(t, "c", prefix, 3*time.Minute)
+	for _, r := range []*replica{a, b, c} {
+		r.run()
+	}
+	all := func(right bool) map[*replica]bool { return map[*replica]bool{a: true, b: true, c: right} }
+	trusts(t, "it starts three minutes ahead", all(false))
+	c.clock.Set(-3 * time.Minute)
+	trusts(t, "it is put right", all(true))
+	for _, by := range []time.Duration{3 * time.Minute, -3 * time.Minute} {
+		c.clock.Set(by)
+		if err := c.Clock(); !errors.Is(err, cluster.ErrClock) {
+			t.Errorf("at once: %v", err)
+		}
+		trusts(t, "it is set", all(false))
+		c.clock.Set(-by)
+		trusts(t, "it is set back", all(true))
+	}
+	for _, r := range []*replica{a, b, c} {
+		r.clock.Advance(time.Hour)
+	}
+	trusts(t, "time passes", all(true))
+}
+
+// Of two members that differ, the one goes on whose clock nobody has set since they agreed, or since it was alone. If neither is
+// such a one, neither takes proofs; nor does one that nobody has answered yet.
+func TestTheWrongClockOfTwo(t *testing.T) {
+	t.Parallel()
+	prefix := prefixOf(t)
+	a, b := timedReplica(t, "a", prefix, 0), timedReplica(t, "b", prefix, 3*time.Minute)
+	must(t, a.join())
+	if err := a.Clock(); !errors.Is(err, cluster.ErrClock) {
+		t.Errorf("before it knows who is there: %v", err)
+	}
+	a.stop = cluster.Background(a.Run)
+	trusts(t, "alone", map[*replica]bool{a: true})
+	b.run()
+	trusts(t, "the second is ahead", map[*replica]bool{a: true, b: false})
+	b.clock.Set(-3 * time.Minute)
+	trusts(t, "it is put right", map[*replica]bool{a: true, b: true})
+	a.clock.Set(-time.Minute)
+	trusts(t, "the first is put back", map[*replica]bool{a: false, b: true})
+	b.close()
+	b.run()
+	trusts(t, "the second starts again", map[*replica]bool{a: false, b: false})
+	a.clock.Set(time.Minute)
+	trusts(t, "they agree", map[*replica]bool{a: true, b: true})
+}
