@@ -233,8 +233,11 @@ var troubles = map[string]func(t *testing.T) (before, after model.Vector){
 	},
 	"PolicyServiceLogUnsigned": func(t *testing.T) (before, after model.Vector) {
 		data := t.TempDir()
-		s := pdptest.Start(t, telling(), withData(data))
-		before = scrape(t, s.URL)
+		addKey(t, data, "pep", auth.Grant{})
+		file, token := filepath.Join(t.TempDir(), "token"), strings.Repeat("t0ken-", 6) // no API key outlives such damage
+		must(t, os.WriteFile(file, []byte(token), 0o600))
+		s := pdptest.Start(t, telling(), withData(data), withToken(file))
+		before = scrapeAs(t, "Bearer "+token, s.URL)
 		stopAndWait(t, s)
 		db, err := bbolt.Open(filepath.Join(data, decisionlog.LogDir, "00000001.db"), 0o600, nil)
 		must(t, err)
@@ -246,7 +249,7 @@ var troubles = map[string]func(t *testing.T) (before, after model.Vector){
 			return errors.Join(signed.Delete(), tx.Bucket([]byte(decisionlog.BucketMeta)).Put([]byte(decisionlog.MetaHead), []byte("no head")))
 		}))
 		must(t, db.Close())
-		return before, scrape(t, pdptest.Start(t, telling(), withData(data)).URL)
+		return before, scrapeAs(t, "Bearer "+token, pdptest.Start(t, telling(), withData(data), withToken(file)).URL)
 	},
 	"PolicyServiceStateUnusable": func(t *testing.T) (before, after model.Vector) {
 		g := openGroup(t, 1, etcdtest.Start(t, etcdtest.Options{Members: 1}))
