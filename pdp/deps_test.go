@@ -241,7 +241,7 @@ var holders = []string{"pdp/pdptest.Server"}
 // be a handler, which is a file that imports echo too. wiring are the exceptions, which open a store or configure it.
 var (
 	domain = []string{"pdp/approval", "pdp/decisionlog/mask"}
-	wiring = []string{"pdp/server/log_lifecycle.go", "pdp/server/logconfig.go", "pdp/server/data.go", "pdp/server/approvals.go", "pdp/server/reconfigure.go", "pdp/server/backup.go", "pdp/server/restore.go", "pdp/server/cluster.go", "pdp/server/sharedkeys.go", "pdp/server/import.go"}
+	wiring = []string{"pdp/server/log_lifecycle.go", "pdp/server/logconfig.go", "pdp/server/data.go", "pdp/server/approvals.go", "pdp/server/capabilities.go", "pdp/server/reconfigure.go", "pdp/server/backup.go", "pdp/server/restore.go", "pdp/server/cluster.go", "pdp/server/sharedkeys.go", "pdp/server/import.go"}
 )
 
 func TestRooms(t *testing.T) {

@@ -559,7 +559,7 @@ func TestNewerFormats(t *testing.T) {
 		s.inBolt("data/log/00000004.db", decisionlog.BucketMeta, decisionlog.MetaFormat, func([]byte) []byte { return []byte("99") })
 	}
 	keys := func(s *story) {
-		s.edit("data/api-keys.json", `{"format":1,"keys":[{`, `{"format":99,"keys":[{"new":true,`)
+		s.edit("data/api-keys.json", `{"format":1,`, `{"format":99,"new":true,`)
 	}
 	all := versions(t)
 	for name, c := range map[string]struct {

@@ -38,7 +38,7 @@ type commands struct {
 	Replay      audit.ReplayCommand   `cmd:"" help:"Ask a candidate for policies what recorded questions asked, and print which answers would change."`
 	Diff        audit.DiffCommand     `cmd:"" help:"Print what differs between two directories of policies, and in which decisions."`
 	Coverage    audit.CoverageCommand `cmd:"" help:"Print which policies had a part in recorded decisions, and which tests satisfy."`
-	Log         audit.Command         `cmd:"" help:"Read, prove and verify the decision log."`
+	Log         logCommands           `cmd:"" help:"Read, prove and verify the decision log."`
 	Approvals   approvalCommands      `cmd:"" help:"See the approval requests that wait for you, and decide about them."`
 
 	Capabilities capabilities.Command `cmd:"" help:"Ask for capability tokens, prove and verify them, and take them back."`
@@ -52,6 +52,12 @@ type commands struct {
 	Version operate.Version `cmd:"" help:"Print the version and the commit. policy-service --version and -v do the same."`
 
 	Completion completion.Command `cmd:"" help:"Print the completion of a shell: bash, zsh or fish."`
+}
+
+// logCommands are for auditors, but for what makes another data directory of one.
+type logCommands struct {
+	audit.Command `embed:""`
+	Begin         operate.BeginLog `cmd:"" help:"Begin another decision log, if the one that was there is damaged or gone."`
 }
 
 // approvalCommands are for approvers, but for what is done where etcd is.

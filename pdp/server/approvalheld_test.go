@@ -15,6 +15,7 @@ import (
 
 	"policy-service/pdp"
 	"policy-service/pdp/approval"
+	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
@@ -166,10 +167,12 @@ func TestOlderLogKeepsServerFromStarting(t *testing.T) {
 	must(t, c.Stop(t.Context()))
 	const segment = "log/00000001.db"
 	older := c.file(segment)
+	checkpoint := c.file(decisionlog.CheckpointFile)
 	c.open(pdptest.Bundle(approvalFiles()))
 	c.asks("pep", tool("push", push))
 	c.refusesToStart(func() {
 		c.write(segment, older)
+		c.write(decisionlog.CheckpointFile, checkpoint)
 		has(t, c.doctor(), "older copy")
 	}, "older copy")
 }

@@ -70,5 +70,8 @@ func BeginLog(data string) (ended []string, err error) {
 	if err = decisionlog.MoveAside(data, old, first, others...); err != nil {
 		_ = os.Remove(old) // if it is empty
 	}
+	if errors.Is(err, decisionlog.ErrLocked) {
+		err = fmt.Errorf("%w; stop the server that runs on %s, and try again", err, data)
+	}
 	return ended, err
 }

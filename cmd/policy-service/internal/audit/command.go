@@ -1,5 +1,5 @@
 // Package audit has the commands of auditors, policy-service log. They read, export, prove and verify the decision log,
-// in a data directory or of a running server. redact, recover, begin and key rotate change the log, and each change is itself a record.
+// in a data directory or of a running server. redact, recover and key rotate change the log, and each change is itself a record.
 //
 // Here are the flags and the output: packages decisionlog, remote, report and verify do the work, and verify shares
 // nothing with the writer of the log. Read command.go first: it has the flags and errors that all commands share.
@@ -43,7 +43,6 @@ type Command struct {
 	Report      reportCommand      `cmd:"" help:"Print what an auditor asks first: counts, gaps, days without decisions, denies, errors, bundles, losses."`
 	Redact      redactCommand      `cmd:"" help:"Remove the content of a record for good. The proof that the record was there stays."`
 	Recover     recoverCommand     `cmd:"" help:"Go on after damage to the journal, without the records that it lost."`
-	Begin       beginCommand       `cmd:"" help:"Begin another decision log, if the one that was there is damaged or gone."`
 	Stats       statsCommand       `cmd:"" help:"Count the records, and the bytes that they take on disk."`
 	Key         keyCommand         `cmd:"" help:"Print or rotate the key that signs checkpoints."`
 }

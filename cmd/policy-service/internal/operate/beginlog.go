@@ -1,6 +1,7 @@
-package audit
+package operate
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 
@@ -8,13 +9,14 @@ import (
 	"policy-service/pdp/server"
 )
 
-type beginCommand struct {
+// BeginLog is policy-service log begin.
+type BeginLog struct {
 	Data       string `required:"" placeholder:"DIR" help:"The data directory of the server, which must not be running."`
 	AcceptLoss bool   `required:"" help:"Accept that nobody knows what the old decision log had on record."`
 }
 
 // Help ends the command's help.
-func (beginCommand) Help() string {
+func (BeginLog) Help() string {
 	return "Use this only if serve says that the decision log is damaged, or does not go on where it ended, and what is " +
 		"missing cannot be put back. Copy the directory first: it is evidence.\n\n" +
 		"What there is of the old log is in DIR/restored from then on, and the next start begins a new one, with a new key. " +
@@ -23,10 +25,10 @@ func (beginCommand) Help() string {
 }
 
 // Run puts the old log aside.
-func (c beginCommand) Run(s cli.Streams) error {
+func (c BeginLog) Run(s cli.Streams) error {
 	ended, err := server.BeginLog(c.Data)
 	if err != nil {
-		return logFlags{Data: c.Data}.failed("begin another log", err)
+		return fmt.Errorf("cannot begin another log: %w", err)
 	}
 	s.Print("the next start begins a new decision log; what there is of the old one is in %s", cli.Shell(filepath.Join(c.Data, server.RestoredDir)))
 	if len(ended) > 0 {
