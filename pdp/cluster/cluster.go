@@ -344,7 +344,7 @@ func (c *Cluster) stands() error {
 	case len(c.waiting) > 0:
 		return fmt.Errorf("%w; these have not compared their logs yet: %s; restart them, or settle as lost those that will never come back, and restart one replica then",
 			ErrRestored, strings.Join(c.waiting, ", "))
-	case time.Now().After(c.until): // etcd counts the same seconds, also while this process was stopped
+	case time.Now().After(c.until): // an early word: not even this clock runs while a machine is suspended, and settling decides
 		return fmt.Errorf("%w: the lease of %s has ended", ErrAway, c.config.Origin)
 	}
 	return nil

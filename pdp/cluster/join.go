@@ -260,7 +260,7 @@ func (c *Cluster) Join(ctx context.Context, j Joining) error {
 // forgotten uses, and the replicas that made these are to compare their logs first. A member that can use state answers the random
 // name of this process after it compared etcd with what it knows, so that nothing in a copy is an answer.
 func (c *Cluster) findVouch(ctx context.Context, is common) error {
-	for left := vouchWithin; ; left -= vouchEvery {
+	for until := time.Now().Add(vouchWithin); ; {
 		entries, _, err := c.entries(ctx)
 		if err != nil {
 			return err
@@ -269,7 +269,7 @@ func (c *Cluster) findVouch(ctx context.Context, is common) error {
 			c.setAsks(false)
 			return nil
 		}
-		if err := is.missing(entries); err != nil || left <= 0 {
+		if err := is.missing(entries); err != nil || time.Now().After(until) {
 			return cmp.Or(err, fmt.Errorf("%w: no replica whose state can be used has said yet that etcd was not restored; "+
 				"if they stand still, restart them, so that they compare their logs", ErrWaiting))
 		}

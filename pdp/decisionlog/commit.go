@@ -2,7 +2,6 @@ package decisionlog
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -197,7 +196,7 @@ func (f *filling) put(c *call, now time.Time) error {
 	for i := range c.entries {
 		p := &c.entries[i]
 		p.finish(f.next.edge.size, at, behind)
-		f.next.keys = cmp.Or(p.keys, f.next.keys)
+		f.next.keys = max(p.keys, f.next.keys) // the files of an older change may be back
 		if err := f.buckets.put(p, &f.next.edge); err != nil {
 			return err
 		}

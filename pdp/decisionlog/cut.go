@@ -21,7 +21,13 @@ const cutTry = "; put back what is missing, or see policy-service log begin --he
 // older one, or none, accepts a shorter log.
 func keepCheckpoint(data string, signed []byte) {
 	name := filepath.Join(data, CheckpointFile)
-	if os.WriteFile(name+".new", signed, 0o600) == nil {
+	_ = os.Remove(name + ".new") // it may be a pipe, which would hold up the writer
+	f, err := os.OpenFile(name+".new", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return
+	}
+	_, err = f.Write(signed)
+	if errors.Join(err, f.Close()) == nil {
 		_ = os.Rename(name+".new", name)
 	}
 }
@@ -39,7 +45,7 @@ func begun(data string) error {
 }
 
 // goesOn returns an error if the log ends before a checkpoint of it that stands outside of the segments, or is not of its
-// tree. What is no checkpoint of this log is passed over, as a file that is not there: that costs no more.
+// tree. A file that is not a checkpoint of this log counts as missing: whoever can write it can remove it, too.
 func (r *Reader) goesOn() error {
 	all := r.all()
 	if r.Partial() {
@@ -79,6 +85,21 @@ func (r *Reader) goesOn() error {
 	return nil
 }
 
+// moveOnce moves a file or directory, if there is one. If a call that was killed has moved it, what a refused start has made in
+// its place goes: a file, or a directory with nothing but a lock.
+func moveOnce(from, to string) (err error) {
+	if _, moved := os.Lstat(to); moved == nil {
+		_ = os.Remove(filepath.Join(from, filepath.Base(LockFile)))
+		err = os.Remove(from)
+	} else {
+		err = os.Rename(from, to)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
 // MoveAside moves all that there is of a log into another directory, which is then laid out as a data directory, and other
 // files before it. It calls first once no process can open the log.
 func MoveAside(data, to string, first func() error, others ...string) error {
@@ -97,9 +118,7 @@ func MoveAside(data, to string, first func() error, others ...string) error {
 	}
 	for _, name := range append(others, LogDir, NextKeyFile, CheckpointFile, PublicKeyFile, KeyFile) {
 		if err == nil {
-			if err = os.Rename(filepath.Join(data, name), filepath.Join(to, name)); errors.Is(err, fs.ErrNotExist) {
-				err = nil
-			}
+			err = moveOnce(filepath.Join(data, name), filepath.Join(to, name))
 		}
 	}
 	if err == nil {

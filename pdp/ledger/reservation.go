@@ -104,6 +104,9 @@ func (r *Reservation[I, S]) settle(ctx context.Context, recorded bool) error {
 		if failed != nil || slices.ContainsFunc(r.decisions, func(decision string) bool { return !item.Settled(decision) }) {
 			return err
 		}
+		for _, decision := range r.decisions { // the item forgets its uses in time
+			l.doubts.remove(is.ID, decision)
+		}
 	}
 	settled = true
 	record := func() {
@@ -160,6 +163,9 @@ func (l *Ledger[I, S]) SettleAll(ctx context.Context, item I, outcomes []Outcome
 	for some := range slices.Chunk(outcomes, settledAtOnce) {
 		next, made, err := l.options.Rules.Settle(ctx, item, some)
 		if err == nil {
+			for _, o := range some {
+				l.doubts.remove(is.ID, o.Decision)
+			}
 			err = l.Record(ctx, next, made)
 		}
 		if err != nil {

@@ -35,6 +35,7 @@ func BeginLog(data string) (ended []string, err error) {
 	case err != nil:
 		return nil, err
 	case before == nil:
+		_ = os.Remove(old) // a call that was killed left it empty
 		if err := os.Mkdir(old, 0o700); err != nil {
 			return nil, fmt.Errorf("cannot make the directory for the old log: %w; move another one away, and keep it", err)
 		}
@@ -48,6 +49,9 @@ func BeginLog(data string) (ended []string, err error) {
 		}
 		if ended, err = keys.RevokeAll(); err != nil {
 			return err
+		}
+		if before != nil {
+			ended = append(before.Begun.Ended, ended...)
 		}
 		about := begunAnew{Ended: ended}
 		if signed, err := plainfile.Read(filepath.Join(data, decisionlog.CheckpointFile), decisionlog.MaxCheckpointBytes); err == nil {

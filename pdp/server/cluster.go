@@ -150,27 +150,34 @@ func (s *Server) joinCluster(ctx context.Context, key []byte) error {
 	if err != nil {
 		return err
 	}
-	for {
-		err := c.Join(ctx, joining)
-		waiting := ""
-		switch {
-		case err == nil:
-			s.cluster = c
-			return nil
-		case errors.Is(err, cluster.ErrWaiting):
+	return s.join(ctx, c, joining, func(err error) error {
+		waiting := "etcd does not answer"
+		if errors.Is(err, cluster.ErrWaiting) {
 			waiting = err.Error()
-		case errors.Is(err, cluster.ErrAway):
-			waiting = "etcd does not answer"
-		default:
-			return err
 		}
 		if said := s.waiting.Swap(&waiting); said == nil || *said != waiting {
 			s.log.Error("waiting: nothing is answered until this replica has joined the cluster", "error", err)
 		}
 		if s.early == nil {
-			if err := s.listenEarly(ctx); err != nil {
-				return err
-			}
+			return s.listenEarly(ctx)
+		}
+		return nil
+	})
+}
+
+// join makes this process a member. Whenever it has to wait, it calls waits with the reason.
+func (s *Server) join(ctx context.Context, c *cluster.Cluster, joining cluster.Joining, waits func(error) error) error {
+	for {
+		err := c.Join(ctx, joining)
+		if err == nil {
+			s.cluster = c
+			return nil
+		}
+		if !errors.Is(err, cluster.ErrWaiting) && !errors.Is(err, cluster.ErrAway) {
+			return err
+		}
+		if failed := waits(err); failed != nil {
+			return failed
 		}
 		select {
 		case <-time.After(time.Second):

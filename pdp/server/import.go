@@ -92,8 +92,8 @@ func (s *Server) importState(ctx context.Context) (done Imported, err error) {
 	if err != nil {
 		return done, err
 	}
-	joining.Import = true
-	if err := c.Join(ctx, joining); err != nil {
+	joining.Import, joining.Bundle = true, func() string { return "" } // no bundle is loaded
+	if err := s.join(ctx, c, joining, s.unlessAway); err != nil {
 		return done, err
 	}
 	if err := s.decisions.recordRestored(ctx, s.config.Data); err != nil {
@@ -111,7 +111,7 @@ func (s *Server) importState(ctx context.Context) (done Imported, err error) {
 		err = setAside(s.config.Data, store.FileName)
 	}
 	// As at each start of a replica, the records by which an item counts get their origin and their proofs.
-	if s.cluster = c; err == nil {
+	if err == nil {
 		err = s.openStores(key)
 	}
 	if err == nil {
@@ -161,14 +161,24 @@ func JoinCurrent(ctx context.Context, c Config) (origin string, err error) {
 		if err != nil {
 			return err
 		}
-		joining.EtcdIsCurrent = true
+		joining.EtcdIsCurrent, joining.Bundle = true, func() string { return "" } // no bundle is loaded
 		origin = joining.Origin
-		return c.Join(ctx, joining)
+		return s.join(ctx, c, joining, s.unlessAway)
 	})
 	if err == nil {
 		err = s.Stop(context.WithoutCancel(ctx))
 	}
 	return origin, err
+}
+
+// unlessAway has a command wait for the end of another process under its name, such as one that was killed. It does not wait for
+// etcd: that is for its operator to see to.
+func (s *Server) unlessAway(err error) error {
+	if errors.Is(err, cluster.ErrAway) {
+		return err
+	}
+	s.log.Warn("waiting to join the cluster", "error", err)
+	return nil
 }
 
 // settleHere settles uses in doubt by the log of the directory, as each start does.

@@ -68,6 +68,9 @@ func KeysOnRecord(ctx context.Context, log KeyLog, keys *auth.Keys) (known auth.
 	if v.Altered != nil {
 		damage = fmt.Errorf("the decision log was altered, and API keys that it does not vouch for are not in force: %w", v.Altered)
 	}
+	if v.Hidden {
+		damage = fmt.Errorf("%w: %w", auth.ErrHidden, damage)
+	}
 	older := keys.Number() < v.Keys && !keys.Shared()
 	if older && v.Keys < math.MaxUint64 {
 		damage = errors.Join(damage, fmt.Errorf("%s and %s are of change %d of the keys, and the decision log knows of change %d; put back the newest of both",

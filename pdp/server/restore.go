@@ -477,7 +477,15 @@ func (d *decisionLog) recordRestored(ctx context.Context, data string) (err erro
 		events[0] = recorder.Event{Name: decisionlog.EventBegun, Details: before.Begun}
 	}
 	if len(before.Keys) > 0 {
-		events = append(events, recorder.Event{Name: decisionlog.EventAPIKeys, Details: map[string]any{"keys": before.Keys}})
+		// A log that has such a record, or may hide one, knows better than a file that anybody may have put there.
+		had := false
+		v, err := d.log.Vouched(ctx, func(*decisionlog.Recorded, bool) error { had = true; return nil }, decisionlog.EventAPIKeys)
+		if err != nil {
+			return fmt.Errorf("whether the decision log knows API keys, besides those that were restored: %w", err)
+		}
+		if !had && v.Altered == nil {
+			events = append(events, recorder.Event{Name: decisionlog.EventAPIKeys, Details: map[string]any{"keys": before.Keys}})
+		}
 	}
 	if err = d.events.Record(ctx, events...); err == nil {
 		err = plainfile.Remove(filepath.Join(data, restoredFile))

@@ -61,8 +61,8 @@ func (u *uses) decided(s *decisionlog.Recorded, at Instant) {
 	}
 }
 
-// settles are the steps that say what became of a use.
-var settles = []string{approval.StepUsed, approval.StepContinued, approval.StepReleased, approval.StepCaughtUp, "granted", "renewed"}
+// settles are the steps that count a use. A release of a decision that is on record is another process's, and settles nothing.
+var settles = []string{approval.StepUsed, approval.StepContinued, approval.StepCaughtUp, "granted", "renewed"}
 
 // ended takes away the use of an item, and reports whether that was the last one.
 func (one *use) ended(item string) bool {

@@ -223,6 +223,9 @@ func (dir keysInFile) edit(k *Keys, e keyEdit) error {
 		return err
 	}
 	file := keyFile{Number: max(view.number, marks.number) + 1, Keys: slices.Clone(view.stored)}
+	if view.info == nil && len(marks.ended) == 0 {
+		file.Number = 1 // a first change that was killed between its two writes is made again
+	}
 	if marks.number = file.Number; marks.ended == nil {
 		marks.ended = map[string]time.Time{}
 	}

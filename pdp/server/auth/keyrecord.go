@@ -73,7 +73,10 @@ func (r KeysOnRecord) Revoke(id string, at time.Time) {
 	}
 }
 
-// End has the keys of a store that are not known be revoked from now on, because nothing vouches for them.
+// ErrHidden: a decision log may have had records of API keys that nobody sees now.
+var ErrHidden = errors.New("records of API keys may be hidden")
+
+// End revokes every stored key that the log does not know, from now on.
 func (r KeysOnRecord) End(k *Keys) {
 	for _, stored := range k.current().stored {
 		if _, known := r[stored.ID]; !known {
@@ -165,7 +168,7 @@ func (s storedKey) recorded() RecordedKey {
 func (k *Keys) Follow(known KeysOnRecord, damage error, record func(number uint64, events []KeyEvent) error) error {
 	k.mu.Lock()
 	k.known, k.damage, k.record, k.refused = known, damage, record, map[string]string{}
-	k.named.Store(len(known) > 0 || damage != nil)
+	k.named.Store(len(known) > 0 || errors.Is(damage, ErrHidden))
 	again := *k.view.Load()
 	again.info = nil // so that it is read, and compared
 	err := k.look(&again).err
@@ -236,6 +239,13 @@ func (k *Keys) vouch(view *keyView) error {
 	}
 	if len(events) > 0 {
 		if err := k.record(view.marks.number, events); err != nil {
+			for _, e := range events { // so that the next look records them
+				if e.Before.ID == "" {
+					delete(k.known, e.Key.ID)
+				} else {
+					k.known[e.Key.ID] = e.Before
+				}
+			}
 			return fmt.Errorf("what has changed about the keys cannot be recorded: %w", err)
 		}
 	}
