@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json"
 	"go.etcd.io/bbolt"
 
 	"policy-service/pdp/decisionlog"
@@ -132,6 +133,14 @@ func (d revokedDirs) attacks(t *testing.T) map[string]func(data string) {
 		"no keys of the log":   gone(decisionlog.KeyFile, decisionlog.PublicKeyFile),
 		"no checkpoint":        gone(decisionlog.CheckpointFile),
 		"the older checkpoint": back(decisionlog.CheckpointFile),
+		"a restore that never was": func(data string) {
+			keys, err := auth.OpenKeys(d.before)
+			must(t, err)
+			must(t, keys.Follow(auth.KeysOnRecord{}, nil, func(uint64, []auth.KeyEvent) error { return nil }))
+			text, err := json.Marshal(map[string]any{"record": map[string]any{}, "keys": keys.OnRecord()})
+			must(t, err)
+			must(t, os.WriteFile(filepath.Join(data, "restored.json"), text, 0o600))
+		},
 	}
 }
 
@@ -177,7 +186,7 @@ func TestNoAttackBringsARevokedKeyBack(t *testing.T) {
 	}
 	if testing.Short() { // each alone, and some of three
 		sets = slices.DeleteFunc(sets, func(set []string) bool {
-			return len(set) == 2 || len(set) == 3 && !slices.Contains([]string{"another event", "no records of keys", "another number", "no segment"}, set[2])
+			return len(set) == 2 || len(set) == 3 && !slices.Contains([]string{"another event", "no records of keys", "another number", "no segment", "a restore that never was"}, set[2])
 		})
 	}
 	started, good := 0, 0
@@ -261,5 +270,24 @@ func TestNoByteOfTheLogBringsARevokedKeyBack(t *testing.T) {
 	}
 	if tried == 0 {
 		t.Error("nothing was read")
+	}
+}
+
+// TestAStartForgetsNoNumberOfTheKeys starts a server on the older files of the keys before the words of the log are altered.
+func TestAStartForgetsNoNumberOfTheKeys(t *testing.T) {
+	t.Parallel()
+	d := newRevokedDirs(t)
+	data := filepath.Join(t.TempDir(), "data")
+	copyDir(t, data, d.after)
+	attacks := d.attacks(t)
+	for _, set := range [][]string{{"the older file of keys", "the older marks"}, {"another member", "another event"}} {
+		for _, name := range set {
+			attacks[name](data)
+		}
+		s := pdptest.Start(t, bundle(t), withData(data))
+		if got := s.Post(evaluationPath, readQuestion, "Authorization", d.pep).Status; got != http.StatusUnauthorized {
+			t.Errorf("after %q the revoked key is answered %d", set, got)
+		}
+		stopAndWait(t, s)
 	}
 }
