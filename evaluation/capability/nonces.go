@@ -28,6 +28,7 @@ type Nonces struct {
 	own  []byte     // the key of nonces made since the clock was last put back
 	last time.Time  // the last reading of the clock
 	mark time.Time  // a proof that ends until then may have been taken here
+	top  time.Time  // the latest setting of the clock since it was last put back by more than a proof's life
 }
 
 // NonceOptions say when a nonce is needed.
@@ -37,6 +38,8 @@ type NonceOptions struct {
 	// nonces are those of this process alone.
 	Key []byte
 	Now func() time.Time
+	// Elapsed is that of the [MemoryOptions].
+	Elapsed func() time.Duration
 	// Before is the latest that the clock showed to an earlier process, and Shown the latest that the clock of any of the
 	// processes with the Key did.
 	Before time.Time
@@ -52,7 +55,12 @@ const NonceLife = 5 * time.Minute
 
 // NewNonces makes the nonces of a process that begins now.
 func NewNonces(o NonceOptions) *Nonces {
+	if o.Elapsed == nil {
+		began := time.Now()
+		o.Elapsed = func() time.Duration { return time.Since(began) }
+	}
 	n := &Nonces{o: o, key: o.Key, own: newNonceKey(), since: later(o.Now(), o.Before).Add(o.Skew), last: o.Before}
+	n.top = n.setting(o.Now())
 	if o.Key == nil {
 		n.key = n.own
 	}
@@ -73,6 +81,9 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
+// setting returns what the clock would have shown when Elapsed was 0. It changes exactly if somebody sets the clock.
+func (n *Nonces) setting(now time.Time) time.Time { return now.Round(0).Add(-n.o.Elapsed()) }
+
 // Forgot notes that a proof with this end is not remembered any more, nor are others that ended before.
 func (n *Nonces) Forgot(end time.Time) {
 	n.mu.Lock()
@@ -92,6 +103,12 @@ func (n *Nonces) read(made time.Time) (may bool, own []byte) {
 	if n.last = now; n.o.Shown != nil { // what the others remember goes by no clock that can be set
 		if high := later(n.o.Before, n.o.Shown()); high.Sub(now) > life {
 			n.mark = later(n.mark, high.Add(life+5*n.o.Skew)) // the clocks of two that take proofs differ by four times the skew at most
+		}
+		// Shown passes by itself while no proof is read here, so compare the settings too: they keep a step back.
+		set := n.setting(now)
+		if n.top = later(n.top, set); n.top.Sub(set) > life {
+			n.mark = later(n.mark, now.Add(n.top.Sub(set)+life+5*n.o.Skew))
+			n.own, n.top = newNonceKey(), set
 		}
 	}
 	return !made.Add(life).After(n.mark), n.own

@@ -14,6 +14,7 @@ import (
 	"policy-service/evaluation"
 	token "policy-service/evaluation/capability"
 	"policy-service/pdp/capability"
+	"policy-service/pdp/pdptest/clock"
 )
 
 var agent = evaluation.Ref{Type: "agent", ID: "a"}
@@ -352,7 +353,8 @@ func TestNoncesAfterTheClock(t *testing.T) {
 	} {
 		now := start
 		shown := start.Add(2 * time.Hour)
-		o := token.NonceOptions{Key: c.key, Now: func() time.Time { return now }, Age: time.Minute, Skew: 10 * time.Second}
+		elapsed := func() time.Duration { return 0 }
+		o := token.NonceOptions{Key: c.key, Now: func() time.Time { return now }, Elapsed: elapsed, Age: time.Minute, Skew: 10 * time.Second}
 		if c.key != nil {
 			o.Shown = func() time.Time { return shown }
 		}
@@ -383,6 +385,48 @@ func TestNoncesAfterTheClock(t *testing.T) {
 		now = now.Add(-time.Nanosecond)
 		if n.Refuse(proof, "acme", "key", now) == nil {
 			t.Errorf("%s: a nonce is taken after the clock was put back again", name)
+		}
+	}
+}
+
+// TestNoncesAfterAStepThatIsOver: all clocks are put back together, and show the same time again before a process reads a proof.
+// Another process may have taken the proof before the step, so this one requires a nonce that it made since.
+func TestNoncesAfterAStepThatIsOver(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		steps []time.Duration
+		free  bool
+	}{
+		"by more than a proof's life": {[]time.Duration{-200 * time.Second}, false},
+		"in two steps":                {[]time.Duration{-40 * time.Second, -40 * time.Second}, false},
+		"by a proof's life":           {[]time.Duration{-70 * time.Second}, true},
+		"forward":                     {[]time.Duration{200 * time.Second}, true},
+	} {
+		hand := clock.At(start)
+		n := token.NewNonces(token.NonceOptions{
+			Key: []byte("key"), Now: hand.Now, Elapsed: hand.Elapsed, Shown: hand.Now, Age: time.Minute, Skew: 10 * time.Second,
+		})
+		hand.Advance(time.Hour)
+		taken := hand.Now()
+		before := n.New("acme", "key", taken)
+		for _, step := range c.steps {
+			hand.Set(step)
+			hand.Advance(time.Minute)
+		}
+		hand.Advance(max(0, taken.Add(45*time.Second).Sub(hand.Now())))
+		proof := token.Proof{IssuedAt: taken.Add(10 * time.Second), Nonce: before}
+		if c.free {
+			proof.Nonce = ""
+		}
+		refusal := n.Refuse(proof, "acme", "key", hand.Now())
+		if (refusal == nil) != c.free {
+			t.Errorf("%s: got %v", name, refusal)
+		}
+		if refusal == nil {
+			continue
+		}
+		if proof.Nonce = refusal.Nonce; n.Refuse(proof, "acme", "key", hand.Now()) != nil {
+			t.Errorf("%s: the newest nonce is not taken", name)
 		}
 	}
 }

@@ -77,3 +77,69 @@ func TestTheWrongClockOfTwo(t *testing.T) {
 	a.clock.Set(time.Minute)
 	trusts(t, "they agree", map[*replica]bool{a: true, b: true})
 }
+
+// Replicas that start do not count: the one that runs goes on. Once they run, all agree.
+func TestClocksOfThoseThatStart(t *testing.T) {
+	t.Parallel()
+	prefix := prefixOf(t)
+	a, b, c := timedReplica(t, "a", prefix, 0), timedReplica(t, "b", prefix, 0), timedReplica(t, "c", prefix, 0)
+	a.run()
+	trusts(t, "alone", map[*replica]bool{a: true})
+	must(t, b.join())
+	must(t, c.join())
+	etcdtest.Eventually(t, "both start", func() bool { return len(a.There()) == 2 })
+	for range 50 {
+		if err := a.Clock(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	b.stop, c.stop = cluster.Background(b.Run), cluster.Background(c.Run)
+	trusts(t, "all run", map[*replica]bool{a: true, b: true, c: true})
+}
+
+// Of two that start together and differ, at most one takes proofs.
+func TestTwoClocksThatStartTogether(t *testing.T) {
+	t.Parallel()
+	prefix := prefixOf(t)
+	a, b := timedReplica(t, "a", prefix, 0), timedReplica(t, "b", prefix, 3*time.Minute)
+	a.run()
+	b.run() // which needs a running member the first time
+	a.close()
+	b.close()
+	must(t, a.join())
+	must(t, b.join())
+	a.stop, b.stop = cluster.Background(a.Run), cluster.Background(b.Run)
+	etcdtest.Eventually(t, "one takes proofs", func() bool { return a.Clock() == nil || b.Clock() == nil })
+	for range 250 {
+		if a.Clock() == nil && b.Clock() == nil {
+			t.Fatal("both take proofs")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// What a wrong clock shows is kept nowhere as the reading of one that was right, and its member says anew when it was seen.
+func TestAWrongClockIsForgotten(t *testing.T) {
+	t.Parallel()
+	const year = 365 * 24 * time.Hour
+	prefix := prefixOf(t)
+	a, b, c := timedReplica(t, "a", prefix, 0), timedReplica(t, "b", prefix, year), timedReplica(t, "c", prefix, 0)
+	a.run()
+	trusts(t, "alone", map[*replica]bool{a: true})
+	b.run()
+	trusts(t, "the second is a year ahead", map[*replica]bool{a: true, b: false})
+	b.clock.Set(-year)
+	trusts(t, "it is put right", map[*replica]bool{a: true, b: true})
+	etcdtest.Eventually(t, "it says so", func() bool {
+		all, err := a.Origins(t.Context())
+		must(t, err)
+		one := all["b"]
+		return !one.Seen.After(a.clock.Now()) && one.Shown.Equal(a.clock.Now())
+	})
+	c.run()
+	trusts(t, "the third", map[*replica]bool{c: true})
+	if ahead := c.Shown().Sub(c.clock.Now()); ahead < 0 || ahead > time.Hour {
+		t.Errorf("the third takes a clock for right that was ahead by %v", ahead)
+	}
+}

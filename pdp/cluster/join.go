@@ -57,6 +57,8 @@ type Origin struct {
 	// After is how long the log was at least, and Seen when its member last said so.
 	After uint64    `json:"after"`
 	Seen  time.Time `json:"seen"`
+	// Shown is the latest reading of its member's clock when that was right, by [Cluster.Clock]. It never goes back.
+	Shown time.Time `json:"shown,omitzero"`
 	// Generation is the last in which the log was compared with the state.
 	Generation uint64 `json:"generation"`
 	// Run names the process that joined last.
@@ -90,6 +92,9 @@ func (o *Origin) raise(known Origin) {
 	}
 	if known.Seen.Before(o.Seen) {
 		known.Seen = o.Seen
+	}
+	if known.Shown.Before(o.Shown) {
+		known.Shown = o.Shown
 	}
 	known.After, known.Generation = max(known.After, o.After), max(known.Generation, o.Generation)
 	known.Lost, known.Run = cmp.Or(o.Lost, known.Lost), o.Run

@@ -42,6 +42,8 @@ type entry struct {
 	Member `json:",inline"`
 	// Run is a random name of the process.
 	Run string `json:"run"`
+	// Starts is set until the process watches the clocks of the others. Until then it takes no proofs.
+	Starts bool `json:"starts,omitzero"`
 	// Asks is set while the process needs a member that says of etcd what it was, and Vouches are the processes to which this member
 	// said it: by the origin of each its Run.
 	Asks    bool              `json:"asks,omitzero"`
@@ -180,6 +182,9 @@ func (c *Cluster) There() []Member {
 // Run keeps this process a member until its context ends, and watches the others.
 func (c *Cluster) Run(ctx context.Context) {
 	c.stopHolding()
+	c.clocks.mu.Lock()
+	c.clocks.runs = true
+	c.clocks.mu.Unlock()
 	var all sync.WaitGroup
 	all.Go(func() { c.watchMembers(ctx) })
 	defer all.Wait()
@@ -384,6 +389,9 @@ func (c *Cluster) writeName(running context.Context, vouches map[string]string) 
 	if opened { // else the server has neither yet
 		e.Address, e.Bundle = j.Address(), j.Bundle()
 	}
+	c.clocks.mu.Lock()
+	e.Starts = !c.clocks.runs
+	c.clocks.mu.Unlock()
 	c.peers.mu.Lock()
 	for origin, ahead := range c.peers.ahead {
 		e.Ahead[origin] = int64(ahead)
@@ -424,7 +432,9 @@ func (c *Cluster) say(ctx context.Context) (said bool, err error) {
 	c.mu.Lock()
 	was := c.mark.Origins[origin]
 	c.mu.Unlock()
-	if now.Sub(was.Seen) < sayEvery && slices.Equal(was.Keys, keys) {
+	right := c.Clock() == nil
+	seen, late := now.Sub(was.Seen), right && now.Sub(was.Shown) >= sayEvery
+	if 0 <= seen && seen < sayEvery && !late && slices.Equal(was.Keys, keys) {
 		return false, nil
 	}
 	size := c.joining.Size()
@@ -433,6 +443,9 @@ func (c *Cluster) say(ctx context.Context) (said bool, err error) {
 		ch.Get(keyOrigin(origin), &me)
 		ch.Fail(me.fits(origin, keys, size))
 		me.Keys, me.Seen, me.After = keys, now, max(me.After, size)
+		if right && me.Shown.Before(now) {
+			me.Shown = now
+		}
 		ch.Put(keyOrigin(origin), me)
 	})
 }
@@ -525,9 +538,11 @@ func (c *Cluster) followMembers(ctx context.Context, from int64) {
 					c.peers.gone(origin)
 					c.hear(origin, nil, now)
 				}
-			} else if e, ok := c.readMember(key, event.Kv.Value); ok && e.Origin != c.Origin() {
+			} else if e, ok := c.readMember(key, event.Kv.Value); ok && e.Origin == c.Origin() {
+				c.hearOwn(e)
+			} else if ok {
 				c.peers.set(e, now)
-				c.hear(e.Origin, &e.Member, now)
+				c.hear(e.Origin, &e, now)
 			}
 		}
 	}

@@ -92,7 +92,8 @@ func Open(options Options) (*Broker, error) {
 	b := &Broker{options: options, now: options.Store.Now, changed: make(chan struct{}, 1)}
 	terms := options.Terms
 	b.nonces = capability.NewNonces(capability.NonceOptions{
-		Key: options.NonceKey, Now: b.now, Before: options.Log.Before(), Shown: options.Shown, Age: terms.ProofAge, Skew: terms.Skew, Always: terms.NonceAlways,
+		Key: options.NonceKey, Now: b.now, Elapsed: options.Elapsed, Before: options.Log.Before(), Shown: options.Shown,
+		Age: terms.ProofAge, Skew: terms.Skew, Always: terms.NonceAlways,
 	})
 	memory := capability.MemoryOptions{Now: b.now, Elapsed: options.Elapsed, Life: terms.ProofAge + terms.Skew, Forgot: b.nonces.Forgot}
 	b.seen = store.NewSeen(memory)

@@ -177,7 +177,7 @@ func told(e authzenclient.Enforcement) (said data, why string) {
 	if in.Pointer != "" {
 		why += " at " + line(in.Pointer, mostReason)
 	}
-	if _, below, ok := strings.Cut(in.Pointer, "/context/arguments"); ok {
+	if _, below, ok := strings.Cut(in.Pointer, "/context/arguments"); ok && (below == "" || below[0] == '/') {
 		said.Pointer = line("/params/arguments"+below, mostReason) // as the client sent it
 		said.Reason = cmp.Or(said.Reason, d.Reason(), string(evaluation.ErroredPolicy))
 	}

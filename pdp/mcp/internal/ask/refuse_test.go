@@ -307,6 +307,26 @@ func TestLies(t *testing.T) {
 	}
 }
 
+// A place in the question is shown to the client if it is in the arguments, and not if only its name begins alike.
+func TestPointerOfADenial(t *testing.T) {
+	t.Parallel()
+	for pointer, want := range map[string]string{
+		"/context/arguments":            `"/params/arguments"`,
+		"/context/arguments/a/b":        `"/params/arguments/a/b"`,
+		"/context/arguments_internal/x": "",
+		"/context/argument":             "",
+	} {
+		s := stub(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"decision":false,"context":{"pointer":"`+pointer+`"}}`)
+		})
+		got, refusal := s.outcome(s.call(alice(t), s.tool(plainTool, nil), `{}`))
+		if refusal == nil || strings.Contains(got, "/params/arguments") != (want != "") || !strings.Contains(got, want) {
+			t.Errorf("%s: got %s", pointer, got)
+		}
+	}
+}
+
 // A list is an error, neither shorter nor wider, whatever the PDP says wrong: to all questions, to the one there is, and to the two
 // of a call. The exception is an item whose question it does not take: that is hidden.
 func TestListLies(t *testing.T) {
