@@ -2,10 +2,13 @@ package capability_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"policy-service/pdp/capability"
+	"policy-service/pdp/ledger"
 	"policy-service/pdp/ledger/ledgertest"
 )
 
@@ -74,4 +77,44 @@ func TestWithdrawn(t *testing.T) {
 			must(t, other.use(t.Context(), there, child.ID, "e"))
 		})
 	}
+}
+
+// TestSettledByALostAnswer: a use whose settling was made, and whose answer was lost, stays answered when the capability has
+// forgotten the decision.
+func TestSettledByALostAnswer(t *testing.T) {
+	t.Parallel()
+	r := newRecord()
+	engine := &deaf{Engine: capability.Engine(quick(t))}
+	o := r.options()
+	o.Engine = engine
+	s := mustOpen(t, "", o)
+	c := r.mustGrant(t, s, asked(s, start, "a", uses(50)))
+	use, err := s.Reserve(t.Context(), c.ID, "d")
+	must(t, err)
+	must(t, r.Decide("d"))
+	engine.deaf.Store(true)
+	must(t, use.Spent(t.Context()))
+	engine.deaf.Store(false)
+	for n := range 40 {
+		must(t, r.use(t.Context(), s, c.ID, fmt.Sprint("e", n)))
+	}
+	s.Work(t.Context())
+	if got := r.mustGet(t, s, c.ID); got.Used != 41 || len(r.Withdrawn) > 0 {
+		t.Errorf("it is %+v, and withdrawn are %v", got, r.Withdrawn)
+	}
+}
+
+// deaf is an engine that makes transactions, and does not hear that they were made.
+type deaf struct {
+	ledger.Engine
+	deaf atomic.Bool
+}
+
+// Write implements [ledger.Engine].
+func (e *deaf) Write(t ledger.Transaction) (uint64, error) {
+	revision, err := e.Engine.Write(t)
+	if e.deaf.Load() {
+		return 0, capability.ErrUnavailable
+	}
+	return revision, err
 }
