@@ -107,8 +107,8 @@ func (c *Cluster) Shown() time.Time {
 }
 
 // Clock returns [ErrClock] unless the clock here is as right as can be known. It is if it agrees with those of more than half of
-// the running members, this one included. A member that is alone, or with which exactly half agree, such as one of two that differ, is right
-// if nobody has set its clock since more than half last agreed. So a member that is wrong never stops the others.
+// the running members, this one included. A member that is alone, or with which exactly half agree, such as one of two that
+// differ, is right if nobody has set its clock since more than half last agreed. So a member that is wrong never stops the others.
 //
 // Clocks agree that may differ by [Options.ClockSkew] and cannot differ by more than twice that.
 func (c *Cluster) Clock() error {

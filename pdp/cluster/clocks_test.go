@@ -88,12 +88,11 @@ func TestClocksOfThoseThatStart(t *testing.T) {
 	must(t, b.join())
 	must(t, c.join())
 	etcdtest.Eventually(t, "both start", func() bool { return len(a.There()) == 2 })
-	for range 50 {
+	heard(t, a, b, func() {
 		if err := a.Clock(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	})
 	b.stop, c.stop = cluster.Background(b.Run), cluster.Background(c.Run)
 	trusts(t, "all run", map[*replica]bool{a: true, b: true, c: true})
 }
@@ -111,35 +110,58 @@ func TestTwoClocksThatStartTogether(t *testing.T) {
 	must(t, b.join())
 	a.stop, b.stop = cluster.Background(a.Run), cluster.Background(b.Run)
 	etcdtest.Eventually(t, "one takes proofs", func() bool { return a.Clock() == nil || b.Clock() == nil })
-	for range 250 {
+	heard(t, a, b, func() {
 		if a.Clock() == nil && b.Clock() == nil {
 			t.Fatal("both take proofs")
 		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	})
 }
 
-// What a wrong clock shows is kept nowhere as the reading of one that was right, and its member says anew when it was seen.
+// heard calls look again and again until a replica has heard another one three times, each time with another reading.
+func heard(t *testing.T, r, other *replica, look func()) {
+	t.Helper()
+	beats := map[time.Time]bool{}
+	etcdtest.Eventually(t, "another replica is heard three times", func() bool {
+		look()
+		for _, one := range []*replica{r, other} {
+			one.clock.Advance(time.Millisecond)
+		}
+		for _, m := range r.There() {
+			if m.Origin == other.Origin() {
+				beats[m.Clock] = true
+			}
+		}
+		return len(beats) == 3
+	})
+}
+
+// A replica that starts does not go by the reading of a clock that was wrong, and a member whose clock is put right says so.
 func TestAWrongClockIsForgotten(t *testing.T) {
 	t.Parallel()
 	const year = 365 * 24 * time.Hour
 	prefix := prefixOf(t)
-	a, b, c := timedReplica(t, "a", prefix, 0), timedReplica(t, "b", prefix, year), timedReplica(t, "c", prefix, 0)
+	a, b, c := timedReplica(t, "a", prefix, 0), timedReplica(t, "b", prefix, 0), timedReplica(t, "c", prefix, 0)
 	a.run()
 	trusts(t, "alone", map[*replica]bool{a: true})
 	b.run()
-	trusts(t, "the second is a year ahead", map[*replica]bool{a: true, b: false})
-	b.clock.Set(-year)
-	trusts(t, "it is put right", map[*replica]bool{a: true, b: true})
-	etcdtest.Eventually(t, "it says so", func() bool {
-		all, err := a.Origins(t.Context())
-		must(t, err)
-		one := all["b"]
-		return !one.Seen.After(a.clock.Now()) && one.Shown.Equal(a.clock.Now())
-	})
+	says := func(what string, shows func(cluster.Origin) bool) {
+		t.Helper()
+		etcdtest.Eventually(t, what, func() bool {
+			all, err := a.Origins(t.Context())
+			must(t, err)
+			return shows(all["b"])
+		})
+	}
+	now := a.clock.Now()
+	says("it is right", func(o cluster.Origin) bool { return o.Shown.Equal(now) })
+	b.clock.Set(year)
+	says("it is a year ahead", func(o cluster.Origin) bool { return o.Seen.After(now) })
 	c.run()
-	trusts(t, "the third", map[*replica]bool{c: true})
-	if ahead := c.Shown().Sub(c.clock.Now()); ahead < 0 || ahead > time.Hour {
+	trusts(t, "the third starts", map[*replica]bool{a: true, b: false, c: true})
+	if ahead := c.Shown().Sub(now); ahead < 0 || ahead > time.Hour {
 		t.Errorf("the third takes a clock for right that was ahead by %v", ahead)
 	}
+	b.clock.Set(-year)
+	trusts(t, "it is put right", map[*replica]bool{a: true, b: true, c: true})
+	says("it is right again", func(o cluster.Origin) bool { return o.Seen.Equal(now) && o.Shown.Equal(now) })
 }

@@ -46,7 +46,8 @@ func (l *Log) Vouched(ctx context.Context, visit func(r *Recorded, vouched bool)
 	return l.vouched(ctx, t, visit, first, others)
 }
 
-// Vouched is [Log.Vouched] for a Reader. Beside a server it hides nothing: what the reader lacks, the server may have.
+// Vouched does for a Reader what [Log.Vouched] does. Beside a running server it reports nothing as hidden, because the server may
+// have the records that the reader lacks.
 func (r *Reader) Vouched(ctx context.Context, visit func(r *Recorded, vouched bool) error, first string, others ...string) (v Vouched, err error) {
 	all := r.all()
 	if len(all) == 0 {

@@ -82,7 +82,7 @@ type Transaction struct {
 	KeepFor time.Duration
 }
 
-// KeepFor has an engine with a clock of its own remove what the change puts, no earlier than so long after the change.
+// KeepFor lets an engine with its own clock remove what the change puts, but not before the least time has passed.
 func (c *Change[S]) KeepFor(least time.Duration) { c.t.KeepFor = least }
 
 // A transaction has no more than so many keys, and so many bytes. So it fits in any engine.

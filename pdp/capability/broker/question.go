@@ -302,7 +302,7 @@ const serverType = "server"
 // hidden reports whether masks hide anything of the constraint on an argument.
 func (w *wanted) hidden(name string) bool { return w.masked.Hides("context", "arguments", name) }
 
-// new is the capability that a decision grants. It is found by the digest of what was asked.
+// new returns the capability that a decision grants, which can be found by the digest of the request.
 func (w *wanted) new(asker evaluation.Asker, d *pdp.GrantDecision, ask string) store.New {
 	return store.New{
 		Tenant:   w.ask.Tenant,

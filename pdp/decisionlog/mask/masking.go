@@ -118,7 +118,7 @@ func (k *Masking) Hides(names ...string) bool {
 	})
 }
 
-// Evidence is [Masker.Evidence].
+// Evidence returns the tenant's key of the masker; see [Masker.Evidence].
 func (k *Masking) Evidence(tenant string) *evidence.Key { return k.masker.Evidence(tenant) }
 
 // collector gathers the texts of masked values.

@@ -51,7 +51,7 @@ func (e *Engine) leaseOf(keep time.Duration) *lease {
 	return l
 }
 
-// leave has the next value put under another lease.
+// leave stops using a lease, so that the next value is put under another one.
 func (e *Engine) leave(l *lease) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -22,7 +22,7 @@ func At(now time.Time) *Clock {
 // Now is what the clock shows.
 func (c *Clock) Now() time.Time { return time.Unix(0, c.at.Load()).UTC() }
 
-// Advance has time pass.
+// Advance moves the clock and the elapsed time forward.
 func (c *Clock) Advance(d time.Duration) {
 	c.passed.Add(int64(d))
 	c.at.Add(int64(d))
@@ -31,5 +31,5 @@ func (c *Clock) Advance(d time.Duration) {
 // Set moves the hands by so much, and no time passes.
 func (c *Clock) Set(d time.Duration) { c.at.Add(int64(d)) }
 
-// Elapsed is the time that passed, however the hands were set.
+// Elapsed returns the time that has passed, whatever the clock was set to.
 func (c *Clock) Elapsed() time.Duration { return time.Duration(c.passed.Load()) }

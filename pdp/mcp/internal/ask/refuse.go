@@ -154,7 +154,7 @@ func (w refuser) unmapped(err error) *Refusal {
 // denial is the PDP's no, or ours where it is not asked.
 func (w refuser) denial(reason, why string) *Refusal { return w.says(data{Reason: reason}, why) }
 
-// says is a no with its reason in the message.
+// says makes a refusal whose message ends with the reason.
 func (w refuser) says(d data, why string) *Refusal {
 	code, message := w.forGood()
 	if d.Reason = line(d.Reason, mostReason); d.Reason != "" {
