@@ -24,7 +24,7 @@ type Actors struct {
 // action names the recipient.
 const DelegateAction = "capability.delegate"
 
-// mostChain is for how many a subject may act: each is looked at when an approval is given.
+// mostChain bounds on_behalf_of, because every vote on an approval checks each entry.
 const mostChain = 128
 
 const (

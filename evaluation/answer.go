@@ -115,8 +115,8 @@ func (d Decision) context(s Shape) ([]byte, error) {
 	return b, nil
 }
 
-// PointOut has the answer of a deny say where in the request a value is that does not fit the schema, or that a policy
-// could not read. Without a reason, that policy is a permit, and it is not said that it would have applied.
+// PointOut sets Pointer on a deny to a value of the request that does not fit the schema, or that a policy could not read.
+// Without a reason, that policy is a permit, and the answer does not say whether it would have applied.
 func (d *Decision) PointOut() {
 	unread := slices.ContainsFunc(d.Errors, func(e PolicyError) bool { return e.Kind == UnusableValue })
 	errs := d.Reason == ErroredPolicy || d.Reason == "" && len(d.Determining) == 0

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Nonces have a holder make a proof again where the one that is shown may have been taken before and forgotten:
+// Nonces require a fresh proof where the proof that is shown may have been taken and forgotten:
 //
 //   - An earlier process took it, or another one that shares nothing with this one. Any nonce of this process is newer.
 //   - This process took it while the clock was ahead, and the clock was put right since. A nonce is newer if it was made since

@@ -229,8 +229,8 @@ func (l *Ledger[I, S]) dropReserved(ctx context.Context, origin, id string, deci
 	return nil
 }
 
-// doubts are the decisions of this process of which it is not known whether they are on record, or whether they used their
-// items, by the ids of these. After a restart only the reservations tell, as far as they are still there.
+// doubts holds, by the id of the item, the decisions of this process that may not be on record or may not have used the item.
+// It is lost on restart: only remaining reservations are resolved then.
 type doubts struct {
 	mu sync.Mutex
 	of map[string]map[string]Standing // an item as it was with the reservation, by the decision

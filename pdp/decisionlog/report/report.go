@@ -62,9 +62,9 @@ type Report struct {
 	Tenants []string `json:"tenants,omitzero"`
 
 	Population Population `json:"population"`
-	// Withdrawn are the decisions of this time that were never answered, because others had their uses. Unsettled are the allows
-	// of which no record says what became of their uses: they are in doubt, or another decision had the same use. Nothing is
-	// among Unsettled where a record may be missing.
+	// Withdrawn are the decisions of this time that were never answered, because others had their uses. Unsettled lists allows
+	// whose use has no recorded outcome: the use is in doubt, or another decision had it. It is empty where a record may be
+	// missing.
 	Withdrawn []Use `json:"withdrawn,omitzero"`
 	Unsettled []Use `json:"unsettled,omitzero"`
 	// Denies are counted by reason: the record's own, or one of the Deny constants.

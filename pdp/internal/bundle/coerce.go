@@ -140,7 +140,7 @@ func NewSet(elements []types.Value) (types.Value, bool) {
 
 // collide reports if making a Set from the elements takes too many steps. It does not check
 // elements that contain sets: honest sets collide, because the hash of a set is a sum, and
-// [evaluation.Limits] keeps them small.
+// [MostNested] bounds arrays that hold others.
 func collide(elements []types.Value) bool {
 	steps := 0
 	places := make(map[uint64]types.Value, len(elements))
