@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 
 	"policy-service/pdp/cluster"
@@ -161,8 +162,22 @@ func (m *hostileModel) welcomeBack() {
 	}
 }
 
-// TestNoYesThatTheLogDoesNotCarryOnEtcd has etcd put back again and again, as a copy of its disk or by a snapshot. It
-// forgets a use that one replica has on record, and the other one says no yes that its log does not carry, and none twice.
+// refusesItsClone starts a server on a copy of the directory while this one goes on. The copy never answers.
+func (m *hostileModel) refusesItsClone(t *testing.T, seed uint64) {
+	t.Helper()
+	m.stop()
+	clone := makeHostileModel(t, seed, nil)
+	clone.Clock, clone.key, clone.cluster = m.Clock, m.key, m.cluster
+	copyDir(t, clone.data, m.data)
+	must(t, m.start())
+	if err := clone.start(); err == nil || !strings.Contains(err.Error(), "another process runs under the name") {
+		t.Errorf("a clone starts, or does not say why not: %v", err)
+	}
+}
+
+// TestNoYesThatTheLogDoesNotCarryOnEtcd has a directory cloned, and etcd put back again and again, as a copy of its disk or by a
+// snapshot. Etcd forgets a use that one replica has on record, and the other one says no yes that its log does not carry, and none
+// twice.
 func TestNoYesThatTheLogDoesNotCarryOnEtcd(t *testing.T) {
 	t.Parallel()
 	var total tally
@@ -198,6 +213,7 @@ func TestNoYesThatTheLogDoesNotCarryOnEtcd(t *testing.T) {
 		must(t, other.start())
 		for n := range 3 {
 			m.run()
+			m.refusesItsClone(t, seed)
 			q := question{"push", 10 + n}
 			m.approve(q)
 			id := m.ids[len(m.ids)-1]
