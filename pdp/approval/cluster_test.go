@@ -386,20 +386,26 @@ func TestALongRecordCountsAtItsOriginAlone(t *testing.T) {
 	}
 }
 
-// TestTwoRevokeAll: two processes revoke all that is open at once. What one of them has revoked, and not recorded yet, the other one
-// passes over.
-func TestTwoRevokeAll(t *testing.T) {
-	t.Parallel()
-	var revoked <-chan struct{}
-	var goOn func()
-	engine := &between{}
-	both := places(t, &ledgertest.Cluster{}, func(o *approval.Options) {
+// revokingElsewhere opens two processes. The engine of the first lets a test do something between two transactions. The second says
+// when it has a revocation to record, and records it once goOn is called.
+func revokingElsewhere(t *testing.T) (both []*place, engine *between, revoked <-chan struct{}, goOn func()) {
+	t.Helper()
+	engine = &between{}
+	both = places(t, &ledgertest.Cluster{}, func(o *approval.Options) {
 		if o.Origin == "place" {
 			engine.Engine, o.Engine = o.Engine, engine
 			return
 		}
 		revoked, goOn = holds(o, approval.StepRevoked)
 	})
+	return both, engine, revoked, goOn
+}
+
+// TestTwoRevokeAll: two processes revoke all that is open at once. What one of them has revoked, and not recorded yet, the other one
+// passes over.
+func TestTwoRevokeAll(t *testing.T) {
+	t.Parallel()
+	both, engine, revoked, goOn := revokingElsewhere(t)
 	here, there := both[0], both[1]
 	all := []approval.Approval{mustFile(t, here.s, question("a")), mustFile(t, here.s, question("b")), mustFile(t, here.s, question("c"))}
 	mustDecide(t, here.s, all[1].ID, by("mia"))

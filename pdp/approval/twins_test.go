@@ -353,16 +353,7 @@ func TestWithdrawn(t *testing.T) {
 // that is on record.
 func TestSettledBehindARevocation(t *testing.T) {
 	t.Parallel()
-	var revoking <-chan struct{}
-	var goOn func()
-	engine := &between{}
-	both := places(t, &ledgertest.Cluster{}, func(o *approval.Options) {
-		if o.Origin == "place" {
-			engine.Engine, o.Engine = o.Engine, engine
-			return
-		}
-		revoking, goOn = holds(o, approval.StepRevoked)
-	})
+	both, engine, revoking, goOn := revokingElsewhere(t)
 	here, there := both[0], both[1]
 	a := mustFile(t, here.s, question("a", func(q *approval.ApprovalRequest) { q.Terms.Uses = 2 }))
 	mustDecide(t, here.s, a.ID, by("mia"))
