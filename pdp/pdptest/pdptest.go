@@ -56,7 +56,7 @@ func Start(t testing.TB, source pdp.Source, options ...Option) *Server {
 	return s
 }
 
-// TryStart is [Start] that returns the error of a server that does not start.
+// TryStart starts a server as [Start] does, and returns the error if it does not start.
 func TryStart(t testing.TB, source pdp.Source, options ...Option) (*Server, error) {
 	t.Helper()
 	config := server.Config{

@@ -321,7 +321,7 @@ func parseMarks(text string) (m marks, err error) {
 	return m, nil
 }
 
-// macOf is in lower-case hex.
+// macOf returns the MAC of the marks in lower-case hex.
 func macOf(key, signed []byte) []byte {
 	mac := hmac.New(sha256.New, key)
 	_, _ = fmt.Fprintf(mac, "marks\n%s", signed)

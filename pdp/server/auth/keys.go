@@ -107,7 +107,7 @@ func (k *Keys) Damage() error {
 	return k.damage
 }
 
-// Number is that of the change that wrote the marks, 0 in a cluster.
+// Number returns the number of the change that wrote the marks; in a cluster it is 0.
 func (k *Keys) Number() uint64 { return k.current().marks.number }
 
 // errUnread: the store could not be read.
