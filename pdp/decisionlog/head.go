@@ -100,12 +100,7 @@ func (w *writer) putHead(meta *bbolt.Bucket, s *segment, next *tail, o order) er
 	return meta.Put([]byte(MetaHead), head)
 }
 
-// doubt compares the head of the active segment, whose tail was read. It returns the cause if the head is not the writer's.
-func (w *writer) doubt(tx *bbolt.Tx, s *segment) (cause string, err error) {
-	meta := tx.Bucket([]byte(BucketMeta))
-	return w.key.doubt(s.number, w.tail.edge, meta)
-}
-
+// doubt compares the head of a segment with the one that the key makes. It returns the cause if the head is not the writer's.
 func (k *key) doubt(segment uint64, e edge, meta *bbolt.Bucket) (cause string, err error) {
 	want, err := k.headOf(segment, e, meta)
 	if err != nil {

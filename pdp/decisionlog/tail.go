@@ -72,7 +72,7 @@ func (w *writer) openTail() (crashed bool, err error) {
 		}
 		w.tails = readTails(tx)
 		w.tail.keys, _ = readNumber(meta.Get([]byte(MetaKeys)))
-		w.tail.doubt, err = w.doubt(tx, s)
+		w.tail.doubt, err = w.key.doubt(s.number, w.tail.edge, meta)
 		if err != nil {
 			return err
 		}
