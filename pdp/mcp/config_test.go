@@ -206,6 +206,7 @@ func TestConfigRefuses(t *testing.T) {
 		"capability mapped":       {"/srv]}}", "/srv], capability: required}}\nmappings: {\"tools/call files:x\": {evaluation: {subject: {type: user, id: me}, action: {name: read}, resource: {type: doc, id: x}}}}", "upstreams.files.capability is required, and mappings.\"tools/call files:x\" asks"},
 		"no URI":                  {"/srv]", "/srv], uris: ['file:///a', 'docs/']", ":4:81: upstreams.files.uris[1] is not how a URI begins"},
 		"resources of two":        {"{files: {", "{a: {command: [x], uris: ['file:///docs']}, files: {uris: ['mem:', 'file:///docs/b'], ", `upstreams.files.uris[1] is "file:///docs/b", and upstreams.a.uris has "file:///docs": some resources would be of both`},
+		"hosts of two":            {"{files: {", "{a: {command: [x], uris: ['https://example.com']}, files: {uris: ['HTTPS://Example.com/b'], ", `upstreams.files.uris[0] is "HTTPS://Example.com/b", and upstreams.a.uris has "https://example.com": some resources would be of both`},
 		"no upstream":             {"{files: {command: [mcp-server-filesystem, /srv]}}", "{}", "upstreams is missing"},
 		"upstream of nothing":     {"{command: [mcp-server-filesystem, /srv]}", "{}", ":4:20: upstreams.files has neither url nor command"},
 		"NUL in an argument":      {"/srv]", `"/s\0rv"]`, ":4:54: upstreams.files.command has a NUL in it"},

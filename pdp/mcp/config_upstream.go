@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"policy-service/pdp/mcp/internal/link"
 	"policy-service/pdp/mcp/internal/upstream"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/config"
@@ -27,7 +28,7 @@ type UpstreamConfig struct {
 	Auth           UpstreamAuth          `yaml:"auth"`
 	AllowNetworks  []string              `yaml:"allow_networks" doc:"Private networks in which the server may stand, such as 10.1.0.0/16, or 127.0.0.0/8 for this machine. Addresses of no other private network are reached."`
 	Eras           []string              `yaml:"eras" enum:"modern,legacy" min:"1" doc:"The eras of MCP that the server may be spoken to in: modern is 2026-07-28, legacy what was before. Both unless given: a server that speaks both is spoken to in its client's."`
-	URIs           []string              `yaml:"uris" min:"1" doc:"How the URIs of the resources begin that are the server's, such as file:///docs/. Clients see and read no others of it, and none with a segment of dots or a backslash, escaped or not. One server has all unless given; of several, a server without uris has none."`
+	URIs           []string              `yaml:"uris" min:"1" doc:"How the URIs of the resources begin that are the server's, such as file:///docs/. Clients see and read no others of it, and none with a segment of dots or a backslash, escaped, in wide characters or as Windows reads it. A host at the end, as in https://example.com, is compared whole. One server has all unless given; of several, a server without uris has none."`
 	Labels         map[string]string     `yaml:"labels" doc:"Labels that policies see with every tool of the server."`
 	Tools          map[string]ToolConfig `yaml:"tools" doc:"What you say of single tools, by their names."`
 	Capability     string                `yaml:"capability" default:"optional" enum:"optional,required" doc:"Whether a call of the server's tools must show a capability. optional: where policies ask for one. required: a call, or a request for one, that shows none is refused before the PDP is asked. The fulfilment of a request needs none of its own. It cannot be required where the PDP takes none: with ask: coaz or ask: tool, with declared: instead, and for tools with a mapping of yours."`
@@ -133,12 +134,25 @@ func (u UpstreamConfig) checkURIs(m *config.Reading, name string, begins map[str
 			continue
 		}
 		for _, other := range sortedNames(begins) {
-			if of := begins[other]; of != name && (strings.HasPrefix(begin, other) || strings.HasPrefix(other, begin)) {
+			if of := begins[other]; of != name && link.Overlap(begin, other) {
 				m.Addf(at, "%s is %q, and upstreams.%s.uris has %q: some resources would be of both; write more of one of them, so that neither begins with the other", at, begin, of, other)
 			}
 		}
 		begins[begin] = name
 	}
+}
+
+// WholeHosts returns, by their places in the file, what to say of the entries of uris that end with a host.
+func (c *Config) WholeHosts() map[string]error {
+	all := map[string]error{}
+	for name, u := range c.Upstreams {
+		for n, begin := range u.URIs {
+			if at := fmt.Sprintf("%s.uris[%d]", config.Entry("upstreams", name), n); link.EndsWithHost(begin) {
+				all[at] = fmt.Errorf("%s is %q, which ends with a host, so only URIs of this very host are the server's: none of a host that begins so, of another port or with a user's name; write %q", at, begin, begin+"/")
+			}
+		}
+	}
+	return all
 }
 
 var uriBegin = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:[!-~]*$`)

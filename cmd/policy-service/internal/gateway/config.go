@@ -1,7 +1,10 @@
 package gateway
 
 import (
+	"fmt"
+	"maps"
 	"os"
+	"slices"
 
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/cmd/policy-service/internal/process"
@@ -56,6 +59,10 @@ func (c configCheck) Run(s cli.Streams) error {
 	}
 	if e := told.PDP.Embedded; e != nil && e.Data == "" {
 		s.Print("%s", s.Colour(cli.Yellow, from["pdp.embedded"]+": warning: "+NoData))
+	}
+	hosts := told.WholeHosts()
+	for _, at := range slices.Sorted(maps.Keys(hosts)) {
+		s.Print("%s", s.Colour(cli.Yellow, cli.Quoted(fmt.Sprintf("%s: warning: %v", from[at], hosts[at]))))
 	}
 	s.Print("%s has no mistakes", c.File)
 	return nil

@@ -217,50 +217,6 @@ func (g *Servers) alike(name string) string {
 	return name
 }
 
-// Owns reports whether a resource, or a template of resources, is the server's. A URI that climbs out of its prefix is not.
-func (s *Server) Owns(uri string) bool {
-	return slices.ContainsFunc(s.URIs, func(begin string) bool { return strings.HasPrefix(uri, begin) && (begin == "" || !climbs(uri)) })
-}
-
-// climbs reports whether a URI can be read as that of another place. Such a URI has a segment of dots, a backslash or a
-// control character, plain or escaped, once or repeatedly.
-func climbs(uri string) bool {
-	for range mostEscapes {
-		if strings.ContainsFunc(uri, func(r rune) bool { return r == '\\' || r < ' ' || r == 0x7f }) {
-			return true
-		}
-		for segment := range strings.FieldsFuncSeq(uri, func(r rune) bool { return strings.ContainsRune("/?#;", r) }) {
-			if segment == "." || segment == ".." {
-				return true
-			}
-		}
-		plain := unescaped(uri)
-		if plain == uri {
-			return false
-		}
-		uri = plain
-	}
-	return true
-}
-
-const mostEscapes = 4
-
-// unescaped returns a URI with its escapes decoded. Other percent signs stay.
-func unescaped(uri string) string {
-	var b strings.Builder
-	for n := 0; n < len(uri); n++ {
-		if uri[n] == '%' && n+2 < len(uri) {
-			if c, err := hex.DecodeString(uri[n+1 : n+3]); err == nil {
-				b.WriteByte(c[0])
-				n += 2
-				continue
-			}
-		}
-		b.WriteByte(uri[n])
-	}
-	return b.String()
-}
-
 // WithMeta returns o with another _meta, or without one if that is empty.
 func WithMeta(o, meta rpc.Object) rpc.Object {
 	if meta.Len() == 0 {
