@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -47,9 +48,15 @@ func (c Schema) Run(s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	if file := cmp.Or(string(c.Output), string(c.Check)); !c.Whole && file != "" && onlySchema(file) {
-		c.Whole = true
-		s.Tell("%s is the only schema of its bundle, so it has all that the gateway asks about, as by --whole", file)
+	if file := cmp.Or(string(c.Output), string(c.Check)); !c.Whole {
+		switch bundle, schemas := beside(file); {
+		case schemas:
+		case bundle:
+			c.Whole = true
+			s.Tell("%s is the only schema of its bundle, so it has all that the gateway asks about, as by --whole", file)
+		default:
+			s.Tell("the schema is a part, and a bundle without another schema does not load with it; write it into the bundle by -o FILE, which has what is missing then, or give --whole")
+		}
 	}
 	made, err := toolschema.Generate(behind(settings, known), c.options(settings))
 	if err != nil {
@@ -74,17 +81,22 @@ func (c Schema) Run(s cli.Streams) error {
 	return err
 }
 
-// onlySchema reports whether a file lies beside policies, and no other file there or below is a schema.
-func onlySchema(file string) bool {
-	dir, policies, others := filepath.Dir(file), false, false
-	err := filepath.WalkDir(dir, func(at string, e fs.DirEntry, err error) error {
-		name := filepath.Base(at)
-		schema := strings.HasSuffix(name, ".cedarschema") || strings.HasSuffix(name, ".cedarschema.json")
-		policies = policies || filepath.Dir(at) == dir && filepath.Ext(name) == ".cedar"
-		others = others || schema && at != filepath.Clean(file)
-		return err
-	})
-	return err == nil && policies && !others
+// beside reports whether the directory of a file is a bundle, and whether there are other schemas in it. Bundles have their
+// schemas beside their policies, and not below.
+func beside(file string) (bundle, schemas bool) {
+	if file == "" {
+		return false, false
+	}
+	entries, _ := os.ReadDir(filepath.Dir(file)) // to write into one that cannot be read is an error later
+	for _, e := range entries {
+		switch name := e.Name(); {
+		case strings.HasSuffix(name, ".cedarschema") || strings.HasSuffix(name, ".cedarschema.json"):
+			schemas = schemas || name != filepath.Base(file)
+		case filepath.Ext(name) == ".cedar", slices.Contains([]string{"bundle.yaml", "obligations.yaml", "MANIFEST", "access", "entities", "tenants"}, name):
+			bundle = true
+		}
+	}
+	return bundle, schemas
 }
 
 func (c Schema) compare(s cli.Streams, text string) error {
