@@ -205,6 +205,7 @@ func TestConfigRefuses(t *testing.T) {
 		"capability instead":      {"/srv]}}", "/srv], capability: required}}\ndeclared: instead", "upstreams.files.capability is required, and declared: instead asks"},
 		"capability mapped":       {"/srv]}}", "/srv], capability: required}}\nmappings: {\"tools/call files:x\": {evaluation: {subject: {type: user, id: me}, action: {name: read}, resource: {type: doc, id: x}}}}", "upstreams.files.capability is required, and mappings.\"tools/call files:x\" asks"},
 		"no URI":                  {"/srv]", "/srv], uris: ['file:///a', 'docs/']", ":4:81: upstreams.files.uris[1] is not how a URI begins"},
+		"no param of a server":    {"/srv]", "/srv], params: [mine, requestId]", `upstreams.files.params[1]`},
 		"resources of two":        {"{files: {", "{a: {command: [x], uris: ['file:///docs']}, files: {uris: ['mem:', 'file:///docs/b'], ", `upstreams.files.uris[1] is "file:///docs/b", and upstreams.a.uris has "file:///docs": some resources would be of both`},
 		"hosts of two":            {"{files: {", "{a: {command: [x], uris: ['https://example.com']}, files: {uris: ['HTTPS://Example.com/b'], ", `upstreams.files.uris[0] is "HTTPS://Example.com/b", and upstreams.a.uris has "https://example.com": some resources would be of both`},
 		"no upstream":             {"{files: {command: [mcp-server-filesystem, /srv]}}", "{}", "upstreams is missing"},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,6 +30,7 @@ type UpstreamConfig struct {
 	AllowNetworks  []string              `yaml:"allow_networks" doc:"Private networks in which the server may stand, such as 10.1.0.0/16, or 127.0.0.0/8 for this machine. Addresses of no other private network are reached."`
 	Eras           []string              `yaml:"eras" enum:"modern,legacy" min:"1" doc:"The eras of MCP that the server may be spoken to in: modern is 2026-07-28, legacy what was before. Both unless given: a server that speaks both is spoken to in its client's."`
 	URIs           []string              `yaml:"uris" min:"1" doc:"How the URIs of the resources begin that are the server's, such as file:///docs/. Clients see and read no others of it, and none with a segment of dots or a backslash, escaped, in wide characters or as Windows reads it. A host at the end, as in https://example.com, is compared whole. One server has all unless given; of several, a server without uris has none."`
+	Params         []string              `yaml:"params" min:"1" doc:"Members of params that go on to the server, besides those that MCP has for the request. All others are left out, and the log names each once. Policies see them only by a mapping of yours."`
 	Labels         map[string]string     `yaml:"labels" doc:"Labels that policies see with every tool of the server."`
 	Tools          map[string]ToolConfig `yaml:"tools" doc:"What you say of single tools, by their names."`
 	Capability     string                `yaml:"capability" default:"optional" enum:"optional,required" doc:"Whether a call of the server's tools must show a capability. optional: where policies ask for one. required: a call, or a request for one, that shows none is refused before the PDP is asked. The fulfilment of a request needs none of its own. It cannot be required where the PDP takes none: with ask: coaz or ask: tool, with declared: instead, and for tools with a mapping of yours."`
@@ -100,11 +102,24 @@ func (c *Config) checkUpstreams(m *config.Reading) {
 		names[strings.ToLower(name)] = name
 		u := c.Upstreams[name]
 		u.checkURIs(m, name, begins)
+		u.checkParams(m, path)
 		if why := c.asksOtherwise(name); u.Capability == CapabilityRequired && why != "" {
 			m.Addf(path+".capability", "%s.capability is required, and %s asks about calls in a form with which the PDP takes no capability; write optional, or take %s out", path, why, why)
 		}
 		if u.check(m, path); u.Auth.TokenExchange != nil && c.Identity.Static != nil {
 			m.Addf(path+".auth.token_exchange", "%s.auth.token_exchange exchanges the tokens of clients, and with identity.static they have none; list issuers, or use client_credentials", path)
+		}
+	}
+}
+
+// reservedParams are the members of params that the gateway reads or writes itself, and those of tasks, which it does not pass on.
+var reservedParams = []string{"_meta", "capability", "proof", "onBehalfOf", "requestId", "inputResponses", "requestState", "task"}
+
+func (u UpstreamConfig) checkParams(m *config.Reading, path string) {
+	for n, name := range u.Params {
+		if slices.Contains(reservedParams, name) {
+			at := fmt.Sprintf("%s.params[%d]", path, n)
+			m.Addf(at, "%s is %q, which is between client and gateway or the protocol's own; take it out", at, name)
 		}
 	}
 }

@@ -35,7 +35,7 @@ func newServers(c Config, d Deps, m *meters.Meters) (all []*link.Server, err err
 				},
 				Hosts: u.ServerRequests.Hosts,
 			},
-			URIs: c.uris(u),
+			URIs: c.uris(u), Params: u.Params, Logger: d.Logger,
 		}
 		if len(u.Command) > 0 && !u.Stateful {
 			s.Idle = u.Idle

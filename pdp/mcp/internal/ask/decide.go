@@ -195,6 +195,8 @@ func (a *Asker) Plan(ctx context.Context, op Operation) (Plan, *Refusal) {
 		return Plan{}, refusal
 	}
 	switch {
+	case op.Method == complete && !isReference(op.Params.GetObject("ref")):
+		return Plan{}, w.refuse(Unmapped, rpc.InvalidParams, "ref must have the type ref/prompt and a name, or the type ref/resource and a uri, and not both", data{}, "ref names no prompt and no resource, or both")
 	case !OfTool(op.Method):
 	case op.Tool == nil || op.Params.GetString("name") != op.Tool.Shown:
 		return Plan{}, UnknownTool()
@@ -206,6 +208,19 @@ func (a *Asker) Plan(ctx context.Context, op Operation) (Plan, *Refusal) {
 		return Plan{}, w.unmapped(err)
 	}
 	return Plan{of: a, method: op.Method, pdp: pdp, questions: questions}, nil
+}
+
+// isReference reports whether a reference names a prompt or a resource, and not both: some servers go by the type, and others by
+// the member.
+func isReference(ref rpc.Object) bool {
+	name, uri := ref.Get("name"), ref.Get("uri")
+	switch ref.GetString("type") {
+	case "ref/prompt":
+		return name.Kind() == '"' && uri == nil
+	case "ref/resource":
+		return uri.Kind() == '"' && name == nil
+	}
+	return false
 }
 
 // Len is how many messages the PDP gets, at the most.

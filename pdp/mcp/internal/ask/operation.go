@@ -148,6 +148,7 @@ const (
 	subscribe     = "resources/subscribe"
 	listen        = "subscriptions/listen"
 	discover      = "server/discover"
+	complete      = "completion/complete"
 )
 
 // forgotten are methods that the binding has no default for, and without which a client of the modern era cannot connect.

@@ -134,26 +134,25 @@ var ownCodes = []int{-32001, ResourceNotFound, -32003, -32401}
 // ofResource are the methods to which a server may answer [ResourceNotFound].
 var ofResource = []string{"resources/read", "resources/subscribe", "resources/unsubscribe"}
 
-// Relayed is [Response] of the response of a server, without the codes and members that only the gateway uses: those of its
-// refusals, of its fulfilments, and of its own _meta.
+// Relayed returns [Response] of the response of a server, without the codes and members that only the gateway uses: those of
+// its refusals, of its fulfilments, and of its own _meta.
 func Relayed(method, server string, m rpc.Message, from, to Era) rpc.Message {
 	if m.Error != nil {
 		m.Error = errorFrom(method, server, m.Error)
 	} else if o, err := m.ResultObject(); err == nil {
-		m.Result = withoutMeta(o, isOwn).Without(isFulfilment).Text()
+		m.Result = WithoutOwnMeta(o.Without(isFulfilment).Text())
 	}
 	return Response(method, m, from, to)
 }
 
-// NotificationFrom is a notification of a server without members that only the gateway uses. The name of a list_changed says all.
+// NotificationFrom returns a notification of a server without members that only the gateway uses. The name of a list_changed
+// says all.
 func NotificationFrom(m rpc.Message) rpc.Message {
 	if strings.HasSuffix(m.Method, "/list_changed") {
 		m.Params = nil
 		return m
 	}
-	if o, err := m.ParamsObject(); err == nil {
-		m.Params = withoutMeta(o, isOwn).Text()
-	}
+	m.Params = WithoutOwnMeta(m.Params)
 	return m
 }
 
@@ -168,11 +167,11 @@ func errorFrom(method, server string, v jsontext.Value) jsontext.Value {
 			With("message", rpc.String(fmt.Sprintf("the server %s answered with the code %d: %s", server, e.Code, e.Message)))
 	}
 	if data, err := rpc.ParseObject(e.Data); err == nil {
-		less := withoutMeta(data, isOwn).Without(func(name string) bool {
+		less := data.Without(func(name string) bool {
 			ofRefusals := name == "type" || name == "authorizationRequest" || name == "suggestion"
 			return ofRefusals || isFulfilment(name) || isOwn(name)
 		})
-		plain = plain.With("data", less.Text())
+		plain = plain.With("data", WithoutOwnMeta(less.Text()))
 	}
 	return plain.Text()
 }

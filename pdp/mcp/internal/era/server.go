@@ -25,7 +25,7 @@ const (
 	Capabilities = Own + "capabilities"
 )
 
-// MetaTool is the member of a tool's _meta that is the gateway's own. No server's passes.
+// MetaTool is the member of a tool's _meta in which the gateway describes capabilities for the tool.
 const MetaTool = Own + "tool"
 
 // Initialized is a server's description of itself, in the handshake or in server/discover, as the result of initialize.
@@ -56,7 +56,10 @@ func Discovered(server jsontext.Value, e Era, ours rpc.Object) (jsontext.Value, 
 // described are the members that the results of both have, and the server's name. Capabilities are without tasks, and have the
 // extensions of the gateway's in a member; no member is of one era alone.
 func described(server jsontext.Value, e Era, member string, ours rpc.Object) (o rpc.Object, info jsontext.Value, err error) {
-	if o, err = rpc.ParseObject(server); err != nil {
+	if o, err = rpc.ParseObject(server); err == nil {
+		o, err = rpc.ParseObject(WithoutOwnMeta(server))
+	}
+	if err != nil {
 		return o, nil, err
 	}
 	o = answerOf("server/discover", o, e, Legacy).Without(func(name string) bool { return name == "supportedVersions" })
@@ -97,6 +100,10 @@ func WithoutOwn(capabilities rpc.Object) rpc.Object {
 }
 
 func isOwn(name string) bool { return strings.HasPrefix(name, Own) }
+
+// WithoutOwnMeta returns what a server sends without the gateway's own names in _meta, at any depth: in the result itself, and
+// in each content, tool and resource within it. Clients take these names for the gateway's word.
+func WithoutOwnMeta(v jsontext.Value) jsontext.Value { return rpc.WithoutInMeta(v, Own) }
 
 // ServerInfo is the name and version that a server gave in the handshake, or in server/discover; nil if it gave none.
 func ServerInfo(server jsontext.Value, e Era) jsontext.Value {

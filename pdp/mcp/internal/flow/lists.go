@@ -36,13 +36,16 @@ func (x exchange) listTools(ctx context.Context) *answer.Answer {
 	if refused != nil {
 		return refused
 	}
-	result := rpc.Object{}.With("tools", rpc.Array(shown))
 	if x.link == nil || len(shelves) == 0 {
-		return x.listed(x.gatewayResult(result))
+		return x.listed(x.gatewayResult(rpc.Object{}.With("tools", rpc.Array(shown))))
 	}
+	// The tools are added to the translated list, because they have members of the gateway's own.
 	listed := shelves[0].value.listing
-	response := rpc.Answer(rpc.ID{}, listed.Rest.With("tools", rpc.Array(shown)).Value())
-	return x.listed(x.link.Translated(x.Request.Method, response, listed.Of, x.Client.Era))
+	response := x.link.Translated(x.Request.Method, rpc.Answer(rpc.ID{}, listed.Rest.Value()), listed.Of, x.Client.Era)
+	if result, err := response.ResultObject(); err == nil {
+		response.Result = result.With("tools", rpc.Array(shown)).Value()
+	}
+	return x.listed(response)
 }
 
 func (x exchange) toolList(ctx context.Context) (*page, error) {

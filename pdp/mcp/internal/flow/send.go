@@ -256,15 +256,20 @@ func (r *relay) answerRequest(ctx context.Context, m rpc.Message) (waits *rpc.Me
 	return nil, nil
 }
 
-// A server gets the params that were decided about, byte for byte, but for the parts that MCP itself adds: client and revision,
-// the token for progress, and the members that are between the client and the gateway alone.
+// A server gets the params that were decided about, byte for byte, without members that MCP does not have there, and without
+// those between the client and the gateway. What MCP itself adds is the gateway's: client and revision, and the token for
+// progress.
 
 // gatewayParams are the params that are for the gateway alone.
 var gatewayParams = []string{"capability", "proof", "onBehalfOf", "requestId"}
 
-// outgoing are the params of this exchange in the form for the server of s.
+// outgoing returns params of this exchange in the form for the server of s.
 func (x Target) outgoing(ctx context.Context, s upstream.Session, params rpc.Object) rpc.Object {
 	params = params.Without(func(name string) bool { return slices.Contains(gatewayParams, name) })
+	params = era.WithoutUnknown(x.Request.Method, x.Client.Version, params, func(name string) bool {
+		followUp := name == "inputResponses" || name == "requestState" // the gateway has written both
+		return followUp && s.Era() == era.Modern && era.TakesInput(x.Request.Method) || x.link.Server.TakesParam(x.Request.Method, name)
+	})
 	params = link.WithMeta(params, traces.Traced(ctx, x.g.metaOf(params)))
 	return x.link.Outgoing(s, x.Client, params)
 }

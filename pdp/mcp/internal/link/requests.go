@@ -113,13 +113,14 @@ func Shown(s *Server, m rpc.Message, capabilities jsontext.Value) (shown rpc.Mes
 	if !era.Takes(capabilities, m) {
 		return shown, &Unasked{Why: "the client does not take this request"}
 	}
+	m.Params = era.WithoutOwnMeta(m.Params)
 	params, err := m.ParamsObject()
 	if err != nil && m.Params != nil {
 		return shown, &Unasked{Why: "the params of the request cannot be read"}
 	}
-	if meta, err := rpc.ParseObject(params.Get("_meta")); err == nil { // not members of the gateway, and no token of another hop
+	if meta, err := rpc.ParseObject(params.Get("_meta")); err == nil { // no member of the gateway's forms, and no token of another hop
 		params = WithMeta(params, meta.Without(func(name string) bool {
-			return strings.HasPrefix(name, OwnMeta) || name == "progressToken" || slices.ContainsFunc(approvalMeta, func(one string) bool { return strings.EqualFold(one, name) })
+			return name == "progressToken" || slices.ContainsFunc(approvalMeta, func(one string) bool { return strings.EqualFold(one, name) })
 		}))
 	}
 	if m.Method == era.Elicit {

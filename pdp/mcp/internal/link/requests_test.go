@@ -1,6 +1,9 @@
 package link
 
 import (
+	"bytes"
+	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -63,5 +66,33 @@ func TestNoFormAsksForASecret(t *testing.T) {
 	}
 	if got, ok := shown(`{"message":"m","requestedSchema":{"type":"object","properties":{"a":{"oneOf":[{"const":"x\u202e","title":"x"}]}}}}`); !ok || !strings.Contains(got, "\u202e") && !strings.Contains(got, `\u202e"`) {
 		t.Errorf("a value is another: %s", got)
+	}
+}
+
+// TestNoServerAsksInTheGatewaysName: its own names are gone wherever they stand in what a server asks.
+func TestNoServerAsksInTheGatewaysName(t *testing.T) {
+	s := &Server{Name: "files", Asks: Relays{May: map[string]bool{"sampling": true}}}
+	params := `{"messages":[{"role":"user","content":{"type":"text","text":"t","_meta":{"io.policy-service/nonce":"n","a":1.0}}}],"_meta":{"io.policy-service/tool":{}}}`
+	got, no := Shown(s, rpc.Message{Method: "sampling/createMessage", Params: []byte(params)}, []byte(`{"sampling":{}}`))
+	if want := `{"messages":[{"role":"user","content":{"type":"text","text":"t","_meta":{"a":1.0}}}]}`; no != nil || string(got.Params) != want {
+		t.Errorf("%s, %v", got.Params, no)
+	}
+}
+
+// TestTheLogNamesSoManyParams: clients choose the names, and fill no log with them.
+func TestTheLogNamesSoManyParams(t *testing.T) {
+	var log bytes.Buffer
+	s := &Server{Name: "files", Key: "upstreams.files", Params: []string{"mine"}, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	for range 2 {
+		for n := range 3 * mostLeftOut {
+			if s.TakesParam("tools/call", fmt.Sprint("name", n)) || !s.TakesParam("tools/call", "mine") {
+				t.Fatalf("name%d goes on, or mine does not", n)
+			}
+		}
+	}
+	s = &Server{Name: "other", Logger: s.Logger}
+	s.TakesParam("tools/call", strings.Repeat("é", 1<<20))
+	if lines := strings.Count(log.String(), "\n"); lines != mostLeftOut+2 || log.Len() > 400*lines {
+		t.Errorf("%d lines of %d bytes", lines, log.Len())
 	}
 }

@@ -117,6 +117,10 @@ type Server struct {
 	Hidden map[string]bool
 	// Asks are the requests that the server may send to clients.
 	Asks Relays
+	// Params are the members of params that go on to the server, besides those of MCP.
+	Params []string
+	// Logger gets a line about each member of params that does not.
+	Logger *slog.Logger
 	// Dropped counts messages of the server that reached no client.
 	Dropped func(reason string)
 	// URIs are the prefixes of the server's resources; "" is a prefix of all.
@@ -131,6 +135,46 @@ type Server struct {
 	late    lateness
 	catalog catalog
 	noted   sync.Map // for each key, the *rate.Sometimes of log lines about refused requests
+	leftOut leftOut
+}
+
+// leftOut are the members of params that the log has said are left out.
+type leftOut struct {
+	mu    sync.Mutex
+	names map[string]bool
+}
+
+// mostLeftOut is the number of members that the log names for one server: clients choose the names. mostLeftOutName is how
+// much of a name it has, in bytes.
+const (
+	mostLeftOut     = 64
+	mostLeftOutName = 64
+)
+
+// TakesParam reports whether the operator lets a member of params that MCP does not have go on to the server. If not, the
+// first request with it is noted in the log.
+func (s *Server) TakesParam(method, name string) bool {
+	if slices.Contains(s.Params, name) {
+		return true
+	}
+	name = strings.ToValidUTF8(name[:min(len(name), mostLeftOutName)], "")
+	s.leftOut.mu.Lock()
+	defer s.leftOut.mu.Unlock()
+	said := len(s.leftOut.names)
+	if s.leftOut.names[name] || said > mostLeftOut {
+		return false
+	}
+	if s.leftOut.names == nil {
+		s.leftOut.names = map[string]bool{}
+	}
+	s.leftOut.names[name] = true
+	if said == mostLeftOut {
+		s.Logger.Warn("members of params are left out, and the log names no more of them for this server", "server", s.Name)
+		return false
+	}
+	s.Logger.Warn("a member of params is left out, because the client's revision of MCP does not have it; if the server needs it, name it in the key",
+		"server", s.Name, "method", method, "member", name, "key", s.Key+".params")
+	return false
 }
 
 // Answers reports whether the server answered the last request.

@@ -271,16 +271,16 @@ func (g *Servers) compile(s *Server, shown string, o rpc.Object, definition json
 	if err != nil {
 		return nil, err
 	}
-	made := &Tool{Tool: t, Entry: t.Definition, Headers: headers, Pinned: in.pins(t)}
+	made := &Tool{Tool: t, Entry: era.WithoutOwnMeta(t.Definition), Headers: headers, Pinned: in.pins(t)}
 	if in.file != nil {
 		made.Tool = t.Pinned(made.Pinned)
 	}
-	if meta := o.GetObject("_meta"); meta.Get(era.MetaTool) != nil {
-		o = o.With("_meta", meta.Without(func(name string) bool { return name == era.MetaTool }).Value())
-		made.Entry = o.Value()
-	}
 	if shown != t.Name {
-		made.Entry = o.With("name", rpc.String(shown)).Value()
+		entry, err := rpc.ParseObject(made.Entry)
+		if err != nil {
+			return nil, err
+		}
+		made.Entry = entry.With("name", rpc.String(shown)).Value()
 	}
 	if made.Pinned {
 		made.Schema, err = g.schema(in.file, s.Name, t.Name)
