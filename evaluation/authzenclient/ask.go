@@ -17,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient/internal/link"
 )
 
@@ -69,7 +70,11 @@ func (c *Client) ask(ctx context.Context, a asking, read func(reply) *Error) (id
 	defer cancel()
 	for n := 0; ; n++ {
 		if err = c.once(ctx, a, id, read); err == nil || !c.mayRepeat(ctx, a, err, n) {
-			if outcome = outcomeOf(err); a.breaker == nil && err.ofCaller() {
+			switch outcome = outcomeOf(err); {
+			case a.breaker != nil || !err.ofCaller():
+			case c.chosen:
+				outcome = undecided // it is about the tenant
+			default:
 				outcome = failed
 			}
 			return id, err
@@ -122,7 +127,7 @@ func (c *Client) credentials(r *http.Request, a asking) (token string, err *Erro
 	if c.token == nil || a.public || originOf(r.URL) != c.at.origin {
 		return "", nil
 	}
-	token, failure := c.token(r.Context())
+	token, failure := c.token(r.Context(), cmp.Or(c.tenant, evaluation.DefaultTenant))
 	switch {
 	case r.Context().Err() != nil:
 		return "", broken(r.Context(), r.Context().Err(), nil, false)

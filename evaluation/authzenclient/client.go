@@ -21,12 +21,19 @@ import (
 )
 
 // Client asks one PDP about one tenant. It is safe for concurrent use; a PEP
-// makes one and keeps it, since breaker and connections are its own.
+// makes one and keeps it, since breaker and connections are its own. [Client.ForTenant] makes those for other tenants.
 type Client struct {
-	at       address
+	*shared
 	tenant   string // "" if none was named
+	chosen   bool   // for a request, by ForTenant
+	endpoint atomic.Pointer[endpoints]
+}
+
+// shared is what the clients for all tenants of a PDP have together.
+type shared struct {
+	at       address
 	http     http.Client
-	token    TokenSource
+	token    func(ctx context.Context, tenant string) (string, error) // nil is no credential
 	ids      func() string
 	echo     bool
 	timeout  time.Duration
@@ -37,7 +44,6 @@ type Client struct {
 	breaker  *breaker
 	receipts reporting
 	keys     *Keys
-	endpoint atomic.Pointer[endpoints]
 	// undecided receives each question without a decision; it may be nil.
 	undecided func(context.Context, *Error)
 }
@@ -73,7 +79,7 @@ func New(baseURL string, options ...Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{
+	c := &Client{shared: &shared{
 		at:      address{base: base, origin: originOf(base)},
 		ids:     uuid.NewString,
 		timeout: 5 * time.Second,
@@ -82,7 +88,7 @@ func New(baseURL string, options ...Option) (*Client, error) {
 		pages:   pageLimits{most: 10_000, idle: 1_000},
 		clock:   clock{now: time.Now, wait: wait, jitter: rand.Float64},
 		breaker: newBreaker(),
-	}
+	}}
 	c.receipts.breaker, c.receipts.within = newBreaker(), receiptTime
 	c.http.Transport = transport
 	for _, option := range options {
@@ -102,6 +108,19 @@ func New(baseURL string, options ...Option) (*Client, error) {
 	c.endpoint.Store(c.usual())
 	c.keys = &Keys{client: c}
 	return c, nil
+}
+
+// ForTenant returns a client for another tenant of the same PDP. It sends nothing, so a PEP may make one for each request.
+// Connections, options and the breaker are those of c: a PDP that does not answer is left alone by the clients for all its
+// tenants. That it refuses to answer for this tenant (401, 403, 404) does not count, because a request may name any tenant.
+// The paths are the usual ones until [Client.Discover].
+func (c *Client) ForTenant(name string) (*Client, error) {
+	if !evaluation.IsTenantName(name) {
+		return nil, errors.New("authzen: not a legal name of a tenant; ask for none if a request has none")
+	}
+	t := &Client{shared: c.shared, tenant: name, chosen: true}
+	t.endpoint.Store(t.usual())
+	return t, nil
 }
 
 // pooled keeps more than net/http's two idle connections: a PEP asks one host,

@@ -14,7 +14,7 @@ import (
 // URL, so one for another one must not go there.
 func sendable(tenant string, q evaluation.Request) *Error {
 	if q.Tenant != "" && q.Tenant != cmp.Or(tenant, evaluation.DefaultTenant) {
-		return notAsked("the request is for another tenant than the client; make one client per tenant")
+		return notAsked("the request is for another tenant than the client; ask by ForTenant")
 	}
 	return exact(q)
 }

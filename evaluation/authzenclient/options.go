@@ -42,11 +42,21 @@ func WithKey(key string) Option {
 
 // WithToken asks source for a bearer token before each request that is sent.
 func WithToken(source TokenSource) Option {
+	return func(c *Client) error {
+		if c.token = nil; source != nil {
+			c.token = func(ctx context.Context, _ string) (string, error) { return source(ctx) }
+		}
+		return nil
+	}
+}
+
+// WithTenantToken is WithToken for keys that are each for one tenant: source gets the name of the tenant that is asked about.
+func WithTenantToken(source func(ctx context.Context, tenant string) (string, error)) Option {
 	return func(c *Client) error { c.token = source; return nil }
 }
 
 // WithTenant makes a client of one tenant: the paths are below /tenants/NAME,
-// but for default.
+// but for default. [Client.ForTenant] is for a tenant that a request names.
 func WithTenant(name string) Option {
 	return func(c *Client) error {
 		if !evaluation.IsTenantName(name) {
@@ -76,7 +86,7 @@ func WithRetries(n int) Option {
 // answer (5 by default), and closes it when one call, let through after the
 // cool-down (10 s), succeeds. Open, every call is denied at once. 0 failures
 // means never. A request at fault, and a call its caller gave up, do not count; that the PDP
-// refuses the caller, whatever is asked (401, 403, 404), does.
+// refuses the caller, whatever is asked (401, 403, 404), does. Clients of [Client.ForTenant] have the same circuit.
 // Receipts have a circuit of their own, and while people are waited for there is none.
 func WithBreaker(failures int, coolDown time.Duration) Option {
 	return positive(failures >= 0 && coolDown >= 0, func(c *Client) {

@@ -49,6 +49,25 @@ func clientsOf(t *testing.T, c PDPConfig, d Deps) map[string]*authzenclient.Clie
 	return clients
 }
 
+// TestTenantsShareACircuit: a PDP that does not answer about one tenant is asked about no other.
+func TestTenantsShareACircuit(t *testing.T) {
+	t.Parallel()
+	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) }))
+	t.Cleanup(broken.Close)
+	clients := clientsOf(t, PDPConfig{URL: broken.URL}, Deps{})
+	entity := evaluation.Entity{Type: "user", ID: "alice"}
+	ask := func(tenant string) error {
+		return clients[tenant].Evaluate(t.Context(), evaluation.Request{Subject: entity, Action: evaluation.Action{Name: "read"}, Resource: entity}).Err()
+	}
+	for range 5 {
+		_ = ask("acme")
+	}
+	var e *authzenclient.Error
+	if err := ask(evaluation.DefaultTenant); !errors.As(err, &e) || e.Kind != authzenclient.Open {
+		t.Errorf("the other tenant: %v", err)
+	}
+}
+
 // driftRecord records drifts at a PDP, for the gateway's own tenant.
 func driftRecord(t *testing.T, c PDPConfig, d Deps) func(context.Context, link.Drift, string) error {
 	t.Helper()

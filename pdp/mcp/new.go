@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -133,8 +132,12 @@ func (c Config) asker(d Deps, handlers obligations.Handlers, letPass func(settin
 	if err != nil {
 		return nil, nil, err
 	}
+	first, err := authzenclient.New(address, append(options, authzenclient.WithTenant(c.PDP.Tenant))...)
 	for _, tenant := range tenants {
-		if o.PDP[tenant], err = authzenclient.New(address, append(slices.Clip(options), authzenclient.WithTenant(tenant))...); err != nil {
+		if o.PDP[tenant] = first; err == nil && tenant != c.PDP.Tenant {
+			o.PDP[tenant], err = first.ForTenant(tenant)
+		}
+		if err != nil {
 			return nil, nil, fmt.Errorf("pdp: %w", err)
 		}
 		by := capability.Options{Issuer: o.PDP[tenant].Link().PDP, Servers: sortedNames(c.Upstreams), Keys: o.PDP[tenant].Keys(), Now: d.Now}

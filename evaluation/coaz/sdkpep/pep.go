@@ -2,6 +2,7 @@ package sdkpep
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"runtime/debug"
 
@@ -16,8 +17,9 @@ import (
 
 // Middleware is the PEP of an MCP server. It asks the PDP by the mappings of b: that which the called tool declares, or
 // the default of the method. Tools gives the definition of a tool as tools/list shows it, and more, where the SDK has no
-// place for it ([Definition]); a tool that it does not have is asked about by the default. Nil takes the server's own list
-// as the caller sees it, and refuses all that is not in it.
+// place for it ([Definition]). It is called for each call, and returns the definition as it is then. A tool that it does not
+// have, or only by another spelling, cannot be called. Nil takes the server's own list as the caller sees it, and refuses all
+// that is not in it.
 //
 // Add it to the server last, so that it stands before all other middleware.
 func Middleware(b *coaz.Binding, pdp *authzenclient.Client, tools func(name string) (evaluation.Object, bool), options ...Option) mcp.Middleware {
@@ -58,6 +60,12 @@ func WithMapping(method string, m *coaz.Mapping) Option {
 	return func(p *pep) { p.methods[method] = m }
 }
 
+// WithClient chooses the client that asks about a request, such as that of [authzenclient.Client.ForTenant] for the tenant of
+// its token, in place of the client of [Middleware], which may then be nil. An error, or no client, refuses the request.
+func WithClient(choose func(ctx context.Context, r mcp.Request) (*authzenclient.Client, error)) Option {
+	return func(p *pep) { p.choose = choose }
+}
+
 // WithLogger logs why requests are refused, for the operator's eyes, and the assertions of declared mappings.
 func WithLogger(l *slog.Logger) Option { return func(p *pep) { p.log = l } }
 
@@ -65,6 +73,7 @@ func WithLogger(l *slog.Logger) Option { return func(p *pep) { p.log = l } }
 type pep struct {
 	binding  *coaz.Binding
 	pdp      *authzenclient.Client
+	choose   func(context.Context, mcp.Request) (*authzenclient.Client, error) // nil: pdp for all requests
 	tools    func(name string) (evaluation.Object, bool)
 	methods  map[string]*coaz.Mapping
 	handlers obligations.Handlers
@@ -89,8 +98,13 @@ func (p *pep) handle(ctx context.Context, c call) (mcp.Result, error) {
 	if p.passes(c.method) {
 		return c.next(ctx, c.method, c.request)
 	}
-	allowed, owed, refusal := p.decide(ctx, c)
-	defer p.pdp.ReportAll(ctx, &allowed)
+	pdp, refusal := p.client(ctx, c)
+	var allowed authzenclient.Enforcements
+	var owed *[]evaluation.Obligation
+	if refusal == nil {
+		allowed, owed, refusal = p.decide(ctx, pdp, c)
+		defer pdp.ReportAll(ctx, &allowed)
+	}
 	if refusal != nil {
 		if refusal.undecided != "" {
 			p.log.WarnContext(ctx, "no decision came", slog.Group("", "reason", refusal.undecided, "method", c.method), "code", refusal.wire.Code, "why", refusal.why)
@@ -161,9 +175,24 @@ func tokenOf(r mcp.Request) *auth.TokenInfo {
 	return nil
 }
 
+// client returns the client for a message.
+func (p *pep) client(ctx context.Context, c call) (*authzenclient.Client, *refusal) {
+	if p.choose == nil {
+		return p.pdp, nil
+	}
+	pdp, err := p.choose(ctx, c.request)
+	if err == nil && pdp == nil {
+		err = errors.New("WithClient has none")
+	}
+	if err != nil {
+		return nil, noClient(err)
+	}
+	return pdp, nil
+}
+
 // decide asks the PDP, and discharges its obligations. Those on the result are in owed. The enforcements are of all
 // questions, permitted or not.
-func (p *pep) decide(ctx context.Context, c call) (e authzenclient.Enforcements, owed *[]evaluation.Obligation, refused *refusal) {
+func (p *pep) decide(ctx context.Context, pdp *authzenclient.Client, c call) (e authzenclient.Enforcements, owed *[]evaluation.Obligation, refused *refusal) {
 	questions, dialect, refused := p.questions(ctx, c)
 	if refused != nil {
 		return e, nil, refused
@@ -172,7 +201,7 @@ func (p *pep) decide(ctx context.Context, c call) (e authzenclient.Enforcements,
 	handlers := p.promises(owed)
 	var all []authzenclient.Undischarged
 	for _, q := range questions {
-		answers := q.ask(ctx, p.pdp, handlers.Types())
+		answers := q.ask(ctx, pdp, handlers.Types())
 		all = append(all, answers...)
 		if denied(answers) {
 			break // nothing more can come of it

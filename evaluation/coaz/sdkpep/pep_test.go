@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -22,6 +23,7 @@ import (
 	"policy-service/evaluation/coaz"
 	"policy-service/evaluation/coaz/sdkpep"
 	"policy-service/obligations"
+	"policy-service/pdp/pdptest"
 )
 
 // code is that of a client's error.
@@ -187,8 +189,8 @@ func TestDefinitions(t *testing.T) {
 	if a := s.call("alice", "weather", `{}`); a.Error.Code != -32602 || s.effect("tools/call") {
 		t.Errorf("no id: %+v", a)
 	}
-	// A tool that the given definitions lack is asked about by the default.
-	if a := s.call("alice", "get_customer", `{"id":"kept"}`); a.Error.Code != 0 || !s.effect("tools/call get_customer") {
+	// The default is not asked in the place of a declaration that nobody gave.
+	if a := s.call("alice", "get_customer", `{"id":"kept"}`); a.Error.Code != -32602 || s.effect("tools/call") {
 		t.Errorf("%+v", a)
 	}
 	for _, damaged := range []string{``, `7`, `{"name":"x","name":"x"}`, `{"name":"x","inputSchema":7}`, `{"name":"x","inputSchema":{"x-authzen-mapping":{"a":1,"a":2}}}`} {
@@ -510,6 +512,111 @@ func TestDefinitionChanges(t *testing.T) {
 		a := s.call(who, "changes", `{"id":"c"}`)
 		if _, asked := s.taken(); a.Error.Code != -32602 || len(asked) > 0 {
 			t.Errorf("gone, %s: %s, asked %v", who, a.text, asked)
+		}
+	}
+}
+
+// A tool that is added later or changed is asked about as it is then, or cannot be called. Other spellings of a name are the
+// names of other tools.
+func TestToolsThatChange(t *testing.T) {
+	t.Parallel()
+	runs := func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "ran " + r.Params.Name}}}, nil
+	}
+	of := func(name, schema string) *mcp.Tool { return &mcp.Tool{Name: name, InputSchema: declares(schema)} }
+	const closes = `{"evaluation":{"action":{"name":"close_account"},"resource":{"type":"account","id":"frozen"}}}`
+	const reads = `{"evaluation":{"action":{"name":"read"},"resource":{"type":"account","id":"frozen"}}}`
+	spellings := []string{"Ledger", "ledger ", " ledger", "l\u0435dger", "ledge\uff52", "ledger\u200b", "ledger\x00"}
+	var server *mcp.Server
+	extend := func(s *mcp.Server) {
+		server = s
+		s.AddTool(of("ledger", reads), runs)
+		for _, name := range spellings {
+			s.AddTool(&mcp.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}, runs)
+		}
+	}
+	call := func(s *stage, name string) (int64, bool) {
+		c, err := s.client("alice")
+		s.must(err)
+		s.taken()
+		_, err = c.CallTool(t.Context(), &mcp.CallToolParams{Name: name})
+		if err != nil && code(err) == 0 {
+			t.Fatal(err)
+		}
+		return code(err), s.effect("tools/call")
+	}
+
+	// The definitions are a list of the program's own, which a careless function searches.
+	list := []*mcp.Tool{of("ledger", reads)}
+	s := open(t, setting{extend: extend, tools: func(name string) (o evaluation.Object, ok bool) {
+		for _, tool := range list {
+			if strings.HasPrefix(strings.ToLower(strings.TrimSpace(name)), tool.Name[:1]) {
+				d, err := sdkpep.Definition(tool)
+				return d, err == nil
+			}
+		}
+		return o, false
+	}})
+	if code, ran := call(s, "ledger"); code != 0 || !ran {
+		t.Errorf("ledger: %d", code)
+	}
+	for _, name := range append(spellings, "late") {
+		server.AddTool(of("late", closes), runs)
+		if code, ran := call(s, name); code != -32602 || ran {
+			t.Errorf("%q: %d, ran %t", name, code, ran)
+		}
+	}
+	list[0].InputSchema = declares(closes)
+	if code, ran := call(s, "ledger"); code != -32001 || ran {
+		t.Errorf("ledger, changed in place: %d, ran %t", code, ran)
+	}
+	list = append(list, of("other", reads))
+	server.AddTool(list[1], runs)
+	if code, ran := call(s, "other"); code != 0 || !ran {
+		t.Errorf("a tool that the list has since: %d, ran %t", code, ran)
+	}
+
+	// The server's own list.
+	s = open(t, setting{extend: extend})
+	if code, ran := call(s, "late"); code != -32602 || ran {
+		t.Errorf("not there: %d, ran %t", code, ran)
+	}
+	server.AddTool(of("late", closes), runs)
+	if code, ran := call(s, "late"); code != -32001 || ran {
+		t.Errorf("added later: %d, ran %t", code, ran)
+	}
+	server.AddTool(of("late", reads), runs)
+	if code, ran := call(s, "late"); code != 0 || !ran {
+		t.Errorf("changed: %d, ran %t", code, ran)
+	}
+}
+
+// The client is that for the tenant of a request. Where none can be chosen, nothing is executed, and no other tenant is asked.
+func TestTenants(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{"tenants/acme/kept.cedar": `@id("closed") forbid(principal, action == Action::"get_customer", resource);`, "tenants/open/none.cedar": "// nothing"}
+	maps.Copy(files, bundle)
+	pdp := pdptest.Start(t, pdptest.Bundle(files)).URL
+	all, err := authzenclient.New(pdp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	choose := sdkpep.WithClient(func(_ context.Context, r mcp.Request) (*authzenclient.Client, error) {
+		switch tenant := r.GetExtra().Header.Get("X-Tenant"); tenant {
+		case "lost":
+			return nil, errors.New("swordfish")
+		case "none":
+			return nil, nil
+		default:
+			return all.ForTenant(tenant)
+		}
+	})
+	s := open(t, setting{modern: true, pdp: pdp, options: []sdkpep.Option{choose}})
+	for tenant, want := range map[string]int{"default": 0, "open": 0, "acme": -32001, "nobody": -32603, "": -32603, "../open": -32603, "lost": -32603, "none": -32603} {
+		a := s.send("alice", "tools/call", "get_customer", `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"get_customer","arguments":{"id":"c"},`+meta+`}}`, "X-Tenant", tenant)
+		executed, asked := s.taken()
+		if a.Error.Code != want || slices.ContainsFunc(executed, func(e string) bool { return strings.HasPrefix(e, "tools/call") }) != (want == 0) || len(asked) > 0 || strings.Contains(a.text, "swordfish") {
+			t.Errorf("%q: %s, executed %v, the other client asked %v", tenant, a.text, executed, asked)
 		}
 	}
 }

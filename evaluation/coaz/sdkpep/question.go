@@ -135,7 +135,8 @@ func (p *pep) mapping(ctx context.Context, c call) (*coaz.Mapping, error) {
 	return m, nil
 }
 
-// declaredBy is the mapping that a tool declares, nil if there is none.
+// declaredBy returns the mapping that a tool declares, nil if it declares none. A tool without a definition is an error: the
+// default would be asked about in place of a declaration that nobody knows.
 func (p *pep) declaredBy(ctx context.Context, c call, name string) (*coaz.Mapping, error) {
 	if p.tools == nil {
 		definition, err := listed(ctx, c, name)
@@ -145,8 +146,8 @@ func (p *pep) declaredBy(ctx context.Context, c call, name string) (*coaz.Mappin
 		return p.declared.of(p.binding, name, definition)
 	}
 	definition, ok := p.tools(name)
-	if !ok {
-		return nil, nil
+	if own, _ := definition.Get("name"); !ok || own.Kind() != evaluation.String || own.Text() != name {
+		return nil, errors.New("there is no definition of such a tool")
 	}
 	return p.declared.of(p.binding, name, definition)
 }

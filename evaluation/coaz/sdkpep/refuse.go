@@ -51,6 +51,13 @@ func unknownMethod() *refusal {
 	return refuse(coaz.Denied.Code(coaz.AuthZEN), "Access denied: there is no mapping for this method", data{Type: "authorization_denied"}, "the method has no mapping")
 }
 
+// noClient refuses a request for which no PDP can be asked.
+func noClient(err error) *refusal {
+	r := refuse(coaz.Unreachable.Code(coaz.AuthZEN), "Authorization service unavailable", data{Type: "authorization_unavailable"}, "there is no client for the request: "+err.Error())
+	r.undecided = authzenclient.NotAsked
+	return r
+}
+
 // withheld is the answer in the place of a result that an obligation has to change and could not, or of an
 // error, which none changes. The operation may have been executed.
 func withheld() *jsonrpc.Error {
