@@ -174,9 +174,10 @@ bench-cerbos: ## measure Cerbos beside the floor (needs curl; gets its source fr
 	@DURATION=$(DURATION) CONNS=$(CONNS) RATES=$(RATES) sh conformance/load/cerbos "$(CERBOS)"
 
 # Some 20 seconds. It fails if a bound is broken: see conformance/load/benchmcp_test.go.
-bench-mcp: build ## measure the MCP gateway beside a bare reverse proxy (DURATION=5s)
+# BEFORE=PROGRAM measures beside that program instead: build it from the commit before.
+bench-mcp: build ## measure the MCP gateway beside a bare reverse proxy (DURATION=5s), or BEFORE=PROGRAM
 	@cd conformance/load && \
-		BENCH_MCP='-binary $(CURDIR)/bin/policy-service -duration $(DURATION)' \
+		BENCH_MCP='-binary $(CURDIR)/bin/policy-service -duration $(DURATION) $(if $(BEFORE),-before $(abspath $(BEFORE)))' \
 		$(GO) test -count=1 -timeout 24h -run '^TestBenchMCP$$'
 
 # Some 40 seconds. All files are on the disk of TMPDIR. DURATION is of a run: two loads without state, two with it.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"encoding/json"
@@ -22,41 +23,66 @@ import (
 // mcpCapabilityMost is how many times as much CPU of the gateway as one without a call costs that shows a capability.
 const mcpCapabilityMost = 1.25
 
-// benchCapability measures calls that show a capability, each with a proof of its own, beside others through one gateway.
-func benchCapability(ctx context.Context, s *mcpStage, d time.Duration, out io.Writer) error {
-	pdp, key, err := s.startGrantingPDP(ctx)
+// mcpCapabilityBefore is how many times as much as with the program given by -before.
+const mcpCapabilityBefore = 0.97
+
+// benchCapability measures calls that show a capability, each with a proof of its own, beside others through one gateway, or
+// beside the same calls through the gateway of another program.
+func benchCapability(ctx context.Context, s *mcpStage, other string, d time.Duration, out io.Writer) error {
+	with, plain, err := s.capabilitySide(ctx)
 	if err != nil {
 		return err
 	}
-	ours, err := s.started(s.startGateway(ctx, fmt.Sprintf(`{url: %q, key_file: %q}`, pdp, key)))
-	if err != nil {
-		return err
-	}
-	plain := s.calls(1, mcpColdCalls)
-	shows, err := s.showing(ctx, pdp, key, ours.addr)
-	if err != nil {
-		return err
-	}
-	sides := []*side{{name: "without"}, {name: "with"}}
-	for n, calls := range [][]exchange{plain, shows} {
-		answer, err := s.ask(ctx, ours.addr, calls[0])
+	sides, most := []*side{with, with}, mcpCapabilityMost
+	var listsBeside string
+	if other == "" {
+		bare, err := s.startProxy(ctx)
 		if err != nil {
 			return err
 		}
-		one := sides[n]
-		one.target, one.pid, one.exchanges = target{addr: ours.addr}, ours.Process.Pid, answeredBy(calls[1:], answer)
+		listsBeside = bare.addr
+		without := *with
+		without.name = "without"
+		answer, err := s.ask(ctx, with.target.addr, plain[0])
+		if err != nil {
+			return err
+		}
+		without.exchanges, sides[0] = answeredBy(plain[1:], answer), &without
+	} else if sides[0], _, err = s.withProgram(other).capabilitySide(ctx); err != nil {
+		return err
+	} else {
+		sides[0].name, most, listsBeside = "before", mcpCapabilityBefore, sides[0].target.addr
 	}
 	r, over := report{out}, load{connections: mcpConnections}
-	r.print("\n%s: calls with %d bytes of arguments, with a capability and without", s.t.Name(), mcpArguments)
+	r.print("\n%s: calls with %d bytes of arguments and a capability, beside %s", s.t.Name(), mcpArguments, cmp.Or(other, "calls without one"))
 	r.head(false)
 	if err := measure(ctx, sides, over, d); err != nil {
 		return err
 	}
 	r.measured(over, sides)
-	if ratio := ratio(sides, sample.cpuPerRequest); ratio > mcpCapabilityMost {
-		return fmt.Errorf("a call with a capability costs %.2f times the CPU of one without, the bound is %g", ratio, mcpCapabilityMost)
+	if ratio := ratio(sides, sample.cpuPerRequest); ratio > most {
+		err = fmt.Errorf("a call with a capability costs %.2f times the CPU of %s, the bound is %g", ratio, cmp.Or(other, "one without"), most)
 	}
-	return nil
+	return errors.Join(err, s.lists(ctx, listsBeside, with.target.addr, r)) // its PDP says of each tool whether it needs one
+}
+
+// capabilitySide starts a gateway with a PDP that grants capabilities. Its calls show one; plain calls show none.
+func (s *mcpStage) capabilitySide(ctx context.Context) (with *side, plain []exchange, err error) {
+	pdp, key, err := s.startGrantingPDP(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	gateway, err := s.started(s.startGateway(ctx, fmt.Sprintf(`{url: %q, key_file: %q}`, pdp, key)))
+	if err != nil {
+		return nil, nil, err
+	}
+	plain = s.calls(1, mcpColdCalls)
+	shows, err := s.showing(ctx, pdp, key, gateway.addr)
+	if err != nil {
+		return nil, nil, err
+	}
+	answer, err := s.ask(ctx, gateway.addr, shows[0])
+	return &side{name: "with", target: target{addr: gateway.addr}, pid: gateway.Process.Pid, exchanges: answeredBy(shows[1:], answer)}, plain, err
 }
 
 // startGrantingPDP starts a PDP that grants capabilities. It returns its URL and the file with the gateway's credential.

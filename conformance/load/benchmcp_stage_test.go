@@ -73,19 +73,27 @@ const mcpResource = "https://mcp.example.com/mcp"
 
 func newMCPStage(ctx context.Context, t testing.TB, binary string, of *mcpUpstream) *mcpStage {
 	t.Helper()
-	s := &mcpStage{t: t, dir: t.TempDir(), binary: binary, of: of, issuer: mcptest.NewIssuer(t, mcpResource, time.Now)}
-	s.bundle = filepath.Join(s.dir, "policies")
-	if err := os.Mkdir(s.bundle, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(s.bundle, "agents.cedar"), []byte(`@id("agents") permit (principal is agent, action, resource);`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	s := (&mcpStage{t: t, of: of, issuer: mcptest.NewIssuer(t, mcpResource, time.Now)}).withProgram(binary)
 	var err error
 	if s.upstream, err = of.start(ctx, s); err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// withProgram returns a stage before the same upstream, with files of its own for processes of a program.
+func (s *mcpStage) withProgram(binary string) *mcpStage {
+	s.t.Helper()
+	other := *s
+	other.binary, other.dir = binary, s.t.TempDir()
+	other.bundle = filepath.Join(other.dir, "policies")
+	if err := os.Mkdir(other.bundle, 0o700); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(other.bundle, "agents.cedar"), []byte(`@id("agents") permit (principal is agent, action, resource);`), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	return &other
 }
 
 // started has a process stop when the test ends.

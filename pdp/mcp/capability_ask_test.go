@@ -2,9 +2,11 @@ package mcp_test
 
 import (
 	"crypto/ed25519"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -147,6 +149,51 @@ func TestCapabilityNotOffered(t *testing.T) {
 	})
 	if got.code() != -32603 || !strings.Contains(got.fault.Message, "may not ask for capabilities") || !strings.Contains(w.logs.String(), "lacks the permission capability") {
 		t.Errorf("without the permission: %s", got)
+	}
+}
+
+// countingBatches counts the batches that the PDP is asked.
+type countingBatches struct {
+	http.RoundTripper
+	n atomic.Int64
+}
+
+func (c *countingBatches) RoundTrip(r *http.Request) (*http.Response, error) {
+	if strings.HasSuffix(r.URL.Path, "/access/v1/evaluations") {
+		c.n.Add(1)
+	}
+	return c.RoundTripper.RoundTrip(r)
+}
+
+// TestCapabilityUnused: a list asks what needs a capability only while the PDP says that policies look at capabilities. Until the
+// gateway hears of new policies, a list shows a tool that needs one as before, and its call is refused.
+func TestCapabilityUnused(t *testing.T) {
+	t.Parallel()
+	for _, era := range eras {
+		batches := &countingBatches{RoundTripper: mcp.NewTransport()}
+		w := newPeople(t, land{deps: mcp.Deps{Transport: batches}, answers: mcptest.Answers{Tools: definitions("free", "kept")}, slower: 1e6, files: map[string]string{
+			"kept.cedar": `@id("kept") permit (principal, action == Action::"tool.invoke", resource == tool::"rec:kept");`,
+		}})
+		v := w.visitor(era, nil)
+		shows := func(kept string, questions int64) {
+			t.Helper()
+			before := batches.n.Load()
+			got := v.ask("tools/list", `{}`)
+			for tool, need := range map[string]string{"free": "optional", "kept": kept} {
+				if said := `{"id":"rec:` + tool + `","audience":"rec","capability":"` + need + `"}`; !strings.Contains(got.text, said) {
+					t.Errorf("%s: not %s in %s", era, said, got)
+				}
+			}
+			if asked := batches.n.Load() - before; asked != questions {
+				t.Errorf("%s: the PDP is asked %d batches, want %d", era, asked, questions)
+			}
+		}
+		v.call("free", `{}`) // opens the server
+		shows("optional", 1)
+		w.rule("kept.cedar", `@id("kept") permit (principal, action == Action::"tool.invoke", resource == tool::"rec:kept") when { context.pdp.capability.held };`)
+		v.call("kept", `{}`).lacks(t, "missing", era)
+		w.advance(time.Minute)
+		shows("required", 2)
 	}
 }
 

@@ -482,6 +482,6 @@ func TestCapabilityMetadata(t *testing.T) {
 	w := openWallet(t)
 	for _, point := range []string{"", "/tenants/acme"} {
 		w.reply("", "GET", metadataPath+point, "").is(t, point, 200,
-			`"capability_endpoint":"`+issuer+`/v1/capabilities"`, `,"urn:policy-service:capability:tool-capability"]`)
+			`"capability_endpoint":"`+issuer+`/v1/capabilities"`, `"capability_policies":true`, `,"urn:policy-service:capability:tool-capability"]`)
 	}
 }

@@ -24,6 +24,8 @@ type documents struct {
 	// takesRequests reports if a caller may file approval requests, grants if it may ask for capabilities, and exchanges if
 	// tokens of others are exchanged for them.
 	takesRequests, grants, exchanges func() bool
+	// seesCapability reports whether a policy of any tenant can see the capability of a call.
+	seesCapability func() bool
 }
 
 const (
@@ -55,7 +57,10 @@ type metadata struct {
 	CapabilityEndpoint        string `json:"capability_endpoint,omitempty"` // the tenant is in the body
 	CapabilityTokenEndpoint   string `json:"capability_token_endpoint,omitempty"`
 	CapabilityStatusEndpoint  string `json:"capability_status_endpoint,omitempty"`
-	JWKSURI                   string `json:"jwks_uri"`
+	// CapabilityPolicies says whether policies look at capabilities, whichever tenant they are of: metadata must not tell
+	// tenants apart. It is nil if there are no capabilities.
+	CapabilityPolicies *bool  `json:"capability_policies,omitempty"`
+	JWKSURI            string `json:"jwks_uri"`
 
 	Capabilities         []string `json:"capabilities,omitempty"`
 	SupportedObligations []string `json:"supported_obligations"`
@@ -80,6 +85,7 @@ func (d *documents) metadata(point string) metadata {
 	if d.grants() {
 		m.CapabilityEndpoint = d.base + capabilities.Path
 		m.CapabilityStatusEndpoint = d.base + capabilities.StatusPath
+		m.CapabilityPolicies = new(d.seesCapability())
 		m.Capabilities = append(m.Capabilities, evaluation.ToolCapability)
 		if d.exchanges() {
 			m.CapabilityTokenEndpoint = point + capabilities.TokenPath

@@ -78,12 +78,13 @@ func (s *Server) routes(route registrar) {
 	route(metricsPath, metrics(s.door, s.scraper, s.telemetry.Scrape), http.MethodGet)
 	credentials := func() bool { return s.live.Load().credentials() }
 	documents := &documents{
-		door:          s.door,
-		keys:          s.keys.signing,
-		base:          s.listeners.base(),
-		takesRequests: func() bool { return s.approvals.Broker != nil && credentials() },
-		grants:        func() bool { return s.capabilities.Broker != nil && credentials() },
-		exchanges:     func() bool { return capabilities.Exchanges(s.live.Load().callers) },
+		door:           s.door,
+		keys:           s.keys.signing,
+		base:           s.listeners.base(),
+		takesRequests:  func() bool { return s.approvals.Broker != nil && credentials() },
+		grants:         func() bool { return s.capabilities.Broker != nil && credentials() },
+		seesCapability: func() bool { return s.pdp.Bundle().SeesCapability() },
+		exchanges:      func() bool { return capabilities.Exchanges(s.live.Load().callers) },
 	}
 	documents.register(route, urlPath(s.config.PublicURL))
 }

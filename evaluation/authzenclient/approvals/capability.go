@@ -258,25 +258,27 @@ func statusOf(ctx context.Context, l link.Link, url string) (status string, err 
 	return status, err
 }
 
-// CapabilityIssuer is the name by which the PDP signs capabilities, and for which the proof of a request is made. It is ""
-// if the PDP has none. The error is an [*authzenclient.Error], as those of the other functions about capabilities are.
-func CapabilityIssuer(ctx context.Context, c *authzenclient.Client) (issuer string, err error) {
+// CapabilityIssuer returns the name by which the PDP signs capabilities, and for which the proof of a request is made. It is ""
+// if the PDP has none. unused reports whether the PDP says that no policy looks at capabilities: then no call needs one. The
+// error is an [*authzenclient.Error], as those of the other functions about capabilities are.
+func CapabilityIssuer(ctx context.Context, c *authzenclient.Client) (issuer string, unused bool, err error) {
 	var said struct {
-		Point    string `json:"policy_decision_point"`
-		Endpoint string `json:"capability_endpoint"`
+		Point    string         `json:"policy_decision_point"`
+		Endpoint string         `json:"capability_endpoint"`
+		Policies jsontext.Value `json:"capability_policies"`
 	}
 	l := c.Link()
 	err = read(ctx, l, link.Request{Method: http.MethodGet, URL: l.Metadata}, &said)
 	var e *authzenclient.Error
 	switch {
 	case errors.As(err, &e) && e.Kind == authzenclient.Refused && e.Status == http.StatusNotFound:
-		return "", nil // it publishes nothing
+		return "", false, nil // it publishes nothing
 	case err != nil:
-		return "", err
+		return "", false, err
 	case said.Endpoint == "":
-		return "", nil
+		return "", false, nil
 	}
-	return strings.TrimSuffix(said.Point, "/"), nil
+	return strings.TrimSuffix(said.Point, "/"), said.Policies.Kind() == 'f', nil
 }
 
 // ValidateCapability asks what the capability in the context of a question is worth, and spends nothing of it. The answer is

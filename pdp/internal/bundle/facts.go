@@ -114,6 +114,16 @@ func (v *View) findSeen(root *View) {
 	}
 }
 
+// SeesCapability reports whether a policy of any tenant can see context.pdp.capability.
+func (b *Bundle) SeesCapability() bool {
+	for _, v := range b.Views {
+		if v.SeesCapability {
+			return true
+		}
+	}
+	return false
+}
+
 // Asked is the test for the presence of the path, in Cedar.
 func (p AttributePath) Asked() string {
 	last := len(p.Names) - 1

@@ -27,32 +27,39 @@ import (
 
 // issuer is the issuer of capabilities of one PDP and tenant.
 type issuer struct {
-	mu    sync.Mutex
-	name  string
-	err   error
-	until time.Time
+	mu     sync.Mutex
+	name   string
+	unused bool // no policy looks at capabilities
+	err    error
+	until  time.Time
 }
 
 // issuerFor is how long the metadata of the PDP is believed.
 const issuerFor = time.Minute
 
-// Issuer is the name by which the PDP signs capabilities for a principal, and for which the proof of a request is made. It is
-// "" if the PDP has none, or if calls are not asked about by our own question, which alone takes one.
+// Issuer returns the name by which the PDP signs capabilities for a principal, and for which the proof of a request is made. It
+// is "" if the PDP has none, or if calls are not asked about by our own question, which alone takes one.
 func (a *Asker) Issuer(ctx context.Context, who *identity.Principal) (string, error) {
+	name, _, err := a.capabilities(ctx, who)
+	return name, err
+}
+
+// capabilities returns what the metadata of the PDP says about capabilities, as [approvals.CapabilityIssuer] does.
+func (a *Asker) capabilities(ctx context.Context, who *identity.Principal) (issuer string, unused bool, err error) {
 	pdp := a.PDP(who)
 	if pdp == nil || a.o.Strict || a.o.Ask != ToolInvoke {
-		return "", nil
+		return "", false, nil
 	}
 	i := a.issuers[pdp]
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if now := a.o.Now(); !now.Before(i.until) {
-		i.name, i.err = approvals.CapabilityIssuer(context.WithoutCancel(ctx), pdp)
+		i.name, i.unused, i.err = approvals.CapabilityIssuer(context.WithoutCancel(ctx), pdp)
 		if i.until = now.Add(issuerFor); i.err != nil {
 			i.until = now.Add(again)
 		}
 	}
-	return i.name, i.err
+	return i.name, i.unused, i.err
 }
 
 // TakesCapability reports whether the trusted question about calls of a tool is ours, so that it can show a capability.
@@ -60,8 +67,13 @@ func (a *Asker) TakesCapability(t *Tool) bool {
 	return t.operator == nil && (t.declared == nil || a.o.Declared != Instead)
 }
 
-// FilterWithout says which tools of a list the client may call with some arguments, and without a capability.
+// FilterWithout reports which tools of a list that [Asker.Filter] keeps the client may call with some arguments, and without a
+// capability. The PDP is not asked while it says that no policy looks at capabilities: its answers would be those to Filter. If
+// that has changed since, a tool that needs one is listed for a while as if it did not, and its call is refused with what to do.
 func (a *Asker) FilterWithout(ctx context.Context, op Operation, items []Item) (keep []bool, refusal *Refusal) {
+	if _, unused, err := a.capabilities(ctx, op.Principal); unused && err == nil {
+		return slices.Repeat([]bool{true}, len(items)), nil
+	}
 	return a.filter(ctx, op, toolsCall, items, unknownOfBareCall)
 }
 
