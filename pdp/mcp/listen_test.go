@@ -35,6 +35,7 @@ type ear struct {
 	era   string
 	heard chan heardMessage // closed when the stream has ended
 	end   func()
+	asked bool // to be welcomed
 }
 
 const listensToUs = `{"notifications":{"io.policy-service/authorization":true}}`
@@ -48,7 +49,7 @@ func (v *visitor) listens() *ear {
 func (v *visitor) listensTo(params string) *ear {
 	v.s.t.Helper()
 	s := v.stream(params)
-	e := &ear{v.s.t, v.era, make(chan heardMessage, 64), s.end}
+	e := &ear{v.s.t, v.era, make(chan heardMessage, 64), s.end, v.era == "modern" || strings.Contains(v.capabilities, "io.policy-service/")}
 	go e.read(s.lines, "data: ")
 	return e
 }
@@ -81,13 +82,15 @@ func (e *ear) next(method string) heardMessage {
 	return heardMessage{}
 }
 
-// welcomed is what it is told first, behind what acknowledges it.
-func (e *ear) welcomed() heardMessage {
+// welcomed hears what it is told first, behind what acknowledges it, if its client has asked for that.
+func (e *ear) welcomed() {
 	e.t.Helper()
 	if e.era == "modern" {
 		e.next("notifications/subscriptions/acknowledged")
 	}
-	return e.next("notifications/welcome")
+	if e.asked {
+		e.next("notifications/welcome")
+	}
 }
 
 // nothing fails if it was told something, or has ended.

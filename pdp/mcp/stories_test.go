@@ -96,6 +96,8 @@ import (
 //	client bot: sub=alice client_id=bot forms mcpx at=2   takes forms and addresses, speaks MCPx, and is at the second gateway
 //	client eve: byhand era=modern capabilities="roots":{} token=x  sends no initialize by itself, and so on; client_id= takes a claim away
 //
+// A client of the legacy era that listens has declared that it knows the gateway's messages, unless its line has the word stranger.
+//
 // # Servers
 //
 // Rules, a line each, "METHOD: SAYS" or "METHOD NAME: SAYS", with && between several things it says. Other requests are answered
@@ -589,7 +591,7 @@ func (x *telling) client(name string) *teller {
 	}
 	claims := mcptest.Claims{"sub": name}
 	c := &teller{x: x, under: map[string]*hearing{}}
-	era, at, token := x.era, 1, ""
+	era, at, token, stranger := x.era, 1, "", false
 	var capabilities []string
 	for _, one := range x.of.steps {
 		rest, ok := strings.CutPrefix(one.text, "client "+name+":")
@@ -606,6 +608,8 @@ func (x *telling) client(name string) *teller {
 				capabilities = append(capabilities, value)
 			case "byhand":
 				c.byHand = true
+			case "stranger":
+				stranger = true
 			case "era":
 				era = value
 			case "at":
@@ -619,6 +623,13 @@ func (x *telling) client(name string) *teller {
 				}
 			}
 		}
+	}
+	listens := slices.ContainsFunc(x.of.steps, func(one step) bool {
+		opens := one.arrow == ">" && strings.HasPrefix(one.text, "listen") || one.arrow == "<" && one.label == "ear"
+		return opens && one.name == name && one.of(x.run)
+	})
+	if listens && !stranger && era == "legacy" && !slices.ContainsFunc(capabilities, func(one string) bool { return strings.HasPrefix(one, `"experimental"`) }) {
+		capabilities = append(capabilities, `"experimental":{"io.policy-service/authorization":{}}`)
 	}
 	s := x.replicas[at-1]
 	c.visitor = s.stranger(era, cmp.Or(token, x.issuer.Token(x.t, claims)))

@@ -49,9 +49,9 @@ func (x exchange) relayStream(ctx context.Context) {
 		said[l], stop = l.Receive(x.forLink(l).answerServer)
 		x.cleanups.add(stop)
 	}
+	defer x.g.people.Listeners.Listen(ctx, x.Who, x.Client, rpc.ID{}, x.Reply)()
 	_ = x.Reply.Alive()
 	defer reply.KeepAlive(x.Reply)()
-	defer x.g.people.Listeners.Listen(ctx, x.Who, x.Client, rpc.ID{}, x.Reply)()
 	ctx, end := x.g.doors.Within(ctx)
 	defer end()
 	x.forEachLink(func(l *link.Link) {

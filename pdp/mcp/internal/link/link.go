@@ -387,7 +387,7 @@ func (g *Servers) Reach(who *identity.Principal, c Client) *Reach {
 	for _, s := range g.o.All {
 		r.Links = append(r.Links, g.newLink(s, who, c))
 	}
-	r.MCPx.Store(c.Knows(era.Authorizations) || c.Knows(era.ToolRequests))
+	r.MCPx.Store(c.SpeaksMCPx())
 	return r
 }
 

@@ -325,6 +325,9 @@ func (c Client) Knows(extension string) bool {
 	return o.GetObject("extensions").Get(extension).Kind() == '{' || o.GetObject("experimental").Get(extension).Kind() == '{'
 }
 
+// SpeaksMCPx reports whether a client has declared an extension with messages of the gateway's own.
+func (c Client) SpeaksMCPx() bool { return c.Knows(era.Authorizations) || c.Knows(era.ToolRequests) }
+
 // NeedsLevel reports whether a server has a log and must get a level to send as much of it.
 func (l *Link) NeedsLevel(s upstream.Session, level string) bool {
 	server, _ := rpc.ParseObject(s.Server())

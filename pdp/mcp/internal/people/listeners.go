@@ -51,7 +51,8 @@ type audience struct {
 }
 
 // Listen sends a client the new messages on its open stream, until stop is called, Drain or Close. The first message welcomes
-// the principal. By is the request of a client of the modern era. Messages of servers do not wait for it.
+// the principal, if the client has asked for that: in the modern era by the filter of the stream, in the legacy era by an
+// extension that it has declared. By is the request of a client of the modern era. Messages of servers do not wait for it.
 func (l *listeners) Listen(ctx context.Context, who *identity.Principal, c link.Client, by rpc.ID, back reply.Reply) (stop func()) {
 	ctx, cancel := l.g.doors.Until(ctx)
 	listener := l.join(who)
@@ -65,9 +66,12 @@ func (l *listeners) Listen(ctx context.Context, who *identity.Principal, c link.
 	go func() { // the client's own request waits for it, and so does Close
 		defer close(over)
 		l.g.doors.Alone(func() {
-			if err := send(l.welcome(ctx, who)); err == nil {
-				_ = listener.Hear(ctx, send)
+			if c.Era == era.Modern || c.SpeaksMCPx() {
+				if err := send(l.welcome(ctx, who)); err != nil {
+					return
+				}
 			}
+			_ = listener.Hear(ctx, send)
 		})
 	}()
 	return func() {
