@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from policy_service import AsyncClient, AuthorizationError, Breaker, Permit, Undecided
+from policy_service import AsyncClient, AuthorizationError, Breaker, Client, Permit, Undecided
 
 from .liar import Liar, answer, echo
 from .pdp import PDP, Said
@@ -74,8 +74,28 @@ class Async(unittest.IsolatedAsyncioTestCase):
                 async with client.enforce(QUESTION) as permit:
                     self.assertEqual(await permit.release("text"), "TEXT")
                 self.assertEqual(receipts(), kept)
-                async with client.enforce(QUESTION):
-                    pass
+
+                async def leave() -> str:
+                    async with client.enforce(QUESTION):
+                        return "text"
+
+                self.assertIn("release", (await self.no(leave(), "obligated")).remedy)
+                self.assertEqual(receipts(), broken)
+
+                async def forget() -> Any:
+                    async with client.enforce(QUESTION) as permit:
+                        permit.release("text").close()  # in the place of await
+                        return "text"
+
+                await self.no(forget(), "obligated")
+                self.assertEqual(receipts(), broken)
+
+                async def fail() -> None:
+                    async with client.enforce(QUESTION):
+                        raise LookupError
+
+                with self.assertRaises(LookupError):
+                    await fail()
                 self.assertEqual(receipts(), broken)
 
                 def about(name: str) -> Any:
@@ -157,6 +177,78 @@ class Async(unittest.IsolatedAsyncioTestCase):
                 async with AsyncClient(liar.url, timeout=0.5 if kind == "timed_out" else 20) as client:
                     error = await self.no(client.authorize(question(**context)), kind)
                     self.assertEqual((len(liar.requests), error.spent), (times, spent))
+
+    async def test_framing(self) -> None:
+        """Both clients take the same answers, and refuse the same."""
+        body, coded = b'{"decision": true}', b'12\r\n{"decision": true}\r\n0\r\n\r\n'
+        length, chunked, status = b"Content-Length: 18", b"Transfer-Encoding: chunked", b"HTTP/1.1 200 OK"
+        interim = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
+
+        def head(*headers: bytes, status: bytes = status) -> bytes:
+            return b"\r\n".join([status, b"Content-Type: application/json", *headers, b"", b""])
+
+        taken = [
+            head(length) + body,
+            head(chunked) + coded,
+            head(length, length) + body,
+            head(b"Content-Length: 18, 18") + body,
+            head(b"Transfer-Encoding: CHUNKED") + coded,
+            head(b"X-A: b\r\n c", length) + body,
+            interim + head(length) + body,
+            head(length, status=b"HTTP/1.0 200 OK") + body,
+        ]
+        refused = [
+            head(length, chunked) + coded,
+            head(chunked, length) + coded,
+            head(length, chunked) + body,
+            head(length, b"Content-Length: 5") + body,
+            head(b"Content-Length: 18, 5") + body,
+            head(b"Content-Length: +18") + body,
+            head(b"Content-Length: -1") + body,
+            head(b"Content-Length: 0x12") + body,
+            head(b"Content-Length: 1_8") + body,
+            head(b"Content-Length: ") + body,
+            head(b"Content-Length: " + b"0" * 20 + b"18") + body,
+            head(b"Content-Length: 18\x0b") + body,
+            head(chunked, chunked) + coded,
+            head(b"Transfer-Encoding: chunked, chunked") + coded,
+            head(b"Transfer-Encoding: gzip, chunked") + coded,
+            head(b"Transfer-Encoding: identity", length) + body,
+            head(b"Transfer-Encoding: ", length) + body,
+            head(b"Transfer-Encoding: \x0bchunked") + coded,
+            head(b"Transfer-Encoding : chunked", length) + body,
+            head(b"Content-Length : 18") + body,
+            head(b"X-A: a\x00b", length) + body,
+            head(b"nonsense", length) + body,
+            head(length, *(b"X-%d: a" % n for n in range(120))) + body,
+            head(length, status=b"HTTP/2.0 200 OK") + body,
+            head(length, status=b"HTTP/1.1 101 Switching") + body,
+        ]
+        for said in taken + refused:
+            with self.subTest(said[:80]), Liar(always(said, None)) as liar, Client(liar.url, retries=0) as client:
+                async with AsyncClient(liar.url, retries=0) as other:
+                    calls: list[Any] = [asyncio.to_thread(client.authorize, QUESTION), other.authorize(QUESTION)]
+                    for call in calls:
+                        if said in taken:
+                            self.assertTrue((await call).request_id)
+                        else:
+                            with self.assertRaises(Undecided):
+                                await call
+
+    async def test_tenants(self) -> None:
+        async def key(tenant: str) -> str:
+            return "key-of-" + tenant
+
+        def answers(n: int, request: bytes) -> Iterator[bytes]:
+            yield answer(b"{}", "500 No") if b"/tenants/broken/" in request else answer(headers=echo(request))
+
+        with Liar(answers) as liar:
+            async with AsyncClient(liar.url, key, breaker=Breaker(1, 1000), retries=0) as client:
+                await client.for_tenant("acme").authorize(QUESTION)
+                self.assertIn(b"/tenants/acme/", liar.requests[0])
+                self.assertIn(b"Bearer key-of-acme\r\n", liar.requests[0])
+                await self.no(client.for_tenant("broken").authorize(QUESTION), "unavailable")
+                await self.no(client.authorize(QUESTION), "open")
 
     async def test_nothing_of_the_environment_or_of_an_answer_is_kept(self) -> None:
         def cookie(n: int, request: bytes) -> Iterator[bytes]:

@@ -428,6 +428,58 @@ class Repeats(Tests):
             self.assertEqual(told, ["unavailable", "unavailable", "open"])
             client.close()
 
+    def test_tenants(self) -> None:
+        def answers(n: int, request: bytes) -> Iterator[bytes]:
+            path = request.split(b" ")[1]
+            lost, broken = path.startswith(b"/tenants/lost/"), path.startswith(b"/tenants/broken/")
+            yield answer(b"{}", "404 Lost") if lost else answer(b"{}", "500 No") if broken else answer()
+
+        def key(tenant: str) -> str:
+            return "key-of-" + tenant
+
+        with Liar(answers) as liar, Client(liar.url, key, breaker=Breaker(2, 1000), retries=0) as client:
+            acme = client.for_tenant("acme")
+            for one in (client, acme, acme.for_tenant("default"), acme.for_tenant("globex")):
+                self.assertTrue(one.evaluate(QUESTION).permitted)
+            sent = [(r.split(b" ")[1], re.findall(rb"Bearer (\S+)", r)) for r in liar.requests]
+            path = b"/access/v1/evaluation"
+            self.assertEqual(
+                sent,
+                [
+                    (path, [b"key-of-default"]),
+                    (b"/tenants/acme" + path, [b"key-of-acme"]),
+                    (path, [b"key-of-default"]),
+                    (b"/tenants/globex" + path, [b"key-of-globex"]),
+                ],
+            )
+            for _ in range(3):
+                self.no(lambda: client.for_tenant("lost").authorize(QUESTION), "refused")
+            self.no(lambda: client.for_tenant("broken").authorize(QUESTION), "unavailable")
+            self.no(lambda: client.for_tenant("lost").authorize(QUESTION), "refused")  # no sign of life
+            self.no(lambda: client.for_tenant("broken").authorize(QUESTION), "unavailable")
+            for one in (client, acme, client.for_tenant("new")):
+                self.no(lambda: one.authorize(QUESTION), "open")
+            nobody: list[Any] = ["", "../x", "a/b", " a", "a\n", None, 1, b"a"]
+            for name in nobody:
+                with self.assertRaises(ValueError):
+                    client.for_tenant(name)
+            of_another: Any = {**QUESTION, "tenant": "globex"}
+            self.no(lambda: acme.authorize(of_another), "not_asked")
+
+    def test_receipts_of_tenants(self) -> None:
+        receipts: list[str] = []
+
+        def answers(method: str, path: str, body: Any) -> Said:
+            if path.endswith("/obligations"):
+                receipts.append(path)
+                return 404, {}, {}
+            return owes("log")(method, path, body)
+
+        with PDP(answers, receipts=False) as pdp, Client(pdp.url, handlers={"log": lambda o: None}) as client:
+            for name in ("a", "b", "c"):
+                client.for_tenant(name).authorize(QUESTION)
+            self.assertEqual(len(receipts), 1)  # the PDP does not take them, whoever asks
+
     def test_credentials(self) -> None:
         given = iter([SECRET + "1", SECRET + "2"])
         with PDP(says(True)) as pdp:
@@ -502,10 +554,26 @@ class Enforcing(Tests):
                 self.assertEqual(receipts(), [])
                 self.assertEqual(permit.release("text"), "TEXT")
             self.assertEqual(receipts(), kept)
-            with client.enforce(QUESTION) as permit:
-                pass
+            held = client.enforce(QUESTION)
+
+            def leave() -> str:
+                with held:
+                    return "text"
+
+            self.assertIn("release", self.no(leave, "obligated").remedy)
             self.assertEqual(receipts(), broken)
-            self.no(lambda: permit.release("text"), "obligated")
+            self.no(lambda: held.release("text"), "obligated")
+            with self.assertRaises(LookupError), client.enforce(QUESTION) as permit:
+                raises(permit)
+            self.assertEqual(receipts(), broken)
+
+            def hide() -> str:
+                with client.enforce(QUESTION) as permit:
+                    self.no(lambda: permit.release(1), "obligated")
+                    return "text"
+
+            self.no(hide, "obligated")
+            self.assertEqual(receipts(), broken)
             with self.assertWarns(ResourceWarning):
                 client.enforce(QUESTION)
             self.assertEqual(receipts(), broken)
@@ -528,6 +596,12 @@ class Enforcing(Tests):
             self.no(lambda: client.authorize(QUESTION), "obligated")
             self.assertEqual(receipts(), broken)
             client.close()
+
+    def test_a_permit_without_a_promise_may_be_left(self) -> None:
+        with Receipts(owes("log")) as pdp, Client(pdp.url, handlers={"log": lambda o: None}) as client:
+            with client.enforce(QUESTION):
+                pass
+            self.assertEqual(pdp.receipts, [("o0", "discharged")])
 
     def test_a_warning_is_no_reason_to_leave_a_receipt_out(self) -> None:
         with Receipts(owes("redact")) as pdp, Client(pdp.url, handlers={"redact": lambda o: str}) as client:

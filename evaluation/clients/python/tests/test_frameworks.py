@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import unittest
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI, Header, Path, Query
 from fastapi.testclient import TestClient
 from starlette.applications import Starlette
 from starlette.endpoints import HTTPEndpoint
@@ -32,16 +33,29 @@ def question(request: Request) -> Question:
     }
 
 
+def login_of(doc: str) -> str:
+    raise AssertionError
+
+
+def annotated(doc: Annotated[str, Path()]) -> Question:
+    raise AssertionError
+
+
+def of_annotated_login(user: Annotated[str, Depends(login_of)]) -> Question:
+    raise AssertionError
+
+
 async def async_question(request: Request) -> Question:
     await request.body()
     return question(request)
 
 
 def app_of(
-    client: Client | AsyncClient, ask: starlette.QuestionOf = question, wait: Any = None
+    client: starlette.ClientOf, ask: Any = question, wait: Any = None, closes: Any = None
 ) -> tuple[Any, list[str]]:
     """An app of each framework, and the users of its runs."""
     ran: list[str] = []
+    closed = closes or client
     api = FastAPI()
 
     @api.get("/{doc}")
@@ -70,10 +84,10 @@ def app_of(
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         threading.current_thread().name = "loop"
         yield
-        if isinstance(client, AsyncClient):
-            await client.aclose()
-        else:
-            client.close()
+        if isinstance(closed, AsyncClient):
+            await closed.aclose()
+        elif isinstance(closed, Client):
+            closed.close()
 
     routes = [Route("/async/{doc}", endpoint), Route("/sync/{doc}", sync_endpoint), Route("/class/{doc}", Endpoint)]
     return Starlette(routes=[*routes, Mount("/fastapi", api)], lifespan=lifespan), ran
@@ -133,6 +147,122 @@ class Frameworks(unittest.TestCase):
                 self.assertEqual((body["subject"]["id"], body["resource"]), ("alice", resource(7)))
                 if ask is typed:
                     self.assertEqual(http.get("/fastapi/x", headers={"X-User": "alice"}).status_code, 422)
+
+    def test_parameters_that_no_path_has(self) -> None:
+        client = Client("http://127.0.0.1:1")
+
+        def asks(doc: str, user: str = Depends(lambda: "alice")) -> Question:
+            raise AssertionError
+
+        def of_login(user: str = Depends(login_of)) -> Question:
+            raise AssertionError
+
+        def default(doc: str = "d1") -> Question:
+            raise AssertionError
+
+        def explicit(doc: str = Path()) -> Question:
+            raise AssertionError
+
+        def rest(**doc: str) -> Question:
+            raise AssertionError
+
+        def untyped(doc, user):  # type: ignore[no-untyped-def]
+            raise AssertionError
+
+        def route() -> None:
+            pass
+
+        strays: list[Any] = [asks, of_login, default, explicit, rest, untyped, functools.partial(asks, doc="d1")]
+        strays += [annotated, of_annotated_login]
+        for ask in strays:
+            for path in ("/", "/{document}", "/{Doc}"):
+                with self.subTest(ask=ask, path=path), self.assertRaisesRegex(TypeError, "doc"):
+                    FastAPI().get(path, dependencies=[Depends(fastapi.protect(client, ask))])(route)
+        with self.assertRaises(TypeError):  # as a parameter of the route, of all routes, and of a router's
+
+            @FastAPI().get("/")
+            def of_route(permit: Permit = Depends(fastapi.protect(client, asks))) -> None:
+                pass
+
+        with self.assertRaises(TypeError):
+            FastAPI(dependencies=[Depends(fastapi.protect(client, asks))]).get("/")(route)
+        router = APIRouter(dependencies=[Depends(fastapi.protect(client, asks))])
+        router.get("/")(route)
+        with self.assertRaises(TypeError):
+            FastAPI().include_router(router, prefix="/{id}")
+        FastAPI().include_router(router, prefix="/{doc}")
+
+        # A router without an app makes no route of one. It answers no request all the same.
+        with TestClient(Starlette(routes=[Mount("/app", router)]), raise_server_exceptions=False) as http:
+            self.assertEqual(http.get("/app/?doc=d1").status_code, 500)
+
+    def test_parameters_that_say_where_they_come_from(self) -> None:
+        def named(
+            request: Request,
+            doc: str,
+            version: str = Query(),
+            x_user: str = Header(),
+            tenant: str = Depends(lambda: "acme"),
+        ) -> Question:
+            asked = question(request)
+            asked["context"] = {"version": version, "user": x_user, "tenant": tenant}
+            return asked
+
+        with PDP(says(True)) as pdp, TestClient(app_of(Client(pdp.url), named)[0]) as http:
+            self.assertEqual(http.get("/fastapi/d1?version=2", headers={"X-User": "alice"}).status_code, 200)
+            [(_, _, body)] = pdp.asked
+            self.assertEqual((body["resource"]["id"], body["context"]["version"]), ("d1", "2"))
+
+    def test_tenants(self) -> None:
+        kinds: tuple[type[Client] | type[AsyncClient], ...] = (Client, AsyncClient)
+
+        def asked_in(tenant: Any) -> Callable[[Request], Any]:
+            return lambda request: {**question(request), "tenant": tenant}
+
+        async def asked_later(request: Request) -> fastapi.RouteQuestion:
+            asked = question(request)
+            return {
+                "subject": asked["subject"],
+                "action": asked["action"],
+                "resource": asked["resource"],
+                "tenant": "globex",
+            }
+
+        def fails(request: Request) -> Any:
+            raise LookupError
+
+        for kind in kinds:
+            with PDP(says(True)) as pdp:
+                client = kind(pdp.url)
+
+                async def later(request: Request) -> Client | AsyncClient:
+                    return client.for_tenant(request.headers["X-User"])
+
+                cases: list[tuple[Any, Any, int, str]] = [
+                    (client, question, 200, ""),
+                    (client, asked_in("acme"), 200, "/tenants/acme"),
+                    (client, asked_later, 200, "/tenants/globex"),
+                    (client.for_tenant("globex"), asked_in("acme"), 200, "/tenants/acme"),
+                    (client.for_tenant("globex"), asked_in("default"), 200, ""),
+                    (lambda request: client.for_tenant("acme"), question, 200, "/tenants/acme"),
+                    (later, question, 200, "/tenants/alice"),
+                    (later, asked_in("acme"), 200, "/tenants/acme"),
+                    *((client, asked_in(name), 503, "") for name in (None, "", "../x", 1, ["acme"])),
+                    *((lambda request, got=got: got, question, 503, "") for got in (None, "acme", 1)),
+                    (fails, question, 500, ""),
+                    (lambda request: client.for_tenant(""), question, 500, ""),
+                ]
+                for n, (asking, ask, status, tenant) in enumerate(cases):
+                    for path in ("/fastapi/d1", "/async/d1"):
+                        logged: Any = self.assertLogs("policy_service") if status == 503 else contextlib.nullcontext()
+                        with self.subTest(client=kind.__name__, case=n, path=path), logged:
+                            pdp.asked.clear()
+                            app, ran = app_of(asking, ask, closes=client)
+                            with TestClient(app, raise_server_exceptions=False) as http:
+                                answer = http.get(path, headers={"X-User": "alice"})
+                            self.assertEqual((answer.status_code, ran), (status, ["d1"] if status == 200 else []))
+                            paths = [tenant + "/access/v1/evaluation"] if status == 200 else []
+                            self.assertEqual([path for _, path, _ in pdp.asked], paths)
 
     def test_other_endpoints(self) -> None:
         with PDP(says(True)) as pdp, TestClient(app_of(Client(pdp.url))[0]) as http:

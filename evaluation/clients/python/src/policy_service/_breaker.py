@@ -58,10 +58,10 @@ class Circuit:
                     self._turn += 1
 
 
-def outcome_of(error: AuthorizationError | None, *, lenient: bool = False) -> Outcome:
-    """The verdict of a call's end on the PDP. That it refuses the caller for any question is a failure as well."""
+def outcome_of(error: AuthorizationError | None, *, refused: Outcome) -> Outcome:
+    """Judges the PDP by the end of a call. refused is the verdict where the PDP refuses the caller for any question."""
     if error is None or error.kind in ("bad_item", "obligated"):
         return "answered"
     if error.kind == "refused":
-        return "failed" if error.pdp_status in (401, 403, 404) and not lenient else "answered"
+        return refused if error.pdp_status in (401, 403, 404) else "answered"
     return "undecided" if error.kind in ("cancelled", "not_asked") else "failed"

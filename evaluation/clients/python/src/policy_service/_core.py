@@ -84,6 +84,15 @@ class _Asking:
     within: float | None = None  # seconds, where that is less than the client's timeout
 
 
+@dataclass
+class _Receipts:
+    """What is known of a PDP's place for receipts."""
+
+    sent: bool
+    taken: bool = False  # it took one, or found fault with one
+    quiet_until: float = 0.0
+
+
 class Link:
     """A client as approvals.py and capability.py see it."""
 
@@ -154,8 +163,6 @@ class Core:
             raise ValueError(
                 "plain http to another machine: anybody on the way could write the answer; use https, or plain_http"
             )
-        if tenant is not None and not (isinstance(tenant, str) and _TENANT.fullmatch(tenant)):
-            raise ValueError("not a legal name of a tenant")
         if not callable(credential) and not (credential is None or _is_token(credential)):
             raise ValueError("the credential is empty, or has characters that no header can carry")
         numbers = (timeout, retries, breaker.failures, breaker.cool_down)
@@ -165,18 +172,31 @@ class Core:
         if not all(isinstance(name, str) and name and callable(h) for name, h in self.handlers.items()):
             raise ValueError("the handlers are functions by type of obligation")
         self.base: str = url.removesuffix("/")
-        self.pdp: str = self.base if tenant in (None, "default") else f"{self.base}/tenants/{tenant}"
         self.origin = origin_of(parts)
-        self.access = self.pdp + "/access/v1/"
-        self.link = Link(self)
         self._credential = credential
+        self._of_tenant = callable(credential) and _takes_one(credential)
         self._timeout = timeout
         self._retries = int(retries)
         self._circuit, self._receipt_circuit = Circuit(breaker), Circuit(breaker)
-        self._receipts = receipts
-        self._receipts_taken = False
-        self._quiet_until = 0.0
+        self._receipts = _Receipts(receipts)
         self._on_undecided = on_undecided
+        self._refused: Outcome = "failed"
+        self._set_tenant("default" if tenant is None else tenant)
+
+    def _set_tenant(self, tenant: object) -> None:
+        if not (isinstance(tenant, str) and _TENANT.fullmatch(tenant)):
+            raise ValueError("not a legal name of a tenant")
+        self.tenant = tenant
+        self.pdp: str = self.base if tenant == "default" else f"{self.base}/tenants/{tenant}"
+        self.access = self.pdp + "/access/v1/"
+        self.link = Link(self)
+
+    def for_tenant(self, tenant: object) -> Core:
+        """Returns the core for another tenant, which shares all but the paths."""
+        core = copy.copy(self)
+        core._set_tenant(tenant)
+        core._refused = "undecided"  # requests may name any tenant: one that is refused closes the way to no other
+        return core
 
     # Asking.
 
@@ -201,12 +221,13 @@ class Core:
                     understood, fault = yield from self._once(a, request_id, deadline, understand)
                     if fault is not None:
                         self._placed(fault, a, request_id)
-                    outcome = outcome_of(fault)
+                    outcome = outcome_of(fault, refused=self._refused)
                     return understood, request_id
                 except AuthorizationError as error:
                     pause = self._pause(a, error, n, deadline)
                     if pause is None:
-                        outcome = outcome_of(error, lenient=a.circuit is not self._circuit)
+                        refused: Outcome = self._refused if a.circuit is self._circuit else "answered"
+                        outcome = outcome_of(error, refused=refused)
                         raise self._placed(error, a, request_id)
                     yield Sleep(pause)
                     n += 1
@@ -237,7 +258,7 @@ class Core:
         token = self._credential
         if callable(token):
             try:
-                token = yield Call(token)
+                token = yield Call(token, (self.tenant,) if self._of_tenant else ())
             except Exception:
                 token = None  # its text may hold the credential
             if not _is_token(token):
@@ -426,7 +447,7 @@ class Core:
     def report(self, settled: Sequence[Enforcement]) -> Flow[None]:
         """Sends the receipts. It takes two seconds at most, and changes nothing."""
         due = [e for e in settled if not e.reported and e.decided.decision_id and e.receipts()]
-        if not self._receipts or not due or time.monotonic() < self._quiet_until:
+        if not self._receipts.sent or not due or time.monotonic() < self._receipts.quiet_until:
             return
         deadline = time.monotonic() + _RECEIPT_TIME
         for e in due:
@@ -442,12 +463,12 @@ class Core:
             body = encode({"obligations": e.receipts()})
             a = _Asking("report", url, body, self._receipt_circuit, True, statuses=(204,), within=within)
             yield from self.ask(a, lambda reply: (None, None))
-            self._receipts_taken = True
+            self._receipts.taken = True
         except AuthorizationError as error:
             if error.pdp_status in (400, 409):
-                self._receipts_taken = True
-            elif error.pdp_status in (405, 501) or error.pdp_status == 404 and not self._receipts_taken:
-                self._quiet_until = time.monotonic() + _QUIET_TIME
+                self._receipts.taken = True
+            elif error.pdp_status in (405, 501) or error.pdp_status == 404 and not self._receipts.taken:
+                self._receipts.quiet_until = time.monotonic() + _QUIET_TIME
 
 
 def enforce(
@@ -468,6 +489,20 @@ def enforce_all(core: Core, questions: object, act: Callable[[list[Permit]], Any
     if errors:
         raise next((error for error in errors if error.kind != "skipped"), errors[0])
     return (yield from _act(core, settled, act, [permit(e.decided.facts()) for e in settled]))
+
+
+def _takes_one(function: Callable[..., Any]) -> bool:
+    """Reports whether a function must be given one argument."""
+    try:
+        signature = inspect.signature(function)
+        signature.bind("")
+    except (ValueError, TypeError):
+        return False
+    try:
+        signature.bind()
+        return False
+    except TypeError:
+        return True
 
 
 def _callable(act: object) -> None:

@@ -12,7 +12,7 @@ import ssl
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Generator, TypeVar, cast
+from typing import Any, Generator, Sequence, TypeVar, cast
 from urllib.parse import urlsplit
 
 from ._effects import MAX_BODY, Apart, Effect, Raw, Send, Sleep, Together
@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 _MOST_IDLE = 32
 _IDLE_TIME = 60.0
+_MOST_HEADERS = 99  # http.client takes no more lines
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 def left(deadline: float) -> float:
@@ -113,7 +115,7 @@ class Transport:
         except (OSError, UnicodeError) as error:
             raise failure("unreachable", f"no connection was made: {error}") from None
         paced = _Paced(connection.sock, request.deadline)
-        response = http.client.HTTPResponse(cast(socket.socket, paced), method=request.method)
+        response = _Response(cast(socket.socket, paced), method=request.method)
         try:
             whole = self._write(connection.sock, request)
             response.begin()
@@ -245,15 +247,40 @@ def _dial(host: str, port: int, deadline: float) -> socket.socket:
     raise error
 
 
+def misframed(headers: Sequence[tuple[str, str]]) -> str | None:
+    """Says why headers leave in doubt where an answer ends. Both clients ask it, so that they refuse the same."""
+    named = [(name.lower(), value.strip(" \t\r\n")) for name, value in headers]
+    lengths = {n.strip(" \t") for name, value in named if name == "content-length" for n in value.split(",")}
+    codings = [value.lower() for name, value in named if name == "transfer-encoding"]
+    if len(headers) > _MOST_HEADERS or any(_CONTROL.search(value) for _, value in named):
+        return "malformed headers, or too many"
+    if len(lengths) > 1 or not all(re.fullmatch("[0-9]{1,18}", n) for n in lengths):
+        return "a Content-Length that is no number, or several"
+    if codings and (codings != ["chunked"] or lengths):
+        return "an unknown Transfer-Encoding, or one beside a Content-Length"
+    return None
+
+
+class _Response(http.client.HTTPResponse):
+    """An answer of HTTP. Interim ones before it (1xx) say nothing, as to httpx."""
+
+    def _read_status(self) -> tuple[str, int, str]:
+        while True:
+            version, status, reason = super()._read_status()  # type: ignore[misc]
+            if not 101 < status < 200:
+                return version, status, reason
+            http.client.parse_headers(self.fp)
+
+
 def _receive(response: http.client.HTTPResponse) -> Raw:
-    headers = response.headers
-    lengths = {n.strip() for n in headers.get_all("Content-Length", [])}
-    coding = ",".join(headers.get_all("Transfer-Encoding", []))
-    if headers.defects or len(lengths) > 1 or not all(re.fullmatch("[0-9]{1,18}", n) for n in lengths):
-        raise http.client.HTTPException("malformed headers")
-    if coding and (coding.strip().lower() != "chunked" or lengths):
-        raise http.client.HTTPException("an unknown Transfer-Encoding, or one beside a Content-Length")
-    raw = Raw(response.status, [(name, value.strip()) for name, value in headers.items()])
+    headers = response.headers.items()
+    why = "malformed headers" if response.headers.defects else misframed(headers)
+    if why:
+        raise http.client.HTTPException(why)
+    length = response.headers.get("Content-Length", "").partition(",")[0].strip()
+    if response.length is None and length:
+        response.length = int(length)  # of a list, which http.client does not read
+    raw = Raw(response.status, [(name, value.strip()) for name, value in headers])
     body = bytearray()
     try:
         while len(body) <= MAX_BODY:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import functools
 import importlib
 import inspect
@@ -15,12 +16,12 @@ from typing import ParamSpec, Sequence, TypeVar, cast, overload
 from . import _core
 from ._breaker import Breaker
 from ._effects import MAX_BODY, Apart, Effect, Raw, Send, Sleep, Together
-from ._transport import broken, echoed, late, left
+from ._transport import broken, echoed, late, left, misframed
 from .answer import OURS, Answer, Answers, Permit
 from .approvals import Wait, permitted
 from .batch import Semantic
 from .errors import AuthorizationError, failure
-from .obligations import UNRELEASED, Change, Enforcement
+from .obligations import UNRELEASED, Change, Enforcement, raise_unkept
 from .search import AsyncResults, Search, Sought
 from .types import Action, ActionQuery, CapabilityAsk, Entity, Obligation, Question, ResourceQuery, SubjectQuery
 
@@ -172,6 +173,10 @@ class _Exchange:
             response = await transport.handle_async_request(asked)
             try:
                 headers = [(k.decode("latin-1"), v.decode("latin-1").strip()) for k, v in response.headers.raw]
+                version = response.extensions.get("http_version", b"")
+                why = misframed(headers) if version.startswith(b"HTTP/1.") else "another version of HTTP"
+                if why:
+                    raise ValueError(why)
                 self.raw = Raw(response.status_code, headers)
                 if response.status_code not in (204, 304):
                     async for piece in cast("httpx.AsyncByteStream", response.stream):
@@ -233,7 +238,8 @@ class Pending(Coroutine[Any, Any, T], Generic[T]):
 
 class AsyncHeldPermit(Permit):
     """A permit around an act: enter it by async with. Its release gives the act's result out, changed as handlers
-    promised. Where it is left without that, the PDP learns that a promise was not kept."""
+    promised. Where it is left without that, and a handler promised something, Denied is raised, and the PDP learns of
+    it."""
 
     __slots__ = ("_client", "_enforcement", "_open")
 
@@ -243,16 +249,21 @@ class AsyncHeldPermit(Permit):
 
     def release(self, result: T) -> Pending[T]:
         """The result, changed as handlers promised. Denied is raised where one of them fails."""
+        return Pending(self._release(result))
+
+    async def _release(self, result: T) -> T:
+        released: T = await self._client._run(self._client._core.finish([self._enforcement], result))
         self._open = False
-        return self._client._run(self._client._core.finish([self._enforcement], result))
+        return released
 
     async def __aenter__(self) -> AsyncHeldPermit:
         return self
 
-    async def __aexit__(self, *error: object) -> None:
+    async def __aexit__(self, kind: object, error: object, traceback: object) -> None:
         if self._open:
             self._open = False
             await self._client._run(self._client._core.abandon([self._enforcement]))
+            raise_unkept(self._enforcement, error)
 
     def __del__(self) -> None:
         if getattr(self, "_open", False) and self._enforcement.promised:
@@ -268,8 +279,8 @@ class PendingPermit(Pending[AsyncHeldPermit]):
         self._permit = await self
         return self._permit
 
-    async def __aexit__(self, *error: object) -> None:
-        await self._permit.__aexit__(*error)
+    async def __aexit__(self, kind: object, error: object, traceback: object) -> None:
+        await self._permit.__aexit__(kind, error, traceback)
 
 
 class AsyncClient:
@@ -279,7 +290,7 @@ class AsyncClient:
     def __init__(
         self,
         url: str,
-        credential: str | Callable[[], str | Awaitable[str]] | None = None,
+        credential: str | Callable[[], str | Awaitable[str]] | Callable[[str], str | Awaitable[str]] | None = None,
         *,
         tenant: str | None = None,
         handlers: Mapping[str, AsyncHandler] | None = None,
@@ -298,6 +309,12 @@ class AsyncClient:
     async def aclose(self) -> None:
         """Closes the connections that wait for use."""
         await self._transport.close()
+
+    def for_tenant(self, tenant: str) -> AsyncClient:
+        """Returns a client for another tenant of the same PDP, as that of Client does."""
+        client = copy.copy(self)
+        client._core = self._core.for_tenant(tenant)
+        return client
 
     async def __aenter__(self) -> AsyncClient:
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import warnings
@@ -14,7 +15,7 @@ from .answer import OURS, Answer, Answers, Permit
 from .approvals import Wait, permitted
 from .batch import Semantic
 from .errors import AuthorizationError
-from .obligations import UNRELEASED, Change, Enforcement
+from .obligations import UNRELEASED, Change, Enforcement, raise_unkept
 from .search import Results, Search, Sought
 from .types import Action, ActionQuery, CapabilityAsk, Entity, Obligation, Question, ResourceQuery, SubjectQuery
 
@@ -31,7 +32,7 @@ Handler = Callable[[Obligation], Change | None]
 
 class HeldPermit(Permit):
     """A permit around an act: enter it by with. Its release gives the act's result out, changed as handlers promised.
-    Where it is left without that, the PDP learns that a promise was not kept."""
+    Where it is left without that, and a handler promised something, Denied is raised, and the PDP learns of it."""
 
     __slots__ = ("_client", "_enforcement", "_open")
 
@@ -41,29 +42,31 @@ class HeldPermit(Permit):
 
     def release(self, result: T) -> T:
         """The result, changed as handlers promised. Denied is raised where one of them fails."""
-        self._open = False
         released: T = self._client._run(self._client._core.finish([self._enforcement], result))
+        self._open = False
         return released
 
     def __enter__(self) -> HeldPermit:
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
         if self._open:
             self._open = False
             self._client._run(self._client._core.abandon([self._enforcement]))
+            raise_unkept(self._enforcement, error)
 
     def __del__(self) -> None:
         if getattr(self, "_open", False) and self._enforcement.promised:
-            self.__exit__()
+            self._open = False
+            self._client._run(self._client._core.abandon([self._enforcement]))
             warnings.warn(UNRELEASED, ResourceWarning, source=self)  # which may raise
 
 
 class Client:
     """A client of one PDP and one tenant. It is safe for threads; a program makes one and keeps it.
 
-    credential    the key, or a function that gives a token before each request
-    tenant        the tenant, if it is not the PDP's default one
+    credential    the key, or a function that gives a token before each request; it may take the tenant's name
+    tenant        the tenant, if it is not the PDP's default one; for_tenant is for one that a request names
     handlers      functions by the type of obligation that they discharge
     timeout       seconds of a call, retries included; the wait for people has its own
     retries       how often a question is sent again, if it spends nothing or was not sent
@@ -76,7 +79,7 @@ class Client:
     def __init__(
         self,
         url: str,
-        credential: str | Callable[[], str] | None = None,
+        credential: str | Callable[[], str] | Callable[[str], str] | None = None,
         *,
         tenant: str | None = None,
         handlers: Mapping[str, Handler] | None = None,
@@ -95,6 +98,13 @@ class Client:
     def close(self) -> None:
         """Closes the connections that wait for use."""
         self._transport.close()
+
+    def for_tenant(self, tenant: str) -> Client:
+        """Returns a client for another tenant of the same PDP. It is cheap: make one for each request. Connections,
+        options and the circuit breaker are shared. ValueError is raised for what can be no tenant's name."""
+        client = copy.copy(self)
+        client._core = self._core.for_tenant(tenant)
+        return client
 
     def __enter__(self) -> Client:
         return self

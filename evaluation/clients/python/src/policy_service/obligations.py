@@ -142,6 +142,14 @@ def change(enforcements: Sequence[Enforcement], result: Any) -> Flow[Any]:
     return result
 
 
+def raise_unkept(enforcement: Enforcement, error: object) -> None:
+    """Raises the no of a promise that was not kept, where no other error is on its way."""
+    unkept = enforcement.error
+    if error is None and unkept is not None:
+        unkept._remedy = "release the result in the with statement, and give out what that returns"
+        raise unkept
+
+
 def give_up(enforcements: Sequence[Enforcement]) -> None:
     """Notes that there was no result to change."""
     for outcome in (o for e in enforcements for o in e.promised):
