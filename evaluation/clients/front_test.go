@@ -314,3 +314,10 @@ func post(t testing.TB, client *http.Client, url string, headers ...string) stri
 	}
 	return fmt.Sprintf("%d %s", answer.StatusCode, text)
 }
+
+// setLie has a front answer by itself from now on, and with nil by the server.
+func (f *front) setLie(answer http.HandlerFunc) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.before = answer
+}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net"
 	"net/http"
@@ -18,8 +19,10 @@ import (
 	"sync"
 	"testing"
 
+	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/pdptest/npm"
+	"policy-service/policies"
 )
 
 // typescript is the package in the directory of that name.
@@ -261,8 +264,8 @@ func TestTypeScriptPage(t *testing.T) {
 	env := append(s.env(), "AGENTS_URL="+granting.URL, "AGENTS_KEY="+granting.key["pep"])
 	ran := 0
 	for name, program := range page.programs {
-		if strings.Contains(program, ".listen(") || strings.Contains(program, "serve(") || name == "client.ts" {
-			continue
+		if strings.Contains(program, ".listen(") || strings.Contains(program, "serve(") || strings.Contains(program, "export default") || name == "client.ts" {
+			continue // worker.ts is run by TestTypeScriptBundles
 		}
 		ran++
 		t.Run(name, func(t *testing.T) {
@@ -294,9 +297,44 @@ func TestTypeScriptPage(t *testing.T) {
 			}
 		}
 	})
+	t.Run("tenants.ts", func(t *testing.T) {
+		t.Parallel()
+		files := map[string]string{"tenants/acme/closed.cedar": `@id("closed") forbid(principal, action, resource);`}
+		all := policies.Starter()
+		if err := fs.WalkDir(all, ".", func(name string, e fs.DirEntry, err error) error {
+			if err != nil || e.IsDir() {
+				return err
+			}
+			text, err := fs.ReadFile(all, name)
+			files[name] = string(text)
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		tenants := openFront(t, pdptest.Bundle(files), `User::"frank"`)
+		socket := filepath.Join(t.TempDir(), "s")
+		if line := p.serve(t, dir, "tenants.ts", append(tenants.env(), "NODE_ENV=production", "PORT="+socket)); line != "listening" {
+			t.Fatal(line)
+		}
+		browser := overSocket(t, socket)
+		for tenant, want := range map[string]string{"default": "200 created\n", "acme": "403 ", "nobody": "503 ", "": "503 ", "../acme": "503 "} {
+			if got := post(t, browser, "http://app/tickets", "X-Tenant", tenant); !strings.HasPrefix(got, want) {
+				t.Errorf("%q gets %s, and should get %s", tenant, got, want)
+			}
+		}
+	})
 	if ran < 5 {
 		t.Errorf("%d programs ran", ran)
 	}
+}
+
+// overSocket is a browser that finds each server at one socket.
+func overSocket(t testing.TB, socket string) *http.Client {
+	browser := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}}
+	t.Cleanup(browser.CloseIdleConnections)
+	return browser
 }
 
 // TestNewcomerExpress: from the packed file to a route that people's approval opens, in 15 lines that README.md shows. The first
@@ -321,10 +359,7 @@ func TestNewcomerExpress(t *testing.T) {
 	if line := p.serve(t, dir, "app.ts", append(s.env(), "NODE_ENV=production", "PORT="+socket)); line != "listening" {
 		t.Fatal(line)
 	}
-	browser := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	}}}
-	t.Cleanup(browser.CloseIdleConnections)
+	browser := overSocket(t, socket)
 	push := func() string { return post(t, browser, "http://app/push") }
 	for range 2 {
 		if got := push(); !strings.HasPrefix(got, "403 ") || !strings.Contains(got, "Forbidden") {

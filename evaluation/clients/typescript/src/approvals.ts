@@ -1,5 +1,5 @@
-import { createHash } from "node:crypto";
 import { denied } from "./answer.js";
+import { digest } from "./bytes.js";
 import { type Core, type Enforcement, type How, presentsApproval, timeOf, withContext } from "./core.js";
 import { type AuthorizationError, Failure, failureOf, notAsked, odd, printable } from "./errors.js";
 import { isObject, present, textOf } from "./json.js";
@@ -95,7 +95,7 @@ export async function enforceWaiting(w: Waiting, question: Question): Promise<En
 				if (e.failure?.kind === "denied" && e.answer.reason === "approval_required") e.failure.remedy = inVain;
 				return e;
 			}
-			const filing = filingOf(w, e.question, offer);
+			const filing = await filingOf(w, e.question, offer);
 			e = await use(w, await decidedBy(w, offer.denial.expires_at, () => submit(w, filing)), question);
 		}
 	} catch (error) {
@@ -333,12 +333,12 @@ function offerOf({ failure, answer }: Enforcement): Offer {
 	return { denial, endpoint, next, retryAfter };
 }
 
-/** An approval request, ready to be filed. Sent again, it is the same one. */
-function filingOf({ core, wait }: Waiting, question: Question, offer: Offer): LinkRequest {
+/** Returns an approval request, ready to be filed. Sent again, it is the same one. */
+async function filingOf({ core, wait }: Waiting, question: Question, offer: Offer): Promise<LinkRequest> {
 	const { context = {} } = wait.justification ? withContext(question, { business_justification: wait.justification }) : question;
 	const { subject, action, resource } = question;
 	const body = { subject, action, resource, context, denial: offer.denial } as unknown as JsonObject;
-	const headers = wait.join ? {} : { "idempotency-key": createHash("sha256").update(JSON.stringify(body)).digest("hex") };
+	const headers = wait.join ? {} : { "idempotency-key": await digest(JSON.stringify(body)) };
 	return { op: "request", url: offer.endpoint || core.access("requests"), body, headers, statuses: [201, 202] };
 }
 

@@ -1,11 +1,13 @@
 // Capabilities: a holder's key, the proofs by it, and asking for tokens. By WebCrypto alone. The proofs are those of package
 // evaluation/capability of policy-service, byte for byte.
-import type { webcrypto } from "node:crypto";
 import { type Task, taskOf, type Wait, waitOf } from "./approvals.js";
+import { base64url, digest } from "./bytes.js";
 import { AuthorizationError, Denied, errorOf, Failure, failureOf, notAsked, odd, printable } from "./errors.js";
 import { isObject, present, readJson, textOf } from "./json.js";
 import type { Link, LinkAnswer } from "./link.js";
 import type { CapabilityAsk as CapabilityRequest, Json, JsonObject, Obligation, Question } from "./types.js";
+
+type CryptoKey = Awaited<ReturnType<typeof crypto.subtle.importKey>>;
 
 const utf8 = new TextEncoder();
 const deepest = 64;
@@ -37,17 +39,6 @@ export function canonical(value: unknown, depth = 0): string {
 	}
 	throw new TypeError(`a value is a ${typeof value}, which JSON does not have`);
 }
-
-/** Bytes, or the UTF-8 of a text, in base64url without padding. */
-export function base64url(of: Uint8Array | string): string {
-	const bytes = typeof of === "string" ? utf8.encode(of) : of;
-	return btoa(Array.from(bytes, (b) => String.fromCharCode(b)).join(""))
-		.replaceAll("+", "-")
-		.replaceAll("/", "_")
-		.replaceAll("=", "");
-}
-
-const digest = async (text: string) => base64url(new Uint8Array(await crypto.subtle.digest("SHA-256", utf8.encode(text))));
 
 /** The SHA-256, in base64url, of the form of RFC 8785 of a value. A proof has that of a call's arguments. */
 export const hash = (value: unknown): Promise<string> => digest(canonical(value));
@@ -128,10 +119,10 @@ export class Holder {
 	readonly jwk: PublicJwk;
 	/** The thumbprint of the key (RFC 7638). */
 	readonly thumbprint: string;
-	readonly #key: webcrypto.CryptoKey;
+	readonly #key: CryptoKey;
 	readonly #algorithm: (typeof algorithms)[keyof typeof algorithms];
 
-	private constructor(jwk: PublicJwk, print: string, key: webcrypto.CryptoKey, algorithm: (typeof algorithms)[keyof typeof algorithms]) {
+	private constructor(jwk: PublicJwk, print: string, key: CryptoKey, algorithm: (typeof algorithms)[keyof typeof algorithms]) {
 		this.jwk = jwk;
 		this.thumbprint = print;
 		this.#key = key;
@@ -140,7 +131,7 @@ export class Holder {
 
 	/** A holder with a new key. Keep {@link Holder.privateJwk} of it where it is to outlive the program. */
 	static async generate(curve: "Ed25519" | "P-256" = "Ed25519"): Promise<Holder> {
-		const pair = (await crypto.subtle.generateKey(algorithms[curve].key, true, ["sign", "verify"])) as webcrypto.CryptoKeyPair;
+		const pair = (await crypto.subtle.generateKey(algorithms[curve].key, true, ["sign", "verify"])) as { privateKey: CryptoKey };
 		return Holder.fromJwk((await crypto.subtle.exportKey("jwk", pair.privateKey)) as PrivateJwk);
 	}
 

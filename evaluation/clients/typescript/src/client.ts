@@ -1,4 +1,5 @@
 import { enforceWaiting, send, until, type Wait, waiting } from "./approvals.js";
+import { awaitable } from "./awaited.js";
 import { decideAll, enforceTogether, firstDeny, questionsOf } from "./batch.js";
 import type { Capability, CapabilityAsk, Holder } from "./capability.js";
 import * as capabilities from "./capability.js";
@@ -13,8 +14,9 @@ import type { Action, ActionQuery, Entity, JsonObject, Question, ResourceQuery, 
 export interface ClientOptions {
 	/** The PDP's base URL: https, or http on this machine. */
 	url: string;
-	/** A key or token, or a function that gives one before each request. */
-	credential?: string | (() => string | Promise<string>);
+	/** A key or token, or a function that gives one before each request about a tenant. */
+	credential?: string | ((tenant: string) => string | Promise<string>);
+	/** The tenant, "default". */
 	tenant?: string;
 	handlers?: Handlers;
 	/** Milliseconds for a call with its retries, 5000. */
@@ -71,8 +73,17 @@ export class Client {
 	readonly #core: Core;
 
 	/** It throws a TypeError for options that cannot be. Nothing is sent yet. */
-	constructor(options: ClientOptions) {
-		this.#core = new Core(options);
+	constructor(options: ClientOptions);
+	constructor(options: ClientOptions | Core) {
+		this.#core = options instanceof Core ? options : new Core(options);
+	}
+
+	/**
+	 * Returns a client for another tenant of the same PDP. It costs nothing to make one for each request: options, connections and the
+	 * circuit breaker are shared. It throws a TypeError for a name that no tenant can have.
+	 */
+	forTenant(tenant: string): Client {
+		return new Client(this.#core.forTenant(tenant) as never);
 	}
 
 	/** Asks, and calls one of the branches. An allow with obligations is a deny: see {@link Client.enforce}. */
@@ -93,9 +104,12 @@ export class Client {
 		return deny(this.#core.questionError("evaluate", failure ?? notAsked(""), d ?? {}));
 	}
 
-	/** Asks, discharges the obligations, and resolves only on yes. It rejects with Denied or Undecided. */
-	async authorize(question: Question, options: EnforceOptions = {}): Promise<Permit> {
-		return permitOf(await this.#yes("authorize", question, options, false));
+	/**
+	 * Asks, discharges the obligations, and resolves only on yes. It rejects with Denied or Undecided. Await it, or use
+	 * {@link Client.enforce}: a promise is true in every condition.
+	 */
+	authorize(question: Question, options: EnforceOptions = {}): Promise<Permit> {
+		return awaitable(this.#yes("authorize", question, options, false).then(permitOf), new Error());
 	}
 
 	/**

@@ -81,6 +81,17 @@ const escaped = (name: string) => `/${name.replaceAll("~", "~0").replaceAll("/",
 const isExpression = (v: Json | undefined): v is `$${string}` => typeof v === "string" && v.startsWith("$") && !v.startsWith("$$");
 const namesOf = (part: Part) => (part === "action" ? ["name"] : ["type", "id"]);
 
+/** Returns a copy of the mapping in a tool's definition, undefined if it has none. It throws where that cannot be said. */
+export function declarationOf(tool: unknown): Json | undefined {
+	if (!isObject(tool as Json)) fail("", "the tool's definition is no object");
+	const { coaz, inputSchema } = tool as { [name: string]: unknown };
+	if (coaz === true) fail("", "the tool says coaz: true, and its dialect is not read here");
+	if (inputSchema === undefined) return undefined;
+	if (!isObject(inputSchema as Json)) fail("", "the inputSchema of the tool's definition is no object");
+	if (!Object.hasOwn(inputSchema as object, "x-authzen-mapping")) return undefined;
+	return plain((inputSchema as { [name: string]: unknown })["x-authzen-mapping"], "the mapping");
+}
+
 /** Reads mappings by the rules of one deployment. */
 export class Binding {
 	readonly #options: CoazOptions;
@@ -101,11 +112,8 @@ export class Binding {
 	 * While it throws, no call of the tool may go on. The older dialect is not read: a tool that says coaz: true is refused.
 	 */
 	parse(tool: unknown): Mapping | undefined {
-		const definition = isObject(tool as Json) ? (tool as { [name: string]: unknown }) : {};
-		if (definition.coaz === true) fail("", "the tool says coaz: true, and its dialect is not read here");
-		const schema = definition.inputSchema;
-		if (!isObject(schema as Json) || !Object.hasOwn(schema as object, "x-authzen-mapping")) return undefined;
-		return this.#compile((schema as { [name: string]: unknown })["x-authzen-mapping"], "declared", "tools/call");
+		const mapping = declarationOf(tool);
+		return mapping === undefined ? undefined : this.#compile(mapping, "declared", "tools/call");
 	}
 
 	/** A mapping that an operator wrote. Nothing is added to it, and its subject may be any. */

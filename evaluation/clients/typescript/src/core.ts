@@ -4,7 +4,7 @@ import type { ClientOptions, Permit } from "./client.js";
 import { type AuthorizationError, errorOf, Failure, notAsked, odd, printable, Undecided } from "./errors.js";
 import { isObject, JsonError, members, plainJson, present, textOf } from "./json.js";
 import { discharge, type Handler, handlersOf, type Report } from "./obligations.js";
-import { ask, Breaker, exposed, isToken, proxied, type Settings } from "./transport.js";
+import { ask, Breaker, type Circuit, exposed, isToken, proxied, type Settings } from "./transport.js";
 import type { JsonObject, Question } from "./types.js";
 
 /** A question that was asked, and its answer before obligations. */
@@ -44,12 +44,14 @@ export class Core {
 	readonly pdp: string;
 	readonly tenant: string | undefined;
 	readonly handlers: ReadonlyMap<string, Handler>;
-	readonly breaker: Breaker;
+	readonly breaker: Circuit;
+	readonly #options: ClientOptions;
 	readonly #receipts: { off: boolean; breaker: Breaker; taken: boolean; silent: number };
 	readonly #onUndecided: ((error: Undecided) => void) | undefined;
-	readonly #nonces = new WeakMap<Capability, string>();
+	readonly #nonces: WeakMap<Capability, string>;
 
-	constructor(o: ClientOptions) {
+	/** Another core of the same PDP shares its breakers with this one. */
+	constructor(o: ClientOptions, other?: Core) {
 		const base = baseOf(o.url, o.plainHttp === true);
 		const { timeout = 5000, retries = 2, breaker = { failures: 5, coolDown: 10_000 }, credential, tenant, onUndecided } = o;
 		need(Number.isFinite(timeout) && timeout > 0 && timeout < 2 ** 31, "the timeout is no number of milliseconds");
@@ -59,18 +61,34 @@ export class Core {
 			credential === undefined || typeof credential === "function" || isToken(credential),
 			"the credential is empty, or has characters that no header can carry",
 		);
-		need(tenant === undefined || /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(tenant), "this is no legal name of a tenant");
+		need(tenant === undefined || isTenant(tenant), "this is no legal name of a tenant");
 		need(onUndecided === undefined || typeof onUndecided === "function", "onUndecided is no function");
 		const at = new URL(base);
 		need(o.fetch || o.plainHttp || !proxied(at), "Node sends plain http by the proxy of the environment; name the PDP's host in NO_PROXY");
-		this.settings = { base, origin: at.origin, credential, timeout, retries, fetch: o.fetch ?? fetch };
+		const credentialOf = typeof credential === "function" ? () => credential(tenant ?? "default") : credential;
+		this.settings = { base, origin: at.origin, credential: credentialOf, timeout, retries, fetch: o.fetch ?? fetch };
 		this.pdp = tenant === undefined || tenant === "default" ? base : `${base}/tenants/${tenant}`;
 		this.tenant = tenant;
 		this.handlers = handlersOf(o.handlers);
+		this.#options = { ...o };
+		this.#onUndecided = onUndecided;
+		if (other) {
+			// requests may name any tenant: one that the PDP refuses must not close the way to the others
+			this.breaker = { enter: () => other.breaker.enter(), refused: "undecided" };
+			this.#receipts = other.#receipts;
+			this.#nonces = other.#nonces;
+			return;
+		}
 		this.breaker = new Breaker(breaker.failures, breaker.coolDown);
 		const own = new Breaker(breaker.failures, breaker.coolDown, "answered"); // 404 is of one decision
 		this.#receipts = { off: o.receipts === false, breaker: own, taken: false, silent: 0 };
-		this.#onUndecided = onUndecided;
+		this.#nonces = new WeakMap();
+	}
+
+	/** Returns the core of another tenant of the same PDP. */
+	forTenant(tenant: string): Core {
+		need(isTenant(tenant), "this is no legal name of a tenant");
+		return new Core({ ...this.#options, tenant }, this);
 	}
 
 	/** The URL of a call of AuthZEN. */
@@ -192,6 +210,11 @@ export class Core {
 		if (!failure || status === 400 || status === 409) r.taken = true;
 		else if ((status === 404 && !r.taken) || status === 405 || status === 501) r.silent = performance.now() + unknownFor;
 	}
+}
+
+/** Reports whether a value is a legal name of a tenant. */
+export function isTenant(v: unknown): v is string {
+	return typeof v === "string" && /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/.test(v);
 }
 
 function need(holds: unknown, otherwise: string): void {

@@ -1,9 +1,8 @@
 /** Express 5 and 4: a route that runs only with a permit. @packageDocumentation */
 import type { Request, RequestHandler } from "express";
-import { AuthorizationError, admit, asError, type GuardOptions, shown } from "./guard.js";
-import type { Client, Question } from "./index.js";
+import { type Asks, AuthorizationError, admit, asError, type GuardOptions, type RouteQuestion, shown } from "./guard.js";
 
-export type { GuardOptions };
+export type { Asks, GuardOptions, RouteQuestion };
 
 /** A no as Express shows it: status, header Retry-After, and words that may be shown. `cause` has the reasons, for your log. */
 export class Refusal extends Error {
@@ -27,8 +26,8 @@ export class Refusal extends Error {
  * goes to `next` as a {@link Refusal} of status 403 or 503. A request that is aborted gives up its wait.
  */
 export function protect<P = Record<string, string>>(
-	client: Client,
-	question: (req: Request<P>) => Question | Promise<Question>,
+	client: Asks<Request<P>>,
+	question: (req: Request<P>) => RouteQuestion | Promise<RouteQuestion>,
 	options: GuardOptions = {},
 ): RequestHandler<P> {
 	return async (req, res, next) => {
@@ -37,7 +36,7 @@ export function protect<P = Record<string, string>>(
 		res.once("close", leave);
 		if (req.socket.destroyed) leave(); // it closed before this handler's turn
 		try {
-			res.locals.permit = await admit(client, () => question(req), gone.signal, options);
+			res.locals.permit = await admit(client, question, req, gone.signal, options);
 		} catch (thrown) {
 			return next(thrown instanceof AuthorizationError ? new Refusal(thrown) : asError(thrown));
 		} finally {

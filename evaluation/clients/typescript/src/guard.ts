@@ -1,4 +1,6 @@
-import { AuthorizationError, type Client, type Permit, type Question } from "./index.js";
+import { isTenant } from "./core.js";
+import { errorOf, notAsked } from "./errors.js";
+import { AuthorizationError, Client, type Permit, type Question } from "./index.js";
 
 /** Options of a middleware. */
 export interface GuardOptions {
@@ -6,14 +8,37 @@ export interface GuardOptions {
 	wait?: number;
 }
 
-/** The permit for one request, or an exception. */
-export async function admit(
-	client: Client,
-	question: () => Question | Promise<Question>,
+/** The client that asks, or a function that chooses one for each request, such as `client.forTenant(name)`. */
+export type Asks<R> = Client | ((request: R) => Client | Promise<Client>);
+
+/** Returns the client for one request, undefined where the function chooses none: no other client may stand for it. */
+export async function chosen<R>(asks: Asks<R>, request: R): Promise<Client | undefined> {
+	const client = typeof asks === "function" ? await asks(request) : asks;
+	return client instanceof Client ? client : undefined;
+}
+
+const unasked = (why: string) => errorOf(notAsked(why), { op: "authorize", pdp: "no PDP" });
+
+/** The question of a route. With a tenant it is asked about that one, and not about the client's. */
+export type RouteQuestion = Question & { tenant?: string };
+
+/** Returns the permit for one request, or throws. */
+export async function admit<R>(
+	asks: Asks<R>,
+	question: (request: R) => RouteQuestion | Promise<RouteQuestion>,
+	request: R,
 	signal: AbortSignal,
 	{ wait }: GuardOptions,
 ): Promise<Permit> {
-	const asked = await question();
+	let client = await chosen(asks, request);
+	if (client === undefined) throw unasked("there is no client for the request");
+	let asked = await question(request);
+	if (Object.hasOwn(Object(asked), "tenant")) {
+		const { tenant, ...rest } = asked;
+		if (!isTenant(tenant)) throw unasked("the tenant of the question has no legal name");
+		client = client.forTenant(tenant);
+		asked = rest;
+	}
 	return await client.authorize(asked, wait === undefined ? { signal } : { signal, wait: { timeout: wait, join: true } });
 }
 

@@ -5,11 +5,12 @@ import type { AuthInfo } from "@modelcontextprotocol/sdk/server/auth/types.js";
 import type { Transport, TransportSendOptions } from "@modelcontextprotocol/sdk/shared/transport.js";
 import type { JSONRPCMessage, JSONRPCRequest, MessageExtraInfo, RequestId } from "@modelcontextprotocol/sdk/types.js";
 import type { Wait } from "./approvals.js";
+import { joined } from "./bytes.js";
 import type { Client, Permit } from "./client.js";
-import { Binding, codes, Mapping, MappingError, type Questions, type RefusalKind } from "./coaz.js";
+import { Binding, codes, declarationOf, Mapping, MappingError, type Questions, type RefusalKind } from "./coaz.js";
 import { promising } from "./core.js";
 import { AuthorizationError, Denied, printable } from "./errors.js";
-import { waiting } from "./guard.js";
+import { type Asks, chosen, waiting } from "./guard.js";
 import { isObject, JsonError, readJson } from "./json.js";
 import type { Json, JsonObject, Question } from "./types.js";
 
@@ -33,6 +34,11 @@ export class Refusal extends Error {
 /** The answer in the place of a result, or an error, that an obligation has to change and could not. It may have been executed. */
 const withheld = (cause?: unknown) => new Refusal("unreachable", "The result is withheld", { type: "withheld" }, cause);
 
+const unavailable = (cause: unknown, retryAfter?: number) => {
+	const data = { type: "authorization_unavailable", ...(retryAfter !== undefined && { retry_after: retryAfter }) };
+	return new Refusal("unreachable", "Authorization service unavailable", data, cause);
+};
+
 /** The refusal that an error of a question is; any other error is itself. */
 function refusalOf(e: unknown): unknown {
 	if (e instanceof MappingError) return new Refusal("mapping", e.message, { type: "mapping_error" }, e);
@@ -48,8 +54,7 @@ function refusalOf(e: unknown): unknown {
 		const message = "COAZ mapping error: the authorization service does not take the question";
 		return new Refusal("mapping", message, { type: "mapping_error" }, e);
 	}
-	const data = { type: "authorization_unavailable", ...(e.retryAfter !== undefined && { retry_after: e.retryAfter }) };
-	return new Refusal("unreachable", "Authorization service unavailable", data, e);
+	return unavailable(e, e.retryAfter);
 }
 
 /** The error of an act. It is frozen, so that a handler of obligations cannot change it in place. */
@@ -59,12 +64,13 @@ class Thrown {
 
 /** Acts if all is permitted. It rejects with a Refusal, or with the error of the act. The result of an act that is a task comes later. */
 async function guarded<T>(
-	client: Client,
+	client: Client | undefined,
 	{ api, questions }: Questions,
 	act: () => T | Promise<T>,
 	options: { signal?: AbortSignal; wait?: Wait },
 	isTask = false,
 ): Promise<T> {
+	if (client === undefined) throw unavailable("no client was chosen for the request");
 	let [acted, thrown]: [boolean, Thrown | undefined] = [false, undefined];
 	const run = async (permits: Permit | readonly Permit[]) => {
 		if (isTask && [permits].flat().some((permit) => promising.has(permit))) {
@@ -109,7 +115,7 @@ export type ToolQuestion<A, E> =
  * in `authInfo.extra.claims`. With a number as `wait`, equal requests join, so that a later call finds the approval.
  */
 export function guardTool<A, E extends Extra, R>(
-	client: Client,
+	client: Asks<E>,
 	question: ToolQuestion<A, E>,
 	handler: (args: A, extra: E) => R | Promise<R>,
 	{ wait }: { wait?: Wait } = {},
@@ -118,8 +124,10 @@ export function guardTool<A, E extends Extra, R>(
 	return async (args, extra) => {
 		if (extra === undefined) throw new TypeError("guardTool is for a tool that has an inputSchema: without arguments, {}");
 		const signal = extra.signal && { signal: extra.signal };
+		let asks: Client | undefined;
 		let asked: Questions;
 		try {
+			asks = await chosen(client, extra);
 			if (typeof question === "function") {
 				const all = await question(args, extra);
 				asked = Array.isArray(all)
@@ -134,7 +142,7 @@ export function guardTool<A, E extends Extra, R>(
 				? refusalOf(e)
 				: new Refusal("mapping", "No question can be made of the call", { type: "mapping_error" }, e);
 		}
-		return guarded(client, asked, () => handler(args, extra), { ...options, ...signal });
+		return guarded(asks, asked, () => handler(args, extra), { ...options, ...signal });
 	};
 }
 
@@ -142,12 +150,14 @@ const claimsOf = (authInfo: AuthInfo | undefined): unknown => authInfo?.extra?.c
 
 /** The options of a {@link guard}. Give the same object for each session. */
 export interface GuardOptions {
-	client: Client;
+	/** Or a function that chooses one for each request, such as `client.forTenant(name)`. */
+	client: Asks<AuthInfo | undefined>;
 	/**
-	 * The definitions of the tools as tools/list shows them, or a function that finds one by its name, at once. A tool that is not
-	 * among them is asked about by the default mapping, which has no arguments.
+	 * The definitions of the tools as tools/list shows them, or a function that finds one by its name, at once. They are read at each
+	 * call, and a call of a tool that is not among them is refused. Without `tools`, each call is asked about by the default mapping,
+	 * which has no arguments.
 	 */
-	tools: readonly { readonly name: string; readonly [member: string]: unknown }[] | ((name: string) => unknown);
+	tools?: readonly { readonly name: string; readonly [member: string]: unknown }[] | ((name: string) => unknown);
 	/** The server's own resource identifier, which tokens are for. */
 	resource?: string;
 	/** The claim with the id of the subject; sub. */
@@ -160,21 +170,23 @@ export interface GuardOptions {
 	onRefused?: (refusal: Refusal, method: string) => void | Promise<void>;
 }
 
-/** The rules of the options, compiled once. */
+/** The rules of the options. Default mappings are compiled once, and a tool's when the text of its definition changes. */
 class Rules {
 	readonly binding: Binding;
-	readonly #named: ReadonlyMap<string, unknown>;
-	readonly #declared = new WeakMap<object, Mapping | MappingError | "none">();
+	readonly #defined: boolean;
+	readonly #declared = new Map<string, { text: string; mapping: Mapping | undefined }>();
 
 	constructor(readonly options: GuardOptions) {
-		const { resource, subjectClaim, tools } = options;
+		const { resource, subjectClaim } = options;
 		this.binding = new Binding({ ...(resource !== undefined && { resource }), ...(subjectClaim !== undefined && { subjectClaim }) });
-		this.#named = new Map(typeof tools === "function" ? [] : tools.map((tool) => [tool.name, tool]));
+		this.#defined = "tools" in options;
+		if (this.#defined) definitionsOf(options.tools);
 	}
 
 	questions({ method, params }: JSONRPCRequest, extra: MessageExtraInfo | undefined): Questions {
 		const operation = { method, params, token: (this.options.claims ?? claimsOf)(extra?.authInfo) };
-		const declared = method === "tools/call" ? this.#declaredBy(params?.name) : undefined;
+		const defined = this.#defined || "tools" in this.options;
+		const declared = method === "tools/call" && defined ? this.#declaredBy(params?.name) : undefined;
 		const own = this.options.mappings && Object.hasOwn(this.options.mappings, method) ? this.options.mappings[method] : undefined;
 		const mapping = declared ?? own ?? this.binding.default(method);
 		if (mapping instanceof Mapping) return mapping.questions(operation);
@@ -187,23 +199,37 @@ class Rules {
 		throw new Refusal("denied", "Access denied: there is no mapping for this method", { type: "authorization_denied" });
 	}
 
+	/** Returns the mapping that a tool declares now, undefined if it declares none. It throws for a tool that has no definition. */
 	#declaredBy(name: unknown): Mapping | undefined {
-		const { tools } = this.options;
-		const tool = typeof name !== "string" ? undefined : typeof tools === "function" ? tools(name) : this.#named.get(name);
-		if (typeof tool !== "object" || tool === null) return undefined;
-		if ("then" in tool) throw new MappingError("", "the definition is a promise; the function tools has to return it at once");
-		let declared = this.#declared.get(tool);
-		if (declared === undefined) {
-			try {
-				declared = this.binding.parse(tool) ?? "none";
-			} catch (e) {
-				declared = e instanceof MappingError ? e : new MappingError("", "the definition cannot be read");
-			}
-			this.#declared.set(tool, declared);
+		if (typeof name !== "string") throw new MappingError("", "params.name is no string");
+		const [tool, ...more] = definitionsOf(this.options.tools)(name);
+		if (tool === undefined || tool === null) throw new MappingError("", "the server has no such tool");
+		if (more.length > 0) throw new MappingError("", "the server has two tools of this name");
+		if (typeof tool === "object" && "then" in tool) {
+			throw new MappingError("", "the definition is a promise; the function tools has to return it at once");
 		}
-		if (declared instanceof MappingError) throw declared;
-		return declared === "none" ? undefined : declared;
+		const own = (tool as { name?: unknown }).name;
+		if (own !== name) throw new MappingError("", "the server has no tool of this very name");
+		const declaration = declarationOf(tool);
+		if (declaration === undefined) return undefined;
+		const text = JSON.stringify(declaration);
+		let known = this.#declared.get(name);
+		if (known?.text !== text) {
+			known = { text, mapping: this.binding.parse({ inputSchema: { "x-authzen-mapping": declaration } }) };
+			if (this.#declared.size >= mostCompiled) this.#declared.clear(); // a function may have a tool for any name
+			this.#declared.set(name, known);
+		}
+		return known.mapping;
 	}
+}
+
+const mostCompiled = 1024;
+
+/** Returns a function that finds the definitions of a name. */
+function definitionsOf(tools: unknown): (name: string) => unknown[] {
+	if (typeof tools === "function") return (name) => [tools(name)];
+	if (Array.isArray(tools)) return (name) => tools.filter((tool) => tool?.name === name);
+	throw new TypeError("policy-service-client: tools is neither an array nor a function; leave it out if there are no definitions");
 }
 
 const known = new WeakMap<GuardOptions, Rules>();
@@ -309,8 +335,14 @@ class Guarded implements Transport {
 		try {
 			const asked = this.#rules.questions(message, extra);
 			const isTask = message.params?.task !== undefined;
-			const result: unknown = await guarded(client, asked, () => this.#forward(message, extra, active), { signal }, isTask);
-			if (typeof result !== "object" || result === null) throw withheld("it was changed to what is no result");
+			const result: unknown = await guarded(
+				await chosen(client, extra?.authInfo),
+				asked,
+				() => this.#forward(message, extra, active),
+				{ signal },
+				isTask,
+			);
+			if (!isObject(result as Json)) throw withheld("it is no object, or was changed to what is none");
 			answer = { jsonrpc: "2.0", id, result: result as { [name: string]: unknown } };
 		} catch (e) {
 			refusal = refusalOf(e); // of a mapping
@@ -390,7 +422,7 @@ export async function readMessage(req: IncomingMessage, most = 4 << 20): Promise
 		if (size > most) throw new MessageError(413, "the message is too large", -32600);
 		parts.push(part);
 	}
-	return parseMessage(Buffer.concat(parts));
+	return parseMessage(joined(parts));
 }
 
 /** {@link readMessage} of bytes. */

@@ -123,7 +123,7 @@ export async function discharge(
 ): Promise<Report> {
 	const report = new Report();
 	let signal = options.signal ?? new AbortController().signal;
-	let timer: NodeJS.Timeout | undefined;
+	let timer: ReturnType<typeof setTimeout> | undefined;
 	const shown = owed.length > 0 ? frozen(question) : question; // once: it can be large
 	const ids = new Map<string, number>();
 	for (const { id } of owed) ids.set(id, (ids.get(id) ?? 0) + 1);

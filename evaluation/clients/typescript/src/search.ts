@@ -1,5 +1,5 @@
-import { createHash } from "node:crypto";
 import { ofAll, qualified } from "./answer.js";
+import { digest } from "./bytes.js";
 import { type Core, contextOf, only, partOf, plain } from "./core.js";
 import { failureOf, notAsked, odd } from "./errors.js";
 import { isObject, members, present, textOf } from "./json.js";
@@ -44,7 +44,7 @@ export async function* search(
 			if (next === "") return;
 			token = next;
 			empty = found.length > 0 ? 0 : empty + 1;
-			const hash = createHash("sha256").update(token).digest("base64"); // tokens can be long, and many
+			const hash = await digest(token); // tokens can be long, and many
 			if (seen.has(hash)) throw odd("a page's token came twice");
 			if (pages >= mostPages) throw odd("there are more pages than any search has");
 			if (empty >= mostEmpty) throw odd("too many pages in a row were empty");

@@ -1,4 +1,4 @@
-import { randomUUID } from "node:crypto";
+import { joined } from "./bytes.js";
 import { type Again, Failure, failureOf, notAsked, odd, printable } from "./errors.js";
 import { isObject, readJson, textOf } from "./json.js";
 import type { Json } from "./types.js";
@@ -26,7 +26,7 @@ export interface Asking {
 	repeat: "unsent" | "unanswered";
 	/** Of an answer; 200 alone without it. */
 	statuses?: readonly number[] | undefined;
-	breaker?: Breaker | undefined;
+	breaker?: Circuit | undefined;
 	/** How many milliseconds the PDP was asked to hold its answer back. */
 	wait?: number | undefined;
 	/** Ends the call before its time would. */
@@ -53,14 +53,20 @@ const mostOfProblem = 8 << 10;
 
 /** Sends a request until there is an answer that `read` accepts, or none can be had. It does not throw. */
 export async function ask(s: Settings, a: Asking, read: Reader): Promise<{ requestId: string; failure: Failure | undefined }> {
-	const requestId = randomUUID();
-	if (a.signal && !(a.signal instanceof AbortSignal)) return { requestId, failure: notAsked("the signal is no AbortSignal") };
+	const requestId = crypto.randomUUID();
+	// that of a request may be of another realm than the global AbortSignal, as on edge runtimes
+	const { aborted, addEventListener, removeEventListener } = a.signal ?? {};
+	const listens = typeof addEventListener === "function" && typeof removeEventListener === "function";
+	if (a.signal && !(typeof aborted === "boolean" && listens)) return { requestId, failure: notAsked("the signal is no AbortSignal") };
 	const end = Math.min(performance.now() + s.timeout + (a.wait ?? 0), a.deadline ?? Number.POSITIVE_INFINITY);
 	const time = new AbortController();
-	const ended: Ended = { signal: a.signal ? AbortSignal.any([time.signal, a.signal]) : time.signal, caller: a.signal };
+	const ended: Ended = { signal: time.signal, caller: a.signal };
 	const leave = a.breaker?.enter();
 	if (leave instanceof Failure) return { requestId, failure: leave };
-	const timer = setTimeout(() => time.abort(), Math.min(Math.max(0, end - performance.now()), longest));
+	const abort = () => time.abort();
+	if (a.signal?.aborted) abort();
+	a.signal?.addEventListener("abort", abort);
+	const timer = setTimeout(abort, Math.min(Math.max(0, end - performance.now()), longest));
 	let failure: Failure | undefined = odd("it was not read");
 	try {
 		for (let n = 0; ; n++) {
@@ -69,6 +75,7 @@ export async function ask(s: Settings, a: Asking, read: Reader): Promise<{ reque
 		}
 	} finally {
 		clearTimeout(timer);
+		a.signal?.removeEventListener("abort", abort);
 		leave?.(outcomeOf(failure, a.breaker?.refused));
 	}
 }
@@ -100,9 +107,10 @@ async function once(s: Settings, a: Asking, requestId: string, ended: Ended, rea
 		body = JSON.stringify(a.body ?? {});
 	}
 	let response: Response;
+	const { fetch } = s; // a browser's takes no other `this` than its own
 	try {
 		// a decision that was moved is none, and a redirect is how a credential would leave its origin
-		response = await s.fetch(a.url, { method: a.method ?? "POST", headers, body, redirect: "manual", signal: ended.signal });
+		response = await fetch(a.url, { method: a.method ?? "POST", headers, body, redirect: "manual", signal: ended.signal });
 	} catch (error) {
 		return broken(ended, error, hidden);
 	}
@@ -192,14 +200,18 @@ const jsonType = /^application\/json[ \t]*(?:;[ \t]*(?:[\w!#$%&'*+.^`|~-]+=(?:[\
 /** The bytes of a body, undefined if there are more than so many. */
 async function bodyOf(response: Response, limit: number): Promise<Uint8Array | undefined> {
 	if (response.body === null) return new Uint8Array();
+	const reader = (response.body as ReadableStream<Uint8Array>).getReader(); // not every browser iterates over a body
 	const parts: Uint8Array[] = [];
 	let size = 0;
-	for await (const part of response.body as AsyncIterable<Uint8Array>) {
-		size += part.byteLength;
-		if (size > limit) return undefined; // which cancels the rest
-		parts.push(part);
+	for (let next = await reader.read(); !next.done; next = await reader.read()) {
+		size += next.value.byteLength;
+		if (size > limit) {
+			reader.cancel().catch(() => {});
+			return undefined;
+		}
+		parts.push(next.value);
 	}
-	return Buffer.concat(parts);
+	return joined(parts);
 }
 
 /** The failure of any status but one of an answer. */
@@ -304,11 +316,19 @@ function outcomeOf(failure: Failure | undefined, refused: Outcome = "failed"): O
 	}
 }
 
+/** Gives leave to call. */
+export interface Circuit {
+	/** Leave to call, which is given back with the outcome, or the failure. */
+	enter(): Failure | ((outcome: Outcome) => void);
+	/** The outcome of 401, 403 and 404: the caller is refused, or this one request of it. */
+	readonly refused: Outcome;
+}
+
 /**
  * Stops asking a PDP that does not answer, so that callers are denied at once. It is closed, open, or half open: then one
  * call is let through, and decides.
  */
-export class Breaker {
+export class Breaker implements Circuit {
 	#failures = 0;
 	#since: number | undefined;
 	#probing = false;
@@ -318,11 +338,9 @@ export class Breaker {
 	constructor(
 		readonly threshold: number,
 		readonly coolDown: number,
-		/** The outcome of 401, 403 and 404: the caller is refused, or this one request of it. */
 		readonly refused: Outcome = "failed",
 	) {}
 
-	/** Leave to call, which is given back with the outcome, or the failure. */
 	enter(): Failure | ((outcome: Outcome) => void) {
 		if (this.#since !== undefined) {
 			if (this.#probing || performance.now() - this.#since < this.coolDown) return new Failure("open", "", { sent: false });
@@ -352,10 +370,11 @@ export function exposed({ protocol, hostname }: URL): boolean {
 	return protocol === "http:" && hostname !== "localhost" && hostname !== "[::1]" && !/^127\.\d+\.\d+\.\d+$/.test(hostname);
 }
 
-/** Whether Node's fetch sends plain http to a proxy, as it does of this machine's own addresses, too. The proxy could write the answer. */
+/** Reports whether Node's fetch sends plain http to a proxy, even for this machine's own addresses. The proxy could write the answer. */
 export function proxied({ protocol, hostname, host }: URL): boolean {
-	const { NODE_USE_ENV_PROXY, NODE_OPTIONS = "", http_proxy, HTTP_PROXY, no_proxy, NO_PROXY } = process.env;
+	const { env = {}, execArgv = [] } = (globalThis as { process?: { env?: NodeJS.ProcessEnv; execArgv?: string[] } }).process ?? {};
+	const { NODE_USE_ENV_PROXY, NODE_OPTIONS = "", http_proxy, HTTP_PROXY, no_proxy, NO_PROXY } = env;
 	const spared = (no_proxy ?? NO_PROXY ?? "").split(/[,\s]+/);
-	const on = NODE_USE_ENV_PROXY === "1" || [NODE_OPTIONS, ...process.execArgv].some((option) => option.includes("--use-env-proxy"));
+	const on = NODE_USE_ENV_PROXY === "1" || [NODE_OPTIONS, ...execArgv].some((option) => option.includes("--use-env-proxy"));
 	return on && protocol === "http:" && Boolean(http_proxy ?? HTTP_PROXY) && ![hostname, host, "*"].some((name) => spared.includes(name));
 }

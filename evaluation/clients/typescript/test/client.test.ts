@@ -461,6 +461,37 @@ test("the breaker denies at once, lets one call through after a while, and close
 	assert.deepEqual(new Set(await kinds(never, 9)), new Set(["unavailable"]));
 });
 
+test("the tenants of a client share its breaker, and one that the PDP refuses does not open it for the others", async (t) => {
+	const credentials: string[] = [];
+	let reply: Reply = allow;
+	const { client, asked } = await pdp(t, ({ path }) => (path.startsWith("/tenants/nobody/") ? { status: 404 } : reply));
+	const c = client({
+		breaker: { failures: 2, coolDown: 60_000 },
+		credential: (tenant) => {
+			credentials.push(tenant);
+			return `key-of-${tenant}`;
+		},
+	});
+	const kind = (of: Client) => of.evaluate(question, { allow: () => "yes", deny: (e) => e.kind });
+	assert.deepEqual([await kind(c), await kind(c.forTenant("a")), await kind(c.forTenant("a").forTenant("b"))], ["yes", "yes", "yes"]);
+	assert.deepEqual(credentials, ["default", "a", "b"]);
+	assert.deepEqual(
+		asked.map(({ path, headers }) => [path, headers.authorization]),
+		[
+			["/access/v1/evaluation", "Bearer key-of-default"],
+			["/tenants/a/access/v1/evaluation", "Bearer key-of-a"],
+			["/tenants/b/access/v1/evaluation", "Bearer key-of-b"],
+		],
+	);
+	for (let n = 0; n < 5; n++) assert.equal(await kind(c.forTenant("nobody")), "refused");
+	assert.equal(await kind(c.forTenant("a")), "yes");
+	reply = { status: 500 };
+	assert.deepEqual([await kind(c.forTenant("a")), await kind(c.forTenant("b"))], ["unavailable", "unavailable"]);
+	for (const of of [c, c.forTenant("a"), c.forTenant("c")]) assert.equal(await kind(of), "open");
+	for (const name of ["", ".", "a/b", "../a", "ä", "a".repeat(64), undefined, null, ["a"], 1])
+		assert.throws(() => c.forTenant(name as string), TypeError, String(name));
+});
+
 test("questions without a decision are counted, and others are not", async (t) => {
 	let reply: Reply = { status: 500 };
 	const { client } = await pdp(t, () => reply);

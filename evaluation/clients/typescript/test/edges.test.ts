@@ -9,11 +9,13 @@ import express4 from "express4";
 import { Hono } from "hono";
 import { HTTPException } from "hono/http-exception";
 import { protect, type Refusal } from "../src/express.js";
+import type { Asks, RouteQuestion } from "../src/hono.js";
 import { protect as guard } from "../src/hono.js";
-import { type Client, Denied, type Question } from "../src/index.js";
+import { Denied, type Question } from "../src/index.js";
 import { pdp, type Reply } from "./pdp.js";
 
-type Ask = (id: string) => Question | Promise<Question>;
+type Ask = (id: string) => RouteQuestion | Promise<RouteQuestion>;
+type Of = Asks<unknown>;
 
 /** A route that is protected: acted is how often it ran, errors are those that the app's own handler saw. */
 interface App {
@@ -49,7 +51,7 @@ const question = (id: string): Question => ({
 });
 
 /** How each framework protects the route /ID: with its own way to show errors, or with a handler of the app's. */
-const frameworks: Record<string, (client: Client, ask: Ask, how?: How) => Promise<App>> = {
+const frameworks: Record<string, (client: Of, ask: Ask, how?: How) => Promise<App>> = {
 	express: (client, ask, how) => byExpress(express, client, ask, how),
 	express4: (client, ask, how) => byExpress(express4, client, ask, how),
 	hono: async (client, ask, how = {}) => {
@@ -74,7 +76,7 @@ const frameworks: Record<string, (client: Client, ask: Ask, how?: How) => Promis
 	},
 };
 
-async function byExpress(framework: typeof express, client: Client, ask: Ask, how: How = {}): Promise<App> {
+async function byExpress(framework: typeof express, client: Of, ask: Ask, how: How = {}): Promise<App> {
 	const app: App = { url: "", acted: 0, errors: [] };
 	const made = framework();
 	made.get(
@@ -156,6 +158,42 @@ for (const [name, protectedBy] of Object.entries(frameworks)) {
 				});
 				assert.equal((await fetch(`${app.url}/d1`)).status, 500, String(thrown));
 				assert.equal(app.acted, 0, String(thrown));
+			}
+			assert.equal(asked.length, 0);
+		});
+
+		test("the tenant of a question, or the client of a request, is the one that is asked", async (t) => {
+			const { client, asked } = await pdp(t, says({ decision: true }));
+			const c = client();
+			const clients: [Of, Ask][] = [
+				[c, (id) => ({ ...question(id), tenant: "a" })],
+				[c.forTenant("b"), async (id) => ({ ...question(id), tenant: "a" })],
+				[() => c.forTenant("a"), question],
+				[async () => c.forTenant("a"), question],
+			];
+			for (const [of, ask] of clients) assert.equal((await fetch(`${(await protectedBy(of, ask)).url}/d1`)).status, 200);
+			assert.deepEqual(
+				asked.map(({ path, body }) => [path, body.tenant]),
+				clients.map(() => ["/tenants/a/access/v1/evaluation", undefined]),
+			);
+		});
+
+		test("without the tenant or the client that it is to have, a request runs nothing, and nobody is asked", async (t) => {
+			const { client, asked } = await pdp(t, says({ decision: true }));
+			const c = client();
+			const fails = () => {
+				throw new Error("no such user");
+			};
+			const clients: unknown[] = [() => undefined, async () => null, () => "a", () => ({})];
+			const tenants: unknown[] = [undefined, null, "", "a/b", "..", ["a"], 1];
+			const apps = [
+				...clients.map((of) => protectedBy(of as Of, question)),
+				...tenants.map((tenant) => protectedBy(c, (id) => ({ ...question(id), tenant }) as RouteQuestion)),
+			];
+			for (const app of await Promise.all(apps)) assert.deepEqual([(await fetch(`${app.url}/d1`)).status, app.acted], [503, 0]);
+			for (const of of [fails, async () => fails()]) {
+				const app = await protectedBy(of as Of, question);
+				assert.deepEqual([(await fetch(`${app.url}/d1`)).status, app.acted], [500, 0]);
 			}
 			assert.equal(asked.length, 0);
 		});

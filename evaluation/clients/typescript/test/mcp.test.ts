@@ -22,6 +22,7 @@ import { type GuardOptions, guard, guardTool, MessageError, parseMessage, Refusa
 
 // A PDP on a port of its own: it denies "no", obliges to redact "secret", and keeps the questions.
 const asked: JsonObject[] = [];
+const paths: string[] = []; // of their tenants
 let held: (() => void) | undefined; // the answer about "held" waits for it
 const answerTo = (q: { resource?: { id?: string } }) => {
 	const id = q.resource?.id;
@@ -33,7 +34,10 @@ const pdp = createServer(async (req, res) => {
 	const parts: Uint8Array[] = [];
 	for await (const part of req) parts.push(part as Uint8Array);
 	const q = JSON.parse(Buffer.concat(parts).toString()) as JsonObject & { evaluations?: JsonObject[]; resource?: { id?: string } };
-	if (req.url?.includes("/access/")) asked.push(q);
+	if (req.url?.includes("/access/")) {
+		asked.push(q);
+		paths.push(req.url.replace(/\/access\/.*/, ""));
+	}
 	if (q.resource?.id === "held") await new Promise<void>((resolve) => (held = resolve));
 	const body = q.evaluations ? { evaluations: q.evaluations.map((e) => answerTo({ ...q, ...e })) } : answerTo(q);
 	res.writeHead(200, {
@@ -228,9 +232,9 @@ async function session(options: Partial<GuardOptions> = {}) {
 	const send = (m: object, info: typeof authInfo | undefined = authInfo) =>
 		a.send({ jsonrpc: "2.0", ...m } as JSONRPCMessage, info && { authInfo: info });
 	let ids = 0;
-	const ask = async (method: string, params: object = {}, id: string | number = `r${++ids}`) => {
+	const ask = async (method: string, params: object = {}, id: string | number = `r${++ids}`, info = authInfo) => {
 		const answer = new Promise<JsonObject>((resolve) => (answers[String(id)] = resolve));
-		await send({ id, method, params });
+		await send({ id, method, params }, info);
 		return answer;
 	};
 	return { ask, send, ran, stopped, errors, refusals, close: () => a.close(), starts: new Promise<void>((resolve) => (began = resolve)) };
@@ -259,13 +263,13 @@ test("the guard lets through what is permitted, and nothing else", async () => {
 		assert.equal(codeOf(await s.ask(method)), -32001);
 	assert.equal(asked.length, 0);
 	assert.equal(codeOf(await s.ask("resources/templates/list")), -32602); // the token has no audience
-	assert.equal((await s.ask(...call("undeclared", "roots"))).error, undefined); // by the default mapping; the server asks its client meanwhile
-	assert.equal(codeOf(await s.ask(...call("throws", "yes"))), -32000);
+	assert.equal(codeOf(await s.ask(...call("undeclared", "yes"))), -32602);
+	assert.equal((await s.ask(...call("get", "roots"))).error, undefined); // the server asks its client meanwhile
 	assert.deepEqual(s.refusals.slice(0, 2), ["tools/call -32001", "tools/call -32602"]);
 	await s.send({ method: "tools/call", params: { name: "get", arguments: { id: "yes" } } });
 	await s.send({ method: "notifications/x" });
 	await s.ask("ping");
-	assert.deepEqual([s.ran, s.errors.length], [["yes", "secret", "roots", "yes"], 2]);
+	assert.deepEqual([s.ran, s.errors.length], [["yes", "secret", "roots"], 2]);
 });
 
 test("an error of the server whose result is to be changed is withheld", async () => {
@@ -277,6 +281,132 @@ test("an error of the server whose result is to be changed is withheld", async (
 	});
 	assert.equal(codeOf(await s.ask(...call("throws", "yes"))), -32000);
 	assert.deepEqual(s.ran, ["secret", "yes"]);
+});
+
+test("a tool is asked about as its definition is when it is called, and not without one", async () => {
+	const plain = { name: "plain", inputSchema: { type: "object" as const } };
+	const tools: { name: string; [member: string]: unknown }[] = [mapped("get"), plain];
+	const s = await session({ tools });
+	const askedAbout = async (name: string, id = "yes") => {
+		asked.length = 0;
+		const code = codeOf(await s.ask(...call(name, id)));
+		return code ?? (asked[0]?.action as JsonObject | undefined)?.name;
+	};
+	assert.deepEqual([await askedAbout("get"), await askedAbout("plain")], ["get", "tools/call"]);
+	for (const name of [
+		"later",
+		"Get",
+		"GET",
+		"get ",
+		" get",
+		"g\u200bet",
+		"\uff47et",
+		"get\u0000",
+		"",
+		"0",
+		"length",
+		"constructor",
+		"__proto__",
+	])
+		assert.equal(await askedAbout(name), -32602, JSON.stringify(name));
+	tools.push(mapped("later"));
+	assert.deepEqual([await askedAbout("later"), await askedAbout("later", "no")], ["later", -32001]);
+	Object.assign(tools[0] as object, mapped("changed"), { name: "get" });
+	assert.equal(await askedAbout("get"), "changed");
+	const schema = plain.inputSchema as { [member: string]: unknown };
+	schema["x-authzen-mapping"] = { evaluation: { action: { name: "declared" }, resource: { type: "t", id: "$params.arguments.id" } } };
+	assert.equal(await askedAbout("plain"), "declared");
+	const { evaluation } = schema["x-authzen-mapping"] as { evaluation: { action: { name: string } } };
+	evaluation.action.name = "changed within";
+	assert.equal(await askedAbout("plain"), "changed within");
+	tools.push({ ...mapped("get"), inputSchema: {} });
+	assert.equal(await askedAbout("get"), -32602); // the server runs one of the two
+	tools.splice(0);
+	for (const name of ["get", "plain", "later"]) assert.equal(await askedAbout(name), -32602);
+	assert.deepEqual(s.ran, ["yes", "yes", "yes", "yes", "yes", "yes"]);
+});
+
+test("only where no tools are given is a call asked about by the default mapping", async () => {
+	const { client, ...without } = { client: new Client({ url }) };
+	for (const tools of [undefined, null, {}, "get", new Map([["get", mapped("get")]])]) {
+		const [, b] = InMemoryTransport.createLinkedPair();
+		assert.throws(() => guard(b, { client, tools } as unknown as GuardOptions), /tools is neither/);
+	}
+	const server = new Server({ name: "s", version: "1" }, { capabilities: { tools: {} } });
+	server.setRequestHandler(CallToolRequestSchema, () => said("ran"));
+	const [a, b] = InMemoryTransport.createLinkedPair();
+	await server.connect(guard(b, { client, ...without }));
+	const answers: JsonObject[] = [];
+	const got = new Promise<void>((resolve) => {
+		a.onmessage = (m) => resolve(void answers.push(m as unknown as JsonObject));
+	});
+	asked.length = 0;
+	await a.send({ jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: "any", arguments: {} } }, { authInfo });
+	await got;
+	assert.deepEqual(
+		[textOf(answers[0]?.result), asked[0]?.action, asked[0]?.resource],
+		["ran", { name: "tools/call" }, { type: "tool", id: "any" }],
+	);
+});
+
+test("a definition that is none is not passed over for the default mapping", async () => {
+	const odd = [
+		undefined,
+		null,
+		true,
+		"get",
+		[],
+		[mapped("get")],
+		() => mapped("get"),
+		{ inputSchema: [] },
+		{ inputSchema: "x" },
+		{ inputSchema: null },
+	];
+	for (const definition of odd) {
+		const s = await session({ tools: () => definition });
+		assert.equal(codeOf(await s.ask(...call("get", "yes"))), -32602, String(definition));
+		assert.deepEqual(s.ran, []);
+	}
+});
+
+test("a definition that a function finds by another spelling is not that of the tool", async () => {
+	const s = await session({ tools: (name) => mapped(name.trim().toLowerCase()) });
+	for (const name of ["Get", " get", "GET"]) assert.equal(codeOf(await s.ask(...call(name, "yes"))), -32602, name);
+	assert.equal(textOf((await s.ask(...call("get", "yes"))).result), "got yes");
+	assert.deepEqual(s.ran, ["yes"]);
+});
+
+test("each request is asked about by the client that is chosen for it, and by no other one", async () => {
+	const tenants: (string | undefined)[] = [];
+	const client = new Client({ url });
+	const chooses = (info: { extra?: { claims?: unknown } } | undefined) => {
+		const { tenant } = (info?.extra?.claims ?? {}) as { tenant?: string };
+		tenants.push(tenant);
+		return tenant === undefined ? (undefined as never) : client.forTenant(tenant);
+	};
+	const of = (tenant: string) => ({ ...authInfo, extra: { claims: { ...authInfo.extra.claims, tenant } } });
+	const s = await session({ client: chooses });
+	assert.equal(codeOf(await s.ask(...call("get", "yes"))), -32603);
+	const guarded = guardTool(
+		({ authInfo }) => chooses(authInfo),
+		({ id }) => ({ subject: { type: "user", id: "a" }, action: { name: "x" }, resource: { type: "t", id } }),
+		({ id }: { id: string }) => id,
+	);
+	await assert.rejects(guarded({ id: "yes" }, { authInfo }), { name: "Refusal", kind: "unreachable" });
+	asked.length = 0;
+	assert.equal(await guarded({ id: "yes" }, { authInfo: of("a") }), "yes");
+	assert.equal(textOf((await s.ask(...call("get", "yes"), "b", of("b"))).result), "got yes");
+	assert.equal(codeOf(await s.ask(...call("get", "yes"))), -32603);
+	assert.deepEqual([tenants, paths.slice(-2), s.ran], [[undefined, undefined, "a", "b", undefined], ["/tenants/a", "/tenants/b"], ["yes"]]);
+});
+
+test("an array is no result", async () => {
+	const s = await session({ client: new Client({ url, handlers: { redact: () => () => [{ content: [] }] } }) });
+	assert.deepEqual((await s.ask(...call("get", "secret"))).error, {
+		code: -32603,
+		message: "The result is withheld",
+		data: { type: "withheld" },
+	});
 });
 
 test("a definition that comes later is not passed over for the default mapping", async () => {

@@ -26,13 +26,13 @@ const pdp = createServer((req, res) => {
 });
 let yes: Any;
 let no: Any;
-let noURL: string;
+let base: string;
 before(async () => {
 	pdp.listen(0, "127.0.0.1");
 	await once(pdp, "listening");
 	const url = `http://127.0.0.1:${(pdp.address() as AddressInfo).port}`;
-	noURL = `${url}/no`;
-	[yes, no] = [new Client({ url: `${url}/yes` }), new Client({ url: noURL })];
+	base = url;
+	[yes, no] = [new Client({ url: `${url}/yes` }), new Client({ url: `${url}/no` })];
 });
 after(() => {
 	pdp.closeAllConnections();
@@ -136,7 +136,7 @@ const crashing = ["if (!client.authorize(q)) throw 'no'", "if (![q].every((q) =>
 for (const line of crashing) {
 	test(`${line}, not awaited, ends the process`, async () => {
 		const program = `import { Client } from ${JSON.stringify(new URL("../src/index.js", import.meta.url))};
-			const client = new Client({ url: ${JSON.stringify(noURL)} });
+			const client = new Client({ url: ${JSON.stringify(`${base}/no`)} });
 			const q = ${JSON.stringify(q)};
 			${line};
 			setTimeout(() => console.log("it went on"), 60_000);`;
@@ -145,6 +145,45 @@ for (const line of crashing) {
 		assert.match(ended.stderr, /^Denied: /m);
 	});
 }
+
+/** Runs a program with a client of a PDP that says yes, and returns the lines of its log. */
+async function logOf(program: string): Promise<string[]> {
+	const { stderr } = await promisify(execFile)(process.execPath, [
+		"--input-type=module",
+		"-e",
+		`import { Client } from ${JSON.stringify(new URL("../src/index.js", import.meta.url))};
+const client = new Client({ url: ${JSON.stringify(`${base}/yes`)}, timeout: 60_000 });
+const q = ${JSON.stringify(q)};
+${program}`,
+	]);
+	return stderr.split("\n").filter(Boolean);
+}
+
+test("a permit that nobody awaits is an error in the log, once a place", async () => {
+	const log = await logOf(`
+for (let n = 0; n < 3; n++) {
+	if (!client.authorize(q)) throw "no";
+	await client.authorize(q);
+}
+[q, q].every((q) => client.authorize(q));
+while (!client.authorize(q));`);
+	assert.equal(log.length, 3, log.join("\n"));
+	for (const [n, line] of [6, 9, 10].entries()) {
+		const says = new RegExp(`^policy-service-client: nobody awaited authorize at .*:${line}:\\d+\\)?: .*; use enforce\\(question, act\\)$`);
+		assert.match(log[n] ?? "", says);
+	}
+});
+
+test("a permit that somebody awaits is none", async () => {
+	const log = await logOf(`
+const later = async () => client.authorize(q);
+await Promise.all([client.authorize(q), later(), client.authorize(q).then(() => {}), client.authorize(q).finally(() => {})]);
+await Promise.race([client.authorize(q)]);
+await client.authorize(q).catch(() => {});
+await client.enforce(q, () => {});
+await client.evaluate(q, { allow: () => {}, deny: () => {} });`);
+	assert.deepEqual(log, []);
+});
 
 test("the PDP says yes to what is asked with care", async () => {
 	assert.equal(await yes.enforce(q, () => "done"), "done");

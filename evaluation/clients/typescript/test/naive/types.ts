@@ -40,10 +40,25 @@ client.authorize(q) && act();
 client.authorize(q) ? act() : undefined;
 // TS2367
 if (client.authorize(q) === true) act();
+const promise = client.authorize(q);
+// TS2801
+if (promise) act();
+// TS2801
+if (Math.random() < 0.5 && client.authorize(q)) act();
+// TS2801
+if (Math.random() < 0.5 || client.authorize(q)) act();
+// TS2801
+if (client.authorize(q).catch(() => false)) act();
+// TS2322
+const may: boolean = client.authorize(q);
+// TS2322
+const mayToo = (): boolean => client.authorize(q);
 
-// Lines that tsc takes, and the page warns of.
+// Lines that tsc takes: no type is refused after `!` but void. They are errors in the log, which naive.test.ts looks for.
 if (!client.authorize(q)) throw new Error("no");
 if (![q].every((q) => client.authorize(q))) throw new Error("no");
+while (client.authorize(q)) act();
+client.authorize(q) || act();
 client.authorize(q);
 
 // A permit has no decision to read: that it is there is the yes.
@@ -141,4 +156,4 @@ hono.get("/", guard(client, q));
 // TS2322
 hono.get("/", guard(client, () => undefined));
 
-void [forged, copied];
+void [forged, copied, may, mayToo];

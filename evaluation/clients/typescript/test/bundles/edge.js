@@ -1,0 +1,4 @@
+// Runs in a context of an edge runtime.
+import { answer } from "./entry.js";
+
+globalThis.answer = answer;
