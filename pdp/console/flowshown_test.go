@@ -84,7 +84,7 @@ func TestBrowserDifferences(t *testing.T) {
 	p.Goto("/console/approvals/" + id)
 	readyToDecide(t, p)
 	for _, want := range []string{
-		`cell "\"new: production\""`, `cell "last time: \"was: staging\""`, `columnheader "Last time"`, `cell "new: 10000"`, `cell "last time: was: 10"`,
+		`cell "new: \"production\""`, `cell "last time: was: \"staging\""`, `columnheader "Last time"`, `cell "new: 10000"`, `cell "last time: was: 10"`,
 		"insertion", "deletion",
 	} {
 		if !strings.Contains(p.Tree(), want) {

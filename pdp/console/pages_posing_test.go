@@ -39,14 +39,14 @@ func TestPageSameAsNobodyAgreedTo(t *testing.T) {
 	id = p.asks("push", push)
 	mia.says(mia.page("/console/approvals/"+id), "/decision", "decision", "approve", "reason", "yes")
 	got = alice.page("/console/approvals/" + p.asks("push", `{"arguments":{"branch":"main","repository":"other"}}`))
-	has(t, plain(got), `repository " new: other " last time: " was: shop " branch " main " same as last time The last`)
+	has(t, plain(got), `repository new: " other " last time: was: " shop " branch " main " same as last time The last`)
 	has(t, got, `class="same"`)
 
 	for range 30 { // more than are looked at
 		cancel(p.asks("push", `{"arguments":{"branch":"main","repository":"other"}}`))
 	}
 	again := alice.page("/console/approvals/" + p.asks("push", `{"arguments":{"branch":"main","repository":"other"}}`))
-	has(t, plain(again), `repository " new: other " last time: " was: shop " branch " main " same as last time The last`)
+	has(t, plain(again), `repository new: " other " last time: was: " shop " branch " main " same as last time The last`)
 }
 
 // Text of a request stands on no line of ours, and goes on in none.

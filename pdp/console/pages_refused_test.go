@@ -17,7 +17,7 @@ func TestPageCompares(t *testing.T) {
 	p.Advance(5 * time.Minute)
 	id := p.asks("github.push_code", `{"arguments":{"branch":"main","repository":"shop","tags":[1,"<b>"]},"note":7}`)
 	has(t, plain(alice.page("/console/approvals/"+id)),
-		`Arguments Name Now Last time branch " new: main " last time: " was: staging "`, `note new: 7 not there last time`, `tags new: [1, "<b>"] not there last time force not there now last time: was: true`, `repository " shop " same as last time`,
+		`Arguments Name Now Last time branch new: " main " last time: was: " staging "`, `note new: 7 not there last time`, `tags new: [1, "<b>"] not there last time force not there now last time: was: true`, `repository " shop " same as last time`,
 		`The last one like it: 03:04 UTC , Approved ; User::"mia" approved: as planned`,
 		`Asked of team-lead in tenant default , besides you: User::"frank" , User::"mia"`)
 }

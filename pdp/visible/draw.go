@@ -43,7 +43,11 @@ func (d *drawer) line(lines []string) (line []Piece, count int) {
 	}
 	if count > mostEmpty {
 		d.empty = max(d.empty, count)
-		return []Piece{{fmt.Sprintf("⏎×%d", count), Spaces, Plural(count, "empty line")}}, count
+		note := Plural(count, "empty line")
+		if slices.ContainsFunc(lines[:count], func(line string) bool { return line != "" }) {
+			note = Plural(count, "line") + " of spaces"
+		}
+		return []Piece{{fmt.Sprintf("⏎×%d", count), Spaces, note}}, count
 	}
 	d.pieces = nil
 	d.draw(lines[0])

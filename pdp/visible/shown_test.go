@@ -81,7 +81,7 @@ func TestOfDrawsWhatIsThere(t *testing.T) {
 		"main" + strings.Repeat(" ", 120) + "--force": "main[␣×120|120 spaces]--force\n=> 120 spaces in a row",
 		"a" + strings.Repeat(" \t", 5) + "b":          "a[␣×5 →×5|5 spaces and 5 tabs]b\n=> 10 spaces in a row",
 		"a\n\n\n\nb":                                  "a\n\n\n\nb",
-		"a" + strings.Repeat("\n \t", 7) + "\nb":      "a\n[⏎×7|7 empty lines]\nb\n=> 7 empty lines in a row",
+		"a" + strings.Repeat("\n \t", 7) + "\nb":      "a\n[⏎×7|7 lines of spaces]\nb\n=> 7 empty lines in a row",
 		"e\u0301\u0302\u0303x":                        "e\u0301\u0302" + `[\u0303|COMBINING MARK U+0303]x` + "\n=> 1 mark too many on a letter, or on none",
 		"\u0301":                                      `[\u0301|COMBINING MARK U+0301]` + "\n=> 1 mark too many on a letter, or on none",
 		"\u1000\u103b\u102d\u102f\u1037":              "\u1000\u103b\u102d\u102f\u1037", // a Burmese word

@@ -1,4 +1,4 @@
-// Conveniences. Nothing depends on them: a script moves the focus, follows links, copies ids and keeps
+// Conveniences. Nothing depends on them: a script moves the focus, follows links, copies ids and texts and keeps
 // times up to date. It sends no form, writes texts as texts alone, and asks the server for nothing but how many requests wait.
 "use strict";
 (() => {
@@ -32,6 +32,38 @@
 		}
 	};
 	if (!Number.isNaN(made)) setInterval(times, 15000);
+
+	// Who copies one text gets the text: a mark becomes the characters that it stands for. JSON has the same escapes.
+	const marks = ".esc, .alike, .spaces";
+	const ofMark = (mark, json) => {
+		let text = mark.textContent;
+		const [, unit, times] = text.match(/^([^×]+)×(\d+)$/) || [];
+		if (unit === "⏎") return / empty lines$/.test(mark.title) ? "\n".repeat(times - 1) : text;
+		if (unit) text = unit.repeat(times);
+		if (/^[␣→ ]+$/.test(text)) return text.replace(/→( {3})?/g, json ? "\\t" : "\t").replaceAll("␣", " ");
+		return json || !/^(\\u[0-9a-f]{4}|\\n|\\")+$/.test(text) ? text : JSON.parse('"' + text + '"');
+	};
+	const meant = (n, json) => {
+		if (n.nodeType === Node.TEXT_NODE) return json ? n.data : n.data.replaceAll("\\\\", "\\");
+		return n.matches?.(marks) ? ofMark(n, json) : Array.from(n.childNodes, (child) => meant(child, json)).join("");
+	};
+	document.addEventListener("copy", (e) => {
+		const selection = getSelection(), range = selection.rangeCount === 1 && selection.getRangeAt(0);
+		const [part, more] = all("bdi").filter((text) => range && range.intersectsNode(text)).map((text) => {
+			const part = range.cloneRange();
+			if (!text.contains(part.startContainer)) part.setStart(text, 0);
+			if (!text.contains(part.endContainer)) part.setEnd(text, text.childNodes.length);
+			return part;
+		}).filter(String);
+		if (!part || more || String(part).trim() !== String(selection).trim()) return;
+		const around = (n, selector) => (n.closest ? n : n.parentElement).closest(selector);
+		const json = around(part.commonAncestorContainer, ".json");
+		const first = around(part.startContainer, marks), last = around(part.endContainer, marks);
+		if (first) part.setStartBefore(first);
+		if (last) part.setEndAfter(last);
+		e.clipboardData.setData("text/plain", meant(part.cloneContents(), json));
+		e.preventDefault();
+	});
 
 	for (const id of all("[data-copy]")) {
 		const button = document.createElement("button");

@@ -19,7 +19,7 @@ func said(t *testing.T, table page.Table) string {
 	_, html, _ = strings.Cut(html, "<tbody>\n")
 	html, _, _ = strings.Cut(html, "</tbody>")
 	html = strings.ReplaceAll(html, "</th>", ": ")
-	html = strings.NewReplacer("<ins><span class=\"hidden\">new: </span>", "{+", "</ins>", "+}", "<del><span class=\"hidden\">was: </span>", "{-", "</del>", "-}").Replace(html)
+	html = strings.NewReplacer("<span class=\"hidden\">new: </span>", "", "<span class=\"hidden\">was: </span>", "", "<ins>", "{+", "</ins>", "+}", "<del>", "{-", "</del>", "-}").Replace(html)
 	html = strings.ReplaceAll(html, "<td class=\"then\">", " ")
 	html = strings.ReplaceAll(html, "<span class=\"odd\">", " // ")
 	html = regexp.MustCompile(`<[^>]*>`).ReplaceAllString(html, "")

@@ -13,7 +13,7 @@
   const within = new Set([
     "span.esc[class,title]", "span.spaces[class,title]", "span.alike[class,title]", "span.esc[class]", "span.spaces[class]", "span.alike[class]",
     "span.odd[class]", "span.aside[class]", "details.more[class]", "summary[]", "ul.heed[aria-label,class,tabindex]", "li[]", "a[href]",
-    "ins[]", "del[]", "span.hidden[class]", "bdi.line[class]", "bdi.text[class]", "bdo.text[class,dir]",
+    "ins[]", "del[]", "span.hidden[class]", "bdi.line[class]", "bdi.text[class]", "bdi.text json[class]", "bdo.text[class,dir]",
   ]);
   const form = (e) => e.localName + (e.className ? "." + e.className : "") + "[" + e.getAttributeNames().sort() + "]";
 
