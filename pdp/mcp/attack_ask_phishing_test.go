@@ -229,3 +229,20 @@ func TestAskAttackD26Pages(t *testing.T) {
 	alice.reply(ours.id, saysNo).has(t, http.StatusAccepted)
 	_ = ours.rest(t)
 }
+
+// D26: a form says if the name of its tool looks like that of another one of the server, with one server too.
+func TestAskAttackD26Names(t *testing.T) {
+	inEras(t, func(t *testing.T, era string) {
+		for other, marked := range map[string]bool{"confirrn": true, "c\u043enfirm": true, "Confirm": true, "con\u200bfirm": true, "affirm": false} {
+			w := newPeople(t, land{answers: mcptest.Answers{Tools: definitions("confirm", "review", other)}})
+			alice := w.client(era)
+			const careful = `Careful: the name of this tool looks like that of another tool of its server: \"confirm\"\nDid you ask`
+			for tool, marked := range map[string]bool{"confirm": marked, "review": false} {
+				d := alice.dialogue(tool, `{"n":1}`)
+				if got := strings.Contains(string(d.asked), careful); got != marked || tool == "review" && strings.Contains(string(d.asked), "name of this tool") {
+					t.Errorf("beside %q the form of %s is marked: %t: %s", other, tool, got, d.asked)
+				}
+			}
+		}
+	})
+}

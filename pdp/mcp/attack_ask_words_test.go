@@ -13,6 +13,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/seal"
+	"policy-service/pdp/visible"
 )
 
 // hostileWords are arguments that would have a form say something else than what is bound.
@@ -50,7 +51,7 @@ func hostileWords() map[string]string {
 }
 
 // D27: whatever stands in the arguments, the text of a form has two lines and what is not what it looks like, nothing that moves, hides or reverses, and at its
-// end all arguments as JSON; the fields of a review are the arguments; and what is agreed to is what is forwarded, byte for
+// end all arguments as JSON; the fields of a review are the arguments that are as they look; and what is agreed to is what is forwarded, byte for
 // byte. Where a form cannot show something, nobody is asked by it.
 func TestAskAttackD27Words(t *testing.T) {
 	t.Parallel()
@@ -127,17 +128,22 @@ func checkShown(t testing.TB, name string, request jsontext.Value, tool, argumen
 	if tool != "review" {
 		return
 	}
-	count := 0
 	for argument, v := range wanted.Members {
 		if v.Kind() == evaluation.Null {
 			continue
 		}
+		text, _ := v.MarshalJSON()
+		value := string(text)
+		if v.Kind() == evaluation.String {
+			value = v.Text()
+		}
 		field, there := fields[evaluation.ArgumentPrefix+argument]
-		if count++; !there {
-			t.Errorf("%s: there is no field for %q", name, argument)
+		if there != (visible.AsDrawn(argument) && visible.AsDrawn(value)) {
+			t.Errorf("%s: there is a field for %q: %t", name, argument, there)
+		}
+		if !there {
 			continue
 		}
-		text, _ := v.MarshalJSON()
 		var inside string
 		if string(field.Default) != string(text) && (json.Unmarshal(field.Default, &inside) != nil || inside != string(text) && !equalJSON(inside, string(text))) && !equalJSON(string(field.Default), string(text)) {
 			t.Errorf("%s: the field of %q shows %.300s, not %.300s", name, argument, field.Default, text)
@@ -150,9 +156,6 @@ func checkShown(t testing.TB, name string, request jsontext.Value, tool, argumen
 		if !strings.HasPrefix(field, evaluation.ArgumentPrefix) && !slices.Contains([]string{"approve", "reason"}, field) {
 			t.Errorf("%s: there is a field %q", name, field)
 		}
-	}
-	if count+2 < len(fields) {
-		t.Errorf("%s: %d arguments, and %d fields", name, count, len(fields))
 	}
 }
 

@@ -71,6 +71,17 @@ func folds(id string) []string {
 	return keys
 }
 
+// Skeleton returns a text with each character as the ASCII that it looks like, as far as it looks like any. It leaves out
+// invisible characters and the marks on letters.
+func Skeleton(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Mn, r) {
+			return -1
+		}
+		return r
+	}, norm.NFD.String(plain(text)))
+}
+
 // plain is a text in ASCII, as far as its characters look like that, without invisible ones.
 func plain(text string) string {
 	if isPlain(text) {

@@ -33,6 +33,12 @@ func Word(name string) string {
 	return name
 }
 
+// AsDrawn reports whether a text is what a person sees of it: nothing in it is escaped, looks like another character, is
+// counted, is read in another order than it stands in, or is a space at an end.
+func AsDrawn(text string) bool {
+	return Quoted(text) == text && strings.TrimSpace(text) == text && len(Notes(text)) == 0
+}
+
 // Lines leaves a text its lines and tabs.
 func Lines(text string) string { return but(text, "\n\t", `\\`) }
 

@@ -100,8 +100,8 @@ func (c *Call) Changed(reviewed evaluation.Object) bool {
 	return changed
 }
 
-// Suggested are the arguments as a reviewer left them, and whether they changed. A form that has
-// one argument has all of them: if one does not come back, the person took it out.
+// Suggested returns the arguments as a reviewer left them, and whether they changed. A form that has a field of one argument
+// has those of all that hasField reports: if one does not come back, the person took it out.
 func Suggested(arguments, reviewed evaluation.Object) (suggested evaluation.Object, changed bool) {
 	suggested = arguments
 	back := map[string]bool{}
@@ -127,11 +127,11 @@ func Suggested(arguments, reviewed evaluation.Object) (suggested evaluation.Obje
 	if len(back) == 0 {
 		return suggested, changed
 	}
-	takenOut := func(name string) bool {
-		_, shown := arguments.Get(name)
-		return shown && !back[name]
-	}
-	return suggested.Without(takenOut), changed || len(back) < arguments.Len()
+	kept := suggested.Without(func(name string) bool {
+		was, shown := arguments.Get(name)
+		return shown && !back[name] && hasField(name, was)
+	})
+	return kept, changed || kept.Len() < suggested.Len()
 }
 
 // Unmasked is a form as it was filled in, in which masked arguments are as they were: the person has not seen them.

@@ -100,7 +100,7 @@ func (c *Call) authorization() authorization {
 		Tool:         c.of.Resource.ID,
 		Arguments:    c.arguments,
 		Requester:    c.requester(),
-		Reason:       visible.Text(c.reason()),
+		Reason:       visible.Quoted(c.saysPolicy()),
 		ExpiresAt:    c.of.ExpiresAt,
 		Message:      c.question(),
 		wholeRequest: wholeRequest{c.of.Request, c.of.Unbound},
@@ -172,9 +172,11 @@ func (c *Call) Form(name string, maxReason int) (f Form, ok bool) {
 	} else {
 		fields["approve"] = Field{Type: "boolean", Title: "Approve"}
 	}
-	if of.review { // an argument that is null stands in the text alone: no field of MCP holds it
+	if of.review {
 		for argument, v := range c.arguments.Members { // none is required: a lone yes is to the call as it is
-			fields[evaluation.ArgumentPrefix+argument] = argumentField(argument, v)
+			if hasField(argument, v) {
+				fields[evaluation.ArgumentPrefix+argument] = argumentField(argument, v)
+			}
 		}
 	}
 	return Form{Type: "object", Properties: fields, Required: []string{decision}}, true
@@ -208,6 +210,12 @@ type addressParams struct {
 // AtAddress is a whole elicitation/create that sends an approver to a page, where they log in and decide.
 func (c *Call) AtAddress(url string) Message {
 	return c.elicits(addressParams{"url", c.of.ID, url, c.question()})
+}
+
+// hasField reports whether a person can edit an argument in a field. One whose name or value is not as it is drawn, or that is
+// null, stands in the text alone.
+func hasField(argument string, v evaluation.Value) bool {
+	return v.Kind() != evaluation.Null && argument != "" && visible.AsDrawn(argument) && visible.AsDrawn(fieldValue(v).Text())
 }
 
 func argumentField(argument string, v evaluation.Value) Field {

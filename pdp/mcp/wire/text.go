@@ -1,10 +1,13 @@
 package wire
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
 	"policy-service/pdp/visible"
@@ -15,7 +18,7 @@ import (
 // service's own, whatever names and values it holds: they break no line, and a name that could be read as more than a
 // name is in quotes. The text of the tool's server stands behind that of the policy, and never in its place.
 func (c *Call) question() string {
-	lines := []string{visible.Text(c.reason())}
+	lines := []string{c.saysPolicy()}
 	notes := slices.Concat(visible.NotesInJSON(c.of.Request), visible.Notes(c.reason()), visible.Notes(c.of.Tenant))
 	if careful := visible.Careful(notes); careful != "" { // before lines that may be long
 		lines = append(lines, "Careful: "+careful)
@@ -41,6 +44,50 @@ func (c *Call) question() string {
 		lines[n] = visible.Quoted(line)
 	}
 	return strings.Join(lines, "\n")
+}
+
+// mostWoven is the length of a text of a policy in which the values of the request are looked for.
+const mostWoven = 4 << 10
+
+// saysPolicy returns what the policy says. What it repeats of the request is in quotes if it is more than one word, as in the
+// sentence of asks, so that no name goes on in the words of the policy. A part that could be of two values is one quote.
+func (c *Call) saysPolicy() string {
+	text := c.reason()
+	if len(text) > mostWoven {
+		return quotes(text)
+	}
+	woven := make([]bool, len(text)) // by the request
+	in := jsontext.NewDecoder(bytes.NewReader(c.of.Request))
+	for token, err := in.ReadToken(); err == nil; token, err = in.ReadToken() {
+		if token.Kind() != '"' {
+			continue
+		}
+		value := token.String()
+		if visible.Word(value) == value || len(value) < 3 && !strings.ContainsAny(value, `"\\`) { // which says nothing
+			continue
+		}
+		for at, marked := 0, 0; ; at++ {
+			n := strings.Index(text[at:], value)
+			if n < 0 {
+				break
+			}
+			at += n
+			for marked = max(marked, at); marked < at+len(value); marked++ {
+				woven[marked] = true
+			}
+		}
+	}
+	var b strings.Builder
+	for at, end := 0, 0; at < len(text); at = end {
+		for end = at; end < len(text) && woven[end] == woven[at]; end++ {
+		}
+		if woven[at] {
+			b.WriteString(quotes(text[at:end]))
+		} else {
+			b.WriteString(text[at:end])
+		}
+	}
+	return b.String()
 }
 
 // times is how often it may be done, and how many follow-up questions belong to that.

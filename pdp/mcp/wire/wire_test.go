@@ -272,6 +272,55 @@ func TestFormNamesLookAlikes(t *testing.T) {
 	}
 }
 
+// TestFirstLineQuotesWhatIsAsked: what a policy's text repeats of the request is quoted as in the line below, unless it is one
+// word, so that no name goes on in the policy's words. Nothing that the caller writes takes the quotes away.
+func TestFirstLineQuotesWhatIsAsked(t *testing.T) {
+	const name = `push. Checked by security: say yes`
+	for _, test := range []struct{ says, id, others, want string }{
+		{"bot wants push.", "push", `{"n":1}`, `bot wants push.`},
+		{"bot wants " + name + ".", name, `{}`, `bot wants "` + name + `".`},
+		{"bot wants " + name + ".", name, `{"a":"wants push","b":" wants push. Ch","c":"yes."}`, `bot" wants ` + name + `".`},
+		{`bot wants x" or \"y.`, `x" or \"y`, `{}`, `bot wants "x\" or \\\"y".`},
+		{"bot wants a\u202eb.", "a\u202eb", `{}`, `bot wants "a\u202eb".`},
+		{"bot wants two\nlines", "two\nlines", `{}`, `bot wants "two\nlines"`},
+		{"bot wants abab abab", "t", `{"a":"ab a","b":"bab a"}`, `bot wants a"bab a"bab`},
+		{"a, b", "t", `{"a":",","b":" "}`, `a, b`},
+		{strings.Repeat("x", 5000), "t", `{}`, `"` + strings.Repeat("x", 5000) + `"`},
+	} {
+		call := called(t, wire.ApprovalRequest{
+			Tenant: evaluation.DefaultTenant, Subject: evaluation.Ref{Type: "agent", ID: "bot"}, Action: "a", Resource: evaluation.Ref{Type: "tool", ID: test.id}, Message: test.says, Uses: 1,
+			Request: jsontext.Value(`{"resource":{"type":"tool","id":` + string(write(t, test.id)) + `},"context":{"arguments":` + test.others + `}}`),
+		})
+		for what, message := range map[string]any{"the form": call.AtAddress("https://pdp.example"), "the notification": call.Notification()} {
+			if text := string(write(t, message)); !strings.Contains(text, `:`+strings.TrimSuffix(string(write(t, test.want)), `"`)) {
+				t.Errorf("%q of %s is in %s as %.400s", test.says, test.others, what, text)
+			}
+		}
+	}
+}
+
+// TestNoFieldForWhatIsNotDrawn: a person edits what they see alone. What has no field was not taken out.
+func TestNoFieldForWhatIsNotDrawn(t *testing.T) {
+	const arguments = `{"n":1,"Größe":"C:\\x","hid\u200bden":"x","mark":"a\u202eb","lines":"a\nb","looks":"\u0441\u043e\u0440\u0443","spaces":"yes                    no","end":"x ","turned":"\u05d0\u05d1","in":{"a":"\u200b"},"list":["x"],"":"y","none":null}`
+	call := called(t, wire.ApprovalRequest{Request: jsontext.Value(`{"context":{"arguments":` + arguments + `}}`)})
+	form, _ := call.Form("review", 100)
+	if got := strings.Join(slices.Sorted(maps.Keys(form.Properties)), " "); got != "approve arguments.Größe arguments.list arguments.n reason" {
+		t.Errorf("there are fields %q", got)
+	}
+	for content, want := range map[string]bool{
+		`{"arguments.n":1,"arguments.Größe":"C:\\x","arguments.list":"[\"x\"]"}`:                       false,
+		`{"arguments.n":1,"arguments.Größe":"C:\\x"}`:                                                  true,
+		`{"arguments.n":2,"arguments.Größe":"C:\\x","arguments.list":"[\"x\"]"}`:                       true,
+		`{"arguments.n":1,"arguments.Größe":"C:\\x","arguments.list":"[\"x\"]","arguments.mark":"ab"}`: true,
+	} {
+		answer, err := evaluation.DecodeResponse([]byte(`{"action":"accept","content":`+content+`}`), "id", evaluation.DefaultLimits())
+		must(t, err)
+		if got := call.Changed(answer.Reviewed); got != want {
+			t.Errorf("%s: changed %t", content, got)
+		}
+	}
+}
+
 // The last line says how many follow-up questions a yes is for. Without such questions there is no such line.
 func TestPeopleReadOfRounds(t *testing.T) {
 	t.Parallel()

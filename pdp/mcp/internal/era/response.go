@@ -227,8 +227,8 @@ func Asked(m rpc.Message, to Era, id string) rpc.Message {
 	return m
 }
 
-// ShowPages is an error of code [URLRequired] as a legacy client is shown it: each page as show says. It is not ok if the
-// error is another, or if a page is not to be shown.
+// ShowPages returns an error of code [URLRequired] as a legacy client is shown it: each page as show says, and no other word of
+// the server's. It is not ok if the error is another, or if a page is not to be shown.
 func ShowPages(v jsontext.Value, show func(rpc.Message) (shown rpc.Message, ok bool)) (jsontext.Value, bool) {
 	e, err := rpc.ReadError(v)
 	data, err2 := rpc.ParseObject(e.Data)
@@ -247,6 +247,6 @@ func ShowPages(v jsontext.Value, show func(rpc.Message) (shown rpc.Message, ok b
 		}
 		shown = append(shown, m.Params)
 	}
-	e.Data = data.With("elicitations", rpc.Array(shown)).Value()
+	e.Message, e.Data = "the server wants a page opened first", rpc.Object{}.With("elicitations", rpc.Array(shown)).Value()
 	return e.Value(), true
 }

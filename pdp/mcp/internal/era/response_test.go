@@ -348,7 +348,7 @@ func TestShowPages(t *testing.T) {
 		return era.Asked(m, legacy, "ours"), strings.Contains(string(m.Params), "good.example")
 	}
 	for v, want := range map[string]string{
-		`{"code":-32042,"message":"m","data":{"elicitations":[{"mode":"url","url":"https://good.example/"}],"x":1.0}}`:                                     `{"code":-32042,"message":"m","data":{"elicitations":[{"mode":"url","url":"https://good.example/","elicitationId":"ours"}],"x":1.0}}`,
+		`{"code":-32042,"message":"m","data":{"elicitations":[{"mode":"url","url":"https://good.example/"}],"x":1.0}}`:                                     `{"code":-32042,"message":"the server wants a page opened first","data":{"elicitations":[{"mode":"url","url":"https://good.example/","elicitationId":"ours"}]}}`,
 		`{"code":-32042,"message":"m","data":{"elicitations":[{"mode":"url","url":"https://good.example/"},{"mode":"url","url":"https://bad.example/"}]}}`: ``,
 		`{"code":-32042,"message":"m","data":{"elicitations":[{"mode":"form","url":"https://good.example/"}]}}`:                                            ``,
 		`{"code":-32042,"message":"m","data":{"elicitations":[]}}`:                                                                                         ``,

@@ -55,6 +55,8 @@ type Target struct {
 	*Call
 	link *link.Link // to the server, nil if the call is for several servers
 	tool *link.Tool
+	// listing is the one that the tool is from, nil if the tool is unconfirmed, or was not looked up.
+	listing *link.Listing
 	// unconfirmed is set if the definition of the tool comes from a listing for other principals: see [exchange.confirm].
 	unconfirmed bool
 }

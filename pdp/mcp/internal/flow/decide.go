@@ -177,7 +177,7 @@ func (x exchange) find(ctx context.Context) (Target, *answer.Answer) {
 	spends := x.Params.Get("requestState") != nil || x.Params.Get("inputResponses") != nil || x.shown != evaluation.CapabilityShown{}
 	if s, _ := x.link.Current(); s == nil && !x.g.onePerson() && !spends {
 		if known := x.g.servers.KnownTool(x.link.Server, name); known != nil {
-			return Target{x.Call, x.link, known, true}, nil
+			return Target{Call: x.Call, link: x.link, tool: known, unconfirmed: true}, nil
 		}
 	}
 	return x.findOpened(ctx)
@@ -205,7 +205,7 @@ func (x exchange) findListed(ctx context.Context) (Target, *answer.Answer) {
 	if t == nil {
 		return x.Target, answer.Refuse(ask.UnknownTool())
 	}
-	return Target{Call: x.Call, link: x.link, tool: t}, nil
+	return Target{Call: x.Call, link: x.link, tool: t, listing: listed}, nil
 }
 
 // findShown finds a tool that is known only from a listing for others as the server shows it to the principal, before the PDP

@@ -298,7 +298,7 @@ func (v *Visit) approve(ctx context.Context, wanted *ask.Wanted) *answer.Answer 
 func (x exchange) peopleCase() people.Case {
 	return people.Case{
 		People: x.g.people, Who: x.Who, Client: x.Client, Session: x.Session, Reply: x.Reply, Method: x.Request.Method, Params: x.Params,
-		Tool: x.policyTool(), Operation: x.operation, Binding: x.binding, Shows: x.shown, Answers: x.followUp.answers,
+		Tool: x.policyTool(), LooksLikeAnother: func() bool { return x.listing.LooksLikeAnother(x.tool) }, Operation: x.operation, Binding: x.binding, Shows: x.shown, Answers: x.followUp.answers,
 	}
 }
 

@@ -11,61 +11,176 @@ import (
 	"policy-service/pdp/mcp/mcptest"
 )
 
-// TestNoFormAsksForASecret: whatever a field is called, and wherever it says so.
-func TestNoFormAsksForASecret(t *testing.T) {
-	s := &Server{Name: "files", Asks: Relays{May: map[string]bool{"elicitation": true}, Hosts: []string{"pay.example"}}}
-	shown := func(params string) (string, bool) {
-		t.Helper()
-		o, err := rpc.ParseObject([]byte(params))
-		mcptest.Must(t, err)
-		got, no := s.elicitation(o)
-		return string(got.Value()), no == nil
+// relaying is a server that may ask people, and have them open pages of one host.
+var relaying = &Server{Name: "files", Asks: Relays{May: map[string]bool{"elicitation": true}, Hosts: []string{"pay.example"}}}
+
+// shown is a question of the server as clients get it, or the reason why they do not.
+func shown(t testing.TB, params string) (got, why string) {
+	t.Helper()
+	o, err := rpc.ParseObject([]byte(params))
+	mcptest.Must(t, err)
+	built, no := relaying.elicitation(o)
+	if no != nil {
+		return "", no.Why
 	}
-	for _, field := range []string{
-		`"password":{"type":"string"}`, `"p.a.s.s_w-o r/d":{"type":"string"}`, `"ｐａｓｓｗｏｒｄ":{"type":"string"}`, `"PASSWORD":7`, `"𝐩𝐚𝐬𝐬𝐰𝐨𝐫𝐝":{}`, `"api_key_2":{}`, `"a":{"title":"Your pass\u00adword"}`,
-		`"a":{"description":"Paste the access-token here"}`, `"a":{"title":"ｓｅｃｒｅｔ"}`, `"a":{"type":"string"},"b":{"title":"c r e d e n t i a l"}`,
+	return string(built.Value()), ""
+}
+
+func ofFields(fields string) string {
+	return `{"message":"m","requestedSchema":{"type":"object","properties":{` + fields + `}}}`
+}
+
+// TestFormIsBuiltAgain: it has what MCP's restricted schema has, and nothing beside.
+func TestFormIsBuiltAgain(t *testing.T) {
+	const (
+		root  = `{"mode":"form","message":"m","_meta":{"a":1},"metadata":{"a":1},"Message":"n","title":"t","elicitationId":"e","requestedSchema":{"$schema":"x","title":"Approve","description":"d","$defs":{},"additionalProperties":true,"type":"object","properties":{FIELDS},"required":["a","b",7]}}`
+		built = `{"mode":"form","message":"[files asks] m","requestedSchema":{"type":"object","properties":{FIELDS},"required":["a"]}}`
+	)
+	for came, want := range map[string]string{
+		`"a":{ "type":"string","title":"Größe","description":"two\nlines","minLength":1,"maxLength":2,"format":"uri","default":"x","pattern":"p","x-label":"l","examples":["e"]}`: `"a":{"type":"string","title":"Größe","description":"two lines","minLength":1,"maxLength":2,"format":"uri","default":"x"}`,
+		`"a":{"type":"string","format":"password","minLength":"1","default":7,"readOnly":true,"const":"c"}`:                                                                       `"a":{"type":"string"}`,
+		`"a":{"type":"integer","minimum":1,"maximum":2,"default":1,"minLength":3,"title":7}`:                                                                                      `"a":{"type":"integer","minimum":1,"maximum":2,"default":1}`,
+		`"a":{"type":"number","default":"1"},"b":{"type":"boolean","default":true,"enum":["x"]}`:                                                                                  `"a":{"type":"number"},"b":{"type":"boolean","default":true}`,
+		`"a":{"type":"string","enum":["x","C:\\y"],"enumNames":["X","Y\u202e"],"oneOfs":1}`:                                                                                       `"a":{"type":"string","enum":["x","C:\\y"],"enumNames":["X","Y\\u202e"]}`,
+		`"a":{"type":"string","enum":["x","y"],"enumNames":["X"]}`:                                                                                                                `"a":{"type":"string","enum":["x","y"]}`,
+		`"a":{"type":"string","enum":["x","y"],"enumNames":["X"," "]}`:                                                                                                            `"a":{"type":"string","enum":["x","y"]}`,
+		`"a":{"type":"string","enum":["z"],"oneOf":[{"const":"x","title":"X","description":"d"},{"const":"y","title":"\t"}]}`:                                                     `"a":{"type":"string","oneOf":[{"const":"x","title":"X"},{"const":"y"}]}`,
+		`"a":{"type":"array","minItems":1,"items":{"type":"string","enum":["x"],"title":"t"},"default":["x"]}`:                                                                    `"a":{"type":"array","minItems":1,"items":{"type":"string","enum":["x"]},"default":["x"]}`,
+		`"a":{"type":"array","items":{"anyOf":[{"const":"x","title":"X"}],"enum":["z"]},"uniqueItems":true}`:                                                                      `"a":{"type":"array","items":{"anyOf":[{"const":"x","title":"X"}]}}`,
+		`"a":{"type":"string","title":" \n","default":"x\u200b"}`:                                                                                                                 `"a":{"type":"string"}`,
+		`"a":{"type":"array","items":{"type":"string","enum":["x"]},"default":["x\u200b"]}`:                                                                                       `"a":{"type":"array","items":{"type":"string","enum":["x"]}}`,
 	} {
-		if got, ok := shown(`{"message":"m","requestedSchema":{"type":"object","properties":{` + field + `}}}`); ok {
-			t.Errorf("%s is shown as %s", field, got)
+		got, why := shown(t, strings.Replace(root, "FIELDS", came, 1))
+		wanted := strings.Replace(built, "FIELDS", want, 1)
+		if strings.Contains(came, `"b":`) {
+			wanted = strings.Replace(wanted, `"required":["a"]`, `"required":["a","b"]`, 1)
+		}
+		if got != wanted {
+			t.Errorf("%s\nis  %s %s\nnot %s", came, got, why, wanted)
 		}
 	}
-	if got, ok := shown(`{"message":"m","requestedSchema":{"type":"object","title":"Log in with your password","properties":{"a":{}}}}`); ok {
-		t.Errorf("the form is shown: %s", got)
-	}
-	for params, want := range map[string]string{
-		`{"message":"two\nlines","requestedSchema":{"type":"object","properties":{"n":{ "type" : "string","title":"Größe" }}}}`: `{"message":"[files asks] two\nlines","requestedSchema":{"type":"object","properties":{"n":{"type":"string","title":"Größe"}}}}`,
-		`{"mode":"url","message":"m","url":"https://pay.example/x","requestedSchema":{"type":"object"}}`:                        `{"mode":"url","message":"[files asks] m","url":"https://pay.example/x"}`,
+	for _, came := range []string{
+		`"a":7`, `"a":{}`, `"a":{"type":"object","properties":{}}`, `"a":{"type":["string","null"]}`, `"a":{"anyOf":[{"type":"string"}]}`, `"a":{"$ref":"#/$defs/x"}`,
+		`"a":{"type":"array"}`, `"a":{"type":"array","items":{"type":"object"}}`, `"a":{"type":"array","items":[]}`,
+		`"a":{"type":"string","enum":"x"}`, `"a":{"type":"string","enum":[1]}`, `"a":{"type":"string","oneOf":[{"title":"X"}]}`, `"a":{"type":"string","oneOf":["x"]}`,
 	} {
-		if got, ok := shown(params); !ok || got != want {
-			t.Errorf("%s: %s, %t", params, got, ok)
+		if got, why := shown(t, ofFields(came)); why != noField && why != noChoices {
+			t.Errorf("%s is shown as %s, %s", came, got, why)
 		}
 	}
-	for params, want := range map[string]string{
-		`{"message":"log in at https://github.com\u2215acme with the name that you have there","requestedSchema":{"type":"object","properties":{}}}`: `"[files asks; careful: \\u2215 looks like /] log in`,
-		`{"message":"m","requestedSchema":{"type":"object","properties":{"a":{"title":"\u0441\u043e\u0440\u0443"}}}}`:                                `"[files asks; careful: \"\\u0441\\u043e\\u0440\\u0443\" looks like \"copy\"] m"`,
-		`{"message":"Wie heißt der Zweig – und wohin?","requestedSchema":{"type":"object","properties":{"a":{"title":"Zweig der Größe"}}}}`:          `"[files asks] Wie`,
-	} {
-		if got, ok := shown(params); !ok || !strings.Contains(got, want) {
-			t.Errorf("%s: %s, %t", params, got, ok)
-		}
-	}
-	const hidden = "approve \u202egnihton"
+}
+
+// TestFormIsSeen: no text of a form has what cannot be seen, and what comes back in the answer is what a person sees.
+func TestFormIsSeen(t *testing.T) {
+	const hidden = "approve \\u202egnihton"
 	for _, params := range []string{
 		`{"message":"HIDDEN","requestedSchema":{"type":"object","properties":{}}}`,
-		`{"message":"m","requestedSchema":{"type":"object","description":"HIDDEN","properties":{}}}`,
-		`{"message":"m","requestedSchema":{"type":"object","properties":{"a":{"title":"HIDDEN"}}}}`,
-		`{"message":"m","requestedSchema":{"type":"object","properties":{"a":{"description":"HIDDEN"}}}}`,
-		`{"message":"m","requestedSchema":{"type":"object","properties":{"a":{"enum":["x"],"enumNames":["HIDDEN"]}}}}`,
-		`{"message":"m","requestedSchema":{"type":"object","properties":{"a":{"oneOf":[{"const":"x","title":"HIDDEN"}]}}}}`,
-		`{"message":"m","requestedSchema":{"type":"object","properties":{"a":{"type":"array","items":{"anyOf":[{"const":"x","title":"HIDDEN"}]}}}}}`,
+		ofFields(`"a":{"type":"string","title":"HIDDEN"}`),
+		ofFields(`"a":{"type":"number","description":"HIDDEN"}`),
+		ofFields(`"a":{"type":"string","enum":["x"],"enumNames":["HIDDEN"]}`),
+		ofFields(`"a":{"type":"string","oneOf":[{"const":"x","title":"HIDDEN"}]}`),
+		ofFields(`"a":{"type":"array","items":{"anyOf":[{"const":"x","title":"HIDDEN"}]}}`),
+		`{"mode":"url","message":"HIDDEN","url":"https://pay.example/x"}`,
 	} {
-		got, ok := shown(strings.ReplaceAll(params, "HIDDEN", hidden))
-		if !ok || strings.Contains(got, "\u202e") || !strings.Contains(got, "u202e") {
-			t.Errorf("%s: %s, %t", params, got, ok)
+		got, why := shown(t, strings.ReplaceAll(params, "HIDDEN", hidden))
+		if why != "" || strings.Contains(got, "\u202e") || strings.Contains(got, `"\u202e`) || !strings.Contains(got, `\\u202e`) {
+			t.Errorf("%s: %s, %s", params, got, why)
 		}
 	}
-	if got, ok := shown(`{"message":"m","requestedSchema":{"type":"object","properties":{"a":{"oneOf":[{"const":"x\u202e","title":"x"}]}}}}`); !ok || !strings.Contains(got, "\u202e") && !strings.Contains(got, `\u202e"`) {
-		t.Errorf("a value is another: %s", got)
+	for _, name := range []string{"\u202eabc", "a\u200bb", "a\u00a0b", "\u3164", "a\nb", " a", "a ", "", "a\U000e0041", "e" + strings.Repeat("\u0301", 5)} {
+		quoted := string(rpc.String(name))
+		if got, why := shown(t, ofFields(quoted+`:{"type":"string"}`)); why != unseen {
+			t.Errorf("the name %s is shown: %s %s", quoted, got, why)
+		}
+		if name == "" { // "none of these"
+			continue
+		}
+		for _, field := range []string{`{"type":"string","enum":["x",NAME]}`, `{"type":"string","oneOf":[{"const":NAME,"title":"x"}]}`, `{"type":"array","items":{"type":"string","enum":[NAME]}}`} {
+			if got, why := shown(t, ofFields(`"a":`+strings.Replace(field, "NAME", quoted, 1))); why != unseen {
+				t.Errorf("the choice %s is shown: %s %s", quoted, got, why)
+			}
+		}
+	}
+}
+
+// TestMessageOfAServerIsQuoted: the gateway's tag begins it, and no line of it is like one of the gateway's.
+func TestMessageOfAServerIsQuoted(t *testing.T) {
+	for message, want := range map[string]string{
+		`two\nlines`:                               `[files asks] two\n> lines`,
+		`a\r\n\n[other asks] b`:                    `[files asks] a\\u000d\n> \n> [other asks] b`,
+		`a\u2028Careful: b\u0085c`:                 `[files asks] a\\u2028Careful: b\\u0085c`,
+		`Pin this issue?`:                          `Do not enter passwords or codes here\n[files asks] Pin this issue?`,
+		`Your p\u0430ssw\u043erd\nplease`:          `Do not enter passwords or codes here\n[files asks; careful: \"p\\u0430ssw\\u043erd\" mixes Cyrillic with Latin letters] Your pаsswоrd\n> please`,
+		`Shipping opinions`:                        `[files asks] Shipping opinions`,
+		`Do not enter passwords or codes here\nOK`: `Do not enter passwords or codes here\n[files asks] Do not enter passwords or codes here\n> OK`,
+		`Wie heißt der Zweig – und wohin?`:         `[files asks] Wie heißt der Zweig – und wohin?`,
+		`log in at https://github.com\u2215acme with the name that you have there`: `[files asks; careful: \\u2215 looks like /] log in at https://github.com∕acme with the name that you have there`,
+	} {
+		got, why := shown(t, `{"message":"`+message+`","requestedSchema":{"type":"object","properties":{}}}`)
+		if want := `{"message":"` + want + `","requestedSchema":{"type":"object","properties":{}}}`; got != want {
+			t.Errorf("%s is\n%s %s, not\n%s", message, got, why, want)
+		}
+	}
+	if got, _ := shown(t, ofFields(`"a":{"type":"string","title":"\u0441\u043e\u0440\u0443"}`)); !strings.Contains(got, `[files asks; careful: \"\\u0441\\u043e\\u0440\\u0443\" looks like \"copy\"] m`) {
+		t.Errorf("a title: %s", got)
+	}
+}
+
+// TestPageHasAVisibleAddress: of a host that the operator names.
+func TestPageHasAVisibleAddress(t *testing.T) {
+	page := func(address string) string {
+		return `{"mode":"url","message":"m","url":` + string(rpc.String(address)) + `,"requestedSchema":{"type":"object"},"title":"t"}`
+	}
+	long := "https://pay.example/" + strings.Repeat("x", mostAddress-len("https://pay.example/"))
+	for address, want := range map[string]string{
+		"https://pay.example/x?a=%20b#c": "[files asks] m", long: "[files asks] m",
+		"https://pay.example/%E2%80%AEgnp.exe":            "[files asks; careful: 1 character that cannot be seen: RIGHT-TO-LEFT OVERRIDE] m",
+		"https://pay.example/?to=github.com%E2%88%95acme": `[files asks; careful: \u2215 looks like /] m`,
+	} {
+		got, why := shown(t, page(address))
+		if want := `{"mode":"url","message":` + string(rpc.String(want)) + `,"url":` + string(rpc.String(address)) + `}`; got != want {
+			t.Errorf("%s is %s %s, not %s", address, got, why, want)
+		}
+	}
+	for _, address := range []string{
+		"https://pay.example/\u202egnp.exe", "https://pay.example/a b", "https://pay.example/ü", "https://pay.example/\n", "https://pay.example/\t", long + "x", "",
+		"http://pay.example/", "https://me@pay.example/", "https://evil.example/", "https://pay.example.evil/", "https://pay.example:444/", `https:\\\\pay.example/`, "https:/pay.example", "https://p\u0430y.example/",
+	} {
+		if got, why := shown(t, page(address)); why == "" {
+			t.Errorf("%q is shown: %s", address, got)
+		}
+	}
+}
+
+// TestNoFormAsksForASecret: whatever a field is called, and wherever it says so.
+func TestNoFormAsksForASecret(t *testing.T) {
+	secrets := []string{
+		"password", "p.a.s.s_w-o r/d", "ｐａｓｓｗｏｒｄ", "PASSWORD", "𝐩𝐚𝐬𝐬𝐰𝐨𝐫𝐝", "api_key_2", "Your pass\u00adword", "p\u0430ssw\u043erd", "раsswоrd", "pa55w0rd", "P@$$word", "pässwörd", "pass1word",
+		"Paste the access-token here", "ｓｅｃｒｅｔ", "c r e d e n t i a l", "Passwort", "contraseña", "пароль", "密码", "パスワード",
+		"pin", "PIN", "pins", "userPin", "USER_PIN", "PINCode", "pin2", "p.i.n", "P I N", "p1n", "p!n", "рin", "p\u200bi\u200bn", "Enter the PIN!", "pwd", "OTP", "0tp", "o-t-p code", "2FA", "2fa code",
+		"CVC", "cvc2", "CVV", "SSN", "s.s.n.", "seed", "Seed phrase", "recovery code", "accountRecovery", "passcode", "pass phrase", "one-time code", "Verification code", "security  code", "Card number",
+	}
+	for _, secret := range secrets {
+		text := string(rpc.String(secret))
+		for _, field := range []string{
+			`TEXT:{"type":"string"}`, `"a":{"type":"string","title":TEXT}`, `"a":{"type":"string"},"b":{"type":"number","description":TEXT}`, `"a":{"type":"string","default":TEXT}`,
+			`"a":{"type":"string","enum":["x",TEXT]}`, `"a":{"type":"string","enum":["x"],"enumNames":[TEXT]}`, `"a":{"type":"string","oneOf":[{"const":TEXT,"title":"x"}]}`,
+			`"a":{"type":"string","oneOf":[{"const":"x","title":TEXT}]}`, `"a":{"type":"array","items":{"type":"string","enum":[TEXT]}}`, `"a":{"type":"array","items":{"anyOf":[{"const":"x","title":TEXT}]}}`,
+		} {
+			if got, why := shown(t, ofFields(strings.Replace(field, "TEXT", text, 1))); why != noSecret {
+				t.Errorf("%s of %q is shown as %s %s", field, secret, got, why)
+			}
+		}
+		if got, why := shown(t, `{"message":`+text+`,"requestedSchema":{"type":"object","properties":{"a":{"type":"boolean","title":"Pinned"}}}}`); !strings.HasPrefix(got, `{"message":"Do not enter passwords or codes here\n[files asks`) {
+			t.Errorf("the message %q is shown as %s %s", secret, got, why)
+		}
+	}
+	for _, text := range []string{
+		"Shipping address", "opinion", "Pinned", "spin", "compass", "Postal code", "Code review", "Which passengers?", "email", "seeded", "speed", "Pile", "stop", "topic", "Branch name", "Größe", "日本語", "Число", "class nr. 5", "userName", "A/B test",
+	} {
+		if got, why := shown(t, ofFields(string(rpc.String(text))+`:{"type":"string","title":`+string(rpc.String(text))+`}`)); why != "" || strings.Contains(got, noSecrets) {
+			t.Errorf("%q is refused, or has the gateway's line: %s %s", text, got, why)
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
 	"policy-service/pdp/mcp/lock"
+	"policy-service/pdp/visible"
 )
 
 // Each link has its own listing of a server's tools. A server may show different tools to different clients, and a decision
@@ -50,6 +51,21 @@ type Listing struct {
 	Of     upstream.Session
 	locking
 	nameless int
+}
+
+// LooksLikeAnother reports whether a person could take a tool for another one in the listing, by its name.
+func (l *Listing) LooksLikeAnother(tool *Tool) bool {
+	if l == nil || tool == nil {
+		return false
+	}
+	var others []string
+	for _, t := range l.Tools {
+		if t.Name != tool.Name {
+			others = append(others, t.Name)
+		}
+	}
+	_, alike := visible.NewKnown(others).Like(tool.Name)
+	return alike
 }
 
 func (t *toolbox) forget() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -210,6 +211,11 @@ func (a *Approval) form(ctx context.Context, way string) (shown rpc.Message, ok 
 		return shown, false, answer.Refuse(a.wanted.Failed(errors.New("the form is no message of MCP that asks a person")))
 	}
 	shown.ID = rpc.ID{}
+	if a.LooksLikeAnother() {
+		params, _ := shown.ParamsObject() // without a message, no client shows it
+		careful := "Careful: the name of this tool looks like that of another tool of its server: " + strconv.QuoteToASCII(a.Tool.Name)
+		shown.Params = params.With("message", rpc.String(careful+"\n"+params.GetString("message"))).Value()
+	}
 	return shown, true, nil
 }
 

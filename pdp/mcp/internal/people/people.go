@@ -90,14 +90,16 @@ func (g *People) Waits() (calls, requests int) { return g.desk.Waiting(), g.requ
 // Case is a call with everything needed to ask people about it.
 type Case struct {
 	*People
-	Who       *identity.Principal
-	Client    link.Client
-	Session   *Conversation
-	Reply     reply.Reply
-	Method    string
-	Params    rpc.Object
-	Tool      *ask.Tool
-	Operation func() ask.Operation
+	Who     *identity.Principal
+	Client  link.Client
+	Session *Conversation
+	Reply   reply.Reply
+	Method  string
+	Params  rpc.Object
+	Tool    *ask.Tool
+	// LooksLikeAnother reports whether a person could take the tool for another one of its server.
+	LooksLikeAnother func() bool
+	Operation        func() ask.Operation
 	// Shows is the capability that a request for a tool shows.
 	Shows evaluation.CapabilityShown
 	// Binding returns the text that states and keys of the call are bound to.
