@@ -60,7 +60,7 @@ func (c *Client) present(ctx context.Context, request evaluation.Request, types 
 	if err != nil {
 		return Undischarged{decision: denied("evaluate", err)}
 	}
-	d, q := c.question(ctx, q, unsent, options, func(q evaluation.Request) ([]byte, *Error) { return c.encodeApproved(q, approval) })
+	d, q := c.question(ctx, q, unsent, options, func(q evaluation.Request, a *asking) *Error { return c.encodeApproved(q, approval, a) })
 	err = d.read(&by)
 	if err == nil && by.ended() {
 		err = &Error{Kind: NotApproved, Detail: "the approval has ended"}
@@ -88,25 +88,26 @@ func presents(q evaluation.Request) bool {
 	return approval || id
 }
 
-// encodeApproved writes a request with an approval, as the text that came.
-func (c *Client) encodeApproved(q evaluation.Request, given jsontext.Value) ([]byte, *Error) {
-	if _, err := c.encodeAuthZEN(q); err != nil { // the rules of names and tenants are the same
-		return nil, err
+// encodeApproved writes the body of a request with an approval, as the text that came.
+func (c *Client) encodeApproved(q evaluation.Request, given jsontext.Value, a *asking) (err *Error) {
+	if err := sendable(c.tenant, q); err != nil {
+		return err
 	}
 	context, err := encode(q.Context)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	members := append([]byte(`{"`+approvalMember+`":`), given...)
 	if q.Context.Len() > 0 {
 		members = append(members, ',')
 	}
-	return encode(struct {
+	a.body, err = encode(struct {
 		Subject  evaluation.Entity `json:"subject"`
 		Action   evaluation.Action `json:"action"`
 		Resource evaluation.Entity `json:"resource"`
 		Context  jsontext.Value    `json:"context"`
 	}{q.Subject, q.Action, q.Resource, append(members, context[1:]...)})
+	return err
 }
 
 // read reads the approval that an answer rests on. It never prolongs that.

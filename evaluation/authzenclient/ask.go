@@ -29,10 +29,11 @@ type asking struct {
 	id     string // its X-Request-ID; "" is one of the client's own
 	public bool   // readable by anybody: it gets no credentials
 	body   []byte
-	accept string      // the type of an answer; "" is application/json
-	header http.Header // beside the client's own
-	secret secrets     // beside the client's credential: no error repeats them
-	repeat repeatable  // the failures after which it may be asked again
+	handed *evaluation.Handed // in place of body, if it is not nil
+	accept string             // the type of an answer; "" is application/json
+	header http.Header        // beside the client's own
+	secret secrets            // beside the client's credential: no error repeats them
+	repeat repeatable         // the failures after which it may be asked again
 	// The statuses of an answer, nil is 200, and the breaker, nil is the client's own. Receipts and approvals have others.
 	statuses []int
 	breaker  *breaker
@@ -97,7 +98,12 @@ func (c *Client) requestID(id string) (string, *Error) {
 
 func (c *Client) once(ctx context.Context, a asking, id string, read func(reply) *Error) *Error {
 	method := cmp.Or(a.method, http.MethodPost)
-	r, err := http.NewRequestWithContext(ctx, method, a.url, bytes.NewReader(a.body))
+	var body io.Reader = bytes.NewReader(a.body)
+	if a.handed != nil {
+		again := *a.handed // which nobody has read
+		body = &again
+	}
+	r, err := http.NewRequestWithContext(ctx, method, a.url, body)
 	if err != nil {
 		return notAsked("the URL of the call cannot be used")
 	}

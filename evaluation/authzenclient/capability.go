@@ -65,7 +65,7 @@ func ShowCapability(c evaluation.CapabilityShown) AskOption {
 // the request as it was asked last.
 func (c *Client) question(
 	ctx context.Context, request evaluation.Request, repeat repeatable, options []AskOption,
-	encode func(evaluation.Request) ([]byte, *Error),
+	encode func(evaluation.Request, *asking) *Error,
 ) (d Decision, q evaluation.Request) {
 	var s shown
 	for _, option := range options {
@@ -95,10 +95,9 @@ func (c *Client) question(
 }
 
 func (c *Client) encoded(
-	ctx context.Context, a asking, q evaluation.Request, encode func(evaluation.Request) ([]byte, *Error),
+	ctx context.Context, a asking, q evaluation.Request, encode func(evaluation.Request, *asking) *Error,
 ) Decision {
-	var err *Error
-	if a.body, err = encode(q); err != nil {
+	if err := encode(q, &a); err != nil {
 		return denied(a.op, err)
 	}
 	return c.decide(ctx, a)

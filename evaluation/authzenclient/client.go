@@ -44,6 +44,8 @@ type shared struct {
 	breaker  *breaker
 	receipts reporting
 	keys     *Keys
+	// handsOver is set if the PDP is in this process, and takes questions without JSON.
+	handsOver bool
 	// undecided receives each question without a decision; it may be nil.
 	undecided func(context.Context, *Error)
 }

@@ -19,16 +19,23 @@ func sendable(tenant string, q evaluation.Request) *Error {
 	return exact(q)
 }
 
-// encodeAuthZEN writes one request.
-func (c *Client) encodeAuthZEN(q evaluation.Request) ([]byte, *Error) {
+// encodeAuthZEN makes a request the body of a question, as JSON unless it can be handed over.
+func (c *Client) encodeAuthZEN(q evaluation.Request, a *asking) *Error {
 	if err := sendable(c.tenant, q); err != nil {
-		return nil, err
+		return err
+	}
+	if c.handsOver {
+		if handed, ok := evaluation.HandOver(q); ok {
+			a.handed = handed
+			return nil
+		}
 	}
 	body, err := q.MarshalJSON() // as [json.Marshal] would have it, which would read it all again
 	if err != nil {
-		return nil, notAsked("the request cannot be encoded")
+		return notAsked("the request cannot be encoded")
 	}
-	return body, nil
+	a.body = body
+	return nil
 }
 
 // exact refuses names that encoding would change: a question about one

@@ -30,6 +30,12 @@ func WithHTTPClient(h *http.Client) Option {
 	}
 }
 
+// WithSameProcess says that the transport of WithHTTPClient leads to a PDP in this process. A question of up to 16 KiB is then the
+// body of its message as it is, and JSON is made of it only if somebody reads that body. The PDP treats it like any other.
+func WithSameProcess() Option {
+	return func(c *Client) error { c.handsOver = true; return nil }
+}
+
 // WithKey sends an API key or another token that does not change.
 func WithKey(key string) Option {
 	return func(c *Client) error {

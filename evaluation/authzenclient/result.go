@@ -39,7 +39,7 @@ type typed struct {
 
 // encodeSearch leaves out the entity or action that is sought.
 func (c *Client) encodeSearch(q evaluation.Request, what gap) (searchBody, *Error) {
-	if _, err := c.encodeAuthZEN(q); err != nil { // the rules of names and tenants are the same
+	if err := sendable(c.tenant, q); err != nil {
 		return searchBody{}, err
 	}
 	if q.Unknown != nil {

@@ -40,7 +40,7 @@ func (c PDPConfig) client(d Deps) (address string, options []authzenclient.Optio
 	case c.Embedded != nil && d.Transport == nil:
 		return "", nil, errors.New("pdp.embedded: nobody has made the PDP")
 	case c.Embedded != nil:
-		return EmbeddedURL, options, nil
+		return EmbeddedURL, append(options, authzenclient.WithSameProcess()), nil
 	case c.KeyFile != "":
 		key := &keyFile{path: c.KeyFile, now: d.Now, logger: d.Logger}
 		if _, err := key.read(); err != nil { // every request would be refused

@@ -26,28 +26,38 @@ type decisionRoutes struct {
 
 // register registers the routes. Where a tenant is in the path, it is not the default one.
 func (d *decisionRoutes) register(route registrar) {
-	one := door.Need{Permission: auth.Decide, Tenant: true, Work: door.WorkBySize}
+	one := door.Need{Permission: auth.Decide, Tenant: true, Handed: true, Work: door.WorkBySize}
 	many := door.Need{Permission: auth.Decide, Tenant: true, Work: door.LongWork}
 	search := door.Need{Permission: auth.Search, Tenant: true, Work: door.LongWork}
 	for _, prefix := range []string{"", door.TenantPrefix} {
-		route(prefix+"/access/v1/evaluation", decided(d, one, evaluation.DecodeAuthZEN, (*decisionRoutes).answer), http.MethodPost)
-		route(prefix+"/access/v1/evaluations", decided(d, many, evaluation.DecodeBatch, (*decisionRoutes).answerBatch), http.MethodPost)
+		route(prefix+"/access/v1/evaluation", decided(d, one, decodeAuthZEN, (*decisionRoutes).answer), http.MethodPost)
+		decode := func(a *door.Admitted, limits evaluation.Limits) (evaluation.Batch, error) {
+			return evaluation.DecodeBatch(a.Body, a.Tenant, limits)
+		}
+		route(prefix+"/access/v1/evaluations", decided(d, many, decode, (*decisionRoutes).answerBatch), http.MethodPost)
 		for _, kind := range []evaluation.SearchKind{evaluation.SubjectSearch, evaluation.ResourceSearch, evaluation.ActionSearch} {
-			decode := func(body []byte, tenant string, limits evaluation.Limits) (evaluation.Search, error) {
-				return evaluation.DecodeSearch(kind, body, tenant, limits)
+			decode := func(a *door.Admitted, limits evaluation.Limits) (evaluation.Search, error) {
+				return evaluation.DecodeSearch(kind, a.Body, a.Tenant, limits)
 			}
 			route(prefix+"/access/v1/search/"+string(kind), decided(d, search, decode, (*decisionRoutes).answerSearch), http.MethodPost)
 		}
 	}
-	decode := func(body []byte, _ string, limits evaluation.Limits) (evaluation.Request, error) {
-		return evaluation.DecodeNative(body, limits)
+	decode := func(a *door.Admitted, limits evaluation.Limits) (evaluation.Request, error) {
+		return evaluation.DecodeNative(a.Body, limits)
 	}
-	one.Tenant = false // it is in the body
+	one.Tenant, one.Handed = false, false // the tenant is in the body
 	route("/v1/authorize", decided(d, one, decode, (*decisionRoutes).answerNative), http.MethodPost)
 }
 
-// decoder decodes the body of a request, whose tenant is known.
-type decoder[T any] func(body []byte, tenant string, limits evaluation.Limits) (T, error)
+// decoder decodes the body of a request that was let in.
+type decoder[T any] func(a *door.Admitted, limits evaluation.Limits) (T, error)
+
+func decodeAuthZEN(a *door.Admitted, limits evaluation.Limits) (evaluation.Request, error) {
+	if a.Handed != nil {
+		return a.Handed.Decode(a.Tenant, limits)
+	}
+	return evaluation.DecodeAuthZEN(a.Body, a.Tenant, limits)
+}
 
 // decided is a route of requests that become decisions, and so records.
 func decided[T any](
@@ -64,7 +74,7 @@ func decided[T any](
 		}
 		defer a.Shift.End()
 		span := telemetry.Stage(c.Request().Context(), "decode")
-		asked, err := decode(a.Body, a.Tenant, d.door.Options.Limits)
+		asked, err := decode(&a, d.door.Options.Limits)
 		telemetry.EndStage(span, err)
 		if err != nil {
 			return err

@@ -33,7 +33,7 @@ func (t transport) RoundTrip(sent *http.Request) (*http.Response, error) {
 	return answered(sent.Context(), *handler, sent)
 }
 
-// answered is what a handler answers to a request that comes by no connection.
+// answered returns a handler's answer to a request that comes by no connection.
 func answered(ctx context.Context, by http.Handler, sent *http.Request) (_ *http.Response, err error) {
 	if sent.Body != nil {
 		defer func() { _ = sent.Body.Close() }()
@@ -50,6 +50,9 @@ func answered(ctx context.Context, by http.Handler, sent *http.Request) (_ *http
 		}
 	}()
 	by.ServeHTTP(answer, received(ctx, sent))
+	if err := ctx.Err(); err != nil && answer.status >= http.StatusInternalServerError {
+		return nil, err // the client gave up, and that is no failure of the service
+	}
 	return answer.response(sent), nil
 }
 

@@ -41,7 +41,9 @@ type Need struct {
 	// Parameters are the query parameters that there are. nil leaves the query alone.
 	Parameters []string
 	Body       Body
-	Work       Work
+	// Handed says that the route takes a body that was handed over within the process, as [Admitted.Handed].
+	Handed bool
+	Work   Work
 }
 
 // NoParameters are the Parameters of a route that takes none.
@@ -80,6 +82,7 @@ type Admitted struct {
 	Tenant string            // if the route needs one
 	Given  map[string]string // the parameters of the query
 	Body   []byte
+	Handed *evaluation.Handed // in place of Body, if it is not nil
 	// Shift is the turn of a long request, and that of another never begins. Its End is called whatever comes of the
 	// request.
 	Shift *Shift
@@ -115,7 +118,12 @@ func (d *Door) Admit(c echo.Context, n Need) (a Admitted, err error) {
 		}
 		return a, err
 	}
-	if n.Body != NoBody && a.Body == nil {
+	if n.Handed {
+		if h, ok := c.Request().Body.(*evaluation.Handed); ok && int64(h.Size()) <= limit {
+			a.Handed = h
+		}
+	}
+	if n.Body != NoBody && a.Body == nil && a.Handed == nil {
 		if a.Body, err = d.readUpTo(c, a.Caller, d.Large, true, limit); err != nil {
 			return a, err
 		}
