@@ -69,7 +69,36 @@ func cases() (all []testCase) {
 	all = append(all, repeated()...)
 	all = append(all, batches()...)
 	all = append(all, searched()...)
+	all = append(all, ofTenants()...)
 	return append(all, approved()...)
+}
+
+// ofTenants are calls about tenants of one PDP, by clients that are made of one.
+func ofTenants() []testCase {
+	about := func(tenant string) call { return call{Do: "enforce", Question: read, Tenant: tenant} }
+	done := result{Allowed: true, Acted: 1, Result: "done", Named: true}
+	broken := result{Kind: "unavailable", Status: 500}
+	circuit := options{Retries: &none, Breaker: &breaker{Failures: 2, CoolDown: 600_000}}
+	return []testCase{
+		{name: "tenants", steps: []step{
+			{call: about(""), want: done, asked: 1},
+			{call: about("acme"), want: result{Kind: "denied", ReasonUser: "Acme is closed.", Named: true}, asked: 1},
+			{call: about("nowhere"), want: refusal(404), asked: 1},
+			{call: about("default"), want: done, asked: 1},
+		}},
+		{name: "one circuit for all tenants", lie: func() http.HandlerFunc { return says(500, "{}") }, options: circuit, steps: []step{
+			{call: about("acme"), want: broken, asked: 1},
+			{call: about("default"), want: broken, asked: 1},
+			{call: about("other"), want: undecided("open"), asked: -1},
+			{call: about(""), want: undecided("open"), asked: -1},
+		}},
+		{name: "tenants that the PDP refuses, and one that it does not", options: circuit, steps: []step{
+			{call: about("nowhere"), want: refusal(404), asked: 1},
+			{call: about("nowhere"), want: refusal(404), asked: 1},
+			{call: about("elsewhere"), want: refusal(404), asked: 1},
+			{call: about("default"), want: done, asked: 1},
+		}},
+	}
 }
 
 func answered() []testCase {
@@ -249,6 +278,9 @@ func batches() []testCase {
 		batch("too few answers", `{"evaluations":[{"decision":true}]}`, odd, odd),
 		batch("too many answers", `{"evaluations":[{"decision":true},{"decision":true},{"decision":true}]}`, odd, odd),
 		batch("no answers", `{"evaluations":[]}`, odd, odd),
+		batch("an array as the answer to a batch", `[{"decision":true}]`, odd),
+		batch("an array as an answer of a batch", `{"evaluations":[[{"decision":true}]]}`, odd),
+		batch("answers that are no array", `{"evaluations":{"0":{"decision":true}}}`, odd),
 		batch("obligations beside the answers", `{"evaluations":[{"decision":true}],"context":{"obligations":[{"id":"a","type":"log","properties":{}}]}}`, item{Kind: "obligated"}),
 		{name: "a single answer to all of several", lie: func() http.HandlerFunc { return says(200, `{"decision":true}`) }, steps: []step{
 			{call: call{Do: "enforceAll", Questions: []json.RawMessage{read, read}}, want: undecided("odd")},

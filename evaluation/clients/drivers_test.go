@@ -23,6 +23,7 @@ import (
 type call struct {
 	Client        *options          `json:"client,omitempty"` // a new client; without it, the one of the call before
 	Do            string            `json:"do"`
+	Tenant        string            `json:"tenant,omitempty"` // of which a client is made; without it, the client's own
 	Question      json.RawMessage   `json:"question,omitempty"`
 	Questions     []json.RawMessage `json:"questions,omitempty"`
 	Semantic      string            `json:"semantic,omitempty"`
@@ -151,6 +152,13 @@ func (g *inGo) do(t *testing.T, c call) (r result) {
 	}
 	g.handled, g.promises = nil, nil
 	ctx := t.Context()
+	if own := g.client; c.Tenant != "" {
+		var err error
+		if g.client, err = own.ForTenant(c.Tenant); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { g.client = own }()
+	}
 	switch c.Do {
 	case "evaluate":
 		d := g.client.Evaluate(ctx, g.question(c.Question), g.shows(c)...)

@@ -231,7 +231,8 @@ func bundle() pdp.Source {
 	for _, person := range []string{"mia", "alice"} {
 		things = append(things, `{"uid":{"type":"user","id":"`+person+`"},"attrs":{},"parents":[]}`)
 	}
-	return pdptest.Bundle(map[string]string{"a.cedar": policies, "obligations.yaml": defined, "entities/e.json": "[" + strings.Join(things, ",") + "]"})
+	return pdptest.Bundle(map[string]string{"a.cedar": policies, "obligations.yaml": defined, "entities/e.json": "[" + strings.Join(things, ",") + "]",
+		"tenants/acme/closed.cedar": `@id("closed") @reason_user("Acme is closed.") forbid(principal, action, resource);`})
 }
 
 func newHolder(t *testing.T) *capability.Holder {

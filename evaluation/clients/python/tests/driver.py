@@ -87,6 +87,8 @@ class Driver:
 
     async def do(self, line: dict[str, Any], out: dict[str, Any]) -> None:
         c, do, question = self.client, line["do"], line.get("question")
+        if "tenant" in line:
+            c = c.for_tenant(line["tenant"])
         options: dict[str, Any] = {"capability": self.capability} if line.get("useCapability") else {}
         waits = {"wait": line["wait"]} if "wait" in line else {}
         if do == "evaluate":

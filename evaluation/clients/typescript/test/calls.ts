@@ -21,6 +21,7 @@ interface Line {
 		handlers?: { [type: string]: "ok" | "fail" | "change" | "breaks" };
 	};
 	do: string;
+	tenant?: string;
 	question?: Question;
 	questions?: Question[];
 	semantic?: "execute_all" | "deny_on_first_deny" | "permit_on_first_permit";
@@ -36,7 +37,7 @@ interface Item {
 	reason: string;
 }
 
-let client: Client;
+let own: Client;
 let capability: Capability | undefined;
 let handled: string[] = [];
 
@@ -63,9 +64,10 @@ async function run(line: Line): Promise<object> {
 	if (line.client) {
 		const { handlers = {}, ...options } = line.client;
 		const all: Handlers = Object.fromEntries(Object.entries(handlers).map(([type, how]) => [type, handlerOf(how)]));
-		client = new Client({ ...options, handlers: all });
+		own = new Client({ ...options, handlers: all });
 		capability = undefined;
 	}
+	const client = line.tenant === undefined ? own : own.forTenant(line.tenant);
 	handled = [];
 	const out = { ...yes, status: 0, reasonUser: "", acted: 0, result: "", handled, items: [] as Item[], found: [] as string[] };
 	const more = { spent: false, named: false, waits: false };
