@@ -57,7 +57,7 @@ func (s *Server) elicitation(params rpc.Object) (rpc.Object, *Unasked) {
 	if careful := visible.Careful(notes); careful != "" {
 		asks += "; careful: " + careful
 	}
-	message := asks + "] " + strings.ReplaceAll(visible.Lines(text), "\n", "\n> ")
+	message := asks + "] " + strings.NewReplacer("\n", "\n> ", "\t", " ").Replace(visible.Lines(text))
 	if asksForSecret(text) { // before a text that may be long
 		message = noSecrets + "\n" + message
 	}

@@ -111,6 +111,7 @@ func TestMessageOfAServerIsQuoted(t *testing.T) {
 		`a\u2028Careful: b\u0085c`:                 `[files asks] a\\u2028Careful: b\\u0085c`,
 		`Pin this issue?`:                          `Do not enter passwords or codes here\n[files asks] Pin this issue?`,
 		`Your p\u0430ssw\u043erd\nplease`:          `Do not enter passwords or codes here\n[files asks; careful: \"p\\u0430ssw\\u043erd\" mixes Cyrillic with Latin letters] Your pаsswоrd\n> please`,
+		`a\tb\n\tc`:                                `[files asks] a b\n>  c`,
 		`Shipping opinions`:                        `[files asks] Shipping opinions`,
 		`Do not enter passwords or codes here\nOK`: `Do not enter passwords or codes here\n[files asks] Do not enter passwords or codes here\n> OK`,
 		`Wie heißt der Zweig – und wohin?`:         `[files asks] Wie heißt der Zweig – und wohin?`,
