@@ -250,6 +250,9 @@ func (u undischarged) Unwrap() []error {
 // text of an error may quote whatever the handler had in its hands. An obligation that has no id, or
 // one that another has, cannot be distinguished there, and is reported once or not at all.
 func (r Report) Receipts() []evaluation.Receipt {
+	if len(r.outcomes) == 0 {
+		return nil
+	}
 	receipts, reported := make([]evaluation.Receipt, 0, len(r.outcomes)), map[string]bool{"": true}
 	for _, o := range r.outcomes {
 		receipt := evaluation.Receipt{ID: o.ID, Status: evaluation.Discharged}

@@ -118,7 +118,7 @@ func (c *Client) once(ctx context.Context, a asking, id string, read func(reply)
 		r.Header.Set("Content-Type", "application/json")
 	}
 	if id != "" {
-		r.Header.Set("X-Request-ID", id)
+		r.Header.Set("X-Request-Id", id)
 	}
 	answer, err := c.http.Do(r)
 	if err != nil {
@@ -154,7 +154,7 @@ func (c *Client) receive(ctx context.Context, answer *http.Response, a asking, i
 	if !slices.Contains(a.statuses, answer.StatusCode) {
 		return c.refusal(answer, hidden)
 	}
-	echoes := answer.Header.Values("X-Request-ID")
+	echoes := answer.Header.Values("X-Request-Id")
 	if id != "" && c.echo && len(echoes) == 0 {
 		return odd("the X-Request-ID was not echoed")
 	}
@@ -184,7 +184,7 @@ func (c *Client) receive(ctx context.Context, answer *http.Response, a asking, i
 	if int64(body.Len()) > c.maxBody {
 		return odd("its body is too large; see WithMaxBody")
 	}
-	failure := read(reply{body.Bytes(), hidden[:1].printable(answer.Header.Get("X-Decision-Id")), hidden, c.retryAfter(answer.Header), answer.Header.Get("ETag")})
+	failure := read(reply{body.Bytes(), hidden[:1].printable(answer.Header.Get("X-Decision-Id")), hidden, c.retryAfter(answer.Header), answer.Header.Get("Etag")})
 	if failure != nil {
 		failure.Detail = hidden.printable(failure.Detail)
 	}

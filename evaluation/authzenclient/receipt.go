@@ -49,8 +49,13 @@ func (c *Client) Report(ctx context.Context, e *Enforcement) {
 
 // ReportAll is [Client.Report] of all of e, within the same time.
 func (c *Client) ReportAll(ctx context.Context, e *Enforcements) {
-	e.all = slices.Clone(e.all)
-	c.report(ctx, e.all)
+	for n := range e.all {
+		if len(e.all[n].report.Receipts()) > 0 {
+			e.all = slices.Clone(e.all)
+			c.report(ctx, e.all)
+			return
+		}
+	}
 }
 
 // report sends the receipts, and notes in each Enforcement whether that went well. Only a PDP

@@ -313,7 +313,7 @@ func BenchmarkClientInProcess(b *testing.B) {
 	body := strings.TrimSuffix(ofProcess, "}") + `,"context":{"arguments":{"query":"` + strings.Repeat("x", 1000) + `"}}}`
 	q, err := evaluation.DecodeAuthZEN([]byte(body), "", evaluation.DefaultLimits())
 	must(b, err)
-	client, err := authzenclient.New("http://localhost", authzenclient.WithHTTPClient(&http.Client{Transport: s.Transport()}))
+	client, err := authzenclient.New("http://localhost", authzenclient.WithHTTPClient(&http.Client{Transport: s.Transport()}), authzenclient.WithSameProcess())
 	must(b, err)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -64,7 +64,11 @@ func (p Plan) ask(
 			said, shown = by, shows
 		}
 		answers := q.ask(ctx, p.pdp, types, said, shown...)
-		all = append(all, answers...)
+		if all == nil {
+			all = answers // mostly there is no other question
+		} else {
+			all = append(all, answers...)
+		}
 		if slices.ContainsFunc(answers, authzenclient.Undischarged.Denied) {
 			return all, n // nothing more can come of it
 		}

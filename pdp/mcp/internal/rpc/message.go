@@ -131,8 +131,11 @@ const (
 
 var errNoError = errors.New("an error is an object that has an integer as its code and a string as its message")
 
-// ReadError reads an error member. Data is a slice of v.
+// ReadError reads an error member. Data is a slice of v. A response without an error is none, which costs nothing.
 func ReadError(v jsontext.Value) (Error, error) {
+	if v == nil {
+		return Error{}, errNoError
+	}
 	o, err := ParseObject(v)
 	if err != nil {
 		return Error{}, errNoError
