@@ -1,34 +1,35 @@
-import type { Permit } from "./client.js";
-
-/** A promise of a permit that knows whether anybody waits for it. */
-class Awaitable extends Promise<Permit> {
+/** A promise that knows whether anybody waits for it. */
+class Awaitable<T> extends Promise<T> {
 	static override get [Symbol.species](): PromiseConstructor {
 		return Promise;
 	}
 	awaited = false;
+	asked: Error | undefined;
 
 	// biome-ignore lint/suspicious/noThenProperty: await calls it
-	override then<T = Permit, U = never>(
-		yes?: ((permit: Permit) => T | PromiseLike<T>) | null,
-		no?: ((reason: unknown) => U | PromiseLike<U>) | null,
-	): Promise<T | U> {
+	override then<U = T, V = never>(
+		yes?: ((value: T) => U | PromiseLike<U>) | null,
+		no?: ((reason: unknown) => V | PromiseLike<V>) | null,
+	): Promise<U | V> {
 		this.awaited = true;
-		return super.then(yes, no);
+		const next = super.then(yes, no);
+		return typeof yes === "function" ? next : awaitable(next, this.asked); // after catch, it is still to be awaited
 	}
 }
 
 const reported = new Set<string>();
 
 /**
- * Returns a promise of the permit. If it comes and nobody awaits it, that is an error in the log, once for each place in the program:
- * the promise of a no would have been true in the same condition. A no that nobody awaits is an unhandled rejection.
+ * Returns a promise of a permit. If the permit comes and nobody awaits it, that is an error in the log, once for each place in the
+ * program: the promise of a no would have been true in the same condition. A no that nobody awaits is an unhandled rejection.
  */
-export function awaitable(permit: Promise<Permit>, { stack }: Error): Promise<Permit> {
-	const promise = new Awaitable((resolve) => resolve(permit));
+export function awaitable<T>(permit: Promise<T>, asked: Error | undefined): Promise<T> {
+	const promise = new Awaitable<T>((resolve) => resolve(permit));
+	promise.asked = asked;
 	permit.then(
 		() => {
 			if (promise.awaited) return;
-			const frames = String(stack)
+			const frames = String(asked?.stack)
 				.split("\n")
 				.filter((line) => /:\d+:\d+/.test(line));
 			const place = frames[1]?.trim() ?? "at an unknown place"; // the first one is authorize itself
